@@ -1,0 +1,202 @@
+// Package spec holds the versioned file a user writes: its types, how it is
+// parsed with line and column, its defaults, and the rules a file may not
+// break. It knows what is wanted, never how anything is done: no package of
+// Mortar is imported here, no host is reached, and nothing but the spec file
+// itself is read.
+package spec
+
+// APIVersion is the only version of the file this binary reads.
+const APIVersion = "mortar/v1"
+
+// Flavour is the shape of a brick.
+type Flavour string
+
+// The flavours a brick can have.
+const (
+	NFS     Flavour = "nfs"       // one server
+	NFSHA   Flavour = "nfs-ha"    // active-passive pair, one service
+	NFSHAXL Flavour = "nfs-ha-xl" // pair with two services, each server active for one
+	Lustre  Flavour = "lustre"    // HA-MDS and HA-OSS pairs
+)
+
+// Bytes is a size in bytes. In the file it is written with a unit: decimal
+// (kB, MB, GB, TB) as disks are sold, or binary (KiB, MiB, GiB, TiB).
+type Bytes int64
+
+// Spec is one brick. The `doc` tags are the source of docs/spec.md.
+type Spec struct {
+	APIVersion string      `yaml:"apiVersion" doc:"always mortar/v1"`
+	Flavour    Flavour     `yaml:"flavour" doc:"nfs, nfs-ha, nfs-ha-xl or lustre"`
+	Name       string      `yaml:"name" doc:"name of the brick: letters, digits and dashes, at most 15; names volume groups, arrays and the cluster"`
+	SSH        SSH         `yaml:"ssh,omitempty" doc:"how the administrator's machine reaches the hosts"`
+	Networks   Networks    `yaml:"networks" doc:"the networks of the brick"`
+	Servers    []Server    `yaml:"servers" doc:"the storage servers"`
+	PDUs       []PDU       `yaml:"pdus,omitempty" doc:"switched power distribution units, for the second level of fencing"`
+	Enclosures []Enclosure `yaml:"enclosures" doc:"disk enclosures (JBODs), or the shelves of an array, with their disks"`
+	Storage    Storage     `yaml:"storage" doc:"what is made of the disks"`
+	Filesystem Filesystem  `yaml:"filesystem,omitempty" doc:"the file system on each volume"`
+	NFS        NFSConfig   `yaml:"nfs,omitempty" doc:"kernel NFS server settings"`
+	Services   []Service   `yaml:"services" doc:"what is served: one service, or two for nfs-ha-xl"`
+	HA         *HA         `yaml:"ha,omitempty" doc:"cluster settings; required for nfs-ha and nfs-ha-xl"`
+	Clients    []Client    `yaml:"clients,omitempty" doc:"client hosts Mortar mounts the exports on, and loads from in bench and drill"`
+	Wipe       []string    `yaml:"wipe,omitempty" doc:"serial numbers of disks that may be wiped although they carry data"`
+	Rack       Rack        `yaml:"rack,omitempty" doc:"virtual rack only: what the hardware list does not say; ignored on real hardware"`
+
+	// File is the path the spec was read from; Source its bytes.
+	File   string `yaml:"-"`
+	Source []byte `yaml:"-"`
+}
+
+// SSH says how to reach every host.
+type SSH struct {
+	User       string `yaml:"user,omitempty" doc:"login name; must be root" default:"root"`
+	Port       int    `yaml:"port,omitempty" doc:"TCP port" default:"22"`
+	Identity   string `yaml:"identity,omitempty" doc:"private key file; default: the agent and ~/.ssh/id_ed25519"`
+	KnownHosts string `yaml:"known_hosts,omitempty" doc:"file of pinned host keys" default:"~/.ssh/known_hosts"`
+}
+
+// Networks of a brick. Public carries NFS, private the cluster's first ring,
+// management SSH, BMCs and PDUs.
+type Networks struct {
+	Public     Network  `yaml:"public" doc:"clients and service addresses; second corosync ring"`
+	Private    *Network `yaml:"private,omitempty" doc:"server to server; first corosync ring; required for HA"`
+	Management *Network `yaml:"management,omitempty" doc:"SSH, BMCs and PDUs; default: public"`
+}
+
+// Network is one IP network.
+type Network struct {
+	CIDR  string `yaml:"cidr" doc:"network address and prefix, e.g. 10.20.0.0/16"`
+	Speed string `yaml:"speed,omitempty" doc:"link speed, e.g. 10Gb/s, 100Gb/s; for the forecast"`
+	MTU   int    `yaml:"mtu,omitempty" doc:"link MTU" default:"1500"`
+}
+
+// Server is a storage server.
+type Server struct {
+	Name    string   `yaml:"name" doc:"host name"`
+	Address string   `yaml:"address" doc:"address SSH goes to (management network)"`
+	HostKey string   `yaml:"host_key,omitempty" doc:"pinned SSH host key ('ssh-ed25519 AAAA…'); default: looked up in ssh.known_hosts"`
+	Public  string   `yaml:"public" doc:"address on the public network"`
+	Private string   `yaml:"private,omitempty" doc:"address on the private network"`
+	Memory  Bytes    `yaml:"memory,omitempty" doc:"memory; for tuning and forecast, and for the virtual rack"`
+	Feeds   []string `yaml:"feeds,omitempty" doc:"power feeds of the server's supplies, e.g. [A, B]"`
+	BMC     *BMC     `yaml:"bmc,omitempty" doc:"baseboard management controller: first level of fencing"`
+	Outlets []Outlet `yaml:"outlets,omitempty" doc:"PDU outlets that power the server: second level of fencing, switched together"`
+}
+
+// BMC is the IPMI controller of a server. It runs on the server's own feeds.
+type BMC struct {
+	Address      string `yaml:"address" doc:"address on the management network"`
+	User         string `yaml:"user" doc:"IPMI user with operator or administrator rights"`
+	PasswordFile string `yaml:"password_file" doc:"file with the password, relative to the spec; mode 0600"`
+	Cipher       int    `yaml:"cipher,omitempty" doc:"IPMI cipher suite" default:"3"`
+}
+
+// PDU is a switched power distribution unit with the APC MIB.
+type PDU struct {
+	Name          string `yaml:"name" doc:"name"`
+	Address       string `yaml:"address" doc:"address on the management network"`
+	CommunityFile string `yaml:"community_file" doc:"file with the SNMP write community, relative to the spec; mode 0600"`
+	Feed          string `yaml:"feed" doc:"power feed the PDU hangs on, e.g. A"`
+}
+
+// Outlet is one outlet of a PDU.
+type Outlet struct {
+	PDU    string `yaml:"pdu" doc:"name of the PDU"`
+	Outlet int    `yaml:"outlet" doc:"outlet number, from 1"`
+}
+
+// Enclosure is a disk enclosure.
+type Enclosure struct {
+	Name    string     `yaml:"name" doc:"name"`
+	Bays    int        `yaml:"bays,omitempty" doc:"number of disk bays; default: number of disks"`
+	Service string     `yaml:"service,omitempty" doc:"the service whose volume these disks carry; needed when there are two"`
+	Model   string     `yaml:"model,omitempty" doc:"model, e.g. MD1200"`
+	Disks   []DiskList `yaml:"disks" doc:"the disks, in bay order"`
+}
+
+// DiskList is one disk, or a range of like disks.
+type DiskList struct {
+	Serial string `yaml:"serial" doc:"serial number, or a range: MA[01-12] stands for MA01 … MA12"`
+	WWN    string `yaml:"wwn,omitempty" doc:"WWN (naa, 16 hex digits), for one disk only; default: found by serial"`
+	Size   Bytes  `yaml:"size" doc:"size as sold, e.g. 4TB"`
+	Type   string `yaml:"type,omitempty" doc:"nl-sas, sas, ssd or nvme" default:"nl-sas"`
+	RPM    int    `yaml:"rpm,omitempty" doc:"rotation rate; 0 for solid state"`
+}
+
+// Storage says what is made of the disks.
+type Storage struct {
+	Kind  string `yaml:"kind,omitempty" doc:"jbod (md RAID on shared disks) or array (LUNs of a RAID array)" default:"jbod"`
+	Model string `yaml:"model,omitempty" doc:"array model, for kind array: MD3200, MD3220, PERC-H810, ME4084"`
+	RAID  RAID   `yaml:"raid" doc:"geometry"`
+}
+
+// RAID geometry, the same for every group.
+type RAID struct {
+	Level  int   `yaml:"level" doc:"6, 10 or 60"`
+	Data   int   `yaml:"data" doc:"data disks in a group (k of k+2)"`
+	Parity int   `yaml:"parity,omitempty" doc:"parity disks in a group" default:"2"`
+	Groups int   `yaml:"groups,omitempty" doc:"number of groups; default: as many as the disks yield"`
+	Spares int   `yaml:"spares,omitempty" doc:"global hot spares" default:"0"`
+	Chunk  Bytes `yaml:"chunk,omitempty" doc:"chunk (segment, stripe unit) on one disk" default:"128KiB"`
+}
+
+// Filesystem on a volume.
+type Filesystem struct {
+	Type  string   `yaml:"type,omitempty" doc:"xfs" default:"xfs"`
+	Mount []string `yaml:"mount,omitempty" doc:"further mount options"`
+}
+
+// NFSConfig holds the kernel NFS server's settings.
+type NFSConfig struct {
+	Threads  int      `yaml:"threads,omitempty" doc:"nfsd threads" default:"256"`
+	Versions []string `yaml:"versions,omitempty" doc:"protocol versions served" default:"3, 4.1, 4.2"`
+	Lease    int      `yaml:"lease,omitempty" doc:"NFSv4 lease in seconds; 30 at least in HA" default:"30"`
+	Grace    int      `yaml:"grace,omitempty" doc:"NFSv4 and NLM grace period in seconds" default:"30"`
+}
+
+// Service is an address with exports on one volume.
+type Service struct {
+	Name    string   `yaml:"name" doc:"name"`
+	Address string   `yaml:"address,omitempty" doc:"service (floating) address on the public network; default for nfs: the server's public address"`
+	Server  string   `yaml:"server,omitempty" doc:"server that is preferred; default: the first"`
+	Path    string   `yaml:"path,omitempty" doc:"mount point of the volume" default:"/srv/<name>"`
+	Exports []Export `yaml:"exports" doc:"what clients may mount"`
+}
+
+// Export of a directory to a network.
+type Export struct {
+	Path    string   `yaml:"path,omitempty" doc:"directory under the volume" default:"/"`
+	Clients string   `yaml:"clients" doc:"network or host that may mount it, e.g. 10.20.0.0/16"`
+	Options []string `yaml:"options,omitempty" doc:"export options" default:"rw, sync, no_subtree_check"`
+}
+
+// HA holds cluster settings. Times are in milliseconds where they say so.
+type HA struct {
+	Token    int    `yaml:"token_ms,omitempty" doc:"corosync token timeout, ms" default:"3000"`
+	Failback string `yaml:"failback,omitempty" doc:"manual or auto" default:"manual"`
+}
+
+// Client is a host that mounts the exports.
+type Client struct {
+	Name    string `yaml:"name" doc:"host name"`
+	Address string `yaml:"address" doc:"address SSH goes to"`
+	HostKey string `yaml:"host_key,omitempty" doc:"pinned SSH host key"`
+	Public  string `yaml:"public" doc:"address on the public network"`
+	Memory  Bytes  `yaml:"memory,omitempty" doc:"memory; for the virtual rack"`
+	Mounts  []Mount `yaml:"mounts,omitempty" doc:"what is mounted where; default: every service by NFSv4.1 and v3"`
+}
+
+// Mount of an export on a client.
+type Mount struct {
+	Service string   `yaml:"service" doc:"service"`
+	Path    string   `yaml:"path" doc:"mount point on the client"`
+	Version string   `yaml:"version,omitempty" doc:"3, 4.1 or 4.2" default:"4.1"`
+	Options []string `yaml:"options,omitempty" doc:"further mount options"`
+}
+
+// Rack holds what a virtual rack needs beyond the hardware list.
+type Rack struct {
+	Suite  string `yaml:"suite,omitempty" doc:"Debian release of the nodes: trixie or bookworm" default:"trixie"`
+	Mirror string `yaml:"mirror,omitempty" doc:"Debian mirror; default: that of the host"`
+	IOPS   int    `yaml:"iops,omitempty" doc:"throttle of each shared hard disk, I/O operations per second; 0: none" default:"0"`
+}
