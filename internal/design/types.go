@@ -16,7 +16,7 @@ type Design struct {
 	Spec     *spec.Spec
 	Disks    []Disk // every disk of every enclosure, in order
 	Groups   []Group
-	Volumes  []Volume  // one per service, same order
+	Volumes  []Volume // one per service, same order
 	Services []Service
 	HA       *HA // nil for one server
 	Mounts   []ClientMount
@@ -60,9 +60,9 @@ type Volume struct {
 	Groups     []string // physical volumes, in order
 	Stripes    int      // LVM stripes (1: linear)
 	StripeSize spec.Bytes
-	SystemID   string // LVM system ID that owns the volume group while nobody serves it
-	FSUUID     string // UUIDv5
-	FSLabel    string // at most 12 characters (XFS)
+	SystemID   string     // LVM system ID that owns the volume group while nobody serves it
+	FSUUID     string     // UUIDv5
+	FSLabel    string     // at most 12 characters (XFS)
 	SU         spec.Bytes // XFS stripe unit
 	SW         int        // XFS stripe width, in stripe units
 	MkfsArgs   []string   // after `mkfs.xfs`, without the device

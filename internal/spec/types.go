@@ -178,11 +178,11 @@ type HA struct {
 
 // Client is a host that mounts the exports.
 type Client struct {
-	Name    string `yaml:"name" doc:"host name"`
-	Address string `yaml:"address" doc:"address SSH goes to"`
-	HostKey string `yaml:"host_key,omitempty" doc:"pinned SSH host key"`
-	Public  string `yaml:"public" doc:"address on the public network"`
-	Memory  Bytes  `yaml:"memory,omitempty" doc:"memory; for the virtual rack"`
+	Name    string  `yaml:"name" doc:"host name"`
+	Address string  `yaml:"address" doc:"address SSH goes to"`
+	HostKey string  `yaml:"host_key,omitempty" doc:"pinned SSH host key"`
+	Public  string  `yaml:"public" doc:"address on the public network"`
+	Memory  Bytes   `yaml:"memory,omitempty" doc:"memory; for the virtual rack"`
 	Mounts  []Mount `yaml:"mounts,omitempty" doc:"what is mounted where; default: every service by NFSv4.1 and v3"`
 }
 

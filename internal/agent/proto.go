@@ -1,0 +1,40 @@
+// Package agent is the other end: `mortar agent`, started over SSH, answers
+// requests on stdin with lines of JSON on stdout: facts, diffs, actions, load
+// workers, health. It keeps no state between sessions, opens no port, and
+// does nothing it was not asked for.
+package agent
+
+import "encoding/json"
+
+// Protocol is the version both ends must share.
+const Protocol = 1
+
+// Request is one line from the administrator's machine.
+type Request struct {
+	ID     uint64          `json:"id"`
+	Op     string          `json:"op"`
+	Params json.RawMessage `json:"params,omitempty"`
+}
+
+// Response is one line back. A request is answered by any number of events
+// and then exactly one result or error, all with its ID. Requests run
+// concurrently; {op:"cancel", params:{id}} ends one.
+type Response struct {
+	ID     uint64          `json:"id"`
+	Event  json.RawMessage `json:"event,omitempty"`
+	Result json.RawMessage `json:"result,omitempty"`
+	Error  *Error          `json:"error,omitempty"`
+}
+
+// Error crosses the wire whole, so that a failure is shown with its host,
+// command, exit code and stderr.
+type Error struct {
+	Message string   `json:"message"`
+	Refusal bool     `json:"refusal,omitempty"` // see resource.Refusal
+	Mend    string   `json:"mend,omitempty"`
+	Cmd     []string `json:"cmd,omitempty"`
+	Code    int      `json:"code,omitempty"`
+	Stderr  string   `json:"stderr,omitempty"`
+}
+
+func (e *Error) Error() string { return e.Message }

@@ -1,0 +1,108 @@
+// Package resource knows one kind of thing a host has per file (package,
+// file, service, multipath, md array, volume group, file system, export,
+// corosync, CIB …): how it is observed and which actions would bring it to
+// what is wanted. It does not know order, other hosts or parallelism, and it
+// changes nothing itself: every mutation is an Action that somebody else runs.
+package resource
+
+import "context"
+
+// Sys is the host as a resource may see it: read-only. Implementations run
+// on the host itself.
+type Sys interface {
+	// ReadFile reads a file; a missing one gives an error that satisfies
+	// errors.Is(err, fs.ErrNotExist).
+	ReadFile(path string) ([]byte, error)
+	// Stat describes a path (links followed); missing as for ReadFile.
+	Stat(path string) (FileInfo, error)
+	// Glob lists paths that match a pattern, sorted.
+	Glob(pattern string) ([]string, error)
+	// Readlink resolves a path fully, as realpath(1).
+	Readlink(path string) (string, error)
+	// Query runs a command that only reads. A command that cannot be started
+	// gives an error; an exit code other than 0 is in the Output.
+	Query(ctx context.Context, argv ...string) (Output, error)
+	// Disks lists the disks of the host, multipath maps resolved.
+	Disks(ctx context.Context) ([]DiskFact, error)
+}
+
+// FileInfo is what a resource needs of a file's metadata.
+type FileInfo struct {
+	Mode   uint32 // permission bits
+	UID    int
+	GID    int
+	IsDir  bool
+	IsLink bool
+	Size   int64
+}
+
+// Output of a command.
+type Output struct {
+	Stdout, Stderr string
+	Code           int
+}
+
+// DiskFact is a disk as the host sees it.
+type DiskFact struct {
+	Serial string
+	WWN    string // naa hex without prefix, lower case
+	// Device is what to use: the multipath map where there is one, else the
+	// block device, by a stable name where there is one.
+	Device string
+	Paths  []string // sdX of each path
+	Size   int64    // bytes
+}
+
+// Action is one change, as it is shown and as it is run: either a command
+// (exact argv, never through a shell) or a file written.
+type Action struct {
+	Title string   // what, in a few words
+	Why   string   `json:",omitempty"` // reason, where it is not obvious
+	Cmd   []string `json:",omitempty"`
+	Stdin []byte   `json:",omitempty"`
+	File  *File    `json:",omitempty"`
+	// Secret: Stdin or the file's content is never shown, logged or put in a
+	// plan; only its length and digest prefix are compared.
+	Secret bool `json:",omitempty"`
+	// Destroys names serials of disks whose content this action ends.
+	Destroys []string `json:",omitempty"`
+	// OKCodes are exit codes besides 0 that mean success.
+	OKCodes []int `json:",omitempty"`
+	// Seconds is a bound on the command; 0 means 120.
+	Seconds int `json:",omitempty"`
+}
+
+// File to be written, atomically (temporary file, fsync, rename).
+type File struct {
+	Path    string
+	Content []byte
+	Mode    uint32
+	Owner   string // user name or "" for root
+	Group   string // group name or "" for root
+	Remove  bool   // delete the file instead
+	Mkdir   bool   // make a directory instead
+	Symlink string // make a symbolic link to this instead
+}
+
+// Resource is one thing wanted on one host. Its exported fields are its
+// wanted state; they travel to the host as JSON.
+type Resource interface {
+	// Kind names the type, for the wire and for output: "file", "md-array" …
+	Kind() string
+	// ID names the thing within the kind: a path, an array's name …
+	ID() string
+	// Diff observes the host and returns the actions that would bring the
+	// thing to the wanted state; none if it is there already. What it depends
+	// on may not exist yet (a plan is made before anything is applied): then
+	// it counts as absent. A *Refusal says that it may not be done.
+	Diff(ctx context.Context, sys Sys) ([]Action, error)
+}
+
+// Refusal says that a change may not be made, e.g. because it would destroy
+// data nobody told Mortar to wipe. It is the user's to mend.
+type Refusal struct {
+	What string // what was found
+	Mend string // how to go on
+}
+
+func (r *Refusal) Error() string { return r.What + "; " + r.Mend }
