@@ -1,0 +1,111 @@
+// Command mortar turns commodity servers and disks into HPC storage and
+// proves that it holds. This package holds flags, help, exit codes and
+// output; what is done lives in internal/.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/mortarhpc/mortar/internal/design"
+	"github.com/mortarhpc/mortar/internal/spec"
+)
+
+// Exit codes, also in docs/json.md.
+const (
+	exitFailed      = 1   // something was tried and failed, or a verdict is "fail"
+	exitBadInput    = 2   // refused; nothing was changed
+	exitPending     = 3   // plan --detailed-exitcode: changes are pending
+	exitInterrupted = 130 // Ctrl-C
+)
+
+// exitError carries an exit code to main.
+type exitError struct {
+	code int
+	err  error
+}
+
+func (e *exitError) Error() string {
+	if e.err == nil {
+		return fmt.Sprintf("exit %d", e.code)
+	}
+	return e.err.Error()
+}
+func (e *exitError) Unwrap() error { return e.err }
+
+// fail makes an error that ends the program with code; a nil err ends it
+// silently.
+func fail(code int, err error) error { return &exitError{code, err} }
+
+// loadSpec reads a spec; its errors end the program with exitBadInput.
+func loadSpec(path string) (*spec.Spec, error) {
+	s, err := spec.Load(path)
+	if err != nil {
+		return nil, fail(exitBadInput, err)
+	}
+	return s, nil
+}
+
+// loadDesign reads a spec and derives its design.
+func loadDesign(path string) (*design.Design, error) {
+	s, err := loadSpec(path)
+	if err != nil {
+		return nil, err
+	}
+	d, err := design.New(s)
+	if err != nil {
+		return nil, fail(exitBadInput, err)
+	}
+	return d, nil
+}
+
+// isTerminal says whether f is a terminal: colour and live progress only then.
+func isTerminal(f *os.File) bool { return term.IsTerminal(int(f.Fd())) && os.Getenv("NO_COLOR") == "" }
+
+func main() { os.Exit(run()) }
+
+func run() int {
+	if filepath.Base(os.Args[0]) == "service" { // /usr/lib/ocf/resource.d/mortar/service
+		return ocfMain(os.Args[1:])
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	defer stop()
+	root := newRootCmd()
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return 0
+	}
+	var ee *exitError
+	if !errors.As(err, &ee) {
+		// cobra's own errors: unknown command or flag, wrong number of arguments.
+		ee = &exitError{exitBadInput, err}
+		if ctx.Err() != nil {
+			ee.code = exitInterrupted
+		}
+	}
+	if ee.err != nil {
+		fmt.Fprintln(os.Stderr, "mortar:", ee.err)
+	}
+	return ee.code
+}
+
+func newRootCmd() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "mortar",
+		Short:         "Commodity servers and disks into HPC storage, and the proof that it holds",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	for _, c := range commands() {
+		root.AddCommand(c)
+	}
+	return root
+}
