@@ -1,0 +1,51 @@
+# Mortar: `make demo` shows it, `make test` tests it. `make help` lists the rest.
+
+SHELL   := /bin/bash
+VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+GOFLAGS_BUILD := -trimpath -ldflags "-s -w -X main.version=$(VERSION)"
+
+.DEFAULT_GOAL := help
+.PHONY: help build deps demo demo-down test test-unit test-rack drills lint fuzz bench clean
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
+
+build: bin/mortar ## build the static binary bin/mortar
+
+bin/mortar: $(shell find cmd internal examples -name '*.go' -o -name '*.yaml' -o -name '*.tmpl' -o -name '*.css' -o -name '*.sh' 2>/dev/null) go.mod go.sum
+	@mkdir -p bin
+	CGO_ENABLED=0 go build $(GOFLAGS_BUILD) -o $@ ./cmd/mortar
+
+deps: ## install the Debian packages the virtual rack needs (root)
+	@scripts/deps.sh
+
+demo: deps build ## the whole story on this machine: rack, brick, load, crash, proof, report
+	@bin/mortar demo --out out/demo
+
+demo-down: build ## take the demo's rack down
+	@bin/mortar rack down out/demo/brick.yaml
+
+test: deps lint test-unit test-rack ## everything: lint, unit tests with the race detector, one whole rack run
+
+test-unit: deps ## unit tests with the race detector
+	CGO_ENABLED=1 go test -race -count=1 ./...
+
+test-rack: deps build ## one whole rack run: deploy, apply again, crash, verify
+	MORTAR_RACK_TEST=1 go test -count=1 -timeout 20m -v ./test/rack
+
+drills: deps build ## the whole failure matrix on a rack (hours)
+	MORTAR_RACK_TEST=1 go test -count=1 -timeout 300m -v -run 'TestDrills' ./test/rack
+
+lint: ## gofmt, go vet, staticcheck
+	@test -z "$$(gofmt -l cmd internal test 2>/dev/null)" || { gofmt -l cmd internal test; echo 'run gofmt -w'; exit 1; }
+	go vet ./...
+	go tool staticcheck ./...
+
+fuzz: ## each fuzz target for 30 s
+	@scripts/fuzz.sh 30s
+
+bench: ## benchmarks of the data path and the planner
+	go test -run '^$$' -bench . -benchmem ./internal/stream ./internal/plan
+
+clean: ## remove what was built (not a rack that is up: see demo-down)
+	rm -rf bin

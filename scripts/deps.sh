@@ -1,0 +1,33 @@
+#!/bin/bash
+# Installs what the virtual rack and the tests need, from the host's own apt
+# sources, and only what is missing.
+set -euo pipefail
+packages=(
+  qemu-system-x86 qemu-utils    # the nodes
+  mmdebstrap erofs-utils cpio zstd xz-utils busybox-static e2fsprogs # the node image
+  iproute2 openssh-client       # networks of the rack; `mortar rack ssh`
+  openipmi ipmitool             # virtual BMCs
+  snmpd snmp                    # virtual PDUs
+  mdadm lvm2 xfsprogs multipath-tools util-linux # superblocks the tests plant and read
+  debian-archive-keyring ca-certificates gcc libc6-dev # gcc: the race detector
+)
+missing=()
+for p in "${packages[@]}"; do
+  [ "$(dpkg-query -W -f '${db:Status-Status}' "$p" 2>/dev/null)" = installed ] || missing+=("$p")
+done
+[ ${#missing[@]} -eq 0 ] && exit 0
+if [ "$(id -u)" != 0 ]; then
+  echo "mortar: these Debian packages are missing; run as root: apt-get install ${missing[*]}" >&2
+  exit 2
+fi
+echo "== installing ${#missing[@]} Debian packages: ${missing[*]}"
+export DEBIAN_FRONTEND=noninteractive
+# The daemons these packages bring are run by the rack in its own network
+# namespace, never by this machine's init: do not start them here.
+if [ ! -e /usr/sbin/policy-rc.d ]; then
+  printf '#!/bin/sh\nexit 101\n' > /usr/sbin/policy-rc.d
+  chmod 755 /usr/sbin/policy-rc.d
+  trap 'rm -f /usr/sbin/policy-rc.d' EXIT
+fi
+apt-get update -qq
+apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
