@@ -5,7 +5,10 @@ import "github.com/spf13/cobra"
 // commands lists every subcommand, in the order of a brick's life. Each file
 // of this package adds its line here.
 func commands() []*cobra.Command {
-	return []*cobra.Command{}
+	return []*cobra.Command{
+		newDemoCmd(),
+		newVersionCmd(),
+	}
 }
 
 // ocfMain stands here until ocf.go has it.

@@ -1,0 +1,199 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+// demoStep is one command a user could type.
+type demoStep struct {
+	say  string
+	args []string
+	out  string // file its stdout goes to instead of the terminal
+}
+
+// demoSteps is the demo: the README's commands, one after the other.
+func demoSteps(spec, dir, drill, how string) []demoStep {
+	return []demoStep{
+		{"the design: what one short file becomes", []string{"check", spec}, ""},
+		{"the virtual rack: servers, clients, shared disks, BMCs, PDUs", []string{"rack", "up", spec}, ""},
+		{"build the brick over SSH", []string{"apply", spec, "--yes"}, ""},
+		{"a second apply must change nothing", []string{"apply", spec, "--yes"}, ""},
+		{"health, from disk to client", []string{"status", spec}, ""},
+		{"break it under load, then check every acknowledged byte", []string{"drill", spec, drill, "--how", how, "--out", dir}, ""},
+		{"the report", []string{"report", dir}, ""},
+	}
+}
+
+func newDemoCmd() *cobra.Command {
+	var dir, drill, how string
+	cmd := &cobra.Command{
+		Use:   "demo",
+		Short: "Show the whole story on a virtual rack: build, load, crash, proof, report",
+		Long: `Runs, one after the other, the commands the README shows: init, check, rack up,
+apply (twice), status, drill and report. It has no logic of its own: each
+command is printed before it runs and can be typed by hand. The rack stays up
+afterwards; the last lines say how to look around and how to take it down.`,
+		Example: `  mortar demo
+  mortar demo --out /tmp/demo --how power`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return runDemo(cmd.Context(), cmd.OutOrStdout(), dir, drill, how)
+		},
+	}
+	cmd.Flags().StringVar(&dir, "out", "out/demo", "directory for the spec, the run and the report")
+	cmd.Flags().StringVar(&drill, "drill", "server-crash", "drill to run")
+	cmd.Flags().StringVar(&how, "how", "freeze", "how the server crashes: freeze, panic or power")
+	return cmd
+}
+
+func runDemo(ctx context.Context, w io.Writer, dir, drill, how string) error {
+	start := time.Now()
+	self, err := os.Executable()
+	if err != nil {
+		return fail(exitFailed, err)
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fail(exitFailed, err)
+	}
+	spec := filepath.Join(dir, "brick.yaml")
+	fmt.Fprintln(w, bold("Mortar demo")+": from one file to a proven HA NFS brick, on a virtual rack")
+	if _, err := os.Stat(spec); errors.Is(err, os.ErrNotExist) {
+		fmt.Fprintf(w, "\n%s %s\n", stamp(start), bold("$ mortar init nfs-ha > "+spec))
+		out, err := exec.CommandContext(ctx, self, "init", "nfs-ha").Output()
+		if err != nil {
+			return fail(exitFailed, fmt.Errorf("mortar init: %w", err))
+		}
+		if err := os.WriteFile(spec, out, 0o644); err != nil {
+			return fail(exitFailed, err)
+		}
+	} else {
+		fmt.Fprintf(w, "\n%s using %s, which is there already\n", stamp(start), spec)
+	}
+	steps := demoSteps(spec, dir, drill, how)
+	for i, s := range steps {
+		fmt.Fprintf(w, "\n%s %s\n%s\n", stamp(start), bold("$ mortar "+strings.Join(s.args, " ")),
+			faint(fmt.Sprintf("        step %d of %d: %s", i+1, len(steps), s.say)))
+		t := time.Now()
+		if err := runSelf(ctx, w, self, s.args); err != nil {
+			code := exitFailed
+			var ee *exec.ExitError
+			if errors.As(err, &ee) && ee.ExitCode() > 0 {
+				code = ee.ExitCode()
+			}
+			if ctx.Err() != nil {
+				// Interrupted: a demo leaves nothing behind.
+				fmt.Fprintf(w, "\n%s interrupted; taking the rack down\n", stamp(start))
+				down := exec.Command(self, "rack", "down", spec)
+				down.Stdout, down.Stderr = w, os.Stderr
+				down.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a second Ctrl-C must not stop the clean-up
+				if err := down.Run(); err != nil {
+					return fail(exitInterrupted, fmt.Errorf("mortar rack down: %w", err))
+				}
+				return fail(exitInterrupted, nil)
+			}
+			fmt.Fprintf(w, "\n%s step failed: mortar %s: %v\nThe rack stays as it is. Look around:\n", stamp(start), s.args[0], err)
+			demoHints(w, spec)
+			return fail(code, nil)
+		}
+		fmt.Fprintf(w, "%s\n", faint(fmt.Sprintf("        %s done in %.0f s", s.args[0], time.Since(t).Seconds())))
+	}
+	return demoSummary(w, start, dir, spec)
+}
+
+// runSelf runs one command of this binary with the terminal it was given.
+// On Ctrl-C the child, in the same process group, has got the signal itself;
+// on SIGTERM it is passed on. Either way the child is given time to clean up.
+func runSelf(ctx context.Context, w io.Writer, self string, args []string) error {
+	c := exec.CommandContext(ctx, self, args...)
+	c.Stdout, c.Stderr = w, os.Stderr
+	c.Cancel = func() error { return c.Process.Signal(syscall.SIGTERM) }
+	c.WaitDelay = 60 * time.Second
+	return c.Run()
+}
+
+// demoSummary prints what was built, what was broken, how long the clients
+// waited, how many bytes were checked and how many were lost.
+func demoSummary(w io.Writer, start time.Time, dir, spec string) error {
+	b, err := os.ReadFile(filepath.Join(dir, "summary.json"))
+	if err != nil {
+		return fail(exitFailed, err)
+	}
+	var s struct {
+		Drill               string  `json:"drill"`
+		How                 string  `json:"how"`
+		Verdict             string  `json:"verdict"`
+		LongestStallSeconds float64 `json:"longest_stall_seconds"`
+		Phases              map[string]*float64
+		AcknowledgedBytes   int64 `json:"acknowledged_bytes"`
+		VerifiedBytes       int64 `json:"verified_bytes"`
+		LostBytes           int64 `json:"lost_bytes"`
+	}
+	if err := json.Unmarshal(b, &s); err != nil {
+		return fail(exitFailed, fmt.Errorf("summary.json: %w", err))
+	}
+	fmt.Fprintf(w, "\n%s\n", bold("Summary"))
+	d, err := loadDesign(spec)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(w, "  built     %s brick %q: %d servers, %d disks in %d enclosures, %d RAID group(s), usable %.2f GiB\n", d.Flavour, d.Name,
+		len(d.Spec.Servers), len(d.Disks), len(d.Spec.Enclosures), len(d.Groups), float64(d.Capacity.Usable)/(1<<30))
+	fmt.Fprintf(w, "  broken    %s (%s) under verified load\n", s.Drill, s.How)
+	fmt.Fprintf(w, "  waited    %.1f s: the longest stall any client saw\n", s.LongestStallSeconds)
+	for _, p := range []struct{ key, name string }{{"detect_seconds", "detected"}, {"fence_seconds", "fenced"}, {"start_seconds", "started"},
+		{"first_io_seconds", "first I/O"}, {"first_lock_seconds", "first lock"}} {
+		if v := s.Phases[p.key]; v != nil {
+			fmt.Fprintf(w, "            %-10s %5.1f s\n", p.name, *v)
+		}
+	}
+	fmt.Fprintf(w, "  checked   %.1f MiB acknowledged, %.1f MiB read back uncached from another mount\n", mib(s.AcknowledgedBytes), mib(s.VerifiedBytes))
+	fmt.Fprintf(w, "  lost      %d bytes\n", s.LostBytes)
+	fmt.Fprintf(w, "  verdict   %s\n", bold(s.Verdict))
+	fmt.Fprintf(w, "  took      %.0f s\n\n", time.Since(start).Seconds())
+	fmt.Fprintf(w, "Report: %s   Data: %s\n", filepath.Join(dir, "report.html"), filepath.Join(dir, "summary.json"))
+	demoHints(w, spec)
+	if s.Verdict != "pass" {
+		return fail(exitFailed, nil)
+	}
+	return nil
+}
+
+// demoHints says how to look around and how to take the rack down.
+func demoHints(w io.Writer, spec string) {
+	fmt.Fprintf(w, `  mortar status %[1]s             health, from disk to client
+  mortar rack ssh %[1]s nfs1      a shell on a server
+  mortar rack status %[1]s        power, links and disks of the virtual hardware
+  mortar rack down %[1]s          take it all down
+(mortar is bin/mortar)
+`, spec)
+}
+
+func mib(n int64) float64 { return float64(n) / (1 << 20) }
+
+func stamp(start time.Time) string {
+	s := int(time.Since(start).Seconds())
+	return fmt.Sprintf("[%02d:%02d]", s/60, s%60)
+}
+
+func bold(s string) string  { return sgr("1", s) }
+func faint(s string) string { return sgr("2", s) }
+
+// sgr wraps s in a terminal attribute if stdout is a terminal.
+func sgr(code, s string) string {
+	if !isTerminal(os.Stdout) {
+		return s
+	}
+	return "\x1b[" + code + "m" + s + "\x1b[0m"
+}

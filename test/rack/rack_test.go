@@ -1,0 +1,171 @@
+//go:build rack
+
+// Package rack_test is one whole run on a virtual rack, as a user would do it
+// with the built binary: init, check, rack up, plan, apply (killed on the
+// way), apply again, status, drill, report, rack down. It needs root and QEMU
+// and is run by `make test-rack`.
+package rack_test
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// mortar runs the built binary and returns its stdout and exit code; output
+// also goes to the test's log as it comes, so that a CI run shows progress.
+func mortar(t *testing.T, env []string, args ...string) (string, int) {
+	t.Helper()
+	bin, err := filepath.Abs("../../bin/mortar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	start := time.Now()
+	fmt.Printf("=== %s $ mortar %s\n", t.Name(), strings.Join(args, " "))
+	cmd := exec.Command(bin, args...)
+	cmd.Env = append(os.Environ(), env...)
+	var out bytes.Buffer
+	cmd.Stdout = io.MultiWriter(&out, os.Stdout)
+	cmd.Stderr = os.Stdout
+	err = cmd.Run()
+	code := cmd.ProcessState.ExitCode()
+	var ee *exec.ExitError
+	if err != nil && !errors.As(err, &ee) {
+		t.Fatalf("mortar %v: %v", args, err)
+	}
+	fmt.Printf("=== %s exit %d after %.1f s\n", t.Name(), code, time.Since(start).Seconds())
+	return out.String(), code
+}
+
+// must runs the binary and fails the test unless it exits 0.
+func must(t *testing.T, args ...string) string {
+	t.Helper()
+	out, code := mortar(t, nil, args...)
+	if code != 0 {
+		t.Fatalf("mortar %v: exit %d", args, code)
+	}
+	return out
+}
+
+// lastJSON decodes the last line of a JSON-lines output.
+func lastJSON(t *testing.T, out string, v any) {
+	t.Helper()
+	var last string
+	sc := bufio.NewScanner(strings.NewReader(out))
+	sc.Buffer(nil, 16<<20)
+	for sc.Scan() {
+		if s := strings.TrimSpace(sc.Text()); s != "" {
+			last = s
+		}
+	}
+	if err := json.Unmarshal([]byte(last), v); err != nil {
+		t.Fatalf("last line %.200q: %v", last, err)
+	}
+}
+
+type applyResult struct {
+	Changed *int `json:"changed"`
+}
+
+// TestBrick deploys an nfs-ha brick, crashes its active server under load
+// and verifies every acknowledged byte.
+func TestBrick(t *testing.T) {
+	dir := t.TempDir()
+	spec := filepath.Join(dir, "brick.yaml")
+	if err := os.WriteFile(spec, []byte(must(t, "init", "nfs-ha")), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	must(t, "check", spec)
+	t.Cleanup(func() {
+		if out, code := mortar(t, nil, "rack", "down", spec); code != 0 {
+			t.Errorf("rack down: exit %d\n%s", code, out)
+		}
+		leftovers(t, dir)
+	})
+	must(t, "rack", "up", spec)
+	must(t, "plan", spec)
+
+	// Killed on the way, apply must finish the job when it is run again.
+	kills := 0
+	for {
+		out, code := mortar(t, []string{"MORTAR_KILL_AFTER=12"}, "apply", spec, "--yes", "--json")
+		if code == 137 {
+			if kills++; kills > 40 {
+				t.Fatal("apply makes no progress: killed 40 times")
+			}
+			continue
+		}
+		if code != 0 {
+			t.Fatalf("apply after %d kills: exit %d", kills, code)
+		}
+		var r applyResult
+		lastJSON(t, out, &r)
+		break
+	}
+	if kills == 0 {
+		t.Error("apply was never killed: the test hook does not work")
+	}
+	var r applyResult
+	lastJSON(t, must(t, "apply", spec, "--yes", "--json"), &r)
+	if r.Changed == nil || *r.Changed != 0 {
+		t.Fatalf("second apply: want changed 0, got %v", r.Changed)
+	}
+	must(t, "status", spec)
+
+	run := filepath.Join(dir, "run")
+	must(t, "drill", spec, "server-crash", "--how", "freeze", "--out", run)
+	b, err := os.ReadFile(filepath.Join(run, "summary.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var s struct {
+		Verdict       string
+		Acknowledged  int64  `json:"acknowledged_bytes"`
+		Verified      int64  `json:"verified_bytes"`
+		Lost          *int64 `json:"lost_bytes"`
+		SpecSHA256    string `json:"spec_sha256"`
+		MortarVersion string `json:"mortar_version"`
+	}
+	if err := json.Unmarshal(b, &s); err != nil {
+		t.Fatal(err)
+	}
+	if s.Verdict != "pass" || s.Lost == nil || *s.Lost != 0 || s.Acknowledged == 0 || s.Verified == 0 || s.SpecSHA256 == "" || s.MortarVersion == "" {
+		t.Errorf("summary: %s", b)
+	}
+	must(t, "report", run)
+	if fi, err := os.Stat(filepath.Join(run, "report.html")); err != nil || fi.Size() < 10_000 {
+		t.Errorf("report.html: %v", err)
+	}
+	lastJSON(t, must(t, "apply", spec, "--yes", "--json"), &r)
+	if r.Changed == nil || *r.Changed != 0 {
+		t.Errorf("apply after the drill: want changed 0, got %v", r.Changed)
+	}
+}
+
+// leftovers fails the test if anything of the rack in dir is still there.
+func leftovers(t *testing.T, dir string) {
+	t.Helper()
+	procs, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, p := range procs {
+		b, err := os.ReadFile(p)
+		if err == nil && bytes.Contains(b, []byte(dir)) && !bytes.Contains(b, []byte("rack.test")) {
+			t.Errorf("left behind: process %s", bytes.ReplaceAll(b, []byte{0}, []byte(" ")))
+		}
+	}
+	b, err := os.ReadFile("/proc/mounts")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if bytes.Contains(b, []byte(dir)) {
+		t.Errorf("left behind: a mount under %s", dir)
+	}
+}
