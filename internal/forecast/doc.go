@@ -1,0 +1,4 @@
+// Package forecast says what a design should deliver and survive before it
+// is built: here the durability of RAID groups and a seeded simulation of
+// fleets of bricks over years. It computes; it never touches a host.
+package forecast

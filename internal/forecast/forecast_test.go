@@ -1,0 +1,156 @@
+package forecast
+
+import (
+	"math"
+	"testing"
+)
+
+func TestMTTDL(t *testing.T) {
+	// One disk without redundancy: 1/lambda. Two without repair to speak of.
+	for _, c := range []struct {
+		n, m       int
+		lambda, mu float64
+		want       float64
+	}{
+		{1, 0, 0.01, 1, 100},
+		{2, 1, 0.01, 0.0000001, 1/0.02 + 1/0.01},
+		// RAID 1 closed form: (3 lambda + mu) / (2 lambda^2).
+		{2, 1, 0.001, 0.1, (3*0.001 + 0.1) / (2 * 0.001 * 0.001)},
+	} {
+		got, err := MTTDL(c.n, c.m, c.lambda, c.mu)
+		if err != nil || math.Abs(got-c.want) > 1e-4*c.want {
+			t.Errorf("MTTDL(%d,%d,%g,%g) = %g, %v; want %g", c.n, c.m, c.lambda, c.mu, got, err, c.want)
+		}
+	}
+	if _, err := MTTDL(2, 2, 1, 1); err == nil {
+		t.Error("no error for a group that may lose all its disks")
+	}
+}
+
+// TestSimulateAgainstMarkov: where the closed form applies (exponential
+// rebuilds, replaced at once, nothing else fails) both agree within 5 %.
+func TestSimulateAgainstMarkov(t *testing.T) {
+	for _, c := range []struct{ disks, parity int }{{4, 1}, {6, 2}, {10, 2}, {12, 2}} {
+		f := Fleet{Bricks: 3000, Years: 10, Seed: 7, Groups: 4, Disks: c.disks, Parity: c.parity, Servers: 1,
+			DiskAFR: 1.5, RebuildHours: 200, ExpRebuild: true}
+		r, err := Simulate(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, err := MTTDL(c.disks, c.parity, f.DiskAFR/HoursPerYear, 1/f.RebuildHours)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := r.MTTDLHours.Mean; math.Abs(got-want) > 0.05*want {
+			t.Errorf("%d disks, %d parity: MTTDL %.0f h from %d losses, Markov %.0f h", c.disks, c.parity, got, r.Losses, want)
+		}
+		if r.MTTDLHours.Low > r.MTTDLHours.Mean || r.MTTDLHours.High < r.MTTDLHours.Mean {
+			t.Errorf("interval %v does not hold its mean", r.MTTDLHours)
+		}
+	}
+}
+
+// typical is an HA brick of the papers: six groups 8+2 over five enclosures.
+func typical(bricks int) Fleet {
+	return Fleet{Bricks: bricks, Years: 10, Seed: 1, Groups: 6, Disks: 10, Parity: 2, Spares: 2, Enclosures: 5, Servers: 2,
+		DiskAFR: 0.02, BatchShare: 0.05, BatchFactor: 4, RebuildHours: 12, ReplaceHours: 48, LatentPerYear: 0.1, ScrubHours: 168, RestoreHours: 72,
+		EnclosureAFR: 0.01, EnclosureRepair: 24, ControllerAFR: 0.02, ControllerRepair: 24, ServerAFR: 0.5, ServerRepair: 24,
+		PowerPerYear: 0.2, PowerHours: 4, FailoverSeconds: 60, FailoverFails: 0.02, HandHours: 2}
+}
+
+func TestSimulateRepeats(t *testing.T) {
+	a, err := Simulate(typical(200))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, _ := Simulate(typical(200))
+	if a != b {
+		t.Errorf("same seed, different results:\n%+v\n%+v", a, b)
+	}
+	f := typical(200)
+	f.Seed++
+	if c, _ := Simulate(f); a == c {
+		t.Error("another seed gave the same result")
+	}
+	if a.DiskFailures == 0 || a.Unavailability.Mean <= 0 || a.Unavailability.Mean > 0.005 {
+		t.Errorf("implausible: %+v", a)
+	}
+}
+
+// TestCauses: each cause alone gives the unavailability that arithmetic says.
+func TestCauses(t *testing.T) {
+	base := Fleet{Bricks: 4000, Years: 10, Seed: 3, Groups: 1, Disks: 4, Parity: 2, Servers: 1}
+	for _, c := range []struct {
+		cause Cause
+		set   func(*Fleet)
+		want  float64 // hours in a year
+	}{
+		{CauseServer, func(f *Fleet) { f.ServerAFR, f.ServerRepair = 1, 24 }, 24 / (1 + 24/HoursPerYear)},
+		{CauseFailover, func(f *Fleet) { f.Servers, f.ServerAFR, f.FailoverSeconds = 2, 1, 3600 }, 2},
+		{CausePower, func(f *Fleet) { f.PowerPerYear, f.PowerHours = 2, 3 }, 6},
+		// Two enclosures, two disks of the group in each: one may go, both may not.
+		{CauseEnclosure, func(f *Fleet) { f.Enclosures, f.EnclosureAFR, f.EnclosureRepair = 1, 1, 10 }, 10 / (1 + 10/HoursPerYear)},
+	} {
+		f := base
+		c.set(&f)
+		r, err := Simulate(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := r.DownHours[c.cause]; math.Abs(got-c.want) > 0.05*c.want {
+			t.Errorf("%v: %.3f hours a year, want %.3f", c.cause, got, c.want)
+		}
+		for o, h := range r.DownHours {
+			if Cause(o) != c.cause && h > 0.001*c.want {
+				t.Errorf("%v alone: %.3f hours by %v", c.cause, h, Cause(o))
+			}
+		}
+	}
+}
+
+// TestEnclosureSurvived: two enclosures of which one may go cost nothing.
+func TestEnclosureSurvived(t *testing.T) {
+	f := Fleet{Bricks: 500, Years: 10, Seed: 3, Groups: 1, Disks: 4, Parity: 2, Servers: 1, Enclosures: 2, EnclosureAFR: 0.05, EnclosureRepair: 1}
+	r, err := Simulate(f)
+	if err != nil || r.DownHours[CauseEnclosure] > 0.001 {
+		t.Errorf("down %v hours a year, %v", r.DownHours, err)
+	}
+}
+
+func TestCheckRefuses(t *testing.T) {
+	for name, set := range map[string]func(*Fleet){
+		"no bricks": func(f *Fleet) { f.Bricks = 0 }, "parity": func(f *Fleet) { f.Parity = 10 }, "negative": func(f *Fleet) { f.DiskAFR = -1 },
+		"NaN": func(f *Fleet) { f.RebuildHours = math.NaN() }, "three servers": func(f *Fleet) { f.Servers = 3 }, "share": func(f *Fleet) { f.BatchShare = 2 },
+		"eternity": func(f *Fleet) { f.Years = math.Inf(1) },
+	} {
+		f := typical(1)
+		set(&f)
+		if _, err := Simulate(f); err == nil {
+			t.Errorf("%s: accepted", name)
+		}
+	}
+}
+
+// BenchmarkFleet is the cost of bricks x 10 years as the fleet grows tenfold;
+// memory (B/op) must stay flat.
+func BenchmarkFleet(b *testing.B) {
+	for _, n := range []int{10, 100, 1000, 10000} {
+		b.Run("bricks="+itoa(n), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				r, err := Simulate(typical(n))
+				if err != nil {
+					b.Fatal(err)
+				}
+				b.ReportMetric(float64(r.Events), "events")
+			}
+		})
+	}
+}
+
+func itoa(n int) string {
+	if n < 10 {
+		return string(rune('0' + n))
+	}
+	return itoa(n/10) + string(rune('0'+n%10))
+}
