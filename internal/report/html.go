@@ -1,0 +1,130 @@
+package report
+
+import (
+	_ "embed"
+	"fmt"
+	"html/template"
+	"io"
+	"sort"
+)
+
+//go:embed page.tmpl
+var pageSource string
+
+//go:embed page.css
+var pageCSS string
+
+var page = template.Must(template.New("page").Funcs(template.FuncMap{
+	"seconds":    Seconds,
+	"secondsPtr": secondsPtr,
+	"bytes":      Bytes,
+	"count":      Count,
+	"millis":     millis,
+	"signed": func(s float64) string {
+		if s > 0 {
+			return "+" + Seconds(s)
+		}
+		return Seconds(s)
+	},
+}).Parse(pageSource))
+
+// runPage is what the template sees of one run.
+type runPage struct {
+	*Run
+	ID       string
+	Title    string
+	Timeline template.HTML
+	Phase    template.HTML
+	Latency  template.HTML
+	Workers  []Worker
+	Marks    []mark
+	Phases   []phase
+	Classes  []classRow
+	Log      []Event
+	LogMore  int
+}
+
+// classRow is a line of the verification table.
+type classRow struct {
+	Name, Meaning string
+	Class
+	Bad bool
+}
+
+// meanings of the classes of internal/stream, and whether one is a fault.
+var meanings = map[string]struct {
+	text string
+	bad  bool
+}{
+	"ok":          {"the last acknowledged write, bit for bit", false},
+	"in-doubt-ok": {"a write that was issued but not acknowledged when the fault came: old or new, both allowed", false},
+	"lost":        {"older than the last acknowledged write", true},
+	"zero":        {"zeros where acknowledged data should be", true},
+	"hole":        {"a hole where acknowledged data should be", true},
+	"short":       {"the file ends before acknowledged data", true},
+	"misplaced":   {"data of another block or file", true},
+	"foreign":     {"data of another run", true},
+	"torn":        {"sectors of different writes in one block", true},
+	"corrupt":     {"flipped bits", true},
+	"impossible":  {"newer than anything that was issued", true},
+	"unreadable":  {"the read failed", true},
+	"unwritten":   {"never written", false},
+}
+
+// maxLog bounds the event log shown for one run.
+const maxLog = 200
+
+func newRunPage(r *Run, i int) runPage {
+	p := runPage{
+		Run: r, ID: fmt.Sprintf("run%d", i+1), Title: r.Summary.Drill,
+		Timeline: timelineSVG(r), Phase: phaseSVG(&r.Summary), Latency: latencySVG(&r.Timeline),
+		Workers: r.Timeline.Workers, Marks: marksOf(r), Phases: phasesOf(&r.Summary),
+	}
+	if r.Summary.How != "" {
+		p.Title += " (" + r.Summary.How + ")"
+	}
+	names := make([]string, 0, len(r.Verify.Classes))
+	for n := range r.Verify.Classes {
+		names = append(names, n)
+	}
+	sort.Slice(names, func(a, b int) bool {
+		ba, bb := meanings[names[a]].bad, meanings[names[b]].bad
+		if ba != bb {
+			return !ba
+		}
+		return r.Verify.Classes[names[a]].Bytes > r.Verify.Classes[names[b]].Bytes ||
+			r.Verify.Classes[names[a]].Bytes == r.Verify.Classes[names[b]].Bytes && names[a] < names[b]
+	})
+	for _, n := range names {
+		m := meanings[n]
+		p.Classes = append(p.Classes, classRow{Name: n, Meaning: m.text, Class: r.Verify.Classes[n], Bad: m.bad})
+	}
+	p.Log = append([]Event(nil), r.Events...)
+	sort.SliceStable(p.Log, func(a, b int) bool { return p.Log[a].NS < p.Log[b].NS })
+	if len(p.Log) > maxLog {
+		p.LogMore = len(p.Log) - maxLog
+		p.Log = p.Log[:maxLog]
+	}
+	return p
+}
+
+// HTML renders runs as one self-contained page: no script, no request.
+func HTML(w io.Writer, runs []*Run) error {
+	if len(runs) == 0 {
+		return fmt.Errorf("report: no run given")
+	}
+	data := struct {
+		Title string
+		CSS   template.CSS
+		Runs  []runPage
+		Many  bool
+	}{CSS: template.CSS(pageCSS), Many: len(runs) > 1} //nolint:gosec // our own file
+	for i, r := range runs {
+		data.Runs = append(data.Runs, newRunPage(r, i))
+	}
+	data.Title = runs[0].Summary.Brick + ": " + data.Runs[0].Title
+	if data.Many {
+		data.Title = fmt.Sprintf("%s: %d drills", runs[0].Summary.Brick, len(runs))
+	}
+	return page.Execute(w, data)
+}

@@ -1,0 +1,177 @@
+package report
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// Files of a run, inside its directory.
+const (
+	SummaryFile  = "summary.json"
+	TimelineFile = "timeline.json"
+	EventsFile   = "events.json"
+	VerifyFile   = "verify.json"
+	ConfigFile   = "design.json"
+	HTMLFile     = "report.html"
+)
+
+// Save writes the run into r.Dir, which is made if missing. Each file is
+// written whole or not at all; summary.json comes last, so a directory that
+// has one is complete.
+func (r *Run) Save() error {
+	if err := os.MkdirAll(r.Dir, 0o755); err != nil {
+		return fmt.Errorf("run directory: %w", err)
+	}
+	r.Summary.Schema, r.Timeline.Schema, r.Verify.Schema, r.Config.Schema = Schema, Schema, Schema, Schema
+	fillEmpty(r)
+	for _, f := range []struct {
+		name string
+		v    any
+	}{
+		{TimelineFile, &r.Timeline}, {EventsFile, r.Events}, {VerifyFile, &r.Verify}, {ConfigFile, &r.Config}, {SummaryFile, &r.Summary},
+	} {
+		b, err := marshal(f.v)
+		if err != nil {
+			return fmt.Errorf("%s: %w", f.name, err)
+		}
+		if err := writeFile(filepath.Join(r.Dir, f.name), b); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fillEmpty turns nil lists into empty ones: readers get [] and not null.
+func fillEmpty(r *Run) {
+	s := &r.Summary
+	if s.Checks == nil {
+		s.Checks = []Check{}
+	}
+	if s.Reasons == nil {
+		s.Reasons = []string{}
+	}
+	if s.Clients == nil {
+		s.Clients = []Client{}
+	}
+	if r.Events == nil {
+		r.Events = []Event{}
+	}
+	if r.Timeline.Workers == nil {
+		r.Timeline.Workers = []Worker{}
+	}
+	for i := range r.Timeline.Workers {
+		w := &r.Timeline.Workers[i]
+		if w.Stalls == nil {
+			w.Stalls = []Stall{}
+		}
+		if w.Ops == nil {
+			w.Ops = []int64{}
+		}
+		if w.Bytes == nil {
+			w.Bytes = []int64{}
+		}
+	}
+	if r.Verify.Classes == nil {
+		r.Verify.Classes = map[string]Class{}
+	}
+	if r.Verify.Extents == nil {
+		r.Verify.Extents = []Extent{}
+	}
+	c := &r.Config
+	for _, p := range []*[]Row{&c.Hardware, &c.Software, &c.Mounts} {
+		if *p == nil {
+			*p = []Row{}
+		}
+	}
+	if c.Settings == nil {
+		c.Settings = []Setting{}
+	}
+	for _, p := range []*[]string{&c.Method, &c.Caveats} {
+		if *p == nil {
+			*p = []string{}
+		}
+	}
+}
+
+// Load reads a run: dir is its directory, or the path of its summary.json.
+func Load(dir string) (*Run, error) {
+	if fi, err := os.Stat(dir); err == nil && !fi.IsDir() {
+		dir = filepath.Dir(dir)
+	}
+	r := &Run{Dir: dir}
+	for _, f := range []struct {
+		name string
+		v    any
+	}{
+		{SummaryFile, &r.Summary}, {TimelineFile, &r.Timeline}, {EventsFile, &r.Events}, {VerifyFile, &r.Verify}, {ConfigFile, &r.Config},
+	} {
+		path := filepath.Join(dir, f.name)
+		b, err := os.ReadFile(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("%s: no run there (%s is missing); give the directory a drill wrote, e.g. out/demo", dir, f.name)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if err := json.Unmarshal(b, f.v); err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+	}
+	if r.Summary.Schema != Schema {
+		return nil, fmt.Errorf("%s: schema %q; this binary reads %q", filepath.Join(dir, SummaryFile), r.Summary.Schema, Schema)
+	}
+	if r.Timeline.BucketMS < 0 {
+		return nil, fmt.Errorf("%s: bucket_ms is %d; it must be positive", filepath.Join(dir, TimelineFile), r.Timeline.BucketMS)
+	}
+	return r, nil
+}
+
+// WriteHTML renders runs into one file.
+func WriteHTML(path string, runs []*Run) error {
+	var b bytes.Buffer
+	if err := HTML(&b, runs); err != nil {
+		return err
+	}
+	return writeFile(path, b.Bytes())
+}
+
+func marshal(v any) ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", " ")
+	if _, ok := v.(*Timeline); ok {
+		enc.SetIndent("", "") // thousands of numbers: one line
+	}
+	err := enc.Encode(v)
+	return b.Bytes(), err
+}
+
+// writeFile replaces a file atomically.
+func writeFile(path string, b []byte) (err error) {
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = f.Close()
+			_ = os.Remove(f.Name())
+		}
+	}()
+	if _, err = f.Write(b); err != nil {
+		return err
+	}
+	if err = f.Chmod(0o644); err != nil {
+		return err
+	}
+	if err = f.Close(); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), path)
+}

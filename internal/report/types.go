@@ -1,0 +1,267 @@
+// Package report holds what a run leaves on disk (summary, timeline, events,
+// verification, configuration, all JSON) and turns one or more such runs into
+// a page that opens offline, or into a comparison. It measures nothing,
+// judges nothing and reaches no host: whatever it shows was written by the
+// package that ran the drill. docs/json.md describes the files.
+package report
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// Schema is the version of every file of a run.
+const Schema = "mortar.run/v1"
+
+// Verdicts of a run.
+const (
+	Pass = "pass"
+	Fail = "fail"
+)
+
+// Summary is summary.json: the outcome of a run in one screen. Times are
+// seconds, sizes bytes.
+type Summary struct {
+	Schema  string `json:"schema"`
+	Drill   string `json:"drill"`         // name of the drill, e.g. server-crash
+	How     string `json:"how,omitempty"` // variant: freeze, panic, power
+	Verdict string `json:"verdict"`       // pass or fail
+	// Checks are what the verdict rests on; Reasons the failed ones in words.
+	Checks  []Check  `json:"checks"`
+	Reasons []string `json:"reasons"`
+
+	LongestStallSeconds float64 `json:"longest_stall_seconds"`
+	Phases              Phases  `json:"phases"`
+	Marks               Marks   `json:"marks"`
+
+	AcknowledgedBytes int64 `json:"acknowledged_bytes"`
+	VerifiedBytes     int64 `json:"verified_bytes"`
+	LostBytes         int64 `json:"lost_bytes"`
+	InDoubtBytes      int64 `json:"in_doubt_bytes"`
+
+	Clients []Client `json:"clients"`
+
+	Started         time.Time `json:"started"`
+	DurationSeconds float64   `json:"duration_seconds"`
+	SteadySeconds   float64   `json:"steady_seconds"` // load before the fault
+	Brick           string    `json:"brick"`
+	Service         string    `json:"service"`
+	Target          string    `json:"target"`   // what the fault hit, e.g. the active server
+	Survivor        string    `json:"survivor"` // server that had to take over; "" where none had to
+	Virtual         bool      `json:"virtual"`  // true: a virtual rack
+	SpecSHA256      string    `json:"spec_sha256"`
+	MortarVersion   string    `json:"mortar_version"`
+	RunID           string    `json:"run_id"`
+}
+
+// Phases are the parts of a failover, one after the other, each in seconds;
+// null where it was not reached (or the drill has no such phase). Detect runs
+// from the fault to the cluster's noticing it, fence from there to the
+// confirmed fencing, start from there to the end of the service's start,
+// first I/O and first lock from there to the first acknowledged write and the
+// first lock granted. A client may be served a moment before the start is
+// reported as finished: then the phase is 0 and Marks has the exact time.
+type Phases struct {
+	Detect    *float64 `json:"detect_seconds"`
+	Fence     *float64 `json:"fence_seconds"`
+	Start     *float64 `json:"start_seconds"`
+	FirstIO   *float64 `json:"first_io_seconds"`
+	FirstLock *float64 `json:"first_lock_seconds"`
+}
+
+// Marks are the same moments on one clock: seconds after the fault, null
+// where not reached.
+type Marks struct {
+	Detected  *float64 `json:"detected_at_seconds"`
+	Fenced    *float64 `json:"fenced_at_seconds"`
+	Started   *float64 `json:"started_at_seconds"`
+	FirstIO   *float64 `json:"first_io_at_seconds"`
+	AllIO     *float64 `json:"all_io_at_seconds"` // every worker progressed again
+	FirstLock *float64 `json:"first_lock_at_seconds"`
+}
+
+// PhasesOf derives the phases from the marks.
+func PhasesOf(m Marks) Phases {
+	diff := func(from, to *float64) *float64 {
+		if from == nil || to == nil {
+			return nil
+		}
+		d := *to - *from
+		if d < 0 {
+			d = 0
+		}
+		return &d
+	}
+	zero := 0.0
+	return Phases{
+		Detect: diff(&zero, m.Detected), Fence: diff(m.Detected, m.Fenced), Start: diff(m.Fenced, m.Started),
+		FirstIO: diff(m.Started, m.FirstIO), FirstLock: diff(m.Started, m.FirstLock),
+	}
+}
+
+// Check is one thing the verdict depends on.
+type Check struct {
+	Name   string `json:"name"`
+	OK     bool   `json:"ok"`
+	Detail string `json:"detail"`
+}
+
+// Client is what one client saw.
+type Client struct {
+	Name                string  `json:"name"`
+	LongestStallSeconds float64 `json:"longest_stall_seconds"`
+	// FirstIO is when the client's first write after the failover was
+	// acknowledged, in seconds after the fault.
+	FirstIO           *float64 `json:"first_io_at_seconds"`
+	Operations        int64    `json:"operations"`
+	AcknowledgedBytes int64    `json:"acknowledged_bytes"`
+	VerifiedBytes     int64    `json:"verified_bytes"`
+	LostBytes         int64    `json:"lost_bytes"`
+	Errors            int64    `json:"errors"`
+	Workers           int      `json:"workers"`
+}
+
+// Timeline is timeline.json: what every worker did, in buckets of equal
+// length on one clock (the administrator's; clients' clocks are corrected by
+// their measured offset).
+type Timeline struct {
+	Schema   string   `json:"schema"`
+	StartNS  int64    `json:"start_ns"`  // wall clock of bucket 0, ns since 1970
+	FaultNS  int64    `json:"fault_ns"`  // wall clock of the fault; 0: none
+	BucketMS int      `json:"bucket_ms"` // length of a bucket
+	Workers  []Worker `json:"workers"`
+}
+
+// Worker is one writer, reader, lock holder or lock prober.
+type Worker struct {
+	Client  string   `json:"client"`
+	Name    string   `json:"name"`
+	Kind    string   `json:"kind"`    // writer, reader, lock-holder, lock-prober
+	Version string   `json:"version"` // NFS version of its mount
+	Mode    string   `json:"mode"`    // osync, fsync, direct; "" for locks
+	Pattern string   `json:"pattern"` // seq, random-overwrite, append
+	Block   int      `json:"block_bytes"`
+	Ops     []int64  `json:"ops"`   // per bucket
+	Bytes   []int64  `json:"bytes"` // per bucket, acknowledged
+	Stalls  []Stall  `json:"stalls"`
+	Latency *Latency `json:"latency"`
+	Errors  []string `json:"errors,omitempty"`
+	Stuck   bool     `json:"stuck"`
+}
+
+// Stall is a gap between two successive completed operations.
+type Stall struct {
+	StartNS int64   `json:"start_ns"`
+	Seconds float64 `json:"seconds"`
+	Open    bool    `json:"open,omitempty"` // had not ended when the load stopped
+}
+
+// Latency of a worker's operations, in milliseconds.
+type Latency struct {
+	Count int64   `json:"count"`
+	P50   float64 `json:"p50_ms"`
+	P90   float64 `json:"p90_ms"`
+	P99   float64 `json:"p99_ms"`
+	P999  float64 `json:"p999_ms"`
+	Max   float64 `json:"max_ms"`
+}
+
+// Kinds of events that are marked on the timeline.
+const (
+	EventFault      = "fault"
+	EventDetected   = "detected"
+	EventMembership = "membership"
+	EventFencing    = "fencing"
+	EventFenced     = "fenced"
+	EventFenceFail  = "fence-failed"
+	EventStarting   = "starting"
+	EventStep       = "step"
+	EventStarted    = "started"
+	EventStartFail  = "start-failed"
+	EventStopped    = "stopped"
+	EventFirstIO    = "first-io"
+	EventAllIO      = "all-io"
+	EventFirstLock  = "first-lock"
+	EventHealed     = "healed"
+	EventLink       = "link"
+	EventMultipath  = "multipath"
+	EventNote       = "note"
+)
+
+// Event is one entry of events.json.
+type Event struct {
+	NS      int64   `json:"t_ns"`    // administrator's clock, ns since 1970
+	Seconds float64 `json:"seconds"` // after the fault; negative before
+	Host    string  `json:"host"`
+	Source  string  `json:"source"` // corosync, pacemaker, ocf, drill, load
+	Kind    string  `json:"kind"`
+	Text    string  `json:"text"`
+}
+
+// Verify is verify.json: what reading everything back found.
+type Verify struct {
+	Schema            string           `json:"schema"`
+	AcknowledgedBytes int64            `json:"acknowledged_bytes"`
+	VerifiedBytes     int64            `json:"verified_bytes"`
+	LostBytes         int64            `json:"lost_bytes"`
+	InDoubtBytes      int64            `json:"in_doubt_bytes"`
+	Method            string           `json:"method"` // how it was read
+	Seconds           float64          `json:"seconds"`
+	Classes           map[string]Class `json:"classes"`
+	Extents           []Extent         `json:"extents"` // of classes other than ok; capped
+	Omitted           int              `json:"omitted_extents"`
+}
+
+// Class counts what was found of one kind.
+type Class struct {
+	Extents int64 `json:"extents"`
+	Bytes   int64 `json:"bytes"`
+}
+
+// Extent is a range of a file that is not plainly ok.
+type Extent struct {
+	Client string `json:"client"`
+	File   string `json:"file"`
+	Offset int64  `json:"offset"`
+	Bytes  int64  `json:"bytes"`
+	Class  string `json:"class"`
+	Detail string `json:"detail"`
+}
+
+// Config is design.json: what was tested.
+type Config struct {
+	Schema   string          `json:"schema"`
+	Hardware []Row           `json:"hardware"`
+	Software []Row           `json:"software"`
+	Settings []Setting       `json:"settings"`
+	Mounts   []Row           `json:"mounts"`
+	Method   []string        `json:"method"`  // sentences
+	Caveats  []string        `json:"caveats"` // sentences
+	Design   json.RawMessage `json:"design,omitempty"`
+}
+
+// Row is a name with its value.
+type Row struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+}
+
+// Setting is a tuning value with its reason.
+type Setting struct {
+	Role   string `json:"role"`
+	Kind   string `json:"kind"`
+	Name   string `json:"name"`
+	Value  string `json:"value"`
+	Reason string `json:"reason"`
+	Source string `json:"source,omitempty"`
+}
+
+// Run is everything in a run's directory.
+type Run struct {
+	Dir      string
+	Summary  Summary
+	Timeline Timeline
+	Events   []Event
+	Verify   Verify
+	Config   Config
+}
