@@ -37,4 +37,9 @@ type Error struct {
 	Stderr  string   `json:"stderr,omitempty"`
 }
 
-func (e *Error) Error() string { return e.Message }
+func (e *Error) Error() string {
+	if e.Mend != "" {
+		return e.Message + "; " + e.Mend
+	}
+	return e.Message
+}
