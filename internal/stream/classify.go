@@ -1,0 +1,280 @@
+package stream
+
+import (
+	"bytes"
+	"encoding/binary"
+	"hash/crc32"
+	"math/bits"
+
+	"github.com/zeebo/xxh3"
+)
+
+// Expect is what the ledger allows of a block: the last acknowledged
+// generation or a later issued one; with none acknowledged, also nothing.
+type Expect struct {
+	Acked  uint32 // 0: none
+	Issued uint32 // 0: none; never less than Acked
+}
+
+// Finding is what a block turned out to be.
+type Finding struct {
+	Class      Class
+	Lost       bool   // acknowledged data is gone
+	Bad        bool   // not allowed, acknowledged or not
+	Generation uint32 // found; 0: none readable
+	FromStream uint32 // misplaced
+	FromBlock  uint64 // misplaced
+	Run        RunID  // foreign
+	Flipped    int    // corrupt, torn: bits that differ from what was written
+	Sectors    []Sector
+}
+
+var zeros [BlockSize]byte
+
+// Classify names what b, one block read where block belongs, is. Other
+// streams of the run whose sectors may have strayed here can be named.
+// It allocates only for damaged blocks.
+func (s *Stream) Classify(b []byte, block uint64, e Expect, others ...Stream) Finding {
+	b = b[:BlockSize:BlockSize]
+	h, err := Decode(b)
+	if err != nil {
+		if (err == ErrMagic || err == ErrHeader) && bytes.Equal(b, zeros[:]) {
+			return absent(Zero, e)
+		}
+		return s.damaged(b, block, e, others)
+	}
+	lost := e.Acked > 0
+	switch {
+	case h.Run != s.Run:
+		return Finding{Class: Foreign, Lost: lost, Bad: true, Generation: h.Generation, FromStream: h.Stream, FromBlock: h.Block, Run: h.Run}
+	case h.Stream != s.ID || h.Block != block:
+		return Finding{Class: Misplaced, Lost: lost, Bad: true, Generation: h.Generation, FromStream: h.Stream, FromBlock: h.Block}
+	case h.Generation > e.Issued:
+		return Finding{Class: Impossible, Lost: lost, Bad: true, Generation: h.Generation}
+	case h.Generation < e.Acked:
+		return Finding{Class: Stale, Lost: true, Bad: true, Generation: h.Generation}
+	case h.Generation == e.Acked:
+		return Finding{Class: OK, Generation: h.Generation}
+	}
+	return Finding{Class: InDoubt, Generation: h.Generation}
+}
+
+// absent is the finding for a block that holds nothing: c says how.
+func absent(c Class, e Expect) Finding {
+	switch {
+	case e.Acked > 0:
+		return Finding{Class: c, Lost: true, Bad: true}
+	case e.Issued > 0:
+		return Finding{Class: InDoubt}
+	}
+	return Finding{Class: Unwritten}
+}
+
+// maxCandidates bounds how many undecided generations are tried on a sector
+// whose tag is gone.
+const maxCandidates = 64
+
+// A sector of random data differs from what it should be in 2048 of 4096
+// bits, give or take 32; below this it is that sector, damaged.
+const maxFlipped = SectorSize * 8 / 8
+
+// damaged looks at the eight sectors one by one.
+func (s *Stream) damaged(b []byte, block uint64, e Expect, others []Stream) Finding {
+	var (
+		sectors = make([]Sector, Sectors)
+		unknown []int
+		cand    []uint32
+		want    [BlockSize]byte
+		strayed *Stream // whose sectors the strange ones are
+		foreign *Header
+	)
+	addCand := func(g uint32) {
+		if g == 0 {
+			return
+		}
+		for _, c := range cand {
+			if c == g {
+				return
+			}
+		}
+		cand = append(cand, g)
+	}
+	expect := func(gen uint32) []byte {
+		generate(want[:], s.seed(block, gen), block, gen)
+		return want[:]
+	}
+	for i := range sectors {
+		sec, got := b[i*SectorSize:(i+1)*SectorSize], &sectors[i]
+		if bytes.Equal(sec, zeros[:SectorSize]) {
+			got.State = "zero"
+			continue
+		}
+		if i == 0 {
+			h, err := decodeHeader(b)
+			switch {
+			case err != nil:
+				unknown = append(unknown, i)
+			case h.Run != s.Run:
+				*got = Sector{State: "other", Generation: h.Generation, FromBlock: h.Block}
+				foreign = &h
+			case h.Stream != s.ID || h.Block != block:
+				*got = Sector{State: "other", Generation: h.Generation, FromBlock: h.Block}
+				st := NewStream(s.Run, h.Stream)
+				strayed = &st
+			default:
+				*got = Sector{State: "data", Generation: h.Generation}
+				got.FlippedBits = differing(sec[headerSize:], expect(h.Generation)[headerSize:SectorSize])
+				addCand(h.Generation)
+			}
+			continue
+		}
+		gen, low := binary.LittleEndian.Uint32(sec), binary.LittleEndian.Uint32(sec[4:])
+		check := binary.LittleEndian.Uint64(sec[8:])
+		switch {
+		case low == uint32(block) && check == tagCheck(s.seed(block, gen), i):
+			*got = Sector{State: "data", Generation: gen}
+			got.FlippedBits = differing(sec, expect(gen)[i*SectorSize:(i+1)*SectorSize])
+			addCand(gen)
+		case check == tagCheck(s.seed(uint64(low), gen), i):
+			*got = Sector{State: "other", Generation: gen, FromBlock: uint64(low)}
+			strayed = s
+		default:
+			for j := range others {
+				if check == tagCheck(others[j].seed(uint64(low), gen), i) {
+					*got = Sector{State: "other", Generation: gen, FromBlock: uint64(low)}
+					strayed = &others[j]
+				}
+			}
+			if got.State == "" {
+				unknown = append(unknown, i)
+			}
+		}
+	}
+	addCand(e.Acked)
+	for g := e.Issued; g > e.Acked && e.Issued-g < maxCandidates; g-- {
+		addCand(g)
+	}
+	best := make([]int, Sectors)
+	for _, g := range cand {
+		w := expect(g)
+		for _, i := range unknown {
+			sec := b[i*SectorSize : (i+1)*SectorSize]
+			var n int
+			if i == 0 {
+				n = differing(sec[headerSize:], w[headerSize:SectorSize])
+			} else {
+				n = differing(sec, w[i*SectorSize:(i+1)*SectorSize])
+			}
+			if n <= maxFlipped && (sectors[i].State == "" || n < best[i]) {
+				best[i] = n
+				sectors[i] = Sector{State: "data", Generation: g, FlippedBits: n}
+			}
+		}
+	}
+	for _, i := range unknown {
+		switch {
+		case sectors[i].State == "":
+			sectors[i].State = "garbage"
+		case i == 0:
+			sectors[i].FlippedBits += s.headerFlips(b, expect(sectors[i].Generation), block, sectors[i].Generation)
+		}
+	}
+
+	f := Finding{Sectors: sectors}
+	var data, zero, other, garbage int
+	uniform, allowed := true, true
+	for i := range sectors {
+		sec := &sectors[i]
+		f.Flipped += sec.FlippedBits
+		switch sec.State {
+		case "data":
+			data++
+			if f.Generation == 0 {
+				f.Generation = sec.Generation
+			}
+			uniform = uniform && sec.Generation == f.Generation
+			f.Generation = min(f.Generation, sec.Generation)
+			allowed = allowed && sec.FlippedBits == 0 && sec.Generation >= e.Acked && sec.Generation <= e.Issued
+		case "zero":
+			zero++
+			allowed = allowed && e.Acked == 0 && e.Issued > 0
+		case "other":
+			other++
+			uniform = uniform && sec.FromBlock == sectors[0].FromBlock && sec.Generation == sectors[0].Generation
+			allowed = false
+		default:
+			garbage++
+			allowed = false
+		}
+	}
+	f.Bad, f.Lost = !allowed, !allowed && e.Acked > 0
+	switch {
+	case foreign != nil && data == 0:
+		f.Class, f.Run, f.FromStream, f.FromBlock = Foreign, foreign.Run, foreign.Stream, foreign.Block
+	case other == Sectors && uniform && strayed != nil:
+		// Whole and of one generation, and still Decode refused it.
+		f.Class, f.FromStream, f.FromBlock, f.Generation = Misplaced, strayed.ID, sectors[0].FromBlock, sectors[0].Generation
+	case data > 0 && (!uniform || zero > 0 || other > 0):
+		f.Class = Torn
+	case zero > 0 && other > 0:
+		f.Class = Torn
+	default:
+		f.Class = Corrupt
+		// Every sector may be as generated and only the payload checksum in
+		// the header wrong, with the header's own checksum matching it.
+		f.Flipped = max(f.Flipped, 1)
+		if garbage > 0 && data == 0 {
+			f.Flipped = 0 // not countable
+		}
+		f.Bad, f.Lost = true, e.Acked > 0
+	}
+	return f
+}
+
+// headerFlips counts the flipped bits of a damaged header whose block and
+// generation are known. want is the block as generated. Sequence and writer
+// are not known, so they are repaired by trying: one flipped bit in them is
+// found exactly; more count as one and the rest shows in nothing.
+func (s *Stream) headerFlips(got, want []byte, block uint64, gen uint32) int {
+	var ref [headerSize]byte
+	copy(ref[:], magic)
+	ref[7] = Version
+	copy(ref[8:24], s.Run[:])
+	binary.LittleEndian.PutUint32(ref[24:], s.ID)
+	copy(ref[28:32], got[28:32])
+	binary.LittleEndian.PutUint64(ref[32:], block)
+	binary.LittleEndian.PutUint32(ref[40:], gen)
+	copy(ref[48:56], got[48:56])
+	binary.LittleEndian.PutUint64(ref[56:], xxh3.Hash(want[headerSize:BlockSize]))
+	n := differing(got[:68], ref[:68])
+	crc := binary.LittleEndian.Uint32(got[68:])
+	if crc32.Checksum(ref[:68], castagnoli) == crc {
+		return n
+	}
+	for _, field := range [][2]int{{28, 32}, {48, 56}} {
+		for bit := field[0] * 8; bit < field[1]*8; bit++ {
+			ref[bit/8] ^= 1 << (bit % 8)
+			match := crc32.Checksum(ref[:68], castagnoli) == crc
+			ref[bit/8] ^= 1 << (bit % 8)
+			if match {
+				return n + 1
+			}
+		}
+	}
+	if k := bits.OnesCount32(crc32.Checksum(ref[:68], castagnoli) ^ crc); k <= 2 {
+		return n + k // in the checksum itself
+	}
+	return n + 1
+}
+
+func differing(a, b []byte) int {
+	n := 0
+	for len(a) >= 8 && len(b) >= 8 {
+		n += bits.OnesCount64(binary.LittleEndian.Uint64(a) ^ binary.LittleEndian.Uint64(b))
+		a, b = a[8:], b[8:]
+	}
+	for i := range a {
+		n += bits.OnesCount8(a[i] ^ b[i])
+	}
+	return n
+}
