@@ -37,14 +37,16 @@ type Spec struct {
 	Filesystem Filesystem  `yaml:"filesystem,omitempty" doc:"the file system on each volume"`
 	NFS        NFSConfig   `yaml:"nfs,omitempty" doc:"kernel NFS server settings"`
 	Services   []Service   `yaml:"services" doc:"what is served: one service, or two for nfs-ha-xl"`
-	HA         *HA         `yaml:"ha,omitempty" doc:"cluster settings; required for nfs-ha and nfs-ha-xl"`
+	HA         *HA         `yaml:"ha,omitempty" doc:"cluster settings, for nfs-ha and nfs-ha-xl"`
 	Clients    []Client    `yaml:"clients,omitempty" doc:"client hosts Mortar mounts the exports on, and loads from in bench and drill"`
 	Wipe       []string    `yaml:"wipe,omitempty" doc:"serial numbers of disks that may be wiped although they carry data"`
 	Rack       Rack        `yaml:"rack,omitempty" doc:"virtual rack only: what the hardware list does not say; ignored on real hardware"`
 
 	// File is the path the spec was read from; Source its bytes.
 	File   string `yaml:"-"`
-	Source []byte `yaml:"-"`
+	Source []byte `yaml:"-" json:"-"`
+
+	pos map[string]position
 }
 
 // SSH says how to reach every host.
@@ -133,10 +135,10 @@ type Storage struct {
 // RAID geometry, the same for every group.
 type RAID struct {
 	Level  int   `yaml:"level" doc:"6, 10 or 60"`
-	Data   int   `yaml:"data" doc:"data disks in a group (k of k+2)"`
-	Parity int   `yaml:"parity,omitempty" doc:"parity disks in a group" default:"2"`
-	Groups int   `yaml:"groups,omitempty" doc:"number of groups; default: as many as the disks yield"`
-	Spares int   `yaml:"spares,omitempty" doc:"global hot spares" default:"0"`
+	Data   int   `yaml:"data" doc:"data disks in a group (the k of k+2)"`
+	Parity int   `yaml:"parity,omitempty" doc:"redundant disks in a group: 2, or for level 10 as many as data" default:"<2>"`
+	Groups int   `yaml:"groups,omitempty" doc:"number of groups in the brick; default: as many as the disks yield"`
+	Spares int   `yaml:"spares,omitempty" doc:"hot spares in the brick, spread over enclosures and groups" default:"0"`
 	Chunk  Bytes `yaml:"chunk,omitempty" doc:"chunk (segment, stripe unit) on one disk" default:"128KiB"`
 }
 
@@ -165,7 +167,7 @@ type Service struct {
 
 // Export of a directory to a network.
 type Export struct {
-	Path    string   `yaml:"path,omitempty" doc:"directory under the volume" default:"/"`
+	Path    string   `yaml:"path,omitempty" doc:"directory on the volume; not its root, where the NFS server keeps its recovery state" default:"/data"`
 	Clients string   `yaml:"clients" doc:"network or host that may mount it, e.g. 10.20.0.0/16"`
 	Options []string `yaml:"options,omitempty" doc:"export options" default:"rw, sync, no_subtree_check"`
 }
@@ -189,6 +191,7 @@ type Client struct {
 // Mount of an export on a client.
 type Mount struct {
 	Service string   `yaml:"service" doc:"service"`
+	Export  string   `yaml:"export,omitempty" doc:"export of the service; default: its first"`
 	Path    string   `yaml:"path" doc:"mount point on the client"`
 	Version string   `yaml:"version,omitempty" doc:"3, 4.1 or 4.2" default:"4.1"`
 	Options []string `yaml:"options,omitempty" doc:"further mount options"`

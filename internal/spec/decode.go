@@ -1,0 +1,413 @@
+package spec
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"reflect"
+	"strconv"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/parser"
+	"github.com/goccy/go-yaml/token"
+)
+
+// maxFile bounds a spec; the largest real one is some tens of kilobytes.
+const maxFile = 1 << 20
+
+// Load reads and parses the file at path.
+func Load(path string) (*Spec, error) {
+	src, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("%w; write a spec with `mortar init nfs-ha > %s`", err, path)
+	}
+	return Parse(path, src)
+}
+
+// Parse reads a spec, fills in every default and checks every rule that can
+// be checked by looking at the file alone. Its errors are an Errors; file is
+// the name they carry.
+func Parse(file string, src []byte) (*Spec, error) {
+	s := &Spec{File: file, Source: src}
+	d := &decoder{file: file, spec: s}
+	s.pos = map[string]position{"": {1, 1}}
+	if len(src) > maxFile {
+		return nil, Errors{{File: file, Line: 1, Col: 1, Msg: fmt.Sprintf("the file has %d bytes, more than the %d a spec may have", len(src), maxFile), Mend: "name the spec, not a disk image or log"}}
+	}
+	root, err := d.parse(src)
+	if err != nil {
+		return nil, Errors{err}
+	}
+	d.value(root, reflect.ValueOf(s).Elem(), "", "")
+	if len(d.errs) > 0 {
+		// Rules are not checked on a file that could not be understood: what
+		// follows from a typing error would only hide it.
+		return nil, d.errs.sorted()
+	}
+	if errs := validate(s); len(errs) > 0 {
+		return nil, errs.sorted()
+	}
+	return s, nil
+}
+
+// Pos says where in the file the value at a path stands, e.g.
+// "servers[0].bmc.address"; for one that was left out, where its parent does.
+func (s *Spec) Pos(path string) (line, col int) {
+	for {
+		if p, ok := s.pos[path]; ok {
+			return p.line, p.col
+		}
+		i := strings.LastIndexAny(path, ".[")
+		if i < 0 {
+			return 1, 1
+		}
+		path = path[:i]
+	}
+}
+
+// given says whether the file has a value at path (not a default).
+func (s *Spec) given(path string) bool { _, ok := s.pos[path]; return ok }
+
+type position struct{ line, col int }
+
+type decoder struct {
+	file string
+	spec *Spec
+	errs Errors
+}
+
+func (d *decoder) errorf(n ast.Node, mend, format string, args ...any) {
+	p := nodePos(n)
+	d.errs = append(d.errs, &Error{File: d.file, Line: p.line, Col: p.col, Msg: fmt.Sprintf(format, args...), Mend: mend})
+}
+
+// parse turns text into the one mapping a spec consists of.
+func (d *decoder) parse(src []byte) (ast.Node, *Error) {
+	fail := func(p position, msg, mend string) (ast.Node, *Error) {
+		return nil, &Error{File: d.file, Line: p.line, Col: p.col, Msg: msg, Mend: mend}
+	}
+	f, err := parser.ParseBytes(src, 0)
+	if err != nil {
+		var se *yaml.SyntaxError
+		if errors.As(err, &se) && se.GetToken() != nil {
+			return fail(tokenPos(se.GetToken()), "not valid YAML: "+se.GetMessage(), "compare with the output of `mortar init nfs-ha`")
+		}
+		return fail(position{1, 1}, "not valid YAML: "+firstLine(err.Error()), "compare with the output of `mortar init nfs-ha`")
+	}
+	var docs []ast.Node
+	for _, doc := range f.Docs {
+		if doc != nil && doc.Body != nil && doc.Body.Type() != ast.CommentType && doc.Body.Type() != ast.NullType {
+			docs = append(docs, doc.Body)
+		}
+	}
+	switch len(docs) {
+	case 0:
+		return fail(position{1, 1}, "the file is empty", "write a spec with `mortar init nfs-ha`")
+	case 1:
+		return docs[0], nil
+	}
+	return fail(nodePos(docs[1]), "a second YAML document starts here", "one file describes one brick: put the second into its own file")
+}
+
+var bytesType = reflect.TypeOf(Bytes(0))
+
+// value decodes node n into v. path is the value's place in the spec, def the
+// default tag (used only where the key is absent).
+func (d *decoder) value(n ast.Node, v reflect.Value, path, key string) {
+	for n != nil { // wrappers of no meaning, or of one that a spec does not need
+		switch w := n.(type) {
+		case *ast.TagNode:
+			d.errorf(n, "remove the tag", "YAML tag %q is not used in a spec", w.Start.Value)
+			return
+		case *ast.AnchorNode, *ast.AliasNode:
+			d.errorf(n, "write the value out", "YAML anchors and aliases are not used in a spec")
+			return
+		case *ast.MappingKeyNode:
+			n = w.Value
+			continue
+		}
+		break
+	}
+	if path != "" {
+		d.spec.pos[path] = nodePos(n)
+	}
+	if v.Kind() == reflect.Pointer {
+		v.Set(reflect.New(v.Type().Elem()))
+		v = v.Elem()
+	}
+	switch {
+	case v.Type() == bytesType:
+		if text, ok := d.scalar(n, v, key); ok {
+			b, err := ParseBytes(text)
+			if err != nil {
+				what, mend, _ := strings.Cut(err.Error(), "; ")
+				d.errorf(n, mend, "%s: %s", key, what)
+				return
+			}
+			v.SetInt(int64(b))
+		}
+	case v.Kind() == reflect.Struct:
+		d.mapping(n, v, path, key)
+	case v.Kind() == reflect.Slice:
+		d.sequence(n, v, path, key)
+	case v.Kind() == reflect.String:
+		if text, ok := d.scalar(n, v, key); ok {
+			v.SetString(text)
+		}
+	case v.Kind() == reflect.Int:
+		text, ok := d.scalar(n, v, key)
+		if !ok {
+			return
+		}
+		i, err := strconv.ParseInt(text, 10, 64)
+		if err != nil || i > 1<<31-1 || i < -(1<<31) {
+			d.errorf(n, "write digits only, e.g. "+key+": 8", "%s must be a whole number, not %q", key, text)
+			return
+		}
+		v.SetInt(i)
+	default:
+		panic("spec: no decoder for " + v.Type().String()) // a field of a new type was added without one
+	}
+}
+
+// scalar returns the text of a single value.
+func (d *decoder) scalar(n ast.Node, v reflect.Value, key string) (string, bool) {
+	switch n := n.(type) {
+	case *ast.StringNode:
+		return n.Value, true
+	case *ast.LiteralNode:
+		return strings.TrimRight(n.Value.Value, "\n"), true
+	case *ast.IntegerNode, *ast.FloatNode:
+		return n.GetToken().Value, true // as written: a serial number 0042 keeps its zeros
+	case *ast.NullNode, nil:
+		d.errorf(n, "write a value after the colon, or remove the line", "%s has no value", key)
+		return "", false
+	case *ast.BoolNode:
+		if v.Kind() == reflect.String {
+			d.errorf(n, "put it in quotes if it is meant as text", "%s must be %s, not true or false", key, describe(v))
+			return "", false
+		}
+	}
+	d.errorf(n, "", "%s must be %s, not %s", key, describe(v), kindOf(n))
+	return "", false
+}
+
+func (d *decoder) sequence(n ast.Node, v reflect.Value, path, key string) {
+	seq, ok := n.(*ast.SequenceNode)
+	if !ok {
+		if _, null := n.(*ast.NullNode); null {
+			return // "wipe:" with nothing below it is an empty list
+		}
+		mend := "write each item on its own line, beginning with '- '"
+		if v.Type().Elem().Kind() == reflect.String {
+			mend = "write it as a list: " + key + ": [a, b]"
+		}
+		d.errorf(n, mend, "%s must be a list, not %s", key, kindOf(n))
+		return
+	}
+	item := strings.TrimSuffix(key, "s")
+	for i, e := range seq.Values {
+		ev := reflect.New(v.Type().Elem()).Elem()
+		d.value(e, ev, fmt.Sprintf("%s[%d]", path, i), item)
+		v.Set(reflect.Append(v, ev))
+	}
+}
+
+func (d *decoder) mapping(n ast.Node, v reflect.Value, path, key string) {
+	var pairs []*ast.MappingValueNode
+	switch m := n.(type) {
+	case *ast.MappingNode:
+		pairs = m.Values
+	case *ast.MappingValueNode:
+		pairs = []*ast.MappingValueNode{m}
+	case *ast.NullNode:
+	default:
+		what := key
+		if what == "" {
+			what = "a spec"
+		}
+		d.errorf(n, "its keys are: "+strings.Join(keysOf(v.Type()), ", "), "%s must be a mapping (key: value lines), not %s", what, kindOf(n))
+		return
+	}
+	seen := map[string]bool{}
+	for _, p := range pairs {
+		name, ok := keyName(p.Key)
+		if !ok {
+			d.errorf(p.Key, "", "a key must be a plain word")
+			continue
+		}
+		field, ok := fieldOf(v.Type(), name)
+		if !ok {
+			keys := keysOf(v.Type())
+			mend := "the keys here are: " + strings.Join(keys, ", ")
+			if near := nearest(name, keys); near != "" {
+				mend = fmt.Sprintf("did you mean %q?", near)
+			}
+			d.errorf(p.Key, mend, "unknown key %q%s", name, in(key))
+			continue
+		}
+		if seen[name] { // the YAML parser refuses this; kept for keys it sees as different, as "a" and 'a'
+			d.errorf(p.Key, "remove one", "key %q is there twice", name)
+			continue
+		}
+		seen[name] = true
+		d.value(p.Value, v.FieldByIndex(field.Index), join(path, name), name)
+	}
+	for i := range v.NumField() {
+		f := v.Type().Field(i)
+		name, opts, _ := strings.Cut(f.Tag.Get("yaml"), ",")
+		if !f.IsExported() || name == "-" || seen[name] {
+			continue
+		}
+		if opts != "omitempty" {
+			p := nodePos(n)
+			d.errs = append(d.errs, &Error{File: d.file, Line: p.line, Col: p.col,
+				Msg: fmt.Sprintf("key %q is missing%s", name, in(key)), Mend: "add " + name + ": " + f.Tag.Get("doc")})
+			continue
+		}
+		setDefault(v.Field(i), f)
+	}
+}
+
+// setDefault fills an absent optional field from its default tag, and the
+// fields below it.
+func setDefault(v reflect.Value, f reflect.StructField) {
+	def, ok := f.Tag.Lookup("default")
+	switch {
+	case v.Kind() == reflect.Struct:
+		for i := range v.NumField() {
+			if sf := v.Type().Field(i); sf.IsExported() {
+				setDefault(v.Field(i), sf)
+			}
+		}
+	case !ok || strings.Contains(def, "<"): // <name>: filled in by validate
+	case v.Type() == bytesType:
+		b, err := ParseBytes(def)
+		if err != nil {
+			panic("spec: default of " + f.Name + ": " + err.Error())
+		}
+		v.SetInt(int64(b))
+	case v.Kind() == reflect.String:
+		v.SetString(def)
+	case v.Kind() == reflect.Int:
+		i, err := strconv.Atoi(def)
+		if err != nil {
+			panic("spec: default of " + f.Name + ": " + err.Error())
+		}
+		v.SetInt(int64(i))
+	case v.Kind() == reflect.Slice && v.Type().Elem().Kind() == reflect.String:
+		v.Set(reflect.ValueOf(strings.Split(def, ", ")))
+	default:
+		panic("spec: no default for type " + v.Type().String())
+	}
+}
+
+func join(path, name string) string {
+	if path == "" {
+		return name
+	}
+	return path + "." + name
+}
+
+func in(key string) string {
+	if key == "" {
+		return ""
+	}
+	return " in " + key
+}
+
+func fieldOf(t reflect.Type, key string) (reflect.StructField, bool) {
+	for i := range t.NumField() {
+		f := t.Field(i)
+		if name, _, _ := strings.Cut(f.Tag.Get("yaml"), ","); f.IsExported() && name == key && name != "-" {
+			return f, true
+		}
+	}
+	return reflect.StructField{}, false
+}
+
+func keysOf(t reflect.Type) []string {
+	var out []string
+	for i := range t.NumField() {
+		f := t.Field(i)
+		if name, _, _ := strings.Cut(f.Tag.Get("yaml"), ","); f.IsExported() && name != "-" && name != "" {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+func keyName(k ast.MapKeyNode) (string, bool) {
+	switch k := k.(type) {
+	case *ast.StringNode:
+		return k.Value, true
+	case *ast.MappingKeyNode:
+		if s, ok := k.Value.(*ast.StringNode); ok {
+			return s.Value, true
+		}
+		return "", false
+	case *ast.MergeKeyNode:
+		return "<<", true
+	case nil:
+		return "", false
+	}
+	if t := k.GetToken(); t != nil {
+		return t.Value, true
+	}
+	return "", false
+}
+
+func describe(v reflect.Value) string {
+	switch {
+	case v.Type() == bytesType:
+		return "a size with a unit, e.g. 4TB or 1280MiB"
+	case v.Kind() == reflect.Int:
+		return "a whole number"
+	}
+	return "text"
+}
+
+func kindOf(n ast.Node) string {
+	switch n.(type) {
+	case *ast.MappingNode, *ast.MappingValueNode:
+		return "a mapping"
+	case *ast.SequenceNode:
+		return "a list"
+	case *ast.NullNode, nil:
+		return "nothing"
+	case *ast.BoolNode:
+		return "true or false"
+	case *ast.IntegerNode, *ast.FloatNode, *ast.InfinityNode, *ast.NanNode:
+		return "a number"
+	}
+	return "text"
+}
+
+func nodePos(n ast.Node) position {
+	switch m := n.(type) {
+	case nil:
+		return position{1, 1}
+	case *ast.MappingNode:
+		if !m.IsFlowStyle && len(m.Values) > 0 {
+			return nodePos(m.Values[0].Key)
+		}
+	case *ast.MappingValueNode:
+		return nodePos(m.Key)
+	case *ast.SequenceNode:
+		if m.Start != nil {
+			return tokenPos(m.Start)
+		}
+	}
+	return tokenPos(n.GetToken())
+}
+
+func tokenPos(t *token.Token) position {
+	if t == nil || t.Position == nil {
+		return position{1, 1}
+	}
+	return position{max(1, t.Position.Line), max(1, t.Position.Column)}
+}
+
+func firstLine(s string) string { s, _, _ = strings.Cut(s, "\n"); return s }
