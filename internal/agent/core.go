@@ -242,3 +242,6 @@ func follow(ctx context.Context, params json.RawMessage, emit func(any)) (any, e
 	}
 	return out, nil
 }
+
+// Core returns the core ops on this host, with every kind of resource.
+func Core() Mux { return NewCore(HostSys{}, resource.Decode) }

@@ -1,0 +1,474 @@
+package host
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path"
+	"regexp"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+
+	"github.com/mortarhpc/mortar/internal/agent"
+)
+
+// Options of Connect; the zero value is what commands use.
+type Options struct {
+	// Timeout bounds dialling, logging in and starting the agent; 0: 30 s.
+	// Pushing the binary is not counted.
+	Timeout time.Duration
+	// KeepAlive is how often the host is asked for a sign of life, and
+	// Missed how many unanswered ones mean that it is gone; 0: 2 s and 3.
+	KeepAlive time.Duration
+	Missed    int
+	// Binary is pushed and started as the agent; "": this very program.
+	Binary string
+	// LibDir and Link are where the binary goes on the host, and the name it
+	// is found by there; "": /usr/local/lib/mortar and /usr/local/sbin/mortar.
+	LibDir, Link string
+	// Progress is told what is being done; may be nil.
+	Progress func(host, what string)
+}
+
+func (o Options) withDefaults() Options {
+	if o.Timeout <= 0 {
+		o.Timeout = 30 * time.Second
+	}
+	if o.KeepAlive <= 0 {
+		o.KeepAlive = 2 * time.Second
+	}
+	if o.Missed <= 0 {
+		o.Missed = 3
+	}
+	if o.Binary == "" {
+		o.Binary = "/proc/self/exe"
+	}
+	if o.LibDir == "" {
+		o.LibDir = "/usr/local/lib/mortar"
+	}
+	if o.Link == "" {
+		o.Link = "/usr/local/sbin/mortar"
+	}
+	if o.Progress == nil {
+		o.Progress = func(string, string) {}
+	}
+	return o
+}
+
+// Host is a host with an agent running on it, over one SSH connection. It is
+// safe for concurrent use. When the connection ends, however it does, every
+// call fails with an *Error that wraps agent.ErrLost; connecting again is the
+// caller's business.
+type Host struct {
+	Name   string
+	Target Target
+	Hello  agent.Hello // what the agent said first
+
+	client atomic.Pointer[agent.Client] // set once the agent has answered
+	conn   *ssh.Client
+	addr   string
+	stop   func() // ends the keep-alive
+}
+
+// Connect logs in, pushes the binary where that very content is not there
+// yet, and starts the agent. Its errors are *Error.
+func Connect(ctx context.Context, t Target, opts Options) (*Host, error) {
+	opts = opts.withDefaults()
+	addr := net.JoinHostPort(t.Address, fmt.Sprint(t.port()))
+	bin, err := loadBinary(opts.Binary)
+	if err != nil {
+		return nil, &Error{Host: t.Name, Address: addr, What: "own binary", Err: err}
+	}
+	if err := plainPath(opts.LibDir, opts.Link); err != nil {
+		return nil, &Error{Host: t.Name, Address: addr, What: "agent", Err: err}
+	}
+	opts.Progress(t.Name, "logging in")
+	conn, err := login(ctx, t, addr, opts.Timeout)
+	if err != nil {
+		return nil, err
+	}
+	h := &Host{Name: t.Name, Target: t, conn: conn, addr: addr}
+	// Until the agent answers, the connection is what ctx can end.
+	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
+	h.keepAlive(opts.KeepAlive, opts.Missed)
+
+	remote := path.Join(opts.LibDir, "mortar-"+bin.sum[:12])
+	started, err := h.start(ctx, remote, opts.Timeout)
+	if errors.Is(err, errAbsent) {
+		opts.Progress(t.Name, "pushing the agent")
+		if err = h.push(ctx, bin, opts.LibDir, remote, opts.Link); err == nil {
+			started, err = h.start(ctx, remote, opts.Timeout)
+		}
+	}
+	if err != nil {
+		h.Close()
+		if ctx.Err() != nil {
+			err = ctx.Err()
+		}
+		return nil, h.wrap("agent", err, "look at the host: is its disk full, or /usr/local mounted noexec or read-only?")
+	}
+	h.Hello = started
+	if h.Hello.Protocol != agent.Protocol {
+		h.Close()
+		return nil, h.wrap("agent", fmt.Errorf("speaks protocol %d, this binary %d", h.Hello.Protocol, agent.Protocol), "")
+	}
+	opts.Progress(t.Name, "connected")
+	return h, nil
+}
+
+// login dials, checks the host key and authenticates.
+func login(ctx context.Context, t Target, addr string, timeout time.Duration) (*ssh.Client, error) {
+	p, err := hostKeyPin(t, addr)
+	if err != nil {
+		return nil, err
+	}
+	methods, closeAgent, err := authMethods(t, addr)
+	if err != nil {
+		return nil, err
+	}
+	defer closeAgent()
+	dctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	raw, err := dial(dctx, t)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		where := ""
+		if t.NetNS != "" {
+			where = " (network namespace " + t.NetNS + ")"
+		}
+		return nil, &Error{Host: t.Name, Address: addr, What: "unreachable" + where, Err: joinKind(ErrUnreachable, err),
+			Mend: "is it powered on, is the address right, and does sshd listen there?"}
+	}
+	// The handshake has no context: closing the connection ends it.
+	stop := context.AfterFunc(dctx, func() { _ = raw.Close() })
+	var keyErr error
+	cfg := &ssh.ClientConfig{
+		User: t.user(), Auth: methods, HostKeyAlgorithms: p.algos, ClientVersion: "SSH-2.0-mortar",
+		HostKeyCallback: func(hostname string, remote net.Addr, key ssh.PublicKey) error {
+			keyErr = p.check(hostname, remote, key)
+			return keyErr
+		},
+	}
+	c, chans, reqs, err := ssh.NewClientConn(raw, addr, cfg)
+	if !stop() && err == nil {
+		err = dctx.Err()
+	}
+	if err == nil {
+		return ssh.NewClient(c, chans, reqs), nil
+	}
+	_ = raw.Close()
+	switch {
+	case keyErr != nil:
+		return nil, keyErr
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case dctx.Err() != nil:
+		return nil, &Error{Host: t.Name, Address: addr, What: fmt.Sprintf("no answer from sshd within %v", timeout), Err: joinKind(ErrUnreachable, nil),
+			Mend: "is the host up, or very busy?"}
+	case strings.Contains(err.Error(), "no common algorithm for host key"):
+		// The host has keys, but not of the pinned type.
+		return nil, &Error{Host: t.Name, Address: addr, What: fmt.Sprintf("wrong host key: it has none of the pinned type (%s)", strings.Join(uniq(p.algos), ", ")), Err: joinKind(ErrHostKey, err),
+			Mend: "compare with the host's console, then mend the pinned key"}
+	case strings.Contains(err.Error(), "unable to authenticate"):
+		return nil, &Error{Host: t.Name, Address: addr, What: "login as " + t.user() + " refused", Err: joinKind(ErrLogin, err),
+			Mend: "put the public key into that user's authorized_keys on the host"}
+	}
+	return nil, &Error{Host: t.Name, Address: addr, What: "SSH", Err: joinKind(ErrUnreachable, err), Mend: "does sshd listen there?"}
+}
+
+// kindError shows a cause and is also of a kind.
+type kindError struct{ kind, cause error }
+
+func (e kindError) Error() string {
+	if e.cause == nil {
+		return e.kind.Error()
+	}
+	return e.cause.Error()
+}
+func (e kindError) Unwrap() []error { return []error{e.kind, e.cause} }
+
+func joinKind(kind, cause error) error { return kindError{kind, cause} }
+
+// errAbsent says that the binary is not on the host.
+var errAbsent = errors.New("binary not there")
+
+// start runs the agent and waits for its hello.
+func (h *Host) start(ctx context.Context, remote string, timeout time.Duration) (agent.Hello, error) {
+	var hello agent.Hello
+	s, err := h.conn.NewSession()
+	if err != nil {
+		return hello, err
+	}
+	stdin, err := s.StdinPipe()
+	if err != nil {
+		return hello, errors.Join(err, s.Close())
+	}
+	stdout, err := s.StdoutPipe()
+	if err != nil {
+		return hello, errors.Join(err, s.Close())
+	}
+	stderr := &tail{limit: 8 << 10}
+	s.Stderr = stderr
+	// exec: no shell stays behind; the path is plain (see plainPath).
+	if err := s.Start("exec " + remote + " agent"); err != nil {
+		return hello, errors.Join(err, s.Close())
+	}
+	client := agent.NewClient(stdout, stdin)
+	exited := make(chan error, 1)
+	go func() {
+		err := s.Wait()
+		exited <- err
+		client.Fail(sessionError(err, stderr))
+	}()
+	hctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	err = client.Call(hctx, "hello", nil, &hello, nil)
+	if err == nil {
+		h.client.Store(client)
+		return hello, nil
+	}
+	if errors.Is(err, agent.ErrLost) {
+		select {
+		case werr := <-exited:
+			var ee *ssh.ExitError
+			// 127: no such file; 126: there, but cannot be executed.
+			if errors.As(werr, &ee) && ee.ExitStatus() == 127 {
+				err = errAbsent
+			} else {
+				err = sessionError(werr, stderr)
+			}
+		case <-hctx.Done():
+		}
+	}
+	_ = s.Close()
+	return hello, err
+}
+
+func sessionError(err error, stderr *tail) error {
+	text := strings.TrimSpace(stderr.String())
+	switch {
+	case err == nil:
+		err = errors.New("agent ended")
+	case errors.As(err, new(*ssh.ExitMissingError)):
+		err = errors.New("connection ended")
+	}
+	if text != "" {
+		err = fmt.Errorf("%w: %s", err, text)
+	}
+	return err
+}
+
+// push streams the binary, compressed, to the host and moves it into place
+// when it is whole. A link that is there is left alone: what runs by that
+// name (Pacemaker's agent) is changed by apply, not by looking.
+func (h *Host) push(ctx context.Context, bin *binary, dir, remote, link string) error {
+	packed, err := bin.packed()
+	if err != nil {
+		return err
+	}
+	s, err := h.conn.NewSession()
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	defer context.AfterFunc(ctx, func() { _ = s.Close() })()
+	s.Stdin = bytes.NewReader(packed)
+	var out tail
+	out.limit = 4 << 10
+	s.Stdout, s.Stderr = &out, &out
+	// Every word is a constant or a plain path. $$ keeps two pushes apart;
+	// gzip notices a stream that was cut off.
+	tmp := path.Join(dir, ".push-$$")
+	script := strings.Join([]string{
+		"umask 022",
+		"mkdir -p " + dir + " " + path.Dir(link),
+		"trap 'rm -f " + tmp + "' EXIT",
+		"gzip -dc > " + tmp,
+		"chmod 0755 " + tmp,
+		"mv -f " + tmp + " " + remote,
+		"if ! test -e " + link + "; then ln -sf " + remote + " " + link + "; fi",
+	}, " && ")
+	if err := s.Run(script); err != nil {
+		return fmt.Errorf("push: %w: %s", err, strings.TrimSpace(out.String()))
+	}
+	return nil
+}
+
+// keepAlive closes the connection when the host gives no sign of life: a
+// host that froze or lost power sends no FIN.
+func (h *Host) keepAlive(interval time.Duration, missed int) {
+	ctx, cancel := context.WithCancel(context.Background())
+	h.stop = cancel
+	go func() {
+		t := time.NewTicker(interval)
+		defer t.Stop()
+		answered := make(chan error, 1)
+		outstanding, unanswered := false, 0
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case err := <-answered:
+				outstanding, unanswered = false, 0
+				if err != nil {
+					return // the connection ended; the session's end says why
+				}
+				continue
+			case <-t.C:
+			}
+			if !outstanding {
+				outstanding = true
+				go func() {
+					_, _, err := h.conn.SendRequest("keepalive@openssh.com", true, nil)
+					answered <- err
+				}()
+				continue
+			}
+			if unanswered++; unanswered >= missed {
+				if c := h.client.Load(); c != nil {
+					c.Fail(fmt.Errorf("%w for %v", ErrNoAnswer, interval*time.Duration(missed)))
+				}
+				_ = h.conn.Close()
+				return
+			}
+		}
+	}()
+}
+
+// Call sends one op to the agent; see agent.Client.Call. The error of an op
+// that failed is a *agent.Error, that of a lost connection a *Error.
+func (h *Host) Call(ctx context.Context, op string, params, result any, onEvent func(json.RawMessage)) error {
+	err := h.client.Load().Call(ctx, op, params, result, onEvent)
+	if errors.Is(err, agent.ErrLost) {
+		return h.wrap("op "+op, err, "")
+	}
+	return err
+}
+
+// Done is closed when the connection has ended.
+func (h *Host) Done() <-chan struct{} { return h.client.Load().Done() }
+
+// Close ends the connection. Actions under way on the host are finished there.
+func (h *Host) Close() {
+	h.stop()
+	if c := h.client.Load(); c != nil {
+		c.Fail(errors.New("closed"))
+	}
+	_ = h.conn.Close()
+}
+
+func (h *Host) wrap(what string, err error, mend string) error {
+	return &Error{Host: h.Name, Address: h.addr, What: what, Err: err, Mend: mend}
+}
+
+// plainPath refuses what a shell could read as more than a path.
+func plainPath(paths ...string) error {
+	for _, p := range paths {
+		if !plain.MatchString(p) {
+			return fmt.Errorf("%q is no plain absolute path", p)
+		}
+	}
+	return nil
+}
+
+var plain = regexp.MustCompile(`^(/[A-Za-z0-9_.][A-Za-z0-9_.-]*)+$`)
+
+// binary is a program to push.
+type binary struct {
+	path string
+	sum  string // SHA-256, hex
+	once sync.Once
+	gz   []byte
+	err  error
+}
+
+var (
+	binariesMu sync.Mutex
+	binaries   = map[string]*binary{} // by path: hashed and packed once for all hosts
+)
+
+func loadBinary(p string) (*binary, error) {
+	binariesMu.Lock()
+	defer binariesMu.Unlock()
+	if b := binaries[p]; b != nil {
+		return b, nil
+	}
+	f, err := os.Open(p)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	sum := sha256.New()
+	if _, err := io.Copy(sum, f); err != nil {
+		return nil, err
+	}
+	b := &binary{path: p, sum: hex.EncodeToString(sum.Sum(nil))}
+	binaries[p] = b
+	return b, nil
+}
+
+// packed compresses the binary, fast rather than small: hosts are near.
+func (b *binary) packed() ([]byte, error) {
+	b.once.Do(func() {
+		f, err := os.Open(b.path)
+		if err != nil {
+			b.err = err
+			return
+		}
+		defer f.Close()
+		var buf bytes.Buffer
+		z, err := gzip.NewWriterLevel(&buf, gzip.BestSpeed)
+		if err != nil {
+			b.err = err
+			return
+		}
+		sum := sha256.New()
+		if _, b.err = io.Copy(io.MultiWriter(z, sum), f); b.err != nil {
+			return
+		}
+		if hex.EncodeToString(sum.Sum(nil)) != b.sum {
+			b.err = fmt.Errorf("%s changed while it was read", b.path)
+			return
+		}
+		b.err = z.Close()
+		b.gz = buf.Bytes()
+	})
+	return b.gz, b.err
+}
+
+// tail keeps the last bytes written to it.
+type tail struct {
+	mu    sync.Mutex
+	limit int
+	b     []byte
+}
+
+func (t *tail) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.b = append(t.b, p...)
+	if over := len(t.b) - t.limit; over > 0 {
+		t.b = append(t.b[:0], t.b[over:]...)
+	}
+	return len(p), nil
+}
+
+func (t *tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return string(t.b)
+}

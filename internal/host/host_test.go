@@ -1,0 +1,465 @@
+package host
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+
+	"github.com/mortarhpc/mortar/internal/agent"
+	"github.com/mortarhpc/mortar/internal/resource"
+)
+
+// The test binary is what Connect pushes and starts as the agent.
+func TestMain(m *testing.M) {
+	if len(os.Args) == 2 && os.Args[1] == "agent" {
+		decode := func(kind string, _ json.RawMessage) (resource.Resource, error) {
+			return nil, fmt.Errorf("no kind %q here", kind)
+		}
+		if err := agent.Serve(context.Background(), os.Stdin, os.Stdout, agent.NewCore(agent.HostSys{}, decode)); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// sshd is an SSH server on loopback whose sessions run the real shell.
+type sshd struct {
+	addr  *net.TCPAddr
+	key   ssh.Signer
+	conns sync.Map // net.Conn
+	execs atomic.Int32
+	// frozen: nothing is read or answered any more, but the connection stays.
+	frozen chan struct{}
+}
+
+func newKey(t *testing.T) (ssh.Signer, ed25519.PrivateKey) {
+	t.Helper()
+	_, priv, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := ssh.NewSignerFromKey(priv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, priv
+}
+
+func writeKey(t *testing.T, priv ed25519.PrivateKey, mode os.FileMode) string {
+	t.Helper()
+	block, err := ssh.MarshalPrivateKey(priv, "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "id")
+	if err := os.WriteFile(file, pem.EncodeToMemory(block), mode); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+func startSSHD(t *testing.T, user ssh.PublicKey, key ssh.Signer) *sshd {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &sshd{addr: ln.Addr().(*net.TCPAddr), key: key, frozen: make(chan struct{})}
+	cfg := &ssh.ServerConfig{PublicKeyCallback: func(_ ssh.ConnMetadata, k ssh.PublicKey) (*ssh.Permissions, error) {
+		if string(k.Marshal()) == string(user.Marshal()) {
+			return nil, nil
+		}
+		return nil, errors.New("unknown user key")
+	}}
+	cfg.AddHostKey(key)
+	go func() {
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			s.conns.Store(c, true)
+			go s.serve(freezer{c, s.frozen}, cfg)
+		}
+	}()
+	t.Cleanup(func() {
+		_ = ln.Close()
+		s.conns.Range(func(c, _ any) bool { _ = c.(net.Conn).Close(); return true })
+	})
+	return s
+}
+
+// freezer is a connection whose other end can stop to answer, as a host that
+// froze does.
+type freezer struct {
+	net.Conn
+	frozen chan struct{}
+}
+
+func (f freezer) Write(p []byte) (int, error) {
+	select {
+	case <-f.frozen:
+		return len(p), nil // lost
+	default:
+		return f.Conn.Write(p)
+	}
+}
+
+func (s *sshd) serve(c net.Conn, cfg *ssh.ServerConfig) {
+	conn, chans, reqs, err := ssh.NewServerConn(c, cfg)
+	if err != nil {
+		_ = c.Close()
+		return
+	}
+	defer conn.Close()
+	go func() { // answers keep-alives, as sshd does: with a failure
+		for r := range reqs {
+			_ = r.Reply(false, nil)
+		}
+	}()
+	for nc := range chans {
+		ch, creqs, err := nc.Accept()
+		if err != nil {
+			return
+		}
+		go func() {
+			for r := range creqs {
+				if r.Type != "exec" {
+					_ = r.Reply(false, nil)
+					continue
+				}
+				var p struct{ Command string }
+				_ = ssh.Unmarshal(r.Payload, &p)
+				_ = r.Reply(true, nil)
+				s.execs.Add(1)
+				go s.exec(ch, p.Command)
+			}
+		}()
+	}
+}
+
+func (s *sshd) exec(ch ssh.Channel, command string) {
+	cmd := exec.Command("/bin/sh", "-c", command)
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		return
+	}
+	cmd.Stdout, cmd.Stderr = ch, ch.Stderr()
+	code := 0
+	if err := cmd.Start(); err != nil {
+		code = 127
+	} else {
+		go func() { _, _ = io.Copy(stdin, ch); _ = stdin.Close() }()
+		if err := cmd.Wait(); err != nil {
+			code = cmd.ProcessState.ExitCode()
+		}
+	}
+	_, _ = ch.SendRequest("exit-status", false, ssh.Marshal(struct{ N uint32 }{uint32(code)}))
+	_ = ch.Close()
+}
+
+func authorized(k ssh.PublicKey) string {
+	return strings.TrimSpace(string(ssh.MarshalAuthorizedKey(k)))
+}
+
+// setup gives a running server, a target that fits it and options that keep
+// the pushed binary in the test's own directory.
+func setup(t *testing.T) (*sshd, Target, Options) {
+	t.Helper()
+	t.Setenv("SSH_AUTH_SOCK", "")
+	hostKey, _ := newKey(t)
+	user, priv := newKey(t)
+	s := startSSHD(t, user.PublicKey(), hostKey)
+	dir := t.TempDir()
+	return s, Target{Name: "h1", Address: "127.0.0.1", Port: s.addr.Port, Identity: writeKey(t, priv, 0o600), HostKey: authorized(hostKey.PublicKey())},
+		Options{LibDir: dir + "/lib", Link: dir + "/sbin/mortar", Timeout: 20 * time.Second}
+}
+
+func TestConnectPushesOnce(t *testing.T) {
+	s, target, opts := setup(t)
+	ctx := t.Context()
+	h, err := Connect(ctx, target, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Close()
+	if h.Hello.UID != os.Getuid() || h.Hello.Protocol != agent.Protocol || h.Hello.MemBytes == 0 {
+		t.Errorf("hello: %+v", h.Hello)
+	}
+	if got := s.execs.Load(); got != 3 { // try, push, start
+		t.Errorf("%d commands for the first connection, want 3", got)
+	}
+	if got, err := os.Readlink(opts.Link); err != nil || got != h.Hello.Binary {
+		t.Errorf("link %s -> %q (%v), want %q", opts.Link, got, err, h.Hello.Binary)
+	}
+	var out resource.Output
+	if err := h.Call(ctx, "query", agent.QueryParams{Argv: []string{"sh", "-c", "echo hi; exit 3"}}, &out, nil); err != nil || out.Stdout != "hi\n" || out.Code != 3 {
+		t.Errorf("query: %+v %v", out, err)
+	}
+	h2, err := Connect(ctx, target, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h2.Close()
+	if got := s.execs.Load(); got != 4 {
+		t.Errorf("%d commands after the second connection, want 4: the binary was there", got)
+	}
+	if left, _ := filepath.Glob(opts.LibDir + "/.push*"); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+func TestLinkIsLeftAlone(t *testing.T) {
+	_, target, opts := setup(t)
+	if err := os.MkdirAll(filepath.Dir(opts.Link), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("/bin/true", opts.Link); err != nil {
+		t.Fatal(err)
+	}
+	h, err := Connect(t.Context(), target, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.Close()
+	if got, _ := os.Readlink(opts.Link); got != "/bin/true" {
+		t.Errorf("link now leads to %s", got)
+	}
+}
+
+func TestWrongHostKey(t *testing.T) {
+	_, target, opts := setup(t)
+	other, _ := newKey(t)
+	right := target.HostKey
+	target.HostKey = authorized(other.PublicKey())
+	_, err := Connect(t.Context(), target, opts)
+	if !errors.Is(err, ErrHostKey) {
+		t.Fatalf("got %v", err)
+	}
+	key, _, _, _, _ := ssh.ParseAuthorizedKey([]byte(right))
+	for _, want := range []string{"h1", ssh.FingerprintSHA256(key), ssh.FingerprintSHA256(other.PublicKey())} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%q does not name %s", err, want)
+		}
+	}
+}
+
+func TestKnownHosts(t *testing.T) {
+	s, target, opts := setup(t)
+	other, _ := newKey(t)
+	file := filepath.Join(t.TempDir(), "known_hosts")
+	name := fmt.Sprintf("[127.0.0.1]:%d", s.addr.Port)
+	line := func(k ssh.PublicKey) string { return name + " " + authorized(k) + "\n" }
+	target.HostKey, target.KnownHosts = "", file
+
+	_, err := Connect(t.Context(), target, opts)
+	if !errors.Is(err, ErrHostKey) || !strings.Contains(err.Error(), "not known") || !strings.Contains(err.Error(), ssh.FingerprintSHA256(s.key.PublicKey())) {
+		t.Errorf("without a file: %v", err)
+	}
+	for _, tc := range []struct {
+		name, content, want string
+	}{
+		{"right", line(s.key.PublicKey()), ""},
+		{"other host", "example.org " + authorized(s.key.PublicKey()) + "\n", "not known"},
+		{"changed", line(other.PublicKey()), "wrong host key"},
+		{"garbage", name + " nonsense\n", "known_hosts file"},
+	} {
+		if err := os.WriteFile(file, []byte(tc.content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		h, err := Connect(t.Context(), target, opts)
+		switch {
+		case err == nil:
+			h.Close()
+			if tc.want != "" {
+				t.Errorf("%s: connected", tc.name)
+			}
+		case tc.want == "" || !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), file):
+			t.Errorf("%s: %v", tc.name, err)
+		}
+	}
+}
+
+func TestUserIsRefused(t *testing.T) {
+	_, target, opts := setup(t)
+	_, priv := newKey(t)
+	right := target.Identity
+	target.Identity = writeKey(t, priv, 0o600)
+	if _, err := Connect(t.Context(), target, opts); !errors.Is(err, ErrLogin) || !strings.Contains(err.Error(), "root") {
+		t.Errorf("wrong key: %v", err)
+	}
+	if err := os.Chmod(right, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	target.Identity = right
+	if _, err := Connect(t.Context(), target, opts); err == nil || !strings.Contains(err.Error(), "chmod 600") {
+		t.Errorf("readable key: %v", err)
+	}
+	target.Identity = "/nowhere/id"
+	if _, err := Connect(t.Context(), target, opts); err == nil || !strings.Contains(err.Error(), "/nowhere/id") {
+		t.Errorf("missing key: %v", err)
+	}
+}
+
+func TestUnreachable(t *testing.T) {
+	_, target, opts := setup(t)
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	target.Port = ln.Addr().(*net.TCPAddr).Port
+	_ = ln.Close()
+	_, err = Connect(t.Context(), target, opts)
+	if !errors.Is(err, ErrUnreachable) || !errors.Is(err, syscall.ECONNREFUSED) || !strings.Contains(err.Error(), fmt.Sprintf("h1 (127.0.0.1:%d)", target.Port)) {
+		t.Errorf("closed port: %v", err)
+	}
+
+	// A port that accepts and says nothing.
+	mute, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer mute.Close()
+	target.Port = mute.Addr().(*net.TCPAddr).Port
+	opts.Timeout = 200 * time.Millisecond
+	if _, err = Connect(t.Context(), target, opts); !errors.Is(err, ErrUnreachable) || !strings.Contains(err.Error(), "no answer") {
+		t.Errorf("mute port: %v", err)
+	}
+}
+
+func TestFrozenHostIsNoticed(t *testing.T) {
+	s, target, opts := setup(t)
+	opts.KeepAlive, opts.Missed = 20*time.Millisecond, 3
+	h, err := Connect(t.Context(), target, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Close()
+	close(s.frozen)
+	err = h.Call(t.Context(), "time", nil, nil, nil)
+	if !errors.Is(err, agent.ErrLost) || !errors.Is(err, ErrNoAnswer) || !strings.Contains(err.Error(), "h1") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestCallEndsWithContext(t *testing.T) {
+	_, target, opts := setup(t)
+	h, err := Connect(t.Context(), target, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	lines := 0
+	err = h.Call(ctx, "follow", agent.QueryParams{Argv: []string{"sh", "-c", "echo one; echo two; sleep 1000"}}, nil, func(json.RawMessage) {
+		if lines++; lines == 2 {
+			cancel()
+		}
+	})
+	if !errors.Is(err, context.Canceled) {
+		t.Fatalf("got %v", err)
+	}
+	if err := h.Call(t.Context(), "time", nil, nil, nil); err != nil {
+		t.Errorf("the session did not survive: %v", err)
+	}
+}
+
+func TestConnectAllNamesEveryFailure(t *testing.T) {
+	_, target, opts := setup(t)
+	bad1, bad2 := target, target
+	bad1.Name, bad1.Port = "b1", 1
+	bad2.Name, bad2.HostKey = "b2", "nonsense"
+	hosts, err := ConnectAll(t.Context(), map[string]Target{"h1": target, "b1": bad1, "b2": bad2}, opts)
+	if hosts != nil || err == nil || !strings.Contains(err.Error(), "b1 (") || !strings.Contains(err.Error(), "b2 (") {
+		t.Errorf("got %v, %v", hosts, err)
+	}
+}
+
+func TestDialFromNetNS(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Log("not root: a network namespace cannot be made")
+		return
+	}
+	name := fmt.Sprintf("mortar-test-%d", os.Getpid())
+	run := func(argv ...string) {
+		t.Helper()
+		if out, err := exec.Command(argv[0], argv[1:]...).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %v: %s", argv, err, out)
+		}
+	}
+	run("ip", "netns", "add", name)
+	t.Cleanup(func() { run("ip", "netns", "del", name) })
+	run("ip", "-n", name, "link", "set", "lo", "up")
+
+	_, target, opts := setup(t)
+	target.NetNS = name
+	// The server listens in the home namespace: not to be seen from there.
+	if _, err := Connect(t.Context(), target, opts); !errors.Is(err, ErrUnreachable) || !strings.Contains(err.Error(), name) {
+		t.Fatalf("from the namespace: %v", err)
+	}
+	// And one that listens there is.
+	ln, err := listenIn(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	target.Port = ln.Addr().(*net.TCPAddr).Port
+	for range 20 { // no thread may be left in the namespace
+		c, err := dial(t.Context(), target)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = c.Close()
+	}
+	home, err := os.Readlink("/proc/self/ns/net")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tasks, err := filepath.Glob("/proc/self/task/*/ns/net")
+	if err != nil || len(tasks) == 0 {
+		t.Fatal(err, tasks)
+	}
+	for _, task := range tasks {
+		if ns, err := os.Readlink(task); err == nil && ns != home {
+			t.Errorf("thread %s is in %s, home is %s", task, ns, home)
+		}
+	}
+	target.Address = "localhost"
+	if _, err := dial(t.Context(), target); err == nil || !strings.Contains(err.Error(), "IP address") {
+		t.Errorf("a name in a namespace: %v", err)
+	}
+	target.NetNS, target.Address = "../x", "127.0.0.1"
+	if _, err := dial(t.Context(), target); err == nil {
+		t.Error("a path was taken for a name")
+	}
+}
+
+// listenIn listens in a network namespace.
+func listenIn(name string) (net.Listener, error) {
+	var ln net.Listener
+	_, err := inNetNS(name, func() (net.Conn, error) {
+		var err error
+		ln, err = net.Listen("tcp", "127.0.0.1:0")
+		return nil, err
+	})
+	return ln, err
+}
