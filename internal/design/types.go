@@ -42,9 +42,9 @@ type Disk struct {
 // Group is one md RAID group.
 type Group struct {
 	Name    string // md array name, e.g. brick1-r0; device /dev/md/<Name>
-	UUID    string // md UUID, UUIDv5 of brick and group name
+	UUID    string // md UUID as mdadm prints it (8:8:8:8 hex digits), a UUIDv5 of brick and group name
 	Service string
-	Level   int
+	Level   int // of the md array: 6 or 10 (level 60 of a spec is level 6 groups in one striped volume)
 	Data    int
 	Parity  int
 	Chunk   spec.Bytes
@@ -60,7 +60,11 @@ type Volume struct {
 	Groups     []string // physical volumes, in order
 	Stripes    int      // LVM stripes (1: linear)
 	StripeSize spec.Bytes
-	SystemID   string     // LVM system ID that owns the volume group while nobody serves it
+	// SystemID is the LVM system ID that owns the volume group while nobody
+	// serves it. HA: that of no host, mortar-<brick>. One server: its host
+	// name, as LVM's system_id_source=uname gives it.
+	SystemID   string
+	ExtentSize spec.Bytes // LVM physical extent
 	FSUUID     string     // UUIDv5
 	FSLabel    string     // at most 12 characters (XFS)
 	SU         spec.Bytes // XFS stripe unit
@@ -77,14 +81,15 @@ type Service struct {
 	Prefix    int    // its network's prefix length
 	Preferred string // server
 	Volume    string // Volume.VG
-	StateDir  string // shared directory for NFS recovery state, on the volume
+	StateDir  string // shared directory for NFS recovery state, on the volume, outside every export; root 0711
+	Scope     string // NFS server scope and statd name: equal on both nodes, or clients cannot reclaim
 	Exports   []Export
 }
 
 // Export is one line of exportfs.
 type Export struct {
-	Dir     string // absolute path on the server
-	Path    string // below the volume, as the client sees it
+	Dir     string // absolute path on the server: MountPoint + Path; made by apply, root:root 0755, if it is not there
+	Path    string // below the volume's root, e.g. /data
 	Clients string
 	FSID    string // UUIDv5, stable over servers
 	Options []string
@@ -123,7 +128,7 @@ type FenceDevice struct {
 	// the file (on the administrator's machine, as in the spec) it is in.
 	SecretParam string
 	SecretFile  string
-	Feeds       []string // power feeds the device depends on
+	Feeds       []string // power feeds the device depends on: all of them for a PDU, any one for a BMC
 }
 
 // ClientMount is one mount on one client.
@@ -135,10 +140,28 @@ type ClientMount struct {
 	Options         []string
 }
 
-// Setting is one tuning value with its reason.
+// Setting is one tuning value with its reason. What is applied is read from
+// here (Design.Value), so that what a report lists is what a host has.
+//
+// Kinds and their names:
+//
+//	sysctl     key of sysctl(8)
+//	disk       file in /sys/block/*/queue of each shared disk and its multipath map
+//	md         file in /sys/block/*/md of each array; read_ahead_kb: of its queue
+//	lv         file in /sys/block/*/queue of the logical volume
+//	module     module.parameter, for modprobe.d
+//	multipath  keyword of multipath.conf(5)
+//	lvm        how volume groups are made
+//	mkfs       option of mkfs.xfs(8)
+//	mount      mount option of the volume, on the server
+//	nfsd       threads, versions, lease, grace, scope
+//	export     option of exports(5)
+//	corosync   totem/quorum key of corosync.conf(5)
+//	pacemaker  cluster property, resource default or operation
+//	nfs        mount option of the client
 type Setting struct {
 	Role   string // server, client or both
-	Kind   string // sysctl, block, module, mkfs, mount, nfsd, cluster, …
+	Kind   string
 	Name   string
 	Value  string
 	Reason string

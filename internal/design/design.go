@@ -1,0 +1,205 @@
+package design
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/mortarhpc/mortar/internal/spec"
+)
+
+// namespace makes Mortar's name-based UUIDs its own. It never changes: array,
+// file system and export identities follow from it.
+var namespace = uuid.MustParse("6d6f7274-6172-5b72-8963-6b6861727069")
+
+// stableUUID is the UUIDv5 of something in a brick, by its kind and name.
+func stableUUID(brick, kind, name string) uuid.UUID {
+	return uuid.NewSHA1(namespace, []byte(brick+"\x00"+kind+"\x00"+name))
+}
+
+// mdUUID prints a UUID as mdadm does.
+func mdUUID(u uuid.UUID) string {
+	h := hex.EncodeToString(u[:])
+	return h[0:8] + ":" + h[8:16] + ":" + h[16:24] + ":" + h[24:32]
+}
+
+// New derives the design of a spec that was parsed (defaults filled, rules
+// checked). It fails only for what this version cannot build.
+func New(s *spec.Spec) (*Design, error) {
+	if err := buildable(s); err != nil {
+		return nil, err
+	}
+	sum := sha256.Sum256(s.Source)
+	d := &Design{Name: s.Name, Flavour: s.Flavour, SHA256: hex.EncodeToString(sum[:]), Spec: s}
+	if err := d.layOut(); err != nil {
+		return nil, err
+	}
+	for i := range s.Services {
+		d.addService(&s.Services[i])
+	}
+	if s.HA != nil {
+		d.HA = cluster(s)
+	}
+	d.Mounts = clientMounts(s, d.Services)
+	d.Settings = settings(d)
+	d.capacity()
+	d.warn()
+	return d, nil
+}
+
+// errorAt is an error at a place of the spec.
+func errorAt(s *spec.Spec, at, mend, format string, args ...any) error {
+	line, col := s.Pos(at)
+	return spec.Errors{{File: s.File, Line: line, Col: col, Msg: fmt.Sprintf(format, args...), Mend: mend}}
+}
+
+func buildable(s *spec.Spec) error {
+	if s.Flavour == spec.Lustre {
+		return errorAt(s, "flavour", "choose nfs or nfs-ha", "flavour lustre cannot be built by this version")
+	}
+	if s.Storage.Kind != "jbod" {
+		return errorAt(s, "storage.kind", "use kind: jbod", "storage of kind %s cannot be built by this version", s.Storage.Kind)
+	}
+	return nil
+}
+
+// Value gives the value of a setting, "" if the design has none such.
+func (d *Design) Value(kind, name string) string {
+	for _, s := range d.Settings {
+		if s.Kind == kind && s.Name == name {
+			return s.Value
+		}
+	}
+	return ""
+}
+
+// SettingsOf lists the settings of a kind.
+func (d *Design) SettingsOf(kind string) []Setting {
+	var out []Setting
+	for _, s := range d.Settings {
+		if s.Kind == kind {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// GroupsOf lists the groups of a service, in order.
+func (d *Design) GroupsOf(service string) []Group {
+	var out []Group
+	for _, g := range d.Groups {
+		if g.Service == service {
+			out = append(out, g)
+		}
+	}
+	return out
+}
+
+func (d *Design) addService(v *spec.Service) {
+	s := d.Spec
+	groups := d.GroupsOf(v.Name)
+	vol := volume(s, v, groups)
+	d.Volumes = append(d.Volumes, vol)
+	sv := Service{
+		Name:      v.Name,
+		Address:   v.Address,
+		Prefix:    prefixLen(s.Networks.Public.CIDR),
+		Preferred: v.Server,
+		Volume:    vol.VG,
+		StateDir:  vol.MountPoint + "/.mortar/nfs",
+		Scope:     s.Name + "-" + v.Name,
+	}
+	for _, e := range v.Exports {
+		dir := vol.MountPoint + e.Path
+		sv.Exports = append(sv.Exports, Export{
+			Dir: dir, Path: e.Path, Clients: e.Clients,
+			// By directory: one directory exported to two networks is one file system to both.
+			FSID:    stableUUID(s.Name, "export", v.Name+e.Path).String(),
+			Options: exportOptions(e.Options),
+		})
+	}
+	d.Services = append(d.Services, sv)
+}
+
+// exportOptions makes explicit what exportfs would otherwise warn about or
+// choose by itself.
+func exportOptions(given []string) []string {
+	out := slices.Clone(given)
+	need := func(def string, others ...string) {
+		for _, o := range append(others, def) {
+			if slices.Contains(out, o) {
+				return
+			}
+		}
+		out = append(out, def)
+	}
+	need("ro", "rw") // exports(5): the default
+	need("sync", "async")
+	need("no_subtree_check", "subtree_check")
+	need("root_squash", "no_root_squash", "all_squash")
+	return out
+}
+
+func prefixLen(cidr string) int {
+	_, bits, _ := strings.Cut(cidr, "/")
+	n := 0
+	fmt.Sscanf(bits, "%d", &n) // a parsed spec has a number here
+	return n
+}
+
+func clientMounts(s *spec.Spec, services []Service) []ClientMount {
+	var out []ClientMount
+	for _, c := range s.Clients {
+		mounts := c.Mounts
+		if len(mounts) == 0 {
+			mounts = defaultMounts(s)
+		}
+		for _, m := range mounts {
+			for _, sv := range services {
+				if sv.Name != m.Service {
+					continue
+				}
+				for _, e := range sv.Exports {
+					if e.Path == m.Export {
+						out = append(out, ClientMount{
+							Client: c.Name, Service: sv.Name, Source: sv.Address + ":" + e.Dir,
+							Path: m.Path, Version: m.Version,
+							Options: nfsMountOptions(s, m.Version, m.Options),
+						})
+						break // the same directory exported to several networks is mounted once
+					}
+				}
+			}
+		}
+	}
+	return out
+}
+
+// defaultMounts is every service's first export, by NFSv4 and by NFSv3 as far
+// as they are served.
+func defaultMounts(s *spec.Spec) []spec.Mount {
+	v4 := ""
+	for _, v := range s.NFS.Versions {
+		if v == "4.1" || v4 == "" && v == "4.2" {
+			v4 = v
+		}
+	}
+	var out []spec.Mount
+	for _, sv := range s.Services {
+		m := spec.Mount{Service: sv.Name, Export: sv.Exports[0].Path, Path: "/mnt/" + sv.Name}
+		if v4 != "" {
+			m.Version = v4
+			out = append(out, m)
+			m.Path += "-v3"
+		}
+		if slices.Contains(s.NFS.Versions, "3") {
+			m.Version = "3"
+			out = append(out, m)
+		}
+	}
+	return out
+}

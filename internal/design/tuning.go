@@ -1,0 +1,201 @@
+package design
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/mortarhpc/mortar/internal/spec"
+)
+
+// nfsMountOptions is how a client mounts: hard, so that programs wait through
+// a failover instead of losing data.
+func nfsMountOptions(s *spec.Spec, version string, further []string) []string {
+	out := []string{"vers=" + version, "proto=tcp"}
+	if version == "3" {
+		out = append(out, "mountproto=tcp")
+	}
+	out = append(out, "hard", "timeo="+timeo, "retrans=2", "rsize=1048576", "wsize=1048576")
+	if n := nconnect(s); n > 1 {
+		out = append(out, fmt.Sprintf("nconnect=%d", n))
+	}
+	for _, o := range further { // the spec's own win over the same option of ours
+		name, _, _ := strings.Cut(o, "=")
+		out = slices.DeleteFunc(out, func(have string) bool { h, _, _ := strings.Cut(have, "="); return h == name })
+		out = append(out, o)
+	}
+	return out
+}
+
+// timeo is in tenths of a second, as in nfs(5).
+const timeo = "150"
+
+// nconnect is the number of TCP connections of a client: one fills a slow
+// link, a fast one needs several cores' worth.
+func nconnect(s *spec.Spec) int {
+	gbit := 10.0
+	if sp := s.Networks.Public.Speed; sp != "" {
+		num, unit := sp[:len(sp)-len("Gb/s")], sp[len(sp)-len("Gb/s"):]
+		if f, err := strconv.ParseFloat(num, 64); err == nil {
+			gbit = f
+			if unit == "Mb/s" {
+				gbit /= 1000
+			}
+		}
+	}
+	switch {
+	case gbit >= 100:
+		return 16
+	case gbit >= 25:
+		return 8
+	case gbit >= 10:
+		return 4
+	}
+	return 1
+}
+
+// memory is that of the smaller server; 0 if the spec does not say.
+func memory(s *spec.Spec) spec.Bytes {
+	var m spec.Bytes
+	for i, v := range s.Servers {
+		if i == 0 || v.Memory < m {
+			m = v.Memory
+		}
+	}
+	return m
+}
+
+// stripeCache is md's stripe cache in entries per array. An entry takes 4 KiB
+// of memory on each member.
+func stripeCache(s *spec.Spec, groups int) int {
+	r := s.Storage.RAID
+	const most, least = 16384, 256 // md's own bounds: 17 to 32768, 256 by default
+	m := memory(s)
+	if m == 0 {
+		return 4096
+	}
+	n := least
+	for n < most && spec.Bytes(groups*r.Width()*n*2)*4*spec.KiB <= m/50 {
+		n *= 2
+	}
+	return n
+}
+
+// settings is every tuning value, with its reason and where it is explained.
+func settings(d *Design) []Setting {
+	s := d.Spec
+	r := s.Storage.RAID
+	var out []Setting
+	add := func(role, kind, name, value, reason, source string) {
+		out = append(out, Setting{Role: role, Kind: kind, Name: name, Value: value, Reason: reason, Source: source})
+	}
+	mem := memory(s)
+
+	// Disks and arrays.
+	if k := d.Disks[0].Type; k == "nvme" {
+		add("server", "disk", "scheduler", "none", "an NVMe disk orders its own queue; a scheduler only costs time", "kernel: block/switching-sched")
+	} else {
+		add("server", "disk", "scheduler", "mq-deadline", "bounds how long a read waits behind writes; RAID needs all members of a stripe, so the slowest one counts", "kernel: block/deadline-iosched")
+		add("server", "disk", "nr_requests", "256", "room to merge neighbouring requests and sort them for the heads", "kernel: ABI sysfs-block, queue/nr_requests")
+	}
+	maxSectors := max(1024, int(r.Chunk/spec.KiB))
+	add("server", "disk", "max_sectors_kb", strconv.Itoa(maxSectors), fmt.Sprintf("at least one whole chunk (%s) goes to a disk in one request", r.Chunk), "kernel: ABI sysfs-block, queue/max_sectors_kb")
+	if r.Level != 10 {
+		n := stripeCache(s, len(d.Groups))
+		cost := spec.Bytes(len(d.Groups)*r.Width()*n) * 4 * spec.KiB
+		add("server", "md", "stripe_cache_size", strconv.Itoa(n), fmt.Sprintf("stripes gathered whole need no read before parity is written; costs entries x 4 KiB x disks = %s of memory for %s", cost.Binary(), plural(len(d.Groups), "group")), "md(4), RAID 4/5/6 sysfs attributes")
+		if mem == 0 || mem >= 16*spec.GiB {
+			add("server", "md", "group_thread_cnt", "4", "parity by several threads: one does 1-2 GB/s", "kernel: admin-guide/md, group_thread_cnt")
+		}
+	}
+	groupsPerVolume := max(1, d.Volumes[0].Stripes)
+	ra := max(4096, int(2*fullStripe(r)/spec.KiB))
+	raLV := max(4096, int(2*fullStripe(r)/spec.KiB)*groupsPerVolume)
+	add("server", "md", "read_ahead_kb", strconv.Itoa(ra), "two full stripes ahead keep every disk of a group reading", "kernel: ABI sysfs-block, queue/read_ahead_kb")
+	add("server", "lv", "read_ahead_kb", strconv.Itoa(raLV), "two full stripes of every group ahead keep every disk reading; nfsd reads through this queue", "kernel: ABI sysfs-block, queue/read_ahead_kb")
+
+	// Multipath.
+	add("server", "multipath", "no_path_retry", "6", "six checks (30 s) after the last path is gone I/O fails and the service moves; 'queue' would hang it for ever", "multipath.conf(5)")
+	add("server", "multipath", "fast_io_fail_tmo", "5", "a dead SAS or FC path gives its I/O back to the other path after 5 s", "multipath.conf(5)")
+	add("server", "multipath", "dev_loss_tmo", "60", "a pulled cable may come back within a minute without the disk being forgotten", "multipath.conf(5)")
+	add("server", "multipath", "path_selector", "service-time 0", "both HBAs carry load; the path that answers faster gets more", "multipath.conf(5)")
+	add("server", "multipath", "path_grouping_policy", "multibus", "the two ports of a JBOD disk are equal", "multipath.conf(5)")
+	add("server", "multipath", "user_friendly_names", "no", "maps are named by WWID, the same on both servers", "multipath.conf(5)")
+
+	// Volume and file system.
+	v := d.Volumes[0]
+	if v.Stripes > 1 {
+		why := "one full RAID stripe goes to one group, then the next group's turn"
+		if v.StripeSize != fullStripe(r) {
+			why = fmt.Sprintf("the chunk: LVM takes powers of two only, and a full stripe is %s", fullStripe(r))
+		}
+		add("server", "lvm", "stripesize", v.StripeSize.String(), why, "lvcreate(8)")
+		add("server", "lvm", "stripes", strconv.Itoa(v.Stripes), "every file is spread over all groups", "lvcreate(8)")
+	}
+	add("server", "mkfs", "su", v.SU.String(), "the RAID chunk: XFS places and extends files in these units, so that full stripes are written without reading", "mkfs.xfs(8)")
+	add("server", "mkfs", "sw", strconv.Itoa(v.SW), fmt.Sprintf("data disks: %d in each of %s", r.Data, plural(v.Stripes, "group")), "mkfs.xfs(8)")
+	add("server", "mkfs", "sectsize", "4096", "disks write 4 KiB at once whatever they report; and a cache of 4 KiB sectors can be put under it later", "mkfs.xfs(8)")
+	lv := lvSize(d.GroupsOf(v.Service))
+	add("server", "mkfs", "log size", logSize(lv).String(), "room for many creates in flight, and replayed within seconds at a takeover", "mkfs.xfs(8)")
+	add("server", "mkfs", "log su", logSU(r).String(), "every log write is padded to this; sync exports force the log often, so it is kept small", "mkfs.xfs(8)")
+	add("server", "mount", "noatime", "on", "reading writes nothing", "mount(8)")
+	add("server", "mount", "nodev,nosuid", "on", "files belong to clients: a device node or set-user-ID program they made means nothing on the server", "mount(8)")
+	add("server", "mount", "logbsize", "256k", "fewer, larger log writes when many files are made", "xfs(5)")
+
+	// Memory.
+	if mem >= 64*spec.GiB {
+		add("server", "sysctl", "vm.dirty_bytes", strconv.FormatInt(int64(8*spec.GiB), 10), "as much as is written in some seconds: a stop of the service must write it all before it may move", "kernel: admin-guide/sysctl/vm")
+		add("server", "sysctl", "vm.dirty_background_bytes", strconv.FormatInt(int64(1*spec.GiB), 10), "writing begins early and in long runs", "kernel: admin-guide/sysctl/vm")
+	} else {
+		add("server", "sysctl", "vm.dirty_ratio", "20", "writers wait before memory is full of unwritten data; a stop of the service must write it all before it may move", "kernel: admin-guide/sysctl/vm")
+		add("server", "sysctl", "vm.dirty_background_ratio", "5", "writing begins early and steadily instead of in bursts", "kernel: admin-guide/sysctl/vm")
+	}
+	add("server", "sysctl", "vm.vfs_cache_pressure", "50", "inodes and directories stay in memory rather than file data: a lookup from disk costs far more than a block", "kernel: admin-guide/sysctl/vm")
+
+	// Network.
+	add("both", "sysctl", "net.ipv4.tcp_rmem", "4096 2621440 16777216", "windows large enough for a fast link from the first round trip; 16 MiB is 10 Gb/s x 13 ms", "tcp(7)")
+	add("both", "sysctl", "net.ipv4.tcp_wmem", "4096 65536 16777216", "send buffer to match", "tcp(7)")
+
+	// NFS server.
+	add("server", "nfsd", "threads", strconv.Itoa(s.NFS.Threads), "each sync write holds a thread until the disks have it: as many as requests in flight", "rpc.nfsd(8)")
+	add("server", "nfsd", "versions", strings.Join(s.NFS.Versions, " "), "4.0 is not served: without RECLAIM_COMPLETE every takeover waits for the whole grace period", "rpc.nfsd(8)")
+	add("server", "nfsd", "lease", strconv.Itoa(s.NFS.Lease), "seconds; a client that renewed within them keeps its locks over a takeover. Shorter ones expire during it", "nfsd(7)")
+	add("server", "nfsd", "grace", strconv.Itoa(s.NFS.Grace), "seconds in which locks may be reclaimed only; v4 ends it when every known client has. NLM uses the same, as either holds up the other's locks", "nfsd(7)")
+	for _, sv := range d.Services {
+		add("server", "nfsd", "scope", sv.Scope, "the same on both servers: else v4 clients take the survivor for another server and do not reclaim", "rpc.nfsd(8), RFC 8881 2.10.4")
+		break // one nfsd, one scope: that of the first service
+	}
+	add("server", "export", "sync", "on", "an answer means that the data is on disk. async would lose acknowledged writes at a crash", "exports(5)")
+	add("server", "export", "no_subtree_check", "on", "renaming an open file must not break it", "exports(5)")
+	add("server", "export", "fsid", "UUID of the path", "file handles stay valid on the other server and after a rebuild of the host", "exports(5)")
+
+	// Cluster.
+	if d.HA != nil {
+		token := d.HA.TokenMS
+		add("server", "corosync", "token", strconv.Itoa(token), "ms of silence after which a server counts as dead. Shorter finds it earlier, and fences a healthy server that was merely busy", "corosync.conf(5)")
+		add("server", "corosync", "consensus", strconv.Itoa(token*6/5), "1.2 x token, the least corosync takes", "corosync.conf(5)")
+		add("server", "corosync", "two_node", "1", "one of two servers may go on alone, after fencing the other", "votequorum(5)")
+		add("server", "corosync", "wait_for_all", "1", "after a cold start of both, neither acts before it has seen the other once", "votequorum(5)")
+		add("server", "corosync", "crypto", "aes256/sha256", "nobody on the public network can forge or read a heartbeat", "corosync.conf(5)")
+		add("server", "corosync", "link_mode", "passive", "the private ring carries the heartbeat, the public one takes over", "corosync.conf(5)")
+		add("server", "pacemaker", "stonith-enabled", "true", "no takeover without proof that the other server is off", "pacemaker-controld(7)")
+		add("server", "pacemaker", "stonith-timeout", "60s", "a fencing level that has not answered by then is given up for the next one", "pacemaker-controld(7)")
+		add("server", "pacemaker", "no-quorum-policy", "stop", "with two_node one server has quorum; one that has not serves nothing", "pacemaker-schedulerd(7)")
+		add("server", "pacemaker", "resource-stickiness", map[string]string{"manual": "1000", "auto": "0"}[d.HA.Failback], "failback is "+d.HA.Failback+": a second interruption comes when "+map[string]string{"manual": "you choose", "auto": "the server is back"}[d.HA.Failback], "pacemaker: resource meta-attributes")
+		add("server", "pacemaker", "monitor-interval", "10s", "each monitor costs milliseconds; a failed service is found within this time", "pacemaker: resource operations")
+		add("server", "pacemaker", "start-timeout", "180s", "assembling arrays and replaying the log of a large file system", "pacemaker: resource operations")
+		add("server", "pacemaker", "stop-timeout", "180s", "writing all dirty data; after it the server is fenced", "pacemaker: resource operations")
+		add("server", "pacemaker", "fence delay", fenceDelay, "if the servers lose sight of each other both fence; the preferred one is shot later and so wins", "pacemaker-fenced(7), pcmk_delay_base")
+	}
+
+	// Clients.
+	add("client", "module", "nfs.max_session_slots", "128", "requests in flight to one server by v4; 64 by default", "kernel: fs/nfs, max_session_slots")
+	add("client", "nfs", "hard", "on", "programs wait through a takeover; soft would give them I/O errors and lose data", "nfs(5)")
+	add("client", "nfs", "timeo", timeo, "tenths of a second; keepalive and TCP timeout of the connection follow it, so a takeover whose TCP reset was lost is noticed in a minute instead of three. A healthy server answers far sooner", "nfs(5)")
+	add("client", "nfs", "rsize,wsize", "1048576", "the largest the protocol code takes: fewest round trips", "nfs(5)")
+	if n := nconnect(s); n > 1 {
+		add("client", "nfs", "nconnect", strconv.Itoa(n), "one TCP connection is handled by one core at each end; several fill the link", "nfs(5)")
+	}
+	return out
+}

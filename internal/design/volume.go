@@ -1,0 +1,125 @@
+package design
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/mortarhpc/mortar/internal/spec"
+)
+
+// extentSize is LVM's default physical extent. It also bounds the stripe
+// size: a stripe may not be larger than an extent. Source: lvcreate(8).
+const extentSize = 4 * spec.MiB
+
+func fullStripe(r spec.RAID) spec.Bytes { return spec.Bytes(r.Data) * r.Chunk }
+
+func powerOfTwo(b spec.Bytes) bool { return b > 0 && b&(b-1) == 0 }
+
+// stripeSize is how much LVM puts on one group before it goes to the next: a
+// full RAID stripe, so that one write fills one group's stripe; where that is
+// no power of two (LVM takes no other), the chunk, which divides it.
+func stripeSize(r spec.RAID) spec.Bytes {
+	if f := fullStripe(r); powerOfTwo(f) && f <= extentSize {
+		return f
+	}
+	return min(r.Chunk, extentSize)
+}
+
+func volume(s *spec.Spec, v *spec.Service, groups []Group) Volume {
+	r := s.Storage.RAID
+	vol := Volume{
+		Service:    v.Name,
+		VG:         strings.ReplaceAll(s.Name+"_"+v.Name, "-", "_"),
+		LV:         "data",
+		Stripes:    len(groups),
+		StripeSize: stripeSize(r),
+		ExtentSize: extentSize,
+		FSUUID:     stableUUID(s.Name, "xfs", v.Name).String(),
+		FSLabel:    v.Name,
+		SU:         r.Chunk,
+		SW:         r.Data * len(groups),
+		MountPoint: v.Path,
+	}
+	for _, g := range groups {
+		vol.Groups = append(vol.Groups, g.Name)
+	}
+	if s.HA != nil {
+		vol.SystemID = "mortar-" + s.Name
+	} else {
+		vol.SystemID = s.Servers[0].Name
+	}
+	vol.MkfsArgs = []string{
+		"-L", vol.FSLabel,
+		"-m", "uuid=" + vol.FSUUID,
+		"-s", "size=4096",
+		"-d", fmt.Sprintf("su=%dk,sw=%d", vol.SU/spec.KiB, vol.SW),
+		"-l", fmt.Sprintf("size=%dm,su=%dk", logSize(lvSize(groups))/spec.MiB, logSU(r)/spec.KiB),
+	}
+	vol.MountOpts = append([]string{"noatime", "nodev", "nosuid", "logbsize=256k"}, s.Filesystem.Mount...)
+	return vol
+}
+
+// logSize is the XFS log: large enough that creating many files does not wait
+// for it, small enough that a takeover replays it in seconds.
+func logSize(lv spec.Bytes) spec.Bytes {
+	switch {
+	case lv >= 16*spec.TB:
+		return 1 * spec.GiB
+	case lv >= 256*spec.GB:
+		return 512 * spec.MiB
+	}
+	return 64 * spec.MiB // the least mkfs.xfs takes
+}
+
+// logSU is the log's stripe unit. Every log write is padded to it, so it is
+// kept small: NFS with sync forces the log at each COMMIT.
+func logSU(r spec.RAID) spec.Bytes { return min(r.Chunk, 32*spec.KiB) }
+
+// mdData is what md 1.2 leaves of a member: after superblock, bitmap and the
+// room it keeps for later reshaping.
+// Source: mdadm, super1.c, validate_geometry1 and choose_bm_space.
+func mdData(size, chunk spec.Bytes) spec.Bytes {
+	const sector = 512
+	dev := size / sector
+	bitmap := spec.Bytes(4 * 2)
+	switch {
+	case dev-64*2 >= 200*1024*1024*2:
+		bitmap = 128 * 2
+	case dev-4*2 > 8*1024*1024*2:
+		bitmap = 64 * 2
+	}
+	headroom := spec.Bytes(128 * 1024 * 2)
+	for headroom<<10 > dev && headroom > chunk/spec.KiB*2*2 {
+		headroom >>= 1
+	}
+	const mib = 2 * 1024 // sectors
+	offset := (12*2 + bitmap + headroom + mib - 1) / mib * mib
+	data := (dev - offset) * sector
+	return data / chunk * chunk
+}
+
+// lvSize is the logical volume over groups: whole extents behind LVM's own
+// metadata, which is aligned to the full stripe.
+func lvSize(groups []Group) spec.Bytes {
+	var total spec.Bytes
+	for _, g := range groups {
+		full := spec.Bytes(g.Data) * g.Chunk
+		start := (spec.MiB + full - 1) / full * full
+		array := spec.Bytes(g.Data) * mdData(g.Members[0].Size, g.Chunk)
+		total += (array - start) / extentSize * extentSize
+	}
+	return total
+}
+
+func (d *Design) capacity() {
+	for _, k := range d.Disks {
+		d.Capacity.Raw += k.Size
+	}
+	for _, g := range d.Groups {
+		d.Capacity.RAID += g.Usable
+	}
+	for _, v := range d.Volumes {
+		lv := lvSize(d.GroupsOf(v.Service))
+		d.Capacity.Usable += lv - logSize(lv)
+	}
+}
