@@ -435,3 +435,10 @@ func (l *Ledger) Expect(block uint64) Expect {
 
 // Index is the ledger's index, for use when its writer is done.
 func (l *Ledger) Index() *Index { return l.x }
+
+// AckedEnd is the block after the last acknowledged one, at this moment.
+func (l *Ledger) AckedEnd() int64 {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return int64(l.x.ackedEnd)
+}

@@ -103,6 +103,8 @@ type WorkerProgress struct {
 	StallSeconds float64 `json:"stall_seconds"` // how long it has been without progress; 0 while below the threshold
 	LastOpNs     int64   `json:"last_op_ns"`    // wall clock of the last completed operation; 0: none yet
 	LastError    string  `json:"last_error,omitempty"`
+	Violations   int64   `json:"violations,omitempty"`
+	Failed       string  `json:"failed,omitempty"` // the worker has given up: why
 }
 
 // Result is what load.run answers in the end. It is also written to
@@ -127,30 +129,35 @@ type Result struct {
 
 // WorkerResult is one worker's part.
 type WorkerResult struct {
-	Worker     string   `json:"worker"`
-	Kind       string   `json:"kind"`           // writer, reader, lock-hold, lock-probe, lock-challenge
-	Mode       string   `json:"mode,omitempty"` // writers: pattern/mode
-	Path       string   `json:"path"`
-	Stream     uint32   `json:"stream,omitempty"`
-	Ops        int64    `json:"ops"`
-	Fsyncs     int64    `json:"fsyncs,omitempty"`
-	AckedBytes int64    `json:"acked_bytes"`
-	Errors     int64    `json:"errors"`
-	Reopens    int64    `json:"reopens"`
-	Violations int64    `json:"violations"`
-	Stuck      bool     `json:"stuck"`
-	StuckOp    string   `json:"stuck_op,omitempty"` // what it hung in: open, write, fsync, read, lock, unlock
-	FirstOpNs  int64    `json:"first_op_ns"`        // wall clock of the first completed operation; 0: none
-	LastOpNs   int64    `json:"last_op_ns"`
-	Latency    Latency  `json:"latency"`
-	FsyncLat   *Latency `json:"fsync_latency,omitempty"`
-	Timeline   Timeline `json:"timeline"`
-	// Completions are the operations that ended a stall, each with issue and
-	// completion time: the first I/O after a failover is found here.
+	Worker     string  `json:"worker"`
+	Kind       string  `json:"kind"`           // writer, reader, lock-hold, lock-probe, lock-challenge
+	Mode       string  `json:"mode,omitempty"` // writers: pattern/mode
+	Path       string  `json:"path"`
+	FSType     string  `json:"fs_type,omitempty"` // of the file system it is on, from mountinfo
+	Source     string  `json:"source,omitempty"`  // what is mounted there
+	Failed     string  `json:"failed,omitempty"`  // why the worker ended early
+	Stream     uint32  `json:"stream,omitempty"`
+	Ops        int64   `json:"ops"`
+	Fsyncs     int64   `json:"fsyncs,omitempty"`
+	AckedBytes int64   `json:"acked_bytes"`
+	Errors     int64   `json:"errors"`
+	Reopens    int64   `json:"reopens"`
+	Violations int64   `json:"violations"`
+	Stuck      bool    `json:"stuck"`
+	StuckOp    string  `json:"stuck_op,omitempty"` // what it hung in: open, write, fsync, read, lock, unlock
+	FirstOpNs  int64   `json:"first_op_ns"`        // wall clock of the first completed operation; 0: none
+	LastOpNs   int64   `json:"last_op_ns"`
+	Latency    Latency `json:"latency"`
+	// FsyncLatency is apart: a fsync carries many writes.
+	FsyncLatency *Latency `json:"fsync_latency,omitempty"`
+	Timeline     Timeline `json:"timeline"`
+	// Completions are the operations that ended a stall or followed errors,
+	// and of lock workers every one, with issue and completion time: the
+	// first I/O and the first lock after a failover are found here.
 	Completions []Completion `json:"completions"`
 }
 
-// Completion is one operation that ended a stall (or followed errors).
+// Completion is one completed operation.
 type Completion struct {
 	Op       string `json:"op"`
 	IssuedNs int64  `json:"issued_ns"`

@@ -1,0 +1,198 @@
+package workload
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/mortarhpc/mortar/internal/agent"
+	"github.com/mortarhpc/mortar/internal/stream"
+)
+
+// Handlers are the agent's ops for load:
+//
+//	load.run    Job          -> Progress events, Result
+//	load.stop   StopParams   -> {} at once; the result comes from load.run
+//	load.result StopParams   -> Result of a run that ended, also of another session
+//	verify.run  VerifyParams -> VerifyProgress events, VerifyResult
+//	load.clean  CleanParams  -> CleanResult
+func Handlers() agent.Mux {
+	s := &service{stops: map[string]func(){}}
+	return agent.Mux{
+		"load.run":    s.run,
+		"load.stop":   s.stop,
+		"load.result": s.result,
+		"load.clean":  s.clean,
+		"verify.run":  s.verify,
+	}
+}
+
+// service knows the runs under way in this agent.
+type service struct {
+	mu    sync.Mutex
+	stops map[string]func()
+}
+
+func (s *service) run(ctx context.Context, params json.RawMessage, emit func(any)) (any, error) {
+	var job Job
+	if err := decode(params, &job); err != nil {
+		return nil, fmt.Errorf("load.run: %w", err)
+	}
+	// A lost connection stops the load; the result is still to be written.
+	defer agent.Hold(ctx)()
+	stop := make(chan struct{})
+	s.mu.Lock()
+	if s.stops[job.RunID] != nil {
+		s.mu.Unlock()
+		return nil, fmt.Errorf("load.run: run %s is under way", job.RunID)
+	}
+	s.stops[job.RunID] = sync.OnceFunc(func() { close(stop) })
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.stops, job.RunID)
+	}()
+	res, err := Run(ctx, job, stop, func(p Progress) { emit(p) })
+	if err != nil {
+		return nil, fmt.Errorf("load.run: %w", err)
+	}
+	return res, nil
+}
+
+func (s *service) stop(_ context.Context, params json.RawMessage, _ func(any)) (any, error) {
+	var p StopParams
+	if err := decode(params, &p); err != nil {
+		return nil, fmt.Errorf("load.stop: %w", err)
+	}
+	s.mu.Lock()
+	stop := s.stops[p.RunID]
+	s.mu.Unlock()
+	if stop == nil {
+		return nil, fmt.Errorf("load.stop: no run %s is under way", p.RunID)
+	}
+	stop()
+	return struct{}{}, nil
+}
+
+func (s *service) result(_ context.Context, params json.RawMessage, _ func(any)) (any, error) {
+	var p StopParams
+	if err := decode(params, &p); err != nil {
+		return nil, fmt.Errorf("load.result: %w", err)
+	}
+	dir, err := runDir(p.RunID, p.LedgerDir)
+	if err != nil {
+		return nil, fmt.Errorf("load.result: %w", err)
+	}
+	b, err := os.ReadFile(filepath.Join(dir, resultFile))
+	if err != nil {
+		return nil, fmt.Errorf("load.result: %w", err)
+	}
+	var res Result
+	if err := json.Unmarshal(b, &res); err != nil {
+		return nil, fmt.Errorf("load.result: %s: %w", dir, err)
+	}
+	return &res, nil
+}
+
+func (s *service) verify(ctx context.Context, params json.RawMessage, emit func(any)) (any, error) {
+	var p VerifyParams
+	if err := decode(params, &p); err != nil {
+		return nil, fmt.Errorf("verify.run: %w", err)
+	}
+	res, err := Verify(ctx, p, func(v VerifyProgress) { emit(v) })
+	if err != nil {
+		return nil, fmt.Errorf("verify.run: %w", err)
+	}
+	return res, nil
+}
+
+func (s *service) clean(_ context.Context, params json.RawMessage, _ func(any)) (any, error) {
+	var p CleanParams
+	if err := decode(params, &p); err != nil {
+		return nil, fmt.Errorf("load.clean: %w", err)
+	}
+	s.mu.Lock()
+	busy := s.stops[p.RunID] != nil
+	s.mu.Unlock()
+	if busy {
+		return nil, fmt.Errorf("load.clean: run %s is under way", p.RunID)
+	}
+	res, err := Clean(p)
+	if err != nil {
+		return nil, fmt.Errorf("load.clean: %w", err)
+	}
+	return res, nil
+}
+
+func runDir(runID, ledgerDir string) (string, error) {
+	if !nameRE.MatchString(runID) {
+		return "", fmt.Errorf("run_id %q: use letters, digits, '.', '_' and '-'", runID)
+	}
+	if ledgerDir != "" {
+		return ledgerDir, nil
+	}
+	return DefaultLedgerDir(runID), nil
+}
+
+// Clean removes what a run left: the files its ledgers and its job name, one
+// by one, and directories only when they are empty then.
+func Clean(p CleanParams) (*CleanResult, error) {
+	dir, err := runDir(p.RunID, p.LedgerDir)
+	if err != nil {
+		return nil, err
+	}
+	paths, err := ledgerPaths(dir)
+	if err != nil && !errors.Is(err, os.ErrNotExist) && !isDir(dir) {
+		return nil, err
+	}
+	res := &CleanResult{Removed: []string{}}
+	var errs []error
+	remove := func(path string) {
+		switch err := os.Remove(path); {
+		case err == nil:
+			res.Removed = append(res.Removed, path)
+		case !errors.Is(err, os.ErrNotExist):
+			errs = append(errs, err)
+		}
+	}
+	var dirs []string
+	for _, path := range paths {
+		x, err := stream.ReadLedger(path)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		if x.Header.Run != p.RunID || !filepath.IsLocal(x.Header.File) {
+			errs = append(errs, fmt.Errorf("%s: it is of run %s, file %q", path, x.Header.Run, x.Header.File))
+			continue
+		}
+		file := filepath.Join(mapDir(x.Header.Dir, p.Dirs), x.Header.File)
+		dirs = append(dirs, filepath.Dir(file))
+		remove(file)
+	}
+	var job Job
+	if b, err := os.ReadFile(filepath.Join(dir, jobFile)); err == nil && json.Unmarshal(b, &job) == nil && job.RunID == p.RunID {
+		for _, l := range job.Locks {
+			if nameRE.MatchString(l.File) && l.Role != Challenge {
+				d := filepath.Join(mapDir(l.Dir, p.Dirs), p.RunID)
+				dirs = append(dirs, d)
+				remove(filepath.Join(d, l.File+".lock"))
+			}
+		}
+	}
+	for _, d := range dirs {
+		_ = os.Remove(d) // another client's files may still be there
+	}
+	if p.Ledger && len(errs) == 0 {
+		for _, path := range append(paths, filepath.Join(dir, jobFile), filepath.Join(dir, resultFile), filepath.Join(dir, lockFile)) {
+			remove(path)
+		}
+		_ = os.Remove(dir)
+	}
+	return res, errors.Join(errs...)
+}

@@ -1,0 +1,254 @@
+package workload
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// locker is the goroutine of one Lock.
+//
+// The holder writes into the file what its lock's state is, so that a
+// challenger that gets the lock can tell a lock given twice from one let go.
+type locker struct {
+	*worker
+	cfg  Lock
+	path string
+	stop <-chan struct{}
+	fd   int
+}
+
+const (
+	heldMark = "held\n"
+	freeMark = "free\n"
+)
+
+func (l *locker) run() {
+	l.fd = -1
+	var err error
+	switch l.cfg.Role {
+	case Hold:
+		err = l.hold()
+	case Probe:
+		err = l.probe()
+	case Challenge:
+		err = l.challenge()
+	}
+	if l.fd >= 0 {
+		l.begin("close")
+		_ = unix.Close(l.fd)
+	}
+	l.mu.Lock()
+	l.op, l.waiting = "", 0
+	l.mu.Unlock()
+	if err != nil && !errors.Is(err, errStopped) {
+		l.giveUp(err)
+	}
+}
+
+// try asks for the lock (or lets go of it) without waiting for a holder; while
+// the server is in its grace period the kernel waits all the same.
+func (l *locker) try(typ int16) error {
+	cmd := unix.F_OFD_SETLK
+	if l.cfg.Kind == "posix" {
+		cmd = unix.F_SETLK
+	}
+	_, err := again(func() (int, error) {
+		return 0, unix.FcntlFlock(uintptr(l.fd), cmd, &unix.Flock_t{Type: typ, Whence: unix.SEEK_SET})
+	})
+	return err
+}
+
+func denied(err error) bool { return errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EACCES) }
+
+// open opens the lock file, creating it unless it is another's.
+func (l *locker) open() error {
+	var wait backoff
+	first := true
+	for {
+		err := l.openOnce()
+		if err == nil {
+			l.done()
+			return nil
+		}
+		if l.cfg.Role == Challenge && errors.Is(err, unix.ENOENT) {
+			l.done() // the holder has not begun yet
+		} else {
+			l.fail(err, 0, 0)
+			if first && hopeless(err) {
+				return err
+			}
+		}
+		first = false
+		if !wait.wait(l.stop) {
+			return errStopped
+		}
+	}
+}
+
+func (l *locker) openOnce() (err error) {
+	flags := unix.O_RDWR
+	if l.cfg.Role != Challenge {
+		flags |= unix.O_CREAT
+		if err := makeRunDir(l.worker, filepath.Dir(l.path)); err != nil {
+			return err
+		}
+	}
+	l.begin("open")
+	l.fd, err = open(l.path, flags)
+	return err
+}
+
+func (l *locker) reopen(wait *backoff) error {
+	l.begin("close")
+	_ = unix.Close(l.fd)
+	l.fd = -1
+	l.done()
+	l.reopened()
+	if !wait.wait(l.stop) {
+		return errStopped
+	}
+	return l.open()
+}
+
+// mark writes the state of the lock through the descriptor that holds it.
+func (l *locker) mark(s string) error {
+	if err := pwrite(l.fd, []byte(s), 0); err != nil {
+		return err
+	}
+	return fsync(l.fd)
+}
+
+func (l *locker) interval() time.Duration {
+	return time.Duration(l.cfg.IntervalSeconds * float64(time.Second))
+}
+
+func (l *locker) hold() error {
+	if err := l.open(); err != nil {
+		return err
+	}
+	var wait backoff
+	held := false
+	for {
+		if !held {
+			l.begin("lock")
+			if err := l.try(unix.F_WRLCK); err != nil {
+				// A holder that died a moment ago may still be known to the server.
+				l.fail(err, 0, 0)
+				if denied(err) {
+					if !wait.wait(l.stop) {
+						return errStopped
+					}
+					continue
+				}
+				if err := l.reopen(&wait); err != nil {
+					return err
+				}
+				continue
+			}
+			l.succeed(0)
+			held = true
+		}
+		// NFSv4 answers EIO for I/O under a lock that was lost.
+		l.begin("hold")
+		if err := l.mark(heldMark); err != nil {
+			l.fail(err, 0, 0)
+			l.violation("hold", "the lock or the file under it was lost: "+err.Error(), 0, 0)
+			held = false
+			if err := l.reopen(&wait); err != nil {
+				return err
+			}
+			continue
+		}
+		l.succeed(0)
+		wait.reset()
+		if !sleep(l.interval(), l.stop) {
+			break
+		}
+	}
+	l.begin("unlock")
+	err := l.mark(freeMark)
+	if err == nil {
+		err = l.try(unix.F_UNLCK)
+	}
+	if err != nil {
+		l.fail(err, 0, 0)
+		return nil
+	}
+	l.succeed(0)
+	return nil
+}
+
+func (l *locker) probe() error {
+	if err := l.open(); err != nil {
+		return err
+	}
+	pace := newPacer(1 / l.cfg.IntervalSeconds)
+	var wait backoff
+	for pace.wait(l.stop) {
+		l.begin("lock")
+		err := l.try(unix.F_WRLCK)
+		if err == nil {
+			l.succeed(0)
+			l.begin("unlock")
+			if err = l.try(unix.F_UNLCK); err == nil {
+				l.succeed(0)
+				wait.reset()
+				continue
+			}
+		}
+		l.fail(err, 0, 0)
+		if denied(err) {
+			if !wait.wait(l.stop) {
+				return errStopped
+			}
+			continue
+		}
+		if err := l.reopen(&wait); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *locker) challenge() error {
+	if err := l.open(); err != nil {
+		return err
+	}
+	pace := newPacer(1 / l.cfg.IntervalSeconds)
+	var wait backoff
+	for pace.wait(l.stop) {
+		l.begin("challenge")
+		err := l.try(unix.F_WRLCK)
+		switch {
+		case err == nil:
+			l.succeed(0)
+			var b [16]byte
+			n, rerr := again(func() (int, error) { return unix.Pread(l.fd, b[:], 0) })
+			if rerr == nil && strings.HasPrefix(string(b[:n]), heldMark) {
+				l.violation("challenge", fmt.Sprintf("got the lock on %s that another client holds", l.path), 0, 0)
+			}
+			l.begin("unlock")
+			if err := l.try(unix.F_UNLCK); err != nil {
+				l.fail(err, 0, 0)
+				if err := l.reopen(&wait); err != nil {
+					return err
+				}
+				continue
+			}
+			l.succeed(0)
+		case denied(err):
+			l.succeed(0) // as it should be
+		default:
+			l.fail(err, 0, 0)
+			if err := l.reopen(&wait); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,354 @@
+package workload
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+	"golang.org/x/sys/unix"
+)
+
+// clock gives wall time that never jumps: the wall clock is read once, and
+// monotonic differences are added.
+type clock struct {
+	start time.Time
+	wall  int64
+}
+
+func newClock() *clock {
+	t := time.Now()
+	return &clock{start: t, wall: t.UnixNano()}
+}
+
+func (c *clock) now() int64 { return c.wall + int64(time.Since(c.start)) }
+
+// worker holds one worker's figures. Its goroutine makes the system calls;
+// everyone may read the figures at any time, as mu is never held across one.
+type worker struct {
+	clock  *clock
+	stall  int64 // ns
+	bucket int64 // ns
+	keep   int   // completions kept
+	all    bool  // keep every completion, not those after a stall only
+
+	mu      sync.Mutex
+	res     WorkerResult
+	lat     *hdrhistogram.Histogram
+	flat    *hdrhistogram.Histogram
+	stalls  []Stall
+	errs    []OpError
+	op      string // under way; "": idle
+	issued  int64  // when op was begun
+	waiting int64  // when the first operation since the last success was begun; 0: none is owed
+	waitOp  string
+	failed  bool // errors since the last success
+	lastErr string
+}
+
+func newHistogram() *hdrhistogram.Histogram {
+	return hdrhistogram.New(1, int64(time.Hour/time.Microsecond), 3)
+}
+
+func (w *worker) setPath(path, fstype, source string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.res.Path, w.res.FSType, w.res.Source = path, fstype, source
+}
+
+// begin says that an operation is issued now.
+func (w *worker) begin(op string) {
+	t := w.clock.now()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.op, w.issued = op, t
+	if w.waiting == 0 {
+		w.waiting, w.waitOp = t, op
+	}
+}
+
+// succeed says that it completed, and acknowledged that many bytes.
+func (w *worker) succeed(bytes int64) {
+	t := w.clock.now()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	h := w.lat
+	if w.op == "fsync" {
+		if w.flat == nil {
+			w.flat = newHistogram()
+		}
+		h = w.flat
+		w.res.Fsyncs++
+	}
+	_ = h.RecordValue(min((t-w.issued)/1000, h.HighestTrackableValue()))
+	w.res.Ops++
+	w.res.AckedBytes += bytes
+	if w.res.FirstOpNs == 0 {
+		w.res.FirstOpNs = t
+	}
+	w.res.LastOpNs = t
+	stalled := t-w.waiting > w.stall
+	if stalled {
+		w.addStall(Stall{Worker: w.res.Worker, StartNs: w.waiting, Seconds: seconds(t - w.waiting), Op: w.waitOp})
+	}
+	if (stalled || w.failed || w.all) && len(w.res.Completions) < w.keep {
+		w.res.Completions = append(w.res.Completions, Completion{Op: w.op, IssuedNs: w.issued, DoneNs: t})
+	}
+	i := int((t - w.clock.wall) / w.bucket)
+	w.grow(i + 1)
+	w.res.Timeline.Ops[i]++
+	w.res.Timeline.Bytes[i] += bytes
+	w.op, w.waiting, w.failed = "", 0, false
+}
+
+// fail says that it failed and which range that leaves in doubt.
+func (w *worker) fail(err error, offset, bytes int64) {
+	t := w.clock.now()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.addError(OpError{TNs: t, Op: w.op, Errno: errno(err), Error: err.Error(), Offset: offset, Bytes: bytes})
+	w.op, w.failed = "", true
+}
+
+// done says that an operation that is no progress by itself (open, close)
+// completed.
+func (w *worker) done() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.op = ""
+}
+
+// violation records that something was wrong that no error told of.
+func (w *worker) violation(op, what string, offset, bytes int64) {
+	t := w.clock.now()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.res.Violations++
+	w.addError(OpError{TNs: t, Op: op, Error: what, Offset: offset, Bytes: bytes})
+}
+
+func (w *worker) reopened() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.res.Reopens++
+}
+
+// giveUp says why the worker ends early.
+func (w *worker) giveUp(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.res.Failed = err.Error()
+	w.waiting = 0
+}
+
+func (w *worker) addStall(s Stall) {
+	if len(w.stalls) < MaxErrors {
+		w.stalls = append(w.stalls, s)
+		return
+	}
+	// Full: the shortest goes.
+	short := 0
+	for i := range w.stalls {
+		if w.stalls[i].Seconds < w.stalls[short].Seconds {
+			short = i
+		}
+	}
+	if w.stalls[short].Seconds < s.Seconds {
+		w.stalls[short] = s
+	}
+}
+
+func (w *worker) addError(e OpError) {
+	e.Worker = w.res.Worker
+	w.res.Errors++
+	w.lastErr = e.Op + ": " + e.Error
+	if len(w.errs) < MaxErrors {
+		w.errs = append(w.errs, e)
+	}
+}
+
+func (w *worker) grow(n int) {
+	for len(w.res.Timeline.Ops) < n {
+		w.res.Timeline.Ops = append(w.res.Timeline.Ops, 0)
+		w.res.Timeline.Bytes = append(w.res.Timeline.Bytes, 0)
+	}
+}
+
+func (w *worker) progress(t int64) WorkerProgress {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	p := WorkerProgress{
+		Worker: w.res.Worker, Ops: w.res.Ops, AckedBytes: w.res.AckedBytes, Errors: w.res.Errors, Violations: w.res.Violations,
+		LastOpNs: w.res.LastOpNs, LastError: w.lastErr, Failed: w.res.Failed,
+	}
+	if w.waiting != 0 && t-w.waiting > w.stall {
+		p.StallSeconds = seconds(t - w.waiting)
+	}
+	return p
+}
+
+// result is a copy of everything as of t; running says the goroutine has not
+// ended.
+func (w *worker) result(t int64, running bool) (WorkerResult, []Stall, []OpError) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.grow(int((t-w.clock.wall)/w.bucket) + 1)
+	r := w.res
+	r.Timeline.StartNs, r.Timeline.BucketSeconds = w.clock.wall, seconds(w.bucket)
+	r.Timeline.Ops = append([]int64(nil), r.Timeline.Ops...)
+	r.Timeline.Bytes = append([]int64(nil), r.Timeline.Bytes...)
+	r.Completions = append([]Completion{}, r.Completions...)
+	r.Latency = latency(w.lat)
+	if w.flat != nil {
+		l := latency(w.flat)
+		r.FsyncLatency = &l
+	}
+	stalls := append([]Stall(nil), w.stalls...)
+	if w.waiting != 0 && t-w.waiting > w.stall {
+		stalls = append(stalls, Stall{Worker: r.Worker, StartNs: w.waiting, Seconds: seconds(t - w.waiting), Op: w.waitOp, Open: true})
+	}
+	if running {
+		r.Stuck, r.StuckOp = true, w.op
+		if r.StuckOp == "" {
+			r.StuckOp = w.waitOp
+		}
+	}
+	return r, stalls, append([]OpError(nil), w.errs...)
+}
+
+func latency(h *hdrhistogram.Histogram) Latency {
+	q := func(p float64) float64 { return float64(h.ValueAtQuantile(p)) / 1e6 }
+	l := Latency{Count: h.TotalCount()}
+	if l.Count == 0 {
+		return l
+	}
+	l.Mean, l.Max = h.Mean()/1e6, float64(h.Max())/1e6
+	l.P50, l.P90, l.P99, l.P999 = q(50), q(90), q(99), q(99.9)
+	if b, err := h.Encode(hdrhistogram.V2CompressedEncodingCookieBase); err == nil {
+		l.Histogram = string(b)
+	}
+	return l
+}
+
+func seconds(ns int64) float64 { return float64(ns) / 1e9 }
+
+// errno is the symbolic name of a system call's error, or "".
+func errno(err error) string {
+	var e unix.Errno
+	if errors.As(err, &e) {
+		return unix.ErrnoName(e)
+	}
+	return ""
+}
+
+func errnoNumber(err error) uint32 {
+	var e unix.Errno
+	if errors.As(err, &e) {
+		return uint32(e)
+	}
+	return 0
+}
+
+// again repeats a system call that a signal interrupted.
+func again(f func() (int, error)) (int, error) {
+	for {
+		n, err := f()
+		if !errors.Is(err, unix.EINTR) {
+			return n, err
+		}
+	}
+}
+
+func open(path string, flags int) (int, error) {
+	fd, err := again(func() (int, error) { return unix.Open(path, flags|unix.O_CLOEXEC, 0o644) })
+	if err != nil {
+		return -1, &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	return fd, nil
+}
+
+// pwrite writes all of b or says how it failed.
+func pwrite(fd int, b []byte, off int64) error {
+	n, err := again(func() (int, error) { return unix.Pwrite(fd, b, off) })
+	if err != nil {
+		return err
+	}
+	if n != len(b) {
+		return fmt.Errorf("short write: %d of %d bytes", n, len(b))
+	}
+	return nil
+}
+
+func fsync(fd int) error {
+	_, err := again(func() (int, error) { return 0, unix.Fsync(fd) })
+	return err
+}
+
+func syncDir(path string) error {
+	fd, err := open(path, unix.O_RDONLY|unix.O_DIRECTORY)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	return fsync(fd)
+}
+
+// pacer spaces operations evenly. After a stall it does not catch up: a burst
+// would be a load nobody asked for.
+type pacer struct {
+	every time.Duration
+	next  time.Time
+}
+
+func newPacer(perSecond float64) *pacer {
+	p := &pacer{}
+	if perSecond > 0 {
+		p.every = time.Duration(float64(time.Second) / perSecond)
+	}
+	return p
+}
+
+// wait sleeps until the next operation is due; false: stop.
+func (p *pacer) wait(stop <-chan struct{}) bool {
+	now := time.Now()
+	if p.every > 0 {
+		if d := p.next.Sub(now); d > 0 {
+			if !sleep(d, stop) {
+				return false
+			}
+			p.next = p.next.Add(p.every)
+			return true
+		}
+		p.next = now.Add(p.every)
+	}
+	select {
+	case <-stop:
+		return false
+	default:
+		return true
+	}
+}
+
+// sleep returns false when told to stop meanwhile.
+func sleep(d time.Duration, stop <-chan struct{}) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-stop:
+		return false
+	case <-t.C:
+		return true
+	}
+}
+
+// backoff is the time between attempts after errors.
+type backoff struct{ d time.Duration }
+
+func (b *backoff) wait(stop <-chan struct{}) bool {
+	b.d = min(max(2*b.d, 50*time.Millisecond), time.Second)
+	return sleep(b.d, stop)
+}
+
+func (b *backoff) reset() { b.d = 0 }
