@@ -1,0 +1,460 @@
+package observe
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mortarhpc/mortar/internal/design"
+)
+
+// cluster: members, quorum, links, and where each service runs.
+func (v *view) cluster() *Part {
+	p := &Part{Name: "cluster"}
+	ha := v.d.HA
+	if v.crm == nil {
+		for _, s := range v.servers {
+			if s.host == nil {
+				p.add(Unknown, s.name, "%s does not answer", s.name)
+				continue
+			}
+			c := p.add(Fault, s.name, "the cluster does not run on %s: %s", s.name, oneLine(s.crmErr))
+			c.Mend = "`systemctl start pacemaker` (it starts corosync), or `mortar apply`"
+		}
+		p.Text = "no server's cluster answers"
+		return p
+	}
+	m := v.crm
+	online := 0
+	for _, n := range ha.Nodes {
+		c := v.member(n)
+		c.Name = n.Name
+		if c.Level == OK {
+			online++
+		}
+		p.Parts = append(p.Parts, c)
+	}
+	p.Text = fmt.Sprintf("%d of %d servers online", online, len(ha.Nodes))
+	if m.DC.Name != "" {
+		p.Text += ", coordinator " + m.DC.Name
+	}
+	if !m.DC.Present {
+		c := p.add(Warning, "coordinator", "the cluster has elected no coordinator (DC): it does not act now")
+		c.Mend = "normal for some seconds after a start; else see pacemaker.log"
+	} else if !m.DC.Quorum {
+		c := p.add(Fault, "quorum", "%s has no quorum: nothing is started", v.crmOf.name)
+		c.Mend = "after a cold start both servers must come up once (wait_for_all)"
+	}
+	if m.Options.Maintenance {
+		p.add(Warning, "maintenance", "maintenance mode is on: the cluster watches and does nothing").Mend = "`crm_attribute --type crm_config --name maintenance-mode --delete`"
+	}
+	if m.Options.StopAll {
+		p.add(Fault, "stop-all-resources", "the cluster was told to stop everything").Mend = "`crm_attribute --type crm_config --name stop-all-resources --delete`"
+	}
+	v.disagreement(p)
+	p.Parts = append(p.Parts, v.rings()...)
+	for i := range v.d.Services {
+		p.Parts = append(p.Parts, v.service(&v.d.Services[i]))
+	}
+	for _, f := range m.Failures {
+		if strings.HasPrefix(f.Op, "fence-") || v.fenceDevice(resourceOf(f)) != nil {
+			continue // under fencing
+		}
+		c := p.add(Warning, resourceOf(f), "%s of %s failed on %s%s: %s", f.Task, resourceOf(f), f.Node, v.at(f.When), failureText(f))
+		c.Mend = fmt.Sprintf("when the cause is mended: `crm_resource --cleanup --resource %s`", resourceOf(f))
+	}
+	if v.cib != nil {
+		for _, l := range v.cib.Constraints {
+			if strings.HasPrefix(l.ID, "cli-") {
+				c := p.add(Warning, l.Resource, "a left-over constraint of a move (%s) ties %s: score %s for %s", l.ID, l.Resource, l.Score, l.Node)
+				c.Mend = fmt.Sprintf("`crm_resource --resource %s --clear`", l.Resource)
+			}
+		}
+	}
+	return p
+}
+
+func (v *view) member(n design.Node) *Part {
+	c := v.node(n.Name)
+	switch s := v.byName[n.Name]; {
+	case c == nil:
+		return &Part{Level: Fault, Text: fmt.Sprintf("the cluster does not know %s", n.Name), Mend: "`mortar apply`"}
+	case c.Unclean && !c.Online:
+		return &Part{Level: Fault, Text: fmt.Sprintf("%s is lost and must be fenced before its service may start elsewhere", n.Name), Mend: "fencing is under way, or fails: see below"}
+	case c.Unclean:
+		return &Part{Level: Fault, Text: fmt.Sprintf("%s is unclean: the cluster is about to fence it", n.Name)}
+	case !c.Online && s != nil && s.host != nil:
+		return &Part{Level: Fault, Text: fmt.Sprintf("%s is up, but not in the cluster", n.Name), Mend: fmt.Sprintf("`systemctl start pacemaker` on %s, once it is known why it left", n.Name)}
+	case !c.Online:
+		return &Part{Level: Fault, Text: fmt.Sprintf("%s is out of the cluster: no partner is left to take over", n.Name), Mend: "bring it up again; it joins by itself"}
+	case c.Pending:
+		return &Part{Level: Warning, Text: n.Name + " is joining"}
+	case c.Maintenance:
+		return &Part{Level: Warning, Text: fmt.Sprintf("%s is in maintenance mode: what runs there is not watched", n.Name)}
+	case c.Standby:
+		return &Part{Level: Warning, Text: fmt.Sprintf("%s is in standby: it takes over nothing", n.Name), Mend: fmt.Sprintf("`mortar unstandby … %s`", n.Name)}
+	case c.StandbyFail:
+		return &Part{Level: Fault, Text: fmt.Sprintf("%s was put in standby after a failure", n.Name)}
+	case c.Health != "" && c.Health != "green":
+		return &Part{Level: Warning, Text: fmt.Sprintf("%s is online, its health is %s", n.Name, c.Health)}
+	}
+	return &Part{Level: OK, Text: "online"}
+}
+
+// disagreement compares the servers' views of who is in: two that both
+// believe the other is gone are a split brain.
+func (v *view) disagreement(p *Part) {
+	for i, a := range v.servers {
+		for _, b := range v.servers[i+1:] {
+			if a.crm == nil || b.crm == nil {
+				continue
+			}
+			aSeesB, bSeesA := a.crm.online(b.name), b.crm.online(a.name)
+			switch {
+			case !aSeesB && !bSeesA:
+				c := p.add(Fault, "split", "%s and %s each believe the other is gone: the cluster is split", a.name, b.name)
+				c.Mend = "see the links below; fencing decides who goes on"
+			case !aSeesB:
+				p.add(Warning, "views", "%s believes that %s is gone, %s does not", a.name, b.name, b.name)
+			case !bSeesA:
+				p.add(Warning, "views", "%s believes that %s is gone, %s does not", b.name, a.name, a.name)
+			}
+		}
+	}
+	for _, s := range v.servers {
+		if s.host != nil && s.crm == nil {
+			c := p.add(Fault, s.name, "the cluster does not run on %s: %s", s.name, oneLine(s.crmErr))
+			c.Mend = "`systemctl start pacemaker` there, or `mortar apply`"
+		}
+	}
+}
+
+func (c *crm) online(name string) bool {
+	return slices.ContainsFunc(c.Nodes, func(n crmNode) bool { return n.Name == name && n.Online })
+}
+
+// rings: each corosync link between each two servers, from both ends.
+func (v *view) rings() []*Part {
+	ha := v.d.HA
+	var out []*Part
+	links := 0
+	for _, n := range ha.Nodes {
+		links = max(links, len(n.Rings))
+	}
+	for id := range links {
+		name := fmt.Sprintf("ring %d", id)
+		net := v.ringNetwork(id)
+		if net != "" {
+			name += " (" + net + ")"
+		}
+		down := map[string]bool{}
+		var texts []string
+		known := false
+		for _, n := range ha.Nodes {
+			s := v.byName[n.Name]
+			if s == nil || s.host == nil || len(s.links) == 0 {
+				continue
+			}
+			var l *link
+			for i := range s.links {
+				if s.links[i].ID == id {
+					l = &s.links[i]
+				}
+			}
+			if l == nil {
+				texts = append(texts, fmt.Sprintf("%s has no link %d", n.Name, id))
+				continue
+			}
+			known = true
+			for _, peer := range ha.Nodes {
+				if peer.ID == n.ID {
+					continue
+				}
+				if st := l.Peers[peer.ID]; st != "connected" {
+					a, b := min(n.Name, peer.Name), max(n.Name, peer.Name)
+					if !down[a+" "+b] {
+						down[a+" "+b] = true
+						texts = append(texts, fmt.Sprintf("%s and %s do not reach each other", a, b))
+					}
+				}
+			}
+		}
+		switch {
+		case len(texts) > 0:
+			p := &Part{Name: name, Level: Fault, Text: fmt.Sprintf("%s: %s", name, list(texts)), Mend: "look at the link, switch and address of this network on both servers"}
+			out = append(out, p)
+		case !known:
+			out = append(out, &Part{Name: name, Level: Unknown, Text: "corosync could not be asked"})
+		default:
+			out = append(out, &Part{Name: name, Text: "connected"})
+		}
+	}
+	return out
+}
+
+// ringNetwork names the network a ring is on.
+func (v *view) ringNetwork(id int) string {
+	n := v.d.HA.Nodes[0]
+	if id >= len(n.Rings) {
+		return ""
+	}
+	for _, s := range v.d.Spec.Servers {
+		if s.Name != n.Name {
+			continue
+		}
+		switch n.Rings[id] {
+		case s.Private:
+			return "private"
+		case s.Public:
+			return "public"
+		case s.Address:
+			return "management"
+		}
+	}
+	return ""
+}
+
+// service: does it run, where, since when, is that where it should be.
+func (v *view) service(svc *design.Service) *Part {
+	p := &Part{Name: "service " + svc.Name}
+	r := v.crm.resource(svc.Name, v.d.Services)
+	if r == nil {
+		p.Level, p.Text, p.Mend = Fault, fmt.Sprintf("the cluster does not know service %s", svc.Name), "`mortar apply`"
+		return p
+	}
+	w := v.where(svc)
+	since := ""
+	if w.Since != nil {
+		since = " since " + v.clock(*w.Since)
+	}
+	switch {
+	case r.Blocked:
+		p.Level, p.Text = Fault, fmt.Sprintf("service %s is blocked: the cluster cannot stop or start it safely", svc.Name)
+	case len(r.Nodes) > 1:
+		p.Level, p.Text = Fault, fmt.Sprintf("service %s is active on more than one server", svc.Name)
+	case w.Server == "":
+		p.Level, p.Text = Fault, fmt.Sprintf("service %s runs nowhere (%s)", svc.Name, strings.ToLower(r.Role))
+		p.Mend = "see the failures and fencing below"
+	case r.Failed:
+		p.Level, p.Text = Fault, fmt.Sprintf("service %s has failed on %s", svc.Name, w.Server)
+	case r.Role != "Started":
+		p.Level, p.Text = Warning, fmt.Sprintf("service %s is %s on %s", svc.Name, strings.ToLower(r.Role), w.Server)
+	case v.node(w.Server) != nil && v.node(w.Server).Unclean:
+		p.Level, p.Text = Fault, fmt.Sprintf("service %s was on %s, which is lost: it waits for fencing", svc.Name, w.Server)
+	case !r.Managed:
+		p.Level, p.Text = Warning, fmt.Sprintf("service %s on %s is not managed: nothing would restart it", svc.Name, w.Server)
+	case w.Server != svc.Preferred:
+		p.Level, p.Text = Warning, fmt.Sprintf("service %s on %s%s, its preferred server is %s", svc.Name, w.Server, since, svc.Preferred)
+		p.Mend = "`mortar failback` when it suits"
+	default:
+		p.Text = fmt.Sprintf("on %s%s", w.Server, since)
+	}
+	return p
+}
+
+func resourceOf(f crmFailure) string {
+	// nfs_monitor_10000: resource, operation, interval.
+	if i := strings.LastIndexByte(f.Op, '_'); i > 0 {
+		if j := strings.LastIndexByte(f.Op[:i], '_'); j > 0 {
+			return f.Op[:j]
+		}
+	}
+	return f.Op
+}
+
+func failureText(f crmFailure) string {
+	s := strings.ToLower(f.Status)
+	if f.Reason != "" {
+		s += ": " + f.Reason
+	}
+	if f.State != "" && f.State != "Done" && f.State != "complete" {
+		s += " (" + strings.ToLower(f.State) + ")"
+	}
+	return s
+}
+
+// at says when, " at 14:02" or nothing.
+func (v *view) at(when string) string {
+	t, ok := parseCRMTime(when, v.crmOf.host.UTCOffset)
+	if !ok {
+		return ""
+	}
+	return " at " + v.clock(t)
+}
+
+// clock prints a time in the reader's zone; the date only if it is not today.
+func (v *view) clock(t time.Time) string {
+	t = t.In(v.now.Location())
+	if t.Format(time.DateOnly) == v.now.Format(time.DateOnly) {
+		return t.Format("15:04")
+	}
+	return t.Format("2006-01-02 15:04")
+}
+
+func (v *view) fenceDevice(id string) *design.FenceDevice {
+	for i := range v.d.HA.Fencing {
+		for j := range v.d.HA.Fencing[i].Devices {
+			if v.d.HA.Fencing[i].Devices[j].ID == id {
+				return &v.d.HA.Fencing[i].Devices[j]
+			}
+		}
+	}
+	return nil
+}
+
+// fencing: is every level there, is every device registered and answering,
+// and has fencing ever worked.
+func (v *view) fencing() *Part {
+	p := &Part{Name: "fencing"}
+	if v.crm == nil {
+		return unknown(p, "the cluster cannot be asked")
+	}
+	if !v.crm.Options.Stonith {
+		f := p.add(Fault, "stonith-enabled", "fencing is switched off: a failover can destroy data")
+		f.Mend = "`crm_attribute --type crm_config --name stonith-enabled --update true`"
+	}
+	nodes := []string{}
+	for _, l := range v.d.HA.Fencing {
+		if !slices.Contains(nodes, l.Node) {
+			nodes = append(nodes, l.Node)
+		}
+	}
+	ready := 0
+	for _, node := range nodes {
+		c := p.add(OK, node, "")
+		var levels []string
+		usable := false
+		for i := range v.d.HA.Fencing {
+			l := &v.d.HA.Fencing[i]
+			if l.Node != node {
+				continue
+			}
+			good := true
+			var ids []string
+			for j := range l.Devices {
+				ids = append(ids, l.Devices[j].ID)
+				if f := v.device(&l.Devices[j], node); f != nil {
+					c.Parts = append(c.Parts, f)
+					good = good && f.Level != Fault
+				}
+			}
+			if v.cib != nil && !v.hasLevel(l, ids) {
+				f := c.add(Fault, fmt.Sprintf("level %d", l.Level), "level %d of fencing %s (%s) is not in the cluster's configuration", l.Level, node, list(ids))
+				f.Mend = "`mortar apply`"
+				good = false
+			}
+			usable = usable || good
+			levels = append(levels, fmt.Sprintf("%d %s", l.Level, strings.Join(ids, " + ")))
+		}
+		c.Text = "level " + strings.Join(levels, ", level ")
+		if usable {
+			ready++
+		} else {
+			f := c.add(Fault, "levels", "%s cannot be fenced: no level of it works; a failure of %s would stop its service", node, node)
+			f.Mend = "mend the devices named here first of all"
+		}
+		v.history(c, node)
+	}
+	p.Text = fmt.Sprintf("%d of %d servers can be fenced", ready, len(nodes))
+	return p
+}
+
+func (v *view) hasLevel(want *design.FenceLevel, ids []string) bool {
+	return slices.ContainsFunc(v.cib.Levels, func(l CIBLevel) bool {
+		have := strings.Split(l.Devices, ",")
+		for i := range have {
+			have[i] = strings.TrimSpace(have[i])
+		}
+		slices.Sort(have)
+		w := slices.Sorted(slices.Values(ids))
+		return l.Target == want.Node && l.Index == want.Level && slices.Equal(have, w)
+	})
+}
+
+// device judges one fence device; nil if it is well.
+func (v *view) device(dev *design.FenceDevice, node string) *Part {
+	var r *crmResource
+	for i := range v.crm.Resources {
+		if v.crm.Resources[i].ID == dev.ID {
+			r = &v.crm.Resources[i]
+		}
+	}
+	f := &Part{Name: dev.ID, Level: Fault}
+	switch {
+	case r == nil:
+		f.Text, f.Mend = fmt.Sprintf("fence device %s (%s) is not registered", dev.ID, dev.Agent), "`mortar apply`"
+		return f
+	case r.Failed, r.node() == "":
+		f.Text = fmt.Sprintf("fence device %s (%s) does not work", dev.ID, dev.Agent)
+		for _, x := range v.crm.Failures {
+			if resourceOf(x) == dev.ID {
+				f.Text += fmt.Sprintf(": its %s failed on %s%s: %s", x.Task, x.Node, v.at(x.When), failureText(x))
+			}
+		}
+		f.Mend = fmt.Sprintf("see that it has power and answers, then `crm_resource --cleanup --resource %s`", dev.ID)
+		if r.node() == "" && !r.Failed && !v.failed(dev.ID) {
+			// Stopped without a failure: nobody is left to run it, because a
+			// device never runs on the node it fences.
+			others := false
+			for _, n := range v.crm.Nodes {
+				others = others || n.Name != node && n.Online && !n.Standby
+			}
+			if !others {
+				f.Level = Warning
+				f.Text = fmt.Sprintf("fence device %s has no server to run on: the other one is away", dev.ID)
+				f.Mend = ""
+			} else {
+				f.Text += ": it is stopped"
+			}
+		}
+		return f
+	}
+	return nil
+}
+
+func (v *view) failed(id string) bool {
+	return slices.ContainsFunc(v.crm.Failures, func(f crmFailure) bool { return resourceOf(f) == id })
+}
+
+// history says when fencing of a node last worked, and warns if it never did.
+func (v *view) history(c *Part, node string) {
+	offset := v.crmOf.host.UTCOffset
+	var good, bad time.Time
+	var badWhy string
+	pending := false
+	for _, e := range v.crm.Fences {
+		if e.Target != node || e.Action == "on" || e.Action == "monitor" {
+			continue
+		}
+		t, _ := parseCRMTime(e.Completed, offset)
+		switch e.Status {
+		case "success":
+			if t.After(good) {
+				good = t
+			}
+		case "failed":
+			if t.After(bad) {
+				bad, badWhy = t, e.Reason
+			}
+		case "pending":
+			pending = true
+		}
+	}
+	if pending {
+		c.add(Warning, "now", "%s is being fenced", node)
+	}
+	switch {
+	case bad.After(good):
+		f := c.add(Fault, "history", "fencing of %s failed at %s", node, v.clock(bad))
+		if badWhy != "" {
+			f.Text += ": " + badWhy
+		}
+		f.Mend = "see pacemaker.log; a service waits until fencing works"
+	case good.IsZero():
+		f := c.add(Warning, "history", "fencing of %s was never proven: no success since the cluster was started", node)
+		f.Mend = "`mortar drill … server-crash` proves it"
+	default:
+		c.Text += ", proven " + v.clock(good)
+	}
+}

@@ -1,0 +1,146 @@
+package observe
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+)
+
+// Level says how well a part is.
+type Level int
+
+// The levels, in the order a parent takes them from its children: the worst
+// wins.
+const (
+	// OK: the part is as designed.
+	OK Level = iota
+	// Unknown: nothing could be found out.
+	Unknown
+	// Warning: it serves and nothing is broken, but somebody should look: a
+	// rebuild runs, a service is not on its preferred server, fencing was
+	// never proven.
+	Warning
+	// Fault: something is broken or missing, even where redundancy carries it.
+	Fault
+)
+
+var levelNames = [...]string{"ok", "unknown", "warning", "fault"}
+
+func (l Level) String() string {
+	if l < 0 || int(l) >= len(levelNames) {
+		return fmt.Sprintf("level %d", int(l))
+	}
+	return levelNames[l]
+}
+
+// MarshalText writes the level's name.
+func (l Level) MarshalText() ([]byte, error) { return []byte(l.String()), nil }
+
+// UnmarshalText reads it.
+func (l *Level) UnmarshalText(b []byte) error {
+	for i, n := range levelNames {
+		if n == string(b) {
+			*l = Level(i)
+			return nil
+		}
+	}
+	return fmt.Errorf("unknown level %q", b)
+}
+
+// Part is a node of the health tree.
+type Part struct {
+	Name     string    `json:"name"`
+	Level    Level     `json:"level"`
+	Text     string    `json:"text,omitempty"`     // in words, with host, disk, enclosure and bay
+	Mend     string    `json:"mend,omitempty"`     // what to do
+	Progress *Progress `json:"progress,omitempty"` // of a rebuild or check
+	Parts    []*Part   `json:"parts,omitempty"`
+}
+
+// Progress of something that runs.
+type Progress struct {
+	Action  string  `json:"action"`  // rebuild, resync, reshape, check or repair
+	Percent float64 `json:"percent"` // 0 to 100
+	// SecondsLeft is the kernel's estimate; nil where there is none.
+	SecondsLeft *float64 `json:"seconds_left"`
+}
+
+// Status is the health of a brick.
+type Status struct {
+	Brick      string    `json:"brick"`
+	Flavour    string    `json:"flavour"`
+	Time       time.Time `json:"time"`
+	SpecSHA256 string    `json:"spec_sha256"`
+	Level      Level     `json:"level"`
+	Faults     int       `json:"faults"`
+	Warnings   int       `json:"warnings"`
+	Unknown    int       `json:"unknown"`
+	Services   []Where   `json:"services"`
+	Parts      []*Part   `json:"parts"` // host, disk, path, RAID, … client
+}
+
+// Where says where a service runs.
+type Where struct {
+	Service   string     `json:"service"`
+	Address   string     `json:"address"`
+	Server    string     `json:"server"` // "" if nowhere, or unknown
+	Preferred string     `json:"preferred"`
+	Since     *time.Time `json:"since"` // null if unknown
+}
+
+// add appends a child.
+func (p *Part) add(level Level, name, format string, args ...any) *Part {
+	c := &Part{Name: name, Level: level, Text: fmt.Sprintf(format, args...)}
+	p.Parts = append(p.Parts, c)
+	return c
+}
+
+// settle gives every part the worst level of its children, and itself.
+func (p *Part) settle() {
+	for _, c := range p.Parts {
+		c.settle()
+		p.Level = max(p.Level, c.Level)
+	}
+}
+
+// leaves calls f for every part whose level is its own, not a child's.
+func (p *Part) leaves(f func(*Part)) {
+	worst := OK
+	for _, c := range p.Parts {
+		c.leaves(f)
+		worst = max(worst, c.Level)
+	}
+	if p.Level > worst || len(p.Parts) == 0 {
+		f(p)
+	}
+}
+
+// finish settles the tree and counts.
+func (s *Status) finish() {
+	for _, p := range s.Parts {
+		p.settle()
+		s.Level = max(s.Level, p.Level)
+		p.leaves(func(p *Part) {
+			switch p.Level {
+			case Fault:
+				s.Faults++
+			case Warning:
+				s.Warnings++
+			case Unknown:
+				s.Unknown++
+			}
+		})
+	}
+}
+
+// JSON is the status as `mortar status --json` prints it: indented, or as one
+// line.
+func (s *Status) JSON(indent bool) ([]byte, error) {
+	if s.Services == nil {
+		s.Services = []Where{}
+	}
+	if indent {
+		return json.MarshalIndent(s, "", "  ")
+	}
+	return json.Marshal(s)
+}
