@@ -6,6 +6,8 @@ import "github.com/spf13/cobra"
 // of this package adds its line here.
 func commands() []*cobra.Command {
 	return []*cobra.Command{
+		newInitCmd(),
+		newCheckCmd(),
 		newDemoCmd(),
 		newVersionCmd(),
 	}

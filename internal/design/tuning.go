@@ -112,8 +112,8 @@ func settings(d *Design) []Setting {
 	groupsPerVolume := max(1, d.Volumes[0].Stripes)
 	ra := max(4096, int(2*fullStripe(r)/spec.KiB))
 	raLV := max(4096, int(2*fullStripe(r)/spec.KiB)*groupsPerVolume)
-	add("server", "md", "read_ahead_kb", strconv.Itoa(ra), "two full stripes ahead keep every disk of a group reading", "kernel: ABI sysfs-block, queue/read_ahead_kb")
-	add("server", "lv", "read_ahead_kb", strconv.Itoa(raLV), "two full stripes of every group ahead keep every disk reading; nfsd reads through this queue", "kernel: ABI sysfs-block, queue/read_ahead_kb")
+	add("server", "md", "read_ahead_kb", strconv.Itoa(ra), "two full stripes ahead, 4 MiB at least, keep every disk of a group reading", "kernel: ABI sysfs-block, queue/read_ahead_kb")
+	add("server", "lv", "read_ahead_kb", strconv.Itoa(raLV), "two full stripes of every group ahead, 4 MiB at least, keep every disk reading; nfsd reads through this queue", "kernel: ABI sysfs-block, queue/read_ahead_kb")
 
 	// Multipath.
 	add("server", "multipath", "no_path_retry", "6", "six checks (30 s) after the last path is gone I/O fails and the service moves; 'queue' would hang it for ever", "multipath.conf(5)")
@@ -134,7 +134,7 @@ func settings(d *Design) []Setting {
 		add("server", "lvm", "stripes", strconv.Itoa(v.Stripes), "every file is spread over all groups", "lvcreate(8)")
 	}
 	add("server", "mkfs", "su", v.SU.String(), "the RAID chunk: XFS places and extends files in these units, so that full stripes are written without reading", "mkfs.xfs(8)")
-	add("server", "mkfs", "sw", strconv.Itoa(v.SW), fmt.Sprintf("data disks: %d in each of %s", r.Data, plural(v.Stripes, "group")), "mkfs.xfs(8)")
+	add("server", "mkfs", "sw", strconv.Itoa(v.SW), "data disks: "+dataDisks(r.Data, v.Stripes), "mkfs.xfs(8)")
 	add("server", "mkfs", "sectsize", "4096", "disks write 4 KiB at once whatever they report; and a cache of 4 KiB sectors can be put under it later", "mkfs.xfs(8)")
 	lv := lvSize(d.GroupsOf(v.Service))
 	add("server", "mkfs", "log size", logSize(lv).String(), "room for many creates in flight, and replayed within seconds at a takeover", "mkfs.xfs(8)")
@@ -166,8 +166,12 @@ func settings(d *Design) []Setting {
 		add("server", "nfsd", "scope", sv.Scope, "the same on both servers: else v4 clients take the survivor for another server and do not reclaim", "rpc.nfsd(8), RFC 8881 2.10.4")
 		break // one nfsd, one scope: that of the first service
 	}
-	add("server", "export", "sync", "on", "an answer means that the data is on disk. async would lose acknowledged writes at a crash", "exports(5)")
-	add("server", "export", "no_subtree_check", "on", "renaming an open file must not break it", "exports(5)")
+	if everyExport(d, "sync") {
+		add("server", "export", "sync", "on", "an answer means that the data is on disk. async would lose acknowledged writes at a crash", "exports(5)")
+	}
+	if everyExport(d, "no_subtree_check") {
+		add("server", "export", "no_subtree_check", "on", "renaming an open file must not break it", "exports(5)")
+	}
 	add("server", "export", "fsid", "UUID of the path", "file handles stay valid on the other server and after a rebuild of the host", "exports(5)")
 
 	// Cluster.
@@ -198,4 +202,23 @@ func settings(d *Design) []Setting {
 		add("client", "nfs", "nconnect", strconv.Itoa(n), "one TCP connection is handled by one core at each end; several fill the link", "nfs(5)")
 	}
 	return out
+}
+
+func dataDisks(perGroup, groups int) string {
+	if groups == 1 {
+		return strconv.Itoa(perGroup)
+	}
+	return fmt.Sprintf("%d in each of %d groups", perGroup, groups)
+}
+
+// everyExport says whether every export has an option.
+func everyExport(d *Design, option string) bool {
+	for _, s := range d.Services {
+		for _, e := range s.Exports {
+			if !slices.Contains(e.Options, option) {
+				return false
+			}
+		}
+	}
+	return true
 }

@@ -10,134 +10,136 @@ import "github.com/mortarhpc/mortar/internal/spec"
 // Design is everything that is to be built, derived from one Spec. It holds
 // no secrets, only the names of the files they are in.
 type Design struct {
-	Name     string
-	Flavour  spec.Flavour
-	SHA256   string // of the spec file, hex
-	Spec     *spec.Spec
-	Disks    []Disk // every disk of every enclosure, in order
-	Groups   []Group
-	Volumes  []Volume // one per service, same order
-	Services []Service
-	HA       *HA // nil for one server
-	Mounts   []ClientMount
-	Settings []Setting // tuning, per role
-	Capacity Capacity
-	Warnings []Warning
+	Name     string        `json:"name"`
+	Flavour  spec.Flavour  `json:"flavour"`
+	SHA256   string        `json:"sha256"` // of the spec file, hex
+	Spec     *spec.Spec    `json:"spec,omitempty"`
+	Disks    []Disk        `json:"disks"` // every disk of every enclosure, in order
+	Groups   []Group       `json:"groups"`
+	Volumes  []Volume      `json:"volumes"` // one per service, same order
+	Services []Service     `json:"services"`
+	HA       *HA           `json:"ha,omitempty"` // nil for one server
+	Mounts   []ClientMount `json:"mounts"`
+	Settings []Setting     `json:"settings"` // tuning, per role
+	Capacity Capacity      `json:"capacity"`
+	Warnings []Warning     `json:"warnings"`
 }
 
 // Disk is one disk. Serial is always set; WWN (naa, hex, no prefix) if the
 // spec gave it.
 type Disk struct {
-	Serial    string
-	WWN       string
-	Enclosure string
-	Bay       int // from 1
-	Size      spec.Bytes
-	Type      string
-	Group     string // name of its RAID group; "" if spare or unused
-	Spare     bool
-	Service   string
+	Serial    string     `json:"serial"`
+	WWN       string     `json:"wwn,omitempty"`
+	Enclosure string     `json:"enclosure"`
+	Bay       int        `json:"bay"` // from 1
+	Size      spec.Bytes `json:"size"`
+	Type      string     `json:"type"`
+	Group     string     `json:"group"` // name of its RAID group; "" if spare or unused
+	Spare     bool       `json:"spare"`
+	Service   string     `json:"service"`
 }
 
 // Group is one md RAID group.
 type Group struct {
-	Name    string // md array name, e.g. brick1-r0; device /dev/md/<Name>
-	UUID    string // md UUID as mdadm prints it (8:8:8:8 hex digits), a UUIDv5 of brick and group name
-	Service string
-	Level   int // of the md array: 6 or 10 (level 60 of a spec is level 6 groups in one striped volume)
-	Data    int
-	Parity  int
-	Chunk   spec.Bytes
-	Members []Disk // in RAID order
-	Spares  []Disk
-	Usable  spec.Bytes // data disks x disk size, before metadata
+	Name    string     `json:"name"` // md array name, e.g. brick1-r0; device /dev/md/<Name>
+	UUID    string     `json:"uuid"` // md UUID as mdadm prints it (8:8:8:8 hex digits), a UUIDv5 of brick and group name
+	Service string     `json:"service"`
+	Level   int        `json:"level"` // of the md array: 6 or 10 (level 60 of a spec is level 6 groups in one striped volume)
+	Data    int        `json:"data"`
+	Parity  int        `json:"parity"`
+	Chunk   spec.Bytes `json:"chunk"`
+	Members []Disk     `json:"members"` // in RAID order
+	Spares  []Disk     `json:"spares"`
+	Usable  spec.Bytes `json:"usable"` // data disks x disk size, before metadata
 }
 
 // Volume is one volume group with one logical volume and its file system.
 type Volume struct {
-	Service    string
-	VG, LV     string   // device /dev/<VG>/<LV>
-	Groups     []string // physical volumes, in order
-	Stripes    int      // LVM stripes (1: linear)
-	StripeSize spec.Bytes
+	Service    string     `json:"service"`
+	VG         string     `json:"vg"`
+	LV         string     `json:"lv"`      // device /dev/<VG>/<LV>
+	Groups     []string   `json:"groups"`  // physical volumes, in order
+	Stripes    int        `json:"stripes"` // LVM stripes (1: linear)
+	StripeSize spec.Bytes `json:"stripe_size"`
 	// SystemID is the LVM system ID that owns the volume group while nobody
 	// serves it. HA: that of no host, mortar-<brick>. One server: its host
 	// name, as LVM's system_id_source=uname gives it.
-	SystemID   string
-	ExtentSize spec.Bytes // LVM physical extent
-	FSUUID     string     // UUIDv5
-	FSLabel    string     // at most 12 characters (XFS)
-	SU         spec.Bytes // XFS stripe unit
-	SW         int        // XFS stripe width, in stripe units
-	MkfsArgs   []string   // after `mkfs.xfs`, without the device
-	MountPoint string
-	MountOpts  []string
+	SystemID   string     `json:"system_id"`
+	ExtentSize spec.Bytes `json:"extent_size"` // LVM physical extent
+	FSUUID     string     `json:"fs_uuid"`     // UUIDv5
+	FSLabel    string     `json:"fs_label"`    // at most 12 characters (XFS)
+	SU         spec.Bytes `json:"su"`          // XFS stripe unit
+	SW         int        `json:"sw"`          // XFS stripe width, in stripe units
+	MkfsArgs   []string   `json:"mkfs_args"`   // after `mkfs.xfs`, without the device
+	MountPoint string     `json:"mount_point"`
+	MountOpts  []string   `json:"mount_opts"`
 }
 
 // Service is an address with exports.
 type Service struct {
-	Name      string
-	Address   string // service IP
-	Prefix    int    // its network's prefix length
-	Preferred string // server
-	Volume    string // Volume.VG
-	StateDir  string // shared directory for NFS recovery state, on the volume, outside every export; root 0711
-	Scope     string // NFS server scope and statd name: equal on both nodes, or clients cannot reclaim
-	Exports   []Export
+	Name      string   `json:"name"`
+	Address   string   `json:"address"`   // service IP
+	Prefix    int      `json:"prefix"`    // its network's prefix length
+	Preferred string   `json:"preferred"` // server
+	Volume    string   `json:"volume"`    // Volume.VG
+	StateDir  string   `json:"state_dir"` // shared directory for NFS recovery state, on the volume, outside every export; root 0711
+	Scope     string   `json:"scope"`     // NFS server scope and statd name: equal on both nodes, or clients cannot reclaim
+	Exports   []Export `json:"exports"`
 }
 
 // Export is one line of exportfs.
 type Export struct {
-	Dir     string // absolute path on the server: MountPoint + Path; made by apply, root:root 0755, if it is not there
-	Path    string // below the volume's root, e.g. /data
-	Clients string
-	FSID    string // UUIDv5, stable over servers
-	Options []string
+	Dir     string   `json:"dir"`  // absolute path on the server: MountPoint + Path; made by apply, root:root 0755, if it is not there
+	Path    string   `json:"path"` // below the volume's root, e.g. /data
+	Clients string   `json:"clients"`
+	FSID    string   `json:"fsid"` // UUIDv5, stable over servers
+	Options []string `json:"options"`
 }
 
 // HA is the cluster.
 type HA struct {
-	Cluster  string
-	Nodes    []Node
-	TokenMS  int
-	Failback string
-	Fencing  []FenceLevel
+	Cluster  string       `json:"cluster"`
+	Nodes    []Node       `json:"nodes"`
+	TokenMS  int          `json:"token_ms"`
+	Failback string       `json:"failback"`
+	Fencing  []FenceLevel `json:"fencing"`
 }
 
 // Node of the cluster; Rings are its addresses, private first.
 type Node struct {
-	ID    int
-	Name  string
-	Rings []string
+	ID    int      `json:"id"`
+	Name  string   `json:"name"`
+	Rings []string `json:"rings"`
 }
 
 // FenceLevel is a level (1 first) of fencing for one node: all its devices
 // must succeed together.
 type FenceLevel struct {
-	Node    string
-	Level   int
-	Devices []FenceDevice
+	Node    string        `json:"node"`
+	Level   int           `json:"level"`
+	Devices []FenceDevice `json:"devices"`
 }
 
 // FenceDevice is one stonith resource.
 type FenceDevice struct {
-	ID     string // e.g. fence-nfs1-bmc, fence-nfs1-pdu-a
-	Agent  string // fence_ipmilan, fence_apc_snmp
-	Params map[string]string
+	ID     string            `json:"id"`    // e.g. fence-nfs1-bmc, fence-nfs1-pdu-a
+	Agent  string            `json:"agent"` // fence_ipmilan, fence_apc_snmp
+	Params map[string]string `json:"params"`
 	// SecretParam is the agent's parameter that takes the secret, SecretFile
 	// the file (on the administrator's machine, as in the spec) it is in.
-	SecretParam string
-	SecretFile  string
-	Feeds       []string // power feeds the device depends on: all of them for a PDU, any one for a BMC
+	SecretParam string   `json:"secret_param"`
+	SecretFile  string   `json:"secret_file"`
+	Feeds       []string `json:"feeds"` // power feeds the device depends on: all of them for a PDU, any one for a BMC
 }
 
 // ClientMount is one mount on one client.
 type ClientMount struct {
-	Client, Service string
-	Source          string // 10.0.0.1:/srv/x
-	Path            string
-	Version         string
-	Options         []string
+	Client  string   `json:"client"`
+	Service string   `json:"service"`
+	Source  string   `json:"source"` // 10.0.0.1:/srv/x
+	Path    string   `json:"path"`
+	Version string   `json:"version"`
+	Options []string `json:"options"`
 }
 
 // Setting is one tuning value with its reason. What is applied is read from
@@ -160,22 +162,26 @@ type ClientMount struct {
 //	pacemaker  cluster property, resource default or operation
 //	nfs        mount option of the client
 type Setting struct {
-	Role   string // server, client or both
-	Kind   string
-	Name   string
-	Value  string
-	Reason string
-	Source string // manual page or seed section
+	Role   string `json:"role"` // server, client or both
+	Kind   string `json:"kind"`
+	Name   string `json:"name"`
+	Value  string `json:"value"`
+	Reason string `json:"reason"`
+	Source string `json:"source"` // manual page or seed section
 }
 
 // Capacity in bytes: disks as sold, after RAID, and after md, LVM and XFS
 // metadata (an estimate).
 type Capacity struct {
-	Raw, RAID, Usable spec.Bytes
+	Raw    spec.Bytes `json:"raw"`
+	RAID   spec.Bytes `json:"raid"`
+	Usable spec.Bytes `json:"usable"`
 }
 
 // Warning is a rule the hardware makes it impossible to keep.
 type Warning struct {
-	Rule, Text string
-	Line, Col  int
+	Rule string `json:"rule"`
+	Text string `json:"text"`
+	Line int    `json:"line"`
+	Col  int    `json:"col"`
 }

@@ -25,25 +25,25 @@ type Bytes int64
 
 // Spec is one brick. The `doc` tags are the source of docs/spec.md.
 type Spec struct {
-	APIVersion string      `yaml:"apiVersion" doc:"always mortar/v1"`
-	Flavour    Flavour     `yaml:"flavour" doc:"nfs, nfs-ha, nfs-ha-xl or lustre"`
-	Name       string      `yaml:"name" doc:"name of the brick: letters, digits and dashes, at most 15; names volume groups, arrays and the cluster"`
-	SSH        SSH         `yaml:"ssh,omitempty" doc:"how the administrator's machine reaches the hosts"`
-	Networks   Networks    `yaml:"networks" doc:"the networks of the brick"`
-	Servers    []Server    `yaml:"servers" doc:"the storage servers"`
-	PDUs       []PDU       `yaml:"pdus,omitempty" doc:"switched power distribution units, for the second level of fencing"`
-	Enclosures []Enclosure `yaml:"enclosures" doc:"disk enclosures (JBODs), or the shelves of an array, with their disks"`
-	Storage    Storage     `yaml:"storage" doc:"what is made of the disks"`
-	Filesystem Filesystem  `yaml:"filesystem,omitempty" doc:"the file system on each volume"`
-	NFS        NFSConfig   `yaml:"nfs,omitempty" doc:"kernel NFS server settings"`
-	Services   []Service   `yaml:"services" doc:"what is served: one service, or two for nfs-ha-xl"`
-	HA         *HA         `yaml:"ha,omitempty" doc:"cluster settings, for nfs-ha and nfs-ha-xl"`
-	Clients    []Client    `yaml:"clients,omitempty" doc:"client hosts Mortar mounts the exports on, and loads from in bench and drill"`
-	Wipe       []string    `yaml:"wipe,omitempty" doc:"serial numbers of disks that may be wiped although they carry data"`
-	Rack       Rack        `yaml:"rack,omitempty" doc:"virtual rack only: what the hardware list does not say; ignored on real hardware"`
+	APIVersion string      `yaml:"apiVersion" json:"apiVersion" doc:"always mortar/v1"`
+	Flavour    Flavour     `yaml:"flavour" json:"flavour" doc:"nfs, nfs-ha, nfs-ha-xl or lustre"`
+	Name       string      `yaml:"name" json:"name" doc:"name of the brick: letters, digits and dashes, at most 15; names volume groups, arrays and the cluster"`
+	SSH        SSH         `yaml:"ssh,omitempty" json:"ssh,omitempty" doc:"how the administrator's machine reaches the hosts"`
+	Networks   Networks    `yaml:"networks" json:"networks" doc:"the networks of the brick"`
+	Servers    []Server    `yaml:"servers" json:"servers" doc:"the storage servers"`
+	PDUs       []PDU       `yaml:"pdus,omitempty" json:"pdus,omitempty" doc:"switched power distribution units, for the second level of fencing"`
+	Enclosures []Enclosure `yaml:"enclosures" json:"enclosures" doc:"disk enclosures (JBODs), or the shelves of an array, with their disks"`
+	Storage    Storage     `yaml:"storage" json:"storage" doc:"what is made of the disks"`
+	Filesystem Filesystem  `yaml:"filesystem,omitempty" json:"filesystem,omitempty" doc:"the file system on each volume"`
+	NFS        NFSConfig   `yaml:"nfs,omitempty" json:"nfs,omitempty" doc:"kernel NFS server settings"`
+	Services   []Service   `yaml:"services" json:"services" doc:"what is served: one service, or two for nfs-ha-xl"`
+	HA         *HA         `yaml:"ha,omitempty" json:"ha,omitempty" doc:"cluster settings, for nfs-ha and nfs-ha-xl"`
+	Clients    []Client    `yaml:"clients,omitempty" json:"clients,omitempty" doc:"client hosts Mortar mounts the exports on, and loads from in bench and drill"`
+	Wipe       []string    `yaml:"wipe,omitempty" json:"wipe,omitempty" doc:"serial numbers of disks that may be wiped although they carry data"`
+	Rack       Rack        `yaml:"rack,omitempty" json:"rack,omitempty" doc:"virtual rack only: what the hardware list does not say; ignored on real hardware"`
 
 	// File is the path the spec was read from; Source its bytes.
-	File   string `yaml:"-"`
+	File   string `yaml:"-" json:"file"`
 	Source []byte `yaml:"-" json:"-"`
 
 	pos map[string]position
@@ -51,155 +51,155 @@ type Spec struct {
 
 // SSH says how to reach every host.
 type SSH struct {
-	User       string `yaml:"user,omitempty" doc:"login name; must be root" default:"root"`
-	Port       int    `yaml:"port,omitempty" doc:"TCP port" default:"22"`
-	Identity   string `yaml:"identity,omitempty" doc:"private key file; default: the agent and ~/.ssh/id_ed25519"`
-	KnownHosts string `yaml:"known_hosts,omitempty" doc:"file of pinned host keys" default:"~/.ssh/known_hosts"`
+	User       string `yaml:"user,omitempty" json:"user,omitempty" doc:"login name; must be root" default:"root"`
+	Port       int    `yaml:"port,omitempty" json:"port,omitempty" doc:"TCP port" default:"22"`
+	Identity   string `yaml:"identity,omitempty" json:"identity,omitempty" doc:"private key file; default: the agent and ~/.ssh/id_ed25519"`
+	KnownHosts string `yaml:"known_hosts,omitempty" json:"known_hosts,omitempty" doc:"file of pinned host keys" default:"~/.ssh/known_hosts"`
 }
 
 // Networks of a brick. Public carries NFS, private the cluster's first ring,
 // management SSH, BMCs and PDUs.
 type Networks struct {
-	Public     Network  `yaml:"public" doc:"clients and service addresses; second corosync ring"`
-	Private    *Network `yaml:"private,omitempty" doc:"server to server; first corosync ring; required for HA"`
-	Management *Network `yaml:"management,omitempty" doc:"SSH, BMCs and PDUs; default: public"`
+	Public     Network  `yaml:"public" json:"public" doc:"clients and service addresses; second corosync ring"`
+	Private    *Network `yaml:"private,omitempty" json:"private,omitempty" doc:"server to server; first corosync ring; required for HA"`
+	Management *Network `yaml:"management,omitempty" json:"management,omitempty" doc:"SSH, BMCs and PDUs; default: public"`
 }
 
 // Network is one IP network.
 type Network struct {
-	CIDR  string `yaml:"cidr" doc:"network address and prefix, e.g. 10.20.0.0/16"`
-	Speed string `yaml:"speed,omitempty" doc:"link speed, e.g. 10Gb/s, 100Gb/s; for the forecast"`
-	MTU   int    `yaml:"mtu,omitempty" doc:"link MTU" default:"1500"`
+	CIDR  string `yaml:"cidr" json:"cidr" doc:"network address and prefix, e.g. 10.20.0.0/16"`
+	Speed string `yaml:"speed,omitempty" json:"speed,omitempty" doc:"link speed, e.g. 10Gb/s, 100Gb/s; for the forecast"`
+	MTU   int    `yaml:"mtu,omitempty" json:"mtu,omitempty" doc:"link MTU" default:"1500"`
 }
 
 // Server is a storage server.
 type Server struct {
-	Name    string   `yaml:"name" doc:"host name"`
-	Address string   `yaml:"address" doc:"address SSH goes to (management network)"`
-	HostKey string   `yaml:"host_key,omitempty" doc:"pinned SSH host key ('ssh-ed25519 AAAA…'); default: looked up in ssh.known_hosts"`
-	Public  string   `yaml:"public" doc:"address on the public network"`
-	Private string   `yaml:"private,omitempty" doc:"address on the private network"`
-	Memory  Bytes    `yaml:"memory,omitempty" doc:"memory; for tuning and forecast, and for the virtual rack"`
-	Feeds   []string `yaml:"feeds,omitempty" doc:"power feeds of the server's supplies, e.g. [A, B]"`
-	BMC     *BMC     `yaml:"bmc,omitempty" doc:"baseboard management controller: first level of fencing"`
-	Outlets []Outlet `yaml:"outlets,omitempty" doc:"PDU outlets that power the server: second level of fencing, switched together"`
+	Name    string   `yaml:"name" json:"name" doc:"host name"`
+	Address string   `yaml:"address" json:"address" doc:"address SSH goes to (management network)"`
+	HostKey string   `yaml:"host_key,omitempty" json:"host_key,omitempty" doc:"pinned SSH host key ('ssh-ed25519 AAAA…'); default: looked up in ssh.known_hosts"`
+	Public  string   `yaml:"public" json:"public" doc:"address on the public network"`
+	Private string   `yaml:"private,omitempty" json:"private,omitempty" doc:"address on the private network"`
+	Memory  Bytes    `yaml:"memory,omitempty" json:"memory,omitempty" doc:"memory; for tuning and forecast, and for the virtual rack"`
+	Feeds   []string `yaml:"feeds,omitempty" json:"feeds,omitempty" doc:"power feeds of the server's supplies, e.g. [A, B]"`
+	BMC     *BMC     `yaml:"bmc,omitempty" json:"bmc,omitempty" doc:"baseboard management controller: first level of fencing"`
+	Outlets []Outlet `yaml:"outlets,omitempty" json:"outlets,omitempty" doc:"PDU outlets that power the server: second level of fencing, switched together"`
 }
 
 // BMC is the IPMI controller of a server. It runs on the server's own feeds.
 type BMC struct {
-	Address      string `yaml:"address" doc:"address on the management network"`
-	User         string `yaml:"user" doc:"IPMI user with operator or administrator rights"`
-	PasswordFile string `yaml:"password_file" doc:"file with the password, relative to the spec; mode 0600"`
-	Cipher       int    `yaml:"cipher,omitempty" doc:"IPMI cipher suite" default:"3"`
+	Address      string `yaml:"address" json:"address" doc:"address on the management network"`
+	User         string `yaml:"user" json:"user" doc:"IPMI user with operator or administrator rights"`
+	PasswordFile string `yaml:"password_file" json:"password_file" doc:"file with the password, relative to the spec; mode 0600"`
+	Cipher       int    `yaml:"cipher,omitempty" json:"cipher,omitempty" doc:"IPMI cipher suite" default:"3"`
 }
 
 // PDU is a switched power distribution unit with the APC MIB.
 type PDU struct {
-	Name          string `yaml:"name" doc:"name"`
-	Address       string `yaml:"address" doc:"address on the management network"`
-	CommunityFile string `yaml:"community_file" doc:"file with the SNMP write community, relative to the spec; mode 0600"`
-	Feed          string `yaml:"feed" doc:"power feed the PDU hangs on, e.g. A"`
+	Name          string `yaml:"name" json:"name" doc:"name"`
+	Address       string `yaml:"address" json:"address" doc:"address on the management network"`
+	CommunityFile string `yaml:"community_file" json:"community_file" doc:"file with the SNMP write community, relative to the spec; mode 0600"`
+	Feed          string `yaml:"feed" json:"feed" doc:"power feed the PDU hangs on, e.g. A"`
 }
 
 // Outlet is one outlet of a PDU.
 type Outlet struct {
-	PDU    string `yaml:"pdu" doc:"name of the PDU"`
-	Outlet int    `yaml:"outlet" doc:"outlet number, from 1"`
+	PDU    string `yaml:"pdu" json:"pdu" doc:"name of the PDU"`
+	Outlet int    `yaml:"outlet" json:"outlet" doc:"outlet number, from 1"`
 }
 
 // Enclosure is a disk enclosure.
 type Enclosure struct {
-	Name    string     `yaml:"name" doc:"name"`
-	Bays    int        `yaml:"bays,omitempty" doc:"number of disk bays; default: number of disks"`
-	Service string     `yaml:"service,omitempty" doc:"the service whose volume these disks carry; needed when there are two"`
-	Model   string     `yaml:"model,omitempty" doc:"model, e.g. MD1200"`
-	Disks   []DiskList `yaml:"disks" doc:"the disks, in bay order"`
+	Name    string     `yaml:"name" json:"name" doc:"name"`
+	Bays    int        `yaml:"bays,omitempty" json:"bays,omitempty" doc:"number of disk bays; default: number of disks"`
+	Service string     `yaml:"service,omitempty" json:"service,omitempty" doc:"the service whose volume these disks carry; needed when there are two"`
+	Model   string     `yaml:"model,omitempty" json:"model,omitempty" doc:"model, e.g. MD1200"`
+	Disks   []DiskList `yaml:"disks" json:"disks" doc:"the disks, in bay order"`
 }
 
 // DiskList is one disk, or a range of like disks.
 type DiskList struct {
-	Serial string `yaml:"serial" doc:"serial number, or a range: MA[01-12] stands for MA01 … MA12"`
-	WWN    string `yaml:"wwn,omitempty" doc:"WWN (naa, 16 hex digits), for one disk only; default: found by serial"`
-	Size   Bytes  `yaml:"size" doc:"size as sold, e.g. 4TB"`
-	Type   string `yaml:"type,omitempty" doc:"nl-sas, sas, ssd or nvme" default:"nl-sas"`
-	RPM    int    `yaml:"rpm,omitempty" doc:"rotation rate; 0 for solid state"`
+	Serial string `yaml:"serial" json:"serial" doc:"serial number, or a range: MA[01-12] stands for MA01 … MA12"`
+	WWN    string `yaml:"wwn,omitempty" json:"wwn,omitempty" doc:"WWN (naa, 16 hex digits), for one disk only; default: found by serial"`
+	Size   Bytes  `yaml:"size" json:"size" doc:"size as sold, e.g. 4TB"`
+	Type   string `yaml:"type,omitempty" json:"type,omitempty" doc:"nl-sas, sas, ssd or nvme" default:"nl-sas"`
+	RPM    int    `yaml:"rpm,omitempty" json:"rpm,omitempty" doc:"rotation rate; 0 for solid state"`
 }
 
 // Storage says what is made of the disks.
 type Storage struct {
-	Kind  string `yaml:"kind,omitempty" doc:"jbod (md RAID on shared disks) or array (LUNs of a RAID array)" default:"jbod"`
-	Model string `yaml:"model,omitempty" doc:"array model, for kind array: MD3200, MD3220, PERC-H810, ME4084"`
-	RAID  RAID   `yaml:"raid" doc:"geometry"`
+	Kind  string `yaml:"kind,omitempty" json:"kind,omitempty" doc:"jbod (md RAID on shared disks) or array (LUNs of a RAID array)" default:"jbod"`
+	Model string `yaml:"model,omitempty" json:"model,omitempty" doc:"array model, for kind array: MD3200, MD3220, PERC-H810, ME4084"`
+	RAID  RAID   `yaml:"raid" json:"raid" doc:"geometry"`
 }
 
 // RAID geometry, the same for every group.
 type RAID struct {
-	Level  int   `yaml:"level" doc:"6, 10 or 60"`
-	Data   int   `yaml:"data" doc:"data disks in a group (the k of k+2)"`
-	Parity int   `yaml:"parity,omitempty" doc:"redundant disks in a group: 2, or for level 10 as many as data" default:"<2>"`
-	Groups int   `yaml:"groups,omitempty" doc:"number of groups in the brick; default: as many as the disks yield"`
-	Spares int   `yaml:"spares,omitempty" doc:"hot spares in the brick, spread over enclosures and groups" default:"0"`
-	Chunk  Bytes `yaml:"chunk,omitempty" doc:"chunk (segment, stripe unit) on one disk" default:"128KiB"`
+	Level  int   `yaml:"level" json:"level" doc:"6, 10 or 60"`
+	Data   int   `yaml:"data" json:"data" doc:"data disks in a group (the k of k+2)"`
+	Parity int   `yaml:"parity,omitempty" json:"parity,omitempty" doc:"redundant disks in a group: 2, or for level 10 as many as data" default:"<2>"`
+	Groups int   `yaml:"groups,omitempty" json:"groups,omitempty" doc:"number of groups in the brick; default: as many as the disks yield"`
+	Spares int   `yaml:"spares,omitempty" json:"spares,omitempty" doc:"hot spares in the brick, spread over enclosures and groups" default:"0"`
+	Chunk  Bytes `yaml:"chunk,omitempty" json:"chunk,omitempty" doc:"chunk (segment, stripe unit) on one disk" default:"128KiB"`
 }
 
 // Filesystem on a volume.
 type Filesystem struct {
-	Type  string   `yaml:"type,omitempty" doc:"xfs" default:"xfs"`
-	Mount []string `yaml:"mount,omitempty" doc:"further mount options"`
+	Type  string   `yaml:"type,omitempty" json:"type,omitempty" doc:"xfs" default:"xfs"`
+	Mount []string `yaml:"mount,omitempty" json:"mount,omitempty" doc:"further mount options"`
 }
 
 // NFSConfig holds the kernel NFS server's settings.
 type NFSConfig struct {
-	Threads  int      `yaml:"threads,omitempty" doc:"nfsd threads" default:"256"`
-	Versions []string `yaml:"versions,omitempty" doc:"protocol versions served" default:"3, 4.1, 4.2"`
-	Lease    int      `yaml:"lease,omitempty" doc:"NFSv4 lease in seconds; 30 at least in HA" default:"30"`
-	Grace    int      `yaml:"grace,omitempty" doc:"NFSv4 and NLM grace period in seconds" default:"30"`
+	Threads  int      `yaml:"threads,omitempty" json:"threads,omitempty" doc:"nfsd threads" default:"256"`
+	Versions []string `yaml:"versions,omitempty" json:"versions,omitempty" doc:"protocol versions served" default:"3, 4.1, 4.2"`
+	Lease    int      `yaml:"lease,omitempty" json:"lease,omitempty" doc:"NFSv4 lease in seconds; 30 at least in HA" default:"30"`
+	Grace    int      `yaml:"grace,omitempty" json:"grace,omitempty" doc:"NFSv4 and NLM grace period in seconds" default:"30"`
 }
 
 // Service is an address with exports on one volume.
 type Service struct {
-	Name    string   `yaml:"name" doc:"name"`
-	Address string   `yaml:"address,omitempty" doc:"service (floating) address on the public network; default for nfs: the server's public address"`
-	Server  string   `yaml:"server,omitempty" doc:"server that is preferred; default: the first"`
-	Path    string   `yaml:"path,omitempty" doc:"mount point of the volume" default:"/srv/<name>"`
-	Exports []Export `yaml:"exports" doc:"what clients may mount"`
+	Name    string   `yaml:"name" json:"name" doc:"name"`
+	Address string   `yaml:"address,omitempty" json:"address,omitempty" doc:"service (floating) address on the public network; default for nfs: the server's public address"`
+	Server  string   `yaml:"server,omitempty" json:"server,omitempty" doc:"server that is preferred; default: the first"`
+	Path    string   `yaml:"path,omitempty" json:"path,omitempty" doc:"mount point of the volume" default:"/srv/<name>"`
+	Exports []Export `yaml:"exports" json:"exports" doc:"what clients may mount"`
 }
 
 // Export of a directory to a network.
 type Export struct {
-	Path    string   `yaml:"path,omitempty" doc:"directory on the volume; not its root, where the NFS server keeps its recovery state" default:"/data"`
-	Clients string   `yaml:"clients" doc:"network or host that may mount it, e.g. 10.20.0.0/16"`
-	Options []string `yaml:"options,omitempty" doc:"export options" default:"rw, sync, no_subtree_check"`
+	Path    string   `yaml:"path,omitempty" json:"path,omitempty" doc:"directory on the volume; not its root, where the NFS server keeps its recovery state" default:"/data"`
+	Clients string   `yaml:"clients" json:"clients" doc:"network or host that may mount it, e.g. 10.20.0.0/16"`
+	Options []string `yaml:"options,omitempty" json:"options,omitempty" doc:"export options" default:"rw, sync, no_subtree_check"`
 }
 
 // HA holds cluster settings. Times are in milliseconds where they say so.
 type HA struct {
-	Token    int    `yaml:"token_ms,omitempty" doc:"corosync token timeout, ms" default:"3000"`
-	Failback string `yaml:"failback,omitempty" doc:"manual or auto" default:"manual"`
+	Token    int    `yaml:"token_ms,omitempty" json:"token_ms,omitempty" doc:"corosync token timeout, ms" default:"3000"`
+	Failback string `yaml:"failback,omitempty" json:"failback,omitempty" doc:"manual or auto" default:"manual"`
 }
 
 // Client is a host that mounts the exports.
 type Client struct {
-	Name    string  `yaml:"name" doc:"host name"`
-	Address string  `yaml:"address" doc:"address SSH goes to"`
-	HostKey string  `yaml:"host_key,omitempty" doc:"pinned SSH host key"`
-	Public  string  `yaml:"public" doc:"address on the public network"`
-	Memory  Bytes   `yaml:"memory,omitempty" doc:"memory; for the virtual rack"`
-	Mounts  []Mount `yaml:"mounts,omitempty" doc:"what is mounted where; default: every service by NFSv4.1 and v3"`
+	Name    string  `yaml:"name" json:"name" doc:"host name"`
+	Address string  `yaml:"address" json:"address" doc:"address SSH goes to"`
+	HostKey string  `yaml:"host_key,omitempty" json:"host_key,omitempty" doc:"pinned SSH host key"`
+	Public  string  `yaml:"public" json:"public" doc:"address on the public network"`
+	Memory  Bytes   `yaml:"memory,omitempty" json:"memory,omitempty" doc:"memory; for the virtual rack"`
+	Mounts  []Mount `yaml:"mounts,omitempty" json:"mounts,omitempty" doc:"what is mounted where; default: every service by NFSv4.1 and v3"`
 }
 
 // Mount of an export on a client.
 type Mount struct {
-	Service string   `yaml:"service" doc:"service"`
-	Export  string   `yaml:"export,omitempty" doc:"export of the service; default: its first"`
-	Path    string   `yaml:"path" doc:"mount point on the client"`
-	Version string   `yaml:"version,omitempty" doc:"3, 4.1 or 4.2" default:"4.1"`
-	Options []string `yaml:"options,omitempty" doc:"further mount options"`
+	Service string   `yaml:"service" json:"service" doc:"service"`
+	Export  string   `yaml:"export,omitempty" json:"export,omitempty" doc:"export of the service; default: its first"`
+	Path    string   `yaml:"path" json:"path" doc:"mount point on the client"`
+	Version string   `yaml:"version,omitempty" json:"version,omitempty" doc:"3, 4.1 or 4.2" default:"4.1"`
+	Options []string `yaml:"options,omitempty" json:"options,omitempty" doc:"further mount options"`
 }
 
 // Rack holds what a virtual rack needs beyond the hardware list.
 type Rack struct {
-	Suite  string `yaml:"suite,omitempty" doc:"Debian release of the nodes: trixie or bookworm" default:"trixie"`
-	Mirror string `yaml:"mirror,omitempty" doc:"Debian mirror; default: that of the host"`
-	IOPS   int    `yaml:"iops,omitempty" doc:"throttle of each shared hard disk, I/O operations per second; 0: none" default:"0"`
+	Suite  string `yaml:"suite,omitempty" json:"suite,omitempty" doc:"Debian release of the nodes: trixie or bookworm" default:"trixie"`
+	Mirror string `yaml:"mirror,omitempty" json:"mirror,omitempty" doc:"Debian mirror; default: that of the host"`
+	IOPS   int    `yaml:"iops,omitempty" json:"iops,omitempty" doc:"throttle of each shared hard disk, I/O operations per second; 0: none" default:"0"`
 }

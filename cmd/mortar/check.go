@@ -1,0 +1,48 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/mortarhpc/mortar/internal/design"
+)
+
+func newCheckCmd() *cobra.Command {
+	var asJSON, explain bool
+	c := &cobra.Command{
+		Use:   "check SPEC",
+		Short: "Validate a spec and show the design: layout, capacity, cluster, tuning with reasons",
+		Long: `Validate a spec and show the design that follows from it: the layout of the
+disks, capacity, alignment, the cluster and its fencing, client mounts, and
+every tuning value with its reason. Nothing but the spec is read, no host is
+reached. A spec that breaks a rule is refused with file:line:column, what is
+wrong and how to mend it (exit code 2).`,
+		Example: "  mortar check brick.yaml",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			d, err := loadDesign(args[0])
+			if err != nil {
+				return err
+			}
+			out := cmd.OutOrStdout()
+			if asJSON {
+				enc := json.NewEncoder(out)
+				enc.SetIndent("", "  ")
+				return enc.Encode(d)
+			}
+			o := design.ShowOptions{Explain: explain, Colour: out == os.Stdout && isTerminal(os.Stdout)}
+			if out == os.Stdout {
+				if w, _, err := term.GetSize(int(os.Stdout.Fd())); err == nil {
+					o.Width = min(max(w, 72), 140)
+				}
+			}
+			return design.Show(out, d, o)
+		},
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print the design as JSON")
+	c.Flags().BoolVar(&explain, "explain", false, "add sources, RAID order, UUIDs and exact commands")
+	return c
+}
