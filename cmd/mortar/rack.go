@@ -1,0 +1,368 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mortarhpc/mortar/internal/rack"
+)
+
+// rackFlags say which rack a command means.
+type rackFlags struct {
+	dir    string
+	config string
+}
+
+func (f *rackFlags) add(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.dir, "dir", "", "directory of the rack (default: .mortar/BRICK/rack next to the spec)")
+}
+
+// find returns the rack's directory for a command that takes an optional
+// spec as its first argument.
+func (f *rackFlags) find(specFile string) (string, error) {
+	if f.dir != "" {
+		return f.dir, nil
+	}
+	if specFile == "" {
+		return "", badUsage("name the brick's file, or the rack's directory with --dir")
+	}
+	s, err := loadSpec(specFile)
+	if err != nil {
+		return "", err
+	}
+	return rackDir(specFile, s.Name)
+}
+
+// rackDir is where the rack of a brick lives: next to its file.
+func rackDir(file, brick string) (string, error) {
+	return filepath.Abs(filepath.Join(filepath.Dir(file), ".mortar", brick, "rack"))
+}
+
+func badUsage(message string) error { return fail(exitBadInput, errors.New(message)) }
+
+// rackError gives an error of the rack its exit code.
+func rackError(err error) error {
+	var refused *rack.RefusedError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &refused):
+		return fail(exitBadInput, err)
+	case errors.Is(err, context.Canceled):
+		return fail(exitInterrupted, errors.New("interrupted"))
+	}
+	return fail(exitFailed, err)
+}
+
+func newRackCmd() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "rack",
+		Short: "A virtual rack: real Debian servers, shared disks, switches, BMCs and PDUs on this machine",
+	}
+	cmd.AddCommand(newRackUpCmd(), newRackDownCmd(), newRackStatusCmd(), newRackSSHCmd(), newRackFaultCmd(),
+		newRackChassisCmd(), newRackPDUCmd())
+	return cmd
+}
+
+func newRackUpCmd() *cobra.Command {
+	var f rackFlags
+	var mirror, suite, accel string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "up [SPEC]",
+		Short: "Build the rack that a brick's file asks for, and wait until its nodes are up",
+		Args:  cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			cfg, dir, err := f.describe(args)
+			if err != nil {
+				return err
+			}
+			if mirror != "" {
+				cfg.Mirror = mirror
+			}
+			if suite != "" {
+				cfg.Suite = suite
+			}
+			if accel != "" {
+				cfg.Accel = accel
+			}
+			inv, err := rack.Up(cmd.Context(), cfg, dir, rackProgress(cmd.ErrOrStderr()))
+			if err != nil {
+				return rackError(err)
+			}
+			if asJSON {
+				return printJSON(cmd.OutOrStdout(), inv)
+			}
+			for _, h := range inv.Hosts {
+				fmt.Fprintf(cmd.OutOrStdout(), "%-12s %-8s %s\n", h.Name, h.Role, h.Address)
+			}
+			return nil
+		},
+	}
+	f.add(cmd)
+	cmd.Flags().StringVar(&f.config, "config", "", "describe the hardware by this JSON file instead of a spec")
+	cmd.Flags().StringVar(&mirror, "mirror", "", "Debian archive for the node image (default: the one this host's apt uses)")
+	cmd.Flags().StringVar(&suite, "suite", "", "Debian release of the nodes: trixie or bookworm")
+	cmd.Flags().StringVar(&accel, "accel", "", "kvm or tcg (default: try KVM by booting with it, else tcg)")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the inventory as JSON")
+	return cmd
+}
+
+// describe returns the hardware and the directory that the flags and
+// arguments of "rack up" mean.
+func (f *rackFlags) describe(args []string) (cfg rack.Config, dir string, err error) {
+	switch {
+	case f.config != "" && len(args) > 0:
+		return cfg, "", badUsage("a spec and --config exclude each other")
+	case f.config != "":
+		text, err := os.ReadFile(f.config)
+		if err != nil {
+			return cfg, "", fail(exitBadInput, err)
+		}
+		dec := json.NewDecoder(bytes.NewReader(text))
+		dec.DisallowUnknownFields()
+		if err := dec.Decode(&cfg); err != nil {
+			return cfg, "", badUsage(f.config + ": " + err.Error())
+		}
+		if f.dir != "" {
+			return cfg, f.dir, nil
+		}
+		dir, err = rackDir(f.config, cfg.Name)
+		return cfg, dir, err
+	case len(args) == 0:
+		return cfg, "", badUsage("name the brick's file")
+	}
+	s, err := loadSpec(args[0])
+	if err != nil {
+		return cfg, "", err
+	}
+	if cfg, err = rack.FromSpec(s); err != nil {
+		return cfg, "", rackError(err)
+	}
+	if f.dir != "" {
+		return cfg, f.dir, nil
+	}
+	dir, err = rackDir(args[0], s.Name)
+	return cfg, dir, err
+}
+
+// rackProgress prints the steps of an operation as they end.
+func rackProgress(w io.Writer) rack.Progress {
+	return func(e rack.Event) {
+		switch {
+		case !e.Done:
+			fmt.Fprintf(w, "      %s: %s\n", e.Step, e.Detail)
+		case e.Err != nil:
+			fmt.Fprintf(w, "%5.1fs %s failed\n", e.Elapsed.Seconds(), e.Step)
+		default:
+			fmt.Fprintf(w, "%5.1fs %s\n", e.Elapsed.Seconds(), e.Step)
+		}
+	}
+}
+
+func printJSON(w io.Writer, v any) error {
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	return enc.Encode(v)
+}
+
+func newRackDownCmd() *cobra.Command {
+	var f rackFlags
+	var keep bool
+	cmd := &cobra.Command{
+		Use:   "down [SPEC]",
+		Short: "Take the rack away, virtual disks and all",
+		Args:  cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			dir, err := f.find(first(args))
+			if err != nil {
+				return err
+			}
+			return rackError(rack.Down(cmd.Context(), dir, rack.DownOptions{KeepDisks: keep}))
+		},
+	}
+	f.add(cmd)
+	cmd.Flags().BoolVar(&keep, "keep-disks", false, "only switch everything off: the next up powers the same machines on")
+	return cmd
+}
+
+func first(args []string) string {
+	if len(args) == 0 {
+		return ""
+	}
+	return args[0]
+}
+
+func newRackStatusCmd() *cobra.Command {
+	var f rackFlags
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "status [SPEC]",
+		Short: "Show the rack's machines, power, cables and disks",
+		Args:  cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			dir, err := f.find(first(args))
+			if err != nil {
+				return err
+			}
+			s, err := rack.Status(cmd.Context(), dir)
+			if err != nil {
+				return rackError(err)
+			}
+			if asJSON {
+				return printJSON(cmd.OutOrStdout(), s)
+			}
+			return printRackStatus(cmd.OutOrStdout(), s)
+		},
+	}
+	f.add(cmd)
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+func printRackStatus(w io.Writer, s *rack.RackStatus) error {
+	fmt.Fprintf(w, "rack %s: %s, %s, network namespace %s\n\n", s.Name, s.Phase, s.Accel, s.Netns)
+	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(t, "NODE\tROLE\tADDRESS\tPOWER\tMACHINE\tBOOT\tSSH\tBMC\tFEEDS\tLINKS")
+	for _, n := range s.Nodes {
+		feeds, links := []string{}, []string{}
+		for _, f := range n.Feeds {
+			feeds = append(feeds, fmt.Sprintf("%s/%d:%s", f.PDU, f.Outlet, onOff(f.On)))
+		}
+		for _, l := range n.Links {
+			up := "up"
+			if !l.Up {
+				up = "DOWN"
+			}
+			links = append(links, l.Network+":"+up)
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", n.Name, n.Role, n.Address, n.Power, n.Machine, n.Boot,
+			yesNo(n.SSH), n.BMC, strings.Join(feeds, " "), strings.Join(links, " "))
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	if len(s.PDUs) > 0 {
+		fmt.Fprintln(t, "\nPDU\tADDRESS\tALIVE\tOUTLETS OFF")
+		for _, p := range s.PDUs {
+			fmt.Fprintf(t, "%s\t%s\t%s\t%v\n", p.Name, p.Address, yesNo(p.Alive), p.Off)
+		}
+		if err := t.Flush(); err != nil {
+			return err
+		}
+	}
+	if len(s.Disks) > 0 {
+		fmt.Fprintln(t, "\nDISK\tENCLOSURE\tSERIAL\tWWN\tMIB\tPRESENT\tPATHS OUT")
+		for _, d := range s.Disks {
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\t%s\t%s\n", d.Name, d.Enclosure, d.Serial, d.WWN, d.Bytes>>20, yesNo(d.Present),
+				strings.Join(d.PathsOut, " "))
+		}
+	}
+	return t.Flush()
+}
+
+func onOff(b bool) string {
+	if b {
+		return "on"
+	}
+	return "OFF"
+}
+
+func yesNo(b bool) string {
+	if b {
+		return "yes"
+	}
+	return "no"
+}
+
+func newRackSSHCmd() *cobra.Command {
+	var f rackFlags
+	cmd := &cobra.Command{
+		Use:   "ssh [SPEC] NODE [-- COMMAND...]",
+		Short: "Log in to a node",
+		Args:  cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			command := []string{}
+			if dash := cmd.ArgsLenAtDash(); dash >= 0 {
+				args, command = args[:dash], args[dash:]
+			}
+			spec := ""
+			if f.dir == "" && len(args) > 0 {
+				spec, args = args[0], args[1:]
+			}
+			if len(args) != 1 {
+				return badUsage("name one node")
+			}
+			dir, err := f.find(spec)
+			if err != nil {
+				return err
+			}
+			return rackError(rack.SSH(dir, args[0], command))
+		},
+	}
+	f.add(cmd)
+	return cmd
+}
+
+func newRackFaultCmd() *cobra.Command {
+	var f rackFlags
+	var help strings.Builder
+	help.WriteString("Break one thing of the rack, or mend it.\n\n")
+	t := tabwriter.NewWriter(&help, 0, 8, 2, ' ', 0)
+	for _, k := range rack.Faults() {
+		fmt.Fprintf(t, "  %s\t%s\n", k, k.Help)
+	}
+	_ = t.Flush() // a strings.Builder takes everything
+	cmd := &cobra.Command{
+		Use:   "fault [SPEC] KIND TARGET...",
+		Short: "Break one thing of the rack, or mend it",
+		Long:  help.String(),
+		Args:  cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			spec := ""
+			if f.dir == "" {
+				spec, args = args[0], args[1:]
+			}
+			if len(args) == 0 {
+				return badUsage("name the kind of fault")
+			}
+			dir, err := f.find(spec)
+			if err != nil {
+				return err
+			}
+			return rackError(rack.Fault(cmd.Context(), dir, args[0], args[1:]...))
+		},
+	}
+	f.add(cmd)
+	return cmd
+}
+
+// newRackChassisCmd is what a BMC runs to work the power of its node.
+func newRackChassisCmd() *cobra.Command {
+	return &cobra.Command{
+		Use: "_chassis DIR NODE REQUEST...", Hidden: true, Args: cobra.MinimumNArgs(3), DisableFlagParsing: true,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return rackError(rack.Chassis(cmd.Context(), args[0], args[1], args[2:], cmd.OutOrStdout()))
+		},
+	}
+}
+
+// newRackPDUCmd is what a PDU's SNMP agent runs to work its outlets.
+func newRackPDUCmd() *cobra.Command {
+	return &cobra.Command{
+		Use: "_pdu DIR PDU", Hidden: true, Args: cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return rackError(rack.ServePDU(cmd.Context(), args[0], args[1], cmd.InOrStdin(), cmd.OutOrStdout()))
+		},
+	}
+}

@@ -1,0 +1,121 @@
+package rack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// DownOptions say what Down leaves.
+type DownOptions struct {
+	// KeepDisks leaves the disk images, the nodes' own state and the
+	// keys: the next Up powers the same machines on.
+	KeepDisks bool
+}
+
+// Down removes the rack in dir: every process, the network namespace with
+// all in it, and the directory's content. It finds them by the rack's unique
+// directory and name, so it works however little of Up was done and however
+// Up ended, and doing it twice is no error.
+func Down(ctx context.Context, dir string, opt DownOptions) error {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return err
+	}
+	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	if os.Geteuid() != 0 {
+		return refuse("taking a rack down needs root")
+	}
+	unlock, err := lockRack(ctx, dir)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+
+	if err := killAll(ctx, dir); err != nil {
+		return err
+	}
+	if cfg, err := loadConfig(dir); err == nil {
+		if err := removeNetns(ctx, cfg, dir); err != nil {
+			return err
+		}
+	}
+	if err := os.RemoveAll(runDir(dir)); err != nil {
+		return err
+	}
+	if err := cleanCache(); err != nil {
+		return err
+	}
+	if opt.KeepDisks {
+		return nil
+	}
+	// Only what a rack makes: the directory is the user's.
+	for _, name := range []string{
+		"disks", "nodes", "ssh", "inventory.json", "hardware.json", "power.lock", "state.json", "config.json", "up.lock",
+	} {
+		if err := os.RemoveAll(filepath.Join(dir, name)); err != nil {
+			return err
+		}
+	}
+	// Gone if nothing else is in it.
+	_ = os.Remove(dir)
+	return nil
+}
+
+// killAll kills every process of the rack. Killing one may let another
+// start one more (a BMC that was about to switch a node on), so it looks
+// again until there is none.
+func killAll(ctx context.Context, dir string) error {
+	for range 50 {
+		procs, err := rackProcesses(dir)
+		if err != nil {
+			return err
+		}
+		if len(procs) == 0 {
+			return nil
+		}
+		for _, p := range procs {
+			if err := p.kill(); err != nil {
+				return err
+			}
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	return fmt.Errorf("the processes of the rack in %s keep coming back", dir)
+}
+
+// cleanCache removes what a killed image build left, unless one is running.
+func cleanCache() error {
+	cache, err := cacheDir()
+	if err != nil {
+		return err
+	}
+	left, err := filepath.Glob(filepath.Join(cache, "building-*"))
+	if err != nil || len(left) == 0 {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	defer cancel()
+	unlock, err := lockFile(ctx, filepath.Join(cache, ".lock"))
+	if err != nil {
+		return nil // in use
+	}
+	defer unlock()
+	for _, l := range left {
+		if err := os.RemoveAll(l); err != nil {
+			return err
+		}
+	}
+	return nil
+}

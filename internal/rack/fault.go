@@ -1,0 +1,444 @@
+package rack
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// FaultKind is one way to break the rack or to mend it.
+type FaultKind struct {
+	Name string
+	// Args names the targets in order; those in brackets may be left out.
+	Args string
+	Help string
+	run  func(ctx context.Context, r *rack, args []string) error
+}
+
+// Faults lists every kind of fault.
+func Faults() []FaultKind { return slices.Clone(faultKinds) }
+
+var faultKinds = []FaultKind{
+	{"freeze", "NODE", "stop the processor: the node neither answers nor dies", func(ctx context.Context, r *rack, a []string) error {
+		return r.machine(ctx, a[0], "stop")
+	}},
+	{"unfreeze", "NODE", "let a frozen node run on", func(ctx context.Context, r *rack, a []string) error {
+		return r.machine(ctx, a[0], "cont")
+	}},
+	{"panic", "NODE", "panic the kernel by a non-maskable interrupt; it stays so until it is fenced", func(ctx context.Context, r *rack, a []string) error {
+		return r.machine(ctx, a[0], "inject-nmi")
+	}},
+	{"reset", "NODE", "press the reset button", func(ctx context.Context, r *rack, a []string) error {
+		if _, err := r.cfg.node(a[0]); err != nil {
+			return err
+		}
+		return r.resetNode(ctx, a[0])
+	}},
+	{"kill", "NODE", "cut the power inside the node; it stays off until poweron (or its cords are cycled)", powerOff},
+	{"poweroff", "NODE", "hold the power button, as the BMC does; the same as kill", powerOff},
+	{"poweron", "NODE", "press the power button", func(ctx context.Context, r *rack, a []string) error {
+		n, err := r.cfg.node(a[0])
+		if err != nil {
+			return err
+		}
+		return withPower(ctx, r, func(h *hardware) error {
+			if !h.powered(n) {
+				return refuse("node %s has no power: both of its cords are off", n.Name)
+			}
+			return r.startNode(ctx, h, n.Name)
+		})
+	}},
+	{"link-down", "NODE NETWORK", "pull a node's network cable", func(ctx context.Context, r *rack, a []string) error { return r.link(ctx, a[0], a[1], true) }},
+	{"link-up", "NODE NETWORK", "plug the cable in", func(ctx context.Context, r *rack, a []string) error { return r.link(ctx, a[0], a[1], false) }},
+	{"switch-down", "NETWORK", "switch a whole network off", func(ctx context.Context, r *rack, a []string) error { return r.networkSwitch(ctx, a[0], true) }},
+	{"switch-up", "NETWORK", "switch it on", func(ctx context.Context, r *rack, a []string) error { return r.networkSwitch(ctx, a[0], false) }},
+	{"path-out", "NODE DISK HBA", "cut one path (HBA 0 or 1) from a server to a disk", func(ctx context.Context, r *rack, a []string) error { return r.path(ctx, a, true) }},
+	{"path-in", "NODE DISK HBA", "mend the path", func(ctx context.Context, r *rack, a []string) error { return r.path(ctx, a, false) }},
+	{"paths-out", "NODE [ENCLOSURE]", "cut all paths of a server to all disks, or to one enclosure", func(ctx context.Context, r *rack, a []string) error { return r.paths(ctx, a, true) }},
+	{"paths-in", "NODE [ENCLOSURE]", "mend them", func(ctx context.Context, r *rack, a []string) error { return r.paths(ctx, a, false) }},
+	{"module-out", "ENCLOSURE MODULE", "let an enclosure's I/O module (0 or 1) die: one path of every server to each of its disks", func(ctx context.Context, r *rack, a []string) error { return r.module(ctx, a, true) }},
+	{"module-in", "ENCLOSURE MODULE", "replace the module", func(ctx context.Context, r *rack, a []string) error { return r.module(ctx, a, false) }},
+	{"disk-out", "DISK", "pull a disk or an SSD out of its slot", func(ctx context.Context, r *rack, a []string) error { return r.disk(ctx, a[0], true) }},
+	{"disk-in", "DISK", "push it in again, with its data", func(ctx context.Context, r *rack, a []string) error { return r.disk(ctx, a[0], false) }},
+	{"corrupt", "DISK OFFSET LENGTH", "overwrite bytes of a disk with random ones, without an error", func(ctx context.Context, r *rack, a []string) error {
+		return r.corrupt(a)
+	}},
+	{"throttle", "DISK IOPS BYTES_PER_SECOND", "bound a disk's speed; 0 is unbounded", func(ctx context.Context, r *rack, a []string) error {
+		return r.throttle(ctx, a)
+	}},
+	{"bmc-dead", "NODE", "let a node's BMC die", func(ctx context.Context, r *rack, a []string) error { return r.bmc(ctx, a[0], true) }},
+	{"bmc-alive", "NODE", "bring the BMC back", func(ctx context.Context, r *rack, a []string) error { return r.bmc(ctx, a[0], false) }},
+	{"pdu-dead", "PDU", "let a PDU's controller die; its outlets stay as they are", func(ctx context.Context, r *rack, a []string) error { return r.pduController(ctx, a[0], true) }},
+	{"pdu-alive", "PDU", "bring the controller back", func(ctx context.Context, r *rack, a []string) error { return r.pduController(ctx, a[0], false) }},
+	{"feed-off", "PDU [OUTLET]", "take the power off one outlet, or off the whole PDU", func(ctx context.Context, r *rack, a []string) error { return r.feed(ctx, a, false) }},
+	{"feed-on", "PDU [OUTLET]", "give it back; nodes that were without power start", func(ctx context.Context, r *rack, a []string) error { return r.feed(ctx, a, true) }},
+}
+
+// Fault breaks or mends one thing of the rack in dir. Breaking what is
+// broken, and mending what is whole, is no error. Everything but the state
+// of a running processor (freeze, panic, reset, kill) outlasts the node's
+// power, as a pulled cable does.
+func Fault(ctx context.Context, dir, kind string, targets ...string) error {
+	i := slices.IndexFunc(faultKinds, func(k FaultKind) bool { return k.Name == kind })
+	if i < 0 {
+		names := make([]string, len(faultKinds))
+		for i, k := range faultKinds {
+			names[i] = k.Name
+		}
+		return refuse("there is no fault %q: want one of %s", kind, strings.Join(names, ", "))
+	}
+	k := faultKinds[i]
+	all := strings.Fields(k.Args)
+	least := slices.IndexFunc(all, func(a string) bool { return strings.HasPrefix(a, "[") })
+	if least < 0 {
+		least = len(all)
+	}
+	if len(targets) < least || len(targets) > len(all) {
+		return refuse("fault %s wants %s", k.Name, k.Args)
+	}
+	r, err := openRack(dir)
+	if err != nil {
+		return err
+	}
+	return k.run(ctx, r, targets)
+}
+
+func powerOff(ctx context.Context, r *rack, a []string) error {
+	if _, err := r.cfg.node(a[0]); err != nil {
+		return err
+	}
+	return withPower(ctx, r, func(*hardware) error { return r.stopNode(a[0]) })
+}
+
+// machine gives a node's QEMU one command without arguments.
+func (r *rack) machine(ctx context.Context, node, command string) error {
+	if _, err := r.cfg.node(node); err != nil {
+		return err
+	}
+	return withPower(ctx, r, func(*hardware) error {
+		return r.withQMP(ctx, node, func(q *qmpClient) error {
+			_, err := q.call(command, nil)
+			return err
+		})
+	})
+}
+
+// each calls fn for every node that is on and chosen, and collects errors.
+func (r *rack) each(ctx context.Context, chosen func(n *Node) bool, fn func(n *Node, q *qmpClient) error) error {
+	var errs []error
+	for i := range r.cfg.Nodes {
+		n := &r.cfg.Nodes[i]
+		if chosen(n) && running(r.dir, n.Name) != nil {
+			errs = append(errs, r.withQMP(ctx, n.Name, func(q *qmpClient) error { return fn(n, q) }))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func isServer(n *Node) bool { return n.Role == RoleServer }
+
+func (r *rack) link(ctx context.Context, node, network string, down bool) error {
+	n, err := r.cfg.node(node)
+	if err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(n.NICs, func(c NIC) bool { return c.Network == network }) {
+		if _, err := r.cfg.network(network); err != nil {
+			return err
+		}
+		return refuse("node %s is not on network %s", node, network)
+	}
+	return changeHardware(ctx, r, func(h *hardware) { set(&h.LinksDown, node+"/"+network, down) }, func(h *hardware) error {
+		return r.each(ctx, func(m *Node) bool { return m == n }, func(n *Node, q *qmpClient) error { return setLinks(q, h, n) })
+	})
+}
+
+func (r *rack) networkSwitch(ctx context.Context, network string, down bool) error {
+	if _, err := r.cfg.network(network); err != nil {
+		return err
+	}
+	return changeHardware(ctx, r, func(h *hardware) { set(&h.SwitchesDown, network, down) }, func(h *hardware) error {
+		on := "up"
+		if down {
+			on = "down"
+		}
+		// The bridge as well: BMCs, PDUs and the admin hang on it.
+		return errors.Join(r.ip(ctx, "link set "+bridgeName(network)+" "+on),
+			r.each(ctx, func(*Node) bool { return true }, func(n *Node, q *qmpClient) error { return setLinks(q, h, n) }))
+	})
+}
+
+// shared returns the enclosures' disk of that name.
+func (r *rack) shared(name string) (*sharedDisk, error) {
+	disks := r.cfg.sharedDisks()
+	for i := range disks {
+		if disks[i].Name == name {
+			return &disks[i], nil
+		}
+	}
+	return nil, notThere("shared disk", name, disks, func(d sharedDisk) string { return d.Name })
+}
+
+func hbaNumber(s string) (int, error) {
+	i, err := strconv.Atoi(s)
+	if err != nil || i < 0 || i >= hbas {
+		return 0, refuse("HBA or I/O module %q: want 0 or 1", s)
+	}
+	return i, nil
+}
+
+func (r *rack) path(ctx context.Context, a []string, out bool) error {
+	n, err := r.server(a[0])
+	if err != nil {
+		return err
+	}
+	d, err := r.shared(a[1])
+	if err != nil {
+		return err
+	}
+	hba, err := hbaNumber(a[2])
+	if err != nil {
+		return err
+	}
+	return r.changePaths(ctx, func(h *hardware) { set(&h.PathsOut, pathKey(n.Name, d.Name, hba), out) })
+}
+
+func (r *rack) server(name string) (*Node, error) {
+	n, err := r.cfg.node(name)
+	if err == nil && !isServer(n) {
+		err = refuse("node %s is not a server: it has no shared disks", name)
+	}
+	return n, err
+}
+
+func (r *rack) paths(ctx context.Context, a []string, out bool) error {
+	n, err := r.server(a[0])
+	if err != nil {
+		return err
+	}
+	only := ""
+	if len(a) > 1 {
+		e, err := r.cfg.enclosure(a[1])
+		if err != nil {
+			return err
+		}
+		only = e.Name
+	}
+	return r.changePaths(ctx, func(h *hardware) {
+		for _, d := range r.cfg.sharedDisks() {
+			for hba := range hbas {
+				if only == "" || d.Enclosure == only {
+					set(&h.PathsOut, pathKey(n.Name, d.Name, hba), out)
+				}
+			}
+		}
+	})
+}
+
+func (r *rack) module(ctx context.Context, a []string, out bool) error {
+	e, err := r.cfg.enclosure(a[0])
+	if err != nil {
+		return err
+	}
+	m, err := hbaNumber(a[1])
+	if err != nil {
+		return err
+	}
+	return r.changePaths(ctx, func(h *hardware) { set(&h.ModulesOut, e.Name+"/"+strconv.Itoa(m), out) })
+}
+
+func (r *rack) disk(ctx context.Context, name string, out bool) error {
+	if !slices.ContainsFunc(r.cfg.SSDs, func(d Disk) bool { return d.Name == name }) {
+		if _, err := r.shared(name); err != nil {
+			return err
+		}
+	}
+	return r.changePaths(ctx, func(h *hardware) { set(&h.DisksOut, name, out) })
+}
+
+// changePaths changes what disks the servers reach, and plugs and unplugs
+// until every running server has it so.
+func (r *rack) changePaths(ctx context.Context, change func(h *hardware)) error {
+	var before map[string]bool
+	return changeHardware(ctx, r, func(h *hardware) {
+		before = r.present(h)
+		change(h)
+	}, func(h *hardware) error {
+		after := r.present(h)
+		return r.each(ctx, isServer, func(n *Node, q *qmpClient) error {
+			for _, d := range r.cfg.sharedDisks() {
+				for hba := range hbas {
+					key := pathKey(n.Name, d.Name, hba)
+					switch {
+					case before[key] == after[key]:
+					case after[key]:
+						p, err := d.pathDevice(hba)
+						if err != nil {
+							return err
+						}
+						if err := q.plug(p); err != nil {
+							return err
+						}
+					default:
+						if err := q.unplug(d.pathID(hba)); err != nil {
+							return err
+						}
+					}
+				}
+			}
+			for i, d := range r.cfg.SSDs {
+				switch {
+				case before[d.Name] == after[d.Name]:
+				case after[d.Name]:
+					if err := q.plug(ssdDevice(i, d)); err != nil {
+						return err
+					}
+				default:
+					if err := q.unplug(ssdDeviceID(i)); err != nil {
+						return err
+					}
+				}
+			}
+			return nil
+		})
+	})
+}
+
+// present lists the paths and the SSDs that are there.
+func (r *rack) present(h *hardware) map[string]bool {
+	out := map[string]bool{}
+	for _, n := range r.cfg.Nodes {
+		for _, d := range r.cfg.sharedDisks() {
+			for hba := range hbas {
+				out[pathKey(n.Name, d.Name, hba)] = !h.pathGone(n.Name, d, hba)
+			}
+		}
+	}
+	for _, d := range r.cfg.SSDs {
+		out[d.Name] = !h.DisksOut[d.Name]
+	}
+	return out
+}
+
+// corrupt overwrites a disk's bytes behind everybody's back.
+func (r *rack) corrupt(a []string) error {
+	size := int64(-1)
+	if d, err := r.shared(a[0]); err == nil {
+		size = d.Bytes
+	}
+	for _, d := range r.cfg.SSDs {
+		if d.Name == a[0] {
+			size = d.Bytes
+		}
+	}
+	if size < 0 {
+		_, err := r.shared(a[0])
+		return err
+	}
+	offset, err1 := strconv.ParseInt(a[1], 10, 64)
+	length, err2 := strconv.ParseInt(a[2], 10, 64)
+	const most = 1 << 30
+	if err1 != nil || err2 != nil || offset < 0 || length < 1 || length > most || offset > size-length {
+		return refuse("offset %s and length %s: want bytes within the %d of disk %s, at most %d at once", a[1], a[2], size, a[0], most)
+	}
+	f, err := os.OpenFile(diskImage(r.dir, a[0]), os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	buf := make([]byte, 1<<20)
+	for length > 0 {
+		b := buf[:min(length, int64(len(buf)))]
+		if _, err := rand.Read(b); err != nil {
+			f.Close()
+			return err
+		}
+		if _, err := f.WriteAt(b, offset); err != nil {
+			f.Close()
+			return err
+		}
+		offset += int64(len(b))
+		length -= int64(len(b))
+	}
+	return f.Close()
+}
+
+func (r *rack) throttle(ctx context.Context, a []string) error {
+	iops, err1 := strconv.ParseInt(a[1], 10, 64)
+	bps, err2 := strconv.ParseInt(a[2], 10, 64)
+	if err1 != nil || err2 != nil || iops < 0 || bps < 0 {
+		return refuse("%s %s: want I/O operations and bytes per second, 0 for no limit", a[1], a[2])
+	}
+	object := ""
+	if i := slices.IndexFunc(r.cfg.SSDs, func(d Disk) bool { return d.Name == a[0] }); i >= 0 {
+		object = "limit-" + ssdID(i)
+	} else if d, err := r.shared(a[0]); err != nil {
+		return err
+	} else {
+		object = d.throttleID()
+	}
+	return changeHardware(ctx, r, func(h *hardware) {
+		if h.Speeds == nil {
+			h.Speeds = map[string]speed{}
+		}
+		h.Speeds[a[0]] = speed{IOPS: iops, BytesPerSecond: bps}
+	}, func(h *hardware) error {
+		return r.each(ctx, isServer, func(n *Node, q *qmpClient) error {
+			_, err := q.call("qom-set", props{"path": "/objects/" + object, "property": "limits", "value": limits(iops, bps)})
+			return err
+		})
+	})
+}
+
+func (r *rack) bmc(ctx context.Context, node string, dead bool) error {
+	n, err := r.cfg.node(node)
+	if err != nil {
+		return err
+	}
+	if n.BMC == nil {
+		return refuse("node %s has no BMC", node)
+	}
+	return changeHardware(ctx, r, func(h *hardware) { set(&h.DeadBMCs, node, dead) }, func(h *hardware) error {
+		if dead {
+			return r.stopBMC(ctx, n)
+		}
+		return r.ensureBMC(ctx, h, n)
+	})
+}
+
+func (r *rack) pduController(ctx context.Context, name string, dead bool) error {
+	p, err := r.cfg.pdu(name)
+	if err != nil {
+		return err
+	}
+	return changeHardware(ctx, r, func(h *hardware) { set(&h.DeadPDUs, name, dead) }, func(h *hardware) error {
+		if dead {
+			return r.stopPDU(ctx, p)
+		}
+		return r.ensurePDU(ctx, h, p)
+	})
+}
+
+func (r *rack) feed(ctx context.Context, a []string, on bool) error {
+	outlet := 0
+	if len(a) > 1 {
+		o, err := strconv.Atoi(a[1])
+		if err != nil || o < 1 {
+			return refuse("outlet %q: want a number from 1", a[1])
+		}
+		outlet = o
+	}
+	return r.setOutlets(ctx, a[0], outlet, on)
+}
+
+// ConsoleFile is the path of a node's console log, for people who wonder why
+// it does not boot.
+func ConsoleFile(dir, node string) string { return filepath.Join(runDir(dir), consoleFile(node)) }
+
+// String is the fault with its targets, as a command line shows it.
+func (k FaultKind) String() string { return fmt.Sprintf("%s %s", k.Name, k.Args) }

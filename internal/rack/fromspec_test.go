@@ -1,0 +1,45 @@
+package rack
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/mortarhpc/mortar/internal/spec"
+)
+
+// TestFromSpec: the rack of the shipped nfs-ha example has the hardware the
+// example lists, and the same each time.
+func TestFromSpec(t *testing.T) {
+	src, err := os.ReadFile(filepath.Join("..", "..", "examples", "nfs-ha.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := spec.Parse(filepath.Join(t.TempDir(), "brick.yaml"), src)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := FromSpec(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(c.Nodes) != len(s.Servers)+len(s.Clients) || len(c.PDUs) != len(s.PDUs) || len(c.Networks) != 3 {
+		t.Fatalf("%d nodes, %d PDUs, %d networks", len(c.Nodes), len(c.PDUs), len(c.Networks))
+	}
+	wwns := map[string]bool{}
+	disks := 0
+	for _, e := range c.Enclosures {
+		for _, d := range e.Disks {
+			disks++
+			wwns[d.WWN] = true
+		}
+	}
+	if disks == 0 || len(wwns) != disks {
+		t.Errorf("%d disks with %d WWNs", disks, len(wwns))
+	}
+	for _, n := range c.Nodes {
+		if n.Role == RoleServer && (n.BMC == nil || len(n.Feeds) != 2 || len(n.NICs) != 3) {
+			t.Errorf("server %s: BMC %v, feeds %v, %d NICs", n.Name, n.BMC, n.Feeds, len(n.NICs))
+		}
+	}
+}

@@ -1,0 +1,226 @@
+package rack
+
+import (
+	"bytes"
+	"context"
+	"debug/elf"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// hostTools are the programs a rack needs, with the Debian package of each.
+var hostTools = []struct{ tool, pkg string }{
+	{"qemu-system-x86_64", "qemu-system-x86"},
+	{"mmdebstrap", "mmdebstrap"},
+	{"mkfs.erofs", "erofs-utils"},
+	{"mkfs.ext4", "e2fsprogs"},
+	{"ipmi_sim", "openipmi"},
+	{"snmpd", "snmpd"},
+	{"ip", "iproute2"},
+	{"ssh", "openssh-client"},
+	{"busybox", "busybox-static"},
+	{"unshare", "util-linux"},
+	{"chroot", "coreutils"},
+	{"tar", "tar"},
+	{"xz", "xz-utils"},
+	{"zstd", "zstd"},
+}
+
+const (
+	// overheadMiB is what a node's QEMU needs beyond the node's memory.
+	overheadMiB = 256
+	// reserveMiB is what the host keeps.
+	reserveMiB = 512
+	// imageBuildMiB is the room an image takes while it is built: the
+	// packages, the unpacked system and the finished files.
+	imageBuildMiB = 2560
+)
+
+// checkHost says what keeps this host from running the rack. Nothing is
+// changed by it.
+func checkHost(c *Config, dir string, spec imageSpec) error {
+	if os.Geteuid() != 0 {
+		return refuse("a rack needs root: it makes a network namespace and virtual machines")
+	}
+	var bad []string
+	var missing []string
+	for _, t := range hostTools {
+		if toolPath(t.tool) == t.tool && !slices.Contains(missing, t.pkg) {
+			missing = append(missing, t.pkg)
+		}
+	}
+	if bb := toolPath("busybox"); bb != "busybox" && !isStatic(bb) {
+		missing = append(missing, "busybox-static")
+	}
+	if len(missing) > 0 {
+		bad = append(bad, "the rack needs programs that are not installed: apt-get install "+strings.Join(missing, " "))
+	}
+	if _, err := os.Stat("/dev/net/tun"); err != nil {
+		bad = append(bad, "the kernel has no tun device (/dev/net/tun): modprobe tun")
+	}
+
+	var needMiB int64
+	for _, n := range c.Nodes {
+		if running(dir, n.Name) == nil {
+			needMiB += int64(n.MemoryMiB) + overheadMiB
+		}
+	}
+	if have, err := memAvailableMiB("/proc/meminfo"); err != nil {
+		return err
+	} else if needMiB > 0 && have < needMiB+reserveMiB {
+		bad = append(bad, fmt.Sprintf("too little memory: the rack's %d nodes need %d MiB, and %d MiB must stay for the host, but only %d MiB are available",
+			len(c.Nodes), needMiB, reserveMiB, have))
+	}
+
+	// A disk image is sparse, but it must be possible to fill it: a rack
+	// that runs out of room breaks in ways that no real one does.
+	need := map[string]int64{}
+	for file, size := range imageFilesOf(c, dir) {
+		need[dir] += size - allocated(file)
+	}
+	cache, err := cacheDir()
+	if err != nil {
+		return err
+	}
+	if cachedImage(filepath.Join(cache, spec.key())) == nil {
+		need[cache] += imageBuildMiB << 20
+	}
+	type room struct{ need, free int64 }
+	perFS := map[uint64]*room{}
+	where := map[uint64]string{}
+	for d, n := range need {
+		dev, free, err := freeBytes(d)
+		if err != nil {
+			return err
+		}
+		if perFS[dev] == nil {
+			perFS[dev] = &room{free: free}
+			where[dev] = d
+		}
+		perFS[dev].need += n
+	}
+	for dev, r := range perFS {
+		if r.need > 0 && r.free < r.need+reserveMiB<<20 {
+			bad = append(bad, fmt.Sprintf("too little disk space: the rack's disks and images need %d MiB in %s, but only %d MiB are free",
+				r.need>>20+reserveMiB, where[dev], r.free>>20))
+		}
+	}
+	if len(bad) > 0 {
+		return &RefusedError{Problems: bad}
+	}
+	return nil
+}
+
+// imageFilesOf lists the files of the rack's disks with their full sizes.
+func imageFilesOf(c *Config, dir string) map[string]int64 {
+	out := map[string]int64{}
+	for _, d := range c.sharedDisks() {
+		out[d.image(dir)] = d.Bytes
+	}
+	for _, d := range c.SSDs {
+		out[diskImage(dir, d.Name)] = d.Bytes
+	}
+	for _, n := range c.Nodes {
+		out[stateImage(dir, n.Name)] = stateBytes
+		for _, d := range n.LocalDisks {
+			out[diskImage(dir, d.Name)] = d.Bytes
+		}
+	}
+	return out
+}
+
+// allocated is the room a file already takes.
+func allocated(file string) int64 {
+	var st unix.Stat_t
+	if unix.Stat(file, &st) != nil {
+		return 0
+	}
+	return st.Blocks * 512
+}
+
+// freeBytes is the free room of the file system that a directory is on, or
+// will be on once it exists.
+func freeBytes(dir string) (dev uint64, free int64, err error) {
+	for {
+		var st unix.Stat_t
+		err := unix.Stat(dir, &st)
+		if err == nil {
+			var fsst unix.Statfs_t
+			if err := unix.Statfs(dir, &fsst); err != nil {
+				return 0, 0, fmt.Errorf("%s: %w", dir, err)
+			}
+			return st.Dev, int64(fsst.Bavail) * fsst.Bsize, nil
+		}
+		if !errors.Is(err, fs.ErrNotExist) || dir == "/" {
+			return 0, 0, fmt.Errorf("%s: %w", dir, err)
+		}
+		dir = filepath.Dir(dir)
+	}
+}
+
+// memAvailableMiB reads /proc/meminfo.
+func memAvailableMiB(meminfo string) (int64, error) {
+	text, err := os.ReadFile(meminfo)
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(text)) {
+		if f := strings.Fields(line); len(f) >= 2 && f[0] == "MemAvailable:" {
+			kib, err := strconv.ParseInt(f[1], 10, 64)
+			return kib >> 10, err
+		}
+	}
+	return 0, fmt.Errorf("%s has no MemAvailable", meminfo)
+}
+
+// isStatic tells whether a program needs no interpreter (dynamic linker):
+// the node's first stage has none.
+func isStatic(file string) bool {
+	f, err := elf.Open(file)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	return !slices.ContainsFunc(f.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_INTERP })
+}
+
+// kvmProbeTime is how long the nodes' kernel may take to its first program
+// under KVM. Half a second is usual; what takes longer is no help.
+const kvmProbeTime = 3 * time.Second
+
+// chooseAccel returns the accelerator for the nodes. That /dev/kvm is there
+// says little: nested or restricted, it may not be able to run a stock
+// kernel. So the kernel is booted with it.
+func chooseAccel(ctx context.Context, c *Config, img *image) (string, error) {
+	if c.Accel != "" {
+		return c.Accel, nil
+	}
+	if _, err := os.Stat("/dev/kvm"); err != nil {
+		return "tcg", nil
+	}
+	if bootsWith(ctx, "kvm", img, kvmProbeTime) {
+		return "kvm", nil
+	}
+	return "tcg", ctx.Err()
+}
+
+// bootsWith tells whether the image's kernel reaches its first program in
+// that time.
+func bootsWith(ctx context.Context, accel string, img *image, limit time.Duration) bool {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	argv := append([]string{"qemu-system-x86_64"}, baseArgs(img)...)
+	argv = append(argv, accelArgs(accel, 0)...)
+	argv = append(argv, "-m", "256", "-no-reboot", "-serial", "stdio", "-append", kernelArgs+" mortar.probe")
+	out, err := runInput(ctx, nil, argv...)
+	return err == nil && bytes.Contains(out, []byte(markPrefix+"kernel"))
+}

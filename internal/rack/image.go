@@ -1,0 +1,449 @@
+package rack
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// image is a node image in the cache.
+type image struct {
+	// Dir is the cache entry; its last element is the image's key.
+	Dir string `json:"-"`
+	// Suite and Kernel say what is inside.
+	Suite  string `json:"suite"`
+	Kernel string `json:"kernel"`
+	// Sizes of the files in bytes, by name: a truncated cache entry is
+	// made again.
+	Sizes map[string]int64 `json:"sizes"`
+}
+
+const (
+	imageKernel = "vmlinux"
+	imageInitrd = "initrd.img"
+	imageRoot   = "root.erofs"
+)
+
+func (i *image) file(name string) string { return filepath.Join(i.Dir, name) }
+
+// imageSpec is everything that decides what an image contains.
+type imageSpec struct {
+	Suite   string
+	Mirror  string
+	Keyring string
+}
+
+// baseKey names the unpacked packages, key the finished image.
+func (s imageSpec) baseKey() string {
+	return hashOf("base", s.Suite, s.Mirror, nodePackages(s.Suite), unpackExcludes)
+}
+
+func (s imageSpec) key() string {
+	return hashOf(s.baseKey(), recipeVersion, imageExcludes, disabledUnits, maskedUnits, maskedGenerators,
+		maskedRules, imageFiles, imageLinks, initrdModules, initScript)
+}
+
+func hashOf(parts ...any) string {
+	// JSON sorts the keys of maps, so equal content gives equal bytes.
+	b, err := json.Marshal(parts)
+	if err != nil {
+		panic(err) // strings, numbers and maps of them always encode
+	}
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:8])
+}
+
+// cacheDir is where images are kept.
+func cacheDir() (string, error) {
+	base := os.Getenv("XDG_CACHE_HOME")
+	if !filepath.IsAbs(base) {
+		home, err := os.UserHomeDir()
+		if err != nil {
+			return "", err
+		}
+		base = filepath.Join(home, ".cache")
+	}
+	return filepath.Join(base, "mortar", "images"), nil
+}
+
+// cachedImage returns the image if the cache has it whole, else nil.
+func cachedImage(dir string) *image {
+	text, err := os.ReadFile(filepath.Join(dir, "manifest.json"))
+	if err != nil {
+		return nil
+	}
+	img := &image{Dir: dir}
+	if json.Unmarshal(text, img) != nil {
+		return nil
+	}
+	for _, name := range []string{imageKernel, imageInitrd, imageRoot} {
+		st, err := os.Stat(img.file(name))
+		if err != nil || st.Size() == 0 || st.Size() != img.Sizes[name] {
+			return nil
+		}
+	}
+	return img
+}
+
+// ensureImage returns the node image, building it if the cache does not have
+// it. Two processes that need the same image build it once.
+func ensureImage(ctx context.Context, spec imageSpec, p *progress) (*image, error) {
+	cache, err := cacheDir()
+	if err != nil {
+		return nil, err
+	}
+	final := filepath.Join(cache, spec.key())
+	if img := cachedImage(final); img != nil {
+		return img, nil
+	}
+	if err := os.MkdirAll(cache, 0o755); err != nil {
+		return nil, err
+	}
+	unlock, err := lockFile(ctx, filepath.Join(cache, ".lock"))
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	if img := cachedImage(final); img != nil {
+		return img, nil
+	}
+	// Whoever was killed here left its work behind; we hold the lock, so
+	// nobody is using it.
+	old, err := filepath.Glob(filepath.Join(cache, "building-*"))
+	if err != nil {
+		return nil, err
+	}
+	for _, o := range old {
+		if err := os.RemoveAll(o); err != nil {
+			return nil, err
+		}
+	}
+	work, err := os.MkdirTemp(cache, "building-*")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(work)
+	if err := os.Chmod(work, 0o755); err != nil {
+		return nil, err
+	}
+
+	base := filepath.Join(cache, "base-"+spec.baseKey()+".tar")
+	if _, err := os.Stat(base); err != nil {
+		if err := p.step("packages", spec.Suite+" from "+spec.Mirror, func() error {
+			return bootstrap(ctx, spec, work, base)
+		}); err != nil {
+			return nil, err
+		}
+	}
+	img := &image{Dir: filepath.Join(work, "out"), Suite: spec.Suite, Sizes: map[string]int64{}}
+	if err := os.Mkdir(img.Dir, 0o755); err != nil {
+		return nil, err
+	}
+	if err := p.step("image", "kernel, initramfs, root", func() error {
+		return buildImage(ctx, base, filepath.Join(work, "root"), img)
+	}); err != nil {
+		return nil, err
+	}
+	manifest, err := json.MarshalIndent(img, "", "  ")
+	if err != nil {
+		return nil, err
+	}
+	if err := writeFileAtomic(img.file("manifest.json"), append(manifest, '\n'), 0o644); err != nil {
+		return nil, err
+	}
+	if err := os.RemoveAll(final); err != nil {
+		return nil, err
+	}
+	if err := os.Rename(img.Dir, final); err != nil {
+		return nil, err
+	}
+	img.Dir = final
+	return img, nil
+}
+
+// bootstrap installs the packages into a tar file. What mmdebstrap needs on
+// the way stands in the work directory.
+func bootstrap(ctx context.Context, spec imageSpec, work, tar string) error {
+	part := tar + ".part"
+	defer os.Remove(part)
+	// A process namespace of its own: if we are killed, everything in it
+	// is, and its mounts go with its mount namespace.
+	argv := []string{"env", "TMPDIR=" + work, "unshare", "--pid", "--fork", "--kill-child", "--mount-proc",
+		"mmdebstrap", "--quiet", "--mode=root", "--format=tar", "--variant=minbase", "--components=main",
+		"--include=" + strings.Join(nodePackages(spec.Suite), ","),
+		`--aptopt=Apt::Install-Recommends "false"`,
+	}
+	for _, x := range unpackExcludes {
+		argv = append(argv, "--dpkgopt=path-exclude="+x)
+	}
+	if spec.Keyring != "" {
+		argv = append(argv, "--keyring="+spec.Keyring)
+	}
+	argv = append(argv, spec.Suite, part, spec.Mirror)
+	if err := run(ctx, argv...); err != nil {
+		return err
+	}
+	return os.Rename(part, tar)
+}
+
+// buildImage makes the three files of the image from the packages.
+func buildImage(ctx context.Context, base, root string, img *image) error {
+	if err := os.Mkdir(root, 0o755); err != nil {
+		return err
+	}
+	if err := run(ctx, "tar", "-xpf", base, "-C", root, "--exclude=./dev/*"); err != nil {
+		return err
+	}
+	kernels, err := filepath.Glob(filepath.Join(root, "boot", "vmlinuz-*"))
+	if err != nil {
+		return err
+	}
+	if len(kernels) != 1 {
+		return fmt.Errorf("the packages hold %d kernels, want one", len(kernels))
+	}
+	img.Kernel = strings.TrimPrefix(filepath.Base(kernels[0]), "vmlinuz-")
+	bz, err := os.ReadFile(kernels[0])
+	if err != nil {
+		return err
+	}
+	elf, err := uncompressedKernel(ctx, bz)
+	if err != nil {
+		return fmt.Errorf("%s: %w", filepath.Base(kernels[0]), err)
+	}
+	if err := os.WriteFile(img.file(imageKernel), elf, 0o644); err != nil {
+		return err
+	}
+	if err := uncompressModules(ctx, root, img.Kernel); err != nil {
+		return err
+	}
+	if err := customize(ctx, root); err != nil {
+		return err
+	}
+	busybox, err := exec.LookPath("busybox")
+	if err != nil {
+		return err
+	}
+	initrd, err := buildInitrd(root, img.Kernel, busybox)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(img.file(imageInitrd), initrd, 0o644); err != nil {
+		return err
+	}
+	argv := []string{"mkfs.erofs", "--quiet", "-zlz4hc,1"}
+	for _, x := range imageExcludes {
+		argv = append(argv, "--exclude-regex="+x)
+	}
+	if err := run(ctx, append(argv, img.file(imageRoot), root)...); err != nil {
+		return err
+	}
+	for _, name := range []string{imageKernel, imageInitrd, imageRoot} {
+		st, err := os.Stat(img.file(name))
+		if err != nil {
+			return err
+		}
+		img.Sizes[name] = st.Size()
+	}
+	return nil
+}
+
+// uncompressModules undoes the compression of kernel modules: the file
+// system compresses them anyway, and faster to read.
+func uncompressModules(ctx context.Context, root, kernel string) error {
+	dir := filepath.Join(root, "lib/modules", kernel)
+	packed := map[string][]string{}
+	err := filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
+		if err == nil && d.Type().IsRegular() && strings.Contains(d.Name(), ".ko.") {
+			packed[path.Ext(p)] = append(packed[path.Ext(p)], p)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if len(packed) == 0 {
+		return nil
+	}
+	tools := map[string][]string{".xz": {"xz", "-dq"}, ".zst": {"zstd", "-dq", "--rm"}, ".gz": {"gzip", "-dq"}}
+	for ext, files := range packed {
+		tool, ok := tools[ext]
+		if !ok {
+			return fmt.Errorf("kernel modules are compressed in an unknown way: %s", files[0])
+		}
+		for batch := range slices.Chunk(files, 500) {
+			if err := run(ctx, append(slices.Clone(tool), batch...)...); err != nil {
+				return err
+			}
+		}
+	}
+	return run(ctx, "chroot", root, "depmod", kernel)
+}
+
+// customize follows the recipe: units, rules and files.
+func customize(ctx context.Context, root string) error {
+	units := filepath.Join(root, "etc/systemd/system")
+	for _, u := range disabledUnits {
+		if err := os.RemoveAll(filepath.Join(units, u)); err != nil {
+			return err
+		}
+	}
+	mask := func(dir string, names []string, ext string) error {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return err
+		}
+		for _, n := range names {
+			p := filepath.Join(dir, n+ext)
+			if err := os.RemoveAll(p); err != nil {
+				return err
+			}
+			if err := os.Symlink("/dev/null", p); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if err := mask(units, maskedUnits, ""); err != nil {
+		return err
+	}
+	if err := mask(filepath.Join(root, "etc/systemd/system-generators"), maskedGenerators, ""); err != nil {
+		return err
+	}
+	if err := mask(filepath.Join(root, "etc/udev/rules.d"), maskedRules, ".rules"); err != nil {
+		return err
+	}
+	for name, text := range imageFiles {
+		p := filepath.Join(root, name)
+		if err := os.MkdirAll(filepath.Dir(p), 0o755); err != nil {
+			return err
+		}
+		// The path may be a package's symbolic link to somewhere else.
+		if err := os.RemoveAll(p); err != nil {
+			return err
+		}
+		if err := os.WriteFile(p, []byte(text), 0o644); err != nil {
+			return err
+		}
+	}
+	for name, target := range imageLinks {
+		p := filepath.Join(root, name)
+		if err := os.MkdirAll(filepath.Dir(p), 0o755); err != nil {
+			return err
+		}
+		if err := os.RemoveAll(p); err != nil {
+			return err
+		}
+		if err := os.Symlink(target, p); err != nil {
+			return err
+		}
+	}
+	// Host keys are made per node, never shared by an image.
+	keys, err := filepath.Glob(filepath.Join(root, "etc/ssh/ssh_host_*"))
+	if err != nil {
+		return err
+	}
+	for _, k := range append(keys, filepath.Join(root, "etc/machine-id"), filepath.Join(root, "etc/hostname"),
+		filepath.Join(root, "etc/resolv.conf")) {
+		if err := os.RemoveAll(k); err != nil {
+			return err
+		}
+	}
+	// Fence agents are Python programs that a node under emulation would
+	// compile anew at every call. The byte code does not depend on the
+	// files' times, which the image may not keep.
+	return run(ctx, "chroot", root, "python3", "-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash",
+		"/usr/share/fence", "/usr/lib/python3/dist-packages")
+}
+
+// buildInitrd packs the first stage: a static busybox, the modules and /init.
+func buildInitrd(root, kernel, busybox string) ([]byte, error) {
+	modDir := filepath.Join(root, "lib/modules", kernel)
+	dep, err := os.ReadFile(filepath.Join(modDir, "modules.dep"))
+	if err != nil {
+		return nil, err
+	}
+	builtin, err := os.ReadFile(filepath.Join(modDir, "modules.builtin"))
+	if err != nil {
+		return nil, err
+	}
+	mods, err := moduleOrder(string(dep), string(builtin), initrdModules)
+	if err != nil {
+		return nil, err
+	}
+	var w cpioWriter
+	for _, d := range []string{"bin", "dev", "proc", "sys", "m", "ro", "rw", "new"} {
+		w.dir(d)
+	}
+	w.char("dev/console", 5, 1)
+	bb, err := os.ReadFile(busybox)
+	if err != nil {
+		return nil, err
+	}
+	w.file("bin/busybox", 0o755, bb)
+	w.link("bin/sh", "busybox")
+	names := make([]string, len(mods))
+	for i, m := range mods {
+		data, err := os.ReadFile(filepath.Join(modDir, m))
+		if err != nil {
+			return nil, err
+		}
+		names[i] = path.Base(m)
+		w.file("m/"+names[i], 0o644, data)
+	}
+	w.file("init", 0o755, []byte(strings.ReplaceAll(initScript, "@MODULES@", strings.Join(names, " "))))
+	return w.close(), nil
+}
+
+// moduleOrder returns the files of the wanted modules and of all they depend
+// on, in the order in which they must be loaded. Modules built into the
+// kernel are left out; one that exists in neither form is an error.
+func moduleOrder(dep, builtin string, want []string) ([]string, error) {
+	norm := func(file string) string {
+		return strings.ReplaceAll(strings.TrimSuffix(path.Base(file), ".ko"), "-", "_")
+	}
+	deps := map[string][]string{}
+	file := map[string]string{}
+	for line := range strings.Lines(dep) {
+		name, rest, ok := strings.Cut(line, ":")
+		if !ok {
+			continue
+		}
+		file[norm(name)] = name
+		deps[name] = strings.Fields(rest)
+	}
+	inKernel := map[string]bool{}
+	for _, f := range strings.Fields(builtin) {
+		inKernel[norm(f)] = true
+	}
+	var order []string
+	done := map[string]bool{}
+	var add func(f string)
+	add = func(f string) {
+		if done[f] {
+			return
+		}
+		done[f] = true
+		for _, d := range deps[f] {
+			add(d)
+		}
+		order = append(order, f)
+	}
+	for _, m := range want {
+		f, ok := file[m]
+		switch {
+		case ok:
+			add(f)
+		case !inKernel[m]:
+			return nil, fmt.Errorf("the kernel has no module %s", m)
+		}
+	}
+	return order, nil
+}

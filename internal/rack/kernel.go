@@ -1,0 +1,71 @@
+package rack
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
+)
+
+// kernelPayload cuts the compressed kernel out of a bzImage.
+//
+// Source: Documentation/arch/x86/boot.rst of Linux, "The Real-Mode Kernel
+// Header": setup_sects, payload_offset, payload_length.
+func kernelPayload(bz []byte) ([]byte, error) {
+	if len(bz) < 0x250 || string(bz[0x202:0x206]) != "HdrS" {
+		return nil, fmt.Errorf("not a Linux kernel image")
+	}
+	if v := binary.LittleEndian.Uint16(bz[0x206:]); v < 0x208 {
+		return nil, fmt.Errorf("boot protocol %d.%d is too old", v>>8, v&0xff)
+	}
+	sects := int(bz[0x1f1])
+	if sects == 0 {
+		sects = 4
+	}
+	start := uint64(sects+1)*512 + uint64(binary.LittleEndian.Uint32(bz[0x248:]))
+	end := start + uint64(binary.LittleEndian.Uint32(bz[0x24c:]))
+	if end > uint64(len(bz)) || end-start < 8 {
+		return nil, fmt.Errorf("the kernel image is truncated")
+	}
+	return bz[start:end], nil
+}
+
+// uncompressedKernel turns a bzImage into the ELF file inside it. Emulated
+// code that decompresses itself costs seconds at every boot.
+func uncompressedKernel(ctx context.Context, bz []byte) ([]byte, error) {
+	p, err := kernelPayload(bz)
+	if err != nil {
+		return nil, err
+	}
+	// All but gzip, which ends with it, are followed by the size of the
+	// uncompressed data in 4 bytes that are no part of the stream.
+	body := p[:len(p)-4]
+	var out []byte
+	switch {
+	case bytes.HasPrefix(p, []byte{0x1f, 0x8b}):
+		z, err := gzip.NewReader(bytes.NewReader(p))
+		if err != nil {
+			return nil, err
+		}
+		z.Multistream(false)
+		if out, err = io.ReadAll(z); err != nil {
+			return nil, fmt.Errorf("gzip: %w", err)
+		}
+	case bytes.HasPrefix(p, []byte{0x28, 0xb5, 0x2f, 0xfd}):
+		if out, err = filter(ctx, body, "zstd", "-dcq"); err != nil {
+			return nil, err
+		}
+	case bytes.HasPrefix(p, []byte{0xfd, '7', 'z', 'X', 'Z', 0}):
+		if out, err = filter(ctx, body, "xz", "-dcq"); err != nil {
+			return nil, err
+		}
+	default:
+		return nil, fmt.Errorf("the kernel is compressed in an unknown way (starts with % x)", p[:6])
+	}
+	if !bytes.HasPrefix(out, []byte("\x7fELF")) {
+		return nil, fmt.Errorf("the kernel inside the image is no ELF file")
+	}
+	return out, nil
+}

@@ -1,0 +1,92 @@
+package rack
+
+import (
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/crypto/ssh"
+)
+
+func identityFile(dir string) string   { return filepath.Join(dir, "ssh", "id_ed25519") }
+func knownHostsFile(dir string) string { return filepath.Join(dir, "ssh", "known_hosts") }
+func hostKeyFile(dir, n string) string { return filepath.Join(dir, "nodes", n, "ssh_host_ed25519_key") }
+func authorized(k ssh.PublicKey) string {
+	return strings.TrimSpace(string(ssh.MarshalAuthorizedKey(k)))
+}
+func inventoryFile(dir string) string { return filepath.Join(dir, "inventory.json") }
+
+// ensureKey returns the public half of the SSH key in a file, making a new
+// key pair where there is none.
+func ensureKey(file, comment string) (ssh.PublicKey, error) {
+	text, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		_, private, err := ed25519.GenerateKey(rand.Reader)
+		if err != nil {
+			return nil, err
+		}
+		block, err := ssh.MarshalPrivateKey(private, comment)
+		if err != nil {
+			return nil, err
+		}
+		text = pem.EncodeToMemory(block)
+		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+			return nil, err
+		}
+		if err := writeFileAtomic(file, text, 0o600); err != nil {
+			return nil, err
+		}
+	} else if err != nil {
+		return nil, err
+	}
+	signer, err := ssh.ParsePrivateKey(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	return signer.PublicKey(), nil
+}
+
+// ensureSecret returns the one line of a secret's file, making a random one
+// where there is no file. A file that others may read is refused.
+func ensureSecret(file string) (string, error) {
+	st, err := os.Stat(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		b := make([]byte, 8)
+		if _, err := rand.Read(b); err != nil {
+			return "", err
+		}
+		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+			return "", err
+		}
+		secret := hex.EncodeToString(b)
+		return secret, writeFileAtomic(file, []byte(secret+"\n"), 0o600)
+	} else if err != nil {
+		return "", err
+	}
+	if st.Mode().Perm()&0o077 != 0 {
+		return "", refuse("%s: a secret that others may read (mode %04o): chmod 600 it", file, st.Mode().Perm())
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return "", err
+	}
+	secret := strings.TrimSpace(string(text))
+	// The value goes into configuration files of ipmi_sim and snmpd, whose
+	// quoting differs; and IPMI 2.0 tools send at most 16 bytes.
+	for _, r := range secret {
+		if r <= ' ' || r > '~' || strings.ContainsRune("\"'\\#", r) {
+			return "", refuse("%s: a secret may have printable ASCII characters without blanks, quotes, backslash and #", file)
+		}
+	}
+	if secret == "" || len(secret) > 16 {
+		return "", refuse("%s: a secret of %d characters: want 1 to 16", file, len(secret))
+	}
+	return secret, nil
+}

@@ -1,0 +1,141 @@
+package rack
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// ownerMark is put on the rack's management bridge, so that a namespace
+// tells whose it is.
+func ownerMark(dir string) string {
+	sum := sha256.Sum256([]byte(dir))
+	return "mortar rack " + hex.EncodeToString(sum[:8])
+}
+
+// networkCommands are the lines for "ip -batch" that build the switches and
+// the nodes' cables inside the namespace.
+func networkCommands(c *Config, dir string) []string {
+	cmds := []string{"link set lo up"}
+	for _, n := range c.Networks {
+		br := bridgeName(n.Name)
+		// No spanning tree and no learning delay: a port forwards at once.
+		cmds = append(cmds, "link add "+br+" type bridge stp_state 0 forward_delay 0 mcast_snooping 0")
+		if n.Admin.IsValid() {
+			cmds = append(cmds,
+				"link set "+br+` alias "`+ownerMark(dir)+`"`,
+				"addr add "+n.Admin.String()+" dev "+br)
+		}
+		cmds = append(cmds, fmt.Sprintf("link set %s mtu %d up", br, n.MTU))
+	}
+	for i, n := range c.Nodes {
+		for j, nic := range n.NICs {
+			tap := tapName(i, j)
+			mtu := 1500
+			if w, err := c.network(nic.Network); err == nil {
+				mtu = w.MTU
+			}
+			cmds = append(cmds,
+				"tuntap add dev "+tap+" mode tap",
+				fmt.Sprintf("link set %s mtu %d master %s up", tap, mtu, bridgeName(nic.Network)))
+		}
+	}
+	return cmds
+}
+
+func netnsExists(name string) bool {
+	_, err := os.Stat(filepath.Join("/run/netns", name))
+	return err == nil
+}
+
+// netnsOwner says whose the namespace is: ours if the mark is ours, nobody's
+// if there is none (someone was killed between making it and marking it).
+func netnsOwner(c *Config, dir string) (ours, marked bool, err error) {
+	alias := ""
+	err = inNetns(c.netns(), func() error {
+		// /sys shows the namespace of whoever mounted it, so ask ip.
+		out, err := runInput(context.Background(), nil, "ip", "-d", "link", "show", bridgeName(c.adminNetwork().Name))
+		if err == nil {
+			alias = string(out)
+		}
+		return nil
+	})
+	marked = strings.Contains(alias, "mortar rack ")
+	return strings.Contains(alias, ownerMark(dir)), marked, err
+}
+
+// ensureNetwork builds the namespace with everything in it, unless it is
+// there already.
+func ensureNetwork(ctx context.Context, r *rack) error {
+	ns := r.cfg.netns()
+	if netnsExists(ns) {
+		ours, marked, err := netnsOwner(r.cfg, r.dir)
+		if err == nil && marked && !ours {
+			return refuse("network namespace %s belongs to a rack in another directory: take that one down, or give this brick another name", ns)
+		}
+		if err == nil && ours && r.taps(ctx) {
+			return nil
+		}
+		// Half made: make it again.
+		if err := run(ctx, "ip", "netns", "del", ns); err != nil {
+			return err
+		}
+	}
+	if err := run(ctx, "ip", "netns", "add", ns); err != nil {
+		return err
+	}
+	return r.ip(ctx, networkCommands(r.cfg, r.dir)...)
+}
+
+// taps tells whether the last thing that ensureNetwork makes is there.
+func (r *rack) taps(ctx context.Context) bool {
+	i := len(r.cfg.Nodes) - 1
+	j := len(r.cfg.Nodes[i].NICs) - 1
+	return r.ip(ctx, "link show "+tapName(i, j)) == nil
+}
+
+// ip runs commands of ip(8) inside the rack's namespace.
+func (r *rack) ip(ctx context.Context, commands ...string) error {
+	in := strings.Join(commands, "\n") + "\n"
+	_, err := runInput(ctx, []byte(in), "ip", "-n", r.cfg.netns(), "-batch", "-")
+	return err
+}
+
+// hostAddress gives a BMC or a PDU its address on the management network, or
+// takes it away: a device without power does not even answer ARP.
+func (r *rack) hostAddress(ctx context.Context, a netip.Addr, on bool) error {
+	dev := bridgeName(r.cfg.adminNetwork().Name)
+	p := netip.PrefixFrom(a, a.BitLen()).String()
+	if on {
+		// replace is add that may find it done.
+		return r.ip(ctx, "addr replace "+p+" dev "+dev)
+	}
+	out, err := runInput(ctx, nil, "ip", "-n", r.cfg.netns(), "-o", "addr", "show", "dev", dev)
+	if err != nil || !strings.Contains(string(out), " "+strings.TrimSuffix(p, "/32")) {
+		return err
+	}
+	return r.ip(ctx, "addr del "+p+" dev "+dev)
+}
+
+// removeNetns removes the rack's namespace if it is there and nobody else's.
+func removeNetns(ctx context.Context, c *Config, dir string) error {
+	if !netnsExists(c.netns()) {
+		return nil
+	}
+	ours, marked, err := netnsOwner(c, dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil && marked && !ours {
+		return nil
+	}
+	// A name that "ip netns add" left without its namespace is removed too.
+	return run(ctx, "ip", "netns", "del", c.netns())
+}

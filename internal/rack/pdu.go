@@ -1,0 +1,281 @@
+package rack
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// The part of APC's PowerNet-MIB that a switched rack PDU of this kind
+// answers and that fence_apc_snmp uses: names, control and status of the
+// outlets.
+//
+// Source: PowerNet-MIB, rPDUOutletControlTable and rPDUOutletStatusTable.
+var (
+	oidAPC           = []int{1, 3, 6, 1, 4, 1, 318}
+	oidControlName   = oid(oidAPC, 1, 1, 12, 3, 3, 1, 1, 2)
+	oidControlAction = oid(oidAPC, 1, 1, 12, 3, 3, 1, 1, 4)
+	oidStatusName    = oid(oidAPC, 1, 1, 12, 3, 5, 1, 1, 2)
+	oidStatusState   = oid(oidAPC, 1, 1, 12, 3, 5, 1, 1, 4)
+)
+
+// sysObjectID of an APC rack PDU (masterSwitchrPDU).
+const pduObjectID = ".1.3.6.1.4.1.318.1.3.4.5"
+
+// Values of rPDUOutletControlOutletCommand and of the outlet's state.
+const (
+	outletOn     = 1 // immediateOn, outletStatusOn
+	outletOff    = 2 // immediateOff, outletStatusOff
+	outletReboot = 3 // immediateReboot
+)
+
+func oid(prefix []int, more ...int) []int { return append(slices.Clone(prefix), more...) }
+
+func parseOID(s string) ([]int, error) {
+	var out []int
+	for _, part := range strings.Split(strings.TrimPrefix(s, "."), ".") {
+		n, err := strconv.Atoi(part)
+		if err != nil || n < 0 {
+			return nil, fmt.Errorf("object identifier %q", s)
+		}
+		out = append(out, n)
+	}
+	return out, nil
+}
+
+func formatOID(o []int) string {
+	var b strings.Builder
+	for _, n := range o {
+		b.WriteByte('.')
+		b.WriteString(strconv.Itoa(n))
+	}
+	return b.String()
+}
+
+// snmpValue is one object: its type and value as net-snmp's pass protocol
+// writes them.
+type snmpValue struct {
+	OID         []int
+	Type, Value string
+}
+
+// pduTable is everything a PDU answers, in the order of a walk.
+func pduTable(p *PDU, nameOf func(outlet int) string, isOn func(outlet int) bool) []snmpValue {
+	var t []snmpValue
+	for _, column := range [][]int{oidControlName, oidControlAction, oidStatusName, oidStatusState} {
+		names := slices.Equal(column, oidControlName) || slices.Equal(column, oidStatusName)
+		for o := 1; o <= p.Outlets; o++ {
+			v := snmpValue{OID: oid(column, o), Type: "integer", Value: strconv.Itoa(outletOff)}
+			switch {
+			case names:
+				v.Type, v.Value = "string", nameOf(o)
+			case isOn(o):
+				v.Value = strconv.Itoa(outletOn)
+			}
+			t = append(t, v)
+		}
+	}
+	return t
+}
+
+func snmpGet(t []snmpValue, o []int) *snmpValue {
+	for i := range t {
+		if slices.Equal(t[i].OID, o) {
+			return &t[i]
+		}
+	}
+	return nil
+}
+
+// snmpNext is the first object after o.
+func snmpNext(t []snmpValue, o []int) *snmpValue {
+	for i := range t {
+		if slices.Compare(t[i].OID, o) > 0 {
+			return &t[i]
+		}
+	}
+	return nil
+}
+
+// outletName is what is written next to an outlet: the node on it.
+func (c *Config) outletName(pdu string, outlet int) string {
+	for _, n := range c.Nodes {
+		for _, f := range n.Feeds {
+			if f.PDU == pdu && f.Outlet == outlet {
+				return n.Name
+			}
+		}
+	}
+	return "Outlet " + strconv.Itoa(outlet)
+}
+
+// PDU is the hidden command that snmpd runs to answer for a PDU: the
+// pass_persist protocol on in and out. It ends when snmpd does.
+//
+// Source: snmpd.conf(5), "MIB-Specific Extension Commands".
+func ServePDU(ctx context.Context, dir, name string, in io.Reader, out io.Writer) error {
+	if err := closeOnExec(); err != nil {
+		return err
+	}
+	r, err := openRack(dir)
+	if err != nil {
+		return err
+	}
+	p, err := r.cfg.pdu(name)
+	if err != nil {
+		return err
+	}
+	table := func() ([]snmpValue, error) {
+		h, err := loadHardware(r.dir)
+		if err != nil {
+			return nil, err
+		}
+		return pduTable(p, func(o int) string { return r.cfg.outletName(name, o) },
+			func(o int) bool { return !h.Off[outletKey(name, o)] }), nil
+	}
+	return servePass(in, out, table, func(outlet int, on bool) error {
+		return r.setOutlets(ctx, name, outlet, on)
+	})
+}
+
+// servePass speaks the pass_persist protocol for a table of objects and a
+// switch. An error of the switch is the requester's error, and goes to
+// standard error; the PDU lives on.
+func servePass(in io.Reader, out io.Writer, table func() ([]snmpValue, error), turn func(outlet int, on bool) error) error {
+	sc := bufio.NewScanner(in)
+	line := func() string {
+		sc.Scan()
+		return strings.TrimSpace(sc.Text())
+	}
+	answer := func(s string) error {
+		_, err := io.WriteString(out, s+"\n")
+		return err
+	}
+	for sc.Scan() {
+		var err error
+		switch command := strings.TrimSpace(sc.Text()); command {
+		case "PING":
+			err = answer("PONG")
+		case "get", "getnext":
+			o, bad := parseOID(line())
+			t, tableErr := table()
+			if tableErr != nil {
+				return tableErr
+			}
+			var v *snmpValue
+			if bad == nil && command == "get" {
+				v = snmpGet(t, o)
+			} else if bad == nil {
+				v = snmpNext(t, o)
+			}
+			if v == nil {
+				err = answer("NONE")
+			} else {
+				err = answer(formatOID(v.OID) + "\n" + v.Type + "\n" + v.Value)
+			}
+		case "set":
+			target, value := line(), line()
+			err = answer(setOutlet(target, value, table, turn))
+		case "":
+			return nil
+		default:
+			err = answer("NONE")
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return sc.Err()
+}
+
+// setOutlet does one set request and returns the protocol's answer.
+func setOutlet(target, value string, table func() ([]snmpValue, error), turn func(outlet int, on bool) error) string {
+	o, err := parseOID(target)
+	t, tableErr := table()
+	if err != nil || tableErr != nil || snmpGet(t, o) == nil || !slices.Equal(o[:len(o)-1], oidControlAction) {
+		return "not-writable"
+	}
+	typ, number, _ := strings.Cut(value, " ")
+	if typ != "integer" {
+		return "wrong-type"
+	}
+	outlet := o[len(o)-1]
+	switch n, err := strconv.Atoi(strings.Trim(number, `" `)); {
+	case err != nil:
+		return "wrong-value"
+	case n == outletOn:
+		err = turn(outlet, true)
+		return done(err)
+	case n == outletOff:
+		return done(turn(outlet, false))
+	case n == outletReboot:
+		return done(errors.Join(turn(outlet, false), turn(outlet, true)))
+	default:
+		return "wrong-value"
+	}
+}
+
+func done(err error) string {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return "inconsistent-value"
+	}
+	return "DONE"
+}
+
+// pduSNMPConfig is snmpd's configuration of a PDU.
+func pduSNMPConfig(p *PDU, community string) string {
+	return fmt.Sprintf(`agentaddress udp:%s:161
+rwcommunity %s
+sysobjectid %s
+sysdescr APC Web/SNMP Management Card (virtual)
+sysname %s
+pass_persist .%s ./mortar rack _pdu .. %s
+`, p.Address, community, pduObjectID, p.Name, strings.TrimPrefix(formatOID(oidAPC), "."), p.Name)
+}
+
+// ensurePDU starts a PDU's controller unless it runs or is dead. The caller
+// holds the power lock.
+func (r *rack) ensurePDU(ctx context.Context, h *hardware, p *PDU) error {
+	name := pduName(p.Name)
+	if h.DeadPDUs[p.Name] || running(r.dir, name) != nil {
+		return nil
+	}
+	community, err := ensureSecret(p.CommunityFile)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Join(runDir(r.dir), name+".state"), 0o700); err != nil {
+		return err
+	}
+	if err := writeFileAtomic(confFile(r.dir, name), []byte(pduSNMPConfig(p, community)), 0o600); err != nil {
+		return err
+	}
+	if err := r.hostAddress(ctx, p.Address, true); err != nil {
+		return err
+	}
+	// -I: only what answers who it is and passes the rest on.
+	proc, gone, err := spawn(r, name, "snmpd", "-f", "-Lo", "-C", "-c", confFile(r.dir, name),
+		"-I", "system_mib,sysORTable,pass,pass_persist,override,snmpEngine,usmConf,vacm_conf,vacm_context")
+	if err != nil {
+		return err
+	}
+	if err := writeFileAtomic(pidFile(r.dir, name), fmt.Appendln(nil, proc.Pid), 0o600); err != nil {
+		return err
+	}
+	return waitStarted(ctx, r, name, gone, func() bool { return r.listensUDP(p.Address, 161) })
+}
+
+func (r *rack) stopPDU(ctx context.Context, p *PDU) error {
+	if err := stop(r.dir, pduName(p.Name)); err != nil {
+		return err
+	}
+	return r.hostAddress(ctx, p.Address, false)
+}

@@ -1,0 +1,205 @@
+package rack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// rack is a rack that exists: its directory and what stands in there.
+type rack struct {
+	dir string
+	cfg *Config
+	st  *state
+}
+
+func openRack(dir string) (*rack, error) {
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, err
+	}
+	cfg, err := loadConfig(abs)
+	if err != nil {
+		return nil, err
+	}
+	st, err := loadState(abs)
+	if err != nil {
+		return nil, err
+	}
+	return &rack{dir: abs, cfg: cfg, st: st}, nil
+}
+
+// image is the image that the rack's nodes run.
+func (r *rack) image() (*image, error) {
+	img := cachedImage(r.st.Image)
+	if img == nil {
+		return nil, fmt.Errorf("the node image %s is gone or damaged: mortar rack down, then up, builds it again", r.st.Image)
+	}
+	return img, nil
+}
+
+func (r *rack) index(node string) (int, *Node, error) {
+	n, err := r.cfg.node(node)
+	if err != nil {
+		return 0, nil, err
+	}
+	for i := range r.cfg.Nodes {
+		if &r.cfg.Nodes[i] == n {
+			return i, n, nil
+		}
+	}
+	panic("unreachable: the node is one of the Config's")
+}
+
+// startNode switches a node on. The caller holds the power lock. A node that
+// is on stays as it is; one without power stays off, which is no error: a
+// button without power does nothing.
+func (r *rack) startNode(ctx context.Context, h *hardware, node string) error {
+	i, n, err := r.index(node)
+	if err != nil {
+		return err
+	}
+	if running(r.dir, n.Name) != nil || !h.powered(n) {
+		return nil
+	}
+	img, err := r.image()
+	if err != nil {
+		return err
+	}
+	args, err := nodeArgs(r.cfg, r.dir, i, img, r.st.Accel, h)
+	if err != nil {
+		return err
+	}
+	run := runDir(r.dir)
+	for _, f := range []string{filepath.Join(run, qmpSocket(n.Name)), pidFile(r.dir, n.Name)} {
+		if err := os.Remove(f); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	// From here on, what the console said before is history.
+	if err := consoleMark(r.dir, n.Name, "power-on"); err != nil {
+		return err
+	}
+	_, gone, err := spawn(r, n.Name, append([]string{"qemu-system-x86_64"}, args...)...)
+	if err != nil {
+		return err
+	}
+	if err := waitStarted(ctx, r, n.Name, gone, func() bool {
+		q, err := dialQMP(ctx, run, qmpSocket(n.Name))
+		if err != nil {
+			return false
+		}
+		q.close()
+		return running(r.dir, n.Name) != nil
+	}); err != nil {
+		return err
+	}
+	return r.plugLinks(ctx, h, n)
+}
+
+// stopNode cuts a node's power: what it had not written is lost.
+func (r *rack) stopNode(node string) error {
+	if err := stop(r.dir, node); err != nil {
+		return err
+	}
+	return consoleMark(r.dir, node, "power-off")
+}
+
+// plugLinks makes the node's cables what the hardware says.
+func (r *rack) plugLinks(ctx context.Context, h *hardware, n *Node) error {
+	down := false
+	for _, nic := range n.NICs {
+		down = down || h.linkDown(n.Name, nic.Network)
+	}
+	if !down {
+		return nil // as QEMU starts
+	}
+	return r.withQMP(ctx, n.Name, func(q *qmpClient) error { return setLinks(q, h, n) })
+}
+
+func setLinks(q *qmpClient, h *hardware, n *Node) error {
+	for i, nic := range n.NICs {
+		if _, err := q.call("set_link", props{"name": nicID(i), "up": !h.linkDown(n.Name, nic.Network)}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// withQMP calls fn with a connection to a node's QEMU.
+func (r *rack) withQMP(ctx context.Context, node string, fn func(q *qmpClient) error) error {
+	if running(r.dir, node) == nil {
+		return fmt.Errorf("node %s is switched off", node)
+	}
+	q, err := dialQMP(ctx, runDir(r.dir), qmpSocket(node))
+	if err != nil {
+		return fmt.Errorf("node %s: %w", node, err)
+	}
+	defer q.close()
+	if err := fn(q); err != nil {
+		return fmt.Errorf("node %s: %w", node, err)
+	}
+	return nil
+}
+
+// powerNode makes a node and its BMC what its cords say. The caller holds
+// the power lock. A node whose power comes back starts: the restore policy
+// of a server is "always on".
+func (r *rack) powerNode(ctx context.Context, h *hardware, n *Node, cameBack bool) error {
+	if !h.powered(n) {
+		return errors.Join(r.stopNode(n.Name), r.stopBMC(ctx, n))
+	}
+	err := r.ensureBMC(ctx, h, n)
+	if cameBack {
+		err = errors.Join(err, r.startNode(ctx, h, n.Name))
+	}
+	return err
+}
+
+// setOutlets switches outlets of a PDU, all of them for outlet 0. It is what
+// both the PDU's own controller and the feed faults do.
+func (r *rack) setOutlets(ctx context.Context, pdu string, outlet int, on bool) error {
+	p, err := r.cfg.pdu(pdu)
+	if err != nil {
+		return err
+	}
+	if outlet < 0 || outlet > p.Outlets {
+		return refuse("pdu %s has no outlet %d: it has 1 to %d", pdu, outlet, p.Outlets)
+	}
+	had := map[string]bool{}
+	return changeHardware(ctx, r, func(h *hardware) {
+		for i := range r.cfg.Nodes {
+			had[r.cfg.Nodes[i].Name] = h.powered(&r.cfg.Nodes[i])
+		}
+		for o := 1; o <= p.Outlets; o++ {
+			if outlet == 0 || outlet == o {
+				set(&h.Off, outletKey(pdu, o), !on)
+			}
+		}
+	}, func(h *hardware) error {
+		var errs []error
+		for i := range r.cfg.Nodes {
+			n := &r.cfg.Nodes[i]
+			if now := h.powered(n); now != had[n.Name] {
+				errs = append(errs, r.powerNode(ctx, h, n, now))
+			}
+		}
+		return errors.Join(errs...)
+	})
+}
+
+// consoleMark writes a line of ours into a node's console log.
+func consoleMark(dir, node, what string) error {
+	f, err := os.OpenFile(filepath.Join(runDir(dir), consoleFile(node)), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return err
+	}
+	if _, err := fmt.Fprintf(f, "\n%s%s 0\n", markPrefix, what); err != nil {
+		f.Close()
+		return err
+	}
+	return f.Close()
+}

@@ -1,0 +1,212 @@
+package rack
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Files of the run directory, relative to it.
+func consoleFile(node string) string { return node + ".console" }
+func qmpSocket(node string) string   { return node + ".qmp" }
+
+func runDir(dir string) string         { return filepath.Join(dir, "run") }
+func pidFile(dir, name string) string  { return filepath.Join(runDir(dir), name+".pid") }
+func selfBinary(dir string) string     { return filepath.Join(runDir(dir), "mortar") }
+func bmcName(node string) string       { return "bmc-" + node }
+func pduName(pdu string) string        { return "pdu-" + pdu }
+func logFile(dir, name string) string  { return filepath.Join(runDir(dir), name+".log") }
+func confFile(dir, name string) string { return filepath.Join(runDir(dir), name+".conf") }
+
+// process is one line of /proc.
+type process struct {
+	pid  int
+	exe  string
+	args []string
+}
+
+// readProcess looks a process up; nil if it is not there or only waits to be
+// reaped.
+func readProcess(pid int) *process {
+	base := "/proc/" + strconv.Itoa(pid)
+	stat, err := os.ReadFile(base + "/stat")
+	if err != nil {
+		return nil
+	}
+	// The state follows the name, which stands in parentheses and may
+	// contain anything.
+	if i := bytes.LastIndexByte(stat, ')'); i < 0 || i+2 >= len(stat) || stat[i+2] == 'Z' || stat[i+2] == 'X' {
+		return nil
+	}
+	cmdline, err := os.ReadFile(base + "/cmdline")
+	if err != nil || len(cmdline) == 0 {
+		return nil
+	}
+	exe, err := os.Readlink(base + "/exe")
+	if err != nil {
+		return nil
+	}
+	return &process{
+		pid:  pid,
+		exe:  strings.TrimSuffix(exe, " (deleted)"),
+		args: strings.Split(strings.TrimSuffix(string(cmdline), "\x00"), "\x00"),
+	}
+}
+
+// rackTools are the programs that a rack runs, besides the copy of our own
+// in its run directory.
+var rackTools = []string{"qemu-system-x86_64", "ipmi_sim", "snmpd", "ssh"}
+
+// ofRack tells whether a process belongs to the rack in dir: it is one of
+// the programs a rack runs, and names a file of that directory.
+func (p *process) ofRack(dir string) bool {
+	if p.exe == selfBinary(dir) {
+		return true
+	}
+	return slices.Contains(rackTools, filepath.Base(p.exe)) &&
+		slices.ContainsFunc(p.args, func(a string) bool { return strings.Contains(a, dir+"/") })
+}
+
+// rackProcesses lists every process of the rack in dir.
+func rackProcesses(dir string) ([]*process, error) {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil, err
+	}
+	var out []*process
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil || pid == os.Getpid() {
+			continue
+		}
+		if p := readProcess(pid); p != nil && p.ofRack(dir) {
+			out = append(out, p)
+		}
+	}
+	return out, nil
+}
+
+// running returns the process whose number stands in the rack's pid file of
+// that name, if it really is the rack's.
+func running(dir, name string) *process {
+	text, err := os.ReadFile(pidFile(dir, name))
+	if err != nil {
+		return nil
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil || pid <= 1 {
+		return nil
+	}
+	p := readProcess(pid)
+	if p == nil || !p.ofRack(dir) {
+		return nil
+	}
+	// The number may since have gone to another process of this rack.
+	if !slices.ContainsFunc(p.args, func(a string) bool { return a == pidFile(dir, name) || a == confFile(dir, name) }) {
+		return nil
+	}
+	return p
+}
+
+// kill ends a process at once and waits until it is gone.
+func (p *process) kill() error {
+	// A process file descriptor cannot come to mean another process.
+	fd, err := os.FindProcess(p.pid)
+	if err != nil {
+		return err
+	}
+	defer fd.Release()
+	if now := readProcess(p.pid); now == nil || !slices.Equal(now.args, p.args) {
+		return nil
+	}
+	if err := fd.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return err
+	}
+	for range 1000 {
+		if now := readProcess(p.pid); now == nil || !slices.Equal(now.args, p.args) {
+			return nil
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	return fmt.Errorf("process %d (%s) does not die", p.pid, filepath.Base(p.exe))
+}
+
+// stop kills the process of that name, if it runs.
+func stop(dir, name string) error {
+	p := running(dir, name)
+	if p == nil {
+		return nil
+	}
+	if err := p.kill(); err != nil {
+		return err
+	}
+	if err := os.Remove(pidFile(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// spawn starts a program of the rack inside its network namespace, in a
+// session of its own, with the run directory as its own and its output in
+// the log of that name. The channel is closed when the program has ended.
+func spawn(r *rack, name string, argv ...string) (*os.Process, <-chan struct{}, error) {
+	log, err := os.OpenFile(logFile(r.dir, name), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer log.Close()
+	cmd := exec.Command(toolPath(argv[0]), argv[1:]...)
+	cmd.Env = append(toolEnv(), "SNMP_PERSISTENT_DIR="+filepath.Join(runDir(r.dir), name+".state"))
+	cmd.Dir = runDir(r.dir)
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := inNetns(r.cfg.netns(), cmd.Start); err != nil {
+		return nil, nil, err
+	}
+	gone := make(chan struct{})
+	go func() {
+		// What it says when it ends stands in the log.
+		_ = cmd.Wait()
+		close(gone)
+	}()
+	return cmd.Process, gone, nil
+}
+
+// waitStarted polls until ready says so, the program ends, or the context
+// does.
+func waitStarted(ctx context.Context, r *rack, name string, gone <-chan struct{}, ready func() bool) error {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	for {
+		if ready() {
+			return nil
+		}
+		select {
+		case <-gone:
+			return fmt.Errorf("%s ended at once:\n%s", name, tail(logFile(r.dir, name), 10))
+		case <-ctx.Done():
+			return fmt.Errorf("%s does not come up: %w", name, ctx.Err())
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+// tail is the end of a text file, for an error message.
+func tail(file string, lines int) string {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return ""
+	}
+	all := strings.Split(strings.TrimSpace(string(text)), "\n")
+	return strings.Join(all[max(0, len(all)-lines):], "\n")
+}

@@ -1,0 +1,225 @@
+package rack
+
+import (
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"strconv"
+)
+
+// Limits of the hardware a node is made of.
+const (
+	// virtio-scsi addresses targets 0 to 255.
+	maxSharedDisks = 200
+	// Every NVMe drive needs a root port on the node's root bus.
+	maxSSDs = 16
+	// hbas is the number of host bus adapters of a server, and of I/O
+	// modules of an enclosure.
+	hbas = 2
+)
+
+// props are the properties of a QEMU device, block node or object: the same
+// on the command line and over QMP.
+type props map[string]any
+
+// sharedDisk is a disk of an enclosure with its place among all of them,
+// from which its names inside QEMU follow.
+type sharedDisk struct {
+	Disk
+	Enclosure string
+	Index     int
+}
+
+// sharedDisks lists the disks of all enclosures.
+func (c *Config) sharedDisks() []sharedDisk {
+	var out []sharedDisk
+	for _, e := range c.Enclosures {
+		for _, d := range e.Disks {
+			out = append(out, sharedDisk{d, e.Name, len(out)})
+		}
+	}
+	return out
+}
+
+func (d sharedDisk) blockID() string          { return "sd" + strconv.Itoa(d.Index) }
+func (d sharedDisk) throttleID() string       { return "limit-sd" + strconv.Itoa(d.Index) }
+func (d sharedDisk) pathID(hba int) string    { return fmt.Sprintf("path%d-sd%d", hba, d.Index) }
+func ssdID(i int) string                      { return "ssd" + strconv.Itoa(i) }
+func ssdDeviceID(i int) string                { return "nvme" + strconv.Itoa(i) }
+func nicID(i int) string                      { return "eth" + strconv.Itoa(i) }
+func tapName(node, nic int) string            { return fmt.Sprintf("n%de%d", node, nic) }
+func bridgeName(network string) string        { return "br-" + network }
+func (d sharedDisk) image(dir string) string  { return diskImage(dir, d.Name) }
+func diskImage(dir, name string) string       { return filepath.Join(dir, "disks", name+".raw") }
+func stateImage(dir, node string) string      { return filepath.Join(dir, "nodes", node, "state.ext4") }
+func (c *Config) processName(n string) string { return c.netns() + "." + n }
+
+// pathDevice is the disk as one HBA sees it.
+func (d sharedDisk) pathDevice(hba int) (props, error) {
+	wwn, err := strconv.ParseUint(d.WWN, 16, 64)
+	if err != nil {
+		return nil, err
+	}
+	p := props{
+		"driver": "scsi-hd", "id": d.pathID(hba), "bus": fmt.Sprintf("hba%d.0", hba),
+		"scsi-id": d.Index + 1, "drive": d.blockID(), "share-rw": true,
+		"serial": d.Serial, "wwn": wwn,
+		// Each path ends in a port of its own, as on a SAS disk.
+		"port_wwn": wwn ^ uint64(hba+1)<<48, "port_index": hba,
+		"rotation_rate": 7200,
+	}
+	if d.SSD {
+		p["rotation_rate"] = 1
+	}
+	if d.Vendor != "" {
+		p["vendor"] = d.Vendor
+	}
+	if d.Product != "" {
+		p["product"] = d.Product
+	}
+	return p, nil
+}
+
+// ssdDevice is NVMe drive i in its slot.
+func ssdDevice(i int, d Disk) props {
+	return props{
+		"driver": "nvme", "id": ssdDeviceID(i), "bus": "slot" + strconv.Itoa(i),
+		"drive": ssdID(i), "serial": d.Serial, "share-rw": true,
+	}
+}
+
+// limits is a throttle group's setting; zeros mean no limit.
+func limits(iops, bytesPerSecond int64) props {
+	return props{"iops-total": iops, "bps-total": bytesPerSecond}
+}
+
+// blockNodes are the layers of a disk image: the file, and a throttle over
+// it under the name that devices use.
+//
+// Flushes end in the host's page cache (no-flush): the power that the rack
+// cuts is a node's, never the host's, so what QEMU has written survives every
+// fault the rack can make, and a node's flush does not wait for the host's
+// disk.
+func blockNodes(id, throttle, file string) []props {
+	return []props{
+		{"driver": "file", "node-name": "file-" + id, "filename": file, "locking": "off",
+			"discard": "unmap", "cache": props{"direct": false, "no-flush": true}},
+		{"driver": "raw", "node-name": "raw-" + id, "file": "file-" + id, "discard": "unmap"},
+		{"driver": "throttle", "node-name": id, "throttle-group": throttle, "file": "raw-" + id, "discard": "unmap"},
+	}
+}
+
+// kernelArgs are what every node boots with.
+//
+//   - Speed in emulation: mitigations, nokaslr, audit, no_timer_check,
+//     tsc=reliable, cryptomgr.notests and random.trust_cpu.
+//   - Stable names: net.ifnames=0 (eth0 is the first NIC), and every NVMe
+//     drive a device of its own (nvme_core.multipath).
+//   - unknown_nmi_panic: the panic fault is a non-maskable interrupt. A node
+//     that panicked stays where it is until it is fenced, as a server does.
+const kernelArgs = "console=ttyS0 quiet loglevel=4 mitigations=off nokaslr audit=0 no_timer_check tsc=reliable " +
+	"random.trust_cpu=on cryptomgr.notests nmi_watchdog=0 raid=noautodetect net.ifnames=0 systemd.show_status=0 " +
+	"nvme_core.multipath=N unknown_nmi_panic=1"
+
+// accelArgs are the options that choose the processor.
+func accelArgs(accel string, cpus int) []string {
+	if accel == "kvm" {
+		if cpus == 0 {
+			cpus = 2
+		}
+		return []string{"-accel", "kvm", "-cpu", "host", "-smp", strconv.Itoa(cpus)}
+	}
+	if cpus == 0 {
+		cpus = 1
+	}
+	// The default translation buffer is a quarter of the guest's memory and
+	// is flushed, at great cost, whenever it is full.
+	return []string{"-accel", "tcg,thread=multi,tb-size=512", "-cpu", "max", "-smp", strconv.Itoa(cpus)}
+}
+
+// baseArgs are the options that every machine has.
+func baseArgs(img *image) []string {
+	return []string{
+		"-nodefaults", "-no-user-config", "-display", "none",
+		// qboot does nothing but start the kernel.
+		"-M", "q35", "-bios", "qboot.rom",
+		"-kernel", img.file(imageKernel), "-initrd", img.file(imageInitrd),
+	}
+}
+
+// nodeArgs is the command line of a node (without the program's name). QEMU
+// is started in the rack's run directory; what it makes there has relative
+// names, because a socket's path must stay under 108 bytes.
+func nodeArgs(c *Config, dir string, index int, img *image, accel string, hw *hardware) ([]string, error) {
+	n := &c.Nodes[index]
+	args := append(baseArgs(img), accelArgs(accel, n.CPUs)...)
+	args = append(args,
+		"-name", c.processName(n.Name),
+		"-m", strconv.Itoa(n.MemoryMiB),
+		"-append", kernelArgs,
+		"-chardev", "file,id=console,path="+consoleFile(n.Name)+",append=on",
+		"-serial", "chardev:console",
+		"-qmp", "unix:"+qmpSocket(n.Name)+",server=on,wait=off",
+		"-pidfile", pidFile(dir, n.Name),
+	)
+	var err error
+	add := func(option string, p props) {
+		text, e := json.Marshal(p)
+		if e != nil && err == nil {
+			err = e
+		}
+		args = append(args, option, string(text))
+	}
+	disk := func(id, file string, iops, bps int64) {
+		add("-object", props{"qom-type": "throttle-group", "id": "limit-" + id, "limits": limits(iops, bps)})
+		for _, b := range blockNodes(id, "limit-"+id, file) {
+			add("-blockdev", b)
+		}
+	}
+
+	add("-blockdev", props{"driver": "file", "node-name": "root", "filename": img.file(imageRoot), "read-only": true})
+	add("-device", props{"driver": "virtio-blk-pci", "id": "vda", "drive": "root", "serial": "root"})
+	disk("state", stateImage(dir, n.Name), 0, 0)
+	add("-device", props{"driver": "virtio-blk-pci", "id": "vdb", "drive": "state", "serial": "state"})
+
+	for i, nic := range n.NICs {
+		args = append(args, "-netdev", fmt.Sprintf("tap,id=net%d,ifname=%s,script=no,downscript=no", i, tapName(index, i)))
+		add("-device", props{"driver": "virtio-net-pci", "id": nicID(i), "netdev": "net" + strconv.Itoa(i),
+			"mac": nic.MAC, "romfile": ""})
+	}
+	for i, d := range n.LocalDisks {
+		id := "local" + strconv.Itoa(i)
+		disk(id, diskImage(dir, d.Name), d.IOPS, d.BytesPerSecond)
+		add("-device", props{"driver": "virtio-blk-pci", "id": id + "-dev", "drive": id, "serial": d.Serial})
+	}
+	if n.Role == RoleServer {
+		if len(c.Enclosures) > 0 {
+			for h := range hbas {
+				add("-device", props{"driver": "virtio-scsi-pci", "id": fmt.Sprintf("hba%d", h), "num_queues": 1})
+			}
+		}
+		for _, d := range c.sharedDisks() {
+			iops, bps := hw.speed(d.Disk)
+			disk(d.blockID(), d.image(dir), iops, bps)
+			for h := range hbas {
+				if hw.pathGone(n.Name, d, h) {
+					continue
+				}
+				p, e := d.pathDevice(h)
+				if e != nil {
+					return nil, e
+				}
+				add("-device", p)
+			}
+		}
+		for i, d := range c.SSDs {
+			iops, bps := hw.speed(d)
+			disk(ssdID(i), diskImage(dir, d.Name), iops, bps)
+			add("-device", props{"driver": "pcie-root-port", "id": "slot" + strconv.Itoa(i), "chassis": i + 1, "slot": i + 1})
+			if !hw.DisksOut[d.Name] {
+				add("-device", ssdDevice(i, d))
+			}
+		}
+	}
+	return args, err
+}

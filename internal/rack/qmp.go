@@ -1,0 +1,161 @@
+package rack
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// qmpClient talks to one QEMU over its machine protocol. QEMU serves one
+// client at a time, so a client is opened for one errand and closed.
+//
+// Source: docs/interop/qmp-spec.rst of QEMU.
+type qmpClient struct {
+	conn net.Conn
+	dec  *json.Decoder
+}
+
+type qmpMessage struct {
+	Event  string          `json:"event"`
+	Data   json.RawMessage `json:"data"`
+	Return json.RawMessage `json:"return"`
+	Error  *struct {
+		Class string `json:"class"`
+		Desc  string `json:"desc"`
+	} `json:"error"`
+}
+
+// qmpTimeout bounds an errand: QEMU answers at once unless its main loop
+// hangs.
+const qmpTimeout = 20 * time.Second
+
+// dialQMP connects to the socket of that name in the run directory.
+func dialQMP(ctx context.Context, runDir, socket string) (*qmpClient, error) {
+	// Through the open directory, because the whole path may be longer
+	// than a socket's address can be.
+	d, err := os.Open(runDir)
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	var dialer net.Dialer
+	conn, err := dialer.DialContext(ctx, "unix", filepath.Join("/proc/self/fd", fmt.Sprint(d.Fd()), socket))
+	if err != nil {
+		return nil, err
+	}
+	deadline := time.Now().Add(qmpTimeout)
+	if t, ok := ctx.Deadline(); ok && t.Before(deadline) {
+		deadline = t
+	}
+	if err := conn.SetDeadline(deadline); err != nil {
+		conn.Close()
+		return nil, err
+	}
+	q := &qmpClient{conn: conn, dec: json.NewDecoder(conn)}
+	var greeting struct {
+		QMP json.RawMessage `json:"QMP"`
+	}
+	if err := q.dec.Decode(&greeting); err != nil || greeting.QMP == nil {
+		conn.Close()
+		return nil, fmt.Errorf("no QMP greeting: %v", err)
+	}
+	if _, err := q.call("qmp_capabilities", nil); err != nil {
+		conn.Close()
+		return nil, err
+	}
+	return q, nil
+}
+
+func (q *qmpClient) close() { q.conn.Close() }
+
+// call executes a command and returns what QEMU returned.
+func (q *qmpClient) call(command string, args props) (json.RawMessage, error) {
+	m := props{"execute": command}
+	if args != nil {
+		m["arguments"] = args
+	}
+	if err := json.NewEncoder(q.conn).Encode(m); err != nil {
+		return nil, err
+	}
+	for {
+		var r qmpMessage
+		if err := q.dec.Decode(&r); err != nil {
+			return nil, fmt.Errorf("qmp %s: %w", command, err)
+		}
+		switch {
+		case r.Event != "":
+		case r.Error != nil:
+			return nil, &qmpError{Command: command, Class: r.Error.Class, Desc: r.Error.Desc}
+		default:
+			return r.Return, nil
+		}
+	}
+}
+
+// unplug removes a device and waits until the guest has let go of it. A
+// device that is not there is no error.
+func (q *qmpClient) unplug(id string) error {
+	if _, err := q.call("device_del", props{"id": id}); err != nil {
+		if e, ok := err.(*qmpError); ok && e.Class == "DeviceNotFound" {
+			return nil
+		}
+		return err
+	}
+	for {
+		// The device is listed until it is gone; the list tells it also
+		// when the event came before we listened.
+		if there, err := q.has(id); err != nil || !there {
+			return err
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// has tells whether a device of that id is plugged in.
+func (q *qmpClient) has(id string) (bool, error) {
+	out, err := q.call("qom-list", props{"path": "/machine/peripheral"})
+	if err != nil {
+		return false, err
+	}
+	var list []struct {
+		Name string `json:"name"`
+	}
+	if err := json.Unmarshal(out, &list); err != nil {
+		return false, err
+	}
+	for _, d := range list {
+		if d.Name == id {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// plug adds a device unless it is already there.
+func (q *qmpClient) plug(p props) error {
+	if there, err := q.has(p["id"].(string)); err != nil || there {
+		return err
+	}
+	_, err := q.call("device_add", p)
+	return err
+}
+
+// status is QEMU's run state: "running", "paused", ...
+func (q *qmpClient) status() (string, error) {
+	out, err := q.call("query-status", nil)
+	if err != nil {
+		return "", err
+	}
+	var s struct {
+		Status string `json:"status"`
+	}
+	return s.Status, json.Unmarshal(out, &s)
+}
+
+type qmpError struct{ Command, Class, Desc string }
+
+func (e *qmpError) Error() string { return fmt.Sprintf("qmp %s: %s", e.Command, e.Desc) }

@@ -1,0 +1,228 @@
+package rack
+
+// The node image's recipe, as data. Everything in this file is part of the
+// image's content hash: see imageSpec.key.
+
+// recipeVersion changes where the code that follows the recipe does.
+const recipeVersion = 1
+
+// nodePackages returns what a storage server or its client needs from
+// Debian. Nothing of it is configured or enabled in the image.
+func nodePackages(suite string) []string {
+	p := []string{
+		"systemd", "systemd-sysv", "dbus", "udev", "kmod", "iproute2",
+		"openssh-server", "openssh-client", "procps", "psmisc", "linux-image-cloud-amd64",
+		"mdadm", "lvm2", "multipath-tools", "xfsprogs", "thin-provisioning-tools",
+		"nfs-kernel-server", "nfs-common", "rpcbind",
+		"corosync", "pacemaker", "pacemaker-cli-utils",
+		"ipmitool", "snmp", "iputils-arping", "iputils-ping",
+		"gawk", "sg3-utils", "smartmontools", "ethtool", "ca-certificates",
+	}
+	if suite == "bookworm" {
+		// One package carries all fence agents there.
+		return append(p, "resource-agents", "fence-agents")
+	}
+	return append(p, "resource-agents", "fence-agents-ipmilan", "fence-agents-apc-snmp")
+}
+
+// unpackExcludes are paths that no package of the image unpacks: text for
+// people, and the hook that would spend seconds on an initramfs that the
+// rack does not boot from.
+var unpackExcludes = []string{
+	"/usr/share/doc/*", "/usr/share/man/*", "/usr/share/info/*", "/usr/share/locale/*",
+	"/usr/share/lintian/*", "/etc/kernel/postinst.d/initramfs-tools",
+}
+
+// imageExcludes are regular expressions (mkfs.erofs --exclude-regex) of
+// what the image leaves out of the unpacked system.
+var imageExcludes = []string{
+	`^boot/.`, `^var/cache/.+/.`, `^var/lib/apt/lists/.`, `^var/log/.+\.log$`,
+	`^usr/lib/udev/hwdb\.(bin|d)`, `^usr/lib/python3/dist-packages/botocore/data`,
+}
+
+// disabledUnits are links below etc/systemd/system that a Debian package
+// made at installation and that the image removes: what a brick needs of
+// them is enabled on the node itself, as on a real server; the rest is time
+// at boot.
+var disabledUnits = []string{
+	"multi-user.target.wants/corosync.service",
+	"multi-user.target.wants/logd.service",
+	"multi-user.target.wants/nfs-server.service",
+	"multi-user.target.wants/nfs-client.target",
+	"multi-user.target.wants/pacemaker.service",
+	"multi-user.target.wants/rpcbind.service",
+	"multi-user.target.wants/smartmontools.service",
+	"multi-user.target.wants/ipmievd.service",
+	"multi-user.target.wants/openipmi.service",
+	"multi-user.target.wants/e2scrub_reap.service",
+	"multi-user.target.wants/ssh.service",
+	"multi-user.target.wants/networking.service",
+	"remote-fs.target.wants/nfs-client.target",
+	"nfs-client.target.wants/nfs-blkmap.service",
+	"sysinit.target.wants/blk-availability.service",
+	"sysinit.target.wants/lvm2-monitor.service",
+	"sysinit.target.wants/multipathd.service",
+	"sysinit.target.wants/systemd-pstore.service",
+	"sockets.target.wants/multipathd.socket",
+	"sockets.target.wants/uuidd.socket",
+	"ssh.service.wants/sshd-keygen.service",
+	"getty.target.wants/getty@tty1.service",
+	"timers.target.wants",
+}
+
+// maskedUnits do nothing for a machine like this one but cost time at every
+// boot, several hundred milliseconds each in emulation.
+var maskedUnits = []string{
+	// Consoles and logins: the rack is reached over SSH.
+	"getty.target", "systemd-logind.service", "systemd-user-sessions.service",
+	"systemd-ask-password-console.path", "systemd-ask-password-wall.path",
+	"systemd-initctl.socket", "systemd-update-utmp.service", "systemd-update-utmp-runlevel.service",
+	// First boot and updates: the image is complete.
+	"systemd-firstboot.service", "systemd-machine-id-commit.service", "systemd-sysusers.service",
+	"systemd-hwdb-update.service", "systemd-journal-catalog-update.service", "ldconfig.service",
+	"systemd-update-done.service", "systemd-remount-fs.service", "systemd-random-seed.service",
+	"systemd-journal-flush.service", "systemd-tmpfiles-clean.timer",
+	// Hardware that is not there.
+	"systemd-pcrphase.service", "systemd-pcrphase-sysinit.service", "systemd-pcrmachine.service",
+	"systemd-tpm2-setup.service", "systemd-tpm2-setup-early.service", "systemd-hibernate-clear.service",
+	"systemd-pstore.service", "systemd-pcrextend.socket", "systemd-pcrlock.socket",
+	"systemd-binfmt.service", "proc-sys-fs-binfmt_misc.automount", "proc-sys-fs-binfmt_misc.mount",
+	"sys-fs-fuse-connections.mount", "sys-kernel-tracing.mount", "dev-hugepages.mount",
+	"modprobe@drm.service", "modprobe@efi_pstore.service", "modprobe@fuse.service",
+	"systemd-creds.socket", "systemd-sysext.socket", "systemd-hostnamed.socket",
+	// Everything udev would coldplug after the limited trigger below.
+	"systemd-udev-settle.service",
+}
+
+// maskedGenerators run at every boot and would find nothing. The ones that
+// stay: systemd-fstab-generator, nfs-server-generator, rpc-pipefs-generator.
+var maskedGenerators = []string{
+	"systemd-debug-generator", "systemd-getty-generator", "systemd-gpt-auto-generator",
+	"systemd-hibernate-resume-generator", "systemd-rc-local-generator", "systemd-run-generator",
+	"systemd-ssh-generator", "systemd-system-update-generator", "systemd-sysv-generator",
+	"systemd-tpm2-generator", "systemd-cryptsetup-generator", "systemd-veritysetup-generator",
+	"systemd-integritysetup-generator", "systemd-bless-boot-generator",
+}
+
+// maskedRules are udev rules for hardware that a rack node cannot have, and
+// 55-scsi-sg3_id, which asks every path of every disk again what
+// 60-persistent-storage has already asked.
+var maskedRules = []string{
+	"50-firmware", "55-scsi-sg3_id", "58-scsi-sg3_symlink", "60-autosuspend", "60-cdrom_id",
+	"60-drm", "60-evdev", "60-fido-id", "60-infiniband", "60-input-id", "60-persistent-alsa",
+	"60-persistent-input", "60-persistent-storage-mtd", "60-persistent-storage-tape",
+	"60-persistent-v4l", "60-sensor", "60-serial", "70-camera", "70-joystick", "70-memory",
+	"70-mouse", "70-power-switch", "70-touchpad", "70-uaccess", "71-seat", "73-seat-late",
+	"73-special-net-names", "75-net-description", "75-probe_mtd", "78-sound-card",
+	"80-net-setup-link", "81-net-dhcp", "90-iocost", "96-e2scrub",
+}
+
+// imageFiles are the files that the image adds or replaces, by path.
+var imageFiles = map[string]string{
+	// sshd starts as soon as systemd runs, not after everything else. It
+	// is a unit of its own because a drop-in cannot take an After= away.
+	"etc/systemd/system/ssh.service": `[Unit]
+Description=OpenBSD Secure Shell server
+DefaultDependencies=no
+Before=shutdown.target
+Conflicts=shutdown.target
+
+[Service]
+ExecStart=/usr/sbin/sshd -D
+ExecReload=/bin/kill -HUP $MAINPID
+KillMode=process
+Restart=on-failure
+RestartPreventExitStatus=255
+RuntimeDirectory=sshd
+RuntimeDirectoryMode=0755
+
+[Install]
+WantedBy=sysinit.target
+Alias=sshd.service
+`,
+	"etc/ssh/sshd_config": `HostKey /etc/ssh/ssh_host_ed25519_key
+PermitRootLogin prohibit-password
+PasswordAuthentication no
+KbdInteractiveAuthentication no
+UsePAM no
+UseDNS no
+PrintMotd no
+Subsystem sftp internal-sftp
+`,
+	// Tells the console, and so the rack, that the node is up.
+	"etc/systemd/system/mortar-rack-up.service": `[Unit]
+Description=Report on the console that the node is up
+DefaultDependencies=no
+After=multi-user.target
+
+[Service]
+Type=oneshot
+ExecStart=/bin/sh -c 'read up idle < /proc/uptime; echo "` + markPrefix + `multi-user $$up" > /dev/console'
+`,
+	// The kernel and the first stage have driven everything but disks.
+	"etc/systemd/system/systemd-udev-trigger.service.d/mortar-rack.conf": `[Service]
+ExecStart=
+ExecStart=-udevadm trigger --type=devices --action=add --subsystem-match=block --subsystem-match=scsi --subsystem-match=nvme --subsystem-match=net
+`,
+	"etc/systemd/journald.conf.d/mortar-rack.conf": "[Journal]\nStorage=volatile\nRuntimeMaxUse=24M\nRateLimitBurst=0\n",
+	"etc/fstab": "# <file system> <mount point> <type> <options> <dump> <pass>\n",
+}
+
+// imageLinks are symbolic links that the image adds, by path.
+var imageLinks = map[string]string{
+	"etc/systemd/system/sysinit.target.wants/ssh.service":               "../ssh.service",
+	"etc/systemd/system/sshd.service":                                   "ssh.service",
+	"etc/systemd/system/multi-user.target.wants/mortar-rack-up.service": "../mortar-rack-up.service",
+	"etc/systemd/system/default.target":                                 "/usr/lib/systemd/system/multi-user.target",
+}
+
+// initrdModules are what the node needs to reach its root, and every driver
+// of the rack's hardware, so that udev need not look for one. Modules that
+// the kernel has built in are passed over.
+var initrdModules = []string{
+	"virtio_pci", "virtio_blk", "virtio_net", "virtio_scsi", "sd_mod", "sg", "nvme",
+	"crc32c_intel", "crc32c_generic", "ext4", "erofs", "overlay", "af_packet", "dm_mod",
+}
+
+// markPrefix starts every line by which a node reports its progress on the
+// console.
+const markPrefix = "MORTAR-RACK "
+
+// initScript is the first program of the node: the initramfs' /init. It
+// mounts the shared read-only root and the node's own layer over it, sets
+// the addresses that stand on the node's own disk, and gives way to systemd.
+// The list of modules is put in the place of @MODULES@.
+//
+// With "mortar.probe" on the kernel's command line it reports and switches
+// the machine off: that is how KVM is tried.
+const initScript = `#!/bin/sh
+b=/bin/busybox
+$b mount -t devtmpfs dev /dev
+$b mount -t proc proc /proc
+$b mount -t sysfs sys /sys
+say() { read up idle < /proc/uptime; echo "` + markPrefix + `$1 $up" > /dev/console; }
+fail() { say "failed: $1"; $b sleep 2; $b poweroff -f; }
+say kernel
+read cmdline < /proc/cmdline
+case " $cmdline " in *" mortar.probe "*) $b poweroff -f;; esac
+for m in @MODULES@; do $b insmod /m/$m || echo "` + markPrefix + `insmod $m failed" > /dev/console; done
+n=0
+while [ ! -b /dev/vda ] || [ ! -b /dev/vdb ]; do
+  n=$((n+1)); [ $n -gt 500 ] && fail "no root disk"
+  $b usleep 20000
+done
+$b mount -t erofs -o ro /dev/vda /ro || fail "mounting the root"
+$b mount -t ext4 -o noatime /dev/vdb /rw || fail "mounting the node's own disk"
+$b mount -t overlay -o lowerdir=/ro,upperdir=/rw/upper,workdir=/rw/work,redirect_dir=on root /new || fail "mounting the overlay"
+$b ip link set lo up
+while read mac cidr mtu; do
+  for d in /sys/class/net/*; do
+    read m < $d/address
+    [ "$m" = "$mac" ] || continue
+    $b ip link set ${d##*/} mtu $mtu up
+    $b ip addr add $cidr brd + dev ${d##*/}
+  done
+done < /rw/addresses
+for d in dev proc sys; do $b mount --move /$d /new/$d; done
+exec $b switch_root /new /lib/systemd/systemd
+`

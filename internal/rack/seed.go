@@ -1,0 +1,229 @@
+package rack
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// stateBytes is the size of a node's own layer over the shared root. The
+// file is sparse.
+const stateBytes = 1 << 30
+
+// Inventory says how to reach the nodes; it is what inventory.json holds.
+type Inventory struct {
+	// Netns is the network namespace from which the addresses answer.
+	Netns string          `json:"netns"`
+	Hosts []InventoryHost `json:"hosts"`
+}
+
+// InventoryHost is one node.
+type InventoryHost struct {
+	Name    string     `json:"name"`
+	Role    string     `json:"role"`
+	Address netip.Addr `json:"address"`
+	Port    int        `json:"port"`
+	User    string     `json:"user"`
+	// IdentityFile is the path of the administrator's private key.
+	IdentityFile string `json:"identity_file"`
+	// HostKey is the node's public host key as a line of an
+	// authorized_keys file. It never changes and is known before the
+	// node's first boot.
+	HostKey string `json:"host_key"`
+	// Netns is the network namespace to dial from.
+	Netns string `json:"netns"`
+}
+
+// hostsFile is /etc/hosts of every node: a node's name is its address on the
+// management network, and NAME-NETWORK its address on another.
+func hostsFile(c *Config) string {
+	var b strings.Builder
+	b.WriteString("127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n")
+	admin := c.adminNetwork().Name
+	for _, n := range c.Nodes {
+		for _, nic := range n.NICs {
+			names := n.Name + "-" + nic.Network
+			if nic.Network == admin {
+				names = n.Name + " " + names
+			}
+			fmt.Fprintf(&b, "%s %s\n", nic.Address.Addr(), names)
+		}
+	}
+	return b.String()
+}
+
+// addressesFile is what the node's first stage reads: MAC, address and MTU.
+func addressesFile(c *Config, n *Node) string {
+	var b strings.Builder
+	for _, nic := range n.NICs {
+		mtu := 1500
+		if w, err := c.network(nic.Network); err == nil && w.MTU != 0 {
+			mtu = w.MTU
+		}
+		fmt.Fprintf(&b, "%s %s %d\n", strings.ToLower(nic.MAC), nic.Address, mtu)
+	}
+	return b.String()
+}
+
+// machineID is a node's machine-id(5): the same for the same rack and node.
+func machineID(c *Config, n *Node) string {
+	sum := sha256.Sum256([]byte("mortar rack\x00" + c.Name + "\x00" + n.Name))
+	// As a version 4 UUID, which systemd makes of machine-id where it
+	// needs one.
+	sum[6] = sum[6]&0x0f | 0x40
+	sum[8] = sum[8]&0x3f | 0x80
+	return hex.EncodeToString(sum[:16])
+}
+
+// ensureSeeds makes the keys, the nodes' own layers and the inventory.
+func ensureSeeds(ctx context.Context, r *rack) error {
+	adminKey, err := ensureKey(identityFile(r.dir), "mortar rack "+r.cfg.Name)
+	if err != nil {
+		return err
+	}
+	inv := Inventory{Netns: r.cfg.netns()}
+	var known strings.Builder
+	for i := range r.cfg.Nodes {
+		n := &r.cfg.Nodes[i]
+		hostKey, err := ensureKey(hostKeyFile(r.dir, n.Name), "root@"+n.Name)
+		if err != nil {
+			return err
+		}
+		if err := ensureStateImage(ctx, r, n, authorized(adminKey)); err != nil {
+			return err
+		}
+		addr := r.cfg.adminAddress(n)
+		inv.Hosts = append(inv.Hosts, InventoryHost{
+			Name: n.Name, Role: n.Role, Address: addr, Port: 22, User: "root",
+			IdentityFile: identityFile(r.dir), HostKey: authorized(hostKey), Netns: r.cfg.netns(),
+		})
+		fmt.Fprintf(&known, "%s,%s %s\n", n.Name, addr, authorized(hostKey))
+	}
+	if err := writeFileAtomic(knownHostsFile(r.dir), []byte(known.String()), 0o600); err != nil {
+		return err
+	}
+	text, err := json.MarshalIndent(inv, "", "  ")
+	if err != nil {
+		return err
+	}
+	return writeFileAtomic(inventoryFile(r.dir), append(text, '\n'), 0o600)
+}
+
+// LoadInventory reads the inventory of the rack in dir.
+func LoadInventory(dir string) (*Inventory, error) {
+	inv := &Inventory{}
+	if err := loadJSON(inventoryFile(dir), inv); err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, refuse("there is no rack in %s: start one with mortar rack up", dir)
+		}
+		return nil, err
+	}
+	return inv, nil
+}
+
+// ensureStateImage makes the node's own layer: an ext4 file system with the
+// overlay's upper directory, which holds all that makes this node itself.
+func ensureStateImage(ctx context.Context, r *rack, n *Node, adminKey string) error {
+	img := stateImage(r.dir, n.Name)
+	if _, err := os.Stat(img); err == nil {
+		return nil
+	}
+	seed := filepath.Join(filepath.Dir(img), "seed")
+	if err := os.RemoveAll(seed); err != nil {
+		return err
+	}
+	defer os.RemoveAll(seed)
+	hostKey, err := os.ReadFile(hostKeyFile(r.dir, n.Name))
+	if err != nil {
+		return err
+	}
+	for _, d := range []struct {
+		name string
+		mode os.FileMode
+	}{
+		{"", 0o755}, {"work", 0o755}, {"upper", 0o755}, {"upper/etc", 0o755}, {"upper/etc/ssh", 0o755},
+		{"upper/root", 0o700}, {"upper/root/.ssh", 0o700},
+	} {
+		if err := os.Mkdir(filepath.Join(seed, d.name), d.mode); err != nil {
+			return err
+		}
+	}
+	for _, f := range []struct {
+		name, text string
+		mode       os.FileMode
+	}{
+		{"addresses", addressesFile(r.cfg, n), 0o644},
+		{"upper/etc/hostname", n.Name + "\n", 0o644},
+		{"upper/etc/machine-id", machineID(r.cfg, n) + "\n", 0o444},
+		{"upper/etc/hosts", hostsFile(r.cfg), 0o644},
+		{"upper/etc/ssh/ssh_host_ed25519_key", string(hostKey), 0o600},
+		{"upper/root/.ssh/authorized_keys", adminKey + "\n", 0o600},
+	} {
+		if err := os.WriteFile(filepath.Join(seed, f.name), []byte(f.text), f.mode); err != nil {
+			return err
+		}
+	}
+	part := img + ".part"
+	if err := os.RemoveAll(part); err != nil {
+		return err
+	}
+	if err := makeSparse(part, stateBytes); err != nil {
+		return err
+	}
+	// Everything that ext4 would finish in the background on its first
+	// mount is done now, on the host, and kept small.
+	if err := run(ctx, "mkfs.ext4", "-q", "-F", "-m", "0", "-i", "32768", "-J", "size=16",
+		"-E", "lazy_itable_init=0,lazy_journal_init=0,root_owner=0:0", "-d", seed, part); err != nil {
+		return err
+	}
+	return os.Rename(part, img)
+}
+
+// makeSparse makes a file of that size that takes no room yet. A file that
+// is there and has the size is kept as it is.
+func makeSparse(file string, size int64) error {
+	if st, err := os.Stat(file); err == nil {
+		if st.Size() != size {
+			return fmt.Errorf("%s has %d bytes, want %d", file, st.Size(), size)
+		}
+		return nil
+	}
+	f, err := os.OpenFile(file, os.O_CREATE|os.O_RDWR|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	if err := f.Truncate(size); err != nil {
+		f.Close()
+		return err
+	}
+	return f.Close()
+}
+
+// ensureDisks makes the images of all disks.
+func ensureDisks(r *rack) error {
+	var disks []Disk
+	for _, d := range r.cfg.sharedDisks() {
+		disks = append(disks, d.Disk)
+	}
+	disks = append(disks, r.cfg.SSDs...)
+	for _, n := range r.cfg.Nodes {
+		disks = append(disks, n.LocalDisks...)
+	}
+	if err := os.MkdirAll(filepath.Join(r.dir, "disks"), 0o700); err != nil {
+		return err
+	}
+	for _, d := range disks {
+		if err := makeSparse(diskImage(r.dir, d.Name), d.Bytes); err != nil {
+			return err
+		}
+	}
+	return nil
+}

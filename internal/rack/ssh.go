@@ -1,0 +1,39 @@
+package rack
+
+import (
+	"fmt"
+	"os"
+	"syscall"
+)
+
+// SSH replaces this process by an ssh client that is logged in to a node,
+// from inside the rack's network namespace and with the node's host key
+// pinned. It returns only if that fails.
+func SSH(dir, node string, command []string) error {
+	r, err := openRack(dir)
+	if err != nil {
+		return err
+	}
+	n, err := r.cfg.node(node)
+	if err != nil {
+		return err
+	}
+	path := toolPath("ssh")
+	if path == "ssh" {
+		return refuse("ssh is not installed: apt-get install openssh-client")
+	}
+	argv := append(sshArgs(r, n), command...)
+	return inNetns(r.cfg.netns(), func() error {
+		if err := syscall.Exec(path, argv, os.Environ()); err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+		return nil
+	})
+}
+
+func sshArgs(r *rack, n *Node) []string {
+	return []string{"ssh", "-F", "none", "-i", identityFile(r.dir),
+		"-o", "IdentitiesOnly=yes", "-o", "StrictHostKeyChecking=yes", "-o", "UserKnownHostsFile=" + knownHostsFile(r.dir),
+		"-o", "GlobalKnownHostsFile=none", "-o", "HostKeyAlias=" + n.Name, "-o", "ConnectTimeout=10",
+		"root@" + r.cfg.adminAddress(n).String()}
+}

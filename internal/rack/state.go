@@ -1,0 +1,181 @@
+package rack
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+)
+
+// What a rack's directory holds:
+//
+//	config.json     the Config it was built from
+//	state.json      how far Up got, and with what
+//	hardware.json   what is unplugged, switched off or broken
+//	inventory.json  how to reach the nodes
+//	ssh/            the administrator's key and the pinned host keys
+//	disks/          images of the shared and local disks
+//	nodes/NAME/     the node's own layer over the root
+//	run/            process files, sockets, consoles, logs
+
+// Phases of a rack.
+const (
+	phaseStarting = "starting"
+	phaseUp       = "up"
+)
+
+// state is what Up has done so far. Every step is recorded before it is
+// taken, so that Down finds all of it after a crash at any point.
+type state struct {
+	Phase string `json:"phase"`
+	// Netns and Image are what the rack uses; Accel is the accelerator
+	// that was chosen.
+	Netns string `json:"netns"`
+	Image string `json:"image,omitempty"`
+	Accel string `json:"accel,omitempty"`
+}
+
+func (s *state) save(dir string) error { return saveJSON(filepath.Join(dir, "state.json"), s) }
+
+func loadState(dir string) (*state, error) {
+	s := &state{}
+	return s, loadJSON(filepath.Join(dir, "state.json"), s)
+}
+
+func loadConfig(dir string) (*Config, error) {
+	c := &Config{}
+	if err := loadJSON(filepath.Join(dir, "config.json"), c); err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, refuse("there is no rack in %s: start one with mortar rack up", dir)
+		}
+		return nil, err
+	}
+	return c, nil
+}
+
+func saveJSON(path string, v any) error {
+	text, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return err
+	}
+	return writeFileAtomic(path, append(text, '\n'), 0o600)
+}
+
+func loadJSON(path string, v any) error {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(text, v); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return nil
+}
+
+// hardware is what is not as the Config says: cords, cables and disks that
+// are out, devices that are dead. It outlives a node's power.
+type hardware struct {
+	// Off are the outlets that give no power, as "pdu/outlet".
+	Off map[string]bool `json:"off,omitempty"`
+	// DeadBMCs and DeadPDUs do not answer, by node and by name.
+	DeadBMCs map[string]bool `json:"dead_bmcs,omitempty"`
+	DeadPDUs map[string]bool `json:"dead_pdus,omitempty"`
+	// LinksDown are cables that are out, as "node/network".
+	LinksDown map[string]bool `json:"links_down,omitempty"`
+	// SwitchesDown are networks that carry nothing.
+	SwitchesDown map[string]bool `json:"switches_down,omitempty"`
+	// PathsOut are cut paths, as "node/disk/hba".
+	PathsOut map[string]bool `json:"paths_out,omitempty"`
+	// ModulesOut are dead I/O modules, as "enclosure/module".
+	ModulesOut map[string]bool `json:"modules_out,omitempty"`
+	// DisksOut are disks that are out of their slots.
+	DisksOut map[string]bool `json:"disks_out,omitempty"`
+	// Speeds are limits other than the Config's, by disk.
+	Speeds map[string]speed `json:"speeds,omitempty"`
+}
+
+type speed struct {
+	IOPS           int64 `json:"iops"`
+	BytesPerSecond int64 `json:"bytes_per_second"`
+}
+
+// set adds a key to a set of the hardware or takes it out.
+func set(m *map[string]bool, key string, on bool) {
+	if !on {
+		delete(*m, key)
+		return
+	}
+	if *m == nil {
+		*m = map[string]bool{}
+	}
+	(*m)[key] = true
+}
+
+func outletKey(pdu string, outlet int) string { return pdu + "/" + strconv.Itoa(outlet) }
+
+func pathKey(node, disk string, hba int) string {
+	return node + "/" + disk + "/" + strconv.Itoa(hba)
+}
+
+// powered tells whether any of the node's cords gives power.
+func (h *hardware) powered(n *Node) bool {
+	return len(n.Feeds) == 0 || slices.ContainsFunc(n.Feeds, func(f Feed) bool { return !h.Off[outletKey(f.PDU, f.Outlet)] })
+}
+
+// pathGone tells whether a node cannot reach a disk over an HBA.
+func (h *hardware) pathGone(node string, d sharedDisk, hba int) bool {
+	return h.DisksOut[d.Name] || h.PathsOut[pathKey(node, d.Name, hba)] ||
+		h.ModulesOut[d.Enclosure+"/"+strconv.Itoa(hba)]
+}
+
+// linkDown tells whether a node's cable to a network, or the switch, is out.
+func (h *hardware) linkDown(node, network string) bool {
+	return h.LinksDown[node+"/"+network] || h.SwitchesDown[network]
+}
+
+// speed is a disk's limits as they are now.
+func (h *hardware) speed(d Disk) (iops, bytesPerSecond int64) {
+	if s, ok := h.Speeds[d.Name]; ok {
+		return s.IOPS, s.BytesPerSecond
+	}
+	return d.IOPS, d.BytesPerSecond
+}
+
+func loadHardware(dir string) (*hardware, error) {
+	h := &hardware{}
+	err := loadJSON(filepath.Join(dir, "hardware.json"), h)
+	if errors.Is(err, fs.ErrNotExist) {
+		return h, nil
+	}
+	return h, err
+}
+
+// withPower calls fn while no other process switches anything of the rack.
+func withPower(ctx context.Context, r *rack, fn func(h *hardware) error) error {
+	unlock, err := lockFile(ctx, filepath.Join(r.dir, "power.lock"))
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	h, err := loadHardware(r.dir)
+	if err != nil {
+		return err
+	}
+	return fn(h)
+}
+
+// changeHardware records a change of the hardware and then makes it so.
+func changeHardware(ctx context.Context, r *rack, change func(h *hardware), makeSo func(h *hardware) error) error {
+	return withPower(ctx, r, func(h *hardware) error {
+		change(h)
+		if err := saveJSON(filepath.Join(r.dir, "hardware.json"), h); err != nil {
+			return err
+		}
+		return makeSo(h)
+	})
+}

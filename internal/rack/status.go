@@ -1,0 +1,223 @@
+package rack
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"sort"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// Stages of a node's boot, as its console tells them.
+const (
+	stageOff     = "off"
+	stageStart   = "power-on"
+	stageReset   = "reset"
+	stageKernel  = "kernel"
+	stageUp      = "multi-user"
+	stageFailed  = "failed"
+	stageUnknown = "unknown"
+)
+
+// RackStatus is the rack as it is now.
+type RackStatus struct {
+	Name  string `json:"name"`
+	Dir   string `json:"dir"`
+	Netns string `json:"netns"`
+	// Phase is "up", or "starting" while it is being built (or its
+	// builder was killed).
+	Phase string       `json:"phase"`
+	Accel string       `json:"accel"`
+	Image string       `json:"image"`
+	Nodes []NodeStatus `json:"nodes"`
+	PDUs  []PDUStatus  `json:"pdus"`
+	Disks []DiskStatus `json:"disks"`
+}
+
+// NodeStatus is one node.
+type NodeStatus struct {
+	Name    string `json:"name"`
+	Role    string `json:"role"`
+	Address string `json:"address"`
+	// Power is "on" or "off".
+	Power string `json:"power"`
+	// Machine is QEMU's run state: "running", "paused" (frozen), ... Empty
+	// while the node is off.
+	Machine string `json:"machine,omitempty"`
+	// Boot is how far the node has come: "power-on", "kernel",
+	// "multi-user", "failed: ..." or "off".
+	Boot string `json:"boot"`
+	// BootSeconds is the node's uptime when it reached that stage.
+	BootSeconds float64 `json:"boot_seconds"`
+	// SSH tells whether an ssh server answers.
+	SSH bool `json:"ssh"`
+	// BMC is "alive", "dead" or "none".
+	BMC   string       `json:"bmc"`
+	Feeds []FeedStatus `json:"feeds"`
+	Links []LinkStatus `json:"links"`
+}
+
+// FeedStatus is one power cord of a node.
+type FeedStatus struct {
+	PDU    string `json:"pdu"`
+	Outlet int    `json:"outlet"`
+	On     bool   `json:"on"`
+}
+
+// LinkStatus is one network cable of a node.
+type LinkStatus struct {
+	Network   string `json:"network"`
+	Interface string `json:"interface"`
+	MAC       string `json:"mac"`
+	Address   string `json:"address"`
+	Up        bool   `json:"up"`
+}
+
+// PDUStatus is one power distribution unit.
+type PDUStatus struct {
+	Name    string `json:"name"`
+	Address string `json:"address"`
+	// Alive tells whether the unit's controller answers.
+	Alive bool `json:"alive"`
+	// Off lists the outlets without power.
+	Off []int `json:"off"`
+}
+
+// DiskStatus is one shared disk.
+type DiskStatus struct {
+	Name      string `json:"name"`
+	Enclosure string `json:"enclosure,omitempty"`
+	Serial    string `json:"serial"`
+	WWN       string `json:"wwn,omitempty"`
+	Bytes     int64  `json:"bytes"`
+	// Present tells whether the disk is in its slot.
+	Present bool `json:"present"`
+	// PathsOut lists cut paths as "node/hba".
+	PathsOut []string `json:"paths_out,omitempty"`
+	IOPS     int64    `json:"iops,omitempty"`
+	// BytesPerSecond bounds the disk's speed; 0 is unbounded.
+	BytesPerSecond int64 `json:"bytes_per_second,omitempty"`
+}
+
+type bootState struct {
+	Stage   string
+	Seconds float64
+}
+
+// boot reads a node's console for the last stage it reported.
+func (r *rack) boot(node string) bootState {
+	if running(r.dir, node) == nil {
+		return bootState{Stage: stageOff}
+	}
+	text, err := os.ReadFile(filepath.Join(runDir(r.dir), consoleFile(node)))
+	if err != nil {
+		return bootState{Stage: stageUnknown}
+	}
+	return lastStage(string(text))
+}
+
+// lastStage finds the last report in a console log: the prefix, the stage,
+// and the node's uptime.
+func lastStage(console string) bootState {
+	i := strings.LastIndex(console, markPrefix)
+	if i < 0 {
+		return bootState{Stage: stageUnknown}
+	}
+	line, _, _ := strings.Cut(console[i+len(markPrefix):], "\n")
+	line = strings.TrimSpace(line)
+	cut := strings.LastIndexByte(line, ' ')
+	if cut < 0 {
+		return bootState{Stage: line}
+	}
+	seconds, err := strconv.ParseFloat(line[cut+1:], 64)
+	if err != nil {
+		return bootState{Stage: line}
+	}
+	return bootState{Stage: line[:cut], Seconds: seconds}
+}
+
+// Status looks at the rack in dir and changes nothing.
+func Status(ctx context.Context, dir string) (*RackStatus, error) {
+	r, err := openRack(dir)
+	if err != nil {
+		return nil, err
+	}
+	h, err := loadHardware(r.dir)
+	if err != nil {
+		return nil, err
+	}
+	s := &RackStatus{
+		Name: r.cfg.Name, Dir: r.dir, Netns: r.cfg.netns(), Phase: r.st.Phase, Accel: r.st.Accel,
+		Image: filepath.Base(r.st.Image), Nodes: make([]NodeStatus, len(r.cfg.Nodes)),
+		PDUs: []PDUStatus{}, Disks: []DiskStatus{},
+	}
+	var wg sync.WaitGroup
+	for i := range r.cfg.Nodes {
+		wg.Go(func() { s.Nodes[i] = r.nodeStatus(ctx, h, &r.cfg.Nodes[i]) })
+	}
+	wg.Wait()
+	for _, p := range r.cfg.PDUs {
+		ps := PDUStatus{Name: p.Name, Address: p.Address.String(), Alive: running(r.dir, pduName(p.Name)) != nil, Off: []int{}}
+		for o := 1; o <= p.Outlets; o++ {
+			if h.Off[outletKey(p.Name, o)] {
+				ps.Off = append(ps.Off, o)
+			}
+		}
+		s.PDUs = append(s.PDUs, ps)
+	}
+	for _, d := range r.cfg.sharedDisks() {
+		ds := diskStatus(h, d.Disk)
+		ds.Enclosure = d.Enclosure
+		for _, n := range r.cfg.Nodes {
+			for hba := range hbas {
+				if n.Role == RoleServer && ds.Present && h.pathGone(n.Name, d, hba) {
+					ds.PathsOut = append(ds.PathsOut, n.Name+"/"+strconv.Itoa(hba))
+				}
+			}
+		}
+		sort.Strings(ds.PathsOut)
+		s.Disks = append(s.Disks, ds)
+	}
+	for _, d := range r.cfg.SSDs {
+		s.Disks = append(s.Disks, diskStatus(h, d))
+	}
+	return s, nil
+}
+
+func diskStatus(h *hardware, d Disk) DiskStatus {
+	iops, bps := h.speed(d)
+	return DiskStatus{Name: d.Name, Serial: d.Serial, WWN: d.WWN, Bytes: d.Bytes, Present: !h.DisksOut[d.Name],
+		IOPS: iops, BytesPerSecond: bps}
+}
+
+func (r *rack) nodeStatus(ctx context.Context, h *hardware, n *Node) NodeStatus {
+	addr := r.cfg.adminAddress(n)
+	b := r.boot(n.Name)
+	s := NodeStatus{Name: n.Name, Role: n.Role, Address: addr.String(), Power: "off", Boot: b.Stage, BootSeconds: b.Seconds,
+		BMC: "none", Feeds: []FeedStatus{}, Links: []LinkStatus{}}
+	if running(r.dir, n.Name) != nil {
+		s.Power = "on"
+		// Without an answer the state stays unknown, which is what it is.
+		_ = r.withQMP(ctx, n.Name, func(q *qmpClient) (err error) {
+			s.Machine, err = q.status()
+			return err
+		})
+		s.SSH = s.Machine == "running" && r.sshAnswers(ctx, addr)
+	}
+	if n.BMC != nil {
+		s.BMC = "dead"
+		if running(r.dir, bmcName(n.Name)) != nil {
+			s.BMC = "alive"
+		}
+	}
+	for _, f := range n.Feeds {
+		s.Feeds = append(s.Feeds, FeedStatus{PDU: f.PDU, Outlet: f.Outlet, On: !h.Off[outletKey(f.PDU, f.Outlet)]})
+	}
+	for i, nic := range n.NICs {
+		s.Links = append(s.Links, LinkStatus{Network: nic.Network, Interface: nicID(i), MAC: nic.MAC,
+			Address: nic.Address.String(), Up: !h.linkDown(n.Name, nic.Network)})
+	}
+	return s
+}

@@ -1,0 +1,291 @@
+package rack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// bootTime bounds a node's way from power-on to multi-user: several times
+// what an emulated node takes on a busy two-core host.
+const bootTime = 5 * time.Minute
+
+// Up builds the rack that cfg describes in dir and waits until all of its
+// nodes are up. It may be called again at any time: a rack that is up stays
+// as it is (nodes that are switched off are switched on), one that was being
+// built when its builder was killed is built from the start, and one whose
+// host was rebooted is powered on with its disks as they were.
+//
+// If ctx ends or anything fails, nothing of a new rack is left, and a rack
+// that was up before keeps its disks.
+//
+// A *RefusedError means that nothing was changed.
+func Up(ctx context.Context, cfg Config, dir string, fn Progress) (*Inventory, error) {
+	p := &progress{fn: fn}
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, err
+	}
+	cfg = cfg.WithDefaults()
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	spec := imageSpec{Suite: cfg.Suite, Mirror: cfg.Mirror}
+	source, err := hostAptSource("/etc/apt")
+	if err != nil && cfg.Mirror == "" {
+		return nil, err
+	}
+	if spec.Keyring = source.Keyring; spec.Mirror == "" {
+		spec.Mirror = source.URI
+	}
+	if err := checkHost(&cfg, dir, spec); err != nil {
+		return nil, err
+	}
+
+	// An earlier rack in this directory.
+	keep := false
+	if old, err := loadConfig(dir); err == nil {
+		st, err := loadState(dir)
+		switch {
+		case err != nil || st.Phase != phaseUp:
+			if err := Down(ctx, dir, DownOptions{}); err != nil {
+				return nil, fmt.Errorf("removing what is left of an unfinished rack: %w", err)
+			}
+		case !reflect.DeepEqual(*old, cfg):
+			return nil, refuse("the rack in %s was built with other hardware: mortar rack down first (its virtual disks go with it)", dir)
+		default:
+			keep = true
+		}
+	} else if refused := (*RefusedError)(nil); !errors.As(err, &refused) {
+		return nil, err
+	}
+
+	for _, d := range []string{dir, runDir(dir), filepath.Join(dir, "nodes")} {
+		if err := os.MkdirAll(d, 0o700); err != nil {
+			return nil, err
+		}
+	}
+	unlock, err := lockRack(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	r := &rack{dir: dir, cfg: &cfg, st: &state{Phase: phaseStarting, Netns: cfg.netns()}}
+	if keep {
+		if r.st, err = loadState(dir); err != nil {
+			unlock()
+			return nil, err
+		}
+	}
+	err = r.up(ctx, spec, p)
+	unlock()
+	if err != nil {
+		// The context may be what ended; taking down must still work.
+		clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+		defer cancel()
+		var refused *RefusedError
+		if !keep || !errors.As(err, &refused) {
+			err = errors.Join(err, Down(clean, dir, DownOptions{KeepDisks: keep}))
+		}
+		return nil, err
+	}
+	return LoadInventory(dir)
+}
+
+// up takes all steps; each finds out for itself whether it is already done.
+func (r *rack) up(ctx context.Context, spec imageSpec, p *progress) error {
+	if err := saveJSON(filepath.Join(r.dir, "config.json"), r.cfg); err != nil {
+		return err
+	}
+	if err := r.st.save(r.dir); err != nil {
+		return err
+	}
+	for i := range r.cfg.Nodes {
+		if err := os.MkdirAll(filepath.Join(r.dir, "nodes", r.cfg.Nodes[i].Name), 0o700); err != nil {
+			return err
+		}
+	}
+	if err := copySelf(r.dir); err != nil {
+		return err
+	}
+
+	prepare, pctx := errgroup.WithContext(ctx)
+	prepare.Go(func() error {
+		if r.st.Image != "" && cachedImage(r.st.Image) != nil && r.st.Accel != "" {
+			return nil
+		}
+		img, err := ensureImage(pctx, spec, p)
+		if err != nil {
+			return err
+		}
+		r.st.Image = img.Dir
+		return p.step("accelerator", "booting the kernel with KVM", func() error {
+			r.st.Accel, err = chooseAccel(pctx, r.cfg, img)
+			return err
+		})
+	})
+	prepare.Go(func() error {
+		return p.step("network", r.cfg.netns(), func() error { return ensureNetwork(pctx, r) })
+	})
+	prepare.Go(func() error {
+		return p.step("disks", strconv.Itoa(len(imageFilesOf(r.cfg, r.dir)))+" images", func() error {
+			if err := ensureDisks(r); err != nil {
+				return err
+			}
+			return ensureSeeds(pctx, r)
+		})
+	})
+	if err := prepare.Wait(); err != nil {
+		return err
+	}
+	if err := r.st.save(r.dir); err != nil {
+		return err
+	}
+
+	if err := p.step("power", "BMCs and PDUs", func() error {
+		return withPower(ctx, r, func(h *hardware) error {
+			for i := range r.cfg.PDUs {
+				if err := r.ensurePDU(ctx, h, &r.cfg.PDUs[i]); err != nil {
+					return err
+				}
+			}
+			for i := range r.cfg.Nodes {
+				if err := r.ensureBMC(ctx, h, &r.cfg.Nodes[i]); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}); err != nil {
+		return err
+	}
+	boot, bctx := errgroup.WithContext(ctx)
+	for i := range r.cfg.Nodes {
+		n := &r.cfg.Nodes[i]
+		boot.Go(func() error {
+			return p.step("boot "+n.Name, r.st.Accel, func() error {
+				off := false
+				if err := withPower(bctx, r, func(h *hardware) error {
+					off = !h.powered(n)
+					return r.startNode(bctx, h, n.Name)
+				}); err != nil || off {
+					return err
+				}
+				return r.waitBooted(bctx, n)
+			})
+		})
+	}
+	if err := boot.Wait(); err != nil {
+		return err
+	}
+	r.st.Phase = phaseUp
+	return r.st.save(r.dir)
+}
+
+// waitBooted waits until a node is in multi-user and answers on its ssh
+// port. A node that is frozen on purpose is not waited for.
+func (r *rack) waitBooted(ctx context.Context, n *Node) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, bootTime, fmt.Errorf("node %s is not up after %s", n.Name, bootTime))
+	defer cancel()
+	for {
+		b := r.boot(n.Name)
+		switch {
+		case b.Stage == stageUp && r.sshAnswers(ctx, r.cfg.adminAddress(n)):
+			return nil
+		case strings.HasPrefix(b.Stage, stageFailed):
+			return fmt.Errorf("node %s: %s\n%s", n.Name, b.Stage, tail(filepath.Join(runDir(r.dir), consoleFile(n.Name)), 10))
+		case running(r.dir, n.Name) == nil:
+			return fmt.Errorf("node %s went off while it booted:\n%s\n%s", n.Name,
+				tail(filepath.Join(runDir(r.dir), consoleFile(n.Name)), 10), tail(logFile(r.dir, n.Name), 5))
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(100 * time.Millisecond):
+		}
+		if h, err := loadHardware(r.dir); err == nil && h.linkDown(n.Name, r.cfg.adminNetwork().Name) && b.Stage == stageUp {
+			return nil // its cable is out: nobody can ask for more
+		}
+	}
+}
+
+// sshAnswers tells whether an ssh server greets at the address.
+func (r *rack) sshAnswers(ctx context.Context, a netip.Addr) bool {
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+	defer cancel()
+	err := inNetns(r.cfg.netns(), func() error {
+		// A dialer without deadline goroutines would do; but DialContext
+		// makes its socket on the calling thread only where it need not
+		// try several addresses, which one address guarantees.
+		var d net.Dialer
+		conn, err := d.DialContext(ctx, "tcp", net.JoinHostPort(a.String(), "22"))
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		if err := conn.SetDeadline(time.Now().Add(3 * time.Second)); err != nil {
+			return err
+		}
+		b := make([]byte, 4)
+		if _, err := io.ReadFull(conn, b); err != nil {
+			return err
+		}
+		if string(b) != "SSH-" {
+			return fmt.Errorf("no ssh server")
+		}
+		return nil
+	})
+	return err == nil
+}
+
+// lockRack keeps two processes from building or taking down the same rack
+// at once.
+func lockRack(ctx context.Context, dir string) (unlock func(), err error) {
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+	defer cancel()
+	unlock, err = lockFile(ctx, filepath.Join(dir, "up.lock"))
+	if errors.Is(err, context.DeadlineExceeded) {
+		return nil, refuse("another mortar is building or taking down the rack in %s", dir)
+	}
+	return unlock, err
+}
+
+// copySelf puts a copy of our own binary into the rack: BMCs and PDUs call
+// it for as long as the rack lives, whatever becomes of the original.
+func copySelf(dir string) error {
+	if _, err := os.Stat(selfBinary(dir)); err == nil {
+		return nil
+	}
+	self, err := os.Open("/proc/self/exe")
+	if err != nil {
+		return err
+	}
+	defer self.Close()
+	part := selfBinary(dir) + ".part"
+	if err := os.Remove(part); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	out, err := os.OpenFile(part, os.O_CREATE|os.O_WRONLY|os.O_EXCL, 0o700)
+	if err != nil {
+		return err
+	}
+	if _, err := io.Copy(out, self); err != nil {
+		out.Close()
+		return err
+	}
+	if err := out.Close(); err != nil {
+		return err
+	}
+	return os.Rename(part, selfBinary(dir))
+}
