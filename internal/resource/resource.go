@@ -5,7 +5,10 @@
 // changes nothing itself: every mutation is an Action that somebody else runs.
 package resource
 
-import "context"
+import (
+	"context"
+	"time"
+)
 
 // Sys is the host as a resource may see it: read-only. Implementations run
 // on the host itself.
@@ -106,3 +109,12 @@ type Refusal struct {
 }
 
 func (r *Refusal) Error() string { return r.What + "; " + r.Mend }
+
+// Settler is a Resource whose wanted state comes about by itself some time
+// after its actions were run: nodes join a cluster, a cluster starts a
+// service. The engine repeats Diff about once a second, at most for the
+// time Settle gives, before it says that the resource did not converge.
+type Settler interface {
+	Resource
+	Settle() time.Duration
+}

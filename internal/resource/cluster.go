@@ -1,0 +1,108 @@
+package resource
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Cluster is a cluster that is complete: every node is a member, and a
+// coordinator is elected. That comes by itself once the daemons run.
+type Cluster struct {
+	Name    string
+	Nodes   []string
+	Seconds int // how long it may take, once Pacemaker was started
+}
+
+// Kind is "cluster".
+func (c *Cluster) Kind() string { return "cluster" }
+
+// ID is the cluster's name.
+func (c *Cluster) ID() string { return c.Name }
+
+// Settle is how long nodes may take to join.
+func (c *Cluster) Settle() time.Duration { return time.Duration(c.Seconds) * time.Second }
+
+// Diff looks at the members as Pacemaker sees them.
+func (c *Cluster) Diff(ctx context.Context, sys Sys) ([]Action, error) {
+	wait := Action{
+		Title: "wait for all nodes of cluster " + c.Name, Cmd: []string{"crmadmin", "--dc_lookup", "--timeout=60s"}, Seconds: 90,
+	}
+	if !clusterRuns(sys) {
+		return []Action{wait}, nil
+	}
+	f, err := clusterFacts(ctx, sys)
+	if err != nil {
+		return nil, err
+	}
+	var missing []string
+	for _, n := range c.Nodes {
+		if !f.Online[n] {
+			missing = append(missing, n)
+		}
+	}
+	switch {
+	case len(missing) > 0:
+		wait.Why = strings.Join(missing, ", ") + " has not joined; see journalctl -u corosync -u pacemaker there"
+	case !f.Ready:
+		wait.Why = "no coordinator is elected yet; see journalctl -u pacemaker"
+	default:
+		return nil, nil
+	}
+	return []Action{wait}, nil
+}
+
+// ServiceUp is a service that Pacemaker runs, with its fence devices.
+type ServiceUp struct {
+	Resource string   // ID in the CIB
+	Fencing  []string // IDs of the fence devices
+	Seconds  int      // how long it may take
+}
+
+// Kind is "service".
+func (s *ServiceUp) Kind() string { return "service" }
+
+// ID is the resource's ID.
+func (s *ServiceUp) ID() string { return s.Resource }
+
+// Settle is how long starting may take.
+func (s *ServiceUp) Settle() time.Duration { return time.Duration(s.Seconds) * time.Second }
+
+// Diff asks crm_mon; what Pacemaker recorded as failed is the reason given.
+func (s *ServiceUp) Diff(ctx context.Context, sys Sys) ([]Action, error) {
+	wait := Action{
+		Title: "wait until " + s.Resource + " runs", Cmd: []string{"crm_resource", "--wait", "--timeout=180s"},
+		// 124: time is over; what does not run then is told by the next look.
+		OKCodes: []int{124}, Seconds: 200,
+	}
+	if !clusterRuns(sys) {
+		return []Action{wait}, nil
+	}
+	f, err := clusterFacts(ctx, sys)
+	if err != nil {
+		return nil, err
+	}
+	var down []string
+	for _, id := range append([]string{s.Resource}, s.Fencing...) {
+		r, ok := f.Resource(id)
+		if !ok || r.Role != "Started" || r.Node == "" || r.Failed {
+			down = append(down, id)
+		}
+	}
+	if len(down) == 0 {
+		return nil, nil
+	}
+	wait.Why = strings.Join(down, ", ") + " not running"
+	var why []string
+	for _, x := range f.Failures {
+		if t := x.Operation + " on " + x.Node + ": " + x.Reason; !slices.Contains(why, t) {
+			why = append(why, t)
+		}
+	}
+	if len(why) > 0 {
+		wait.Why += fmt.Sprintf(" (%s; when mended: crm_resource --cleanup)", strings.Join(why, "; "))
+	}
+	return []Action{wait}, nil
+}

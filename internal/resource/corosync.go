@@ -1,0 +1,111 @@
+package resource
+
+import (
+	"context"
+	"fmt"
+	"strings"
+)
+
+// CorosyncNode is a member of the cluster with its address on each ring.
+type CorosyncNode struct {
+	ID    int
+	Name  string
+	Rings []string
+}
+
+// Corosync is the cluster's membership: its configuration and its key.
+type Corosync struct {
+	Cluster string
+	TokenMS int
+	Nodes   []CorosyncNode
+	Key     []byte // secret
+}
+
+// Kind is "corosync".
+func (c *Corosync) Kind() string { return "corosync" }
+
+// ID is the cluster's name.
+func (c *Corosync) ID() string { return c.Cluster }
+
+// Diff compares both files. A running corosync takes most changes by a
+// reload; it is restarted, with Pacemaker, where the key changed.
+func (c *Corosync) Diff(ctx context.Context, sys Sys) ([]Action, error) {
+	key := TextFile{Path: "/etc/corosync/authkey", Content: c.Key, Mode: 0o400, Secret: true,
+		Why: "both rings are encrypted with it"}
+	conf := TextFile{Path: "/etc/corosync/corosync.conf", Content: []byte(c.Text())}
+	ka, err := key.Diff(ctx, sys)
+	if err != nil {
+		return nil, err
+	}
+	ca, err := conf.Diff(ctx, sys)
+	if err != nil {
+		return nil, err
+	}
+	var reload []Action
+	if unitHasProcesses(sys, "corosync.service") {
+		if len(ka) > 0 {
+			return nil, &Refusal{
+				What: "corosync runs with another key than this brick's",
+				Mend: "if the cluster is this brick's, bring back its corosync.key under .mortar; else stop and remove the other cluster",
+			}
+		}
+		reload = []Action{{Title: "reload corosync", Cmd: []string{"corosync-cfgtool", "-R"}}}
+	}
+	return withReload(sys, "corosync", append(ka, ca...), reload)
+}
+
+// Text is corosync.conf(5).
+func (c *Corosync) Text() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, Header+`totem {
+	version: 2
+	cluster_name: %s
+	transport: knet
+	# Encrypted and authenticated: whoever can speak on a ring could have a
+	# server fenced.
+	crypto_cipher: aes256
+	crypto_hash: sha256
+	# A node that is silent for so long (ms) is taken for lost and fenced.
+	token: %d
+	# The rings are used one at a time, ring 0 (private) first.
+	link_mode: passive
+	interface {
+		linknumber: 0
+		knet_link_priority: 2
+	}
+	interface {
+		linknumber: 1
+		knet_link_priority: 1
+	}
+}
+
+nodelist {
+`, c.Cluster, c.TokenMS)
+	for _, n := range c.Nodes {
+		fmt.Fprintf(&b, "\tnode {\n\t\tname: %s\n\t\tnodeid: %d\n", n.Name, n.ID)
+		for i, r := range n.Rings {
+			fmt.Fprintf(&b, "\t\tring%d_addr: %s\n", i, r)
+		}
+		b.WriteString("\t}\n")
+	}
+	b.WriteString(`}
+
+quorum {
+	provider: corosync_votequorum
+	# Two nodes: one left over stays quorate, and fences the other before it
+	# takes the service.
+	two_node: 1
+	# After a start from nothing both must be seen once, or a node that was
+	# fenced and lost its network would come back and fence the healthy one.
+	wait_for_all: 1
+}
+
+logging {
+	to_logfile: no
+	to_stderr: no
+	to_syslog: yes
+	timestamp: hires
+}
+`)
+	return b.String()
+}

@@ -1,0 +1,354 @@
+package resource
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+)
+
+// DiskRef names one disk of the design, and where a person finds it.
+type DiskRef struct {
+	Serial    string
+	WWN       string `json:",omitempty"`
+	Enclosure string
+	Bay       int
+	Size      int64 `json:",omitempty"` // bytes as sold
+}
+
+func (r DiskRef) String() string {
+	return fmt.Sprintf("disk %s (enclosure %s, bay %d)", r.Serial, r.Enclosure, r.Bay)
+}
+
+// found is a DiskRef and the disk of this host that it names.
+type found struct {
+	Ref DiskRef
+	DiskFact
+}
+
+// mapName is the name of the disk's multipath map, which is its WWID: a NAA
+// identifier (type 3) and 16 or 32 hex digits.
+// Source: multipath.conf(5), user_friendly_names.
+func (f found) mapName() string { return "3" + strings.ToLower(f.WWN) }
+
+// scsi tells whether the disk can have a multipath map: NVMe has its own.
+func (f found) scsi() bool {
+	return f.WWN != "" && len(f.Paths) > 0 && !slices.ContainsFunc(f.Paths, func(p string) bool {
+		return !strings.HasPrefix(path.Base(p), "sd")
+	})
+}
+
+// stable is the device the disk has once multipath is set up: what commands
+// and configurations are given, also in a plan made before.
+func (f found) stable() string {
+	if f.scsi() {
+		return "/dev/mapper/" + f.mapName()
+	}
+	return f.Device
+}
+
+// resolve finds each disk by serial, or by WWN. A disk that is missing, has
+// two identities or is too small is refused.
+func resolve(ctx context.Context, sys Sys, refs []DiskRef) ([]found, error) {
+	facts, err := sys.Disks(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return match(facts, refs)
+}
+
+func match(facts []DiskFact, refs []DiskRef) ([]found, error) {
+	var fs []found
+	var missing []string
+	for _, r := range refs {
+		i := slices.IndexFunc(facts, func(f DiskFact) bool { return sameSerial(f.Serial, r.Serial) })
+		if i < 0 && r.WWN != "" {
+			i = slices.IndexFunc(facts, func(f DiskFact) bool { return SameUUID(f.WWN, r.WWN) })
+			if i >= 0 {
+				return nil, &Refusal{
+					What: fmt.Sprintf("%s: the disk with WWN %s has serial %s", r, r.WWN, facts[i].Serial),
+					Mend: "correct serial or wwn in the spec",
+				}
+			}
+		}
+		if i < 0 {
+			missing = append(missing, r.String())
+			continue
+		}
+		f := facts[i]
+		if r.WWN != "" && !SameUUID(f.WWN, r.WWN) {
+			return nil, &Refusal{
+				What: fmt.Sprintf("%s has WWN %s, not %s", r, f.WWN, r.WWN),
+				Mend: "correct serial or wwn in the spec",
+			}
+		}
+		// Makers round differently; one percent is less than any step in size.
+		if r.Size > 0 && f.Size < r.Size-r.Size/100 {
+			return nil, &Refusal{
+				What: fmt.Sprintf("%s has %d bytes, less than the %d of the spec", r, f.Size, r.Size),
+				Mend: "correct size in the spec, or replace the disk",
+			}
+		}
+		fs = append(fs, found{Ref: r, DiskFact: f})
+	}
+	if len(missing) > 0 {
+		are := "is"
+		if len(missing) > 1 {
+			are = "are"
+		}
+		return nil, &Refusal{
+			What: fmt.Sprintf("%s %s not there", strings.Join(missing, ", "), are),
+			Mend: "check cabling, power and the serial on the label, or correct the spec",
+		}
+	}
+	return fs, nil
+}
+
+func sameSerial(a, b string) bool {
+	return strings.EqualFold(strings.TrimSpace(a), strings.TrimSpace(b)) && strings.TrimSpace(a) != ""
+}
+
+// WantedDisk is a disk and what it may carry.
+type WantedDisk struct {
+	DiskRef
+	// Group is the UUID of the brick's md array the disk is a member of, or
+	// "" for a disk that is not used yet.
+	Group string
+	// Wipe: the user typed the serial under wipe.
+	Wipe bool `json:",omitempty"`
+}
+
+// Disks are the disks of a brick on a server: all are there, and none
+// carries anything that this brick has not made. Only with Check is what
+// they carry looked at, on the one server that builds; the other only needs
+// to see them.
+type Disks struct {
+	Host  string
+	List  []WantedDisk
+	Check bool
+	// Arrays are the UUIDs of all arrays of this brick: a member of another
+	// group of the same brick is ours, but in the wrong place.
+	Arrays []string
+}
+
+// Kind is "disks".
+func (d *Disks) Kind() string { return "disks" }
+
+// ID is the host.
+func (d *Disks) ID() string { return d.Host }
+
+// Diff gives a wipe for each disk that carries something and may be wiped.
+func (d *Disks) Diff(ctx context.Context, sys Sys) ([]Action, error) {
+	refs := make([]DiskRef, len(d.List))
+	for i, w := range d.List {
+		refs[i] = w.DiskRef
+	}
+	fs, err := resolve(ctx, sys, refs)
+	if err != nil || !d.Check {
+		return nil, err
+	}
+	arrays, err := mdArrays(sys)
+	if err != nil {
+		return nil, err
+	}
+	var look []found
+	var want []WantedDisk
+	var foreign []string
+	for i, f := range fs {
+		a, use, err := d.inUse(sys, f, arrays)
+		switch {
+		case err != nil:
+			return nil, err
+		case a != "" && d.List[i].Group != "" && SameUUID(a, d.List[i].Group):
+			continue // assembled where it belongs
+		case use != "":
+			foreign = append(foreign, fmt.Sprintf("%s is in use by %s", f.Ref, use))
+			continue
+		}
+		look, want = append(look, f), append(want, d.List[i])
+	}
+	if len(foreign) > 0 {
+		return nil, &Refusal{
+			What: strings.Join(foreign, "; "),
+			Mend: "stop what uses it, if its data may go, and list the serial under wipe in the spec",
+		}
+	}
+	if len(look) == 0 {
+		return nil, nil
+	}
+	sigs, err := signatures(ctx, sys, look)
+	if err != nil {
+		return nil, err
+	}
+	var as []Action
+	for i, f := range look {
+		var bad []string
+		for _, s := range sigs[i] {
+			if s.Type == "linux_raid_member" && want[i].Group != "" && SameUUID(s.UUID, want[i].Group) {
+				continue
+			}
+			bad = append(bad, d.describe(s))
+		}
+		if len(bad) == 0 {
+			continue
+		}
+		what := strings.Join(bad, " and ")
+		if !want[i].Wipe {
+			foreign = append(foreign, fmt.Sprintf("%s carries %s, not made by this brick", f.Ref, what))
+			continue
+		}
+		as = append(as, Action{
+			Title:    fmt.Sprintf("wipe %s: %s", f.Ref, what),
+			Why:      "its serial is listed under wipe",
+			Cmd:      []string{"wipefs", "--all", f.Device},
+			Destroys: []string{f.Serial},
+		})
+	}
+	if len(foreign) > 0 {
+		return nil, &Refusal{
+			What: strings.Join(foreign, "; "),
+			Mend: "if its data may go, list the serial under wipe in the spec",
+		}
+	}
+	return as, nil
+}
+
+func (d *Disks) describe(s signature) string {
+	t := s.Type
+	switch {
+	case t == "linux_raid_member" && slices.ContainsFunc(d.Arrays, func(u string) bool { return SameUUID(u, s.UUID) }):
+		return "a member of another array of this brick"
+	case t == "linux_raid_member":
+		t = "a member of md array " + mdUUID(s.UUID)
+	case t == "LVM2_member":
+		t = "an LVM physical volume"
+	case t == "gpt" || t == "dos" || t == "PMBR":
+		t = "a partition table (" + t + ")"
+	default:
+		t = "a signature of " + t
+	}
+	if s.Label != "" {
+		t += " labelled '" + s.Label + "'"
+	}
+	return t
+}
+
+// inUse tells which md array has the disk assembled (its UUID), or else what
+// holds it: another array, device mapper, or a mount.
+func (d *Disks) inUse(sys Sys, f found, arrays []MDArray) (array, use string, err error) {
+	names := []string{}
+	for _, p := range f.Paths {
+		names = append(names, path.Base(p))
+	}
+	if n := kernelName(sys, f.Device); n != "" && !slices.Contains(names, n) {
+		names = append(names, n)
+	}
+	for _, a := range arrays {
+		for _, n := range names {
+			if !slices.Contains(a.Members, n) {
+				continue
+			}
+			if slices.ContainsFunc(d.Arrays, func(u string) bool { return SameUUID(u, a.UUID) }) {
+				return a.UUID, "array " + a.Dev, nil
+			}
+			return a.UUID, "md array " + a.Dev + " (" + mdUUID(a.UUID) + ")", nil
+		}
+	}
+	ms, err := mounts(sys)
+	if err != nil {
+		return "", "", err
+	}
+	for _, n := range names {
+		holders, err := sys.Glob("/sys/class/block/" + n + "/holders/*")
+		if err != nil {
+			return "", "", err
+		}
+		parts, err := sys.Glob("/sys/class/block/" + n + "/" + n + "*/partition")
+		if err != nil {
+			return "", "", err
+		}
+		for _, h := range holders {
+			h = path.Base(h)
+			if slices.Contains(names, h) {
+				continue // the disk's own multipath map
+			}
+			uuid, _ := readTrim(sys, "/sys/class/block/"+h+"/dm/uuid")
+			if strings.HasPrefix(uuid, "mpath-") {
+				continue
+			}
+			if name, _ := readTrim(sys, "/sys/class/block/"+h+"/dm/name"); name != "" {
+				h = name
+			}
+			return "", h, nil
+		}
+		for _, p := range parts {
+			names = append(names, path.Base(path.Dir(p)))
+		}
+	}
+	for _, m := range ms {
+		if strings.HasPrefix(m.Source, "/dev/") && slices.Contains(names, kernelName(sys, m.Source)) {
+			return "", "the mount on " + m.Target, nil
+		}
+	}
+	return "", "", nil
+}
+
+// signature is one magic string wipefs(8) found.
+type signature struct {
+	Device string `json:"device"`
+	Type   string `json:"type"`
+	UUID   string `json:"uuid"`
+	Label  string `json:"label"`
+}
+
+// signatures reads what the disks carry, with one command for all of them.
+func signatures(ctx context.Context, sys Sys, fs []found) ([][]signature, error) {
+	argv := []string{"wipefs", "--no-act", "--json"}
+	index := map[string]int{}
+	for i, f := range fs {
+		argv = append(argv, f.Device)
+		index[path.Base(f.Device)] = i
+		if n := kernelName(sys, f.Device); n != "" {
+			index[n] = i
+		}
+	}
+	out, installed, err := query(ctx, sys, argv...)
+	if err != nil {
+		return nil, err
+	}
+	if !installed {
+		return nil, fmt.Errorf("wipefs is missing (package util-linux)")
+	}
+	if out.Code != 0 {
+		return nil, failed(out, argv...)
+	}
+	all, err := parseWipefs(out.Stdout)
+	if err != nil {
+		return nil, err
+	}
+	sigs := make([][]signature, len(fs))
+	for _, s := range all {
+		i, ok := index[path.Base(s.Device)]
+		if !ok {
+			return nil, fmt.Errorf("wipefs named a device it was not asked for: %s", s.Device)
+		}
+		sigs[i] = append(sigs[i], s)
+	}
+	return sigs, nil
+}
+
+// parseWipefs reads `wipefs --json`: nothing at all if there is none.
+func parseWipefs(s string) ([]signature, error) {
+	if strings.TrimSpace(s) == "" {
+		return nil, nil
+	}
+	var doc struct {
+		Signatures []signature `json:"signatures"`
+	}
+	if err := json.Unmarshal([]byte(s), &doc); err != nil {
+		return nil, fmt.Errorf("wipefs: %w", err)
+	}
+	return doc.Signatures, nil
+}

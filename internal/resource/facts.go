@@ -1,0 +1,197 @@
+package resource
+
+import (
+	"context"
+	"encoding/xml"
+	"fmt"
+	"strings"
+)
+
+// HostFacts is what a plan needs to know of a host before it is made: which
+// server the storage steps go to. Everything else is observed by each
+// resource itself.
+type HostFacts struct {
+	Disks []DiskFact
+	// Arrays are the md arrays that are assembled on the host.
+	Arrays []MDArray
+	// Mounts are the mounted file systems that have a device, source → target.
+	Mounts []Mount
+	// Cluster is nil while Pacemaker does not run on the host.
+	Cluster *ClusterFacts
+}
+
+// Mount is one line of /proc/self/mounts.
+type Mount struct {
+	Source, Target, Type string
+	Options              []string
+}
+
+// ObserveFacts gathers the facts of the host behind sys. It runs at most one
+// command, and that only where Pacemaker runs.
+func ObserveFacts(ctx context.Context, sys Sys) (HostFacts, error) {
+	var f HostFacts
+	var err error
+	if f.Disks, err = sys.Disks(ctx); err != nil {
+		return f, fmt.Errorf("disks: %w", err)
+	}
+	if f.Arrays, err = mdArrays(sys); err != nil {
+		return f, fmt.Errorf("md arrays: %w", err)
+	}
+	ms, err := mounts(sys)
+	if err != nil {
+		return f, fmt.Errorf("mounts: %w", err)
+	}
+	for _, m := range ms {
+		if strings.HasPrefix(m.Source, "/dev/") || strings.Contains(m.Source, ":/") {
+			f.Mounts = append(f.Mounts, m)
+		}
+	}
+	if clusterRuns(sys) {
+		if f.Cluster, err = clusterFacts(ctx, sys); err != nil {
+			return f, fmt.Errorf("cluster: %w", err)
+		}
+	}
+	return f, nil
+}
+
+// ClusterFacts is the cluster as one node sees it.
+type ClusterFacts struct {
+	// Ready: the node is connected to a cluster that has a coordinator.
+	Ready  bool
+	Quorum bool
+	// Online maps every node of the cluster to whether it is a full member.
+	Online    map[string]bool
+	Standby   map[string]bool
+	Resources []ClusterResource
+	Failures  []ClusterFailure
+}
+
+// ClusterResource is one primitive as crm_mon(8) shows it.
+type ClusterResource struct {
+	ID, Agent, Role string
+	Node            string // "" if it runs nowhere
+	Failed          bool
+	Blocked         bool
+	Managed         bool
+	Pending         string
+}
+
+// ClusterFailure is a recorded failure of an operation.
+type ClusterFailure struct {
+	Node, Operation, Reason string
+}
+
+// Resource finds a resource by its ID.
+func (c *ClusterFacts) Resource(id string) (ClusterResource, bool) {
+	if c == nil {
+		return ClusterResource{}, false
+	}
+	for _, r := range c.Resources {
+		if r.ID == id {
+			return r, true
+		}
+	}
+	return ClusterResource{}, false
+}
+
+// clusterRuns tells whether Pacemaker's unit has processes, without a fork.
+func clusterRuns(sys Sys) bool { return unitHasProcesses(sys, "pacemaker.service") }
+
+// unitHasProcesses reads the unit's control group (unified hierarchy).
+func unitHasProcesses(sys Sys, unit string) bool {
+	for _, p := range []string{
+		"/sys/fs/cgroup/system.slice/" + unit + "/cgroup.procs",
+		"/sys/fs/cgroup/systemd/system.slice/" + unit + "/cgroup.procs",
+	} {
+		if b, err := sys.ReadFile(p); err == nil && strings.TrimSpace(string(b)) != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// clusterFacts asks crm_mon once. A cluster that does not answer yet is one
+// that is not ready, not an error.
+func clusterFacts(ctx context.Context, sys Sys) (*ClusterFacts, error) {
+	out, err := sys.Query(ctx, "crm_mon", "--output-as=xml", "--one-shot", "--inactive")
+	if err != nil {
+		return nil, err
+	}
+	if out.Code != 0 {
+		return &ClusterFacts{}, nil
+	}
+	return parseCrmMon([]byte(out.Stdout))
+}
+
+type crmMon struct {
+	Summary struct {
+		DC struct {
+			Present string `xml:"present,attr"`
+			Quorum  string `xml:"with_quorum,attr"`
+		} `xml:"current_dc"`
+	} `xml:"summary"`
+	Nodes []struct {
+		Name    string `xml:"name,attr"`
+		Online  string `xml:"online,attr"`
+		Pending string `xml:"pending,attr"`
+		Standby string `xml:"standby,attr"`
+		Unclean string `xml:"unclean,attr"`
+	} `xml:"nodes>node"`
+	Resources []crmResource `xml:"resources>resource"`
+	Failures  []struct {
+		OpKey  string `xml:"op_key,attr"`
+		Node   string `xml:"node,attr"`
+		Reason string `xml:"exitreason,attr"`
+		Status string `xml:"exitstatus,attr"`
+	} `xml:"failures>failure"`
+}
+
+type crmResource struct {
+	ID      string `xml:"id,attr"`
+	Agent   string `xml:"resource_agent,attr"`
+	Role    string `xml:"role,attr"`
+	Active  string `xml:"active,attr"`
+	Failed  string `xml:"failed,attr"`
+	Blocked string `xml:"blocked,attr"`
+	Managed string `xml:"managed,attr"`
+	Pending string `xml:"pending,attr"`
+	Nodes   []struct {
+		Name string `xml:"name,attr"`
+	} `xml:"node"`
+}
+
+// parseCrmMon reads `crm_mon --output-as=xml`.
+func parseCrmMon(b []byte) (*ClusterFacts, error) {
+	var m crmMon
+	if err := xml.Unmarshal(b, &m); err != nil {
+		return nil, fmt.Errorf("crm_mon: %w", err)
+	}
+	c := &ClusterFacts{
+		Ready:   m.Summary.DC.Present == "true",
+		Quorum:  m.Summary.DC.Quorum == "true",
+		Online:  map[string]bool{},
+		Standby: map[string]bool{},
+	}
+	for _, n := range m.Nodes {
+		c.Online[n.Name] = n.Online == "true" && n.Pending != "true" && n.Unclean != "true"
+		c.Standby[n.Name] = n.Standby == "true"
+	}
+	for _, r := range m.Resources {
+		cr := ClusterResource{
+			ID: r.ID, Agent: r.Agent, Role: r.Role, Pending: r.Pending,
+			Failed: r.Failed == "true", Blocked: r.Blocked == "true", Managed: r.Managed != "false",
+		}
+		if r.Active == "true" && len(r.Nodes) > 0 {
+			cr.Node = r.Nodes[0].Name
+		}
+		c.Resources = append(c.Resources, cr)
+	}
+	for _, f := range m.Failures {
+		reason := f.Reason
+		if reason == "" {
+			reason = f.Status
+		}
+		c.Failures = append(c.Failures, ClusterFailure{Node: f.Node, Operation: f.OpKey, Reason: reason})
+	}
+	return c, nil
+}

@@ -1,0 +1,238 @@
+package resource
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// lvmArgs are options every LVM command of Mortar gets: only the brick's
+// physical volumes are scanned, and its shared system ID is accepted.
+// Source: lvm(8), --devices; lvmsystemid(7), extra_system_ids.
+func lvmArgs(systemID string, pvs []string) []string {
+	var a []string
+	if systemID != "" {
+		a = append(a, "--config", `local{extra_system_ids=["`+systemID+`"]}`)
+	}
+	return append(a, "--devices", strings.Join(pvs, ","))
+}
+
+// lvActive tells whether the logical volume is there as a device, without a
+// fork.
+func lvActive(sys Sys, vg, lv string) (bool, error) {
+	names, err := sys.Glob("/sys/block/dm-*/dm/name")
+	if err != nil {
+		return false, err
+	}
+	want := strings.ReplaceAll(vg, "-", "--") + "-" + strings.ReplaceAll(lv, "-", "--")
+	for _, p := range names {
+		n, err := readTrim(sys, p)
+		if err != nil {
+			return false, err
+		}
+		if n == want {
+			return exists(sys, "/dev/"+vg+"/"+lv)
+		}
+	}
+	return false, nil
+}
+
+// VolumeGroup is an LVM volume group over md arrays.
+type VolumeGroup struct {
+	Name string
+	PVs  []string // /dev/md/…
+	// SystemID owns the group, so that no host activates it by itself; ""
+	// for a group with one host.
+	SystemID string
+	// Align is where data starts on each physical volume, bytes: a full
+	// stripe, so that stripes of the layers above begin with the array's.
+	Align int64
+	// LV is the group's logical volume; if that is active, so is the group.
+	LV string
+}
+
+// Kind is "volume-group".
+func (v *VolumeGroup) Kind() string { return "volume-group" }
+
+// ID is the group's name.
+func (v *VolumeGroup) ID() string { return v.Name }
+
+// Diff asks LVM which group each physical volume is in.
+func (v *VolumeGroup) Diff(ctx context.Context, sys Sys) ([]Action, error) {
+	for _, pv := range v.PVs {
+		ok, err := exists(sys, pv)
+		if err != nil {
+			return nil, err
+		}
+		if !ok {
+			return v.create(), nil // its array is made first
+		}
+	}
+	if v.LV != "" {
+		carries, err := v.carries(sys)
+		if err != nil || carries {
+			return nil, err
+		}
+	}
+	argv := append([]string{"lvm", "pvs", "--foreign", "--reportformat", "json", "-o", "pv_name,vg_name,vg_systemid"},
+		lvmArgs(v.SystemID, v.PVs)...)
+	rows, err := lvmReport(ctx, sys, argv)
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	for _, pv := range v.PVs {
+		i := slices.IndexFunc(rows, func(r map[string]string) bool {
+			return kernelName(sys, r["pv_name"]) == kernelName(sys, pv)
+		})
+		switch {
+		case i < 0 || rows[i]["vg_name"] == "":
+			out = append(out, pv)
+		case rows[i]["vg_name"] != v.Name:
+			return nil, &Refusal{
+				What: fmt.Sprintf("array %s is a physical volume of volume group %s, not %s", pv, rows[i]["vg_name"], v.Name),
+				Mend: "remove that volume group if its data may go, or correct the brick's name in the spec",
+			}
+		}
+	}
+	switch {
+	case len(out) == 0:
+		return nil, nil
+	case len(out) == len(v.PVs):
+		return v.create(), nil
+	}
+	argv = append([]string{"lvm", "vgextend", "--yes", "--dataalignment", strconv.FormatInt(v.Align/1024, 10) + "k"},
+		lvmArgs(v.SystemID, v.PVs)...)
+	return []Action{{
+		Title: "extend volume group " + v.Name,
+		Cmd:   append(append(argv, v.Name), out...),
+	}}, nil
+}
+
+// carries tells from sysfs, without a fork, whether each physical volume
+// holds part of the group's active volume.
+func (v *VolumeGroup) carries(sys Sys) (bool, error) {
+	want := strings.ReplaceAll(v.Name, "-", "--") + "-" + strings.ReplaceAll(v.LV, "-", "--")
+	for _, pv := range v.PVs {
+		hs, err := sys.Glob("/sys/block/" + kernelName(sys, pv) + "/holders/dm-*/dm/name")
+		if err != nil {
+			return false, err
+		}
+		found := false
+		for _, h := range hs {
+			n, err := readTrim(sys, h)
+			if err != nil {
+				return false, err
+			}
+			found = found || n == want
+		}
+		if !found {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+func (v *VolumeGroup) create() []Action {
+	argv := []string{"lvm", "vgcreate", "--yes"}
+	why := ""
+	if v.Align > 0 {
+		argv = append(argv, "--dataalignment", strconv.FormatInt(v.Align/1024, 10)+"k")
+	}
+	if v.SystemID != "" {
+		argv = append(argv, "--systemid", v.SystemID, "--setautoactivation", "n")
+		why = "the system ID " + v.SystemID + " is no host's: only the resource agent, which knows it, brings the group up"
+	}
+	argv = append(argv, lvmArgs(v.SystemID, v.PVs)...)
+	return []Action{{
+		Title: "create volume group " + v.Name, Why: why,
+		Cmd: append(append(argv, v.Name), v.PVs...),
+	}}
+}
+
+// LogicalVolume takes all of its group.
+type LogicalVolume struct {
+	VG, Name   string
+	PVs        []string
+	SystemID   string
+	Stripes    int
+	StripeSize int64 // bytes
+	Activate   bool
+}
+
+// Kind is "logical-volume".
+func (l *LogicalVolume) Kind() string { return "logical-volume" }
+
+// ID is VG/LV.
+func (l *LogicalVolume) ID() string { return l.VG + "/" + l.Name }
+
+// Diff looks at the device first, and asks LVM only if it is not there.
+func (l *LogicalVolume) Diff(ctx context.Context, sys Sys) ([]Action, error) {
+	active, err := lvActive(sys, l.VG, l.Name)
+	if err != nil || active {
+		return nil, err
+	}
+	create := []string{"lvm", "lvcreate", "--yes", "--wipesignatures", "y", "--name", l.Name, "--extents", "100%FREE"}
+	if l.Stripes > 1 {
+		create = append(create, "--stripes", strconv.Itoa(l.Stripes), "--stripesize", strconv.FormatInt(l.StripeSize/1024, 10)+"k")
+	}
+	create = append(append(create, lvmArgs(l.SystemID, l.PVs)...), l.VG)
+	for _, pv := range l.PVs {
+		ok, err := exists(sys, pv)
+		if err != nil {
+			return nil, err
+		}
+		if !ok {
+			return []Action{{Title: "create logical volume " + l.ID(), Cmd: create}}, nil
+		}
+	}
+	rows, err := lvmReport(ctx, sys, append([]string{"lvm", "lvs", "--foreign", "--reportformat", "json",
+		"-o", "lv_name,vg_name"}, lvmArgs(l.SystemID, l.PVs)...))
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range rows {
+		if r["vg_name"] == l.VG && r["lv_name"] == l.Name {
+			if !l.Activate {
+				return nil, nil
+			}
+			argv := append([]string{"lvm", "lvchange", "--activate", "y"}, lvmArgs(l.SystemID, l.PVs)...)
+			return []Action{{Title: "activate logical volume " + l.ID(), Cmd: append(argv, l.ID())}}, nil
+		}
+	}
+	return []Action{{Title: "create logical volume " + l.ID(), Cmd: create}}, nil
+}
+
+// lvmReport runs a reporting command of LVM; without LVM there is nothing.
+func lvmReport(ctx context.Context, sys Sys, argv []string) ([]map[string]string, error) {
+	out, installed, err := query(ctx, sys, argv...)
+	if err != nil || !installed {
+		return nil, err
+	}
+	if strings.TrimSpace(out.Stdout) == "" {
+		return nil, failed(out, argv...)
+	}
+	return parseLVM(out.Stdout)
+}
+
+// parseLVM reads a --reportformat json report of one command. LVM exits with
+// 5 where a device it was pointed at is no physical volume yet, and the
+// report is complete all the same.
+func parseLVM(s string) ([]map[string]string, error) {
+	var doc struct {
+		Report []map[string][]map[string]string `json:"report"`
+	}
+	if err := json.Unmarshal([]byte(s), &doc); err != nil {
+		return nil, fmt.Errorf("lvm: %w", err)
+	}
+	var rows []map[string]string
+	for _, r := range doc.Report {
+		for _, t := range r {
+			rows = append(rows, t...)
+		}
+	}
+	return rows, nil
+}

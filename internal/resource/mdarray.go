@@ -1,0 +1,300 @@
+package resource
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// MDArray is an md array as the kernel has it.
+type MDArray struct {
+	Dev       string // md127
+	UUID      string
+	Level     string // raid6
+	State     string // clean, active, inactive …
+	Chunk     int    // bytes
+	RaidDisks int
+	Degraded  int
+	Members   []string // kernel names: dm-3, sda
+}
+
+// Running tells whether the array does I/O.
+func (a MDArray) Running() bool {
+	return a.State != "" && a.State != "inactive" && a.State != "clear"
+}
+
+// mdArrays reads the arrays of the host from sysfs.
+// Source: Documentation/admin-guide/md.rst of the kernel.
+func mdArrays(sys Sys) ([]MDArray, error) {
+	ps, err := sys.Glob("/sys/block/md*/md")
+	if err != nil {
+		return nil, err
+	}
+	var as []MDArray
+	for _, p := range ps {
+		a := MDArray{Dev: path.Base(path.Dir(p))}
+		for name, to := range map[string]*string{"uuid": &a.UUID, "level": &a.Level, "array_state": &a.State} {
+			if *to, err = readTrim(sys, p+"/"+name); err != nil {
+				return nil, err
+			}
+		}
+		for name, to := range map[string]*int{"chunk_size": &a.Chunk, "raid_disks": &a.RaidDisks, "degraded": &a.Degraded} {
+			s, err := readTrim(sys, p+"/"+name)
+			if err != nil {
+				return nil, err
+			}
+			*to, _ = strconv.Atoi(strings.Fields(s + " 0")[0]) // absent while inactive
+		}
+		ms, err := sys.Glob(path.Dir(p) + "/slaves/*")
+		if err != nil {
+			return nil, err
+		}
+		for _, m := range ms {
+			a.Members = append(a.Members, path.Base(m))
+		}
+		if a.State == "clear" && len(a.Members) == 0 {
+			continue // a node that was opened and never used
+		}
+		as = append(as, a)
+	}
+	return as, nil
+}
+
+// Array is one md array with its members and spares.
+type Array struct {
+	Name      string
+	UUID      string
+	Level     int // 6 or 10
+	Tolerated int // disks that may be missing
+	Chunk     int64
+	Members   []DiskRef
+	Spares    []DiskRef
+	// Assemble: bring it up here if it is not. Without, an array whose
+	// superblocks are on the disks counts as there (a cluster brings it up),
+	// and one that is not is refused.
+	Assemble bool
+}
+
+// Kind is "md-array".
+func (a *Array) Kind() string { return "md-array" }
+
+// ID is the array's name.
+func (a *Array) ID() string { return a.Name }
+
+func (a *Array) dev() string { return "/dev/md/" + a.Name }
+
+// Diff compares the running array, or the superblocks if it does not run.
+func (a *Array) Diff(ctx context.Context, sys Sys) ([]Action, error) {
+	disks, err := resolve(ctx, sys, append(slices.Clone(a.Members), a.Spares...))
+	if err != nil {
+		return nil, err
+	}
+	arrays, err := mdArrays(sys)
+	if err != nil {
+		return nil, err
+	}
+	var as []Action
+	for _, r := range arrays {
+		if !SameUUID(r.UUID, a.UUID) {
+			continue
+		}
+		if r.Running() {
+			return a.diffRunning(sys, r, disks)
+		}
+		as = append(as, Action{
+			Title: "stop the half-started array " + a.Name, Cmd: []string{"mdadm", "--stop", "/dev/" + r.Dev},
+		})
+	}
+	return a.diffStopped(ctx, sys, disks, as)
+}
+
+// diffRunning checks geometry, which cannot be changed here, and adds disks
+// of the design that the array does not have.
+func (a *Array) diffRunning(sys Sys, r MDArray, disks []found) ([]Action, error) {
+	for _, c := range []struct{ what, have, want string }{
+		{"level", r.Level, fmt.Sprintf("raid%d", a.Level)},
+		{"number of members", strconv.Itoa(r.RaidDisks), strconv.Itoa(len(a.Members))},
+		{"chunk", strconv.Itoa(r.Chunk), strconv.FormatInt(a.Chunk, 10)},
+	} {
+		if c.have != c.want {
+			return nil, &Refusal{
+				What: fmt.Sprintf("array %s has %s %s, not %s", a.Name, c.what, c.have, c.want),
+				Mend: "geometry is not changed in place: correct the spec, or build a new brick",
+			}
+		}
+	}
+	var as []Action
+	for _, d := range disks {
+		in := slices.Contains(r.Members, kernelName(sys, d.Device))
+		for _, p := range d.Paths {
+			in = in || slices.Contains(r.Members, path.Base(p))
+		}
+		if !in {
+			as = append(as, Action{
+				Title: fmt.Sprintf("add %s to array %s", d.Ref, a.Name),
+				Cmd:   []string{"mdadm", "--manage", "/dev/" + r.Dev, "--add", d.stable()},
+			})
+		}
+	}
+	return as, nil
+}
+
+// diffStopped looks at the superblocks: create, assemble, or leave alone.
+func (a *Array) diffStopped(ctx context.Context, sys Sys, disks []found, as []Action) ([]Action, error) {
+	sbs, err := examine(ctx, sys, disks)
+	if err != nil {
+		return nil, err
+	}
+	var have []found
+	members, used := 0, false
+	for i, d := range disks {
+		if sb := sbs[i]; SameUUID(sb.UUID, a.UUID) {
+			have = append(have, d)
+			if sb.Active {
+				members++
+			}
+			used = used || sb.Events > 0
+		}
+	}
+	switch {
+	case members >= len(a.Members)-a.Tolerated && members > 0:
+		if !a.Assemble && len(as) == 0 {
+			return nil, nil
+		}
+		argv := []string{"mdadm", "--assemble", a.dev(), "--uuid=" + mdUUID(a.UUID), "--run"}
+		for _, d := range have {
+			argv = append(argv, d.stable())
+		}
+		return append(as, Action{Title: "assemble array " + a.Name, Cmd: argv}), nil
+	case used:
+		return nil, &Refusal{
+			What: fmt.Sprintf("array %s has only %d of its %d members", a.Name, members, len(a.Members)),
+			Mend: "find the missing disks; nothing is assembled or created over them",
+		}
+	}
+	if !a.Assemble {
+		return nil, &Refusal{
+			What: "array " + a.Name + " is on none of its disks, but a cluster already manages the service",
+			Mend: "stop Pacemaker on all servers if the array may be created anew",
+		}
+	}
+	// No superblock, or those of a creation that was cut short before the
+	// array's first event: there is nothing on it.
+	if a.Level != 6 && a.Level != 10 {
+		return nil, fmt.Errorf("array %s: RAID %d is not built here", a.Name, a.Level)
+	}
+	argv := []string{"mdadm", "--create", a.dev(), "--run", "--metadata=1.2",
+		"--level=" + strconv.Itoa(a.Level), "--raid-devices=" + strconv.Itoa(len(a.Members)),
+		"--chunk=" + strconv.FormatInt(a.Chunk/1024, 10), "--uuid=" + mdUUID(a.UUID),
+		"--name=" + a.Name, "--homehost=any", "--bitmap=internal"}
+	if a.Level == 10 {
+		argv = append(argv, "--layout=n2")
+	}
+	why := "the parity is computed in the background; meanwhile the array is redundant only where that is done"
+	if zero, err := a.canZero(ctx, sys, disks); err != nil {
+		return nil, err
+	} else if zero {
+		argv = append(argv, "--write-zeroes")
+		why = "the disks unmap blocks to zeroes at once, and the parity of zeroes is zero: no first resync is needed"
+	}
+	if len(a.Spares) > 0 {
+		argv = append(argv, "--spare-devices="+strconv.Itoa(len(a.Spares)))
+	}
+	for _, d := range disks {
+		argv = append(argv, d.stable())
+	}
+	return append(as, Action{Title: "create array " + a.Name, Why: why, Cmd: argv, Seconds: 300}), nil
+}
+
+var mdadmVersion = regexp.MustCompile(`v(\d+)\.(\d+)`)
+
+// canZero tells whether all members give zeroes for unmapped blocks (thin
+// and solid state), so that writing zeroes takes no time, and mdadm can ask
+// for it (4.3 and later). A hard disk would be busy with it for hours.
+// Source: mdadm(8), --write-zeroes; sd's zeroing_mode.
+func (a *Array) canZero(ctx context.Context, sys Sys, disks []found) (bool, error) {
+	for _, d := range disks {
+		if len(d.Paths) == 0 {
+			return false, nil
+		}
+		for _, p := range d.Paths {
+			ms, err := sys.Glob("/sys/block/" + path.Base(p) + "/device/scsi_disk/*/zeroing_mode")
+			if err != nil || len(ms) == 0 {
+				return false, err
+			}
+			mode, err := readTrim(sys, ms[0])
+			if err != nil || !strings.HasSuffix(mode, "_unmap") {
+				return false, err
+			}
+		}
+	}
+	out, installed, err := query(ctx, sys, "mdadm", "--version")
+	if err != nil || !installed {
+		return false, err
+	}
+	m := mdadmVersion.FindStringSubmatch(out.Stderr + out.Stdout)
+	if m == nil {
+		return false, nil
+	}
+	return atoi(m[1]) > 4 || atoi(m[1]) == 4 && atoi(m[2]) >= 3, nil
+}
+
+// superblock is what mdadm --examine tells of one device.
+type superblock struct {
+	UUID   string
+	Active bool // a member, not a spare
+	Events int
+}
+
+// examine reads the superblocks of all disks with one command.
+func examine(ctx context.Context, sys Sys, disks []found) ([]superblock, error) {
+	argv := []string{"mdadm", "--examine"}
+	for _, d := range disks {
+		argv = append(argv, d.Device)
+	}
+	out, installed, err := query(ctx, sys, argv...)
+	if err != nil {
+		return nil, err
+	}
+	sbs := make([]superblock, len(disks))
+	if !installed {
+		return sbs, nil
+	}
+	// The exit code is 1 if any device has no superblock.
+	by := parseExamine(out.Stdout)
+	for i, d := range disks {
+		sbs[i] = by[d.Device]
+	}
+	return sbs, nil
+}
+
+// parseExamine reads `mdadm --examine`, by device.
+func parseExamine(s string) map[string]superblock {
+	m := map[string]superblock{}
+	dev := ""
+	for line := range strings.Lines(s) {
+		if strings.HasPrefix(line, "/") {
+			dev = strings.TrimSuffix(strings.TrimSpace(line), ":")
+			continue
+		}
+		k, v, ok := strings.Cut(strings.TrimSpace(line), " : ")
+		if !ok || dev == "" {
+			continue
+		}
+		sb := m[dev]
+		switch strings.TrimSpace(k) {
+		case "Array UUID":
+			sb.UUID = strings.TrimSpace(v)
+		case "Events":
+			sb.Events = max(0, atoi(v))
+		case "Device Role":
+			sb.Active = strings.HasPrefix(strings.TrimSpace(v), "Active device")
+		}
+		m[dev] = sb
+	}
+	return m
+}

@@ -1,0 +1,202 @@
+package resource
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// MountPoint is a mounted file system, with or without a line in /etc/fstab.
+type MountPoint struct {
+	Source, Path, Type string
+	Options            []string
+	// Fstab: there is a line for it, so that it is mounted at boot. Without,
+	// it is mounted for the time of building only.
+	Fstab bool
+	Why   string `json:",omitempty"`
+}
+
+// Kind is "mount".
+func (m *MountPoint) Kind() string { return "mount" }
+
+// ID is the mount point.
+func (m *MountPoint) ID() string { return m.Path }
+
+// Diff compares fstab's line and what is mounted.
+func (m *MountPoint) Diff(ctx context.Context, sys Sys) ([]Action, error) {
+	var as []Action
+	ms, err := mounts(sys)
+	if err != nil {
+		return nil, err
+	}
+	live, mounted := mountAt(ms, m.Path)
+	if !mounted {
+		if ok, err := exists(sys, m.Path); err != nil {
+			return nil, err
+		} else if !ok {
+			as = append(as, Action{Title: "make directory " + m.Path, File: &File{Path: m.Path, Mkdir: true, Mode: 0o755}})
+		}
+	}
+	if m.Fstab {
+		old, err := sys.ReadFile("/etc/fstab")
+		if err != nil && !absent(err) {
+			return nil, err
+		}
+		text := setFstab(string(old), m.line(), m.Path)
+		if text != string(old) {
+			f := TextFile{Path: "/etc/fstab", Content: []byte(text), Why: m.Why}
+			as = append(as, f.action())
+		}
+	}
+	mount := []string{"mount", "-t", m.Type, "-o", strings.Join(m.liveOptions(), ","), m.Source, m.Path}
+	if m.Fstab {
+		mount = []string{"mount", m.Path}
+	}
+	do := Action{Title: "mount " + m.Path, Cmd: mount, Seconds: 180}
+	switch {
+	case !mounted:
+		as = append(as, do)
+	case !m.sameSource(sys, live):
+		return nil, &Refusal{
+			What: fmt.Sprintf("%s is mounted on %s, where %s belongs", live.Source, m.Path, m.Source),
+			Mend: "unmount it",
+		}
+	case !m.sameOptions(live):
+		as = append(as, Action{Title: "unmount " + m.Path, Why: "it is mounted with other options", Cmd: []string{"umount", m.Path}, Seconds: 180}, do)
+	}
+	return as, nil
+}
+
+// liveOptions leaves out what only concerns fstab.
+func (m *MountPoint) liveOptions() []string {
+	var o []string
+	for _, s := range m.Options {
+		if s != "nofail" && s != "_netdev" && !strings.HasPrefix(s, "x-") {
+			o = append(o, s)
+		}
+	}
+	if len(o) == 0 {
+		return []string{"defaults"}
+	}
+	return o
+}
+
+func (m *MountPoint) line() string {
+	o := strings.Join(m.Options, ",")
+	if o == "" {
+		o = "defaults"
+	}
+	return strings.Join([]string{escape(m.Source), escape(filepath.Clean(m.Path)), m.Type, o, "0", "0"}, " ")
+}
+
+// setFstab replaces the line of a mount point, or appends it; all other
+// lines stay as they are.
+func setFstab(text, line, target string) string {
+	target = filepath.Clean(target)
+	var out []string
+	done := false
+	for l := range strings.Lines(text) {
+		l = strings.TrimSuffix(l, "\n")
+		f := strings.Fields(l)
+		if len(f) >= 2 && !strings.HasPrefix(f[0], "#") && filepath.Clean(unescape(f[1])) == target {
+			if !done {
+				out = append(out, line)
+			}
+			done = true
+			continue
+		}
+		out = append(out, l)
+	}
+	if !done {
+		out = append(out, line)
+	}
+	return strings.Join(out, "\n") + "\n"
+}
+
+func (m *MountPoint) sameSource(sys Sys, live Mount) bool {
+	if !strings.HasPrefix(m.Source, "/dev/") {
+		// NFS shows the type nfs4 for version 4, and may add a slash.
+		return strings.TrimSuffix(live.Source, "/") == strings.TrimSuffix(m.Source, "/") && strings.HasPrefix(live.Type, m.Type)
+	}
+	a, b := kernelName(sys, live.Source), kernelName(sys, m.Source)
+	return a != "" && a == b && live.Type == m.Type
+}
+
+// sameOptions compares the options that decide over data: protocol version
+// and hard or soft. Sizes are negotiated, and connections shared between
+// mounts of one server, so that their live values may rightly differ.
+func (m *MountPoint) sameOptions(live Mount) bool {
+	if m.Type != "nfs" && m.Type != "nfs4" {
+		return !slices.Contains(live.Options, "ro") || slices.Contains(m.Options, "ro")
+	}
+	for _, o := range m.Options {
+		switch {
+		case o == "hard", o == "soft", o == "softerr":
+			if !slices.Contains(live.Options, o) {
+				return false
+			}
+		case strings.HasPrefix(o, "vers="), strings.HasPrefix(o, "nfsvers="):
+			_, v, _ := strings.Cut(o, "=")
+			if !slices.Contains(live.Options, "vers="+v) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// ReleaseStorage takes down what building left up, before Pacemaker may
+// start the service anywhere: in an HA pair nothing is assembled outside of
+// it. It is not used on a server where Pacemaker runs the service.
+type ReleaseStorage struct {
+	VG, LV, SystemID string
+	MountPoint       string
+	Arrays           map[string]string // UUID → name
+}
+
+// Kind is "release-storage".
+func (r *ReleaseStorage) Kind() string { return "release-storage" }
+
+// ID is the volume group.
+func (r *ReleaseStorage) ID() string { return r.VG }
+
+// Diff looks at mounts, device mapper and md in sysfs.
+func (r *ReleaseStorage) Diff(_ context.Context, sys Sys) ([]Action, error) {
+	var as []Action
+	ms, err := mounts(sys)
+	if err != nil {
+		return nil, err
+	}
+	if _, ok := mountAt(ms, r.MountPoint); ok {
+		as = append(as, Action{Title: "unmount " + r.MountPoint, Cmd: []string{"umount", r.MountPoint}, Seconds: 300})
+	}
+	active, err := lvActive(sys, r.VG, r.LV)
+	if err != nil {
+		return nil, err
+	}
+	arrays, err := mdArrays(sys)
+	if err != nil {
+		return nil, err
+	}
+	var stop []string
+	for _, a := range arrays {
+		for uuid := range r.Arrays {
+			if SameUUID(uuid, a.UUID) {
+				stop = append(stop, "/dev/"+a.Dev)
+			}
+		}
+	}
+	if active {
+		argv := append([]string{"lvm", "vgchange", "--activate", "n"}, lvmArgs(r.SystemID, stop)...)
+		as = append(as, Action{Title: "deactivate volume group " + r.VG, Cmd: append(argv, r.VG)})
+	}
+	if len(stop) > 0 {
+		as = append(as, Action{
+			Title: "stop the arrays of " + r.VG, Why: "from now on only Pacemaker brings them up, on one server",
+			Cmd: append([]string{"mdadm", "--stop"}, stop...),
+		})
+	}
+	return as, nil
+}

@@ -1,0 +1,56 @@
+package resource
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+)
+
+// OCFConfig is the file that tells the resource agent what a service
+// consists of. The members of the arrays are filled in on the host, because
+// only it knows their devices.
+type OCFConfig struct {
+	Path     string
+	Template json.RawMessage // ocf.Config without members
+	Members  [][]DiskRef     // of each array in the template, in order
+}
+
+// Kind is "ocf-config".
+func (o *OCFConfig) Kind() string { return "ocf-config" }
+
+// ID is the path.
+func (o *OCFConfig) ID() string { return o.Path }
+
+// Diff resolves the members and compares the file.
+func (o *OCFConfig) Diff(ctx context.Context, sys Sys) ([]Action, error) {
+	var cfg map[string]any
+	if err := json.Unmarshal(o.Template, &cfg); err != nil {
+		return nil, err
+	}
+	arrays, _ := cfg["arrays"].([]any)
+	if len(arrays) != len(o.Members) {
+		return nil, fmt.Errorf("%s: %d arrays, members of %d", o.Path, len(arrays), len(o.Members))
+	}
+	for i, a := range arrays {
+		fs, err := resolve(ctx, sys, o.Members[i])
+		if err != nil {
+			return nil, err
+		}
+		var devs []string
+		for _, f := range fs {
+			devs = append(devs, f.stable())
+		}
+		m, ok := a.(map[string]any)
+		if !ok {
+			return nil, fmt.Errorf("%s: array %d is no object", o.Path, i)
+		}
+		m["members"] = devs
+	}
+	// Keys come out sorted, so the text is the same every time.
+	b, err := json.MarshalIndent(cfg, "", "  ")
+	if err != nil {
+		return nil, err
+	}
+	f := TextFile{Path: o.Path, Content: append(b, '\n'), Mode: 0o600, Why: "read by the resource agent ocf:mortar:service"}
+	return f.Diff(ctx, sys)
+}

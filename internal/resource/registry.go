@@ -1,0 +1,80 @@
+package resource
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+)
+
+// blank gives an empty resource of a kind, or nil.
+func blank(kind string) Resource {
+	switch kind {
+	case "host":
+		return &Host{}
+	case "packages":
+		return &Packages{}
+	case "file":
+		return &TextFile{}
+	case "directory":
+		return &Directory{}
+	case "symlink":
+		return &Symlink{}
+	case "units":
+		return &Units{}
+	case "sysctl":
+		return &Sysctl{}
+	case "modules":
+		return &Modules{}
+	case "block-queue":
+		return &BlockQueue{}
+	case "initramfs":
+		return &Initramfs{}
+	case "disks":
+		return &Disks{}
+	case "multipath":
+		return &Multipath{}
+	case "md-array":
+		return &Array{}
+	case "volume-group":
+		return &VolumeGroup{}
+	case "logical-volume":
+		return &LogicalVolume{}
+	case "xfs":
+		return &XFS{}
+	case "mount":
+		return &MountPoint{}
+	case "release-storage":
+		return &ReleaseStorage{}
+	case "exports":
+		return &Exports{}
+	case "nfs-server":
+		return &NFSServer{}
+	case "corosync":
+		return &Corosync{}
+	case "ocf-config":
+		return &OCFConfig{}
+	case "cluster":
+		return &Cluster{}
+	case "cib":
+		return &CIB{}
+	case "service":
+		return &ServiceUp{}
+	}
+	return nil
+}
+
+// Decode makes a resource of what travelled to the host: its kind, and its
+// exported fields as JSON. A field this binary does not know is an error, so
+// that two versions never disagree silently.
+func Decode(kind string, raw json.RawMessage) (Resource, error) {
+	r := blank(kind)
+	if r == nil {
+		return nil, fmt.Errorf("unknown kind of resource %q", kind)
+	}
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.DisallowUnknownFields()
+	if err := d.Decode(r); err != nil {
+		return nil, fmt.Errorf("resource of kind %s: %w", kind, err)
+	}
+	return r, nil
+}

@@ -1,0 +1,210 @@
+package resource
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// Header is the first line of every file Mortar writes.
+const Header = "# Written by mortar apply; changes are overwritten.\n"
+
+// absent tells whether a query failed because its program is not installed:
+// before the packages step, what it would show counts as not there.
+func absent(err error) bool {
+	return errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist)
+}
+
+// query runs a command that must succeed; installed is false where the
+// program is missing.
+func query(ctx context.Context, sys Sys, argv ...string) (out Output, installed bool, err error) {
+	out, err = sys.Query(ctx, argv...)
+	if err != nil {
+		if absent(err) {
+			return out, false, nil
+		}
+		return out, false, fmt.Errorf("%s: %w", strings.Join(argv, " "), err)
+	}
+	return out, true, nil
+}
+
+// failed makes an error of a query whose exit code says it went wrong.
+func failed(out Output, argv ...string) error {
+	return fmt.Errorf("%s: exit code %d: %s", strings.Join(argv, " "), out.Code, strings.TrimSpace(out.Stderr))
+}
+
+// readTrim reads a file as one trimmed string; a missing file gives "".
+func readTrim(sys Sys, p string) (string, error) {
+	b, err := sys.ReadFile(p)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	return strings.TrimSpace(string(b)), err
+}
+
+// exists tells whether a path exists.
+func exists(sys Sys, p string) (bool, error) {
+	_, err := sys.Stat(p)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// kernelName resolves a device path to its kernel name (sda, dm-3, md127);
+// "" if it does not exist.
+func kernelName(sys Sys, dev string) string {
+	p, err := sys.Readlink(dev)
+	if err != nil {
+		return ""
+	}
+	return path.Base(p)
+}
+
+// hexOnly keeps the hexadecimal digits of a UUID or WWN, in lower case.
+func hexOnly(s string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r >= '0' && r <= '9', r >= 'a' && r <= 'f':
+			return r
+		case r >= 'A' && r <= 'F':
+			return r - 'A' + 'a'
+		}
+		return -1
+	}, s)
+}
+
+// SameUUID compares two UUIDs whatever their punctuation: md writes
+// aaaaaaaa:bbbbbbbb:…, blkid aaaaaaaa-bbbb-….
+func SameUUID(a, b string) bool {
+	a, b = hexOnly(a), hexOnly(b)
+	return a != "" && a == b
+}
+
+// mdUUID writes a UUID as mdadm(8) does.
+func mdUUID(u string) string {
+	h := hexOnly(u)
+	if len(h) != 32 {
+		return u
+	}
+	return h[0:8] + ":" + h[8:16] + ":" + h[16:24] + ":" + h[24:32]
+}
+
+// mounts reads /proc/self/mounts.
+func mounts(sys Sys) ([]Mount, error) {
+	b, err := sys.ReadFile("/proc/self/mounts")
+	if err != nil {
+		return nil, err
+	}
+	var ms []Mount
+	for line := range strings.Lines(string(b)) {
+		f := strings.Fields(line)
+		if len(f) < 4 {
+			continue
+		}
+		ms = append(ms, Mount{
+			Source: unescape(f[0]), Target: unescape(f[1]), Type: f[2], Options: strings.Split(f[3], ","),
+		})
+	}
+	return ms, nil
+}
+
+// unescape undoes the octal escapes of fstab(5) and /proc/mounts.
+func unescape(s string) string {
+	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(s)
+}
+
+func escape(s string) string {
+	return strings.NewReplacer(`\`, `\134`, " ", `\040`, "\t", `\011`, "\n", `\012`).Replace(s)
+}
+
+// mountAt finds what is mounted at a path: the last one, which hides others.
+func mountAt(ms []Mount, target string) (Mount, bool) {
+	target = filepath.Clean(target)
+	for i := len(ms) - 1; i >= 0; i-- {
+		if filepath.Clean(ms[i].Target) == target {
+			return ms[i], true
+		}
+	}
+	return Mount{}, false
+}
+
+// comment writes text as comment lines of at most 76 columns.
+func comment(text string) string {
+	var b strings.Builder
+	line := "#"
+	for _, w := range strings.Fields(text) {
+		if len(line)+1+len(w) > 76 && line != "#" {
+			b.WriteString(line + "\n")
+			line = "#"
+		}
+		line += " " + w
+	}
+	b.WriteString(line + "\n")
+	return b.String()
+}
+
+// atoi reads a decimal number; -1 if it is none.
+func atoi(s string) int {
+	n, err := strconv.Atoi(strings.TrimSpace(s))
+	if err != nil {
+		return -1
+	}
+	return n
+}
+
+// pendingPath is a marker that exists from before a configuration is written
+// until the daemon was told: an apply that is killed in between is resumed
+// with the reload.
+func pendingPath(what string) string { return "/var/lib/mortar/pending-" + what }
+
+// withReload wraps file actions and the commands that make a running daemon
+// take them up, so that the commands are repeated if they were lost.
+func withReload(sys Sys, what string, files, reload []Action) ([]Action, error) {
+	p := pendingPath(what)
+	pending, err := exists(sys, p)
+	if err != nil {
+		return nil, err
+	}
+	if len(files) == 0 && !pending {
+		return nil, nil
+	}
+	if len(reload) == 0 {
+		if pending {
+			files = append(files, Action{Title: "forget the pending reload of " + what, File: &File{Path: p, Remove: true}})
+		}
+		return files, nil
+	}
+	var as []Action
+	if !pending {
+		as = append(as, Action{
+			Title: "note that " + what + " is to be reloaded", Why: "an apply that is killed before the reload repeats it",
+			File: &File{Path: p, Content: []byte(Header), Mode: 0o644},
+		})
+	}
+	as = append(as, files...)
+	as = append(as, reload...)
+	return append(as, Action{Title: what + " is reloaded", File: &File{Path: p, Remove: true}}), nil
+}
+
+// digest hashes files, a missing one as empty.
+func digest(sys Sys, paths []string) (string, error) {
+	h := sha256.New()
+	for _, p := range paths {
+		b, err := sys.ReadFile(p)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return "", err
+		}
+		fmt.Fprintf(h, "%s %d\n", p, len(b))
+		h.Write(b)
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
