@@ -1,0 +1,34 @@
+package main
+
+import (
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mortarhpc/mortar/internal/agent"
+)
+
+// agentMux has the ops of every package that runs something on hosts.
+func agentMux() agent.Mux {
+	return agent.Merge(agent.Core())
+}
+
+func newAgentCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:    "agent",
+		Short:  "Answer requests on stdin; started over SSH by the other commands",
+		Hidden: true,
+		Args:   cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			// The other end may go away while an action runs, which is
+			// finished all the same: its answer must not kill the agent.
+			signal.Ignore(syscall.SIGPIPE)
+			if err := agent.Serve(cmd.Context(), os.Stdin, os.Stdout, agentMux()); err != nil {
+				return fail(exitFailed, err)
+			}
+			return nil
+		},
+	}
+}

@@ -1,0 +1,197 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/mortarhpc/mortar/internal/design"
+	"github.com/mortarhpc/mortar/internal/plan"
+)
+
+// killAfterEnv is a test hook: apply ends hard, as if killed, after that many
+// commands and files, so that resuming can be tested at every step.
+const killAfterEnv = "MORTAR_KILL_AFTER"
+
+type applyFlags struct{ yes, dryRun, asJSON bool }
+
+func newApplyCmd() *cobra.Command {
+	var f applyFlags
+	cmd := &cobra.Command{
+		Use:   "apply SPEC",
+		Short: "Build the brick: make every host what the spec says",
+		Long: `Shows the plan, asks, and applies it. Every step is compared again right before
+it is done and once more after; the first failure halts everything and names
+the host, the command, its exit code and what it printed. Run it again to go
+on: what is done is not done twice, and a second run changes nothing.
+
+Exit codes: 0 done, 1 failed half way (run it again), 2 refused (nothing was
+changed), 130 interrupted (the action in hand is finished on the host).
+
+With --json each line is an event; the last one is the result:
+{"changed": N, "unchanged": M, "actions": A, "seconds": S}.
+
+For tests: with MORTAR_KILL_AFTER=N in the environment the program ends hard
+after N commands and files.`,
+		Example: `  mortar apply brick.yaml
+  mortar apply brick.yaml --yes --json | tail -1`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			d, err := loadDesign(args[0])
+			if err != nil {
+				return err
+			}
+			if f.dryRun {
+				_, err := showPlan(cmd.Context(), d, cmd.OutOrStdout(), f.asJSON)
+				return err
+			}
+			return runApply(cmd.Context(), d, cmd.InOrStdin(), cmd.OutOrStdout(), f)
+		},
+	}
+	cmd.Flags().BoolVar(&f.yes, "yes", false, "do not ask")
+	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "only show the plan")
+	cmd.Flags().BoolVar(&f.asJSON, "json", false, "print events as JSON lines, the result last")
+	return cmd
+}
+
+// applyDone is the last line of apply --json.
+type applyDone struct {
+	plan.Result
+	Error string `json:"error,omitempty"`
+}
+
+func runApply(ctx context.Context, d *design.Design, in io.Reader, w io.Writer, f applyFlags) (err error) {
+	start := time.Now()
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	done := applyDone{}
+	defer func() {
+		done.Seconds = time.Since(start).Seconds()
+		if err != nil {
+			done.Error = err.Error()
+		}
+		if f.asJSON {
+			err = errors.Join(err, enc.Encode(done))
+		}
+	}()
+	if !f.yes && (f.asJSON || !isTerminalReader(in)) {
+		return fail(exitBadInput, errors.New("nobody can be asked here: give --yes to apply, or --dry-run to see what would be done; nothing was changed"))
+	}
+	killAfter := 0
+	if s := os.Getenv(killAfterEnv); s != "" {
+		if killAfter, err = strconv.Atoi(s); err != nil || killAfter < 1 {
+			return fail(exitBadInput, fmt.Errorf("%s=%q is no number above 0", killAfterEnv, s))
+		}
+	}
+	release, err := plan.Lock(d.Spec)
+	if err != nil {
+		return fail(exitBadInput, err)
+	}
+	defer release()
+	live := !f.asJSON && isTerminal(os.Stdout)
+	progress, progressDone := connectProgress(w, live)
+	p, err := prepare(ctx, d, true, progress)
+	progressDone()
+	if err != nil {
+		return err
+	}
+	defer p.close()
+	if n := len(p.plan.Pending()); n == 0 {
+		done.Unchanged = len(p.plan.Steps)
+		if !f.asJSON {
+			fmt.Fprintf(w, "Nothing to change: %d resources on %d hosts are as wanted (%.1f s).\n", done.Unchanged, len(p.hosts), time.Since(start).Seconds())
+		}
+		return nil
+	} else if !f.yes {
+		if err := p.plan.Show(w, planStyle(live)); err != nil {
+			return fail(exitFailed, err)
+		}
+		if err := confirm(ctx, in, w, n, len(p.hosts)); err != nil {
+			return err
+		}
+	}
+	opts := plan.ApplyOptions{MayDestroy: d.Spec.Wipe, AfterAction: func(n int) {
+		if n == killAfter {
+			os.Exit(137)
+		}
+	}}
+	if f.asJSON {
+		opts.OnEvent = func(e plan.Event) { _ = enc.Encode(e) }
+	} else {
+		opts.OnEvent = applyProgress(w, start, live)
+	}
+	done.Result, err = p.plan.Apply(ctx, p.planHosts(), opts)
+	if err != nil {
+		if ctx.Err() != nil {
+			return fail(exitInterrupted, errors.New("interrupted; run apply again to go on"))
+		}
+		return fail(exitFailed, fmt.Errorf("%w\nHalted. Mend the cause and run apply again: it goes on from here", err))
+	}
+	if !f.asJSON {
+		fmt.Fprintf(w, "Done: %d changed, %d unchanged (%.1f s).\n", done.Changed, done.Unchanged, time.Since(start).Seconds())
+	}
+	return nil
+}
+
+// confirm asks for a written yes.
+func confirm(ctx context.Context, in io.Reader, w io.Writer, changes, hosts int) error {
+	fmt.Fprintf(w, "\nApply these %d changes to %d hosts? Type yes: ", changes, hosts)
+	answer := make(chan string, 1)
+	go func() {
+		line, _ := bufio.NewReader(in).ReadString('\n') // at its end: no answer
+		answer <- strings.TrimSpace(line)
+	}()
+	select {
+	case <-ctx.Done():
+		fmt.Fprintln(w)
+		return fail(exitInterrupted, errors.New("interrupted; nothing was changed"))
+	case a := <-answer:
+		if a != "yes" {
+			return fail(exitBadInput, errors.New("not confirmed; nothing was changed"))
+		}
+	}
+	return nil
+}
+
+// applyProgress prints a line for each stage and change, and on a terminal
+// what is in hand.
+func applyProgress(w io.Writer, start time.Time, live bool) func(plan.Event) {
+	clear := ""
+	if live {
+		clear = "\r\x1b[K"
+	}
+	return func(e plan.Event) {
+		switch e.Event {
+		case plan.EventStage:
+			fmt.Fprintf(w, "%s%s %s\n", clear, stamp(start), bold(e.Stage))
+		case plan.EventAction:
+			if live {
+				line := fmt.Sprintf("%s   %s: %s", stamp(start), e.Host, e.Action)
+				if len(line) > 78 {
+					line = line[:78]
+				}
+				fmt.Fprint(w, clear+faint(line))
+			}
+		case plan.EventChanged:
+			fmt.Fprintf(w, "%s%s   %-10s %s %s\n", clear, stamp(start), e.Host, e.Step, faint(fmt.Sprintf("%.1f s", e.Seconds)))
+		case plan.EventFailed:
+			fmt.Fprintf(w, "%s%s   %-10s %s %s\n", clear, stamp(start), e.Host, e.Step, bold("FAILED"))
+		}
+	}
+}
+
+// isTerminalReader says whether somebody can be asked.
+func isTerminalReader(r io.Reader) bool {
+	f, ok := r.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}

@@ -1,0 +1,170 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mortarhpc/mortar/internal/design"
+	"github.com/mortarhpc/mortar/internal/host"
+	"github.com/mortarhpc/mortar/internal/plan"
+)
+
+// applyKeepAlive is patient: a host that installs packages or makes file
+// systems is not gone because it is busy.
+var applyKeepAlive = host.Options{KeepAlive: 5 * time.Second, Missed: 6}
+
+// preparation is a plan and the hosts it was made for.
+type preparation struct {
+	plan  *plan.Plan
+	hosts map[string]*host.Host
+}
+
+func (p *preparation) close() { host.CloseAll(p.hosts) }
+
+func (p *preparation) planHosts() map[string]plan.Host { return planHosts(p.hosts) }
+
+func planHosts(hosts map[string]*host.Host) map[string]plan.Host {
+	m := make(map[string]plan.Host, len(hosts))
+	for n, h := range hosts {
+		m[n] = h
+	}
+	return m
+}
+
+// prepare does everything that comes before the first change: reach every
+// host, observe, compare. Whatever fails here is bad input: nothing was
+// changed. With keep, a cluster key that has to be made is kept.
+func prepare(ctx context.Context, d *design.Design, keep bool, progress func(host, what string)) (*preparation, error) {
+	targets, err := host.Inventory(d.Spec)
+	if err != nil {
+		return nil, fail(exitBadInput, err)
+	}
+	opts := applyKeepAlive
+	opts.Progress = progress
+	hosts, err := host.ConnectAll(ctx, targets, opts)
+	if err != nil {
+		return nil, refused(ctx, err)
+	}
+	p := &preparation{hosts: hosts}
+	if p.plan, err = compare(ctx, d, p.planHosts(), keep, progress); err != nil {
+		p.close()
+		return nil, refused(ctx, err)
+	}
+	return p, nil
+}
+
+func compare(ctx context.Context, d *design.Design, hosts map[string]plan.Host, keep bool, progress func(host, what string)) (*plan.Plan, error) {
+	progress("", "observing")
+	facts, err := plan.Observe(ctx, hosts)
+	if err != nil {
+		return nil, err
+	}
+	steps, err := plan.Desired(d, facts, plan.Secrets(d.Spec, keep))
+	if err != nil {
+		return nil, err
+	}
+	progress("", "comparing")
+	return plan.Build(ctx, steps, hosts)
+}
+
+// refused ends a command that has changed nothing.
+func refused(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return fail(exitInterrupted, errors.New("interrupted; nothing was changed"))
+	}
+	return fail(exitBadInput, fmt.Errorf("%w\nNothing was changed", err))
+}
+
+// connectProgress shows on a terminal what is being done before a plan.
+func connectProgress(w io.Writer, live bool) (progress func(host, what string), done func()) {
+	if !live {
+		return func(string, string) {}, func() {}
+	}
+	start := time.Now()
+	var mu sync.Mutex
+	return func(host, what string) {
+			mu.Lock()
+			defer mu.Unlock()
+			if host != "" {
+				what = host + ": " + what
+			}
+			fmt.Fprintf(w, "\r\x1b[K%s %s", stamp(start), what)
+		}, func() {
+			mu.Lock()
+			defer mu.Unlock()
+			fmt.Fprint(w, "\r\x1b[K")
+		}
+}
+
+// planStyle marks up a plan on a terminal.
+func planStyle(colour bool) plan.Style {
+	if !colour {
+		return plan.Style{}
+	}
+	mark := func(code string) func(string) string {
+		return func(s string) string { return "\x1b[" + code + "m" + s + "\x1b[0m" }
+	}
+	return plan.Style{Host: mark("1"), Title: mark("36"), Add: mark("32"), Remove: mark("31"), Dim: mark("2"), Warn: mark("1;31")}
+}
+
+func newPlanCmd() *cobra.Command {
+	var asJSON, detailed bool
+	cmd := &cobra.Command{
+		Use:   "plan SPEC",
+		Short: "Show what apply would change, host by host, with the exact commands and files",
+		Long: `Reaches every host of the spec, compares what is there with what is wanted and
+shows each change: the exact command, the file with its content or the
+difference to the present one. Nothing is changed, except that the mortar
+binary is copied to hosts that do not have it yet.
+
+Exit codes: 0 shown, 2 refused (bad spec, unreachable host, a disk with foreign
+data …), 3 changes are pending (with --detailed-exitcode only).`,
+		Example: `  mortar plan brick.yaml
+  mortar plan brick.yaml --json | jq '.hosts[].changes[].step'`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			d, err := loadDesign(args[0])
+			if err != nil {
+				return err
+			}
+			pending, err := showPlan(cmd.Context(), d, cmd.OutOrStdout(), asJSON)
+			if err == nil && pending && detailed {
+				return fail(exitPending, nil)
+			}
+			return err
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the plan as JSON")
+	cmd.Flags().BoolVar(&detailed, "detailed-exitcode", false, "end with 3 if changes are pending")
+	return cmd
+}
+
+func showPlan(ctx context.Context, d *design.Design, w io.Writer, asJSON bool) (pending bool, err error) {
+	progress, done := connectProgress(os.Stderr, !asJSON && isTerminal(os.Stderr))
+	p, err := prepare(ctx, d, false, progress)
+	done()
+	if err != nil {
+		return false, err
+	}
+	defer p.close()
+	if asJSON {
+		enc := json.NewEncoder(w)
+		enc.SetIndent("", "  ")
+		enc.SetEscapeHTML(false)
+		err = enc.Encode(p.plan.Doc())
+	} else {
+		err = p.plan.Show(w, planStyle(isTerminal(os.Stdout)))
+	}
+	if err != nil {
+		return false, fail(exitFailed, err)
+	}
+	return len(p.plan.Pending()) > 0, nil
+}

@@ -1,0 +1,136 @@
+package plan
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/mortarhpc/mortar/internal/spec"
+)
+
+// CorosyncKey is the name under which a plan asks for the cluster's key,
+// which no file of the spec holds: it is made once, by the first apply.
+const CorosyncKey = "corosync.key"
+
+// corosyncKeySize is what corosync-keygen(8) makes, in bytes.
+const corosyncKeySize = 256
+
+// StateDir is where Mortar keeps what belongs to a brick on the
+// administrator's machine: .mortar/<brick> beside the spec.
+func StateDir(s *spec.Spec) string {
+	return filepath.Join(filepath.Dir(s.File), ".mortar", s.Name)
+}
+
+// Secrets returns what reads the secrets of a spec: a file, relative to the
+// spec, that nobody but its owner may read, or CorosyncKey. With keep, a key
+// that does not exist yet is made and written to the state directory;
+// without, it is made for this plan alone. It is safe for concurrent use.
+func Secrets(s *spec.Spec, keep bool) func(file string) ([]byte, error) {
+	var mu sync.Mutex
+	var key []byte
+	return func(file string) ([]byte, error) {
+		if file != CorosyncKey {
+			p := file
+			if !filepath.IsAbs(p) {
+				p = filepath.Join(filepath.Dir(s.File), p)
+			}
+			return readSecret(p)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if key != nil {
+			return key, nil
+		}
+		p := filepath.Join(StateDir(s), "secrets", CorosyncKey)
+		b, err := readSecret(p)
+		if err == nil && len(b) != corosyncKeySize {
+			return nil, fmt.Errorf("%s has %d bytes, not %d; copy /etc/corosync/authkey of a server over it", p, len(b), corosyncKeySize)
+		}
+		if errors.Is(err, fs.ErrNotExist) {
+			b = make([]byte, corosyncKeySize)
+			if _, err := rand.Read(b); err != nil {
+				return nil, err
+			}
+			err = nil
+			if keep {
+				err = writeSecret(p, b)
+			}
+		}
+		if err != nil {
+			return nil, err
+		}
+		key = b
+		return key, nil
+	}
+}
+
+func readSecret(p string) ([]byte, error) {
+	fi, err := os.Stat(p)
+	if err != nil {
+		return nil, fmt.Errorf("secret: %w", err)
+	}
+	if fi.Mode().Perm()&0o077 != 0 {
+		return nil, fmt.Errorf("secret: %s has mode %04o, others may read it; chmod 600 %s", p, fi.Mode().Perm(), p)
+	}
+	b, err := os.ReadFile(p)
+	if err != nil {
+		return nil, fmt.Errorf("secret: %w", err)
+	}
+	if len(b) == 0 {
+		return nil, fmt.Errorf("secret: %s is empty; put the secret into it", p)
+	}
+	return b, nil
+}
+
+// writeSecret writes a file that is whole or not there, with its directory.
+func writeSecret(p string, b []byte) error {
+	dir := filepath.Dir(p)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(dir, ".new-*") // mode 0600
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(b)
+	err = errors.Join(err, f.Sync(), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), p)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	return nil
+}
+
+// ErrLocked says that another command changes the brick.
+var ErrLocked = errors.New("another mortar command is changing this brick")
+
+// Lock keeps other commands from changing the brick of a spec until release
+// is called, or the process ends. It is a lock between the processes of one
+// machine.
+func Lock(s *spec.Spec) (release func(), err error) {
+	dir := StateDir(s)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	p := filepath.Join(dir, "lock")
+	f, err := os.OpenFile(p, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		_ = f.Close()
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			return nil, fmt.Errorf("%w (%s); wait for it to end", ErrLocked, p)
+		}
+		return nil, fmt.Errorf("lock %s: %w", p, err)
+	}
+	return func() { _ = f.Close() }, nil
+}
