@@ -8,10 +8,13 @@ func commands() []*cobra.Command {
 	return []*cobra.Command{
 		newInitCmd(),
 		newCheckCmd(),
+		newRackCmd(),
+		newPlanCmd(),
+		newApplyCmd(),
+		newStatusCmd(),
 		newDemoCmd(),
+		newAgentCmd(),
+		newOCFCmd(),
 		newVersionCmd(),
 	}
 }
-
-// ocfMain stands here until ocf.go has it.
-func ocfMain([]string) int { return 3 }
