@@ -1,0 +1,54 @@
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mortarhpc/mortar/internal/ocf"
+)
+
+// ocfMain is the binary as the resource agent ocf:mortar:service: Pacemaker
+// calls it by that name, with an action as argument and OCF_* variables.
+func ocfMain(args []string) int {
+	// Pacemaker ends an action that is late with SIGTERM: say so while there
+	// is time.
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
+	defer stop()
+	if len(args) > 0 && args[0] == "ocf" {
+		args = args[1:]
+	}
+	return ocf.Main(ctx, args, os.Getenv, os.Stdout, os.Stderr)
+}
+
+// newOCFCmd runs the agent by hand, on a server.
+func newOCFCmd() *cobra.Command {
+	var config string
+	c := &cobra.Command{
+		Use:    "ocf ACTION",
+		Short:  "Run an action of the resource agent ocf:mortar:service by hand",
+		Long:   "Runs start, stop, monitor, validate-all or meta-data as Pacemaker would, on this server. The exit code is that of the OCF Resource Agent API.",
+		Args:   cobra.MinimumNArgs(1),
+		Hidden: true,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			getenv := os.Getenv
+			if config != "" {
+				getenv = func(k string) string {
+					if k == "OCF_RESKEY_config" {
+						return config
+					}
+					return os.Getenv(k)
+				}
+			}
+			if code := ocf.Main(cmd.Context(), args, getenv, os.Stdout, os.Stderr); code != ocf.Success {
+				return fail(code, nil)
+			}
+			return nil
+		},
+	}
+	c.Flags().StringVar(&config, "config", "", "the service's JSON file, e.g. /etc/mortar/service-home.json")
+	return c
+}

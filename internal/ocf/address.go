@@ -1,0 +1,231 @@
+package ocf
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/netip"
+	"sort"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// probeWait is how long the network is asked whether the service address is
+// alive elsewhere before anything is touched. A live server answers ARP from
+// its kernel within a millisecond or, emulated and loaded, some tens.
+const probeWait = 200 * time.Millisecond
+
+const nfsPort = 2049
+
+func (s *service) iface() (iface, error) {
+	own, err := netip.ParseAddr(s.cfg.Nodes[s.host])
+	if err != nil {
+		return iface{}, &refusal{fmt.Errorf("host %s is not in the config's nodes (%s)", s.host, strings.Join(s.nodes(), ", "))}
+	}
+	ifc, err := s.k.Interface(own)
+	if err != nil {
+		return iface{}, fmt.Errorf("no interface has this node's public address %s: %w", own, err)
+	}
+	return ifc, nil
+}
+
+// present finds the interface that has the service address.
+func (s *service) present() (name string, as netip.Prefix, err error) {
+	all, err := s.k.Addresses()
+	if err != nil {
+		return "", netip.Prefix{}, err
+	}
+	for p, n := range all {
+		if p.Addr() == s.cfg.prefix().Addr() {
+			return n, p, nil
+		}
+	}
+	return "", netip.Prefix{}, nil
+}
+
+func (s *service) addressState() (state, error) {
+	name, _, err := s.present()
+	switch {
+	case err != nil:
+		return broken, err
+	case name == "":
+		return stopped, nil
+	}
+	return running, nil
+}
+
+// startProbe refuses to start a service whose address answers: then it is
+// most likely alive on a node that was not fenced.
+func (s *service) startProbe(ctx context.Context) error {
+	if name, _, err := s.present(); err != nil || name != "" {
+		return err
+	}
+	ifc, err := s.iface()
+	if err != nil {
+		return err
+	}
+	who, err := s.k.ProbeARP(ctx, ifc, s.cfg.prefix().Addr(), probeWait)
+	if err != nil {
+		return fmt.Errorf("asking who has %s: %w", s.cfg.prefix().Addr(), err)
+	}
+	if who != "" {
+		return &refusal{fmt.Errorf("service address %s is answered by %s: the service seems to run elsewhere", s.cfg.prefix().Addr(), who)}
+	}
+	return nil
+}
+
+func (s *service) startAddress(ctx context.Context) error {
+	ifc, err := s.iface()
+	if err != nil {
+		return err
+	}
+	name, as, err := s.present()
+	if err != nil {
+		return err
+	}
+	if name != "" && (name != ifc.Name || as != s.cfg.prefix()) {
+		return fmt.Errorf("service address is on %s as %s, not on %s as %s", name, as, ifc.Name, s.cfg.Address)
+	}
+	if name == "" {
+		if err := s.k.AddAddress(ifc, s.cfg.prefix()); err != nil {
+			return fmt.Errorf("adding %s to %s: %w", s.cfg.Address, ifc.Name, err)
+		}
+	}
+	return s.announce(ctx, ifc)
+}
+
+// announce tells the network three times where the address is: a single
+// packet may be lost, and a client with the old entry would wait for it to
+// expire.
+func (s *service) announce(ctx context.Context, ifc iface) error {
+	for i := range 3 {
+		if i > 0 && s.k.Sleep(ctx, 20*time.Millisecond) != nil {
+			break
+		}
+		if err := s.k.AnnounceARP(ifc, s.cfg.prefix().Addr()); err != nil {
+			return fmt.Errorf("announcing %s on %s: %w", s.cfg.Address, ifc.Name, err)
+		}
+	}
+	return nil
+}
+
+func (s *service) stopAddress(ctx context.Context) error {
+	for range 4 { // once for each prefix length it may have been added with
+		name, as, err := s.present()
+		if err != nil || name == "" {
+			return err
+		}
+		if err := s.k.DelAddress(name, as); err != nil {
+			return fmt.Errorf("removing %s from %s: %w", as, name, err)
+		}
+	}
+	return fmt.Errorf("%s does not go away", s.cfg.prefix().Addr())
+}
+
+// connection is an established NFS connection of a client.
+type connection struct{ local, remote netip.AddrPort }
+
+// parseConnections reads /proc/net/tcp or tcp6 for established connections to
+// the service address. Source: proc_net(5), and get_tcp4_sock for the byte
+// order: each 32 bits of an address as a number in host order.
+func parseConnections(src []byte, to netip.AddrPort) []connection {
+	var out []connection
+	for line := range strings.SplitSeq(string(src), "\n") {
+		f := strings.Fields(line)
+		if len(f) < 4 || f[3] != "01" { // TCP_ESTABLISHED
+			continue
+		}
+		l, err1 := parseSocket(f[1])
+		r, err2 := parseSocket(f[2])
+		if err1 == nil && err2 == nil && l == to {
+			out = append(out, connection{l, r})
+		}
+	}
+	return out
+}
+
+func parseSocket(s string) (netip.AddrPort, error) {
+	a, p, ok := strings.Cut(s, ":")
+	raw, err := hex.DecodeString(a)
+	port, err2 := strconv.ParseUint(p, 16, 16)
+	if !ok || err != nil || err2 != nil || len(raw)%4 != 0 {
+		return netip.AddrPort{}, errors.New("not a socket: " + s)
+	}
+	for i := 0; i < len(raw); i += 4 {
+		binary.NativeEndian.PutUint32(raw[i:], binary.BigEndian.Uint32(raw[i:]))
+	}
+	ip, ok := netip.AddrFromSlice(raw)
+	if !ok {
+		return netip.AddrPort{}, errors.New("not an address: " + a)
+	}
+	return netip.AddrPortFrom(ip.Unmap(), uint16(port)), nil
+}
+
+// formatConnections writes connections as tickle_tcp reads them.
+func formatConnections(all []connection) []byte {
+	lines := make([]string, 0, len(all))
+	for _, c := range all {
+		lines = append(lines, c.local.String()+" "+c.remote.String()+"\n")
+	}
+	sort.Strings(lines)
+	return []byte(strings.Join(lines, ""))
+}
+
+func (s *service) connectionsFile() string { return s.cfg.StateDir + "/mortar/connections" }
+
+// saveConnections keeps the clients' connections on the volume, for the next
+// server to wake them. Written only when they changed, so that an idle
+// service does not write.
+func (s *service) saveConnections() error {
+	to := netip.AddrPortFrom(s.cfg.prefix().Addr(), nfsPort)
+	var all []connection
+	for _, f := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
+		b, err := s.k.ReadFile(f)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		all = append(all, parseConnections(b, to)...)
+	}
+	now := formatConnections(all)
+	was, err := s.k.ReadFile(s.connectionsFile())
+	if err == nil && bytes.Equal(was, now) {
+		return nil
+	}
+	return s.k.Save(s.connectionsFile(), now)
+}
+
+// tickle wakes clients whose connections died with the former server: a
+// packet out of order makes a client answer, the answer is met by a reset,
+// and the client connects anew at once instead of after its retransmission
+// timer (up to minutes).
+func (s *service) tickle(ctx context.Context) error {
+	b, err := s.k.ReadFile(s.connectionsFile())
+	if errors.Is(err, fs.ErrNotExist) || (err == nil && len(bytes.TrimSpace(b)) == 0) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	_, err = s.k.Run(ctx, command{argv: []string{"tickle_tcp", "-n", "3"}, stdin: string(b)})
+	return err
+}
+
+// notify tells NFSv3 clients that held locks to reclaim them. In the
+// background: an unreachable client is retried for minutes.
+func (s *service) notify() error {
+	if !s.cfg.NFS.serves("3") {
+		return nil
+	}
+	// -f: also if it ran since boot already; -v: the name clients know the
+	// server by. Source: sm-notify(8). With no client to notify it ends
+	// lockd's grace period at once.
+	return s.k.Start(command{argv: []string{"sm-notify", "-f", "-v", s.cfg.prefix().Addr().String()}})
+}

@@ -1,0 +1,264 @@
+package ocf
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Exit codes of a resource agent, by the OCF Resource Agent API 1.1.
+const (
+	Success        = 0
+	ErrGeneric     = 1
+	ErrArgs        = 2 // not possible on this node as configured
+	ErrUnimplement = 3
+	ErrPerm        = 4
+	ErrInstalled   = 5
+	ErrConfigured  = 6 // not possible on any node
+	NotRunning     = 7
+)
+
+const usage = "usage: service {start|stop|monitor|status|validate-all|meta-data}"
+
+// Main runs the agent as Pacemaker does: one action as argument, parameters
+// in the environment (getenv), reasons on stderr. It returns the exit code.
+func Main(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) int {
+	a := &agent{getenv: getenv, stderr: stderr, now: time.Now}
+	if len(args) == 2 && args[0] == ioAction {
+		if err := writeRead(args[1]); err != nil {
+			fmt.Fprintln(stderr, err)
+			return ErrGeneric
+		}
+		return Success
+	}
+	if len(args) != 1 {
+		fmt.Fprintln(stderr, usage)
+		return ErrArgs
+	}
+	switch args[0] {
+	case "meta-data":
+		io.WriteString(stdout, metadata)
+		return Success
+	case "usage", "help":
+		fmt.Fprintln(stdout, usage)
+		return Success
+	case "start", "stop", "monitor", "status", "validate-all":
+		return a.run(ctx, args[0])
+	}
+	fmt.Fprintln(stderr, usage)
+	return ErrUnimplement
+}
+
+type agent struct {
+	getenv func(string) string
+	stderr io.Writer
+	now    func() time.Time
+}
+
+// reason tells Pacemaker why, in one line.
+func (a *agent) reason(err error) {
+	fmt.Fprintln(a.stderr, "ocf-exit-reason:"+strings.ReplaceAll(err.Error(), "\n", "; "))
+}
+
+func (a *agent) run(ctx context.Context, action string) int {
+	if action == "status" {
+		action = "monitor"
+	}
+	cfg, code, err := a.config()
+	if err != nil {
+		a.reason(err)
+		return code
+	}
+	if os.Geteuid() != 0 {
+		a.reason(errors.New("must be run as root"))
+		return ErrPerm
+	}
+	began := a.now()
+	log := &steps{action: action, stderr: a.stderr, now: a.now}
+	k := newLinux()
+	s := &service{cfg: cfg, k: k, self: os.Getpid(), log: log, now: a.now}
+	if s.host, err = k.Hostname(); err != nil {
+		a.reason(err)
+		return ErrGeneric
+	}
+	ctx, cancel := context.WithTimeout(ctx, a.timeout(action))
+	defer cancel()
+
+	if action == "monitor" {
+		return a.monitor(ctx, s)
+	}
+	if code, err := s.validate(action); err != nil {
+		a.reason(err)
+		return code
+	}
+	if action == "validate-all" {
+		return Success
+	}
+	if f, err := openLog(cfg.Service); err != nil {
+		fmt.Fprintln(a.stderr, err)
+	} else {
+		defer f.Close()
+		log.file = f
+	}
+	unlock, err := lock(ctx, cfg.Service)
+	if err != nil {
+		a.reason(err)
+		return ErrGeneric
+	}
+	defer unlock()
+	log.mark("begin", began, nil)
+	if action == "start" {
+		err = s.start(ctx)
+	} else {
+		err = s.stop(ctx)
+	}
+	log.mark("end", began, err)
+	if err != nil {
+		if ctx.Err() != nil {
+			err = fmt.Errorf("%w (out of time after %.0f s)", err, a.now().Sub(began).Seconds())
+		}
+		a.reason(err)
+		return ErrGeneric
+	}
+	return Success
+}
+
+// monitor maps the state of the service to an exit code.
+func (a *agent) monitor(ctx context.Context, s *service) int {
+	st, err := s.monitor()
+	level, _ := strconv.Atoi(a.getenv("OCF_CHECK_LEVEL"))
+	if err == nil && st == running && level >= 10 {
+		err = s.checkIO(ctx)
+	}
+	switch {
+	case err != nil:
+		a.reason(err)
+		if f, ferr := openLog(s.cfg.Service); ferr == nil {
+			defer f.Close()
+			s.log.file = f
+			s.log.mark("monitor", a.now(), err)
+		}
+		return ErrGeneric
+	case st == running:
+		return Success
+	}
+	return NotRunning
+}
+
+// ioAction is the agent calling itself, to try the volume in a process of its
+// own: one that hangs in the kernel can be given up, a thread cannot.
+const ioAction = "_io"
+
+const ioWait = 20 * time.Second
+
+// checkIO writes and reads a file on the volume past all caches.
+func (s *service) checkIO(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, ioWait)
+	defer cancel()
+	_, err := s.k.Run(ctx, command{argv: []string{"/proc/self/exe", "ocf", ioAction, s.cfg.StateDir + "/mortar/check"}})
+	if err != nil {
+		return fmt.Errorf("writing and reading a file on %s: %w", s.cfg.MountPoint, err)
+	}
+	return nil
+}
+
+// config loads what the `config` parameter names.
+func (a *agent) config() (*Config, int, error) {
+	if a.getenv("OCF_RESKEY_CRM_meta_clone") != "" {
+		return nil, ErrConfigured, errors.New("the service must not be cloned: its file system would be mounted twice")
+	}
+	name := a.getenv("OCF_RESKEY_config")
+	if name == "" {
+		return nil, ErrConfigured, errors.New("parameter config is not set: the path of the service's JSON file")
+	}
+	if !path.IsAbs(name) {
+		return nil, ErrConfigured, fmt.Errorf("parameter config is %q: an absolute path is needed", name)
+	}
+	cfg, err := Load(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, ErrInstalled, fmt.Errorf("%w: run mortar apply", err)
+	case errors.Is(err, fs.ErrPermission):
+		return nil, ErrPerm, err
+	case err != nil:
+		return nil, ErrArgs, err
+	}
+	return cfg, Success, nil
+}
+
+// timeout is how long the action may take: a little less than what Pacemaker
+// grants, so that the agent can still say why it gave up.
+func (a *agent) timeout(action string) time.Duration {
+	if ms, err := strconv.Atoi(a.getenv("OCF_RESKEY_CRM_meta_timeout")); err == nil && ms > 0 {
+		d := time.Duration(ms) * time.Millisecond
+		return d - min(d/10, 3*time.Second)
+	}
+	switch action {
+	case "start":
+		return 170 * time.Second
+	case "stop":
+		return 110 * time.Second
+	}
+	return 25 * time.Second
+}
+
+// programs the agent runs, and the Debian package of each.
+var programs = []struct{ name, pkg string }{
+	{"mdadm", "mdadm"}, {"lvm", "lvm2"}, {"exportfs", "nfs-kernel-server"}, {"rpc.nfsd", "nfs-kernel-server"},
+	{mountd, "nfs-kernel-server"}, {nfsdcld, "nfs-kernel-server"}, {statd, "nfs-common"}, {"sm-notify", "nfs-common"},
+	{"tickle_tcp", "resource-agents"},
+}
+
+// validate checks what must hold on a node for the service to run there,
+// whether its disks are here now or not.
+func (s *service) validate(action string) (int, error) {
+	if action == "stop" {
+		return Success, nil // must be tried whatever is missing
+	}
+	for _, p := range programs {
+		if _, err := s.k.Executable(p.name); err != nil {
+			return ErrInstalled, fmt.Errorf("%s is not installed (Debian package %s)", p.name, p.pkg)
+		}
+	}
+	if _, ok := s.cfg.Nodes[s.host]; !ok {
+		return ErrArgs, fmt.Errorf("host %s is not in the config's nodes (%s)", s.host, strings.Join(s.nodes(), ", "))
+	}
+	return Success, nil
+}
+
+// lock keeps two actions that change things from running at once, be it
+// Pacemaker and somebody by hand. The kernel drops it with the process.
+func lock(ctx context.Context, service string) (func(), error) {
+	if err := os.MkdirAll(runDir, 0o755); err != nil {
+		return nil, err
+	}
+	f, err := os.OpenFile(runDir+"/ocf-"+service+".lock", os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if err == nil {
+			return func() { f.Close() }, nil
+		}
+		if err != unix.EWOULDBLOCK && err != unix.EINTR {
+			f.Close()
+			return nil, err
+		}
+		select {
+		case <-ctx.Done():
+			f.Close()
+			return nil, errors.New("another start or stop of this service is under way")
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}

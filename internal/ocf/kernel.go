@@ -1,0 +1,99 @@
+package ocf
+
+import (
+	"context"
+	"net/netip"
+	"syscall"
+	"time"
+)
+
+// kernel is the host as the agent sees it: everything that is not pure logic
+// goes through it. The real one is linux; tests have one that models a host.
+// Methods are called from one goroutine at a time, except where said.
+type kernel interface {
+	files
+	storage
+	network
+	processes
+}
+
+// files reads and writes files: those of the kernel (/proc, /sys) and the
+// agent's own on the volume.
+type files interface {
+	// ReadFile and ReadDir (names, sorted) fail with fs.ErrNotExist for what
+	// is not there.
+	ReadFile(path string) ([]byte, error)
+	ReadDir(path string) ([]string, error)
+	// Readlink reads one link; Realpath follows all.
+	Readlink(path string) (string, error)
+	Realpath(path string) (string, error)
+	// Access reads a path's metadata from its file system, so that one that
+	// has shut down is noticed.
+	Access(path string) error
+	// Poke writes data to an existing file in one write(2), as the kernel's
+	// files want it.
+	Poke(path, data string) error
+	// Save replaces a file so that after a crash it is old or new, never
+	// half: temporary file, fsync, rename, fsync of the directory.
+	Save(path string, data []byte) error
+	// Mkdir makes a directory and its parents, if they are not there. A mode
+	// other than 0 is set in any case; a uid other than -1 makes it, and the
+	// plain files in it, that user's.
+	Mkdir(path string, mode uint32, uid, gid int) error
+	// Own gives one file to a user.
+	Own(path string, uid, gid int) error
+}
+
+// storage reads block devices and mounts.
+type storage interface {
+	// ReadBlocks reads n bytes at off with O_DIRECT: what is on the disk, not
+	// what this host remembers of a disk another host writes. off and n are
+	// multiples of 4096.
+	ReadBlocks(dev string, off int64, n int) ([]byte, error)
+	Mount(source, target, fstype string, flags uintptr, data string) error
+	Unmount(target string) error
+}
+
+// network changes and probes addresses.
+type network interface {
+	// Interface finds the interface that carries an address.
+	Interface(a netip.Addr) (iface, error)
+	// Addresses lists every address of the host by interface name.
+	Addresses() (map[netip.Prefix]string, error)
+	AddAddress(ifc iface, p netip.Prefix) error
+	DelAddress(name string, p netip.Prefix) error
+	// ProbeARP asks who has a, for at most wait; an empty answer means nobody.
+	ProbeARP(ctx context.Context, ifc iface, a netip.Addr, wait time.Duration) (string, error)
+	// AnnounceARP tells the network that a is here now.
+	AnnounceARP(ifc iface, a netip.Addr) error
+}
+
+// iface is a network interface.
+type iface struct {
+	Index int
+	Name  string
+	MAC   []byte
+}
+
+// processes runs, watches and ends processes.
+type processes interface {
+	// Run runs a command to its end and returns what it said; an exit code
+	// other than 0 is an error that holds stderr. Daemons that a command
+	// leaves behind are not waited for.
+	Run(ctx context.Context, c command) (string, error)
+	// Start runs a command and does not wait.
+	Start(c command) error
+	// Executable finds a program in the usual directories.
+	Executable(name string) (string, error)
+	Kill(pid int, sig syscall.Signal) error
+	// Sleep returns early, with an error, when ctx ends.
+	Sleep(ctx context.Context, d time.Duration) error
+	Hostname() (string, error)
+}
+
+// command is a process to run; never through a shell.
+type command struct {
+	argv  []string
+	stdin string
+	env   []string // besides PATH and LC_ALL
+}

@@ -1,0 +1,95 @@
+package ocf
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+)
+
+// runDir holds what need not outlive a boot.
+const runDir = "/run/mortar"
+
+// Step is one line of /run/mortar/ocf-<service>.log. The drill reads it to
+// tell the phases of a failover apart.
+type Step struct {
+	TNS     int64   `json:"t_ns"`   // wall clock at the step's begin, ns since 1970
+	Action  string  `json:"action"` // start, stop, monitor
+	Step    string  `json:"step"`   // a part's name; "begin" and "end" frame an action; "note" is a remark
+	Seconds float64 `json:"seconds"`
+	Err     string  `json:"err,omitempty"`
+	Note    string  `json:"note,omitempty"`
+}
+
+// LogFile is where the steps of a service's actions are kept.
+func LogFile(service string) string { return runDir + "/ocf-" + service + ".log" }
+
+// steps tells what an action does: one line per step on stderr, which
+// Pacemaker logs, and one in the service's log.
+type steps struct {
+	action string
+	stderr io.Writer
+	file   io.Writer // nil: none
+	now    func() time.Time
+}
+
+func (l *steps) write(st Step) {
+	st.Action = l.action
+	msg := fmt.Sprintf("%s %s: %.3f s", st.Action, st.Step, st.Seconds)
+	if st.Note != "" {
+		msg = fmt.Sprintf("%s: %s", st.Action, st.Note)
+	}
+	if st.Err != "" {
+		msg += ": " + st.Err
+	}
+	fmt.Fprintln(l.stderr, strings.ReplaceAll(msg, "\n", "; "))
+	if l.file != nil {
+		if b, err := json.Marshal(st); err == nil {
+			l.file.Write(append(b, '\n')) // one write: lines of two actions do not mix
+		}
+	}
+}
+
+// step runs f and logs how long it took.
+func (l *steps) step(name string, f func() error) error {
+	t := l.now()
+	err := f()
+	st := Step{TNS: t.UnixNano(), Step: name, Seconds: l.now().Sub(t).Seconds()}
+	if err != nil {
+		st.Err = err.Error()
+	}
+	l.write(st)
+	return err
+}
+
+func (l *steps) mark(name string, since time.Time, err error) {
+	now := l.now()
+	st := Step{TNS: now.UnixNano(), Step: name, Seconds: now.Sub(since).Seconds()}
+	if err != nil {
+		st.Err = err.Error()
+	}
+	l.write(st)
+}
+
+func (l *steps) note(format string, a ...any) {
+	l.write(Step{TNS: l.now().UnixNano(), Step: "note", Note: fmt.Sprintf(format, a...)})
+}
+
+// maxLog is where a log is begun anew; the former one is kept once.
+const maxLog = 1 << 20
+
+// openLog opens a service's log for appending.
+func openLog(service string) (*os.File, error) {
+	if err := os.MkdirAll(runDir, 0o755); err != nil {
+		return nil, err
+	}
+	name := LogFile(service)
+	if st, err := os.Stat(name); err == nil && st.Size() > maxLog {
+		if err := os.Rename(name, name+".1"); err != nil {
+			return nil, err
+		}
+	}
+	return os.OpenFile(name, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+}

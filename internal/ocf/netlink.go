@@ -1,0 +1,236 @@
+package ocf
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// netlink changes and probes addresses in process: rtnetlink(7) for the
+// address, packet(7) for ARP.
+type netlink struct{}
+
+func (netlink) Interface(a netip.Addr) (iface, error) {
+	all, err := net.Interfaces()
+	if err != nil {
+		return iface{}, err
+	}
+	for _, i := range all {
+		addrs, err := i.Addrs()
+		if err != nil {
+			continue
+		}
+		for _, n := range addrs {
+			if p, err := netip.ParsePrefix(n.String()); err == nil && p.Addr() == a {
+				if i.Flags&net.FlagUp == 0 {
+					return iface{}, fmt.Errorf("interface %s is down", i.Name)
+				}
+				return iface{i.Index, i.Name, i.HardwareAddr}, nil
+			}
+		}
+	}
+	return iface{}, errors.New("not found")
+}
+
+func (netlink) Addresses() (map[netip.Prefix]string, error) {
+	all, err := net.Interfaces()
+	if err != nil {
+		return nil, err
+	}
+	out := map[netip.Prefix]string{}
+	for _, i := range all {
+		addrs, err := i.Addrs()
+		if err != nil {
+			return nil, err
+		}
+		for _, n := range addrs {
+			if p, err := netip.ParsePrefix(n.String()); err == nil {
+				out[p] = i.Name
+			}
+		}
+	}
+	return out, nil
+}
+
+func (netlink) AddAddress(ifc iface, p netip.Prefix) error {
+	err := changeAddress(unix.RTM_NEWADDR, unix.NLM_F_CREATE|unix.NLM_F_EXCL, ifc.Index, p)
+	if err == unix.EEXIST {
+		return nil
+	}
+	return err
+}
+
+func (netlink) DelAddress(name string, p netip.Prefix) error {
+	i, err := net.InterfaceByName(name)
+	if err != nil {
+		return err
+	}
+	err = changeAddress(unix.RTM_DELADDR, 0, i.Index, p)
+	if err == unix.EADDRNOTAVAIL {
+		return nil
+	}
+	return err
+}
+
+// changeAddress sends one request about an IPv4 address and waits for its
+// acknowledgement. Source: rtnetlink(7), struct ifaddrmsg.
+func changeAddress(kind, flags uint16, index int, p netip.Prefix) error {
+	ip := p.Addr().As4()
+	bcast := ip
+	for i := p.Bits(); i < 32; i++ {
+		bcast[i/8] |= 0x80 >> (i % 8)
+	}
+	attr := func(b []byte, kind uint16, v []byte) []byte {
+		b = binary.NativeEndian.AppendUint16(b, uint16(4+len(v)))
+		b = binary.NativeEndian.AppendUint16(b, kind)
+		return append(b, v...)
+	}
+	body := []byte{unix.AF_INET, byte(p.Bits()), 0, unix.RT_SCOPE_UNIVERSE}
+	body = binary.NativeEndian.AppendUint32(body, uint32(index))
+	body = attr(body, unix.IFA_LOCAL, ip[:])
+	body = attr(body, unix.IFA_ADDRESS, ip[:])
+	if kind == unix.RTM_NEWADDR && p.Bits() < 31 {
+		body = attr(body, unix.IFA_BROADCAST, bcast[:])
+	}
+	msg := binary.NativeEndian.AppendUint32(nil, uint32(unix.NLMSG_HDRLEN+len(body)))
+	msg = binary.NativeEndian.AppendUint16(msg, kind)
+	msg = binary.NativeEndian.AppendUint16(msg, flags|unix.NLM_F_REQUEST|unix.NLM_F_ACK)
+	msg = binary.NativeEndian.AppendUint32(msg, 1) // sequence
+	msg = binary.NativeEndian.AppendUint32(msg, 0) // port: the kernel's choice
+	msg = append(msg, body...)
+
+	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	if err := unix.Sendto(fd, msg, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+		return err
+	}
+	buf := make([]byte, 8192)
+	n, _, err := unix.Recvfrom(fd, buf, 0)
+	if err != nil {
+		return err
+	}
+	if n < unix.NLMSG_HDRLEN+4 || binary.NativeEndian.Uint16(buf[4:]) != unix.NLMSG_ERROR {
+		return errors.New("the kernel's answer is not understood")
+	}
+	if code := int32(binary.NativeEndian.Uint32(buf[unix.NLMSG_HDRLEN:])); code != 0 {
+		return unix.Errno(-code)
+	}
+	return nil
+}
+
+const arpRequest, arpReply = 1, 2
+
+// arpPacket makes an ARP packet for Ethernet and IPv4. Source: RFC 826.
+func arpPacket(op uint16, srcMAC []byte, src netip.Addr, dstMAC []byte, dst netip.Addr) []byte {
+	b := []byte{0, 1, 8, 0, 6, 4}
+	b = binary.BigEndian.AppendUint16(b, op)
+	s, d := src.As4(), dst.As4()
+	b = append(append(b, srcMAC...), s[:]...)
+	return append(append(b, dstMAC...), d[:]...)
+}
+
+var (
+	broadcastMAC = []byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
+	zeroMAC      = make([]byte, 6)
+)
+
+func htons(v uint16) uint16 {
+	return binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, v))
+}
+
+// arpSocket opens a packet socket for ARP on an interface.
+func arpSocket(ifc iface) (int, *unix.SockaddrLinklayer, error) {
+	if len(ifc.MAC) != 6 {
+		return -1, nil, fmt.Errorf("interface %s is not Ethernet", ifc.Name)
+	}
+	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, int(htons(unix.ETH_P_ARP)))
+	if err != nil {
+		return -1, nil, err
+	}
+	to := &unix.SockaddrLinklayer{Protocol: htons(unix.ETH_P_ARP), Ifindex: ifc.Index, Halen: 6}
+	if err := unix.Bind(fd, to); err != nil {
+		unix.Close(fd)
+		return -1, nil, err
+	}
+	copy(to.Addr[:], broadcastMAC)
+	return fd, to, nil
+}
+
+// ProbeARP asks as RFC 5227 says: from no address, so that nobody's cache
+// changes.
+func (netlink) ProbeARP(ctx context.Context, ifc iface, a netip.Addr, wait time.Duration) (string, error) {
+	fd, to, err := arpSocket(ifc)
+	if err != nil {
+		return "", err
+	}
+	defer unix.Close(fd)
+	probe := arpPacket(arpRequest, ifc.MAC, netip.IPv4Unspecified(), zeroMAC, a)
+	end := time.Now().Add(wait)
+	buf := make([]byte, 128)
+	var sent time.Time
+	for left := wait; left > 0 && ctx.Err() == nil; left = time.Until(end) {
+		if time.Since(sent) >= wait/2 {
+			if err := unix.Sendto(fd, probe, 0, to); err != nil {
+				return "", err
+			}
+			sent = time.Now()
+		}
+		fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+		n, err := unix.Poll(fds, int(min(left, wait/2-time.Since(sent)).Milliseconds())+1)
+		if err != nil && err != unix.EINTR {
+			return "", err
+		}
+		if n <= 0 {
+			continue
+		}
+		n, _, err = unix.Recvfrom(fd, buf, unix.MSG_DONTWAIT)
+		if err == unix.EAGAIN || err == unix.EINTR {
+			continue
+		}
+		if err != nil {
+			return "", err
+		}
+		if mac := arpClaim(buf[:n], a); mac != nil && mac.String() != net.HardwareAddr(ifc.MAC).String() {
+			return mac.String(), nil
+		}
+	}
+	return "", nil
+}
+
+// arpClaim says which hardware address a packet gives for a.
+func arpClaim(b []byte, a netip.Addr) net.HardwareAddr {
+	ip := a.As4()
+	if len(b) < 28 || b[2] != 8 || b[3] != 0 || b[4] != 6 || b[5] != 4 {
+		return nil
+	}
+	if op := binary.BigEndian.Uint16(b[6:]); op != arpRequest && op != arpReply {
+		return nil
+	}
+	if [4]byte(b[14:18]) != ip {
+		return nil
+	}
+	return net.HardwareAddr(append([]byte(nil), b[8:14]...))
+}
+
+// AnnounceARP sends a gratuitous request and a gratuitous reply: hosts differ
+// in which of them they believe. Source: RFC 5227, section 3.
+func (netlink) AnnounceARP(ifc iface, a netip.Addr) error {
+	fd, to, err := arpSocket(ifc)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	if err := unix.Sendto(fd, arpPacket(arpRequest, ifc.MAC, a, zeroMAC, a), 0, to); err != nil {
+		return err
+	}
+	return unix.Sendto(fd, arpPacket(arpReply, ifc.MAC, a, broadcastMAC, a), 0, to)
+}

@@ -1,0 +1,467 @@
+package ocf
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	nfsDir  = "/var/lib/nfs"    // where nfs-utils keep state
+	pipefs  = "/run/rpc_pipefs" // Source: nfs.conf(5) of Debian, pipefs-directory
+	nfsdFS  = "/proc/fs/nfsd"   // Source: nfsd(7)
+	etab    = nfsDir + "/etab"  // Source: exportfs(8)
+	rpcbind = "/run/rpcbind.sock"
+)
+
+// Daemons of nfs-utils the service needs. They are run by the agent itself
+// and not as systemd units: rpc-statd.service would start sm-notify without
+// the service address, nfs-mountd.service is bound to nfs-server.service, and
+// each systemctl costs more than the daemon's start. They daemonize, and stay
+// in pacemaker.service's control group, whose KillMode=process leaves them
+// alone when Pacemaker is restarted. rpc.idmapd is not needed: with sec=sys
+// nfsd passes numeric IDs (nfsd's nfs4_disable_idmapping, default on).
+const (
+	statd   = "rpc.statd"
+	mountd  = "rpc.mountd"
+	nfsdcld = "nfsdcld"
+)
+
+func (s *service) daemons() []string {
+	if s.cfg.NFS.serves("3") {
+		return []string{statd, nfsdcld, mountd}
+	}
+	return []string{nfsdcld, mountd}
+}
+
+// processesOf finds the processes of a program by its name.
+func (s *service) processesOf(name string) []int {
+	comm := name[:min(len(name), 15)] // Source: proc_pid_comm(5)
+	var out []int
+	for _, pid := range s.pids() {
+		dir := "/proc/" + strconv.Itoa(pid) + "/"
+		if s.line(dir+"comm") != comm {
+			continue
+		}
+		// A zombie, or a thread that is ending, has no program any more.
+		if exe, err := s.k.Readlink(dir + "exe"); err == nil && path.Base(strings.TrimSuffix(exe, " (deleted)")) == name {
+			out = append(out, pid)
+		}
+	}
+	return out
+}
+
+// stateRoot is StateDir within its file system.
+func (s *service) stateRoot() string {
+	return strings.TrimPrefix(s.cfg.StateDir, s.cfg.MountPoint)
+}
+
+// bindState says whether nfs-utils' directory is the one on the volume.
+func (s *service) bindState() (state, error) {
+	all, err := s.mounts()
+	if err != nil {
+		return broken, err
+	}
+	m := mountedAt(all, nfsDir)
+	if m == nil {
+		return stopped, nil
+	}
+	_, devno, err := s.volume()
+	if err != nil {
+		return broken, err
+	}
+	if m.Dev != devno {
+		return stopped, nil // the host's own; ours goes over it
+	}
+	if m.Root != s.stateRoot() {
+		return broken, fmt.Errorf("%s of the volume is mounted on %s instead of %s", m.Root, nfsDir, s.stateRoot())
+	}
+	return running, nil
+}
+
+func (s *service) startState(ctx context.Context) error {
+	for _, m := range []mountEntry{{Type: "rpc_pipefs", Source: "sunrpc", Target: pipefs}, {Type: "nfsd", Source: "nfsd", Target: nfsdFS}} {
+		all, err := s.mounts()
+		if err != nil {
+			return err
+		}
+		if have := mountedAt(all, m.Target); have != nil && have.Type == m.Type {
+			continue
+		}
+		if m.Target == pipefs {
+			if err := s.k.Mkdir(pipefs, 0o755, 0, 0); err != nil {
+				return err
+			}
+		}
+		if err := s.k.Mount(m.Source, m.Target, m.Type, 0, ""); err != nil && !errors.Is(err, unix.EBUSY) {
+			return fmt.Errorf("mount %s: %w", m.Target, err)
+		}
+	}
+	st, err := s.bindState()
+	if err != nil || st == running {
+		return err
+	}
+	// Whatever runs now keeps its state on this host's own disk: lock
+	// recovery after a failover would not know of it.
+	if n := s.threads(); n > 0 {
+		s.log.note("nfsd runs outside of the cluster with %d threads: stopping it (disable nfs-server.service)", n)
+		if err := s.stopThreads(ctx); err != nil {
+			return err
+		}
+	}
+	for _, d := range append(s.daemons(), "sm-notify") {
+		if pids := s.processesOf(d); len(pids) > 0 {
+			s.log.note("%s runs outside of the cluster: stopping it", d)
+			if err := s.end(ctx, d); err != nil {
+				return err
+			}
+		}
+	}
+	uid, gid := s.statdUser()
+	for _, d := range []struct {
+		name     string
+		mode     uint32
+		uid, gid int
+	}{
+		{"", 0o755, 0, 0}, {"/v4recovery", 0o755, 0, 0}, {"/nfsdcld", 0o700, 0, 0},
+		// rpc.statd runs as the owner of its directories, whose number may
+		// differ on the partner.
+		{"/sm", 0o700, uid, gid}, {"/sm.bak", 0o700, uid, gid}, {"/mortar", 0o700, 0, 0},
+	} {
+		if err := s.k.Mkdir(s.cfg.StateDir+d.name, d.mode, d.uid, d.gid); err != nil {
+			return err
+		}
+	}
+	// Exports of the former server are no news: they are made anew below.
+	if err := s.k.Save(s.cfg.StateDir+"/etab", nil); err != nil {
+		return err
+	}
+	if _, err := s.k.ReadFile(s.cfg.StateDir + "/rmtab"); errors.Is(err, fs.ErrNotExist) {
+		if err := s.k.Save(s.cfg.StateDir+"/rmtab", nil); err != nil {
+			return err
+		}
+	}
+	if err := s.k.Own(s.cfg.StateDir+"/state", uid, gid); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := s.k.Mount(s.cfg.StateDir, nfsDir, "", unix.MS_BIND, ""); err != nil {
+		return fmt.Errorf("mount --bind %s %s: %w", s.cfg.StateDir, nfsDir, err)
+	}
+	_, err = s.bindState()
+	return err
+}
+
+// statdUser is whom rpc.statd runs as on this host.
+func (s *service) statdUser() (uid, gid int) {
+	b, _ := s.k.ReadFile("/etc/passwd")
+	for line := range strings.SplitSeq(string(b), "\n") {
+		f := strings.Split(line, ":")
+		if len(f) > 3 && (f[0] == "statd" || f[0] == "rpcuser") {
+			u, err1 := strconv.Atoi(f[2])
+			g, err2 := strconv.Atoi(f[3])
+			if err1 == nil && err2 == nil {
+				return u, g
+			}
+		}
+	}
+	return 0, 0
+}
+
+func (s *service) stopState(ctx context.Context) error {
+	for try := 0; ; try++ {
+		all, err := s.mounts()
+		if err != nil {
+			return err
+		}
+		m := mountedAt(all, nfsDir)
+		if m == nil {
+			return nil
+		}
+		_, devno, err := s.volume()
+		if err != nil {
+			return err
+		}
+		if m.Dev != devno {
+			return nil // the host's own
+		}
+		err = s.k.Unmount(nfsDir)
+		if err != nil && (!errors.Is(err, unix.EBUSY) || try == 20 || s.k.Sleep(ctx, 250*time.Millisecond) != nil) {
+			return fmt.Errorf("umount %s: %w; used by %s", nfsDir, err, describe(s.users(devno)))
+		}
+	}
+}
+
+// threads is the number of running nfsd threads.
+func (s *service) threads() int { return s.number(nfsdFS + "/threads") }
+
+func (s *service) stopThreads(ctx context.Context) error {
+	if s.threads() == 0 {
+		return nil
+	}
+	if err := s.k.Poke(nfsdFS+"/threads", "0\n"); err != nil {
+		return fmt.Errorf("stopping nfsd: %w", err)
+	}
+	for try := 0; s.threads() > 0; try++ {
+		if try == 100 || s.k.Sleep(ctx, 100*time.Millisecond) != nil {
+			return fmt.Errorf("nfsd still runs with %d threads", s.threads())
+		}
+	}
+	return nil
+}
+
+func (s *service) nfsdState() (state, error) {
+	var missing []string
+	up := 0
+	if s.threads() > 0 {
+		up++
+	} else {
+		missing = append(missing, "nfsd")
+	}
+	for _, d := range s.daemons() {
+		if len(s.processesOf(d)) > 0 {
+			up++
+		} else {
+			missing = append(missing, d)
+		}
+	}
+	if up == 0 {
+		return stopped, nil
+	}
+	if missing != nil {
+		return broken, fmt.Errorf("%s does not run", strings.Join(missing, ", "))
+	}
+	return running, nil
+}
+
+func (s *service) startNFSD(ctx context.Context) error {
+	if st, err := s.nfsdState(); err == nil && st == running {
+		return nil
+	}
+	n := s.cfg.NFS
+	v3 := n.serves("3")
+	if v3 {
+		if _, err := s.k.Realpath(rpcbind); err != nil {
+			return fmt.Errorf("rpcbind does not run (no %s): NFSv3 needs it", rpcbind)
+		}
+		// Before lockd starts, which reads it once. As long as lockd is in
+		// grace the kernel refuses new NFSv4 locks too, so it must not be
+		// longer. Source: lockd's module parameters, locks_in_grace().
+		if err := s.k.Poke("/proc/sys/fs/nfs/nlm_grace_period", strconv.Itoa(n.Grace)+"\n"); err != nil && s.threads() == 0 {
+			s.log.note("lockd's grace period stays as it is: %v", err)
+		}
+	}
+	for _, d := range s.daemons() {
+		if len(s.processesOf(d)) > 0 {
+			continue
+		}
+		argv := []string{d}
+		switch {
+		case d == statd:
+			argv = append(argv, "--no-notify") // sm-notify is run when the address is up
+		case d == mountd && !v3:
+			argv = append(argv, "--no-nfs-version", "3")
+		}
+		if _, err := s.k.Run(ctx, command{argv: argv}); err != nil {
+			return err
+		}
+	}
+	if s.threads() == 0 {
+		if err := s.startThreads(ctx); err != nil {
+			return err
+		}
+	}
+	_, err := s.nfsdState()
+	return err
+}
+
+func (s *service) startThreads(ctx context.Context) error {
+	n := s.cfg.NFS
+	argv := []string{"rpc.nfsd", "--scope", n.Scope, "--lease-time", strconv.Itoa(n.Lease), "--grace-time", strconv.Itoa(n.Grace), "--tcp", "--no-udp"}
+	for _, v := range nfsVersions {
+		opt := "--no-nfs-version"
+		if n.serves(v) {
+			opt = "--nfs-version"
+		}
+		argv = append(argv, opt, v)
+	}
+	argv = append(argv, strconv.Itoa(n.Threads))
+	for try := 0; ; try++ {
+		if _, err := s.k.Run(ctx, command{argv: argv}); err != nil {
+			return err
+		}
+		if s.threads() == 0 {
+			return errors.New("nfsd has no threads although rpc.nfsd started them")
+		}
+		if s.tracked() {
+			return nil
+		}
+		// nfsd asks once, at its start, who keeps its list of clients. If
+		// nfsdcld was too slow, the kernel has fallen back to a method whose
+		// records the partner would not read: start again.
+		s.log.note("nfsdcld was not ready when nfsd started (try %d)", try+1)
+		if err := s.stopThreads(ctx); err != nil {
+			return err
+		}
+		if try == 4 {
+			return errors.New("nfsd does not use nfsdcld: clients could not reclaim their locks after a failover")
+		}
+	}
+}
+
+// tracked says whether nfsdcld has nfsd's pipe open.
+func (s *service) tracked() bool {
+	for _, pid := range s.processesOf(nfsdcld) {
+		dir := "/proc/" + strconv.Itoa(pid) + "/fd"
+		fds, err := s.k.ReadDir(dir)
+		if err != nil {
+			continue
+		}
+		for _, fd := range fds {
+			if t, err := s.k.Readlink(dir + "/" + fd); err == nil && strings.HasSuffix(t, "/nfsd/cld") {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// stopNFSD stops nfsd and its daemons if they serve from the volume; those of
+// nobody in particular are left alone.
+func (s *service) stopNFSD(ctx context.Context) error {
+	st, err := s.bindState()
+	if m, merr := s.mountState(); err == nil && merr == nil && st == stopped && m == stopped {
+		return nil
+	}
+	if err := s.stopThreads(ctx); err != nil {
+		return err
+	}
+	for _, d := range []string{"sm-notify", statd, mountd, nfsdcld} {
+		if err := s.end(ctx, d); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// end ends all processes of a program: asks, then kills.
+func (s *service) end(ctx context.Context, name string) error {
+	for try := 0; ; try++ {
+		pids := s.processesOf(name)
+		if len(pids) == 0 {
+			return nil
+		}
+		sig := unix.SIGTERM
+		if try >= 60 { // 3 s
+			sig = unix.SIGKILL
+		}
+		if try == 0 || sig == unix.SIGKILL {
+			for _, pid := range pids {
+				if err := s.k.Kill(pid, sig); err != nil && !errors.Is(err, unix.ESRCH) {
+					return fmt.Errorf("stopping %s (%d): %w", name, pid, err)
+				}
+			}
+		}
+		if try == 120 || s.k.Sleep(ctx, 50*time.Millisecond) != nil {
+			return fmt.Errorf("%s (%d) does not end", name, pids[0])
+		}
+	}
+}
+
+// exported reads which exports of the service are in exportfs' table.
+func (s *service) exported() (have []bool, err error) {
+	b, err := s.k.ReadFile(etab)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	have = make([]bool, len(s.cfg.Exports))
+	for line := range strings.SplitSeq(string(b), "\n") {
+		dir, rest, ok := strings.Cut(line, "\t")
+		client, opts, ok2 := strings.Cut(rest, "(")
+		if !ok || !ok2 {
+			continue
+		}
+		dir = unescape(dir)
+		for i, e := range s.cfg.Exports {
+			if dir == e.Dir && client == e.Clients && hasOption(strings.TrimSuffix(opts, ")"), "fsid="+e.FSID) {
+				have[i] = true
+			}
+		}
+	}
+	return have, nil
+}
+
+func (s *service) exportState() (state, error) {
+	// Without the volume's own table what is exported is not ours.
+	if st, err := s.bindState(); err != nil || st != running {
+		return stopped, nil
+	}
+	have, err := s.exported()
+	if err != nil {
+		return broken, err
+	}
+	switch {
+	case !slices.Contains(have, true):
+		return stopped, nil
+	case slices.Contains(have, false):
+		i := slices.Index(have, false)
+		return broken, fmt.Errorf("%s is not exported to %s", s.cfg.Exports[i].Dir, s.cfg.Exports[i].Clients)
+	}
+	return running, nil
+}
+
+func (s *service) startExports(ctx context.Context) error {
+	have, err := s.exported()
+	if err != nil {
+		return err
+	}
+	for i, e := range s.cfg.Exports {
+		if have[i] {
+			continue
+		}
+		if err := s.k.Mkdir(e.Dir, 0, -1, -1); err != nil {
+			return err
+		}
+		opts := append(slices.Clone(e.Options), "fsid="+e.FSID)
+		// -i: the server's /etc/exports have no say here.
+		if _, err := s.k.Run(ctx, command{argv: []string{"exportfs", "-i", "-o", strings.Join(opts, ","), e.Clients + ":" + e.Dir}}); err != nil {
+			return err
+		}
+	}
+	switch st, err := s.exportState(); {
+	case err != nil:
+		return err
+	case st != running:
+		return errors.New("exportfs did not export")
+	}
+	return nil
+}
+
+func (s *service) stopExports(ctx context.Context) error {
+	st, err := s.exportState()
+	if err == nil && st == stopped {
+		return nil
+	}
+	have, err := s.exported()
+	if err != nil {
+		return err
+	}
+	argv := []string{"exportfs", "-u"}
+	for i, e := range s.cfg.Exports {
+		if have[i] {
+			argv = append(argv, e.Clients+":"+e.Dir)
+		}
+	}
+	if len(argv) == 2 {
+		return nil
+	}
+	_, err = s.k.Run(ctx, command{argv: argv})
+	return err
+}

@@ -1,0 +1,185 @@
+package ocf
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sort"
+	"time"
+)
+
+// state of a part of the service on this host.
+type state int
+
+const (
+	stopped state = iota
+	running
+	broken // half there, or there and not working
+)
+
+// refusal is an error of a start that was refused before it changed what it
+// speaks of: trying again here will not help without a human.
+type refusal struct{ error }
+
+func (r *refusal) Unwrap() error { return r.error }
+
+// service is one service of a brick on this host. Two of them on one pair
+// will share nfsd, its daemons and /var/lib/nfs: those parts are kept apart
+// from the ones that belong to a service alone (see parts).
+type service struct {
+	cfg  *Config
+	k    kernel
+	host string
+	self int // process ID
+	log  *steps
+	now  func() time.Time
+}
+
+// part is one layer of the service. All functions are idempotent and cope
+// with a layer below that is half there.
+type part struct {
+	name  string
+	state func() (state, error)
+	start func(context.Context) error
+	stop  func(context.Context) error
+	// shared: may also run without this service; says nothing of whether
+	// the service runs.
+	shared bool
+}
+
+// parts are all layers, in the order of starting.
+func (s *service) parts() []part {
+	return []part{
+		{"arrays", s.arraysState, s.startArrays, s.stopArrays, false},
+		{"volume", s.volumeState, s.startVolume, s.stopVolume, false},
+		{"mount", s.mountState, s.startMount, s.stopMount, false},
+		{"nfs-state", s.bindState, s.startState, s.stopState, false},
+		{"nfsd", s.nfsdState, s.startNFSD, s.stopNFSD, true},
+		{"exports", s.exportState, s.startExports, s.stopExports, false},
+		{"address", s.addressState, s.startAddress, s.stopAddress, false},
+	}
+}
+
+// nodes lists the names of the cluster's nodes.
+func (s *service) nodes() []string {
+	var out []string
+	for n := range s.cfg.Nodes {
+		out = append(out, n)
+	}
+	sort.Strings(out)
+	return out
+}
+
+// check finds whether the service runs here: running only if every part
+// does, stopped only if nothing of its own is left.
+func (s *service) check() (state, error) {
+	up, down := 0, 0
+	var faults []error
+	for _, p := range s.parts() {
+		st, err := p.state()
+		switch {
+		case st == broken || err != nil:
+			if err == nil {
+				err = errors.New(p.name + " is broken")
+			}
+			faults = append(faults, err)
+		case st == running && !p.shared:
+			up++
+		case st == stopped && p.shared:
+			faults = append(faults, fmt.Errorf("%s does not run", p.name))
+		case st == stopped:
+			down++
+			faults = append(faults, fmt.Errorf("%s is stopped", p.name))
+		}
+	}
+	own := 0
+	for _, p := range s.parts() {
+		if !p.shared {
+			own++
+		}
+	}
+	switch {
+	case len(faults) == 0:
+		return running, nil
+	case down == own:
+		return stopped, nil
+	}
+	return broken, errors.Join(faults...)
+}
+
+// start brings the service up. It leaves what it has started when it fails:
+// Pacemaker stops a resource whose start failed, and stop cleans up.
+func (s *service) start(ctx context.Context) error {
+	if st, err := s.check(); err == nil && st == running {
+		return nil
+	}
+	if err := s.log.step("probe", func() error { return s.startProbe(ctx) }); err != nil {
+		return err
+	}
+	for _, p := range s.parts() {
+		if err := s.log.step(p.name, func() error { return p.start(ctx) }); err != nil {
+			return err
+		}
+	}
+	// Clients wait from here on for themselves; what goes wrong now costs
+	// time, not data, so it is told and not failed for.
+	_ = s.log.step("tickle", func() error { return s.tickle(ctx) })
+	_ = s.log.step("notify", s.notify)
+	return s.log.step("check", func() error {
+		st, err := s.check()
+		if err == nil && st != running {
+			err = errors.New("the service is stopped after its start")
+		}
+		return err
+	})
+}
+
+// stop takes the service down in the opposite order and fails at the first
+// part that does not stop: what lies below it is in use.
+func (s *service) stop(ctx context.Context) error {
+	if st, err := s.check(); err == nil && st == stopped {
+		return nil
+	}
+	if st, err := s.bindState(); err == nil && st == running {
+		_ = s.log.step("connections", s.saveConnections)
+	}
+	parts := s.parts()
+	for i := len(parts) - 1; i >= 0; i-- {
+		if err := s.log.step(parts[i].name, func() error { return parts[i].stop(ctx) }); err != nil {
+			return err
+		}
+	}
+	return s.log.step("check", func() error {
+		st, err := s.check()
+		if err == nil && st != stopped {
+			err = errors.New("the service still runs after its stop")
+		}
+		return err
+	})
+}
+
+// monitor checks every part, and keeps the list of connected clients.
+func (s *service) monitor() (state, error) {
+	st, err := s.check()
+	if st == running && err == nil {
+		if m, err := s.owner(); err != nil {
+			return broken, err
+		} else if m.SystemID != s.host {
+			return broken, fmt.Errorf("volume group %s was taken by %q while it is active here", s.cfg.VG, m.SystemID)
+		}
+		if err := s.saveConnections(); err != nil {
+			return broken, fmt.Errorf("saving client connections on the volume: %w", err)
+		}
+	}
+	return st, err
+}
+
+// patience is how long to wait for the users of a file system before giving
+// up: half of the time that is left, so that giving up is still reported.
+func (s *service) patience(ctx context.Context) time.Duration {
+	end, ok := ctx.Deadline()
+	if !ok {
+		return 30 * time.Second
+	}
+	return max(end.Sub(s.now())/2, 0)
+}
