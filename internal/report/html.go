@@ -20,6 +20,7 @@ var page = template.Must(template.New("page").Funcs(template.FuncMap{
 	"bytes":      Bytes,
 	"count":      Count,
 	"millis":     millis,
+	"worker":     func(w Worker) string { return workerLabel(&w) },
 	"signed": func(s float64) string {
 		if s > 0 {
 			return "+" + Seconds(s)
@@ -56,19 +57,19 @@ var meanings = map[string]struct {
 	text string
 	bad  bool
 }{
-	"ok":          {"the last acknowledged write, bit for bit", false},
-	"in-doubt-ok": {"a write that was issued but not acknowledged when the fault came: old or new, both allowed", false},
-	"lost":        {"older than the last acknowledged write", true},
-	"zero":        {"zeros where acknowledged data should be", true},
-	"hole":        {"a hole where acknowledged data should be", true},
-	"short":       {"the file ends before acknowledged data", true},
-	"misplaced":   {"data of another block or file", true},
-	"foreign":     {"data of another run", true},
-	"torn":        {"sectors of different writes in one block", true},
-	"corrupt":     {"flipped bits", true},
-	"impossible":  {"newer than anything that was issued", true},
-	"unreadable":  {"the read failed", true},
-	"unwritten":   {"never written", false},
+	"ok":         {"the last acknowledged write, bit for bit", false},
+	"in-doubt":   {"a write that was issued and never decided, for instance when the fault came: old or new, both allowed", false},
+	"stale":      {"older than the last acknowledged write", true},
+	"zero":       {"zeros where acknowledged data belongs", true},
+	"hole":       {"a hole where acknowledged data belongs", true},
+	"short":      {"the file ends before acknowledged data", true},
+	"misplaced":  {"data of another block or file", true},
+	"foreign":    {"data of another run", true},
+	"torn":       {"sectors of different writes in one block", true},
+	"corrupt":    {"flipped bits", true},
+	"impossible": {"newer than anything that was issued", true},
+	"unreadable": {"the read failed", true},
+	"unwritten":  {"never written", false},
 }
 
 // maxLog bounds the event log shown for one run.

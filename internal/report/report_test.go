@@ -39,10 +39,10 @@ func synthetic() *Run {
 	}
 	r.Timeline = Timeline{Schema: Schema, StartNS: t0, FaultNS: fault, BucketMS: 100}
 	for i, w := range []Worker{
-		{Name: "v4-osync", Kind: "writer", Version: "4.1", Mode: "osync", Pattern: "random-overwrite", Block: 4096},
-		{Name: "v4-fsync", Kind: "writer", Version: "4.1", Mode: "fsync", Pattern: "seq", Block: 65536},
-		{Name: "v3-osync", Kind: "writer", Version: "3", Mode: "osync", Pattern: "random-overwrite", Block: 4096},
-		{Name: "v3-fsync", Kind: "writer", Version: "3", Mode: "fsync", Pattern: "seq", Block: 65536},
+		{Name: "v4-osync", Kind: "writer", Version: "4.1", Mode: "osync", Pattern: "random-overwrite"},
+		{Name: "v4-fsync", Kind: "writer", Version: "4.1", Mode: "fsync", Pattern: "seq"},
+		{Name: "v3-osync", Kind: "writer", Version: "3", Mode: "osync", Pattern: "random-overwrite"},
+		{Name: "v3-fsync", Kind: "writer", Version: "3", Mode: "fsync", Pattern: "seq"},
 		{Name: "v4-lock", Kind: "lock-prober", Version: "4.1"},
 		{Name: "v4-held", Kind: "lock-holder", Version: "4.1"},
 	} {
@@ -61,7 +61,7 @@ func synthetic() *Run {
 				ops = 0
 			}
 			w.Ops = append(w.Ops, ops)
-			w.Bytes = append(w.Bytes, ops*int64(w.Block))
+			w.Bytes = append(w.Bytes, ops*4096)
 		}
 		if w.Kind != "lock-holder" {
 			w.Stalls = []Stall{{StartNS: fault, Seconds: back}}
@@ -86,8 +86,8 @@ func synthetic() *Run {
 	}
 	r.Verify = Verify{AcknowledgedBytes: 432537600, VerifiedBytes: 432537600, InDoubtBytes: 8192, Seconds: 11,
 		Method:  "Read back with O_DIRECT from a fresh NFSv4.1 mount.",
-		Classes: map[string]Class{"ok": {9, 432537600}, "in-doubt-ok": {2, 8192}, "lost": {}},
-		Extents: []Extent{{"c1", "v4-osync.dat", 40960, 4096, "in-doubt-ok", "generation 7 (acknowledged 6)"}}}
+		Classes: map[string]Class{"ok": {9, 432537600}, "in-doubt": {2, 8192}, "stale": {}},
+		Extents: []Extent{{"c1", "v4-osync.dat", 40960, 4096, "in-doubt", "generation 7 (acknowledged 6)"}}}
 	r.Config = Config{
 		Hardware: []Row{{"nfs1, nfs2", "1.5 GiB memory, BMC and two PDU outlets"}, {"enclosure e1", "6 x 1 GB NL-SAS"}},
 		Software: []Row{{"kernel", "6.12.48"}, {"pacemaker", "3.0.0-5"}},
@@ -105,7 +105,7 @@ func TestHTMLGolden(t *testing.T) {
 	bad.Summary.Verdict, bad.Summary.Reasons, bad.Summary.LostBytes = Fail, []string{"4.0 KiB acknowledged were lost"}, 4096
 	bad.Summary.Marks.FirstLock = nil
 	bad.Summary.Phases = PhasesOf(bad.Summary.Marks)
-	bad.Verify.Classes["lost"] = Class{1, 4096}
+	bad.Verify.Classes["stale"] = Class{1, 4096}
 	for name, runs := range map[string][]*Run{"pass": {synthetic()}, "two": {synthetic(), bad}, "empty": {{Summary: Summary{Drill: "x", Verdict: Fail}}}} {
 		t.Run(name, func(t *testing.T) {
 			var b bytes.Buffer

@@ -79,6 +79,9 @@ func fillEmpty(r *Run) {
 	if r.Verify.Classes == nil {
 		r.Verify.Classes = map[string]Class{}
 	}
+	if r.Verify.Errors == nil {
+		r.Verify.Errors = []string{}
+	}
 	if r.Verify.Extents == nil {
 		r.Verify.Extents = []Extent{}
 	}

@@ -120,35 +120,26 @@ type row struct {
 	label, unit string
 	class       string
 	values      []float64 // per column
-	scale       string    // rows of one scale share their maximum
 	stalls      []Stall
 	held        bool
 }
 
 func workerRows(t *Timeline, perColumn int) []row {
 	var rows []row
-	for _, w := range t.Workers {
-		r := row{stalls: w.Stalls}
-		proto := ""
-		if w.Version != "" {
-			proto = "NFSv" + w.Version + " "
-		}
+	for i := range t.Workers {
+		w := &t.Workers[i]
+		r := row{label: workerLabel(w), stalls: w.Stalls, unit: "MiB/s", class: "c-v4"}
 		switch w.Kind {
+		case "lock-challenger":
+			continue // what it got is in the checks
 		case "lock-prober":
-			r.label, r.unit, r.class, r.scale = w.Client+" "+proto+"lock prober", "locks/s", "c-lock", "lock"
+			r.unit, r.class = "locks/s", "c-lock"
 			r.values = rates(w.Ops, t.BucketMS, perColumn)
 		case "lock-holder":
-			r.label, r.class, r.held = w.Client+" "+proto+"lock holder", "c-lock", true
+			r.class, r.held = "c-lock", true
 		default:
-			r.label, r.unit, r.scale = w.Client+" "+w.Name, "MiB/s", "io"
-			if w.Kind == "reader" {
-				r.scale = "read"
-			}
-			switch {
-			case strings.HasPrefix(w.Version, "3"):
+			if strings.HasPrefix(w.Version, "3") {
 				r.class = "c-v3"
-			default:
-				r.class = "c-v4"
 			}
 			for _, v := range rates(w.Bytes, t.BucketMS, perColumn) {
 				r.values = append(r.values, v/(1<<20))
@@ -157,6 +148,25 @@ func workerRows(t *Timeline, perColumn int) []row {
 		rows = append(rows, r)
 	}
 	return rows
+}
+
+// workerLabel names a worker in words.
+func workerLabel(w *Worker) string {
+	proto := ""
+	if w.Version != "" {
+		proto = "NFSv" + w.Version + " "
+	}
+	switch w.Kind {
+	case "lock-prober":
+		return w.Client + " " + proto + "locks"
+	case "lock-holder":
+		return w.Client + " " + proto + "lock held"
+	case "lock-challenger":
+		return w.Client + " " + proto + "lock tried"
+	case "reader":
+		return w.Client + " " + proto + "reader"
+	}
+	return w.Client + " " + proto + w.Mode
 }
 
 // timelineSVG draws a strip per worker over one time axis with the events as
@@ -187,12 +197,6 @@ func timelineSVG(r *Run) template.HTML {
 		}
 		per := max(2, int(math.Ceil(float64(n)/(plotW/1.5))))
 		rows := workerRows(&r.Timeline, per)
-		peak := map[string]float64{}
-		for _, w := range rows {
-			for _, v := range w.values {
-				peak[w.scale] = math.Max(peak[w.scale], v)
-			}
-		}
 
 		// Marks that would touch go to further lanes.
 		lanes := []float64{}
@@ -236,7 +240,13 @@ func timelineSVG(r *Run) template.HTML {
 				}
 				s.rect("stall", x(a), y, x(b)-x(a), rowH, fmt.Sprintf("%s: no operation completed for %s", w.label, Seconds(st.Seconds)))
 			}
-			switch p := peak[w.scale]; {
+			// Each row has a scale of its own: a strip shows when a worker
+			// worked, and small writes beside large ones would vanish.
+			p := 0.0
+			for _, v := range w.values {
+				p = math.Max(p, v)
+			}
+			switch {
 			case w.held:
 				s.rect(w.class+" held", left, y+rowH/2-3, plotW, 6, w.label+": held")
 			case p > 0:
@@ -250,7 +260,7 @@ func timelineSVG(r *Run) template.HTML {
 				}
 				fmt.Fprintf(&d, "L%s %sZ", num(x(from+float64(len(w.values))*colW)), num(base))
 				s.add(`<path class="area %s" d="%s"/>`, w.class, d.String())
-				label := num(round(p, 1)) + " " + w.unit
+				label := num(round(p, 2)) + " " + w.unit
 				if phone {
 					s.text("tick end", width-right, y-3, "top "+label)
 				} else {
@@ -380,7 +390,7 @@ func latencySVG(t *Timeline) template.HTML {
 	lo, hi := math.Inf(1), 0.0
 	for i := range t.Workers {
 		w := &t.Workers[i]
-		if w.Latency == nil || w.Latency.Count == 0 || w.Latency.P50 <= 0 {
+		if w.Latency == nil || w.Latency.Count == 0 || w.Kind == "lock-holder" || w.Kind == "lock-challenger" || w.Latency.P50 <= 0 {
 			continue
 		}
 		c := "c-v4"
@@ -390,7 +400,7 @@ func latencySVG(t *Timeline) template.HTML {
 		if strings.HasPrefix(w.Kind, "lock") {
 			c = "c-lock"
 		}
-		items = append(items, item{w.Client + " " + w.Name, c, w.Latency})
+		items = append(items, item{workerLabel(w), c, w.Latency})
 		lo, hi = math.Min(lo, w.Latency.P50), math.Max(hi, w.Latency.Max)
 	}
 	if len(items) == 0 {

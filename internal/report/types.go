@@ -30,14 +30,20 @@ type Summary struct {
 	Checks  []Check  `json:"checks"`
 	Reasons []string `json:"reasons"`
 
-	LongestStallSeconds float64 `json:"longest_stall_seconds"`
-	Phases              Phases  `json:"phases"`
-	Marks               Marks   `json:"marks"`
+	// LongestStallSeconds is the longest time any client's writer or reader
+	// completed nothing; LongestLockStallSeconds the same of lock workers.
+	LongestStallSeconds     float64 `json:"longest_stall_seconds"`
+	LongestLockStallSeconds float64 `json:"longest_lock_stall_seconds"`
+	Phases                  Phases  `json:"phases"`
+	Marks                   Marks   `json:"marks"`
 
 	AcknowledgedBytes int64 `json:"acknowledged_bytes"`
 	VerifiedBytes     int64 `json:"verified_bytes"`
 	LostBytes         int64 `json:"lost_bytes"`
 	InDoubtBytes      int64 `json:"in_doubt_bytes"`
+	// WrittenBytes counts every acknowledged write; AcknowledgedBytes each
+	// place in a file once, however often it was written.
+	WrittenBytes int64 `json:"written_bytes"`
 
 	Clients []Client `json:"clients"`
 
@@ -117,6 +123,7 @@ type Client struct {
 	AcknowledgedBytes int64    `json:"acknowledged_bytes"`
 	VerifiedBytes     int64    `json:"verified_bytes"`
 	LostBytes         int64    `json:"lost_bytes"`
+	WrittenBytes      int64    `json:"written_bytes"`
 	Errors            int64    `json:"errors"`
 	Workers           int      `json:"workers"`
 }
@@ -140,9 +147,8 @@ type Worker struct {
 	Version string   `json:"version"` // NFS version of its mount
 	Mode    string   `json:"mode"`    // osync, fsync, direct; "" for locks
 	Pattern string   `json:"pattern"` // seq, random-overwrite, append
-	Block   int      `json:"block_bytes"`
-	Ops     []int64  `json:"ops"`   // per bucket
-	Bytes   []int64  `json:"bytes"` // per bucket, acknowledged
+	Ops     []int64  `json:"ops"`     // per bucket
+	Bytes   []int64  `json:"bytes"`   // per bucket, acknowledged
 	Stalls  []Stall  `json:"stalls"`
 	Latency *Latency `json:"latency"`
 	Errors  []string `json:"errors,omitempty"`
@@ -205,7 +211,9 @@ type Verify struct {
 	VerifiedBytes     int64            `json:"verified_bytes"`
 	LostBytes         int64            `json:"lost_bytes"`
 	InDoubtBytes      int64            `json:"in_doubt_bytes"`
-	Method            string           `json:"method"` // how it was read
+	BadBytes          int64            `json:"bad_bytes"` // wrong, but never acknowledged
+	Errors            []string         `json:"errors"`    // what kept a file from being read at all
+	Method            string           `json:"method"`    // how it was read
 	Seconds           float64          `json:"seconds"`
 	Classes           map[string]Class `json:"classes"`
 	Extents           []Extent         `json:"extents"` // of classes other than ok; capped

@@ -1,0 +1,171 @@
+package drill
+
+import (
+	"encoding/xml"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// crmMonArgv asks Pacemaker for its state once.
+var crmMonArgv = []string{"crm_mon", "--one-shot", "--output-as=xml", "--inactive"}
+
+// cluster is what crm_mon says, as far as a drill needs it.
+type cluster struct {
+	Nodes     []clusterNode
+	Resources []clusterResource
+	Failures  []string // in words
+}
+
+type clusterNode struct {
+	Name                              string
+	Online, Unclean, Pending, Standby bool
+	Maintenance                       bool
+}
+
+type clusterResource struct {
+	ID, Agent string
+	Role      string
+	Managed   bool
+	Failed    bool
+	Nodes     []string // where it is active
+}
+
+// parseCrmMon reads the XML of crm_mon(8), Pacemaker 2.1 and 3.0.
+func parseCrmMon(text string) (cluster, error) {
+	type res struct {
+		ID      string `xml:"id,attr"`
+		Agent   string `xml:"resource_agent,attr"`
+		Role    string `xml:"role,attr"`
+		Managed string `xml:"managed,attr"`
+		Failed  string `xml:"failed,attr"`
+		Node    []struct {
+			Name string `xml:"name,attr"`
+		} `xml:"node"`
+	}
+	var x struct {
+		XMLName xml.Name
+		Nodes   []struct {
+			Name        string `xml:"name,attr"`
+			Online      string `xml:"online,attr"`
+			Unclean     string `xml:"unclean,attr"`
+			Pending     string `xml:"pending,attr"`
+			Standby     string `xml:"standby,attr"`
+			Maintenance string `xml:"maintenance,attr"`
+		} `xml:"nodes>node"`
+		Resources []res `xml:"resources>resource"`
+		Groups    []struct {
+			Resources []res `xml:"resource"`
+		} `xml:"resources>group"`
+		Clones []struct {
+			Resources []res `xml:"resource"`
+		} `xml:"resources>clone"`
+		Failures []struct {
+			OpKey      string `xml:"op_key,attr"`
+			Node       string `xml:"node,attr"`
+			ExitStatus string `xml:"exitstatus,attr"`
+			ExitReason string `xml:"exitreason,attr"`
+			Status     string `xml:"status,attr"`
+		} `xml:"failures>failure"`
+	}
+	if err := xml.Unmarshal([]byte(text), &x); err != nil {
+		return cluster{}, fmt.Errorf("crm_mon: %w: %.200s", err, text)
+	}
+	if x.XMLName.Local != "pacemaker-result" {
+		return cluster{}, fmt.Errorf("crm_mon: answer is <%s>, want <pacemaker-result>", x.XMLName.Local)
+	}
+	var c cluster
+	for _, n := range x.Nodes {
+		c.Nodes = append(c.Nodes, clusterNode{n.Name, n.Online == "true", n.Unclean == "true", n.Pending == "true", n.Standby == "true", n.Maintenance == "true"})
+	}
+	rs := x.Resources
+	for _, g := range x.Groups {
+		rs = append(rs, g.Resources...)
+	}
+	for _, g := range x.Clones {
+		rs = append(rs, g.Resources...)
+	}
+	for _, r := range rs {
+		cr := clusterResource{ID: r.ID, Agent: r.Agent, Role: r.Role, Managed: r.Managed != "false", Failed: r.Failed == "true"}
+		for _, n := range r.Node {
+			cr.Nodes = append(cr.Nodes, n.Name)
+		}
+		c.Resources = append(c.Resources, cr)
+	}
+	for _, f := range x.Failures {
+		t := fmt.Sprintf("%s on %s: %s", f.OpKey, f.Node, f.ExitStatus)
+		if f.ExitReason != "" {
+			t += " (" + f.ExitReason + ")"
+		}
+		c.Failures = append(c.Failures, t)
+	}
+	return c, nil
+}
+
+// service finds the resource that runs a service: its id is the service's
+// name or ends with it, or it is the only one of the agent.
+func (c cluster) service(name string) (clusterResource, error) {
+	var all []clusterResource
+	for _, r := range c.Resources {
+		if strings.HasSuffix(r.Agent, ":mortar:service") {
+			all = append(all, r)
+		}
+	}
+	for _, r := range all {
+		if r.ID == name || strings.HasSuffix(r.ID, "-"+name) {
+			return r, nil
+		}
+	}
+	if len(all) == 1 {
+		return all[0], nil
+	}
+	return clusterResource{}, fmt.Errorf("Pacemaker has no resource for service %s (mortar apply makes it)", name)
+}
+
+// problems lists what is not as it should be, in words: every node online,
+// every resource started, every fence device started, no failed action.
+func (c cluster) problems(nodes []string) []string {
+	var out []string
+	for _, want := range nodes {
+		i := slices.IndexFunc(c.Nodes, func(n clusterNode) bool { return n.Name == want })
+		if i < 0 {
+			out = append(out, want+" is no member of the cluster")
+			continue
+		}
+		switch n := c.Nodes[i]; {
+		case n.Unclean:
+			out = append(out, want+" is unclean (waiting to be fenced)")
+		case !n.Online:
+			out = append(out, want+" is offline")
+		case n.Pending:
+			out = append(out, want+" is joining")
+		case n.Standby:
+			out = append(out, want+" is in standby")
+		case n.Maintenance:
+			out = append(out, want+" is in maintenance mode")
+		}
+	}
+	fences := 0
+	for _, r := range c.Resources {
+		if strings.HasPrefix(r.Agent, "stonith:") {
+			fences++
+		}
+		switch {
+		case !r.Managed:
+			out = append(out, r.ID+" is not managed")
+		case r.Failed:
+			out = append(out, r.ID+" has failed")
+		case len(r.Nodes) == 0:
+			out = append(out, r.ID+" is not running")
+		case len(r.Nodes) > 1:
+			out = append(out, r.ID+" runs on "+strings.Join(r.Nodes, " and "))
+		}
+	}
+	if fences == 0 {
+		out = append(out, "no fence device is registered")
+	}
+	for _, f := range c.Failures {
+		out = append(out, "failed action: "+f)
+	}
+	return out
+}

@@ -1,0 +1,823 @@
+package drill
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/mortarhpc/mortar/internal/design"
+	"github.com/mortarhpc/mortar/internal/report"
+	"github.com/mortarhpc/mortar/internal/resource"
+	"github.com/mortarhpc/mortar/internal/stream"
+	"github.com/mortarhpc/mortar/internal/workload"
+)
+
+// Unhealthy says that a brick is not fit to be broken; nothing was changed.
+type Unhealthy struct{ Problems []string }
+
+func (e *Unhealthy) Error() string {
+	return "the brick is not healthy, so nothing was broken: " + strings.Join(e.Problems, "; ") + " (mortar status shows more)"
+}
+
+// healTime bounds the clean-up after an interrupt or failure.
+const healTime = 10 * time.Minute
+
+// engine is one drill under way.
+type engine struct {
+	env   Env
+	drill Drill
+	vari  Variant
+	opt   Options
+	sayMu sync.Mutex
+
+	mu      sync.Mutex
+	hosts   map[string]Host
+	offsets map[string]int64
+
+	service  design.Service
+	volume   design.Volume
+	servers  []string
+	clients  []string
+	resource string // of the service, in Pacemaker
+	active   string
+	survivor string // the other server
+
+	watch     *watcher
+	stopWatch func()
+	load      []*running
+	loadDirs  []string // on the active server's volume
+	injected  bool
+	software  []report.Row
+}
+
+// running is the load on one client.
+type running struct {
+	clientJob
+	mu       sync.Mutex
+	progress workload.Progress
+	result   workload.Result
+	err      error
+	done     chan struct{}
+}
+
+// Run does one drill and gives its run, already saved in opt.Dir. An error
+// means that no verdict could be reached; *Unhealthy and what Injector.Can
+// says, that nothing was changed. Whatever it broke it mends before it
+// returns, also when ctx ends.
+func Run(ctx context.Context, env Env, d Drill, v Variant, opt Options) (*report.Run, error) {
+	e := &engine{env: env, drill: d, vari: v, opt: opt.WithDefaults(env.Virtual), hosts: map[string]Host{}, offsets: map[string]int64{}}
+	if env.Design.HA == nil || len(env.Design.HA.Nodes) != 2 {
+		return nil, &Unhealthy{[]string{"drill " + d.Name + " needs a pair of servers, and this brick has none"}}
+	}
+	for _, f := range v.Faults {
+		if err := env.Injector.Can(f.Kind); err != nil {
+			return nil, &Unhealthy{[]string{fmt.Sprintf("%s (%s) cannot be done here: %v", d.Name, v.How, err)}}
+		}
+	}
+	e.service = env.Design.Services[0]
+	i := slices.IndexFunc(env.Design.Volumes, func(v design.Volume) bool { return v.Service == e.service.Name })
+	if i < 0 {
+		return nil, fmt.Errorf("service %s has no volume in the design", e.service.Name)
+	}
+	e.volume = env.Design.Volumes[i]
+	for _, n := range env.Design.HA.Nodes {
+		e.servers = append(e.servers, n.Name)
+	}
+	for _, m := range env.Design.Mounts {
+		if m.Service == e.service.Name && !slices.Contains(e.clients, m.Client) {
+			e.clients = append(e.clients, m.Client)
+		}
+	}
+	defer e.closeAll()
+	return e.run(ctx)
+}
+
+func (e *engine) say(format string, args ...any) {
+	if e.env.Progress == nil {
+		return
+	}
+	e.sayMu.Lock()
+	defer e.sayMu.Unlock()
+	e.env.Progress(fmt.Sprintf(format, args...))
+}
+
+func (e *engine) host(name string) Host {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.hosts[name]
+}
+
+// redial replaces a host's session.
+func (e *engine) redial(ctx context.Context, name string) (Host, error) {
+	h, err := e.env.Dial(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	e.mu.Lock()
+	old := e.hosts[name]
+	e.hosts[name] = h
+	e.mu.Unlock()
+	if old != nil {
+		old.Close()
+	}
+	return h, nil
+}
+
+func (e *engine) closeAll() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, h := range e.hosts {
+		h.Close()
+	}
+}
+
+// each runs f for all names at once and joins the errors.
+func each(names []string, f func(name string) error) error {
+	errs := make([]error, len(names))
+	var wg sync.WaitGroup
+	for i, n := range names {
+		wg.Go(func() {
+			if err := f(n); err != nil {
+				errs[i] = fmt.Errorf("%s: %w", n, err)
+			}
+		})
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+func (e *engine) run(ctx context.Context) (_ *report.Run, err error) {
+	began := time.Now()
+	e.say("reaching %s", strings.Join(append(slices.Clone(e.servers), e.clients...), ", "))
+	if err := e.connect(ctx); err != nil {
+		return nil, err
+	}
+	if err := e.preflight(ctx); err != nil {
+		return nil, err
+	}
+	e.say("healthy: service %s runs on %s; its partner is %s", e.service.Name, e.active, e.survivor)
+
+	runID := fmt.Sprintf("%s-%s-%s", e.drill.Name, began.UTC().Format("20060102T150405"), uuid.NewString()[:8])
+	jobs, err := jobs(e.env.Design, e.service.Name, runID, e.opt.Rate)
+	if err != nil {
+		return nil, &Unhealthy{[]string{err.Error()}}
+	}
+
+	// From here on there is something to undo, whatever happens.
+	ev := evidence{drill: e.drill, active: e.active, survivor: e.survivor, resource: e.resource, nodes: e.servers}
+	cleanup := func() (context.Context, context.CancelFunc) {
+		return context.WithTimeout(context.WithoutCancel(ctx), healTime)
+	}
+	watchCtx, stopWatch := context.WithCancel(context.WithoutCancel(ctx))
+	var watching sync.WaitGroup
+	e.stopWatch = sync.OnceFunc(func() { stopWatch(); watching.Wait() })
+	defer e.stopWatch()
+	e.watch = newWatcher(func(s string) { e.say("%s", s) })
+	for _, s := range e.servers {
+		h, off := e.host(s), e.offsets[s]
+		watching.Go(func() { e.watch.server(watchCtx, h, s, e.service.Name, e.volume.MountPoint, off) })
+	}
+
+	err = e.breakIt(ctx, jobs, &ev)
+	results := e.stopLoad(cleanup)
+	ev.loads, ev.loadErr = results, e.loadErrors()
+	if err == nil {
+		ev.location, ev.locationErr = e.location(ctx)
+	}
+	if e.injected {
+		hctx, cancel := cleanup()
+		if ctx.Err() != nil {
+			e.say("interrupted: healing first, please wait")
+		}
+		ev.healthErr = e.heal(hctx)
+		cancel()
+	}
+	if err == nil {
+		err = ctx.Err()
+	}
+	if err == nil {
+		e.say("reading back every acknowledged byte from another mount, past every cache")
+		ev.verify, ev.perClient, ev.verifyErr = e.verify(ctx, results)
+		if err = ctx.Err(); err == nil {
+			e.software = e.versions(ctx)
+		}
+	}
+	lost := ev.verifyErr != nil || ev.verify.LostBytes > 0 || ev.verify.BadBytes > 0
+	cctx, cancel := cleanup()
+	e.clean(cctx, runID, lost && err == nil)
+	cancel()
+	e.stopWatch()
+	if err != nil {
+		if ev.healthErr != nil {
+			err = fmt.Errorf("%w; and the brick could not be healed: %w", err, ev.healthErr)
+		}
+		return nil, err
+	}
+	ev.events, ev.looks = e.watch.snapshot()
+	ev.fault = e.watch.fault
+
+	r := e.report(ev, runID, began)
+	if err := r.Save(); err != nil {
+		return r, err
+	}
+	return r, nil
+}
+
+// connect reaches every host and measures its clock.
+func (e *engine) connect(ctx context.Context) error {
+	return each(append(slices.Clone(e.servers), e.clients...), func(name string) error {
+		h, err := e.redial(ctx, name)
+		if err != nil {
+			return err
+		}
+		off, _, err := clockOffset(ctx, h)
+		if err != nil {
+			return err
+		}
+		e.mu.Lock()
+		e.offsets[name] = off
+		e.mu.Unlock()
+		return nil
+	})
+}
+
+// preflight finds the active server and refuses a brick that is not healthy.
+func (e *engine) preflight(ctx context.Context) error {
+	c, err := e.cluster(ctx, e.servers)
+	if err != nil {
+		return &Unhealthy{[]string{err.Error()}}
+	}
+	problems := c.problems(e.servers)
+	r, err := c.service(e.service.Name)
+	if err != nil {
+		problems = append(problems, err.Error())
+	} else if len(r.Nodes) == 1 && slices.Contains(e.servers, r.Nodes[0]) {
+		e.resource, e.active = r.ID, r.Nodes[0]
+		for _, s := range e.servers {
+			if s != e.active {
+				e.survivor = s
+			}
+		}
+	}
+	if e.active != "" {
+		ms, err := readMounts(ctx, e.host(e.active))
+		if err != nil {
+			return fmt.Errorf("%s: %w", e.active, err)
+		}
+		if _, ok := mountedAt(ms, e.volume.MountPoint); !ok {
+			problems = append(problems, fmt.Sprintf("%s is not mounted on %s", e.volume.MountPoint, e.active))
+		}
+	}
+	var mu sync.Mutex
+	err = each(e.clients, func(name string) error {
+		ms, err := readMounts(ctx, e.host(name))
+		if err != nil {
+			return err
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		for _, want := range e.env.Design.Mounts {
+			if want.Client != name || want.Service != e.service.Name {
+				continue
+			}
+			if m, ok := mountedAt(ms, want.Path); !ok || !strings.HasPrefix(m.Type, "nfs") || m.Source != want.Source {
+				problems = append(problems, fmt.Sprintf("%s is not mounted on %s of client %s (mortar apply mounts it)", want.Source, want.Path, name))
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if len(e.clients) == 0 {
+		problems = append(problems, "no client mounts the service: a drill needs load; give the spec a client (clients:)")
+	}
+	if len(problems) > 0 {
+		slices.Sort(problems)
+		return &Unhealthy{problems}
+	}
+	return nil
+}
+
+// cluster asks the first of the servers that answers.
+func (e *engine) cluster(ctx context.Context, from []string) (c cluster, err error) {
+	err = errors.New("no server to ask")
+	for _, s := range from {
+		h := e.host(s)
+		if h == nil {
+			continue
+		}
+		qctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+		var out resource.Output
+		err = h.Call(qctx, "query", map[string]any{"argv": crmMonArgv}, &out, nil)
+		cancel()
+		if err == nil && out.Code != 0 {
+			err = fmt.Errorf("crm_mon: exit code %d: %s", out.Code, strings.TrimSpace(out.Stderr))
+		}
+		if err == nil {
+			c, err = parseCrmMon(out.Stdout)
+		}
+		if err == nil {
+			return c, nil
+		}
+		err = fmt.Errorf("%s: %w", s, err)
+		if ctx.Err() != nil {
+			return c, err
+		}
+	}
+	return c, err
+}
+
+func (e *engine) location(ctx context.Context) ([]string, error) {
+	c, err := e.cluster(ctx, []string{e.survivor, e.active})
+	if err != nil {
+		return nil, err
+	}
+	r, err := c.service(e.service.Name)
+	return r.Nodes, err
+}
+
+// action runs one mutation on a host, through the agent's one gate for them.
+func action(ctx context.Context, h Host, a resource.Action) error {
+	var out resource.Output
+	return h.Call(ctx, "run", map[string]any{"action": a}, &out, nil)
+}
+
+// breakIt starts the load, breaks what is to be broken, and waits until
+// every worker goes on.
+func (e *engine) breakIt(ctx context.Context, jobs []clientJob, ev *evidence) error {
+	// Clients' root is squashed to nobody, so the directory is nobody's.
+	for _, m := range e.env.Design.Mounts {
+		_, dir, _ := strings.Cut(m.Source, ":")
+		dir = path.Join(dir, loadDir)
+		if m.Service != e.service.Name || slices.Contains(e.loadDirs, dir) {
+			continue
+		}
+		e.loadDirs = append(e.loadDirs, dir)
+		a := resource.Action{Title: "directory for the load's files", Cmd: []string{"install", "-d", "-o", "nobody", "-g", "nogroup", "-m", "0755", dir}}
+		if err := action(ctx, e.host(e.active), a); err != nil {
+			return fmt.Errorf("%s: %w", e.active, err)
+		}
+	}
+
+	workers := 0
+	for _, j := range jobs {
+		workers += len(j.job.Writers) + len(j.job.Locks)
+		e.startLoad(ctx, j)
+	}
+	e.say("load starts: %d workers on %s, NFS and locks, every block with a ledger", workers, strings.Join(e.clients, ", "))
+	if err := e.waitWorkers(ctx, 2*time.Minute, func(p workload.WorkerProgress, _ int64) bool { return p.Ops > 0 }); err != nil {
+		return fmt.Errorf("load did not get going: %w", err)
+	}
+	e.say("steady load for %s", report.Seconds(e.opt.Steady.Seconds()))
+	if err := e.pause(ctx, e.opt.Steady); err != nil {
+		return err
+	}
+
+	// Heal from here on, even if Inject says it failed.
+	e.injected = true
+	for _, f := range e.vari.Faults {
+		target := e.target(f)
+		e.say("%s %s now", faultVerb(f.Kind), target)
+		at := time.Now().UnixNano()
+		if e.watch.fault == 0 {
+			e.watch.setFault(at)
+			ev.fault = at
+		}
+		if err := e.env.Injector.Inject(ctx, f.Kind, target); err != nil {
+			return fmt.Errorf("%s on %s: %w", f.Kind, target, err)
+		}
+		e.watch.add(report.Event{NS: at, Host: target, Source: "drill", Kind: report.EventFault, Text: fmt.Sprintf("%s: %s", e.vari.How, e.vari.Title)})
+	}
+
+	err := e.waitRecovered(ctx, ev)
+	ev.waited = float64(time.Now().UnixNano()-ev.fault) / 1e9
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case err != nil:
+		e.say("not every worker went on: %v", err)
+		return nil // a finding, not a failure of the drill
+	}
+	ev.recovered = true
+	e.say("%+.2f s  every worker on every client goes on; %s more of load", ev.waited, report.Seconds(e.opt.After.Seconds()))
+	return e.pause(ctx, e.opt.After)
+}
+
+func (e *engine) target(f Fault) string {
+	if f.On == Passive {
+		return e.survivor
+	}
+	return e.active
+}
+
+func faultVerb(k Kind) string {
+	switch k {
+	case Freeze:
+		return "freezing"
+	case Panic:
+		return "panicking"
+	case PowerOff:
+		return "cutting the power of"
+	}
+	return string(k) + " on"
+}
+
+// pause waits, and fails at once if the load on a client ends.
+func (e *engine) pause(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-t.C:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+			if errs := e.loadErrors(); len(errs) > 0 {
+				return errors.New(strings.Join(errs, "; "))
+			}
+		}
+	}
+}
+
+// startLoad starts the load on one client; it ends with load.stop.
+func (e *engine) startLoad(ctx context.Context, j clientJob) {
+	r := &running{clientJob: j, done: make(chan struct{})}
+	e.load = append(e.load, r)
+	h := e.host(j.client)
+	go func() {
+		defer close(r.done)
+		// Not the caller's context: an interrupt must stop the load in
+		// order, not tear it down.
+		var res workload.Result
+		err := h.Call(context.WithoutCancel(ctx), "load.run", j.job, &res, func(raw json.RawMessage) {
+			var p workload.Progress
+			if json.Unmarshal(raw, &p) == nil {
+				r.mu.Lock()
+				r.progress = p
+				r.mu.Unlock()
+				select {
+				case e.watch.wake <- struct{}{}:
+				default:
+				}
+			}
+		})
+		r.mu.Lock()
+		r.result, r.err = res, err
+		r.mu.Unlock()
+	}()
+}
+
+// loadErrors says which clients' load ended with an error.
+func (e *engine) loadErrors() []string {
+	var out []string
+	for _, r := range e.load {
+		r.mu.Lock()
+		if r.err != nil {
+			out = append(out, fmt.Sprintf("load on %s: %v", r.client, r.err))
+		}
+		r.mu.Unlock()
+	}
+	return out
+}
+
+// waitWorkers waits until ok holds for every worker of every client; offset
+// is its client's clock's.
+func (e *engine) waitWorkers(ctx context.Context, limit time.Duration, ok func(p workload.WorkerProgress, offset int64) bool) error {
+	deadline := time.NewTimer(limit)
+	defer deadline.Stop()
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		var waiting []string
+		for _, r := range e.load {
+			r.mu.Lock()
+			want := len(r.job.Writers) + len(r.job.Readers) + len(r.job.Locks)
+			if len(r.progress.Workers) < want {
+				waiting = append(waiting, r.client+" has not reported")
+			}
+			for _, p := range r.progress.Workers {
+				if !ok(p, e.offsets[r.client]) {
+					w := r.client + " " + p.Worker
+					if p.LastError != "" {
+						w += " (" + p.LastError + ")"
+					}
+					waiting = append(waiting, w)
+				}
+			}
+			r.mu.Unlock()
+		}
+		if len(waiting) == 0 {
+			return nil
+		}
+		if errs := e.loadErrors(); len(errs) > 0 {
+			return errors.New(strings.Join(errs, "; "))
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-deadline.C:
+			return fmt.Errorf("after %s still waiting for %s", report.Seconds(limit.Seconds()), strings.Join(waiting, ", "))
+		case <-tick.C:
+		case <-e.watch.wake:
+		}
+	}
+}
+
+// waitRecovered waits until every worker has completed something that the
+// brick served after the fault: where the service has to move, after the
+// other server's start.
+func (e *engine) waitRecovered(ctx context.Context, ev *evidence) error {
+	limit := time.Now().Add(e.opt.Recover)
+	after := ev.fault + (3 * time.Second).Nanoseconds()
+	if e.drill.Moves {
+		tick := time.NewTicker(200 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			if s, ok := e.watch.first(report.EventStarted, ev.fault, func(x report.Event) bool {
+				return x.Host == e.survivor && aboutResource(x, e.resource)
+			}); ok {
+				after = s.NS
+				break
+			}
+			if time.Now().After(limit) {
+				return fmt.Errorf("service %s did not start on %s within %s", e.service.Name, e.survivor, report.Seconds(e.opt.Recover.Seconds()))
+			}
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-tick.C:
+			}
+		}
+	}
+	return e.waitWorkers(ctx, time.Until(limit), func(p workload.WorkerProgress, offset int64) bool {
+		return p.LastOpNs-offset >= after && p.StallSeconds == 0
+	})
+}
+
+// stopLoad ends the load everywhere and collects what was measured.
+func (e *engine) stopLoad(cleanup func() (context.Context, context.CancelFunc)) []loaded {
+	if len(e.load) == 0 {
+		return nil
+	}
+	ctx, cancel := cleanup()
+	defer cancel()
+	e.say("stopping the load")
+	var wg sync.WaitGroup
+	for _, r := range e.load {
+		wg.Go(func() {
+			params := workload.StopParams{RunID: r.job.RunID}
+			stop := e.host(r.client).Call(ctx, "load.stop", params, nil, nil)
+			select {
+			case <-r.done:
+			case <-ctx.Done():
+			}
+			r.mu.Lock()
+			failed := r.err
+			r.mu.Unlock()
+			if failed == nil && ctx.Err() == nil {
+				return
+			}
+			// The session broke: the result is on the client's disk.
+			h, err := e.redial(ctx, r.client)
+			if err == nil {
+				_ = h.Call(ctx, "load.stop", params, nil, nil)
+				var res workload.Result
+				if err = h.Call(ctx, "load.result", params, &res, nil); err == nil {
+					r.mu.Lock()
+					r.result = res
+					r.mu.Unlock()
+					return
+				}
+			}
+			r.mu.Lock()
+			r.err = errors.Join(failed, stop, err)
+			r.mu.Unlock()
+		})
+	}
+	wg.Wait()
+	var out []loaded
+	for _, r := range e.load {
+		r.mu.Lock()
+		if len(r.result.Workers) > 0 {
+			out = append(out, loaded{r.client, e.offsets[r.client], r.result, r.mounts})
+		}
+		r.mu.Unlock()
+	}
+	return out
+}
+
+// heal mends what was broken and waits until the cluster is whole again.
+func (e *engine) heal(ctx context.Context) error {
+	for _, f := range slices.Backward(e.vari.Faults) {
+		target := e.target(f)
+		e.say("healing %s", target)
+		if err := e.env.Injector.Heal(ctx, f.Kind, target); err != nil {
+			return fmt.Errorf("healing %s: %w", target, err)
+		}
+	}
+	began := time.Now()
+	ctx, cancel := context.WithTimeout(ctx, e.opt.Rejoin)
+	defer cancel()
+	e.say("waiting for %s to rejoin", e.active)
+	cleaned, started := false, false
+	problems := []string{"nothing known yet"}
+	for {
+		// Sessions that broke are made anew.
+		for _, s := range e.servers {
+			qctx, cancel := context.WithTimeout(ctx, 15*time.Second)
+			h := e.host(s)
+			if h == nil || h.Call(qctx, "time", nil, nil, nil) != nil {
+				if h, err := e.redial(qctx, s); err == nil && s == e.active && !started {
+					// A fenced server that must not rejoin by itself is
+					// an administrator's decision; here, we are it.
+					started = true
+					e.startCluster(qctx, h)
+				}
+			}
+			cancel()
+		}
+		c, err := e.cluster(ctx, []string{e.survivor, e.active})
+		if err != nil {
+			problems = []string{err.Error()}
+		} else {
+			problems = c.problems(e.servers)
+			if len(problems) == 0 {
+				at := time.Now()
+				e.watch.add(report.Event{NS: at.UnixNano(), Host: e.active, Source: "drill", Kind: report.EventHealed, Text: "both servers online, everything started"})
+				e.say("healthy again after %s", report.Seconds(at.Sub(began).Seconds()))
+				return nil
+			}
+			if !cleaned && len(c.Failures) > 0 && !slices.ContainsFunc(c.Nodes, func(n clusterNode) bool { return !n.Online || n.Pending }) {
+				cleaned = true
+				h := e.host(e.survivor)
+				if err := action(ctx, h, resource.Action{Title: "forget failed actions", Cmd: []string{"crm_resource", "--cleanup"}}); err != nil {
+					problems = append(problems, err.Error())
+				}
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("not whole again after %s: %s", report.Seconds(time.Since(began).Seconds()), strings.Join(problems, "; "))
+		case <-time.After(2 * time.Second):
+		}
+	}
+}
+
+// startCluster starts Pacemaker where it is not started at boot.
+func (e *engine) startCluster(ctx context.Context, h Host) {
+	var out resource.Output
+	if h.Call(ctx, "query", map[string]any{"argv": []string{"systemctl", "is-enabled", "pacemaker.service"}}, &out, nil) != nil || out.Code == 0 {
+		return
+	}
+	_ = action(ctx, h, resource.Action{Title: "start the cluster", Cmd: []string{"systemctl", "start", "pacemaker.service"}})
+}
+
+// verify reads everything back on each client, through fresh mounts.
+func (e *engine) verify(ctx context.Context, results []loaded) (report.Verify, map[string]stream.Report, error) {
+	if len(results) == 0 {
+		return report.Verify{}, nil, errors.New("no client has a ledger")
+	}
+	reports := map[string]stream.Report{}
+	var mu sync.Mutex
+	var names []string
+	by := map[string]loaded{}
+	for _, l := range results {
+		names = append(names, l.client)
+		by[l.client] = l
+	}
+	err := each(names, func(client string) error {
+		l := by[client]
+		h := e.host(client)
+		var ms []design.ClientMount
+		for _, m := range e.env.Design.Mounts {
+			if m.Client == client && m.Service == e.service.Name {
+				ms = append(ms, m)
+			}
+		}
+		dirs := map[string]string{}
+		for i, m := range ms {
+			// Read by the other protocol where the client has it.
+			via := m
+			for k := 1; k < len(ms); k++ {
+				if o := ms[(i+k)%len(ms)]; o.Source == m.Source && o.Version != m.Version {
+					via = o
+					break
+				}
+			}
+			at := path.Join("/run/mortar", l.result.RunID, fmt.Sprint(i))
+			if err := action(ctx, h, resource.Action{Title: "mount point for verification", Cmd: []string{"mkdir", "-p", at}}); err != nil {
+				return err
+			}
+			if err := action(ctx, h, resource.Action{Title: "mount for verification", Cmd: []string{"mount", "-t", "nfs", "-o", verifyOptions(via), via.Source, at}}); err != nil {
+				return err
+			}
+			dirs[path.Join(m.Path, loadDir)] = path.Join(at, loadDir)
+			defer func() {
+				cctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+				defer cancel()
+				_ = action(cctx, h, resource.Action{Title: "unmount", Cmd: []string{"umount", at}})
+				_ = action(cctx, h, resource.Action{Title: "remove mount point", Cmd: []string{"rmdir", at}})
+				_ = action(cctx, h, resource.Action{Title: "remove mount point", Cmd: []string{"rmdir", path.Dir(at)}, OKCodes: []int{1}})
+			}()
+		}
+		var res workload.VerifyResult
+		err := h.Call(ctx, "verify.run", workload.VerifyParams{Ledger: l.result.Ledger, Dirs: dirs, Direct: true}, &res, nil)
+		if err != nil {
+			return err
+		}
+		mu.Lock()
+		reports[client] = res.Report
+		mu.Unlock()
+		return nil
+	})
+	v := verifyReport(reports)
+	v.Method = "After the brick was whole again, each client mounted the export anew (a mount of its own cache, the other protocol version where it has both) and read with O_DIRECT every block it has in its ledger, from the surviving server."
+	return v, reports, err
+}
+
+// verifyOptions are a mount's own, with a cache of its own.
+func verifyOptions(m design.ClientMount) string {
+	opts := []string{}
+	vers := false
+	for _, o := range m.Options {
+		if strings.HasPrefix(o, "vers=") || strings.HasPrefix(o, "nfsvers=") {
+			vers = true
+		}
+		switch o {
+		case "_netdev", "auto", "noauto", "defaults", "sharecache", "bg":
+			continue
+		}
+		if strings.HasPrefix(o, "x-systemd.") {
+			continue
+		}
+		opts = append(opts, o)
+	}
+	if !vers {
+		opts = append(opts, "vers="+m.Version)
+	}
+	return strings.Join(append(opts, "nosharecache"), ",")
+}
+
+// clean removes the load's files, but keeps them and the ledgers where
+// something was lost: they are the evidence.
+func (e *engine) clean(ctx context.Context, runID string, keep bool) {
+	if len(e.load) == 0 {
+		return
+	}
+	if keep {
+		e.say("the files (%s) and the clients' ledgers are kept as evidence", strings.Join(e.loadDirs, ", "))
+		return
+	}
+	_ = each(e.clients, func(name string) error {
+		cctx, cancel := context.WithTimeout(ctx, time.Minute)
+		defer cancel()
+		return e.host(name).Call(cctx, "load.clean", workload.CleanParams{RunID: runID, Ledger: true}, nil, nil)
+	})
+	where, err := e.location(ctx)
+	if err != nil || len(where) != 1 {
+		return
+	}
+	for _, d := range e.loadDirs {
+		_ = action(ctx, e.host(where[0]), resource.Action{Title: "remove the load's directory", Cmd: []string{"rm", "-rf", "--one-file-system", "--", path.Join(d, runID)}})
+		_ = action(ctx, e.host(where[0]), resource.Action{Title: "remove the load's directory", Cmd: []string{"rmdir", "--ignore-fail-on-non-empty", d}})
+	}
+}
+
+// packages whose versions matter.
+var packages = []string{"corosync", "pacemaker", "fence-agents-ipmilan", "fence-agents-apc-snmp", "resource-agents", "nfs-kernel-server", "mdadm", "lvm2", "xfsprogs", "multipath-tools"}
+
+// versions of what was tested, from the survivor and the first client.
+func (e *engine) versions(ctx context.Context) []report.Row {
+	var rows []report.Row
+	for _, name := range []string{e.survivor, e.clients[0]} {
+		var hello struct {
+			OSName string `json:"os_name"`
+			Kernel string `json:"kernel"`
+		}
+		if e.host(name).Call(ctx, "hello", nil, &hello, nil) == nil {
+			rows = append(rows, report.Row{Name: name, Value: hello.OSName + ", kernel " + hello.Kernel})
+		}
+	}
+	var out resource.Output
+	argv := append([]string{"dpkg-query", "-W", "-f", `${Package} ${Version}\n`}, packages...)
+	if e.host(e.survivor).Call(ctx, "query", map[string]any{"argv": argv}, &out, nil) == nil {
+		for line := range strings.Lines(out.Stdout) {
+			if p, v, ok := strings.Cut(strings.TrimSpace(line), " "); ok && v != "" {
+				rows = append(rows, report.Row{Name: p, Value: v})
+			}
+		}
+	}
+	return rows
+}

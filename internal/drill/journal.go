@@ -1,0 +1,191 @@
+package drill
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/mortarhpc/mortar/internal/report"
+)
+
+// journalIdents are the daemons whose lines tell the story of a failover.
+var journalIdents = []string{"corosync", "pacemaker-controld", "pacemaker-fenced"}
+
+// journalArgv follows the journal for those daemons.
+func journalArgv() []string {
+	argv := []string{"journalctl", "-f", "-n", "0", "-o", "json", "--no-pager",
+		"--output-fields=MESSAGE,SYSLOG_IDENTIFIER,_SOURCE_REALTIME_TIMESTAMP"}
+	for _, i := range journalIdents {
+		argv = append(argv, "-t", i)
+	}
+	return argv
+}
+
+// parseJournal reads one line of `journalctl -o json`: its wall clock in ns,
+// who logged it, and the text.
+//
+// Source: systemd.journal-fields(7), journalctl(1)
+func parseJournal(line []byte) (ns int64, ident, msg string, err error) {
+	var e struct {
+		Message  json.RawMessage `json:"MESSAGE"`
+		Ident    string          `json:"SYSLOG_IDENTIFIER"`
+		Source   string          `json:"_SOURCE_REALTIME_TIMESTAMP"`
+		Realtime string          `json:"__REALTIME_TIMESTAMP"`
+	}
+	if err := json.Unmarshal(line, &e); err != nil {
+		return 0, "", "", fmt.Errorf("journal line: %w", err)
+	}
+	if e.Source == "" {
+		e.Source = e.Realtime
+	}
+	us, err := strconv.ParseInt(e.Source, 10, 64)
+	if err != nil {
+		return 0, "", "", fmt.Errorf("journal line without a time: %.100s", line)
+	}
+	if err := json.Unmarshal(e.Message, &msg); err != nil {
+		// A message that is not plain text comes as an array of bytes.
+		var nums []byte
+		var ints []int
+		if json.Unmarshal(e.Message, &ints) != nil {
+			return 0, "", "", fmt.Errorf("journal line without a message: %.100s", line)
+		}
+		for _, n := range ints {
+			nums = append(nums, byte(n))
+		}
+		msg = strings.ToValidUTF8(string(nums), "?")
+	}
+	return us * 1000, e.Ident, cleanMessage(msg), nil
+}
+
+var levelRE = regexp.MustCompile(`^\s*(?:crit|alert|emerg|error|warning|notice|info|debug):\s+`)
+
+// cleanMessage takes Pacemaker's level off a message.
+func cleanMessage(s string) string {
+	return strings.TrimSpace(levelRE.ReplaceAllString(s, ""))
+}
+
+// finding is what a log line means.
+type finding struct {
+	kind     string // report.Event… ; "" : of no interest
+	node     string // server it is about, where the line names it
+	resource string // resource it is about, where the line names it
+}
+
+// logRule maps a message to its meaning. Sub-expressions named node and res
+// say what it is about.
+type logRule struct {
+	ident string // SYSLOG_IDENTIFIER
+	re    *regexp.Regexp
+	kind  string
+}
+
+// logRules hold for corosync 3.1, and Pacemaker 2.1 (Debian 12) and 3.0
+// (Debian 13), whose wording differs in places. The first that matches counts.
+//
+// Source: corosync exec/totemsrp.c, pacemaker daemons/controld and daemons/fenced
+var logRules = []logRule{
+	{"corosync", regexp.MustCompile(`A processor failed, forming new configuration`), report.EventDetected},
+	{"corosync", regexp.MustCompile(`A new membership \(\S+\) was formed\. Members.* left:`), report.EventMembership},
+	{"corosync", regexp.MustCompile(`A new membership \(\S+\) was formed\. Members.* joined:`), report.EventMembership},
+	{"corosync", regexp.MustCompile(`link: host: \d+ link: \d+ is (?:down|up)`), report.EventLink},
+	{"corosync", regexp.MustCompile(`host: \d+ has no active links`), report.EventLink},
+	{"corosync", regexp.MustCompile(`Token has not been received in \d+ ms`), report.EventNote},
+
+	{"pacemaker-controld", regexp.MustCompile(`^Peer (?P<node>\S+) was terminated \(\S+\) by \S+ on behalf of `), report.EventFenced},
+	{"pacemaker-controld", regexp.MustCompile(`^Peer (?P<node>\S+) was not terminated `), report.EventFenceFail},
+	{"pacemaker-controld", regexp.MustCompile(`^Requesting fencing \(\S+\) (?:targeting|of) node (?P<node>\S+)`), report.EventFencing},
+	{"pacemaker-controld", regexp.MustCompile(`^Our peer on the DC \(\S+\) is dead`), report.EventNote},
+	{"pacemaker-controld", regexp.MustCompile(`^Initiating start operation (?P<res>\S+)_start_0 (?:locally )?on (?P<node>\S+)`), report.EventStarting},
+	{"pacemaker-controld", regexp.MustCompile(`^Requesting local execution of start operation for (?P<res>\S+) on (?P<node>\S+)`), report.EventStarting},
+	{"pacemaker-controld", regexp.MustCompile(`^Result of start operation for (?P<res>\S+) on (?P<node>[^\s:]+): (?:0 \()?ok\b`), report.EventStarted},
+	{"pacemaker-controld", regexp.MustCompile(`^Result of start operation for (?P<res>\S+) on (?P<node>[^\s:]+): `), report.EventStartFail},
+	{"pacemaker-controld", regexp.MustCompile(`^Result of stop operation for (?P<res>\S+) on (?P<node>[^\s:]+): (?:0 \()?ok\b`), report.EventStopped},
+	{"pacemaker-controld", regexp.MustCompile(`^Result of (?:monitor|probe|stop) operation for (?P<res>\S+) on (?P<node>[^\s:]+): `), report.EventNote},
+
+	{"pacemaker-fenced", regexp.MustCompile(`^Operation '\w+' targeting (?P<node>\S+) by \S+ for \S+: OK\b`), report.EventFenced},
+	{"pacemaker-fenced", regexp.MustCompile(`^Operation '\w+' targeting (?P<node>\S+) by .+ for \S+: `), report.EventFenceFail},
+	{"pacemaker-fenced", regexp.MustCompile(`^Operation '\w+' \[\d+\].* targeting (?P<node>\S+) using \S+ returned `), report.EventNote},
+	{"pacemaker-fenced", regexp.MustCompile(`^Client \S+ wants to fence \(\S+\) (?P<node>\S+) using `), report.EventFencing},
+	{"pacemaker-fenced", regexp.MustCompile(`^Requesting (?:that \S+ perform '\w+' action|peer fencing \(\S+\)) targeting (?P<node>[^\s']+)`), report.EventFencing},
+	{"pacemaker-fenced", regexp.MustCompile(`^Delaying '\w+' action targeting (?P<node>\S+) using \S+ for `), report.EventNote},
+	{"pacemaker-fenced", regexp.MustCompile(`^No (?:peers|remaining peers) .*capable of fencing \(\S+\) (?P<node>\S+) for `), report.EventFenceFail},
+}
+
+// meaning of one message.
+func meaning(ident, msg string) finding {
+	for _, r := range logRules {
+		if r.ident != ident {
+			continue
+		}
+		m := r.re.FindStringSubmatch(msg)
+		if m == nil {
+			continue
+		}
+		f := finding{kind: r.kind}
+		for i, n := range r.re.SubexpNames() {
+			switch n {
+			case "node":
+				f.node = m[i]
+			case "res":
+				f.resource = m[i]
+			}
+		}
+		return f
+	}
+	return finding{}
+}
+
+// source of an event by who logged it.
+func source(ident string) string {
+	if strings.HasPrefix(ident, "pacemaker") {
+		return "pacemaker"
+	}
+	return ident
+}
+
+// ocfLine is one line of the OCF agent's log, as package ocf writes it. A
+// step's time is its begin; "begin" and "end" frame an action.
+type ocfLine struct {
+	TNS     int64   `json:"t_ns"`
+	Action  string  `json:"action"`
+	Step    string  `json:"step"`
+	Seconds float64 `json:"seconds"`
+	Err     string  `json:"err"`
+	Note    string  `json:"note"`
+}
+
+// ocfEvent reads one line of the agent's log. Monitors are of no interest.
+func ocfEvent(line []byte, host string) (report.Event, bool) {
+	var l ocfLine
+	if json.Unmarshal(line, &l) != nil || l.TNS == 0 || (l.Action != "start" && l.Action != "stop") {
+		return report.Event{}, false
+	}
+	e := report.Event{NS: l.TNS, Host: host, Source: "ocf", Kind: report.EventStep}
+	started, failed := report.EventStarted, report.EventStartFail
+	if l.Action == "stop" {
+		started, failed = report.EventStopped, report.EventNote
+	}
+	switch {
+	case l.Step == "note":
+		e.Kind, e.Text = report.EventNote, l.Action+": "+l.Note
+	case l.Step == "begin":
+		e.Text = l.Action + " begins"
+		if l.Action == "start" {
+			e.Kind = report.EventStarting
+		}
+	case l.Step == "end":
+		e.Kind, e.Text = started, fmt.Sprintf("%s took %s", l.Action, report.Seconds(l.Seconds))
+		if l.Err != "" {
+			e.Kind = failed
+		}
+	default:
+		e.NS += int64(l.Seconds * 1e9)
+		e.Text = fmt.Sprintf("%s: %s took %s", l.Action, l.Step, report.Seconds(l.Seconds))
+	}
+	if l.Err != "" {
+		e.Text += ": " + l.Err
+	}
+	return e, true
+}

@@ -1,0 +1,255 @@
+package drill
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/mortarhpc/mortar/internal/report"
+	"github.com/mortarhpc/mortar/internal/stream"
+)
+
+// evidence is everything a verdict rests on.
+type evidence struct {
+	drill    Drill
+	fault    int64 // administrator's clock, ns
+	active   string
+	survivor string
+	resource string // of the service, in Pacemaker
+	nodes    []string
+
+	events  []report.Event
+	looks   map[string][]look
+	loads   []loaded
+	loadErr []string
+	// location of the service after the recovery, before anything was healed.
+	location    []string
+	locationErr error
+	recovered   bool // every worker went on in time
+	waited      float64
+	verify      report.Verify
+	perClient   map[string]stream.Report
+	verifyErr   error
+	healthErr   error // nil: health was restored
+}
+
+// judge applies the rules. Every check is in the list, passed or not.
+func judge(e evidence) (checks []report.Check) {
+	add := func(ok bool, name, format string, args ...any) {
+		checks = append(checks, report.Check{Name: name, OK: ok, Detail: fmt.Sprintf(format, args...)})
+	}
+
+	v := e.verify
+	switch {
+	case e.verifyErr != nil:
+		add(false, "nothing lost", "the data could not be read back: %v", e.verifyErr)
+	case len(v.Errors) > 0:
+		add(false, "nothing lost", "%s", strings.Join(v.Errors, "; "))
+	case v.AcknowledgedBytes == 0:
+		add(false, "nothing lost", "no write was acknowledged, so nothing was proven")
+	default:
+		ok := v.LostBytes == 0 && v.BadBytes == 0 && v.VerifiedBytes == v.AcknowledgedBytes
+		d := fmt.Sprintf("%s of %s acknowledged were read back as written, %s lost", report.Bytes(v.VerifiedBytes), report.Bytes(v.AcknowledgedBytes), report.Bytes(v.LostBytes))
+		if v.BadBytes > 0 {
+			d += ", " + report.Bytes(v.BadBytes) + " never acknowledged but wrong"
+		}
+		add(ok, "nothing lost", "%s", d)
+	}
+
+	if e.recovered {
+		add(true, "every worker went on", "all %d did, the last one %s after the fault", countWorkers(e.loads), report.Seconds(e.waited))
+	} else {
+		add(false, "every worker went on", "not within %s: %s", report.Seconds(e.waited), strings.Join(notOn(e.loads), ", "))
+	}
+
+	want := e.active
+	if e.drill.Moves {
+		want = e.survivor
+	}
+	switch {
+	case e.locationErr != nil:
+		add(false, "service where it belongs", "%v", e.locationErr)
+	case len(e.location) != 1 || e.location[0] != want:
+		add(false, "service where it belongs", "it runs on %q, not on %s", strings.Join(e.location, ", "), want)
+	default:
+		add(true, "service where it belongs", "it runs on %s", want)
+	}
+
+	fenced := map[string]int64{}
+	for _, n := range e.nodes {
+		if f, ok := firstEvent(e.events, report.EventFenced, e.fault, func(ev report.Event) bool { return namesNode(ev.Text, n) }); ok {
+			fenced[n] = f.NS
+		}
+	}
+	if e.drill.Fences {
+		begin, began := firstEvent(e.events, report.EventStarting, e.fault, e.aboutService)
+		if !began {
+			begin, began = firstEvent(e.events, report.EventStarted, e.fault, nil)
+		}
+		f, ok := fenced[e.active]
+		switch {
+		case !ok:
+			add(false, "fenced before taken over", "no fencing of %s was confirmed", e.active)
+		case began && begin.NS < f:
+			add(false, "fenced before taken over", "the start on %s began %s before the fencing was confirmed", begin.Host, report.Seconds(float64(f-begin.NS)/1e9))
+		default:
+			add(true, "fenced before taken over", "confirmed %s after the fault", report.Seconds(float64(f-e.fault)/1e9))
+		}
+	} else {
+		var names []string
+		for n := range fenced {
+			names = append(names, n)
+		}
+		slices.Sort(names)
+		if len(names) > 0 {
+			add(false, "nobody fenced", "%s was fenced, which this fault does not call for", strings.Join(names, ", "))
+		} else {
+			add(true, "nobody fenced", "no server was fenced")
+		}
+	}
+
+	n := 0
+	blind := []string{}
+	for _, h := range e.nodes {
+		n += len(e.looks[h])
+		if len(e.looks[h]) == 0 {
+			blind = append(blind, h)
+		}
+	}
+	switch twice := doubleMount(e.looks, fenced); {
+	case len(blind) > 0:
+		add(false, "never mounted twice", "the mounts of %s could not be read", strings.Join(blind, ", "))
+	case twice != "":
+		add(false, "never mounted twice", "%s", twice)
+	default:
+		add(true, "never mounted twice", "%d looks at the servers' mounts found the volume on one server at most", n)
+	}
+
+	var ioErrs, lockErrs int64
+	var violations int64
+	var sample string
+	for _, l := range e.loads {
+		violations += l.result.Violations
+		for _, w := range l.result.Workers {
+			if isIO(w.Kind) {
+				ioErrs += w.Errors
+			} else {
+				lockErrs += w.Errors
+			}
+		}
+		for _, x := range l.result.Errors {
+			if sample == "" {
+				sample = fmt.Sprintf("%s on %s, %s: %s", x.Worker, l.client, x.Op, x.Error)
+			}
+		}
+	}
+	switch {
+	case len(e.loadErr) > 0:
+		add(false, "no errors", "%s", strings.Join(e.loadErr, "; "))
+	case ioErrs > 0:
+		add(false, "no errors", "clients saw %d failed calls, first: %s", ioErrs, sample)
+	case lockErrs > 0:
+		add(true, "no errors", "no read or write failed; %d lock calls did and were repeated (%s)", lockErrs, sample)
+	default:
+		add(true, "no errors", "no call of any client failed")
+	}
+	add(violations == 0 && len(e.loads) > 0, "locks and reads right", "%d times a lock was lost or given twice, or a reader saw wrong data", violations)
+
+	if e.healthErr != nil {
+		add(false, "health restored", "%v", e.healthErr)
+	} else {
+		add(true, "health restored", "both servers online, every resource and fence device started, no failed action left")
+	}
+	return checks
+}
+
+// aboutService says that a start or stop is the service's: the agent's log is
+// only its own, Pacemaker's lines name the resource.
+func (e *evidence) aboutService(ev report.Event) bool { return aboutResource(ev, e.resource) }
+
+func aboutResource(ev report.Event, resource string) bool {
+	return ev.Source == "ocf" || meaning("pacemaker-controld", ev.Text).resource == resource
+}
+
+// namesNode says that a fencing message is about a node.
+func namesNode(text, node string) bool {
+	return strings.HasPrefix(text, "Peer "+node+" ") || strings.Contains(text, " targeting "+node+" ")
+}
+
+func countWorkers(ls []loaded) int {
+	n := 0
+	for _, l := range ls {
+		n += len(l.result.Workers)
+	}
+	return n
+}
+
+// notOn names the workers that hung in the end.
+func notOn(ls []loaded) []string {
+	var out []string
+	for _, l := range ls {
+		for _, s := range l.result.Stuck {
+			out = append(out, l.client+" "+s+" hangs")
+		}
+		for _, s := range l.result.Stalls {
+			if s.Open && !slices.Contains(l.result.Stuck, s.Worker) {
+				out = append(out, l.client+" "+s.Worker+" had not gone on")
+			}
+		}
+	}
+	if len(out) == 0 {
+		out = append(out, "their state was not known")
+	}
+	return out
+}
+
+// marks finds the moments of a failover.
+func marks(e evidence) (m report.Marks, io map[string]int64) {
+	sec := func(ns int64) *float64 {
+		if ns == 0 {
+			return nil
+		}
+		s := float64(ns-e.fault) / 1e9
+		return &s
+	}
+	at := func(kind string, match func(report.Event) bool) int64 {
+		ev, ok := firstEvent(e.events, kind, e.fault, match)
+		if !ok {
+			return 0
+		}
+		return ev.NS
+	}
+	onSurvivor := func(ev report.Event) bool { return e.survivor == "" || ev.Host == e.survivor }
+	detected := at(report.EventDetected, onSurvivor)
+	if detected == 0 {
+		detected = at(report.EventMembership, onSurvivor)
+	}
+	m.Detected = sec(detected)
+	m.Fenced = sec(at(report.EventFenced, func(ev report.Event) bool { return namesNode(ev.Text, e.active) }))
+	started := at(report.EventStarted, func(ev report.Event) bool { return onSurvivor(ev) && e.aboutService(ev) })
+	m.Started = sec(started)
+	after := e.fault
+	if e.drill.Moves {
+		// Served by the survivor: not before its start began.
+		begin := at(report.EventStarting, func(ev report.Event) bool { return onSurvivor(ev) && e.aboutService(ev) })
+		if begin == 0 {
+			begin = started
+		}
+		if begin == 0 {
+			return m, nil
+		}
+		after = begin
+	}
+	io, lock, all := firsts(e.loads, after)
+	first := int64(0)
+	for _, t := range io {
+		if first == 0 || t < first {
+			first = t
+		}
+	}
+	m.FirstIO, m.FirstLock = sec(first), sec(lock)
+	if e.recovered {
+		m.AllIO = sec(all)
+	}
+	return m, io
+}

@@ -1,0 +1,305 @@
+package drill
+
+import (
+	"fmt"
+	"math"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/mortarhpc/mortar/internal/design"
+	"github.com/mortarhpc/mortar/internal/report"
+	"github.com/mortarhpc/mortar/internal/stream"
+	"github.com/mortarhpc/mortar/internal/workload"
+)
+
+// loadDir, on a mount, is where a run's files go: <mount>/.mortar/<run id>/.
+const loadDir = ".mortar"
+
+// clientJob is the load on one client, with what the report needs to know of
+// each worker.
+type clientJob struct {
+	client string
+	job    workload.Job
+	mounts map[string]design.ClientMount // by worker
+}
+
+// jobs makes the load: on each mount of each client one O_SYNC writer at
+// random places, one buffered writer that calls fsync, and a worker that
+// takes and gives back a lock. On the first client one lock is held on every
+// mount for the whole run, and tried from another mount: a second client's
+// where there is one, else the same client's other mount.
+func jobs(d *design.Design, service, runID string, rate float64) ([]clientJob, error) {
+	var out []clientJob
+	for _, m := range d.Mounts {
+		if m.Service != service {
+			continue
+		}
+		i := slices.IndexFunc(out, func(j clientJob) bool { return j.client == m.Client })
+		if i < 0 {
+			i = len(out)
+			out = append(out, clientJob{client: m.Client, mounts: map[string]design.ClientMount{}, job: workload.Job{
+				RunID: runID, Client: m.Client, StreamBase: uint32(i+1) * 1000,
+			}})
+		}
+		j := &out[i]
+		prefix := prefixOf(m, j.mounts)
+		dir := path.Join(m.Path, loadDir)
+		add := func(name string) string {
+			name = prefix + "-" + name
+			j.mounts[name] = m
+			return name
+		}
+		j.job.Writers = append(j.job.Writers,
+			// Names carry the client: all of them share one directory.
+			workload.Writer{Name: add(m.Client + "-osync"), Dir: dir, Pattern: workload.Random, Mode: workload.OSync, BlockBytes: 16 << 10, FileBytes: 16 << 20, OpsPerSecond: rate},
+			workload.Writer{Name: add(m.Client + "-fsync"), Dir: dir, Pattern: workload.Seq, Mode: workload.Fsync, FsyncEvery: 4, BlockBytes: 128 << 10, FileBytes: 32 << 20, OpsPerSecond: rate},
+		)
+		j.job.Locks = append(j.job.Locks, workload.Lock{Name: add(m.Client + "-lock"), Dir: dir, Role: workload.Probe, IntervalSeconds: 0.5})
+	}
+	if len(out) == 0 {
+		return nil, fmt.Errorf("service %s is mounted on no client: a drill needs load; give the spec a client (clients:)", service)
+	}
+	// Held locks, and who tries them.
+	first := &out[0]
+	var held []workload.Lock
+	for _, w := range slices.Clone(first.job.Locks) {
+		m := first.mounts[w.Name]
+		l := w
+		l.Name = strings.TrimSuffix(w.Name, "-lock") + "-held"
+		l.Role, l.IntervalSeconds = workload.Hold, 1
+		first.mounts[l.Name] = m
+		first.job.Locks = append(first.job.Locks, l)
+		held = append(held, l)
+	}
+	for i, h := range held {
+		other := &out[len(out)-1]
+		var from workload.Lock
+		switch {
+		case len(out) > 1:
+			// Another client: the same protocol where it has it.
+			v := first.mounts[h.Name].Version
+			from = other.job.Locks[0]
+			for _, l := range other.job.Locks {
+				if other.mounts[l.Name].Version == v {
+					from = l
+				}
+			}
+		case len(held) > 1:
+			from = held[(i+1)%len(held)]
+		default:
+			continue // one client with one mount: nobody can try
+		}
+		from.Name = strings.TrimSuffix(h.Name, "-held") + "-tried"
+		from.Role, from.File, from.IntervalSeconds = workload.Challenge, h.Name, 1
+		other.mounts[from.Name] = other.mountAt(from.Dir)
+		other.job.Locks = append(other.job.Locks, from)
+	}
+	return out, nil
+}
+
+// prefixOf names a mount shortly: v4.1 or v3, with a number if that is taken.
+func prefixOf(m design.ClientMount, have map[string]design.ClientMount) string {
+	base := "v" + m.Version
+	p := base
+	for n := 2; ; n++ {
+		taken := false
+		for w, o := range have {
+			if strings.HasPrefix(w, p+"-") && o.Path != m.Path {
+				taken = true
+			}
+		}
+		if !taken {
+			return p
+		}
+		p = fmt.Sprintf("%s.%d", base, n)
+	}
+}
+
+func (j *clientJob) mountAt(dir string) design.ClientMount {
+	for _, m := range j.mounts {
+		if path.Join(m.Path, loadDir) == dir {
+			return m
+		}
+	}
+	return design.ClientMount{}
+}
+
+// workerKind names a worker's kind as the report does.
+func workerKind(k string) string {
+	switch k {
+	case "lock-hold":
+		return "lock-holder"
+	case "lock-probe":
+		return "lock-prober"
+	case "lock-challenge":
+		return "lock-challenger"
+	}
+	return k
+}
+
+func isIO(kind string) bool { return kind == "writer" || kind == "reader" }
+
+// loaded is a client's result on the administrator's clock.
+type loaded struct {
+	client string
+	offset int64 // client clock minus administrator's, ns
+	result workload.Result
+	mounts map[string]design.ClientMount
+}
+
+// timeline puts the workers of all clients on one clock.
+func timeline(ls []loaded, faultNS int64) report.Timeline {
+	const bucketMS = 100
+	t := report.Timeline{FaultNS: faultNS, BucketMS: bucketMS}
+	for _, l := range ls {
+		for _, w := range l.result.Workers {
+			if s := w.Timeline.StartNs - l.offset; t.StartNS == 0 || s < t.StartNS {
+				t.StartNS = s
+			}
+		}
+	}
+	for _, l := range ls {
+		for _, w := range l.result.Workers {
+			m := l.mounts[w.Worker]
+			pattern, mode, _ := strings.Cut(w.Mode, "/")
+			rw := report.Worker{Client: l.client, Name: w.Worker, Kind: workerKind(w.Kind), Version: m.Version, Mode: mode, Pattern: pattern, Stuck: w.Stuck}
+			rw.Ops = rebucket(w.Timeline.Ops, w.Timeline.StartNs-l.offset-t.StartNS, w.Timeline.BucketSeconds, bucketMS)
+			rw.Bytes = rebucket(w.Timeline.Bytes, w.Timeline.StartNs-l.offset-t.StartNS, w.Timeline.BucketSeconds, bucketMS)
+			for _, s := range l.result.Stalls {
+				if s.Worker == w.Worker {
+					rw.Stalls = append(rw.Stalls, report.Stall{StartNS: s.StartNs - l.offset, Seconds: s.Seconds, Open: s.Open})
+				}
+			}
+			if w.Latency.Count > 0 {
+				lat := w.Latency
+				rw.Latency = &report.Latency{Count: lat.Count, P50: lat.P50 * 1e3, P90: lat.P90 * 1e3, P99: lat.P99 * 1e3, P999: lat.P999 * 1e3, Max: lat.Max * 1e3}
+			}
+			for _, e := range l.result.Errors {
+				if e.Worker == w.Worker {
+					rw.Errors = append(rw.Errors, fmt.Sprintf("%s: %s", e.Op, e.Error))
+				}
+			}
+			t.Workers = append(t.Workers, rw)
+		}
+	}
+	return t
+}
+
+// rebucket moves counts onto the common buckets.
+func rebucket(vals []int64, shiftNS int64, seconds float64, bucketMS int) []int64 {
+	if seconds <= 0 {
+		return nil
+	}
+	var out []int64
+	for i, v := range vals {
+		at := float64(shiftNS)/1e6 + (float64(i)+0.5)*seconds*1e3
+		b := int(math.Floor(at / float64(bucketMS)))
+		if b < 0 {
+			b = 0
+		}
+		for len(out) <= b {
+			out = append(out, 0)
+		}
+		out[b] += v
+	}
+	return out
+}
+
+// firsts finds, after a time on the administrator's clock, the first write
+// acknowledged on each client, the first lock granted, and when the last
+// worker had completed something again; 0 where nothing was found.
+func firsts(ls []loaded, afterNS int64) (io map[string]int64, lock, all int64) {
+	io = map[string]int64{}
+	earlier := func(a *int64, b int64) {
+		if *a == 0 || b < *a {
+			*a = b
+		}
+	}
+	for _, l := range ls {
+		for _, w := range l.result.Workers {
+			// What ended a stall is known to the nanosecond; failing that
+			// the worker never stalled, and its timeline says when it next
+			// completed something, to a bucket.
+			var done int64
+			for _, c := range w.Completions {
+				if at := c.DoneNs - l.offset; at >= afterNS {
+					earlier(&done, at)
+				}
+			}
+			for i, n := range w.Timeline.Ops {
+				at := w.Timeline.StartNs - l.offset + int64((float64(i)+1)*w.Timeline.BucketSeconds*1e9)
+				start := at - int64(w.Timeline.BucketSeconds*1e9)
+				if n > 0 && start >= afterNS {
+					earlier(&done, at)
+					break
+				}
+			}
+			if done == 0 {
+				continue
+			}
+			all = max(all, done)
+			switch w.Kind {
+			case "writer":
+				f := io[l.client]
+				earlier(&f, done)
+				io[l.client] = f
+			case "lock-probe":
+				earlier(&lock, done)
+			}
+		}
+	}
+	return io, lock, all
+}
+
+// longestStall is the longest time a worker went without completing anything
+// among the stalls that ended after the fault; io: of writers and readers
+// only, otherwise of lock workers only.
+func longestStall(l loaded, faultNS int64, io bool) float64 {
+	kinds := map[string]string{}
+	for _, w := range l.result.Workers {
+		kinds[w.Worker] = w.Kind
+	}
+	longest := 0.0
+	for _, s := range l.result.Stalls {
+		if isIO(kinds[s.Worker]) == io && s.StartNs-l.offset+int64(s.Seconds*1e9) >= faultNS {
+			longest = max(longest, s.Seconds)
+		}
+	}
+	return longest
+}
+
+// verifyReport turns what stream found into the report's form.
+func verifyReport(rs map[string]stream.Report) report.Verify {
+	v := report.Verify{Classes: map[string]report.Class{}}
+	clients := make([]string, 0, len(rs))
+	for c := range rs {
+		clients = append(clients, c)
+	}
+	slices.Sort(clients)
+	for _, client := range clients {
+		r := rs[client]
+		v.AcknowledgedBytes += r.AcknowledgedBytes
+		v.VerifiedBytes += r.VerifiedBytes
+		v.LostBytes += r.LostBytes
+		v.InDoubtBytes += r.InDoubtBytes
+		v.BadBytes += r.BadBytes
+		v.Seconds = max(v.Seconds, r.Seconds)
+		v.Omitted += int(r.ExtentsOmitted)
+		for c, n := range r.ByClass {
+			e := v.Classes[string(c)]
+			e.Bytes += n
+			v.Classes[string(c)] = e
+		}
+		for _, x := range r.Extents {
+			e := v.Classes[string(x.Class)]
+			e.Extents++
+			v.Classes[string(x.Class)] = e
+			v.Extents = append(v.Extents, report.Extent{Client: client, File: path.Base(x.Path), Offset: x.Offset, Bytes: x.Bytes, Class: string(x.Class), Detail: x.String()})
+		}
+		for _, e := range r.Errors {
+			v.Errors = append(v.Errors, client+": "+e)
+		}
+	}
+	return v
+}

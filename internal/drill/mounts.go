@@ -1,0 +1,87 @@
+package drill
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// mountLine is one line of /proc/self/mounts.
+type mountLine struct {
+	Source, Target, Type string
+	Options              []string
+}
+
+// parseMounts reads /proc/self/mounts. Source: proc_pid_mounts(5), fstab(5)
+func parseMounts(text string) []mountLine {
+	var out []mountLine
+	unescape := strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace
+	for line := range strings.Lines(text) {
+		f := strings.Fields(line)
+		if len(f) < 4 {
+			continue
+		}
+		out = append(out, mountLine{unescape(f[0]), unescape(f[1]), f[2], strings.Split(f[3], ",")})
+	}
+	return out
+}
+
+func mountedAt(ms []mountLine, target string) (mountLine, bool) {
+	// The last one mounted is the one that is seen.
+	for _, m := range slices.Backward(ms) {
+		if m.Target == target {
+			return m, true
+		}
+	}
+	return mountLine{}, false
+}
+
+// look is one look at a server's mounts. A look that failed is not recorded.
+type look struct {
+	ns      int64 // administrator's clock, when asked
+	doneNS  int64 // when answered
+	mounted bool
+}
+
+// doubleMount looks for a time at which a volume was mounted on two servers
+// at once: two looks, one at each, whose answers were both "mounted", with no
+// look in between that said otherwise. A server that was fenced counts as not
+// mounted from then on (it has no power), until it is seen again.
+func doubleMount(looks map[string][]look, fenced map[string]int64) string {
+	type span struct{ from, to int64 }
+	spans := map[string][]span{}
+	for host, ls := range looks {
+		open := false
+		for _, l := range ls {
+			if !l.mounted {
+				open = false
+				continue
+			}
+			if f, ok := fenced[host]; ok && open && l.ns > f && spans[host][len(spans[host])-1].to < f {
+				open = false // seen mounted after fencing: a new span, not one across the power cut
+			}
+			if !open {
+				spans[host] = append(spans[host], span{l.ns, l.ns})
+				open = true
+			}
+			spans[host][len(spans[host])-1].to = l.ns
+		}
+	}
+	hosts := make([]string, 0, len(spans))
+	for h := range spans {
+		hosts = append(hosts, h)
+	}
+	slices.Sort(hosts)
+	for i, a := range hosts {
+		for _, b := range hosts[i+1:] {
+			for _, sa := range spans[a] {
+				for _, sb := range spans[b] {
+					if sa.from <= sb.to && sb.from <= sa.to {
+						return fmt.Sprintf("mounted on %s and %s at the same time", a, b)
+					}
+				}
+			}
+		}
+	}
+	return ""
+}

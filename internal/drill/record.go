@@ -1,0 +1,155 @@
+package drill
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/mortarhpc/mortar/internal/design"
+	"github.com/mortarhpc/mortar/internal/report"
+)
+
+// report turns the evidence into a run.
+func (e *engine) report(ev evidence, runID string, began time.Time) *report.Run {
+	m, firstIO := marks(ev)
+	r := &report.Run{Dir: e.opt.Dir, Timeline: timeline(ev.loads, ev.fault), Verify: ev.verify, Events: ev.events}
+	r.Summary = report.Summary{
+		Drill: e.drill.Name, How: e.vari.How, Checks: judge(ev), Marks: m, Phases: report.PhasesOf(m),
+		AcknowledgedBytes: ev.verify.AcknowledgedBytes, VerifiedBytes: ev.verify.VerifiedBytes, LostBytes: ev.verify.LostBytes, InDoubtBytes: ev.verify.InDoubtBytes,
+		Started: began.UTC().Truncate(time.Millisecond), DurationSeconds: roundMS(time.Since(began).Seconds()), SteadySeconds: e.opt.Steady.Seconds(),
+		Brick: e.env.Design.Name, Service: e.service.Name, Target: e.active, Virtual: e.env.Virtual,
+		SpecSHA256: e.env.Design.SHA256, MortarVersion: e.env.Version, RunID: runID,
+	}
+	s := &r.Summary
+	if e.drill.Moves {
+		s.Survivor = e.survivor
+	}
+	s.Verdict = report.Pass
+	for _, c := range s.Checks {
+		if !c.OK {
+			s.Verdict = report.Fail
+			s.Reasons = append(s.Reasons, c.Name+": "+c.Detail)
+		}
+	}
+	for _, l := range ev.loads {
+		c := report.Client{Name: l.client, LongestStallSeconds: longestStall(l, ev.fault, true), Errors: l.result.ErrorCount, Workers: len(l.result.Workers), WrittenBytes: l.result.AcknowledgedBytes}
+		if t := firstIO[l.client]; t != 0 {
+			f := float64(t-ev.fault) / 1e9
+			c.FirstIO = &f
+		}
+		for _, w := range l.result.Workers {
+			c.Operations += w.Ops
+		}
+		v := ev.perClient[l.client]
+		c.AcknowledgedBytes, c.VerifiedBytes, c.LostBytes = v.AcknowledgedBytes, v.VerifiedBytes, v.LostBytes
+		s.WrittenBytes += c.WrittenBytes
+		s.Clients = append(s.Clients, c)
+		s.LongestStallSeconds = max(s.LongestStallSeconds, c.LongestStallSeconds)
+		s.LongestLockStallSeconds = max(s.LongestLockStallSeconds, longestStall(l, ev.fault, false))
+	}
+	for _, x := range []struct {
+		kind, text string
+		at         *float64
+	}{{report.EventFirstIO, "first write acknowledged by the surviving server", m.FirstIO}, {report.EventFirstLock, "first lock granted", m.FirstLock}, {report.EventAllIO, "every worker of every client has completed something again", m.AllIO}} {
+		if x.at != nil {
+			r.Events = append(r.Events, report.Event{NS: ev.fault + int64(*x.at*1e9), Seconds: *x.at, Source: "load", Kind: x.kind, Text: x.text})
+		}
+	}
+	r.Config = e.config()
+	return r
+}
+
+func roundMS(s float64) float64 { return float64(int64(s*1000+0.5)) / 1000 }
+
+// config describes what was tested.
+func (e *engine) config() report.Config {
+	d := e.env.Design
+	c := report.Config{Software: e.software}
+	row := func(name, format string, args ...any) {
+		c.Hardware = append(c.Hardware, report.Row{Name: name, Value: fmt.Sprintf(format, args...)})
+	}
+	for _, s := range d.Spec.Servers {
+		parts := []string{}
+		if s.Memory > 0 {
+			parts = append(parts, report.Bytes(int64(s.Memory))+" memory")
+		}
+		parts = append(parts, "public "+s.Public)
+		if s.Private != "" {
+			parts = append(parts, "private "+s.Private)
+		}
+		if s.BMC != nil {
+			parts = append(parts, "BMC "+s.BMC.Address)
+		}
+		for _, o := range s.Outlets {
+			parts = append(parts, fmt.Sprintf("PDU %s outlet %d", o.PDU, o.Outlet))
+		}
+		row("server "+s.Name, "%s", strings.Join(parts, ", "))
+	}
+	for _, x := range d.Spec.Clients {
+		row("client "+x.Name, "public %s", x.Public)
+	}
+	for _, x := range d.Spec.Enclosures {
+		n, bytes := 0, int64(0)
+		kinds := map[string]bool{}
+		for _, k := range d.Disks {
+			if k.Enclosure == x.Name {
+				n++
+				bytes += int64(k.Size)
+				kinds[k.Type] = true
+			}
+		}
+		kind := ""
+		for k := range kinds {
+			kind += " " + k
+		}
+		row("enclosure "+x.Name, "%d%s disks, %s together", n, kind, report.Bytes(bytes))
+	}
+	for _, g := range d.Groups {
+		row("array "+g.Name, "RAID %d, %d data and %d parity disks, %d spares, chunk %s", g.Level, g.Data, g.Parity, len(g.Spares), report.Bytes(int64(g.Chunk)))
+	}
+	for _, v := range d.Volumes {
+		row("volume "+v.VG+"/"+v.LV, "XFS on %s, stripe unit %s, width %d", v.MountPoint, report.Bytes(int64(v.SU)), v.SW)
+	}
+	row("usable", "%s", report.Bytes(int64(d.Capacity.Usable)))
+	for _, f := range d.HA.Fencing {
+		var ids []string
+		for _, x := range f.Devices {
+			ids = append(ids, x.ID+" ("+x.Agent+")")
+		}
+		row(fmt.Sprintf("fencing %s, level %d", f.Node, f.Level), "%s", strings.Join(ids, " and "))
+	}
+	for _, m := range d.Mounts {
+		c.Mounts = append(c.Mounts, report.Row{Name: m.Client + " " + m.Path, Value: fmt.Sprintf("%s, NFSv%s, %s", m.Source, m.Version, strings.Join(m.Options, ","))})
+	}
+	for _, s := range d.Settings {
+		c.Settings = append(c.Settings, report.Setting{Role: s.Role, Kind: s.Kind, Name: s.Name, Value: s.Value, Reason: s.Reason, Source: s.Source})
+	}
+	rate := "as fast as they can"
+	if e.opt.Rate > 0 {
+		rate = fmt.Sprintf("at up to %g operations per second each", e.opt.Rate)
+	}
+	c.Method = []string{
+		fmt.Sprintf("On every mount of every client one writer writes 16 KiB blocks with O_SYNC at random places, one writes 128 KiB blocks through the page cache and calls fsync after every fourth, %s, and one worker takes and gives back a lock twice a second. One lock on each mount is held through the whole drill while another mount keeps trying to get it.", rate),
+		"Every 4 KiB block names its run, file, place and generation and carries checksums. A ledger on the client's own disk records each write before it is issued and again once it is acknowledged: when the O_SYNC write, or the fsync after it, has returned.",
+		fmt.Sprintf("After %s of steady load the fault hits %s: %s.", report.Seconds(e.opt.Steady.Seconds()), e.active, e.vari.Title),
+		"Detection, fencing and start are read from the logs of corosync, Pacemaker and the resource agent on the surviving server; first I/O and first lock from the clients' own operations. Each host's clock is corrected by its offset to the administrator's, measured over the session before the fault.",
+		"A stall is a time longer than half a second in which a worker had work to do and completed none of it.",
+		"Once every worker goes on and the load has ended, the failed server is healed, and when the cluster is whole again every block is read back. Lost is any acknowledged block that does not read as its last acknowledged write or a later issued one.",
+	}
+	if e.env.Virtual {
+		c.Caveats = append(c.Caveats,
+			"The servers, disks, switches, BMCs and PDUs are virtual and may share a processor or two of one machine. Throughput and latency say nothing about real hardware; ratios within one run do. Times of a failover are upper bounds where the processors are emulated.",
+			"Virtual disks have no write cache that could lie, so a drill on real disks proves more.")
+	}
+	c.Caveats = append(c.Caveats, "One run shows that this failure was survived this time. Repeat it for a distribution.")
+	c.Design, _ = json.Marshal(struct {
+		Name    string
+		Flavour string
+		SHA256  string
+		Groups  []design.Group
+		Volumes []design.Volume
+		HA      *design.HA
+	}{d.Name, string(d.Flavour), d.SHA256, d.Groups, d.Volumes, d.HA})
+	return c
+}

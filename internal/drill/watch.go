@@ -1,0 +1,213 @@
+package drill
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"path"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/mortarhpc/mortar/internal/report"
+)
+
+// clockOffset measures how far a host's wall clock is ahead of ours, in ns:
+// of five readings the one with the shortest round trip.
+func clockOffset(ctx context.Context, h Host) (offset, roundTrip int64, err error) {
+	for i := range 5 {
+		var r struct {
+			NowNS int64 `json:"now_ns"`
+		}
+		t0 := time.Now()
+		if err := h.Call(ctx, "time", nil, &r, nil); err != nil {
+			return 0, 0, err
+		}
+		rtt := time.Since(t0).Nanoseconds()
+		if i == 0 || rtt < roundTrip {
+			roundTrip, offset = rtt, r.NowNS-(t0.UnixNano()+rtt/2)
+		}
+	}
+	return offset, roundTrip, nil
+}
+
+// watcher collects events and looks at mounts while a drill runs.
+type watcher struct {
+	say func(string)
+
+	mu     sync.Mutex
+	fault  int64 // administrator's clock; 0: not yet
+	events []report.Event
+	seen   map[string]bool // kinds told on the terminal, by host
+	looks  map[string][]look
+	wake   chan struct{} // something came
+}
+
+func newWatcher(say func(string)) *watcher {
+	return &watcher{say: say, seen: map[string]bool{}, looks: map[string][]look{}, wake: make(chan struct{}, 1)}
+}
+
+// told kinds of events are shown on the terminal as they come, once each.
+var told = map[string]string{
+	report.EventDetected: "fault detected", report.EventFencing: "fencing begins", report.EventFenced: "fenced", report.EventFenceFail: "FENCING FAILED",
+	report.EventStarting: "service starting", report.EventStarted: "service started", report.EventStartFail: "START FAILED", report.EventStopped: "service stopped",
+}
+
+func (w *watcher) add(e report.Event) {
+	w.mu.Lock()
+	w.events = append(w.events, e)
+	fault := w.fault
+	word := told[e.Kind]
+	first := !w.seen[e.Kind]
+	if fault != 0 && e.NS >= fault {
+		w.seen[e.Kind] = true
+	}
+	w.mu.Unlock()
+	if word != "" && first && fault != 0 && e.NS >= fault {
+		w.say(fmt.Sprintf("%+.2f s  %s: %s", float64(e.NS-fault)/1e9, e.Host, word))
+	}
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (w *watcher) setFault(ns int64) {
+	w.mu.Lock()
+	w.fault = ns
+	w.mu.Unlock()
+}
+
+// first gives the earliest event of a kind at or after a time, on one of the
+// hosts (none: any).
+func (w *watcher) first(kind string, afterNS int64, match func(report.Event) bool) (report.Event, bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return firstEvent(w.events, kind, afterNS, match)
+}
+
+func firstEvent(events []report.Event, kind string, afterNS int64, match func(report.Event) bool) (found report.Event, ok bool) {
+	for _, e := range events {
+		if e.Kind == kind && e.NS >= afterNS && (match == nil || match(e)) && (!ok || e.NS < found.NS) {
+			found, ok = e, true
+		}
+	}
+	return found, ok
+}
+
+// firstMounted is when a host was first seen with the volume mounted after a
+// time.
+func (w *watcher) firstMounted(host string, afterNS int64) (int64, bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, l := range w.looks[host] {
+		if l.mounted && l.ns >= afterNS {
+			return l.doneNS, true
+		}
+	}
+	return 0, false
+}
+
+// snapshot of everything seen so far, events in order of time.
+func (w *watcher) snapshot() ([]report.Event, map[string][]look) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	ev := slices.Clone(w.events)
+	for i := range ev {
+		ev[i].Seconds = float64(ev[i].NS-w.fault) / 1e9
+	}
+	slices.SortStableFunc(ev, func(a, b report.Event) int {
+		switch {
+		case a.NS < b.NS:
+			return -1
+		case a.NS > b.NS:
+			return 1
+		}
+		return 0
+	})
+	looks := map[string][]look{}
+	for h, l := range w.looks {
+		looks[h] = slices.Clone(l)
+	}
+	return ev, looks
+}
+
+// lookInterval between two looks at a server's mounts. A look costs an
+// emulated server about 10 ms of its processor.
+const lookInterval = time.Second
+
+// server watches one server until ctx ends or its session is lost.
+func (w *watcher) server(ctx context.Context, h Host, name, service, mountPoint string, offset int64) {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	follow := func(argv []string, line func(string)) {
+		wg.Go(func() {
+			err := h.Call(ctx, "follow", map[string]any{"argv": argv}, nil, func(raw json.RawMessage) {
+				var e struct {
+					Line string `json:"line"`
+				}
+				if json.Unmarshal(raw, &e) == nil {
+					line(e.Line)
+				}
+			})
+			if ctx.Err() == nil {
+				// Expected of the server that is broken, worth knowing of the other.
+				w.add(report.Event{NS: time.Now().UnixNano(), Host: name, Source: "drill", Kind: report.EventNote, Text: fmt.Sprintf("no longer watched (%s): %v", argv[0], err)})
+			}
+		})
+	}
+	follow(journalArgv(), func(line string) {
+		if e, ok := journalEvent([]byte(line), name); ok {
+			e.NS -= offset
+			w.add(e)
+		}
+	})
+	follow([]string{"tail", "-n", "0", "-F", path.Join("/run/mortar", "ocf-"+service+".log")}, func(line string) {
+		if e, ok := ocfEvent([]byte(line), name); ok {
+			e.NS -= offset
+			w.add(e)
+		}
+	})
+	wg.Go(func() {
+		t := time.NewTicker(lookInterval)
+		defer t.Stop()
+		for {
+			asked := time.Now().UnixNano()
+			ms, err := readMounts(ctx, h)
+			if err != nil {
+				return
+			}
+			_, ok := mountedAt(ms, mountPoint)
+			w.mu.Lock()
+			w.looks[name] = append(w.looks[name], look{asked, time.Now().UnixNano(), ok})
+			w.mu.Unlock()
+			select {
+			case <-t.C:
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+}
+
+func journalEvent(line []byte, host string) (report.Event, bool) {
+	ns, ident, msg, err := parseJournal(line)
+	if err != nil {
+		return report.Event{}, false
+	}
+	f := meaning(ident, msg)
+	if f.kind == "" {
+		return report.Event{}, false
+	}
+	return report.Event{NS: ns, Host: host, Source: source(ident), Kind: f.kind, Text: msg}, true
+}
+
+func readMounts(ctx context.Context, h Host) ([]mountLine, error) {
+	var r struct {
+		Content []byte `json:"content"`
+	}
+	if err := h.Call(ctx, "read", map[string]string{"path": "/proc/self/mounts"}, &r, nil); err != nil {
+		return nil, err
+	}
+	return parseMounts(string(r.Content)), nil
+}

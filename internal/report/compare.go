@@ -1,0 +1,115 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"text/tabwriter"
+)
+
+// Comparison puts two runs side by side.
+type Comparison struct {
+	Schema string       `json:"schema"`
+	A      string       `json:"a"` // directories of the runs
+	B      string       `json:"b"`
+	Notes  []string     `json:"notes"` // why the runs may not be comparable
+	Rows   []ComparedBy `json:"rows"`
+}
+
+// ComparedBy is one value of both runs.
+type ComparedBy struct {
+	Name string `json:"name"`
+	Unit string `json:"unit"` // seconds, bytes, operations/second, milliseconds
+	// A and B are null where a run has no such value.
+	A *float64 `json:"a"`
+	B *float64 `json:"b"`
+	// Ratio is B divided by A; null where that says nothing.
+	Ratio *float64 `json:"ratio"`
+}
+
+// Compare reads two runs against each other.
+func Compare(a, b *Run) Comparison {
+	c := Comparison{Schema: Schema, A: a.Dir, B: b.Dir, Notes: []string{}}
+	sa, sb := a.Summary, b.Summary
+	differ := func(what, x, y string) {
+		if x != y {
+			c.Notes = append(c.Notes, fmt.Sprintf("%s differs: %s and %s", what, x, y))
+		}
+	}
+	differ("drill", sa.Drill, sb.Drill)
+	differ("variant", sa.How, sb.How)
+	differ("verdict", sa.Verdict, sb.Verdict)
+	differ("spec", short(sa.SpecSHA256), short(sb.SpecSHA256))
+	differ("mortar version", sa.MortarVersion, sb.MortarVersion)
+	if sa.Virtual != sb.Virtual {
+		c.Notes = append(c.Notes, "one run is of a virtual rack: compare no absolute value")
+	}
+	row := func(name, unit string, x, y *float64) {
+		r := ComparedBy{Name: name, Unit: unit, A: x, B: y}
+		if x != nil && y != nil && *x > 0 {
+			q := *y / *x
+			r.Ratio = &q
+		}
+		c.Rows = append(c.Rows, r)
+	}
+	row("longest stall", "seconds", &sa.LongestStallSeconds, &sb.LongestStallSeconds)
+	row("longest lock stall", "seconds", &sa.LongestLockStallSeconds, &sb.LongestLockStallSeconds)
+	row("detection", "seconds", sa.Phases.Detect, sb.Phases.Detect)
+	row("fencing", "seconds", sa.Phases.Fence, sb.Phases.Fence)
+	row("start", "seconds", sa.Phases.Start, sb.Phases.Start)
+	row("first I/O", "seconds", sa.Phases.FirstIO, sb.Phases.FirstIO)
+	row("first lock", "seconds", sa.Phases.FirstLock, sb.Phases.FirstLock)
+	bytes := func(name string, x, y int64) {
+		fx, fy := float64(x), float64(y)
+		row(name, "bytes", &fx, &fy)
+	}
+	bytes("acknowledged", sa.AcknowledgedBytes, sb.AcknowledgedBytes)
+	bytes("verified", sa.VerifiedBytes, sb.VerifiedBytes)
+	bytes("lost", sa.LostBytes, sb.LostBytes)
+	for i := range a.Timeline.Workers {
+		wa := &a.Timeline.Workers[i]
+		for k := range b.Timeline.Workers {
+			wb := &b.Timeline.Workers[k]
+			if wa.Client != wb.Client || wa.Name != wb.Name || wa.Latency == nil || wb.Latency == nil {
+				continue
+			}
+			row(workerLabel(wa)+" p50", "milliseconds", &wa.Latency.P50, &wb.Latency.P50)
+			row(workerLabel(wa)+" p99", "milliseconds", &wa.Latency.P99, &wb.Latency.P99)
+		}
+	}
+	return c
+}
+
+func short(s string) string {
+	if len(s) > 12 {
+		return s[:12]
+	}
+	return s
+}
+
+// Text prints the comparison as a table.
+func (c Comparison) Text(w io.Writer) error {
+	for _, n := range c.Notes {
+		fmt.Fprintln(w, "note:", n)
+	}
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintf(tw, "\t%s\t%s\tratio\t\n", c.A, c.B)
+	show := func(unit string, v *float64) string {
+		switch {
+		case v == nil:
+			return "–"
+		case unit == "bytes":
+			return Bytes(int64(*v))
+		case unit == "milliseconds":
+			return millis(*v)
+		}
+		return Seconds(*v)
+	}
+	for _, r := range c.Rows {
+		q := "–"
+		if r.Ratio != nil {
+			q = fmt.Sprintf("%.2f", *r.Ratio)
+		}
+		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t\n", r.Name, show(r.Unit, r.A), show(r.Unit, r.B), q)
+	}
+	return tw.Flush()
+}
