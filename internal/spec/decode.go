@@ -92,7 +92,14 @@ func (d *decoder) parse(src []byte) (ast.Node, *Error) {
 	if err != nil {
 		var se *yaml.SyntaxError
 		if errors.As(err, &se) && se.GetToken() != nil {
-			return fail(tokenPos(se.GetToken()), "not valid YAML: "+se.GetMessage(), "compare with the output of `mortar init nfs-ha`")
+			p, msg := tokenPos(se.GetToken()), se.GetMessage()
+			switch {
+			case strings.Contains(msg, "'\t'"):
+				return fail(p, "a tab stands where YAML takes spaces only", "indent with spaces")
+			case strings.Contains(msg, "already defined"):
+				return fail(p, msg, "remove one of them")
+			}
+			return fail(p, "not valid YAML: "+msg, "compare with the output of `mortar init nfs-ha`")
 		}
 		return fail(position{1, 1}, "not valid YAML: "+firstLine(err.Error()), "compare with the output of `mortar init nfs-ha`")
 	}
@@ -190,7 +197,7 @@ func (d *decoder) scalar(n ast.Node, v reflect.Value, key string) (string, bool)
 			return "", false
 		}
 	}
-	d.errorf(n, "", "%s must be %s, not %s", key, describe(v), kindOf(n))
+	d.errorf(n, "write one value", "%s must be %s, not %s", key, describe(v), kindOf(n))
 	return "", false
 }
 
@@ -231,7 +238,7 @@ func (d *decoder) mapping(n ast.Node, v reflect.Value, path, key string) {
 		d.errorf(n, "its keys are: "+strings.Join(keysOf(v.Type()), ", "), "%s must be a mapping (key: value lines), not %s", what, kindOf(n))
 		return
 	}
-	seen := map[string]bool{}
+	seen, meant := map[string]bool{}, map[string]bool{}
 	for _, p := range pairs {
 		name, ok := keyName(p.Key)
 		if !ok {
@@ -244,6 +251,7 @@ func (d *decoder) mapping(n ast.Node, v reflect.Value, path, key string) {
 			mend := "the keys here are: " + strings.Join(keys, ", ")
 			if near := nearest(name, keys); near != "" {
 				mend = fmt.Sprintf("did you mean %q?", near)
+				meant[near] = true
 			}
 			d.errorf(p.Key, mend, "unknown key %q%s", name, in(key))
 			continue
@@ -261,10 +269,13 @@ func (d *decoder) mapping(n ast.Node, v reflect.Value, path, key string) {
 		if !f.IsExported() || name == "-" || seen[name] {
 			continue
 		}
+		if meant[name] {
+			continue // said already
+		}
 		if opts != "omitempty" {
 			p := nodePos(n)
 			d.errs = append(d.errs, &Error{File: d.file, Line: p.line, Col: p.col,
-				Msg: fmt.Sprintf("key %q is missing%s", name, in(key)), Mend: "add " + name + ": " + f.Tag.Get("doc")})
+				Msg: fmt.Sprintf("key %q is missing%s", name, in(key)), Mend: fmt.Sprintf("add it: %s", f.Tag.Get("doc"))})
 			continue
 		}
 		setDefault(v.Field(i), f)

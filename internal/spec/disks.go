@@ -30,6 +30,8 @@ func (c *checker) disks() {
 	first := map[string]like{} // by service
 	count := map[string]int{}
 	var serials []string
+	geometry = geometry && c.servicesOK
+	allKnown := true // every serial could be read
 	for i := range s.Enclosures {
 		e := &s.Enclosures[i]
 		at := fmt.Sprintf("enclosures[%d]", i)
@@ -40,15 +42,16 @@ func (c *checker) disks() {
 		}
 		names[e.Name] = at + ".name"
 		service := c.enclosureService(e, at)
+		geometry = geometry && service != ""
 		n := 0
 		for j := range e.Disks {
 			l := &e.Disks[j]
 			lat := fmt.Sprintf("%s.disks[%d]", at, j)
-			c.disk(l, lat, byWWN)
+			sound := c.disk(l, lat, byWWN)
 			list, err := l.Serials()
 			if err != nil {
-				c.split(lat+".serial", "disk ", err)
-				geometry = false // the number of disks is not known
+				c.split(lat+".serial", "", err)
+				geometry, allKnown = false, false // nor is the number of disks known
 				continue
 			}
 			for _, serial := range list {
@@ -61,6 +64,9 @@ func (c *checker) disks() {
 			}
 			n += len(list)
 			f, ok := first[service]
+			if !sound {
+				continue
+			}
 			if !ok {
 				first[service] = like{lat, l.Size, l.Type}
 			} else if l.Size != f.size || l.Type != f.typ {
@@ -86,6 +92,7 @@ func (c *checker) disks() {
 		case devRE.MatchString(w):
 			_, err := expandSerial(w)
 			c.split(at, "wipe: ", err)
+		case bySerial[w] == "" && !allKnown:
 		case bySerial[w] == "":
 			mend := "list only disks of this brick"
 			if near := nearest(w, serials); near != "" {
@@ -104,7 +111,7 @@ func (c *checker) disks() {
 func (c *checker) enclosureService(e *Enclosure, at string) string {
 	s := c.s
 	if e.Service == "" {
-		if len(s.Services) > 1 {
+		if len(s.Services) > 1 && c.servicesOK {
 			c.errorf(at, "add service: the service whose volume its disks carry", "there are two services, and enclosure %s says of neither", e.Name)
 		} else if len(s.Services) == 1 {
 			e.Service = s.Services[0].Name
@@ -127,9 +134,12 @@ func (c *checker) enclosureService(e *Enclosure, at string) string {
 
 var diskTypes = []string{"nl-sas", "sas", "ssd", "nvme"}
 
-func (c *checker) disk(l *DiskList, at string, byWWN map[string]string) {
+// disk checks one entry by itself, and says whether size and type are sound.
+func (c *checker) disk(l *DiskList, at string, byWWN map[string]string) (sound bool) {
+	sound = true
 	if l.Size < 512*MB || l.Size > PB {
 		c.errorf(at+".size", "write it as sold, e.g. 4TB", "a disk of %s does not exist", l.Size)
+		sound = false
 	}
 	if !slices.Contains(diskTypes, l.Type) {
 		mend := "use " + or(diskTypes)
@@ -137,12 +147,13 @@ func (c *checker) disk(l *DiskList, at string, byWWN map[string]string) {
 			mend = fmt.Sprintf("did you mean %q?", near)
 		}
 		c.errorf(at+".type", mend, "unknown disk type %q", l.Type)
+		sound = false
 	}
 	if l.RPM < 0 || l.RPM > 20000 {
 		c.errorf(at+".rpm", "write e.g. 7200, or 0 for solid state", "rpm is %d", l.RPM)
 	}
 	if l.WWN == "" {
-		return
+		return sound
 	}
 	m := wwnRE.FindStringSubmatch(l.WWN)
 	switch {
@@ -157,6 +168,7 @@ func (c *checker) disk(l *DiskList, at string, byWWN map[string]string) {
 		}
 		byWWN[l.WWN] = at + ".wwn"
 	}
+	return sound
 }
 
 // geometry checks what storage.raid says by itself.
@@ -240,7 +252,7 @@ func (c *checker) groups(count map[string]int) {
 		fit := (disks - spares) / width
 		switch {
 		case disks < width+spares:
-			c.errorf("storage.raid", "add disks, or choose fewer data disks or spares", "%s%s and %s are too few for one group of %s (%d disks)", plural(disks, "disk"), of, plural(spares, "spare"), shape, width)
+			c.errorf("storage.raid", "add disks, or choose fewer data disks or spares", "%s%s, %d of them spare, are too few for one group of %s (%d disks)", plural(disks, "disk"), of, spares, shape, width)
 			return
 		case r.Groups == 0 && (disks-spares)%width != 0:
 			left := (disks - spares) % width

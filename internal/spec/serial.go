@@ -10,7 +10,7 @@ var (
 	rangeRE  = regexp.MustCompile(`^([^\[\]]*)\[([0-9]{1,9})-([0-9]{1,9})\]([^\[\]]*)$`)
 	serialRE = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.:+-]{0,63}$`)
 	// devRE matches the names the kernel gives block devices in the order it finds them.
-	devRE = regexp.MustCompile(`^(/dev/.*|[svx]?v?d[a-z]{1,3}[0-9]*|nvme[0-9]+n[0-9]+(p[0-9]+)?|dm-[0-9]+|md[0-9]+|mpath[a-z]{1,3})$`)
+	devRE = regexp.MustCompile(`^(/dev/.*|(sd|vd|xvd|hd)[a-z]{1,3}[0-9]*|nvme[0-9]+n[0-9]+(p[0-9]+)?|dm-[0-9]+|md[0-9]+|mpath[a-z]{1,3})$`)
 	wwnRE = regexp.MustCompile(`^(?:naa\.|0x)?([0-9A-Fa-f]{16}|[0-9A-Fa-f]{32})$`)
 )
 

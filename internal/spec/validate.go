@@ -20,6 +20,7 @@ type checker struct {
 	public, private, management netip.Prefix
 	addresses                   map[netip.Addr]string // who has it
 	names                       map[string]string     // host name -> path
+	versionsOK, servicesOK      bool                  // nfs.versions, the number of services
 }
 
 // validate checks every rule that the file alone can break, and fills the
@@ -34,9 +35,9 @@ func validate(s *Spec) Errors {
 	c.servers()
 	c.power()
 	c.services()
+	c.nfs()
 	c.clients()
 	c.disks()
-	c.nfs()
 	c.filesystem()
 	c.ha()
 	c.rack()
@@ -142,7 +143,8 @@ func (c *checker) networks() {
 		case p.Masked() != p:
 			c.errorf(at+".cidr", "write "+p.Masked().String(), "%s is an address in a network, not a network", nw.CIDR)
 		case p.Bits() > 30 || p.Bits() < 8:
-			c.errorf(at+".cidr", "use a prefix from /8 to /30", "a network of prefix /%d cannot hold a brick's hosts", p.Bits())
+			c.errorf(at+".cidr", "use a prefix from /8 to /30", "a network of prefix /%d cannot be that of a brick", p.Bits())
+			return netip.Prefix{}
 		}
 		c.between(at+".mtu", nw.MTU, 576, 9216, "")
 		if nw.Speed != "" && !speedRE.MatchString(nw.Speed) {
@@ -277,7 +279,7 @@ func (c *checker) servers() {
 		case v.Private != "":
 			c.address(at+".private", v.Private, c.private, "private", "server "+v.Name)
 		case c.isHA() && s.Networks.Private != nil:
-			c.errorf(at, "add private: "+example(c.private), "server %s has no private address: its heartbeat would run over the public network alone", v.Name)
+			c.errorf(at, "add private: with an address in "+c.s.Networks.Private.CIDR, "server %s has no private address: its heartbeat would run over the public network alone", v.Name)
 		}
 		if v.Memory != 0 && (v.Memory < 256*MiB || v.Memory > 64*TiB) {
 			c.errorf(at+".memory", "choose 256MiB to 64TiB", "server %s has %s of memory", v.Name, v.Memory)
@@ -288,7 +290,7 @@ func (c *checker) servers() {
 // power checks PDUs, BMCs, outlets and feeds: what fencing rests on.
 func (c *checker) power() {
 	s := c.s
-	pdus := map[string]*PDU{}
+	pdus, dup := map[string]*PDU{}, false
 	var names []string
 	for i := range s.PDUs {
 		p := &s.PDUs[i]
@@ -297,6 +299,7 @@ func (c *checker) power() {
 			c.errorf(at+".name", "use letters, digits and dashes", "%q cannot name a PDU", p.Name)
 		} else if pdus[p.Name] != nil {
 			c.errorf(at+".name", "give each PDU its own name", "PDU %q is there twice", p.Name)
+			dup = true
 		}
 		pdus[p.Name] = p
 		names = append(names, p.Name)
@@ -331,7 +334,9 @@ func (c *checker) power() {
 				if near := nearest(o.PDU, names); near != "" {
 					mend = fmt.Sprintf("did you mean %q?", near)
 				}
-				c.errorf(oat+".pdu", mend, "there is no PDU %q", o.PDU)
+				if !dup { // then it is the other of the two that was meant
+					c.errorf(oat+".pdu", mend, "there is no PDU %q", o.PDU)
+				}
 				known = false
 				continue
 			}
@@ -386,9 +391,10 @@ func (c *checker) power() {
 	}
 }
 
+// secretFile never prints what it was given: it may be the secret itself.
 func (c *checker) secretFile(at, name string) {
 	if !fileRE.MatchString(name) {
-		c.errorf(at, "name a file, e.g. secrets/bmc; the secret itself is never in the spec", "%q cannot be a file name here", shorten(name))
+		c.errorf(at, "name a file, e.g. secrets/bmc; the secret itself is never in the spec", "this cannot be a file name")
 	}
 }
 
@@ -411,7 +417,8 @@ func (c *checker) services() {
 	if s.Flavour == NFSHAXL {
 		want = 2
 	}
-	if s.Flavour != Lustre && len(s.Services) != want {
+	c.servicesOK = s.Flavour == Lustre || len(s.Services) == want
+	if !c.servicesOK {
 		c.errorf("services", "for two services choose flavour nfs-ha-xl, for one nfs or nfs-ha", "flavour %s has %s, not %d", s.Flavour, plural(want, "service"), len(s.Services))
 	}
 	byName, byPath, preferred := map[string]bool{}, map[string]string{}, map[string]string{}
@@ -446,7 +453,7 @@ func (c *checker) services() {
 		if v.Path == "" {
 			v.Path = "/srv/" + v.Name
 		}
-		if c.systemPath(at+".path", v.Path, "where a volume is mounted") {
+		if serviceRE.MatchString(v.Name) && c.systemPath(at+".path", v.Path, "where a volume is mounted") {
 			for other, name := range byPath {
 				if other == v.Path || within(v.Path, other) || within(other, v.Path) {
 					c.errorf(at+".path", "give each service a path of its own", "path %s of service %s and path %s of service %s lie in each other", v.Path, v.Name, other, name)
@@ -641,7 +648,7 @@ func (c *checker) mount(v *Client, m *Mount, at string, used map[string]bool, pu
 	}
 	if !slices.Contains(versions, m.Version) {
 		c.errorf(at+".version", "use "+or(versions), "NFS version %q is not served", m.Version)
-	} else if !slices.Contains(c.s.NFS.Versions, m.Version) {
+	} else if c.versionsOK && !slices.Contains(c.s.NFS.Versions, m.Version) {
 		c.errorf(at+".version", "add it to nfs.versions, or use "+or(c.s.NFS.Versions), "NFS version %s is not among those served (nfs.versions)", m.Version)
 	}
 	for j, o := range m.Options {
@@ -666,6 +673,7 @@ func (c *checker) nfs() {
 		c.errorf("nfs.versions", "use versions: [3, 4.1, 4.2]", "no NFS version is served")
 	}
 	seen := map[string]bool{}
+	c.versionsOK = true
 	for i, v := range n.Versions {
 		at := fmt.Sprintf("nfs.versions[%d]", i)
 		if !slices.Contains(versions, v) {
@@ -673,12 +681,14 @@ func (c *checker) nfs() {
 			if v == "4" || v == "4.0" {
 				mend += "; 4.0 has no RECLAIM_COMPLETE, so each failover would wait for the whole grace period"
 			}
+			c.versionsOK = false
 			c.errorf(at, mend, "NFS version %q is not served", v)
 		} else if seen[v] {
 			c.errorf(at, "remove one", "NFS version %s is there twice", v)
 		}
 		seen[v] = true
 	}
+	c.versionsOK = c.versionsOK && len(n.Versions) > 0
 	lo, why := 10, "" // nfsd(7): nfsv4leasetime
 	if c.isHA() {
 		lo, why = 30, ": in HA a shorter lease makes clients lose their locks during a failover"

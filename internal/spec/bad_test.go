@@ -1,0 +1,228 @@
+package spec
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var update = flag.Bool("update", false, "rewrite golden files")
+
+// bad is every slip we know of: a name, and edits of testdata/base.yaml. What
+// is said about each stands in testdata/bad.txt; read its diff after -update.
+var bad = []struct {
+	name  string
+	edits []string // old, new, old, new …
+}{
+	// The file as such.
+	{"empty file", []string{"*", ""}},
+	{"only comments", []string{"*", "# nothing\n"}},
+	{"not a mapping", []string{"*", "- a\n- b\n"}},
+	{"broken YAML", []string{"name: brick1", "name: [brick1"}},
+	{"tab as indent", []string{"  private:\n    cidr", "  private:\n\tcidr"}},
+	{"bad indent", []string{"    private: 10.2.0.11", "   private: 10.2.0.11"}},
+	{"key twice", []string{"name: brick1", "name: brick1\nname: brick2"}},
+	{"two documents", []string{"wipe: [MA01]", "---\nname: second\n"}},
+	{"anchor", []string{"name: brick1", "name: &n brick1"}},
+	{"alias", []string{"cidr: 10.2.0.0/24", "cidr: *n"}},
+	{"merge key", []string{"ha:\n", "ha:\n  <<: {a: b}\n"}},
+	{"tag", []string{"name: brick1", "name: !!str brick1"}},
+	// Keys and types.
+	{"unknown key at top", []string{"servers:", "server:"}},
+	{"unknown key, near one", []string{"    address: 10.3.0.11", "    adress: 10.3.0.11"}},
+	{"unknown key, none near", []string{"token_ms: 3000", "quorum_device: x"}},
+	{"missing key", []string{"    public: 10.1.0.11\n", ""}},
+	{"no value", []string{"cidr: 10.2.0.0/24", "cidr:"}},
+	{"text for number", []string{"threads: 256", "threads: many"}},
+	{"fraction for number", []string{"threads: 256", "threads: 25.6"}},
+	{"huge number", []string{"threads: 256", "threads: 99999999999999999999"}},
+	{"hex number", []string{"threads: 256", "threads: 0x100"}},
+	{"list for text", []string{"name: brick1", "name: [brick1]"}},
+	{"text for list", []string{"feeds: [A, B]", "feeds: A, B"}},
+	{"text for list of mappings", []string{"wipe: [MA01]", "wipe: MA01", "  - {name: p1, address: 10.3.0.31, feed: A, community_file: secrets/p1}\n  - {name: p2, address: 10.3.0.32, feed: B, community_file: secrets/p2}", "  p1"}},
+	{"mapping for list", []string{"      - {pdu: p1, outlet: 1}\n      - {pdu: p2, outlet: 1}", "      {pdu: p1, outlet: 1}"}},
+	{"bool for text", []string{"name: brick1", "name: true"}},
+	{"list for mapping", []string{"ha:\n  token_ms: 3000", "ha: [token_ms]"}},
+	{"size without unit", []string{"memory: 256GiB", "memory: 256"}},
+	{"size with ambiguous unit", []string{"memory: 256GiB", "memory: 256G"}},
+	{"size with unknown unit", []string{"chunk: 128KiB", "chunk: 128KBit"}},
+	{"size not a number", []string{"memory: 256GiB", "memory: lots"}},
+	{"size too large", []string{"memory: 256GiB", "memory: 999999999PB"}},
+	{"several at once", []string{"threads: 256", "threads: many", "feeds: [A, B]", "feds: [A, B]", "memory: 256GiB", "memory: 256"}},
+	// Head.
+	{"other version", []string{"mortar/v1", "mortar/v2"}},
+	{"unknown flavour", []string{"flavour: nfs-ha", "flavour: nfs_ha"}},
+	{"bad brick name", []string{"name: brick1", "name: my brick"}},
+	{"long brick name", []string{"name: brick1", "name: brick-number-one-of-many"}},
+	{"not root", []string{"networks:\n", "ssh: {user: admin}\nnetworks:\n"}},
+	{"port out of range", []string{"networks:\n", "ssh: {port: 70000}\nnetworks:\n"}},
+	// Networks and addresses.
+	{"bad CIDR", []string{"10.2.0.0/24", "10.2.0.0"}},
+	{"host bits in CIDR", []string{"10.2.0.0/24", "10.2.0.1/24"}},
+	{"IPv6", []string{"10.2.0.0/24", "fd00::/64"}},
+	{"tiny network", []string{"10.2.0.0/24", "10.2.0.0/31"}},
+	{"bad speed", []string{"100Gb/s", "fast"}},
+	{"networks overlap", []string{"cidr: 10.2.0.0/24", "cidr: 10.1.7.0/24", "private: 10.2.0.11", "private: 10.1.7.11", "private: 10.2.0.12", "private: 10.1.7.12"}},
+	{"heartbeat on public alone", []string{"  private:\n    cidr: 10.2.0.0/24\n", "", "    private: 10.2.0.11\n", "", "    private: 10.2.0.12\n", ""}},
+	{"server without private address", []string{"    private: 10.2.0.12\n", ""}},
+	{"not an address", []string{"address: 10.3.0.11", "address: s1.example.org"}},
+	{"address outside network", []string{"private: 10.2.0.12", "private: 10.9.0.12"}},
+	{"network address", []string{"private: 10.2.0.12", "private: 10.2.0.0"}},
+	{"broadcast address", []string{"private: 10.2.0.12", "private: 10.2.0.255"}},
+	{"duplicate host", []string{"name: s2", "name: s1"}},
+	{"client named as server", []string{"name: c1", "name: S1"}},
+	{"duplicate address", []string{"public: 10.1.0.12", "public: 10.1.0.11"}},
+	{"bad host name", []string{"name: s2", "name: s_2"}},
+	{"bad host key", []string{"    public: 10.1.0.11\n", "    public: 10.1.0.11\n    host_key: AAAAC3NzaC1lZDI1NTE5\n"}},
+	{"private host key", []string{"    public: 10.1.0.11\n", "    public: 10.1.0.11\n    host_key: '-----BEGIN OPENSSH PRIVATE KEY-----'\n"}},
+	{"three servers in a pair", []string{"pdus:\n", "  - {name: s3, address: 10.3.0.13, public: 10.1.0.13, private: 10.2.0.13, bmc: {address: 10.3.0.23, user: admin, password_file: f}, outlets: [{pdu: p1, outlet: 3}, {pdu: p2, outlet: 3}]}\npdus:\n"}},
+	{"absurd memory", []string{"256GiB", "1MiB"}},
+	// Fencing.
+	{"no fencing", []string{"    bmc:\n      address: 10.3.0.22\n      user: admin\n      password_file: secrets/bmc-s2\n    outlets:\n      - {pdu: p1, outlet: 2}\n      - {pdu: p2, outlet: 2}\n", ""}},
+	{"BMC alone", []string{"    outlets:\n      - {pdu: p1, outlet: 2}\n      - {pdu: p2, outlet: 2}\n", ""}},
+	{"outlets alone", []string{"    bmc:\n      address: 10.3.0.22\n      user: admin\n      password_file: secrets/bmc-s2\n", ""}},
+	{"both outlets on one PDU", []string{"{pdu: p2, outlet: 2}", "{pdu: p1, outlet: 3}"}},
+	{"both PDUs on one feed", []string{"feed: B", "feed: A", "    feeds: [A, B]\n", ""}},
+	{"one outlet", []string{"      - {pdu: p2, outlet: 2}\n", ""}},
+	{"outlet of another server", []string{"{pdu: p2, outlet: 2}", "{pdu: p2, outlet: 1}"}},
+	{"unknown PDU", []string{"{pdu: p2, outlet: 2}", "{pdu: p3, outlet: 2}"}},
+	{"outlet zero", []string{"{pdu: p2, outlet: 2}", "{pdu: p2, outlet: 0}"}},
+	{"feed without outlet", []string{"feeds: [A, B]", "feeds: [A, B, C]"}},
+	{"outlet without feed", []string{"feeds: [A, B]", "feeds: [A]"}},
+	{"duplicate PDU", []string{"name: p2", "name: p1"}},
+	{"secret in the spec", []string{"password_file: secrets/bmc-s1", "password_file: 'my secret!'"}},
+	{"IPMI cipher 0", []string{"      password_file: secrets/bmc-s1\n", "      password_file: secrets/bmc-s1\n      cipher: 0\n"}},
+	// Disks.
+	{"device name", []string{"serial: MB12", "serial: /dev/sda"}},
+	{"device name, short", []string{"serial: MB12", "serial: sdb"}},
+	{"multipath name", []string{"serial: MB12", "serial: /dev/mapper/mpatha"}},
+	{"duplicate serial", []string{"serial: MB12", "serial: MA07"}},
+	{"serial with space", []string{"serial: MB12", "serial: MB 12"}},
+	{"backward range", []string{"MA[01-12]", "MA[12-01]"}},
+	{"range of two widths", []string{"MA[01-12]", "MA[1-12]"}},
+	{"endless range", []string{"MA[01-12]", "MA[00001-99999]"}},
+	{"duplicate enclosure", []string{"name: E2", "name: E1"}},
+	{"more disks than bays", []string{"bays: 12", "bays: 11"}},
+	{"mixed sizes", []string{"\"MB[01-11]\", size: 12TB", "\"MB[01-11]\", size: 10TB"}},
+	{"mixed types", []string{"\"MB[01-11]\", size: 12TB", "\"MB[01-11]\", size: 12TB, type: ssd"}},
+	{"unknown disk type", []string{"\"MB[01-11]\", size: 12TB", "\"MB[01-11]\", size: 12TB, type: nlsas"}},
+	{"disk of no size", []string{"        size: 12TB", "        size: 0TB"}},
+	{"negative size", []string{"        size: 12TB", "        size: -12TB"}},
+	{"bad WWN", []string{"5000c500a1b2c3d4", "5000c500"}},
+	{"WWN of a range", []string{"\"MB[01-11]\", size: 12TB", "\"MB[01-11]\", size: 12TB, wwn: '5000c500a1b2c3d5'"}},
+	{"no enclosures", []string{"enclosures:\n  - name: E1\n    bays: 12\n    disks:\n      - {serial: \"MA[01-12]\", size: 12TB}\n  - name: E2\n    disks:\n      - {serial: \"MB[01-11]\", size: 12TB}\n      - serial: MB12\n        wwn: \"5000c500a1b2c3d4\"\n        size: 12TB\n", "enclosures: []\n"}},
+	{"wipe of unknown serial", []string{"wipe: [MA01]", "wipe: [MA011]"}},
+	{"wipe of a range", []string{"wipe: [MA01]", "wipe: ['MA[01-12]']"}},
+	{"wipe of a device", []string{"wipe: [MA01]", "wipe: [/dev/sda]"}},
+	// RAID.
+	{"width does not fit", []string{"data: 9", "data: 8"}},
+	{"too few disks", []string{"data: 9", "data: 24"}},
+	{"left over, one", []string{"data: 9", "data: 10", "spares: 2", "spares: 11"}},
+	{"groups do not fit", []string{"data: 9", "data: 9\n    groups: 3"}},
+	{"zero groups", []string{"data: 9", "data: 9\n    groups: 0"}},
+	{"RAID 5", []string{"level: 6", "level: 5"}},
+	{"RAID 7", []string{"level: 6", "level: 7"}},
+	{"parity 3", []string{"data: 9", "data: 9\n    parity: 3"}},
+	{"negative spares", []string{"spares: 2", "spares: -2"}},
+	{"absurd data", []string{"data: 9", "data: 1000000"}},
+	{"odd chunk", []string{"chunk: 128KiB", "chunk: 100kB"}},
+	{"unknown storage", []string{"storage:\n", "storage:\n  kind: ceph\n"}},
+	// NFS, services, exports.
+	{"file system", []string{"nfs:\n", "filesystem: {type: zfs}\nnfs:\n"}},
+	{"mount option of the past", []string{"nfs:\n", "filesystem: {mount: [nobarrier]}\nnfs:\n"}},
+	{"short lease in HA", []string{"lease: 30", "lease: 10"}},
+	{"grace shorter than lease", []string{"lease: 30", "lease: 60\n  grace: 30"}},
+	{"NFS version", []string{"lease: 30", "versions: [2, 3, 4]"}},
+	{"no threads", []string{"threads: 256", "threads: 0"}},
+	{"async in HA", []string{"[rw, sync, no_subtree_check]", "[rw, async]"}},
+	{"no_root_squash to the world", []string{"clients: 10.1.0.0/16", "clients: '*'", "[rw, sync, no_subtree_check]", "[rw, no_root_squash]"}},
+	{"no_root_squash to 0/0", []string{"clients: 10.1.0.0/16", "clients: 0.0.0.0/0", "[rw, sync, no_subtree_check]", "[rw, no_root_squash]"}},
+	{"unknown export option", []string{"[rw, sync, no_subtree_check]", "[rw, no_rootsquash]"}},
+	{"contradicting options", []string{"[rw, sync, no_subtree_check]", "[rw, ro]"}},
+	{"own fsid", []string{"[rw, sync, no_subtree_check]", "[rw, fsid=0]"}},
+	{"export of the root", []string{"      - clients: 10.1.0.0/16\n", "      - clients: 10.1.0.0/16\n        path: /\n"}},
+	{"export out of the volume", []string{"      - clients: 10.1.0.0/16\n", "      - clients: 10.1.0.0/16\n        path: /../etc\n"}},
+	{"export twice", []string{"ha:\n", "      - clients: 10.1.0.0/16\nha:\n"}},
+	{"export to nobody", []string{"clients: 10.1.0.0/16", "clients: 10.1.0.1/16"}},
+	{"no exports", []string{"    exports:\n      - clients: 10.1.0.0/16\n        options: [rw, sync, no_subtree_check]\n", "    exports: []\n"}},
+	{"service address outside", []string{"address: 10.1.0.100", "address: 10.7.0.100"}},
+	{"service address of a host", []string{"address: 10.1.0.100", "address: 10.1.0.11"}},
+	{"no service address", []string{"    address: 10.1.0.100\n", ""}},
+	{"unknown server", []string{"    address: 10.1.0.100\n", "    address: 10.1.0.100\n    server: s3\n"}},
+	{"two services in nfs-ha", []string{"ha:\n", "  - {name: work, address: 10.1.0.101, exports: [{clients: 10.1.0.0/16}]}\nha:\n"}},
+	{"two services with one address", []string{"flavour: nfs-ha", "flavour: nfs-ha-xl", "ha:\n", "  - {name: work, address: 10.1.0.100, exports: [{clients: 10.1.0.0/16}]}\nha:\n", "  - name: E1\n", "  - name: E1\n    service: home\n", "  - name: E2\n", "  - name: E2\n    service: work\n", "data: 9", "data: 9\n    parity: 2"}},
+	{"two services, whose disks", []string{"flavour: nfs-ha", "flavour: nfs-ha-xl", "ha:\n", "  - {name: work, address: 10.1.0.101, exports: [{clients: 10.1.0.0/16}]}\nha:\n"}},
+	{"path of the system", []string{"    address: 10.1.0.100\n", "    address: 10.1.0.100\n    path: /etc\n"}},
+	{"bad service name", []string{"name: home", "name: Home Directories", "service: home", "service: Home Directories"}},
+	// Clients and the rest.
+	{"client outside the exports", []string{"clients: 10.1.0.0/16", "clients: 10.1.9.0/24"}},
+	{"mount of unknown service", []string{"service: home", "service: hom"}},
+	{"mount over the system", []string{"/mnt/home", "/usr"}},
+	{"version not served", []string{"lease: 30", "versions: ['3']"}},
+	{"soft mount", []string{"path: /mnt/home}", "path: /mnt/home, options: [soft]}"}},
+	{"short token", []string{"token_ms: 3000", "token_ms: 5"}},
+	{"failback", []string{"token_ms: 3000", "failback: sometimes"}},
+	{"unknown suite", []string{"wipe: [MA01]", "rack: {suite: sid}"}},
+	{"negative iops", []string{"wipe: [MA01]", "rack: {iops: -1}"}},
+	{"cluster of one", []string{"flavour: nfs-ha", "flavour: nfs"}},
+}
+
+func edit(t *testing.T, base string, edits []string) string {
+	t.Helper()
+	for i := 0; i < len(edits); i += 2 {
+		if edits[i] == "*" {
+			base = edits[i+1]
+			continue
+		}
+		if !strings.Contains(base, edits[i]) {
+			t.Fatalf("base.yaml has no %q", edits[i])
+		}
+		base = strings.Replace(base, edits[i], edits[i+1], 1)
+	}
+	return base
+}
+
+func TestBad(t *testing.T) {
+	base, err := os.ReadFile("testdata/base.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Parse("brick.yaml", base); err != nil {
+		t.Fatalf("base.yaml must be good:\n%v", err)
+	}
+	var b strings.Builder
+	for _, c := range bad {
+		_, err := Parse("brick.yaml", []byte(edit(t, string(base), c.edits)))
+		if err == nil {
+			t.Errorf("%s: accepted", c.name)
+			continue
+		}
+		for _, e := range err.(Errors) {
+			if e.Line < 1 || e.Col < 1 || e.Msg == "" {
+				t.Errorf("%s: no position or message: %#v", c.name, e)
+			}
+		}
+		fmt.Fprintf(&b, "%s\n%v\n\n", c.name, err)
+	}
+	golden(t, "testdata/bad.txt", b.String())
+}
+
+func golden(t *testing.T, file, got string) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s (-want +got), -update rewrites it:\n%s", file, diff)
+	}
+}
