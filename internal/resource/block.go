@@ -15,10 +15,13 @@ type BlockQueue struct {
 	Path   string // of the rule file
 	Disks  []DiskRef
 	Arrays []string // md UUIDs
-	// DiskSettings go to each path and map, ArraySettings to each md device;
-	// names are files under /sys/block/<dev>/, e.g. queue/scheduler.
-	DiskSettings  []Setting
-	ArraySettings []Setting
+	// Volumes are logical volumes, VG/LV.
+	Volumes []string
+	// DiskSettings go to each path and map, ArraySettings to each md device,
+	// VolumeSettings to each logical volume; names are files under /sys/block/<dev>/, e.g. queue/scheduler.
+	DiskSettings   []Setting
+	ArraySettings  []Setting
+	VolumeSettings []Setting
 }
 
 // Kind is "block-queue".
@@ -59,10 +62,16 @@ func (q *BlockQueue) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 			mds = append(mds, a.Dev)
 		}
 	}
+	var lvs []string
+	for _, v := range q.Volumes {
+		if n := kernelName(sys, "/dev/"+v); n != "" {
+			lvs = append(lvs, n)
+		}
+	}
 	for _, g := range []struct {
 		settings []Setting
 		devs     []string
-	}{{q.DiskSettings, append(devs, maps...)}, {q.ArraySettings, mds}} {
+	}{{q.DiskSettings, append(devs, maps...)}, {q.ArraySettings, mds}, {q.VolumeSettings, lvs}} {
 		for _, s := range g.settings {
 			act, err := liveQueue(sys, s, g.devs)
 			if err != nil {
@@ -115,7 +124,7 @@ func liveQueue(sys Sys, s Setting, devs []string) ([]Action, error) {
 func (q *BlockQueue) rules(disks []found) string {
 	var b strings.Builder
 	b.WriteString(Header)
-	for _, s := range append(slices.Clone(q.DiskSettings), q.ArraySettings...) {
+	for _, s := range slices.Concat(q.DiskSettings, q.ArraySettings, q.VolumeSettings) {
 		if s.Reason != "" {
 			b.WriteString(comment(s.Name + "=" + s.Value + ": " + s.Reason))
 		}
@@ -151,6 +160,12 @@ func (q *BlockQueue) rules(disks []found) string {
 	rule("sd*[!0-9]", "ATTR{device/wwid}", naa, set(q.DiskSettings, ""))
 	rule("dm-*", "ENV{DM_UUID}", mpath, set(q.DiskSettings, "queue/scheduler"))
 	rule("md*", "ENV{MD_UUID}", uuids, set(q.ArraySettings, ""))
+	var names []string
+	for _, v := range q.Volumes {
+		vg, lv, _ := strings.Cut(v, "/")
+		names = append(names, dmName(vg, lv))
+	}
+	rule("dm-*", "ENV{DM_NAME}", names, set(q.VolumeSettings, ""))
 	return b.String()
 }
 

@@ -35,6 +35,9 @@ func (e *Element) Add(c ...*Element) *Element {
 	return e
 }
 
+// String writes the element with its secrets, for the wire.
+func (e *Element) String() string { return e.text("", nil) }
+
 // child finds the first child of a name.
 func (e *Element) child(name string) *Element {
 	for _, c := range e.Children {

@@ -17,8 +17,10 @@ type CorosyncNode struct {
 type Corosync struct {
 	Cluster string
 	TokenMS int
-	Nodes   []CorosyncNode
-	Key     []byte // secret
+	// ConsensusMS is at least 1.2 x TokenMS.
+	ConsensusMS int
+	Nodes       []CorosyncNode
+	Key         []byte // secret
 }
 
 // Kind is "corosync".
@@ -67,6 +69,7 @@ func (c *Corosync) Text() string {
 	crypto_hash: sha256
 	# A node that is silent for so long (ms) is taken for lost and fenced.
 	token: %d
+	consensus: %d
 	# The rings are used one at a time, ring 0 (private) first.
 	link_mode: passive
 	interface {
@@ -80,7 +83,7 @@ func (c *Corosync) Text() string {
 }
 
 nodelist {
-`, c.Cluster, c.TokenMS)
+`, c.Cluster, c.TokenMS, c.ConsensusMS)
 	for _, n := range c.Nodes {
 		fmt.Fprintf(&b, "\tnode {\n\t\tname: %s\n\t\tnodeid: %d\n", n.Name, n.ID)
 		for i, r := range n.Rings {

@@ -120,6 +120,9 @@ type Directory struct {
 	Mode  uint32 // 0: 0755
 	Owner string
 	Group string
+	// Keep: mode and owner are given only when it is made; afterwards they
+	// are the administrator's.
+	Keep bool `json:",omitempty"`
 }
 
 // Kind is "directory".
@@ -147,6 +150,9 @@ func (d *Directory) Diff(_ context.Context, sys Sys) ([]Action, error) {
 	}
 	if !st.IsDir {
 		return nil, &Refusal{What: d.Path + " is a file, not a directory", Mend: "move it away"}
+	}
+	if d.Keep {
+		return nil, nil
 	}
 	uid, err := lookupID(sys, "/etc/passwd", d.Owner)
 	if err != nil {

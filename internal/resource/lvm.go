@@ -27,7 +27,7 @@ func lvActive(sys Sys, vg, lv string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	want := strings.ReplaceAll(vg, "-", "--") + "-" + strings.ReplaceAll(lv, "-", "--")
+	want := dmName(vg, lv)
 	for _, p := range names {
 		n, err := readTrim(sys, p)
 		if err != nil {
@@ -40,6 +40,11 @@ func lvActive(sys Sys, vg, lv string) (bool, error) {
 	return false, nil
 }
 
+// dmName is the device mapper name of a logical volume.
+func dmName(vg, lv string) string {
+	return strings.ReplaceAll(vg, "-", "--") + "-" + strings.ReplaceAll(lv, "-", "--")
+}
+
 // VolumeGroup is an LVM volume group over md arrays.
 type VolumeGroup struct {
 	Name string
@@ -50,6 +55,8 @@ type VolumeGroup struct {
 	// Align is where data starts on each physical volume, bytes: a full
 	// stripe, so that stripes of the layers above begin with the array's.
 	Align int64
+	// ExtentSize in bytes; 0 for LVM's default.
+	ExtentSize int64
 	// LV is the group's logical volume; if that is active, so is the group.
 	LV string
 }
@@ -115,7 +122,7 @@ func (v *VolumeGroup) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 // carries tells from sysfs, without a fork, whether each physical volume
 // holds part of the group's active volume.
 func (v *VolumeGroup) carries(sys Sys) (bool, error) {
-	want := strings.ReplaceAll(v.Name, "-", "--") + "-" + strings.ReplaceAll(v.LV, "-", "--")
+	want := dmName(v.Name, v.LV)
 	for _, pv := range v.PVs {
 		hs, err := sys.Glob("/sys/block/" + kernelName(sys, pv) + "/holders/dm-*/dm/name")
 		if err != nil {
@@ -141,6 +148,9 @@ func (v *VolumeGroup) create() []Action {
 	why := ""
 	if v.Align > 0 {
 		argv = append(argv, "--dataalignment", strconv.FormatInt(v.Align/1024, 10)+"k")
+	}
+	if v.ExtentSize > 0 {
+		argv = append(argv, "--physicalextentsize", strconv.FormatInt(v.ExtentSize/1024, 10)+"k")
 	}
 	if v.SystemID != "" {
 		argv = append(argv, "--systemid", v.SystemID, "--setautoactivation", "n")

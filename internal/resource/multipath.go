@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"path"
+	"slices"
 	"sort"
 	"strings"
 )
@@ -11,8 +12,9 @@ import (
 // Multipath is dm-multipath for the disks of a brick and for no others: each
 // disk becomes one map, named by its WWID, with every path the kernel knows.
 type Multipath struct {
-	Brick string
-	Disks []DiskRef
+	Brick    string
+	Disks    []DiskRef
+	Settings []Setting // of the defaults section
 }
 
 // Kind is "multipath".
@@ -57,7 +59,7 @@ func (m *Multipath) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 		return nil, nil
 	}
 	sort.Strings(wwids)
-	conf := TextFile{Path: multipathConf, Content: []byte(multipathText(wwids))}
+	conf := TextFile{Path: multipathConf, Content: []byte(m.text(wwids))}
 	files, err := conf.Diff(ctx, sys)
 	if err != nil {
 		return nil, err
@@ -109,31 +111,40 @@ func inMap(sys Sys, dev, name string) (bool, error) {
 	return false, nil
 }
 
-func multipathText(wwids []string) string {
-	var b strings.Builder
-	b.WriteString(Header + `defaults {
-	# A map is named by its WWID: the same on both servers, whatever the order
-	# in which disks are found.
-	user_friendly_names no
-	# Only disks of the brick are let through below, so every one of them
-	# becomes a map, even with one path left.
-	find_multipaths greedy
-	# Both paths lead to the same dual-ported disk and are equal.
-	path_grouping_policy multibus
-	path_selector "service-time 0"
-	path_checker tur
-	failback immediate
-	polling_interval 5
-	# Without a path, I/O waits 4 x 5 s and then fails: an enclosure may reset
-	# meanwhile, but a server that lost its cables must notice, so that the
-	# service moves. Never 'queue'.
-	no_path_retry 4
-	# A dead link gives its requests back after 5 s, for the other path.
-	fast_io_fail_tmo 5
-	dev_loss_tmo 60
-	# Members of md arrays have no partitions.
-	skip_kpartx yes
+// fixed are settings that are no matter of tuning; the design's win.
+var fixed = []Setting{
+	{"user_friendly_names", "no", "a map is named by its WWID: the same on both servers, whatever the order in which disks are found"},
+	{"find_multipaths", "greedy", "only disks of the brick are let through below, so every one of them becomes a map, even with one path left"},
+	{"path_grouping_policy", "multibus", "both paths lead to the same dual-ported disk and are equal"},
+	{"path_checker", "tur", "the standard's own question for readiness"},
+	{"failback", "immediate", "a path that is back is used again"},
+	{"polling_interval", "5", "seconds between checks of a path"},
+	{"skip_kpartx", "yes", "members of md arrays have no partitions"},
 }
+
+func (m *Multipath) text(wwids []string) string {
+	var b strings.Builder
+	b.WriteString(Header + "defaults {\n")
+	settings := slices.Clone(m.Settings)
+	for _, f := range fixed {
+		if !slices.ContainsFunc(settings, func(s Setting) bool { return s.Name == f.Name }) {
+			settings = append(settings, f)
+		}
+	}
+	slices.SortFunc(settings, func(a, b Setting) int { return strings.Compare(a.Name, b.Name) })
+	for _, s := range settings {
+		if s.Reason != "" {
+			for line := range strings.Lines(comment(s.Reason)) {
+				b.WriteString("\t" + line)
+			}
+		}
+		v := s.Value
+		if strings.ContainsAny(v, " \t") {
+			v = `"` + v + `"`
+		}
+		b.WriteString("\t" + s.Name + " " + v + "\n")
+	}
+	b.WriteString(`}
 # Nothing but the brick's own disks is touched.
 blacklist {
 	wwid ".*"

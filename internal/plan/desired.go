@@ -1,0 +1,665 @@
+package plan
+
+import (
+	"encoding/json"
+	"fmt"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/mortarhpc/mortar/internal/design"
+	"github.com/mortarhpc/mortar/internal/ocf"
+	"github.com/mortarhpc/mortar/internal/resource"
+	"github.com/mortarhpc/mortar/internal/spec"
+)
+
+// Stages of an apply, in order.
+const (
+	StageHosts      = "check hosts"
+	StagePackages   = "packages"
+	StageKernel     = "kernel settings"
+	StageMultipath  = "multipath"
+	StageStorage    = "storage"
+	StageRelease    = "release storage"
+	StageNFS        = "NFS server"
+	StageMembership = "cluster membership"
+	StageCluster    = "cluster configuration"
+	StageService    = "service"
+	StageClients    = "client mounts"
+)
+
+// releases of Debian that are supported.
+var releases = []string{"12", "13"}
+
+const (
+	secretsDir = "/etc/mortar/secrets"
+	mortarPath = "/usr/local/sbin/mortar" // a link to this binary, made when the host is reached
+)
+
+// Desired is every step that makes a brick out of its hosts, in order.
+// Facts decide where the steps of storage go; secrets reads the files the
+// spec names, and CorosyncKey.
+func Desired(d *design.Design, facts Facts, secrets func(file string) ([]byte, error)) ([]Step, error) {
+	b := &builder{d: d, facts: facts, secrets: secrets}
+	for _, s := range d.Spec.Servers {
+		b.servers = append(b.servers, s.Name)
+	}
+	b.cluster = facts.Cluster(b.servers)
+	b.checks()
+	b.packages()
+	b.kernel()
+	b.multipath()
+	for i := range d.Volumes {
+		b.storage(&d.Volumes[i], &d.Services[i])
+	}
+	if err := b.nfs(); err != nil {
+		return nil, err
+	}
+	if d.HA != nil {
+		if err := b.membership(); err != nil {
+			return nil, err
+		}
+		if err := b.configuration(); err != nil {
+			return nil, err
+		}
+	}
+	b.clients()
+	// Release comes after storage of all volumes, and so on: one stage is one
+	// run of steps, whatever the order in which they were thought of.
+	order := []string{StageHosts, StagePackages, StageKernel, StageMultipath, StageStorage, StageRelease, StageNFS,
+		StageMembership, StageCluster, StageService, StageClients}
+	slices.SortStableFunc(b.steps, func(x, y Step) int {
+		return slices.Index(order, x.Stage) - slices.Index(order, y.Stage)
+	})
+	return b.steps, nil
+}
+
+type builder struct {
+	d       *design.Design
+	facts   Facts
+	secrets func(string) ([]byte, error)
+	servers []string
+	cluster *resource.ClusterFacts
+	steps   []Step
+}
+
+func (b *builder) add(stage, host, title string, r resource.Resource) {
+	b.steps = append(b.steps, Step{Stage: stage, Title: title, Host: host, Resource: r})
+}
+
+// clients that mount something, in the order of the spec.
+func (b *builder) clientNames() []string {
+	var all []string
+	for _, c := range b.d.Spec.Clients {
+		all = append(all, c.Name)
+	}
+	return all
+}
+
+// settings of a kind for a role.
+func (b *builder) settings(role, kind string) []resource.Setting {
+	var out []resource.Setting
+	for _, s := range b.d.Settings {
+		if s.Kind == kind && (s.Role == role || s.Role == "both") {
+			out = append(out, resource.Setting{Name: s.Name, Value: s.Value, Reason: reason(s)})
+		}
+	}
+	return out
+}
+
+func reason(s design.Setting) string {
+	if s.Source == "" {
+		return s.Reason
+	}
+	return s.Reason + " (" + s.Source + ")"
+}
+
+// value is a setting of the design, or what to take without.
+func (b *builder) value(kind, name, without string) string {
+	if v := b.d.Value(kind, name); v != "" {
+		return v
+	}
+	return without
+}
+
+func ref(k design.Disk) resource.DiskRef {
+	return resource.DiskRef{Serial: k.Serial, WWN: k.WWN, Enclosure: k.Enclosure, Bay: k.Bay, Size: int64(k.Size)}
+}
+
+func refs(ks []design.Disk) []resource.DiskRef {
+	var out []resource.DiskRef
+	for _, k := range ks {
+		out = append(out, ref(k))
+	}
+	return out
+}
+
+// checks refuses before anything is changed: a host that cannot be used, a
+// disk that is missing or carries what is not ours.
+func (b *builder) checks() {
+	for _, h := range append(slices.Clone(b.servers), b.clientNames()...) {
+		b.add(StageHosts, h, "host "+h, &resource.Host{Name: h, Releases: releases})
+	}
+	var arrays []string
+	group := map[string]string{}
+	for _, g := range b.d.Groups {
+		arrays = append(arrays, g.UUID)
+		for _, k := range append(slices.Clone(g.Members), g.Spares...) {
+			group[k.Serial] = g.UUID
+		}
+	}
+	var all []resource.WantedDisk
+	for _, k := range b.d.Disks {
+		all = append(all, resource.WantedDisk{DiskRef: ref(k), Group: group[k.Serial], Wipe: slices.Contains(b.d.Spec.Wipe, k.Serial)})
+	}
+	for _, s := range b.servers {
+		b.add(StageHosts, s, "disks of "+s, &resource.Disks{Host: s, List: all, Arrays: arrays})
+	}
+	// What the disks carry is looked at once, where each volume is or will be.
+	for i := range b.d.Volumes {
+		v := &b.d.Volumes[i]
+		var mine []resource.WantedDisk
+		for j, k := range b.d.Disks {
+			if k.Service == v.Service || k.Service == "" && i == 0 {
+				mine = append(mine, all[j])
+			}
+		}
+		at := b.placeOf(v)
+		b.add(StageStorage, at.host, "disks of "+v.Service, &resource.Disks{Host: at.host, List: mine, Arrays: arrays, Check: true})
+	}
+}
+
+// place is where the storage of a volume is dealt with.
+type place struct {
+	host string
+	// managed: the cluster has the service, so nothing is brought up or down
+	// here; running: and runs it on host.
+	managed, running bool
+}
+
+// placeOf decides on the one server that builds a volume: the one where it is
+// up, or else the first.
+func (b *builder) placeOf(v *design.Volume) place {
+	p := place{host: b.servers[0]}
+	for _, s := range b.servers {
+		for _, g := range b.groups(v) {
+			if b.facts.HasArray(s, g.UUID) {
+				p.host = s
+			}
+		}
+	}
+	if b.d.HA == nil || b.cluster == nil {
+		return p
+	}
+	if !b.cluster.Ready {
+		// It starts or stops: nobody knows yet what it will run.
+		p.managed = true
+		return p
+	}
+	r, ok := b.cluster.Resource(resource.ServiceID(v.Service))
+	p.managed = ok
+	if ok && r.Role == "Started" && r.Node != "" {
+		p.host, p.running = r.Node, true
+	}
+	return p
+}
+
+func (b *builder) groups(v *design.Volume) []design.Group {
+	var out []design.Group
+	for _, n := range v.Groups {
+		for _, g := range b.d.Groups {
+			if g.Name == n {
+				out = append(out, g)
+			}
+		}
+	}
+	return out
+}
+
+func (b *builder) packages() {
+	server := []string{"mdadm", "lvm2", "multipath-tools", "xfsprogs", "nfs-kernel-server", "nfs-common", "rpcbind"}
+	p := &resource.Packages{Names: server}
+	if b.d.HA != nil {
+		p.Names = append(p.Names, "corosync", "pacemaker", "pacemaker-cli-utils", "resource-agents")
+		// Debian 12 has all fence agents in one package.
+		p.ByRelease = map[string][]string{
+			"12": {"fence-agents"},
+			"13": {"fence-agents-ipmilan", "fence-agents-apc-snmp"},
+		}
+	}
+	for _, s := range b.servers {
+		b.add(StagePackages, s, "packages", p)
+	}
+	for _, c := range b.clientNames() {
+		b.add(StagePackages, c, "packages", &resource.Packages{Names: []string{"nfs-common", "rpcbind"}})
+	}
+}
+
+func (b *builder) kernel() {
+	for _, h := range append(slices.Clone(b.servers), b.clientNames()...) {
+		role := "client"
+		if slices.Contains(b.servers, h) {
+			role = "server"
+		}
+		m := &resource.Modules{Options: b.settings(role, "module")}
+		if role == "server" {
+			m.Names = []string{"raid456", "dm_multipath", "nfsd"}
+			if b.d.Spec.Storage.RAID.Level == 10 {
+				m.Names[0] = "raid10"
+			}
+		} else {
+			m.Names = []string{"nfs"}
+		}
+		b.add(StageKernel, h, "kernel modules", m)
+		if ss := b.settings(role, "sysctl"); len(ss) > 0 {
+			b.add(StageKernel, h, "kernel settings", &resource.Sysctl{Path: "/etc/sysctl.d/90-mortar.conf", Settings: ss})
+		}
+		if role == "server" {
+			b.storageFiles(h)
+		}
+	}
+}
+
+// storageFiles are what keeps md and LVM from doing things by themselves, or
+// makes them do so.
+func (b *builder) storageFiles(h string) {
+	var text strings.Builder
+	text.WriteString(resource.Header)
+	if b.d.HA != nil {
+		text.WriteString("# Shared arrays: nothing but the resource agent may assemble them, on the one\n" +
+			"# server that owns them. With <ignore>, udev and the initial RAM disk do not.\n# Source: mdadm.conf(5)\n")
+	} else {
+		text.WriteString("# Assembled at boot, as their members appear.\n")
+	}
+	for _, g := range b.d.Groups {
+		dev := "/dev/md/" + g.Name
+		if b.d.HA != nil {
+			dev = "<ignore>"
+		}
+		text.WriteString("ARRAY " + dev + " UUID=" + g.UUID + "\n")
+	}
+	mdadm := "/etc/mdadm/mdadm.conf.d/mortar.conf"
+	b.add(StageKernel, h, "md configuration", &resource.TextFile{Path: mdadm, Content: []byte(text.String())})
+	paths := []string{mdadm}
+	if b.d.HA != nil {
+		lvm := "/etc/lvm/lvmlocal.conf"
+		b.add(StageKernel, h, "LVM configuration", &resource.TextFile{Path: lvm, Content: []byte(resource.Header +
+			`# A volume group belongs to the server whose name it carries: the other one
+# refuses to activate it. Source: lvmsystemid(7)
+global {
+	system_id_source = "uname"
+}
+# Members of arrays and maps of disks are never physical volumes themselves.
+devices {
+	md_component_detection = 1
+	multipath_component_detection = 1
+}
+`)})
+		paths = append(paths, lvm)
+	}
+	b.add(StageKernel, h, "initial RAM disk", &resource.Initramfs{Paths: paths})
+}
+
+func (b *builder) multipath() {
+	var uuids []string
+	for _, g := range b.d.Groups {
+		uuids = append(uuids, g.UUID)
+	}
+	var lvs []string
+	for _, v := range b.d.Volumes {
+		lvs = append(lvs, v.VG+"/"+v.LV)
+	}
+	for _, s := range b.servers {
+		b.add(StageMultipath, s, "multipath", &resource.Multipath{
+			Brick: b.d.Name, Disks: refs(b.d.Disks), Settings: b.settings("server", "multipath"),
+		})
+		b.add(StageMultipath, s, "block queues", &resource.BlockQueue{
+			Path: "/etc/udev/rules.d/90-mortar-block.rules", Disks: refs(b.d.Disks), Arrays: uuids, Volumes: lvs,
+			DiskSettings:   queueSettings(b.settings("server", "disk")),
+			ArraySettings:  queueSettings(b.settings("server", "md")),
+			VolumeSettings: queueSettings(b.settings("server", "lv")),
+		})
+	}
+}
+
+// queueSettings gives names of the design their place in sysfs.
+func queueSettings(ss []resource.Setting) []resource.Setting {
+	var out []resource.Setting
+	for _, s := range ss {
+		switch s.Name {
+		case "stripe_cache_size", "group_thread_cnt":
+			s.Name = "md/" + s.Name
+		default:
+			s.Name = "queue/" + s.Name
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+// storage builds a volume on one server, from arrays to directories.
+func (b *builder) storage(v *design.Volume, s *design.Service) {
+	p := b.placeOf(v)
+	groups := b.groups(v)
+	var pvs []string
+	arrays := map[string]string{}
+	for _, g := range groups {
+		pvs = append(pvs, "/dev/md/"+g.Name)
+		arrays[g.UUID] = g.Name
+		b.add(StageStorage, p.host, "md array "+g.Name, &resource.Array{
+			Name: g.Name, UUID: g.UUID, Level: g.Level, Tolerated: tolerated(g), Chunk: int64(g.Chunk),
+			Members: refs(g.Members), Spares: refs(g.Spares), Assemble: !p.managed,
+		})
+	}
+	if p.managed && !p.running {
+		// The service is stopped or failed, and it is the cluster's to start:
+		// what is inside of the arrays cannot be looked at.
+		return
+	}
+	id := ""
+	if b.d.HA != nil {
+		id = v.SystemID
+	}
+	align := int64(0)
+	if len(groups) > 0 {
+		// LVM starts data at a multiple of this: a full stripe, at least 1 MiB.
+		full := int64(groups[0].Data) * int64(groups[0].Chunk)
+		align = (int64(spec.MiB) + full - 1) / full * full
+	}
+	dev := "/dev/" + v.VG + "/" + v.LV
+	b.add(StageStorage, p.host, "volume group "+v.VG, &resource.VolumeGroup{
+		Name: v.VG, LV: v.LV, PVs: pvs, SystemID: id, Align: align, ExtentSize: int64(v.ExtentSize),
+	})
+	b.add(StageStorage, p.host, "logical volume "+v.VG+"/"+v.LV, &resource.LogicalVolume{
+		VG: v.VG, Name: v.LV, PVs: pvs, SystemID: id, Stripes: v.Stripes, StripeSize: int64(v.StripeSize), Activate: !p.managed,
+	})
+	b.add(StageStorage, p.host, "file system on "+dev, &resource.XFS{Device: dev, UUID: v.FSUUID, Args: v.MkfsArgs})
+	if !p.running {
+		mount := &resource.MountPoint{Source: dev, Path: v.MountPoint, Type: "xfs", Options: v.MountOpts}
+		if b.d.HA == nil {
+			mount.Fstab = true
+			// A server whose disks are away still boots, so that it can be mended;
+			// nfs-server waits for the mount by its own generator.
+			mount.Options = append(slices.Clone(v.MountOpts), "nofail", "x-systemd.device-timeout=120s")
+		}
+		b.add(StageStorage, p.host, "mount "+v.MountPoint, mount)
+	}
+	if b.d.HA != nil {
+		b.add(StageStorage, p.host, "directory for the NFS state", &resource.Directory{Path: path.Dir(s.StateDir), Mode: 0o711})
+	}
+	made := map[string]bool{filepath.Clean(v.MountPoint): true}
+	for _, e := range s.Exports {
+		for _, dir := range below(v.MountPoint, e.Dir) {
+			if !made[dir] {
+				made[dir] = true
+				b.add(StageStorage, p.host, "directory "+dir, &resource.Directory{Path: dir, Keep: true})
+			}
+		}
+	}
+	if b.d.HA != nil {
+		// Both mount points exist, so that the agent need not make them.
+		for _, host := range b.servers {
+			b.add(StageRelease, host, "mount point "+v.MountPoint, &resource.Directory{Path: v.MountPoint, Keep: true})
+		}
+		if !p.managed {
+			b.add(StageRelease, p.host, "release "+v.VG, &resource.ReleaseStorage{
+				VG: v.VG, LV: v.LV, SystemID: id, MountPoint: v.MountPoint, Arrays: arrays,
+			})
+		}
+	}
+}
+
+// below lists the directories from a mount point down to dir.
+func below(mount, dir string) []string {
+	mount, dir = filepath.Clean(mount), filepath.Clean(dir)
+	var out []string
+	for dir != mount && strings.HasPrefix(dir, mount+"/") {
+		out = append([]string{dir}, out...)
+		dir = filepath.Dir(dir)
+	}
+	return out
+}
+
+// tolerated is how many members an array works without.
+func tolerated(g design.Group) int {
+	if g.Level == 10 {
+		return 1 // of each pair; more may be too many
+	}
+	return g.Parity
+}
+
+// nfs configures nfsd: run by systemd on a single server, by the resource
+// agent in a cluster.
+func (b *builder) nfs() error {
+	n := b.d.Spec.NFS
+	for _, h := range b.servers {
+		b.add(StageNFS, h, "NFS configuration", &resource.TextFile{
+			Path: "/etc/nfs.conf.d/mortar.conf", Content: []byte(b.nfsConf()),
+		})
+		if b.d.HA == nil {
+			var lines []resource.ExportLine
+			for _, s := range b.d.Services {
+				for _, e := range s.Exports {
+					lines = append(lines, resource.ExportLine{Dir: filepath.Clean(e.Dir), Clients: e.Clients, FSID: e.FSID, Options: e.Options})
+				}
+			}
+			b.add(StageNFS, h, "NFS units", &resource.Units{Name: "nfs", List: []resource.Unit{
+				{Name: "rpcbind.socket", Enabled: true, Active: true, Why: "NFSv3 clients ask it for the ports of mountd and statd"},
+				{Name: "nfs-server.service", Enabled: true, Active: true},
+			}})
+			b.add(StageNFS, h, "exports", &resource.Exports{Path: "/etc/exports.d/mortar.exports", Lines: lines})
+			b.add(StageNFS, h, "NFS server", &resource.NFSServer{Threads: n.Threads, Versions: n.Versions, Lease: n.Lease, Grace: n.Grace})
+			continue
+		}
+		b.add(StageNFS, h, "NFS units", &resource.Units{Name: "nfs", List: []resource.Unit{
+			{Name: "rpcbind.socket", Enabled: true, Active: true, Why: "NFSv3 clients ask it for the ports of mountd and statd"},
+			{Name: "nfs-server.service", Masked: true, Keep: b.servesNow(h), Why: "nfsd is the resource agent's to start, on the server that owns the volume"},
+			{Name: "rpc-statd-notify.service", Masked: true, Keep: true, Why: "the resource agent notifies, from the service address"},
+		}})
+		b.add(StageNFS, h, "order of stopping", &resource.TextFile{
+			Path: "/etc/systemd/system/resource-agents-deps.target.d/mortar.conf",
+			Content: []byte(resource.Header +
+				"# Pacemaker starts after these, and stops before them at shutdown.\n" +
+				"[Unit]\nRequires=rpcbind.socket\nAfter=rpcbind.socket multipathd.service\n"),
+		})
+		b.add(StageNFS, h, "resource agent", &resource.Directory{Path: "/usr/lib/ocf/resource.d/mortar"})
+		b.add(StageNFS, h, "resource agent ocf:mortar:service", &resource.Symlink{
+			Path: "/usr/lib/ocf/resource.d/mortar/service", Target: mortarPath,
+		})
+		b.add(StageNFS, h, "directory /etc/mortar", &resource.Directory{Path: "/etc/mortar", Mode: 0o700})
+		for i := range b.d.Services {
+			r, err := b.ocfConfig(&b.d.Services[i], &b.d.Volumes[i])
+			if err != nil {
+				return err
+			}
+			b.add(StageNFS, h, "configuration of service "+b.d.Services[i].Name, r)
+		}
+	}
+	return nil
+}
+
+// servesNow: while the agent's nfsd runs on a host, units are only masked,
+// never stopped.
+func (b *builder) servesNow(host string) bool {
+	for i := range b.d.Volumes {
+		if p := b.placeOf(&b.d.Volumes[i]); p.running && p.host == host {
+			return true
+		}
+	}
+	return false
+}
+
+func (b *builder) nfsConf() string {
+	n := b.d.Spec.NFS
+	var t strings.Builder
+	t.WriteString(resource.Header)
+	if b.d.HA != nil {
+		t.WriteString("# The resource agent sets the same values when it starts nfsd; here they are\n# for whoever looks.\n")
+	}
+	t.WriteString("[nfsd]\n")
+	for _, s := range b.d.SettingsOf("nfsd") {
+		switch s.Name {
+		case "threads", "lease", "grace", "scope":
+			key := map[string]string{"threads": "threads", "lease": "lease-time", "grace": "grace-time", "scope": "scope"}[s.Name]
+			fmt.Fprintf(&t, "# %s\n%s=%s\n", s.Reason, key, s.Value)
+		}
+	}
+	yes := func(v string) string {
+		if slices.ContainsFunc(n.Versions, func(x string) bool { return x == v || strings.HasPrefix(x, v+".") }) {
+			return "y"
+		}
+		return "n"
+	}
+	fmt.Fprintf(&t, "vers3=%s\nvers4=%s\nvers4.0=%s\nvers4.1=%s\nvers4.2=%s\n", yes("3"), yes("4"), yes("4.0"), yes("4.1"), yes("4.2"))
+	return t.String()
+}
+
+func (b *builder) ocfConfig(s *design.Service, v *design.Volume) (*resource.OCFConfig, error) {
+	n := b.d.Spec.NFS
+	c := ocf.Config{
+		Service: s.Name, VG: v.VG, LV: v.LV, FSUUID: v.FSUUID, SystemID: v.SystemID,
+		MountPoint: filepath.Clean(v.MountPoint), MountOpts: v.MountOpts, StateDir: s.StateDir,
+		NFS:     ocf.NFS{Threads: n.Threads, Versions: n.Versions, Lease: n.Lease, Grace: n.Grace, Scope: s.Scope},
+		Address: s.Address + "/" + strconv.Itoa(s.Prefix),
+		Nodes:   map[string]string{},
+	}
+	for _, x := range b.d.Spec.Servers {
+		c.Nodes[x.Name] = x.Public
+	}
+	for _, e := range s.Exports {
+		c.Exports = append(c.Exports, ocf.Export{Dir: filepath.Clean(e.Dir), Clients: e.Clients, FSID: e.FSID, Options: e.Options})
+	}
+	r := &resource.OCFConfig{Path: ocfConfigPath(s.Name)}
+	for _, g := range b.groups(v) {
+		c.Arrays = append(c.Arrays, ocf.Array{Name: g.Name, UUID: g.UUID})
+		r.Members = append(r.Members, refs(append(slices.Clone(g.Members), g.Spares...)))
+	}
+	var err error
+	r.Template, err = json.Marshal(c)
+	return r, err
+}
+
+func ocfConfigPath(service string) string { return "/etc/mortar/service-" + service + ".json" }
+
+// membership is Corosync and Pacemaker, up to a complete cluster.
+func (b *builder) membership() error {
+	ha := b.d.HA
+	key, err := b.secrets(CorosyncKey)
+	if err != nil {
+		return err
+	}
+	consensus, err := strconv.Atoi(b.value("corosync", "consensus", strconv.Itoa(ha.TokenMS*6/5)))
+	if err != nil {
+		return fmt.Errorf("consensus: %w", err)
+	}
+	c := &resource.Corosync{Cluster: ha.Cluster, TokenMS: ha.TokenMS, ConsensusMS: consensus, Key: key}
+	var nodes []string
+	for _, n := range ha.Nodes {
+		c.Nodes = append(c.Nodes, resource.CorosyncNode{ID: n.ID, Name: n.Name, Rings: n.Rings})
+		nodes = append(nodes, n.Name)
+	}
+	for _, h := range b.servers {
+		b.add(StageMembership, h, "directory for secrets", &resource.Directory{Path: secretsDir, Mode: 0o700})
+		for _, f := range b.fenceDevices() {
+			if f.SecretParam == "community" {
+				continue
+			}
+			secret, err := b.secret(f)
+			if err != nil {
+				return err
+			}
+			b.add(StageMembership, h, "secret of "+f.ID, &resource.TextFile{
+				Path: secretPath(f), Content: append([]byte(secret), '\n'), Secret: true,
+				Why: "given to the fence agent by a script, so that it is in no argument and not in the CIB",
+			})
+			b.add(StageMembership, h, "script for the secret of "+f.ID, &resource.TextFile{
+				Path: secretPath(f) + ".sh", Mode: 0o700,
+				Content: []byte("#!/bin/sh\n" + resource.Header + "exec cat " + secretPath(f) + "\n"),
+			})
+		}
+		b.add(StageMembership, h, "corosync", c)
+		b.add(StageMembership, h, "cluster units", &resource.Units{Name: "cluster", List: []resource.Unit{
+			{Name: "corosync.service", Enabled: true, Active: true},
+			{Name: "pacemaker.service", Enabled: true, Active: true},
+		}})
+	}
+	b.add(StageCluster, b.configurator(), "cluster "+ha.Cluster, &resource.Cluster{Name: ha.Cluster, Nodes: nodes, Seconds: 180})
+	return nil
+}
+
+// configurator is the server the cluster is configured from: one that has a
+// ready cluster, or the first.
+func (b *builder) configurator() string {
+	for _, s := range b.servers {
+		if c := b.facts.Hosts[s].Cluster; c != nil && c.Ready {
+			return s
+		}
+	}
+	return b.servers[0]
+}
+
+func secretPath(f design.FenceDevice) string { return secretsDir + "/" + f.ID }
+
+func (b *builder) fenceDevices() []design.FenceDevice {
+	var out []design.FenceDevice
+	for _, l := range b.d.HA.Fencing {
+		out = append(out, l.Devices...)
+	}
+	return out
+}
+
+// secret is one line of a file; the newline an editor added is no part of it.
+func (b *builder) secret(f design.FenceDevice) (string, error) {
+	s, err := b.secrets(f.SecretFile)
+	if err != nil {
+		return "", err
+	}
+	t := strings.TrimRight(string(s), "\r\n")
+	if t == "" || strings.ContainsAny(t, "\n\r\x00") {
+		return "", fmt.Errorf("secret file %s: one line with the secret is wanted", f.SecretFile)
+	}
+	return t, nil
+}
+
+func (b *builder) configuration() error {
+	cib, err := b.cib()
+	if err != nil {
+		return err
+	}
+	at := b.configurator()
+	b.add(StageCluster, at, "cluster configuration", &resource.CIB{
+		Configuration: cib.String(), Owned: []string{"service-", "fence-", "fencing-", "locate-", "mortar-"}, Secret: []string{"community"},
+	})
+	var fencing []string
+	for _, f := range b.fenceDevices() {
+		fencing = append(fencing, f.ID)
+	}
+	for i, s := range b.d.Services {
+		up := &resource.ServiceUp{Resource: resource.ServiceID(s.Name), Seconds: 300}
+		if i == 0 {
+			up.Fencing = fencing
+		}
+		b.add(StageService, at, "service "+s.Name, up)
+	}
+	return nil
+}
+
+func (b *builder) clients() {
+	for _, c := range b.clientNames() {
+		b.add(StageClients, c, "NFS units", &resource.Units{Name: "nfs-client", List: []resource.Unit{
+			{Name: "rpcbind.socket", Enabled: true, Active: true, Why: "locks of NFSv3 need it"},
+		}})
+		for _, m := range b.d.Mounts {
+			if m.Client != c {
+				continue
+			}
+			b.add(StageClients, c, "mount "+m.Path, &resource.MountPoint{
+				Source: m.Source, Path: m.Path, Type: "nfs", Fstab: true,
+				// nofail: a client boots while the service is away.
+				Options: append(slices.Clone(m.Options), "_netdev", "nofail"),
+			})
+		}
+	}
+}

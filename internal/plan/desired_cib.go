@@ -1,0 +1,127 @@
+package plan
+
+import (
+	"sort"
+	"strconv"
+	"strings"
+
+	"github.com/mortarhpc/mortar/internal/design"
+	"github.com/mortarhpc/mortar/internal/resource"
+)
+
+// cib is the <configuration> of the cluster, built offline. Ids are stable,
+// so that a second build gives the same.
+// Source: Pacemaker Explained, of Pacemaker 2.1 and 3.0.
+func (b *builder) cib() (*resource.Element, error) {
+	el := resource.El
+	resources := el("resources")
+	constraints := el("constraints")
+	topology := el("fencing-topology")
+
+	for _, l := range b.d.HA.Fencing {
+		var ids []string
+		for _, f := range l.Devices {
+			r, err := b.fence(l.Node, f)
+			if err != nil {
+				return nil, err
+			}
+			resources.Add(r)
+			ids = append(ids, f.ID)
+			// A server is not asked to fence itself.
+			constraints.Add(el("rsc_location", "id", "locate-"+f.ID, "rsc", f.ID, "node", l.Node, "score", "-INFINITY"))
+		}
+		topology.Add(el("fencing-level", "id", "fencing-"+l.Node+"-"+strconv.Itoa(l.Level),
+			"target", l.Node, "index", strconv.Itoa(l.Level), "devices", strings.Join(ids, ",")))
+	}
+	for i := range b.d.Services {
+		s := &b.d.Services[i]
+		resources.Add(b.service(s))
+		constraints.Add(el("rsc_location", "id", "locate-"+resource.ServiceID(s.Name),
+			"rsc", resource.ServiceID(s.Name), "node", s.Preferred, "score", "100"))
+	}
+	props := pairs("cluster_property_set", "cib-bootstrap-options", map[string]string{
+		"stonith-enabled":  b.value("pacemaker", "stonith-enabled", "true"),
+		"stonith-timeout":  b.value("pacemaker", "stonith-timeout", "60s"),
+		"no-quorum-policy": b.value("pacemaker", "no-quorum-policy", "stop"),
+	})
+	defaults := pairs("meta_attributes", "mortar-rsc-defaults", map[string]string{
+		"resource-stickiness": b.value("pacemaker", "resource-stickiness", "1000"),
+	})
+	return el("configuration").Add(
+		el("crm_config").Add(props),
+		resources,
+		constraints,
+		topology,
+		el("rsc_defaults").Add(defaults),
+	), nil
+}
+
+// pairs is a set of nvpairs, by name.
+func pairs(element, id string, values map[string]string) *resource.Element {
+	set := resource.El(element, "id", id)
+	names := make([]string, 0, len(values))
+	for n := range values {
+		names = append(names, n)
+	}
+	sort.Strings(names)
+	for _, n := range names {
+		set.Add(resource.El("nvpair", "id", id+"-"+n, "name", n, "value", values[n]))
+	}
+	return set
+}
+
+func op(id, name, interval, timeout string) *resource.Element {
+	return resource.El("op", "id", id+"-"+name+"-"+interval, "name", name, "interval", interval, "timeout", timeout)
+}
+
+func (b *builder) fence(node string, f design.FenceDevice) (*resource.Element, error) {
+	params := map[string]string{}
+	for k, v := range f.Params {
+		params[k] = v
+	}
+	if f.SecretParam == "community" {
+		// The agent takes it no other way. The CIB's files are readable by the
+		// cluster's own user only.
+		s, err := b.secret(f)
+		if err != nil {
+			return nil, err
+		}
+		params[f.SecretParam] = s
+	} else {
+		params["password_script"] = secretPath(f) + ".sh"
+	}
+	if params["pcmk_host_map"] == "" && params["pcmk_host_list"] == "" {
+		params["pcmk_host_list"] = node
+	}
+	r := resource.El("primitive", "id", f.ID, "class", "stonith", "type", f.Agent)
+	ops := resource.El("operations").Add(
+		// A dead fence device is found before it is needed; more often would
+		// only load a BMC.
+		op(f.ID, "monitor", "300s", "60s"),
+		op(f.ID, "start", "0s", "60s"),
+	)
+	return r.Add(pairs("instance_attributes", f.ID+"-params", params), ops), nil
+}
+
+func (b *builder) service(s *design.Service) *resource.Element {
+	id := resource.ServiceID(s.Name)
+	start, stop := b.value("pacemaker", "start-timeout", "180s"), b.value("pacemaker", "stop-timeout", "180s")
+	every := b.value("pacemaker", "monitor-interval", "10s")
+	deep := op(id, "monitor", "63s", "60s")
+	// Writes and reads back on the volume: storage that hangs shows here.
+	deep.Add(pairs("instance_attributes", id+"-monitor-63s-params", map[string]string{"OCF_CHECK_LEVEL": "10"}))
+	stopOp := op(id, "stop", "0s", stop)
+	stopOp.Attrs["on-fail"] = "fence" // a volume that cannot be let go of
+	return resource.El("primitive", "id", id, "class", "ocf", "provider", "mortar", "type", "service").Add(
+		pairs("instance_attributes", id+"-params", map[string]string{"config": ocfConfigPath(s.Name)}),
+		resource.El("operations").Add(
+			op(id, "start", "0s", start), stopOp,
+			op(id, "monitor", every, "60s"), deep,
+		),
+		pairs("meta_attributes", id+"-meta", map[string]string{
+			// One failure moves the service; after ten minutes it may come back
+			// here if the other server fails too.
+			"migration-threshold": "1", "failure-timeout": "600s",
+		}),
+	)
+}
