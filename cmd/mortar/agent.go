@@ -8,11 +8,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mortarhpc/mortar/internal/agent"
+	"github.com/mortarhpc/mortar/internal/observe"
+	"github.com/mortarhpc/mortar/internal/workload"
 )
 
 // agentMux has the ops of every package that runs something on hosts.
 func agentMux() agent.Mux {
-	return agent.Merge(agent.Core())
+	return agent.Merge(agent.Core(), workload.Handlers(), observe.Handlers())
 }
 
 func newAgentCmd() *cobra.Command {

@@ -12,9 +12,9 @@ import (
 	"github.com/mortarhpc/mortar/internal/spec"
 )
 
-// InventoryEntry is one host of an inventory file, which says how to reach
-// the hosts of a spec where that differs from what the spec says. A virtual
-// rack writes one; so may anybody.
+// InventoryEntry is one host of an inventory file ({"hosts": [...]}), which
+// says how to reach the hosts of a spec where that differs from what the spec
+// says. A virtual rack writes one; so may anybody.
 type InventoryEntry struct {
 	Name         string `json:"name"`
 	Address      string `json:"address"`
@@ -55,11 +55,13 @@ func Inventory(s *spec.Spec) (map[string]Target, error) {
 	if err != nil {
 		return nil, fmt.Errorf("inventory: %w", err)
 	}
-	var entries []InventoryEntry
-	if err := json.Unmarshal(b, &entries); err != nil {
+	var doc struct {
+		Hosts []InventoryEntry `json:"hosts"`
+	}
+	if err := json.Unmarshal(b, &doc); err != nil {
 		return nil, fmt.Errorf("inventory %s: %w; it is written by `mortar rack up`: take the rack down and up again", file, err)
 	}
-	for _, e := range entries {
+	for _, e := range doc.Hosts {
 		t, ok := all[e.Name]
 		if !ok {
 			continue // of an earlier state of the spec

@@ -1,0 +1,58 @@
+package host
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/mortarhpc/mortar/internal/spec"
+)
+
+func TestInventory(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("HOME", "/home/admin")
+	s := &spec.Spec{
+		File: filepath.Join(dir, "brick.yaml"), Name: "b1",
+		SSH:     spec.SSH{User: "root", Port: 22, Identity: "id", KnownHosts: "~/.ssh/known_hosts"},
+		Servers: []spec.Server{{Name: "nfs1", Address: "10.0.0.1", HostKey: "ssh-ed25519 AAAA"}},
+		Clients: []spec.Client{{Name: "c1", Address: "10.0.0.2"}},
+	}
+	want := map[string]Target{
+		"nfs1": {Name: "nfs1", Address: "10.0.0.1", Port: 22, User: "root", Identity: filepath.Join(dir, "id"), HostKey: "ssh-ed25519 AAAA", KnownHosts: "/home/admin/.ssh/known_hosts"},
+		"c1":   {Name: "c1", Address: "10.0.0.2", Port: 22, User: "root", Identity: filepath.Join(dir, "id"), KnownHosts: "/home/admin/.ssh/known_hosts"},
+	}
+	got, err := Inventory(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
+	}
+
+	file := InventoryFile(s)
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	write := func(content string) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(`{"netns":"mortar-b1","hosts":[{"name":"nfs1","role":"server","address":"10.9.0.1","port":2222,"user":"root","identity_file":"id_rack","host_key":"ssh-ed25519 BBBB","netns":"mortar-b1"},{"name":"gone"}]}`)
+	want["nfs1"] = Target{Name: "nfs1", Address: "10.9.0.1", Port: 2222, User: "root", Identity: filepath.Join(filepath.Dir(file), "id_rack"),
+		HostKey: "ssh-ed25519 BBBB", KnownHosts: "/home/admin/.ssh/known_hosts", NetNS: "mortar-b1"}
+	if got, err = Inventory(s); err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
+	}
+	write("{")
+	if _, err := Inventory(s); err == nil || !strings.Contains(err.Error(), file) {
+		t.Errorf("%v", err)
+	}
+}
