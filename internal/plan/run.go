@@ -236,12 +236,9 @@ func (e *engine) converge(ctx context.Context, h Host, s Step, actions []resourc
 				return err
 			}
 		}
-		res, err := e.diff(ctx, h, s)
+		res, err := e.settle(ctx, h, s)
 		if err != nil {
 			return err
-		}
-		if res.Error != nil {
-			return &Failure{Host: s.Host, Stage: s.Stage, Step: s.Title, What: "observe", Err: res.Error}
 		}
 		if len(res.Actions) == 0 {
 			return nil
@@ -253,10 +250,39 @@ func (e *engine) converge(ctx context.Context, h Host, s Step, actions []resourc
 	}
 	var left []string
 	for _, a := range actions {
-		left = append(left, a.Title)
+		t := a.Title
+		if _, ok := s.Resource.(resource.Settler); ok && a.Why != "" {
+			t += ": " + a.Why
+		}
+		left = append(left, t)
 	}
 	return &Failure{Host: s.Host, Stage: s.Stage, Step: s.Title, What: "check",
 		Err: fmt.Errorf("did not converge: the commands succeeded, but it would still have to %s", strings.Join(left, ", "))}
+}
+
+// settle compares after actions; what comes about by itself gets its time.
+func (e *engine) settle(ctx context.Context, h Host, s Step) (agent.DiffResult, error) {
+	var limit time.Duration
+	if r, ok := s.Resource.(resource.Settler); ok {
+		limit = r.Settle()
+	}
+	for start := time.Now(); ; {
+		res, err := e.diff(ctx, h, s)
+		if err != nil {
+			return res, err
+		}
+		if res.Error != nil {
+			return res, &Failure{Host: s.Host, Stage: s.Stage, Step: s.Title, What: "observe", Err: res.Error}
+		}
+		if len(res.Actions) == 0 || time.Since(start) >= limit {
+			return res, nil
+		}
+		select {
+		case <-ctx.Done():
+			return res, ctx.Err()
+		case <-time.After(time.Second):
+		}
+	}
 }
 
 // gate is the one way through which Mortar changes a host.
