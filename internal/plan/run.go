@@ -243,10 +243,11 @@ func (e *engine) converge(ctx context.Context, h Host, s Step, actions []resourc
 		if len(res.Actions) == 0 {
 			return nil
 		}
-		if reflect.DeepEqual(res.Actions, actions) {
+		same := reflect.DeepEqual(res.Actions, actions)
+		actions = res.Actions
+		if _, waited := s.Resource.(resource.Settler); same || waited {
 			break // the same once more would do the same
 		}
-		actions = res.Actions
 	}
 	var left []string
 	for _, a := range actions {
