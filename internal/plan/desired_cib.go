@@ -46,6 +46,9 @@ func (b *builder) cib() (*resource.Element, error) {
 	})
 	defaults := pairs("meta_attributes", "mortar-rsc-defaults", map[string]string{
 		"resource-stickiness": b.value("pacemaker", "resource-stickiness", "1000"),
+		// A failure is forgotten after ten minutes: a fence device that was away
+		// is used again, and a service may come back to where it failed.
+		"failure-timeout": "600s",
 	})
 	return el("configuration").Add(
 		el("crm_config").Add(props),
@@ -97,7 +100,7 @@ func (b *builder) fence(node string, f design.FenceDevice) (*resource.Element, e
 	ops := resource.El("operations").Add(
 		// A dead fence device is found before it is needed; more often would
 		// only load a BMC.
-		op(f.ID, "monitor", "300s", "60s"),
+		op(f.ID, "monitor", "900s", "60s"),
 		op(f.ID, "start", "0s", "60s"),
 	)
 	return r.Add(pairs("instance_attributes", f.ID+"-params", params), ops), nil
@@ -119,9 +122,9 @@ func (b *builder) service(s *design.Service) *resource.Element {
 			op(id, "monitor", every, "60s"), deep,
 		),
 		pairs("meta_attributes", id+"-meta", map[string]string{
-			// One failure moves the service; after ten minutes it may come back
-			// here if the other server fails too.
-			"migration-threshold": "1", "failure-timeout": "600s",
+			// One failure moves the service: the other server is more likely to be
+			// well than this one after a restart.
+			"migration-threshold": "1",
 		}),
 	)
 }

@@ -1,0 +1,190 @@
+package plan
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/mortarhpc/mortar/internal/design"
+	"github.com/mortarhpc/mortar/internal/resource"
+	"github.com/mortarhpc/mortar/internal/spec"
+)
+
+var update = flag.Bool("update", false, "write golden files")
+
+func testDesign(t *testing.T, flavour string) *design.Design {
+	t.Helper()
+	s, err := spec.Load("../../examples/" + flavour + ".yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := design.New(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// testSecrets gives each file its own name as content.
+func testSecrets(file string) ([]byte, error) {
+	return []byte("secret of " + filepath.Base(file) + "\n"), nil
+}
+
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	p := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(p, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(string(want), got); d != "" {
+		t.Errorf("%s (-want +got; -update writes it):\n%s", p, d)
+	}
+}
+
+func list(steps []Step) string {
+	var b strings.Builder
+	stage := ""
+	for _, s := range steps {
+		if s.Stage != stage {
+			stage = s.Stage
+			b.WriteString(stage + "\n")
+		}
+		fmt.Fprintf(&b, "  %-5s %-16s %s\n", s.Host, s.Resource.Kind(), s.Title)
+	}
+	return b.String()
+}
+
+func TestStepsOfANewBrick(t *testing.T) {
+	for _, flavour := range []string{"nfs", "nfs-ha"} {
+		steps, err := Desired(testDesign(t, flavour), Facts{}, testSecrets)
+		if err != nil {
+			t.Fatal(err)
+		}
+		golden(t, "steps-"+flavour+".txt", list(steps))
+		for _, s := range steps {
+			b, err := json.Marshal(s.Resource)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r, err := resource.Decode(s.Resource.Kind(), b)
+			if err != nil {
+				t.Fatalf("%s: %v", s.Title, err)
+			}
+			if d := cmp.Diff(s.Resource, r); d != "" {
+				t.Errorf("%s is not the same after the wire:\n%s", s.Title, d)
+			}
+		}
+	}
+}
+
+func findStep(t *testing.T, steps []Step, kind, title string) Step {
+	t.Helper()
+	for _, s := range steps {
+		if s.Resource.Kind() == kind && strings.Contains(s.Title, title) {
+			return s
+		}
+	}
+	t.Fatalf("no step of kind %s with %q in\n%s", kind, title, list(steps))
+	return Step{}
+}
+
+func TestClusterConfiguration(t *testing.T) {
+	steps, err := Desired(testDesign(t, "nfs-ha"), Facts{}, testSecrets)
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "cib-nfs-ha.xml", findStep(t, steps, "cib", "").Resource.(*resource.CIB).Configuration)
+	golden(t, "corosync-nfs-ha.conf", findStep(t, steps, "corosync", "").Resource.(*resource.Corosync).Text())
+}
+
+// Secrets go into secret files and nowhere else, but for the SNMP community,
+// which the CIB must hold.
+func TestSecretsStaySecret(t *testing.T) {
+	steps, err := Desired(testDesign(t, "nfs-ha"), Facts{}, testSecrets)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := 0
+	for _, s := range steps {
+		switch r := s.Resource.(type) {
+		case *resource.TextFile:
+			if strings.Contains(string(r.Content), "secret of") {
+				seen++
+				if !r.Secret || r.Mode != 0 && r.Mode&0o077 != 0 {
+					t.Errorf("%s: a secret in a file that is shown or readable", r.Path)
+				}
+			}
+		case *resource.CIB:
+			if strings.Contains(r.Configuration, "secret of bmc") {
+				t.Error("a BMC's password is in the CIB")
+			}
+			if !strings.Contains(r.Configuration, "secret of pdu-a") || len(r.Secret) == 0 {
+				t.Error("the community is not there, or would be shown")
+			}
+		}
+	}
+	if seen != 4 {
+		t.Errorf("%d secret files, not the two BMC passwords on two servers", seen)
+	}
+}
+
+func clusterWith(host, role string) Facts {
+	c := &resource.ClusterFacts{Ready: true, Resources: []resource.ClusterResource{{ID: "service-home", Role: role, Node: host}}}
+	return Facts{Hosts: map[string]resource.HostFacts{"nfs1": {Cluster: c}, "nfs2": {Cluster: c}}}
+}
+
+// Storage is dealt with on one server: where it is up, and never brought up
+// or down behind a cluster's back.
+func TestPlaceOfStorage(t *testing.T) {
+	d := testDesign(t, "nfs-ha")
+	assembled := Facts{Hosts: map[string]resource.HostFacts{"nfs2": {Arrays: []resource.MDArray{{UUID: strings.ReplaceAll(d.Groups[0].UUID, ":", "")}}}}}
+	starting := Facts{Hosts: map[string]resource.HostFacts{"nfs1": {Cluster: &resource.ClusterFacts{}}}}
+	unconfigured := Facts{Hosts: map[string]resource.HostFacts{"nfs1": {Cluster: &resource.ClusterFacts{Ready: true}}}}
+	for _, c := range []struct {
+		name                             string
+		facts                            Facts
+		host                             string
+		assemble, volume, mount, release bool
+	}{
+		{"new", Facts{}, "nfs1", true, true, true, true},
+		{"left assembled on the other", assembled, "nfs2", true, true, true, true},
+		{"cluster not configured yet", unconfigured, "nfs1", true, true, true, true},
+		{"running on the other", clusterWith("nfs2", "Started"), "nfs2", false, true, false, false},
+		{"stopped by the cluster", clusterWith("", "Stopped"), "nfs1", false, false, false, false},
+		{"starting", starting, "nfs1", false, false, false, false},
+	} {
+		steps, err := Desired(d, c.facts, testSecrets)
+		if err != nil {
+			t.Fatal(err)
+		}
+		kinds := map[string]bool{}
+		for _, s := range steps {
+			if s.Stage == StageStorage || s.Resource.Kind() == "release-storage" {
+				kinds[s.Resource.Kind()] = true
+				if s.Host != c.host {
+					t.Errorf("%s: %s on %s, not %s", c.name, s.Title, s.Host, c.host)
+				}
+			}
+			if a, ok := s.Resource.(*resource.Array); ok && a.Assemble != c.assemble {
+				t.Errorf("%s: assemble is %v", c.name, a.Assemble)
+			}
+		}
+		for kind, want := range map[string]bool{"volume-group": c.volume, "xfs": c.volume, "mount": c.mount, "release-storage": c.release} {
+			if kinds[kind] != want {
+				t.Errorf("%s: %s is %v, not %v", c.name, kind, kinds[kind], want)
+			}
+		}
+	}
+}
