@@ -124,7 +124,9 @@ type Options struct {
 	After   time.Duration // load after every worker goes on again
 	Recover time.Duration // how long to wait for that
 	Rejoin  time.Duration // how long the healed server may take to rejoin
-	Rate    float64       // operations per second of each writer; 0: unlimited
+	Rate    float64       // operations per second of each writer; 0: 8 on a virtual rack, else unlimited
+
+	verifyDir string // on clients, for the mounts data is read back through
 }
 
 // WithDefaults fills what is zero.
@@ -136,6 +138,9 @@ func (o Options) WithDefaults(virtual bool) Options {
 		if *f.v == 0 {
 			*f.v = f.def
 		}
+	}
+	if o.verifyDir == "" {
+		o.verifyDir = "/run/mortar"
 	}
 	if o.Rate == 0 && virtual {
 		// Emulated servers share the machine's few cores with the load: at

@@ -508,6 +508,10 @@ func (e *engine) waitWorkers(ctx context.Context, limit time.Duration, ok func(p
 				waiting = append(waiting, r.client+" has not reported")
 			}
 			for _, p := range r.progress.Workers {
+				if p.Failed != "" {
+					defer r.mu.Unlock()
+					return fmt.Errorf("%s %s gave up: %s", r.client, p.Worker, p.Failed)
+				}
 				if !ok(p, e.offsets[r.client]) {
 					w := r.client + " " + p.Worker
 					if p.LastError != "" {
@@ -716,7 +720,7 @@ func (e *engine) verify(ctx context.Context, results []loaded) (report.Verify, m
 					break
 				}
 			}
-			at := path.Join("/run/mortar", l.result.RunID, fmt.Sprint(i))
+			at := path.Join(e.opt.verifyDir, l.result.RunID, fmt.Sprint(i))
 			if err := action(ctx, h, resource.Action{Title: "mount point for verification", Cmd: []string{"mkdir", "-p", at}}); err != nil {
 				return err
 			}

@@ -128,9 +128,13 @@ func judge(e evidence) (checks []report.Check) {
 	var ioErrs, lockErrs int64
 	var violations int64
 	var sample string
+	var gaveUp []string
 	for _, l := range e.loads {
 		violations += l.result.Violations
 		for _, w := range l.result.Workers {
+			if w.Failed != "" {
+				gaveUp = append(gaveUp, fmt.Sprintf("%s on %s: %s", w.Worker, l.client, w.Failed))
+			}
 			if isIO(w.Kind) {
 				ioErrs += w.Errors
 			} else {
@@ -146,6 +150,8 @@ func judge(e evidence) (checks []report.Check) {
 	switch {
 	case len(e.loadErr) > 0:
 		add(false, "no errors", "%s", strings.Join(e.loadErr, "; "))
+	case len(gaveUp) > 0:
+		add(false, "no errors", "workers gave up: %s", strings.Join(gaveUp, "; "))
 	case ioErrs > 0:
 		add(false, "no errors", "clients saw %d failed calls, first: %s", ioErrs, sample)
 	case lockErrs > 0:
