@@ -38,13 +38,7 @@ func (l *locker) run() {
 	case Challenge:
 		err = l.challenge()
 	}
-	if l.fd >= 0 {
-		l.begin("close")
-		_ = unix.Close(l.fd)
-	}
-	l.mu.Lock()
-	l.op, l.waiting = "", 0
-	l.mu.Unlock()
+	l.close(l.fd)
 	if err != nil && !errors.Is(err, errStopped) {
 		l.giveUp(err)
 	}

@@ -2,7 +2,7 @@ package workload
 
 import (
 	"errors"
-	"fmt"
+	"io"
 	"os"
 	"sync"
 	"time"
@@ -135,12 +135,36 @@ func (w *worker) reopened() {
 	w.res.Reopens++
 }
 
+// finish says that no further operation is owed: a stall under way ends as
+// open.
+func (w *worker) finish() {
+	t := w.clock.now()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.waiting != 0 && t-w.waiting > w.stall {
+		w.addStall(Stall{Worker: w.res.Worker, StartNs: w.waiting, Seconds: seconds(t - w.waiting), Op: w.waitOp, Open: true})
+	}
+	w.op, w.waiting = "", 0
+}
+
+// close closes what the worker is done with. That may hang too, and then shows
+// as such, but it is no operation anyone waits for.
+func (w *worker) close(fd int) {
+	w.finish()
+	if fd >= 0 {
+		w.begin("close")
+		_ = unix.Close(fd)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.op, w.waiting = "", 0
+}
+
 // giveUp says why the worker ends early.
 func (w *worker) giveUp(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.res.Failed = err.Error()
-	w.waiting = 0
 }
 
 func (w *worker) addStall(s Stall) {
@@ -269,14 +293,18 @@ func open(path string, flags int) (int, error) {
 	return fd, nil
 }
 
-// pwrite writes all of b or says how it failed.
+// pwrite writes all of b or says how it failed: what follows a short write
+// tells why it was short.
 func pwrite(fd int, b []byte, off int64) error {
-	n, err := again(func() (int, error) { return unix.Pwrite(fd, b, off) })
-	if err != nil {
-		return err
-	}
-	if n != len(b) {
-		return fmt.Errorf("short write: %d of %d bytes", n, len(b))
+	for len(b) > 0 {
+		n, err := again(func() (int, error) { return unix.Pwrite(fd, b, off) })
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			return io.ErrShortWrite
+		}
+		b, off = b[n:], off+int64(n)
 	}
 	return nil
 }

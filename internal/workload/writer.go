@@ -38,15 +38,7 @@ var errStopped = errors.New("told to stop")
 
 func (w *writer) run() {
 	err := w.loop()
-	if w.fd >= 0 {
-		w.begin("close")
-		_ = unix.Close(w.fd)
-		w.done()
-	}
-	// Closing is no progress, and nothing is owed any more.
-	w.mu.Lock()
-	w.waiting = 0
-	w.mu.Unlock()
+	w.close(w.fd)
 	if err != nil && !errors.Is(err, errStopped) {
 		w.giveUp(err)
 	}
@@ -277,14 +269,7 @@ type reader struct {
 
 func (r *reader) run() {
 	r.fd = -1
-	defer func() {
-		if r.fd >= 0 {
-			_ = unix.Close(r.fd)
-		}
-		r.mu.Lock()
-		r.op, r.waiting = "", 0
-		r.mu.Unlock()
-	}()
+	defer func() { r.close(r.fd) }()
 	buf := stream.AlignedBuffer(int(r.cfg.BlockBytes))
 	pace := newPacer(r.cfg.OpsPerSecond)
 	flags := unix.O_RDONLY
