@@ -54,14 +54,18 @@ func prepare(ctx context.Context, d *design.Design, keep bool, progress func(hos
 		return nil, refused(ctx, err)
 	}
 	p := &preparation{hosts: hosts}
-	if p.plan, err = compare(ctx, d, p.planHosts(), keep, progress); err != nil {
+	binaries := map[string]string{}
+	for _, v := range d.Spec.Servers {
+		binaries[v.Name] = hosts[v.Name].Hello.Binary
+	}
+	if p.plan, err = compare(ctx, d, p.planHosts(), binaries, keep, progress); err != nil {
 		p.close()
 		return nil, refused(ctx, err)
 	}
 	return p, nil
 }
 
-func compare(ctx context.Context, d *design.Design, hosts map[string]plan.Host, keep bool, progress func(host, what string)) (*plan.Plan, error) {
+func compare(ctx context.Context, d *design.Design, hosts map[string]plan.Host, binaries map[string]string, keep bool, progress func(host, what string)) (*plan.Plan, error) {
 	progress("", "observing")
 	facts, err := plan.Observe(ctx, hosts)
 	if err != nil {
@@ -72,7 +76,7 @@ func compare(ctx context.Context, d *design.Design, hosts map[string]plan.Host, 
 		return nil, err
 	}
 	progress("", "comparing")
-	return plan.Build(ctx, steps, hosts)
+	return plan.Build(ctx, append(plan.BinaryLinks(binaries), steps...), hosts)
 }
 
 // refused ends a command that has changed nothing.

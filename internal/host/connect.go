@@ -38,6 +38,9 @@ type Options struct {
 	// LibDir and Link are where the binary goes on the host, and the name it
 	// is found by there; "": /usr/local/lib/mortar and /usr/local/sbin/mortar.
 	LibDir, Link string
+	// AnyUser goes on although the login is not root's, who alone can do
+	// what the agent is there for. Tests need it.
+	AnyUser bool
 	// Progress is told what is being done; may be nil.
 	Progress func(host, what string)
 }
@@ -108,14 +111,17 @@ func Connect(ctx context.Context, t Target, opts Options) (*Host, error) {
 	started, err := h.start(ctx, remote, opts.Timeout)
 	if errors.Is(err, errAbsent) {
 		opts.Progress(t.Name, "pushing the agent")
-		if err = h.push(ctx, bin, opts.LibDir, remote, opts.Link); err == nil {
+		if err = h.push(ctx, bin, opts, remote); err == nil {
 			started, err = h.start(ctx, remote, opts.Timeout)
 		}
 	}
 	if err != nil {
 		h.Close()
-		if ctx.Err() != nil {
+		switch {
+		case ctx.Err() != nil:
 			err = ctx.Err()
+		case errors.Is(err, errNotRoot):
+			return nil, notRoot(t, addr)
 		}
 		return nil, h.wrap("agent", err, "look at the host: is its disk full, or /usr/local mounted noexec or read-only?")
 	}
@@ -123,6 +129,10 @@ func Connect(ctx context.Context, t Target, opts Options) (*Host, error) {
 	if h.Hello.Protocol != agent.Protocol {
 		h.Close()
 		return nil, h.wrap("agent", fmt.Errorf("speaks protocol %d, this binary %d", h.Hello.Protocol, agent.Protocol), "")
+	}
+	if h.Hello.UID != 0 && !opts.AnyUser {
+		h.Close()
+		return nil, notRoot(t, addr)
 	}
 	opts.Progress(t.Name, "connected")
 	return h, nil
@@ -203,6 +213,13 @@ func (e kindError) Unwrap() []error { return []error{e.kind, e.cause} }
 
 func joinKind(kind, cause error) error { return kindError{kind, cause} }
 
+var errNotRoot = errors.New("not root")
+
+func notRoot(t Target, addr string) error {
+	return &Error{Host: t.Name, Address: addr, What: "the login as " + t.user() + " is not root's", Err: joinKind(ErrLogin, errNotRoot),
+		Mend: "set ssh.user to root: only root can build storage"}
+}
+
 // errAbsent says that the binary is not on the host.
 var errAbsent = errors.New("binary not there")
 
@@ -275,7 +292,8 @@ func sessionError(err error, stderr *tail) error {
 // push streams the binary, compressed, to the host and moves it into place
 // when it is whole. A link that is there is left alone: what runs by that
 // name (Pacemaker's agent) is changed by apply, not by looking.
-func (h *Host) push(ctx context.Context, bin *binary, dir, remote, link string) error {
+func (h *Host) push(ctx context.Context, bin *binary, opts Options, remote string) error {
+	dir, link := opts.LibDir, opts.Link
 	packed, err := bin.packed()
 	if err != nil {
 		return err
@@ -293,7 +311,12 @@ func (h *Host) push(ctx context.Context, bin *binary, dir, remote, link string) 
 	// Every word is a constant or a plain path. $$ keeps two pushes apart;
 	// gzip notices a stream that was cut off.
 	tmp := path.Join(dir, ".push-$$")
+	root := "test $(id -u) = 0 || exit 77"
+	if opts.AnyUser {
+		root = "true"
+	}
 	script := strings.Join([]string{
+		"{ " + root + "; }",
 		"umask 022",
 		"mkdir -p " + dir + " " + path.Dir(link),
 		"trap 'rm -f " + tmp + "' EXIT",
@@ -301,8 +324,13 @@ func (h *Host) push(ctx context.Context, bin *binary, dir, remote, link string) 
 		"chmod 0755 " + tmp,
 		"mv -f " + tmp + " " + remote,
 		"if ! test -e " + link + "; then ln -sf " + remote + " " + link + "; fi",
+		// Older ones, but for that which the link leads to.
+		"for f in " + dir + "/mortar-*; do test $f -ef " + link + " || test $f -ef " + remote + " || rm -f $f; done",
 	}, " && ")
 	if err := s.Run(script); err != nil {
+		if ee := new(ssh.ExitError); errors.As(err, &ee) && ee.ExitStatus() == 77 {
+			return errNotRoot
+		}
 		return fmt.Errorf("push: %w: %s", err, strings.TrimSpace(out.String()))
 	}
 	return nil

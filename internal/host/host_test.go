@@ -47,6 +47,8 @@ type sshd struct {
 	key   ssh.Signer
 	conns sync.Map // net.Conn
 	execs atomic.Int32
+	// nobody: commands run as uid 65534.
+	nobody atomic.Bool
 	// frozen: nothing is read or answered any more, but the connection stays.
 	frozen chan struct{}
 }
@@ -159,6 +161,9 @@ func (s *sshd) serve(c net.Conn, cfg *ssh.ServerConfig) {
 
 func (s *sshd) exec(ch ssh.Channel, command string) {
 	cmd := exec.Command("/bin/sh", "-c", command)
+	if s.nobody.Load() {
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	}
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		return
@@ -191,7 +196,7 @@ func setup(t *testing.T) (*sshd, Target, Options) {
 	s := startSSHD(t, user.PublicKey(), hostKey)
 	dir := t.TempDir()
 	return s, Target{Name: "h1", Address: "127.0.0.1", Port: s.addr.Port, Identity: writeKey(t, priv, 0o600), HostKey: authorized(hostKey.PublicKey())},
-		Options{LibDir: dir + "/lib", Link: dir + "/sbin/mortar", Timeout: 20 * time.Second}
+		Options{LibDir: dir + "/lib", Link: dir + "/sbin/mortar", Timeout: 20 * time.Second, AnyUser: os.Getuid() != 0}
 }
 
 func TestConnectPushesOnce(t *testing.T) {
@@ -243,6 +248,53 @@ func TestLinkIsLeftAlone(t *testing.T) {
 	h.Close()
 	if got, _ := os.Readlink(opts.Link); got != "/bin/true" {
 		t.Errorf("link now leads to %s", got)
+	}
+}
+
+func TestOldBinariesAreRemoved(t *testing.T) {
+	_, target, opts := setup(t)
+	old, linked := filepath.Join(opts.LibDir, "mortar-0000"), filepath.Join(opts.LibDir, "mortar-1111")
+	for _, d := range []string{opts.LibDir, filepath.Dir(opts.Link)} {
+		if err := os.MkdirAll(d, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, f := range []string{old, linked} {
+		if err := os.WriteFile(f, nil, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink(linked, opts.Link); err != nil {
+		t.Fatal(err)
+	}
+	h, err := Connect(t.Context(), target, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.Close()
+	if _, err := os.Stat(old); err == nil {
+		t.Error("the old one is still there")
+	}
+	if _, err := os.Stat(linked); err != nil {
+		t.Error("the one in use is gone")
+	}
+}
+
+func TestNotRoot(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Log("not root: the server below could not become nobody")
+		return
+	}
+	s, target, opts := setup(t)
+	s.nobody.Store(true)
+	target.User = "admin"
+	opts.LibDir = "/no-such-dir-of-mortar-tests" // what nobody can see is not there
+	_, err := Connect(t.Context(), target, opts)
+	if !errors.Is(err, ErrLogin) || !strings.Contains(err.Error(), "admin is not root") {
+		t.Errorf("%v", err)
+	}
+	if _, err := os.Stat(opts.LibDir); err == nil {
+		t.Error("something was written")
 	}
 }
 
