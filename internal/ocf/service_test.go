@@ -1,0 +1,437 @@
+package ocf
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+func mustState(t *testing.T, s *service, want state) {
+	t.Helper()
+	st, err := s.check()
+	if st != want {
+		t.Fatalf("state %d, want %d: %v", st, want, err)
+	}
+}
+
+func TestStartStop(t *testing.T) {
+	sh := newShared(t)
+	h := sh.hosts["nfs1"]
+	s := h.service(testConfig())
+	ctx := context.Background()
+	mustState(t, s, stopped)
+	if err := s.start(ctx); err != nil {
+		t.Fatal(err)
+	}
+	mustState(t, s, running)
+	if sh.owner != "nfs1" {
+		t.Errorf("owner %q", sh.owner)
+	}
+	if st, err := s.monitor(); st != running || err != nil {
+		t.Fatal(st, err)
+	}
+	if got, want := sh.volume["/.nfs/mortar/connections"], "10.0.0.9:2049 10.0.0.5:898\n"; got != want {
+		t.Errorf("connections %q, want %q", got, want)
+	}
+	// All of it again changes nothing.
+	n := len(h.changes)
+	if err := s.start(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if st, err := s.monitor(); st != running || err != nil {
+		t.Fatal(st, err)
+	}
+	if len(h.changes) != n {
+		t.Errorf("second start or monitor changed: %q", h.changes[n:])
+	}
+	if err := s.stop(ctx); err != nil {
+		t.Fatal(err)
+	}
+	mustState(t, s, stopped)
+	if l := h.left(); l != "" {
+		t.Errorf("left after stop: %s", l)
+	}
+	if sh.owner != "at-rest" {
+		t.Errorf("owner after stop %q", sh.owner)
+	}
+	first := slices.IndexFunc(h.changes[n:], func(c string) bool { return strings.HasPrefix(c, "address -") })
+	if first != 0 {
+		t.Errorf("the address was not the first to go: %q", h.changes[n:])
+	}
+	n = len(h.changes)
+	if err := s.stop(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if len(h.changes) != n {
+		t.Errorf("second stop changed: %q", h.changes[n:])
+	}
+}
+
+// Whatever change of a start fails, the start says so, a stop cleans up, and
+// the next start works.
+func TestStartFailsAtEveryChange(t *testing.T) {
+	probe := newShared(t).hosts["nfs1"]
+	if err := probe.service(testConfig()).start(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	for i := 1; i <= len(probe.changes); i++ {
+		t.Run(fmt.Sprintf("%02d %s", i, probe.changes[i-1]), func(t *testing.T) {
+			h := newShared(t).hosts["nfs1"]
+			s := h.service(testConfig())
+			ctx := context.Background()
+			h.failAt = i
+			err := s.start(ctx)
+			costsTime := strings.HasPrefix(probe.changes[i-1], "tickle_tcp") || strings.HasPrefix(probe.changes[i-1], "start sm-notify") || strings.Contains(probe.changes[i-1], "nlm_grace")
+			if err == nil && !costsTime {
+				t.Fatalf("the start did not notice that %q failed", probe.changes[i-1])
+			}
+			if err != nil {
+				if st, _ := s.check(); st == running && probe.changes[i-1] != "announce" {
+					t.Error("failed, and still running")
+				}
+			}
+			if err := s.stop(ctx); err != nil {
+				t.Fatal(err)
+			}
+			if l := h.left(); l != "" {
+				t.Fatalf("left after stop: %s", l)
+			}
+			if err := s.start(ctx); err != nil {
+				t.Fatal(err)
+			}
+			mustState(t, s, running)
+		})
+	}
+}
+
+// Whatever change of a stop fails, the stop says so, and the next one works.
+func TestStopFailsAtEveryChange(t *testing.T) {
+	ctx := context.Background()
+	probe := newShared(t).hosts["nfs1"]
+	s := probe.service(testConfig())
+	if err := s.start(ctx); err != nil {
+		t.Fatal(err)
+	}
+	n := len(probe.changes)
+	if err := s.stop(ctx); err != nil {
+		t.Fatal(err)
+	}
+	for i := n + 1; i <= len(probe.changes); i++ {
+		t.Run(fmt.Sprintf("%02d %s", i, probe.changes[i-1]), func(t *testing.T) {
+			h := newShared(t).hosts["nfs1"]
+			s := h.service(testConfig())
+			if err := s.start(ctx); err != nil {
+				t.Fatal(err)
+			}
+			h.failAt = i
+			err := s.stop(ctx)
+			if err == nil && h.left() != "" {
+				t.Fatalf("stop succeeded but left %s", h.left())
+			}
+			if err := s.stop(ctx); err != nil {
+				t.Fatal(err)
+			}
+			if l := h.left(); l != "" {
+				t.Fatalf("left after second stop: %s", l)
+			}
+		})
+	}
+}
+
+func TestFailover(t *testing.T) {
+	sh := newShared(t)
+	a, b := sh.hosts["nfs1"], sh.hosts["nfs2"]
+	ctx := context.Background()
+	sa, sb := a.service(testConfig()), b.service(testConfig())
+	if err := sa.start(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := sa.monitor(); err != nil {
+		t.Fatal(err)
+	}
+	// Not fenced: the partner must not touch anything.
+	if err := sb.start(ctx); err == nil || !strings.Contains(err.Error(), "seems to run elsewhere") {
+		t.Fatalf("start beside a living service: %v", err)
+	}
+	if len(b.changes) > 0 {
+		t.Errorf("changed before refusing: %q", b.changes)
+	}
+	a.crash()
+	if err := sb.start(ctx); err != nil {
+		t.Fatal(err)
+	}
+	mustState(t, sb, running)
+	if sh.owner != "nfs2" {
+		t.Errorf("owner %q", sh.owner)
+	}
+	if b.tickled != "10.0.0.9:2049 10.0.0.5:898\n" {
+		t.Errorf("tickled %q", b.tickled)
+	}
+	a.boot()
+	mustState(t, sa, stopped)
+	// And back, in order.
+	if err := sb.stop(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := sa.start(ctx); err != nil {
+		t.Fatal(err)
+	}
+	mustState(t, sa, running)
+}
+
+func TestRefusals(t *testing.T) {
+	ctx := context.Background()
+	for name, tc := range map[string]struct {
+		break_    func(*shared, *fakeHost, *Config)
+		want      string
+		untouched bool // nothing at all was changed
+	}{
+		"three members missing": {func(s *shared, _ *fakeHost, _ *Config) {
+			for i := range 3 {
+				s.disks[fmt.Sprintf("/dev/mapper/d%d", i)].gone = true
+			}
+		}, "3 of 6 members are missing, more than RAID 6 can lose", true},
+		"no member": {func(s *shared, _ *fakeHost, _ *Config) {
+			for _, d := range s.disks {
+				d.gone = true
+			}
+		}, "none of its 6 members was found", true},
+		"two out of date, one missing": {func(s *shared, _ *fakeHost, _ *Config) {
+			s.disks["/dev/mapper/d0"].gone = true
+			s.disks["/dev/mapper/d1"].events = 50
+			s.disks["/dev/mapper/d2"].events = 50
+		}, "3 of 6 members are missing", true},
+		"dirty and degraded": {func(s *shared, _ *fakeHost, _ *Config) {
+			for _, d := range s.disks {
+				d.dirty = true
+			}
+			s.disks["/dev/mapper/d0"].gone = true
+		}, "was being written when its server died", true},
+		"disk of another array": {func(s *shared, _ *fakeHost, _ *Config) {
+			for i := range 3 {
+				s.disks[fmt.Sprintf("/dev/mapper/d%d", i)].uuid = strings.Repeat("ab", 16)
+			}
+		}, "belongs to another array", true},
+		"stranger owns the volume group": {func(s *shared, _ *fakeHost, _ *Config) { s.owner = "backup-host" }, `owned by "backup-host", which is no node`, false},
+		"another volume group":           {func(s *shared, _ *fakeHost, _ *Config) { s.vg = "other" }, "carries volume group other, not vg-a", false},
+		"another file system":            {func(s *shared, _ *fakeHost, _ *Config) { s.fsUUID = strings.Repeat("00", 16) }, "has UUID", false},
+		"something on the mount point": {func(_ *shared, h *fakeHost, _ *Config) {
+			h.mounts = append(h.mounts, mountEntry{Dev: "8:2", Root: "/", Target: "/srv/home", Opts: "rw", Type: "ext4", Source: "/dev/sdb1", Super: "rw"})
+		}, "/dev/sdb1 (ext4) is mounted on /srv/home already", false},
+		"not a node":          {func(_ *shared, h *fakeHost, c *Config) { delete(c.Nodes, h.name) }, "is not in the config's nodes", true},
+		"no rpcbind":          {func(_ *shared, h *fakeHost, _ *Config) { delete(h.files, "/run/rpcbind.sock") }, "rpcbind does not run", false},
+		"nfsdcld never ready": {func(_ *shared, h *fakeHost, _ *Config) { h.cldLate = 100 }, "could not reclaim their locks", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sh := newShared(t)
+			h := sh.hosts["nfs1"]
+			cfg := testConfig()
+			tc.break_(sh, h, cfg)
+			s := h.service(cfg)
+			err := s.start(ctx)
+			if err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Fatalf("error %v, want one with %q", err, tc.want)
+			}
+			if tc.untouched && len(h.changes) > 0 {
+				t.Errorf("changed: %q", h.changes)
+			}
+			if _, ok := h.addrs[netip.MustParsePrefix("10.0.0.9/24")]; ok {
+				t.Error("the address is up")
+			}
+		})
+	}
+}
+
+func TestDegradedStarts(t *testing.T) {
+	ctx := context.Background()
+	sh := newShared(t)
+	sh.disks["/dev/mapper/d0"].gone = true
+	sh.disks["/dev/mapper/d3"].gone = true
+	h := sh.hosts["nfs1"]
+	s := h.service(testConfig())
+	if err := s.start(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if h.degr != 2 {
+		t.Errorf("degraded by %d", h.degr)
+	}
+
+	sh = newShared(t)
+	for _, d := range sh.disks {
+		d.dirty = true
+	}
+	sh.disks["/dev/mapper/d0"].gone = true
+	h = sh.hosts["nfs1"]
+	cfg := testConfig()
+	cfg.DirtyDegraded = "start"
+	if err := h.service(cfg).start(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if v := h.files["/sys/module/md_mod/parameters/start_dirty_degraded"]; v != "0\n" {
+		t.Errorf("start_dirty_degraded is left at %q", v)
+	}
+}
+
+// On a host that has just booted, disks may come late.
+func TestLateMembers(t *testing.T) {
+	sh := newShared(t)
+	h := sh.hosts["nfs1"]
+	h.uptime = "30.5 1.0"
+	late := sh.disks["/dev/mapper/d0"]
+	late.gone = true
+	s := h.service(testConfig())
+	begin := h.clock
+	s.k = &lateDisk{h, func() { late.gone = h.clock.Sub(begin) < 5*time.Second }}
+	if err := s.start(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if h.degr != 0 {
+		t.Error("started without the member that was late")
+	}
+}
+
+type lateDisk struct {
+	*fakeHost
+	tick func()
+}
+
+func (l *lateDisk) Sleep(ctx context.Context, d time.Duration) error {
+	err := l.fakeHost.Sleep(ctx, d)
+	l.tick()
+	return err
+}
+
+func TestForeignServer(t *testing.T) {
+	sh := newShared(t)
+	h := sh.hosts["nfs1"]
+	h.mounts = append(h.mounts, mountEntry{Dev: "0:9", Root: "/", Target: "/proc/fs/nfsd", Opts: "rw", Type: "nfsd", Source: "nfsd", Super: "rw"})
+	h.nfsd = 8
+	old := h.spawn(&fakeProc{name: statd, cwd: "/"})
+	s := h.service(testConfig())
+	mustState(t, s, stopped) // a stray nfsd is not this service
+	if err := s.stop(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if h.nfsd != 8 {
+		t.Error("stop of a stopped service stopped somebody else's nfsd")
+	}
+	if err := s.start(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := h.procs[old]; ok {
+		t.Error("rpc.statd with the host's own state was kept")
+	}
+	mustState(t, s, running)
+}
+
+func TestNfsdcldLate(t *testing.T) {
+	h := newShared(t).hosts["nfs1"]
+	h.cldLate = 2
+	s := h.service(testConfig())
+	if err := s.start(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	mustState(t, s, running)
+}
+
+func TestBusy(t *testing.T) {
+	for name, tc := range map[string]struct {
+		proc fakeProc
+		want string // error
+		kill []string
+	}{
+		"polite":   {fakeProc{name: "vi", cwd: "/srv/home/u"}, "", []string{"kill 15 vi"}},
+		"stubborn": {fakeProc{name: "cp", cwd: "/srv/home/u", stubborn: true}, "", []string{"kill 15 cp", "kill 9 cp"}},
+		"immortal": {fakeProc{name: "dd", cwd: "/srv/home", immortal: true}, "used by 5000 (dd)", []string{"kill 15 dd", "kill 9 dd"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newShared(t).hosts["nfs1"]
+			s := h.service(testConfig())
+			if err := s.start(context.Background()); err != nil {
+				t.Fatal(err)
+			}
+			h.procs[5000] = &tc.proc
+			h.procs[5001] = &fakeProc{name: "bash", cwd: "/home"}
+			n := len(h.changes)
+			err := s.stop(fakeDeadline{context.Background(), h.clock.Add(60 * time.Second)})
+			if (err == nil) != (tc.want == "") || (err != nil && !strings.Contains(err.Error(), tc.want)) {
+				t.Fatalf("error %v, want %q", err, tc.want)
+			}
+			for _, k := range tc.kill {
+				if !slices.Contains(h.changes[n:], k) {
+					t.Errorf("no %q in %q", k, h.changes[n:])
+				}
+			}
+			if slices.ContainsFunc(h.changes[n:], func(c string) bool { return strings.Contains(c, "bash") }) {
+				t.Error("killed a process that does not use the volume")
+			}
+			if tc.want != "" && h.mounted("/srv/home") == nil {
+				t.Error("unmounted although it is in use")
+			}
+		})
+	}
+}
+
+// fakeDeadline carries a deadline of the fake clock.
+type fakeDeadline struct {
+	context.Context
+	end time.Time
+}
+
+func (d fakeDeadline) Deadline() (time.Time, bool) { return d.end, true }
+
+func TestMonitorFinds(t *testing.T) {
+	for name, tc := range map[string]struct {
+		break_ func(*shared, *fakeHost)
+		want   string
+	}{
+		"statd dead": {func(_ *shared, h *fakeHost) {
+			for pid, p := range h.procs {
+				if p.name == statd {
+					delete(h.procs, pid)
+				}
+			}
+		}, "rpc.statd does not run"},
+		"nfsd gone":         {func(_ *shared, h *fakeHost) { h.nfsd = 0 }, "nfsd does not run"},
+		"export gone":       {func(s *shared, _ *fakeHost) { s.volume["/.nfs/etab"] = "" }, "exports is stopped"},
+		"address gone":      {func(_ *shared, h *fakeHost) { delete(h.addrs, netip.MustParsePrefix("10.0.0.9/24")) }, "address is stopped"},
+		"array failed":      {func(_ *shared, h *fakeHost) { h.degr = 3 }, "lacks 3 of 6 members"},
+		"read-only":         {func(_ *shared, h *fakeHost) { h.readonly = true }, "read-only"},
+		"taken by somebody": {func(s *shared, _ *fakeHost) { s.owner = "nfs2" }, `taken by "nfs2"`},
+		"state unbound": {func(_ *shared, h *fakeHost) {
+			h.mounts = slices.DeleteFunc(h.mounts, func(m mountEntry) bool { return m.Target == nfsDir })
+		}, "nfs-state is stopped"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sh := newShared(t)
+			h := sh.hosts["nfs1"]
+			s := h.service(testConfig())
+			if err := s.start(context.Background()); err != nil {
+				t.Fatal(err)
+			}
+			tc.break_(sh, h)
+			st, err := s.monitor()
+			if st != broken || err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Fatalf("state %d, error %v, want %q", st, err, tc.want)
+			}
+			// Pacemaker now stops and starts it.
+			if name == "array failed" || name == "taken by somebody" {
+				return
+			}
+			h.readonly = false
+			if err := s.stop(context.Background()); err != nil {
+				t.Fatal(err)
+			}
+			if l := h.left(); l != "" {
+				t.Fatalf("left after stop: %s", l)
+			}
+			if err := s.start(context.Background()); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
