@@ -1,0 +1,360 @@
+package ocf
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestMain runs the tests in user, network and mount namespaces of their own,
+// where they may do what the agent does as root, without any privilege and
+// without a trace on the machine.
+func TestMain(m *testing.M) {
+	const inside = "MORTAR_OCF_TEST_INSIDE"
+	if os.Getenv(inside) != "" {
+		os.Exit(m.Run())
+	}
+	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.Env = append(os.Environ(), inside+"=1")
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNET | syscall.CLONE_NEWNS,
+		UidMappings: []syscall.SysProcIDMap{{HostID: os.Getuid(), Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{HostID: os.Getgid(), Size: 1}},
+		Pdeathsig:   syscall.SIGKILL,
+	}
+	err := cmd.Run()
+	var ee *exec.ExitError
+	if err != nil && !errors.As(err, &ee) {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(cmd.ProcessState.ExitCode())
+}
+
+func sh(t *testing.T, argv ...string) {
+	t.Helper()
+	if out, err := exec.Command(argv[0], argv[1:]...).CombinedOutput(); err != nil {
+		t.Fatalf("%q: %v: %s", argv, err, out)
+	}
+}
+
+// inOtherNet runs a thread in another network namespace, connected by a pair
+// of interfaces: here va with 10.9.0.1/24, there vb. do runs f there.
+func inOtherNet(t *testing.T) (do func(func() error) error) {
+	t.Helper()
+	tid := make(chan int)
+	work := make(chan func() error)
+	result := make(chan error)
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+			tid <- -1
+			return
+		}
+		tid <- unix.Gettid()
+		for f := range work {
+			result <- f()
+		}
+	}()
+	id := <-tid
+	if id < 0 {
+		t.Fatal("no second network namespace")
+	}
+	do = func(f func() error) error { work <- f; return <-result }
+	t.Cleanup(func() {
+		exec.Command("ip", "link", "del", "va").Run()
+		close(work)
+	})
+	sh(t, "ip", "link", "set", "lo", "up")
+	sh(t, "ip", "link", "add", "va", "type", "veth", "peer", "name", "vb", "netns", strconv.Itoa(id))
+	sh(t, "ip", "link", "set", "va", "up")
+	sh(t, "ip", "addr", "add", "10.9.0.1/24", "dev", "va")
+	if err := do(func() error { return exec.Command("ip", "link", "set", "vb", "up").Run() }); err != nil {
+		t.Fatal(err)
+	}
+	return do
+}
+
+func TestAddressReal(t *testing.T) {
+	other := inOtherNet(t)
+	k := newLinux()
+	own := netip.MustParseAddr("10.9.0.1")
+	service := netip.MustParsePrefix("10.9.0.9/24")
+	ifc, err := k.Interface(own)
+	if err != nil || ifc.Name != "va" || len(ifc.MAC) != 6 {
+		t.Fatalf("%+v, %v", ifc, err)
+	}
+	if who, err := k.ProbeARP(t.Context(), ifc, service.Addr(), 50*time.Millisecond); err != nil || who != "" {
+		t.Fatalf("somebody answers: %q, %v", who, err)
+	}
+	for range 2 { // the second time it is there already
+		if err := k.AddAddress(ifc, service); err != nil {
+			t.Fatal(err)
+		}
+	}
+	all, err := k.Addresses()
+	if err != nil || all[service] != "va" {
+		t.Fatalf("%v, %v", all, err)
+	}
+	// From the other side: it answers, and is announced.
+	err = other(func() error {
+		if err := exec.Command("ip", "addr", "add", "10.9.0.2/24", "dev", "vb").Run(); err != nil {
+			return err
+		}
+		peer, err := k.Interface(netip.MustParseAddr("10.9.0.2"))
+		if err != nil {
+			return err
+		}
+		who, err := k.ProbeARP(t.Context(), peer, service.Addr(), 5*time.Second)
+		if err != nil {
+			return err
+		}
+		if want := fmt.Sprintf("%x", ifc.MAC); strings.ReplaceAll(who, ":", "") != want {
+			return fmt.Errorf("answered by %s, want %s", who, want)
+		}
+		fd, _, err := arpSocket(peer)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(fd)
+		if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: 5}); err != nil {
+			return err
+		}
+		announced := make(chan error, 1)
+		go func() { announced <- k.AnnounceARP(ifc, service.Addr()) }()
+		if err := <-announced; err != nil {
+			return err
+		}
+		seen := map[byte]bool{}
+		buf := make([]byte, 128)
+		for len(seen) < 2 {
+			n, _, err := unix.Recvfrom(fd, buf, 0)
+			if err != nil {
+				return fmt.Errorf("no announcement: %w (seen %v)", err, seen)
+			}
+			if mac := arpClaim(buf[:n], service.Addr()); mac != nil && bytes.Equal(buf[24:28], buf[14:18]) {
+				seen[buf[7]] = true
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Taken by the other side: the probe names it.
+	if err := k.DelAddress("va", service); err != nil {
+		t.Fatal(err)
+	}
+	if err := k.DelAddress("va", service); err != nil {
+		t.Fatalf("removing what is not there: %v", err)
+	}
+	if all, _ := k.Addresses(); all[service] != "" {
+		t.Error("the address is still there")
+	}
+	if err := other(func() error { return exec.Command("ip", "addr", "add", "10.9.0.9/24", "dev", "vb").Run() }); err != nil {
+		t.Fatal(err)
+	}
+	if who, err := k.ProbeARP(t.Context(), ifc, service.Addr(), 5*time.Second); err != nil || who == "" {
+		t.Errorf("nobody answers: %v", err)
+	}
+}
+
+func TestMountsReal(t *testing.T) {
+	k := newLinux()
+	dir := t.TempDir()
+	dir, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	vol, bind := dir+"/vol", dir+"/bind"
+	for _, d := range []string{vol, bind} {
+		if err := k.Mkdir(d, 0o750, 0, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	flags, data := mountOptions([]string{"noatime", "nodev", "size=4m"})
+	if err := k.Mount("model", vol, "tmpfs", flags, data); err != nil {
+		t.Fatal(err)
+	}
+	defer k.Unmount(vol)
+	if err := k.Mkdir(vol+"/state/sm", 0o700, 0, 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := k.Mount(vol+"/state", bind, "", unix.MS_BIND, ""); err != nil {
+		t.Fatal(err)
+	}
+	defer k.Unmount(bind)
+	s := &service{cfg: &Config{}, k: k, self: os.Getpid(), now: time.Now}
+	all, err := s.mounts()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, b := mountedAt(all, vol), mountedAt(all, bind)
+	if m == nil || b == nil {
+		t.Fatalf("not found in %+v", all)
+	}
+	if m.Type != "tmpfs" || !hasOption(m.Opts, "noatime") || !hasOption(m.Opts, "nodev") || m.Dev != b.Dev || b.Root != "/state" {
+		t.Errorf("%+v, %+v", m, b)
+	}
+	// A process in it is found, by either path, and by nothing else.
+	for _, where := range []string{vol, bind} {
+		hold := exec.Command("sleep", "60")
+		hold.Dir = where
+		if err := hold.Start(); err != nil {
+			t.Fatal(err)
+		}
+		u := s.users(m.Dev)
+		if len(u) != 1 || u[0].pid != hold.Process.Pid || u[0].name != "sleep" {
+			t.Errorf("users of %s: %+v, want %d", where, u, hold.Process.Pid)
+		}
+		if err := k.Unmount(where); err != unix.EBUSY {
+			t.Errorf("unmount of a busy file system: %v", err)
+		}
+		if err := k.Kill(hold.Process.Pid, unix.SIGKILL); err != nil {
+			t.Error(err)
+		}
+		hold.Wait()
+	}
+	if u := s.users(m.Dev); len(u) != 0 {
+		t.Errorf("users %+v", u)
+	}
+	for _, where := range []string{bind, vol} {
+		if err := k.Unmount(where); err != nil {
+			t.Errorf("%s: %v", where, err)
+		}
+	}
+}
+
+func TestRunReal(t *testing.T) {
+	k := newLinux()
+	ctx := t.Context()
+	out, err := k.Run(ctx, command{argv: []string{"cat"}, stdin: "hello\n"})
+	if err != nil || out != "hello" {
+		t.Errorf("%q, %v", out, err)
+	}
+	_, err = k.Run(ctx, command{argv: []string{"ls", "/does/not/exist"}})
+	if err == nil || !strings.Contains(err.Error(), "ls /does/not/exist: exit status 2: ") || !strings.Contains(err.Error(), "No such file") {
+		t.Errorf("%v", err)
+	}
+	if _, err := k.Run(ctx, command{argv: []string{"no-such-program"}}); err == nil {
+		t.Error("ran a program that is not there")
+	}
+	// A daemon that keeps its output open is not waited for.
+	pidfile := t.TempDir() + "/pid"
+	if _, err := k.Run(ctx, command{argv: []string{"sh", "-c", `sleep 300 & echo $! >"$0"`, pidfile}}); err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(pidfile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(b)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := k.Kill(pid, 0); err != nil {
+		t.Errorf("the daemon did not live on: %v", err)
+	}
+	k.Kill(pid, unix.SIGKILL)
+	// One that is late is given up.
+	short, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
+	defer cancel()
+	if _, err := k.Run(short, command{argv: []string{"sleep", "300"}}); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("%v", err)
+	}
+	// The environment is the agent's, not Pacemaker's.
+	t.Setenv("OCF_RESKEY_x", "1")
+	out, err = k.Run(ctx, command{argv: []string{"env"}, env: []string{"A=b"}})
+	if err != nil || strings.Contains(out, "OCF_") || !strings.Contains(out, "A=b") {
+		t.Errorf("%q, %v", out, err)
+	}
+}
+
+func TestFilesReal(t *testing.T) {
+	k := newLinux()
+	dir := t.TempDir()
+	p := dir + "/f"
+	for _, want := range []string{"one", "", "three"} {
+		if err := k.Save(p, []byte(want)); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := k.ReadFile(p); err != nil || string(got) != want {
+			t.Errorf("%q, %v", got, err)
+		}
+	}
+	if names, err := k.ReadDir(dir); err != nil || len(names) != 1 {
+		t.Errorf("left behind: %q, %v", names, err)
+	}
+	if err := k.Save(dir+"/none/f", nil); err == nil {
+		t.Error("saved into a directory that is not there")
+	}
+	if err := k.Poke(dir+"/g", "x"); err == nil {
+		t.Error("poked a file that is not there")
+	}
+	if err := k.Access(dir); err != nil {
+		t.Error(err)
+	}
+	if err := writeRead(dir + "/check"); err != nil {
+		t.Error(err)
+	}
+	b, err := k.ReadBlocks(dir+"/check", 0, 4096)
+	if err != nil || len(b) != 4096 || bytes.Count(b, []byte{0}) > 1000 {
+		t.Errorf("%d bytes, %v", len(b), err)
+	}
+	if _, err := k.ReadBlocks(dir+"/check", 4096, 4096); err == nil {
+		t.Error("read beyond the end")
+	}
+}
+
+func TestIOAction(t *testing.T) {
+	// The agent's own check of I/O, as a process of its own.
+	var out, errs bytes.Buffer
+	if code := Main(t.Context(), []string{ioAction, t.TempDir() + "/check"}, os.Getenv, &out, &errs); code != Success {
+		t.Errorf("code %d: %s", code, errs.String())
+	}
+	if code := Main(t.Context(), []string{ioAction, t.TempDir() + "/none/check"}, os.Getenv, &out, &errs); code != ErrGeneric {
+		t.Errorf("code %d", code)
+	}
+}
+
+func TestOwnProcesses(t *testing.T) {
+	s := &service{cfg: &Config{}, k: newLinux()}
+	hold := exec.Command("sleep", "60")
+	if err := hold.Start(); err != nil {
+		t.Fatal(err)
+	}
+	found := func() bool {
+		for _, pid := range s.processesOf("sleep") {
+			if pid == hold.Process.Pid {
+				return true
+			}
+		}
+		return false
+	}
+	if !found() {
+		t.Error("a running process is not found")
+	}
+	hold.Process.Kill()
+	// Dead, but not waited for: a zombie is no daemon.
+	for i := 0; i < 1000 && found(); i++ {
+		time.Sleep(time.Millisecond)
+	}
+	if found() {
+		t.Error("a zombie is taken for a running process")
+	}
+	hold.Wait()
+}
