@@ -2,20 +2,14 @@ package host
 
 import (
 	"context"
-	"crypto/ed25519"
-	"crypto/rand"
 	"encoding/json"
-	"encoding/pem"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -23,6 +17,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"github.com/mortarhpc/mortar/internal/agent"
+	"github.com/mortarhpc/mortar/internal/host/sshtest"
 	"github.com/mortarhpc/mortar/internal/resource"
 )
 
@@ -41,161 +36,14 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// sshd is an SSH server on loopback whose sessions run the real shell.
-type sshd struct {
-	addr  *net.TCPAddr
-	key   ssh.Signer
-	conns sync.Map // net.Conn
-	execs atomic.Int32
-	// nobody: commands run as uid 65534.
-	nobody atomic.Bool
-	// frozen: nothing is read or answered any more, but the connection stays.
-	frozen chan struct{}
-}
-
-func newKey(t *testing.T) (ssh.Signer, ed25519.PrivateKey) {
-	t.Helper()
-	_, priv, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := ssh.NewSignerFromKey(priv)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s, priv
-}
-
-func writeKey(t *testing.T, priv ed25519.PrivateKey, mode os.FileMode) string {
-	t.Helper()
-	block, err := ssh.MarshalPrivateKey(priv, "test")
-	if err != nil {
-		t.Fatal(err)
-	}
-	file := filepath.Join(t.TempDir(), "id")
-	if err := os.WriteFile(file, pem.EncodeToMemory(block), mode); err != nil {
-		t.Fatal(err)
-	}
-	return file
-}
-
-func startSSHD(t *testing.T, user ssh.PublicKey, key ssh.Signer) *sshd {
-	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &sshd{addr: ln.Addr().(*net.TCPAddr), key: key, frozen: make(chan struct{})}
-	cfg := &ssh.ServerConfig{PublicKeyCallback: func(_ ssh.ConnMetadata, k ssh.PublicKey) (*ssh.Permissions, error) {
-		if string(k.Marshal()) == string(user.Marshal()) {
-			return nil, nil
-		}
-		return nil, errors.New("unknown user key")
-	}}
-	cfg.AddHostKey(key)
-	go func() {
-		for {
-			c, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			s.conns.Store(c, true)
-			go s.serve(freezer{c, s.frozen}, cfg)
-		}
-	}()
-	t.Cleanup(func() {
-		_ = ln.Close()
-		s.conns.Range(func(c, _ any) bool { _ = c.(net.Conn).Close(); return true })
-	})
-	return s
-}
-
-// freezer is a connection whose other end can stop to answer, as a host that
-// froze does.
-type freezer struct {
-	net.Conn
-	frozen chan struct{}
-}
-
-func (f freezer) Write(p []byte) (int, error) {
-	select {
-	case <-f.frozen:
-		return len(p), nil // lost
-	default:
-		return f.Conn.Write(p)
-	}
-}
-
-func (s *sshd) serve(c net.Conn, cfg *ssh.ServerConfig) {
-	conn, chans, reqs, err := ssh.NewServerConn(c, cfg)
-	if err != nil {
-		_ = c.Close()
-		return
-	}
-	defer conn.Close()
-	go func() { // answers keep-alives, as sshd does: with a failure
-		for r := range reqs {
-			_ = r.Reply(false, nil)
-		}
-	}()
-	for nc := range chans {
-		ch, creqs, err := nc.Accept()
-		if err != nil {
-			return
-		}
-		go func() {
-			for r := range creqs {
-				if r.Type != "exec" {
-					_ = r.Reply(false, nil)
-					continue
-				}
-				var p struct{ Command string }
-				_ = ssh.Unmarshal(r.Payload, &p)
-				_ = r.Reply(true, nil)
-				s.execs.Add(1)
-				go s.exec(ch, p.Command)
-			}
-		}()
-	}
-}
-
-func (s *sshd) exec(ch ssh.Channel, command string) {
-	cmd := exec.Command("/bin/sh", "-c", command)
-	if s.nobody.Load() {
-		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
-	}
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		return
-	}
-	cmd.Stdout, cmd.Stderr = ch, ch.Stderr()
-	code := 0
-	if err := cmd.Start(); err != nil {
-		code = 127
-	} else {
-		go func() { _, _ = io.Copy(stdin, ch); _ = stdin.Close() }()
-		if err := cmd.Wait(); err != nil {
-			code = cmd.ProcessState.ExitCode()
-		}
-	}
-	_, _ = ch.SendRequest("exit-status", false, ssh.Marshal(struct{ N uint32 }{uint32(code)}))
-	_ = ch.Close()
-}
-
-func authorized(k ssh.PublicKey) string {
-	return strings.TrimSpace(string(ssh.MarshalAuthorizedKey(k)))
-}
-
 // setup gives a running server, a target that fits it and options that keep
 // the pushed binary in the test's own directory.
-func setup(t *testing.T) (*sshd, Target, Options) {
+func setup(t *testing.T) (*sshtest.Server, Target, Options) {
 	t.Helper()
 	t.Setenv("SSH_AUTH_SOCK", "")
-	hostKey, _ := newKey(t)
-	user, priv := newKey(t)
-	s := startSSHD(t, user.PublicKey(), hostKey)
+	s := sshtest.Start(t)
 	dir := t.TempDir()
-	return s, Target{Name: "h1", Address: "127.0.0.1", Port: s.addr.Port, Identity: writeKey(t, priv, 0o600), HostKey: authorized(hostKey.PublicKey())},
+	return s, Target{Name: "h1", Address: "127.0.0.1", Port: s.Addr.Port, Identity: s.Identity, HostKey: s.HostKey()},
 		Options{LibDir: dir + "/lib", Link: dir + "/sbin/mortar", Timeout: 20 * time.Second, AnyUser: os.Getuid() != 0}
 }
 
@@ -210,7 +58,7 @@ func TestConnectPushesOnce(t *testing.T) {
 	if h.Hello.UID != os.Getuid() || h.Hello.Protocol != agent.Protocol || h.Hello.MemBytes == 0 {
 		t.Errorf("hello: %+v", h.Hello)
 	}
-	if got := s.execs.Load(); got != 3 { // try, push, start
+	if got := s.Execs.Load(); got != 3 { // try, push, start
 		t.Errorf("%d commands for the first connection, want 3", got)
 	}
 	if got, err := os.Readlink(opts.Link); err != nil || got != h.Hello.Binary {
@@ -225,7 +73,7 @@ func TestConnectPushesOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer h2.Close()
-	if got := s.execs.Load(); got != 4 {
+	if got := s.Execs.Load(); got != 4 {
 		t.Errorf("%d commands after the second connection, want 4: the binary was there", got)
 	}
 	if left, _ := filepath.Glob(opts.LibDir + "/.push*"); len(left) > 0 {
@@ -286,7 +134,7 @@ func TestNotRoot(t *testing.T) {
 		return
 	}
 	s, target, opts := setup(t)
-	s.nobody.Store(true)
+	s.Nobody.Store(true)
 	target.User = "admin"
 	opts.LibDir = "/no-such-dir-of-mortar-tests" // what nobody can see is not there
 	_, err := Connect(t.Context(), target, opts)
@@ -300,9 +148,9 @@ func TestNotRoot(t *testing.T) {
 
 func TestWrongHostKey(t *testing.T) {
 	_, target, opts := setup(t)
-	other, _ := newKey(t)
+	other, _ := sshtest.NewKey(t)
 	right := target.HostKey
-	target.HostKey = authorized(other.PublicKey())
+	target.HostKey = sshtest.Authorized(other.PublicKey())
 	_, err := Connect(t.Context(), target, opts)
 	if !errors.Is(err, ErrHostKey) {
 		t.Fatalf("got %v", err)
@@ -317,21 +165,21 @@ func TestWrongHostKey(t *testing.T) {
 
 func TestKnownHosts(t *testing.T) {
 	s, target, opts := setup(t)
-	other, _ := newKey(t)
+	other, _ := sshtest.NewKey(t)
 	file := filepath.Join(t.TempDir(), "known_hosts")
-	name := fmt.Sprintf("[127.0.0.1]:%d", s.addr.Port)
-	line := func(k ssh.PublicKey) string { return name + " " + authorized(k) + "\n" }
+	name := fmt.Sprintf("[127.0.0.1]:%d", s.Addr.Port)
+	line := func(k ssh.PublicKey) string { return name + " " + sshtest.Authorized(k) + "\n" }
 	target.HostKey, target.KnownHosts = "", file
 
 	_, err := Connect(t.Context(), target, opts)
-	if !errors.Is(err, ErrHostKey) || !strings.Contains(err.Error(), "not known") || !strings.Contains(err.Error(), ssh.FingerprintSHA256(s.key.PublicKey())) {
+	if !errors.Is(err, ErrHostKey) || !strings.Contains(err.Error(), "not known") || !strings.Contains(err.Error(), ssh.FingerprintSHA256(s.Key.PublicKey())) {
 		t.Errorf("without a file: %v", err)
 	}
 	for _, tc := range []struct {
 		name, content, want string
 	}{
-		{"right", line(s.key.PublicKey()), ""},
-		{"other host", "example.org " + authorized(s.key.PublicKey()) + "\n", "not known"},
+		{"right", line(s.Key.PublicKey()), ""},
+		{"other host", "example.org " + sshtest.Authorized(s.Key.PublicKey()) + "\n", "not known"},
 		{"changed", line(other.PublicKey()), "wrong host key"},
 		{"garbage", name + " nonsense\n", "known_hosts file"},
 	} {
@@ -353,9 +201,9 @@ func TestKnownHosts(t *testing.T) {
 
 func TestUserIsRefused(t *testing.T) {
 	_, target, opts := setup(t)
-	_, priv := newKey(t)
+	_, priv := sshtest.NewKey(t)
 	right := target.Identity
-	target.Identity = writeKey(t, priv, 0o600)
+	target.Identity = sshtest.WriteKey(t, priv, 0o600)
 	if _, err := Connect(t.Context(), target, opts); !errors.Is(err, ErrLogin) || !strings.Contains(err.Error(), "root") {
 		t.Errorf("wrong key: %v", err)
 	}
@@ -406,7 +254,7 @@ func TestFrozenHostIsNoticed(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer h.Close()
-	close(s.frozen)
+	s.Freeze()
 	err = h.Call(t.Context(), "time", nil, nil, nil)
 	if !errors.Is(err, agent.ErrLost) || !errors.Is(err, ErrNoAnswer) || !strings.Contains(err.Error(), "h1") {
 		t.Errorf("got %v", err)
