@@ -259,6 +259,19 @@ func (r rackInjector) Heal(ctx context.Context, kind drill.Kind, target string) 
 			return err
 		}
 	}
+	if kind != drill.Panic {
+		return nil
+	}
+	st, err := rack.Status(ctx, r.dir)
+	if err != nil {
+		return err
+	}
+	for _, n := range st.Nodes {
+		// Booted, but nobody answers: the panicked kernel is still there.
+		if n.Name == target && n.Power == "on" && n.Boot == "multi-user" && !n.SSH {
+			return rack.Fault(ctx, r.dir, "reset", target)
+		}
+	}
 	return nil
 }
 

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/mortarhpc/mortar/internal/resource"
 )
 
 // crmMonArgv asks Pacemaker for its state once.
@@ -102,24 +104,14 @@ func parseCrmMon(text string) (cluster, error) {
 	return c, nil
 }
 
-// service finds the resource that runs a service: its id is the service's
-// name or ends with it, or it is the only one of the agent.
+// service finds the resource that runs a service.
 func (c cluster) service(name string) (clusterResource, error) {
-	var all []clusterResource
 	for _, r := range c.Resources {
-		if strings.HasSuffix(r.Agent, ":mortar:service") {
-			all = append(all, r)
-		}
-	}
-	for _, r := range all {
-		if r.ID == name || strings.HasSuffix(r.ID, "-"+name) {
+		if r.ID == resource.ServiceID(name) {
 			return r, nil
 		}
 	}
-	if len(all) == 1 {
-		return all[0], nil
-	}
-	return clusterResource{}, fmt.Errorf("Pacemaker has no resource for service %s (mortar apply makes it)", name)
+	return clusterResource{}, fmt.Errorf("Pacemaker has no resource %s (mortar apply makes it)", resource.ServiceID(name))
 }
 
 // problems lists what is not as it should be, in words: every node online,

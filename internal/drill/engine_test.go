@@ -121,9 +121,11 @@ func (p *pair) dial(ctx context.Context, name string) (Host, error) {
 		"hello": func(context.Context, json.RawMessage, func(any)) (any, error) {
 			return map[string]string{"os_name": "Debian", "kernel": "6.12"}, nil
 		},
-		"query":  p.query,
-		"run":    p.run,
-		"follow": func(ctx context.Context, raw json.RawMessage, emit func(any)) (any, error) { return p.follow(ctx, name, raw, emit) },
+		"query": p.query,
+		"run":   p.run,
+		"follow": func(ctx context.Context, raw json.RawMessage, emit func(any)) (any, error) {
+			return p.follow(ctx, name, raw, emit)
+		},
 		"read": func(context.Context, json.RawMessage, func(any)) (any, error) {
 			text := "proc /proc proc rw 0 0\n"
 			p.mu.Lock()

@@ -44,17 +44,17 @@ func TestMeaning(t *testing.T) {
 		{"pacemaker-fenced", "Operation 'reboot' targeting nfs1 by <anyone> for pacemaker-controld.812@nfs2: Error occurred (No fence device)", finding{kind: report.EventFenceFail, node: "nfs1"}},
 		{"pacemaker-controld", "Peer nfs1 was terminated (reboot) by nfs2 on behalf of pacemaker-controld.812@nfs2: OK (complete)", finding{kind: report.EventFenced, node: "nfs1"}},
 		{"pacemaker-controld", "Peer nfs1 was not terminated (reboot) by <anyone> on behalf of pacemaker-controld.812@nfs2: Error occurred (No fence device)", finding{kind: report.EventFenceFail, node: "nfs1"}},
-		{"pacemaker-controld", "Initiating start operation home_start_0 locally on nfs2", finding{kind: report.EventStarting, node: "nfs2", resource: "home"}},
-		{"pacemaker-controld", "Requesting local execution of start operation for home on nfs2", finding{kind: report.EventStarting, node: "nfs2", resource: "home"}},
-		{"pacemaker-controld", "Result of start operation for home on nfs2: ok", finding{kind: report.EventStarted, node: "nfs2", resource: "home"}},
-		{"pacemaker-controld", "Result of start operation for home on nfs2: error (array lost two members)", finding{kind: report.EventStartFail, node: "nfs2", resource: "home"}},
-		{"pacemaker-controld", "Result of start operation for home on nfs2: Timed out after 2m (Resource agent did not complete within 2m)", finding{kind: report.EventStartFail, node: "nfs2", resource: "home"}},
-		{"pacemaker-controld", "Result of stop operation for home on nfs1: ok", finding{kind: report.EventStopped, node: "nfs1", resource: "home"}},
+		{"pacemaker-controld", "Initiating start operation service-home_start_0 locally on nfs2", finding{kind: report.EventStarting, node: "nfs2", resource: "service-home"}},
+		{"pacemaker-controld", "Requesting local execution of start operation for service-home on nfs2", finding{kind: report.EventStarting, node: "nfs2", resource: "service-home"}},
+		{"pacemaker-controld", "Result of start operation for service-home on nfs2: ok", finding{kind: report.EventStarted, node: "nfs2", resource: "service-home"}},
+		{"pacemaker-controld", "Result of start operation for service-home on nfs2: error (array lost two members)", finding{kind: report.EventStartFail, node: "nfs2", resource: "service-home"}},
+		{"pacemaker-controld", "Result of start operation for service-home on nfs2: Timed out after 2m (Resource agent did not complete within 2m)", finding{kind: report.EventStartFail, node: "nfs2", resource: "service-home"}},
+		{"pacemaker-controld", "Result of stop operation for service-home on nfs1: ok", finding{kind: report.EventStopped, node: "nfs1", resource: "service-home"}},
 		// Pacemaker 2.1
 		{"pacemaker-controld", "Requesting fencing (reboot) of node nfs1", finding{kind: report.EventFencing, node: "nfs1"}},
 		{"pacemaker-controld", "Peer nfs1 was terminated (reboot) by nfs2 on behalf of pacemaker-controld.812: OK", finding{kind: report.EventFenced, node: "nfs1"}},
 		{"pacemaker-fenced", "Operation 'reboot' targeting nfs1 by nfs2 for pacemaker-controld.812@nfs2.1c6b0a1f: OK", finding{kind: report.EventFenced, node: "nfs1"}},
-		{"pacemaker-controld", "Result of start operation for home on nfs2: 0 (ok)", finding{kind: report.EventStarted, node: "nfs2", resource: "home"}},
+		{"pacemaker-controld", "Result of start operation for service-home on nfs2: 0 (ok)", finding{kind: report.EventStarted, node: "nfs2", resource: "service-home"}},
 		// Somebody else's words mean nothing.
 		{"sshd", "A processor failed, forming new configuration.", finding{}},
 	} {
@@ -121,7 +121,7 @@ func crmMon(active string, edit ...string) string {
   <resources>
     <resource id="fence-nfs1-bmc" resource_agent="stonith:fence_ipmilan" role="Started" active="true" orphaned="false" blocked="false" maintenance="false" managed="true" failed="false" failure_ignored="false" nodes_running_on="1"><node name="nfs2" id="2" cached="true"/></resource>
     <resource id="fence-nfs2-bmc" resource_agent="stonith:fence_ipmilan" role="Started" active="true" orphaned="false" blocked="false" maintenance="false" managed="true" failed="false" failure_ignored="false" nodes_running_on="1"><node name="nfs1" id="1" cached="true"/></resource>
-    <resource id="home" resource_agent="ocf:mortar:service" role="Started" active="true" orphaned="false" blocked="false" maintenance="false" managed="true" failed="false" failure_ignored="false" nodes_running_on="1"><node name="ACTIVE" id="1" cached="true"/></resource>
+    <resource id="service-home" resource_agent="ocf:mortar:service" role="Started" active="true" orphaned="false" blocked="false" maintenance="false" managed="true" failed="false" failure_ignored="false" nodes_running_on="1"><node name="ACTIVE" id="1" cached="true"/></resource>
   </resources>
   <failures></failures>
   <status code="0" message="OK"/>
@@ -142,8 +142,8 @@ func TestParseCrmMon(t *testing.T) {
 		"standby":   {[]string{`standby="false" maintenance="false" pending="false" unclean="false" health="green" is_dc="true"`, `standby="true" maintenance="false" pending="false" unclean="false"`}, []string{"nfs2 is in standby"}},
 		"missing":   {[]string{`<node name="nfs2" id="2" online`, `<node name="other" id="2" online`}, []string{"nfs2 is no member of the cluster"}},
 		"stopped":   {[]string{`<node name="nfs2" id="2" cached="true"/>`, ""}, []string{"fence-nfs1-bmc is not running"}},
-		"twice":     {[]string{`<node name="nfs1" id="1" cached="true"/></resource>` + "\n  </res", `<node name="nfs1"/><node name="nfs2"/></resource>` + "\n  </res"}, []string{"home runs on nfs1 and nfs2"}},
-		"unmanaged": {[]string{`managed="true"`, `managed="false"`}, []string{"fence-nfs1-bmc is not managed", "fence-nfs2-bmc is not managed", "home is not managed"}},
+		"twice":     {[]string{`<node name="nfs1" id="1" cached="true"/></resource>` + "\n  </res", `<node name="nfs1"/><node name="nfs2"/></resource>` + "\n  </res"}, []string{"service-home runs on nfs1 and nfs2"}},
+		"unmanaged": {[]string{`managed="true"`, `managed="false"`}, []string{"fence-nfs1-bmc is not managed", "fence-nfs2-bmc is not managed", "service-home is not managed"}},
 		"failure": {[]string{"<failures></failures>", `<failures><failure op_key="home_monitor_10000" node="nfs1" exitstatus="not running" exitreason="no nfsd" exitcode="7" call="33" status="complete"/></failures>`},
 			[]string{"failed action: home_monitor_10000 on nfs1: not running (no nfsd)"}},
 		"no fencing": {[]string{"stonith:fence_ipmilan", "ocf:pacemaker:Dummy"}, []string{"no fence device is registered"}},
@@ -158,7 +158,7 @@ func TestParseCrmMon(t *testing.T) {
 		}
 	}
 	cl, _ := parseCrmMon(crmMon("nfs2"))
-	if r, err := cl.service("home"); err != nil || r.ID != "home" || !slices.Equal(r.Nodes, []string{"nfs2"}) {
+	if r, err := cl.service("home"); err != nil || r.ID != "service-home" || !slices.Equal(r.Nodes, []string{"nfs2"}) {
 		t.Errorf("service: %+v %v", r, err)
 	}
 	if _, err := (cluster{}).service("home"); err == nil {
@@ -305,11 +305,11 @@ func evidenceOf() evidence {
 	lock := worker("v3-c1-lock", "lock-probe")
 	lock.Completions = []workload.Completion{{Op: "lock", IssuedNs: 107 * s, DoneNs: 109*s + 7}}
 	return evidence{
-		drill: Table[0], fault: fault, active: "nfs1", survivor: "nfs2", resource: "home", nodes: []string{"nfs1", "nfs2"},
+		drill: Table[0], fault: fault, active: "nfs1", survivor: "nfs2", resource: "service-home", nodes: []string{"nfs1", "nfs2"},
 		events: []report.Event{
 			{NS: 101 * s, Host: "nfs2", Source: "corosync", Kind: report.EventDetected, Text: "[TOTEM ] A processor failed, forming new configuration"},
 			{NS: 104 * s, Host: "nfs2", Source: "pacemaker", Kind: report.EventFenced, Text: "Peer nfs1 was terminated (reboot) by nfs2 on behalf of x: OK"},
-			{NS: 104*s + 5, Host: "nfs2", Source: "pacemaker", Kind: report.EventStarting, Text: "Initiating start operation home_start_0 locally on nfs2"},
+			{NS: 104*s + 5, Host: "nfs2", Source: "pacemaker", Kind: report.EventStarting, Text: "Initiating start operation service-home_start_0 locally on nfs2"},
 			{NS: 106 * s, Host: "nfs2", Source: "pacemaker", Kind: report.EventStarted, Text: "Result of start operation for fence-nfs1-bmc on nfs2: ok"},
 			{NS: 107 * s, Host: "nfs2", Source: "ocf", Kind: report.EventStarted, Text: "start took 2.90 s"},
 		},

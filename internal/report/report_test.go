@@ -5,6 +5,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -213,5 +214,66 @@ func TestFormat(t *testing.T) {
 	}
 	if got := Count(-1234567); got != "-1\u202f234\u202f567" {
 		t.Errorf("Count = %q", got)
+	}
+}
+
+// TestDocsNameEveryField keeps docs/json.md complete.
+func TestDocsNameEveryField(t *testing.T) {
+	doc, err := os.ReadFile(filepath.Join("..", "..", "docs", "json.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[reflect.Type]bool{}
+	var walk func(reflect.Type)
+	walk = func(ty reflect.Type) {
+		switch ty.Kind() {
+		case reflect.Pointer, reflect.Slice, reflect.Map:
+			walk(ty.Elem())
+		case reflect.Struct:
+			if seen[ty] || ty.PkgPath() != reflect.TypeFor[Run]().PkgPath() {
+				return
+			}
+			seen[ty] = true
+			for f := range ty.Fields() {
+				name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+				if name != "" && !bytes.Contains(doc, []byte("`"+name+"`")) {
+					t.Errorf("docs/json.md lacks `%s` (%s.%s)", name, ty.Name(), f.Name)
+				}
+				walk(f.Type)
+			}
+		}
+	}
+	walk(reflect.TypeFor[Run]())
+	walk(reflect.TypeFor[Comparison]())
+}
+
+func TestCompare(t *testing.T) {
+	a, b := synthetic(), synthetic()
+	a.Dir, b.Dir = "out/a", "out/b"
+	b.Summary.LongestStallSeconds = 2 * a.Summary.LongestStallSeconds
+	b.Summary.Phases.FirstLock, b.Summary.How = nil, "power"
+	c := Compare(a, b)
+	rows := map[string]ComparedBy{}
+	for _, r := range c.Rows {
+		rows[r.Name] = r
+	}
+	if r := rows["longest stall"].Ratio; r == nil || *r != 2 {
+		t.Errorf("ratio of stalls: %v", r)
+	}
+	if r := rows["first lock"]; r.B != nil || r.Ratio != nil {
+		t.Errorf("a phase that one run lacks: %+v", r)
+	}
+	if r := rows["lost"]; r.Ratio != nil {
+		t.Errorf("a ratio to nothing: %+v", r)
+	}
+	if r := rows["c1 NFSv3 osync p50"]; r.Ratio == nil || *r.Ratio != 1 {
+		t.Errorf("latency: %+v", r)
+	}
+	if len(c.Notes) != 1 || !strings.Contains(c.Notes[0], "power") {
+		t.Errorf("notes %q", c.Notes)
+	}
+	var out bytes.Buffer
+	if err := c.Text(&out); err != nil || !strings.Contains(out.String(), "18.9 s") {
+		t.Errorf("%v\n%s", err, out.String())
 	}
 }
