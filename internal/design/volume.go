@@ -75,7 +75,7 @@ func logSize(lv spec.Bytes) spec.Bytes {
 // kept small: NFS with sync forces the log at each COMMIT.
 func logSU(r spec.RAID) spec.Bytes { return min(r.Chunk, 32*spec.KiB) }
 
-// mdData is what md 1.2 leaves of a member: after superblock, bitmap and the
+// mdData is what md with metadata 1.2 leaves of a member: after superblock, bitmap and the
 // room it keeps for later reshaping.
 // Source: mdadm, super1.c, validate_geometry1 and choose_bm_space.
 func mdData(size, chunk spec.Bytes) spec.Bytes {

@@ -95,7 +95,7 @@ type BMC struct {
 
 // PDU is a switched power distribution unit with the APC MIB.
 type PDU struct {
-	Name          string `yaml:"name" json:"name" doc:"name"`
+	Name          string `yaml:"name" json:"name" doc:"name of the PDU: letters, digits, dashes"`
 	Address       string `yaml:"address" json:"address" doc:"address on the management network"`
 	CommunityFile string `yaml:"community_file" json:"community_file" doc:"file with the SNMP write community, relative to the spec; mode 0600"`
 	Feed          string `yaml:"feed" json:"feed" doc:"power feed the PDU hangs on, e.g. A"`
@@ -109,7 +109,7 @@ type Outlet struct {
 
 // Enclosure is a disk enclosure.
 type Enclosure struct {
-	Name    string     `yaml:"name" json:"name" doc:"name"`
+	Name    string     `yaml:"name" json:"name" doc:"name of the enclosure: letters, digits, dashes"`
 	Bays    int        `yaml:"bays,omitempty" json:"bays,omitempty" doc:"number of disk bays; default: number of disks"`
 	Service string     `yaml:"service,omitempty" json:"service,omitempty" doc:"the service whose volume these disks carry; needed when there are two"`
 	Model   string     `yaml:"model,omitempty" json:"model,omitempty" doc:"model, e.g. MD1200"`
@@ -158,7 +158,7 @@ type NFSConfig struct {
 
 // Service is an address with exports on one volume.
 type Service struct {
-	Name    string   `yaml:"name" json:"name" doc:"name"`
+	Name    string   `yaml:"name" json:"name" doc:"name of the service: small letters, digits, dashes, at most 12; also the label of its file system"`
 	Address string   `yaml:"address,omitempty" json:"address,omitempty" doc:"service (floating) address on the public network; default for nfs: the server's public address"`
 	Server  string   `yaml:"server,omitempty" json:"server,omitempty" doc:"server that is preferred; default: the first"`
 	Path    string   `yaml:"path,omitempty" json:"path,omitempty" doc:"mount point of the volume" default:"/srv/<name>"`
@@ -190,7 +190,7 @@ type Client struct {
 
 // Mount of an export on a client.
 type Mount struct {
-	Service string   `yaml:"service" json:"service" doc:"service"`
+	Service string   `yaml:"service" json:"service" doc:"name of the service"`
 	Export  string   `yaml:"export,omitempty" json:"export,omitempty" doc:"export of the service; default: its first"`
 	Path    string   `yaml:"path" json:"path" doc:"mount point on the client"`
 	Version string   `yaml:"version,omitempty" json:"version,omitempty" doc:"3, 4.1 or 4.2" default:"4.1"`
