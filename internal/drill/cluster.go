@@ -111,7 +111,7 @@ func (c cluster) service(name string) (clusterResource, error) {
 			return r, nil
 		}
 	}
-	return clusterResource{}, fmt.Errorf("Pacemaker has no resource %s (mortar apply makes it)", resource.ServiceID(name))
+	return clusterResource{}, fmt.Errorf("no resource %s in Pacemaker (mortar apply makes it)", resource.ServiceID(name))
 }
 
 // problems lists what is not as it should be, in words: every node online,

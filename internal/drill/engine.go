@@ -636,7 +636,7 @@ func (e *engine) heal(ctx context.Context) error {
 	defer cancel()
 	e.say("waiting for %s to rejoin", e.active)
 	cleaned, started := false, false
-	problems := []string{"nothing known yet"}
+	var problems []string
 	for {
 		// Sessions that broke are made anew.
 		for _, s := range e.servers {

@@ -3,7 +3,6 @@ package drill
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -464,7 +463,7 @@ func FuzzJournal(f *testing.F) {
 		_ = parseMounts(string(line))
 		if !json.Valid(line) {
 			if _, _, _, err := parseJournal(line); err == nil {
-				t.Error(fmt.Sprintf("no error for %q", line))
+				t.Errorf("no error for %q", line)
 			}
 		}
 	})

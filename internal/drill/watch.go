@@ -95,19 +95,6 @@ func firstEvent(events []report.Event, kind string, afterNS int64, match func(re
 	return found, ok
 }
 
-// firstMounted is when a host was first seen with the volume mounted after a
-// time.
-func (w *watcher) firstMounted(host string, afterNS int64) (int64, bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, l := range w.looks[host] {
-		if l.mounted && l.ns >= afterNS {
-			return l.doneNS, true
-		}
-	}
-	return 0, false
-}
-
 // snapshot of everything seen so far, events in order of time.
 func (w *watcher) snapshot() ([]report.Event, map[string][]look) {
 	w.mu.Lock()
