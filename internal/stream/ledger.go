@@ -358,10 +358,10 @@ func OpenLedger(path string, now func() int64) (*Ledger, error) {
 		f.Close()
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	if err := f.Truncate(x.size); err == nil {
+	l := &Ledger{path: path, f: f, now: now, x: x}
+	if err = f.Truncate(x.size); err == nil {
 		_, err = f.Seek(x.size, io.SeekStart)
 	}
-	l := &Ledger{path: path, f: f, now: now, x: x}
 	if err == nil {
 		err = l.put(kindResume, write{}, 0)
 	}

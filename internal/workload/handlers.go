@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"github.com/mortarhpc/mortar/internal/agent"
 	"github.com/mortarhpc/mortar/internal/stream"
@@ -17,7 +18,7 @@ import (
 //
 //	load.run    Job          -> Progress events, Result
 //	load.stop   StopParams   -> {} at once; the result comes from load.run
-//	load.result StopParams   -> Result of a run that ended, also of another session
+//	load.result StopParams   -> Result, also of another session's run: waits for its end
 //	verify.run  VerifyParams -> VerifyProgress events, VerifyResult
 //	load.clean  CleanParams  -> CleanResult
 func Handlers() agent.Mux {
@@ -72,14 +73,27 @@ func (s *service) stop(_ context.Context, params json.RawMessage, _ func(any)) (
 	s.mu.Lock()
 	stop := s.stops[p.RunID]
 	s.mu.Unlock()
-	if stop == nil {
+	if stop != nil {
+		stop()
+		return struct{}{}, nil
+	}
+	dir, err := runDir(p.RunID, p.LedgerDir)
+	if err != nil {
+		return nil, fmt.Errorf("load.stop: %w", err)
+	}
+	switch running, err := busy(dir); {
+	case err != nil:
+		return nil, fmt.Errorf("load.stop: %w", err)
+	case !running:
 		return nil, fmt.Errorf("load.stop: no run %s is under way", p.RunID)
 	}
-	stop()
+	if err := os.WriteFile(filepath.Join(dir, stopFile), nil, 0o644); err != nil {
+		return nil, fmt.Errorf("load.stop: %w", err)
+	}
 	return struct{}{}, nil
 }
 
-func (s *service) result(_ context.Context, params json.RawMessage, _ func(any)) (any, error) {
+func (s *service) result(ctx context.Context, params json.RawMessage, _ func(any)) (any, error) {
 	var p StopParams
 	if err := decode(params, &p); err != nil {
 		return nil, fmt.Errorf("load.result: %w", err)
@@ -87,6 +101,18 @@ func (s *service) result(_ context.Context, params json.RawMessage, _ func(any))
 	dir, err := runDir(p.RunID, p.LedgerDir)
 	if err != nil {
 		return nil, fmt.Errorf("load.result: %w", err)
+	}
+	for {
+		running, err := busy(dir)
+		if err != nil {
+			return nil, fmt.Errorf("load.result: %w", err)
+		}
+		if !running {
+			break
+		}
+		if !sleep(200*time.Millisecond, ctx.Done()) {
+			return nil, fmt.Errorf("load.result: run %s is under way: %w", p.RunID, context.Cause(ctx))
+		}
 	}
 	b, err := os.ReadFile(filepath.Join(dir, resultFile))
 	if err != nil {
@@ -111,22 +137,30 @@ func (s *service) verify(ctx context.Context, params json.RawMessage, emit func(
 	return res, nil
 }
 
-func (s *service) clean(_ context.Context, params json.RawMessage, _ func(any)) (any, error) {
+func (s *service) clean(ctx context.Context, params json.RawMessage, _ func(any)) (any, error) {
 	var p CleanParams
 	if err := decode(params, &p); err != nil {
 		return nil, fmt.Errorf("load.clean: %w", err)
 	}
-	s.mu.Lock()
-	busy := s.stops[p.RunID] != nil
-	s.mu.Unlock()
-	if busy {
-		return nil, fmt.Errorf("load.clean: run %s is under way", p.RunID)
+	// In a goroutine: removing may hang as all else on a mount may.
+	type answer struct {
+		res *CleanResult
+		err error
 	}
-	res, err := Clean(p)
-	if err != nil {
-		return nil, fmt.Errorf("load.clean: %w", err)
+	done := make(chan answer, 1)
+	go func() {
+		res, err := Clean(p)
+		done <- answer{res, err}
+	}()
+	select {
+	case a := <-done:
+		if a.err != nil {
+			return nil, fmt.Errorf("load.clean: %w", a.err)
+		}
+		return a.res, nil
+	case <-ctx.Done():
+		return nil, fmt.Errorf("load.clean: %w", context.Cause(ctx))
 	}
-	return res, nil
 }
 
 func runDir(runID, ledgerDir string) (string, error) {
@@ -145,6 +179,11 @@ func Clean(p CleanParams) (*CleanResult, error) {
 	dir, err := runDir(p.RunID, p.LedgerDir)
 	if err != nil {
 		return nil, err
+	}
+	if running, err := busy(dir); err != nil {
+		return nil, err
+	} else if running {
+		return nil, fmt.Errorf("run %s is under way", p.RunID)
 	}
 	paths, err := ledgerPaths(dir)
 	if err != nil && !errors.Is(err, os.ErrNotExist) && !isDir(dir) {
@@ -189,7 +228,7 @@ func Clean(p CleanParams) (*CleanResult, error) {
 		_ = os.Remove(d) // another client's files may still be there
 	}
 	if p.Ledger && len(errs) == 0 {
-		for _, path := range append(paths, filepath.Join(dir, jobFile), filepath.Join(dir, resultFile), filepath.Join(dir, lockFile)) {
+		for _, path := range append(paths, filepath.Join(dir, jobFile), filepath.Join(dir, resultFile), filepath.Join(dir, stopFile), filepath.Join(dir, lockFile)) {
 			remove(path)
 		}
 		_ = os.Remove(dir)

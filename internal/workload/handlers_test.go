@@ -3,10 +3,13 @@ package workload
 import (
 	"context"
 	"encoding/json"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/mortarhpc/mortar/internal/agent"
 )
 
 func call(t *testing.T, op func(context.Context, json.RawMessage, func(any)) (any, error), params any, emit func(any)) (any, error) {
@@ -106,6 +109,94 @@ func TestHandlers(t *testing.T) {
 	}
 	if _, err := call(t, h["load.clean"], CleanParams{RunID: "../h"}, nil); err == nil {
 		t.Error("a path passes for a run id")
+	}
+}
+
+// A session that lost its run's connection stops it from another, and gets
+// the result.
+func TestStopFromAnotherSession(t *testing.T) {
+	led := t.TempDir()
+	job := Job{RunID: "s", LedgerDir: led, ProgressSeconds: 0.02, Writers: []Writer{{Name: "w", Dir: t.TempDir(), BlockBytes: 4096}}}
+	running, done := make(chan struct{}), make(chan error, 1)
+	go func() {
+		blocked := false
+		_, err := call(t, Handlers()["load.run"], job, func(any) {
+			if !blocked {
+				blocked = true
+				close(running)
+			}
+			<-t.Context().Done() // the other end reads no more
+		})
+		done <- err
+	}()
+	<-running
+	h := Handlers()
+	p := StopParams{RunID: "s", LedgerDir: led}
+	if _, err := call(t, h["load.stop"], p, nil); err != nil {
+		t.Fatal(err)
+	}
+	v, err := call(t, h["load.result"], p, nil)
+	if err != nil || v.(*Result).StoppedBy != "stop" || v.(*Result).Workers[0].Ops == 0 {
+		t.Fatalf("%+v %v", v, err)
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+// Through the agent: the connection goes away in the middle of a run, which
+// then ends in order and leaves its result.
+func TestDisconnected(t *testing.T) {
+	led := t.TempDir()
+	in, requests := io.Pipe()
+	answers, out := io.Pipe()
+	served := make(chan error, 1)
+	go func() { served <- agent.Serve(t.Context(), in, out, Handlers()) }()
+	params, err := json.Marshal(Job{RunID: "d", LedgerDir: led, ProgressSeconds: 0.02, Writers: []Writer{{Name: "w", Dir: t.TempDir(), BlockBytes: 4096}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.NewEncoder(requests).Encode(agent.Request{ID: 1, Op: "load.run", Params: params}); err != nil {
+		t.Fatal(err)
+	}
+	dec := json.NewDecoder(answers)
+	for ops := int64(0); ops == 0; {
+		var r agent.Response
+		if err := dec.Decode(&r); err != nil {
+			t.Fatal(err)
+		}
+		if r.Error != nil {
+			t.Fatal(r.Error)
+		}
+		var p Progress
+		if err := json.Unmarshal(r.Event, &p); err != nil {
+			t.Fatal(err)
+		}
+		ops = p.Workers[0].Ops
+	}
+	requests.Close()
+	answers.Close()
+	<-served
+	v, err := call(t, Handlers()["load.result"], StopParams{RunID: "d", LedgerDir: led}, nil)
+	if err != nil || v.(*Result).StoppedBy != "cancelled" {
+		t.Errorf("%+v %v", v, err)
+	}
+}
+
+func TestTimelineGetsCoarser(t *testing.T) {
+	w := &worker{clock: newClock(), bucket: 10, lat: newHistogram()}
+	for i := range int64(maxBuckets) * 3 {
+		w.res.Timeline.Ops[w.at(w.clock.wall+i*10)]++
+	}
+	var sum int64
+	for i, n := range w.res.Timeline.Ops {
+		if n != 4 {
+			t.Fatalf("bucket %d has %d", i, n)
+		}
+		sum += n
+	}
+	if sum != maxBuckets*3 || w.bucket != 40 || len(w.res.Timeline.Bytes) != len(w.res.Timeline.Ops) {
+		t.Errorf("%d ops in %d buckets of %d", sum, len(w.res.Timeline.Ops), w.bucket)
 	}
 }
 

@@ -215,7 +215,7 @@ const MaxErrors = 200
 // StopParams are the parameters of load.stop and load.result.
 type StopParams struct {
 	RunID     string `json:"run_id"`
-	LedgerDir string `json:"ledger_dir,omitempty"` // load.result only: where, if not the default
+	LedgerDir string `json:"ledger_dir,omitempty"` // where, if not the default (load.stop: of another session's run)
 }
 
 // VerifyParams are the parameters of verify.run.

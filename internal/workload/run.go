@@ -24,6 +24,7 @@ const (
 	jobFile      = "job.json"
 	resultFile   = "result.json"
 	lockFile     = "lock"
+	stopFile     = "stop"
 )
 
 // member is a worker with its goroutine.
@@ -81,17 +82,18 @@ func prepare(job Job) (_ *run, err error) {
 			r.lock.Close()
 		}
 	}()
-	if err := unix.Flock(int(r.lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		if errors.Is(err, unix.EWOULDBLOCK) {
-			return nil, fmt.Errorf("run %s is under way in another process", job.RunID)
-		}
+	if free, err := tryLock(r.lock); err != nil {
 		return nil, err
+	} else if !free {
+		return nil, fmt.Errorf("run %s is under way in another process", job.RunID)
 	}
 	if err := writeJSON(filepath.Join(job.LedgerDir, jobFile), job); err != nil {
 		return nil, err
 	}
-	if err := os.Remove(filepath.Join(job.LedgerDir, resultFile)); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, err
+	for _, old := range []string{resultFile, stopFile} {
+		if err := os.Remove(filepath.Join(job.LedgerDir, old)); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return nil, err
+		}
 	}
 
 	seed := fnv.New64a()
@@ -218,6 +220,11 @@ func (r *run) drive(ctx context.Context, stop <-chan struct{}, progress func(Pro
 			case events <- r.progress():
 			default: // the last one is not even gone yet
 			}
+			// Another session's load.stop: this one's connection may be dead
+			// without anybody here knowing.
+			if _, err := os.Lstat(filepath.Join(r.job.LedgerDir, stopFile)); err == nil {
+				by = "stop"
+			}
 		case <-timeout:
 			by = "duration"
 		case <-stop:
@@ -308,4 +315,31 @@ func writeJSON(path string, v any) error {
 		return err
 	}
 	return os.Rename(tmp, path)
+}
+
+// tryLock takes the lock that the process of a run holds; false: it is taken.
+func tryLock(f *os.File) (bool, error) {
+	err := unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_WRLCK, Whence: unix.SEEK_SET})
+	if denied(err) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// busy says whether a process is carrying out the run kept in dir. It looks
+// without taking the lock, so it is in nobody's way.
+func busy(dir string) (bool, error) {
+	f, err := os.OpenFile(filepath.Join(dir, lockFile), os.O_RDWR, 0)
+	if errors.Is(err, os.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	defer f.Close()
+	l := unix.Flock_t{Type: unix.F_WRLCK, Whence: unix.SEEK_SET}
+	if err := unix.FcntlFlock(f.Fd(), unix.F_OFD_GETLK, &l); err != nil {
+		return false, err
+	}
+	return l.Type != unix.F_UNLCK, nil
 }

@@ -96,8 +96,7 @@ func (w *worker) succeed(bytes int64) {
 	if (stalled || w.failed || w.all) && len(w.res.Completions) < w.keep {
 		w.res.Completions = append(w.res.Completions, Completion{Op: w.op, IssuedNs: w.issued, DoneNs: t})
 	}
-	i := int((t - w.clock.wall) / w.bucket)
-	w.grow(i + 1)
+	i := w.at(t)
 	w.res.Timeline.Ops[i]++
 	w.res.Timeline.Bytes[i] += bytes
 	w.op, w.waiting, w.failed = "", 0, false
@@ -193,11 +192,34 @@ func (w *worker) addError(e OpError) {
 	}
 }
 
-func (w *worker) grow(n int) {
-	for len(w.res.Timeline.Ops) < n {
-		w.res.Timeline.Ops = append(w.res.Timeline.Ops, 0)
-		w.res.Timeline.Bytes = append(w.res.Timeline.Bytes, 0)
+// maxBuckets bounds a timeline, as results travel as one line. A run that
+// needs more gets coarser ones.
+const maxBuckets = 20000
+
+// at returns the bucket of a time, making the timeline reach there.
+func (w *worker) at(t int64) int {
+	tl := &w.res.Timeline
+	for (t-w.clock.wall)/w.bucket >= maxBuckets {
+		w.bucket *= 2
+		tl.Ops, tl.Bytes = pairs(tl.Ops), pairs(tl.Bytes)
 	}
+	i := int((t - w.clock.wall) / w.bucket)
+	for len(tl.Ops) <= i {
+		tl.Ops, tl.Bytes = append(tl.Ops, 0), append(tl.Bytes, 0)
+	}
+	return i
+}
+
+// pairs adds up each two neighbours.
+func pairs(a []int64) []int64 {
+	for i, n := range a {
+		if i%2 == 0 {
+			a[i/2] = n
+		} else {
+			a[i/2] += n
+		}
+	}
+	return a[:(len(a)+1)/2]
 }
 
 func (w *worker) progress(t int64) WorkerProgress {
@@ -218,7 +240,7 @@ func (w *worker) progress(t int64) WorkerProgress {
 func (w *worker) result(t int64, running bool) (WorkerResult, []Stall, []OpError) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.grow(int((t-w.clock.wall)/w.bucket) + 1)
+	w.at(t)
 	r := w.res
 	r.Timeline.StartNs, r.Timeline.BucketSeconds = w.clock.wall, seconds(w.bucket)
 	r.Timeline.Ops = append([]int64(nil), r.Timeline.Ops...)
