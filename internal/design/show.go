@@ -52,7 +52,7 @@ const (
 
 // paint colours text on a terminal.
 func (v *view) paint(code, s string) string {
-	if !v.o.Colour || s == "" {
+	if !v.o.Colour || s == "" || code == "" {
 		return s
 	}
 	return "\x1b[" + code + "m" + s + "\x1b[0m"
@@ -111,15 +111,13 @@ func (v *view) layout() {
 	for _, e := range v.d.Spec.Enclosures {
 		v.enclosure(e)
 	}
-	for _, g := range v.d.Groups {
-		v.group(g)
-	}
+	v.groups()
 }
 
 // rowOf is how many bays are drawn in a row: all of a small enclosure, the
 // usual 12 of a 2 U one, 14 of a drawer of 84.
 func rowOf(bays int) int {
-	for _, n := range []int{12, 14, 10, 8} {
+	for _, n := range []int{14, 12, 10, 8} {
 		if bays > 14 && bays%n == 0 {
 			return n
 		}
@@ -194,7 +192,40 @@ func cellColour(c string) string {
 	return dim
 }
 
-func (v *view) group(g Group) {
+// groups says what each group is; alike neighbours are said once, unless
+// everything is to be explained.
+func (v *view) groups() {
+	first, last := "", ""
+	said := ""
+	flush := func() {
+		name := first
+		if last != first {
+			name += "-" + last
+		}
+		if first != "" {
+			v.printf("  %-6s ", name)
+			v.wrapped(said, 9, "")
+		}
+		first = ""
+	}
+	for _, g := range v.d.Groups {
+		text := v.groupText(g)
+		if text != said || v.o.Explain {
+			flush()
+		}
+		if first == "" {
+			first = v.shortName(g.Name)
+		}
+		last, said = v.shortName(g.Name), text
+		if v.o.Explain {
+			flush()
+			v.members(g)
+		}
+	}
+	flush()
+}
+
+func (v *view) groupText(g Group) string {
 	count, order := map[string]int{}, []string(nil)
 	for _, m := range g.Members {
 		if count[m.Enclosure] == 0 {
@@ -207,28 +238,30 @@ func (v *view) group(g Group) {
 	for _, e := range order {
 		spread = append(spread, fmt.Sprintf("%s:%d", e, count[e]))
 	}
-	safe := "survives any one enclosure"
+	safe := "survives the loss of any enclosure"
 	if !survivesEnclosure(g) {
 		safe = "does not survive the loss of an enclosure (see warnings)"
 	}
 	if len(order) == 1 {
 		safe = "all in one enclosure"
 	}
-	v.printf("  %-4s RAID %d %d+%d, chunk %s, per enclosure %s, %s; %s\n", v.shortName(g.Name), g.Level, g.Data, g.Parity, g.Chunk, strings.Join(spread, " "), plural(len(g.Spares), "spare"), safe)
-	if v.o.Explain {
-		list := func(disks []Disk) string {
-			var out []string
-			for _, m := range disks {
-				out = append(out, fmt.Sprintf("%s (%s/%d)", m.Serial, m.Enclosure, m.Bay))
-			}
-			return strings.Join(out, " ")
+	return fmt.Sprintf("RAID %d %d+%d, chunk %s, on %s, %s; %s", g.Level, g.Data, g.Parity, g.Chunk, strings.Join(spread, " "), plural(len(g.Spares), "spare"), safe)
+}
+
+// members names a group's disks, as enclosure/bay:serial.
+func (v *view) members(g Group) {
+	line := func(what string, disks []Disk) {
+		var out []string
+		for _, m := range disks {
+			out = append(out, fmt.Sprintf("%s/%d:%s", m.Enclosure, m.Bay, m.Serial))
 		}
-		v.printf("       ")
-		v.wrapped("/dev/md/"+g.Name+" UUID "+g.UUID+", members in RAID order: "+list(g.Members), 7, dim)
-		if len(g.Spares) > 0 {
-			v.printf("       ")
-			v.wrapped("spares: "+list(g.Spares), 7, dim)
-		}
+		v.printf("         ")
+		v.wrapped(what+" "+strings.Join(out, " "), 9, dim)
+	}
+	v.printf("         %s\n", v.paint(dim, "/dev/md/"+g.Name+", UUID "+g.UUID))
+	line("members in RAID order:", g.Members)
+	if len(g.Spares) > 0 {
+		line("spares:", g.Spares)
 	}
 }
 

@@ -97,12 +97,13 @@ func (b Bytes) String() string {
 	return best
 }
 
-// Decimal prints the size rounded, in powers of ten: "3.60 TB".
-func (b Bytes) Decimal() string { return b.rounded(1000, []string{"B", "kB", "MB", "GB", "TB", "PB"}) }
+// Decimal prints the size rounded, in powers of ten: "3.60 TB". Storage is
+// spoken of in TB, however much it is.
+func (b Bytes) Decimal() string { return b.rounded(1000, []string{"B", "kB", "MB", "GB", "TB"}) }
 
 // Binary prints the size rounded, in powers of two: "3.27 TiB".
 func (b Bytes) Binary() string {
-	return b.rounded(1024, []string{"B", "KiB", "MiB", "GiB", "TiB", "PiB"})
+	return b.rounded(1024, []string{"B", "KiB", "MiB", "GiB", "TiB"})
 }
 
 func (b Bytes) rounded(base float64, names []string) string {
