@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -15,11 +16,12 @@ import (
 	"github.com/mortarhpc/mortar/internal/design"
 	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/plan"
+	"github.com/mortarhpc/mortar/internal/spec"
 )
 
-// applyKeepAlive is patient: a host that installs packages or makes file
+// connectOptions are patient: a host that installs packages or makes file
 // systems is not gone because it is busy.
-var applyKeepAlive = host.Options{KeepAlive: 5 * time.Second, Missed: 6}
+var connectOptions = host.Options{KeepAlive: 5 * time.Second, Missed: 6}
 
 // preparation is a plan and the hosts it was made for.
 type preparation struct {
@@ -47,11 +49,11 @@ func prepare(ctx context.Context, d *design.Design, keep bool, progress func(hos
 	if err != nil {
 		return nil, fail(exitBadInput, err)
 	}
-	opts := applyKeepAlive
+	opts := connectOptions
 	opts.Progress = progress
 	hosts, err := host.ConnectAll(ctx, targets, opts)
 	if err != nil {
-		return nil, refused(ctx, err)
+		return nil, refused(ctx, d.Spec, err)
 	}
 	p := &preparation{hosts: hosts}
 	binaries := map[string]string{}
@@ -60,7 +62,7 @@ func prepare(ctx context.Context, d *design.Design, keep bool, progress func(hos
 	}
 	if p.plan, err = compare(ctx, d, p.planHosts(), binaries, keep, progress); err != nil {
 		p.close()
-		return nil, refused(ctx, err)
+		return nil, refused(ctx, d.Spec, err)
 	}
 	return p, nil
 }
@@ -79,12 +81,54 @@ func compare(ctx context.Context, d *design.Design, hosts map[string]plan.Host, 
 	return plan.Build(ctx, append(plan.BinaryLinks(binaries), steps...), hosts)
 }
 
-// refused ends a command that has changed nothing.
-func refused(ctx context.Context, err error) error {
+// refused ends a command that has changed nothing. What is wrong with a host
+// or disk is shown with the place where the spec has it.
+func refused(ctx context.Context, s *spec.Spec, err error) error {
 	if ctx.Err() != nil {
 		return fail(exitInterrupted, errors.New("interrupted; nothing was changed"))
 	}
-	return fail(exitBadInput, fmt.Errorf("%w\nNothing was changed", err))
+	return fail(exitBadInput, fmt.Errorf("%w\nNothing was changed", located(s, err)))
+}
+
+// located gives errors of hosts and refusals their place in the spec.
+func located(s *spec.Spec, err error) error {
+	var several host.Errors
+	var one *host.Error
+	var refusals plan.Refusals
+	var all spec.Errors
+	add := func(hostName, field, what, mend string) {
+		line, col := plan.Locate(s, hostName, field, what)
+		all = append(all, &spec.Error{File: s.File, Line: line, Col: col, Msg: what, Mend: mend})
+	}
+	switch {
+	case errors.As(err, &refusals):
+		for _, r := range refusals {
+			what := r.What
+			if !strings.Contains(what, r.Host) {
+				what = r.Host + ": " + what
+			}
+			add(r.Host, "name", what, r.Mend)
+		}
+	case errors.As(err, &several):
+	case errors.As(err, &one):
+		several = host.Errors{one}
+	default:
+		return err
+	}
+	for _, e := range several {
+		if !errors.As(e, &one) {
+			return err
+		}
+		field := "address"
+		if errors.Is(one, host.ErrHostKey) {
+			field = "host_key"
+		}
+		line, col := plan.Locate(s, one.Host, field, "")
+		bare := *one
+		bare.Mend = ""
+		all = append(all, &spec.Error{File: s.File, Line: line, Col: col, Msg: bare.Error(), Mend: one.Mend})
+	}
+	return all
 }
 
 // connectProgress shows on a terminal what is being done before a plan.

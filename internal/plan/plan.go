@@ -122,22 +122,25 @@ func Build(ctx context.Context, steps []Step, hosts map[string]Host) (*Plan, err
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
+		var failed error
 		for k, i := range idx {
 			r := results[k]
 			switch {
 			case r.Error != nil && r.Error.Refusal:
 				refused[i] = &HostRefusal{Host: name, Step: steps[i].Title, Refusal: resource.Refusal{What: r.Error.Message, Mend: r.Error.Mend}}
-			case r.Error != nil:
-				return &Failure{Host: name, Stage: steps[i].Stage, Step: steps[i].Title, What: "observe", Err: r.Error}
-			default:
+			case r.Error != nil && failed == nil:
+				failed = &Failure{Host: name, Stage: steps[i].Stage, Step: steps[i].Title, What: "observe", Err: r.Error}
+			case r.Error == nil:
 				p.Steps[i].Actions, p.Steps[i].Before = r.Actions, r.Before
 			}
 		}
-		return nil
+		return failed
 	})
-	if err != nil {
-		return nil, err
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
 	}
+	// Refusals first: what cannot be observed on a host is mostly for the
+	// reason that it, or a disk, is not what the spec says.
 	var all Refusals
 	for _, r := range refused {
 		if r != nil {
@@ -146,6 +149,9 @@ func Build(ctx context.Context, steps []Step, hosts map[string]Host) (*Plan, err
 	}
 	if len(all) > 0 {
 		return nil, all
+	}
+	if err != nil {
+		return nil, err
 	}
 	return p, nil
 }

@@ -1,0 +1,199 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/mortarhpc/mortar/examples"
+	"github.com/mortarhpc/mortar/internal/host/sshtest"
+	"github.com/mortarhpc/mortar/internal/plan"
+)
+
+// The test binary is what is pushed over SSH: as `mortar agent` it is mortar.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == "agent" {
+		os.Exit(run())
+	}
+	os.Exit(m.Run())
+}
+
+// site is a directory with a spec whose hosts are all an SSH server here.
+type site struct {
+	spec  string
+	hosts []map[string]any // of the inventory
+}
+
+func newSite(t *testing.T, s *sshtest.Server, edit func(string) string) *site {
+	t.Helper()
+	t.Setenv("SSH_AUTH_SOCK", "")
+	dir := t.TempDir()
+	old := connectOptions
+	connectOptions.LibDir, connectOptions.Link, connectOptions.AnyUser = dir+"/lib", dir+"/sbin/mortar", os.Getuid() != 0
+	t.Cleanup(func() { connectOptions = old })
+	b, err := examples.FS.ReadFile("nfs.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(b)
+	if edit != nil {
+		text = edit(text)
+	}
+	x := &site{spec: filepath.Join(dir, "brick.yaml")}
+	if err := os.WriteFile(x.spec, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"nfs1", "c1"} {
+		x.hosts = append(x.hosts, map[string]any{"name": name, "address": "127.0.0.1", "port": s.Addr.Port, "user": "root", "identity_file": s.Identity, "host_key": s.HostKey()})
+	}
+	x.inventory(t)
+	return x
+}
+
+func (x *site) inventory(t *testing.T) {
+	t.Helper()
+	file := filepath.Join(filepath.Dir(x.spec), ".mortar/brick1/rack/inventory.json")
+	b, err := json.Marshal(map[string]any{"hosts": x.hosts})
+	if err == nil {
+		err = os.MkdirAll(filepath.Dir(file), 0o755)
+	}
+	if err == nil {
+		err = os.WriteFile(file, b, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// mortar runs a command and gives its exit code, stdout and error.
+func mortar(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	root := newRootCmd()
+	var out bytes.Buffer
+	root.SetArgs(args)
+	root.SetOut(&out)
+	root.SetIn(strings.NewReader("yes\n"))
+	err := root.ExecuteContext(t.Context())
+	if err == nil {
+		return 0, out.String(), ""
+	}
+	var ee *exitError
+	if !errors.As(err, &ee) {
+		return exitBadInput, out.String(), err.Error()
+	}
+	return ee.code, out.String(), ee.Error()
+}
+
+// lineOf is the line of the spec that has a text first, as an error names it.
+func (x *site) lineOf(t *testing.T, text string) string {
+	t.Helper()
+	b, err := os.ReadFile(x.spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, _, ok := strings.Cut(string(b), text)
+	if !ok {
+		t.Fatalf("no %q in the spec", text)
+	}
+	return fmt.Sprintf("%s:%d:", x.spec, strings.Count(before, "\n")+1)
+}
+
+// Whatever is wrong before the first change ends plan and apply with 2, and
+// says where, what and how to mend it.
+func TestRefused(t *testing.T) {
+	s := sshtest.Start(t)
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := closed.Addr().(*net.TCPAddr).Port
+	_ = closed.Close()
+	other, _ := sshtest.NewKey(t)
+	for _, tc := range []struct {
+		name string
+		edit func(*site)
+		at   string   // text of the spec the error is about
+		want []string // patterns
+	}{
+		{"missing disks", func(*site) {}, `serial: "MA`, []string{`nfs1`, `MA01`, `not there`, `check cabling`}},
+		{"unreachable", func(x *site) { x.hosts[0]["port"] = port }, "address: 10.77.3.11", []string{`nfs1 \(127\.0\.0\.1:\d+\): unreachable`, `refused`, `is it powered on`}},
+		{"wrong host key", func(x *site) { x.hosts[1]["host_key"] = sshtest.Authorized(other.PublicKey()) }, "name: c1",
+			[]string{`c1 .*wrong host key: the host shows ssh-ed25519 SHA256:.* has ssh-ed25519 SHA256:`, `compare with its console`}},
+		{"no login", func(x *site) { x.hosts[0]["identity_file"] = "/nowhere" }, "address: 10.77.3.11", []string{`nfs1`, `/nowhere`, `ssh\.identity`}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			x := newSite(t, s, nil)
+			tc.edit(x)
+			x.inventory(t)
+			for _, args := range [][]string{{"plan", x.spec}, {"apply", "--yes", x.spec}, {"apply", "--dry-run", x.spec}} {
+				code, out, msg := mortar(t, args...)
+				if code != exitBadInput {
+					t.Errorf("%v: exit code %d, %s%s", args, code, out, msg)
+				}
+				if !strings.HasPrefix(msg, x.lineOf(t, tc.at)) {
+					t.Errorf("%v: not at %s: %s", args, x.lineOf(t, tc.at), msg)
+				}
+				for _, w := range append(tc.want, "Nothing was changed") {
+					if !regexp.MustCompile(w).MatchString(msg) {
+						t.Errorf("%v: %s\ndoes not match %s", args, msg, w)
+					}
+				}
+			}
+			code, out, _ := mortar(t, "apply", "--yes", "--json", x.spec)
+			var last map[string]any
+			if err := json.Unmarshal([]byte(out), &last); err != nil || code != exitBadInput || last["changed"] != 0.0 || last["error"] == "" {
+				t.Errorf("--json: exit code %d, %s (%v)", code, out, err)
+			}
+		})
+	}
+}
+
+func TestUnsupportedUser(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Log("not root: the server cannot become nobody")
+		return
+	}
+	s := sshtest.Start(t)
+	s.Nobody.Store(true)
+	x := newSite(t, s, nil)
+	connectOptions.LibDir = "/no-such-dir-of-mortar-tests"
+	if code, _, msg := mortar(t, "plan", x.spec); code != exitBadInput || !strings.Contains(msg, "not root's") {
+		t.Errorf("%d %s", code, msg)
+	}
+}
+
+func TestApplyAsks(t *testing.T) {
+	x := newSite(t, sshtest.Start(t), nil)
+	for _, args := range [][]string{{"apply", x.spec}, {"apply", "--json", x.spec}} {
+		if code, _, msg := mortar(t, args...); code != exitBadInput || !strings.Contains(msg, "--yes") {
+			t.Errorf("%v: %d %s", args, code, msg)
+		}
+	}
+	t.Setenv(killAfterEnv, "soon")
+	if code, _, msg := mortar(t, "apply", "--yes", x.spec); code != exitBadInput || !strings.Contains(msg, killAfterEnv) {
+		t.Errorf("%d %s", code, msg)
+	}
+}
+
+func TestOneApplyAtATime(t *testing.T) {
+	x := newSite(t, sshtest.Start(t), nil)
+	d, err := loadDesign(x.spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	release, err := plan.Lock(d.Spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer release()
+	if code, _, msg := mortar(t, "apply", "--yes", x.spec); code != exitBadInput || !strings.Contains(msg, "another mortar command") {
+		t.Errorf("%d %s", code, msg)
+	}
+}
