@@ -195,8 +195,12 @@ func (c *CIB) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 	if err != nil {
 		return nil, err
 	}
+	// What the first coordinator starts with; while there is none, that is
+	// what a plan is made against.
+	none := El("cib", "admin_epoch", "0", "epoch", "0", "num_updates", "0")
+	empty := El("configuration").Add(El("crm_config"), El("nodes"), El("resources"), El("constraints"))
 	if !clusterRuns(sys) {
-		return []Action{c.action(El("cib", "admin_epoch", "0", "epoch", "0", "num_updates", "0"), c.changes(El("configuration"), want))}, nil
+		return []Action{c.action(none, c.changes(empty, want))}, nil
 	}
 	argv := []string{"cibadmin", "--query"}
 	out, installed, err := query(ctx, sys, argv...)
@@ -204,8 +208,7 @@ func (c *CIB) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 		return nil, err
 	}
 	if !installed || out.Code != 0 {
-		// Pacemaker is starting: what is to come is the whole configuration.
-		return []Action{c.action(El("cib", "admin_epoch", "0", "epoch", "0", "num_updates", "0"), c.changes(El("configuration"), want))}, nil
+		return []Action{c.action(none, c.changes(empty, want))}, nil // Pacemaker is starting
 	}
 	cib, err := parseXML([]byte(out.Stdout))
 	if err != nil {
@@ -304,7 +307,6 @@ func (c *CIB) action(cib *Element, ch []change) Action {
 			}())
 	}
 	diff := El("diff", "format", "2").Add(El("version").Add(version("source", 0), version("target", 1)))
-	var shown strings.Builder
 	for _, x := range ch {
 		e := El("change", "operation", x.op, "path", x.path)
 		if x.op == "create" {
@@ -312,22 +314,71 @@ func (c *CIB) action(cib *Element, ch []change) Action {
 			e.Add(x.el)
 		}
 		diff.Add(e)
-		verb := "+ "
-		if x.op == "delete" {
-			verb = "- "
-		}
-		for line := range strings.Lines(x.el.text("", c.Secret)) {
-			shown.WriteString(verb + line)
-		}
 	}
 	return Action{
 		Title: fmt.Sprintf("patch the cluster's configuration (%d changes)", len(ch)),
-		Why:   shown.String(),
+		Why:   c.shown(ch),
 		Cmd:   []string{"cibadmin", "--patch", "--xml-pipe"},
 		Stdin: []byte(diff.text("", nil)),
 		// The patch may hold an SNMP community.
 		Secret: len(c.Secret) > 0,
 	}
+}
+
+// shown tells the changes to a person, without secrets: an element that is
+// replaced by the lines in which it differs.
+func (c *CIB) shown(ch []change) string {
+	lines := func(e *Element) []string {
+		return strings.Split(strings.TrimSuffix(e.text("", c.Secret), "\n"), "\n")
+	}
+	key := func(e *Element) string { return e.Name + " " + e.Attrs["id"] }
+	deleted := map[string]*Element{}
+	created := map[string]bool{}
+	for _, x := range ch {
+		if x.op == "delete" {
+			deleted[key(x.el)] = x.el
+		} else {
+			created[key(x.el)] = true
+		}
+	}
+	var b strings.Builder
+	for _, x := range ch {
+		old := deleted[key(x.el)]
+		switch {
+		case x.op == "delete" && created[key(x.el)]:
+			continue // shown with its successor
+		case x.op == "delete":
+			for _, l := range lines(x.el) {
+				b.WriteString("- " + l + "\n")
+			}
+		case old == nil:
+			for _, l := range lines(x.el) {
+				b.WriteString("+ " + l + "\n")
+			}
+		default:
+			was, is := lines(old), lines(x.el)
+			if was[0] == is[0] {
+				b.WriteString("  " + was[0] + "\n")
+			}
+			differs := false
+			for _, l := range was {
+				if !slices.Contains(is, l) {
+					b.WriteString("- " + l + "\n")
+					differs = true
+				}
+			}
+			for _, l := range is {
+				if !slices.Contains(was, l) {
+					b.WriteString("+ " + l + "\n")
+					differs = true
+				}
+			}
+			if !differs {
+				b.WriteString("  (a secret in it changes)\n")
+			}
+		}
+	}
+	return strings.TrimSuffix(b.String(), "\n")
 }
 
 func plus(s string, n int) string { return fmt.Sprint(max(0, atoi(s)) + n) }
