@@ -127,6 +127,14 @@ func (s *service) stopAddress(ctx context.Context) error {
 	return fmt.Errorf("%s does not go away", s.cfg.prefix().Addr())
 }
 
+// reset ends connections of the service address that nobody serves. Should
+// the kernel not know how, clients may wait longer; that is no reason to fail.
+func (s *service) reset() {
+	if err := s.k.ResetConnections(s.cfg.prefix().Addr(), nfsPort); err != nil {
+		s.log.note("old connections of %s are not reset: %v", s.cfg.prefix().Addr(), err)
+	}
+}
+
 // connection is an established NFS connection of a client.
 type connection struct{ local, remote netip.AddrPort }
 

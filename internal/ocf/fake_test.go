@@ -525,6 +525,15 @@ func (h *fakeHost) ProbeARP(_ context.Context, _ iface, a netip.Addr, _ time.Dur
 	return "", nil
 }
 
+func (h *fakeHost) ResetConnections(a netip.Addr, _ uint16) error {
+	for p := range h.addrs {
+		if p.Addr() == a {
+			h.t.Error("connections reset while the address is up")
+		}
+	}
+	return nil
+}
+
 func (h *fakeHost) AnnounceARP(iface, netip.Addr) error { return h.change("announce") }
 
 func (h *fakeHost) Executable(name string) (string, error) { return "/usr/sbin/" + name, nil }
@@ -636,6 +645,14 @@ func (h *fakeHost) Run(_ context.Context, c command) (string, error) {
 			h.active = false
 			return "", nil
 		}
+	case a[0] == "dmsetup" && a[1] == "remove":
+		for _, m := range h.mounts {
+			if m.Dev == "253:7" {
+				return fails("device or resource busy")
+			}
+		}
+		h.active = false
+		return "", nil
 	case a[0] == "exportfs" && a[1] == "-i":
 		client, dir, _ := strings.Cut(a[4], ":")
 		h.volume["/.nfs/etab"] += fmt.Sprintf("%s\t%s(%s,wdelay,hide)\n", dir, client, a[3])

@@ -66,6 +66,8 @@ type network interface {
 	ProbeARP(ctx context.Context, ifc iface, a netip.Addr, wait time.Duration) (string, error)
 	// AnnounceARP tells the network that a is here now.
 	AnnounceARP(ifc iface, a netip.Addr) error
+	// ResetConnections ends what is left of TCP connections to a local port.
+	ResetConnections(a netip.Addr, port uint16) error
 }
 
 // iface is a network interface.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -170,6 +171,50 @@ func TestAddressReal(t *testing.T) {
 	}
 	if who, err := k.ProbeARP(t.Context(), ifc, service.Addr(), 5*time.Second); err != nil || who == "" {
 		t.Errorf("nobody answers: %v", err)
+	}
+}
+
+// Connections to the address end at both sides' next word, those to others
+// stay.
+func TestResetReal(t *testing.T) {
+	sh(t, "ip", "link", "set", "lo", "up")
+	k := newLinux()
+	dial := func(addr string) (client, server net.Conn, port uint16) {
+		l, err := net.Listen("tcp4", addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		client, err = net.Dial("tcp4", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		server, err = l.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return client, server, uint16(l.Addr().(*net.TCPAddr).Port)
+	}
+	c1, s1, port := dial("127.0.0.9:0")
+	c2, s2, _ := dial(fmt.Sprintf("127.0.0.8:%d", port))
+	defer c1.Close()
+	defer c2.Close()
+	defer s2.Close()
+	// As nfsd leaves them: closed, the other side does not know yet.
+	defer s1.Close()
+	if err := k.ResetConnections(netip.MustParseAddr("127.0.0.9"), port); err != nil {
+		t.Fatal(err)
+	}
+	c1.SetDeadline(time.Now().Add(10 * time.Second))
+	if _, err := c1.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNRESET) {
+		t.Errorf("the connection was not reset: %v", err)
+	}
+	if _, err := s2.Write([]byte("x")); err != nil {
+		t.Error(err)
+	}
+	c2.SetDeadline(time.Now().Add(10 * time.Second))
+	if _, err := c2.Read(make([]byte, 1)); err != nil {
+		t.Errorf("a connection to another address was hit: %v", err)
 	}
 }
 

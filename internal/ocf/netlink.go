@@ -234,3 +234,95 @@ func (netlink) AnnounceARP(ifc iface, a netip.Addr) error {
 	}
 	return unix.Sendto(fd, arpPacket(arpReply, ifc.MAC, a, broadcastMAC, a), 0, to)
 }
+
+// sock_diag(7): a list of sockets, and the request to end one. The kernel's
+// names are SOCK_DIAG_BY_FAMILY, SOCK_DESTROY, struct inet_diag_req_v2 and
+// struct inet_diag_msg.
+const (
+	sockDiagByFamily = 20
+	sockDestroy      = 21
+	diagIDSize       = 48
+)
+
+// ResetConnections ends every TCP connection of the host from a local
+// address. Sockets of an address that has moved away are left half closed for
+// minutes; were the address to come back meanwhile, they would take the
+// packets of the clients' new connections.
+func (netlink) ResetConnections(a netip.Addr, port uint16) error {
+	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_SOCK_DIAG)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	request := func(kind, flags uint16, family byte, states uint32, id []byte) error {
+		body := []byte{family, unix.IPPROTO_TCP, 0, 0}
+		body = binary.NativeEndian.AppendUint32(body, states)
+		body = append(body, id...)
+		msg := binary.NativeEndian.AppendUint32(nil, uint32(unix.NLMSG_HDRLEN+len(body)))
+		msg = binary.NativeEndian.AppendUint16(msg, kind)
+		msg = binary.NativeEndian.AppendUint16(msg, flags|unix.NLM_F_REQUEST)
+		msg = append(msg, 1, 0, 0, 0, 0, 0, 0, 0) // sequence, port
+		return unix.Sendto(fd, append(msg, body...), 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK})
+	}
+	// receive calls f with every message until the answer ends.
+	receive := func(f func(body []byte)) error {
+		buf := make([]byte, 64<<10)
+		for {
+			n, _, err := unix.Recvfrom(fd, buf, 0)
+			if err != nil {
+				return err
+			}
+			for b := buf[:n]; len(b) >= unix.NLMSG_HDRLEN; {
+				size := int(binary.NativeEndian.Uint32(b))
+				if size < unix.NLMSG_HDRLEN || size > len(b) {
+					return errors.New("the kernel's answer is not understood")
+				}
+				body := b[unix.NLMSG_HDRLEN:size]
+				switch binary.NativeEndian.Uint16(b[4:]) {
+				case unix.NLMSG_DONE:
+					return nil
+				case unix.NLMSG_ERROR:
+					if code := int32(binary.NativeEndian.Uint32(body)); code != 0 {
+						return unix.Errno(-code)
+					}
+					return nil
+				}
+				f(body)
+				b = b[min((size+3)&^3, len(b)):]
+			}
+		}
+	}
+	const listening = 1 << 10 // TCP_LISTEN
+	for _, family := range []byte{unix.AF_INET, unix.AF_INET6} {
+		if err := request(sockDiagByFamily, unix.NLM_F_DUMP, family, ^uint32(listening), make([]byte, diagIDSize)); err != nil {
+			return err
+		}
+		var ids [][]byte
+		err := receive(func(body []byte) {
+			if len(body) < 4+diagIDSize {
+				return
+			}
+			id := body[4:][:diagIDSize]
+			local, _ := netip.AddrFromSlice(id[4:8])
+			if family == unix.AF_INET6 {
+				local, _ = netip.AddrFromSlice(id[4:20])
+			}
+			if local.Unmap() == a && binary.BigEndian.Uint16(id) == port {
+				ids = append(ids, append([]byte(nil), id...))
+			}
+		})
+		if err != nil {
+			return err
+		}
+		for _, id := range ids {
+			if err := request(sockDestroy, unix.NLM_F_ACK, family, 0, id); err != nil {
+				return err
+			}
+			// ENOENT: it ended by itself.
+			if err := receive(func([]byte) {}); err != nil && err != unix.ENOENT {
+				return err
+			}
+		}
+	}
+	return nil
+}

@@ -343,6 +343,9 @@ func (s *service) stopNFSD(ctx context.Context) error {
 	if err := s.stopThreads(ctx); err != nil {
 		return err
 	}
+	if name, _, err := s.present(); err == nil && name == "" {
+		s.reset()
+	}
 	for _, d := range []string{"sm-notify", statd, mountd, nfsdcld} {
 		if err := s.end(ctx, d); err != nil {
 			return err

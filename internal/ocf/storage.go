@@ -433,6 +433,13 @@ func (s *service) stopVolume(ctx context.Context) error {
 	if err != nil || st != stopped {
 		for try := 0; ; try++ {
 			err = s.lvm(ctx, all, "", "vgchange", "--quiet", "--activate", "n", s.cfg.VG)
+			if err != nil {
+				// LVM must read the disks for it, and they may be what is gone.
+				// The device mapper need not, and refuses as well while the
+				// volume is in use.
+				_, derr := s.k.Run(ctx, command{argv: []string{"dmsetup", "remove", dmName(s.cfg.VG, s.cfg.LV)}})
+				err = errors.Join(err, derr)
+			}
 			st, serr := s.volumeState()
 			if serr == nil && st == stopped {
 				break
@@ -673,9 +680,10 @@ func (s *service) stopMount(ctx context.Context) error {
 			return err
 		}
 		var ours []string
+		top := mountedAt(all, s.cfg.MountPoint)
 		for _, m := range all {
 			// Also what was mounted by hand below the mount point.
-			if m.Dev == devno || below(s.cfg.MountPoint, m.Target) {
+			if m.Dev == devno || (top != nil && top.Dev == devno && below(s.cfg.MountPoint, m.Target)) {
 				ours = append(ours, m.Target)
 			}
 		}
