@@ -18,6 +18,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/design"
 	"github.com/mortarhpc/mortar/internal/drill"
 	"github.com/mortarhpc/mortar/internal/host"
+	"github.com/mortarhpc/mortar/internal/plan"
 	"github.com/mortarhpc/mortar/internal/rack"
 	"github.com/mortarhpc/mortar/internal/report"
 )
@@ -156,6 +157,11 @@ func runDrill(ctx context.Context, in io.Reader, out, errOut io.Writer, specFile
 			return err
 		}
 	}
+	release, err := plan.Lock(des.Spec) // no apply meanwhile, and no second drill
+	if err != nil {
+		return fail(exitBadInput, err)
+	}
+	defer release()
 	opt := drill.Options{Dir: f.out, Steady: time.Duration(f.seconds * float64(time.Second)), Rate: f.rate}
 	r, err := drill.Run(ctx, env, d, v, opt)
 	var unhealthy *drill.Unhealthy
