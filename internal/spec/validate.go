@@ -78,7 +78,6 @@ var (
 	clientRE   = regexp.MustCompile(`^[A-Za-z0-9*?@][A-Za-z0-9*?@.:_-]*$`)
 	mirrorRE   = regexp.MustCompile(`^https?://[A-Za-z0-9._:/@%+~-]+$`)
 	fileRE     = regexp.MustCompile(`^[A-Za-z0-9._/~@+-]+$`)
-	userRE     = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.-]{0,31}$`)
 	bmcUserRE  = regexp.MustCompile(`^[A-Za-z0-9_.@-]{1,16}$`) // IPMI 2.0: at most 16 bytes
 	flavours   = []string{string(NFS), string(NFSHA), string(NFSHAXL), string(Lustre)}
 	exportOpts = []string{"rw", "ro", "sync", "async", "wdelay", "no_wdelay", "subtree_check", "no_subtree_check",

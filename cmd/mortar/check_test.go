@@ -1,0 +1,84 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mortarhpc/mortar/internal/design"
+)
+
+// runCmd runs one command and gives its output and exit code.
+func runCmd(t *testing.T, c *cobra.Command, args ...string) (string, int, error) {
+	t.Helper()
+	var out bytes.Buffer
+	c.SetOut(&out)
+	c.SetErr(&out)
+	c.SilenceUsage, c.SilenceErrors = true, true
+	c.SetArgs(args)
+	err := c.Execute()
+	code := 0
+	var ee *exitError
+	if errors.As(err, &ee) {
+		code = ee.code
+	} else if err != nil {
+		code = exitBadInput // as main does with cobra's own errors
+	}
+	return out.String(), code, err
+}
+
+// What init prints, check accepts.
+func TestInitThenCheck(t *testing.T) {
+	for _, flavour := range initFlavours {
+		text, code, err := runCmd(t, newInitCmd(), flavour)
+		if err != nil || code != 0 {
+			t.Fatal(flavour, err, code)
+		}
+		file := filepath.Join(t.TempDir(), "brick.yaml")
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		out, code, err := runCmd(t, newCheckCmd(), file)
+		if err != nil || code != 0 || !strings.Contains(out, "CAPACITY") || strings.Contains(out, "\x1b") {
+			t.Errorf("%s: %v, %d\n%s", flavour, err, code, out)
+		}
+		out, _, err = runCmd(t, newCheckCmd(), "--json", file)
+		var d design.Design
+		if err != nil || json.Unmarshal([]byte(out), &d) != nil || d.Flavour == "" || len(d.Groups) != 1 {
+			t.Errorf("%s --json: %v\n%.300s", flavour, err, out)
+		}
+	}
+	for _, args := range [][]string{nil, {"lustre"}, {"nfs", "nfs"}} {
+		if out, code, err := runCmd(t, newInitCmd(), args...); code != exitBadInput || err == nil || out != "" {
+			t.Errorf("init %v: %d, %v, %q", args, code, err, out)
+		}
+	}
+}
+
+func TestCheckRefuses(t *testing.T) {
+	text, _, _ := runCmd(t, newInitCmd(), "nfs-ha")
+	file := filepath.Join(t.TempDir(), "brick.yaml")
+	for _, c := range []struct{ old, new, want string }{
+		{"servers:", "servrs:", `unknown key "servrs"; did you mean "servers"?`},
+		{"rw, sync", "rw, async", "loses acknowledged writes"},
+		{"MA[01-03]", "/dev/sda", "is a device name"},
+		{"address: 10.77.1.100", "address: 10.78.1.100", "outside the public network"},
+	} {
+		if err := os.WriteFile(file, []byte(strings.Replace(text, c.old, c.new, 1)), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		out, code, err := runCmd(t, newCheckCmd(), file)
+		if code != exitBadInput || out != "" || err == nil || !strings.Contains(err.Error(), c.want) || !strings.HasPrefix(err.Error(), file+":") {
+			t.Errorf("%s: %d, %v\n%s", c.new, code, err, out)
+		}
+	}
+	if _, code, err := runCmd(t, newCheckCmd(), filepath.Join(t.TempDir(), "none.yaml")); code != exitBadInput || !strings.Contains(err.Error(), "mortar init") {
+		t.Errorf("%v, %d", err, code)
+	}
+}
