@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
 	"github.com/mortarhpc/mortar/internal/design"
 	"github.com/mortarhpc/mortar/internal/drill"
@@ -124,7 +125,7 @@ func runDrill(ctx context.Context, in io.Reader, out, errOut io.Writer, specFile
 	if f.out == "" {
 		f.out = filepath.Join("out", d.Name+"-"+v.How)
 	}
-	if err := os.MkdirAll(f.out, 0o755); err != nil {
+	if err := writable(f.out); err != nil {
 		return fail(exitBadInput, fmt.Errorf("--out: %w", err))
 	}
 
@@ -165,8 +166,9 @@ func runDrill(ctx context.Context, in io.Reader, out, errOut io.Writer, specFile
 	opt := drill.Options{Dir: f.out, Steady: time.Duration(f.seconds * float64(time.Second)), Rate: f.rate}
 	r, err := drill.Run(ctx, env, d, v, opt)
 	var unhealthy *drill.Unhealthy
+	var refused *drill.Refused
 	switch {
-	case errors.As(err, &unhealthy):
+	case errors.As(err, &unhealthy), errors.As(err, &refused):
 		return fail(exitBadInput, err)
 	case ctx.Err() != nil:
 		return fail(exitInterrupted, errors.Join(errors.New("interrupted"), err))
@@ -186,6 +188,31 @@ func runDrill(ctx context.Context, in io.Reader, out, errOut io.Writer, specFile
 		return fail(exitFailed, nil)
 	}
 	return nil
+}
+
+// writable says whether a directory can be written to, or made: found out
+// before a drill, so that its outcome has a place to go.
+func writable(dir string) error {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return err
+	}
+	for {
+		fi, err := os.Stat(dir)
+		switch {
+		case errors.Is(err, os.ErrNotExist):
+			dir = filepath.Dir(dir)
+			continue
+		case err != nil:
+			return err
+		case !fi.IsDir():
+			return fmt.Errorf("%s is no directory", dir)
+		}
+		if err := unix.Access(dir, unix.W_OK|unix.X_OK); err != nil {
+			return fmt.Errorf("%s cannot be written to: %w", dir, err)
+		}
+		return nil
+	}
 }
 
 // confirmDrill has the user name the brick that is about to be broken.

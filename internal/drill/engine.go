@@ -27,6 +27,11 @@ func (e *Unhealthy) Error() string {
 	return "the brick is not healthy, so nothing was broken: " + strings.Join(e.Problems, "; ") + " (mortar status shows more)"
 }
 
+// Refused says that a drill cannot be done here; nothing was changed.
+type Refused struct{ Why string }
+
+func (e *Refused) Error() string { return e.Why }
+
 // healTime bounds the clean-up after an interrupt or failure.
 const healTime = 10 * time.Minute
 
@@ -69,17 +74,17 @@ type running struct {
 }
 
 // Run does one drill and gives its run, already saved in opt.Dir. An error
-// means that no verdict could be reached; *Unhealthy and what Injector.Can
-// says, that nothing was changed. Whatever it broke it mends before it
+// means that no verdict could be reached; *Unhealthy and *Refused, that
+// nothing was changed. Whatever it broke it mends before it
 // returns, also when ctx ends.
 func Run(ctx context.Context, env Env, d Drill, v Variant, opt Options) (*report.Run, error) {
 	e := &engine{env: env, drill: d, vari: v, opt: opt.WithDefaults(env.Virtual), hosts: map[string]Host{}, offsets: map[string]int64{}}
 	if env.Design.HA == nil || len(env.Design.HA.Nodes) != 2 {
-		return nil, &Unhealthy{[]string{"drill " + d.Name + " needs a pair of servers, and this brick has none"}}
+		return nil, &Refused{"drill " + d.Name + " needs a pair of servers, and this brick has none"}
 	}
 	for _, f := range v.Faults {
 		if err := env.Injector.Can(f.Kind); err != nil {
-			return nil, &Unhealthy{[]string{fmt.Sprintf("%s (%s) cannot be done here: %v", d.Name, v.How, err)}}
+			return nil, &Refused{fmt.Sprintf("drill %s --how %s cannot be done here: %v", d.Name, v.How, err)}
 		}
 	}
 	e.service = env.Design.Services[0]
@@ -168,7 +173,7 @@ func (e *engine) run(ctx context.Context) (_ *report.Run, err error) {
 	runID := fmt.Sprintf("%s-%s-%s", e.drill.Name, began.UTC().Format("20060102T150405"), uuid.NewString()[:8])
 	jobs, err := jobs(e.env.Design, e.service.Name, runID, e.opt.Rate)
 	if err != nil {
-		return nil, &Unhealthy{[]string{err.Error()}}
+		return nil, &Refused{err.Error()}
 	}
 
 	// From here on there is something to undo, whatever happens.
