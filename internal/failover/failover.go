@@ -41,6 +41,9 @@ type Step struct {
 	Always bool `json:"always,omitempty"`
 
 	until func(*observe.Snapshot) (done bool, state string, err error)
+	// twice: it must hold in two looks in a row, because the cluster may only
+	// be about to act.
+	twice bool
 }
 
 // Refuse makes an error that means that nothing was changed.
@@ -108,7 +111,7 @@ func Service(d *design.Design, f observe.Facts, service, to string) (*Plan, erro
 			Action: &resource.Action{Title: "move " + svc.Name + " to " + to, Cmd: []string{"crm_resource", "--resource", st.Resource, "--move", "--node", to}}},
 		Step{Title: fmt.Sprintf("wait until %s runs on %s", svc.Name, to), until: runsOn(svc.Name, to, st.Failures)},
 		clear,
-		Step{Title: "see that it stays there", until: runsOn(svc.Name, to, st.Failures)})
+		Step{Title: "see that it stays there", until: runsOn(svc.Name, to, st.Failures), twice: true})
 	p.Notes = []string{"clients wait while the service moves; nothing acknowledged is lost, locks are kept"}
 	return p, nil
 }
@@ -384,6 +387,7 @@ func do(ctx context.Context, h Hosts, p *Plan, s *Step, o Options, emit func(sta
 	wctx, cancel := context.WithTimeoutCause(ctx, o.Wait, fmt.Errorf("not done within %v", o.Wait))
 	defer cancel()
 	last := ""
+	held := 0
 	for {
 		snap, err := h.Cluster(wctx, p.Via)
 		if err == nil {
@@ -393,9 +397,13 @@ func do(ctx context.Context, h Hosts, p *Plan, s *Step, o Options, emit func(sta
 				return "", err
 			}
 			if done {
-				return state, nil
+				if held++; held > 1 || !s.twice {
+					return state, nil
+				}
+			} else {
+				held = 0
 			}
-			if state != last {
+			if !done && state != last {
 				emit("waiting", state)
 				last = state
 			}

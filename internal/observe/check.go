@@ -59,8 +59,8 @@ func (v *view) hosts() *Part {
 		}
 		asked++
 		if a.Host == nil {
-			c := p.add(Fault, n, "%s does not answer: %s", n, oneLine(a.Err))
-			c.Mend = "see that it has power and that ssh reaches it; `mortar status` goes on without it"
+			why := strings.TrimPrefix(oneLine(a.Err), n+" ") // the host's name is said once
+			p.add(Fault, n, "%s does not answer: %s", n, why)
 			continue
 		}
 		answering++
@@ -185,6 +185,10 @@ func (v *view) paths() *Part {
 			n += len(sd.good)
 		}
 		c.Text = fmt.Sprintf("%d paths to %d disks", n, len(s.disks))
+		if want == 0 {
+			c.Level = Unknown
+			continue
+		}
 		c.Parts = append(c.Parts, v.lostPaths(s, want)...)
 		if want == 1 && v.d.HA != nil && len(c.Parts) == 0 {
 			w := c.add(Warning, "one path", "%s has one path only to every disk: a cable, port or HBA that fails takes the service off it", s.name)

@@ -63,6 +63,10 @@ func (v *view) cluster() *Part {
 		}
 		c := p.add(Warning, resourceOf(f), "%s of %s failed on %s%s: %s", f.Task, resourceOf(f), f.Node, v.at(f.When), failureText(f))
 		c.Mend = fmt.Sprintf("when the cause is mended: `crm_resource --cleanup --resource %s`", resourceOf(f))
+		if m.barred(resourceOf(f), f.Node) {
+			c.Level = Fault
+			c.Text += fmt.Sprintf("; it cannot run on %s until that is cleaned up", f.Node)
+		}
 	}
 	if v.cib != nil {
 		for _, l := range v.cib.Constraints {
@@ -128,6 +132,21 @@ func (v *view) disagreement(p *Part) {
 			c.Mend = "`systemctl start pacemaker` there, or `mortar apply`"
 		}
 	}
+}
+
+// infinity is Pacemaker's INFINITY: a resource that failed so often on a node
+// is not started there again.
+const infinity = 1000000
+
+func (c *crm) barred(resource, node string) bool {
+	for _, n := range c.History {
+		for _, h := range n.Resources {
+			if n.Node == node && h.ID == resource && h.FailCount >= infinity {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 func (c *crm) online(name string) bool {

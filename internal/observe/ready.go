@@ -163,12 +163,8 @@ func NotReady(d *design.Design, f Facts, service, target string) []string {
 			add("%s does not reach %s, which %s does", target, list(lost), from.name)
 		}
 	}
-	for _, n := range v.crm.History {
-		for _, h := range n.Resources {
-			if n.Node == target && h.ID == r.ID && h.FailCount >= 1000000 {
-				add("%s failed to start on %s before; when that is mended: `crm_resource --cleanup --resource %s`", service, target, r.ID)
-			}
-		}
+	if v.crm.barred(r.ID, target) {
+		add("%s failed to start on %s before; when that is mended: `crm_resource --cleanup --resource %s`", service, target, r.ID)
 	}
 	for _, b := range v.crm.Bans {
 		if b.Resource == r.ID && b.Node == target {
