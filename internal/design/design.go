@@ -33,6 +33,11 @@ func New(s *spec.Spec) (*Design, error) {
 	if err := buildable(s); err != nil {
 		return nil, err
 	}
+	return derive(s)
+}
+
+// derive is New for every spec, also one that cannot be built yet.
+func derive(s *spec.Spec) (*Design, error) {
 	sum := sha256.Sum256(s.Source)
 	d := &Design{Name: s.Name, Flavour: s.Flavour, SHA256: hex.EncodeToString(sum[:]), Spec: s}
 	if err := d.layOut(); err != nil {
@@ -60,6 +65,9 @@ func errorAt(s *spec.Spec, at, mend, format string, args ...any) error {
 func buildable(s *spec.Spec) error {
 	if s.Flavour == spec.Lustre {
 		return errorAt(s, "flavour", "choose nfs or nfs-ha", "flavour lustre cannot be built by this version")
+	}
+	if s.Flavour == spec.NFSHAXL {
+		return errorAt(s, "flavour", "make it two bricks of flavour nfs-ha", "flavour nfs-ha-xl cannot be built by this version: two services would share one NFS server")
 	}
 	if s.Storage.Kind != "jbod" {
 		return errorAt(s, "storage.kind", "use kind: jbod", "storage of kind %s cannot be built by this version", s.Storage.Kind)
