@@ -119,6 +119,8 @@ func runApply(ctx context.Context, d *design.Design, in io.Reader, w io.Writer, 
 		if err := confirm(ctx, in, w, n, len(p.hosts)); err != nil {
 			return err
 		}
+	} else if !f.asJSON {
+		fmt.Fprintf(w, "%s %d of %d resources to change on %d hosts (mortar plan shows them)\n", stamp(start), n, len(p.plan.Steps), len(p.hosts))
 	}
 	opts := plan.ApplyOptions{MayDestroy: d.Spec.Wipe, AfterAction: func(n int) {
 		if n == killAfter {
