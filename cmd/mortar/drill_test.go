@@ -1,0 +1,121 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/mortarhpc/mortar/examples"
+	"github.com/mortarhpc/mortar/internal/drill"
+	"github.com/mortarhpc/mortar/internal/report"
+)
+
+// command runs the command line in this process.
+func drillCommand(t *testing.T, args ...string) (out string, code int, err error) {
+	t.Helper()
+	var b bytes.Buffer
+	root := newRootCmd()
+	root.SetArgs(args)
+	root.SetOut(&b)
+	root.SetErr(&b)
+	root.SetIn(strings.NewReader(""))
+	err = root.ExecuteContext(t.Context())
+	var ee *exitError
+	switch {
+	case errors.As(err, &ee):
+		code = ee.code
+	case err != nil:
+		code = exitBadInput
+	}
+	return b.String(), code, err
+}
+
+func TestDrillRefuses(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	example, err := examples.FS.ReadFile("nfs-ha.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile("brick.yaml", example, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		args []string
+		say  string
+	}{
+		"no drill":      {[]string{"brick.yaml"}, "--list"},
+		"unknown drill": {[]string{"brick.yaml", "server-crush"}, "server-crash"},
+		"unknown how":   {[]string{"brick.yaml", "server-crash", "--how", "magic"}, "--how freeze"},
+		"no spec":       {[]string{"none.yaml", "server-crash"}, "none.yaml"},
+		"seconds":       {[]string{"brick.yaml", "server-crash", "--seconds", "0"}, "--seconds"},
+		"rate":          {[]string{"brick.yaml", "server-crash", "--rate", "-1"}, "--rate"},
+		"unconfirmed":   {[]string{"brick.yaml", "server-crash"}, "--confirm brick1"},
+		"wrong name":    {[]string{"brick.yaml", "server-crash", "--confirm", "brick2"}, "brick2"},
+		"not possible":  {[]string{"brick.yaml", "server-crash", "--confirm", "brick1", "--how", "freeze"}, "cannot be frozen"},
+		"out is a file": {[]string{"brick.yaml", "server-crash", "--confirm", "brick1", "--out", "brick.yaml"}, "--out"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, code, err := drillCommand(t, append([]string{"drill"}, c.args...)...)
+			if code != exitBadInput || err == nil || !strings.Contains(err.Error(), c.say) {
+				t.Errorf("exit %d, %v; want 2 and %q", code, err, c.say)
+			}
+		})
+	}
+	if left, _ := filepath.Glob("out*"); len(left) > 0 {
+		t.Errorf("refused, but left %v", left)
+	}
+}
+
+func TestDrillList(t *testing.T) {
+	out, code, err := drillCommand(t, "drill", "--list")
+	if code != 0 || err != nil {
+		t.Fatal(code, err)
+	}
+	for _, d := range drill.Table {
+		if !strings.Contains(out, d.Name) {
+			t.Errorf("%s is not listed:\n%s", d.Name, out)
+		}
+	}
+}
+
+// Every fault of the table can be injected into a rack.
+func TestRackCanDoEveryDrill(t *testing.T) {
+	for _, d := range drill.Table {
+		for _, v := range d.Variants {
+			for _, f := range v.Faults {
+				if err := (rackInjector{}).Can(f.Kind); err != nil {
+					t.Errorf("%s (%s): %v", d.Name, v.How, err)
+				}
+			}
+		}
+	}
+}
+
+func TestReportAndCompare(t *testing.T) {
+	dir := t.TempDir()
+	for _, n := range []string{"a", "b"} {
+		r := report.Run{Dir: filepath.Join(dir, n), Summary: report.Summary{Drill: "server-crash", Verdict: report.Pass, LongestStallSeconds: 4}}
+		if err := r.Save(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a, b := filepath.Join(dir, "a"), filepath.Join(dir, "b")
+	out, code, err := drillCommand(t, "report", a)
+	if code != 0 || err != nil || strings.TrimSpace(out) != filepath.Join(a, "report.html") {
+		t.Errorf("report: %q, exit %d, %v", out, code, err)
+	}
+	page, err := os.ReadFile(filepath.Join(a, "report.html"))
+	if err != nil || !bytes.HasPrefix(page, []byte("<!DOCTYPE html>")) {
+		t.Errorf("page: %.40q %v", page, err)
+	}
+	if out, code, err := drillCommand(t, "compare", a, b); code != 0 || err != nil || !strings.Contains(out, "1.00") {
+		t.Errorf("compare: %q, exit %d, %v", out, code, err)
+	}
+	if _, code, _ := drillCommand(t, "report", dir); code != exitBadInput {
+		t.Errorf("report of no run: exit %d, want 2", code)
+	}
+}
