@@ -197,6 +197,32 @@ func TestRunCommand(t *testing.T) {
 	}
 }
 
+func TestReadFile(t *testing.T) {
+	dir := t.TempDir()
+	if out, err := (HostSys{}).Query(t.Context(), "mkfifo", dir+"/fifo"); err != nil || out.Code != 0 {
+		t.Fatal(out, err)
+	}
+	if err := os.WriteFile(dir+"/big", make([]byte, readLimit+1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(dir+"/fits", make([]byte, readLimit), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range []string{dir, dir + "/fifo", dir + "/big", dir + "/missing"} {
+		if _, err := (HostSys{}).ReadFile(p); err == nil {
+			t.Errorf("%s was read", p)
+		}
+	}
+	if _, err := (HostSys{}).ReadFile(dir + "/missing"); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("missing: %v", err)
+	}
+	for _, p := range []string{dir + "/fits", "/proc/self/mounts", "/sys/kernel/uevent_seqnum"} {
+		if b, err := (HostSys{}).ReadFile(p); err != nil || len(b) == 0 {
+			t.Errorf("%s: %d bytes, %v", p, len(b), err)
+		}
+	}
+}
+
 func TestLongOutputIsCut(t *testing.T) {
 	out, err := command{argv: []string{"sh", "-c", "echo first; seq 1 200000; echo last"}, timeout: time.Minute, limit: 1000}.run(t.Context())
 	if err != nil {

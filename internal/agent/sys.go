@@ -47,7 +47,8 @@ func (h HostSys) path(p string) string { return filepath.Join(h.root, "/", p) }
 
 // ReadFile reads a file of at most 8 MiB.
 func (h HostSys) ReadFile(path string) ([]byte, error) {
-	f, err := os.Open(h.path(path))
+	// A FIFO without a writer would block in open(2).
+	f, err := os.OpenFile(h.path(path), os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}
