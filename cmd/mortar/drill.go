@@ -273,26 +273,26 @@ var rackFaults = map[drill.Kind]struct {
 	drill.PowerOff: {"kill", []string{"poweron"}},
 }
 
-func (r rackInjector) Can(kind drill.Kind) error {
-	if _, ok := rackFaults[kind]; !ok {
-		return fmt.Errorf("a virtual rack has no fault %q", kind)
+func (r rackInjector) Can(f drill.Fault) error {
+	if _, ok := rackFaults[f.Kind]; !ok {
+		return fmt.Errorf("a virtual rack has no fault %q", f.Kind)
 	}
 	return nil
 }
 
-func (r rackInjector) Inject(ctx context.Context, kind drill.Kind, target string) error {
-	return rack.Fault(ctx, r.dir, rackFaults[kind].inject, target)
+func (r rackInjector) Inject(ctx context.Context, f drill.Fault, target string) error {
+	return rack.Fault(ctx, r.dir, rackFaults[f.Kind].inject, target)
 }
 
 // Heal leaves a server alone that runs: fencing has already power-cycled it.
 // One that was not fenced is let run on, or reset if its kernel is dead.
-func (r rackInjector) Heal(ctx context.Context, kind drill.Kind, target string) error {
-	for _, f := range rackFaults[kind].heal {
-		if err := rack.Fault(ctx, r.dir, f, target); err != nil {
+func (r rackInjector) Heal(ctx context.Context, f drill.Fault, target string) error {
+	for _, k := range rackFaults[f.Kind].heal {
+		if err := rack.Fault(ctx, r.dir, k, target); err != nil {
 			return err
 		}
 	}
-	if kind != drill.Panic {
+	if f.Kind != drill.Panic {
 		return nil
 	}
 	st, err := rack.Status(ctx, r.dir)

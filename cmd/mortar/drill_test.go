@@ -87,7 +87,7 @@ func TestRackCanDoEveryDrill(t *testing.T) {
 	for _, d := range drill.Table {
 		for _, v := range d.Variants {
 			for _, f := range v.Faults {
-				if err := (rackInjector{}).Can(f.Kind); err != nil {
+				if err := (rackInjector{}).Can(f); err != nil {
 					t.Errorf("%s (%s): %v", d.Name, v.How, err)
 				}
 			}

@@ -19,8 +19,8 @@ import (
 // its silence counts as that.
 const sysrqGrace = 5 * time.Second
 
-func (h *hardwareInjector) Can(kind drill.Kind) error {
-	switch kind {
+func (h *hardwareInjector) Can(f drill.Fault) error {
+	switch f.Kind {
 	case drill.Panic:
 		return nil
 	case drill.PowerOff:
@@ -31,11 +31,11 @@ func (h *hardwareInjector) Can(kind drill.Kind) error {
 	case drill.Freeze:
 		return errors.New("a real server cannot be frozen from outside; use --how panic or --how power")
 	}
-	return fmt.Errorf("there is no way to inject %q on real hardware", kind)
+	return fmt.Errorf("there is no way to inject %q on real hardware", f.Kind)
 }
 
-func (h *hardwareInjector) Inject(ctx context.Context, kind drill.Kind, target string) error {
-	switch kind {
+func (h *hardwareInjector) Inject(ctx context.Context, f drill.Fault, target string) error {
+	switch f.Kind {
 	case drill.Panic:
 		s, err := h.dial(ctx, target)
 		if err != nil {
@@ -56,11 +56,11 @@ func (h *hardwareInjector) Inject(ctx context.Context, kind drill.Kind, target s
 	case drill.PowerOff:
 		return h.ipmi(ctx, target, "off")
 	}
-	return h.Can(kind)
+	return h.Can(f)
 }
 
 // Heal switches a server on that is off; one that runs is left alone.
-func (h *hardwareInjector) Heal(ctx context.Context, _ drill.Kind, target string) error {
+func (h *hardwareInjector) Heal(ctx context.Context, _ drill.Fault, target string) error {
 	if b, err := h.bmc(target); err != nil || b == nil {
 		return err // without a BMC only its fence devices can switch it, and they did
 	}

@@ -36,16 +36,20 @@ const (
 type Fault struct {
 	Kind Kind
 	On   string // Active or Passive
+	Arg  string // which of the server's parts, for kinds that break a part
 }
 
-// Injector breaks and mends hardware. Both are called from one goroutine.
-// Heal must work whether or not Inject did, and more than once: it brings the
-// target back to how it was, powered on and running.
+func (f Fault) String() string { return strings.TrimSpace(string(f.Kind) + " " + f.Arg) }
+
+// Injector breaks and mends hardware; target is a server's name. The engine
+// calls from one goroutine at a time. Heal must work whether or not Inject
+// did, and more than once: it brings the target back to how it was, powered
+// on and running.
 type Injector interface {
-	// Can says why a kind of fault cannot be injected here; nil: it can.
-	Can(kind Kind) error
-	Inject(ctx context.Context, kind Kind, target string) error
-	Heal(ctx context.Context, kind Kind, target string) error
+	// Can says why a fault cannot be injected here; nil: it can.
+	Can(f Fault) error
+	Inject(ctx context.Context, f Fault, target string) error
+	Heal(ctx context.Context, f Fault, target string) error
 }
 
 // Host is a session with one host's agent, as host.Host gives it.
@@ -78,9 +82,9 @@ var Table = []Drill{
 	{
 		Name: "server-crash", Title: "the active server dies; its partner fences it and takes over", Moves: true, Fences: true,
 		Variants: []Variant{
-			{"freeze", "it stops executing, as with hanging hardware; it may come back any moment, so only fencing makes the take-over safe", []Fault{{Freeze, Active}}},
-			{"panic", "its kernel panics", []Fault{{Panic, Active}}},
-			{"power", "it loses power at once", []Fault{{PowerOff, Active}}},
+			{"freeze", "it stops executing, as with hanging hardware; it may come back any moment, so only fencing makes the take-over safe", []Fault{{Kind: Freeze, On: Active}}},
+			{"panic", "its kernel panics", []Fault{{Kind: Panic, On: Active}}},
+			{"power", "it loses power at once", []Fault{{Kind: PowerOff, On: Active}}},
 		},
 	},
 }

@@ -83,7 +83,7 @@ func Run(ctx context.Context, env Env, d Drill, v Variant, opt Options) (*report
 		return nil, &Refused{"drill " + d.Name + " needs a pair of servers, and this brick has none"}
 	}
 	for _, f := range v.Faults {
-		if err := env.Injector.Can(f.Kind); err != nil {
+		if err := env.Injector.Can(f); err != nil {
 			return nil, &Refused{fmt.Sprintf("drill %s --how %s cannot be done here: %v", d.Name, v.How, err)}
 		}
 	}
@@ -391,14 +391,14 @@ func (e *engine) breakIt(ctx context.Context, jobs []clientJob, ev *evidence) er
 	e.injected = true
 	for _, f := range e.vari.Faults {
 		target := e.target(f)
-		e.say("%s %s now", faultVerb(f.Kind), target)
+		e.say("%s %s now", faultVerb(f), target)
 		at := time.Now().UnixNano()
 		if e.watch.fault == 0 {
 			e.watch.setFault(at)
 			ev.fault = at
 		}
-		if err := e.env.Injector.Inject(ctx, f.Kind, target); err != nil {
-			return fmt.Errorf("%s on %s: %w", f.Kind, target, err)
+		if err := e.env.Injector.Inject(ctx, f, target); err != nil {
+			return fmt.Errorf("%s on %s: %w", f, target, err)
 		}
 		e.watch.add(report.Event{NS: at, Host: target, Source: "drill", Kind: report.EventFault, Text: fmt.Sprintf("%s: %s", e.vari.How, e.vari.Title)})
 	}
@@ -424,8 +424,8 @@ func (e *engine) target(f Fault) string {
 	return e.active
 }
 
-func faultVerb(k Kind) string {
-	switch k {
+func faultVerb(f Fault) string {
+	switch f.Kind {
 	case Freeze:
 		return "freezing"
 	case Panic:
@@ -433,7 +433,7 @@ func faultVerb(k Kind) string {
 	case PowerOff:
 		return "cutting the power of"
 	}
-	return string(k) + " on"
+	return f.String() + " on"
 }
 
 // pause waits, and fails at once if the load on a client ends.
@@ -632,7 +632,7 @@ func (e *engine) heal(ctx context.Context) error {
 	for _, f := range slices.Backward(e.vari.Faults) {
 		target := e.target(f)
 		e.say("healing %s", target)
-		if err := e.env.Injector.Heal(ctx, f.Kind, target); err != nil {
+		if err := e.env.Injector.Heal(ctx, f, target); err != nil {
 			return fmt.Errorf("healing %s: %w", target, err)
 		}
 	}

@@ -74,11 +74,11 @@ func journal(ident, msg string) string {
 }
 
 // Injector.
-func (p *pair) Can(Kind) error { return nil }
+func (p *pair) Can(Fault) error { return nil }
 
-func (p *pair) Inject(_ context.Context, kind Kind, target string) error {
+func (p *pair) Inject(_ context.Context, f Fault, target string) error {
 	p.mu.Lock()
-	p.injected = append(p.injected, string(kind)+" "+target)
+	p.injected = append(p.injected, f.String()+" "+target)
 	p.down[target] = true
 	p.mu.Unlock()
 	if p.noStart {
@@ -96,10 +96,10 @@ func (p *pair) Inject(_ context.Context, kind Kind, target string) error {
 	return nil
 }
 
-func (p *pair) Heal(_ context.Context, kind Kind, target string) error {
+func (p *pair) Heal(_ context.Context, f Fault, target string) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.healed = append(p.healed, string(kind)+" "+target)
+	p.healed = append(p.healed, f.String()+" "+target)
 	p.down[target] = false
 	if p.tamper != nil {
 		p.tamper()
