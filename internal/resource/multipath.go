@@ -70,22 +70,21 @@ func (m *Multipath) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 		return nil, err
 	}
 	var cmds []Action
+	settle := Action{Title: "wait for device nodes", Cmd: []string{"udevadm", "settle", "--timeout=120"}, Seconds: 150}
 	switch {
 	case !running:
+		// It says that it is ready once it has made a map of each disk.
 		cmds = append(cmds, Action{
 			Title: "start multipathd now and at boot",
 			Cmd:   []string{"systemctl", "enable", "--now", "multipathd.service"}, Seconds: 180,
-		})
+		}, settle)
 	case len(files) > 0 || pending:
-		cmds = append(cmds, Action{Title: "tell multipathd", Cmd: []string{"multipathd", "reconfigure"}, Seconds: 180})
-	}
-	if len(loose) > 0 {
-		// multipathd makes the maps by itself; multipath(8) makes what is still
-		// missing and returns when it is done.
-		cmds = append(cmds,
-			Action{Title: "make the multipath maps", Why: fmt.Sprintf("not in a map: %s", strings.Join(loose, " ")),
-				Cmd: []string{"multipath", "-v1"}, OKCodes: []int{1}, Seconds: 180},
-			Action{Title: "wait for device nodes", Cmd: []string{"udevadm", "settle", "--timeout=120"}, Seconds: 150})
+		cmds = append(cmds, Action{Title: "tell multipathd", Cmd: []string{"multipathd", "reconfigure"}, Seconds: 180}, settle)
+	case len(loose) > 0:
+		cmds = append(cmds, Action{
+			Title: "make the multipath maps", Why: fmt.Sprintf("not in a map: %s", strings.Join(loose, " ")),
+			Cmd: []string{"multipath", "-v1"}, OKCodes: []int{1}, Seconds: 180,
+		}, settle)
 	}
 	if len(files) == 0 && !pending {
 		return cmds, nil

@@ -1,0 +1,427 @@
+package resource
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// twoPathDisks are disks sda/sdb (MA01) and sdc/sdd (MA02), with maps dm-0
+// and dm-1 if mapped.
+func twoPathDisks(mapped bool) *fakeSys {
+	f := &fakeSys{files: map[string]string{"/proc/self/mounts": "/dev/vdb / ext4 rw 0 0\n"}, links: map[string]string{}, outputs: map[string]Output{}}
+	for i, serial := range []string{"MA01", "MA02"} {
+		wwn := fmt.Sprintf("5000c5000000010%d", i+1)
+		a, b := string(rune('a'+2*i)), string(rune('b'+2*i))
+		d := DiskFact{Serial: serial, WWN: wwn, Size: 2e9, Paths: []string{"sd" + a, "sd" + b}, Device: "/dev/disk/by-id/wwn-0x" + wwn}
+		for _, p := range d.Paths {
+			f.files["/sys/block/"+p+"/queue/scheduler"] = "[none] mq-deadline\n"
+			f.files["/sys/block/"+p+"/queue/nr_requests"] = "64\n"
+			f.files["/dev/"+p] = ""
+		}
+		f.links[d.Device] = "/dev/" + d.Paths[0]
+		if mapped {
+			dm := fmt.Sprintf("dm-%d", i)
+			d.Device = "/dev/mapper/3" + wwn
+			f.links[d.Device] = "/dev/" + dm
+			f.files["/dev/"+dm] = ""
+			for _, p := range d.Paths {
+				f.files["/sys/block/"+p+"/holders/"+dm+"/dm/uuid"] = "mpath-3" + wwn + "\n"
+				f.files["/sys/class/block/"+p+"/holders/"+dm+"/dm/uuid"] = "mpath-3" + wwn + "\n"
+			}
+			f.files["/sys/block/"+dm+"/queue/scheduler"] = "[none]\n"
+			f.files["/sys/block/"+dm+"/queue/nr_requests"] = "128\n"
+		}
+		f.disks = append(f.disks, d)
+	}
+	return f
+}
+
+var twoRefs = []DiskRef{{Serial: "MA01", Enclosure: "A", Bay: 1, Size: 2e9}, {Serial: "MA02", Enclosure: "B", Bay: 1, Size: 2e9}}
+
+func TestMissingDiskIsNamed(t *testing.T) {
+	sys := twoPathDisks(false)
+	d := &Disks{Host: "nfs1", List: []WantedDisk{{DiskRef: DiskRef{Serial: "MB07", Enclosure: "B", Bay: 7}}}}
+	refused(t, d, sys, "disk MB07 (enclosure B, bay 7) is not there", "cabling")
+	d.List[0].DiskRef = DiskRef{Serial: "MA01", WWN: "5000c50000000999", Enclosure: "A", Bay: 1}
+	refused(t, d, sys, "has WWN 5000c50000000101, not 5000c50000000999")
+	d.List[0].DiskRef = DiskRef{Serial: "MA01", Enclosure: "A", Bay: 1, Size: 4e9}
+	refused(t, d, sys, "has 2000000000 bytes, less than the 4000000000")
+	d.List[0].DiskRef = DiskRef{Serial: "wrong", WWN: "5000c50000000102", Enclosure: "A", Bay: 1}
+	refused(t, d, sys, "has serial MA02")
+}
+
+// A disk in use is refused even if it may be wiped: wipefs would not touch
+// it, and neither shall anything else.
+func TestDiskInUseIsRefused(t *testing.T) {
+	d := &Disks{Host: "nfs1", Check: true, List: []WantedDisk{{DiskRef: twoRefs[0], Group: "aa", Wipe: true}}}
+	sys := twoPathDisks(false)
+	sys.files["/proc/self/mounts"] += "/dev/sda /mnt ext4 rw 0 0\n"
+	refused(t, d, sys, "disk MA01", "in use by the mount on /mnt")
+
+	sys = twoPathDisks(false)
+	sys.files["/sys/class/block/sdb/holders/dm-7/x"] = ""
+	sys.files["/sys/class/block/dm-7/dm/name"] = "vgx-lvx\n"
+	refused(t, d, sys, "in use by vgx-lvx")
+
+	sys = twoPathDisks(true)
+	addArray(sys, "md5", "0123456789abcdef0123456789abcdef", "clean", "dm-0")
+	refused(t, d, sys, "in use by md array md5 (01234567:89abcdef:01234567:89abcdef)")
+}
+
+func addArray(sys *fakeSys, dev, uuid, state string, members ...string) {
+	p := "/sys/block/" + dev
+	sys.files[p+"/md/uuid"] = uuid + "\n"
+	sys.files[p+"/md/level"] = "raid6\n"
+	sys.files[p+"/md/array_state"] = state + "\n"
+	sys.files[p+"/md/chunk_size"] = "131072\n"
+	sys.files[p+"/md/raid_disks"] = "2\n"
+	sys.files[p+"/md/degraded"] = "0\n"
+	for _, m := range members {
+		sys.files[p+"/slaves/"+m+"/x"] = ""
+	}
+}
+
+func TestMultipathBeforeAndAfter(t *testing.T) {
+	m := &Multipath{Brick: "brick1", Disks: twoRefs, Settings: []Setting{{Name: "no_path_retry", Value: "6", Reason: "why"}}}
+	as := diff(t, m, twoPathDisks(false))
+	wantShow(t, as, `
+write /var/lib/mortar/pending-multipath 0644
+write /etc/multipath.conf 0644
+systemctl enable --now multipathd.service
+udevadm settle --timeout=120
+remove /var/lib/mortar/pending-multipath`)
+	conf := string(as[1].File.Content)
+	for _, w := range []string{"user_friendly_names no", "no_path_retry 6", `wwid ".*"`, `wwid "35000c50000000101"`, "# why"} {
+		if !strings.Contains(conf, w) {
+			t.Errorf("multipath.conf lacks %s", w)
+		}
+	}
+	sys := twoPathDisks(true)
+	sys.files["/etc/multipath.conf"] = conf
+	sys.files["/sys/fs/cgroup/system.slice/multipathd.service/cgroup.procs"] = "12\n"
+	wantShow(t, diff(t, m, sys), "")
+
+	// A path that multipathd does not have is put into its map.
+	delete(sys.files, "/sys/block/sdd/holders/dm-1/dm/uuid")
+	wantShow(t, diff(t, m, sys), "multipath -v1\nudevadm settle --timeout=120")
+
+	// Killed between writing the file and the reload.
+	sys = twoPathDisks(true)
+	sys.files["/etc/multipath.conf"] = conf
+	sys.files["/sys/fs/cgroup/system.slice/multipathd.service/cgroup.procs"] = "12\n"
+	sys.files["/var/lib/mortar/pending-multipath"] = ""
+	wantShow(t, diff(t, m, sys), `
+multipathd reconfigure
+udevadm settle --timeout=120
+remove /var/lib/mortar/pending-multipath`)
+}
+
+const groupUUID = "11111111:22222222:33333333:44444444"
+
+func TestArrayRunning(t *testing.T) {
+	a := &Array{Name: "r0", UUID: groupUUID, Level: 6, Tolerated: 1, Chunk: 128 << 10, Members: twoRefs, Assemble: true}
+	sys := twoPathDisks(true)
+	addArray(sys, "md127", "11111111-2222-2222-3333-333344444444", "clean", "dm-0", "dm-1")
+	wantShow(t, diff(t, a, sys), "")
+
+	sys = twoPathDisks(true)
+	addArray(sys, "md127", "11111111-2222-2222-3333-333344444444", "clean", "dm-0")
+	wantShow(t, diff(t, a, sys), "mdadm --manage /dev/md127 --add /dev/mapper/35000c50000000102")
+
+	a.Chunk = 256 << 10
+	refused(t, a, sys, "array r0 has chunk 131072, not 262144")
+}
+
+// The plan of a new brick names devices as they will be, also while the disks
+// have no map yet.
+func TestArrayCreation(t *testing.T) {
+	a := &Array{Name: "r0", UUID: groupUUID, Level: 6, Tolerated: 1, Chunk: 128 << 10, Members: twoRefs[:1], Spares: twoRefs[1:], Assemble: true}
+	sys := twoPathDisks(false)
+	sys.outputs["mdadm --examine"] = Output{Code: 1, Stderr: "mdadm: No md superblock detected on /dev/sda.\n"}
+	wantShow(t, diff(t, a, sys), `
+mdadm --create /dev/md/r0 --run --metadata=1.2 --level=6 --raid-devices=1 --chunk=128 --uuid=11111111:22222222:33333333:44444444 --name=r0 --homehost=any --bitmap=internal --spare-devices=1 /dev/mapper/35000c50000000101 /dev/mapper/35000c50000000102`)
+	a.Assemble = false
+	refused(t, a, sys, "a cluster already manages")
+
+	// Disks that give zeroes for what was unmapped need no first resync.
+	a.Assemble = true
+	for _, p := range []string{"sda", "sdb", "sdc", "sdd"} {
+		sys.files["/sys/block/"+p+"/device/scsi_disk/0:0:0:0/zeroing_mode"] = "writesame_16_unmap\n"
+	}
+	for v, want := range map[string]bool{"mdadm - v4.4 - 2024-11-07 - Debian 4.4-11\n": true, "mdadm - v4.2 - 2021-12-30 - Debian 4.2-5\n": false} {
+		sys.outputs["mdadm --version"] = Output{Stderr: v}
+		if got := strings.Contains(show(diff(t, a, sys)), "--write-zeroes"); got != want {
+			t.Errorf("%q: --write-zeroes is %v", v, got)
+		}
+	}
+}
+
+func TestReleaseStorage(t *testing.T) {
+	r := &ReleaseStorage{VG: "brick-1_home", LV: "data", SystemID: "mortar-b", MountPoint: "/srv/home", Arrays: map[string]string{groupUUID: "r0"}}
+	sys := twoPathDisks(true)
+	wantShow(t, diff(t, r, sys), "")
+	addArray(sys, "md127", "11111111222222223333333344444444", "clean", "dm-0", "dm-1")
+	addArray(sys, "md5", "01111111222222223333333344444444", "clean", "sdx")
+	sys.files["/sys/block/dm-9/dm/name"] = "brick--1_home-data\n"
+	sys.files["/dev/brick-1_home/data"] = ""
+	sys.files["/proc/self/mounts"] += "/dev/mapper/brick--1_home-data /srv/home xfs rw 0 0\n"
+	wantShow(t, diff(t, r, sys), `
+umount /srv/home
+lvm vgchange --activate n --config local{extra_system_ids=["mortar-b"]} --devices /dev/md127 brick-1_home
+mdadm --stop /dev/md127`)
+}
+
+func TestPackages(t *testing.T) {
+	const status = `Package: mdadm
+Status: install ok installed
+Version: 4.4-11
+
+Package: corosync
+Status: deinstall ok config-files
+
+Package: lvm2
+Status: hold ok installed
+`
+	sys := &fakeSys{files: map[string]string{"/var/lib/dpkg/status": status, "/etc/os-release": "ID=debian\nVERSION_ID=\"13\"\n"}}
+	p := &Packages{Names: []string{"mdadm", "lvm2"}, ByRelease: map[string][]string{"12": {"fence-agents"}}}
+	wantShow(t, diff(t, p, sys), "")
+	p.Names = append(p.Names, "corosync", "pacemaker")
+	wantShow(t, diff(t, p, sys), `
+write /usr/sbin/policy-rc.d 0755
+apt-get -q update
+apt-get -q -y --no-install-recommends -o Dpkg::Options::=--force-confold install corosync pacemaker
+remove /usr/sbin/policy-rc.d`)
+	// Killed after the installation: daemons may start again.
+	sys.files["/usr/sbin/policy-rc.d"] = string(policyBody)
+	p.Names = p.Names[:2]
+	wantShow(t, diff(t, p, sys), "remove /usr/sbin/policy-rc.d")
+	// An administrator's own policy stays.
+	sys.files["/usr/sbin/policy-rc.d"] = "#!/bin/sh\nexit 101\n"
+	wantShow(t, diff(t, p, sys), "")
+}
+
+func TestUnits(t *testing.T) {
+	sys := &fakeSys{outputs: map[string]Output{"systemctl show": {Stdout: `Id=rpcbind.socket
+Names=rpcbind.socket
+LoadState=loaded
+ActiveState=active
+UnitFileState=enabled
+
+Id=nfs-server.service
+Names=nfs-server.service nfs-kernel-server.service
+LoadState=loaded
+ActiveState=active
+UnitFileState=enabled
+
+Id=corosync.service
+Names=corosync.service
+LoadState=masked
+ActiveState=inactive
+UnitFileState=masked
+
+Id=gone.service
+Names=gone.service
+LoadState=not-found
+ActiveState=inactive
+UnitFileState=
+`}}}
+	u := &Units{Name: "x", List: []Unit{
+		{Name: "rpcbind.socket", Enabled: true, Active: true},
+		{Name: "nfs-server.service", Masked: true},
+		{Name: "corosync.service", Enabled: true, Active: true},
+		{Name: "gone.service", Masked: true, Optional: true},
+	}}
+	wantShow(t, diff(t, u, sys), `
+systemctl stop nfs-server.service
+systemctl unmask corosync.service
+systemctl mask nfs-server.service
+systemctl enable corosync.service
+systemctl start corosync.service`)
+	u.List = u.List[:1]
+	wantShow(t, diff(t, u, sys), "")
+	if len(sys.asked) != 2 {
+		t.Errorf("%d commands for two looks", len(sys.asked))
+	}
+}
+
+func TestSysctlAndModules(t *testing.T) {
+	sys := &fakeSys{files: map[string]string{
+		"/proc/sys/net/ipv4/tcp_rmem":                  "4096\t131072\t6291456\n",
+		"/proc/sys/vm/dirty_ratio":                     "20\n",
+		"/proc/sys/kernel/osrelease":                   "6.12\n",
+		"/lib/modules/6.12/modules.builtin":            "kernel/crypto/xor-blocks.ko\n",
+		"/sys/module/nfs/parameters/max_session_slots": "64\n",
+		"/sys/module/nfs/parameters/delay_retrans":     "-1\n",
+	}}
+	s := &Sysctl{Path: "/etc/sysctl.d/90-mortar.conf", Settings: []Setting{
+		{"net.ipv4.tcp_rmem", "4096 2621440 16777216", "long links"}, {"vm.dirty_ratio", "20", ""}, {"fs.nfs.nlm_grace_period", "30", ""},
+	}}
+	as := diff(t, s, sys)
+	wantShow(t, as, `
+write /etc/sysctl.d/90-mortar.conf 0644
+sysctl --quiet --write net.ipv4.tcp_rmem=4096 2621440 16777216`)
+	sys.files["/etc/sysctl.d/90-mortar.conf"] = string(as[0].File.Content)
+	sys.files["/proc/sys/net/ipv4/tcp_rmem"] = "4096\t2621440\t16777216\n"
+	wantShow(t, diff(t, s, sys), "")
+
+	m := &Modules{Names: []string{"nfs", "xor-blocks", "raid456"}, Options: []Setting{{"nfs.max_session_slots", "128", "more in flight"}}}
+	as = diff(t, m, sys)
+	wantShow(t, as, `
+write /etc/modprobe.d/mortar.conf 0644
+write /etc/modules-load.d/mortar.conf 0644
+modprobe --all raid456
+tee /sys/module/nfs/parameters/max_session_slots <<< "128\n"`)
+	if c := string(as[0].File.Content); !strings.Contains(c, "# more in flight\noptions nfs max_session_slots=128\n") {
+		t.Errorf("modprobe.d: %s", c)
+	}
+}
+
+func TestBlockQueue(t *testing.T) {
+	sys := twoPathDisks(true)
+	addArray(sys, "md127", "11111111222222223333333344444444", "clean", "dm-0", "dm-1")
+	sys.files["/sys/block/md127/queue/read_ahead_kb"] = "1024\n"
+	q := &BlockQueue{
+		Path: "/etc/udev/rules.d/90-mortar-block.rules", Disks: twoRefs, Arrays: []string{groupUUID}, Volumes: []string{"brick-1_home/data"},
+		DiskSettings:   []Setting{{"queue/scheduler", "mq-deadline", "fair"}, {"queue/nr_requests", "256", "room"}},
+		ArraySettings:  []Setting{{"queue/read_ahead_kb", "4096", "ahead"}},
+		VolumeSettings: []Setting{{"queue/read_ahead_kb", "4096", "ahead"}},
+	}
+	as := diff(t, q, sys)
+	wantShow(t, as, `
+write /etc/udev/rules.d/90-mortar-block.rules 0644
+udevadm control --reload
+tee /sys/block/sda/queue/scheduler /sys/block/sdb/queue/scheduler /sys/block/sdc/queue/scheduler /sys/block/sdd/queue/scheduler <<< "mq-deadline"
+tee /sys/block/sda/queue/nr_requests /sys/block/sdb/queue/nr_requests /sys/block/sdc/queue/nr_requests /sys/block/sdd/queue/nr_requests /sys/block/dm-0/queue/nr_requests /sys/block/dm-1/queue/nr_requests <<< "256"
+tee /sys/block/md127/queue/read_ahead_kb <<< "4096"`)
+	rules := string(as[0].File.Content)
+	for _, w := range []string{
+		`KERNEL=="sd*[!0-9]", ATTR{device/wwid}=="naa.5000c50000000101|naa.5000c50000000102", ATTR{queue/scheduler}="mq-deadline", ATTR{queue/nr_requests}="256"`,
+		`KERNEL=="dm-*", ENV{DM_UUID}=="mpath-35000c50000000101|mpath-35000c50000000102", ATTR{queue/nr_requests}="256"`,
+		`KERNEL=="md*", ENV{MD_UUID}=="11111111:22222222:33333333:44444444", ATTR{queue/read_ahead_kb}="4096"`,
+		`KERNEL=="dm-*", ENV{DM_NAME}=="brick--1_home-data", ATTR{queue/read_ahead_kb}="4096"`,
+	} {
+		if !strings.Contains(rules, w) {
+			t.Errorf("the rules lack %s:\n%s", w, rules)
+		}
+	}
+}
+
+func TestFstabKeepsOtherLines(t *testing.T) {
+	const old = "# mine\nUUID=1 / ext4 defaults 0 1\n10.0.0.9:/old /mnt/home nfs soft 0 0\n10.0.0.9:/old /mnt/home/ nfs soft 0 0\n"
+	got := setFstab(old, "new /mnt/home nfs hard 0 0", "/mnt/home")
+	want := "# mine\nUUID=1 / ext4 defaults 0 1\nnew /mnt/home nfs hard 0 0\n"
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
+	}
+	if setFstab(got, "new /mnt/home nfs hard 0 0", "/mnt/home") != got {
+		t.Error("a second apply would change")
+	}
+	if got := setFstab("no newline", "x /y nfs - 0 0", "/y"); got != "no newline\nx /y nfs - 0 0\n" {
+		t.Errorf("%q", got)
+	}
+}
+
+func TestClientMount(t *testing.T) {
+	m := &MountPoint{Source: "10.77.1.100:/srv/home/data", Path: "/mnt/home", Type: "nfs", Fstab: true, Options: []string{"vers=4.1", "hard", "rsize=1048576", "_netdev", "nofail"}}
+	sys := &fakeSys{files: map[string]string{"/proc/self/mounts": "/dev/vdb / ext4 rw 0 0\n", "/etc/fstab": ""}}
+	as := diff(t, m, sys)
+	wantShow(t, as, "mkdir /mnt/home 0755\nwrite /etc/fstab 0644\nmount /mnt/home")
+	sys.files["/etc/fstab"] = string(as[1].File.Content)
+	sys.files["/mnt/home/x"] = ""
+	live := "10.77.1.100:/srv/home/data /mnt/home nfs4 rw,relatime,vers=4.1,rsize=262144,wsize=1048576,namlen=255,hard,proto=tcp,timeo=600 0 0\n"
+	sys.files["/proc/self/mounts"] = live
+	wantShow(t, diff(t, m, sys), "")
+	sys.files["/proc/self/mounts"] = strings.Replace(live, "hard", "soft", 1)
+	wantShow(t, diff(t, m, sys), "umount /mnt/home\nmount /mnt/home")
+	sys.files["/proc/self/mounts"] = strings.Replace(live, ".100", ".101", 1)
+	refused(t, m, sys, "10.77.1.101:/srv/home/data is mounted on /mnt/home")
+}
+
+func TestExportsAndServer(t *testing.T) {
+	e := &Exports{Path: "/etc/exports.d/mortar.exports", Lines: []ExportLine{{Dir: "/srv/home/data", Clients: "10.0.0.0/16", FSID: "aaaa", Options: []string{"rw", "sync"}}}}
+	sys := &fakeSys{files: map[string]string{}}
+	as := diff(t, e, sys)
+	wantShow(t, as, "write /etc/exports.d/mortar.exports 0644\nexportfs -ra")
+	sys.files["/etc/exports.d/mortar.exports"] = string(as[0].File.Content)
+	sys.files["/var/lib/nfs/etab"] = "/srv/home/data\t10.0.0.0/16(rw,sync,wdelay,hide,nocrossmnt,secure,root_squash,no_all_squash,no_subtree_check,secure_locks,acl,no_pnfs,fsid=aaaa,anonuid=65534,anongid=65534,sec=sys,rw,secure,root_squash,no_all_squash)\n"
+	wantShow(t, diff(t, e, sys), "")
+	sys.files["/var/lib/nfs/etab"] = strings.Replace(sys.files["/var/lib/nfs/etab"], "sync,", "async,", 1)
+	wantShow(t, diff(t, e, sys), "exportfs -ra")
+
+	n := &NFSServer{Threads: 256, Versions: []string{"3", "4.1", "4.2"}, Lease: 30, Grace: 30}
+	wantShow(t, diff(t, n, sys), "systemctl restart nfs-server.service")
+	for k, v := range map[string]string{"threads": "256", "nfsv4leasetime": "30", "nfsv4gracetime": "30", "versions": "+3 +4 -4.0 +4.1 +4.2"} {
+		sys.files["/proc/fs/nfsd/"+k] = v + "\n"
+	}
+	wantShow(t, diff(t, n, sys), "")
+	sys.files["/proc/fs/nfsd/versions"] = "+3 +4 +4.0 +4.1 +4.2\n"
+	wantShow(t, diff(t, n, sys), "systemctl restart nfs-server.service")
+}
+
+func TestCorosync(t *testing.T) {
+	c := &Corosync{Cluster: "brick1", TokenMS: 3000, ConsensusMS: 3600, Key: []byte("0123456789"), Nodes: []CorosyncNode{{1, "nfs1", []string{"10.0.1.1", "10.0.2.1"}}}}
+	sys := &fakeSys{files: map[string]string{}, info: map[string]FileInfo{"/etc/corosync/authkey": {Mode: 0o400}}}
+	delete(sys.info, "/etc/corosync/authkey")
+	as := diff(t, c, sys)
+	wantShow(t, as, "write /etc/corosync/authkey 0400\nwrite /etc/corosync/corosync.conf 0644")
+	if !as[0].Secret {
+		t.Error("the key would be shown")
+	}
+	sys.files["/etc/corosync/authkey"] = "0123456789"
+	sys.info = map[string]FileInfo{"/etc/corosync/authkey": {Mode: 0o400}}
+	sys.files["/etc/corosync/corosync.conf"] = c.Text()
+	sys.files["/sys/fs/cgroup/system.slice/corosync.service/cgroup.procs"] = "7\n"
+	wantShow(t, diff(t, c, sys), "")
+	c.TokenMS = 5000
+	wantShow(t, diff(t, c, sys), `
+write /var/lib/mortar/pending-corosync 0644
+write /etc/corosync/corosync.conf 0644
+corosync-cfgtool -R
+remove /var/lib/mortar/pending-corosync`)
+	c.Key = []byte("another key")
+	refused(t, c, sys, "another key")
+}
+
+func TestFileSymlinkDirectory(t *testing.T) {
+	sys := &fakeSys{
+		files: map[string]string{"/etc/x": "hello\n", "/usr/local/lib/mortar/mortar-1": "ELF", "/etc/passwd": "statd:x:107:65534::/:/bin/false\n", "/d/f": ""},
+		links: map[string]string{"/usr/local/sbin/mortar": "/usr/local/lib/mortar/mortar-1", "/l": "/usr/local/sbin/mortar"},
+		info:  map[string]FileInfo{},
+	}
+	wantShow(t, diff(t, &TextFile{Path: "/etc/x", Content: []byte("hello\n")}, sys), "")
+	wantShow(t, diff(t, &TextFile{Path: "/etc/x", Content: []byte("hullo\n")}, sys), "write /etc/x 0644")
+	wantShow(t, diff(t, &TextFile{Path: "/etc/x", Content: []byte("hello\n"), Secret: true}, sys), "write /etc/x 0600")
+	wantShow(t, diff(t, &TextFile{Path: "/etc/x", Content: []byte("hello\n"), Owner: "statd"}, sys), "write /etc/x 0644")
+	wantShow(t, diff(t, &TextFile{Path: "/etc/x", Absent: true}, sys), "remove /etc/x")
+	wantShow(t, diff(t, &TextFile{Path: "/etc/y", Absent: true}, sys), "")
+	refused(t, &TextFile{Path: "/d"}, sys, "is a directory")
+	wantShow(t, diff(t, &Symlink{Path: "/l", Target: "/usr/local/sbin/mortar"}, sys), "")
+	wantShow(t, diff(t, &Symlink{Path: "/m", Target: "/usr/local/sbin/mortar"}, sys), "link /m /usr/local/sbin/mortar")
+	wantShow(t, diff(t, &Directory{Path: "/d"}, sys), "")
+	wantShow(t, diff(t, &Directory{Path: "/d", Mode: 0o700}, sys), "mkdir /d 0700")
+	wantShow(t, diff(t, &Directory{Path: "/d", Mode: 0o700, Keep: true}, sys), "")
+	wantShow(t, diff(t, &Directory{Path: "/new"}, sys), "mkdir /new 0755")
+}
+
+func TestHost(t *testing.T) {
+	h := &Host{Name: "nfs1", Releases: []string{"12", "13"}}
+	sys := &fakeSys{files: map[string]string{"/etc/os-release": "ID=ubuntu\nVERSION_ID=\"24.04\"\nPRETTY_NAME=\"Ubuntu 24.04\"\n", "/proc/self/status": "Name:\tmortar\nUid:\t0\t0\t0\t0\n"}}
+	refused(t, h, sys, "nfs1 runs Ubuntu 24.04", "Debian 12 or 13")
+	sys.files["/etc/os-release"] = "ID=debian\nVERSION_ID=\"13\"\n"
+	wantShow(t, diff(t, h, sys), "")
+	sys.files["/proc/self/status"] = "Uid:\t1000\t1000\t1000\t1000\n"
+	refused(t, h, sys, "root")
+}
+
+func TestOCFConfigHasDevices(t *testing.T) {
+	o := &OCFConfig{Path: "/etc/mortar/service-home.json", Template: []byte(`{"service":"home","arrays":[{"name":"r0","uuid":"x","members":null}]}`), Members: [][]DiskRef{twoRefs}}
+	sys := twoPathDisks(false)
+	as := diff(t, o, sys)
+	wantShow(t, as, "write /etc/mortar/service-home.json 0600")
+	if c := string(as[0].File.Content); !strings.Contains(c, `"/dev/mapper/35000c50000000102"`) {
+		t.Error(c)
+	}
+}
