@@ -184,6 +184,8 @@ func applyProgress(w io.Writer, start time.Time, live bool) func(plan.Event) {
 				}
 				fmt.Fprint(w, clear+faint(line))
 			}
+		case plan.EventWaiting:
+			fmt.Fprintf(w, "%s%s   %-10s %s: waiting for the action of an earlier session\n", clear, stamp(start), e.Host, e.Step)
 		case plan.EventChanged:
 			fmt.Fprintf(w, "%s%s   %-10s %s %s\n", clear, stamp(start), e.Host, e.Step, faint(fmt.Sprintf("%.1f s", e.Seconds)))
 		case plan.EventFailed:

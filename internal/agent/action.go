@@ -35,7 +35,7 @@ type runner struct {
 // bound, even if the caller cancels or goes away: half an apt or mkfs is
 // worse than a late one. A command that fails gives a *Error with its argv,
 // exit code and stderr.
-func (r *runner) run(ctx context.Context, a resource.Action) (resource.Output, error) {
+func (r *runner) run(ctx context.Context, a resource.Action, emit func(any)) (resource.Output, error) {
 	kinds := 0
 	if len(a.Cmd) > 0 {
 		kinds++
@@ -48,7 +48,7 @@ func (r *runner) run(ctx context.Context, a resource.Action) (resource.Output, e
 	}
 	release := Hold(ctx)
 	defer release()
-	unlock, err := r.lock.acquire(ctx)
+	unlock, err := r.lock.acquire(ctx, func() { emit(RunEvent{Waiting: true}) })
 	if err != nil {
 		return resource.Output{}, fmt.Errorf("waiting for another session's action on this host: %w", err)
 	}
@@ -261,14 +261,18 @@ type hostLock struct {
 	f    *os.File
 }
 
-func (l *hostLock) acquire(ctx context.Context) (release func(), err error) {
-	for {
+// acquire calls waiting once if it has to wait.
+func (l *hostLock) acquire(ctx context.Context, waiting func()) (release func(), err error) {
+	for first := true; ; first = false {
 		ok, err := l.try()
 		if err != nil {
 			return nil, err
 		}
 		if ok {
 			return sync.OnceFunc(l.release), nil
+		}
+		if first {
+			waiting()
 		}
 		select {
 		case <-ctx.Done():

@@ -69,12 +69,12 @@ func core(t *testing.T) Mux {
 	t.Helper()
 	m := NewCore(HostSys{}, decodeTest)
 	r := &runner{lock: &hostLock{path: filepath.Join(t.TempDir(), "lock")}}
-	m["run"] = func(ctx context.Context, params json.RawMessage, _ func(any)) (any, error) {
+	m["run"] = func(ctx context.Context, params json.RawMessage, emit func(any)) (any, error) {
 		p, err := decodeParams[RunParams](params)
 		if err != nil {
 			return nil, err
 		}
-		return r.run(ctx, p.Action)
+		return r.run(ctx, p.Action, emit)
 	}
 	return m
 }
@@ -165,7 +165,7 @@ func TestRunCommand(t *testing.T) {
 		if more != nil {
 			more(&a)
 		}
-		return r.run(t.Context(), a)
+		return r.run(t.Context(), a, func(any) {})
 	}
 	if out, err := sh("cat; echo $LC_ALL $PATH", func(a *resource.Action) { a.Stdin = []byte("in\n") }); err != nil || !strings.HasPrefix(out.Stdout, "in\nC /usr/local/sbin:") {
 		t.Errorf("%+v %v", out, err)
@@ -189,10 +189,10 @@ func TestRunCommand(t *testing.T) {
 	if !errors.As(err, &e) || strings.Contains(e.Stderr, "hunter2") || !strings.Contains(e.Stderr, "***") {
 		t.Errorf("secret: %+v", err)
 	}
-	if _, err := r.run(t.Context(), resource.Action{Title: "nothing"}); err == nil {
+	if _, err := r.run(t.Context(), resource.Action{Title: "nothing"}, func(any) {}); err == nil {
 		t.Error("an empty action was run")
 	}
-	if _, err := r.run(t.Context(), resource.Action{Title: "absent", Cmd: []string{"no-such-command"}}); !errors.As(err, &e) || !strings.Contains(e.Message, "not found") {
+	if _, err := r.run(t.Context(), resource.Action{Title: "absent", Cmd: []string{"no-such-command"}}, func(any) {}); !errors.As(err, &e) || !strings.Contains(e.Message, "not found") {
 		t.Errorf("absent: %v", err)
 	}
 }
@@ -277,7 +277,7 @@ func TestWriteFile(t *testing.T) {
 func TestSecretFilesAreClosedByDefault(t *testing.T) {
 	p := filepath.Join(t.TempDir(), "s")
 	r := &runner{lock: &hostLock{path: filepath.Join(t.TempDir(), "lock")}}
-	if _, err := r.run(t.Context(), resource.Action{Title: "s", Secret: true, File: &resource.File{Path: p, Content: []byte("x")}}); err != nil {
+	if _, err := r.run(t.Context(), resource.Action{Title: "s", Secret: true, File: &resource.File{Path: p, Content: []byte("x")}}, func(any) {}); err != nil {
 		t.Fatal(err)
 	}
 	if fi, err := (HostSys{}).Stat(p); err != nil || fi.Mode != 0o600 {
@@ -318,25 +318,27 @@ func TestActionOutlivesTheSession(t *testing.T) {
 func TestActionsOfTwoSessionsDoNotOverlap(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
 	one, two := &hostLock{path: path}, &hostLock{path: path}
-	r1, err := one.acquire(t.Context())
+	no := func() { t.Error("had to wait") }
+	r1, err := one.acquire(t.Context(), no)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r1b, err := one.acquire(t.Context()) // of the same session: may overlap
+	r1b, err := one.acquire(t.Context(), no) // of the same session: may overlap
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := two.acquire(ctx); !errors.Is(err, context.Canceled) {
-		t.Errorf("two at once: %v", err)
+	waited := 0
+	if _, err := two.acquire(ctx, func() { waited++ }); !errors.Is(err, context.Canceled) || waited != 1 {
+		t.Errorf("two at once: %v, told %d times", err, waited)
 	}
 	r1()
 	if ok, err := two.try(); ok || err != nil {
 		t.Errorf("while one still runs: %v %v", ok, err)
 	}
 	r1b()
-	r2, err := two.acquire(t.Context())
+	r2, err := two.acquire(t.Context(), no)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -55,6 +55,11 @@ type RunParams struct {
 	Action resource.Action `json:"action"`
 }
 
+// RunEvent tells that an action has to wait for that of another session.
+type RunEvent struct {
+	Waiting bool `json:"waiting"`
+}
+
 // QueryParams is a command that only reads.
 type QueryParams struct {
 	Argv []string `json:"argv"`
@@ -120,12 +125,12 @@ func NewCore(sys HostSys, decode Decoder) Mux {
 			}
 			return all, nil
 		},
-		"run": func(ctx context.Context, params json.RawMessage, _ func(any)) (any, error) {
+		"run": func(ctx context.Context, params json.RawMessage, emit func(any)) (any, error) {
 			p, err := decodeParams[RunParams](params)
 			if err != nil {
 				return nil, err
 			}
-			return r.run(ctx, p.Action)
+			return r.run(ctx, p.Action, emit)
 		},
 		"query": func(ctx context.Context, params json.RawMessage, _ func(any)) (any, error) {
 			p, err := decodeParams[QueryParams](params)

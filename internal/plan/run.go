@@ -2,6 +2,7 @@ package plan
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"reflect"
@@ -19,6 +20,7 @@ import (
 const (
 	EventStage     = "stage"     // a stage begins
 	EventAction    = "action"    // an action begins
+	EventWaiting   = "waiting"   // an action waits for that of another session, e.g. of an apply that was killed
 	EventChanged   = "changed"   // a step changed something and is as wanted now
 	EventUnchanged = "unchanged" // a step was as wanted already
 	EventFailed    = "failed"    // a step failed
@@ -314,7 +316,10 @@ func (e *engine) gate(ctx context.Context, h Host, s Step, a resource.Action) er
 	}
 	e.emit(ev)
 	var out resource.Output
-	if err := h.Call(ctx, "run", agent.RunParams{Action: a}, &out, nil); err != nil {
+	if err := h.Call(ctx, "run", agent.RunParams{Action: a}, &out, func(json.RawMessage) {
+		ev.Event = EventWaiting
+		e.emit(ev)
+	}); err != nil {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}

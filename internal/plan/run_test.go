@@ -148,7 +148,7 @@ func mustBuild(t *testing.T, steps []Step, hosts map[string]Host) *Plan {
 }
 
 func TestApplyThousandHosts(t *testing.T) {
-	const n, stages, perStage = 1000, 4, 5
+	const n, stages, perStage = 1000, 2, 3
 	var names []string
 	for i := range n {
 		names = append(names, fmt.Sprintf("h%03d", i))
