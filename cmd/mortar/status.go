@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -39,6 +40,7 @@ func newStatusCmd() *cobra.Command {
 	var (
 		asJSON, watch, all bool
 		interval, timeout  time.Duration
+		facts, save        string
 	)
 	cmd := &cobra.Command{
 		Use:   "status brick.yaml",
@@ -67,6 +69,17 @@ The JSON is described in docs/status.md.`,
 			if err != nil {
 				return err
 			}
+			if facts != "" {
+				if watch || save != "" {
+					return fail(exitBadInput, fmt.Errorf("--facts is a file that does not change: leave --watch and --save-facts out"))
+				}
+				f, err := readFacts(facts)
+				if err != nil {
+					return fail(exitBadInput, err)
+				}
+				out := cmd.OutOrStdout()
+				return verdictOf(observe.Judge(d, f), out, asJSON, all, out == os.Stdout && isTerminal(os.Stdout))
+			}
 			dial, err := dialHosts(d, timeout/2)
 			if err != nil {
 				return err
@@ -76,19 +89,21 @@ The JSON is described in docs/status.md.`,
 			out := cmd.OutOrStdout()
 			screen := out == os.Stdout && isTerminal(os.Stdout)
 			for {
-				facts := c.Collect(cmd.Context())
+				f := c.Collect(cmd.Context())
 				if cmd.Context().Err() != nil {
 					return fail(exitInterrupted, nil)
 				}
-				s := observe.Judge(d, facts)
+				if save != "" {
+					if err := writeFacts(save, f); err != nil {
+						return fail(exitFailed, err)
+					}
+				}
+				s := observe.Judge(d, f)
+				if !watch {
+					return verdictOf(s, out, asJSON, all, screen)
+				}
 				if err := printStatus(out, s, asJSON, all, watch, screen); err != nil {
 					return err
-				}
-				if !watch {
-					if s.Level == observe.Fault {
-						return fail(exitFailed, nil)
-					}
-					return nil
 				}
 				select {
 				case <-cmd.Context().Done():
@@ -104,7 +119,39 @@ The JSON is described in docs/status.md.`,
 	f.BoolVar(&all, "all", false, "show every part, also what lies below a part that is ok")
 	f.DurationVar(&interval, "interval", 5*time.Second, "pause between two looks, with --watch")
 	f.DurationVar(&timeout, "timeout", 30*time.Second, "how long any host may take to answer")
+	f.StringVar(&save, "save-facts", "", "also write what the hosts said to this file (no secrets in it)")
+	f.StringVar(&facts, "facts", "", "judge what --save-facts wrote; no host is reached")
 	return cmd
+}
+
+func verdictOf(s *observe.Status, w io.Writer, asJSON, all, screen bool) error {
+	if err := printStatus(w, s, asJSON, all, false, screen); err != nil {
+		return err
+	}
+	if s.Level == observe.Fault {
+		return fail(exitFailed, nil)
+	}
+	return nil
+}
+
+func readFacts(path string) (observe.Facts, error) {
+	var f observe.Facts
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return f, err
+	}
+	if err := json.Unmarshal(b, &f); err != nil {
+		return f, fmt.Errorf("%s: not written by --save-facts: %w", path, err)
+	}
+	return f, nil
+}
+
+func writeFacts(path string, f observe.Facts) error {
+	b, err := json.MarshalIndent(f, "", " ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, append(b, '\n'), 0o600)
 }
 
 func printStatus(w io.Writer, s *observe.Status, asJSON, all, watch, screen bool) error {

@@ -7,6 +7,7 @@ package failover
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -34,11 +35,11 @@ type Plan struct {
 
 // Step is one command, or something waited for.
 type Step struct {
-	Title  string           `json:"title"`
-	Action *resource.Action `json:"action,omitempty"`
+	Title  string
+	Action *resource.Action // nil for a wait
 	// Always: it is run even if an earlier step failed or was interrupted,
-	// once the step before it has been run.
-	Always bool `json:"always,omitempty"`
+	// once any command has been run.
+	Always bool
 
 	until func(*observe.Snapshot) (done bool, state string, err error)
 	// twice: it must hold in two looks in a row, because the cluster may only
@@ -46,7 +47,19 @@ type Step struct {
 	twice bool
 }
 
-// Refuse makes an error that means that nothing was changed.
+// MarshalJSON writes what is shown of a step.
+func (s Step) MarshalJSON() ([]byte, error) {
+	shown := struct {
+		Title   string   `json:"title"`
+		Command []string `json:"command,omitempty"`
+	}{Title: s.Title}
+	if s.Action != nil {
+		shown.Command = s.Action.Cmd
+	}
+	return json.Marshal(shown)
+}
+
+// refuse makes an error that means that nothing was changed.
 func refuse(mend, format string, args ...any) error {
 	return &resource.Refusal{What: fmt.Sprintf(format, args...), Mend: mend}
 }

@@ -272,6 +272,26 @@ func (v *view) lostPaths(s *server, want int) []*Part {
 		lost[x.Enclosure][l] = append(lost[x.Enclosure][l], x)
 	}
 	var out []*Part
+	// The same path lost to every disk is one loss: of the HBA.
+	if len(enclosures) > 1 {
+		all := map[loss]int{}
+		for _, e := range enclosures {
+			for l, ds := range lost[e] {
+				if len(ds) == count[e] {
+					all[l]++
+				}
+			}
+		}
+		for l, n := range all {
+			if n == len(enclosures) {
+				text := fmt.Sprintf("%s lost %s to every enclosure", s.name, l.which)
+				if l.why != "" {
+					text += " (" + l.why + ")"
+				}
+				return []*Part{{Name: "every enclosure", Level: Fault, Text: text, Mend: "look at the HBA and its cables"}}
+			}
+		}
+	}
 	for _, e := range enclosures {
 		losses := slices.Collect(maps.Keys(lost[e]))
 		sort.Slice(losses, func(i, j int) bool { return losses[i].which+losses[i].why < losses[j].which+losses[j].why })
@@ -389,6 +409,18 @@ func (v *view) group(g *design.Group) *Part {
 	for _, who := range faulty {
 		f := part.add(Fault, who, "disk %s has failed in %s", who, g.Name)
 		f.Mend = "replace the disk"
+	}
+	for i := range g.Spares {
+		x := &g.Spares[i]
+		if len(a.members) > 0 && !slices.ContainsFunc(a.members, func(m member) bool { return m.disk != nil && m.disk.Serial == x.Serial }) {
+			part.add(Warning, x.Serial, "spare %s is not in %s: it would not stand in", diskName(x), g.Name)
+		}
+	}
+	switch {
+	case spares == 1:
+		part.Text += ", 1 spare"
+	case spares > 1:
+		part.Text += fmt.Sprintf(", %d spares", spares)
 	}
 	left := tolerance(g) - a.degraded
 	if a.degraded > 0 {

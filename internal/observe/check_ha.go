@@ -97,7 +97,7 @@ func (v *view) member(n design.Node) *Part {
 	case c.Maintenance:
 		return &Part{Level: Warning, Text: fmt.Sprintf("%s is in maintenance mode: what runs there is not watched", n.Name)}
 	case c.Standby:
-		return &Part{Level: Warning, Text: fmt.Sprintf("%s is in standby: it takes over nothing", n.Name), Mend: fmt.Sprintf("`mortar unstandby … %s`", n.Name)}
+		return &Part{Level: Warning, Text: fmt.Sprintf("%s is in standby: it takes over nothing", n.Name), Mend: fmt.Sprintf("`mortar unstandby %s %s`", v.d.Spec.File, n.Name)}
 	case c.StandbyFail:
 		return &Part{Level: Fault, Text: fmt.Sprintf("%s was put in standby after a failure", n.Name)}
 	case c.Health != "" && c.Health != "green":
@@ -265,7 +265,7 @@ func (v *view) service(svc *design.Service) *Part {
 		p.Level, p.Text = Warning, fmt.Sprintf("service %s on %s is not managed: nothing would restart it", svc.Name, w.Server)
 	case w.Server != svc.Preferred:
 		p.Level, p.Text = Warning, fmt.Sprintf("service %s on %s%s, its preferred server is %s", svc.Name, w.Server, since, svc.Preferred)
-		p.Mend = "`mortar failback` when it suits"
+		p.Mend = fmt.Sprintf("`mortar failback %s` when it suits", v.d.Spec.File)
 	default:
 		p.Text = fmt.Sprintf("on %s%s", w.Server, since)
 	}
@@ -472,7 +472,7 @@ func (v *view) history(c *Part, node string) {
 		f.Mend = "see pacemaker.log; a service waits until fencing works"
 	case good.IsZero():
 		f := c.add(Warning, "history", "fencing of %s was never proven: no success since the cluster was started", node)
-		f.Mend = "`mortar drill … server-crash` proves it"
+		f.Mend = fmt.Sprintf("`mortar drill %s server-crash` proves it", v.d.Spec.File)
 	default:
 		c.Text += ", proven " + v.clock(good)
 	}

@@ -24,16 +24,17 @@ type Conn interface {
 // several goroutines at once, and again for a host whose session broke.
 type Dial func(ctx context.Context, name string) (Conn, error)
 
-// Facts are the answers of all hosts of a brick.
+// Facts are the answers of all hosts of a brick. They hold no secrets: they
+// may be kept, sent and judged elsewhere.
 type Facts struct {
-	Time  time.Time // of the one who asked
-	Hosts map[string]Answer
+	Time  time.Time         `json:"time"` // of the one who asked
+	Hosts map[string]Answer `json:"hosts"`
 }
 
 // Answer is a host's facts, or why there are none.
 type Answer struct {
-	Host *Host
-	Err  string
+	Host *Host  `json:"host,omitempty"`
+	Err  string `json:"err,omitempty"`
 }
 
 // Commands asked of a server; their output is found in Host.Run by these.
@@ -51,6 +52,11 @@ var serverProcesses = []string{"rpc.mountd", "rpc.statd", "nfsdcld", "rpcbind"}
 // requests says what to ask of each host of the design.
 func requests(d *design.Design, timeout time.Duration) map[string]Request {
 	out := map[string]Request{}
+	// The agent gives up on a single command or file system before we give up
+	// on the agent; on file systems sooner, so that a mount that hangs does not
+	// hold up the whole picture.
+	cmdMS := int((timeout * 2 / 3).Milliseconds())
+	fsMS := int(min(timeout/3, 10*time.Second).Milliseconds())
 	server := Request{
 		Files: []string{"/proc/mdstat", "/proc/self/mounts", "/sys/block/sd*/dev", "/sys/block/dm-*/dm/name", "/sys/block/dm-*/dm/uuid",
 			"/proc/fs/nfsd/threads", "/proc/fs/nfsd/versions", "/proc/fs/nfsd/v4_end_grace", "/proc/fs/nfsd/nfsv4leasetime",
@@ -59,7 +65,7 @@ func requests(d *design.Design, timeout time.Duration) map[string]Request {
 		Run:       [][]string{strings.Fields(cmdDM)},
 		Processes: serverProcesses,
 		Disks:     true,
-		TimeoutMS: int(timeout.Milliseconds()),
+		TimeoutMS: cmdMS, FSTimeoutMS: fsMS,
 	}
 	for _, f := range mdFiles {
 		server.Files = append(server.Files, "/sys/block/md*/md/"+f)
@@ -76,7 +82,7 @@ func requests(d *design.Design, timeout time.Duration) map[string]Request {
 		out[s.Name] = server
 	}
 	for _, c := range d.Spec.Clients {
-		r := Request{Files: []string{"/proc/self/mounts", "/proc/self/mountstats", "/etc/os-release", "/proc/uptime"}, TimeoutMS: int(timeout.Milliseconds())}
+		r := Request{Files: []string{"/proc/self/mounts", "/proc/self/mountstats", "/etc/os-release", "/proc/uptime"}, TimeoutMS: cmdMS, FSTimeoutMS: fsMS}
 		for _, m := range d.Mounts {
 			if m.Client == c.Name {
 				r.FS = append(r.FS, m.Path)
@@ -145,9 +151,7 @@ func closeConn(conn Conn) {
 // collector's timeout even if a session ignores its context.
 func (c *Collector) Collect(ctx context.Context) Facts {
 	f := Facts{Time: time.Now(), Hosts: map[string]Answer{}}
-	// The agent gives up on a single file system or command a little before
-	// we give up on the agent.
-	reqs := requests(c.d, c.timeout*2/3)
+	reqs := requests(c.d, c.timeout)
 	type reply struct {
 		name string
 		a    Answer

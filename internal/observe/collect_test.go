@@ -100,7 +100,7 @@ func TestCollectorReconnects(t *testing.T) {
 }
 
 func TestGather(t *testing.T) {
-	pool := &statfsPool{stuck: map[string]bool{}}
+	pool := &statfsPool{waiting: map[string]time.Time{}}
 	comm, err := os.ReadFile("/proc/self/comm")
 	if err != nil {
 		t.Fatal(err)
@@ -141,7 +141,7 @@ func TestGather(t *testing.T) {
 
 // While one statfs hangs, no second thread is sent after it.
 func TestStatfsStuck(t *testing.T) {
-	p := &statfsPool{stuck: map[string]bool{"/hangs": true}}
+	p := &statfsPool{waiting: map[string]time.Time{"/hangs": time.Now()}}
 	if fs := p.statfs(t.Context(), "/hangs", time.Hour); !fs.TimedOut {
 		t.Errorf("%+v", fs)
 	}

@@ -32,8 +32,9 @@ type Request struct {
 	Processes []string   `json:"processes,omitempty"`
 	Disks     bool       `json:"disks,omitempty"`
 	CIB       bool       `json:"cib,omitempty"`
-	// TimeoutMS bounds each statfs and each command, in milliseconds.
-	TimeoutMS int `json:"timeout_ms,omitempty"`
+	// Bounds of each command and of each statfs, in milliseconds.
+	TimeoutMS   int `json:"timeout_ms,omitempty"`
+	FSTimeoutMS int `json:"fs_timeout_ms,omitempty"`
 }
 
 // Host is what a host answered.
@@ -108,7 +109,7 @@ const cibFile = "/var/lib/pacemaker/cib/cib.xml"
 
 // Handlers are the operations this package adds to the agent.
 func Handlers() map[string]agent.Handler {
-	fs := &statfsPool{stuck: map[string]bool{}}
+	fs := &statfsPool{waiting: map[string]time.Time{}}
 	return map[string]agent.Handler{
 		Op: func(ctx context.Context, params json.RawMessage, _ func(any)) (any, error) {
 			var r Request
@@ -126,6 +127,10 @@ func gather(ctx context.Context, sys resource.Sys, pool *statfsPool, r Request) 
 	timeout := time.Duration(r.TimeoutMS) * time.Millisecond
 	if timeout <= 0 {
 		timeout = 5 * time.Second
+	}
+	fsTimeout := time.Duration(r.FSTimeoutMS) * time.Millisecond
+	if fsTimeout <= 0 {
+		fsTimeout = timeout
 	}
 	now := time.Now()
 	_, offset := now.Zone()
@@ -157,7 +162,7 @@ func gather(ctx context.Context, sys resource.Sys, pool *statfsPool, r Request) 
 	}
 	for _, path := range r.FS {
 		wg.Go(func() {
-			f := pool.statfs(ctx, path, timeout)
+			f := pool.statfs(ctx, path, fsTimeout)
 			mu.Lock()
 			defer mu.Unlock()
 			h.FS[path] = f
@@ -264,26 +269,26 @@ func diskStates(ctx context.Context, sys resource.Sys) []DiskState {
 // not answer holds its thread in the kernel until it does: no second thread
 // is sent after the first.
 type statfsPool struct {
-	mu    sync.Mutex
-	stuck map[string]bool
+	mu      sync.Mutex
+	waiting map[string]time.Time // since when, by path
 }
 
 func (p *statfsPool) statfs(ctx context.Context, path string, timeout time.Duration) FS {
+	start := time.Now()
 	p.mu.Lock()
-	if p.stuck[path] {
+	if since, ok := p.waiting[path]; ok {
 		p.mu.Unlock()
-		return FS{TimedOut: true}
+		return FS{TimedOut: true, Millis: millis(time.Since(since))}
 	}
-	p.stuck[path] = true
+	p.waiting[path] = start
 	p.mu.Unlock()
 
-	start := time.Now()
 	done := make(chan FS, 1)
 	go func() {
 		var st unix.Statfs_t
 		err := unix.Statfs(path, &st)
 		p.mu.Lock()
-		delete(p.stuck, path)
+		delete(p.waiting, path)
 		p.mu.Unlock()
 		if err != nil {
 			done <- FS{Err: err.Error()}
@@ -299,10 +304,12 @@ func (p *statfsPool) statfs(ctx context.Context, path string, timeout time.Durat
 	defer t.Stop()
 	select {
 	case f := <-done:
-		f.Millis = float64(time.Since(start).Microseconds()) / 1000
+		f.Millis = millis(time.Since(start))
 		return f
 	case <-t.C:
 	case <-ctx.Done():
 	}
-	return FS{TimedOut: true, Millis: float64(timeout.Milliseconds())}
+	return FS{TimedOut: true, Millis: millis(time.Since(start))}
 }
+
+func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

@@ -30,7 +30,7 @@ func theDesign(t testing.TB) *design.Design {
 		t.Fatal(err)
 	}
 	// The tests' clients mount as the example's; its threads need not follow it.
-	s, err := spec.Parse(path, src)
+	s, err := spec.Parse("brick.yaml", src)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -264,7 +264,7 @@ func TestJudge(t *testing.T) {
 				delete(x.PathState, x.Paths[0])
 				x.Paths = x.Paths[1:]
 			}
-		}, append([]string{"fault: nfs2 lost 1 of 2 paths to enclosure A", "fault: nfs2 lost 1 of 2 paths to enclosure B"}, both...)},
+		}, append([]string{"fault: nfs2 lost 1 of 2 paths to every enclosure"}, both...)},
 		{"a member is gone and a spare is rebuilt", func(f Facts) {
 			for _, n := range []string{"nfs1", "nfs2"} {
 				without(f, n, func(x DiskState) bool { return x.Serial == first.Serial })
@@ -292,6 +292,12 @@ func TestJudge(t *testing.T) {
 		}, append([]string{
 			fmt.Sprintf("fault: disk %s has failed in %s", diskName(&first), g.Name),
 			fmt.Sprintf("fault: %s is degraded on nfs1: 2 of 4 disks work, one more failure loses data", g.Name)}, both...)},
+		{"a spare is not in", func(f Facts) {
+			h := f.Hosts["nfs1"].Host
+			dev := "/sys/block/md127/md/dev-" + dmOf(d, g.Spares[0].Serial)
+			delete(h.Files, dev+"/state")
+			delete(h.Files, dev+"/slot")
+		}, append([]string{fmt.Sprintf("warning: spare %s is not in %s: it would not stand in", diskName(&g.Spares[0]), g.Name)}, both...)},
 		{"resync waits", func(f Facts) {
 			h := f.Hosts["nfs1"].Host
 			h.Files["/proc/mdstat"] = strings.Replace(h.Files["/proc/mdstat"], "      bitmap", "      \tresync=DELAYED\n      bitmap", 1)
