@@ -102,21 +102,24 @@ func (s *service) result(ctx context.Context, params json.RawMessage, _ func(any
 	if err != nil {
 		return nil, fmt.Errorf("load.result: %w", err)
 	}
+	// A run removes the result of the one before it when it begins, so one
+	// that is there is the last one's, even while a stuck worker lingers.
+	var b []byte
 	for {
 		running, err := busy(dir)
 		if err != nil {
 			return nil, fmt.Errorf("load.result: %w", err)
 		}
-		if !running {
+		b, err = os.ReadFile(filepath.Join(dir, resultFile))
+		if err == nil {
 			break
+		}
+		if !running || !errors.Is(err, os.ErrNotExist) {
+			return nil, fmt.Errorf("load.result: %w", err)
 		}
 		if !sleep(200*time.Millisecond, ctx.Done()) {
 			return nil, fmt.Errorf("load.result: run %s is under way: %w", p.RunID, context.Cause(ctx))
 		}
-	}
-	b, err := os.ReadFile(filepath.Join(dir, resultFile))
-	if err != nil {
-		return nil, fmt.Errorf("load.result: %w", err)
 	}
 	var res Result
 	if err := json.Unmarshal(b, &res); err != nil {

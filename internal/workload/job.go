@@ -97,7 +97,7 @@ type Progress struct {
 // WorkerProgress is one worker's line in it.
 type WorkerProgress struct {
 	Worker       string  `json:"worker"`
-	Ops          int64   `json:"ops"`           // completed so far
+	Ops          int64   `json:"ops"`           // completed so far: writes, fsyncs, reads, lock and unlock calls
 	AckedBytes   int64   `json:"acked_bytes"`   // acknowledged (readers: read) so far
 	Errors       int64   `json:"errors"`        // failed calls so far
 	StallSeconds float64 `json:"stall_seconds"` // how long it has been without progress; 0 while below the threshold
@@ -137,7 +137,7 @@ type WorkerResult struct {
 	Source     string  `json:"source,omitempty"`  // what is mounted there
 	Failed     string  `json:"failed,omitempty"`  // why the worker ended early
 	Stream     uint32  `json:"stream,omitempty"`
-	Ops        int64   `json:"ops"`
+	Ops        int64   `json:"ops"` // completed writes, fsyncs, reads, lock and unlock calls
 	Fsyncs     int64   `json:"fsyncs,omitempty"`
 	AckedBytes int64   `json:"acked_bytes"`
 	Errors     int64   `json:"errors"`

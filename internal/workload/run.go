@@ -40,7 +40,8 @@ type run struct {
 	clock   *clock
 	members []*member
 	stop    chan struct{}
-	halt    func() // closes stop, once
+	halt    func()        // closes stop, once
+	ended   chan struct{} // closed when every worker has ended
 	lock    *os.File
 }
 
@@ -53,8 +54,19 @@ func Run(ctx context.Context, job Job, stop <-chan struct{}, progress func(Progr
 	if err != nil {
 		return nil, err
 	}
-	defer r.lock.Close()
-	return r.drive(ctx, stop, progress)
+	res, err := r.drive(ctx, stop, progress)
+	select {
+	case <-r.ended:
+		r.lock.Close()
+	default:
+		// A worker that hangs may still write to its ledger, some day: until
+		// then nobody else may continue it.
+		go func() {
+			<-r.ended
+			r.lock.Close()
+		}()
+	}
+	return res, err
 }
 
 // prepare makes the ledgers and the workers; nothing of it touches the system
@@ -66,7 +78,7 @@ func prepare(job Job) (_ *run, err error) {
 	if err := os.MkdirAll(job.LedgerDir, 0o755); err != nil {
 		return nil, err
 	}
-	r := &run{job: job, clock: newClock(), stop: make(chan struct{})}
+	r := &run{job: job, clock: newClock(), stop: make(chan struct{}), ended: make(chan struct{})}
 	r.halt = sync.OnceFunc(func() { close(r.stop) })
 	// Another agent may still run this job, after a broken connection.
 	r.lock, err = os.OpenFile(filepath.Join(job.LedgerDir, lockFile), os.O_RDWR|os.O_CREATE, 0o644)
@@ -185,9 +197,8 @@ func (r *run) drive(ctx context.Context, stop <-chan struct{}, progress func(Pro
 			m.run()
 		}()
 	}
-	all := make(chan struct{})
 	go func() {
-		defer close(all)
+		defer close(r.ended)
 		for _, m := range r.members {
 			<-m.done
 		}
@@ -231,7 +242,7 @@ func (r *run) drive(ctx context.Context, stop <-chan struct{}, progress func(Pro
 			by = "stop"
 		case <-ctx.Done():
 			by = "cancelled"
-		case <-all:
+		case <-r.ended:
 			by = "workers"
 		}
 	}
@@ -240,7 +251,7 @@ func (r *run) drive(ctx context.Context, stop <-chan struct{}, progress func(Pro
 	defer patience.Stop()
 	for waiting := true; waiting; {
 		select {
-		case <-all:
+		case <-r.ended:
 			waiting = false
 		case <-patience.C:
 			waiting = false

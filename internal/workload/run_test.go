@@ -351,6 +351,13 @@ func TestStuckWorker(t *testing.T) {
 			t.Errorf("%+v", s)
 		}
 	}
+	// Nobody may go on with ledgers that a hanging worker still has.
+	if _, err := Run(t.Context(), job, nil, nil); err == nil || !strings.Contains(err.Error(), "under way") {
+		t.Error(err)
+	}
+	if v, err := call(t, Handlers()["load.result"], StopParams{RunID: "stuck", LedgerDir: job.LedgerDir}, nil); err != nil || len(v.(*Result).Stuck) != 2 {
+		t.Error(v, err)
+	}
 	// The ledger leaves the hanging writes undecided, and the data is good
 	// once it can be read.
 	if err := thaw(); err != nil {
