@@ -237,6 +237,7 @@ rwcommunity %s
 sysobjectid %s
 sysdescr APC Web/SNMP Management Card (virtual)
 sysname %s
+dontLogTCPWrappersConnects yes
 pass_persist .%s ./mortar rack _pdu .. %s
 `, p.Address, community, pduObjectID, p.Name, strings.TrimPrefix(formatOID(oidAPC), "."), p.Name)
 }

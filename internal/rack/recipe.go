@@ -68,6 +68,10 @@ var disabledUnits = []string{
 	"ssh.service.wants/sshd-keygen.service",
 	"getty.target.wants/getty@tty1.service",
 	"timers.target.wants",
+	// Comes by its socket.
+	"../../../usr/lib/systemd/system/multi-user.target.wants/dbus.service",
+	// Nothing but a comment, for which a program would run at every boot.
+	"../../modules-load.d/modules.conf",
 }
 
 // maskedUnits do nothing for a machine like this one but cost time at every
@@ -90,8 +94,13 @@ var maskedUnits = []string{
 	"sys-fs-fuse-connections.mount", "sys-kernel-tracing.mount", "dev-hugepages.mount",
 	"modprobe@drm.service", "modprobe@efi_pstore.service", "modprobe@fuse.service",
 	"systemd-creds.socket", "systemd-sysext.socket", "systemd-hostnamed.socket",
-	// Everything udev would coldplug after the limited trigger below.
-	"systemd-udev-settle.service",
+	// Mounts that nothing here uses, and the modules for them; /run/lock
+	// is then a directory of /run, and /tmp one of the root.
+	"sys-kernel-debug.mount", "sys-kernel-config.mount", "modprobe@configfs.service", "dev-mqueue.mount",
+	"run-lock.mount", "tmp.mount",
+	// The first stage makes the device nodes that load a module.
+	"kmod-static-nodes.service", "systemd-tmpfiles-setup-dev-early.service", "systemd-tmpfiles-setup-dev.service",
+	"systemd-udev-load-credentials.service",
 }
 
 // maskedGenerators run at every boot and would find nothing. The ones that
@@ -162,7 +171,7 @@ ExecStart=/bin/sh -c 'read up idle < /proc/uptime; echo "` + markPrefix + `multi
 	// The kernel and the first stage have driven everything but disks.
 	"etc/systemd/system/systemd-udev-trigger.service.d/mortar-rack.conf": `[Service]
 ExecStart=
-ExecStart=-udevadm trigger --type=devices --action=add --subsystem-match=block --subsystem-match=scsi --subsystem-match=nvme --subsystem-match=net
+ExecStart=-udevadm trigger --type=devices --action=add --subsystem-match=block --subsystem-match=nvme --subsystem-match=net
 `,
 	"etc/systemd/journald.conf.d/mortar-rack.conf": "[Journal]\nStorage=volatile\nRuntimeMaxUse=24M\nRateLimitBurst=0\n",
 	"etc/fstab": "# <file system> <mount point> <type> <options> <dump> <pass>\n",
@@ -214,6 +223,7 @@ done
 $b mount -t erofs -o ro /dev/vda /ro || fail "mounting the root"
 $b mount -t ext4 -o noatime /dev/vdb /rw || fail "mounting the node's own disk"
 $b mount -t overlay -o lowerdir=/ro,upperdir=/rw/upper,workdir=/rw/work,redirect_dir=on root /new || fail "mounting the overlay"
+[ -c /dev/loop-control ] || $b mknod -m 660 /dev/loop-control c 10 237
 $b ip link set lo up
 while read mac cidr mtu; do
   for d in /sys/class/net/*; do

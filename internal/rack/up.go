@@ -22,6 +22,8 @@ import (
 // what an emulated node takes on a busy two-core host.
 const bootTime = 5 * time.Minute
 
+var errBootTime = fmt.Errorf("not up after %s", bootTime)
+
 // Up builds the rack that cfg describes in dir and waits until all of its
 // nodes are up. It may be called again at any time: a rack that is up stays
 // as it is (nodes that are switched off are switched on), one that was being
@@ -196,7 +198,7 @@ func (r *rack) up(ctx context.Context, spec imageSpec, p *progress) error {
 // waitBooted waits until a node is in multi-user and answers on its ssh
 // port. A node that is frozen on purpose is not waited for.
 func (r *rack) waitBooted(ctx context.Context, n *Node) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, bootTime, fmt.Errorf("node %s is not up after %s", n.Name, bootTime))
+	ctx, cancel := context.WithTimeoutCause(ctx, bootTime, errBootTime)
 	defer cancel()
 	for {
 		b := r.boot(n.Name)
@@ -211,7 +213,11 @@ func (r *rack) waitBooted(ctx context.Context, n *Node) error {
 		}
 		select {
 		case <-ctx.Done():
-			return context.Cause(ctx)
+			err := context.Cause(ctx)
+			if errors.Is(err, errBootTime) {
+				err = fmt.Errorf("node %s: %w: %s\n%s", n.Name, err, b.Stage, tail(filepath.Join(runDir(r.dir), consoleFile(n.Name)), 10))
+			}
+			return err
 		case <-time.After(100 * time.Millisecond):
 		}
 		if h, err := loadHardware(r.dir); err == nil && h.linkDown(n.Name, r.cfg.adminNetwork().Name) && b.Stage == stageUp {
