@@ -22,7 +22,7 @@ type DownOptions struct {
 // directory and name, so it works however little of Up was done and however
 // Up ended, and doing it twice is no error.
 func Down(ctx context.Context, dir string, opt DownOptions) error {
-	dir, err := filepath.Abs(dir)
+	dir, err := absDir(dir)
 	if err != nil {
 		return err
 	}

@@ -68,6 +68,10 @@ func checkHost(c *Config, dir string, spec imageSpec) error {
 		bad = append(bad, "the kernel has no tun device (/dev/net/tun): modprobe tun")
 	}
 
+	if err := checkNetns(c, dir); err != nil {
+		bad = append(bad, err.Error())
+	}
+
 	var needMiB int64
 	for _, n := range c.Nodes {
 		if running(dir, n.Name) == nil {

@@ -71,16 +71,26 @@ func netnsOwner(c *Config, dir string) (ours, marked bool, err error) {
 	return strings.Contains(alias, ownerMark(dir)), marked, err
 }
 
+// checkNetns refuses a namespace that is another rack's.
+func checkNetns(c *Config, dir string) error {
+	if !netnsExists(c.netns()) {
+		return nil
+	}
+	if ours, marked, err := netnsOwner(c, dir); err == nil && marked && !ours {
+		return refuse("network namespace %s belongs to a rack in another directory: take that one down, or give this brick another name", c.netns())
+	}
+	return nil
+}
+
 // ensureNetwork builds the namespace with everything in it, unless it is
 // there already.
 func ensureNetwork(ctx context.Context, r *rack) error {
 	ns := r.cfg.netns()
 	if netnsExists(ns) {
-		ours, marked, err := netnsOwner(r.cfg, r.dir)
-		if err == nil && marked && !ours {
-			return refuse("network namespace %s belongs to a rack in another directory: take that one down, or give this brick another name", ns)
+		if err := checkNetns(r.cfg, r.dir); err != nil {
+			return err
 		}
-		if err == nil && ours && r.taps(ctx) {
+		if ours, _, err := netnsOwner(r.cfg, r.dir); err == nil && ours && r.taps(ctx) {
 			return nil
 		}
 		// Half made: make it again.

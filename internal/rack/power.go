@@ -16,8 +16,28 @@ type rack struct {
 	st  *state
 }
 
-func openRack(dir string) (*rack, error) {
+// absDir is the one true name of a rack's directory, without symbolic links:
+// processes are known by it. What does not exist yet is taken as it is.
+func absDir(dir string) (string, error) {
 	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return "", err
+	}
+	rest := ""
+	for at := abs; ; at = filepath.Dir(at) {
+		real, err := filepath.EvalSymlinks(at)
+		if err == nil {
+			return filepath.Join(real, rest), nil
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			return "", err
+		}
+		rest = filepath.Join(filepath.Base(at), rest)
+	}
+}
+
+func openRack(dir string) (*rack, error) {
+	abs, err := absDir(dir)
 	if err != nil {
 		return nil, err
 	}

@@ -726,3 +726,23 @@ func TestProcNetAddress(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
+
+// A rack is the same rack by whatever name its directory is reached.
+func TestAbsDir(t *testing.T) {
+	tmp, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(filepath.Join(tmp, "real"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("real", filepath.Join(tmp, "link")); err != nil {
+		t.Fatal(err)
+	}
+	for _, rest := range []string{"", "not/yet"} {
+		got, err := absDir(filepath.Join(tmp, "link", rest))
+		if want := filepath.Join(tmp, "real", rest); err != nil || got != want {
+			t.Errorf("%s, %v, want %s", got, err, want)
+		}
+	}
+}

@@ -36,7 +36,7 @@ var errBootTime = fmt.Errorf("not up after %s", bootTime)
 // A *RefusedError means that nothing was changed.
 func Up(ctx context.Context, cfg Config, dir string, fn Progress) (*Inventory, error) {
 	p := &progress{fn: fn}
-	dir, err := filepath.Abs(dir)
+	dir, err := absDir(dir)
 	if err != nil {
 		return nil, err
 	}
