@@ -1,21 +1,30 @@
 package spec
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
 	"reflect"
+	"regexp"
 	"strconv"
 	"strings"
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/lexer"
 	"github.com/goccy/go-yaml/parser"
 	"github.com/goccy/go-yaml/token"
 )
 
 // maxFile bounds a spec; the largest real one is some tens of kilobytes.
-const maxFile = 1 << 20
+const maxFile = 1 << 19
+
+// maxDepth bounds the nesting of [ and { and of lists on one line.
+const maxDepth = 32
+
+// maxErrors is how many are told at once: after so many it is not a spec.
+const maxErrors = 50
 
 // Load reads and parses the file at path.
 func Load(path string) (*Spec, error) {
@@ -70,6 +79,9 @@ func (s *Spec) Pos(path string) (line, col int) {
 // given says whether the file has a value at path (not a default).
 func (s *Spec) given(path string) bool { _, ok := s.pos[path]; return ok }
 
+// definedRE takes the YAML parser's words for a repeated key apart.
+var definedRE = regexp.MustCompile(`^mapping key "(.*)" already defined at \[(\d+):\d+\]`)
+
 type position struct{ line, col int }
 
 type decoder struct {
@@ -88,7 +100,28 @@ func (d *decoder) parse(src []byte) (ast.Node, *Error) {
 	fail := func(p position, msg, mend string) (ast.Node, *Error) {
 		return nil, &Error{File: d.file, Line: p.line, Col: p.col, Msg: msg, Mend: mend}
 	}
-	f, err := parser.ParseBytes(src, 0)
+	// A byte order mark, as some editors write it, means nothing.
+	tokens := lexer.Tokenize(string(bytes.TrimPrefix(src, []byte("\xef\xbb\xbf"))))
+	depth, line, dashes := 0, 0, 0
+	for _, t := range tokens {
+		switch t.Type {
+		case token.SequenceEntryType:
+			if t.Position != nil && t.Position.Line != line {
+				line, dashes = t.Position.Line, 0
+			}
+			if dashes++; dashes > maxDepth {
+				return fail(tokenPos(t), fmt.Sprintf("lists are nested more than %d deep", maxDepth), "begin an item with one dash")
+			}
+		case token.SequenceStartType, token.MappingStartType:
+			// The parser's time and memory grow with the square of the depth.
+			if depth++; depth > maxDepth {
+				return fail(tokenPos(t), fmt.Sprintf("brackets are nested more than %d deep", maxDepth), "close them; a spec needs three")
+			}
+		case token.SequenceEndType, token.MappingEndType:
+			depth--
+		}
+	}
+	f, err := parser.Parse(tokens, 0)
 	if err != nil {
 		var se *yaml.SyntaxError
 		if errors.As(err, &se) && se.GetToken() != nil {
@@ -97,6 +130,9 @@ func (d *decoder) parse(src []byte) (ast.Node, *Error) {
 			case strings.Contains(msg, "'\t'"):
 				return fail(p, "a tab stands where YAML takes spaces only", "indent with spaces")
 			case strings.Contains(msg, "already defined"):
+				if m := definedRE.FindStringSubmatch(msg); m != nil {
+					msg = fmt.Sprintf("key %q is there already at line %s", m[1], m[2])
+				}
 				return fail(p, msg, "remove one of them")
 			}
 			return fail(p, "not valid YAML: "+msg, "compare with the output of `mortar init nfs-ha`")
@@ -216,6 +252,9 @@ func (d *decoder) sequence(n ast.Node, v reflect.Value, path, key string) {
 	}
 	item := strings.TrimSuffix(key, "s")
 	for i, e := range seq.Values {
+		if len(d.errs) >= maxErrors {
+			return
+		}
 		ev := reflect.New(v.Type().Elem()).Elem()
 		d.value(e, ev, fmt.Sprintf("%s[%d]", path, i), item)
 		v.Set(reflect.Append(v, ev))
@@ -240,6 +279,9 @@ func (d *decoder) mapping(n ast.Node, v reflect.Value, path, key string) {
 	}
 	seen, meant := map[string]bool{}, map[string]bool{}
 	for _, p := range pairs {
+		if len(d.errs) >= maxErrors {
+			return
+		}
 		name, ok := keyName(p.Key)
 		if !ok {
 			d.errorf(p.Key, "", "a key must be a plain word")
@@ -252,6 +294,8 @@ func (d *decoder) mapping(n ast.Node, v reflect.Value, path, key string) {
 			if near := nearest(name, keys); near != "" {
 				mend = fmt.Sprintf("did you mean %q?", near)
 				meant[near] = true
+			} else if places := placesOf(reflect.TypeOf(Spec{}), name, ""); len(places) > 0 && len(places) <= 3 {
+				mend = fmt.Sprintf("%q belongs to %s: look at the indentation", name, or(places))
 			}
 			d.errorf(p.Key, mend, "unknown key %q%s", name, in(key))
 			continue
@@ -345,6 +389,29 @@ func keysOf(t reflect.Type) []string {
 		f := t.Field(i)
 		if name, _, _ := strings.Cut(f.Tag.Get("yaml"), ","); f.IsExported() && name != "-" && name != "" {
 			out = append(out, name)
+		}
+	}
+	return out
+}
+
+// placesOf lists where in the file a key of this name is known.
+func placesOf(t reflect.Type, name, at string) []string {
+	var out []string
+	for i := range t.NumField() {
+		f := t.Field(i)
+		key, _, _ := strings.Cut(f.Tag.Get("yaml"), ",")
+		if !f.IsExported() || key == "-" {
+			continue
+		}
+		if key == name {
+			out = append(out, map[bool]string{true: "the top level", false: at}[at == ""])
+		}
+		sub := f.Type
+		for sub.Kind() == reflect.Pointer || sub.Kind() == reflect.Slice {
+			sub = sub.Elem()
+		}
+		if sub.Kind() == reflect.Struct {
+			out = append(out, placesOf(sub, name, join(at, key))...)
 		}
 	}
 	return out

@@ -49,6 +49,9 @@ func validate(s *Spec) Errors {
 }
 
 func (c *checker) errorf(at, mend, format string, args ...any) {
+	if len(c.errs) >= maxErrors {
+		return
+	}
 	line, col := c.s.Pos(at)
 	c.errs = append(c.errs, &Error{File: c.s.File, Line: line, Col: col, Msg: fmt.Sprintf(format, args...), Mend: mend})
 }
