@@ -116,7 +116,11 @@ func settings(d *Design) []Setting {
 	add("server", "lv", "read_ahead_kb", strconv.Itoa(raLV), "two full stripes of every group ahead, 4 MiB at least, keep every disk reading; nfsd reads through this queue", "kernel: ABI sysfs-block, queue/read_ahead_kb")
 
 	// Multipath.
-	add("server", "multipath", "no_path_retry", "6", "six checks (30 s) after the last path is gone I/O fails and the service moves; 'queue' would hang it for ever", "multipath.conf(5)")
+	then := "the fault is seen"
+	if d.HA != nil {
+		then = "the service moves"
+	}
+	add("server", "multipath", "no_path_retry", "6", "six checks (30 s) after the last path is gone I/O fails and "+then+"; 'queue' would hang it for ever", "multipath.conf(5)")
 	add("server", "multipath", "fast_io_fail_tmo", "5", "a dead SAS or FC path gives its I/O back to the other path after 5 s", "multipath.conf(5)")
 	add("server", "multipath", "dev_loss_tmo", "60", "a pulled cable may come back within a minute without the disk being forgotten", "multipath.conf(5)")
 	add("server", "multipath", "path_selector", "service-time 0", "both HBAs carry load; the path that answers faster gets more", "multipath.conf(5)")

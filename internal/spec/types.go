@@ -5,6 +5,8 @@
 // itself is read.
 package spec
 
+//go:generate go test . -run TestReference -update
+
 // APIVersion is the only version of the file this binary reads.
 const APIVersion = "mortar/v1"
 
