@@ -7,6 +7,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+
+	"github.com/pierrec/lz4/v4"
 )
 
 // kernelPayload cuts the compressed kernel out of a bzImage.
@@ -61,8 +63,16 @@ func uncompressedKernel(ctx context.Context, bz []byte) ([]byte, error) {
 		if out, err = filter(ctx, body, "xz", "-dcq"); err != nil {
 			return nil, err
 		}
+	case bytes.HasPrefix(p, []byte{0x02, 0x21, 0x4c, 0x18}):
+		if out, err = io.ReadAll(lz4.NewReader(bytes.NewReader(body))); err != nil {
+			return nil, fmt.Errorf("lz4: %w", err)
+		}
 	default:
 		return nil, fmt.Errorf("the kernel is compressed in an unknown way (starts with % x)", p[:6])
+	}
+	if size := binary.LittleEndian.Uint32(p[len(p)-4:]); uint32(len(out)) != size {
+		// gzip's own trailer is the size too.
+		return nil, fmt.Errorf("the kernel inside the image has %d bytes, want %d", len(out), size)
 	}
 	if !bytes.HasPrefix(out, []byte("\x7fELF")) {
 		return nil, fmt.Errorf("the kernel inside the image is no ELF file")
