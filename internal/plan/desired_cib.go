@@ -43,6 +43,10 @@ func (b *builder) cib() (*resource.Element, error) {
 		"stonith-enabled":  b.value("pacemaker", "stonith-enabled", "true"),
 		"stonith-timeout":  b.value("pacemaker", "stonith-timeout", "60s"),
 		"no-quorum-policy": b.value("pacemaker", "no-quorum-policy", "stop"),
+		// Pacemaker does one thing at a time where the load average is high. nfsd
+		// threads that wait for disks count in it: a takeover of a busy service
+		// would be slowed down for its own clients' sake.
+		"load-threshold": b.value("pacemaker", "load-threshold", "0%"),
 	})
 	defaults := pairs("meta_attributes", "mortar-rsc-defaults", map[string]string{
 		"resource-stickiness": b.value("pacemaker", "resource-stickiness", "1000"),

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"path"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -194,53 +193,20 @@ func (a *Array) diffStopped(ctx context.Context, sys Sys, disks []found, as []Ac
 	if a.Level == 10 {
 		argv = append(argv, "--layout=n2")
 	}
-	why := "the parity is computed in the background; meanwhile the array is redundant only where that is done"
-	if zero, err := a.canZero(ctx, sys, disks); err != nil {
-		return nil, err
-	} else if zero {
-		argv = append(argv, "--write-zeroes")
-		why = "the disks unmap blocks to zeroes at once, and the parity of zeroes is zero: no first resync is needed"
-	}
 	if len(a.Spares) > 0 {
 		argv = append(argv, "--spare-devices="+strconv.Itoa(len(a.Spares)))
 	}
 	for _, d := range disks {
 		argv = append(argv, d.stable())
 	}
-	return append(as, Action{Title: "create array " + a.Name, Why: why, Cmd: argv, Seconds: 300}), nil
-}
-
-var mdadmVersion = regexp.MustCompile(`v(\d+)\.(\d+)`)
-
-// canZero tells whether all members give zeroes for unmapped blocks (thin
-// and solid state), so that writing zeroes takes no time, and mdadm can ask
-// for it (4.3 and later). A hard disk would be busy with it for hours.
-// Source: mdadm(8), --write-zeroes; sd's zeroing_mode.
-func (a *Array) canZero(ctx context.Context, sys Sys, disks []found) (bool, error) {
-	for _, d := range disks {
-		if len(d.Paths) == 0 {
-			return false, nil
-		}
-		for _, p := range d.Paths {
-			ms, err := sys.Glob("/sys/block/" + path.Base(p) + "/device/scsi_disk/*/zeroing_mode")
-			if err != nil || len(ms) == 0 {
-				return false, err
-			}
-			mode, err := readTrim(sys, ms[0])
-			if err != nil || !strings.HasSuffix(mode, "_unmap") {
-				return false, err
-			}
-		}
-	}
-	out, installed, err := query(ctx, sys, "mdadm", "--version")
-	if err != nil || !installed {
-		return false, err
-	}
-	m := mdadmVersion.FindStringSubmatch(out.Stderr + out.Stdout)
-	if m == nil {
-		return false, nil
-	}
-	return atoi(m[1]) > 4 || atoi(m[1]) == 4 && atoi(m[2]) >= 3, nil
+	return append(as, Action{
+		Title: "create array " + a.Name, Cmd: argv, Seconds: 300,
+		// --assume-clean would save the first resync, but is only right if every
+		// disk is known to hold zeroes: with other parity the first rebuild would
+		// restore wrong data. --write-zeroes keeps hard disks busy for hours
+		// before the array can be used.
+		Why: "the parity is computed in the background, while the array is in use; it survives failures where that is done",
+	}), nil
 }
 
 // superblock is what mdadm --examine tells of one device.

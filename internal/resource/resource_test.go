@@ -145,18 +145,6 @@ func TestArrayCreation(t *testing.T) {
 mdadm --create /dev/md/r0 --run --metadata=1.2 --level=6 --raid-devices=1 --chunk=128 --uuid=11111111:22222222:33333333:44444444 --name=r0 --homehost=any --bitmap=internal --spare-devices=1 /dev/mapper/35000c50000000101 /dev/mapper/35000c50000000102`)
 	a.Assemble = false
 	refused(t, a, sys, "a cluster already manages")
-
-	// Disks that give zeroes for what was unmapped need no first resync.
-	a.Assemble = true
-	for _, p := range []string{"sda", "sdb", "sdc", "sdd"} {
-		sys.files["/sys/block/"+p+"/device/scsi_disk/0:0:0:0/zeroing_mode"] = "writesame_16_unmap\n"
-	}
-	for v, want := range map[string]bool{"mdadm - v4.4 - 2024-11-07 - Debian 4.4-11\n": true, "mdadm - v4.2 - 2021-12-30 - Debian 4.2-5\n": false} {
-		sys.outputs["mdadm --version"] = Output{Stderr: v}
-		if got := strings.Contains(show(diff(t, a, sys)), "--write-zeroes"); got != want {
-			t.Errorf("%q: --write-zeroes is %v", v, got)
-		}
-	}
 }
 
 func TestReleaseStorage(t *testing.T) {
