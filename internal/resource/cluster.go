@@ -19,6 +19,9 @@ type Cluster struct {
 // Kind is "cluster".
 func (c *Cluster) Kind() string { return "cluster" }
 
+// crmDisconnect is CRM_EX_DISCONNECT. Source: crm_error -X -l.
+const crmDisconnect = 102
+
 // ID is the cluster's name.
 func (c *Cluster) ID() string { return c.Name }
 
@@ -29,6 +32,8 @@ func (c *Cluster) Settle() time.Duration { return time.Duration(c.Seconds) * tim
 func (c *Cluster) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 	wait := Action{
 		Title: "wait for all nodes of cluster " + c.Name, Cmd: []string{"crmadmin", "--dc_lookup", "--timeout=60s"}, Seconds: 90,
+		// Disconnected: Pacemaker's daemons are still starting. Settle goes on asking.
+		OKCodes: []int{crmDisconnect},
 	}
 	if !clusterRuns(sys) {
 		return []Action{wait}, nil
