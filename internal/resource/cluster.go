@@ -32,6 +32,7 @@ func (c *Cluster) Settle() time.Duration { return time.Duration(c.Seconds) * tim
 func (c *Cluster) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 	wait := Action{
 		Title: "wait for all nodes of cluster " + c.Name, Cmd: []string{"crmadmin", "--dc_lookup", "--timeout=60s"}, Seconds: 90,
+		OKCodes: notYet,
 		// Disconnected: Pacemaker's daemons are still starting. Settle goes on asking.
 		OKCodes: []int{crmDisconnect},
 	}
@@ -59,6 +60,12 @@ func (c *Cluster) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 	return []Action{wait}, nil
 }
 
+// notYet are exit codes of Pacemaker's tools while it is starting, or when
+// their time is over: whether all is well is told by the next look.
+// Source: crm_error(8): 1 unspecified, 69 unavailable, 102 no connection,
+// 105 not found, 124 timeout.
+var notYet = []int{1, 69, 102, 105, 124}
+
 // ServiceUp is a service that Pacemaker runs, with its fence devices.
 type ServiceUp struct {
 	Resource string   // ID in the CIB
@@ -79,8 +86,7 @@ func (s *ServiceUp) Settle() time.Duration { return time.Duration(s.Seconds) * t
 func (s *ServiceUp) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 	wait := Action{
 		Title: "wait until " + s.Resource + " runs", Cmd: []string{"crm_resource", "--wait", "--timeout=180s"},
-		// 124: time is over; what does not run then is told by the next look.
-		OKCodes: []int{124}, Seconds: 200,
+		OKCodes: notYet, Seconds: 200,
 	}
 	if !clusterRuns(sys) {
 		return []Action{wait}, nil
