@@ -19,9 +19,6 @@ type Cluster struct {
 // Kind is "cluster".
 func (c *Cluster) Kind() string { return "cluster" }
 
-// crmDisconnect is CRM_EX_DISCONNECT. Source: crm_error -X -l.
-const crmDisconnect = 102
-
 // ID is the cluster's name.
 func (c *Cluster) ID() string { return c.Name }
 
@@ -33,8 +30,6 @@ func (c *Cluster) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 	wait := Action{
 		Title: "wait for all nodes of cluster " + c.Name, Cmd: []string{"crmadmin", "--dc_lookup", "--timeout=60s"}, Seconds: 90,
 		OKCodes: notYet,
-		// Disconnected: Pacemaker's daemons are still starting. Settle goes on asking.
-		OKCodes: []int{crmDisconnect},
 	}
 	if !clusterRuns(sys) {
 		return []Action{wait}, nil
@@ -62,7 +57,7 @@ func (c *Cluster) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 
 // notYet are exit codes of Pacemaker's tools while it is starting, or when
 // their time is over: whether all is well is told by the next look.
-// Source: crm_error(8): 1 unspecified, 69 unavailable, 102 no connection,
+// Source: crm_error -X -l: 1 unspecified, 69 unavailable, 102 no connection,
 // 105 not found, 124 timeout.
 var notYet = []int{1, 69, 102, 105, 124}
 
