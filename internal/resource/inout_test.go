@@ -314,7 +314,7 @@ func TestVolumeGroupOnALoopDevice(t *testing.T) {
 		t.Fatalf("a second apply would change: %v %v", as, err)
 	}
 	out := run(t, "lvm", "pvs", "--foreign", "--noheadings", "--units", "b", "-o", "vg_systemid,pe_start,vg_extent_size", "--devices", dev,
-		"--config", `local{extra_system_ids=["mortar-brick1"]}`)
+		"--config", `global{system_id_source="lvmlocal"} local{system_id="mortar-brick1"}`)
 	if !strings.Contains(strings.Join(strings.Fields(out), " "), "mortar-brick1 1048576B 4194304B") {
 		t.Errorf("system ID, start of data or extent size are not as wanted: %s", out)
 	}

@@ -10,12 +10,14 @@ import (
 )
 
 // lvmArgs are options every LVM command of Mortar gets: only the brick's
-// physical volumes are scanned, and its shared system ID is accepted.
-// Source: lvm(8), --devices; lvmsystemid(7), extra_system_ids.
+// physical volumes are scanned, and for the one command the host goes by the
+// brick's system ID. extra_system_ids would not do: with it a volume group
+// can be changed, but not activated.
+// Source: lvm(8), --devices; lvmsystemid(7).
 func lvmArgs(systemID string, pvs []string) []string {
 	var a []string
 	if systemID != "" {
-		a = append(a, "--config", `local{extra_system_ids=["`+systemID+`"]}`)
+		a = append(a, "--config", `global{system_id_source="lvmlocal"} local{system_id="`+systemID+`"}`)
 	}
 	return append(a, "--devices", strings.Join(pvs, ","))
 }

@@ -158,7 +158,7 @@ func TestReleaseStorage(t *testing.T) {
 	sys.files["/proc/self/mounts"] += "/dev/mapper/brick--1_home-data /srv/home xfs rw 0 0\n"
 	wantShow(t, diff(t, r, sys), `
 umount /srv/home
-lvm vgchange --activate n --config local{extra_system_ids=["mortar-b"]} --devices /dev/md127 brick-1_home
+lvm vgchange --activate n --config global{system_id_source="lvmlocal"} local{system_id="mortar-b"} --devices /dev/md127 brick-1_home
 mdadm --stop /dev/md127`)
 }
 
