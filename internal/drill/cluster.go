@@ -147,6 +147,8 @@ func (c cluster) problems(nodes []string) []string {
 			out = append(out, r.ID+" is not managed")
 		case r.Failed:
 			out = append(out, r.ID+" has failed")
+		case len(r.Nodes) > 0 && r.Role != "Started":
+			out = append(out, r.ID+" is "+strings.ToLower(r.Role)+" on "+strings.Join(r.Nodes, " and "))
 		case len(r.Nodes) == 0:
 			out = append(out, r.ID+" is not running")
 		case len(r.Nodes) > 1:

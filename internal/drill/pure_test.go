@@ -3,6 +3,8 @@ package drill
 import (
 	"encoding/json"
 	"errors"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -156,7 +158,18 @@ func TestParseCrmMon(t *testing.T) {
 			t.Errorf("%s:\n%s", name, d)
 		}
 	}
-	cl, _ := parseCrmMon(crmMon("nfs2"))
+	real, err := os.ReadFile(filepath.Join("testdata", "crm_mon-3.0-starting.xml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cl, err := parseCrmMon(string(real))
+	if err != nil || len(cl.Nodes) != 2 || len(cl.Resources) != 7 {
+		t.Errorf("a real one: %+v %v", cl, err)
+	}
+	if d := cmp.Diff([]string{"service-home is starting on nfs1"}, cl.problems(nodes)); d != "" {
+		t.Error(d)
+	}
+	cl, _ = parseCrmMon(crmMon("nfs2"))
 	if r, err := cl.service("home"); err != nil || r.ID != "service-home" || !slices.Equal(r.Nodes, []string{"nfs2"}) {
 		t.Errorf("service: %+v %v", r, err)
 	}
