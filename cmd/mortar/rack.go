@@ -77,7 +77,7 @@ func newRackCmd() *cobra.Command {
 func newRackUpCmd() *cobra.Command {
 	var f rackFlags
 	var mirror, suite, accel string
-	var asJSON bool
+	var asJSON, dryRun bool
 	cmd := &cobra.Command{
 		Use:   "up [SPEC]",
 		Short: "Build the rack that a brick's file asks for, and wait until its nodes are up",
@@ -95,6 +95,13 @@ func newRackUpCmd() *cobra.Command {
 			}
 			if accel != "" {
 				cfg.Accel = accel
+			}
+			if dryRun {
+				lines, err := rack.DryRun(cfg, dir)
+				for _, l := range lines {
+					fmt.Fprintln(cmd.OutOrStdout(), l)
+				}
+				return rackError(err)
 			}
 			inv, err := rack.Up(cmd.Context(), cfg, dir, rackProgress(cmd.ErrOrStderr()))
 			if err != nil {
@@ -115,6 +122,7 @@ func newRackUpCmd() *cobra.Command {
 	cmd.Flags().StringVar(&suite, "suite", "", "Debian release of the nodes: trixie or bookworm")
 	cmd.Flags().StringVar(&accel, "accel", "", "kvm or tcg (default: try KVM by booting with it, else tcg)")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the inventory as JSON")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "show the commands and files, and do nothing")
 	return cmd
 }
 

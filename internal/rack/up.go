@@ -44,13 +44,9 @@ func Up(ctx context.Context, cfg Config, dir string, fn Progress) (*Inventory, e
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	spec := imageSpec{Suite: cfg.Suite, Mirror: cfg.Mirror}
-	source, err := hostAptSource("/etc/apt")
-	if err != nil && cfg.Mirror == "" {
+	spec, err := specOf(&cfg)
+	if err != nil {
 		return nil, err
-	}
-	if spec.Keyring = source.Keyring; spec.Mirror == "" {
-		spec.Mirror = source.URI
 	}
 	if err := checkHost(&cfg, dir, spec); err != nil {
 		return nil, err
@@ -103,6 +99,19 @@ func Up(ctx context.Context, cfg Config, dir string, fn Progress) (*Inventory, e
 		return nil, err
 	}
 	return LoadInventory(dir)
+}
+
+// specOf is the image that a rack's nodes need.
+func specOf(c *Config) (imageSpec, error) {
+	source, err := hostAptSource("/etc/apt")
+	if err != nil && c.Mirror == "" {
+		return imageSpec{}, err
+	}
+	spec := imageSpec{Suite: c.Suite, Mirror: c.Mirror, Keyring: source.Keyring}
+	if spec.Mirror == "" {
+		spec.Mirror = source.URI
+	}
+	return spec, nil
 }
 
 // up takes all steps; each finds out for itself whether it is already done.

@@ -1,0 +1,74 @@
+package rack
+
+import (
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// DryRun returns what Up would do for this rack in dir, as the commands it
+// would run and the files it would make, and changes nothing. It refuses what
+// Up would refuse.
+func DryRun(cfg Config, dir string) ([]string, error) {
+	dir, err := absDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	cfg = cfg.WithDefaults()
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	spec, err := specOf(&cfg)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkHost(&cfg, dir, spec); err != nil {
+		return nil, err
+	}
+	cache, err := cacheDir()
+	if err != nil {
+		return nil, err
+	}
+	img := &image{Dir: filepath.Join(cache, spec.key())}
+	var out []string
+	if cachedImage(img.Dir) == nil {
+		out = append(out, "build image "+img.Dir+": "+spec.Suite+" from "+spec.Mirror+" with "+strings.Join(nodePackages(spec.Suite), " "))
+	}
+	out = append(out, "ip netns add "+cfg.netns())
+	for _, c := range networkCommands(&cfg, dir) {
+		out = append(out, "ip -n "+cfg.netns()+" "+c)
+	}
+	for _, d := range cfg.sharedDisks() {
+		out = append(out, "create "+d.image(dir)+" "+strconv.FormatInt(d.Bytes, 10)+" bytes")
+	}
+	for _, d := range cfg.SSDs {
+		out = append(out, "create "+diskImage(dir, d.Name)+" "+strconv.FormatInt(d.Bytes, 10)+" bytes")
+	}
+	for _, p := range cfg.PDUs {
+		out = append(out, "run snmpd -f -Lo -C -c "+confFile(dir, pduName(p.Name)))
+	}
+	accel := cfg.Accel
+	if accel == "" {
+		accel = "tcg" // or kvm, where booting with it works
+	}
+	for i, n := range cfg.Nodes {
+		out = append(out, "create "+stateImage(dir, n.Name)+" "+strconv.FormatInt(stateBytes, 10)+" bytes")
+		for _, d := range n.LocalDisks {
+			out = append(out, "create "+diskImage(dir, d.Name)+" "+strconv.FormatInt(d.Bytes, 10)+" bytes")
+		}
+		if n.BMC != nil {
+			out = append(out, "run ipmi_sim -c "+confFile(dir, bmcName(n.Name)))
+		}
+		args, err := nodeArgs(&cfg, dir, i, img, accel, &hardware{})
+		if err != nil {
+			return nil, err
+		}
+		for j, a := range args {
+			if strings.ContainsAny(a, " \"{}") {
+				args[j] = "'" + a + "'"
+			}
+		}
+		out = append(out, "run qemu-system-x86_64 "+strings.Join(args, " "))
+	}
+	return append(out, "create "+inventoryFile(dir)), nil
+}
