@@ -1,0 +1,75 @@
+package resource
+
+import (
+	"strings"
+	"testing"
+)
+
+// crm_mon-starting.xml was recorded on a virtual rack while the service
+// started on nfs1.
+func clusterSys(t *testing.T, change ...string) *fakeSys {
+	x := testdata(t, "crm_mon-starting.xml")
+	for i := 0; i+1 < len(change); i += 2 {
+		if !strings.Contains(x, change[i]) {
+			t.Fatalf("%s is not in the recorded output", change[i])
+		}
+		x = strings.Replace(x, change[i], change[i+1], 1)
+	}
+	return &fakeSys{
+		files:   map[string]string{pacemakerProcs: "1\n2\n", "/proc/self/mounts": ""},
+		outputs: map[string]Output{"crm_mon": {Stdout: x}},
+	}
+}
+
+func TestClusterMembers(t *testing.T) {
+	c := &Cluster{Name: "brick1", Nodes: []string{"nfs1", "nfs2"}, Seconds: 60}
+	wantShow(t, diff(t, c, clusterSys(t)), "")
+	as := diff(t, c, clusterSys(t, `name="nfs2" id="2" online="true"`, `name="nfs2" id="2" online="false"`))
+	if len(as) != 1 || !strings.Contains(as[0].Why, "nfs2 has not joined") {
+		t.Errorf("a missing node is not waited for: %v", as)
+	}
+	as = diff(t, c, clusterSys(t, `<current_dc present="true"`, `<current_dc present="false"`))
+	if len(as) != 1 || !strings.Contains(as[0].Why, "no coordinator") {
+		t.Errorf("a missing coordinator is not waited for: %v", as)
+	}
+	if as = diff(t, c, &fakeSys{}); len(as) != 1 {
+		t.Errorf("a cluster that is not started is not waited for: %v", as)
+	}
+	notConnected := clusterSys(t)
+	notConnected.outputs["crm_mon"] = Output{Code: 102}
+	if as = diff(t, c, notConnected); len(as) != 1 {
+		t.Errorf("a cluster that does not answer is not waited for: %v", as)
+	}
+}
+
+func TestServiceUp(t *testing.T) {
+	s := &ServiceUp{Resource: "service-home", Fencing: []string{"fence-nfs1-bmc"}, Seconds: 60}
+	as := diff(t, s, clusterSys(t))
+	if len(as) != 1 || !strings.HasPrefix(as[0].Why, "service-home not running") {
+		t.Errorf("a starting service is not waited for: %v", as)
+	}
+	wantShow(t, diff(t, s, clusterSys(t, `role="Starting"`, `role="Started"`)), "")
+	as = diff(t, s, clusterSys(t, `role="Starting" active="true"`, `role="Stopped" active="false"`,
+		`<status code="0"`, `<failures><failure op_key="service-home_start_0" node="nfs1" exitstatus="error" exitreason="no disks"/></failures><status code="0"`))
+	if len(as) != 1 || !strings.Contains(as[0].Why, "service-home_start_0 on nfs1: no disks") {
+		t.Errorf("the reason of a failure is not given: %v", as)
+	}
+}
+
+func TestFactsOfAClusterNode(t *testing.T) {
+	sys := clusterSys(t, `role="Starting"`, `role="Started"`)
+	f, err := ObserveFacts(t.Context(), sys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, ok := f.Cluster.Resource("service-home")
+	if !ok || r.Node != "nfs1" || r.Role != "Started" || !f.Cluster.Ready || !f.Cluster.Quorum || !f.Cluster.Online["nfs2"] {
+		t.Errorf("%+v", f.Cluster)
+	}
+	if len(sys.asked) != 1 {
+		t.Errorf("%d commands: %v", len(sys.asked), sys.asked)
+	}
+	if f, err = ObserveFacts(t.Context(), &fakeSys{files: map[string]string{"/proc/self/mounts": ""}}); err != nil || f.Cluster != nil {
+		t.Errorf("a cluster where there is none: %+v %v", f.Cluster, err)
+	}
+}
