@@ -18,6 +18,14 @@ func (b *builder) cib() (*resource.Element, error) {
 	constraints := el("constraints")
 	topology := el("fencing-topology")
 
+	// Services come first: Pacemaker starts resources in this order where it
+	// may not start all at once, and the fence devices are not waited for.
+	for i := range b.d.Services {
+		s := &b.d.Services[i]
+		resources.Add(b.service(s))
+		constraints.Add(el("rsc_location", "id", "locate-"+resource.ServiceID(s.Name),
+			"rsc", resource.ServiceID(s.Name), "node", s.Preferred, "score", "100"))
+	}
 	for _, l := range b.d.HA.Fencing {
 		var ids []string
 		for _, f := range l.Devices {
@@ -32,12 +40,6 @@ func (b *builder) cib() (*resource.Element, error) {
 		}
 		topology.Add(el("fencing-level", "id", "fencing-"+l.Node+"-"+strconv.Itoa(l.Level),
 			"target", l.Node, "index", strconv.Itoa(l.Level), "devices", strings.Join(ids, ",")))
-	}
-	for i := range b.d.Services {
-		s := &b.d.Services[i]
-		resources.Add(b.service(s))
-		constraints.Add(el("rsc_location", "id", "locate-"+resource.ServiceID(s.Name),
-			"rsc", resource.ServiceID(s.Name), "node", s.Preferred, "score", "100"))
 	}
 	props := pairs("cluster_property_set", "cib-bootstrap-options", map[string]string{
 		"stonith-enabled":  b.value("pacemaker", "stonith-enabled", "true"),
