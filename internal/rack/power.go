@@ -56,7 +56,7 @@ func openRack(dir string) (*rack, error) {
 func (r *rack) image() (*image, error) {
 	img := cachedImage(r.st.Image)
 	if img == nil {
-		return nil, fmt.Errorf("the node image %s is gone or damaged: mortar rack down, then up, builds it again", r.st.Image)
+		return nil, refuse("the node image %s is gone or damaged: mortar rack down, then up, builds it again", r.st.Image)
 	}
 	return img, nil
 }

@@ -81,7 +81,11 @@ func Up(ctx context.Context, cfg Config, dir string, fn Progress) (*Inventory, e
 	}
 	r := &rack{dir: dir, cfg: &cfg, st: &state{Phase: phaseStarting, Netns: cfg.netns()}}
 	if keep {
-		if r.st, err = loadState(dir); err != nil {
+		if r.st, err = loadState(dir); err == nil {
+			// The nodes' own layers only fit the root they began with.
+			_, err = r.image()
+		}
+		if err != nil {
 			unlock()
 			return nil, err
 		}
@@ -133,7 +137,7 @@ func (r *rack) up(ctx context.Context, spec imageSpec, p *progress) error {
 
 	prepare, pctx := errgroup.WithContext(ctx)
 	prepare.Go(func() error {
-		if r.st.Image != "" && cachedImage(r.st.Image) != nil && r.st.Accel != "" {
+		if r.st.Image != "" && r.st.Accel != "" {
 			return nil
 		}
 		img, err := ensureImage(pctx, spec, p)
