@@ -104,6 +104,9 @@ func (a *Array) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 		if r.Running() {
 			return a.diffRunning(sys, r, disks)
 		}
+		if !a.Assemble {
+			return nil, nil // the cluster is about to start or stop it
+		}
 		as = append(as, Action{
 			Title: "stop the half-started array " + a.Name, Cmd: []string{"mdadm", "--stop", "/dev/" + r.Dev},
 		})

@@ -131,6 +131,21 @@ func TestArrayRunning(t *testing.T) {
 	addArray(sys, "md127", "11111111-2222-2222-3333-333344444444", "clean", "dm-0")
 	wantShow(t, diff(t, a, sys), "mdadm --manage /dev/md127 --add /dev/mapper/35000c50000000102")
 
+	// Half-started: stopped and assembled anew, but not behind a cluster's back.
+	half := twoPathDisks(true)
+	addArray(half, "md127", "11111111222222223333333344444444", "inactive", "dm-0")
+	half.outputs["mdadm --examine"] = Output{Stdout: `/dev/mapper/35000c50000000101:
+     Array UUID : 11111111:22222222:33333333:44444444
+         Events : 12
+   Device Role : Active device 0
+`}
+	wantShow(t, diff(t, a, half), `
+mdadm --stop /dev/md127
+mdadm --assemble /dev/md/r0 --uuid=11111111:22222222:33333333:44444444 --run /dev/mapper/35000c50000000101`)
+	a.Assemble = false
+	wantShow(t, diff(t, a, half), "")
+	a.Assemble = true
+
 	a.Chunk = 256 << 10
 	refused(t, a, sys, "array r0 has chunk 131072, not 262144")
 }
