@@ -92,7 +92,7 @@ func mountDocs(d *design.Design, client string) ([]mountDoc, error) {
 	}
 	if client != "" && !slices.Contains(names, client) {
 		if len(names) == 0 {
-			return nil, fmt.Errorf("%s: no clients are listed; leave --client out, or list it under clients:", d.Spec.File)
+			return nil, fmt.Errorf("%s: no clients are listed: leave --client out, or list it under clients", d.Spec.File)
 		}
 		return nil, fmt.Errorf("%s: no client %s; choose one of %s", d.Spec.File, client, strings.Join(names, ", "))
 	}

@@ -390,17 +390,7 @@ func (v *view) where(svc *design.Service) Where {
 	return w
 }
 
-// volume finds a service's volume.
-func (v *view) volume(svc *design.Service) *design.Volume {
-	for i := range v.d.Volumes {
-		if v.d.Volumes[i].VG == svc.Volume || v.d.Volumes[i].Service == svc.Name {
-			return &v.d.Volumes[i]
-		}
-	}
-	return nil
-}
-
-// disk names a disk the way somebody at the rack finds it.
+// diskName names a disk the way somebody at the rack finds it.
 func diskName(x *design.Disk) string {
 	s := x.Serial
 	if x.Enclosure != "" {

@@ -1,0 +1,122 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// specFile writes the commented spec of a flavour, changed, beside nothing.
+func specFile(t *testing.T, flavour string, replace ...string) string {
+	t.Helper()
+	text, _, err := runCmd(t, newInitCmd(), flavour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "brick.yaml")
+	if err := os.WriteFile(file, []byte(strings.NewReplacer(replace...).Replace(text)), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+func TestMountOptions(t *testing.T) {
+	file := specFile(t, "nfs-ha")
+	out, code, err := runCmd(t, newMountOptionsCmd(), file, "--json")
+	if err != nil || code != 0 {
+		t.Fatal(err, code)
+	}
+	var docs []mountDoc
+	if err := json.Unmarshal([]byte(out), &docs); err != nil {
+		t.Fatal(err)
+	}
+	if len(docs) != 2 || docs[0].Client != "c1" || docs[0].Version != "4.1" || docs[1].Version != "3" {
+		t.Fatalf("%+v", docs)
+	}
+	for _, d := range docs {
+		hard := false
+		for _, o := range d.Options {
+			hard = hard || o.Option == "hard"
+			if o.Reason == "" || o.Source == "" || o.Reason == "set in the spec" {
+				t.Errorf("%s of %s has no reason", o.Option, d.Path)
+			}
+		}
+		if !hard {
+			t.Errorf("%s is not mounted hard", d.Path)
+		}
+		if f := strings.Fields(d.Fstab); len(f) != 6 || f[0] != d.Source || f[1] != d.Path || f[2] != "nfs" || !strings.Contains(f[3], "_netdev") {
+			t.Errorf("fstab line %q", d.Fstab)
+		}
+		if cmd := strings.Join(d.Command, " "); strings.Contains(cmd, "_netdev") || !strings.HasSuffix(cmd, d.Source+" "+d.Path) {
+			t.Errorf("command %q", cmd)
+		}
+	}
+
+	text, _, err := runCmd(t, newMountOptionsCmd(), file, "--fstab", "--client", "c1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Appended to fstab as it is: whatever is no line of it is a comment.
+	for line := range strings.Lines(text) {
+		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") && len(strings.Fields(line)) != 6 {
+			t.Errorf("%q belongs in no fstab", line)
+		}
+	}
+
+	if _, code, err := runCmd(t, newMountOptionsCmd(), file, "--client", "c9"); code != exitBadInput || err == nil || !strings.Contains(err.Error(), "choose one of c1") {
+		t.Errorf("%d, %v", code, err)
+	}
+
+	// Options of the spec's own, and a spec that lists no clients.
+	file = specFile(t, "nfs-ha", "    memory: 768MiB\n", "    memory: 768MiB\n    mounts:\n      - {service: home, path: /homes, options: [actimeo=30]}\n")
+	text, code, err = runCmd(t, newMountOptionsCmd(), file)
+	if err != nil || code != 0 || !strings.Contains(text, " /homes\n") || !strings.Contains(text, "actimeo=30") {
+		t.Errorf("%v, %d\n%s", err, code, text)
+	}
+	whole := specFile(t, "nfs-ha")
+	src, err := os.ReadFile(whole)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, ok := strings.Cut(string(src), "\nclients:")
+	_, after, ok2 := strings.Cut(rest, "\nrack:")
+	if !ok || !ok2 {
+		t.Fatal("the template has no clients to leave out")
+	}
+	if err := os.WriteFile(whole, []byte(before+"\nrack:"+after), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	text, code, err = runCmd(t, newMountOptionsCmd(), whole)
+	if err != nil || code != 0 || !strings.Contains(text, "# any client\n") || strings.Count(text, "mount -t nfs") != 2 {
+		t.Errorf("%v, %d\n%s", err, code, text)
+	}
+}
+
+// What cannot be done is refused before any host is asked.
+func TestMoveRefused(t *testing.T) {
+	one := specFile(t, "nfs")
+	pair := specFile(t, "nfs-ha")
+	for _, tt := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"failover", one}, "brick brick1 has one server"},
+		{[]string{"failback", one}, "brick brick1 has one server"},
+		{[]string{"standby", one, "nfs1"}, "brick brick1 has one server"},
+		{[]string{"unstandby", one, "nfs1"}, "brick brick1 has one server"},
+		{[]string{"failover", pair, "--wait", "0s"}, "--wait and --timeout must be above 0"},
+		{[]string{"failover", pair + "x"}, "no such file"},
+		{[]string{"standby", pair}, "accepts 2 arg(s)"},
+		{[]string{"status", pair, "--interval", "-1s"}, "must be above 0"},
+		{[]string{"status", pair, "--facts", pair}, "not written by --save-facts"},
+		{[]string{"status", pair, "--facts", pair, "--watch"}, "leave --watch"},
+	} {
+		root := newRootCmd()
+		out, code, err := runCmd(t, root, tt.args...)
+		if code != exitBadInput || err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%v: code %d, error %v, output %q; want %q", tt.args, code, err, out, tt.want)
+		}
+	}
+}
