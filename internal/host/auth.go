@@ -44,18 +44,14 @@ func hostKeyPin(t Target, addr string) (pin, error) {
 	if file == "" {
 		file = expandHome("~/.ssh/known_hosts")
 	}
-	unknown := func(got ssh.PublicKey, err error) error {
-		e := &Error{Host: t.Name, Address: addr, What: "host key is not known: it is neither in the spec (host_key) nor in " + file, Err: errors.Join(ErrHostKey, err),
-			Mend: fmt.Sprintf("get its fingerprint from the host's console and compare, then add the line of `ssh-keyscan -p %d %s` to that file", t.port(), t.Address)}
-		if got != nil {
-			e.What += "; the host shows " + fingerprint(got)
-		}
-		e.Err = ErrHostKey
-		return e
+	unknown := func(got ssh.PublicKey) error {
+		return &Error{Host: t.Name, Address: addr, Err: ErrHostKey,
+			What: fmt.Sprintf("the host shows %s, which is not known: it is neither in the spec (host_key) nor in %s", fingerprint(got), file),
+			Mend: fmt.Sprintf("compare it with the fingerprint on the host's console, then add the line of `ssh-keyscan -p %d %s` to that file", t.port(), t.Address)}
 	}
 	known, err := knownhosts.New(file)
 	if errors.Is(err, fs.ErrNotExist) {
-		return pin{check: func(_ string, _ net.Addr, got ssh.PublicKey) error { return unknown(got, nil) }}, nil
+		return pin{check: func(_ string, _ net.Addr, got ssh.PublicKey) error { return unknown(got) }}, nil
 	}
 	if err != nil {
 		return pin{}, &Error{Host: t.Name, Address: addr, What: "known_hosts file " + file, Err: err, Mend: "mend or remove the line"}
@@ -67,7 +63,7 @@ func hostKeyPin(t Target, addr string) (pin, error) {
 		case err == nil:
 			return nil
 		case errors.As(err, &ke) && len(ke.Want) == 0:
-			return unknown(got, nil)
+			return unknown(got)
 		case errors.As(err, &ke):
 			var want []ssh.PublicKey
 			for _, k := range ke.Want {
