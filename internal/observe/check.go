@@ -83,9 +83,16 @@ func (v *view) hosts() *Part {
 	return p
 }
 
-// skew compares a host's clock with that of the first server that answers.
+// skew says by how much at least a host's clock is off that of the first
+// server that answers. A host read its clock somewhere between being asked and
+// having answered, so each is known to lie in an interval; what counts is the
+// gap between two.
 func (v *view) skew(name string) (time.Duration, string) {
-	me := v.facts.Hosts[name].Host
+	interval := func(n string) (lo, hi time.Duration) {
+		a := v.facts.Hosts[n]
+		now := time.Unix(0, a.Host.NowNS)
+		return now.Sub(a.Answered), now.Sub(a.Asked)
+	}
 	for _, s := range v.servers {
 		if s.host == nil {
 			continue
@@ -93,7 +100,15 @@ func (v *view) skew(name string) (time.Duration, string) {
 		if s.name == name {
 			return 0, name
 		}
-		return time.Duration(me.NowNS - s.host.NowNS), s.name
+		lo, hi := interval(name)
+		refLo, refHi := interval(s.name)
+		switch {
+		case lo > refHi:
+			return lo - refHi, s.name
+		case hi < refLo:
+			return hi - refLo, s.name
+		}
+		return 0, s.name
 	}
 	return 0, name
 }

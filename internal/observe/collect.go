@@ -35,6 +35,10 @@ type Facts struct {
 type Answer struct {
 	Host *Host  `json:"host,omitempty"`
 	Err  string `json:"err,omitempty"`
+	// When the host was asked and when it had answered, by the clock of the
+	// one who asked: Host.NowNS lies between.
+	Asked    time.Time `json:"asked"`
+	Answered time.Time `json:"answered"`
 }
 
 // Commands asked of a server; their output is found in Host.Run by these.
@@ -193,9 +197,9 @@ func (c *Collector) Collect(ctx context.Context) Facts {
 
 func (c *Collector) ask(ctx context.Context, name string, req Request) Answer {
 	var h Host
-	err := c.Call(ctx, name, Op, req, &h)
+	asked, err := c.call(ctx, name, Op, req, &h)
 	if err == nil {
-		return Answer{Host: &h}
+		return Answer{Host: &h, Asked: asked, Answered: time.Now()}
 	}
 	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 		err = context.Cause(ctx)
@@ -206,28 +210,33 @@ func (c *Collector) ask(ctx context.Context, name string, req Request) Answer {
 // Call asks one thing of a host, over the session there is or a new one. A
 // session that turns out to be broken is opened again once.
 func (c *Collector) Call(ctx context.Context, name, op string, params, result any) error {
+	_, err := c.call(ctx, name, op, params, result)
+	return err
+}
+
+func (c *Collector) call(ctx context.Context, name, op string, params, result any) (asked time.Time, err error) {
 	for fresh := false; ; fresh = true {
 		c.mu.Lock()
 		conn := c.conns[name]
 		c.mu.Unlock()
 		if conn == nil {
-			var err error
 			if conn, err = c.dial(ctx, name); err != nil {
-				return err
+				return asked, err
 			}
 			fresh = true
 			c.mu.Lock()
 			c.conns[name] = conn
 			c.mu.Unlock()
 		}
-		err := conn.Call(ctx, op, params, result, nil)
+		asked = time.Now()
+		err = conn.Call(ctx, op, params, result, nil)
 		var said *agent.Error
 		if err == nil || errors.As(err, &said) {
-			return err // the host's own answer: the session is good
+			return asked, err // the host's own answer: the session is good
 		}
 		c.drop(name)
 		if fresh || ctx.Err() != nil {
-			return err
+			return asked, err
 		}
 	}
 }

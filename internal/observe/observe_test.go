@@ -81,7 +81,7 @@ func healthy(t testing.TB, d *design.Design) Facts {
 			fmt.Fprintf(&status, "3%s: 0 3906250 multipath 2 0 0 0 1 1 A 0 2 2 8:%d A 0 0 1 8:%d A 0 0 1 \n", x.Serial, 32*k, 32*k+16)
 		}
 		h.Run[cmdDM] = RunResult{Output: resource.Output{Stdout: status.String()}}
-		f.Hosts[name] = Answer{Host: h}
+		f.Hosts[name] = Answer{Host: h, Asked: noon.Add(-time.Second), Answered: noon.Add(time.Second)}
 	}
 	cluster(t, f, "healthy")
 	h := f.Hosts["nfs1"].Host
@@ -129,7 +129,7 @@ func healthy(t testing.TB, d *design.Design) Facts {
 		c.Files["/proc/self/mounts"] += fmt.Sprintf("%s %s %s rw,relatime,vers=%s,rsize=1048576,wsize=1048576,namlen=255,hard,proto=tcp,timeo=150,retrans=2,sec=sys,clientaddr=10.77.1.51,local_lock=none,addr=10.77.1.100 0 0\n", m.Source, m.Path, typ, m.Version)
 		c.FS[m.Path] = FS{Size: 4_000_000_000, Avail: 3_900_000_000, Millis: 0.8}
 	}
-	f.Hosts["c1"] = Answer{Host: c}
+	f.Hosts["c1"] = Answer{Host: c, Asked: noon.Add(-30 * time.Second), Answered: noon.Add(time.Second)}
 	return f
 }
 
@@ -236,7 +236,8 @@ func TestJudge(t *testing.T) {
 		{"client gone", func(f Facts) { f.Hosts["c1"] = Answer{Err: "dial tcp 10.77.3.51:22: i/o timeout"} },
 			append(append([]string{"fault: c1 does not answer: dial tcp 10.77.3.51:22: i/o timeout"}, both...), "unknown: c1 does not answer")},
 		{"clock", func(f Facts) { f.Hosts["nfs2"].Host.NowNS -= int64(90 * time.Second) },
-			append([]string{"warning: clock of nfs2 is 90 s behind that of nfs1"}, both...)},
+			append([]string{"warning: clock of nfs2 is 88 s behind that of nfs1"}, both...)},
+		{"clock, perhaps", func(f Facts) { f.Hosts["c1"].Host.NowNS -= int64(30 * time.Second) }, both},
 		{"one path of an enclosure", func(f Facts) {
 			for i := range f.Hosts["nfs1"].Host.Disks {
 				x := &f.Hosts["nfs1"].Host.Disks[i]

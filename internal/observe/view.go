@@ -319,7 +319,8 @@ func (c *crm) resource(service string, all []design.Service) *crmResource {
 		if r.ID == service {
 			return r
 		}
-		if r.Agent == "ocf:mortar:service" {
+		// Pacemaker before 2.1.6 writes ocf::mortar:service.
+		if strings.Replace(r.Agent, "::", ":", 1) == "ocf:mortar:service" {
 			ours = append(ours, r)
 		}
 	}
