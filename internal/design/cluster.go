@@ -37,7 +37,9 @@ func cluster(s *spec.Spec) *HA {
 			Feeds: v.Feeds,
 		}
 		if v.Name == s.Services[0].Server && len(s.Services) == 1 {
-			bmc.Params["pcmk_delay_base"] = fenceDelay
+			// Written as a map: a plain value works, but Pacemaker 3.0 logs an
+			// error for it at each fencing.
+			bmc.Params["pcmk_delay_base"] = v.Name + ":" + fenceDelay
 		}
 		second := FenceLevel{Node: v.Name, Level: 2}
 		used := map[string]bool{}

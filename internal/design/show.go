@@ -372,7 +372,7 @@ func fenceText(f FenceDevice) string {
 		_, outlet, _ := strings.Cut(f.Params["pcmk_host_map"], ":")
 		s = "PDU " + f.Params["ip"] + " outlet " + outlet + ", on feed " + strings.Join(f.Feeds, " or ")
 	}
-	if delay := f.Params["pcmk_delay_base"]; delay != "" {
+	if _, delay, ok := strings.Cut(f.Params["pcmk_delay_base"], ":"); ok {
 		s += "; waits " + delay
 	}
 	return s

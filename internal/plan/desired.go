@@ -458,6 +458,13 @@ func (b *builder) nfs() error {
 			{Name: "nfs-server.service", Masked: true, Keep: b.servesNow(h), Why: "nfsd is the resource agent's to start, on the server that owns the volume"},
 			{Name: "rpc-statd-notify.service", Masked: true, Keep: true, Why: "the resource agent notifies, from the service address"},
 		}})
+		for _, svc := range b.d.Services {
+			b.add(StageNFS, h, "name of "+svc.Address, &resource.HostsEntry{
+				Address: svc.Address, Names: []string{svc.Address, svc.Scope},
+				Why: "after a takeover sm-notify speaks to NFSv3 clients as the name of the service address; they know the server " +
+					"by its address, so that must be its name too, or they do not reclaim their locks",
+			})
+		}
 		b.add(StageNFS, h, "order of stopping", &resource.TextFile{
 			Path: "/etc/systemd/system/resource-agents-deps.target.d/mortar.conf",
 			Content: []byte(resource.Header +

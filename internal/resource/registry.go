@@ -17,6 +17,8 @@ func blank(kind string) Resource {
 		return &TextFile{}
 	case "directory":
 		return &Directory{}
+	case "hosts":
+		return &HostsEntry{}
 	case "symlink":
 		return &Symlink{}
 	case "units":

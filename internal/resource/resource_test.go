@@ -428,3 +428,37 @@ func TestOCFConfigHasDevices(t *testing.T) {
 		t.Error(c)
 	}
 }
+
+// An entry of /etc/hosts replaces other lines of its address, leaves the
+// rest, and is not written twice.
+func TestHostsEntry(t *testing.T) {
+	h := &HostsEntry{Address: "10.0.0.9", Names: []string{"10.0.0.9", "b-home"}}
+	const want = "10.0.0.9 10.0.0.9 b-home # written by mortar apply\n"
+	for _, c := range []struct{ have, want string }{
+		{"", want},
+		{"127.0.0.1 localhost\n\n# ten\n", "127.0.0.1 localhost\n\n# ten\n" + want},
+		{"10.0.0.9 old # x\n10.0.0.90 other\n", "10.0.0.90 other\n" + want},
+		{"10.0.0.9\t10.0.0.9  b-home\n::1 ip6\n", "10.0.0.9\t10.0.0.9  b-home\n::1 ip6\n"},
+		{"10.0.0.9 10.0.0.9 b-home\n10.0.0.9 again\n", "10.0.0.9 10.0.0.9 b-home\n"},
+	} {
+		sys := &fakeSys{files: map[string]string{"/etc/hosts": c.have}}
+		as, err := h.Diff(t.Context(), sys)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.have == c.want {
+			if len(as) != 0 {
+				t.Errorf("%q: would be written again", c.have)
+			}
+			continue
+		}
+		if len(as) != 1 || string(as[0].File.Content) != c.want {
+			t.Errorf("%q: got %v", c.have, as)
+			continue
+		}
+		sys.files["/etc/hosts"] = c.want
+		if as, err = h.Diff(t.Context(), sys); err != nil || len(as) != 0 {
+			t.Errorf("%q: a second apply would change: %v %v", c.have, as, err)
+		}
+	}
+}
