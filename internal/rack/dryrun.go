@@ -59,7 +59,7 @@ func DryRun(cfg Config, dir string) ([]string, error) {
 		if n.BMC != nil {
 			out = append(out, "run ipmi_sim -c "+confFile(dir, bmcName(n.Name)))
 		}
-		args, err := nodeArgs(&cfg, dir, i, img, accel, &hardware{})
+		args, err := nodeArgs(&cfg, dir, i, img, accel, &hardware{}, 0)
 		if err != nil {
 			return nil, err
 		}

@@ -78,6 +78,18 @@ func (r *rack) index(node string) (int, *Node, error) {
 // is on stays as it is; one without power stays off, which is no error: a
 // button without power does nothing.
 func (r *rack) startNode(ctx context.Context, h *hardware, node string) error {
+	return r.start(ctx, h, node, postSeconds)
+}
+
+// postSeconds is how long a server that is switched on looks at its own
+// hardware before it loads a kernel. Real servers take a minute or more; here
+// it also keeps a fenced server from taking the processor, which all nodes
+// share, from the survivor in the very seconds of the takeover.
+const postSeconds = 20
+
+// start is startNode with a given time of self test: none when the rack is
+// built.
+func (r *rack) start(ctx context.Context, h *hardware, node string, post int) error {
 	i, n, err := r.index(node)
 	if err != nil {
 		return err
@@ -89,7 +101,7 @@ func (r *rack) startNode(ctx context.Context, h *hardware, node string) error {
 	if err != nil {
 		return err
 	}
-	args, err := nodeArgs(r.cfg, r.dir, i, img, r.st.Accel, h)
+	args, err := nodeArgs(r.cfg, r.dir, i, img, r.st.Accel, h, post)
 	if err != nil {
 		return err
 	}

@@ -154,13 +154,17 @@ func baseArgs(img *image) []string {
 // nodeArgs is the command line of a node (without the program's name). QEMU
 // is started in the rack's run directory; what it makes there has relative
 // names, because a socket's path must stay under 108 bytes.
-func nodeArgs(c *Config, dir string, index int, img *image, accel string, hw *hardware) ([]string, error) {
+func nodeArgs(c *Config, dir string, index int, img *image, accel string, hw *hardware, post int) ([]string, error) {
 	n := &c.Nodes[index]
+	kernel := kernelArgs
+	if post > 0 && n.Role == RoleServer {
+		kernel += " mortar.post=" + strconv.Itoa(post) // read by the initrd
+	}
 	args := append(baseArgs(img), accelArgs(accel, n.CPUs)...)
 	args = append(args,
 		"-name", c.processName(n.Name),
 		"-m", strconv.Itoa(n.MemoryMiB),
-		"-append", kernelArgs,
+		"-append", kernel,
 		"-chardev", "file,id=console,path="+consoleFile(n.Name)+",append=on",
 		"-serial", "chardev:console",
 		"-qmp", "unix:"+qmpSocket(n.Name)+",server=on,wait=off",

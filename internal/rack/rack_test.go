@@ -111,7 +111,7 @@ func TestNodeArgs(t *testing.T) {
 	img := &image{Dir: "/cache/0123"}
 	hw := &hardware{PathsOut: map[string]bool{"s1/e1d1/1": true}, Speeds: map[string]speed{"e2d1": {IOPS: 50}}}
 	for i, accel := range []string{"tcg", "kvm", "tcg"} {
-		args, err := nodeArgs(&c, "/rack", i, img, accel, hw)
+		args, err := nodeArgs(&c, "/rack", i, img, accel, hw, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -120,7 +120,7 @@ func TestNodeArgs(t *testing.T) {
 	// A disk that is out has no path anywhere, and a dead module takes one
 	// path of each of its disks.
 	hw = &hardware{DisksOut: map[string]bool{"e1d1": true, "nv1": true}, ModulesOut: map[string]bool{"enc2/0": true}}
-	args, err := nodeArgs(&c, "/rack", 1, img, "tcg", hw)
+	args, err := nodeArgs(&c, "/rack", 1, img, "tcg", hw, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

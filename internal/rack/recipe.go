@@ -211,8 +211,11 @@ $b mount -t proc proc /proc
 $b mount -t sysfs sys /sys
 say() { read up idle < /proc/uptime; echo "` + markPrefix + `$1 $up" > /dev/console; }
 fail() { say "failed: $1"; $b sleep 2; $b poweroff -f; }
-say kernel
 read cmdline < /proc/cmdline
+for w in $cmdline; do
+  case $w in mortar.post=*) $b sleep ${w#mortar.post=};; esac
+done
+say kernel
 case " $cmdline " in *" mortar.probe "*) $b poweroff -f;; esac
 for m in @MODULES@; do $b insmod /m/$m || echo "` + markPrefix + `insmod $m failed" > /dev/console; done
 n=0

@@ -193,7 +193,7 @@ func (r *rack) up(ctx context.Context, spec imageSpec, p *progress) error {
 				off := false
 				if err := withPower(bctx, r, func(h *hardware) error {
 					off = !h.powered(n)
-					return r.startNode(bctx, h, n.Name)
+					return r.start(bctx, h, n.Name, 0)
 				}); err != nil || off {
 					return err
 				}
