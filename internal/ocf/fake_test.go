@@ -12,6 +12,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -49,6 +50,7 @@ const (
 // what the agent does has its consequences.
 type fakeHost struct {
 	*shared
+	mu      sync.Mutex // held by the methods that are called from goroutines
 	name    string
 	uptime  string
 	files   map[string]string // files of the host itself
@@ -171,6 +173,8 @@ func (h *fakeHost) onVolume(p string) (string, bool) {
 }
 
 func (h *fakeHost) ReadFile(p string) ([]byte, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	if v, ok := h.onVolume(p); ok {
 		if c, ok := h.volume[v]; ok {
 			return []byte(c), nil
@@ -236,6 +240,8 @@ func (h *fakeHost) tree() map[string]string {
 }
 
 func (h *fakeHost) ReadDir(p string) ([]string, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	seen := map[string]bool{}
 	for f := range h.tree() {
 		if below(p, f) {
@@ -250,6 +256,8 @@ func (h *fakeHost) ReadDir(p string) ([]string, error) {
 }
 
 func (h *fakeHost) Readlink(p string) (string, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	c, ok := h.tree()[p]
 	if !ok || !strings.HasPrefix(c, "->") {
 		return "", fs.ErrNotExist
@@ -258,6 +266,8 @@ func (h *fakeHost) Readlink(p string) (string, error) {
 }
 
 func (h *fakeHost) Realpath(p string) (string, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	if d, ok := h.disks[p]; ok && !d.gone {
 		return p, nil
 	}
@@ -273,6 +283,8 @@ func (h *fakeHost) Realpath(p string) (string, error) {
 func (h *fakeHost) Access(string) error { return nil }
 
 func (h *fakeHost) Poke(p, data string) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	if _, ok := h.tree()[p]; !ok {
 		return fs.ErrNotExist
 	}
@@ -299,6 +311,18 @@ func (h *fakeHost) Save(p string, data []byte) error {
 		h.t.Errorf("%s written while the volume is not mounted", p)
 	}
 	h.files[p] = string(data)
+	return nil
+}
+
+func (h *fakeHost) Empty(p string) error {
+	if err := h.change("empty %s", p); err != nil {
+		return err
+	}
+	v, ok := h.onVolume(p)
+	if !ok {
+		h.t.Errorf("%s emptied, which is not on the volume", p)
+	}
+	h.volume[v] = ""
 	return nil
 }
 
@@ -540,6 +564,8 @@ func (h *fakeHost) Executable(name string) (string, error) { return "/usr/sbin/"
 func (h *fakeHost) Hostname() (string, error)              { return h.name, nil }
 
 func (h *fakeHost) Sleep(ctx context.Context, d time.Duration) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	h.clock = h.clock.Add(d)
 	if end, ok := ctx.Deadline(); ok && h.clock.After(end) {
 		return context.DeadlineExceeded
@@ -548,6 +574,8 @@ func (h *fakeHost) Sleep(ctx context.Context, d time.Duration) error {
 }
 
 func (h *fakeHost) Kill(pid int, sig syscall.Signal) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	p, ok := h.procs[pid]
 	if !ok {
 		return unix.ESRCH
@@ -577,6 +605,8 @@ func (h *fakeHost) Start(c command) error {
 }
 
 func (h *fakeHost) Run(_ context.Context, c command) (string, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	a := c.argv
 	if err := h.change("%s", strings.Join(a, " ")); err != nil {
 		return "", err

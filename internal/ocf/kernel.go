@@ -9,7 +9,8 @@ import (
 
 // kernel is the host as the agent sees it: everything that is not pure logic
 // goes through it. The real one is linux; tests have one that models a host.
-// Methods are called from one goroutine at a time, except where said.
+// While NFS daemons are started, files, Run, Kill and Sleep are called from
+// several goroutines; else everything is from one.
 type kernel interface {
 	files
 	storage
@@ -33,6 +34,8 @@ type files interface {
 	// Poke writes data to an existing file in one write(2), as the kernel's
 	// files want it.
 	Poke(path, data string) error
+	// Empty makes a file empty, or makes an empty file; not durably.
+	Empty(path string) error
 	// Save replaces a file so that after a crash it is old or new, never
 	// half: temporary file, fsync, rename, fsync of the directory.
 	Save(path string, data []byte) error

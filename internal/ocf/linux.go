@@ -53,6 +53,8 @@ func (*linux) Poke(p, data string) error {
 	return errors.Join(err, f.Close())
 }
 
+func (*linux) Empty(p string) error { return os.WriteFile(p, nil, 0o644) }
+
 func (*linux) Save(p string, data []byte) error {
 	dir := filepath.Dir(p)
 	f, err := os.CreateTemp(dir, ".mortar-*")

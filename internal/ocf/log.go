@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -33,9 +34,12 @@ type steps struct {
 	stderr io.Writer
 	file   io.Writer // nil: none
 	now    func() time.Time
+	mu     sync.Mutex
 }
 
 func (l *steps) write(st Step) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	st.Action = l.action
 	msg := fmt.Sprintf("%s %s: %.3f s", st.Action, st.Step, st.Seconds)
 	if st.Note != "" {

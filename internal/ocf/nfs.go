@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 )
 
@@ -141,11 +142,11 @@ func (s *service) startState(ctx context.Context) error {
 		}
 	}
 	// Exports of the former server are no news: they are made anew below.
-	if err := s.k.Save(s.cfg.StateDir+"/etab", nil); err != nil {
+	if err := s.k.Empty(s.cfg.StateDir + "/etab"); err != nil {
 		return err
 	}
 	if _, err := s.k.ReadFile(s.cfg.StateDir + "/rmtab"); errors.Is(err, fs.ErrNotExist) {
-		if err := s.k.Save(s.cfg.StateDir+"/rmtab", nil); err != nil {
+		if err := s.k.Empty(s.cfg.StateDir + "/rmtab"); err != nil {
 			return err
 		}
 	}
@@ -258,27 +259,39 @@ func (s *service) startNFSD(ctx context.Context) error {
 			s.log.note("lockd's grace period stays as it is: %v", err)
 		}
 	}
+	// Side by side: they wait for the disk (nfsdcld's database) and for
+	// rpcbind more than they compute. Only nfsd depends on one, nfsdcld.
+	var g errgroup.Group
 	for _, d := range s.daemons() {
-		if len(s.processesOf(d)) > 0 {
-			continue
-		}
-		argv := []string{d}
-		switch {
-		case d == statd:
-			argv = append(argv, "--no-notify") // sm-notify is run when the address is up
-		case d == mountd && !v3:
-			argv = append(argv, "--no-nfs-version", "3")
-		}
-		if _, err := s.k.Run(ctx, command{argv: argv}); err != nil {
-			return err
-		}
+		g.Go(func() error {
+			if err := s.startDaemon(ctx, d); err != nil {
+				return err
+			}
+			if d == nfsdcld && s.threads() == 0 {
+				return s.startThreads(ctx)
+			}
+			return nil
+		})
 	}
-	if s.threads() == 0 {
-		if err := s.startThreads(ctx); err != nil {
-			return err
-		}
+	if err := g.Wait(); err != nil {
+		return err
 	}
 	_, err := s.nfsdState()
+	return err
+}
+
+func (s *service) startDaemon(ctx context.Context, name string) error {
+	if len(s.processesOf(name)) > 0 {
+		return nil
+	}
+	argv := []string{name}
+	switch {
+	case name == statd:
+		argv = append(argv, "--no-notify") // sm-notify is run when the address is up
+	case name == mountd && !s.cfg.NFS.serves("3"):
+		argv = append(argv, "--no-nfs-version", "3")
+	}
+	_, err := s.k.Run(ctx, command{argv: argv})
 	return err
 }
 
