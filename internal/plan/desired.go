@@ -249,6 +249,11 @@ func (b *builder) kernel() {
 			if b.d.Spec.Storage.RAID.Level == 10 {
 				m.Names[0] = "raid10"
 			}
+			// A scheduler that is a module can only be chosen once it is loaded, also
+			// by udev, which may not load one.
+			if s := b.d.Value("disk", "scheduler"); s != "" && s != "none" {
+				m.Names = append(m.Names, s)
+			}
 		} else {
 			m.Names = []string{"nfs"}
 		}
