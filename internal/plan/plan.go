@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sort"
 	"strings"
 	"sync"
@@ -143,7 +144,8 @@ func Build(ctx context.Context, steps []Step, hosts map[string]Host) (*Plan, err
 	// reason that it, or a disk, is not what the spec says.
 	var all Refusals
 	for _, r := range refused {
-		if r != nil {
+		// A disk that is missing is missed by every resource made of it.
+		if r != nil && !slices.ContainsFunc(all, func(x HostRefusal) bool { return x.Host == r.Host && x.Refusal == r.Refusal }) {
 			all = append(all, *r)
 		}
 	}
