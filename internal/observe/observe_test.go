@@ -22,14 +22,15 @@ import (
 
 var update = flag.Bool("update", false, "rewrite golden files")
 
-func theDesign(t testing.TB) *design.Design {
+func theDesign(t testing.TB) *design.Design { return designOf(t, "nfs-ha") }
+
+func designOf(t testing.TB, flavour string) *design.Design {
 	t.Helper()
-	path := "../../examples/nfs-ha.yaml"
+	path := "../../examples/" + flavour + ".yaml"
 	src, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The tests' clients mount as the example's; its threads need not follow it.
 	s, err := spec.Parse("brick.yaml", src)
 	if err != nil {
 		t.Fatal(err)
@@ -57,7 +58,8 @@ var noon = time.Date(2026, 11, 21, 21, 0, 0, 0, time.UTC)
 // the files follow the kernel's formats.
 func healthy(t testing.TB, d *design.Design) Facts {
 	f := Facts{Time: noon, Hosts: map[string]Answer{}}
-	for i, name := range []string{"nfs1", "nfs2"} {
+	for i, server := range d.Spec.Servers {
+		name := server.Name
 		h := &Host{Hostname: name, NowNS: noon.UnixNano(), Files: map[string]string{
 			"/etc/os-release": "PRETTY_NAME=\"Debian GNU/Linux 13 (trixie)\"\n",
 			"/proc/uptime":    "7265.25 3000.00\n",
@@ -83,9 +85,11 @@ func healthy(t testing.TB, d *design.Design) Facts {
 		h.Run[cmdDM] = RunResult{Output: resource.Output{Stdout: status.String()}}
 		f.Hosts[name] = Answer{Host: h, Asked: noon.Add(-time.Second), Answered: noon.Add(time.Second)}
 	}
-	cluster(t, f, "healthy")
+	if d.HA != nil {
+		cluster(t, f, "healthy")
+		cib(t, f, "healthy.cib")
+	}
 	h := f.Hosts["nfs1"].Host
-	cib(t, f, "healthy.cib")
 	g := d.Groups[0]
 	h.Files["/proc/mdstat"] = "Personalities : [raid6] [raid5] [raid4] \nmd127 : active raid6 dm-3[3] dm-2[2] dm-1[1] dm-0[0]\n      3901952 blocks super 1.2 level 6, 128k chunk, algorithm 2 [4/4] [UUUU]\n      bitmap: 0/1 pages [0KB], 65536KB chunk\n\nunused devices: <none>\n"
 	md := "/sys/block/md127/md/"
@@ -453,6 +457,30 @@ func TestJudge(t *testing.T) {
 				t.Errorf("level %v, want %v", s.Level, worst)
 			}
 		})
+	}
+}
+
+// One server, no cluster.
+func TestJudgeOneServer(t *testing.T) {
+	d := designOf(t, "nfs")
+	f := healthy(t, d)
+	s := Judge(d, f)
+	if got := complaints(s); s.Level != OK || len(got) > 0 {
+		t.Errorf("level %v: %q", s.Level, got)
+	}
+	if len(s.Services) != 1 || s.Services[0].Server != "nfs1" {
+		t.Errorf("services %+v", s.Services)
+	}
+	f.Hosts["nfs1"].Host.Files["/proc/fs/nfsd/threads"] = "0\n"
+	if got := complaints(Judge(d, f)); len(got) != 1 || got[0] != "fault: no nfsd runs on nfs1" {
+		t.Errorf("without nfsd: %q", got)
+	}
+	f.Hosts["nfs1"] = Answer{Err: "i/o timeout"}
+	if s = Judge(d, f); s.Level != Fault || s.Faults != 1 {
+		t.Errorf("without its server: %q", complaints(s))
+	}
+	if got := NotReady(d, f, d.Services[0].Name, "nfs1"); len(got) != 1 || !strings.HasPrefix(got[0], "this brick has one server") {
+		t.Errorf("%q", got)
 	}
 }
 
