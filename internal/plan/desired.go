@@ -20,6 +20,7 @@ const (
 	StageHosts      = "check hosts"
 	StagePackages   = "packages"
 	StageKernel     = "kernel settings"
+	StageDisks      = "disks"
 	StageMultipath  = "multipath"
 	StageStorage    = "storage"
 	StageRelease    = "release storage"
@@ -68,7 +69,7 @@ func Desired(d *design.Design, facts Facts, secrets func(file string) ([]byte, e
 	b.clients()
 	// Release comes after storage of all volumes, and so on: one stage is one
 	// run of steps, whatever the order in which they were thought of.
-	order := []string{StageHosts, StagePackages, StageKernel, StageMultipath, StageStorage, StageRelease, StageNFS,
+	order := []string{StageHosts, StagePackages, StageKernel, StageDisks, StageMultipath, StageStorage, StageRelease, StageNFS,
 		StageMembership, StageCluster, StageService, StageClients}
 	slices.SortStableFunc(b.steps, func(x, y Step) int {
 		return slices.Index(order, x.Stage) - slices.Index(order, y.Stage)
@@ -158,6 +159,8 @@ func (b *builder) checks() {
 		b.add(StageHosts, s, "disks of "+s, &resource.Disks{Host: s, List: all, Arrays: arrays})
 	}
 	// What the disks carry is looked at once, where each volume is or will be.
+	// What is to be wiped goes before multipath makes new devices of the disks,
+	// on which udev would assemble an array that is found there.
 	for i := range b.d.Volumes {
 		v := &b.d.Volumes[i]
 		var mine []resource.WantedDisk
@@ -167,7 +170,7 @@ func (b *builder) checks() {
 			}
 		}
 		at := b.placeOf(v)
-		b.add(StageStorage, at.host, "disks of "+v.Service, &resource.Disks{Host: at.host, List: mine, Arrays: arrays, Check: true})
+		b.add(StageDisks, at.host, "disks of "+v.Service, &resource.Disks{Host: at.host, List: mine, Arrays: arrays, Check: true})
 	}
 }
 

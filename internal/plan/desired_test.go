@@ -171,7 +171,7 @@ func TestPlaceOfStorage(t *testing.T) {
 		}
 		kinds := map[string]bool{}
 		for _, s := range steps {
-			if s.Stage == StageStorage || s.Resource.Kind() == "release-storage" {
+			if s.Stage == StageStorage || s.Stage == StageDisks || s.Resource.Kind() == "release-storage" {
 				kinds[s.Resource.Kind()] = true
 				if s.Host != c.host {
 					t.Errorf("%s: %s on %s, not %s", c.name, s.Title, s.Host, c.host)

@@ -120,10 +120,10 @@ type WantedDisk struct {
 	Wipe bool `json:",omitempty"`
 }
 
-// Disks are the disks of a brick on a server: all are there, and none
-// carries anything that this brick has not made. Only with Check is what
-// they carry looked at, on the one server that builds; the other only needs
-// to see them.
+// Disks are the disks of a brick on a server: all are there, nothing uses
+// them but the brick, and none carries anything that this brick has not made.
+// What they carry is looked at only with Check, on the one server that
+// builds.
 type Disks struct {
 	Host  string
 	List  []WantedDisk
@@ -140,32 +140,57 @@ func (d *Disks) Kind() string { return "disks" }
 func (d *Disks) ID() string { return d.Host }
 
 // Diff gives a wipe for each disk that carries something and may be wiped.
+// An array of such disks, which a distribution assembles by itself at boot,
+// is stopped first if nothing uses it.
 func (d *Disks) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 	refs := make([]DiskRef, len(d.List))
 	for i, w := range d.List {
 		refs[i] = w.DiskRef
 	}
 	fs, err := resolve(ctx, sys, refs)
-	if err != nil || !d.Check {
+	if err != nil {
 		return nil, err
 	}
 	arrays, err := mdArrays(sys)
 	if err != nil {
 		return nil, err
 	}
+	ms, err := mounts(sys)
+	if err != nil {
+		return nil, err
+	}
+	var as []Action
 	var look []found
 	var want []WantedDisk
 	var foreign []string
+	stopped := map[string]bool{}
 	for i, f := range fs {
-		a, use, err := d.inUse(sys, f, arrays)
+		names := kernelNames(sys, f)
+		a, in := memberOf(arrays, names)
 		switch {
-		case err != nil:
-			return nil, err
-		case a != "" && d.List[i].Group != "" && SameUUID(a, d.List[i].Group):
+		case in && SameUUID(a.UUID, d.List[i].Group):
 			continue // assembled where it belongs
-		case use != "":
-			foreign = append(foreign, fmt.Sprintf("%s is in use by %s", f.Ref, use))
+		case in && d.stoppable(sys, ms, a, fs):
+			if !stopped[a.Dev] {
+				stopped[a.Dev] = true
+				as = append(as, Action{
+					Title: "stop md array " + a.Dev + " (" + mdUUID(a.UUID) + ")",
+					Why:   "all its disks are to be wiped, and nothing uses it",
+					Cmd:   []string{"mdadm", "--stop", "/dev/" + a.Dev},
+				})
+			}
+		case in:
+			foreign = append(foreign, fmt.Sprintf("%s is in use by md array %s (%s)", f.Ref, a.Dev, mdUUID(a.UUID)))
 			continue
+		default:
+			use, err := inUse(sys, ms, names)
+			if err != nil {
+				return nil, err
+			}
+			if use != "" {
+				foreign = append(foreign, fmt.Sprintf("%s is in use by %s", f.Ref, use))
+				continue
+			}
 		}
 		look, want = append(look, f), append(want, d.List[i])
 	}
@@ -175,14 +200,13 @@ func (d *Disks) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 			Mend: "stop what uses it, if its data may go, and list the serial under wipe in the spec",
 		}
 	}
-	if len(look) == 0 {
-		return nil, nil
+	if !d.Check || len(look) == 0 {
+		return as, nil
 	}
 	sigs, err := signatures(ctx, sys, look)
 	if err != nil {
 		return nil, err
 	}
-	var as []Action
 	for i, f := range look {
 		var bad []string
 		for _, s := range sigs[i] {
@@ -215,6 +239,24 @@ func (d *Disks) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 	return as, nil
 }
 
+// stoppable tells whether every member of an array is one of our disks that
+// may be wiped, and nothing is on top of it.
+func (d *Disks) stoppable(sys Sys, ms []Mount, a MDArray, fs []found) bool {
+	if slices.ContainsFunc(d.Arrays, func(u string) bool { return SameUUID(u, a.UUID) }) {
+		return false // an array of this brick is never in the way by accident
+	}
+	for _, m := range a.Members {
+		if !slices.ContainsFunc(fs, func(f found) bool {
+			i := slices.IndexFunc(d.List, func(w WantedDisk) bool { return w.DiskRef == f.Ref })
+			return i >= 0 && d.List[i].Wipe && slices.Contains(kernelNames(sys, f), m)
+		}) {
+			return false
+		}
+	}
+	use, err := inUse(sys, ms, []string{a.Dev})
+	return err == nil && use == ""
+}
+
 func (d *Disks) describe(s signature) string {
 	t := s.Type
 	switch {
@@ -235,64 +277,73 @@ func (d *Disks) describe(s signature) string {
 	return t
 }
 
-// inUse tells which md array has the disk assembled (its UUID), or else what
-// holds it: another array, device mapper, or a mount.
-func (d *Disks) inUse(sys Sys, f found, arrays []MDArray) (array, use string, err error) {
-	names := []string{}
+// kernelNames are those of a disk's paths and of its map.
+func kernelNames(sys Sys, f found) []string {
+	var names []string
 	for _, p := range f.Paths {
 		names = append(names, path.Base(p))
 	}
 	if n := kernelName(sys, f.Device); n != "" && !slices.Contains(names, n) {
 		names = append(names, n)
 	}
+	return names
+}
+
+// memberOf finds the array that has one of the devices.
+func memberOf(arrays []MDArray, names []string) (MDArray, bool) {
 	for _, a := range arrays {
 		for _, n := range names {
-			if !slices.Contains(a.Members, n) {
-				continue
+			if slices.Contains(a.Members, n) {
+				return a, true
 			}
-			if slices.ContainsFunc(d.Arrays, func(u string) bool { return SameUUID(u, a.UUID) }) {
-				return a.UUID, "array " + a.Dev, nil
-			}
-			return a.UUID, "md array " + a.Dev + " (" + mdUUID(a.UUID) + ")", nil
 		}
 	}
-	ms, err := mounts(sys)
-	if err != nil {
-		return "", "", err
-	}
+	return MDArray{}, false
+}
+
+// inUse tells what holds one of the devices or of their partitions: device
+// mapper, an array, or a mount; "" for nothing. A multipath map is the disk
+// itself.
+func inUse(sys Sys, ms []Mount, names []string) (string, error) {
+	all := slices.Clone(names)
 	for _, n := range names {
-		holders, err := sys.Glob("/sys/class/block/" + n + "/holders/*")
-		if err != nil {
-			return "", "", err
-		}
 		parts, err := sys.Glob("/sys/class/block/" + n + "/" + n + "*/partition")
 		if err != nil {
-			return "", "", err
+			return "", err
+		}
+		for _, p := range parts {
+			all = append(all, path.Base(path.Dir(p)))
+		}
+	}
+	for _, n := range all {
+		holders, err := sys.Glob("/sys/class/block/" + n + "/holders/*")
+		if err != nil {
+			return "", err
 		}
 		for _, h := range holders {
 			h = path.Base(h)
-			if slices.Contains(names, h) {
-				continue // the disk's own multipath map
+			if slices.Contains(all, h) {
+				continue
 			}
-			uuid, _ := readTrim(sys, "/sys/class/block/"+h+"/dm/uuid")
+			uuid, err := readTrim(sys, "/sys/class/block/"+h+"/dm/uuid")
+			if err != nil {
+				return "", err
+			}
 			if strings.HasPrefix(uuid, "mpath-") {
 				continue
 			}
-			if name, _ := readTrim(sys, "/sys/class/block/"+h+"/dm/name"); name != "" {
+			if name, err := readTrim(sys, "/sys/class/block/"+h+"/dm/name"); err == nil && name != "" {
 				h = name
 			}
-			return "", h, nil
-		}
-		for _, p := range parts {
-			names = append(names, path.Base(path.Dir(p)))
+			return h, nil
 		}
 	}
 	for _, m := range ms {
-		if strings.HasPrefix(m.Source, "/dev/") && slices.Contains(names, kernelName(sys, m.Source)) {
-			return "", "the mount on " + m.Target, nil
+		if strings.HasPrefix(m.Source, "/dev/") && slices.Contains(all, kernelName(sys, m.Source)) {
+			return "the mount on " + m.Target, nil
 		}
 	}
-	return "", "", nil
+	return "", nil
 }
 
 // signature is one magic string wipefs(8) found.

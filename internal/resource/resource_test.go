@@ -56,7 +56,7 @@ func TestMissingDiskIsNamed(t *testing.T) {
 // A disk in use is refused even if it may be wiped: wipefs would not touch
 // it, and neither shall anything else.
 func TestDiskInUseIsRefused(t *testing.T) {
-	d := &Disks{Host: "nfs1", Check: true, List: []WantedDisk{{DiskRef: twoRefs[0], Group: "aa", Wipe: true}}}
+	d := &Disks{Host: "nfs1", List: []WantedDisk{{DiskRef: twoRefs[0], Group: "aa", Wipe: true}}}
 	sys := twoPathDisks(false)
 	sys.files["/proc/self/mounts"] += "/dev/sda /mnt ext4 rw 0 0\n"
 	refused(t, d, sys, "disk MA01", "in use by the mount on /mnt")
@@ -66,9 +66,22 @@ func TestDiskInUseIsRefused(t *testing.T) {
 	sys.files["/sys/class/block/dm-7/dm/name"] = "vgx-lvx\n"
 	refused(t, d, sys, "in use by vgx-lvx")
 
+	// An array that udev assembled is stopped if all of it is to be wiped and
+	// nothing is on it; else it is in use.
 	sys = twoPathDisks(true)
-	addArray(sys, "md5", "0123456789abcdef0123456789abcdef", "clean", "dm-0")
-	refused(t, d, sys, "in use by md array md5 (01234567:89abcdef:01234567:89abcdef)")
+	addArray(sys, "md5", "0123456789abcdef0123456789abcdef", "clean", "dm-0", "dm-1")
+	inUse := "in use by md array md5 (01234567:89abcdef:01234567:89abcdef)"
+	refused(t, d, sys, inUse)
+	d.List = append(d.List, WantedDisk{DiskRef: twoRefs[1], Group: "aa"})
+	refused(t, d, sys, inUse)
+	d.List[1].Wipe = true
+	wantShow(t, diff(t, d, sys), "mdadm --stop /dev/md5")
+	d.Arrays = []string{"01234567:89abcdef:01234567:89abcdef"}
+	refused(t, d, sys, inUse)
+	d.Arrays = nil
+	sys.files["/dev/md5"] = ""
+	sys.files["/proc/self/mounts"] += "/dev/md5 /old xfs rw 0 0\n"
+	refused(t, d, sys, inUse)
 }
 
 func addArray(sys *fakeSys, dev, uuid, state string, members ...string) {
