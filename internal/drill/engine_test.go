@@ -56,7 +56,7 @@ func (p *pair) design() *design.Design {
 		Volumes:  []design.Volume{{Service: "home", MountPoint: "/srv/home"}},
 		HA:       &design.HA{Nodes: []design.Node{{Name: "nfs1"}, {Name: "nfs2"}}},
 	}
-	d.Mounts = []design.ClientMount{{Client: "c1", Service: "home", Source: "10.0.0.9:" + p.dir, Path: p.dir, Version: "4.1"}}
+	d.Mounts = []design.ClientMount{{Client: "c1", Service: "home", Source: "10.0.0.9:" + p.dir, Path: p.dir, Version: "3"}}
 	return d
 }
 
@@ -134,7 +134,7 @@ func (p *pair) dial(ctx context.Context, name string) (Host, error) {
 			case p.down[name]:
 				return nil, errors.New("gone")
 			case name == "c1":
-				text += "10.0.0.9:" + p.dir + " " + p.dir + " nfs4 rw 0 0\n"
+				text += "10.0.0.9:" + p.dir + " " + p.dir + " nfs rw 0 0\n"
 			case name == p.active:
 				text += "/dev/vg/lv /srv/home xfs rw 0 0\n"
 			}

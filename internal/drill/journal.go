@@ -99,9 +99,9 @@ var logRules = []logRule{
 	{"pacemaker-controld", regexp.MustCompile(`^Our peer on the DC \(\S+\) is dead`), report.EventNote},
 	{"pacemaker-controld", regexp.MustCompile(`^Initiating start operation (?P<res>\S+)_start_0 (?:locally )?on (?P<node>\S+)`), report.EventStarting},
 	{"pacemaker-controld", regexp.MustCompile(`^Requesting local execution of start operation for (?P<res>\S+) on (?P<node>\S+)`), report.EventStarting},
-	{"pacemaker-controld", regexp.MustCompile(`^Result of start operation for (?P<res>\S+) on (?P<node>[^\s:]+): (?:0 \()?ok\b`), report.EventStarted},
+	{"pacemaker-controld", regexp.MustCompile(`^Result of start operation for (?P<res>\S+) on (?P<node>[^\s:]+): (?:0 \()?(?i:ok)\b`), report.EventStarted},
 	{"pacemaker-controld", regexp.MustCompile(`^Result of start operation for (?P<res>\S+) on (?P<node>[^\s:]+): `), report.EventStartFail},
-	{"pacemaker-controld", regexp.MustCompile(`^Result of stop operation for (?P<res>\S+) on (?P<node>[^\s:]+): (?:0 \()?ok\b`), report.EventStopped},
+	{"pacemaker-controld", regexp.MustCompile(`^Result of stop operation for (?P<res>\S+) on (?P<node>[^\s:]+): (?:0 \()?(?i:ok)\b`), report.EventStopped},
 	{"pacemaker-controld", regexp.MustCompile(`^Result of (?:monitor|probe|stop) operation for (?P<res>\S+) on (?P<node>[^\s:]+): `), report.EventNote},
 
 	{"pacemaker-fenced", regexp.MustCompile(`^Operation '\w+' targeting (?P<node>\S+) by \S+ for \S+: OK\b`), report.EventFenced},

@@ -7,6 +7,7 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/report"
 	"github.com/mortarhpc/mortar/internal/stream"
+	"github.com/mortarhpc/mortar/internal/workload"
 )
 
 // evidence is everything a verdict rests on.
@@ -127,7 +128,7 @@ func judge(e evidence) (checks []report.Check) {
 
 	var ioErrs, lockErrs int64
 	var violations int64
-	var sample string
+	var sample, violation string
 	var gaveUp []string
 	for _, l := range e.loads {
 		violations += l.result.Violations
@@ -138,11 +139,15 @@ func judge(e evidence) (checks []report.Check) {
 			if isIO(w.Kind) {
 				ioErrs += w.Errors
 			} else {
-				lockErrs += w.Errors
+				lockErrs += max(w.Errors-w.Violations, 0) // a violation is recorded as an error too
 			}
 		}
 		for _, x := range l.result.Errors {
-			if sample == "" {
+			broken := slices.ContainsFunc(l.result.Workers, func(w workload.WorkerResult) bool { return w.Worker == x.Worker && w.Violations > 0 })
+			switch {
+			case broken && violation == "":
+				violation = fmt.Sprintf(", first: %s on %s: %s", x.Worker, l.client, x.Error)
+			case !broken && sample == "":
 				sample = fmt.Sprintf("%s on %s, %s: %s", x.Worker, l.client, x.Op, x.Error)
 			}
 		}
@@ -159,7 +164,7 @@ func judge(e evidence) (checks []report.Check) {
 	default:
 		add(true, "no errors", "no call of any client failed")
 	}
-	add(violations == 0 && len(e.loads) > 0, "locks and reads right", "%d times a lock was lost or given twice, or a reader saw wrong data", violations)
+	add(violations == 0 && len(e.loads) > 0, "locks and reads right", "%d times a lock was lost or given twice, or a reader saw wrong data%s", violations, violation)
 
 	if e.healthErr != nil {
 		add(false, "health restored", "%v", e.healthErr)
@@ -246,16 +251,16 @@ func marks(e evidence) (m report.Marks, io map[string]int64) {
 		}
 		after = begin
 	}
-	io, lock, all := firsts(e.loads, after)
+	got := servedAfter(e.loads, after, e.drill.Moves)
 	first := int64(0)
-	for _, t := range io {
+	for _, t := range got.firstIO {
 		if first == 0 || t < first {
 			first = t
 		}
 	}
-	m.FirstIO, m.FirstLock = sec(first), sec(lock)
+	m.FirstIO, m.FirstLock = sec(first), sec(got.firstLock)
 	if e.recovered {
-		m.AllIO = sec(all)
+		m.AllIO, m.AllLocks = sec(got.allIO), sec(got.allLocks)
 	}
-	return m, io
+	return m, got.firstIO
 }

@@ -175,6 +175,10 @@ func timeline(ls []loaded, faultNS int64) report.Timeline {
 				lat := w.Latency
 				rw.Latency = &report.Latency{Count: lat.Count, P50: lat.P50 * 1e3, P90: lat.P90 * 1e3, P99: lat.P99 * 1e3, P999: lat.P999 * 1e3, Max: lat.Max * 1e3}
 			}
+			if w.FsyncLatency != nil && w.FsyncLatency.Count > 0 {
+				lat := *w.FsyncLatency
+				rw.FsyncLatency = &report.Latency{Count: lat.Count, P50: lat.P50 * 1e3, P90: lat.P90 * 1e3, P99: lat.P99 * 1e3, P999: lat.P999 * 1e3, Max: lat.Max * 1e3}
+			}
 			for _, e := range l.result.Errors {
 				if e.Worker == w.Worker {
 					rw.Errors = append(rw.Errors, fmt.Sprintf("%s: %s", e.Op, e.Error))
@@ -206,11 +210,23 @@ func rebucket(vals []int64, shiftNS int64, seconds float64, bucketMS int) []int6
 	return out
 }
 
-// firsts finds, after a time on the administrator's clock, the first write
-// acknowledged on each client, the first lock granted, and when the last
-// worker had completed something again; 0 where nothing was found.
-func firsts(ls []loaded, afterNS int64) (io map[string]int64, lock, all int64) {
-	io = map[string]int64{}
+// served is what the clients got after a moment; 0 where nothing was found.
+type served struct {
+	firstIO   map[string]int64 // by client: the first write acknowledged
+	allIO     int64            // every writer and reader had completed something
+	firstLock int64            // the first lock granted
+	allLocks  int64            // every lock worker had completed something
+}
+
+// servedAfter finds these from a moment on the administrator's clock: that
+// at which the service began to start, or the fault if it does not move.
+//
+// An NFSv4 client may hold a delegation and then locks without asking the
+// server, also while there is none. Where the service moves, a lock therefore
+// counts only if it was waited for across the start, or if it was asked for
+// by NFSv3, which knows no delegations, after the first write was served.
+func servedAfter(ls []loaded, afterNS int64, moves bool) served {
+	r := served{firstIO: map[string]int64{}}
 	earlier := func(a *int64, b int64) {
 		if *a == 0 || b < *a {
 			*a = b
@@ -218,38 +234,71 @@ func firsts(ls []loaded, afterNS int64) (io map[string]int64, lock, all int64) {
 	}
 	for _, l := range ls {
 		for _, w := range l.result.Workers {
-			// What ended a stall is known to the nanosecond; failing that
-			// the worker never stalled, and its timeline says when it next
-			// completed something, to a bucket.
-			var done int64
-			for _, c := range w.Completions {
-				if at := c.DoneNs - l.offset; at >= afterNS {
-					earlier(&done, at)
-				}
-			}
-			for i, n := range w.Timeline.Ops {
-				at := w.Timeline.StartNs - l.offset + int64((float64(i)+1)*w.Timeline.BucketSeconds*1e9)
-				start := at - int64(w.Timeline.BucketSeconds*1e9)
-				if n > 0 && start >= afterNS {
-					earlier(&done, at)
-					break
-				}
-			}
+			done := firstDone(w, l.offset, afterNS)
 			if done == 0 {
 				continue
 			}
-			all = max(all, done)
-			switch w.Kind {
-			case "writer":
-				f := io[l.client]
+			if !isIO(w.Kind) {
+				r.allLocks = max(r.allLocks, done)
+				continue
+			}
+			r.allIO = max(r.allIO, done)
+			if w.Kind == "writer" {
+				f := r.firstIO[l.client]
 				earlier(&f, done)
-				io[l.client] = f
-			case "lock-probe":
-				earlier(&lock, done)
+				r.firstIO[l.client] = f
 			}
 		}
 	}
-	return io, lock, all
+	var first int64
+	for _, t := range r.firstIO {
+		earlier(&first, t)
+	}
+	for _, l := range ls {
+		for _, w := range l.result.Workers {
+			if w.Kind != "lock-probe" {
+				continue
+			}
+			v3 := strings.HasPrefix(l.mounts[w.Worker].Version, "3")
+			for _, c := range w.Completions {
+				issued, at := c.IssuedNs-l.offset, c.DoneNs-l.offset
+				if c.Op != "lock" || at < afterNS {
+					continue
+				}
+				waited := at-issued >= stallNS
+				if !moves || waited || v3 && first != 0 && issued >= first {
+					earlier(&r.firstLock, at)
+				}
+			}
+		}
+	}
+	return r
+}
+
+// stallNS is what counts as a stall, ns: workload's default.
+const stallNS = int64(500e6)
+
+// firstDone is when a worker first completed something after a moment, on
+// the administrator's clock. What ended a stall is known to the nanosecond;
+// failing that the worker never stalled, and its timeline says when it next
+// completed something, to a bucket.
+func firstDone(w workload.WorkerResult, offset, afterNS int64) (done int64) {
+	for _, c := range w.Completions {
+		if at := c.DoneNs - offset; at >= afterNS && (done == 0 || at < done) {
+			done = at
+		}
+	}
+	bucket := int64(w.Timeline.BucketSeconds * 1e9)
+	for i, n := range w.Timeline.Ops {
+		begin := w.Timeline.StartNs - offset + int64(i)*bucket
+		if n > 0 && begin >= afterNS {
+			if end := begin + bucket; done == 0 || end < done {
+				done = end
+			}
+			break
+		}
+	}
+	return done
 }
 
 // longestStall is the longest time a worker went without completing anything

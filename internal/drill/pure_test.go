@@ -50,6 +50,9 @@ func TestMeaning(t *testing.T) {
 		{"pacemaker-controld", "Result of start operation for service-home on nfs2: ok", finding{kind: report.EventStarted, node: "nfs2", resource: "service-home"}},
 		{"pacemaker-controld", "Result of start operation for service-home on nfs2: error (array lost two members)", finding{kind: report.EventStartFail, node: "nfs2", resource: "service-home"}},
 		{"pacemaker-controld", "Result of start operation for service-home on nfs2: Timed out after 2m (Resource agent did not complete within 2m)", finding{kind: report.EventStartFail, node: "nfs2", resource: "service-home"}},
+		{"pacemaker-controld", "Result of start operation for service-home on nfs2: OK", finding{kind: report.EventStarted, node: "nfs2", resource: "service-home"}},
+		{"pacemaker-controld", "Result of monitor operation for service-home on nfs2: OK", finding{kind: report.EventNote, node: "nfs2", resource: "service-home"}},
+		{"pacemaker-fenced", "Operation 'reboot' targeting nfs1 by nfs2 for pacemaker-controld.561@nfs2: OK (Done)", finding{kind: report.EventFenced, node: "nfs1"}},
 		{"pacemaker-controld", "Result of stop operation for service-home on nfs1: ok", finding{kind: report.EventStopped, node: "nfs1", resource: "service-home"}},
 		// Pacemaker 2.1
 		{"pacemaker-controld", "Requesting fencing (reboot) of node nfs1", finding{kind: report.EventFencing, node: "nfs1"}},
@@ -316,6 +319,14 @@ func evidenceOf() evidence {
 	}
 	lock := worker("v3-c1-lock", "lock-probe")
 	lock.Completions = []workload.Completion{{Op: "lock", IssuedNs: 107 * s, DoneNs: 109*s + 7}}
+	// Locks that a client gives itself under a delegation while the server
+	// is away.
+	local := worker("v4.1-c1-lock", "lock-probe")
+	local.Completions = nil
+	for i := range local.Timeline.Ops {
+		local.Timeline.Ops[i] = 1
+		local.Completions = append(local.Completions, workload.Completion{Op: "lock", IssuedNs: (90+int64(i)/10)*s + 7, DoneNs: (90+int64(i)/10)*s + 100_007})
+	}
 	return evidence{
 		drill: Table[0], fault: fault, active: "nfs1", survivor: "nfs2", resource: "service-home", nodes: []string{"nfs1", "nfs2"},
 		events: []report.Event{
@@ -326,7 +337,7 @@ func evidenceOf() evidence {
 			{NS: 107 * s, Host: "nfs2", Source: "ocf", Kind: report.EventStarted, Text: "start took 2.90 s"},
 		},
 		looks: map[string][]look{"nfs1": {{99 * s, 99 * s, true}}, "nfs2": {{99 * s, 99 * s, false}, {106 * s, 106 * s, true}}},
-		loads: []loaded{{client: "c1", offset: 7, result: workload.Result{RunID: "r", Workers: []workload.WorkerResult{worker("v3-c1-osync", "writer"), lock},
+		loads: []loaded{{client: "c1", offset: 7, mounts: map[string]design.ClientMount{"v3-c1-lock": {Version: "3"}}, result: workload.Result{RunID: "r", Workers: []workload.WorkerResult{worker("v3-c1-osync", "writer"), lock, local},
 			Stalls: []workload.Stall{{Worker: "v3-c1-osync", StartNs: 100*s + 7, Seconds: 8}, {Worker: "v3-c1-lock", StartNs: 100*s + 7, Seconds: 9}, {Worker: "v3-c1-osync", StartNs: 91 * s, Seconds: 2}}}}},
 		location: []string{"nfs2"}, recovered: true, waited: 10,
 		verify: verifyReport(map[string]stream.Report{"c1": ok}), perClient: map[string]stream.Report{"c1": ok},
@@ -337,7 +348,7 @@ func TestMarks(t *testing.T) {
 	e := evidenceOf()
 	f := func(v float64) *float64 { return &v }
 	got, io := marks(e)
-	want := report.Marks{Detected: f(1), Fenced: f(4), Started: f(7), FirstIO: f(8), AllIO: f(9), FirstLock: f(9)}
+	want := report.Marks{Detected: f(1), Fenced: f(4), Started: f(7), FirstIO: f(8), AllIO: f(8), FirstLock: f(9), AllLocks: f(9)}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
 	}

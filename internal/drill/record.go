@@ -51,7 +51,7 @@ func (e *engine) report(ev evidence, runID string, began time.Time) *report.Run 
 	for _, x := range []struct {
 		kind, text string
 		at         *float64
-	}{{report.EventFirstIO, "first write acknowledged by the surviving server", m.FirstIO}, {report.EventFirstLock, "first lock granted", m.FirstLock}, {report.EventAllIO, "every worker of every client has completed something again", m.AllIO}} {
+	}{{report.EventFirstIO, "first write acknowledged by the surviving server", m.FirstIO}, {report.EventAllIO, "every writer of every client has completed something again", m.AllIO}, {report.EventFirstLock, "first lock granted by the surviving server", m.FirstLock}, {report.EventAllLocks, "every lock worker has completed something again", m.AllLocks}} {
 		if x.at != nil {
 			r.Events = append(r.Events, report.Event{NS: ev.fault + int64(*x.at*1e9), Seconds: *x.at, Source: "load", Kind: x.kind, Text: x.text})
 		}
@@ -134,6 +134,7 @@ func (e *engine) config() report.Config {
 		"Every 4 KiB block names its run, file, place and generation and carries checksums. A ledger on the client's own disk records each write before it is issued and again once it is acknowledged: when the O_SYNC write, or the fsync after it, has returned.",
 		fmt.Sprintf("After %s of steady load the fault hits %s: %s.", report.Seconds(e.opt.Steady.Seconds()), e.active, e.vari.Title),
 		"Detection, fencing and start are read from the logs of corosync, Pacemaker and the resource agent on the surviving server; first I/O and first lock from the clients' own operations. Each host's clock is corrected by its offset to the administrator's, measured over the session before the fault.",
+		"An NFSv4 client that holds a delegation locks without asking the server, also while there is none. First lock is therefore the first one that was waited for across the take-over, or asked for by NFSv3 after it.",
 		"A stall is a time longer than half a second in which a worker had work to do and completed none of it.",
 		"Once every worker goes on and the load has ended, the failed server is healed, and when the cluster is whole again every block is read back. Lost is any acknowledged block that does not read as its last acknowledged write or a later issued one.",
 	}

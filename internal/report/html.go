@@ -20,7 +20,6 @@ var page = template.Must(template.New("page").Funcs(template.FuncMap{
 	"bytes":      Bytes,
 	"count":      Count,
 	"millis":     millis,
-	"worker":     func(w Worker) string { return workerLabel(&w) },
 	"signed": func(s float64) string {
 		if s > 0 {
 			return "+" + Seconds(s)
@@ -32,17 +31,17 @@ var page = template.Must(template.New("page").Funcs(template.FuncMap{
 // runPage is what the template sees of one run.
 type runPage struct {
 	*Run
-	ID       string
-	Title    string
-	Timeline template.HTML
-	Phase    template.HTML
-	Latency  template.HTML
-	Workers  []Worker
-	Marks    []mark
-	Phases   []phase
-	Classes  []classRow
-	Log      []Event
-	LogMore  int
+	ID        string
+	Title     string
+	Timeline  template.HTML
+	Phase     template.HTML
+	Latency   template.HTML
+	Latencies []latencyRow
+	Marks     []mark
+	Phases    []phase
+	Classes   []classRow
+	Log       []Event
+	LogMore   int
 }
 
 // classRow is a line of the verification table.
@@ -69,7 +68,7 @@ var meanings = map[string]struct {
 	"corrupt":    {"flipped bits", true},
 	"impossible": {"newer than anything that was issued", true},
 	"unreadable": {"the read failed", true},
-	"unwritten":  {"never written", false},
+	"unwritten":  {"never written, and nothing was found there", false},
 }
 
 // maxLog bounds the event log shown for one run.
@@ -79,7 +78,7 @@ func newRunPage(r *Run, i int) runPage {
 	p := runPage{
 		Run: r, ID: fmt.Sprintf("run%d", i+1), Title: r.Summary.Drill,
 		Timeline: timelineSVG(r), Phase: phaseSVG(&r.Summary), Latency: latencySVG(&r.Timeline),
-		Workers: r.Timeline.Workers, Marks: marksOf(r), Phases: phasesOf(&r.Summary),
+		Latencies: latencies(&r.Timeline), Marks: marksOf(r), Phases: phasesOf(&r.Summary),
 	}
 	if r.Summary.How != "" {
 		p.Title += " (" + r.Summary.How + ")"

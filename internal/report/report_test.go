@@ -22,7 +22,7 @@ func fp(f float64) *float64 { return &f }
 func synthetic() *Run {
 	const t0 = 1_795_000_000_000_000_000
 	fault := int64(t0 + 15e9)
-	m := Marks{Detected: fp(0.71), Fenced: fp(4.93), Started: fp(8.2), FirstIO: fp(8.64), AllIO: fp(9.47), FirstLock: fp(9.12)}
+	m := Marks{Detected: fp(0.71), Fenced: fp(4.93), Started: fp(8.2), FirstIO: fp(8.64), AllIO: fp(9.47), FirstLock: fp(9.12), AllLocks: fp(9.44)}
 	r := &Run{}
 	r.Summary = Summary{
 		Schema: Schema, Drill: "server-crash", How: "freeze", Verdict: Pass, LongestStallSeconds: 9.47, Marks: m, Phases: PhasesOf(m),
@@ -67,6 +67,9 @@ func synthetic() *Run {
 		if w.Kind != "lock-holder" {
 			w.Stalls = []Stall{{StartNS: fault, Seconds: back}}
 			w.Latency = &Latency{Count: 900, P50: 2.1 + float64(i), P90: 9.5, P99: 31, P999: 800, Max: back * 1000}
+		}
+		if w.Mode == "fsync" {
+			w.FsyncLatency = &Latency{Count: 220, P50: 21, P90: 80, P99: 310, P999: back * 1000, Max: back * 1000}
 		}
 		r.Timeline.Workers = append(r.Timeline.Workers, w)
 	}

@@ -63,7 +63,7 @@ type mark struct {
 func marksOf(r *Run) []mark {
 	labels := map[string]string{
 		EventFault: "fault injected", EventDetected: "fault detected", EventFenced: "fenced", EventStarting: "service starting",
-		EventStarted: "service started", EventStopped: "service stopped", EventFirstIO: "first write acknowledged", EventAllIO: "every worker goes on", EventFirstLock: "first lock granted",
+		EventStarted: "service started", EventStopped: "service stopped", EventFirstIO: "first write acknowledged", EventAllIO: "every writer goes on", EventFirstLock: "first lock granted", EventAllLocks: "every lock worker goes on", EventMembership: "new membership",
 		EventHealed: "health restored", EventFenceFail: "fencing failed", EventStartFail: "start failed",
 	}
 	seen := map[string]bool{}
@@ -180,7 +180,7 @@ func timelineSVG(r *Run) template.HTML {
 	return drawings(func(width float64) (*svg, string) {
 		s := &svg{w: width}
 		phone := width < 600
-		left, right := 250.0, 74.0
+		left, right := 190.0, 92.0
 		rowH, labelH, gap := 30.0, 0.0, 8.0
 		if phone {
 			left, right, labelH, gap = 6, 6, 14, 6
@@ -202,6 +202,9 @@ func timelineSVG(r *Run) template.HTML {
 		lanes := []float64{}
 		lane := make([]int, len(marks))
 		for i, m := range marks {
+			if m.Seconds > to {
+				continue // after the load's end
+			}
 			mx := x(m.Seconds)
 			l := 0
 			for l < len(lanes) && mx-lanes[l] < 19 {
@@ -278,6 +281,9 @@ func timelineSVG(r *Run) template.HTML {
 		}
 
 		for i, m := range marks {
+			if m.Seconds > to {
+				continue
+			}
 			mx, my := x(m.Seconds), 11+19*float64(lane[i])
 			s.line("mark "+markClass(m.Kind), mx, my+8, mx, axisY)
 			s.add(`<g><title>%s</title><circle class="dot %s" cx="%s" cy="%s" r="8.5"/>`,
@@ -298,7 +304,7 @@ func markClass(kind string) string {
 	switch kind {
 	case EventFault, EventFenceFail, EventStartFail:
 		return "m-fault"
-	case EventFirstIO, EventAllIO, EventFirstLock, EventHealed:
+	case EventFirstIO, EventAllIO, EventFirstLock, EventAllLocks, EventHealed:
 		return "m-good"
 	}
 	return "m-cluster"
@@ -331,8 +337,10 @@ func phaseSVG(sum *Summary) template.HTML {
 			end = math.Max(end, *p.At)
 		}
 	}
-	if sum.Marks.AllIO != nil {
-		end = math.Max(end, *sum.Marks.AllIO)
+	for _, m := range []*float64{sum.Marks.AllIO, sum.Marks.AllLocks} {
+		if m != nil {
+			end = math.Max(end, *m)
+		}
 	}
 	if end <= 0 || sum.Phases.Detect == nil {
 		return ""
@@ -379,6 +387,36 @@ func phaseSVG(sum *Summary) template.HTML {
 	})
 }
 
+// latencyRow is one distribution of the latency table.
+type latencyRow struct {
+	Label, Pattern, Version, Kind string
+	Latency                       *Latency
+}
+
+// latencies lists what is worth showing: writers, readers and probers, and
+// for buffered writers the calls of fsync, which is where they wait.
+func latencies(t *Timeline) []latencyRow {
+	var out []latencyRow
+	for i := range t.Workers {
+		w := &t.Workers[i]
+		if w.Kind == "lock-holder" || w.Kind == "lock-challenger" {
+			continue
+		}
+		add := func(label string, l *Latency) {
+			if l != nil && l.Count > 0 {
+				out = append(out, latencyRow{label, w.Pattern, w.Version, w.Kind, l})
+			}
+		}
+		if w.FsyncLatency != nil {
+			add(workerLabel(w)+": write", w.Latency)
+			add(workerLabel(w)+": fsync", w.FsyncLatency)
+			continue
+		}
+		add(workerLabel(w), w.Latency)
+	}
+	return out
+}
+
 // latencySVG draws the percentiles of each worker on a logarithmic axis.
 func latencySVG(t *Timeline) template.HTML {
 	type item struct {
@@ -388,20 +426,19 @@ func latencySVG(t *Timeline) template.HTML {
 	}
 	var items []item
 	lo, hi := math.Inf(1), 0.0
-	for i := range t.Workers {
-		w := &t.Workers[i]
-		if w.Latency == nil || w.Latency.Count == 0 || w.Kind == "lock-holder" || w.Kind == "lock-challenger" || w.Latency.P50 <= 0 {
-			continue
+	for _, it := range latencies(t) {
+		if it.Latency.P50 <= 0 {
+			continue // a logarithmic axis has no place for it
 		}
 		c := "c-v4"
-		if strings.HasPrefix(w.Version, "3") {
+		if strings.HasPrefix(it.Version, "3") {
 			c = "c-v3"
 		}
-		if strings.HasPrefix(w.Kind, "lock") {
+		if strings.HasPrefix(it.Kind, "lock") {
 			c = "c-lock"
 		}
-		items = append(items, item{workerLabel(w), c, w.Latency})
-		lo, hi = math.Min(lo, w.Latency.P50), math.Max(hi, w.Latency.Max)
+		items = append(items, item{it.Label, c, it.Latency})
+		lo, hi = math.Min(lo, it.Latency.P50), math.Max(hi, it.Latency.Max)
 	}
 	if len(items) == 0 {
 		return ""
@@ -412,7 +449,7 @@ func latencySVG(t *Timeline) template.HTML {
 	}
 	return drawings(func(width float64) (*svg, string) {
 		phone := width < 600
-		left, labelH := 250.0, 0.0
+		left, labelH := 190.0, 0.0
 		if phone {
 			left, labelH = 14, 14
 		}

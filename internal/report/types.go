@@ -82,8 +82,9 @@ type Marks struct {
 	Fenced    *float64 `json:"fenced_at_seconds"`
 	Started   *float64 `json:"started_at_seconds"`
 	FirstIO   *float64 `json:"first_io_at_seconds"`
-	AllIO     *float64 `json:"all_io_at_seconds"` // every worker progressed again
+	AllIO     *float64 `json:"all_io_at_seconds"` // every writer and reader went on
 	FirstLock *float64 `json:"first_lock_at_seconds"`
+	AllLocks  *float64 `json:"all_locks_at_seconds"` // every lock worker went on
 }
 
 // PhasesOf derives the phases from the marks.
@@ -151,8 +152,11 @@ type Worker struct {
 	Bytes   []int64  `json:"bytes"`   // per bucket, acknowledged
 	Stalls  []Stall  `json:"stalls"`
 	Latency *Latency `json:"latency"`
-	Errors  []string `json:"errors,omitempty"`
-	Stuck   bool     `json:"stuck"`
+	// FsyncLatency is of the calls of fsync in mode fsync, where Latency is
+	// of writes into the page cache.
+	FsyncLatency *Latency `json:"fsync_latency"`
+	Errors       []string `json:"errors,omitempty"`
+	Stuck        bool     `json:"stuck"`
 }
 
 // Stall is a gap between two successive completed operations.
@@ -188,6 +192,7 @@ const (
 	EventFirstIO    = "first-io"
 	EventAllIO      = "all-io"
 	EventFirstLock  = "first-lock"
+	EventAllLocks   = "all-locks"
 	EventHealed     = "healed"
 	EventLink       = "link"
 	EventMultipath  = "multipath"
