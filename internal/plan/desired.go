@@ -141,7 +141,9 @@ func refs(ks []design.Disk) []resource.DiskRef {
 // disk that is missing or carries what is not ours.
 func (b *builder) checks() {
 	for _, h := range append(slices.Clone(b.servers), b.clientNames()...) {
-		b.add(StageHosts, h, "host "+h, &resource.Host{Name: h, Releases: releases})
+		b.add(StageHosts, h, "host "+h, &resource.Host{
+			Name: h, Releases: releases, NodeName: b.d.HA != nil && slices.Contains(b.servers, h),
+		})
 	}
 	var arrays []string
 	group := map[string]string{}

@@ -13,6 +13,9 @@ type Host struct {
 	Name string
 	// Releases are the supported VERSION_IDs of Debian.
 	Releases []string
+	// NodeName: the host must call itself by its name in the spec, because
+	// Corosync, Pacemaker and LVM know it by that.
+	NodeName bool `json:",omitempty"`
 }
 
 // Kind is "host".
@@ -34,6 +37,18 @@ func (h *Host) Diff(_ context.Context, sys Sys) ([]Action, error) {
 		return nil, &Refusal{
 			What: fmt.Sprintf("%s runs %s, which is not supported", h.Name, v["PRETTY_NAME"]),
 			Mend: "install Debian " + strings.Join(h.Releases, " or "),
+		}
+	}
+	if h.NodeName {
+		own, err := readTrim(sys, "/proc/sys/kernel/hostname")
+		if err != nil {
+			return nil, err
+		}
+		if own != h.Name {
+			return nil, &Refusal{
+				What: fmt.Sprintf("the host that was reached as %s calls itself %s", h.Name, own),
+				Mend: "give it the name that `uname -n` prints in the spec, or rename the host with hostnamectl(1)",
+			}
 		}
 	}
 	st, err := sys.ReadFile("/proc/self/status")

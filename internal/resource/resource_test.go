@@ -428,6 +428,11 @@ func TestHost(t *testing.T) {
 	refused(t, h, sys, "nfs1 runs Ubuntu 24.04", "Debian 12 or 13")
 	sys.files["/etc/os-release"] = "ID=debian\nVERSION_ID=\"13\"\n"
 	wantShow(t, diff(t, h, sys), "")
+	h.NodeName = true
+	sys.files["/proc/sys/kernel/hostname"] = "debian\n"
+	refused(t, h, sys, "reached as nfs1 calls itself debian")
+	sys.files["/proc/sys/kernel/hostname"] = "nfs1\n"
+	wantShow(t, diff(t, h, sys), "")
 	sys.files["/proc/self/status"] = "Uid:\t1000\t1000\t1000\t1000\n"
 	refused(t, h, sys, "root")
 }
