@@ -190,12 +190,13 @@ func timelineSVG(r *Run) template.HTML {
 			return left + plotW*math.Min(math.Max((sec-from)/(to-from), 0), 1)
 		}
 
-		// Columns: at least two buckets wide, at most one per 1.5 px.
+		// Columns: at least half a second wide, so that the steady pace of a
+		// rate-limited worker does not look like a comb, at most one per 1.5 px.
 		n := 0
 		for _, w := range r.Timeline.Workers {
 			n = max(n, len(w.Ops), len(w.Bytes))
 		}
-		per := max(2, int(math.Ceil(float64(n)/(plotW/1.5))))
+		per := max(2, 500/r.Timeline.BucketMS, int(math.Ceil(float64(n)/(plotW/1.5))))
 		rows := workerRows(&r.Timeline, per)
 
 		// Marks that would touch go to further lanes.
