@@ -99,7 +99,7 @@ func setFstab(text, line, target string) string {
 	done := false
 	for l := range strings.Lines(text) {
 		l = strings.TrimSuffix(l, "\n")
-		f := strings.Fields(l)
+		f := fields(l)
 		if len(f) >= 2 && !strings.HasPrefix(f[0], "#") && filepath.Clean(unescape(f[1])) == target {
 			if !done {
 				out = append(out, line)

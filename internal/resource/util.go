@@ -106,7 +106,7 @@ func mounts(sys Sys) ([]Mount, error) {
 	}
 	var ms []Mount
 	for line := range strings.Lines(string(b)) {
-		f := strings.Fields(line)
+		f := fields(strings.TrimSuffix(line, "\n"))
 		if len(f) < 4 {
 			continue
 		}
@@ -115,6 +115,11 @@ func mounts(sys Sys) ([]Mount, error) {
 		})
 	}
 	return ms, nil
+}
+
+// fields splits a line as fstab(5) says: at spaces and tabs, and nothing else.
+func fields(line string) []string {
+	return strings.FieldsFunc(line, func(r rune) bool { return r == ' ' || r == '\t' })
 }
 
 // unescape undoes the octal escapes of fstab(5) and /proc/mounts.
