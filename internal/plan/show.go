@@ -195,8 +195,11 @@ func (p *Plan) Show(w io.Writer, style Style) error {
 
 func showAction(b *strings.Builder, a ActionDoc, st Style) {
 	const in = "      "
-	why := ""
-	if a.Why != "" {
+	why, changes := "", ""
+	switch {
+	case strings.Contains(a.Why, "\n"):
+		changes = a.Why // lines with + and -, where the action's own bytes are secret
+	case a.Why != "":
 		why = st.Dim("  # " + a.Why)
 	}
 	fmt.Fprintf(b, "%s- %s%s\n", in, a.Title, why)
@@ -208,6 +211,16 @@ func showAction(b *strings.Builder, a ActionDoc, st Style) {
 		if a.Stdin != "" {
 			indent(b, in+"  < ", a.Stdin, st.Dim)
 		}
+	}
+	for line := range strings.Lines(changes) {
+		mark := st.Dim
+		switch {
+		case strings.HasPrefix(line, "+"):
+			mark = st.Add
+		case strings.HasPrefix(line, "-"):
+			mark = st.Remove
+		}
+		indent(b, in+"    ", line, mark)
 	}
 	f := a.File
 	if f == nil {
