@@ -15,20 +15,24 @@ import (
 	"github.com/mortarhpc/mortar/internal/spec"
 )
 
-// Stages of an apply, in order.
+// Stages of an apply, in order. The daemons of the cluster start early: while
+// the storage is built they find each other and elect a coordinator. It has
+// nothing to run before its configuration comes, after all storage was
+// released.
 const (
 	StageHosts      = "check hosts"
 	StagePackages   = "packages"
 	StageKernel     = "kernel settings"
+	StageMembership = "cluster membership"
 	StageDisks      = "disks"
 	StageMultipath  = "multipath"
 	StageStorage    = "storage"
 	StageRelease    = "release storage"
 	StageNFS        = "NFS server"
-	StageMembership = "cluster membership"
 	StageCluster    = "cluster configuration"
 	StageService    = "service"
 	StageClients    = "client mounts"
+	StageFencing    = "fencing"
 )
 
 // releases of Debian that are supported.
@@ -47,7 +51,6 @@ func Desired(d *design.Design, facts Facts, secrets func(file string) ([]byte, e
 	for _, s := range d.Spec.Servers {
 		b.servers = append(b.servers, s.Name)
 	}
-	b.cluster = facts.Cluster(b.servers)
 	b.checks()
 	b.packages()
 	b.kernel()
@@ -69,8 +72,8 @@ func Desired(d *design.Design, facts Facts, secrets func(file string) ([]byte, e
 	b.clients()
 	// Release comes after storage of all volumes, and so on: one stage is one
 	// run of steps, whatever the order in which they were thought of.
-	order := []string{StageHosts, StagePackages, StageKernel, StageDisks, StageMultipath, StageStorage, StageRelease, StageNFS,
-		StageMembership, StageCluster, StageService, StageClients}
+	order := []string{StageHosts, StagePackages, StageKernel, StageMembership, StageDisks, StageMultipath, StageStorage,
+		StageRelease, StageNFS, StageCluster, StageService, StageClients, StageFencing}
 	slices.SortStableFunc(b.steps, func(x, y Step) int {
 		return slices.Index(order, x.Stage) - slices.Index(order, y.Stage)
 	})
@@ -82,7 +85,6 @@ type builder struct {
 	facts   Facts
 	secrets func(string) ([]byte, error)
 	servers []string
-	cluster *resource.ClusterFacts
 	steps   []Step
 }
 
@@ -195,18 +197,14 @@ func (b *builder) placeOf(v *design.Volume) place {
 			}
 		}
 	}
-	if b.d.HA == nil || b.cluster == nil {
-		return p
-	}
-	if !b.cluster.Ready {
-		// It starts or stops: nobody knows yet what it will run.
-		p.managed = true
-		return p
-	}
-	r, ok := b.cluster.Resource(resource.ServiceID(v.Service))
-	p.managed = ok
-	if ok && r.Role == "Started" && r.Node != "" {
-		p.host, p.running = r.Node, true
+	for _, s := range b.servers {
+		// A cluster that starts or stops still manages what it is configured for.
+		c := b.facts.Hosts[s].Cluster
+		r, ok := c.Resource(resource.ServiceID(v.Service))
+		p.managed = p.managed || ok
+		if ok && c.Ready && r.Role == "Started" && r.Node != "" {
+			p.host, p.running = r.Node, true
+		}
 	}
 	return p
 }
@@ -475,17 +473,10 @@ func (b *builder) nfs() error {
 					"by its address, so that must be its name too, or they do not reclaim their locks",
 			})
 		}
-		b.add(StageNFS, h, "order of stopping", &resource.TextFile{
-			Path: "/etc/systemd/system/resource-agents-deps.target.d/mortar.conf",
-			Content: []byte(resource.Header +
-				"# Pacemaker starts after these, and stops before them at shutdown.\n" +
-				"[Unit]\nRequires=rpcbind.socket\nAfter=rpcbind.socket multipathd.service\n"),
-		})
 		b.add(StageNFS, h, "resource agent", &resource.Directory{Path: "/usr/lib/ocf/resource.d/mortar"})
 		b.add(StageNFS, h, "resource agent ocf:mortar:service", &resource.Symlink{
 			Path: "/usr/lib/ocf/resource.d/mortar/service", Target: mortarPath,
 		})
-		b.add(StageNFS, h, "directory /etc/mortar", &resource.Directory{Path: "/etc/mortar", Mode: 0o700})
 		for i := range b.d.Services {
 			r, err := b.ocfConfig(&b.d.Services[i], &b.d.Volumes[i])
 			if err != nil {
@@ -578,6 +569,7 @@ func (b *builder) membership() error {
 		nodes = append(nodes, n.Name)
 	}
 	for _, h := range b.servers {
+		b.add(StageMembership, h, "directory /etc/mortar", &resource.Directory{Path: "/etc/mortar", Mode: 0o700})
 		b.add(StageMembership, h, "directory for secrets", &resource.Directory{Path: secretsDir, Mode: 0o700})
 		for _, f := range b.fenceDevices() {
 			if f.SecretParam == "community" {
@@ -596,6 +588,12 @@ func (b *builder) membership() error {
 				Content: []byte("#!/bin/sh\n" + resource.Header + "exec cat " + secretPath(f) + "\n"),
 			})
 		}
+		b.add(StageMembership, h, "order of stopping", &resource.TextFile{
+			Path: "/etc/systemd/system/resource-agents-deps.target.d/mortar.conf",
+			Content: []byte(resource.Header +
+				"# Pacemaker starts after these, and stops before them at shutdown.\n" +
+				"[Unit]\nRequires=rpcbind.socket\nAfter=rpcbind.socket multipathd.service\n"),
+		})
 		b.add(StageMembership, h, "corosync", c)
 		b.add(StageMembership, h, "cluster units", &resource.Units{Name: "cluster", List: []resource.Unit{
 			{Name: "corosync.service", Enabled: true, Active: true},
@@ -649,17 +647,17 @@ func (b *builder) configuration() error {
 	b.add(StageCluster, at, "cluster configuration", &resource.CIB{
 		Configuration: cib.String(), Owned: []string{"service-", "fence-", "fencing-", "locate-", "mortar-"}, Secret: []string{"community"},
 	})
+	for _, s := range b.d.Services {
+		b.add(StageService, at, "service "+s.Name, &resource.Running{
+			Name: "service " + s.Name, Resources: []string{resource.ServiceID(s.Name)}, Seconds: 300,
+		})
+	}
 	var fencing []string
 	for _, f := range b.fenceDevices() {
 		fencing = append(fencing, f.ID)
 	}
-	for i, s := range b.d.Services {
-		up := &resource.ServiceUp{Resource: resource.ServiceID(s.Name), Seconds: 300}
-		if i == 0 {
-			up.Fencing = fencing
-		}
-		b.add(StageService, at, "service "+s.Name, up)
-	}
+	// Last, because the clients need not wait for the devices to be tried.
+	b.add(StageFencing, at, "fence devices", &resource.Running{Name: "fencing", Resources: fencing, Seconds: 300})
 	return nil
 }
 

@@ -150,7 +150,9 @@ func clusterWith(host, role string) Facts {
 func TestPlaceOfStorage(t *testing.T) {
 	d := testDesign(t, "nfs-ha")
 	assembled := Facts{Hosts: map[string]resource.HostFacts{"nfs2": {Arrays: []resource.MDArray{{UUID: strings.ReplaceAll(d.Groups[0].UUID, ":", "")}}}}}
-	starting := Facts{Hosts: map[string]resource.HostFacts{"nfs1": {Cluster: &resource.ClusterFacts{}}}}
+	starting := clusterWith("", "")
+	starting.Hosts["nfs1"].Cluster.Ready = false
+	fresh := Facts{Hosts: map[string]resource.HostFacts{"nfs1": {Cluster: &resource.ClusterFacts{}}}}
 	unconfigured := Facts{Hosts: map[string]resource.HostFacts{"nfs1": {Cluster: &resource.ClusterFacts{Ready: true}}}}
 	for _, c := range []struct {
 		name                             string
@@ -164,6 +166,7 @@ func TestPlaceOfStorage(t *testing.T) {
 		{"running on the other", clusterWith("nfs2", "Started"), "nfs2", false, true, false, false},
 		{"stopped by the cluster", clusterWith("", "Stopped"), "nfs1", false, false, false, false},
 		{"starting", starting, "nfs1", false, false, false, false},
+		{"new cluster without a coordinator", fresh, "nfs1", true, true, true, true},
 	} {
 		steps, err := Desired(d, c.facts, testSecrets)
 		if err != nil {

@@ -8,19 +8,6 @@ type Facts struct {
 	Hosts map[string]resource.HostFacts
 }
 
-// Cluster is the cluster as the best placed server sees it: one that is
-// ready if there is one; nil if Pacemaker runs nowhere.
-func (f Facts) Cluster(servers []string) *resource.ClusterFacts {
-	var c *resource.ClusterFacts
-	for _, s := range servers {
-		h := f.Hosts[s]
-		if h.Cluster != nil && (c == nil || !c.Ready && h.Cluster.Ready) {
-			c = h.Cluster
-		}
-	}
-	return c
-}
-
 // HasArray tells whether the md array with this UUID is assembled on a host.
 func (f Facts) HasArray(host, uuid string) bool {
 	for _, a := range f.Hosts[host].Arrays {

@@ -61,26 +61,27 @@ func (c *Cluster) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 // 105 not found, 124 timeout.
 var notYet = []int{1, 69, 102, 105, 124}
 
-// ServiceUp is a service that Pacemaker runs, with its fence devices.
-type ServiceUp struct {
-	Resource string   // ID in the CIB
-	Fencing  []string // IDs of the fence devices
-	Seconds  int      // how long it may take
+// Running are resources of the cluster that Pacemaker is to have started: a
+// service, or the fence devices.
+type Running struct {
+	Name      string
+	Resources []string // IDs in the CIB
+	Seconds   int      // how long it may take
 }
 
-// Kind is "service".
-func (s *ServiceUp) Kind() string { return "service" }
+// Kind is "running".
+func (s *Running) Kind() string { return "running" }
 
-// ID is the resource's ID.
-func (s *ServiceUp) ID() string { return s.Resource }
+// ID is the name of the set.
+func (s *Running) ID() string { return s.Name }
 
 // Settle is how long starting may take.
-func (s *ServiceUp) Settle() time.Duration { return time.Duration(s.Seconds) * time.Second }
+func (s *Running) Settle() time.Duration { return time.Duration(s.Seconds) * time.Second }
 
 // Diff asks crm_mon; what Pacemaker recorded as failed is the reason given.
-func (s *ServiceUp) Diff(ctx context.Context, sys Sys) ([]Action, error) {
+func (s *Running) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 	wait := Action{
-		Title: "wait until " + s.Resource + " runs", Cmd: []string{"crm_resource", "--wait", "--timeout=180s"},
+		Title: "wait until " + s.Name + " runs", Cmd: []string{"crm_resource", "--wait", "--timeout=180s"},
 		OKCodes: notYet, Seconds: 200,
 	}
 	if !clusterRuns(sys) {
@@ -91,7 +92,7 @@ func (s *ServiceUp) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 		return nil, err
 	}
 	var down []string
-	for _, id := range append([]string{s.Resource}, s.Fencing...) {
+	for _, id := range s.Resources {
 		r, ok := f.Resource(id)
 		if !ok || r.Role != "Started" || r.Node == "" || r.Failed {
 			down = append(down, id)

@@ -42,8 +42,8 @@ func TestClusterMembers(t *testing.T) {
 	}
 }
 
-func TestServiceUp(t *testing.T) {
-	s := &ServiceUp{Resource: "service-home", Fencing: []string{"fence-nfs1-bmc"}, Seconds: 60}
+func TestRunning(t *testing.T) {
+	s := &Running{Name: "service home", Resources: []string{"service-home", "fence-nfs1-bmc"}, Seconds: 60}
 	as := diff(t, s, clusterSys(t))
 	if len(as) != 1 || !strings.HasPrefix(as[0].Why, "service-home not running") {
 		t.Errorf("a starting service is not waited for: %v", as)
@@ -68,6 +68,15 @@ func TestFactsOfAClusterNode(t *testing.T) {
 	}
 	if len(sys.asked) != 1 {
 		t.Errorf("%d commands: %v", len(sys.asked), sys.asked)
+	}
+	// Without a coordinator: what the CIB on disk says.
+	sys = clusterSys(t, `<current_dc present="true"`, `<current_dc present="false"`)
+	sys.files[cibFile] = testdata(t, "cib-converged.xml")
+	if f, err = ObserveFacts(t.Context(), sys); err != nil || f.Cluster.Ready {
+		t.Fatalf("%+v %v", f.Cluster, err)
+	}
+	if r, ok = f.Cluster.Resource("service-home"); !ok || r.Role != "" {
+		t.Errorf("%+v", f.Cluster)
 	}
 	if f, err = ObserveFacts(t.Context(), &fakeSys{files: map[string]string{"/proc/self/mounts": ""}}); err != nil || f.Cluster != nil {
 		t.Errorf("a cluster where there is none: %+v %v", f.Cluster, err)

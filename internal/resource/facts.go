@@ -3,7 +3,9 @@ package resource
 import (
 	"context"
 	"encoding/xml"
+	"errors"
 	"fmt"
+	"io/fs"
 	"strings"
 )
 
@@ -60,8 +62,10 @@ type ClusterFacts struct {
 	Ready  bool
 	Quorum bool
 	// Online maps every node of the cluster to whether it is a full member.
-	Online    map[string]bool
-	Standby   map[string]bool
+	Online  map[string]bool
+	Standby map[string]bool
+	// Resources with their state; while the cluster is not ready, those it is
+	// configured to run, in no state.
 	Resources []ClusterResource
 	Failures  []ClusterFailure
 }
@@ -110,17 +114,52 @@ func unitHasProcesses(sys Sys, unit string) bool {
 	return false
 }
 
-// clusterFacts asks crm_mon once. A cluster that does not answer yet is one
-// that is not ready, not an error.
+// clusterFacts asks crm_mon once. A cluster that does not answer, or has no
+// coordinator, is one that is not ready, not an error.
 func clusterFacts(ctx context.Context, sys Sys) (*ClusterFacts, error) {
 	out, err := sys.Query(ctx, "crm_mon", "--output-as=xml", "--one-shot", "--inactive")
 	if err != nil {
 		return nil, err
 	}
-	if out.Code != 0 {
-		return &ClusterFacts{}, nil
+	c := &ClusterFacts{}
+	if out.Code == 0 {
+		if c, err = parseCrmMon([]byte(out.Stdout)); err != nil || c.Ready {
+			return c, err
+		}
 	}
-	return parseCrmMon([]byte(out.Stdout))
+	c.Resources, err = configuredResources(sys)
+	return c, err
+}
+
+// cibFile is where Pacemaker keeps the configuration between runs.
+const cibFile = "/var/lib/pacemaker/cib/cib.xml"
+
+// configuredResources are what a cluster without a coordinator is going to
+// run: those of the CIB on disk, in no state. A new cluster has none.
+func configuredResources(sys Sys) ([]ClusterResource, error) {
+	b, err := sys.ReadFile(cibFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	cib, err := parseXML(b)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", cibFile, err)
+	}
+	var rs []ClusterResource
+	var walk func(*Element)
+	walk = func(e *Element) {
+		if e.Name == "primitive" {
+			rs = append(rs, ClusterResource{ID: e.Attrs["id"], Managed: true})
+		}
+		for _, x := range e.Children {
+			walk(x)
+		}
+	}
+	walk(cib)
+	return rs, nil
 }
 
 type crmMon struct {

@@ -59,8 +59,8 @@ func blank(kind string) Resource {
 		return &Cluster{}
 	case "cib":
 		return &CIB{}
-	case "service":
-		return &ServiceUp{}
+	case "running":
+		return &Running{}
 	}
 	return nil
 }
