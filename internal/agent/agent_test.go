@@ -376,6 +376,23 @@ func TestFollow(t *testing.T) {
 	}
 }
 
+// lineCounter keeps what is written and closes done after so many lines.
+type lineCounter struct {
+	bytes.Buffer
+	left int
+	done chan struct{}
+}
+
+func (l *lineCounter) Write(p []byte) (int, error) {
+	n, err := l.Buffer.Write(p)
+	if l.left > 0 {
+		if l.left -= bytes.Count(p, []byte("\n")); l.left <= 0 {
+			close(l.done)
+		}
+	}
+	return n, err
+}
+
 func TestServeAnswersGarbage(t *testing.T) {
 	mux := Mux{
 		"ok":    func(context.Context, json.RawMessage, func(any)) (any, error) { return "fine", nil },
@@ -388,8 +405,20 @@ func TestServeAnswersGarbage(t *testing.T) {
 	in := "nonsense\n\n{}\n[1]\n" + `{"id":1,"op":"panic"}` + "\n" + `{"id":2,"op":"huge"}` + "\n" + `{"id":3,"op":"odd"}` + "\n" +
 		`{"id":4,"op":"what"}` + "\n" + `{"id":5,"op":"cancel","params":7}` + "\n" + `{"id":6,"op":"cancel","params":{"id":99}}` + "\n" +
 		`{"id":7,"op":"` + strings.Repeat("y", MaxLine) + `"}` + "\n" + `{"id":8,"op":"ok"}` + "\n" + `{"id":9,"op":"ok"}` // no line end
-	var out bytes.Buffer
-	if err := Serve(t.Context(), strings.NewReader(in), &out, mux); err != nil {
+	// The session ends when every line has its answer, however slow this
+	// machine is: Serve does not wait for long once its input has ended.
+	const answers = 11
+	out := &lineCounter{left: answers, done: make(chan struct{})}
+	r, w := io.Pipe()
+	go func() {
+		_, err := io.WriteString(w, in)
+		select {
+		case <-out.done:
+		case <-time.After(time.Minute):
+		}
+		w.CloseWithError(err) // nil: the end
+	}()
+	if err := Serve(t.Context(), r, out, mux); err != nil {
 		t.Fatal(err)
 	}
 	got := map[uint64][]Response{}
