@@ -595,7 +595,7 @@ func (b *builder) membership() error {
 				"[Unit]\nRequires=rpcbind.socket\nAfter=rpcbind.socket multipathd.service\n"),
 		})
 		b.add(StageMembership, h, "corosync", c)
-		b.add(StageMembership, h, "cluster units", &resource.Units{Name: "cluster", List: []resource.Unit{
+		b.add(StageMembership, h, "cluster units", &resource.Units{Name: "cluster", NoWait: true, List: []resource.Unit{
 			{Name: "corosync.service", Enabled: true, Active: true},
 			{Name: "pacemaker.service", Enabled: true, Active: true},
 		}})

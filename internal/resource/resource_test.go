@@ -258,8 +258,17 @@ systemctl enable corosync.service
 systemctl start corosync.service`)
 	u.List = u.List[:1]
 	wantShow(t, diff(t, u, sys), "")
-	if len(sys.asked) != 2 {
-		t.Errorf("%d commands for two looks", len(sys.asked))
+
+	// Units that come up while other steps go on.
+	late := &Units{Name: "late", NoWait: true, List: []Unit{{Name: "pacemaker.service", Enabled: true, Active: true}}}
+	sys.outputs["systemctl show"] = Output{Stdout: "Id=pacemaker.service\nNames=pacemaker.service\nLoadState=loaded\nActiveState=inactive\nUnitFileState=enabled\nJob=0\n"}
+	wantShow(t, diff(t, late, sys), "systemctl start --no-block pacemaker.service")
+	sys.outputs["systemctl show"] = Output{Stdout: "Id=pacemaker.service\nNames=pacemaker.service\nLoadState=loaded\nActiveState=inactive\nUnitFileState=enabled\nJob=42\n"}
+	wantShow(t, diff(t, late, sys), "")
+	late.NoWait = false
+	wantShow(t, diff(t, late, sys), "systemctl start pacemaker.service")
+	if len(sys.asked) != 5 {
+		t.Errorf("%d commands for five looks", len(sys.asked))
 	}
 }
 

@@ -23,6 +23,9 @@ type Unit struct {
 type Units struct {
 	Name string
 	List []Unit
+	// NoWait: what is started comes up while other steps go on; a later step
+	// waits for what it needs of it.
+	NoWait bool `json:",omitempty"`
 }
 
 // Kind is "units".
@@ -45,6 +48,9 @@ func (u *Units) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 			continue
 		}
 		active := s["ActiveState"] == "active" || s["ActiveState"] == "activating" || s["ActiveState"] == "reloading"
+		if u.NoWait && s["Job"] != "" && s["Job"] != "0" {
+			active = w.Active // it is on its way
+		}
 		masked := s["LoadState"] == "masked" || s["UnitFileState"] == "masked"
 		enabled := s["UnitFileState"] == "enabled"
 		n := len(mask) + len(unmask) + len(enable) + len(disable) + len(start) + len(stop)
@@ -83,13 +89,14 @@ func (u *Units) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 		verb  string
 		units []string
 	}{{"stop", stop}, {"unmask", unmask}, {"mask", mask}, {"disable", disable}, {"enable", enable}, {"start", start}} {
-		if len(c.units) > 0 {
-			as = append(as, Action{
-				Title:   c.verb + " " + strings.Join(c.units, " "),
-				Cmd:     append([]string{"systemctl", c.verb}, c.units...),
-				Seconds: 180,
-			})
+		if len(c.units) == 0 {
+			continue
 		}
+		argv := []string{"systemctl", c.verb}
+		if u.NoWait && c.verb == "start" {
+			argv = append(argv, "--no-block")
+		}
+		as = append(as, Action{Title: c.verb + " " + strings.Join(c.units, " "), Cmd: append(argv, c.units...), Seconds: 180})
 	}
 	if len(as) > 0 {
 		as[0].Why = strings.Join(why, "; ")
@@ -99,7 +106,7 @@ func (u *Units) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 
 // unitStates maps unit names to their properties.
 func unitStates(ctx context.Context, sys Sys, units []Unit) (map[string]map[string]string, error) {
-	argv := []string{"systemctl", "show", "--property=Id,Names,LoadState,ActiveState,UnitFileState"}
+	argv := []string{"systemctl", "show", "--property=Id,Names,LoadState,ActiveState,UnitFileState,Job"}
 	for _, w := range units {
 		argv = append(argv, w.Name)
 	}
