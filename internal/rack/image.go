@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 )
 
 // image is a node image in the cache.
@@ -167,7 +168,38 @@ func ensureImage(ctx context.Context, spec imageSpec, p *progress) (*image, erro
 		return nil, err
 	}
 	img.Dir = final
-	return img, nil
+	return img, prune(cache, time.Now().Add(-keepUnused))
+}
+
+// keepUnused is how long an image that no rack uses stays in the cache.
+const keepUnused = 30 * 24 * time.Hour
+
+// prune removes the images and packages that were last used before then. The
+// caller holds the cache's lock.
+func prune(cache string, before time.Time) error {
+	entries, err := os.ReadDir(cache)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		st, err := e.Info()
+		if err != nil || strings.HasPrefix(e.Name(), ".") || strings.HasPrefix(e.Name(), "building-") {
+			continue
+		}
+		if st.ModTime().Before(before) {
+			if err := os.RemoveAll(filepath.Join(cache, e.Name())); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// used keeps an image in the cache: its directory's time is when it was last
+// used.
+func (i *image) used() error {
+	now := time.Now()
+	return os.Chtimes(i.Dir, now, now)
 }
 
 // bootstrap installs the packages into a tar file. What mmdebstrap needs on

@@ -101,6 +101,9 @@ func (r *rack) start(ctx context.Context, h *hardware, node string, post int) er
 	if err != nil {
 		return err
 	}
+	if err := img.used(); err != nil {
+		return err
+	}
 	args, err := nodeArgs(r.cfg, r.dir, i, img, r.st.Accel, h, post)
 	if err != nil {
 		return err

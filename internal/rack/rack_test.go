@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -512,6 +513,38 @@ func TestImageKey(t *testing.T) {
 	}
 	if cachedImage(dir) != nil {
 		t.Error("a truncated image is used")
+	}
+}
+
+func TestPrune(t *testing.T) {
+	cache := t.TempDir()
+	now := time.Now()
+	for name, age := range map[string]time.Duration{"0123": time.Hour, "4567": 3 * time.Hour, "base-89.tar": 3 * time.Hour,
+		".lock": 3 * time.Hour, "building-1": 3 * time.Hour} {
+		p := filepath.Join(cache, name)
+		if err := os.Mkdir(p, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chtimes(p, now.Add(-age), now.Add(-age)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := (&image{Dir: filepath.Join(cache, "4567")}).used(); err != nil {
+		t.Fatal(err)
+	}
+	if err := prune(cache, now.Add(-2*time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	entries, err := os.ReadDir(cache)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var left []string
+	for _, e := range entries {
+		left = append(left, e.Name())
+	}
+	if d := cmp.Diff([]string{".lock", "0123", "4567", "building-1"}, left); d != "" {
+		t.Error(d)
 	}
 }
 
