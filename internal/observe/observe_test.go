@@ -389,6 +389,11 @@ func TestJudge(t *testing.T) {
 		}, append([]string{
 			"fault: ring 0 (private): nfs1 and nfs2 do not reach each other",
 			"warning: service home on nfs2 since 20:51, its preferred server is nfs1"}, both...)},
+		{"pacemaker starts on the partner", func(f Facts) {
+			r := f.Hosts["nfs2"].Host.Run[cmdCRM]
+			r.Stdout = strings.Replace(r.Stdout, `pacemakerd-state="running"`, `pacemakerd-state="starting_daemons"`, 1)
+			f.Hosts["nfs2"].Host.Run[cmdCRM] = r
+		}, append([]string{"fault: the cluster does not run on nfs2: pacemaker is starting"}, both...)},
 		{"monitor failed and recovered", func(f Facts) {
 			move(d, f, "nfs1", "nfs2")
 			cluster(t, f, "monitor-failed")

@@ -103,6 +103,8 @@ func (s *server) read(d *design.Design) {
 		r := h.Run[cmdCRM]
 		c, err := parseCRM(r.Stdout)
 		switch {
+		case err == nil && (c.Stack.Daemon == "init" || c.Stack.Daemon == "starting_daemons" || c.Stack.Daemon == "wait_for_ping"):
+			s.crmErr = "pacemaker is starting" // and knows of no servers yet
 		case err == nil:
 			s.crm = c
 		case r.Err != "":
