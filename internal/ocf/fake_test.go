@@ -71,6 +71,7 @@ type fakeHost struct {
 	clock    time.Time
 	tickled  string
 	readonly bool
+	held     bool // udev
 }
 
 type fakeProc struct {
@@ -227,6 +228,9 @@ func (h *fakeHost) tree() map[string]string {
 		t[fmt.Sprintf("/proc/%d/fd/0", pid)] = "->/dev/null"
 		t[fmt.Sprintf("/proc/%d/cwd", pid)] = "->" + p.cwd
 		t[fmt.Sprintf("/proc/%d/exe", pid)] = "->/usr/sbin/" + p.name
+		if p.name == nfsdcld {
+			t[fmt.Sprintf("/proc/%d/fd/4", pid)] = "->anon_inode:inotify"
+		}
 		if p.cld {
 			t[fmt.Sprintf("/proc/%d/fd/5", pid)] = "->/run/rpc_pipefs/nfsd/cld"
 		}
@@ -311,6 +315,16 @@ func (h *fakeHost) Save(p string, data []byte) error {
 		h.t.Errorf("%s written while the volume is not mounted", p)
 	}
 	h.files[p] = string(data)
+	return nil
+}
+
+func (h *fakeHost) Symlink(target, p string) error { return h.change("link %s to %s", p, target) }
+
+func (h *fakeHost) Remove(p string) error {
+	if err := h.change("remove %s", p); err != nil {
+		return err
+	}
+	delete(h.files, p)
 	return nil
 }
 
@@ -708,6 +722,9 @@ func (h *fakeHost) Run(_ context.Context, c command) (string, error) {
 		}
 		h.cldLate = max(0, h.cldLate-1)
 		return "", nil
+	case a[0] == "udevadm":
+		h.held = a[2] == "--stop-exec-queue"
+		return "", nil
 	case a[0] == "tickle_tcp":
 		h.tickled = c.stdin
 		return "", nil
@@ -724,6 +741,7 @@ func (h *fakeHost) left() string {
 			out = append(out, what)
 		}
 	}
+	add(h.held, "udev held")
 	add(len(h.md) > 0, "array")
 	add(h.active, "volume")
 	add(h.nfsd > 0, "nfsd")

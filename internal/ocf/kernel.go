@@ -36,6 +36,10 @@ type files interface {
 	Poke(path, data string) error
 	// Empty makes a file empty, or makes an empty file; not durably.
 	Empty(path string) error
+	// Symlink makes a link to target, in place of whatever is there.
+	Symlink(target, path string) error
+	// Remove removes a file, which may be gone already.
+	Remove(path string) error
 	// Save replaces a file so that after a crash it is old or new, never
 	// half: temporary file, fsync, rename, fsync of the directory.
 	Save(path string, data []byte) error

@@ -55,6 +55,26 @@ func (*linux) Poke(p, data string) error {
 
 func (*linux) Empty(p string) error { return os.WriteFile(p, nil, 0o644) }
 
+func (*linux) Symlink(target, p string) error {
+	tmp := filepath.Join(filepath.Dir(p), ".mortar-"+filepath.Base(p))
+	os.Remove(tmp)
+	if err := os.Symlink(target, tmp); err != nil {
+		return err
+	}
+	if err := os.Rename(tmp, p); err != nil {
+		os.Remove(tmp)
+		return err
+	}
+	return nil
+}
+
+func (*linux) Remove(p string) error {
+	if err := os.Remove(p); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
 func (*linux) Save(p string, data []byte) error {
 	dir := filepath.Dir(p)
 	f, err := os.CreateTemp(dir, ".mortar-*")

@@ -306,6 +306,13 @@ func (s *service) startThreads(ctx context.Context) error {
 		argv = append(argv, opt, v)
 	}
 	argv = append(argv, strconv.Itoa(n.Threads))
+	// nfsdcld leaves its parent before it watches for nfsd's pipe; nfsd waits
+	// for it only a moment. It is watching once it has its inotify.
+	for try := 0; try < 250 && !s.holds(nfsdcld, "inotify"); try++ {
+		if err := s.k.Sleep(ctx, 20*time.Millisecond); err != nil {
+			return err
+		}
+	}
 	for try := 0; ; try++ {
 		if _, err := s.k.Run(ctx, command{argv: argv}); err != nil {
 			return err
@@ -330,15 +337,19 @@ func (s *service) startThreads(ctx context.Context) error {
 }
 
 // tracked says whether nfsdcld has nfsd's pipe open.
-func (s *service) tracked() bool {
-	for _, pid := range s.processesOf(nfsdcld) {
+func (s *service) tracked() bool { return s.holds(nfsdcld, "/nfsd/cld") }
+
+// holds says whether a process of a program has a file open whose name ends
+// so.
+func (s *service) holds(program, file string) bool {
+	for _, pid := range s.processesOf(program) {
 		dir := "/proc/" + strconv.Itoa(pid) + "/fd"
 		fds, err := s.k.ReadDir(dir)
 		if err != nil {
 			continue
 		}
 		for _, fd := range fds {
-			if t, err := s.k.Readlink(dir + "/" + fd); err == nil && strings.HasSuffix(t, "/nfsd/cld") {
+			if t, err := s.k.Readlink(dir + "/" + fd); err == nil && strings.HasSuffix(t, file) {
 				return true
 			}
 		}

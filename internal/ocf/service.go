@@ -116,6 +116,7 @@ func (s *service) start(ctx context.Context) error {
 	if err := s.log.step("probe", func() error { return s.startProbe(ctx) }); err != nil {
 		return err
 	}
+	defer s.releaseUdev() // held by startArrays
 	for _, p := range s.parts() {
 		if err := s.log.step(p.name, func() error { return p.start(ctx) }); err != nil {
 			return err
@@ -137,6 +138,7 @@ func (s *service) start(ctx context.Context) error {
 // stop takes the service down in the opposite order and fails at the first
 // part that does not stop: what lies below it is in use.
 func (s *service) stop(ctx context.Context) error {
+	s.releaseUdev()
 	if st, err := s.check(); err == nil && st == stopped {
 		return nil
 	}
@@ -160,6 +162,7 @@ func (s *service) stop(ctx context.Context) error {
 
 // monitor checks every part, and keeps the list of connected clients.
 func (s *service) monitor() (state, error) {
+	s.releaseUdev()
 	st, err := s.check()
 	if st == running && err == nil {
 		if m, err := s.owner(); err != nil {
@@ -172,6 +175,40 @@ func (s *service) monitor() (state, error) {
 		}
 	}
 	return st, err
+}
+
+// udevHeld marks that udev's queue was stopped by an agent.
+const udevHeld = runDir + "/udev-held"
+
+// holdUdev lets udev queue events instead of handling them until the service
+// is up. Each array and volume that appears makes it run mdadm, lvm, blkid
+// and multipath several times, at the very moment the clients wait for this
+// host. Nothing in a start depends on udev: the kernel makes the devices.
+func (s *service) holdUdev(ctx context.Context) {
+	if err := s.k.Save(udevHeld, nil); err != nil {
+		s.log.note("%v", err)
+		return // could not be found again should this process die
+	}
+	if _, err := s.k.Run(ctx, command{argv: []string{"udevadm", "control", "--stop-exec-queue"}}); err != nil {
+		s.log.note("udev is not held: %v", err)
+	}
+}
+
+// releaseUdev undoes holdUdev; also that of an agent that was killed.
+func (s *service) releaseUdev() {
+	if _, err := s.k.ReadFile(udevHeld); err != nil {
+		return
+	}
+	// Whatever became of the action: udev must go on.
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	if _, err := s.k.Run(ctx, command{argv: []string{"udevadm", "control", "--start-exec-queue"}}); err != nil {
+		s.log.note("udev stays held: %v", err)
+		return
+	}
+	if err := s.k.Remove(udevHeld); err != nil {
+		s.log.note("%v", err)
+	}
 }
 
 // patience is how long to wait for the users of a file system before giving

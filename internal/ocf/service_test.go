@@ -28,6 +28,9 @@ func TestStartStop(t *testing.T) {
 		t.Fatal(err)
 	}
 	mustState(t, s, running)
+	if h.held {
+		t.Error("udev is still held")
+	}
 	if sh.owner != "nfs1" {
 		t.Errorf("owner %q", sh.owner)
 	}
@@ -85,7 +88,8 @@ func TestStartFailsAtEveryChange(t *testing.T) {
 			ctx := context.Background()
 			h.failAt = i
 			err := s.start(ctx)
-			costsTime := strings.HasPrefix(probe.changes[i-1], "tickle_tcp") || strings.HasPrefix(probe.changes[i-1], "start sm-notify") || strings.Contains(probe.changes[i-1], "nlm_grace")
+			costsTime := slices.ContainsFunc([]string{"tickle_tcp", "start sm-notify", "nlm_grace", "udev", "link /dev/mapper"},
+				func(what string) bool { return strings.Contains(probe.changes[i-1], what) })
 			if err == nil && !costsTime {
 				t.Fatalf("the start did not notice that %q failed", probe.changes[i-1])
 			}
@@ -104,6 +108,29 @@ func TestStartFailsAtEveryChange(t *testing.T) {
 				t.Fatal(err)
 			}
 			mustState(t, s, running)
+		})
+	}
+}
+
+// An agent that was killed has left udev held: the next action lets it go.
+func TestUdevReleased(t *testing.T) {
+	for name, act := range map[string]func(*service) error{
+		"stop":    func(s *service) error { return s.stop(context.Background()) },
+		"monitor": func(s *service) error { _, err := s.monitor(); return err },
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newShared(t).hosts["nfs1"]
+			s := h.service(testConfig())
+			if err := s.startArrays(context.Background()); err != nil {
+				t.Fatal(err)
+			}
+			if !h.held {
+				t.Fatal("udev was not held")
+			}
+			act(s) // half there: a monitor fails, as it should
+			if h.held {
+				t.Error("udev is still held")
+			}
 		})
 	}
 }

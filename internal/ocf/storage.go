@@ -118,25 +118,47 @@ const (
 	memberWait = 20 * time.Second
 )
 
+// startArrays looks at all arrays before it changes anything, so that a
+// refusal leaves everything as it was.
 func (s *service) startArrays(ctx context.Context) error {
 	all, err := s.arrays()
 	if err != nil {
 		return err
 	}
+	type todo struct {
+		array Array
+		how   verdict
+		inert string // half assembled by somebody else, without being started
+	}
+	var todos []todo
 	for _, want := range s.cfg.Arrays {
+		t := todo{array: want}
 		if a, ok := all[hexOnly(want.UUID)]; ok {
-			if a.usable() == nil {
+			if a.State != "inactive" {
+				if err := a.usable(); err != nil {
+					return err
+				}
 				continue
 			}
-			if a.State != "inactive" {
-				return a.usable()
-			}
-			// Half assembled by somebody else, without being started.
-			if _, err := s.k.Run(ctx, command{argv: []string{"mdadm", "--stop", "/dev/" + a.Dev}}); err != nil {
+			t.inert = "/dev/" + a.Dev
+		}
+		if t.how, err = s.look(ctx, want); err != nil {
+			return &refusal{err}
+		}
+		for _, n := range t.how.Notes {
+			s.log.note("array %s: %s", want.Name, n)
+		}
+		todos = append(todos, t)
+	}
+	// Not earlier: members that come late come by udev.
+	s.holdUdev(ctx)
+	for _, t := range todos {
+		if t.inert != "" {
+			if _, err := s.k.Run(ctx, command{argv: []string{"mdadm", "--stop", t.inert}}); err != nil {
 				return err
 			}
 		}
-		if err := s.assemble(ctx, want); err != nil {
+		if err := s.assemble(ctx, t.array, t.how); err != nil {
 			return err
 		}
 	}
@@ -159,14 +181,7 @@ func (s *service) startArrays(ctx context.Context) error {
 	return nil
 }
 
-func (s *service) assemble(ctx context.Context, a Array) error {
-	v, err := s.look(ctx, a)
-	if err != nil {
-		return &refusal{err}
-	}
-	for _, n := range v.Notes {
-		s.log.note("array %s: %s", a.Name, n)
-	}
+func (s *service) assemble(ctx context.Context, a Array, v verdict) error {
 	if v.DirtyDegraded {
 		const param = "/sys/module/md_mod/parameters/start_dirty_degraded"
 		s.log.note("array %s is started dirty and degraded, as dirty_degraded says", a.Name)
@@ -178,7 +193,9 @@ func (s *service) assemble(ctx context.Context, a Array) error {
 	// --run: the judgement of how few members are enough is made already; it
 	// does not take members that are out of date, as --force would.
 	argv := []string{"mdadm", "--assemble", "/dev/md/" + a.Name, "--uuid=" + mdUUID(a.UUID), "--run", "--quiet"}
-	_, err = s.k.Run(ctx, command{argv: append(argv, v.Members...)})
+	// MDADM_NO_UDEV: mdadm makes its link itself instead of waiting for udev,
+	// which is held meanwhile. Source: mdadm(8), environment.
+	_, err := s.k.Run(ctx, command{argv: append(argv, v.Members...), env: []string{"MDADM_NO_UDEV=1"}})
 	return err
 }
 
@@ -396,7 +413,11 @@ global {
 	use_lvmlockd = 0
 	use_lvmpolld = 0
 }
-activation { monitoring = 0 }
+activation {
+	monitoring = 0
+	# The kernel's device is there at once; nothing here waits for udev's links.
+	udev_sync = 0
+}
 backup { backup = 0 archive = 0 }
 `))
 }
@@ -619,7 +640,7 @@ func (s *service) startMount(ctx context.Context) error {
 		return err
 	}
 	flags, data := mountOptions(s.cfg.MountOpts)
-	err = s.k.Mount(s.volumePath(ctx, dev), s.cfg.MountPoint, "xfs", flags, data)
+	err = s.k.Mount(s.volumePath(dev), s.cfg.MountPoint, "xfs", flags, data)
 	switch {
 	case errors.Is(err, unix.EUCLEAN):
 		return fmt.Errorf("mount %s: the file system is damaged: see the kernel's log, then xfs_repair(8): %w", s.cfg.MountPoint, err)
@@ -630,14 +651,18 @@ func (s *service) startMount(ctx context.Context) error {
 	return err
 }
 
-// volumePath is the name the volume is mounted by: the one users know, if
-// udev has made it, else the kernel's own, which is there at once.
-func (s *service) volumePath(ctx context.Context, dev string) string {
+// volumePath is the name the volume is mounted by, which users then see. udev
+// makes it too, the same, but later.
+func (s *service) volumePath(dev string) string {
 	name := "/dev/mapper/" + dmName(s.cfg.VG, s.cfg.LV)
 	if real, err := s.k.Realpath(name); err == nil && real == "/dev/"+dev {
 		return name
 	}
-	return "/dev/" + dev
+	if err := s.k.Symlink("../"+dev, name); err != nil {
+		s.log.note("%s: %v", name, err)
+		return "/dev/" + dev
+	}
+	return name
 }
 
 // mountOptions splits options as mount(8) does: flags of mount(2) and those
