@@ -174,14 +174,52 @@ func parseSocket(s string) (netip.AddrPort, error) {
 	return netip.AddrPortFrom(ip.Unmap(), uint16(port)), nil
 }
 
-// formatConnections writes connections as tickle_tcp reads them.
-func formatConnections(all []connection) []byte {
-	lines := make([]string, 0, len(all))
-	for _, c := range all {
-		lines = append(lines, c.local.String()+" "+c.remote.String()+"\n")
+// goneFor is how long a connection that is not seen any more is remembered.
+// A client that has not come back since the last failover must be woken by
+// the next one too; after this time its own timers have done it.
+const goneFor = 5 * time.Minute
+
+// A line of the connections file is "LOCAL REMOTE", or "LOCAL REMOTE TIME"
+// (seconds since 1970) for one that is gone since then.
+
+// mergeConnections brings the file up to date with what is connected now.
+func mergeConnections(was []byte, now []connection, t time.Time) []byte {
+	lines := map[string]string{} // connection to time
+	for line := range strings.Lines(string(was)) {
+		f := strings.Fields(line)
+		if len(f) < 2 || len(f) > 3 {
+			continue
+		}
+		since := t.Unix()
+		if len(f) == 3 {
+			if n, err := strconv.ParseInt(f[2], 10, 64); err == nil && n < since { // else the other server's clock is ahead
+				since = n
+			}
+		}
+		if t.Sub(time.Unix(since, 0)) < goneFor {
+			lines[f[0]+" "+f[1]] = " " + strconv.FormatInt(since, 10)
+		}
 	}
-	sort.Strings(lines)
-	return []byte(strings.Join(lines, ""))
+	for _, c := range now {
+		lines[c.local.String()+" "+c.remote.String()] = ""
+	}
+	out := make([]string, 0, len(lines))
+	for c, since := range lines {
+		out = append(out, c+since+"\n")
+	}
+	sort.Strings(out)
+	return []byte(strings.Join(out, ""))
+}
+
+// tickleList is the file's content as tickle_tcp reads it.
+func tickleList(file []byte) string {
+	var b strings.Builder
+	for line := range strings.Lines(string(file)) {
+		if f := strings.Fields(line); len(f) >= 2 {
+			b.WriteString(f[0] + " " + f[1] + "\n")
+		}
+	}
+	return b.String()
 }
 
 func (s *service) connectionsFile() string { return s.cfg.StateDir + "/mortar/connections" }
@@ -202,8 +240,11 @@ func (s *service) saveConnections() error {
 		}
 		all = append(all, parseConnections(b, to)...)
 	}
-	now := formatConnections(all)
 	was, err := s.k.ReadFile(s.connectionsFile())
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	now := mergeConnections(was, all, s.now())
 	if err == nil && bytes.Equal(was, now) {
 		return nil
 	}
@@ -216,13 +257,17 @@ func (s *service) saveConnections() error {
 // timer (up to minutes).
 func (s *service) tickle(ctx context.Context) error {
 	b, err := s.k.ReadFile(s.connectionsFile())
-	if errors.Is(err, fs.ErrNotExist) || (err == nil && len(bytes.TrimSpace(b)) == 0) {
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	_, err = s.k.Run(ctx, command{argv: []string{"tickle_tcp", "-n", "3"}, stdin: string(b)})
+	list := tickleList(b)
+	if list == "" {
+		return nil
+	}
+	_, err = s.k.Run(ctx, command{argv: []string{"tickle_tcp", "-n", "3"}, stdin: list})
 	return err
 }
 

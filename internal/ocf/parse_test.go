@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -191,9 +192,42 @@ func TestParseConnections(t *testing.T) {
    1: 000080FE00000000FF005450B6AD1DFE:0801 000080FE00000000FF005450B6AD1DFF:02BC 01 00000000:00000000
 `
 	to := netip.MustParseAddrPort("10.0.0.9:2049")
-	got := string(formatConnections(append(parseConnections([]byte(tcp), to), parseConnections([]byte(tcp6), to)...)))
+	got := string(mergeConnections(nil, append(parseConnections([]byte(tcp), to), parseConnections([]byte(tcp6), to)...), time.Now()))
 	if want := "10.0.0.9:2049 10.0.0.5:898\n10.0.0.9:2049 10.0.0.7:700\n"; got != want {
 		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+func TestMergeConnections(t *testing.T) {
+	at := func(sec int64) time.Time { return time.Unix(1_000_000+sec, 0) }
+	conn := func(remotes ...string) (out []connection) {
+		for _, r := range remotes {
+			out = append(out, connection{netip.MustParseAddrPort("10.0.0.9:2049"), netip.MustParseAddrPort(r)})
+		}
+		return out
+	}
+	f := mergeConnections(nil, conn("10.0.0.5:700", "10.0.0.6:700"), at(0))
+	// After a failover only one has come back so far.
+	f = mergeConnections(f, conn("10.0.0.6:701"), at(10))
+	want := "10.0.0.9:2049 10.0.0.5:700 1000010\n10.0.0.9:2049 10.0.0.6:700 1000010\n10.0.0.9:2049 10.0.0.6:701\n"
+	if string(f) != want {
+		t.Errorf("%q, want %q", f, want)
+	}
+	if got := tickleList(f); got != "10.0.0.9:2049 10.0.0.5:700\n10.0.0.9:2049 10.0.0.6:700\n10.0.0.9:2049 10.0.0.6:701\n" {
+		t.Errorf("tickled %q", got)
+	}
+	// Nothing new: the same text, so that nothing is written.
+	if g := mergeConnections(f, conn("10.0.0.6:701"), at(200)); string(g) != want {
+		t.Errorf("%q", g)
+	}
+	// Back again, and forgotten.
+	f = mergeConnections(f, conn("10.0.0.5:700"), at(320))
+	if want := "10.0.0.9:2049 10.0.0.5:700\n10.0.0.9:2049 10.0.0.6:701 1000320\n"; string(f) != want {
+		t.Errorf("%q, want %q", f, want)
+	}
+	// A time of the other server's clock, which is ahead, is not believed.
+	if got := mergeConnections([]byte("a b 2000000\nrubbish\n"), nil, at(0)); string(got) != "a b 1000000\n" {
+		t.Errorf("%q", got)
 	}
 }
 
