@@ -44,17 +44,24 @@ func (s *service) daemons() []string {
 }
 
 // processesOf finds the processes of a program by its name.
-func (s *service) processesOf(name string) []int {
-	comm := name[:min(len(name), 15)] // Source: proc_pid_comm(5)
-	var out []int
+func (s *service) processesOf(name string) []int { return s.find(name)[name] }
+
+// find looks through all processes once, for several programs.
+func (s *service) find(names ...string) map[string][]int {
+	comm := map[string]string{}
+	for _, n := range names {
+		comm[n[:min(len(n), 15)]] = n // Source: proc_pid_comm(5)
+	}
+	out := map[string][]int{}
 	for _, pid := range s.pids() {
 		dir := "/proc/" + strconv.Itoa(pid) + "/"
-		if s.line(dir+"comm") != comm {
+		name, ok := comm[s.line(dir+"comm")]
+		if !ok {
 			continue
 		}
 		// A zombie, or a thread that is ending, has no program any more.
 		if exe, err := s.k.Readlink(dir + "exe"); err == nil && path.Base(strings.TrimSuffix(exe, " (deleted)")) == name {
-			out = append(out, pid)
+			out[name] = append(out[name], pid)
 		}
 	}
 	return out
@@ -226,8 +233,9 @@ func (s *service) nfsdState() (state, error) {
 	} else {
 		missing = append(missing, "nfsd")
 	}
+	found := s.find(s.daemons()...)
 	for _, d := range s.daemons() {
-		if len(s.processesOf(d)) > 0 {
+		if len(found[d]) > 0 {
 			up++
 		} else {
 			missing = append(missing, d)
