@@ -13,16 +13,17 @@ import (
 // the one with the service wins. It adds to each takeover from it.
 const fenceDelay = "2s"
 
-func cluster(s *spec.Spec) *HA {
+// cluster is that of two servers of a spec.
+func cluster(s *spec.Spec, servers []spec.Server) *HA {
 	ha := &HA{Cluster: s.Name, TokenMS: s.HA.Token, Failback: s.HA.Failback}
-	for i, v := range s.Servers {
+	for i, v := range servers {
 		ha.Nodes = append(ha.Nodes, Node{ID: i + 1, Name: v.Name, Rings: []string{v.Private, v.Public}})
 	}
 	pdus := map[string]spec.PDU{}
 	for _, p := range s.PDUs {
 		pdus[p.Name] = p
 	}
-	for _, v := range s.Servers {
+	for _, v := range servers {
 		bmc := FenceDevice{
 			ID: "fence-" + v.Name + "-bmc", Agent: "fence_ipmilan",
 			Params: map[string]string{
@@ -36,7 +37,7 @@ func cluster(s *spec.Spec) *HA {
 			SecretParam: "password_script", SecretFile: v.BMC.PasswordFile,
 			Feeds: v.Feeds,
 		}
-		if v.Name == s.Services[0].Server && len(s.Services) == 1 {
+		if len(s.Services) == 1 && v.Name == s.Services[0].Server {
 			// Written as a map: a plain value works, but Pacemaker 3.0 logs an
 			// error for it at each fencing.
 			bmc.Params["pcmk_delay_base"] = v.Name + ":" + fenceDelay

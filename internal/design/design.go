@@ -27,17 +27,19 @@ func mdUUID(u uuid.UUID) string {
 	return h[0:8] + ":" + h[8:16] + ":" + h[16:24] + ":" + h[24:32]
 }
 
-// New derives the design of a spec that was parsed (defaults filled, rules
-// checked). It fails only for what this version cannot build.
+// New derives the design of a spec that is to be built: it refuses what
+// this version can design but not build.
 func New(s *spec.Spec) (*Design, error) {
-	if err := buildable(s); err != nil {
+	if err := Buildable(s); err != nil {
 		return nil, err
 	}
-	return derive(s)
+	return Derive(s)
 }
 
-// derive is New for every spec, also one that cannot be built yet.
-func derive(s *spec.Spec) (*Design, error) {
+// Derive makes the design of any spec that was parsed (defaults filled, rules
+// checked), also of one that cannot be built yet: for looking at, for an
+// offline plan, for a forecast.
+func Derive(s *spec.Spec) (*Design, error) {
 	sum := sha256.Sum256(s.Source)
 	d := &Design{Name: s.Name, Flavour: s.Flavour, SHA256: hex.EncodeToString(sum[:]), Spec: s}
 	if err := d.layOut(); err != nil {
@@ -46,12 +48,22 @@ func derive(s *spec.Spec) (*Design, error) {
 	for i := range s.Services {
 		d.addService(&s.Services[i])
 	}
-	if s.HA != nil {
-		d.HA = cluster(s)
+	switch {
+	case s.Flavour == spec.Lustre:
+		d.lustre()
+	case s.HA != nil:
+		d.HA = cluster(s, s.Servers)
 	}
+	d.cache()
 	d.Mounts = clientMounts(s, d.Services)
-	d.Settings = settings(d)
+	if d.Lustre != nil {
+		d.Settings = lustreSettings(d)
+	} else {
+		d.Settings = settings(d)
+	}
 	d.capacity()
+	d.advise()
+	d.translate()
 	d.warn()
 	return d, nil
 }
@@ -62,15 +74,21 @@ func errorAt(s *spec.Spec, at, mend, format string, args ...any) error {
 	return spec.Errors{{File: s.File, Line: line, Col: col, Msg: fmt.Sprintf(format, args...), Mend: mend}}
 }
 
-func buildable(s *spec.Spec) error {
-	if s.Flavour == spec.Lustre {
-		return errorAt(s, "flavour", "choose nfs or nfs-ha", "flavour lustre cannot be built by this version")
+// Buildable says in so many words what of a spec this version cannot build.
+func Buildable(s *spec.Spec) error {
+	const instead = "look at it with mortar check, mortar plan --offline and mortar forecast"
+	no := func(at, format string, args ...any) error {
+		return errorAt(s, at, instead, format+" can be designed but not built by this version", args...)
 	}
-	if s.Flavour == spec.NFSHAXL {
-		return errorAt(s, "flavour", "make it two bricks of flavour nfs-ha", "flavour nfs-ha-xl cannot be built by this version: two services would share one NFS server")
-	}
-	if s.Storage.Kind != "jbod" {
-		return errorAt(s, "storage.kind", "use kind: jbod", "storage of kind %s cannot be built by this version", s.Storage.Kind)
+	switch {
+	case s.Flavour == spec.Lustre:
+		return no("flavour", "flavour lustre")
+	case s.Flavour == spec.NFSHAXL:
+		return no("flavour", "flavour nfs-ha-xl (two services would share one NFS server after a failure)")
+	case s.Storage.Kind != "jbod":
+		return no("storage.kind", "storage of kind %s (LUNs of a RAID array)", s.Storage.Kind)
+	case s.Cache != nil:
+		return no("cache", "a cache")
 	}
 	return nil
 }
@@ -96,11 +114,11 @@ func (d *Design) SettingsOf(kind string) []Setting {
 	return out
 }
 
-// GroupsOf lists the groups of a service, in order.
-func (d *Design) GroupsOf(service string) []Group {
+// GroupsOf lists the groups of a service, or of a module of Lustre, in order.
+func (d *Design) GroupsOf(set string) []Group {
 	var out []Group
 	for _, g := range d.Groups {
-		if g.Service == service {
+		if g.Set() == set {
 			out = append(out, g)
 		}
 	}
@@ -110,7 +128,7 @@ func (d *Design) GroupsOf(service string) []Group {
 func (d *Design) addService(v *spec.Service) {
 	s := d.Spec
 	groups := d.GroupsOf(v.Name)
-	vol := volume(s, v, groups)
+	vol := d.volume(v, groups)
 	d.Volumes = append(d.Volumes, vol)
 	sv := Service{
 		Name:      v.Name,

@@ -31,7 +31,7 @@ func TestExamples(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := New(s); err != nil {
+		if _, err := Derive(s); err != nil {
 			t.Error(err)
 		}
 	}
@@ -54,7 +54,7 @@ func build(t *testing.T, src string) *Design {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, src)
 	}
-	d, err := derive(s) // New would refuse flavours that can be designed but not built yet
+	d, err := Derive(s) // New would refuse flavours that can be designed but not built yet
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,7 +17,6 @@ import (
 // floor(n/G) or ceil(n/G), and no way of dealing does better.
 func (d *Design) layOut() error {
 	s := d.Spec
-	r := s.Storage.RAID
 	for _, e := range s.Enclosures {
 		bay := 0
 		for _, l := range e.Disks {
@@ -27,24 +26,59 @@ func (d *Design) layOut() error {
 			}
 			for _, serial := range serials {
 				bay++
-				d.Disks = append(d.Disks, Disk{Serial: serial, WWN: l.WWN, Enclosure: e.Name, Bay: bay, Size: l.Size, Type: l.Type, Service: e.Service})
+				d.Disks = append(d.Disks, Disk{Serial: serial, WWN: l.WWN, Enclosure: e.Name, Bay: bay, Size: l.Size, Type: l.Type, Service: e.Service, Module: e.Module, Array: e.Array})
 			}
 		}
 	}
-	perService := r.Groups / len(s.Services)
-	for i, sv := range s.Services {
-		d.layOutService(sv.Name, i*perService, perService, r.Spares/len(s.Services))
+	for _, set := range s.Sets() {
+		r := set.Storage.RAID
+		groups, spares := r.Groups/set.Share, r.Spares/set.Share
+		arrays := []string{""}
+		if on := s.ArraysOf(set.Name); len(on) > 0 {
+			arrays = nil
+			for _, a := range on {
+				arrays = append(arrays, a.Name)
+			}
+		}
+		for _, a := range arrays {
+			d.layOutSet(set, a, groups/len(arrays), spares/len(arrays))
+		}
+		if err := d.perEnclosure(set); err != nil {
+			return err
+		}
+	}
+	d.arrays()
+	return nil
+}
+
+// perEnclosure refuses a layout that the spec has ruled out.
+func (d *Design) perEnclosure(set spec.Set) error {
+	most := set.Storage.RAID.PerEnclosure
+	for _, g := range d.GroupsOf(set.Name) {
+		if n, e := worstEnclosure(g); most > 0 && n > most {
+			return errorAt(d.Spec, set.Path+".raid.per_enclosure", fmt.Sprintf("spread the disks over more enclosures, choose narrower groups, or allow %d", n),
+				"a group of %d disks over these enclosures has %d in enclosure %s, more than the %d allowed", len(g.Members), n, e, most)
+		}
 	}
 	return nil
 }
 
-func (d *Design) layOutService(service string, firstGroup, groups, spares int) {
+// set is the service or module a disk is for.
+func (k *Disk) set() string {
+	if k.Module != "" {
+		return k.Module
+	}
+	return k.Service
+}
+
+// layOutSet makes the groups of one set, on one array if it is on any.
+func (d *Design) layOutSet(set spec.Set, array string, groups, spares int) {
 	s := d.Spec
-	r := s.Storage.RAID
+	r := set.Storage.RAID
 	var enclosures []string
 	free := map[string][]int{} // enclosure -> indices into d.Disks, in bay order
 	for i, k := range d.Disks {
-		if k.Service != service {
+		if k.set() != set.Name || k.Array != array {
 			continue
 		}
 		if free[k.Enclosure] == nil {
@@ -82,10 +116,16 @@ func (d *Design) layOutService(service string, firstGroup, groups, spares int) {
 	}
 	base := len(d.Groups)
 	for g := range groups {
-		name := fmt.Sprintf("%s-r%d", s.Name, firstGroup+g)
+		name := fmt.Sprintf("%s-r%d", s.Name, base+g)
 		group := Group{
-			Name: name, UUID: mdUUID(stableUUID(s.Name, "md", name)), Service: service,
-			Level: level, Data: r.Data, Parity: r.Parity, Chunk: r.Chunk,
+			Name: name, Service: set.Name,
+			Level: level, Data: r.Data, Parity: r.Parity, Chunk: r.Chunk, Array: array,
+		}
+		if s.Flavour == spec.Lustre {
+			group.Service, group.Module = "", set.Name
+		}
+		if array == "" {
+			group.UUID = mdUUID(stableUUID(s.Name, "md", name))
 		}
 		for _, i := range alternate(enclosures, dealt[g]) {
 			d.Disks[i].Group = name
@@ -97,6 +137,9 @@ func (d *Design) layOutService(service string, firstGroup, groups, spares int) {
 	for k, i := range spare {
 		g := &d.Groups[base+k%groups]
 		d.Disks[i].Spare = true
+		if array != "" {
+			continue // any group's: an array takes them where they are needed
+		}
 		g.Spares = append(g.Spares, d.Disks[i])
 	}
 }
@@ -139,7 +182,7 @@ func (d *Design) warn() {
 		line, col := s.Pos(at)
 		d.Warnings = append(d.Warnings, Warning{Rule: rule, Text: fmt.Sprintf(format, args...), Line: line, Col: col})
 	}
-	for _, sv := range s.Services {
+	for _, sv := range s.Sets() {
 		worst, where, groups := 0, "", 0
 		for _, g := range d.GroupsOf(sv.Name) {
 			n, e := worstEnclosure(g)
@@ -157,15 +200,28 @@ func (d *Design) warn() {
 					at = fmt.Sprintf("enclosures[%d]", i)
 				}
 			}
-			add(at, "enclosure-spread", "%s of service %s do not survive the loss of an enclosure: up to %d disks of one group are in enclosure %s, and RAID %d %d+%d can lose %s; these disks and enclosures allow no better spread",
-				plural(groups, "group"), sv.Name, worst, where, s.Storage.RAID.Level, s.Storage.RAID.Data, s.Storage.RAID.Parity, lossText(d.GroupsOf(sv.Name)[0]))
+			raid := sv.Storage.RAID
+			add(at, "enclosure-spread", "%s of "+d.setWord()+" %s do not survive the loss of an enclosure: up to %d disks of one group are in enclosure %s, and RAID %d %d+%d can lose %s; these disks and enclosures allow no better spread",
+				plural(groups, "group"), sv.Name, worst, where, raid.Level, raid.Data, raid.Parity, lossText(d.GroupsOf(sv.Name)[0]))
 		}
 	}
-	if s.Storage.RAID.Spares == 0 {
-		add("storage.raid", "no-spare", "there is no hot spare: a rebuild begins only when somebody has replaced the failed disk")
-	} else if sp := s.Storage.RAID.Spares; sp < len(d.Groups) {
-		add("storage.raid.spares", "spares", "%s for %d groups: md moves a spare to another group only while `mdadm --monitor` runs on the server that has the arrays", plural(sp, "spare"), len(d.Groups))
+	said := map[string]bool{}
+	for _, set := range s.Sets() {
+		if said[set.Path] {
+			continue
+		}
+		said[set.Path] = true
+		of := ""
+		if d.Lustre != nil {
+			of = " in module " + set.Name
+		}
+		if set.Storage.RAID.Spares == 0 {
+			add(set.Path+".raid", "no-spare", "there is no hot spare%s: a rebuild begins only when somebody has replaced the failed disk", of)
+		} else if sp := set.Storage.RAID.Spares; sp < set.Storage.RAID.Groups && set.Storage.Kind == "jbod" {
+			add(set.Path+".raid.spares", "spares", "%s for %d groups%s: md moves a spare to another group only while `mdadm --monitor` runs on the server that has the arrays", plural(sp, "spare"), set.Storage.RAID.Groups, of)
+		}
 	}
+	d.warnHardware(add)
 	for i, sv := range s.Services {
 		for j, e := range sv.Exports {
 			at := fmt.Sprintf("services[%d].exports[%d]", i, j)
@@ -184,6 +240,14 @@ func (d *Design) warn() {
 			add(fmt.Sprintf("filesystem.mount[%d]", i), "allocsize", "a fixed allocsize switches XFS's dynamic preallocation off; leave it out unless all files are large")
 		}
 	}
+}
+
+// setWord is what a set of disks is called in this flavour.
+func (d *Design) setWord() string {
+	if d.Flavour == spec.Lustre {
+		return "module"
+	}
+	return "service"
 }
 
 // worstEnclosure is the enclosure with most members of a group.

@@ -101,7 +101,7 @@ func settings(d *Design) []Setting {
 	}
 	maxSectors := max(1024, int(r.Chunk/spec.KiB))
 	add("server", "disk", "max_sectors_kb", strconv.Itoa(maxSectors), fmt.Sprintf("at least one whole chunk (%s) goes to a disk in one request", r.Chunk), "kernel: ABI sysfs-block, queue/max_sectors_kb")
-	if r.Level != 10 {
+	if r.Level != 10 && !hasArrays(d) {
 		n := stripeCache(s, len(d.Groups))
 		cost := spec.Bytes(len(d.Groups)*r.Width()*n) * 4 * spec.KiB
 		add("server", "md", "stripe_cache_size", strconv.Itoa(n), fmt.Sprintf("stripes gathered whole need no read before parity is written; costs entries x 4 KiB x disks = %s of memory for %s", cost.Binary(), plural(len(d.Groups), "group")), "md(4), RAID 4/5/6 sysfs attributes")
@@ -109,23 +109,16 @@ func settings(d *Design) []Setting {
 			add("server", "md", "group_thread_cnt", "4", "parity by several threads: one does 1-2 GB/s", "kernel: admin-guide/md, group_thread_cnt")
 		}
 	}
-	groupsPerVolume := max(1, d.Volumes[0].Stripes)
+	groupsPerVolume := max(1, len(d.Volumes[0].Groups))
 	ra := max(4096, int(2*fullStripe(r)/spec.KiB))
 	raLV := max(4096, int(2*fullStripe(r)/spec.KiB)*groupsPerVolume)
-	add("server", "md", "read_ahead_kb", strconv.Itoa(ra), "two full stripes ahead, 4 MiB at least, keep every disk of a group reading", "kernel: ABI sysfs-block, queue/read_ahead_kb")
+	if !hasArrays(d) {
+		add("server", "md", "read_ahead_kb", strconv.Itoa(ra), "two full stripes ahead, 4 MiB at least, keep every disk of a group reading", "kernel: ABI sysfs-block, queue/read_ahead_kb")
+	}
 	add("server", "lv", "read_ahead_kb", strconv.Itoa(raLV), "two full stripes of every group ahead, 4 MiB at least, keep every disk reading; nfsd reads through this queue", "kernel: ABI sysfs-block, queue/read_ahead_kb")
 
 	// Multipath.
-	then := "the fault is seen"
-	if d.HA != nil {
-		then = "the service moves"
-	}
-	add("server", "multipath", "no_path_retry", "6", "six checks (30 s) after the last path is gone I/O fails and "+then+"; 'queue' would hang it for ever", "multipath.conf(5)")
-	add("server", "multipath", "fast_io_fail_tmo", "5", "a dead SAS or FC path gives its I/O back to the other path after 5 s", "multipath.conf(5)")
-	add("server", "multipath", "dev_loss_tmo", "60", "a pulled cable may come back within a minute without the disk being forgotten", "multipath.conf(5)")
-	add("server", "multipath", "path_selector", "service-time 0", "both HBAs carry load; the path that answers faster gets more", "multipath.conf(5)")
-	add("server", "multipath", "path_grouping_policy", "multibus", "the two ports of a JBOD disk are equal", "multipath.conf(5)")
-	add("server", "multipath", "user_friendly_names", "no", "maps are named by WWID, the same on both servers", "multipath.conf(5)")
+	multipathSettings(d, add)
 
 	// Volume and file system.
 	v := d.Volumes[0]
@@ -138,9 +131,9 @@ func settings(d *Design) []Setting {
 		add("server", "lvm", "stripes", strconv.Itoa(v.Stripes), "every file is spread over all groups", "lvcreate(8)")
 	}
 	add("server", "mkfs", "su", v.SU.String(), "the RAID chunk: XFS places and extends files in these units, so that full stripes are written without reading", "mkfs.xfs(8)")
-	add("server", "mkfs", "sw", strconv.Itoa(v.SW), "data disks: "+dataDisks(r.Data, v.Stripes), "mkfs.xfs(8)")
+	add("server", "mkfs", "sw", strconv.Itoa(v.SW), "data disks: "+dataDisks(r.Data, len(v.Groups)), "mkfs.xfs(8)")
 	add("server", "mkfs", "sectsize", "4096", "disks write 4 KiB at once whatever they report; and a cache of 4 KiB sectors can be put under it later", "mkfs.xfs(8)")
-	lv := lvSize(d.GroupsOf(v.Service))
+	lv := d.lvSize(v.Service)
 	add("server", "mkfs", "log size", logSize(lv).String(), "room for many creates in flight, and replayed within seconds at a takeover", "mkfs.xfs(8)")
 	add("server", "mkfs", "log su", logSU(r).String(), "every log write is padded to this; sync exports force the log often, so it is kept small", "mkfs.xfs(8)")
 	add("server", "mount", "noatime", "on", "reading writes nothing", "mount(8)")
@@ -180,20 +173,7 @@ func settings(d *Design) []Setting {
 
 	// Cluster.
 	if d.HA != nil {
-		token := d.HA.TokenMS
-		add("server", "corosync", "token", strconv.Itoa(token), "ms of silence after which a server counts as dead. Shorter finds it earlier, and fences a healthy server that was merely busy", "corosync.conf(5)")
-		add("server", "corosync", "consensus", strconv.Itoa(token*6/5), "1.2 x token, the least corosync takes", "corosync.conf(5)")
-		add("server", "corosync", "two_node", "1", "one of two servers may go on alone, after fencing the other", "votequorum(5)")
-		add("server", "corosync", "wait_for_all", "1", "after a cold start of both, neither acts before it has seen the other once", "votequorum(5)")
-		add("server", "corosync", "crypto", "aes256/sha256", "nobody on the public network can forge or read a heartbeat", "corosync.conf(5)")
-		add("server", "corosync", "link_mode", "passive", "the private ring carries the heartbeat, the public one takes over", "corosync.conf(5)")
-		add("server", "pacemaker", "stonith-enabled", "true", "no takeover without proof that the other server is off", "pacemaker-controld(7)")
-		add("server", "pacemaker", "stonith-timeout", "60s", "a fencing level that has not answered by then is given up for the next one", "pacemaker-controld(7)")
-		add("server", "pacemaker", "no-quorum-policy", "stop", "with two_node one server has quorum; one that has not serves nothing", "pacemaker-schedulerd(7)")
-		add("server", "pacemaker", "resource-stickiness", map[string]string{"manual": "1000", "auto": "0"}[d.HA.Failback], "failback is "+d.HA.Failback+": a second interruption comes when "+map[string]string{"manual": "you choose", "auto": "the server is back"}[d.HA.Failback], "pacemaker: resource meta-attributes")
-		add("server", "pacemaker", "monitor-interval", "10s", "each monitor costs milliseconds; a failed service is found within this time", "pacemaker: resource operations")
-		add("server", "pacemaker", "start-timeout", "180s", "assembling arrays and replaying the log of a large file system", "pacemaker: resource operations")
-		add("server", "pacemaker", "stop-timeout", "180s", "writing all dirty data; after it the server is fenced", "pacemaker: resource operations")
+		haSettings(d.HA.TokenMS, d.HA.Failback, add)
 		add("server", "pacemaker", "fence delay", fenceDelay, "if the servers lose sight of each other both fence; the preferred one is shot later and so wins", "pacemaker-fenced(7), pcmk_delay_base")
 	}
 
@@ -206,6 +186,56 @@ func settings(d *Design) []Setting {
 		add("client", "nfs", "nconnect", strconv.Itoa(n), "one TCP connection is handled by one core at each end; several fill the link", "nfs(5)")
 	}
 	return out
+}
+
+// haSettings are those of a cluster of two servers.
+func haSettings(token int, failback string, add func(role, kind, name, value, reason, source string)) {
+	add("server", "corosync", "token", strconv.Itoa(token), "ms of silence after which a server counts as dead. Shorter finds it earlier, and fences a healthy server that was merely busy", "corosync.conf(5)")
+	add("server", "corosync", "consensus", strconv.Itoa(token*6/5), "1.2 x token, the least corosync takes", "corosync.conf(5)")
+	add("server", "corosync", "two_node", "1", "one of two servers may go on alone, after fencing the other", "votequorum(5)")
+	add("server", "corosync", "wait_for_all", "1", "after a cold start of both, neither acts before it has seen the other once", "votequorum(5)")
+	add("server", "corosync", "crypto", "aes256/sha256", "nobody on the public network can forge or read a heartbeat", "corosync.conf(5)")
+	add("server", "corosync", "link_mode", "passive", "the private ring carries the heartbeat, the public one takes over", "corosync.conf(5)")
+	add("server", "pacemaker", "stonith-enabled", "true", "no takeover without proof that the other server is off", "pacemaker-controld(7)")
+	add("server", "pacemaker", "stonith-timeout", "60s", "a fencing level that has not answered by then is given up for the next one", "pacemaker-controld(7)")
+	add("server", "pacemaker", "no-quorum-policy", "stop", "with two_node one server has quorum; one that has not serves nothing", "pacemaker-schedulerd(7)")
+	add("server", "pacemaker", "resource-stickiness", map[string]string{"manual": "1000", "auto": "0"}[failback], "failback is "+failback+": a second interruption comes when "+map[string]string{"manual": "you choose", "auto": "the server is back"}[failback], "pacemaker: resource meta-attributes")
+	add("server", "pacemaker", "monitor-interval", "10s", "each monitor costs milliseconds; a failed service is found within this time", "pacemaker: resource operations")
+	add("server", "pacemaker", "start-timeout", "180s", "assembling arrays and replaying the log of a large file system", "pacemaker: resource operations")
+	add("server", "pacemaker", "stop-timeout", "180s", "writing all dirty data; after it the server is fenced", "pacemaker: resource operations")
+}
+
+// arrayPrio is multipath's word for how a family reports ownership.
+var arrayPrio = map[string]string{"md3": "rdac", "me4": "alua"}
+
+// multipathSettings are those of disks with two ports, or of LUNs behind two
+// controllers; a RAID controller in the server has one path.
+func multipathSettings(d *Design, add func(role, kind, name, value, reason, source string)) {
+	if hasArrays(d) && d.Arrays[0].Family == "perc" {
+		return
+	}
+	then := "the fault is seen"
+	switch {
+	case d.Lustre != nil:
+		then = "the target moves"
+	case d.HA != nil:
+		then = "the service moves"
+	}
+	if hasArrays(d) {
+		add("server", "multipath", "no_path_retry", "30", "thirty checks (150 s) after the last path is gone I/O fails and "+then+": a controller that restarts hands its LUNs over within two minutes; 'queue' would hang it for ever", "multipath.conf(5); seed NSS4-HA, 4.3.2")
+		add("server", "multipath", "path_grouping_policy", "group_by_prio", "the paths to the controller that owns the LUN first, the others only if those are gone", "multipath.conf(5)")
+		add("server", "multipath", "prio", arrayPrio[d.Arrays[0].Family], "how the array tells which controller owns a LUN", "multipath.conf(5), built-in table of arrays")
+		add("server", "multipath", "failback", "immediate", "a LUN returns to its own controller, so that both carry load", "multipath.conf(5)")
+		add("server", "multipath", "fast_io_fail_tmo", "5", "a dead SAS path gives its I/O back to the other path after 5 s", "multipath.conf(5)")
+		add("server", "multipath", "dev_loss_tmo", "60", "a pulled cable may come back within a minute without the LUN being forgotten", "multipath.conf(5)")
+		return
+	}
+	add("server", "multipath", "no_path_retry", "6", "six checks (30 s) after the last path is gone I/O fails and "+then+"; 'queue' would hang it for ever", "multipath.conf(5)")
+	add("server", "multipath", "fast_io_fail_tmo", "5", "a dead SAS or FC path gives its I/O back to the other path after 5 s", "multipath.conf(5)")
+	add("server", "multipath", "dev_loss_tmo", "60", "a pulled cable may come back within a minute without the disk being forgotten", "multipath.conf(5)")
+	add("server", "multipath", "path_selector", "service-time 0", "both HBAs carry load; the path that answers faster gets more", "multipath.conf(5)")
+	add("server", "multipath", "path_grouping_policy", "multibus", "the two ports of a JBOD disk are equal", "multipath.conf(5)")
+	add("server", "multipath", "user_friendly_names", "no", "maps are named by WWID, the same on both servers", "multipath.conf(5)")
 }
 
 func dataDisks(perGroup, groups int) string {

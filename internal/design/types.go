@@ -23,6 +23,122 @@ type Design struct {
 	Settings []Setting     `json:"settings"` // tuning, per role
 	Capacity Capacity      `json:"capacity"`
 	Warnings []Warning     `json:"warnings"`
+
+	Arrays       []Array       `json:"arrays,omitempty"`       // RAID arrays and controllers; none for JBODs
+	Cache        *Cache        `json:"cache,omitempty"`        // SSDs in front of the volume
+	Lustre       *Lustre       `json:"lustre,omitempty"`       // for flavour lustre
+	Advice       []Advice      `json:"advice,omitempty"`       // placement of cards
+	Translations []Translation `json:"translations,omitempty"` // values of the past
+}
+
+// Array is a RAID array, or a RAID controller, and what is to be made on it.
+type Array struct {
+	Name       string   `json:"name"`
+	Model      string   `json:"model"`
+	Family     string   `json:"family"`  // md3, perc or me4
+	Set        string   `json:"set"`     // the service or module its disks are for; of the first, if for two
+	Servers    []string `json:"servers"` // cabled to it
+	Management []string `json:"management,omitempty"`
+	Controller int      `json:"controller"` // of a PERC
+	Enclosures []string `json:"enclosures"` // the one with the controllers first
+	LUNs       []LUN    `json:"luns"`       // in order of LUN number
+	Spares     []Disk   `json:"spares,omitempty"`
+}
+
+// LUN is a virtual disk of an array.
+type LUN struct {
+	Name   string   `json:"name"` // of the virtual disk, and of its multipath map
+	Array  string   `json:"array"`
+	Number int      `json:"number"` // LUN
+	Set    string   `json:"set"`    // service or module
+	Groups []string `json:"groups"` // RAID group; several are the spans of a RAID 60
+	Level  int      `json:"level"`  // 6, 10 or 60
+	// Size is what hosts see, in bytes; what other LUNs leave of the group if
+	// Rest is set.
+	Size       spec.Bytes `json:"size"`
+	Rest       bool       `json:"rest"`
+	FullStripe spec.Bytes `json:"full_stripe"` // data disks x chunk, of one span
+	Chunk      spec.Bytes `json:"chunk"`
+	Controller int        `json:"controller"` // that owns it as a rule: 0 or 1 (A or B)
+	Server     string     `json:"server"`     // that uses it as a rule
+	WWN        string     `json:"wwn,omitempty"`
+	Use        string     `json:"use"`    // pv, xfs, mgs, mdt or ost
+	Device     string     `json:"device"` // on the servers
+}
+
+// Cache is a pool of SSDs in front of the volume.
+type Cache struct {
+	SSDs      []Disk     `json:"ssds"`
+	Mode      string     `json:"mode"`
+	Bypass    spec.Bytes `json:"sequential_bypass"`
+	Clean     spec.Bytes `json:"clean"` // room for data that is also on the disks
+	Dirty     spec.Bytes `json:"dirty"` // room for data that is not: each byte is on two SSDs
+	Survives  int        `json:"survives_ssds"`
+	Placement string     `json:"placement"`
+}
+
+// Lustre is a Lustre file system.
+type Lustre struct {
+	FSName      string         `json:"fsname"`
+	LNET        string         `json:"lnet"` // networks= of the lnet module, e.g. o2ib(ib0)
+	Modules     []Module       `json:"modules"`
+	Targets     []Target       `json:"targets"` // in order of mounting: MGS, MDT, OSTs
+	MGSNIDs     []string       `json:"mgs_nids"`
+	Mount       string         `json:"mount"` // on clients
+	Source      string         `json:"source"`
+	StripeCount int            `json:"stripe_count"`
+	StripeSize  spec.Bytes     `json:"stripe_size"`
+	Pools       []spec.OSTPool `json:"pools,omitempty"`
+	OSTs        int            `json:"osts"`
+	Params      []string       `json:"params"` // for lctl set_param -P
+}
+
+// Module is a pair of servers, a cluster of its own, with its targets.
+type Module struct {
+	Name    string   `json:"name"`
+	Role    string   `json:"role"` // mds or oss
+	Servers []string `json:"servers"`
+	HA      *HA      `json:"ha"`
+	Targets []string `json:"targets"`
+}
+
+// Target is an MGS, MDT or OST.
+type Target struct {
+	Name         string     `json:"name"` // testfs-OST0000
+	Kind         string     `json:"kind"` // mgs, mdt or ost
+	Index        int        `json:"index"`
+	Module       string     `json:"module"`
+	Group        string     `json:"group"`
+	Device       string     `json:"device"`
+	Size         spec.Bytes `json:"size"`
+	Server       string     `json:"server"`        // that mounts it as a rule
+	ServiceNIDs  []string   `json:"service_nids"`  // of both servers
+	Stride       int        `json:"stride"`        // chunk, in blocks of 4 KiB
+	StripeWidth  int        `json:"stripe_width"`  // full stripe, in blocks of 4 KiB
+	MkfsArgs     []string   `json:"mkfs_args"`     // after `mkfs.lustre`, the device last
+	MountPoint   string     `json:"mount_point"`   // on the servers
+	BytesPerNode spec.Bytes `json:"inode_ratio"`   // bytes for each inode
+	Inodes       int64      `json:"inodes"`        // it can hold
+	Usable       spec.Bytes `json:"usable"`        // estimate
+	Resource     string     `json:"resource_name"` // in Pacemaker
+}
+
+// Advice is about what a person has to do with their hands.
+type Advice struct {
+	Server string `json:"server,omitempty"`
+	Text   string `json:"text"`
+	Source string `json:"source"`
+}
+
+// Translation is a value, option or command of the source papers that no
+// longer exists, and what does its work today.
+type Translation struct {
+	Old    string `json:"old"`
+	New    string `json:"new"` // what is used; empty: nothing, it is the default or the only way
+	Why    string `json:"why"`
+	Source string `json:"source"`
+	Line   int    `json:"line,omitempty"` // in the spec, if that has it
+	Col    int    `json:"col,omitempty"`
 }
 
 // Disk is one disk. Serial is always set; WWN (naa, hex, no prefix) if the
@@ -37,9 +153,12 @@ type Disk struct {
 	Group     string     `json:"group"` // name of its RAID group; "" if spare or unused
 	Spare     bool       `json:"spare"`
 	Service   string     `json:"service"`
+	Module    string     `json:"module,omitempty"` // of Lustre, in place of Service
+	Array     string     `json:"array,omitempty"`  // the enclosure is cabled to
 }
 
-// Group is one md RAID group.
+// Group is one RAID group: an md array on JBODs, a disk group or span on an
+// array.
 type Group struct {
 	Name    string     `json:"name"` // md array name, e.g. brick1-r0; device /dev/md/<Name>
 	UUID    string     `json:"uuid"` // md UUID as mdadm prints it (8:8:8:8 hex digits), a UUIDv5 of brick and group name
@@ -51,6 +170,16 @@ type Group struct {
 	Members []Disk     `json:"members"` // in RAID order
 	Spares  []Disk     `json:"spares"`
 	Usable  spec.Bytes `json:"usable"` // data disks x disk size, before metadata
+	Module  string     `json:"module,omitempty"`
+	Array   string     `json:"array,omitempty"` // "" for md
+}
+
+// Set is the service or module the group is for.
+func (g *Group) Set() string {
+	if g.Module != "" {
+		return g.Module
+	}
+	return g.Service
 }
 
 // Volume is one volume group with one logical volume and its file system.
@@ -73,6 +202,10 @@ type Volume struct {
 	MkfsArgs   []string   `json:"mkfs_args"`   // after `mkfs.xfs`, without the device
 	MountPoint string     `json:"mount_point"`
 	MountOpts  []string   `json:"mount_opts"`
+	// LUNs are the physical volumes where an array makes the groups; Device is
+	// what the file system is made on if there is no volume group.
+	LUNs   []string `json:"luns,omitempty"`
+	Device string   `json:"device,omitempty"`
 }
 
 // Service is an address with exports.
@@ -175,6 +308,19 @@ type Setting struct {
 type Capacity struct {
 	Raw    spec.Bytes `json:"raw"`
 	RAID   spec.Bytes `json:"raid"`
+	Usable spec.Bytes `json:"usable"`
+	// LUNs is what hosts see of the arrays; Sets has each module of Lustre (the
+	// total counts the OSTs only).
+	LUNs spec.Bytes    `json:"luns,omitempty"`
+	Sets []SetCapacity `json:"sets,omitempty"`
+}
+
+// SetCapacity is that of a module.
+type SetCapacity struct {
+	Name   string     `json:"name"`
+	Raw    spec.Bytes `json:"raw"`
+	RAID   spec.Bytes `json:"raid"`
+	LUNs   spec.Bytes `json:"luns,omitempty"`
 	Usable spec.Bytes `json:"usable"`
 }
 

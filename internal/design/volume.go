@@ -2,6 +2,7 @@ package design
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/mortarhpc/mortar/internal/spec"
@@ -25,8 +26,11 @@ func stripeSize(r spec.RAID) spec.Bytes {
 	return min(r.Chunk, extentSize)
 }
 
-func volume(s *spec.Spec, v *spec.Service, groups []Group) Volume {
+func (d *Design) volume(v *spec.Service, groups []Group) Volume {
+	s := d.Spec
 	r := s.Storage.RAID
+	luns := d.lunsOf(v.Name)
+	lv := d.lvSize(v.Name)
 	vol := Volume{
 		Service:    v.Name,
 		VG:         strings.ReplaceAll(s.Name+"_"+v.Name, "-", "_"),
@@ -43,6 +47,20 @@ func volume(s *spec.Spec, v *spec.Service, groups []Group) Volume {
 	for _, g := range groups {
 		vol.Groups = append(vol.Groups, g.Name)
 	}
+	if len(luns) > 0 {
+		vol.Stripes = len(luns)
+		// A LUN of several spans takes a stripe of each in turn.
+		vol.StripeSize = min(stripeSize(r)*spec.Bytes(len(luns[0].Groups)), extentSize)
+		if !powerOfTwo(vol.StripeSize) {
+			vol.StripeSize = stripeSize(r)
+		}
+		for _, l := range luns {
+			vol.LUNs = append(vol.LUNs, l.Device)
+		}
+	}
+	if s.Storage.Volume == "device" && len(luns) > 0 {
+		vol.VG, vol.LV, vol.Device = "", "", luns[0].Device
+	}
 	if s.HA != nil {
 		vol.SystemID = "mortar-" + s.Name
 	} else {
@@ -53,9 +71,9 @@ func volume(s *spec.Spec, v *spec.Service, groups []Group) Volume {
 		"-m", "uuid=" + vol.FSUUID,
 		"-s", "size=4096",
 		"-d", fmt.Sprintf("su=%dk,sw=%d", vol.SU/spec.KiB, vol.SW),
-		"-l", fmt.Sprintf("size=%dm,su=%dk", logSize(lvSize(groups))/spec.MiB, logSU(r)/spec.KiB),
+		"-l", fmt.Sprintf("size=%dm,su=%dk", logSize(lv)/spec.MiB, logSU(r)/spec.KiB),
 	}
-	vol.MountOpts = append([]string{"noatime", "nodev", "nosuid", "logbsize=256k"}, s.Filesystem.Mount...)
+	vol.MountOpts = mountOptions(s)
 	return vol
 }
 
@@ -98,11 +116,42 @@ func mdData(size, chunk spec.Bytes) spec.Bytes {
 	return data / chunk * chunk
 }
 
-// lvSize is the logical volume over groups: whole extents behind LVM's own
-// metadata, which is aligned to the full stripe.
-func lvSize(groups []Group) spec.Bytes {
+// mountOptions are ours and then the spec's, which win over the same one of
+// ours; what no longer exists is left out (see translate).
+func mountOptions(s *spec.Spec) []string {
+	out := []string{"noatime", "nodev", "nosuid", "logbsize=256k"}
+	for _, o := range s.Filesystem.Mount {
+		if _, gone := obsoleteMount(o); gone {
+			continue
+		}
+		if o == "logbsize=262144" {
+			o = "logbsize=256k"
+		}
+		name, _, _ := strings.Cut(o, "=")
+		if i := slices.IndexFunc(out, func(have string) bool { h, _, _ := strings.Cut(have, "="); return h == name }); i >= 0 {
+			out[i] = o
+			continue
+		}
+		out = append(out, o)
+	}
+	return out
+}
+
+// lvSize is the volume of a service: whole extents behind LVM's own
+// metadata, which is aligned to the full stripe; or the LUN itself.
+func (d *Design) lvSize(service string) spec.Bytes {
 	var total spec.Bytes
-	for _, g := range groups {
+	if luns := d.lunsOf(service); len(luns) > 0 {
+		for _, l := range luns {
+			if d.Spec.Storage.Volume == "device" {
+				return l.Size
+			}
+			start := (spec.MiB + l.FullStripe - 1) / l.FullStripe * l.FullStripe
+			total += (l.Size - start) / extentSize * extentSize
+		}
+		return total
+	}
+	for _, g := range d.GroupsOf(service) {
 		full := spec.Bytes(g.Data) * g.Chunk
 		start := (spec.MiB + full - 1) / full * full
 		array := spec.Bytes(g.Data) * mdData(g.Members[0].Size, g.Chunk)
@@ -111,15 +160,36 @@ func lvSize(groups []Group) spec.Bytes {
 	return total
 }
 
+// capacity adds up what there is. For Lustre the total is that of the OSTs,
+// where file data go.
 func (d *Design) capacity() {
+	c := &d.Capacity
+	if d.Lustre != nil {
+		for _, m := range d.Lustre.Modules {
+			one := d.moduleCapacity(m)
+			c.Sets = append(c.Sets, one)
+			if m.Role == "oss" {
+				c.Raw += one.Raw
+				c.RAID += one.RAID
+				c.LUNs += one.LUNs
+				c.Usable += one.Usable
+			}
+		}
+		return
+	}
 	for _, k := range d.Disks {
-		d.Capacity.Raw += k.Size
+		c.Raw += k.Size
 	}
 	for _, g := range d.Groups {
-		d.Capacity.RAID += g.Usable
+		c.RAID += g.Usable
+	}
+	for _, a := range d.Arrays {
+		for _, l := range a.LUNs {
+			c.LUNs += l.Size
+		}
 	}
 	for _, v := range d.Volumes {
-		lv := lvSize(d.GroupsOf(v.Service))
-		d.Capacity.Usable += lv - logSize(lv)
+		lv := d.lvSize(v.Service)
+		c.Usable += lv - logSize(lv)
 	}
 }

@@ -136,7 +136,6 @@ var bad = []struct {
 	{"unknown storage", []string{"storage:\n", "storage:\n  kind: ceph\n"}},
 	// NFS, services, exports.
 	{"file system", []string{"nfs:\n", "filesystem: {type: zfs}\nnfs:\n"}},
-	{"mount option of the past", []string{"nfs:\n", "filesystem: {mount: [nobarrier]}\nnfs:\n"}},
 	{"short lease in HA", []string{"lease: 30", "lease: 10"}},
 	{"grace shorter than lease", []string{"lease: 30", "lease: 60\n  grace: 30"}},
 	{"NFS version", []string{"lease: 30", "versions: [2, 3, 4]"}},

@@ -16,7 +16,7 @@ func (r RAID) Width() int { return r.Data + r.Parity }
 // disks checks enclosures, disks, geometry and the wipe list.
 func (c *checker) disks() {
 	s := c.s
-	geometry := c.geometry()
+	geometry := c.geometries()
 	if len(s.Enclosures) == 0 {
 		c.errorf("enclosures", "list the enclosures with their disks", "the brick has no enclosure")
 		return
@@ -29,8 +29,9 @@ func (c *checker) disks() {
 	}
 	first := map[string]like{} // by service
 	count := map[string]int{}
+	perArray := map[[2]string]int{} // set and array
 	var serials []string
-	geometry = geometry && c.servicesOK
+	geometry = geometry && c.servicesOK && c.arrays()
 	allKnown := true // every serial could be read
 	for i := range s.Enclosures {
 		e := &s.Enclosures[i]
@@ -41,8 +42,8 @@ func (c *checker) disks() {
 			c.errorf(at+".name", "give each enclosure its own name", "enclosure %q is already there at %s", e.Name, c.at(other))
 		}
 		names[e.Name] = at + ".name"
-		service := c.enclosureService(e, at)
-		geometry = geometry && service != ""
+		service := c.enclosureSet(e, at)
+		geometry = geometry && service != "" && c.enclosureArray(e, at)
 		n := 0
 		for j := range e.Disks {
 			l := &e.Disks[j]
@@ -70,7 +71,7 @@ func (c *checker) disks() {
 			if !ok {
 				first[service] = like{lat, l.Size, l.Type}
 			} else if l.Size != f.size || l.Type != f.typ {
-				c.errorf(lat, "use like disks in all groups of a service, or make it two services", "disks of %s %s and, at %s, of %s %s would share RAID groups: every group would be as small and as slow as its worst disk", l.Size, l.Type, c.at(f.at), f.size, f.typ)
+				c.errorf(lat, "use like disks in all groups of a "+c.setWord()+", or make it two "+c.setWord()+"s", "disks of %s %s and, at %s, of %s %s would share RAID groups: every group would be as small and as slow as its worst disk", l.Size, l.Type, c.at(f.at), f.size, f.typ)
 			}
 		}
 		if n == 0 && len(e.Disks) == 0 {
@@ -83,6 +84,7 @@ func (c *checker) disks() {
 			c.errorf(at+".bays", "mend bays or disks", "enclosure %s has %s but %d disks", e.Name, plural(e.Bays, "bay"), n)
 		}
 		count[service] += n
+		perArray[[2]string{service, e.Array}] += n
 	}
 	for i, w := range s.Wipe {
 		at := fmt.Sprintf("wipe[%d]", i)
@@ -103,13 +105,31 @@ func (c *checker) disks() {
 			c.errorf(at, "remove one", "serial %s is there twice", w)
 		}
 	}
+	c.cache(bySerial)
 	if geometry {
-		c.groups(count)
+		c.groups(count, perArray)
 	}
 }
 
-func (c *checker) enclosureService(e *Enclosure, at string) string {
+// setWord is what a set of disks is called in this flavour.
+func (c *checker) setWord() string {
+	if c.s.Flavour == Lustre {
+		return "module"
+	}
+	return "service"
+}
+
+// enclosureSet finds out which service or module an enclosure's disks are
+// for; "" if that is not clear.
+func (c *checker) enclosureSet(e *Enclosure, at string) string {
 	s := c.s
+	if s.Flavour == Lustre {
+		return c.enclosureModule(e, at)
+	}
+	if e.Module != "" {
+		c.errorf(at+".module", "write service:, or choose flavour lustre", "flavour %s has no modules", s.Flavour)
+		return ""
+	}
 	if e.Service == "" {
 		if len(s.Services) > 1 && c.servicesOK {
 			c.errorf(at, "add service: the service whose volume its disks carry", "there are two services, and enclosure %s says of neither", e.Name)
@@ -171,12 +191,32 @@ func (c *checker) disk(l *DiskList, at string, byWWN map[string]string) (sound b
 	return sound
 }
 
-// geometry checks what storage.raid says by itself.
-func (c *checker) geometry() bool {
-	st, r := &c.s.Storage, &c.s.Storage.RAID
+// geometries checks every storage section of the spec.
+func (c *checker) geometries() bool {
+	s := c.s
+	if s.Flavour == Lustre {
+		if s.given("storage") {
+			c.errorf("storage", "move it into the modules below lustre", "flavour lustre has a storage section in each module, not one for all")
+		}
+		ok := s.Lustre != nil
+		for _, set := range s.Sets() {
+			ok = c.geometry(set.Path, set.Storage) && ok
+		}
+		return ok
+	}
+	if !s.given("storage") {
+		c.errorf("", "add it: "+docOf("Storage"), "key %q is missing", "storage")
+		return false
+	}
+	return c.geometry("storage", &s.Storage)
+}
+
+// geometry checks what a storage section says by itself.
+func (c *checker) geometry(path string, st *Storage) bool {
+	r := &st.RAID
 	ok := true
 	bad := func(at, mend, format string, args ...any) {
-		c.errorf(at, mend, format, args...)
+		c.errorf(path+strings.TrimPrefix(at, "storage"), mend, format, args...)
 		ok = false
 	}
 	if st.Kind != "jbod" && st.Kind != "array" {
@@ -185,10 +225,28 @@ func (c *checker) geometry() bool {
 	if st.Model != "" && st.Kind == "jbod" {
 		bad("storage.model", "remove it, or write kind: array", "a model is that of a RAID array, but kind is jbod")
 	}
-	if st.Kind == "array" && st.Model == "" {
-		bad("storage", "add model: MD3200, MD3220, PERC-H810 or ME4084", "which array is it?")
+	if st.Kind == "array" && st.Model == "" && len(c.s.Arrays) == 0 {
+		bad("storage", "add model: "+or(ModelNames()), "which array is it?")
 	}
-	given := c.s.given("storage.raid.parity")
+	if st.Kind == "jbod" && len(c.s.Arrays) > 0 && c.s.Flavour != Lustre {
+		bad("storage.kind", "write kind: array, or remove arrays", "there are arrays, but kind is jbod")
+	}
+	model, known := ModelOf(st.Model)
+	if st.Model != "" && !known {
+		bad("storage.model", c.modelMend(st.Model), "unknown array model %q", st.Model)
+	}
+	switch {
+	case st.Volume == "device" && c.s.Flavour == Lustre:
+		bad("storage.volume", "remove it", "a Lustre target is always made directly on its device")
+	case st.Volume == "device" && st.Kind != "array":
+		bad("storage.volume", "use lvm: it also keeps the other server from activating the volume", "volume: device is for the one LUN of an array")
+	case st.Volume != "lvm" && st.Volume != "device":
+		bad("storage.volume", "use lvm or device", "unknown kind of volume %q", st.Volume)
+	}
+	if r.PerEnclosure < 0 || r.PerEnclosure > maxGroup {
+		bad("storage.raid.per_enclosure", "choose 0 (as few as possible) or more", "per_enclosure is %d", r.PerEnclosure)
+	}
+	given := c.s.given(path + ".raid.parity")
 	switch r.Level {
 	case 6, 60:
 		if !given {
@@ -215,7 +273,7 @@ func (c *checker) geometry() bool {
 	default:
 		bad("storage.raid.level", "use 6, 10 or 60", "there is no RAID level %d", r.Level)
 	}
-	if r.Groups < 0 || r.Groups > 1000 || r.Groups == 0 && c.s.given("storage.raid.groups") {
+	if r.Groups < 0 || r.Groups > 1000 || r.Groups == 0 && c.s.given(path+".raid.groups") {
 		bad("storage.raid.groups", "choose 1 or more, or leave it out: as many as the disks yield", "groups is %d", r.Groups)
 	}
 	if r.Spares < 0 || r.Spares > 1000 {
@@ -224,57 +282,137 @@ func (c *checker) geometry() bool {
 	if r.Chunk < 4*KiB || r.Chunk > 16*MiB || r.Chunk&(r.Chunk-1) != 0 {
 		bad("storage.raid.chunk", "choose a power of two from 4KiB to 16MiB, e.g. 128KiB or 512KiB", "chunk is %s", r.Chunk)
 	}
+	if ok && known {
+		ok = c.modelGeometry(path, model, r)
+	}
 	return ok
 }
 
-// groups checks that the groups use up the disks, and fills in their number.
-func (c *checker) groups(count map[string]int) {
-	r := &c.s.Storage.RAID
-	n := max(1, len(c.s.Services))
+// modelGeometry checks that an array can make groups of this kind.
+func (c *checker) modelGeometry(path string, m ArrayModel, r *RAID) bool {
+	n := len(c.errs)
+	if !slices.Contains(m.Levels, r.Level) {
+		c.errorf(path+".raid.level", "use "+or(words(m.Levels)), "a %s has no RAID level %d", m.Name, r.Level)
+	}
+	if !slices.Contains(m.Chunks, r.Chunk) {
+		c.errorf(path+".raid.chunk", fmt.Sprintf("choose a power of two from %s to %s", m.Chunks[0], m.Chunks[len(m.Chunks)-1]), "a %s has no chunk of %s", m.Name, r.Chunk)
+	}
+	if r.Level != 10 && r.Width() > m.Widest {
+		c.errorf(path+".raid.data", fmt.Sprintf("choose %d at most", m.Widest-2), "a group of %d disks is wider than the %d a %s can make", r.Width(), m.Widest, m.Name)
+	}
+	return len(c.errs) == n
+}
+
+func words[T any](list []T) []string {
+	var out []string
+	for _, v := range list {
+		out = append(out, fmt.Sprint(v))
+	}
+	return out
+}
+
+func (c *checker) modelMend(name string) string {
+	if near := nearest(strings.ToUpper(name), ModelNames()); near != "" {
+		return fmt.Sprintf("did you mean %q?", near)
+	}
+	return "use " + or(ModelNames())
+}
+
+// groups checks that the groups use up the disks of each set and of each
+// array, and fills in their number.
+func (c *checker) groups(count map[string]int, perArray map[[2]string]int) {
+	sets := c.s.Sets()
+	total := map[string]int{} // groups, by path of the storage section
+	for _, set := range sets {
+		fit, ok := c.groupsOf(set, len(sets), count[set.Name])
+		if !ok {
+			return
+		}
+		total[set.Path] += fit
+		c.groupsOfArrays(set, perArray)
+	}
+	for _, set := range sets {
+		if r := &set.Storage.RAID; r.Groups == 0 {
+			r.Groups = total[set.Path]
+		}
+	}
+	if c.s.Flavour == Lustre {
+		c.osts()
+	}
+}
+
+// groupsOf checks the disks of one set and counts its groups.
+func (c *checker) groupsOf(set Set, sets, disks int) (groups int, ok bool) {
+	r, n := &set.Storage.RAID, set.Share
+	at := func(key string) string { return set.Path + ".raid" + key }
 	width := r.Width()
 	shape := fmt.Sprintf("RAID %d %d+%d", r.Level, r.Data, r.Parity)
 	if r.Spares%n != 0 {
-		c.errorf("storage.raid.spares", "choose an even number", "%d spares cannot be shared out evenly between %d services", r.Spares, n)
-		return
+		c.errorf(at(".spares"), "choose an even number", "%d spares cannot be shared out evenly between %d services", r.Spares, n)
+		return 0, false
 	}
 	if r.Groups%n != 0 {
-		c.errorf("storage.raid.groups", "choose an even number", "%d groups cannot be shared out evenly between %d services", r.Groups, n)
+		c.errorf(at(".groups"), "choose an even number", "%d groups cannot be shared out evenly between %d services", r.Groups, n)
+		return 0, false
+	}
+	spares := r.Spares / n
+	of := ""
+	if sets > 1 {
+		of = " of " + c.setWord() + " " + set.Name
+	}
+	fit := (disks - spares) / width
+	switch {
+	case disks < width+spares:
+		c.errorf(at(""), "add disks, or choose fewer data disks or spares", "%s%s, %d of them spare, are too few for one group of %s (%d disks)", plural(disks, "disk"), of, spares, shape, width)
+		return 0, false
+	case r.Groups == 0 && (disks-spares)%width != 0:
+		left := (disks - spares) % width
+		c.errorf(at(""), otherGeometry(*r, n, disks, spares, left), "%d disks%s less %s make %s of %s (%d disks each), and %s left over", disks, of, plural(spares, "spare"), plural(fit, "group"), shape, width, plural(left, "disk")+map[bool]string{true: " is", false: " are"}[left == 1])
+		return 0, false
+	case r.Groups != 0 && r.Groups/n*width+spares != disks:
+		need := r.Groups/n*width + spares
+		c.errorf(at(".groups"), "mend groups, data or spares so that every disk has a use", "%s of %s and %s are %d disks, but%s there are %d", plural(r.Groups/n, "group"), shape, plural(spares, "spare"), need, of, disks)
+		return 0, false
+	}
+	return fit, true
+}
+
+// groupsOfArrays checks that each array of a set can make whole groups of its
+// own disks: no group reaches over two arrays.
+func (c *checker) groupsOfArrays(set Set, perArray map[[2]string]int) {
+	arrays := c.s.ArraysOf(set.Name)
+	if len(arrays) == 0 {
 		return
 	}
-	total := 0
-	for i := range c.s.Services {
-		name := c.s.Services[i].Name
-		disks, spares := count[name], r.Spares/n
-		of := ""
-		if n > 1 {
-			of = " of service " + name
-		}
-		fit := (disks - spares) / width
-		switch {
-		case disks < width+spares:
-			c.errorf("storage.raid", "add disks, or choose fewer data disks or spares", "%s%s, %d of them spare, are too few for one group of %s (%d disks)", plural(disks, "disk"), of, spares, shape, width)
-			return
-		case r.Groups == 0 && (disks-spares)%width != 0:
-			left := (disks - spares) % width
-			c.errorf("storage.raid", c.otherGeometry(disks, spares, left), "%d disks%s less %s make %s of %s (%d disks each), and %s left over", disks, of, plural(spares, "spare"), plural(fit, "group"), shape, width, plural(left, "disk")+map[bool]string{true: " is", false: " are"}[left == 1])
-			return
-		case r.Groups != 0 && r.Groups/n*width+spares != disks:
-			need := r.Groups/n*width + spares
-			c.errorf("storage.raid.groups", "mend groups, data or spares so that every disk has a use", "%s of %s and %s are %d disks, but%s there are %d", plural(r.Groups/n, "group"), shape, plural(spares, "spare"), need, of, disks)
-			return
-		}
-		total += fit
+	r := &set.Storage.RAID
+	spares := r.Spares / set.Share
+	if spares%len(arrays) != 0 {
+		c.errorf(set.Path+".raid.spares", fmt.Sprintf("choose a multiple of %d", len(arrays)), "%d spares cannot be shared out evenly between %d arrays", spares, len(arrays))
+		return
 	}
-	if r.Groups == 0 {
-		r.Groups = total
+	groups := -1
+	for _, a := range arrays {
+		disks := perArray[[2]string{set.Name, a.Name}] - spares/len(arrays)
+		n := disks / r.Width()
+		m, _ := ModelOf(a.Model)
+		switch {
+		case disks%r.Width() != 0:
+			c.errorf(set.Path+".raid", "cable the enclosures so that each array has whole groups", "array %s has %d disks besides its spares, which make no whole number of groups of %d", a.Name, disks, r.Width())
+			return
+		case groups >= 0 && n != groups:
+			c.errorf(set.Path+".raid", "give the arrays of a "+c.setWord()+" the same number of disks", "array %s would make %s, another one of %s %s %d: a volume striped over both would be unequal", a.Name, plural(n, "group"), c.setWord(), set.Name, groups)
+			return
+		case r.Level == 60 && (n < 2 || n > m.Spans):
+			c.errorf(set.Path+".raid.level", map[bool]string{true: "use level 6", false: "use fewer, wider spans"}[n < 2], "RAID 60 on array %s has %s; a %s makes 2 to %d", a.Name, plural(n, "span"), m.Name, m.Spans)
+			return
+		}
+		groups = n
 	}
 }
 
 // otherGeometry proposes numbers that use up all disks of a service.
-func (c *checker) otherGeometry(disks, spares, left int) string {
-	n := max(1, len(c.s.Services))
+func otherGeometry(r RAID, n, disks, spares, left int) string {
 	options := []string{fmt.Sprintf("write spares: %d", (spares+left)*n)}
-	r := c.s.Storage.RAID
 	if r.Level != 10 {
 		for _, k := range []int{10, 8, 12, 6, 4, 9, 7, 5, 11, 3, 2} {
 			if k != r.Data && (disks-spares)%(k+r.Parity) == 0 {

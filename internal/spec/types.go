@@ -34,12 +34,15 @@ type Spec struct {
 	Networks   Networks    `yaml:"networks" json:"networks" doc:"the networks of the brick"`
 	Servers    []Server    `yaml:"servers" json:"servers" doc:"the storage servers"`
 	PDUs       []PDU       `yaml:"pdus,omitempty" json:"pdus,omitempty" doc:"switched power distribution units, for the second level of fencing"`
+	Arrays     []Array     `yaml:"arrays,omitempty" json:"arrays,omitempty" doc:"RAID arrays and controllers, for kind: array; default: one of storage.model for each service or module"`
 	Enclosures []Enclosure `yaml:"enclosures" json:"enclosures" doc:"disk enclosures (JBODs), or the shelves of an array, with their disks"`
-	Storage    Storage     `yaml:"storage" json:"storage" doc:"what is made of the disks"`
+	Storage    Storage     `yaml:"storage,omitempty" json:"storage,omitempty" doc:"what is made of the disks; required, but for lustre, where each module has its own"`
+	Cache      *Cache      `yaml:"cache,omitempty" json:"cache,omitempty" doc:"SSDs in front of the volume"`
 	Filesystem Filesystem  `yaml:"filesystem,omitempty" json:"filesystem,omitempty" doc:"the file system on each volume"`
 	NFS        NFSConfig   `yaml:"nfs,omitempty" json:"nfs,omitempty" doc:"kernel NFS server settings"`
-	Services   []Service   `yaml:"services" json:"services" doc:"what is served: one service, or two for nfs-ha-xl"`
-	HA         *HA         `yaml:"ha,omitempty" json:"ha,omitempty" doc:"cluster settings, for nfs-ha and nfs-ha-xl"`
+	Services   []Service   `yaml:"services,omitempty" json:"services,omitempty" doc:"what is served: one service, two for nfs-ha-xl, none for lustre"`
+	Lustre     *Lustrefs   `yaml:"lustre,omitempty" json:"lustre,omitempty" doc:"the Lustre file system, for flavour lustre"`
+	HA         *HA         `yaml:"ha,omitempty" json:"ha,omitempty" doc:"cluster settings, for nfs-ha, nfs-ha-xl and lustre"`
 	Clients    []Client    `yaml:"clients,omitempty" json:"clients,omitempty" doc:"client hosts Mortar mounts the exports on, and loads from in bench and drill"`
 	Wipe       []string    `yaml:"wipe,omitempty" json:"wipe,omitempty" doc:"serial numbers of disks that may be wiped although they carry data"`
 	Rack       Rack        `yaml:"rack,omitempty" json:"rack,omitempty" doc:"virtual rack only: what the hardware list does not say; ignored on real hardware"`
@@ -69,9 +72,11 @@ type Networks struct {
 
 // Network is one IP network.
 type Network struct {
-	CIDR  string `yaml:"cidr" json:"cidr" doc:"network address and prefix, e.g. 10.20.0.0/16"`
-	Speed string `yaml:"speed,omitempty" json:"speed,omitempty" doc:"link speed, e.g. 10Gb/s, 100Gb/s; for the forecast"`
-	MTU   int    `yaml:"mtu,omitempty" json:"mtu,omitempty" doc:"link MTU" default:"1500"`
+	CIDR      string `yaml:"cidr" json:"cidr" doc:"network address and prefix, e.g. 10.20.0.0/16"`
+	Speed     string `yaml:"speed,omitempty" json:"speed,omitempty" doc:"link speed, e.g. 10Gb/s, 100Gb/s; for the forecast"`
+	MTU       int    `yaml:"mtu,omitempty" json:"mtu,omitempty" doc:"link MTU; up to 9216, on InfiniBand up to 65520" default:"1500"`
+	Link      string `yaml:"link,omitempty" json:"link,omitempty" doc:"ethernet or infiniband; default: ethernet"`
+	Interface string `yaml:"interface,omitempty" json:"interface,omitempty" doc:"interface of the servers on it, e.g. ib0; needed for Lustre"`
 }
 
 // Server is a storage server.
@@ -85,6 +90,28 @@ type Server struct {
 	Feeds   []string `yaml:"feeds,omitempty" json:"feeds,omitempty" doc:"power feeds of the server's supplies, e.g. [A, B]"`
 	BMC     *BMC     `yaml:"bmc,omitempty" json:"bmc,omitempty" doc:"baseboard management controller: first level of fencing"`
 	Outlets []Outlet `yaml:"outlets,omitempty" json:"outlets,omitempty" doc:"PDU outlets that power the server: second level of fencing, switched together"`
+	Model   string   `yaml:"model,omitempty" json:"model,omitempty" doc:"model, e.g. R620; for the picture"`
+	CPU     *CPU     `yaml:"cpu,omitempty" json:"cpu,omitempty" doc:"processors; for the forecast"`
+	PCI     []Card   `yaml:"pci,omitempty" json:"pci,omitempty" doc:"cards and the slots they are in; for placement advice and forecast"`
+	// SASPorts are only needed where an array knows hosts by them.
+	SASPorts []string `yaml:"sas_ports,omitempty" json:"sas_ports,omitempty" doc:"SAS addresses of the HBA ports (16 hex digits, /sys/class/sas_phy/*/sas_address); for mortar array script"`
+}
+
+// CPU is what a server computes with.
+type CPU struct {
+	Model   string `yaml:"model,omitempty" json:"model,omitempty" doc:"model, e.g. E5-2680"`
+	Sockets int    `yaml:"sockets,omitempty" json:"sockets,omitempty" doc:"number of processors" default:"2"`
+	Cores   int    `yaml:"cores" json:"cores" doc:"cores of one processor"`
+	MHz     int    `yaml:"mhz,omitempty" json:"mhz,omitempty" doc:"clock, MHz" default:"2500"`
+}
+
+// Card is a PCI Express card in a slot of a server.
+type Card struct {
+	Slot       int    `yaml:"slot" json:"slot" doc:"number of the slot, as printed on the chassis"`
+	Kind       string `yaml:"kind" json:"kind" doc:"sas-hba, raid, hca (InfiniBand), nic or ssd"`
+	Lanes      int    `yaml:"lanes" json:"lanes" doc:"lanes the slot gives: 4, 8 or 16"`
+	Generation int    `yaml:"generation,omitempty" json:"generation,omitempty" doc:"generation of PCI Express, 1 to 6" default:"3"`
+	Node       int    `yaml:"node,omitempty" json:"node,omitempty" doc:"NUMA node (processor) the slot belongs to" default:"0"`
 }
 
 // BMC is the IPMI controller of a server. It runs on the server's own feeds.
@@ -114,6 +141,8 @@ type Enclosure struct {
 	Name    string     `yaml:"name" json:"name" doc:"name of the enclosure: letters, digits, dashes"`
 	Bays    int        `yaml:"bays,omitempty" json:"bays,omitempty" doc:"number of disk bays; default: number of disks"`
 	Service string     `yaml:"service,omitempty" json:"service,omitempty" doc:"the service whose volume these disks carry; needed when there are two"`
+	Module  string     `yaml:"module,omitempty" json:"module,omitempty" doc:"lustre: the module whose targets these disks carry; needed when there are several"`
+	Array   string     `yaml:"array,omitempty" json:"array,omitempty" doc:"the array or RAID controller the enclosure is cabled to; needed when there are several"`
 	Model   string     `yaml:"model,omitempty" json:"model,omitempty" doc:"model, e.g. MD1200"`
 	Disks   []DiskList `yaml:"disks" json:"disks" doc:"the disks, in bay order"`
 }
@@ -127,11 +156,31 @@ type DiskList struct {
 	RPM    int    `yaml:"rpm,omitempty" json:"rpm,omitempty" doc:"rotation rate; 0 for solid state"`
 }
 
+// Array is a RAID array, or a RAID controller in a server. The first of the
+// enclosures that name it is the one with its controllers.
+type Array struct {
+	Name       string   `yaml:"name" json:"name" doc:"name of the array: letters, digits, dashes"`
+	Model      string   `yaml:"model" json:"model" doc:"MD3200, MD3220, PERC-H810 or ME4084"`
+	Management []string `yaml:"management,omitempty" json:"management,omitempty" doc:"addresses of its controllers, for mortar array script"`
+	Server     string   `yaml:"server,omitempty" json:"server,omitempty" doc:"PERC: the server the controller is in; default: the first"`
+	Controller int      `yaml:"controller,omitempty" json:"controller,omitempty" doc:"PERC: number of the controller, as omreport and perccli print it" default:"0"`
+	WWNs       []string `yaml:"wwns,omitempty" json:"wwns,omitempty" doc:"WWN of each LUN, in order of LUN number: written here once the array has made them, compared by mortar array verify"`
+}
+
+// Cache is a pool of SSDs in front of the volume.
+type Cache struct {
+	SSDs   []DiskList `yaml:"ssds" json:"ssds" doc:"the SSDs of the pool, 1 to 4"`
+	Mode   string     `yaml:"mode,omitempty" json:"mode,omitempty" doc:"write-back (two SSDs or more, dirty data on two of them) or write-through" default:"write-through"`
+	Bypass Bytes      `yaml:"sequential_bypass,omitempty" json:"sequential_bypass,omitempty" doc:"a stream that has run for so long goes past the cache" default:"1MiB"`
+}
+
 // Storage says what is made of the disks.
 type Storage struct {
 	Kind  string `yaml:"kind,omitempty" json:"kind,omitempty" doc:"jbod (md RAID on shared disks) or array (LUNs of a RAID array)" default:"jbod"`
 	Model string `yaml:"model,omitempty" json:"model,omitempty" doc:"array model, for kind array: MD3200, MD3220, PERC-H810, ME4084"`
-	RAID  RAID   `yaml:"raid" json:"raid" doc:"geometry"`
+	// Volume is what lies between LUNs and file system.
+	Volume string `yaml:"volume,omitempty" json:"volume,omitempty" doc:"lvm (striped over the groups or LUNs), or device: the file system directly on the one LUN" default:"lvm"`
+	RAID   RAID   `yaml:"raid" json:"raid" doc:"geometry"`
 }
 
 // RAID geometry, the same for every group.
@@ -142,6 +191,8 @@ type RAID struct {
 	Groups int   `yaml:"groups,omitempty" json:"groups,omitempty" doc:"number of groups in the brick; default: as many as the disks yield"`
 	Spares int   `yaml:"spares,omitempty" json:"spares,omitempty" doc:"hot spares in the brick, spread over enclosures and groups" default:"0"`
 	Chunk  Bytes `yaml:"chunk,omitempty" json:"chunk,omitempty" doc:"chunk (segment, stripe unit) on one disk" default:"128KiB"`
+	// PerEnclosure makes an error of what is otherwise a warning.
+	PerEnclosure int `yaml:"per_enclosure,omitempty" json:"per_enclosure,omitempty" doc:"refuse a layout with more disks of a group in one enclosure than this; 0: as few as the hardware allows" default:"0"`
 }
 
 // Filesystem on a volume.
@@ -172,6 +223,33 @@ type Export struct {
 	Path    string   `yaml:"path,omitempty" json:"path,omitempty" doc:"directory on the volume; not its root, where the NFS server keeps its recovery state" default:"/data"`
 	Clients string   `yaml:"clients" json:"clients" doc:"network or host that may mount it, e.g. 10.20.0.0/16"`
 	Options []string `yaml:"options,omitempty" json:"options,omitempty" doc:"export options" default:"rw, sync, no_subtree_check"`
+}
+
+// Lustrefs is a Lustre file system: modules of two servers each, with the
+// disks both reach. It is not called Lustre because the flavour is.
+type Lustrefs struct {
+	FSName      string    `yaml:"fsname" json:"fsname" doc:"name of the file system: at most 8 letters and digits"`
+	LNET        string    `yaml:"lnet,omitempty" json:"lnet,omitempty" doc:"network driver of LNET on the public network: tcp or o2ib (InfiniBand verbs)" default:"tcp"`
+	Modules     []Module  `yaml:"modules" json:"modules" doc:"one HA-MDS and one or more HA-OSS"`
+	StripeCount int       `yaml:"stripe_count,omitempty" json:"stripe_count,omitempty" doc:"OSTs a new file is striped over; -1: all" default:"1"`
+	StripeSize  Bytes     `yaml:"stripe_size,omitempty" json:"stripe_size,omitempty" doc:"bytes on one OST before the next one's turn; a multiple of 64KiB" default:"1MiB"`
+	Pools       []OSTPool `yaml:"pools,omitempty" json:"pools,omitempty" doc:"named sets of OSTs"`
+	Params      []string  `yaml:"params,omitempty" json:"params,omitempty" doc:"further settings for lctl set_param -P, e.g. osc.*.max_dirty_mb=512; those of conf_param's form are translated"`
+	Mount       string    `yaml:"mount,omitempty" json:"mount,omitempty" doc:"mount point on the clients" default:"/<fsname>"`
+}
+
+// Module is a pair of servers and their storage.
+type Module struct {
+	Name    string   `yaml:"name" json:"name" doc:"name of the module: letters, digits, dashes"`
+	Role    string   `yaml:"role" json:"role" doc:"mds (MGS and an MDT) or oss (an OST for each RAID group)"`
+	Servers []string `yaml:"servers" json:"servers" doc:"its two servers"`
+	Storage Storage  `yaml:"storage" json:"storage" doc:"what is made of its disks"`
+}
+
+// OSTPool names some OSTs.
+type OSTPool struct {
+	Name string   `yaml:"name" json:"name" doc:"name of the pool: at most 15 letters, digits, - and _"`
+	OSTs []string `yaml:"osts" json:"osts" doc:"indices and ranges, e.g. [0-5, 8]"`
 }
 
 // HA holds cluster settings. Times are in milliseconds where they say so.

@@ -34,6 +34,8 @@ func validate(s *Spec) Errors {
 	c.networks()
 	c.servers()
 	c.power()
+	c.hardware()
+	c.lustre()
 	c.services()
 	c.nfs()
 	c.clients()
@@ -68,7 +70,8 @@ func (c *checker) at(p string) string {
 	return fmt.Sprintf("line %d", line)
 }
 
-func (c *checker) isHA() bool { return c.s.Flavour == NFSHA || c.s.Flavour == NFSHAXL }
+// isHA: every flavour but nfs has pairs of servers.
+func (c *checker) isHA() bool { return c.s.Flavour != NFS }
 
 var (
 	brickRE    = regexp.MustCompile(`^[A-Za-z]([A-Za-z0-9-]{0,13}[A-Za-z0-9])?$`)
@@ -81,6 +84,7 @@ var (
 	clientRE   = regexp.MustCompile(`^[A-Za-z0-9*?@][A-Za-z0-9*?@.:_-]*$`)
 	mirrorRE   = regexp.MustCompile(`^https?://[A-Za-z0-9._:/@%+~-]+$`)
 	fileRE     = regexp.MustCompile(`^[A-Za-z0-9._/~@+-]+$`)
+	ifaceRE    = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,14}$`)
 	bmcUserRE  = regexp.MustCompile(`^[A-Za-z0-9_.@-]{1,16}$`) // IPMI 2.0: at most 16 bytes
 	flavours   = []string{string(NFS), string(NFSHA), string(NFSHAXL), string(Lustre)}
 	exportOpts = []string{"rw", "ro", "sync", "async", "wdelay", "no_wdelay", "subtree_check", "no_subtree_check",
@@ -148,7 +152,17 @@ func (c *checker) networks() {
 			c.errorf(at+".cidr", "use a prefix from /8 to /30", "a network of prefix /%d cannot be that of a brick", p.Bits())
 			return netip.Prefix{}
 		}
-		c.between(at+".mtu", nw.MTU, 576, 9216, "")
+		most := 9216
+		if nw.Link == "infiniband" {
+			most = 65520 // IPoIB in connected mode. Source: kernel, infiniband/ipoib
+		}
+		c.between(at+".mtu", nw.MTU, 576, most, "")
+		if nw.Link != "" && nw.Link != "ethernet" && nw.Link != "infiniband" {
+			c.errorf(at+".link", "use ethernet or infiniband", "unknown kind of link %q", nw.Link)
+		}
+		if nw.Interface != "" && !ifaceRE.MatchString(nw.Interface) {
+			c.errorf(at+".interface", "write it as `ip link` prints it, e.g. ib0", "%q is not an interface", nw.Interface)
+		}
 		if nw.Speed != "" && !speedRE.MatchString(nw.Speed) {
 			c.errorf(at+".speed", "write e.g. 10Gb/s or 100Gb/s", "%q is not a link speed", nw.Speed)
 		}
@@ -415,11 +429,22 @@ func (c *checker) systemPath(at, p, what string) bool {
 
 func (c *checker) services() {
 	s := c.s
+	if s.Flavour == Lustre {
+		c.servicesOK = true
+		if len(s.Services) > 0 {
+			c.errorf("services", "remove them: what is served is one file system, described under lustre", "flavour lustre has no services")
+		}
+		return
+	}
 	want := 1
 	if s.Flavour == NFSHAXL {
 		want = 2
 	}
-	c.servicesOK = s.Flavour == Lustre || len(s.Services) == want
+	c.servicesOK = len(s.Services) == want
+	if !c.servicesOK && !s.given("services") {
+		c.errorf("", "add it: "+docOf("Services"), "key %q is missing", "services")
+		return
+	}
 	if !c.servicesOK {
 		c.errorf("services", "for two services choose flavour nfs-ha-xl, for one nfs or nfs-ha", "flavour %s has %s, not %d", s.Flavour, plural(want, "service"), len(s.Services))
 	}
@@ -597,6 +622,10 @@ func (c *checker) clients() {
 		for j := range v.Mounts {
 			c.mount(v, &v.Mounts[j], fmt.Sprintf("%s.mounts[%d]", at, j), used, pub, ok)
 		}
+		if s.Flavour == Lustre && len(v.Mounts) > 0 {
+			c.errorf(at+".mounts", "remove them: every client mounts the file system at lustre.mount", "clients of a Lustre file system have no NFS mounts")
+			continue
+		}
 		if len(v.Mounts) == 0 && ok {
 			for k := range s.Services {
 				sv := &s.Services[k]
@@ -712,6 +741,12 @@ func (c *checker) nfs() {
 
 func (c *checker) filesystem() {
 	f := &c.s.Filesystem
+	if c.s.Flavour == Lustre {
+		if c.s.given("filesystem") {
+			c.errorf("filesystem", "remove it: Lustre's targets are ldiskfs", "flavour lustre has no file system of its own choice")
+		}
+		return
+	}
 	if f.Type != "xfs" {
 		c.errorf("filesystem.type", "use xfs", "file system %q is not built", f.Type)
 	}
@@ -720,8 +755,6 @@ func (c *checker) filesystem() {
 		switch name, _, _ := strings.Cut(o, "="); {
 		case !optionRE.MatchString(o):
 			c.errorf(at, "write one option per item, see xfs(5)", "%q is not a mount option", o)
-		case name == "nobarrier" || name == "barrier" || name == "attr2" || name == "noattr2":
-			c.errorf(at, "remove it", "mount option %s no longer exists in current kernels", name)
 		case name == "sunit" || name == "swidth" || name == "norecovery" || name == "nouuid":
 			c.errorf(at, "remove it", "mount option %s would override what the file system was made with", name)
 		}
