@@ -9,6 +9,7 @@ func commands() []*cobra.Command {
 		newInitCmd(),
 		newCheckCmd(),
 		newRackCmd(),
+		newForecastCmd(),
 		newPlanCmd(),
 		newApplyCmd(),
 		newStatusCmd(),

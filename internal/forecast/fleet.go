@@ -20,7 +20,10 @@ type Fleet struct {
 	Parity     int // disks of a group that may be gone
 	Spares     int // hot spares of a brick
 	Enclosures int // enclosures a brick's groups are spread over evenly; 0: never fail
-	Servers    int // 1, or 2 for an HA pair
+	// PerEnclosure is the most disks of a group in one enclosure; 0: as even
+	// as Disks and Enclosures allow.
+	PerEnclosure int
+	Servers      int // 1, or 2 for an HA pair
 
 	// Disks.
 	DiskAFR       float64 // failures of one disk in a year (0.02: 2 %)
@@ -107,8 +110,8 @@ func (f *Fleet) Check() error {
 	if f.Spares < 0 || f.Enclosures < 0 {
 		say("a negative number of spares or enclosures")
 	}
-	if f.Enclosures > f.Disks {
-		say("enclosures: %d for groups of %d disks", f.Enclosures, f.Disks)
+	if f.PerEnclosure < 0 || f.PerEnclosure > f.Disks {
+		say("disks of a group in one enclosure: %d of %d", f.PerEnclosure, f.Disks)
 	}
 	if !(f.Years > 0) || math.IsInf(f.Years, 0) {
 		say("years: %g", f.Years)
@@ -243,7 +246,7 @@ type brick struct {
 	srv     int // servers down
 	losses  int
 	down    [causes]float64
-	// hold is the sum over groups of disks one enclosure holds of a group.
+	// perEncl is how many disks one enclosure holds of a group, at most.
 	perEncl int
 }
 
@@ -251,7 +254,7 @@ func newBrick(f *Fleet) *brick {
 	b := &brick{f: f, src: rand.NewPCG(0, 0), end: f.Years * HoursPerYear,
 		failed: make([]int, f.Groups), waiting: make([]int, f.Groups), gen: make([]uint32, f.Groups), enclBad: make([]bool, f.Enclosures)}
 	b.rng = rand.New(b.src)
-	if f.Enclosures > 0 {
+	if b.perEncl = f.PerEnclosure; b.perEncl == 0 && f.Enclosures > 0 {
 		b.perEncl = (f.Disks + f.Enclosures - 1) / f.Enclosures
 	}
 	return b

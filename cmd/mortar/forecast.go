@@ -1,0 +1,106 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mortarhpc/mortar/internal/forecast"
+)
+
+func newForecastCmd() *cobra.Command {
+	var asJSON, explain bool
+	var svg, file string
+	var set []string
+	c := &cobra.Command{
+		Use:   "forecast SPEC",
+		Short: "Say what a design should deliver: peaks, curves, the bottleneck, what one more part buys",
+		Long: `Calculate what a brick should deliver, from disk through RAID, controller, PCIe,
+CPU, network and protocol to 1 to 64 clients: a bottleneck model whose
+coefficients come from published measurements. It names the bottleneck of each
+kind of load and what one more of each part buys. Every coefficient has a name
+and a source and can be changed. Nothing but the spec is read.`,
+		Example: `  mortar forecast brick.yaml
+  mortar forecast brick.yaml --set hw.links=2 --set nfs.client_mbps=1200
+  mortar forecast brick.yaml --coefficients measured.yaml --svg curves.svg --explain`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			d, err := loadDesign(args[0])
+			if err != nil {
+				return err
+			}
+			h, err := forecast.FromDesign(d)
+			if err != nil {
+				return fail(exitBadInput, err)
+			}
+			co, err := coefficients(file, set, &h)
+			if err != nil {
+				return err
+			}
+			f, err := forecast.New(h, co)
+			if err != nil {
+				return fail(exitBadInput, err)
+			}
+			if svg != "" {
+				if err := os.WriteFile(svg, []byte(f.SVG()), 0o644); err != nil {
+					return fail(exitFailed, err)
+				}
+			}
+			out := cmd.OutOrStdout()
+			if asJSON {
+				enc := json.NewEncoder(out)
+				enc.SetIndent("", "  ")
+				return enc.Encode(struct {
+					*forecast.Forecast
+					Coefficients []forecast.Coefficient `json:"coefficients"`
+				}{f, co.All()})
+			}
+			if err := f.Text(out, co, explain); err != nil {
+				return err
+			}
+			if svg != "" {
+				fmt.Fprintf(out, "\nCurves: %s\n", svg)
+			}
+			return nil
+		},
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print as JSON")
+	c.Flags().BoolVar(&explain, "explain", false, "add every formula, coefficient and source, and the names --set takes")
+	c.Flags().StringVar(&svg, "svg", "", "write the curves over 1 to 64 clients to this file")
+	addCoefficientFlags(c, &file, &set)
+	return c
+}
+
+func addCoefficientFlags(c *cobra.Command, file *string, set *[]string) {
+	c.Flags().StringVar(file, "coefficients", "", "file of coefficients to change: YAML, one `name: value` a line")
+	c.Flags().StringArrayVar(set, "set", nil, "change one coefficient or hardware fact, `name=value`; may be repeated, and wins over the file")
+}
+
+// coefficients is the built-in table with the user's changes, which also go
+// to the hardware if there is one.
+func coefficients(file string, set []string, h *forecast.Hardware) (forecast.Coefficients, error) {
+	co := forecast.Defaults()
+	var list []forecast.Assignment
+	if file != "" {
+		src, err := os.ReadFile(file)
+		if err != nil {
+			return co, fail(exitBadInput, err)
+		}
+		if list, err = forecast.ParseFile(file, src); err != nil {
+			return co, fail(exitBadInput, err)
+		}
+	}
+	for _, s := range set {
+		a, err := forecast.ParseAssignment(s)
+		if err != nil {
+			return co, fail(exitBadInput, err)
+		}
+		list = append(list, a)
+	}
+	if err := forecast.Apply(list, co, h); err != nil {
+		return co, fail(exitBadInput, err)
+	}
+	return co, nil
+}
