@@ -10,6 +10,7 @@ import (
 	"maps"
 	"math"
 	"net/netip"
+	"path"
 	"slices"
 	"strings"
 	"sync"
@@ -71,6 +72,7 @@ type fakeHost struct {
 	clock    time.Time
 	tickled  string
 	readonly bool
+	slow     bool // resync
 	held     bool // udev
 }
 
@@ -201,6 +203,10 @@ func (h *fakeHost) tree() map[string]string {
 			state = "inactive"
 		}
 		t[d+"/md/array_state"], t[d+"/md/level"], t[d+"/md/raid_disks"] = state+"\n", "raid6\n", "6\n"
+		t[d+"/md/sync_speed_max"] = "200000 (system)\n"
+		if h.slow {
+			t[d+"/md/sync_speed_max"] = "1001 (local)\n"
+		}
 		t[d+"/md/degraded"] = fmt.Sprintf("%d\n", h.degr)
 		t[d+"/md/uuid"] = uuid[:8] + "-" + uuid[8:12] + "-" + uuid[12:16] + "-" + uuid[16:20] + "-" + uuid[20:] + "\n"
 	}
@@ -294,6 +300,10 @@ func (h *fakeHost) Poke(p, data string) error {
 	}
 	if err := h.change("poke %s %s", p, strings.TrimSpace(data)); err != nil {
 		return err
+	}
+	if path.Base(p) == "sync_speed_max" {
+		h.slow = data == "1001\n"
+		return nil
 	}
 	if p == "/proc/fs/nfsd/threads" {
 		fmt.Sscan(data, &h.nfsd)
@@ -614,6 +624,10 @@ func (h *fakeHost) Start(c command) error {
 	if err := h.change("start %s", strings.Join(c.argv, " ")); err != nil {
 		return err
 	}
+	if c.argv[0] == "udevadm" {
+		h.held = false
+		return nil
+	}
 	h.spawn(&fakeProc{name: c.argv[0], cwd: "/"})
 	return nil
 }
@@ -656,7 +670,7 @@ func (h *fakeHost) Run(_ context.Context, c command) (string, error) {
 		if h.active {
 			return fails("busy")
 		}
-		h.md, h.inert = map[string]string{}, false
+		h.md, h.inert, h.slow = map[string]string{}, false, false
 		return "", nil
 	case a[0] == "lvm":
 		if len(h.md) == 0 || !slices.Contains(a, "/dev/md127") {
@@ -742,6 +756,7 @@ func (h *fakeHost) left() string {
 		}
 	}
 	add(h.held, "udev held")
+	add(h.slow, "slow resync")
 	add(len(h.md) > 0, "array")
 	add(h.active, "volume")
 	add(h.nfsd > 0, "nfsd")

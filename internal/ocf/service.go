@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"sort"
+	"strings"
 	"time"
 )
 
@@ -116,7 +118,7 @@ func (s *service) start(ctx context.Context) error {
 	if err := s.log.step("probe", func() error { return s.startProbe(ctx) }); err != nil {
 		return err
 	}
-	defer s.releaseUdev() // held by startArrays
+	defer s.letGo() // what startArrays holds
 	for _, p := range s.parts() {
 		if err := s.log.step(p.name, func() error { return p.start(ctx) }); err != nil {
 			return err
@@ -138,7 +140,7 @@ func (s *service) start(ctx context.Context) error {
 // stop takes the service down in the opposite order and fails at the first
 // part that does not stop: what lies below it is in use.
 func (s *service) stop(ctx context.Context) error {
-	s.releaseUdev()
+	s.release()
 	if st, err := s.check(); err == nil && st == stopped {
 		return nil
 	}
@@ -162,7 +164,7 @@ func (s *service) stop(ctx context.Context) error {
 
 // monitor checks every part, and keeps the list of connected clients.
 func (s *service) monitor() (state, error) {
-	s.releaseUdev()
+	s.release()
 	st, err := s.check()
 	if st == running && err == nil {
 		if m, err := s.owner(); err != nil {
@@ -177,15 +179,20 @@ func (s *service) monitor() (state, error) {
 	return st, err
 }
 
-// udevHeld marks that udev's queue was stopped by an agent.
-const udevHeld = runDir + "/udev-held"
+// held marks that an agent holds back what would slow down its start.
+func (s *service) held() string { return runDir + "/held-" + s.cfg.Service }
+
+// slowSync is the speed, in KiB/s, that a resync of an array is held to while
+// the service starts; a number nobody else would choose, by which it is known.
+// Source: Documentation/admin-guide/md.rst, sync_speed_max.
+const slowSync = "1001"
 
 // holdUdev lets udev queue events instead of handling them until the service
 // is up. Each array and volume that appears makes it run mdadm, lvm, blkid
 // and multipath several times, at the very moment the clients wait for this
 // host. Nothing in a start depends on udev: the kernel makes the devices.
 func (s *service) holdUdev(ctx context.Context) {
-	if err := s.k.Save(udevHeld, nil); err != nil {
+	if err := s.k.Save(s.held(), nil); err != nil {
 		s.log.note("%v", err)
 		return // could not be found again should this process die
 	}
@@ -194,21 +201,69 @@ func (s *service) holdUdev(ctx context.Context) {
 	}
 }
 
-// releaseUdev undoes holdUdev; also that of an agent that was killed.
-func (s *service) releaseUdev() {
-	if _, err := s.k.ReadFile(udevHeld); err != nil {
+// holdSync slows down the resync of the arrays: after a crash it would have
+// the disks to itself while the file system replays its journal.
+func (s *service) holdSync(all map[string]mdArray) {
+	if _, err := s.k.ReadFile(s.held()); err != nil {
 		return
 	}
-	// Whatever became of the action: udev must go on.
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	for _, a := range s.ours(all) {
+		if err := s.k.Poke("/sys/block/"+a.Dev+"/md/sync_speed_max", slowSync+"\n"); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			s.log.note("array %s: its resync is not held back: %v", a.Dev, err)
+		}
+	}
+}
+
+// letGo undoes holdUdev and holdSync at the end of a start, without waiting
+// for udev, which has much to do then. The mark stays: the next action makes
+// sure.
+func (s *service) letGo() {
+	if _, err := s.k.ReadFile(s.held()); err != nil {
+		return
+	}
+	s.freeSync()
+	if err := s.k.Start(command{argv: []string{"udevadm", "control", "--start-exec-queue"}}); err != nil {
+		s.log.note("udev stays held: %v", err)
+	}
+}
+
+// release makes sure that nothing is held any more: of a start that is over,
+// or of an agent that was killed.
+func (s *service) release() {
+	if _, err := s.k.ReadFile(s.held()); err != nil {
+		return
+	}
+	ok := s.freeSync()
+	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
 	defer cancel()
 	if _, err := s.k.Run(ctx, command{argv: []string{"udevadm", "control", "--start-exec-queue"}}); err != nil {
 		s.log.note("udev stays held: %v", err)
-		return
+		ok = false
 	}
-	if err := s.k.Remove(udevHeld); err != nil {
+	if !ok {
+		return // the next action tries again
+	}
+	if err := s.k.Remove(s.held()); err != nil {
 		s.log.note("%v", err)
 	}
+}
+
+// freeSync gives resyncs their usual speed again.
+func (s *service) freeSync() (ok bool) {
+	ok = true
+	if all, err := s.arrays(); err == nil {
+		for _, a := range s.ours(all) {
+			f := "/sys/block/" + a.Dev + "/md/sync_speed_max"
+			if !strings.HasPrefix(s.line(f), slowSync+" ") {
+				continue // nothing to sync, or set by somebody else
+			}
+			if err := s.k.Poke(f, "system\n"); err != nil {
+				s.log.note("array %s: its resync stays slow: %v", a.Dev, err)
+				ok = false
+			}
+		}
+	}
+	return ok
 }
 
 // patience is how long to wait for the users of a file system before giving

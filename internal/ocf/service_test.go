@@ -28,8 +28,8 @@ func TestStartStop(t *testing.T) {
 		t.Fatal(err)
 	}
 	mustState(t, s, running)
-	if h.held {
-		t.Error("udev is still held")
+	if h.held || h.slow {
+		t.Error("udev or resync is still held")
 	}
 	if sh.owner != "nfs1" {
 		t.Errorf("owner %q", sh.owner)
@@ -39,6 +39,9 @@ func TestStartStop(t *testing.T) {
 	}
 	if got, want := sh.volume["/.nfs/mortar/connections"], "10.0.0.9:2049 10.0.0.5:898\n"; got != want {
 		t.Errorf("connections %q, want %q", got, want)
+	}
+	if _, ok := h.files["/run/mortar/held-home"]; ok {
+		t.Error("the monitor left the mark of what is held")
 	}
 	// All of it again changes nothing.
 	n := len(h.changes)
@@ -88,7 +91,7 @@ func TestStartFailsAtEveryChange(t *testing.T) {
 			ctx := context.Background()
 			h.failAt = i
 			err := s.start(ctx)
-			costsTime := slices.ContainsFunc([]string{"tickle_tcp", "start sm-notify", "nlm_grace", "udev", "link /dev/mapper"},
+			costsTime := slices.ContainsFunc([]string{"tickle_tcp", "start sm-notify", "nlm_grace", "udev", "held-", "sync_speed_max", "link /dev/mapper"},
 				func(what string) bool { return strings.Contains(probe.changes[i-1], what) })
 			if err == nil && !costsTime {
 				t.Fatalf("the start did not notice that %q failed", probe.changes[i-1])
@@ -112,8 +115,8 @@ func TestStartFailsAtEveryChange(t *testing.T) {
 	}
 }
 
-// An agent that was killed has left udev held: the next action lets it go.
-func TestUdevReleased(t *testing.T) {
+// An agent that was killed has left udev and resync held: the next action lets it go.
+func TestReleased(t *testing.T) {
 	for name, act := range map[string]func(*service) error{
 		"stop":    func(s *service) error { return s.stop(context.Background()) },
 		"monitor": func(s *service) error { _, err := s.monitor(); return err },
@@ -124,12 +127,12 @@ func TestUdevReleased(t *testing.T) {
 			if err := s.startArrays(context.Background()); err != nil {
 				t.Fatal(err)
 			}
-			if !h.held {
-				t.Fatal("udev was not held")
+			if !h.held || !h.slow {
+				t.Fatal("udev or resync was not held")
 			}
 			act(s) // half there: a monitor fails, as it should
-			if h.held {
-				t.Error("udev is still held")
+			if h.held || h.slow {
+				t.Error("udev or resync is still held")
 			}
 		})
 	}

@@ -166,6 +166,7 @@ func (s *service) startArrays(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	s.holdSync(all)
 	for _, want := range s.cfg.Arrays {
 		a, ok := all[hexOnly(want.UUID)]
 		if !ok {
