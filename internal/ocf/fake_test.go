@@ -72,8 +72,9 @@ type fakeHost struct {
 	clock    time.Time
 	tickled  string
 	readonly bool
-	slow     bool // resync
-	held     bool // udev
+	forgot   string // program rpcbind does not know any more
+	slow     bool   // resync
+	held     bool   // udev
 }
 
 type fakeProc struct {
@@ -571,6 +572,24 @@ func (h *fakeHost) ProbeARP(_ context.Context, _ iface, a netip.Addr, _ time.Dur
 		}
 	}
 	return "", nil
+}
+
+func (h *fakeHost) Unregistered(_ context.Context, programs []rpcProgram) ([]string, error) {
+	if _, ok := h.files[rpcbind]; !ok {
+		return nil, syscall.ECONNREFUSED
+	}
+	have := map[string]bool{"nfs": h.nfsd > 0, "nlockmgr": h.nfsd > 0}
+	for _, p := range h.procs {
+		have["mountd"] = have["mountd"] || p.name == mountd
+		have["status"] = have["status"] || p.name == statd
+	}
+	var out []string
+	for _, p := range programs {
+		if !have[p.Name] || h.forgot == p.Name {
+			out = append(out, p.Name)
+		}
+	}
+	return out, nil
 }
 
 func (h *fakeHost) ResetConnections(a netip.Addr, _ uint16) error {

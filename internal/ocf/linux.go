@@ -280,6 +280,10 @@ func (k *linux) Start(c command) error {
 	return cmd.Process.Release()
 }
 
+func (*linux) Unregistered(ctx context.Context, programs []rpcProgram) ([]string, error) {
+	return unregistered(ctx, rpcbindAddr, programs)
+}
+
 func (*linux) Kill(pid int, sig syscall.Signal) error { return unix.Kill(pid, sig) }
 
 func (*linux) Sleep(ctx context.Context, d time.Duration) error {

@@ -247,6 +247,9 @@ func (s *service) nfsdState() (state, error) {
 	if missing != nil {
 		return broken, fmt.Errorf("%s does not run", strings.Join(missing, ", "))
 	}
+	if err := s.registered(context.Background()); err != nil {
+		return broken, err
+	}
 	return running, nil
 }
 
@@ -283,6 +286,17 @@ func (s *service) startNFSD(ctx context.Context) error {
 	}
 	if err := g.Wait(); err != nil {
 		return err
+	}
+	// mountd leaves its parent before it has told rpcbind. Once the address is
+	// up clients ask.
+	for try := 0; ; try++ {
+		err := s.registered(ctx)
+		if err == nil {
+			break
+		}
+		if try == 200 || s.k.Sleep(ctx, 50*time.Millisecond) != nil {
+			return err
+		}
 	}
 	_, err := s.nfsdState()
 	return err

@@ -426,12 +426,13 @@ func TestMonitorFinds(t *testing.T) {
 				}
 			}
 		}, "rpc.statd does not run"},
-		"nfsd gone":         {func(_ *shared, h *fakeHost) { h.nfsd = 0 }, "nfsd does not run"},
-		"export gone":       {func(s *shared, _ *fakeHost) { s.volume["/.nfs/etab"] = "" }, "exports is stopped"},
-		"address gone":      {func(_ *shared, h *fakeHost) { delete(h.addrs, netip.MustParsePrefix("10.0.0.9/24")) }, "address is stopped"},
-		"array failed":      {func(_ *shared, h *fakeHost) { h.degr = 3 }, "lacks 3 of 6 members"},
-		"read-only":         {func(_ *shared, h *fakeHost) { h.readonly = true }, "read-only"},
-		"taken by somebody": {func(s *shared, _ *fakeHost) { s.owner = "nfs2" }, `taken by "nfs2"`},
+		"rpcbind has forgotten": {func(_ *shared, h *fakeHost) { h.forgot = "mountd" }, "rpcbind does not know mountd"},
+		"nfsd gone":             {func(_ *shared, h *fakeHost) { h.nfsd = 0 }, "nfsd does not run"},
+		"export gone":           {func(s *shared, _ *fakeHost) { s.volume["/.nfs/etab"] = "" }, "exports is stopped"},
+		"address gone":          {func(_ *shared, h *fakeHost) { delete(h.addrs, netip.MustParsePrefix("10.0.0.9/24")) }, "address is stopped"},
+		"array failed":          {func(_ *shared, h *fakeHost) { h.degr = 3 }, "lacks 3 of 6 members"},
+		"read-only":             {func(_ *shared, h *fakeHost) { h.readonly = true }, "read-only"},
+		"taken by somebody":     {func(s *shared, _ *fakeHost) { s.owner = "nfs2" }, `taken by "nfs2"`},
 		"state unbound": {func(_ *shared, h *fakeHost) {
 			h.mounts = slices.DeleteFunc(h.mounts, func(m mountEntry) bool { return m.Target == nfsDir })
 		}, "nfs-state is stopped"},
@@ -452,7 +453,7 @@ func TestMonitorFinds(t *testing.T) {
 			if name == "array failed" || name == "taken by somebody" {
 				return
 			}
-			h.readonly = false
+			h.readonly, h.forgot = false, ""
 			if err := s.stop(context.Background()); err != nil {
 				t.Fatal(err)
 			}

@@ -1,0 +1,117 @@
+package ocf
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"time"
+)
+
+// rpcProgram is an RPC program as rpcbind knows it. Source: rpc(5), nfsd(7).
+type rpcProgram struct {
+	Name          string
+	Number, Proto uint32
+}
+
+// What NFSv3 clients ask rpcbind for.
+var v3Programs = []rpcProgram{{"nfs", 100003, 3}, {"mountd", 100005, 3}, {"nlockmgr", 100021, 4}, {"status", 100024, 1}}
+
+const rpcbindAddr = "127.0.0.1:111"
+
+// unregistered asks rpcbind which programs have no TCP port, all over one
+// connection. Source: RFC 1833, PMAPPROC_GETPORT of version 2; RFC 5531.
+func unregistered(ctx context.Context, addr string, programs []rpcProgram) ([]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	var d net.Dialer
+	c, err := d.DialContext(ctx, "tcp4", addr)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	if end, ok := ctx.Deadline(); ok {
+		c.SetDeadline(end)
+	}
+	var missing []string
+	for i, p := range programs {
+		port, err := getPort(c, uint32(i+1), p)
+		if err != nil {
+			return nil, err
+		}
+		if port == 0 {
+			missing = append(missing, p.Name)
+		}
+	}
+	return missing, nil
+}
+
+func getPort(c io.ReadWriter, xid uint32, p rpcProgram) (uint32, error) {
+	const (
+		call, rpcVersion      = 0, 2
+		pmapProg, pmapVersion = 100000, 2
+		pmapGetPort, overTCP  = 3, 6
+		lastFragment          = 1 << 31
+		reply, accepted, fine = 1, 0, 0
+		maxReply              = 4096
+	)
+	var msg []byte
+	for _, w := range []uint32{xid, call, rpcVersion, pmapProg, pmapVersion, pmapGetPort,
+		0, 0, 0, 0, // no credentials, no verifier
+		p.Number, p.Proto, overTCP, 0} {
+		msg = binary.BigEndian.AppendUint32(msg, w)
+	}
+	if _, err := c.Write(append(binary.BigEndian.AppendUint32(nil, lastFragment|uint32(len(msg))), msg...)); err != nil {
+		return 0, err
+	}
+	head := make([]byte, 4)
+	if _, err := io.ReadFull(c, head); err != nil {
+		return 0, err
+	}
+	n := binary.BigEndian.Uint32(head)
+	if n&lastFragment == 0 || n&^lastFragment > maxReply {
+		return 0, errors.New("rpcbind's answer is not understood")
+	}
+	b := make([]byte, n&^lastFragment)
+	if _, err := io.ReadFull(c, b); err != nil {
+		return 0, err
+	}
+	word := func() uint32 {
+		if len(b) < 4 {
+			b = nil
+			return ^uint32(0)
+		}
+		w := binary.BigEndian.Uint32(b)
+		b = b[4:]
+		return w
+	}
+	if word() != xid || word() != reply || word() != accepted {
+		return 0, errors.New("rpcbind refused the question")
+	}
+	word() // flavour of the verifier
+	if skip := word(); uint64(skip) <= uint64(len(b)) {
+		b = b[skip:]
+	}
+	if word() != fine || len(b) < 4 {
+		return 0, errors.New("rpcbind did not understand the question")
+	}
+	return word(), nil
+}
+
+// registered says whether NFSv3 clients can find what they need.
+func (s *service) registered(ctx context.Context) error {
+	if !s.cfg.NFS.serves("3") {
+		return nil
+	}
+	missing, err := s.k.Unregistered(ctx, v3Programs)
+	if err != nil {
+		return fmt.Errorf("rpcbind does not answer: %w", err)
+	}
+	if missing != nil {
+		return fmt.Errorf("rpcbind does not know %s", strings.Join(missing, ", "))
+	}
+	return nil
+}
