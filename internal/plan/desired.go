@@ -648,6 +648,11 @@ func (b *builder) configuration() error {
 		Configuration: cib.String(), Owned: []string{"service-", "fence-", "fencing-", "locate-", "mortar-"}, Secret: []string{"community"},
 	})
 	for _, s := range b.d.Services {
+		// Watched from the other server: this one is busy starting it.
+		at = b.servers[0]
+		if at == s.Preferred && len(b.servers) > 1 {
+			at = b.servers[1]
+		}
 		b.add(StageService, at, "service "+s.Name, &resource.Running{
 			Name: "service " + s.Name, Resources: []string{resource.ServiceID(s.Name)}, Seconds: 300,
 		})

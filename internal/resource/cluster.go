@@ -80,9 +80,11 @@ func (s *Running) Settle() time.Duration { return time.Duration(s.Seconds) * tim
 
 // Diff asks crm_mon; what Pacemaker recorded as failed is the reason given.
 func (s *Running) Diff(ctx context.Context, sys Sys) ([]Action, error) {
+	// What is waited for is seen by looking again. Not crm_resource --wait: that
+	// waits until the whole cluster has nothing left to do.
 	wait := Action{
-		Title: "wait until " + s.Name + " runs", Cmd: []string{"crm_resource", "--wait", "--timeout=180s"},
-		OKCodes: notYet, Seconds: 200,
+		Title: "wait until " + s.Name + " runs", Cmd: []string{"crm_resource", "--locate", "--resource", s.Resources[0]},
+		OKCodes: notYet, Seconds: 60,
 	}
 	if !clusterRuns(sys) {
 		return []Action{wait}, nil

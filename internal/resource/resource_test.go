@@ -323,7 +323,7 @@ tee /sys/block/sda/queue/nr_requests /sys/block/sdb/queue/nr_requests /sys/block
 tee /sys/block/md127/queue/read_ahead_kb <<< "4096"`)
 	rules := string(as[0].File.Content)
 	for _, w := range []string{
-		`KERNEL=="sd*[!0-9]", ATTR{device/wwid}=="naa.5000c50000000101|naa.5000c50000000102", ATTR{queue/scheduler}="mq-deadline", ATTR{queue/nr_requests}="256"`,
+		`KERNEL=="sd*[!0-9]", ATTR{device/wwid}=="naa.5000c50000000101|naa.5000c50000000102", ATTR{queue/scheduler}="mq-deadline", ATTR{queue/nr_requests}="256", OPTIONS+="nowatch"`,
 		`KERNEL=="dm-*", ENV{DM_UUID}=="mpath-35000c50000000101|mpath-35000c50000000102", ATTR{queue/nr_requests}="256"`,
 		`KERNEL=="md*", ENV{MD_UUID}=="11111111:22222222:33333333:44444444", ATTR{queue/read_ahead_kb}="4096"`,
 		`KERNEL=="dm-*", ENV{DM_NAME}=="brick--1_home-data", ATTR{queue/read_ahead_kb}="4096"`,
