@@ -10,6 +10,20 @@ import (
 	"github.com/mortarhpc/mortar/internal/design"
 )
 
+// loadAnyDesign reads a spec and derives its design, also where this version
+// cannot build it.
+func loadAnyDesign(path string) (*design.Design, error) {
+	s, err := loadSpec(path)
+	if err != nil {
+		return nil, err
+	}
+	d, err := design.Derive(s)
+	if err != nil {
+		return nil, fail(exitBadInput, err)
+	}
+	return d, nil
+}
+
 func newCheckCmd() *cobra.Command {
 	var asJSON, explain bool
 	c := &cobra.Command{
@@ -23,7 +37,7 @@ wrong and how to mend it (exit code 2).`,
 		Example: "  mortar check brick.yaml",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			d, err := loadDesign(args[0])
+			d, err := loadAnyDesign(args[0])
 			if err != nil {
 				return err
 			}

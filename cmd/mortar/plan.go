@@ -164,7 +164,7 @@ func planStyle(colour bool) plan.Style {
 }
 
 func newPlanCmd() *cobra.Command {
-	var asJSON, detailed bool
+	var asJSON, detailed, offline bool
 	cmd := &cobra.Command{
 		Use:   "plan SPEC",
 		Short: "Show what apply would change, host by host, with the exact commands and files",
@@ -173,12 +173,19 @@ shows each change: the exact command, the file with its content or the
 difference to the present one. Nothing is changed, except that the mortar
 binary is copied to hosts that do not have it yet.
 
+With --offline no host is reached: the plan is the one for blank hosts, and
+secrets are not read. It works for every flavour, also for one that this
+version cannot build.
+
 Exit codes: 0 shown, 2 refused (bad spec, unreachable host, a disk with foreign
 data …), 3 changes are pending (with --detailed-exitcode only).`,
 		Example: `  mortar plan brick.yaml
   mortar plan brick.yaml --json | jq '.hosts[].changes[].step'`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if offline {
+				return showOffline(cmd.Context(), args[0], cmd.OutOrStdout(), asJSON)
+			}
 			d, err := loadDesign(args[0])
 			if err != nil {
 				return err
@@ -191,8 +198,37 @@ data …), 3 changes are pending (with --detailed-exitcode only).`,
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the plan as JSON")
+	cmd.Flags().BoolVar(&offline, "offline", false, "plan for blank hosts, without reaching any")
 	cmd.Flags().BoolVar(&detailed, "detailed-exitcode", false, "end with 3 if changes are pending")
 	return cmd
+}
+
+// showOffline shows the plan of a brick whose hosts are blank.
+func showOffline(ctx context.Context, file string, w io.Writer, asJSON bool) error {
+	d, err := loadAnyDesign(file)
+	if err != nil {
+		return err
+	}
+	p, err := plan.Offline(ctx, d)
+	if err != nil {
+		return fail(exitFailed, err)
+	}
+	if asJSON {
+		enc := json.NewEncoder(w)
+		enc.SetIndent("", "  ")
+		enc.SetEscapeHTML(false)
+		return enc.Encode(p.Doc())
+	}
+	if len(d.Arrays) > 0 {
+		fmt.Fprintln(w, "Before this: configure the arrays (mortar array script), and compare their LUNs (mortar array verify).")
+	}
+	if err := p.Show(w, planStyle(isTerminal(os.Stdout))); err != nil {
+		return err
+	}
+	if err := design.Buildable(d.Spec); err != nil {
+		fmt.Fprintf(w, "This is for reading: %v.\n", err)
+	}
+	return nil
 }
 
 func showPlan(ctx context.Context, d *design.Design, w io.Writer, asJSON bool) (pending bool, err error) {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mortarhpc/mortar/internal/design"
 	"github.com/mortarhpc/mortar/internal/rack"
 )
 
@@ -153,6 +154,9 @@ func (f *rackFlags) describe(args []string) (cfg rack.Config, dir string, err er
 	s, err := loadSpec(args[0])
 	if err != nil {
 		return cfg, "", err
+	}
+	if err := design.Buildable(s); err != nil {
+		return cfg, "", fail(exitBadInput, err)
 	}
 	if cfg, err = rack.FromSpec(s); err != nil {
 		return cfg, "", rackError(err)

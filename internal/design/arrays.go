@@ -81,7 +81,7 @@ func (d *Design) arrays() {
 			if m.Family == "perc" { // one path, no multipath
 				l.Device = "/dev/disk/by-id/wwn-0x" + l.WWN
 				if l.WWN == "" {
-					l.Device += "<WWN of " + l.Name + ">"
+					l.Device += "<wwn-of-" + l.Name + ">"
 				}
 			}
 		}
