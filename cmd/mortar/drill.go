@@ -171,7 +171,10 @@ func runDrill(ctx context.Context, in io.Reader, out, errOut io.Writer, specFile
 	case errors.As(err, &unhealthy), errors.As(err, &refused):
 		return fail(exitBadInput, err)
 	case ctx.Err() != nil:
-		return fail(exitInterrupted, errors.Join(errors.New("interrupted"), err))
+		if err == ctx.Err() || err == nil { //nolint:errorlint // that and nothing else
+			return fail(exitInterrupted, errors.New("interrupted; nothing is left broken"))
+		}
+		return fail(exitInterrupted, fmt.Errorf("interrupted: %w", err))
 	case err != nil:
 		return fail(exitFailed, err)
 	}

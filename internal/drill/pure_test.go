@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -65,6 +66,36 @@ func TestMeaning(t *testing.T) {
 		if got := meaning(c.ident, c.msg); got != c.want {
 			t.Errorf("%s: %s\n got %+v\nwant %+v", c.ident, c.msg, got, c.want)
 		}
+	}
+}
+
+// TestRealJournal reads what a survivor logged while its partner was frozen,
+// fenced and rebooted: corosync 3.1.9, Pacemaker 3.0.0.
+func TestRealJournal(t *testing.T) {
+	b, err := os.ReadFile(filepath.Join("testdata", "journal-trixie.txt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	re := regexp.MustCompile(`^\S+T(\S+)\+00:00 nfs1 (\S+)\[\d+\]: (.*)$`)
+	first := map[string]string{}
+	for line := range strings.Lines(string(b)) {
+		m := re.FindStringSubmatch(strings.TrimSpace(line))
+		if m == nil {
+			t.Fatalf("line %q", line)
+		}
+		f := meaning(m[2], cleanMessage(m[3]))
+		key := strings.TrimSpace(f.kind + " " + f.node + " " + f.resource)
+		if f.kind != "" && first[key] == "" {
+			first[key] = m[1]
+		}
+	}
+	want := map[string]string{
+		"link": "21:48:41", "note": "21:48:42", "detected": "21:48:43", "membership": "21:48:46", "fencing nfs2": "21:48:49",
+		"note nfs2": "21:48:52", "fenced nfs2": "21:48:52", "starting nfs1 service-home": "21:48:52", "started nfs1 service-home": "21:49:10",
+		"note nfs1 service-home": "21:49:11", "starting nfs2 fence-nfs1-bmc": "21:49:53",
+	}
+	if d := cmp.Diff(want, first); d != "" {
+		t.Error(d)
 	}
 }
 
