@@ -201,7 +201,7 @@ func (d *Design) warn() {
 				}
 			}
 			raid := sv.Storage.RAID
-			add(at, "enclosure-spread", "%s of "+d.setWord()+" %s do not survive the loss of an enclosure: up to %d disks of one group are in enclosure %s, and RAID %d %d+%d can lose %s; these disks and enclosures allow no better spread",
+			add(at, "enclosure-spread", "%s of "+d.setWord()+" %s "+map[bool]string{true: "does", false: "do"}[groups == 1]+" not survive the loss of an enclosure: up to %d disks of one group are in enclosure %s, and RAID %d %d+%d can lose %s; these disks and enclosures allow no better spread",
 				plural(groups, "group"), sv.Name, worst, where, raid.Level, raid.Data, raid.Parity, lossText(d.GroupsOf(sv.Name)[0]))
 		}
 	}

@@ -171,13 +171,13 @@ func (d *Design) warnCards(i int, v spec.Server, add func(at, rule, format strin
 			storage = append(storage, k)
 		}
 	}
-	if len(storage) >= 2 && v.CPU != nil && v.CPU.Sockets >= 2 {
+	if len(v.PCI) >= 2 && len(storage) > 0 && v.CPU != nil && v.CPU.Sockets >= 2 {
 		same := true
-		for _, k := range storage {
-			same = same && k.Node == storage[0].Node
+		for _, k := range v.PCI {
+			same = same && k.Node == v.PCI[0].Node
 		}
 		if same {
-			add(fmt.Sprintf("servers[%d].pci", i), "numa", "server %s: both storage cards belong to NUMA node %d, so all their interrupts and memory traffic go through one processor; put one into a slot of the other", v.Name, storage[0].Node)
+			add(fmt.Sprintf("servers[%d].pci", i), "numa", "server %s: all cards belong to NUMA node %d, so all their interrupts and memory traffic go through one processor of %d; put one into a slot of another", v.Name, v.PCI[0].Node, v.CPU.Sockets)
 		}
 	}
 }

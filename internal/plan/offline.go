@@ -141,8 +141,10 @@ func (h *blankHost) Stat(p string) (resource.FileInfo, error) {
 func (h *blankHost) Glob(string) ([]string, error) { return nil, nil }
 
 func (h *blankHost) Readlink(p string) (string, error) {
-	if strings.HasPrefix(p, "/dev/sd-") || strings.HasPrefix(p, "/dev/nvme") {
-		return p, nil
+	for _, k := range h.disks {
+		if slices.Contains(k.Paths, p) {
+			return p, nil
+		}
 	}
 	return "", fmt.Errorf("%s: %w", p, fs.ErrNotExist)
 }
