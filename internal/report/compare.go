@@ -65,15 +65,14 @@ func Compare(a, b *Run) Comparison {
 	bytes("acknowledged", sa.AcknowledgedBytes, sb.AcknowledgedBytes)
 	bytes("verified", sa.VerifiedBytes, sb.VerifiedBytes)
 	bytes("lost", sa.LostBytes, sb.LostBytes)
-	for i := range a.Timeline.Workers {
-		wa := &a.Timeline.Workers[i]
-		for k := range b.Timeline.Workers {
-			wb := &b.Timeline.Workers[k]
-			if wa.Client != wb.Client || wa.Name != wb.Name || wa.Latency == nil || wb.Latency == nil {
-				continue
+	lb := latencies(&b.Timeline)
+	for _, la := range latencies(&a.Timeline) {
+		for _, x := range lb {
+			if x.Label == la.Label {
+				row(la.Label+" p50", "milliseconds", &la.Latency.P50, &x.Latency.P50)
+				row(la.Label+" p99", "milliseconds", &la.Latency.P99, &x.Latency.P99)
+				break
 			}
-			row(workerLabel(wa)+" p50", "milliseconds", &wa.Latency.P50, &wb.Latency.P50)
-			row(workerLabel(wa)+" p99", "milliseconds", &wa.Latency.P99, &wb.Latency.P99)
 		}
 	}
 	return c
