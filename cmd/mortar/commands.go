@@ -10,6 +10,7 @@ func commands() []*cobra.Command {
 		newCheckCmd(),
 		newRackCmd(),
 		newForecastCmd(),
+		newSimulateCmd(),
 		newPlanCmd(),
 		newApplyCmd(),
 		newStatusCmd(),

@@ -85,10 +85,12 @@ func defaults() []Coefficient {
 
 		// HBA, PCIe.
 		c("sas.efficiency", 0.9, "share", "assumed: framing on a SAS wide port after 8b/10b"),
+		c("pcie.gen1_lane_mbps", 250, "MB/s per lane", "arithmetic: 2.5 GT/s, 8b/10b"),
 		c("pcie.gen2_lane_mbps", 500, "MB/s per lane", "arithmetic: 5 GT/s, 8b/10b"),
 		c("pcie.gen3_lane_mbps", 985, "MB/s per lane", "arithmetic: 8 GT/s, 128b/130b"),
 		c("pcie.gen4_lane_mbps", 1969, "MB/s per lane", "arithmetic: 16 GT/s, 128b/130b"),
 		c("pcie.gen5_lane_mbps", 3938, "MB/s per lane", "arithmetic: 32 GT/s, 128b/130b"),
+		c("pcie.gen6_lane_mbps", 7563, "MB/s per lane", "arithmetic: 64 GT/s PAM4, flits of 256 bytes with 242 of payload"),
 		c("pcie.efficiency", 0.8, "share", "assumed: headers and credits at 128 to 256 byte payloads"),
 		c("pcie.far_slot", 0.81, "share", "calibrated on NSS4-HA: 3.3 instead of 4.06 GB/s read with the network card in the other slot. Source: "+docNSS4+", 3.2"),
 
@@ -122,13 +124,17 @@ func defaults() []Coefficient {
 		c("cache.sync_write_ms", 6.0, "ms", "calibrated on write-back random write: 6.4 x 1,600/s at 64 clients. Source: "+docDFC+", 3.2"),
 		c("cache.block_kib", 64, "KiB", "assumed: what one miss brings in; the paper gives no figure"),
 
+		// Fleets.
+		c("fleet.file_mib", 16, "MiB", "assumed: mean size of a file that is written once and read once"),
+
 		// Durability and availability, for the simulation.
 		c("sim.disk_afr", 0.02, "failures per disk and year", "measured: 1 to 3 % in large populations; 1.54 and 2.28 % in two quarters of 2023 over 240,940 disks. Source: Backblaze drive statistics, Q2 2023; Schroeder and Gibson, FAST 2007"),
 		c("sim.batch_share", 0.05, "share of bricks", "assumed: one brick in twenty is built from a bad batch"),
 		c("sim.batch_factor", 4, "times", "assumed: worst models fail some four times as often as the mean. Source: Backblaze drive statistics"),
 		c("sim.rebuild_mbps", 50, "MB/s", "assumed: rebuild of one disk under load"),
 		c("sim.replace_hours", 48, "h", "assumed: until somebody has replaced a failed disk"),
-		c("sim.latent_per_year", 0.1, "errors per disk and year", "measured: 9.5 % of nearline disks show a latent sector error in a year. Source: Bairavasundaram et al., SIGMETRICS 2007"),
+		c("sim.latent_per_year", 0.1, "errors per disk and year", "assumed: NL-SAS, one disk in ten; the order of the field study of 1.53 million disks. Source: Bairavasundaram et al., SIGMETRICS 2007"),
+		c("sim.latent_enterprise_per_year", 0.02, "errors per disk and year", "assumed: all other disks; there enterprise disks showed several times fewer. Source: as above"),
 		c("sim.scrub_hours", 720, "h", "assumed: Debian's checkarray scrubs once a month"),
 		c("sim.restore_hours", 72, "h", "assumed: restoring a group from elsewhere"),
 		c("sim.enclosure_afr", 0.01, "failures per enclosure and year", "assumed: redundant supplies and expanders, so the midplane"),
@@ -193,7 +199,7 @@ func (c Coefficients) Set(name string, v float64, source string) error {
 		return fmt.Errorf("%s: %g is no number to calculate with", name, v)
 	case v < 0:
 		return fmt.Errorf("%s: %g is negative", name, v)
-	case v == 0 && !strings.HasPrefix(name, "sim."):
+	case v == 0 && (!strings.HasPrefix(name, "sim.") || name == "sim.rebuild_mbps"):
 		return fmt.Errorf("%s: 0 would stop everything; give a value above 0", name)
 	case v > 1 && isShare(k.Unit):
 		return fmt.Errorf("%s: %g: a %s is at most 1", name, v, k.Unit)

@@ -1,6 +1,8 @@
 package forecast
 
 import (
+	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -10,40 +12,51 @@ import (
 // Fleet describes a number of like bricks. All durations are in hours, all
 // rates per year, unless the name says otherwise.
 type Fleet struct {
-	Bricks int
-	Years  float64
-	Seed   uint64
+	Bricks int     `json:"bricks"`
+	Years  float64 `json:"years"`
+	Seed   uint64  `json:"seed"`
 
 	// Geometry of one brick.
-	Groups     int // RAID groups
-	Disks      int // disks of one group, parity included
-	Parity     int // disks of a group that may be gone
-	Spares     int // hot spares of a brick
-	Enclosures int // enclosures a brick's groups are spread over evenly; 0: never fail
+	Groups     int `json:"groups"`     // RAID groups
+	Disks      int `json:"disks"`      // disks of one group, parity included
+	Parity     int `json:"parity"`     // disks of a group that may be gone
+	Spares     int `json:"spares"`     // hot spares of a brick
+	Enclosures int `json:"enclosures"` // enclosures a brick's groups are spread over evenly; 0: never fail
 	// PerEnclosure is the most disks of a group in one enclosure; 0: as even
 	// as Disks and Enclosures allow.
-	PerEnclosure int
-	Servers      int // 1, or 2 for an HA pair
+	PerEnclosure int `json:"per_enclosure"`
+	// Arrays of which each must work, each with Controllers of which one must:
+	// 1 x 2 for an array with two controllers, or a JBOD with two I/O modules;
+	// 2 x 1 for two RAID cards. 0: never fail.
+	Arrays      int `json:"arrays"`
+	Controllers int `json:"controllers"`
+	Servers     int `json:"servers"` // 1, or 2 for an HA pair
+	// ActiveActive: each server of the pair serves half of the brick.
+	ActiveActive bool `json:"active_active"`
 
 	// Disks.
-	DiskAFR       float64 // failures of one disk in a year (0.02: 2 %)
-	BatchShare    float64 // share of bricks whose disks come from a bad batch
-	BatchFactor   float64 // how many times more often those fail
-	RebuildHours  float64 // on a spare, or once the disk is replaced
-	ReplaceHours  float64 // until a failed disk is replaced by hand
-	LatentPerYear float64 // latent sector errors of one disk in a year
-	ScrubHours    float64 // time between two scrubs, which find and mend them
-	ExpRebuild    bool    // rebuild times exponential (as in the Markov chain) instead of fixed
-	RestoreHours  float64 // restoring a group from elsewhere after data loss
+	DiskAFR       float64 `json:"disk_afr"`        // failures of one disk in a year (0.02: 2 %)
+	BatchShare    float64 `json:"batch_share"`     // share of bricks whose disks come from a bad batch
+	BatchFactor   float64 `json:"batch_factor"`    // how many times more often those fail
+	RebuildHours  float64 `json:"rebuild_hours"`   // on a spare, or once the disk is replaced
+	ReplaceHours  float64 `json:"replace_hours"`   // until a failed disk is replaced by hand
+	LatentPerYear float64 `json:"latent_per_year"` // latent sector errors of one disk in a year
+	ScrubHours    float64 `json:"scrub_hours"`     // time between two scrubs, which find and mend them; 0: never scrubbed
+	ExpRebuild    bool    `json:"exp_rebuild"`     // rebuild times exponential (as in the Markov chain) instead of fixed
+	RestoreHours  float64 `json:"restore_hours"`   // restoring a group from elsewhere after data loss
 
 	// Everything else: failures in a year and hours to repair.
-	EnclosureAFR, EnclosureRepair   float64
-	ControllerAFR, ControllerRepair float64 // two controllers per brick
-	ServerAFR, ServerRepair         float64
-	PowerPerYear, PowerHours        float64 // whole site without power
-	FailoverSeconds                 float64 // stall of clients at a server's failure in a pair
-	FailoverFails                   float64 // share of failovers that need a hand
-	HandHours                       float64 // until the administrator has mended that
+	EnclosureAFR     float64 `json:"enclosure_afr"`
+	EnclosureRepair  float64 `json:"enclosure_hours"`
+	ControllerAFR    float64 `json:"controller_afr"`
+	ControllerRepair float64 `json:"controller_hours"`
+	ServerAFR        float64 `json:"server_afr"`
+	ServerRepair     float64 `json:"server_hours"`
+	PowerPerYear     float64 `json:"power_per_year"` // whole site without power
+	PowerHours       float64 `json:"power_hours"`
+	FailoverSeconds  float64 `json:"failover_seconds"` // stall of clients at a failure of the server that serves them
+	FailoverFails    float64 `json:"failover_fails"`   // share of failovers that need a hand
+	HandHours        float64 `json:"hand_hours"`       // until the administrator has mended that
 }
 
 // Cause of unavailability.
@@ -60,6 +73,15 @@ const (
 	causes
 )
 
+// Causes lists them all.
+func Causes() []Cause {
+	var out []Cause
+	for c := range causes {
+		out = append(out, c)
+	}
+	return out
+}
+
 func (c Cause) String() string {
 	return [...]string{"data loss", "enclosure", "controller", "server", "failover", "power"}[c]
 }
@@ -69,24 +91,40 @@ type Estimate struct {
 	Mean, Low, High float64
 }
 
+// MarshalJSON writes what is infinite as null: JSON has no infinity.
+func (e Estimate) MarshalJSON() ([]byte, error) {
+	p := func(x float64) *float64 {
+		if math.IsInf(x, 0) || math.IsNaN(x) {
+			return nil
+		}
+		return &x
+	}
+	return json.Marshal(struct {
+		Mean *float64 `json:"mean"`
+		Low  *float64 `json:"low"`
+		High *float64 `json:"high"`
+	}{p(e.Mean), p(e.Low), p(e.High)})
+}
+
 // Result of a simulation.
 type Result struct {
-	BrickYears   float64
-	DiskFailures int64
-	Rebuilds     int64
-	Losses       int64 // events in which a group lost data
-	SectorLosses int64 // of these: by latent sector errors only
-	BricksLost   int64 // bricks with at least one loss
+	BrickYears   float64 `json:"brick_years"`
+	DiskFailures int64   `json:"disk_failures"`
+	Rebuilds     int64   `json:"rebuilds"`
+	Failovers    int64   `json:"failovers"`
+	Losses       int64   `json:"losses"`        // events in which data were lost
+	SectorLosses int64   `json:"sector_losses"` // of these: sectors only, by latent errors in a group without redundancy
+	BricksLost   int64   `json:"bricks_lost"`   // bricks with at least one loss
 	// LossProbability of one brick over the whole time (Wilson interval).
-	LossProbability Estimate
-	// MTTDLHours of one group, from the losses seen (Poisson interval); +Inf
+	LossProbability Estimate `json:"loss_probability"`
+	// MTTDLHours of one group, from all losses seen (Poisson interval); +Inf
 	// if none was.
-	MTTDLHours Estimate
+	MTTDLHours Estimate `json:"mttdl_hours"`
 	// Unavailability of one brick, a share of time, over all causes.
-	Unavailability Estimate
+	Unavailability Estimate `json:"unavailability"`
 	// DownHours of a brick in a year, by cause.
-	DownHours [causes]float64
-	Events    int64 // simulated events: the cost of the run
+	DownHours [causes]Estimate `json:"down_hours"`
+	Events    int64            `json:"events"` // simulated events: the cost of the run
 }
 
 // Check says what is wrong with a fleet, or nil.
@@ -104,6 +142,9 @@ func (f *Fleet) Check() error {
 	if f.Parity < 0 || f.Parity >= f.Disks {
 		say("parity: %d of %d disks", f.Parity, f.Disks)
 	}
+	if f.Arrays < 0 || f.Controllers < 0 || f.Arrays > 0 && f.Controllers == 0 {
+		say("controllers: %d arrays with %d each", f.Arrays, f.Controllers)
+	}
 	if f.Servers != 1 && f.Servers != 2 {
 		say("servers: %d: want 1 or 2", f.Servers)
 	}
@@ -113,8 +154,8 @@ func (f *Fleet) Check() error {
 	if f.PerEnclosure < 0 || f.PerEnclosure > f.Disks {
 		say("disks of a group in one enclosure: %d of %d", f.PerEnclosure, f.Disks)
 	}
-	if !(f.Years > 0) || math.IsInf(f.Years, 0) {
-		say("years: %g", f.Years)
+	if !(f.Years > 0 && f.Years <= 1000) {
+		say("years: %g: want more than 0, at most 1,000", f.Years)
 	}
 	for _, v := range []struct {
 		name string
@@ -125,7 +166,7 @@ func (f *Fleet) Check() error {
 		{"server AFR", f.ServerAFR}, {"server repair", f.ServerRepair}, {"power failures", f.PowerPerYear}, {"power hours", f.PowerHours},
 		{"failover seconds", f.FailoverSeconds}, {"hand hours", f.HandHours}} {
 		if v.x < 0 || math.IsNaN(v.x) || math.IsInf(v.x, 0) {
-			say("%s: %g", v.name, v.x)
+			say("%s: %g: want 0 or more", v.name, v.x)
 		}
 	}
 	for _, v := range []struct {
@@ -142,24 +183,34 @@ func (f *Fleet) Check() error {
 // Simulate runs every brick of the fleet through its years, one after the
 // other: memory does not grow with the fleet. The same Fleet always gives
 // the same Result.
-func Simulate(f Fleet) (Result, error) {
+func Simulate(f Fleet) (Result, error) { return SimulateContext(context.Background(), f, nil) }
+
+// SimulateContext is Simulate that can be stopped, and that tells how many
+// bricks it has done, every so often.
+func SimulateContext(ctx context.Context, f Fleet, progress func(done int)) (Result, error) {
 	if err := f.Check(); err != nil {
 		return Result{}, err
 	}
 	var r Result
-	var mean, m2 float64 // Welford, over the bricks' unavailability
+	var total welford
+	var by [causes]welford
 	b := newBrick(&f)
 	for i := range f.Bricks {
+		if i%1024 == 0 {
+			if err := ctx.Err(); err != nil {
+				return Result{}, err
+			}
+			if progress != nil {
+				progress(i)
+			}
+		}
 		b.run(uint64(i), &r)
 		var down float64
 		for c, h := range b.down {
 			down += h
-			r.DownHours[c] += h
+			by[c].add(h / f.Years)
 		}
-		u := math.Min(down/b.end, 1)
-		d := u - mean
-		mean += d / float64(i+1)
-		m2 += d * (u - mean)
+		total.add(math.Min(down/b.end, 1))
 		if b.losses > 0 {
 			r.BricksLost++
 		}
@@ -167,16 +218,33 @@ func Simulate(f Fleet) (Result, error) {
 	n := float64(f.Bricks)
 	r.BrickYears = n * f.Years
 	for c := range r.DownHours {
-		r.DownHours[c] /= r.BrickYears
+		r.DownHours[c] = by[c].estimate()
 	}
-	half := 0.0
-	if f.Bricks > 1 {
-		half = 1.96 * math.Sqrt(m2/(n-1)/n)
-	}
-	r.Unavailability = Estimate{mean, math.Max(0, mean-half), mean + half}
+	r.Unavailability = total.estimate()
 	r.LossProbability = wilson(float64(r.BricksLost), n)
 	r.MTTDLHours = mttdl(float64(r.Losses), n*f.Years*HoursPerYear*float64(f.Groups))
 	return r, nil
+}
+
+// welford keeps mean and variance of a stream of numbers.
+// Source: B. P. Welford, Technometrics 4 (1962) 419.
+type welford struct{ n, mean, m2 float64 }
+
+func (w *welford) add(x float64) {
+	w.n++
+	d := x - w.mean
+	w.mean += d / w.n
+	w.m2 += d * (x - w.mean)
+}
+
+// estimate is the mean with its normal 95 % interval, which holds for the
+// many bricks of a fleet; of a single one nothing is known.
+func (w *welford) estimate() Estimate {
+	if w.n < 2 {
+		return Estimate{w.mean, 0, math.Inf(1)}
+	}
+	half := 1.96 * math.Sqrt(w.m2/(w.n-1)/w.n)
+	return Estimate{w.mean, math.Max(0, w.mean-half), w.mean + half}
 }
 
 // wilson is the 95 % score interval of k successes in n trials.
@@ -222,8 +290,10 @@ const (
 type event struct {
 	at    float64
 	kind  eventKind
-	index int32  // group, enclosure, server …
-	gen   uint32 // a group's generation: a restored group forgets its old events
+	index int32 // group, enclosure, array, server
+	// gen is what the index's generation was when the event was drawn; if it
+	// has changed since, the event is void.
+	gen uint32
 }
 
 // brick is one brick's state; it is reused for the next.
@@ -236,14 +306,17 @@ type brick struct {
 	heap   []event
 	lambda float64 // per disk and hour, of this brick
 
-	failed  []int // per group: disks failed and not yet rebuilt
-	waiting []int // per group: of these, without a spare yet
-	gen     []uint32
+	failed  []int    // per group: disks failed and not yet rebuilt
+	waiting []int    // per group: of these, without a spare yet
+	draw    []uint32 // per group: generation of its next disk failure
+	life    []uint32 // per group: generation of its rebuilds; a restored group forgets them
 	spares  int
-	encl    int // enclosures down
-	enclBad []bool
-	ctrl    int // controllers down
-	srv     int // servers down
+	encl    int   // enclosures down
+	ctrl    []int // per array: controllers down
+	noCtrl  int   // arrays without a controller
+	srv     int   // servers down
+	srvDown [2]bool
+	active  int // server that serves
 	losses  int
 	down    [causes]float64
 	// perEncl is how many disks one enclosure holds of a group, at most.
@@ -252,7 +325,7 @@ type brick struct {
 
 func newBrick(f *Fleet) *brick {
 	b := &brick{f: f, src: rand.NewPCG(0, 0), end: f.Years * HoursPerYear,
-		failed: make([]int, f.Groups), waiting: make([]int, f.Groups), gen: make([]uint32, f.Groups), enclBad: make([]bool, f.Enclosures)}
+		failed: make([]int, f.Groups), waiting: make([]int, f.Groups), draw: make([]uint32, f.Groups), life: make([]uint32, f.Groups), ctrl: make([]int, f.Arrays)}
 	b.rng = rand.New(b.src)
 	if b.perEncl = f.PerEnclosure; b.perEncl == 0 && f.Enclosures > 0 {
 		b.perEncl = (f.Disks + f.Enclosures - 1) / f.Enclosures
@@ -301,9 +374,9 @@ func (b *brick) pop() event {
 }
 
 // schedule draws the next event of a kind that happens at a yearly rate.
-func (b *brick) schedule(kind eventKind, index int32, perYear float64) {
+func (b *brick) schedule(kind eventKind, index int, perYear float64) {
 	if perYear > 0 {
-		b.push(event{at: b.now + b.exp(perYear/HoursPerYear), kind: kind, index: index})
+		b.push(event{at: b.now + b.exp(perYear/HoursPerYear), kind: kind, index: int32(index)})
 	}
 }
 
@@ -311,20 +384,21 @@ func (b *brick) schedule(kind eventKind, index int32, perYear float64) {
 // number of working disks changes, which the exponential allows.
 func (b *brick) scheduleDisk(g int) {
 	working := b.f.Disks - b.failed[g]
+	b.draw[g]++
 	if b.lambda > 0 && working > 0 {
-		b.gen[g]++
-		b.push(event{at: b.now + b.exp(float64(working)*b.lambda), kind: evDiskFail, index: int32(g), gen: b.gen[g]})
+		b.push(event{at: b.now + b.exp(float64(working)*b.lambda), kind: evDiskFail, index: int32(g), gen: b.draw[g]})
 	}
 }
 
 func (b *brick) run(index uint64, r *Result) {
 	f := b.f
 	b.src.Seed(f.Seed, index)
-	b.now, b.heap, b.spares, b.encl, b.ctrl, b.srv, b.losses = 0, b.heap[:0], f.Spares, 0, 0, 0, 0
+	b.now, b.heap, b.spares, b.encl, b.noCtrl, b.srv, b.losses, b.active = 0, b.heap[:0], f.Spares, 0, 0, 0, 0, 0
+	b.srvDown = [2]bool{}
 	b.down = [causes]float64{}
 	clear(b.failed)
 	clear(b.waiting)
-	clear(b.enclBad)
+	clear(b.ctrl)
 	b.lambda = f.DiskAFR / HoursPerYear
 	if f.BatchShare > 0 && b.rng.Float64() < f.BatchShare {
 		b.lambda *= f.BatchFactor
@@ -333,17 +407,24 @@ func (b *brick) run(index uint64, r *Result) {
 		b.scheduleDisk(g)
 	}
 	for e := range f.Enclosures {
-		b.schedule(evEnclFail, int32(e), f.EnclosureAFR)
+		b.schedule(evEnclFail, e, f.EnclosureAFR)
 	}
-	b.schedule(evCtrlFail, 0, 2*f.ControllerAFR)
+	for a := range f.Arrays {
+		for range f.Controllers {
+			b.schedule(evCtrlFail, a, f.ControllerAFR)
+		}
+	}
 	for s := range f.Servers {
-		b.schedule(evSrvFail, int32(s), f.ServerAFR)
+		b.schedule(evSrvFail, s, f.ServerAFR)
 	}
 	b.schedule(evPower, 0, f.PowerPerYear)
 	for len(b.heap) > 0 {
 		e := b.pop()
-		if e.kind == evDiskFail && e.gen != b.gen[e.index] {
+		switch {
+		case e.kind == evDiskFail && e.gen != b.draw[e.index]:
 			continue // drawn for another number of disks
+		case e.kind == evDiskBack && e.gen != b.life[e.index]:
+			continue // the group was restored meanwhile
 		}
 		r.Events++
 		b.account(e.at)
@@ -354,15 +435,15 @@ func (b *brick) run(index uint64, r *Result) {
 }
 
 // account adds the time since the last event to the cause that keeps the
-// brick down, the gravest first.
+// brick down; where several do, to the first in this order.
 func (b *brick) account(until float64) {
 	d := until - b.now
-	switch f := b.f; {
+	switch {
 	case b.enclosureOutage():
 		b.down[CauseEnclosure] += d
-	case b.ctrl >= 2:
+	case b.noCtrl > 0:
 		b.down[CauseController] += d
-	case b.srv >= f.Servers:
+	case b.srv >= b.f.Servers:
 		b.down[CauseServer] += d
 	}
 }
@@ -370,6 +451,7 @@ func (b *brick) account(until float64) {
 // enclosureOutage says whether enclosures that are down, with disks that
 // have failed, take more of some group than it can miss. Failed disks are
 // counted as if they lay in the other enclosures, which errs to the safe side.
+// Nothing is lost by it: the disks come back with their enclosure.
 func (b *brick) enclosureOutage() bool {
 	if b.encl == 0 {
 		return false
@@ -383,35 +465,36 @@ func (b *brick) enclosureOutage() bool {
 
 func (b *brick) step(e event, r *Result) {
 	f := b.f
+	i := int(e.index)
 	switch e.kind {
 	case evDiskFail:
-		g := int(e.index)
 		r.DiskFailures++
-		b.failed[g]++
-		if b.failed[g] > f.Parity {
-			b.lose(g, r, false)
+		b.failed[i]++
+		if b.failed[i] > f.Parity {
+			b.lose(i, r)
 			return
 		}
-		if b.failed[g] == f.Parity && b.latent(g) {
-			// No redundancy left, and a sector that cannot be read.
-			b.lose(g, r, true)
-			return
+		if b.failed[i] == f.Parity && b.latent(i) {
+			// No redundancy is left, and the rebuild comes to a sector that cannot
+			// be read: what is in it is lost, the rest of the group is not.
+			r.Losses++
+			r.SectorLosses++
+			b.losses++
 		}
-		if b.spares > 0 {
+		switch {
+		case b.spares > 0:
 			b.spares--
-			b.rebuild(g, r)
-		} else {
-			b.waiting[g]++
-		}
-		if f.Spares > 0 || f.ReplaceHours > 0 {
+			b.rebuild(i, r)
 			b.push(event{at: b.now + f.ReplaceHours, kind: evSpareBack})
-		} else { // replaced at once
-			b.waiting[g]--
-			b.rebuild(g, r)
+		case f.Spares > 0 || f.ReplaceHours > 0:
+			b.waiting[i]++
+			b.push(event{at: b.now + f.ReplaceHours, kind: evSpareBack})
+		default: // replaced at once
+			b.rebuild(i, r)
 		}
-		b.scheduleDisk(g)
+		b.scheduleDisk(i)
 	case evSpareBack:
-		// The new disk goes to the group that has waited with most failures.
+		// The new disk goes to the group that has lost most and waits.
 		worst := -1
 		for g, w := range b.waiting {
 			if w > 0 && (worst < 0 || b.failed[g] > b.failed[worst]) {
@@ -425,43 +508,58 @@ func (b *brick) step(e event, r *Result) {
 		b.waiting[worst]--
 		b.rebuild(worst, r)
 	case evDiskBack:
-		g := int(e.index)
-		if b.failed[g] > 0 {
-			b.failed[g]--
-			b.scheduleDisk(g)
-		}
+		b.failed[i]--
+		b.scheduleDisk(i)
 	case evEnclFail:
 		b.encl++
 		b.push(event{at: b.now + f.EnclosureRepair, kind: evEnclBack, index: e.index})
 	case evEnclBack:
 		b.encl--
-		b.schedule(evEnclFail, e.index, f.EnclosureAFR)
+		b.schedule(evEnclFail, i, f.EnclosureAFR)
 	case evCtrlFail:
-		b.ctrl++
-		b.push(event{at: b.now + f.ControllerRepair, kind: evCtrlBack})
-		b.schedule(evCtrlFail, 0, float64(max(0, 2-b.ctrl))*f.ControllerAFR)
-	case evCtrlBack:
-		b.ctrl--
-		if b.ctrl == 1 { // both were down: none was scheduled
-			b.schedule(evCtrlFail, 0, f.ControllerAFR)
+		if b.ctrl[i]++; b.ctrl[i] == f.Controllers {
+			b.noCtrl++
 		}
+		b.push(event{at: b.now + f.ControllerRepair, kind: evCtrlBack, index: e.index})
+	case evCtrlBack:
+		if b.ctrl[i] == f.Controllers {
+			b.noCtrl--
+		}
+		b.ctrl[i]--
+		b.schedule(evCtrlFail, i, f.ControllerAFR)
 	case evSrvFail:
 		b.srv++
+		b.srvDown[i] = true
 		b.push(event{at: b.now + f.ServerRepair, kind: evSrvBack, index: e.index})
-		if f.Servers == 2 && b.srv == 1 {
-			stall := f.FailoverSeconds / 3600
-			if f.FailoverFails > 0 && b.rng.Float64() < f.FailoverFails {
-				stall = f.HandHours
-			}
-			b.down[CauseFailover] += stall
+		if f.Servers == 2 && !b.srvDown[1-i] && (i == b.active || f.ActiveActive) {
+			b.failover(i, r)
 		}
 	case evSrvBack:
 		b.srv--
-		b.schedule(evSrvFail, e.index, f.ServerAFR)
+		b.srvDown[i] = false
+		if b.srvDown[b.active] { // the other is still away
+			b.active = i
+		}
+		b.schedule(evSrvFail, i, f.ServerAFR)
 	case evPower:
 		b.down[CausePower] += math.Min(f.PowerHours, b.end-b.now)
 		b.schedule(evPower, 0, f.PowerPerYear)
 	}
+}
+
+// failover moves what server i served to the other.
+func (b *brick) failover(i int, r *Result) {
+	f := b.f
+	r.Failovers++
+	b.active = 1 - i
+	stall := f.FailoverSeconds / 3600
+	if f.FailoverFails > 0 && b.rng.Float64() < f.FailoverFails {
+		stall = math.Min(f.HandHours, f.ServerRepair)
+	}
+	if f.ActiveActive { // half of the brick waits
+		stall /= 2
+	}
+	b.down[CauseFailover] += math.Min(stall, b.end-b.now)
 }
 
 // rebuild schedules the end of one disk's rebuild.
@@ -471,42 +569,31 @@ func (b *brick) rebuild(g int, r *Result) {
 	if b.f.ExpRebuild {
 		d = b.rng.ExpFloat64() * d
 	}
-	b.push(event{at: b.now + d, kind: evDiskBack, index: int32(g)})
+	b.push(event{at: b.now + d, kind: evDiskBack, index: int32(g), gen: b.life[g]})
 }
 
 // latent draws whether any disk that is left has a latent sector error that
-// no scrub has found yet: uniform time since the last scrub.
+// no scrub has found yet: a uniform time since the last scrub, or all the
+// time so far if nobody scrubs.
 func (b *brick) latent(g int) bool {
 	f := b.f
-	if f.LatentPerYear == 0 || f.ScrubHours == 0 {
+	if f.LatentPerYear == 0 {
 		return false
 	}
-	age := b.rng.Float64() * f.ScrubHours / HoursPerYear
+	age := b.now
+	if f.ScrubHours > 0 {
+		age = math.Min(age, b.rng.Float64()*f.ScrubHours)
+	}
 	left := float64(f.Disks - b.failed[g])
-	return b.rng.Float64() < -math.Expm1(-left*f.LatentPerYear*age)
+	return b.rng.Float64() < -math.Expm1(-left*f.LatentPerYear*age/HoursPerYear)
 }
 
-// lose counts a loss; the group comes back whole after it was restored.
-func (b *brick) lose(g int, r *Result, sector bool) {
+// lose counts the loss of a group; it comes back whole after it was restored.
+func (b *brick) lose(g int, r *Result) {
 	r.Losses++
 	b.losses++
-	if sector {
-		r.SectorLosses++
-	} else {
-		b.down[CauseDataLoss] += math.Min(b.f.RestoreHours, b.end-b.now)
-	}
-	// Whole again: what was scheduled for the old disks is forgotten.
+	b.down[CauseDataLoss] += math.Min(b.f.RestoreHours, b.end-b.now)
 	b.failed[g], b.waiting[g] = 0, 0
-	kept := b.heap[:0]
-	for _, e := range b.heap {
-		if e.kind == evDiskBack && int(e.index) == g {
-			continue
-		}
-		kept = append(kept, e)
-	}
-	b.heap = b.heap[:0]
-	for _, e := range kept {
-		b.push(e)
-	}
+	b.life[g]++
 	b.scheduleDisk(g)
 }

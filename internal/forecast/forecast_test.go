@@ -1,6 +1,8 @@
 package forecast
 
 import (
+	"context"
+	"errors"
 	"math"
 	"testing"
 )
@@ -44,6 +46,7 @@ func TestSimulateAgainstMarkov(t *testing.T) {
 		if got := r.MTTDLHours.Mean; math.Abs(got-want) > 0.05*want {
 			t.Errorf("%d disks, %d parity: MTTDL %.0f h from %d losses, Markov %.0f h", c.disks, c.parity, got, r.Losses, want)
 		}
+		t.Logf("%d+%d disks: simulated %.0f h (%d losses), Markov %.0f h: %+.1f %%", c.disks-c.parity, c.parity, r.MTTDLHours.Mean, r.Losses, want, 100*(r.MTTDLHours.Mean/want-1))
 		if r.MTTDLHours.Low > r.MTTDLHours.Mean || r.MTTDLHours.High < r.MTTDLHours.Mean {
 			t.Errorf("interval %v does not hold its mean", r.MTTDLHours)
 		}
@@ -52,7 +55,7 @@ func TestSimulateAgainstMarkov(t *testing.T) {
 
 // typical is an HA brick of the papers: six groups 8+2 over five enclosures.
 func typical(bricks int) Fleet {
-	return Fleet{Bricks: bricks, Years: 10, Seed: 1, Groups: 6, Disks: 10, Parity: 2, Spares: 2, Enclosures: 5, Servers: 2,
+	return Fleet{Bricks: bricks, Years: 10, Seed: 1, Groups: 6, Disks: 10, Parity: 2, Spares: 2, Enclosures: 5, Arrays: 1, Controllers: 2, Servers: 2,
 		DiskAFR: 0.02, BatchShare: 0.05, BatchFactor: 4, RebuildHours: 12, ReplaceHours: 48, LatentPerYear: 0.1, ScrubHours: 168, RestoreHours: 72,
 		EnclosureAFR: 0.01, EnclosureRepair: 24, ControllerAFR: 0.02, ControllerRepair: 24, ServerAFR: 0.5, ServerRepair: 24,
 		PowerPerYear: 0.2, PowerHours: 4, FailoverSeconds: 60, FailoverFails: 0.02, HandHours: 2}
@@ -86,7 +89,13 @@ func TestCauses(t *testing.T) {
 		want  float64 // hours in a year
 	}{
 		{CauseServer, func(f *Fleet) { f.ServerAFR, f.ServerRepair = 1, 24 }, 24 / (1 + 24/HoursPerYear)},
-		{CauseFailover, func(f *Fleet) { f.Servers, f.ServerAFR, f.FailoverSeconds = 2, 1, 3600 }, 2},
+		{CauseFailover, func(f *Fleet) { f.Servers, f.ServerAFR, f.FailoverSeconds = 2, 1, 3600 }, 1},
+		{CauseFailover, func(f *Fleet) { f.Servers, f.ActiveActive, f.ServerAFR, f.FailoverSeconds = 2, true, 1, 3600 }, 1},
+		{CauseFailover, func(f *Fleet) {
+			f.Servers, f.ServerAFR, f.ServerRepair, f.FailoverFails, f.HandHours = 2, 1, 0.5, 0.5, 8
+		}, 0.25},
+		{CauseController, func(f *Fleet) { f.Arrays, f.Controllers, f.ControllerAFR, f.ControllerRepair = 2, 1, 0.5, 10 }, 10},
+		{CauseController, func(f *Fleet) { f.Arrays, f.Controllers, f.ControllerAFR, f.ControllerRepair = 1, 2, 5, 50 }, HoursPerYear * math.Pow(50/(50+HoursPerYear/5), 2)},
 		{CausePower, func(f *Fleet) { f.PowerPerYear, f.PowerHours = 2, 3 }, 6},
 		// Two enclosures, two disks of the group in each: one may go, both may not.
 		{CauseEnclosure, func(f *Fleet) { f.Enclosures, f.EnclosureAFR, f.EnclosureRepair = 1, 1, 10 }, 10 / (1 + 10/HoursPerYear)},
@@ -97,12 +106,12 @@ func TestCauses(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := r.DownHours[c.cause]; math.Abs(got-c.want) > 0.05*c.want {
+		if got := r.DownHours[c.cause].Mean; math.Abs(got-c.want) > 0.05*c.want {
 			t.Errorf("%v: %.3f hours a year, want %.3f", c.cause, got, c.want)
 		}
 		for o, h := range r.DownHours {
-			if Cause(o) != c.cause && h > 0.001*c.want {
-				t.Errorf("%v alone: %.3f hours by %v", c.cause, h, Cause(o))
+			if Cause(o) != c.cause && h.Mean > 0.001*c.want {
+				t.Errorf("%v alone: %.3f hours by %v", c.cause, h.Mean, Cause(o))
 			}
 		}
 	}
@@ -112,7 +121,7 @@ func TestCauses(t *testing.T) {
 func TestEnclosureSurvived(t *testing.T) {
 	f := Fleet{Bricks: 500, Years: 10, Seed: 3, Groups: 1, Disks: 4, Parity: 2, Servers: 1, Enclosures: 2, EnclosureAFR: 0.05, EnclosureRepair: 1}
 	r, err := Simulate(f)
-	if err != nil || r.DownHours[CauseEnclosure] > 0.001 {
+	if err != nil || r.DownHours[CauseEnclosure].Mean > 0.001 {
 		t.Errorf("down %v hours a year, %v", r.DownHours, err)
 	}
 }
@@ -121,13 +130,118 @@ func TestCheckRefuses(t *testing.T) {
 	for name, set := range map[string]func(*Fleet){
 		"no bricks": func(f *Fleet) { f.Bricks = 0 }, "parity": func(f *Fleet) { f.Parity = 10 }, "negative": func(f *Fleet) { f.DiskAFR = -1 },
 		"NaN": func(f *Fleet) { f.RebuildHours = math.NaN() }, "three servers": func(f *Fleet) { f.Servers = 3 }, "share": func(f *Fleet) { f.BatchShare = 2 },
-		"eternity": func(f *Fleet) { f.Years = math.Inf(1) },
+		"a pool of no controllers": func(f *Fleet) { f.Controllers = 0 }, "eternity": func(f *Fleet) { f.Years = math.Inf(1) },
 	} {
 		f := typical(1)
 		set(&f)
 		if _, err := Simulate(f); err == nil {
 			t.Errorf("%s: accepted", name)
 		}
+	}
+}
+
+// TestLatent: a group that has lost all its redundancy meets a latent error
+// as often as arithmetic says, loses sectors by it and not the group, and
+// scrubbing twice as often halves that.
+func TestLatent(t *testing.T) {
+	f := Fleet{Bricks: 20000, Years: 10, Seed: 5, Groups: 1, Disks: 10, Parity: 1, Servers: 1, DiskAFR: 0.1, RebuildHours: 1, LatentPerYear: 0.1, ScrubHours: 1000}
+	a, err := Simulate(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Each failure: 9 disks left, half a scrub interval of age on average.
+	x := 9 * 0.1 * 1000 / HoursPerYear
+	want := float64(a.DiskFailures) * (1 - (1-math.Exp(-x))/x)
+	if got := float64(a.SectorLosses); math.Abs(got-want) > 0.05*want {
+		t.Errorf("%.0f sectors lost, want %.0f", got, want)
+	}
+	if a.DownHours[CauseDataLoss].Mean != 0 && a.Losses == a.SectorLosses {
+		t.Errorf("down by lost sectors: %v", a.DownHours)
+	}
+	f.ScrubHours /= 2
+	b, _ := Simulate(f)
+	if r := float64(b.SectorLosses) / float64(a.SectorLosses); r < 0.45 || r > 0.56 {
+		t.Errorf("scrubbing twice as often leaves %.2f of the losses", r)
+	}
+	f.ScrubHours = 0
+	if c, _ := Simulate(f); c.SectorLosses < 10*a.SectorLosses {
+		t.Errorf("never scrubbed: %d sectors lost, scrubbed %d", c.SectorLosses, a.SectorLosses)
+	}
+}
+
+// TestBatches: bad batches cost more data than the same failures spread
+// evenly, since loss goes with a power of the failure rate.
+func TestBatches(t *testing.T) {
+	even := Fleet{Bricks: 20000, Years: 10, Seed: 5, Groups: 4, Disks: 10, Parity: 2, Servers: 1, DiskAFR: 0.2, RebuildHours: 100}
+	bad := even
+	bad.BatchShare, bad.BatchFactor = 0.1, 5
+	bad.DiskAFR = even.DiskAFR / (0.9 + 0.1*5)
+	a, _ := Simulate(even)
+	b, _ := Simulate(bad)
+	if d := float64(b.DiskFailures)/float64(a.DiskFailures) - 1; math.Abs(d) > 0.02 {
+		t.Errorf("disk failures differ by %.1f %%", 100*d)
+	}
+	// (0.9 + 0.1 x 5^3) / (0.9 + 0.1 x 5)^3 = 4.9
+	if x := float64(b.Losses) / float64(a.Losses); x < 4 || x > 6 {
+		t.Errorf("batches cost %.1f times the losses, want about 4.9 (%d, %d)", x, b.Losses, a.Losses)
+	}
+}
+
+// TestSpares: a hot spare shortens the time without redundancy by the time a
+// hand needs.
+func TestSpares(t *testing.T) {
+	f := Fleet{Bricks: 5000, Years: 10, Seed: 5, Groups: 4, Disks: 10, Parity: 2, Servers: 1, DiskAFR: 0.3, RebuildHours: 24, ReplaceHours: 200}
+	without, _ := Simulate(f)
+	f.Spares = 4
+	with, _ := Simulate(f)
+	if with.Losses*5 > without.Losses {
+		t.Errorf("losses with spares %d, without %d", with.Losses, without.Losses)
+	}
+}
+
+// TestMemoryIsFlat: a hundred times the fleet takes no more allocations.
+func TestMemoryIsFlat(t *testing.T) {
+	allocs := func(bricks int) float64 {
+		return testing.AllocsPerRun(1, func() {
+			if _, err := Simulate(typical(bricks)); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+	if small, large := allocs(20), allocs(2000); large > small+8 {
+		t.Errorf("%.0f allocations for 20 bricks, %.0f for 2,000", small, large)
+	}
+}
+
+func TestSimulateStops(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	seen := 0
+	_, err := SimulateContext(ctx, typical(1<<20), func(done int) {
+		if seen++; done >= 2048 {
+			cancel()
+		}
+	})
+	if !errors.Is(err, context.Canceled) || seen != 3 {
+		t.Errorf("%v after %d reports", err, seen)
+	}
+}
+
+// TestIntervals: of many fleets, about 95 % have the truth in their interval.
+func TestIntervals(t *testing.T) {
+	f := Fleet{Bricks: 400, Years: 10, Groups: 1, Disks: 4, Parity: 2, Servers: 1, PowerPerYear: 0.3, PowerHours: 5}
+	in, runs := 0, 300
+	for i := range runs {
+		f.Seed = uint64(i)
+		r, err := Simulate(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e := r.DownHours[CausePower]; e.Low <= 1.5 && 1.5 <= e.High {
+			in++
+		}
+	}
+	if share := float64(in) / float64(runs); share < 0.91 || share > 0.99 {
+		t.Errorf("%.1f %% of the intervals hold the truth", 100*share)
 	}
 }
 

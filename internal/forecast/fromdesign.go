@@ -14,13 +14,37 @@ import (
 // say is assumed, and listed as such.
 func FromDesign(d *design.Design) (Hardware, error) {
 	s := d.Spec
-	h := Hardware{Name: d.Name, Protocol: "nfs", Servers: 1, Bricks: 1, RAID: "md", Arrays: 1, Links: 1}
-	if len(d.Groups) == 0 {
+	h := Hardware{Name: d.Name, Protocol: "nfs", Servers: len(s.Sets()), Bricks: 1, RAID: "md", Arrays: 1, Links: 1}
+	sets := s.Sets()
+	server := s.Servers[0]
+	if d.Lustre != nil {
+		// One HA-OSS module stands for all; each of its servers has half of the OSTs.
+		h.Protocol, h.Servers, h.Bricks = "lustre", 2, 0
+		sets = nil
+		for i, m := range s.Lustre.Modules {
+			if m.Role == "mds" {
+				h.MDS++
+				continue
+			}
+			if h.Bricks++; h.Bricks == 1 {
+				sets = append(sets, s.Sets()[i])
+				server = serverOf(s, m.Servers[0])
+			}
+		}
+	}
+	var groups []design.Group
+	arrays := map[string]bool{}
+	for _, set := range sets {
+		groups = append(groups, d.GroupsOf(set.Name)...)
+		for _, a := range s.ArraysOf(set.Name) {
+			arrays[a.Name] = true
+		}
+	}
+	if len(groups) == 0 {
 		return h, fmt.Errorf("%s: the design has no RAID groups", d.Name)
 	}
-	h.Servers = len(d.Services)
-	g := d.Groups[0]
-	h.Level, h.Groups, h.Data, h.Parity = g.Level, len(d.Groups), g.Data, g.Parity
+	g := groups[0]
+	h.Level, h.Groups, h.Data, h.Parity = g.Level, len(groups), g.Data, g.Parity
 	h.DiskType = g.Members[0].Type
 	h.DiskBytes = float64(g.Members[0].Size)
 	for _, sv := range d.Services {
@@ -29,37 +53,128 @@ func FromDesign(d *design.Design) (Hardware, error) {
 		}
 	}
 
-	server := s.Servers[0]
+	sas, why := 12.0, "the spec does not say"
+	if len(arrays) > 0 {
+		h.Arrays = len(arrays)
+		model := s.ArraysOf(sets[0].Name)[0].Model
+		switch m, _ := spec.ModelOf(model); {
+		case m.Family == "md3" && h.Protocol == "lustre":
+			h.RAID, sas = "md3200", 6
+			h.assume("hw.raid", "the spec does not say whether the High Performance Tier is on; the Lustre paper does not name it")
+		case m.Family == "md3":
+			h.RAID, sas = "md3200-hpt", 6
+			h.assume("hw.raid", "the spec does not say whether the High Performance Tier is on; in NSS4-HA it was")
+		case m.Family == "perc":
+			h.RAID, sas = "h810", 6
+		default:
+			h.RAID = strings.ToLower(m.Name)
+		}
+		if !slices.Contains(raids, h.RAID) {
+			return h, fmt.Errorf("%s: there are no coefficients for an array %s; take the nearest with --set hw.raid=…", d.Name, model)
+		}
+		why = "as the array's ports"
+	}
+
 	h.Memory = float64(server.Memory)
 	if h.Memory == 0 {
 		h.Memory = 128 << 30
-		h.assume("hw.memory_gib", "servers have no memory in the spec")
+		h.assume("hw.memory_gib", "the spec does not say")
 	}
-	h.Cores = 16
-	h.assume("hw.cores", "the spec does not say")
-	h.HBAs, h.HBAPorts, h.SASGbps, h.HBAGen, h.HBALanes = 2, 2, 12, 3, 8
-	if h.DiskType == "nvme" {
+	if server.CPU != nil {
+		h.Cores = server.CPU.Sockets * server.CPU.Cores
+	} else {
+		h.Cores = 16
+		h.assume("hw.cores", "the spec does not say")
+	}
+	h.storageCards(server)
+	h.SASGbps, h.HBAPorts = sas, 2
+	if h.DiskType != "nvme" {
+		h.assume("hw.hba_ports", "one to each controller or expander")
+		h.assume("hw.sas_gbps", why)
+	}
+	h.network(s, server)
+
+	if c := d.Cache; c != nil {
+		h.CacheSSDs, h.CacheMode, h.CacheBypass = len(c.SSDs), c.Mode, c.Bypass > 0
+	}
+	h.load()
+	return h, nil
+}
+
+func serverOf(s *spec.Spec, name string) spec.Server {
+	for _, v := range s.Servers {
+		if v.Name == name {
+			return v
+		}
+	}
+	return s.Servers[0]
+}
+
+// storageCards reads HBAs or RAID controllers off the list of cards.
+func (h *Hardware) storageCards(v spec.Server) {
+	for _, k := range v.PCI {
+		if k.Kind != "sas-hba" && k.Kind != "raid" {
+			continue
+		}
+		if h.HBAs++; h.HBAs == 1 {
+			h.HBAGen, h.HBALanes = k.Generation, min(k.Lanes, 8)
+		}
+		// The weakest counts: the groups are spread over all of them.
+		h.HBAGen, h.HBALanes = min(h.HBAGen, k.Generation), min(h.HBALanes, k.Lanes)
+	}
+	if h.HBAs > 0 {
+		return
+	}
+	h.HBAGen = 3
+	switch {
+	case h.DiskType == "nvme":
 		h.HBAs, h.HBAGen, h.HBALanes = 1, 4, 16
 		h.assume("hw.hba_lanes", "one cable of 16 lanes to the enclosure")
 		h.assume("hw.hba_gen", "the spec does not say")
-	} else {
+		return
+	case h.RAID == "h810":
+		h.HBAs, h.HBALanes = h.Arrays, 8
+		h.assume("hw.hbas", "the RAID controllers")
+	default:
+		h.HBAs, h.HBALanes = 2, 8
 		h.assume("hw.hbas", "one to each controller or expander")
-		h.assume("hw.hba_ports", "one to each controller or expander")
-		h.assume("hw.sas_gbps", "the spec does not say")
-		h.assume("hw.hba_gen", "the spec does not say")
-		h.assume("hw.hba_lanes", "the spec does not say")
 	}
+	h.assume("hw.hba_gen", "the spec does not say")
+	h.assume("hw.hba_lanes", "the spec does not say")
+}
 
+// network reads the public network and the card it is on.
+func (h *Hardware) network(s *spec.Spec, v spec.Server) {
 	h.LinkGbps = speed(s.Networks.Public.Speed)
 	if h.LinkGbps == 0 {
 		h.LinkGbps = 10
 		h.assume("hw.link_gbps", "networks.public has no speed")
 	}
 	h.Fabric = Ethernet
-	if h.LinkGbps == 56 { // only InfiniBand FDR is sold as that
+	if s.Networks.Public.Link == "infiniband" {
 		h.Fabric = IPoIB
+		if s.Lustre != nil && s.Lustre.LNET == "o2ib" {
+			h.Fabric = RDMA
+		}
 	}
-	h.assume("hw.fabric", "the spec does not say")
+	storage, near := 0, false
+	for _, k := range v.PCI {
+		if k.Kind == "hca" && h.Fabric != Ethernet || k.Kind == "nic" && h.Fabric == Ethernet {
+			if h.NICLanes == 0 {
+				h.NICGen, h.NICLanes = k.Generation, k.Lanes
+				for _, x := range v.PCI {
+					if x.Kind == "sas-hba" || x.Kind == "raid" {
+						storage++
+						near = near || x.Node == k.Node
+					}
+				}
+			}
+		}
+	}
+	h.FarSlot = storage > 0 && !near
+	if h.NICLanes > 0 {
+		return
+	}
 	h.NICGen, h.NICLanes = 3, 8
 	if h.LinkGbps > 56 {
 		h.NICLanes = 16
@@ -72,8 +187,6 @@ func FromDesign(d *design.Design) (Hardware, error) {
 	}
 	h.assume("hw.nic_gen", "enough for the link")
 	h.assume("hw.nic_lanes", "enough for the link")
-	h.load()
-	return h, nil
 }
 
 // load sets the clients of the papers' benchmarks.
@@ -98,44 +211,100 @@ func speed(s string) float64 {
 	return x * scale
 }
 
-// FleetOf reads off a design the fleet that Simulate wants: bricks of this
-// kind, with the failure and repair rates of the sim.… coefficients.
-func FleetOf(d *design.Design, c Coefficients) (Fleet, error) {
-	f := Fleet{Bricks: 1, Years: 10, Seed: 1, Servers: min(len(d.Spec.Servers), 2), Spares: d.Spec.Storage.RAID.Spares, Enclosures: len(d.Spec.Enclosures)}
-	if len(d.Groups) == 0 {
-		return f, fmt.Errorf("%s: the design has no RAID groups", d.Name)
-	}
-	var size spec.Bytes
-	worst := 0
-	for _, g := range d.Groups {
-		count := map[string]int{}
-		for i, m := range g.Members {
-			size = max(size, m.Size)
-			key := m.Enclosure
-			if g.Level == 10 { // what counts is each mirror
-				key = fmt.Sprint(i/2, m.Enclosure)
-			}
-			count[key]++
-			worst = max(worst, count[key])
-		}
-	}
-	g := d.Groups[0]
-	f.Groups, f.Disks, f.Parity, f.PerEnclosure = len(d.Groups), len(g.Members), g.Parity, worst
-	if g.Level == 10 {
-		// A RAID 10 of n disks is n/2 mirrors, each of which may lose one.
-		f.Groups, f.Disks, f.Parity = len(d.Groups)*len(g.Members)/2, 2, 1
-	}
-	f.Rates(c, float64(size))
-	return f, nil
+// Module is a kind of brick for Simulate, and how many a design has of it.
+type Module struct {
+	Name  string  `json:"name"`
+	Role  string  `json:"role"` // nfs, oss or mds
+	Count int     `json:"count"`
+	Raw   float64 `json:"raw_bytes"` // of one
+	Fleet Fleet   `json:"fleet"`
 }
 
-// Rates fills in failure rates and repair times from the sim.… coefficients,
-// for disks of a size in bytes.
-func (f *Fleet) Rates(c Coefficients, diskBytes float64) {
+// Modules reads off a design the fleets Simulate wants: of one NFS brick, or
+// of the MDS and the OSS modules of Lustre, with the failure and repair rates
+// of the sim.… coefficients.
+func Modules(d *design.Design, c Coefficients) ([]Module, error) {
+	s := d.Spec
+	var out []Module
+	for i, set := range s.Sets() {
+		m := Module{Name: d.Name, Role: "nfs", Count: 1}
+		servers := len(s.Servers)
+		if d.Lustre != nil {
+			mod := s.Lustre.Modules[i]
+			m.Name, m.Role, servers = mod.Name, mod.Role, len(mod.Servers)
+		}
+		f := Fleet{Bricks: 1, Years: 10, Seed: 1, Servers: min(servers, 2), ActiveActive: m.Role == "oss" || d.Flavour == spec.NFSHAXL}
+		f.Spares = set.Storage.RAID.Spares / max(set.Share, 1)
+		groups := d.GroupsOf(set.Name)
+		if len(groups) == 0 {
+			return nil, fmt.Errorf("%s: the design has no RAID groups", m.Name)
+		}
+		enclosures := map[string]bool{}
+		size, g := 0.0, groups[0]
+		for _, k := range d.Disks {
+			if k.Service == set.Name || k.Module == set.Name {
+				enclosures[k.Enclosure] = true
+				m.Raw += float64(k.Size)
+				size = max(size, float64(k.Size))
+			}
+		}
+		f.Enclosures = len(enclosures)
+		for _, g := range groups {
+			count := map[string]int{}
+			for i, k := range g.Members {
+				key := k.Enclosure
+				if g.Level == 10 { // what counts is each mirror
+					key = fmt.Sprint(i/2, k.Enclosure)
+				}
+				count[key]++
+				f.PerEnclosure = max(f.PerEnclosure, count[key])
+			}
+		}
+		f.Groups, f.Disks, f.Parity = len(groups), len(g.Members), g.Parity
+		if g.Level == 10 {
+			// A RAID 10 of n disks is n/2 mirrors, each of which may lose one.
+			f.Groups, f.Disks, f.Parity = len(groups)*len(g.Members)/2, 2, 1
+		}
+		// Two controllers of an array, or two I/O modules of the JBODs; RAID
+		// cards stand alone.
+		f.Arrays, f.Controllers = 1, 2
+		if arrays := s.ArraysOf(set.Name); len(arrays) > 0 {
+			f.Arrays = len(arrays)
+			if a, _ := spec.ModelOf(arrays[0].Model); a.Family == "perc" {
+				f.Controllers = 1
+			}
+		}
+		f.rates(c, size, g.Members[0].Type)
+		m.Fleet = f
+
+		// Like modules are one fleet; the services of an XL brick share servers and stay one brick.
+		if n := len(out) - 1; n >= 0 && d.Flavour == spec.NFSHAXL {
+			out[n].Fleet.Groups += f.Groups
+			out[n].Fleet.Spares += f.Spares
+			out[n].Fleet.Enclosures += f.Enclosures
+			out[n].Fleet.Arrays += f.Arrays
+			out[n].Raw += m.Raw
+			continue
+		}
+		if n := slices.IndexFunc(out, func(o Module) bool { return o.Role == m.Role && o.Fleet == m.Fleet }); n >= 0 {
+			out[n].Count++
+			continue
+		}
+		out = append(out, m)
+	}
+	return out, nil
+}
+
+// rates fills in failure rates and repair times from the sim.… coefficients,
+// for disks of a size in bytes and a type.
+func (f *Fleet) rates(c Coefficients, diskBytes float64, diskType string) {
 	f.DiskAFR, f.BatchShare, f.BatchFactor = c.Get("sim.disk_afr"), c.Get("sim.batch_share"), c.Get("sim.batch_factor")
 	f.RebuildHours = diskBytes / (c.Get("sim.rebuild_mbps") * 1e6) / 3600
 	f.ReplaceHours, f.RestoreHours = c.Get("sim.replace_hours"), c.Get("sim.restore_hours")
 	f.LatentPerYear, f.ScrubHours = c.Get("sim.latent_per_year"), c.Get("sim.scrub_hours")
+	if diskType != "nl-sas" {
+		f.LatentPerYear = c.Get("sim.latent_enterprise_per_year")
+	}
 	f.EnclosureAFR, f.EnclosureRepair = c.Get("sim.enclosure_afr"), c.Get("sim.enclosure_hours")
 	f.ControllerAFR, f.ControllerRepair = c.Get("sim.controller_afr"), c.Get("sim.controller_hours")
 	f.ServerAFR, f.ServerRepair = c.Get("sim.server_afr"), c.Get("sim.server_hours")
