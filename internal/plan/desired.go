@@ -671,6 +671,12 @@ func (b *builder) clients() {
 		b.add(StageClients, c, "NFS units", &resource.Units{Name: "nfs-client", List: []resource.Unit{
 			{Name: "rpcbind.socket", Enabled: true, Active: true, Why: "locks of NFSv3 need it"},
 		}})
+		for _, svc := range b.d.Services {
+			b.add(StageClients, c, "name of "+svc.Address, &resource.HostsEntry{
+				Address: svc.Address, Names: []string{svc.Address, svc.Scope},
+				Why: "statd looks the server's address up at the first lock of NFSv3, and where nobody answers waits ten seconds for a name",
+			})
+		}
 		for _, m := range b.d.Mounts {
 			if m.Client != c {
 				continue
