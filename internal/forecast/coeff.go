@@ -37,7 +37,7 @@ const (
 	docNSS4   = "Dell NSS4-HA, July 2012"
 	docNSS55  = "Dell NSS5.5, June 2014"
 	docNSS7   = "Dell NSS7.4-HA, June 2019"
-	docDFC    = "Dell Fluid Cache for NFS, 2013"
+	docDFC    = "Improving NFS Performance on HPC Clusters with Dell Fluid Cache for DAS"
 	docLustre = "Dell/Cambridge Lustre brick, 2011"
 )
 

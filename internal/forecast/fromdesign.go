@@ -157,21 +157,32 @@ func (h *Hardware) network(s *spec.Spec, v spec.Server) {
 			h.Fabric = RDMA
 		}
 	}
-	storage, near := 0, false
+	cards, storage, near := 0, 0, false
 	for _, k := range v.PCI {
 		if k.Kind == "hca" && h.Fabric != Ethernet || k.Kind == "nic" && h.Fabric == Ethernet {
-			if h.NICLanes == 0 {
-				h.NICGen, h.NICLanes = k.Generation, k.Lanes
-				for _, x := range v.PCI {
-					if x.Kind == "sas-hba" || x.Kind == "raid" {
-						storage++
-						near = near || x.Node == k.Node
-					}
+			if cards++; cards > 1 {
+				continue
+			}
+			h.NICGen, h.NICLanes = k.Generation, k.Lanes
+			for _, x := range v.PCI {
+				if x.Kind == "sas-hba" || x.Kind == "raid" {
+					storage++
+					near = near || x.Node == k.Node
 				}
 			}
 		}
 	}
-	h.FarSlot = storage > 0 && !near
+	if cards > 1 {
+		h.assume("hw.links", fmt.Sprintf("there are %d network cards, but the spec does not say that they share the load", cards))
+	}
+	if storage > 0 && !near {
+		// Measured on the first processors with PCI Express of their own. The
+		// peaks of NSS7.3 and 7.4, whose cards were at different processors too,
+		// show nothing of it.
+		if h.FarSlot = v.CPU != nil && firstPCIe(v.CPU.Model); !h.FarSlot {
+			h.assume("hw.far_slot", "network card and HBAs are at different processors; that was only measured to matter on E5-2600 (v2)")
+		}
+	}
 	if h.NICLanes > 0 {
 		return
 	}
@@ -187,6 +198,12 @@ func (h *Hardware) network(s *spec.Spec, v spec.Server) {
 	}
 	h.assume("hw.nic_gen", "enough for the link")
 	h.assume("hw.nic_lanes", "enough for the link")
+}
+
+// firstPCIe says whether a processor is one of the generation in which PCI
+// Express moved into it: Xeon E5-2600 and its v2.
+func firstPCIe(model string) bool {
+	return strings.Contains(model, "E5-26") && !strings.Contains(model, "v3") && !strings.Contains(model, "v4")
 }
 
 // load sets the clients of the papers' benchmarks.

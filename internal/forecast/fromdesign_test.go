@@ -158,6 +158,54 @@ func TestFromDesign(t *testing.T) {
 	}
 }
 
+// TestExamples: the examples, as they are, reach the sequential peaks that
+// were published for their systems, within 20 %.
+func TestExamples(t *testing.T) {
+	for _, c := range []struct {
+		file        string
+		write, read float64 // MB/s; 0: not published
+	}{
+		{"nss2-ha", 1275, 2430}, {"nss3-ha", 1495, 2127}, {"nss4-ha-288", 1535, 4058}, {"nss5.5", 2671 * mib, 2818 * mib},
+		{"nfs-dfc", 2000 * mib, 0}, // with the bypass: as without a cache
+		{"nss7.3-ha", 4906, 7073}, {"nss7.4-ha", 4834, 7024}, {"lustre-brick", 2000, 2000}, {"lustre-rack", 6000, 6000},
+	} {
+		s, err := spec.Load("../../examples/" + c.file + ".yaml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		d, err := design.Derive(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		h, err := FromDesign(d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := New(h, Defaults())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for p, want := range map[Pattern]float64{SeqWrite: c.write, SeqRead: c.read} {
+			if l, _ := f.Line(p); want > 0 && !within(p, l.Peak, want) {
+				t.Errorf("%s, %s: forecast %.0f MB/s (%s: %s), published %.0f", c.file, p, l.Peak, l.Bottleneck, l.Why, want)
+			}
+		}
+	}
+}
+
+// TestFarSlot: cards at different processors are only held to matter where
+// that was measured.
+func TestFarSlot(t *testing.T) {
+	for model, want := range map[string]bool{"E5-2680": true, "E5-2680 v2": true, "E5-2680 v3": false, "Gold 6240": false} {
+		y := strings.Replace(nss5YAML(2, "rw", ""), "cpu: {cores: 8}", "cpu: {model: "+model+", cores: 8}", 1)
+		y = strings.Replace(y, "kind: hca, lanes: 8}", "kind: hca, lanes: 8, node: 1}", 1)
+		h, err := FromDesign(derive(t, y))
+		if err != nil || h.FarSlot != want {
+			t.Errorf("%s: far slot %v, %v", model, h.FarSlot, err)
+		}
+	}
+}
+
 func TestModules(t *testing.T) {
 	ms, err := Modules(derive(t, lustreYAML(3)), Defaults())
 	if err != nil {

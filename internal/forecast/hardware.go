@@ -30,20 +30,22 @@ type Hardware struct {
 	Bricks int `json:"bricks"`
 	MDS    int `json:"mds"` // Lustre: metadata servers at work
 
-	HBAs      int     `json:"hbas"`      // SAS HBAs or RAID controllers of one server
-	HBAPorts  int     `json:"hba_ports"` // four-lane ports of one that are cabled
-	SASGbps   float64 `json:"sas_gbps"`  // of one lane: 3, 6, 12, 24
-	HBAGen    int     `json:"hba_gen"`   // PCI Express
-	HBALanes  int     `json:"hba_lanes"`
-	Links     int     `json:"links"` // network links of one server at work
-	LinkGbps  float64 `json:"link_gbps"`
-	Fabric    string  `json:"fabric"`
-	NICGen    int     `json:"nic_gen"`
-	NICLanes  int     `json:"nic_lanes"`
-	FarSlot   bool    `json:"far_slot"` // network card and HBAs at different processors, or in a slot that is too narrow
-	RAID      string  `json:"raid"`     // md, or the array: md3200, md3200-hpt, h810, me4084
-	Arrays    int     `json:"arrays"`   // arrays, or RAID controllers, that share the groups
-	Level     int     `json:"level"`    // 6 or 10
+	HBAs     int     `json:"hbas"`      // SAS HBAs or RAID controllers of one server
+	HBAPorts int     `json:"hba_ports"` // four-lane ports of one that are cabled
+	SASGbps  float64 `json:"sas_gbps"`  // of one lane: 3, 6, 12, 24
+	HBAGen   int     `json:"hba_gen"`   // PCI Express
+	HBALanes int     `json:"hba_lanes"`
+	Links    int     `json:"links"` // network links of one server at work
+	LinkGbps float64 `json:"link_gbps"`
+	Fabric   string  `json:"fabric"`
+	NICGen   int     `json:"nic_gen"`
+	NICLanes int     `json:"nic_lanes"`
+	// FarSlot: network card and HBAs are at different processors, and those
+	// are of the generation that suffered from it.
+	FarSlot   bool    `json:"far_slot"`
+	RAID      string  `json:"raid"`   // md, or the array: md3200, md3200-hpt, h810, me4084
+	Arrays    int     `json:"arrays"` // arrays, or RAID controllers, that share the groups
+	Level     int     `json:"level"`  // 6 or 10
 	Groups    int     `json:"groups"`
 	Data      int     `json:"data"`
 	Parity    int     `json:"parity"`
@@ -201,13 +203,15 @@ func (h *Hardware) Check() error {
 func (h *Hardware) disks() float64     { return float64(h.Groups * (h.Data + h.Parity)) }
 func (h *Hardware) dataDisks() float64 { return float64(h.Groups * h.Data) }
 
-// dataRateMBps is what a link carries after its line code.
+// dataRateMBps is what a link carries after its line code; other rates than
+// those InfiniBand is sold by are taken as data rates.
 func dataRateMBps(fabric string, gbps float64) float64 {
 	if fabric != Ethernet {
-		switch {
-		case gbps <= 40: // SDR, DDR, QDR: 8b/10b. Source: InfiniBand Architecture Specification, volume 2
+		// Source: InfiniBand Architecture Specification, volume 2.
+		switch gbps {
+		case 10, 20, 40: // SDR, DDR, QDR as they are sold: 8b/10b
 			gbps *= 0.8
-		case gbps == 56: // FDR: 4 x 14.0625 Gb/s, 64b/66b
+		case 56: // FDR: 4 x 14.0625 Gb/s, 64b/66b
 			gbps = 54.54
 		}
 	}

@@ -206,20 +206,23 @@ func (m model) sequential() []Stage {
 	if solid(h.DiskType) {
 		streams = "disk.stream_solid"
 	}
-	disks := bricks * h.dataDisks() * media * m.get(streams)
-	out = append(out, Stage{Name: "disks", Limit: disks, Uses: []string{mediaName, streams},
-		Formula: fmt.Sprintf("%g data disks x %g MB/s x %g", bricks*h.dataDisks(), media, m.get(streams))})
+	n, what := bricks*h.dataDisks(), "data disk"
+	if h.Level == 10 && !write {
+		n, what = bricks*h.disks(), "disk" // both halves of a mirror read
+	}
+	out = append(out, Stage{Name: "disks", Limit: n * media * m.get(streams), Uses: []string{mediaName, streams},
+		Formula: fmt.Sprintf("%s x %g MB/s x %g", count(n, what), media, m.get(streams))})
 
 	// RAID.
 	dir := "read_mbps"
 	if write {
 		dir = "write_mbps"
 	}
-	if h.RAID == "md" {
+	if h.RAID == "md" && h.Level != 10 { // mirrors are no work to speak of
 		n := "md." + dir
 		out = append(out, Stage{Name: "RAID", Limit: bricks * float64(h.Groups) * m.get(n), Uses: []string{n},
-			Formula: fmt.Sprintf("%g groups x %g MB/s", bricks*float64(h.Groups), m.get(n))})
-	} else {
+			Formula: fmt.Sprintf("%s x %g MB/s", count(bricks*float64(h.Groups), "group"), m.get(n))})
+	} else if h.RAID != "md" {
 		n := h.RAID + "." + dir
 		out = append(out, Stage{Name: "RAID", Limit: bricks * float64(h.Arrays) * m.get(n), Uses: []string{n},
 			Formula: fmt.Sprintf("%g x %s at %g MB/s", bricks*float64(h.Arrays), h.RAID, m.get(n))})
@@ -230,12 +233,15 @@ func (m model) sequential() []Stage {
 	if write && h.RAID == "md" {
 		inflate = float64(h.Data+h.Parity) / float64(h.Data)
 		note = fmt.Sprintf(" / %g with parity", round3(inflate))
+		if h.Level == 10 {
+			note = " / 2, each block twice"
+		}
 	}
 	ports := servers * bricks * float64(h.HBAs*h.HBAPorts)
 	sas := ports * 4 * h.SASGbps * 100 * m.get("sas.efficiency") // 8b/10b: 100 MB/s per Gb/s
 	if h.DiskType != "nvme" {
 		out = append(out, Stage{Name: "HBA", Limit: sas / inflate, Uses: []string{"sas.efficiency"},
-			Formula: fmt.Sprintf("%g ports x 4 lanes x %g Gb/s x %g%s", ports, h.SASGbps, m.get("sas.efficiency"), note)})
+			Formula: fmt.Sprintf("%s x 4 lanes x %g Gb/s x %g%s", count(ports, "port"), h.SASGbps, m.get("sas.efficiency"), note)})
 	}
 	lane := fmt.Sprintf("pcie.gen%d_lane_mbps", h.HBAGen)
 	lanes := servers * bricks * float64(h.HBAs*h.HBALanes)
@@ -260,15 +266,15 @@ func (m model) sequential() []Stage {
 	eff := "net." + h.Fabric + "_efficiency"
 	links := servers * bricks * float64(h.Links)
 	net := links * dataRateMBps(h.Fabric, h.LinkGbps) * m.get(eff)
-	n := Stage{Name: "network", Limit: net, Uses: []string{eff},
-		Formula: fmt.Sprintf("%g links x %g MB/s x %g (%s)", links, round3(dataRateMBps(h.Fabric, h.LinkGbps)), m.get(eff), h.Fabric)}
+	wire := Stage{Name: "network", Limit: net, Uses: []string{eff},
+		Formula: fmt.Sprintf("%s x %g MB/s x %g (%s)", count(links, "link"), round3(dataRateMBps(h.Fabric, h.LinkGbps)), m.get(eff), h.Fabric)}
 	if h.FarSlot && !write {
 		// Only reads were measured to suffer.
-		n.Limit *= m.get("pcie.far_slot")
-		n.Formula += fmt.Sprintf(" x %g for the far slot", m.get("pcie.far_slot"))
-		n.Uses = append(n.Uses, "pcie.far_slot")
+		wire.Limit *= m.get("pcie.far_slot")
+		wire.Formula += fmt.Sprintf(" x %g for the far slot", m.get("pcie.far_slot"))
+		wire.Uses = append(wire.Uses, "pcie.far_slot")
 	}
-	out = append(out, n)
+	out = append(out, wire)
 
 	// SSD cache, if streams go through it.
 	if h.CacheSSDs > 0 && !h.CacheBypass {
@@ -293,6 +299,14 @@ func (m model) sequential() []Stage {
 		}
 	}
 	return out
+}
+
+// count writes a number of things.
+func count(n float64, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%g %ss", n, what)
 }
 
 func round3(x float64) float64 { return math.Round(x*1000) / 1000 }
@@ -329,7 +343,7 @@ func (m model) random(n int) (float64, []Stage, string) {
 	cpu := Stage{Name: "CPU and memory", Limit: ops, Uses: []string{"nfs.ops_per_core"},
 		Formula: fmt.Sprintf("%d cores x %g/s", h.Servers*h.Cores, m.get("nfs.ops_per_core"))}
 	net := float64(h.Servers*h.Links) * dataRateMBps(h.Fabric, h.LinkGbps) * m.get("net."+h.Fabric+"_efficiency") * 1e6 / 4096
-	network := Stage{Name: "network", Limit: net, Uses: []string{"net." + h.Fabric + "_efficiency"}, Formula: fmt.Sprintf("%d links, 4 KiB each", h.Servers*h.Links)}
+	network := Stage{Name: "network", Limit: net, Uses: []string{"net." + h.Fabric + "_efficiency"}, Formula: fmt.Sprintf("%s, 4 KiB each", count(float64(h.Servers*h.Links), "link"))}
 
 	disk := "disk." + h.DiskType + ".random_ms"
 	s := m.get(disk)

@@ -1,7 +1,6 @@
 package forecast
 
 import (
-	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -78,7 +77,7 @@ func nss74() Hardware {
 
 // lustre is n HA-OSS modules of two R710 and 60 disks of 2 TB.
 func lustre(n int) Hardware {
-	return Hardware{Name: fmt.Sprintf("Lustre, %d brick(s)", n), Protocol: "lustre", Servers: 2, Bricks: n, MDS: 1, Cores: 12, Memory: 24 << 30,
+	return Hardware{Name: map[int]string{1: "Lustre brick", 3: "Lustre rack of three"}[n], Protocol: "lustre", Servers: 2, Bricks: n, MDS: 1, Cores: 12, Memory: 24 << 30,
 		HBAs: 1, HBAPorts: 2, SASGbps: 6, HBAGen: 2, HBALanes: 8,
 		Links: 1, LinkGbps: 40, Fabric: RDMA, NICGen: 2, NICLanes: 8,
 		RAID: "md3200", Arrays: 1, Level: 6, Groups: 6, Data: 8, Parity: 2, DiskType: "nl-sas", DiskBytes: 2e12,
