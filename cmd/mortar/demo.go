@@ -31,7 +31,7 @@ func demoSteps(spec, dir, drill, how string) []demoStep {
 		{"build the brick over SSH", []string{"apply", spec, "--yes"}, ""},
 		{"a second apply must change nothing", []string{"apply", spec, "--yes"}, ""},
 		{"health, from disk to client", []string{"status", spec}, ""},
-		{"break it under load, then check every acknowledged byte", []string{"drill", spec, drill, "--how", how, "--out", dir}, ""},
+		{"break it under load, then check every acknowledged byte", []string{"drill", spec, drill, "--how", how, "--seconds", "6", "--out", dir}, ""},
 		{"the report", []string{"report", dir}, ""},
 	}
 }
@@ -152,7 +152,7 @@ func demoSummary(w io.Writer, start time.Time, dir, spec string) error {
 		len(d.Spec.Servers), len(d.Disks), len(d.Spec.Enclosures), len(d.Groups), float64(d.Capacity.Usable)/(1<<30))
 	fmt.Fprintf(w, "  broken    %s (%s) under verified load\n", s.Drill, s.How)
 	fmt.Fprintf(w, "  waited    %.1f s: the longest stall any client saw\n", s.LongestStallSeconds)
-	for _, p := range []struct{ key, name string }{{"detect_seconds", "detected"}, {"fence_seconds", "fenced"}, {"start_seconds", "started"},
+	for _, p := range []struct{ key, name string }{{"detect_seconds", "detection"}, {"fence_seconds", "fencing"}, {"start_seconds", "start"},
 		{"first_io_seconds", "first I/O"}, {"first_lock_seconds", "first lock"}} {
 		if v := s.Phases[p.key]; v != nil {
 			fmt.Fprintf(w, "            %-10s %5.1f s\n", p.name, *v)
