@@ -1,7 +1,9 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
+	"io"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -26,6 +28,7 @@ func loadAnyDesign(path string) (*design.Design, error) {
 
 func newCheckCmd() *cobra.Command {
 	var asJSON, explain bool
+	var svg string
 	c := &cobra.Command{
 		Use:   "check SPEC",
 		Short: "Validate a spec and show the design: layout, capacity, cluster, tuning with reasons",
@@ -34,7 +37,7 @@ disks, capacity, alignment, the cluster and its fencing, client mounts, and
 every tuning value with its reason. Nothing but the spec is read, no host is
 reached. A spec that breaks a rule is refused with file:line:column, what is
 wrong and how to mend it (exit code 2).`,
-		Example: "  mortar check brick.yaml",
+		Example: "  mortar check brick.yaml\n  mortar check brick.yaml --svg brick.svg",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			d, err := loadAnyDesign(args[0])
@@ -42,6 +45,9 @@ wrong and how to mend it (exit code 2).`,
 				return err
 			}
 			out := cmd.OutOrStdout()
+			if svg != "" {
+				return writeSVG(svg, out, d)
+			}
 			if asJSON {
 				enc := json.NewEncoder(out)
 				enc.SetIndent("", "  ")
@@ -57,6 +63,22 @@ wrong and how to mend it (exit code 2).`,
 		},
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print the design as JSON")
-	c.Flags().BoolVar(&explain, "explain", false, "add sources, RAID order, UUIDs and exact commands")
+	c.Flags().BoolVar(&explain, "explain", false, "add sources, RAID order, UUIDs, exact commands, and what became of values of the past")
+	c.Flags().StringVar(&svg, "svg", "", "draw racks, enclosures, groups and cabling into this file instead (-: to stdout)")
 	return c
+}
+
+// writeSVG draws the design into a file that is whole or not there.
+func writeSVG(file string, out io.Writer, d *design.Design) error {
+	if file == "-" {
+		return design.SVG(out, d)
+	}
+	var b bytes.Buffer
+	if err := design.SVG(&b, d); err != nil {
+		return fail(exitFailed, err)
+	}
+	if err := os.WriteFile(file, b.Bytes(), 0o644); err != nil {
+		return fail(exitFailed, err)
+	}
+	return nil
 }

@@ -245,12 +245,10 @@ func (d *Design) cache() {
 		}
 	}
 	if c.Mode == "write-back" {
-		// A tenth of the pool holds what is not yet on disk, twice; the rest
-		// is for reads.
-		c.Dirty = c.Clean / 10 / 2
-		c.Clean -= 2 * c.Dirty
+		c.Clean /= 2
+		c.Dirty = c.Clean
 		c.Survives = 1
-		c.Placement = "dirty data on two SSDs, clean data on one"
+		c.Placement = "mirrored: what is not on the disks yet is on two SSDs"
 	} else {
 		c.Survives = len(c.SSDs)
 		c.Placement = "every byte is on the disks too: any SSD may die"

@@ -393,6 +393,12 @@ func TestShow(t *testing.T) {
 		{"nss4-ha", build(t, published[0].yaml()), ShowOptions{}},
 		{"nss7.4-ha", build(t, published[3].yaml()), ShowOptions{}},
 		{"nss-ha-xl", build(t, published[6].yaml()), ShowOptions{}},
+		{"example-nss5.5", example(t, "nss5.5"), ShowOptions{}},
+		{"example-nfs-dfc-explain", example(t, "nfs-dfc"), ShowOptions{Explain: true, Width: 120}},
+		{"example-nss7.4-ha", example(t, "nss7.4-ha"), ShowOptions{}},
+		{"example-nss-ha-xl", example(t, "nss-ha-xl"), ShowOptions{}},
+		{"example-lustre-brick-explain", example(t, "lustre-brick"), ShowOptions{Explain: true, Width: 120}},
+		{"example-lustre-small", example(t, "lustre-small"), ShowOptions{}},
 	} {
 		var b bytes.Buffer
 		if err := Show(&b, c.d, c.o); err != nil {

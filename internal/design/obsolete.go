@@ -201,7 +201,11 @@ func (d *Design) advise() {
 		add(v.Name, nss4, "cards: %s", strings.Join(text, ", "))
 		for _, k := range v.PCI {
 			if k.Kind == "hca" || k.Kind == "nic" {
-				add(v.Name, dfc, "let interrupts of the client network and nfsd's threads stay on NUMA node %d, where the card of slot %d is (irqbalance does so for the card; one pool of threads for each node: sunrpc.pool_mode=pernode)", k.Node, k.Slot)
+				threads := "nfsd's threads (one pool for each node: sunrpc.pool_mode=pernode)"
+				if d.Lustre != nil {
+					threads = "Lustre's threads (its CPU partitions follow the nodes)"
+				}
+				add(v.Name, dfc, "let interrupts of the client network (irqbalance does so) and %s stay on NUMA node %d, where the card of slot %d is", threads, k.Node, k.Slot)
 				break
 			}
 		}

@@ -26,11 +26,16 @@ func Show(w io.Writer, d *Design, o ShowOptions) error {
 	v.head()
 	v.layout()
 	v.sizes()
+	v.arrays()
 	v.volumes()
+	v.cache()
+	v.lustre()
 	v.services()
 	v.cluster()
 	v.clients()
 	v.tuning()
+	v.advice()
+	v.translations()
 	v.warnings()
 	_, err := io.WriteString(w, v.b.String())
 	return err
@@ -97,6 +102,7 @@ func (v *view) head() {
 		spec.NFS:     "NFS from one server",
 		spec.NFSHA:   "highly available NFS, active-passive",
 		spec.NFSHAXL: "highly available NFS, two services, each server active for one",
+		spec.Lustre:  "highly available Lustre",
 	}[v.d.Flavour]
 	v.printf("%s  %s (%s)\n", v.paint(bold, v.d.Name), what, v.d.Flavour)
 	v.printf("%s, %s, %s, %s\n", plural(len(s.Servers), "server"), plural(len(s.Enclosures), "enclosure"), plural(len(v.d.Disks), "disk"), plural(len(s.Clients), "client"))
@@ -150,6 +156,12 @@ func (v *view) enclosure(e spec.Enclosure) {
 	}
 	if len(v.d.Services) > 1 {
 		title += ", service " + e.Service
+	}
+	if e.Module != "" {
+		title += ", module " + e.Module
+	}
+	if len(v.d.Arrays) > 1 {
+		title += ", array " + e.Array
 	}
 	v.printf("  %s  %s\n", title, v.paint(dim, fmt.Sprintf("%d bays, disks of %s %s", e.Bays, size, typ)))
 	per := rowOf(e.Bays)
@@ -245,6 +257,14 @@ func (v *view) groupText(g Group) string {
 	if len(order) == 1 {
 		safe = "all in one enclosure"
 	}
+	if g.Array != "" {
+		for _, a := range v.d.Arrays {
+			if a.Name == g.Array && a.Family != "perc" && len(order) > 1 && survivesEnclosure(g) {
+				safe = "keeps its data at the loss of any enclosure; that of the controllers, " + a.Enclosures[0] + ", stops the array"
+			}
+		}
+		return fmt.Sprintf("RAID %d %d+%d, chunk %s, on %s; %s", g.Level, g.Data, g.Parity, g.Chunk, strings.Join(spread, " "), safe)
+	}
 	return fmt.Sprintf("RAID %d %d+%d, chunk %s, on %s, %s; %s", g.Level, g.Data, g.Parity, g.Chunk, strings.Join(spread, " "), plural(len(g.Spares), "spare"), safe)
 }
 
@@ -258,7 +278,9 @@ func (v *view) members(g Group) {
 		v.printf("         ")
 		v.wrapped(what+" "+strings.Join(out, " "), 9, dim)
 	}
-	v.printf("         %s\n", v.paint(dim, "/dev/md/"+g.Name+", UUID "+g.UUID))
+	if g.Array == "" {
+		v.printf("         %s\n", v.paint(dim, "/dev/md/"+g.Name+", UUID "+g.UUID))
+	}
 	line("members in RAID order:", g.Members)
 	if len(g.Spares) > 0 {
 		line("spares:", g.Spares)
@@ -268,28 +290,60 @@ func (v *view) members(g Group) {
 func (v *view) sizes() {
 	c := v.d.Capacity
 	v.heading("CAPACITY", "decimal as disks are sold, binary as df -h prints it")
-	pct := func(b spec.Bytes) string { return fmt.Sprintf("%3.0f %%", 100*float64(b)/float64(c.Raw)) }
+	raw := c.Raw
+	pct := func(b spec.Bytes) string { return fmt.Sprintf("%3.0f %%", 100*float64(b)/float64(raw)) }
 	row := func(name string, b spec.Bytes, note string) {
 		v.printf("  %-8s %12s  %12s  %s  %s\n", name, b.Decimal(), b.Binary(), pct(b), v.paint(dim, note))
 	}
+	if v.d.Lustre != nil {
+		v.lustreSizes(func(name string, b spec.Bytes, note string) {
+			if strings.TrimSpace(name) == "raw" {
+				raw = b
+			}
+			row(name, b, note)
+		})
+		return
+	}
 	row("raw", c.Raw, "all disks")
 	row("RAID", c.RAID, "without parity, mirrors and spares")
+	if c.LUNs > 0 {
+		row("LUNs", c.LUNs, fmt.Sprintf("what servers see: %d bytes", c.LUNs))
+		row("usable", c.Usable, "estimate: less LVM and XFS metadata; what df will call the size")
+		return
+	}
 	row("usable", c.Usable, "estimate: less md, LVM and XFS metadata; what df will call the size")
 }
 
 func (v *view) volumes() {
+	if len(v.d.Volumes) == 0 {
+		return
+	}
 	v.heading("VOLUMES", "")
 	for _, vol := range v.d.Volumes {
 		g := v.d.GroupsOf(vol.Service)[0]
 		full := spec.Bytes(g.Data) * g.Chunk
-		v.printf("  %s: %s → /dev/%s/%s → xfs on %s\n", vol.Service, strings.Join(v.shortNames(vol.Groups), " "), vol.VG, vol.LV, vol.MountPoint)
+		switch {
+		case vol.Device != "":
+			v.printf("  %s: %s → xfs on %s\n", vol.Service, vol.Device, vol.MountPoint)
+		case len(vol.LUNs) > 0:
+			v.printf("  %s: %s → /dev/%s/%s → xfs on %s\n", vol.Service, strings.Join(v.lunNames(vol.Service), " "), vol.VG, vol.LV, vol.MountPoint)
+		default:
+			v.printf("  %s: %s → /dev/%s/%s → xfs on %s\n", vol.Service, strings.Join(v.shortNames(vol.Groups), " "), vol.VG, vol.LV, vol.MountPoint)
+		}
 		line := func(name, text string) {
 			v.printf("    %-10s ", name)
 			v.wrapped(text, 15, "")
 		}
 		line("alignment", fmt.Sprintf("full RAID stripe %d x %s = %s; XFS su %s, sw %d: aligned writes of %s need no read for parity", g.Data, g.Chunk, full, vol.SU, vol.SW, spec.Bytes(vol.SW)*vol.SU))
 		if vol.Stripes > 1 {
-			line("LVM", fmt.Sprintf("striped over %d groups, %s each in turn", vol.Stripes, vol.StripeSize))
+			line("LVM", fmt.Sprintf("striped over %d "+map[bool]string{true: "LUNs", false: "groups"}[len(vol.LUNs) > 0]+", %s each in turn", vol.Stripes, vol.StripeSize))
+		}
+		if vol.Device != "" {
+			line("mount", strings.Join(vol.MountOpts, ","))
+			if v.o.Explain {
+				line("made by", "mkfs.xfs "+strings.Join(vol.MkfsArgs, " ")+" "+vol.Device)
+			}
+			continue
 		}
 		line("owner", "LVM system ID "+vol.SystemID+map[bool]string{true: " while nobody serves it: no host activates it by itself", false: ""}[v.d.HA != nil])
 		line("mount", strings.Join(vol.MountOpts, ","))
@@ -308,6 +362,9 @@ func (v *view) shortNames(groups []string) []string {
 }
 
 func (v *view) services() {
+	if len(v.d.Services) == 0 {
+		return
+	}
 	v.heading("SERVICES", "")
 	n := v.d.Spec.NFS
 	for _, s := range v.d.Services {
@@ -330,11 +387,19 @@ func (v *view) services() {
 
 // cluster draws the pair, its rings and its fencing.
 func (v *view) cluster() {
-	h := v.d.HA
-	if h == nil {
-		return
+	if h := v.d.HA; h != nil {
+		v.pair(h, "CLUSTER", "one service: arrays → volume group → xfs → NFS state → nfsd → exports → service address")
 	}
-	v.heading("CLUSTER", fmt.Sprintf("Corosync %s: token %d ms, both rings encrypted; Pacemaker: failback %s", h.Cluster, h.TokenMS, h.Failback))
+	if v.d.Lustre != nil {
+		for _, m := range v.d.Lustre.Modules {
+			v.pair(m.HA, "CLUSTER OF "+strings.ToUpper(m.Name), "resources: "+v.placement(m))
+		}
+	}
+}
+
+// pair draws one cluster of two servers.
+func (v *view) pair(h *HA, title, resources string) {
+	v.heading(title, fmt.Sprintf("Corosync %s: token %d ms, both rings encrypted; Pacemaker: failback %s", h.Cluster, h.TokenMS, h.Failback))
 	a, b := h.Nodes[0], h.Nodes[1]
 	wide := max(len(a.Name), len(a.Rings[0]), len(a.Rings[1])) + 2
 	centre := func(s string) string {
@@ -344,7 +409,11 @@ func (v *view) cluster() {
 	v.printf("            %s                        %s\n", v.paint(bold, centre(a.Name)), v.paint(bold, b.Name))
 	v.printf("    ring 0  %s ──── private network ── %s\n", centre(a.Rings[0]), b.Rings[0])
 	v.printf("    ring 1  %s ──── public network ─── %s\n", centre(a.Rings[1]), b.Rings[1])
-	v.printf("    one service: arrays → volume group → xfs → NFS state → nfsd → exports → service address\n")
+	if len(v.d.Services) > 1 {
+		resources = "two services" + strings.TrimPrefix(resources, "one service")
+	}
+	v.printf("    ")
+	v.wrapped(resources, 6, "")
 	v.printf("\n  %s  %s\n", v.paint(bold, "fencing"), v.paint(dim, "a level succeeds if all its devices do; the next is tried if it fails"))
 	for _, l := range h.Fencing {
 		name := ""
@@ -409,9 +478,14 @@ func (v *view) clients() {
 func (v *view) tuning() {
 	v.heading("TUNING", map[bool]string{false: "each value with its reason; --explain adds where it is explained", true: "each value with its reason and where it is explained"}[v.o.Explain])
 	roles := []struct{ role, title string }{{"server", "servers"}, {"both", "servers and clients"}, {"client", "clients"}}
+	mkfs := "mkfs.xfs"
+	if v.d.Lustre != nil {
+		mkfs = "mkfs.lustre"
+	}
 	names := map[string]string{
 		"sysctl": "sysctl", "disk": "queue of each disk", "md": "md arrays", "lv": "queue of the logical volume", "module": "module parameters",
-		"multipath": "multipath", "lvm": "LVM", "mkfs": "mkfs.xfs", "mount": "mount of the volume", "nfsd": "NFS server",
+		"multipath": "multipath", "lvm": "LVM", "mkfs": mkfs, "mount": "mount of the volume", "nfsd": "NFS server",
+		"lnet": "LNET", "lustre": "lctl set_param -P, lfs setstripe",
 		"export": "exports", "corosync": "Corosync", "pacemaker": "Pacemaker", "nfs": "NFS mounts",
 	}
 	for _, r := range roles {

@@ -248,7 +248,11 @@ func withCache(d *design.Design, steps []Step) []Step {
 	if c.Mode == "write-back" {
 		// Both data and metadata of the pool are mirrored.
 		mode = "writeback"
-		pool = append(pool, "--type", "raid1", "--mirrors", "1")
+		if len(ssds) > 2 {
+			pool = append(pool, "--type", "raid10", "--mirrors", "1", "--stripes", fmt.Sprint(len(ssds)/2))
+		} else {
+			pool = append(pool, "--type", "raid1", "--mirrors", "1")
+		}
 	} else if len(ssds) > 1 {
 		pool = append(pool, "--type", "striped", "--stripes", fmt.Sprint(len(ssds)))
 	}

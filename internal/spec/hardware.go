@@ -284,5 +284,7 @@ func (c *checker) cache(bySerial map[string]string) {
 		c.errorf("cache.ssds", "list 1 to 4", "the cache has %s", plural(n, "SSD"))
 	case modeOK && k.Mode == "write-back" && n < 2:
 		c.errorf("cache.mode", "add an SSD, or use write-through", "write-back needs two SSDs: what is dirty on the only one is lost with it")
+	case modeOK && k.Mode == "write-back" && n%2 != 0:
+		c.errorf("cache.ssds", "list 2 or 4", "write-back mirrors SSDs in pairs, and there are %d", n)
 	}
 }
