@@ -118,7 +118,7 @@ func simulate(ctx context.Context, m forecast.Module, named bool) (forecast.Resu
 	}
 	switch {
 	case errors.Is(err, context.Canceled):
-		return r, fail(exitInterrupted, err)
+		return r, fail(exitInterrupted, errors.New("interrupted"))
 	case err != nil:
 		return r, fail(exitBadInput, err)
 	}

@@ -12,19 +12,23 @@ import (
 type Simulated struct {
 	Module
 	Result Result `json:"result"`
-	// MarkovHours is the closed form's mean time to data loss of a group, with
-	// the mean failure rate, every failed disk rebuilt at once, no latent
-	// errors; 0 where it does not apply.
+	// MarkovHours is the closed form's mean time to data loss of a group: mean
+	// failure rate, every failed disk rebuilt on its own in the mean time that
+	// takes, no latent errors; 0 where it does not apply.
 	MarkovHours float64 `json:"markov_hours"`
 }
 
 // Markov is the closed form for the same group, or 0 where it has none.
 func (f *Fleet) Markov() float64 {
 	rate := f.DiskAFR * (1 + f.BatchShare*(f.BatchFactor-1)) / HoursPerYear
-	if f.RebuildHours <= 0 || rate <= 0 {
+	repair := f.RebuildHours
+	if f.Spares == 0 {
+		repair += f.ReplaceHours
+	}
+	if repair <= 0 || rate <= 0 {
 		return 0
 	}
-	h, err := MTTDL(f.Disks, f.Parity, rate, 1/f.RebuildHours)
+	h, err := MTTDL(f.Disks, f.Parity, rate, 1/repair)
 	if err != nil {
 		return 0
 	}
