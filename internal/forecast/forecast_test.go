@@ -33,7 +33,7 @@ func TestMTTDL(t *testing.T) {
 // rebuilds, replaced at once, nothing else fails) both agree within 5 %.
 func TestSimulateAgainstMarkov(t *testing.T) {
 	for _, c := range []struct{ disks, parity int }{{4, 1}, {6, 2}, {10, 2}, {12, 2}} {
-		f := Fleet{Bricks: 3000, Years: 10, Seed: 7, Groups: 4, Disks: c.disks, Parity: c.parity, Servers: 1,
+		f := Fleet{Bricks: 1000, Years: 10, Seed: 7, Groups: 4, Disks: c.disks, Parity: c.parity, Servers: 1,
 			DiskAFR: 1.5, RebuildHours: 200, ExpRebuild: true}
 		r, err := Simulate(f)
 		if err != nil {
@@ -172,7 +172,7 @@ func TestLatent(t *testing.T) {
 // TestBatches: bad batches cost more data than the same failures spread
 // evenly, since loss goes with a power of the failure rate.
 func TestBatches(t *testing.T) {
-	even := Fleet{Bricks: 20000, Years: 10, Seed: 5, Groups: 4, Disks: 10, Parity: 2, Servers: 1, DiskAFR: 0.2, RebuildHours: 100}
+	even := Fleet{Bricks: 8000, Years: 10, Seed: 5, Groups: 4, Disks: 10, Parity: 2, Servers: 1, DiskAFR: 0.2, RebuildHours: 100}
 	bad := even
 	bad.BatchShare, bad.BatchFactor = 0.1, 5
 	bad.DiskAFR = even.DiskAFR / (0.9 + 0.1*5)
@@ -190,7 +190,7 @@ func TestBatches(t *testing.T) {
 // TestSpares: a hot spare shortens the time without redundancy by the time a
 // hand needs.
 func TestSpares(t *testing.T) {
-	f := Fleet{Bricks: 5000, Years: 10, Seed: 5, Groups: 4, Disks: 10, Parity: 2, Servers: 1, DiskAFR: 0.3, RebuildHours: 24, ReplaceHours: 200}
+	f := Fleet{Bricks: 2000, Years: 10, Seed: 5, Groups: 4, Disks: 10, Parity: 2, Servers: 1, DiskAFR: 0.3, RebuildHours: 24, ReplaceHours: 200}
 	without, _ := Simulate(f)
 	f.Spares = 4
 	with, _ := Simulate(f)
