@@ -45,7 +45,7 @@ fuzz: ## each fuzz target for 30 s
 	@scripts/fuzz.sh 30s
 
 bench: ## benchmarks of the data path and the planner
-	go test -run '^$$' -bench . -benchmem ./internal/stream ./internal/plan
+	go test -run '^$$' -bench . -benchmem ./internal/stream ./internal/plan ./internal/forecast
 
 clean: ## remove what was built (not a rack that is up: see demo-down)
 	rm -rf bin
