@@ -254,7 +254,7 @@ func TestArrayFromSuperblocks(t *testing.T) {
 				}
 				return
 			}
-			if err != nil || len(as) != 1 || !strings.HasPrefix(strings.Join(as[0].Cmd, " "), c.want) {
+			if err != nil || len(as) != 2 || !strings.HasPrefix(strings.Join(as[0].Cmd, " "), c.want) {
 				t.Fatalf("got %v %v", as, err)
 			}
 			if len(as[0].Destroys) > 0 {

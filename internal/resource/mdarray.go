@@ -102,7 +102,16 @@ func (a *Array) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 			continue
 		}
 		if r.Running() {
-			return a.diffRunning(sys, r, disks)
+			as, err := a.diffRunning(sys, r, disks)
+			if err != nil {
+				return nil, err
+			}
+			if named, err := exists(sys, a.dev()); err != nil {
+				return nil, err
+			} else if !named && a.Assemble {
+				as = append(as, a.wait())
+			}
+			return as, nil
 		}
 		if !a.Assemble {
 			return nil, nil // the cluster is about to start or stop it
@@ -171,7 +180,7 @@ func (a *Array) diffStopped(ctx context.Context, sys Sys, disks []found, as []Ac
 		for _, d := range have {
 			argv = append(argv, d.stable())
 		}
-		return append(as, Action{Title: "assemble array " + a.Name, Cmd: argv}), nil
+		return append(as, Action{Title: "assemble array " + a.Name, Cmd: argv}, a.wait()), nil
 	case used:
 		return nil, &Refusal{
 			What: fmt.Sprintf("array %s has only %d of its %d members", a.Name, members, len(a.Members)),
@@ -202,14 +211,21 @@ func (a *Array) diffStopped(ctx context.Context, sys Sys, disks []found, as []Ac
 	for _, d := range disks {
 		argv = append(argv, d.stable())
 	}
-	return append(as, Action{
+	create := Action{
 		Title: "create array " + a.Name, Cmd: argv, Seconds: 300,
 		// --assume-clean would save the first resync, but is only right if every
 		// disk is known to hold zeroes: with other parity the first rebuild would
 		// restore wrong data. --write-zeroes keeps hard disks busy for hours
 		// before the array can be used.
 		Why: "the parity is computed in the background, while the array is in use; it survives failures where that is done",
-	}), nil
+	}
+	return append(as, create, a.wait()), nil
+}
+
+// wait is for the name of the array, by which LVM is told of it: udev gives
+// it, and on a busy host later than mdadm waits.
+func (a *Array) wait() Action {
+	return Action{Title: "wait for " + a.dev(), Cmd: []string{"udevadm", "wait", "--timeout=100", a.dev()}}
 }
 
 // superblock is what mdadm --examine tells of one device.

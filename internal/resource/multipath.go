@@ -70,10 +70,12 @@ func (m *Multipath) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 		return nil, err
 	}
 	var cmds []Action
-	settle := Action{Title: "wait for device nodes", Cmd: []string{"udevadm", "settle", "--timeout=120"}, Seconds: 150}
+	settle := Action{Title: "wait for the maps", Cmd: []string{"udevadm", "wait", "--timeout=150"}, Seconds: 180}
+	for _, w := range wwids {
+		settle.Cmd = append(settle.Cmd, "/dev/mapper/"+w)
+	}
 	switch {
 	case !running:
-		// It says that it is ready once it has made a map of each disk.
 		cmds = append(cmds, Action{
 			Title: "start multipathd now and at boot",
 			Cmd:   []string{"systemctl", "enable", "--now", "multipathd.service"}, Seconds: 180,

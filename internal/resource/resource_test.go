@@ -104,7 +104,7 @@ func TestMultipathBeforeAndAfter(t *testing.T) {
 write /var/lib/mortar/pending-multipath 0644
 write /etc/multipath.conf 0644
 systemctl enable --now multipathd.service
-udevadm settle --timeout=120
+udevadm wait --timeout=150 /dev/mapper/35000c50000000101 /dev/mapper/35000c50000000102
 remove /var/lib/mortar/pending-multipath`)
 	conf := string(as[1].File.Content)
 	for _, w := range []string{"user_friendly_names no", "no_path_retry 6", `wwid ".*"`, `wwid "35000c50000000101"`, "# why"} {
@@ -119,7 +119,7 @@ remove /var/lib/mortar/pending-multipath`)
 
 	// A path that multipathd does not have is put into its map.
 	delete(sys.files, "/sys/block/sdd/holders/dm-1/dm/uuid")
-	wantShow(t, diff(t, m, sys), "multipath -v1\nudevadm settle --timeout=120")
+	wantShow(t, diff(t, m, sys), "multipath -v1\nudevadm wait --timeout=150 /dev/mapper/35000c50000000101 /dev/mapper/35000c50000000102")
 
 	// Killed between writing the file and the reload.
 	sys = twoPathDisks(true)
@@ -128,7 +128,7 @@ remove /var/lib/mortar/pending-multipath`)
 	sys.files["/var/lib/mortar/pending-multipath"] = ""
 	wantShow(t, diff(t, m, sys), `
 multipathd reconfigure
-udevadm settle --timeout=120
+udevadm wait --timeout=150 /dev/mapper/35000c50000000101 /dev/mapper/35000c50000000102
 remove /var/lib/mortar/pending-multipath`)
 }
 
@@ -138,9 +138,12 @@ func TestArrayRunning(t *testing.T) {
 	a := &Array{Name: "r0", UUID: groupUUID, Level: 6, Tolerated: 1, Chunk: 128 << 10, Members: twoRefs, Assemble: true}
 	sys := twoPathDisks(true)
 	addArray(sys, "md127", "11111111-2222-2222-3333-333344444444", "clean", "dm-0", "dm-1")
+	wantShow(t, diff(t, a, sys), "udevadm wait --timeout=100 /dev/md/r0")
+	sys.files["/dev/md/r0"] = ""
 	wantShow(t, diff(t, a, sys), "")
 
 	sys = twoPathDisks(true)
+	sys.files["/dev/md/r0"] = ""
 	addArray(sys, "md127", "11111111-2222-2222-3333-333344444444", "clean", "dm-0")
 	wantShow(t, diff(t, a, sys), "mdadm --manage /dev/md127 --add /dev/mapper/35000c50000000102")
 
@@ -154,7 +157,8 @@ func TestArrayRunning(t *testing.T) {
 `}
 	wantShow(t, diff(t, a, half), `
 mdadm --stop /dev/md127
-mdadm --assemble /dev/md/r0 --uuid=11111111:22222222:33333333:44444444 --run /dev/mapper/35000c50000000101`)
+mdadm --assemble /dev/md/r0 --uuid=11111111:22222222:33333333:44444444 --run /dev/mapper/35000c50000000101
+udevadm wait --timeout=100 /dev/md/r0`)
 	a.Assemble = false
 	wantShow(t, diff(t, a, half), "")
 	a.Assemble = true
@@ -170,7 +174,8 @@ func TestArrayCreation(t *testing.T) {
 	sys := twoPathDisks(false)
 	sys.outputs["mdadm --examine"] = Output{Code: 1, Stderr: "mdadm: No md superblock detected on /dev/sda.\n"}
 	wantShow(t, diff(t, a, sys), `
-mdadm --create /dev/md/r0 --run --metadata=1.2 --level=6 --raid-devices=1 --chunk=128 --uuid=11111111:22222222:33333333:44444444 --name=r0 --homehost=any --bitmap=internal --spare-devices=1 /dev/mapper/35000c50000000101 /dev/mapper/35000c50000000102`)
+mdadm --create /dev/md/r0 --run --metadata=1.2 --level=6 --raid-devices=1 --chunk=128 --uuid=11111111:22222222:33333333:44444444 --name=r0 --homehost=any --bitmap=internal --spare-devices=1 /dev/mapper/35000c50000000101 /dev/mapper/35000c50000000102
+udevadm wait --timeout=100 /dev/md/r0`)
 	a.Assemble = false
 	refused(t, a, sys, "a cluster already manages")
 }
