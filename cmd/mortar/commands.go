@@ -8,6 +8,7 @@ func commands() []*cobra.Command {
 	return []*cobra.Command{
 		newInitCmd(),
 		newCheckCmd(),
+		newArrayCmd(),
 		newRackCmd(),
 		newForecastCmd(),
 		newSimulateCmd(),
