@@ -113,8 +113,11 @@ func (v *VolumeGroup) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 	case len(out) == len(v.PVs):
 		return v.create(), nil
 	}
-	argv = append([]string{"lvm", "vgextend", "--yes", "--dataalignment", strconv.FormatInt(v.Align/1024, 10) + "k"},
-		lvmArgs(v.SystemID, v.PVs)...)
+	argv = []string{"lvm", "vgextend", "--yes"}
+	if v.Align > 0 {
+		argv = append(argv, "--dataalignment", strconv.FormatInt(v.Align/1024, 10)+"k")
+	}
+	argv = append(argv, lvmArgs(v.SystemID, v.PVs)...)
 	return []Action{{
 		Title: "extend volume group " + v.Name,
 		Cmd:   append(append(argv, v.Name), out...),

@@ -1,0 +1,88 @@
+package resource
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestInitramfs(t *testing.T) {
+	i := &Initramfs{Paths: []string{"/etc/mdadm/mdadm.conf.d/mortar.conf", "/etc/lvm/lvmlocal.conf"}}
+	sys := &fakeSys{files: map[string]string{"/proc/sys/kernel/osrelease": "6.12\n", "/usr/sbin/update-initramfs": ""}}
+	wantShow(t, diff(t, i, sys), "") // boots without one
+	sys.files["/boot/initrd.img-6.12"] = "cpio"
+	as := diff(t, i, sys)
+	wantShow(t, as, "update-initramfs -u\nwrite /var/lib/mortar/initramfs 0644")
+	sys.files["/var/lib/mortar/initramfs"] = string(as[1].File.Content)
+	wantShow(t, diff(t, i, sys), "")
+	sys.files["/etc/lvm/lvmlocal.conf"] = "changed"
+	if len(diff(t, i, sys)) == 0 {
+		t.Error("a changed file is not copied into the initial RAM disk")
+	}
+}
+
+func TestLogicalVolume(t *testing.T) {
+	l := &LogicalVolume{VG: "b-1_home", Name: "data", PVs: []string{"/dev/md/r0", "/dev/md/r1"}, SystemID: "mortar-b", Stripes: 2, StripeSize: 256 << 10, Activate: true}
+	const id = `--config global{system_id_source="lvmlocal"} local{system_id="mortar-b"} --devices /dev/md/r0,/dev/md/r1 `
+	create := "lvm lvcreate --yes --wipesignatures y --name data --extents 100%FREE --stripes 2 --stripesize 256k " + id + "b-1_home"
+	sys := &fakeSys{files: map[string]string{}, outputs: map[string]Output{}}
+	wantShow(t, diff(t, l, sys), create) // no arrays yet
+	sys.files["/dev/md/r0"], sys.files["/dev/md/r1"] = "", ""
+	sys.outputs["lvm lvs"] = Output{Stdout: `{"report":[{"lv":[]}]}`}
+	wantShow(t, diff(t, l, sys), create)
+	sys.outputs["lvm lvs"] = Output{Stdout: `{"report":[{"lv":[{"lv_name":"data","vg_name":"b-1_home"}]}]}`}
+	wantShow(t, diff(t, l, sys), "lvm lvchange --activate y "+id+"b-1_home/data")
+	l.Activate = false
+	wantShow(t, diff(t, l, sys), "")
+	n := len(sys.asked)
+	sys.files["/sys/block/dm-3/dm/name"] = "b--1_home-data\n"
+	sys.files["/dev/b-1_home/data"] = ""
+	wantShow(t, diff(t, l, sys), "")
+	if len(sys.asked) != n {
+		t.Error("LVM is asked although the volume is active")
+	}
+	sys.outputs["lvm lvs"] = Output{Code: 5, Stderr: "boom"}
+	delete(sys.files, "/dev/b-1_home/data")
+	if _, err := l.Diff(t.Context(), sys); err == nil || !strings.Contains(err.Error(), "boom") {
+		t.Errorf("a failing LVM is taken for an empty one: %v", err)
+	}
+}
+
+// A running group costs no command: its volume is seen on its arrays.
+func TestVolumeGroupInUse(t *testing.T) {
+	v := &VolumeGroup{Name: "b_home", LV: "data", PVs: []string{"/dev/md/r0"}}
+	sys := &fakeSys{
+		files: map[string]string{"/dev/md127": "", "/sys/block/md127/holders/dm-3/dm/name": "b_home-data\n"},
+		links: map[string]string{"/dev/md/r0": "/dev/md127"},
+	}
+	wantShow(t, diff(t, v, sys), "")
+	if len(sys.asked) != 0 {
+		t.Errorf("asked %v", sys.asked)
+	}
+	sys.outputs = map[string]Output{"lvm pvs": {Stdout: `{"report":[{"pv":[{"pv_name":"/dev/md127","vg_name":"b_home","vg_systemid":""}]}]}`}}
+	v.PVs = append(v.PVs, "/dev/md/r1")
+	sys.links["/dev/md/r1"] = "/dev/md126"
+	sys.files["/dev/md126"] = ""
+	wantShow(t, diff(t, v, sys), "lvm vgextend --yes --devices /dev/md/r0,/dev/md/r1 b_home /dev/md/r1")
+}
+
+func TestDecodeRefusesWhatItDoesNotKnow(t *testing.T) {
+	if _, err := Decode("teapot", []byte("{}")); err == nil {
+		t.Error("an unknown kind is accepted")
+	}
+	if _, err := Decode("file", []byte(`{"Path":"/x","Colour":"red"}`)); err == nil {
+		t.Error("an unknown field is accepted")
+	}
+}
+
+func TestHostsEntry(t *testing.T) {
+	h := &HostsEntry{Address: "10.0.0.9", Names: []string{"b-home", "b-home.x"}}
+	sys := &fakeSys{files: map[string]string{"/etc/hosts": "127.0.0.1 localhost\n10.0.0.9 old # mine\n10.0.0.90 other\n"}}
+	as := diff(t, h, sys)
+	wantShow(t, as, "write /etc/hosts 0644")
+	const want = "127.0.0.1 localhost\n10.0.0.90 other\n10.0.0.9 b-home b-home.x # written by mortar apply\n"
+	if got := string(as[0].File.Content); got != want {
+		t.Errorf("got %q", got)
+	}
+	sys.files["/etc/hosts"] = want
+	wantShow(t, diff(t, h, sys), "")
+}
