@@ -73,16 +73,3 @@ func TestDecodeRefusesWhatItDoesNotKnow(t *testing.T) {
 		t.Error("an unknown field is accepted")
 	}
 }
-
-func TestHostsEntry(t *testing.T) {
-	h := &HostsEntry{Address: "10.0.0.9", Names: []string{"b-home", "b-home.x"}}
-	sys := &fakeSys{files: map[string]string{"/etc/hosts": "127.0.0.1 localhost\n10.0.0.9 old # mine\n10.0.0.90 other\n"}}
-	as := diff(t, h, sys)
-	wantShow(t, as, "write /etc/hosts 0644")
-	const want = "127.0.0.1 localhost\n10.0.0.90 other\n10.0.0.9 b-home b-home.x # written by mortar apply\n"
-	if got := string(as[0].File.Content); got != want {
-		t.Errorf("got %q", got)
-	}
-	sys.files["/etc/hosts"] = want
-	wantShow(t, diff(t, h, sys), "")
-}
