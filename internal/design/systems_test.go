@@ -303,3 +303,51 @@ func TestBuildable(t *testing.T) {
 		}
 	}
 }
+
+// A layout that the spec rules out is refused with the line that does.
+func TestPerEnclosure(t *testing.T) {
+	src, err := fs.ReadFile(examples.FS, "lustre-brick.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := spec.Parse("brick.yaml", []byte(strings.Replace(string(src), "per_enclosure: 2", "per_enclosure: 1", 1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = Derive(s)
+	if err == nil || !strings.HasPrefix(err.Error(), "brick.yaml:93:65: a group of 10 disks over these enclosures has 2 in enclosure A0, more than the 1 allowed") {
+		t.Error(err)
+	}
+}
+
+// Two services on one array: each has its own enclosures, and LUN numbers
+// are the array's.
+func TestSharedArray(t *testing.T) {
+	src, err := fs.ReadFile(examples.FS, "nss-ha-xl.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := strings.NewReplacer("  - {name: array-b, model: MD3200, management: [10.22.0.43, 10.22.0.44]}\n", "", "array: array-b", "array: array-a").Replace(string(src))
+	for i := 5; i <= 8; i++ { // eight enclosures are what one array drives
+		for _, n := range []string{"A", "B"} {
+			name := n + string(rune('0'+i))
+			at := strings.Index(text, "  - {name: "+name+",")
+			end := at + strings.Index(text[at:], "\n") + 1
+			text = text[:at] + text[end:]
+		}
+	}
+	d := build(t, text)
+	if len(d.Arrays) != 1 || len(d.LUNs()) != 8 {
+		t.Fatalf("%+v", d.Arrays)
+	}
+	for i, l := range d.LUNs() {
+		if l.Number != i || (l.Set == "home") != (i < 4) || (l.Server == "nss1") != (i < 4) {
+			t.Errorf("%+v", l)
+		}
+	}
+	for _, v := range d.Volumes {
+		if len(v.LUNs) != 4 {
+			t.Errorf("%+v", v)
+		}
+	}
+}

@@ -143,6 +143,9 @@ func (c *checker) enclosureSet(e *Enclosure, at string) string {
 		names = append(names, v.Name)
 	}
 	if !slices.Contains(names, e.Service) {
+		if !c.servicesOK {
+			return "" // said already, of the services
+		}
 		mend := "the services are: " + strings.Join(names, ", ")
 		if near := nearest(e.Service, names); near != "" {
 			mend = fmt.Sprintf("did you mean %q?", near)
@@ -292,13 +295,13 @@ func (c *checker) geometry(path string, st *Storage) bool {
 func (c *checker) modelGeometry(path string, m ArrayModel, r *RAID) bool {
 	n := len(c.errs)
 	if !slices.Contains(m.Levels, r.Level) {
-		c.errorf(path+".raid.level", "use "+or(words(m.Levels)), "a %s has no RAID level %d", m.Name, r.Level)
+		c.errorf(path+".raid.level", "use "+or(words(m.Levels)), "%s has no RAID level %d", article(m.Name), r.Level)
 	}
 	if !slices.Contains(m.Chunks, r.Chunk) {
-		c.errorf(path+".raid.chunk", fmt.Sprintf("choose a power of two from %s to %s", m.Chunks[0], m.Chunks[len(m.Chunks)-1]), "a %s has no chunk of %s", m.Name, r.Chunk)
+		c.errorf(path+".raid.chunk", fmt.Sprintf("choose a power of two from %s to %s", m.Chunks[0], m.Chunks[len(m.Chunks)-1]), "%s has no chunk of %s", article(m.Name), r.Chunk)
 	}
 	if r.Level != 10 && r.Width() > m.Widest {
-		c.errorf(path+".raid.data", fmt.Sprintf("choose %d at most", m.Widest-2), "a group of %d disks is wider than the %d a %s can make", r.Width(), m.Widest, m.Name)
+		c.errorf(path+".raid.data", fmt.Sprintf("choose %d at most", m.Widest-2), "a group of %d disks is wider than the %d %s can make", r.Width(), m.Widest, article(m.Name))
 	}
 	return len(c.errs) == n
 }
@@ -403,7 +406,7 @@ func (c *checker) groupsOfArrays(set Set, perArray map[[2]string]int) {
 			c.errorf(set.Path+".raid", "give the arrays of a "+c.setWord()+" the same number of disks", "array %s would make %s, another one of %s %s %d: a volume striped over both would be unequal", a.Name, plural(n, "group"), c.setWord(), set.Name, groups)
 			return
 		case r.Level == 60 && (n < 2 || n > m.Spans):
-			c.errorf(set.Path+".raid.level", map[bool]string{true: "use level 6", false: "use fewer, wider spans"}[n < 2], "RAID 60 on array %s has %s; a %s makes 2 to %d", a.Name, plural(n, "span"), m.Name, m.Spans)
+			c.errorf(set.Path+".raid.level", map[bool]string{true: "use level 6", false: "use fewer, wider spans"}[n < 2], "RAID 60 on array %s has %s; %s makes 2 to %d", a.Name, plural(n, "span"), article(m.Name), m.Spans)
 			return
 		}
 		groups = n

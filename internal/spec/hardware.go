@@ -91,7 +91,7 @@ func (c *checker) arrays() bool {
 			c.address(fmt.Sprintf("%s.management[%d]", at, j), addr, nw, nwName, "array "+a.Name)
 		}
 		if known && m.Family != "perc" && a.Server != "" {
-			c.errorf(at+".server", "remove it", "a %s is in no server: both reach it", m.Name)
+			c.errorf(at+".server", "remove it", "%s is in no server: both reach it", article(m.Name))
 		}
 		if known && m.Family == "perc" {
 			if a.Server == "" && len(s.Servers) > 0 {
@@ -101,7 +101,7 @@ func (c *checker) arrays() bool {
 				c.unknownServer(at+".server", a.Server)
 			}
 			if c.isHA() {
-				c.errorf(at+".model", "use an array with two controllers that both servers reach, or flavour nfs", "a %s is inside of one server: the other could not take its disks over", m.Name)
+				c.errorf(at+".model", "use an array with two controllers that both servers reach, or flavour nfs", "%s is inside of one server: the other could not take its disks over", article(m.Name))
 			}
 			c.between(at+".controller", a.Controller, 0, 63, "")
 		}
@@ -136,7 +136,7 @@ func (c *checker) arrays() bool {
 			if m, _ := ModelOf(a.Model); m.Family == "perc" && len(s.Servers) > 0 {
 				a.Server = s.Servers[0].Name
 				if c.isHA() {
-					c.errorf(set.Path+".model", "use an array with two controllers that both servers reach, or flavour nfs", "a %s is inside of one server: the other could not take its disks over", m.Name)
+					c.errorf(set.Path+".model", "use an array with two controllers that both servers reach, or flavour nfs", "%s is inside of one server: the other could not take its disks over", article(m.Name))
 					return false
 				}
 			}
@@ -148,7 +148,26 @@ func (c *checker) arrays() bool {
 			}
 		}
 	}
+	if len(s.Arrays) == 1 {
+		// With one array there is nothing to choose.
+		for i := range s.Enclosures {
+			e := &s.Enclosures[i]
+			for _, set := range s.Sets() {
+				if e.Array == "" && set.Storage.Kind == "array" && (s.Flavour != Lustre || set.Name == e.Module) {
+					e.Array = s.Arrays[0].Name
+				}
+			}
+		}
+	}
 	return true
+}
+
+// article is that of an array model, as it is spoken.
+func article(model string) string {
+	if strings.HasPrefix(model, "M") {
+		return "an " + model
+	}
+	return "a " + model
 }
 
 // enclosureArray checks which array an enclosure hangs on.
@@ -170,9 +189,6 @@ func (c *checker) enclosureArray(e *Enclosure, at string) bool {
 	for _, a := range s.Arrays {
 		names = append(names, a.Name)
 	}
-	if e.Array == "" && len(names) == 1 {
-		e.Array = names[0]
-	}
 	if e.Array == "" {
 		c.errorf(at, "add array: one of "+or(names), "enclosure %s hangs on no array", e.Name)
 		return false
@@ -192,7 +208,7 @@ func (c *checker) enclosureArray(e *Enclosure, at string) bool {
 	}
 	at2 := fmt.Sprintf("arrays[%d]", slices.Index(names, e.Array))
 	if set.Storage.Model != "" && a.Model != set.Storage.Model {
-		c.errorf(at2+".model", "mend one of them", "array %s is a %s, but %s.model is %s", a.Name, a.Model, set.Path, set.Storage.Model)
+		c.errorf(at2+".model", "mend one of them", "array %s is %s, but %s.model is %s", a.Name, article(a.Model), set.Path, set.Storage.Model)
 		return false
 	}
 	if !c.modelGeometry(set.Path, m, &set.Storage.RAID) {
@@ -213,7 +229,7 @@ func (c *checker) enclosureArray(e *Enclosure, at string) bool {
 				}
 			}
 			if n > m.Bays || e.Bays > m.Bays {
-				c.errorf(at, "put the others into an enclosure of its own", "enclosure %s is that of the controllers of a %s, which has %d bays, not %d", e.Name, m.Name, m.Bays, max(n, e.Bays))
+				c.errorf(at, "put the others into an enclosure of its own", "enclosure %s is that of the controllers of %s, which has %d bays, not %d", e.Name, article(m.Name), m.Bays, max(n, e.Bays))
 				return false
 			}
 		}
@@ -223,7 +239,7 @@ func (c *checker) enclosureArray(e *Enclosure, at string) bool {
 		shelves++
 	}
 	if first && shelves > m.Shelves {
-		c.errorf(at, fmt.Sprintf("cable %d at most to one array", m.Shelves), "array %s has %d enclosures, more than the %d a %s drives", a.Name, shelves, m.Shelves, m.Name)
+		c.errorf(at, fmt.Sprintf("cable %d at most to one array", m.Shelves), "array %s has %d enclosures, more than the %d %s drives", a.Name, shelves, m.Shelves, article(m.Name))
 		return false
 	}
 	return true

@@ -61,6 +61,7 @@ func (c *checker) modules() {
 	in := map[string]string{}
 	names := map[string]bool{}
 	mds, oss := 0, 0
+	before := len(c.errs)
 	for i := range l.Modules {
 		m := &l.Modules[i]
 		at := fmt.Sprintf("lustre.modules[%d]", i)
@@ -86,6 +87,9 @@ func (c *checker) modules() {
 		if len(m.Servers) != 2 {
 			c.errorf(at+".servers", "name the two servers that reach its disks: a target with one server dies with it", "module %s has %s, not 2", m.Name, plural(len(m.Servers), "server"))
 		}
+		if len(m.Servers) != 2 {
+			continue
+		}
 		for j, v := range m.Servers {
 			sat := fmt.Sprintf("%s.servers[%d]", at, j)
 			switch first, taken := in[v]; {
@@ -102,6 +106,9 @@ func (c *checker) modules() {
 		if m.Role == "oss" && m.Storage.RAID.Level == 10 {
 			c.errorf(at+".storage.raid.level", "use level: 6", "an OST on RAID 10 would give half of the disks to mirrors")
 		}
+	}
+	if len(c.errs) > before {
+		return // what is missing may be meant by what is wrong
 	}
 	for i, v := range c.s.Servers {
 		if in[v.Name] == "" {
@@ -123,6 +130,14 @@ func (c *checker) osts() {
 	for i := range l.Modules {
 		if m := &l.Modules[i]; m.Role == "oss" {
 			n += m.Storage.RAID.Groups
+		}
+	}
+	if n == 0 {
+		return // said already
+	}
+	for i := range l.Modules {
+		if m := &l.Modules[i]; m.Role == "mds" && m.Storage.RAID.Groups != 1 {
+			c.errorf(fmt.Sprintf("lustre.modules[%d].storage.raid.data", i), "choose data so that all disks but the spares are one group", "the MDT lies on one RAID group, and these disks make %d", m.Storage.RAID.Groups)
 		}
 	}
 	if l.StripeCount < -1 || l.StripeCount == 0 || l.StripeCount > n {

@@ -1,12 +1,15 @@
 package spec
 
 import (
+	"io/fs"
 	"os"
 	"reflect"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/mortarhpc/mortar/examples"
 )
 
 func TestParseBytes(t *testing.T) {
@@ -120,6 +123,18 @@ func FuzzParse(f *testing.F) {
 			}
 		}
 		f.Add([]byte(src))
+	}
+	for _, c := range badSystems {
+		src, err := fs.ReadFile(examples.FS, c.example+".yaml")
+		if err != nil {
+			f.Fatal(err)
+		}
+		text := string(src)
+		for i := 0; i < len(c.edits); i += 2 {
+			text = strings.Replace(text, c.edits[i], c.edits[i+1], 1)
+		}
+		f.Add(src)
+		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, src []byte) {
 		s, err := Parse("fuzz.yaml", src)

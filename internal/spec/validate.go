@@ -618,13 +618,15 @@ func (c *checker) clients() {
 		if v.Memory != 0 && (v.Memory < 256*MiB || v.Memory > 64*TiB) {
 			c.errorf(at+".memory", "choose 256MiB to 64TiB", "client %s has %s of memory", v.Name, v.Memory)
 		}
+		if s.Flavour == Lustre {
+			if len(v.Mounts) > 0 {
+				c.errorf(at+".mounts", "remove them: every client mounts the file system at lustre.mount", "clients of a Lustre file system have no NFS mounts")
+			}
+			continue
+		}
 		used := map[string]bool{}
 		for j := range v.Mounts {
 			c.mount(v, &v.Mounts[j], fmt.Sprintf("%s.mounts[%d]", at, j), used, pub, ok)
-		}
-		if s.Flavour == Lustre && len(v.Mounts) > 0 {
-			c.errorf(at+".mounts", "remove them: every client mounts the file system at lustre.mount", "clients of a Lustre file system have no NFS mounts")
-			continue
 		}
 		if len(v.Mounts) == 0 && ok {
 			for k := range s.Services {
@@ -646,13 +648,13 @@ func (c *checker) mount(v *Client, m *Mount, at string, used map[string]bool, pu
 			sv = &c.s.Services[k]
 		}
 	}
-	if sv == nil {
+	if sv == nil && c.servicesOK {
 		mend := "the services are: " + strings.Join(names, ", ")
 		if near := nearest(m.Service, names); near != "" {
 			mend = fmt.Sprintf("did you mean %q?", near)
 		}
 		c.errorf(at+".service", mend, "there is no service %q", m.Service)
-	} else if len(sv.Exports) > 0 {
+	} else if sv != nil && len(sv.Exports) > 0 {
 		if m.Export == "" {
 			m.Export = sv.Exports[0].Path
 		}
