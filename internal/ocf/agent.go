@@ -151,6 +151,9 @@ func (a *agent) monitor(ctx context.Context, s *service) int {
 	case st == running:
 		return Success
 	}
+	if interval := a.getenv("OCF_RESKEY_CRM_meta_interval"); interval == "" || interval == "0" {
+		s.warm(ctx) // a probe
+	}
 	return NotRunning
 }
 

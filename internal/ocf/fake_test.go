@@ -643,8 +643,11 @@ func (h *fakeHost) Start(c command) error {
 	if err := h.change("start %s", strings.Join(c.argv, " ")); err != nil {
 		return err
 	}
-	if c.argv[0] == "udevadm" {
+	switch c.argv[0] {
+	case "udevadm":
 		h.held = false
+		return nil
+	case "modprobe":
 		return nil
 	}
 	h.spawn(&fakeProc{name: c.argv[0], cwd: "/"})

@@ -179,6 +179,38 @@ func (s *service) monitor() (state, error) {
 	return st, err
 }
 
+// warm loads what a start on this host will need, so that it need not be
+// loaded while clients wait: kernel modules, in the background, and rpcbind,
+// which systemd starts when it is first spoken to. A probe does this, which
+// Pacemaker runs once on each node; nothing depends on its success.
+func (s *service) warm(ctx context.Context) {
+	want := []string{"xfs", "nfsd", "tcp_diag"}
+	for _, dev := range s.cfg.Arrays[0].Members {
+		if sb, err := s.superblock(dev); err == nil {
+			if m := map[int]string{1: "raid1", 4: "raid456", 5: "raid456", 6: "raid456", 10: "raid10"}[sb.Level]; m != "" {
+				want = append(want, m)
+			}
+			break
+		}
+	}
+	argv := []string{"modprobe", "--quiet", "--all"}
+	for _, m := range want {
+		if _, err := s.k.ReadDir("/sys/module/" + m); err != nil {
+			argv = append(argv, m)
+		}
+	}
+	if len(argv) > 3 {
+		if err := s.k.Start(command{argv: argv}); err != nil {
+			s.log.note("modules are not loaded in advance: %v", err)
+		}
+	}
+	if s.cfg.NFS.serves("3") {
+		if _, err := s.k.Unregistered(ctx, v3Programs[:1]); err != nil {
+			s.log.note("rpcbind does not answer: %v", err)
+		}
+	}
+}
+
 // held marks that an agent holds back what would slow down its start.
 func (s *service) held() string { return runDir + "/held-" + s.cfg.Service }
 

@@ -335,6 +335,17 @@ func (l *lateDisk) Sleep(ctx context.Context, d time.Duration) error {
 	return err
 }
 
+func TestWarm(t *testing.T) {
+	h := newShared(t).hosts["nfs2"]
+	h.files["/sys/module/nfsd/refcnt"] = "0\n"
+	s := h.service(testConfig())
+	s.warm(context.Background())
+	if want := []string{"start modprobe --quiet --all xfs tcp_diag raid456"}; !slices.Equal(h.changes, want) {
+		t.Errorf("%q, want %q", h.changes, want)
+	}
+	mustState(t, s, stopped)
+}
+
 func TestForeignServer(t *testing.T) {
 	sh := newShared(t)
 	h := sh.hosts["nfs1"]
