@@ -26,7 +26,11 @@ func arraySteps(d *design.Design) ([]Step, error) {
 	for _, s := range d.Spec.Servers {
 		b.servers = append(b.servers, s.Name)
 	}
-	b.arrayHosts("lvm2", "multipath-tools", "xfsprogs", "nfs-kernel-server", "nfs-common", "rpcbind")
+	packages := []string{"lvm2", "xfsprogs", "nfs-kernel-server", "nfs-common", "rpcbind"}
+	if !b.localRAID() {
+		packages = append(packages, "multipath-tools")
+	}
+	b.arrayHosts(packages...)
 	for _, s := range b.servers {
 		b.lunKernel(s, []string{"nfsd"})
 		b.multipathLUNs(s)
@@ -59,10 +63,16 @@ func arraySteps(d *design.Design) ([]Step, error) {
 
 // inStages brings each stage's steps together, in the order of an apply.
 func inStages(steps []Step) []Step {
-	order := []string{StageHosts, StagePackages, StageKernel, StageMultipath, StageStorage, StageRelease, StageTargets, StageMGS, StageMDT,
-		StageOSTs, StageUnmount, StageReleased, StageNFS,
-		StageMembership, StageCluster, StageService, StageParams, StageClients}
-	slices.SortStableFunc(steps, func(x, y Step) int { return slices.Index(order, x.Stage) - slices.Index(order, y.Stage) })
+	order := []string{StageHosts, StagePackages, StageKernel, StageDisks, StageMultipath, StageStorage, StageRelease,
+		StageTargets, StageMGS, StageMDT, StageOSTs, StageUnmount, StageReleased, StageNFS,
+		StageMembership, StageCluster, StageService, StageParams, StageClients, StageFencing}
+	at := func(s Step) int {
+		if i := slices.Index(order, s.Stage); i >= 0 {
+			return i
+		}
+		return len(order)
+	}
+	slices.SortStableFunc(steps, func(x, y Step) int { return at(x) - at(y) })
 	return steps
 }
 
