@@ -751,6 +751,9 @@ func (h *fakeHost) Run(_ context.Context, c command) (string, error) {
 		return "", nil
 	case a[0] == "rpc.nfsd":
 		fmt.Sscan(a[len(a)-1], &h.nfsd)
+		if c.nodename != "brick-home" {
+			h.t.Errorf("nfsd has scope %q", c.nodename)
+		}
 		for _, p := range h.procs {
 			if p.name == nfsdcld {
 				p.cld = h.cldLate == 0

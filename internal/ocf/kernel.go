@@ -107,4 +107,7 @@ type command struct {
 	argv  []string
 	stdin string
 	env   []string // besides PATH and LC_ALL
+	// nodename is what uname(2) tells the process as the host's name, if not
+	// the host's own.
+	nodename string
 }

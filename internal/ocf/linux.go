@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"time"
@@ -238,7 +239,11 @@ func (k *linux) Run(ctx context.Context, c command) (string, error) {
 		}
 		cmd.Stdin = in
 	}
-	err = cmd.Start()
+	if c.nodename == "" {
+		err = cmd.Start()
+	} else {
+		err = startAs(c.nodename, cmd)
+	}
 	if err == nil {
 		// A process that hangs in the kernel does not end when killed: give
 		// it up then instead of waiting for it.
@@ -267,6 +272,24 @@ func (k *linux) Run(ctx context.Context, c command) (string, error) {
 		return said(stdout), fmt.Errorf("%s: %w: %s", strings.Join(c.argv, " "), err, msg)
 	}
 	return said(stdout), nil
+}
+
+// startAs starts a process in a UTS namespace with a host name of its own, by
+// way of a thread that has it and ends afterwards.
+func startAs(nodename string, cmd *exec.Cmd) error {
+	started := make(chan error)
+	go func() {
+		runtime.LockOSThread() // and never unlocked: no other goroutine may get this thread
+		err := unix.Unshare(unix.CLONE_NEWUTS)
+		if err == nil {
+			err = unix.Sethostname([]byte(nodename))
+		}
+		if err == nil {
+			err = cmd.Start()
+		}
+		started <- err
+	}()
+	return <-started
 }
 
 func (k *linux) Start(c command) error {

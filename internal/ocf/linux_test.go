@@ -321,6 +321,14 @@ func TestRunReal(t *testing.T) {
 	if _, err := k.Run(short, command{argv: []string{"sleep", "300"}}); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("%v", err)
 	}
+	// A name of its own, for the process only.
+	out, err = k.Run(ctx, command{argv: []string{"uname", "-n"}, nodename: "brick-scope"})
+	if err != nil || out != "brick-scope" {
+		t.Errorf("%q, %v", out, err)
+	}
+	if own, err := k.Hostname(); err != nil || own == "brick-scope" {
+		t.Errorf("own name %q, %v", own, err)
+	}
 	// The environment is the agent's, not Pacemaker's.
 	t.Setenv("OCF_RESKEY_x", "1")
 	out, err = k.Run(ctx, command{argv: []string{"env"}, env: []string{"A=b"}})

@@ -319,7 +319,7 @@ func (s *service) startDaemon(ctx context.Context, name string) error {
 
 func (s *service) startThreads(ctx context.Context) error {
 	n := s.cfg.NFS
-	argv := []string{"rpc.nfsd", "--scope", n.Scope, "--lease-time", strconv.Itoa(n.Lease), "--grace-time", strconv.Itoa(n.Grace), "--tcp", "--no-udp"}
+	argv := []string{"rpc.nfsd", "--lease-time", strconv.Itoa(n.Lease), "--grace-time", strconv.Itoa(n.Grace), "--tcp", "--no-udp"}
 	for _, v := range nfsVersions {
 		opt := "--no-nfs-version"
 		if n.serves(v) {
@@ -336,7 +336,10 @@ func (s *service) startThreads(ctx context.Context) error {
 		}
 	}
 	for try := 0; ; try++ {
-		if _, err := s.k.Run(ctx, command{argv: argv}); err != nil {
+		// nfsd takes its server scope from the node name of who starts it; the
+		// --scope of newer rpc.nfsd does just this. Source: RFC 8881, 2.10.4,
+		// and nfsd_svc() of the kernel.
+		if _, err := s.k.Run(ctx, command{argv: argv, nodename: n.Scope}); err != nil {
 			return err
 		}
 		if s.threads() == 0 {
