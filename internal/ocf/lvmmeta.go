@@ -74,6 +74,10 @@ func readVGMeta(read metaReader) (*vgMeta, error) {
 	}
 }
 
+// maxMetadata bounds the text of a volume group; thousands of volumes need a
+// few MiB.
+const maxMetadata = 64 << 20
+
 const mdaMagic = " LVM2 x[5A%r0N*>"
 
 func readMDA(read metaReader, start, size uint64) (*vgMeta, error) {
@@ -89,7 +93,7 @@ func readMDA(read metaReader, start, size uint64) (*vgMeta, error) {
 		return nil, errors.New("LVM metadata area without its magic")
 	}
 	off, n := le.Uint64(h[40:]), le.Uint64(h[48:])
-	if off < 512 || off >= size || n == 0 || n > size-512 {
+	if off < 512 || off >= size || n == 0 || n > min(size-512, maxMetadata) {
 		return nil, errors.New("LVM metadata area without a volume group")
 	}
 	text := make([]byte, 0, n)
