@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io/fs"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -13,34 +14,49 @@ import (
 // initFlavours are the examples `init` offers, the main one first.
 var initFlavours = []string{"nfs-ha", "nfs"}
 
+// systems are the other examples: the systems of the papers, and two of today.
+func systems() []string {
+	files, err := fs.Glob(examples.FS, "*.yaml")
+	if err != nil {
+		panic(err) // the pattern is a constant
+	}
+	var out []string
+	for _, f := range files {
+		if name := strings.TrimSuffix(f, ".yaml"); !slices.Contains(initFlavours, name) {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
 func newInitCmd() *cobra.Command {
 	return &cobra.Command{
-		Use:   "init FLAVOUR",
+		Use:   "init FLAVOUR|SYSTEM",
 		Short: "Print a commented spec, ready to edit: mortar init nfs-ha > brick.yaml",
-		Long: `Print a commented spec, ready to edit. It describes a small brick that the
-virtual rack can be; on real hardware edit what is marked EDIT.
+		Long: `Print a commented spec, ready to edit. That of a flavour describes a small brick
+that the virtual rack can be; on real hardware edit what is marked EDIT.
 
 Flavours:
   nfs-ha   two servers, shared disks, one service that moves between them
-  nfs      one server`,
-		Example:   "  mortar init nfs-ha > brick.yaml",
-		ValidArgs: initFlavours,
+  nfs      one server
+
+Systems (docs/systems.md), some of which can be designed but not built:
+  ` + strings.Join(systems(), "\n  "),
+		Example:   "  mortar init nfs-ha > brick.yaml\n  mortar init nss4-ha-288 > nss.yaml",
+		ValidArgs: append(slices.Clone(initFlavours), systems()...),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return fail(exitBadInput, fmt.Errorf("init takes one flavour: %s", strings.Join(initFlavours, " or ")))
 			}
-			for _, f := range initFlavours {
-				if f != args[0] {
-					continue
-				}
-				text, err := fs.ReadFile(examples.FS, f+".yaml")
-				if err != nil {
-					return fail(exitFailed, err)
-				}
-				_, err = cmd.OutOrStdout().Write(text)
-				return err
+			if !slices.Contains(initFlavours, args[0]) && !slices.Contains(systems(), args[0]) {
+				return fail(exitBadInput, fmt.Errorf("there is no template for flavour %q; use %s, or a system: %s", args[0], strings.Join(initFlavours, " or "), strings.Join(systems(), ", ")))
 			}
-			return fail(exitBadInput, fmt.Errorf("there is no template for flavour %q; use %s", args[0], strings.Join(initFlavours, " or ")))
+			text, err := fs.ReadFile(examples.FS, args[0]+".yaml")
+			if err != nil {
+				return fail(exitFailed, err)
+			}
+			_, err = cmd.OutOrStdout().Write(text)
+			return err
 		},
 	}
 }

@@ -351,3 +351,49 @@ func TestSharedArray(t *testing.T) {
 		}
 	}
 }
+
+// Placement: the papers' own choice is no warning, the other way round is.
+func TestCards(t *testing.T) {
+	src, err := fs.ReadFile(examples.FS, "nss4-ha-144.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rules := func(old, now string) string {
+		text := string(src)
+		if old != "" {
+			text = strings.ReplaceAll(text, old, now)
+		}
+		if text == string(src) && old != now {
+			t.Fatalf("the example has no %q", old)
+		}
+		var out []string
+		for _, w := range build(t, text).Warnings {
+			if w.Rule == "pcie" || w.Rule == "numa" {
+				out = append(out, w.Rule)
+			}
+		}
+		return strings.Join(out, " ")
+	}
+	if got := rules("", ""); got != "" {
+		t.Errorf("as the paper has it: %s", got)
+	}
+	// Option 2 of the paper: both HBAs in slots of 16 lanes, 3.3 GB/s.
+	if got := rules("{slot: 1, kind: sas-hba, lanes: 8, node: 1}, {slot: 2, kind: hca, lanes: 16, node: 0}", "{slot: 1, kind: hca, lanes: 8, node: 1}, {slot: 2, kind: sas-hba, lanes: 16, node: 0}"); got != "pcie pcie" {
+		t.Errorf("option 2: %q", got)
+	}
+	if got := rules("node: 1}", "node: 0}"); got != "numa numa" {
+		t.Errorf("all on one node: %q", got)
+	}
+	found := 0
+	for _, a := range example(t, "nss4-ha-144").Advice {
+		if strings.Contains(a.Text, "4 paths") || strings.Contains(a.Text, "15.8 GB/s") || strings.Contains(a.Text, "ring") {
+			found++
+		}
+		if a.Source == "" {
+			t.Errorf("no source: %+v", a)
+		}
+	}
+	if found != 5 {
+		t.Errorf("%d pieces of advice", found)
+	}
+}
