@@ -158,14 +158,16 @@ func (d *Design) warnHardware(add func(at, rule, format string, args ...any)) {
 func (d *Design) warnCards(i int, v spec.Server, add func(at, rule, format string, args ...any)) {
 	widest := 0
 	for _, k := range v.PCI {
-		widest = max(widest, k.Lanes)
+		if k.Kind == "sas-hba" || k.Kind == "raid" {
+			widest = max(widest, k.Lanes)
+		}
 	}
 	storage := []spec.Card{}
 	for j, k := range v.PCI {
 		switch k.Kind {
 		case "hca", "nic":
 			if k.Lanes < widest {
-				add(fmt.Sprintf("servers[%d].pci[%d]", i, j), "pcie", "server %s: the card to the clients is in slot %d with %d lanes, while another card has %d: it carries everything the HBAs share; exchange them (measured: 4.0 against 3.3 GB/s read)", v.Name, k.Slot, k.Lanes, widest)
+				add(fmt.Sprintf("servers[%d].pci[%d]", i, j), "pcie", "server %s: the card to the clients is in slot %d with %d lanes, while a storage card has %d; exchange them: it carries what the storage cards share. NSS4-HA read 4.0 GB/s so, and 3.3 the other way round", v.Name, k.Slot, k.Lanes, widest)
 			}
 		case "sas-hba", "raid":
 			storage = append(storage, k)
@@ -214,6 +216,10 @@ func (d *Design) advise() {
 		a := &d.Arrays[i]
 		for _, v := range a.Servers {
 			if n := d.PathsTo(a, v); n > 1 {
+				if n == 2 {
+					add(v, nss4+", Table 4", "cable the HBA to both controllers of array %s: 2 paths to every LUN, so that a cable or a controller may fail; if the HBA does, the other server takes over", a.Name)
+					continue
+				}
 				add(v, nss4+", Table 4", "cable each HBA to both controllers of array %s: %d paths to every LUN, so that an HBA, a cable or a controller may fail", a.Name, n)
 			}
 		}

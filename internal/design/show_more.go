@@ -175,31 +175,42 @@ func (v *view) advice() {
 		return
 	}
 	v.heading("CARDS AND CABLES", "")
-	servers := []string{}
-	for _, x := range v.d.Spec.Servers {
-		servers = append(servers, x.Name)
-	}
-	for _, server := range append(servers, "") {
-		first := true
+	// Servers of which the same is said are named together.
+	said := func(server string) string {
+		var all []string
 		for _, a := range v.d.Advice {
-			if a.Server != server {
-				continue
+			if a.Server == server {
+				text := a.Text
+				if v.o.Explain {
+					text += " [" + a.Source + "]"
+				}
+				all = append(all, text)
 			}
-			if first && server != "" {
-				v.printf("  %s\n", server)
-			}
-			first = false
-			text := a.Text
-			if v.o.Explain {
-				text += " [" + a.Source + "]"
-			}
-			indent := 6
-			if server == "" {
-				indent = 4
-			}
-			v.printf("%s", strings.Repeat(" ", indent-2))
-			v.wrapped(text, indent, "")
 		}
+		return strings.Join(all, "\n")
+	}
+	var order []string
+	who := map[string][]string{}
+	for _, x := range v.d.Spec.Servers {
+		t := said(x.Name)
+		if len(who[t]) == 0 {
+			order = append(order, t)
+		}
+		who[t] = append(who[t], x.Name)
+	}
+	for _, t := range order {
+		if t == "" {
+			continue
+		}
+		v.printf("  %s\n", strings.Join(who[t], ", "))
+		for line := range strings.Lines(t) {
+			v.printf("    ")
+			v.wrapped(line, 6, "")
+		}
+	}
+	for line := range strings.Lines(said("")) {
+		v.printf("  ")
+		v.wrapped(line, 4, "")
 	}
 }
 
