@@ -172,7 +172,7 @@ func (m *moveFlags) run(cmd *cobra.Command, file string, plan func(*design.Desig
 		return show(moveResult{Plan: p, DryRun: m.dryRun})
 	}
 	start := time.Now()
-	err = failover.Run(ctx, c, p, failover.Options{Wait: m.wait, Poll: time.Second, On: m.progress(w, start)})
+	err = failover.Run(ctx, c, p, failover.Options{Wait: m.wait, Poll: 5 * time.Second, Glance: 500 * time.Millisecond, On: m.progress(w, start)})
 	took := time.Since(start)
 	r := moveResult{Plan: p, Changed: true, Seconds: took.Seconds()}
 	if err != nil {

@@ -42,6 +42,10 @@ type Step struct {
 	Always bool
 
 	until func(*observe.Snapshot) (done bool, state string, err error)
+	// hint is the service address that appears on To when it is worth asking
+	// the cluster: asking costs a process on a server that has other things to
+	// do while it takes over.
+	hint string
 	// twice: it must hold in two looks in a row, because the cluster may only
 	// be about to act.
 	twice bool
@@ -122,7 +126,7 @@ func Service(d *design.Design, f observe.Facts, service, to string) (*Plan, erro
 	p.Steps = append(p.Steps,
 		Step{Title: fmt.Sprintf("tell the cluster to move %s to %s", svc.Name, to),
 			Action: &resource.Action{Title: "move " + svc.Name + " to " + to, Cmd: []string{"crm_resource", "--resource", st.Resource, "--move", "--node", to}}},
-		Step{Title: fmt.Sprintf("wait until %s runs on %s", svc.Name, to), until: runsOn(svc.Name, to, st.Failures)},
+		Step{Title: fmt.Sprintf("wait until %s runs on %s", svc.Name, to), until: runsOn(svc.Name, to, st.Failures), hint: svc.Address},
 		clear,
 		Step{Title: "see that it stays there", until: runsOn(svc.Name, to, st.Failures), twice: true})
 	p.Notes = []string{"clients wait while the service moves; nothing acknowledged is lost, locks are kept"}
@@ -309,6 +313,9 @@ type Hosts interface {
 	Call(ctx context.Context, host, op string, params, result any) error
 	// Cluster asks a host's cluster where things are.
 	Cluster(ctx context.Context, host string) (*observe.Snapshot, error)
+	// HasAddress says whether a host has an address on an interface; it costs
+	// no process.
+	HasAddress(ctx context.Context, host, address string) (bool, error)
 }
 
 // Event is progress: a step that begins, what is seen while waiting, a step
@@ -326,8 +333,9 @@ type Event struct {
 type Options struct {
 	// Wait bounds each wait.
 	Wait time.Duration
-	// Poll is the pause between two looks at the cluster.
-	Poll time.Duration
+	// Poll is the pause between two looks at the cluster, Glance that between
+	// two looks at what costs nothing.
+	Poll, Glance time.Duration
 	// On is told of progress; may be nil.
 	On func(Event)
 }
@@ -424,13 +432,43 @@ func do(ctx context.Context, h Hosts, p *Plan, s *Step, o Options, emit func(sta
 			// The cluster may be deaf for a moment; the bound on the wait holds.
 			emit("waiting", err.Error())
 		}
-		select {
-		case <-wctx.Done():
+		if !pause(wctx, h, p, s, o) {
 			if last != "" {
 				return "", fmt.Errorf("%w; last seen: %s", context.Cause(wctx), last)
 			}
 			return "", context.Cause(wctx)
-		case <-time.After(o.Poll):
+		}
+	}
+}
+
+// pause waits until it is time to ask the cluster again: after Poll, or as
+// soon as the address appears. False if ctx has ended.
+func pause(ctx context.Context, h Hosts, p *Plan, s *Step, o Options) bool {
+	again := time.NewTimer(o.Poll)
+	defer again.Stop()
+	// An address that is there already says nothing more.
+	glance := s.hint != "" && o.Glance > 0
+	if glance {
+		if has, err := h.HasAddress(ctx, p.To, s.hint); has || err != nil {
+			glance = false
+		}
+	}
+	var tick <-chan time.Time
+	if glance {
+		t := time.NewTicker(o.Glance)
+		defer t.Stop()
+		tick = t.C
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-again.C:
+			return true
+		case <-tick:
+			if has, err := h.HasAddress(ctx, p.To, s.hint); has && err == nil {
+				return true
+			}
 		}
 	}
 }

@@ -144,6 +144,8 @@ type fake struct {
 	cmds   []string
 	fail   string // command that fails
 	onLook func()
+
+	glances int
 }
 
 func (f *fake) Call(ctx context.Context, _, op string, params, _ any) error {
@@ -170,6 +172,11 @@ func (f *fake) Cluster(ctx context.Context, _ string) (*observe.Snapshot, error)
 		f.states = f.states[1:]
 	}
 	return &observe.Snapshot{Services: []observe.ServiceState{s}, Nodes: []observe.NodeState{f.node}}, nil
+}
+
+func (f *fake) HasAddress(ctx context.Context, _, _ string) (bool, error) {
+	f.glances++
+	return f.glances > 3, ctx.Err()
 }
 
 func on(server, role string, failures ...string) observe.ServiceState {
@@ -239,6 +246,22 @@ func TestRunInterrupted(t *testing.T) {
 	}
 	if len(f.cmds) != 0 {
 		t.Errorf("commands %q", f.cmds)
+	}
+}
+
+// The cluster is asked at once when the address has appeared.
+func TestRunGlances(t *testing.T) {
+	p, err := Service(theDesign(t), facts(t, "healthy", nil), "", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Steps = p.Steps[:2] // the wait alone: the others would sleep their Poll
+	f := &fake{states: []observe.ServiceState{on("nfs1", "Started"), on("nfs2", "Started")}}
+	if err := Run(t.Context(), f, p, Options{Wait: time.Hour, Poll: time.Hour, Glance: time.Microsecond}); err != nil {
+		t.Fatal(err)
+	}
+	if f.glances != 4 {
+		t.Errorf("%d glances, want 4", f.glances)
 	}
 }
 

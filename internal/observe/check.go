@@ -59,8 +59,11 @@ func (v *view) hosts() *Part {
 		}
 		asked++
 		if a.Host == nil {
-			why := strings.TrimPrefix(oneLine(a.Err), n+" ") // the host's name is said once
-			p.add(Fault, n, "%s does not answer: %s", n, why)
+			text := oneLine(a.Err)
+			if !strings.HasPrefix(text, n+" ") { // else it names the host itself
+				text = n + " does not answer: " + text
+			}
+			p.add(Fault, n, "%s", text)
 			continue
 		}
 		answering++
@@ -390,7 +393,7 @@ func (v *view) group(g *design.Group) *Part {
 
 	// Who is in, and who of the design is not.
 	in := map[string]bool{}
-	var faulty, strangers []string
+	var faulty, strangers, unnoticed []string
 	spares := 0
 	for _, m := range a.members {
 		who := m.dev
@@ -401,10 +404,14 @@ func (v *view) group(g *design.Group) *Part {
 		case m.is("faulty"):
 			faulty = append(faulty, who)
 		case m.is("in_sync"):
-			if m.disk == nil {
-				strangers = append(strangers, who)
-			} else {
+			switch x := v.memberAt(g, a, m); {
+			case m.disk != nil:
 				in[m.disk.Serial] = true
+			case x != nil:
+				in[x.Serial] = true
+				unnoticed = append(unnoticed, diskName(x))
+			default:
+				strangers = append(strangers, who)
 			}
 		case m.is("spare") && m.slot >= 0:
 			part.Parts = append(part.Parts, &Part{Name: who, Level: Warning, Text: who + " is being rebuilt into " + g.Name})
@@ -420,6 +427,9 @@ func (v *view) group(g *design.Group) *Part {
 		}) {
 			out = append(out, diskName(x))
 		}
+	}
+	for _, who := range unnoticed {
+		part.add(Warning, who, "%s still counts disk %s in, which is gone: md finds out at the next write to it", g.Name, who)
 	}
 	for _, who := range faulty {
 		f := part.add(Fault, who, "disk %s has failed in %s", who, g.Name)
@@ -501,6 +511,27 @@ func (v *view) group(g *design.Group) *Part {
 		c.Progress = prog
 	}
 	return part
+}
+
+// memberAt finds the disk of a member whose paths are all gone, so that no
+// serial can be read: the one the design has at its place in the array, if no
+// other member is that disk and no server sees it.
+func (v *view) memberAt(g *design.Group, a *array, m member) *design.Disk {
+	if m.disk != nil || m.slot < 0 || m.slot >= len(g.Members) {
+		return nil
+	}
+	x := &g.Members[m.slot]
+	for _, o := range a.members {
+		if o.disk != nil && o.disk.Serial == x.Serial {
+			return nil
+		}
+	}
+	for _, s := range v.servers {
+		if s.host != nil && s.disks[x.Serial] != nil {
+			return nil
+		}
+	}
+	return x
 }
 
 func whole(a *array) string {

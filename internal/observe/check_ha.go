@@ -168,7 +168,7 @@ func (v *view) rings() []*Part {
 			name += " (" + net + ")"
 		}
 		down := map[string]bool{}
-		var texts []string
+		var texts, away []string
 		known := false
 		for _, n := range ha.Nodes {
 			s := v.byName[n.Name]
@@ -190,6 +190,10 @@ func (v *view) rings() []*Part {
 				if peer.ID == n.ID {
 					continue
 				}
+				if c := v.node(peer.Name); c != nil && !c.Online && !c.Unclean {
+					away = append(away, peer.Name) // no wonder then
+					continue
+				}
 				if st := l.Peers[peer.ID]; st != "connected" {
 					a, b := min(n.Name, peer.Name), max(n.Name, peer.Name)
 					if !down[a+" "+b] {
@@ -205,6 +209,8 @@ func (v *view) rings() []*Part {
 			out = append(out, p)
 		case !known:
 			out = append(out, &Part{Name: name, Level: Unknown, Text: "corosync could not be asked"})
+		case len(away) > 0:
+			out = append(out, &Part{Name: name, Level: Unknown, Text: list(away) + isAre(len(away)) + " away"})
 		default:
 			out = append(out, &Part{Name: name, Text: "connected"})
 		}
@@ -419,12 +425,14 @@ func (v *view) device(dev *design.FenceDevice, node string) *Part {
 			for _, n := range v.crm.Nodes {
 				others = others || n.Name != node && n.Online && !n.Standby
 			}
-			if !others {
-				f.Level = Warning
-				f.Text = fmt.Sprintf("fence device %s has no server to run on: the other one is away", dev.ID)
-				f.Mend = ""
+			f.Level, f.Mend = Warning, ""
+			if others {
+				// So it is for some time after a server joined: devices are
+				// started one after the other.
+				f.Text = fmt.Sprintf("fence device %s is not watched now: the cluster has not started it", dev.ID)
+				f.Mend = fmt.Sprintf("if it stays so: `crm_resource --cleanup --resource %s`", dev.ID)
 			} else {
-				f.Text += ": it is stopped"
+				f.Text = fmt.Sprintf("fence device %s has no server to run on: the other one is away", dev.ID)
 			}
 		}
 		return f

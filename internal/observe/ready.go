@@ -71,6 +71,15 @@ func (c *Collector) Cluster(ctx context.Context, host string) (*Snapshot, error)
 	return snapshot(c.d, m, h.CIB), nil
 }
 
+// HasAddress says whether a host has an address on an interface that is up.
+func (c *Collector) HasAddress(ctx context.Context, host, address string) (bool, error) {
+	var h Host
+	if err := c.Call(ctx, host, Op, Request{}, &h); err != nil {
+		return false, err
+	}
+	return (&server{host: &h}).hasAddress(address), nil
+}
+
 func snapshot(d *design.Design, m *crm, cib *CIB) *Snapshot {
 	s := &Snapshot{}
 	for _, n := range m.Nodes {
