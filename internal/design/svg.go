@@ -197,8 +197,12 @@ func (p *picture) draw() {
 
 func (p *picture) subtitle() string {
 	c := p.d.Capacity
-	return fmt.Sprintf("flavour %s, %s, %s, %s: raw %s, RAID %s = %s", p.d.Flavour,
-		plural(len(p.d.Spec.Servers), "server"), plural(len(p.d.Spec.Enclosures), "enclosure"), plural(len(p.d.Disks), "disk"),
+	what := "raw"
+	if p.d.Lustre != nil {
+		what = "OSTs raw"
+	}
+	return fmt.Sprintf("flavour %s, %s, %s, %s: %s %s, RAID %s = %s", p.d.Flavour,
+		plural(len(p.d.Spec.Servers), "server"), plural(len(p.d.Spec.Enclosures), "enclosure"), plural(len(p.d.Disks), "disk"), what,
 		c.Raw.Decimal(), c.RAID.Decimal(), c.RAID.Binary())
 }
 
@@ -411,7 +415,7 @@ func (p *picture) enclosure(b *box) {
 		rows = 4
 	}
 	cols := (e.Bays + rows - 1) / rows
-	cw, ch := width/cols, (b.h-6)/rows
+	cw, ch := min(width/cols, 56), (b.h-6)/rows
 	bays := map[int]*Disk{}
 	for i := range p.d.Disks {
 		if k := &p.d.Disks[i]; k.Enclosure == e.Name {

@@ -29,6 +29,9 @@ var (
 	lustreClient = []string{"lustre-client-modules", "lustre-client-utils"}
 )
 
+// lustreArraysConf lists a module's md arrays for the resource agent.
+const lustreArraysConf = "/etc/mortar/arrays.conf"
+
 // lustreSteps is the plan of a Lustre brick: per module storage, targets and
 // a cluster; then the file system as a whole, in the order in which it must
 // be started: MGS, MDT, OSTs, clients.
@@ -152,6 +155,14 @@ func (b *builder) lustreDisks(h string, m design.Module) {
 	}
 	n.add(StageKernel, h, "kernel modules", &resource.Modules{Names: []string{level, "dm_multipath", "lnet"}})
 	n.storageFiles(h)
+	// What udev must ignore, the resource agent must find: it has a file of its
+	// own.
+	var conf strings.Builder
+	conf.WriteString(resource.Header + "# For ocf:heartbeat:mdraid, which assembles an array where its target runs.\n")
+	for _, g := range own.Groups {
+		conf.WriteString("ARRAY /dev/md/" + g.Name + " UUID=" + g.UUID + "\n")
+	}
+	n.add(StageKernel, h, "arrays of the cluster", &resource.TextFile{Path: lustreArraysConf, Content: []byte(conf.String())})
 	n.multipath()
 	b.steps = append(b.steps, n.steps...)
 }
@@ -221,7 +232,7 @@ func (b *builder) lustreCIB(m design.Module) error {
 			made[t.Group] = true
 			id := "array-" + t.Group
 			resources.Add(el("primitive", "id", id, "class", "ocf", "provider", "heartbeat", "type", "mdraid").Add(
-				pairs("instance_attributes", id+"-params", map[string]string{"md_dev": "/dev/md/" + t.Group, "mdadm_conf": "/etc/mdadm/mdadm.conf", "force_clones": "false"}),
+				pairs("instance_attributes", id+"-params", map[string]string{"md_dev": "/dev/md/" + t.Group, "mdadm_conf": lustreArraysConf, "force_clones": "false"}),
 				el("operations").Add(op(id, "start", "0s", "120s"), op(id, "stop", "0s", "120s"), op(id, "monitor", "30s", "60s"))))
 			if m.Role == "mds" {
 				vid := "volumes-" + m.Name

@@ -122,7 +122,7 @@ func TestOfflineLustre(t *testing.T) {
 		t.Errorf("%v", mounts)
 	}
 	_, _, small := offline(t, "lustre-small.yaml")
-	inOrder(t, small, "mds01\n", "raid10", "mdadm --create /dev/md/small-r0", "--level=10", "vgcreate", "mkfs.lustre --mgs", "/dev/small_mds/mgt", "vgchange --activate n small_mds", "mdadm --stop /dev/md/small-r0",
+	inOrder(t, small, "mds01\n", "raid10", "ARRAY <ignore> UUID=", "ARRAY /dev/md/small-r0 UUID=", "mdadm --create /dev/md/small-r0", "--level=10", "vgcreate", "mkfs.lustre --mgs", "/dev/small_mds/mgt", "vgchange --activate n small_mds", "mdadm --stop /dev/md/small-r0",
 		`type="mdraid"`, "lctl pool_new small.disk", "lctl pool_add small.disk small-OST0000 small-OST0001", "oss01\n", "mkfs.lustre --ost", "/dev/md/small-r1")
 }
 
