@@ -414,7 +414,7 @@ func (v *view) group(g *design.Group) *Part {
 				strangers = append(strangers, who)
 			}
 		case m.is("spare") && m.slot >= 0:
-			part.Parts = append(part.Parts, &Part{Name: who, Level: Warning, Text: who + " is being rebuilt into " + g.Name})
+			part.Parts = append(part.Parts, &Part{Name: serialOf(who), Level: Warning, Text: who + " is being rebuilt into " + g.Name})
 		default:
 			spares++
 		}
@@ -429,10 +429,10 @@ func (v *view) group(g *design.Group) *Part {
 		}
 	}
 	for _, who := range unnoticed {
-		part.add(Warning, who, "%s still counts disk %s in, which is gone: md finds out at the next write to it", g.Name, who)
+		part.add(Warning, serialOf(who), "%s still counts disk %s in, which is gone: md finds out at the next write to it", g.Name, who)
 	}
 	for _, who := range faulty {
-		f := part.add(Fault, who, "disk %s has failed in %s", who, g.Name)
+		f := part.add(Fault, serialOf(who), "disk %s has failed in %s", who, g.Name)
 		f.Mend = "replace the disk"
 	}
 	for i := range g.Spares {
@@ -877,3 +877,9 @@ func duration(d time.Duration) string {
 
 // size in decimal units, as disks are sold.
 func size(b uint64) string { return spec.Bytes(b).Decimal() }
+
+// serialOf shortens what diskName says to the serial, for a part's name.
+func serialOf(disk string) string {
+	s, _, _ := strings.Cut(disk, " (")
+	return s
+}

@@ -620,3 +620,31 @@ const notConnected = `<pacemaker-result api-version="2.38" request="crm_mon --ou
   </status>
 </pacemaker-result>
 `
+
+// Facts of a whole brick, recorded with `mortar status --save-facts` on a
+// virtual rack (Debian 13) after apply and after real faults.
+func TestRecordedBrick(t *testing.T) {
+	d := theDesign(t)
+	files, err := filepath.Glob("testdata/rack/*.json")
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	for _, file := range files {
+		name := strings.TrimSuffix(filepath.Base(file), ".json")
+		t.Run(name, func(t *testing.T) {
+			b, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var f Facts
+			if err := json.Unmarshal(b, &f); err != nil {
+				t.Fatal(err)
+			}
+			var out strings.Builder
+			if err := Render(&out, Judge(d, f), Look{All: true}); err != nil {
+				t.Fatal(err)
+			}
+			golden(t, "rack-"+name+".txt", out.String())
+		})
+	}
+}
