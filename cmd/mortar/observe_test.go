@@ -120,3 +120,33 @@ func TestMoveRefused(t *testing.T) {
 		}
 	}
 }
+
+// The exit code follows the recorded facts of a real brick.
+func TestStatusFacts(t *testing.T) {
+	file := specFile(t, "nfs-ha")
+	for _, tt := range []struct {
+		facts string
+		code  int
+		want  string
+	}{
+		{"applied", 0, "service home (10.77.1.100) on nfs1 since 22:09\n"},
+		{"module-out", exitFailed, "nfs1 lost path 2 of 2 to enclosure B\n"},
+		{"fenced", exitFailed, "nfs1 is out of the cluster"},
+	} {
+		facts := filepath.Join("..", "..", "internal", "observe", "testdata", "rack", tt.facts+".json")
+		out, code, err := runCmd(t, newStatusCmd(), file, "--facts", facts)
+		if code != tt.code || !strings.Contains(out, tt.want) || strings.Contains(out, "\x1b") {
+			t.Errorf("%s: code %d, want %d (%v); no %q in\n%s", tt.facts, code, tt.code, err, tt.want, out)
+		}
+		out, code, _ = runCmd(t, newStatusCmd(), file, "--facts", facts, "--json")
+		var s struct {
+			Level string `json:"level"`
+			Parts []struct {
+				Name string `json:"name"`
+			} `json:"parts"`
+		}
+		if err := json.Unmarshal([]byte(out), &s); err != nil || code != tt.code || len(s.Parts) != 10 || (s.Level == "fault") != (code == exitFailed) {
+			t.Errorf("%s --json: code %d, %v, %+v", tt.facts, code, err, s)
+		}
+	}
+}
