@@ -260,11 +260,7 @@ func (w *writer) me4() (string, error) {
 	}
 	w.line("# A thousandth less than the disks have, for the array's own data: show disk-groups prints what is left.")
 	for _, l := range a.LUNs {
-		size := (l.Size - l.Size/1000) / spec.GiB
-		if !l.Rest {
-			size = l.Size / spec.GiB
-		}
-		w.line("create volume pool %s size %dGiB access no-access %s", l.Groups[0], size, l.Name)
+		w.line("create volume pool %s size %dGiB access no-access %s", l.Groups[0], l.Size/spec.GiB, l.Name)
 		w.line("set volume-cache-parameters write-policy write-back optimization standard read-ahead-size adaptive %s", l.Name)
 	}
 	w.line("# Servers.")

@@ -22,7 +22,7 @@ func diskBytes(size spec.Bytes) spec.Bytes {
 // PERC keeps 512 MiB for its configuration and rounds down to whole GiB
 // (coercion): of a 3 TB disk it uses 2,794 GiB, which is where the 111,760 GB of
 // 40 such disks come from that omreport prints. MD3200 keeps 512 MiB for its
-// database. For ME4 nothing is published; it is taken as all.
+// database. For ME4 nothing is published: a thousandth is left to it.
 // Sources: seed NFS+DFC, A.4; Dell PowerVault MD3200 Owner's Manual.
 func arrayBytes(family string, size spec.Bytes) spec.Bytes {
 	b := diskBytes(size)
@@ -32,7 +32,7 @@ func arrayBytes(family string, size spec.Bytes) spec.Bytes {
 	case "md3":
 		return b - 512*spec.MiB
 	}
-	return b
+	return b - b/1000
 }
 
 // mgtSize is room for the configuration of a Lustre file system, which is
@@ -144,6 +144,9 @@ func (d *Design) lunsOn(a *Array, set spec.Set, ost *int) {
 			l.Server = d.preferred(set.Name)
 		}
 		l.Size = l.Size / l.FullStripe * l.FullStripe
+		if a.Family == "me4" { // its volumes are made in whole GiB
+			l.Size = l.Size / spec.GiB * spec.GiB
+		}
 		if a.Family == "perc" {
 			l.Controller = 0
 			l.Size = 0 // whole GiB of each disk already: printed to the byte

@@ -307,7 +307,7 @@ func (v *view) sizes() {
 	row("raw", c.Raw, "all disks")
 	row("RAID", c.RAID, "without parity, mirrors and spares")
 	if c.LUNs > 0 {
-		row("LUNs", c.LUNs, fmt.Sprintf("what servers see: %d bytes", c.LUNs))
+		row("LUNs", c.LUNs, fmt.Sprintf("what servers see, %d bytes: disks have a little more than they are sold with, arrays keep a little", c.LUNs))
 		row("usable", c.Usable, "estimate: less LVM and XFS metadata; what df will call the size")
 		return
 	}

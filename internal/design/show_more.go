@@ -45,6 +45,9 @@ func (v *view) lunNames(set string) []string {
 	for _, l := range v.d.lunsOf(set) {
 		out = append(out, l.Name)
 	}
+	if n := len(out); n > 4 {
+		out = []string{out[0], "…", out[n-1]}
+	}
 	return out
 }
 

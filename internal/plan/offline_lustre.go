@@ -162,6 +162,7 @@ func (b *builder) lustreDisks(h string, m design.Module) {
 	for _, g := range own.Groups {
 		conf.WriteString("ARRAY /dev/md/" + g.Name + " UUID=" + g.UUID + "\n")
 	}
+	n.add(StageKernel, h, "directory /etc/mortar", &resource.Directory{Path: "/etc/mortar", Mode: 0o700})
 	n.add(StageKernel, h, "arrays of the cluster", &resource.TextFile{Path: lustreArraysConf, Content: []byte(conf.String())})
 	n.multipath()
 	b.steps = append(b.steps, n.steps...)

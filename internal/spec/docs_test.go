@@ -26,6 +26,8 @@ type, a broken rule: each is refused with ` + "`file:line:column`" + `, what is 
 - **Secrets** are never in the file, only the names of the files they are in, relative to the spec.
 - **Identities** (array and file system UUIDs, export fsid) follow from the brick's name, so a brick keeps them for ever. Give no two
   bricks that might ever meet the same name.
+- **What can be said and what can be built** differ: RAID arrays, two services, Lustre and a cache are designed and planned offline, see
+  [the systems of the papers](systems.md) for an example of each; ` + "`apply`" + ` refuses them so far.
 
 `
 
@@ -38,11 +40,17 @@ A file that breaks one of these is refused:
   on PDUs of at least two power feeds, covering every feed of the server.
 - HA exports are ` + "`sync`" + `. ` + "`no_root_squash`" + ` is granted to networks by name, never to everybody. The root of a volume is not exported.
 - A lease in HA is 30 s or longer; the grace period is not shorter than the lease.
-- Every disk has a use: groups times width plus spares is the number of disks. Disks of one service are alike.
+- Every disk has a use: groups times width plus spares is the number of disks. Disks of one service, or
+  of one Lustre module, are alike. On arrays this holds for each array, and a group is on one array.
+- An array makes only the levels, chunks and widths its model can, on no more enclosures than it drives. A controller inside of a server is for
+  flavour ` + "`nfs`" + `: no other server could take its disks over.
+- A write-back cache has two SSDs or four: what is dirty is on two of them.
+- Lustre has one HA-MDS, at least one HA-OSS, two servers in each, and every server in one of them. Metadata are on mirrors, OSTs on RAID 6.
 - ` + "`wipe`" + ` takes serial numbers of this brick's disks, one by one: no ranges, no patterns.
 
 What the hardware makes impossible to keep is a warning with its line, in the output of ` + "`mortar check`" + `: RAID groups with more disks in an
-enclosure than they can lose, no hot spare, ` + "`async`" + ` with one server, an export to the world.
+enclosure than they can lose, no hot spare, ` + "`async`" + ` with one server, an export to the world, a client's card in a narrower slot than the storage's.
+Mount options of XFS and Lustre settings of the past are translated, with a warning that says how.
 `
 
 func reference() string {
