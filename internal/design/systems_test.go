@@ -397,3 +397,43 @@ func TestCards(t *testing.T) {
 		t.Errorf("%d pieces of advice", found)
 	}
 }
+
+// A file system directly on the one LUN, as the Fluid Cache paper had it.
+func TestDeviceVolume(t *testing.T) {
+	src, err := fs.ReadFile(examples.FS, "nfs-dfc.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	i, j := strings.Index(string(src), "cache:\n"), strings.Index(string(src), "filesystem:\n")
+	text := string(src[:i]) + string(src[j:])
+	d := build(t, strings.Replace(text, "storage:\n", "storage:\n  volume: device\n", 1))
+	v := d.Volumes[0]
+	if v.VG != "" || v.Device != d.LUNs()[0].Device || v.SU != 512*spec.KiB || v.SW != 40 {
+		t.Errorf("%+v", v)
+	}
+	if d.LUNs()[0].Use != "xfs" {
+		t.Errorf("%+v", d.LUNs()[0])
+	}
+}
+
+// A Lustre whose MDS has JBODs and whose OSS has an array.
+func TestMixedLustre(t *testing.T) {
+	src, err := fs.ReadFile(examples.FS, "lustre-small.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := strings.NewReplacer("raid: {level: 6, data: 2, spares: 2", "kind: array\n        model: ME4084\n        raid: {level: 6, data: 2, spares: 2").Replace(string(src))
+	d := build(t, text)
+	if len(d.Arrays) != 1 || d.Arrays[0].Set != "oss" || len(d.LUNs()) != 2 {
+		t.Fatalf("%+v", d.Arrays)
+	}
+	for _, x := range d.Lustre.Targets {
+		want := "/dev/small_mds/"
+		if x.Kind == "ost" {
+			want = "/dev/mapper/small-OST"
+		}
+		if !strings.HasPrefix(x.Device, want) {
+			t.Errorf("%s on %s", x.Name, x.Device)
+		}
+	}
+}

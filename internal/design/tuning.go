@@ -208,6 +208,16 @@ func haSettings(token int, failback string, add func(role, kind, name, value, re
 // arrayPrio is multipath's word for how a family reports ownership.
 var arrayPrio = map[string]string{"md3": "rdac", "me4": "alua"}
 
+// like says whether all arrays are of one family.
+func like(arrays []Array) bool {
+	for _, a := range arrays {
+		if a.Family != arrays[0].Family {
+			return false
+		}
+	}
+	return true
+}
+
 // multipathSettings are those of disks with two ports, or of LUNs behind two
 // controllers; a RAID controller in the server has one path.
 func multipathSettings(d *Design, add func(role, kind, name, value, reason, source string)) {
@@ -224,7 +234,9 @@ func multipathSettings(d *Design, add func(role, kind, name, value, reason, sour
 	if hasArrays(d) {
 		add("server", "multipath", "no_path_retry", "30", "thirty checks (150 s) after the last path is gone I/O fails and "+then+": a controller that restarts hands its LUNs over within two minutes; 'queue' would hang it for ever", "multipath.conf(5); seed NSS4-HA, 4.3.2")
 		add("server", "multipath", "path_grouping_policy", "group_by_prio", "the paths to the controller that owns the LUN first, the others only if those are gone", "multipath.conf(5)")
-		add("server", "multipath", "prio", arrayPrio[d.Arrays[0].Family], "how the array tells which controller owns a LUN", "multipath.conf(5), built-in table of arrays")
+		if like(d.Arrays) {
+			add("server", "multipath", "prio", arrayPrio[d.Arrays[0].Family], "how the array tells which controller owns a LUN", "multipath.conf(5), built-in table of arrays")
+		}
 		add("server", "multipath", "failback", "immediate", "a LUN returns to its own controller, so that both carry load", "multipath.conf(5)")
 		add("server", "multipath", "fast_io_fail_tmo", "5", "a dead SAS path gives its I/O back to the other path after 5 s", "multipath.conf(5)")
 		add("server", "multipath", "dev_loss_tmo", "60", "a pulled cable may come back within a minute without the LUN being forgotten", "multipath.conf(5)")

@@ -64,10 +64,7 @@ func lustreSteps(d *design.Design) ([]Step, error) {
 // server that mounts it as a rule.
 func (b *builder) lustreModule(m design.Module) {
 	l := b.d.Lustre
-	jbod := true
-	for _, a := range b.d.Arrays {
-		jbod = jbod && !slices.Contains(a.Servers, m.Servers[0])
-	}
+	jbod := !strings.HasPrefix(l.TargetsOf(m.Name)[0].Device, "/dev/mapper/") // else it is a LUN
 	packages := append([]string{"corosync", "pacemaker", "pacemaker-cli-utils", "resource-agents", "multipath-tools"}, lustreServer...)
 	if jbod {
 		packages = append(packages, "mdadm")
@@ -226,7 +223,7 @@ func (b *builder) lustreCIB(m design.Module) error {
 		}
 	}
 	var ids []string
-	jbod := strings.HasPrefix(ts[len(ts)-1].Device, "/dev/md/") || m.Role == "mds" && len(b.d.LUNs()) == 0
+	jbod := !strings.HasPrefix(ts[0].Device, "/dev/mapper/")
 	made := map[string]bool{}
 	for _, t := range ts {
 		if jbod && !made[t.Group] {

@@ -11,13 +11,14 @@ import (
 	"github.com/mortarhpc/mortar/internal/spec"
 )
 
-func offline(t *testing.T, name string) (*design.Design, *Plan, string) {
+// offline plans an example, edited by replacing old by new.
+func offline(t *testing.T, name string, oldNew ...string) (*design.Design, *Plan, string) {
 	t.Helper()
 	src, err := fs.ReadFile(examples.FS, name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := spec.Parse(name, src)
+	s, err := spec.Parse(name, []byte(strings.NewReplacer(oldNew...).Replace(string(src))))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,4 +130,29 @@ func TestOfflineLustre(t *testing.T) {
 func TestOfflineNFSHA(t *testing.T) {
 	_, _, text := offline(t, "nfs-ha.yaml")
 	inOrder(t, text, "\nnfs1\n"[1:], "mdadm --create /dev/md/brick1-r0", "lvm vgcreate", "lvm lvcreate", "mkfs.xfs -L home", "cibadmin")
+}
+
+// A Lustre whose MDS has JBODs and whose OSS has an array.
+func TestOfflineMixedLustre(t *testing.T) {
+	_, _, text := offline(t, "lustre-small.yaml", "raid: {level: 6, data: 2, spares: 2", "kind: array\n        model: ME4084\n        raid: {level: 6, data: 2, spares: 2")
+	inOrder(t, text, "mds01\n", "mdadm --create /dev/md/small-r0", "vgcreate", `id="array-small-r0"`, `with-rsc="array-small-r0"`, "\noss01\n",
+		"alias small-OST0000", "/dev/mapper/small-OST0000", `target" value="/dev/mapper/small-OST0000"`)
+	if strings.Contains(text, "small-r1 ") || strings.Contains(text, "array-small-r1") {
+		t.Error("md on the servers of an array")
+	}
+}
+
+// A file system directly on the one LUN of a controller.
+func TestOfflineDevice(t *testing.T) {
+	_, _, text := offline(t, "nfs-dfc.yaml", `cache:
+  ssds:
+    - {serial: SSD01, size: 350GB, type: nvme}
+    - {serial: SSD02, size: 350GB, type: nvme}
+  mode: write-back
+  sequential_bypass: 1MiB
+`, "", "storage:\n", "storage:\n  volume: device\n", "controller: 1}", "controller: 1, wwns: ['600508b1001c0001']}")
+	inOrder(t, text, "mkfs.xfs", "su=512k,sw=40", "/dev/disk/by-id/wwn-0x600508b1001c0001", "/dev/disk/by-id/wwn-0x600508b1001c0001 /srv/scratch xfs")
+	if strings.Contains(text, "vgcreate") {
+		t.Error("LVM on a LUN that is to carry the file system itself")
+	}
 }

@@ -49,7 +49,10 @@ var badSystems = []struct {
 	{"bad WWN of a LUN", "nss4-ha-144", []string{"management: [10.22.0.41, 10.22.0.42]", "wwns: [abc]"}},
 	{"WWN of a LUN twice", "nss4-ha-144", []string{"management: [10.22.0.41, 10.22.0.42]", `wwns: ["600a0b80000000000000000000000001", "600A0B80000000000000000000000001"]`}},
 	{"address of an array outside", "nss4-ha-144", []string{"management: [10.22.0.41, 10.22.0.42]", "management: [10.9.0.41]"}},
-	{"volume: device on JBODs", "nvme-ha", []string{"storage:\n", "storage:\n  volume: device\n"}},
+	{"volume: device on JBODs", "nfs", []string{"storage:\n", "storage:\n  volume: device\n"}},
+	{"volume: device with a cache", "nfs-dfc", []string{"storage:\n", "storage:\n  volume: device\n"}},
+	{"volume: device with two LUNs", "nss5.5", []string{"storage:\n", "storage:\n  volume: device\n"}},
+	{"volume: device in HA", "nss4-ha-144", []string{"storage:\n", "storage:\n  volume: device\n"}},
 	// Servers.
 	{"three servers in a pair", "nss4-ha-144", []string{"pdus:", `  - {name: nss3, address: 10.22.0.13, public: 10.20.0.13, private: 10.21.0.13, bmc: {address: 10.22.0.103, user: m, password_file: s}, outlets: [{pdu: pdu-a, outlet: 3}, {pdu: pdu-b, outlet: 3}]}` + "\npdus:"}},
 	{"bad SAS address", "nss4-ha-144", []string{"500605b000010001", "500605b0000"}},

@@ -241,8 +241,12 @@ func (c *checker) geometry(path string, st *Storage) bool {
 	switch {
 	case st.Volume == "device" && c.s.Flavour == Lustre:
 		bad("storage.volume", "remove it", "a Lustre target is always made directly on its device")
+	case st.Volume == "device" && c.isHA():
+		bad("storage.volume", "use lvm: a volume group belongs to one server at a time", "without LVM nothing keeps the other server from mounting the LUN")
+	case st.Volume == "device" && c.s.Cache != nil:
+		bad("storage.volume", "use lvm", "a cache is part of the volume group, and with volume: device there is none")
 	case st.Volume == "device" && st.Kind != "array":
-		bad("storage.volume", "use lvm: it also keeps the other server from activating the volume", "volume: device is for the one LUN of an array")
+		bad("storage.volume", "use lvm, or leave it out", "volume: device is for the one LUN of an array")
 	case st.Volume != "lvm" && st.Volume != "device":
 		bad("storage.volume", "use lvm or device", "unknown kind of volume %q", st.Volume)
 	}
@@ -335,6 +339,13 @@ func (c *checker) groups(count map[string]int, perArray map[[2]string]int) {
 		c.groupsOfArrays(set, perArray)
 	}
 	for _, set := range sets {
+		luns := total[set.Path]
+		if set.Storage.RAID.Level == 60 {
+			luns = len(c.s.ArraysOf(set.Name))
+		}
+		if set.Storage.Volume == "device" && luns != 1 {
+			c.errorf(set.Path+".volume", "use lvm, which stripes over them", "volume: device is for one LUN, and there are %d", luns)
+		}
 		if r := &set.Storage.RAID; r.Groups == 0 {
 			r.Groups = total[set.Path]
 		}
