@@ -143,16 +143,13 @@ func (d *Design) lunsOn(a *Array, set spec.Set, ost *int) {
 			}
 			l.Server = d.preferred(set.Name)
 		}
-		l.Size = l.Size / l.FullStripe * l.FullStripe
-		if a.Family == "me4" { // its volumes are made in whole GiB
-			l.Size = l.Size / spec.GiB * spec.GiB
-		}
-		if a.Family == "perc" {
-			l.Controller = 0
-			l.Size = 0 // whole GiB of each disk already: printed to the byte
-			for _, x := range groups[i : i+per] {
-				l.Size += spec.Bytes(x.Data) * arrayBytes(a.Family, x.Members[0].Size)
-			}
+		switch a.Family {
+		case "perc":
+			l.Controller = 0 // there is one, and it counts in whole GiB of each disk
+		case "me4":
+			l.Size = l.Size / spec.GiB * spec.GiB // its volumes are made in whole GiB
+		default:
+			l.Size = l.Size / l.FullStripe * l.FullStripe
 		}
 		a.LUNs = append(a.LUNs, l)
 	}

@@ -150,7 +150,11 @@ func (b *builder) lustreDisks(h string, m design.Module) {
 	if own.Groups[0].Level == 10 {
 		level = "raid10"
 	}
-	n.add(StageKernel, h, "kernel modules", &resource.Modules{Names: []string{level, "dm_multipath", "lnet"}})
+	modules := []string{level, "dm_multipath", "lnet"}
+	if s := b.d.Value("disk", "scheduler"); s != "" && s != "none" {
+		modules = append(modules, s)
+	}
+	n.add(StageKernel, h, "kernel modules", &resource.Modules{Names: modules})
 	n.storageFiles(h)
 	// What udev must ignore, the resource agent must find: it has a file of its
 	// own.

@@ -214,32 +214,34 @@ func (c *checker) enclosureArray(e *Enclosure, at string) bool {
 	if !c.modelGeometry(set.Path, m, &set.Storage.RAID) {
 		return false
 	}
-	shelves := 0
-	first := true
-	for k := range s.Enclosures {
-		o := &s.Enclosures[k]
-		if o.Array != e.Array {
-			continue
+	return c.shelf(e, at, a, m)
+}
+
+// shelf checks what the first enclosure of an array may be: the one with its
+// controllers, and the one that stands for their number.
+func (c *checker) shelf(e *Enclosure, at string, a *Array, m ArrayModel) bool {
+	var chain []*Enclosure
+	for i := range c.s.Enclosures {
+		if o := &c.s.Enclosures[i]; o.Array == a.Name {
+			chain = append(chain, o)
 		}
-		if o == e && shelves == 0 && m.Bays > 0 {
-			n := 0
-			for _, l := range e.Disks {
-				if list, err := l.Serials(); err == nil {
-					n += len(list)
-				}
-			}
-			if n > m.Bays || e.Bays > m.Bays {
-				c.errorf(at, "put the others into an enclosure of its own", "enclosure %s is that of the controllers of %s, which has %d bays, not %d", e.Name, article(m.Name), m.Bays, max(n, e.Bays))
-				return false
-			}
-		}
-		if o == e {
-			first = shelves == 0
-		}
-		shelves++
 	}
-	if first && shelves > m.Shelves {
-		c.errorf(at, fmt.Sprintf("cable %d at most to one array", m.Shelves), "array %s has %d enclosures, more than the %d %s drives", a.Name, shelves, m.Shelves, article(m.Name))
+	if chain[0] != e {
+		return true
+	}
+	n := e.Bays
+	disks := 0
+	for _, l := range e.Disks {
+		if list, err := l.Serials(); err == nil {
+			disks += len(list)
+		}
+	}
+	if n = max(n, disks); m.Bays > 0 && n > m.Bays {
+		c.errorf(at, "put the others into another enclosure", "enclosure %s is that of the controllers of %s, which has %d bays, not %d", e.Name, article(m.Name), m.Bays, n)
+		return false
+	}
+	if len(chain) > m.Shelves {
+		c.errorf(at, fmt.Sprintf("cable %d at most to one array", m.Shelves), "array %s has %d enclosures, more than the %d %s drives", a.Name, len(chain), m.Shelves, article(m.Name))
 		return false
 	}
 	return true
