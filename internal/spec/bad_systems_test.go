@@ -41,6 +41,7 @@ var badSystems = []struct {
 	{"array twice", "nss5.5", []string{"{name: perc2,", "{name: perc1,"}},
 	{"an enclosure of no array", "nss5.5", []string{"array: perc2, disks: [{serial: \"E3N", "disks: [{serial: \"E3N"}},
 	{"an enclosure of an unknown array", "nss5.5", []string{"array: perc2, disks: [{serial: \"E3N", "array: perc3, disks: [{serial: \"E3N"}},
+	{"an array without enclosures", "nss5.5", []string{"enclosures:\n", "  - {name: perc3, model: PERC-H810, controller: 3}\nenclosures:\n"}},
 	{"unequal arrays", "nss5.5", []string{"array: perc2, disks: [{serial: \"E3N", "array: perc1, disks: [{serial: \"E3N"}},
 	{"a controller in one of two servers", "nss4-ha-144", []string{"model: MD3200, management: [10.22.0.41, 10.22.0.42]", "model: PERC-H810"}},
 	{"array on JBODs", "nss4-ha-144", []string{"  kind: array\n  model: MD3200\n", ""}},

@@ -328,6 +328,12 @@ func (c *checker) modelMend(name string) string {
 // groups checks that the groups use up the disks of each set and of each
 // array, and fills in their number.
 func (c *checker) groups(count map[string]int, perArray map[[2]string]int) {
+	for i, a := range c.s.Arrays {
+		if !slices.ContainsFunc(c.s.Enclosures, func(e Enclosure) bool { return e.Array == a.Name }) {
+			c.errorf(fmt.Sprintf("arrays[%d]", i), "write array: "+a.Name+" with its enclosures, or remove it", "array %s has no enclosure", a.Name)
+			return
+		}
+	}
 	sets := c.s.Sets()
 	total := map[string]int{} // groups, by path of the storage section
 	for _, set := range sets {
