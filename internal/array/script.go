@@ -300,7 +300,7 @@ func (w *writer) me4() (string, error) {
 func (w *writer) omconfig() string {
 	a := w.a
 	w.line("#!/bin/sh -e")
-	w.head("#", "Run it on "+a.Servers[0]+". OpenManage Server Administrator is no longer made: --tool perccli writes the same for its successor.")
+	w.head("#", "Run it on "+a.Servers[0]+". OpenManage Server Administrator is at its end: --tool perccli writes the same for its successor.")
 	w.line("# Connector 0, enclosures 0 to %d in the order of the chain: compare with", len(a.Enclosures)-1)
 	w.line("omreport storage pdisk controller=%d", a.Controller)
 	for _, l := range a.LUNs {

@@ -75,9 +75,9 @@ func (d *Design) translate() {
 		switch f {
 		case "md3":
 			add("/dev/mpath/NAME", "/dev/mapper/NAME", "device mapper has one directory", "multipath.conf(5)")
-			add("path_checker rdac from a driver disk (mppUpper, RDAC)", "dm-multipath with prio rdac", "the kernel has the handler (scsi_dh_rdac)", "multipath.conf(5)")
+			add("multipath driver of the array's maker (RDAC)", "dm-multipath with prio rdac", "the kernel has the handler (scsi_dh_rdac)", "multipath.conf(5)")
 		case "perc":
-			add("omconfig storage controller …", "perccli64 /cN add vd …", "OpenManage Server Administrator is no longer made; mortar array script writes both", "seed NFS+DFC, A.4")
+			add("omconfig storage controller …", "perccli64 /cN add vd …", "OpenManage Server Administrator is at its end; mortar array script writes both", "seed NFS+DFC, A.4")
 		}
 	}
 	if s.Cache != nil {
@@ -85,7 +85,7 @@ func (d *Design) translate() {
 	}
 	if d.HA != nil || d.Lustre != nil {
 		if d.Lustre != nil {
-			add("Heartbeat v1: ha.cf, haresources", "Corosync and Pacemaker", "Heartbeat ended in 2010; it knew two nodes, and no failure but a node's", "seed Lustre brick, Appendix C")
+			add("Heartbeat v1: ha.cf, haresources", "Corosync and Pacemaker", "Corosync took its place; version 1 knew two nodes, and no failure but a node's", "seed Lustre brick, Appendix C")
 			add("keepalive 2, warntime 10, deadtime 60, initdead 180", fmt.Sprintf("token %d ms, wait_for_all", s.HA.Token), "Corosync declares a silent node dead after token and consensus", "corosync.conf(5)")
 			add("auto_failback off", "resource-stickiness 1000 (failback: manual)", "the same behaviour", "pacemaker: resource meta-attributes")
 			add("stonith_host … external/ipmi", "fence_ipmilan, and PDU outlets as second level", "a BMC dies with its server's power feed", "fence_ipmilan(8)")
