@@ -106,7 +106,43 @@ func Fault(ctx context.Context, dir, kind string, targets ...string) error {
 	if err != nil {
 		return err
 	}
-	return k.run(ctx, r, targets)
+	named := slices.Clone(targets)
+	for i := range named {
+		switch strings.Trim(all[i], "[]") {
+		case "DISK":
+			named[i] = r.cfg.diskName(named[i])
+		case "ENCLOSURE":
+			named[i] = r.cfg.enclosureName(named[i])
+		}
+	}
+	return k.run(ctx, r, named)
+}
+
+// diskName is the rack's name of a disk that is named by it, or by serial
+// number as in the spec; what is neither stays as it is.
+func (c *Config) diskName(name string) string {
+	for _, d := range c.sharedDisks() {
+		if strings.EqualFold(d.Serial, name) {
+			return d.Name
+		}
+	}
+	for _, d := range c.SSDs {
+		if strings.EqualFold(d.Serial, name) {
+			return d.Name
+		}
+	}
+	return name
+}
+
+// enclosureName is the rack's name of an enclosure that is named by it, or
+// as in the spec (see FromSpec).
+func (c *Config) enclosureName(name string) string {
+	for _, e := range c.Enclosures {
+		if e.Name == enclosurePrefix+strings.ToLower(name) {
+			return e.Name
+		}
+	}
+	return name
 }
 
 func powerOff(ctx context.Context, r *rack, a []string) error {

@@ -12,6 +12,9 @@ import (
 	"github.com/mortarhpc/mortar/internal/spec"
 )
 
+// enclosurePrefix keeps the names of enclosures apart from those of nodes.
+const enclosurePrefix = "enc-"
+
 // FromSpec gives the virtual hardware a spec asks for: the same servers,
 // addresses, disks by serial and WWN, BMCs, PDUs and outlets as the real
 // hardware it stands for. It is pure.
@@ -43,7 +46,7 @@ func FromSpec(s *spec.Spec) (Config, error) {
 
 	for _, e := range s.Enclosures {
 		name := strings.ToLower(e.Name)
-		enc := Enclosure{Name: "enc-" + name}
+		enc := Enclosure{Name: enclosurePrefix + name}
 		bay := 0
 		for _, l := range e.Disks {
 			serials, err := l.Serials()

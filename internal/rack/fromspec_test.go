@@ -42,4 +42,16 @@ func TestFromSpec(t *testing.T) {
 			t.Errorf("server %s: BMC %v, feeds %v, %d NICs", n.Name, n.BMC, n.Feeds, len(n.NICs))
 		}
 	}
+	// Faults take the spec's names too.
+	d, e := c.Enclosures[0].Disks[0], c.Enclosures[1]
+	for in, want := range map[string]string{d.Name: d.Name, d.Serial: d.Name, "nothing": "nothing"} {
+		if got := c.diskName(in); got != want {
+			t.Errorf("disk %s is %s, want %s", in, got, want)
+		}
+	}
+	for in, want := range map[string]string{e.Name: e.Name, s.Enclosures[1].Name: e.Name, "nothing": "nothing"} {
+		if got := c.enclosureName(in); got != want {
+			t.Errorf("enclosure %s is %s, want %s", in, got, want)
+		}
+	}
 }
