@@ -89,6 +89,11 @@ func (h HostSys) multipathMaps() (map[string]string, error) {
 				dev = byID
 			}
 		}
+		if !h.exists(dev) {
+			// The kernel's own node is there at once; udev's may lag behind
+			// while many maps are made.
+			dev = "/dev/" + filepath.Base(dm)
+		}
 		slaves, err := h.Glob(dm + "/slaves/*")
 		if err != nil {
 			return nil, err

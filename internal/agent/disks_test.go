@@ -51,6 +51,14 @@ func TestDisks(t *testing.T) {
 		"sys/block/dm-0/dm/name":        "35000c500a0000001\n",
 		"sys/block/dm-0/slaves/sda":     "/",
 		"sys/block/dm-0/slaves/sdc":     "/",
+		"dev/mapper/35000c500a0000001":  "",
+		// A map whose link udev has not made yet.
+		"sys/block/sde/size":            "8\n",
+		"sys/block/sde/device/vpd_pg80": pg80("MA05"),
+		"sys/block/sde/device/wwid":     "naa.5000c500a0000005\n",
+		"sys/block/dm-5/dm/uuid":        "mpath-35000c500a0000005\n",
+		"sys/block/dm-5/dm/name":        "35000c500a0000005\n",
+		"sys/block/dm-5/slaves/sde":     "/",
 		// A map by a friendly name, over the second of which no serial is known to /sys.
 		"sys/block/sdb/size":                             "4096\n",
 		"sys/block/sdb/dev":                              "8:16\n",
@@ -92,6 +100,7 @@ func TestDisks(t *testing.T) {
 		{Serial: "MA01", WWN: "5000c500a0000001", Device: "/dev/mapper/35000c500a0000001", Paths: []string{"sda", "sdc"}, Size: 1 << 20},
 		{Serial: "MA03", WWN: "5000c500a0000003", Device: "/dev/disk/by-id/wwn-0x5000c500a0000003", Paths: []string{"sdd", "sdaa"}, Size: 4096},
 		{Serial: "MA02", WWN: "5000c500a0000002", Device: "/dev/disk/by-id/dm-uuid-mpath-35000c500a0000002", Paths: []string{"sdb"}, Size: 2 << 20},
+		{Serial: "MA05", WWN: "5000c500a0000005", Device: "/dev/dm-5", Paths: []string{"sde"}, Size: 4096},
 		{Serial: "state", Device: "/dev/vda", Paths: []string{"vda"}, Size: 16384},
 		{Device: "/dev/vdb", Paths: []string{"vdb"}, Size: 16384},
 	}
