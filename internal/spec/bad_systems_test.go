@@ -54,6 +54,7 @@ var badSystems = []struct {
 	{"volume: device with a cache", "nfs-dfc", []string{"storage:\n", "storage:\n  volume: device\n"}},
 	{"volume: device with two LUNs", "nss5.5", []string{"storage:\n", "storage:\n  volume: device\n"}},
 	{"volume: device in HA", "nss4-ha-144", []string{"storage:\n", "storage:\n  volume: device\n"}},
+	{"absurd link speed", "nss4-ha-144", []string{"speed: 56Gb/s", "speed: 560000000000Gb/s"}},
 	// Servers.
 	{"three servers in a pair", "nss4-ha-144", []string{"pdus:", `  - {name: nss3, address: 10.22.0.13, public: 10.20.0.13, private: 10.21.0.13, bmc: {address: 10.22.0.103, user: m, password_file: s}, outlets: [{pdu: pdu-a, outlet: 3}, {pdu: pdu-b, outlet: 3}]}` + "\npdus:"}},
 	{"bad SAS address", "nss4-ha-144", []string{"500605b000010001", "500605b0000"}},

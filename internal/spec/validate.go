@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"sort"
+	"strconv"
 	"strings"
 
 	"golang.org/x/crypto/ssh"
@@ -165,6 +166,8 @@ func (c *checker) networks() {
 		}
 		if nw.Speed != "" && !speedRE.MatchString(nw.Speed) {
 			c.errorf(at+".speed", "write e.g. 10Gb/s or 100Gb/s", "%q is not a link speed", nw.Speed)
+		} else if v, err := strconv.ParseFloat(strings.TrimRight(nw.Speed, "MGb/s"), 64); nw.Speed != "" && (err != nil || v > 10_000) {
+			c.errorf(at+".speed", "write e.g. 10Gb/s or 100Gb/s", "no link has %s", nw.Speed)
 		}
 		return p.Masked()
 	}
