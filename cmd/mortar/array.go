@@ -122,6 +122,8 @@ is copied to servers that do not have it yet.
 
 Exit codes: 0 as designed, 1 differences, 2 refused (bad spec, unreachable
 server …).`,
+		Example: `  mortar array verify brick.yaml
+  mortar array verify brick.yaml --json | jq '.'`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			d, err := loadAnyDesign(args[0])
