@@ -203,9 +203,23 @@ func (c Coefficients) Set(name string, v float64, source string) error {
 		return fmt.Errorf("%s: 0 would stop everything; give a value above 0", name)
 	case v > 1 && isShare(k.Unit):
 		return fmt.Errorf("%s: %g: a %s is at most 1", name, v, k.Unit)
+	case v > most(k.Unit):
+		return fmt.Errorf("%s: %g %s is absurd; give at most %g", name, v, k.Unit, most(k.Unit))
 	}
 	k.Value, k.Source, k.Changed = v, source, true
 	return nil
+}
+
+// most is the largest value of a unit that anybody can mean. Rates have theirs
+// because a simulated brick takes as long as it has events.
+func most(unit string) float64 {
+	switch {
+	case strings.HasSuffix(unit, "year"):
+		return 1000
+	case unit == "h":
+		return 1e6
+	}
+	return 1e9
 }
 
 func isShare(unit string) bool { return unit == "share" || strings.HasPrefix(unit, "share of") }

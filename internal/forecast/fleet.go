@@ -196,13 +196,12 @@ func SimulateContext(ctx context.Context, f Fleet, progress func(done int)) (Res
 	var by [causes]welford
 	b := newBrick(&f)
 	for i := range f.Bricks {
-		if i%1024 == 0 {
-			if err := ctx.Err(); err != nil {
-				return Result{}, err
-			}
-			if progress != nil {
-				progress(i)
-			}
+		// Each time, as a brick with many events takes long.
+		if err := ctx.Err(); err != nil {
+			return Result{}, err
+		}
+		if i%1024 == 0 && progress != nil {
+			progress(i)
 		}
 		b.run(uint64(i), &r)
 		var down float64

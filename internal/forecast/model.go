@@ -446,8 +446,13 @@ func (m model) metadata() []Stage {
 	case Remove:
 		return []Stage{perCore("nfs.remove_per_core")}
 	}
+	// Each server that serves has a file system, and so a log, of its own.
+	log := Stage{Name: "file system log", Limit: float64(h.Servers) * m.get("nfs.create_journal"), Uses: []string{"nfs.create_journal"}, Formula: fmt.Sprintf("%g/s into one log", m.get("nfs.create_journal"))}
+	if h.Servers > 1 {
+		log.Formula = fmt.Sprintf("%d logs x %g/s", h.Servers, m.get("nfs.create_journal"))
+	}
 	return []Stage{
-		{Name: "file system log", Limit: m.get("nfs.create_journal"), Uses: []string{"nfs.create_journal"}, Formula: fmt.Sprintf("%g/s into one log", m.get("nfs.create_journal"))},
+		log,
 		perCore("nfs.ops_per_core"),
 	}
 }

@@ -1,7 +1,10 @@
 package forecast
 
 import (
+	"context"
+	"errors"
 	"math"
+	"strings"
 	"testing"
 )
 
@@ -39,4 +42,47 @@ func FuzzParseFile(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestAbsurd: what would keep the simulation busy for ever, or overflow, is refused.
+func TestAbsurd(t *testing.T) {
+	for name, v := range map[string]float64{"sim.disk_afr": 1e6, "sim.power_per_year": 1e12, "sim.replace_hours": 1e300, "nfs.client_mbps": 1e308} {
+		if err := Defaults().Set(name, v, "test"); err == nil || !strings.Contains(err.Error(), "absurd") {
+			t.Errorf("%s = %g: %v", name, v, err)
+		}
+	}
+	for _, c := range Defaults().All() {
+		if c.Value > most(c.Unit) {
+			t.Errorf("%s: the default %g %s would be refused", c.Name, c.Value, c.Unit)
+		}
+	}
+}
+
+// TestLogs: two servers that serve have a file system each, and so two logs.
+func TestLogs(t *testing.T) {
+	one, two := nss4(), nss4()
+	two.Servers = 2
+	var peak [2]float64
+	for i, h := range []Hardware{one, two} {
+		f, err := New(h, Defaults())
+		if err != nil {
+			t.Fatal(err)
+		}
+		l, _ := f.Line(Create)
+		peak[i] = l.Peak
+	}
+	if peak[1] != 2*peak[0] {
+		t.Errorf("file create: %g of one server, %g of two", peak[0], peak[1])
+	}
+}
+
+// TestSimulateStopsSoon: not only after 1,024 bricks, each of which may take long.
+func TestSimulateStopsSoon(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	seen := 0
+	f := typical(1000)
+	_, err := SimulateContext(ctx, f, func(int) { seen++; cancel() })
+	if !errors.Is(err, context.Canceled) || seen != 1 {
+		t.Errorf("%v after %d reports", err, seen)
+	}
 }
