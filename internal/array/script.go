@@ -357,7 +357,7 @@ func (w *writer) perccli() string {
 			span = fmt.Sprintf(" pdperarray=%d", n)
 		}
 		w.line("# %s: %d bytes. Writes are kept in the battery-backed cache (wb), those in the disks' own cache would be lost.", l.Name, int64(l.Size))
-		w.line(`perccli64 /c%d add vd type=raid%d size=all names=%s drives="%s"%s pdcache=off strip=%d wb ra direct`,
+		w.line(`perccli64 /c%d add vd type=raid%d size=all name=%s drives="%s"%s pdcache=off strip=%d wb ra direct`,
 			a.Controller, l.Level, l.Name, strings.Join(disks, ","), span, l.Chunk/spec.KiB)
 	}
 	for _, k := range a.Spares {
