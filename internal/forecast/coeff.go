@@ -216,6 +216,8 @@ func most(unit string) float64 {
 	switch {
 	case strings.HasSuffix(unit, "year"):
 		return 1000
+	case unit == "times":
+		return 1000
 	case unit == "h":
 		return 1e6
 	}

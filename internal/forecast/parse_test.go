@@ -46,7 +46,7 @@ func FuzzParseFile(f *testing.F) {
 
 // TestAbsurd: what would keep the simulation busy for ever, or overflow, is refused.
 func TestAbsurd(t *testing.T) {
-	for name, v := range map[string]float64{"sim.disk_afr": 1e6, "sim.power_per_year": 1e12, "sim.replace_hours": 1e300, "nfs.client_mbps": 1e308} {
+	for name, v := range map[string]float64{"sim.disk_afr": 1e6, "sim.power_per_year": 1e12, "sim.replace_hours": 1e300, "sim.batch_factor": 1e9, "nfs.client_mbps": 1e308} {
 		if err := Defaults().Set(name, v, "test"); err == nil || !strings.Contains(err.Error(), "absurd") {
 			t.Errorf("%s = %g: %v", name, v, err)
 		}
