@@ -97,10 +97,10 @@ func TestBrick(t *testing.T) {
 	// Killed on the way, apply must finish the job when it is run again.
 	kills := 0
 	for {
-		out, code := mortar(t, []string{"MORTAR_KILL_AFTER=5"}, "apply", spec, "--yes", "--json")
+		out, code := mortar(t, []string{"MORTAR_KILL_AFTER=9"}, "apply", spec, "--yes", "--json")
 		if code == 137 {
-			if kills++; kills > 40 {
-				t.Fatal("apply makes no progress: killed 40 times")
+			if kills++; kills > 80 {
+				t.Fatal("apply makes no progress: killed 80 times")
 			}
 			continue
 		}
