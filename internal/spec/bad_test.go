@@ -43,6 +43,8 @@ var bad = []struct {
 	{"text for number", []string{"threads: 256", "threads: many"}},
 	{"fraction for number", []string{"threads: 256", "threads: 25.6"}},
 	{"huge number", []string{"threads: 256", "threads: 99999999999999999999"}},
+	{"large number", []string{"threads: 256", "threads: 99999999999"}},
+	{"hugely negative number", []string{"threads: 256", "threads: -99999999999"}},
 	{"hex number", []string{"threads: 256", "threads: 0x100"}},
 	{"list for text", []string{"name: brick1", "name: [brick1]"}},
 	{"text for list", []string{"feeds: [A, B]", "feeds: A, B"}},

@@ -205,7 +205,15 @@ func (d *decoder) value(n ast.Node, v reflect.Value, path, key string) {
 			return
 		}
 		i, err := strconv.ParseInt(text, 10, 64)
-		if err != nil || i > 1<<31-1 || i < -(1<<31) {
+		if errors.Is(err, strconv.ErrRange) || err == nil && (i > 1<<31-1 || i < -(1<<31)) {
+			size, mend := "large", "smaller"
+			if i < 0 { // ParseInt gives the nearest number it can
+				size, mend = "small", "larger"
+			}
+			d.errorf(n, "write a "+mend+" number, e.g. "+key+": 8", "%s: %s is too %s", key, text, size)
+			return
+		}
+		if err != nil {
 			d.errorf(n, "write digits only, e.g. "+key+": 8", "%s must be a whole number, not %q", key, text)
 			return
 		}
