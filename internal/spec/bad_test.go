@@ -106,6 +106,8 @@ var bad = []struct {
 	{"device name, short", []string{"serial: MB12", "serial: sdb"}},
 	{"multipath name", []string{"serial: MB12", "serial: /dev/mapper/mpatha"}},
 	{"duplicate serial", []string{"serial: MB12", "serial: MA07"}},
+	{"duplicate range", []string{"MB[01-11]", "MA[01-12]", "      - serial: MB12\n        wwn: \"5000c500a1b2c3d4\"\n        size: 12TB\n", ""}},
+	{"overlapping range", []string{"MB[01-11]", "MA[07-17]"}},
 	{"serial with space", []string{"serial: MB12", "serial: MB 12"}},
 	{"backward range", []string{"MA[01-12]", "MA[12-01]"}},
 	{"range of two widths", []string{"MA[01-12]", "MA[1-12]"}},

@@ -55,13 +55,30 @@ func (c *checker) disks() {
 				geometry, allKnown = false, false // nor is the number of disks known
 				continue
 			}
+			dups := map[string][]string{} // by where they stand already
+			var before []string
 			for _, serial := range list {
 				if other, dup := bySerial[serial]; dup {
-					c.errorf(lat+".serial", "each disk has a serial number of its own: look at its label", "disk %s is already listed at %s", serial, c.at(other))
+					line := c.at(other)
+					if dups[line] == nil {
+						before = append(before, line)
+					}
+					dups[line] = append(dups[line], serial)
 					continue
 				}
 				bySerial[serial] = lat + ".serial"
 				serials = append(serials, serial)
+			}
+			// One message for a range, however many disks it has.
+			for _, line := range before {
+				again := dups[line]
+				what := "disk " + again[0] + " is"
+				if len(again) == len(list) && len(list) > 1 {
+					what = fmt.Sprintf("the range %s (%d disks) is", l.Serial, len(list))
+				} else if len(again) > 1 {
+					what = fmt.Sprintf("%d disks of the range %s (first %s, last %s) are", len(again), l.Serial, again[0], again[len(again)-1])
+				}
+				c.errorf(lat+".serial", "each disk has a serial number of its own: look at its label", "%s already listed at %s", what, line)
 			}
 			n += len(list)
 			f, ok := first[service]
