@@ -4,11 +4,14 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"reflect"
 	"regexp"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
@@ -29,10 +32,17 @@ const maxErrors = 50
 // Load reads and parses the file at path.
 func Load(path string) (*Spec, error) {
 	src, err := os.ReadFile(path)
-	if err != nil {
+	switch {
+	case err == nil:
+		return Parse(path, src)
+	case path == "-":
+		return nil, errors.New("a spec is read from a file, not from standard input; write it into a file and name that")
+	case errors.Is(err, syscall.EISDIR):
+		return nil, fmt.Errorf("%s is a directory; name the spec in it, e.g. %s", path, filepath.Join(path, "brick.yaml"))
+	case errors.Is(err, fs.ErrNotExist):
 		return nil, fmt.Errorf("%w; write a spec with `mortar init nfs-ha > %s`", err, path)
 	}
-	return Parse(path, src)
+	return nil, err
 }
 
 // Parse reads a spec, fills in every default and checks every rule that can

@@ -3,6 +3,7 @@ package spec
 import (
 	"io/fs"
 	"os"
+	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
@@ -158,4 +159,23 @@ func FuzzParse(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestLoadAdvice: `mortar init > FILE` is advised only where it would help.
+func TestLoadAdvice(t *testing.T) {
+	dir := t.TempDir()
+	for path, want := range map[string]string{
+		"-":                             "not from standard input; write it into a file",
+		dir:                             "is a directory; name the spec in it, e.g. " + filepath.Join(dir, "brick.yaml"),
+		filepath.Join(dir, "none.yaml"): "mortar init nfs-ha > " + filepath.Join(dir, "none.yaml"),
+	} {
+		_, err := Load(path)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", path, err, want)
+		} else if path == "-" || path == dir {
+			if strings.Contains(err.Error(), "mortar init") {
+				t.Errorf("%s: %v", path, err)
+			}
+		}
+	}
 }
