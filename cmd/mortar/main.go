@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -107,5 +108,38 @@ func newRootCmd() *cobra.Command {
 	for _, c := range commands() {
 		root.AddCommand(c)
 	}
+	root.InitDefaultCompletionCmd() // a group as well
+	for _, c := range root.Commands() {
+		refuseUnknown(c)
+	}
 	return root
+}
+
+// refuseUnknown makes a group of commands refuse a word that is none of them:
+// cobra would print the group's help and call that success.
+func refuseUnknown(group *cobra.Command) {
+	if !group.HasSubCommands() || group.Runnable() {
+		return
+	}
+	group.Args = cobra.ArbitraryArgs
+	group.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return cmd.Help()
+		}
+		cmd.SuggestionsMinimumDistance = 2 // as cobra has it for the program's own commands
+		near, question := cmd.SuggestionsFor(args[0]), true
+		if len(near) == 0 {
+			question = false
+			for _, c := range cmd.Commands() {
+				if c.IsAvailableCommand() {
+					near = append(near, c.Name())
+				}
+			}
+		}
+		mend := "use " + strings.Join(near, ", ")
+		if question {
+			mend = fmt.Sprintf("did you mean %q?", cmd.CommandPath()+" "+near[0])
+		}
+		return fail(exitBadInput, fmt.Errorf("unknown command %q for %q; %s", args[0], cmd.CommandPath(), mend))
+	}
 }
