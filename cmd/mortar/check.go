@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"io"
 	"os"
 
@@ -40,13 +41,18 @@ wrong and how to mend it (exit code 2).`,
 		Example: "  mortar check brick.yaml\n  mortar check brick.yaml --svg brick.svg",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if svg == "-" && asJSON {
+				return fail(exitBadInput, errors.New("--svg - and --json both write to stdout; name a file for the drawing"))
+			}
 			d, err := loadAnyDesign(args[0])
 			if err != nil {
 				return err
 			}
 			out := cmd.OutOrStdout()
 			if svg != "" {
-				return writeSVG(svg, out, d)
+				if err := writeSVG(svg, out, d); err != nil || !asJSON {
+					return err
+				}
 			}
 			if asJSON {
 				enc := json.NewEncoder(out)
@@ -64,7 +70,7 @@ wrong and how to mend it (exit code 2).`,
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print the design as JSON")
 	c.Flags().BoolVar(&explain, "explain", false, "add sources, RAID order, UUIDs, exact commands, and what became of values of the past")
-	c.Flags().StringVar(&svg, "svg", "", "draw racks, enclosures, groups and cabling into this file instead (-: to stdout)")
+	c.Flags().StringVar(&svg, "svg", "", "draw racks, enclosures, groups and cabling into this file instead (-: to stdout); with --json as well")
 	return c
 }
 

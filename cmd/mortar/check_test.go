@@ -82,3 +82,23 @@ func TestCheckRefuses(t *testing.T) {
 		t.Errorf("%v, %d", err, code)
 	}
 }
+
+// --svg does not swallow --json; both to stdout would be neither.
+func TestCheckSVGAndJSON(t *testing.T) {
+	svg := filepath.Join(t.TempDir(), "brick.svg")
+	spec := "../../examples/nfs-ha.yaml"
+	out, code, err := runCmd(t, newCheckCmd(), spec, "--svg", svg, "--json")
+	var d design.Design
+	if err != nil || code != 0 || json.Unmarshal([]byte(out), &d) != nil || d.Flavour == "" {
+		t.Errorf("%d, %v, %.100q", code, err, out)
+	}
+	if b, err := os.ReadFile(svg); err != nil || !strings.Contains(string(b), "<svg") {
+		t.Errorf("%v, %.40q", err, b)
+	}
+	if out, code, err := runCmd(t, newCheckCmd(), spec, "--svg", svg); err != nil || code != 0 || out != "" {
+		t.Errorf("--svg alone: %d, %v, %.100q", code, err, out)
+	}
+	if out, code, err := runCmd(t, newCheckCmd(), spec, "--svg", "-", "--json"); err == nil || code != exitBadInput || out != "" {
+		t.Errorf("--svg - --json: %d, %v, %.100q", code, err, out)
+	}
+}
