@@ -45,12 +45,14 @@ func TestSimulateRefuses(t *testing.T) {
 	spec := "../../examples/nfs-ha.yaml"
 	for _, args := range [][]string{
 		nil, {"/nonexistent.yaml"}, {spec, "--bricks", "0"}, {spec, "--bricks", "-5"}, {spec, "--years", "0"}, {spec, "--years", "NaN"}, {spec, "--years", "1e9"},
-		{spec, "--set", "sim.disk_afr=-1"}, {spec, "--set", "sim.rebuild_mbps=0"}, {spec, "--set", "sim.failover_fails=2"}, {spec, "--seed", "-1"},
+		{spec, "--set", "sim.disk_afr=-1"}, {spec, "--set", "sim.rebuild_mbps=0"}, {spec, "--set", "sim.failover_fails=2"}, {spec, "--seed", "-1"}, {spec, "--seed", "x"}, {spec, "--seed", "99999999999999999999"},
 	} {
 		if out, code, err := runCmd(t, newSimulateCmd(), args...); code != exitBadInput || err == nil || out != "" {
 			t.Errorf("simulate %v: %d, %v, %q", args, code, err, out)
 		} else if strings.Contains(err.Error(), "\n") {
 			t.Errorf("simulate %v: more than one message: %v", args, err)
+		} else if len(args) > 1 && args[1] == "--seed" && (!strings.Contains(err.Error(), "want a whole number from 0 to 18446744073709551615") || strings.Contains(err.Error(), "strconv")) {
+			t.Errorf("simulate %v: %v", args, err)
 		}
 	}
 }
