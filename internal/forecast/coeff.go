@@ -203,6 +203,8 @@ func (c Coefficients) Set(name string, v float64, source string) error {
 		return fmt.Errorf("%s: 0 would stop everything; give a value above 0", name)
 	case v > 1 && isShare(k.Unit):
 		return fmt.Errorf("%s: %g: a %s is at most 1", name, v, k.Unit)
+	case v > 0 && v < lowest(name):
+		return fmt.Errorf("%s: %g %s is absurd; give at least %g", name, v, k.Unit, lowest(name))
 	case v > most(k.Unit):
 		return fmt.Errorf("%s: %g %s is absurd; give at most %g", name, v, k.Unit, most(k.Unit))
 	}
@@ -214,6 +216,10 @@ func (c Coefficients) Set(name string, v float64, source string) error {
 // because a simulated brick takes as long as it has events.
 func most(unit string) float64 {
 	switch {
+	case strings.HasPrefix(unit, "failures per server"):
+		return 1000 // a server that crashes every day is bad, not impossible
+	case strings.HasPrefix(unit, "failures per"):
+		return 10
 	case strings.HasSuffix(unit, "year"):
 		return 1000
 	case unit == "times":
@@ -222,6 +228,19 @@ func most(unit string) float64 {
 		return 1e6
 	}
 	return 1e9
+}
+
+// lowest is the smallest value above 0 that anybody can mean: what is divided
+// by must not make the result overflow. Failures and repairs may be as rare
+// and as short as one likes.
+func lowest(name string) float64 {
+	switch {
+	case name == "sim.rebuild_mbps":
+		return 0.1 // years for a disk
+	case strings.HasPrefix(name, "sim."):
+		return 0
+	}
+	return 1e-6
 }
 
 func isShare(unit string) bool { return unit == "share" || strings.HasPrefix(unit, "share of") }
