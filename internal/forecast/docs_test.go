@@ -153,3 +153,42 @@ func compare(t *testing.T, file, want string) {
 	}
 	t.Errorf("%s is not what the model says now; look at the difference after `go test ./internal/forecast -run TestDocs -update`", file)
 }
+
+// TestDocsCores: the page says why the example's metadata is not the published one's.
+func TestDocsCores(t *testing.T) {
+	page, err := os.ReadFile("../../docs/forecast.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := spec.Load("../../examples/nss7.4-ha.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := design.Derive(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for cores, want := range map[int]string{0: "1,212,480", 16: "538,880"} {
+		h, err := FromDesign(d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if cores > 0 {
+			h.Cores = cores
+		}
+		f, err := New(h, Defaults())
+		if err != nil {
+			t.Fatal(err)
+		}
+		l, ok := f.Line(Stat)
+		digits := strings.ReplaceAll(want, ",", "")
+		if got := fmt.Sprintf("%.0f", l.Peak); !ok || got != digits || !strings.Contains(string(page), want+"/s") && !strings.Contains(string(page), "| "+want+" |") {
+			t.Errorf("file stat with %d cores (0: the example's): %s, the page says %s", cores, got, want)
+		}
+	}
+	for _, say := range []string{"2 x 18 cores", "522,231", "exponential repair"} {
+		if !strings.Contains(string(page), say) {
+			t.Errorf("docs/forecast.md does not say %q", say)
+		}
+	}
+}
