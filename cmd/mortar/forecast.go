@@ -1,13 +1,11 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 
 	"github.com/spf13/cobra"
 
-	"github.com/mortarhpc/mortar/internal/design"
 	"github.com/mortarhpc/mortar/internal/forecast"
 )
 
@@ -28,7 +26,7 @@ and a source and can be changed. Nothing but the spec is read.`,
   mortar forecast brick.yaml --coefficients measured.yaml --svg curves.svg --explain`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			d, err := deriveDesign(args[0])
+			d, err := loadAnyDesign(args[0])
 			if err != nil {
 				return err
 			}
@@ -51,9 +49,7 @@ and a source and can be changed. Nothing but the spec is read.`,
 			}
 			out := cmd.OutOrStdout()
 			if asJSON {
-				enc := json.NewEncoder(out)
-				enc.SetIndent("", "  ")
-				return enc.Encode(struct {
+				return printJSON(out, struct {
 					*forecast.Forecast
 					Coefficients []forecast.Coefficient `json:"coefficients"`
 				}{f, co.All()})
@@ -72,20 +68,6 @@ and a source and can be changed. Nothing but the spec is read.`,
 	c.Flags().StringVar(&svg, "svg", "", "write the curves over 1 to 64 clients to this file")
 	addCoefficientFlags(c, &file, &set)
 	return c
-}
-
-// deriveDesign reads a spec and derives its design, also of what cannot be
-// built yet.
-func deriveDesign(path string) (*design.Design, error) {
-	s, err := loadSpec(path)
-	if err != nil {
-		return nil, err
-	}
-	d, err := design.Derive(s)
-	if err != nil {
-		return nil, fail(exitBadInput, err)
-	}
-	return d, nil
 }
 
 func addCoefficientFlags(c *cobra.Command, file *string, set *[]string) {

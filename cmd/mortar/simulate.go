@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -42,7 +41,7 @@ source and can be changed. Nothing but the spec is read.`,
 			if !(years > 0 && years <= 1000) {
 				return fail(exitBadInput, fmt.Errorf("--years %g: want more than 0, at most 1,000", years))
 			}
-			d, err := deriveDesign(args[0])
+			d, err := loadAnyDesign(args[0])
 			if err != nil {
 				return err
 			}
@@ -78,9 +77,7 @@ source and can be changed. Nothing but the spec is read.`,
 			}
 			out := cmd.OutOrStdout()
 			if asJSON {
-				enc := json.NewEncoder(out)
-				enc.SetIndent("", "  ")
-				return enc.Encode(s)
+				return printJSON(out, s)
 			}
 			return s.Text(out, co, explain)
 		},

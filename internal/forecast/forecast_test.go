@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"strconv"
 	"testing"
 )
 
@@ -249,7 +250,7 @@ func TestIntervals(t *testing.T) {
 // memory (B/op) must stay flat.
 func BenchmarkFleet(b *testing.B) {
 	for _, n := range []int{10, 100, 1000, 10000} {
-		b.Run("bricks="+itoa(n), func(b *testing.B) {
+		b.Run("bricks="+strconv.Itoa(n), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				r, err := Simulate(typical(n))
@@ -260,13 +261,6 @@ func BenchmarkFleet(b *testing.B) {
 			}
 		})
 	}
-}
-
-func itoa(n int) string {
-	if n < 10 {
-		return string(rune('0' + n))
-	}
-	return itoa(n/10) + string(rune('0'+n%10))
 }
 
 // TestMarkovOfFleet: the closed form that is printed agrees with a simulation

@@ -10,19 +10,8 @@ import (
 // would run and the files it would make, and changes nothing. It refuses what
 // Up would refuse.
 func DryRun(cfg Config, dir string) ([]string, error) {
-	dir, err := absDir(dir)
+	cfg, dir, spec, err := accept(cfg, dir)
 	if err != nil {
-		return nil, err
-	}
-	cfg = cfg.WithDefaults()
-	if err := cfg.Validate(); err != nil {
-		return nil, err
-	}
-	spec, err := specOf(&cfg)
-	if err != nil {
-		return nil, err
-	}
-	if err := checkHost(&cfg, dir, spec); err != nil {
 		return nil, err
 	}
 	cache, err := cacheDir()

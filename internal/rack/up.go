@@ -24,6 +24,24 @@ const bootTime = 5 * time.Minute
 
 var errBootTime = fmt.Errorf("not up after %s", bootTime)
 
+// accept fills in a Config and refuses it, or this host, where a rack cannot
+// be. It changes nothing.
+func accept(cfg Config, dir string) (Config, string, imageSpec, error) {
+	dir, err := absDir(dir)
+	if err != nil {
+		return cfg, dir, imageSpec{}, err
+	}
+	cfg = cfg.WithDefaults()
+	if err := cfg.Validate(); err != nil {
+		return cfg, dir, imageSpec{}, err
+	}
+	spec, err := specOf(&cfg)
+	if err != nil {
+		return cfg, dir, spec, err
+	}
+	return cfg, dir, spec, checkHost(&cfg, dir, spec)
+}
+
 // Up builds the rack that cfg describes in dir and waits until all of its
 // nodes are up. It may be called again at any time: a rack that is up stays
 // as it is (nodes that are switched off are switched on), one that was being
@@ -36,19 +54,8 @@ var errBootTime = fmt.Errorf("not up after %s", bootTime)
 // A *RefusedError means that nothing was changed.
 func Up(ctx context.Context, cfg Config, dir string, fn Progress) (*Inventory, error) {
 	p := &progress{fn: fn}
-	dir, err := absDir(dir)
+	cfg, dir, spec, err := accept(cfg, dir)
 	if err != nil {
-		return nil, err
-	}
-	cfg = cfg.WithDefaults()
-	if err := cfg.Validate(); err != nil {
-		return nil, err
-	}
-	spec, err := specOf(&cfg)
-	if err != nil {
-		return nil, err
-	}
-	if err := checkHost(&cfg, dir, spec); err != nil {
 		return nil, err
 	}
 
