@@ -50,32 +50,57 @@ func Load(path string) (*Spec, error) {
 // the name they carry.
 func Parse(file string, src []byte) (*Spec, error) {
 	s := &Spec{File: file, Source: src}
-	d := &decoder{file: file, spec: s}
-	s.pos = map[string]position{"": {1, 1}}
-	if len(src) > maxFile {
-		return nil, Errors{{File: file, Line: 1, Col: 1, Msg: fmt.Sprintf("the file has %d bytes, more than the %d a spec may have", len(src), maxFile), Mend: "name the spec, not a disk image or log"}}
-	}
-	root, err := d.parse(src)
+	pos, err := decode(file, "spec", "mortar init nfs-ha", src, s)
 	if err != nil {
-		return nil, Errors{err}
-	}
-	d.value(root, reflect.ValueOf(s).Elem(), "", "")
-	if len(d.errs) > 0 {
 		// Rules are not checked on a file that could not be understood: what
 		// follows from a typing error would only hide it.
-		return nil, d.errs.sorted()
+		return nil, err
 	}
+	s.pos = pos
 	if errs := validate(s); len(errs) > 0 {
 		return nil, errs.sorted()
 	}
 	return s, nil
 }
 
+// Decode reads another kind of file by the same rules as a spec: into v, a
+// pointer to a struct whose fields carry yaml, doc and default tags. noun is
+// what the file is called in messages, sample the command that prints one.
+// Its errors are an Errors; pos says where a value stands, as Spec.Pos does.
+func Decode(file, noun, sample string, src []byte, v any) (pos func(path string) (line, col int), err error) {
+	p, err := decode(file, noun, sample, src, v)
+	if err != nil {
+		return nil, err
+	}
+	return p.of, nil
+}
+
+func decode(file, noun, sample string, src []byte, v any) (positions, error) {
+	d := &decoder{file: file, noun: noun, sample: sample, root: reflect.TypeOf(v).Elem(), pos: positions{"": {1, 1}}}
+	if len(src) > maxFile {
+		return nil, Errors{{File: file, Line: 1, Col: 1, Msg: fmt.Sprintf("the file has %d bytes, more than the %d a %s may have", len(src), maxFile, noun), Mend: "name the " + noun + ", not a disk image or log"}}
+	}
+	root, err := d.parse(src)
+	if err != nil {
+		return nil, Errors{err}
+	}
+	d.value(root, reflect.ValueOf(v).Elem(), "", "")
+	if len(d.errs) > 0 {
+		return nil, d.errs.sorted()
+	}
+	return d.pos, nil
+}
+
 // Pos says where in the file the value at a path stands, e.g.
 // "servers[0].bmc.address"; for one that was left out, where its parent does.
-func (s *Spec) Pos(path string) (line, col int) {
+func (s *Spec) Pos(path string) (line, col int) { return s.pos.of(path) }
+
+// positions has where in a file the value at a path stands.
+type positions map[string]position
+
+func (ps positions) of(path string) (line, col int) {
 	for {
-		if p, ok := s.pos[path]; ok {
+		if p, ok := ps[path]; ok {
 			return p.line, p.col
 		}
 		i := strings.LastIndexAny(path, ".[")
@@ -95,9 +120,12 @@ var definedRE = regexp.MustCompile(`^mapping key "(.*)" already defined at \[(\d
 type position struct{ line, col int }
 
 type decoder struct {
-	file string
-	spec *Spec
-	errs Errors
+	file   string
+	noun   string // what the file is called
+	sample string // the command that prints one
+	root   reflect.Type
+	pos    positions
+	errs   Errors
 }
 
 func (d *decoder) errorf(n ast.Node, mend, format string, args ...any) {
@@ -125,7 +153,7 @@ func (d *decoder) parse(src []byte) (ast.Node, *Error) {
 		case token.SequenceStartType, token.MappingStartType:
 			// The parser's time and memory grow with the square of the depth.
 			if depth++; depth > maxDepth {
-				return fail(tokenPos(t), fmt.Sprintf("brackets are nested more than %d deep", maxDepth), "close them; a spec needs three")
+				return fail(tokenPos(t), fmt.Sprintf("brackets are nested more than %d deep", maxDepth), "close them; a "+d.noun+" needs three")
 			}
 		case token.SequenceEndType, token.MappingEndType:
 			depth--
@@ -145,9 +173,9 @@ func (d *decoder) parse(src []byte) (ast.Node, *Error) {
 				}
 				return fail(p, msg, "remove one of them")
 			}
-			return fail(p, "not valid YAML: "+msg, "compare with the output of `mortar init nfs-ha`")
+			return fail(p, "not valid YAML: "+msg, "compare with the output of `"+d.sample+"`")
 		}
-		return fail(position{1, 1}, "not valid YAML: "+firstLine(err.Error()), "compare with the output of `mortar init nfs-ha`")
+		return fail(position{1, 1}, "not valid YAML: "+firstLine(err.Error()), "compare with the output of `"+d.sample+"`")
 	}
 	var docs []ast.Node
 	for _, doc := range f.Docs {
@@ -157,11 +185,11 @@ func (d *decoder) parse(src []byte) (ast.Node, *Error) {
 	}
 	switch len(docs) {
 	case 0:
-		return fail(position{1, 1}, "the file is empty", "write a spec with `mortar init nfs-ha`")
+		return fail(position{1, 1}, "the file is empty", "write a "+d.noun+" with `"+d.sample+"`")
 	case 1:
 		return docs[0], nil
 	}
-	return fail(nodePos(docs[1]), "a second YAML document starts here", "one file describes one brick: put the second into its own file")
+	return fail(nodePos(docs[1]), "a second YAML document starts here", "one file holds one "+d.noun+": put the second into its own file")
 }
 
 var bytesType = reflect.TypeOf(Bytes(0))
@@ -172,10 +200,10 @@ func (d *decoder) value(n ast.Node, v reflect.Value, path, key string) {
 	for n != nil { // wrappers of no meaning, or of one that a spec does not need
 		switch w := n.(type) {
 		case *ast.TagNode:
-			d.errorf(n, "remove the tag", "YAML tag %q is not used in a spec", w.Start.Value)
+			d.errorf(n, "remove the tag", "YAML tag %q is not used in a %s", w.Start.Value, d.noun)
 			return
 		case *ast.AnchorNode, *ast.AliasNode:
-			d.errorf(n, "write the value out", "YAML anchors and aliases are not used in a spec")
+			d.errorf(n, "write the value out", "YAML anchors and aliases are not used in a %s", d.noun)
 			return
 		case *ast.MappingKeyNode:
 			n = w.Value
@@ -184,7 +212,7 @@ func (d *decoder) value(n ast.Node, v reflect.Value, path, key string) {
 		break
 	}
 	if path != "" {
-		d.spec.pos[path] = nodePos(n)
+		d.pos[path] = nodePos(n)
 	}
 	if v.Kind() == reflect.Pointer {
 		v.Set(reflect.New(v.Type().Elem()))
@@ -290,7 +318,7 @@ func (d *decoder) mapping(n ast.Node, v reflect.Value, path, key string) {
 	default:
 		what := key
 		if what == "" {
-			what = "a spec"
+			what = "a " + d.noun
 		}
 		d.errorf(n, "its keys are: "+strings.Join(keysOf(v.Type()), ", "), "%s must be a mapping (key: value lines), not %s", what, kindOf(n))
 		return
@@ -312,7 +340,7 @@ func (d *decoder) mapping(n ast.Node, v reflect.Value, path, key string) {
 			if near := nearest(name, keys); near != "" {
 				mend = fmt.Sprintf("did you mean %q?", near)
 				meant[near] = true
-			} else if places := placesOf(reflect.TypeOf(Spec{}), name, ""); len(places) > 0 && len(places) <= 3 {
+			} else if places := placesOf(d.root, name, ""); len(places) > 0 && len(places) <= 3 {
 				mend = fmt.Sprintf("%q belongs to %s: look at the indentation", name, or(places))
 			}
 			d.errorf(p.Key, mend, "unknown key %q%s", name, in(key))

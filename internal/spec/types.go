@@ -51,7 +51,7 @@ type Spec struct {
 	File   string `yaml:"-" json:"file"`
 	Source []byte `yaml:"-" json:"-"`
 
-	pos map[string]position
+	pos positions
 }
 
 // SSH says how to reach every host.
