@@ -59,12 +59,14 @@ const (
 //
 //	bench.prepare BenchPrepareParams -> BenchFacts
 //	bench.run     BenchJob           -> BenchProgress events, BenchResult
+//	bench.start   BenchStartParams   -> {} at once; for a job with Hold: begin at that time
 //	bench.stop    BenchStopParams    -> {} at once; the result comes from bench.run
 //	bench.cleanup BenchCleanupParams -> BenchCleanupProgress events, BenchCleanupResult
 //
-// bench.run never waits for another client: whoever coordinates gives all of
-// them a StartNs far enough ahead (writing a tree may take its time: see
-// State) and joins the results.
+// bench.run knows of no other client: whoever coordinates starts it with Hold
+// on each, waits for the state "waiting" of all (making a tree or opening
+// files may take its time, or never end), sends bench.start with one moment
+// shortly ahead, and joins the results.
 //
 // The same job goes to every client of a run, except for Client, ClientIndex
 // and StartNs. Threads are counted over all clients: rank = ClientIndex *
@@ -101,7 +103,8 @@ type BenchJob struct {
 	// all; O_DIRECT, never verified, never written to.
 	Device string `json:"device,omitempty"`
 
-	StartNs         int64   `json:"start_ns,omitempty"`         // wall clock of this client at which all threads begin, ready with files open; 0: at once
+	Hold            bool    `json:"hold,omitempty"`             // once ready, with files open, wait for bench.start
+	StartNs         int64   `json:"start_ns,omitempty"`         // without Hold: wall clock of this client at which all threads begin; 0: at once
 	DurationSeconds float64 `json:"duration_seconds,omitempty"` // stonewall: end then, finished or not; 0: when all is done
 	StallSeconds    float64 `json:"stall_seconds,omitempty"`    // a gap longer than this is recorded as a stall; default 0.5
 	GiveUpSeconds   float64 `json:"give_up_seconds,omitempty"`  // a thread without progress for so long is left behind as stuck; default 180
@@ -136,7 +139,7 @@ type BenchProgress struct {
 	RunID          string                `json:"run_id"`
 	Phase          BenchPhase            `json:"phase"`
 	TNs            int64                 `json:"t_ns"`            // wall clock of this client
-	State          string                `json:"state"`           // preparing (opening files, making a tree), waiting (for StartNs), running, flushing (every thread is past its last record)
+	State          string                `json:"state"`           // preparing (opening files, making a tree), waiting (ready: for bench.start or StartNs), running, flushing (every thread is past its last record)
 	ElapsedSeconds float64               `json:"elapsed_seconds"` // since StartNs
 	Ops            int64                 `json:"ops"`             // all threads so far
 	Bytes          int64                 `json:"bytes"`
@@ -169,7 +172,7 @@ type BenchResult struct {
 	Command       []string    `json:"command,omitempty"`        // other engines: as started
 
 	StartNs   int64  `json:"start_ns"`   // the agreed start, or the moment it became
-	LateNs    int64  `json:"late_ns"`    // how long after StartNs the last thread began; above 0: it was not ready in time
+	LateNs    int64  `json:"late_ns"`    // how long after StartNs the last thread began: above some ms, it was not ready in time
 	EndNs     int64  `json:"end_ns"`     // when the last thread had closed its file (stuck ones: when they were left)
 	StoppedBy string `json:"stopped_by"` // done, duration, stop, cancelled
 
@@ -310,6 +313,12 @@ type BenchCleanupProgress struct {
 // BenchCleanupResult is what bench.cleanup answers.
 type BenchCleanupResult struct {
 	Removed int64 `json:"removed"`
+}
+
+// BenchStartParams are the parameters of bench.start.
+type BenchStartParams struct {
+	RunID   string `json:"run_id"`
+	StartNs int64  `json:"start_ns"` // wall clock of this client; 0 or past: at once
 }
 
 // BenchStopParams are the parameters of bench.stop: the phase under way ends
