@@ -17,6 +17,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/report"
 	"github.com/mortarhpc/mortar/internal/resource"
 	"github.com/mortarhpc/mortar/internal/stream"
+	"github.com/mortarhpc/mortar/internal/testbed"
 	"github.com/mortarhpc/mortar/internal/workload"
 )
 
@@ -243,7 +244,7 @@ func (e *engine) connect(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		off, _, err := clockOffset(ctx, h)
+		off, _, err := testbed.ClockOffset(ctx, h)
 		if err != nil {
 			return err
 		}
@@ -804,29 +805,7 @@ func (e *engine) clean(ctx context.Context, runID string, keep bool) {
 	}
 }
 
-// packages whose versions matter.
-var packages = []string{"corosync", "pacemaker", "fence-agents-ipmilan", "fence-agents-apc-snmp", "resource-agents", "nfs-kernel-server", "mdadm", "lvm2", "xfsprogs", "multipath-tools"}
-
 // versions of what was tested, from the survivor and the first client.
 func (e *engine) versions(ctx context.Context) []report.Row {
-	var rows []report.Row
-	for _, name := range []string{e.survivor, e.clients[0]} {
-		var hello struct {
-			OSName string `json:"os_name"`
-			Kernel string `json:"kernel"`
-		}
-		if e.host(name).Call(ctx, "hello", nil, &hello, nil) == nil {
-			rows = append(rows, report.Row{Name: name, Value: hello.OSName + ", kernel " + hello.Kernel})
-		}
-	}
-	var out resource.Output
-	argv := append([]string{"dpkg-query", "-W", "-f", `${Package} ${Version}\n`}, packages...)
-	if e.host(e.survivor).Call(ctx, "query", map[string]any{"argv": argv}, &out, nil) == nil {
-		for line := range strings.Lines(out.Stdout) {
-			if p, v, ok := strings.Cut(strings.TrimSpace(line), " "); ok && v != "" {
-				rows = append(rows, report.Row{Name: p, Value: v})
-			}
-		}
-	}
-	return rows
+	return testbed.Versions(ctx, []string{e.survivor, e.clients[0]}, func(name string) testbed.Host { return e.host(name) })
 }

@@ -1,13 +1,11 @@
 package drill
 
 import (
-	"encoding/json"
 	"fmt"
-	"strings"
 	"time"
 
-	"github.com/mortarhpc/mortar/internal/design"
 	"github.com/mortarhpc/mortar/internal/report"
+	"github.com/mortarhpc/mortar/internal/testbed"
 )
 
 // report turns the evidence into a run.
@@ -64,67 +62,8 @@ func roundMS(s float64) float64 { return float64(int64(s*1000+0.5)) / 1000 }
 
 // config describes what was tested.
 func (e *engine) config() report.Config {
-	d := e.env.Design
-	c := report.Config{Software: e.software}
-	row := func(name, format string, args ...any) {
-		c.Hardware = append(c.Hardware, report.Row{Name: name, Value: fmt.Sprintf(format, args...)})
-	}
-	for _, s := range d.Spec.Servers {
-		parts := []string{}
-		if s.Memory > 0 {
-			parts = append(parts, report.Bytes(int64(s.Memory))+" memory")
-		}
-		parts = append(parts, "public "+s.Public)
-		if s.Private != "" {
-			parts = append(parts, "private "+s.Private)
-		}
-		if s.BMC != nil {
-			parts = append(parts, "BMC "+s.BMC.Address)
-		}
-		for _, o := range s.Outlets {
-			parts = append(parts, fmt.Sprintf("PDU %s outlet %d", o.PDU, o.Outlet))
-		}
-		row("server "+s.Name, "%s", strings.Join(parts, ", "))
-	}
-	for _, x := range d.Spec.Clients {
-		row("client "+x.Name, "public %s", x.Public)
-	}
-	for _, x := range d.Spec.Enclosures {
-		n, bytes := 0, int64(0)
-		kinds := map[string]bool{}
-		for _, k := range d.Disks {
-			if k.Enclosure == x.Name {
-				n++
-				bytes += int64(k.Size)
-				kinds[k.Type] = true
-			}
-		}
-		kind := ""
-		for k := range kinds {
-			kind += " " + k
-		}
-		row("enclosure "+x.Name, "%d%s disks, %s together", n, kind, report.Bytes(bytes))
-	}
-	for _, g := range d.Groups {
-		row("array "+g.Name, "RAID %d, %d data and %d parity disks, %d spares, chunk %s", g.Level, g.Data, g.Parity, len(g.Spares), report.Bytes(int64(g.Chunk)))
-	}
-	for _, v := range d.Volumes {
-		row("volume "+v.VG+"/"+v.LV, "XFS on %s, stripe unit %s, width %d", v.MountPoint, report.Bytes(int64(v.SU)), v.SW)
-	}
-	row("usable", "%s", report.Bytes(int64(d.Capacity.Usable)))
-	for _, f := range d.HA.Fencing {
-		var ids []string
-		for _, x := range f.Devices {
-			ids = append(ids, x.ID+" ("+x.Agent+")")
-		}
-		row(fmt.Sprintf("fencing %s, level %d", f.Node, f.Level), "%s", strings.Join(ids, " and "))
-	}
-	for _, m := range d.Mounts {
-		c.Mounts = append(c.Mounts, report.Row{Name: m.Client + " " + m.Path, Value: fmt.Sprintf("%s, NFSv%s, %s", m.Source, m.Version, strings.Join(m.Options, ","))})
-	}
-	for _, s := range d.Settings {
-		c.Settings = append(c.Settings, report.Setting{Role: s.Role, Kind: s.Kind, Name: s.Name, Value: s.Value, Reason: s.Reason, Source: s.Source})
-	}
+	c := testbed.Describe(e.env.Design)
+	c.Software = e.software
 	rate := "as fast as they can"
 	if e.opt.Rate > 0 {
 		rate = fmt.Sprintf("at up to %g operations per second each", e.opt.Rate)
@@ -144,13 +83,5 @@ func (e *engine) config() report.Config {
 			"Virtual disks have no write cache that could lie, so a drill on real disks proves more.")
 	}
 	c.Caveats = append(c.Caveats, "One run shows that this failure was survived this time. Repeat it for a distribution.")
-	c.Design, _ = json.Marshal(struct {
-		Name    string
-		Flavour string
-		SHA256  string
-		Groups  []design.Group
-		Volumes []design.Volume
-		HA      *design.HA
-	}{d.Name, string(d.Flavour), d.SHA256, d.Groups, d.Volumes, d.HA})
 	return c
 }

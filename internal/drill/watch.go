@@ -12,25 +12,6 @@ import (
 	"github.com/mortarhpc/mortar/internal/report"
 )
 
-// clockOffset measures how far a host's wall clock is ahead of ours, in ns:
-// of five readings the one with the shortest round trip.
-func clockOffset(ctx context.Context, h Host) (offset, roundTrip int64, err error) {
-	for i := range 5 {
-		var r struct {
-			NowNS int64 `json:"now_ns"`
-		}
-		t0 := time.Now()
-		if err := h.Call(ctx, "time", nil, &r, nil); err != nil {
-			return 0, 0, err
-		}
-		rtt := time.Since(t0).Nanoseconds()
-		if i == 0 || rtt < roundTrip {
-			roundTrip, offset = rtt, r.NowNS-(t0.UnixNano()+rtt/2)
-		}
-	}
-	return offset, roundTrip, nil
-}
-
 // watcher collects events and looks at mounts while a drill runs.
 type watcher struct {
 	say func(string)
