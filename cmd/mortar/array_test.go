@@ -37,7 +37,7 @@ func TestDesignedNotBuilt(t *testing.T) {
 		"nfs-dfc":      "storage of kind array (LUNs of a RAID array) can be designed but not built",
 	} {
 		file := exampleFile(t, name)
-		for _, args := range [][]string{{"apply", file, "--yes"}, {"rack", "up", file}, {"plan", file}, {"status", file}} {
+		for _, args := range [][]string{{"apply", file, "--yes"}, {"plan", file}, {"status", file}} {
 			code, out, stderr := mortar(t, args...)
 			if code != exitBadInput || !strings.Contains(stderr, why) || !strings.Contains(stderr, file+":") {
 				t.Errorf("%v: %d\n%s%s", args, code, out, stderr)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mortarhpc/mortar/internal/array"
 	"github.com/mortarhpc/mortar/internal/design"
 	"github.com/mortarhpc/mortar/internal/rack"
 )
@@ -78,7 +79,7 @@ func newRackCmd() *cobra.Command {
 func newRackUpCmd() *cobra.Command {
 	var f rackFlags
 	var mirror, suite, accel string
-	var asJSON, dryRun bool
+	var asJSON, dryRun, sparse bool
 	cmd := &cobra.Command{
 		Use:   "up [SPEC]",
 		Short: "Build the rack that a brick's file asks for, and wait until its nodes are up",
@@ -97,6 +98,7 @@ func newRackUpCmd() *cobra.Command {
 			if accel != "" {
 				cfg.Accel = accel
 			}
+			cfg.Sparse = cfg.Sparse || sparse
 			if dryRun {
 				lines, err := rack.DryRun(cfg, dir)
 				for _, l := range lines {
@@ -122,6 +124,7 @@ func newRackUpCmd() *cobra.Command {
 	cmd.Flags().StringVar(&mirror, "mirror", "", "Debian archive for the node image (default: the one this host's apt uses)")
 	cmd.Flags().StringVar(&suite, "suite", "", "Debian release of the nodes: trixie or bookworm")
 	cmd.Flags().StringVar(&accel, "accel", "", "kvm or tcg (default: try KVM by booting with it, else tcg)")
+	cmd.Flags().BoolVar(&sparse, "sparse", false, "allow disks that could not be filled, for want of room on this machine")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the inventory as JSON")
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "show the commands and files, and do nothing")
 	return cmd
@@ -151,21 +154,33 @@ func (f *rackFlags) describe(args []string) (cfg rack.Config, dir string, err er
 	case len(args) == 0:
 		return cfg, "", badUsage("name the brick's file")
 	}
-	s, err := loadSpec(args[0])
+	d, err := loadAnyDesign(args[0])
 	if err != nil {
 		return cfg, "", err
 	}
-	if err := design.Buildable(s); err != nil {
-		return cfg, "", fail(exitBadInput, err)
-	}
-	if cfg, err = rack.FromSpec(s); err != nil {
+	if cfg, err = rack.FromSpec(d.Spec, rackLUNs(d)...); err != nil {
 		return cfg, "", rackError(err)
 	}
 	if f.dir != "" {
 		return cfg, f.dir, nil
 	}
-	dir, err = rackDir(args[0], s.Name)
+	dir, err = rackDir(args[0], d.Name)
 	return cfg, dir, err
+}
+
+// rackLUNs are the LUNs of the design's arrays as a rack shows them.
+func rackLUNs(d *design.Design) []rack.LUN {
+	var out []rack.LUN
+	for i := range d.Arrays {
+		a := &d.Arrays[i]
+		for _, l := range a.LUNs {
+			out = append(out, rack.LUN{
+				Name: l.Name, Array: a.Name, Servers: a.Servers, Paths: d.PathsTo(a, a.Servers[0]), Product: array.Product(a.Family),
+				WWN: l.WWN, Bytes: int64(l.Size), Chunk: int64(l.Chunk), FullStripe: int64(l.FullStripe),
+			})
+		}
+	}
+	return out
 }
 
 // rackProgress prints the steps of an operation as they end.

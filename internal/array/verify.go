@@ -57,6 +57,9 @@ var products = map[string][]string{
 	"perc": {"PERC"},
 }
 
+// Product is the product name of a family's LUNs in the SCSI inquiry.
+func Product(family string) string { return products[family][0] }
+
 func ofFamily(family, model string) bool {
 	return slices.ContainsFunc(products[family], func(p string) bool { return strings.Contains(strings.ToUpper(model), p) })
 }

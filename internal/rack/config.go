@@ -35,6 +35,8 @@ type Config struct {
 	Networks   []Network   `json:"networks"`
 	Nodes      []Node      `json:"nodes"`
 	Enclosures []Enclosure `json:"enclosures,omitempty"`
+	// Sparse lets the disks be larger than the room there is to fill them.
+	Sparse bool `json:"sparse,omitempty"`
 	// SSDs are NVMe drives that every server reaches.
 	SSDs []Disk `json:"ssds,omitempty"`
 	PDUs []PDU  `json:"pdus,omitempty"`
@@ -83,9 +85,15 @@ type NIC struct {
 }
 
 // Enclosure is a disk shelf with two I/O modules: module 0 is reached over
-// every server's first HBA, module 1 over the second.
+// every server's first HBA, module 1 over the second. A RAID array is one, too:
+// its disks are the array's LUNs, its modules the controllers.
 type Enclosure struct {
-	Name  string `json:"name"`
+	Name string `json:"name"`
+	// Servers are those it is cabled to; empty: all.
+	Servers []string `json:"servers,omitempty"`
+	// Paths from a server to each disk; 0 is 2. With 4 each HBA is cabled to
+	// both modules, with 1 only the first HBA is cabled.
+	Paths int    `json:"paths,omitempty"`
 	Disks []Disk `json:"disks"`
 }
 
@@ -107,6 +115,11 @@ type Disk struct {
 	BytesPerSecond int64 `json:"bytes_per_second,omitempty"`
 	// SSD disks do not report a rotation rate.
 	SSD bool `json:"ssd,omitempty"`
+	// Chunk and FullStripe, in bytes, are what the LUN of an array tells of
+	// its geometry (optimal transfer length granularity and optimal transfer
+	// length of the block limits VPD page); 0 is nothing.
+	Chunk      int64 `json:"chunk,omitempty"`
+	FullStripe int64 `json:"full_stripe,omitempty"`
 }
 
 // BMC is a node's baseboard management controller (IPMI 2.0 over LAN).
@@ -220,8 +233,8 @@ func (c Config) Validate() error {
 		if len(n.Name) > 12 {
 			say("network name %q is longer than 12 characters", n.Name)
 		}
-		if n.MTU < 1280 || n.MTU > 9216 {
-			say("network %s: MTU %d is not within 1280 and 9216", n.Name, n.MTU)
+		if n.MTU < 1280 || n.MTU > maxMTU {
+			say("network %s: MTU %d is not within 1280 and %d", n.Name, n.MTU, maxMTU)
 		}
 		if n.Admin.IsValid() {
 			if admin != nil {
@@ -266,16 +279,24 @@ func (c Config) Validate() error {
 			say("disk %s: a negative speed", d.Name)
 		}
 	}
-	shared := 0
+	targets := 0
 	for _, e := range c.Enclosures {
 		name("enclosure", e.Name)
+		if e.Paths < 0 || e.Paths > maxPaths {
+			say("enclosure %s: %d paths: want 1 to %d", e.Name, e.Paths, maxPaths)
+		}
+		for _, s := range e.Servers {
+			if !slices.ContainsFunc(c.Nodes, func(n Node) bool { return n.Name == s && n.Role == RoleServer }) {
+				say("enclosure %s: there is no server %q", e.Name, s)
+			}
+		}
 		for _, d := range e.Disks {
 			disk(d, true)
-			shared++
+			targets += e.targets()
 		}
 	}
-	if shared > maxSharedDisks {
-		say("%d shared disks: at most %d fit on one HBA", shared, maxSharedDisks)
+	if targets > maxTargets {
+		say("the shared disks have %d targets on one HBA: at most %d fit", targets, maxTargets)
 	}
 	for _, d := range c.SSDs {
 		disk(d, false)

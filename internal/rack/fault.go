@@ -309,12 +309,12 @@ func (r *rack) changePaths(ctx context.Context, change func(h *hardware)) error 
 		after := r.present(h)
 		return r.each(ctx, isServer, func(n *Node, q *qmpClient) error {
 			for _, d := range r.cfg.sharedDisks() {
-				for hba := range hbas {
-					key := pathKey(n.Name, d.Name, hba)
+				for path := range d.Paths {
+					key := pathKey(n.Name, d.Name, path)
 					switch {
 					case before[key] == after[key]:
 					case after[key]:
-						p, err := d.pathDevice(hba)
+						p, err := d.pathDevice(path)
 						if err != nil {
 							return err
 						}
@@ -322,7 +322,7 @@ func (r *rack) changePaths(ctx context.Context, change func(h *hardware)) error 
 							return err
 						}
 					default:
-						if err := q.unplug(d.pathID(hba)); err != nil {
+						if err := q.unplug(d.pathID(path)); err != nil {
 							return err
 						}
 					}
@@ -351,8 +351,8 @@ func (r *rack) present(h *hardware) map[string]bool {
 	out := map[string]bool{}
 	for _, n := range r.cfg.Nodes {
 		for _, d := range r.cfg.sharedDisks() {
-			for hba := range hbas {
-				out[pathKey(n.Name, d.Name, hba)] = !h.pathGone(n.Name, d, hba)
+			for path := range d.Paths {
+				out[pathKey(n.Name, d.Name, path)] = !h.pathGone(n.Name, d, path)
 			}
 		}
 	}

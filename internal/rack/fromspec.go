@@ -15,10 +15,22 @@ import (
 // enclosurePrefix keeps the names of enclosures apart from those of nodes.
 const enclosurePrefix = "enc-"
 
+// LUN is what a RAID array shows to its servers: a disk to them.
+type LUN struct {
+	Name, Array string
+	Servers     []string // that are cabled to the array
+	Paths       int      // from each of them
+	Product     string   // of the SCSI inquiry
+	WWN         string   // empty: one is made of the name
+	// In bytes. Chunk and FullStripe are what it tells of its geometry.
+	Bytes, Chunk, FullStripe int64
+}
+
 // FromSpec gives the virtual hardware a spec asks for: the same servers,
 // addresses, disks by serial and WWN, BMCs, PDUs and outlets as the real
-// hardware it stands for. It is pure.
-func FromSpec(s *spec.Spec) (Config, error) {
+// hardware it stands for. A RAID array is there as the LUNs it is to have,
+// which follow from the design; its disks are not. It is pure.
+func FromSpec(s *spec.Spec, luns ...LUN) (Config, error) {
 	c := Config{Name: s.Name, Suite: s.Rack.Suite, Mirror: s.Rack.Mirror}
 	mgmt := s.Networks.Management
 	if mgmt == nil {
@@ -44,9 +56,20 @@ func FromSpec(s *spec.Spec) (Config, error) {
 		c.Networks = append(c.Networks, Network{Name: "management", Admin: admin, MTU: mgmt.MTU})
 	}
 
+	if err := c.addLUNs(luns); err != nil {
+		return c, err
+	}
 	for _, e := range s.Enclosures {
+		if e.Array != "" {
+			continue // the array has them
+		}
 		name := strings.ToLower(e.Name)
 		enc := Enclosure{Name: enclosurePrefix + name}
+		for _, set := range s.Sets() {
+			if set.Name == e.Set() && len(set.Servers) < len(s.Servers) {
+				enc.Servers = set.Servers
+			}
+		}
 		bay := 0
 		for _, l := range e.Disks {
 			serials, err := l.Serials()
@@ -118,7 +141,11 @@ func FromSpec(s *spec.Spec) (Config, error) {
 		}
 		c.Nodes = append(c.Nodes, n)
 	}
-	for _, cl := range s.Clients {
+	for i, cl := range s.Clients {
+		if mgmt.CIDR != s.Networks.Public.CIDR && cl.Address == cl.Public {
+			line, col := s.Pos(fmt.Sprintf("clients[%d].address", i))
+			return c, refuse("%s:%d:%d: client %s is reached on the public network, and the rack reaches its nodes on the management network %s\n    give it an address in there", s.File, line, col, cl.Name, mgmt.CIDR)
+		}
 		n := Node{Name: cl.Name, Role: RoleClient, MemoryMiB: int(cl.Memory >> 20)}
 		if err := n.addNICs(s, mgmt, cl.Public, "", cl.Address); err != nil {
 			return c, err
@@ -127,6 +154,30 @@ func FromSpec(s *spec.Spec) (Config, error) {
 	}
 	c = c.WithDefaults()
 	return c, c.Validate()
+}
+
+// addLUNs makes an enclosure of each array.
+func (c *Config) addLUNs(luns []LUN) error {
+	for _, l := range luns {
+		name := enclosurePrefix + strings.ToLower(l.Array)
+		if n := len(c.Enclosures); n == 0 || c.Enclosures[n-1].Name != name {
+			c.Enclosures = append(c.Enclosures, Enclosure{Name: name, Servers: l.Servers, Paths: l.Paths})
+		}
+		d := Disk{
+			Name: strings.ToLower(l.Name), WWN: strings.ToLower(l.WWN), Vendor: "MORTAR", Product: l.Product,
+			Bytes: l.Bytes / 512 * 512, Chunk: l.Chunk, FullStripe: l.FullStripe,
+		}
+		if d.WWN == "" {
+			d.WWN = wwnOf(c.Name + " " + l.Name)
+		}
+		if len(d.WWN) != 16 {
+			return refuse("LUN %s: a virtual disk has a WWN of 16 digits, and arrays.wwns says %s: leave wwns out for the rack", l.Name, l.WWN)
+		}
+		d.Serial = d.WWN
+		e := &c.Enclosures[len(c.Enclosures)-1]
+		e.Disks = append(e.Disks, d)
+	}
+	return nil
 }
 
 // addNICs gives the node its interfaces: public, private if it has one, and

@@ -88,7 +88,11 @@ func checkHost(c *Config, dir string, spec imageSpec) error {
 	// A disk image is sparse, but it must be possible to fill it: a rack
 	// that runs out of room breaks in ways that no real one does.
 	need := map[string]int64{}
-	for file, size := range imageFilesOf(c, dir) {
+	files := imageFilesOf(c, dir)
+	if c.Sparse {
+		files = stateFilesOf(c, dir)
+	}
+	for file, size := range files {
 		need[dir] += size - allocated(file)
 	}
 	cache, err := cacheDir()
@@ -114,7 +118,7 @@ func checkHost(c *Config, dir string, spec imageSpec) error {
 	}
 	for dev, r := range perFS {
 		if r.need > 0 && r.free < r.need+reserveMiB<<20 {
-			bad = append(bad, fmt.Sprintf("too little disk space: the rack's disks and images need %d MiB in %s, but only %d MiB are free",
+			bad = append(bad, fmt.Sprintf("too little disk space: the rack's disks and images need %d MiB in %s, but only %d MiB are free (--sparse makes disks that cannot be filled)",
 				r.need>>20+reserveMiB, where[dev], r.free>>20))
 		}
 	}
@@ -124,9 +128,18 @@ func checkHost(c *Config, dir string, spec imageSpec) error {
 	return nil
 }
 
-// imageFilesOf lists the files of the rack's disks with their full sizes.
-func imageFilesOf(c *Config, dir string) map[string]int64 {
+// stateFilesOf lists the files of the nodes' own layers with their full sizes.
+func stateFilesOf(c *Config, dir string) map[string]int64 {
 	out := map[string]int64{}
+	for _, n := range c.Nodes {
+		out[stateImage(dir, n.Name)] = stateBytes
+	}
+	return out
+}
+
+// imageFilesOf is the same with those of all disks.
+func imageFilesOf(c *Config, dir string) map[string]int64 {
+	out := stateFilesOf(c, dir)
 	for _, d := range c.sharedDisks() {
 		out[d.image(dir)] = d.Bytes
 	}
@@ -134,7 +147,6 @@ func imageFilesOf(c *Config, dir string) map[string]int64 {
 		out[diskImage(dir, d.Name)] = d.Bytes
 	}
 	for _, n := range c.Nodes {
-		out[stateImage(dir, n.Name)] = stateBytes
 		for _, d := range n.LocalDisks {
 			out[diskImage(dir, d.Name)] = d.Bytes
 		}

@@ -4,15 +4,20 @@ import (
 	"encoding/json"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strconv"
 )
 
 // Limits of the hardware a node is made of.
 const (
 	// virtio-scsi addresses targets 0 to 255.
-	maxSharedDisks = 200
+	maxTargets = 200
+	// maxPaths is the number of paths to a disk: four target ports on each HBA.
+	maxPaths = 8
 	// Every NVMe drive needs a root port on the node's root bus.
 	maxSSDs = 16
+	// maxMTU is IPoIB's, which taps, bridges and virtio-net can carry as well.
+	maxMTU = 65520
 	// hbas is the number of host bus adapters of a server, and of I/O
 	// modules of an enclosure.
 	hbas = 2
@@ -28,22 +33,42 @@ type sharedDisk struct {
 	Disk
 	Enclosure string
 	Index     int
+	Servers   []string // cabled to it; empty: all
+	Paths     int
+	Target    int // first of its targets on an HBA
 }
 
 // sharedDisks lists the disks of all enclosures.
 func (c *Config) sharedDisks() []sharedDisk {
 	var out []sharedDisk
+	target := 1
 	for _, e := range c.Enclosures {
 		for _, d := range e.Disks {
-			out = append(out, sharedDisk{d, e.Name, len(out)})
+			out = append(out, sharedDisk{d, e.Name, len(out), e.Servers, e.paths(), target})
+			target += e.targets()
 		}
 	}
 	return out
 }
 
+func (e *Enclosure) paths() int {
+	if e.Paths == 0 {
+		return hbas
+	}
+	return e.Paths
+}
+
+// targets is the number of SCSI targets each disk takes on an HBA.
+func (e *Enclosure) targets() int { return (e.paths() + hbas - 1) / hbas }
+
+// hba and module are the two ends of a path. Paths beyond the first two cross
+// over: each HBA to the other module.
+func (d sharedDisk) hba(path int) int    { return path % hbas }
+func (d sharedDisk) module(path int) int { return (path + path/hbas) % hbas }
+
 func (d sharedDisk) blockID() string          { return "sd" + strconv.Itoa(d.Index) }
 func (d sharedDisk) throttleID() string       { return "limit-sd" + strconv.Itoa(d.Index) }
-func (d sharedDisk) pathID(hba int) string    { return fmt.Sprintf("path%d-sd%d", hba, d.Index) }
+func (d sharedDisk) pathID(path int) string   { return fmt.Sprintf("path%d-sd%d", path, d.Index) }
 func ssdID(i int) string                      { return "ssd" + strconv.Itoa(i) }
 func ssdDeviceID(i int) string                { return "nvme" + strconv.Itoa(i) }
 func nicID(i int) string                      { return "eth" + strconv.Itoa(i) }
@@ -54,18 +79,18 @@ func diskImage(dir, name string) string       { return filepath.Join(dir, "disks
 func stateImage(dir, node string) string      { return filepath.Join(dir, "nodes", node, "state.ext4") }
 func (c *Config) processName(n string) string { return c.netns() + "." + n }
 
-// pathDevice is the disk as one HBA sees it.
-func (d sharedDisk) pathDevice(hba int) (props, error) {
+// pathDevice is the disk at the end of one path.
+func (d sharedDisk) pathDevice(path int) (props, error) {
 	wwn, err := strconv.ParseUint(d.WWN, 16, 64)
 	if err != nil {
 		return nil, err
 	}
 	p := props{
-		"driver": "scsi-hd", "id": d.pathID(hba), "bus": fmt.Sprintf("hba%d.0", hba),
-		"scsi-id": d.Index + 1, "drive": d.blockID(), "share-rw": true,
+		"driver": "scsi-hd", "id": d.pathID(path), "bus": fmt.Sprintf("hba%d.0", d.hba(path)),
+		"scsi-id": d.Target + path/hbas, "drive": d.blockID(), "share-rw": true,
 		"serial": d.Serial, "wwn": wwn,
 		// Each path ends in a port of its own, as on a SAS disk.
-		"port_wwn": wwn ^ uint64(hba+1)<<48, "port_index": hba,
+		"port_wwn": wwn ^ uint64(path+1)<<48, "port_index": path,
 		"rotation_rate": 7200,
 	}
 	if d.SSD {
@@ -77,7 +102,18 @@ func (d sharedDisk) pathDevice(hba int) (props, error) {
 	if d.Product != "" {
 		p["product"] = d.Product
 	}
+	if d.Chunk != 0 {
+		p["min_io_size"] = d.Chunk
+	}
+	if d.FullStripe != 0 {
+		p["opt_io_size"] = d.FullStripe
+	}
 	return p, nil
+}
+
+// cabledTo tells whether a server has cables to the disk's enclosure.
+func (d sharedDisk) cabledTo(server string) bool {
+	return len(d.Servers) == 0 || slices.Contains(d.Servers, server)
 }
 
 // ssdDevice is NVMe drive i in its slot.
@@ -207,9 +243,12 @@ func nodeArgs(c *Config, dir string, index int, img *image, accel string, hw *ha
 			}
 		}
 		for _, d := range c.sharedDisks() {
+			if !d.cabledTo(n.Name) {
+				continue
+			}
 			iops, bps := hw.speed(d.Disk)
 			disk(d.blockID(), d.image(dir), iops, bps)
-			for h := range hbas {
+			for h := range d.Paths {
 				if hw.pathGone(n.Name, d, h) {
 					continue
 				}

@@ -12,6 +12,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // stateBytes is the size of a node's own layer over the shared root. The
@@ -201,7 +203,10 @@ func makeSparse(file string, size int64) error {
 		return err
 	}
 	if err := f.Truncate(size); err != nil {
-		f.Close()
+		err = errors.Join(err, f.Close(), os.Remove(file))
+		if errors.Is(err, unix.EFBIG) {
+			return refuse("%s: this file system has no files of %d bytes: build the rack on XFS (--dir)", file, size)
+		}
 		return err
 	}
 	return f.Close()

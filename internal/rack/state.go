@@ -127,10 +127,10 @@ func (h *hardware) powered(n *Node) bool {
 	return len(n.Feeds) == 0 || slices.ContainsFunc(n.Feeds, func(f Feed) bool { return !h.Off[outletKey(f.PDU, f.Outlet)] })
 }
 
-// pathGone tells whether a node cannot reach a disk over an HBA.
-func (h *hardware) pathGone(node string, d sharedDisk, hba int) bool {
-	return h.DisksOut[d.Name] || h.PathsOut[pathKey(node, d.Name, hba)] ||
-		h.ModulesOut[d.Enclosure+"/"+strconv.Itoa(hba)]
+// pathGone tells whether a node cannot reach a disk over a path.
+func (h *hardware) pathGone(node string, d sharedDisk, path int) bool {
+	return !d.cabledTo(node) || h.DisksOut[d.Name] || h.PathsOut[pathKey(node, d.Name, d.hba(path))] ||
+		h.ModulesOut[d.Enclosure+"/"+strconv.Itoa(d.module(path))]
 }
 
 // linkDown tells whether a node's cable to a network, or the switch, is out.

@@ -171,9 +171,9 @@ func Status(ctx context.Context, dir string) (*RackStatus, error) {
 		ds := diskStatus(h, d.Disk)
 		ds.Enclosure = d.Enclosure
 		for _, n := range r.cfg.Nodes {
-			for hba := range hbas {
-				if n.Role == RoleServer && ds.Present && h.pathGone(n.Name, d, hba) {
-					ds.PathsOut = append(ds.PathsOut, n.Name+"/"+strconv.Itoa(hba))
+			for path := range d.Paths {
+				if n.Role == RoleServer && ds.Present && d.cabledTo(n.Name) && h.pathGone(n.Name, d, path) {
+					ds.PathsOut = append(ds.PathsOut, n.Name+"/"+strconv.Itoa(d.hba(path)))
 				}
 			}
 		}
