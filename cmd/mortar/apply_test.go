@@ -77,10 +77,9 @@ func mortar(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	root := newRootCmd()
 	var out bytes.Buffer
-	root.SetArgs(args)
 	root.SetOut(&out)
 	root.SetIn(strings.NewReader("yes\n"))
-	err := root.ExecuteContext(t.Context())
+	err := execute(t.Context(), root, args)
 	if err == nil {
 		return 0, out.String(), ""
 	}

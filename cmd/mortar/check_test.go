@@ -21,8 +21,7 @@ func runCmd(t *testing.T, c *cobra.Command, args ...string) (string, int, error)
 	c.SetOut(&out)
 	c.SetErr(&out)
 	c.SilenceUsage, c.SilenceErrors = true, true
-	c.SetArgs(args)
-	err := c.Execute()
+	err := execute(t.Context(), c, args)
 	code := 0
 	var ee *exitError
 	if errors.As(err, &ee) {

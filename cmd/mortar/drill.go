@@ -60,7 +60,7 @@ interrupted (healed).`,
 			case !f.list && len(args) == 2:
 				return nil
 			}
-			return errors.New("give the spec and the drill: mortar drill SPEC DRILL; mortar drill --list names the drills")
+			return badUsage("give the spec and the drill: mortar drill SPEC DRILL; mortar drill --list names the drills")
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if f.list {

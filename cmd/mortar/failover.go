@@ -39,7 +39,7 @@ func newFailoverCmd() *cobra.Command {
 	var m moveFlags
 	var to string
 	cmd := &cobra.Command{
-		Use:   "failover brick.yaml [SERVICE]",
+		Use:   "failover SPEC [SERVICE]",
 		Short: "Move a service to the other server, gracefully",
 		Long: `Move a service to the other server, or to the one named by --to: the cluster
 stops it here and starts it there; clients wait meanwhile. The constraint that
@@ -62,7 +62,7 @@ reach the disks, failed before, or the server left behind could not be fenced.
 func newFailbackCmd() *cobra.Command {
 	var m moveFlags
 	cmd := &cobra.Command{
-		Use:   "failback brick.yaml [SERVICE]",
+		Use:   "failback SPEC [SERVICE]",
 		Short: "Move a service to its preferred server",
 		Long:  "Move a service back to the server the spec prefers; see failover.\n" + moveExit,
 		Args:  cobra.RangeArgs(1, 2),
@@ -79,7 +79,7 @@ func newFailbackCmd() *cobra.Command {
 func newStandbyCmd() *cobra.Command {
 	var m moveFlags
 	cmd := &cobra.Command{
-		Use:   "standby brick.yaml NODE",
+		Use:   "standby SPEC NODE",
 		Short: "Move everything off a server and keep it off, for maintenance",
 		Long: `Put a server in standby: its services move to the other one, and it takes
 nothing over until ` + "`mortar unstandby`" + `, also after a reboot. Refused if the
@@ -99,7 +99,7 @@ other server could not take the services over.
 func newUnstandbyCmd() *cobra.Command {
 	var m moveFlags
 	cmd := &cobra.Command{
-		Use:   "unstandby brick.yaml NODE",
+		Use:   "unstandby SPEC NODE",
 		Short: "Let a server in standby take services again",
 		Long: `End standby. Services stay where they are, unless ha.failback is auto; move
 them with ` + "`mortar failback`" + `.

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mortarhpc/mortar/examples"
+	"github.com/mortarhpc/mortar/internal/spec"
 )
 
 // initFlavours are the examples `init` offers, the main one first.
@@ -44,12 +45,14 @@ Systems (docs/systems.md), some of which can be designed but not built:
   ` + strings.Join(systems(), "\n  "),
 		Example:   "  mortar init nfs-ha > brick.yaml\n  mortar init nss4-ha-288 > nss.yaml",
 		ValidArgs: append(slices.Clone(initFlavours), systems()...),
+		Args:      cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return fail(exitBadInput, fmt.Errorf("init takes one flavour: %s", strings.Join(initFlavours, " or ")))
-			}
 			if !slices.Contains(initFlavours, args[0]) && !slices.Contains(systems(), args[0]) {
-				return fail(exitBadInput, fmt.Errorf("there is no template for flavour %q; use %s, or a system: %s", args[0], strings.Join(initFlavours, " or "), strings.Join(systems(), ", ")))
+				mend := fmt.Sprintf("use %s, or a system: %s", strings.Join(initFlavours, " or "), strings.Join(systems(), ", "))
+				if near := spec.Nearest(args[0], append(systems(), initFlavours...)); near != "" {
+					mend = fmt.Sprintf("did you mean %s?", near)
+				}
+				return fail(exitBadInput, fmt.Errorf("there is no template for flavour %q; %s", args[0], mend))
 			}
 			text, err := fs.ReadFile(examples.FS, args[0]+".yaml")
 			if err != nil {

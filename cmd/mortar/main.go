@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -79,18 +78,13 @@ func run() int {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
-	root := newRootCmd()
-	err := root.ExecuteContext(ctx)
+	err := execute(ctx, newRootCmd(), os.Args[1:])
 	if err == nil {
 		return 0
 	}
 	var ee *exitError
 	if !errors.As(err, &ee) {
-		// cobra's own errors: unknown command or flag, wrong number of arguments.
-		ee = &exitError{exitBadInput, err}
-		if ctx.Err() != nil {
-			ee.code = exitInterrupted
-		}
+		ee = &exitError{exitFailed, err} // execute makes no such
 	}
 	if ee.err != nil {
 		fmt.Fprintln(os.Stderr, "mortar:", ee.err)
@@ -109,37 +103,7 @@ func newRootCmd() *cobra.Command {
 		root.AddCommand(c)
 	}
 	root.InitDefaultCompletionCmd() // a group as well
-	for _, c := range root.Commands() {
-		refuseUnknown(c)
-	}
+	root.InitDefaultHelpCmd()
+	plainUsage(root)
 	return root
-}
-
-// refuseUnknown makes a group of commands refuse a word that is none of them:
-// cobra would print the group's help and call that success.
-func refuseUnknown(group *cobra.Command) {
-	if !group.HasSubCommands() || group.Runnable() {
-		return
-	}
-	group.Args = cobra.ArbitraryArgs
-	group.RunE = func(cmd *cobra.Command, args []string) error {
-		if len(args) == 0 {
-			return cmd.Help()
-		}
-		cmd.SuggestionsMinimumDistance = 2 // as cobra has it for the program's own commands
-		near, question := cmd.SuggestionsFor(args[0]), true
-		if len(near) == 0 {
-			question = false
-			for _, c := range cmd.Commands() {
-				if c.IsAvailableCommand() {
-					near = append(near, c.Name())
-				}
-			}
-		}
-		mend := "use " + strings.Join(near, ", ")
-		if question {
-			mend = fmt.Sprintf("did you mean %q?", cmd.CommandPath()+" "+near[0])
-		}
-		return fail(exitBadInput, fmt.Errorf("unknown command %q for %q; %s", args[0], cmd.CommandPath(), mend))
-	}
 }

@@ -28,10 +28,41 @@ func TestUnknownCommand(t *testing.T) {
 		{"rack dwon", `did you mean "mortar rack down"?`},
 		{"rack foo", "use "},
 		{"array foo", "use script, verify"},
-		{"chekc", "unknown command"},
+		{"chekc", `did you mean "mortar check"?`},
+		{"chekc --json", `did you mean "mortar check"?`},
+		{"help chekc", `did you mean "mortar check"?`},
 	} {
 		if _, code, err := runCmd(t, newRootCmd(), strings.Fields(c.args)...); code != exitBadInput || err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "_pdu") {
 			t.Errorf("%s: %d, %v", c.args, code, err)
+		}
+	}
+}
+
+// What is wrong with flags and arguments is told in one line without the
+// words of the libraries.
+func TestBadUsage(t *testing.T) {
+	for args, want := range map[string]string{
+		"simulate --bricks abc x":                  "--bricks abc: want a whole number",
+		"simulate --bricks 99999999999999999999 x": "--bricks 99999999999999999999: want a whole number, not so large",
+		"simulate --years x y":                     "--years x: want a number",
+		"simulate --seed -1 x":                     "--seed -1: want a whole number from 0",
+		"simulate --seed":                          "--seed wants a whole number from 0; see mortar simulate --help",
+		"status --interval 5 x":                    "--interval 5: want a time with its unit, such as 90s or 2m",
+		"status --watch=maybe x":                   "--watch maybe: want true or false",
+		"check --jsno x":                           "mortar check has no flag --jsno; did you mean --json?",
+		"check --qqqqqq x":                         "mortar check has no flag --qqqqqq; see mortar check --help",
+		"check -z x":                               "mortar check has no flag -z; see mortar check --help",
+		"check":                                    "mortar check wants SPEC and got nothing; see mortar check --help",
+		"check a b":                                `mortar check wants SPEC and got ["a" "b"]; see mortar check --help`,
+		"version x":                                `mortar version wants no argument and got ["x"]; see mortar version --help`,
+		"init":                                     "mortar init wants FLAVOUR|SYSTEM and got nothing; see mortar init --help",
+		"init nss4-ha-28":                          `there is no template for flavour "nss4-ha-28"; did you mean nss4-ha-288?`,
+		"--bogus":                                  "mortar has no flag --bogus; see mortar --help",
+		"simulate x --set":                         "--set wants a value; see mortar simulate --help",
+	} {
+		code, out, stderr := mortar(t, strings.Fields(args)...)
+		if code != exitBadInput || stderr != want || out != "" {
+			t.Errorf("%s: %d, %q, want %q\n%s", args, code, stderr, want, out)
 		}
 	}
 }

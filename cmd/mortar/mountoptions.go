@@ -52,7 +52,7 @@ func newMountOptionsCmd() *cobra.Command {
 		fstab, asJSON bool
 	)
 	cmd := &cobra.Command{
-		Use:   "mount-options brick.yaml",
+		Use:   "mount-options SPEC",
 		Short: "Print how clients mount the brick, with the reason for each option",
 		Long: `Print the mount commands (or the lines of /etc/fstab) of the clients in the
 spec, with the reason for each option. A spec without clients gets the lines

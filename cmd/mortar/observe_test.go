@@ -108,7 +108,7 @@ func TestMoveRefused(t *testing.T) {
 		{[]string{"unstandby", one, "nfs1"}, "brick brick1 has one server"},
 		{[]string{"failover", pair, "--wait", "0s"}, "--wait and --timeout must be above 0"},
 		{[]string{"failover", pair + "x"}, "no such file"},
-		{[]string{"standby", pair}, "accepts 2 arg(s)"},
+		{[]string{"standby", pair}, "standby wants SPEC NODE"},
 		{[]string{"status", pair, "--interval", "-1s"}, "must be above 0"},
 		{[]string{"status", pair, "--facts", pair}, "not written by --save-facts"},
 		{[]string{"status", pair, "--facts", pair, "--watch"}, "leave --watch"},

@@ -43,7 +43,7 @@ func newStatusCmd() *cobra.Command {
 		facts, save        string
 	)
 	cmd := &cobra.Command{
-		Use:   "status brick.yaml",
+		Use:   "status SPEC",
 		Short: "Show the health of a brick, from disk to client",
 		Long: `Show the health of a brick as a tree: host, disk, path, RAID, volume, file
 system, export, cluster, fencing, client. Every host is asked once, all at the

@@ -337,7 +337,7 @@ func (d *decoder) mapping(n ast.Node, v reflect.Value, path, key string) {
 		if !ok {
 			keys := keysOf(v.Type())
 			mend := "the keys here are: " + strings.Join(keys, ", ")
-			if near := nearest(name, keys); near != "" {
+			if near := Nearest(name, keys); near != "" {
 				mend = fmt.Sprintf("did you mean %q?", near)
 				meant[near] = true
 			} else if places := placesOf(d.root, name, ""); len(places) > 0 && len(places) <= 3 {

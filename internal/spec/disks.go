@@ -114,7 +114,7 @@ func (c *checker) disks() {
 		case bySerial[w] == "" && !allKnown:
 		case bySerial[w] == "":
 			mend := "list only disks of this brick"
-			if near := nearest(w, serials); near != "" {
+			if near := Nearest(w, serials); near != "" {
 				mend += fmt.Sprintf("; a near one is %s, but compare with the disk's label before you wipe it", near)
 			}
 			c.errorf(at, mend, "no disk of this brick has the serial %q", w)
@@ -164,7 +164,7 @@ func (c *checker) enclosureSet(e *Enclosure, at string) string {
 			return "" // said already, of the services
 		}
 		mend := "the services are: " + strings.Join(names, ", ")
-		if near := nearest(e.Service, names); near != "" {
+		if near := Nearest(e.Service, names); near != "" {
 			mend = fmt.Sprintf("did you mean %q?", near)
 		}
 		c.errorf(at+".service", mend, "there is no service %q", e.Service)
@@ -183,7 +183,7 @@ func (c *checker) disk(l *DiskList, at string, byWWN map[string]string) (sound b
 	}
 	if !slices.Contains(diskTypes, l.Type) {
 		mend := "use " + or(diskTypes)
-		if near := nearest(l.Type, diskTypes); near != "" {
+		if near := Nearest(l.Type, diskTypes); near != "" {
 			mend = fmt.Sprintf("did you mean %q?", near)
 		}
 		c.errorf(at+".type", mend, "unknown disk type %q", l.Type)
@@ -336,7 +336,7 @@ func words[T any](list []T) []string {
 }
 
 func (c *checker) modelMend(name string) string {
-	if near := nearest(strings.ToUpper(name), ModelNames()); near != "" {
+	if near := Nearest(strings.ToUpper(name), ModelNames()); near != "" {
 		return fmt.Sprintf("did you mean %q?", near)
 	}
 	return "use " + or(ModelNames())

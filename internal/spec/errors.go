@@ -61,8 +61,8 @@ func (e Errors) sorted() Errors {
 	return out
 }
 
-// nearest returns the candidate a mistyped word most likely meant, or "".
-func nearest(word string, candidates []string) string {
+// Nearest returns the candidate a mistyped word most likely meant, or "".
+func Nearest(word string, candidates []string) string {
 	best, bestDist := "", 1<<30
 	for _, c := range candidates {
 		if d := distance(strings.ToLower(word), strings.ToLower(c)); d < bestDist {

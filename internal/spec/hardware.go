@@ -195,7 +195,7 @@ func (c *checker) enclosureArray(e *Enclosure, at string) bool {
 	}
 	if !slices.Contains(names, e.Array) {
 		mend := "the arrays are: " + strings.Join(names, ", ")
-		if near := nearest(e.Array, names); near != "" {
+		if near := Nearest(e.Array, names); near != "" {
 			mend = fmt.Sprintf("did you mean %q?", near)
 		}
 		c.errorf(at+".array", mend, "there is no array %q", e.Array)
@@ -262,7 +262,7 @@ func (c *checker) cache(bySerial map[string]string) {
 	modeOK := slices.Contains(modes, k.Mode)
 	if !modeOK {
 		mend := "use write-back or write-through"
-		if near := nearest(k.Mode, modes); near != "" {
+		if near := Nearest(k.Mode, modes); near != "" {
 			mend = fmt.Sprintf("did you mean %q?", near)
 		}
 		c.errorf("cache.mode", mend, "unknown mode %q of a cache", k.Mode)

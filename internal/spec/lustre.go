@@ -223,7 +223,7 @@ func (c *checker) enclosureModule(e *Enclosure, at string) string {
 		c.errorf(at, "add module: one of "+or(names), "enclosure %s says of no module", e.Name)
 	case !slices.Contains(names, e.Module) && len(names) > 0:
 		mend := "the modules are: " + strings.Join(names, ", ")
-		if near := nearest(e.Module, names); near != "" {
+		if near := Nearest(e.Module, names); near != "" {
 			mend = fmt.Sprintf("did you mean %q?", near)
 		}
 		c.errorf(at+".module", mend, "there is no module %q", e.Module)

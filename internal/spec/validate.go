@@ -101,7 +101,7 @@ func (c *checker) head() bool {
 	}
 	if !slices.Contains(flavours, string(s.Flavour)) {
 		mend := "use " + or(flavours)
-		if near := nearest(string(s.Flavour), flavours); near != "" {
+		if near := Nearest(string(s.Flavour), flavours); near != "" {
 			mend = fmt.Sprintf("did you mean %q?", near)
 		}
 		c.errorf("flavour", mend, "unknown flavour %q", s.Flavour)
@@ -350,7 +350,7 @@ func (c *checker) power() {
 			oat := fmt.Sprintf("%s.outlets[%d]", at, j)
 			if pdus[o.PDU] == nil {
 				mend := "list it under pdus"
-				if near := nearest(o.PDU, names); near != "" {
+				if near := Nearest(o.PDU, names); near != "" {
 					mend = fmt.Sprintf("did you mean %q?", near)
 				}
 				if !dup { // then it is the other of the two that was meant
@@ -513,7 +513,7 @@ func (c *checker) unknownServer(at, name string) {
 		names = append(names, v.Name)
 	}
 	mend := "the servers are: " + strings.Join(names, ", ")
-	if near := nearest(name, names); near != "" {
+	if near := Nearest(name, names); near != "" {
 		mend = fmt.Sprintf("did you mean %q?", near)
 	}
 	c.errorf(at, mend, "there is no server %q", name)
@@ -555,7 +555,7 @@ func (c *checker) exports(at string, v *Service) {
 				c.errorf(oat, "write one option per item, see exports(5)", "%q is not an export option", o)
 			case !slices.Contains(exportOpts, name):
 				mend := "see exports(5)"
-				if near := nearest(name, exportOpts); near != "" {
+				if near := Nearest(name, exportOpts); near != "" {
 					mend = fmt.Sprintf("did you mean %q?", near)
 				}
 				c.errorf(oat, mend, "unknown export option %q", name)
@@ -653,7 +653,7 @@ func (c *checker) mount(v *Client, m *Mount, at string, used map[string]bool, pu
 	}
 	if sv == nil && c.servicesOK {
 		mend := "the services are: " + strings.Join(names, ", ")
-		if near := nearest(m.Service, names); near != "" {
+		if near := Nearest(m.Service, names); near != "" {
 			mend = fmt.Sprintf("did you mean %q?", near)
 		}
 		c.errorf(at+".service", mend, "there is no service %q", m.Service)

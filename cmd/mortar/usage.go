@@ -1,0 +1,149 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/mortarhpc/mortar/internal/spec"
+)
+
+// execute runs the program with arguments. Whatever is wrong with them is told
+// in one line that says how to mend it, and ends with exitBadInput.
+func execute(ctx context.Context, root *cobra.Command, args []string) error {
+	if err := unknownCommand(root, args); err != nil {
+		return fail(exitBadInput, err)
+	}
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	var ee *exitError
+	if err != nil && !errors.As(err, &ee) {
+		err = fail(exitBadInput, err)
+		if ctx.Err() != nil {
+			err = fail(exitInterrupted, errors.Unwrap(err))
+		}
+	}
+	return err
+}
+
+// plainUsage gives a command and those below it the errors of this file
+// instead of the flag library's.
+func plainUsage(cmd *cobra.Command) {
+	cmd.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return fail(exitBadInput, flagError(c, err)) })
+	for _, c := range cmd.Commands() {
+		plainUsage(c)
+	}
+	if accepts := cmd.Args; accepts != nil && cmd.Runnable() {
+		cmd.Args = func(c *cobra.Command, args []string) error {
+			err := accepts(c, args)
+			var ee *exitError
+			if err == nil || errors.As(err, &ee) {
+				return err
+			}
+			want := strings.TrimSuffix(strings.TrimPrefix(c.UseLine(), c.CommandPath()), " [flags]")
+			if want = strings.TrimSpace(want); want == "" {
+				want = "no argument"
+			}
+			got := "nothing"
+			if len(args) > 0 {
+				got = fmt.Sprintf("%q", args)
+			}
+			return fail(exitBadInput, fmt.Errorf("%s wants %s and got %s; %s", c.CommandPath(), want, got, helpOf(c)))
+		}
+	}
+}
+
+func helpOf(c *cobra.Command) string { return fmt.Sprintf("see %s --help", c.CommandPath()) }
+
+// unknownCommand refuses a word that is no command where one is wanted: cobra
+// would print a group's help and call that success.
+func unknownCommand(root *cobra.Command, args []string) error {
+	if !root.HasSubCommands() {
+		return nil
+	}
+	root.Args = cobra.ArbitraryArgs // else Find itself fails, in several lines
+	group, rest, err := root.Find(args)
+	if err != nil {
+		return err
+	}
+	if group.Name() == "help" { // help WORD
+		if group, rest, err = root.Find(rest); err != nil {
+			return err
+		}
+	}
+	if !group.HasSubCommands() || group.Runnable() && group != root || len(rest) == 0 || strings.HasPrefix(rest[0], "-") {
+		return nil
+	}
+	var names []string
+	for _, c := range group.Commands() {
+		if c.IsAvailableCommand() {
+			names = append(names, c.Name())
+		}
+	}
+	mend := "use " + strings.Join(names, ", ")
+	if near := spec.Nearest(rest[0], names); near != "" {
+		mend = fmt.Sprintf("did you mean %q?", group.CommandPath()+" "+near)
+	}
+	return fmt.Errorf("unknown command %q for %q; %s", rest[0], group.CommandPath(), mend)
+}
+
+// flagError is what is wrong with a flag, in words.
+func flagError(c *cobra.Command, err error) error {
+	var unknown *pflag.NotExistError
+	var none *pflag.ValueRequiredError
+	var bad *pflag.InvalidValueError
+	switch {
+	case errors.As(err, &unknown):
+		name := unknown.GetSpecifiedName()
+		if unknown.GetSpecifiedShortnames() != "" {
+			return fmt.Errorf("%s has no flag -%s; %s", c.CommandPath(), name, helpOf(c))
+		}
+		mend := helpOf(c)
+		var flags []string
+		c.Flags().VisitAll(func(f *pflag.Flag) {
+			if !f.Hidden {
+				flags = append(flags, f.Name)
+			}
+		})
+		if near := spec.Nearest(name, flags); near != "" {
+			mend = fmt.Sprintf("did you mean --%s?", near)
+		}
+		return fmt.Errorf("%s has no flag --%s; %s", c.CommandPath(), name, mend)
+	case errors.As(err, &none):
+		f := none.GetFlag()
+		return fmt.Errorf("--%s wants %s; %s", f.Name, wantOf(f), helpOf(c))
+	case errors.As(err, &bad):
+		f := bad.GetFlag()
+		want := wantOf(f)
+		switch cause := errors.Unwrap(bad); {
+		case errors.Is(cause, strconv.ErrRange):
+			want += ", not so large"
+		case want == "a value": // a type of our own: it says what it wants
+			want = strings.TrimPrefix(cause.Error(), "want ")
+		}
+		return fmt.Errorf("--%s %s: want %s", f.Name, bad.GetValue(), want)
+	}
+	return fmt.Errorf("%w; %s", err, helpOf(c))
+}
+
+// wantOf says what a flag takes.
+func wantOf(f *pflag.Flag) string {
+	switch f.Value.Type() {
+	case "int", "int64":
+		return "a whole number"
+	case "uint", "uint64":
+		return "a whole number from 0"
+	case "float64":
+		return "a number"
+	case "bool":
+		return "true or false"
+	case "duration":
+		return "a time with its unit, such as 90s or 2m"
+	}
+	return "a value"
+}
