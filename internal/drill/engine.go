@@ -274,17 +274,17 @@ func (e *engine) preflight(ctx context.Context) error {
 		}
 	}
 	if e.active != "" {
-		ms, err := readMounts(ctx, e.host(e.active))
+		ms, err := testbed.Mounts(ctx, e.host(e.active))
 		if err != nil {
 			return fmt.Errorf("%s: %w", e.active, err)
 		}
-		if _, ok := mountedAt(ms, e.volume.MountPoint); !ok {
+		if _, ok := resource.MountAt(ms, e.volume.MountPoint); !ok {
 			problems = append(problems, fmt.Sprintf("%s is not mounted on %s", e.volume.MountPoint, e.active))
 		}
 	}
 	var mu sync.Mutex
 	err = each(e.clients, func(name string) error {
-		ms, err := readMounts(ctx, e.host(name))
+		ms, err := testbed.Mounts(ctx, e.host(name))
 		if err != nil {
 			return err
 		}
@@ -294,7 +294,7 @@ func (e *engine) preflight(ctx context.Context) error {
 			if want.Client != name || want.Service != e.service.Name {
 				continue
 			}
-			if m, ok := mountedAt(ms, want.Path); !ok || !strings.HasPrefix(m.Type, "nfs") || m.Source != want.Source {
+			if m, ok := resource.MountAt(ms, want.Path); !ok || !strings.HasPrefix(m.Type, "nfs") || m.Source != want.Source {
 				problems = append(problems, fmt.Sprintf("%s is not mounted on %s of client %s (mortar apply mounts it)", want.Source, want.Path, name))
 			}
 		}

@@ -3,38 +3,7 @@ package drill
 import (
 	"fmt"
 	"slices"
-	"strings"
 )
-
-// mountLine is one line of /proc/self/mounts.
-type mountLine struct {
-	Source, Target, Type string
-	Options              []string
-}
-
-// parseMounts reads /proc/self/mounts. Source: proc_pid_mounts(5), fstab(5)
-func parseMounts(text string) []mountLine {
-	var out []mountLine
-	unescape := strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace
-	for line := range strings.Lines(text) {
-		f := strings.Fields(line)
-		if len(f) < 4 {
-			continue
-		}
-		out = append(out, mountLine{unescape(f[0]), unescape(f[1]), f[2], strings.Split(f[3], ",")})
-	}
-	return out
-}
-
-func mountedAt(ms []mountLine, target string) (mountLine, bool) {
-	// The last one mounted is the one that is seen.
-	for _, m := range slices.Backward(ms) {
-		if m.Target == target {
-			return m, true
-		}
-	}
-	return mountLine{}, false
-}
 
 // look is one look at a server's mounts. A look that failed is not recorded.
 type look struct {

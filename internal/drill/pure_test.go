@@ -248,19 +248,6 @@ func TestDoubleMount(t *testing.T) {
 	}
 }
 
-func TestParseMounts(t *testing.T) {
-	ms := parseMounts("10.0.0.1:/srv/home /mnt/a\\040b nfs4 rw,vers=4.1 0 0\nproc /proc proc rw 0 0\n/dev/x /mnt/v xfs rw 0 0\n/dev/y /mnt/v xfs ro 0 0\nshort\n")
-	if len(ms) != 4 {
-		t.Fatalf("%d mounts", len(ms))
-	}
-	if m, ok := mountedAt(ms, "/mnt/a b"); !ok || m.Source != "10.0.0.1:/srv/home" || m.Type != "nfs4" {
-		t.Errorf("%+v %v", m, ok)
-	}
-	if m, _ := mountedAt(ms, "/mnt/v"); m.Source != "/dev/y" {
-		t.Errorf("the upper mount is seen, not %+v", m)
-	}
-}
-
 func testDesign(mounts ...design.ClientMount) *design.Design { return &design.Design{Mounts: mounts} }
 
 func TestJobs(t *testing.T) {
@@ -515,7 +502,6 @@ func FuzzJournal(f *testing.F) {
 		}
 		_, _ = ocfEvent(line, "h")
 		_, _ = parseCrmMon(string(line))
-		_ = parseMounts(string(line))
 		if !json.Valid(line) {
 			if _, _, _, err := parseJournal(line); err == nil {
 				t.Errorf("no error for %q", line)

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/report"
+	"github.com/mortarhpc/mortar/internal/resource"
+	"github.com/mortarhpc/mortar/internal/testbed"
 )
 
 // watcher collects events and looks at mounts while a drill runs.
@@ -141,11 +143,11 @@ func (w *watcher) server(ctx context.Context, h Host, name, service, mountPoint 
 		defer t.Stop()
 		for {
 			asked := time.Now().UnixNano()
-			ms, err := readMounts(ctx, h)
+			ms, err := testbed.Mounts(ctx, h)
 			if err != nil {
 				return
 			}
-			_, ok := mountedAt(ms, mountPoint)
+			_, ok := resource.MountAt(ms, mountPoint)
 			w.mu.Lock()
 			w.looks[name] = append(w.looks[name], look{asked, time.Now().UnixNano(), ok})
 			w.mu.Unlock()
@@ -168,14 +170,4 @@ func journalEvent(line []byte, host string) (report.Event, bool) {
 		return report.Event{}, false
 	}
 	return report.Event{NS: ns, Host: host, Source: source(ident), Kind: f.kind, Text: msg}, true
-}
-
-func readMounts(ctx context.Context, h Host) ([]mountLine, error) {
-	var r struct {
-		Content []byte `json:"content"`
-	}
-	if err := h.Call(ctx, "read", map[string]string{"path": "/proc/self/mounts"}, &r, nil); err != nil {
-		return nil, err
-	}
-	return parseMounts(string(r.Content)), nil
 }

@@ -31,7 +31,7 @@ func (m *MountPoint) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 	if err != nil {
 		return nil, err
 	}
-	live, mounted := mountAt(ms, m.Path)
+	live, mounted := MountAt(ms, m.Path)
 	if !mounted {
 		if ok, err := exists(sys, m.Path); err != nil {
 			return nil, err
@@ -169,7 +169,7 @@ func (r *ReleaseStorage) Diff(_ context.Context, sys Sys) ([]Action, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, ok := mountAt(ms, r.MountPoint); ok {
+	if _, ok := MountAt(ms, r.MountPoint); ok {
 		as = append(as, Action{Title: "unmount " + r.MountPoint, Cmd: []string{"umount", r.MountPoint}, Seconds: 300})
 	}
 	active, err := lvActive(sys, r.VG, r.LV)

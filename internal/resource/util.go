@@ -104,8 +104,14 @@ func mounts(sys Sys) ([]Mount, error) {
 	if err != nil {
 		return nil, err
 	}
+	return ParseMounts(string(b)), nil
+}
+
+// ParseMounts reads the text of /proc/self/mounts.
+// Source: proc_pid_mounts(5), fstab(5)
+func ParseMounts(text string) []Mount {
 	var ms []Mount
-	for line := range strings.Lines(string(b)) {
+	for line := range strings.Lines(text) {
 		f := fields(strings.TrimSuffix(line, "\n"))
 		if len(f) < 4 {
 			continue
@@ -114,7 +120,7 @@ func mounts(sys Sys) ([]Mount, error) {
 			Source: unescape(f[0]), Target: unescape(f[1]), Type: f[2], Options: strings.Split(f[3], ","),
 		})
 	}
-	return ms, nil
+	return ms
 }
 
 // fields splits a line as fstab(5) says: at spaces and tabs, and nothing else.
@@ -131,8 +137,8 @@ func escape(s string) string {
 	return strings.NewReplacer(`\`, `\134`, " ", `\040`, "\t", `\011`, "\n", `\012`).Replace(s)
 }
 
-// mountAt finds what is mounted at a path: the last one, which hides others.
-func mountAt(ms []Mount, target string) (Mount, bool) {
+// MountAt finds what is mounted at a path: the last one, which hides others.
+func MountAt(ms []Mount, target string) (Mount, bool) {
 	target = filepath.Clean(target)
 	for i := len(ms) - 1; i >= 0; i-- {
 		if filepath.Clean(ms[i].Target) == target {

@@ -42,6 +42,17 @@ func ClockOffset(ctx context.Context, h Host) (offset, roundTrip int64, err erro
 	return offset, roundTrip, nil
 }
 
+// Mounts are a host's.
+func Mounts(ctx context.Context, h Host) ([]resource.Mount, error) {
+	var r struct {
+		Content []byte `json:"content"`
+	}
+	if err := h.Call(ctx, "read", map[string]string{"path": "/proc/self/mounts"}, &r, nil); err != nil {
+		return nil, err
+	}
+	return resource.ParseMounts(string(r.Content)), nil
+}
+
 // Describe has the hardware, mounts, settings and design of a brick as a run
 // keeps them; software, method and caveats are the caller's to add.
 func Describe(d *design.Design) report.Config {
