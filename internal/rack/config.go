@@ -37,7 +37,7 @@ type Config struct {
 	Enclosures []Enclosure `json:"enclosures,omitempty"`
 	// Sparse lets the disks be larger than the room there is to fill them.
 	Sparse bool `json:"sparse,omitempty"`
-	// SSDs are NVMe drives that every server reaches.
+	// SSDs are NVMe drives that every server reaches, or that are inside one.
 	SSDs []Disk `json:"ssds,omitempty"`
 	PDUs []PDU  `json:"pdus,omitempty"`
 }
@@ -120,6 +120,9 @@ type Disk struct {
 	// length of the block limits VPD page); 0 is nothing.
 	Chunk      int64 `json:"chunk,omitempty"`
 	FullStripe int64 `json:"full_stripe,omitempty"`
+	// Node is the server that an SSD is inside of; empty: every server
+	// reaches it.
+	Node string `json:"node,omitempty"`
 }
 
 // BMC is a node's baseboard management controller (IPMI 2.0 over LAN).

@@ -330,7 +330,7 @@ func (r *rack) changePaths(ctx context.Context, change func(h *hardware)) error 
 			}
 			for i, d := range r.cfg.SSDs {
 				switch {
-				case before[d.Name] == after[d.Name]:
+				case !d.in(n), before[d.Name] == after[d.Name]:
 				case after[d.Name]:
 					if err := q.plug(ssdDevice(i, d)); err != nil {
 						return err
@@ -411,8 +411,10 @@ func (r *rack) throttle(ctx context.Context, a []string) error {
 		return refuse("%s %s: want I/O operations and bytes per second, 0 for no limit", a[1], a[2])
 	}
 	object := ""
+	reaches := isServer
 	if i := slices.IndexFunc(r.cfg.SSDs, func(d Disk) bool { return d.Name == a[0] }); i >= 0 {
 		object = "limit-" + ssdID(i)
+		reaches = func(n *Node) bool { return isServer(n) && r.cfg.SSDs[i].in(n) }
 	} else if d, err := r.shared(a[0]); err != nil {
 		return err
 	} else {
@@ -424,7 +426,7 @@ func (r *rack) throttle(ctx context.Context, a []string) error {
 		}
 		h.Speeds[a[0]] = speed{IOPS: iops, BytesPerSecond: bps}
 	}, func(h *hardware) error {
-		return r.each(ctx, isServer, func(n *Node, q *qmpClient) error {
+		return r.each(ctx, reaches, func(n *Node, q *qmpClient) error {
 			_, err := q.call("qom-set", props{"path": "/objects/" + object, "property": "limits", "value": limits(iops, bps)})
 			return err
 		})

@@ -101,6 +101,21 @@ func FromSpec(s *spec.Spec, luns ...LUN) (Config, error) {
 		}
 	}
 
+	if s.Cache != nil {
+		// Whatever their type: the rack's solid state disks are NVMe drives.
+		for _, l := range s.Cache.SSDs {
+			serials, err := l.Serials()
+			if err != nil {
+				return c, err
+			}
+			for _, serial := range serials {
+				c.SSDs = append(c.SSDs, Disk{
+					Name: fmt.Sprintf("ssd-%02d", len(c.SSDs)+1), Serial: serial, Bytes: int64(l.Size) / 512 * 512, SSD: true, Node: l.Server,
+				})
+			}
+		}
+	}
+
 	base := filepath.Dir(s.File)
 	secret := func(file string) (string, error) {
 		if filepath.IsAbs(file) {

@@ -124,6 +124,9 @@ func ssdDevice(i int, d Disk) props {
 	}
 }
 
+// in tells whether a node reaches an SSD.
+func (d Disk) in(n *Node) bool { return d.Node == "" || d.Node == n.Name }
+
 // limits is a throttle group's setting; zeros mean no limit.
 func limits(iops, bytesPerSecond int64) props {
 	return props{"iops-total": iops, "bps-total": bytesPerSecond}
@@ -260,6 +263,9 @@ func nodeArgs(c *Config, dir string, index int, img *image, accel string, hw *ha
 			}
 		}
 		for i, d := range c.SSDs {
+			if !d.in(n) {
+				continue
+			}
 			iops, bps := hw.speed(d)
 			disk(ssdID(i), diskImage(dir, d.Name), iops, bps)
 			add("-device", props{"driver": "pcie-root-port", "id": "slot" + strconv.Itoa(i), "chassis": i + 1, "slot": i + 1})

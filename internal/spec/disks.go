@@ -189,6 +189,9 @@ func (c *checker) disk(l *DiskList, at string, byWWN map[string]string) (sound b
 		c.errorf(at+".type", mend, "unknown disk type %q", l.Type)
 		sound = false
 	}
+	if l.Server != "" && !strings.HasPrefix(at, "cache.") {
+		c.errorf(at+".server", "remove it", "the disks of an enclosure are reached by the servers it is cabled to")
+	}
 	if l.RPM < 0 || l.RPM > 20000 {
 		c.errorf(at+".rpm", "write e.g. 7200, or 0 for solid state", "rpm is %d", l.RPM)
 	}

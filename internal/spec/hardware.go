@@ -282,6 +282,7 @@ func (c *checker) cache(bySerial map[string]string) {
 			c.errorf(at+".type", "use ssd or nvme", "a cache of %s disks is no faster than what it caches", l.Type)
 		}
 		c.disk(l, at, map[string]string{})
+		c.inside(l, at)
 		list, err := l.Serials()
 		if err != nil {
 			c.split(at+".serial", "", err)
@@ -302,7 +303,23 @@ func (c *checker) cache(bySerial map[string]string) {
 		c.errorf("cache.ssds", "list 1 to 4", "the cache has %s", plural(n, "SSD"))
 	case modeOK && k.Mode == "write-back" && n < 2:
 		c.errorf("cache.mode", "add an SSD, or use write-through", "write-back needs two SSDs: what is dirty on the only one is lost with it")
-	case modeOK && k.Mode == "write-back" && n%2 != 0:
-		c.errorf("cache.ssds", "list 2 or 4", "write-back mirrors SSDs in pairs, and there are %d", n)
+	}
+}
+
+// inside checks where an SSD of the cache is.
+func (c *checker) inside(l *DiskList, at string) {
+	if l.Server == "" {
+		return
+	}
+	var names []string
+	for _, v := range c.s.Servers {
+		names = append(names, v.Name)
+	}
+	switch {
+	case !slices.Contains(names, l.Server):
+		c.errorf(at+".server", "use "+or(names), "there is no server %q", l.Server)
+	case len(names) > 1 && c.s.Cache.Mode == "write-back":
+		c.errorf(at+".server", "put it where both servers reach it, or use write-through",
+			"write-back on an SSD inside %s: when %s dies, what is dirty on it is out of the other server's reach", l.Server, l.Server)
 	}
 }

@@ -154,6 +154,7 @@ type DiskList struct {
 	Size   Bytes  `yaml:"size" json:"size" doc:"size as sold, e.g. 4TB"`
 	Type   string `yaml:"type,omitempty" json:"type,omitempty" doc:"nl-sas, sas, ssd or nvme" default:"nl-sas"`
 	RPM    int    `yaml:"rpm,omitempty" json:"rpm,omitempty" doc:"rotation rate; 0 for solid state"`
+	Server string `yaml:"server,omitempty" json:"server,omitempty" doc:"an SSD of a cache that is inside one server: its name; default: every server reaches it"`
 }
 
 // Array is a RAID array, or a RAID controller in a server. The first of the
