@@ -18,6 +18,7 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/agent"
 	"github.com/mortarhpc/mortar/internal/host/sshtest"
+	"github.com/mortarhpc/mortar/internal/netns"
 	"github.com/mortarhpc/mortar/internal/resource"
 )
 
@@ -334,14 +335,26 @@ func TestDialFromNetNS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tasks, err := filepath.Glob("/proc/self/task/*/ns/net")
-	if err != nil || len(tasks) == 0 {
-		t.Fatal(err, tasks)
-	}
-	for _, task := range tasks {
-		if ns, err := os.Readlink(task); err == nil && ns != home {
-			t.Errorf("thread %s is in %s, home is %s", task, ns, home)
+	away := func() (out []string) {
+		tasks, err := filepath.Glob("/proc/self/task/*/ns/net")
+		if err != nil || len(tasks) == 0 {
+			t.Fatal(err, tasks)
 		}
+		for _, task := range tasks {
+			if ns, err := os.Readlink(task); err == nil && ns != home {
+				out = append(out, task)
+			}
+		}
+		return out
+	}
+	for range 1000 { // a thread's end is the kernel's to finish
+		if len(away()) == 0 {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	if left := away(); left != nil {
+		t.Errorf("threads %s are not in %s, which is home", left, home)
 	}
 	target.Address = "localhost"
 	if _, err := dial(t.Context(), target); err == nil || !strings.Contains(err.Error(), "IP address") {
@@ -356,10 +369,9 @@ func TestDialFromNetNS(t *testing.T) {
 // listenIn listens in a network namespace.
 func listenIn(name string) (net.Listener, error) {
 	var ln net.Listener
-	_, err := inNetNS(name, func() (net.Conn, error) {
-		var err error
+	err := netns.Do(name, func() (err error) {
 		ln, err = net.Listen("tcp", "127.0.0.1:0")
-		return nil, err
+		return err
 	})
 	return ln, err
 }

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/mortarhpc/mortar/internal/netns"
 )
 
 // bmcConfig is ipmi_sim's configuration of a node's BMC: one LAN channel,
@@ -101,7 +103,7 @@ func (r *rack) stopBMC(ctx context.Context, n *Node) error {
 // UDP port.
 func (r *rack) listensUDP(a netip.Addr, port int) bool {
 	found := false
-	err := inNetns(r.cfg.netns(), func() error {
+	err := netns.Do(r.cfg.netns(), func() error {
 		// This thread's own view; /proc/net is the main thread's.
 		text, err := os.ReadFile("/proc/thread-self/net/udp")
 		found = strings.Contains(string(text), procNetAddress(a, port))

@@ -18,6 +18,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/mortarhpc/mortar/internal/netns"
 )
 
 // TestMain lets the test binary be what BMCs and PDUs call, and a rack's
@@ -79,7 +81,7 @@ func (l *liveRack) in(argv ...string) (string, error) {
 	cmd := exec.Command(toolPath(argv[0]), argv[1:]...)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
-	if err := inNetns(l.r.cfg.netns(), cmd.Start); err != nil {
+	if err := netns.Do(l.r.cfg.netns(), cmd.Start); err != nil {
 		return "", err
 	}
 	err := cmd.Wait()

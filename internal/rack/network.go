@@ -11,6 +11,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/mortarhpc/mortar/internal/netns"
 )
 
 // ownerMark is put on the rack's management bridge, so that a namespace
@@ -59,7 +61,7 @@ func netnsExists(name string) bool {
 // if there is none (someone was killed between making it and marking it).
 func netnsOwner(c *Config, dir string) (ours, marked bool, err error) {
 	alias := ""
-	err = inNetns(c.netns(), func() error {
+	err = netns.Do(c.netns(), func() error {
 		// /sys shows the namespace of whoever mounted it, so ask ip.
 		out, err := runInput(context.Background(), nil, "ip", "-d", "link", "show", bridgeName(c.adminNetwork().Name))
 		if err == nil {

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/mortarhpc/mortar/internal/netns"
 )
 
 // Files of the run directory, relative to it.
@@ -170,7 +172,7 @@ func spawn(r *rack, name string, argv ...string) (*os.Process, <-chan struct{}, 
 	cmd.Dir = runDir(r.dir)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if err := inNetns(r.cfg.netns(), cmd.Start); err != nil {
+	if err := netns.Do(r.cfg.netns(), cmd.Start); err != nil {
 		return nil, nil, err
 	}
 	gone := make(chan struct{})

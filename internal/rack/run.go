@@ -80,28 +80,6 @@ func toolError(argv []string, err error, said string) error {
 	return fmt.Errorf("%s: %w\n%s", strings.Join(argv, " "), err, strings.Join(lines, "\n"))
 }
 
-// inNetns calls fn on a thread that is inside the network namespace. The
-// thread ends with the call, so nothing else can ever run in there. What fn
-// starts (processes, sockets) is and stays in the namespace.
-func inNetns(name string, fn func() error) error {
-	ns, err := os.Open(filepath.Join("/run/netns", name))
-	if err != nil {
-		return err
-	}
-	defer ns.Close()
-	done := make(chan error, 1)
-	go func() {
-		// Never unlocked: the thread must not be used again.
-		runtime.LockOSThread()
-		if err := unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET); err != nil {
-			done <- fmt.Errorf("entering network namespace %s: %w", name, err)
-			return
-		}
-		done <- fn()
-	}()
-	return <-done
-}
-
 // writeFileAtomic writes a file so that a reader, or we after a crash, see
 // the old content or the new and nothing between.
 func writeFileAtomic(path string, data []byte, mode os.FileMode) error {

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"os"
 	"syscall"
+
+	"github.com/mortarhpc/mortar/internal/netns"
 )
 
 // SSH replaces this process by an ssh client that is logged in to a node,
@@ -23,7 +25,7 @@ func SSH(dir, node string, command []string) error {
 		return refuse("ssh is not installed: apt-get install openssh-client")
 	}
 	argv := append(sshArgs(r, n), command...)
-	return inNetns(r.cfg.netns(), func() error {
+	return netns.Do(r.cfg.netns(), func() error {
 		if err := syscall.Exec(path, argv, os.Environ()); err != nil {
 			return fmt.Errorf("%s: %w", path, err)
 		}

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/mortarhpc/mortar/internal/netns"
 )
 
 // bootTime bounds a node's way from power-on to multi-user: several times
@@ -250,7 +252,7 @@ func (r *rack) waitBooted(ctx context.Context, n *Node) error {
 func (r *rack) sshAnswers(ctx context.Context, a netip.Addr) bool {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
-	err := inNetns(r.cfg.netns(), func() error {
+	err := netns.Do(r.cfg.netns(), func() error {
 		// A dialer without deadline goroutines would do; but DialContext
 		// makes its socket on the calling thread only where it need not
 		// try several addresses, which one address guarantees.
