@@ -8,10 +8,14 @@ import (
 	"github.com/mortarhpc/mortar/internal/spec"
 )
 
-// fenceDelay is how much longer it takes to fence the preferred server, so
-// that of two servers that see each other no more, and fence each other,
-// the one with the service wins. It adds to each takeover from it.
-const fenceDelay = "2s"
+// raceDelay is how much later the server without the service is fenced, if
+// the two have lost sight of each other: of two that fence each other the
+// passive one wins. The active one, if it is dead, is fenced without delay.
+const raceDelay = "10s"
+
+// tieDelay is the same between two servers that serve one service each, where
+// neither is the passive one: the first is shot so much later.
+const tieDelay = "2s"
 
 // cluster is that of two servers of a spec.
 func cluster(s *spec.Spec, servers []spec.Server) *HA {
@@ -19,11 +23,8 @@ func cluster(s *spec.Spec, servers []spec.Server) *HA {
 	for i, v := range servers {
 		ha.Nodes = append(ha.Nodes, Node{ID: i + 1, Name: v.Name, Rings: []string{v.Private, v.Public}})
 	}
-	pdus := map[string]spec.PDU{}
-	for _, p := range s.PDUs {
-		pdus[p.Name] = p
-	}
-	for _, v := range servers {
+	pdus := pduDevices(s, servers)
+	for i, v := range servers {
 		bmc := FenceDevice{
 			ID: "fence-" + v.Name + "-bmc", Agent: "fence_ipmilan",
 			Params: map[string]string{
@@ -37,32 +38,63 @@ func cluster(s *spec.Spec, servers []spec.Server) *HA {
 			SecretParam: "password_script", SecretFile: v.BMC.PasswordFile,
 			Feeds: v.Feeds,
 		}
-		if len(s.Services) == 1 && v.Name == s.Services[0].Server {
+		if len(s.Services) != 1 && i == 0 {
 			// Written as a map: a plain value works, but Pacemaker 3.0 logs an
 			// error for it at each fencing.
-			bmc.Params["pcmk_delay_base"] = v.Name + ":" + fenceDelay
+			bmc.Params["pcmk_delay_base"] = v.Name + ":" + tieDelay
 		}
 		second := FenceLevel{Node: v.Name, Level: 2}
-		used := map[string]bool{}
-		for _, o := range v.Outlets {
-			p := pdus[o.PDU]
-			id := "fence-" + v.Name + "-pdu-" + strings.TrimPrefix(p.Name, "pdu-")
-			if used[id] {
-				id += fmt.Sprintf("-%d", o.Outlet)
-			}
-			used[id] = true
-			second.Devices = append(second.Devices, FenceDevice{
-				ID: id, Agent: "fence_apc_snmp",
-				Params: map[string]string{
-					"ip": p.Address, "snmp_version": "1",
-					"pcmk_host_map": fmt.Sprintf("%s:%d", v.Name, o.Outlet), "pcmk_host_check": "static-list",
-					"power_wait": "0",
-				},
-				SecretParam: "community", SecretFile: p.CommunityFile,
-				Feeds: []string{p.Feed},
-			})
+		for _, id := range outletDevices(v) {
+			second.Devices = append(second.Devices, pdus[id])
 		}
 		ha.Fencing = append(ha.Fencing, FenceLevel{Node: v.Name, Level: 1, Devices: []FenceDevice{bmc}}, second)
 	}
 	return ha
+}
+
+// outletDevices names the device of each outlet of a server. A PDU is one
+// device for all servers. A second outlet of a server on the same PDU is on
+// a device of its own: fence_apc_snmp switches only the first of several.
+func outletDevices(v spec.Server) []string {
+	var ids []string
+	used := map[string]int{}
+	for _, o := range v.Outlets {
+		id := "fence-pdu-" + strings.TrimPrefix(o.PDU, "pdu-")
+		if used[id]++; used[id] > 1 {
+			id += fmt.Sprintf("-%d", used[id])
+		}
+		ids = append(ids, id)
+	}
+	return ids
+}
+
+// pduDevices are the devices of the PDUs by ID, each with the outlets of all
+// servers.
+func pduDevices(s *spec.Spec, servers []spec.Server) map[string]FenceDevice {
+	pdus := map[string]spec.PDU{}
+	for _, p := range s.PDUs {
+		pdus[p.Name] = p
+	}
+	out := map[string]FenceDevice{}
+	for _, v := range servers {
+		for i, id := range outletDevices(v) {
+			o := v.Outlets[i]
+			p := pdus[o.PDU]
+			f, ok := out[id]
+			if !ok {
+				f = FenceDevice{
+					ID: id, Agent: "fence_apc_snmp",
+					Params:      map[string]string{"ip": p.Address, "snmp_version": "1", "pcmk_host_check": "static-list", "power_wait": "0"},
+					SecretParam: "community", SecretFile: p.CommunityFile,
+					Feeds: []string{p.Feed},
+				}
+			}
+			if was := f.Params["pcmk_host_map"]; was != "" {
+				f.Params["pcmk_host_map"] = was + ";"
+			}
+			f.Params["pcmk_host_map"] += fmt.Sprintf("%s:%d", v.Name, o.Outlet)
+			out[id] = f
+		}
+	}
+	return out
 }

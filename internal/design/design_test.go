@@ -310,8 +310,8 @@ func TestFencing(t *testing.T) {
 		}
 	}
 	want := []string{
-		"nfs1 1 fence-nfs1-bmc nfs1", "nfs1 2 fence-nfs1-pdu-a nfs1:1", "nfs1 2 fence-nfs1-pdu-b nfs1:1",
-		"nfs2 1 fence-nfs2-bmc nfs2", "nfs2 2 fence-nfs2-pdu-a nfs2:2", "nfs2 2 fence-nfs2-pdu-b nfs2:2",
+		"nfs1 1 fence-nfs1-bmc nfs1", "nfs1 2 fence-pdu-a nfs1:1;nfs2:2", "nfs1 2 fence-pdu-b nfs1:1;nfs2:2",
+		"nfs2 1 fence-nfs2-bmc nfs2", "nfs2 2 fence-pdu-a nfs1:1;nfs2:2", "nfs2 2 fence-pdu-b nfs1:1;nfs2:2",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)

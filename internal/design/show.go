@@ -428,17 +428,22 @@ func (v *view) pair(h *HA, title, resources string) {
 			if i > 0 || l.Level > 1 {
 				name = ""
 			}
-			v.printf("    %-10s %s  %-22s %s\n", name, level, f.ID, fenceText(f))
+			v.printf("    %-10s %s  %-22s %s\n", name, level, f.ID, fenceText(f, l.Node))
 		}
 	}
 }
 
-func fenceText(f FenceDevice) string {
+func fenceText(f FenceDevice, node string) string {
 	s := ""
 	if f.Agent == "fence_ipmilan" {
 		s = "BMC " + f.Params["ip"] + ", off and on, runs on feed " + strings.Join(f.Feeds, " or ")
 	} else {
-		_, outlet, _ := strings.Cut(f.Params["pcmk_host_map"], ":")
+		outlet := ""
+		for m := range strings.SplitSeq(f.Params["pcmk_host_map"], ";") {
+			if name, plug, _ := strings.Cut(m, ":"); name == node {
+				outlet = plug
+			}
+		}
 		s = "PDU " + f.Params["ip"] + " outlet " + outlet + ", on feed " + strings.Join(f.Feeds, " or ")
 	}
 	if _, delay, ok := strings.Cut(f.Params["pcmk_delay_base"], ":"); ok {

@@ -174,7 +174,10 @@ func settings(d *Design) []Setting {
 	// Cluster.
 	if d.HA != nil {
 		haSettings(d.HA.TokenMS, d.HA.Failback, add)
-		add("server", "pacemaker", "fence delay", fenceDelay, "if the servers lose sight of each other both fence; the preferred one is shot later and so wins", "pacemaker-fenced(7), pcmk_delay_base")
+		add("server", "pacemaker", "priority-fencing-delay", raceDelay, "two servers that lose sight of each other fence each other. The one without the service is shot so much later, and so wins: it can serve, which is more than is known of the other. A dead server that served is fenced at once", "pacemaker-schedulerd(7)")
+		if len(d.Services) > 1 {
+			add("server", "pacemaker", "pcmk_delay_base", tieDelay, "while each server has a service neither is passive: the first one is shot later, and wins", "pacemaker-fenced(7)")
+		}
 	}
 
 	// Clients.

@@ -255,7 +255,7 @@ type FenceLevel struct {
 
 // FenceDevice is one stonith resource.
 type FenceDevice struct {
-	ID     string            `json:"id"`    // e.g. fence-nfs1-bmc, fence-nfs1-pdu-a
+	ID     string            `json:"id"`    // e.g. fence-nfs1-bmc; fence-pdu-a, which is in the levels of both servers
 	Agent  string            `json:"agent"` // fence_ipmilan, fence_apc_snmp
 	Params map[string]string `json:"params"`
 	// SecretParam is the agent's parameter that takes the secret, SecretFile

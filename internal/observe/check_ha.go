@@ -346,6 +346,7 @@ func (v *view) fencing() *Part {
 		}
 	}
 	ready := 0
+	told := map[string]bool{}
 	for _, node := range nodes {
 		c := p.add(OK, node, "")
 		var levels []string
@@ -360,7 +361,10 @@ func (v *view) fencing() *Part {
 			for j := range l.Devices {
 				ids = append(ids, l.Devices[j].ID)
 				if f := v.device(&l.Devices[j], node); f != nil {
-					c.Parts = append(c.Parts, f)
+					if !told[l.Devices[j].ID] { // a PDU serves both servers
+						c.Parts = append(c.Parts, f)
+						told[l.Devices[j].ID] = true
+					}
 					good = good && f.Level != Fault
 				}
 			}

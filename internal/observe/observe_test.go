@@ -380,8 +380,6 @@ func TestJudge(t *testing.T) {
 			"warning: service home on nfs2 since 20:51, its preferred server is nfs1",
 			neverProven1,
 			"warning: fence device fence-nfs2-bmc has no server to run on: the other one is away",
-			"warning: fence device fence-nfs2-pdu-a has no server to run on: the other one is away",
-			"warning: fence device fence-nfs2-pdu-b has no server to run on: the other one is away",
 			neverProven2}},
 		{"ring 0 down", func(f Facts) {
 			move(d, f, "nfs1", "nfs2")
@@ -410,8 +408,8 @@ func TestJudge(t *testing.T) {
 		}, []string{
 			"warning: service home on nfs2, its preferred server is nfs1",
 			"fault: fence device fence-nfs1-bmc (fence_ipmilan) does not work: its start failed on nfs2 at 20:51: error occurred",
-			"fault: fence device fence-nfs1-pdu-a (fence_apc_snmp) does not work: its start failed on nfs2 at 20:51: error occurred",
-			"fault: fence device fence-nfs1-pdu-b (fence_apc_snmp) does not work: its start failed on nfs2 at 20:51: error occurred",
+			"fault: fence device fence-pdu-a (fence_apc_snmp) does not work: its start failed on nfs2 at 20:51: error occurred",
+			"fault: fence device fence-pdu-b (fence_apc_snmp) does not work: its start failed on nfs2 at 20:51: error occurred",
 			"fault: nfs1 cannot be fenced: no level of it works; a failure of nfs1 would stop its service",
 			neverProven1, neverProven2}},
 		{"nfs1 dead, fencing under way", func(f Facts) {
@@ -435,8 +433,6 @@ func TestJudge(t *testing.T) {
 			"unknown: nfs1 is away", "unknown: nfs1 is away",
 			"warning: service home on nfs2, its preferred server is nfs1",
 			"warning: fence device fence-nfs2-bmc has no server to run on: the other one is away",
-			"warning: fence device fence-nfs2-pdu-a has no server to run on: the other one is away",
-			"warning: fence device fence-nfs2-pdu-b has no server to run on: the other one is away",
 			neverProven2}},
 	}
 	for _, tt := range tests {

@@ -617,10 +617,15 @@ func (b *builder) configurator() string {
 
 func secretPath(f design.FenceDevice) string { return secretsDir + "/" + f.ID }
 
+// fenceDevices are all of them, once.
 func (b *builder) fenceDevices() []design.FenceDevice {
 	var out []design.FenceDevice
 	for _, l := range b.d.HA.Fencing {
-		out = append(out, l.Devices...)
+		for _, f := range l.Devices {
+			if !slices.ContainsFunc(out, func(o design.FenceDevice) bool { return o.ID == f.ID }) {
+				out = append(out, f)
+			}
+		}
 	}
 	return out
 }
@@ -645,7 +650,7 @@ func (b *builder) configuration() error {
 	}
 	at := b.configurator()
 	b.add(StageCluster, at, "cluster configuration", &resource.CIB{
-		Configuration: cib.String(), Owned: []string{"service-", "fence-", "fencing-", "locate-", "mortar-"}, Secret: []string{"community"},
+		Configuration: cib.String(), Owned: []string{"service-", "fence-", "fencing-", "locate-", "order-", "mortar-"}, Secret: []string{"community"},
 	})
 	for _, s := range b.d.Services {
 		// Watched from the other server: this one is busy starting it.

@@ -18,30 +18,55 @@ func (b *builder) cib() (*resource.Element, error) {
 	constraints := el("constraints")
 	topology := el("fencing-topology")
 
-	// Services come first: Pacemaker starts resources in this order where it
-	// may not start all at once, and the fence devices are not waited for.
 	for i := range b.d.Services {
 		s := &b.d.Services[i]
 		resources.Add(b.service(s))
 		constraints.Add(el("rsc_location", "id", "locate-"+resource.ServiceID(s.Name),
 			"rsc", resource.ServiceID(s.Name), "node", s.Preferred, "score", "100"))
 	}
+	made := map[string]bool{}
 	for _, l := range b.d.HA.Fencing {
 		var ids []string
 		for _, f := range l.Devices {
-			r, err := b.fence(l.Node, f)
+			ids = append(ids, f.ID)
+			if made[f.ID] {
+				continue // a PDU, in the levels of both servers
+			}
+			made[f.ID] = true
+			r, err := b.fence(f)
 			if err != nil {
 				return nil, err
 			}
+			if len(b.d.Services) == 1 && f.Params["pcmk_host_list"] == b.d.Services[0].Preferred {
+				// It runs on the other server. While the service runs nowhere, this
+				// decides who wins a race: two that fence each other at the same
+				// moment would both stay off.
+				r.Add(pairs("meta_attributes", f.ID+"-meta", map[string]string{"priority": "1"}))
+			}
 			resources.Add(r)
-			ids = append(ids, f.ID)
-			// A server is not asked to fence itself.
-			constraints.Add(el("rsc_location", "id", "locate-"+f.ID, "rsc", f.ID, "node", l.Node, "score", "-INFINITY"))
+			if f.Params["pcmk_host_list"] == l.Node {
+				// A server is not asked to fence itself.
+				constraints.Add(el("rsc_location", "id", "locate-"+f.ID, "rsc", f.ID, "node", l.Node, "score", "-INFINITY"))
+			} else if s := b.d.Services; len(s) == 1 {
+				// Watched from the passive server, a PDU's device need not move when
+				// the active one is lost.
+				for _, n := range b.d.HA.Nodes {
+					if n.Name != s[0].Preferred {
+						constraints.Add(el("rsc_location", "id", "locate-"+f.ID, "rsc", f.ID, "node", n.Name, "score", "10"))
+					}
+				}
+			}
+			// Fencing does not need a started device, which is only one that is
+			// watched; clients need the service.
+			for i := range b.d.Services {
+				id := resource.ServiceID(b.d.Services[i].Name)
+				constraints.Add(el("rsc_order", "id", "order-"+f.ID+"-"+id, "first", id, "then", f.ID, "kind", "Optional"))
+			}
 		}
 		topology.Add(el("fencing-level", "id", "fencing-"+l.Node+"-"+strconv.Itoa(l.Level),
 			"target", l.Node, "index", strconv.Itoa(l.Level), "devices", strings.Join(ids, ",")))
 	}
-	props := pairs("cluster_property_set", "cib-bootstrap-options", map[string]string{
+	options := map[string]string{
 		"stonith-enabled":  b.value("pacemaker", "stonith-enabled", "true"),
 		"stonith-timeout":  b.value("pacemaker", "stonith-timeout", "60s"),
 		"no-quorum-policy": b.value("pacemaker", "no-quorum-policy", "stop"),
@@ -49,7 +74,11 @@ func (b *builder) cib() (*resource.Element, error) {
 		// threads that wait for disks count in it: a takeover of a busy service
 		// would be slowed down for its own clients' sake.
 		"load-threshold": b.value("pacemaker", "load-threshold", "0%"),
-	})
+	}
+	if v := b.value("pacemaker", "priority-fencing-delay", ""); v != "" {
+		options["priority-fencing-delay"] = v
+	}
+	props := pairs("cluster_property_set", "cib-bootstrap-options", options)
 	defaults := pairs("meta_attributes", "mortar-rsc-defaults", map[string]string{
 		"resource-stickiness": b.value("pacemaker", "resource-stickiness", "1000"),
 		// A failure is forgotten after ten minutes: a fence device that was away
@@ -64,6 +93,11 @@ func (b *builder) cib() (*resource.Element, error) {
 		el("rsc_defaults").Add(defaults),
 	), nil
 }
+
+// servicePriority is negative, so that priority-fencing-delay, made to save
+// the server with most to lose, saves the passive one instead: the active one
+// may be the one whose network or disks are gone.
+const servicePriority = "-10"
 
 // pairs is a set of nvpairs, by name.
 func pairs(element, id string, values map[string]string) *resource.Element {
@@ -83,7 +117,7 @@ func op(id, name, interval, timeout string) *resource.Element {
 	return resource.El("op", "id", id+"-"+name+"-"+interval, "name", name, "interval", interval, "timeout", timeout)
 }
 
-func (b *builder) fence(node string, f design.FenceDevice) (*resource.Element, error) {
+func (b *builder) fence(f design.FenceDevice) (*resource.Element, error) {
 	params := map[string]string{}
 	for k, v := range f.Params {
 		params[k] = v
@@ -98,9 +132,6 @@ func (b *builder) fence(node string, f design.FenceDevice) (*resource.Element, e
 		params[f.SecretParam] = s
 	} else {
 		params["password_script"] = secretPath(f) + ".sh"
-	}
-	if params["pcmk_host_map"] == "" && params["pcmk_host_list"] == "" {
-		params["pcmk_host_list"] = node
 	}
 	r := resource.El("primitive", "id", f.ID, "class", "stonith", "type", f.Agent)
 	ops := resource.El("operations").Add(
@@ -131,6 +162,9 @@ func (b *builder) service(s *design.Service) *resource.Element {
 			// One failure moves the service: the other server is more likely to be
 			// well than this one after a restart.
 			"migration-threshold": "1",
+			// Makes the server that has the service the lesser one in a race of
+			// two that fence each other: priority-fencing-delay is the other's.
+			"priority": servicePriority,
 		}),
 	)
 }

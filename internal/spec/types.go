@@ -255,7 +255,7 @@ type OSTPool struct {
 
 // HA holds cluster settings. Times are in milliseconds where they say so.
 type HA struct {
-	Token    int    `yaml:"token_ms,omitempty" json:"token_ms,omitempty" doc:"corosync token timeout, ms" default:"3000"`
+	Token    int    `yaml:"token_ms,omitempty" json:"token_ms,omitempty" doc:"corosync token timeout, ms" default:"1000"`
 	Failback string `yaml:"failback,omitempty" json:"failback,omitempty" doc:"manual or auto" default:"manual"`
 }
 

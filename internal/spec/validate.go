@@ -775,7 +775,7 @@ func (c *checker) ha() {
 		return
 	}
 	if s.HA == nil {
-		s.HA = &HA{Token: 3000, Failback: "manual"}
+		s.HA = &HA{Token: 1000, Failback: "manual"}
 	}
 	c.between("ha.token_ms", s.HA.Token, 500, 60000, " ms")
 	if s.HA.Failback != "manual" && s.HA.Failback != "auto" {
