@@ -1,0 +1,233 @@
+package bench
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/mortarhpc/mortar/internal/report"
+	"github.com/mortarhpc/mortar/internal/workload"
+)
+
+// Sizing is what the sizes of a suite depend on.
+type Sizing struct {
+	// Memory of the servers that serve, bytes: sequential tests move at least
+	// twice as much, so that no cache answers for the disks.
+	Memory int64
+	// Scale is a factor on every size of the suite; 0 is 1.
+	Scale float64
+	// Threads replaces the thread counts of every test; nil: the suite's.
+	Threads []int
+	// Lanes is how many mounts there are to spread threads over.
+	Lanes int
+}
+
+// Set is one data set or tree: a test at one thread count, once.
+type Set struct {
+	Test    *Test
+	Name    string // of its directory
+	Threads int
+	Repeat  int // from 1
+	// Lanes of the threads, and threads of each: the largest number that
+	// shares them out evenly.
+	Lanes, PerLane int
+
+	FileBytes   int64 // of one thread's region
+	RecordBytes int64
+	TotalBytes  int64
+	Dirs, Items int // metadata: of each thread
+	Files       int64
+}
+
+// Phases a set goes through; the first may be one that only lays the files
+// out for the others and is not measured.
+type setPhase struct {
+	op       workload.BenchPhase
+	measured bool
+	cold     bool // works on what is there: caches first
+}
+
+// minRecords of a thread, whatever the scale: fewer measure the start.
+const (
+	minRecords       = 4
+	minRandomRecords = 64
+)
+
+// Sets plans a suite: every data set in the order it is made. Repetitions are
+// spread out (a test is done at all thread counts before it is repeated), so
+// that what drifts meets them all.
+func Sets(s *Suite, z Sizing) []Set {
+	scale := z.Scale
+	if scale == 0 {
+		scale = 1
+	}
+	var out []Set
+	for ti := range s.Tests {
+		t := &s.Tests[ti]
+		threads := t.Threads
+		if len(z.Threads) > 0 {
+			threads = z.Threads
+		}
+		for rep := 1; rep <= s.Repeat; rep++ {
+			for _, n := range threads {
+				set := Set{Test: t, Name: fmt.Sprintf("%s.%d", t.Name, n), Threads: n, Repeat: rep, Lanes: lanes(n, z.Lanes), RecordBytes: int64(t.Record)}
+				set.PerLane = n / set.Lanes
+				if t.metadata() {
+					set.tree(n, scale)
+				} else {
+					set.data(n, z.Memory, scale)
+				}
+				out = append(out, set)
+			}
+		}
+	}
+	return out
+}
+
+// lanes is the largest number of lanes that shares n threads out evenly.
+func lanes(n, have int) int {
+	for l := min(n, max(have, 1)); l > 1; l-- {
+		if n%l == 0 {
+			return l
+		}
+	}
+	return 1
+}
+
+// data sizes the regions of a data set.
+func (s *Set) data(n int, memory int64, scale float64) {
+	t := s.Test
+	per := float64(t.File)
+	if t.File == 0 {
+		total := float64(t.Total)
+		if t.Total == 0 {
+			total = 2 * float64(memory)
+		}
+		per = total / float64(n)
+	}
+	least := int64(minRecords)
+	if slices.Contains(t.Phases, string(workload.RandRead)) || slices.Contains(t.Phases, string(workload.RandWrite)) {
+		least = minRandomRecords
+	}
+	records := max(int64(math.Ceil(per*scale/float64(s.RecordBytes))), least)
+	if t.layOut() {
+		// Laid out in records of 1 MiB, so the size is a multiple of both.
+		step := lcm(s.RecordBytes, layRecord) / s.RecordBytes
+		records = (records + step - 1) / step * step
+	}
+	s.FileBytes = records * s.RecordBytes
+	s.TotalBytes = s.FileBytes * int64(n)
+}
+
+// tree sizes the trees: the scale is shared out evenly between directories
+// and files in each, so that neither becomes one.
+func (s *Set) tree(n int, scale float64) {
+	t := s.Test
+	dirs := max(320/n, 4)
+	if i := slices.Index(t.Threads, n); i >= 0 && len(t.Dirs) > 0 {
+		dirs = t.Dirs[i]
+	} else if len(t.Dirs) > 0 {
+		// A thread count the suite does not have: as many in all as at its first.
+		dirs = max(t.Dirs[0]*t.Threads[0]/n, 1)
+	}
+	files := float64(dirs) * float64(t.Items) * scale
+	s.Dirs = max(int(math.Round(float64(dirs)*math.Sqrt(scale))), 1)
+	s.Items = max(int(math.Round(files/float64(s.Dirs))), 1)
+	s.Files = int64(n) * int64(s.Dirs) * int64(s.Items)
+	s.TotalBytes = s.Files * int64(t.ItemBytes)
+}
+
+// layRecord is the record files are laid out in for random phases.
+const layRecord = int64(1) << 20
+
+// layOut says that the files of the test have to be made before its phases.
+func (t *Test) layOut() bool { return !t.metadata() && t.Phases[0] != string(workload.SeqWrite) }
+
+// phases of the set, with what has to be done before them.
+func (s *Set) phases() []setPhase {
+	var out []setPhase
+	if s.Test.layOut() {
+		out = append(out, setPhase{op: workload.SeqWrite})
+	}
+	for i, p := range s.Test.phases() {
+		out = append(out, setPhase{op: p, measured: true, cold: i > 0 || s.Test.layOut()})
+	}
+	return out
+}
+
+func lcm(a, b int64) int64 {
+	x, y := a, b
+	for y != 0 {
+		x, y = y, x%y
+	}
+	return a / x * b
+}
+
+// ParseScale reads a scale: 1/256, 0.25, 1.
+func ParseScale(s string) (float64, error) {
+	num, den, fraction := strings.Cut(s, "/")
+	f, err := strconv.ParseFloat(strings.TrimSpace(num), 64)
+	if err == nil && fraction {
+		var d float64
+		if d, err = strconv.ParseFloat(strings.TrimSpace(den), 64); err == nil {
+			f /= d
+		}
+	}
+	if err != nil || math.IsNaN(f) || f < 1e-6 || f > 1000 {
+		return 0, fmt.Errorf("%q is no scale; write e.g. 1/256 or 0.5 (a factor on the suite's sizes, 0.000001 to 1000)", s)
+	}
+	return f, nil
+}
+
+// title of a phase for people, and the unit of its figures.
+func (t *Test) title(p workload.BenchPhase) (title, unit string) {
+	unit = "ops/s"
+	verb := map[workload.BenchPhase]string{
+		workload.SeqWrite: "write", workload.SeqRead: "read", workload.RandWrite: "write", workload.RandRead: "read",
+		workload.MDCreate: "create", workload.MDStat: "stat", workload.MDRemove: "remove",
+	}[p]
+	if (p == workload.SeqWrite || p == workload.SeqRead) && t.Record >= 32<<10 {
+		unit = "MiB/s"
+	}
+	return t.Title + ": " + verb, unit
+}
+
+// method of a phase in a sentence.
+func (t *Test) method(p workload.BenchPhase) string {
+	where := map[string]string{string(workload.OwnFile): "a file of its own", string(workload.Segmented): "its own part of one file", string(workload.Strided): "every so-manieth record of one file"}[t.Layout]
+	record := report.Bytes(int64(t.Record))
+	reads := "what it wrote"
+	if t.ReadShift > 0 {
+		reads = fmt.Sprintf("what the client %d further on wrote", t.ReadShift)
+	}
+	how := ""
+	if t.IO == "direct" {
+		how = ", past the client's cache (O_DIRECT)"
+	}
+	switch p {
+	case workload.SeqWrite:
+		return fmt.Sprintf("Each thread writes %s from start to end in records of %s%s; fsync and close are inside the timing.", where, record, how)
+	case workload.SeqRead:
+		return fmt.Sprintf("Each thread reads %s from start to end in records of %s%s; every block is compared with what was written.", reads, record, how)
+	case workload.RandWrite:
+		return fmt.Sprintf("Each thread writes each record of %s of %s once, in random order%s.", record, where, how)
+	case workload.RandRead:
+		return fmt.Sprintf("Each thread reads each record of %s of %s once, in random order%s; every block is compared with what was written.", record, reads, how)
+	case workload.MDCreate:
+		body := "leaves them empty"
+		if t.ItemBytes > 0 {
+			body = "writes " + report.Bytes(int64(t.ItemBytes)) + " to each"
+			if t.ItemSync == "fsync" {
+				body += " and syncs it"
+			}
+		}
+		return "Each thread creates files in directories of its own and " + body + "; the directories are made before the timing."
+	case workload.MDStat:
+		return "Each thread stats each of its files once, in random order."
+	case workload.MDRemove:
+		return "Each thread removes its files; the directories go after the timing."
+	}
+	return ""
+}

@@ -1,0 +1,119 @@
+package bench
+
+import (
+	"math"
+)
+
+// thread is what one thread did, on the administrator's clock.
+type thread struct {
+	client     string
+	rank       int
+	start, end int64 // first record begun; last one done, or flushed and closed if that is inside the timing
+	amount     int64 // bytes or operations, whatever the phase counts
+	faulty     bool  // it ended early: it has its own figures, but does not end the window
+	// Timeline: amount in buckets of bucket ns from origin on.
+	origin, bucket int64
+	buckets        []int64
+}
+
+// windowed is a run seen as one.
+type windowed struct {
+	start, end   int64   // first start, last end
+	from, to     int64   // common window; from == to: there is none
+	amount       float64 // in the window
+	whole        int64   // in all
+	perThread    []float64
+	stonewall    int64   // first end of a thread without fault
+	wallShare    float64 // of all work, done by then
+	windowedRate float64 // per second
+	wholeRate    float64
+}
+
+// within is how much of a thread's work falls into a window. even spreads it
+// over the thread's own time: what is flushed in the end is on the server
+// only then, so when each part was handed to the kernel says nothing.
+func (t *thread) within(from, to int64, even bool) float64 {
+	if even || len(t.buckets) == 0 {
+		return float64(t.amount) * overlap(t.start, t.end, from, to)
+	}
+	sum := 0.0
+	for i, n := range t.buckets {
+		if n == 0 {
+			continue
+		}
+		// The first and last bucket may be covered in part only.
+		a := max(t.origin+int64(i)*t.bucket, t.start)
+		b := min(t.origin+int64(i+1)*t.bucket, t.end)
+		sum += float64(n) * overlap(a, b, from, to)
+	}
+	return sum
+}
+
+// overlap is the share of [a, b] that lies within [from, to].
+func overlap(a, b, from, to int64) float64 {
+	if b <= a {
+		if a >= from && a < to {
+			return 1
+		}
+		return 0
+	}
+	return math.Max(0, float64(min(b, to)-max(a, from))) / float64(b-a)
+}
+
+// window finds the time in which all threads worked, and what they achieved
+// in it together. Threads with a fault do not bound it, as long as there are
+// others; what they completed within it counts.
+func window(ts []thread, even bool) windowed {
+	var w windowed
+	healthy := 0
+	for i := range ts {
+		if !ts[i].faulty && ts[i].amount > 0 {
+			healthy++
+		}
+	}
+	first := true
+	for i := range ts {
+		t := &ts[i]
+		w.whole += t.amount
+		if t.amount == 0 {
+			continue
+		}
+		if w.start == 0 || t.start < w.start {
+			w.start = t.start
+		}
+		w.end = max(w.end, t.end)
+		if t.faulty && healthy > 0 {
+			continue
+		}
+		if first {
+			w.from, w.to, first = t.start, t.end, false
+			continue
+		}
+		w.from, w.to = max(w.from, t.start), min(w.to, t.end)
+	}
+	w.stonewall = w.to
+	if w.to < w.from {
+		w.stonewall = w.from
+		w.to = w.from
+	}
+	w.perThread = make([]float64, len(ts))
+	done := 0.0
+	for i := range ts {
+		w.perThread[i] = ts[i].within(w.from, w.to, even)
+		w.amount += w.perThread[i]
+		done += ts[i].within(w.start, w.stonewall, even)
+	}
+	if w.whole > 0 {
+		w.wallShare = math.Min(done/float64(w.whole), 1)
+	}
+	if d := w.end - w.start; d > 0 {
+		w.wholeRate = float64(w.whole) / (float64(d) / 1e9)
+	}
+	if d := w.to - w.from; d > 0 {
+		w.windowedRate = w.amount / (float64(d) / 1e9)
+	} else {
+		// The threads did not work at the same time at all.
+		w.windowedRate = w.wholeRate
+	}
+	return w
+}

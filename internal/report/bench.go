@@ -1,0 +1,286 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Kinds of runs, in summary.json's kind. Runs of before there were several
+// have none and are drills.
+const (
+	KindDrill = "drill"
+	KindBench = "bench"
+)
+
+// Verdicts of a benchmark. One that is wrong read back data it had not
+// written.
+const (
+	Complete = "complete"
+	Partial  = "partial"
+	Wrong    = "wrong"
+)
+
+// BenchFile has all that a benchmark measured; a run that is a drill has none.
+const BenchFile = "bench.json"
+
+// BenchSummary is summary.json of a benchmark: its outcome in one screen.
+type BenchSummary struct {
+	Schema  string `json:"schema"`
+	Kind    string `json:"kind"`    // bench
+	Verdict string `json:"verdict"` // complete, partial or wrong
+	// Reasons say in words why it is not complete.
+	Reasons []string `json:"reasons"`
+
+	Suite  string `json:"suite"`
+	Engine string `json:"engine"` // mortar, fio, iozone, mdtest or ior
+	Tuning string `json:"tuning"` // profile of the brick: tuned or stock
+	// Scale is the factor on the rule's sizes; 1: none, as the papers have it.
+	Scale float64 `json:"scale"`
+	// Peaks has the best point of each phase, in the order of the suite.
+	Peaks []Peak `json:"peaks"`
+	// Score is io500's; null for other suites.
+	Score *Score `json:"score"`
+	// Bottleneck is the sentence of a profile; empty without one.
+	Bottleneck string `json:"bottleneck"`
+
+	VerifiedBytes int64 `json:"verified_bytes"` // read back and found as written
+	BadBytes      int64 `json:"bad_bytes"`      // read back and found wrong
+
+	Started         time.Time `json:"started"`
+	DurationSeconds float64   `json:"duration_seconds"`
+	Brick           string    `json:"brick"`
+	Flavour         string    `json:"flavour"`
+	Virtual         bool      `json:"virtual"`
+	SpecSHA256      string    `json:"spec_sha256"`
+	MortarVersion   string    `json:"mortar_version"`
+	RunID           string    `json:"run_id"`
+}
+
+// Peak is the best point of a phase: the median of its repetitions.
+type Peak struct {
+	Phase   string  `json:"phase"`
+	Title   string  `json:"title"`
+	Unit    string  `json:"unit"`
+	Threads int     `json:"threads"`
+	Value   float64 `json:"value"`
+	P99     float64 `json:"p99_ms"` // latency, of the same repetition
+}
+
+// Score is io500's: geometric means of the phases, and the square root of
+// their product. Source: https://io500.org/rules-submission
+type Score struct {
+	Bandwidth float64 `json:"bandwidth_gib_per_second"`
+	Metadata  float64 `json:"metadata_kiops"`
+	Total     float64 `json:"total"`
+	// Phases went into it, in io500's order and units.
+	Phases []ScorePhase `json:"phases"`
+	// Missing lists the phases of io500 that were not run: while there are
+	// any, the score is of the others only and no score of io500's.
+	Missing []string `json:"missing"`
+}
+
+// ScorePhase is one phase's part in a score.
+type ScorePhase struct {
+	Name  string  `json:"name"`
+	Unit  string  `json:"unit"` // GiB/s or kIOPS
+	Value float64 `json:"value"`
+}
+
+// Bench is bench.json: everything a benchmark measured.
+type Bench struct {
+	Schema string `json:"schema"`
+	BenchSummary
+	// ServerMemoryBytes is what the size rule is made of: the memory of the
+	// servers that served.
+	ServerMemoryBytes int64        `json:"server_memory_bytes"`
+	Clients           []string     `json:"clients"`
+	Phases            []BenchPhase `json:"phases"`
+	Layers            []Layer      `json:"layers"` // of a profile, bottom first
+}
+
+// BenchPhase is one kind of load at several thread counts.
+type BenchPhase struct {
+	Name  string `json:"name"`  // unique in the run, e.g. sequential-write
+	Test  string `json:"test"`  // test of the suite it belongs to
+	Op    string `json:"op"`    // what the workers do
+	Title string `json:"title"` // for people
+	Unit  string `json:"unit"`  // MiB/s, GiB/s, ops/s
+	// RecordBytes is the size of one operation; 0 for metadata.
+	RecordBytes int64  `json:"record_bytes"`
+	Method      string `json:"method"` // one sentence
+	// Window says how the headline value was counted: "even" spreads each
+	// thread's bytes over its own time (writes that are flushed at the end),
+	// "exact" counts what was completed within the window.
+	Window string       `json:"window"`
+	Points []BenchPoint `json:"points"`
+}
+
+// BenchPoint is a phase at one thread count.
+type BenchPoint struct {
+	Threads    int        `json:"threads"`
+	Hosts      int        `json:"hosts"`            // client hosts they ran on
+	FileBytes  int64      `json:"file_bytes"`       // of one file
+	TotalBytes int64      `json:"total_bytes"`      // asked for
+	Files      int64      `json:"files,omitempty"`  // metadata: files of all threads together
+	Cold       string     `json:"cold"`             // how caches were emptied before it; empty: not
+	Runs       []BenchRun `json:"runs"`             // repetitions
+	Failed     string     `json:"failed,omitempty"` // why there is no more
+}
+
+// BenchRun is one repetition of a point.
+type BenchRun struct {
+	StartNS int64 `json:"start_ns"` // administrator's clock: when the first thread began
+	// Value is over the common window: from the last thread's start to the
+	// first thread's end. WholeValue is everything over the whole time, from
+	// the first start to the last end.
+	Value         float64 `json:"value"`
+	WindowSeconds float64 `json:"window_seconds"`
+	WholeValue    float64 `json:"whole_value"`
+	WholeSeconds  float64 `json:"whole_seconds"`
+	// StonewallSeconds is when the first thread was done, after StartNS;
+	// StonewallShare how much of all work was done by then.
+	StonewallSeconds float64 `json:"stonewall_seconds"`
+	StonewallShare   float64 `json:"stonewall_share"`
+	// Limited: the time limit ended it, not the amount of work.
+	Limited bool `json:"limited"`
+
+	Bytes         int64         `json:"bytes"`
+	Ops           int64         `json:"ops"`
+	VerifiedBytes int64         `json:"verified_bytes"`
+	BadBytes      int64         `json:"bad_bytes"`
+	Latency       *Latency      `json:"latency"`
+	Histogram     string        `json:"histogram,omitempty"` // HdrHistogram V2, compressed, base64; nanoseconds
+	Timeline      BenchTimeline `json:"timeline"`
+	Clients       []BenchClient `json:"clients"`
+	Threads       []BenchThread `json:"threads"`
+	Errors        []string      `json:"errors"`
+}
+
+// BenchTimeline is what all threads completed in each bucket.
+type BenchTimeline struct {
+	StartNS       int64     `json:"start_ns"`
+	BucketSeconds float64   `json:"bucket_seconds"`
+	Ops           []int64   `json:"ops"`
+	Bytes         []int64   `json:"bytes"`
+	P50           []float64 `json:"p50_ms"`
+	P99           []float64 `json:"p99_ms"`
+	Max           []float64 `json:"max_ms"`
+}
+
+// BenchClient is one client's share.
+type BenchClient struct {
+	Name    string   `json:"name"`
+	Threads int      `json:"threads"`
+	Value   float64  `json:"value"` // over the common window
+	Bytes   int64    `json:"bytes"`
+	Ops     int64    `json:"ops"`
+	Latency *Latency `json:"latency"`
+	Error   string   `json:"error,omitempty"`
+}
+
+// BenchThread is one thread's share.
+type BenchThread struct {
+	Client  string  `json:"client"`
+	Thread  int     `json:"thread"` // of all threads, from 0
+	Start   float64 `json:"start_seconds"`
+	End     float64 `json:"end_seconds"`
+	Bytes   int64   `json:"bytes"`
+	Ops     int64   `json:"ops"`
+	Error   string  `json:"error,omitempty"`
+	Stalled float64 `json:"stalled_seconds,omitempty"` // longest time it completed nothing
+}
+
+// Layer is one layer of a profile.
+type Layer struct {
+	Name    string       `json:"name"` // disks, raid, volume, file system, network, nfs-one, nfs-many
+	Title   string       `json:"title"`
+	Results []LayerValue `json:"results"`
+	Error   string       `json:"error,omitempty"` // why it could not be measured
+}
+
+// LayerValue is what a layer did with one kind of load.
+type LayerValue struct {
+	Load  string  `json:"load"` // sequential read, sequential write, random read …
+	Unit  string  `json:"unit"`
+	Best  float64 `json:"best"`
+	At    string  `json:"at"`    // where the best was: 4 threads, 8 streams
+	Below string  `json:"below"` // layer it is compared with; empty: none
+	// Share is Best over the layer below's; null where there is none.
+	Share *float64     `json:"share"`
+	Grid  []LayerPoint `json:"grid"`
+}
+
+// LayerPoint is one measurement: x is regions, streams or threads; y threads
+// or requests at a time in each.
+type LayerPoint struct {
+	X       int     `json:"x"`
+	Y       int     `json:"y"`
+	Value   float64 `json:"value"`
+	Seconds float64 `json:"seconds"`
+}
+
+// Values of a point's repetitions.
+func (p *BenchPoint) Values() []float64 {
+	out := make([]float64, len(p.Runs))
+	for i := range p.Runs {
+		out[i] = p.Runs[i].Value
+	}
+	return out
+}
+
+// Median run of a point by value; nil if it has none. Of an even number it
+// is the lower one of the two in the middle, so that all that is shown comes
+// from one and the same repetition.
+func (p *BenchPoint) Median() *BenchRun {
+	if len(p.Runs) == 0 {
+		return nil
+	}
+	order := make([]*BenchRun, len(p.Runs))
+	for i := range p.Runs {
+		order[i] = &p.Runs[i]
+	}
+	slices.SortStableFunc(order, func(a, b *BenchRun) int { return cmp.Compare(a.Value, b.Value) })
+	return order[(len(order)-1)/2]
+}
+
+// Peak is the phase's best point; nil if nothing was measured.
+func (p *BenchPhase) Peak() *BenchPoint {
+	var best *BenchPoint
+	for i := range p.Points {
+		if m := p.Points[i].Median(); m != nil && (best == nil || m.Value > best.Median().Value) {
+			best = &p.Points[i]
+		}
+	}
+	return best
+}
+
+// Peaks lists the best point of each phase.
+func (b *Bench) PeakList() []Peak {
+	out := []Peak{}
+	for i := range b.Phases {
+		ph := &b.Phases[i]
+		best := ph.Peak()
+		if best == nil {
+			continue
+		}
+		m := best.Median()
+		p := Peak{Phase: ph.Name, Title: ph.Title, Unit: ph.Unit, Threads: best.Threads, Value: m.Value}
+		if m.Latency != nil {
+			p.P99 = m.Latency.P99
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
+// ScaleText names a scale: 1/256, 1, 2.
+func ScaleText(f float64) string {
+	if f > 0 && f < 1 {
+		if n := 1 / f; n == float64(int64(n)) {
+			return fmt.Sprintf("1/%d", int64(n))
+		}
+	}
+	return num(f)
+}
