@@ -149,7 +149,7 @@ func (d *Design) target(t *Target) {
 	ratio, inode := inodeRatio(t)
 	t.BytesPerNode = ratio
 	t.Inodes = int64(t.Size / ratio)
-	t.Usable = t.Size - journal(t.Size) - spec.Bytes(t.Inodes)*inode
+	t.Usable = t.Size - journal(t) - spec.Bytes(t.Inodes)*inode
 }
 
 // stripeDisks is how many data disks the allocator of ldiskfs is told of. On
@@ -165,28 +165,33 @@ func stripeDisks(g Group) int {
 }
 
 // inodeRatio is mkfs.lustre's own choice: bytes of the target for each inode,
-// and the inode's size. Source: Lustre Operations Manual, 5.3.
+// and the inode's size.
+// Source: lustre-release, lustre/utils/libmount_utils_ldiskfs.c (2026); the
+// Operations Manual, 5.3, has older limits.
 func inodeRatio(t *Target) (ratio, inode spec.Bytes) {
 	if t.Kind == "mdt" {
 		return 2560, 1024
 	}
 	switch {
-	case t.Size > 8*spec.TiB:
+	case t.Size > 16*spec.TiB:
 		return 1 * spec.MiB, 512
+	case t.Size > 4*spec.TiB:
+		return 512 * spec.KiB, 512
 	case t.Size > 1*spec.TiB:
 		return 256 * spec.KiB, 512
 	case t.Size > 10*spec.GiB:
-		return 64 * spec.KiB, 512
+		return 69905, 512 // 64 KiB and a bit: the inodes of 256 groups fit into one
 	}
 	return 16 * spec.KiB, 512
 }
 
-// journal of ldiskfs. Source: Lustre Operations Manual, 5.3 and mke2fs(8).
-func journal(size spec.Bytes) spec.Bytes {
-	if size >= spec.TiB {
-		return 1 * spec.GiB
+// journal is mkfs.lustre's own choice, too: 4 % of the target, within limits.
+func journal(t *Target) spec.Bytes {
+	most := 1 * spec.GiB
+	if t.Kind == "mdt" {
+		most = 4 * spec.GiB
 	}
-	return min(size/32, 400*spec.MiB)
+	return min(t.Size/25, most)
 }
 
 func (d *Design) moduleCapacity(m Module) SetCapacity {

@@ -286,7 +286,9 @@ func (b *builder) lustreSystem() {
 	}
 	// A target registers with the MGS when it is mounted for the first time, so
 	// the order matters once: MGS, MDT, OSTs. From then on the clusters mount
-	// them, by the same command, in any order.
+	// them, in any order. Their agent, ocf:lustre:Lustre, still says -t lustre and
+	// takes a target that was mounted as lustre_tgt for not mounted, so all are
+	// unmounted before the clusters start.
 	stage := map[string]string{"mgs": StageMGS, "mdt": StageMDT, "ost": StageOSTs}
 	for _, t := range l.Targets {
 		at := t.Server
@@ -330,8 +332,10 @@ func (b *builder) lustreSystem() {
 		b.lnet(c)
 		b.add(StageClients, c, "mount "+l.Mount, &resource.MountPoint{
 			Source: l.Source, Path: l.Mount, Type: "lustre", Fstab: true,
-			// flock: locks that hold on all clients, as programs expect.
-			Options: []string{"flock", "noatime", "_netdev", "nofail"},
+			// flock: locks that hold on all clients, as programs expect. No nofail:
+			// mount(8) hands it on, and Lustre does not mount with an option it does
+			// not know; with _netdev a boot goes on without the file system.
+			Options: []string{"flock", "noatime", "_netdev"},
 		})
 		if first {
 			first = false

@@ -109,7 +109,7 @@ func TestOfflineLustre(t *testing.T) {
 	inOrder(t, text, "mds01\n", `options lnet networks="o2ib(ib0)"`, "mkfs.lustre --mgs --servicenode=10.20.0.11@o2ib --servicenode=10.20.0.12@o2ib /dev/mapper/testfs-MGT",
 		"mkfs.lustre --mdt --fsname=testfs --index=0 --mgsnode=10.20.0.11@o2ib --mgsnode=10.20.0.12@o2ib", "stride=16,stripe-width=64", "mount -t lustre_tgt /dev/mapper/testfs-MGT", "mount -t lustre_tgt /dev/mapper/testfs-MDT0000",
 		`id="target-testfs-MDT0000"`, "lctl set_param -P", "oss01\n", "--index=0", "--index=1", "--index=2", "mount -t lustre_tgt /dev/mapper/testfs-OST0000",
-		`id="target-testfs-OST0005"`, "oss02\n", "--index=5", "node01\n", "lfs setstripe -c 1 -S 1048576 /lustre")
+		`id="target-testfs-OST0005"`, "oss02\n", "--index=5", "node01\n", "flock,noatime,_netdev 0 0", "lfs setstripe -c 1 -S 1048576 /lustre")
 	// The stages bring MGS, MDT and OSTs in this order, whatever the host.
 	var mounts []string
 	for _, s := range p.Steps {
