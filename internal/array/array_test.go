@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -70,21 +72,24 @@ func TestScripts(t *testing.T) {
 	}
 }
 
-// In each script every disk of the array has one use: member or spare.
+// In each script every disk of the array has one use, member or spare, and
+// each command has the disks of its LUN's groups: all of them, span by span.
 func TestEveryDiskOnce(t *testing.T) {
 	forms := map[string]*regexp.Regexp{
 		"SMcli":    regexp.MustCompile(`\b(\d+),(\d+)\b`),
 		"me4":      regexp.MustCompile(`\b(\d+)\.(\d+)\b`),
-		"perccli":  regexp.MustCompile(`\$E(\d+):(\d+)`),
+		"perccli":  regexp.MustCompile(`\$E(\d+):(\d+)|\$E(\d+)/s(\d+)`),
 		"omconfig": regexp.MustCompile(`\b0:(\d+):(\d+)`),
 	}
+	makes := map[string]string{"SMcli": "create virtualDisk physicalDisks", "me4": "add disk-group", "perccli": "add vd", "omconfig": "action=createvdisk"}
+	spares := map[string]string{"SMcli": "hotSpare=TRUE", "me4": "add spares", "perccli": "add hotsparedrive", "omconfig": "assignglobalhotspare"}
+	span := regexp.MustCompile(`(?:spanlength|pdperarray)=(\d+)`)
 	files, err := fs.Glob(examples.FS, "*.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
 	n := 0
-	for _, f := range files {
-		d := example(t, strings.TrimSuffix(f, ".yaml"))
+	check := func(name string, d *design.Design) {
 		for _, a := range d.Arrays {
 			for _, tool := range Tools(a.Family) {
 				n++
@@ -92,35 +97,106 @@ func TestEveryDiskOnce(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				disks := 0
+				// place is where the script has a disk, as its form says it.
+				place := map[string]string{}
 				for _, k := range d.Disks {
 					if k.Array == a.Name {
-						disks++
+						place[fmt.Sprint(slices.Index(a.Enclosures, k.Enclosure), "/", k.Bay-1)] = k.Serial
 					}
 				}
-				seen := map[string]int{}
-				for line := range strings.Lines(text) {
-					if !strings.Contains(line, "physicalD") && !strings.Contains(line, "disk-group type") && !strings.HasPrefix(line, "add spares") &&
-						!strings.Contains(line, "perccli64 /c") && !strings.Contains(line, "pdisk=") {
+				groups := map[string]design.Group{}
+				for _, g := range d.Groups {
+					groups[g.Name] = g
+				}
+				var want [][]string // serials of each command that makes something
+				made := map[string]bool{}
+				for _, l := range a.LUNs {
+					if made[l.Groups[0]] {
 						continue
 					}
-					for _, m := range forms[tool].FindAllString(line, -1) {
-						seen[m]++
+					made[l.Groups[0]] = true
+					var serials []string
+					for _, g := range l.Groups {
+						for _, k := range groups[g].Members {
+							serials = append(serials, k.Serial)
+						}
+					}
+					want = append(want, serials)
+				}
+				var got [][]string
+				seen := map[string]int{}
+				for line := range strings.Lines(text) {
+					if !strings.Contains(line, makes[tool]) && !strings.Contains(line, spares[tool]) {
+						continue
+					}
+					var serials []string
+					for _, m := range forms[tool].FindAllStringSubmatch(line, -1) {
+						serial := place[m[1]+"/"+m[2]]
+						if m[1] == "" {
+							serial = place[m[3]+"/"+m[4]]
+						}
+						serials = append(serials, serial)
+						seen[serial]++
+					}
+					if strings.Contains(line, makes[tool]) {
+						got = append(got, serials)
+						if m := span.FindStringSubmatch(line); m != nil {
+							per, _ := strconv.Atoi(m[1]) // digits
+							if per == 0 || len(serials)%per != 0 || d.Groups[0].Level == 60 && per != d.Groups[0].Data+d.Groups[0].Parity {
+								t.Errorf("%s, array %s, %s: spans of %d for %d disks", name, a.Name, tool, per, len(serials))
+							}
+						}
 					}
 				}
-				if len(seen) != disks {
-					t.Errorf("%s, array %s, %s: %d disks of %d", f, a.Name, tool, len(seen), disks)
+				if diff := cmp.Diff(want, got); diff != "" {
+					t.Errorf("%s, array %s, %s: disks of the commands (-design +script):\n%s", name, a.Name, tool, diff)
+				}
+				if len(seen) != len(place) {
+					t.Errorf("%s, array %s, %s: %d disks of %d", name, a.Name, tool, len(seen), len(place))
 				}
 				for k, times := range seen {
-					if times != 1 {
-						t.Errorf("%s, array %s, %s: disk %s is used %d times", f, a.Name, tool, k, times)
+					if times != 1 || k == "" {
+						t.Errorf("%s, array %s, %s: disk %q is used %d times", name, a.Name, tool, k, times)
 					}
 				}
 			}
 		}
 	}
+	for _, f := range files {
+		check(f, example(t, strings.TrimSuffix(f, ".yaml")))
+	}
+	check("mirrors on an ME4084", example(t, "nss7.4-ha", "level: 6, data: 8", "level: 10, data: 4"))
+	check("mirrors on a PERC", example(t, "nss5.5", "level: 60, data: 10", "level: 10, data: 6"))
+	check("spares on a PERC", example(t, "nss5.5", "level: 60, data: 10", "level: 60, data: 9, spares: 4"))
 	if n < 12 {
 		t.Errorf("only %d scripts", n)
+	}
+}
+
+// A PERC takes 15 characters: those that differ stay.
+func TestPercNames(t *testing.T) {
+	d := example(t, "nss5.5", "name: nss5\n", "name: storage-of-home\n")
+	names := map[string]bool{}
+	for _, a := range d.Arrays {
+		for _, l := range a.LUNs {
+			n := percName(l)
+			names[n] = true
+			text, err := Script(d, a.Name, "")
+			if err != nil || len(n) > 15 || !strings.Contains(text, "name="+n+" ") {
+				t.Errorf("%s: %v\n%s", n, err, text)
+			}
+		}
+	}
+	if len(names) != 2 {
+		t.Errorf("%v", names)
+	}
+}
+
+// Mirrors of an ME4084 are named pair by pair.
+func TestMe4Mirrors(t *testing.T) {
+	text, err := Script(example(t, "nss7.4-ha", "level: 6, data: 8", "level: 10, data: 4"), "nss7", "")
+	if err != nil || !strings.Contains(text, "disks 0.0,0.10:0.20,0.30:0.40,0.50:0.60,0.70 level raid10 chunk-size 128k assigned-to a nss7-r0\n") {
+		t.Errorf("%v\n%s", err, text)
 	}
 }
 

@@ -111,6 +111,12 @@ func label(name string) string {
 	return clean[:min(len(clean), 30)]
 }
 
+// percName is a virtual disk's name as a PERC takes it: at most 15 characters,
+// of which the last tell the disks apart.
+func percName(l design.LUN) string {
+	return strings.TrimLeft(l.Name[max(0, len(l.Name)-15):], "-_")
+}
+
 func (w *writer) head(comment, how string) {
 	for _, t := range []string{
 		fmt.Sprintf("Array %s (%s) of brick %s, written by mortar array script.", w.a.Name, w.a.Model, w.d.Name),
@@ -224,7 +230,11 @@ func (w *writer) smcli() (string, error) {
 
 // me4 is for ME4084, whose CLI is spoken over SSH.
 //
-// Source: Dell EMC PowerVault ME4 Series Storage System CLI Reference Guide.
+// Names of groups and volumes have no keyword, the group of a linear volume is
+// its vdisk, and mirrors are listed pair by pair.
+//
+// Source: Dell EMC PowerVault ME4 Series Storage System CLI Reference Guide;
+// forms compared with those of python-me4storage, which sets up ME4084s.
 func (w *writer) me4() (string, error) {
 	a := w.a
 	address := "ADDRESS"
@@ -232,8 +242,10 @@ func (w *writer) me4() (string, error) {
 		address = a.Management[0]
 	}
 	w.head("#", "Run it over SSH: grep -v '^#' "+a.Name+".me4 | ssh manage@"+address)
+	w.line("set cli-parameters pager off")
 	w.line("set system name %s", a.Name)
-	w.line("set advanced-settings background-disk-scrub enabled disk-group-background-scrub enabled")
+	w.line("# Disks in groups and those waiting are read through, so that sectors gone bad are found before a rebuild needs them.")
+	w.line("set advanced-settings background-scrub enabled background-disk-scrub enabled")
 	w.line("# Linear groups: all of a group's disks are one volume's.")
 	ctrl := []string{"a", "b"}
 	seen := map[string]bool{}
@@ -242,12 +254,19 @@ func (w *writer) me4() (string, error) {
 			continue
 		}
 		seen[l.Groups[0]] = true
-		var disks []string
-		for _, k := range w.members(l) {
+		var disks strings.Builder
+		for i, k := range w.members(l) {
+			switch {
+			case i == 0:
+			case l.Level == 10 && i%2 == 0: // the next mirror
+				disks.WriteByte(':')
+			default:
+				disks.WriteByte(',')
+			}
 			e, slot := w.location(k)
-			disks = append(disks, fmt.Sprintf("%d.%d", e, slot))
+			fmt.Fprintf(&disks, "%d.%d", e, slot)
 		}
-		w.line("add disk-group type linear disks %s level raid%d chunk-size %dk assigned-to %s name %s", strings.Join(disks, ","), l.Level, l.Chunk/spec.KiB, ctrl[l.Controller], l.Groups[0])
+		w.line("add disk-group type linear disks %s level raid%d chunk-size %dk assigned-to %s %s", disks.String(), l.Level, l.Chunk/spec.KiB, ctrl[l.Controller], l.Groups[0])
 	}
 	if len(a.Spares) > 0 {
 		var disks []string
@@ -260,7 +279,7 @@ func (w *writer) me4() (string, error) {
 	}
 	w.line("# A thousandth less than the disks have, for the array's own data: show disk-groups prints what is left.")
 	for _, l := range a.LUNs {
-		w.line("create volume pool %s size %dGiB access no-access %s", l.Groups[0], l.Size/spec.GiB, l.Name)
+		w.line("create volume vdisk %s size %dGiB %s", l.Groups[0], l.Size/spec.GiB, l.Name)
 		w.line("set volume-cache-parameters write-policy write-back optimization standard read-ahead-size adaptive %s", l.Name)
 	}
 	w.line("# Servers.")
@@ -316,7 +335,7 @@ func (w *writer) omconfig() string {
 		}
 		w.line("# %s: %d bytes", l.Name, int64(l.Size))
 		w.line("omconfig storage controller controller=%d action=createvdisk raid=r%d size=max stripesize=%dkb%s readpolicy=ara writepolicy=wb diskcachepolicy=disabled name=%s pdisk=%s",
-			a.Controller, l.Level, l.Chunk/spec.KiB, span, l.Name, strings.Join(disks, ","))
+			a.Controller, l.Level, l.Chunk/spec.KiB, span, percName(l), strings.Join(disks, ","))
 	}
 	for _, k := range a.Spares {
 		e, slot := w.location(k)
@@ -358,7 +377,7 @@ func (w *writer) perccli() string {
 		}
 		w.line("# %s: %d bytes. Writes are kept in the battery-backed cache (wb), those in the disks' own cache would be lost.", l.Name, int64(l.Size))
 		w.line(`perccli64 /c%d add vd type=raid%d size=all name=%s drives="%s"%s pdcache=off strip=%d wb ra direct`,
-			a.Controller, l.Level, l.Name, strings.Join(disks, ","), span, l.Chunk/spec.KiB)
+			a.Controller, l.Level, percName(l), strings.Join(disks, ","), span, l.Chunk/spec.KiB)
 	}
 	for _, k := range a.Spares {
 		e, slot := w.location(k)
