@@ -36,7 +36,10 @@ func (s *service) iface() (iface, error) {
 
 // present finds the interface that has the service address.
 func (s *service) present() (name string, as netip.Prefix, err error) {
-	all, err := s.k.Addresses()
+	if id, err := s.namespace(); err != nil || id == "" && s.cfg.Namespace != "" {
+		return "", netip.Prefix{}, err
+	}
+	all, err := s.in.Addresses()
 	if err != nil {
 		return "", netip.Prefix{}, err
 	}
@@ -80,9 +83,15 @@ func (s *service) startProbe(ctx context.Context) error {
 }
 
 func (s *service) startAddress(ctx context.Context) error {
-	ifc, err := s.iface()
+	own, err := s.iface()
 	if err != nil {
 		return err
+	}
+	ifc := own
+	if s.cfg.Namespace != "" {
+		if ifc, err = s.in.Link(publicLink); err != nil {
+			return err
+		}
 	}
 	name, as, err := s.present()
 	if err != nil {
@@ -92,8 +101,14 @@ func (s *service) startAddress(ctx context.Context) error {
 		return fmt.Errorf("service address is on %s as %s, not on %s as %s", name, as, ifc.Name, s.cfg.Address)
 	}
 	if name == "" {
-		if err := s.k.AddAddress(ifc, s.cfg.prefix()); err != nil {
+		if err := s.in.AddAddress(ifc, s.cfg.prefix()); err != nil {
 			return fmt.Errorf("adding %s to %s: %w", s.cfg.Address, ifc.Name, err)
+		}
+	}
+	if s.cfg.Namespace != "" {
+		// Clients on the service's own network need none.
+		if err := s.k.CopyRoutes(s.cfg.Namespace, publicLink, own); err != nil {
+			s.log.note("clients on other networks may not be reached: %v", err)
 		}
 	}
 	return s.announce(ctx, ifc)
@@ -107,7 +122,7 @@ func (s *service) announce(ctx context.Context, ifc iface) error {
 		if i > 0 && s.k.Sleep(ctx, 20*time.Millisecond) != nil {
 			break
 		}
-		if err := s.k.AnnounceARP(ifc, s.cfg.prefix().Addr()); err != nil {
+		if err := s.in.AnnounceARP(ifc, s.cfg.prefix().Addr()); err != nil {
 			return fmt.Errorf("announcing %s on %s: %w", s.cfg.Address, ifc.Name, err)
 		}
 	}
@@ -120,7 +135,7 @@ func (s *service) stopAddress(ctx context.Context) error {
 		if err != nil || name == "" {
 			return err
 		}
-		if err := s.k.DelAddress(name, as); err != nil {
+		if err := s.in.DelAddress(name, as); err != nil {
 			return fmt.Errorf("removing %s from %s: %w", as, name, err)
 		}
 	}
@@ -130,7 +145,7 @@ func (s *service) stopAddress(ctx context.Context) error {
 // reset ends connections of the service address that nobody serves. Should
 // the kernel not know how, clients may wait longer; that is no reason to fail.
 func (s *service) reset() {
-	if err := s.k.ResetConnections(s.cfg.prefix().Addr(), nfsPort); err != nil {
+	if err := s.in.ResetConnections(s.cfg.prefix().Addr(), nfsPort); err != nil {
 		s.log.note("old connections of %s are not reset: %v", s.cfg.prefix().Addr(), err)
 	}
 }
@@ -230,8 +245,9 @@ func (s *service) connectionsFile() string { return s.cfg.StateDir + "/mortar/co
 func (s *service) saveConnections() error {
 	to := netip.AddrPortFrom(s.cfg.prefix().Addr(), nfsPort)
 	var all []connection
-	for _, f := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
-		b, err := s.k.ReadFile(f)
+	// Those of the thread that reads: /proc/net is the process's.
+	for _, f := range []string{"/proc/thread-self/net/tcp", "/proc/thread-self/net/tcp6"} {
+		b, err := s.in.ReadFile(f)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -267,7 +283,7 @@ func (s *service) tickle(ctx context.Context) error {
 	if list == "" {
 		return nil
 	}
-	_, err = s.k.Run(ctx, command{argv: []string{"tickle_tcp", "-n", "3"}, stdin: list})
+	_, err = s.in.Run(ctx, command{argv: []string{"tickle_tcp", "-n", "3"}, stdin: list})
 	return err
 }
 
@@ -280,5 +296,5 @@ func (s *service) notify() error {
 	// -f: also if it ran since boot already; -v: the name clients know the
 	// server by. Source: sm-notify(8). With no client to notify it ends
 	// lockd's grace period at once.
-	return s.k.Start(command{argv: []string{"sm-notify", "-f", "-v", s.cfg.prefix().Addr().String()}})
+	return s.in.Start(command{argv: []string{"sm-notify", "-f", "-v", s.cfg.prefix().Addr().String()}, binds: s.binds()})
 }

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -85,7 +86,7 @@ func (a *agent) run(ctx context.Context, action string) int {
 	began := a.now()
 	log := &steps{action: action, stderr: a.stderr, now: a.now}
 	k := newLinux()
-	s := &service{cfg: cfg, k: k, self: os.Getpid(), log: log, now: a.now}
+	s := &service{cfg: cfg, k: k, in: k.Within(cfg.Namespace), self: os.Getpid(), log: log, now: a.now}
 	if s.host, err = k.Hostname(); err != nil {
 		a.reason(err)
 		return ErrGeneric
@@ -214,8 +215,10 @@ func (a *agent) timeout(action string) time.Duration {
 	return 25 * time.Second
 }
 
+type program struct{ name, pkg string }
+
 // programs the agent runs, and the Debian package of each.
-var programs = []struct{ name, pkg string }{
+var programs = []program{
 	{"mdadm", "mdadm"}, {"lvm", "lvm2"}, {"exportfs", "nfs-kernel-server"}, {"rpc.nfsd", "nfs-kernel-server"},
 	{mountd, "nfs-kernel-server"}, {nfsdcld, "nfs-kernel-server"}, {statd, "nfs-common"}, {"sm-notify", "nfs-common"},
 	{"tickle_tcp", "resource-agents"},
@@ -227,7 +230,11 @@ func (s *service) validate(action string) (int, error) {
 	if action == "stop" {
 		return Success, nil // must be tried whatever is missing
 	}
-	for _, p := range programs {
+	need := programs
+	if s.cfg.Namespace != "" && s.cfg.NFS.serves("3") {
+		need = append(slices.Clone(need), program{rpcbind, "rpcbind"})
+	}
+	for _, p := range need {
 		if _, err := s.k.Executable(p.name); err != nil {
 			return ErrInstalled, fmt.Errorf("%s is not installed (Debian package %s)", p.name, p.pkg)
 		}

@@ -40,6 +40,11 @@ type Config struct {
 	NFS      NFS      `json:"nfs"`
 	Exports  []Export `json:"exports"`
 	Address  string   `json:"address"` // service IP with prefix, 10.0.0.9/24
+	// Namespace is the network namespace that the service address and nfsd are
+	// in, with nfsd's daemons; empty: the host's own. Two services that may
+	// run on one server need one each: nfsd, its exports, clients and locks,
+	// its grace and its daemons are those of a namespace.
+	Namespace string `json:"namespace,omitempty"`
 	// Nodes maps each cluster node to its public address, to find the
 	// interface the service address goes on.
 	Nodes map[string]string `json:"nodes"`
@@ -200,6 +205,9 @@ func (c *Config) check() error {
 	}
 	if p, err := netip.ParsePrefix(c.Address); err != nil || !p.Addr().Is4() {
 		bad("address %q: an IPv4 address with prefix length is needed, e.g. 10.0.0.9/24", c.Address)
+	}
+	if c.Namespace != "" {
+		word("namespace", c.Namespace)
 	}
 	if len(c.Nodes) == 0 {
 		bad("nodes is empty")

@@ -64,7 +64,11 @@ type fakeHost struct {
 	nextPID int
 	nfsd    int
 	addrs   map[netip.Prefix]string
-	cldLate int // starts of nfsd at which nfsdcld is late
+	// The service's network namespace, if there is one.
+	space      bool
+	spaceLink  bool
+	spaceAddrs map[netip.Prefix]string
+	cldLate    int // starts of nfsd at which nfsdcld is late
 
 	changes  []string // every change, in order
 	failAt   int      // change that fails, from 1; 0: none
@@ -83,6 +87,8 @@ type fakeProc struct {
 	stubborn bool // ignores SIGTERM
 	immortal bool
 	cld      bool
+	inside   bool // in the service's network namespace
+	bound    bool // and sees the volume's state as /var/lib/nfs
 }
 
 var errInjected = errors.New("injected failure")
@@ -116,6 +122,7 @@ func (h *fakeHost) boot() {
 		"/sys/module/md_mod/parameters/start_dirty_degraded": "0\n",
 	}
 	h.md, h.active, h.nfsd, h.inert, h.degr = map[string]string{}, false, 0, false, 0
+	h.space, h.spaceLink, h.spaceAddrs = false, false, map[netip.Prefix]string{}
 	h.mounts = []mountEntry{{Dev: "8:1", Root: "/", Target: "/", Opts: "rw", Type: "ext4", Source: "/dev/sda1", Super: "rw"}}
 	h.procs = map[int]*fakeProc{1: {name: "systemd"}}
 	h.nextPID = 1000
@@ -138,8 +145,21 @@ func testConfig() *Config {
 	return c
 }
 
+// flavours runs a test for a service on the host's network and for one with
+// a namespace of its own.
+func flavours(t *testing.T, f func(t *testing.T, cfg func() *Config)) {
+	t.Run("host", func(t *testing.T) { f(t, testConfig) })
+	t.Run("namespace", func(t *testing.T) {
+		f(t, func() *Config {
+			c := testConfig()
+			c.Namespace = "mortar-home"
+			return c
+		})
+	})
+}
+
 func (h *fakeHost) service(c *Config) *service {
-	s := &service{cfg: c, k: h, host: h.name, self: 999, now: func() time.Time { return h.clock }}
+	s := &service{cfg: c, k: h, in: h.Within(c.Namespace), host: h.name, self: 999, now: func() time.Time { return h.clock }}
 	s.log = &steps{action: "test", stderr: testWriter{h.t}, now: s.now}
 	return s
 }
@@ -225,7 +245,7 @@ func (h *fakeHost) tree() map[string]string {
 			t["/sys/fs/xfs/dm-7/x"] = ""
 		}
 		if m.Type == "nfsd" {
-			t["/proc/fs/nfsd/threads"] = fmt.Sprintf("%d\n", h.nfsd)
+			t[m.Target+"/threads"] = fmt.Sprintf("%d\n", h.nfsd)
 		}
 	}
 	t["/proc/self/mountinfo"] = b.String()
@@ -235,6 +255,14 @@ func (h *fakeHost) tree() map[string]string {
 		t[fmt.Sprintf("/proc/%d/fd/0", pid)] = "->/dev/null"
 		t[fmt.Sprintf("/proc/%d/cwd", pid)] = "->" + p.cwd
 		t[fmt.Sprintf("/proc/%d/exe", pid)] = "->/usr/sbin/" + p.name
+		t[fmt.Sprintf("/proc/%d/ns/net", pid)] = "->net:[1]"
+		if p.inside {
+			t[fmt.Sprintf("/proc/%d/ns/net", pid)] = "->net:[42]"
+		}
+		if p.bound {
+			t[fmt.Sprintf("/proc/%d/mountinfo", pid)] = "99 1 253:7 /.nfs /var/lib/nfs rw - xfs /dev/mapper/vg--a-data rw\n"
+			t["/sys/fs/xfs/dm-7/x"] = ""
+		}
 		if p.name == nfsdcld {
 			t[fmt.Sprintf("/proc/%d/fd/4", pid)] = "->anon_inode:inotify"
 		}
@@ -242,12 +270,16 @@ func (h *fakeHost) tree() map[string]string {
 			t[fmt.Sprintf("/proc/%d/fd/5", pid)] = "->/run/rpc_pipefs/nfsd/cld"
 		}
 	}
+	t["/proc/thread-self/net/tcp"] = h.tcp(h.addrs)
+	return t
+}
+
+func (h *fakeHost) tcp(addrs map[netip.Prefix]string) string {
 	tcp := "  sl  local_address rem_address   st\n"
-	if _, ok := h.addrs[netip.MustParsePrefix("10.0.0.9/24")]; ok && h.nfsd > 0 {
+	if _, ok := addrs[netip.MustParsePrefix("10.0.0.9/24")]; ok && h.nfsd > 0 {
 		tcp += "   0: 0900000A:0801 0500000A:0382 01 00000000:00000000\n"
 	}
-	t["/proc/net/tcp"] = tcp
-	return t
+	return tcp
 }
 
 func (h *fakeHost) ReadDir(p string) ([]string, error) {
@@ -306,7 +338,7 @@ func (h *fakeHost) Poke(p, data string) error {
 		h.slow = data == "1001\n"
 		return nil
 	}
-	if p == "/proc/fs/nfsd/threads" {
+	if path.Base(p) == "threads" {
 		fmt.Sscan(data, &h.nfsd)
 		return nil
 	}
@@ -539,17 +571,25 @@ func (h *fakeHost) Interface(a netip.Addr) (iface, error) {
 	return iface{}, errors.New("not found")
 }
 
+func (h *fakeHost) Link(name string) (iface, error) {
+	return iface{}, errors.New("no interface " + name)
+}
+
 func (h *fakeHost) Addresses() (map[netip.Prefix]string, error) { return maps.Clone(h.addrs), nil }
 
 func (h *fakeHost) AddAddress(ifc iface, p netip.Prefix) error {
 	if err := h.change("address + %s", p); err != nil {
 		return err
 	}
+	h.upAfterService()
+	h.addrs[p] = ifc.Name
+	return nil
+}
+
+func (h *fakeHost) upAfterService() {
 	if h.nfsd == 0 || !strings.Contains(h.volume["/.nfs/etab"], "/srv/home\t") {
 		h.t.Error("the address is up before the service: clients would see stale handles")
 	}
-	h.addrs[p] = ifc.Name
-	return nil
 }
 
 func (h *fakeHost) DelAddress(_ string, p netip.Prefix) error {
@@ -565,7 +605,7 @@ func (h *fakeHost) ProbeARP(_ context.Context, _ iface, a netip.Addr, _ time.Dur
 		if o == h || o.dead {
 			continue
 		}
-		for p := range o.addrs {
+		for p := range o.all() {
 			if p.Addr() == a {
 				return "02:00:00:00:00:99", nil
 			}
@@ -575,7 +615,7 @@ func (h *fakeHost) ProbeARP(_ context.Context, _ iface, a netip.Addr, _ time.Dur
 }
 
 func (h *fakeHost) Unregistered(_ context.Context, programs []rpcProgram) ([]string, error) {
-	if _, ok := h.files[rpcbind]; !ok {
+	if _, ok := h.files[rpcbindSocket]; !ok {
 		return nil, syscall.ECONNREFUSED
 	}
 	have := map[string]bool{"nfs": h.nfsd > 0, "nlockmgr": h.nfsd > 0}
@@ -592,8 +632,15 @@ func (h *fakeHost) Unregistered(_ context.Context, programs []rpcProgram) ([]str
 	return out, nil
 }
 
+// all are the addresses of a host and its namespace.
+func (h *fakeHost) all() map[netip.Prefix]string {
+	all := maps.Clone(h.addrs)
+	maps.Copy(all, h.spaceAddrs)
+	return all
+}
+
 func (h *fakeHost) ResetConnections(a netip.Addr, _ uint16) error {
-	for p := range h.addrs {
+	for p := range h.all() {
 		if p.Addr() == a {
 			h.t.Error("connections reset while the address is up")
 		}
@@ -633,6 +680,122 @@ func (h *fakeHost) Kill(pid int, sig syscall.Signal) error {
 	return nil
 }
 
+func (h *fakeHost) Namespace(string) (string, error) {
+	if !h.space {
+		return "", fs.ErrNotExist
+	}
+	return "net:[42]", nil
+}
+
+func (h *fakeHost) AddNamespace(name, link string, parent iface) error {
+	if h.space {
+		h.t.Error("a namespace is made that is there")
+	}
+	h.space = true // one that is left half made
+	if err := h.change("namespace + %s %s@%s", name, link, parent.Name); err != nil {
+		return err
+	}
+	h.spaceLink = true
+	return nil
+}
+
+func (h *fakeHost) CopyRoutes(name, link string, parent iface) error { return h.change("routes") }
+
+func (h *fakeHost) DelNamespace(name, _ string) error {
+	if !h.space {
+		return nil
+	}
+	if err := h.change("namespace - %s", name); err != nil {
+		return err
+	}
+	for _, p := range h.procs {
+		if p.inside {
+			h.t.Errorf("the namespace is removed under %s", p.name)
+		}
+	}
+	if h.nfsd > 0 {
+		h.t.Error("the namespace is removed under nfsd")
+	}
+	h.space, h.spaceLink, h.spaceAddrs = false, false, map[netip.Prefix]string{}
+	return nil
+}
+
+func (h *fakeHost) Within(name string) kernel {
+	if name == "" {
+		return h
+	}
+	return &fakeWithin{h}
+}
+
+// fakeWithin is a host seen from the service's namespace.
+type fakeWithin struct{ *fakeHost }
+
+func (h *fakeWithin) there() error {
+	if !h.space {
+		return fs.ErrNotExist
+	}
+	return nil
+}
+
+func (h *fakeWithin) ReadFile(p string) ([]byte, error) {
+	if p == "/proc/thread-self/net/tcp" {
+		return []byte(h.tcp(h.spaceAddrs)), h.there()
+	}
+	return h.fakeHost.ReadFile(p)
+}
+
+func (h *fakeWithin) Link(name string) (iface, error) {
+	if !h.space || !h.spaceLink {
+		return iface{}, errors.New("no interface " + name)
+	}
+	return iface{5, name, []byte{2, 0, 0, 0, 0, 1}}, nil
+}
+
+func (h *fakeWithin) Addresses() (map[netip.Prefix]string, error) {
+	return maps.Clone(h.spaceAddrs), h.there()
+}
+
+func (h *fakeWithin) AddAddress(ifc iface, p netip.Prefix) error {
+	if err := h.change("address + %s", p); err != nil {
+		return err
+	}
+	h.upAfterService()
+	h.spaceAddrs[p] = ifc.Name
+	return h.there()
+}
+
+func (h *fakeWithin) DelAddress(_ string, p netip.Prefix) error {
+	if err := h.change("address - %s", p); err != nil {
+		return err
+	}
+	delete(h.spaceAddrs, p)
+	return h.there()
+}
+
+func (h *fakeWithin) Unregistered(ctx context.Context, programs []rpcProgram) ([]string, error) {
+	for _, p := range h.procs {
+		if p.name == rpcbind && p.inside {
+			return h.fakeHost.Unregistered(ctx, programs)
+		}
+	}
+	return nil, syscall.ECONNREFUSED
+}
+
+func (h *fakeWithin) Start(c command) error {
+	if err := h.fakeHost.Start(c); err != nil {
+		return err
+	}
+	h.procs[h.nextPID].inside, h.procs[h.nextPID].bound = true, len(c.binds) > 0
+	return h.there()
+}
+
+func (h *fakeWithin) Run(ctx context.Context, c command) (string, error) {
+	if err := h.there(); err != nil {
+		return "", err
+	}
+	return h.fakeHost.run(c, true)
+}
+
 func (h *fakeHost) spawn(p *fakeProc) int {
 	h.nextPID++
 	h.procs[h.nextPID] = p
@@ -654,10 +817,15 @@ func (h *fakeHost) Start(c command) error {
 	return nil
 }
 
-func (h *fakeHost) Run(_ context.Context, c command) (string, error) {
+func (h *fakeHost) Run(_ context.Context, c command) (string, error) { return h.run(c, false) }
+
+func (h *fakeHost) run(c command, inside bool) (string, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	a := c.argv
+	// What reads or writes the NFS state must see the volume's.
+	bound := slices.Contains(c.binds, bind{"/srv/home/.nfs", nfsDir})
+	state := bound && inside || h.mounted(nfsDir) != nil
 	if err := h.change("%s", strings.Join(a, " ")); err != nil {
 		return "", err
 	}
@@ -717,37 +885,33 @@ func (h *fakeHost) Run(_ context.Context, c command) (string, error) {
 				h.active = true
 				return "", nil
 			}
-			for _, m := range h.mounts {
-				if m.Dev == "253:7" {
-					return fails("in use")
-				}
+			if h.inUse() {
+				return fails("in use")
 			}
 			h.active = false
 			return "", nil
 		}
 	case a[0] == "dmsetup" && a[1] == "remove":
-		for _, m := range h.mounts {
-			if m.Dev == "253:7" {
-				return fails("device or resource busy")
-			}
+		if h.inUse() {
+			return fails("device or resource busy")
 		}
 		h.active = false
 		return "", nil
 	case a[0] == "exportfs" && a[1] == "-i":
 		client, dir, _ := strings.Cut(a[4], ":")
 		h.volume["/.nfs/etab"] += fmt.Sprintf("%s\t%s(%s,wdelay,hide)\n", dir, client, a[3])
-		if h.mounted(nfsDir) == nil {
+		if !state {
 			h.t.Error("exportfs before the state is bound")
 		}
 		return "", nil
 	case a[0] == "exportfs" && a[1] == "-u":
 		h.volume["/.nfs/etab"] = ""
 		return "", nil
-	case a[0] == statd || a[0] == nfsdcld || a[0] == mountd:
-		if h.mounted(nfsDir) == nil {
+	case a[0] == statd || a[0] == nfsdcld || a[0] == mountd || a[0] == rpcbind && inside:
+		if !state {
 			h.t.Errorf("%s before the state is bound", a[0])
 		}
-		h.spawn(&fakeProc{name: a[0], cwd: "/"})
+		h.spawn(&fakeProc{name: a[0], cwd: "/", inside: inside, bound: bound})
 		return "", nil
 	case a[0] == "rpc.nfsd":
 		fmt.Sscan(a[len(a)-1], &h.nfsd)
@@ -772,6 +936,16 @@ func (h *fakeHost) Run(_ context.Context, c command) (string, error) {
 	return "", errors.New("unexpected")
 }
 
+// inUse says whether the volume is mounted anywhere.
+func (h *fakeHost) inUse() bool {
+	for _, p := range h.procs {
+		if p.bound {
+			return true
+		}
+	}
+	return slices.ContainsFunc(h.mounts, func(m mountEntry) bool { return m.Dev == "253:7" })
+}
+
 // clean says what of the service is left on a host.
 func (h *fakeHost) left() string {
 	var out []string
@@ -787,10 +961,12 @@ func (h *fakeHost) left() string {
 	add(h.nfsd > 0, "nfsd")
 	add(h.mounted("/srv/home") != nil, "mount")
 	add(h.mounted(nfsDir) != nil, "bind")
-	_, addr := h.addrs[netip.MustParsePrefix("10.0.0.9/24")]
+	add(h.space, "namespace")
+	add(slices.ContainsFunc(h.mounts, func(m mountEntry) bool { return strings.HasPrefix(m.Target, runDir) }), "mount below "+runDir)
+	_, addr := h.all()[netip.MustParsePrefix("10.0.0.9/24")]
 	add(addr, "address")
 	for _, p := range h.procs {
-		add(slices.Contains([]string{statd, nfsdcld, mountd, "sm-notify"}, p.name), p.name)
+		add(slices.Contains([]string{statd, nfsdcld, mountd, "sm-notify"}, p.name) || p.inside, p.name)
 	}
 	return strings.Join(out, " ")
 }

@@ -16,6 +16,7 @@ type kernel interface {
 	storage
 	network
 	processes
+	namespaces
 }
 
 // files reads and writes files: those of the kernel (/proc, /sys) and the
@@ -65,6 +66,8 @@ type storage interface {
 type network interface {
 	// Interface finds the interface that carries an address.
 	Interface(a netip.Addr) (iface, error)
+	// Link finds an interface by its name.
+	Link(name string) (iface, error)
 	// Addresses lists every address of the host by interface name.
 	Addresses() (map[netip.Prefix]string, error)
 	AddAddress(ifc iface, p netip.Prefix) error
@@ -110,4 +113,29 @@ type command struct {
 	// nodename is what uname(2) tells the process as the host's name, if not
 	// the host's own.
 	nodename string
+	// binds are directories the process sees at other places than others do,
+	// each with all that is mounted below it; in this order.
+	binds []bind
+}
+
+// bind is a directory and where it is seen.
+type bind struct{ from, at string }
+
+// namespaces give a service a network of its own.
+type namespaces interface {
+	// Namespace tells a network namespace by what /proc/PID/ns/net of a
+	// process in it links to; fs.ErrNotExist if there is none of the name.
+	Namespace(name string) (id string, err error)
+	// AddNamespace makes a network namespace with an interface that is on
+	// parent's network and up.
+	AddNamespace(name, link string, parent iface) error
+	// CopyRoutes gives the interface of a namespace parent's routes that lead
+	// over a gateway.
+	CopyRoutes(name, link string, parent iface) error
+	// DelNamespace removes the interface, and the namespace by its name.
+	DelNamespace(name, link string) error
+	// Within is the same host seen from a namespace: its network is another,
+	// and what is mounted, run or started there belongs to it. Else, and for
+	// no name, it is the same.
+	Within(name string) kernel
 }

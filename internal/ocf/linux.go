@@ -11,13 +11,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"syscall"
 	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/mortarhpc/mortar/internal/netns"
 )
 
 // linux is the running kernel.
@@ -212,7 +213,9 @@ func output() (*os.File, error) {
 	return os.NewFile(uintptr(fd), "output"), nil
 }
 
-func (k *linux) Run(ctx context.Context, c command) (string, error) {
+func (k *linux) Run(ctx context.Context, c command) (string, error) { return k.run(ctx, c, "") }
+
+func (k *linux) run(ctx context.Context, c command, namespace string) (string, error) {
 	cmd, err := k.prepare(ctx, c)
 	if err != nil {
 		return "", err
@@ -239,12 +242,7 @@ func (k *linux) Run(ctx context.Context, c command) (string, error) {
 		}
 		cmd.Stdin = in
 	}
-	if c.nodename == "" {
-		err = cmd.Start()
-	} else {
-		err = startAs(c.nodename, cmd)
-	}
-	if err == nil {
+	if err = launch(cmd, c, namespace); err == nil {
 		// A process that hangs in the kernel does not end when killed: give
 		// it up then instead of waiting for it.
 		done := make(chan error, 1)
@@ -274,30 +272,53 @@ func (k *linux) Run(ctx context.Context, c command) (string, error) {
 	return said(stdout), nil
 }
 
-// startAs starts a process in a UTS namespace with a host name of its own, by
-// way of a thread that has it and ends afterwards.
-func startAs(nodename string, cmd *exec.Cmd) error {
-	started := make(chan error)
-	go func() {
-		runtime.LockOSThread() // and never unlocked: no other goroutine may get this thread
-		err := unix.Unshare(unix.CLONE_NEWUTS)
-		if err == nil {
-			err = unix.Sethostname([]byte(nodename))
+// launch starts a process in the surroundings its command asks for, and in a
+// network namespace if one is named: by way of a thread that has them.
+func launch(cmd *exec.Cmd, c command, namespace string) error {
+	if c.nodename == "" && len(c.binds) == 0 && namespace == "" {
+		return cmd.Start()
+	}
+	return netns.OnThread(func() error {
+		if namespace != "" {
+			if err := netns.Enter(namespace); err != nil {
+				return err
+			}
 		}
-		if err == nil {
-			err = cmd.Start()
+		if len(c.binds) > 0 {
+			if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
+				return fmt.Errorf("mount namespace: %w", err)
+			}
+			// What is unmounted on the host is unmounted in there too, so that no
+			// file system is kept alive; what is mounted in there stays in there.
+			if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
+				return fmt.Errorf("mount --make-rslave /: %w", err)
+			}
+			for _, b := range c.binds {
+				if err := unix.Mount(b.from, b.at, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
+					return fmt.Errorf("mount --rbind %s %s: %w", b.from, b.at, err)
+				}
+			}
 		}
-		started <- err
-	}()
-	return <-started
+		if c.nodename != "" {
+			if err := unix.Unshare(unix.CLONE_NEWUTS); err != nil {
+				return fmt.Errorf("UTS namespace: %w", err)
+			}
+			if err := unix.Sethostname([]byte(c.nodename)); err != nil {
+				return err
+			}
+		}
+		return cmd.Start()
+	})
 }
 
-func (k *linux) Start(c command) error {
+func (k *linux) Start(c command) error { return k.start(c, "") }
+
+func (k *linux) start(c command, namespace string) error {
 	cmd, err := k.prepare(context.Background(), c)
 	if err != nil {
 		return err
 	}
-	if err := cmd.Start(); err != nil {
+	if err := launch(cmd, c, namespace); err != nil {
 		return err
 	}
 	return cmd.Process.Release()

@@ -16,11 +16,10 @@ import (
 )
 
 const (
-	nfsDir  = "/var/lib/nfs"    // where nfs-utils keep state
-	pipefs  = "/run/rpc_pipefs" // Source: nfs.conf(5) of Debian, pipefs-directory
-	nfsdFS  = "/proc/fs/nfsd"   // Source: nfsd(7)
-	etab    = nfsDir + "/etab"  // Source: exportfs(8)
-	rpcbind = "/run/rpcbind.sock"
+	nfsDir        = "/var/lib/nfs"    // where nfs-utils keep state
+	pipefs        = "/run/rpc_pipefs" // Source: nfs.conf(5) of Debian, pipefs-directory
+	nfsdFS        = "/proc/fs/nfsd"   // Source: nfsd(7)
+	rpcbindSocket = "/run/rpcbind.sock"
 )
 
 // Daemons of nfs-utils the service needs. They are run by the agent itself
@@ -34,10 +33,14 @@ const (
 	statd   = "rpc.statd"
 	mountd  = "rpc.mountd"
 	nfsdcld = "nfsdcld"
+	rpcbind = "rpcbind" // in a namespace; else it is the host's, and systemd's to run
 )
 
 func (s *service) daemons() []string {
 	if s.cfg.NFS.serves("3") {
+		if s.cfg.Namespace != "" {
+			return []string{rpcbind, statd, nfsdcld, mountd}
+		}
 		return []string{statd, nfsdcld, mountd}
 	}
 	return []string{nfsdcld, mountd}
@@ -46,8 +49,13 @@ func (s *service) daemons() []string {
 // processesOf finds the processes of a program by its name.
 func (s *service) processesOf(name string) []int { return s.find(name)[name] }
 
-// find looks through all processes once, for several programs.
+// find looks through all processes once, for several programs. Those in
+// another network namespace than the service's are not its own.
 func (s *service) find(names ...string) map[string][]int {
+	ns, err := s.namespace()
+	if err != nil || ns == "" && s.cfg.Namespace != "" {
+		return nil
+	}
 	comm := map[string]string{}
 	for _, n := range names {
 		comm[n[:min(len(n), 15)]] = n // Source: proc_pid_comm(5)
@@ -61,7 +69,9 @@ func (s *service) find(names ...string) map[string][]int {
 		}
 		// A zombie, or a thread that is ending, has no program any more.
 		if exe, err := s.k.Readlink(dir + "exe"); err == nil && path.Base(strings.TrimSuffix(exe, " (deleted)")) == name {
-			out[name] = append(out[name], pid)
+			if in, err := s.k.Readlink(dir + "ns/net"); ns == "" || err == nil && in == ns {
+				out[name] = append(out[name], pid)
+			}
 		}
 	}
 	return out
@@ -74,6 +84,9 @@ func (s *service) stateRoot() string {
 
 // bindState says whether nfs-utils' directory is the one on the volume.
 func (s *service) bindState() (state, error) {
+	if s.cfg.Namespace != "" {
+		return s.ownState() // each process has the directory bound for itself
+	}
 	all, err := s.mounts()
 	if err != nil {
 		return broken, err
@@ -96,41 +109,21 @@ func (s *service) bindState() (state, error) {
 }
 
 func (s *service) startState(ctx context.Context) error {
-	for _, m := range []mountEntry{{Type: "rpc_pipefs", Source: "sunrpc", Target: pipefs}, {Type: "nfsd", Source: "nfsd", Target: nfsdFS}} {
-		all, err := s.mounts()
-		if err != nil {
+	if s.cfg.Namespace == "" {
+		if err := s.kernelMounts(); err != nil {
 			return err
-		}
-		if have := mountedAt(all, m.Target); have != nil && have.Type == m.Type {
-			continue
-		}
-		if m.Target == pipefs {
-			if err := s.k.Mkdir(pipefs, 0o755, 0, 0); err != nil {
-				return err
-			}
-		}
-		if err := s.k.Mount(m.Source, m.Target, m.Type, 0, ""); err != nil && !errors.Is(err, unix.EBUSY) {
-			return fmt.Errorf("mount %s: %w", m.Target, err)
 		}
 	}
 	st, err := s.bindState()
-	if err != nil || st == running {
-		return err
+	if err == nil && st == running {
+		return nil
 	}
-	// Whatever runs now keeps its state on this host's own disk: lock
-	// recovery after a failover would not know of it.
-	if n := s.threads(); n > 0 {
-		s.log.note("nfsd runs outside of the cluster with %d threads: stopping it (disable nfs-server.service)", n)
-		if err := s.stopThreads(ctx); err != nil {
+	if s.cfg.Namespace == "" {
+		if err != nil {
 			return err
 		}
-	}
-	for _, d := range append(s.daemons(), "sm-notify") {
-		if pids := s.processesOf(d); len(pids) > 0 {
-			s.log.note("%s runs outside of the cluster: stopping it", d)
-			if err := s.end(ctx, d); err != nil {
-				return err
-			}
+		if err := s.stopOthers(ctx); err != nil {
+			return err
 		}
 	}
 	uid, gid := s.statdUser()
@@ -160,11 +153,39 @@ func (s *service) startState(ctx context.Context) error {
 	if err := s.k.Own(s.cfg.StateDir+"/state", uid, gid); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if err := s.k.Mount(s.cfg.StateDir, nfsDir, "", unix.MS_BIND, ""); err != nil {
+	if s.cfg.Namespace != "" {
+		if err := s.k.Mkdir(NamespaceDir(s.cfg.Namespace)+"/run/systemd", 0o755, 0, 0); err != nil {
+			return err
+		}
+		if err := s.kernelMounts(); err != nil {
+			return err
+		}
+	} else if err := s.k.Mount(s.cfg.StateDir, nfsDir, "", unix.MS_BIND, ""); err != nil {
 		return fmt.Errorf("mount --bind %s %s: %w", s.cfg.StateDir, nfsDir, err)
 	}
 	_, err = s.bindState()
 	return err
+}
+
+// stopOthers stops whatever of NFS runs on the host now: it keeps its state
+// on the host's own disk, so lock recovery after a failover would not know of
+// it.
+func (s *service) stopOthers(ctx context.Context) error {
+	if n := s.threads(); n > 0 {
+		s.log.note("nfsd runs outside of the cluster with %d threads: stopping it (disable nfs-server.service)", n)
+		if err := s.stopThreads(ctx); err != nil {
+			return err
+		}
+	}
+	for _, d := range append(s.daemons(), "sm-notify") {
+		if pids := s.processesOf(d); len(pids) > 0 {
+			s.log.note("%s runs outside of the cluster: stopping it", d)
+			if err := s.end(ctx, d); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // statdUser is whom rpc.statd runs as on this host.
@@ -184,6 +205,9 @@ func (s *service) statdUser() (uid, gid int) {
 }
 
 func (s *service) stopState(ctx context.Context) error {
+	if s.cfg.Namespace != "" {
+		return s.stopOwnState(ctx)
+	}
 	for try := 0; ; try++ {
 		all, err := s.mounts()
 		if err != nil {
@@ -208,13 +232,13 @@ func (s *service) stopState(ctx context.Context) error {
 }
 
 // threads is the number of running nfsd threads.
-func (s *service) threads() int { return s.number(nfsdFS + "/threads") }
+func (s *service) threads() int { return s.number(s.nfsdDir() + "/threads") }
 
 func (s *service) stopThreads(ctx context.Context) error {
 	if s.threads() == 0 {
 		return nil
 	}
-	if err := s.k.Poke(nfsdFS+"/threads", "0\n"); err != nil {
+	if err := s.k.Poke(s.nfsdDir()+"/threads", "0\n"); err != nil {
 		return fmt.Errorf("stopping nfsd: %w", err)
 	}
 	for try := 0; s.threads() > 0; try++ {
@@ -260,8 +284,12 @@ func (s *service) startNFSD(ctx context.Context) error {
 	n := s.cfg.NFS
 	v3 := n.serves("3")
 	if v3 {
-		if _, err := s.k.Realpath(rpcbind); err != nil {
-			return fmt.Errorf("rpcbind does not run (no %s): NFSv3 needs it", rpcbind)
+		if s.cfg.Namespace != "" {
+			if err := s.startDaemon(ctx, rpcbind); err != nil {
+				return err
+			}
+		} else if _, err := s.k.Realpath(rpcbindSocket); err != nil {
+			return fmt.Errorf("rpcbind does not run (no %s): NFSv3 needs it", rpcbindSocket)
 		}
 		// Before lockd starts, which reads it once. As long as lockd is in
 		// grace the kernel refuses new NFSv4 locks too, so it must not be
@@ -313,7 +341,7 @@ func (s *service) startDaemon(ctx context.Context, name string) error {
 	case name == mountd && !s.cfg.NFS.serves("3"):
 		argv = append(argv, "--no-nfs-version", "3")
 	}
-	_, err := s.k.Run(ctx, command{argv: argv})
+	_, err := s.in.Run(ctx, command{argv: argv, binds: s.binds()})
 	return err
 }
 
@@ -339,7 +367,7 @@ func (s *service) startThreads(ctx context.Context) error {
 		// nfsd takes its server scope from the node name of who starts it; the
 		// --scope of newer rpc.nfsd does just this. Source: RFC 8881, 2.10.4,
 		// and nfsd_svc() of the kernel.
-		if _, err := s.k.Run(ctx, command{argv: argv, nodename: n.Scope}); err != nil {
+		if _, err := s.in.Run(ctx, command{argv: argv, nodename: n.Scope, binds: s.binds()}); err != nil {
 			return err
 		}
 		if s.threads() == 0 {
@@ -389,13 +417,22 @@ func (s *service) stopNFSD(ctx context.Context) error {
 	if m, merr := s.mountState(); err == nil && merr == nil && st == stopped && m == stopped {
 		return nil
 	}
+	if id, err := s.namespace(); err != nil {
+		return err
+	} else if id != "" {
+		// nfsd is reached through what is mounted there, which somebody may have
+		// taken away.
+		if err := s.kernelMounts(); err != nil {
+			return err
+		}
+	}
 	if err := s.stopThreads(ctx); err != nil {
 		return err
 	}
 	if name, _, err := s.present(); err == nil && name == "" {
 		s.reset()
 	}
-	for _, d := range []string{"sm-notify", statd, mountd, nfsdcld} {
+	for _, d := range append([]string{"sm-notify"}, s.daemons()...) {
 		if err := s.end(ctx, d); err != nil {
 			return err
 		}
@@ -429,7 +466,7 @@ func (s *service) end(ctx context.Context, name string) error {
 
 // exported reads which exports of the service are in exportfs' table.
 func (s *service) exported() (have []bool, err error) {
-	b, err := s.k.ReadFile(etab)
+	b, err := s.k.ReadFile(s.cfg.StateDir + "/etab") // Source: exportfs(8)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
@@ -483,7 +520,7 @@ func (s *service) startExports(ctx context.Context) error {
 		}
 		opts := append(slices.Clone(e.Options), "fsid="+e.FSID)
 		// -i: the server's /etc/exports have no say here.
-		if _, err := s.k.Run(ctx, command{argv: []string{"exportfs", "-i", "-o", strings.Join(opts, ","), e.Clients + ":" + e.Dir}}); err != nil {
+		if _, err := s.in.Run(ctx, command{argv: []string{"exportfs", "-i", "-o", strings.Join(opts, ","), e.Clients + ":" + e.Dir}, binds: s.binds()}); err != nil {
 			return err
 		}
 	}
@@ -514,6 +551,9 @@ func (s *service) stopExports(ctx context.Context) error {
 	if len(argv) == 2 {
 		return nil
 	}
-	_, err = s.k.Run(ctx, command{argv: argv})
+	if id, err := s.namespace(); err != nil || id == "" && s.cfg.Namespace != "" {
+		return err // what was exported there went with it
+	}
+	_, err = s.in.Run(ctx, command{argv: argv, binds: s.binds()})
 	return err
 }

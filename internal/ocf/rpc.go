@@ -106,7 +106,7 @@ func (s *service) registered(ctx context.Context) error {
 	if !s.cfg.NFS.serves("3") {
 		return nil
 	}
-	missing, err := s.k.Unregistered(ctx, v3Programs)
+	missing, err := s.in.Unregistered(ctx, v3Programs)
 	if err != nil {
 		return fmt.Errorf("rpcbind does not answer: %w", err)
 	}

@@ -25,12 +25,12 @@ type refusal struct{ error }
 
 func (r *refusal) Unwrap() error { return r.error }
 
-// service is one service of a brick on this host. Two of them on one pair
-// will share nfsd, its daemons and /var/lib/nfs: those parts are kept apart
-// from the ones that belong to a service alone (see parts).
+// service is one service of a brick on this host. Storage is the host's; nfsd
+// and the service address may be in a network namespace of the service.
 type service struct {
 	cfg  *Config
-	k    kernel
+	k    kernel // the host
+	in   kernel // the same from the service's network namespace, if it has one
 	host string
 	self int // process ID
 	log  *steps
@@ -51,15 +51,20 @@ type part struct {
 
 // parts are all layers, in the order of starting.
 func (s *service) parts() []part {
-	return []part{
+	own := s.cfg.Namespace != ""
+	all := []part{
 		{"arrays", s.arraysState, s.startArrays, s.stopArrays, false},
 		{"volume", s.volumeState, s.startVolume, s.stopVolume, false},
 		{"mount", s.mountState, s.startMount, s.stopMount, false},
-		{"nfs-state", s.bindState, s.startState, s.stopState, false},
-		{"nfsd", s.nfsdState, s.startNFSD, s.stopNFSD, true},
-		{"exports", s.exportState, s.startExports, s.stopExports, false},
-		{"address", s.addressState, s.startAddress, s.stopAddress, false},
 	}
+	if own {
+		all = append(all, part{"namespace", s.namespaceState, s.startNamespace, s.stopNamespace, false})
+	}
+	return append(all,
+		part{"nfs-state", s.bindState, s.startState, s.stopState, false},
+		part{"nfsd", s.nfsdState, s.startNFSD, s.stopNFSD, !own},
+		part{"exports", s.exportState, s.startExports, s.stopExports, false},
+		part{"address", s.addressState, s.startAddress, s.stopAddress, false})
 }
 
 // nodes lists the names of the cluster's nodes.
@@ -185,6 +190,9 @@ func (s *service) monitor() (state, error) {
 // Pacemaker runs once on each node; nothing depends on its success.
 func (s *service) warm(ctx context.Context) {
 	want := []string{"xfs", "nfsd", "tcp_diag"}
+	if s.cfg.Namespace != "" {
+		want = append(want, "ipvlan")
+	}
 	for _, dev := range s.cfg.Arrays[0].Members {
 		if sb, err := s.superblock(dev); err == nil {
 			if m := map[int]string{1: "raid1", 4: "raid456", 5: "raid456", 6: "raid456", 10: "raid10"}[sb.Level]; m != "" {
@@ -204,7 +212,7 @@ func (s *service) warm(ctx context.Context) {
 			s.log.note("modules are not loaded in advance: %v", err)
 		}
 	}
-	if s.cfg.NFS.serves("3") {
+	if s.cfg.NFS.serves("3") && s.cfg.Namespace == "" {
 		if _, err := s.k.Unregistered(ctx, v3Programs[:1]); err != nil {
 			s.log.note("rpcbind does not answer: %v", err)
 		}

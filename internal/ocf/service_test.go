@@ -18,10 +18,12 @@ func mustState(t *testing.T, s *service, want state) {
 	}
 }
 
-func TestStartStop(t *testing.T) {
+func TestStartStop(t *testing.T) { flavours(t, testStartStopIn) }
+
+func testStartStopIn(t *testing.T, cfg func() *Config) {
 	sh := newShared(t)
 	h := sh.hosts["nfs1"]
-	s := h.service(testConfig())
+	s := h.service(cfg())
 	ctx := context.Background()
 	mustState(t, s, stopped)
 	if err := s.start(ctx); err != nil {
@@ -79,19 +81,21 @@ func TestStartStop(t *testing.T) {
 
 // Whatever change of a start fails, the start says so, a stop cleans up, and
 // the next start works.
-func TestStartFailsAtEveryChange(t *testing.T) {
+func TestStartFailsAtEveryChange(t *testing.T) { flavours(t, testStartFailsAtEveryChangeIn) }
+
+func testStartFailsAtEveryChangeIn(t *testing.T, cfg func() *Config) {
 	probe := newShared(t).hosts["nfs1"]
-	if err := probe.service(testConfig()).start(context.Background()); err != nil {
+	if err := probe.service(cfg()).start(context.Background()); err != nil {
 		t.Fatal(err)
 	}
 	for i := 1; i <= len(probe.changes); i++ {
 		t.Run(fmt.Sprintf("%02d %s", i, probe.changes[i-1]), func(t *testing.T) {
 			h := newShared(t).hosts["nfs1"]
-			s := h.service(testConfig())
+			s := h.service(cfg())
 			ctx := context.Background()
 			h.failAt = i
 			err := s.start(ctx)
-			costsTime := slices.ContainsFunc([]string{"tickle_tcp", "start sm-notify", "nlm_grace", "udev", "held-", "sync_speed_max", "link /dev/mapper"},
+			costsTime := slices.ContainsFunc([]string{"tickle_tcp", "start sm-notify", "nlm_grace", "udev", "held-", "sync_speed_max", "link /dev/mapper", "routes"},
 				func(what string) bool { return strings.Contains(probe.changes[i-1], what) })
 			if err == nil && !costsTime {
 				t.Fatalf("the start did not notice that %q failed", probe.changes[i-1])
@@ -139,10 +143,12 @@ func TestReleased(t *testing.T) {
 }
 
 // Whatever change of a stop fails, the stop says so, and the next one works.
-func TestStopFailsAtEveryChange(t *testing.T) {
+func TestStopFailsAtEveryChange(t *testing.T) { flavours(t, testStopFailsAtEveryChangeIn) }
+
+func testStopFailsAtEveryChangeIn(t *testing.T, cfg func() *Config) {
 	ctx := context.Background()
 	probe := newShared(t).hosts["nfs1"]
-	s := probe.service(testConfig())
+	s := probe.service(cfg())
 	if err := s.start(ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -153,7 +159,7 @@ func TestStopFailsAtEveryChange(t *testing.T) {
 	for i := n + 1; i <= len(probe.changes); i++ {
 		t.Run(fmt.Sprintf("%02d %s", i, probe.changes[i-1]), func(t *testing.T) {
 			h := newShared(t).hosts["nfs1"]
-			s := h.service(testConfig())
+			s := h.service(cfg())
 			if err := s.start(ctx); err != nil {
 				t.Fatal(err)
 			}
@@ -172,11 +178,13 @@ func TestStopFailsAtEveryChange(t *testing.T) {
 	}
 }
 
-func TestFailover(t *testing.T) {
+func TestFailover(t *testing.T) { flavours(t, testFailoverIn) }
+
+func testFailoverIn(t *testing.T, cfg func() *Config) {
 	sh := newShared(t)
 	a, b := sh.hosts["nfs1"], sh.hosts["nfs2"]
 	ctx := context.Background()
-	sa, sb := a.service(testConfig()), b.service(testConfig())
+	sa, sb := a.service(cfg()), b.service(cfg())
 	if err := sa.start(ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -379,7 +387,9 @@ func TestNfsdcldLate(t *testing.T) {
 	mustState(t, s, running)
 }
 
-func TestBusy(t *testing.T) {
+func TestBusy(t *testing.T) { flavours(t, testBusyIn) }
+
+func testBusyIn(t *testing.T, cfg func() *Config) {
 	for name, tc := range map[string]struct {
 		proc fakeProc
 		want string // error
@@ -391,7 +401,7 @@ func TestBusy(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newShared(t).hosts["nfs1"]
-			s := h.service(testConfig())
+			s := h.service(cfg())
 			if err := s.start(context.Background()); err != nil {
 				t.Fatal(err)
 			}
@@ -425,7 +435,9 @@ type fakeDeadline struct {
 
 func (d fakeDeadline) Deadline() (time.Time, bool) { return d.end, true }
 
-func TestMonitorFinds(t *testing.T) {
+func TestMonitorFinds(t *testing.T) { flavours(t, testMonitorFindsIn) }
+
+func testMonitorFindsIn(t *testing.T, cfg func() *Config) {
 	for name, tc := range map[string]struct {
 		break_ func(*shared, *fakeHost)
 		want   string
@@ -440,18 +452,21 @@ func TestMonitorFinds(t *testing.T) {
 		"rpcbind has forgotten": {func(_ *shared, h *fakeHost) { h.forgot = "mountd" }, "rpcbind does not know mountd"},
 		"nfsd gone":             {func(_ *shared, h *fakeHost) { h.nfsd = 0 }, "nfsd does not run"},
 		"export gone":           {func(s *shared, _ *fakeHost) { s.volume["/.nfs/etab"] = "" }, "exports is stopped"},
-		"address gone":          {func(_ *shared, h *fakeHost) { delete(h.addrs, netip.MustParsePrefix("10.0.0.9/24")) }, "address is stopped"},
-		"array failed":          {func(_ *shared, h *fakeHost) { h.degr = 3 }, "lacks 3 of 6 members"},
-		"read-only":             {func(_ *shared, h *fakeHost) { h.readonly = true }, "read-only"},
-		"taken by somebody":     {func(s *shared, _ *fakeHost) { s.owner = "nfs2" }, `taken by "nfs2"`},
+		"address gone": {func(_ *shared, h *fakeHost) {
+			delete(h.addrs, netip.MustParsePrefix("10.0.0.9/24"))
+			delete(h.spaceAddrs, netip.MustParsePrefix("10.0.0.9/24"))
+		}, "address is stopped"},
+		"array failed":      {func(_ *shared, h *fakeHost) { h.degr = 3 }, "lacks 3 of 6 members"},
+		"read-only":         {func(_ *shared, h *fakeHost) { h.readonly = true }, "read-only"},
+		"taken by somebody": {func(s *shared, _ *fakeHost) { s.owner = "nfs2" }, `taken by "nfs2"`},
 		"state unbound": {func(_ *shared, h *fakeHost) {
-			h.mounts = slices.DeleteFunc(h.mounts, func(m mountEntry) bool { return m.Target == nfsDir })
+			h.mounts = slices.DeleteFunc(h.mounts, func(m mountEntry) bool { return m.Target == nfsDir || below(runDir, m.Target) })
 		}, "nfs-state is stopped"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			sh := newShared(t)
 			h := sh.hosts["nfs1"]
-			s := h.service(testConfig())
+			s := h.service(cfg())
 			if err := s.start(context.Background()); err != nil {
 				t.Fatal(err)
 			}
