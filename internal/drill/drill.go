@@ -14,42 +14,77 @@ import (
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/design"
+	"github.com/mortarhpc/mortar/internal/observe"
 )
 
 // Kind of a fault: what is broken. An Injector says which it can do.
 type Kind string
 
-// Kinds of faults.
+// Kinds of faults; Fault.On and Fault.Args say where.
 const (
 	Freeze   Kind = "freeze"    // the server stops executing; its power stays on
 	Panic    Kind = "panic"     // its kernel panics
 	PowerOff Kind = "power-off" // it loses power at once
+
+	LinkDown   Kind = "link-down"   // a server's cable; network
+	SwitchDown Kind = "switch-down" // a whole network
+
+	PathOut   Kind = "path-out"   // one path of a server to a disk; serial, HBA (from 0)
+	HBAOut    Kind = "hba-out"    // a server's HBA with all its paths; HBA (from 0)
+	PathsOut  Kind = "paths-out"  // every path of a server to every disk
+	ModuleOut Kind = "module-out" // an enclosure's I/O module: one path of both servers; enclosure, module (from 0)
+	DiskOut   Kind = "disk-out"   // a shared disk; serial
+	LocalDisk Kind = "local-disk" // one disk of a server's system mirror
+
+	FeedOff Kind = "feed-off" // a PDU's power
+	BMCDead Kind = "bmc-dead" // a server's BMC answers no more
+	PDUDead Kind = "pdu-dead" // a PDU's controller answers no more; its outlets stay as they are
+
+	// These are done by the agent on the servers, on any hardware.
+	Kill   Kind = "kill"    // a daemon dies at once; its name, or nfsd for the kernel's threads
+	FillFS Kind = "fill-fs" // the service's file system is filled to the last block
+
+	// These are the administrator's commands; Mend undoes a standby.
+	Move       Kind = "move"        // mortar failover or failback; On is where to
+	Standby    Kind = "standby"     // mortar standby
+	ConfirmOff Kind = "confirm-off" // mortar confirm-off
 )
 
-// Who a fault hits.
-const (
-	Active  = "active"  // the server the service runs on
-	Passive = "passive" // the other one
-)
-
-// Fault is one thing to break.
+// Fault is one thing to break, or to be done to the brick.
 type Fault struct {
 	Kind Kind
-	On   string // Active or Passive
-	Arg  string // which of the server's parts, for kinds that break a part
+	On   string   // server; "" for what belongs to none
+	Args []string // which part, for kinds that need it
 }
 
-func (f Fault) String() string { return strings.TrimSpace(string(f.Kind) + " " + f.Arg) }
+func (f Fault) String() string {
+	parts := []string{string(f.Kind)}
+	if f.On != "" {
+		parts = append(parts, f.On)
+	}
+	return strings.Join(append(parts, f.Args...), " ")
+}
 
-// Injector breaks and mends hardware; target is a server's name. The engine
-// calls from one goroutine at a time. Heal must work whether or not Inject
-// did, and more than once: it brings the target back to how it was, powered
-// on and running.
+// Injector breaks and mends hardware. The engine calls from one goroutine at
+// a time. Heal must work whether or not Inject did, and more than once: it
+// brings what was hit back to how it was, a server powered on and running.
 type Injector interface {
 	// Can says why a fault cannot be injected here; nil: it can.
 	Can(f Fault) error
-	Inject(ctx context.Context, f Fault, target string) error
-	Heal(ctx context.Context, f Fault, target string) error
+	Inject(ctx context.Context, f Fault) error
+	Heal(ctx context.Context, f Fault) error
+}
+
+// Operator does what an administrator does by command.
+type Operator interface {
+	// Move moves a service and returns when it runs there.
+	Move(ctx context.Context, service, to string) error
+	// Standby puts a server in standby, or ends that, and waits for it.
+	Standby(ctx context.Context, node string, on bool) error
+	// ConfirmOff tells the cluster that a person has seen a server to be off.
+	ConfirmOff(ctx context.Context, node string) error
+	// Status is what `mortar status` finds.
+	Status(ctx context.Context) (*observe.Status, error)
 }
 
 // Host is a session with one host's agent, as host.Host gives it.
@@ -63,30 +98,98 @@ type Drill struct {
 	Name     string
 	Title    string
 	Variants []Variant // the first is the default
-	// Moves: the service must run on the other server afterwards.
-	Moves bool
-	// Fences: the server that was hit must be fenced, and before the
-	// service starts elsewhere.
-	Fences bool
+	Expect   Expect
+}
+
+// Place is where the service must be in the end.
+type Place string
+
+// Places.
+const (
+	Stays    Place = "stays"
+	Moves    Place = "moves"    // to the other server
+	Anywhere Place = "anywhere" // on one of the two
+)
+
+// Fencing is who must or may be fenced.
+type Fencing string
+
+// Fencing, from none to all.
+const (
+	Nobody Fencing = "nobody"
+	Victim Fencing = "victim" // the server that was hit, before the service starts elsewhere
+	Allow  Fencing = "allow"  // nobody has to be, anybody may be
+)
+
+// Expect is what must happen. The verdict rests on it, and on what holds for
+// every drill: nothing lost, locks kept, no error seen, never mounted on two
+// servers, every worker goes on, health restored.
+type Expect struct {
+	Where   Place
+	Fencing Fencing
+	// Stall is the longest stall aimed at, in seconds; negative: none. It is
+	// reported beside the figure and is no part of the verdict: a slow answer
+	// is not a wrong one, and a rack's processors are no measure of a server's.
+	Stall float64
+	// Disks: the drill takes disks or paths away, so health includes them:
+	// every array whole and in sync, before and after.
+	Disks bool
+	// Tolerate are errors clients must expect, by name, e.g. ENOSPC.
+	Tolerate []string
 }
 
 // Variant is a way to do a drill.
 type Variant struct {
-	How    string
-	Title  string
-	Faults []Fault
+	How   string
+	Title string
+	// Steps gives what is done, one after the other. An error says why the
+	// drill cannot be done with this brick.
+	Steps func(s Scene) ([]Step, error)
+	// Expect replaces that of the drill.
+	Expect *Expect
+	// Away: the service must not be on its preferred server when it begins.
+	Away bool
 }
 
-// Table lists every drill.
-var Table = []Drill{
-	{
-		Name: "server-crash", Title: "the active server dies; its partner fences it and takes over", Moves: true, Fences: true,
-		Variants: []Variant{
-			{"freeze", "it stops executing, as with hanging hardware; it may come back any moment, so only fencing makes the take-over safe", []Fault{{Kind: Freeze, On: Active}}},
-			{"panic", "its kernel panics", []Fault{{Kind: Panic, On: Active}}},
-			{"power", "it loses power at once", []Fault{{Kind: PowerOff, On: Active}}},
-		},
-	},
+// Expected is what a variant of a drill must lead to.
+func (d Drill) Expected(v Variant) Expect {
+	if v.Expect != nil {
+		return *v.Expect
+	}
+	return d.Expect
+}
+
+// Scene is where a drill plays.
+type Scene struct {
+	Design  *design.Design
+	Service design.Service
+	Volume  design.Volume
+	Active  string // server that the service runs on
+	Passive string // the other one
+	// Group is a RAID group of the service, Members the serials of the disks
+	// that are in it now.
+	Group   design.Group
+	Members []string
+}
+
+// Step is one thing done in a drill.
+type Step struct {
+	Fault Fault // the zero Fault: nothing is done
+	Mend  bool  // mend it instead
+	// Prepare: the clock of the drill starts with the first step without.
+	Prepare bool
+	Wait    time.Duration // then wait so long
+	Until   *Sight        // then wait for this
+	Look    bool          // then note what `mortar status` says
+}
+
+// Sight is something that must be seen. If it is not in time, the drill fails
+// and goes on.
+type Sight struct {
+	What  string // name of the check
+	Limit time.Duration
+	// Look says whether it is there, and what is.
+	Look func(ctx context.Context, v *View) (seen bool, detail string)
 }
 
 // Find gives a drill and its variant by name; how "" is the default variant.
@@ -114,6 +217,7 @@ type Env struct {
 	Design   *design.Design
 	Dial     func(ctx context.Context, host string) (Host, error)
 	Injector Injector
+	Operator Operator
 	Virtual  bool   // a virtual rack
 	Version  string // of mortar
 	// Progress is told what happens, in words, as it happens; may be nil.
@@ -128,7 +232,10 @@ type Options struct {
 	After   time.Duration // load after every worker goes on again
 	Recover time.Duration // how long to wait for that
 	Rejoin  time.Duration // how long the healed server may take to rejoin
-	Rate    float64       // operations per second of each writer; 0: 8 on a virtual rack, else unlimited
+	// Thorough: what was broken is healed only when `mortar status` finds no
+	// fault at all, not when the cluster is whole.
+	Thorough bool
+	Rate     float64 // operations per second of each writer; 0: 8 on a virtual rack, else unlimited
 
 	verifyDir string // on clients, for the mounts data is read back through
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/mortarhpc/mortar/internal/agent"
 	"github.com/mortarhpc/mortar/internal/design"
 	"github.com/mortarhpc/mortar/internal/report"
 	"github.com/mortarhpc/mortar/internal/resource"
@@ -48,6 +49,7 @@ type engine struct {
 	hosts   map[string]Host
 	offsets map[string]int64
 
+	expect   Expect
 	service  design.Service
 	volume   design.Volume
 	servers  []string
@@ -55,12 +57,13 @@ type engine struct {
 	resource string // of the service, in Pacemaker
 	active   string
 	survivor string // the other server
+	steps    []Step
 
 	watch     *watcher
 	stopWatch func()
 	load      []*running
 	loadDirs  []string // on the active server's volume
-	injected  bool
+	injected  []Fault  // in order; what has to be mended
 	software  []report.Row
 }
 
@@ -79,14 +82,9 @@ type running struct {
 // nothing was changed. Whatever it broke it mends before it
 // returns, also when ctx ends.
 func Run(ctx context.Context, env Env, d Drill, v Variant, opt Options) (*report.Run, error) {
-	e := &engine{env: env, drill: d, vari: v, opt: opt.WithDefaults(env.Virtual), hosts: map[string]Host{}, offsets: map[string]int64{}}
+	e := &engine{env: env, drill: d, vari: v, expect: d.Expected(v), opt: opt.WithDefaults(env.Virtual), hosts: map[string]Host{}, offsets: map[string]int64{}}
 	if env.Design.HA == nil || len(env.Design.HA.Nodes) != 2 {
 		return nil, &Refused{"drill " + d.Name + " needs a pair of servers, and this brick has none"}
-	}
-	for _, f := range v.Faults {
-		if err := env.Injector.Can(f); err != nil {
-			return nil, &Refused{fmt.Sprintf("drill %s --how %s cannot be done here: %v", d.Name, v.How, err)}
-		}
 	}
 	e.service = env.Design.Services[0]
 	i := slices.IndexFunc(env.Design.Volumes, func(v design.Volume) bool { return v.Service == e.service.Name })
@@ -96,6 +94,11 @@ func Run(ctx context.Context, env Env, d Drill, v Variant, opt Options) (*report
 	e.volume = env.Design.Volumes[i]
 	for _, n := range env.Design.HA.Nodes {
 		e.servers = append(e.servers, n.Name)
+	}
+	// What cannot be done is found out before anything is reached, as far as
+	// that does not depend on where the service runs.
+	if err := Possible(env, d, v); err != nil {
+		return nil, err
 	}
 	for _, m := range env.Design.Mounts {
 		if m.Service == e.service.Name && !slices.Contains(e.clients, m.Client) {
@@ -121,20 +124,32 @@ func (e *engine) host(name string) Host {
 	return e.hosts[name]
 }
 
-// redial replaces a host's session.
+// redial replaces a host's session, and measures its clock anew: after a boot
+// it is another.
 func (e *engine) redial(ctx context.Context, name string) (Host, error) {
 	h, err := e.env.Dial(ctx, name)
 	if err != nil {
 		return nil, err
 	}
+	off, _, err := testbed.ClockOffset(ctx, h)
+	if err != nil {
+		h.Close()
+		return nil, err
+	}
 	e.mu.Lock()
 	old := e.hosts[name]
-	e.hosts[name] = h
+	e.hosts[name], e.offsets[name] = h, off
 	e.mu.Unlock()
 	if old != nil {
 		old.Close()
 	}
 	return h, nil
+}
+
+func (e *engine) offset(name string) int64 {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.offsets[name]
 }
 
 func (e *engine) closeAll() {
@@ -169,6 +184,9 @@ func (e *engine) run(ctx context.Context) (_ *report.Run, err error) {
 	if err := e.preflight(ctx); err != nil {
 		return nil, err
 	}
+	if err := e.place(ctx); err != nil {
+		return nil, err
+	}
 	e.say("healthy: service %s runs on %s; its partner is %s", e.service.Name, e.active, e.survivor)
 
 	runID := fmt.Sprintf("%s-%s-%s", e.drill.Name, began.UTC().Format("20060102T150405"), uuid.NewString()[:8])
@@ -178,7 +196,7 @@ func (e *engine) run(ctx context.Context) (_ *report.Run, err error) {
 	}
 
 	// From here on there is something to undo, whatever happens.
-	ev := evidence{drill: e.drill, active: e.active, survivor: e.survivor, resource: e.resource, nodes: e.servers}
+	ev := evidence{drill: e.drill, expect: e.expect, active: e.active, survivor: e.survivor, resource: e.resource, nodes: e.servers}
 	cleanup := func() (context.Context, context.CancelFunc) {
 		return context.WithTimeout(context.WithoutCancel(ctx), healTime)
 	}
@@ -188,8 +206,7 @@ func (e *engine) run(ctx context.Context) (_ *report.Run, err error) {
 	defer e.stopWatch()
 	e.watch = newWatcher(func(s string) { e.say("%s", s) })
 	for _, s := range e.servers {
-		h, off := e.host(s), e.offsets[s]
-		watching.Go(func() { e.watch.server(watchCtx, h, s, e.service.Name, e.volume.MountPoint, off) })
+		watching.Go(func() { e.follow(watchCtx, s) })
 	}
 
 	err = e.breakIt(ctx, jobs, &ev)
@@ -197,8 +214,9 @@ func (e *engine) run(ctx context.Context) (_ *report.Run, err error) {
 	ev.loads, ev.loadErr = results, e.loadErrors()
 	if err == nil {
 		ev.location, ev.locationErr = e.location(ctx)
+		ev.moved = slices.Equal(ev.location, []string{e.survivor})
 	}
-	if e.injected {
+	if len(e.injected) > 0 {
 		hctx, cancel := cleanup()
 		if ctx.Err() != nil {
 			e.say("interrupted: healing first, please wait")
@@ -240,19 +258,81 @@ func (e *engine) run(ctx context.Context) (_ *report.Run, err error) {
 // connect reaches every host and measures its clock.
 func (e *engine) connect(ctx context.Context) error {
 	return each(append(slices.Clone(e.servers), e.clients...), func(name string) error {
-		h, err := e.redial(ctx, name)
-		if err != nil {
-			return err
-		}
-		off, _, err := testbed.ClockOffset(ctx, h)
-		if err != nil {
-			return err
-		}
-		e.mu.Lock()
-		e.offsets[name] = off
-		e.mu.Unlock()
-		return nil
+		_, err := e.redial(ctx, name)
+		return err
 	})
+}
+
+// place puts the service where the drill wants it to begin, and finds out
+// what of the design the drill needs to know.
+func (e *engine) place(ctx context.Context) error {
+	if e.vari.Away && e.active == e.service.Preferred {
+		e.say("moving service %s to %s first", e.service.Name, e.survivor)
+		if err := e.env.Operator.Move(ctx, e.service.Name, e.survivor); err != nil {
+			return fmt.Errorf("moving service %s to %s: %w", e.service.Name, e.survivor, err)
+		}
+		e.active, e.survivor = e.survivor, e.active
+	}
+	s := Scene{Design: e.env.Design, Service: e.service, Volume: e.volume, Active: e.active, Passive: e.survivor}
+	if e.expect.Disks {
+		if err := e.whole(ctx, "the arrays", e.opt.Rejoin); err != nil {
+			return &Unhealthy{[]string{err.Error()}}
+		}
+		for _, g := range e.env.Design.Groups {
+			if g.Service != e.service.Name || g.Array != "" {
+				continue
+			}
+			members, err := e.members(ctx, g)
+			if err != nil {
+				return fmt.Errorf("%s: %w", e.active, err)
+			}
+			s.Group, s.Members = g, members
+			break
+		}
+	}
+	steps, err := e.vari.Steps(s)
+	if err != nil {
+		return &Refused{fmt.Sprintf("drill %s --how %s cannot be done with this brick: %v", e.drill.Name, e.vari.How, err)}
+	}
+	e.steps = steps
+	return e.possible(steps)
+}
+
+// Possible says why a drill cannot be done with a brick; nil: as far as can
+// be told without reaching it, it can.
+func Possible(env Env, d Drill, v Variant) error {
+	e := &engine{env: env, drill: d, vari: v}
+	s := Scene{Design: env.Design, Service: env.Design.Services[0], Active: env.Design.HA.Nodes[0].Name, Passive: env.Design.HA.Nodes[1].Name}
+	for _, x := range env.Design.Volumes {
+		if x.Service == s.Service.Name {
+			s.Volume = x
+		}
+	}
+	for _, g := range env.Design.Groups {
+		if g.Service == s.Service.Name && g.Array == "" && len(s.Members) == 0 {
+			s.Group = g
+			for _, m := range g.Members {
+				s.Members = append(s.Members, m.Serial)
+			}
+		}
+	}
+	steps, err := v.Steps(s)
+	if err != nil {
+		return &Refused{fmt.Sprintf("drill %s --how %s cannot be done with this brick: %v", d.Name, v.How, err)}
+	}
+	return e.possible(steps)
+}
+
+func (e *engine) possible(steps []Step) error {
+	for _, s := range steps {
+		if s.Fault.Kind == "" {
+			continue
+		}
+		if err := e.injector(s.Fault).Can(s.Fault); err != nil {
+			return &Refused{fmt.Sprintf("drill %s --how %s cannot be done here: %v", e.drill.Name, e.vari.How, err)}
+		}
+	}
+	return nil
 }
 
 // preflight finds the active server and refuses a brick that is not healthy.
@@ -354,7 +434,12 @@ func (e *engine) location(ctx context.Context) ([]string, error) {
 // action runs one mutation on a host, through the agent's one gate for them.
 func action(ctx context.Context, h Host, a resource.Action) error {
 	var out resource.Output
-	return h.Call(ctx, "run", map[string]any{"action": a}, &out, nil)
+	err := h.Call(ctx, "run", map[string]any{"action": a}, &out, nil)
+	var failed *agent.Error
+	if errors.As(err, &failed) && failed.Stderr != "" {
+		return fmt.Errorf("%w: %s", err, strings.Join(strings.Fields(failed.Stderr), " "))
+	}
+	return err
 }
 
 // breakIt starts the load, breaks what is to be broken, and waits until
@@ -388,22 +473,9 @@ func (e *engine) breakIt(ctx context.Context, jobs []clientJob, ev *evidence) er
 		return err
 	}
 
-	// Heal from here on, even if Inject says it failed.
-	e.injected = true
-	for _, f := range e.vari.Faults {
-		target := e.target(f)
-		e.say("%s %s now", faultVerb(f), target)
-		at := time.Now().UnixNano()
-		if e.watch.fault == 0 {
-			e.watch.setFault(at)
-			ev.fault = at
-		}
-		if err := e.env.Injector.Inject(ctx, f, target); err != nil {
-			return fmt.Errorf("%s on %s: %w", f, target, err)
-		}
-		e.watch.add(report.Event{NS: at, Host: target, Source: "drill", Kind: report.EventFault, Text: fmt.Sprintf("%s: %s", e.vari.How, e.vari.Title)})
+	if err := e.perform(ctx, ev); err != nil {
+		return err
 	}
-
 	err := e.waitRecovered(ctx, ev)
 	ev.waited = float64(time.Now().UnixNano()-ev.fault) / 1e9
 	switch {
@@ -411,30 +483,170 @@ func (e *engine) breakIt(ctx context.Context, jobs []clientJob, ev *evidence) er
 		return ctx.Err()
 	case err != nil:
 		e.say("not every worker went on: %v", err)
-		return nil // a finding, not a failure of the drill
+	default:
+		ev.recovered = true
+		e.say("%+.2f s  every worker on every client goes on; %s more of load", ev.waited, report.Seconds(e.opt.After.Seconds()))
 	}
-	ev.recovered = true
-	e.say("%+.2f s  every worker on every client goes on; %s more of load", ev.waited, report.Seconds(e.opt.After.Seconds()))
-	return e.pause(ctx, e.opt.After)
+	// What an administrator would be told now costs the clients nothing.
+	looked := make(chan []report.StatusLine, 1)
+	go func() { looked <- e.view().status(ctx) }()
+	if ev.recovered {
+		err = e.pause(ctx, e.opt.After)
+	} else {
+		err = nil // a finding, not a failure of the drill
+	}
+	if lines := <-looked; len(ev.status) == 0 {
+		ev.status = lines
+	}
+	return err
 }
 
-func (e *engine) target(f Fault) string {
-	if f.On == Passive {
-		return e.survivor
+// perform does the steps of the drill, one after the other.
+func (e *engine) perform(ctx context.Context, ev *evidence) error {
+	for _, s := range e.steps {
+		if s.Fault.Kind != "" {
+			if err := e.act(ctx, s, ev); err != nil {
+				return err
+			}
+		}
+		if s.Wait > 0 {
+			if err := e.sleep(ctx, s.Wait); err != nil {
+				return err
+			}
+		}
+		if s.Until != nil {
+			if err := e.see(ctx, s.Until, ev); err != nil {
+				return err
+			}
+		}
+		if s.Look {
+			if lines := e.view().status(ctx); len(lines) > 0 {
+				ev.status = lines
+			}
+		}
 	}
-	return e.active
+	ev.done = time.Now().UnixNano()
+	return nil
 }
 
-func faultVerb(f Fault) string {
+// act breaks or mends one thing.
+func (e *engine) act(ctx context.Context, s Step, ev *evidence) error {
+	e.say("%s now", deed(s))
+	at := time.Now().UnixNano()
+	if !s.Prepare && ev.fault == 0 {
+		e.watch.setFault(at)
+		ev.fault = at
+	}
+	in := e.injector(s.Fault)
+	kind := report.EventFault
+	var err error
+	if s.Mend {
+		kind = report.EventMended
+		err = in.Heal(ctx, s.Fault)
+	} else {
+		// Healed from here on, even if Inject says it failed.
+		e.injected = append(e.injected, s.Fault)
+		e.watch.add(report.Event{NS: at, Host: s.Fault.On, Source: "drill", Kind: kind, Text: deed(s)})
+		err = in.Inject(ctx, s.Fault)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", deed(s), err)
+	}
+	if s.Mend {
+		e.watch.add(report.Event{NS: at, Host: s.Fault.On, Source: "drill", Kind: kind, Text: deed(s)})
+	}
+	if s.Fault.Kind == ConfirmOff {
+		ev.confirmed = at
+	}
+	return nil
+}
+
+// see waits for a sight.
+func (e *engine) see(ctx context.Context, s *Sight, ev *evidence) error {
+	limit := time.Now().Add(s.Limit)
+	for {
+		ok, detail := s.Look(ctx, e.view())
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if ok || time.Now().After(limit) {
+			at := float64(time.Now().UnixNano()-ev.fault) / 1e9
+			if ok {
+				e.say("%+.2f s  %s: %s", at, s.What, detail)
+			} else {
+				e.say("%+.2f s  not seen within %s: %s; %s", at, report.Seconds(s.Limit.Seconds()), s.What, detail)
+			}
+			ev.sights = append(ev.sights, report.Check{Name: s.What, OK: ok, Detail: detail})
+			return nil
+		}
+		if err := e.sleep(ctx, time.Second); err != nil {
+			return err
+		}
+	}
+}
+
+func (e *engine) sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}
+
+// deed says a step in words.
+func deed(s Step) string {
+	f := s.Fault
+	arg := func(i int) string {
+		if i < len(f.Args) {
+			return f.Args[i]
+		}
+		return ""
+	}
+	if s.Mend {
+		return "mending: " + f.String()
+	}
 	switch f.Kind {
 	case Freeze:
-		return "freezing"
+		return "freezing " + f.On
 	case Panic:
-		return "panicking"
+		return "panicking " + f.On
 	case PowerOff:
-		return "cutting the power of"
+		return "cutting the power of " + f.On
+	case LinkDown:
+		return fmt.Sprintf("pulling the %s cable of %s", arg(0), f.On)
+	case SwitchDown:
+		return fmt.Sprintf("switching the %s network off", arg(0))
+	case PathOut:
+		return fmt.Sprintf("cutting the path of %s to disk %s over HBA %s", f.On, arg(0), arg(1))
+	case HBAOut:
+		return fmt.Sprintf("cutting HBA %s of %s", arg(0), f.On)
+	case PathsOut:
+		return "cutting every path of " + f.On
+	case ModuleOut:
+		return fmt.Sprintf("pulling I/O module %s of enclosure %s", arg(1), arg(0))
+	case DiskOut:
+		return "pulling disk " + arg(0)
+	case LocalDisk:
+		return "pulling a system disk of " + f.On
+	case FeedOff:
+		return "switching PDU " + arg(0) + " off"
+	case BMCDead:
+		return "killing the BMC of " + f.On
+	case PDUDead:
+		return "killing the controller of PDU " + arg(0)
+	case Kill:
+		return fmt.Sprintf("killing %s on %s", arg(0), f.On)
+	case FillFS:
+		return fmt.Sprintf("filling %s on %s", arg(0), f.On)
+	case Move:
+		return fmt.Sprintf("moving service %s to %s", arg(0), f.On)
+	case Standby:
+		return "putting " + f.On + " in standby"
+	case ConfirmOff:
+		return "confirming that " + f.On + " is off"
 	}
-	return f.String() + " on"
+	return f.String()
 }
 
 // pause waits, and fails at once if the load on a client ends.
@@ -518,7 +730,7 @@ func (e *engine) waitWorkers(ctx context.Context, limit time.Duration, ok func(p
 					defer r.mu.Unlock()
 					return fmt.Errorf("%s %s gave up: %s", r.client, p.Worker, p.Failed)
 				}
-				if !ok(p, e.offsets[r.client]) {
+				if !ok(p, e.offset(r.client)) {
 					w := r.client + " " + p.Worker
 					if p.LastError != "" {
 						w += " (" + p.LastError + ")"
@@ -550,14 +762,17 @@ func (e *engine) waitWorkers(ctx context.Context, limit time.Duration, ok func(p
 // other server's start.
 func (e *engine) waitRecovered(ctx context.Context, ev *evidence) error {
 	limit := time.Now().Add(e.opt.Recover)
-	after := ev.fault + (3 * time.Second).Nanoseconds()
-	if e.drill.Moves {
+	// A worker counts as going on if it completes something after the last
+	// step, and not only what was under way in the moment of the fault.
+	after := max(ev.fault+(3*time.Second).Nanoseconds(), ev.done)
+	if e.expect.Where == Moves {
 		tick := time.NewTicker(200 * time.Millisecond)
 		defer tick.Stop()
 		for {
 			if s, ok := e.watch.first(report.EventStarted, ev.fault, func(x report.Event) bool {
 				return x.Host == e.survivor && aboutResource(x, e.resource)
 			}); ok {
+				// The load may have gone on while the last step was under way.
 				after = s.NS
 				break
 			}
@@ -621,59 +836,85 @@ func (e *engine) stopLoad(cleanup func() (context.Context, context.CancelFunc)) 
 	for _, r := range e.load {
 		r.mu.Lock()
 		if len(r.result.Workers) > 0 {
-			out = append(out, loaded{r.client, e.offsets[r.client], r.result, r.mounts})
+			out = append(out, loaded{r.client, e.offset(r.client), r.result, r.mounts})
 		}
 		r.mu.Unlock()
 	}
 	return out
 }
 
-// heal mends what was broken and waits until the cluster is whole again.
+// heal mends what was broken and waits until the brick is whole again.
 func (e *engine) heal(ctx context.Context) error {
-	for _, f := range slices.Backward(e.vari.Faults) {
-		target := e.target(f)
-		e.say("healing %s", target)
-		if err := e.env.Injector.Heal(ctx, f, target); err != nil {
-			return fmt.Errorf("healing %s: %w", target, err)
+	began := time.Now()
+	var errs []error
+	mended := map[string]bool{}
+	for _, f := range slices.Backward(e.injected) {
+		if mended[f.String()] {
+			continue
+		}
+		mended[f.String()] = true
+		e.say("healing: %s", f)
+		if err := e.injector(f).Heal(ctx, f); err != nil {
+			errs = append(errs, fmt.Errorf("healing %s: %w", f, err)) // the others all the same
 		}
 	}
-	began := time.Now()
+	if len(errs) > 0 {
+		return errors.Join(errs...)
+	}
 	ctx, cancel := context.WithTimeout(ctx, e.opt.Rejoin)
 	defer cancel()
-	e.say("waiting for %s to rejoin", e.active)
-	cleaned, started := false, false
+	if err := e.rejoin(ctx, began); err != nil {
+		return err
+	}
+	for _, f := range e.injected {
+		if f.Kind == DiskOut {
+			if err := e.returnDisk(ctx, f.Args[0]); err != nil {
+				return err
+			}
+		}
+	}
+	if e.expect.Disks || e.opt.Thorough {
+		if err := e.whole(ctx, "the brick", e.opt.Rejoin); err != nil {
+			return err
+		}
+	}
+	at := time.Now()
+	e.watch.add(report.Event{NS: at.UnixNano(), Source: "drill", Kind: report.EventHealed, Text: "both servers online, everything started"})
+	e.say("healthy again after %s", report.Seconds(at.Sub(began).Seconds()))
+	return nil
+}
+
+// rejoin waits until both servers are in the cluster and all of it runs.
+func (e *engine) rejoin(ctx context.Context, began time.Time) error {
+	e.say("waiting for both servers to be in the cluster, and every resource to run")
+	var cleaned time.Time
+	asked := map[string]bool{}
 	var problems []string
 	for {
-		// Sessions that broke are made anew.
-		for _, s := range e.servers {
-			qctx, cancel := context.WithTimeout(ctx, 15*time.Second)
-			h := e.host(s)
-			if h == nil || h.Call(qctx, "time", nil, nil, nil) != nil {
-				if h, err := e.redial(qctx, s); err == nil && s == e.active && !started {
-					// A fenced server that must not rejoin by itself is
-					// an administrator's decision; here, we are it.
-					started = true
-					e.startCluster(qctx, h)
-				}
-			}
-			cancel()
-		}
 		c, err := e.cluster(ctx, []string{e.survivor, e.active})
 		if err != nil {
 			problems = []string{err.Error()}
 		} else {
 			problems = c.problems(e.servers)
 			if len(problems) == 0 {
-				at := time.Now()
-				e.watch.add(report.Event{NS: at.UnixNano(), Host: e.active, Source: "drill", Kind: report.EventHealed, Text: "both servers online, everything started"})
-				e.say("healthy again after %s", report.Seconds(at.Sub(began).Seconds()))
 				return nil
 			}
-			if !cleaned && len(c.Failures) > 0 && !slices.ContainsFunc(c.Nodes, func(n clusterNode) bool { return !n.Online || n.Pending }) {
-				cleaned = true
-				h := e.host(e.survivor)
-				if err := action(ctx, h, resource.Action{Title: "forget failed actions", Cmd: []string{"crm_resource", "--cleanup"}}); err != nil {
-					problems = append(problems, err.Error())
+			away := func(n clusterNode) bool { return !n.Online || n.Pending }
+			for _, n := range c.Nodes {
+				// A fenced server that must not rejoin by itself is an
+				// administrator's decision; here, we are it.
+				if h := e.host(n.Name); !n.Online && !asked[n.Name] && h != nil {
+					qctx, cancel := context.WithTimeout(ctx, 15*time.Second)
+					asked[n.Name] = e.startCluster(qctx, h)
+					cancel()
+				}
+			}
+			if len(c.Failures) > 0 && time.Since(cleaned) > 20*time.Second && !slices.ContainsFunc(c.Nodes, away) {
+				cleaned = time.Now()
+				for _, s := range []string{e.survivor, e.active} {
+					if action(ctx, e.host(s), resource.Action{Title: "forget failed actions", Cmd: []string{"crm_resource", "--cleanup"}}) == nil {
+						break
+					}
 				}
 			}
 		}
@@ -685,13 +926,17 @@ func (e *engine) heal(ctx context.Context) error {
 	}
 }
 
-// startCluster starts Pacemaker where it is not started at boot.
-func (e *engine) startCluster(ctx context.Context, h Host) {
+// startCluster starts Pacemaker where it is not started at boot, and says
+// whether the server could be asked.
+func (e *engine) startCluster(ctx context.Context, h Host) bool {
 	var out resource.Output
-	if h.Call(ctx, "query", map[string]any{"argv": []string{"systemctl", "is-enabled", "pacemaker.service"}}, &out, nil) != nil || out.Code == 0 {
-		return
+	if h.Call(ctx, "query", map[string]any{"argv": []string{"systemctl", "is-enabled", "pacemaker.service"}}, &out, nil) != nil {
+		return false
 	}
-	_ = action(ctx, h, resource.Action{Title: "start the cluster", Cmd: []string{"systemctl", "start", "pacemaker.service"}})
+	if out.Code == 0 {
+		return true
+	}
+	return action(ctx, h, resource.Action{Title: "start the cluster", Cmd: []string{"systemctl", "start", "pacemaker.service"}}) == nil
 }
 
 // verify reads everything back on each client, through fresh mounts.

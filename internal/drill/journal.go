@@ -10,12 +10,16 @@ import (
 	"github.com/mortarhpc/mortar/internal/report"
 )
 
-// journalIdents are the daemons whose lines tell the story of a failover.
-var journalIdents = []string{"corosync", "pacemaker-controld", "pacemaker-fenced"}
+// journalIdents are those whose lines tell the story of a failover.
+var journalIdents = []string{"corosync", "pacemaker-controld", "pacemaker-fenced", "multipathd", "kernel"}
 
-// journalArgv follows the journal for those daemons.
-func journalArgv() []string {
-	argv := []string{"journalctl", "-f", "-n", "0", "-o", "json", "--no-pager",
+// journalArgv follows the journal for those, from now on or from the boot.
+func journalArgv(fromBoot bool) []string {
+	n := "0"
+	if fromBoot {
+		n = "2000"
+	}
+	argv := []string{"journalctl", "-b", "-f", "-n", n, "-o", "json", "--no-pager",
 		"--output-fields=MESSAGE,SYSLOG_IDENTIFIER,_SOURCE_REALTIME_TIMESTAMP"}
 	for _, i := range journalIdents {
 		argv = append(argv, "-t", i)
@@ -93,7 +97,7 @@ var logRules = []logRule{
 	{"corosync", regexp.MustCompile(`host: \d+ has no active links`), report.EventLink},
 	{"corosync", regexp.MustCompile(`Token has not been received in \d+ ms`), report.EventNote},
 
-	{"pacemaker-controld", regexp.MustCompile(`^Peer (?P<node>\S+) was terminated \(\S+\) by \S+ on behalf of `), report.EventFenced},
+	{"pacemaker-controld", regexp.MustCompile(`^Peer (?P<node>\S+) was terminated \(\S+\) by .+ on behalf of `), report.EventFenced},
 	{"pacemaker-controld", regexp.MustCompile(`^Peer (?P<node>\S+) was not terminated `), report.EventFenceFail},
 	{"pacemaker-controld", regexp.MustCompile(`^Requesting fencing \(\S+\) (?:targeting|of) node (?P<node>\S+)`), report.EventFencing},
 	{"pacemaker-controld", regexp.MustCompile(`^Our peer on the DC \(\S+\) is dead`), report.EventNote},
@@ -110,6 +114,14 @@ var logRules = []logRule{
 	{"pacemaker-fenced", regexp.MustCompile(`^Client \S+ wants to fence \(\S+\) (?P<node>\S+) using `), report.EventFencing},
 	{"pacemaker-fenced", regexp.MustCompile(`^Requesting (?:that \S+ perform '\w+' action|peer fencing \(\S+\)) targeting (?P<node>[^\s']+)`), report.EventFencing},
 	{"pacemaker-fenced", regexp.MustCompile(`^Delaying '\w+' action targeting (?P<node>\S+) using \S+ for `), report.EventNote},
+	{"multipathd", regexp.MustCompile(`remaining active paths: \d+`), report.EventMultipath},
+	{"multipathd", regexp.MustCompile(`(?i)\b(?:path (?:is )?(?:down|up)|mark as failed|reinstated|checker reports path is|path removed|path added|Entering recovery mode|Recovered to normal mode|queue_if_no_path)`), report.EventMultipath},
+	{"kernel", regexp.MustCompile(`\bmd/raid\S*: (?:Disk failure|Operation continuing|Cannot continue|.*not clean)`), report.EventRAID},
+	{"kernel", regexp.MustCompile(`^md: (?:recovery|resync|check|requested-resync|reshape|data-check) of RAID array|^md: \S+: (?:recovery|resync|data-check|requested-resync|recover|check)\b.*(?:done|interrupted)`), report.EventRAID},
+	{"kernel", regexp.MustCompile(`^device-mapper: multipath: \S+: (?:Failing|Reinstating) path`), report.EventMultipath},
+	{"kernel", regexp.MustCompile(`^XFS \(\S+\): (?:.*[Ss]hut(?:ting)? ?down|log I/O error|Ending clean mount|Starting recovery|Ending recovery|Unmounting)`), report.EventFS},
+	{"kernel", regexp.MustCompile(`(?i)^(?:nfsd?: .*(?:server|grace)|NFSD: .*grace|virtio_net .*link|\S+: (?:NIC )?Link is (?:up|down))`), report.EventNote},
+
 	{"pacemaker-fenced", regexp.MustCompile(`^No (?:peers|remaining peers) .*capable of fencing \(\S+\) (?P<node>\S+) for `), report.EventFenceFail},
 }
 

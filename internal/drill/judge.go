@@ -2,6 +2,7 @@ package drill
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -13,7 +14,9 @@ import (
 // evidence is everything a verdict rests on.
 type evidence struct {
 	drill    Drill
+	expect   Expect
 	fault    int64 // administrator's clock, ns
+	done     int64 // when the last step was done
 	active   string
 	survivor string
 	resource string // of the service, in Pacemaker
@@ -26,6 +29,10 @@ type evidence struct {
 	// location of the service after the recovery, before anything was healed.
 	location    []string
 	locationErr error
+	moved       bool // it runs on the other server
+	sights      []report.Check
+	confirmed   int64 // when a person confirmed that a server is off; 0: nobody did
+	status      []report.StatusLine
 	recovered   bool // every worker went on in time
 	waited      float64
 	verify      report.Verify
@@ -63,49 +70,60 @@ func judge(e evidence) (checks []report.Check) {
 		add(false, "every worker went on", "not within %s: %s", report.Seconds(e.waited), strings.Join(notOn(e.loads), ", "))
 	}
 
-	want := e.active
-	if e.drill.Moves {
-		want = e.survivor
+	checks = append(checks, e.sights...)
+
+	want := []string{e.active}
+	switch e.expect.Where {
+	case Moves:
+		want = []string{e.survivor}
+	case Anywhere:
+		want = e.nodes
 	}
 	switch {
 	case e.locationErr != nil:
 		add(false, "service where it belongs", "%v", e.locationErr)
-	case len(e.location) != 1 || e.location[0] != want:
-		add(false, "service where it belongs", "it runs on %q, not on %s", strings.Join(e.location, ", "), want)
+	case len(e.location) != 1 || !slices.Contains(want, e.location[0]):
+		add(false, "service where it belongs", "it runs on %q, not on %s", strings.Join(e.location, ", "), strings.Join(want, " or "))
 	default:
-		add(true, "service where it belongs", "it runs on %s", want)
+		add(true, "service where it belongs", "it runs on %s", e.location[0])
 	}
 
 	fenced := map[string]int64{}
+	var names []string
 	for _, n := range e.nodes {
 		if f, ok := firstEvent(e.events, report.EventFenced, e.fault, func(ev report.Event) bool { return namesNode(ev.Text, n) }); ok {
 			fenced[n] = f.NS
-		}
-	}
-	if e.drill.Fences {
-		begin, began := firstEvent(e.events, report.EventStarting, e.fault, e.aboutService)
-		if !began {
-			begin, began = firstEvent(e.events, report.EventStarted, e.fault, nil)
-		}
-		f, ok := fenced[e.active]
-		switch {
-		case !ok:
-			add(false, "fenced before taken over", "no fencing of %s was confirmed", e.active)
-		case began && begin.NS < f:
-			add(false, "fenced before taken over", "the start on %s began %s before the fencing was confirmed", begin.Host, report.Seconds(float64(f-begin.NS)/1e9))
-		default:
-			add(true, "fenced before taken over", "confirmed %s after the fault", report.Seconds(float64(f-e.fault)/1e9))
-		}
-	} else {
-		var names []string
-		for n := range fenced {
 			names = append(names, n)
 		}
-		slices.Sort(names)
-		if len(names) > 0 {
-			add(false, "nobody fenced", "%s was fenced, which this fault does not call for", strings.Join(names, ", "))
-		} else {
-			add(true, "nobody fenced", "no server was fenced")
+	}
+	begin, began := firstEvent(e.events, report.EventStarting, e.fault, e.aboutService)
+	if !began {
+		begin, began = firstEvent(e.events, report.EventStarted, e.fault, e.aboutService)
+	}
+	switch f, ok := fenced[e.active]; {
+	case e.expect.Fencing == Victim && !ok:
+		add(false, "fenced before taken over", "no fencing of %s was confirmed", e.active)
+	case e.expect.Fencing == Victim && began && begin.NS < f:
+		add(false, "fenced before taken over", "the start on %s began %s before the fencing was confirmed", begin.Host, report.Seconds(float64(f-begin.NS)/1e9))
+	case e.expect.Fencing == Victim && len(names) > 1:
+		add(false, "fenced before taken over", "%s were fenced, not %s alone", strings.Join(names, " and "), e.active)
+	case e.expect.Fencing == Victim:
+		add(true, "fenced before taken over", "confirmed %s after the fault", report.Seconds(float64(f-e.fault)/1e9))
+	case e.expect.Fencing == Allow && len(names) > 0:
+		add(true, "fencing", "%s was fenced, which this fault allows", strings.Join(names, " and "))
+	case e.expect.Fencing == Allow:
+		add(true, "fencing", "no server was fenced, and none had to be")
+	case len(names) > 0:
+		add(false, "nobody fenced", "%s was fenced, which this fault does not call for", strings.Join(names, ", "))
+	default:
+		add(true, "nobody fenced", "no server was fenced")
+	}
+	if e.confirmed != 0 {
+		switch {
+		case began && begin.NS < e.confirmed:
+			add(false, "held back until confirmed", "the start on %s began %s before anybody had confirmed that %s is off", begin.Host, report.Seconds(float64(e.confirmed-begin.NS)/1e9), e.active)
+		default:
+			add(true, "held back until confirmed", "for %s, until mortar confirm-off, the service started nowhere", report.Seconds(float64(e.confirmed-e.fault)/1e9))
 		}
 	}
 
@@ -130,6 +148,7 @@ func judge(e evidence) (checks []report.Check) {
 	var violations int64
 	var sample, violation string
 	var gaveUp []string
+	tolerated := map[string]int{}
 	for _, l := range e.loads {
 		violations += l.result.Violations
 		for _, w := range l.result.Workers {
@@ -145,6 +164,9 @@ func judge(e evidence) (checks []report.Check) {
 		for _, x := range l.result.Errors {
 			broken := slices.ContainsFunc(l.result.Workers, func(w workload.WorkerResult) bool { return w.Worker == x.Worker && w.Violations > 0 })
 			switch {
+			case slices.Contains(e.expect.Tolerate, x.Errno):
+				tolerated[x.Errno]++
+				continue
 			case broken && violation == "":
 				violation = fmt.Sprintf(", first: %s on %s: %s", x.Worker, l.client, x.Error)
 			case !broken && sample == "":
@@ -157,6 +179,8 @@ func judge(e evidence) (checks []report.Check) {
 		add(false, "no errors", "%s", strings.Join(e.loadErr, "; "))
 	case len(gaveUp) > 0:
 		add(false, "no errors", "workers gave up: %s", strings.Join(gaveUp, "; "))
+	case ioErrs > 0 && len(tolerated) > 0 && sample == "":
+		add(true, "no other errors", "%d calls failed with %s, as they must; none with anything else", ioErrs, strings.Join(slices.Sorted(maps.Keys(tolerated)), ", "))
 	case ioErrs > 0:
 		add(false, "no errors", "clients saw %d failed calls, first: %s", ioErrs, sample)
 	case lockErrs > 0:
@@ -230,7 +254,12 @@ func marks(e evidence) (m report.Marks, io map[string]int64) {
 		}
 		return ev.NS
 	}
-	onSurvivor := func(ev report.Event) bool { return e.survivor == "" || ev.Host == e.survivor }
+	// What matters is what the server saw that serves in the end.
+	server := e.survivor
+	if !e.moved && e.expect.Where != Moves {
+		server = e.active
+	}
+	onSurvivor := func(ev report.Event) bool { return server == "" || ev.Host == server }
 	detected := at(report.EventDetected, onSurvivor)
 	if detected == 0 {
 		detected = at(report.EventMembership, onSurvivor)
@@ -240,7 +269,10 @@ func marks(e evidence) (m report.Marks, io map[string]int64) {
 	started := at(report.EventStarted, func(ev report.Event) bool { return onSurvivor(ev) && e.aboutService(ev) })
 	m.Started = sec(started)
 	after := e.fault
-	if e.drill.Moves {
+	if !e.moved && started == 0 {
+		return m, nil // it went on: there is no first I/O again
+	}
+	if e.moved || started != 0 {
 		// Served by the survivor: not before its start began.
 		begin := at(report.EventStarting, func(ev report.Event) bool { return onSurvivor(ev) && e.aboutService(ev) })
 		if begin == 0 {
@@ -251,7 +283,7 @@ func marks(e evidence) (m report.Marks, io map[string]int64) {
 		}
 		after = begin
 	}
-	got := servedAfter(e.loads, after, e.drill.Moves)
+	got := servedAfter(e.loads, after, true)
 	first := int64(0)
 	for _, t := range got.firstIO {
 		if first == 0 || t < first {

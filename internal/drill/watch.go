@@ -21,13 +21,14 @@ type watcher struct {
 	mu     sync.Mutex
 	fault  int64 // administrator's clock; 0: not yet
 	events []report.Event
+	known  map[string]bool
 	seen   map[string]bool // kinds told on the terminal, by host
 	looks  map[string][]look
 	wake   chan struct{} // something came
 }
 
 func newWatcher(say func(string)) *watcher {
-	return &watcher{say: say, seen: map[string]bool{}, looks: map[string][]look{}, wake: make(chan struct{}, 1)}
+	return &watcher{say: say, known: map[string]bool{}, seen: map[string]bool{}, looks: map[string][]look{}, wake: make(chan struct{}, 1)}
 }
 
 // told kinds of events are shown on the terminal as they come, once each.
@@ -38,6 +39,13 @@ var told = map[string]string{
 
 func (w *watcher) add(e report.Event) {
 	w.mu.Lock()
+	// A journal that is read again after a session was lost says what it said.
+	key := fmt.Sprintf("%s %d %s", e.Host, e.NS/int64(time.Millisecond), e.Text)
+	if w.known[key] {
+		w.mu.Unlock()
+		return
+	}
+	w.known[key] = true
 	w.events = append(w.events, e)
 	fault := w.fault
 	word := told[e.Kind]
@@ -59,6 +67,12 @@ func (w *watcher) setFault(ns int64) {
 	w.mu.Lock()
 	w.fault = ns
 	w.mu.Unlock()
+}
+
+func (w *watcher) faultNS() int64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.fault
 }
 
 // first gives the earliest event of a kind at or after a time, on one of the
@@ -106,10 +120,37 @@ func (w *watcher) snapshot() ([]report.Event, map[string][]look) {
 // emulated server about 10 ms of its processor.
 const lookInterval = time.Second
 
-// server watches one server until ctx ends or its session is lost.
-func (w *watcher) server(ctx context.Context, h Host, name, service, mountPoint string, offset int64) {
+// follow watches one server until ctx ends. A session that is lost, as that
+// of a server that is fenced, is made anew as soon as it can be: a server
+// that comes back is watched again, and nothing that it logged since its boot
+// is missed.
+func (e *engine) follow(ctx context.Context, name string) {
+	for again := false; ; again = true {
+		e.watch.server(ctx, e.host(name), name, e.service.Name, e.volume.MountPoint, e.offset(name), again)
+		for {
+			if ctx.Err() != nil {
+				return
+			}
+			dctx, cancel := context.WithTimeout(ctx, askTime)
+			_, err := e.redial(dctx, name)
+			cancel()
+			if err == nil {
+				break
+			}
+			if e.sleep(ctx, time.Second) != nil {
+				return
+			}
+		}
+	}
+}
+
+// server watches one server until ctx ends or its session is lost; again: from
+// its boot, not from now.
+func (w *watcher) server(ctx context.Context, h Host, name, service, mountPoint string, offset int64, again bool) {
+	ctx, stop := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	defer wg.Wait()
+	defer stop() // what follows ends with the looks
 	follow := func(argv []string, line func(string)) {
 		wg.Go(func() {
 			err := h.Call(ctx, "follow", map[string]any{"argv": argv}, nil, func(raw json.RawMessage) {
@@ -126,38 +167,40 @@ func (w *watcher) server(ctx context.Context, h Host, name, service, mountPoint 
 			}
 		})
 	}
-	follow(journalArgv(), func(line string) {
+	follow(journalArgv(again), func(line string) {
 		if e, ok := journalEvent([]byte(line), name); ok {
 			e.NS -= offset
 			w.add(e)
 		}
 	})
-	follow([]string{"tail", "-n", "0", "-F", path.Join("/run/mortar", "ocf-"+service+".log")}, func(line string) {
+	lines := "0"
+	if again {
+		lines = "+1"
+	}
+	follow([]string{"tail", "-n", lines, "-F", path.Join("/run/mortar", "ocf-"+service+".log")}, func(line string) {
 		if e, ok := ocfEvent([]byte(line), name); ok {
 			e.NS -= offset
 			w.add(e)
 		}
 	})
-	wg.Go(func() {
-		t := time.NewTicker(lookInterval)
-		defer t.Stop()
-		for {
-			asked := time.Now().UnixNano()
-			ms, err := testbed.Mounts(ctx, h)
-			if err != nil {
-				return
-			}
-			_, ok := resource.MountAt(ms, mountPoint)
-			w.mu.Lock()
-			w.looks[name] = append(w.looks[name], look{asked, time.Now().UnixNano(), ok})
-			w.mu.Unlock()
-			select {
-			case <-t.C:
-			case <-ctx.Done():
-				return
-			}
+	t := time.NewTicker(lookInterval)
+	defer t.Stop()
+	for {
+		asked := time.Now().UnixNano()
+		ms, err := testbed.Mounts(ctx, h)
+		if err != nil {
+			return
 		}
-	})
+		_, ok := resource.MountAt(ms, mountPoint)
+		w.mu.Lock()
+		w.looks[name] = append(w.looks[name], look{asked, time.Now().UnixNano(), ok})
+		w.mu.Unlock()
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 func journalEvent(line []byte, host string) (report.Event, bool) {

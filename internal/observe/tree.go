@@ -115,6 +115,14 @@ func (p *Part) leaves(f func(*Part)) {
 	}
 }
 
+// Each calls f for every part whose level is its own, not that of a part
+// below it.
+func (s *Status) Each(f func(*Part)) {
+	for _, p := range s.Parts {
+		p.leaves(f)
+	}
+}
+
 // finish settles the tree and counts.
 func (s *Status) finish() {
 	for _, p := range s.Parts {

@@ -356,10 +356,7 @@ func (b *builder) storage(v *design.Volume, s *design.Service) {
 	for _, g := range groups {
 		pvs = append(pvs, "/dev/md/"+g.Name)
 		arrays[g.UUID] = g.Name
-		b.add(StageStorage, p.host, "md array "+g.Name, &resource.Array{
-			Name: g.Name, UUID: g.UUID, Level: g.Level, Tolerated: tolerated(g), Chunk: int64(g.Chunk),
-			Members: refs(g.Members), Spares: refs(g.Spares), Assemble: !p.managed,
-		})
+		b.add(StageStorage, p.host, "md array "+g.Name, arrayOf(g, !p.managed))
 	}
 	if p.managed && !p.running {
 		// The service is stopped or failed, and it is the cluster's to start:
@@ -431,6 +428,17 @@ func below(mount, dir string) []string {
 }
 
 // tolerated is how many members an array works without.
+// ArrayOf is the md array of a RAID group, to be compared where it runs: its
+// diff adds disks of the group that it does not have.
+func ArrayOf(g design.Group) *resource.Array { return arrayOf(g, false) }
+
+func arrayOf(g design.Group, assemble bool) *resource.Array {
+	return &resource.Array{
+		Name: g.Name, UUID: g.UUID, Level: g.Level, Tolerated: tolerated(g), Chunk: int64(g.Chunk),
+		Members: refs(g.Members), Spares: refs(g.Spares), Assemble: assemble,
+	}
+}
+
 func tolerated(g design.Group) int {
 	if g.Level == 10 {
 		return 1 // of each pair; more may be too many

@@ -174,10 +174,7 @@ func (b *builder) lustreArrays(m design.Module) {
 	h := m.Servers[0]
 	groups := b.d.GroupsOf(m.Name)
 	for _, g := range groups {
-		b.add(StageStorage, h, "md array "+g.Name, &resource.Array{
-			Name: g.Name, UUID: g.UUID, Level: g.Level, Tolerated: tolerated(g), Chunk: int64(g.Chunk),
-			Members: refs(g.Members), Spares: refs(g.Spares), Assemble: true,
-		})
+		b.add(StageStorage, h, "md array "+g.Name, arrayOf(g, true))
 	}
 	if m.Role != "mds" {
 		return

@@ -55,6 +55,9 @@ func fillEmpty(r *Run) {
 	if s.Reasons == nil {
 		s.Reasons = []string{}
 	}
+	if s.Status == nil {
+		s.Status = []StatusLine{}
+	}
 	if s.Clients == nil {
 		s.Clients = []Client{}
 	}

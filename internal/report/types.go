@@ -34,8 +34,13 @@ type Summary struct {
 	// completed nothing; LongestLockStallSeconds the same of lock workers.
 	LongestStallSeconds     float64 `json:"longest_stall_seconds"`
 	LongestLockStallSeconds float64 `json:"longest_lock_stall_seconds"`
-	Phases                  Phases  `json:"phases"`
-	Marks                   Marks   `json:"marks"`
+	// StallTargetSeconds is the longest stall the drill aims at on a rack, and
+	// StallTargetMet whether it was met; null where there is no target. It is no
+	// part of the verdict.
+	StallTargetSeconds *float64 `json:"stall_target_seconds"`
+	StallTargetMet     *bool    `json:"stall_target_met"`
+	Phases             Phases   `json:"phases"`
+	Marks              Marks    `json:"marks"`
 
 	AcknowledgedBytes int64 `json:"acknowledged_bytes"`
 	VerifiedBytes     int64 `json:"verified_bytes"`
@@ -46,6 +51,9 @@ type Summary struct {
 	WrittenBytes int64 `json:"written_bytes"`
 
 	Clients []Client `json:"clients"`
+	// Status is what `mortar status` said while it was broken: faults and
+	// warnings.
+	Status []StatusLine `json:"status"`
 
 	Started         time.Time `json:"started"`
 	DurationSeconds float64   `json:"duration_seconds"`
@@ -111,6 +119,13 @@ type Check struct {
 	Name   string `json:"name"`
 	OK     bool   `json:"ok"`
 	Detail string `json:"detail"`
+}
+
+// StatusLine is a fault or warning of `mortar status`.
+type StatusLine struct {
+	Level string `json:"level"` // fault or warning
+	Text  string `json:"text"`
+	Mend  string `json:"mend,omitempty"`
 }
 
 // Client is what one client saw.
@@ -193,9 +208,12 @@ const (
 	EventAllIO      = "all-io"
 	EventFirstLock  = "first-lock"
 	EventAllLocks   = "all-locks"
+	EventMended     = "mended" // one thing was mended as part of the drill
 	EventHealed     = "healed"
 	EventLink       = "link"
 	EventMultipath  = "multipath"
+	EventRAID       = "raid"
+	EventFS         = "filesystem"
 	EventNote       = "note"
 )
 
