@@ -28,13 +28,15 @@ type drillFlags struct {
 	how, out, confirm string
 	seconds           float64
 	rate              float64
-	asJSON, list      bool
+	asJSON, list, all bool
+	only, skip        []string
+	repeat            int
 }
 
 func newDrillCmd() *cobra.Command {
 	var f drillFlags
 	cmd := &cobra.Command{
-		Use:   "drill SPEC DRILL",
+		Use:   "drill SPEC [DRILL]",
 		Short: "Break the brick under verified load, judge how it took it, and heal it",
 		Long: `Checks that the brick is healthy, runs a verified load on every client mount,
 breaks what the drill says, watches the cluster and the clients, waits until
@@ -45,19 +47,31 @@ after an error or Ctrl-C.
 The run is written to --out: summary.json, timeline.json, events.json,
 verify.json, design.json. "mortar report" makes a page of it.
 
+With --all every drill of the list is done, one after the other, on a brick
+that is whole again after each; its service begins each on its preferred
+server. Each run is written to a directory below --out (default out/drills),
+with a list of the summaries (summary.json) and one page (report.html).
+
+The verdict is about what is right: nothing lost, locks kept, no error seen, the
+volume never mounted twice, the right server fenced, the service where it
+belongs, health restored. How long clients waited is told beside it, with the
+target for a virtual rack; a target that is missed is shown, and fails nothing.
+
 On real hardware the drill asks for the brick's name first; without a terminal
 give it with --confirm.
 
-Exit codes: 0 pass, 1 fail or no verdict, 2 refused (nothing was broken), 130
+Exit codes: 0 pass, 1 fail or no verdict (--all: of any), 2 refused (nothing was broken), 130
 interrupted (healed).`,
 		Example: `  mortar drill brick.yaml server-crash
   mortar drill brick.yaml server-crash --how power --out out/power
+  mortar drill brick.yaml --all --repeat 5
+  mortar drill brick.yaml --all --only server-crash,path-one-disk --out out/some
   mortar drill --list`,
 		Args: func(_ *cobra.Command, args []string) error {
 			switch {
 			case f.list && len(args) <= 1:
 				return nil
-			case !f.list && len(args) == 2:
+			case !f.list && !f.all && len(args) == 2, f.all && !f.list && len(args) == 1:
 				return nil
 			}
 			return badUsage("give the spec and the drill: mortar drill SPEC DRILL; mortar drill --list names the drills")
@@ -66,16 +80,32 @@ interrupted (healed).`,
 			if f.list {
 				return listDrills(cmd.OutOrStdout(), f.asJSON)
 			}
+			if f.all && f.how != "" {
+				return fail(exitBadInput, errors.New("--how goes with one drill; with --all give --only DRILL-HOW"))
+			}
+			if !f.all && (len(f.only) > 0 || len(f.skip) > 0 || f.repeat != 1) {
+				return fail(exitBadInput, errors.New("--only, --skip and --repeat go with --all"))
+			}
+			if f.repeat < 1 || f.repeat > 1000 {
+				return fail(exitBadInput, fmt.Errorf("--repeat %d: give 1 to 1000", f.repeat))
+			}
+			if f.all {
+				return runDrill(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr(), args[0], "", f)
+			}
 			return runDrill(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr(), args[0], args[1], f)
 		},
 	}
 	cmd.Flags().BoolVar(&f.list, "list", false, "list the drills")
+	cmd.Flags().BoolVar(&f.all, "all", false, "do every drill of the list")
+	cmd.Flags().StringSliceVar(&f.only, "only", nil, "with --all: only these, DRILL or DRILL-HOW, separated by commas")
+	cmd.Flags().StringSliceVar(&f.skip, "skip", nil, "with --all: not these")
+	cmd.Flags().IntVar(&f.repeat, "repeat", 1, "with --all: do each drill so often, and give the median of the stalls")
 	cmd.Flags().StringVar(&f.how, "how", "", "variant of the drill (default: its first)")
 	cmd.Flags().Float64Var(&f.seconds, "seconds", 12, "seconds of steady load before the fault")
 	cmd.Flags().Float64Var(&f.rate, "rate", 0, "operations per second of each writer; 0: 8 on a virtual rack, else unlimited")
-	cmd.Flags().StringVar(&f.out, "out", "", "directory the run is written to (default out/DRILL-HOW)")
+	cmd.Flags().StringVar(&f.out, "out", "", "directory the run is written to (default out/DRILL-HOW; with --all out/drills)")
 	cmd.Flags().StringVar(&f.confirm, "confirm", "", "name of the brick, to confirm a drill on real hardware")
-	cmd.Flags().BoolVar(&f.asJSON, "json", false, "print the summary as JSON (progress goes to stderr)")
+	cmd.Flags().BoolVar(&f.asJSON, "json", false, "print the summary, or with --all their list, as JSON (progress goes to stderr)")
 	return cmd
 }
 
@@ -104,9 +134,18 @@ func listDrills(w io.Writer, asJSON bool) error {
 }
 
 func runDrill(ctx context.Context, in io.Reader, out, errOut io.Writer, specFile, name string, f drillFlags) error {
-	d, v, err := drill.Find(name, f.how)
-	if err != nil {
-		return fail(exitBadInput, err)
+	var choices []drill.Choice
+	if f.all {
+		var err error
+		if choices, err = drill.Choose(f.only, f.skip); err != nil {
+			return fail(exitBadInput, err)
+		}
+	} else {
+		d, v, err := drill.Find(name, f.how)
+		if err != nil {
+			return fail(exitBadInput, err)
+		}
+		choices = []drill.Choice{{Drill: d, Variant: v}}
 	}
 	if f.seconds < 1 || f.seconds > 3600 {
 		return fail(exitBadInput, fmt.Errorf("--seconds %g: give 1 to 3600", f.seconds))
@@ -123,7 +162,10 @@ func runDrill(ctx context.Context, in io.Reader, out, errOut io.Writer, specFile
 		return fail(exitBadInput, err)
 	}
 	if f.out == "" {
-		f.out = filepath.Join("out", d.Name+"-"+v.How)
+		f.out = filepath.Join("out", choices[0].Name())
+		if f.all {
+			f.out = filepath.Join("out", "drills")
+		}
 	}
 	if err := writable(f.out); err != nil {
 		return fail(exitBadInput, fmt.Errorf("--out: %w", err))
@@ -151,20 +193,34 @@ func runDrill(ctx context.Context, in io.Reader, out, errOut io.Writer, specFile
 	}}
 	rackDir := filepath.Dir(host.InventoryFile(des.Spec))
 	if _, err := rack.Status(ctx, rackDir); err == nil {
-		env.Virtual, env.Injector = true, rackInjector{rackDir}
+		env.Virtual, env.Injector = true, rackInjector{rackDir, des}
 	} else {
 		env.Injector = &hardwareInjector{design: des, dial: dial}
-		if err := confirmDrill(in, progress, des.Name, d.Name, v.How, f.confirm); err != nil {
+		what := choices[0].Name()
+		if f.all {
+			what = fmt.Sprintf("all (%d drills)", len(choices))
+		}
+		if err := confirmDrill(in, progress, des.Name, what, f.confirm); err != nil {
 			return err
 		}
 	}
+	op, err := newOperator(des)
+	if err != nil {
+		return err
+	}
+	defer op.Close()
+	env.Operator = op
 	release, err := plan.Lock(des.Spec) // no apply meanwhile, and no second drill
 	if err != nil {
 		return fail(exitBadInput, err)
 	}
 	defer release()
 	opt := drill.Options{Dir: f.out, Steady: time.Duration(f.seconds * float64(time.Second)), Rate: f.rate}
-	r, err := drill.Run(ctx, env, d, v, opt)
+	if f.all {
+		opt.Thorough = true
+		return runMatrix(ctx, out, env, choices, opt, f)
+	}
+	r, err := drill.Run(ctx, env, choices[0].Drill, choices[0].Variant, opt)
 	var unhealthy *drill.Unhealthy
 	var refused *drill.Refused
 	switch {
@@ -193,6 +249,69 @@ func runDrill(ctx context.Context, in io.Reader, out, errOut io.Writer, specFile
 	return nil
 }
 
+// runMatrix does several drills and tells the outcome as one table.
+func runMatrix(ctx context.Context, out io.Writer, env drill.Env, choices []drill.Choice, opt drill.Options, f drillFlags) error {
+	entries, runs, err := drill.All(ctx, env, choices, f.repeat, f.out, opt)
+	if len(runs) > 0 {
+		if werr := report.WriteHTML(filepath.Join(f.out, report.HTMLFile), runs); werr != nil && err == nil {
+			err = werr
+		}
+	}
+	if f.asJSON {
+		enc := json.NewEncoder(out)
+		enc.SetEscapeHTML(false)
+		if werr := enc.Encode(entries); werr != nil && err == nil {
+			err = werr
+		}
+	} else if len(entries) > 0 {
+		printMatrix(out, entries, f.out)
+	}
+	switch {
+	case ctx.Err() != nil && (err == nil || errors.Is(err, ctx.Err())):
+		return fail(exitInterrupted, errors.New("interrupted; what was done is in the list, and nothing is left broken"))
+	case ctx.Err() != nil:
+		return fail(exitInterrupted, fmt.Errorf("interrupted: %w", err))
+	case err != nil:
+		return fail(exitFailed, err)
+	}
+	for i := range entries {
+		if v := entries[i].Verdict; v != report.Pass && v != report.Refused {
+			return fail(exitFailed, nil)
+		}
+	}
+	return nil
+}
+
+// printMatrix prints a line for each drill.
+func printMatrix(w io.Writer, entries []report.Entry, dir string) {
+	fmt.Fprintln(w)
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(tw, "DRILL\tVERDICT\tSTALL\tTARGET\tLOST\tCHECKED\t")
+	passed := 0
+	for i := range entries {
+		e := &entries[i]
+		stall, target := "-", "-"
+		if e.MedianStallSeconds != nil {
+			stall = report.Seconds(*e.MedianStallSeconds)
+			if e.Repeats > 1 {
+				stall += fmt.Sprintf(" (median of %d)", e.Repeats)
+			}
+		}
+		if e.StallTargetSeconds != nil {
+			target = report.Seconds(*e.StallTargetSeconds)
+			if e.StallTargetMet != nil && !*e.StallTargetMet {
+				target += " missed"
+			}
+		}
+		if e.Verdict == report.Pass {
+			passed++
+		}
+		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", e.Name(), e.Verdict, stall, target, report.Bytes(e.LostBytes), report.Bytes(e.VerifiedBytes), strings.Join(e.Reasons, "; "))
+	}
+	_ = tw.Flush() // a terminal that is gone is told of by the exit code
+	fmt.Fprintf(w, "%d of %d passed; written to %s, page: %s\n", passed, len(entries), dir, filepath.Join(dir, report.HTMLFile))
+}
+
 // writable says whether a directory can be written to, or made: found out
 // before a drill, so that its outcome has a place to go.
 func writable(dir string) error {
@@ -219,9 +338,9 @@ func writable(dir string) error {
 }
 
 // confirmDrill has the user name the brick that is about to be broken.
-func confirmDrill(in io.Reader, w io.Writer, brick, name, how, given string) error {
+func confirmDrill(in io.Reader, w io.Writer, brick, what, given string) error {
 	if given == "" && isTerminalReader(in) {
-		fmt.Fprintf(w, "This is real hardware. Drill %s (%s) breaks a server of brick %q under load.\nType the brick's name to go on: ", name, how, brick)
+		fmt.Fprintf(w, "This is real hardware. Drill %s breaks brick %q under load.\nType the brick's name to go on: ", what, brick)
 		line, err := bufio.NewReader(in).ReadString('\n')
 		if err != nil {
 			return fail(exitBadInput, fmt.Errorf("nothing was typed, nothing was broken: %w", err))
@@ -258,57 +377,17 @@ func printSummary(w io.Writer, r *report.Run) {
 		}
 	}
 	fmt.Fprintf(w, "  longest stall %s", report.Seconds(s.LongestStallSeconds))
+	if t := s.StallTargetSeconds; t != nil {
+		met := "met"
+		if !*s.StallTargetMet {
+			met = "missed"
+		}
+		fmt.Fprintf(w, " (target %s: %s)", report.Seconds(*t), met)
+	}
 	if len(parts) > 0 {
 		fmt.Fprintf(w, ": %s", strings.Join(parts, ", "))
 	}
 	fmt.Fprintf(w, "\n  written to %s (mortar report %s makes a page)\n", r.Dir, r.Dir)
-}
-
-// rackInjector breaks a virtual rack.
-type rackInjector struct{ dir string }
-
-var rackFaults = map[drill.Kind]struct {
-	inject string
-	heal   []string
-}{
-	drill.Freeze:   {"freeze", []string{"poweron", "unfreeze"}},
-	drill.Panic:    {"panic", []string{"poweron"}},
-	drill.PowerOff: {"kill", []string{"poweron"}},
-}
-
-func (r rackInjector) Can(f drill.Fault) error {
-	if _, ok := rackFaults[f.Kind]; !ok {
-		return fmt.Errorf("a virtual rack has no fault %q", f.Kind)
-	}
-	return nil
-}
-
-func (r rackInjector) Inject(ctx context.Context, f drill.Fault, target string) error {
-	return rack.Fault(ctx, r.dir, rackFaults[f.Kind].inject, target)
-}
-
-// Heal leaves a server alone that runs: fencing has already power-cycled it.
-// One that was not fenced is let run on, or reset if its kernel is dead.
-func (r rackInjector) Heal(ctx context.Context, f drill.Fault, target string) error {
-	for _, k := range rackFaults[f.Kind].heal {
-		if err := rack.Fault(ctx, r.dir, k, target); err != nil {
-			return err
-		}
-	}
-	if f.Kind != drill.Panic {
-		return nil
-	}
-	st, err := rack.Status(ctx, r.dir)
-	if err != nil {
-		return err
-	}
-	for _, n := range st.Nodes {
-		// Booted, but nobody answers: the panicked kernel is still there.
-		if n.Name == target && n.Power == "on" && n.Boot == "multi-user" && !n.SSH {
-			return rack.Fault(ctx, r.dir, "reset", target)
-		}
-	}
-	return nil
 }
 
 // hardwareInjector breaks real servers: by the kernel's SysRq, and by the BMC.

@@ -9,8 +9,10 @@ import (
 	"testing"
 
 	"github.com/mortarhpc/mortar/examples"
+	"github.com/mortarhpc/mortar/internal/design"
 	"github.com/mortarhpc/mortar/internal/drill"
 	"github.com/mortarhpc/mortar/internal/report"
+	"github.com/mortarhpc/mortar/internal/spec"
 )
 
 // command runs the command line in this process.
@@ -82,14 +84,25 @@ func TestDrillList(t *testing.T) {
 	}
 }
 
-// Every fault of the table can be injected into a rack.
+// Every drill of the table can be done with the example brick in a rack.
 func TestRackCanDoEveryDrill(t *testing.T) {
-	for _, d := range drill.Table {
-		for _, v := range d.Variants {
-			for _, f := range v.Faults {
-				if err := (rackInjector{}).Can(f); err != nil {
-					t.Errorf("%s (%s): %v", d.Name, v.How, err)
-				}
+	src, err := examples.FS.ReadFile("nfs-ha.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := spec.Parse("nfs-ha.yaml", src)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := design.New(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	env := drill.Env{Design: d, Injector: rackInjector{"", d}, Operator: &operator{d: d}}
+	for _, x := range drill.Table {
+		for _, v := range x.Variants {
+			if err := drill.Possible(env, x, v); err != nil {
+				t.Errorf("%s (%s): %v", x.Name, v.How, err)
 			}
 		}
 	}

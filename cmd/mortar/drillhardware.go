@@ -34,7 +34,8 @@ func (h *hardwareInjector) Can(f drill.Fault) error {
 	return fmt.Errorf("there is no way to inject %q on real hardware", f.Kind)
 }
 
-func (h *hardwareInjector) Inject(ctx context.Context, f drill.Fault, target string) error {
+func (h *hardwareInjector) Inject(ctx context.Context, f drill.Fault) error {
+	target := f.On
 	switch f.Kind {
 	case drill.Panic:
 		s, err := h.dial(ctx, target)
@@ -60,7 +61,8 @@ func (h *hardwareInjector) Inject(ctx context.Context, f drill.Fault, target str
 }
 
 // Heal switches a server on that is off; one that runs is left alone.
-func (h *hardwareInjector) Heal(ctx context.Context, _ drill.Fault, target string) error {
+func (h *hardwareInjector) Heal(ctx context.Context, f drill.Fault) error {
+	target := f.On
 	if b, err := h.bmc(target); err != nil || b == nil {
 		return err // without a BMC only its fence devices can switch it, and they did
 	}

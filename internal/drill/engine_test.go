@@ -76,10 +76,10 @@ func journal(ident, msg string) string {
 // Injector.
 func (p *pair) Can(Fault) error { return nil }
 
-func (p *pair) Inject(_ context.Context, f Fault, target string) error {
+func (p *pair) Inject(_ context.Context, f Fault) error {
 	p.mu.Lock()
-	p.injected = append(p.injected, f.String()+" "+target)
-	p.down[target] = true
+	p.injected = append(p.injected, f.String())
+	p.down[f.On] = true
 	p.mu.Unlock()
 	if p.noStart {
 		return nil
@@ -96,11 +96,11 @@ func (p *pair) Inject(_ context.Context, f Fault, target string) error {
 	return nil
 }
 
-func (p *pair) Heal(_ context.Context, f Fault, target string) error {
+func (p *pair) Heal(_ context.Context, f Fault) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.healed = append(p.healed, f.String()+" "+target)
-	p.down[target] = false
+	p.healed = append(p.healed, f.String())
+	p.down[f.On] = false
 	if p.tamper != nil {
 		p.tamper()
 	}

@@ -41,6 +41,9 @@ type evidence struct {
 	healthErr   error // nil: health was restored
 }
 
+// checkHealth is the check that the brick is whole again.
+const checkHealth = "health restored"
+
 // judge applies the rules. Every check is in the list, passed or not.
 func judge(e evidence) (checks []report.Check) {
 	add := func(ok bool, name, format string, args ...any) {
@@ -191,9 +194,9 @@ func judge(e evidence) (checks []report.Check) {
 	add(violations == 0 && len(e.loads) > 0, "locks and reads right", "%d times a lock was lost or given twice, or a reader saw wrong data%s", violations, violation)
 
 	if e.healthErr != nil {
-		add(false, "health restored", "%v", e.healthErr)
+		add(false, checkHealth, "%v", e.healthErr)
 	} else {
-		add(true, "health restored", "both servers online, every resource and fence device started, no failed action left")
+		add(true, checkHealth, "both servers online, every resource and fence device started, no failed action left")
 	}
 	return checks
 }

@@ -320,6 +320,8 @@ func TestJobs(t *testing.T) {
 	}
 }
 
+var serverCrash, _, _ = Find("server-crash", "")
+
 // evidenceOf is that of a drill that passes.
 func evidenceOf() evidence {
 	const s = int64(1e9)
@@ -346,7 +348,7 @@ func evidenceOf() evidence {
 		local.Completions = append(local.Completions, workload.Completion{Op: "lock", IssuedNs: (90+int64(i)/10)*s + 7, DoneNs: (90+int64(i)/10)*s + 100_007})
 	}
 	return evidence{
-		drill: Table[0], fault: fault, active: "nfs1", survivor: "nfs2", resource: "service-home", nodes: []string{"nfs1", "nfs2"},
+		drill: serverCrash, expect: serverCrash.Expect, moved: true, fault: fault, active: "nfs1", survivor: "nfs2", resource: "service-home", nodes: []string{"nfs1", "nfs2"},
 		events: []report.Event{
 			{NS: 101 * s, Host: "nfs2", Source: "corosync", Kind: report.EventDetected, Text: "[TOTEM ] A processor failed, forming new configuration"},
 			{NS: 104 * s, Host: "nfs2", Source: "pacemaker", Kind: report.EventFenced, Text: "Peer nfs1 was terminated (reboot) by nfs2 on behalf of x: OK"},
@@ -427,7 +429,7 @@ func TestJudge(t *testing.T) {
 	}
 	// Where nothing has to move, fencing is a fault.
 	e := evidenceOf()
-	e.drill = Drill{Name: "power-bus"}
+	e.expect = Expect{Where: Stays, Fencing: Nobody}
 	e.location = []string{"nfs1"}
 	if got := failed(judge(e)); !slices.Equal(got, []string{"nobody fenced"}) {
 		t.Errorf("needless fencing: %q", got)

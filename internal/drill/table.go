@@ -59,11 +59,6 @@ var Table = []Drill{
 		}}},
 	},
 	{
-		Name: "local-disk", Title: "one leg of the active server's system mirror fails",
-		Expect:   Expect{Where: Stays, Fencing: Nobody, Disks: true},
-		Variants: []Variant{{How: "disk", Title: "its second system disk is pulled", Steps: active(Fault{Kind: LocalDisk}, linkHold)}},
-	},
-	{
 		Name: "shared-disk", Title: "a disk of a RAID group fails; a spare is rebuilt in its place",
 		Expect:   Expect{Where: Stays, Fencing: Nobody, Stall: 5, Disks: true},
 		Variants: []Variant{{How: "pulled", Title: "a disk is pulled from its slot", Steps: diskLoss(1)}},

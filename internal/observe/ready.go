@@ -31,6 +31,8 @@ type ServiceState struct {
 type NodeState struct {
 	Name            string
 	Online, Standby bool
+	// Unclean: the cluster lost it and waits until it is fenced.
+	Unclean bool
 }
 
 // Service finds a service.
@@ -83,7 +85,7 @@ func (c *Collector) HasAddress(ctx context.Context, host, address string) (bool,
 func snapshot(d *design.Design, m *crm, cib *CIB) *Snapshot {
 	s := &Snapshot{}
 	for _, n := range m.Nodes {
-		s.Nodes = append(s.Nodes, NodeState{Name: n.Name, Online: n.Online && !n.Unclean && !n.Pending, Standby: n.Standby})
+		s.Nodes = append(s.Nodes, NodeState{Name: n.Name, Online: n.Online && !n.Unclean && !n.Pending, Standby: n.Standby, Unclean: n.Unclean})
 	}
 	for i := range d.Services {
 		st := ServiceState{Name: d.Services[i].Name}

@@ -13,10 +13,12 @@ import (
 // Schema is the version of every file of a run.
 const Schema = "mortar.run/v1"
 
-// Verdicts of a run.
+// Verdicts of a run. The last two are only found in the list of a matrix.
 const (
-	Pass = "pass"
-	Fail = "fail"
+	Pass      = "pass"
+	Fail      = "fail"
+	Refused   = "refused"    // the drill cannot be done with this brick or here
+	NoVerdict = "no verdict" // it was tried, and something kept it from being judged
 )
 
 // Summary is summary.json: the outcome of a run in one screen. Times are

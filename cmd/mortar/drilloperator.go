@@ -1,0 +1,81 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/mortarhpc/mortar/internal/design"
+	"github.com/mortarhpc/mortar/internal/failover"
+	"github.com/mortarhpc/mortar/internal/observe"
+)
+
+// operator does in a drill what an administrator types: failover, standby,
+// confirm-off, status. It keeps its sessions.
+type operator struct {
+	d *design.Design
+
+	mu      sync.Mutex // a collector serves one at a time
+	all     *observe.Collector
+	servers *observe.Collector
+}
+
+// operatorWait bounds a move.
+const operatorWait = 3 * time.Minute
+
+// operatorTimeout is how long a host may take to answer: one that was broken
+// will not.
+const operatorTimeout = 20 * time.Second
+
+func newOperator(d *design.Design) (*operator, error) {
+	dial, err := dialHosts(d, operatorTimeout/2)
+	if err != nil {
+		return nil, err
+	}
+	return &operator{d: d, all: observe.NewCollector(d, dial, operatorTimeout), servers: observe.NewCollector(d, dial, operatorTimeout, serverNamesOf(d)...)}, nil
+}
+
+func (o *operator) Close() {
+	o.all.Close()
+	o.servers.Close()
+}
+
+func (o *operator) Status(ctx context.Context) (*observe.Status, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	f := o.all.Collect(ctx)
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	return observe.Judge(o.d, f), nil
+}
+
+// do makes a plan of what is there now, and runs it.
+func (o *operator) do(ctx context.Context, plan func(observe.Facts) (*failover.Plan, error)) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	p, err := plan(o.servers.Collect(ctx))
+	if err != nil || p.Nothing != "" {
+		return err
+	}
+	return failover.Run(ctx, o.servers, p, failover.Options{Wait: operatorWait, Poll: 5 * time.Second, Glance: 500 * time.Millisecond})
+}
+
+func (o *operator) Move(ctx context.Context, service, to string) error {
+	return o.do(ctx, func(f observe.Facts) (*failover.Plan, error) { return failover.Service(o.d, f, service, to) })
+}
+
+func (o *operator) Standby(ctx context.Context, node string, on bool) error {
+	return o.do(ctx, func(f observe.Facts) (*failover.Plan, error) {
+		if on {
+			return failover.Standby(o.d, f, node)
+		}
+		return failover.Unstandby(o.d, f, node)
+	})
+}
+
+func (o *operator) ConfirmOff(ctx context.Context, node string) error {
+	return fmt.Errorf("%s: %w", node, errors.ErrUnsupported)
+}

@@ -1,0 +1,131 @@
+package report
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+)
+
+// Entry is one drill of a matrix: the summary of its run, and of its repeats.
+// Where there are several, the summary is that of the run with the median
+// stall; its verdict is pass only if all of them passed.
+type Entry struct {
+	Summary
+	Dir  string   `json:"dir"`  // of that run, relative to the list
+	Dirs []string `json:"dirs"` // of all runs
+	// StallsSeconds are the longest stalls of all runs, in order of time.
+	StallsSeconds      []float64 `json:"stalls_seconds"`
+	MedianStallSeconds *float64  `json:"median_stall_seconds"`
+	Repeats            int       `json:"repeats"` // runs with a verdict
+}
+
+// Name of the drill with its variant.
+func (e *Entry) Name() string { return e.Drill + "-" + e.How }
+
+// EntryOf sums up the runs of one drill; dir is where the list is written.
+func EntryOf(dir string, runs []*Run) Entry {
+	e := Entry{Repeats: len(runs), Dirs: []string{}, StallsSeconds: []float64{}}
+	if len(runs) == 0 {
+		return e
+	}
+	rel := func(r *Run) string {
+		p, err := filepath.Rel(dir, r.Dir)
+		if err != nil {
+			return r.Dir
+		}
+		return p
+	}
+	for _, r := range runs {
+		e.Dirs = append(e.Dirs, rel(r))
+		e.StallsSeconds = append(e.StallsSeconds, r.Summary.LongestStallSeconds)
+	}
+	byStall := slices.Clone(runs)
+	slices.SortStableFunc(byStall, func(a, b *Run) int {
+		switch d := a.Summary.LongestStallSeconds - b.Summary.LongestStallSeconds; {
+		case d < 0:
+			return -1
+		case d > 0:
+			return 1
+		}
+		return 0
+	})
+	mid := byStall[(len(byStall)-1)/2]
+	e.Summary, e.Dir = mid.Summary, rel(mid)
+	m := Median(e.StallsSeconds)
+	e.MedianStallSeconds = &m
+	if t := e.StallTargetSeconds; t != nil {
+		met := m <= max(*t, stallThreshold)
+		e.StallTargetMet = &met
+	}
+	for _, r := range runs {
+		if r != mid && r.Summary.Verdict != Pass {
+			e.Verdict = r.Summary.Verdict
+			for _, why := range r.Summary.Reasons {
+				e.Reasons = append(e.Reasons, rel(r)+": "+why)
+			}
+		}
+	}
+	return e
+}
+
+// stallThreshold, in seconds, is what counts as a stall at all.
+const stallThreshold = 0.5
+
+// Median of some values; 0 of none.
+func Median(vs []float64) float64 {
+	if len(vs) == 0 {
+		return 0
+	}
+	s := slices.Sorted(slices.Values(vs))
+	if n := len(s); n%2 == 0 {
+		return (s[n/2-1] + s[n/2]) / 2
+	}
+	return s[len(s)/2]
+}
+
+// SaveEntries writes the list of a matrix.
+func SaveEntries(dir string, es []Entry) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	list := make([]Entry, 0, len(es)) // [] and not null
+	for _, e := range es {
+		r := Run{Summary: e.Summary}
+		fillEmpty(&r)
+		e.Summary = r.Summary
+		e.Schema = Schema
+		list = append(list, e)
+	}
+	b, err := marshal(list)
+	if err != nil {
+		return fmt.Errorf("%s: %w", SummaryFile, err)
+	}
+	return writeFile(filepath.Join(dir, SummaryFile), b)
+}
+
+// LoadEntries reads a matrix's list, and the run of each entry that has one.
+func LoadEntries(dir string) ([]Entry, []*Run, error) {
+	file := filepath.Join(dir, SummaryFile)
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return nil, nil, err
+	}
+	var es []Entry
+	if err := json.Unmarshal(b, &es); err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", file, err)
+	}
+	var runs []*Run
+	for _, e := range es {
+		if e.Dir == "" {
+			continue
+		}
+		r, err := Load(filepath.Join(dir, e.Dir))
+		if err != nil {
+			return nil, nil, err
+		}
+		runs = append(runs, r)
+	}
+	return es, runs, nil
+}
