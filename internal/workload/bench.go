@@ -205,24 +205,25 @@ const (
 // BenchThread is one thread's part. Its rate is Ops or Bytes over StartNs to
 // EndNs; a rate over a window that all threads share is taken from Timeline.
 type BenchThread struct {
-	Thread       int          `json:"thread"` // 0 ... Threads-1
-	Rank         int          `json:"rank"`
-	Path         string       `json:"path"`
-	StartNs      int64        `json:"start_ns"`       // first record begun
-	LastNs       int64        `json:"last_ns"`        // last record done
-	EndNs        int64        `json:"end_ns"`         // flushed and closed
-	FlushSeconds float64      `json:"flush_seconds"`  // fsync
-	CloseSeconds float64      `json:"close_seconds"`  // close
-	Finished     bool         `json:"finished"`       // did all of its work
-	Ops          int64        `json:"ops"`            // records, or files created, statted, removed
-	Bytes        int64        `json:"bytes"`          // moved by them
-	Latency      BenchLatency `json:"latency"`        // of each
-	TimelineOps  []int64      `json:"timeline_ops"`   // per bucket of the result's Timeline
-	TimelineByte []int64      `json:"timeline_bytes"` // likewise; null in metadata phases
-	Stalls       []Stall      `json:"stalls,omitempty"`
-	Fault        string       `json:"fault,omitempty"` // why it ended early: one of the Fault constants
-	Errno        string       `json:"errno,omitempty"`
-	Error        string       `json:"error,omitempty"` // in words, with what may mend it
+	Thread        int          `json:"thread"` // 0 ... Threads-1
+	Rank          int          `json:"rank"`
+	Path          string       `json:"path"`
+	StartNs       int64        `json:"start_ns"`       // first record begun
+	LastNs        int64        `json:"last_ns"`        // last record done
+	EndNs         int64        `json:"end_ns"`         // flushed and closed
+	FlushSeconds  float64      `json:"flush_seconds"`  // fsync
+	CloseSeconds  float64      `json:"close_seconds"`  // close
+	OwnSeconds    float64      `json:"own_seconds"`    // of it, waiting for Mortar's own generator or verifier
+	Finished      bool         `json:"finished"`       // did all of its work
+	Ops           int64        `json:"ops"`            // records, or files created, statted, removed
+	Bytes         int64        `json:"bytes"`          // moved by them
+	Latency       BenchLatency `json:"latency"`        // of each
+	TimelineOps   []int64      `json:"timeline_ops"`   // per bucket of the result's Timeline
+	TimelineBytes []int64      `json:"timeline_bytes"` // likewise; null in metadata phases
+	Stalls        []Stall      `json:"stalls,omitempty"`
+	Fault         string       `json:"fault,omitempty"` // why it ended early: one of the Fault constants
+	Errno         string       `json:"errno,omitempty"`
+	Error         string       `json:"error,omitempty"` // in words, with what may mend it
 }
 
 // BenchLatency is a distribution of operation times in seconds, from issue to

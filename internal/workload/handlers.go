@@ -21,14 +21,23 @@ import (
 //	load.result StopParams   -> Result, also of another session's run: waits for its end
 //	verify.run  VerifyParams -> VerifyProgress events, VerifyResult
 //	load.clean  CleanParams  -> CleanResult
+//
+// Those for benchmarks are told of at [BenchJob].
 func Handlers() agent.Mux {
 	s := &service{stops: map[string]func(){}}
+	b := &benchService{runs: map[string]*benchControl{}}
 	return agent.Mux{
 		"load.run":    s.run,
 		"load.stop":   s.stop,
 		"load.result": s.result,
 		"load.clean":  s.clean,
 		"verify.run":  s.verify,
+
+		"bench.prepare": b.prepare,
+		"bench.run":     b.run,
+		"bench.start":   b.start,
+		"bench.stop":    b.stop,
+		"bench.cleanup": b.cleanup,
 	}
 }
 

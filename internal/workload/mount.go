@@ -17,9 +17,16 @@ func mountOf(path string) (fstype, source string) {
 	return findMount(string(b), filepath.Clean(path))
 }
 
-// findMount finds the longest mount point above path; of several on the same
-// point the last one is on top. Source: proc_pid_mountinfo(5)
+// findMount names the mount above path.
 func findMount(mountinfo, path string) (fstype, source string) {
+	fstype, source, _ = findMountOptions(mountinfo, path)
+	return fstype, source
+}
+
+// findMountOptions finds the longest mount point above path; of several on the
+// same point the last one is on top. The options are those of the mount and of
+// the file system. Source: proc_pid_mountinfo(5)
+func findMountOptions(mountinfo, path string) (fstype, source, options string) {
 	best := -1
 	for line := range strings.Lines(mountinfo) {
 		left, right, ok := strings.Cut(line, " - ")
@@ -27,15 +34,18 @@ func findMount(mountinfo, path string) (fstype, source string) {
 			continue
 		}
 		l, r := strings.Fields(left), strings.Fields(right)
-		if len(l) < 5 || len(r) < 2 {
+		if len(l) < 6 || len(r) < 2 {
 			continue
 		}
 		point := unescapeMount(l[4])
 		if len(point) >= best && (point == "/" || path == point || strings.HasPrefix(path, point+"/")) {
-			best, fstype, source = len(point), r[0], unescapeMount(r[1])
+			best, fstype, source, options = len(point), r[0], unescapeMount(r[1]), l[5]
+			if len(r) > 2 {
+				options += "," + r[2]
+			}
 		}
 	}
-	return fstype, source
+	return fstype, source, options
 }
 
 // unescapeMount undoes the octal escapes for space, tab, newline, backslash.

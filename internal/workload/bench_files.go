@@ -1,0 +1,253 @@
+package workload
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
+)
+
+// benchMarker is a file in a run's directory that says whose it is: nothing
+// is written to, or removed from, a directory without it.
+const benchMarker = ".mortar-bench"
+
+// patiently runs f in a goroutine, as whatever touches a file system may hang,
+// and leaves it behind when ctx ends first.
+func patiently[T any](ctx context.Context, f func() (T, error)) (T, error) {
+	type answer struct {
+		v   T
+		err error
+	}
+	c := make(chan answer, 1)
+	go func() {
+		v, err := f()
+		c <- answer{v, err}
+	}()
+	select {
+	case a := <-c:
+		return a.v, a.err
+	case <-ctx.Done():
+		var none T
+		return none, context.Cause(ctx)
+	}
+}
+
+// BenchPrepare makes a run's directory and tells what there is to test.
+func BenchPrepare(ctx context.Context, p BenchPrepareParams) (*BenchFacts, error) {
+	if !nameRE.MatchString(p.RunID) {
+		return nil, fmt.Errorf("run_id %q: use letters, digits, '.', '_' and '-'", p.RunID)
+	}
+	if !filepath.IsAbs(p.Dir) {
+		return nil, fmt.Errorf("dir %q is not an absolute path", p.Dir)
+	}
+	f := &BenchFacts{CPUs: runtime.NumCPU(), Engines: benchEngines(ctx)}
+	var si unix.Sysinfo_t
+	if err := unix.Sysinfo(&si); err == nil {
+		f.MemBytes = int64(si.Totalram) * int64(si.Unit)
+	}
+	f.FSType, f.Source, f.MountOptions = mountWithOptions(p.Dir)
+	_, err := patiently(ctx, func() (struct{}, error) { return struct{}{}, f.prepare(p) })
+	if err != nil {
+		return nil, errors.New(explain(err))
+	}
+	f.NowNs = time.Now().UnixNano()
+	return f, nil
+}
+
+func (f *BenchFacts) prepare(p BenchPrepareParams) error {
+	var st unix.Statfs_t
+	if _, err := again(func() (int, error) { return 0, unix.Statfs(p.Dir, &st) }); err != nil {
+		return pathError("statfs", p.Dir, err)
+	}
+	f.FreeBytes, f.FreeFiles = int64(st.Bavail)*st.Bsize, int64(st.Ffree)
+	if st.Files == 0 {
+		f.FreeFiles = 0
+	}
+	switch {
+	case p.NeedBytes > f.FreeBytes:
+		return fmt.Errorf("%s: %d bytes are free and %d needed: %w", p.Dir, f.FreeBytes, p.NeedBytes, unix.ENOSPC)
+	case st.Files > 0 && p.NeedFiles > f.FreeFiles:
+		return fmt.Errorf("%s: %d more files can be made and %d are needed: %w", p.Dir, f.FreeFiles, p.NeedFiles, unix.ENOSPC)
+	}
+	dir := filepath.Join(p.Dir, p.RunID)
+	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	} else if err != nil {
+		// Made by another client, or by an earlier run: then with our mark.
+		// The other one may be between the two steps.
+		for range 20 {
+			if err = checkMarker(dir, p.RunID); err == nil {
+				return nil
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, benchMarker), []byte(p.RunID+"\n"), 0o644)
+}
+
+// checkMarker says why a directory is not one that bench.prepare made for the
+// run.
+func checkMarker(dir, runID string) error {
+	b, err := os.ReadFile(filepath.Join(dir, benchMarker))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		if _, err := os.Lstat(dir); err != nil {
+			return err
+		}
+		return fmt.Errorf("%s exists and is no directory of this benchmark: nothing in it is touched; use another run id", dir)
+	case err != nil:
+		return err
+	case strings.TrimSpace(string(b)) != runID:
+		return fmt.Errorf("%s belongs to benchmark %q: nothing in it is touched; use another run id", dir, strings.TrimSpace(string(b)))
+	}
+	return nil
+}
+
+// setDir makes the directory of the set.
+func (r *benchRun) setDir() error {
+	if r.job.Device != "" {
+		return nil
+	}
+	if err := checkMarker(filepath.Dir(r.dir), r.job.RunID); err != nil {
+		return err
+	}
+	if err := os.Mkdir(r.dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return nil
+}
+
+// BenchCleanup removes what a run, or one set of it, has left.
+func BenchCleanup(ctx context.Context, p BenchCleanupParams, progress func(BenchCleanupProgress)) (*BenchCleanupResult, error) {
+	if !nameRE.MatchString(p.RunID) || p.Set != "" && !nameRE.MatchString(p.Set) {
+		return nil, fmt.Errorf("run_id %q, set %q: use letters, digits, '.', '_' and '-'", p.RunID, p.Set)
+	}
+	if !filepath.IsAbs(p.Dir) {
+		return nil, fmt.Errorf("dir %q is not an absolute path", p.Dir)
+	}
+	var removed atomic.Int64
+	quit, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		tick := time.NewTicker(time.Second)
+		defer tick.Stop()
+		for {
+			select {
+			case <-quit.Done():
+				return
+			case <-tick.C:
+				if progress != nil {
+					progress(BenchCleanupProgress{Removed: removed.Load()})
+				}
+			}
+		}
+	}()
+	return patiently(ctx, func() (*BenchCleanupResult, error) {
+		dir := filepath.Join(p.Dir, p.RunID)
+		if err := checkMarker(dir, p.RunID); errors.Is(err, fs.ErrNotExist) {
+			return &BenchCleanupResult{}, nil
+		} else if err != nil {
+			return nil, err
+		}
+		target := dir
+		if p.Set != "" {
+			target = filepath.Join(dir, p.Set)
+		}
+		g := &errgroup.Group{}
+		g.SetLimit(16) // on NFS each removal is a round trip
+		err := removeAll(quit, target, &removed, g)
+		// The mark goes last: what is cut short can be done again.
+		if err == nil && p.Set == "" {
+			if err = os.Remove(filepath.Join(dir, benchMarker)); err == nil {
+				removed.Add(1)
+				err = os.Remove(dir)
+			}
+			if err == nil {
+				removed.Add(1)
+			}
+		}
+		return &BenchCleanupResult{Removed: removed.Load()}, err
+	})
+}
+
+// removeAll removes what is in dir, the directories in it in parallel, and
+// dir itself unless it holds the mark.
+func removeAll(ctx context.Context, dir string, removed *atomic.Int64, g *errgroup.Group) error {
+	f, err := os.Open(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	names, err := f.ReadDir(-1)
+	f.Close()
+	if err != nil {
+		return err
+	}
+	marked := false
+	subs := &errgroup.Group{}
+	for _, e := range names {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		path := filepath.Join(dir, e.Name())
+		switch {
+		case e.Name() == benchMarker:
+			marked = true
+		case e.IsDir():
+			// In a goroutine of the group if it has room, else here.
+			if done := make(chan error, 1); g.TryGo(func() error { done <- removeAll(ctx, path, removed, g); return nil }) {
+				subs.Go(func() error { return <-done })
+			} else if err := removeAll(ctx, path, removed, g); err != nil {
+				return err
+			}
+		default:
+			if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
+			removed.Add(1)
+		}
+	}
+	if err := subs.Wait(); err != nil || marked {
+		return err
+	}
+	if err := os.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	removed.Add(1)
+	return nil
+}
+
+// mountWithOptions is mountOf with the mount's options and those of its file
+// system.
+func mountWithOptions(path string) (fstype, source, options string) {
+	b, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return "", "", ""
+	}
+	return findMountOptions(string(b), filepath.Clean(path))
+}
+
+// benchEngines are the other engines installed here, with what they say is
+// their version.
+func benchEngines(ctx context.Context) map[string]string {
+	found := map[string]string{string(EngineMortar): "built in"}
+	for _, e := range []BenchEngine{EngineFio, EngineIozone, EngineMdtest, EngineIOR} {
+		if path, err := exec.LookPath(string(e)); err == nil {
+			found[string(e)] = engineVersion(ctx, e, path)
+		}
+	}
+	return found
+}
