@@ -214,7 +214,12 @@ func TestBenchShortFile(t *testing.T) {
 // A stonewall leaves a set that is written in part, and reading keeps to it.
 func TestBenchStonewall(t *testing.T) {
 	b := newBench(t)
-	big := func(j *BenchJob) { j.FileBytes = 1 << 40; j.RecordBytes = 4096; j.DurationSeconds = 0.1; j.NoFsync = true }
+	big := func(j *BenchJob) {
+		j.FileBytes = 1 << 40
+		j.RecordBytes = 4096
+		j.DurationSeconds = 0.1
+		j.NoFsync = true
+	}
 	w := b.do(b.job(SeqWrite, big))
 	if w.StoppedBy != "duration" || w.Threads[0].Finished || w.Bytes == 0 {
 		t.Errorf("stopped by %s, %d bytes", w.StoppedBy, w.Bytes)
