@@ -77,7 +77,7 @@ func join(shares []share, p workload.BenchPhase, unit string, evenly bool) repor
 				origin: r.Timeline.StartNs - s.offset, bucket: int64(r.Timeline.BucketSeconds * 1e9), buckets: w.TimelineOps,
 			}
 			if bytes {
-				t.amount, t.buckets = w.Bytes, w.TimelineByte
+				t.amount, t.buckets = w.Bytes, w.TimelineBytes
 			}
 			if evenly || t.end < t.start {
 				t.end = w.EndNs - s.offset

@@ -269,7 +269,7 @@ func TestJoin(t *testing.T) {
 			Latency:  workload.BenchLatency{Count: n, P99: float64(ms[n-1]) / 1e3, Histogram: h},
 			Timeline: workload.BenchTimeline{StartNs: t0 + offset, BucketSeconds: 1, Buckets: []workload.BenchTimeBucket{{Ops: n, Bytes: n << 20, P50: 0.001, P99: 0.001, Max: 0.001, Histogram: h}}},
 			Threads: []workload.BenchThread{{StartNs: t0 + offset, LastNs: t0 + offset + 1e9, EndNs: t0 + offset + 2e9, Ops: n, Bytes: n << 20,
-				TimelineOps: []int64{n}, TimelineByte: []int64{n << 20}}},
+				TimelineOps: []int64{n}, TimelineBytes: []int64{n << 20}}},
 			Verified: &workload.BenchVerify{Bytes: n << 20},
 		}}
 	}
