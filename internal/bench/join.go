@@ -39,7 +39,7 @@ func join(shares []share, p workload.BenchPhase, unit string, evenly bool) repor
 	var (
 		ts     []thread
 		owner  []int // share of each thread
-		out    = report.BenchRun{Errors: []string{}, Clients: []report.BenchClient{}, Threads: []report.BenchThread{}}
+		out    = report.BenchRun{Errors: []string{}, Notes: []string{}, Clients: []report.BenchClient{}, Threads: []report.BenchThread{}}
 		merged = newHistogram()
 		noHist *report.Latency
 	)
@@ -130,12 +130,23 @@ func join(shares []share, p workload.BenchPhase, unit string, evenly bool) repor
 		}
 		if s.result != nil {
 			c.Latency = latencyOf(s.result.Latency)
+			c.CPUSeconds = s.result.UserCPUSeconds + s.result.SysCPUSeconds
+			for _, n := range s.result.Notes {
+				out.Notes = append(out.Notes, s.client+": "+n)
+			}
+			if v := s.result.Verified; v != nil && v.Skipped != "" {
+				out.Notes = append(out.Notes, s.client+": not all was compared with what was written: "+v.Skipped)
+			}
+			if late := seconds(s.result.LateNs); late > 0.05 {
+				out.Notes = append(out.Notes, fmt.Sprintf("%s: its last thread began %s late", s.client, report.Seconds(late)))
+			}
 		}
 		// Two services on one client are two lanes and one client.
 		if k := slices.IndexFunc(out.Clients, func(o report.BenchClient) bool { return o.Name == c.Name }); k >= 0 {
 			o := &out.Clients[k]
 			o.Threads, o.Value, o.Bytes, o.Ops = o.Threads+c.Threads, o.Value+c.Value, o.Bytes+c.Bytes, o.Ops+c.Ops
 			o.Latency = worst(o.Latency, c.Latency)
+			o.CPUSeconds = math.Max(o.CPUSeconds, c.CPUSeconds) // of the whole agent, both times
 			if o.Error == "" {
 				o.Error = c.Error
 			}

@@ -90,7 +90,6 @@ type ScorePhase struct {
 
 // Bench is bench.json: everything a benchmark measured.
 type Bench struct {
-	Schema string `json:"schema"`
 	BenchSummary
 	// ServerMemoryBytes is what the size rule is made of: the memory of the
 	// servers that served.
@@ -126,7 +125,7 @@ type BenchPoint struct {
 	Files      int64      `json:"files,omitempty"`  // metadata: files of all threads together
 	Cold       string     `json:"cold"`             // how caches were emptied before it; empty: not
 	Runs       []BenchRun `json:"runs"`             // repetitions
-	Failed     string     `json:"failed,omitempty"` // why there is no more
+	Failed     string     `json:"failed,omitempty"` // what went wrong: the figures are of what went on
 }
 
 // BenchRun is one repetition of a point.
@@ -156,6 +155,7 @@ type BenchRun struct {
 	Clients       []BenchClient `json:"clients"`
 	Threads       []BenchThread `json:"threads"`
 	Errors        []string      `json:"errors"`
+	Notes         []string      `json:"notes"` // what the reader of the figures must know
 }
 
 // BenchTimeline is what all threads completed in each bucket.
@@ -177,7 +177,9 @@ type BenchClient struct {
 	Bytes   int64    `json:"bytes"`
 	Ops     int64    `json:"ops"`
 	Latency *Latency `json:"latency"`
-	Error   string   `json:"error,omitempty"`
+	// CPUSeconds the load itself took on the client, user and system.
+	CPUSeconds float64 `json:"cpu_seconds"`
+	Error      string  `json:"error,omitempty"`
 }
 
 // BenchThread is one thread's share.

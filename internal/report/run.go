@@ -20,6 +20,12 @@ const (
 	HTMLFile     = "report.html"
 )
 
+// file of a run.
+type file struct {
+	name string
+	v    any
+}
+
 // Save writes the run into r.Dir, which is made if missing. Each file is
 // written whole or not at all; summary.json comes last, so a directory that
 // has one is complete.
@@ -28,13 +34,13 @@ func (r *Run) Save() error {
 		return fmt.Errorf("run directory: %w", err)
 	}
 	r.Summary.Schema, r.Timeline.Schema, r.Verify.Schema, r.Config.Schema = Schema, Schema, Schema, Schema
+	r.Summary.Kind = KindDrill
 	fillEmpty(r)
-	for _, f := range []struct {
-		name string
-		v    any
-	}{
-		{TimelineFile, &r.Timeline}, {EventsFile, r.Events}, {VerifyFile, &r.Verify}, {ConfigFile, &r.Config}, {SummaryFile, &r.Summary},
-	} {
+	files := []file{{TimelineFile, &r.Timeline}, {EventsFile, r.Events}, {VerifyFile, &r.Verify}, {ConfigFile, &r.Config}, {SummaryFile, &r.Summary}}
+	if r.Bench != nil {
+		files = []file{{BenchFile, r.Bench}, {EventsFile, r.Events}, {ConfigFile, &r.Config}, {SummaryFile, &r.Bench.BenchSummary}}
+	}
+	for _, f := range files {
 		b, err := marshal(f.v)
 		if err != nil {
 			return fmt.Errorf("%s: %w", f.name, err)
@@ -110,22 +116,23 @@ func Load(dir string) (*Run, error) {
 		dir = filepath.Dir(dir)
 	}
 	r := &Run{Dir: dir}
-	for _, f := range []struct {
-		name string
-		v    any
-	}{
-		{SummaryFile, &r.Summary}, {TimelineFile, &r.Timeline}, {EventsFile, &r.Events}, {VerifyFile, &r.Verify}, {ConfigFile, &r.Config},
-	} {
+	files := []file{{SummaryFile, &r.Summary}, {EventsFile, &r.Events}, {ConfigFile, &r.Config}, {TimelineFile, &r.Timeline}, {VerifyFile, &r.Verify}}
+	for i := 0; i < len(files); i++ {
+		f := files[i]
 		path := filepath.Join(dir, f.name)
 		b, err := os.ReadFile(path)
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil, fmt.Errorf("%s: no run there (%s is missing); give the directory a drill wrote, e.g. out/demo", dir, f.name)
+			return nil, fmt.Errorf("%s: no run there (%s is missing); give the directory a drill or benchmark wrote, e.g. out/demo", dir, f.name)
 		}
 		if err != nil {
 			return nil, err
 		}
 		if err := json.Unmarshal(b, f.v); err != nil {
 			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		if f.name == SummaryFile && r.Summary.Kind == KindBench {
+			r.Bench = &Bench{}
+			files = []file{files[0], {BenchFile, r.Bench}, {EventsFile, &r.Events}, {ConfigFile, &r.Config}}
 		}
 	}
 	if r.Summary.Schema != Schema {
@@ -151,7 +158,8 @@ func marshal(v any) ([]byte, error) {
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", " ")
-	if _, ok := v.(*Timeline); ok {
+	switch v.(type) {
+	case *Timeline, *Bench:
 		enc.SetIndent("", "") // thousands of numbers: one line
 	}
 	err := enc.Encode(v)

@@ -21,10 +21,11 @@ const (
 	NoVerdict = "no verdict" // it was tried, and something kept it from being judged
 )
 
-// Summary is summary.json: the outcome of a run in one screen. Times are
-// seconds, sizes bytes.
+// Summary is summary.json: the outcome of a drill in one screen. Times are
+// seconds, sizes bytes. That of a benchmark is a BenchSummary.
 type Summary struct {
 	Schema  string `json:"schema"`
+	Kind    string `json:"kind"`          // drill
 	Drill   string `json:"drill"`         // name of the drill, e.g. server-crash
 	How     string `json:"how,omitempty"` // variant: freeze, panic, power
 	Verdict string `json:"verdict"`       // pass or fail
@@ -289,9 +290,11 @@ type Setting struct {
 	Source string `json:"source,omitempty"`
 }
 
-// Run is everything in a run's directory.
+// Run is everything in a run's directory. Of a benchmark, Bench, Events and
+// Config are filled, and of Summary what both kinds have.
 type Run struct {
 	Dir      string
+	Bench    *Bench
 	Summary  Summary
 	Timeline Timeline
 	Events   []Event

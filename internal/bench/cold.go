@@ -1,0 +1,182 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mortarhpc/mortar/internal/resource"
+	"github.com/mortarhpc/mortar/internal/testbed"
+)
+
+// coldTime bounds emptying the caches, which is finished once begun.
+const coldTime = 10 * time.Minute
+
+// coldTexts say in a sentence how caches were emptied.
+var coldTexts = map[string]string{
+	ColdRestart: "Before each phase that works on what is there, caches are emptied as the papers do it: the clients unmount, the service is stopped, which unmounts XFS, it is started again, and the clients mount.",
+	ColdDrop:    "Before each phase that works on what is there, the clients mount anew and the server drops its page cache (vm.drop_caches). The disks' own caches, and those of a RAID controller, are not emptied by that.",
+	ColdNone:    "Caches are not emptied: what is read may come from memory.",
+}
+
+// action runs one mutation on a host, through the agent's one gate for them.
+func action(ctx context.Context, h Host, title string, argv ...string) error {
+	var out resource.Output
+	return h.Call(ctx, "run", map[string]any{"action": resource.Action{Title: title, Cmd: argv, Seconds: 300}}, &out, nil)
+}
+
+// cold empties every cache between the disks and the threads. It is not
+// interrupted halfway: the brick would be left without its service.
+func (r *runner) cold(ctx context.Context, how string) error {
+	if err := ctx.Err(); err != nil || how == ColdNone {
+		return err
+	}
+	began := time.Now()
+	cctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), coldTime)
+	defer cancel()
+	r.say(Progress{State: "emptying caches: clients unmount"})
+	err := each(r.clients, func(client string) error { return r.unmount(cctx, client) })
+	if err == nil {
+		switch {
+		case how == ColdDrop:
+			r.say(Progress{State: "emptying caches: the server drops its page cache"})
+			err = each(r.active(), func(server string) error {
+				h := r.host(server)
+				return errors.Join(action(cctx, h, "write out what is dirty", "sync"),
+					action(cctx, h, "drop the page cache", "sysctl", "-q", "-w", "vm.drop_caches=3"))
+			})
+		case r.env.Design.HA != nil:
+			err = r.restartClustered(cctx)
+		default:
+			err = r.restartSingle(cctx)
+		}
+	}
+	// Whatever failed, the clients get their mounts back.
+	r.say(Progress{State: "emptying caches: clients mount"})
+	err = errors.Join(err, each(r.clients, func(client string) error { return r.mount(cctx, client) }))
+	if err != nil {
+		return fmt.Errorf("caches could not be emptied: %w", err)
+	}
+	r.coldSeconds += time.Since(began).Seconds()
+	return ctx.Err()
+}
+
+// unmount takes a client's mounts of the brick away, the last one first.
+func (r *runner) unmount(ctx context.Context, client string) error {
+	ms, err := testbed.Mounts(ctx, r.host(client))
+	if err != nil {
+		return err
+	}
+	for _, m := range slices.Backward(r.env.Design.Mounts) {
+		if m.Client != client {
+			continue
+		}
+		if _, there := resource.MountAt(ms, m.Path); !there {
+			continue
+		}
+		if err := action(ctx, r.host(client), "unmount "+m.Path, "umount", m.Path); err != nil {
+			if strings.Contains(err.Error(), "busy") {
+				return fmt.Errorf("%s is in use on the client: stop what uses it (fuser -vm %s names it), or use --cold none", m.Path, m.Path)
+			}
+			return err
+		}
+	}
+	return nil
+}
+
+// mount gives a client its mounts of the brick back, which apply has put into
+// fstab.
+func (r *runner) mount(ctx context.Context, client string) error {
+	ms, err := testbed.Mounts(ctx, r.host(client))
+	if err != nil {
+		return err
+	}
+	for _, m := range r.env.Design.Mounts {
+		if m.Client != client {
+			continue
+		}
+		if _, there := resource.MountAt(ms, m.Path); there {
+			continue
+		}
+		if err := action(ctx, r.host(client), "mount "+m.Path, "mount", m.Path); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// restartClustered has the cluster stop and start every service, which takes
+// XFS, the volume and the arrays down and up.
+func (r *runner) restartClustered(ctx context.Context) error {
+	at := r.active()
+	for _, s := range r.env.Design.Services {
+		r.say(Progress{State: "emptying caches: the cluster restarts service " + s.Name})
+		if err := action(ctx, r.host(at[0]), "restart service "+s.Name, "crm_resource", "--restart", "--resource", resource.ServiceID(s.Name)); err != nil {
+			return fmt.Errorf("restarting service %s: %w", s.Name, err)
+		}
+	}
+	return r.findActive(ctx)
+}
+
+// restartSingle does the same on a server without a cluster. Once the NFS
+// server is stopped everything is started again, whatever fails.
+func (r *runner) restartSingle(ctx context.Context) error {
+	return each(r.active(), func(server string) error {
+		h := r.host(server)
+		r.say(Progress{State: "emptying caches: the NFS server restarts"})
+		err := action(ctx, h, "stop the NFS server", "systemctl", "stop", "nfs-server.service")
+		for _, v := range r.env.Design.Volumes {
+			if err != nil {
+				break
+			}
+			if err = action(ctx, h, "unmount "+v.MountPoint, "umount", v.MountPoint); err == nil {
+				err = action(ctx, h, "mount "+v.MountPoint, "mount", v.MountPoint)
+			}
+		}
+		return errors.Join(err, action(ctx, h, "start the NFS server", "systemctl", "start", "nfs-server.service"))
+	})
+}
+
+// active lists the servers that serve, each once.
+func (r *runner) active() []string {
+	var out []string
+	for _, s := range r.env.Design.Services {
+		if a := r.serves[s.Name]; a != "" && !slices.Contains(out, a) {
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
+// findActive finds the server each service's volume is mounted on.
+func (r *runner) findActive(ctx context.Context) error {
+	mounted := map[string][]resource.Mount{}
+	var problems []string
+	for _, s := range r.servers {
+		ms, err := testbed.Mounts(ctx, r.host(s))
+		if err != nil {
+			problems = append(problems, fmt.Sprintf("%s: %v", s, err))
+			continue
+		}
+		mounted[s] = ms
+	}
+	serves := map[string]string{}
+	for _, v := range r.env.Design.Volumes {
+		for _, s := range r.servers {
+			if _, ok := resource.MountAt(mounted[s], v.MountPoint); ok {
+				serves[v.Service] = s
+			}
+		}
+		if serves[v.Service] == "" {
+			problems = append(problems, fmt.Sprintf("service %s runs on no server (%s is mounted nowhere)", v.Service, v.MountPoint))
+		}
+	}
+	if len(problems) > 0 {
+		return &Unfit{problems}
+	}
+	r.serves = serves
+	return nil
+}
