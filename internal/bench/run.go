@@ -644,7 +644,7 @@ func (r *runner) job(s *Set, p setPhase, l lane, regions []workload.BenchRegion)
 	t := s.Test
 	j := workload.BenchJob{
 		RunID: l.runID, Set: s.Name, Client: l.client, ClientIndex: l.index, Clients: l.of, Dir: l.dir, Phase: p.op, Engine: r.opt.Engine,
-		Threads: s.PerLane, Hold: true, Regions: regions,
+		Threads: s.PerLane, Hold: true, ProgressSeconds: 0.5, Regions: regions,
 	}
 	if p.measured && t.Seconds > 0 {
 		j.DurationSeconds = float64(t.Seconds)
