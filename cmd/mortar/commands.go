@@ -18,6 +18,7 @@ func commands() []*cobra.Command {
 		newMountOptionsCmd(),
 		newFailoverCmd(),
 		newFailbackCmd(),
+		newConfirmOffCmd(),
 		newStandbyCmd(),
 		newUnstandbyCmd(),
 		newDrillCmd(),

@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"sync"
 	"time"
 
@@ -77,5 +75,7 @@ func (o *operator) Standby(ctx context.Context, node string, on bool) error {
 }
 
 func (o *operator) ConfirmOff(ctx context.Context, node string) error {
-	return fmt.Errorf("%s: %w", node, errors.ErrUnsupported)
+	return o.do(ctx, func(f observe.Facts) (*failover.Plan, error) {
+		return failover.ConfirmOff(o.d, f, node, signsOf(ctx, o.d, o.servers, f, node))
+	})
 }

@@ -132,6 +132,14 @@ type moveResult struct {
 }
 
 func (m *moveFlags) run(cmd *cobra.Command, file string, plan func(*design.Design, observe.Facts) (*failover.Plan, error)) error {
+	return m.runWith(cmd, file, func(_ context.Context, d *design.Design, f observe.Facts, _ *observe.Collector) (*failover.Plan, error) {
+		return plan(d, f)
+	})
+}
+
+// runWith runs what plan makes of the facts; plan may ask the servers more.
+// Its errors are refusals.
+func (m *moveFlags) runWith(cmd *cobra.Command, file string, plan func(context.Context, *design.Design, observe.Facts, *observe.Collector) (*failover.Plan, error)) error {
 	if m.wait <= 0 || m.timeout <= 0 {
 		return fail(exitBadInput, errors.New("--wait and --timeout must be above 0"))
 	}
@@ -154,7 +162,7 @@ func (m *moveFlags) run(cmd *cobra.Command, file string, plan func(*design.Desig
 			return fail(exitInterrupted, nil)
 		}
 	}
-	p, err := plan(d, facts)
+	p, err := plan(ctx, d, facts, c)
 	if err != nil {
 		return fail(exitBadInput, err)
 	}

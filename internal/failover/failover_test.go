@@ -67,6 +67,10 @@ func commands(p *Plan) []string {
 
 var leftover = &observe.CIB{Constraints: []observe.CIBLocation{{ID: "cli-prefer-home", Resource: "home", Node: "nfs2", Score: "INFINITY"}}}
 
+func confirm(d *design.Design, node string, signs Signs) func(observe.Facts) (*Plan, error) {
+	return func(f observe.Facts) (*Plan, error) { return ConfirmOff(d, f, node, signs) }
+}
+
 func TestPlans(t *testing.T) {
 	d := theDesign(t)
 	auto := theDesign(t, "failback: manual", "failback: auto")
@@ -109,6 +113,11 @@ func TestPlans(t *testing.T) {
 		{"standby of both", "standby", nil, func(f observe.Facts) (*Plan, error) { return Standby(d, f, "nfs2") }, result{Refused: "nfs1 cannot take service home over from nfs2: nfs1 is in standby"}},
 		{"standby twice", "standby", nil, func(f observe.Facts) (*Plan, error) { return Standby(d, f, "nfs1") }, result{Commands: []string{}, Nothing: "nfs1 is in standby already"}},
 		{"standby of a stranger", "healthy", nil, func(f observe.Facts) (*Plan, error) { return Standby(d, f, "c1") }, result{Refused: "c1 is not a server of this brick"}},
+		{"confirm off", "fencing-failing", nil, confirm(d, "nfs1", Signs{Unknown: []string{"its BMC does not answer"}}), result{Commands: []string{"nfs2: stonith_admin --confirm nfs1"}}},
+		{"confirm off while it lives", "fencing-failing", nil, confirm(d, "nfs1", Signs{Life: []string{"its BMC says that its power is on"}}), result{Refused: "its BMC says that its power is on"}},
+		{"confirm off of a member", "healthy", nil, confirm(d, "nfs1", Signs{}), result{Refused: "nfs1 is a member of the cluster"}},
+		{"confirm off of one that was fenced", "fenced", nil, confirm(d, "nfs1", Signs{}), result{Commands: []string{}, Nothing: "the cluster knows that nfs1 is off"}},
+		{"confirm off of a stranger", "healthy", nil, confirm(d, "c1", Signs{}), result{Refused: "c1 is not a server of this brick"}},
 		{"unstandby", "standby", nil, func(f observe.Facts) (*Plan, error) { return Unstandby(d, f, "nfs1") },
 			result{Commands: []string{"nfs1: crm_attribute --node nfs1 --name standby --delete --lifetime forever"}}},
 		{"unstandby of one that is not", "healthy", nil, func(f observe.Facts) (*Plan, error) { return Unstandby(d, f, "nfs1") }, result{Commands: []string{}, Nothing: "nfs1 is not in standby"}},

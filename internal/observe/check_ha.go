@@ -85,7 +85,8 @@ func (v *view) member(n design.Node) *Part {
 	case c == nil:
 		return &Part{Level: Fault, Text: fmt.Sprintf("the cluster does not know %s", n.Name), Mend: "`mortar apply`"}
 	case c.Unclean && !c.Online:
-		return &Part{Level: Fault, Text: fmt.Sprintf("%s is lost and must be fenced before its service may start elsewhere", n.Name), Mend: "fencing is under way, or fails: see below"}
+		return &Part{Level: Fault, Text: fmt.Sprintf("%s is lost and must be fenced before its service may start elsewhere", n.Name),
+			Mend: fmt.Sprintf("fencing is under way, or fails: see below; if nothing can fence it, cut its power by hand, and then `mortar confirm-off %s %s`", v.d.Spec.File, n.Name)}
 	case c.Unclean:
 		return &Part{Level: Fault, Text: fmt.Sprintf("%s is unclean: the cluster is about to fence it", n.Name)}
 	case !c.Online && s != nil && s.host != nil:

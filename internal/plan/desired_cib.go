@@ -117,6 +117,23 @@ func op(id, name, interval, timeout string) *resource.Element {
 	return resource.El("op", "id", id+"-"+name+"-"+interval, "name", name, "interval", interval, "timeout", timeout)
 }
 
+// PowerStatus is the command that asks a node's BMC, from the other server,
+// whether the node has power; nil for other devices, whose outlets say nothing
+// about what is plugged in.
+//
+// Source: fence_ipmilan(8)
+func PowerStatus(f design.FenceDevice) []string {
+	if f.Agent != "fence_ipmilan" {
+		return nil
+	}
+	argv := []string{f.Agent, "--ip=" + f.Params["ip"], "--username=" + f.Params["username"],
+		"--password-script=" + secretPath(f) + ".sh", "--cipher=" + f.Params["cipher"], "--action=status"}
+	if f.Params["lanplus"] == "1" {
+		argv = append(argv, "--lanplus")
+	}
+	return argv
+}
+
 func (b *builder) fence(f design.FenceDevice) (*resource.Element, error) {
 	params := map[string]string{}
 	for k, v := range f.Params {
