@@ -258,7 +258,8 @@ func (b *builder) kernel() {
 				m.Names = append(m.Names, s)
 			}
 		} else {
-			m.Names = []string{"nfs"}
+			// Loaded while the servers are being built, not while a mount waits.
+			m.Names = []string{"nfs", "nfsv3", "nfsv4"}
 		}
 		b.add(StageKernel, h, "kernel modules", m)
 		if ss := b.settings(role, "sysctl"); len(ss) > 0 {
@@ -266,7 +267,15 @@ func (b *builder) kernel() {
 		}
 		if role == "server" {
 			b.storageFiles(h)
+			continue
 		}
+		u := &resource.Units{Name: "nfs-client", NoWait: true, List: []resource.Unit{
+			{Name: "rpcbind.socket", Enabled: true, Active: true, Why: "locks of NFSv3 need it"},
+		}}
+		if slices.ContainsFunc(b.d.Mounts, func(m design.ClientMount) bool { return m.Client == h && slices.Contains(m.Options, "vers=3") }) {
+			u.List = append(u.List, resource.Unit{Name: "rpc-statd.service", Active: true, Why: "the first mount of NFSv3 would start it and wait"})
+		}
+		b.add(StageKernel, h, "NFS units", u)
 	}
 }
 
@@ -681,9 +690,6 @@ func (b *builder) configuration() error {
 
 func (b *builder) clients() {
 	for _, c := range b.clientNames() {
-		b.add(StageClients, c, "NFS units", &resource.Units{Name: "nfs-client", List: []resource.Unit{
-			{Name: "rpcbind.socket", Enabled: true, Active: true, Why: "locks of NFSv3 need it"},
-		}})
 		for _, svc := range b.d.Services {
 			b.add(StageClients, c, "name of "+svc.Address, &resource.HostsEntry{
 				Address: svc.Address, Names: []string{svc.Address, svc.Scope},

@@ -382,10 +382,22 @@ func TestRack(t *testing.T) {
 			}
 		}
 		before := l.must("s1", "cat /proc/sys/kernel/random/boot_id")
+		why := func() string {
+			out, err := l.on("s1", "timeout 20 systemctl list-jobs --no-pager; ps -eo pid,ppid,stat,wchan:20,args | grep -v ' \\[' ; "+
+				"journalctl -b --no-pager -n 60; ps -eo pid,stat,wchan:20,args | grep ' D'")
+			return fmt.Sprintf("%s\n%v\n%+v", out, err, l.node("s1"))
+		}
+		booted := false
+		defer func() {
+			if !booted {
+				l.t.Log(why())
+			}
+		}()
 		l.eventually("s1 booted anew", func() bool {
 			out, err := l.on("s1", "cat /proc/sys/kernel/random/boot_id")
 			return err == nil && out != before
 		})
+		booted = true
 		l.up("s1")
 		check(l)
 		if _, err := l.on("s1", "(sleep 1; poweroff) >/dev/null 2>&1 &"); err != nil {
