@@ -76,6 +76,15 @@ type applyResult struct {
 	Changed *int `json:"changed"`
 }
 
+// killEvery is after how many actions each apply is killed: 9 keeps CI short,
+// MORTAR_TEST_KILL_EVERY=1 kills at every single one.
+func killEvery() string {
+	if v := os.Getenv("MORTAR_TEST_KILL_EVERY"); v != "" {
+		return v
+	}
+	return "9"
+}
+
 // TestBrick deploys an nfs-ha brick, crashes its active server under load
 // and verifies every acknowledged byte.
 func TestBrick(t *testing.T) {
@@ -97,10 +106,10 @@ func TestBrick(t *testing.T) {
 	// Killed on the way, apply must finish the job when it is run again.
 	kills := 0
 	for {
-		out, code := mortar(t, []string{"MORTAR_KILL_AFTER=9"}, "apply", spec, "--yes", "--json")
+		out, code := mortar(t, []string{"MORTAR_KILL_AFTER=" + killEvery()}, "apply", spec, "--yes", "--json")
 		if code == 137 {
-			if kills++; kills > 80 {
-				t.Fatal("apply makes no progress: killed 80 times")
+			if kills++; kills > 400 {
+				t.Fatal("apply makes no progress: killed 400 times")
 			}
 			continue
 		}
