@@ -133,7 +133,7 @@ server …).`,
 			if len(d.Arrays) == 0 {
 				return fail(exitBadInput, fmt.Errorf("%s: this brick has no array: its disks are JBODs (storage.kind)", args[0]))
 			}
-			seen, err := seenLUNs(cmd.Context(), d)
+			seen, err := seenLUNs(cmd.Context(), d, !asJSON && isTerminal(os.Stderr))
 			if err != nil {
 				return err
 			}
@@ -173,13 +173,17 @@ func showVerify(w io.Writer, r array.Result) error {
 	for _, u := range r.Unproven {
 		fmt.Fprintf(&b, "not compared: %s\n", u)
 	}
-	fmt.Fprintf(&b, "%d of %d LUNs found, %d differences.\n", len(r.Matches), r.Expected, len(r.Findings))
+	differences := "1 difference"
+	if n := len(r.Findings); n != 1 {
+		differences = fmt.Sprintf("%d differences", n)
+	}
+	fmt.Fprintf(&b, "%d of %d LUNs found, %s.\n", len(r.Matches), r.Expected, differences)
 	_, err := io.WriteString(w, b.String())
 	return err
 }
 
 // seenLUNs asks every server that is cabled to an array for its disks.
-func seenLUNs(ctx context.Context, d *design.Design) (map[string][]array.Seen, error) {
+func seenLUNs(ctx context.Context, d *design.Design, live bool) (map[string][]array.Seen, error) {
 	all, err := host.Inventory(d.Spec)
 	if err != nil {
 		return nil, fail(exitBadInput, err)
@@ -190,13 +194,18 @@ func seenLUNs(ctx context.Context, d *design.Design) (map[string][]array.Seen, e
 			targets[s] = all[s]
 		}
 	}
-	hosts, err := host.ConnectAll(ctx, targets, connectOptions)
+	progress, done := connectProgress(os.Stderr, live)
+	defer done()
+	opts := connectOptions
+	opts.Progress = progress
+	hosts, err := host.ConnectAll(ctx, targets, opts)
 	if err != nil {
 		return nil, refused(ctx, d.Spec, err)
 	}
 	defer host.CloseAll(hosts)
 	seen := map[string][]array.Seen{}
 	for name, h := range hosts {
+		progress(name, "looking at its LUNs")
 		if seen[name], err = disksOf(ctx, h); err != nil {
 			return nil, refused(ctx, d.Spec, fmt.Errorf("%s: %w", name, err))
 		}

@@ -275,7 +275,7 @@ func TestVerifyFindings(t *testing.T) {
 	}{
 		{"a LUN is missing", false, func(s map[string][]Seen) { s["nss2"] = s["nss2"][:4] }, []string{"nss2 nss4-lun3: not there: LUN 3", "nss2 : does not see the LUN with WWN 600a0b80000000000000000000000003 that nss1 sees"}},
 		{"a WWN is missing", true, func(s map[string][]Seen) { s["nss1"][2].WWN = "600a0b8000000000000000000000ffff" }, []string{"nss1 nss4-lun1: not there: LUN 1", "nss1 : /dev/mapper/nss4-lun1 (DELL MD32xx, 27.23 TiB, WWN 600a0b8000000000000000000000ffff) is no LUN"}},
-		{"another size", true, func(s map[string][]Seen) { s["nss1"][1].Size /= 2 }, []string{"nss1 nss4-lun0: has 14"}},
+		{"another size", true, func(s map[string][]Seen) { s["nss1"][1].Size /= 2 }, []string{"nss1 nss4-lun0: has 13.6"}},
 		{"a path is missing", false, func(s map[string][]Seen) { s["nss2"][1].Paths = 3 }, []string{"nss2 nss4-lun0: has 3 of 4 paths"}},
 		{"another chunk", false, func(s map[string][]Seen) { s["nss1"][1].Chunk = 128 * spec.KiB }, []string{"nss1 nss4-lun0: tells of a chunk of 128KiB"}},
 		{"another width", false, func(s map[string][]Seen) { s["nss1"][1].FullStripe = 4 * spec.MiB }, []string{"nss1 nss4-lun0: tells of a full stripe of 4MiB"}},

@@ -103,7 +103,7 @@ func Verify(d *design.Design, seen map[string][]Seen) Result {
 				}
 				wwnOf[l.Name][h] = s.WWN
 				if !near(s.Size, l.Size) {
-					add(h, l.Name, "has %d bytes, and the design %d", s.Size, l.Size)
+					add(h, l.Name, "has %s (%d bytes), and the design %s (%d bytes)", s.Size.Binary(), s.Size, l.Size.Binary(), l.Size)
 				}
 				if want := d.PathsTo(a, h); s.Paths != want {
 					add(h, l.Name, "has %d of %d paths", s.Paths, want)

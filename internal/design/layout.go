@@ -2,6 +2,7 @@ package design
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/mortarhpc/mortar/internal/spec"
@@ -48,6 +49,22 @@ func (d *Design) layOut() error {
 		}
 	}
 	d.arrays()
+	return d.leftOfLUNs()
+}
+
+// leftOfLUNs refuses disks of which an array leaves nothing for data.
+func (d *Design) leftOfLUNs() error {
+	for _, a := range d.Arrays {
+		for _, l := range a.LUNs {
+			if l.Size >= spec.MiB {
+				continue
+			}
+			k := d.groupNamed(l.Groups[0]).Members[0]
+			i := slices.IndexFunc(d.Spec.Enclosures, func(e spec.Enclosure) bool { return e.Name == k.Enclosure })
+			return errorAt(d.Spec, fmt.Sprintf("enclosures[%d].disks[0].size", i), "use larger disks",
+				"disks of %s leave nothing for %s after what the %s %s keeps for itself", k.Size, l.Name, a.Model, a.Name)
+		}
+	}
 	return nil
 }
 

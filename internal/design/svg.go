@@ -161,6 +161,29 @@ func (p *picture) text(x, y int, class, s string) {
 	p.printf(`<text x="%d" y="%d" class="%s">%s</text>`+"\n", x, y, class, html.EscapeString(s))
 }
 
+// name writes a name into a width, in small letters if it is long, and without
+// its middle if it is longer than that; the whole is shown under the pointer.
+func (p *picture) name(x, y, width int, s string) {
+	if len(s)*9 <= width { // a bold letter of 13 pixels is about 9 wide
+		p.text(x, y, "name", s)
+		return
+	}
+	p.printf(`<g><title>%s</title>`, html.EscapeString(s))
+	if r, most := []rune(s), width/7; len(r) > most { // names of servers differ at their ends
+		s = string(r[:most/2-1]) + "…" + string(r[len(r)-most/2:])
+	}
+	p.text(x, y, "long", s)
+	p.printf("</g>\n")
+}
+
+// clip cuts a text that would run into what is beside it.
+func clip(s string, most int) string {
+	if r := []rune(s); len(r) > most {
+		return string(r[:most-1]) + "…"
+	}
+	return s
+}
+
 func (p *picture) line(colour, title string, width float64, points ...int) {
 	var at []string
 	for i := 0; i+1 < len(points); i += 2 {
@@ -238,7 +261,7 @@ func (p *picture) networks() {
 	for _, b := range p.buses() {
 		y := 66 + b.lane*13
 		p.line(b.colour, b.name, 3, 210, y, right, y)
-		p.text(20, y+4, "small", b.name)
+		p.text(20, y+4, "small", clip(b.name, 30))
 		for r := range p.racks {
 			x := p.rackX(r) + svgRack + 24 + b.lane*18
 			last := 0
@@ -352,13 +375,13 @@ func (p *picture) reaches(server string, e *spec.Enclosure) bool {
 
 func (p *picture) server(b *box) {
 	p.rect(b.x, b.y+1, svgRack, b.h-2, "#dfe6ee", "#2c3e50", "")
-	p.text(b.x+8, b.mid()+4, "name", b.name)
+	p.name(b.x+8, b.mid()+4, 78, b.name)
 	note := []string{}
 	if b.note != "" {
 		note = append(note, b.note)
 	}
 	note = append(note, p.role(b.name)...)
-	p.text(b.x+90, b.mid()+4, "small", strings.Join(note, ", "))
+	p.text(b.x+90, b.mid()+4, "small", clip(strings.Join(note, ", "), 42))
 	if b.server.BMC != nil {
 		p.text(b.x+svgRack-120, b.mid()+4, "tiny", "BMC "+b.server.BMC.Address)
 	}
@@ -395,13 +418,12 @@ func (p *picture) role(server string) []string {
 func (p *picture) enclosure(b *box) {
 	e := b.enclosure
 	p.rect(b.x, b.y+1, svgRack, b.h-2, "#fff", "#333", "")
-	label := e.Name
-	p.text(b.x+6, b.y+15, "name", label)
+	p.name(b.x+6, b.y+15, 74, e.Name)
 	p.text(b.x+6, b.y+28, "tiny", e.Model)
 	if e.Array != "" {
 		for i := range p.d.Arrays {
 			if a := &p.d.Arrays[i]; a.Enclosures[0] == e.Name && a.Family != "perc" {
-				p.text(b.x+6, b.y+40, "tiny", "array "+a.Name)
+				p.text(b.x+6, b.y+40, "tiny", clip("array "+a.Name, 15))
 			}
 		}
 	}
@@ -493,7 +515,10 @@ func (p *picture) legend() {
 		y += 16
 	}
 	y += 10
-	for _, v := range p.d.Volumes {
+	for i, v := range p.d.Volumes {
+		if i > 0 {
+			y += 6
+		}
 		row("name", "Volume of "+v.Service)
 		row("small", fmt.Sprintf("stripe unit %s, width %d: %s", v.SU, v.SW, spec.Bytes(v.SW)*v.SU))
 		row("small", "xfs on "+v.MountPoint)
@@ -540,7 +565,14 @@ text { font-family: "DejaVu Sans", "Helvetica Neue", Arial, sans-serif; fill: #2
 .name { font-size: 13px; font-weight: bold; }
 .small { font-size: 11px; }
 .tiny { font-size: 9px; fill: #555; }
-.bay { font-size: 10px; text-anchor: middle; }
+.long { font-size: 10px; font-weight: bold; }
+.bay { font-size: 10px; text-anchor: middle; fill: #222; }
+@media (prefers-color-scheme: dark) {
+text { fill: #e8e6e3; } .note, .tiny { fill: #a8adb4; } .bay { fill: #222; }
+rect[fill="#fff"] { fill: #16181b; } rect[fill="#f4f4f2"] { fill: #24282d; } rect[fill="#dfe6ee"] { fill: #34475c; }
+[stroke="#333"], [stroke="#2c3e50"], [stroke="#555"] { stroke: #a8adb4; } [stroke="#34495e"] { stroke: #9fb6cf; } [stroke="#6e2c00"] { stroke: #c98a5c; }
+circle[fill="#34495e"] { fill: #9fb6cf; } circle[fill="#6e2c00"] { fill: #c98a5c; }
+}
 </style>
 <rect width="%d" height="%d" fill="#fff"/>
 `, w, h, w, h, html.EscapeString("racks of brick "+p.d.Name), w, h) + p.b.String() + "</svg>\n"

@@ -437,3 +437,19 @@ func TestMixedLustre(t *testing.T) {
 		}
 	}
 }
+
+// Disks of which an array leaves nothing are refused, not designed with LUNs
+// of no size.
+func TestDisksTooSmallForArray(t *testing.T) {
+	src, err := fs.ReadFile(examples.FS, "nss5.5.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := spec.Parse("brick.yaml", []byte(strings.ReplaceAll(string(src), "size: 3TB", "size: 1GB")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err = Derive(s); err == nil || !strings.HasPrefix(err.Error(), "brick.yaml:28:92: disks of 1GB leave nothing for nss5-lun0") {
+		t.Errorf("%v", err)
+	}
+}

@@ -84,6 +84,9 @@ func figure(title, subtitle string, plots []plot) string {
 		} else {
 			step := niceStep(max, 5)
 			top := math.Ceil(max/step) * step
+			if max > 0.98*top { // a curve along the edge is not seen
+				top += step
+			}
 			for v := 0.0; v <= top*1.0001; v += step {
 				yticks = append(yticks, v)
 			}
@@ -115,7 +118,13 @@ func figure(title, subtitle string, plots []plot) string {
 				}
 				fmt.Fprintf(&d, "%c%.1f %.1f", c, x(q[0]), y(q[1]))
 			}
-			fmt.Fprintf(&b, `<path class="c %s" d="%s"><title>%s</title></path>`+"\n", "c"+s.class, d.String(), html.EscapeString(s.name+", "+s.note))
+			dash := ""
+			for _, other := range p.series[:k] {
+				if hides(s, other, y) {
+					dash = ` stroke-dasharray="9 9"`
+				}
+			}
+			fmt.Fprintf(&b, `<path class="c %s" d="%s"%s><title>%s</title></path>`+"\n", "c"+s.class, d.String(), dash, html.EscapeString(s.name+", "+s.note))
 			ends = append(ends, y(s.points[len(s.points)-1][1]))
 			at := len(order)
 			for at > 0 && ends[order[at-1]] > ends[k] {
@@ -139,6 +148,18 @@ func figure(title, subtitle string, plots []plot) string {
 	}
 	b.WriteString("</svg>\n")
 	return b.String()
+}
+
+// hides says whether one curve lies over another for most of its way: it is
+// drawn with gaps then, so that both are seen.
+func hides(s, other series, y func(float64) float64) bool {
+	near := 0
+	for i := range min(len(s.points), len(other.points)) {
+		if math.Abs(y(s.points[i][1])-y(other.points[i][1])) < 2.5 {
+			near++
+		}
+	}
+	return 2*near > len(s.points)
 }
 
 // niceStep is a round step that divides a span into at most n.
@@ -187,5 +208,13 @@ func (f *Forecast) SVG() string {
 		}
 	}
 	h := &f.Hardware
-	return figure("Forecast: "+h.Name, fmt.Sprintf("%d RAID groups of %d+%d, %g TB disks, %s; %g Gb/s %s", h.Groups*h.Bricks, h.Data, h.Parity, h.DiskBytes/1e12, h.RAID, h.LinkGbps, h.Fabric), plots)
+	return figure("Forecast: "+h.Name, fmt.Sprintf("%d RAID groups of %d+%d, disks of %s, %s; %g Gb/s %s", h.Groups*h.Bricks, h.Data, h.Parity, diskSize(h.DiskBytes), h.RAID, h.LinkGbps, h.Fabric), plots)
+}
+
+// diskSize is a size as disks are sold.
+func diskSize(bytes float64) string {
+	if bytes < 1e12 {
+		return fmt.Sprintf("%g GB", bytes/1e9)
+	}
+	return fmt.Sprintf("%g TB", bytes/1e12)
 }

@@ -94,7 +94,8 @@ type DiskStatus struct {
 	Bytes     int64  `json:"bytes"`
 	// Present tells whether the disk is in its slot.
 	Present bool `json:"present"`
-	// PathsOut lists cut paths as "node/hba".
+	// PathsOut lists cut paths as "node/hba", or "node/hba/controller" where an
+	// HBA is cabled to both controllers of an array.
 	PathsOut []string `json:"paths_out,omitempty"`
 	IOPS     int64    `json:"iops,omitempty"`
 	// BytesPerSecond bounds the disk's speed; 0 is unbounded.
@@ -173,7 +174,11 @@ func Status(ctx context.Context, dir string) (*RackStatus, error) {
 		for _, n := range r.cfg.Nodes {
 			for path := range d.Paths {
 				if n.Role == RoleServer && ds.Present && d.cabledTo(n.Name) && h.pathGone(n.Name, d, path) {
-					ds.PathsOut = append(ds.PathsOut, n.Name+"/"+strconv.Itoa(d.hba(path)))
+					out := n.Name + "/" + strconv.Itoa(d.hba(path))
+					if d.Paths > hbas {
+						out += "/" + strconv.Itoa(d.module(path))
+					}
+					ds.PathsOut = append(ds.PathsOut, out)
 				}
 			}
 		}
