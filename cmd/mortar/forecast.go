@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mortarhpc/mortar/internal/design"
 	"github.com/mortarhpc/mortar/internal/forecast"
 )
 
@@ -26,15 +27,7 @@ and a source and can be changed. Nothing but the spec is read.`,
   mortar forecast brick.yaml --coefficients measured.yaml --svg curves.svg --explain`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			d, err := loadAnyDesign(args[0])
-			if err != nil {
-				return err
-			}
-			h, err := forecast.FromDesign(d)
-			if err != nil {
-				return fail(exitBadInput, err)
-			}
-			co, err := coefficients(file, set, &h)
+			_, h, co, err := forecastInput(args[0], file, set)
 			if err != nil {
 				return err
 			}
@@ -68,6 +61,22 @@ and a source and can be changed. Nothing but the spec is read.`,
 	c.Flags().StringVar(&svg, "svg", "", "write the curves over 1 to 64 clients to this file")
 	addCoefficientFlags(c, &file, &set)
 	return c
+}
+
+// forecastInput is what forecast and simulate calculate with: the design, its
+// hardware, and the coefficients with the user's changes.
+func forecastInput(specFile, coFile string, set []string) (*design.Design, forecast.Hardware, forecast.Coefficients, error) {
+	var h forecast.Hardware
+	var co forecast.Coefficients
+	d, err := loadAnyDesign(specFile)
+	if err != nil {
+		return d, h, co, err
+	}
+	if h, err = forecast.FromDesign(d); err != nil {
+		return d, h, co, fail(exitBadInput, err)
+	}
+	co, err = coefficients(coFile, set, &h)
+	return d, h, co, err
 }
 
 func addCoefficientFlags(c *cobra.Command, file *string, set *[]string) {

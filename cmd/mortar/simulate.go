@@ -41,15 +41,7 @@ source and can be changed. Nothing but the spec is read.`,
 			if !(years > 0 && years <= 1000) {
 				return fail(exitBadInput, fmt.Errorf("--years %g: want more than 0, at most 1,000", years))
 			}
-			d, err := loadAnyDesign(args[0])
-			if err != nil {
-				return err
-			}
-			h, err := forecast.FromDesign(d)
-			if err != nil {
-				return fail(exitBadInput, err)
-			}
-			co, err := coefficients(file, set, &h)
+			d, h, co, err := forecastInput(args[0], file, set)
 			if err != nil {
 				return err
 			}

@@ -58,18 +58,9 @@ func Desired(d *design.Design, facts Facts, secrets func(file string) ([]byte, e
 	for i := range d.Volumes {
 		b.storage(&d.Volumes[i], &d.Services[i])
 	}
-	if err := b.nfs(); err != nil {
+	if err := b.serve(); err != nil {
 		return nil, err
 	}
-	if d.HA != nil {
-		if err := b.membership(); err != nil {
-			return nil, err
-		}
-		if err := b.configuration(); err != nil {
-			return nil, err
-		}
-	}
-	b.clients()
 	// Release comes after storage of all volumes, and so on: one stage is one
 	// run of steps, whatever the order in which they were thought of.
 	order := []string{StageHosts, StagePackages, StageKernel, StageMembership, StageDisks, StageMultipath, StageStorage,
@@ -78,6 +69,23 @@ func Desired(d *design.Design, facts Facts, secrets func(file string) ([]byte, e
 		return slices.Index(order, x.Stage) - slices.Index(order, y.Stage)
 	})
 	return b.steps, nil
+}
+
+// serve is all above the volumes: NFS, the cluster and the clients.
+func (b *builder) serve() error {
+	if err := b.nfs(); err != nil {
+		return err
+	}
+	if b.d.HA != nil {
+		if err := b.membership(); err != nil {
+			return err
+		}
+		if err := b.configuration(); err != nil {
+			return err
+		}
+	}
+	b.clients()
+	return nil
 }
 
 type builder struct {

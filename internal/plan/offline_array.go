@@ -38,23 +38,14 @@ func arraySteps(d *design.Design) ([]Step, error) {
 	for i := range d.Volumes {
 		b.lunVolume(&own.Volumes[i], &own.Services[i])
 	}
-	if err := b.nfs(); err != nil {
-		return nil, err
-	}
-	if d.HA != nil {
-		if err := b.membership(); err != nil {
-			return nil, err
-		}
-		if err := b.configuration(); err != nil {
-			return nil, err
-		}
-	}
 	for _, c := range b.clientNames() {
 		b.add(StagePackages, c, "packages", &resource.Packages{Names: []string{"nfs-common", "rpcbind"}})
 		b.add(StageKernel, c, "kernel modules", &resource.Modules{Names: []string{"nfs"}, Options: b.settings("client", "module")})
 		b.add(StageKernel, c, "kernel settings", &resource.Sysctl{Path: "/etc/sysctl.d/90-mortar.conf", Settings: b.settings("client", "sysctl")})
 	}
-	b.clients()
+	if err := b.serve(); err != nil {
+		return nil, err
+	}
 	if d.Cache != nil {
 		b.steps = withCache(d, b.steps)
 	}
