@@ -21,6 +21,7 @@ func commands() []*cobra.Command {
 		newConfirmOffCmd(),
 		newStandbyCmd(),
 		newUnstandbyCmd(),
+		newBenchCmd(),
 		newDrillCmd(),
 		newReportCmd(),
 		newCompareCmd(),

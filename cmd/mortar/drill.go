@@ -339,11 +339,17 @@ func writable(dir string) error {
 
 // confirmDrill has the user name the brick that is about to be broken.
 func confirmDrill(in io.Reader, w io.Writer, brick, what, given string) error {
+	return confirmBrick(in, w, fmt.Sprintf("Drill %s breaks brick %q under load.", what, brick), "nothing was broken", brick, given)
+}
+
+// confirmBrick has the user name the brick before something is done to real
+// hardware that its users will notice.
+func confirmBrick(in io.Reader, w io.Writer, warning, undone, brick, given string) error {
 	if given == "" && isTerminalReader(in) {
-		fmt.Fprintf(w, "This is real hardware. Drill %s breaks brick %q under load.\nType the brick's name to go on: ", what, brick)
+		fmt.Fprintf(w, "This is real hardware. %s\nType the brick's name to go on: ", warning)
 		line, err := bufio.NewReader(in).ReadString('\n')
 		if err != nil {
-			return fail(exitBadInput, fmt.Errorf("nothing was typed, nothing was broken: %w", err))
+			return fail(exitBadInput, fmt.Errorf("nothing was typed, %s: %w", undone, err))
 		}
 		given = strings.TrimSpace(line)
 	}
@@ -351,9 +357,9 @@ func confirmDrill(in io.Reader, w io.Writer, brick, what, given string) error {
 	case brick:
 		return nil
 	case "":
-		return fail(exitBadInput, fmt.Errorf("this is real hardware and nobody can be asked here: give --confirm %s; nothing was broken", brick))
+		return fail(exitBadInput, fmt.Errorf("this is real hardware and nobody can be asked here: give --confirm %s; %s", brick, undone))
 	}
-	return fail(exitBadInput, fmt.Errorf("%q is not the brick's name, %q; nothing was broken", given, brick))
+	return fail(exitBadInput, fmt.Errorf("%q is not the brick's name, %q; %s", given, brick, undone))
 }
 
 // printSummary tells the outcome on the terminal.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/mortarhpc/mortar/internal/agent"
 	"github.com/mortarhpc/mortar/internal/design"
 	"github.com/mortarhpc/mortar/internal/report"
 	"github.com/mortarhpc/mortar/internal/resource"
@@ -209,7 +210,7 @@ func (r *runner) engineTests() (left string, err error) {
 			out = append(out, t.Name)
 		}
 	}
-	if len(kept) == 0 {
+	if len(kept) == 0 && len(out) > 0 {
 		return "", &Unfit{[]string{fmt.Sprintf("engine %s has no load for test %s", r.opt.Engine, strings.Join(out, ", "))}}
 	}
 	r.suite.Tests = kept
@@ -556,7 +557,7 @@ func (r *runner) set(ctx context.Context, s *Set) (err error) {
 		began := time.Now()
 		shares, err := r.phase(ctx, s, p, use, regions)
 		if err != nil {
-			return err
+			return errors.Join(err, r.after(use, shares, nil))
 		}
 		for i := range shares {
 			if res := shares[i].result; res != nil {
@@ -586,10 +587,16 @@ func (r *runner) after(use []lane, shares []share, pt *report.BenchPoint) error 
 	var stop []string
 	for i := range shares {
 		s := &shares[i]
-		if s.err != nil {
-			r.note(use[i].client, "vanished: %v; what it last told is kept, its threads are not in the common window", s.err)
+		switch {
+		case errors.Is(s.err, agent.ErrLost):
+			r.note(use[i].client, "vanished: %v; what it last told is kept, its threads do not bound the common window", s.err)
 			stop = append(stop, fmt.Sprintf("client %s vanished", use[i].client))
 			continue
+		case s.err != nil:
+			stop = append(stop, fmt.Sprintf("%s: %v", use[i].client, s.err))
+			continue
+		case s.result == nil:
+			continue // it was not begun, because of another
 		}
 		faults := map[string]int{}
 		for _, t := range s.result.Threads {
@@ -619,7 +626,7 @@ func (r *runner) after(use []lane, shares []share, pt *report.BenchPoint) error 
 	// Clients that vanished are tried once more; else the rest goes on.
 	var gone []string
 	for i := range shares {
-		if shares[i].err != nil && !slices.Contains(gone, use[i].client) {
+		if errors.Is(shares[i].err, agent.ErrLost) && !slices.Contains(gone, use[i].client) {
 			gone = append(gone, use[i].client)
 		}
 	}
@@ -695,12 +702,15 @@ func (l *laneRun) look() (workload.BenchProgress, bool, error) {
 	}
 }
 
+// errNotBegun says that a phase was not begun on any lane.
+var errNotBegun = errors.New("not begun")
+
 // startLead is how far ahead the common start is set: every client must have
 // heard of it.
 const startLead = 400 * time.Millisecond
 
-// phase has all lanes do one phase together. An error means that it could
-// not begin; whatever happens later is in the shares.
+// phase has all lanes do one phase together. An error means that it did not
+// begin; whose fault that was, and whatever happens later, is in the shares.
 func (r *runner) phase(ctx context.Context, s *Set, p setPhase, use []lane, regions map[string][]workload.BenchRegion) ([]share, error) {
 	title, unit := s.Test.title(p.op)
 	if !p.measured {
@@ -734,14 +744,21 @@ func (r *runner) phase(ctx context.Context, s *Set, p setPhase, use []lane, regi
 		}()
 	}
 	start, err := r.startTogether(ctx, use, runs, base)
+	out := make([]share, len(use))
 	if err != nil {
+		for i, l := range use {
+			_, _, lerr := runs[i].look()
+			out[i] = share{client: l.client, err: lerr}
+		}
 		r.stopAll(use)
 		waitAll(runs, time.Minute)
-		return nil, err
+		if slices.ContainsFunc(out, func(s share) bool { return s.err != nil }) {
+			err = nil // which after tells
+		}
+		return out, errors.Join(errNotBegun, err)
 	}
 	r.follow(ctx, s, p, use, runs, base)
 
-	out := make([]share, len(use))
 	for i, l := range use {
 		pr, ended, err := runs[i].look()
 		out[i] = share{client: l.client, offset: r.offset(l.client), progress: pr, start: start, err: err}

@@ -231,3 +231,49 @@ func (t *Test) method(p workload.BenchPhase) string {
 	}
 	return ""
 }
+
+// Planned is what a run would measure, without reaching a host.
+type Planned struct {
+	Suite  string       `json:"suite"`
+	Title  string       `json:"title"`
+	Cold   string       `json:"cold"`
+	Repeat int          `json:"repeat"`
+	Sets   []PlannedSet `json:"sets"`
+}
+
+// PlannedSet is a test at one thread count.
+type PlannedSet struct {
+	Test       string   `json:"test"`
+	Threads    int      `json:"threads"`
+	Lanes      int      `json:"mounts"` // they are spread over
+	Phases     []string `json:"phases"`
+	FileBytes  int64    `json:"file_bytes"`
+	TotalBytes int64    `json:"total_bytes"`
+	Dirs       int      `json:"dirs"`  // of each thread
+	Items      int      `json:"items"` // files in each
+	Files      int64    `json:"files"`
+	Seconds    int      `json:"limit_seconds"` // of each phase; 0: none
+}
+
+// Plan shows what Run would measure on servers with so much memory and so
+// many mounts.
+func Plan(suite *Suite, opt Options, memory int64, mounts int) (Planned, error) {
+	s := *suite
+	if opt.Repeat > 0 {
+		s.Repeat = opt.Repeat
+	}
+	if opt.Cold != "" {
+		s.Cold = opt.Cold
+	}
+	p := Planned{Suite: s.Name, Title: s.Title, Cold: s.Cold, Repeat: s.Repeat, Sets: []PlannedSet{}}
+	if err := pick(&s, opt.Tests); err != nil {
+		return p, err
+	}
+	for _, x := range Sets(&s, Sizing{Memory: memory, Scale: opt.Scale, Threads: opt.Threads, Lanes: mounts}) {
+		if x.Repeat > 1 {
+			continue
+		}
+		p.Sets = append(p.Sets, PlannedSet{Test: x.Test.Name, Threads: x.Threads, Lanes: x.Lanes, Phases: x.Test.Phases, FileBytes: x.FileBytes, TotalBytes: x.TotalBytes, Dirs: x.Dirs, Items: x.Items, Files: x.Files, Seconds: x.Test.Seconds})
+	}
+	return p, nil
+}

@@ -1,0 +1,377 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mortarhpc/mortar/internal/bench"
+	"github.com/mortarhpc/mortar/internal/design"
+	"github.com/mortarhpc/mortar/internal/host"
+	"github.com/mortarhpc/mortar/internal/plan"
+	"github.com/mortarhpc/mortar/internal/rack"
+	"github.com/mortarhpc/mortar/internal/report"
+	"github.com/mortarhpc/mortar/internal/spec"
+	"github.com/mortarhpc/mortar/internal/workload"
+)
+
+type benchFlags struct {
+	suite, scale, clients, engine, cold, nfs, out, confirm, print string
+	tests                                                         []string
+	repeat                                                        int
+	profile, asJSON, dryRun                                       bool
+}
+
+func newBenchCmd() *cobra.Command {
+	var f benchFlags
+	cmd := &cobra.Command{
+		Use:   "bench SPEC",
+		Short: "Measure the brick from its clients: suites as the papers have them, layer by layer if asked",
+		Long: `Runs a suite of benchmarks on the clients of the spec, all threads beginning at
+one moment, with caches emptied before whatever works on what is there. What is
+read is compared with what was written. Data goes into .mortar on the mounts
+and is removed at the end; nothing else is touched.
+
+Suites: quick (two minutes), paper (the tests of the paper that describes the
+flavour), io500 (its phases and score), or a file (--print-suite prints one to
+start from).
+
+Sequential tests move twice the memory of the servers, so that no cache answers
+for the disks; --scale 1/256 makes every size smaller, and the report says so.
+
+A suite that restarts the service to empty caches (paper, io500) stops it for
+all of the brick's clients, again and again: on real hardware the brick's name
+is asked for first. --cold drop or none leaves the service alone.
+
+The run is written to --out: summary.json, bench.json, events.json,
+design.json. "mortar report" makes a page of it, "mortar compare" sets runs side
+by side. Ctrl-C keeps what was measured.
+
+Exit codes: 0 done, 1 something failed or wrong data was read (what was measured
+is kept), 2 refused (nothing was changed), 130 interrupted (likewise kept).`,
+		Example: `  mortar bench brick.yaml
+  mortar bench brick.yaml --suite paper --scale 1/256 --clients 1,2,4
+  mortar bench brick.yaml --suite paper --tests sequential --engine fio --repeat 5
+  mortar bench brick.yaml --profile
+  mortar bench --print-suite quick > mine.yaml`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if f.print != "" && len(args) <= 1 || f.print == "" && len(args) == 1 {
+				return nil
+			}
+			return errors.New("give the spec: mortar bench SPEC [--suite quick|paper|io500|FILE]")
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if f.print != "" {
+				return printSuite(cmd.OutOrStdout(), f.print, args)
+			}
+			// A profile alone is no suite.
+			if f.profile && !cmd.Flags().Changed("suite") {
+				f.suite = ""
+			}
+			return runBench(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr(), args[0], f)
+		},
+	}
+	fl := cmd.Flags()
+	fl.StringVar(&f.suite, "suite", "quick", "quick, paper, io500, or a file")
+	fl.StringVar(&f.scale, "scale", "1", "factor on every size of the suite, e.g. 1/256")
+	fl.StringVar(&f.clients, "clients", "", "how many clients (threads, spread over the client hosts), e.g. 1,2,4,8; default: the suite's")
+	fl.StringSliceVar(&f.tests, "tests", nil, "only these tests of the suite, e.g. sequential,random")
+	fl.StringVar(&f.engine, "engine", "mortar", "what makes the load: mortar, fio, iozone, mdtest or ior (the others must be installed on the clients)")
+	fl.IntVar(&f.repeat, "repeat", 0, "how often each test is done; default: as the suite says. 3 or more tell differences from chance")
+	fl.StringVar(&f.cold, "cold", "", "how caches are emptied: restart, drop or none; default: as the suite says")
+	fl.StringVar(&f.nfs, "nfs", "", "NFS version of the mounts to use, e.g. 3 or 4.1; default: each client's first mount")
+	fl.BoolVar(&f.profile, "profile", false, "measure every layer from disks to clients, and name the bottleneck; with --suite both")
+	fl.StringVar(&f.out, "out", "", "directory the run is written to (default out/bench-SUITE)")
+	fl.StringVar(&f.confirm, "confirm", "", "name of the brick, to confirm that its service may be restarted on real hardware")
+	fl.BoolVar(&f.asJSON, "json", false, "print the summary as JSON (progress goes to stderr)")
+	fl.BoolVar(&f.dryRun, "dry-run", false, "only show what would be measured, with sizes; no host is reached")
+	fl.StringVar(&f.print, "print-suite", "", "print a suite that comes with mortar: quick, paper or io500 (paper: for the flavour of SPEC, else nfs-ha)")
+	return cmd
+}
+
+func printSuite(w io.Writer, name string, args []string) error {
+	flavour := spec.NFSHA
+	if len(args) == 1 {
+		s, err := loadSpec(args[0])
+		if err != nil {
+			return err
+		}
+		flavour = s.Flavour
+	}
+	if !slices.Contains(bench.Names(), name) {
+		return fail(exitBadInput, fmt.Errorf("no suite %q; use %s", name, strings.Join(bench.Names(), ", ")))
+	}
+	_, src, err := bench.Source(name, flavour)
+	if err != nil {
+		return fail(exitFailed, err)
+	}
+	_, err = w.Write(src)
+	return err
+}
+
+// options checks the flags against each other.
+func (f *benchFlags) options() (bench.Options, error) {
+	opt := bench.Options{Dir: f.out, Tests: f.tests, Repeat: f.repeat, Cold: f.cold, Engine: workload.BenchEngine(f.engine), NFSVersion: f.nfs, Profile: f.profile}
+	bad := func(format string, a ...any) (bench.Options, error) {
+		return opt, fail(exitBadInput, fmt.Errorf(format, a...))
+	}
+	var err error
+	if opt.Scale, err = bench.ParseScale(f.scale); err != nil {
+		return bad("--scale: %w", err)
+	}
+	if f.repeat < 0 || f.repeat > 100 {
+		return bad("--repeat %d: give 1 to 100", f.repeat)
+	}
+	if f.clients != "" {
+		for _, w := range strings.Split(f.clients, ",") {
+			n, err := strconv.Atoi(strings.TrimSpace(w))
+			if err != nil || n < 1 || n > 4096 {
+				return bad("--clients %q: give numbers of 1 to 4096 with commas, e.g. 1,2,4,8", f.clients)
+			}
+			if slices.Contains(opt.Threads, n) {
+				return bad("--clients %q: %d is there twice", f.clients, n)
+			}
+			opt.Threads = append(opt.Threads, n)
+		}
+	}
+	switch opt.Engine {
+	case workload.EngineMortar, workload.EngineFio, workload.EngineIozone, workload.EngineMdtest, workload.EngineIOR:
+	default:
+		return bad("--engine %q: use mortar, fio, iozone, mdtest or ior", f.engine)
+	}
+	switch f.cold {
+	case "", bench.ColdRestart, bench.ColdDrop, bench.ColdNone:
+	default:
+		return bad("--cold %q: use restart, drop or none", f.cold)
+	}
+	return opt, nil
+}
+
+func runBench(ctx context.Context, in io.Reader, out, errOut io.Writer, specFile string, f benchFlags) error {
+	if f.out == "" {
+		name := f.suite
+		if name == "" {
+			name = "profile"
+		}
+		f.out = filepath.Join("out", "bench-"+strings.TrimSuffix(filepath.Base(name), filepath.Ext(name)))
+	}
+	opt, err := f.options()
+	if err != nil {
+		return err
+	}
+	des, err := loadDesign(specFile)
+	if err != nil {
+		return err
+	}
+	suite := &bench.Suite{Name: "profile", Title: "Layer by layer", Cold: bench.ColdDrop, Repeat: 1}
+	if f.suite != "" {
+		if suite, err = bench.Load(f.suite, des.Flavour); err != nil {
+			return fail(exitBadInput, err)
+		}
+	}
+	if f.dryRun {
+		return showSets(out, des, suite, opt, f.asJSON)
+	}
+	if err := writable(f.out); err != nil {
+		return fail(exitBadInput, fmt.Errorf("--out: %w", err))
+	}
+	progress := out
+	if f.asJSON {
+		progress = errOut
+	}
+	env, err := benchEnv(ctx, des)
+	if err != nil {
+		return err
+	}
+	cold := suite.Cold
+	if f.cold != "" {
+		cold = f.cold
+	}
+	if !env.Virtual && cold == bench.ColdRestart {
+		warning := fmt.Sprintf("To empty caches the benchmark stops and starts the service of brick %q before each phase: all of its clients will stall (--cold drop leaves it alone).", des.Name)
+		if err := confirmBrick(in, progress, warning, "nothing was changed", des.Name, f.confirm); err != nil {
+			return err
+		}
+	}
+	release, err := plan.Lock(des.Spec) // no apply meanwhile, and no drill
+	if err != nil {
+		return fail(exitBadInput, err)
+	}
+	defer release()
+	file, ok := progress.(*os.File)
+	live := ok && isTerminal(file)
+	env.Progress = benchProgress(progress, time.Now(), live)
+	r, err := bench.Run(ctx, env, suite, opt)
+	if live {
+		fmt.Fprint(progress, clearLine)
+	}
+	return benchOutcome(ctx, out, r, err, f.asJSON)
+}
+
+// benchEnv is how a benchmark reaches the hosts.
+func benchEnv(ctx context.Context, des *design.Design) (bench.Env, error) {
+	targets, err := host.Inventory(des.Spec)
+	if err != nil {
+		return bench.Env{}, fail(exitBadInput, err)
+	}
+	env := bench.Env{Design: des, Version: version, Dial: func(ctx context.Context, name string) (bench.Host, error) {
+		t, ok := targets[name]
+		if !ok {
+			return nil, fmt.Errorf("%s is not in the spec", name)
+		}
+		// A host that is loaded to the brim answers late.
+		h, err := host.Connect(ctx, t, host.Options{KeepAlive: 5 * time.Second, Missed: 6})
+		if err != nil {
+			return nil, err
+		}
+		return h, nil
+	}}
+	_, err = rack.Status(ctx, filepath.Dir(host.InventoryFile(des.Spec)))
+	env.Virtual = err == nil
+	return env, nil
+}
+
+// benchOutcome prints what came out and gives the exit code.
+func benchOutcome(ctx context.Context, out io.Writer, r *report.Run, err error, asJSON bool) error {
+	var unfit *bench.Unfit
+	if r == nil {
+		switch {
+		case errors.As(err, &unfit):
+			return fail(exitBadInput, fmt.Errorf("%w; nothing was measured", err))
+		case ctx.Err() != nil:
+			return fail(exitInterrupted, errors.New("interrupted; nothing was measured"))
+		}
+		return fail(exitFailed, err)
+	}
+	if asJSON {
+		if err := printJSON(out, r.Bench.BenchSummary); err != nil {
+			return fail(exitFailed, err)
+		}
+	} else if err := printBench(out, r); err != nil {
+		return fail(exitFailed, err)
+	}
+	switch {
+	case ctx.Err() != nil:
+		return fail(exitInterrupted, errors.New("interrupted; what was measured is kept"))
+	case err != nil:
+		return fail(exitFailed, err)
+	case r.Bench.Verdict == report.Wrong:
+		return fail(exitFailed, nil)
+	}
+	return nil
+}
+
+// printBench tells the outcome on the terminal.
+func printBench(w io.Writer, r *report.Run) error {
+	b := r.Bench
+	fmt.Fprintf(w, "\n%s on brick %s, engine %s: %s\n", b.Suite, b.Brick, b.Engine, bold(strings.ToUpper(b.Verdict)))
+	for _, reason := range b.Reasons {
+		fmt.Fprintf(w, "  %s\n", reason)
+	}
+	if err := report.BenchText(w, b); err != nil {
+		return err
+	}
+	if b.VerifiedBytes+b.BadBytes > 0 {
+		fmt.Fprintf(w, "  %s read back and compared with what was written, %s of it wrong\n", report.Bytes(b.VerifiedBytes+b.BadBytes), report.Bytes(b.BadBytes))
+	}
+	_, err := fmt.Fprintf(w, "  written to %s (mortar report %s makes a page)\n", r.Dir, r.Dir)
+	return err
+}
+
+// showSets prints what a run would do.
+func showSets(w io.Writer, des *design.Design, suite *bench.Suite, opt bench.Options, asJSON bool) error {
+	memory := int64(0)
+	for i, s := range des.Spec.Servers {
+		if i < len(des.Services) {
+			memory += int64(s.Memory)
+		}
+	}
+	var clients []string
+	for _, m := range des.Mounts {
+		if !slices.Contains(clients, m.Client) {
+			clients = append(clients, m.Client)
+		}
+	}
+	planned, err := bench.Plan(suite, opt, memory, len(clients)*len(des.Services))
+	if err != nil {
+		return fail(exitBadInput, err)
+	}
+	if asJSON {
+		return printJSON(w, planned)
+	}
+	fmt.Fprintf(w, "%s: %s. Caches: %s. Server memory by the spec: %s\n", planned.Suite, planned.Title, planned.Cold, report.Bytes(memory))
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(tw, "TEST\tTHREADS\tON\tEACH\tTOGETHER\tTIMES\tPHASES\t")
+	for _, s := range planned.Sets {
+		each, all := report.Bytes(s.FileBytes), report.Bytes(s.TotalBytes)
+		if s.Files > 0 {
+			each, all = fmt.Sprintf("%d x %d files", s.Dirs, s.Items), report.Count(s.Files)+" files"
+		}
+		if s.Seconds > 0 {
+			all += fmt.Sprintf(", at most %d s", s.Seconds)
+		}
+		fmt.Fprintf(tw, "%s\t%d\t%d\t%s\t%s\t%d\t%s\t\n", s.Test, s.Threads, s.Lanes, each, all, planned.Repeat, strings.Join(s.Phases, " "))
+	}
+	return tw.Flush()
+}
+
+const clearLine = "\r\x1b[K"
+
+// benchProgress prints a line for each measurement that is done and whatever
+// is worth noting; between them, on a terminal, one line that is written over
+// and over, elsewhere a line now and then.
+func benchProgress(w io.Writer, start time.Time, live bool) func(bench.Progress) {
+	var lastLine time.Time
+	state := ""
+	return func(p bench.Progress) {
+		pre, post := "", "\n"
+		if live {
+			pre = clearLine
+		}
+		where := ""
+		if p.Steps > 0 {
+			where = fmt.Sprintf("%d/%d ", p.Step, p.Steps)
+		}
+		clients := fmt.Sprintf("%d threads on %d clients", p.Threads, p.Hosts)
+		switch {
+		case p.Note != "":
+			fmt.Fprintf(w, "%s%s note: %s\n", pre, stamp(start), p.Note)
+			return
+		case p.Finished != nil:
+			lat := ""
+			if l := p.Finished.Latency; l != nil {
+				lat = fmt.Sprintf(", p99 %s", report.Seconds(l.P99/1000))
+			}
+			fmt.Fprintf(w, "%s%s %s%s, %s: %s%s\n", pre, stamp(start), where, p.Phase, clients, bold(report.Rate(p.Finished.Value, p.Unit)), lat)
+			lastLine = time.Now()
+			return
+		}
+		text := p.State
+		if p.Phase != "" {
+			text = fmt.Sprintf("%s, %s: %s", p.Phase, clients, p.State)
+			if p.State == "running" || p.State == "flushing" {
+				text += fmt.Sprintf(", %s, %.0f %%", report.Rate(p.Rate, p.Unit), 100*p.Done)
+			}
+		}
+		if p.Left > 0 {
+			text += ", about " + report.Seconds(p.Left) + " left"
+		}
+		if live {
+			post = ""
+		} else if time.Since(lastLine) < 15*time.Second && (p.State == state || p.Phase != "") {
+			return
+		}
+		state, lastLine = p.State, time.Now()
+		fmt.Fprintf(w, "%s%s %s%s%s", pre, stamp(start), where, text, post)
+	}
+}

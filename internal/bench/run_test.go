@@ -1,0 +1,349 @@
+package bench
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/mortarhpc/mortar/internal/agent"
+	"github.com/mortarhpc/mortar/internal/design"
+	"github.com/mortarhpc/mortar/internal/report"
+	"github.com/mortarhpc/mortar/internal/resource"
+	"github.com/mortarhpc/mortar/internal/spec"
+	"github.com/mortarhpc/mortar/internal/workload"
+)
+
+// brick is a pair of servers and two clients. Mounts and the cluster are
+// played; the load is the real engine's, on a local directory that stands for
+// the volume.
+type brick struct {
+	t   *testing.T
+	dir string
+
+	mu      sync.Mutex
+	mounted map[string]bool // client/path, or server
+	cmds    []string
+	offset  map[string]int64 // clocks
+	lost    map[string]bool  // hosts that are gone
+	onRun   func(client string, job workload.BenchJob)
+	ro      bool
+}
+
+func newBrick(t *testing.T) *brick {
+	b := &brick{t: t, dir: t.TempDir(), mounted: map[string]bool{"nfs2": true, "c1": true, "c2": true}, offset: map[string]int64{}, lost: map[string]bool{}}
+	return b
+}
+
+func (b *brick) design() *design.Design {
+	s := &spec.Spec{Servers: []spec.Server{{Name: "nfs1", Public: "10.0.0.1"}, {Name: "nfs2", Public: "10.0.0.2"}}}
+	return &design.Design{
+		Name: "b", Flavour: spec.NFSHA, SHA256: strings.Repeat("0", 64), Spec: s,
+		Services: []design.Service{{Name: "home", Address: "10.0.0.9"}},
+		Volumes:  []design.Volume{{Service: "home", MountPoint: "/srv/home"}},
+		HA:       &design.HA{Nodes: []design.Node{{Name: "nfs1"}, {Name: "nfs2"}}},
+		Mounts: []design.ClientMount{
+			{Client: "c1", Service: "home", Source: "10.0.0.9:/srv/home/data", Path: b.dir, Version: "4.1"},
+			{Client: "c2", Service: "home", Source: "10.0.0.9:/srv/home/data", Path: b.dir, Version: "4.1"},
+		},
+	}
+}
+
+type testHost struct {
+	b    *brick
+	name string
+	mux  agent.Mux
+}
+
+func (b *brick) dial(_ context.Context, name string) (Host, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.lost[name] {
+		return nil, errors.New("unreachable")
+	}
+	return &testHost{b, name, workload.Handlers()}, nil
+}
+
+func (h *testHost) Close() {}
+
+func (h *testHost) Call(ctx context.Context, op string, params, result any, onEvent func(json.RawMessage)) error {
+	b := h.b
+	b.mu.Lock()
+	lost, offset := b.lost[h.name], b.offset[h.name]
+	b.mu.Unlock()
+	if lost {
+		return agent.ErrLost
+	}
+	answer := func(v any) error {
+		raw, err := json.Marshal(v)
+		if err != nil || result == nil {
+			return err
+		}
+		return json.Unmarshal(raw, result)
+	}
+	switch op {
+	case "time":
+		return answer(map[string]int64{"now_ns": time.Now().UnixNano() + offset})
+	case "hello":
+		return answer(map[string]any{"mem_bytes": 8 << 20, "os_name": "Test", "kernel": "1"})
+	case "query":
+		return answer(resource.Output{Stdout: "xfsprogs 6\n"})
+	case "read":
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		text := ""
+		if strings.HasPrefix(h.name, "nfs") && b.mounted[h.name] {
+			text = "/dev/b/home /srv/home xfs rw 0 0\n"
+		} else if b.mounted[h.name] {
+			text = fmt.Sprintf("10.0.0.9:/srv/home/data %s nfs4 %s 0 0\n", b.dir, map[bool]string{true: "ro", false: "rw"}[b.ro])
+		}
+		return answer(map[string][]byte{"content": []byte(text)})
+	case "run":
+		var p struct {
+			Action resource.Action `json:"action"`
+		}
+		raw, err := json.Marshal(params)
+		if err != nil {
+			return err
+		}
+		if err := json.Unmarshal(raw, &p); err != nil {
+			return err
+		}
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.cmds = append(b.cmds, h.name+" "+strings.Join(p.Action.Cmd, " "))
+		switch p.Action.Cmd[0] {
+		case "umount", "mount":
+			b.mounted[h.name] = p.Action.Cmd[0] == "mount"
+		case "install":
+			return nil
+		}
+		return nil
+	}
+	raw, err := json.Marshal(params)
+	if err != nil {
+		return err
+	}
+	f := h.mux[op]
+	if f == nil {
+		return fmt.Errorf("no op %s", op)
+	}
+	if op == "bench.prepare" {
+		var p workload.BenchPrepareParams
+		if err := json.Unmarshal(raw, &p); err != nil {
+			return err
+		}
+		if err := mkdir(p.Dir); err != nil { // as the server's install -d does
+			return err
+		}
+	}
+	if op == "bench.run" && b.onRun != nil {
+		var j workload.BenchJob
+		if err := json.Unmarshal(raw, &j); err != nil {
+			return err
+		}
+		b.onRun(h.name, j)
+		b.mu.Lock()
+		lost = b.lost[h.name]
+		b.mu.Unlock()
+		if lost {
+			return agent.ErrLost
+		}
+	}
+	v, err := f(ctx, raw, func(e any) {
+		if onEvent == nil {
+			return
+		}
+		if raw, err := json.Marshal(e); err == nil {
+			onEvent(raw)
+		}
+	})
+	b.mu.Lock()
+	lost = b.lost[h.name]
+	b.mu.Unlock()
+	if lost {
+		return agent.ErrLost
+	}
+	if err != nil {
+		return err
+	}
+	return answer(v)
+}
+
+const testSuite = `apiVersion: mortar/v1
+kind: suite
+name: test
+cold: restart
+repeat: 2
+tests:
+  - {name: sequential, title: Sequential, phases: [seq-write, seq-read], threads: [1, 4], record: 64KiB, read_shift: 1}
+  - {name: random, phases: [rand-write, rand-read], threads: [2], file: 1MiB, io: buffered}
+  - {name: metadata, phases: [md-create, md-stat, md-remove], threads: [2], dirs: [2], items: 20}
+`
+
+func suiteOf(t *testing.T, text string) *Suite {
+	t.Helper()
+	s, err := Parse("t.yaml", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestRun(t *testing.T) {
+	b := newBrick(t)
+	out := filepath.Join(t.TempDir(), "run")
+	finished := 0
+	env := Env{Design: b.design(), Dial: b.dial, Virtual: true, Version: "test", Progress: func(p Progress) {
+		if p.Finished != nil {
+			finished++
+		}
+	}}
+	r, err := Run(context.Background(), env, suiteOf(t, testSuite), Options{Dir: out})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Bench.Verdict != report.Complete || len(r.Bench.Reasons) > 0 {
+		t.Errorf("%s: %v", r.Bench.Verdict, r.Bench.Reasons)
+	}
+	back, err := report.Load(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, ph := range back.Bench.Phases {
+		names = append(names, ph.Name)
+		for _, p := range ph.Points {
+			if len(p.Runs) != 2 {
+				t.Errorf("%s at %d threads: %d repetitions", ph.Name, p.Threads, len(p.Runs))
+			}
+			for _, x := range p.Runs {
+				if x.Value <= 0 || x.Latency == nil || x.Histogram == "" || len(x.Threads) != p.Threads || len(x.Errors) > 0 || len(x.Timeline.Ops) == 0 {
+					t.Errorf("%s at %d threads: %+v", ph.Name, p.Threads, x)
+				}
+				if strings.HasSuffix(ph.Name, "read") && (x.VerifiedBytes != p.TotalBytes || x.BadBytes != 0) {
+					t.Errorf("%s at %d threads: %d of %d bytes verified", ph.Name, p.Threads, x.VerifiedBytes, p.TotalBytes)
+				}
+			}
+			if want := min(p.Threads, 2); p.Hosts != want {
+				t.Errorf("%s at %d threads ran on %d hosts", ph.Name, p.Threads, p.Hosts)
+			}
+		}
+	}
+	if want := "sequential/seq-write sequential/seq-read random/rand-write random/rand-read metadata/md-create metadata/md-stat metadata/md-remove"; strings.Join(names, " ") != want {
+		t.Errorf("phases %v", names)
+	}
+	if finished != 2*(2*2+2+3) {
+		t.Errorf("%d measurements were told", finished)
+	}
+	// Caches were emptied by the papers' procedure, in its order.
+	i := slices.Index(b.cmds, "nfs2 crm_resource --restart --resource service-home")
+	if i < 2 || !strings.Contains(b.cmds[i-1], "umount") || !strings.Contains(b.cmds[i+1], " mount") {
+		t.Errorf("commands: %q", b.cmds)
+	}
+	left, err := filepath.Glob(filepath.Join(b.dir, ".mortar", "*"))
+	if err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v %v", left, err)
+	}
+}
+
+func TestInterrupted(t *testing.T) {
+	b := newBrick(t)
+	out := t.TempDir()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	n := 0
+	env := Env{Design: b.design(), Dial: b.dial, Progress: func(p Progress) {
+		if n++; p.Finished != nil {
+			cancel()
+		}
+	}}
+	r, err := Run(ctx, env, suiteOf(t, testSuite), Options{Dir: out, Cold: ColdNone})
+	if err != nil || r == nil || r.Bench.Verdict != report.Partial || !slices.Contains(r.Bench.Reasons, "interrupted") || len(r.Bench.Phases) != 1 {
+		t.Fatalf("%v %+v", err, r)
+	}
+	back, err := report.Load(out)
+	if err != nil || back.Bench.Verdict != report.Partial || back.Bench.Phases[0].Points[0].Runs[0].Value <= 0 {
+		t.Errorf("%v %+v", err, back)
+	}
+	if left, _ := filepath.Glob(filepath.Join(b.dir, ".mortar", "*")); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+// A client that goes in the middle costs its own figures; the rest of the
+// suite is done with what is left.
+func TestVanishes(t *testing.T) {
+	b := newBrick(t)
+	b.onRun = func(client string, j workload.BenchJob) {
+		if client == "c2" && j.Phase == workload.SeqRead {
+			b.mu.Lock()
+			b.lost["c2"] = true
+			b.mu.Unlock()
+		}
+	}
+	env := Env{Design: b.design(), Dial: b.dial}
+	r, err := Run(context.Background(), env, suiteOf(t, testSuite), Options{Dir: t.TempDir(), Cold: ColdNone, Repeat: 1, Threads: []int{2}})
+	if r == nil || err == nil || !strings.Contains(err.Error(), "c2") {
+		t.Fatalf("%v %+v", err, r)
+	}
+	if r.Bench.Verdict != report.Partial || len(r.Bench.Phases) != 6 || !slices.Equal(r.Bench.Clients, []string{"c1"}) {
+		t.Errorf("%s, clients %v, %d phases", r.Bench.Verdict, r.Bench.Clients, len(r.Bench.Phases))
+	}
+	last := r.Bench.Phases[len(r.Bench.Phases)-1]
+	if p := last.Points[0]; p.Hosts != 1 || len(p.Runs[0].Threads) != 2 || p.Runs[0].Value <= 0 {
+		t.Errorf("%+v", p)
+	}
+}
+
+func TestUnfit(t *testing.T) {
+	for _, c := range []struct {
+		name, want string
+		spoil      func(b *brick, o *Options)
+	}{
+		{"read-only", "read-only", func(b *brick, _ *Options) { b.ro = true }},
+		{"not mounted", "mortar apply mounts it", func(b *brick, _ *Options) { b.mounted["c1"] = false }},
+		{"no service", "runs on no server", func(b *brick, _ *Options) { b.mounted["nfs2"] = false }},
+		{"unreachable", "c2: unreachable", func(b *brick, _ *Options) { b.lost["c2"] = true }},
+		{"NFS version", "no mount of service home by NFSv3", func(_ *brick, o *Options) { o.NFSVersion = "3" }},
+		{"no such test", "has no test \"x\"", func(_ *brick, o *Options) { o.Tests = []string{"x"} }},
+		{"too large", "use --scale 1/", func(_ *brick, o *Options) { o.Scale = 1000; o.Threads = []int{4000000} }},
+		{"engine", "no load for", func(_ *brick, o *Options) { o.Engine = workload.EngineMdtest; o.Tests = []string{"random"} }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := newBrick(t)
+			o := Options{Dir: t.TempDir()}
+			c.spoil(b, &o)
+			_, err := Run(context.Background(), Env{Design: b.design(), Dial: b.dial}, suiteOf(t, testSuite), o)
+			var unfit *Unfit
+			if !errors.As(err, &unfit) || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("want %q: %v", c.want, err)
+			}
+			if left, _ := filepath.Glob(filepath.Join(b.dir, ".mortar", "*")); len(left) > 0 {
+				t.Errorf("left behind: %v", left)
+			}
+		})
+	}
+}
+
+// A host whose clock is hours off measures like any other.
+func TestClocks(t *testing.T) {
+	b := newBrick(t)
+	b.offset["nfs1"] = 7200e9
+	r, err := Run(context.Background(), Env{Design: b.design(), Dial: b.dial}, suiteOf(t, testSuite), Options{Dir: t.TempDir(), Cold: ColdNone, Repeat: 1, Tests: []string{"metadata"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(strings.Join(r.Config.Caveats, "\n"), "nfs1's clock is 120 min 00 s ahead of this machine's") {
+		t.Errorf("%q", r.Config.Caveats)
+	}
+}
+
+func mkdir(dir string) error { return os.MkdirAll(dir, 0o755) }

@@ -1,0 +1,109 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+)
+
+// Rate formats a figure with its unit, with three digits or so: "23.4 MiB/s",
+// "1 234 ops/s".
+func Rate(v float64, unit string) string {
+	switch {
+	case v >= 1000:
+		return Count(int64(v+0.5)) + " " + unit
+	case v >= 100:
+		return fmt.Sprintf("%.0f %s", v, unit)
+	case v >= 10:
+		return fmt.Sprintf("%.1f %s", v, unit)
+	}
+	return fmt.Sprintf("%.2f %s", v, unit)
+}
+
+// BenchText prints a benchmark as tables: a row for each phase, a column for
+// each thread count.
+func BenchText(w io.Writer, b *Bench) error {
+	var counts []int
+	for i := range b.Phases {
+		for _, p := range b.Phases[i].Points {
+			counts = addSorted(counts, p.Threads)
+		}
+	}
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	if len(counts) > 0 {
+		fmt.Fprint(tw, "  threads\t\t")
+		for _, n := range counts {
+			fmt.Fprintf(tw, "%d\t", n)
+		}
+		fmt.Fprintln(tw, "p99 at peak\t")
+	}
+	for i := range b.Phases {
+		ph := &b.Phases[i]
+		fmt.Fprintf(tw, "  %s\t%s\t", ph.Title, ph.Unit)
+		for _, n := range counts {
+			cell := "–"
+			for k := range ph.Points {
+				if m := ph.Points[k].Median(); ph.Points[k].Threads == n && m != nil {
+					cell = strings.TrimSuffix(Rate(m.Value, ""), " ")
+				}
+			}
+			fmt.Fprintf(tw, "%s\t", cell)
+		}
+		p99 := "–"
+		if best := ph.Peak(); best != nil && best.Median().Latency != nil {
+			p99 = millis(best.Median().Latency.P99)
+		}
+		fmt.Fprintf(tw, "%s\t\n", p99)
+	}
+	if err := tw.Flush(); err != nil {
+		return err
+	}
+	if s := b.Score; s != nil {
+		fmt.Fprintf(w, "  io500's formula over %d of its 12 phases: bandwidth %.4g GiB/s, metadata %.4g kIOPS, score %.4g\n", len(s.Phases), s.Bandwidth, s.Metadata, s.Total)
+		if len(s.Missing) > 0 {
+			fmt.Fprintf(w, "  no score of IO500's: %s were not run\n", strings.Join(s.Missing, ", "))
+		}
+	}
+	return layersText(w, b)
+}
+
+func layersText(w io.Writer, b *Bench) error {
+	if len(b.Layers) == 0 {
+		return nil
+	}
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(tw, "  LAYER\tLOAD\tBEST\tAT\tOF THE LAYER BELOW")
+	for _, l := range b.Layers {
+		if l.Error != "" {
+			fmt.Fprintf(tw, "  %s\tnot measured: %s\t\t\t\n", l.Title, l.Error)
+		}
+		for _, v := range l.Results {
+			share := "–"
+			if v.Share != nil {
+				share = fmt.Sprintf("%.0f %%", 100**v.Share)
+			}
+			fmt.Fprintf(tw, "  %s\t%s\t%s\t%s\t%s\n", l.Title, v.Load, Rate(v.Best, v.Unit), v.At, share)
+		}
+	}
+	if err := tw.Flush(); err != nil {
+		return err
+	}
+	if b.Bottleneck != "" {
+		_, err := fmt.Fprintf(w, "  %s\n", b.Bottleneck)
+		return err
+	}
+	return nil
+}
+
+func addSorted(list []int, n int) []int {
+	for i, x := range list {
+		if x == n {
+			return list
+		}
+		if x > n {
+			return append(list[:i], append([]int{n}, list[i:]...)...)
+		}
+	}
+	return append(list, n)
+}
