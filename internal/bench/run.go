@@ -706,8 +706,8 @@ func (l *laneRun) look() (workload.BenchProgress, bool, error) {
 var errNotBegun = errors.New("not begun")
 
 // startLead is how far ahead the common start is set: every client must have
-// heard of it.
-const startLead = 400 * time.Millisecond
+// heard of it. A variable for tests.
+var startLead = 400 * time.Millisecond
 
 // phase has all lanes do one phase together. An error means that it did not
 // begin; whose fault that was, and whatever happens later, is in the shares.
@@ -856,6 +856,13 @@ func waitAll(runs []*laneRun, limit time.Duration) {
 func (r *runner) follow(ctx context.Context, s *Set, p setPhase, use []lane, runs []*laneRun, base Progress) {
 	tick := time.NewTicker(500 * time.Millisecond)
 	defer tick.Stop()
+	over := make(chan struct{})
+	go func() {
+		for _, lr := range runs {
+			<-lr.done
+		}
+		close(over)
+	}()
 	began, last, lastAt, rate := time.Now(), 0.0, time.Now(), 0.0
 	stopped := false
 	for {
@@ -907,6 +914,7 @@ func (r *runner) follow(ctx context.Context, s *Set, p setPhase, use []lane, run
 			stopped, began = true, time.Now()
 			r.say(Progress{Phase: base.Phase, State: "interrupted: stopping the load"})
 			r.stopAll(use)
+		case <-over:
 		case <-tick.C:
 		}
 	}

@@ -38,6 +38,9 @@ type brick struct {
 }
 
 func newBrick(t *testing.T) *brick {
+	lead := startLead
+	startLead = 10 * time.Millisecond
+	t.Cleanup(func() { startLead = lead })
 	b := &brick{t: t, dir: t.TempDir(), mounted: map[string]bool{"nfs2": true, "c1": true, "c2": true}, offset: map[string]int64{}, lost: map[string]bool{}}
 	return b
 }
