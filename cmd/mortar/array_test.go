@@ -32,7 +32,7 @@ func exampleFile(t *testing.T, name string) string {
 func TestDesignedNotBuilt(t *testing.T) {
 	for name, why := range map[string]string{
 		"lustre-brick": "flavour lustre can be designed but not built",
-		"nss-ha-xl":    "flavour nfs-ha-xl (two services would share one NFS server after a failure) can be designed but not built",
+		"nss-ha-xl":    "storage of kind array (LUNs of a RAID array) can be designed but not built",
 		"nss4-ha-144":  "storage of kind array (LUNs of a RAID array) can be designed but not built",
 		"nfs-dfc":      "storage of kind array (LUNs of a RAID array) can be designed but not built",
 	} {

@@ -13,7 +13,7 @@ import (
 )
 
 // initFlavours are the examples `init` offers, the main one first.
-var initFlavours = []string{"nfs-ha", "nfs"}
+var initFlavours = []string{"nfs-ha", "nfs-ha-xl", "nfs"}
 
 // systems are the other examples: the systems of the papers, and two of today.
 func systems() []string {
@@ -38,8 +38,9 @@ func newInitCmd() *cobra.Command {
 that the virtual rack can be; on real hardware edit what is marked EDIT.
 
 Flavours:
-  nfs-ha   two servers, shared disks, one service that moves between them
-  nfs      one server
+  nfs-ha     two servers, shared disks, one service that moves between them
+  nfs-ha-xl  the same with two services, each server active for one
+  nfs        one server
 
 Systems (docs/systems.md), some of which can be designed but not built:
   ` + strings.Join(systems(), "\n  "),

@@ -83,12 +83,12 @@ func Buildable(s *spec.Spec) error {
 	switch {
 	case s.Flavour == spec.Lustre:
 		return no("flavour", "flavour lustre")
-	case s.Flavour == spec.NFSHAXL:
-		return no("flavour", "flavour nfs-ha-xl (two services would share one NFS server after a failure)")
 	case s.Storage.Kind != "jbod":
 		return no("storage.kind", "storage of kind %s (LUNs of a RAID array)", s.Storage.Kind)
 	case s.Cache != nil:
 		return no("cache", "a cache")
+	case len(s.Services) > 1 && s.Networks.Public.Link == "infiniband":
+		return no("networks.public.link", "two services over InfiniBand (each has an interface of its own, an ipvlan, which only Ethernet carries)")
 	}
 	return nil
 }
@@ -138,6 +138,9 @@ func (d *Design) addService(v *spec.Service) {
 		Volume:    vol.VG,
 		StateDir:  vol.MountPoint + "/.mortar/nfs",
 		Scope:     s.Name + "-" + v.Name,
+	}
+	if len(s.Services) > 1 {
+		sv.Namespace = "mortar-" + v.Name
 	}
 	for _, e := range v.Exports {
 		dir := vol.MountPoint + e.Path

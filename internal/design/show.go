@@ -381,6 +381,9 @@ func (v *view) services() {
 		}
 		if v.o.Explain {
 			v.printf("    %s\n", v.paint(dim, "state of NFS recovery: "+s.StateDir+", scope "+s.Scope))
+			if s.Namespace != "" {
+				v.printf("    %s\n", v.paint(dim, "network namespace "+s.Namespace+": an nfsd and an address of its own, also beside the other service"))
+			}
 		}
 	}
 }
@@ -388,7 +391,11 @@ func (v *view) services() {
 // cluster draws the pair, its rings and its fencing.
 func (v *view) cluster() {
 	if h := v.d.HA; h != nil {
-		v.pair(h, "CLUSTER", "one service: arrays → volume group → xfs → NFS state → nfsd → exports → service address")
+		chain := "one service: arrays → volume group → xfs → NFS state → nfsd → exports → service address"
+		if len(v.d.Services) > 1 {
+			chain = "one service: arrays → volume group → xfs → namespace → NFS state → nfsd → exports → service address"
+		}
+		v.pair(h, "CLUSTER", chain)
 	}
 	if v.d.Lustre != nil {
 		for _, m := range v.d.Lustre.Modules {

@@ -15,6 +15,7 @@ import (
 // deserved are the warnings of each example, and no others.
 var deserved = map[string][]string{
 	"nfs":          nil,
+	"nfs-ha-xl":    nil,
 	"nfs-ha":       nil,
 	"nvme-ha":      nil,
 	"lustre-small": nil,
@@ -287,8 +288,8 @@ func TestObsolete(t *testing.T) {
 // What a flavour cannot build yet is refused in so many words.
 func TestBuildable(t *testing.T) {
 	for name, part := range map[string]string{
-		"nfs": "", "nfs-ha": "", "nvme-ha": "", "jbod-ha": "",
-		"nss4-ha-144": "storage of kind array", "nss-ha-xl": "flavour nfs-ha-xl", "lustre-small": "flavour lustre",
+		"nfs": "", "nfs-ha": "", "nfs-ha-xl": "", "nvme-ha": "", "jbod-ha": "",
+		"nss4-ha-144": "storage of kind array", "nss-ha-xl": "storage of kind array", "lustre-small": "flavour lustre",
 	} {
 		d := example(t, name)
 		_, err := New(d.Spec)

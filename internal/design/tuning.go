@@ -159,9 +159,12 @@ func settings(d *Design) []Setting {
 	add("server", "nfsd", "versions", strings.Join(s.NFS.Versions, " "), "4.0 is not served: without RECLAIM_COMPLETE every takeover waits for the whole grace period", "rpc.nfsd(8)")
 	add("server", "nfsd", "lease", strconv.Itoa(s.NFS.Lease), "seconds; a client that renewed within them keeps its locks over a takeover. Shorter ones expire during it", "nfsd(7)")
 	add("server", "nfsd", "grace", strconv.Itoa(s.NFS.Grace), "seconds in which locks may be reclaimed only; v4 ends it when every known client has. NLM uses the same, as either holds up the other's locks", "nfsd(7)")
-	for _, sv := range d.Services {
+	for i, sv := range d.Services {
+		if i > 0 {
+			add("server", "nfsd", "scope", sv.Scope, "likewise, of service "+sv.Name, "rpc.nfsd(8), RFC 8881 2.10.4")
+			continue
+		}
 		add("server", "nfsd", "scope", sv.Scope, "the same on both servers: else v4 clients take the survivor for another server and do not reclaim", "rpc.nfsd(8), RFC 8881 2.10.4")
-		break // one nfsd, one scope: that of the first service
 	}
 	if everyExport(d, "sync") {
 		add("server", "export", "sync", "on", "an answer means that the data is on disk. async would lose acknowledged writes at a crash", "exports(5)")

@@ -210,13 +210,18 @@ type Volume struct {
 
 // Service is an address with exports.
 type Service struct {
-	Name      string   `json:"name"`
-	Address   string   `json:"address"`   // service IP
-	Prefix    int      `json:"prefix"`    // its network's prefix length
-	Preferred string   `json:"preferred"` // server
-	Volume    string   `json:"volume"`    // Volume.VG
-	StateDir  string   `json:"state_dir"` // shared directory for NFS recovery state, on the volume, outside every export; root 0711
-	Scope     string   `json:"scope"`     // NFS server scope and statd name: equal on both nodes, or clients cannot reclaim
+	Name      string `json:"name"`
+	Address   string `json:"address"`   // service IP
+	Prefix    int    `json:"prefix"`    // its network's prefix length
+	Preferred string `json:"preferred"` // server
+	Volume    string `json:"volume"`    // Volume.VG
+	StateDir  string `json:"state_dir"` // shared directory for NFS recovery state, on the volume, outside every export; root 0711
+	// Namespace is the network namespace of nfsd and the service address on the
+	// server; "" is the server's own. Of two services each has one, because
+	// both may run on one server: nfsd's threads, exports, clients, locks and
+	// grace are those of a namespace.
+	Namespace string   `json:"namespace,omitempty"`
+	Scope     string   `json:"scope"` // NFS server scope and statd name: equal on both nodes, or clients cannot reclaim
 	Exports   []Export `json:"exports"`
 }
 

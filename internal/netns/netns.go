@@ -87,6 +87,9 @@ func ID(name string) (string, error) {
 	return fmt.Sprintf("net:[%d]", st.Ino), nil
 }
 
+// OfProcess is the ID of the namespace a process is in.
+func OfProcess(pid string) (string, error) { return os.Readlink("/proc/" + pid + "/ns/net") }
+
 // Make makes a namespace. Its only interface is lo, which is down.
 func Make(name string) error {
 	p := Path(name)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/design"
+	"github.com/mortarhpc/mortar/internal/ocf"
 	"github.com/mortarhpc/mortar/internal/spec"
 )
 
@@ -704,8 +705,9 @@ func (v *view) exports() *Part {
 
 func (v *view) serving(c *Part, svc *design.Service, s *server) {
 	h := s.host
-	threads, _ := strconv.Atoi(strings.TrimSpace(h.Files["/proc/fs/nfsd/threads"]))
-	etab := parseETab(h.Files["/var/lib/nfs/etab"])
+	nfsd := ocf.NFSDDir(svc.Namespace)
+	threads, _ := strconv.Atoi(strings.TrimSpace(h.Files[nfsd+"/threads"]))
+	etab := parseETab(h.Files[etabOf(svc)])
 	c.Text = fmt.Sprintf("%s on %s, %d nfsd threads", svc.Address, s.name, threads)
 	if threads == 0 {
 		c.add(Fault, "nfsd", "no nfsd runs on %s", s.name)
@@ -714,7 +716,7 @@ func (v *view) serving(c *Part, svc *design.Service, s *server) {
 	}
 	if threads > 0 {
 		have := map[string]bool{}
-		for _, f := range strings.Fields(h.Files["/proc/fs/nfsd/versions"]) {
+		for _, f := range strings.Fields(h.Files[nfsd+"/versions"]) {
 			have[strings.TrimPrefix(f, "+")] = strings.HasPrefix(f, "+")
 		}
 		for _, want := range v.d.Spec.NFS.Versions {
@@ -722,7 +724,7 @@ func (v *view) serving(c *Part, svc *design.Service, s *server) {
 				c.add(Fault, "NFSv"+want, "%s does not serve NFSv%s", s.name, want)
 			}
 		}
-		if strings.TrimSpace(h.Files["/proc/fs/nfsd/v4_end_grace"]) == "N" {
+		if strings.TrimSpace(h.Files[nfsd+"/v4_end_grace"]) == "N" {
 			c.add(OK, "grace", "in grace: clients reclaim their locks, new ones wait")
 		}
 		need := []string{"nfsdcld"}
@@ -730,7 +732,7 @@ func (v *view) serving(c *Part, svc *design.Service, s *server) {
 			need = append(need, "rpc.mountd", "rpc.statd", "rpcbind")
 		}
 		for _, name := range need {
-			if k, asked := h.Processes[name]; asked && k == 0 {
+			if k, asked := h.Processes[inNamespace(name, svc.Namespace)]; asked && k == 0 {
 				f := c.add(Fault, name, "%s does not run on %s: %s", name, s.name, daemonUse[name])
 				f.Mend = "its log (journalctl) says why; the cluster restarts the service when its monitor sees it"
 			}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/agent"
 	"github.com/mortarhpc/mortar/internal/design"
+	"github.com/mortarhpc/mortar/internal/ocf"
 )
 
 // Conn is a session with a host's agent.
@@ -63,8 +64,7 @@ func requests(d *design.Design, timeout time.Duration) map[string]Request {
 	fsMS := int(min(timeout/3, 10*time.Second).Milliseconds())
 	server := Request{
 		Files: []string{"/proc/mdstat", "/proc/self/mounts", "/sys/block/sd*/dev", "/sys/block/dm-*/dm/name", "/sys/block/dm-*/dm/uuid",
-			"/proc/fs/nfsd/threads", "/proc/fs/nfsd/versions", "/proc/fs/nfsd/v4_end_grace", "/proc/fs/nfsd/nfsv4leasetime",
-			"/var/lib/nfs/etab", "/etc/os-release", "/proc/uptime"},
+			"/etc/os-release", "/proc/uptime"},
 		Links:     []string{"/dev/md/*", "/sys/block/dm-*/slaves/*"},
 		Run:       [][]string{strings.Fields(cmdDM)},
 		Processes: serverProcesses,
@@ -73,6 +73,16 @@ func requests(d *design.Design, timeout time.Duration) map[string]Request {
 	}
 	for _, f := range mdFiles {
 		server.Files = append(server.Files, "/sys/block/md*/md/"+f)
+	}
+	for i := range d.Services {
+		svc := &d.Services[i]
+		for _, f := range []string{"threads", "versions", "v4_end_grace", "nfsv4leasetime"} {
+			server.Files = append(server.Files, ocf.NFSDDir(svc.Namespace)+"/"+f)
+		}
+		server.Files = append(server.Files, etabOf(svc))
+		if svc.Namespace != "" {
+			server.Namespaces = append(server.Namespaces, svc.Namespace)
+		}
 	}
 	for _, v := range d.Volumes {
 		server.FS = append(server.FS, v.MountPoint)
@@ -95,6 +105,16 @@ func requests(d *design.Design, timeout time.Duration) map[string]Request {
 		out[c.Name] = r
 	}
 	return out
+}
+
+// etabOf is where a service's exports are listed: nfs-utils' own directory,
+// or, if only the service's own processes have that at this place, what it is
+// on the volume.
+func etabOf(svc *design.Service) string {
+	if svc.Namespace == "" {
+		return "/var/lib/nfs/etab"
+	}
+	return svc.StateDir + "/etab"
 }
 
 // Collector gathers the facts of a brick, again and again if need be, over

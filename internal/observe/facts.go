@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/mortarhpc/mortar/internal/agent"
+	"github.com/mortarhpc/mortar/internal/netns"
 	"github.com/mortarhpc/mortar/internal/resource"
 )
 
@@ -30,8 +31,10 @@ type Request struct {
 	Run       [][]string `json:"run,omitempty"`   // commands that only read
 	FS        []string   `json:"fs,omitempty"`    // mount points to ask statfs(2) of
 	Processes []string   `json:"processes,omitempty"`
-	Disks     bool       `json:"disks,omitempty"`
-	CIB       bool       `json:"cib,omitempty"`
+	// Namespaces are network namespaces whose processes are counted apart.
+	Namespaces []string `json:"namespaces,omitempty"`
+	Disks      bool     `json:"disks,omitempty"`
+	CIB        bool     `json:"cib,omitempty"`
 	// Bounds of each command and of each statfs, in milliseconds.
 	TimeoutMS   int `json:"timeout_ms,omitempty"`
 	FSTimeoutMS int `json:"fs_timeout_ms,omitempty"`
@@ -46,8 +49,8 @@ type Host struct {
 	Links     map[string]string    `json:"links,omitempty"`
 	Run       map[string]RunResult `json:"run,omitempty"` // by the command, joined with spaces
 	FS        map[string]FS        `json:"fs,omitempty"`
-	Processes map[string]int       `json:"processes,omitempty"` // how many run, by name
-	Addresses []string             `json:"addresses,omitempty"` // with prefix length
+	Processes map[string]int       `json:"processes,omitempty"` // how many run, by name, or name@namespace
+	Addresses []string             `json:"addresses,omitempty"` // with prefix length; also those in the services' namespaces
 	Disks     []DiskState          `json:"disks,omitempty"`
 	CIB       *CIB                 `json:"cib,omitempty"`
 }
@@ -182,7 +185,7 @@ func gather(ctx context.Context, sys resource.Sys, pool *statfsPool, r Request) 
 		}
 	}
 	if len(r.Processes) > 0 {
-		h.Processes = processes(sys, r.Processes)
+		h.Processes = processes(sys, r.Processes, r.Namespaces)
 	}
 	if r.Disks {
 		h.Disks = diskStates(ctx, sys)
@@ -216,11 +219,21 @@ func readFiles(sys resource.Sys, patterns []string) map[string]string {
 	return files
 }
 
-// processes counts the running processes of each name (comm, 15 bytes).
-func processes(sys resource.Sys, names []string) map[string]int {
+// processes counts the running processes of each name (comm, 15 bytes), and
+// those of them that are in a network namespace as name@namespace.
+func processes(sys resource.Sys, names, namespaces []string) map[string]int {
 	n := map[string]int{}
+	space := map[string]string{} // what /proc/PID/ns/net links to, to name
+	for _, ns := range namespaces {
+		if id, err := netns.ID(ns); err == nil {
+			space[id] = ns
+		}
+	}
 	for _, name := range names {
 		n[name] = 0
+		for _, ns := range namespaces {
+			n[inNamespace(name, ns)] = 0
+		}
 	}
 	paths, _ := sys.Glob("/proc/[0-9]*/comm")
 	for _, p := range paths {
@@ -229,11 +242,23 @@ func processes(sys resource.Sys, names []string) map[string]int {
 			continue
 		}
 		comm := strings.TrimSpace(string(b))
-		if _, wanted := n[comm]; wanted {
-			n[comm]++
+		if _, wanted := n[comm]; !wanted {
+			continue
+		}
+		n[comm]++
+		if id, err := netns.OfProcess(filepath.Base(filepath.Dir(p))); err == nil && space[id] != "" {
+			n[inNamespace(comm, space[id])]++
 		}
 	}
 	return n
+}
+
+// inNamespace is the key of a count of processes.
+func inNamespace(name, namespace string) string {
+	if namespace == "" {
+		return name
+	}
+	return name + "@" + namespace
 }
 
 func diskStates(ctx context.Context, sys resource.Sys) []DiskState {

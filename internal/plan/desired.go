@@ -195,9 +195,18 @@ type place struct {
 }
 
 // placeOf decides on the one server that builds a volume: the one where it is
-// up, or else the first.
+// up, or else the first; of two volumes each is
+// built where its service will run.
 func (b *builder) placeOf(v *design.Volume) place {
 	p := place{host: b.servers[0]}
+	if len(b.d.Services) > 1 {
+		// Each server builds its own, side by side.
+		for _, s := range b.d.Services {
+			if s.Volume == v.VG {
+				p.host = s.Preferred
+			}
+		}
+	}
 	for _, s := range b.servers {
 		for _, g := range b.groups(v) {
 			if b.facts.HasArray(s, g.UUID) {
@@ -262,6 +271,9 @@ func (b *builder) kernel() {
 			}
 			// A scheduler that is a module can only be chosen once it is loaded, also
 			// by udev, which may not load one.
+			if len(b.d.Services) > 1 {
+				m.Names = append(m.Names, "ipvlan") // of each service's namespace
+			}
 			if s := b.d.Value("disk", "scheduler"); s != "" && s != "none" {
 				m.Names = append(m.Names, s)
 			}
@@ -533,6 +545,9 @@ func (b *builder) nfsConf() string {
 	}
 	t.WriteString("[nfsd]\n")
 	for _, s := range b.d.SettingsOf("nfsd") {
+		if s.Name == "scope" && len(b.d.Services) > 1 {
+			continue // each service has its own
+		}
 		switch s.Name {
 		case "threads", "lease", "grace", "scope":
 			key := map[string]string{"threads": "threads", "lease": "lease-time", "grace": "grace-time", "scope": "scope"}[s.Name]
@@ -554,9 +569,10 @@ func (b *builder) ocfConfig(s *design.Service, v *design.Volume) (*resource.OCFC
 	c := ocf.Config{
 		Service: s.Name, VG: v.VG, LV: v.LV, FSUUID: v.FSUUID, SystemID: v.SystemID,
 		MountPoint: filepath.Clean(v.MountPoint), MountOpts: v.MountOpts, StateDir: s.StateDir,
-		NFS:     ocf.NFS{Threads: n.Threads, Versions: n.Versions, Lease: n.Lease, Grace: n.Grace, Scope: s.Scope},
-		Address: s.Address + "/" + strconv.Itoa(s.Prefix),
-		Nodes:   map[string]string{},
+		Namespace: s.Namespace,
+		NFS:       ocf.NFS{Threads: n.Threads, Versions: n.Versions, Lease: n.Lease, Grace: n.Grace, Scope: s.Scope},
+		Address:   s.Address + "/" + strconv.Itoa(s.Prefix),
+		Nodes:     map[string]string{},
 	}
 	for _, x := range b.d.Spec.Servers {
 		c.Nodes[x.Name] = x.Public
