@@ -26,6 +26,7 @@ import (
 
 type drillFlags struct {
 	how, out, confirm string
+	service           string
 	seconds           float64
 	rate              float64
 	asJSON, list, all bool
@@ -101,6 +102,7 @@ interrupted (healed).`,
 	cmd.Flags().StringSliceVar(&f.skip, "skip", nil, "with --all: not these")
 	cmd.Flags().IntVar(&f.repeat, "repeat", 1, "with --all: do each drill so often, and give the median of the stalls")
 	cmd.Flags().StringVar(&f.how, "how", "", "variant of the drill (default: its first)")
+	cmd.Flags().StringVar(&f.service, "service", "", "with two services: the one the drill is about (default: the first of the spec); the other is under load as well")
 	cmd.Flags().Float64Var(&f.seconds, "seconds", 12, "seconds of steady load before the fault")
 	cmd.Flags().Float64Var(&f.rate, "rate", 0, "operations per second of each writer; 0: 8 on a virtual rack, else unlimited")
 	cmd.Flags().StringVar(&f.out, "out", "", "directory the run is written to (default out/DRILL-HOW; with --all out/drills)")
@@ -188,7 +190,7 @@ func runDrill(ctx context.Context, in io.Reader, out, errOut io.Writer, specFile
 		return h, nil
 	}
 	start := time.Now()
-	env := drill.Env{Design: des, Dial: dial, Version: version, Progress: func(text string) {
+	env := drill.Env{Design: des, Service: f.service, Dial: dial, Version: version, Progress: func(text string) {
 		fmt.Fprintf(progress, "%s %s\n", stamp(start), text)
 	}}
 	rackDir := filepath.Dir(host.InventoryFile(des.Spec))

@@ -218,6 +218,7 @@ type Env struct {
 	Dial     func(ctx context.Context, host string) (Host, error)
 	Injector Injector
 	Operator Operator
+	Service  string // the one the drills are about; "": the design's first
 	Virtual  bool   // a virtual rack
 	Version  string // of mortar
 	// Progress is told what happens, in words, as it happens; may be nil.

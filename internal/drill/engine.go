@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -61,9 +62,10 @@ type engine struct {
 
 	watch     *watcher
 	stopWatch func()
+	others    []*other
 	load      []*running
-	loadDirs  []string // on the active server's volume
-	injected  []Fault  // in order; what has to be mended
+	loadDirs  map[string]string // on the services' volumes, and whose
+	injected  []Fault           // in order; what has to be mended
 	software  []report.Row
 }
 
@@ -82,16 +84,20 @@ type running struct {
 // nothing was changed. Whatever it broke it mends before it
 // returns, also when ctx ends.
 func Run(ctx context.Context, env Env, d Drill, v Variant, opt Options) (*report.Run, error) {
-	e := &engine{env: env, drill: d, vari: v, expect: d.Expected(v), opt: opt.WithDefaults(env.Virtual), hosts: map[string]Host{}, offsets: map[string]int64{}}
+	e := &engine{env: env, drill: d, vari: v, expect: d.Expected(v), opt: opt.WithDefaults(env.Virtual), hosts: map[string]Host{}, offsets: map[string]int64{}, loadDirs: map[string]string{}}
 	if env.Design.HA == nil || len(env.Design.HA.Nodes) != 2 {
 		return nil, &Refused{"drill " + d.Name + " needs a pair of servers, and this brick has none"}
 	}
-	e.service = env.Design.Services[0]
-	i := slices.IndexFunc(env.Design.Volumes, func(v design.Volume) bool { return v.Service == e.service.Name })
-	if i < 0 {
-		return nil, fmt.Errorf("service %s has no volume in the design", e.service.Name)
+	var err error
+	if e.service, err = env.service(); err != nil {
+		return nil, err
 	}
-	e.volume = env.Design.Volumes[i]
+	if e.volume, err = volumeOf(env.Design, e.service.Name); err != nil {
+		return nil, err
+	}
+	if e.others, err = others(env.Design, e.service.Name); err != nil {
+		return nil, err
+	}
 	for _, n := range env.Design.HA.Nodes {
 		e.servers = append(e.servers, n.Name)
 	}
@@ -101,7 +107,7 @@ func Run(ctx context.Context, env Env, d Drill, v Variant, opt Options) (*report
 		return nil, err
 	}
 	for _, m := range env.Design.Mounts {
-		if m.Service == e.service.Name && !slices.Contains(e.clients, m.Client) {
+		if !slices.Contains(e.clients, m.Client) {
 			e.clients = append(e.clients, m.Client)
 		}
 	}
@@ -188,6 +194,9 @@ func (e *engine) run(ctx context.Context) (_ *report.Run, err error) {
 		return nil, err
 	}
 	e.say("healthy: service %s runs on %s; its partner is %s", e.service.Name, e.active, e.survivor)
+	for _, o := range e.others {
+		e.say("service %s runs on %s, under load as well", o.service.Name, o.on)
+	}
 
 	runID := fmt.Sprintf("%s-%s-%s", e.drill.Name, began.UTC().Format("20060102T150405"), uuid.NewString()[:8])
 	jobs, err := jobs(e.env.Design, e.service.Name, runID, e.opt.Rate)
@@ -196,7 +205,8 @@ func (e *engine) run(ctx context.Context) (_ *report.Run, err error) {
 	}
 
 	// From here on there is something to undo, whatever happens.
-	ev := evidence{drill: e.drill, expect: e.expect, active: e.active, survivor: e.survivor, resource: e.resource, nodes: e.servers}
+	ev := evidence{drill: e.drill, expect: e.expect, active: e.active, survivor: e.survivor, resource: e.resource, nodes: e.servers, service: e.service.Name, others: e.others,
+		byCommand: slices.ContainsFunc(e.steps, func(s Step) bool { return s.Fault.Kind == Move })}
 	cleanup := func() (context.Context, context.CancelFunc) {
 		return context.WithTimeout(context.WithoutCancel(ctx), healTime)
 	}
@@ -213,7 +223,10 @@ func (e *engine) run(ctx context.Context) (_ *report.Run, err error) {
 	results := e.stopLoad(cleanup)
 	ev.loads, ev.loadErr = results, e.loadErrors()
 	if err == nil {
-		ev.location, ev.locationErr = e.location(ctx)
+		ev.location, ev.locationErr = e.location(ctx, e.service.Name)
+		for _, o := range e.others {
+			o.location, _ = e.location(ctx, o.service.Name) // none is none that it may be on
+		}
 		ev.moved = slices.Equal(ev.location, []string{e.survivor})
 	}
 	if len(e.injected) > 0 {
@@ -245,7 +258,15 @@ func (e *engine) run(ctx context.Context) (_ *report.Run, err error) {
 		}
 		return nil, err
 	}
-	ev.events, ev.looks = e.watch.snapshot()
+	var looks map[string]map[string][]look
+	ev.events, looks = e.watch.snapshot()
+	ev.looks = looks[e.volume.MountPoint]
+	for _, o := range e.others {
+		o.looks = looks[o.volume.MountPoint]
+		for _, l := range of(results, o.service.Name) {
+			o.stall = max(o.stall, longestStall(l, e.watch.fault, true))
+		}
+	}
 	ev.fault = e.watch.fault
 
 	r := e.report(ev, runID, began)
@@ -302,11 +323,13 @@ func (e *engine) place(ctx context.Context) error {
 // be told without reaching it, it can.
 func Possible(env Env, d Drill, v Variant) error {
 	e := &engine{env: env, drill: d, vari: v}
-	s := Scene{Design: env.Design, Service: env.Design.Services[0], Active: env.Design.HA.Nodes[0].Name, Passive: env.Design.HA.Nodes[1].Name}
-	for _, x := range env.Design.Volumes {
-		if x.Service == s.Service.Name {
-			s.Volume = x
-		}
+	s := Scene{Design: env.Design, Active: env.Design.HA.Nodes[0].Name, Passive: env.Design.HA.Nodes[1].Name}
+	var err error
+	if s.Service, err = env.service(); err != nil {
+		return err
+	}
+	if s.Volume, err = volumeOf(env.Design, s.Service.Name); err != nil {
+		return err
 	}
 	for _, g := range env.Design.Groups {
 		if g.Service == s.Service.Name && g.Array == "" && len(s.Members) == 0 {
@@ -353,13 +376,25 @@ func (e *engine) preflight(ctx context.Context) error {
 			}
 		}
 	}
-	if e.active != "" {
-		ms, err := testbed.Mounts(ctx, e.host(e.active))
-		if err != nil {
-			return fmt.Errorf("%s: %w", e.active, err)
+	mounted := map[string]string{e.volume.MountPoint: e.active}
+	for _, o := range e.others {
+		if r, err := c.service(o.service.Name); err != nil {
+			problems = append(problems, err.Error())
+		} else if len(r.Nodes) == 1 {
+			o.on = r.Nodes[0]
 		}
-		if _, ok := resource.MountAt(ms, e.volume.MountPoint); !ok {
-			problems = append(problems, fmt.Sprintf("%s is not mounted on %s", e.volume.MountPoint, e.active))
+		mounted[o.volume.MountPoint] = o.on
+	}
+	for at, server := range mounted {
+		if server == "" {
+			continue // said already
+		}
+		ms, err := testbed.Mounts(ctx, e.host(server))
+		if err != nil {
+			return fmt.Errorf("%s: %w", server, err)
+		}
+		if _, ok := resource.MountAt(ms, at); !ok {
+			problems = append(problems, fmt.Sprintf("%s is not mounted on %s", at, server))
 		}
 	}
 	var mu sync.Mutex
@@ -371,7 +406,7 @@ func (e *engine) preflight(ctx context.Context) error {
 		mu.Lock()
 		defer mu.Unlock()
 		for _, want := range e.env.Design.Mounts {
-			if want.Client != name || want.Service != e.service.Name {
+			if want.Client != name {
 				continue
 			}
 			if m, ok := resource.MountAt(ms, want.Path); !ok || !strings.HasPrefix(m.Type, "nfs") || m.Source != want.Source {
@@ -422,12 +457,12 @@ func (e *engine) cluster(ctx context.Context, from []string) (c cluster, err err
 	return c, err
 }
 
-func (e *engine) location(ctx context.Context) ([]string, error) {
+func (e *engine) location(ctx context.Context, service string) ([]string, error) {
 	c, err := e.cluster(ctx, []string{e.survivor, e.active})
 	if err != nil {
 		return nil, err
 	}
-	r, err := c.service(e.service.Name)
+	r, err := c.service(service)
 	return r.Nodes, err
 }
 
@@ -449,13 +484,14 @@ func (e *engine) breakIt(ctx context.Context, jobs []clientJob, ev *evidence) er
 	for _, m := range e.env.Design.Mounts {
 		_, dir, _ := strings.Cut(m.Source, ":")
 		dir = path.Join(dir, loadDir)
-		if m.Service != e.service.Name || slices.Contains(e.loadDirs, dir) {
+		if e.loadDirs[dir] != "" {
 			continue
 		}
-		e.loadDirs = append(e.loadDirs, dir)
+		e.loadDirs[dir] = m.Service
+		on := e.where(m.Service)
 		a := resource.Action{Title: "directory for the load's files", Cmd: []string{"install", "-d", "-o", "nobody", "-g", "nogroup", "-m", "0755", dir}}
-		if err := action(ctx, e.host(e.active), a); err != nil {
-			return fmt.Errorf("%s: %w", e.active, err)
+		if err := action(ctx, e.host(on), a); err != nil {
+			return fmt.Errorf("%s: %w", on, err)
 		}
 	}
 
@@ -957,7 +993,7 @@ func (e *engine) verify(ctx context.Context, results []loaded) (report.Verify, m
 		h := e.host(client)
 		var ms []design.ClientMount
 		for _, m := range e.env.Design.Mounts {
-			if m.Client == client && m.Service == e.service.Name {
+			if m.Client == client {
 				ms = append(ms, m)
 			}
 		}
@@ -1032,7 +1068,7 @@ func (e *engine) clean(ctx context.Context, runID string, keep bool) {
 		return
 	}
 	if keep {
-		e.say("the files (%s) and the clients' ledgers are kept as evidence", strings.Join(e.loadDirs, ", "))
+		e.say("the files (%s) and the clients' ledgers are kept as evidence", strings.Join(slices.Sorted(maps.Keys(e.loadDirs)), ", "))
 		return
 	}
 	_ = each(e.clients, func(name string) error {
@@ -1040,11 +1076,11 @@ func (e *engine) clean(ctx context.Context, runID string, keep bool) {
 		defer cancel()
 		return e.host(name).Call(cctx, "load.clean", workload.CleanParams{RunID: runID, Ledger: true}, nil, nil)
 	})
-	where, err := e.location(ctx)
-	if err != nil || len(where) != 1 {
-		return
-	}
-	for _, d := range e.loadDirs {
+	for d, service := range e.loadDirs {
+		where, err := e.location(ctx, service)
+		if err != nil || len(where) != 1 {
+			continue
+		}
 		_ = action(ctx, e.host(where[0]), resource.Action{Title: "remove the load's directory", Cmd: []string{"rm", "-rf", "--one-file-system", "--", path.Join(d, runID)}})
 		_ = action(ctx, e.host(where[0]), resource.Action{Title: "remove the load's directory", Cmd: []string{"rmdir", "--ignore-fail-on-non-empty", d}})
 	}

@@ -13,14 +13,17 @@ import (
 
 // evidence is everything a verdict rests on.
 type evidence struct {
-	drill    Drill
-	expect   Expect
-	fault    int64 // administrator's clock, ns
-	done     int64 // when the last step was done
-	active   string
-	survivor string
-	resource string // of the service, in Pacemaker
-	nodes    []string
+	drill     Drill
+	expect    Expect
+	fault     int64 // administrator's clock, ns
+	done      int64 // when the last step was done
+	active    string
+	survivor  string
+	resource  string // of the service, in Pacemaker
+	nodes     []string
+	service   string // the one the drill is about
+	others    []*other
+	byCommand bool // the service was told to move
 
 	events  []report.Event
 	looks   map[string][]look
@@ -146,6 +149,8 @@ func judge(e evidence) (checks []report.Check) {
 	default:
 		add(true, "never mounted twice", "%d looks at the servers' mounts found the volume on one server at most", n)
 	}
+
+	checks = append(checks, e.judgeOthers(fenced)...)
 
 	var ioErrs, lockErrs int64
 	var violations int64
@@ -286,7 +291,7 @@ func marks(e evidence) (m report.Marks, io map[string]int64) {
 		}
 		after = begin
 	}
-	got := servedAfter(e.loads, after, true)
+	got := servedAfter(of(e.loads, e.service), after, true)
 	first := int64(0)
 	for _, t := range got.firstIO {
 		if first == 0 || t < first {

@@ -31,10 +31,10 @@ type clientJob struct {
 // where there is one, else the same client's other mount.
 func jobs(d *design.Design, service, runID string, rate float64) ([]clientJob, error) {
 	var out []clientJob
+	if !slices.ContainsFunc(d.Mounts, func(m design.ClientMount) bool { return m.Service == service }) {
+		return nil, fmt.Errorf("service %s is mounted on no client: a drill needs load; give the spec a client (clients:)", service)
+	}
 	for _, m := range d.Mounts {
-		if m.Service != service {
-			continue
-		}
 		i := slices.IndexFunc(out, func(j clientJob) bool { return j.client == m.Client })
 		if i < 0 {
 			i = len(out)
@@ -43,7 +43,11 @@ func jobs(d *design.Design, service, runID string, rate float64) ([]clientJob, e
 			}})
 		}
 		j := &out[i]
-		prefix := prefixOf(m, j.mounts)
+		base := "v" + m.Version
+		if len(d.Services) > 1 {
+			base = m.Service + "-" + base
+		}
+		prefix := prefixOf(base, m, j.mounts)
 		dir := path.Join(m.Path, loadDir)
 		add := func(name string) string {
 			name = prefix + "-" + name
@@ -57,9 +61,6 @@ func jobs(d *design.Design, service, runID string, rate float64) ([]clientJob, e
 		)
 		j.job.Locks = append(j.job.Locks, workload.Lock{Name: add(m.Client + "-lock"), Dir: dir, Role: workload.Probe, IntervalSeconds: 0.5})
 	}
-	if len(out) == 0 {
-		return nil, fmt.Errorf("service %s is mounted on no client: a drill needs load; give the spec a client (clients:)", service)
-	}
 	// Held locks, and who tries them.
 	first := &out[0]
 	var held []workload.Lock
@@ -72,23 +73,23 @@ func jobs(d *design.Design, service, runID string, rate float64) ([]clientJob, e
 		first.job.Locks = append(first.job.Locks, l)
 		held = append(held, l)
 	}
-	for i, h := range held {
+	for _, h := range held {
 		other := &out[len(out)-1]
+		m := first.mounts[h.Name]
+		// Another client, or another mount of the same client, of the same
+		// export; by the same protocol where it has it.
 		var from workload.Lock
-		switch {
-		case len(out) > 1:
-			// Another client: the same protocol where it has it.
-			v := first.mounts[h.Name].Version
-			from = other.job.Locks[0]
-			for _, l := range other.job.Locks {
-				if other.mounts[l.Name].Version == v {
-					from = l
-				}
+		for _, l := range other.job.Locks {
+			o := other.mounts[l.Name]
+			if l.Role != workload.Probe || o.Source != m.Source || len(out) == 1 && o.Path == m.Path {
+				continue
 			}
-		case len(held) > 1:
-			from = held[(i+1)%len(held)]
-		default:
-			continue // one client with one mount: nobody can try
+			if from.Name == "" || o.Version == m.Version {
+				from = l
+			}
+		}
+		if from.Name == "" {
+			continue // nobody can try
 		}
 		from.Name = strings.TrimSuffix(h.Name, "-held") + "-tried"
 		from.Role, from.File, from.IntervalSeconds = workload.Challenge, h.Name, 1
@@ -98,9 +99,9 @@ func jobs(d *design.Design, service, runID string, rate float64) ([]clientJob, e
 	return out, nil
 }
 
-// prefixOf names a mount shortly: v4.1 or v3, with a number if that is taken.
-func prefixOf(m design.ClientMount, have map[string]design.ClientMount) string {
-	base := "v" + m.Version
+// prefixOf names a mount shortly: its base (v4.1 or v3), with a number if that
+// is taken.
+func prefixOf(base string, m design.ClientMount, have map[string]design.ClientMount) string {
 	p := base
 	for n := 2; ; n++ {
 		taken := false

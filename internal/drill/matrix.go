@@ -140,15 +140,20 @@ func unhealed(r *report.Run) bool {
 	return slices.ContainsFunc(r.Summary.Checks, func(c report.Check) bool { return c.Name == checkHealth && !c.OK })
 }
 
-// home moves the service to its preferred server, unless the drill wants it
-// away.
+// home moves the services to their preferred servers; not the one the drill
+// is about if the drill wants it away.
 func home(ctx context.Context, env Env, c Choice) error {
-	s := env.Design.Services[0]
-	if env.Operator == nil || c.Variant.Away {
-		return nil
+	drilled, err := env.service()
+	if err != nil || env.Operator == nil {
+		return err
 	}
-	if err := env.Operator.Move(ctx, s.Name, s.Preferred); err != nil {
-		return fmt.Errorf("moving service %s to %s, where a drill begins: %w", s.Name, s.Preferred, err)
+	for _, s := range env.Design.Services {
+		if s.Name == drilled.Name && c.Variant.Away {
+			continue
+		}
+		if err := env.Operator.Move(ctx, s.Name, s.Preferred); err != nil {
+			return fmt.Errorf("moving service %s to %s, where a drill begins: %w", s.Name, s.Preferred, err)
+		}
 	}
 	return nil
 }

@@ -31,8 +31,13 @@ func (e *engine) report(ev evidence, runID string, began time.Time) *report.Run 
 			s.Reasons = append(s.Reasons, c.Name+": "+c.Detail)
 		}
 	}
+	// Stalls are those of the service the drill is about.
+	stalls, lockStalls := map[string]float64{}, map[string]float64{}
+	for _, l := range of(ev.loads, e.service.Name) {
+		stalls[l.client], lockStalls[l.client] = longestStall(l, ev.fault, true), longestStall(l, ev.fault, false)
+	}
 	for _, l := range ev.loads {
-		c := report.Client{Name: l.client, LongestStallSeconds: longestStall(l, ev.fault, true), Errors: l.result.ErrorCount, Workers: len(l.result.Workers), WrittenBytes: l.result.AcknowledgedBytes}
+		c := report.Client{Name: l.client, LongestStallSeconds: stalls[l.client], Errors: l.result.ErrorCount, Workers: len(l.result.Workers), WrittenBytes: l.result.AcknowledgedBytes}
 		if t := firstIO[l.client]; t != 0 {
 			f := float64(t-ev.fault) / 1e9
 			c.FirstIO = &f
@@ -45,7 +50,7 @@ func (e *engine) report(ev evidence, runID string, began time.Time) *report.Run 
 		s.WrittenBytes += c.WrittenBytes
 		s.Clients = append(s.Clients, c)
 		s.LongestStallSeconds = max(s.LongestStallSeconds, c.LongestStallSeconds)
-		s.LongestLockStallSeconds = max(s.LongestLockStallSeconds, longestStall(l, ev.fault, false))
+		s.LongestLockStallSeconds = max(s.LongestLockStallSeconds, lockStalls[l.client])
 	}
 	if e.expect.Stall >= 0 && e.env.Virtual {
 		// The targets are those of a rack: real servers have others.

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/mortarhpc/mortar/internal/ocf"
 	"github.com/mortarhpc/mortar/internal/resource"
 )
 
@@ -46,8 +47,8 @@ func (s software) Inject(ctx context.Context, f Fault) error {
 	a := resource.Action{Title: "kill " + f.Args[0], Cmd: []string{"pkill", "-KILL", "-x", f.Args[0]}}
 	if f.Args[0] == "nfsd" {
 		// Kernel threads take no signal from pkill by name; this is how they end.
-		// Source: rpc.nfsd(8)
-		a.Cmd = []string{"rpc.nfsd", "0"}
+		// Source: nfsd(7)
+		a.Cmd, a.Stdin = []string{"tee", ocf.NFSDDir(s.e.service.Namespace) + "/threads"}, []byte("0\n")
 	}
 	return s.e.do(ctx, f.On, a)
 }

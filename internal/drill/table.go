@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/design"
+	"github.com/mortarhpc/mortar/internal/ocf"
 	"github.com/mortarhpc/mortar/internal/report"
 	"github.com/mortarhpc/mortar/internal/resource"
 )
@@ -286,7 +287,7 @@ func kill(daemon string) func(Scene) ([]Step, error) {
 
 func daemonRuns(ctx context.Context, v *View, server, daemon string) bool {
 	if daemon == "nfsd" {
-		s, err := v.read(ctx, server, "/proc/fs/nfsd/threads")
+		s, err := v.read(ctx, server, ocf.NFSDDir(v.Service.Namespace)+"/threads")
 		return err == nil && strings.TrimSpace(s) != "0" && strings.TrimSpace(s) != ""
 	}
 	var out resource.Output

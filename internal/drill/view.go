@@ -251,7 +251,7 @@ func (e *engine) returnDisk(ctx context.Context, serial string) error {
 			}
 		}
 	}
-	where, err := e.location(ctx)
+	where, err := e.location(ctx, g.Service)
 	if err != nil {
 		return err
 	}

@@ -22,13 +22,13 @@ type watcher struct {
 	fault  int64 // administrator's clock; 0: not yet
 	events []report.Event
 	known  map[string]bool
-	seen   map[string]bool // kinds told on the terminal, by host
-	looks  map[string][]look
-	wake   chan struct{} // something came
+	seen   map[string]bool              // kinds told on the terminal, by host
+	looks  map[string]map[string][]look // by mount point and host
+	wake   chan struct{}                // something came
 }
 
 func newWatcher(say func(string)) *watcher {
-	return &watcher{say: say, known: map[string]bool{}, seen: map[string]bool{}, looks: map[string][]look{}, wake: make(chan struct{}, 1)}
+	return &watcher{say: say, known: map[string]bool{}, seen: map[string]bool{}, looks: map[string]map[string][]look{}, wake: make(chan struct{}, 1)}
 }
 
 // told kinds of events are shown on the terminal as they come, once each.
@@ -93,7 +93,7 @@ func firstEvent(events []report.Event, kind string, afterNS int64, match func(re
 }
 
 // snapshot of everything seen so far, events in order of time.
-func (w *watcher) snapshot() ([]report.Event, map[string][]look) {
+func (w *watcher) snapshot() ([]report.Event, map[string]map[string][]look) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	ev := slices.Clone(w.events)
@@ -109,9 +109,12 @@ func (w *watcher) snapshot() ([]report.Event, map[string][]look) {
 		}
 		return 0
 	})
-	looks := map[string][]look{}
-	for h, l := range w.looks {
-		looks[h] = slices.Clone(l)
+	looks := map[string]map[string][]look{}
+	for at, hosts := range w.looks {
+		looks[at] = map[string][]look{}
+		for h, l := range hosts {
+			looks[at][h] = slices.Clone(l)
+		}
 	}
 	return ev, looks
 }
@@ -125,8 +128,12 @@ const lookInterval = time.Second
 // that comes back is watched again, and nothing that it logged since its boot
 // is missed.
 func (e *engine) follow(ctx context.Context, name string) {
+	volumes := []string{e.volume.MountPoint}
+	for _, o := range e.others {
+		volumes = append(volumes, o.volume.MountPoint)
+	}
 	for again := false; ; again = true {
-		e.watch.server(ctx, e.host(name), name, e.service.Name, e.volume.MountPoint, e.offset(name), again)
+		e.watch.server(ctx, e.host(name), name, e.service.Name, volumes, e.offset(name), again)
 		for {
 			if ctx.Err() != nil {
 				return
@@ -146,7 +153,7 @@ func (e *engine) follow(ctx context.Context, name string) {
 
 // server watches one server until ctx ends or its session is lost; again: from
 // its boot, not from now.
-func (w *watcher) server(ctx context.Context, h Host, name, service, mountPoint string, offset int64, again bool) {
+func (w *watcher) server(ctx context.Context, h Host, name, service string, volumes []string, offset int64, again bool) {
 	ctx, stop := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -191,9 +198,14 @@ func (w *watcher) server(ctx context.Context, h Host, name, service, mountPoint 
 		if err != nil {
 			return
 		}
-		_, ok := resource.MountAt(ms, mountPoint)
 		w.mu.Lock()
-		w.looks[name] = append(w.looks[name], look{asked, time.Now().UnixNano(), ok})
+		for _, at := range volumes {
+			_, ok := resource.MountAt(ms, at)
+			if w.looks[at] == nil {
+				w.looks[at] = map[string][]look{}
+			}
+			w.looks[at][name] = append(w.looks[at][name], look{asked, time.Now().UnixNano(), ok})
+		}
 		w.mu.Unlock()
 		select {
 		case <-t.C:
