@@ -36,15 +36,8 @@ type runner struct {
 // worse than a late one. A command that fails gives a *Error with its argv,
 // exit code and stderr.
 func (r *runner) run(ctx context.Context, a resource.Action, emit func(any)) (resource.Output, error) {
-	kinds := 0
-	if len(a.Cmd) > 0 {
-		kinds++
-	}
-	if a.File != nil {
-		kinds++
-	}
-	if kinds != 1 {
-		return resource.Output{}, &Error{Message: fmt.Sprintf("action %q needs either a command or a file", a.Title)}
+	if len(a.Cmd) == 0 && a.File == nil || len(a.Cmd) > 0 && a.File != nil && !a.File.Remove {
+		return resource.Output{}, &Error{Message: fmt.Sprintf("action %q needs either a command, with or without a file to remove after it, or a file", a.Title)}
 	}
 	release := Hold(ctx)
 	defer release()
@@ -53,15 +46,8 @@ func (r *runner) run(ctx context.Context, a resource.Action, emit func(any)) (re
 		return resource.Output{}, fmt.Errorf("waiting for another session's action on this host: %w", err)
 	}
 	defer unlock()
-	if a.File != nil {
-		f := *a.File
-		if f.Mode == 0 {
-			f.Mode = defaultMode(f, a.Secret)
-		}
-		if err := writeFile(f); err != nil {
-			return resource.Output{}, &Error{Message: fmt.Sprintf("%s: %v", a.Title, err)}
-		}
-		return resource.Output{}, nil
+	if len(a.Cmd) == 0 {
+		return resource.Output{}, doFile(a)
 	}
 	seconds := a.Seconds
 	if seconds <= 0 {
@@ -78,7 +64,22 @@ func (r *runner) run(ctx context.Context, a resource.Action, emit func(any)) (re
 	if out.Code != 0 && !slices.Contains(a.OKCodes, out.Code) {
 		return out, &Error{Message: fmt.Sprintf("%s: exit code %d", a.Title, out.Code), Cmd: a.Cmd, Code: out.Code, Stderr: failureText(out)}
 	}
+	if a.File != nil {
+		return out, doFile(a)
+	}
 	return out, nil
+}
+
+// doFile does what an action does to a file.
+func doFile(a resource.Action) error {
+	f := *a.File
+	if f.Mode == 0 {
+		f.Mode = defaultMode(f, a.Secret)
+	}
+	if err := writeFile(f); err != nil {
+		return &Error{Message: fmt.Sprintf("%s: %v", a.Title, err)}
+	}
+	return nil
 }
 
 // failureText is stderr, or the end of stdout for tools that complain there.

@@ -189,6 +189,25 @@ func TestRunCommand(t *testing.T) {
 	if !errors.As(err, &e) || strings.Contains(e.Stderr, "hunter2") || !strings.Contains(e.Stderr, "***") {
 		t.Errorf("secret: %+v", err)
 	}
+	// A file that goes with the command is removed once that has succeeded.
+	mark := filepath.Join(t.TempDir(), "pending")
+	if err := os.WriteFile(mark, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	remove := func(a *resource.Action) { a.File = &resource.File{Path: mark, Remove: true} }
+	if _, err := sh("exit 1", remove); err == nil {
+		t.Error("failed, and is no error")
+	} else if _, err := os.Stat(mark); err != nil {
+		t.Errorf("removed after a failure: %v", err)
+	}
+	if _, err := sh("exit 0", remove); err != nil {
+		t.Error(err)
+	} else if _, err := os.Stat(mark); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("still there: %v", err)
+	}
+	if _, err := sh("exit 0", func(a *resource.Action) { a.File = &resource.File{Path: mark} }); err == nil {
+		t.Error("a command and a file to write were taken")
+	}
 	if _, err := r.run(t.Context(), resource.Action{Title: "nothing"}, func(any) {}); err == nil {
 		t.Error("an empty action was run")
 	}

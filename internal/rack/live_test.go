@@ -373,7 +373,7 @@ func TestRack(t *testing.T) {
 
 	l.run("state outlasts reboot and power", func(l *liveRack) {
 		l.must("s1", "echo kept > /etc/kept; echo vm.swappiness=7 > /etc/sysctl.d/90-t.conf; "+
-			"echo 'tmpfs /mnt tmpfs size=1m 0 0' >> /etc/fstab; systemctl enable multipathd 2>/dev/null; sync; (sleep 1; reboot) >/dev/null 2>&1 &")
+			"echo 'tmpfs /mnt tmpfs size=1m 0 0' >> /etc/fstab; systemctl enable multipathd 2>/dev/null; sync; dmesg -n 7; (sleep 1; reboot) >/dev/null 2>&1 &")
 		check := func(l *liveRack) {
 			l.t.Helper()
 			out := l.must("s1", "cat /etc/kept /proc/sys/vm/swappiness; findmnt -no FSTYPE /mnt; systemctl is-active multipathd; systemctl is-system-running")

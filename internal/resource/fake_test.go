@@ -176,6 +176,8 @@ func show(as []Action) string {
 			if len(a.Stdin) > 0 && !a.Secret {
 				fmt.Fprintf(&b, " <<< %q", a.Stdin)
 			}
+		case len(a.Cmd) > 0:
+			b.WriteString(strings.Join(a.Cmd, " ") + " && remove " + a.File.Path)
 		case a.File.Remove:
 			b.WriteString("remove " + a.File.Path)
 		case a.File.Mkdir:

@@ -63,7 +63,9 @@ type Action struct {
 	Why   string   `json:",omitempty"` // reason, where it is not obvious
 	Cmd   []string `json:",omitempty"`
 	Stdin []byte   `json:",omitempty"`
-	File  *File    `json:",omitempty"`
+	// File is what is done instead of a command; with a command, a file that
+	// is removed once the command has succeeded.
+	File *File `json:",omitempty"`
 	// Secret: Stdin or the file's content is never shown, logged or put in a
 	// plan; only its length and digest prefix are compared.
 	Secret bool `json:",omitempty"`

@@ -103,9 +103,8 @@ func TestMultipathBeforeAndAfter(t *testing.T) {
 	wantShow(t, as, `
 write /var/lib/mortar/pending-multipath 0644
 write /etc/multipath.conf 0644
-systemctl enable --now multipathd.service
-udevadm wait --timeout=150 /dev/mapper/35000c50000000101 /dev/mapper/35000c50000000102
-remove /var/lib/mortar/pending-multipath`)
+systemctl enable --now multipathd.service && remove /var/lib/mortar/pending-multipath
+udevadm wait --timeout=150 /dev/mapper/35000c50000000101 /dev/mapper/35000c50000000102`)
 	conf := string(as[1].File.Content)
 	for _, w := range []string{"user_friendly_names no", "no_path_retry 6", `wwid ".*"`, `wwid "35000c50000000101"`, "# why"} {
 		if !strings.Contains(conf, w) {
@@ -127,9 +126,8 @@ remove /var/lib/mortar/pending-multipath`)
 	sys.files["/sys/fs/cgroup/system.slice/multipathd.service/cgroup.procs"] = "12\n"
 	sys.files["/var/lib/mortar/pending-multipath"] = ""
 	wantShow(t, diff(t, m, sys), `
-multipathd reconfigure
-udevadm wait --timeout=150 /dev/mapper/35000c50000000101 /dev/mapper/35000c50000000102
-remove /var/lib/mortar/pending-multipath`)
+multipathd reconfigure && remove /var/lib/mortar/pending-multipath
+udevadm wait --timeout=150 /dev/mapper/35000c50000000101 /dev/mapper/35000c50000000102`)
 }
 
 const groupUUID = "11111111:22222222:33333333:44444444"
@@ -409,8 +407,7 @@ func TestCorosync(t *testing.T) {
 	wantShow(t, diff(t, c, sys), `
 write /var/lib/mortar/pending-corosync 0644
 write /etc/corosync/corosync.conf 0644
-corosync-cfgtool -R
-remove /var/lib/mortar/pending-corosync`)
+corosync-cfgtool -R && remove /var/lib/mortar/pending-corosync`)
 	c.Key = []byte("another key")
 	refused(t, c, sys, "another key")
 }

@@ -202,8 +202,10 @@ func withReload(sys Sys, what string, files, reload []Action) ([]Action, error) 
 		})
 	}
 	as = append(as, files...)
-	as = append(as, reload...)
-	return append(as, Action{Title: what + " is reloaded", File: &File{Path: p, Remove: true}}), nil
+	// One action with the reload: were it another, an apply that is always
+	// killed between the two would reload for ever.
+	reload[0].File = &File{Path: p, Remove: true}
+	return append(as, reload...), nil
 }
 
 // digest hashes files, a missing one as empty.
