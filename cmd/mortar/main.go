@@ -16,6 +16,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/mortarhpc/mortar/internal/design"
+	"github.com/mortarhpc/mortar/internal/ocf"
 	"github.com/mortarhpc/mortar/internal/spec"
 )
 
@@ -73,8 +74,11 @@ func isTerminal(f *os.File) bool { return term.IsTerminal(int(f.Fd())) && os.Get
 func main() { os.Exit(run()) }
 
 func run() int {
-	if filepath.Base(os.Args[0]) == "service" { // /usr/lib/ocf/resource.d/mortar/service
-		return ocfMain(os.Args[1:])
+	switch filepath.Base(os.Args[0]) { // in /usr/lib/ocf/resource.d/mortar
+	case "service":
+		return ocfMain(os.Args[1:], ocf.Main)
+	case "watch":
+		return ocfMain(os.Args[1:], ocf.WatchMain)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()

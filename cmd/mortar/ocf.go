@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"io"
 	"os"
 	"os/signal"
 	"syscall"
@@ -11,17 +12,18 @@ import (
 	"github.com/mortarhpc/mortar/internal/ocf"
 )
 
-// ocfMain is the binary as the resource agent ocf:mortar:service: Pacemaker
-// calls it by that name, with an action as argument and OCF_* variables.
-func ocfMain(args []string) int {
+// agentMain is a resource agent: ocf.Main or ocf.WatchMain.
+type agentMain func(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) int
+
+// ocfMain is the binary as a resource agent, ocf:mortar:service or
+// ocf:mortar:watch: Pacemaker calls it by that name, with an action as
+// argument and OCF_* variables.
+func ocfMain(args []string, main agentMain) int {
 	// Pacemaker ends an action that is late with SIGTERM: say so while there
 	// is time.
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer stop()
-	if len(args) > 0 && args[0] == "ocf" {
-		args = args[1:]
-	}
-	return ocf.Main(ctx, args, os.Getenv, os.Stdout, os.Stderr)
+	return main(ctx, args, os.Getenv, os.Stdout, os.Stderr)
 }
 
 // newOCFCmd runs the agent by hand, on a server.

@@ -41,6 +41,13 @@ func Main(ctx context.Context, args []string, getenv func(string) string, stdout
 		}
 		return Success
 	}
+	if len(args) > 1 && args[0] == watchAction {
+		if err := watchMain(ctx, args[1:]); err != nil {
+			fmt.Fprintln(stderr, err)
+			return ErrGeneric
+		}
+		return Success
+	}
 	if len(args) != 1 {
 		fmt.Fprintln(stderr, usage)
 		return ErrArgs

@@ -31,6 +31,7 @@ type shared struct {
 	vg     string
 	volume map[string]string // files on the file system, by path below it
 	hosts  map[string]*fakeHost
+	attrs  map[string]string // node attributes, by "nfs1 name"
 }
 
 type fakeDisk struct {
@@ -94,7 +95,7 @@ type fakeProc struct {
 var errInjected = errors.New("injected failure")
 
 func newShared(t *testing.T) *shared {
-	s := &shared{t: t, disks: map[string]*fakeDisk{}, owner: "at-rest", vg: "vg-a", fsUUID: volUUID, volume: map[string]string{}, hosts: map[string]*fakeHost{}}
+	s := &shared{t: t, disks: map[string]*fakeDisk{}, owner: "at-rest", vg: "vg-a", fsUUID: volUUID, volume: map[string]string{}, hosts: map[string]*fakeHost{}, attrs: map[string]string{}}
 	for i := range 6 {
 		s.disks[fmt.Sprintf("/dev/mapper/d%d", i)] = &fakeDisk{uuid: arrayUUID, role: i, events: 100}
 	}
@@ -134,7 +135,7 @@ func testConfig() *Config {
 	c := &Config{
 		Service: "home", VG: "vg-a", LV: "data", FSUUID: volUUID, MountPoint: "/srv/home",
 		MountOpts: []string{"noatime", "logbsize=256k"}, StateDir: "/srv/home/.nfs", SystemID: "at-rest",
-		Arrays:  []Array{{Name: "r0", UUID: mdUUID(arrayUUID)}},
+		Arrays:  []Array{{Name: "r0", UUID: mdUUID(arrayUUID), Need: 4}},
 		NFS:     NFS{Threads: 256, Versions: []string{"3", "4.1", "4.2"}, Lease: 30, Grace: 30, Scope: "brick-home"},
 		Exports: []Export{{Dir: "/srv/home", Clients: "10.0.0.0/24", FSID: "5d1f7f66-63a4-4f5c-9d25-5f9d3b6f8a01", Options: []string{"rw", "sync"}}},
 		Address: "10.0.0.9/24", Nodes: map[string]string{"nfs1": "10.0.0.1", "nfs2": "10.0.0.2"},
@@ -227,6 +228,9 @@ func (h *fakeHost) tree() map[string]string {
 		t[d+"/md/sync_speed_max"] = "200000 (system)\n"
 		if h.slow {
 			t[d+"/md/sync_speed_max"] = "1001 (local)\n"
+		}
+		for i := range 6 {
+			t[fmt.Sprintf("%s/md/dev-d%d/state", d, i)] = "in_sync\n"
 		}
 		t[d+"/md/degraded"] = fmt.Sprintf("%d\n", h.degr)
 		t[d+"/md/uuid"] = uuid[:8] + "-" + uuid[8:12] + "-" + uuid[12:16] + "-" + uuid[16:20] + "-" + uuid[20:] + "\n"
@@ -927,6 +931,19 @@ func (h *fakeHost) run(c command, inside bool) (string, error) {
 		return "", nil
 	case a[0] == "udevadm":
 		h.held = a[2] == "--stop-exec-queue"
+		return "", nil
+	case a[0] == "attrd_updater" && a[1] == "--query":
+		var out strings.Builder
+		for _, n := range []string{"nfs1", "nfs2"} {
+			if v, ok := h.attrs[n+" "+a[4]]; ok {
+				fmt.Fprintf(&out, "name=%q host=%q value=%q\n", a[4], n, v)
+			}
+		}
+		return out.String(), nil
+	case a[0] == "attrd_updater":
+		h.attrs[h.name+" "+a[2]] = a[4]
+		return "", nil
+	case a[0] == "crm_resource":
 		return "", nil
 	case a[0] == "tickle_tcp":
 		h.tickled = c.stdin

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -325,4 +326,40 @@ func (netlink) ResetConnections(a netip.Addr, port uint16) error {
 		}
 	}
 	return nil
+}
+
+// Events tells, without saying what, of each message of the kernel about a
+// network interface or a device. Messages that come while nobody listens are
+// one. Source: rtnetlink(7), RTMGRP_LINK; netlink(7), NETLINK_KOBJECT_UEVENT.
+func (netlink) Events(ctx context.Context) (<-chan struct{}, error) {
+	events := make(chan struct{}, 1)
+	for _, g := range []struct {
+		family int
+		groups uint32
+	}{{unix.NETLINK_ROUTE, unix.RTMGRP_LINK}, {unix.NETLINK_KOBJECT_UEVENT, 1}} {
+		fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, g.family)
+		if err != nil {
+			return events, err
+		}
+		if err := unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK, Groups: g.groups}); err != nil {
+			unix.Close(fd)
+			return events, err
+		}
+		f := os.NewFile(uintptr(fd), "netlink") // non-blocking, so reads wait in the runtime
+		context.AfterFunc(ctx, func() { f.Close() })
+		go func() {
+			buf := make([]byte, 64<<10)
+			for {
+				_, err := f.Read(buf)
+				if err != nil && !errors.Is(err, unix.ENOBUFS) { // some were lost: others came
+					return
+				}
+				select {
+				case events <- struct{}{}:
+				default:
+				}
+			}
+		}()
+	}
+	return events, nil
 }

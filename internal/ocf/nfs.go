@@ -49,6 +49,9 @@ func (s *service) daemons() []string {
 // processesOf finds the processes of a program by its name.
 func (s *service) processesOf(name string) []int { return s.find(name)[name] }
 
+// comm is a program's name as the kernel keeps it. Source: proc_pid_comm(5)
+func comm(program string) string { return program[:min(len(program), 15)] }
+
 // find looks through all processes once, for several programs. Those in
 // another network namespace than the service's are not its own.
 func (s *service) find(names ...string) map[string][]int {
@@ -56,14 +59,14 @@ func (s *service) find(names ...string) map[string][]int {
 	if err != nil || ns == "" && s.cfg.Namespace != "" {
 		return nil
 	}
-	comm := map[string]string{}
+	byComm := map[string]string{}
 	for _, n := range names {
-		comm[n[:min(len(n), 15)]] = n // Source: proc_pid_comm(5)
+		byComm[comm(n)] = n
 	}
 	out := map[string][]int{}
 	for _, pid := range s.pids() {
 		dir := "/proc/" + strconv.Itoa(pid) + "/"
-		name, ok := comm[s.line(dir+"comm")]
+		name, ok := byComm[s.line(dir+"comm")]
 		if !ok {
 			continue
 		}

@@ -514,6 +514,9 @@ func (b *builder) nfs() error {
 		b.add(StageNFS, h, "resource agent ocf:mortar:service", &resource.Symlink{
 			Path: "/usr/lib/ocf/resource.d/mortar/service", Target: mortarPath,
 		})
+		b.add(StageNFS, h, "resource agent ocf:mortar:watch", &resource.Symlink{
+			Path: "/usr/lib/ocf/resource.d/mortar/watch", Target: mortarPath,
+		})
 		for i := range b.d.Services {
 			r, err := b.ocfConfig(&b.d.Services[i], &b.d.Volumes[i])
 			if err != nil {
@@ -582,7 +585,7 @@ func (b *builder) ocfConfig(s *design.Service, v *design.Volume) (*resource.OCFC
 	}
 	r := &resource.OCFConfig{Path: ocfConfigPath(s.Name)}
 	for _, g := range b.groups(v) {
-		c.Arrays = append(c.Arrays, ocf.Array{Name: g.Name, UUID: g.UUID})
+		c.Arrays = append(c.Arrays, ocf.Array{Name: g.Name, UUID: g.UUID, Need: len(g.Members) - tolerated(g)})
 		r.Members = append(r.Members, refs(append(slices.Clone(g.Members), g.Spares...)))
 	}
 	var err error

@@ -23,6 +23,11 @@ func (b *builder) cib() (*resource.Element, error) {
 		resources.Add(b.service(s))
 		constraints.Add(el("rsc_location", "id", "locate-"+resource.ServiceID(s.Name),
 			"rsc", resource.ServiceID(s.Name), "node", s.Preferred, "score", "100"))
+		constraints.Add(hasAttribute(resource.ServiceID(s.Name), "link", "mortar-link"))
+		constraints.Add(hasAttribute(resource.ServiceID(s.Name), "storage", "mortar-storage-"+s.Name))
+	}
+	if len(b.d.Services) > 0 {
+		resources.Add(b.watch())
 	}
 	made := map[string]bool{}
 	for _, l := range b.d.HA.Fencing {
@@ -98,6 +103,36 @@ func (b *builder) cib() (*resource.Element, error) {
 // the server with most to lose, saves the passive one instead: the active one
 // may be the one whose network or disks are gone.
 const servicePriority = "-10"
+
+// attributeScore outweighs stickiness and preference together.
+const attributeScore = "10000"
+
+// hasAttribute has a service go to a server on which an attribute, as
+// ocf:mortar:watch tells it, is 1. One that has not told yet counts as well;
+// and where no server is well the service stays, because none is better.
+func hasAttribute(rsc, name, attribute string) *resource.Element {
+	el := resource.El
+	id := "locate-" + rsc + "-" + name
+	return el("rsc_location", "id", id, "rsc", rsc).Add(
+		el("rule", "id", id+"-rule", "score", attributeScore, "boolean-op", "or").Add(
+			el("expression", "id", id+"-unknown", "attribute", attribute, "operation", "not_defined"),
+			el("expression", "id", id+"-well", "attribute", attribute, "operation", "eq", "value", "1")))
+}
+
+// watch is the clone of ocf:mortar:watch.
+func (b *builder) watch() *resource.Element {
+	el := resource.El
+	const id = "mortar-watch"
+	var configs []string
+	for _, s := range b.d.Services {
+		configs = append(configs, ocfConfigPath(s.Name))
+	}
+	return el("clone", "id", id+"-clone").Add(
+		el("primitive", "id", id, "class", "ocf", "provider", "mortar", "type", "watch").Add(
+			pairs("instance_attributes", id+"-params", map[string]string{"configs": strings.Join(configs, " ")}),
+			el("operations").Add(op(id, "start", "0s", "30s"), op(id, "stop", "0s", "30s"), op(id, "monitor", "30s", "30s"))),
+		pairs("meta_attributes", id+"-clone-meta", map[string]string{"interleave": "true"}))
+}
 
 // pairs is a set of nvpairs, by name.
 func pairs(element, id string, values map[string]string) *resource.Element {

@@ -1,0 +1,209 @@
+package ocf
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestJudgement(t *testing.T) {
+	t0 := time.Unix(1000, 0)
+	at := func(s float64) time.Time { return t0.Add(time.Duration(s * float64(time.Second))) }
+	type step struct {
+		s    float64
+		ok   bool
+		want string // value told, "" for none
+	}
+	for _, c := range []struct {
+		name  string
+		steps []step
+	}{
+		{"the first sight counts at once", []step{{0, false, "0"}, {1, false, ""}}},
+		{"well stays well", []step{{0, true, "1"}, {2, true, ""}, {50, true, ""}}},
+		{"told again after a minute", []step{{0, true, "1"}, {59, true, ""}, {60, true, "1"}, {61, true, ""}}},
+		{"a blink is no loss", []step{{0, true, "1"}, {1, false, ""}, {1.4, true, ""}, {1.6, false, ""}, {2, false, ""}}},
+		{"a loss counts after half a second", []step{{0, true, "1"}, {1, false, ""}, {1.5, false, "0"}}},
+		{"what comes back must stay", []step{{0, true, "1"}, {1, false, ""}, {1.5, false, "0"}, {2, true, ""}, {10, false, ""}, {11, true, ""}, {25.9, true, ""}, {26, true, "1"}}},
+	} {
+		j := judgement{}
+		for _, st := range c.steps {
+			got := ""
+			for _, n := range j.update(at(st.s), sight{"x": st.ok}) {
+				got = number(j[n].value)
+				j[n].unheard, j[n].told = false, at(st.s)
+			}
+			if got != st.want {
+				t.Errorf("%s: at %v s told %q, want %q", c.name, st.s, got, st.want)
+			}
+		}
+	}
+}
+
+func TestAttributeOn(t *testing.T) {
+	out := `name="mortar-storage-home" host="nfs1" value="0"
+name="mortar-storage-home" host="nfs2" value="1"
+name="mortar-storage-home" host="nfs3" value="(null)"
+`
+	if got := attributeOn(out, "1"); !slices.Equal(got, []string{"nfs2"}) {
+		t.Error(got)
+	}
+}
+
+// cabled has each disk of the fake connected, or none.
+func (h *fakeHost) cabled(yes bool) {
+	for i := range 6 {
+		f := fmt.Sprintf("/sys/block/d%d/device/state", i)
+		delete(h.files, f)
+		if yes {
+			h.files[f] = "running\n"
+		}
+	}
+}
+
+func (h *fakeHost) watcher(s *service) *watcher {
+	w := blankWatcher(h, h.t.Logf)
+	w.services, w.now = []*service{s}, func() time.Time { return h.clock }
+	w.lock = func(string) (func(), error) { return func() {}, nil }
+	return w
+}
+
+func TestHasPath(t *testing.T) {
+	h := newShared(t).hosts["nfs1"]
+	s := h.service(testConfig())
+	h.files["/sys/block/dm-10/slaves/sda"] = ""
+	h.files["/sys/block/dm-10/slaves/sdb"] = "" // a path that is gone leaves its link
+	h.files["/sys/block/sda/device/state"] = "running\n"
+	h.files["/sys/block/dm-11/slaves/sdc"] = ""
+	h.files["/sys/block/sdc/device/state"] = "transport-offline\n"
+	h.files["/sys/block/nvme0n1/device/state"] = "live\n"
+	h.files["/sys/block/vdc/size"] = "1\n"
+	for dev, want := range map[string]bool{"dm-10": true, "dm-11": false, "dm-12": false, "nvme0n1": true, "vdc": true, "sdb": false} {
+		if s.hasPath(dev) != want {
+			t.Errorf("%s: %v", dev, !want)
+		}
+	}
+}
+
+func TestWatcher(t *testing.T) {
+	sh := newShared(t)
+	h := sh.hosts["nfs1"]
+	s := h.service(testConfig())
+	h.files["/sys/class/net/eth0/carrier"] = "1\n"
+	h.cabled(true)
+	ctx := context.Background()
+	w := h.watcher(s)
+	look := func(after time.Duration) {
+		h.clock = h.clock.Add(after)
+		w.look(ctx)
+	}
+	attr := func(name, want string) {
+		t.Helper()
+		if got := sh.attrs["nfs1 "+name]; got != want {
+			t.Errorf("%s is %q, want %q", name, got, want)
+		}
+	}
+	look(0)
+	attr(attrLink, "1")
+	attr(attrStorage+"home", "1")
+
+	// Two disks of a RAID 6 are no loss, the link is.
+	delete(h.files, "/sys/block/d0/device/state")
+	delete(h.files, "/sys/block/d1/device/state")
+	h.files["/sys/class/net/eth0/carrier"] = "0\n"
+	look(time.Second)
+	look(time.Second)
+	attr(attrLink, "0")
+	attr(attrStorage+"home", "1")
+	h.files["/sys/class/net/eth0/carrier"] = "1\n"
+	look(time.Second)
+	look(foundAfter)
+	attr(attrLink, "1")
+
+	// Without any path, and without the service, nobody is fenced.
+	h.cabled(false)
+	look(time.Second)
+	look(time.Second)
+	attr(attrStorage+"home", "0")
+	attr(attrFence, "")
+	h.cabled(true)
+	look(time.Second)
+	look(foundAfter)
+	attr(attrStorage+"home", "1")
+
+	if err := s.start(ctx); err != nil {
+		t.Fatal(err)
+	}
+	look(time.Second)
+
+	// With the service the partner decides: it cannot reach them either.
+	sh.attrs["nfs2 "+attrStorage+"home"] = "0"
+	h.cabled(false)
+	look(time.Second)
+	look(time.Second)
+	attr(attrStorage+"home", "0")
+	attr(attrFence, "")
+	sh.attrs["nfs2 "+attrStorage+"home"] = "1"
+	look(time.Second)
+	attr(attrFence, "true")
+}
+
+func TestWatcherRestartsDaemons(t *testing.T) {
+	sh := newShared(t)
+	h := sh.hosts["nfs1"]
+	s := h.service(testConfig())
+	ctx := context.Background()
+	if err := s.start(ctx); err != nil {
+		t.Fatal(err)
+	}
+	w := h.watcher(s)
+	for i := range mostRestarts + 1 {
+		w.daemons(ctx, s)
+		if d := w.dead(s); len(d) != 0 {
+			t.Fatalf("round %d: %q dead", i, d)
+		}
+		if i == mostRestarts {
+			break
+		}
+		for pid, p := range h.procs {
+			if p.name == mountd {
+				delete(h.procs, pid)
+			}
+		}
+		if d := w.dead(s); !slices.Equal(d, []string{mountd}) {
+			t.Fatalf("round %d: dead are %q", i, d)
+		}
+		h.clock = h.clock.Add(time.Second)
+	}
+	// Enough is enough.
+	for pid, p := range h.procs {
+		if p.name == mountd {
+			delete(h.procs, pid)
+		}
+	}
+	w.daemons(ctx, s)
+	if d := w.dead(s); !slices.Equal(d, []string{mountd}) {
+		t.Errorf("a fourth restart: dead are %q", d)
+	}
+	// nfsd itself is Pacemaker's to bring back.
+	h.nfsd = 0
+	w.daemons(ctx, s)
+	if !slices.ContainsFunc(h.changes, func(c string) bool { return strings.Contains(c, "crm_resource --fail") }) {
+		t.Errorf("the loss of nfsd was not reported: %q", h.changes)
+	}
+}
+
+// Messages of the kernel wake the watcher.
+func TestEventsReal(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	events, err := netlink{}.Events(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sh(t, "ip", "link", "add", "ev0", "type", "veth", "peer", "name", "ev1")
+	defer sh(t, "ip", "link", "del", "ev0")
+	<-events
+}
