@@ -28,6 +28,10 @@ func nfsMountOptions(s *spec.Spec, version string, further []string) []string {
 	return out
 }
 
+// lockGrace is lockd's grace period in s: three repetitions of a
+// notification that was lost.
+const lockGrace = 15
+
 // timeo is in tenths of a second, as in nfs(5).
 const timeo = "150"
 
@@ -158,7 +162,10 @@ func settings(d *Design) []Setting {
 	add("server", "nfsd", "threads", strconv.Itoa(s.NFS.Threads), "each sync write holds a thread until the disks have it: as many as requests in flight", "rpc.nfsd(8)")
 	add("server", "nfsd", "versions", strings.Join(s.NFS.Versions, " "), "4.0 is not served: without RECLAIM_COMPLETE every takeover waits for the whole grace period", "rpc.nfsd(8)")
 	add("server", "nfsd", "lease", strconv.Itoa(s.NFS.Lease), "seconds; a client that renewed within them keeps its locks over a takeover. Shorter ones expire during it", "nfsd(7)")
-	add("server", "nfsd", "grace", strconv.Itoa(s.NFS.Grace), "seconds in which locks may be reclaimed only; v4 ends it when every known client has. NLM uses the same, as either holds up the other's locks", "nfsd(7)")
+	add("server", "nfsd", "grace", strconv.Itoa(s.NFS.Grace), "seconds in which locks may be reclaimed only; v4 ends it when every known client has", "nfsd(7)")
+	if d.HA != nil {
+		add("server", "nfsd", "lock grace", strconv.Itoa(min(s.NFS.Grace, lockGrace)), "seconds of the same for NLM, which cannot tell when all have reclaimed and holds up new v4 locks too. A client reclaims when it is notified: at once, or if messages are lost 2, 6 or 14 s later", "lockd: nlm_grace_period; sm-notify(8)")
+	}
 	for i, sv := range d.Services {
 		if i > 0 {
 			add("server", "nfsd", "scope", sv.Scope, "likewise, of service "+sv.Name, "rpc.nfsd(8), RFC 8881 2.10.4")

@@ -75,7 +75,9 @@ type NFS struct {
 	Versions []string `json:"versions"`
 	Lease    int      `json:"lease"` // s
 	Grace    int      `json:"grace"` // s
-	Scope    string   `json:"scope"` // server scope and statd name, equal on both nodes
+	// LockGrace is lockd's grace period in s; 0: as long as nfsd's.
+	LockGrace int    `json:"lock_grace,omitempty"`
+	Scope     string `json:"scope"` // server scope and statd name, equal on both nodes
 }
 
 // Export is one export.
@@ -195,6 +197,9 @@ func (c *Config) check() error {
 	}
 	if c.NFS.Lease < 1 || c.NFS.Grace < 1 || c.NFS.Lease > 3600 || c.NFS.Grace > 3600 {
 		bad("nfs.lease %d and nfs.grace %d: 1 to 3600 s are needed", c.NFS.Lease, c.NFS.Grace)
+	}
+	if c.NFS.LockGrace < 0 || c.NFS.LockGrace > c.NFS.Grace {
+		bad("nfs.lock_grace %d: 1 to nfs.grace (%d s) is possible", c.NFS.LockGrace, c.NFS.Grace)
 	}
 	word("nfs.scope", c.NFS.Scope)
 	if len(c.NFS.Versions) == 0 {

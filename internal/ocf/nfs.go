@@ -1,6 +1,7 @@
 package ocf
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -295,10 +296,16 @@ func (s *service) startNFSD(ctx context.Context) error {
 			return fmt.Errorf("rpcbind does not run (no %s): NFSv3 needs it", rpcbindSocket)
 		}
 		// Before lockd starts, which reads it once. As long as lockd is in
-		// grace the kernel refuses new NFSv4 locks too, so it must not be
-		// longer. Source: lockd's module parameters, locks_in_grace().
-		if err := s.k.Poke("/proc/sys/fs/nfs/nlm_grace_period", strconv.Itoa(n.Grace)+"\n"); err != nil && s.threads() == 0 {
-			s.log.note("lockd's grace period stays as it is: %v", err)
+		// grace the kernel refuses new NFSv4 locks too. It makes the period a
+		// multiple of nlm_timeout. Source: lockd's module parameters,
+		// get_lockd_grace_period() and locks_in_grace() of the kernel.
+		for _, p := range []struct {
+			name  string
+			value int
+		}{{"nlm_timeout", lockTimeout}, {"nlm_grace_period", cmp.Or(n.LockGrace, n.Grace)}} {
+			if err := s.k.Poke("/proc/sys/fs/nfs/"+p.name, strconv.Itoa(p.value)+"\n"); err != nil && s.threads() == 0 {
+				s.log.note("lockd's %s stays as it is: %v", p.name, err)
+			}
 		}
 	}
 	// Side by side: they wait for the disk (nfsdcld's database) and for
@@ -306,11 +313,11 @@ func (s *service) startNFSD(ctx context.Context) error {
 	var g errgroup.Group
 	for _, d := range s.daemons() {
 		g.Go(func() error {
-			if err := s.startDaemon(ctx, d); err != nil {
+			if err := s.log.step(d, func() error { return s.startDaemon(ctx, d) }); err != nil {
 				return err
 			}
 			if d == nfsdcld && s.threads() == 0 {
-				return s.startThreads(ctx)
+				return s.log.step("threads", func() error { return s.startThreads(ctx) })
 			}
 			return nil
 		})
@@ -332,6 +339,10 @@ func (s *service) startNFSD(ctx context.Context) error {
 	_, err := s.nfsdState()
 	return err
 }
+
+// lockTimeout is lockd's nlm_timeout in s: after so long it repeats a call to
+// a client.
+const lockTimeout = 5
 
 func (s *service) startDaemon(ctx context.Context, name string) error {
 	if len(s.processesOf(name)) > 0 {

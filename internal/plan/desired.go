@@ -577,6 +577,13 @@ func (b *builder) ocfConfig(s *design.Service, v *design.Volume) (*resource.OCFC
 		Address:   s.Address + "/" + strconv.Itoa(s.Prefix),
 		Nodes:     map[string]string{},
 	}
+	if v := b.value("nfsd", "lock grace", ""); v != "" {
+		g, err := strconv.Atoi(v)
+		if err != nil {
+			return nil, fmt.Errorf("lock grace: %w", err)
+		}
+		c.NFS.LockGrace = g
+	}
 	for _, x := range b.d.Spec.Servers {
 		c.Nodes[x.Name] = x.Public
 	}
