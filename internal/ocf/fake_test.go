@@ -116,11 +116,11 @@ func (h *fakeHost) boot() {
 		}
 	}
 	h.files = map[string]string{
-		"/etc/passwd":                       "root:x:0:0::/:/bin/sh\nstatd:x:102:65534::/var/lib/nfs:/usr/sbin/nologin\n",
-		"/proc/sys/fs/nfs/nlm_grace_period": "0\n",
-		"/proc/sys/fs/nfs/nlm_timeout":      "10\n",
-		"/run/rpcbind.sock":                 "",
-		"/var/lib/nfs/etab":                 "",
+		"/etc/passwd":                                        "root:x:0:0::/:/bin/sh\nstatd:x:102:65534::/var/lib/nfs:/usr/sbin/nologin\n",
+		"/proc/sys/fs/nfs/nlm_grace_period":                  "0\n",
+		"/proc/sys/fs/nfs/nlm_timeout":                       "10\n",
+		"/run/rpcbind.sock":                                  "",
+		"/var/lib/nfs/etab":                                  "",
 		"/sys/module/md_mod/parameters/start_dirty_degraded": "0\n",
 	}
 	h.md, h.active, h.nfsd, h.inert, h.degr = map[string]string{}, false, 0, false, 0
