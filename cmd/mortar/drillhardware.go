@@ -3,13 +3,18 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
+	"github.com/mortarhpc/mortar/internal/design"
 	"github.com/mortarhpc/mortar/internal/drill"
 	"github.com/mortarhpc/mortar/internal/resource"
 	"github.com/mortarhpc/mortar/internal/spec"
@@ -28,10 +33,33 @@ func (h *hardwareInjector) Can(f drill.Fault) error {
 			return errors.New("ipmitool is not installed on this machine (apt-get install ipmitool)")
 		}
 		return nil
+	case drill.LinkDown:
+		_, err := h.linkAddress(f)
+		return err
+	case drill.PathOut, drill.HBAOut, drill.PathsOut, drill.DiskOut:
+		return nil
 	case drill.Freeze:
 		return errors.New("a real server cannot be frozen from outside; use --how panic or --how power")
 	}
-	return fmt.Errorf("there is no way to inject %q on real hardware", f.Kind)
+	return fmt.Errorf("there is no way to do %q to real hardware by command: it takes a hand", f.Kind)
+}
+
+// linkAddress is the address that is on the interface of a link, by the spec.
+func (h *hardwareInjector) linkAddress(f drill.Fault) (string, error) {
+	for _, s := range h.design.Spec.Servers {
+		if s.Name != f.On {
+			continue
+		}
+		a := map[string]string{"public": s.Public, "private": s.Private}[f.Args[0]]
+		switch {
+		case a == "":
+			return "", fmt.Errorf("%s has no %s address in the spec", f.On, f.Args[0])
+		case a == s.Address:
+			return "", fmt.Errorf("the %s link of %s is the one SSH goes over: once it is down nobody could mend it", f.Args[0], f.On)
+		}
+		return a, nil
+	}
+	return "", fmt.Errorf("%s is no server of the brick", f.On)
 }
 
 func (h *hardwareInjector) Inject(ctx context.Context, f drill.Fault) error {
@@ -56,13 +84,202 @@ func (h *hardwareInjector) Inject(ctx context.Context, f drill.Fault) error {
 		return nil
 	case drill.PowerOff:
 		return h.ipmi(ctx, target, "off")
+	case drill.LinkDown:
+		return h.link(ctx, f, "down")
+	case drill.PathOut, drill.HBAOut, drill.PathsOut:
+		return h.deletePaths(ctx, target, f)
+	case drill.DiskOut:
+		for _, n := range h.design.HA.Nodes {
+			if err := h.deletePaths(ctx, n.Name, f); err != nil {
+				return err
+			}
+		}
+		return nil
 	}
 	return h.Can(f)
 }
 
-// Heal switches a server on that is off; one that runs is left alone.
+// on runs f over a session with a host.
+func (h *hardwareInjector) on(ctx context.Context, name string, f func(drill.Host) error) error {
+	s, err := h.dial(ctx, name)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	return f(s)
+}
+
+// link takes the interface with the link's address down, or up again.
+// Source: ip-link(8)
+func (h *hardwareInjector) link(ctx context.Context, f drill.Fault, state string) error {
+	address, err := h.linkAddress(f)
+	if err != nil {
+		return err
+	}
+	return h.on(ctx, f.On, func(s drill.Host) error {
+		var out resource.Output
+		if err := s.Call(ctx, "query", map[string]any{"argv": []string{"ip", "-json", "address", "show"}}, &out, nil); err != nil {
+			return err
+		}
+		dev, err := interfaceOf(out.Stdout, address)
+		if err != nil {
+			return fmt.Errorf("%s: %w", f.On, err)
+		}
+		a := resource.Action{Title: "set " + dev + " " + state, Cmd: []string{"ip", "link", "set", "dev", dev, state}}
+		return s.Call(ctx, "run", map[string]any{"action": a}, nil, nil)
+	})
+}
+
+// interfaceOf finds the interface that has an address in the output of
+// `ip -json address show`.
+func interfaceOf(text, address string) (string, error) {
+	var links []struct {
+		Name  string `json:"ifname"`
+		Addrs []struct {
+			Local string `json:"local"`
+		} `json:"addr_info"`
+	}
+	if err := json.Unmarshal([]byte(text), &links); err != nil {
+		return "", fmt.Errorf("ip address: %w", err)
+	}
+	for _, l := range links {
+		for _, a := range l.Addrs {
+			if a.Local == address {
+				return l.Name, nil
+			}
+		}
+	}
+	return "", fmt.Errorf("no interface has address %s", address)
+}
+
+// deletePaths takes the SCSI devices of paths off a server, as a transport
+// that loses them does; a scan of its hosts brings them back.
+//
+// Source: Documentation/ABI/testing/sysfs-bus-scsi-devices and scsi_host
+func (h *hardwareInjector) deletePaths(ctx context.Context, server string, f drill.Fault) error {
+	return h.on(ctx, server, func(s drill.Host) error {
+		var facts resource.HostFacts
+		if err := s.Call(ctx, "facts", nil, &facts, nil); err != nil {
+			return err
+		}
+		where := map[string]string{} // sdX → its place in /sys
+		for _, d := range facts.Disks {
+			for _, p := range d.Paths {
+				var out resource.Output
+				if err := s.Call(ctx, "query", map[string]any{"argv": []string{"readlink", "-e", "/sys/block/" + filepath.Base(p) + "/device"}}, &out, nil); err != nil {
+					return err
+				}
+				where[filepath.Base(p)] = strings.TrimSpace(out.Stdout)
+			}
+		}
+		doomed := pathsOf(h.design, facts.Disks, where, f)
+		if len(doomed) == 0 {
+			return fmt.Errorf("%s has no path that %q would take", server, f)
+		}
+		for _, p := range doomed {
+			a := resource.Action{Title: "delete " + p, File: &resource.File{Path: "/sys/block/" + p + "/device/delete", Content: []byte("1")}}
+			if err := s.Call(ctx, "run", map[string]any{"action": a}, nil, nil); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+var scsiHostRE = regexp.MustCompile(`/host(\d+)/`)
+
+// pathsOf picks the paths that a fault takes; HBAs are numbered in the order of
+// the kernel's SCSI hosts, among those that the brick's disks are on.
+func pathsOf(d *design.Design, disks []resource.DiskFact, where map[string]string, f drill.Fault) []string {
+	ours := func(x resource.DiskFact) bool {
+		return slices.ContainsFunc(d.Disks, func(k design.Disk) bool { return strings.EqualFold(k.Serial, x.Serial) })
+	}
+	host := func(path string) int {
+		m := scsiHostRE.FindStringSubmatch(where[path])
+		if m == nil {
+			return -1
+		}
+		n, _ := strconv.Atoi(m[1]) // the expression matches digits only
+		return n
+	}
+	var hosts []int
+	for _, x := range disks {
+		for _, p := range x.Paths {
+			if n := host(filepath.Base(p)); ours(x) && n >= 0 && !slices.Contains(hosts, n) {
+				hosts = append(hosts, n)
+			}
+		}
+	}
+	slices.Sort(hosts)
+	var out []string
+	for _, x := range disks {
+		if !ours(x) {
+			continue
+		}
+		if (f.Kind == drill.PathOut || f.Kind == drill.DiskOut) && !strings.EqualFold(x.Serial, f.Args[0]) {
+			continue
+		}
+		for _, p := range x.Paths {
+			p = filepath.Base(p)
+			if f.Kind == drill.PathOut || f.Kind == drill.HBAOut {
+				if i := slices.Index(hosts, host(p)); i < 0 || strconv.Itoa(i) != f.Args[len(f.Args)-1] {
+					continue
+				}
+			}
+			out = append(out, p)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// scan looks for devices on every SCSI host of a server.
+func (h *hardwareInjector) scan(ctx context.Context, server string) error {
+	return h.on(ctx, server, func(s drill.Host) error {
+		var out resource.Output
+		if err := s.Call(ctx, "query", map[string]any{"argv": []string{"ls", "/sys/class/scsi_host"}}, &out, nil); err != nil {
+			return err
+		}
+		for _, n := range strings.Fields(out.Stdout) {
+			a := resource.Action{Title: "scan " + n, File: &resource.File{Path: "/sys/class/scsi_host/" + n + "/scan", Content: []byte("- - -")}}
+			if err := s.Call(ctx, "run", map[string]any{"action": a}, nil, nil); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// unlessGone runs f on a server; one that does not answer is being fenced, and
+// its boot mends what f would.
+func (h *hardwareInjector) unlessGone(ctx context.Context, server string, f func() error) error {
+	cctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	s, err := h.dial(cctx, server)
+	if err != nil {
+		return nil //nolint:nilerr // see above; that it joins the cluster again is waited for
+	}
+	s.Close()
+	return f()
+}
+
+// Heal brings links up and paths back, and switches a server on that is off;
+// one that runs is left alone.
 func (h *hardwareInjector) Heal(ctx context.Context, f drill.Fault) error {
 	target := f.On
+	switch f.Kind {
+	case drill.LinkDown:
+		return h.unlessGone(ctx, target, func() error { return h.link(ctx, f, "up") })
+	case drill.PathOut, drill.HBAOut, drill.PathsOut:
+		return h.unlessGone(ctx, target, func() error { return h.scan(ctx, target) })
+	case drill.DiskOut:
+		for _, n := range h.design.HA.Nodes {
+			if err := h.unlessGone(ctx, n.Name, func() error { return h.scan(ctx, n.Name) }); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
 	if b, err := h.bmc(target); err != nil || b == nil {
 		return err // without a BMC only its fence devices can switch it, and they did
 	}
