@@ -19,6 +19,8 @@ func commands() []*cobra.Command {
 		newFailoverCmd(),
 		newFailbackCmd(),
 		newConfirmOffCmd(),
+		newScrubCmd(),
+		newScrubArrayCmd(),
 		newStandbyCmd(),
 		newUnstandbyCmd(),
 		newBenchCmd(),

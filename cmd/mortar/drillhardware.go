@@ -38,6 +38,8 @@ func (h *hardwareInjector) Can(f drill.Fault) error {
 		return err
 	case drill.PathOut, drill.HBAOut, drill.PathsOut, drill.DiskOut:
 		return nil
+	case drill.Corrupt:
+		return errors.New("no byte of a real disk is spoilt on purpose")
 	case drill.Freeze:
 		return errors.New("a real server cannot be frozen from outside; use --how panic or --how power")
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/design"
 	"github.com/mortarhpc/mortar/internal/failover"
 	"github.com/mortarhpc/mortar/internal/observe"
+	"github.com/mortarhpc/mortar/internal/scrub"
 )
 
 // operator does in a drill what an administrator types: failover, standby,
@@ -63,6 +64,12 @@ func (o *operator) do(ctx context.Context, plan func(observe.Facts) (*failover.P
 
 func (o *operator) Move(ctx context.Context, service, to string) error {
 	return o.do(ctx, func(f observe.Facts) (*failover.Plan, error) { return failover.Service(o.d, f, service, to) })
+}
+
+func (o *operator) Scrub(ctx context.Context, g design.Group) (scrub.Group, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return scrub.Run(ctx, o.servers.Call, o.d, g, true, nil)
 }
 
 func (o *operator) Standby(ctx context.Context, node string, on bool) error {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/design"
 	"github.com/mortarhpc/mortar/internal/observe"
+	"github.com/mortarhpc/mortar/internal/scrub"
 )
 
 // Kind of a fault: what is broken. An Injector says which it can do.
@@ -34,6 +35,7 @@ const (
 	PathsOut  Kind = "paths-out"  // every path of a server to every disk
 	ModuleOut Kind = "module-out" // an enclosure's I/O module: one path of both servers; enclosure, module (from 0)
 	DiskOut   Kind = "disk-out"   // a shared disk; serial
+	Corrupt   Kind = "corrupt"    // bytes of a shared disk are overwritten, without an error; serial, offset, length
 	LocalDisk Kind = "local-disk" // one disk of a server's system mirror
 
 	FeedOff Kind = "feed-off" // a PDU's power
@@ -43,6 +45,7 @@ const (
 	// These are done by the agent on the servers, on any hardware.
 	Kill   Kind = "kill"    // a daemon dies at once; its name, or nfsd for the kernel's threads
 	FillFS Kind = "fill-fs" // the service's file system is filled to the last block
+	BitRot Kind = "bit-rot" // Corrupt, where it hits data of the load that is not overwritten
 
 	// These are the administrator's commands; Mend undoes a standby.
 	Move       Kind = "move"        // mortar failover or failback; On is where to
@@ -83,6 +86,8 @@ type Operator interface {
 	Standby(ctx context.Context, node string, on bool) error
 	// ConfirmOff tells the cluster that a person has seen a server to be off.
 	ConfirmOff(ctx context.Context, node string) error
+	// Scrub checks a RAID group and mends it.
+	Scrub(ctx context.Context, g design.Group) (scrub.Group, error)
 	// Status is what `mortar status` finds.
 	Status(ctx context.Context) (*observe.Status, error)
 }
@@ -147,6 +152,9 @@ type Variant struct {
 	Steps func(s Scene) ([]Step, error)
 	// Expect replaces that of the drill.
 	Expect *Expect
+	// Append: a worker of each mount appends instead of overwriting, so that
+	// there is data that nobody touches again.
+	Append bool
 	// Away: the service must not be on its preferred server when it begins.
 	Away bool
 }

@@ -57,7 +57,8 @@ type engine struct {
 	clients  []string
 	resource string // of the service, in Pacemaker
 	active   string
-	survivor string // the other server
+	survivor string       // the other server
+	group    design.Group // a RAID group of the service
 	steps    []Step
 
 	watch     *watcher
@@ -204,6 +205,16 @@ func (e *engine) run(ctx context.Context) (_ *report.Run, err error) {
 		return nil, &Refused{err.Error()}
 	}
 
+	if e.vari.Append {
+		for _, j := range jobs {
+			for i := range j.job.Writers {
+				if w := &j.job.Writers[i]; w.Mode == workload.Fsync {
+					w.Pattern, w.FileBytes = workload.Append, 0
+				}
+			}
+		}
+	}
+
 	// From here on there is something to undo, whatever happens.
 	ev := evidence{drill: e.drill, expect: e.expect, active: e.active, survivor: e.survivor, resource: e.resource, nodes: e.servers, service: e.service.Name, others: e.others,
 		byCommand: slices.ContainsFunc(e.steps, func(s Step) bool { return s.Fault.Kind == Move })}
@@ -308,6 +319,7 @@ func (e *engine) place(ctx context.Context) error {
 				return fmt.Errorf("%s: %w", e.active, err)
 			}
 			s.Group, s.Members = g, members
+			e.group = g
 			break
 		}
 	}
@@ -663,6 +675,8 @@ func deed(s Step) string {
 		return fmt.Sprintf("pulling I/O module %s of enclosure %s", arg(1), arg(0))
 	case DiskOut:
 		return "pulling disk " + arg(0)
+	case BitRot:
+		return "overwriting bytes of one disk beneath the RAID"
 	case LocalDisk:
 		return "pulling a system disk of " + f.On
 	case FeedOff:

@@ -41,7 +41,9 @@ type pair struct {
 	mounts   map[string]bool
 	tamper   func()
 	noStart  bool // the survivor never starts
-	crm      []string
+	// alternate: the service goes home once the drill is healed.
+	alternate bool
+	crm       []string
 }
 
 func newPair(t *testing.T) *pair {
@@ -101,6 +103,9 @@ func (p *pair) Heal(_ context.Context, f Fault) error {
 	defer p.mu.Unlock()
 	p.healed = append(p.healed, f.String())
 	p.down[f.On] = false
+	if p.alternate {
+		p.active = "nfs1"
+	}
 	if p.tamper != nil {
 		p.tamper()
 	}

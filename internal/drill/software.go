@@ -16,7 +16,7 @@ import (
 // administrator's commands, or the hardware's injector.
 func (e *engine) injector(f Fault) Injector {
 	switch f.Kind {
-	case Kill, FillFS:
+	case Kill, FillFS, BitRot:
 		return software{e}
 	case Move, Standby, ConfirmOff:
 		return commands{e}
@@ -32,6 +32,9 @@ type software struct{ e *engine }
 var daemons = map[string]string{"nfsd": "", "rpc.mountd": "", "rpc.statd": "", "nfsdcld": "", "pacemakerd": "pacemaker.service", "corosync": "pacemaker.service"}
 
 func (s software) Can(f Fault) error {
+	if f.Kind == BitRot {
+		return s.e.env.Injector.Can(Fault{Kind: Corrupt, Args: []string{"", "0", "0"}})
+	}
 	if f.Kind == Kill {
 		if _, ok := daemons[f.Args[0]]; !ok {
 			return fmt.Errorf("%s is not among the daemons that are killed", f.Args[0])
@@ -41,8 +44,11 @@ func (s software) Can(f Fault) error {
 }
 
 func (s software) Inject(ctx context.Context, f Fault) error {
-	if f.Kind == FillFS {
+	switch f.Kind {
+	case FillFS:
 		return s.fill(ctx, f)
+	case BitRot:
+		return s.rot(ctx)
 	}
 	a := resource.Action{Title: "kill " + f.Args[0], Cmd: []string{"pkill", "-KILL", "-x", f.Args[0]}}
 	if f.Args[0] == "nfsd" {
@@ -56,8 +62,11 @@ func (s software) Inject(ctx context.Context, f Fault) error {
 // Heal of a daemon is the cluster's business; where that is itself the
 // victim, its unit is started.
 func (s software) Heal(ctx context.Context, f Fault) error {
-	if f.Kind == FillFS {
+	switch f.Kind {
+	case FillFS:
 		return s.empty(ctx, f)
+	case BitRot:
+		return nil // the scrub has mended it, or the verdict says that it has not
 	}
 	unit := daemons[f.Args[0]]
 	if unit == "" {
@@ -68,6 +77,21 @@ func (s software) Heal(ctx context.Context, f Fault) error {
 		return nil // fenced, and booting; or it runs
 	}
 	return s.e.do(ctx, f.On, resource.Action{Title: "start " + unit, Cmd: []string{"systemctl", "start", unit}})
+}
+
+// rot spoils data, and sees to it that the next reader gets it from the disk.
+func (s software) rot(ctx context.Context) error {
+	f, err := s.e.rot(ctx)
+	if err != nil {
+		return err
+	}
+	s.e.say("spoiling %s bytes of disk %s at offset %s", f.Args[2], f.Args[0], f.Args[1])
+	s.e.injected = append(s.e.injected, f)
+	if err := s.e.env.Injector.Inject(ctx, f); err != nil {
+		return err
+	}
+	// Source: Documentation/admin-guide/sysctl/vm.rst
+	return s.e.do(ctx, s.e.active, resource.Action{Title: "forget clean pages", File: &resource.File{Path: "/proc/sys/vm/drop_caches", Content: []byte("1")}})
 }
 
 func filler(f Fault) string { return path.Join(f.Args[0], ".mortar-fill") }

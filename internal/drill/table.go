@@ -70,6 +70,11 @@ var Table = []Drill{
 		Variants: []Variant{{How: "pulled", Title: "two disks of one group are pulled, one after the other", Steps: diskLoss(2)}},
 	},
 	{
+		Name: "bit-rot", Title: "a disk holds other bytes than were written to it; a scrub finds which disk, and mends it",
+		Expect:   Expect{Where: Stays, Fencing: Nobody, Disks: true},
+		Variants: []Variant{{How: "scrub", Title: "bytes of one disk are overwritten beneath the RAID, then mortar scrub --repair runs", Append: true, Steps: bitRot}},
+	},
+	{
 		Name: "full-fs", Title: "the file system is full: clients are told so, and go on once there is room",
 		Expect:   Expect{Where: Stays, Fencing: Nobody, Stall: none, Tolerate: []string{"ENOSPC"}},
 		Variants: []Variant{{How: "full", Title: "a file takes every block that is left", Steps: fullFS}},

@@ -187,18 +187,12 @@ func (e *engine) members(ctx context.Context, g design.Group) ([]string, error) 
 	devs := parseMembers(out.Stdout)
 	var serials []string
 	for _, dev := range devs {
-		names := []string{dev}
-		// A multipath map is named by the disk's WWN behind a 3.
-		if n, err := e.read(ctx, e.active, "/sys/block/"+path.Base(dev)+"/dm/name"); err == nil {
-			names = append(names, strings.TrimPrefix(strings.TrimSpace(n), "3"))
-		}
-		i := slices.IndexFunc(facts.Disks, func(d resource.DiskFact) bool {
-			return slices.Contains(names, strings.ToLower(d.WWN)) || slices.Contains(names, d.Device) || slices.Contains(d.Paths, path.Base(dev))
-		})
-		if i < 0 {
+		name, _ := e.read(ctx, e.active, "/sys/block/"+path.Base(dev)+"/dm/name") // not every disk is a map
+		d, ok := resource.DiskOf(facts.Disks, path.Base(dev), strings.TrimSpace(name))
+		if !ok {
 			return nil, fmt.Errorf("member %s of array %s is no disk that is known", dev, g.Name)
 		}
-		serials = append(serials, facts.Disks[i].Serial)
+		serials = append(serials, d.Serial)
 	}
 	return serials, nil
 }

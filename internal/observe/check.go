@@ -487,7 +487,7 @@ func (v *view) group(g *design.Group) *Part {
 	}
 	if a.mismatches > 0 && a.action != "check" && a.action != "repair" {
 		w := part.add(Warning, "parity", "the last check of %s found %d sectors whose parity did not match", g.Name, a.mismatches)
-		w.Mend = "find the disk that lies (SMART, kernel log), then `echo repair` to sync_action"
+		w.Mend = fmt.Sprintf("`mortar scrub %s --repair` finds the disk that lies and mends it; `echo repair` to sync_action would not: it takes data for right", v.d.Spec.File)
 	}
 	if pr := a.progress; pr != nil {
 		action := map[string]string{"recovery": "rebuild"}[pr.Action]

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path"
 	"strings"
 )
 
@@ -20,6 +21,22 @@ type HostFacts struct {
 	Mounts []Mount
 	// Cluster is nil while Pacemaker does not run on the host.
 	Cluster *ClusterFacts
+}
+
+// DiskOf finds the disk behind a block device: by the kernel's name of one of
+// its paths, or by the name of its multipath map, which is a 3 and its WWN.
+func DiskOf(disks []DiskFact, kernel, mapName string) (DiskFact, bool) {
+	for _, d := range disks {
+		if d.WWN != "" && strings.EqualFold("3"+d.WWN, mapName) {
+			return d, true
+		}
+		for _, p := range d.Paths {
+			if path.Base(p) == kernel {
+				return d, true
+			}
+		}
+	}
+	return DiskFact{}, false
 }
 
 // Mount is one line of /proc/self/mounts.

@@ -1,0 +1,183 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mortarhpc/mortar/internal/design"
+	"github.com/mortarhpc/mortar/internal/observe"
+	"github.com/mortarhpc/mortar/internal/plan"
+	"github.com/mortarhpc/mortar/internal/raid6"
+	"github.com/mortarhpc/mortar/internal/report"
+	"github.com/mortarhpc/mortar/internal/scrub"
+)
+
+func newScrubCmd() *cobra.Command {
+	var repair, asJSON bool
+	var groups []string
+	cmd := &cobra.Command{
+		Use:   "scrub brick.yaml",
+		Short: "Check the RAID 6 groups for silent damage, and mend it with --repair",
+		Long: `Has the kernel compare data and parities of each RAID 6 group, while it serves.
+Where they do not match, the member that is wrong is computed from P and Q, and
+with --repair its blocks are written anew as the others have them. Blocks that
+no single member explains are told and left alone.
+
+The kernel's own repair (echo repair > sync_action) would not do: it takes
+data for right and computes the parities anew, so that wrong data stays.
+
+RAID 6 does not compare on reading: until a scrub has been there, a client may
+read what a disk made of its data. Scrub regularly, e.g. once a month.
+
+Exit code: 0 nothing is wrong (any more); 1 something is, or it could not be
+found out; 2 refused; 130 interrupted (the check on the server then ends).`,
+		Example: `  mortar scrub brick.yaml
+  mortar scrub brick.yaml --repair
+  mortar scrub brick.yaml --group brick1-r0 --json`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			d, err := loadDesign(args[0])
+			if err != nil {
+				return err
+			}
+			chosen, err := groupsToScrub(d, groups)
+			if err != nil {
+				return fail(exitBadInput, err)
+			}
+			dial, err := dialHosts(d, 15*time.Second)
+			if err != nil {
+				return err
+			}
+			release, err := plan.Lock(d.Spec) // no apply meanwhile
+			if err != nil {
+				return fail(exitBadInput, err)
+			}
+			defer release()
+			c := observe.NewCollector(d, dial, 30*time.Second, serverNamesOf(d)...)
+			defer c.Close()
+			return runScrub(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), c, d, chosen, repair, asJSON)
+		},
+	}
+	cmd.Flags().BoolVar(&repair, "repair", false, "mend what can be mended")
+	cmd.Flags().StringSliceVar(&groups, "group", nil, "RAID groups, by name; default: all")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print a list with one entry for each group (progress goes to stderr)")
+	return cmd
+}
+
+func groupsToScrub(d *design.Design, names []string) ([]design.Group, error) {
+	var out []design.Group
+	var all []string
+	for _, g := range d.Groups {
+		all = append(all, g.Name)
+		if len(names) == 0 || slices.Contains(names, g.Name) {
+			out = append(out, g)
+		}
+	}
+	for _, n := range names {
+		if !slices.Contains(all, n) {
+			return nil, fmt.Errorf("there is no RAID group %s; there are %s", n, strings.Join(all, ", "))
+		}
+	}
+	return out, nil
+}
+
+func runScrub(ctx context.Context, out, errOut io.Writer, c *observe.Collector, d *design.Design, groups []design.Group, repair, asJSON bool) error {
+	progress := out
+	if asJSON {
+		progress = errOut
+	}
+	start := time.Now()
+	var done []scrub.Group
+	var errs []error
+	for _, g := range groups {
+		fmt.Fprintf(progress, "%s scrub of %s\n", stamp(start), g.Name)
+		last := time.Now()
+		r, err := scrub.Run(ctx, c.Call, d, g, repair, func(p float64) {
+			if time.Since(last) >= 5*time.Second {
+				last = time.Now()
+				fmt.Fprintf(progress, "%s   %.0f %%\n", stamp(start), p)
+			}
+		})
+		if err != nil {
+			errs = append(errs, err)
+			fmt.Fprintf(progress, "%s   %v\n", stamp(start), err)
+			if ctx.Err() != nil {
+				break
+			}
+			continue
+		}
+		done = append(done, r)
+		fmt.Fprintf(progress, "%s   %s\n", stamp(start), sayScrub(&r))
+	}
+	if asJSON {
+		if err := json.NewEncoder(out).Encode(done); err != nil {
+			return fail(exitFailed, err)
+		}
+	}
+	switch {
+	case ctx.Err() != nil:
+		return fail(exitInterrupted, nil)
+	case len(errs) > 0:
+		return fail(exitFailed, errors.New("not every group could be scrubbed"))
+	case slices.ContainsFunc(done, func(g scrub.Group) bool { return !g.Clean() }):
+		return fail(exitFailed, nil)
+	}
+	return nil
+}
+
+// sayScrub tells the outcome of a group in words.
+func sayScrub(g *scrub.Group) string {
+	s := fmt.Sprintf("%s on %s: %s compared", g.Name, g.Server, report.Bytes(g.Bytes))
+	if g.Mismatches == 0 {
+		return s + ", everything matches"
+	}
+	s += fmt.Sprintf(", %s did not match", report.Bytes(g.Mismatches*512))
+	for _, d := range g.Disks {
+		s += fmt.Sprintf("; disk %s (enclosure %s, bay %d) is wrong in %d blocks of 4 KiB", d.Serial, d.Enclosure, d.Bay, d.Blocks)
+	}
+	if g.Unknown > 0 {
+		s += fmt.Sprintf("; %d blocks are wrong on more than one disk and cannot be mended", g.Unknown)
+	}
+	switch {
+	case g.Mended > 0 && g.Left == 0:
+		s += fmt.Sprintf("; mended %d blocks, everything matches now", g.Mended)
+	case g.Mended > 0:
+		s += fmt.Sprintf("; mended %d blocks, %s still do not match", g.Mended, report.Bytes(g.Left*512))
+	case g.Found > 0:
+		s += "; nothing was changed (--repair mends)"
+	}
+	return s
+}
+
+// newScrubArrayCmd is what mortar scrub runs on a server.
+func newScrubArrayCmd() *cobra.Command {
+	var repair bool
+	cmd := &cobra.Command{
+		Use:    "scrub-array DEVICE",
+		Short:  "Check one md RAID 6 on this host (run by mortar scrub)",
+		Hidden: true,
+		Args:   cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			a, err := raid6.Open(args[0])
+			if err != nil {
+				return fail(exitBadInput, err)
+			}
+			r, err := a.Scrub(cmd.Context(), repair)
+			if err != nil {
+				return fail(exitFailed, err)
+			}
+			r.Array = args[0]
+			return json.NewEncoder(cmd.OutOrStdout()).Encode(r)
+		},
+	}
+	cmd.Flags().BoolVar(&repair, "repair", false, "mend what can be mended")
+	return cmd
+}

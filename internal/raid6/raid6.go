@@ -1,0 +1,164 @@
+// Package raid6 finds out which member of a Linux md RAID 6 lies, and mends
+// it. The kernel's own "repair" does not: it takes the data for right and
+// computes P and Q anew, so that wrong data becomes consistent. With two
+// parities and one wrong member the culprit can be computed; raid6check of
+// mdadm's sources does so, but no Debian package carries it. The arithmetic is
+// pure; array.go does the I/O. Nothing here decides when to scrub.
+//
+// Source: H. Peter Anvin, "The mathematics of RAID-6"; drivers/md/raid5.c
+package raid6
+
+import "fmt"
+
+// Places of the parities in a Finding.
+const (
+	P = -1
+	Q = -2
+)
+
+// Block is the unit in which a culprit is looked for, bytes: md's own page.
+const Block = 4096
+
+// The field GF(2^8) of RAID 6: polynomial 0x11d, generator 2.
+var exp, log [256]byte
+
+func init() {
+	x := 1
+	for i := range 255 {
+		exp[i], log[x] = byte(x), byte(i)
+		if x <<= 1; x > 255 {
+			x ^= 0x11d
+		}
+	}
+	exp[255] = exp[0]
+}
+
+// Layout is which member holds what in a row of chunks.
+type Layout struct {
+	Disks int
+}
+
+// Row gives the member with P, the one with Q, and those with data in the order
+// of their coefficients, in a row of md's default layout, left-symmetric.
+//
+// Source: raid5_compute_sector and raid6_d0 in drivers/md/raid5.c
+func (l Layout) Row(row int64) (p, q int, data []int) {
+	p = l.Disks - 1 - int(row%int64(l.Disks))
+	q = (p + 1) % l.Disks
+	for i := range l.Disks - 2 {
+		data = append(data, (p+2+i)%l.Disks)
+	}
+	return p, q, data
+}
+
+// Located is what was found in a row.
+type Located struct {
+	Bad     map[int]int // block → index into data, P or Q
+	Unknown []int       // blocks that are wrong in a way that no single member explains
+}
+
+// OK says that everything fits.
+func (l Located) OK() bool { return len(l.Bad) == 0 && len(l.Unknown) == 0 }
+
+// Locate finds the wrong member of each block of a row. p and q are its
+// parities, data its data chunks in the order of their coefficients, all of
+// one length, a multiple of Block.
+func Locate(p, q []byte, data [][]byte) (Located, error) {
+	l := Located{Bad: map[int]int{}}
+	if err := sameLength(p, q, data); err != nil {
+		return l, err
+	}
+	dp, dq := make([]byte, Block), make([]byte, Block)
+	for b := 0; b*Block < len(p); b++ {
+		syndromes(dp, dq, p, q, data, b)
+		culprit, found, clean := -3, true, true
+		for i := range Block {
+			if dp[i] == 0 && dq[i] == 0 {
+				continue
+			}
+			clean = false
+			c := culpritOf(dp[i], dq[i])
+			if culprit == -3 {
+				culprit = c
+			}
+			if c != culprit || c >= len(data) {
+				found = false
+				break
+			}
+		}
+		switch {
+		case clean:
+		case found:
+			l.Bad[b] = culprit
+		default:
+			l.Unknown = append(l.Unknown, b)
+		}
+	}
+	return l, nil
+}
+
+// culpritOf says who explains the difference of one byte. An error e in data
+// chunk z changes P by e and Q by 2^z e.
+func culpritOf(dp, dq byte) int {
+	switch {
+	case dq == 0:
+		return P
+	case dp == 0:
+		return Q
+	}
+	return (int(log[dq]) - int(log[dp]) + 255) % 255
+}
+
+// syndromes are what P and Q of a block differ by from those of its data.
+func syndromes(dp, dq, p, q []byte, data [][]byte, block int) {
+	from, to := block*Block, (block+1)*Block
+	clear(dp)
+	clear(dq)
+	// Horner's rule: Q = (((d[n-1] * 2) + d[n-2]) * 2 + ...) + d[0].
+	for z := len(data) - 1; z >= 0; z-- {
+		for i, d := range data[z][from:to] {
+			dp[i] ^= d
+			hi := dq[i] & 0x80
+			dq[i] <<= 1
+			if hi != 0 {
+				dq[i] ^= 0x1d
+			}
+			dq[i] ^= d
+		}
+	}
+	for i := range Block {
+		dp[i] ^= p[from+i]
+		dq[i] ^= q[from+i]
+	}
+}
+
+// Mend puts right, in memory, the blocks whose culprit is known.
+func Mend(p, q []byte, data [][]byte, l Located) {
+	dp, dq := make([]byte, Block), make([]byte, Block)
+	for b, culprit := range l.Bad {
+		syndromes(dp, dq, p, q, data, b)
+		at := b * Block
+		for i := range Block {
+			switch culprit {
+			case P:
+				p[at+i] ^= dp[i]
+			case Q:
+				q[at+i] ^= dq[i]
+			default:
+				data[culprit][at+i] ^= dp[i]
+			}
+		}
+	}
+}
+
+func sameLength(p, q []byte, data [][]byte) error {
+	n := len(p)
+	ok := n%Block == 0 && len(q) == n && len(data) >= 1 && len(data) <= 253
+	for _, d := range data {
+		ok = ok && len(d) == n
+	}
+	if !ok {
+		return fmt.Errorf("a row of %d data chunks with parities of %d and %d bytes is none of RAID 6", len(data), n, len(q))
+	}
+	return nil
+}
