@@ -182,8 +182,8 @@ func runDrill(ctx context.Context, in io.Reader, out, errOut io.Writer, specFile
 		if !ok {
 			return nil, fmt.Errorf("%s is not in the spec", name)
 		}
-		// A host whose processor is busy with a failover answers late.
-		h, err := host.Connect(ctx, t, host.Options{KeepAlive: 3 * time.Second, Missed: 6})
+		// A host whose processor is busy with a failover or a rebuild answers late.
+		h, err := host.Connect(ctx, t, host.Options{KeepAlive: 3 * time.Second, Missed: 12})
 		if err != nil {
 			return nil, err
 		}

@@ -26,7 +26,7 @@ const operatorWait = 3 * time.Minute
 
 // operatorTimeout is how long a host may take to answer: one that was broken
 // will not.
-const operatorTimeout = 20 * time.Second
+const operatorTimeout = 45 * time.Second
 
 func newOperator(d *design.Design) (*operator, error) {
 	dial, err := dialHosts(d, operatorTimeout/2)

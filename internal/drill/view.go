@@ -29,7 +29,7 @@ func (e *engine) view() *View {
 }
 
 // askTime bounds what is asked of a server that may be broken.
-const askTime = 20 * time.Second
+const askTime = 40 * time.Second
 
 // call asks a host, over the session there is.
 func (e *engine) call(ctx context.Context, name, op string, params, result any) error {

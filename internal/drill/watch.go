@@ -123,6 +123,10 @@ func (w *watcher) snapshot() ([]report.Event, map[string]map[string][]look) {
 // emulated server about 10 ms of its processor.
 const lookInterval = time.Second
 
+// dialTime bounds one try to reach a server that was lost: a try that began
+// while it was off must not outlast its boot.
+const dialTime = 12 * time.Second
+
 // follow watches one server until ctx ends. A session that is lost, as that
 // of a server that is fenced, is made anew as soon as it can be: a server
 // that comes back is watched again, and nothing that it logged since its boot
@@ -138,7 +142,7 @@ func (e *engine) follow(ctx context.Context, name string) {
 			if ctx.Err() != nil {
 				return
 			}
-			dctx, cancel := context.WithTimeout(ctx, askTime)
+			dctx, cancel := context.WithTimeout(ctx, dialTime)
 			_, err := e.redial(dctx, name)
 			cancel()
 			if err == nil {
