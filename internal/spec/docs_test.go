@@ -26,7 +26,9 @@ type, a broken rule: each is refused with ` + "`file:line:column`" + `, what is 
 - **Secrets** are never in the file, only the names of the files they are in, relative to the spec.
 - **Identities** (array and file system UUIDs, export fsid) follow from the brick's name, so a brick keeps them for ever. Give no two
   bricks that might ever meet the same name.
-- **What can be said and what can be built** differ: RAID arrays, two services, Lustre and a cache are designed and planned offline, see
+- **Two services** (flavour nfs-ha-xl): each server prefers one of them (` + "`" + `services[].server` + "`" + `), each enclosure's disks are for one
+  (` + "`" + `enclosures[].service` + "`" + `), the public network is Ethernet. ` + "`" + `mortar init nfs-ha-xl` + "`" + ` prints one.
+- **What can be said and what can be built** differ: RAID arrays, Lustre and a cache are designed and planned offline, see
   [the systems of the papers](systems.md) for an example of each; ` + "`apply`" + ` refuses them so far.
 
 `
