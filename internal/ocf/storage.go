@@ -752,12 +752,13 @@ func (s *service) stopMount(ctx context.Context) error {
 		}
 	}
 	// A mount in another namespace keeps the file system alive although it is
-	// gone from ours.
-	for try := 0; ; try++ {
+	// gone from ours; and the kernel ends one, with what nfsd knew of it, some
+	// time after its last process.
+	for start = s.now(); ; {
 		if _, err := s.k.ReadDir("/sys/fs/xfs/" + dev); errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
-		if try == 20 || s.k.Sleep(ctx, 100*time.Millisecond) != nil {
+		if s.now().Sub(start) > s.patience(ctx) || s.k.Sleep(ctx, 100*time.Millisecond) != nil {
 			return fmt.Errorf("the file system of %s is still active on %s: mounted in another mount namespace?", s.cfg.MountPoint, dev)
 		}
 	}
