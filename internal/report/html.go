@@ -113,6 +113,19 @@ func HTML(w io.Writer, runs []*Run) error {
 	if len(runs) == 0 {
 		return fmt.Errorf("report: no run given")
 	}
+	benches := 0
+	for _, r := range runs {
+		if r.Bench != nil {
+			benches++
+		}
+	}
+	switch benches {
+	case 0:
+	case len(runs):
+		return benchHTML(w, runs, nil)
+	default:
+		return fmt.Errorf("report: some runs are drills and some are benchmarks: make a page of each kind")
+	}
 	data := struct {
 		Title string
 		CSS   template.CSS

@@ -1,0 +1,249 @@
+package report
+
+import (
+	"bytes"
+	"encoding/xml"
+	"errors"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// syntheticBench is a benchmark of the shape a run writes, with made-up
+// numbers: the page's tests need one that never changes. factor is how fast
+// the brick is.
+func syntheticBench(factor float64) *Run {
+	const t0 = 1_795_000_000_000_000_000
+	b := &Bench{BenchSummary: BenchSummary{
+		Schema: Schema, Kind: KindBench, Verdict: Complete, Reasons: []string{}, Suite: "paper", Engine: "mortar", Tuning: "tuned", Scale: 1.0 / 256,
+		VerifiedBytes: 7 << 30, Started: time.Unix(0, t0).UTC(), DurationSeconds: 1804, Brick: "demo", Flavour: "nfs-ha", Virtual: true,
+		SpecSHA256: strings.Repeat("ab", 32), MortarVersion: "test", RunID: "bench-1",
+	}, ServerMemoryBytes: 1280 << 20, Clients: []string{"c1", "c2"}, Layers: []Layer{}}
+	phase := func(test, op, title, unit string, record int64, base float64, up func(n float64) float64) {
+		ph := BenchPhase{Name: test + "/" + op, Test: test, Op: op, Title: title, Unit: unit, RecordBytes: record, Method: "Each thread does its work.", Window: "exact"}
+		for _, n := range []int{1, 2, 4, 8, 16, 32, 64} {
+			pt := BenchPoint{Threads: n, Hosts: min(n, 2), FileBytes: 2560 << 20 / int64(n), TotalBytes: 2560 << 20, Cold: "restart"}
+			if record == 0 {
+				pt.FileBytes, pt.TotalBytes, pt.Files = 0, 0, 960000
+			}
+			for rep := range 3 {
+				v := factor * base * up(float64(n)) * (1 + 0.02*float64(rep-1))
+				run := BenchRun{StartNS: t0, Value: v, WindowSeconds: 17, WholeValue: 0.93 * v, WholeSeconds: 20, StonewallSeconds: 18, StonewallShare: 0.94, Bytes: 1 << 30, Ops: 1 << 20,
+					Latency: &Latency{Count: 1 << 20, P50: 0.4 * float64(n), P90: 2 * float64(n), P99: 9 * float64(n), P999: 30 * float64(n), Max: 100 * float64(n)},
+					Errors:  []string{}, Notes: []string{}}
+				tl := BenchTimeline{StartNS: t0, BucketSeconds: 1}
+				for s := range 20 {
+					x := v * (0.9 + 0.02*float64((s*7+rep)%9))
+					if s == 12 {
+						x /= 8
+					}
+					tl.Ops = append(tl.Ops, int64(x))
+					tl.Bytes = append(tl.Bytes, int64(x*(1<<20)))
+					tl.P50, tl.P99, tl.Max = append(tl.P50, 0.4), append(tl.P99, 9+float64(s%5)), append(tl.Max, 100)
+				}
+				run.Timeline = tl
+				for c := range pt.Hosts {
+					run.Clients = append(run.Clients, BenchClient{Name: b.Clients[c], Threads: n / pt.Hosts, Value: v / float64(pt.Hosts), Latency: run.Latency, CPUSeconds: 3.2})
+				}
+				for k := range n {
+					run.Threads = append(run.Threads, BenchThread{Client: b.Clients[k%pt.Hosts], Thread: k, End: 18 + float64(k)/64, Bytes: 1 << 20, Ops: 1 << 10})
+				}
+				pt.Runs = append(pt.Runs, run)
+			}
+			ph.Points = append(ph.Points, pt)
+		}
+		b.Phases = append(b.Phases, ph)
+	}
+	sat := func(n float64) float64 { return n / (1 + n/4) }
+	phase("sequential", "seq-write", "Sequential, N-to-N: write", "MiB/s", 1<<20, 400, sat)
+	phase("sequential", "seq-read", "Sequential, N-to-N: read", "MiB/s", 1<<20, 700, sat)
+	phase("random", "rand-read", "Random 4 KiB: read", "ops/s", 4096, 900, math.Sqrt)
+	phase("metadata", "md-create", "Metadata: create", "ops/s", 0, 2000, sat)
+	phase("metadata", "md-stat", "Metadata: stat", "ops/s", 0, 30000, sat)
+	b.Phases[4].Points[6].Failed = "2 threads of client c2 ran out of <space>"
+	b.Phases[4].Points[6].Runs[0].Errors = []string{"c2, thread 3: write: no space left on device"}
+	share := 0.81
+	b.Layers = []Layer{
+		{Name: "disks", Title: "6 raw disks together", Results: []LayerValue{{Load: "sequential read", Unit: "MiB/s", Best: 900, At: "1 region, 4 threads", Grid: []LayerPoint{{1, 1, 600, 2}, {1, 4, 900, 2}, {4, 1, 500, 2}}}}},
+		{Name: "network", Title: "network", Error: "nc <refused>"},
+		{Name: "nfs-many", Title: "NFS, 2 clients", Results: []LayerValue{{Load: "sequential read", Unit: "MiB/s", Best: 729, At: "8 threads", Below: "disks", Share: &share}}},
+	}
+	b.Bottleneck = "The network bounds it."
+	b.Score = &Score{Bandwidth: 1.2, Metadata: 20, Total: 4.9, Phases: []ScorePhase{{"ior-easy-write", "GiB/s", 1.2}}, Missing: []string{"find"}}
+	b.Peaks = b.PeakList()
+	r := &Run{Bench: b, Events: []Event{}}
+	r.Config = synthetic().Config
+	return r
+}
+
+func TestBenchGolden(t *testing.T) {
+	slow := syntheticBench(0.5)
+	slow.Config.Settings = []Setting{{"server", "nfsd", "threads", "8", "x", ""}}
+	a, b := syntheticBench(1), slow
+	a.Dir, b.Dir = "out/tuned", "out/stock"
+	c, err := CompareBench([]*Run{a, b})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, render := range map[string]func(io.Writer) error{
+		"bench": func(w io.Writer) error { return HTML(w, []*Run{syntheticBench(1)}) },
+		"bench-empty": func(w io.Writer) error {
+			return HTML(w, []*Run{{Bench: &Bench{BenchSummary: BenchSummary{Verdict: Partial}}}})
+		},
+		"compare": func(w io.Writer) error { return benchHTML(w, []*Run{a, b}, c) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got bytes.Buffer
+			if err := render(&got); err != nil {
+				t.Fatal(err)
+			}
+			golden := filepath.Join("testdata", name+".html")
+			if *update {
+				if err := os.WriteFile(golden, got.Bytes(), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(golden)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d := cmp.Diff(string(want), got.String()); d != "" {
+				t.Errorf("page differs from %s (rerun with -update if meant):\n%s", golden, d)
+			}
+			for _, s := range []string{"<script", "src=", "@import", "url(", "href=\"http", "NaN", "<space>", "nc <"} {
+				if strings.Contains(got.String(), s) {
+					t.Errorf("page contains %q", s)
+				}
+			}
+			wellFormed(t, got.String())
+		})
+	}
+}
+
+// wellFormed parses every drawing of a page.
+func wellFormed(t *testing.T, page string) {
+	t.Helper()
+	for {
+		i := strings.Index(page, "<svg")
+		if i < 0 {
+			return
+		}
+		j := strings.Index(page[i:], "</svg>") + i + len("</svg>")
+		d := xml.NewDecoder(strings.NewReader(page[i:j]))
+		for {
+			if _, err := d.Token(); errors.Is(err, io.EOF) {
+				break
+			} else if err != nil {
+				t.Fatalf("drawing: %v", err)
+			}
+		}
+		page = page[j:]
+	}
+}
+
+func TestBenchSaveLoad(t *testing.T) {
+	r := syntheticBench(1)
+	r.Dir = filepath.Join(t.TempDir(), "a", "run")
+	if err := r.Save(); err != nil {
+		t.Fatal(err)
+	}
+	got, err := Load(r.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(got.Bench, r.Bench) {
+		t.Errorf("differs after saving: %s", cmp.Diff(r.Bench, got.Bench))
+	}
+	if err := os.Remove(filepath.Join(r.Dir, BenchFile)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Load(r.Dir); err == nil {
+		t.Error("a run without bench.json was read")
+	}
+}
+
+func TestCompareBench(t *testing.T) {
+	a, b := syntheticBench(1), syntheticBench(0.9)
+	c, err := CompareBench([]*Run{a, b})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(c.Rows) != 5 || len(c.Rows[0].Points) != 7 {
+		t.Fatalf("%d rows", len(c.Rows))
+	}
+	ch := c.Rows[0].Changes[0]
+	if math.Abs(*ch.Percent+10) > 1e-9 || ch.P == nil || *ch.P > 0.05 || !strings.Contains(ch.Words(), "10.0 % decrease, significant") {
+		t.Errorf("%+v %s", ch, ch.Words())
+	}
+	// The same brick twice: no difference, and no significance.
+	c, err = CompareBench([]*Run{a, syntheticBench(1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if w := c.Rows[0].Changes[0].Words(); w != "no change, may be chance (p = 1)" {
+		t.Error(w)
+	}
+	// One repetition says nothing about chance; a phase one run has not got is
+	// no row of zeros.
+	one := syntheticBench(2)
+	one.Bench.Phases = one.Bench.Phases[:1]
+	for i := range one.Bench.Phases[0].Points {
+		one.Bench.Phases[0].Points[i].Runs = one.Bench.Phases[0].Points[i].Runs[:1]
+	}
+	c, err = CompareBench([]*Run{a, one, b})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ch := c.Rows[0].Changes[0]; ch.P != nil || ch.Percent == nil || c.Rows[1].Peaks[1] != nil || c.Rows[1].Changes[0].Percent != nil || len(c.Rows[1].Changes) != 2 {
+		t.Errorf("%+v", c.Rows[:2])
+	}
+	var text bytes.Buffer
+	if err := c.Text(&text); err != nil || !strings.Contains(text.String(), "increase") {
+		t.Errorf("%v %s", err, text.String())
+	}
+	if _, err := CompareBench([]*Run{a, synthetic()}); err == nil {
+		t.Error("a drill was compared with a benchmark")
+	}
+	if err := HTML(io.Discard, []*Run{a, synthetic()}); err == nil {
+		t.Error("one page of a drill and a benchmark")
+	}
+}
+
+// Welch's test against a worked example.
+func TestWelch(t *testing.T) {
+	mk := func(vs ...float64) *BenchPoint {
+		p := &BenchPoint{}
+		for _, v := range vs {
+			p.Runs = append(p.Runs, BenchRun{Value: v})
+		}
+		return p
+	}
+	// By hand: means 10 and 14, variances 1 and 1, n 3 each: t = -4/sqrt(2/3) =
+	// -4.898979, 4 degrees of freedom: p = 0.008049893.
+	ch := changeOf(mk(9, 10, 11), mk(13, 14, 15))
+	if ch.P == nil || math.Abs(*ch.P-0.008049893) > 1e-6 || math.Abs(*ch.Percent-40) > 1e-9 {
+		t.Errorf("%v %v", *ch.P, *ch.Percent)
+	}
+	// No scatter at all cannot be judged.
+	if ch := changeOf(mk(1, 1), mk(2, 2)); ch.P != nil && *ch.P > 0.05 {
+		t.Errorf("p = %v", *ch.P)
+	}
+}
+
+func TestRate(t *testing.T) {
+	for _, c := range []struct {
+		v    float64
+		want string
+	}{{0, "0.00 x"}, {3.14159, "3.14 x"}, {31.4159, "31.4 x"}, {314.159, "314 x"}, {31415.9, "31\u202f416 x"}} {
+		if got := Rate(c.v, "x"); got != c.want {
+			t.Errorf("%g: %q", c.v, got)
+		}
+	}
+}

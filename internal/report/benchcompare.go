@@ -1,0 +1,328 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"text/tabwriter"
+	"time"
+
+	"github.com/aclements/go-moremath/stats"
+)
+
+// BenchComparison puts benchmarks side by side; the first is what the others
+// are compared with.
+type BenchComparison struct {
+	Schema string     `json:"schema"`
+	Kind   string     `json:"kind"` // bench
+	Runs   []RunLabel `json:"runs"`
+	// Notes say why the runs may not be comparable.
+	Notes []string   `json:"notes"`
+	Rows  []BenchRow `json:"rows"`
+	// Differences are settings, software and hardware that are not the same
+	// in all runs.
+	Differences []Difference `json:"differences"`
+}
+
+// RunLabel names a run of a comparison.
+type RunLabel struct {
+	Label   string    `json:"label"` // A, B, …
+	Dir     string    `json:"dir"`
+	Suite   string    `json:"suite"`
+	Engine  string    `json:"engine"`
+	Tuning  string    `json:"tuning"`
+	Brick   string    `json:"brick"`
+	Started time.Time `json:"started"`
+	Repeats int       `json:"repeats"` // the most repetitions of any point
+}
+
+// BenchRow is a phase of the runs.
+type BenchRow struct {
+	Phase string `json:"phase"`
+	Title string `json:"title"`
+	Unit  string `json:"unit"`
+	// Peaks of each run, null where it has none; Changes of each run but the
+	// first against the first, at the peaks, which may be at different thread
+	// counts.
+	Peaks   []*Peak    `json:"peaks"`
+	Changes []Change   `json:"changes"`
+	Points  []BenchAt  `json:"points"`
+	curves  []chartRef // for the plots
+}
+
+type chartRef struct{ phase *BenchPhase }
+
+// BenchAt is a phase of the runs at one thread count.
+type BenchAt struct {
+	Threads int        `json:"threads"`
+	Values  []*float64 `json:"values"` // medians; null where a run has none
+	Changes []Change   `json:"changes"`
+}
+
+// Change is a run against the first.
+type Change struct {
+	// Percent is by how much it is more (or less); null where one of the two
+	// is missing.
+	Percent *float64 `json:"percent"`
+	// P is the probability that repetitions of one and the same brick differ
+	// so much by chance (Welch's t-test, two-sided); null with fewer than two
+	// repetitions on either side.
+	P *float64 `json:"p"`
+}
+
+// Difference is something that is not the same in all runs.
+type Difference struct {
+	Name   string   `json:"name"`
+	Values []string `json:"values"` // of each run; empty: it has none
+}
+
+// significant is the level below which a difference counts as one.
+const significant = 0.05
+
+// Words tells a change as the papers do.
+func (c Change) Words() string {
+	if c.Percent == nil {
+		return "–"
+	}
+	p := *c.Percent
+	text := "no change"
+	switch {
+	case p >= 0.05:
+		text = fmt.Sprintf("%.1f %% increase", p)
+	case p <= -0.05:
+		text = fmt.Sprintf("%.1f %% decrease", -p)
+	}
+	switch {
+	case c.P == nil:
+		return text
+	case *c.P < 0.001:
+		return text + ", significant (p < 0.001)"
+	case *c.P < significant:
+		return text + fmt.Sprintf(", significant (p = %.2g)", *c.P)
+	}
+	return text + fmt.Sprintf(", may be chance (p = %.2g)", *c.P)
+}
+
+func changeOf(a, b *BenchPoint) Change {
+	if a == nil || b == nil {
+		return Change{}
+	}
+	x, y := a.Median(), b.Median()
+	if x == nil || y == nil || x.Value <= 0 {
+		return Change{}
+	}
+	pc := 100 * (y.Value/x.Value - 1)
+	c := Change{Percent: &pc}
+	if len(a.Runs) < 2 || len(b.Runs) < 2 {
+		return c
+	}
+	t, err := stats.TwoSampleWelchTTest(stats.Sample{Xs: a.Values()}, stats.Sample{Xs: b.Values()}, stats.LocationDiffers)
+	if err == nil && !math.IsNaN(t.P) {
+		c.P = &t.P
+	}
+	return c
+}
+
+// CompareBench compares benchmarks with the first of them.
+func CompareBench(runs []*Run) (*BenchComparison, error) {
+	c := &BenchComparison{Schema: Schema, Kind: KindBench, Notes: []string{}, Rows: []BenchRow{}, Differences: []Difference{}}
+	for i, r := range runs {
+		if r.Bench == nil {
+			return nil, fmt.Errorf("%s is a drill, and other runs are benchmarks: compare like with like", r.Dir)
+		}
+		l := RunLabel{Label: string(rune('A' + i%26)), Dir: r.Dir, Suite: r.Bench.Suite, Engine: r.Bench.Engine, Tuning: r.Bench.Tuning, Brick: r.Bench.Brick, Started: r.Bench.Started}
+		for p := range r.Bench.Phases {
+			for _, pt := range r.Bench.Phases[p].Points {
+				l.Repeats = max(l.Repeats, len(pt.Runs))
+			}
+		}
+		c.Runs = append(c.Runs, l)
+	}
+	first := runs[0].Bench
+	for i, r := range runs[1:] {
+		b, label := r.Bench, c.Runs[i+1].Label
+		differ := func(what, x, y string) {
+			if x != y {
+				c.Notes = append(c.Notes, fmt.Sprintf("%s differs: %s in A, %s in %s", what, x, y, label))
+			}
+		}
+		differ("suite", first.Suite, b.Suite)
+		differ("scale", ScaleText(first.Scale), ScaleText(b.Scale))
+		differ("number of client hosts", fmt.Sprint(len(first.Clients)), fmt.Sprint(len(b.Clients)))
+		if first.Virtual != b.Virtual {
+			c.Notes = append(c.Notes, "one run is of a virtual rack and another is not: compare no absolute value")
+		}
+	}
+	for i, r := range runs {
+		if r.Bench.Verdict != Complete {
+			c.Notes = append(c.Notes, fmt.Sprintf("%s is %s", c.Runs[i].Label, r.Bench.Verdict))
+		}
+	}
+	if first.Virtual {
+		c.Notes = append(c.Notes, "virtual racks: ratios mean something only if the machine was as idle in every run")
+	}
+	var names []string
+	for _, r := range runs {
+		for i := range r.Bench.Phases {
+			if n := r.Bench.Phases[i].Name; !slices.Contains(names, n) {
+				names = append(names, n)
+			}
+		}
+	}
+	for _, n := range names {
+		c.Rows = append(c.Rows, rowOf(n, runs))
+	}
+	c.Differences = differences(runs)
+	return c, nil
+}
+
+func rowOf(name string, runs []*Run) BenchRow {
+	row := BenchRow{Phase: name, Changes: []Change{}, Points: []BenchAt{}}
+	var counts []int
+	var best []*BenchPoint
+	for _, r := range runs {
+		i := slices.IndexFunc(r.Bench.Phases, func(p BenchPhase) bool { return p.Name == name })
+		if i < 0 {
+			best, row.Peaks, row.curves = append(best, nil), append(row.Peaks, nil), append(row.curves, chartRef{})
+			continue
+		}
+		ph := &r.Bench.Phases[i]
+		row.Title, row.Unit = ph.Title, ph.Unit
+		row.curves = append(row.curves, chartRef{ph})
+		p := ph.Peak()
+		best = append(best, p)
+		if p == nil {
+			row.Peaks = append(row.Peaks, nil)
+			continue
+		}
+		peak := Peak{Phase: name, Title: ph.Title, Unit: ph.Unit, Threads: p.Threads, Value: p.Median().Value}
+		if l := p.Median().Latency; l != nil {
+			peak.P99 = l.P99
+		}
+		row.Peaks = append(row.Peaks, &peak)
+		for _, pt := range ph.Points {
+			counts = addSorted(counts, pt.Threads)
+		}
+	}
+	for _, b := range best[1:] {
+		row.Changes = append(row.Changes, changeOf(best[0], b))
+	}
+	for _, n := range counts {
+		at := BenchAt{Threads: n, Changes: []Change{}}
+		var points []*BenchPoint
+		for _, cr := range row.curves {
+			var found *BenchPoint
+			if cr.phase != nil {
+				for k := range cr.phase.Points {
+					if cr.phase.Points[k].Threads == n && cr.phase.Points[k].Median() != nil {
+						found = &cr.phase.Points[k]
+					}
+				}
+			}
+			points = append(points, found)
+			if found == nil {
+				at.Values = append(at.Values, nil)
+				continue
+			}
+			v := found.Median().Value
+			at.Values = append(at.Values, &v)
+		}
+		for _, p := range points[1:] {
+			at.Changes = append(at.Changes, changeOf(points[0], p))
+		}
+		row.Points = append(row.Points, at)
+	}
+	return row
+}
+
+// differences lists what the descriptions of the runs do not have in common.
+func differences(runs []*Run) []Difference {
+	out := []Difference{}
+	var names []string
+	values := make([]map[string]string, len(runs))
+	for i, r := range runs {
+		values[i] = map[string]string{}
+		add := func(name, value string) {
+			if !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+			values[i][name] = value
+		}
+		add("mortar", r.Bench.MortarVersion)
+		add("profile of the brick", r.Bench.Tuning)
+		add("spec", short(r.Bench.SpecSHA256))
+		for _, x := range r.Config.Software {
+			add(x.Name, x.Value)
+		}
+		for _, x := range r.Config.Hardware {
+			add(x.Name, x.Value)
+		}
+		for _, x := range r.Config.Mounts {
+			add("mount "+x.Name, x.Value)
+		}
+		for _, x := range r.Config.Settings {
+			add(x.Role+" "+x.Kind+" "+x.Name, x.Value)
+		}
+	}
+	for _, n := range names {
+		d := Difference{Name: n}
+		same := true
+		for i := range runs {
+			d.Values = append(d.Values, values[i][n])
+			same = same && values[i][n] == values[0][n]
+		}
+		if !same {
+			out = append(out, d)
+		}
+	}
+	return out
+}
+
+// Text prints the comparison as the papers close: peaks and by how much they
+// differ.
+func (c *BenchComparison) Text(w io.Writer) error {
+	for _, r := range c.Runs {
+		fmt.Fprintf(w, "%s: %s (%s, engine %s, brick %s %s, %s)\n", r.Label, r.Dir, r.Suite, r.Engine, r.Brick, r.Tuning, r.Started.UTC().Format("2006-01-02 15:04"))
+	}
+	for _, n := range c.Notes {
+		fmt.Fprintln(w, "note:", n)
+	}
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprint(tw, "peak")
+	for _, r := range c.Runs {
+		fmt.Fprintf(tw, "\t%s", r.Label)
+	}
+	for _, r := range c.Runs[1:] {
+		fmt.Fprintf(tw, "\t%s against A", r.Label)
+	}
+	fmt.Fprintln(tw)
+	for _, row := range c.Rows {
+		fmt.Fprint(tw, row.Title)
+		for _, p := range row.Peaks {
+			if p == nil {
+				fmt.Fprint(tw, "\t–")
+				continue
+			}
+			fmt.Fprintf(tw, "\t%s at %d", Rate(p.Value, p.Unit), p.Threads)
+		}
+		for _, ch := range row.Changes {
+			fmt.Fprintf(tw, "\t%s", ch.Words())
+		}
+		fmt.Fprintln(tw)
+	}
+	if err := tw.Flush(); err != nil {
+		return err
+	}
+	if n := len(c.Differences); n > 0 {
+		fmt.Fprintf(w, "%d settings, versions or parts differ:\n", n)
+		for i, d := range c.Differences {
+			if i == 12 {
+				fmt.Fprintf(w, "  and %d more (--json, --html)\n", n-i)
+				break
+			}
+			fmt.Fprintf(w, "  %s: %q\n", d.Name, d.Values)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,345 @@
+package report
+
+import (
+	_ "embed"
+	"fmt"
+	"html/template"
+	"io"
+	"slices"
+	"strings"
+)
+
+//go:embed bench.tmpl
+var benchSource string
+
+//go:embed bench.css
+var benchCSS string
+
+// benchPage shares functions and the part on what was tested with the
+// drills' page.
+var benchPage = template.Must(template.Must(page.Clone()).New("benchmarks").Funcs(template.FuncMap{
+	"rate":    func(v float64, unit string) string { return Rate(v, unit) },
+	"scale":   ScaleText,
+	"percent": func(f any) string { return fmt.Sprintf("%.0f %%", 100*deref(f)) },
+}).Parse(benchSource))
+
+func deref(f any) float64 {
+	switch v := f.(type) {
+	case *float64:
+		return *v
+	case float64:
+		return v
+	}
+	return 0
+}
+
+// benchRunPage is what the template sees of one benchmark.
+type benchRunPage struct {
+	*Run
+	ID      string
+	Title   string
+	Tiles   []Peak
+	Summary []summaryRow
+	Tests   []testPage
+	Layers  []layerPage
+}
+
+type summaryRow struct {
+	Title, Unit string
+	Threads     int
+	Run         *BenchRun
+}
+
+// testPage is a test of the suite: phases that share files and a figure.
+type testPage struct {
+	Title     string
+	Charts    []template.HTML
+	Phases    []phaseHead
+	Rows      []testRow
+	Latency   template.HTML
+	Strips    template.HTML
+	PerClient []clientRow
+	Failed    []string
+	Errors    []string
+}
+
+type phaseHead struct{ Title, Verb, Unit, Method string }
+
+type testRow struct {
+	Threads, Hosts int
+	Each           string
+	Cells          []testCell
+}
+
+type testCell struct{ Value, P99 string }
+
+type clientRow struct {
+	Verb, Unit string
+	Threads    int
+	Client     BenchClient
+}
+
+type layerPage struct {
+	Load  string
+	SVG   template.HTML
+	Grids []gridPage
+}
+
+type gridPage struct {
+	Title, XName string
+	Load         string
+	YName        string
+	Ys           []int
+	Rows         []gridRow
+}
+
+type gridRow struct {
+	X     int
+	Cells []string
+}
+
+// verbOf is the last word of a phase's title: write, read, create …
+func verbOf(title string) string { return title[strings.LastIndex(title, " ")+1:] }
+
+// testTitle is the rest of it.
+func testTitle(title string) string {
+	if i := strings.LastIndex(title, ": "); i > 0 {
+		return title[:i]
+	}
+	return title
+}
+
+func newBenchPage(r *Run, i int) benchRunPage {
+	b := r.Bench
+	p := benchRunPage{Run: r, ID: fmt.Sprintf("bench%d", i+1), Title: "Suite " + b.Suite}
+	if b.Suite == "profile" {
+		p.Title = "Layer by layer"
+	}
+	p.Tiles = b.PeakList()
+	if len(p.Tiles) > 8 {
+		p.Tiles = p.Tiles[:8]
+	}
+	var tests []string
+	for k := range b.Phases {
+		ph := &b.Phases[k]
+		if !slices.Contains(tests, ph.Test) {
+			tests = append(tests, ph.Test)
+		}
+		if best := ph.Peak(); best != nil {
+			p.Summary = append(p.Summary, summaryRow{Title: ph.Title, Unit: ph.Unit, Threads: best.Threads, Run: best.Median()})
+		}
+	}
+	for _, t := range tests {
+		var phases []*BenchPhase
+		for k := range b.Phases {
+			if b.Phases[k].Test == t {
+				phases = append(phases, &b.Phases[k])
+			}
+		}
+		p.Tests = append(p.Tests, newTestPage(phases))
+	}
+	p.Layers = layerPages(b.Layers)
+	return p
+}
+
+func newTestPage(phases []*BenchPhase) testPage {
+	t := testPage{Title: testTitle(phases[0].Title)}
+	var counts []int
+	metadata := phases[0].RecordBytes == 0
+	curves := []chartSeries{}
+	for i, ph := range phases {
+		verb := verbOf(ph.Title)
+		t.Phases = append(t.Phases, phaseHead{ph.Title, verb, ph.Unit, ph.Method})
+		se := seriesOf(ph, verb, i)
+		if metadata && len(phases) > 1 {
+			// As in the papers: stat is an order of magnitude above create.
+			t.Charts = append(t.Charts, chart{title: ph.Title, yTitle: verb + ", " + ph.Unit, value: axisValue, series: []chartSeries{se}}.svgOf())
+		} else {
+			curves = append(curves, se)
+		}
+		for _, pt := range ph.Points {
+			counts = addSorted(counts, pt.Threads)
+			if pt.Failed != "" {
+				t.Failed = append(t.Failed, fmt.Sprintf("%s at %d clients: %s", verb, pt.Threads, pt.Failed))
+			}
+			for _, run := range pt.Runs {
+				t.Errors = append(t.Errors, run.Errors...)
+			}
+			if m := pt.Median(); m != nil && len(m.Clients) > 1 {
+				for _, c := range m.Clients {
+					t.PerClient = append(t.PerClient, clientRow{verb, ph.Unit, pt.Threads, c})
+				}
+			}
+		}
+	}
+	if len(curves) > 0 {
+		t.Charts = append(t.Charts, chart{title: t.Title, yTitle: phases[0].Unit, value: axisValue, series: curves}.svgOf())
+	}
+	var lat []chartSeries
+	for i, ph := range phases {
+		verb := verbOf(ph.Title)
+		lat = append(lat, latencySeries(ph, verb+" p50", 2*i, func(l *Latency) float64 { return l.P50 }),
+			latencySeries(ph, verb+" p99", 2*i+1, func(l *Latency) float64 { return l.P99 }))
+	}
+	lat = slices.DeleteFunc(lat, func(s chartSeries) bool { return len(s.points) == 0 })
+	t.Latency = chart{title: t.Title + ": latency", yTitle: "latency of an operation (logarithmic)", logY: true, value: axisMillis, series: lat}.svgOf()
+	for _, n := range counts {
+		row := testRow{Threads: n}
+		for _, ph := range phases {
+			cell := testCell{"–", "–"}
+			for k := range ph.Points {
+				pt := &ph.Points[k]
+				m := pt.Median()
+				if pt.Threads != n || m == nil {
+					continue
+				}
+				row.Hosts, row.Each = pt.Hosts, Bytes(pt.FileBytes)
+				if pt.Files > 0 {
+					row.Each = Count(pt.Files/int64(n)) + " files"
+				}
+				cell.Value = strings.TrimSuffix(Rate(m.Value, ""), " ")
+				if m.Latency != nil {
+					cell.P99 = millis(m.Latency.P99)
+				}
+			}
+			row.Cells = append(row.Cells, cell)
+		}
+		t.Rows = append(t.Rows, row)
+	}
+	var rows []stripRow
+	for _, ph := range phases {
+		show := []*BenchPoint{}
+		if best := ph.Peak(); best != nil {
+			show = append(show, best)
+		}
+		if n := len(ph.Points); n > 0 && !slices.Contains(show, &ph.Points[n-1]) {
+			show = append(show, &ph.Points[n-1])
+		}
+		for _, pt := range show {
+			if m := pt.Median(); m != nil {
+				rows = append(rows, stripRow{label: fmt.Sprintf("%s, %d clients", verbOf(ph.Title), pt.Threads), unit: ph.Unit, run: m})
+			}
+		}
+	}
+	t.Strips = strips(rows)
+	return t
+}
+
+// layerPages has a figure for each kind of load.
+func layerPages(layers []Layer) []layerPage {
+	var loads []string
+	for _, l := range layers {
+		for _, v := range l.Results {
+			if !slices.Contains(loads, v.Load) {
+				loads = append(loads, v.Load)
+			}
+		}
+	}
+	var out []layerPage
+	for _, load := range loads {
+		p := layerPage{Load: load, SVG: layerBars(layers, load)}
+		for _, l := range layers {
+			for _, v := range l.Results {
+				if v.Load != load || len(v.Grid) == 0 {
+					continue
+				}
+				p.Grids = append(p.Grids, gridOf(l, v))
+			}
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
+func gridOf(l Layer, v LayerValue) gridPage {
+	x, y := "threads", "at a time"
+	switch l.Name {
+	case "disks", "raid", "volume":
+		x, y = "regions", "threads"
+	case "network":
+		x, y = "streams", "writes at a time"
+	}
+	g := gridPage{Title: l.Title + ", " + v.Unit, Load: v.Load, XName: x, YName: y}
+	var xs []int
+	cells := map[[2]int]string{}
+	for _, p := range v.Grid {
+		xs, g.Ys = addSorted(xs, p.X), addSorted(g.Ys, p.Y)
+		cells[[2]int{p.X, p.Y}] = strings.TrimSuffix(Rate(p.Value, ""), " ")
+	}
+	for _, x := range xs {
+		row := gridRow{X: x}
+		for _, y := range g.Ys {
+			c, ok := cells[[2]int{x, y}]
+			if !ok {
+				c = "–"
+			}
+			row.Cells = append(row.Cells, c)
+		}
+		g.Rows = append(g.Rows, row)
+	}
+	return g
+}
+
+type comparisonPage struct {
+	Title       string
+	C           *BenchComparison
+	Others      []string
+	Charts      []comparedChart
+	Differences []Difference
+}
+
+type comparedChart struct {
+	Title string
+	SVG   template.HTML
+}
+
+// benchHTML renders benchmarks, with a comparison before them if there is
+// one.
+func benchHTML(w io.Writer, runs []*Run, c *BenchComparison) error {
+	data := struct {
+		Title      string
+		CSS        template.CSS
+		Runs       []benchRunPage
+		Comparison *comparisonPage
+		Version    string
+	}{CSS: template.CSS(pageCSS + benchCSS), Version: runs[0].Bench.MortarVersion} //nolint:gosec // our own files
+	for i, r := range runs {
+		data.Runs = append(data.Runs, newBenchPage(r, i))
+	}
+	data.Title = runs[0].Bench.Brick + ": " + data.Runs[0].Title
+	if c != nil {
+		cp := &comparisonPage{C: c, Differences: c.Differences}
+		var dirs []string
+		for i, r := range c.Runs {
+			dirs = append(dirs, r.Dir)
+			if i > 0 {
+				cp.Others = append(cp.Others, r.Label+" against A")
+			}
+		}
+		cp.Title = strings.Join(dirs, " and ")
+		if len(dirs) > 2 {
+			cp.Title = fmt.Sprintf("%d runs", len(dirs))
+		}
+		for _, row := range c.Rows {
+			var curves []chartSeries
+			for i, cr := range row.curves {
+				if cr.phase != nil {
+					curves = append(curves, seriesOf(cr.phase, c.Runs[i].Label+" "+c.Runs[i].Dir, i))
+				}
+			}
+			cp.Charts = append(cp.Charts, comparedChart{row.Title, chart{title: row.Title, yTitle: row.Unit, value: axisValue, series: curves}.svgOf()})
+		}
+		data.Title, data.Comparison = "Compared: "+cp.Title, cp
+		data.Runs = nil // each has a page of its own
+	}
+	return benchPage.Execute(w, data)
+}
+
+// WriteComparison renders a comparison into one file.
+func WriteComparison(path string, runs []*Run, c *BenchComparison) error {
+	var b strings.Builder
+	if err := benchHTML(&b, runs, c); err != nil {
+		return err
+	}
+	return writeFile(path, []byte(b.String()))
+}
