@@ -49,6 +49,9 @@ func TestDesignedNotBuilt(t *testing.T) {
 		if code, out, stderr := mortar(t, "plan", "--offline", file); code != 0 || !strings.Contains(out, "resources to change") || !strings.Contains(out, "This is for reading: "+file) {
 			t.Errorf("plan --offline %s: %d %s", name, code, stderr)
 		}
+		if code, out, stderr := mortar(t, "mount-options", file); code != 0 || !strings.Contains(out, "mount -t ") {
+			t.Errorf("mount-options %s: %d %s%s", name, code, out, stderr)
+		}
 		var doc struct{ Pending int }
 		if code, out, stderr := mortar(t, "plan", "--offline", "--json", file); code != 0 || json.Unmarshal([]byte(out), &doc) != nil || doc.Pending == 0 {
 			t.Errorf("plan --offline --json %s: %d %s", name, code, stderr)

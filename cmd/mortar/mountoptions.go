@@ -22,11 +22,14 @@ var mountReasons = map[string]design.Setting{
 	"mountproto": {Reason: "the MOUNT protocol of v3 over TCP too: one transport to pass a firewall", Source: "nfs(5)"},
 	"retrans":    {Reason: "after so many timeouts the kernel logs 'server not responding'; with hard it goes on for ever", Source: "nfs(5)"},
 	"_netdev":    {Reason: "mounted once the network is up, unmounted before it goes", Source: "systemd.mount(5)"},
+	"flock":      {Reason: "locks that hold on all clients, as programs expect", Source: "mount.lustre(8)"},
+	"noatime":    {Reason: "reading writes nothing", Source: "mount(8)"},
 	"nofail":     {Reason: "a brick that is away does not keep the client from booting", Source: "systemd.mount(5)"},
 }
 
-// fstabOptions are those only fstab needs.
-var fstabOptions = []string{"_netdev", "nofail"}
+// fstabOptions are those only fstab needs, by type of file system. Lustre
+// does not mount with nofail, which mount(8) hands on to it.
+var fstabOptions = map[string][]string{"nfs": {"_netdev", "nofail"}, "lustre": {"_netdev"}}
 
 // mountDoc is one mount as it is printed.
 type mountDoc struct {
@@ -61,7 +64,7 @@ any client would use. No host is reached.`,
   mortar mount-options brick.yaml --client c1 --fstab >> /etc/fstab`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			d, err := loadDesign(args[0])
+			d, err := loadAnyDesign(args[0])
 			if err != nil {
 				return err
 			}
@@ -97,11 +100,15 @@ func mountDocs(d *design.Design, client string) ([]mountDoc, error) {
 		return nil, fmt.Errorf("%s: no client %s; choose one of %s", d.Spec.File, client, strings.Join(names, ", "))
 	}
 	mounts := d.Mounts
-	if len(names) == 0 {
+	if l := d.Lustre; l != nil {
+		for _, n := range append(names, "")[:max(len(names), 1)] {
+			mounts = append(mounts, design.ClientMount{Client: n, Service: l.FSName, Source: l.Source, Path: l.Mount, Version: "lustre", Options: l.MountOpts})
+		}
+	} else if len(names) == 0 {
 		// What a client that says nothing about its mounts would get.
 		s := *d.Spec
 		s.Clients = []spec.Client{{}}
-		any, err := design.New(&s)
+		any, err := design.Derive(&s)
 		if err != nil {
 			return nil, err
 		}
@@ -120,7 +127,11 @@ func mountDocs(d *design.Design, client string) ([]mountDoc, error) {
 func newMountDoc(d *design.Design, m design.ClientMount) mountDoc {
 	doc := mountDoc{Client: m.Client, Service: m.Service, Source: m.Source, Path: m.Path, Version: m.Version, Options: []mountOption{}}
 	all := slices.Clone(m.Options)
-	for _, o := range fstabOptions {
+	kind := "nfs"
+	if d.Lustre != nil {
+		kind = "lustre"
+	}
+	for _, o := range fstabOptions[kind] {
 		if !slices.Contains(all, o) {
 			all = append(all, o)
 		}
@@ -129,8 +140,8 @@ func newMountDoc(d *design.Design, m design.ClientMount) mountDoc {
 		r := mountReason(d, o)
 		doc.Options = append(doc.Options, mountOption{o, r.Reason, r.Source})
 	}
-	doc.Command = []string{"mount", "-t", "nfs", "-o", strings.Join(m.Options, ","), m.Source, m.Path}
-	doc.Fstab = strings.Join([]string{fstabEscape(m.Source), fstabEscape(m.Path), "nfs", strings.Join(all, ","), "0", "0"}, " ")
+	doc.Command = []string{"mount", "-t", kind, "-o", strings.Join(m.Options, ","), m.Source, m.Path}
+	doc.Fstab = strings.Join([]string{fstabEscape(m.Source), fstabEscape(m.Path), kind, strings.Join(all, ","), "0", "0"}, " ")
 	return doc
 }
 
@@ -187,7 +198,7 @@ func printMounts(w io.Writer, docs []mountDoc, fstab bool) error {
 			fmt.Fprintf(&b, "mkdir -p %s\n%s\n", shellQuote(m.Path), strings.Join(words, " "))
 		}
 		for _, o := range m.Options {
-			if told[o.Option] || !fstab && slices.Contains(fstabOptions, o.Option) {
+			if told[o.Option] || !fstab && slices.Contains(fstabOptions["nfs"], o.Option) {
 				continue
 			}
 			told[o.Option] = true

@@ -22,6 +22,8 @@ func (d *Design) lustre() {
 		FSName: c.FSName, LNET: fmt.Sprintf("%s(%s)", c.LNET, s.Networks.Public.Interface),
 		Mount: c.Mount, StripeCount: c.StripeCount, StripeSize: c.StripeSize, Pools: c.Pools,
 	}
+	// flock: locks that hold on all clients, as programs expect.
+	l.MountOpts = []string{"flock", "noatime"}
 	d.Lustre = l
 	public := map[string]string{}
 	servers := map[string]spec.Server{}

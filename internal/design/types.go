@@ -86,6 +86,7 @@ type Lustre struct {
 	MGSNIDs     []string       `json:"mgs_nids"`
 	Mount       string         `json:"mount"` // on clients
 	Source      string         `json:"source"`
+	MountOpts   []string       `json:"mount_options"`
 	StripeCount int            `json:"stripe_count"`
 	StripeSize  spec.Bytes     `json:"stripe_size"`
 	Pools       []spec.OSTPool `json:"pools,omitempty"`

@@ -329,10 +329,10 @@ func (b *builder) lustreSystem() {
 		b.lnet(c)
 		b.add(StageClients, c, "mount "+l.Mount, &resource.MountPoint{
 			Source: l.Source, Path: l.Mount, Type: "lustre", Fstab: true,
-			// flock: locks that hold on all clients, as programs expect. No nofail:
-			// mount(8) hands it on, and Lustre does not mount with an option it does
-			// not know; with _netdev a boot goes on without the file system.
-			Options: []string{"flock", "noatime", "_netdev"},
+			// No nofail: mount(8) hands it on, and Lustre does not mount with an
+			// option it does not know; with _netdev a boot goes on without the file
+			// system.
+			Options: append(slices.Clone(l.MountOpts), "_netdev"),
 		})
 		if first {
 			first = false
