@@ -85,7 +85,7 @@ func mortar(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	}
 	var ee *exitError
 	if !errors.As(err, &ee) {
-		return exitBadInput, out.String(), err.Error()
+		return exitFailed, out.String(), err.Error()
 	}
 	return ee.code, out.String(), ee.Error()
 }

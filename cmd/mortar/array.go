@@ -103,7 +103,7 @@ func writeScripts(w io.Writer, d *design.Design, dir, tool string, names []strin
 		}
 		_, err = f.WriteString(scripts[n])
 		if err = errors.Join(err, f.Close()); err != nil {
-			return fail(exitFailed, err)
+			return fail(exitFailed, errors.Join(err, os.Remove(file)))
 		}
 		fmt.Fprintln(w, file)
 	}

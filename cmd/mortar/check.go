@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 
+	"github.com/google/renameio/v2"
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
@@ -83,7 +84,19 @@ func writeSVG(file string, out io.Writer, d *design.Design) error {
 	if err := design.SVG(&b, d); err != nil {
 		return fail(exitFailed, err)
 	}
-	if err := os.WriteFile(file, b.Bytes(), 0o644); err != nil {
+	return writeWhole(file, b.Bytes())
+}
+
+// writeWhole writes a file that is whole or not there; what is no file, such
+// as /dev/stdout or a pipe, is written to as it is.
+func writeWhole(file string, b []byte) error {
+	write := renameio.WriteFile
+	if st, err := os.Stat(file); err == nil && !st.Mode().IsRegular() {
+		write = func(name string, b []byte, mode os.FileMode, _ ...renameio.Option) error {
+			return os.WriteFile(name, b, mode)
+		}
+	}
+	if err := write(file, b, 0o644); err != nil {
 		return fail(exitFailed, err)
 	}
 	return nil

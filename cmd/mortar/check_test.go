@@ -21,13 +21,14 @@ func runCmd(t *testing.T, c *cobra.Command, args ...string) (string, int, error)
 	c.SetOut(&out)
 	c.SetErr(&out)
 	c.SilenceUsage, c.SilenceErrors = true, true
+	plainUsage(c)
 	err := execute(t.Context(), c, args)
 	code := 0
 	var ee *exitError
 	if errors.As(err, &ee) {
 		code = ee.code
 	} else if err != nil {
-		code = exitBadInput // as main does with cobra's own errors
+		code = exitFailed
 	}
 	return out.String(), code, err
 }

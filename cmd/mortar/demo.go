@@ -75,8 +75,8 @@ func runDemo(ctx context.Context, w io.Writer, dir, drill, how string) error {
 		if err != nil {
 			return fail(exitFailed, fmt.Errorf("mortar init: %w", err))
 		}
-		if err := os.WriteFile(spec, out, 0o644); err != nil {
-			return fail(exitFailed, err)
+		if err := writeWhole(spec, out); err != nil {
+			return err
 		}
 	} else {
 		fmt.Fprintf(w, "\n%s using %s, which is there already\n", stamp(start), spec)

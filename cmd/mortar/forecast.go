@@ -36,8 +36,8 @@ and a source and can be changed. Nothing but the spec is read.`,
 				return fail(exitBadInput, err)
 			}
 			if svg != "" {
-				if err := os.WriteFile(svg, []byte(f.SVG()), 0o644); err != nil {
-					return fail(exitFailed, err)
+				if err := writeWhole(svg, []byte(f.SVG())); err != nil {
+					return err
 				}
 			}
 			out := cmd.OutOrStdout()

@@ -101,10 +101,11 @@ func newRackUpCmd() *cobra.Command {
 			cfg.Sparse = cfg.Sparse || sparse
 			if dryRun {
 				lines, err := rack.DryRun(cfg, dir)
-				for _, l := range lines {
-					fmt.Fprintln(cmd.OutOrStdout(), l)
+				if err != nil {
+					return rackError(err)
 				}
-				return rackError(err)
+				_, err = io.WriteString(cmd.OutOrStdout(), strings.Join(append(lines, ""), "\n"))
+				return err
 			}
 			inv, err := rack.Up(cmd.Context(), cfg, dir, rackProgress(cmd.ErrOrStderr()))
 			if err != nil {

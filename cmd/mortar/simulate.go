@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"os"
-	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -20,7 +18,7 @@ func newSimulateCmd() *cobra.Command {
 	var set []string
 	var bricks int
 	var years float64
-	seed := seedValue(1)
+	var seed uint64
 	c := &cobra.Command{
 		Use:   "simulate SPEC",
 		Short: "Simulate fleets of a brick over years: data loss, downtime by cause, throughput to 1,000 bricks",
@@ -51,7 +49,7 @@ source and can be changed. Nothing but the spec is read.`,
 			}
 			var done []forecast.Simulated
 			for _, m := range modules {
-				m.Fleet.Bricks, m.Fleet.Years, m.Fleet.Seed = bricks, years, uint64(seed)
+				m.Fleet.Bricks, m.Fleet.Years, m.Fleet.Seed = bricks, years, seed
 				r, err := simulate(cmd.Context(), m, len(modules) > 1)
 				if err != nil {
 					return err
@@ -63,8 +61,8 @@ source and can be changed. Nothing but the spec is read.`,
 				return fail(exitBadInput, err)
 			}
 			if svg != "" {
-				if err := os.WriteFile(svg, []byte(s.SVG()), 0o644); err != nil {
-					return fail(exitFailed, err)
+				if err := writeWhole(svg, []byte(s.SVG())); err != nil {
+					return err
 				}
 			}
 			out := cmd.OutOrStdout()
@@ -76,26 +74,12 @@ source and can be changed. Nothing but the spec is read.`,
 	}
 	c.Flags().IntVar(&bricks, "bricks", 10000, "brick histories to simulate; more make the intervals narrower")
 	c.Flags().Float64Var(&years, "years", 10, "years of each")
-	c.Flags().Var(&seed, "seed", "seed of the random numbers")
+	c.Flags().Uint64Var(&seed, "seed", 1, "seed of the random numbers")
 	c.Flags().BoolVar(&asJSON, "json", false, "print as JSON")
 	c.Flags().BoolVar(&explain, "explain", false, "add every rate with its source")
 	c.Flags().StringVar(&svg, "svg", "", "write throughput over 1 to 1,000 bricks to this file")
 	addCoefficientFlags(c, &file, &set)
 	return c
-}
-
-// seedValue is --seed; the flag library's own error would be strconv's.
-type seedValue uint64
-
-func (s *seedValue) String() string { return strconv.FormatUint(uint64(*s), 10) }
-func (s *seedValue) Type() string   { return "uint" }
-func (s *seedValue) Set(text string) error {
-	v, err := strconv.ParseUint(text, 0, 64)
-	if err != nil {
-		return fmt.Errorf("want a whole number from 0 to %d", uint64(math.MaxUint64))
-	}
-	*s = seedValue(v)
-	return nil
 }
 
 // simulate runs one fleet, and says how far it is once that takes more than

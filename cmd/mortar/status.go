@@ -8,6 +8,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/google/renameio/v2"
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
@@ -151,7 +152,7 @@ func writeFacts(path string, f observe.Facts) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(path, append(b, '\n'), 0o600)
+	return renameio.WriteFile(path, append(b, '\n'), 0o600)
 }
 
 func printStatus(w io.Writer, s *observe.Status, asJSON, all, watch, screen bool) error {

@@ -14,7 +14,8 @@ import (
 )
 
 // execute runs the program with arguments. Whatever is wrong with them is told
-// in one line that says how to mend it, and ends with exitBadInput.
+// in one line that says how to mend it, and ends with exitBadInput; an error
+// without an exit code is a failure, such as a full disk behind stdout.
 func execute(ctx context.Context, root *cobra.Command, args []string) error {
 	if err := unknownCommand(root, args); err != nil {
 		return fail(exitBadInput, err)
@@ -23,10 +24,11 @@ func execute(ctx context.Context, root *cobra.Command, args []string) error {
 	err := root.ExecuteContext(ctx)
 	var ee *exitError
 	if err != nil && !errors.As(err, &ee) {
-		err = fail(exitBadInput, err)
+		code := exitFailed
 		if ctx.Err() != nil {
-			err = fail(exitInterrupted, errors.Unwrap(err))
+			code = exitInterrupted
 		}
+		err = fail(code, err)
 	}
 	return err
 }

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"sync"
 
+	"github.com/google/renameio/v2"
 	"golang.org/x/sys/unix"
 
 	"github.com/mortarhpc/mortar/internal/spec"
@@ -94,19 +95,7 @@ func writeSecret(p string, b []byte) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(dir, ".new-*") // mode 0600
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(b)
-	err = errors.Join(err, f.Sync(), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), p)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
-	}
-	return nil
+	return renameio.WriteFile(p, b, 0o600)
 }
 
 // ErrLocked says that another command changes the brick.

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/google/renameio/v2"
 	"golang.org/x/sys/unix"
 
 	"github.com/mortarhpc/mortar/internal/netns"
@@ -70,10 +71,10 @@ func (r *rack) ensureBMC(ctx context.Context, h *hardware, n *Node) error {
 		return err
 	}
 	emu := filepath.Join(runDir(r.dir), "bmc.emu")
-	if err := writeFileAtomic(emu, []byte(bmcCommands), 0o600); err != nil {
+	if err := renameio.WriteFile(emu, []byte(bmcCommands), 0o600); err != nil {
 		return err
 	}
-	if err := writeFileAtomic(confFile(r.dir, name), []byte(bmcConfig(n, password)), 0o600); err != nil {
+	if err := renameio.WriteFile(confFile(r.dir, name), []byte(bmcConfig(n, password)), 0o600); err != nil {
 		return err
 	}
 	if err := r.hostAddress(ctx, n.BMC.Address, true); err != nil {
@@ -83,7 +84,7 @@ func (r *rack) ensureBMC(ctx context.Context, h *hardware, n *Node) error {
 	if err != nil {
 		return err
 	}
-	if err := writeFileAtomic(pidFile(r.dir, name), fmt.Appendln(nil, proc.Pid), 0o600); err != nil {
+	if err := renameio.WriteFile(pidFile(r.dir, name), fmt.Appendln(nil, proc.Pid), 0o600); err != nil {
 		return err
 	}
 	return waitStarted(ctx, r, name, gone, func() bool { return r.listensUDP(n.BMC.Address, 623) })

@@ -14,6 +14,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/google/renameio/v2"
 )
 
 // image is a node image in the cache.
@@ -158,7 +160,7 @@ func ensureImage(ctx context.Context, spec imageSpec, p *progress) (*image, erro
 	if err != nil {
 		return nil, err
 	}
-	if err := writeFileAtomic(img.file("manifest.json"), append(manifest, '\n'), 0o644); err != nil {
+	if err := renameio.WriteFile(img.file("manifest.json"), append(manifest, '\n'), 0o644); err != nil {
 		return nil, err
 	}
 	if err := os.RemoveAll(final); err != nil {

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/google/renameio/v2"
 	"golang.org/x/crypto/ssh"
 )
 
@@ -40,7 +41,7 @@ func ensureKey(file, comment string) (ssh.PublicKey, error) {
 		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 			return nil, err
 		}
-		if err := writeFileAtomic(file, text, 0o600); err != nil {
+		if err := renameio.WriteFile(file, text, 0o600); err != nil {
 			return nil, err
 		}
 	} else if err != nil {
@@ -66,7 +67,7 @@ func ensureSecret(file string) (string, error) {
 			return "", err
 		}
 		secret := hex.EncodeToString(b)
-		return secret, writeFileAtomic(file, []byte(secret+"\n"), 0o600)
+		return secret, renameio.WriteFile(file, []byte(secret+"\n"), 0o600)
 	} else if err != nil {
 		return "", err
 	}

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/google/renameio/v2"
 )
 
 // The part of APC's PowerNet-MIB that a switched rack PDU of this kind
@@ -256,7 +258,7 @@ func (r *rack) ensurePDU(ctx context.Context, h *hardware, p *PDU) error {
 	if err := os.MkdirAll(filepath.Join(runDir(r.dir), name+".state"), 0o700); err != nil {
 		return err
 	}
-	if err := writeFileAtomic(confFile(r.dir, name), []byte(pduSNMPConfig(p, community)), 0o600); err != nil {
+	if err := renameio.WriteFile(confFile(r.dir, name), []byte(pduSNMPConfig(p, community)), 0o600); err != nil {
 		return err
 	}
 	if err := r.hostAddress(ctx, p.Address, true); err != nil {
@@ -268,7 +270,7 @@ func (r *rack) ensurePDU(ctx context.Context, h *hardware, p *PDU) error {
 	if err != nil {
 		return err
 	}
-	if err := writeFileAtomic(pidFile(r.dir, name), fmt.Appendln(nil, proc.Pid), 0o600); err != nil {
+	if err := renameio.WriteFile(pidFile(r.dir, name), fmt.Appendln(nil, proc.Pid), 0o600); err != nil {
 		return err
 	}
 	return waitStarted(ctx, r, name, gone, func() bool { return r.listensUDP(p.Address, 161) })

@@ -80,32 +80,6 @@ func toolError(argv []string, err error, said string) error {
 	return fmt.Errorf("%s: %w\n%s", strings.Join(argv, " "), err, strings.Join(lines, "\n"))
 }
 
-// writeFileAtomic writes a file so that a reader, or we after a crash, see
-// the old content or the new and nothing between.
-func writeFileAtomic(path string, data []byte, mode os.FileMode) error {
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name())
-	if err := f.Chmod(mode); err != nil {
-		f.Close()
-		return err
-	}
-	if _, err := f.Write(data); err != nil {
-		f.Close()
-		return err
-	}
-	if err := f.Sync(); err != nil {
-		f.Close()
-		return err
-	}
-	if err := f.Close(); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), path)
-}
-
 // lockFile takes the lock on a file, waiting for whoever holds it. The lock
 // goes with the process.
 func lockFile(ctx context.Context, path string) (unlock func(), err error) {

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/google/renameio/v2"
 	"golang.org/x/sys/unix"
 )
 
@@ -109,14 +110,14 @@ func ensureSeeds(ctx context.Context, r *rack) error {
 		})
 		fmt.Fprintf(&known, "%s,%s %s\n", n.Name, addr, authorized(hostKey))
 	}
-	if err := writeFileAtomic(knownHostsFile(r.dir), []byte(known.String()), 0o600); err != nil {
+	if err := renameio.WriteFile(knownHostsFile(r.dir), []byte(known.String()), 0o600); err != nil {
 		return err
 	}
 	text, err := json.MarshalIndent(inv, "", "  ")
 	if err != nil {
 		return err
 	}
-	return writeFileAtomic(inventoryFile(r.dir), append(text, '\n'), 0o600)
+	return renameio.WriteFile(inventoryFile(r.dir), append(text, '\n'), 0o600)
 }
 
 // LoadInventory reads the inventory of the rack in dir.

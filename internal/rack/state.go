@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+
+	"github.com/google/renameio/v2"
 )
 
 // What a rack's directory holds:
@@ -63,7 +65,7 @@ func saveJSON(path string, v any) error {
 	if err != nil {
 		return err
 	}
-	return writeFileAtomic(path, append(text, '\n'), 0o600)
+	return renameio.WriteFile(path, append(text, '\n'), 0o600)
 }
 
 func loadJSON(path string, v any) error {

@@ -8,6 +8,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/google/renameio/v2"
 )
 
 // Files of a run, inside its directory.
@@ -166,26 +168,5 @@ func marshal(v any) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// writeFile replaces a file atomically.
-func writeFile(path string, b []byte) (err error) {
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			_ = f.Close()
-			_ = os.Remove(f.Name())
-		}
-	}()
-	if _, err = f.Write(b); err != nil {
-		return err
-	}
-	if err = f.Chmod(0o644); err != nil {
-		return err
-	}
-	if err = f.Close(); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), path)
-}
+// writeFile replaces a file, whole.
+func writeFile(path string, b []byte) error { return renameio.WriteFile(path, b, 0o644) }
