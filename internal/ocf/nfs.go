@@ -288,12 +288,10 @@ func (s *service) startNFSD(ctx context.Context) error {
 	n := s.cfg.NFS
 	v3 := n.serves("3")
 	if v3 {
-		if s.cfg.Namespace != "" {
-			if err := s.startDaemon(ctx, rpcbind); err != nil {
-				return err
+		if s.cfg.Namespace == "" {
+			if _, err := s.k.Realpath(rpcbindSocket); err != nil {
+				return fmt.Errorf("rpcbind does not run (no %s): NFSv3 needs it", rpcbindSocket)
 			}
-		} else if _, err := s.k.Realpath(rpcbindSocket); err != nil {
-			return fmt.Errorf("rpcbind does not run (no %s): NFSv3 needs it", rpcbindSocket)
 		}
 		// Before lockd starts, which reads it once. As long as lockd is in
 		// grace the kernel refuses new NFSv4 locks too. It makes the period a
@@ -309,14 +307,39 @@ func (s *service) startNFSD(ctx context.Context) error {
 		}
 	}
 	// Side by side: they wait for the disk (nfsdcld's database) and for
-	// rpcbind more than they compute. Only nfsd depends on one, nfsdcld.
-	var g errgroup.Group
-	for _, d := range s.daemons() {
+	// rpcbind more than they compute. Only nfsd depends on one, nfsdcld, and
+	// all but that on rpcbind, where that is the service's own.
+	g, gctx := errgroup.WithContext(ctx)
+	binds := make(chan struct{})
+	afterRPCBind := func() error {
+		select {
+		case <-binds:
+			return nil
+		case <-gctx.Done():
+			return context.Cause(gctx)
+		}
+	}
+	daemons := s.daemons()
+	if !slices.Contains(daemons, rpcbind) {
+		close(binds)
+	}
+	for _, d := range daemons {
 		g.Go(func() error {
+			if d == statd || d == mountd {
+				if err := afterRPCBind(); err != nil {
+					return err
+				}
+			}
 			if err := s.log.step(d, func() error { return s.startDaemon(ctx, d) }); err != nil {
 				return err
 			}
+			if d == rpcbind {
+				close(binds)
+			}
 			if d == nfsdcld && s.threads() == 0 {
+				if err := afterRPCBind(); err != nil {
+					return err
+				}
 				return s.log.step("threads", func() error { return s.startThreads(ctx) })
 			}
 			return nil
