@@ -1,12 +1,334 @@
 package workload
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
 )
 
-func benchForeign(_ context.Context, job BenchJob, _ <-chan int64, _ <-chan struct{}, _ func(BenchProgress)) (*BenchResult, error) {
-	return nil, fmt.Errorf("engine %s cannot be driven yet: use mortar", job.Engine)
+// foreignEngine drives a program that makes the load in place of Mortar.
+type foreignEngine struct {
+	data, metadata bool // the phases it can do
+	layouts        []BenchLayout
+	mpi            bool // several threads are several processes under mpirun
+	// command is what to run. Files lie in dir, report is a file for the
+	// program to write its results to; shift tells the client whose files are
+	// to be read.
+	command func(j *BenchJob, dir, report string, client int) []string
+	// parse reads the report, or the standard output where there is none.
+	parse   func(j *BenchJob, out []byte) (*foreignResult, error)
+	version func(ctx context.Context, path string) string
+	notes   []string
 }
 
-func engineVersion(context.Context, BenchEngine, string) string { return "installed" }
+// foreignResult is what a program tells of its phase.
+type foreignResult struct {
+	version     string
+	threads     []foreignThread // one for all where it tells no more
+	makeSeconds float64         // of the tree
+	rmSeconds   float64
+	all         *BenchLatency
+}
+
+type foreignThread struct {
+	ops, bytes int64
+	seconds    float64
+	latency    BenchLatency
+	err        error
+}
+
+var foreignEngines = map[BenchEngine]*foreignEngine{
+	EngineFio: {
+		data: true, layouts: []BenchLayout{OwnFile, Segmented}, command: fioCommand, parse: parseFio, version: fioVersion,
+	},
+	EngineIozone: {
+		data: true, layouts: []BenchLayout{OwnFile}, command: iozoneCommand, parse: parseIozone, version: iozoneVersion,
+		notes: []string{"iozone's rate is what its children see up to the moment the first of them is done"},
+	},
+	EngineMdtest: {metadata: true, mpi: true, layouts: []BenchLayout{OwnFile}, command: mdtestCommand, parse: parseMdtest},
+	EngineIOR: {
+		data: true, mpi: true, layouts: []BenchLayout{OwnFile, Segmented, Strided}, command: iorCommand, parse: parseIOR,
+		notes: []string{"IOR's time includes opening the files"},
+	},
+}
+
+// engineVersion asks an installed program for its version. Not all have a way
+// to: then the result of a phase tells.
+func engineVersion(ctx context.Context, e BenchEngine, path string) string {
+	if f := foreignEngines[e].version; f != nil {
+		if v := f(ctx, path); v != "" {
+			return v
+		}
+	}
+	return "installed"
+}
+
+// able says why an engine cannot do a job.
+func (f *foreignEngine) able(j *BenchJob) error {
+	switch {
+	case j.Phase.Metadata() && !f.metadata, !j.Phase.Metadata() && !f.data:
+		return fmt.Errorf("engine %s cannot do phase %s", j.Engine, j.Phase)
+	case j.DurationSeconds > 0 && (j.Engine == EngineMdtest || j.Engine == EngineIozone):
+		return fmt.Errorf("engine %s cannot end a phase after a time: leave duration_seconds out", j.Engine)
+	}
+	for _, l := range f.layouts {
+		if l == j.Layout {
+			return nil
+		}
+	}
+	return fmt.Errorf("engine %s cannot do layout %s", j.Engine, j.Layout)
+}
+
+// benchForeign carries out a phase by another program. It gets a set of its
+// own, as its files are not self-describing.
+func benchForeign(ctx context.Context, job BenchJob, start <-chan int64, stop <-chan struct{}, progress func(BenchProgress)) (*BenchResult, error) {
+	f := foreignEngines[job.Engine]
+	if err := f.able(&job); err != nil {
+		return nil, err
+	}
+	exe, err := exec.LookPath(string(job.Engine))
+	if err != nil {
+		return nil, fmt.Errorf("engine %s is not installed on this client: %w", job.Engine, err)
+	}
+	run := filepath.Join(job.Dir, job.RunID)
+	dir := filepath.Join(run, job.Set+"."+string(job.Engine))
+	_, err = patiently(ctx, func() (struct{}, error) {
+		if err := checkMarker(run, job.RunID); err != nil {
+			return struct{}{}, err
+		}
+		if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+			return struct{}{}, err
+		}
+		return struct{}{}, nil
+	})
+	if err != nil {
+		return nil, errors.New(explain(err))
+	}
+	tmp, err := os.MkdirTemp("", "mortar-bench-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(tmp)
+	client := job.ClientIndex
+	if !job.Phase.Writes() {
+		client = ((client+job.ReadShift)%job.Clients + job.Clients) % job.Clients
+	}
+	report := filepath.Join(tmp, "report")
+	argv := f.command(&job, dir, report, client)
+	argv[0] = exe
+	if f.mpi && job.Threads > 1 {
+		mpirun, err := exec.LookPath("mpirun")
+		if err != nil {
+			return nil, fmt.Errorf("engine %s needs mpirun for more than one thread: %w", job.Engine, err)
+		}
+		argv = append([]string{mpirun, "-np", strconv.Itoa(job.Threads)}, argv...)
+	}
+
+	clock := newClock()
+	emit := func(state string, elapsed float64) {
+		if progress != nil {
+			progress(BenchProgress{RunID: job.RunID, Phase: job.Phase, TNs: clock.now(), State: state, ElapsedSeconds: elapsed, Threads: []BenchThreadProgress{}})
+		}
+	}
+	res := &BenchResult{
+		RunID: job.RunID, Set: job.Set, Client: job.Client, ClientIndex: job.ClientIndex, Phase: job.Phase, Engine: job.Engine, Command: argv,
+		Notes: append([]string{fmt.Sprintf("%s has not verified the data and gives no timeline", job.Engine)}, f.notes...),
+	}
+	res.FSType, res.Source = mountOf(job.Dir)
+	at := job.StartNs
+	if job.Hold {
+		emit("waiting", 0)
+		select {
+		case at = <-start:
+		case <-stop:
+			res.StoppedBy = "stop"
+		case <-ctx.Done():
+			res.StoppedBy = "cancelled"
+		}
+	}
+	if d := at - clock.now(); d > 0 && res.StoppedBy == "" {
+		t := time.NewTimer(time.Duration(d))
+		defer t.Stop()
+		select {
+		case <-t.C:
+		case <-stop:
+			res.StoppedBy = "stop"
+		case <-ctx.Done():
+			res.StoppedBy = "cancelled"
+		}
+	}
+	res.StartNs = clock.now()
+	res.EndNs = res.StartNs
+	res.Timeline = BenchTimeline{StartNs: res.StartNs, BucketSeconds: job.BucketSeconds, Buckets: []BenchTimeBucket{}}
+	if res.StoppedBy != "" {
+		return res, nil
+	}
+	p := &program{argv: argv, clock: clock, emit: emit, every: time.Duration(job.ProgressSeconds * 1e9)}
+	p.run(ctx, stop, res)
+	f.fill(&job, res, p, report)
+	return res, nil
+}
+
+// program is the engine's process.
+type program struct {
+	argv        []string
+	clock       *clock
+	emit        func(state string, elapsed float64)
+	every       time.Duration
+	out, errOut bytes.Buffer
+	err         error
+}
+
+// run runs it to its end, which a stop brings about with SIGINT, as a person
+// at the keyboard would, and with SIGKILL when that is not heard.
+func (p *program) run(ctx context.Context, stop <-chan struct{}, res *BenchResult) {
+	cmd := exec.Command(p.argv[0], p.argv[1:]...)
+	cmd.Stdout, cmd.Stderr = &p.out, &p.errOut
+	// mpirun refuses to run as root, or more processes than cores, unless told.
+	cmd.Env = append(os.Environ(), "LC_ALL=C", "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
+		"OMPI_MCA_rmaps_base_oversubscribe=1", "PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if p.err = cmd.Start(); p.err != nil {
+		return
+	}
+	signal := func(s syscall.Signal) { _ = syscall.Kill(-cmd.Process.Pid, s) }
+	done := make(chan error, 1)
+	go func() { done <- cmd.Wait() }()
+	tick := time.NewTicker(p.every)
+	defer tick.Stop()
+	cancelled := ctx.Done()
+	var kill, leave <-chan time.Time
+	end := func(why string) {
+		if res.StoppedBy == "" {
+			res.StoppedBy = why
+			signal(syscall.SIGINT)
+			kill = time.After(hurry)
+		}
+	}
+	for {
+		select {
+		case p.err = <-done:
+			if ps := cmd.ProcessState; ps != nil {
+				res.UserCPUSeconds, res.SysCPUSeconds = ps.UserTime().Seconds(), ps.SystemTime().Seconds()
+			}
+			return
+		case <-tick.C:
+			p.emit("running", seconds(p.clock.now()-res.StartNs))
+		case <-stop:
+			stop = nil
+			end("stop")
+		case <-cancelled:
+			cancelled = nil
+			end("cancelled")
+		case <-kill:
+			signal(syscall.SIGKILL)
+			kill, leave = nil, time.After(hurry)
+		case <-leave:
+			p.err = fmt.Errorf("%s hangs in the kernel and cannot even be killed: a server or device that does not answer?", p.argv[0])
+			return
+		}
+	}
+}
+
+// fill makes a result of what the program has reported.
+func (f *foreignEngine) fill(job *BenchJob, res *BenchResult, p *program, report string) {
+	out, err := os.ReadFile(report)
+	if err != nil {
+		out = p.out.Bytes()
+	}
+	got, err := f.parse(job, out)
+	if err != nil {
+		got = &foreignResult{threads: []foreignThread{{err: p.failure(err)}}}
+	} else if p.err != nil && res.StoppedBy == "" {
+		for i := range got.threads {
+			if got.threads[i].err == nil {
+				got.threads[i].err = p.failure(nil)
+			}
+		}
+	}
+	if res.StoppedBy == "" {
+		res.StoppedBy = "done"
+		if job.DurationSeconds > 0 && seconds(p.clock.now()-res.StartNs) >= job.DurationSeconds {
+			res.StoppedBy = "duration"
+		}
+	}
+	res.EngineVersion, res.TreeMakeSeconds, res.TreeRemoveSeconds = got.version, got.makeSeconds, got.rmSeconds
+	whole := res.StoppedBy == "done"
+	for i, t := range got.threads {
+		th := BenchThread{
+			Thread: i, Rank: job.ClientIndex*job.Threads + i, Path: job.Dir, StartNs: res.StartNs, EndNs: res.StartNs + int64(t.seconds*1e9),
+			Ops: t.ops, Bytes: t.bytes, Latency: t.latency, Finished: t.err == nil && whole,
+		}
+		th.LastNs = th.EndNs
+		if t.err != nil {
+			th.Fault, th.Errno, th.Error = benchFault(t.err), errno(t.err), explain(t.err)
+			whole = false
+		}
+		res.Ops += th.Ops
+		res.Bytes += th.Bytes
+		res.EndNs = max(res.EndNs, th.EndNs)
+		res.Threads = append(res.Threads, th)
+	}
+	if got.all != nil {
+		res.Latency = *got.all
+	}
+	if !whole || !(job.Phase.Writes() && job.Phase != MDRemove) {
+		return
+	}
+	// For whoever keeps the account: all that was planned is written.
+	for n := range job.Threads {
+		r := BenchRegion{Rank: job.ClientIndex*job.Threads + n, Bytes: job.FileBytes}
+		if job.Phase.Metadata() {
+			files := int64(job.Branch) * int64(job.Items)
+			r.Passes = []BenchPass{{Issued: files, Acked: files}}
+		} else {
+			records := job.FileBytes / job.RecordBytes
+			r.Passes = []BenchPass{{RecordBytes: job.RecordBytes, Random: job.Phase == RandWrite, Issued: records, Acked: records}}
+		}
+		res.Regions = append(res.Regions, r)
+	}
+}
+
+// failure is the error of a program that ended badly, with the error number
+// that its words tell of.
+func (p *program) failure(parse error) error {
+	said := p.errOut.String() + p.out.String()
+	if p.err == nil {
+		return fmt.Errorf("%s: its output is not understood: %w", p.argv[0], parse)
+	}
+	err := fmt.Errorf("%s: %w: %s", p.argv[0], p.err, lastLines(said, 3))
+	for _, e := range []unix.Errno{unix.ENOSPC, unix.EDQUOT, unix.EROFS, unix.ESTALE, unix.EINVAL, unix.EIO, unix.ENOENT} {
+		if strings.Contains(strings.ToLower(said), strings.ToLower(e.Error())) {
+			return fmt.Errorf("%w (%w)", err, e)
+		}
+	}
+	return err
+}
+
+func lastLines(s string, n int) string {
+	lines := strings.Split(strings.TrimSpace(s), "\n")
+	return strings.Join(lines[max(0, len(lines)-n):], "; ")
+}
+
+// firstLine is what a program prints first when asked with one argument.
+func firstLine(ctx context.Context, path, arg string) string {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, path, arg).Output()
+	if err != nil {
+		return ""
+	}
+	line, _, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
+	return line
+}
