@@ -453,19 +453,25 @@ func TestCrashedFileSystem(t *testing.T) {
 			job.Writers = append(job.Writers, w)
 		}
 	}
-	var crashed atomic.Bool
-	busy := 0
-	res := until(t, job, func(w WorkerProgress) bool {
-		if w.Ops > 60 {
-			busy++
-		} else {
-			busy = 0
-		}
-		if busy > len(job.Writers) && !crashed.Swap(true) {
+	job.ProgressSeconds = 0.02
+	all := func(p Progress, enough func(WorkerProgress) bool) bool {
+		return !slices.ContainsFunc(p.Workers, func(w WorkerProgress) bool { return !enough(w) })
+	}
+	stop, stage := make(chan struct{}), 0
+	res, err := Run(t.Context(), job, stop, func(p Progress) {
+		switch {
+		// All of them are at work: whoever has no file yet would give up.
+		case stage == 0 && all(p, func(w WorkerProgress) bool { return w.Ops > 60 }):
+			stage = 1
 			crash(t, dir, orderly)
+		case stage == 1 && all(p, func(w WorkerProgress) bool { return w.Errors > 1 }):
+			stage = 2
+			close(stop)
 		}
-		return w.Errors > 1
 	})
+	if err != nil {
+		t.Fatal(err)
+	}
 	var errs []string
 	for _, e := range res.Errors {
 		if !slices.Contains(errs, e.Errno) {
