@@ -33,11 +33,11 @@ func TestFormatIsStable(t *testing.T) {
 	s := NewStream(NewRunID("golden"), 1)
 	b := make([]byte, BlockSize)
 	s.Encode(b, 2, 3, 4, 5)
-	const header = "4d4f5254415242014adcd23195f3be6e6908bf15edcf9faa" + "0100000005000000" + "0200000000000000" + "0300000000000000" + "0400000000000000"
+	const header = "4d4f5254415242024adcd23195f3be6e6908bf15edcf9faa" + "0100000005000000" + "0200000000000000" + "0300000000000000" + "0400000000000000"
 	if got := hex.EncodeToString(b[:56]); got != header {
 		t.Errorf("header\n%s, want\n%s", got, header)
 	}
-	if got, want := xxh3.Hash(b), uint64(0x7b57f3744b13d210); got != want {
+	if got, want := xxh3.Hash(b), uint64(0x8eb449ad67374cf9); got != want {
 		t.Errorf("block hashes to %#x, want %#x", got, want)
 	}
 }
@@ -94,7 +94,7 @@ func TestDecodeRefuses(t *testing.T) {
 		{"header bit", func(b []byte) []byte { b[40] ^= 4; return b }, ErrHeader},
 		{"version bit", func(b []byte) []byte { b[7] ^= 4; return b }, ErrHeader},
 		{"later version", func(b []byte) []byte {
-			b[7] = 2
+			b[7] = Version + 1
 			binary.LittleEndian.PutUint32(b[68:], crc32.Checksum(b[:68], castagnoli))
 			return b
 		}, ErrVersion},

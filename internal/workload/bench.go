@@ -213,7 +213,7 @@ type BenchThread struct {
 	EndNs         int64        `json:"end_ns"`         // flushed and closed
 	FlushSeconds  float64      `json:"flush_seconds"`  // fsync
 	CloseSeconds  float64      `json:"close_seconds"`  // close
-	OwnSeconds    float64      `json:"own_seconds"`    // of it, waiting for Mortar's own generator or verifier
+	OwnSeconds    float64      `json:"own_seconds"`    // of it, generating or verifying data; not in Latency
 	Finished      bool         `json:"finished"`       // did all of its work
 	Ops           int64        `json:"ops"`            // records, or files created, statted, removed
 	Bytes         int64        `json:"bytes"`          // moved by them

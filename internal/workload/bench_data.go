@@ -14,48 +14,33 @@ import (
 	"github.com/mortarhpc/mortar/internal/stream"
 )
 
-// dataWork moves the records of one region. Two goroutines share the work: the
-// thread itself makes the system calls, and a helper generates the records to
-// be written, or verifies those read, a chunk ahead or behind, so that on a
-// client with a core to spare neither is in the way.
+// dataWork moves the records of one region. Generating a record, or verifying
+// one, is done between the system calls by the thread itself: with a helper
+// on another core the hand-over and the way of the data from cache to cache
+// cost more CPU than the work (docs/performance.md). What it takes is counted
+// apart, and neither in a latency nor in a stall.
 type dataWork struct {
-	t        *benchThread
-	job      *BenchJob
-	region   BenchRegion // as it is before this phase
-	rank     int         // whose region
-	path     string
-	write    bool
-	record   int64
-	random   bool
-	direct   bool
-	stream   stream.Stream
-	expect   *expectations // reading with verification
-	fd       int
-	base     int64        // device: where the part begins
-	records  atomic.Int64 // planned
-	order    permutation  // random
-	perChunk int64
+	t       *benchThread
+	job     *BenchJob
+	region  BenchRegion // as it is before this phase
+	rank    int         // whose region
+	path    string
+	write   bool
+	record  int64
+	random  bool
+	direct  bool
+	stream  stream.Stream
+	expect  *expectations // reading with verification
+	fd      int
+	base    int64        // device: where the part begins
+	records atomic.Int64 // planned
+	order   permutation  // random
+	buf     []byte
 
-	helped   bool // the helper runs
-	free     chan *chunk
-	full     chan *chunk
-	quit     chan struct{}
-	helper   sync.WaitGroup
 	mu       sync.Mutex // guards what follows: others read it
 	pass     BenchPass
 	findings BenchVerify
 }
-
-// chunk is some records on their way between the two goroutines.
-type chunk struct {
-	buf []byte
-	off []int64 // of each record in the file
-	got []int   // reading: bytes read of each
-}
-
-// A chunk is at least so large, to make handing it over cheap, and small
-// enough to stay in a core's cache.
-const chunkBytes = 256 << 10
 
 func newDataWork(t *benchThread) (*dataWork, error) {
 	j := &t.run.job
@@ -66,7 +51,6 @@ func newDataWork(t *benchThread) (*dataWork, error) {
 	if w.random {
 		w.direct = !j.Buffered
 	}
-	w.perChunk = max(1, chunkBytes/w.record)
 	if j.Device != "" {
 		w.path, w.direct = j.Device, true
 		t.res.Path = j.Device
@@ -174,26 +158,9 @@ func (w *dataWork) open() error {
 			return pathError("fadvise", w.path, err)
 		}
 	}
-	w.free, w.full, w.quit = make(chan *chunk, chunks), make(chan *chunk, chunks), make(chan struct{})
-	for range chunks {
-		w.free <- &chunk{
-			buf: stream.AlignedBuffer(int(w.perChunk * w.record)), off: make([]int64, 0, w.perChunk), got: make([]int, 0, w.perChunk),
-		}
-	}
-	switch {
-	case w.write:
-		w.helped = true
-		w.helper.Go(w.generate)
-	case w.expect != nil:
-		w.helped = true
-		w.helper.Go(w.verify)
-	}
+	w.buf = stream.AlignedBuffer(int(w.record))
 	return nil
 }
-
-// chunks are on their way at once: one under the system call, one with the
-// helper, one between.
-const chunks = 3
 
 // part finds a device's part that is the thread's.
 func (w *dataWork) part() error {
@@ -215,29 +182,11 @@ func (w *dataWork) part() error {
 	return nil
 }
 
-// generate fills chunks until all records are made.
-func (w *dataWork) generate() {
-	defer close(w.full)
-	gen := uint32(len(w.region.Passes) + 1)
-	total := w.records.Load()
-	for i := int64(0); i < total; {
-		var c *chunk
-		select {
-		case c = <-w.free:
-		case <-w.quit:
-			return
-		}
-		c.off = c.off[:0]
-		for b := c.buf; len(b) > 0 && i < total; i++ {
-			off := w.offset(w.place(i))
-			c.off = append(c.off, off)
-			block := uint64(off / stream.BlockSize)
-			for range w.record / stream.BlockSize {
-				w.stream.Encode(b, block, gen, uint64(i)+1, uint32(w.rank))
-				b, block = b[stream.BlockSize:], block+1
-			}
-		}
-		w.full <- c // has room for all there are
+// generate fills the buffer with the i-th record, which belongs at off.
+func (w *dataWork) generate(i, off int64, gen uint32) {
+	block := uint64(off / stream.BlockSize)
+	for b := w.buf; len(b) > 0; b, block = b[stream.BlockSize:], block+1 {
+		w.stream.Encode(b, block, gen, uint64(i)+1, uint32(w.rank))
 	}
 }
 
@@ -256,55 +205,41 @@ func (w *dataWork) loop() error {
 	return errors.Join(err, cerr)
 }
 
-// next takes a chunk from c; waiting for it is nobody's latency.
-func (w *dataWork) next(c <-chan *chunk, now int64) (*chunk, int64) {
-	select {
-	case k := <-c:
-		return k, now
-	default:
-	}
-	k := <-c
-	after := w.t.run.clock.now()
-	w.t.resume(now, after)
-	return k, after
-}
-
 func (w *dataWork) writeAll() error {
 	clock, t := w.t.run.clock, w.t
-	now := clock.now()
+	gen := uint32(len(w.region.Passes) + 1)
+	total := w.records.Load()
 	var issued, acked int64
 	defer func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.pass.Issued, w.pass.Acked = issued, acked
 	}()
-	for {
-		var c *chunk
-		if c, now = w.next(w.full, now); c == nil {
-			t.set(func(r *BenchThread) { r.Finished = true })
+	now := clock.now()
+	for i := range total {
+		if t.run.enough(now) {
 			return nil
 		}
-		for i, off := range c.off {
-			if t.run.enough(now) {
-				return nil
-			}
-			issued++
-			if issued%256 == 1 {
-				// Should the thread hang, this is what may have been written.
-				w.mu.Lock()
-				w.pass.Issued = issued + 255
-				w.mu.Unlock()
-			}
-			if err := pwrite(w.fd, c.buf[int64(i)*w.record:int64(i+1)*w.record], off); err != nil {
-				return fmt.Errorf("at %d: %w", off, pathError("write", w.path, err))
-			}
-			acked++
-			end := clock.now()
-			t.record(now, end, w.record)
-			now = end
+		off := w.offset(w.place(i))
+		w.generate(i, off, gen)
+		begun := clock.now()
+		issued++
+		if issued%256 == 1 {
+			// Should the thread hang, this is what may have been written.
+			w.mu.Lock()
+			w.pass.Issued = issued + 255
+			w.mu.Unlock()
 		}
-		w.free <- c
+		if err := pwrite(w.fd, w.buf, off); err != nil {
+			return fmt.Errorf("at %d: %w", off, pathError("write", w.path, err))
+		}
+		acked++
+		end := clock.now()
+		t.record(now, begun, end, w.record)
+		now = end
 	}
+	t.set(func(r *BenchThread) { r.Finished = true })
+	return nil
 }
 
 // finish flushes and closes, inside the timing.
@@ -350,49 +285,38 @@ func (w *dataWork) written(left bool) BenchRegion {
 
 func (w *dataWork) readAll() error {
 	clock, t := w.t.run.clock, w.t
-	now := clock.now()
-	defer close(w.full)
-	var own *chunk // without a verifier: one is enough
+	var v BenchVerify
+	defer func() { w.found(&v) }()
+	now, done := clock.now(), int64(0) // done: when the last call had returned
 	total := w.records.Load()
-	for i := int64(0); i < total; {
-		c := own
-		if c == nil {
-			c, now = w.next(w.free, now)
+	for i := range total {
+		if t.run.enough(now) {
+			return nil
 		}
-		c.off, c.got = c.off[:0], c.got[:0]
-		for b := c.buf; len(b) > 0 && i < total; i++ {
-			if t.run.enough(now) {
-				return nil
-			}
-			off := w.offset(w.place(i))
-			n, err := pread(w.fd, b[:w.record], off)
-			if err == nil && n == 0 {
-				err = fmt.Errorf("the file ends there, and was longer: %w", io.ErrUnexpectedEOF)
-			}
-			if err != nil {
-				w.hand(c)
-				return fmt.Errorf("at %d: %w", off, pathError("read", w.path, err))
-			}
-			end := clock.now()
-			t.record(now, end, int64(n))
-			now = end
-			c.off, c.got = append(c.off, off), append(c.got, n)
-			b = b[w.record:]
+		if done == 0 {
+			done = now
 		}
-		if w.expect == nil {
-			own = c
-			continue
+		off := w.offset(w.place(i))
+		n, err := pread(w.fd, w.buf, off)
+		if err == nil && n == 0 {
+			err = fmt.Errorf("the file ends there, and was longer: %w", io.ErrUnexpectedEOF)
 		}
-		w.hand(c)
+		if err != nil {
+			return fmt.Errorf("at %d: %w", off, pathError("read", w.path, err))
+		}
+		end := clock.now()
+		t.record(done, now, end, int64(n))
+		now, done = end, end
+		if w.expect != nil {
+			w.verify(&v, off, n)
+			now = clock.now()
+			if i%256 == 0 {
+				w.found(&v)
+			}
+		}
 	}
 	t.set(func(r *BenchThread) { r.Finished = true })
 	return nil
-}
-
-func (w *dataWork) hand(c *chunk) {
-	if w.expect != nil {
-		w.full <- c // has room for all there are
-	}
 }
 
 // pread reads all of b but at the end of the file.
@@ -417,25 +341,25 @@ func pread(fd int, b []byte, off int64) (int, error) {
 	}
 }
 
-// verify compares chunks with what was written.
-func (w *dataWork) verify() {
-	for c := range w.full {
-		v := BenchVerify{}
-		for i, off := range c.off {
-			w.compare(&v, c.buf[int64(i)*w.record:][:c.got[i]], off)
-			if short := w.record - int64(c.got[i]); short > 0 {
-				v.Bytes += short
-				v.BadBytes += short
-				v.Findings = append(v.Findings, fmt.Sprintf("%s: short, %d bytes missing from %d on", w.path, short, off+int64(c.got[i])))
-			}
-		}
-		w.mu.Lock()
-		room := max(0, MaxFindings-len(w.findings.Findings))
-		v.Findings = v.Findings[:min(room, len(v.Findings))]
-		w.findings.add(&v)
-		w.mu.Unlock()
-		w.free <- c
+// verify compares the record that was read from off with what was written; n
+// bytes of it were there.
+func (w *dataWork) verify(v *BenchVerify, off int64, n int) {
+	w.compare(v, w.buf[:n], off)
+	if short := w.record - int64(n); short > 0 {
+		v.Bytes += short
+		v.BadBytes += short
+		v.Findings = append(v.Findings, fmt.Sprintf("%s: short, %d bytes missing from %d on", w.path, short, off+int64(n)))
 	}
+}
+
+// found adds to the findings, for all to see, and empties v.
+func (w *dataWork) found(v *BenchVerify) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	room := max(0, MaxFindings-len(w.findings.Findings))
+	v.Findings = v.Findings[:min(room, len(v.Findings))]
+	w.findings.add(v)
+	*v = BenchVerify{}
 }
 
 func (w *dataWork) compare(v *BenchVerify, b []byte, off int64) {
@@ -474,24 +398,10 @@ func (w *dataWork) verified() *BenchVerify {
 }
 
 func (w *dataWork) close() {
-	if w.helped {
-		if w.write {
-			close(w.quit)
-		} else if !w.t.startedLoop() {
-			close(w.full)
-		}
-		w.helper.Wait()
-	}
 	if w.fd >= 0 {
 		_ = unix.Close(w.fd)
 		w.fd = -1
 	}
-}
-
-func (t *benchThread) startedLoop() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.started
 }
 
 // expectations tell which generations each block of a region may hold.

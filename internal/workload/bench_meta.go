@@ -180,7 +180,7 @@ func (w *mdWork) inDir(fd int, dir string, d int, n int64, name *path, do func(i
 			return now, pathError(op, filepath.Join(dir, name.String()), err)
 		}
 		end := clock.now()
-		t.record(now, end, 0)
+		t.record(now, now, end, 0)
 		now = end
 	}
 	return now, nil
@@ -231,7 +231,7 @@ func (w *mdWork) statAll() error {
 			return pathError("stat", filepath.Join(w.root, head.String()), err)
 		}
 		end := clock.now()
-		t.record(now, end, 0)
+		t.record(now, now, end, 0)
 		now = end
 		seen++
 		if mode&unix.S_IFMT != unix.S_IFREG || size != w.job.ItemBytes {

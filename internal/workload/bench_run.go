@@ -375,7 +375,7 @@ func (r *benchRun) result(by string) *BenchResult {
 		if !j.Phase.Writes() {
 			what = "verifying the data"
 		}
-		res.Notes = append(res.Notes, fmt.Sprintf("%s took longer than moving it for %.0f %% of the time: this client's CPU is a limit", what, 100*own/busy))
+		res.Notes = append(res.Notes, fmt.Sprintf("%s took %.0f %% of the threads' time: where no read-ahead or write-back goes on meanwhile, the rate is lower by so much", what, 100*own/busy))
 	}
 	return res
 }

@@ -27,10 +27,10 @@ type benchThread struct {
 	edge     int64
 	rolled   []tally // complete buckets not yet collected
 	spare    *hdrhistogram.Histogram
-	last     int64 // when the last operation completed, or the first could begin
+	last     int64 // when the last operation completed, or the first could be issued
 	started  bool
 	finished bool
-	own      int64 // ns spent waiting for Mortar itself
+	own      int64 // ns spent generating or verifying
 }
 
 // tally is what completed in one bucket.
@@ -89,31 +89,25 @@ func (t *benchThread) main() {
 	}
 }
 
-// record writes down an operation that began at t0 and completed at t1.
-func (t *benchThread) record(t0, t1, bytes int64) {
+// record writes down an operation that was issued at begun and completed at
+// end; between the completion of the one before, at last, and its issue the
+// thread was busy with the data itself.
+func (t *benchThread) record(last, begun, end, bytes int64) {
 	t.mu.Lock()
-	if t1 >= t.edge {
-		t.roll(t1)
+	if end >= t.edge {
+		t.roll(end)
 	}
-	if t1-t.last > t.run.stall {
-		t.stalled(t1, false)
+	if end-begun > t.run.stall {
+		t.stalled(begun, end, false)
 	}
-	_ = t.cur.hist.RecordValue(t1 - t0)
-	_ = t.total.RecordValue(t1 - t0)
+	_ = t.cur.hist.RecordValue(end - begun)
+	_ = t.total.RecordValue(end - begun)
 	t.cur.ops++
 	t.cur.bytes += bytes
 	t.res.Ops++
 	t.res.Bytes += bytes
-	t.last = t1
-	t.mu.Unlock()
-}
-
-// resume says that what went before now was no operation: the thread waited
-// for Mortar itself since t0.
-func (t *benchThread) resume(t0, now int64) {
-	t.mu.Lock()
-	t.own += now - t0
-	t.last = now
+	t.own += begun - last
+	t.last = end
 	t.mu.Unlock()
 }
 
@@ -163,10 +157,10 @@ func (t *benchThread) recycle(h *hdrhistogram.Histogram) {
 	t.spare = h
 }
 
-func (t *benchThread) stalled(now int64, open bool) {
+func (t *benchThread) stalled(since, now int64, open bool) {
 	if len(t.res.Stalls) < MaxErrors {
 		t.res.Stalls = append(t.res.Stalls, Stall{
-			Worker: fmt.Sprintf("thread %d", t.res.Thread), StartNs: t.last, Seconds: seconds(now - t.last), Op: string(t.run.job.Phase), Open: open,
+			Worker: fmt.Sprintf("thread %d", t.res.Thread), StartNs: since, Seconds: seconds(now - since), Op: string(t.run.job.Phase), Open: open,
 		})
 	}
 }
@@ -214,7 +208,7 @@ func (t *benchThread) result(now int64, left bool) BenchThread {
 	defer t.mu.Unlock()
 	if left {
 		if t.started && !t.finished && now-t.last > t.run.stall {
-			t.stalled(now, true)
+			t.stalled(t.last, now, true)
 		}
 		if t.res.Fault == "" {
 			t.res.Fault = FaultStuck
