@@ -8,13 +8,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mortarhpc/mortar/internal/agent"
+	"github.com/mortarhpc/mortar/internal/netprobe"
 	"github.com/mortarhpc/mortar/internal/observe"
 	"github.com/mortarhpc/mortar/internal/workload"
 )
 
 // agentMux has the ops of every package that runs something on hosts.
 func agentMux() agent.Mux {
-	return agent.Merge(agent.Core(), workload.Handlers(), observe.Handlers())
+	return agent.Merge(agent.Core(), workload.Handlers(), netprobe.Handlers(), observe.Handlers())
 }
 
 func newAgentCmd() *cobra.Command {

@@ -43,11 +43,7 @@ func (r *runner) cold(ctx context.Context, how string) error {
 		switch {
 		case how == ColdDrop:
 			r.say(Progress{State: "emptying caches: the server drops its page cache"})
-			err = each(r.active(), func(server string) error {
-				h := r.host(server)
-				return errors.Join(action(cctx, h, "write out what is dirty", "sync"),
-					action(cctx, h, "drop the page cache", "sysctl", "-q", "-w", "vm.drop_caches=3"))
-			})
+			err = r.dropServer(cctx)
 		case r.env.Design.HA != nil:
 			err = r.restartClustered(cctx)
 		default:

@@ -318,3 +318,32 @@ func TestScore(t *testing.T) {
 		t.Error("a score of nothing")
 	}
 }
+
+func TestBottleneck(t *testing.T) {
+	mk := func(vals map[string]float64) []report.Layer {
+		var out []report.Layer
+		for _, n := range []string{"disks", "raid", "volume", "filesystem", "network", "nfs-one", "nfs-many"} {
+			if v, ok := vals[n]; ok {
+				out = append(out, report.Layer{Name: n, Title: "the " + n, Results: []report.LayerValue{{Load: loadRead, Unit: "MiB/s", Best: v}}})
+			}
+		}
+		return out
+	}
+	for _, c := range []struct {
+		name, want string
+		vals       map[string]float64
+	}{
+		{"disks", "the disks can do 500 MiB/s: that is the bottleneck; what would move it: more or faster disks", map[string]float64{"disks": 500, "raid": 490, "volume": 480, "filesystem": 470, "network": 9000, "nfs-one": 300, "nfs-many": 450}},
+		{"raid", "the raid can do", map[string]float64{"disks": 900, "raid": 490, "volume": 480, "filesystem": 470, "network": 9000, "nfs-one": 400}},
+		{"network", "the network can do 110 MiB/s", map[string]float64{"disks": 900, "raid": 890, "volume": 880, "filesystem": 870, "network": 110, "nfs-one": 105}},
+		{"nfs", "23 % of what the slowest layer below could (870 MiB/s): NFS itself is the bottleneck", map[string]float64{"disks": 900, "filesystem": 870, "network": 9000, "nfs-one": 190, "nfs-many": 200}},
+		{"one client", "or this one client", map[string]float64{"disks": 900, "filesystem": 870, "network": 9000, "nfs-one": 200}},
+		{"nothing below", "", map[string]float64{"nfs-one": 200}},
+		{"nothing", "", nil},
+	} {
+		got := Bottleneck(mk(c.vals))
+		if c.want == "" && got != "" || !strings.Contains(got, c.want) {
+			t.Errorf("%s: %q", c.name, got)
+		}
+	}
+}

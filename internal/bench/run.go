@@ -80,6 +80,7 @@ type lane struct {
 	runID   string // each service has a run of its own, so that one client can load both
 	index   int    // among the lanes of its service that are used
 	of      int
+	device  string // instead of dir: a block device that is read
 }
 
 // runner is one benchmark under way.
@@ -653,6 +654,9 @@ func (r *runner) job(s *Set, p setPhase, l lane, regions []workload.BenchRegion)
 		RunID: l.runID, Set: s.Name, Client: l.client, ClientIndex: l.index, Clients: l.of, Dir: l.dir, Phase: p.op, Engine: r.opt.Engine,
 		Threads: s.PerLane, Hold: true, ProgressSeconds: 0.5, Regions: regions,
 	}
+	if l.device != "" {
+		j.Device, j.Dir = l.device, ""
+	}
 	if p.measured && t.Seconds > 0 {
 		j.DurationSeconds = float64(t.Seconds)
 		if t.Seconds <= 30 {
@@ -677,7 +681,7 @@ func (r *runner) job(s *Set, p setPhase, l lane, regions []workload.BenchRegion)
 	if !p.op.Writes() {
 		j.ReadShift = t.ReadShift
 		// Without a restart the client's own pages are dropped all the same.
-		j.DropCache = r.suite.Cold != ColdNone
+		j.DropCache = r.suite.Cold != ColdNone && l.device == ""
 	}
 	return j
 }

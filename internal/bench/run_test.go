@@ -15,6 +15,7 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/agent"
 	"github.com/mortarhpc/mortar/internal/design"
+	"github.com/mortarhpc/mortar/internal/netprobe"
 	"github.com/mortarhpc/mortar/internal/report"
 	"github.com/mortarhpc/mortar/internal/resource"
 	"github.com/mortarhpc/mortar/internal/spec"
@@ -35,18 +36,19 @@ type brick struct {
 	lost    map[string]bool  // hosts that are gone
 	onRun   func(client string, job workload.BenchJob)
 	ro      bool
+	source  string
 }
 
 func newBrick(t *testing.T) *brick {
 	lead := startLead
 	startLead = 10 * time.Millisecond
 	t.Cleanup(func() { startLead = lead })
-	b := &brick{t: t, dir: t.TempDir(), mounted: map[string]bool{"nfs2": true, "c1": true, "c2": true}, offset: map[string]int64{}, lost: map[string]bool{}}
+	b := &brick{t: t, dir: t.TempDir(), source: "10.0.0.9:/srv/home/data", mounted: map[string]bool{"nfs2": true, "c1": true, "c2": true}, offset: map[string]int64{}, lost: map[string]bool{}}
 	return b
 }
 
 func (b *brick) design() *design.Design {
-	s := &spec.Spec{Servers: []spec.Server{{Name: "nfs1", Public: "10.0.0.1"}, {Name: "nfs2", Public: "10.0.0.2"}}}
+	s := &spec.Spec{Servers: []spec.Server{{Name: "nfs1", Public: "10.0.0.1"}, {Name: "nfs2", Public: "127.0.0.1"}}}
 	return &design.Design{
 		Name: "b", Flavour: spec.NFSHA, SHA256: strings.Repeat("0", 64), Spec: s,
 		Services: []design.Service{{Name: "home", Address: "10.0.0.9"}},
@@ -71,7 +73,7 @@ func (b *brick) dial(_ context.Context, name string) (Host, error) {
 	if b.lost[name] {
 		return nil, errors.New("unreachable")
 	}
-	return &testHost{b, name, workload.Handlers()}, nil
+	return &testHost{b, name, agent.Merge(workload.Handlers(), netprobe.Handlers())}, nil
 }
 
 func (h *testHost) Close() {}
@@ -96,6 +98,8 @@ func (h *testHost) Call(ctx context.Context, op string, params, result any, onEv
 		return answer(map[string]int64{"now_ns": time.Now().UnixNano() + offset})
 	case "hello":
 		return answer(map[string]any{"mem_bytes": 8 << 20, "os_name": "Test", "kernel": "1"})
+	case "facts":
+		return answer(map[string]any{"Disks": []resource.DiskFact{{Serial: "D1", Device: filepath.Join(b.dir, "disk")}}})
 	case "query":
 		return answer(resource.Output{Stdout: "xfsprogs 6\n"})
 	case "read":
@@ -105,7 +109,7 @@ func (h *testHost) Call(ctx context.Context, op string, params, result any, onEv
 		if strings.HasPrefix(h.name, "nfs") && b.mounted[h.name] {
 			text = "/dev/b/home /srv/home xfs rw 0 0\n"
 		} else if b.mounted[h.name] {
-			text = fmt.Sprintf("10.0.0.9:/srv/home/data %s nfs4 %s 0 0\n", b.dir, map[bool]string{true: "ro", false: "rw"}[b.ro])
+			text = fmt.Sprintf("%s %s nfs4 %s 0 0\n", b.source, b.dir, map[bool]string{true: "ro", false: "rw"}[b.ro])
 		}
 		return answer(map[string][]byte{"content": []byte(text)})
 	case "run":
@@ -350,3 +354,60 @@ func TestClocks(t *testing.T) {
 }
 
 func mkdir(dir string) error { return os.MkdirAll(dir, 0o755) }
+
+// Layer by layer: a file stands for a disk, and the md array and volume are
+// not there, which costs those layers only.
+func TestProfile(t *testing.T) {
+	b := newBrick(t)
+	probeSeconds = 1
+	t.Cleanup(func() { probeSeconds = 3 })
+	if err := os.WriteFile(filepath.Join(b.dir, "disk"), make([]byte, 8<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d := b.design()
+	// The server's own way to the volume.
+	for i := range d.Mounts {
+		d.Mounts[i].Source = "10.0.0.9:" + b.dir
+	}
+	b.source = d.Mounts[0].Source
+	d.Volumes[0].VG, d.Volumes[0].LV = "b-home", "home"
+	d.Groups = []design.Group{{Name: "none", Service: "home", Members: []design.Disk{{Serial: "D1"}, {Serial: "gone"}}}}
+	r, err := Run(context.Background(), Env{Design: d, Dial: b.dial}, &Suite{Name: "profile", Cold: ColdDrop, Repeat: 1}, Options{Dir: t.TempDir(), Profile: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]report.Layer{}
+	for _, l := range r.Bench.Layers {
+		got[l.Name] = l
+	}
+	for _, n := range []string{"filesystem", "network", "nfs-one", "nfs-many"} {
+		l := got[n]
+		if l.Error != "" || len(l.Results) < 2 {
+			t.Errorf("%s: %+v", n, l)
+		}
+		for _, v := range l.Results {
+			if v.Best <= 0 || v.At == "" || len(v.Grid) == 0 {
+				t.Errorf("%s: %+v", n, v)
+			}
+		}
+	}
+	for _, n := range []string{"raid", "volume"} {
+		if got[n].Error == "" {
+			t.Errorf("%s was measured where there is none: %+v", n, got[n])
+		}
+	}
+	if v := got["nfs-many"].Results[0]; v.Below != "filesystem" || v.Share == nil {
+		t.Errorf("%+v", v)
+	}
+	if !strings.Contains(r.Bench.Bottleneck, "what would move it") {
+		t.Errorf("%q", r.Bench.Bottleneck)
+	}
+	if left, _ := filepath.Glob(filepath.Join(b.dir, ".mortar", "*")); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+	for _, c := range b.cmds {
+		if strings.Contains(c, "mkfs") || strings.Contains(c, "dd ") {
+			t.Errorf("a profile ran %q", c)
+		}
+	}
+}
