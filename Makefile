@@ -33,8 +33,8 @@ test-unit: deps ## unit tests with the race detector
 test-rack: deps build ## one whole rack run: deploy, apply again, crash, verify
 	go test -tags rack -count=1 -timeout 22m -run TestBrick -v ./test/rack
 
-drills: deps build ## the whole failure matrix on a rack (hours)
-	go test -tags rack -count=1 -timeout 300m -v ./test/rack
+drills: deps build ## the whole failure matrix on a rack, into out/drills (an hour; DRILL_ARGS="--repeat 5": five; "--only server-crash": less)
+	MORTAR_DRILL_ARGS="$(DRILL_ARGS)" go test -tags rack -count=1 -timeout 600m -run TestDrills -v ./test/rack
 
 lint: ## gofmt, go vet, staticcheck
 	@test -z "$$(gofmt -l cmd internal test 2>/dev/null)" || { gofmt -l cmd internal test; echo 'run gofmt -w'; exit 1; }

@@ -20,6 +20,7 @@ var page = template.Must(template.New("page").Funcs(template.FuncMap{
 	"bytes":      Bytes,
 	"count":      Count,
 	"millis":     millis,
+	"target":     target,
 	"signed": func(s float64) string {
 		if s > 0 {
 			return "+" + Seconds(s)
@@ -27,6 +28,21 @@ var page = template.Must(template.New("page").Funcs(template.FuncMap{
 		return Seconds(s)
 	},
 }).Parse(pageSource))
+
+// target is the stall a drill aims at, and whether it was met.
+func target(s Summary) string {
+	if s.StallTargetSeconds == nil {
+		return "–"
+	}
+	t := Seconds(*s.StallTargetSeconds)
+	switch {
+	case s.StallTargetMet == nil:
+		return t
+	case *s.StallTargetMet:
+		return t + " ✓"
+	}
+	return t + " missed"
+}
 
 // runPage is what the template sees of one run.
 type runPage struct {
@@ -42,6 +58,9 @@ type runPage struct {
 	Classes   []classRow
 	Log       []Event
 	LogMore   int
+	// ShowConfig: hardware, software and settings are shown here, and not with
+	// another run of the same page.
+	ShowConfig bool
 }
 
 // classRow is a line of the verification table.
@@ -133,7 +152,15 @@ func HTML(w io.Writer, runs []*Run) error {
 		Many  bool
 	}{CSS: template.CSS(pageCSS), Many: len(runs) > 1} //nolint:gosec // our own file
 	for i, r := range runs {
-		data.Runs = append(data.Runs, newRunPage(r, i))
+		p := newRunPage(r, i)
+		// The same brick built by the same version is described once.
+		p.ShowConfig = true
+		for _, o := range runs[:i] {
+			if o.Summary.SpecSHA256 == r.Summary.SpecSHA256 && o.Summary.MortarVersion == r.Summary.MortarVersion {
+				p.ShowConfig = false
+			}
+		}
+		data.Runs = append(data.Runs, p)
 	}
 	data.Title = runs[0].Summary.Brick + ": " + data.Runs[0].Title
 	if data.Many {

@@ -64,9 +64,13 @@ func marksOf(r *Run) []mark {
 	labels := map[string]string{
 		EventFault: "fault injected", EventDetected: "fault detected", EventFenced: "fenced", EventStarting: "service starting",
 		EventStarted: "service started", EventStopped: "service stopped", EventFirstIO: "first write acknowledged", EventAllIO: "every writer goes on", EventFirstLock: "first lock granted", EventAllLocks: "every lock worker goes on", EventMembership: "new membership",
-		EventHealed: "health restored", EventFenceFail: "fencing failed", EventStartFail: "start failed",
+		EventHealed: "health restored", EventFenceFail: "fencing failed", EventStartFail: "start failed", EventMended: "mended", EventLink: "cluster link", EventMultipath: "path",
+		EventRAID: "RAID", EventFS: "file system",
 	}
-	seen := map[string]bool{}
+	// What is done may be done several times, and the cluster's logs tell links,
+	// paths, arrays and file systems only by their words.
+	told := map[string]bool{EventFault: true, EventMended: true, EventLink: true, EventMultipath: true, EventRAID: true, EventFS: true}
+	seen, count := map[string]bool{}, map[string]int{}
 	var out []mark
 	evs := append([]Event(nil), r.Events...)
 	sort.SliceStable(evs, func(i, j int) bool { return evs[i].NS < evs[j].NS })
@@ -75,13 +79,30 @@ func marksOf(r *Run) []mark {
 		if !ok || (e.Kind != EventFault && e.Seconds < 0) {
 			continue
 		}
-		if seen[e.Kind] {
+		if told[e.Kind] {
+			if count[e.Kind]++; count[e.Kind] > maxMarks {
+				continue
+			}
+			l += ": " + shorten(e.Text, 90)
+		} else if seen[e.Kind] {
 			continue
 		}
 		seen[e.Kind] = true
 		out = append(out, mark{N: len(out) + 1, Seconds: e.Seconds, Kind: e.Kind, Label: l, Text: e.Text, Host: e.Host})
 	}
 	return out
+}
+
+// maxMarks bounds the marks of one kind.
+const maxMarks = 6
+
+// shorten cuts a text at a number of characters.
+func shorten(s string, n int) string {
+	r := []rune(s)
+	if len(r) <= n {
+		return s
+	}
+	return string(r[:n-1]) + "…"
 }
 
 // bounds of the timeline in seconds relative to the fault.
@@ -305,7 +326,7 @@ func markClass(kind string) string {
 	switch kind {
 	case EventFault, EventFenceFail, EventStartFail:
 		return "m-fault"
-	case EventFirstIO, EventAllIO, EventFirstLock, EventAllLocks, EventHealed:
+	case EventFirstIO, EventAllIO, EventFirstLock, EventAllLocks, EventHealed, EventMended:
 		return "m-good"
 	}
 	return "m-cluster"

@@ -160,6 +160,52 @@ func TestBrick(t *testing.T) {
 	}
 }
 
+// TestDrills does the whole matrix of drills, and leaves list, runs and page in
+// out/drills. MORTAR_DRILL_ARGS has more flags for mortar drill --all.
+func TestDrills(t *testing.T) {
+	dir := t.TempDir()
+	out, err := filepath.Abs("../../out/drills")
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec := filepath.Join(dir, "brick.yaml")
+	if err := os.WriteFile(spec, []byte(must(t, "init", "nfs-ha")), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if out, code := mortar(t, nil, "rack", "down", spec); code != 0 {
+			t.Errorf("rack down: exit %d\n%s", code, out)
+		}
+		leftovers(t, dir)
+	})
+	must(t, "rack", "up", spec)
+	must(t, "apply", spec, "--yes")
+	_, code := mortar(t, nil, append([]string{"drill", spec, "--all", "--out", out}, strings.Fields(os.Getenv("MORTAR_DRILL_ARGS"))...)...)
+	b, err := os.ReadFile(filepath.Join(out, "summary.json"))
+	if err != nil {
+		t.Fatalf("exit %d, %v", code, err)
+	}
+	var list []struct {
+		Drill, How, Verdict string
+		Reasons             []string
+		Lost                int64 `json:"lost_bytes"`
+	}
+	if err := json.Unmarshal(b, &list); err != nil || len(list) == 0 {
+		t.Fatalf("the list: %.200s %v", b, err)
+	}
+	for _, e := range list {
+		if e.Verdict != "pass" || e.Lost != 0 {
+			t.Errorf("%s (%s): %s, %d bytes lost: %s", e.Drill, e.How, e.Verdict, e.Lost, strings.Join(e.Reasons, "; "))
+		}
+	}
+	if code != 0 && !t.Failed() {
+		t.Errorf("exit %d", code)
+	}
+	if fi, err := os.Stat(filepath.Join(out, "report.html")); err != nil || fi.Size() < 10_000 {
+		t.Errorf("report.html: %v", err)
+	}
+}
+
 // leftovers fails the test if anything of the rack in dir is still there.
 func leftovers(t *testing.T, dir string) {
 	t.Helper()
