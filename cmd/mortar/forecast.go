@@ -2,12 +2,12 @@ package main
 
 import (
 	"fmt"
-	"os"
 
 	"github.com/spf13/cobra"
 
 	"github.com/mortarhpc/mortar/internal/design"
 	"github.com/mortarhpc/mortar/internal/forecast"
+	"github.com/mortarhpc/mortar/internal/spec"
 )
 
 func newForecastCmd() *cobra.Command {
@@ -90,7 +90,7 @@ func coefficients(file string, set []string, h *forecast.Hardware) (forecast.Coe
 	co := forecast.Defaults()
 	var list []forecast.Assignment
 	if file != "" {
-		src, err := os.ReadFile(file)
+		src, err := spec.ReadFile(file)
 		if err != nil {
 			return co, fail(exitBadInput, err)
 		}

@@ -39,7 +39,7 @@ func Script(d *design.Design, name, tool string) (string, error) {
 		tool = tools[0]
 	}
 	if !slices.Contains(tools, tool) {
-		return "", fmt.Errorf("a %s is configured with %s, not with %s", a.Model, strings.Join(tools, " or "), tool)
+		return "", fmt.Errorf("array %s (%s) is configured with %s, not with %s", a.Name, a.Model, strings.Join(tools, " or "), tool)
 	}
 	w := &writer{d: d, a: a}
 	switch tool {

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/mortarhpc/mortar/internal/spec"
 )
 
 // FaultKind is one way to break the rack or to mend it.
@@ -90,6 +92,9 @@ func Fault(ctx context.Context, dir, kind string, targets ...string) error {
 		names := make([]string, len(faultKinds))
 		for i, k := range faultKinds {
 			names[i] = k.Name
+		}
+		if near := spec.Nearest(kind, names); near != "" {
+			return refuse("there is no fault %q: did you mean %s?", kind, near)
 		}
 		return refuse("there is no fault %q: want one of %s", kind, strings.Join(names, ", "))
 	}

@@ -48,9 +48,6 @@ const (
 // checkHost says what keeps this host from running the rack. Nothing is
 // changed by it.
 func checkHost(c *Config, dir string, spec imageSpec) error {
-	if os.Geteuid() != 0 {
-		return refuse("a rack needs root: it makes a network namespace and virtual machines")
-	}
 	var bad []string
 	var missing []string
 	for _, t := range hostTools {

@@ -29,6 +29,9 @@ var errBootTime = fmt.Errorf("not up after %s", bootTime)
 // accept fills in a Config and refuses it, or this host, where a rack cannot
 // be. It changes nothing.
 func accept(cfg Config, dir string) (Config, string, imageSpec, error) {
+	if os.Geteuid() != 0 { // who is not may not even look where it would be
+		return cfg, dir, imageSpec{}, refuse("a rack needs root: it makes a network namespace and virtual machines")
+	}
 	dir, err := absDir(dir)
 	if err != nil {
 		return cfg, dir, imageSpec{}, err

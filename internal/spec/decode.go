@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -31,10 +32,12 @@ const maxErrors = 50
 
 // Load reads and parses the file at path.
 func Load(path string) (*Spec, error) {
-	src, err := os.ReadFile(path)
+	src, err := ReadFile(path)
 	switch {
 	case err == nil:
 		return Parse(path, src)
+	case path == "":
+		return nil, errors.New("the name of the spec is empty; name the brick's file")
 	case path == "-":
 		return nil, errors.New("a spec is read from a file, not from standard input; write it into a file and name that")
 	case errors.Is(err, syscall.EISDIR):
@@ -43,6 +46,17 @@ func Load(path string) (*Spec, error) {
 		return nil, fmt.Errorf("%w; write a spec with `mortar init nfs-ha > %s`", err, path)
 	}
 	return nil, err
+}
+
+// ReadFile reads a file that somebody wrote, as far as such a file may go: a
+// disk or an endless device named by mistake does not fill the memory.
+func ReadFile(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, maxFile+1))
 }
 
 // Parse reads a spec, fills in every default and checks every rule that can
@@ -78,7 +92,7 @@ func Decode(file, noun, sample string, src []byte, v any) (pos func(path string)
 func decode(file, noun, sample string, src []byte, v any) (positions, error) {
 	d := &decoder{file: file, noun: noun, sample: sample, root: reflect.TypeOf(v).Elem(), pos: positions{"": {1, 1}}}
 	if len(src) > maxFile {
-		return nil, Errors{{File: file, Line: 1, Col: 1, Msg: fmt.Sprintf("the file has %d bytes, more than the %d a %s may have", len(src), maxFile, noun), Mend: "name the " + noun + ", not a disk image or log"}}
+		return nil, Errors{{File: file, Line: 1, Col: 1, Msg: fmt.Sprintf("the file has more than the %d bytes a %s may have", maxFile, noun), Mend: "name the " + noun + ", not a disk image or log"}}
 	}
 	root, err := d.parse(src)
 	if err != nil {
