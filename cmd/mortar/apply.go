@@ -16,6 +16,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/mortarhpc/mortar/internal/design"
+	"github.com/mortarhpc/mortar/internal/fencetest"
 	"github.com/mortarhpc/mortar/internal/plan"
 )
 
@@ -23,7 +24,11 @@ import (
 // commands and files, so that resuming can be tested at every step.
 const killAfterEnv = "MORTAR_KILL_AFTER"
 
-type applyFlags struct{ yes, dryRun, asJSON bool }
+type applyFlags struct {
+	yes, dryRun, asJSON, skipFenceTest bool
+
+	profile string
+}
 
 func newApplyCmd() *cobra.Command {
 	var f applyFlags
@@ -35,11 +40,23 @@ it is done and once more after; the first failure halts everything and names
 the host, the command, its exit code and what it printed. Run it again to go
 on: what is done is not done twice, and a second run changes nothing.
 
+It ends with a fence test (see "mortar fence-test"): each server is powered off
+by each level of its fencing that is not proven yet, seen dead, and brought
+back. With --skip-fence-test it is left out, and "mortar status" goes on saying
+that fencing was never proven. On real hardware whose service already runs it
+is not done without asking.
+
+With --profile stock, or profile: stock in the spec, the same brick is built
+with the values of the distribution and of ClusterLabs and their standard
+resource agents, to compare with. A brick of one profile is not turned into
+one of the other; other commands are told of the profile in the same way.
+
 Exit codes: 0 done, 1 failed half way (run it again), 2 refused (nothing was
 changed), 130 interrupted (the action in hand is finished on the host).
 
 With --json each line is an event; the last one is the result:
-{"changed": N, "unchanged": M, "actions": A, "seconds": S}.
+{"changed": N, "unchanged": M, "actions": A, "seconds": S}, and with a fence test
+"fence_tests", without one that is wanted "fencing_unproven".
 
 For tests: with MORTAR_KILL_AFTER=N in the environment the program ends hard
 after N commands and files.`,
@@ -47,7 +64,7 @@ after N commands and files.`,
   mortar apply brick.yaml --yes --json | tail -1`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			d, err := loadDesign(args[0])
+			d, err := loadDesignAs(args[0], f.profile)
 			if err != nil {
 				return err
 			}
@@ -61,13 +78,17 @@ after N commands and files.`,
 	cmd.Flags().BoolVar(&f.yes, "yes", false, "do not ask")
 	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "only show the plan")
 	cmd.Flags().BoolVar(&f.asJSON, "json", false, "print events as JSON lines, the result last")
+	profileFlag(cmd, &f.profile)
+	cmd.Flags().BoolVar(&f.skipFenceTest, "skip-fence-test", true, "do not end with a fence test of what is unproven")
 	return cmd
 }
 
 // applyDone is the last line of apply --json.
 type applyDone struct {
 	plan.Result
-	Error string `json:"error,omitempty"`
+	FenceTests []fencetest.Result `json:"fence_tests,omitempty"`
+	Unproven   []string           `json:"fencing_unproven,omitempty"` // levels of fencing that apply left unproven
+	Error      string             `json:"error,omitempty"`
 }
 
 func runApply(ctx context.Context, d *design.Design, in io.Reader, w io.Writer, f applyFlags) (err error) {
@@ -99,22 +120,36 @@ func runApply(ctx context.Context, d *design.Design, in io.Reader, w io.Writer, 
 	}
 	defer release()
 	live := !f.asJSON && isTerminal(os.Stdout)
-	progress, progressDone := connectProgress(w, live)
-	p, err := prepare(ctx, d, true, progress)
-	progressDone()
+	acted := 0
+	tick := func() {
+		if acted++; acted == killAfter {
+			os.Exit(137)
+		}
+	}
+	pr := prover{d: d, opts: fencetest.Options{On: fenceProgress(w, enc, start, f.asJSON), AfterAction: tick}}
+	p, err := pr.prepare(ctx, func() (*preparation, error) {
+		progress, progressDone := connectProgress(w, live)
+		defer progressDone()
+		return prepare(ctx, d, true, progress)
+	})
 	if err != nil {
 		return err
 	}
 	defer p.close()
-	if n := len(p.plan.Pending()); n == 0 {
+	defer pr.close()
+	pending := p.plan.Pending()
+	if n := len(pending); n == 0 {
 		done.Unchanged = len(p.plan.Steps)
 		if !f.asJSON {
 			fmt.Fprintf(w, "Nothing to change: %d resources on %d hosts are as wanted (%.1f s).\n", done.Unchanged, len(p.hosts), time.Since(start).Seconds())
 		}
-		return nil
+		return pr.prove(ctx, p, in, w, f, &done)
 	} else if !f.yes {
 		if err := p.plan.Show(w, planStyle(live)); err != nil {
 			return fail(exitFailed, err)
+		}
+		if d.HA != nil && !f.skipFenceTest {
+			fmt.Fprintln(w, "\nThen, unless they are proven: a fence test of each server's levels of fencing, which powers it off and on.")
 		}
 		if err := confirm(ctx, in, w, n, len(p.hosts)); err != nil {
 			return err
@@ -122,11 +157,10 @@ func runApply(ctx context.Context, d *design.Design, in io.Reader, w io.Writer, 
 	} else if !f.asJSON {
 		fmt.Fprintf(w, "%s %d of %d resources to change on %d hosts (mortar plan shows them)\n", stamp(start), n, len(p.plan.Steps), len(p.hosts))
 	}
-	opts := plan.ApplyOptions{MayDestroy: d.Spec.Wipe, AfterAction: func(n int) {
-		if n == killAfter {
-			os.Exit(137)
-		}
-	}}
+	if err := pr.forget(ctx, fencetest.Touched(d, pending)); err != nil {
+		return fail(exitFailed, err)
+	}
+	opts := plan.ApplyOptions{MayDestroy: d.Spec.Wipe, AfterAction: func(int) { tick() }}
 	if f.asJSON {
 		opts.OnEvent = func(e plan.Event) { _ = enc.Encode(e) }
 	} else {
@@ -142,7 +176,7 @@ func runApply(ctx context.Context, d *design.Design, in io.Reader, w io.Writer, 
 	if !f.asJSON {
 		fmt.Fprintf(w, "Done: %d changed, %d unchanged (%.1f s).\n", done.Changed, done.Unchanged, time.Since(start).Seconds())
 	}
-	return nil
+	return pr.prove(ctx, p, in, w, f, &done)
 }
 
 // confirm asks for a written yes.

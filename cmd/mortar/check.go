@@ -16,8 +16,11 @@ import (
 
 // loadAnyDesign reads a spec and derives its design, also where this version
 // cannot build it.
-func loadAnyDesign(path string) (*design.Design, error) {
-	s, err := loadSpec(path)
+func loadAnyDesign(path string) (*design.Design, error) { return loadAnyDesignAs(path, "") }
+
+// loadAnyDesignAs is loadAnyDesign with a profile that a flag gave.
+func loadAnyDesignAs(path, profile string) (*design.Design, error) {
+	s, err := loadSpecAs(path, profile)
 	if err != nil {
 		return nil, err
 	}
@@ -30,7 +33,7 @@ func loadAnyDesign(path string) (*design.Design, error) {
 
 func newCheckCmd() *cobra.Command {
 	var asJSON, explain bool
-	var svg string
+	var svg, profile string
 	c := &cobra.Command{
 		Use:   "check SPEC",
 		Short: "Validate a spec and show the design: layout, capacity, cluster, tuning with reasons",
@@ -38,14 +41,17 @@ func newCheckCmd() *cobra.Command {
 disks, capacity, alignment, the cluster and its fencing, client mounts, and
 every tuning value with its reason. Nothing but the spec is read, no host is
 reached. A spec that breaks a rule is refused with file:line:column, what is
-wrong and how to mend it (exit code 2).`,
+wrong and how to mend it (exit code 2).
+
+With --profile stock the design is the same brick with the values of the
+distribution and of ClusterLabs; --explain lists what differs from tuned.`,
 		Example: "  mortar check brick.yaml\n  mortar check brick.yaml --svg brick.svg",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if svg == "-" && asJSON {
 				return fail(exitBadInput, errors.New("--svg - and --json both write to stdout; name a file for the drawing"))
 			}
-			d, err := loadAnyDesign(args[0])
+			d, err := loadAnyDesignAs(args[0], profile)
 			if err != nil {
 				return err
 			}
@@ -70,6 +76,7 @@ wrong and how to mend it (exit code 2).`,
 		},
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print the design as JSON")
+	profileFlag(c, &profile)
 	c.Flags().BoolVar(&explain, "explain", false, "add sources, RAID order, UUIDs, exact commands, and what became of values of the past")
 	c.Flags().StringVar(&svg, "svg", "", "draw racks, enclosures, groups and cabling into this file instead (-: to stdout); with --json as well")
 	return c

@@ -14,6 +14,7 @@ func commands() []*cobra.Command {
 		newSimulateCmd(),
 		newPlanCmd(),
 		newApplyCmd(),
+		newFenceTestCmd(),
 		newStatusCmd(),
 		newMountOptionsCmd(),
 		newFailoverCmd(),

@@ -10,6 +10,8 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -55,9 +57,30 @@ func loadSpec(path string) (*spec.Spec, error) {
 	return s, nil
 }
 
-// loadDesign reads a spec and derives its design.
-func loadDesign(path string) (*design.Design, error) {
+// profileFlag adds --profile to a command.
+func profileFlag(cmd *cobra.Command, profile *string) {
+	cmd.Flags().StringVar(profile, "profile", "", "tuned or stock, in place of the spec's profile")
+}
+
+// loadSpecAs is loadSpec with another profile than the spec's, if one is given.
+func loadSpecAs(path, profile string) (*spec.Spec, error) {
 	s, err := loadSpec(path)
+	if err != nil || profile == "" {
+		return s, err
+	}
+	if !slices.Contains(spec.Profiles, profile) {
+		return nil, fail(exitBadInput, fmt.Errorf("--profile %q: give %s", profile, strings.Join(spec.Profiles, " or ")))
+	}
+	s.Profile = spec.Profile(profile)
+	return s, nil
+}
+
+// loadDesign reads a spec and derives its design.
+func loadDesign(path string) (*design.Design, error) { return loadDesignAs(path, "") }
+
+// loadDesignAs is loadDesign with a profile that a flag gave, "" for none.
+func loadDesignAs(path, profile string) (*design.Design, error) {
+	s, err := loadSpecAs(path, profile)
 	if err != nil {
 		return nil, err
 	}

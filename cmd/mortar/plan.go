@@ -54,7 +54,9 @@ func prepare(ctx context.Context, d *design.Design, keep bool, progress func(hos
 	opts := connectOptions
 	opts.Progress = progress
 	hosts, err := host.ConnectAll(ctx, targets, opts)
-	if err != nil {
+	if errors.Is(err, host.ErrUnreachable) {
+		return nil, &unreachable{refused(ctx, d.Spec, err)}
+	} else if err != nil {
 		return nil, refused(ctx, d.Spec, err)
 	}
 	p := &preparation{hosts: hosts}
@@ -68,6 +70,11 @@ func prepare(ctx context.Context, d *design.Design, keep bool, progress func(hos
 	}
 	return p, nil
 }
+
+// unreachable is a refusal because a host does not answer.
+type unreachable struct{ error }
+
+func (u *unreachable) Unwrap() error { return u.error }
 
 func compare(ctx context.Context, d *design.Design, hosts map[string]plan.Host, binaries map[string]string, keep bool, progress func(host, what string)) (*plan.Plan, error) {
 	progress("", "observing")
@@ -168,6 +175,7 @@ func planStyle(colour bool) plan.Style {
 
 func newPlanCmd() *cobra.Command {
 	var asJSON, detailed, offline bool
+	var profile string
 	cmd := &cobra.Command{
 		Use:   "plan SPEC",
 		Short: "Show what apply would change, host by host, with the exact commands and files",
@@ -187,9 +195,9 @@ data …), 3 changes are pending (with --detailed-exitcode only).`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if offline {
-				return showOffline(cmd.Context(), args[0], cmd.OutOrStdout(), asJSON)
+				return showOffline(cmd.Context(), args[0], profile, cmd.OutOrStdout(), asJSON)
 			}
-			d, err := loadDesign(args[0])
+			d, err := loadDesignAs(args[0], profile)
 			if err != nil {
 				return err
 			}
@@ -202,13 +210,14 @@ data …), 3 changes are pending (with --detailed-exitcode only).`,
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the plan as JSON")
 	cmd.Flags().BoolVar(&offline, "offline", false, "plan for blank hosts, without reaching any")
+	profileFlag(cmd, &profile)
 	cmd.Flags().BoolVar(&detailed, "detailed-exitcode", false, "end with 3 if changes are pending")
 	return cmd
 }
 
 // showOffline shows the plan of a brick whose hosts are blank.
-func showOffline(ctx context.Context, file string, w io.Writer, asJSON bool) error {
-	d, err := loadAnyDesign(file)
+func showOffline(ctx context.Context, file, profile string, w io.Writer, asJSON bool) error {
+	d, err := loadAnyDesignAs(file, profile)
 	if err != nil {
 		return err
 	}

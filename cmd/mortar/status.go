@@ -39,9 +39,9 @@ func dialHosts(d *design.Design, login time.Duration) (observe.Dial, error) {
 
 func newStatusCmd() *cobra.Command {
 	var (
-		asJSON, watch, all bool
-		interval, timeout  time.Duration
-		facts, save        string
+		asJSON, watch, all   bool
+		interval, timeout    time.Duration
+		facts, save, profile string
 	)
 	cmd := &cobra.Command{
 		Use:   "status SPEC",
@@ -66,7 +66,7 @@ The JSON is described in docs/status.md.`,
 			if interval <= 0 || timeout <= 0 {
 				return fail(exitBadInput, fmt.Errorf("--interval and --timeout must be above 0"))
 			}
-			d, err := loadDesign(args[0])
+			d, err := loadDesignAs(args[0], profile)
 			if err != nil {
 				return err
 			}
@@ -117,6 +117,7 @@ The JSON is described in docs/status.md.`,
 	f := cmd.Flags()
 	f.BoolVar(&asJSON, "json", false, "print JSON; with --watch one line each time")
 	f.BoolVar(&watch, "watch", false, "go on until interrupted")
+	profileFlag(cmd, &profile)
 	f.BoolVar(&all, "all", false, "show every part, also what lies below a part that is ok")
 	f.DurationVar(&interval, "interval", 5*time.Second, "pause between two looks, with --watch")
 	f.DurationVar(&timeout, "timeout", 30*time.Second, "how long any host may take to answer")

@@ -40,6 +40,22 @@ func New(s *spec.Spec) (*Design, error) {
 // checked), also of one that cannot be built yet: for looking at, for an
 // offline plan, for a forecast.
 func Derive(s *spec.Spec) (*Design, error) {
+	if s.Profile != spec.Stock {
+		return derive(s)
+	}
+	tuned, err := derive(s)
+	if err != nil {
+		return nil, err
+	}
+	d, err := derive(plain(s))
+	if err != nil {
+		return nil, err
+	}
+	d.stock(tuned.Settings)
+	return d, nil
+}
+
+func derive(s *spec.Spec) (*Design, error) {
 	sum := sha256.Sum256(s.Source)
 	d := &Design{Name: s.Name, Flavour: s.Flavour, SHA256: hex.EncodeToString(sum[:]), Spec: s}
 	if err := d.layOut(); err != nil {
@@ -89,6 +105,8 @@ func Buildable(s *spec.Spec) error {
 		return no("cache", "a cache")
 	case len(s.Services) > 1 && s.Networks.Public.Link == "infiniband":
 		return no("networks.public.link", "two services over InfiniBand (each has an interface of its own, an ipvlan, which only Ethernet carries)")
+	case s.Profile == spec.Stock && s.Flavour != spec.NFSHA:
+		return no("profile", "profile stock of flavour %s", s.Flavour)
 	}
 	return nil
 }

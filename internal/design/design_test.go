@@ -388,6 +388,7 @@ func TestShow(t *testing.T) {
 	}{
 		{"nfs-ha", example(t, "nfs-ha"), ShowOptions{}},
 		{"nfs-ha-explain", example(t, "nfs-ha"), ShowOptions{Explain: true, Width: 120}},
+		{"stock-explain", stockExample(t), ShowOptions{Explain: true, Width: 120}},
 		{"nfs", example(t, "nfs"), ShowOptions{}},
 		{"nfs-colour", example(t, "nfs"), ShowOptions{Colour: true}},
 		{"nss4-ha", build(t, published[0].yaml()), ShowOptions{}},

@@ -36,6 +36,7 @@ func Show(w io.Writer, d *Design, o ShowOptions) error {
 	v.tuning()
 	v.advice()
 	v.translations()
+	v.differs()
 	v.warnings()
 	_, err := io.WriteString(w, v.b.String())
 	return err
@@ -532,6 +533,29 @@ func (v *view) tuning() {
 			v.wrapped(reason, column+7, dim)
 		}
 	}
+}
+
+// differs lists what profile stock has otherwise than tuned.
+func (v *view) differs() {
+	if v.d.Spec.Profile != spec.Stock {
+		return
+	}
+	if !v.o.Explain {
+		v.printf("\nProfile stock: %s from profile tuned (--explain lists them).\n", plural(len(v.d.Differs), "difference"))
+		return
+	}
+	v.heading("PROFILE STOCK", "what differs from profile tuned")
+	v.printf("  %-7s %-10s %-24s %-34s %s\n", "on", "kind", "name", "tuned", "stock")
+	for _, x := range v.d.Differs {
+		stock := x.Stock
+		if stock == "" {
+			stock = "not set"
+		}
+		v.printf("  %-7s %-10s %-24s %-34s %s\n", x.Role, x.Kind, x.Name, x.Tuned, stock)
+	}
+	v.printf("  ")
+	v.wrapped("The service is a group of the standard agents (mdraid, LVM-activate, Filesystem, nfsserver, exportfs, IPaddr2, nfsnotify) with the "+
+		"timeouts and intervals their metadata advise, instead of ocf:mortar:service; clients' TCP connections are not reset after a takeover.", 2, dim)
 }
 
 func (v *view) warnings() {

@@ -23,6 +23,8 @@ type Design struct {
 	Settings []Setting     `json:"settings"` // tuning, per role
 	Capacity Capacity      `json:"capacity"`
 	Warnings []Warning     `json:"warnings"`
+	// Differs lists what profile stock has otherwise than profile tuned.
+	Differs []Difference `json:"differs,omitempty"`
 
 	Arrays       []Array       `json:"arrays,omitempty"`       // RAID arrays and controllers; none for JBODs
 	Cache        *Cache        `json:"cache,omitempty"`        // SSDs in front of the volume

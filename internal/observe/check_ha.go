@@ -449,7 +449,8 @@ func (v *view) failed(id string) bool {
 	return slices.ContainsFunc(v.crm.Failures, func(f crmFailure) bool { return resourceOf(f) == id })
 }
 
-// history says when fencing of a node last worked, and warns if it never did.
+// history says if fencing of a node is under way or failed, and what is known
+// of its working.
 func (v *view) history(c *Part, node string) {
 	offset := v.crmOf.host.UTCOffset
 	var good, bad time.Time
@@ -483,10 +484,6 @@ func (v *view) history(c *Part, node string) {
 			f.Text += ": " + badWhy
 		}
 		f.Mend = "see pacemaker.log; a service waits until fencing works"
-	case good.IsZero():
-		f := c.add(Warning, "history", "fencing of %s was never proven: no success since the cluster was started", node)
-		f.Mend = fmt.Sprintf("`mortar drill %s server-crash` proves it", v.d.Spec.File)
-	default:
-		c.Text += ", proven " + v.clock(good)
 	}
+	v.proven(c, node, good)
 }

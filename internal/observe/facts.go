@@ -89,6 +89,20 @@ type PathState struct {
 type CIB struct {
 	Levels      []CIBLevel    `xml:"configuration>fencing-topology>fencing-level" json:"levels,omitempty"`
 	Constraints []CIBLocation `xml:"configuration>constraints>rsc_location" json:"constraints,omitempty"`
+	Nodes       []CIBNode     `xml:"configuration>nodes>node" json:"nodes,omitempty"`
+}
+
+// CIBNode is a node with its permanent attributes, as far as they are
+// Mortar's.
+type CIBNode struct {
+	Name  string    `xml:"uname,attr" json:"name"`
+	Attrs []CIBAttr `xml:"instance_attributes>nvpair" json:"attrs,omitempty"`
+}
+
+// CIBAttr is an attribute of a node.
+type CIBAttr struct {
+	Name  string `xml:"name,attr" json:"name"`
+	Value string `xml:"value,attr" json:"value"`
 }
 
 // CIBLevel is a level of fencing for a node.
@@ -104,6 +118,16 @@ type CIBLocation struct {
 	Resource string `xml:"rsc,attr" json:"rsc"`
 	Node     string `xml:"node,attr" json:"node"`
 	Score    string `xml:"score,attr" json:"score"`
+}
+
+// ParseCIB reads what a CIB is made of from the cluster's configuration.
+func ParseCIB(text []byte) (*CIB, error) {
+	var c CIB
+	if err := xml.Unmarshal(text, &c); err != nil {
+		return nil, fmt.Errorf("CIB: %w", err)
+	}
+	c.onlyOwn()
+	return &c, nil
 }
 
 // cibFile is where Pacemaker keeps its configuration on disk; it is rewritten
@@ -192,9 +216,8 @@ func gather(ctx context.Context, sys resource.Sys, pool *statfsPool, r Request) 
 	}
 	if r.CIB {
 		if b, err := sys.ReadFile(cibFile); err == nil {
-			var c CIB
-			if xml.Unmarshal(b, &c) == nil {
-				h.CIB = &c
+			if c, err := ParseCIB(b); err == nil {
+				h.CIB = c
 			}
 		}
 	}

@@ -179,6 +179,28 @@ func cib(t testing.TB, f Facts, file string) {
 	}
 }
 
+// prove records levels of fencing as proven.
+func prove(d *design.Design, f Facts, levels []design.FenceLevel) {
+	var nodes []CIBNode
+	for _, n := range d.HA.Nodes {
+		x := CIBNode{Name: n.Name}
+		for i := range levels {
+			if l := &levels[i]; l.Node == n.Name {
+				p := Proof{At: f.Time.Add(-14 * time.Minute), Seconds: 2.25, Fingerprint: l.Fingerprint()}
+				x.Attrs = append(x.Attrs, CIBAttr{ProofAttr(l.Level), p.String()})
+			}
+		}
+		nodes = append(nodes, x)
+	}
+	for _, a := range f.Hosts {
+		if a.Host != nil && a.Host.CIB != nil {
+			c := *a.Host.CIB
+			c.Nodes = nodes
+			*a.Host.CIB = c
+		}
+	}
+}
+
 // move puts the service's facts from one server onto the other.
 func move(d *design.Design, f Facts, from, to string) {
 	a, b := f.Hosts[from].Host, f.Hosts[to].Host
@@ -400,6 +422,7 @@ func TestJudge(t *testing.T) {
 			"warning: monitor of home failed on nfs2 at 20:51: not running"}, both...)},
 		{"start failed on the partner", func(f Facts) { cluster(t, f, "start-failed") }, []string{
 			"fault: start of home failed on nfs2 at 20:59: error occurred: array brick1-r0 has 2 of 4 members; it cannot run on nfs2 until that is cleaned up",
+			"warning: fencing of nfs1 worked 20:52, but each level of it was never proven",
 			neverProven2}},
 		// A cleanup erased when the service was started.
 		{"BMC and PDUs of nfs1 do not answer", func(f Facts) {
@@ -432,8 +455,23 @@ func TestJudge(t *testing.T) {
 			"fault: nfs1 is out of the cluster: no partner is left to take over",
 			"unknown: nfs1 is away", "unknown: nfs1 is away",
 			"warning: service home on nfs2, its preferred server is nfs1",
+			"warning: fencing of nfs1 worked 20:52, but each level of it was never proven",
 			"warning: fence device fence-nfs2-bmc has no server to run on: the other one is away",
 			neverProven2}},
+		{"every level proven", func(f Facts) { prove(d, f, d.HA.Fencing) }, nil},
+		{"one level proven", func(f Facts) { prove(d, f, d.HA.Fencing[:1]) }, []string{
+			"warning: level 2 of fencing nfs1 (fence-pdu-a + fence-pdu-b) was never proven", neverProven2}},
+		{"proven with another BMC", func(f Facts) {
+			old := slices.Clone(d.HA.Fencing)
+			old[0].Devices = slices.Clone(old[0].Devices)
+			old[0].Devices[0].Params = map[string]string{"ip": "10.77.3.99"}
+			prove(d, f, old)
+		}, []string{"warning: level 1 of fencing nfs1 (fence-nfs1-bmc) was proven 20:46 with another configuration"}},
+		{"a fence test cut off", func(f Facts) {
+			prove(d, f, d.HA.Fencing)
+			c := f.Hosts["nfs1"].Host.CIB
+			c.Nodes[1].Attrs = append(c.Nodes[1].Attrs, CIBAttr{AttrTesting, TestingPlain})
+		}, []string{"fault: a fence test of nfs2 is under way, or was cut off"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -642,5 +680,25 @@ func TestRecordedBrick(t *testing.T) {
 			}
 			golden(t, "rack-"+name+".txt", out.String())
 		})
+	}
+}
+
+func TestProof(t *testing.T) {
+	at := time.Date(2026, 11, 22, 0, 12, 33, 0, time.UTC)
+	p := Proof{At: at, Seconds: 1.94, Fingerprint: "0123456789ab"}
+	q, err := ParseProof(p.String())
+	if want := (Proof{At: at, Seconds: 1.9, Fingerprint: "0123456789ab"}); err != nil || q != want {
+		t.Errorf("%v %v", q, err)
+	}
+	for _, bad := range []string{"", "yes", "2026-11-22T00:12:33Z 1.9s", "today 1.9s ab", "2026-11-22T00:12:33Z fast ab"} {
+		if _, err := ParseProof(bad); err == nil {
+			t.Errorf("%q is taken", bad)
+		}
+	}
+	// Of a node's attributes only Mortar's are kept.
+	c, err := ParseCIB([]byte(`<cib><configuration><nodes><node id="1" uname="nfs1"><instance_attributes id="nodes-1">` +
+		`<nvpair id="a" name="mortar-fence-test" value="standby"/><nvpair id="b" name="ipmi_password" value="hunter2"/></instance_attributes></node></nodes></configuration></cib>`))
+	if err != nil || c.Attr("nfs1", AttrTesting) != TestingStandby || len(c.Nodes[0].Attrs) != 1 {
+		t.Errorf("%+v %v", c, err)
 	}
 }

@@ -227,6 +227,7 @@ type crm struct {
 	} `xml:"summary>cluster_options"`
 	Nodes     []crmNode     `xml:"nodes>node"`
 	Resources []crmResource `xml:"resources>resource"`
+	Grouped   []crmResource `xml:"resources>group>resource"` // of profile stock; parseCRM puts them with the others
 	History   []struct {
 		Node      string       `xml:"name,attr"`
 		Resources []crmHistory `xml:"resource_history"`
@@ -320,6 +321,7 @@ func parseCRM(text string) (*crm, error) {
 		}
 		return nil, fmt.Errorf("%s", msg)
 	}
+	c.Resources, c.Grouped = append(c.Resources, c.Grouped...), nil
 	return &c, nil
 }
 

@@ -14,6 +14,9 @@ import (
 type Snapshot struct {
 	Services []ServiceState
 	Nodes    []NodeState
+	// Down names what the cluster is to run and has not started: services and
+	// fence devices.
+	Down []string
 }
 
 // ServiceState of one service.
@@ -86,6 +89,11 @@ func snapshot(d *design.Design, m *crm, cib *CIB) *Snapshot {
 	s := &Snapshot{}
 	for _, n := range m.Nodes {
 		s.Nodes = append(s.Nodes, NodeState{Name: n.Name, Online: n.Online && !n.Unclean && !n.Pending, Standby: n.Standby, Unclean: n.Unclean})
+	}
+	for _, r := range m.Resources {
+		if r.Managed && (r.node() == "" || r.Role != "Started") {
+			s.Down = append(s.Down, r.ID)
+		}
 	}
 	for i := range d.Services {
 		st := ServiceState{Name: d.Services[i].Name}

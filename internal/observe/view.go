@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/design"
+	"github.com/mortarhpc/mortar/internal/resource"
 )
 
 // view is the facts in the shape the checks ask for. It judges nothing.
@@ -318,7 +319,7 @@ func (c *crm) resource(service string, all []design.Service) *crmResource {
 	var ours []*crmResource
 	for i := range c.Resources {
 		r := &c.Resources[i]
-		if r.ID == service {
+		if r.ID == service || r.ID == resource.ServiceID(service) {
 			return r
 		}
 		// Pacemaker before 2.1.6 writes ocf::mortar:service.

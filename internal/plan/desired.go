@@ -51,6 +51,9 @@ func Desired(d *design.Design, facts Facts, secrets func(file string) ([]byte, e
 	for _, s := range d.Spec.Servers {
 		b.servers = append(b.servers, s.Name)
 	}
+	if err := b.profile(); err != nil {
+		return nil, err
+	}
 	b.checks()
 	b.packages()
 	b.kernel()
@@ -242,7 +245,8 @@ func (b *builder) packages() {
 	server := []string{"mdadm", "lvm2", "multipath-tools", "xfsprogs", "nfs-kernel-server", "nfs-common", "rpcbind"}
 	p := &resource.Packages{Names: server}
 	if b.d.HA != nil {
-		p.Names = append(p.Names, "corosync", "pacemaker", "pacemaker-cli-utils", "resource-agents")
+		// ipmitool and ping are what a fence test witnesses with.
+		p.Names = append(p.Names, "corosync", "pacemaker", "pacemaker-cli-utils", "resource-agents", "ipmitool", "iputils-ping")
 		// Debian 12 has all fence agents in one package.
 		p.ByRelease = map[string][]string{
 			"12": {"fence-agents"},
@@ -352,6 +356,9 @@ func (b *builder) multipath() {
 		b.add(StageMultipath, s, "multipath", &resource.Multipath{
 			Brick: b.d.Name, Disks: refs(b.d.Disks), Settings: b.settings("server", "multipath"),
 		})
+		if b.stock() {
+			continue // the kernel's queues as they are
+		}
 		b.add(StageMultipath, s, "block queues", &resource.BlockQueue{
 			Path: "/etc/udev/rules.d/90-mortar-block.rules", Disks: refs(b.d.Disks), Arrays: uuids, Volumes: lvs,
 			DiskSettings:   queueSettings(b.settings("server", "disk")),
@@ -480,6 +487,10 @@ func tolerated(g design.Group) int {
 func (b *builder) nfs() error {
 	n := b.d.Spec.NFS
 	for _, h := range b.servers {
+		if b.stock() {
+			b.stockNFS(h)
+			continue
+		}
 		b.add(StageNFS, h, "NFS configuration", &resource.TextFile{
 			Path: "/etc/nfs.conf.d/mortar.conf", Content: []byte(b.nfsConf()),
 		})
@@ -631,12 +642,12 @@ func (b *builder) membership() error {
 				return err
 			}
 			b.add(StageMembership, h, "secret of "+f.ID, &resource.TextFile{
-				Path: secretPath(f), Content: append([]byte(secret), '\n'), Secret: true,
+				Path: SecretPath(f), Content: append([]byte(secret), '\n'), Secret: true,
 				Why: "given to the fence agent by a script, so that it is in no argument and not in the CIB",
 			})
 			b.add(StageMembership, h, "script for the secret of "+f.ID, &resource.TextFile{
-				Path: secretPath(f) + ".sh", Mode: 0o700,
-				Content: []byte("#!/bin/sh\n" + resource.Header + "exec cat " + secretPath(f) + "\n"),
+				Path: SecretPath(f) + ".sh", Mode: 0o700,
+				Content: []byte("#!/bin/sh\n" + resource.Header + "exec cat " + SecretPath(f) + "\n"),
 			})
 		}
 		b.add(StageMembership, h, "order of stopping", &resource.TextFile{
@@ -666,7 +677,8 @@ func (b *builder) configurator() string {
 	return b.servers[0]
 }
 
-func secretPath(f design.FenceDevice) string { return secretsDir + "/" + f.ID }
+// SecretPath is where a fence device's secret is kept on the servers.
+func SecretPath(f design.FenceDevice) string { return secretsDir + "/" + f.ID }
 
 // fenceDevices are all of them, once.
 func (b *builder) fenceDevices() []design.FenceDevice {

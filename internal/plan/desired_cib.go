@@ -2,7 +2,6 @@ package plan
 
 import (
 	"sort"
-	"strconv"
 	"strings"
 
 	"github.com/mortarhpc/mortar/internal/design"
@@ -20,20 +19,24 @@ func (b *builder) cib() (*resource.Element, error) {
 
 	for i := range b.d.Services {
 		s := &b.d.Services[i]
-		resources.Add(b.service(s))
+		r := b.service(s)
+		if b.stock() {
+			r = b.stockService(s, &b.d.Volumes[i])
+		}
+		resources.Add(r)
 		constraints.Add(el("rsc_location", "id", "locate-"+resource.ServiceID(s.Name),
-			"rsc", resource.ServiceID(s.Name), "node", s.Preferred, "score", "100"))
-		constraints.Add(hasAttribute(resource.ServiceID(s.Name), "link", "mortar-link"))
-		constraints.Add(hasAttribute(resource.ServiceID(s.Name), "storage", "mortar-storage-"+s.Name))
+			"rsc", r.Attrs["id"], "node", s.Preferred, "score", "100"))
+		if !b.stock() {
+			constraints.Add(hasAttribute(resource.ServiceID(s.Name), "link", "mortar-link"))
+			constraints.Add(hasAttribute(resource.ServiceID(s.Name), "storage", "mortar-storage-"+s.Name))
+		}
 	}
-	if len(b.d.Services) > 0 {
+	if len(b.d.Services) > 0 && !b.stock() {
 		resources.Add(b.watch())
 	}
 	made := map[string]bool{}
 	for _, l := range b.d.HA.Fencing {
-		var ids []string
 		for _, f := range l.Devices {
-			ids = append(ids, f.ID)
 			if made[f.ID] {
 				continue // a PDU, in the levels of both servers
 			}
@@ -42,7 +45,7 @@ func (b *builder) cib() (*resource.Element, error) {
 			if err != nil {
 				return nil, err
 			}
-			if len(b.d.Services) == 1 && f.Params["pcmk_host_list"] == b.d.Services[0].Preferred {
+			if len(b.d.Services) == 1 && f.Params["pcmk_host_list"] == b.d.Services[0].Preferred && !b.stock() {
 				// It runs on the other server. While the service runs nowhere, this
 				// decides who wins a race: two that fence each other at the same
 				// moment would both stay off.
@@ -52,7 +55,7 @@ func (b *builder) cib() (*resource.Element, error) {
 			if f.Params["pcmk_host_list"] == l.Node {
 				// A server is not asked to fence itself.
 				constraints.Add(el("rsc_location", "id", "locate-"+f.ID, "rsc", f.ID, "node", l.Node, "score", "-INFINITY"))
-			} else if s := b.d.Services; len(s) == 1 {
+			} else if s := b.d.Services; len(s) == 1 && !b.stock() {
 				// Watched from the passive server, a PDU's device need not move when
 				// the active one is lost.
 				for _, n := range b.d.HA.Nodes {
@@ -64,12 +67,14 @@ func (b *builder) cib() (*resource.Element, error) {
 			// Fencing does not need a started device, which is only one that is
 			// watched; clients need the service.
 			for i := range b.d.Services {
+				if b.stock() {
+					break
+				}
 				id := resource.ServiceID(b.d.Services[i].Name)
 				constraints.Add(el("rsc_order", "id", "order-"+f.ID+"-"+id, "first", id, "then", f.ID, "kind", "Optional"))
 			}
 		}
-		topology.Add(el("fencing-level", "id", "fencing-"+l.Node+"-"+strconv.Itoa(l.Level),
-			"target", l.Node, "index", strconv.Itoa(l.Level), "devices", strings.Join(ids, ",")))
+		topology.Add(FencingLevel(&l))
 	}
 	options := map[string]string{
 		"stonith-enabled":  b.value("pacemaker", "stonith-enabled", "true"),
@@ -83,13 +88,18 @@ func (b *builder) cib() (*resource.Element, error) {
 	if v := b.value("pacemaker", "priority-fencing-delay", ""); v != "" {
 		options["priority-fencing-delay"] = v
 	}
-	props := pairs("cluster_property_set", "cib-bootstrap-options", options)
-	defaults := pairs("meta_attributes", "mortar-rsc-defaults", map[string]string{
+	memory := map[string]string{
 		"resource-stickiness": b.value("pacemaker", "resource-stickiness", "1000"),
 		// A failure is forgotten after ten minutes: a fence device that was away
 		// is used again, and a service may come back to where it failed.
 		"failure-timeout": "600s",
-	})
+	}
+	if b.stock() {
+		delete(options, "load-threshold")
+		delete(memory, "failure-timeout")
+	}
+	props := pairs("cluster_property_set", "cib-bootstrap-options", options)
+	defaults := pairs("meta_attributes", "mortar-rsc-defaults", memory)
 	return el("configuration").Add(
 		el("crm_config").Add(props),
 		resources,
@@ -162,7 +172,7 @@ func PowerStatus(f design.FenceDevice) []string {
 		return nil
 	}
 	argv := []string{f.Agent, "--ip=" + f.Params["ip"], "--username=" + f.Params["username"],
-		"--password-script=" + secretPath(f) + ".sh", "--cipher=" + f.Params["cipher"], "--action=status"}
+		"--password-script=" + SecretPath(f) + ".sh", "--cipher=" + f.Params["cipher"], "--action=status"}
 	if f.Params["lanplus"] == "1" {
 		argv = append(argv, "--lanplus")
 	}
@@ -183,7 +193,7 @@ func (b *builder) fence(f design.FenceDevice) (*resource.Element, error) {
 		}
 		params[f.SecretParam] = s
 	} else {
-		params["password_script"] = secretPath(f) + ".sh"
+		params["password_script"] = SecretPath(f) + ".sh"
 	}
 	r := resource.El("primitive", "id", f.ID, "class", "stonith", "type", f.Agent)
 	ops := resource.El("operations").Add(

@@ -194,6 +194,7 @@ type crmMon struct {
 		Unclean string `xml:"unclean,attr"`
 	} `xml:"nodes>node"`
 	Resources []crmResource `xml:"resources>resource"`
+	Grouped   []crmResource `xml:"resources>group>resource"`
 	Failures  []struct {
 		OpKey  string `xml:"op_key,attr"`
 		Node   string `xml:"node,attr"`
@@ -232,7 +233,7 @@ func parseCrmMon(b []byte) (*ClusterFacts, error) {
 		c.Online[n.Name] = n.Online == "true" && n.Pending != "true" && n.Unclean != "true"
 		c.Standby[n.Name] = n.Standby == "true"
 	}
-	for _, r := range m.Resources {
+	for _, r := range append(m.Resources, m.Grouped...) {
 		cr := ClusterResource{
 			ID: r.ID, Agent: r.Agent, Role: r.Role, Pending: r.Pending,
 			Failed: r.Failed == "true", Blocked: r.Blocked == "true", Managed: r.Managed != "false",

@@ -125,8 +125,8 @@ func (ps positions) of(path string) (line, col int) {
 	}
 }
 
-// given says whether the file has a value at path (not a default).
-func (s *Spec) given(path string) bool { _, ok := s.pos[path]; return ok }
+// Given says whether the file has a value at path (not a default).
+func (s *Spec) Given(path string) bool { _, ok := s.pos[path]; return ok }
 
 // definedRE takes the YAML parser's words for a repeated key apart.
 var definedRE = regexp.MustCompile(`^mapping key "(.*)" already defined at \[(\d+):\d+\]`)

@@ -94,7 +94,7 @@ func (c *checker) disks() {
 		if n == 0 && len(e.Disks) == 0 {
 			c.errorf(at+".disks", "list its disks, e.g. disks: [{serial: 'MA[01-12]', size: 4TB}]", "enclosure %s has no disks", e.Name)
 		}
-		if e.Bays == 0 && !s.given(at+".bays") {
+		if e.Bays == 0 && !s.Given(at+".bays") {
 			e.Bays = n
 		}
 		if c.between(at+".bays", e.Bays, 1, 1024, "") && n > e.Bays {
@@ -218,7 +218,7 @@ func (c *checker) disk(l *DiskList, at string, byWWN map[string]string) (sound b
 func (c *checker) geometries() bool {
 	s := c.s
 	if s.Flavour == Lustre {
-		if s.given("storage") {
+		if s.Given("storage") {
 			c.errorf("storage", "move it into the modules below lustre", "flavour lustre has a storage section in each module, not one for all")
 		}
 		ok := s.Lustre != nil
@@ -227,7 +227,7 @@ func (c *checker) geometries() bool {
 		}
 		return ok
 	}
-	if !s.given("storage") {
+	if !s.Given("storage") {
 		c.errorf("", "add it: "+docOf("Storage"), "key %q is missing", "storage")
 		return false
 	}
@@ -273,7 +273,7 @@ func (c *checker) geometry(path string, st *Storage) bool {
 	if r.PerEnclosure < 0 || r.PerEnclosure > maxGroup {
 		bad("storage.raid.per_enclosure", "choose 0 (as few as possible) or more", "per_enclosure is %d", r.PerEnclosure)
 	}
-	given := c.s.given(path + ".raid.parity")
+	given := c.s.Given(path + ".raid.parity")
 	switch r.Level {
 	case 6, 60:
 		if !given {
@@ -300,7 +300,7 @@ func (c *checker) geometry(path string, st *Storage) bool {
 	default:
 		bad("storage.raid.level", "use 6, 10 or 60", "there is no RAID level %d", r.Level)
 	}
-	if r.Groups < 0 || r.Groups > 1000 || r.Groups == 0 && c.s.given(path+".raid.groups") {
+	if r.Groups < 0 || r.Groups > 1000 || r.Groups == 0 && c.s.Given(path+".raid.groups") {
 		bad("storage.raid.groups", "choose 1 or more, or leave it out: as many as the disks yield", "groups is %d", r.Groups)
 	}
 	if r.Spares < 0 || r.Spares > 1000 {

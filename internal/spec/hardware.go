@@ -275,7 +275,7 @@ func (c *checker) cache(bySerial map[string]string) {
 	for i := range k.SSDs {
 		l := &k.SSDs[i]
 		at := fmt.Sprintf("cache.ssds[%d]", i)
-		if !s.given(at + ".type") {
+		if !s.Given(at + ".type") {
 			l.Type = "nvme"
 		}
 		if l.Type != "nvme" && l.Type != "ssd" && slices.Contains(diskTypes, l.Type) {

@@ -30,6 +30,7 @@ type Spec struct {
 	APIVersion string      `yaml:"apiVersion" json:"apiVersion" doc:"always mortar/v1"`
 	Flavour    Flavour     `yaml:"flavour" json:"flavour" doc:"nfs, nfs-ha, nfs-ha-xl or lustre"`
 	Name       string      `yaml:"name" json:"name" doc:"name of the brick: letters, digits and dashes, at most 15; names volume groups, arrays and the cluster"`
+	Profile    Profile     `yaml:"profile,omitempty" json:"profile,omitempty" doc:"tuned, or stock: the same brick with the values of the distribution and of ClusterLabs, to compare with; what else the file says of tuning (nfs.threads, lease, grace, ha.token_ms, filesystem.mount) is not used then" default:"tuned"`
 	SSH        SSH         `yaml:"ssh,omitempty" json:"ssh,omitempty" doc:"how the administrator's machine reaches the hosts"`
 	Networks   Networks    `yaml:"networks" json:"networks" doc:"the networks of the brick"`
 	Servers    []Server    `yaml:"servers" json:"servers" doc:"the storage servers"`
@@ -53,6 +54,18 @@ type Spec struct {
 
 	pos positions
 }
+
+// Profile is whose values a brick is built with.
+type Profile string
+
+// Profiles.
+const (
+	Tuned Profile = "tuned" // Mortar's own, each with its reason
+	Stock Profile = "stock" // the distribution's and ClusterLabs'
+)
+
+// Profiles lists them.
+var Profiles = []string{string(Tuned), string(Stock)}
 
 // SSH says how to reach every host.
 type SSH struct {

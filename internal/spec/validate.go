@@ -106,6 +106,9 @@ func (c *checker) head() bool {
 		}
 		c.errorf("flavour", mend, "unknown flavour %q", s.Flavour)
 	}
+	if !slices.Contains(Profiles, string(s.Profile)) {
+		c.errorf("profile", "use "+or(Profiles), "unknown profile %q", s.Profile)
+	}
 	if !brickRE.MatchString(s.Name) {
 		c.errorf("name", "use a letter, then letters, digits and dashes, at most 15 in all", "%q cannot name a brick", s.Name)
 	}
@@ -444,7 +447,7 @@ func (c *checker) services() {
 		want = 2
 	}
 	c.servicesOK = len(s.Services) == want
-	if !c.servicesOK && !s.given("services") {
+	if !c.servicesOK && !s.Given("services") {
 		c.errorf("", "add it: "+docOf("Services"), "key %q is missing", "services")
 		return
 	}
@@ -544,7 +547,7 @@ func (c *checker) exports(at string, v *Service) {
 		has := map[string]bool{}
 		for j, o := range e.Options {
 			oat := fmt.Sprintf("%s.options[%d]", eat, j)
-			if !c.s.given(oat) {
+			if !c.s.Given(oat) {
 				oat = eat
 			}
 			name, _, _ := strings.Cut(o, "=")
@@ -736,7 +739,7 @@ func (c *checker) nfs() {
 	if n.Grace < 10 || n.Grace > 3600 {
 		c.errorf("nfs.grace", "choose 10 to 3600 seconds", "grace is %d s", n.Grace)
 	} else if leaseOK && n.Grace < n.Lease {
-		if c.s.given("nfs.grace") {
+		if c.s.Given("nfs.grace") {
 			c.errorf("nfs.grace", "make it at least as long", "grace (%d s) is shorter than the lease (%d s): clients that renew late could not reclaim their locks", n.Grace, n.Lease)
 		} else {
 			n.Grace = n.Lease
@@ -747,7 +750,7 @@ func (c *checker) nfs() {
 func (c *checker) filesystem() {
 	f := &c.s.Filesystem
 	if c.s.Flavour == Lustre {
-		if c.s.given("filesystem") {
+		if c.s.Given("filesystem") {
 			c.errorf("filesystem", "remove it: Lustre's targets are ldiskfs", "flavour lustre has no file system of its own choice")
 		}
 		return

@@ -1,0 +1,52 @@
+package design
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"maps"
+	"strings"
+)
+
+// Fingerprint tells one configuration of a level of fencing from another: its
+// devices and their parameters. How long Pacemaker waits before it uses a
+// device (pcmk_delay_*) has no part in it, and neither have secrets, which
+// no Design holds.
+func (l *FenceLevel) Fingerprint() string {
+	type device struct {
+		Agent  string
+		Params map[string]string
+	}
+	var all []device
+	for _, f := range l.Devices {
+		p := maps.Clone(f.Params)
+		maps.DeleteFunc(p, func(k, _ string) bool { return strings.HasPrefix(k, "pcmk_delay_") })
+		all = append(all, device{f.Agent, p})
+	}
+	b, err := json.Marshal(all)
+	if err != nil {
+		panic("unreachable: strings are always JSON: " + err.Error())
+	}
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:6])
+}
+
+// IDs are those of the level's devices.
+func (l *FenceLevel) IDs() []string {
+	var ids []string
+	for _, f := range l.Devices {
+		ids = append(ids, f.ID)
+	}
+	return ids
+}
+
+// Levels are those of one node, in order.
+func (h *HA) Levels(node string) []*FenceLevel {
+	var out []*FenceLevel
+	for i := range h.Fencing {
+		if h.Fencing[i].Node == node {
+			out = append(out, &h.Fencing[i])
+		}
+	}
+	return out
+}

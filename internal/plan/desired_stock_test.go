@@ -1,0 +1,62 @@
+package plan
+
+import (
+	"errors"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/mortarhpc/mortar/internal/design"
+	"github.com/mortarhpc/mortar/internal/resource"
+	"github.com/mortarhpc/mortar/internal/spec"
+)
+
+func stockDesign(t *testing.T) *design.Design {
+	t.Helper()
+	src, err := os.ReadFile("../../examples/nfs-ha.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := spec.Parse("brick.yaml", []byte(strings.Replace(string(src), "flavour: nfs-ha\n", "flavour: nfs-ha\nprofile: stock\n", 1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := design.New(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func TestStock(t *testing.T) {
+	steps, err := Desired(stockDesign(t), Facts{}, testSecrets)
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "steps-stock.txt", list(steps))
+	golden(t, "cib-stock.xml", findStep(t, steps, "cib", "").Resource.(*resource.CIB).Configuration)
+}
+
+// A brick of one profile is not turned into one of the other.
+func TestOtherProfile(t *testing.T) {
+	for _, tt := range []struct {
+		agent   string
+		d       *design.Design
+		refused bool
+	}{
+		{"ocf:mortar:service", testDesign(t, "nfs-ha"), false},
+		{"ocf::mortar:service", testDesign(t, "nfs-ha"), false},
+		{"ocf:mortar:service", stockDesign(t), true},
+		{"ocf:heartbeat:IPaddr2", stockDesign(t), false},
+		{"ocf::heartbeat:IPaddr2", testDesign(t, "nfs-ha"), true},
+		{"", stockDesign(t), false}, // a cluster that is starting does not say
+	} {
+		f := clusterWith("nfs1", "Started")
+		f.Hosts["nfs1"].Cluster.Resources[0].Agent = tt.agent
+		_, err := Desired(tt.d, f, testSecrets)
+		var r *resource.Refusal
+		if errors.As(err, &r) != tt.refused || !tt.refused && err != nil {
+			t.Errorf("%s with profile %s: %v", tt.agent, tt.d.Spec.Profile, err)
+		}
+	}
+}
