@@ -30,7 +30,7 @@ func commands() []*cobra.Command {
 		newCompareCmd(),
 		newDemoCmd(),
 		newAgentCmd(),
-		newOCFCmd(),
+		newOCFCmd(), newHostCacheCmd(),
 		newVersionCmd(),
 	}
 }

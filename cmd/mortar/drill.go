@@ -159,6 +159,9 @@ func runDrill(ctx context.Context, in io.Reader, out, errOut io.Writer, specFile
 	if err != nil {
 		return err
 	}
+	if f.all && len(f.only) == 0 {
+		choices = drill.Suits(choices, des)
+	}
 	targets, err := host.Inventory(des.Spec)
 	if err != nil {
 		return fail(exitBadInput, err)

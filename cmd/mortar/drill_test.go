@@ -99,10 +99,22 @@ func TestRackCanDoEveryDrill(t *testing.T) {
 		t.Fatal(err)
 	}
 	env := drill.Env{Design: d, Injector: rackInjector{"", d}, Operator: &operator{d: d}}
-	for _, x := range drill.Table {
-		for _, v := range x.Variants {
-			if err := drill.Possible(env, x, v); err != nil {
-				t.Errorf("%s (%s): %v", x.Name, v.How, err)
+	all, err := drill.Choose(nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain := drill.Suits(all, d)
+	ssds := &design.Cache{Mode: "write-back", SSDs: []design.Disk{{Serial: "S1"}, {Serial: "S2"}}}
+	for _, mode := range []string{"", "write-back", "write-through"} {
+		if mode != "" {
+			ssds.Mode, d.Cache = mode, ssds
+			if n := len(drill.Suits(all, d)); n <= len(plain) {
+				t.Errorf("%s cache: %d drills, without %d", mode, n, len(plain))
+			}
+		}
+		for _, c := range drill.Suits(all, d) {
+			if err := drill.Possible(env, c.Drill, c.Variant); err != nil {
+				t.Errorf("%s: %v", c.Name(), err)
 			}
 		}
 	}

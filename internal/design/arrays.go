@@ -227,31 +227,50 @@ func (d *Design) PathsTo(a *Array, server string) int {
 	return hbas * 2
 }
 
+// As package cache has them, which a test of package plan asserts.
+const (
+	cacheHeader      = "cacheheader"
+	cacheGenerations = 8
+)
+
 // cache sizes the pool of SSDs.
 func (d *Design) cache() {
 	k := d.Spec.Cache
-	if k == nil {
+	if k == nil || len(d.Volumes) == 0 {
 		return
 	}
-	c := &Cache{Mode: k.Mode, Bypass: k.Bypass}
+	v := d.Volumes[0]
+	c := &Cache{Mode: k.Mode, Bypass: k.Bypass, Header: cacheHeader, Device: "/dev/mapper/" + v.VG + ".cached"}
+	least := spec.Bytes(0)
 	for _, l := range k.SSDs {
 		serials, err := l.Serials()
 		if err != nil {
 			continue // Parse has refused it
 		}
 		for _, serial := range serials {
-			c.SSDs = append(c.SSDs, Disk{Serial: serial, WWN: l.WWN, Size: l.Size, Type: l.Type, Bay: len(c.SSDs) + 1})
+			c.SSDs = append(c.SSDs, Disk{Serial: serial, WWN: l.WWN, Size: l.Size, Type: l.Type, Bay: len(c.SSDs) + 1, Server: l.Server})
 			c.Clean += l.Size
+			if least == 0 || l.Size < least {
+				least = l.Size
+			}
 		}
 	}
 	if c.Mode == "write-back" {
-		c.Clean /= 2
-		c.Dirty = c.Clean
+		// A quarter of the smallest: bcache takes dirty data until seven tenths
+		// of it are full, and starts to write at a tenth.
+		c.Mirror = least / 4 / spec.MiB * spec.MiB
+		c.Clean -= c.Mirror * spec.Bytes(len(c.SSDs))
+		c.Dirty = c.Mirror * spec.Bytes(len(c.SSDs)) / 2
 		c.Survives = 1
-		c.Placement = "mirrored: what is not on the disks yet is on two SSDs"
+		c.Placement = "what is not on the disks yet is on two SSDs, what is read on one"
 	} else {
 		c.Survives = len(c.SSDs)
 		c.Placement = "every byte is on the disks too: any SSD may die"
+	}
+	for i := range cacheGenerations {
+		n := fmt.Sprint(i)
+		c.DirtyUUIDs = append(c.DirtyUUIDs, mdUUID(stableUUID(d.Name, "cache-dirty", n)))
+		c.CleanUUIDs = append(c.CleanUUIDs, mdUUID(stableUUID(d.Name, "cache-clean", n)))
 	}
 	d.Cache = c
 }

@@ -81,7 +81,7 @@ func (d *Design) translate() {
 		}
 	}
 	if s.Cache != nil {
-		add("fldc --add --ssd, --enable --disk --mode=wb|wt", "cache: in the spec", "Fluid Cache for DAS is no longer made; dm-cache and dm-writecache are in every kernel", "seed NFS+DFC, A.5")
+		add("fldc --add --ssd, --enable --disk --mode=wb|wt", "cache: in the spec", "Fluid Cache for DAS is no longer made; bcache and md mirrors do its work on Debian's kernels", "seed NFS+DFC, A.5")
 	}
 	if d.HA != nil || d.Lustre != nil {
 		if d.Lustre != nil {
@@ -146,7 +146,7 @@ func (d *Design) warnHardware(add func(at, rule, format string, args ...any)) {
 			add(fmt.Sprintf("arrays[%d].wwns", i), "wwns", "array %s has %s, but %d WWNs are listed", a.Name, plural(len(d.Arrays[i].LUNs), "LUN"), len(a.WWNs))
 		}
 	}
-	if k := d.Cache; k != nil && d.HA != nil {
+	if k := d.Cache; k != nil && d.HA != nil && k.SSDs[0].Server == "" {
 		add("cache", "cache-shared", "the SSDs must be reached by both servers (in a shared enclosure), or a write-back cache stays behind at a takeover")
 	}
 	for i, v := range s.Servers {

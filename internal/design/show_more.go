@@ -58,11 +58,11 @@ func (v *view) cache() {
 	}
 	v.heading("CACHE", c.Placement)
 	v.printf("  %s of %s, %s; streams longer than %s go past it\n", plural(len(c.SSDs), "SSD"), c.SSDs[0].Size, c.Mode, c.Bypass)
-	if c.Mode == "write-back" {
-		v.printf("  room for %s of data, also such that is not on the disks yet; one SSD may die\n", c.Dirty.Decimal())
-	} else {
-		v.printf("  room for %s of data that is on the disks too; any SSD may die\n", c.Clean.Decimal())
+	if c.Dirty > 0 {
+		v.printf("  room for %s of writes that are not on the disks yet, each on two SSDs; one SSD may die\n", c.Dirty.Decimal())
 	}
+	v.printf("  room for %s of what was read, which is on the disks too\n", c.Clean.Decimal())
+	v.printf("  %s: bcache over md arrays of the SSDs over %s/%s\n", c.Device, v.d.Volumes[0].VG, v.d.Volumes[0].LV)
 }
 
 func (v *view) lustreSizes(row func(string, spec.Bytes, string)) {

@@ -77,6 +77,12 @@ type Cache struct {
 	Dirty     spec.Bytes `json:"dirty"` // room for data that is not: each byte is on two SSDs
 	Survives  int        `json:"survives_ssds"`
 	Placement string     `json:"placement"`
+	Mirror    spec.Bytes `json:"mirror_per_ssd"` // part of each SSD that is for dirty data
+	// DirtyUUIDs and CleanUUIDs are those the arrays of SSDs may have: UUIDv5.
+	DirtyUUIDs []string `json:"dirty_uuids"`
+	CleanUUIDs []string `json:"clean_uuids"`
+	Header     string   `json:"header"` // logical volume for bcache's superblocks
+	Device     string   `json:"device"` // what the file system is on
 }
 
 // Lustre is a Lustre file system.
@@ -158,6 +164,7 @@ type Disk struct {
 	Service   string     `json:"service"`
 	Module    string     `json:"module,omitempty"` // of Lustre, in place of Service
 	Array     string     `json:"array,omitempty"`  // the enclosure is cabled to
+	Server    string     `json:"server,omitempty"` // that an SSD of a cache is inside of
 }
 
 // Group is one RAID group: an md array on JBODs, a disk group or span on an

@@ -677,6 +677,8 @@ func deed(s Step) string {
 		return "pulling disk " + arg(0)
 	case BitRot:
 		return "overwriting bytes of one disk beneath the RAID"
+	case CacheApply:
+		return "giving SSDs back to the cache of " + arg(0)
 	case LocalDisk:
 		return "pulling a system disk of " + f.On
 	case FeedOff:

@@ -16,7 +16,7 @@ import (
 // administrator's commands, or the hardware's injector.
 func (e *engine) injector(f Fault) Injector {
 	switch f.Kind {
-	case Kill, FillFS, BitRot:
+	case Kill, FillFS, BitRot, CacheApply:
 		return software{e}
 	case Move, Standby, ConfirmOff:
 		return commands{e}
@@ -49,6 +49,8 @@ func (s software) Inject(ctx context.Context, f Fault) error {
 		return s.fill(ctx, f)
 	case BitRot:
 		return s.rot(ctx)
+	case CacheApply:
+		return s.e.applyCache(ctx, f.On, f.Args[0])
 	}
 	a := resource.Action{Title: "kill " + f.Args[0], Cmd: []string{"pkill", "-KILL", "-x", f.Args[0]}}
 	if f.Args[0] == "nfsd" {
@@ -67,6 +69,8 @@ func (s software) Heal(ctx context.Context, f Fault) error {
 		return s.empty(ctx, f)
 	case BitRot:
 		return nil // the scrub has mended it, or the verdict says that it has not
+	case CacheApply:
+		return nil
 	}
 	unit := daemons[f.Args[0]]
 	if unit == "" {

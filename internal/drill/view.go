@@ -249,6 +249,17 @@ func (e *engine) returnDisk(ctx context.Context, serial string) error {
 	if err != nil {
 		return err
 	}
+	if cacheHas(e.env.Design, serial) && len(where) == 1 {
+		e.say("giving SSD %s back to the cache", serial)
+		began := time.Now()
+		for {
+			// The kernel sees it a little later.
+			err := e.applyCache(ctx, where[0], e.service.Name)
+			if err == nil || time.Since(began) > time.Minute || e.sleep(ctx, 2*time.Second) != nil {
+				return err
+			}
+		}
+	}
 	if g.Name == "" || len(where) != 1 {
 		return fmt.Errorf("disk %s cannot be given back: its array is on %q", serial, strings.Join(where, ", "))
 	}

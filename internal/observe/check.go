@@ -30,7 +30,11 @@ func Judge(d *design.Design, f Facts) *Status {
 	for i := range d.Services {
 		s.Services = append(s.Services, v.where(&d.Services[i]))
 	}
-	s.Parts = append(s.Parts, v.hosts(), v.disksPart(), v.paths(), v.raid(), v.volumes(), v.fileSystems(), v.exports())
+	s.Parts = append(s.Parts, v.hosts(), v.disksPart(), v.paths(), v.raid(), v.volumes())
+	if d.Cache != nil {
+		s.Parts = append(s.Parts, v.cache())
+	}
+	s.Parts = append(s.Parts, v.fileSystems(), v.exports())
 	if d.HA != nil {
 		s.Parts = append(s.Parts, v.cluster(), v.fencing())
 	}
@@ -630,7 +634,13 @@ func (v *view) fileSystems() *Part {
 		m, _ := s.mountOf(vol)
 		fs := s.host.FS[vol.MountPoint]
 		c := p.add(OK, vol.MountPoint, "%s on %s", m.Type, s.name)
-		if dev := "/dev/mapper/" + dmName(vol.VG) + "-" + dmName(vol.LV); m.Source != dev && m.Source != "/dev/"+vol.VG+"/"+vol.LV {
+		dev, other := "/dev/mapper/"+dmName(vol.VG)+"-"+dmName(vol.LV), "/dev/"+vol.VG+"/"+vol.LV
+		if v.d.Cache != nil && i == 0 {
+			dev, other = v.d.Cache.Device, v.d.Cache.Device
+		} else if cached := "/dev/mapper/" + vol.VG + ".cached"; m.Source == cached {
+			other = cached // a cache that was turned off passes everything on until the service stops
+		}
+		if m.Source != dev && m.Source != other {
 			c.add(Fault, "device", "%s on %s is mounted from %s, not from %s", vol.MountPoint, s.name, m.Source, dev)
 		}
 		if _, ro := m.option("ro"); ro {

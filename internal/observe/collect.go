@@ -87,6 +87,9 @@ func requests(d *design.Design, timeout time.Duration) map[string]Request {
 	for _, v := range d.Volumes {
 		server.FS = append(server.FS, v.MountPoint)
 	}
+	if d.Cache != nil {
+		server.Run = append(server.Run, cacheCommand(d))
+	}
 	if d.HA != nil {
 		// Each server is asked for its own view: two that disagree are parted.
 		server.Run = append(server.Run, strings.Fields(cmdCRM), strings.Fields(cmdLinks))

@@ -52,6 +52,9 @@ type Config struct {
 	// it (design.Volume.SystemID). A clean stop gives the group back to it;
 	// empty: the group stays with the node that served it last.
 	SystemID string `json:"system_id,omitempty"`
+	// Cache is the config file of the volume's cache (package cache); "" for
+	// none.
+	Cache string `json:"cache,omitempty"`
 	// DirtyDegraded says what to do with an array that was being written when
 	// its server died and that lacks a member too. Its parity may not match
 	// its data, so the missing member's blocks may be rebuilt wrong, in

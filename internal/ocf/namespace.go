@@ -140,7 +140,7 @@ func (s *service) endInside(ctx context.Context) error {
 // inside are the processes that see the service's state on the volume as
 // their /var/lib/nfs.
 func (s *service) inside() []int {
-	_, devno, err := s.volume()
+	_, devno, err := s.mounted()
 	if err != nil || devno == "" {
 		return nil
 	}

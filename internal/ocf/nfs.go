@@ -99,7 +99,7 @@ func (s *service) bindState() (state, error) {
 	if m == nil {
 		return stopped, nil
 	}
-	_, devno, err := s.volume()
+	_, devno, err := s.mounted()
 	if err != nil {
 		return broken, err
 	}
@@ -221,7 +221,7 @@ func (s *service) stopState(ctx context.Context) error {
 		if m == nil {
 			return nil
 		}
-		_, devno, err := s.volume()
+		_, devno, err := s.mounted()
 		if err != nil {
 			return err
 		}

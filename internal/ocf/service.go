@@ -34,7 +34,9 @@ type service struct {
 	host string
 	self int // process ID
 	log  *steps
-	now  func() time.Time
+	// cache is opened when it is first needed.
+	cache stack
+	now   func() time.Time
 }
 
 // part is one layer of the service. All functions are idempotent and cope
@@ -55,8 +57,11 @@ func (s *service) parts() []part {
 	all := []part{
 		{"arrays", s.arraysState, s.startArrays, s.stopArrays, false},
 		{"volume", s.volumeState, s.startVolume, s.stopVolume, false},
-		{"mount", s.mountState, s.startMount, s.stopMount, false},
 	}
+	if s.cfg.Cache != "" {
+		all = append(all, part{"cache", s.cacheState, s.startCache, s.stopCache, false})
+	}
+	all = append(all, part{"mount", s.mountState, s.startMount, s.stopMount, false})
 	if own {
 		all = append(all, part{"namespace", s.namespaceState, s.startNamespace, s.stopNamespace, false})
 	}
@@ -176,6 +181,14 @@ func (s *service) monitor() (state, error) {
 			return broken, err
 		} else if m.SystemID != s.host {
 			return broken, fmt.Errorf("volume group %s was taken by %q while it is active here", s.cfg.VG, m.SystemID)
+		}
+		if s.cfg.Cache != "" {
+			// An SSD that has left the mirror must not be believed any more.
+			if c, err := s.openCache(); err != nil {
+				return broken, err
+			} else if err := c.NoteSync(); err != nil {
+				return broken, err
+			}
 		}
 		if err := s.saveConnections(); err != nil {
 			return broken, fmt.Errorf("saving client connections on the volume: %w", err)

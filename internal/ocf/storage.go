@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/mortarhpc/mortar/internal/cache"
 )
 
 // mdArray is an array as the running kernel has it.
@@ -284,13 +286,33 @@ func (s *service) volume() (dev, devno string, err error) {
 	if err != nil {
 		return "", "", err
 	}
-	want := dmName(s.cfg.VG, s.cfg.LV)
-	for _, n := range names {
+	dev, devno = s.dm(names, dmName(s.cfg.VG, s.cfg.LV))
+	return dev, devno, nil
+}
+
+// mounted finds what the file system is on: the cache over the volume where
+// there is one, also one that was turned off and passes everything on until
+// the service stops; else the volume.
+func (s *service) mounted() (dev, devno string, err error) {
+	names, err := s.k.ReadDir("/sys/block")
+	if err != nil {
+		return "", "", err
+	}
+	dev, devno = s.dm(names, s.cfg.VG+".cached")
+	if dev == "" && s.cfg.Cache == "" {
+		dev, devno = s.dm(names, dmName(s.cfg.VG, s.cfg.LV))
+	}
+	return dev, devno, nil
+}
+
+// dm finds a device of the device mapper by name.
+func (s *service) dm(blocks []string, want string) (dev, devno string) {
+	for _, n := range blocks {
 		if strings.HasPrefix(n, "dm-") && s.line("/sys/block/"+n+"/dm/name") == want {
-			return n, s.line("/sys/block/" + n + "/dev"), nil
+			return n, s.line("/sys/block/" + n + "/dev")
 		}
 	}
-	return "", "", nil
+	return "", ""
 }
 
 func (s *service) volumeState() (state, error) {
@@ -448,6 +470,9 @@ func (s *service) stopVolume(ctx context.Context) error {
 	if len(s.ours(all)) == 0 {
 		return nil
 	}
+	if err := s.dropCache(ctx); err != nil {
+		return err
+	}
 	if err := s.lvmConfig(); err != nil {
 		return err
 	}
@@ -461,6 +486,10 @@ func (s *service) stopVolume(ctx context.Context) error {
 				// volume is in use.
 				_, derr := s.k.Run(ctx, command{argv: []string{"dmsetup", "remove", dmName(s.cfg.VG, s.cfg.LV)}})
 				err = errors.Join(err, derr)
+				if h := dmName(s.cfg.VG, cache.HeaderLV); s.there(h) {
+					_, derr := s.k.Run(ctx, command{argv: []string{"dmsetup", "remove", h}})
+					err = errors.Join(err, derr)
+				}
 			}
 			st, serr := s.volumeState()
 			if serr == nil && st == stopped {
@@ -579,7 +608,7 @@ func (s *service) mountState() (state, error) {
 	if err != nil {
 		return broken, err
 	}
-	_, devno, err := s.volume()
+	_, devno, err := s.mounted()
 	if err != nil {
 		return broken, err
 	}
@@ -607,12 +636,15 @@ func (s *service) startMount(ctx context.Context) error {
 	if err != nil || st == running {
 		return err
 	}
-	dev, devno, err := s.volume()
+	dev, devno, err := s.mounted()
 	if err != nil {
 		return err
 	}
 	if dev == "" {
 		return fmt.Errorf("logical volume %s/%s is not active", s.cfg.VG, s.cfg.LV)
+	}
+	if err := s.noCache(); err != nil {
+		return err
 	}
 	all, err := s.mounts()
 	if err != nil {
@@ -655,7 +687,7 @@ func (s *service) startMount(ctx context.Context) error {
 // volumePath is the name the volume is mounted by, which users then see. udev
 // makes it too, the same, but later.
 func (s *service) volumePath(dev string) string {
-	name := "/dev/mapper/" + dmName(s.cfg.VG, s.cfg.LV)
+	name := "/dev/mapper/" + s.line("/sys/block/"+dev+"/dm/name")
 	if real, err := s.k.Realpath(name); err == nil && real == "/dev/"+dev {
 		return name
 	}
@@ -692,7 +724,7 @@ func mountOptions(opts []string) (flags uintptr, data string) {
 // to end, then killed. It never unmounts lazily: the file system would stay
 // alive, and write, while the partner mounts it.
 func (s *service) stopMount(ctx context.Context) error {
-	dev, devno, err := s.volume()
+	dev, devno, err := s.mounted()
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/mortarhpc/mortar/internal/cache"
 	"github.com/mortarhpc/mortar/internal/design"
 	"github.com/mortarhpc/mortar/internal/ocf"
 	"github.com/mortarhpc/mortar/internal/resource"
@@ -59,7 +60,9 @@ func Desired(d *design.Design, facts Facts, secrets func(file string) ([]byte, e
 	b.kernel()
 	b.multipath()
 	for i := range d.Volumes {
-		b.storage(&d.Volumes[i], &d.Services[i])
+		if err := b.storage(&d.Volumes[i], &d.Services[i]); err != nil {
+			return nil, err
+		}
 	}
 	if err := b.serve(); err != nil {
 		return nil, err
@@ -79,6 +82,7 @@ func (b *builder) serve() error {
 	if err := b.nfs(); err != nil {
 		return err
 	}
+	b.forgetCache()
 	if b.d.HA != nil {
 		if err := b.membership(); err != nil {
 			return err
@@ -173,6 +177,9 @@ func (b *builder) checks() {
 	for _, s := range b.servers {
 		b.add(StageHosts, s, "disks of "+s, &resource.Disks{Host: s, List: all, Arrays: arrays})
 	}
+	if b.d.Cache != nil {
+		b.cacheSSDs()
+	}
 	// What the disks carry is looked at once, where each volume is or will be.
 	// What is to be wiped goes before multipath makes new devices of the disks,
 	// on which udev would assemble an array that is found there.
@@ -253,6 +260,9 @@ func (b *builder) packages() {
 			"13": {"fence-agents-ipmilan", "fence-agents-apc-snmp"},
 		}
 	}
+	if b.d.Cache != nil {
+		p.Names = append(p.Names, cachePackages...)
+	}
 	for _, s := range b.servers {
 		b.add(StagePackages, s, "packages", p)
 	}
@@ -272,6 +282,9 @@ func (b *builder) kernel() {
 			m.Names = []string{"raid456", "dm_multipath", "nfsd"}
 			if b.d.Spec.Storage.RAID.Level == 10 {
 				m.Names[0] = "raid10"
+			}
+			if b.d.Cache != nil {
+				m.Names = append(m.Names, "bcache", "raid0", "raid1", "raid10")
 			}
 			// A scheduler that is a module can only be chosen once it is loaded, also
 			// by udev, which may not load one.
@@ -321,9 +334,15 @@ func (b *builder) storageFiles(h string) {
 		}
 		text.WriteString("ARRAY " + dev + " UUID=" + g.UUID + "\n")
 	}
+	if c := b.d.Cache; c != nil {
+		text.WriteString(ignoreSSDs(c))
+	}
 	mdadm := "/etc/mdadm/mdadm.conf.d/mortar.conf"
 	b.add(StageKernel, h, "md configuration", &resource.TextFile{Path: mdadm, Content: []byte(text.String())})
 	paths := []string{mdadm}
+	if b.d.Cache != nil {
+		b.cacheFiles(h)
+	}
 	if b.d.HA != nil {
 		lvm := "/etc/lvm/lvmlocal.conf"
 		b.add(StageKernel, h, "LVM configuration", &resource.TextFile{Path: lvm, Content: []byte(resource.Header +
@@ -384,7 +403,7 @@ func queueSettings(ss []resource.Setting) []resource.Setting {
 }
 
 // storage builds a volume on one server, from arrays to directories.
-func (b *builder) storage(v *design.Volume, s *design.Service) {
+func (b *builder) storage(v *design.Volume, s *design.Service) error {
 	p := b.placeOf(v)
 	groups := b.groups(v)
 	var pvs []string
@@ -397,7 +416,7 @@ func (b *builder) storage(v *design.Volume, s *design.Service) {
 	if p.managed && !p.running {
 		// The service is stopped or failed, and it is the cluster's to start:
 		// what is inside of the arrays cannot be looked at.
-		return
+		return nil
 	}
 	id := ""
 	if b.d.HA != nil {
@@ -409,21 +428,36 @@ func (b *builder) storage(v *design.Volume, s *design.Service) {
 		full := int64(groups[0].Data) * int64(groups[0].Chunk)
 		align = (int64(spec.MiB) + full - 1) / full * full
 	}
-	dev := "/dev/" + v.VG + "/" + v.LV
+	lv := "/dev/" + v.VG + "/" + v.LV
+	dev := b.mounted(v)
 	b.add(StageStorage, p.host, "volume group "+v.VG, &resource.VolumeGroup{
 		Name: v.VG, LV: v.LV, PVs: pvs, SystemID: id, Align: align, ExtentSize: int64(v.ExtentSize),
 	})
+	b.addHeader(v, p.host, id, pvs, !p.managed)
 	b.add(StageStorage, p.host, "logical volume "+v.VG+"/"+v.LV, &resource.LogicalVolume{
 		VG: v.VG, Name: v.LV, PVs: pvs, SystemID: id, Stripes: v.Stripes, StripeSize: int64(v.StripeSize), Activate: !p.managed,
 	})
+	if b.cached(v) {
+		if err := b.addCache(v, s, p.host); err != nil {
+			return err
+		}
+	} else {
+		b.add(StageStorage, p.host, "no cache of "+v.VG+"/"+v.LV, &resource.NoCache{Path: cache.ConfigPath(s.Name)})
+	}
 	b.add(StageStorage, p.host, "file system on "+dev, &resource.XFS{Device: dev, UUID: v.FSUUID, Args: v.MkfsArgs})
 	if !p.running {
 		mount := &resource.MountPoint{Source: dev, Path: v.MountPoint, Type: "xfs", Options: v.MountOpts}
+		if dev == lv {
+			mount.Until = (&cache.Config{VG: v.VG}).Device()
+		}
 		if b.d.HA == nil {
 			mount.Fstab = true
 			// A server whose disks are away still boots, so that it can be mended;
 			// nfs-server waits for the mount by its own generator.
 			mount.Options = append(slices.Clone(v.MountOpts), "nofail", "x-systemd.device-timeout=120s")
+			if b.cached(v) {
+				mount.Options = append(mount.Options, "x-systemd.requires="+cacheUnit(s.Name), "x-systemd.after="+cacheUnit(s.Name))
+			}
 		}
 		b.add(StageStorage, p.host, "mount "+v.MountPoint, mount)
 	}
@@ -445,11 +479,14 @@ func (b *builder) storage(v *design.Volume, s *design.Service) {
 			b.add(StageRelease, host, "mount point "+v.MountPoint, &resource.Directory{Path: v.MountPoint, Keep: true})
 		}
 		if !p.managed {
-			b.add(StageRelease, p.host, "release "+v.VG, &resource.ReleaseStorage{
-				VG: v.VG, LV: v.LV, SystemID: id, MountPoint: v.MountPoint, Arrays: arrays,
-			})
+			r := &resource.ReleaseStorage{VG: v.VG, LV: v.LV, SystemID: id, MountPoint: v.MountPoint, Arrays: arrays}
+			if b.cached(v) {
+				r.Cache, r.Cached = cache.ConfigPath(s.Name), (&cache.Config{VG: v.VG}).Mounted()
+			}
+			b.add(StageRelease, p.host, "release "+v.VG, r)
 		}
 	}
+	return nil
 }
 
 // below lists the directories from a mount point down to dir.
@@ -600,6 +637,9 @@ func (b *builder) ocfConfig(s *design.Service, v *design.Volume) (*resource.OCFC
 	}
 	for _, e := range s.Exports {
 		c.Exports = append(c.Exports, ocf.Export{Dir: filepath.Clean(e.Dir), Clients: e.Clients, FSID: e.FSID, Options: e.Options})
+	}
+	if b.cached(v) {
+		c.Cache = cache.ConfigPath(s.Name)
 	}
 	r := &resource.OCFConfig{Path: ocfConfigPath(s.Name)}
 	for _, g := range b.groups(v) {

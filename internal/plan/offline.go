@@ -54,11 +54,7 @@ func offlineSteps(d *design.Design) ([]Step, error) {
 	case len(d.Arrays) > 0:
 		return arraySteps(d)
 	}
-	steps, err := Desired(d, Facts{}, offlineSecrets)
-	if err == nil && d.Cache != nil {
-		steps = withCache(d, steps)
-	}
-	return steps, err
+	return Desired(d, Facts{}, offlineSecrets)
 }
 
 // offlineSecrets stands for the secrets, which an offline plan does not read.

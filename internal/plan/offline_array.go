@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/mortarhpc/mortar/internal/cache"
 	"github.com/mortarhpc/mortar/internal/design"
 	"github.com/mortarhpc/mortar/internal/resource"
 	"github.com/mortarhpc/mortar/internal/spec"
@@ -30,13 +31,26 @@ func arraySteps(d *design.Design) ([]Step, error) {
 	if !b.localRAID() {
 		packages = append(packages, "multipath-tools")
 	}
+	if d.Cache != nil {
+		packages = append(packages, cachePackages...)
+		packages = append(packages, "mdadm")
+	}
 	b.arrayHosts(packages...)
+	if d.Cache != nil {
+		b.cacheSSDs()
+	}
 	for _, s := range b.servers {
+		if d.Cache != nil {
+			b.cacheFiles(s)
+			b.add(StageKernel, s, "md configuration", &resource.TextFile{Path: "/etc/mdadm/mdadm.conf.d/mortar.conf", Content: []byte(resource.Header + ignoreSSDs(d.Cache))})
+		}
 		b.lunKernel(s, []string{"nfsd"})
 		b.multipathLUNs(s)
 	}
 	for i := range d.Volumes {
-		b.lunVolume(&own.Volumes[i], &own.Services[i])
+		if err := b.lunVolume(&own.Volumes[i], &own.Services[i]); err != nil {
+			return nil, err
+		}
 	}
 	for _, c := range b.clientNames() {
 		b.add(StagePackages, c, "packages", &resource.Packages{Names: []string{"nfs-common", "rpcbind"}})
@@ -45,9 +59,6 @@ func arraySteps(d *design.Design) ([]Step, error) {
 	}
 	if err := b.serve(); err != nil {
 		return nil, err
-	}
-	if d.Cache != nil {
-		b.steps = withCache(d, b.steps)
 	}
 	return inStages(b.steps), nil
 }
@@ -177,7 +188,7 @@ func (b *builder) multipathLUNs(h string) {
 }
 
 // lunVolume builds a volume over LUNs, on the server that prefers it.
-func (b *builder) lunVolume(v *design.Volume, s *design.Service) {
+func (b *builder) lunVolume(v *design.Volume, s *design.Service) error {
 	h := s.Preferred
 	id := ""
 	if b.d.HA != nil {
@@ -197,7 +208,14 @@ func (b *builder) lunVolume(v *design.Volume, s *design.Service) {
 			align = (align + full - 1) / full * full
 		}
 		b.add(StageStorage, h, "volume group "+v.VG, &resource.VolumeGroup{Name: v.VG, LV: v.LV, PVs: v.LUNs, SystemID: id, Align: align, ExtentSize: int64(v.ExtentSize)})
+		b.addHeader(v, h, id, v.LUNs, true)
 		b.add(StageStorage, h, "logical volume "+v.VG+"/"+v.LV, &resource.LogicalVolume{VG: v.VG, Name: v.LV, PVs: v.LUNs, SystemID: id, Stripes: v.Stripes, StripeSize: int64(v.StripeSize), Activate: true})
+		if b.cached(v) {
+			dev = b.d.Cache.Device
+			if err := b.addCache(v, s, h); err != nil {
+				return err
+			}
+		}
 	}
 	b.add(StageStorage, h, "file system on "+dev, &resource.XFS{Device: dev, UUID: v.FSUUID, Args: v.MkfsArgs})
 	mount := &resource.MountPoint{Source: dev, Path: v.MountPoint, Type: "xfs", Options: v.MountOpts}
@@ -219,58 +237,19 @@ func (b *builder) lunVolume(v *design.Volume, s *design.Service) {
 		}
 	}
 	if b.d.HA == nil {
-		return
+		return nil
 	}
 	for _, x := range b.servers {
 		b.add(StageRelease, x, "mount point "+v.MountPoint, &resource.Directory{Path: filepath.Clean(v.MountPoint), Keep: true})
 	}
 	release := []resource.Action{cmd("unmount "+v.MountPoint, "umount", v.MountPoint)}
+	if b.cached(v) {
+		release = append(release, cmd("stop the cache of "+v.VG, mortarPath, "host-cache", "stop", cache.ConfigPath(s.Name)))
+	}
 	if v.VG != "" {
 		release = append(release, cmd("deactivate "+v.VG, "lvm", "vgchange", "--activate", "n", "--config",
 			`global{system_id_source="lvmlocal"} local{system_id="`+id+`"}`, v.VG))
 	}
 	b.add(StageRelease, h, "release "+v.VG, &commands{"release-storage", v.VG, release})
-}
-
-// withCache adds the steps that put the SSDs in front of each volume, right
-// after it is made.
-//
-// Source: lvmcache(7), "dm-cache on RAID".
-func withCache(d *design.Design, steps []Step) []Step {
-	c := d.Cache
-	v := d.Volumes[0]
-	at := d.Services[0].Preferred
-	var ssds []string
-	for _, k := range c.SSDs {
-		ssds = append(ssds, "/dev/disk/by-id/nvme-"+k.Serial)
-	}
-	pool := []string{"lvm", "lvcreate", "--yes", "--name", "cache", "--extents", "100%PVS"}
-	mode := "writethrough"
-	if c.Mode == "write-back" {
-		// Both data and metadata of the pool are mirrored.
-		mode = "writeback"
-		if len(ssds) > 2 {
-			pool = append(pool, "--type", "raid10", "--mirrors", "1", "--stripes", fmt.Sprint(len(ssds)/2))
-		} else {
-			pool = append(pool, "--type", "raid1", "--mirrors", "1")
-		}
-	} else if len(ssds) > 1 {
-		pool = append(pool, "--type", "striped", "--stripes", fmt.Sprint(len(ssds)))
-	}
-	actions := []resource.Action{
-		cmd("make physical volumes of the SSDs", append([]string{"lvm", "pvcreate", "--yes"}, ssds...)...),
-		cmd("add them to "+v.VG, append([]string{"lvm", "vgextend", v.VG}, ssds...)...),
-		cmd("make the cache's volume ("+c.Placement+")", append(append(pool, v.VG), ssds...)...),
-		cmd("make a pool of it", "lvm", "lvconvert", "--yes", "--type", "cache-pool", v.VG+"/cache"),
-		cmd("put it in front of the volume", "lvm", "lvconvert", "--yes", "--type", "cache", "--cachepool", v.VG+"/cache", "--cachemode", mode, "--cachepolicy", "smq", v.VG+"/"+v.LV),
-	}
-	step := Step{Stage: StageStorage, Title: "cache of " + v.VG + "/" + v.LV, Host: at, Resource: &commands{"cache", v.VG + "/" + v.LV, actions}}
-	var out []Step
-	for _, s := range steps {
-		if s.Stage == StageStorage && s.Resource.Kind() == "xfs" {
-			out = append(out, step)
-		}
-		out = append(out, s)
-	}
-	return out
+	return nil
 }

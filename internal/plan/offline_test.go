@@ -97,7 +97,7 @@ func TestOfflineArray(t *testing.T) {
 
 func TestOfflineCache(t *testing.T) {
 	_, _, text := offline(t, "nfs-dfc.yaml")
-	inOrder(t, text, "lvcreate", "pvcreate --yes /dev/disk/by-id/nvme-SSD01 /dev/disk/by-id/nvme-SSD02", "--type raid1 --mirrors 1", "--cachemode writeback", "mkfs.xfs")
+	inOrder(t, text, "bcache-tools", "69-bcache.rules", "lvcreate", "--name cacheheader", "host-cache apply /etc/mortar/cache-scratch.json", "mkfs.xfs", "/dev/mapper/nfsdfc_scratch.cached")
 	if strings.Contains(text, "multipath-tools") || strings.Contains(text, "multipath.conf") {
 		t.Error("multipath for a controller in the server")
 	}

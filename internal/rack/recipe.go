@@ -12,7 +12,7 @@ func nodePackages(suite string) []string {
 	p := []string{
 		"systemd", "systemd-sysv", "dbus", "udev", "kmod", "iproute2",
 		"openssh-server", "openssh-client", "procps", "psmisc", "linux-image-cloud-amd64",
-		"mdadm", "lvm2", "multipath-tools", "xfsprogs", "thin-provisioning-tools", "bcache-tools",
+		"mdadm", "lvm2", "multipath-tools", "xfsprogs", "thin-provisioning-tools", "bcache-tools", "fdisk",
 		"nfs-kernel-server", "nfs-common", "rpcbind",
 		"corosync", "pacemaker", "pacemaker-cli-utils",
 		"ipmitool", "snmp", "iputils-arping", "iputils-ping",

@@ -25,18 +25,26 @@ func lvmArgs(systemID string, pvs []string) []string {
 // lvActive tells whether the logical volume is there as a device, without a
 // fork.
 func lvActive(sys Sys, vg, lv string) (bool, error) {
+	there, err := dmThere(sys, dmName(vg, lv))
+	if err != nil || !there {
+		return false, err
+	}
+	return exists(sys, "/dev/"+vg+"/"+lv)
+}
+
+// dmThere tells whether the device mapper has a device of that name.
+func dmThere(sys Sys, want string) (bool, error) {
 	names, err := sys.Glob("/sys/block/dm-*/dm/name")
 	if err != nil {
 		return false, err
 	}
-	want := dmName(vg, lv)
 	for _, p := range names {
 		n, err := readTrim(sys, p)
 		if err != nil {
 			return false, err
 		}
 		if n == want {
-			return exists(sys, "/dev/"+vg+"/"+lv)
+			return true, nil
 		}
 	}
 	return false, nil
@@ -168,13 +176,14 @@ func (v *VolumeGroup) create() []Action {
 	}}
 }
 
-// LogicalVolume takes all of its group.
+// LogicalVolume takes all that is left of its group, or Size.
 type LogicalVolume struct {
 	VG, Name   string
 	PVs        []string
 	SystemID   string
 	Stripes    int
 	StripeSize int64 // bytes
+	Size       int64 // bytes, rounded up to LVM's extents; 0: all that is left
 	Activate   bool
 }
 
@@ -190,7 +199,12 @@ func (l *LogicalVolume) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 	if err != nil || active {
 		return nil, err
 	}
-	create := []string{"lvm", "lvcreate", "--yes", "--wipesignatures", "y", "--name", l.Name, "--extents", "100%FREE"}
+	create := []string{"lvm", "lvcreate", "--yes", "--wipesignatures", "y", "--name", l.Name}
+	if l.Size > 0 {
+		create = append(create, "--size", strconv.FormatInt(l.Size, 10)+"b")
+	} else {
+		create = append(create, "--extents", "100%FREE")
+	}
 	if l.Stripes > 1 {
 		create = append(create, "--stripes", strconv.Itoa(l.Stripes), "--stripesize", strconv.FormatInt(l.StripeSize/1024, 10)+"k")
 	}

@@ -11,7 +11,9 @@ import (
 // MountPoint is a mounted file system, with or without a line in /etc/fstab.
 type MountPoint struct {
 	Source, Path, Type string
-	Options            []string
+	// Until is a source that may stay mounted until the next boot.
+	Until   string `json:",omitempty"`
+	Options []string
 	// Fstab: there is a line for it, so that it is mounted at boot. Without,
 	// it is mounted for the time of building only.
 	Fstab bool
@@ -121,7 +123,8 @@ func (m *MountPoint) sameSource(sys Sys, live Mount) bool {
 		return strings.TrimSuffix(live.Source, "/") == strings.TrimSuffix(m.Source, "/") && strings.HasPrefix(live.Type, m.Type)
 	}
 	a, b := kernelName(sys, live.Source), kernelName(sys, m.Source)
-	return a != "" && a == b && live.Type == m.Type
+	until := m.Until != "" && a == kernelName(sys, m.Until)
+	return a != "" && (a == b || until) && live.Type == m.Type
 }
 
 // sameOptions compares the options that decide over data: protocol version
@@ -154,6 +157,9 @@ type ReleaseStorage struct {
 	VG, LV, SystemID string
 	MountPoint       string
 	Arrays           map[string]string // UUID → name
+	// Cache is the config of the volume's cache, Cached the device mapper's
+	// name of what is mounted then; "" without.
+	Cache, Cached string
 }
 
 // Kind is "release-storage".
@@ -175,6 +181,18 @@ func (r *ReleaseStorage) Diff(_ context.Context, sys Sys) ([]Action, error) {
 	active, err := lvActive(sys, r.VG, r.LV)
 	if err != nil {
 		return nil, err
+	}
+	if r.Cache != "" && active {
+		up, err := dmThere(sys, r.Cached)
+		if err != nil {
+			return nil, err
+		}
+		if up {
+			as = append(as, Action{
+				Title: "stop the cache of " + r.VG, Why: "dirty data stays on the SSDs, and goes with them",
+				Cmd: []string{mortarCommand, "host-cache", "stop", r.Cache},
+			})
+		}
 	}
 	arrays, err := mdArrays(sys)
 	if err != nil {

@@ -45,6 +45,12 @@ func blank(kind string) Resource {
 		return &XFS{}
 	case "mount":
 		return &MountPoint{}
+	case "cache-ssds":
+		return &CacheSSDs{}
+	case "cache":
+		return &Cache{}
+	case "no-cache":
+		return &NoCache{}
 	case "release-storage":
 		return &ReleaseStorage{}
 	case "exports":

@@ -71,6 +71,7 @@ var badSystems = []struct {
 	{"one service in XL", "nss-ha-xl", []string{"  - name: scratch\n    address: 10.20.0.101\n    server: nss2\n    path: /srv/scratch\n    exports:\n      - clients: 10.20.0.0/16\n        options: [rw, sync, no_subtree_check, no_root_squash]\n", ""}},
 	// Cache.
 	{"write-back with one SSD", "nfs-dfc", []string{"    - {serial: SSD02, size: 350GB, type: nvme}\n", ""}},
+	{"an SSD too small for metadata", "nfs-dfc", []string{"serial: SSD02, size: 350GB", "serial: SSD02, size: 600MB"}},
 	{"an SSD inside a server that is not there", "nfs-dfc", []string{"serial: SSD02,", "serial: SSD02, server: nss2,"}},
 	{"write-back inside one of two servers", "nss4-ha-144", []string{"ha: {", "cache: {ssds: [{serial: 'S[1-2]', size: 400GB, server: nss1}], mode: write-back}\nha: {"}},
 	{"a disk of an enclosure inside a server", "nss4-ha-144", []string{"type: nl-sas", "type: nl-sas, server: nss1"}},

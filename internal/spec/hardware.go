@@ -281,7 +281,9 @@ func (c *checker) cache(bySerial map[string]string) {
 		if l.Type != "nvme" && l.Type != "ssd" && slices.Contains(diskTypes, l.Type) {
 			c.errorf(at+".type", "use ssd or nvme", "a cache of %s disks is no faster than what it caches", l.Type)
 		}
-		c.disk(l, at, map[string]string{})
+		if c.disk(l, at, map[string]string{}) && l.Size < GB {
+			c.errorf(at+".size", "use SSDs of 1GB or more", "an SSD of %s has no room for the metadata of a cache", l.Size)
+		}
 		c.inside(l, at)
 		list, err := l.Serials()
 		if err != nil {

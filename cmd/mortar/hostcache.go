@@ -1,0 +1,102 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mortarhpc/mortar/internal/cache"
+)
+
+// newHostCacheCmd is the server's end of a cache: run by systemd at boot, by
+// apply, and by the agent for mortar cache.
+func newHostCacheCmd() *cobra.Command {
+	c := &cobra.Command{
+		Use:    "host-cache",
+		Short:  "Start, stop and change the cache of a volume, on the server that has it",
+		Hidden: true,
+	}
+	open := func(cmd *cobra.Command, file string) (*cache.Stack, *cache.Config, error) {
+		// A plan asks about a config that is not written yet.
+		load := cache.Load
+		if strings.HasPrefix(file, "{") {
+			load = func(text string) (*cache.Config, error) { return cache.Parse("config", []byte(text)) }
+		}
+		cfg, err := load(file)
+		if err != nil {
+			return nil, nil, fail(exitBadInput, err)
+		}
+		return cache.New(cfg, func(format string, a ...any) { fmt.Fprintf(cmd.ErrOrStderr(), format+"\n", a...) }), cfg, nil
+	}
+	add := func(use, short string, run func(cmd *cobra.Command, s *cache.Stack) error) {
+		c.AddCommand(&cobra.Command{
+			Use: use + " CONFIG", Short: short, Args: cobra.ExactArgs(1),
+			RunE: func(cmd *cobra.Command, args []string) error {
+				s, _, err := open(cmd, args[0])
+				if err != nil {
+					return err
+				}
+				return run(cmd, s)
+			},
+		})
+	}
+	wait := false
+	add("start", "Bring the cache up over its active volume", func(cmd *cobra.Command, s *cache.Stack) error {
+		if wait {
+			if err := s.WaitVolume(cmd.Context()); err != nil {
+				return err
+			}
+		}
+		return s.Start(cmd.Context())
+	})
+	c.Commands()[0].Flags().BoolVar(&wait, "wait", false, "wait for the volume, as at boot")
+	add("on", "Say whether a cache is on: yes or no", func(cmd *cobra.Command, s *cache.Stack) error {
+		word := "yes"
+		if s.OnDisks() == nil {
+			word = "no"
+		}
+		fmt.Fprintln(cmd.OutOrStdout(), word)
+		return nil
+	})
+	add("stop", "Take it down; dirty data stays on the SSDs", func(cmd *cobra.Command, s *cache.Stack) error { return s.Stop(cmd.Context()) })
+	add("apply", "Bring it to its config, under load", func(cmd *cobra.Command, s *cache.Stack) error {
+		return s.Apply(cmd.Context(), progressLines(cmd.OutOrStdout()))
+	})
+	add("off", "Write dirty data to the disks and free the SSDs, under load", func(cmd *cobra.Command, s *cache.Stack) error {
+		return s.Off(cmd.Context(), progressLines(cmd.OutOrStdout()))
+	})
+	add("needs", "Say what apply would do", func(cmd *cobra.Command, s *cache.Stack) error {
+		n, err := s.Needs()
+		if err == nil && n != "" {
+			fmt.Fprintln(cmd.OutOrStdout(), n)
+		}
+		return err
+	})
+	add("stats", "Counters and state as JSON", func(cmd *cobra.Command, s *cache.Stack) error {
+		st := s.Read(cmd.Context(), true)
+		st.TimeNS = time.Now().UnixNano()
+		return json.NewEncoder(cmd.OutOrStdout()).Encode(st)
+	})
+	return c
+}
+
+// progressLines writes progress as lines of JSON.
+func progressLines(w io.Writer) cache.Progress {
+	last := ""
+	return func(what string, left, total int64) {
+		line := struct {
+			What  string `json:"what"`
+			Left  int64  `json:"left,omitempty"`
+			Total int64  `json:"total,omitempty"`
+		}{what, left, total}
+		b, _ := json.Marshal(line)
+		if string(b) != last {
+			last = string(b)
+			fmt.Fprintln(w, last)
+		}
+	}
+}

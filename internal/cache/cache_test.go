@@ -1,0 +1,199 @@
+package cache
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func config(mode string, serials ...string) *Config {
+	c := &Config{Service: "home", VG: "b_home", LV: "data", Mode: mode, Bypass: 1 << 20, MirrorBytes: 256 << 20}
+	for i := range Generations {
+		c.DirtyUUIDs = append(c.DirtyUUIDs, fmt.Sprintf("d%07d:00000000:00000000:00000000", i))
+		c.CleanUUIDs = append(c.CleanUUIDs, fmt.Sprintf("c%07d:00000000:00000000:00000000", i))
+	}
+	for _, s := range serials {
+		serial, server, _ := strings.Cut(s, "@")
+		c.SSDs = append(c.SSDs, SSD{Serial: serial, Server: server})
+	}
+	return c
+}
+
+func TestConfigCheck(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		cfg  *Config
+		want string // "" for sound
+	}{
+		{"write-back", config(WriteBack, "A", "B"), ""},
+		{"write-through on one", config(WriteThrough, "A"), ""},
+		{"inside a server", config(WriteThrough, "A@nfs1", "B@nfs2"), ""},
+		{"write-back on one", config(WriteBack, "A"), "at least 2"},
+		{"write-back inside a server", config(WriteBack, "A@nfs1", "B"), "inside one server"},
+		{"twice", config(WriteBack, "A", "A"), "listed twice"},
+		{"mode", config("writeback", "A", "B"), "mode"},
+		{"five", config(WriteThrough, "A", "B", "C", "D", "E"), "1 to 4"},
+	} {
+		err := c.cfg.Check()
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", c.name, err, c.want)
+		}
+	}
+}
+
+func TestLabel(t *testing.T) {
+	a := &Label{Sequence: 6, SSDs: []string{"A", "B"}, Split: true, Dirty: &Layer{Array: "u", Set: "s", Members: []string{"A", "B"}}}
+	b := &Label{Sequence: 7, SSDs: []string{"A", "B"}, Split: true, Dirty: &Layer{Array: "u", Set: "s", Members: []string{"B"}}}
+	ea, err := a.encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	eb, err := b.encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	blank := make([]byte, labelSize)
+	torn := slices.Clone(eb)
+	torn[40] ^= 1
+	for _, c := range []struct {
+		name string
+		a, b []byte
+		want int64 // sequence; 0: none; -1: an error
+	}{
+		{"both", ea, eb, 7}, {"other way round", eb, ea, 7}, {"first only", ea, blank, 6}, {"none", blank, blank, 0},
+		{"the newer one torn: the older one holds", ea, torn, 6},
+		{"the only one torn: what the SSDs hold is not known", blank, torn, -1},
+	} {
+		l, err := newest(c.a, c.b)
+		switch {
+		case c.want == 0 && !errors.Is(err, errNoLabel), c.want == -1 && (err == nil || errors.Is(err, errNoLabel)):
+			t.Errorf("%s: %v, %v", c.name, l, err)
+		case c.want > 0 && (err != nil || l.Sequence != c.want):
+			t.Errorf("%s: %v, %v", c.name, l, err)
+		}
+	}
+	big := &Label{SSDs: slices.Repeat([]string{strings.Repeat("x", 100)}, 50)}
+	if _, err := big.encode(); err == nil {
+		t.Error("a label that does not fit its block was written")
+	}
+}
+
+func FuzzLabel(f *testing.F) {
+	b, _ := (&Label{Sequence: 1, SSDs: []string{"A"}}).encode()
+	f.Add(b)
+	f.Fuzz(func(t *testing.T, b []byte) { _, _ = newest(b, b) })
+}
+
+func TestSuperblock(t *testing.T) {
+	b := make([]byte, 4096)
+	if _, err := parseSuperblock(b); err == nil {
+		t.Error("zeros are a superblock")
+	}
+	copy(b[24:], bcacheMagic)
+	b[104+7] = stateDirty << 5 // bits 61 and 62 of a little-endian word
+	sb, err := parseSuperblock(b)
+	if err != nil || sb.State != stateDirty {
+		t.Errorf("%+v, %v", sb, err)
+	}
+}
+
+func TestHuman(t *testing.T) {
+	for in, want := range map[string]int64{"": 0, "0": 0, "512": 512, "4.0k": 4096, "1.5M": 3 << 19, "2G": 2 << 30, "x": 0} {
+		if got := human(in); got != want {
+			t.Errorf("%q is %d, want %d", in, got, want)
+		}
+	}
+	if got := rate("4.0k/sec"); got != 4096 {
+		t.Errorf("rate %d", got)
+	}
+}
+
+func TestBucket(t *testing.T) {
+	for bytes, want := range map[int64]string{255 << 20: "64k", 8 << 30: "512k", 400 << 30: "512k", 64 << 20: "32k"} {
+		if got := bucket(bytes); got != want {
+			t.Errorf("%d bytes: %s, want %s", bytes, got, want)
+		}
+	}
+}
+
+// needs: what is to be done for each change, and what is refused.
+func TestNeeds(t *testing.T) {
+	label := func(split bool, ssds ...string) *Label {
+		l := &Label{Sequence: 3, SSDs: ssds, Split: split, Clean: map[string]*Layer{"": {Array: "c", Set: "cs", Members: ssds}}}
+		if split {
+			l.Dirty = &Layer{Array: "d", Set: "ds", Members: slices.Clone(ssds)}
+		}
+		return l
+	}
+	up := func(l *Label, there ...string) seen {
+		v := seen{Label: l, Up: true, There: there, CleanUp: true}
+		if l.Dirty != nil {
+			v.DirtyUp, v.DirtySync, v.DirtyDisks = true, l.Dirty.Members, len(l.Dirty.Members)
+		}
+		return v
+	}
+	with := func(v seen, f func(*seen)) seen { f(&v); return v }
+	for _, c := range []struct {
+		name string
+		cfg  *Config
+		v    seen
+		want string // of need.String(); "!" and text for a refusal
+	}{
+		{"new", config(WriteBack, "A", "B"), seen{There: []string{"A", "B"}}, "make both layers of bcache over the volume; partition SSD A, B; make the mirror for dirty data; make the array for clean data"},
+		{"new, write-through", config(WriteThrough, "A"), seen{There: []string{"A"}}, "make both layers of bcache over the volume; partition SSD A; make the array for clean data"},
+		{"down", config(WriteBack, "A", "B"), seen{Label: label(true, "A", "B"), There: []string{"A", "B"}}, "start them"},
+		{"as it should be", config(WriteBack, "A", "B"), up(label(true, "A", "B"), "A", "B"), ""},
+		{"an SSD is away", config(WriteBack, "A", "B"), up(label(true, "A", "B"), "A"), "!SSD B is not there"},
+		{"it is back", config(WriteBack, "A", "B"), with(up(label(true, "A", "B"), "A", "B"), func(v *seen) { v.DirtySync, v.CleanUp = []string{"A"}, false }),
+			"throw away what is cached of reads; add SSD B to the mirror; make the array for clean data"},
+		{"to write-through", config(WriteThrough, "A", "B"), up(label(true, "A", "B"), "A", "B"), "write all dirty data to the disks, while the service goes on"},
+		{"and back: the partitions are still there", config(WriteBack, "A", "B"),
+			with(up(label(true, "A", "B"), "A", "B"), func(v *seen) { v.Label.Dirty = nil; v.DirtyUp = false }), "make the mirror for dirty data"},
+		{"to write-back from one layer", config(WriteBack, "A", "B"), up(label(false, "A", "B"), "A", "B"),
+			"throw away what is cached of reads; partition SSD A, B; make the mirror for dirty data; make the array for clean data"},
+		{"a third one", config(WriteBack, "A", "B", "C"), up(label(true, "A", "B"), "A", "B", "C"),
+			"write all dirty data to the disks, while the service goes on; throw away what is cached of reads; partition SSD A, B, C; make the mirror for dirty data; make the array for clean data"},
+		{"another one instead", config(WriteBack, "A", "C"), up(label(true, "A", "B"), "A", "B", "C"),
+			"throw away what is cached of reads; partition SSD C; add SSD C to the mirror; take SSD B out of the mirror; make the array for clean data"},
+		{"the last copy is to go", config(WriteBack, "A", "C"), with(up(label(true, "A", "B"), "A", "B", "C"), func(v *seen) {
+			v.Label.Dirty.Members, v.DirtySync, v.DirtyBytes = []string{"B"}, []string{"B"}, 4096
+		}), "!SSD B holds the only copy of 4096 bytes"},
+		{"SSDs inside servers: the other one's is none of ours", config(WriteThrough, "A@nfs1", "B@nfs2"),
+			with(up(&Label{SSDs: []string{"A", "B"}, Clean: map[string]*Layer{"nfs1": {Members: []string{"A"}}}}, "A"), func(*seen) {}), ""},
+	} {
+		place := ""
+		if c.cfg.SSDs[0].Server != "" {
+			place = "nfs1"
+		}
+		n, err := needs(c.cfg, "nfs1", place, c.v)
+		got := n.String()
+		if err != nil {
+			got = "!" + err.Error()
+		}
+		if got != c.want && !(strings.HasPrefix(c.want, "!") && strings.HasPrefix(got, c.want)) {
+			t.Errorf("%s:\n got %s\nwant %s", c.name, got, c.want)
+		}
+	}
+}
+
+func TestSMART(t *testing.T) {
+	l := Life{Left: -1}
+	parseSMART(`{"smart_status":{"passed":false},"nvme_smart_health_information_log":{"critical_warning":5,"percentage_used":97,"available_spare":3,"available_spare_threshold":10}}`, &l)
+	if l.Left != 3 || !l.Failing || l.Warning != "spare space is below its threshold, reliability is degraded" {
+		t.Errorf("%+v", l)
+	}
+	none := Life{Left: -1}
+	parseSMART("no such device", &none)
+	if none.Left != -1 || none.Failing {
+		t.Errorf("%+v", none)
+	}
+}
+
+func TestOriginTable(t *testing.T) {
+	want := "0 16384 linear 253:0 0\n16384 1000 linear 253:1 0\n"
+	if got := originTable("253:0", "253:1", 1000); got != want {
+		t.Errorf("%q", got)
+	}
+}

@@ -1,0 +1,139 @@
+package cache
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"slices"
+)
+
+// Label is what the disks know of the SSDs. It decides what may be believed
+// when they meet again: which arrays are the cache's, and which SSDs hold the
+// newest dirty data.
+//
+// It is written twice, in turn, at 1 and 2 MiB of the header volume: one
+// block of 4 KiB with magic, length, CRC32C and JSON.
+type Label struct {
+	Sequence int64 `json:"sequence"` // of writes of the label
+	// Generation counts the arrays made: the next one takes the UUID of its
+	// number.
+	Generation int `json:"generation"`
+	// SSDs are those partitioned for the cache; Split: with a partition for
+	// dirty data.
+	SSDs  []string `json:"ssds"`
+	Split bool     `json:"split"`
+	// Dirty and Clean are the layers' arrays; a layer without one passes
+	// everything on. Clean is by the server that the SSDs are inside of, "" if
+	// all reach them.
+	Dirty *Layer            `json:"dirty,omitempty"`
+	Clean map[string]*Layer `json:"clean,omitempty"`
+}
+
+// Layer is one bcache set and the array it is on.
+type Layer struct {
+	Array string `json:"array"` // md UUID
+	Set   string `json:"set"`   // bcache set UUID
+	// Members are serials. Of the dirty layer: those in sync when last looked
+	// at. One that left the mirror holds old data.
+	Members []string `json:"members"`
+}
+
+const (
+	labelMagic = "mortar cache\x00\x00\x00\x01"
+	labelSize  = 4096
+)
+
+var labelOffsets = [2]int64{1 << 20, 2 << 20}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+func (l *Label) encode() ([]byte, error) {
+	text, err := json.Marshal(l)
+	if err != nil {
+		return nil, err
+	}
+	b := make([]byte, labelSize)
+	n := copy(b, labelMagic)
+	if n+8+len(text) > len(b) {
+		return nil, fmt.Errorf("label of %d bytes is too long", len(text))
+	}
+	binary.LittleEndian.PutUint32(b[n:], uint32(len(text)))
+	binary.LittleEndian.PutUint32(b[n+4:], crc32.Checksum(text, castagnoli))
+	copy(b[n+8:], text)
+	return b, nil
+}
+
+// errNoLabel: there is none, as on a volume that never had a cache.
+var errNoLabel = errors.New("no label of a cache")
+
+func decodeLabel(b []byte) (*Label, error) {
+	n := len(labelMagic)
+	if len(b) < n+8 || string(b[:n]) != labelMagic {
+		return nil, errNoLabel
+	}
+	size := binary.LittleEndian.Uint32(b[n:])
+	if uint64(size) > uint64(len(b)-n-8) {
+		return nil, fmt.Errorf("label of %d bytes is damaged", size)
+	}
+	text := b[n+8 : n+8+int(size)]
+	if crc32.Checksum(text, castagnoli) != binary.LittleEndian.Uint32(b[n+4:]) {
+		return nil, errors.New("label is damaged: wrong checksum")
+	}
+	var l Label
+	if err := json.Unmarshal(text, &l); err != nil {
+		return nil, fmt.Errorf("label: %w", err)
+	}
+	return &l, nil
+}
+
+// newest is the label in force of the two copies: the later one of those that
+// are whole. Both damaged is an error: what the SSDs hold is not known then.
+func newest(a, b []byte) (*Label, error) {
+	la, ea := decodeLabel(a)
+	lb, eb := decodeLabel(b)
+	switch {
+	case ea == nil && eb == nil:
+		if lb.Sequence > la.Sequence {
+			return lb, nil
+		}
+		return la, nil
+	case ea == nil:
+		return la, nil
+	case eb == nil:
+		return lb, nil
+	case errors.Is(ea, errNoLabel) && errors.Is(eb, errNoLabel):
+		return nil, errNoLabel
+	}
+	if errors.Is(ea, errNoLabel) {
+		return nil, eb
+	}
+	return nil, ea
+}
+
+// superblock is what matters of bcache's superblock on a backing device.
+// Source: bcache_ondisk.h of the kernel, struct cache_sb_disk, BDEV_STATE.
+type superblock struct {
+	Set   [16]byte
+	State int
+}
+
+// States of a backing device.
+const (
+	stateNone  = 0 // never attached, or detached
+	stateClean = 1
+	stateDirty = 2
+	stateStale = 3 // ran without its cache
+)
+
+var bcacheMagic = []byte{0xc6, 0x85, 0x73, 0xf6, 0x4e, 0x1a, 0x45, 0xca, 0x82, 0x65, 0xf5, 0x7f, 0x48, 0xba, 0x6d, 0x81}
+
+func parseSuperblock(b []byte) (*superblock, error) {
+	if len(b) < 112 || !slices.Equal(b[24:40], bcacheMagic) {
+		return nil, errors.New("no superblock of bcache")
+	}
+	sb := &superblock{State: int(binary.LittleEndian.Uint64(b[104:]) >> 61 & 3)}
+	copy(sb.Set[:], b[56:72])
+	return sb, nil
+}

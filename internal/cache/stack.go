@@ -1,0 +1,513 @@
+package cache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Stack is the cache of one volume on this host.
+type Stack struct {
+	cfg   *Config
+	sys   system
+	note  func(format string, a ...any) // what a person may want to know later
+	label *Label
+}
+
+// New is the stack that a config describes; note is told what is unusual.
+func New(cfg *Config, note func(format string, a ...any)) *Stack {
+	return &Stack{cfg: cfg, sys: Linux{}, note: note}
+}
+
+// Refusal says that the stack cannot come up without risk to data, and that
+// trying again will not help without a human.
+type Refusal struct{ What string }
+
+func (r *Refusal) Error() string { return r.What }
+
+// late is how long SSDs are waited for that are not there: after a power cut
+// of the whole rack they may come up later than the server.
+const late = 10 * time.Second
+
+// State tells whether the stack is up ("running"), down ("stopped"), or what
+// is wrong with it. It reads sysfs only.
+func (s *Stack) State() (running bool, err error) {
+	top, origin := s.dm(s.cfg.Mounted()), s.dm(s.cfg.origin())
+	if top == "" && origin == "" {
+		return false, nil
+	}
+	if top == "" {
+		return false, fmt.Errorf("the cache of %s is half up: %s is there without %s", s.cfg.VG, s.cfg.origin(), s.cfg.Mounted())
+	}
+	if s.line("/sys/block/"+top+"/dm/suspended") == "1" {
+		return true, fmt.Errorf("%s is suspended", s.cfg.Mounted())
+	}
+	clean, dirty := s.layers()
+	if clean == "" || dirty == "" {
+		return true, fmt.Errorf("bcache has given up %s: its devices failed (see the kernel's log)", s.cfg.VG)
+	}
+	return true, nil
+}
+
+// layers are the bcache devices: that of the clean layer over the origin, and
+// that of the dirty layer over the clean one; "" for one that is not there.
+func (s *Stack) layers() (clean, dirty string) {
+	if o := s.dm(s.cfg.origin()); o != "" {
+		clean = s.over(o)
+	}
+	if b := s.dm(s.cfg.between()); b != "" {
+		dirty = s.over(b)
+	}
+	return clean, dirty
+}
+
+// place is the key of Label.Clean on this host.
+func (s *Stack) place() string {
+	for _, d := range s.cfg.SSDs {
+		if d.Server != "" {
+			return s.sys.Hostname()
+		}
+	}
+	return ""
+}
+
+// Start brings the stack up over an active volume. It is idempotent. An SSD
+// that is missing is gone without, unless dirty data would be missing with it.
+func (s *Stack) Start(ctx context.Context) error {
+	if up, err := s.State(); up && err == nil {
+		return nil
+	}
+	if err := s.readLabel(); err != nil {
+		return err
+	}
+	if s.label == nil {
+		return &Refusal{fmt.Sprintf("volume %s/%s was never given its cache: run mortar apply", s.cfg.VG, s.cfg.LV)}
+	}
+	if err := s.modules(ctx); err != nil {
+		return err
+	}
+	if err := s.startSets(ctx); err != nil {
+		return err
+	}
+	if err := s.startDevices(ctx); err != nil {
+		return err
+	}
+	s.tune()
+	return nil
+}
+
+// WaitVolume waits for the volume, which LVM activates at boot when the last
+// of its disks is there.
+func (s *Stack) WaitVolume(ctx context.Context) error {
+	return s.wait(ctx, 4*time.Minute, fmt.Sprintf("volume %s/%s", s.cfg.VG, s.cfg.LV), func() bool {
+		return s.dm(lvmName(s.cfg.VG, s.cfg.LV)) != "" && s.dm(lvmName(s.cfg.VG, HeaderLV)) != ""
+	})
+}
+
+func (s *Stack) modules(ctx context.Context) error {
+	if s.exists("/sys/fs/bcache") && s.exists("/sys/module/raid1") && s.exists("/sys/module/raid0") {
+		return nil
+	}
+	_, err := s.sys.Run(ctx, "", "modprobe", "--all", "bcache", "raid0", "raid1", "raid10")
+	return err
+}
+
+// startSets assembles the arrays of both layers and registers the sets on
+// them.
+func (s *Stack) startSets(ctx context.Context) error {
+	clean := s.label.Clean[s.place()]
+	var want []string
+	if s.label.Dirty != nil {
+		want = append(want, s.label.Dirty.Members...)
+	}
+	if clean != nil {
+		want = append(want, clean.Members...)
+	}
+	all := func() bool {
+		there := s.ssds()
+		return !slices.ContainsFunc(want, func(serial string) bool { return there[serial] == "" })
+	}
+	if err := s.wait(ctx, late, "SSDs", all); err != nil && ctx.Err() != nil {
+		return err
+	}
+	if err := s.rescan(ctx); err != nil {
+		return err
+	}
+	if s.label.Dirty != nil {
+		if err := s.startDirty(ctx); err != nil {
+			return err
+		}
+	}
+	if clean != nil {
+		if err := s.startClean(ctx, clean); err != nil {
+			// Nothing is lost without it.
+			s.note("reads are not cached: %v", err)
+		}
+	}
+	return nil
+}
+
+// rescan lets the kernel read partition tables again that another server may
+// have written.
+func (s *Stack) rescan(ctx context.Context) error {
+	for _, d := range s.ssds() {
+		used := false
+		for _, p := range s.partitions(d) {
+			used = used || len(s.list("/sys/class/block/"+p+"/holders")) > 0
+		}
+		if used {
+			continue
+		}
+		argv := []string{"blockdev", "--rereadpt", "/dev/" + d}
+		if strings.HasPrefix(d, "dm-") {
+			argv = []string{"kpartx", "-u", "-p", "-part", "/dev/" + d}
+		}
+		if _, err := s.sys.Run(ctx, "", argv...); err != nil {
+			s.note("%v", err)
+		}
+	}
+	return nil
+}
+
+// Numbers of the partitions.
+const (
+	partClean = 1
+	partDirty = 2
+)
+
+// partsOf are the partitions of those SSDs that are there.
+func (s *Stack) partsOf(serials []string, number int) (devs []string, missing []string) {
+	there := s.ssds()
+	for _, serial := range serials {
+		if p := s.partitions(there[serial])[number]; there[serial] != "" && p != "" {
+			devs = append(devs, "/dev/"+p)
+		} else {
+			missing = append(missing, serial)
+		}
+	}
+	return devs, missing
+}
+
+// startDirty assembles the mirror from SSDs that are known to hold the newest
+// data, and refuses to go without them if there is anything on them that is
+// not on the disks.
+func (s *Stack) startDirty(ctx context.Context) error {
+	l := s.label.Dirty
+	if s.exists("/sys/fs/bcache/" + l.Set) {
+		return nil
+	}
+	hdr, err := s.header()
+	if err != nil {
+		return err
+	}
+	b, err := s.sys.ReadBlocks(hdr, half+4096, 4096)
+	if err != nil {
+		return err
+	}
+	sb, err := parseSuperblock(b)
+	if err != nil {
+		return err
+	}
+	a := s.array(l.Array)
+	if a != nil && a.State == "inactive" {
+		if _, err := s.sys.Run(ctx, "", "mdadm", "--stop", "--quiet", "/dev/"+a.Dev); err != nil {
+			return err
+		}
+		a = nil
+	}
+	if a == nil {
+		devs, missing := s.partsOf(l.Members, partDirty)
+		need := len(l.Members) - copies(len(l.Members))
+		if len(l.Members) == 1 {
+			need = 1
+		}
+		if len(devs) < need {
+			what := fmt.Sprintf("the mirror of dirty data lacks SSD %s: %d of its %d members are needed", strings.Join(missing, " and "), need, len(l.Members))
+			if sb.State != stateDirty {
+				s.note("%s; all data is on the disks, so it goes without", what)
+				return nil
+			}
+			return &Refusal{what + "; data that was acknowledged is on them and not on the disks. Bring them back"}
+		}
+		if len(missing) > 0 {
+			s.note("the mirror of dirty data starts without SSD %s", strings.Join(missing, " and "))
+		}
+		argv := []string{"mdadm", "--assemble", "/dev/md/" + s.arrayName("dirty"), "--uuid=" + mdUUID(l.Array), "--run", "--quiet"}
+		if _, err := s.sys.Run(ctx, "", append(argv, devs...)...); err != nil {
+			if sb.State != stateDirty {
+				s.note("the mirror does not come up; all data is on the disks, so it goes without: %v", err)
+				return nil
+			}
+			return err
+		}
+		if a = s.array(l.Array); a == nil {
+			return errors.New("the mirror of dirty data is not there although mdadm assembled it")
+		}
+	}
+	if err := s.noteSync(a); err != nil {
+		return err
+	}
+	if err := s.register(a.Dev); err != nil && !s.exists("/sys/fs/bcache/"+l.Set) {
+		if sb.State == stateDirty {
+			return err
+		}
+		s.note("%v", err)
+	}
+	return nil
+}
+
+// copies is how many members of the mirror of n may be missing.
+func copies(n int) int {
+	if n > 1 {
+		return 1
+	}
+	return 0
+}
+
+// noteSync writes down which SSDs hold the newest dirty data, if that has
+// changed: before anything is written to them while one is away.
+func (s *Stack) noteSync(a *array) error {
+	in := s.inSync(a)
+	was := slices.Clone(s.label.Dirty.Members)
+	slices.Sort(was)
+	if len(in) == 0 || slices.Equal(in, was) {
+		return nil
+	}
+	s.label.Dirty.Members = in
+	s.note("dirty data is in sync on SSD %s", strings.Join(in, " and "))
+	return s.writeLabel()
+}
+
+// NoteSync is noteSync for whoever watches a running stack.
+func (s *Stack) NoteSync() error {
+	if err := s.readLabel(); err != nil || s.label == nil || s.label.Dirty == nil {
+		return err
+	}
+	if a := s.array(s.label.Dirty.Array); a != nil {
+		return s.noteSync(a)
+	}
+	return nil
+}
+
+func (s *Stack) startClean(ctx context.Context, l *Layer) error {
+	if s.exists("/sys/fs/bcache/" + l.Set) {
+		return nil
+	}
+	a := s.array(l.Array)
+	if a == nil || a.State == "inactive" {
+		if a != nil {
+			if _, err := s.sys.Run(ctx, "", "mdadm", "--stop", "--quiet", "/dev/"+a.Dev); err != nil {
+				return err
+			}
+		}
+		devs, missing := s.partsOf(l.Members, partClean)
+		if len(missing) > 0 {
+			return fmt.Errorf("SSD %s is missing", strings.Join(missing, " and "))
+		}
+		argv := []string{"mdadm", "--assemble", "/dev/md/" + s.arrayName("clean"), "--uuid=" + mdUUID(l.Array), "--run", "--quiet"}
+		if _, err := s.sys.Run(ctx, "", append(argv, devs...)...); err != nil {
+			return err
+		}
+		if a = s.array(l.Array); a == nil {
+			return errors.New("the array of clean data is not there although mdadm assembled it")
+		}
+	}
+	return s.register(a.Dev)
+}
+
+func (s *Stack) arrayName(layer string) string { return s.cfg.VG + "-" + layer }
+
+// startDevices brings up origin, both bcache devices and the mounted name.
+func (s *Stack) startDevices(ctx context.Context) error {
+	hdr, err := s.header()
+	if err != nil {
+		return err
+	}
+	lv := s.dm(lvmName(s.cfg.VG, s.cfg.LV))
+	if lv == "" {
+		return fmt.Errorf("volume %s/%s is not active", s.cfg.VG, s.cfg.LV)
+	}
+	if err := s.linear(ctx, s.cfg.origin(), originTable(s.devno(hdr), s.devno(lv), s.sectors(lv))); err != nil {
+		return err
+	}
+	clean, err := s.device(s.dm(s.cfg.origin()), s.label.Clean[s.place()])
+	if err != nil {
+		return err
+	}
+	if err := s.whole(ctx, s.cfg.between(), clean); err != nil {
+		return err
+	}
+	dirty, err := s.device(s.dm(s.cfg.between()), s.label.Dirty)
+	if err != nil {
+		return err
+	}
+	return s.whole(ctx, s.cfg.Mounted(), dirty)
+}
+
+// whole makes a device of the device mapper that is all of another one.
+func (s *Stack) whole(ctx context.Context, name, dev string) error {
+	return s.linear(ctx, name, fmt.Sprintf("0 %d linear %s 0\n", s.sectors(dev), s.devno(dev)))
+}
+
+// originTable is the header, and behind it the volume.
+// Source: Documentation/admin-guide/device-mapper/linear.rst
+func originTable(hdr, lv string, sectors int64) string {
+	const h = HeaderBytes / 512
+	return fmt.Sprintf("0 %d linear %s 0\n%d %d linear %s 0\n", h, hdr, h, sectors, lv)
+}
+
+// device brings up the bcache device over a backing device, with the set of
+// its layer if that is there.
+func (s *Stack) device(backing string, l *Layer) (string, error) {
+	if s.over(backing) == "" && !s.exists("/sys/class/block/"+backing+"/bcache") {
+		if err := s.register(backing); err != nil {
+			return "", err
+		}
+	}
+	if s.over(backing) == "" {
+		// It waits for its set. To run without, bcache marks it: what the set
+		// holds is thrown away should it come back.
+		sb, err := s.backing(backing)
+		if err != nil {
+			return "", err
+		}
+		if sb.State == stateDirty {
+			return "", &Refusal{"the SSDs hold data that is not on the disks, and bcache does not take them (see the kernel's log)"}
+		}
+		if err := s.sys.Poke("/sys/class/block/"+backing+"/bcache/running", "1\n"); err != nil {
+			return "", err
+		}
+		s.note("%s runs without its SSDs", backing)
+	}
+	dev := s.over(backing)
+	if dev == "" {
+		return "", fmt.Errorf("bcache makes no device of %s", backing)
+	}
+	if l != nil && s.exists("/sys/fs/bcache/"+l.Set) && s.line("/sys/block/"+dev+"/bcache/state") == "no cache" {
+		if err := s.sys.Poke("/sys/block/"+dev+"/bcache/attach", l.Set+"\n"); err != nil {
+			return "", fmt.Errorf("bcache does not attach %s: %w", l.Set, err)
+		}
+	}
+	return dev, nil
+}
+
+// tune sets what bcache does not keep itself.
+//
+//   - congested_*_threshold_us 0: a busy SSD is still faster than the disks.
+//   - readahead_cache_policy meta-only on the dirty layer: every read of file
+//     data comes by the page cache's read-ahead, and is for the clean layer to
+//     keep, once instead of mirrored.
+//   - sequential_cutoff on both: streams go past.
+//
+// Source: Documentation/admin-guide/bcache.rst
+func (s *Stack) tune() {
+	clean, dirty := s.layers()
+	set := func(p, v string) {
+		if cur := s.line(p); cur == v || strings.Contains(cur, "["+v+"]") {
+			return
+		}
+		if err := s.sys.Poke(p, v+"\n"); err != nil {
+			s.note("%v", err)
+		}
+	}
+	layers := []*Layer{s.label.Dirty, s.label.Clean[s.place()]}
+	for i, dev := range []string{dirty, clean} {
+		dir := "/sys/block/" + dev + "/bcache/"
+		set(dir+"sequential_cutoff", strconv.FormatInt(s.cfg.Bypass, 10))
+		mode, policy := "writeback", "meta-only"
+		if i == 1 {
+			mode, policy = "writethrough", "all"
+		}
+		set(dir+"readahead_cache_policy", policy)
+		if l := layers[i]; l != nil && s.exists("/sys/fs/bcache/"+l.Set) {
+			set(dir+"cache_mode", mode)
+			set("/sys/fs/bcache/"+l.Set+"/congested_read_threshold_us", "0")
+			set("/sys/fs/bcache/"+l.Set+"/congested_write_threshold_us", "0")
+		}
+	}
+	if lv, top := s.dm(lvmName(s.cfg.VG, s.cfg.LV)), s.dm(s.cfg.Mounted()); lv != "" && top != "" {
+		if ra := s.line("/sys/block/" + lv + "/queue/read_ahead_kb"); ra != "" {
+			set("/sys/block/"+top+"/queue/read_ahead_kb", ra)
+		}
+	}
+}
+
+// Stop takes the stack down, whatever of it is there. Dirty data stays on the
+// SSDs.
+func (s *Stack) Stop(ctx context.Context) error {
+	if err := s.remove(ctx, s.cfg.Mounted()); err != nil {
+		return err
+	}
+	for _, name := range []string{s.cfg.between(), s.cfg.origin()} {
+		// Its bcache device, or one that was registered and never ran.
+		if b := s.dm(name); b != "" && s.exists("/sys/class/block/"+b+"/bcache") {
+			if err := s.stopDevice(ctx, b); err != nil {
+				return err
+			}
+		}
+		if name == s.cfg.between() {
+			if err := s.remove(ctx, name); err != nil {
+				return err
+			}
+		}
+	}
+	for _, u := range slices.Concat(s.cfg.DirtyUUIDs, s.cfg.CleanUUIDs) {
+		if err := s.stopArray(ctx, u); err != nil {
+			return err
+		}
+	}
+	return s.remove(ctx, s.cfg.origin())
+}
+
+func (s *Stack) stopDevice(ctx context.Context, backing string) error {
+	p := "/sys/class/block/" + backing + "/bcache"
+	if err := s.sys.Poke(p+"/stop", "1\n"); err != nil && s.exists(p) {
+		return err
+	}
+	return s.wait(ctx, 30*time.Second, "bcache lets go of "+backing, func() bool {
+		return !s.exists(p)
+	})
+}
+
+// stopArray stops the set on an array, and the array.
+func (s *Stack) stopArray(ctx context.Context, uuid string) error {
+	a := s.array(uuid)
+	if a == nil {
+		return nil
+	}
+	if set, err := s.sys.Realpath("/sys/block/" + a.Dev + "/bcache/set"); err == nil {
+		p := "/sys/fs/bcache/" + path.Base(set)
+		if err := s.sys.Poke(p+"/stop", "1\n"); err != nil && s.exists(p) {
+			return err
+		}
+		if err := s.wait(ctx, 30*time.Second, "bcache stops set "+path.Base(set), func() bool {
+			return !s.exists(p) && !s.exists("/sys/block/"+a.Dev+"/bcache")
+		}); err != nil {
+			return err
+		}
+	}
+	var err error
+	for range 20 {
+		if _, err = s.sys.Run(ctx, "", "mdadm", "--stop", "--quiet", "/dev/"+a.Dev); err == nil || s.array(uuid) == nil {
+			return nil
+		}
+		if s.sys.Sleep(ctx, 250*time.Millisecond) != nil {
+			break
+		}
+	}
+	return err
+}
+
+// mdUUID spells a UUID as mdadm does.
+func mdUUID(uuid string) string {
+	h := hexOnly(uuid)
+	if len(h) != 32 {
+		return uuid
+	}
+	return h[:8] + ":" + h[8:16] + ":" + h[16:24] + ":" + h[24:]
+}

@@ -1,0 +1,227 @@
+package cache
+
+import (
+	"context"
+	"encoding/json"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Stats is one look at a cache: counters since its layers came up, and the
+// state of its parts. Bytes where nothing else is said.
+type Stats struct {
+	TimeNS int64  `json:"t_ns"`
+	Mode   string `json:"mode"`
+	Up     bool   `json:"up"`
+	Error  string `json:"error,omitempty"`
+
+	// Reads of file data: served by SSDs, or by the disks. A request that is
+	// served by both is a miss. Source: admin-guide/bcache.rst, stats_total
+	ReadHits   int64 `json:"read_hits"`
+	ReadMisses int64 `json:"read_misses"`
+	// Of them misses that were not cached either: parts of a stream.
+	ReadBypassed int64 `json:"read_bypassed"`
+	// What was written: taken by SSDs, or passed on to the disks.
+	WrittenSSD   int64 `json:"written_to_ssds"`
+	WrittenDisks int64 `json:"written_past_ssds"`
+
+	Dirty     int64 `json:"dirty"`      // on SSDs only
+	DirtyRoom int64 `json:"dirty_room"` // of the mirror
+	CleanRoom int64 `json:"clean_room"`
+	// CleanUsed is in percent of CleanRoom.
+	CleanUsed int64 `json:"clean_used_percent"`
+	FlushRate int64 `json:"flush_rate"` // bytes/s, that bcache aims at
+	Flushed   int64 `json:"flushed"`    // to the disks, since the layer came up
+
+	// The volume as its users see it, and the devices below.
+	Volume IO `json:"volume"`
+	Disks  IO `json:"disks"`
+	SSDIO  IO `json:"ssd_io"`
+
+	Mirror Mirror `json:"mirror"`
+	SSDs   []Life `json:"ssds"`
+}
+
+// IO counts what a device did. Source: Documentation/block/stat.rst
+type IO struct {
+	Reads      int64 `json:"reads"`
+	ReadBytes  int64 `json:"read_bytes"`
+	Writes     int64 `json:"writes"`
+	WriteBytes int64 `json:"write_bytes"`
+}
+
+// Mirror of dirty data.
+type Mirror struct {
+	Members int      `json:"members"` // it should have
+	InSync  []string `json:"in_sync"` // serials
+}
+
+// Life of an SSD. Source: NVMe base specification, SMART / Health Information
+// (log 02h): percentage used, critical warning.
+type Life struct {
+	Serial string `json:"serial"`
+	Device string `json:"device,omitempty"` // "" if it is not there
+	// Left is the life remaining, percent; -1 if the SSD does not say.
+	Left int `json:"life_left_percent"`
+	// Failing: the SSD predicts its failure.
+	Failing bool   `json:"failure_predicted"`
+	Warning string `json:"warning,omitempty"`
+}
+
+func (s *Stack) io(devs ...string) IO {
+	var t IO
+	for _, d := range devs {
+		f := strings.Fields(s.line("/sys/class/block/" + d + "/stat"))
+		if len(f) < 7 {
+			continue
+		}
+		n := make([]int64, 7)
+		for i := range n {
+			n[i], _ = strconv.ParseInt(f[i], 10, 64)
+		}
+		t.Reads += n[0]
+		t.ReadBytes += n[2] * 512
+		t.Writes += n[4]
+		t.WriteBytes += n[6] * 512
+	}
+	return t
+}
+
+func (s *Stack) number(p string) int64 {
+	n, _ := strconv.ParseInt(s.line(p), 10, 64)
+	return n
+}
+
+// Read looks at the cache; smart also asks the SSDs for their health, which
+// takes a command each.
+func (s *Stack) Read(ctx context.Context, smart bool) Stats {
+	st := Stats{Mode: s.cfg.Mode}
+	if err := s.readLabel(); err != nil {
+		st.Error = err.Error()
+		return st
+	}
+	up, err := s.State()
+	st.Up = up
+	if err != nil {
+		st.Error = err.Error()
+	}
+	if s.label == nil {
+		return st
+	}
+	clean, dirty := s.layers()
+	st.Volume = s.io(s.dm(s.cfg.Mounted()))
+	if o := s.dm(s.cfg.origin()); o != "" {
+		st.Disks = s.io(o)
+	}
+	if clean != "" {
+		t := "/sys/block/" + clean + "/bcache/stats_total/"
+		st.ReadHits = s.number(t+"cache_hits") + s.number(t+"cache_bypass_hits")
+		st.ReadBypassed = s.number(t + "cache_bypass_misses")
+		st.ReadMisses = s.number(t+"cache_misses") + st.ReadBypassed
+	}
+	if l := s.label.Clean[s.place()]; l != nil {
+		if a := s.array(l.Array); a != nil {
+			st.CleanRoom = s.sectors(a.Dev) * 512
+			if s.exists("/sys/fs/bcache/" + l.Set) {
+				st.CleanUsed = 100 - s.number("/sys/fs/bcache/"+l.Set+"/cache_available_percent")
+			}
+		}
+	}
+	below := s.io(clean)
+	st.WrittenDisks = st.Volume.WriteBytes
+	if l := s.label.Dirty; l != nil && dirty != "" {
+		// The dirty layer keeps no reads of file data, so what was written to its
+		// set is what the SSDs have taken of the volume's writes, but for a few
+		// reads of metadata.
+		st.WrittenSSD = min(human(s.line("/sys/fs/bcache/"+l.Set+"/cache0/written")), st.Volume.WriteBytes)
+		st.WrittenDisks = st.Volume.WriteBytes - st.WrittenSSD
+		// A read of what is dirty is answered by the dirty layer.
+		t := "/sys/block/" + dirty + "/bcache/stats_total/"
+		st.ReadHits += s.number(t+"cache_hits") + s.number(t+"cache_bypass_hits")
+		st.Dirty = s.dirtyBytes(dirty)
+		st.Flushed = max(below.WriteBytes-st.WrittenDisks, 0)
+		st.FlushRate = rate(s.line("/sys/block/" + dirty + "/bcache/writeback_rate"))
+		if a := s.array(l.Array); a != nil {
+			st.DirtyRoom = s.sectors(a.Dev) * 512
+			st.Mirror = Mirror{Members: a.Disks, InSync: s.inSync(a)}
+		}
+	}
+	there := s.ssds()
+	for _, serial := range s.cfg.here(s.sys.Hostname()) {
+		l := Life{Serial: serial, Device: there[serial], Left: -1}
+		if d := there[serial]; d != "" {
+			io := s.io(d)
+			st.SSDIO.Reads += io.Reads
+			st.SSDIO.ReadBytes += io.ReadBytes
+			st.SSDIO.Writes += io.Writes
+			st.SSDIO.WriteBytes += io.WriteBytes
+			if smart {
+				// smartctl's exit code is a bit mask, of warnings too.
+				out, _ := s.sys.Run(ctx, "", "smartctl", "--json", "--all", "/dev/"+d)
+				parseSMART(out, &l)
+			}
+		}
+		st.SSDs = append(st.SSDs, l)
+	}
+	slices.SortFunc(st.SSDs, func(a, b Life) int { return strings.Compare(a.Serial, b.Serial) })
+	return st
+}
+
+// rate reads writeback_rate, which has "/sec" behind a human number.
+func rate(t string) int64 {
+	t, _, _ = strings.Cut(t, "/")
+	return human(strings.TrimSpace(t))
+}
+
+// parseSMART reads smartctl --json. Source: smartctl(8)
+func parseSMART(out string, l *Life) {
+	var doc struct {
+		SmartStatus *struct {
+			Passed bool `json:"passed"`
+		} `json:"smart_status"`
+		NVMe *struct {
+			Critical  int `json:"critical_warning"`
+			Used      int `json:"percentage_used"`
+			Spare     int `json:"available_spare"`
+			Threshold int `json:"available_spare_threshold"`
+		} `json:"nvme_smart_health_information_log"`
+		Endurance *struct {
+			Used int `json:"current_percent"`
+		} `json:"endurance_used"`
+	}
+	if json.Unmarshal([]byte(out), &doc) != nil {
+		return
+	}
+	if n := doc.NVMe; n != nil {
+		l.Left = max(0, 100-n.Used)
+		l.Failing = n.Critical != 0
+		for bit, what := range []string{"spare space is below its threshold", "temperature is out of bounds", "reliability is degraded", "it is read-only", "the backup of its volatile memory failed"} {
+			if n.Critical>>bit&1 != 0 {
+				l.Warning = strings.TrimPrefix(l.Warning+", "+what, ", ")
+			}
+		}
+	} else if e := doc.Endurance; e != nil {
+		l.Left = max(0, 100-e.Used)
+	}
+	if doc.SmartStatus != nil && !doc.SmartStatus.Passed {
+		l.Failing = true
+		if l.Warning == "" {
+			l.Warning = "its self-assessment failed"
+		}
+	}
+}
+
+// Events filters lines of the kernel's log to those about the cache's parts.
+func (c *Config) Events(lines []string) []string {
+	var out []string
+	for _, l := range lines {
+		low := strings.ToLower(l)
+		if strings.Contains(low, "bcache") || strings.Contains(low, "nvme") || strings.Contains(low, "raid1") || strings.Contains(low, "raid0") ||
+			strings.Contains(l, path.Base(c.Device())) || strings.Contains(low, "mortar-cache") || strings.Contains(low, "host-cache") {
+			out = append(out, l)
+		}
+	}
+	return out
+}

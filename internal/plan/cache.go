@@ -1,0 +1,164 @@
+package plan
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"github.com/mortarhpc/mortar/internal/cache"
+	"github.com/mortarhpc/mortar/internal/design"
+	"github.com/mortarhpc/mortar/internal/resource"
+)
+
+// cachePackages are what a cache needs of Debian: bcache-tools makes bcache's
+// superblocks, fdisk has sfdisk, smartmontools tell how worn an SSD is.
+var cachePackages = []string{"bcache-tools", "fdisk", "smartmontools"}
+
+// cached tells whether the design's cache is that of a volume.
+func (b *builder) cached(v *design.Volume) bool {
+	return b.d.Cache != nil && v.VG == b.d.Volumes[0].VG
+}
+
+// mounted is the device of a volume's file system.
+func (b *builder) mounted(v *design.Volume) string {
+	if b.cached(v) {
+		return b.d.Cache.Device
+	}
+	return "/dev/" + v.VG + "/" + v.LV
+}
+
+// cacheUnit brings the cache of a single server's service up at boot.
+func cacheUnit(service string) string { return "mortar-cache-" + service + ".service" }
+
+func unitPath(service string) string { return "/etc/systemd/system/" + cacheUnit(service) }
+
+// cacheConfig is what the servers are told of the cache.
+func (b *builder) cacheConfig(v *design.Volume, s *design.Service) ([]byte, error) {
+	k := b.d.Cache
+	c := cache.Config{
+		Service: s.Name, VG: v.VG, LV: v.LV, Mode: k.Mode, Bypass: int64(k.Bypass), MirrorBytes: int64(k.Mirror),
+		DirtyUUIDs: k.DirtyUUIDs, CleanUUIDs: k.CleanUUIDs,
+	}
+	for _, d := range k.SSDs {
+		c.SSDs = append(c.SSDs, cache.SSD{Serial: d.Serial, Server: d.Server})
+	}
+	if err := c.Check(); err != nil {
+		return nil, err
+	}
+	return json.MarshalIndent(c, "", "  ")
+}
+
+// cacheSSDs refuses SSDs that are not there or carry what is not ours.
+func (b *builder) cacheSSDs() {
+	k := b.d.Cache
+	at := b.placeOf(&b.d.Volumes[0])
+	for _, h := range b.servers {
+		r := &resource.CacheSSDs{Host: h, Arrays: slices.Concat(k.DirtyUUIDs, k.CleanUUIDs)}
+		for _, d := range k.SSDs {
+			if d.Server == "" || d.Server == h {
+				w := resource.WantedDisk{DiskRef: ref(d), Wipe: slices.Contains(b.d.Spec.Wipe, d.Serial)}
+				w.Enclosure = "cache"
+				r.List = append(r.List, w)
+				r.Check = r.Check || d.Server == h || h == at.host
+			}
+		}
+		if len(r.List) == 0 {
+			continue
+		}
+		stage := StageHosts
+		if r.Check {
+			stage = StageDisks
+		}
+		b.add(stage, h, "SSDs of "+h, r)
+	}
+}
+
+// cacheFiles are the cache's files on a server.
+func (b *builder) cacheFiles(h string) {
+	v, s := &b.d.Volumes[0], &b.d.Services[0]
+	c, err := b.cacheConfig(v, s)
+	if err != nil {
+		return // storage reports it
+	}
+	b.add(StageKernel, h, "no bcache by itself", &resource.TextFile{
+		Path: "/etc/udev/rules.d/69-bcache.rules",
+		Content: []byte(resource.Header + "# In place of the rules of bcache-tools: a set or a backing device that is registered as\n" +
+			"# soon as it is seen could be in use on the other server.\n"),
+	})
+	b.add(StageKernel, h, "directory /etc/mortar", &resource.Directory{Path: "/etc/mortar", Mode: 0o700})
+	b.add(StageKernel, h, "configuration of the cache", &resource.TextFile{Path: cache.ConfigPath(s.Name), Content: append(c, '\n'), Mode: 0o600})
+	if b.d.HA != nil {
+		return
+	}
+	b.add(StageKernel, h, "unit of the cache", &resource.TextFile{
+		Path: unitPath(s.Name),
+		Content: []byte(strings.Join([]string{
+			strings.TrimSuffix(resource.Header, "\n"),
+			"[Unit]",
+			"Description=Cache of " + v.VG + "/" + v.LV,
+			"DefaultDependencies=no",
+			"After=systemd-modules-load.service local-fs-pre.target",
+			"Before=umount.target",
+			"Conflicts=umount.target",
+			"",
+			"[Service]",
+			"Type=oneshot",
+			"RemainAfterExit=yes",
+			"ExecStart=" + mortarPath + " host-cache start --wait " + cache.ConfigPath(s.Name),
+			"ExecStop=" + mortarPath + " host-cache stop " + cache.ConfigPath(s.Name),
+			"TimeoutStartSec=300",
+			"",
+		}, "\n")),
+	})
+}
+
+// ignoreSSDs are lines of mdadm.conf(5).
+func ignoreSSDs(c *design.Cache) string {
+	t := "# Of the cache's SSDs: assembled by mortar host-cache, which knows which SSD holds\n# the newest data.\n"
+	for _, u := range slices.Concat(c.DirtyUUIDs, c.CleanUUIDs) {
+		t += "ARRAY <ignore> UUID=" + u + "\n"
+	}
+	return t
+}
+
+// addHeader makes room for bcache's superblocks and the label, before the
+// volume takes all that is left of its group.
+func (b *builder) addHeader(v *design.Volume, host, id string, pvs []string, activate bool) {
+	if !b.cached(v) {
+		return
+	}
+	b.add(StageStorage, host, "logical volume "+v.VG+"/"+b.d.Cache.Header, &resource.LogicalVolume{
+		VG: v.VG, Name: b.d.Cache.Header, PVs: pvs, SystemID: id, Stripes: 1, Size: cache.HeaderBytes, Activate: activate,
+	})
+}
+
+// addCache puts the SSDs in front of a volume.
+func (b *builder) addCache(v *design.Volume, s *design.Service, host string) error {
+	c, err := b.cacheConfig(v, s)
+	if err != nil {
+		return err
+	}
+	b.add(StageStorage, host, "cache of "+v.VG+"/"+v.LV, &resource.Cache{
+		Path: cache.ConfigPath(s.Name), VG: v.VG, LV: v.LV, Header: b.d.Cache.Header, Config: c,
+	})
+	if b.d.HA == nil {
+		b.add(StageStorage, host, "cache at boot", &resource.Units{Name: "cache", List: []resource.Unit{
+			{Name: cacheUnit(s.Name), Active: true, Why: "stops the cache at shutdown; the mount starts it at boot"},
+		}})
+	}
+	return nil
+}
+
+// forgetCache removes what is left of a cache that was in the spec once.
+func (b *builder) forgetCache() {
+	if b.d.Cache != nil {
+		return
+	}
+	for _, h := range b.servers {
+		r := &resource.NoCache{Path: cache.ConfigPath(b.d.Services[0].Name), Forget: true}
+		if b.d.HA == nil {
+			r.Unit = unitPath(b.d.Services[0].Name)
+		}
+		b.add(StageNFS, h, "no cache", r)
+	}
+}
