@@ -5,6 +5,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -344,6 +345,27 @@ func TestBottleneck(t *testing.T) {
 		got := Bottleneck(mk(c.vals))
 		if c.want == "" && got != "" || !strings.Contains(got, c.want) {
 			t.Errorf("%s: %q", c.name, got)
+		}
+	}
+}
+
+// docs/bench.md names every key of a suite.
+func TestDocs(t *testing.T) {
+	doc, err := os.ReadFile("../../docs/bench.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, typ := range []reflect.Type{reflect.TypeOf(Suite{}), reflect.TypeOf(Test{})} {
+		for i := range typ.NumField() {
+			key, _, _ := strings.Cut(typ.Field(i).Tag.Get("yaml"), ",")
+			if !strings.Contains(string(doc), "`"+key+"`") {
+				t.Errorf("docs/bench.md lacks `%s` (%s.%s)", key, typ.Name(), typ.Field(i).Name)
+			}
+		}
+	}
+	for _, p := range workload.BenchPhases {
+		if !strings.Contains(string(doc), "`"+string(p)+"`") {
+			t.Errorf("docs/bench.md lacks phase %s", p)
 		}
 	}
 }
