@@ -5,7 +5,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 GOFLAGS_BUILD := -trimpath -ldflags "-s -w -X main.version=$(VERSION)"
 
 .DEFAULT_GOAL := help
-.PHONY: help build deps demo demo-down test test-unit test-rack drills lint fuzz bench clean
+.PHONY: help build deps demo demo-down test test-unit test-rack drills lint fuzz bench bench-tools clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
@@ -46,6 +46,9 @@ fuzz: ## each fuzz target for 30 s
 
 bench: ## benchmarks of the data path and the planner
 	go test -run '^$$' -bench . -benchmem ./internal/stream ./internal/plan ./internal/forecast
+
+bench-tools: build ## the load engine's own speed, against fio and (where installed) mdtest; wants a quiet machine
+	go run ./scripts/bench-tools
 
 clean: ## remove what was built (not a rack that is up: see demo-down)
 	rm -rf bin

@@ -100,8 +100,9 @@ func (t *benchThread) record(last, begun, end, bytes int64) {
 	if end-begun > t.run.stall {
 		t.stalled(begun, end, false)
 	}
-	_ = t.cur.hist.RecordValue(end - begun)
-	_ = t.total.RecordValue(end - begun)
+	took := min(end-begun, int64(time.Hour))
+	_ = t.cur.hist.RecordValue(took)
+	_ = t.total.RecordValue(took)
 	t.cur.ops++
 	t.cur.bytes += bytes
 	t.res.Ops++

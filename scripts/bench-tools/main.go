@@ -36,10 +36,17 @@ func main() {
 	mib := flag.Int64("mib", 1024, "MiB of data in each phase")
 	runs := flag.Int("runs", 5, "how often each is run")
 	asJSON := flag.Bool("json", false, "print the measurements as JSON")
+	agree := flag.String("agree", "", "instead: compare the rates that Mortar and fio find on the file system of this directory")
 	only := flag.String("only", "", "only measurements whose name contains this")
 	flag.Parse()
-	b := &bench{mortar: *mortar, bytes: *mib << 20, only: *only}
-	ok, err := b.run(*dir, *runs, *asJSON)
+	b := &bench{mortar: *mortar, bytes: *mib << 20, only: *only, regions: map[string][]workload.BenchRegion{}}
+	var ok bool
+	var err error
+	if *agree != "" {
+		ok, err = b.agree(*agree, *runs, *asJSON)
+	} else {
+		ok, err = b.run(*dir, *runs, *asJSON)
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench-tools:", err)
 		os.Exit(1)
@@ -52,6 +59,7 @@ func main() {
 // sample is one run of one tool.
 type sample struct {
 	amount  float64 // MiB or operations
+	bytes   float64
 	seconds float64 // of the phase
 	cpu     float64 // of the process
 }
@@ -110,7 +118,6 @@ func (b *bench) run(dir string, runs int, asJSON bool) (bool, error) {
 		return false, err
 	}
 	defer os.RemoveAll(b.dir)
-	b.regions = map[string][]workload.BenchRegion{}
 	if _, err := b.agent("bench.prepare", workload.BenchPrepareParams{RunID: runID, Dir: b.dir}, &struct{}{}); err != nil {
 		return false, err
 	}
@@ -134,18 +141,18 @@ func (b *bench) run(dir string, runs int, asJSON bool) (bool, error) {
 		}
 	}
 	fmt.Fprint(os.Stderr, "\r\x1b[K")
-	median := map[string]float64{}
+	medians := map[string]float64{}
 	for _, m := range all {
 		if len(m.Values) > 0 {
-			m.Median = slices.Sorted(slices.Values(m.Values))[len(m.Values)/2]
-			median[m.Name] = m.Median
+			m.Median = median(m.Values)
+			medians[m.Name] = m.Median
 		}
 	}
 	reached := true
 	for i := range goals {
 		g := &goals[i]
-		if median[g.Name] > 0 && median[g.Over] > 0 {
-			g.Ratio = median[g.Name] / median[g.Over]
+		if medians[g.Name] > 0 && medians[g.Over] > 0 {
+			g.Ratio = medians[g.Name] / medians[g.Over]
 			reached = reached && g.Ratio >= g.Least
 		}
 	}
@@ -198,7 +205,9 @@ func (b *bench) plan() ([]*measurement, []goal) {
 			b.regions["data"] = nil
 			return data(workload.SeqWrite, 1<<20, false)()
 		}},
+		{Name: "fio plain write", Unit: perCPU, do: b.fio(true, "--rw=write", "--bs=1m", "--fallocate=none", "--create_on_open=1", "--end_fsync=1")},
 		{Name: "fio write, verify=crc32c", Unit: perCPU, do: b.fio(true, "--rw=write", "--bs=1m", "--verify=crc32c", "--do_verify=0", "--fallocate=none", "--create_on_open=1", "--end_fsync=1")},
+		{Name: "generating alone, in memory", Unit: perCPU, do: b.generating},
 		{Name: "mortar verify", Unit: perCPU, do: data(workload.SeqRead, 1<<20, false)},
 		{Name: "fio read, verify=crc32c", Unit: perCPU, do: b.fio(false, "--rw=read", "--bs=1m", "--verify=crc32c")},
 		{Name: "mortar plain read", Unit: perCPU, do: data(workload.SeqRead, 1<<20, true)},
@@ -234,22 +243,106 @@ func (b *bench) plan() ([]*measurement, []goal) {
 	return all, goals
 }
 
+// within is how far apart the two engines' rates may be.
+const within = 0.05
+
+// agreement is what two engines say of one phase.
+type agreement struct {
+	Phase  string    `json:"phase"`
+	Unit   string    `json:"unit"`
+	Mortar []float64 `json:"mortar"`
+	Fio    []float64 `json:"fio"`
+	Ratio  float64   `json:"ratio"` // of the medians
+}
+
+// agree has both engines do the same on the same file system, in turn: two
+// threads, each a file of its own; sequential through the page cache, which
+// is dropped before reading, random with O_DIRECT.
+func (b *bench) agree(dir string, runs int, asJSON bool) (bool, error) {
+	var err error
+	if b.dir, err = os.MkdirTemp(dir, "bench-tools-"); err != nil {
+		return false, err
+	}
+	defer os.RemoveAll(b.dir)
+	if _, err := b.agent("bench.prepare", workload.BenchPrepareParams{RunID: runID, Dir: b.dir}, &struct{}{}); err != nil {
+		return false, err
+	}
+	all := []*agreement{
+		{Phase: string(workload.SeqWrite), Unit: "MiB/s"}, {Phase: string(workload.SeqRead), Unit: "MiB/s"},
+		{Phase: string(workload.RandRead), Unit: "IOPS"}, {Phase: string(workload.RandWrite), Unit: "IOPS"},
+	}
+	for n := range runs {
+		for _, e := range []workload.BenchEngine{workload.EngineMortar, workload.EngineFio} {
+			if err := b.cleanup(""); err != nil {
+				return false, err
+			}
+			if _, err := b.agent("bench.prepare", workload.BenchPrepareParams{RunID: runID, Dir: b.dir}, &struct{}{}); err != nil {
+				return false, err
+			}
+			b.regions = map[string][]workload.BenchRegion{}
+			for _, a := range all {
+				fmt.Fprintf(os.Stderr, "\r\x1b[Krun %d of %d: %s by %s", n+1, runs, a.Phase, e)
+				j := workload.BenchJob{
+					Phase: workload.BenchPhase(a.Phase), Engine: e, Threads: 2, FileBytes: b.bytes / 2, DropCache: true, Regions: b.regions["data"],
+				}
+				scale := 1 << 20
+				if a.Unit == "IOPS" {
+					scale, j.DurationSeconds = 4096, 2
+				}
+				s, err := b.phase(j)
+				if err != nil {
+					return false, fmt.Errorf("%s by %s: %w", a.Phase, e, err)
+				}
+				rate := s.bytes / float64(scale) / s.seconds
+				if e == workload.EngineMortar {
+					a.Mortar = append(a.Mortar, rate)
+				} else {
+					a.Fio = append(a.Fio, rate)
+				}
+			}
+		}
+	}
+	fmt.Fprint(os.Stderr, "\r\x1b[K")
+	ok := true
+	for _, a := range all {
+		a.Ratio = median(a.Mortar) / median(a.Fio)
+		ok = ok && a.Ratio >= 1-within && a.Ratio <= 1+within
+	}
+	if asJSON {
+		e := json.NewEncoder(os.Stdout)
+		e.SetIndent("", "  ")
+		return ok, e.Encode(all)
+	}
+	for _, a := range all {
+		fmt.Printf("%-11s mortar %8.0f (%.0f ... %.0f)  fio %8.0f (%.0f ... %.0f) %-5s  ratio %.3f\n", a.Phase,
+			median(a.Mortar), slices.Min(a.Mortar), slices.Max(a.Mortar), median(a.Fio), slices.Min(a.Fio), slices.Max(a.Fio), a.Unit, a.Ratio)
+	}
+	return ok, nil
+}
+
+func median(v []float64) float64 { return slices.Sorted(slices.Values(v))[len(v)/2] }
+
 // phase has an agent of its own do a phase.
 func (b *bench) phase(j workload.BenchJob) (sample, error) {
-	j.RunID, j.Dir, j.Threads = runID, b.dir, 1
+	j.RunID, j.Dir = runID, b.dir
+	if j.Threads == 0 {
+		j.Threads = 1
+	}
 	var r workload.BenchResult
 	cpu, err := b.agent("bench.run", j, &r)
 	if err != nil {
 		return sample{}, err
 	}
-	if len(r.Threads) != 1 || r.Threads[0].Fault != "" {
-		return sample{}, fmt.Errorf("%+v", r.Threads)
+	for _, t := range r.Threads {
+		if t.Fault != "" {
+			return sample{}, fmt.Errorf("%s: %s", t.Fault, t.Error)
+		}
 	}
 	if v := r.Verified; v != nil && v.BadBytes > 0 {
 		return sample{}, fmt.Errorf("%d bad bytes: %s", v.BadBytes, v.Findings[0])
 	}
 	b.regions[r.Set] = workload.MergeRegions(b.regions[r.Set], r.Regions)
-	s := sample{amount: float64(r.Ops), seconds: float64(r.EndNs-r.StartNs) / 1e9, cpu: cpu}
+	s := sample{amount: float64(r.Ops), bytes: float64(r.Bytes), seconds: float64(r.EndNs-r.StartNs) / 1e9, cpu: cpu}
 	if j.RecordBytes == 1<<20 {
 		s.amount = float64(r.Bytes) / (1 << 20)
 	}
@@ -361,6 +454,19 @@ func (b *bench) checking() (sample, error) {
 			if f := s.Classify(buf[i*stream.BlockSize:], uint64(i), stream.Expect{Acked: 1, Issued: 1}); f.Class != stream.OK {
 				return sample{}, fmt.Errorf("%+v", f)
 			}
+		}
+	}
+	return sample{amount: float64(b.bytes >> 20), seconds: time.Since(start).Seconds(), cpu: self() - before}, nil
+}
+
+// generating is likewise what Encode costs without any writing.
+func (b *bench) generating() (sample, error) {
+	s := stream.NewStream(stream.NewRunID("bench-tools"), 1)
+	buf := stream.AlignedBuffer(1 << 20)
+	before, start := self(), time.Now()
+	for n := range b.bytes >> 20 {
+		for i := range len(buf) / stream.BlockSize {
+			s.Encode(buf[i*stream.BlockSize:], uint64(i), uint32(n), uint64(n), 1)
 		}
 	}
 	return sample{amount: float64(b.bytes >> 20), seconds: time.Since(start).Seconds(), cpu: self() - before}, nil
