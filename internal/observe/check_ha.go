@@ -272,7 +272,11 @@ func (v *view) service(svc *design.Service) *Part {
 		p.Level, p.Text = Warning, fmt.Sprintf("service %s on %s is not managed: nothing would restart it", svc.Name, w.Server)
 	case w.Server != svc.Preferred:
 		p.Level, p.Text = Warning, fmt.Sprintf("service %s on %s%s, its preferred server is %s", svc.Name, w.Server, since, svc.Preferred)
-		p.Mend = fmt.Sprintf("`mortar failback %s` when it suits", v.d.Spec.File)
+		which := ""
+		if len(v.d.Services) > 1 {
+			which = " " + svc.Name
+		}
+		p.Mend = fmt.Sprintf("`mortar failback %s%s` when it suits", v.d.Spec.File, which)
 	default:
 		p.Text = fmt.Sprintf("on %s%s", w.Server, since)
 	}

@@ -169,7 +169,10 @@ func (a *agent) monitor(ctx context.Context, s *service) int {
 // own: one that hangs in the kernel can be given up, a thread cannot.
 const ioAction = "_io"
 
-const ioWait = 20 * time.Second
+// ioWait is less than Pacemaker grants a monitor. It is not short: the watcher
+// sees disks that are gone at once, and a volume that is merely busy, with a
+// resync and clients at it, must not move.
+const ioWait = 45 * time.Second
 
 // checkIO writes and reads a file on the volume past all caches.
 func (s *service) checkIO(ctx context.Context) error {

@@ -144,9 +144,14 @@ func (s *service) inside() []int {
 	if err != nil || devno == "" {
 		return nil
 	}
+	// Nearly all processes, nfsd's threads among them, see what the agent sees.
+	own, _ := s.k.Readlink("/proc/self/ns/mnt")
 	var out []int
 	for _, pid := range s.pids() {
 		if pid == s.self {
+			continue
+		}
+		if in, err := s.k.Readlink("/proc/" + strconv.Itoa(pid) + "/ns/mnt"); err == nil && in == own {
 			continue
 		}
 		b, err := s.k.ReadFile("/proc/" + strconv.Itoa(pid) + "/mountinfo")
