@@ -29,7 +29,7 @@ type benchFlags struct {
 	suite, scale, clients, engine, cold, nfs, out, confirm, print string
 	tests                                                         []string
 	repeat                                                        int
-	profile, asJSON, dryRun                                       bool
+	profile, asJSON, dryRun, againstStock                         bool
 }
 
 func newBenchCmd() *cobra.Command {
@@ -63,6 +63,7 @@ is kept), 2 refused (nothing was changed), 130 interrupted (likewise kept).`,
   mortar bench brick.yaml --suite paper --scale 1/256 --clients 1,2,4
   mortar bench brick.yaml --suite paper --tests sequential --engine fio --repeat 5
   mortar bench brick.yaml --profile
+  mortar bench brick.yaml --against-stock --repeat 3
   mortar bench --print-suite quick > mine.yaml`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if f.print != "" && len(args) <= 1 || f.print == "" && len(args) == 1 {
@@ -71,6 +72,9 @@ is kept), 2 refused (nothing was changed), 130 interrupted (likewise kept).`,
 			return errors.New("give the spec: mortar bench SPEC [--suite quick|paper|io500|FILE]")
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if f.againstStock {
+				return runAgainstStock(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), args[0], f)
+			}
 			if f.print != "" {
 				return printSuite(cmd.OutOrStdout(), f.print, args)
 			}
@@ -91,6 +95,7 @@ is kept), 2 refused (nothing was changed), 130 interrupted (likewise kept).`,
 	fl.StringVar(&f.cold, "cold", "", "how caches are emptied: restart, drop or none; default: as the suite says")
 	fl.StringVar(&f.nfs, "nfs", "", "NFS version of the mounts to use, e.g. 3 or 4.1; default: each client's first mount")
 	fl.BoolVar(&f.profile, "profile", false, "measure every layer from disks to clients, and name the bottleneck; with --suite both")
+	fl.BoolVar(&f.againstStock, "against-stock", false, "build the brick twice on virtual racks, profile stock and profile tuned, run the suite on both and compare them")
 	fl.StringVar(&f.out, "out", "", "directory the run is written to (default out/bench-SUITE)")
 	fl.StringVar(&f.confirm, "confirm", "", "name of the brick, to confirm that its service may be restarted on real hardware")
 	fl.BoolVar(&f.asJSON, "json", false, "print the summary as JSON (progress goes to stderr)")

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/resource"
+	"github.com/mortarhpc/mortar/internal/spec"
 	"github.com/mortarhpc/mortar/internal/testbed"
 )
 
@@ -110,7 +111,11 @@ func (r *runner) restartClustered(ctx context.Context) error {
 	at := r.active()
 	for _, s := range r.env.Design.Services {
 		r.say(Progress{State: "emptying caches: the cluster restarts service " + s.Name})
-		if err := action(ctx, r.host(at[0]), "restart service "+s.Name, "crm_resource", "--restart", "--resource", resource.ServiceID(s.Name)); err != nil {
+		id := resource.ServiceID(s.Name)
+		if r.env.Design.Spec.Profile == spec.Stock {
+			id = resource.GroupID(s.Name)
+		}
+		if err := action(ctx, r.host(at[0]), "restart service "+s.Name, "crm_resource", "--restart", "--resource", id); err != nil {
 			return fmt.Errorf("restarting service %s: %w", s.Name, err)
 		}
 	}

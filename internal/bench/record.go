@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/report"
+	"github.com/mortarhpc/mortar/internal/spec"
 	"github.com/mortarhpc/mortar/internal/testbed"
 	"github.com/mortarhpc/mortar/internal/workload"
 )
@@ -17,7 +18,7 @@ func (r *runner) save(finished bool) (*report.Run, error) {
 	d := r.env.Design
 	b.BenchSummary = report.BenchSummary{
 		Schema: report.Schema, Kind: report.KindBench, Verdict: report.Complete, Reasons: slices.Clone(r.reasons),
-		Suite: r.suite.Name, Engine: string(r.opt.Engine), Tuning: "tuned", Scale: r.opt.Scale,
+		Suite: r.suite.Name, Engine: string(r.opt.Engine), Tuning: tuning(d.Spec.Profile), Scale: r.opt.Scale,
 		Peaks: b.PeakList(), Bottleneck: Bottleneck(b.Layers),
 		Started: r.began.UTC().Truncate(time.Millisecond), DurationSeconds: float64(time.Since(r.began).Milliseconds()) / 1e3,
 		Brick: d.Name, Flavour: string(d.Flavour), Virtual: r.env.Virtual, SpecSHA256: d.SHA256, MortarVersion: r.env.Version, RunID: r.runID,
@@ -131,4 +132,11 @@ func (r *runner) caveats() []string {
 		out = append(out, "This is no submission to IO500: some phases are missing, and those of records and files were done one test after the other.")
 	}
 	return append(out, r.notes...)
+}
+
+func tuning(p spec.Profile) string {
+	if p == "" {
+		return string(spec.Tuned)
+	}
+	return string(p)
 }

@@ -92,7 +92,7 @@ var stockOps = map[string]stockOp{
 // Source: ClusterLabs, Clusters from Scratch; ocf_heartbeat_*(7).
 func (b *builder) stockService(s *design.Service, v *design.Volume) *resource.Element {
 	id := resource.ServiceID(s.Name)
-	group := resource.El("group", "id", id+"-group")
+	group := resource.El("group", "id", resource.GroupID(s.Name))
 	add := func(rid, agent string, params map[string]string) {
 		o := stockOps[agent]
 		group.Add(resource.El("primitive", "id", rid, "class", "ocf", "provider", "heartbeat", "type", agent).Add(

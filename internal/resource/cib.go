@@ -13,6 +13,9 @@ import (
 // ServiceID is the ID of a service's primitive in the CIB.
 func ServiceID(service string) string { return "service-" + service }
 
+// GroupID is that of the group which makes up a service of profile stock.
+func GroupID(service string) string { return ServiceID(service) + "-group" }
+
 // Element is an XML element of the CIB: attributes and children, no text.
 type Element struct {
 	Name     string

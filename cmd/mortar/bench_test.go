@@ -1,0 +1,113 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/mortarhpc/mortar/examples"
+	"github.com/mortarhpc/mortar/internal/spec"
+)
+
+func benchCmd(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	cmd := newBenchCmd()
+	var out bytes.Buffer
+	cmd.SetOut(&out)
+	cmd.SetErr(&out)
+	cmd.SetIn(strings.NewReader(""))
+	cmd.SetArgs(args)
+	cmd.SilenceErrors, cmd.SilenceUsage = true, true
+	err := cmd.ExecuteContext(context.Background())
+	return out.String(), err
+}
+
+func haSpec(t *testing.T) string {
+	t.Helper()
+	src, err := examples.FS.ReadFile("nfs-ha.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := filepath.Join(t.TempDir(), "brick.yaml")
+	if err := os.WriteFile(f, src, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func TestBenchRefusals(t *testing.T) {
+	f := haSpec(t)
+	own := filepath.Join(t.TempDir(), "own.yaml")
+	if err := os.WriteFile(own, []byte("apiVersion: mortar/v1\nkind: suite\nname: x\ntests:\n  - {name: a, phases: [seq-wriet], threads: [1]}\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for want, args := range map[string][]string{
+		"no suite \"fast\"; use quick, paper, io500":  {f, "--suite", "fast"},
+		"own.yaml:5:24: there is no phase":            {f, "--suite", own},
+		"--scale: \"x\" is no scale":                  {f, "--scale", "x"},
+		"--clients \"1,,2\": give numbers":            {f, "--clients", "1,,2"},
+		"--clients \"2,2\": 2 is there twice":         {f, "--clients", "2,2"},
+		"--engine \"dd\": use mortar, fio":            {f, "--engine", "dd"},
+		"--cold \"yes\": use restart, drop or none":   {f, "--cold", "yes"},
+		"--repeat 101: give 1 to 100":                 {f, "--repeat", "101"},
+		"has no test \"x\"; it has sequential":        {f, "--tests", "x", "--dry-run"},
+		"no suite \"none\"; use quick, paper, io500":  {"--print-suite", "none"},
+		"this is real hardware and nobody can be ask": {f, "--suite", "paper"},
+		"\"wrong\" is not the brick's name":           {f, "--suite", "paper", "--confirm", "wrong"},
+	} {
+		out, err := benchCmd(t, args...)
+		var ee *exitError
+		if !errors.As(err, &ee) || ee.code != exitBadInput || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: want %q, got %v %s", args, want, err, out)
+		}
+	}
+}
+
+func TestBenchDryRun(t *testing.T) {
+	out, err := benchCmd(t, haSpec(t), "--suite", "paper", "--scale", "1/256", "--clients", "1,2", "--dry-run")
+	if err != nil || !strings.Contains(out, "10.0 MiB") || !strings.Contains(out, "20 x 188 files") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	out, err = benchCmd(t, haSpec(t), "--dry-run", "--json")
+	if err != nil || !strings.Contains(out, `"suite": "quick"`) && !strings.Contains(out, `"suite":"quick"`) {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// What is printed to start from is a suite.
+func TestPrintSuite(t *testing.T) {
+	for _, n := range []string{"quick", "paper", "io500"} {
+		out, err := benchCmd(t, "--print-suite", n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := filepath.Join(t.TempDir(), "mine.yaml")
+		if err := os.WriteFile(f, []byte(out), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if out, err := benchCmd(t, haSpec(t), "--suite", f, "--dry-run"); err != nil {
+			t.Errorf("%s: %v %s", n, err, out)
+		}
+	}
+}
+
+func TestWithProfile(t *testing.T) {
+	src, err := os.ReadFile(haSpec(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range []spec.Profile{spec.Stock, spec.Tuned} {
+		src = withProfile(src, p)
+		s, err := spec.Parse("x", src)
+		if err != nil || s.Profile != p {
+			t.Errorf("%s: %v", p, err)
+		}
+	}
+	if n := strings.Count(string(src), "\nprofile:"); n != 1 {
+		t.Errorf("%d lines", n)
+	}
+}
