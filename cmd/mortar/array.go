@@ -161,7 +161,11 @@ server …).`,
 func showVerify(w io.Writer, r array.Result) error {
 	var b strings.Builder
 	for _, m := range r.Matches {
-		fmt.Fprintf(&b, "%-12s %-18s %10s  %d paths  %s\n", m.Host, m.LUN, m.Seen.Size.Binary(), m.Seen.Paths, m.Seen.WWN)
+		paths := "1 path "
+		if n := m.Seen.Paths; n != 1 {
+			paths = fmt.Sprintf("%d paths", n)
+		}
+		fmt.Fprintf(&b, "%-12s %-18s %10s  %s  %s\n", m.Host, m.LUN, m.Seen.Size.Binary(), paths, m.Seen.WWN)
 	}
 	for _, f := range r.Findings {
 		what := f.Text

@@ -48,6 +48,14 @@ func derivable(t *testing.T, src []byte) bool {
 			seen[m.Serial] = true
 		}
 	}
+	if c := d.Capacity; c.Usable <= 0 || c.RAID <= 0 || c.RAID > c.Raw {
+		t.Errorf("capacity %+v", c)
+	}
+	for _, l := range d.LUNs() {
+		if l.Size <= 0 {
+			t.Errorf("LUN %s has %d bytes", l.Name, l.Size)
+		}
+	}
 	if err := Show(io.Discard, d, ShowOptions{Explain: true}); err != nil {
 		t.Error(err)
 	}
