@@ -174,7 +174,7 @@ func benchForeign(ctx context.Context, job BenchJob, start <-chan int64, stop <-
 	if res.StoppedBy != "" {
 		return res, nil
 	}
-	p := &program{argv: argv, clock: clock, emit: emit, every: time.Duration(job.ProgressSeconds * 1e9)}
+	p := &program{argv: argv, clock: clock, emit: emit, every: time.Duration(job.ProgressSeconds * 1e9), giveUp: time.Duration(job.GiveUpSeconds * 1e9)}
 	p.run(ctx, stop, res)
 	f.fill(&job, res, p, report)
 	return res, nil
@@ -186,7 +186,9 @@ type program struct {
 	clock       *clock
 	emit        func(state string, elapsed float64)
 	every       time.Duration
+	giveUp      time.Duration // without its using any CPU it is taken to hang
 	out, errOut bytes.Buffer
+	left        bool // it is still there
 	err         error
 }
 
@@ -209,8 +211,10 @@ func (p *program) run(ctx context.Context, stop <-chan struct{}, res *BenchResul
 	defer tick.Stop()
 	cancelled := ctx.Done()
 	var kill, leave <-chan time.Time
+	hung := false
+	used, usedAt := int64(-1), time.Now()
 	end := func(why string) {
-		if res.StoppedBy == "" {
+		if kill == nil && leave == nil {
 			res.StoppedBy = why
 			signal(syscall.SIGINT)
 			kill = time.After(hurry)
@@ -219,12 +223,21 @@ func (p *program) run(ctx context.Context, stop <-chan struct{}, res *BenchResul
 	for {
 		select {
 		case p.err = <-done:
+			if hung {
+				p.err = fmt.Errorf("it did nothing for %.0f s and was ended: %w", p.giveUp.Seconds(), errHung)
+			}
 			if ps := cmd.ProcessState; ps != nil {
 				res.UserCPUSeconds, res.SysCPUSeconds = ps.UserTime().Seconds(), ps.SystemTime().Seconds()
 			}
 			return
 		case <-tick.C:
 			p.emit("running", seconds(p.clock.now()-res.StartNs))
+			if now := groupCPU(cmd.Process.Pid); now != used {
+				used, usedAt = now, time.Now()
+			} else if time.Since(usedAt) > p.giveUp && !hung {
+				hung = true
+				end("")
+			}
 		case <-stop:
 			stop = nil
 			end("stop")
@@ -235,16 +248,40 @@ func (p *program) run(ctx context.Context, stop <-chan struct{}, res *BenchResul
 			signal(syscall.SIGKILL)
 			kill, leave = nil, time.After(hurry)
 		case <-leave:
-			p.err = fmt.Errorf("%s hangs in the kernel and cannot even be killed: a server or device that does not answer?", p.argv[0])
+			// Its output is still being written: nobody may look.
+			p.err, p.left = fmt.Errorf("it hangs in the kernel and cannot even be killed: %w", errHung), true
 			return
 		}
 	}
 }
 
+// groupCPU is the CPU time, in clock ticks, that the processes of a group
+// have used so far. Source: proc_pid_stat(5)
+func groupCPU(pgid int) int64 {
+	dirs, _ := filepath.Glob("/proc/[0-9]*/stat")
+	var sum int64
+	for _, d := range dirs {
+		b, err := os.ReadFile(d)
+		if err != nil {
+			continue // it has ended
+		}
+		// The name, in brackets, may hold anything.
+		f := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:]))
+		if len(f) < 15 || f[2] != strconv.Itoa(pgid) {
+			continue
+		}
+		for _, s := range f[11:15] { // utime, stime, and those of the children it has waited for
+			n, _ := strconv.ParseInt(s, 10, 64)
+			sum += n
+		}
+	}
+	return sum
+}
+
 // fill makes a result of what the program has reported.
 func (f *foreignEngine) fill(job *BenchJob, res *BenchResult, p *program, report string) {
 	out, err := os.ReadFile(report)
-	if err != nil {
+	if err != nil && !p.left {
 		out = p.out.Bytes()
 	}
 	got, err := f.parse(job, out)
@@ -300,9 +337,14 @@ func (f *foreignEngine) fill(job *BenchJob, res *BenchResult, p *program, report
 	}
 }
 
+var errHung = errors.New("a server or device that does not answer?")
+
 // failure is the error of a program that ended badly, with the error number
 // that its words tell of.
 func (p *program) failure(parse error) error {
+	if errors.Is(p.err, errHung) {
+		return fmt.Errorf("%s: %w", p.argv[0], p.err)
+	}
 	said := p.errOut.String() + p.out.String()
 	if p.err == nil {
 		return fmt.Errorf("%s: its output is not understood: %w", p.argv[0], parse)

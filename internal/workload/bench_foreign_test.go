@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -213,5 +214,16 @@ func TestForeignFailure(t *testing.T) {
 	err := p.failure(nil)
 	if benchFault(err) != FaultNoSpace || !strings.Contains(err.Error(), "write() failed") || strings.Contains(err.Error(), "one") || errno(err) != unix.ErrnoName(unix.ENOSPC) {
 		t.Error(err)
+	}
+}
+
+// A program that does nothing any more is ended, and says so.
+func TestForeignHangs(t *testing.T) {
+	p := &program{argv: []string{"sleep", "3600"}, clock: newClock(), emit: func(string, float64) {}, every: 20 * time.Millisecond, giveUp: 300 * time.Millisecond}
+	res := &BenchResult{}
+	p.run(t.Context(), nil, res)
+	err := p.failure(nil)
+	if benchFault(err) != FaultStuck || !strings.Contains(err.Error(), "did nothing") || res.StoppedBy != "" {
+		t.Errorf("%v, stopped by %q", err, res.StoppedBy)
 	}
 }

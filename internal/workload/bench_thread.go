@@ -263,6 +263,8 @@ func benchFault(err error) string {
 		return FaultNoSpace
 	case is(unix.EROFS):
 		return FaultReadOnly
+	case errors.Is(err, errHung):
+		return FaultStuck
 	case is(unix.ESTALE, unix.ENOENT, unix.ENXIO, unix.ENODEV, unix.ENOTCONN):
 		return FaultVanished
 	}
