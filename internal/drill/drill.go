@@ -139,6 +139,8 @@ type Expect struct {
 	// Disks: the drill takes disks or paths away, so health includes them:
 	// every array whole and in sync, before and after.
 	Disks bool
+	// Within is how long every worker may take to go on; 0: Options.Recover.
+	Within time.Duration
 	// Tolerate are errors clients must expect, by name, e.g. ENOSPC.
 	Tolerate []string
 }

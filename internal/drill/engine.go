@@ -813,7 +813,8 @@ func (e *engine) waitWorkers(ctx context.Context, limit time.Duration, ok func(p
 // brick served after the fault: where the service has to move, after the
 // other server's start.
 func (e *engine) waitRecovered(ctx context.Context, ev *evidence) error {
-	limit := time.Now().Add(e.opt.Recover)
+	within := max(e.opt.Recover, e.expect.Within)
+	limit := time.Now().Add(within)
 	// A worker counts as going on if it completes something after the last
 	// step, and not only what was under way in the moment of the fault.
 	after := max(ev.fault+(3*time.Second).Nanoseconds(), ev.done)
@@ -829,7 +830,7 @@ func (e *engine) waitRecovered(ctx context.Context, ev *evidence) error {
 				break
 			}
 			if time.Now().After(limit) {
-				return fmt.Errorf("service %s did not start on %s within %s", e.service.Name, e.survivor, report.Seconds(e.opt.Recover.Seconds()))
+				return fmt.Errorf("service %s did not start on %s within %s", e.service.Name, e.survivor, report.Seconds(within.Seconds()))
 			}
 			select {
 			case <-ctx.Done():

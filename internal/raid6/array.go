@@ -330,12 +330,9 @@ const mostFindings = 1000
 // and with mend puts them right and checks these places again.
 func (a *Array) Scrub(ctx context.Context, mend bool) (Result, error) {
 	r := Result{Dev: a.Dev, Bytes: a.Size * int64(a.Disks), Findings: []Finding{}}
-	var err error
-	if r.Mismatches, err = a.Check(ctx, 0, a.Rows()); err != nil || r.Mismatches == 0 {
-		return r, err
-	}
 	var wrong [][2]int64
-	if err := a.narrow(ctx, 0, a.Rows(), &wrong); err != nil {
+	var err error
+	if r.Mismatches, err = a.narrow(ctx, 0, a.Rows(), &wrong); err != nil {
 		return r, err
 	}
 	for _, w := range wrong {
@@ -376,24 +373,32 @@ func (a *Array) Scrub(ctx context.Context, mend bool) (Result, error) {
 	return r, nil
 }
 
-// narrow finds the ranges of few rows in which something does not match.
-func (a *Array) narrow(ctx context.Context, from, to int64, wrong *[][2]int64) error {
+// narrow checks a range part by part, and finds the ranges of few rows in
+// which something does not match; mismatches are those of the whole range.
+func (a *Array) narrow(ctx context.Context, from, to int64, wrong *[][2]int64) (mismatches int64, err error) {
 	if to-from <= few {
-		*wrong = append(*wrong, [2]int64{from, to})
-		return nil
+		n, err := a.Check(ctx, from, to)
+		if n > 0 {
+			*wrong = append(*wrong, [2]int64{from, to})
+		}
+		return n, err
 	}
 	step := max(few, (to-from+15)/16)
 	for at := from; at < to; at += step {
 		end := min(at+step, to)
 		n, err := a.Check(ctx, at, end)
-		if err != nil {
-			return err
-		}
-		if n > 0 {
-			if err := a.narrow(ctx, at, end, wrong); err != nil {
-				return err
+		mismatches += n
+		switch {
+		case err != nil:
+			return mismatches, err
+		case n == 0:
+		case end-at <= few:
+			*wrong = append(*wrong, [2]int64{at, end})
+		default:
+			if _, err := a.narrow(ctx, at, end, wrong); err != nil {
+				return mismatches, err
 			}
 		}
 	}
-	return nil
+	return mismatches, nil
 }
