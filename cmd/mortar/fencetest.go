@@ -322,7 +322,7 @@ func (pr *prover) prepare(ctx context.Context, plan func() (*preparation, error)
 		if pr.d.HA == nil || !errors.As(err, new(*unreachable)) {
 			return nil, err
 		}
-		dial, derr := dialHosts(pr.d, connectOptions.KeepAlive)
+		dial, derr := dialHosts(pr.d, 20*time.Second)
 		if derr != nil {
 			return nil, err
 		}

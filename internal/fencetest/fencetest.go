@@ -420,8 +420,14 @@ func (t *tester) back(ctx context.Context, via, node, oldBoot string) error {
 	if err := t.online(ctx, via, node); err != nil {
 		return err
 	}
-	h, err := t.hello(ctx, node)
-	if err != nil {
+	var h agent.Hello
+	if err := t.wait(ctx, t.o.Boot, func(ctx context.Context) (left string, err error) {
+		// A server that has just booted may be too busy for a login.
+		if h, err = t.hello(ctx, node); err != nil {
+			return err.Error(), nil
+		}
+		return "", nil
+	}); err != nil {
 		return fmt.Errorf("%s is back in the cluster, but does not answer: %w", node, err)
 	}
 	if h.BootID == oldBoot {
