@@ -61,6 +61,8 @@ type pair struct {
 	killAt  int    // the test's program ends after so many commands
 	acted   int
 	log     []string
+	fencer  string // what the fencer logged
+	late    bool   // the fencer does not know of the last change of the topology
 }
 
 func newPair(t *testing.T, d *design.Design) *pair {
@@ -164,7 +166,13 @@ func (p *pair) query(argv []string) resource.Output {
 			}
 			b.WriteString("</instance_attributes></node>")
 		}
-		b.WriteString("</nodes></configuration></cib>")
+		b.WriteString("</nodes><fencing-topology>")
+		for _, l := range all(p.d) {
+			if p.levels[levelID(l)] {
+				b.WriteString(plan.FencingLevel(l).String())
+			}
+		}
+		b.WriteString("</fencing-topology></configuration></cib>")
 		return resource.Output{Stdout: b.String()}
 	case "ipmitool":
 		for _, n := range []string{"nfs1", "nfs2"} {
@@ -187,7 +195,7 @@ func (p *pair) query(argv []string) resource.Output {
 		}
 		return resource.Output{Code: 1}
 	case "journalctl":
-		return resource.Output{Stdout: "notice: Operation 'off' [77] targeting nfs2 using fence-nfs2-bmc returned 1\nwarning: fence_ipmilan[77] stderr: [ ERROR:root:Unable to connect/login ]\ninfo: of no interest\n"}
+		return resource.Output{Stdout: p.fencer}
 	}
 	p.t.Errorf("unexpected query %q", argv)
 	return resource.Output{Code: 127}
@@ -221,10 +229,19 @@ func (p *pair) run(host string, argv []string) error {
 		if node == host {
 			p.t.Errorf("%s fences itself", node)
 		}
+		p.fencer = "info: of no interest\n"
 		for _, l := range p.d.HA.Levels(node) {
-			if p.levels[levelID(l)] && p.level(l, on) {
+			if !p.levels[levelID(l)] && !(p.late && l.Level == 1) {
+				continue
+			}
+			ok := p.level(l, on)
+			for _, id := range l.IDs() {
+				p.fencer += fmt.Sprintf("notice: Operation 'off' [77] targeting %s using %s returned %d\n", node, id, map[bool]int{true: 0, false: 1}[ok])
+			}
+			if p.late = false; ok {
 				return nil
 			}
+			p.fencer += fmt.Sprintf("warning: %s[77] stderr: [ ERROR:root:Unable to connect/login ]\nwarning: %s[77] stderr: [  ]\n", l.Devices[0].Agent, l.Devices[0].Agent)
 		}
 		return &agent.Error{Message: "exit code 1", Cmd: argv, Code: 1, Stderr: "No such device"}
 	default:
@@ -363,18 +380,14 @@ func TestRun(t *testing.T) {
 	wantLog := []string{
 		"nfs1: crm_attribute --node nfs2 --name mortar-fence-test --update fenced --lifetime forever",
 		"nfs1: cibadmin --delete --scope fencing-topology --xml-text fencing-nfs2-2",
-		"nfs1: cibadmin --modify --allow-create --scope fencing-topology --xml-text fencing-nfs2-1",
 		"nfs1: stonith_admin --fence nfs2 --timeout 90",
 		"nfs1: crm_attribute --node nfs2 --name mortar-fence-proven-1 --update",
-		"nfs1: cibadmin --delete --scope fencing-topology --xml-text fencing-nfs2-1",
 		"nfs1: cibadmin --modify --allow-create --scope fencing-topology --xml-text fencing-nfs2-2",
+		"nfs1: cibadmin --delete --scope fencing-topology --xml-text fencing-nfs2-1",
 		"nfs1: stonith_admin --fence nfs2 --timeout 90",
 		"nfs1: crm_attribute --node nfs2 --name mortar-fence-proven-2 --update",
-		"nfs1: cibadmin --delete --scope fencing-topology --xml-text fencing-nfs2-1",
-		"nfs1: cibadmin --modify --allow-create --scope fencing-topology --xml-text fencing-nfs2-2",
 		"nfs1: stonith_admin --unfence nfs2 --timeout 90",
 		"nfs1: cibadmin --modify --allow-create --scope fencing-topology --xml-text fencing-nfs2-1",
-		"nfs1: cibadmin --modify --allow-create --scope fencing-topology --xml-text fencing-nfs2-2",
 		"nfs1: crm_attribute --node nfs2 --name mortar-fence-test --delete --lifetime forever",
 	}
 	for i, l := range p.log[:len(wantLog)] {
@@ -384,6 +397,16 @@ func TestRun(t *testing.T) {
 	}
 	if diff := cmp.Diff(wantLog, p.log[:len(wantLog)]); diff != "" {
 		t.Errorf("commands (-want +got):\n%s", diff)
+	}
+}
+
+// A fencer that still has the old topology is asked again.
+func TestLateTopology(t *testing.T) {
+	d := theDesign(t)
+	p := newPair(t, d)
+	p.late = true
+	if _, err := Run(t.Context(), d, p, d.HA.Levels("nfs2")[1:], quick); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -496,6 +519,25 @@ func TestKilled(t *testing.T) {
 				t.Errorf("left: %q", l)
 			}
 		})
+	}
+}
+
+// A program that is killed after every nine commands, as test/rack does it, gets
+// done all the same.
+func TestKilledAgainAndAgain(t *testing.T) {
+	p := newPair(t, theDesign(t))
+	for kills := 0; ; kills++ {
+		if kills > 10 {
+			t.Fatalf("no progress: %q", p.log[len(p.log)-18:])
+		}
+		p.killAt = p.acted + 9
+		_, err := p.tryRun(quick)
+		if err == nil {
+			break
+		}
+	}
+	if l := slices.DeleteFunc(p.left(), func(s string) bool { return s == "home is on nfs2" }); len(l) > 0 {
+		t.Errorf("left: %q", l)
 	}
 }
 

@@ -373,7 +373,7 @@ func (v *view) fencing() *Part {
 					good = good && f.Level != Fault
 				}
 			}
-			if v.cib != nil && !v.hasLevel(l, ids) {
+			if v.cib != nil && !v.cib.HasLevel(l) {
 				f := c.add(Fault, fmt.Sprintf("level %d", l.Level), "level %d of fencing %s (%s) is not in the cluster's configuration", l.Level, node, list(ids))
 				f.Mend = "`mortar apply`"
 				good = false
@@ -394,15 +394,15 @@ func (v *view) fencing() *Part {
 	return p
 }
 
-func (v *view) hasLevel(want *design.FenceLevel, ids []string) bool {
-	return slices.ContainsFunc(v.cib.Levels, func(l CIBLevel) bool {
+// HasLevel says whether a level is in the topology as the design has it.
+func (c *CIB) HasLevel(want *design.FenceLevel) bool {
+	return slices.ContainsFunc(c.Levels, func(l CIBLevel) bool {
 		have := strings.Split(l.Devices, ",")
 		for i := range have {
 			have[i] = strings.TrimSpace(have[i])
 		}
 		slices.Sort(have)
-		w := slices.Sorted(slices.Values(ids))
-		return l.Target == want.Node && l.Index == want.Level && slices.Equal(have, w)
+		return l.Target == want.Node && l.Index == want.Level && slices.Equal(have, slices.Sorted(slices.Values(want.IDs())))
 	})
 }
 

@@ -125,7 +125,7 @@ func FenceProblems(d *design.Design, f Facts, node string) []string {
 				out = append(out, p.Text)
 			}
 		}
-		if v.cib != nil && !v.hasLevel(l, l.IDs()) {
+		if v.cib != nil && !v.cib.HasLevel(l) {
 			out = append(out, fmt.Sprintf("level %d of fencing %s is not in the cluster's configuration", l.Level, node))
 		}
 	}
