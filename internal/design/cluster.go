@@ -17,6 +17,10 @@ const raceDelay = "10s"
 // neither is the passive one: the first is shot so much later.
 const tieDelay = "2s"
 
+// bmcTimeout is how long a BMC may take to switch a server off, to see that
+// it is off, and on again: some 3 to 8 s. After it the PDUs do it.
+const bmcTimeout = "12s"
+
 // cluster is that of two servers of a spec.
 func cluster(s *spec.Spec, servers []spec.Server) *HA {
 	ha := &HA{Cluster: s.Name, TokenMS: s.HA.Token, Failback: s.HA.Failback}
@@ -33,6 +37,9 @@ func cluster(s *spec.Spec, servers []spec.Server) *HA {
 				// onoff: off, seen to be off, on. A power cycle is over before anybody
 				// could see that the server was off.
 				"method": "onoff", "power_wait": "0",
+				// ipmitool asks a BMC that is dead for 20 s, Pacemaker calls the agent
+				// twice, and meanwhile clients wait for the second level.
+				"pcmk_reboot_timeout": bmcTimeout, "pcmk_reboot_retries": "1",
 				"pcmk_host_list": v.Name, "pcmk_host_check": "static-list",
 			},
 			SecretParam: "password_script", SecretFile: v.BMC.PasswordFile,

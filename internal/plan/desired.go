@@ -279,7 +279,7 @@ func (b *builder) kernel() {
 		}
 		m := &resource.Modules{Options: b.settings(role, "module")}
 		if role == "server" {
-			m.Names = []string{"raid456", "dm_multipath", "nfsd"}
+			m.Names = []string{"raid456", "dm_multipath", "nfsd", "xfs"}
 			if b.d.Spec.Storage.RAID.Level == 10 {
 				m.Names[0] = "raid10"
 			}
