@@ -17,6 +17,7 @@ func commands() []*cobra.Command {
 		newFenceTestCmd(),
 		newStatusCmd(),
 		newMountOptionsCmd(),
+		newCacheCmd(),
 		newFailoverCmd(),
 		newFailbackCmd(),
 		newConfirmOffCmd(),
@@ -30,7 +31,8 @@ func commands() []*cobra.Command {
 		newCompareCmd(),
 		newDemoCmd(),
 		newAgentCmd(),
-		newOCFCmd(), newHostCacheCmd(),
+		newOCFCmd(),
+		newHostCacheCmd(),
 		newVersionCmd(),
 	}
 }

@@ -3,7 +3,6 @@ package cache
 import (
 	"context"
 	"encoding/json"
-	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -213,15 +212,6 @@ func parseSMART(out string, l *Life) {
 	}
 }
 
-// Events filters lines of the kernel's log to those about the cache's parts.
-func (c *Config) Events(lines []string) []string {
-	var out []string
-	for _, l := range lines {
-		low := strings.ToLower(l)
-		if strings.Contains(low, "bcache") || strings.Contains(low, "nvme") || strings.Contains(low, "raid1") || strings.Contains(low, "raid0") ||
-			strings.Contains(l, path.Base(c.Device())) || strings.Contains(low, "mortar-cache") || strings.Contains(low, "host-cache") {
-			out = append(out, l)
-		}
-	}
-	return out
-}
+// EventPattern finds lines of the journal about a cache's parts: bcache, the
+// arrays of its SSDs, NVMe, and the cache's own commands.
+const EventPattern = "bcache|md/raid[01]|md1?[0-9]+: |nvme|SSD|host-cache|mortar-cache"

@@ -1,0 +1,543 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mortarhpc/mortar/internal/cache"
+	"github.com/mortarhpc/mortar/internal/design"
+	"github.com/mortarhpc/mortar/internal/observe"
+	"github.com/mortarhpc/mortar/internal/resource"
+	"github.com/mortarhpc/mortar/internal/spec"
+)
+
+func newCacheCmd() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "cache",
+		Short: "SSDs in front of the volume: look at them, change them while the service goes on",
+	}
+	c.AddCommand(newCacheStatsCmd(), newCacheEventsCmd(), newCacheModeCmd(), newCacheAddCmd(), newCacheRemoveCmd(), newCacheOffCmd())
+	return c
+}
+
+// cacheChange is what every command that changes a cache does: it writes the
+// change into the spec, and applies that.
+type cacheChange struct {
+	yes, dryRun, asJSON bool
+}
+
+func (f *cacheChange) add(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&f.yes, "yes", false, "do not ask")
+	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "only show the change of the spec and the plan")
+	cmd.Flags().BoolVar(&f.asJSON, "json", false, "print events as JSON lines, the result last")
+}
+
+const cacheChangeHelp = `
+
+The key cache of the spec is rewritten (its comments go), and the spec is applied: what is
+done is shown before, and asked for. The service goes on meanwhile; while dirty
+data is written to the disks, what is left of it is shown. Interrupted, it is
+taken up by mortar apply.
+
+Exit codes: 0 done, 1 failed half way (run mortar apply), 2 refused (nothing was
+changed), 130 interrupted.`
+
+func newCacheModeCmd() *cobra.Command {
+	var f cacheChange
+	cmd := &cobra.Command{
+		Use:   "mode SPEC write-back|write-through",
+		Short: "Change the mode; to write-through, all dirty data is written to the disks first",
+		Long:  "Change the mode of the cache. To write-through, all dirty data is written to the disks first." + cacheChangeHelp,
+		Example: `  mortar cache mode brick.yaml write-through
+  mortar cache mode brick.yaml write-back --dry-run`,
+		Args: cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return f.run(cmd, args[0], func(c *spec.Cache) (*spec.Cache, error) {
+				c.Mode = args[1]
+				return c, nil
+			})
+		},
+	}
+	f.add(cmd)
+	return cmd
+}
+
+func newCacheAddCmd() *cobra.Command {
+	var f cacheChange
+	var size, kind, server string
+	cmd := &cobra.Command{
+		Use:   "add SPEC SERIAL...",
+		Short: "Add SSDs",
+		Long: `Add SSDs to the cache. With another number of SSDs the mirror of dirty data is made anew,
+after all of it is on the disks; what was cached of reads is dropped.` + cacheChangeHelp,
+		Example: `  mortar cache add brick.yaml S64GNE0R --size 1.6TB
+  mortar cache add brick.yaml S64GNE0R --size 1.6TB --server nfs1`,
+		Args: cobra.MinimumNArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			bytes, err := spec.ParseBytes(size)
+			if err != nil {
+				return fail(exitBadInput, fmt.Errorf("--size: %w", err))
+			}
+			return f.run(cmd, args[0], func(c *spec.Cache) (*spec.Cache, error) {
+				for _, serial := range args[1:] {
+					if slices.ContainsFunc(c.SSDs, func(l spec.DiskList) bool { return strings.EqualFold(l.Serial, serial) }) {
+						return nil, fmt.Errorf("SSD %s is in the cache already", serial)
+					}
+					c.SSDs = append(c.SSDs, spec.DiskList{Serial: serial, Size: bytes, Type: kind, Server: server})
+				}
+				return c, nil
+			})
+		},
+	}
+	f.add(cmd)
+	cmd.Flags().StringVar(&size, "size", "", "size of each, as sold, e.g. 1.6TB")
+	cmd.Flags().StringVar(&kind, "type", "nvme", "nvme or ssd")
+	cmd.Flags().StringVar(&server, "server", "", "the server they are inside of; default: every server reaches them")
+	_ = cmd.MarkFlagRequired("size")
+	return cmd
+}
+
+func newCacheRemoveCmd() *cobra.Command {
+	var f cacheChange
+	cmd := &cobra.Command{
+		Use:     "remove SPEC SERIAL...",
+		Short:   "Take SSDs away, also such that are gone",
+		Long:    "Take SSDs out of the cache, also such that are gone. What is dirty is written to the disks first; write-back needs two that stay." + cacheChangeHelp,
+		Example: `  mortar cache remove brick.yaml S64GNE0R`,
+		Args:    cobra.MinimumNArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return f.run(cmd, args[0], func(c *spec.Cache) (*spec.Cache, error) {
+				for _, serial := range args[1:] {
+					i := slices.IndexFunc(c.SSDs, func(l spec.DiskList) bool { return strings.EqualFold(l.Serial, serial) })
+					if i < 0 {
+						return nil, fmt.Errorf("SSD %s is not in the cache", serial)
+					}
+					c.SSDs = slices.Delete(c.SSDs, i, i+1)
+				}
+				if len(c.SSDs) == 0 {
+					return nil, errors.New("no SSD would be left: use mortar cache off")
+				}
+				return c, nil
+			})
+		},
+	}
+	f.add(cmd)
+	return cmd
+}
+
+func newCacheOffCmd() *cobra.Command {
+	var f cacheChange
+	cmd := &cobra.Command{
+		Use:     "off SPEC",
+		Short:   "Write all dirty data to the disks and free the SSDs",
+		Long:    "Turn the cache off: all dirty data is written to the disks, and the SSDs are free." + cacheChangeHelp,
+		Example: `  mortar cache off brick.yaml`,
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return f.run(cmd, args[0], func(*spec.Cache) (*spec.Cache, error) { return nil, nil })
+		},
+	}
+	f.add(cmd)
+	return cmd
+}
+
+func (f *cacheChange) run(cmd *cobra.Command, file string, change func(*spec.Cache) (*spec.Cache, error)) error {
+	out := cmd.OutOrStdout()
+	s, err := loadSpec(file)
+	if err != nil {
+		return err
+	}
+	if s.Cache == nil {
+		return fail(exitBadInput, fmt.Errorf("%s: the brick has no cache; write the key cache into the spec of a new brick", file))
+	}
+	old, err := loadDesign(file)
+	if err != nil {
+		return err
+	}
+	c := *s.Cache
+	if c.SSDs, err = c.Single(); err != nil {
+		return fail(exitBadInput, err)
+	}
+	want, err := change(&c)
+	if err != nil {
+		return fail(exitBadInput, fmt.Errorf("%s: %w; nothing was changed", file, err))
+	}
+	text, err := spec.SetCache(s.Source, want)
+	if err != nil {
+		return fail(exitBadInput, err)
+	}
+	// The rules of the spec say what may not be, before anything is written.
+	next, err := spec.Parse(file, text)
+	if err != nil {
+		return fail(exitBadInput, err)
+	}
+	d, err := design.New(next)
+	if err != nil {
+		return fail(exitBadInput, err)
+	}
+	if !f.asJSON {
+		fmt.Fprintf(out, "%s, key cache:\n%s\n", file, indent(blockOf(want)))
+	}
+	if f.dryRun {
+		_, err := showPlan(cmd.Context(), d, out, f.asJSON)
+		return err
+	}
+	if !f.yes && (f.asJSON || !isTerminalReader(cmd.InOrStdin())) {
+		return fail(exitBadInput, errors.New("nobody can be asked here: give --yes, or --dry-run to see what would be done; nothing was changed"))
+	}
+	if !f.yes {
+		if err := confirm(cmd.Context(), cmd.InOrStdin(), out, 1, len(d.Spec.Servers)); err != nil {
+			return err
+		}
+	}
+	if err := replaceFile(file, text); err != nil {
+		return fail(exitFailed, err)
+	}
+	if d, err = loadDesign(file); err != nil {
+		return err
+	}
+	ctx, stop := context.WithCancel(cmd.Context())
+	defer stop()
+	if !f.asJSON {
+		go watchFlush(ctx, old, out)
+	}
+	return runApply(cmd.Context(), d, cmd.InOrStdin(), out, applyFlags{yes: true, asJSON: f.asJSON, skipFenceTest: true})
+}
+
+// blockOf is the key cache as it is written.
+func blockOf(c *spec.Cache) string {
+	if c == nil {
+		return "(removed)\n"
+	}
+	b, err := spec.SetCache(nil, c)
+	if err != nil {
+		return ""
+	}
+	return strings.TrimLeft(string(b), "\n")
+}
+
+func indent(text string) string {
+	return "  " + strings.ReplaceAll(strings.TrimRight(text, "\n"), "\n", "\n  ")
+}
+
+// replaceFile writes a file anew, so that it is the old or the new one.
+func replaceFile(file string, text []byte) error {
+	mode := os.FileMode(0o644)
+	if st, err := os.Stat(file); err == nil {
+		mode = st.Mode().Perm()
+	}
+	tmp := file + ".new"
+	if err := os.WriteFile(tmp, text, mode); err != nil {
+		return err
+	}
+	if err := os.Rename(tmp, file); err != nil {
+		os.Remove(tmp)
+		return err
+	}
+	return nil
+}
+
+// watchFlush tells how much is still to be written to the disks.
+func watchFlush(ctx context.Context, d *design.Design, w io.Writer) {
+	p, err := newCachePeer(d, 20*time.Second)
+	if err != nil {
+		return
+	}
+	defer p.close()
+	last := int64(-1)
+	for ctx.Err() == nil {
+		if _, st, err := p.stats(ctx); err == nil && st.Dirty != last && (st.Dirty > 0 || last > 0) {
+			fmt.Fprintf(w, "       dirty: %s to be written to the disks\n", spec.Bytes(st.Dirty).Decimal())
+			last = st.Dirty
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(2 * time.Second):
+		}
+	}
+}
+
+// cachePeer asks the servers about the cache, over sessions it keeps.
+type cachePeer struct {
+	d     *design.Design
+	c     *observe.Collector
+	names []string
+}
+
+func newCachePeer(d *design.Design, timeout time.Duration) (*cachePeer, error) {
+	if d.Cache == nil {
+		return nil, fail(exitBadInput, errors.New("the brick has no cache: the spec has no key cache"))
+	}
+	dial, err := dialHosts(d, timeout)
+	if err != nil {
+		return nil, err
+	}
+	names := serverNamesOf(d)
+	return &cachePeer{d: d, c: observe.NewCollector(d, dial, timeout, names...), names: names}, nil
+}
+
+func (p *cachePeer) close() { p.c.Close() }
+
+func (p *cachePeer) query(ctx context.Context, host string, argv ...string) (resource.Output, error) {
+	var out resource.Output
+	err := p.c.Call(ctx, host, "query", map[string]any{"argv": argv}, &out)
+	if err == nil && out.Code != 0 {
+		err = fmt.Errorf("%s: %s", host, strings.TrimSpace(out.Stderr))
+	}
+	return out, err
+}
+
+// stats asks the server that has the cache up, which it puts first for the
+// next time.
+func (p *cachePeer) stats(ctx context.Context) (string, cache.Stats, error) {
+	var errs []error
+	for i, h := range p.names {
+		out, err := p.query(ctx, h, "/usr/local/sbin/mortar", "host-cache", "stats", cache.ConfigPath(p.d.Services[0].Name))
+		var st cache.Stats
+		if err == nil {
+			err = json.Unmarshal([]byte(out.Stdout), &st)
+		}
+		if err == nil && !st.Up {
+			err = fmt.Errorf("%s: the cache is not up", h)
+		}
+		if err == nil {
+			p.names[0], p.names[i] = p.names[i], p.names[0]
+			return h, st, nil
+		}
+		errs = append(errs, err)
+	}
+	return "", cache.Stats{}, errors.Join(errs...)
+}
+
+func newCacheStatsCmd() *cobra.Command {
+	var watch, asJSON bool
+	var interval, timeout time.Duration
+	cmd := &cobra.Command{
+		Use:   "stats SPEC",
+		Short: "Hits and misses, dirty data, device I/O and health of the SSDs",
+		Long: `Shows what the cache does: reads and writes served by SSDs and by disks, dirty data and how fast it
+is written to the disks, device I/O next to cache I/O, life left of each SSD.
+With --watch a line for each interval, of what happened in it.
+
+With --json one object, or with --watch one a line; counters are since the
+cache came up, bytes where nothing else is said.
+
+Exit codes: 0, 1 no server has the cache up, 2 bad input.`,
+		Example: `  mortar cache stats brick.yaml
+  mortar cache stats brick.yaml --watch --interval 5s`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if interval < time.Second {
+				return fail(exitBadInput, fmt.Errorf("--interval %s: 1s at least", interval))
+			}
+			d, err := loadDesign(args[0])
+			if err != nil {
+				return err
+			}
+			p, err := newCachePeer(d, timeout)
+			if err != nil {
+				return err
+			}
+			defer p.close()
+			out := cmd.OutOrStdout()
+			var last *cache.Stats
+			for n := 0; ; n++ {
+				server, st, err := p.stats(cmd.Context())
+				switch {
+				case cmd.Context().Err() != nil:
+					return fail(exitInterrupted, nil)
+				case err != nil && !watch:
+					return fail(exitFailed, err)
+				case err != nil:
+					fmt.Fprintln(cmd.ErrOrStderr(), "mortar:", oneLine(err))
+					last = nil
+				case asJSON:
+					if err := json.NewEncoder(out).Encode(st); err != nil {
+						return err
+					}
+				case !watch:
+					showCache(out, server, st)
+				default:
+					if n%20 == 0 {
+						fmt.Fprintln(out, cacheHeads)
+					}
+					if last != nil && st.Volume.Reads >= last.Volume.Reads {
+						fmt.Fprintln(out, cacheLine(*last, st))
+					}
+					last = &st
+				}
+				if !watch {
+					return nil
+				}
+				select {
+				case <-cmd.Context().Done():
+					return fail(exitInterrupted, nil)
+				case <-time.After(interval):
+				}
+			}
+		},
+	}
+	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "repeat until interrupted")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.Flags().DurationVar(&interval, "interval", 2*time.Second, "time between two looks with --watch")
+	cmd.Flags().DurationVar(&timeout, "timeout", 20*time.Second, "how long to wait for a server")
+	return cmd
+}
+
+func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
+
+// showCache prints one look.
+func showCache(w io.Writer, server string, st cache.Stats) {
+	b := func(n int64) string { return spec.Bytes(n).Decimal() }
+	fmt.Fprintf(w, "cache on %s, %s\n", server, st.Mode)
+	if st.Error != "" {
+		fmt.Fprintf(w, "  fault      %s\n", st.Error)
+	}
+	fmt.Fprintf(w, "  reads      %d from SSD, %d from disks (%s), of these %d parts of streams\n", st.ReadHits, st.ReadMisses, share(st.ReadHits, st.ReadMisses), st.ReadBypassed)
+	fmt.Fprintf(w, "  writes     %s to SSD, %s past them (%s)\n", b(st.WrittenSSD), b(st.WrittenDisks), share(st.WrittenSSD, st.WrittenDisks))
+	if st.DirtyRoom > 0 {
+		fmt.Fprintf(w, "  dirty      %s of %s, written to the disks at %s/s; %s so far\n", b(st.Dirty), b(st.DirtyRoom), b(st.FlushRate), b(st.Flushed))
+		fmt.Fprintf(w, "  mirror     in sync on %s (%d of %d)\n", strings.Join(st.Mirror.InSync, ", "), len(st.Mirror.InSync), st.Mirror.Members)
+	}
+	fmt.Fprintf(w, "  for reads  %s, %d %% used\n", b(st.CleanRoom), st.CleanUsed)
+	for _, x := range []struct {
+		name string
+		io   cache.IO
+	}{{"volume", st.Volume}, {"disks", st.Disks}, {"SSDs", st.SSDIO}} {
+		fmt.Fprintf(w, "  %-10s %d reads, %s; %d writes, %s\n", x.name, x.io.Reads, b(x.io.ReadBytes), x.io.Writes, b(x.io.WriteBytes))
+	}
+	for _, l := range st.SSDs {
+		text := l.Device
+		switch {
+		case l.Device == "":
+			text = "not there"
+		case l.Left >= 0:
+			text += fmt.Sprintf(", %d %% of its life left", l.Left)
+		}
+		if l.Failing {
+			text += ", predicts its failure: " + l.Warning
+		}
+		fmt.Fprintf(w, "  SSD %-6s %s\n", l.Serial, text)
+	}
+}
+
+// share of a in both.
+func share(a, b int64) string {
+	if a+b == 0 {
+		return "none yet"
+	}
+	return fmt.Sprintf("%d %%", 100*a/(a+b))
+}
+
+const cacheHeads = "   reads/s  hit %    write MB/s  ssd %    dirty MB  flush MB/s   disks r/s  w/s  MB/s    ssds r/s  w/s  MB/s"
+
+// cacheLine is what happened between two looks.
+func cacheLine(a, b cache.Stats) string {
+	sec := float64(b.TimeNS-a.TimeNS) / 1e9
+	if sec <= 0 {
+		return ""
+	}
+	per := func(n int64) float64 { return float64(n) / sec }
+	mb := func(n int64) float64 { return per(n) / 1e6 }
+	hits, misses := b.ReadHits-a.ReadHits, b.ReadMisses-a.ReadMisses
+	pct := func(x, of int64) string {
+		if of <= 0 {
+			return "-"
+		}
+		return fmt.Sprintf("%d", 100*x/of)
+	}
+	wrote, ssd := b.Volume.WriteBytes-a.Volume.WriteBytes, b.WrittenSSD-a.WrittenSSD
+	io := func(x, y cache.IO) string {
+		return fmt.Sprintf("%9.0f %4.0f %5.1f", per(y.Reads-x.Reads), per(y.Writes-x.Writes), mb(y.ReadBytes-x.ReadBytes+y.WriteBytes-x.WriteBytes))
+	}
+	return fmt.Sprintf("%10.0f  %5s    %10.1f  %5s    %8.1f  %10.1f   %s    %s", per(b.Volume.Reads-a.Volume.Reads), pct(hits, hits+misses),
+		mb(wrote), pct(ssd, wrote), float64(b.Dirty)/1e6, mb(b.Flushed-a.Flushed), io(a.Disks, b.Disks), io(a.SSDIO, b.SSDIO))
+}
+
+func newCacheEventsCmd() *cobra.Command {
+	var asJSON bool
+	var since string
+	var timeout time.Duration
+	cmd := &cobra.Command{
+		Use:   "events SPEC",
+		Short: "What the servers' logs say of the cache and its SSDs",
+		Long: `Shows the lines of the servers' journals about bcache, the arrays of SSDs, NVMe and the cache's own
+commands, in order of time.
+
+With --json one object a line: {"server", "time_us", "text"}.`,
+		Example: `  mortar cache events brick.yaml
+  mortar cache events brick.yaml --since -1h`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			d, err := loadDesign(args[0])
+			if err != nil {
+				return err
+			}
+			p, err := newCachePeer(d, timeout)
+			if err != nil {
+				return err
+			}
+			defer p.close()
+			events, err := p.events(cmd.Context(), since)
+			for _, e := range events {
+				if asJSON {
+					if err := json.NewEncoder(cmd.OutOrStdout()).Encode(e); err != nil {
+						return err
+					}
+					continue
+				}
+				fmt.Fprintf(cmd.OutOrStdout(), "%s %s: %s\n", time.UnixMicro(e.Time).Format("2006-01-02 15:04:05.000"), e.Server, e.Text)
+			}
+			if err != nil {
+				return fail(exitFailed, err)
+			}
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON lines")
+	cmd.Flags().StringVar(&since, "since", "-24h", "from when on, as journalctl(1) takes it")
+	cmd.Flags().DurationVar(&timeout, "timeout", 30*time.Second, "how long to wait for a server")
+	return cmd
+}
+
+type cacheEvent struct {
+	Server string `json:"server"`
+	Time   int64  `json:"time_us"`
+	Text   string `json:"text"`
+}
+
+func (p *cachePeer) events(ctx context.Context, since string) ([]cacheEvent, error) {
+	var all []cacheEvent
+	var errs []error
+	for _, h := range slices.Sorted(slices.Values(p.names)) {
+		// 1: there is no such line.
+		out, err := p.query(ctx, h, "journalctl", "--output=json", "--output-fields=MESSAGE", "--since="+since, "--lines=2000", "--grep="+cache.EventPattern)
+		if err != nil && out.Code != 1 {
+			errs = append(errs, fmt.Errorf("%s: %w", h, err))
+			continue
+		}
+		for line := range strings.Lines(out.Stdout) {
+			var j struct {
+				Time    string `json:"__REALTIME_TIMESTAMP"`
+				Message any    `json:"MESSAGE"`
+			}
+			if json.Unmarshal([]byte(line), &j) != nil {
+				continue
+			}
+			e := cacheEvent{Server: h, Text: fmt.Sprint(j.Message)}
+			_, _ = fmt.Sscan(j.Time, &e.Time)
+			all = append(all, e)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b cacheEvent) int { return int(a.Time - b.Time) })
+	return all, errors.Join(errs...)
+}
