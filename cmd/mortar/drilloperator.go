@@ -24,16 +24,22 @@ type operator struct {
 // operatorWait bounds a move.
 const operatorWait = 3 * time.Minute
 
-// operatorTimeout is how long a host may take to answer: one that was broken
-// will not.
-const operatorTimeout = 45 * time.Second
+const (
+	// operatorTimeout is how long a server may take to answer a command.
+	operatorTimeout = 45 * time.Second
+	// lookTimeout is the same for status, which also asks servers that were
+	// broken, and which must not outlast what it looks at.
+	lookTimeout = 20 * time.Second
+	// operatorLogin bounds a login.
+	operatorLogin = 8 * time.Second
+)
 
 func newOperator(d *design.Design) (*operator, error) {
-	dial, err := dialHosts(d, operatorTimeout/2)
+	dial, err := dialHosts(d, operatorLogin)
 	if err != nil {
 		return nil, err
 	}
-	return &operator{d: d, all: observe.NewCollector(d, dial, operatorTimeout), servers: observe.NewCollector(d, dial, operatorTimeout, serverNamesOf(d)...)}, nil
+	return &operator{d: d, all: observe.NewCollector(d, dial, lookTimeout), servers: observe.NewCollector(d, dial, operatorTimeout, serverNamesOf(d)...)}, nil
 }
 
 func (o *operator) Close() {
