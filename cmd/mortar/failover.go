@@ -39,8 +39,9 @@ func newFailoverCmd() *cobra.Command {
 	var m moveFlags
 	var to string
 	cmd := &cobra.Command{
-		Use:   "failover SPEC [SERVICE]",
-		Short: "Move a service to the other server, gracefully",
+		Use:     "failover SPEC [SERVICE]",
+		Short:   "Move a service to the other server, gracefully",
+		Example: "  mortar failover brick.yaml\n  mortar failover brick.yaml --dry-run",
 		Long: `Move a service to the other server, or to the one named by --to: the cluster
 stops it here and starts it there; clients wait meanwhile. The constraint that
 the cluster's move command makes is taken away again, also if the move fails
@@ -62,10 +63,11 @@ reach the disks, failed before, or the server left behind could not be fenced.
 func newFailbackCmd() *cobra.Command {
 	var m moveFlags
 	cmd := &cobra.Command{
-		Use:   "failback SPEC [SERVICE]",
-		Short: "Move a service to its preferred server",
-		Long:  "Move a service back to the server the spec prefers; see failover.\n" + moveExit,
-		Args:  cobra.RangeArgs(1, 2),
+		Use:     "failback SPEC [SERVICE]",
+		Short:   "Move a service to its preferred server",
+		Example: "  mortar failback brick.yaml",
+		Long:    "Move a service back to the server the spec prefers; see failover.\n" + moveExit,
+		Args:    cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return m.run(cmd, args[0], func(d *design.Design, f observe.Facts) (*failover.Plan, error) {
 				return failover.Failback(d, f, second(args))
@@ -79,8 +81,9 @@ func newFailbackCmd() *cobra.Command {
 func newStandbyCmd() *cobra.Command {
 	var m moveFlags
 	cmd := &cobra.Command{
-		Use:   "standby SPEC NODE",
-		Short: "Move everything off a server and keep it off, for maintenance",
+		Use:     "standby SPEC NODE",
+		Short:   "Move everything off a server and keep it off, for maintenance",
+		Example: "  mortar standby brick.yaml nfs1",
 		Long: `Put a server in standby: its services move to the other one, and it takes
 nothing over until ` + "`mortar unstandby`" + `, also after a reboot. Refused if the
 other server could not take the services over.
@@ -99,8 +102,9 @@ other server could not take the services over.
 func newUnstandbyCmd() *cobra.Command {
 	var m moveFlags
 	cmd := &cobra.Command{
-		Use:   "unstandby SPEC NODE",
-		Short: "Let a server in standby take services again",
+		Use:     "unstandby SPEC NODE",
+		Short:   "Let a server in standby take services again",
+		Example: "  mortar unstandby brick.yaml nfs1",
 		Long: `End standby. Services stay where they are, unless ha.failback is auto; move
 them with ` + "`mortar failback`" + `.
 ` + moveExit,

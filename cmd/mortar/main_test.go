@@ -3,6 +3,8 @@ package main
 import (
 	"strings"
 	"testing"
+
+	"github.com/spf13/cobra"
 )
 
 // A word that is no command of its group is refused, not answered with help.
@@ -65,4 +67,21 @@ func TestBadUsage(t *testing.T) {
 			t.Errorf("%s: %d, %q, want %q\n%s", args, code, stderr, want, out)
 		}
 	}
+}
+
+// Every command that is shown shows how it is used.
+func TestExamples(t *testing.T) {
+	var walk func(c *cobra.Command)
+	walk = func(c *cobra.Command) {
+		if c.Hidden || c.Name() == "completion" || c.Name() == "help" {
+			return
+		}
+		if !c.HasSubCommands() && !strings.Contains(c.Example, "  "+c.CommandPath()) {
+			t.Errorf("%s has no example of itself", c.CommandPath())
+		}
+		for _, k := range c.Commands() {
+			walk(k)
+		}
+	}
+	walk(newRootCmd())
 }

@@ -81,9 +81,10 @@ func newRackUpCmd() *cobra.Command {
 	var mirror, suite, accel string
 	var asJSON, dryRun, sparse bool
 	cmd := &cobra.Command{
-		Use:   "up [SPEC]",
-		Short: "Build the rack that a brick's file asks for, and wait until its nodes are up",
-		Args:  cobra.MaximumNArgs(1),
+		Use:     "up [SPEC]",
+		Short:   "Build the rack that a brick's file asks for, and wait until its nodes are up",
+		Example: "  mortar rack up brick.yaml\n  mortar rack up brick.yaml --dry-run\n  mortar rack up nss4.yaml --sparse   # LUNs of an array in true size",
+		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cfg, dir, err := f.describe(args)
 			if err != nil {
@@ -208,9 +209,10 @@ func newRackDownCmd() *cobra.Command {
 	var f rackFlags
 	var keep bool
 	cmd := &cobra.Command{
-		Use:   "down [SPEC]",
-		Short: "Take the rack away, virtual disks and all",
-		Args:  cobra.MaximumNArgs(1),
+		Use:     "down [SPEC]",
+		Short:   "Take the rack away, virtual disks and all",
+		Example: "  mortar rack down brick.yaml\n  mortar rack down brick.yaml --keep-disks",
+		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			dir, err := f.find(first(args))
 			if err != nil {
@@ -235,9 +237,10 @@ func newRackStatusCmd() *cobra.Command {
 	var f rackFlags
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:   "status [SPEC]",
-		Short: "Show the rack's machines, power, cables and disks",
-		Args:  cobra.MaximumNArgs(1),
+		Use:     "status [SPEC]",
+		Short:   "Show the rack's machines, power, cables and disks",
+		Example: "  mortar rack status brick.yaml\n  mortar rack status brick.yaml --json | jq '.nodes[].power'",
+		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			dir, err := f.find(first(args))
 			if err != nil {
@@ -316,9 +319,10 @@ func yesNo(b bool) string {
 func newRackSSHCmd() *cobra.Command {
 	var f rackFlags
 	cmd := &cobra.Command{
-		Use:   "ssh [SPEC] NODE [-- COMMAND...]",
-		Short: "Log in to a node",
-		Args:  cobra.ArbitraryArgs,
+		Use:     "ssh [SPEC] NODE [-- COMMAND...]",
+		Short:   "Log in to a node",
+		Example: "  mortar rack ssh brick.yaml nfs1\n  mortar rack ssh brick.yaml nfs1 -- crm_mon -1",
+		Args:    cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			command := []string{}
 			if dash := cmd.ArgsLenAtDash(); dash >= 0 {
@@ -352,10 +356,11 @@ func newRackFaultCmd() *cobra.Command {
 	}
 	_ = t.Flush() // a strings.Builder takes everything
 	cmd := &cobra.Command{
-		Use:   "fault [SPEC] KIND TARGET...",
-		Short: "Break one thing of the rack, or mend it",
-		Long:  help.String(),
-		Args:  cobra.MinimumNArgs(1),
+		Use:     "fault [SPEC] KIND TARGET...",
+		Short:   "Break one thing of the rack, or mend it",
+		Example: "  mortar rack fault brick.yaml freeze nfs1\n  mortar rack fault brick.yaml disk-out MA01\n  mortar rack fault brick.yaml link-down nfs2 private",
+		Long:    help.String(),
+		Args:    cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			spec := ""
 			if f.dir == "" {
