@@ -378,6 +378,11 @@ func printSummary(w io.Writer, r *report.Run) {
 		}
 		fmt.Fprintf(w, "  %s  %-26s %s\n", mark, c.Name, c.Detail)
 	}
+	for _, l := range s.Status {
+		if l.Level == "fault" {
+			fmt.Fprintf(w, "  status said: %s\n", l.Text)
+		}
+	}
 	var parts []string
 	for _, p := range []struct {
 		name string
