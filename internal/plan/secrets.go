@@ -107,7 +107,7 @@ var ErrLocked = errors.New("another mortar command is changing this brick")
 func Lock(s *spec.Spec) (release func(), err error) {
 	dir := StateDir(s)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w; what belongs to the brick is kept beside the spec: put the spec where you may write", err)
 	}
 	p := filepath.Join(dir, "lock")
 	f, err := os.OpenFile(p, os.O_CREATE|os.O_RDWR, 0o600)

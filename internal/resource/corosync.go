@@ -48,7 +48,7 @@ func (c *Corosync) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 		if len(ka) > 0 {
 			return nil, &Refusal{
 				What: "corosync runs with another key than this brick's",
-				Mend: "if the cluster is this brick's, bring back its corosync.key under .mortar; else stop and remove the other cluster",
+				Mend: "if the cluster is this brick's, bring back .mortar/BRICK/secrets/corosync.key beside the spec, or copy /etc/corosync/authkey of a server there (mode 0600); else stop and remove the other cluster",
 			}
 		}
 		reload = []Action{{Title: "reload corosync", Cmd: []string{"corosync-cfgtool", "-R"}}}
