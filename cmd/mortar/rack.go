@@ -17,6 +17,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/array"
 	"github.com/mortarhpc/mortar/internal/design"
 	"github.com/mortarhpc/mortar/internal/rack"
+	"github.com/mortarhpc/mortar/internal/spec"
 )
 
 // rackFlags say which rack a command means.
@@ -78,12 +79,12 @@ func newRackCmd() *cobra.Command {
 
 func newRackUpCmd() *cobra.Command {
 	var f rackFlags
-	var mirror, suite, accel string
+	var mirror, suite, accel, memory string
 	var asJSON, dryRun, sparse bool
 	cmd := &cobra.Command{
 		Use:     "up [SPEC]",
 		Short:   "Build the rack that a brick's file asks for, and wait until its nodes are up",
-		Example: "  mortar rack up brick.yaml\n  mortar rack up brick.yaml --dry-run\n  mortar rack up nss4.yaml --sparse   # LUNs of an array in true size",
+		Example: "  mortar rack up brick.yaml\n  mortar rack up brick.yaml --dry-run\n  mortar rack up lustre-brick.yaml --sparse --memory 1GiB   # LUNs of an array in true size",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cfg, dir, err := f.describe(args)
@@ -100,6 +101,15 @@ func newRackUpCmd() *cobra.Command {
 				cfg.Accel = accel
 			}
 			cfg.Sparse = cfg.Sparse || sparse
+			if memory != "" {
+				m, err := spec.ParseBytes(memory)
+				if err != nil {
+					return fail(exitBadInput, fmt.Errorf("--memory: %w", err))
+				}
+				for i := range cfg.Nodes {
+					cfg.Nodes[i].MemoryMiB = int(m / spec.MiB)
+				}
+			}
 			if dryRun {
 				lines, err := rack.DryRun(cfg, dir)
 				if err != nil {
@@ -126,6 +136,7 @@ func newRackUpCmd() *cobra.Command {
 	cmd.Flags().StringVar(&mirror, "mirror", "", "Debian archive for the node image (default: the one this host's apt uses)")
 	cmd.Flags().StringVar(&suite, "suite", "", "Debian release of the nodes: trixie or bookworm")
 	cmd.Flags().StringVar(&accel, "accel", "", "kvm or tcg (default: try KVM by booting with it, else tcg)")
+	cmd.Flags().StringVar(&memory, "memory", "", "memory of every node, e.g. 1280MiB, instead of the spec's")
 	cmd.Flags().BoolVar(&sparse, "sparse", false, "allow disks that could not be filled, for want of room on this machine")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the inventory as JSON")
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "show the commands and files, and do nothing")

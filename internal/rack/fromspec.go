@@ -44,6 +44,7 @@ func FromSpec(s *spec.Spec, luns ...LUN) (Config, error) {
 	if err != nil {
 		return c, err
 	}
+	used[admin.Addr()] = true
 	public := Network{Name: "public", MTU: s.Networks.Public.MTU}
 	if mgmt.CIDR == s.Networks.Public.CIDR {
 		public.Admin = admin
@@ -156,10 +157,16 @@ func FromSpec(s *spec.Spec, luns ...LUN) (Config, error) {
 		}
 		c.Nodes = append(c.Nodes, n)
 	}
-	for i, cl := range s.Clients {
+	for _, cl := range s.Clients {
+		// The rack reaches its nodes on the management network, so a client that
+		// has no place there in the spec gets one.
 		if mgmt.CIDR != s.Networks.Public.CIDR && cl.Address == cl.Public {
-			line, col := s.Pos(fmt.Sprintf("clients[%d].address", i))
-			return c, refuse("%s:%d:%d: client %s is reached on the public network, and the rack reaches its nodes on the management network %s\n    give it an address in there", s.File, line, col, cl.Name, mgmt.CIDR)
+			a, err := freeAddress(mgmt.CIDR, used)
+			if err != nil {
+				return c, err
+			}
+			used[a.Addr()] = true
+			cl.Address = a.Addr().String()
 		}
 		n := Node{Name: cl.Name, Role: RoleClient, MemoryMiB: int(cl.Memory >> 20)}
 		if err := n.addNICs(s, mgmt, cl.Public, "", cl.Address); err != nil {
@@ -301,5 +308,5 @@ func freeAddress(cidr string, used map[netip.Addr]bool) (netip.Prefix, error) {
 			return netip.PrefixFrom(a, p.Bits()), nil
 		}
 	}
-	return netip.Prefix{}, refuse("management network %s has no address left for the administrator", cidr)
+	return netip.Prefix{}, refuse("management network %s has no address left", cidr)
 }
