@@ -108,11 +108,11 @@ func Connect(ctx context.Context, t Target, opts Options) (*Host, error) {
 	h.keepAlive(opts.KeepAlive, opts.Missed)
 
 	remote := path.Join(opts.LibDir, "mortar-"+bin.sum[:12])
-	started, err := h.start(ctx, remote, opts.Timeout)
+	started, err := h.start(ctx, remote, bin.size, opts.Timeout)
 	if errors.Is(err, errAbsent) {
 		opts.Progress(t.Name, "pushing the agent")
 		if err = h.push(ctx, bin, opts, remote); err == nil {
-			started, err = h.start(ctx, remote, opts.Timeout)
+			started, err = h.start(ctx, remote, bin.size, opts.Timeout)
 		}
 	}
 	if err != nil {
@@ -223,8 +223,10 @@ func notRoot(t Target, addr string) error {
 // errAbsent says that the binary is not on the host.
 var errAbsent = errors.New("binary not there")
 
-// start runs the agent and waits for its hello.
-func (h *Host) start(ctx context.Context, remote string, timeout time.Duration) (agent.Hello, error) {
+// start runs the agent and waits for its hello. A file of another size is what
+// a power cut left of one that was just pushed: a shell would run an empty
+// file as a script that says nothing and succeeds.
+func (h *Host) start(ctx context.Context, remote string, size int64, timeout time.Duration) (agent.Hello, error) {
 	var hello agent.Hello
 	s, err := h.conn.NewSession()
 	if err != nil {
@@ -241,7 +243,7 @@ func (h *Host) start(ctx context.Context, remote string, timeout time.Duration) 
 	stderr := &tail{limit: 8 << 10}
 	s.Stderr = stderr
 	// exec: no shell stays behind; the path is plain (see plainPath).
-	if err := s.Start("exec " + remote + " agent"); err != nil {
+	if err := s.Start(fmt.Sprintf("test \"$(stat -c %%s %s 2>/dev/null)\" = %d || exit 127; exec %s agent", remote, size, remote)); err != nil {
 		return hello, errors.Join(err, s.Close())
 	}
 	client := agent.NewClient(stdout, stdin)
@@ -322,7 +324,11 @@ func (h *Host) push(ctx context.Context, bin *binary, opts Options, remote strin
 		"trap 'rm -f " + tmp + "' EXIT",
 		"gzip -dc > " + tmp,
 		"chmod 0755 " + tmp,
+		// On disk before it has its name: Pacemaker's agent is this file, and an
+		// empty one would answer "ok" to everything after a power cut.
+		"sync " + tmp,
 		"mv -f " + tmp + " " + remote,
+		"sync " + dir,
 		"if ! test -e " + link + "; then ln -sf " + remote + " " + link + "; fi",
 		// Older ones, but for that which the link leads to.
 		"for f in " + dir + "/mortar-*; do test $f -ef " + link + " || test $f -ef " + remote + " || rm -f $f; done",
@@ -419,6 +425,7 @@ var plain = regexp.MustCompile(`^(/[A-Za-z0-9_.][A-Za-z0-9_.-]*)+$`)
 type binary struct {
 	path string
 	sum  string // SHA-256, hex
+	size int64
 	once sync.Once
 	gz   []byte
 	err  error
@@ -441,10 +448,11 @@ func loadBinary(p string) (*binary, error) {
 	}
 	defer f.Close()
 	sum := sha256.New()
-	if _, err := io.Copy(sum, f); err != nil {
+	size, err := io.Copy(sum, f)
+	if err != nil {
 		return nil, err
 	}
-	b := &binary{path: p, sum: hex.EncodeToString(sum.Sum(nil))}
+	b := &binary{path: p, sum: hex.EncodeToString(sum.Sum(nil)), size: size}
 	binaries[p] = b
 	return b, nil
 }

@@ -82,6 +82,34 @@ func TestConnectPushesOnce(t *testing.T) {
 	}
 }
 
+// What a power cut left of a binary that was just pushed is pushed again.
+func TestTornBinary(t *testing.T) {
+	_, target, opts := setup(t)
+	for _, size := range []int64{0, 4096} {
+		h, err := Connect(t.Context(), target, opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		remote := h.Hello.Binary
+		h.Close()
+		whole, err := os.ReadFile(remote)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// A new file: the agent may not have ended yet, and runs from the old one.
+		if err := errors.Join(os.Remove(remote), os.WriteFile(remote, whole[:size], 0o755)); err != nil {
+			t.Fatal(err)
+		}
+		if h, err = Connect(t.Context(), target, opts); err != nil {
+			t.Fatalf("%d bytes left of %d: %v", size, len(whole), err)
+		}
+		h.Close()
+		if st, err := os.Stat(remote); err != nil || st.Size() != int64(len(whole)) {
+			t.Errorf("%d bytes left: still so (%v)", size, err)
+		}
+	}
+}
+
 func TestLinkIsLeftAlone(t *testing.T) {
 	_, target, opts := setup(t)
 	if err := os.MkdirAll(filepath.Dir(opts.Link), 0o755); err != nil {
