@@ -7,11 +7,7 @@
 // of I/O (which flags, when to sync, what to do on an error) does not belong
 // here, nor does any network or host.
 //
-// How fast it is: go test -run - -bench . ./internal/stream. With one worker
-// on tmpfs, in MiB per CPU-second (user and system), some 3500 generated with
-// the ledger written, some 4100 verified, where fio --verify=crc32c came to
-// 1350 and 2200 on the same machine (Xeon with AVX-512; in memory alone 8000
-// and 11000).
+// How fast it is, with and without a file under it: docs/performance.md.
 package stream
 
 import (

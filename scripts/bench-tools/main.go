@@ -287,7 +287,7 @@ func (b *bench) agree(dir string, runs int, asJSON bool) (bool, error) {
 				}
 				scale := 1 << 20
 				if a.Unit == "IOPS" {
-					scale, j.DurationSeconds = 4096, 2
+					scale, j.DurationSeconds = 4096, 5
 				}
 				s, err := b.phase(j)
 				if err != nil {
