@@ -50,6 +50,11 @@ func (p *Packages) Diff(_ context.Context, sys Sys) ([]Action, error) {
 	ours := slices.Equal(policy, policyBody)
 	var as []Action
 	if len(missing) > 0 {
+		// apt looks for these, too, and refuses to go on: "dpkg was interrupted".
+		cutOff, err := sys.Glob("/var/lib/dpkg/updates/[0-9]*")
+		if err != nil {
+			return nil, err
+		}
 		hold := len(policy) == 0 || ours // an administrator's own policy is left alone
 		if hold && !ours {
 			as = append(as, Action{
@@ -57,10 +62,18 @@ func (p *Packages) Diff(_ context.Context, sys Sys) ([]Action, error) {
 				File: &File{Path: policyRC, Content: policyBody, Mode: 0o755},
 			})
 		}
+		if len(cutOff) > 0 {
+			as = append(as, Action{
+				Title: "finish what dpkg was doing when it was cut off", Why: "the host lost power, or dpkg was killed, in the middle of an installation",
+				Cmd: []string{"dpkg", "--force-confold", "--configure", "-a"}, Seconds: 1800,
+			})
+		}
 		as = append(as, Action{Title: "update the package lists", Cmd: []string{"apt-get", "-q", "update"}, Seconds: 600})
 		as = append(as, Action{
 			Title: "install " + strings.Join(missing, " "),
-			Cmd: append([]string{"apt-get", "-q", "-y", "--no-install-recommends",
+			// A server that was just set up is often busy with upgrades of its own:
+			// apt-get alone would fail at once. Source: apt.conf(5), DPkg::Lock.
+			Cmd: append([]string{"apt-get", "-q", "-y", "--no-install-recommends", "-o", "DPkg::Lock::Timeout=600",
 				"-o", "Dpkg::Options::=--force-confold", "install"}, missing...),
 			Seconds: 1800,
 		})

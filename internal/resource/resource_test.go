@@ -211,8 +211,17 @@ Status: hold ok installed
 	wantShow(t, diff(t, p, sys), `
 write /usr/sbin/policy-rc.d 0755
 apt-get -q update
-apt-get -q -y --no-install-recommends -o Dpkg::Options::=--force-confold install corosync pacemaker
+apt-get -q -y --no-install-recommends -o DPkg::Lock::Timeout=600 -o Dpkg::Options::=--force-confold install corosync pacemaker
 remove /usr/sbin/policy-rc.d`)
+	// The host lost power in the middle of an installation.
+	sys.files["/var/lib/dpkg/updates/0001"] = "x"
+	wantShow(t, diff(t, p, sys), `
+write /usr/sbin/policy-rc.d 0755
+dpkg --force-confold --configure -a
+apt-get -q update
+apt-get -q -y --no-install-recommends -o DPkg::Lock::Timeout=600 -o Dpkg::Options::=--force-confold install corosync pacemaker
+remove /usr/sbin/policy-rc.d`)
+	delete(sys.files, "/var/lib/dpkg/updates/0001")
 	// Killed after the installation: daemons may start again.
 	sys.files["/usr/sbin/policy-rc.d"] = string(policyBody)
 	p.Names = p.Names[:2]
