@@ -165,14 +165,25 @@ func TestBrick(t *testing.T) {
 
 // TestDrills does the whole matrix of drills, and leaves list, runs and page in
 // out/drills. MORTAR_DRILL_ARGS has more flags for mortar drill --all.
-func TestDrills(t *testing.T) {
+func TestDrills(t *testing.T) { drills(t, "nfs-ha", "drills") }
+
+// TestTwoServices does the drills of servers, links and paths on a brick with
+// two services, both under load, into out/drills-xl.
+func TestTwoServices(t *testing.T) {
+	drills(t, "nfs-ha-xl", "drills-xl", "--only",
+		"server-crash,heartbeat-link,both-rings,public-link,private-switch,path-one,controller,paths-all,failover,failback,standby")
+}
+
+// drills deploys a brick, sees that a second apply changes nothing, and does
+// drills on it.
+func drills(t *testing.T, flavour, name string, args ...string) {
 	dir := t.TempDir()
-	out, err := filepath.Abs("../../out/drills")
+	out, err := filepath.Abs("../../out/" + name)
 	if err != nil {
 		t.Fatal(err)
 	}
 	spec := filepath.Join(dir, "brick.yaml")
-	if err := os.WriteFile(spec, []byte(must(t, "init", "nfs-ha")), 0o644); err != nil {
+	if err := os.WriteFile(spec, []byte(must(t, "init", flavour)), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -183,7 +194,12 @@ func TestDrills(t *testing.T) {
 	})
 	must(t, "rack", "up", spec)
 	must(t, "apply", spec, "--yes")
-	_, code := mortar(t, nil, append([]string{"drill", spec, "--all", "--out", out}, strings.Fields(os.Getenv("MORTAR_DRILL_ARGS"))...)...)
+	var r applyResult
+	if lastJSON(t, must(t, "apply", spec, "--yes", "--json"), &r); r.Changed == nil || *r.Changed != 0 {
+		t.Errorf("second apply: want changed 0, got %v", r.Changed)
+	}
+	args = append([]string{"drill", spec, "--all", "--out", out}, args...)
+	_, code := mortar(t, nil, append(args, strings.Fields(os.Getenv("MORTAR_DRILL_ARGS"))...)...)
 	b, err := os.ReadFile(filepath.Join(out, "summary.json"))
 	if err != nil {
 		t.Fatalf("exit %d, %v", code, err)
