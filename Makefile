@@ -36,7 +36,7 @@ test-rack: deps build ## one whole rack run: deploy, apply again, crash, verify
 drills: deps build ## the whole failure matrix on a rack, into out/drills (an hour; DRILL_ARGS="--repeat 5": five; "--only server-crash": less)
 	MORTAR_DRILL_ARGS="$(DRILL_ARGS)" go test -tags rack -count=1 -timeout 600m -run TestDrills -v ./test/rack
 
-drills-xl: deps build ## servers, links and paths failing under a brick with two services, into out/drills-xl (half an hour)
+drills-xl: deps build ## servers, links and paths failing under a brick with two services, into out/drills-xl
 	MORTAR_DRILL_ARGS="$(DRILL_ARGS)" go test -tags rack -count=1 -timeout 600m -run TestTwoServices -v ./test/rack
 
 lint: ## gofmt, go vet, staticcheck
