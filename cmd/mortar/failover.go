@@ -65,8 +65,8 @@ func newFailbackCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "failback SPEC [SERVICE]",
 		Short:   "Move a service to its preferred server",
-		Example: "  mortar failback brick.yaml",
-		Long:    "Move a service back to the server the spec prefers; see failover.\n" + moveExit,
+		Example: "  mortar failback brick.yaml\n  mortar failback brick.yaml home   # of two services",
+		Long:    "Move a service back to the server the spec prefers; see failover. Of two services, name the one.\n" + moveExit,
 		Args:    cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return m.run(cmd, args[0], func(d *design.Design, f observe.Facts) (*failover.Plan, error) {
