@@ -260,7 +260,12 @@ func multipathSettings(d *Design, add func(role, kind, name, value, reason, sour
 		add("server", "multipath", "dev_loss_tmo", "60", "a pulled cable may come back within a minute without the LUN being forgotten", "multipath.conf(5)")
 		return
 	}
-	add("server", "multipath", "no_path_retry", "6", "six checks (30 s) after the last path is gone I/O fails and "+then+"; 'queue' would hang it for ever", "multipath.conf(5)")
+	if d.HA != nil && d.Lustre == nil {
+		add("server", "multipath", "polling_interval", "2", "seconds between checks of a path, at first", "multipath.conf(5)")
+		add("server", "multipath", "no_path_retry", "1", "3 s after its last path is gone a disk fails, and md goes on without it: clients wait so long for a disk that was pulled. If it is all disks the server is fenced, see ocf:mortar:watch", "multipath.conf(5), multipathd: retry_tick")
+	} else {
+		add("server", "multipath", "no_path_retry", "6", "six checks (30 s) after the last path is gone I/O fails and "+then+"; 'queue' would hang it for ever", "multipath.conf(5)")
+	}
 	add("server", "multipath", "fast_io_fail_tmo", "5", "a dead SAS or FC path gives its I/O back to the other path after 5 s", "multipath.conf(5)")
 	add("server", "multipath", "dev_loss_tmo", "60", "a pulled cable may come back within a minute without the disk being forgotten", "multipath.conf(5)")
 	add("server", "multipath", "path_selector", "service-time 0", "both HBAs carry load; the path that answers faster gets more", "multipath.conf(5)")

@@ -21,9 +21,10 @@ import (
 //     and whether the arrays of a service can be reached from here
 //     (mortar-storage-SERVICE). Pacemaker moves a service to a server that has
 //     both, by rules in its configuration; where neither has, it stays.
-//   - a server that serves arrays it has lost the paths to asks to be fenced
-//     (node attribute terminate), if its partner can reach them. Its I/O hangs,
-//     so it could not stop; and no error of a lost disk may reach a client.
+//   - a server that serves arrays it has lost the paths to gives up the service
+//     address at once, so that no error of a lost disk reaches a client, and
+//     asks to be fenced (node attribute terminate) if its partner can reach
+//     them: its I/O hangs, so it could not stop.
 //   - NFS daemons that died are started again, in place. Clients keep their
 //     locks and sessions, which are nfsd's. If nfsd itself is gone the service
 //     is reported as failed.
@@ -41,9 +42,20 @@ const (
 // must prove itself for longer than what goes, or a loose plug would move a
 // service back and forth.
 const (
-	lostAfter  = 500 * time.Millisecond
-	foundAfter = 15 * time.Second
+	lostAfter = 500 * time.Millisecond
+	// An HBA may be reset; but multipath fails I/O of a disk without paths
+	// after 3 s, and by then no client may be listening.
+	storageLostAfter = 1500 * time.Millisecond
+	foundAfter       = 15 * time.Second
 )
+
+// patience is how long a loss must last.
+func patience(attribute string) time.Duration {
+	if attribute == attrLink {
+		return lostAfter
+	}
+	return storageLostAfter
+}
 
 // Of three deaths within a minute a restart does not cure the cause.
 const (
@@ -92,7 +104,7 @@ func (j judgement) update(now time.Time, s sight) []string {
 		case l.since.IsZero():
 			l.since = now
 		}
-		wait := lostAfter
+		wait := patience(name)
 		if ok {
 			wait = foundAfter
 		}
@@ -110,9 +122,9 @@ func (j judgement) update(now time.Time, s sight) []string {
 // next is when a sight that is pending would count.
 func (j judgement) next(now time.Time) time.Duration {
 	d := watchTick
-	for _, l := range j {
+	for name, l := range j {
 		if !l.since.IsZero() && l.value { // a loss
-			d = min(d, max(lostAfter-now.Sub(l.since), 10*time.Millisecond))
+			d = min(d, max(patience(name)-now.Sub(l.since), 10*time.Millisecond))
 		}
 	}
 	return d
@@ -161,7 +173,19 @@ func (w *watcher) look(ctx context.Context) {
 	for _, s := range w.services {
 		seen[attrStorage+s.cfg.Service] = s.reachable()
 	}
-	for _, name := range w.judged.update(w.now(), seen) {
+	tell := w.judged.update(w.now(), seen)
+	// Lost is what is not seen now; a value that has not proved itself again
+	// does not count.
+	lost := func(s *service) bool {
+		name := attrStorage + s.cfg.Service
+		return !seen[name] && !w.judged[name].value
+	}
+	for _, s := range w.services {
+		if lost(s) {
+			w.silence(ctx, s)
+		}
+	}
+	for _, name := range tell {
 		l := w.judged[name]
 		if err := w.tell(ctx, name, number(l.value)); err != nil {
 			l.unheard = true
@@ -173,7 +197,7 @@ func (w *watcher) look(ctx context.Context) {
 		l.unheard, l.told = false, w.now()
 	}
 	for _, s := range w.services {
-		if l := w.judged[attrStorage+s.cfg.Service]; !l.value {
+		if lost(s) {
 			w.giveUp(ctx, s)
 		} else {
 			w.fence[s.cfg.Service] = false
@@ -208,6 +232,20 @@ func (w *watcher) link() bool {
 	return w.services[0].line("/sys/class/net/"+ifc.Name+"/carrier") == "1"
 }
 
+// silence takes the address away from a service that has lost its disks.
+func (w *watcher) silence(ctx context.Context, s *service) {
+	if all, err := s.arrays(); err != nil || len(s.ours(all)) == 0 {
+		return
+	}
+	if name, _, err := s.present(); err != nil || name == "" {
+		return
+	}
+	w.log("service %s has lost its disks: giving up its address, so that clients wait", s.cfg.Service)
+	if err := s.stopAddress(ctx); err != nil {
+		w.log("%v", err)
+	}
+}
+
 // giveUp asks for this server to be fenced if it serves what it cannot reach
 // and the partner can.
 func (w *watcher) giveUp(ctx context.Context, s *service) {
@@ -227,7 +265,7 @@ func (w *watcher) giveUp(ctx context.Context, s *service) {
 	if len(partner) == 0 {
 		return // nobody can do better
 	}
-	w.log("service %s has lost its disks, which %s can reach: asking to be fenced", s.cfg.Service, strings.Join(partner, ", "))
+	w.log("the disks of service %s can be reached from %s: asking to be fenced", s.cfg.Service, strings.Join(partner, ", "))
 	w.fence[s.cfg.Service] = w.tell(ctx, attrFence, "true") == nil
 }
 

@@ -31,7 +31,7 @@ func TestJudgement(t *testing.T) {
 		j := judgement{}
 		for _, st := range c.steps {
 			got := ""
-			for _, n := range j.update(at(st.s), sight{"x": st.ok}) {
+			for _, n := range j.update(at(st.s), sight{attrLink: st.ok}) {
 				got = number(j[n].value)
 				j[n].unheard, j[n].told = false, at(st.s)
 			}
@@ -125,7 +125,7 @@ func TestWatcher(t *testing.T) {
 	// Without any path, and without the service, nobody is fenced.
 	h.cabled(false)
 	look(time.Second)
-	look(time.Second)
+	look(2 * time.Second)
 	attr(attrStorage+"home", "0")
 	attr(attrFence, "")
 	h.cabled(true)
@@ -142,9 +142,15 @@ func TestWatcher(t *testing.T) {
 	sh.attrs["nfs2 "+attrStorage+"home"] = "0"
 	h.cabled(false)
 	look(time.Second)
-	look(time.Second)
+	if name, _, _ := s.present(); name == "" {
+		t.Error("the address is gone at once")
+	}
+	look(2 * time.Second)
 	attr(attrStorage+"home", "0")
 	attr(attrFence, "")
+	if name, _, _ := s.present(); name != "" {
+		t.Error("clients can still be answered with an error")
+	}
 	sh.attrs["nfs2 "+attrStorage+"home"] = "1"
 	look(time.Second)
 	attr(attrFence, "true")
