@@ -148,6 +148,7 @@ func CompareBench(runs []*Run) (*BenchComparison, error) {
 			}
 		}
 		differ("suite", first.Suite, b.Suite)
+		differ("engine", first.Engine, b.Engine)
 		differ("scale", ScaleText(first.Scale), ScaleText(b.Scale))
 		differ("number of client hosts", fmt.Sprint(len(first.Clients)), fmt.Sprint(len(b.Clients)))
 		if first.Virtual != b.Virtual {
