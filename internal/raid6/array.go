@@ -113,7 +113,19 @@ func (a *Array) number(name string) (int64, error) {
 	return n, nil
 }
 
+// write hands the kernel a value. While it clears away the end of the check
+// before, which takes a moment, it is busy.
 func (a *Array) write(name, value string) error {
+	for try := 0; ; try++ {
+		err := a.put(name, value)
+		if !errors.Is(err, unix.EBUSY) || try == 50 {
+			return err
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+}
+
+func (a *Array) put(name, value string) error {
 	f, err := os.OpenFile(filepath.Join(a.sys, name), os.O_WRONLY, 0)
 	if err != nil {
 		return err
