@@ -104,8 +104,8 @@ func parseFio(j *BenchJob, out []byte) (*foreignResult, error) {
 		h := benchHistogram(3)
 		for ns, n := range side.Clat.Bins {
 			v, err := strconv.ParseInt(ns, 10, 64)
-			if err != nil {
-				return nil, fmt.Errorf("latency bin %q: %w", ns, err)
+			if err != nil || v < 0 || n < 0 {
+				return nil, fmt.Errorf("latency bin %q: %d", ns, n)
 			}
 			_ = h.RecordValues(min(v, h.HighestTrackableValue()), n)
 		}

@@ -284,7 +284,7 @@ func (f *foreignEngine) fill(job *BenchJob, res *BenchResult, p *program, report
 	if err != nil && !p.left {
 		out = p.out.Bytes()
 	}
-	got, err := f.parse(job, out)
+	got, err := f.read(job, out)
 	if err != nil {
 		got = &foreignResult{threads: []foreignThread{{err: p.failure(err)}}}
 	} else if p.err != nil && res.StoppedBy == "" {
@@ -338,6 +338,20 @@ func (f *foreignEngine) fill(job *BenchJob, res *BenchResult, p *program, report
 }
 
 var errHung = errors.New("a server or device that does not answer?")
+
+// read parses, and refuses what cannot be.
+func (f *foreignEngine) read(j *BenchJob, out []byte) (*foreignResult, error) {
+	r, err := f.parse(j, out)
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range r.threads {
+		if t.ops < 0 || t.bytes < 0 || t.latency.Count < 0 || !(t.seconds >= 0) || t.seconds > 1e9 {
+			return nil, fmt.Errorf("%d operations, %d bytes in %g s cannot be", t.ops, t.bytes, t.seconds)
+		}
+	}
+	return r, nil
+}
 
 // failure is the error of a program that ended badly, with the error number
 // that its words tell of.

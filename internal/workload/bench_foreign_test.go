@@ -46,7 +46,7 @@ func TestForeignOutputs(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			r, err := foreignEngines[tc.engine].parse(&tc.job, out)
+			r, err := foreignEngines[tc.engine].read(&tc.job, out)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -71,7 +71,7 @@ func TestForeignOutputs(t *testing.T) {
 				t.Errorf("rate %g, want %g", got, tc.rate)
 			}
 			// Nothing of it is understood by halves.
-			if _, err := foreignEngines[tc.engine].parse(&tc.job, out[:len(out)/3]); err == nil {
+			if _, err := foreignEngines[tc.engine].read(&tc.job, out[:len(out)/3]); err == nil {
 				t.Error("a third of the output passed")
 			}
 		})
@@ -226,4 +226,36 @@ func TestForeignHangs(t *testing.T) {
 	if benchFault(err) != FaultStuck || !strings.Contains(err.Error(), "did nothing") || res.StoppedBy != "" {
 		t.Errorf("%v, stopped by %q", err, res.StoppedBy)
 	}
+}
+
+// Whatever a program prints, its parser answers with figures that make sense
+// or with an error.
+func FuzzForeignOutputs(f *testing.F) {
+	files, err := filepath.Glob("testdata/*")
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, file := range files {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(b)
+	}
+	f.Fuzz(func(t *testing.T, out []byte) {
+		for e, engine := range foreignEngines {
+			for _, p := range BenchPhases {
+				j := BenchJob{Phase: p, Engine: e, Threads: 2, FileBytes: 1 << 20, RecordBytes: 4096, Branch: 10, Items: 100}
+				r, err := engine.read(&j, out)
+				if err != nil {
+					continue
+				}
+				for _, th := range r.threads {
+					if th.err == nil && (th.ops < 0 || th.bytes < 0 || th.seconds < 0 || math.IsNaN(th.seconds) || math.IsInf(th.seconds, 0)) {
+						t.Errorf("%s: %+v of %q", e, th, out)
+					}
+				}
+			}
+		}
+	})
 }
