@@ -117,20 +117,30 @@ func listDrills(w io.Writer, asJSON bool) error {
 		How   string `json:"how"`
 		Title string `json:"title"`
 		What  string `json:"what"`
+		// Target is the longest stall aimed at on a virtual rack; null: none.
+		Target *float64 `json:"stall_target_seconds"`
 	}
 	var lines []line
 	for _, d := range drill.Table {
 		for _, v := range d.Variants {
-			lines = append(lines, line{d.Name, v.How, d.Title, v.Title})
+			l := line{Drill: d.Name, How: v.How, Title: d.Title, What: v.Title}
+			if t := d.Expected(v).Stall; t >= 0 {
+				l.Target = &t
+			}
+			lines = append(lines, l)
 		}
 	}
 	if asJSON {
 		return json.NewEncoder(w).Encode(lines)
 	}
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(tw, "DRILL\t--how\tWHAT HAPPENS")
+	fmt.Fprintln(tw, "DRILL\t--how\tSTALL\tWHAT HAPPENS")
 	for _, l := range lines {
-		fmt.Fprintf(tw, "%s\t%s\t%s\n", l.Drill, l.How, l.What)
+		target := "-"
+		if l.Target != nil {
+			target = report.Seconds(*l.Target)
+		}
+		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\n", l.Drill, l.How, target, l.What)
 	}
 	return tw.Flush()
 }
