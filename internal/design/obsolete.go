@@ -146,6 +146,10 @@ func (d *Design) warnHardware(add func(at, rule, format string, args ...any)) {
 			add(fmt.Sprintf("arrays[%d].wwns", i), "wwns", "array %s has %s, but %d WWNs are listed", a.Name, plural(len(d.Arrays[i].LUNs), "LUN"), len(a.WWNs))
 		}
 	}
+	if d.Cache != nil {
+		// Until its drills have run on a rack; see docs/cache.md, "What has been run".
+		add("cache", "cache-unproven", "a cache was made and used by hand on one server of a rack only: apply, take-over and the drills ssd-* have not run with one. Do not trust it with data yet")
+	}
 	if k := d.Cache; k != nil && d.HA != nil && k.SSDs[0].Server == "" {
 		add("cache", "cache-shared", "the SSDs must be reached by both servers (in a shared enclosure), or a write-back cache stays behind at a takeover")
 	}

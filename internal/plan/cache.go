@@ -139,7 +139,7 @@ func (b *builder) addCache(v *design.Volume, s *design.Service, host string) err
 		return err
 	}
 	b.add(StageStorage, host, "cache of "+v.VG+"/"+v.LV, &resource.Cache{
-		Path: cache.ConfigPath(s.Name), VG: v.VG, LV: v.LV, Header: b.d.Cache.Header, Config: c,
+		Path: cache.ConfigPath(s.Name), VG: v.VG, LV: v.LV, Header: b.d.Cache.Header, Device: b.d.Cache.Device, Config: c,
 	})
 	if b.d.HA == nil {
 		b.add(StageStorage, host, "cache at boot", &resource.Units{Name: "cache", List: []resource.Unit{

@@ -168,6 +168,7 @@ type Cache struct {
 	Path   string // of the config on the host
 	VG, LV string
 	Header string          // logical volume with bcache's superblocks
+	Device string          // what the file system is on
 	Config json.RawMessage // cache.Config
 }
 
@@ -183,28 +184,33 @@ func (c *Cache) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 		Title: "cache of " + c.ID(), Cmd: []string{mortarCommand, "host-cache", "apply", c.Path}, Seconds: 24 * 3600,
 		Why: "make both layers of bcache over the volume",
 	}
+	// udev gives the device its name, on a busy host a little later.
+	wait := Action{Title: "wait for " + c.Device, Cmd: []string{"udevadm", "wait", "--timeout=100", c.Device}}
 	active, err := lvActive(sys, c.VG, c.Header)
 	if err != nil {
 		return nil, err
 	}
 	if !active {
-		return []Action{do}, nil
+		return []Action{do, wait}, nil
 	}
 	out, installed, err := query(ctx, sys, mortarCommand, "host-cache", "needs", string(c.Config))
 	if err != nil {
 		return nil, err
 	}
 	if !installed {
-		return []Action{do}, nil
+		return []Action{do, wait}, nil
 	}
 	if out.Code != 0 {
 		return nil, &Refusal{What: strings.TrimPrefix(strings.TrimSpace(out.Stderr), "mortar: "), Mend: "nothing was changed"}
 	}
 	do.Why = strings.TrimSpace(out.Stdout)
-	if do.Why == "" {
-		return nil, nil
+	if do.Why != "" {
+		return []Action{do, wait}, nil
 	}
-	return []Action{do}, nil
+	if named, err := exists(sys, c.Device); err != nil || named {
+		return nil, err
+	}
+	return []Action{wait}, nil
 }
 
 // NoCache ends a cache that the spec no longer has, by the config that is
