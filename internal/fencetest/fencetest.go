@@ -152,8 +152,7 @@ func Check(d *design.Design, f observe.Facts, levels []*design.FenceLevel) error
 	return nil
 }
 
-// nodesOf names the nodes of levels, once each, those that serve last: the
-// service then moves as late as possible, and back at once.
+// nodesOf names the nodes of levels, once each.
 func nodesOf(levels []*design.FenceLevel) []string {
 	var out []string
 	for _, l := range levels {
@@ -244,6 +243,8 @@ func Run(ctx context.Context, d *design.Design, h Hosts, levels []*design.FenceL
 	}
 	snap := observe.ClusterOf(d, f)
 	nodes := nodesOf(levels)
+	// Those that serve come last: the service moves as late as possible, and
+	// back at once.
 	slices.SortStableFunc(nodes, func(a, b string) int { return len(servedBy(snap, a)) - len(servedBy(snap, b)) })
 	var all []Result
 	for i, n := range nodes {
