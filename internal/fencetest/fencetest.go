@@ -434,6 +434,17 @@ func (t *tester) back(ctx context.Context, via, node, oldBoot string) error {
 	if h.BootID == oldBoot {
 		return fmt.Errorf("%s was never off: it runs since the same boot (%s) as before the test", node, oldBoot)
 	}
+	// Its disks and their paths may be found after it has joined.
+	if err := t.wait(ctx, t.o.Boot, func(ctx context.Context) (string, error) {
+		f := t.h.Collect(ctx)
+		var why []string
+		for _, s := range t.d.Services {
+			why = append(why, observe.NotReady(t.d, f, s.Name, node)...)
+		}
+		return strings.Join(why, "; "), nil
+	}); err != nil {
+		return fmt.Errorf("%s is back in the cluster, but could not serve: %w", node, err)
+	}
 	t.say(node, 0, "done", "%s is back in the cluster", node)
 	return nil
 }
