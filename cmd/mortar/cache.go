@@ -273,6 +273,14 @@ type cachePeer struct {
 	names []string
 }
 
+func openCachePeer(file string, timeout time.Duration) (*cachePeer, error) {
+	d, err := loadDesign(file)
+	if err != nil {
+		return nil, err
+	}
+	return newCachePeer(d, timeout)
+}
+
 func newCachePeer(d *design.Design, timeout time.Duration) (*cachePeer, error) {
 	if d.Cache == nil {
 		return nil, fail(exitBadInput, errors.New("the brick has no cache: the spec has no key cache"))
@@ -339,11 +347,7 @@ Exit codes: 0, 1 no server has the cache up, 2 bad input.`,
 			if interval < time.Second {
 				return fail(exitBadInput, fmt.Errorf("--interval %s: 1s at least", interval))
 			}
-			d, err := loadDesign(args[0])
-			if err != nil {
-				return err
-			}
-			p, err := newCachePeer(d, timeout)
+			p, err := openCachePeer(args[0], timeout)
 			if err != nil {
 				return err
 			}
@@ -478,11 +482,7 @@ With --json one object a line: {"server", "time_us", "text"}.`,
   mortar cache events brick.yaml --since -1h`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			d, err := loadDesign(args[0])
-			if err != nil {
-				return err
-			}
-			p, err := newCachePeer(d, timeout)
+			p, err := openCachePeer(args[0], timeout)
 			if err != nil {
 				return err
 			}

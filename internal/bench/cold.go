@@ -39,7 +39,7 @@ func (r *runner) cold(ctx context.Context, how string) error {
 	cctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), coldTime)
 	defer cancel()
 	r.say(Progress{State: "emptying caches: clients unmount"})
-	err := each(r.clients, func(client string) error { return r.unmount(cctx, client) })
+	err := testbed.Each(r.clients, func(client string) error { return r.unmount(cctx, client) })
 	if err == nil {
 		switch {
 		case how == ColdDrop:
@@ -53,7 +53,7 @@ func (r *runner) cold(ctx context.Context, how string) error {
 	}
 	// Whatever failed, the clients get their mounts back.
 	r.say(Progress{State: "emptying caches: clients mount"})
-	err = errors.Join(err, each(r.clients, func(client string) error { return r.mount(cctx, client) }))
+	err = errors.Join(err, testbed.Each(r.clients, func(client string) error { return r.mount(cctx, client) }))
 	if err != nil {
 		return fmt.Errorf("caches could not be emptied: %w", err)
 	}
@@ -125,7 +125,7 @@ func (r *runner) restartClustered(ctx context.Context) error {
 // restartSingle does the same on a server without a cluster. Once the NFS
 // server is stopped everything is started again, whatever fails.
 func (r *runner) restartSingle(ctx context.Context) error {
-	return each(r.active(), func(server string) error {
+	return testbed.Each(r.active(), func(server string) error {
 		h := r.host(server)
 		r.say(Progress{State: "emptying caches: the NFS server restarts"})
 		err := action(ctx, h, "stop the NFS server", "systemctl", "stop", "nfs-server.service")

@@ -17,6 +17,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/report"
 	"github.com/mortarhpc/mortar/internal/resource"
 	"github.com/mortarhpc/mortar/internal/spec"
+	"github.com/mortarhpc/mortar/internal/testbed"
 	"github.com/mortarhpc/mortar/internal/workload"
 )
 
@@ -282,7 +283,7 @@ func (r *runner) fileProbes(ctx context.Context, l *report.Layer, use []lane, be
 
 // dropServer empties the page cache of the servers.
 func (r *runner) dropServer(ctx context.Context) error {
-	return each(r.active(), func(server string) error {
+	return testbed.Each(r.active(), func(server string) error {
 		return errors.Join(action(ctx, r.host(server), "write out what is dirty", "sync"),
 			action(ctx, r.host(server), "drop the page cache", "sysctl", "-q", "-w", "vm.drop_caches=3"))
 	})
@@ -358,7 +359,7 @@ func (r *runner) probeNetwork(ctx context.Context, l *report.Layer) error {
 		for _, streams := range []int{1, 4} {
 			for _, conc := range []int{1, 8} {
 				rates := make([]float64, len(r.clients))
-				err := each(r.clients, func(c string) error {
+				err := testbed.Each(r.clients, func(c string) error {
 					var res netprobe.RunResult
 					p := netprobe.RunParams{Address: address, Port: at, Token: tok, Streams: streams, Concurrency: conc, Write: write, Seconds: float64(probeSeconds)}
 					if err := r.host(c).Call(ctx, "net.run", p, &res, nil); err != nil {

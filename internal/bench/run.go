@@ -260,21 +260,6 @@ func (r *runner) close() {
 	}
 }
 
-// each runs f for all names at once and joins the errors.
-func each(names []string, f func(name string) error) error {
-	errs := make([]error, len(names))
-	var wg sync.WaitGroup
-	for i, n := range names {
-		wg.Go(func() {
-			if err := f(n); err != nil {
-				errs[i] = fmt.Errorf("%s: %w", n, err)
-			}
-		})
-	}
-	wg.Wait()
-	return errors.Join(errs...)
-}
-
 // connect reaches a host and measures its clock.
 func (r *runner) connect(ctx context.Context, name string) error {
 	h, err := r.env.Dial(ctx, name)
@@ -320,7 +305,7 @@ func (r *runner) prepare(ctx context.Context) error {
 		return &Unfit{[]string{"no client mounts the brick: a benchmark needs load; give the spec a client (clients:)"}}
 	}
 	r.say(Progress{State: "reaching " + strings.Join(append(slices.Clone(r.servers), r.clients...), ", ")})
-	err := each(append(slices.Clone(r.servers), r.clients...), func(name string) error { return r.connect(ctx, name) })
+	err := testbed.Each(append(slices.Clone(r.servers), r.clients...), func(name string) error { return r.connect(ctx, name) })
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}

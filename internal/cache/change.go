@@ -319,13 +319,9 @@ func (s *Stack) create(ctx context.Context, n need, say Progress) error {
 		return err
 	}
 	say("make both layers of bcache over the volume", 0, 0)
-	hdr, err := s.header()
+	hdr, lv, err := s.base()
 	if err != nil {
 		return err
-	}
-	lv := s.dm(lvmName(s.cfg.VG, s.cfg.LV))
-	if lv == "" {
-		return fmt.Errorf("volume %s/%s is not active", s.cfg.VG, s.cfg.LV)
 	}
 	if err := s.sys.WriteBlocks(hdr, 0, make([]byte, HeaderBytes)); err != nil {
 		return err

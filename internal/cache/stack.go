@@ -322,15 +322,22 @@ func (s *Stack) startClean(ctx context.Context, l *Layer) error {
 
 func (s *Stack) arrayName(layer string) string { return s.cfg.VG + "-" + layer }
 
+// base finds what the layers stand on: the header and the volume.
+func (s *Stack) base() (hdr, lv string, err error) {
+	if hdr, err = s.header(); err != nil {
+		return "", "", err
+	}
+	if lv = s.dm(lvmName(s.cfg.VG, s.cfg.LV)); lv == "" {
+		return "", "", fmt.Errorf("volume %s/%s is not active", s.cfg.VG, s.cfg.LV)
+	}
+	return hdr, lv, nil
+}
+
 // startDevices brings up origin, both bcache devices and the mounted name.
 func (s *Stack) startDevices(ctx context.Context) error {
-	hdr, err := s.header()
+	hdr, lv, err := s.base()
 	if err != nil {
 		return err
-	}
-	lv := s.dm(lvmName(s.cfg.VG, s.cfg.LV))
-	if lv == "" {
-		return fmt.Errorf("volume %s/%s is not active", s.cfg.VG, s.cfg.LV)
 	}
 	if err := s.linear(ctx, s.cfg.origin(), originTable(s.devno(hdr), s.devno(lv), s.sectors(lv))); err != nil {
 		return err

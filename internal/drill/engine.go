@@ -167,21 +167,6 @@ func (e *engine) closeAll() {
 	}
 }
 
-// each runs f for all names at once and joins the errors.
-func each(names []string, f func(name string) error) error {
-	errs := make([]error, len(names))
-	var wg sync.WaitGroup
-	for i, n := range names {
-		wg.Go(func() {
-			if err := f(n); err != nil {
-				errs[i] = fmt.Errorf("%s: %w", n, err)
-			}
-		})
-	}
-	wg.Wait()
-	return errors.Join(errs...)
-}
-
 func (e *engine) run(ctx context.Context) (_ *report.Run, err error) {
 	began := time.Now()
 	e.say("reaching %s", strings.Join(append(slices.Clone(e.servers), e.clients...), ", "))
@@ -289,7 +274,7 @@ func (e *engine) run(ctx context.Context) (_ *report.Run, err error) {
 
 // connect reaches every host and measures its clock.
 func (e *engine) connect(ctx context.Context) error {
-	return each(append(slices.Clone(e.servers), e.clients...), func(name string) error {
+	return testbed.Each(append(slices.Clone(e.servers), e.clients...), func(name string) error {
 		_, err := e.redial(ctx, name)
 		return err
 	})
@@ -410,7 +395,7 @@ func (e *engine) preflight(ctx context.Context) error {
 		}
 	}
 	var mu sync.Mutex
-	err = each(e.clients, func(name string) error {
+	err = testbed.Each(e.clients, func(name string) error {
 		ms, err := testbed.Mounts(ctx, e.host(name))
 		if err != nil {
 			return err
@@ -1005,7 +990,7 @@ func (e *engine) verify(ctx context.Context, results []loaded) (report.Verify, m
 		names = append(names, l.client)
 		by[l.client] = l
 	}
-	err := each(names, func(client string) error {
+	err := testbed.Each(names, func(client string) error {
 		l := by[client]
 		h := e.host(client)
 		var ms []design.ClientMount
@@ -1088,7 +1073,7 @@ func (e *engine) clean(ctx context.Context, runID string, keep bool) {
 		e.say("the files (%s) and the clients' ledgers are kept as evidence", strings.Join(slices.Sorted(maps.Keys(e.loadDirs)), ", "))
 		return
 	}
-	_ = each(e.clients, func(name string) error {
+	_ = testbed.Each(e.clients, func(name string) error {
 		cctx, cancel := context.WithTimeout(ctx, time.Minute)
 		defer cancel()
 		return e.host(name).Call(cctx, "load.clean", workload.CleanParams{RunID: runID, Ledger: true}, nil, nil)

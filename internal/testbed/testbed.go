@@ -1,15 +1,17 @@
 // Package testbed says what a run was made on: hardware, mounts and settings
 // of the design, software on the hosts, and how far their clocks are from the
 // administrator's. Drills and benchmarks put it into what they leave on disk.
-// It changes nothing and judges nothing.
+// It asks many hosts at once (Each), changes nothing and judges nothing.
 package testbed
 
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/design"
@@ -20,6 +22,21 @@ import (
 // Host is a session with one host's agent, as host.Host gives it.
 type Host interface {
 	Call(ctx context.Context, op string, params, result any, onEvent func(json.RawMessage)) error
+}
+
+// Each runs f for all hosts at once and joins the errors.
+func Each(hosts []string, f func(host string) error) error {
+	errs := make([]error, len(hosts))
+	var wg sync.WaitGroup
+	for i, n := range hosts {
+		wg.Go(func() {
+			if err := f(n); err != nil {
+				errs[i] = fmt.Errorf("%s: %w", n, err)
+			}
+		})
+	}
+	wg.Wait()
+	return errors.Join(errs...)
 }
 
 // ClockOffset measures how far a host's wall clock is ahead of ours, in ns:

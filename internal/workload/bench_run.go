@@ -107,16 +107,7 @@ func (r *benchRun) drive(ctx context.Context, start <-chan int64, stop <-chan st
 	}
 	allReady, allDone := closedAfter(&ready), closedAfter(&done)
 
-	events := make(chan BenchProgress, 1)
-	emitted := make(chan struct{})
-	go func() {
-		defer close(emitted)
-		for p := range events {
-			if progress != nil {
-				progress(p)
-			}
-		}
-	}()
+	events, emitted := forward(progress)
 	state := "preparing"
 	emit := func() {
 		select {

@@ -203,18 +203,7 @@ func (r *run) drive(ctx context.Context, stop <-chan struct{}, progress func(Pro
 			<-m.done
 		}
 	}()
-	// Events leave through a goroutine of their own: the other end of the
-	// pipe may be slow, and stopping must not wait for it.
-	events := make(chan Progress, 1)
-	emitted := make(chan struct{})
-	go func() {
-		defer close(emitted)
-		for p := range events {
-			if progress != nil {
-				progress(p)
-			}
-		}
-	}()
+	events, emitted := forward(progress)
 	var timeout <-chan time.Time
 	if r.job.DurationSeconds > 0 {
 		t := time.NewTimer(time.Duration(r.job.DurationSeconds * 1e9))
@@ -353,4 +342,21 @@ func busy(dir string) (bool, error) {
 		return false, err
 	}
 	return l.Type != unix.F_UNLCK, nil
+}
+
+// forward hands what is put into events to progress, which may be nil, from a
+// goroutine of its own: the other end of the pipe may be slow, and stopping
+// must not wait for it. emitted is closed when events is, and handed on.
+func forward[T any](progress func(T)) (events chan T, emitted <-chan struct{}) {
+	events = make(chan T, 1)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for p := range events {
+			if progress != nil {
+				progress(p)
+			}
+		}
+	}()
+	return events, done
 }
