@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"path"
@@ -202,7 +203,13 @@ type place struct {
 	// managed: the cluster has the service, so nothing is brought up or down
 	// here; running: and runs it on host.
 	managed, running bool
+	// built: an earlier apply built all of it on host, and was cut short while
+	// it released it.
+	built bool
 }
+
+// alone tells whether the storage is brought up and looked into here.
+func (p place) alone() bool { return !p.managed && !p.built }
 
 // placeOf decides on the one server that builds a volume: the one where it is
 // up, or else the first; of two volumes each is
@@ -233,7 +240,36 @@ func (b *builder) placeOf(v *design.Volume) place {
 			p.host, p.running = r.Node, true
 		}
 	}
+	if b.d.HA == nil || p.managed {
+		return p
+	}
+	for _, s := range b.servers {
+		if b.facts.Hosts[s].Built[v.VG] == b.digest(v) {
+			p.host, p.built = s, true
+		}
+	}
 	return p
+}
+
+// digest of all that storage builds for a volume.
+func (b *builder) digest(v *design.Volume) string {
+	var of struct {
+		Volume  *design.Volume
+		Groups  []design.Group
+		Exports []design.Export
+		Cache   *design.Cache
+	}
+	of.Volume, of.Groups, of.Cache = v, b.groups(v), b.d.Cache
+	for _, s := range b.d.Services {
+		if s.Volume == v.VG {
+			of.Exports = s.Exports
+		}
+	}
+	text, err := json.Marshal(of)
+	if err != nil {
+		panic(err) // plain values only
+	}
+	return fmt.Sprintf("%x", sha256.Sum256(text))
 }
 
 func (b *builder) groups(v *design.Volume) []design.Group {
@@ -411,13 +447,43 @@ func (b *builder) storage(v *design.Volume, s *design.Service) error {
 	for _, g := range groups {
 		pvs = append(pvs, "/dev/md/"+g.Name)
 		arrays[g.UUID] = g.Name
-		b.add(StageStorage, p.host, "md array "+g.Name, arrayOf(g, !p.managed))
+		b.add(StageStorage, p.host, "md array "+g.Name, b.array(g, p))
 	}
-	if p.managed && !p.running {
-		// The service is stopped or failed, and it is the cluster's to start:
-		// what is inside of the arrays cannot be looked at.
-		return nil
+	if b.d.HA != nil {
+		// Both mount points exist, so that the agent need not make them.
+		for _, host := range b.servers {
+			b.add(StageRelease, host, "mount point "+v.MountPoint, &resource.Directory{Path: v.MountPoint, Keep: true})
+		}
 	}
+	if p.alone() || p.running {
+		if err := b.inside(v, s, p, pvs); err != nil {
+			return err
+		}
+	}
+	// Otherwise the service is stopped or failed, and it is the cluster's to
+	// start, or the storage is being released: what is inside of the arrays
+	// cannot be looked at.
+	if b.d.HA != nil && !p.managed {
+		r := &resource.ReleaseStorage{VG: v.VG, LV: v.LV, SystemID: v.SystemID, MountPoint: v.MountPoint, Arrays: arrays}
+		if b.cached(v) {
+			r.Cache, r.Cached = cache.ConfigPath(s.Name), (&cache.Config{VG: v.VG}).Mounted()
+		}
+		b.add(StageRelease, p.host, "storage of "+v.VG+" is built", &resource.Built{VG: v.VG, Digest: b.digest(v)})
+		b.add(StageRelease, p.host, "release "+v.VG, r)
+	}
+	return nil
+}
+
+// array of a group, built by this apply or managed by the cluster.
+func (b *builder) array(g design.Group, p place) *resource.Array {
+	a := arrayOf(g, p.alone())
+	a.HoldSync = b.d.HA != nil && p.alone()
+	return a
+}
+
+// inside is what the arrays carry, from the volume group to directories.
+func (b *builder) inside(v *design.Volume, s *design.Service, p place, pvs []string) error {
+	groups := b.groups(v)
 	id := ""
 	if b.d.HA != nil {
 		id = v.SystemID
@@ -471,19 +537,6 @@ func (b *builder) storage(v *design.Volume, s *design.Service) error {
 				made[dir] = true
 				b.add(StageStorage, p.host, "directory "+dir, &resource.Directory{Path: dir, Keep: true})
 			}
-		}
-	}
-	if b.d.HA != nil {
-		// Both mount points exist, so that the agent need not make them.
-		for _, host := range b.servers {
-			b.add(StageRelease, host, "mount point "+v.MountPoint, &resource.Directory{Path: v.MountPoint, Keep: true})
-		}
-		if !p.managed {
-			r := &resource.ReleaseStorage{VG: v.VG, LV: v.LV, SystemID: id, MountPoint: v.MountPoint, Arrays: arrays}
-			if b.cached(v) {
-				r.Cache, r.Cached = cache.ConfigPath(s.Name), (&cache.Config{VG: v.VG}).Mounted()
-			}
-			b.add(StageRelease, p.host, "release "+v.VG, r)
 		}
 	}
 	return nil

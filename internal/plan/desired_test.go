@@ -154,6 +154,10 @@ func TestPlaceOfStorage(t *testing.T) {
 	starting.Hosts["nfs1"].Cluster.Ready = false
 	fresh := Facts{Hosts: map[string]resource.HostFacts{"nfs1": {Cluster: &resource.ClusterFacts{}}}}
 	unconfigured := Facts{Hosts: map[string]resource.HostFacts{"nfs1": {Cluster: &resource.ClusterFacts{Ready: true}}}}
+	b := &builder{d: d}
+	note := func(digest string) Facts {
+		return Facts{Hosts: map[string]resource.HostFacts{"nfs2": {Built: map[string]string{d.Volumes[0].VG: digest}}}}
+	}
 	for _, c := range []struct {
 		name                             string
 		facts                            Facts
@@ -166,6 +170,8 @@ func TestPlaceOfStorage(t *testing.T) {
 		{"running on the other", clusterWith("nfs2", "Started"), "nfs2", false, true, false, false},
 		{"stopped by the cluster", clusterWith("", "Stopped"), "nfs1", false, false, false, false},
 		{"starting", starting, "nfs1", false, false, false, false},
+		{"built and being released", note(b.digest(&d.Volumes[0])), "nfs2", false, false, false, true},
+		{"another brick was built", note("0"), "nfs1", true, true, true, true},
 		{"new cluster without a coordinator", fresh, "nfs1", true, true, true, true},
 	} {
 		steps, err := Desired(d, c.facts, testSecrets)

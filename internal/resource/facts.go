@@ -19,6 +19,9 @@ type HostFacts struct {
 	Arrays []MDArray
 	// Mounts are the mounted file systems that have a device, source → target.
 	Mounts []Mount
+	// Built are the volume groups that are built and were to be released since
+	// the host booted, each with the digest of what was built.
+	Built map[string]string `json:",omitempty"`
 	// Cluster is nil while Pacemaker does not run on the host.
 	Cluster *ClusterFacts
 }
@@ -64,6 +67,9 @@ func ObserveFacts(ctx context.Context, sys Sys) (HostFacts, error) {
 		if strings.HasPrefix(m.Source, "/dev/") || strings.Contains(m.Source, ":/") {
 			f.Mounts = append(f.Mounts, m)
 		}
+	}
+	if f.Built, err = built(sys); err != nil {
+		return f, fmt.Errorf("storage that is built: %w", err)
 	}
 	if clusterRuns(sys) {
 		if f.Cluster, err = clusterFacts(ctx, sys); err != nil {

@@ -76,6 +76,9 @@ type Array struct {
 	// superblocks are on the disks counts as there (a cluster brings it up),
 	// and one that is not is refused.
 	Assemble bool
+	// HoldSync: while the array is being built upon its resync waits. For an
+	// array that is stopped at the end of the build, and with it the limit.
+	HoldSync bool `json:",omitempty"`
 }
 
 // Kind is "md-array".
@@ -106,9 +109,17 @@ func (a *Array) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 			if err != nil {
 				return nil, err
 			}
+			if !a.Assemble {
+				return as, nil
+			}
+			hold, err := a.hold(sys, r)
+			if err != nil {
+				return nil, err
+			}
+			as = append(as, hold...)
 			if named, err := exists(sys, a.dev()); err != nil {
 				return nil, err
-			} else if !named && a.Assemble {
+			} else if !named {
 				as = append(as, a.wait())
 			}
 			return as, nil
@@ -180,7 +191,7 @@ func (a *Array) diffStopped(ctx context.Context, sys Sys, disks []found, as []Ac
 		for _, d := range have {
 			argv = append(argv, d.stable())
 		}
-		return append(as, Action{Title: "assemble array " + a.Name, Cmd: argv}, a.wait()), nil
+		return append(as, a.up(Action{Title: "assemble array " + a.Name, Cmd: argv})...), nil
 	case used:
 		return nil, &Refusal{
 			What: fmt.Sprintf("array %s has only %d of its %d members", a.Name, members, len(a.Members)),
@@ -189,8 +200,8 @@ func (a *Array) diffStopped(ctx context.Context, sys Sys, disks []found, as []Ac
 	}
 	if !a.Assemble {
 		return nil, &Refusal{
-			What: "array " + a.Name + " is on none of its disks, but a cluster already manages the service",
-			Mend: "stop Pacemaker on all servers if the array may be created anew",
+			What: "array " + a.Name + " is on none of its disks, but its service was already set up",
+			Mend: "if the array may be created anew: stop Pacemaker on all servers and remove " + BuiltDir,
 		}
 	}
 	// No superblock, or those of a creation that was cut short before the
@@ -219,7 +230,41 @@ func (a *Array) diffStopped(ctx context.Context, sys Sys, disks []found, as []Ac
 		// before the array can be used.
 		Why: "the parity is computed in the background, while the array is in use; it survives failures where that is done",
 	}
-	return append(as, create, a.wait()), nil
+	return append(as, a.up(create)...), nil
+}
+
+// up follows what starts the array by what makes it usable; where its resync
+// is to be held that is asked for first, by the next look.
+func (a *Array) up(start Action) []Action {
+	if a.HoldSync {
+		return []Action{start}
+	}
+	return []Action{start, a.wait()}
+}
+
+// heldSpeed is the speed, in KiB/s, of a resync that is held: as good as
+// none, and a number nobody else would choose.
+// Source: Documentation/admin-guide/md.rst, sync_speed_max.
+const heldSpeed = "1001"
+
+// hold slows down the resync of an array that is being built upon.
+func (a *Array) hold(sys Sys, r MDArray) ([]Action, error) {
+	if !a.HoldSync {
+		return nil, nil
+	}
+	dir := "/sys/block/" + r.Dev + "/md/"
+	doing, err := readTrim(sys, dir+"sync_action")
+	if err != nil {
+		return nil, err
+	}
+	speed, err := readTrim(sys, dir+"sync_speed_max")
+	if err != nil || doing == "" || doing == "idle" || strings.HasPrefix(speed, heldSpeed+" ") {
+		return nil, err
+	}
+	return []Action{{
+		Title: "hold back the resync of " + a.Name, Why: "until the array is stopped at the end of the build: it would take processor and disks from it",
+		Cmd: []string{"tee", dir + "sync_speed_max"}, Stdin: []byte(heldSpeed),
+	}}, nil
 }
 
 // wait is for the name of the array, by which LVM is told of it: udev gives

@@ -51,6 +51,8 @@ func blank(kind string) Resource {
 		return &Cache{}
 	case "no-cache":
 		return &NoCache{}
+	case "built":
+		return &Built{}
 	case "release-storage":
 		return &ReleaseStorage{}
 	case "exports":

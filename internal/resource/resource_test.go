@@ -175,7 +175,35 @@ func TestArrayCreation(t *testing.T) {
 mdadm --create /dev/md/r0 --run --metadata=1.2 --level=6 --raid-devices=1 --chunk=128 --uuid=11111111:22222222:33333333:44444444 --name=r0 --homehost=any --bitmap=internal --spare-devices=1 /dev/mapper/35000c50000000101 /dev/mapper/35000c50000000102
 udevadm wait --timeout=100 /dev/md/r0`)
 	a.Assemble = false
-	refused(t, a, sys, "a cluster already manages")
+	refused(t, a, sys, "already set up")
+
+	// In an HA build the resync is held as soon as there is one, before the
+	// name of the array is waited for.
+	a = &Array{Name: "r0", UUID: groupUUID, Level: 6, Tolerated: 1, Chunk: 128 << 10, Members: twoRefs, Assemble: true, HoldSync: true}
+	if s := show(diff(t, a, sys)); !strings.HasPrefix(s, "mdadm --create") || strings.Contains(s, "udevadm wait") {
+		t.Errorf("held: %s", s)
+	}
+	addArray(sys, "md127", "11111111-2222-2222-3333-333344444444", "active", "dm-0", "dm-1")
+	a.Members = nil
+	sys.files["/sys/block/md127/md/raid_disks"] = "0\n"
+	sys.files["/sys/block/md127/md/sync_action"] = "resync\n"
+	sys.files["/sys/block/md127/md/sync_speed_max"] = "200000 (system)\n"
+	wantShow(t, diff(t, a, sys), `
+tee /sys/block/md127/md/sync_speed_max <<< "1001"
+udevadm wait --timeout=100 /dev/md/r0`)
+	sys.files["/sys/block/md127/md/sync_speed_max"] = "1001 (local)\n"
+	sys.files["/dev/md/r0"] = ""
+	wantShow(t, diff(t, a, sys), "")
+}
+
+func TestBuilt(t *testing.T) {
+	sys := twoPathDisks(true)
+	b := &Built{VG: "brick1_home", Digest: "abc"}
+	wantShow(t, diff(t, b, sys), "mkdir /run/mortar/built 0755\nwrite /run/mortar/built/brick1_home 0644")
+	sys.files["/run/mortar/built/brick1_home"] = "abc\n"
+	if m, err := built(sys); err != nil || m["brick1_home"] != "abc" {
+		t.Errorf("built: %v, %v", m, err)
+	}
 }
 
 func TestReleaseStorage(t *testing.T) {
