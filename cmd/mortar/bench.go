@@ -347,7 +347,7 @@ func benchProgress(w io.Writer, start time.Time, live bool) func(bench.Progress)
 		if p.Steps > 0 {
 			where = fmt.Sprintf("%d/%d ", p.Step, p.Steps)
 		}
-		clients := fmt.Sprintf("%d threads on %d clients", p.Threads, p.Hosts)
+		clients := report.Plural(p.Threads, "thread") + " on " + report.Plural(p.Hosts, "host")
 		switch {
 		case p.Note != "":
 			fmt.Fprintf(w, "%s%s note: %s\n", pre, stamp(start), p.Note)

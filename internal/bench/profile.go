@@ -56,8 +56,8 @@ func (r *runner) profile(ctx context.Context) {
 	disks, groups, volumes := r.devices(ctx)
 	servers := strings.Join(r.active(), " and ")
 	steps := []step{
-		{"disks", fmt.Sprintf("%d raw disks", len(disks)), "", func(ctx context.Context, l *report.Layer) error { return r.readDevices(ctx, l, disks) }},
-		{"raid", fmt.Sprintf("RAID, %d groups", len(d.Groups)), "disks", func(ctx context.Context, l *report.Layer) error { return r.readDevices(ctx, l, groups) }},
+		{"disks", report.Plural(len(disks), "raw disk"), "", func(ctx context.Context, l *report.Layer) error { return r.readDevices(ctx, l, disks) }},
+		{"raid", "RAID, " + report.Plural(len(d.Groups), "group"), "disks", func(ctx context.Context, l *report.Layer) error { return r.readDevices(ctx, l, groups) }},
 		{"volume", "logical volume", "raid", func(ctx context.Context, l *report.Layer) error { return r.readDevices(ctx, l, volumes) }},
 		{"filesystem", "XFS, on " + servers, "volume", r.probeLocal},
 		{"network", "network, TCP", "", r.probeNetwork},
@@ -69,7 +69,7 @@ func (r *runner) profile(ctx context.Context) {
 		r.note("", "there is one client host: NFS with many clients could not be profiled")
 	}
 	if len(d.Arrays) > 0 {
-		steps[0].title = fmt.Sprintf("%d LUNs", len(disks))
+		steps[0].title = report.Plural(len(disks), "LUN")
 	}
 	r.steps += len(steps)
 	for _, s := range steps {
@@ -175,7 +175,7 @@ func (r *runner) readDevices(ctx context.Context, l *report.Layer, devices []dev
 				return err
 			}
 			v.Grid = append(v.Grid, report.LayerPoint{X: n, Y: 1, Value: got.Value, Seconds: got.WholeSeconds})
-			atBest(&v, got.Value, fmt.Sprintf("%d regions of each, one thread in each", n))
+			atBest(&v, got.Value, report.Plural(n, "region")+" of each, one thread in each")
 		}
 		l.Results = append(l.Results, v)
 	}
@@ -271,7 +271,7 @@ func (r *runner) fileProbes(ctx context.Context, l *report.Layer, use []lane, be
 				return err
 			}
 			p.v.Grid = append(p.v.Grid, report.LayerPoint{X: n * len(use), Y: 1, Value: got.Value, Seconds: got.WholeSeconds})
-			atBest(p.v, got.Value, fmt.Sprintf("%d threads", n*len(use)))
+			atBest(p.v, got.Value, report.Plural(n*len(use), "thread"))
 		}
 		if err := r.removeSet(ctx, use, fmt.Sprintf("profile.%d", n)); err != nil {
 			return err
@@ -376,7 +376,7 @@ func (r *runner) probeNetwork(ctx context.Context, l *report.Layer) error {
 					sum += x
 				}
 				v.Grid = append(v.Grid, report.LayerPoint{X: streams, Y: conc, Value: sum, Seconds: float64(probeSeconds)})
-				atBest(&v, sum, fmt.Sprintf("%d streams from each client, %d records at a time in each", streams, conc))
+				atBest(&v, sum, report.Plural(streams, "stream")+" from each client, "+report.Plural(conc, "record")+" at a time in each")
 			}
 		}
 		l.Results = append(l.Results, v)
@@ -408,17 +408,34 @@ var levers = map[string]string{
 }
 
 // Bottleneck says for each kind of load which layer bounds it and what would
-// move that. A layer bounds what is above it if NFS reaches most of it; if
-// NFS stays well below all of them, it is NFS itself. Of several layers
-// nearly as slow, the lowest is the cause.
+// move that, in a sentence for each layer that does. A layer bounds what is
+// above it if NFS reaches most of it; if NFS stays well below all of them, it
+// is NFS itself. Of several layers nearly as slow, the lowest is the cause.
 func Bottleneck(layers []report.Layer) string {
-	var out []string
+	var found []verdict
 	for _, load := range []string{loadRead, loadWrite, loadRandom} {
-		if s := bottleneck(layers, load); s != "" {
-			out = append(out, s)
+		v, ok := bottleneck(layers, load)
+		if !ok {
+			continue
 		}
+		if i := slices.IndexFunc(found, func(o verdict) bool { return o.what == v.what && o.lever == v.lever }); i >= 0 {
+			found[i].loads = append(found[i].loads, v.loads...)
+			continue
+		}
+		found = append(found, v)
 	}
-	return strings.Join(out, " ")
+	var out []string
+	for _, v := range found {
+		out = append(out, fmt.Sprintf("The bottleneck of %s is %s. What would move it: %s.", strings.Join(v.loads, "; of "), v.what, v.lever))
+	}
+	return strings.Join(out, "\n")
+}
+
+// verdict is what bounds loads.
+type verdict struct {
+	what  string
+	loads []string // with their figures
+	lever string
 }
 
 // Shares from which on a layer counts as used up, and within which layers
@@ -428,56 +445,47 @@ const (
 	alike  = 1.15
 )
 
-func bottleneck(layers []report.Layer, load string) string {
+func bottleneck(layers []report.Layer, load string) (verdict, bool) {
 	one, many := best(layers, "nfs-one", load), best(layers, "nfs-many", load)
 	top, who := one, "one client gets"
 	if many > 0 {
 		top, who = many, "the clients together get"
 	}
-	if top <= 0 {
-		return ""
-	}
 	unit := "MiB/s"
 	if load == loadRandom {
 		unit = "ops/s"
 	}
-	least := math.Inf(1)
-	below := []string{"disks", "raid", "volume", "filesystem", "network"}
-	for _, n := range below {
-		if b := best(layers, n, load); b > 0 {
-			least = math.Min(least, b)
-		}
-	}
-	if math.IsInf(least, 1) {
-		return ""
-	}
-	begin := fmt.Sprintf("%s: %s %s", capital(load), who, report.Rate(top, unit))
-	if top < usedUp*least {
-		name := "nfs"
-		text := fmt.Sprintf("%s, %.0f %% of what the slowest layer below could (%s): NFS itself is the bottleneck", begin, 100*top/least, report.Rate(least, unit))
-		if many > 0 && one > 0.9*many {
-			// More clients do not help: it is not theirs.
-			return text + "; what would move it: " + levers[name] + "."
-		}
-		if many == 0 {
-			return text + ", or this one client; what would move it: " + levers[name] + "; " + levers["client"] + "."
-		}
-		return text + "; what would move it: " + levers[name] + "."
-	}
-	for _, n := range below {
-		b := best(layers, n, load)
-		if b <= 0 || b > alike*least {
-			continue
-		}
-		title := n
+	title := func(n string) string {
 		for _, l := range layers {
 			if l.Name == n {
-				title = l.Title
+				return l.Title
 			}
 		}
-		return fmt.Sprintf("%s, and %s can do %s: that is the bottleneck; what would move it: %s.", begin, title, report.Rate(b, unit), levers[n])
+		return n
 	}
-	return ""
+	least, slowest := math.Inf(1), ""
+	below := []string{"disks", "raid", "volume", "filesystem", "network"}
+	for _, n := range below {
+		if b := best(layers, n, load); b > 0 && b < least {
+			least, slowest = b, n
+		}
+	}
+	if top <= 0 || slowest == "" {
+		return verdict{}, false
+	}
+	figure := fmt.Sprintf("%s (%s %s", load, who, report.Rate(top, unit))
+	if top < usedUp*least {
+		v := verdict{what: "NFS itself", lever: levers["nfs"]}
+		if many == 0 {
+			v.what, v.lever = "NFS itself, or this one client", levers["nfs"]+"; "+levers["client"]
+		}
+		v.loads = []string{fmt.Sprintf("%s, %.0f %% of the %s that the slowest layer below it can: %s)", figure, 100*top/least, report.Rate(least, unit), title(slowest))}
+		return v, true
+	}
+	for _, n := range below {
+		if b := best(layers, n, load); b > 0 && b <= alike*least {
+			return verdict{what: title(n), lever: levers[n], loads: []string{fmt.Sprintf("%s, of the %s there)", figure, report.Rate(b, unit))}}, true
+		}
+	}
+	return verdict{}, false
 }
-
-func capital(s string) string { return strings.ToUpper(s[:1]) + s[1:] }

@@ -133,7 +133,14 @@ func TestBadSuites(t *testing.T) {
 		"key \"threads\" is missing in test":                 head + "  - {name: a, phases: [seq-write]}\n",
 		"unknown key \"thread\" in test; did you mean":       head + "  - {name: a, phases: [seq-write], thread: [1]}\n",
 		"total and file are both given":                      head + "  - {name: a, phases: [seq-write], threads: [1], total: 1GiB, file: 1GiB}\n",
-		"record: 1kB; use a multiple of 4KiB":                head + "  - {name: a, phases: [seq-write], threads: [1], record: 1kB}\n",
+		"record: 5kB; use a multiple of 4KiB":                head + "  - {name: a, phases: [rand-write], threads: [1], record: 5kB}\n",
+		"record: 100B; use 512B to 64MiB":                    head + "  - {name: a, phases: [seq-write], threads: [1], record: 100B}\n",
+		"tree is of metadata phases only":                    head + "  - {name: a, phases: [seq-write], threads: [1], tree: shared}\n",
+		"phase md-read has nothing to read":                  head + "  - {name: a, phases: [md-create, md-read], threads: [1]}\n",
+		"order: \"b/seq-write\" names no test":               head + "  - {name: a, phases: [seq-write], threads: [1]}\norder: [b/seq-write]\n",
+		"order: \"a/seq-read\" is not what comes next":       head + "  - {name: a, phases: [seq-write, seq-read], threads: [1]}\norder: [a/seq-read]\n",
+		"order lacks a/seq-read; add it":                     head + "  - {name: a, phases: [seq-write, seq-read], threads: [1]}\norder: [a/seq-write]\n",
+		"s.yaml:6:45: with an order all tests run at the sa": head + "  - {name: a, phases: [seq-write], threads: [1]}\n  - {name: b, phases: [seq-write], threads: [2]}\norder: [a/seq-write, b/seq-write]\n",
 		"dirs has 1 numbers, threads 2":                      head + "  - {name: a, phases: [md-create], threads: [1, 2], dirs: [3]}\n",
 		"item_sync: \"yes\"; use fsync, none":                head + "  - {name: a, phases: [md-create], threads: [1], item_sync: \"yes\"}\n",
 		"layout: \"n-to-1\"; use own, segmented, strided":    head + "  - {name: a, phases: [seq-write], threads: [1], layout: n-to-1}\n",
@@ -315,6 +322,23 @@ func TestScore(t *testing.T) {
 	if d := cmp.Diff([]string{"mdtest-hard-write", "find", "mdtest-hard-stat", "mdtest-hard-read", "mdtest-hard-delete"}, s.Missing); d != "" {
 		t.Error(d)
 	}
+	// The suite has every phase of the score, in the benchmark's own order.
+	suite := load(t, "io500", spec.NFS)
+	var want []string
+	for _, x := range io500 {
+		want = append(want, x.phase)
+	}
+	if d := cmp.Diff(want, suite.Order); d != "" {
+		t.Error(d)
+	}
+	var all []report.BenchPhase
+	for _, p := range suite.Order {
+		all = append(all, ph(p, "", 1024))
+	}
+	// By hand: bandwidths of 1 GiB/s, rates of 1.024 thousand.
+	if s := Score(all); len(s.Missing) != 0 || math.Abs(s.Total-math.Sqrt(1.024)) > 1e-9 {
+		t.Errorf("%+v", s)
+	}
 	if Score(nil) != nil {
 		t.Error("a score of nothing")
 	}
@@ -334,11 +358,11 @@ func TestBottleneck(t *testing.T) {
 		name, want string
 		vals       map[string]float64
 	}{
-		{"disks", "the disks can do 500 MiB/s: that is the bottleneck; what would move it: more or faster disks", map[string]float64{"disks": 500, "raid": 490, "volume": 480, "filesystem": 470, "network": 9000, "nfs-one": 300, "nfs-many": 450}},
-		{"raid", "the raid can do", map[string]float64{"disks": 900, "raid": 490, "volume": 480, "filesystem": 470, "network": 9000, "nfs-one": 400}},
-		{"network", "the network can do 110 MiB/s", map[string]float64{"disks": 900, "raid": 890, "volume": 880, "filesystem": 870, "network": 110, "nfs-one": 105}},
-		{"nfs", "23 % of what the slowest layer below could (870 MiB/s): NFS itself is the bottleneck", map[string]float64{"disks": 900, "filesystem": 870, "network": 9000, "nfs-one": 190, "nfs-many": 200}},
-		{"one client", "or this one client", map[string]float64{"disks": 900, "filesystem": 870, "network": 9000, "nfs-one": 200}},
+		{"disks", "The bottleneck of sequential read (the clients together get 450 MiB/s, of the 500 MiB/s there) is the disks. What would move it: more or faster disks", map[string]float64{"disks": 500, "raid": 490, "volume": 480, "filesystem": 470, "network": 9000, "nfs-one": 300, "nfs-many": 450}},
+		{"raid", "is the raid.", map[string]float64{"disks": 900, "raid": 490, "volume": 480, "filesystem": 470, "network": 9000, "nfs-one": 400}},
+		{"network", "(one client gets 105 MiB/s, of the 110 MiB/s there) is the network.", map[string]float64{"disks": 900, "raid": 890, "volume": 880, "filesystem": 870, "network": 110, "nfs-one": 105}},
+		{"nfs", "(the clients together get 200 MiB/s, 23 % of the 870 MiB/s that the slowest layer below it can: the filesystem) is NFS itself.", map[string]float64{"disks": 900, "filesystem": 870, "network": 9000, "nfs-one": 190, "nfs-many": 200}},
+		{"one client", "is NFS itself, or this one client. What would move it: more nfsd", map[string]float64{"disks": 900, "filesystem": 870, "network": 9000, "nfs-one": 200}},
 		{"nothing below", "", map[string]float64{"nfs-one": 200}},
 		{"nothing", "", nil},
 	} {
@@ -346,6 +370,29 @@ func TestBottleneck(t *testing.T) {
 		if c.want == "" && got != "" || !strings.Contains(got, c.want) {
 			t.Errorf("%s: %q", c.name, got)
 		}
+	}
+}
+
+func TestArrayTroubles(t *testing.T) {
+	got := arrayTroubles(`Personalities : [raid6] [raid5] [raid4]
+md127 : active raid6 dm-0[0] dm-4[3] dm-3[2] dm-1[1]
+      3901952 blocks super 1.2 level 6, 64k chunk, algorithm 2 [4/4] [UUUU]
+      [==========>..........]  resync = 54.1% (1056128/1950976) finish=0.1min speed=88010K/sec
+
+md126 : active raid6 dm-9[3] dm-8[2] dm-7[1]
+      3901952 blocks super 1.2 level 6, 64k chunk, algorithm 2 [4/3] [_UUU]
+
+md125 : active raid1 sda1[0] sdb1[1]
+      1046528 blocks super 1.2 [2/2] [UU]
+
+unused devices: <none>
+`)
+	want := []string{
+		"array md127 is busy with resync (54.1% done): figures are lower until that ends (mortar status shows it)",
+		"array md126 is degraded (3 of 4 disks): figures are lower for it",
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
 	}
 }
 

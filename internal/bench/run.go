@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -188,7 +189,16 @@ func pick(s *Suite, names []string) error {
 		}
 	}
 	s.Tests = kept
+	s.orderKept()
 	return nil
+}
+
+// orderKept leaves of the order what is of tests that are still there.
+func (s *Suite) orderKept() {
+	s.Order = slices.DeleteFunc(slices.Clone(s.Order), func(step string) bool {
+		test, _, _ := strings.Cut(step, "/")
+		return !slices.ContainsFunc(s.Tests, func(t Test) bool { return t.Name == test })
+	})
 }
 
 // engineTests leaves out what the engine has no load for, and says so.
@@ -196,7 +206,7 @@ func (r *runner) engineTests() (left string, err error) {
 	can := func(t *Test) bool {
 		switch r.opt.Engine {
 		case workload.EngineMdtest:
-			return t.metadata()
+			return t.metadata() && !t.shared() && !slices.ContainsFunc(t.phases(), func(p workload.BenchPhase) bool { return p == workload.Find || p == workload.MDRead })
 		case workload.EngineMortar:
 			return true
 		}
@@ -215,6 +225,7 @@ func (r *runner) engineTests() (left string, err error) {
 		return "", &Unfit{[]string{fmt.Sprintf("engine %s has no load for test %s", r.opt.Engine, strings.Join(out, ", "))}}
 	}
 	r.suite.Tests = kept
+	r.suite.orderKept()
 	if len(out) > 0 {
 		left = fmt.Sprintf("left out, because %s has no load for it: %s", r.opt.Engine, strings.Join(out, ", "))
 	}
@@ -327,6 +338,7 @@ func (r *runner) prepare(ctx context.Context) error {
 		}
 		r.memory += hello.Mem
 	}
+	r.noteArrays(ctx)
 	r.runID = fmt.Sprintf("bench-%s-%s", r.began.UTC().Format("20060102T150405"), uuid.NewString()[:8])
 	if err := r.findLanes(ctx); err != nil {
 		return err
@@ -338,6 +350,46 @@ func (r *runner) prepare(ctx context.Context) error {
 	all := append(slices.Clone(r.active()), r.clients...)
 	r.software = testbed.Versions(ctx, all, func(name string) testbed.Host { return r.host(name) })
 	return nil
+}
+
+// noteArrays says which arrays are not as they should be: figures are lower
+// while they are rebuilt.
+func (r *runner) noteArrays(ctx context.Context) {
+	for _, s := range r.active() {
+		var f struct {
+			Content []byte `json:"content"`
+		}
+		if err := r.host(s).Call(ctx, "read", map[string]string{"path": "/proc/mdstat"}, &f, nil); err != nil {
+			continue // no md on this server
+		}
+		for _, text := range arrayTroubles(string(f.Content)) {
+			r.note(s, "%s", text)
+		}
+	}
+}
+
+var (
+	mdArray    = regexp.MustCompile(`^(md\S+) : `)
+	mdDisks    = regexp.MustCompile(`\[(\d+)/(\d+)\] \[[U_]+\]`)
+	mdProgress = regexp.MustCompile(`(resync|recovery|check|reshape) = *([0-9.]+%)`)
+)
+
+// arrayTroubles reads /proc/mdstat. Source: md(4)
+func arrayTroubles(mdstat string) []string {
+	var out []string
+	name := ""
+	for line := range strings.Lines(mdstat) {
+		if m := mdArray.FindStringSubmatch(line); m != nil {
+			name = m[1]
+		}
+		if m := mdDisks.FindStringSubmatch(line); m != nil && m[1] != m[2] {
+			out = append(out, fmt.Sprintf("array %s is degraded (%s of %s disks): figures are lower for it", name, m[2], m[1]))
+		}
+		if m := mdProgress.FindStringSubmatch(line); m != nil {
+			out = append(out, fmt.Sprintf("array %s is busy with %s (%s done): figures are lower until that ends (mortar status shows it)", name, m[1], m[2]))
+		}
+	}
+	return out
 }
 
 // findLanes chooses a mount of each service on each client.
@@ -421,10 +473,14 @@ func (r *runner) makeDirs(ctx context.Context) error {
 	}
 	// Services may share the load; the smallest volume must hold its part.
 	need := int64(0)
-	for _, s := range r.sets() {
-		if s.Test.Seconds == 0 {
-			need = max(need, s.TotalBytes/int64(len(d.Services)))
+	for _, round := range rounds(r.suite, r.sets()) {
+		together := int64(0)
+		for _, s := range round.sets {
+			if s.Test.Seconds == 0 {
+				together += s.TotalBytes / int64(len(d.Services))
+			}
 		}
+		need = max(need, together)
 	}
 	if need > free*9/10 {
 		r.cleanup(ctx)
@@ -443,8 +499,12 @@ func (r *runner) makeDirs(ctx context.Context) error {
 }
 
 // limitSizes bounds what a test that is ended by time would do at most: it
-// shall not end by running out of space.
+// shall not end by running out of space. Tests that share the space share it
+// evenly.
 func (r *runner) limitSizes(free int64) {
+	if len(r.suite.Order) > 0 {
+		free /= int64(len(r.suite.Tests))
+	}
 	for i := range r.suite.Tests {
 		t := &r.suite.Tests[i]
 		if t.Seconds == 0 || t.metadata() || t.File != 0 {
@@ -467,29 +527,25 @@ func (r *runner) sets() []Set {
 
 // measure does every set.
 func (r *runner) measure(ctx context.Context) error {
-	sets := r.sets()
-	for i := range sets {
-		for _, p := range sets[i].phases() {
+	all := rounds(r.suite, r.sets())
+	for _, round := range all {
+		for _, p := range round.steps {
 			if p.measured {
 				r.steps++
 			}
 		}
 	}
 	var failed []error
-	for i := range sets {
+	for _, round := range all {
 		if err := ctx.Err(); err != nil {
 			return nil
 		}
-		err := r.set(ctx, &sets[i])
-		if err != nil && ctx.Err() == nil {
-			r.note("", "%s at %d threads: %v", sets[i].Test.Title, sets[i].Threads, err)
-			failed = append(failed, fmt.Errorf("%s at %d threads: %w", sets[i].Test.Title, sets[i].Threads, err))
-			if len(r.lanes) == 0 {
-				break
-			}
-		}
+		failed = append(failed, r.round(ctx, round)...)
 		if _, err := r.save(false); err != nil {
 			return err
+		}
+		if len(r.lanes) == 0 {
+			break
 		}
 	}
 	return errors.Join(failed...)
@@ -509,60 +565,108 @@ func (r *runner) used(n int) []lane {
 	return out
 }
 
-// set makes one data set or tree, does its phases and removes it.
-func (r *runner) set(ctx context.Context, s *Set) (err error) {
+// setState is a set while its phases are done.
+type setState struct {
+	use     []lane
+	regions map[string][]workload.BenchRegion // by service
+	err     error                             // why its other phases are left out
+}
+
+// begin chooses a set's lanes.
+func (r *runner) begin(s *Set) *setState {
+	st := &setState{regions: map[string][]workload.BenchRegion{}}
 	// A client may have gone since the sets were planned.
 	if s.Lanes > len(r.lanes) {
 		if len(r.lanes) == 0 {
-			return errors.New("no client is left")
+			st.err = errors.New("no client is left")
+			return st
 		}
 		s.Lanes = lanes(s.Threads, len(r.lanes))
 		s.PerLane = s.Threads / s.Lanes
 	}
-	use := r.used(s.Lanes)
-	regions := map[string][]workload.BenchRegion{} // by service
+	st.use = r.used(s.Lanes)
+	return st
+}
+
+// round makes the sets of a round, does their phases and removes them. A set
+// in which something failed is left out from then on; the errors, one of each
+// such set, are told as they come.
+func (r *runner) round(ctx context.Context, rd round) (failed []error) {
+	states := map[*Set]*setState{}
+	fail := func(s *Set, err error) {
+		states[s].err = err
+		if ctx.Err() == nil {
+			r.note("", "%s at %s: %v", s.Test.Title, report.Plural(s.Threads, "thread"), err)
+			failed = append(failed, fmt.Errorf("%s at %s: %w", s.Test.Title, report.Plural(s.Threads, "thread"), err))
+		}
+	}
+	for _, s := range rd.sets {
+		states[s] = r.begin(s)
+		if err := states[s].err; err != nil {
+			fail(s, err)
+		}
+	}
 	defer func() {
 		cctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanTime)
 		defer cancel()
 		r.say(Progress{State: "removing files"})
-		if cerr := r.removeSet(cctx, use, s.Name); cerr != nil && err == nil {
-			err = cerr
+		for _, s := range rd.sets {
+			st := states[s]
+			if err := r.removeSet(cctx, st.use, s.Name); err != nil && st.err == nil {
+				fail(s, err)
+			}
 		}
 	}()
-	for _, p := range s.phases() {
+	for _, p := range rd.steps {
 		if p.measured {
 			r.step++
 		}
-		coldHow := ""
-		if p.cold && r.suite.Cold != ColdNone {
-			coldHow = r.suite.Cold
-			if err := r.cold(ctx, coldHow); err != nil {
-				return err
-			}
+		st := states[p.set]
+		if st.err != nil {
+			continue
 		}
-		began := time.Now()
-		shares, err := r.phase(ctx, s, p, use, regions)
-		if err != nil {
-			return errors.Join(err, r.after(use, shares, nil))
-		}
-		for i := range shares {
-			if res := shares[i].result; res != nil {
-				regions[use[i].service] = workload.MergeRegions(regions[use[i].service], res.Regions)
-			}
-		}
-		pt := r.record(s, p, shares, coldHow)
-		if p.measured {
-			r.stepSeconds = append(r.stepSeconds, time.Since(began).Seconds())
+		if err := r.setPhase(ctx, p.set, p.setPhase, st); err != nil {
+			fail(p.set, err)
 		}
 		if ctx.Err() != nil {
-			return ctx.Err()
+			return failed
 		}
-		if err := r.after(use, shares, pt); err != nil {
-			if pt != nil {
-				pt.Failed = err.Error()
-			}
+	}
+	return failed
+}
+
+// setPhase does one phase of a set.
+func (r *runner) setPhase(ctx context.Context, s *Set, p setPhase, st *setState) error {
+	coldHow := ""
+	if p.cold && r.suite.Cold != ColdNone {
+		coldHow = r.suite.Cold
+		if err := r.cold(ctx, coldHow); err != nil {
 			return err
 		}
+	}
+	began := time.Now()
+	shares, err := r.phase(ctx, s, p, st.use, st.regions)
+	if err != nil {
+		return errors.Join(err, r.after(st.use, shares, nil))
+	}
+	for i := range shares {
+		if res := shares[i].result; res != nil {
+			service := st.use[i].service
+			st.regions[service] = workload.MergeRegions(st.regions[service], res.Regions)
+		}
+	}
+	pt := r.record(s, p, st.use, shares, coldHow)
+	if p.measured {
+		r.stepSeconds = append(r.stepSeconds, time.Since(began).Seconds())
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if err := r.after(st.use, shares, pt); err != nil {
+		if pt != nil {
+			pt.Failed = err.Error()
+		}
+		return err
 	}
 	return nil
 }
@@ -649,7 +753,7 @@ func (r *runner) job(s *Set, p setPhase, l lane, regions []workload.BenchRegion)
 		}
 	}
 	if t.metadata() {
-		j.Branch, j.Items, j.ItemBytes, j.ItemSync = s.Dirs, s.Items, int64(t.ItemBytes), t.ItemSync == "fsync"
+		j.Branch, j.Items, j.ItemBytes, j.ItemSync, j.Shared = s.Dirs, s.Items, int64(t.ItemBytes), t.ItemSync == "fsync", t.shared()
 		j.ReadShift = t.ReadShift
 		return j
 	}
@@ -705,7 +809,7 @@ func (r *runner) phase(ctx context.Context, s *Set, p setPhase, use []lane, regi
 	if !p.measured {
 		title = s.Test.Title + ": laying out files"
 	}
-	base := Progress{Phase: title, Threads: s.Threads, Hosts: len(use), Unit: unit}
+	base := Progress{Phase: title, Threads: s.Threads, Hosts: len(laneClients(use)), Unit: unit}
 	runs := make([]*laneRun, len(use))
 	for i, l := range use {
 		job := r.job(s, p, l, regions[l.service])
@@ -929,7 +1033,7 @@ func (r *runner) left(elapsed, done float64) float64 {
 }
 
 // record adds what a phase achieved to the run.
-func (r *runner) record(s *Set, p setPhase, shares []share, coldHow string) *report.BenchPoint {
+func (r *runner) record(s *Set, p setPhase, use []lane, shares []share, coldHow string) *report.BenchPoint {
 	t := s.Test
 	title, unit := t.title(p.op)
 	evenly := even(p.op, t.IO == "direct")
@@ -954,7 +1058,7 @@ func (r *runner) record(s *Set, p setPhase, shares []share, coldHow string) *rep
 	k := slices.IndexFunc(ph.Points, func(x report.BenchPoint) bool { return x.Threads == s.Threads })
 	if k < 0 {
 		k = len(ph.Points)
-		ph.Points = append(ph.Points, report.BenchPoint{Threads: s.Threads, Hosts: len(laneClientsOf(shares)), FileBytes: s.FileBytes, TotalBytes: s.TotalBytes, Files: s.Files, Cold: coldHow, Runs: []report.BenchRun{}})
+		ph.Points = append(ph.Points, report.BenchPoint{Threads: s.Threads, Hosts: len(laneClients(use)), FileBytes: s.FileBytes, TotalBytes: s.TotalBytes, Files: s.Files, Cold: coldHow, Runs: []report.BenchRun{}})
 	}
 	pt := &ph.Points[k]
 	pt.Runs = append(pt.Runs, run)
@@ -964,11 +1068,12 @@ func (r *runner) record(s *Set, p setPhase, shares []share, coldHow string) *rep
 	return pt
 }
 
-func laneClientsOf(shares []share) []string {
+// laneClients are the hosts of lanes, each once.
+func laneClients(use []lane) []string {
 	var out []string
-	for _, s := range shares {
-		if !slices.Contains(out, s.client) {
-			out = append(out, s.client)
+	for _, l := range use {
+		if !slices.Contains(out, l.client) {
+			out = append(out, l.client)
 		}
 	}
 	return out

@@ -261,6 +261,65 @@ func TestRun(t *testing.T) {
 	}
 }
 
+const orderedSuite = `apiVersion: mortar/v1
+kind: suite
+name: io500
+cold: none
+tests:
+  - {name: ior-easy, phases: [seq-write, seq-read], threads: [4], file: 1MiB, read_shift: 1}
+  - {name: ior-hard, phases: [seq-write, seq-read], threads: [4], file: 470080B, record: 47008B, layout: strided, read_shift: 1}
+  - {name: mdtest-hard, phases: [md-create, find, md-stat, md-read, md-remove], threads: [4], dirs: [1], items: 150, item_size: 3901B, tree: shared, read_shift: 1}
+order: [ior-easy/seq-write, ior-hard/seq-write, mdtest-hard/md-create, mdtest-hard/find, ior-easy/seq-read, mdtest-hard/md-stat, ior-hard/seq-read, mdtest-hard/md-read, mdtest-hard/md-remove]
+`
+
+// With an order all tests' files are there at once, and what befalls one test
+// costs its own phases only.
+func TestOrder(t *testing.T) {
+	b := newBrick(t)
+	var ran []string
+	spoil := false
+	b.onRun = func(_ string, j workload.BenchJob) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if step := j.Set + "/" + string(j.Phase); !slices.Contains(ran, step) {
+			ran = append(ran, step)
+		}
+		if spoil && j.Phase == workload.Find {
+			_ = os.RemoveAll(filepath.Join(j.Dir, j.RunID, "ior-hard.4"))
+		}
+	}
+	env := Env{Design: b.design(), Dial: b.dial, Virtual: true, Version: "test"}
+	r, err := Run(context.Background(), env, suiteOf(t, orderedSuite), Options{Dir: filepath.Join(t.TempDir(), "run")})
+	if err != nil || r.Bench.Verdict != report.Complete {
+		t.Fatal(err, r.Bench.Reasons)
+	}
+	want := "ior-easy.4/seq-write ior-hard.4/seq-write mdtest-hard.4/md-create mdtest-hard.4/find ior-easy.4/seq-read mdtest-hard.4/md-stat ior-hard.4/seq-read mdtest-hard.4/md-read mdtest-hard.4/md-remove"
+	if got := strings.Join(ran, " "); got != want {
+		t.Errorf("order: %s", got)
+	}
+	if r.Bench.Score == nil || len(r.Bench.Score.Missing) != 3 {
+		t.Errorf("score: %+v", r.Bench.Score)
+	}
+	for _, ph := range r.Bench.Phases {
+		run := ph.Points[0].Runs[0]
+		// 600 files, four data files and one shared; four of them match.
+		if n := map[string]int64{"mdtest-hard/find": 605, "mdtest-hard/md-read": 600}[ph.Name]; n > 0 && run.Ops != n {
+			t.Errorf("%s: %d operations", ph.Name, run.Ops)
+		}
+		if n := map[string]int64{"ior-hard/seq-read": 4 * 470080, "mdtest-hard/find": 4 * 3901, "mdtest-hard/md-read": 600 * 3901}[ph.Name]; n > 0 && run.VerifiedBytes != n {
+			t.Errorf("%s: %d bytes verified", ph.Name, run.VerifiedBytes)
+		}
+	}
+	ran, spoil = nil, true
+	r, err = Run(context.Background(), env, suiteOf(t, orderedSuite), Options{Dir: filepath.Join(t.TempDir(), "run")})
+	if err == nil || r.Bench.Verdict != report.Partial || !strings.Contains(err.Error(), "ior-hard at 4 threads") {
+		t.Errorf("%v", err)
+	}
+	if !slices.Contains(ran, "mdtest-hard.4/md-remove") {
+		t.Errorf("the rest was not done: %v", ran)
+	}
+}
+
 func TestInterrupted(t *testing.T) {
 	b := newBrick(t)
 	out := t.TempDir()
@@ -399,7 +458,7 @@ func TestProfile(t *testing.T) {
 	if v := got["nfs-many"].Results[0]; v.Below != "filesystem" || v.Share == nil {
 		t.Errorf("%+v", v)
 	}
-	if !strings.Contains(r.Bench.Bottleneck, "what would move it") {
+	if !strings.Contains(r.Bench.Bottleneck, "What would move it") {
 		t.Errorf("%q", r.Bench.Bottleneck)
 	}
 	if left, _ := filepath.Glob(filepath.Join(b.dir, ".mortar", "*")); len(left) > 0 {

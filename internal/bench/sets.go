@@ -86,6 +86,61 @@ func Sets(s *Suite, z Sizing) []Set {
 	return out
 }
 
+// round is what is there at the same time: one set, or with the suite's order
+// those of all tests.
+type round struct {
+	sets  []*Set
+	steps []step
+}
+
+// step is a phase of one of a round's sets.
+type step struct {
+	set *Set
+	setPhase
+}
+
+// rounds puts sets into the order in which their phases are done.
+func rounds(s *Suite, sets []Set) []round {
+	var out []round
+	if len(s.Order) == 0 {
+		for i := range sets {
+			r := round{sets: []*Set{&sets[i]}}
+			for _, p := range sets[i].phases() {
+				r.steps = append(r.steps, step{&sets[i], p})
+			}
+			out = append(out, r)
+		}
+		return out
+	}
+	for i := range sets {
+		x := &sets[i]
+		k := slices.IndexFunc(out, func(r round) bool { return r.sets[0].Repeat == x.Repeat && r.sets[0].Threads == x.Threads })
+		if k < 0 {
+			k = len(out)
+			out = append(out, round{})
+		}
+		out[k].sets = append(out[k].sets, x)
+	}
+	for k := range out {
+		r := &out[k]
+		for _, o := range s.Order {
+			name, phase, _ := strings.Cut(o, "/")
+			for _, x := range r.sets {
+				if x.Test.Name != name {
+					continue
+				}
+				for _, p := range x.phases() {
+					// What is laid out is so right before the test's first phase.
+					if string(p.op) == phase && p.measured || !p.measured && x.Test.Phases[0] == phase {
+						r.steps = append(r.steps, step{x, p})
+					}
+				}
+			}
+		}
+	}
+	return out
+}
+
 // lanes is the largest number of lanes that shares n threads out evenly.
 func lanes(n, have int) int {
 	for l := min(n, max(have, 1)); l > 1; l-- {
@@ -186,12 +241,20 @@ func (t *Test) title(p workload.BenchPhase) (title, unit string) {
 	unit = "ops/s"
 	verb := map[workload.BenchPhase]string{
 		workload.SeqWrite: "write", workload.SeqRead: "read", workload.RandWrite: "write", workload.RandRead: "read",
-		workload.MDCreate: "create", workload.MDStat: "stat", workload.MDRemove: "remove",
+		workload.MDCreate: "create", workload.Find: "find", workload.MDStat: "stat", workload.MDRead: "read", workload.MDRemove: "remove",
 	}[p]
 	if (p == workload.SeqWrite || p == workload.SeqRead) && t.Record >= 32<<10 {
 		unit = "MiB/s"
 	}
 	return t.Title + ": " + verb, unit
+}
+
+// whose files a metadata phase works on; times is the phase's part of the shift.
+func (t *Test) whose(times int) string {
+	if t.ReadShift == 0 {
+		return "its files"
+	}
+	return fmt.Sprintf("the files of the client %d further on", times*t.ReadShift)
 }
 
 // method of a phase in a sentence.
@@ -223,11 +286,22 @@ func (t *Test) method(p workload.BenchPhase) string {
 				body += " and syncs it"
 			}
 		}
+		if t.shared() {
+			return "Each thread creates files in one directory that all share, and " + body + "."
+		}
 		return "Each thread creates files in directories of its own and " + body + "; the directories are made before the timing."
+	case workload.Find:
+		return fmt.Sprintf("All threads together look at every entry of everything the run has made, stat those with 01 in their names and count those of %d bytes; how many there must be is known. An operation is an entry that is no directory.", t.ItemBytes)
 	case workload.MDStat:
-		return "Each thread stats each of its files once, in random order."
+		return "Each thread stats each of " + t.whose(1) + " once, in random order."
+	case workload.MDRead:
+		return fmt.Sprintf("Each thread opens each of %s, reads its %d bytes, which are compared with what was written, and closes it.", t.whose(2), t.ItemBytes)
 	case workload.MDRemove:
-		return "Each thread removes its files; the directories go after the timing."
+		text := "Each thread removes " + t.whose(3)
+		if t.shared() {
+			return text + "."
+		}
+		return text + "; the directories go after the timing."
 	}
 	return ""
 }

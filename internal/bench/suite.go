@@ -27,6 +27,8 @@ type Suite struct {
 	Cold       string `yaml:"cold,omitempty" json:"cold,omitempty" doc:"how caches are emptied before a phase that works on what is there: restart (unmount the clients, stop the service, unmount XFS, start, mount), drop (mount the clients anew, drop the server's page cache) or none" default:"restart"`
 	Repeat     int    `yaml:"repeat,omitempty" json:"repeat,omitempty" doc:"how often each test is done; significance needs at least 3" default:"1"`
 	Tests      []Test `yaml:"tests" json:"tests" doc:"the tests, in order"`
+	// Order has every phase of every test, as test/phase.
+	Order []string `yaml:"order,omitempty" json:"order,omitempty" doc:"all phases of all tests in one sequence, e.g. [easy/seq-write, hard/seq-write, easy/seq-read, hard/seq-read]: what one test writes is there while the others run; default: test after test, each removed before the next"`
 }
 
 // Test is a data set or tree, with the phases that make and use it.
@@ -34,20 +36,21 @@ type Test struct {
 	Name    string   `yaml:"name" json:"name" doc:"name of the test, unique in the suite"`
 	Title   string   `yaml:"title,omitempty" json:"title,omitempty" doc:"what the figures are called; default: the name"`
 	Source  string   `yaml:"source,omitempty" json:"source,omitempty" doc:"where it is from, e.g. a section of a paper or the command it repeats"`
-	Phases  []string `yaml:"phases" json:"phases" doc:"in order: seq-write, seq-read, rand-write, rand-read; or md-create, md-stat, md-remove"`
+	Phases  []string `yaml:"phases" json:"phases" doc:"in order: seq-write, seq-read, rand-write, rand-read; or md-create, find, md-stat, md-read, md-remove"`
 	Threads []int    `yaml:"threads" json:"threads" doc:"thread counts over all clients together, e.g. [1, 2, 4, 8]"`
 	Seconds int      `yaml:"seconds,omitempty" json:"seconds,omitempty" doc:"end each phase after so long, done or not; 0: when it is done" default:"0"`
 
 	Layout    string     `yaml:"layout,omitempty" json:"layout,omitempty" doc:"own (a file for each thread, N-to-N), segmented or strided (one file for all, N-to-1)" default:"own"`
-	Record    spec.Bytes `yaml:"record,omitempty" json:"record,omitempty" doc:"size of one call, a multiple of 4KiB; default: 1MiB, and 4KiB where a phase is random"`
+	Record    spec.Bytes `yaml:"record,omitempty" json:"record,omitempty" doc:"size of one call; a multiple of 4KiB where a phase is random or io is direct; default: 1MiB, and 4KiB where a phase is random"`
 	Total     spec.Bytes `yaml:"total,omitempty" json:"total,omitempty" doc:"data of all threads together; default: twice the memory of the servers that serve"`
 	File      spec.Bytes `yaml:"file,omitempty" json:"file,omitempty" doc:"data of one thread, in place of total"`
-	ReadShift int        `yaml:"read_shift,omitempty" json:"read_shift,omitempty" doc:"read what the client so many further on wrote, so that no client's cache helps (IOR -C: 1)" default:"0"`
+	ReadShift int        `yaml:"read_shift,omitempty" json:"read_shift,omitempty" doc:"read (stat, remove) what the client so many further on wrote, so that no client's cache helps (IOR -C: 1; mdtest -N: 1)" default:"0"`
 	IO        string     `yaml:"io,omitempty" json:"io,omitempty" doc:"buffered or direct (O_DIRECT); default: direct where a phase is random, else buffered"`
 
 	Dirs      []int      `yaml:"dirs,omitempty" json:"dirs,omitempty" doc:"directories of one thread, for each of threads (mdtest -b); default: 320 shared out among the threads, at least 4"`
 	Items     int        `yaml:"items,omitempty" json:"items,omitempty" doc:"files in each directory (mdtest -I)" default:"3000"`
 	ItemBytes spec.Bytes `yaml:"item_size,omitempty" json:"item_size,omitempty" doc:"written to each new file (mdtest -w)" default:"0B"`
+	Tree      string     `yaml:"tree,omitempty" json:"tree,omitempty" doc:"metadata: own (directories of each thread's own, mdtest -u) or shared (one directory for the files of all threads)" default:"own"`
 	ItemSync  string     `yaml:"item_sync,omitempty" json:"item_sync,omitempty" doc:"fsync (each new file is synced before it is closed, as mdtest -y) or none" default:"fsync"`
 }
 
@@ -157,6 +160,7 @@ func Parse(file string, src []byte) (*Suite, error) {
 		}
 		t.check(at, bad, oneOf)
 	}
+	s.checkOrder(bad)
 	if len(errs) > 0 {
 		sort.SliceStable(errs, func(a, b int) bool {
 			return errs[a].Line < errs[b].Line || errs[a].Line == errs[b].Line && errs[a].Col < errs[b].Col
@@ -164,6 +168,38 @@ func Parse(file string, src []byte) (*Suite, error) {
 		return nil, errs
 	}
 	return s, nil
+}
+
+// checkOrder finds what is wrong with the sequence of phases.
+func (s *Suite) checkOrder(bad func(at, mend, format string, a ...any)) {
+	if len(s.Order) == 0 {
+		return
+	}
+	next := map[string]int{} // phase that is next, by test
+	for i, step := range s.Order {
+		at := fmt.Sprintf("order[%d]", i)
+		name, phase, _ := strings.Cut(step, "/")
+		k := slices.IndexFunc(s.Tests, func(t Test) bool { return t.Name == name })
+		if k < 0 {
+			bad(at, "write test/phase, e.g. "+s.Tests[0].Name+"/"+s.Tests[0].Phases[0], "order: %q names no test", step)
+			return
+		}
+		t := &s.Tests[k]
+		if next[name] >= len(t.Phases) || t.Phases[next[name]] != phase {
+			bad(at, "name each of the test's phases once, in its own order: "+strings.Join(t.Phases, ", "), "order: %q is not what comes next in that test", step)
+			return
+		}
+		next[name]++
+	}
+	for i := range s.Tests {
+		t := &s.Tests[i]
+		if next[t.Name] < len(t.Phases) {
+			bad("order", "add it", "order lacks %s/%s", t.Name, t.Phases[next[t.Name]])
+		}
+		if !slices.Equal(t.Threads, s.Tests[0].Threads) {
+			bad(fmt.Sprintf("tests[%d].threads", i), "use the same in all tests, or leave order out", "with an order all tests run at the same thread counts")
+		}
+	}
 }
 
 // check finds what is wrong with a test and fills in what depends on other
@@ -236,7 +272,14 @@ func (t *Test) check(at func(string) string, bad func(at, mend, format string, a
 			}
 		}
 		oneOf(at("item_sync"), "item_sync", t.ItemSync, "fsync", "none")
+		oneOf(at("tree"), "tree", t.Tree, "own", "shared")
+		if have[workload.MDRead] && t.ItemBytes == 0 {
+			bad(at("item_size"), "e.g. 3901B", "phase md-read has nothing to read in empty files")
+		}
 		return
+	}
+	if t.shared() {
+		bad(at("tree"), "use layout for files of data", "tree is of metadata phases only")
 	}
 	oneOf(at("layout"), "layout", t.Layout, string(workload.OwnFile), string(workload.Segmented), string(workload.Strided))
 	if t.IO == "" {
@@ -252,8 +295,10 @@ func (t *Test) check(at func(string) string, bad func(at, mend, format string, a
 			t.Record = 4 * spec.KiB
 		}
 	}
-	if t.Record%(4*spec.KiB) != 0 || t.Record < 0 || t.Record > 64*spec.MiB {
-		bad(at("record"), "use a multiple of 4KiB up to 64MiB", "record: %s", t.Record)
+	if t.Record < 512 || t.Record > 64*spec.MiB {
+		bad(at("record"), "use 512B to 64MiB", "record: %s", t.Record)
+	} else if t.Record%(4*spec.KiB) != 0 && (random > 0 || t.IO == "direct") {
+		bad(at("record"), "use a multiple of 4KiB, or buffered sequential phases only", "record: %s", t.Record)
 	}
 	if t.Total != 0 && t.File != 0 {
 		bad(at("file"), "keep one of them", "total and file are both given")
@@ -271,6 +316,9 @@ func (t *Test) phases() []workload.BenchPhase {
 	}
 	return out
 }
+
+// shared says that the files of all threads are in one directory.
+func (t *Test) shared() bool { return t.Tree == "shared" }
 
 // metadata says that the test is one on trees of files.
 func (t *Test) metadata() bool { return workload.BenchPhase(t.Phases[0]).Metadata() }

@@ -42,7 +42,8 @@ type BenchSummary struct {
 	Peaks []Peak `json:"peaks"`
 	// Score is io500's; null for other suites.
 	Score *Score `json:"score"`
-	// Bottleneck is the sentence of a profile; empty without one.
+	// Bottleneck has a line for each layer that bounds something, from a
+	// profile; empty without one.
 	Bottleneck string `json:"bottleneck"`
 
 	VerifiedBytes int64 `json:"verified_bytes"` // read back and found as written

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"html/template"
 	"io"
+	"path/filepath"
 	"slices"
 	"strings"
 )
@@ -20,6 +21,7 @@ var benchCSS string
 var benchPage = template.Must(template.Must(page.Clone()).New("benchmarks").Funcs(template.FuncMap{
 	"rate":    func(v float64, unit string) string { return Rate(v, unit) },
 	"scale":   ScaleText,
+	"lines":   func(s string) []string { return strings.FieldsFunc(s, func(r rune) bool { return r == '\n' }) },
 	"percent": func(f any) string { return fmt.Sprintf("%.0f %%", 100*deref(f)) },
 }).Parse(benchSource))
 
@@ -160,7 +162,7 @@ func newTestPage(phases []*BenchPhase) testPage {
 		for _, pt := range ph.Points {
 			counts = addSorted(counts, pt.Threads)
 			if pt.Failed != "" {
-				t.Failed = append(t.Failed, fmt.Sprintf("%s at %d clients: %s", verb, pt.Threads, pt.Failed))
+				t.Failed = append(t.Failed, fmt.Sprintf("%s at %s: %s", verb, Plural(pt.Threads, "client"), pt.Failed))
 			}
 			for _, run := range pt.Runs {
 				t.Errors = append(t.Errors, run.Errors...)
@@ -217,7 +219,7 @@ func newTestPage(phases []*BenchPhase) testPage {
 		}
 		for _, pt := range show {
 			if m := pt.Median(); m != nil {
-				rows = append(rows, stripRow{label: fmt.Sprintf("%s, %d clients", verbOf(ph.Title), pt.Threads), unit: ph.Unit, run: m})
+				rows = append(rows, stripRow{label: verbOf(ph.Title) + ", " + Plural(pt.Threads, "client"), unit: ph.Unit, run: m})
 			}
 		}
 	}
@@ -293,6 +295,24 @@ type comparedChart struct {
 	SVG   template.HTML
 }
 
+// runNames are the last parts of the runs' directories, as many as it takes to
+// tell them apart.
+func runNames(c *BenchComparison) []string {
+	out := make([]string, len(c.Runs))
+	for depth := 1; depth <= 16; depth++ {
+		seen := map[string]bool{}
+		for i, r := range c.Runs {
+			parts := strings.Split(filepath.ToSlash(filepath.Clean(r.Dir)), "/")
+			out[i] = strings.Join(parts[max(0, len(parts)-depth):], "/")
+			seen[out[i]] = true
+		}
+		if len(seen) == len(out) {
+			break
+		}
+	}
+	return out
+}
+
 // benchHTML renders benchmarks, with a comparison before them if there is
 // one.
 func benchHTML(w io.Writer, runs []*Run, c *BenchComparison) error {
@@ -310,8 +330,9 @@ func benchHTML(w io.Writer, runs []*Run, c *BenchComparison) error {
 	if c != nil {
 		cp := &comparisonPage{C: c, Differences: c.Differences}
 		var dirs []string
+		names := runNames(c)
 		for i, r := range c.Runs {
-			dirs = append(dirs, r.Dir)
+			dirs = append(dirs, names[i])
 			if i > 0 {
 				cp.Others = append(cp.Others, r.Label+" against A")
 			}
@@ -324,7 +345,7 @@ func benchHTML(w io.Writer, runs []*Run, c *BenchComparison) error {
 			var curves []chartSeries
 			for i, cr := range row.curves {
 				if cr.phase != nil {
-					curves = append(curves, seriesOf(cr.phase, c.Runs[i].Label+" "+c.Runs[i].Dir, i))
+					curves = append(curves, seriesOf(cr.phase, c.Runs[i].Label+" "+names[i], i))
 				}
 			}
 			cp.Charts = append(cp.Charts, comparedChart{row.Title, chart{title: row.Title, yTitle: row.Unit, value: axisValue, series: curves}.svgOf()})

@@ -301,7 +301,7 @@ func strips(rows []stripRow) template.HTML {
 			} else {
 				s.text("tick", left+plotW+6, y+10, Rate(peak, r.unit))
 				if worst > 0 {
-					s.text("tick", left+plotW+6, base+latH-4, "p99 "+axisMillis(round(worst, 2)))
+					s.text("tick", left+plotW+6, base+latH-4, "p99 "+millis(worst))
 				}
 			}
 			s.line("axis", left, base, left+plotW, base)

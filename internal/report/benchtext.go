@@ -90,7 +90,7 @@ func layersText(w io.Writer, b *Bench) error {
 		return err
 	}
 	if b.Bottleneck != "" {
-		_, err := fmt.Fprintf(w, "  %s\n", b.Bottleneck)
+		_, err := fmt.Fprintf(w, "  %s\n", strings.ReplaceAll(b.Bottleneck, "\n", "\n  "))
 		return err
 	}
 	return nil

@@ -45,6 +45,14 @@ func Bytes(n int64) string {
 	return fmt.Sprintf("%.1f %s", v, unit)
 }
 
+// Plural counts things: "1 client", "4 clients".
+func Plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return Count(int64(n)) + " " + what + "s"
+}
+
 // Count puts thin separators into a number: "1 234 567".
 func Count(n int64) string {
 	s := strconv.FormatInt(n, 10)

@@ -18,18 +18,27 @@ const (
 	RandRead  BenchPhase = "rand-read"  // likewise
 	MDCreate  BenchPhase = "md-create"  // the tree is made first and timed apart, then the files: open with O_CREAT, write ItemBytes, close
 	MDStat    BenchPhase = "md-stat"    // each file once, in random order (mdtest -T -R)
+	MDRead    BenchPhase = "md-read"    // each file is opened, read whole and closed, in the order of their names (mdtest -E -e)
 	MDRemove  BenchPhase = "md-remove"  // the files are unlinked; then the tree is removed, timed apart
+	// Find looks at everything in the run's directory, of all its sets: an
+	// operation is an entry that is no directory. Those with 01 in their names
+	// are statted for their size and age (io500's find).
+	Find BenchPhase = "find"
 )
 
 // BenchPhases lists every phase, each after those whose files it needs.
-var BenchPhases = []BenchPhase{SeqWrite, SeqRead, RandRead, RandWrite, MDCreate, MDStat, MDRemove}
+var BenchPhases = []BenchPhase{SeqWrite, SeqRead, RandRead, RandWrite, MDCreate, Find, MDStat, MDRead, MDRemove}
 
 // Metadata says that the phase is one on trees of files, whose unit is the
 // operation; the others move data.
-func (p BenchPhase) Metadata() bool { return p == MDCreate || p == MDStat || p == MDRemove }
+func (p BenchPhase) Metadata() bool {
+	return p == MDCreate || p == Find || p == MDStat || p == MDRead || p == MDRemove
+}
 
 // Writes says that the phase needs a writable file system.
-func (p BenchPhase) Writes() bool { return p != SeqRead && p != RandRead && p != MDStat }
+func (p BenchPhase) Writes() bool {
+	return p == SeqWrite || p == RandWrite || p == MDCreate || p == MDRemove
+}
 
 // BenchLayout is how the regions of a data set lie in files.
 type BenchLayout string
@@ -85,17 +94,18 @@ type BenchJob struct {
 
 	Layout      BenchLayout `json:"layout,omitempty"`       // default own
 	FileBytes   int64       `json:"file_bytes,omitempty"`   // per thread: the size of its region; a multiple of RecordBytes
-	RecordBytes int64       `json:"record_bytes,omitempty"` // one call; default 1 MiB (sequential) or 4096 (random); with verification a multiple of 4096
+	RecordBytes int64       `json:"record_bytes,omitempty"` // one call; default 1 MiB (sequential) or 4096 (random: a multiple of it)
 	Direct      bool        `json:"direct,omitempty"`       // O_DIRECT in sequential phases
 	Buffered    bool        `json:"buffered,omitempty"`     // no O_DIRECT in random phases
 	NoFsync     bool        `json:"no_fsync,omitempty"`     // seq-write, rand-write: leave the flush out of the timing; what is then unwritten counts as written
-	ReadShift   int         `json:"read_shift,omitempty"`   // reading and md-stat: work on what the client this many further on wrote (IOR -C is 1), so that this one's cache does not help
+	ReadShift   int         `json:"read_shift,omitempty"`   // work on what the client this many further on wrote (IOR -C is 1), so that this one's cache does not help; md-read: twice as far, md-remove: three times (mdtest -N)
 	DropCache   bool        `json:"drop_cache,omitempty"`   // reading: before the start, have this client forget the cached pages of the files (posix_fadvise)
 	Unverified  bool        `json:"unverified,omitempty"`   // reading: do not compare with what was written. Writing is always self-describing
 
 	Branch    int   `json:"branch,omitempty"`     // metadata: directories in each thread's tree (mdtest -b with -z 1 -L -u); default 320
 	Items     int   `json:"items,omitempty"`      // files in each (mdtest -I); default 3000
-	ItemBytes int64 `json:"item_bytes,omitempty"` // written to each new file (mdtest -w)
+	ItemBytes int64 `json:"item_bytes,omitempty"` // written to each new file, and compared by md-read (mdtest -w)
+	Shared    bool  `json:"shared,omitempty"`     // one directory for the files of all threads, Branch times Items of each (mdtest without -u)
 	ItemSync  bool  `json:"item_sync,omitempty"`  // and fsynced (mdtest -y, which without -w does nothing)
 
 	// Device, instead of Dir: reading phases on a block device, thread r in
@@ -457,11 +467,14 @@ func (j *BenchJob) fillData() error {
 			j.RecordBytes = 4096
 		}
 	}
-	if j.RecordBytes < 512 || j.RecordBytes%512 != 0 || j.RecordBytes > 64<<20 {
-		return fmt.Errorf("record_bytes %d: use a multiple of 512 up to 64 MiB", j.RecordBytes)
+	if j.RecordBytes < 512 || j.RecordBytes > 64<<20 {
+		return fmt.Errorf("record_bytes %d: use 512 to 64 MiB", j.RecordBytes)
 	}
-	if j.Device == "" && j.RecordBytes%4096 != 0 && j.Engine == EngineMortar {
-		return fmt.Errorf("record_bytes %d: use a multiple of 4096, the unit of self-describing data", j.RecordBytes)
+	if j.RecordBytes%512 != 0 && (j.Device != "" || j.Direct || random && !j.Buffered) {
+		return fmt.Errorf("record_bytes %d: use a multiple of 512 for O_DIRECT", j.RecordBytes)
+	}
+	if j.Device == "" && j.RecordBytes%4096 != 0 && j.Engine == EngineMortar && random {
+		return fmt.Errorf("record_bytes %d: use a multiple of 4096, the unit of self-describing data, in random phases", j.RecordBytes)
 	}
 	if j.FileBytes < 0 || j.FileBytes%j.RecordBytes != 0 || j.FileBytes == 0 && j.Device == "" {
 		return fmt.Errorf("file_bytes %d is not a multiple of record_bytes %d", j.FileBytes, j.RecordBytes)

@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -36,6 +37,11 @@ type dataWork struct {
 	records atomic.Int64 // planned
 	order   permutation  // random
 	buf     []byte
+	// plain says that records are no multiple of the blocks of package
+	// stream: each is then a pattern of its own (fillPattern), written once
+	// and compared as a whole with expected.
+	plain    bool
+	expected []byte
 
 	mu       sync.Mutex // guards what follows: others read it
 	pass     BenchPass
@@ -47,6 +53,7 @@ func newDataWork(t *benchThread) (*dataWork, error) {
 	w := &dataWork{
 		t: t, job: j, rank: t.res.Rank, write: j.Phase.Writes(), record: j.RecordBytes, fd: -1,
 		random: j.Phase == RandRead || j.Phase == RandWrite, direct: j.Direct,
+		plain: j.Device == "" && j.RecordBytes%stream.BlockSize != 0,
 	}
 	if w.random {
 		w.direct = !j.Buffered
@@ -80,8 +87,11 @@ func newDataWork(t *benchThread) (*dataWork, error) {
 		return nil, fmt.Errorf("set %s was written with %d bytes for each thread, not %d", j.Set, w.region.Bytes, j.FileBytes)
 	}
 	for _, p := range w.region.Passes {
-		if j.Layout == Strided && p.RecordBytes != w.record {
-			return nil, fmt.Errorf("set %s is strided with records of %d bytes: they cannot be %d", j.Set, p.RecordBytes, w.record)
+		if (j.Layout == Strided || w.plain) && p.RecordBytes != w.record {
+			return nil, fmt.Errorf("set %s was written in records of %d bytes: they cannot be %d", j.Set, p.RecordBytes, w.record)
+		}
+		if w.plain && w.write {
+			return nil, fmt.Errorf("set %s was written already: records that are no multiple of %d are written once", j.Set, stream.BlockSize)
 		}
 	}
 	if w.write {
@@ -90,15 +100,23 @@ func newDataWork(t *benchThread) (*dataWork, error) {
 		w.order = w.permutation(len(w.region.Passes)+1, w.records.Load(), w.record)
 		return w, nil
 	}
-	w.expect = newExpectations(&w.region, w.permutation)
-	n := w.expect.end / w.record
+	n := int64(0)
+	if w.plain {
+		w.expected = make([]byte, w.record)
+		if len(w.region.Passes) > 0 {
+			n = w.region.Passes[0].Acked
+		}
+	} else {
+		w.expect = newExpectations(&w.region, w.permutation)
+		n = w.expect.end / w.record
+	}
 	if n == 0 {
 		return nil, fmt.Errorf("nothing that could be read was written to the region of rank %d of set %s", w.rank, j.Set)
 	}
 	w.records.Store(n)
 	w.order = w.permutation(0, n, w.record)
 	if j.Unverified {
-		w.expect = nil
+		w.expect, w.expected = nil, nil
 	}
 	return w, nil
 }
@@ -184,10 +202,19 @@ func (w *dataWork) part() error {
 
 // generate fills the buffer with the i-th record, which belongs at off.
 func (w *dataWork) generate(i, off int64, gen uint32) {
+	if w.plain {
+		fillPattern(w.buf, w.seed(i))
+		return
+	}
 	block := uint64(off / stream.BlockSize)
 	for b := w.buf; len(b) > 0; b, block = b[stream.BlockSize:], block+1 {
 		w.stream.Encode(b, block, gen, uint64(i)+1, uint32(w.rank))
 	}
+}
+
+// seed is what the pattern of the i-th record follows from.
+func (w *dataWork) seed(i int64) uint64 {
+	return xxh3.HashString(fmt.Sprintf("%s/%s/%d/%d", w.job.RunID, w.job.Set, w.rank, i))
 }
 
 func (w *dataWork) loop() error {
@@ -307,8 +334,8 @@ func (w *dataWork) readAll() error {
 		end := clock.now()
 		t.record(done, now, end, int64(n))
 		now, done = end, end
-		if w.expect != nil {
-			w.verify(&v, off, n)
+		if w.expect != nil || w.expected != nil {
+			w.verify(&v, i, off, n)
 			now = clock.now()
 			if i%256 == 0 {
 				w.found(&v)
@@ -341,10 +368,19 @@ func pread(fd int, b []byte, off int64) (int, error) {
 	}
 }
 
-// verify compares the record that was read from off with what was written; n
+// verify compares the i-th record, read from off, with what was written; n
 // bytes of it were there.
-func (w *dataWork) verify(v *BenchVerify, off int64, n int) {
-	w.compare(v, w.buf[:n], off)
+func (w *dataWork) verify(v *BenchVerify, i, off int64, n int) {
+	if w.plain {
+		fillPattern(w.expected, w.seed(i))
+		v.Bytes += int64(n)
+		if !bytes.Equal(w.buf[:n], w.expected[:n]) {
+			v.BadBytes += int64(n)
+			v.Findings = append(v.Findings, fmt.Sprintf("%s: %d bytes from %d on are not what was written", w.path, n, off))
+		}
+	} else {
+		w.compare(v, w.buf[:n], off)
+	}
 	if short := w.record - int64(n); short > 0 {
 		v.Bytes += short
 		v.BadBytes += short
@@ -387,7 +423,7 @@ func (w *dataWork) compare(v *BenchVerify, b []byte, off int64) {
 
 // verified is what the verifier has found so far, nil where there is none.
 func (w *dataWork) verified() *BenchVerify {
-	if w.write || w.expect == nil {
+	if w.write || w.expect == nil && w.expected == nil {
 		return nil
 	}
 	w.mu.Lock()

@@ -77,7 +77,7 @@ func engineVersion(ctx context.Context, e BenchEngine, path string) string {
 // able says why an engine cannot do a job.
 func (f *foreignEngine) able(j *BenchJob) error {
 	switch {
-	case j.Phase.Metadata() && !f.metadata, !j.Phase.Metadata() && !f.data:
+	case j.Phase.Metadata() && !f.metadata, !j.Phase.Metadata() && !f.data, j.Phase == Find, j.Phase == MDRead, j.Shared:
 		return fmt.Errorf("engine %s cannot do phase %s", j.Engine, j.Phase)
 	case j.DurationSeconds > 0 && (j.Engine == EngineMdtest || j.Engine == EngineIozone):
 		return fmt.Errorf("engine %s cannot end a phase after a time: leave duration_seconds out", j.Engine)

@@ -1,6 +1,8 @@
 package workload
 
 import (
+	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -9,6 +11,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/zeebo/xxh3"
 	"golang.org/x/sys/unix"
 )
 
@@ -18,9 +21,11 @@ import (
 //	mdtest_tree.RANK.0/mdtest_tree.RANK.D/file.mdtest.RANK.N
 //
 // with D from 1 to Branch and N from D*Items on, Items of them in each
-// directory. Files are opened with O_CREAT|O_RDWR and closed; -y is an fsync
-// after -w has written something, and nothing without it.
-// Source: mdtest.c of IOR 4.1 (create_file, create_remove_items, mdtest_stat)
+// directory; if Shared, all in the set's directory, with N from 0 on. Files are
+// opened with O_CREAT|O_RDWR and closed; -y is an fsync after -w has written
+// something, and nothing without it. What is written differs from file to
+// file, so that reading it back proves whose it is.
+// Source: mdtest.c of IOR 4.1 (create_file, create_remove_items, mdtest_stat, mdtest_read)
 type mdWork struct {
 	t      *benchThread
 	job    *BenchJob
@@ -30,19 +35,23 @@ type mdWork struct {
 	files  int64 // there, or to be made
 	order  permutation
 	data   []byte
+	read   []byte // what md-read found: one byte more, so that a longer file shows
 
 	mu       sync.Mutex // guards what follows
 	making   float64
 	findings BenchVerify
 }
 
+// mdShift is how many clients further on a phase works, in units of
+// ReadShift: no client shall have in its cache what it works on.
+// Source: mdtest.c of IOR 4.1 (stat_name, read_name, rm_name)
+var mdShift = map[BenchPhase]int{MDStat: 1, MDRead: 2, MDRemove: 3}
+
 func newMDWork(t *benchThread) (*mdWork, error) {
 	j := &t.run.job
 	w := &mdWork{t: t, job: j, rank: t.res.Rank, rootFD: -1, files: int64(j.Branch) * int64(j.Items)}
-	if j.Phase == MDStat {
-		all := j.Clients * j.Threads
-		w.rank = ((w.rank+j.ReadShift*j.Threads)%all + all) % all
-	}
+	all := j.Clients * j.Threads
+	w.rank = ((w.rank+mdShift[j.Phase]*j.ReadShift*j.Threads)%all + all) % all
 	if j.Phase != MDCreate {
 		// A creation that was cut short has made the first ones alone.
 		for _, r := range j.Regions {
@@ -51,15 +60,17 @@ func newMDWork(t *benchThread) (*mdWork, error) {
 			}
 		}
 	}
-	w.root = filepath.Join(t.run.dir, fmt.Sprintf("mdtest_tree.%d.0", w.rank))
+	if w.root = t.run.dir; !j.Shared {
+		w.root = filepath.Join(t.run.dir, fmt.Sprintf("mdtest_tree.%d.0", w.rank))
+	}
 	w.order = newPermutation(fmt.Sprintf("%s/%s/%d/stat", j.RunID, j.Set, w.rank), w.files)
-	w.data = make([]byte, j.ItemBytes)
+	w.data, w.read = make([]byte, j.ItemBytes), make([]byte, j.ItemBytes+1)
 	t.res.Path = w.root
 	return w, nil
 }
 
 func (w *mdWork) open() error {
-	if w.job.Phase == MDCreate {
+	if w.job.Phase == MDCreate && !w.job.Shared {
 		if err := w.makeTree(); err != nil {
 			return err
 		}
@@ -144,14 +155,23 @@ func (w *mdWork) loop() error {
 // errEnough ends a loop early without a fault.
 var errEnough = errors.New("the time is over")
 
-// eachFile creates or removes directory by directory.
+// eachFile creates, reads or removes directory by directory.
 func (w *mdWork) eachFile() error {
+	var v BenchVerify
+	defer func() { w.found(v) }()
 	do := w.create
-	if w.job.Phase == MDRemove {
-		do = func(dir int, name *byte) (string, error) { return "unlink", unlinkat(dir, name) }
+	switch w.job.Phase {
+	case MDRemove:
+		do = func(dir int, name *byte, _ int64) (string, error) { return "unlink", unlinkat(dir, name) }
+	case MDRead:
+		do = func(dir int, name *byte, n int64) (string, error) { return w.readBack(dir, name, n, &v) }
 	}
 	name := newPath(fmt.Sprintf("file.mdtest.%d.", w.rank))
 	now := w.t.run.clock.now()
+	if w.job.Shared {
+		_, err := w.inDir(w.rootFD, w.root, 0, w.files, name, do, now)
+		return err
+	}
 	left := w.files
 	for d := 1; d <= w.job.Branch && left > 0; d++ {
 		dir := filepath.Join(w.root, w.leaf(d))
@@ -160,7 +180,7 @@ func (w *mdWork) eachFile() error {
 			return err
 		}
 		n := min(left, int64(w.job.Items))
-		now, err = w.inDir(fd, dir, d, n, name, do, now)
+		now, err = w.inDir(fd, dir, int64(d)*int64(w.job.Items), n, name, do, now)
 		_ = unix.Close(fd)
 		if err != nil {
 			return err
@@ -170,13 +190,15 @@ func (w *mdWork) eachFile() error {
 	return nil
 }
 
-func (w *mdWork) inDir(fd int, dir string, d int, n int64, name *path, do func(int, *byte) (string, error), now int64) (int64, error) {
+// inDir does it with n files of a directory, of which the first has the
+// number from.
+func (w *mdWork) inDir(fd int, dir string, from, n int64, name *path, do func(int, *byte, int64) (string, error), now int64) (int64, error) {
 	clock, t := w.t.run.clock, w.t
-	for i := range n {
+	for i := from; i < from+n; i++ {
 		if t.run.enough(now) {
 			return now, errEnough
 		}
-		if op, err := do(fd, name.with(0, "", int64(d)*int64(w.job.Items)+i)); err != nil {
+		if op, err := do(fd, name.with(0, "", i), i); err != nil {
 			return now, pathError(op, filepath.Join(dir, name.String()), err)
 		}
 		end := clock.now()
@@ -186,13 +208,14 @@ func (w *mdWork) inDir(fd int, dir string, d int, n int64, name *path, do func(i
 	return now, nil
 }
 
-func (w *mdWork) create(dir int, name *byte) (string, error) {
+func (w *mdWork) create(dir int, name *byte, n int64) (string, error) {
 	fd, err := openat(dir, name, unix.O_CREAT|unix.O_RDWR|unix.O_CLOEXEC, 0o664)
 	if err != nil {
 		return "create", err
 	}
 	op := "close"
 	if len(w.data) > 0 {
+		w.fillData(n)
 		if err = pwrite(fd, w.data, 0); err != nil {
 			op = "write"
 		} else if w.job.ItemSync {
@@ -207,26 +230,89 @@ func (w *mdWork) create(dir int, name *byte) (string, error) {
 	return op, err
 }
 
+// fillData makes what belongs into file n.
+func (w *mdWork) fillData(n int64) {
+	fillPattern(w.data, xxh3.HashString(fmt.Sprintf("%s/%s/%d/%d", w.job.RunID, w.job.Set, w.rank, n)))
+}
+
+// fillPattern fills b with words that follow from a seed.
+// Source: SplitMix64, https://prng.di.unimi.it/splitmix64.c
+func fillPattern(b []byte, seed uint64) {
+	for len(b) > 0 {
+		seed += 0x9e3779b97f4a7c15
+		z := seed
+		z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
+		z = (z ^ z>>27) * 0x94d049bb133111eb
+		z ^= z >> 31
+		var word [8]byte
+		binary.LittleEndian.PutUint64(word[:], z)
+		b = b[copy(b, word[:]):]
+	}
+}
+
+// readBack reads a whole file and compares it with what was written.
+func (w *mdWork) readBack(dir int, name *byte, n int64, v *BenchVerify) (string, error) {
+	fd, err := openat(dir, name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return "open", err
+	}
+	op := "close"
+	got, err := pread(fd, w.read, 0)
+	if err != nil {
+		op = "read"
+	}
+	if cerr := unix.Close(fd); err == nil {
+		err = cerr
+	}
+	if err != nil {
+		return op, err
+	}
+	w.fillData(n)
+	v.Bytes += w.job.ItemBytes
+	if !bytes.Equal(w.read[:got], w.data) {
+		v.BadBytes += max(w.job.ItemBytes, 1)
+		if len(v.Findings) < MaxFindings {
+			v.Findings = append(v.Findings, fmt.Sprintf("%s: file.mdtest.%d.%d: %d bytes, which are not the %d that were written", w.root, w.rank, n, got, w.job.ItemBytes))
+		}
+	}
+	return "", nil
+}
+
+// found takes over what a phase found.
+func (w *mdWork) found(v BenchVerify) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.findings = v
+}
+
 // statAll looks at each file once, in random order.
 func (w *mdWork) statAll() error {
 	clock, t := w.t.run.clock, w.t
 	head := newPath(fmt.Sprintf("mdtest_tree.%d.", w.rank))
+	if w.job.Shared {
+		head = newPath(fmt.Sprintf("file.mdtest.%d.", w.rank))
+	}
 	tail := fmt.Sprintf("/file.mdtest.%d.", w.rank)
 	items := int64(w.job.Items)
 	var seen, wrong int64
 	var findings []string
 	defer func() {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		w.findings = BenchVerify{Bytes: seen * w.job.ItemBytes, BadBytes: wrong * w.job.ItemBytes, Findings: findings}
+		w.found(BenchVerify{Bytes: seen * w.job.ItemBytes, BadBytes: wrong * max(w.job.ItemBytes, 1), Findings: findings})
 	}()
 	now := clock.now()
 	for i := range w.files {
 		if t.run.enough(now) {
 			return errEnough
 		}
-		n := w.order.at(i) + items
-		mode, size, err := statat(w.rootFD, head.with(n/items, tail, n))
+		n := w.order.at(i)
+		var name *byte
+		if w.job.Shared {
+			name = head.with(0, "", n)
+		} else {
+			n += items
+			name = head.with(n/items, tail, n)
+		}
+		st, err := statat(w.rootFD, name)
 		if err != nil {
 			return pathError("stat", filepath.Join(w.root, head.String()), err)
 		}
@@ -234,10 +320,10 @@ func (w *mdWork) statAll() error {
 		t.record(now, now, end, 0)
 		now = end
 		seen++
-		if mode&unix.S_IFMT != unix.S_IFREG || size != w.job.ItemBytes {
+		if st.Mode&unix.S_IFMT != unix.S_IFREG || int64(st.Size) != w.job.ItemBytes {
 			wrong++
 			if len(findings) < MaxFindings {
-				findings = append(findings, fmt.Sprintf("%s: mode %o, %d bytes, where a file of %d was made", filepath.Join(w.root, head.String()), mode, size, w.job.ItemBytes))
+				findings = append(findings, fmt.Sprintf("%s: mode %o, %d bytes, where a file of %d was made", filepath.Join(w.root, head.String()), st.Mode, st.Size, w.job.ItemBytes))
 			}
 		}
 	}
@@ -248,7 +334,7 @@ func (w *mdWork) statAll() error {
 func (w *mdWork) verified() *BenchVerify {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.job.Phase != MDStat || w.findings.Bytes == 0 && len(w.findings.Findings) == 0 {
+	if w.findings.Bytes == 0 && len(w.findings.Findings) == 0 {
 		return nil
 	}
 	v := w.findings
@@ -304,6 +390,9 @@ func (r *benchRun) removeTrees() float64 {
 }
 
 func (w *mdWork) removeTree() error {
+	if w.job.Shared {
+		return nil // the directory is the set's, and goes with it
+	}
 	for d := 1; d <= w.job.Branch; d++ {
 		dir := filepath.Join(w.root, w.leaf(d))
 		if err := unix.Rmdir(dir); err != nil {
@@ -339,14 +428,14 @@ func unlinkat(dir int, name *byte) error {
 
 // statat asks for what stat(2) tells; statx is the one call that all
 // architectures know by one name.
-func statat(dir int, name *byte) (mode uint32, size int64, err error) {
+func statat(dir int, name *byte) (unix.Statx_t, error) {
 	var st unix.Statx_t
-	_, err = again(func() (int, error) {
-		_, _, e := unix.Syscall6(unix.SYS_STATX, uintptr(dir), uintptr(unsafe.Pointer(name)), 0, unix.STATX_BASIC_STATS, uintptr(unsafe.Pointer(&st)), 0)
+	_, err := again(func() (int, error) {
+		_, _, e := unix.Syscall6(unix.SYS_STATX, uintptr(dir), uintptr(unsafe.Pointer(name)), unix.AT_SYMLINK_NOFOLLOW, unix.STATX_BASIC_STATS, uintptr(unsafe.Pointer(&st)), 0)
 		if e != 0 {
 			return 0, e
 		}
 		return 0, nil
 	})
-	return uint32(st.Mode), int64(st.Size), err
+	return st, err
 }

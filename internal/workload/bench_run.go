@@ -58,9 +58,12 @@ func (r *benchRun) makeThreads() error {
 		t := &benchThread{run: r, ready: make(chan struct{}), done: make(chan struct{}), total: benchHistogram(3)}
 		t.res.Thread, t.res.Rank = n, r.job.ClientIndex*r.job.Threads+n
 		var err error
-		if r.job.Phase.Metadata() {
+		switch {
+		case r.job.Phase == Find:
+			t.work = newFindWork(t)
+		case r.job.Phase.Metadata():
 			t.work, err = newMDWork(t)
-		} else {
+		default:
 			t.work, err = newDataWork(t)
 		}
 		if err != nil {
@@ -322,20 +325,16 @@ func (r *benchRun) result(by string) *BenchResult {
 		all.Merge(t.total)
 		t.mu.Unlock()
 		res.Threads = append(res.Threads, th)
+		if v := t.work.verified(); v != nil {
+			compared = true
+			verified.add(v)
+		}
 		switch w := t.work.(type) {
 		case *dataWork:
-			if v := w.verified(); v != nil {
-				compared = true
-				verified.add(v)
-			}
 			if j.Phase.Writes() {
 				res.Regions = append(res.Regions, w.written(left))
 			}
 		case *mdWork:
-			if v := w.verified(); v != nil {
-				compared = true
-				verified.add(v)
-			}
 			res.TreeMakeSeconds = max(res.TreeMakeSeconds, w.makeSeconds())
 			if j.Phase == MDCreate {
 				res.Regions = append(res.Regions, BenchRegion{Rank: th.Rank, Passes: []BenchPass{{Issued: th.Ops, Acked: th.Ops}}})

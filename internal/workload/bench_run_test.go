@@ -293,6 +293,115 @@ func TestBenchMetadata(t *testing.T) {
 	}
 }
 
+// Records of IOR hard's size are verified as well, though no block of a
+// stream fits into them.
+func TestBenchOddRecords(t *testing.T) {
+	b := newBench(t)
+	odd := func(client int) func(*BenchJob) {
+		return func(j *BenchJob) {
+			j.Layout, j.Clients, j.ClientIndex, j.ReadShift, j.RecordBytes, j.FileBytes = Strided, 2, client, 1, 47008, 20*47008
+		}
+	}
+	for n := range 2 {
+		if r := b.do(b.job(SeqWrite, odd(n))); r.Bytes != 40*47008 {
+			t.Errorf("%d bytes", r.Bytes)
+		}
+	}
+	if st, err := os.Stat(b.file("data/shared.data")); err != nil || st.Size() != 80*47008 {
+		t.Error(err)
+	}
+	for n := range 2 {
+		b.clean(b.do(b.job(SeqRead, odd(n))))
+	}
+	f, err := os.OpenFile(b.file("data/shared.data"), os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	// Record 41 of the file is the tenth (from 0) of rank 1, which client 1 reads.
+	if _, err := f.WriteAt([]byte{1, 2, 3}, 41*47008+999); err != nil {
+		t.Fatal(err)
+	}
+	if r := b.do(b.job(SeqRead, odd(1))); r.Verified.BadBytes != 47008 || !strings.Contains(r.Verified.Findings[0], "47008 bytes from 1927328 on are not what was written") {
+		t.Errorf("%+v", r.Verified)
+	}
+	if _, err := b.try(b.job(SeqWrite, odd(0))); err == nil || !strings.Contains(err.Error(), "written once") {
+		t.Errorf("written twice: %v", err)
+	}
+}
+
+// Files of all threads in one directory are read back, found and removed.
+func TestBenchShared(t *testing.T) {
+	b := newBench(t)
+	// Two clients of two threads, 150 files each: 0 ... 149.
+	shared := func(client int) func(*BenchJob) {
+		return func(j *BenchJob) {
+			j.Clients, j.ClientIndex, j.ReadShift = 2, client, 1
+			j.Branch, j.Items, j.ItemBytes, j.Shared, j.Set = 1, 150, 3901, true, "hard"
+		}
+	}
+	all := func(phase BenchPhase) (ops, bytes, bad int64) {
+		t.Helper()
+		for n := range 2 {
+			r := b.do(b.job(phase, shared(n)))
+			ops += r.Ops
+			if r.Verified != nil {
+				bytes, bad = bytes+r.Verified.Bytes, bad+r.Verified.BadBytes
+			}
+		}
+		return ops, bytes, bad
+	}
+	if ops, _, _ := all(MDCreate); ops != 600 {
+		t.Errorf("%d created", ops)
+	}
+	// Another set is walked by find as well, and none of its files match.
+	b.do(b.job(MDCreate))
+	for _, name := range []string{"hard/file.mdtest.0.0", "hard/file.mdtest.3.149"} {
+		if st, err := os.Stat(b.file(name)); err != nil || st.Size() != 3901 {
+			t.Error(name, err)
+		}
+	}
+	// By hand: 1, 101 and 10 to 19 have no 01 but in "101"; of 0 to 149 that
+	// is 101 alone: four files.
+	if ops, bytes, bad := all(Find); ops != 630 || bytes != 4*3901 || bad != 0 {
+		t.Errorf("find: %d entries, %d bytes matched, %d bad", ops, bytes, bad)
+	}
+	if ops, _, bad := all(MDStat); ops != 600 || bad != 0 {
+		t.Errorf("stat: %d, %d bad", ops, bad)
+	}
+	if ops, bytes, bad := all(MDRead); ops != 600 || bytes != 600*3901 || bad != 0 {
+		t.Errorf("read: %d files, %d bytes, %d bad", ops, bytes, bad)
+	}
+	// One file with another's data, one longer, one gone that find looks for.
+	data, err := os.ReadFile(b.file("hard/file.mdtest.0.1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, d := range map[string][]byte{"hard/file.mdtest.0.2": data, "hard/file.mdtest.1.7": append(data, 0)} {
+		if err := os.WriteFile(b.file(name), d, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, bytes, bad := all(MDRead); bytes != 600*3901 || bad != 2*3901 {
+		t.Errorf("%d of %d bytes were found to be wrong", bad, bytes)
+	}
+	if err := os.Rename(b.file("hard/file.mdtest.2.101"), b.file("hard/x")); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, bad := all(Find); bad != 3901 {
+		t.Errorf("find missed nothing: %d", bad)
+	}
+	if err := os.Rename(b.file("hard/x"), b.file("hard/file.mdtest.2.101")); err != nil {
+		t.Fatal(err)
+	}
+	if ops, _, _ := all(MDRemove); ops != 600 {
+		t.Errorf("%d removed", ops)
+	}
+	if left, _ := filepath.Glob(b.file("hard/*")); len(left) != 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
 // A thread that hangs is left behind; the others' figures stand.
 func TestBenchStuck(t *testing.T) {
 	b := newBench(t)

@@ -47,6 +47,9 @@ type benchWork interface {
 	// loop does the timed work and ends early, without an error, once the run
 	// is over.
 	loop() error
+	// verified is what was compared with what was written, nil where nothing
+	// was; it may be asked while loop runs.
+	verified() *BenchVerify
 	// close releases what open and loop have opened; it is called in any case.
 	close()
 }
