@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -76,11 +77,38 @@ func newHostCacheCmd() *cobra.Command {
 		}
 		return err
 	})
+	add("watch", "Write down which SSDs hold the newest dirty data, until ended", func(cmd *cobra.Command, s *cache.Stack) error {
+		return s.Watch(cmd.Context())
+	})
 	add("stats", "Counters and state as JSON", func(cmd *cobra.Command, s *cache.Stack) error {
 		st := s.Read(cmd.Context(), true)
 		st.TimeNS = time.Now().UnixNano()
 		return json.NewEncoder(cmd.OutOrStdout()).Encode(st)
 	})
+	for _, x := range []struct {
+		use, short string
+		run        func(ctx context.Context, s *cache.Stack, file string) error
+	}{
+		{"fill", "For a drill: write a new file until the mirror is full, and write nothing to the disks meanwhile", func(ctx context.Context, s *cache.Stack, file string) error {
+			percent, err := s.Fill(ctx, file)
+			if err == nil {
+				fmt.Fprintf(c.OutOrStdout(), "%d %% of the mirror is dirty\n", percent)
+			}
+			return err
+		}},
+		{"drain", "End of fill", func(_ context.Context, s *cache.Stack, file string) error { return s.Drain(file) }},
+	} {
+		c.AddCommand(&cobra.Command{
+			Use: x.use + " CONFIG FILE", Short: x.short, Args: cobra.ExactArgs(2),
+			RunE: func(cmd *cobra.Command, args []string) error {
+				s, _, err := open(cmd, args[0])
+				if err != nil {
+					return err
+				}
+				return x.run(cmd.Context(), s, args[1])
+			},
+		})
+	}
 	return c
 }
 

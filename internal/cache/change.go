@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -189,10 +190,17 @@ func (s *Stack) look() (seen, error) {
 	return v, nil
 }
 
-// attached tells whether a bcache device has its set.
-func (s *Stack) attached(dev string, l *Layer) bool {
-	st := s.line("/sys/block/" + dev + "/bcache/state")
-	return s.exists("/sys/fs/bcache/"+l.Set) && st != "no cache" && st != ""
+// attached tells whether a bcache device has the set of its layer.
+func (s *Stack) attached(dev string, l *Layer) bool { return s.setOf(dev) == l.Set }
+
+// setOf is the set that a bcache device has, "" for none. The file state does
+// not tell: a device whose set has failed goes on and stays "clean".
+func (s *Stack) setOf(dev string) string {
+	p, err := s.sys.Realpath("/sys/block/" + dev + "/bcache/cache")
+	if err != nil {
+		return ""
+	}
+	return path.Base(p)
 }
 
 func (s *Stack) dirtyBytes(dev string) int64 {
@@ -570,16 +578,15 @@ func (s *Stack) attach(ctx context.Context, toDirty bool, l *Layer, mode string)
 
 // detach takes a layer's set away, after everything dirty is on the disks.
 func (s *Stack) detach(ctx context.Context, dev string, say Progress) error {
-	dir := "/sys/block/" + dev + "/bcache/"
-	if s.line(dir+"state") == "no cache" {
+	if s.setOf(dev) == "" {
 		return nil
 	}
 	total := s.dirtyBytes(dev)
-	if err := s.sys.Poke(dir+"detach", "1\n"); err != nil {
+	if err := s.sys.Poke("/sys/block/"+dev+"/bcache/detach", "1\n"); err != nil {
 		return err
 	}
 	for {
-		if s.line(dir+"state") == "no cache" {
+		if s.setOf(dev) == "" {
 			return nil
 		}
 		left := s.dirtyBytes(dev)

@@ -294,6 +294,19 @@ func (s *Stack) NoteSync() error {
 	return nil
 }
 
+// Watch keeps the label true for as long as the stack is up, where no resource
+// agent does that.
+func (s *Stack) Watch(ctx context.Context) error {
+	for {
+		if err := s.NoteSync(); err != nil {
+			s.note("%v", err)
+		}
+		if err := s.sys.Sleep(ctx, time.Second); err != nil {
+			return nil
+		}
+	}
+}
+
 func (s *Stack) startClean(ctx context.Context, l *Layer) error {
 	if s.exists("/sys/fs/bcache/" + l.Set) {
 		return nil
@@ -395,7 +408,7 @@ func (s *Stack) device(backing string, l *Layer) (string, error) {
 	if dev == "" {
 		return "", fmt.Errorf("bcache makes no device of %s", backing)
 	}
-	if l != nil && s.exists("/sys/fs/bcache/"+l.Set) && s.line("/sys/block/"+dev+"/bcache/state") == "no cache" {
+	if l != nil && s.exists("/sys/fs/bcache/"+l.Set) && !s.attached(dev, l) {
 		if err := s.sys.Poke("/sys/block/"+dev+"/bcache/attach", l.Set+"\n"); err != nil {
 			return "", fmt.Errorf("bcache does not attach %s: %w", l.Set, err)
 		}

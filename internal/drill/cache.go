@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"path"
 	"slices"
 	"time"
 
@@ -13,8 +14,13 @@ import (
 	"github.com/mortarhpc/mortar/internal/resource"
 )
 
-// CacheApply brings a cache to its config, as `mortar apply` does; service.
-const CacheApply Kind = "cache-apply"
+const (
+	// CacheApply brings a cache to its config, as `mortar apply` does; service.
+	CacheApply Kind = "cache-apply"
+	// CacheFill makes the mirror full of dirty data, which is not written to
+	// the disks meanwhile; service, mount point.
+	CacheFill Kind = "cache-fill"
+)
 
 // hostMortar is the binary on a server.
 const hostMortar = "/usr/local/sbin/mortar"
@@ -42,6 +48,23 @@ var cacheDrills = []Drill{
 		Variants: []Variant{{How: "pulled", Title: "all SSDs are pulled, one after the other", Steps: ssdAll}},
 	},
 	{
+		Name: "cache-full", Title: "more is written than the disks take, until the mirror of dirty data is full; writes go on at the disks' speed",
+		Expect: Expect{Where: Stays, Fencing: Nobody, Stall: 5},
+		Variants: []Variant{{How: "filled", Title: "nothing dirty is written to the disks, and a file of random writes fills the mirror", Steps: func(s Scene) ([]Step, error) {
+			if _, err := s.ssd(0); err != nil {
+				return nil, err
+			}
+			if s.Design.Cache.Mode != cache.WriteBack {
+				return nil, errors.New("the cache is write-through: nothing in it is dirty")
+			}
+			f := Fault{Kind: CacheFill, On: s.Active, Args: []string{s.Service.Name, s.Volume.MountPoint}}
+			return []Step{
+				{Fault: f, Wait: linkHold, Look: true, Until: dirtyAt(s, "the mirror is full", func(percent int64) bool { return percent >= 60 })},
+				{Fault: f, Mend: true, Wait: 5 * time.Second, Until: dirtyAt(s, "dirty data shrinks", func(percent int64) bool { return percent < 60 })},
+			}, nil
+		}}},
+	},
+	{
 		Name: "ssd-missing", Title: "the active server dies while an SSD is missing; the service starts on the other one with the rest",
 		Expect: Expect{Where: Moves, Fencing: Victim, Stall: 15},
 		Variants: []Variant{{How: "freeze", Title: "the first SSD is pulled, then the server stops executing", Steps: func(s Scene) ([]Step, error) {
@@ -66,7 +89,7 @@ func Suits(all []Choice, d *design.Design) []Choice {
 			return false
 		}
 		return d.Cache == nil || c.Drill.Name == "ssd-both" && d.Cache.Mode != cache.WriteThrough ||
-			c.Drill.Name == "ssd-replace" && d.Cache.Mode != cache.WriteBack || c.Variant.How == "second" && len(d.Cache.SSDs) < 2
+			(c.Drill.Name == "ssd-replace" || c.Drill.Name == "cache-full") && d.Cache.Mode != cache.WriteBack || c.Variant.How == "second" && len(d.Cache.SSDs) < 2
 	})
 }
 
@@ -131,9 +154,9 @@ func ssdAll(s Scene) ([]Step, error) {
 	return steps, nil
 }
 
-// mirrorOf is seen when n SSDs hold the newest dirty data.
-func mirrorOf(s Scene, n int) *Sight {
-	return &Sight{What: fmt.Sprintf("dirty data on %d SSDs", n), Limit: time.Minute, Look: func(ctx context.Context, v *View) (bool, string) {
+// cacheSight is something seen in the cache's counters.
+func cacheSight(s Scene, what string, seen func(cache.Stats) bool) *Sight {
+	return &Sight{What: what, Limit: time.Minute, Look: func(ctx context.Context, v *View) (bool, string) {
 		for _, server := range []string{v.Active, v.Passive} {
 			var out resource.Output
 			if v.query(ctx, server, &out, hostMortar, "host-cache", "stats", cache.ConfigPath(s.Service.Name)) != nil || out.Code != 0 {
@@ -143,10 +166,19 @@ func mirrorOf(s Scene, n int) *Sight {
 			if json.Unmarshal([]byte(out.Stdout), &st) != nil || !st.Up {
 				continue
 			}
-			return len(st.Mirror.InSync) == n, fmt.Sprintf("in sync: %v of %d, %d bytes dirty", st.Mirror.InSync, st.Mirror.Members, st.Dirty)
+			return seen(st), fmt.Sprintf("in sync: %v of %d, %d of %d bytes dirty", st.Mirror.InSync, st.Mirror.Members, st.Dirty, st.DirtyRoom)
 		}
 		return false, "the cache runs on no server"
 	}}
+}
+
+// mirrorOf is seen when n SSDs hold the newest dirty data.
+func mirrorOf(s Scene, n int) *Sight {
+	return cacheSight(s, fmt.Sprintf("dirty data on %d SSDs", n), func(st cache.Stats) bool { return len(st.Mirror.InSync) == n })
+}
+
+func dirtyAt(s Scene, what string, is func(percent int64) bool) *Sight {
+	return cacheSight(s, what, func(st cache.Stats) bool { return st.DirtyRoom > 0 && is(100*st.Dirty/st.DirtyRoom) })
 }
 
 // applyCache does what is to be done to bring the service's cache to its
@@ -155,6 +187,28 @@ func (e *engine) applyCache(ctx context.Context, server, service string) error {
 	return e.do(ctx, server, resource.Action{
 		Title: "bring the cache to its config", Cmd: []string{hostMortar, "host-cache", "apply", cache.ConfigPath(service)}, Seconds: 600,
 	})
+}
+
+func cacheFiller(f Fault) string { return path.Join(f.Args[1], ".mortar-cache-fill") }
+
+// fillCache runs where the service is.
+func (e *engine) fillCache(ctx context.Context, f Fault) error {
+	return e.do(ctx, f.On, resource.Action{
+		Title: "fill the mirror of dirty data", Cmd: []string{hostMortar, "host-cache", "fill", cache.ConfigPath(f.Args[0]), cacheFiller(f)}, Seconds: 300,
+	})
+}
+
+// drainCache undoes it on the server that has the volume now.
+func (e *engine) drainCache(ctx context.Context, f Fault) error {
+	v := e.view()
+	for _, server := range e.servers {
+		if v.mounted(ctx, server) {
+			return e.do(ctx, server, resource.Action{
+				Title: "let dirty data go to the disks", Cmd: []string{hostMortar, "host-cache", "drain", cache.ConfigPath(f.Args[0]), cacheFiller(f)},
+			})
+		}
+	}
+	return fmt.Errorf("%s is mounted on no server: %s could not be removed", f.Args[1], cacheFiller(f))
 }
 
 // cacheHas tells whether a disk is an SSD of the cache.

@@ -664,6 +664,8 @@ func deed(s Step) string {
 		return "overwriting bytes of one disk beneath the RAID"
 	case CacheApply:
 		return "giving SSDs back to the cache of " + arg(0)
+	case CacheFill:
+		return "filling the mirror of dirty data of " + arg(0)
 	case LocalDisk:
 		return "pulling a system disk of " + f.On
 	case FeedOff:

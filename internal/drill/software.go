@@ -16,7 +16,7 @@ import (
 // administrator's commands, or the hardware's injector.
 func (e *engine) injector(f Fault) Injector {
 	switch f.Kind {
-	case Kill, FillFS, BitRot, CacheApply:
+	case Kill, FillFS, BitRot, CacheApply, CacheFill:
 		return software{e}
 	case Move, Standby, ConfirmOff:
 		return commands{e}
@@ -51,6 +51,8 @@ func (s software) Inject(ctx context.Context, f Fault) error {
 		return s.rot(ctx)
 	case CacheApply:
 		return s.e.applyCache(ctx, f.On, f.Args[0])
+	case CacheFill:
+		return s.e.fillCache(ctx, f)
 	}
 	a := resource.Action{Title: "kill " + f.Args[0], Cmd: []string{"pkill", "-KILL", "-x", f.Args[0]}}
 	if f.Args[0] == "nfsd" {
@@ -71,6 +73,8 @@ func (s software) Heal(ctx context.Context, f Fault) error {
 		return nil // the scrub has mended it, or the verdict says that it has not
 	case CacheApply:
 		return nil
+	case CacheFill:
+		return s.e.drainCache(ctx, f)
 	}
 	unit := daemons[f.Args[0]]
 	if unit == "" {

@@ -206,6 +206,9 @@ func (s *service) warm(ctx context.Context) {
 	if s.cfg.Namespace != "" {
 		want = append(want, "ipvlan")
 	}
+	if s.cfg.Cache != "" {
+		want = append(want, "bcache", "raid0", "raid1")
+	}
 	for _, dev := range s.cfg.Arrays[0].Members {
 		if sb, err := s.superblock(dev); err == nil {
 			if m := map[int]string{1: "raid1", 4: "raid456", 5: "raid456", 6: "raid456", 10: "raid10"}[sb.Level]; m != "" {

@@ -30,7 +30,10 @@ func (b *builder) mounted(v *design.Volume) string {
 // cacheUnit brings the cache of a single server's service up at boot.
 func cacheUnit(service string) string { return "mortar-cache-" + service + ".service" }
 
-func unitPath(service string) string { return "/etc/systemd/system/" + cacheUnit(service) }
+// watchUnit keeps its label true, which the resource agent does in a cluster.
+func watchUnit(service string) string { return "mortar-cache-watch-" + service + ".service" }
+
+func unitPath(unit string) string { return "/etc/systemd/system/" + unit }
 
 // cacheConfig is what the servers are told of the cache.
 func (b *builder) cacheConfig(v *design.Volume, s *design.Service) ([]byte, error) {
@@ -91,11 +94,12 @@ func (b *builder) cacheFiles(h string) {
 		return
 	}
 	b.add(StageKernel, h, "unit of the cache", &resource.TextFile{
-		Path: unitPath(s.Name),
+		Path: unitPath(cacheUnit(s.Name)),
 		Content: []byte(strings.Join([]string{
 			strings.TrimSuffix(resource.Header, "\n"),
 			"[Unit]",
 			"Description=Cache of " + v.VG + "/" + v.LV,
+			"Wants=" + watchUnit(s.Name),
 			"DefaultDependencies=no",
 			"After=systemd-modules-load.service local-fs-pre.target",
 			"Before=umount.target",
@@ -107,6 +111,23 @@ func (b *builder) cacheFiles(h string) {
 			"ExecStart=" + mortarPath + " host-cache start --wait " + cache.ConfigPath(s.Name),
 			"ExecStop=" + mortarPath + " host-cache stop " + cache.ConfigPath(s.Name),
 			"TimeoutStartSec=300",
+			"",
+		}, "\n")),
+	})
+	b.add(StageKernel, h, "unit that watches the cache", &resource.TextFile{
+		Path: unitPath(watchUnit(s.Name)),
+		Content: []byte(strings.Join([]string{
+			strings.TrimSuffix(resource.Header, "\n"),
+			"[Unit]",
+			"Description=Which SSDs hold the newest dirty data of " + v.VG + "/" + v.LV,
+			"BindsTo=" + cacheUnit(s.Name),
+			"After=" + cacheUnit(s.Name),
+			"",
+			"[Service]",
+			"Type=exec",
+			"ExecStart=" + mortarPath + " host-cache watch " + cache.ConfigPath(s.Name),
+			"Restart=on-failure",
+			"RestartSec=5",
 			"",
 		}, "\n")),
 	})
@@ -144,6 +165,7 @@ func (b *builder) addCache(v *design.Volume, s *design.Service, host string) err
 	if b.d.HA == nil {
 		b.add(StageStorage, host, "cache at boot", &resource.Units{Name: "cache", List: []resource.Unit{
 			{Name: cacheUnit(s.Name), Active: true, Why: "stops the cache at shutdown; the mount starts it at boot"},
+			{Name: watchUnit(s.Name), Active: true, Why: "writes down on the disks which SSDs hold the newest dirty data"},
 		}})
 	}
 	return nil
@@ -157,7 +179,7 @@ func (b *builder) forgetCache() {
 	for _, h := range b.servers {
 		r := &resource.NoCache{Path: cache.ConfigPath(b.d.Services[0].Name), Forget: true}
 		if b.d.HA == nil {
-			r.Unit = unitPath(b.d.Services[0].Name)
+			r.Units = []string{unitPath(cacheUnit(b.d.Services[0].Name)), unitPath(watchUnit(b.d.Services[0].Name))}
 		}
 		b.add(StageNFS, h, "no cache", r)
 	}

@@ -217,10 +217,10 @@ func (c *Cache) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 // still on the host.
 type NoCache struct {
 	Path string // of the config on the host
-	// Forget: remove the config and Unit. Otherwise what is dirty goes to the
+	// Forget: remove the config and Units. Otherwise what is dirty goes to the
 	// disks, which is done where the volume is.
 	Forget bool
-	Unit   string `json:",omitempty"` // path of the unit that brings it up at boot
+	Units  []string `json:",omitempty"` // paths of the units that bring it up at boot
 }
 
 // Kind is "no-cache".
@@ -238,8 +238,8 @@ func (c *NoCache) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 	}
 	if c.Forget {
 		as := []Action{{Title: "remove " + c.Path, File: &File{Path: c.Path, Remove: true}}}
-		if c.Unit != "" {
-			as = append(as, Action{Title: "remove " + c.Unit, File: &File{Path: c.Unit, Remove: true}})
+		for _, u := range c.Units {
+			as = append(as, Action{Title: "remove " + u, File: &File{Path: u, Remove: true}})
 		}
 		return as, nil
 	}

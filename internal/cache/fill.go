@@ -1,0 +1,107 @@
+package cache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+	"unsafe"
+)
+
+// fillBlock is much shorter than any stream, and large enough to fill a mirror
+// in reasonable time.
+const fillBlock = 64 << 10
+
+// Fill makes the mirror full of dirty data, for a drill: what is dirty is no
+// longer written to the disks, and the blocks of a new file are written in
+// random order until bcache takes no more. Drain ends it. It returns what
+// percentage of the mirror is dirty then.
+func (s *Stack) Fill(ctx context.Context, file string) (int64, error) {
+	dirty, room, err := s.mirror()
+	if err != nil {
+		return 0, err
+	}
+	if err := s.sys.Poke("/sys/block/"+dirty+"/bcache/writeback_running", "0\n"); err != nil {
+		return 0, err
+	}
+	f, err := os.OpenFile(file, os.O_CREATE|os.O_WRONLY|syscall.O_DIRECT|syscall.O_DSYNC, 0o600)
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	blocks := int(room / fillBlock)
+	if err := syscall.Fallocate(int(f.Fd()), 0, 0, int64(blocks)*fillBlock); err != nil {
+		return 0, fmt.Errorf("%s: %w", file, err)
+	}
+	order := rand.Perm(blocks)
+	var next atomic.Int64
+	var full atomic.Bool
+	var wg sync.WaitGroup
+	errs := make([]error, 4)
+	for i := range errs {
+		wg.Go(func() {
+			b := aligned(fillBlock)
+			for n := next.Add(1) - 1; n < int64(blocks) && !full.Load() && ctx.Err() == nil; n = next.Add(1) - 1 {
+				if _, errs[i] = f.WriteAt(b, int64(order[n])*fillBlock); errs[i] != nil {
+					return
+				}
+			}
+		})
+	}
+	// It is full when there is no more dirty than a moment ago.
+	for last := int64(-1); ctx.Err() == nil; {
+		if err := s.sys.Sleep(ctx, 2*time.Second); err != nil {
+			break
+		}
+		now := s.dirtyBytes(dirty)
+		if now <= last {
+			break
+		}
+		last = now
+	}
+	full.Store(true)
+	wg.Wait()
+	return 100 * s.dirtyBytes(dirty) / room, errors.Join(append(errs, ctx.Err())...)
+}
+
+// Drain undoes Fill.
+func (s *Stack) Drain(file string) error {
+	dirty, _, err := s.mirror()
+	if err == nil {
+		err = s.sys.Poke("/sys/block/"+dirty+"/bcache/writeback_running", "1\n")
+	}
+	if e := os.Remove(file); e != nil && !os.IsNotExist(e) {
+		err = errors.Join(err, e)
+	}
+	return err
+}
+
+// mirror is the running dirty layer, and its room in bytes.
+func (s *Stack) mirror() (dev string, room int64, err error) {
+	if err := s.readLabel(); err != nil {
+		return "", 0, err
+	}
+	if _, dev = s.layers(); dev != "" && s.label != nil && s.label.Dirty != nil {
+		if a := s.array(s.label.Dirty.Array); a != nil {
+			return dev, s.sectors(a.Dev) * 512, nil
+		}
+	}
+	return "", 0, errors.New("no mirror for dirty data is up here")
+}
+
+// aligned is a buffer for direct I/O.
+func aligned(n int) []byte {
+	const page = 4096
+	b := make([]byte, n+page)
+	skip := (page - int(uintptr(unsafe.Pointer(&b[0]))%page)) % page
+	b = b[skip : skip+n]
+	for i := range b {
+		b[i] = byte(i)
+	}
+	return b
+}
