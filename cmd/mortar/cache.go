@@ -409,7 +409,11 @@ func showCache(w io.Writer, server string, st cache.Stats) {
 	fmt.Fprintf(w, "  reads      %d from SSD, %d from disks (%s), of these %d parts of streams\n", st.ReadHits, st.ReadMisses, share(st.ReadHits, st.ReadMisses), st.ReadBypassed)
 	fmt.Fprintf(w, "  writes     %s to SSD, %s past them (%s)\n", b(st.WrittenSSD), b(st.WrittenDisks), share(st.WrittenSSD, st.WrittenDisks))
 	if st.DirtyRoom > 0 {
-		fmt.Fprintf(w, "  dirty      %s of %s, written to the disks at %s/s; %s so far\n", b(st.Dirty), b(st.DirtyRoom), b(st.FlushRate), b(st.Flushed))
+		rate := ""
+		if st.Dirty > 0 { // idle, bcache sets it to a number without a meaning
+			rate = ", written to the disks at up to " + b(st.FlushRate) + "/s"
+		}
+		fmt.Fprintf(w, "  dirty      %s of %s%s; %s written so far\n", b(st.Dirty), b(st.DirtyRoom), rate, b(st.Flushed))
 		fmt.Fprintf(w, "  mirror     in sync on %s (%d of %d)\n", strings.Join(st.Mirror.InSync, ", "), len(st.Mirror.InSync), st.Mirror.Members)
 	}
 	fmt.Fprintf(w, "  for reads  %s, %d %% used\n", b(st.CleanRoom), st.CleanUsed)

@@ -77,7 +77,10 @@ func judgeCache(p *Part, k *design.Cache, server string, st cache.Stats) {
 			if used >= fullWarn {
 				level = Warning
 			}
-			c := p.add(level, "dirty", "%s of %s dirty (%d %%), written to the disks at %s/s", b(st.Dirty), b(st.DirtyRoom), used, b(st.FlushRate))
+			c := p.add(level, "dirty", "%s of %s dirty (%d %%)", b(st.Dirty), b(st.DirtyRoom), used)
+			if st.Dirty > 0 {
+				c.Text += ", written to the disks at up to " + b(st.FlushRate) + "/s"
+			}
 			if level == Warning {
 				c.Mend = "more is written than the disks take; at 70 %% writes go past the SSDs, at the disks' speed"
 			}

@@ -143,14 +143,27 @@ func ignoreSSDs(c *design.Cache) string {
 }
 
 // addHeader makes room for bcache's superblocks and the label, before the
-// volume takes all that is left of its group.
-func (b *builder) addHeader(v *design.Volume, host, id string, pvs []string, activate bool) {
+// volume takes all that is left of its group. align is where a full stripe
+// of a physical volume may begin.
+func (b *builder) addHeader(v *design.Volume, host, id string, pvs []string, align int64, activate bool) {
 	if !b.cached(v) {
 		return
 	}
 	b.add(StageStorage, host, "logical volume "+v.VG+"/"+b.d.Cache.Header, &resource.LogicalVolume{
-		VG: v.VG, Name: b.d.Cache.Header, PVs: pvs, SystemID: id, Stripes: 1, Size: cache.HeaderBytes, Activate: activate,
+		VG: v.VG, Name: b.d.Cache.Header, PVs: pvs, SystemID: id, Stripes: v.Stripes, StripeSize: int64(v.StripeSize),
+		Size: headerSize(align, int64(v.ExtentSize), v.Stripes), Activate: activate,
 	})
+}
+
+// headerSize is at least what the header needs, and so much that the volume
+// behind it begins with a full stripe on every physical volume.
+func headerSize(align, extent int64, stripes int) int64 {
+	step := extent // on each physical volume
+	for align > 0 && step%align != 0 {
+		step += extent
+	}
+	step *= int64(max(stripes, 1))
+	return (cache.HeaderBytes + step - 1) / step * step
 }
 
 // addCache puts the SSDs in front of a volume.

@@ -499,7 +499,7 @@ func (b *builder) inside(v *design.Volume, s *design.Service, p place, pvs []str
 	b.add(StageStorage, p.host, "volume group "+v.VG, &resource.VolumeGroup{
 		Name: v.VG, LV: v.LV, PVs: pvs, SystemID: id, Align: align, ExtentSize: int64(v.ExtentSize),
 	})
-	b.addHeader(v, p.host, id, pvs, !p.managed)
+	b.addHeader(v, p.host, id, pvs, align, !p.managed)
 	b.add(StageStorage, p.host, "logical volume "+v.VG+"/"+v.LV, &resource.LogicalVolume{
 		VG: v.VG, Name: v.LV, PVs: pvs, SystemID: id, Stripes: v.Stripes, StripeSize: int64(v.StripeSize), Activate: !p.managed,
 	})

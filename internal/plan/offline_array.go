@@ -208,7 +208,7 @@ func (b *builder) lunVolume(v *design.Volume, s *design.Service) error {
 			align = (align + full - 1) / full * full
 		}
 		b.add(StageStorage, h, "volume group "+v.VG, &resource.VolumeGroup{Name: v.VG, LV: v.LV, PVs: v.LUNs, SystemID: id, Align: align, ExtentSize: int64(v.ExtentSize)})
-		b.addHeader(v, h, id, v.LUNs, true)
+		b.addHeader(v, h, id, v.LUNs, align, true)
 		b.add(StageStorage, h, "logical volume "+v.VG+"/"+v.LV, &resource.LogicalVolume{VG: v.VG, Name: v.LV, PVs: v.LUNs, SystemID: id, Stripes: v.Stripes, StripeSize: int64(v.StripeSize), Activate: true})
 		if b.cached(v) {
 			dev = b.d.Cache.Device
