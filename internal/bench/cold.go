@@ -119,6 +119,11 @@ func (r *runner) restartClustered(ctx context.Context) error {
 			return fmt.Errorf("restarting service %s: %w", s.Name, err)
 		}
 	}
+	// A start that is only under way counts as done for --restart.
+	// Source: crm_resource(8); seen with Pacemaker 3.0.0
+	if err := action(ctx, r.host(at[0]), "wait until the cluster is idle", "crm_resource", "--wait", "--timeout", "240s"); err != nil {
+		return fmt.Errorf("waiting for the cluster: %w", err)
+	}
 	return r.findActive(ctx)
 }
 

@@ -373,6 +373,14 @@ func TestBottleneck(t *testing.T) {
 	}
 }
 
+func TestDiffers(t *testing.T) {
+	want := strings.Split("vers=4.1,proto=tcp,hard,rsize=1048576,wsize=1048576", ",")
+	have := strings.Split("rw,relatime,vers=4.1,rsize=262144,wsize=1048576,hard,proto=tcp,timeo=150", ",")
+	if got := differs(want, have); got != "rsize=262144, not rsize=1048576" {
+		t.Error(got)
+	}
+}
+
 func TestArrayTroubles(t *testing.T) {
 	got := arrayTroubles(`Personalities : [raid6] [raid5] [raid4]
 md127 : active raid6 dm-0[0] dm-4[3] dm-3[2] dm-1[1]

@@ -56,7 +56,7 @@ func (r *runner) config() report.Config {
 	c.Software = r.software
 	for _, name := range r.clients {
 		if f, ok := r.facts[name]; ok {
-			c.Hardware = append(c.Hardware, report.Row{Name: "client " + name + ", as found", Value: fmt.Sprintf("%d processors, %s memory", f.CPUs, report.Bytes(f.MemBytes))})
+			c.Hardware = append(c.Hardware, report.Row{Name: "client " + name + ", as found", Value: report.Plural(f.CPUs, "processor") + ", " + report.Bytes(f.MemBytes) + " memory"})
 			c.Mounts = append(c.Mounts, report.Row{Name: name + ", as the load found it", Value: strings.TrimSpace(f.Source + " " + f.FSType + " " + f.MountOptions)})
 		}
 	}
@@ -123,7 +123,7 @@ func (r *runner) caveats() []string {
 		threads = max(threads, s.Threads)
 	}
 	if n := len(r.clients); threads > n {
-		out = append(out, fmt.Sprintf("There were %d clients. At more than %d threads several share one client, its connection and its processor: the curve is then the client's as much as the brick's.", n, n))
+		out = append(out, fmt.Sprintf("There were no more than %s. At more threads several share one client, its connection and its processor: the curve is then the client's as much as the brick's.", report.Plural(n, "client host")))
 		if slices.ContainsFunc(r.suite.Tests, func(t Test) bool { return t.ReadShift > 0 }) && n == 1 {
 			out = append(out, "With one client nothing can be read back by another: where that was asked for, the client's own cache was emptied instead.")
 		}

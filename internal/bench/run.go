@@ -161,7 +161,7 @@ func Run(ctx context.Context, env Env, suite *Suite, opt Options) (*report.Run, 
 		r.interrupted = true
 		r.reasons = append(r.reasons, "interrupted")
 	} else if err != nil {
-		r.reasons = append(r.reasons, err.Error())
+		r.reasons = append(r.reasons, strings.Split(err.Error(), "\n")...)
 	}
 	r.checkClocks(ctx)
 	run, serr := r.save(true)
@@ -427,12 +427,32 @@ func (r *runner) findLanes(ctx context.Context) error {
 		case slices.Contains(live.Options, "ro"):
 			problems = append(problems, fmt.Sprintf("%s is mounted read-only on client %s: a benchmark writes; mount it rw", m.Path, c))
 		}
+		if d := differs(m.Options, live.Options); there && d != "" {
+			r.note(c, "%s is mounted with %s: what server and client agreed on", m.Path, d)
+		}
 		r.lanes = append(r.lanes, lane{client: c, service: s.Name, dir: path.Join(m.Path, benchDir), runID: r.runID + "-" + s.Name})
 	}
 	if len(problems) > 0 {
 		return &Unfit{problems}
 	}
 	return nil
+}
+
+// differs tells which values of mount options are not those asked for.
+func differs(want, have []string) string {
+	var out []string
+	for _, w := range want {
+		key, value, ok := strings.Cut(w, "=")
+		if !ok {
+			continue
+		}
+		for _, h := range have {
+			if k, v, ok := strings.Cut(h, "="); ok && k == key && v != value {
+				out = append(out, fmt.Sprintf("%s, not %s", h, w))
+			}
+		}
+	}
+	return strings.Join(out, "; ")
 }
 
 // benchDir, on a mount, is where a run's files go: <mount>/.mortar/<run id>.

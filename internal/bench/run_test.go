@@ -252,7 +252,7 @@ func TestRun(t *testing.T) {
 	}
 	// Caches were emptied by the papers' procedure, in its order.
 	i := slices.Index(b.cmds, "nfs2 crm_resource --restart --resource service-home")
-	if i < 2 || !strings.Contains(b.cmds[i-1], "umount") || !strings.Contains(b.cmds[i+1], " mount") {
+	if i < 2 || !strings.Contains(b.cmds[i-1], "umount") || !strings.HasPrefix(b.cmds[i+1], "nfs2 crm_resource --wait") || !strings.Contains(b.cmds[i+2], " mount") {
 		t.Errorf("commands: %q", b.cmds)
 	}
 	left, err := filepath.Glob(filepath.Join(b.dir, ".mortar", "*"))
