@@ -245,11 +245,15 @@ func (e *engine) returnDisk(ctx context.Context, serial string) error {
 			}
 		}
 	}
-	where, err := e.location(ctx, g.Service)
+	ssd, service := cacheHas(e.env.Design, serial), g.Service
+	if ssd {
+		service = e.service.Name
+	}
+	where, err := e.location(ctx, service)
 	if err != nil {
 		return err
 	}
-	if cacheHas(e.env.Design, serial) && len(where) == 1 {
+	if ssd && len(where) == 1 {
 		e.say("giving SSD %s back to the cache", serial)
 		began := time.Now()
 		for {
