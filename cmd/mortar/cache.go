@@ -108,12 +108,14 @@ after all of it is on the disks; what was cached of reads is dropped.` + cacheCh
 
 func newCacheRemoveCmd() *cobra.Command {
 	var f cacheChange
+	var mode string
 	cmd := &cobra.Command{
-		Use:     "remove SPEC SERIAL...",
-		Short:   "Take SSDs away, also such that are gone",
-		Long:    "Take SSDs out of the cache, also such that are gone. What is dirty is written to the disks first; write-back needs two that stay." + cacheChangeHelp,
-		Example: `  mortar cache remove brick.yaml S64GNE0R`,
-		Args:    cobra.MinimumNArgs(2),
+		Use:   "remove SPEC SERIAL...",
+		Short: "Take SSDs away, also such that are gone",
+		Long:  "Take SSDs out of the cache, also such that are gone. What is dirty is written to the disks first; write-back needs two that stay." + cacheChangeHelp,
+		Example: `  mortar cache remove brick.yaml S64GNE0R
+  mortar cache remove brick.yaml S64GNE0R --mode write-through  # the other one goes on alone`,
+		Args: cobra.MinimumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return f.run(cmd, args[0], func(c *spec.Cache) (*spec.Cache, error) {
 				for _, serial := range args[1:] {
@@ -126,11 +128,15 @@ func newCacheRemoveCmd() *cobra.Command {
 				if len(c.SSDs) == 0 {
 					return nil, errors.New("no SSD would be left: use mortar cache off")
 				}
+				if mode != "" {
+					c.Mode = mode
+				}
 				return c, nil
 			})
 		},
 	}
 	f.add(cmd)
+	cmd.Flags().StringVar(&mode, "mode", "", "change the mode as well: write-back or write-through")
 	return cmd
 }
 

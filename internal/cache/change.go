@@ -68,6 +68,13 @@ type seen struct {
 	DirtyBytes int64
 }
 
+// missingSSD says that SSDs of the config are not there.
+type missingSSD struct{ serials []string }
+
+func (m *missingSSD) Error() string {
+	return fmt.Sprintf("SSD %s is not there: check slot, power and the serial on the label, or take it out of the cache (mortar cache remove)", strings.Join(m.serials, " and "))
+}
+
 // needs compares a config with what is seen. It is pure.
 func needs(c *Config, host, place string, v seen) (need, error) {
 	var n need
@@ -80,7 +87,7 @@ func needs(c *Config, host, place string, v seen) (need, error) {
 		}
 	}
 	if len(missing) > 0 {
-		return n, fmt.Errorf("SSD %s is not there: check slot, power and the serial on the label, or take it out of the cache (mortar cache remove)", strings.Join(missing, " and "))
+		return n, &missingSSD{missing}
 	}
 	wb := c.Mode == WriteBack
 	if v.Label == nil {
@@ -233,6 +240,10 @@ func (s *Stack) Needs() (string, error) {
 		return "", err
 	}
 	n, err := needs(s.cfg, s.sys.Hostname(), s.place(), v)
+	if m := (*missingSSD)(nil); errors.As(err, &m) {
+		// That it is not there is said by whoever looks for the spec's disks.
+		return "take SSD " + strings.Join(m.serials, ", ") + " back", nil
+	}
 	if err != nil || n.none() {
 		return "", err
 	}

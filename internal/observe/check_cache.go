@@ -67,7 +67,7 @@ func judgeCache(p *Part, k *design.Cache, server string, st cache.Stats) {
 			c.Mend = "mortar apply, once the SSDs are there"
 		case n < st.Mirror.Members:
 			c := p.add(Warning, "mirror", "dirty data is on %d of %d SSDs (%s): %s would be lost with it", n, st.Mirror.Members, list(st.Mirror.InSync), b(st.Dirty))
-			c.Mend = "replace the SSD and run mortar apply, or mortar cache mode write-through until then"
+			c.Mend = "replace the SSD and run mortar apply; until then: mortar cache remove it, with --mode write-through"
 		default:
 			p.add(OK, "mirror", "dirty data is on two SSDs of %s", list(st.Mirror.InSync))
 		}

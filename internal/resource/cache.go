@@ -3,6 +3,7 @@ package resource
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"path"
 	"slices"
@@ -36,6 +37,9 @@ func (c *CacheSSDs) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 		refs[i] = w.DiskRef
 	}
 	fs, err := resolve(ctx, sys, refs)
+	if r := (*Refusal)(nil); errors.As(err, &r) {
+		return nil, &Refusal{What: r.What, Mend: r.Mend + "; of an SSD that is gone for good: mortar cache remove"}
+	}
 	if err != nil {
 		return nil, err
 	}
