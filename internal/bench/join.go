@@ -86,6 +86,9 @@ func join(shares []share, p workload.BenchPhase, unit string, evenly bool) repor
 		}
 	}
 	w := window(ts, evenly)
+	if p == workload.Find {
+		w.wholly(ts)
+	}
 	out.StartNS, out.Value, out.WholeValue = w.start, w.windowedRate/scale, w.wholeRate/scale
 	out.WindowSeconds, out.WholeSeconds = seconds(w.to-w.from), seconds(w.end-w.start)
 	out.StonewallSeconds, out.StonewallShare = seconds(w.stonewall-w.start), w.wallShare

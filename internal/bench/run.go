@@ -1069,8 +1069,11 @@ func (r *runner) record(s *Set, p setPhase, use []lane, shares []share, coldHow 
 	if i < 0 {
 		i = len(r.bench.Phases)
 		ph := report.BenchPhase{Name: name, Test: t.Name, Op: string(p.op), Title: title, Unit: unit, RecordBytes: s.RecordBytes, Method: t.method(p.op), Window: "exact", Points: []report.BenchPoint{}}
-		if evenly {
+		switch {
+		case evenly:
 			ph.Window = "even"
+		case p.op == workload.Find:
+			ph.Window = "whole"
 		}
 		r.bench.Phases = append(r.bench.Phases, ph)
 	}

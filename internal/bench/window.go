@@ -117,3 +117,12 @@ func window(ts []thread, even bool) windowed {
 	}
 	return w
 }
+
+// wholly makes the whole time the window: of work that the threads share
+// unevenly, the first one's end says nothing.
+func (w *windowed) wholly(ts []thread) {
+	w.from, w.to, w.amount, w.windowedRate = w.start, w.end, float64(w.whole), w.wholeRate
+	for i := range ts {
+		w.perThread[i] = float64(ts[i].amount)
+	}
+}

@@ -112,7 +112,8 @@ type BenchPhase struct {
 	Method      string `json:"method"` // one sentence
 	// Window says how the headline value was counted: "even" spreads each
 	// thread's bytes over its own time (writes that are flushed at the end),
-	// "exact" counts what was completed within the window.
+	// "exact" counts what was completed within the window; "whole" has no
+	// window but the whole time (find).
 	Window string       `json:"window"`
 	Points []BenchPoint `json:"points"`
 }

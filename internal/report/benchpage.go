@@ -174,6 +174,10 @@ func newTestPage(phases []*BenchPhase) testPage {
 			}
 		}
 	}
+	if len(counts) == 1 {
+		// No curve: the table has it all.
+		t.Charts, curves = nil, nil
+	}
 	if len(curves) > 0 {
 		t.Charts = append(t.Charts, chart{title: t.Title, yTitle: phases[0].Unit, value: axisValue, series: curves}.svgOf())
 	}
@@ -184,9 +188,12 @@ func newTestPage(phases []*BenchPhase) testPage {
 			latencySeries(ph, verb+" p99", 2*i+1, func(l *Latency) float64 { return l.P99 }))
 	}
 	lat = slices.DeleteFunc(lat, func(s chartSeries) bool { return len(s.points) == 0 })
+	if len(counts) == 1 {
+		lat = nil
+	}
 	t.Latency = chart{title: t.Title + ": latency", yTitle: "latency of an operation (logarithmic)", logY: true, value: axisMillis, series: lat}.svgOf()
 	for _, n := range counts {
-		row := testRow{Threads: n}
+		row, limited := testRow{Threads: n}, false
 		for _, ph := range phases {
 			cell := testCell{"–", "–"}
 			for k := range ph.Points {
@@ -199,12 +206,16 @@ func newTestPage(phases []*BenchPhase) testPage {
 				if pt.Files > 0 {
 					row.Each = Count(pt.Files/int64(n)) + " files"
 				}
+				limited = limited || m.Limited
 				cell.Value = strings.TrimSuffix(Rate(m.Value, ""), " ")
 				if m.Latency != nil {
 					cell.P99 = millis(m.Latency.P99)
 				}
 			}
 			row.Cells = append(row.Cells, cell)
+		}
+		if limited {
+			row.Each = "up to " + row.Each
 		}
 		t.Rows = append(t.Rows, row)
 	}
