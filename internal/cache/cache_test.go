@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 func config(mode string, serials ...string) *Config {
@@ -195,5 +196,22 @@ func TestOriginTable(t *testing.T) {
 	want := "0 16384 linear 253:0 0\n16384 1000 linear 253:1 0\n"
 	if got := originTable("253:0", "253:1", 1000); got != want {
 		t.Errorf("%q", got)
+	}
+}
+
+// Since when there has not been less dirty data.
+func TestNextLook(t *testing.T) {
+	at := func(min int) time.Time { return time.Unix(int64(60*min), 0) }
+	last, ok := look{}, false
+	for _, c := range []struct {
+		min   int
+		dirty int64
+		since int
+	}{{0, 0, 0}, {5, 10, 5}, {6, 20, 5}, {7, 20, 5}, {8, 19, 8}, {9, 0, 9}, {10, 0, 10}, {11, 4, 11}} {
+		last = nextLook(last, ok, c.dirty, at(c.min))
+		ok = true
+		if last.Dirty != c.dirty || !last.Since.Equal(at(c.since)) {
+			t.Errorf("minute %d, %d dirty: %+v, want since minute %d", c.min, c.dirty, last, c.since)
+		}
 	}
 }

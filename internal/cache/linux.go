@@ -19,6 +19,9 @@ type system interface {
 	Realpath(path string) (string, error)
 	// Poke writes to a file of sysfs.
 	Poke(path, data string) error
+	// WriteFile replaces a file of /run, and makes its directory.
+	WriteFile(path string, data []byte) error
+	Now() time.Time
 	ReadBlocks(dev string, offset int64, n int) ([]byte, error)
 	// WriteBlocks returns when the data is on stable storage.
 	WriteBlocks(dev string, offset int64, data []byte) error
@@ -56,6 +59,20 @@ func (Linux) Poke(p, data string) error {
 	_, err = f.WriteString(data)
 	return errors.Join(err, f.Close())
 }
+
+// WriteFile replaces a file.
+func (Linux) WriteFile(p string, data []byte) error {
+	if err := os.MkdirAll(filepath.Dir(p), 0o755); err != nil {
+		return err
+	}
+	if err := os.WriteFile(p+".new", data, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(p+".new", p)
+}
+
+// Now is the time.
+func (Linux) Now() time.Time { return time.Now() }
 
 // ReadBlocks reads part of a device.
 func (Linux) ReadBlocks(dev string, offset int64, n int) ([]byte, error) {

@@ -2,6 +2,7 @@ package cache
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"path"
@@ -283,15 +284,52 @@ func (s *Stack) noteSync(a *array) error {
 	return s.writeLabel()
 }
 
-// NoteSync is noteSync for whoever watches a running stack.
+// NoteSync is for whoever watches a running stack: it writes down which SSDs
+// hold the newest dirty data, and since when there has not been less of it.
 func (s *Stack) NoteSync() error {
 	if err := s.readLabel(); err != nil || s.label == nil || s.label.Dirty == nil {
 		return err
 	}
 	if a := s.array(s.label.Dirty.Array); a != nil {
-		return s.noteSync(a)
+		if err := s.noteSync(a); err != nil {
+			return err
+		}
 	}
-	return nil
+	_, dirty := s.layers()
+	if dirty == "" {
+		return nil
+	}
+	last, ok := s.lastLook()
+	now := nextLook(last, ok, s.dirtyBytes(dirty), s.sys.Now())
+	if ok && now == last {
+		return nil
+	}
+	b, err := json.Marshal(now)
+	if err != nil {
+		return err
+	}
+	return s.sys.WriteFile(s.lookFile(), b)
+}
+
+// look is how much was dirty when that was last looked at, and since when it
+// had not become less.
+type look struct {
+	Dirty int64     `json:"dirty"`
+	Since time.Time `json:"since"`
+}
+
+func nextLook(last look, ok bool, dirty int64, now time.Time) look {
+	if !ok || dirty < last.Dirty || last.Dirty == 0 {
+		return look{dirty, now}
+	}
+	return look{dirty, last.Since}
+}
+
+func (s *Stack) lookFile() string { return "/run/mortar/cache-" + s.cfg.Service + ".json" }
+
+func (s *Stack) lastLook() (last look, ok bool) {
+	b, err := s.sys.ReadFile(s.lookFile())
+	return last, err == nil && json.Unmarshal(b, &last) == nil
 }
 
 // Watch keeps the label true for as long as the stack is up, where no resource

@@ -26,9 +26,11 @@ type Stats struct {
 	WrittenSSD   int64 `json:"written_to_ssds"`
 	WrittenDisks int64 `json:"written_past_ssds"`
 
-	Dirty     int64 `json:"dirty"`      // on SSDs only
-	DirtyRoom int64 `json:"dirty_room"` // of the mirror
-	CleanRoom int64 `json:"clean_room"`
+	Dirty int64 `json:"dirty"` // on SSDs only
+	// DirtySeconds is since when there has not been less of it.
+	DirtySeconds int64 `json:"dirty_not_less_seconds"`
+	DirtyRoom    int64 `json:"dirty_room"` // of the mirror
+	CleanRoom    int64 `json:"clean_room"`
 	// CleanUsed is in percent of CleanRoom.
 	CleanUsed int64 `json:"clean_used_percent"`
 	FlushRate int64 `json:"flush_rate"` // bytes/s, that bcache aims at
@@ -140,6 +142,9 @@ func (s *Stack) Read(ctx context.Context, smart bool) Stats {
 		t := "/sys/block/" + dirty + "/bcache/stats_total/"
 		st.ReadHits += s.number(t+"cache_hits") + s.number(t+"cache_bypass_hits")
 		st.Dirty = s.dirtyBytes(dirty)
+		if last, ok := s.lastLook(); ok && st.Dirty >= last.Dirty && st.Dirty > 0 {
+			st.DirtySeconds = int64(s.sys.Now().Sub(last.Since).Seconds())
+		}
 		st.Flushed = max(below.WriteBytes-st.WrittenDisks, 0)
 		st.FlushRate = rate(s.line("/sys/block/" + dirty + "/bcache/writeback_rate"))
 		if a := s.array(l.Array); a != nil {

@@ -21,6 +21,9 @@ const (
 	// fullWarn is how much of the mirror may be dirty: bcache takes no more at
 	// seven tenths, and writes then go at the disks' speed.
 	fullWarn = 60
+	// stuckWarn is how long, in seconds, dirty data may go without becoming
+	// less: bcache writes some of it all the time.
+	stuckWarn = 600
 )
 
 // cache: is it up where the volume is, is dirty data on two SSDs, how worn
@@ -74,14 +77,19 @@ func judgeCache(p *Part, k *design.Cache, server string, st cache.Stats) {
 		if st.DirtyRoom > 0 {
 			used := 100 * st.Dirty / st.DirtyRoom
 			level := OK
-			if used >= fullWarn {
+			stuck := st.Dirty > 0 && st.DirtySeconds >= stuckWarn
+			if used >= fullWarn || stuck {
 				level = Warning
 			}
 			c := p.add(level, "dirty", "%s of %s dirty (%d %%)", b(st.Dirty), b(st.DirtyRoom), used)
 			if st.Dirty > 0 {
 				c.Text += ", written to the disks at up to " + b(st.FlushRate) + "/s"
 			}
-			if level == Warning {
+			switch {
+			case stuck:
+				c.Text += fmt.Sprintf(", and not less for %d min", st.DirtySeconds/60)
+				c.Mend = "see whether the disks take it (mortar cache stats --watch, mortar cache events)"
+			case level == Warning:
 				c.Mend = "more is written than the disks take; at 70 %% writes go past the SSDs, at the disks' speed"
 			}
 		}
