@@ -527,6 +527,9 @@ func (r *runner) limitSizes(free int64) {
 	}
 	for i := range r.suite.Tests {
 		t := &r.suite.Tests[i]
+		if t.Seconds > 0 && t.metadata() && t.ItemBytes > 0 {
+			r.limitItems(t, free)
+		}
 		if t.Seconds == 0 || t.metadata() || t.File != 0 {
 			continue
 		}
@@ -538,6 +541,21 @@ func (r *runner) limitSizes(free int64) {
 			total = limit
 		}
 		t.Total = spec.Bytes(total)
+	}
+}
+
+// limitItems does the same for files that hold something; a file takes whole
+// blocks of 4 KiB.
+func (r *runner) limitItems(t *Test, free int64) {
+	each := (int64(t.ItemBytes) + 4095) / 4096 * 4096
+	most := int64(0)
+	for _, s := range r.sets() {
+		if s.Test == t {
+			most = max(most, s.Files)
+		}
+	}
+	if fit := free / 2 / each; most > fit {
+		t.Items = max(int(float64(t.Items)*float64(fit)/float64(most)), 1)
 	}
 }
 

@@ -320,6 +320,27 @@ func TestOrder(t *testing.T) {
 	}
 }
 
+// What is ended by time does not end by running out of space before.
+func TestLimitSizes(t *testing.T) {
+	suite := load(t, "io500", spec.NFS)
+	r := &runner{suite: suite, opt: Options{Scale: 1}, memory: 64 << 30, lanes: make([]lane, 4)}
+	r.limitSizes(32 << 30)
+	total := int64(0)
+	for _, s := range r.sets() {
+		size := s.TotalBytes
+		if s.Test.ItemBytes > 0 {
+			size = s.Files * 4096
+		}
+		if size > 4<<30+64<<20 {
+			t.Errorf("%s may become %d bytes", s.Name, size)
+		}
+		total += size
+	}
+	if total < 11<<30 {
+		t.Errorf("%d bytes in all, where 12 GiB are there for three tests", total)
+	}
+}
+
 func TestInterrupted(t *testing.T) {
 	b := newBrick(t)
 	out := t.TempDir()
