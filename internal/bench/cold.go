@@ -16,6 +16,10 @@ import (
 // coldTime bounds emptying the caches, which is finished once begun.
 const coldTime = 10 * time.Minute
 
+// startTime is how long a service may take to be back once the cluster has
+// come to rest.
+const startTime = time.Minute
+
 // coldTexts say in a sentence how caches were emptied.
 var coldTexts = map[string]string{
 	ColdRestart: "Before each phase that works on what is there, caches are emptied as the papers do it: the clients unmount, the service is stopped, which unmounts XFS, it is started again, and the clients mount.",
@@ -119,11 +123,23 @@ func (r *runner) restartClustered(ctx context.Context) error {
 			return fmt.Errorf("restarting service %s: %w", s.Name, err)
 		}
 	}
-	// A start that is only under way counts as done for --restart.
-	// Source: crm_resource(8); seen with Pacemaker 3.0.0
+	// A start that is only under way counts as done for --restart, and before
+	// Pacemaker 2.1.7 for --wait: so both are asked for, and it is looked.
+	// Source: https://github.com/ClusterLabs/pacemaker/pull/3256; seen with 3.0.0
 	waited := action(ctx, r.host(at[0]), "wait until the cluster is idle", "crm_resource", "--wait", "--timeout", "240s")
-	if err := r.findActive(ctx); err != nil {
-		return errors.Join(waited, err)
+	for deadline := time.Now().Add(startTime); ; {
+		err := r.findActive(ctx)
+		if err == nil {
+			break
+		}
+		if time.Now().After(deadline) {
+			return errors.Join(waited, err)
+		}
+		select {
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+			return errors.Join(waited, err)
+		}
 	}
 	if waited != nil {
 		// Something else keeps it busy, e.g. a fence device that fails.
