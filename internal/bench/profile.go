@@ -32,17 +32,18 @@ const (
 // for tests.
 var probeSeconds = 3
 
-// probe is one kind of load of a profile, at some thread counts of each lane.
+// probe is one kind of load of a profile.
 type probe struct {
-	load    string
-	op      workload.BenchPhase
-	unit    string
-	threads []int // of each lane
+	load  string
+	op    workload.BenchPhase
+	unit  string
+	grids [][2]int // on a device: regions, and threads in each
 }
 
 var (
-	readProbe   = probe{loadRead, workload.SeqRead, "MiB/s", []int{1, 4}}
-	randomProbe = probe{loadRandom, workload.RandRead, "ops/s", []int{1, 8}}
+	readProbe = probe{loadRead, workload.SeqRead, "MiB/s", [][2]int{{1, 1}, {1, 4}, {4, 1}, {4, 4}}}
+	// Where in the device a random record lies does not matter.
+	randomProbe = probe{loadRandom, workload.RandRead, "ops/s", [][2]int{{1, 1}, {1, 8}, {1, 32}}}
 )
 
 // profile measures every layer bottom up. A layer that cannot be measured is
@@ -156,7 +157,8 @@ func (r *runner) devices(ctx context.Context) (disks, groups, volumes []device) 
 }
 
 // readDevices reads devices, which may be in use, with O_DIRECT and opened
-// for reading only: regions are threads in equal parts of each.
+// for reading only: regions are equal parts of each, and the threads of a
+// region take turns with its records.
 func (r *runner) readDevices(ctx context.Context, l *report.Layer, devices []device) error {
 	if len(devices) == 0 {
 		return errors.New("there is none")
@@ -167,15 +169,16 @@ func (r *runner) readDevices(ctx context.Context, l *report.Layer, devices []dev
 	}
 	for _, p := range []probe{readProbe, randomProbe} {
 		v := report.LayerValue{Load: p.load, Unit: p.unit}
-		for _, n := range p.threads {
+		for _, g := range p.grids {
 			t := r.probeTest(p)
-			s := &Set{Test: t, Name: "device", Threads: n * len(use), Lanes: len(use), PerLane: n, RecordBytes: int64(t.Record)}
+			n := g[0] * g[1]
+			s := &Set{Test: t, Name: "device", Threads: n * len(use), Lanes: len(use), PerLane: n, RegionThreads: g[1], RecordBytes: int64(t.Record)}
 			got, err := r.probed(ctx, s, p, use, nil)
 			if err != nil {
 				return err
 			}
-			v.Grid = append(v.Grid, report.LayerPoint{X: n, Y: 1, Value: got.Value, Seconds: got.WholeSeconds})
-			atBest(&v, got.Value, report.Plural(n, "region")+" of each, one thread in each")
+			v.Grid = append(v.Grid, report.LayerPoint{X: g[0], Y: g[1], Value: got.Value, Seconds: got.WholeSeconds})
+			atBest(&v, got.Value, report.Plural(g[0], "region")+" of each device, "+report.Plural(g[1], "thread")+" in each")
 		}
 		l.Results = append(l.Results, v)
 	}

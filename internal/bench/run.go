@@ -782,7 +782,7 @@ func (r *runner) job(s *Set, p setPhase, l lane, regions []workload.BenchRegion)
 		Threads: s.PerLane, Hold: true, ProgressSeconds: 0.5, Regions: regions,
 	}
 	if l.device != "" {
-		j.Device, j.Dir = l.device, ""
+		j.Device, j.Dir, j.RegionThreads = l.device, "", s.RegionThreads
 	}
 	if p.measured && t.Seconds > 0 {
 		j.DurationSeconds = float64(t.Seconds)

@@ -33,6 +33,7 @@ type Set struct {
 	// Lanes of the threads, and threads of each: the largest number that
 	// shares them out evenly.
 	Lanes, PerLane int
+	RegionThreads  int // of a device that is read; 0: 1
 
 	FileBytes   int64 // of one thread's region
 	RecordBytes int64

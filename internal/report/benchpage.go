@@ -268,7 +268,7 @@ func gridOf(l Layer, v LayerValue) gridPage {
 	x, y := "threads", "at a time"
 	switch l.Name {
 	case "disks", "raid", "volume":
-		x, y = "regions", "threads"
+		x, y = "regions", "threads in each"
 	case "network":
 		x, y = "streams", "writes at a time"
 	}

@@ -108,10 +108,12 @@ type BenchJob struct {
 	Shared    bool  `json:"shared,omitempty"`     // one directory for the files of all threads, Branch times Items of each (mdtest without -u)
 	ItemSync  bool  `json:"item_sync,omitempty"`  // and fsynced (mdtest -y, which without -w does nothing)
 
-	// Device, instead of Dir: reading phases on a block device, thread r in
-	// the r-th of Threads equal parts (sgpdd's regions), FileBytes of it or
-	// all; O_DIRECT, never verified, never written to.
-	Device string `json:"device,omitempty"`
+	// Device, instead of Dir: reading phases on a block device in equal parts
+	// (sgpdd's regions), FileBytes of each or all; O_DIRECT, never verified,
+	// never written to. RegionThreads take turns with the records of each
+	// part, so there are Threads/RegionThreads parts; default 1.
+	Device        string `json:"device,omitempty"`
+	RegionThreads int    `json:"region_threads,omitempty"`
 
 	Hold            bool    `json:"hold,omitempty"`             // once ready, with files open, wait for bench.start
 	StartNs         int64   `json:"start_ns,omitempty"`         // without Hold: wall clock of this client at which all threads begin; 0: at once
@@ -408,6 +410,12 @@ func (j *BenchJob) fill() error {
 		return bad("device %q is not an absolute path", j.Device)
 	case j.Device == "" && !filepath.IsAbs(j.Dir):
 		return bad("dir %q is not an absolute path", j.Dir)
+	}
+	if j.RegionThreads == 0 {
+		j.RegionThreads = 1
+	}
+	if j.RegionThreads < 0 || j.Threads%j.RegionThreads != 0 || j.RegionThreads > 1 && j.Device == "" {
+		return bad("region_threads %d of %d threads: use a divisor, on a device", j.RegionThreads, j.Threads)
 	}
 	if j.Layout == "" {
 		j.Layout = OwnFile

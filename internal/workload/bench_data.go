@@ -33,7 +33,8 @@ type dataWork struct {
 	stream  stream.Stream
 	expect  *expectations // reading with verification
 	fd      int
-	base    int64        // device: where the part begins
+	base    int64        // device: where the thread's first record lies
+	stride  int64        // device: from one of its records to the next, in records
 	records atomic.Int64 // planned
 	order   permutation  // random
 	buf     []byte
@@ -136,6 +137,9 @@ func (w *dataWork) offset(at int64) int64 {
 	case Strided:
 		return (at/w.record*int64(w.job.Clients*w.job.Threads) + int64(w.rank)) * w.record
 	}
+	if w.job.Device != "" {
+		at *= w.stride
+	}
 	return w.base + at
 }
 
@@ -186,17 +190,20 @@ func (w *dataWork) part() error {
 	if err != nil {
 		return pathError("seek", w.path, err)
 	}
-	n := int64(w.job.Threads)
-	each := size / n / w.record * w.record
-	w.base = each * int64(w.t.res.Thread)
+	w.stride = int64(w.job.RegionThreads)
+	parts := int64(w.job.Threads) / w.stride
+	turn := w.stride * w.record // a record of each thread of the part
+	each := size / parts / turn * turn
+	part, place := int64(w.t.res.Thread)/w.stride, int64(w.t.res.Thread)%w.stride
+	w.base = each*part + w.record*place
 	if w.job.FileBytes > 0 {
-		each = min(each, w.job.FileBytes)
+		each = min(each, w.job.FileBytes/turn*turn)
 	}
 	if each == 0 {
-		return fmt.Errorf("%s: its %d bytes are too few for %d threads", w.path, size, n)
+		return fmt.Errorf("%s: its %d bytes are too few for %d threads", w.path, size, w.job.Threads)
 	}
-	w.records.Store(each / w.record)
-	w.order = w.permutation(0, each/w.record, w.record)
+	w.records.Store(each / turn)
+	w.order = w.permutation(0, each/turn, w.record)
 	return nil
 }
 

@@ -663,4 +663,39 @@ func TestBenchDevice(t *testing.T) {
 			t.Errorf("%d bytes, %+v", r.Bytes, r.Verified)
 		}
 	}
+	// Two parts with three threads in turn in each: every record is read once.
+	job := BenchJob{RunID: "run", Device: path, Phase: SeqRead, Threads: 6, RegionThreads: 3, RecordBytes: 4096}
+	if err := job.fill(); err != nil {
+		t.Fatal(err)
+	}
+	run := &benchRun{job: job, clock: newClock()}
+	if err := run.makeThreads(); err != nil {
+		t.Fatal(err)
+	}
+	seen := map[int64]int{}
+	for n, th := range run.threads {
+		w, ok := th.work.(*dataWork)
+		if !ok {
+			t.Fatal("no data work")
+		}
+		fd, err := unix.Open(path, unix.O_RDONLY, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.fd = fd
+		if err := w.part(); err != nil {
+			t.Fatal(err)
+		}
+		for i := range w.records.Load() {
+			off := w.offset(w.place(i))
+			seen[off]++
+			if half := off / (126 * 4096); half != int64(n/3) {
+				t.Errorf("thread %d reads at %d", n, off)
+			}
+		}
+		w.close()
+	}
+	if len(seen) != 2*126 {
+		t.Errorf("%d records of 252 are read", len(seen))
+	}
 }
