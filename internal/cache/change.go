@@ -584,6 +584,9 @@ func (s *Stack) attach(ctx context.Context, toDirty bool, l *Layer, mode string)
 	if err := s.wait(ctx, 10*time.Second, "attach "+dev, func() bool { return s.attached(dev, l) }); err != nil {
 		return err
 	}
+	if toDirty {
+		s.noteAttached()
+	}
 	return s.sys.Poke(dir+"cache_mode", mode+"\n")
 }
 

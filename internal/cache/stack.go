@@ -98,6 +98,7 @@ func (s *Stack) Start(ctx context.Context) error {
 	if err := s.startDevices(ctx); err != nil {
 		return err
 	}
+	s.noteAttached()
 	s.tune()
 	return nil
 }

@@ -22,7 +22,8 @@ type Stats struct {
 	ReadMisses int64 `json:"read_misses"`
 	// Of them misses that were not cached either: parts of a stream.
 	ReadBypassed int64 `json:"read_bypassed"`
-	// What was written: taken by SSDs, or passed on to the disks.
+	// What was written since the mirror is in use: taken by SSDs, or passed on
+	// to the disks.
 	WrittenSSD   int64 `json:"written_to_ssds"`
 	WrittenDisks int64 `json:"written_past_ssds"`
 
@@ -90,6 +91,33 @@ func (s *Stack) io(devs ...string) IO {
 	return t
 }
 
+// counted is what had been written when the mirror was put to use: bcache
+// counts from then on, the devices from when they came up.
+type counted struct {
+	Volume int64 `json:"volume"`
+	Below  int64 `json:"below"`
+}
+
+func (s *Stack) countFile() string { return "/run/mortar/cache-" + s.cfg.Service + "-attached.json" }
+
+func (s *Stack) noteAttached() {
+	clean, _ := s.layers()
+	b, err := json.Marshal(counted{s.io(s.dm(s.cfg.Mounted())).WriteBytes, s.io(clean).WriteBytes})
+	if err == nil {
+		err = s.sys.WriteFile(s.countFile(), b)
+	}
+	if err != nil {
+		s.note("%v", err)
+	}
+}
+
+func (s *Stack) attachedAt() (c counted) {
+	if b, err := s.sys.ReadFile(s.countFile()); err == nil && json.Unmarshal(b, &c) != nil {
+		return counted{}
+	}
+	return c
+}
+
 func (s *Stack) number(p string) int64 {
 	n, _ := strconv.ParseInt(s.line(p), 10, 64)
 	return n
@@ -136,8 +164,11 @@ func (s *Stack) Read(ctx context.Context, smart bool) Stats {
 		// The dirty layer keeps no reads of file data, so what was written to its
 		// set is what the SSDs have taken of the volume's writes, but for a few
 		// reads of metadata.
-		st.WrittenSSD = min(human(s.line("/sys/fs/bcache/"+l.Set+"/cache0/written")), st.Volume.WriteBytes)
-		st.WrittenDisks = st.Volume.WriteBytes - st.WrittenSSD
+		since := s.attachedAt()
+		all := max(st.Volume.WriteBytes-since.Volume, 0)
+		st.WrittenSSD = min(human(s.line("/sys/fs/bcache/"+l.Set+"/cache0/written")), all)
+		st.WrittenDisks = all - st.WrittenSSD
+		st.Flushed = max(below.WriteBytes-since.Below-st.WrittenDisks, 0)
 		// A read of what is dirty is answered by the dirty layer.
 		t := "/sys/block/" + dirty + "/bcache/stats_total/"
 		st.ReadHits += s.number(t+"cache_hits") + s.number(t+"cache_bypass_hits")
@@ -145,7 +176,6 @@ func (s *Stack) Read(ctx context.Context, smart bool) Stats {
 		if last, ok := s.lastLook(); ok && st.Dirty >= last.Dirty && st.Dirty > 0 {
 			st.DirtySeconds = int64(s.sys.Now().Sub(last.Since).Seconds())
 		}
-		st.Flushed = max(below.WriteBytes-st.WrittenDisks, 0)
 		st.FlushRate = rate(s.line("/sys/block/" + dirty + "/bcache/writeback_rate"))
 		if a := s.array(l.Array); a != nil {
 			st.DirtyRoom = s.sectors(a.Dev) * 512

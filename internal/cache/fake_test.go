@@ -1,0 +1,115 @@
+package cache
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// tree is a sysfs of files and links, for what is decided by reading it.
+type tree struct {
+	files map[string]string
+	links map[string]string
+	// poked is called for every write.
+	poked func(t *tree, p, data string) error
+	now   time.Time
+}
+
+func (t *tree) ReadFile(p string) ([]byte, error) {
+	if s, ok := t.files[p]; ok {
+		return []byte(s), nil
+	}
+	return nil, fs.ErrNotExist
+}
+
+func (t *tree) ReadDir(p string) ([]string, error) {
+	names := map[string]bool{}
+	for _, m := range []map[string]string{t.files, t.links} {
+		for f := range m {
+			if rest, ok := strings.CutPrefix(f, p+"/"); ok {
+				name, _, _ := strings.Cut(rest, "/")
+				names[name] = true
+			}
+		}
+	}
+	if len(names) == 0 {
+		return nil, fs.ErrNotExist
+	}
+	return slices.Collect(maps.Keys(names)), nil
+}
+
+func (t *tree) Realpath(p string) (string, error) {
+	if to, ok := t.links[p]; ok {
+		return to, nil
+	}
+	return "", fs.ErrNotExist
+}
+
+func (t *tree) Poke(p, data string) error { return t.poked(t, p, data) }
+
+func (t *tree) WriteFile(p string, data []byte) error {
+	t.files[p] = string(data)
+	return nil
+}
+
+func (t *tree) ReadBlocks(string, int64, int) ([]byte, error)          { return nil, fs.ErrNotExist }
+func (t *tree) WriteBlocks(string, int64, []byte) error                { return fs.ErrNotExist }
+func (t *tree) Run(context.Context, string, ...string) (string, error) { return "", fs.ErrNotExist }
+func (t *tree) Hostname() string                                       { return "nfs1" }
+func (t *tree) Now() time.Time                                         { return t.now }
+func (t *tree) Sleep(ctx context.Context, d time.Duration) (err error) {
+	t.now = t.now.Add(d)
+	return ctx.Err()
+}
+
+// A device whose set has failed has none, although bcache goes on to call it
+// clean: to take the set away is done at once then. It used to be waited for.
+func TestDetachAfterFailure(t *testing.T) {
+	sys := &tree{files: map[string]string{"/sys/block/bcache0/bcache/state": "clean\n"}, links: map[string]string{}}
+	sys.poked = func(_ *tree, p, _ string) error { return errors.New("written to " + p) }
+	s := &Stack{cfg: config(WriteBack, "A", "B"), sys: sys, note: t.Logf}
+	if s.attached("bcache0", &Layer{Set: "set"}) {
+		t.Error("a device without a set has one")
+	}
+	if err := s.detach(t.Context(), "bcache0", nil); err != nil {
+		t.Error(err)
+	}
+}
+
+// What is dirty is written to the disks first, and how much is left is told.
+func TestDetachTellsProgress(t *testing.T) {
+	const dir = "/sys/block/bcache1/bcache/"
+	sys := &tree{files: map[string]string{dir + "state": "dirty\n", dir + "dirty_data": "2.0M\n"}, links: map[string]string{dir + "cache": "/sys/fs/bcache/set"}}
+	asked := 0
+	sys.poked = func(_ *tree, p, data string) error {
+		if path.Base(p) != "detach" {
+			return errors.New("written to " + p)
+		}
+		asked++
+		return nil
+	}
+	s := &Stack{cfg: config(WriteBack, "A", "B"), sys: sys, note: t.Logf}
+	if !s.attached("bcache1", &Layer{Set: "set"}) || s.attached("bcache1", &Layer{Set: "another"}) {
+		t.Error("which set it has")
+	}
+	var left []int64
+	err := s.detach(t.Context(), "bcache1", func(_ string, l, total int64) {
+		left = append(left, l)
+		if total != 2<<20 {
+			t.Errorf("total %d", total)
+		}
+		sys.files[dir+"dirty_data"] = "1.0M\n"
+		if len(left) == 2 {
+			delete(sys.links, dir+"cache")
+		}
+	})
+	if err != nil || asked != 1 || !slices.Equal(left, []int64{2 << 20, 1 << 20}) {
+		t.Errorf("%v, asked %d times, left %v", err, asked, left)
+	}
+}
