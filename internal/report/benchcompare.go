@@ -174,6 +174,11 @@ func CompareBench(runs []*Run) (*BenchComparison, error) {
 	for _, n := range names {
 		c.Rows = append(c.Rows, rowOf(n, runs))
 	}
+	if !slices.ContainsFunc(c.Rows, func(row BenchRow) bool {
+		return slices.ContainsFunc(row.Changes, func(x Change) bool { return x.P != nil })
+	}) {
+		c.Notes = append(c.Notes, "without repetitions (mortar bench --repeat 3) nobody can say which differences are chance")
+	}
 	c.Differences = differences(runs)
 	return c, nil
 }
