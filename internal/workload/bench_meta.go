@@ -238,16 +238,22 @@ func (w *mdWork) fillData(n int64) {
 // fillPattern fills b with words that follow from a seed.
 // Source: SplitMix64, https://prng.di.unimi.it/splitmix64.c
 func fillPattern(b []byte, seed uint64) {
-	for len(b) > 0 {
-		seed += 0x9e3779b97f4a7c15
-		z := seed
-		z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
-		z = (z ^ z>>27) * 0x94d049bb133111eb
-		z ^= z >> 31
-		var word [8]byte
-		binary.LittleEndian.PutUint64(word[:], z)
-		b = b[copy(b, word[:]):]
+	for ; len(b) >= 8; b = b[8:] {
+		binary.LittleEndian.PutUint64(b, nextWord(&seed))
 	}
+	if len(b) > 0 {
+		var word [8]byte
+		binary.LittleEndian.PutUint64(word[:], nextWord(&seed))
+		copy(b, word[:])
+	}
+}
+
+func nextWord(seed *uint64) uint64 {
+	*seed += 0x9e3779b97f4a7c15
+	z := *seed
+	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
+	z = (z ^ z>>27) * 0x94d049bb133111eb
+	return z ^ z>>31
 }
 
 // readBack reads a whole file and compares it with what was written.
