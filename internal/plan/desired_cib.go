@@ -224,6 +224,8 @@ func (b *builder) service(s *design.Service) *resource.Element {
 			// One failure moves the service: the other server is more likely to be
 			// well than this one after a restart.
 			"migration-threshold": "1",
+			// Should it be found on both, the one that is where it should be goes on.
+			"multiple-active": "stop_unexpected",
 			// Makes the server that has the service the lesser one in a race of
 			// two that fence each other: priority-fencing-delay is the other's.
 			"priority": servicePriority,
