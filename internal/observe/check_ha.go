@@ -103,8 +103,24 @@ func (v *view) member(n design.Node) *Part {
 		return &Part{Level: Fault, Text: fmt.Sprintf("%s was put in standby after a failure", n.Name)}
 	case c.Health != "" && c.Health != "green":
 		return &Part{Level: Warning, Text: fmt.Sprintf("%s is online, its health is %s", n.Name, c.Health)}
+	case v.unwatched(n.Name):
+		return &Part{Level: Warning, Text: fmt.Sprintf("%s is online, but ocf:mortar:watch does not run there: a lost link or path is noticed late", n.Name), Mend: "`crm_resource --cleanup --resource mortar-watch`"}
 	}
 	return &Part{Level: OK, Text: "online"}
+}
+
+// unwatched says whether a brick with watchers has none on a server.
+func (v *view) unwatched(node string) bool {
+	known := false
+	for _, r := range v.crm.Cloned {
+		if r.ID == "mortar-watch" {
+			known = true
+			if r.Role == "Started" && r.node() == node {
+				return false
+			}
+		}
+	}
+	return known
 }
 
 // disagreement compares the servers' views of who is in: two that both

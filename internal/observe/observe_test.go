@@ -702,3 +702,20 @@ func TestProof(t *testing.T) {
 		t.Errorf("%+v %v", c, err)
 	}
 }
+
+func TestUnwatched(t *testing.T) {
+	x, err := parseCRM(`<pacemaker-result api-version="2.38" request="crm_mon"><resources>
+<clone id="mortar-watch-clone" multi_state="false"><resource id="mortar-watch" resource_agent="ocf:mortar:watch" role="Started" active="true"><node name="nfs2" id="2"/></resource>
+<resource id="mortar-watch" resource_agent="ocf:mortar:watch" role="Stopped" active="false"/></clone></resources></pacemaker-result>`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := &view{crm: x}
+	if !v.unwatched("nfs1") || v.unwatched("nfs2") {
+		t.Error(v.unwatched("nfs1"), v.unwatched("nfs2"))
+	}
+	v.crm = &crm{} // an older brick, or one of profile stock
+	if v.unwatched("nfs1") {
+		t.Error("a brick without watchers is unwatched")
+	}
+}

@@ -228,6 +228,7 @@ type crm struct {
 	Nodes     []crmNode     `xml:"nodes>node"`
 	Resources []crmResource `xml:"resources>resource"`
 	Grouped   []crmResource `xml:"resources>group>resource"` // of profile stock; parseCRM puts them with the others
+	Cloned    []crmResource `xml:"resources>clone>resource"` // one for each instance
 	History   []struct {
 		Node      string       `xml:"name,attr"`
 		Resources []crmHistory `xml:"resource_history"`

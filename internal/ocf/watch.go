@@ -183,6 +183,10 @@ func (w *watcher) look(ctx context.Context) {
 	for _, s := range w.services {
 		if lost(s) {
 			w.silence(ctx, s)
+			// Before the attribute, for which Pacemaker would try a stop first.
+			w.giveUp(ctx, s)
+		} else {
+			w.fence[s.cfg.Service] = false
 		}
 	}
 	for _, name := range tell {
@@ -197,11 +201,6 @@ func (w *watcher) look(ctx context.Context) {
 		l.unheard, l.told = false, w.now()
 	}
 	for _, s := range w.services {
-		if lost(s) {
-			w.giveUp(ctx, s)
-		} else {
-			w.fence[s.cfg.Service] = false
-		}
 		w.daemons(ctx, s)
 	}
 }
