@@ -43,8 +43,7 @@ on: what is done is not done twice, and a second run changes nothing.
 It ends with a fence test (see "mortar fence-test"): each server is powered off
 by each level of its fencing that is not proven yet, seen dead, and brought
 back. With --skip-fence-test it is left out, and "mortar status" goes on saying
-that fencing was never proven; so it is by default for now, as the whole test
-has not been run on a rack yet: --skip-fence-test=false does it. On real hardware whose service already runs it
+that fencing was never proven. On real hardware whose service already runs it
 is not done without asking.
 
 With --profile stock, or profile: stock in the spec, the same brick is built
@@ -80,7 +79,7 @@ after N commands and files.`,
 	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "only show the plan")
 	cmd.Flags().BoolVar(&f.asJSON, "json", false, "print events as JSON lines, the result last")
 	profileFlag(cmd, &f.profile)
-	cmd.Flags().BoolVar(&f.skipFenceTest, "skip-fence-test", true, "do not end with a fence test of what is unproven")
+	cmd.Flags().BoolVar(&f.skipFenceTest, "skip-fence-test", false, "do not end with a fence test of what is unproven")
 	return cmd
 }
 

@@ -128,7 +128,10 @@ func TestBrick(t *testing.T) {
 	if r.Changed == nil || *r.Changed != 0 {
 		t.Fatalf("second apply: want changed 0, got %v", r.Changed)
 	}
-	must(t, "status", spec)
+	// Each level of fencing was proven, also if apply was killed while it did.
+	if out := must(t, "status", spec, "--all"); strings.Contains(out, "never proven") || strings.Count(out, " proven ") != 4 {
+		t.Errorf("status does not show four levels of fencing as proven")
+	}
 
 	run := filepath.Join(dir, "run")
 	must(t, "drill", spec, "server-crash", "--how", "freeze", "--out", run)
