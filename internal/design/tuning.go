@@ -211,7 +211,7 @@ func settings(d *Design) []Setting {
 // haSettings are those of a cluster of two servers.
 func haSettings(token int, failback string, add func(role, kind, name, value, reason, source string)) {
 	add("server", "corosync", "token", strconv.Itoa(token), "ms of silence after which a server counts as dead. Shorter finds it earlier, and fences a healthy server that was merely busy", "corosync.conf(5)")
-	add("server", "corosync", "consensus", strconv.Itoa(token*6/5), "1.2 x token, the least corosync takes", "corosync.conf(5)")
+	add("server", "corosync", "consensus", strconv.Itoa(max(token/2, 500)), "ms to agree on who is left; of two servers less than the token is safe, and the default of 1.2 x token would be added to each takeover", "corosync.conf(5)")
 	add("server", "corosync", "two_node", "1", "one of two servers may go on alone, after fencing the other", "votequorum(5)")
 	add("server", "corosync", "wait_for_all", "1", "after a cold start of both, neither acts before it has seen the other once", "votequorum(5)")
 	add("server", "corosync", "crypto", "aes256/sha256", "nobody on the public network can forge or read a heartbeat", "corosync.conf(5)")
