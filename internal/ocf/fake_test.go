@@ -291,6 +291,14 @@ func (h *fakeHost) ReadDir(p string) ([]string, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	seen := map[string]bool{}
+	if v, ok := h.onVolume(p); ok {
+		for f := range h.volume {
+			if below(v, f) {
+				n, _, _ := strings.Cut(strings.TrimPrefix(f, v+"/"), "/")
+				seen[n] = true
+			}
+		}
+	}
 	for f := range h.tree() {
 		if below(p, f) {
 			n, _, _ := strings.Cut(strings.TrimPrefix(f, p+"/"), "/")
@@ -345,6 +353,10 @@ func (h *fakeHost) Poke(p, data string) error {
 	}
 	if path.Base(p) == "threads" {
 		fmt.Sscan(data, &h.nfsd)
+		if h.nfsd == 0 {
+			// lockd is told of no host any more, and statd forgets them all.
+			maps.DeleteFunc(h.volume, func(f, _ string) bool { return below("/.nfs/sm", f) })
+		}
 		return nil
 	}
 	h.files[p] = data
@@ -367,6 +379,21 @@ func (h *fakeHost) Save(p string, data []byte) error {
 }
 
 func (h *fakeHost) Symlink(target, p string) error { return h.change("link %s to %s", p, target) }
+
+func (h *fakeHost) Rename(from, to string) error {
+	if err := h.change("rename %s %s", from, to); err != nil {
+		return err
+	}
+	a, ok := h.onVolume(from)
+	b, ok2 := h.onVolume(to)
+	if !ok || !ok2 {
+		h.t.Errorf("%s renamed to %s, which are not both on the volume", from, to)
+		return nil
+	}
+	h.volume[b] = h.volume[a]
+	delete(h.volume, a)
+	return nil
+}
 
 func (h *fakeHost) Remove(p string) error {
 	if err := h.change("remove %s", p); err != nil {

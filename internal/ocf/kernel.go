@@ -41,6 +41,9 @@ type files interface {
 	Symlink(target, path string) error
 	// Remove removes a file, which may be gone already.
 	Remove(path string) error
+	// Rename gives a file another name in its file system, in place of what
+	// has that name.
+	Rename(from, to string) error
 	// Save replaces a file so that after a crash it is old or new, never
 	// half: temporary file, fsync, rename, fsync of the directory.
 	Save(path string, data []byte) error

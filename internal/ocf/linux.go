@@ -77,6 +77,8 @@ func (*linux) Remove(p string) error {
 	return nil
 }
 
+func (*linux) Rename(from, to string) error { return os.Rename(from, to) }
+
 func (*linux) Save(p string, data []byte) error {
 	dir := filepath.Dir(p)
 	f, err := os.CreateTemp(dir, ".mortar-*")

@@ -466,6 +466,7 @@ func (s *service) stopNFSD(ctx context.Context) error {
 			return err
 		}
 	}
+	s.retire()
 	if err := s.stopThreads(ctx); err != nil {
 		return err
 	}
@@ -478,6 +479,24 @@ func (s *service) stopNFSD(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// retire puts the clients that hold NFSv3 locks on the list of those to be
+// notified by the next start, as sm-notify does at a boot. With nfsd lockd
+// ends, and tells rpc.statd to forget them: nobody would ask them to reclaim,
+// and the grace period would be over at once. Source: sm-notify(8), FILES.
+func (s *service) retire() {
+	dir := s.cfg.StateDir
+	names, err := s.k.ReadDir(dir + "/sm")
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		s.log.note("NFSv3 locks: %v", err)
+	}
+	for _, n := range names {
+		// A file system that refuses this does not let statd forget them either.
+		if err := s.k.Rename(dir+"/sm/"+n, dir+"/sm.bak/"+n); err != nil {
+			s.log.note("NFSv3 locks of %s: %v", n, err)
+		}
+	}
 }
 
 // end ends all processes of a program: asks, then kills.

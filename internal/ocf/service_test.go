@@ -45,6 +45,7 @@ func testStartStopIn(t *testing.T, cfg func() *Config) {
 	if _, ok := h.files["/run/mortar/held-home"]; ok {
 		t.Error("the monitor left the mark of what is held")
 	}
+	sh.volume["/.nfs/sm/10.0.0.9"] = "a client with a lock"
 	// All of it again changes nothing.
 	n := len(h.changes)
 	if err := s.start(ctx); err != nil {
@@ -65,6 +66,9 @@ func testStartStopIn(t *testing.T, cfg func() *Config) {
 	}
 	if sh.owner != "at-rest" {
 		t.Errorf("owner after stop %q", sh.owner)
+	}
+	if sh.volume["/.nfs/sm.bak/10.0.0.9"] == "" {
+		t.Error("the client with a lock will not be told to reclaim it")
 	}
 	first := slices.IndexFunc(h.changes[n:], func(c string) bool { return strings.HasPrefix(c, "address -") })
 	if first != 0 {
