@@ -113,3 +113,13 @@ func TestDetachTellsProgress(t *testing.T) {
 		t.Errorf("%v, asked %d times, left %v", err, asked, left)
 	}
 }
+
+// SSDs that are not there are waited for after a boot only.
+func TestPatience(t *testing.T) {
+	for uptime, want := range map[string]time.Duration{"31.20 50.00\n": late, "86400.00 1.00\n": 0, "": late} {
+		sys := &tree{files: map[string]string{"/proc/uptime": uptime}}
+		if got := (&Stack{sys: sys}).patience(); got != want {
+			t.Errorf("up %q: %s, want %s", uptime, got, want)
+		}
+	}
+}

@@ -31,9 +31,21 @@ type Refusal struct{ What string }
 
 func (r *Refusal) Error() string { return r.What }
 
-// late is how long SSDs are waited for that are not there: after a power cut
-// of the whole rack they may come up later than the server.
-const late = 10 * time.Second
+// late is how long SSDs are waited for that are not there, on a server that
+// has booted a moment ago: after a power cut of the whole rack they may come
+// up later than it. At a take-over nobody waits.
+const (
+	late   = 10 * time.Second
+	moment = 3 * time.Minute
+)
+
+func (s *Stack) patience() time.Duration {
+	up, _, _ := strings.Cut(s.line("/proc/uptime"), " ")
+	if sec, err := strconv.ParseFloat(up, 64); err == nil && sec > moment.Seconds() {
+		return 0
+	}
+	return late
+}
 
 // State tells whether the stack is up ("running"), down ("stopped"), or what
 // is wrong with it. It reads sysfs only.
@@ -134,7 +146,7 @@ func (s *Stack) startSets(ctx context.Context) error {
 		there := s.ssds()
 		return !slices.ContainsFunc(want, func(serial string) bool { return there[serial] == "" })
 	}
-	if err := s.wait(ctx, late, "SSDs", all); err != nil && ctx.Err() != nil {
+	if err := s.wait(ctx, s.patience(), "SSDs", all); err != nil && ctx.Err() != nil {
 		return err
 	}
 	if err := s.rescan(ctx); err != nil {
