@@ -26,9 +26,11 @@ func benchCmd(t *testing.T, args ...string) (string, error) {
 	return out.String(), err
 }
 
-func haSpec(t *testing.T) string {
+func haSpec(t *testing.T) string { return exampleSpec(t, "nfs-ha.yaml") }
+
+func exampleSpec(t *testing.T, name string) string {
 	t.Helper()
-	src, err := examples.FS.ReadFile("nfs-ha.yaml")
+	src, err := examples.FS.ReadFile(name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,19 +47,23 @@ func TestBenchRefusals(t *testing.T) {
 	if err := os.WriteFile(own, []byte("apiVersion: mortar/v1\nkind: suite\nname: x\ntests:\n  - {name: a, phases: [seq-wriet], threads: [1]}\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
+	out := t.TempDir()
 	for want, args := range map[string][]string{
-		"no suite \"fast\"; use quick, paper, io500":  {f, "--suite", "fast"},
-		"own.yaml:5:24: there is no phase":            {f, "--suite", own},
-		"--scale: \"x\" is no scale":                  {f, "--scale", "x"},
-		"--clients \"1,,2\": give numbers":            {f, "--clients", "1,,2"},
-		"--clients \"2,2\": 2 is there twice":         {f, "--clients", "2,2"},
-		"--engine \"dd\": use mortar, fio":            {f, "--engine", "dd"},
-		"--cold \"yes\": use restart, drop or none":   {f, "--cold", "yes"},
-		"--repeat 101: give 1 to 100":                 {f, "--repeat", "101"},
-		"has no test \"x\"; it has sequential":        {f, "--tests", "x", "--dry-run"},
-		"no suite \"none\"; use quick, paper, io500":  {"--print-suite", "none"},
-		"this is real hardware and nobody can be ask": {f, "--suite", "paper"},
-		"\"wrong\" is not the brick's name":           {f, "--suite", "paper", "--confirm", "wrong"},
+		"stock of flavour nfs can be designed but not": {exampleSpec(t, "nfs.yaml"), "--against-stock", "--out", out},
+		"no suite \"slow\"; use quick":                 {f, "--against-stock", "--suite", "slow", "--out", out},
+		"suite quick has no test \"y\"":                {f, "--against-stock", "--tests", "y", "--out", out},
+		"no suite \"fast\"; use quick, paper, io500":   {f, "--suite", "fast"},
+		"own.yaml:5:24: there is no phase":             {f, "--suite", own},
+		"--scale: \"x\" is no scale":                   {f, "--scale", "x"},
+		"--clients \"1,,2\": give numbers":             {f, "--clients", "1,,2"},
+		"--clients \"2,2\": 2 is there twice":          {f, "--clients", "2,2"},
+		"--engine \"dd\": use mortar, fio":             {f, "--engine", "dd"},
+		"--cold \"yes\": use restart, drop or none":    {f, "--cold", "yes"},
+		"--repeat 101: give 1 to 100":                  {f, "--repeat", "101"},
+		"has no test \"x\"; it has sequential":         {f, "--tests", "x", "--dry-run"},
+		"no suite \"none\"; use quick, paper, io500":   {"--print-suite", "none"},
+		"this is real hardware and nobody can be ask":  {f, "--suite", "paper"},
+		"\"wrong\" is not the brick's name":            {f, "--suite", "paper", "--confirm", "wrong"},
 	} {
 		out, err := benchCmd(t, args...)
 		var ee *exitError

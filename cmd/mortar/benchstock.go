@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/mortarhpc/mortar/internal/bench"
 	"github.com/mortarhpc/mortar/internal/spec"
 )
 
@@ -25,11 +26,21 @@ func runAgainstStock(ctx context.Context, out, errOut io.Writer, specFile string
 	if f.out == "" {
 		f.out = filepath.Join("out", "bench-against-stock")
 	}
-	if _, err := f.options(); err != nil {
+	opt, err := f.options()
+	if err != nil {
 		return err
 	}
-	if _, err := loadDesign(specFile); err != nil {
+	des, err := loadDesign(specFile)
+	if err != nil {
 		return err
+	}
+	// What is wrong with the suite is better told before two bricks are built.
+	suite, err := bench.Load(f.suite, des.Flavour)
+	if err != nil {
+		return fail(exitBadInput, err)
+	}
+	if _, err := bench.Plan(suite, opt, 1, 1); err != nil {
+		return fail(exitBadInput, err)
 	}
 	if err := writable(f.out); err != nil {
 		return fail(exitBadInput, fmt.Errorf("--out: %w", err))
@@ -47,17 +58,24 @@ func runAgainstStock(ctx context.Context, out, errOut io.Writer, specFile string
 		progress = errOut
 	}
 	start := time.Now()
+	profiles := []spec.Profile{spec.Stock, spec.Tuned}
+	dirOf := func(p spec.Profile) string { return filepath.Join(f.out, string(p)) }
+	fileOf := func(p spec.Profile) string { return filepath.Join(dirOf(p), "brick.yaml") }
+	// Both must be buildable before the first is built.
+	for _, p := range profiles {
+		if err := os.MkdirAll(dirOf(p), 0o755); err != nil {
+			return fail(exitFailed, err)
+		}
+		if err := os.WriteFile(fileOf(p), withProfile(src, p), 0o644); err != nil {
+			return fail(exitFailed, err)
+		}
+		if _, err := loadDesign(fileOf(p)); err != nil {
+			return err
+		}
+	}
 	var runs []string
-	for _, p := range []spec.Profile{spec.Stock, spec.Tuned} {
-		dir := filepath.Join(f.out, string(p))
-		file := filepath.Join(dir, "brick.yaml")
-		run := filepath.Join(dir, "run")
-		if err := os.MkdirAll(dir, 0o755); err != nil {
-			return fail(exitFailed, err)
-		}
-		if err := os.WriteFile(file, withProfile(src, p), 0o644); err != nil {
-			return fail(exitFailed, err)
-		}
+	for _, p := range profiles {
+		file, run := fileOf(p), filepath.Join(dirOf(p), "run")
 		if err := oneProfile(ctx, progress, self, start, file, append([]string{"bench", file, "--out", run}, f.forward()...)); err != nil {
 			return err
 		}
@@ -74,7 +92,7 @@ func runAgainstStock(ctx context.Context, out, errOut io.Writer, specFile string
 
 // oneProfile brings a rack up, builds the brick, measures it and takes the
 // rack down again, whatever happens.
-func oneProfile(ctx context.Context, w io.Writer, self string, start time.Time, file string, bench []string) (err error) {
+func oneProfile(ctx context.Context, w io.Writer, self string, start time.Time, file string, measure []string) (err error) {
 	defer func() {
 		fmt.Fprintf(w, "\n%s %s\n", stamp(start), bold("$ mortar rack down "+file))
 		down := exec.Command(self, "rack", "down", file)
@@ -84,7 +102,7 @@ func oneProfile(ctx context.Context, w io.Writer, self string, start time.Time, 
 			err = fail(exitFailed, fmt.Errorf("mortar rack down: %w", derr))
 		}
 	}()
-	for _, args := range [][]string{{"rack", "up", file}, {"apply", file, "--yes", "--skip-fence-test"}, bench} {
+	for _, args := range [][]string{{"rack", "up", file}, {"apply", file, "--yes", "--skip-fence-test"}, measure} {
 		fmt.Fprintf(w, "\n%s %s\n", stamp(start), bold("$ mortar "+strings.Join(args, " ")))
 		if err := childFailed(ctx, args[0], runSelf(ctx, w, self, args)); err != nil {
 			return err
