@@ -57,6 +57,8 @@ func (r rackInjector) faults(f drill.Fault) (inject, heal []rackFault, err error
 		return part("module-out", "module-in", f.Args...)
 	case drill.DiskOut:
 		return part("disk-out", "disk-in", f.Args...)
+	case drill.LocalDisk:
+		return part("system-disk-out", "system-disk-in", args...)
 	case drill.Corrupt:
 		return []rackFault{append(rackFault{"corrupt"}, f.Args...)}, nil, nil // nothing but a scrub mends it
 	case drill.FeedOff:

@@ -294,6 +294,13 @@ func printRackStatus(w io.Writer, s *rack.RackStatus) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
+	for _, n := range s.Nodes {
+		for _, d := range n.SystemDisks {
+			if !d.Present {
+				fmt.Fprintf(w, "system disk %d (%s) of %s is out\n", d.Disk, d.Serial, n.Name)
+			}
+		}
+	}
 	if len(s.PDUs) > 0 {
 		fmt.Fprintln(t, "\nPDU\tADDRESS\tALIVE\tOUTLETS OFF")
 		for _, p := range s.PDUs {

@@ -36,7 +36,7 @@ const (
 	ModuleOut Kind = "module-out" // an enclosure's I/O module: one path of both servers; enclosure, module (from 0)
 	DiskOut   Kind = "disk-out"   // a shared disk; serial
 	Corrupt   Kind = "corrupt"    // bytes of a shared disk are overwritten, without an error; serial, offset, length
-	LocalDisk Kind = "local-disk" // one disk of a server's system mirror
+	LocalDisk Kind = "local-disk" // one disk of a server's system mirror; which (from 0)
 
 	FeedOff Kind = "feed-off" // a PDU's power
 	BMCDead Kind = "bmc-dead" // a server's BMC answers no more

@@ -313,6 +313,13 @@ func (e *engine) place(ctx context.Context) error {
 		return &Refused{fmt.Sprintf("drill %s --how %s cannot be done with this brick: %v", e.drill.Name, e.vari.How, err)}
 	}
 	e.steps = steps
+	for _, st := range steps {
+		if st.Fault.Kind == LocalDisk {
+			if err := e.mirrored(ctx, st.Fault.On); err != nil {
+				return err
+			}
+		}
+	}
 	return e.possible(steps)
 }
 
@@ -907,10 +914,15 @@ func (e *engine) heal(ctx context.Context) error {
 		return err
 	}
 	for _, f := range e.injected {
-		if f.Kind == DiskOut {
-			if err := e.returnDisk(ctx, f.Args[0]); err != nil {
-				return err
-			}
+		var err error
+		switch f.Kind {
+		case DiskOut:
+			err = e.returnDisk(ctx, f.Args[0])
+		case LocalDisk:
+			err = e.returnSystemDisk(ctx, f.On)
+		}
+		if err != nil {
+			return err
 		}
 	}
 	if e.expect.Disks || e.opt.Thorough {

@@ -60,6 +60,11 @@ var Table = []Drill{
 		}}},
 	},
 	{
+		Name: "local-disk", Title: "a disk of the active server's own system mirror fails: clients do not notice, and status says so",
+		Expect:   Expect{Where: Stays, Fencing: Nobody},
+		Variants: []Variant{{How: "pulled", Title: "one of its two system disks is pulled from its slot", Steps: localDisk}},
+	},
+	{
 		Name: "shared-disk", Title: "a disk of a RAID group fails; a spare is rebuilt in its place",
 		Expect:   Expect{Where: Stays, Fencing: Nobody, Stall: 5, Disks: true},
 		Variants: []Variant{{How: "pulled", Title: "a disk is pulled from its slot", Steps: diskLoss(1)}},

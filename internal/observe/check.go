@@ -77,6 +77,9 @@ func (v *view) hosts() *Part {
 			text += ", up " + duration(up)
 		}
 		c := p.add(OK, n, "%s", strings.TrimPrefix(text, ", "))
+		if s := v.byName[n]; s != nil {
+			v.system(c, s)
+		}
 		if off, ref := v.skew(n); off > clockSkew || off < -clockSkew {
 			c.Level = Warning
 			how := "ahead of"
@@ -493,29 +496,34 @@ func (v *view) group(g *design.Group) *Part {
 		w := part.add(Warning, "parity", "the last check of %s found %d sectors whose parity did not match", g.Name, a.mismatches)
 		w.Mend = fmt.Sprintf("`mortar scrub %s --repair` finds the disk that lies and mends it; `echo repair` to sync_action would not: it takes data for right", v.d.Spec.File)
 	}
-	if pr := a.progress; pr != nil {
-		action := map[string]string{"recovery": "rebuild"}[pr.Action]
-		if action == "" {
-			action = pr.Action
-		}
-		prog := &Progress{Action: action, Percent: pr.Percent}
-		text := fmt.Sprintf("%s of %s: ", action, g.Name)
-		switch {
-		case pr.Waiting != "":
-			text += "waiting (" + strings.ToLower(pr.Waiting) + ")"
-		default:
-			text += fmt.Sprintf("%.1f %%, %s left", pr.Percent, duration(pr.Left))
-			sec := pr.Left.Seconds()
-			prog.SecondsLeft = &sec
-		}
-		level := Warning
-		if pr.Action == "check" {
-			level = OK // routine
-		}
-		c := part.add(level, action, "%s", text)
-		c.Progress = prog
+	if a.progress != nil {
+		addProgress(part, a.progress, g.Name)
 	}
 	return part
+}
+
+// addProgress says how far a rebuild or check of an array is.
+func addProgress(part *Part, pr *mdProgress, array string) {
+	action := map[string]string{"recovery": "rebuild"}[pr.Action]
+	if action == "" {
+		action = pr.Action
+	}
+	prog := &Progress{Action: action, Percent: pr.Percent}
+	text := fmt.Sprintf("%s of %s: ", action, array)
+	switch {
+	case pr.Waiting != "":
+		text += "waiting (" + strings.ToLower(pr.Waiting) + ")"
+	default:
+		text += fmt.Sprintf("%.1f %%, %s left", pr.Percent, duration(pr.Left))
+		sec := pr.Left.Seconds()
+		prog.SecondsLeft = &sec
+	}
+	level := Warning
+	if pr.Action == "check" {
+		level = OK // routine
+	}
+	c := part.add(level, action, "%s", text)
+	c.Progress = prog
 }
 
 // memberAt finds the disk of a member whose paths are all gone, so that no

@@ -52,6 +52,7 @@ type Host struct {
 	Processes map[string]int       `json:"processes,omitempty"` // how many run, by name, or name@namespace
 	Addresses []string             `json:"addresses,omitempty"` // with prefix length; also those in the services' namespaces
 	Disks     []DiskState          `json:"disks,omitempty"`
+	Strays    []Stray              `json:"strays,omitempty"` // with Disks
 	CIB       *CIB                 `json:"cib,omitempty"`
 }
 
@@ -213,6 +214,7 @@ func gather(ctx context.Context, sys resource.Sys, pool *statfsPool, r Request) 
 	}
 	if r.Disks {
 		h.Disks = diskStates(ctx, sys)
+		h.Strays = strays(sys)
 	}
 	if r.CIB {
 		if b, err := sys.ReadFile(cibFile); err == nil {

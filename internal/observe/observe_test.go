@@ -1,6 +1,7 @@
 package observe
 
 import (
+	"context"
 	"encoding/json"
 	"encoding/xml"
 	"flag"
@@ -135,6 +136,144 @@ func healthy(t testing.TB, d *design.Design) Facts {
 	}
 	f.Hosts["c1"] = Answer{Host: c, Asked: noon.Add(-30 * time.Second), Answered: noon.Add(time.Second)}
 	return f
+}
+
+// mirror gives a server a system mirror of two virtio disks; out: the first is
+// out of it.
+func mirror(h *Host, out bool) {
+	md := "/sys/block/md0/md/"
+	for k, v := range map[string]string{"uuid": "c0ffee00-1111-2222-3333-444455556666", "array_state": "active", "degraded": "0",
+		"sync_action": "idle", "raid_disks": "2", "level": "raid1", "dev-vdc/state": "in_sync", "dev-vdc/slot": "1"} {
+		h.Files[md+k] = v + "\n"
+	}
+	h.Disks = append(h.Disks, DiskState{DiskFact: resource.DiskFact{Serial: "sys1-" + h.Hostname, Device: "/dev/vdc", Paths: []string{"vdc"}}})
+	if out {
+		h.Files[md+"degraded"] = "1\n"
+		return
+	}
+	h.Files[md+"dev-vdb/state"], h.Files[md+"dev-vdb/slot"] = "in_sync\n", "0\n"
+	h.Disks = append(h.Disks, DiskState{DiskFact: resource.DiskFact{Serial: "sys0-" + h.Hostname, Device: "/dev/vdb", Paths: []string{"vdb"}}})
+}
+
+func TestSystemMirror(t *testing.T) {
+	d := theDesign(t)
+	for _, tt := range []struct {
+		name   string
+		change func(h *Host)
+		line   string // of the host
+		want   []string
+		mend   string
+	}{
+		{"whole", func(h *Host) { mirror(h, false) }, "system mirror md0: 2 of 2 disks", nil, ""},
+		{"pulled", func(h *Host) { mirror(h, true) }, "system mirror md0: 1 of 2 disks",
+			[]string{"warning: system mirror md0 of nfs1 is degraded: 1 of 2 disks left, disk sys1-nfs1 (vdc); the disk of slot 0 is missing"},
+			"replace the disk, then `mdadm --manage /dev/md0 --add DISK` on nfs1"},
+		{"failed", func(h *Host) {
+			mirror(h, false)
+			h.Files["/sys/block/md0/md/degraded"], h.Files["/sys/block/md0/md/dev-vdb/state"], h.Files["/sys/block/md0/md/dev-vdb/slot"] = "1\n", "faulty\n", "none\n"
+		}, "system mirror md0: 1 of 2 disks",
+			[]string{"warning: system mirror md0 of nfs1 is degraded: 1 of 2 disks left, disk sys1-nfs1 (vdc); disk sys0-nfs1 (vdb) has failed"},
+			"replace the disk, then `mdadm --manage /dev/md0 --add DISK` on nfs1"},
+		{"back, but not in", func(h *Host) {
+			mirror(h, true)
+			h.Strays = []Stray{{"vdd", "md0"}, {"dm-3", "md127"}}
+		}, "system mirror md0: 1 of 2 disks",
+			[]string{"warning: system mirror md0 of nfs1 is degraded: 1 of 2 disks left, disk sys1-nfs1 (vdc); disk vdd is there again but not in it"},
+			"`mdadm --manage /dev/md0 --add /dev/vdd` on nfs1, if that disk is to be trusted"},
+		{"being rebuilt", func(h *Host) {
+			mirror(h, false)
+			h.Files["/sys/block/md0/md/degraded"], h.Files["/sys/block/md0/md/dev-vdb/state"] = "1\n", "spare\n"
+			h.Files["/proc/mdstat"] += "md0 : active raid1 vdb[0] vdc[1]\n      1048560 blocks super 1.0 [2/1] [_U]\n      [=>...]  recovery = 10.0% (1/10) finish=1.0min speed=1K/sec\n"
+		}, "system mirror md0: 1 of 2 disks", []string{
+			"warning: system mirror md0 of nfs1 is degraded: 1 of 2 disks left, disk sys1-nfs1 (vdc)",
+			"warning: rebuild of system mirror md0 of nfs1: 10.0 %, 60 s left"}, ""},
+		{"partitions, LVM", func(h *Host) {
+			mirror(h, false)
+			for _, x := range []string{"state", "slot"} {
+				h.Files["/sys/block/md0/md/dev-vdb2/"+x] = h.Files["/sys/block/md0/md/dev-vdb/"+x]
+				delete(h.Files, "/sys/block/md0/md/dev-vdb/"+x)
+			}
+			h.Files["/sys/block/md0/md/dev-vdb2/state"] = "faulty\n"
+			h.Files["/sys/block/md0/md/degraded"] = "1\n"
+			h.Links["/sys/block/dm-30/slaves/md0"] = "/sys/devices/virtual/block/md0"
+			h.Files["/sys/block/dm-30/dm/name"] = "sys-root\n"
+			h.Files["/proc/self/mounts"] = "/dev/mapper/sys-root / ext4 rw 0 0\n/dev/md0 /boot ext4 rw 0 0\n" + h.Files["/proc/self/mounts"]
+		}, "system mirror md0 (/, /boot): 1 of 2 disks",
+			[]string{"warning: system mirror md0 (/, /boot) of nfs1 is degraded: 1 of 2 disks left, disk sys1-nfs1 (vdc); disk sys0-nfs1 (vdb2) has failed"},
+			"replace the disk, then `mdadm --manage /dev/md0 --add DISK` on nfs1"},
+		{"striped", func(h *Host) {
+			mirror(h, false)
+			h.Files["/sys/block/md0/md/level"] = "raid0\n"
+		}, "up 2 h 1 min", nil, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			f := healthy(t, d)
+			prove(d, f, d.HA.Fencing)
+			tt.change(f.Hosts["nfs1"].Host)
+			s := Judge(d, f)
+			if diff := cmp.Diff(tt.want, complaints(s)); diff != "" {
+				t.Errorf("complaints (-want +got):\n%s", diff)
+			}
+			host := s.Parts[0].Parts[0]
+			if !strings.HasSuffix(host.Text, tt.line) {
+				t.Errorf("the host's line is %q, want it to end in %q", host.Text, tt.line)
+			}
+			mend := ""
+			for _, p := range host.Parts {
+				mend += p.Mend
+			}
+			if mend != tt.mend {
+				t.Errorf("mend %q, want %q", mend, tt.mend)
+			}
+		})
+	}
+}
+
+// tree is a host whose files are given.
+type tree map[string]string
+
+func (r tree) Glob(pattern string) (out []string, _ error) {
+	for p := range r {
+		if ok, err := filepath.Match(pattern, p); err != nil {
+			return nil, err
+		} else if ok {
+			out = append(out, p)
+		}
+	}
+	slices.Sort(out)
+	return out, nil
+}
+
+func (r tree) ReadFile(p string) ([]byte, error) {
+	if s, ok := r[p]; ok {
+		return []byte(s), nil
+	}
+	return nil, os.ErrNotExist
+}
+func (tree) Stat(string) (resource.FileInfo, error)             { return resource.FileInfo{}, os.ErrNotExist }
+func (tree) Readlink(string) (string, error)                    { return "", os.ErrNotExist }
+func (tree) Disks(context.Context) ([]resource.DiskFact, error) { return nil, nil }
+func (tree) Query(context.Context, ...string) (resource.Output, error) {
+	return resource.Output{}, os.ErrNotExist
+}
+
+func TestStrays(t *testing.T) {
+	const uuid = "c0ffee00-1111-2222-3333-444455556666"
+	r := tree{
+		"/sys/block/md0/md/uuid":    uuid + "\n",
+		"/sys/block/md0/md/dev-vdc": "",
+		"/sys/class/block/vda/dev":  "254:0\n", "/run/udev/data/b254:0": "E:ID_FS_TYPE=erofs\n",
+		"/sys/class/block/vdb/dev": "254:16\n", "/run/udev/data/b254:16": "S:disk/by-id/virtio-sys0\nE:ID_FS_UUID=" + uuid + "\nE:ID_FS_TYPE=linux_raid_member\n",
+		"/sys/class/block/vdc/dev": "254:32\n", "/run/udev/data/b254:32": "E:ID_FS_UUID=" + uuid + "\nE:ID_FS_TYPE=linux_raid_member\n",
+		"/sys/class/block/sda/dev": "8:0\n", "/run/udev/data/b8:0": "E:ID_FS_UUID=00000000-1111-2222-3333-444455556666\nE:ID_FS_TYPE=linux_raid_member\n",
+		"/sys/class/block/sdb/dev": "8:16\n",
+	}
+	if diff := cmp.Diff([]Stray{{"vdb", "md0"}}, strays(r)); diff != "" {
+		t.Error(diff)
+	}
+	if got := strays(tree{}); got != nil {
+		t.Errorf("%v on a host without arrays", got)
+	}
 }
 
 func rfcUUID(s string) string {

@@ -65,8 +65,8 @@ type Node struct {
 	CPUs int `json:"cpus,omitempty"`
 	// NICs in the order the node sees them: eth0, eth1, ...
 	NICs []NIC `json:"nics"`
-	// LocalDisks are blank disks that only this node has. They come after
-	// the two disks the node boots from: vdc, vdd, ...
+	// LocalDisks are blank disks that only this node has, beside those it boots
+	// from: /dev/disk/by-id/virtio-SERIAL.
 	LocalDisks []Disk `json:"local_disks,omitempty"`
 	// BMC is nil for a node without one.
 	BMC *BMC `json:"bmc,omitempty"`

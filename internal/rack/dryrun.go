@@ -41,7 +41,9 @@ func DryRun(cfg Config, dir string) ([]string, error) {
 		accel = "tcg" // or kvm, where booting with it works
 	}
 	for i, n := range cfg.Nodes {
-		out = append(out, "create "+stateImage(dir, n.Name)+" "+strconv.FormatInt(stateBytes, 10)+" bytes")
+		for _, d := range systemDisksOf(dir, &n) {
+			out = append(out, "create "+d.Image+" "+strconv.FormatInt(stateBytes, 10)+" bytes")
+		}
 		for _, d := range n.LocalDisks {
 			out = append(out, "create "+diskImage(dir, d.Name)+" "+strconv.FormatInt(d.Bytes, 10)+" bytes")
 		}

@@ -68,6 +68,8 @@ var faultKinds = []FaultKind{
 	{"module-in", "ENCLOSURE MODULE", "replace the module", func(ctx context.Context, r *rack, a []string) error { return r.module(ctx, a, false) }},
 	{"disk-out", "DISK", "pull a disk or an SSD out of its slot", func(ctx context.Context, r *rack, a []string) error { return r.disk(ctx, a[0], true) }},
 	{"disk-in", "DISK", "push it in again, with its data", func(ctx context.Context, r *rack, a []string) error { return r.disk(ctx, a[0], false) }},
+	{"system-disk-out", "NODE DISK", "pull one of a server's two mirrored system disks (0 or 1)", func(ctx context.Context, r *rack, a []string) error { return r.system(ctx, a, true) }},
+	{"system-disk-in", "NODE DISK", "push it in again, with its data, which are old by then: mdadm adds it to the mirror", func(ctx context.Context, r *rack, a []string) error { return r.system(ctx, a, false) }},
 	{"corrupt", "DISK OFFSET LENGTH", "overwrite bytes of a disk with random ones, without an error", func(ctx context.Context, r *rack, a []string) error {
 		return r.corrupt(a)
 	}},
@@ -301,6 +303,39 @@ func (r *rack) disk(ctx context.Context, name string, out bool) error {
 		}
 	}
 	return r.changePaths(ctx, func(h *hardware) { set(&h.DisksOut, name, out) })
+}
+
+// system pulls a server's system disk, or pushes it in. The other one must be
+// in: without a disk the server would be no server.
+func (r *rack) system(ctx context.Context, a []string, out bool) error {
+	n, err := r.cfg.node(a[0])
+	if err != nil {
+		return err
+	}
+	if !isServer(n) {
+		return refuse("node %s is not a server: it has one system disk only", n.Name)
+	}
+	disks := systemDisksOf(r.dir, n)
+	i, err := strconv.Atoi(a[1])
+	if err != nil || i < 0 || i >= len(disks) {
+		return refuse("system disk %q: want 0 or 1", a[1])
+	}
+	d, other := disks[i], disks[1-i]
+	h, err := loadHardware(r.dir)
+	if err != nil {
+		return err
+	}
+	if out && h.systemOut(n.Name, other) {
+		return refuse("node %s would have no system disk: %d is out already", n.Name, other.Slot)
+	}
+	return changeHardware(ctx, r, func(h *hardware) { set(&h.SystemOut, systemKey(n.Name, d), out) }, func(*hardware) error {
+		return r.each(ctx, func(m *Node) bool { return m == n }, func(_ *Node, q *qmpClient) error {
+			if out {
+				return q.unplug(d.deviceID())
+			}
+			return q.plug(d.device())
+		})
+	})
 }
 
 // changePaths changes what disks the servers reach, and plugs and unplugs

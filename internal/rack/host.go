@@ -128,8 +128,10 @@ func checkHost(c *Config, dir string, spec imageSpec) error {
 // stateFilesOf lists the files of the nodes' own layers with their full sizes.
 func stateFilesOf(c *Config, dir string) map[string]int64 {
 	out := map[string]int64{}
-	for _, n := range c.Nodes {
-		out[stateImage(dir, n.Name)] = stateBytes
+	for i := range c.Nodes {
+		for _, d := range systemDisksOf(dir, &c.Nodes[i]) {
+			out[d.Image] = stateBytes
+		}
 	}
 	return out
 }

@@ -278,6 +278,32 @@ func TestRack(t *testing.T) {
 		l.eventually("the SSD is in", func() bool { return there("s1") && there("s2") })
 	})
 
+	l.run("a system disk", func(l *liveRack) {
+		mirror := func(line string) func() bool {
+			return func() bool {
+				out, _ := l.on("s1", "cat /proc/mdstat")
+				return strings.Contains(out, line)
+			}
+		}
+		l.eventually("a mirror of two", mirror("[UU]"))
+		if out := l.must("s1", "cat /sys/block/md0/md/sync_completed /sys/block/md0/md/resync_start"); out != "none\nnone" {
+			l.t.Errorf("it is synced at its first boot: %s", out)
+		}
+		l.fault("system-disk-out s1 0")
+		l.eventually("one of two", mirror("[_U]"))
+		l.must("s1", "echo one > /etc/one; sync")
+		l.fault("system-disk-in s1 0")
+		l.eventually("added", func() bool {
+			_, err := l.on("s1", "mdadm --manage /dev/md0 --add /dev/disk/by-id/virtio-sys0-s1")
+			return err == nil
+		})
+		l.eventually("two of two", mirror("[UU]"))
+		// What was written meanwhile is on the disk that was out.
+		l.must("s1", "mdadm --wait /dev/md0; mdadm --manage /dev/md0 --fail /dev/disk/by-id/virtio-sys1-s1 --remove failed; "+
+			"echo 3 > /proc/sys/vm/drop_caches; grep one /etc/one; mdadm --manage /dev/md0 --add /dev/disk/by-id/virtio-sys1-s1")
+		l.eventually("two of two again", mirror("[UU]"))
+	})
+
 	l.run("shared data, corruption, throttle", func(l *liveRack) {
 		l.must("s1", "d=/dev/disk/by-id/wwn-0x5000c50000000201; echo hello | dd of=$d bs=4096 count=1 conv=sync oflag=direct")
 		read := "dd if=/dev/disk/by-id/wwn-0x5000c50000000201 bs=4096 count=1 iflag=direct | head -c 5"

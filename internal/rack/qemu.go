@@ -76,8 +76,51 @@ func tapName(node, nic int) string            { return fmt.Sprintf("n%de%d", nod
 func bridgeName(network string) string        { return "br-" + network }
 func (d sharedDisk) image(dir string) string  { return diskImage(dir, d.Name) }
 func diskImage(dir, name string) string       { return filepath.Join(dir, "disks", name+".raw") }
-func stateImage(dir, node string) string      { return filepath.Join(dir, "nodes", node, "state.ext4") }
 func (c *Config) processName(n string) string { return c.netns() + "." + n }
+
+// systemDisks is the number of disks that a server's own layer is mirrored on.
+const systemDisks = 2
+
+// systemDisk is one of the disks that hold a node's own layer.
+type systemDisk struct {
+	Image  string
+	Serial string
+	Slot   int // 0 or 1: of a server, in a slot that it can be pulled from; -1: of a client
+}
+
+// systemDisksOf lists the disks of a node's own layer: a server has a mirror, as
+// servers do, a client a single disk.
+func systemDisksOf(dir string, n *Node) []systemDisk {
+	at := func(name string) string { return filepath.Join(dir, "nodes", n.Name, name) }
+	if !isServer(n) {
+		return []systemDisk{{at("state.ext4"), "state", -1}}
+	}
+	var out []systemDisk
+	for i := range systemDisks {
+		// At most 20 characters fit; the initrd looks for their beginning.
+		serial := fmt.Sprintf("sys%d-%s", i, n.Name)
+		out = append(out, systemDisk{at(fmt.Sprintf("system%d.raw", i)), serial[:min(len(serial), 20)], i})
+	}
+	return out
+}
+
+func (d systemDisk) blockID() string  { return "system" + strconv.Itoa(max(d.Slot, 0)) }
+func (d systemDisk) deviceID() string { return d.blockID() + "-dev" }
+
+// port is the slot of a disk that can be pulled.
+func (d systemDisk) port() props {
+	// Behind those of the SSDs.
+	n := maxSSDs + 1 + d.Slot
+	return props{"driver": "pcie-root-port", "id": "sysslot" + strconv.Itoa(d.Slot), "chassis": n, "slot": n}
+}
+
+func (d systemDisk) device() props {
+	p := props{"driver": "virtio-blk-pci", "id": d.deviceID(), "drive": d.blockID(), "serial": d.Serial}
+	if d.Slot >= 0 {
+		p["bus"] = "sysslot" + strconv.Itoa(d.Slot)
+	}
+	return p
+}
 
 // pathDevice is the disk at the end of one path.
 func (d sharedDisk) pathDevice(path int) (props, error) {
@@ -198,8 +241,12 @@ func baseArgs(img *image) []string {
 func nodeArgs(c *Config, dir string, index int, img *image, accel string, hw *hardware, post int) ([]string, error) {
 	n := &c.Nodes[index]
 	kernel := kernelArgs
-	if post > 0 && n.Role == RoleServer {
-		kernel += " mortar.post=" + strconv.Itoa(post) // read by the initrd
+	// The initrd reads these.
+	if post > 0 && isServer(n) {
+		kernel += " mortar.post=" + strconv.Itoa(post)
+	}
+	if isServer(n) {
+		kernel += " mortar.mirror"
 	}
 	args := append(baseArgs(img), accelArgs(accel, n.CPUs)...)
 	args = append(args,
@@ -228,8 +275,15 @@ func nodeArgs(c *Config, dir string, index int, img *image, accel string, hw *ha
 
 	add("-blockdev", props{"driver": "file", "node-name": "root", "filename": img.file(imageRoot), "read-only": true})
 	add("-device", props{"driver": "virtio-blk-pci", "id": "vda", "drive": "root", "serial": "root"})
-	disk("state", stateImage(dir, n.Name), 0, 0)
-	add("-device", props{"driver": "virtio-blk-pci", "id": "vdb", "drive": "state", "serial": "state"})
+	for _, d := range systemDisksOf(dir, n) {
+		disk(d.blockID(), d.Image, 0, 0)
+		if d.Slot >= 0 {
+			add("-device", d.port())
+		}
+		if !hw.systemOut(n.Name, d) {
+			add("-device", d.device())
+		}
+	}
 
 	for i, nic := range n.NICs {
 		args = append(args, "-netdev", fmt.Sprintf("tap,id=net%d,ifname=%s,script=no,downscript=no", i, tapName(index, i)))

@@ -3,11 +3,13 @@ package rack
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -120,13 +122,15 @@ func TestNodeArgs(t *testing.T) {
 	}
 	// A disk that is out has no path anywhere, and a dead module takes one
 	// path of each of its disks.
-	hw = &hardware{DisksOut: map[string]bool{"e1d1": true, "nv1": true}, ModulesOut: map[string]bool{"enc2/0": true}}
+	hw = &hardware{DisksOut: map[string]bool{"e1d1": true, "nv1": true}, ModulesOut: map[string]bool{"enc2/0": true},
+		SystemOut: map[string]bool{"s2/0": true}}
 	args, err := nodeArgs(&c, "/rack", 1, img, "tcg", hw, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	all := strings.Join(args, "\n")
-	for id, want := range map[string]bool{"path0-sd0": false, "path1-sd0": false, "path0-sd1": false, "path1-sd1": true, "nvme0": false} {
+	for id, want := range map[string]bool{"path0-sd0": false, "path1-sd0": false, "path0-sd1": false, "path1-sd1": true, "nvme0": false,
+		"system0-dev": false, "sysslot0": true, "system1-dev": true} {
 		if got := strings.Contains(all, `"id":"`+id+`"`); got != want {
 			t.Errorf("device %s: there is %v, want %v", id, got, want)
 		}
@@ -149,6 +153,57 @@ func TestNodeFiles(t *testing.T) {
 			t.Errorf("machine-id %q of %s", id, c.Nodes[i].Name)
 		}
 		ids[id] = true
+	}
+}
+
+// The two system disks of a server hold the same bytes: it takes them for a
+// mirror that is in sync.
+func TestSystemDisksAreEqual(t *testing.T) {
+	c := testConfig()
+	r := &rack{dir: t.TempDir(), cfg: &c}
+	if err := os.MkdirAll(filepath.Join(r.dir, "ssh"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for i := range c.Nodes {
+		if err := os.MkdirAll(filepath.Join(r.dir, "nodes", c.Nodes[i].Name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := ensureSeeds(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	disks := systemDisksOf(r.dir, &c.Nodes[0])
+	if len(disks) != 2 || len(systemDisksOf(r.dir, &c.Nodes[2])) != 1 {
+		t.Fatalf("%+v", disks)
+	}
+	sums := map[string]bool{}
+	for _, d := range disks {
+		f, err := os.Open(d.Image)
+		if err != nil {
+			t.Fatal(err)
+		}
+		h := sha256.New()
+		n, err := io.Copy(h, f)
+		if err != nil || n != stateBytes {
+			t.Errorf("%s: %d bytes, %v", d.Image, n, err)
+		}
+		if err := f.Close(); err != nil {
+			t.Fatal(err)
+		}
+		sums[string(h.Sum(nil))] = true
+		if a := allocated(d.Image); a > stateBytes/8 {
+			t.Errorf("%s takes %d bytes", d.Image, a)
+		}
+	}
+	if len(sums) != 1 {
+		t.Error("they differ")
+	}
+	// A disk whose image is gone is not made anew beside the other.
+	if err := os.Remove(disks[1].Image); err != nil {
+		t.Fatal(err)
+	}
+	if err := ensureSeeds(t.Context(), r); err == nil {
+		t.Error("no error without an image")
 	}
 }
 
@@ -624,6 +679,8 @@ func TestFaultArguments(t *testing.T) {
 		{"link-down c1 private", "node c1 is not on network private"},
 		{"feed-off pdu1 9", "has no outlet 9"},
 		{"feed-off pdu1 x", `outlet "x"`},
+		{"system-disk-out c1 0", "node c1 is not a server"},
+		{"system-disk-out s1 2", `system disk "2": want 0 or 1`},
 		{"corrupt e1d1 -1 5", "want bytes within"},
 		{"corrupt e1d1 1073741823 5", "want bytes within"},
 		{"throttle e1d1 -1 0", "want I/O operations"},
@@ -653,7 +710,7 @@ func TestFaultsAreRemembered(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, f := range []string{"path-out s1 e1d1 1", "paths-out s2 enc2", "module-out enc1 0", "disk-out nv1", "link-down s1 private",
-		"throttle e1d1 10 0", "path-out s1 e2d1 0", "path-in s1 e2d1 0"} {
+		"throttle e1d1 10 0", "path-out s1 e2d1 0", "path-in s1 e2d1 0", "system-disk-out s2 1", "system-disk-in s2 0"} {
 		a := strings.Fields(f)
 		for range 2 {
 			if err := Fault(context.Background(), dir, a[0], a[1:]...); err != nil {
@@ -670,16 +727,23 @@ func TestFaultsAreRemembered(t *testing.T) {
 		ModulesOut: map[string]bool{"enc1/0": true},
 		DisksOut:   map[string]bool{"nv1": true},
 		LinksDown:  map[string]bool{"s1/private": true},
+		SystemOut:  map[string]bool{"s2/1": true},
 		Speeds:     map[string]speed{"e1d1": {IOPS: 10}},
 	}
 	if d := cmp.Diff(want, h); d != "" {
 		t.Error(d)
+	}
+	if err := Fault(context.Background(), dir, "system-disk-out", "s2", "0"); err == nil || !strings.Contains(err.Error(), "would have no system disk") {
+		t.Errorf("the last system disk is pulled: %v", err)
 	}
 	s, err := Status(context.Background(), dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if d := cmp.Diff([]string{"s1/0", "s1/1", "s2/0"}, s.Disks[0].PathsOut); d != "" {
+		t.Error(d)
+	}
+	if d := cmp.Diff([]SystemDiskStatus{{0, "sys0-s2", true}, {1, "sys1-s2", false}}, s.Nodes[1].SystemDisks); d != "" {
 		t.Error(d)
 	}
 	if s.Disks[2].Present || s.Nodes[0].Links[1].Up || s.Nodes[0].Power != "off" || s.Nodes[0].BMC != "dead" {

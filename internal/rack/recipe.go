@@ -192,7 +192,7 @@ var imageLinks = map[string]string{
 // the kernel has built in are passed over.
 var initrdModules = []string{
 	"virtio_pci", "virtio_blk", "virtio_net", "virtio_scsi", "sd_mod", "sg", "nvme",
-	"crc32c_intel", "crc32c_generic", "ext4", "erofs", "overlay", "af_packet", "dm_mod",
+	"crc32c_intel", "crc32c_generic", "ext4", "erofs", "overlay", "af_packet", "dm_mod", "raid1",
 }
 
 // markPrefix starts every line by which a node reports its progress on the
@@ -203,6 +203,18 @@ const markPrefix = "MORTAR-RACK "
 // mounts the shared read-only root and the node's own layer over it, sets
 // the addresses that stand on the node's own disk, and gives way to systemd.
 // The list of modules is put in the place of @MODULES@.
+//
+// With "mortar.mirror" on the kernel's command line the node's own layer is on
+// a mirror of two disks, the system disks, and comes up with one of them as
+// well. They are told apart from others by their serial numbers, since a disk
+// that is out changes the kernel's names. mdadm is that of the root.
+//
+// The mirror is made at the first boot, when neither disk has a superblock.
+// --assume-clean is right there: the rack wrote both images, byte for byte the
+// same (see ensureStateImage), so there is nothing to copy. The superblock is
+// at the end (1.0), so that the file system may be there before it. The bitmap
+// has a disk that was out, or a mirror that lost power, copy a few MiB and
+// not all of it.
 //
 // With "mortar.probe" on the kernel's command line it reports and switches
 // the machine off: that is how KVM is tried.
@@ -220,13 +232,39 @@ done
 say kernel
 case " $cmdline " in *" mortar.probe "*) $b poweroff -f;; esac
 for m in @MODULES@; do $b insmod /m/$m || echo "` + markPrefix + `insmod $m failed" > /dev/console; done
+mirror=
+case " $cmdline " in *" mortar.mirror "*) mirror=yes;; esac
+disks() {
+  legs= count=0
+  for d in /sys/block/vd*; do
+    read serial < $d/serial
+    case $serial in sys[01]-*) legs="$legs /dev/${d##*/}"; count=$((count+1));; esac
+  done
+  [ -b /dev/vda ] || return 1
+  [ "$mirror" ] || { [ -b /dev/vdb ]; return; }
+  # One that is out is waited for no longer than a second.
+  [ $count -eq 2 ] || [ $count -eq 1 -a $n -gt 50 ]
+}
 n=0
-while [ ! -b /dev/vda ] || [ ! -b /dev/vdb ]; do
+until disks; do
   n=$((n+1)); [ $n -gt 500 ] && fail "no root disk"
   $b usleep 20000
 done
 $b mount -t erofs -o ro /dev/vda /ro || fail "mounting the root"
-$b mount -t ext4 -o noatime /dev/vdb /rw || fail "mounting the node's own disk"
+state=/dev/vdb
+mdadm() { MDADM_NO_UDEV=1 $b chroot /ro /sbin/mdadm "$@"; }
+blank() { for d in $legs; do mdadm --examine $d > /dev/null 2>&1 && return 1; done; [ $count -eq 2 ]; }
+if [ "$mirror" ]; then
+  state=/dev/md0
+  for d in dev proc sys; do $b mount -o bind /$d /ro/$d; done
+  $b mount -t tmpfs run /ro/run
+  mdadm --assemble $state --run --quiet $legs 2> /dev/null ||
+    { blank && mdadm --create $state --name=system --homehost=any --level=1 --raid-devices=2 --metadata=1.0 \
+      --assume-clean --bitmap=internal --bitmap-chunk=1M --run --quiet $legs; } || fail "the system mirror"
+  for d in dev proc sys run; do $b umount /ro/$d; done
+  say mirror
+fi
+$b mount -t ext4 -o noatime $state /rw || fail "mounting the node's own disk"
 $b mount -t overlay -o lowerdir=/ro,upperdir=/rw/upper,workdir=/rw/work,redirect_dir=on,index=on,nfs_export=on root /new || fail "mounting the overlay"
 [ -c /dev/loop-control ] || $b mknod -m 660 /dev/loop-control c 10 237
 $b ip link set lo up

@@ -11,15 +11,19 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"github.com/google/renameio/v2"
 	"golang.org/x/sys/unix"
 )
 
-// stateBytes is the size of a node's own layer over the shared root. The
-// file is sparse.
-const stateBytes = 1 << 30
+const (
+	// stateBytes is the size of a system disk. The file is sparse.
+	stateBytes = 1 << 30
+	// mirrorBytes at its end are left to md: superblock, bitmap, list of bad blocks.
+	mirrorBytes = 1 << 20
+)
 
 // Inventory says how to reach the nodes; it is what inventory.json holds.
 type Inventory struct {
@@ -133,11 +137,19 @@ func LoadInventory(dir string) (*Inventory, error) {
 }
 
 // ensureStateImage makes the node's own layer: an ext4 file system with the
-// overlay's upper directory, which holds all that makes this node itself.
+// overlay's upper directory, which holds all that makes this node itself. It
+// is on each of the node's system disks, byte for byte: the node makes a
+// mirror of them, and need not copy one to the other.
 func ensureStateImage(ctx context.Context, r *rack, n *Node, adminKey string) error {
-	img := stateImage(r.dir, n.Name)
-	if _, err := os.Stat(img); err == nil {
-		return nil
+	disks := systemDisksOf(r.dir, n)
+	img := disks[0].Image
+	if there, err := allThere(disks); there || err != nil {
+		return err
+	}
+	if old := filepath.Join(filepath.Dir(img), "state.ext4"); old != img {
+		if _, err := os.Stat(old); err == nil {
+			return refuse("the rack in %s was built by another version of mortar: mortar rack down first (its virtual disks go with it)", r.dir)
+		}
 	}
 	seed := filepath.Join(filepath.Dir(img), "seed")
 	if err := os.RemoveAll(seed); err != nil {
@@ -184,10 +196,31 @@ func ensureStateImage(ctx context.Context, r *rack, n *Node, adminKey string) er
 	// Everything that ext4 would finish in the background on its first
 	// mount is done now, on the host, and kept small.
 	if err := run(ctx, "mkfs.ext4", "-q", "-F", "-m", "0", "-i", "32768", "-J", "size=16",
-		"-E", "lazy_itable_init=0,lazy_journal_init=0,root_owner=0:0", "-d", seed, part); err != nil {
+		"-E", "lazy_itable_init=0,lazy_journal_init=0,root_owner=0:0", "-d", seed, part,
+		strconv.Itoa((stateBytes-mirrorBytes)>>10)+"k"); err != nil {
 		return err
 	}
+	for _, d := range disks[1:] {
+		if err := run(ctx, "cp", "--sparse=always", part, d.Image); err != nil {
+			return err
+		}
+	}
+	// The first comes last: as long as it is not there, all are made anew.
 	return os.Rename(part, img)
+}
+
+// allThere tells whether a node has its system disks; with some of them only, a
+// node would go on from old data.
+func allThere(disks []systemDisk) (bool, error) {
+	if _, err := os.Stat(disks[0].Image); err != nil {
+		return false, nil //nolint:nilerr // made anew, which says what is wrong
+	}
+	for _, d := range disks[1:] {
+		if _, err := os.Stat(d.Image); err != nil {
+			return false, refuse("%s is gone: mortar rack down, then up, makes it again", d.Image)
+		}
+	}
+	return true, nil
 }
 
 // makeSparse makes a file of that size that takes no room yet. A file that

@@ -22,7 +22,7 @@ import (
 //	inventory.json  how to reach the nodes
 //	ssh/            the administrator's key and the pinned host keys
 //	disks/          images of the shared and local disks
-//	nodes/NAME/     the node's own layer over the root
+//	nodes/NAME/     the node's own layer over the root: its system disks
 //	run/            process files, sockets, consoles, logs
 
 // Phases of a rack.
@@ -97,6 +97,8 @@ type hardware struct {
 	ModulesOut map[string]bool `json:"modules_out,omitempty"`
 	// DisksOut are disks that are out of their slots.
 	DisksOut map[string]bool `json:"disks_out,omitempty"`
+	// SystemOut are servers' system disks that are out, as "node/disk".
+	SystemOut map[string]bool `json:"system_out,omitempty"`
 	// Speeds are limits other than the Config's, by disk.
 	Speeds map[string]speed `json:"speeds,omitempty"`
 }
@@ -128,6 +130,11 @@ func pathKey(node, disk string, hba int) string {
 func (h *hardware) powered(n *Node) bool {
 	return len(n.Feeds) == 0 || slices.ContainsFunc(n.Feeds, func(f Feed) bool { return !h.Off[outletKey(f.PDU, f.Outlet)] })
 }
+
+func systemKey(node string, d systemDisk) string { return node + "/" + strconv.Itoa(d.Slot) }
+
+// systemOut tells whether a node's system disk is out of its slot.
+func (h *hardware) systemOut(node string, d systemDisk) bool { return h.SystemOut[systemKey(node, d)] }
 
 // pathGone tells whether a node cannot reach a disk over a path.
 func (h *hardware) pathGone(node string, d sharedDisk, path int) bool {

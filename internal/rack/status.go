@@ -57,6 +57,16 @@ type NodeStatus struct {
 	BMC   string       `json:"bmc"`
 	Feeds []FeedStatus `json:"feeds"`
 	Links []LinkStatus `json:"links"`
+	// SystemDisks are a server's mirrored system disks.
+	SystemDisks []SystemDiskStatus `json:"system_disks,omitempty"`
+}
+
+// SystemDiskStatus is one of them.
+type SystemDiskStatus struct {
+	Disk   int    `json:"disk"`
+	Serial string `json:"serial"`
+	// Present tells whether the disk is in its slot.
+	Present bool `json:"present"`
 }
 
 // FeedStatus is one power cord of a node.
@@ -223,6 +233,11 @@ func (r *rack) nodeStatus(ctx context.Context, h *hardware, n *Node) NodeStatus 
 	for i, nic := range n.NICs {
 		s.Links = append(s.Links, LinkStatus{Network: nic.Network, Interface: nicID(i), MAC: nic.MAC,
 			Address: nic.Address.String(), Up: !h.linkDown(n.Name, nic.Network)})
+	}
+	for _, d := range systemDisksOf(r.dir, n) {
+		if d.Slot >= 0 {
+			s.SystemDisks = append(s.SystemDisks, SystemDiskStatus{Disk: d.Slot, Serial: d.Serial, Present: !h.systemOut(n.Name, d)})
+		}
 	}
 	return s
 }
