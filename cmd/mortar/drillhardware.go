@@ -16,6 +16,7 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/design"
 	"github.com/mortarhpc/mortar/internal/drill"
+	"github.com/mortarhpc/mortar/internal/observe"
 	"github.com/mortarhpc/mortar/internal/resource"
 	"github.com/mortarhpc/mortar/internal/spec"
 )
@@ -36,7 +37,7 @@ func (h *hardwareInjector) Can(f drill.Fault) error {
 	case drill.LinkDown:
 		_, err := h.linkAddress(f)
 		return err
-	case drill.PathOut, drill.HBAOut, drill.PathsOut, drill.DiskOut:
+	case drill.PathOut, drill.HBAOut, drill.PathsOut, drill.DiskOut, drill.LocalDisk:
 		return nil
 	case drill.Corrupt:
 		return errors.New("no byte of a real disk is spoilt on purpose")
@@ -90,6 +91,8 @@ func (h *hardwareInjector) Inject(ctx context.Context, f drill.Fault) error {
 		return h.link(ctx, f, "down")
 	case drill.PathOut, drill.HBAOut, drill.PathsOut:
 		return h.deletePaths(ctx, target, f)
+	case drill.LocalDisk:
+		return h.deleteSystemDisk(ctx, target)
 	case drill.DiskOut:
 		for _, n := range h.design.HA.Nodes {
 			if err := h.deletePaths(ctx, n.Name, f); err != nil {
@@ -235,6 +238,95 @@ func pathsOf(d *design.Design, disks []resource.DiskFact, where map[string]strin
 	return out
 }
 
+// deleteSystemDisk takes a disk of the server's system mirror off it: a SCSI
+// disk as deletePaths does, an NVMe or virtio drive by taking its PCI function
+// off the bus, which a rescan brings back.
+//
+// Source: Documentation/ABI/testing/sysfs-bus-pci
+func (h *hardwareInjector) deleteSystemDisk(ctx context.Context, server string) error {
+	return h.on(ctx, server, func(s drill.Host) error {
+		r := observe.SystemRequest()
+		r.Files = append(r.Files, "/proc/self/mounts", "/proc/swaps")
+		var host observe.Host
+		if err := s.Call(ctx, observe.Op, r, &host, nil); err != nil {
+			return err
+		}
+		var mirrors []observe.SystemArray
+		var places []string // of the members in /sys
+		query := func(argv ...string) (string, error) {
+			var out resource.Output
+			err := s.Call(ctx, "query", map[string]any{"argv": argv}, &out, nil)
+			return out.Stdout, err
+		}
+		for _, a := range observe.SystemArrays(h.design, &host) {
+			if a.Level == "raid1" {
+				mirrors = append(mirrors, a)
+			}
+			for _, m := range a.Members {
+				p, err := query("readlink", "-e", "/sys/class/block/"+m)
+				if err != nil {
+					return err
+				}
+				places = append(places, strings.TrimSpace(p))
+			}
+		}
+		if len(mirrors) == 0 {
+			return fmt.Errorf("the system of %s is on no md RAID 1", server)
+		}
+		disk, err := expendable(places, host.Files["/proc/self/mounts"]+host.Files["/proc/swaps"])
+		if err != nil {
+			return fmt.Errorf("%s: %w", server, err)
+		}
+		device, err := query("readlink", "-e", "/sys/block/"+disk+"/device")
+		if err != nil {
+			return err
+		}
+		switches := []string{}
+		for at := strings.TrimSpace(device); len(at) > len("/sys/devices"); at = filepath.Dir(at) {
+			for _, name := range []string{"delete", "remove"} {
+				switches = append(switches, at+"/"+name)
+			}
+		}
+		// The nearest that there is; ls says nothing of the others on its output.
+		there, err := query(append([]string{"ls", "-U", "-d"}, switches...)...)
+		if err != nil {
+			return err
+		}
+		off, _, _ := strings.Cut(there, "\n")
+		if off == "" {
+			return fmt.Errorf("%s: disk %s cannot be taken off by command: it takes a hand", server, disk)
+		}
+		a := resource.Action{Title: "take " + disk + " off", File: &resource.File{Path: off, Content: []byte("1")}}
+		return s.Call(ctx, "run", map[string]any{"action": a}, nil, nil)
+	})
+}
+
+// expendable picks the first disk of members, given by their places in /sys,
+// that nothing but arrays is on; inUse are the mounts and swaps of the host.
+func expendable(places []string, inUse string) (string, error) {
+	var why []string
+	for _, p := range places {
+		// …/block/sda or …/block/sda/sda2
+		_, rest, ok := strings.Cut(p, "/block/")
+		disk, _, _ := strings.Cut(rest, "/")
+		if !ok || disk == "" {
+			continue // an array of arrays
+		}
+		used := ""
+		for line := range strings.Lines(inUse) {
+			dev, _, _ := strings.Cut(line, " ")
+			if name, ok := strings.CutPrefix(strings.Fields(dev + " -")[0], "/dev/"); ok && resource.PartOf(name, disk) {
+				used = name
+			}
+		}
+		if used == "" {
+			return disk, nil
+		}
+		why = append(why, used+" is mounted, or swap")
+	}
+	return "", fmt.Errorf("no disk of its system mirror can be done without: %s", strings.Join(why, ", "))
+}
+
 // scan looks for devices on every SCSI host of a server.
 func (h *hardwareInjector) scan(ctx context.Context, server string) error {
 	return h.on(ctx, server, func(s drill.Host) error {
@@ -274,6 +366,16 @@ func (h *hardwareInjector) Heal(ctx context.Context, f drill.Fault) error {
 		return h.unlessGone(ctx, target, func() error { return h.link(ctx, f, "up") })
 	case drill.PathOut, drill.HBAOut, drill.PathsOut:
 		return h.unlessGone(ctx, target, func() error { return h.scan(ctx, target) })
+	case drill.LocalDisk:
+		return h.unlessGone(ctx, target, func() error {
+			if err := h.scan(ctx, target); err != nil {
+				return err
+			}
+			return h.on(ctx, target, func(s drill.Host) error {
+				a := resource.Action{Title: "look for devices on the PCI bus", File: &resource.File{Path: "/sys/bus/pci/rescan", Content: []byte("1")}}
+				return s.Call(ctx, "run", map[string]any{"action": a}, nil, nil)
+			})
+		})
 	case drill.DiskOut:
 		for _, n := range h.design.HA.Nodes {
 			if err := h.unlessGone(ctx, n.Name, func() error { return h.scan(ctx, n.Name) }); err != nil {

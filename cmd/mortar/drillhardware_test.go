@@ -64,3 +64,25 @@ func TestInterfaceOf(t *testing.T) {
 		}
 	}
 }
+
+func TestExpendable(t *testing.T) {
+	a, b := "/sys/devices/pci0000:00/0000:00:1f.2/ata1/host0/target0:0:0/0:0:0:0/block/sda/sda2", "/sys/devices/pci0000:00/0000:00:1f.2/ata2/host1/target1:0:0/1:0:0:0/block/sdb/sdb2"
+	n := "/sys/devices/pci0000:00/0000:00:01.0/nvme/nvme0/nvme0n1/block/nvme0n1/nvme0n1p2"
+	for name, c := range map[string]struct {
+		places      []string
+		inUse, want string
+	}{
+		"both":           {[]string{a, b}, "/dev/md0 / ext4 rw 0 0\nFilename Type\n", "sda"},
+		"EFI on one":     {[]string{a, b}, "/dev/md0 / ext4 rw 0 0\n/dev/sda1 /boot/efi vfat rw 0 0\n", "sdb"},
+		"swap on one":    {[]string{a, b}, "Filename\tType\n/dev/sda3\tpartition\t1\n", "sdb"},
+		"other disks":    {[]string{a, b}, "/dev/sdaa1 /x ext4 rw 0 0\n/dev/sdc /y ext4 rw 0 0\n", "sda"},
+		"none":           {[]string{a, b}, "/dev/sda1 /boot/efi vfat\n/dev/sdb1 /boot/efi2 vfat\n", ""},
+		"NVMe":           {[]string{n, a}, "/dev/nvme0n1p1 /boot/efi vfat\n", "sda"},
+		"NVMe, no other": {[]string{n}, "/dev/nvme0n10 /x xfs\n", "nvme0n1"},
+	} {
+		got, err := expendable(c.places, c.inUse)
+		if got != c.want || (err == nil) != (c.want != "") {
+			t.Errorf("%s: %q, %v; want %q", name, got, err, c.want)
+		}
+	}
+}

@@ -91,6 +91,7 @@ type SystemArray struct {
 	Level    string   // raid1
 	Degraded int      // how many members are missing
 	Busy     bool     // it is being resynced, rebuilt or checked
+	Members  []string // devices that work in it: vdb, sda2
 	Strays   []string // devices that belong to it and are not in it
 }
 
@@ -110,6 +111,11 @@ func SystemArrays(d *design.Design, h *Host) []SystemArray {
 	var out []SystemArray
 	for _, a := range s.systemArrays(d) {
 		x := SystemArray{Dev: a.dev, Level: a.level, Degraded: a.degraded, Busy: a.progress != nil}
+		for _, m := range a.members {
+			if m.is("in_sync") {
+				x.Members = append(x.Members, m.dev)
+			}
+		}
 		for _, y := range h.Strays {
 			if y.Array == a.dev {
 				x.Strays = append(x.Strays, y.Dev)
@@ -209,10 +215,7 @@ func (s *server) mountedFrom(dev string) []string {
 func (s *server) localDisk(dev string) string {
 	for _, d := range s.host.Disks {
 		for _, p := range d.Paths {
-			p = filepath.Base(p)
-			rest, ok := strings.CutPrefix(dev, p)
-			// sda2 is on sda, nvme0n1p2 on nvme0n1.
-			if ok && strings.Trim(strings.TrimPrefix(rest, "p"), "0123456789") == "" && d.Serial != "" {
+			if resource.PartOf(dev, filepath.Base(p)) && d.Serial != "" {
 				return "disk " + d.Serial + " (" + dev + ")"
 			}
 		}

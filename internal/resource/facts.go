@@ -26,6 +26,21 @@ type HostFacts struct {
 	Cluster *ClusterFacts
 }
 
+// PartOf says whether a device is a disk or a partition of it: sda and sda2 of
+// sda, nvme0n1p2 of nvme0n1.
+func PartOf(dev, disk string) bool {
+	rest, ok := strings.CutPrefix(dev, disk)
+	if !ok || disk == "" || rest == "" {
+		return ok && disk != ""
+	}
+	if strings.ContainsAny(disk[len(disk)-1:], "0123456789") {
+		if rest, ok = strings.CutPrefix(rest, "p"); !ok {
+			return false
+		}
+	}
+	return rest != "" && strings.Trim(rest, "0123456789") == ""
+}
+
 // DiskOf finds the disk behind a block device: by the kernel's name of one of
 // its paths, or by the name of its multipath map, which is a 3 and its WWN.
 func DiskOf(disks []DiskFact, kernel, mapName string) (DiskFact, bool) {

@@ -528,3 +528,17 @@ func TestHostsEntry(t *testing.T) {
 		}
 	}
 }
+
+func TestPartOf(t *testing.T) {
+	for _, c := range []struct {
+		dev, disk string
+		want      bool
+	}{
+		{"sda", "sda", true}, {"sda2", "sda", true}, {"sdaa", "sda", false}, {"sdaa1", "sda", false}, {"sdb", "sda", false},
+		{"nvme0n1", "nvme0n1", true}, {"nvme0n1p2", "nvme0n1", true}, {"nvme0n10", "nvme0n1", false}, {"nvme0n1p", "nvme0n1", false}, {"sda", "", false},
+	} {
+		if got := PartOf(c.dev, c.disk); got != c.want {
+			t.Errorf("%s of %q: %v", c.dev, c.disk, got)
+		}
+	}
+}
