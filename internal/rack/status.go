@@ -46,8 +46,8 @@ type NodeStatus struct {
 	// Machine is QEMU's run state: "running", "paused" (frozen), ... Empty
 	// while the node is off.
 	Machine string `json:"machine,omitempty"`
-	// Boot is how far the node has come: "power-on", "kernel",
-	// "multi-user", "failed: ..." or "off".
+	// Boot is how far the node has come: "power-on", "kernel", "mirror" (a
+	// server has its system disks), "multi-user", "failed: ..." or "off".
 	Boot string `json:"boot"`
 	// BootSeconds is the node's uptime when it reached that stage.
 	BootSeconds float64 `json:"boot_seconds"`
