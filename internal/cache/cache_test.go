@@ -215,3 +215,37 @@ func TestNextLook(t *testing.T) {
 		}
 	}
 }
+
+// What may be believed of the sets when the stack comes up again.
+func TestTrusted(t *testing.T) {
+	for _, c := range []struct {
+		name         string
+		open         bool
+		state        int
+		witness      bool
+		clean, dirty bool
+	}{
+		{"stopped in order", false, stateClean, false, true, true},
+		{"crashed with dirty data", true, stateDirty, true, true, true},
+		{"and an SSD had been away: what was read is not true any more", true, stateDirty, false, false, true},
+		{"crashed without dirty data: all SSDs may have been away", true, stateClean, true, false, false},
+		{"write-through", true, stateNone, false, false, false},
+		{"it ran without its SSDs", true, stateStale, true, false, false},
+	} {
+		if clean, dirty := trusted(c.open, c.state, c.witness); clean != c.clean || dirty != c.dirty {
+			t.Errorf("%s: reads %v, dirty %v", c.name, clean, dirty)
+		}
+	}
+}
+
+func TestMDEvents(t *testing.T) {
+	b := make([]byte, 4096)
+	if _, err := mdEvents(b); err == nil {
+		t.Error("zeros are a superblock")
+	}
+	copy(b, []byte{0xfc, 0x4e, 0x2b, 0xa9})
+	b[200], b[201] = 7, 1
+	if n, err := mdEvents(b); err != nil || n != 263 {
+		t.Errorf("%d, %v", n, err)
+	}
+}

@@ -363,7 +363,7 @@ func (s *Stack) create(ctx context.Context, n need, say Progress) error {
 		}
 		backing = s.dm(name)
 	}
-	s.label.SSDs, s.label.Split = n.Partition, s.split()
+	s.label.SSDs, s.label.Split, s.label.Open = n.Partition, s.split(), true
 	return s.writeLabel()
 }
 

@@ -29,6 +29,9 @@ type Label struct {
 	// all reach them.
 	Dirty *Layer            `json:"dirty,omitempty"`
 	Clean map[string]*Layer `json:"clean,omitempty"`
+	// Open: the stack is up, or went down without being stopped, or a layer had
+	// lost its set by then. See trusted.
+	Open bool `json:"open,omitempty"`
 }
 
 // Layer is one bcache set and the array it is on.
@@ -126,6 +129,37 @@ const (
 	stateDirty = 2
 	stateStale = 3 // ran without its cache
 )
+
+// mdEvents is the count of changes in a member's superblock. A member that
+// was given up has a lower one than those that went on.
+// Source: struct mdp_superblock_1 of the kernel; version 1.2 is 4 KiB into the member
+func mdEvents(b []byte) (uint64, error) {
+	if len(b) < 208 || binary.LittleEndian.Uint32(b) != 0xa92b4efc {
+		return 0, errors.New("no superblock of md")
+	}
+	return binary.LittleEndian.Uint64(b[200:]), nil
+}
+
+// trusted tells of each layer whether what its set holds may be believed
+// when the stack comes up again. A set that fails while nothing in it is dirty
+// leaves its device running, and bcache does not write that down: should the
+// SSDs come back, it would answer with what was true before.
+//
+//   - After a stop with every set in place, both hold.
+//   - A layer with dirty data holds: bcache stops its device rather than pass
+//     its set by.
+//   - Then also the mirror has not failed as a whole, and tells which SSD was
+//     given up: md counts that on the others before a write goes on. Without
+//     one such, reads hold too.
+//
+// witness: of every SSD of the clean layer there is a member of the mirror
+// that was not given up.
+func trusted(open bool, dirtyState int, witness bool) (clean, dirty bool) {
+	if !open {
+		return true, true
+	}
+	return dirtyState == stateDirty && witness, dirtyState == stateDirty
+}
 
 var bcacheMagic = []byte{0xc6, 0x85, 0x73, 0xf6, 0x4e, 0x1a, 0x45, 0xca, 0x82, 0x65, 0xf5, 0x7f, 0x48, 0xba, 0x6d, 0x81}
 

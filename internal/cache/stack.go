@@ -18,6 +18,9 @@ type Stack struct {
 	sys   system
 	note  func(format string, a ...any) // what a person may want to know later
 	label *Label
+	// held are arrays whose sets are registered after their backing device runs
+	// without them, so that bcache forgets what they hold. By set.
+	held map[string]string
 }
 
 // New is the stack that a config describes; note is told what is unusual.
@@ -107,6 +110,9 @@ func (s *Stack) Start(ctx context.Context) error {
 	if err := s.startSets(ctx); err != nil {
 		return err
 	}
+	if err := s.setOpen(true); err != nil {
+		return err
+	}
 	if err := s.startDevices(ctx); err != nil {
 		return err
 	}
@@ -152,13 +158,21 @@ func (s *Stack) startSets(ctx context.Context) error {
 	if err := s.rescan(ctx); err != nil {
 		return err
 	}
+	state, err := s.dirtyState()
+	if err != nil {
+		return err
+	}
+	trustClean, trustDirty := trusted(s.label.Open, state, clean != nil && s.witness(clean))
 	if s.label.Dirty != nil {
-		if err := s.startDirty(ctx); err != nil {
+		if err := s.startDirty(ctx, state, trustDirty); err != nil {
 			return err
 		}
 	}
 	if clean != nil {
-		if err := s.startClean(ctx, clean); err != nil {
+		if !trustClean {
+			s.note("reads start uncached: the cache was not stopped, and an SSD may have been away meanwhile")
+		}
+		if err := s.startClean(ctx, clean, trustClean); err != nil {
 			// Nothing is lost without it.
 			s.note("reads are not cached: %v", err)
 		}
@@ -207,25 +221,70 @@ func (s *Stack) partsOf(serials []string, number int) (devs []string, missing []
 	return devs, missing
 }
 
-// startDirty assembles the mirror from SSDs that are known to hold the newest
-// data, and refuses to go without them if there is anything on them that is
-// not on the disks.
-func (s *Stack) startDirty(ctx context.Context) error {
-	l := s.label.Dirty
-	if s.exists("/sys/fs/bcache/" + l.Set) {
-		return nil
-	}
+// dirtyState is the state of the dirty layer, from bcache's superblock on the
+// disks.
+func (s *Stack) dirtyState() (int, error) {
 	hdr, err := s.header()
 	if err != nil {
-		return err
+		return 0, err
 	}
 	b, err := s.sys.ReadBlocks(hdr, half+4096, 4096)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	sb, err := parseSuperblock(b)
 	if err != nil {
-		return err
+		return 0, err
+	}
+	return sb.State, nil
+}
+
+// witness: see trusted. It looks before the mirror is assembled, since md
+// might take a member back.
+func (s *Stack) witness(clean *Layer) bool {
+	l := s.label.Dirty
+	if l == nil {
+		return false
+	}
+	if a := s.array(l.Array); a != nil && a.State != "inactive" {
+		in := s.inSync(a)
+		return !slices.ContainsFunc(clean.Members, func(x string) bool { return !slices.Contains(in, x) })
+	}
+	devs, missing := s.partsOf(l.Members, partDirty)
+	if len(missing) > 0 || slices.ContainsFunc(clean.Members, func(x string) bool { return !slices.Contains(l.Members, x) }) {
+		return false
+	}
+	var all []uint64
+	for _, d := range devs {
+		b, err := s.sys.ReadBlocks(d, 4096, 4096)
+		if err != nil {
+			return false
+		}
+		n, err := mdEvents(b)
+		if err != nil {
+			return false
+		}
+		all = append(all, n)
+	}
+	return slices.Min(all) == slices.Max(all)
+}
+
+// setOpen writes down that the stack is up, or was stopped in order.
+func (s *Stack) setOpen(open bool) error {
+	if s.label.Open == open {
+		return nil
+	}
+	s.label.Open = open
+	return s.writeLabel()
+}
+
+// startDirty assembles the mirror from SSDs that are known to hold the newest
+// data, and refuses to go without them if there is anything on them that is
+// not on the disks.
+func (s *Stack) startDirty(ctx context.Context, state int, trust bool) error {
+	l := s.label.Dirty
+	if s.exists("/sys/fs/bcache/" + l.Set) {
+		return nil
 	}
 	a := s.array(l.Array)
 	if a != nil && a.State == "inactive" {
@@ -242,7 +301,7 @@ func (s *Stack) startDirty(ctx context.Context) error {
 		}
 		if len(devs) < need {
 			what := fmt.Sprintf("the mirror of dirty data lacks SSD %s: %d of its %d members are needed", strings.Join(missing, " and "), need, len(l.Members))
-			if sb.State != stateDirty {
+			if state != stateDirty {
 				s.note("%s; all data is on the disks, so it goes without", what)
 				return nil
 			}
@@ -253,7 +312,7 @@ func (s *Stack) startDirty(ctx context.Context) error {
 		}
 		argv := []string{"mdadm", "--assemble", "/dev/md/" + s.arrayName("dirty"), "--uuid=" + mdUUID(l.Array), "--run", "--quiet"}
 		if _, err := s.sys.Run(ctx, "", append(argv, devs...)...); err != nil {
-			if sb.State != stateDirty {
+			if state != stateDirty {
 				s.note("the mirror does not come up; all data is on the disks, so it goes without: %v", err)
 				return nil
 			}
@@ -266,8 +325,12 @@ func (s *Stack) startDirty(ctx context.Context) error {
 	if err := s.noteSync(a); err != nil {
 		return err
 	}
+	if !trust {
+		s.hold(l, a)
+		return nil
+	}
 	if err := s.register(a.Dev); err != nil && !s.exists("/sys/fs/bcache/"+l.Set) {
-		if sb.State == stateDirty {
+		if state == stateDirty {
 			return err
 		}
 		s.note("%v", err)
@@ -358,7 +421,14 @@ func (s *Stack) Watch(ctx context.Context) error {
 	}
 }
 
-func (s *Stack) startClean(ctx context.Context, l *Layer) error {
+func (s *Stack) hold(l *Layer, a *array) {
+	if s.held == nil {
+		s.held = map[string]string{}
+	}
+	s.held[l.Set] = a.Dev
+}
+
+func (s *Stack) startClean(ctx context.Context, l *Layer, trust bool) error {
 	if s.exists("/sys/fs/bcache/" + l.Set) {
 		return nil
 	}
@@ -380,6 +450,10 @@ func (s *Stack) startClean(ctx context.Context, l *Layer) error {
 		if a = s.array(l.Array); a == nil {
 			return errors.New("the array of clean data is not there although mdadm assembled it")
 		}
+	}
+	if !trust {
+		s.hold(l, a)
+		return nil
 	}
 	return s.register(a.Dev)
 }
@@ -453,15 +527,24 @@ func (s *Stack) device(backing string, l *Layer) (string, error) {
 		if err := s.sys.Poke("/sys/class/block/"+backing+"/bcache/running", "1\n"); err != nil {
 			return "", err
 		}
-		s.note("%s runs without its SSDs", backing)
+		if l == nil || s.held[l.Set] == "" {
+			s.note("%s runs without its SSDs", backing)
+		}
 	}
 	dev := s.over(backing)
 	if dev == "" {
 		return "", fmt.Errorf("bcache makes no device of %s", backing)
 	}
+	if l != nil && s.held[l.Set] != "" {
+		// It is marked as run without its set by now.
+		if err := s.register(s.held[l.Set]); err != nil && !s.exists("/sys/fs/bcache/"+l.Set) {
+			s.note("%v", err)
+		}
+	}
 	if l != nil && s.exists("/sys/fs/bcache/"+l.Set) && !s.attached(dev, l) {
 		if err := s.sys.Poke("/sys/block/"+dev+"/bcache/attach", l.Set+"\n"); err != nil {
-			return "", fmt.Errorf("bcache does not attach %s: %w", l.Set, err)
+			// Nothing in it is dirty: see above.
+			s.note("bcache does not attach %s: %v (see the kernel's log)", l.Set, err)
 		}
 	}
 	return dev, nil
@@ -514,6 +597,7 @@ func (s *Stack) Stop(ctx context.Context) error {
 	if err := s.remove(ctx, s.cfg.Mounted()); err != nil {
 		return err
 	}
+	inOrder := s.inOrder() // nothing writes any more
 	for _, name := range []string{s.cfg.between(), s.cfg.origin()} {
 		// Its bcache device, or one that was registered and never ran.
 		if b := s.dm(name); b != "" && s.exists("/sys/class/block/"+b+"/bcache") {
@@ -527,12 +611,31 @@ func (s *Stack) Stop(ctx context.Context) error {
 			}
 		}
 	}
+	if inOrder {
+		if err := s.setOpen(false); err != nil {
+			return err
+		}
+	}
 	for _, u := range slices.Concat(s.cfg.DirtyUUIDs, s.cfg.CleanUUIDs) {
 		if err := s.stopArray(ctx, u); err != nil {
 			return err
 		}
 	}
 	return s.remove(ctx, s.cfg.origin())
+}
+
+// inOrder tells whether each layer that has a set is using it.
+func (s *Stack) inOrder() bool {
+	if s.readLabel() != nil || s.label == nil {
+		return false
+	}
+	clean, dirty := s.layers()
+	for dev, l := range map[string]*Layer{clean: s.label.Clean[s.place()], dirty: s.label.Dirty} {
+		if l != nil && (dev == "" || !s.attached(dev, l)) {
+			return false
+		}
+	}
+	return clean != "" && dirty != ""
 }
 
 func (s *Stack) stopDevice(ctx context.Context, backing string) error {
