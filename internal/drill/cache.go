@@ -65,7 +65,7 @@ var cacheDrills = []Drill{
 		}}},
 	},
 	{
-		Name: "ssd-missing", Title: "the active server dies while an SSD is missing; the service starts on the other one with the rest",
+		Name: "ssd-missing", Title: "the active server dies while an SSD is missing, or holds what is not true any more; the service starts on the other one with the rest",
 		Expect: Expect{Where: Moves, Fencing: Victim, Stall: 15},
 		Variants: []Variant{{How: "freeze", Title: "the first SSD is pulled, then the server stops executing", Steps: func(s Scene) ([]Step, error) {
 			steps, err := ssdFail(0)(s)
@@ -74,6 +74,13 @@ var cacheDrills = []Drill{
 			}
 			steps[0].Prepare = true
 			return append(steps, Step{Fault: Fault{Kind: Freeze, On: s.Active}}), nil
+		}}, {How: "returned", Title: "the first SSD is pulled and pushed in again with what it held, then the server stops executing", Steps: func(s Scene) ([]Step, error) {
+			steps, err := ssdFail(0)(s)
+			if err != nil {
+				return nil, err
+			}
+			steps[0].Prepare = true
+			return append(steps, Step{Fault: steps[0].Fault, Mend: true, Prepare: true, Wait: 3 * time.Second}, Step{Fault: Fault{Kind: Freeze, On: s.Active}}), nil
 		}}},
 	},
 }
