@@ -61,7 +61,7 @@ var Table = []Drill{
 	},
 	{
 		Name: "local-disk", Title: "a disk of the active server's own system mirror fails: clients do not notice, and status says so",
-		Expect:   Expect{Where: Stays, Fencing: Nobody},
+		Expect:   Expect{Where: Stays, Fencing: Nobody, Disks: true},
 		Variants: []Variant{{How: "pulled", Title: "one of its two system disks is pulled from its slot", Steps: localDisk}},
 	},
 	{
