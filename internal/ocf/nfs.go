@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path"
 	"slices"
 	"strconv"
@@ -497,6 +498,70 @@ func (s *service) retire() {
 			s.log.note("NFSv3 locks of %s: %v", n, err)
 		}
 	}
+	if s.threads() > 0 {
+		return
+	}
+	// nfsd ended by itself: statd has forgotten whom the monitor still saw. To
+	// notify a client that has no lock any more does no harm.
+	saved, err := s.monitored()
+	if err != nil {
+		s.log.note("NFSv3 locks: %v", err)
+	}
+	for n, record := range saved {
+		if slices.Contains(names, n) {
+			continue
+		}
+		if err := s.k.Save(dir+"/sm.bak/"+n, []byte(record+"\n")); err != nil {
+			s.log.note("NFSv3 locks of %s: %v", n, err)
+		}
+	}
+}
+
+// monitoredFile keeps what rpc.statd has written of the clients that hold
+// NFSv3 locks: a line for each, of the file's name and its content.
+func (s *service) monitoredFile() string { return s.cfg.StateDir + "/mortar/monitored" }
+
+// monitored reads what saveMonitored has saved: name → record.
+func (s *service) monitored() (map[string]string, error) {
+	b, err := s.k.ReadFile(s.monitoredFile())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	m := map[string]string{}
+	for line := range strings.Lines(string(b)) {
+		if name, record, ok := strings.Cut(strings.TrimSuffix(line, "\n"), "\t"); ok {
+			m[name] = record
+		}
+	}
+	return m, err
+}
+
+// saveMonitored saves the clients that hold NFSv3 locks, for the case that
+// nfsd ends by itself.
+func (s *service) saveMonitored() error {
+	if !s.cfg.NFS.serves("3") || s.threads() == 0 {
+		return nil
+	}
+	names, err := s.k.ReadDir(s.cfg.StateDir + "/sm")
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	was, err := s.monitored()
+	if err != nil || slices.Equal(names, slices.Sorted(maps.Keys(was))) {
+		return err
+	}
+	var text strings.Builder
+	for _, n := range names {
+		b, err := s.k.ReadFile(s.cfg.StateDir + "/sm/" + n)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // its last lock was given back just now
+		}
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(&text, "%s\t%s\n", n, strings.TrimSuffix(string(b), "\n"))
+	}
+	return s.k.Save(s.monitoredFile(), []byte(text.String()))
 }
 
 // end ends all processes of a program: asks, then kills.

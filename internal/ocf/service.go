@@ -193,6 +193,9 @@ func (s *service) monitor() (state, error) {
 		if err := s.saveConnections(); err != nil {
 			return broken, fmt.Errorf("saving client connections on the volume: %w", err)
 		}
+		if err := s.saveMonitored(); err != nil {
+			return broken, fmt.Errorf("saving who holds NFSv3 locks on the volume: %w", err)
+		}
 	}
 	return st, err
 }

@@ -36,6 +36,7 @@ func testStartStopIn(t *testing.T, cfg func() *Config) {
 	if sh.owner != "nfs1" {
 		t.Errorf("owner %q", sh.owner)
 	}
+	sh.volume["/.nfs/sm/10.0.0.9"] = "a client with a lock"
 	if st, err := s.monitor(); st != running || err != nil {
 		t.Fatal(st, err)
 	}
@@ -45,7 +46,6 @@ func testStartStopIn(t *testing.T, cfg func() *Config) {
 	if _, ok := h.files["/run/mortar/held-home"]; ok {
 		t.Error("the monitor left the mark of what is held")
 	}
-	sh.volume["/.nfs/sm/10.0.0.9"] = "a client with a lock"
 	// All of it again changes nothing.
 	n := len(h.changes)
 	if err := s.start(ctx); err != nil {
@@ -179,6 +179,32 @@ func testStopFailsAtEveryChangeIn(t *testing.T, cfg func() *Config) {
 				t.Fatalf("left after second stop: %s", l)
 			}
 		})
+	}
+}
+
+// An nfsd that ended by itself has had statd forget who held locks.
+func TestLocksOfAnNFSDThatEnded(t *testing.T) { flavours(t, testLocksOfAnNFSDThatEndedIn) }
+
+func testLocksOfAnNFSDThatEndedIn(t *testing.T, cfg func() *Config) {
+	sh := newShared(t)
+	h := sh.hosts["nfs1"]
+	s := h.service(cfg())
+	ctx := context.Background()
+	if err := s.start(ctx); err != nil {
+		t.Fatal(err)
+	}
+	sh.volume["/.nfs/sm/10.0.0.9"] = "0a000009 000186b5\n"
+	if st, err := s.monitor(); st != running || err != nil {
+		t.Fatal(st, err)
+	}
+	if err := h.Poke(s.nfsdDir()+"/threads", "0\n"); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.stop(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if got := sh.volume["/.nfs/sm.bak/10.0.0.9"]; got != "0a000009 000186b5\n" {
+		t.Errorf("record %q", got)
 	}
 }
 
