@@ -32,6 +32,10 @@ func (c *CacheSSDs) ID() string { return c.Host }
 
 // Diff gives a wipe for each SSD that carries something and may be wiped.
 func (c *CacheSSDs) Diff(ctx context.Context, sys Sys) ([]Action, error) {
+	return untilAssembled(ctx, sys, func() ([]Action, error) { return c.diff(ctx, sys) })
+}
+
+func (c *CacheSSDs) diff(ctx context.Context, sys Sys) ([]Action, error) {
 	refs := make([]DiskRef, len(c.List))
 	for i, w := range c.List {
 		refs[i] = w.DiskRef

@@ -3,10 +3,12 @@ package resource
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"path"
 	"slices"
 	"strings"
+	"time"
 )
 
 // DiskRef names one disk of the design, and where a person finds it.
@@ -143,6 +145,34 @@ func (d *Disks) ID() string { return d.Host }
 // An array of such disks, which a distribution assembles by itself at boot,
 // is stopped first if nothing uses it.
 func (d *Disks) Diff(ctx context.Context, sys Sys) ([]Action, error) {
+	return untilAssembled(ctx, sys, func() ([]Action, error) { return d.diff(ctx, sys) })
+}
+
+// untilAssembled looks again before it refuses a disk, while md arrays are
+// being put together: Pacemaker may be starting the service at this moment,
+// and an array has no UUID before all its members are in.
+func untilAssembled(ctx context.Context, sys Sys, look func() ([]Action, error)) ([]Action, error) {
+	as, err := look()
+	for try := range 10 {
+		arrays, arrErr := mdArrays(sys)
+		if r := (*Refusal)(nil); !errors.As(err, &r) || arrErr != nil || len(arrays) == 0 {
+			break
+		}
+		// The first time also if they have UUIDs by now.
+		if try > 0 && !slices.ContainsFunc(arrays, func(a MDArray) bool { return strings.Trim(hexOnly(a.UUID), "0") == "" }) {
+			break
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(300 * time.Millisecond):
+		}
+		as, err = look()
+	}
+	return as, err
+}
+
+func (d *Disks) diff(ctx context.Context, sys Sys) ([]Action, error) {
 	refs := make([]DiskRef, len(d.List))
 	for i, w := range d.List {
 		refs[i] = w.DiskRef

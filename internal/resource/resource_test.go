@@ -542,3 +542,36 @@ func TestPartOf(t *testing.T) {
 		}
 	}
 }
+
+// assembling is a host on which Pacemaker puts the array together while it is
+// looked at.
+type assembling struct {
+	*fakeSys
+	looks int
+}
+
+func (a *assembling) Glob(pattern string) ([]string, error) {
+	if pattern == "/sys/block/md*/md" {
+		if a.looks++; a.looks == 3 {
+			addArray(a.fakeSys, "md127", "11111111-2222-2222-3333-333344444444", "clean", "dm-0", "dm-1")
+		}
+	}
+	return a.fakeSys.Glob(pattern)
+}
+
+func TestDisksOfAnArrayThatIsBeingAssembled(t *testing.T) {
+	sys := &assembling{fakeSys: twoPathDisks(true)}
+	addArray(sys.fakeSys, "md127", "00000000-0000-0000-0000-000000000000", "inactive", "dm-0")
+	d := &Disks{Host: "nfs1", Check: true}
+	for _, r := range twoRefs {
+		d.List = append(d.List, WantedDisk{DiskRef: r, Group: groupUUID})
+	}
+	as, err := d.Diff(t.Context(), sys)
+	if err != nil || len(as) > 0 {
+		t.Errorf("%v, %v", as, err)
+	}
+	// Somebody else's array is refused all the same.
+	other := twoPathDisks(true)
+	addArray(other, "md127", "99999999-2222-2222-3333-333344444444", "clean", "dm-0", "dm-1")
+	refused(t, d, other, "in use by md array md127")
+}
