@@ -293,8 +293,8 @@ func (s *service) notify() error {
 	if !s.cfg.NFS.serves("3") {
 		return nil
 	}
-	// -f: also if it ran since boot already; -v: the name clients know the
-	// server by. Source: sm-notify(8). With no client to notify it ends
-	// lockd's grace period at once.
-	return s.in.Start(command{argv: []string{"sm-notify", "-f", "-v", s.cfg.prefix().Addr().String()}, binds: s.binds()})
+	// -P: where retire has put them; -v: the name clients know the server by.
+	// Source: sm-notify(8). With no client to notify it ends lockd's grace
+	// period at once.
+	return s.in.Start(command{argv: []string{"sm-notify", "-P", s.cfg.StateDir + notifyDir, "-v", s.cfg.prefix().Addr().String()}, binds: s.binds()})
 }

@@ -141,11 +141,15 @@ func (s *service) startState(ctx context.Context) error {
 		// rpc.statd runs as the owner of its directories, whose number may
 		// differ on the partner.
 		{"/sm", 0o700, uid, gid}, {"/sm.bak", 0o700, uid, gid}, {"/mortar", 0o700, 0, 0},
+		{notifyDir, 0o755, 0, 0}, {notifyDir + "/sm", 0o700, uid, gid}, {notifyDir + "/sm.bak", 0o700, uid, gid},
 	} {
 		if err := s.k.Mkdir(s.cfg.StateDir+d.name, d.mode, d.uid, d.gid); err != nil {
 			return err
 		}
 	}
+	// After a crash; before lockd runs, and a client that comes back at once is
+	// written down again.
+	s.retire()
 	// Exports of the former server are no news: they are made anew below.
 	if err := s.k.Empty(s.cfg.StateDir + "/etab"); err != nil {
 		return err
@@ -467,14 +471,21 @@ func (s *service) stopNFSD(ctx context.Context) error {
 			return err
 		}
 	}
+	// It takes clients off the list.
+	if err := s.end(ctx, "sm-notify"); err != nil {
+		return err
+	}
 	s.retire()
+	if s.threads() == 0 {
+		s.recall()
+	}
 	if err := s.stopThreads(ctx); err != nil {
 		return err
 	}
 	if name, _, err := s.present(); err == nil && name == "" {
 		s.reset()
 	}
-	for _, d := range append([]string{"sm-notify"}, s.daemons()...) {
+	for _, d := range s.daemons() {
 		if err := s.end(ctx, d); err != nil {
 			return err
 		}
@@ -482,36 +493,52 @@ func (s *service) stopNFSD(ctx context.Context) error {
 	return nil
 }
 
+// notifyDir, below the state directory, is what sm-notify takes for the
+// directory of rpc.statd. sm-notify takes all clients that are in there for
+// those of the former server. In rpc.statd's own it would also find a client
+// that has locked something since nfsd was started a moment ago, and its
+// record would be gone at the next takeover (seen).
+const notifyDir = "/notify"
+
 // retire puts the clients that hold NFSv3 locks on the list of those to be
-// notified by the next start, as sm-notify does at a boot. With nfsd lockd
-// ends, and tells rpc.statd to forget them: nobody would ask them to reclaim,
-// and the grace period would be over at once. Source: sm-notify(8), FILES.
+// notified when the service has started, as sm-notify does at a boot. At a
+// stop too: with nfsd lockd ends, and tells rpc.statd to forget them; nobody
+// would ask them to reclaim, and the grace period would be over at once.
+// Source: sm-notify(8), FILES.
 func (s *service) retire() {
 	dir := s.cfg.StateDir
-	names, err := s.k.ReadDir(dir + "/sm")
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		s.log.note("NFSv3 locks: %v", err)
-	}
-	for _, n := range names {
-		// A file system that refuses this does not let statd forget them either.
-		if err := s.k.Rename(dir+"/sm/"+n, dir+"/sm.bak/"+n); err != nil {
-			s.log.note("NFSv3 locks of %s: %v", n, err)
+	for _, from := range []string{"/sm", "/sm.bak"} {
+		found, err := s.k.ReadDir(dir + from)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			s.log.note("NFSv3 locks: %v", err)
+		}
+		for _, n := range found {
+			// A file system that refuses this does not let statd forget them either.
+			if err := s.k.Rename(dir+from+"/"+n, dir+notifyDir+"/sm.bak/"+n); err != nil {
+				s.log.note("NFSv3 locks of %s: %v", n, err)
+			}
 		}
 	}
-	if s.threads() > 0 {
-		return
+	// The number by which clients know a reboot only ever grows.
+	if _, err := s.k.ReadFile(dir + notifyDir + "/state"); errors.Is(err, fs.ErrNotExist) {
+		if b, err := s.k.ReadFile(dir + "/state"); err == nil {
+			if err := s.k.Save(dir+notifyDir+"/state", b); err != nil {
+				s.log.note("NFSv3 locks: %v", err)
+			}
+		}
 	}
-	// nfsd ended by itself: statd has forgotten whom the monitor still saw. To
-	// notify a client that has no lock any more does no harm.
+}
+
+// recall puts the clients on that list that the monitor saw: for an nfsd that
+// ended by itself, of which rpc.statd has forgotten them. To notify a client
+// that has no lock any more does no harm.
+func (s *service) recall() {
 	saved, err := s.monitored()
 	if err != nil {
 		s.log.note("NFSv3 locks: %v", err)
 	}
 	for n, record := range saved {
-		if slices.Contains(names, n) {
-			continue
-		}
-		if err := s.k.Save(dir+"/sm.bak/"+n, []byte(record+"\n")); err != nil {
+		if err := s.k.Save(s.cfg.StateDir+notifyDir+"/sm.bak/"+n, []byte(record+"\n")); err != nil {
 			s.log.note("NFSv3 locks of %s: %v", n, err)
 		}
 	}

@@ -67,7 +67,7 @@ func testStartStopIn(t *testing.T, cfg func() *Config) {
 	if sh.owner != "at-rest" {
 		t.Errorf("owner after stop %q", sh.owner)
 	}
-	if sh.volume["/.nfs/sm.bak/10.0.0.9"] == "" {
+	if sh.volume["/.nfs/notify/sm.bak/10.0.0.9"] == "" {
 		t.Error("the client with a lock will not be told to reclaim it")
 	}
 	first := slices.IndexFunc(h.changes[n:], func(c string) bool { return strings.HasPrefix(c, "address -") })
@@ -190,8 +190,12 @@ func testLocksOfAnNFSDThatEndedIn(t *testing.T, cfg func() *Config) {
 	h := sh.hosts["nfs1"]
 	s := h.service(cfg())
 	ctx := context.Background()
+	sh.volume["/.nfs/sm/10.0.0.7"] = "of a server that crashed"
 	if err := s.start(ctx); err != nil {
 		t.Fatal(err)
+	}
+	if sh.volume["/.nfs/notify/sm.bak/10.0.0.7"] == "" || sh.volume["/.nfs/sm/10.0.0.7"] != "" {
+		t.Error("sm-notify does not find the client of the server that crashed")
 	}
 	sh.volume["/.nfs/sm/10.0.0.9"] = "0a000009 000186b5\n"
 	if st, err := s.monitor(); st != running || err != nil {
@@ -203,7 +207,7 @@ func testLocksOfAnNFSDThatEndedIn(t *testing.T, cfg func() *Config) {
 	if err := s.stop(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if got := sh.volume["/.nfs/sm.bak/10.0.0.9"]; got != "0a000009 000186b5\n" {
+	if got := sh.volume["/.nfs/notify/sm.bak/10.0.0.9"]; got != "0a000009 000186b5\n" {
 		t.Errorf("record %q", got)
 	}
 }
