@@ -181,7 +181,8 @@ func (s *Stack) startSets(ctx context.Context) error {
 }
 
 // rescan lets the kernel read partition tables again that another server may
-// have written.
+// have written. Only what differs is changed: a partition that goes and comes
+// back has udev take it out of its array, when the array is up again.
 func (s *Stack) rescan(ctx context.Context) error {
 	for _, d := range s.ssds() {
 		used := false
@@ -191,7 +192,7 @@ func (s *Stack) rescan(ctx context.Context) error {
 		if used {
 			continue
 		}
-		argv := []string{"blockdev", "--rereadpt", "/dev/" + d}
+		argv := []string{"partx", "--update", "/dev/" + d}
 		if strings.HasPrefix(d, "dm-") {
 			argv = []string{"kpartx", "-u", "-p", "-part", "/dev/" + d}
 		}

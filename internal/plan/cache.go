@@ -88,6 +88,12 @@ func (b *builder) cacheFiles(h string) {
 		Content: []byte(resource.Header + "# In place of the rules of bcache-tools: a set or a backing device that is registered as\n" +
 			"# soon as it is seen could be in use on the other server.\n"),
 	})
+	b.add(StageKernel, h, "partitions of the cache", &resource.TextFile{
+		Path: "/etc/udev/rules.d/63-mortar-cache.rules",
+		Content: []byte(resource.Header + "# Before mdadm's 64-md-raid-assembly.rules, which on a remove event take a partition out of its\n" +
+			"# array: also one that came back meanwhile, as after a partition table was read again.\n" +
+			"SUBSYSTEM==\"block\", ENV{ID_PART_ENTRY_NAME}==\"mortar-*\", ENV{ID_FS_TYPE}=\"\"\n"),
+	})
 	b.add(StageKernel, h, "directory /etc/mortar", &resource.Directory{Path: "/etc/mortar", Mode: 0o700})
 	b.add(StageKernel, h, "configuration of the cache", &resource.TextFile{Path: cache.ConfigPath(s.Name), Content: append(c, '\n'), Mode: 0o600})
 	if b.d.HA != nil {
