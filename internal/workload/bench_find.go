@@ -168,11 +168,7 @@ func (w *findWork) look(s *findState, f *os.File, dir string, e fs.DirEntry, cou
 func (w *findWork) verified() *BenchVerify {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.findings.Bytes == 0 && len(w.findings.Findings) == 0 {
-		return nil
-	}
-	v := w.findings
-	return &v
+	return w.findings.orNil()
 }
 
 func (w *findWork) close() {}

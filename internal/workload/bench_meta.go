@@ -340,11 +340,7 @@ func (w *mdWork) statAll() error {
 func (w *mdWork) verified() *BenchVerify {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.findings.Bytes == 0 && len(w.findings.Findings) == 0 {
-		return nil
-	}
-	v := w.findings
-	return &v
+	return w.findings.orNil()
 }
 
 func (w *mdWork) close() {

@@ -370,6 +370,14 @@ func (r *benchRun) result(by string) *BenchResult {
 	return res
 }
 
+// orNil is a copy of the result, or nil if nothing was compared nor found.
+func (v BenchVerify) orNil() *BenchVerify {
+	if v.Bytes == 0 && len(v.Findings) == 0 {
+		return nil
+	}
+	return &v
+}
+
 func (v *BenchVerify) add(o *BenchVerify) {
 	v.Bytes += o.Bytes
 	v.BadBytes += o.BadBytes
