@@ -447,7 +447,7 @@ func (b *builder) storage(v *design.Volume, s *design.Service) error {
 	for _, g := range groups {
 		pvs = append(pvs, "/dev/md/"+g.Name)
 		arrays[g.UUID] = g.Name
-		b.add(StageStorage, p.host, "md array "+g.Name, b.array(g, p))
+		b.add(StageStorage, p.host, "md array "+g.Name, arrayOf(g, p.alone()))
 	}
 	if b.d.HA != nil {
 		// Both mount points exist, so that the agent need not make them.
@@ -472,13 +472,6 @@ func (b *builder) storage(v *design.Volume, s *design.Service) error {
 		b.add(StageRelease, p.host, "release "+v.VG, r)
 	}
 	return nil
-}
-
-// array of a group, built by this apply or managed by the cluster.
-func (b *builder) array(g design.Group, p place) *resource.Array {
-	a := arrayOf(g, p.alone())
-	a.HoldSync = b.d.HA != nil && p.alone()
-	return a
 }
 
 // inside is what the arrays carry, from the volume group to directories.

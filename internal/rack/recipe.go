@@ -175,6 +175,10 @@ ExecStart=/bin/sh -c 'read up idle < /proc/uptime; echo "` + markPrefix + `multi
 ExecStart=
 ExecStart=-udevadm trigger --type=devices --action=add --subsystem-match=block --subsystem-match=nvme --subsystem-match=net
 `,
+	// The rack's disks read as zeroes where they were unmapped, being sparse
+	// files; QEMU does not say so (LBPRZ).
+	"etc/udev/rules.d/60-mortar-rack-zeroes.rules": `ACTION=="add", SUBSYSTEM=="block", ENV{DEVTYPE}=="disk", KERNEL=="sd*", RUN+="/bin/sh -c 'echo writesame_16_unmap | tee /sys%p/device/scsi_disk/*/zeroing_mode'"
+`,
 	"etc/systemd/journald.conf.d/mortar-rack.conf": "[Journal]\nStorage=volatile\nRuntimeMaxUse=24M\nRateLimitBurst=0\n",
 	"etc/fstab": "# <file system> <mount point> <type> <options> <dump> <pass>\n",
 }
@@ -213,8 +217,9 @@ const markPrefix = "MORTAR-RACK "
 // --assume-clean is right there: the rack wrote both images, byte for byte the
 // same (see ensureStateImage), so there is nothing to copy. The superblock is
 // at the end (1.0), so that the file system may be there before it. The bitmap
-// has a disk that was out, or a mirror that lost power, copy a few MiB and
-// not all of it.
+// has a disk that was out, or a mirror that lost power, copy what was written
+// near that time and not all of it; its bits are coarse, for each that is set
+// is a write of the bitmap before the write itself.
 //
 // With "mortar.probe" on the kernel's command line it reports and switches
 // the machine off: that is how KVM is tried.
@@ -260,7 +265,7 @@ if [ "$mirror" ]; then
   $b mount -t tmpfs run /ro/run
   mdadm --assemble $state --run --quiet $legs 2> /dev/null ||
     { blank && mdadm --create $state --name=system --homehost=any --level=1 --raid-devices=2 --metadata=1.0 \
-      --assume-clean --bitmap=internal --bitmap-chunk=1M --run --quiet $legs; } || fail "the system mirror"
+      --assume-clean --bitmap=internal --bitmap-chunk=64M --run --quiet $legs; } || fail "the system mirror"
   for d in dev proc sys run; do $b umount /ro/$d; done
   say mirror
 fi

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"path"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -76,9 +77,6 @@ type Array struct {
 	// superblocks are on the disks counts as there (a cluster brings it up),
 	// and one that is not is refused.
 	Assemble bool
-	// HoldSync: while the array is being built upon its resync waits. For an
-	// array that is stopped at the end of the build, and with it the limit.
-	HoldSync bool `json:",omitempty"`
 }
 
 // Kind is "md-array".
@@ -112,11 +110,6 @@ func (a *Array) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 			if !a.Assemble {
 				return as, nil
 			}
-			hold, err := a.hold(sys, r)
-			if err != nil {
-				return nil, err
-			}
-			as = append(as, hold...)
 			if named, err := exists(sys, a.dev()); err != nil {
 				return nil, err
 			} else if !named {
@@ -191,7 +184,7 @@ func (a *Array) diffStopped(ctx context.Context, sys Sys, disks []found, as []Ac
 		for _, d := range have {
 			argv = append(argv, d.stable())
 		}
-		return append(as, a.up(Action{Title: "assemble array " + a.Name, Cmd: argv})...), nil
+		return append(as, Action{Title: "assemble array " + a.Name, Cmd: argv}, a.wait()), nil
 	case used:
 		return nil, &Refusal{
 			What: fmt.Sprintf("array %s has only %d of its %d members", a.Name, members, len(a.Members)),
@@ -230,41 +223,48 @@ func (a *Array) diffStopped(ctx context.Context, sys Sys, disks []found, as []Ac
 		// before the array can be used.
 		Why: "the parity is computed in the background, while the array is in use; it survives failures where that is done",
 	}
-	return append(as, a.up(create)...), nil
+	if zeroed, err := zeroedAtOnce(ctx, sys, disks); err != nil {
+		return nil, err
+	} else if zeroed {
+		create.Cmd = slices.Insert(argv, 3, "--write-zeroes")
+		create.Why = "its disks are zeroed by unmapping them, which takes no time; the parity of zeroes is zero, so there is nothing to compute"
+	}
+	return append(as, create, a.wait()), nil
 }
 
-// up follows what starts the array by what makes it usable; where its resync
-// is to be held that is asked for first, by the next look.
-func (a *Array) up(start Action) []Action {
-	if a.HoldSync {
-		return []Action{start}
-	}
-	return []Action{start, a.wait()}
-}
+// mdadmVersion finds the version in what `mdadm --version` prints.
+var mdadmVersion = regexp.MustCompile(`v(\d+)\.(\d+)`)
 
-// heldSpeed is the speed, in KiB/s, of a resync that is held: as good as
-// none, and a number nobody else would choose.
-// Source: Documentation/admin-guide/md.rst, sync_speed_max.
-const heldSpeed = "1001"
-
-// hold slows down the resync of an array that is being built upon.
-func (a *Array) hold(sys Sys, r MDArray) ([]Action, error) {
-	if !a.HoldSync {
-		return nil, nil
+// zeroedAtOnce tells whether all disks can be zeroed by unmapping: then each
+// path's driver zeroes with WRITE SAME and UNMAP, which the kernel does where
+// the disk promises that unmapped blocks read as zeroes (LBPRZ), and mdadm
+// knows how to make use of it (since 4.3).
+// Source: drivers/scsi/sd.c, zeroing_mode; mdadm(8), --write-zeroes.
+func zeroedAtOnce(ctx context.Context, sys Sys, disks []found) (bool, error) {
+	for _, d := range disks {
+		if !d.scsi() {
+			return false, nil
+		}
+		for _, p := range d.Paths {
+			modes, err := sys.Glob("/sys/block/" + path.Base(p) + "/device/scsi_disk/*/zeroing_mode")
+			if err != nil || len(modes) != 1 {
+				return false, err
+			}
+			if mode, err := readTrim(sys, modes[0]); err != nil || !strings.HasSuffix(mode, "_unmap") {
+				return false, err
+			}
+		}
 	}
-	dir := "/sys/block/" + r.Dev + "/md/"
-	doing, err := readTrim(sys, dir+"sync_action")
-	if err != nil {
-		return nil, err
+	out, installed, err := query(ctx, sys, "mdadm", "--version")
+	if err != nil || !installed {
+		return false, err
 	}
-	speed, err := readTrim(sys, dir+"sync_speed_max")
-	if err != nil || doing == "" || doing == "idle" || strings.HasPrefix(speed, heldSpeed+" ") {
-		return nil, err
+	v := mdadmVersion.FindStringSubmatch(out.Stdout + out.Stderr)
+	if v == nil {
+		return false, nil
 	}
-	return []Action{{
-		Title: "hold back the resync of " + a.Name, Why: "until the array is stopped at the end of the build: it would take processor and disks from it",
-		Cmd: []string{"tee", dir + "sync_speed_max"}, Stdin: []byte(heldSpeed),
-	}}, nil
+	major, minor := atoi(v[1]), atoi(v[2])
+	return major > 4 || major == 4 && minor >= 3, nil
 }
 
 // wait is for the name of the array, by which LVM is told of it: udev gives

@@ -177,23 +177,31 @@ udevadm wait --timeout=100 /dev/md/r0`)
 	a.Assemble = false
 	refused(t, a, sys, "already set up")
 
-	// In an HA build the resync is held as soon as there is one, before the
-	// name of the array is waited for.
-	a = &Array{Name: "r0", UUID: groupUUID, Level: 6, Tolerated: 1, Chunk: 128 << 10, Members: twoRefs, Assemble: true, HoldSync: true}
-	if s := show(diff(t, a, sys)); !strings.HasPrefix(s, "mdadm --create") || strings.Contains(s, "udevadm wait") {
-		t.Errorf("held: %s", s)
+	// Disks that zero by unmapping need no resync, if mdadm knows how.
+	a.Assemble = true
+	sys.outputs["mdadm --version"] = Output{Stderr: "mdadm - v4.4 - 2024-11-07 - Debian 4.4-11\n"}
+	set := func(path, mode string) {
+		sys.files["/sys/block/"+path+"/device/scsi_disk/2:0:0:0/zeroing_mode"] = mode + "\n"
 	}
-	addArray(sys, "md127", "11111111-2222-2222-3333-333344444444", "active", "dm-0", "dm-1")
-	a.Members = nil
-	sys.files["/sys/block/md127/md/raid_disks"] = "0\n"
-	sys.files["/sys/block/md127/md/sync_action"] = "resync\n"
-	sys.files["/sys/block/md127/md/sync_speed_max"] = "200000 (system)\n"
-	wantShow(t, diff(t, a, sys), `
-tee /sys/block/md127/md/sync_speed_max <<< "1001"
-udevadm wait --timeout=100 /dev/md/r0`)
-	sys.files["/sys/block/md127/md/sync_speed_max"] = "1001 (local)\n"
-	sys.files["/dev/md/r0"] = ""
-	wantShow(t, diff(t, a, sys), "")
+	for _, p := range []string{"sda", "sdb", "sdc", "sdd"} {
+		set(p, "writesame_16_unmap")
+	}
+	created := func(zeroed bool) {
+		t.Helper()
+		s := show(diff(t, a, sys))
+		if !strings.HasPrefix(s, "mdadm --create /dev/md/r0 ") || strings.HasPrefix(s, "mdadm --create /dev/md/r0 --write-zeroes --run ") != zeroed {
+			t.Errorf("zeroed %v: %s", zeroed, s)
+		}
+	}
+	created(true)
+	set("sdd", "writesame")
+	created(false)
+	set("sdd", "writesame_10_unmap")
+	created(true)
+	sys.outputs["mdadm --version"] = Output{Stderr: "mdadm - v4.2 - 2021-12-30 - Debian 4.2-5\n"}
+	created(false)
+	sys.outputs["mdadm --version"] = Output{Stdout: "something\n"}
+	created(false)
 }
 
 func TestBuilt(t *testing.T) {
