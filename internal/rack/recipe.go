@@ -40,6 +40,12 @@ var imageExcludes = []string{
 	// ipmitool reads all of it, 5 MB, at each call: 0.6 s emulated.
 	`^usr/share/misc/enterprise-numbers\.txt`,
 	`^usr/lib/udev/hwdb\.(bin|d)`, `^usr/lib/python3/dist-packages/botocore/data`,
+	// Scripts of System V: all have units of systemd, and for each script of a
+	// unit that is enabled systemctl runs update-rc.d, which has systemd read
+	// all its units again.
+	`^etc/init\.d/.`, `^etc/rc[0-9S]\.d/.`,
+	// Generators for what a rack has not, run whenever systemd reads its units.
+	`^usr/lib/systemd/system-generators/systemd-(bless-boot|cryptsetup|debug|getty|gpt-auto|hibernate-resume|import|integritysetup|rc-local|run|ssh|system-update|sysv|tpm2|veritysetup)-generator`,
 }
 
 // disabledUnits are links below etc/systemd/system that a Debian package
