@@ -196,10 +196,10 @@ func blockNodes(id, throttle, file string) []props {
 //   - norandmaps: TCG translates code anew for each address that a program is
 //     mapped at; a program that starts where it was before runs four times as
 //     fast (fork and exec of /bin/true: 12 ms and not 48).
-//   - Speed in emulation: mitigations, nokaslr, audit, no_timer_check,
-//     tsc=reliable, cryptomgr.notests, random.trust_cpu, no security
-//     modules that only check (AppArmor, BPF), no waiting for RCU, no accounts of memory by
-//     control group.
+//   - Also for speed in emulation: mitigations, nokaslr, audit,
+//     no_timer_check, tsc=reliable, cryptomgr.notests, random.trust_cpu, no
+//     security modules that only check (AppArmor, BPF), no waiting for RCU, no
+//     accounts of memory by control group.
 //   - Stable names: net.ifnames=0 (eth0 is the first NIC), and every NVMe
 //     drive a device of its own (nvme_core.multipath).
 //   - unknown_nmi_panic: the panic fault is a non-maskable interrupt. A node
