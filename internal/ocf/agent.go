@@ -142,7 +142,7 @@ func (a *agent) run(ctx context.Context, action string) int {
 
 // monitor maps the state of the service to an exit code.
 func (a *agent) monitor(ctx context.Context, s *service) int {
-	st, err := s.monitor()
+	st, err := s.monitor(ctx)
 	level, _ := strconv.Atoi(a.getenv("OCF_CHECK_LEVEL"))
 	if err == nil && st == running && level >= 10 {
 		err = s.checkIO(ctx)

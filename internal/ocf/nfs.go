@@ -387,7 +387,18 @@ func (s *service) startDaemon(ctx context.Context, name string) error {
 	return err
 }
 
-func (s *service) startThreads(ctx context.Context) error {
+// firstThreads are nfsd's threads while clients wait for their server: making
+// hundreds of them takes seconds on a busy processor.
+const firstThreads = 16
+
+// runNFSD sets the number of nfsd's threads, and all else where it has none.
+//
+// nfsd takes its server scope from the node name of who starts it or changes
+// the number of its threads: with another one clients would take it for
+// another server and drop their locks (seen). So both are done by rpc.nfsd,
+// under the scope's name; the --scope of newer rpc.nfsd does just this.
+// Source: RFC 8881, 2.10.4, and nfsd_svc() of the kernel.
+func (s *service) runNFSD(ctx context.Context, threads int) error {
 	n := s.cfg.NFS
 	argv := []string{"rpc.nfsd", "--lease-time", strconv.Itoa(n.Lease), "--grace-time", strconv.Itoa(n.Grace), "--tcp", "--no-udp"}
 	for _, v := range nfsVersions {
@@ -397,10 +408,20 @@ func (s *service) startThreads(ctx context.Context) error {
 		}
 		argv = append(argv, opt, v)
 	}
-	// All at once: a later write to nfsd's file "threads" would replace the
-	// scope by the writer's node name, and clients would take this for another
-	// server and drop their locks (seen; the kernel's nfsd_svc()).
-	argv = append(argv, strconv.Itoa(n.Threads))
+	_, err := s.in.Run(ctx, command{argv: append(argv, strconv.Itoa(threads)), nodename: n.Scope, binds: s.binds()})
+	return err
+}
+
+// moreThreads gives a running nfsd the rest of its threads. It is done at the
+// end of a start, and by a monitor if that was cut short.
+func (s *service) moreThreads(ctx context.Context) error {
+	if have := s.threads(); have == 0 || have >= s.cfg.NFS.Threads {
+		return nil
+	}
+	return s.log.step("more-threads", func() error { return s.runNFSD(ctx, s.cfg.NFS.Threads) })
+}
+
+func (s *service) startThreads(ctx context.Context) error {
 	// nfsdcld leaves its parent before it watches for nfsd's pipe; nfsd waits
 	// for it only a moment. It is watching once it has its inotify.
 	for try := 0; try < 250 && !s.holds(nfsdcld, "inotify"); try++ {
@@ -409,10 +430,7 @@ func (s *service) startThreads(ctx context.Context) error {
 		}
 	}
 	for try := 0; ; try++ {
-		// nfsd takes its server scope from the node name of who starts it; the
-		// --scope of newer rpc.nfsd does just this. Source: RFC 8881, 2.10.4,
-		// and nfsd_svc() of the kernel.
-		if _, err := s.in.Run(ctx, command{argv: argv, nodename: n.Scope, binds: s.binds()}); err != nil {
+		if err := s.runNFSD(ctx, min(firstThreads, s.cfg.NFS.Threads)); err != nil {
 			return err
 		}
 		if s.threads() == 0 {

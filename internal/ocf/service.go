@@ -138,6 +138,7 @@ func (s *service) start(ctx context.Context) error {
 	// time, not data, so it is told and not failed for.
 	_ = s.log.step("tickle", func() error { return s.tickle(ctx) })
 	_ = s.log.step("notify", s.notify)
+	_ = s.moreThreads(ctx)
 	return s.log.step("check", func() error {
 		st, err := s.check()
 		if err == nil && st != running {
@@ -173,10 +174,11 @@ func (s *service) stop(ctx context.Context) error {
 }
 
 // monitor checks every part, and keeps the list of connected clients.
-func (s *service) monitor() (state, error) {
+func (s *service) monitor(ctx context.Context) (state, error) {
 	s.release()
 	st, err := s.check()
 	if st == running && err == nil {
+		_ = s.moreThreads(ctx) // serving with fewer is better than not serving
 		if m, err := s.owner(); err != nil {
 			return broken, err
 		} else if m.SystemID != s.host {

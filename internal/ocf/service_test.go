@@ -36,9 +36,16 @@ func testStartStopIn(t *testing.T, cfg func() *Config) {
 	if sh.owner != "nfs1" {
 		t.Errorf("owner %q", sh.owner)
 	}
+	if h.nfsd != 256 {
+		t.Errorf("%d threads", h.nfsd)
+	}
+	h.nfsd = firstThreads // a start that was cut short
 	sh.volume["/.nfs/sm/10.0.0.9"] = "a client with a lock"
-	if st, err := s.monitor(); st != running || err != nil {
+	if st, err := s.monitor(context.Background()); st != running || err != nil {
 		t.Fatal(st, err)
+	}
+	if h.nfsd != 256 {
+		t.Errorf("%d threads after a monitor", h.nfsd)
 	}
 	if got, want := sh.volume["/.nfs/mortar/connections"], "10.0.0.9:2049 10.0.0.5:898\n"; got != want {
 		t.Errorf("connections %q, want %q", got, want)
@@ -51,7 +58,7 @@ func testStartStopIn(t *testing.T, cfg func() *Config) {
 	if err := s.start(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if st, err := s.monitor(); st != running || err != nil {
+	if st, err := s.monitor(context.Background()); st != running || err != nil {
 		t.Fatal(st, err)
 	}
 	if len(h.changes) != n {
@@ -99,7 +106,7 @@ func testStartFailsAtEveryChangeIn(t *testing.T, cfg func() *Config) {
 			ctx := context.Background()
 			h.failAt = i
 			err := s.start(ctx)
-			costsTime := slices.ContainsFunc([]string{"tickle_tcp", "start sm-notify", "nlm_", "nfsd/threads 256", "udev", "held-", "sync_speed_max", "link /dev/mapper", "routes"},
+			costsTime := slices.ContainsFunc([]string{"tickle_tcp", "start sm-notify", "nlm_", "4.2 256", "udev", "held-", "sync_speed_max", "link /dev/mapper", "routes"},
 				func(what string) bool { return strings.Contains(probe.changes[i-1], what) })
 			if err == nil && !costsTime {
 				t.Fatalf("the start did not notice that %q failed", probe.changes[i-1])
@@ -127,7 +134,7 @@ func testStartFailsAtEveryChangeIn(t *testing.T, cfg func() *Config) {
 func TestReleased(t *testing.T) {
 	for name, act := range map[string]func(*service) error{
 		"stop":    func(s *service) error { return s.stop(context.Background()) },
-		"monitor": func(s *service) error { _, err := s.monitor(); return err },
+		"monitor": func(s *service) error { _, err := s.monitor(context.Background()); return err },
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newShared(t).hosts["nfs1"]
@@ -198,7 +205,7 @@ func testLocksOfAnNFSDThatEndedIn(t *testing.T, cfg func() *Config) {
 		t.Error("sm-notify does not find the client of the server that crashed")
 	}
 	sh.volume["/.nfs/sm/10.0.0.9"] = "0a000009 000186b5\n"
-	if st, err := s.monitor(); st != running || err != nil {
+	if st, err := s.monitor(context.Background()); st != running || err != nil {
 		t.Fatal(st, err)
 	}
 	if err := h.Poke(s.nfsdDir()+"/threads", "0\n"); err != nil {
@@ -222,7 +229,7 @@ func testFailoverIn(t *testing.T, cfg func() *Config) {
 	if err := sa.start(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := sa.monitor(); err != nil {
+	if _, err := sa.monitor(context.Background()); err != nil {
 		t.Fatal(err)
 	}
 	// Not fenced: the partner must not touch anything.
@@ -505,7 +512,7 @@ func testMonitorFindsIn(t *testing.T, cfg func() *Config) {
 				t.Fatal(err)
 			}
 			tc.break_(sh, h)
-			st, err := s.monitor()
+			st, err := s.monitor(context.Background())
 			if st != broken || err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Fatalf("state %d, error %v, want %q", st, err, tc.want)
 			}
