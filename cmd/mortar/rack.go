@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -18,6 +17,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/design"
 	"github.com/mortarhpc/mortar/internal/rack"
 	"github.com/mortarhpc/mortar/internal/spec"
+	"github.com/mortarhpc/mortar/internal/strictjson"
 )
 
 // rackFlags say which rack a command means.
@@ -154,9 +154,7 @@ func (f *rackFlags) describe(args []string) (cfg rack.Config, dir string, err er
 		if err != nil {
 			return cfg, "", fail(exitBadInput, err)
 		}
-		dec := json.NewDecoder(bytes.NewReader(text))
-		dec.DisallowUnknownFields()
-		if err := dec.Decode(&cfg); err != nil {
+		if err := strictjson.Decode(text, &cfg); err != nil {
 			return cfg, "", badUsage(f.config + ": " + err.Error())
 		}
 		if f.dir != "" {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/resource"
+	"github.com/mortarhpc/mortar/internal/strictjson"
 )
 
 // Decoder makes a resource of its kind and its JSON.
@@ -153,9 +154,7 @@ func NewCore(sys HostSys, decode Decoder) Mux {
 
 func decodeParams[T any](params json.RawMessage) (T, error) {
 	var p T
-	d := json.NewDecoder(bytes.NewReader(params))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&p); err != nil {
+	if err := strictjson.Decode(params, &p); err != nil {
 		return p, &Error{Message: "parameters: " + err.Error()}
 	}
 	return p, nil

@@ -21,14 +21,13 @@
 package cache
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"slices"
 	"strings"
+
+	"github.com/mortarhpc/mortar/internal/strictjson"
 )
 
 // Modes of a cache.
@@ -87,14 +86,9 @@ func Load(file string) (*Config, error) {
 
 // Parse checks src, the content of file.
 func Parse(file string, src []byte) (*Config, error) {
-	dec := json.NewDecoder(bytes.NewReader(src))
-	dec.DisallowUnknownFields()
 	var c Config
-	if err := dec.Decode(&c); err != nil {
+	if err := strictjson.Decode(src, &c); err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
-	}
-	if _, err := dec.Token(); err != io.EOF {
-		return nil, fmt.Errorf("%s: more than one JSON value", file)
 	}
 	if err := c.Check(); err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)

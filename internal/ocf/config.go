@@ -12,16 +12,15 @@
 package ocf
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/netip"
 	"os"
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/mortarhpc/mortar/internal/strictjson"
 )
 
 // Config is the file the agent's `config` parameter names. Written by apply
@@ -102,14 +101,9 @@ func Load(file string) (*Config, error) {
 
 // Parse checks src, the content of file, and returns it as a Config.
 func Parse(file string, src []byte) (*Config, error) {
-	dec := json.NewDecoder(bytes.NewReader(src))
-	dec.DisallowUnknownFields()
 	var c Config
-	if err := dec.Decode(&c); err != nil {
+	if err := strictjson.Decode(src, &c); err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
-	}
-	if _, err := dec.Token(); err != io.EOF {
-		return nil, fmt.Errorf("%s: more than one JSON value", file)
 	}
 	if err := c.check(); err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)

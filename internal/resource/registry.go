@@ -1,9 +1,10 @@
 package resource
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
+
+	"github.com/mortarhpc/mortar/internal/strictjson"
 )
 
 // blank gives an empty resource of a kind, or nil.
@@ -81,9 +82,7 @@ func Decode(kind string, raw json.RawMessage) (Resource, error) {
 	if r == nil {
 		return nil, fmt.Errorf("unknown kind of resource %q", kind)
 	}
-	d := json.NewDecoder(bytes.NewReader(raw))
-	d.DisallowUnknownFields()
-	if err := d.Decode(r); err != nil {
+	if err := strictjson.Decode(raw, r); err != nil {
 		return nil, fmt.Errorf("resource of kind %s: %w", kind, err)
 	}
 	return r, nil

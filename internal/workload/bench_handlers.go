@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"sync"
+
+	"github.com/mortarhpc/mortar/internal/strictjson"
 )
 
 // benchService knows the phases under way in this agent.
@@ -20,7 +22,7 @@ type benchControl struct {
 
 func (s *benchService) prepare(ctx context.Context, params json.RawMessage, _ func(any)) (any, error) {
 	var p BenchPrepareParams
-	if err := decode(params, &p); err != nil {
+	if err := strictjson.Decode(params, &p); err != nil {
 		return nil, fmt.Errorf("bench.prepare: %w", err)
 	}
 	f, err := BenchPrepare(ctx, p)
@@ -32,7 +34,7 @@ func (s *benchService) prepare(ctx context.Context, params json.RawMessage, _ fu
 
 func (s *benchService) run(ctx context.Context, params json.RawMessage, emit func(any)) (any, error) {
 	var job BenchJob
-	if err := decode(params, &job); err != nil {
+	if err := strictjson.Decode(params, &job); err != nil {
 		return nil, fmt.Errorf("bench.run: %w", err)
 	}
 	stop := make(chan struct{})
@@ -68,7 +70,7 @@ func (s *benchService) under(op, runID string) (*benchControl, error) {
 
 func (s *benchService) start(_ context.Context, params json.RawMessage, _ func(any)) (any, error) {
 	var p BenchStartParams
-	if err := decode(params, &p); err != nil {
+	if err := strictjson.Decode(params, &p); err != nil {
 		return nil, fmt.Errorf("bench.start: %w", err)
 	}
 	c, err := s.under("bench.start", p.RunID)
@@ -85,7 +87,7 @@ func (s *benchService) start(_ context.Context, params json.RawMessage, _ func(a
 
 func (s *benchService) stop(_ context.Context, params json.RawMessage, _ func(any)) (any, error) {
 	var p BenchStopParams
-	if err := decode(params, &p); err != nil {
+	if err := strictjson.Decode(params, &p); err != nil {
 		return nil, fmt.Errorf("bench.stop: %w", err)
 	}
 	c, err := s.under("bench.stop", p.RunID)
@@ -98,7 +100,7 @@ func (s *benchService) stop(_ context.Context, params json.RawMessage, _ func(an
 
 func (s *benchService) cleanup(ctx context.Context, params json.RawMessage, emit func(any)) (any, error) {
 	var p BenchCleanupParams
-	if err := decode(params, &p); err != nil {
+	if err := strictjson.Decode(params, &p); err != nil {
 		return nil, fmt.Errorf("bench.cleanup: %w", err)
 	}
 	res, err := BenchCleanup(ctx, p, func(v BenchCleanupProgress) { emit(v) })

@@ -12,6 +12,7 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/agent"
 	"github.com/mortarhpc/mortar/internal/stream"
+	"github.com/mortarhpc/mortar/internal/strictjson"
 )
 
 // Handlers are the agent's ops for load:
@@ -49,7 +50,7 @@ type service struct {
 
 func (s *service) run(ctx context.Context, params json.RawMessage, emit func(any)) (any, error) {
 	var job Job
-	if err := decode(params, &job); err != nil {
+	if err := strictjson.Decode(params, &job); err != nil {
 		return nil, fmt.Errorf("load.run: %w", err)
 	}
 	// A lost connection stops the load; the result is still to be written.
@@ -76,7 +77,7 @@ func (s *service) run(ctx context.Context, params json.RawMessage, emit func(any
 
 func (s *service) stop(_ context.Context, params json.RawMessage, _ func(any)) (any, error) {
 	var p StopParams
-	if err := decode(params, &p); err != nil {
+	if err := strictjson.Decode(params, &p); err != nil {
 		return nil, fmt.Errorf("load.stop: %w", err)
 	}
 	s.mu.Lock()
@@ -104,7 +105,7 @@ func (s *service) stop(_ context.Context, params json.RawMessage, _ func(any)) (
 
 func (s *service) result(ctx context.Context, params json.RawMessage, _ func(any)) (any, error) {
 	var p StopParams
-	if err := decode(params, &p); err != nil {
+	if err := strictjson.Decode(params, &p); err != nil {
 		return nil, fmt.Errorf("load.result: %w", err)
 	}
 	dir, err := runDir(p.RunID, p.LedgerDir)
@@ -139,7 +140,7 @@ func (s *service) result(ctx context.Context, params json.RawMessage, _ func(any
 
 func (s *service) verify(ctx context.Context, params json.RawMessage, emit func(any)) (any, error) {
 	var p VerifyParams
-	if err := decode(params, &p); err != nil {
+	if err := strictjson.Decode(params, &p); err != nil {
 		return nil, fmt.Errorf("verify.run: %w", err)
 	}
 	res, err := Verify(ctx, p, func(v VerifyProgress) { emit(v) })
@@ -151,7 +152,7 @@ func (s *service) verify(ctx context.Context, params json.RawMessage, emit func(
 
 func (s *service) clean(ctx context.Context, params json.RawMessage, _ func(any)) (any, error) {
 	var p CleanParams
-	if err := decode(params, &p); err != nil {
+	if err := strictjson.Decode(params, &p); err != nil {
 		return nil, fmt.Errorf("load.clean: %w", err)
 	}
 	// In a goroutine: removing may hang as all else on a mount may.

@@ -1,11 +1,9 @@
 package workload
 
 import (
-	"encoding/json"
 	"fmt"
 	"path/filepath"
 	"regexp"
-	"strings"
 
 	"github.com/mortarhpc/mortar/internal/stream"
 )
@@ -412,11 +410,4 @@ func checkBlock(n int64) error {
 		return fmt.Errorf("block_bytes %d: use a multiple of %d up to 64 MiB", n, stream.BlockSize)
 	}
 	return nil
-}
-
-// decode reads parameters strictly: an unknown key is an error, not silence.
-func decode(raw json.RawMessage, v any) error {
-	d := json.NewDecoder(strings.NewReader(string(raw)))
-	d.DisallowUnknownFields()
-	return d.Decode(v)
 }

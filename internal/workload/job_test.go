@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+
+	"github.com/mortarhpc/mortar/internal/strictjson"
 )
 
 func TestJobDefaults(t *testing.T) {
@@ -49,7 +51,7 @@ func TestJobRefused(t *testing.T) {
 		{`{"run_id":"r","locks":[{"name":"a","dir":"/m","role":"hold","file":"../../etc/x"}]}`, `file "../../etc/x"`},
 	} {
 		var j Job
-		err := decode(json.RawMessage(tc.job), &j)
+		err := strictjson.Decode(json.RawMessage(tc.job), &j)
 		if err == nil {
 			err = j.fill()
 		}

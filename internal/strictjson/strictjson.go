@@ -1,0 +1,25 @@
+// Package strictjson reads JSON that this program wrote or documents: exactly
+// one value, and no key that nobody knows, so that two versions never disagree
+// silently and a misspelt key is not a setting that does nothing. It knows
+// nothing of what it reads.
+package strictjson
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+)
+
+// Decode reads src, which must be one JSON value, into v.
+func Decode(src []byte, v any) error {
+	d := json.NewDecoder(bytes.NewReader(src))
+	d.DisallowUnknownFields()
+	if err := d.Decode(v); err != nil {
+		return err
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return errors.New("more than one JSON value")
+	}
+	return nil
+}
