@@ -278,6 +278,14 @@ func (s *Stack) change(ctx context.Context, n need, say Progress) error {
 	if err := s.modules(ctx); err != nil {
 		return err
 	}
+	// Until the new partitions are in use: udev looks at what was written to, so
+	// that a partition is busy, and has a new table read once more, for which
+	// the partitions go and come back.
+	unlock, err := s.lock(ctx, n.Partition)
+	defer unlock()
+	if err != nil {
+		return err
+	}
 	if n.Create {
 		if err := s.create(ctx, n, say); err != nil {
 			return err
@@ -365,6 +373,29 @@ func (s *Stack) create(ctx context.Context, n need, say Progress) error {
 	}
 	s.label.SSDs, s.label.Split, s.label.Open = n.Partition, s.split(), true
 	return s.writeLabel()
+}
+
+// lock keeps udev away from those SSDs that are there, see system.Lock.
+func (s *Stack) lock(ctx context.Context, serials []string) (unlock func(), err error) {
+	var all []func()
+	unlock = func() {
+		for _, f := range all {
+			f()
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	there := s.ssds()
+	for _, serial := range serials {
+		if d := there[serial]; d != "" {
+			f, err := s.sys.Lock(ctx, "/dev/"+d)
+			if err != nil {
+				return unlock, fmt.Errorf("SSD %s is kept busy: %w", serial, err)
+			}
+			all = append(all, f)
+		}
+	}
+	return unlock, nil
 }
 
 // split: a part of each SSD is for dirty data.

@@ -19,6 +19,10 @@ type tree struct {
 	// poked is called for every write.
 	poked func(t *tree, p, data string) error
 	now   time.Time
+	// locked are the devices that udev is kept from; ran are the commands, each
+	// with the devices locked by then.
+	locked map[string]bool
+	ran    []string
 }
 
 func (t *tree) ReadFile(p string) ([]byte, error) {
@@ -58,11 +62,22 @@ func (t *tree) WriteFile(p string, data []byte) error {
 	return nil
 }
 
-func (t *tree) ReadBlocks(string, int64, int) ([]byte, error)          { return nil, fs.ErrNotExist }
-func (t *tree) WriteBlocks(string, int64, []byte) error                { return fs.ErrNotExist }
-func (t *tree) Run(context.Context, string, ...string) (string, error) { return "", fs.ErrNotExist }
-func (t *tree) Hostname() string                                       { return "nfs1" }
-func (t *tree) Now() time.Time                                         { return t.now }
+func (t *tree) ReadBlocks(string, int64, int) ([]byte, error) { return nil, fs.ErrNotExist }
+func (t *tree) WriteBlocks(string, int64, []byte) error       { return fs.ErrNotExist }
+func (t *tree) Run(_ context.Context, _ string, argv ...string) (string, error) {
+	locked := slices.Sorted(maps.Keys(t.locked))
+	t.ran = append(t.ran, strings.Join(argv, " ")+" locked: "+strings.Join(locked, " "))
+	return "", fs.ErrNotExist
+}
+func (t *tree) Lock(_ context.Context, dev string) (func(), error) {
+	if t.locked == nil {
+		t.locked = map[string]bool{}
+	}
+	t.locked[dev] = true
+	return func() { delete(t.locked, dev) }, nil
+}
+func (t *tree) Hostname() string { return "nfs1" }
+func (t *tree) Now() time.Time   { return t.now }
 func (t *tree) Sleep(ctx context.Context, d time.Duration) (err error) {
 	t.now = t.now.Add(d)
 	return ctx.Err()
@@ -121,5 +136,24 @@ func TestPatience(t *testing.T) {
 		if got := (&Stack{sys: sys}).patience(); got != want {
 			t.Errorf("up %q: %s, want %s", uptime, got, want)
 		}
+	}
+}
+
+// While an SSD gets new partitions, and until they are in use, udev neither
+// opens them nor has the table read again.
+func TestPartitionWithoutUdev(t *testing.T) {
+	sys := &tree{files: map[string]string{
+		"/sys/fs/bcache/register": "", "/sys/module/raid1/refcnt": "", "/sys/module/raid0/refcnt": "",
+		"/sys/block/nvme0n1/device/serial": "A\n", "/sys/class/block/nvme0n1/size": "2000000\n",
+		"/sys/block/nvme1n1/device/serial": "B\n", "/sys/class/block/nvme1n1/size": "2000000\n",
+	}}
+	s := &Stack{cfg: config(WriteBack, "A", "B"), sys: sys, note: t.Logf, label: &Label{Sequence: 1}}
+	s.cfg.MirrorBytes = 250 << 20
+	if err := s.change(t.Context(), need{Partition: []string{"A", "B"}}, func(string, int64, int64) {}); err == nil {
+		t.Error("sfdisk failed, and nobody says so")
+	}
+	i := slices.IndexFunc(sys.ran, func(c string) bool { return strings.HasPrefix(c, "sfdisk") })
+	if i < 0 || !strings.HasSuffix(sys.ran[i], "locked: /dev/nvme0n1 /dev/nvme1n1") || len(sys.locked) > 0 {
+		t.Errorf("%q, locked in the end: %v", sys.ran, sys.locked)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -25,6 +26,9 @@ type system interface {
 	ReadBlocks(dev string, offset int64, n int) ([]byte, error)
 	// WriteBlocks returns when the data is on stable storage.
 	WriteBlocks(dev string, offset int64, data []byte) error
+	// Lock keeps udev from looking at a whole device and its partitions, and
+	// from having its partition table read again.
+	Lock(ctx context.Context, dev string) (unlock func(), err error)
 	// Run runs a command and returns its standard output.
 	Run(ctx context.Context, stdin string, argv ...string) (string, error)
 	Sleep(ctx context.Context, d time.Duration) error
@@ -97,6 +101,27 @@ func (Linux) WriteBlocks(dev string, offset int64, data []byte) error {
 		err = f.Sync()
 	}
 	return errors.Join(err, f.Close())
+}
+
+// Lock waits until udev has done with the device.
+// Source: https://systemd.io/BLOCK_DEVICE_LOCKING
+func (l Linux) Lock(ctx context.Context, dev string) (func(), error) {
+	f, err := os.Open(dev)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if err == nil {
+			return func() { f.Close() }, nil
+		}
+		if err != syscall.EWOULDBLOCK {
+			return nil, errors.Join(&os.PathError{Op: "flock", Path: dev, Err: err}, f.Close())
+		}
+		if err := l.Sleep(ctx, 50*time.Millisecond); err != nil {
+			return nil, errors.Join(err, f.Close())
+		}
+	}
 }
 
 // Run runs a command.
