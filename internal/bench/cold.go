@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mortarhpc/mortar/internal/agent"
 	"github.com/mortarhpc/mortar/internal/resource"
 	"github.com/mortarhpc/mortar/internal/spec"
 	"github.com/mortarhpc/mortar/internal/testbed"
@@ -57,8 +58,8 @@ func (r *runner) cold(ctx context.Context, how string) error {
 	}
 	// Whatever failed, the clients get their mounts back.
 	r.say(Progress{State: "emptying caches: clients mount"})
-	err = errors.Join(err, testbed.Each(r.clients, func(client string) error { return r.mount(cctx, client) }))
-	if err != nil {
+	r.unmounted = true
+	if err = errors.Join(err, r.mountAll(cctx)); err != nil {
 		return fmt.Errorf("caches could not be emptied: %w", err)
 	}
 	r.coldSeconds += time.Since(began).Seconds()
@@ -88,6 +89,16 @@ func (r *runner) unmount(ctx context.Context, client string) error {
 	return nil
 }
 
+// mountAll gives every client its mounts back, if they were taken away.
+func (r *runner) mountAll(ctx context.Context) error {
+	if !r.unmounted {
+		return nil
+	}
+	err := testbed.Each(r.clients, func(client string) error { return r.mount(ctx, client) })
+	r.unmounted = err != nil
+	return err
+}
+
 // mount gives a client its mounts of the brick back, which apply has put into
 // fstab.
 func (r *runner) mount(ctx context.Context, client string) error {
@@ -112,40 +123,81 @@ func (r *runner) mount(ctx context.Context, client string) error {
 // restartClustered has the cluster stop and start every service, which takes
 // XFS, the volume and the arrays down and up.
 func (r *runner) restartClustered(ctx context.Context) error {
-	at := r.active()
+	asked := r.active()[0]
+	var failed error
 	for _, s := range r.env.Design.Services {
 		r.say(Progress{State: "emptying caches: the cluster restarts service " + s.Name})
 		id := resource.ServiceID(s.Name)
 		if r.env.Design.Spec.Profile == spec.Stock {
 			id = resource.GroupID(s.Name)
 		}
-		if err := action(ctx, r.host(at[0]), "restart service "+s.Name, "crm_resource", "--restart", "--resource", id); err != nil {
-			return fmt.Errorf("restarting service %s: %w", s.Name, err)
+		err := action(ctx, r.host(asked), "restart service "+s.Name, "crm_resource", "--restart", "--resource", id)
+		if err == nil {
+			continue
 		}
+		failed = errors.Join(failed, fmt.Errorf("restarting service %s: %w", s.Name, err))
+		other, err := r.enable(ctx, id)
+		if err != nil {
+			return errors.Join(failed, fmt.Errorf("service %s may still be disabled (crm_resource --resource %s --meta --delete-parameter target-role enables it): %w", s.Name, id, err))
+		}
+		asked = other
 	}
 	// A start that is only under way counts as done for --restart, and before
 	// Pacemaker 2.1.7 for --wait: so both are asked for, and it is looked.
 	// Source: https://github.com/ClusterLabs/pacemaker/pull/3256; seen with 3.0.0
-	waited := action(ctx, r.host(at[0]), "wait until the cluster is idle", "crm_resource", "--wait", "--timeout", "240s")
+	waited := action(ctx, r.host(asked), "wait until the cluster is idle", "crm_resource", "--wait", "--timeout", "240s")
 	for deadline := time.Now().Add(startTime); ; {
 		err := r.findActive(ctx)
 		if err == nil {
 			break
 		}
 		if time.Now().After(deadline) {
-			return errors.Join(waited, err)
+			return errors.Join(failed, waited, err)
 		}
 		select {
 		case <-time.After(time.Second):
 		case <-ctx.Done():
-			return errors.Join(waited, err)
+			return errors.Join(failed, waited, err)
 		}
 	}
 	if waited != nil {
 		// Something else keeps it busy, e.g. a fence device that fails.
-		r.note(at[0], "the services are back, but the cluster does not come to rest (mortar status shows why): %v", waited)
+		r.note(asked, "the services are back, but the cluster does not come to rest (mortar status shows why): %v", waited)
 	}
-	return nil
+	return failed
+}
+
+// enableTime is how long a server is looked for that can enable a service
+// again; the one that was asked to restart it may have been fenced.
+const enableTime = 2 * time.Minute
+
+// enable takes back what a restart that broke off leaves behind: crm_resource
+// has disabled the service by then, and would have enabled it in the end. It
+// returns the server that did it.
+func (r *runner) enable(ctx context.Context, id string) (string, error) {
+	r.say(Progress{State: "emptying caches: the restart broke off, the service is enabled again"})
+	ctx, cancel := context.WithTimeout(ctx, enableTime)
+	defer cancel()
+	for {
+		var errs []error
+		for _, s := range r.servers {
+			err := action(ctx, r.host(s), "enable "+id, "crm_resource", "--resource", id, "--meta", "--delete-parameter", "target-role")
+			if errors.Is(err, agent.ErrLost) {
+				if err = r.connect(ctx, s); err == nil {
+					err = action(ctx, r.host(s), "enable "+id, "crm_resource", "--resource", id, "--meta", "--delete-parameter", "target-role")
+				}
+			}
+			if err == nil {
+				return s, nil
+			}
+			errs = append(errs, fmt.Errorf("%s: %w", s, err))
+		}
+		select {
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+			return "", errors.Join(errs...)
+		}
+	}
 }
 
 // restartSingle does the same on a server without a cluster. Once the NFS
@@ -181,11 +233,11 @@ func (r *runner) active() []string {
 // findActive finds the server each service's volume is mounted on.
 func (r *runner) findActive(ctx context.Context) error {
 	mounted := map[string][]resource.Mount{}
-	var problems []string
+	var problems, unreachable []string
 	for _, s := range r.servers {
 		ms, err := testbed.Mounts(ctx, r.host(s))
 		if err != nil {
-			problems = append(problems, fmt.Sprintf("%s: %v", s, err))
+			unreachable = append(unreachable, fmt.Sprintf("%s: %v", s, err))
 			continue
 		}
 		mounted[s] = ms
@@ -202,7 +254,7 @@ func (r *runner) findActive(ctx context.Context) error {
 		}
 	}
 	if len(problems) > 0 {
-		return &Unfit{problems}
+		return &Unfit{append(unreachable, problems...)}
 	}
 	r.serves = serves
 	return nil

@@ -159,7 +159,7 @@ func (r *runner) startTogether(ctx context.Context, use []lane, runs []*laneRun,
 			pr, ended, err := lr.look()
 			if ended {
 				if err == nil {
-					err = errors.New("it ended before it began")
+					err = endedEarly(lr.result)
 				}
 				return 0, fmt.Errorf("%s: %w", use[i].client, err)
 			}
@@ -193,6 +193,16 @@ func (r *runner) startTogether(ctx context.Context, use []lane, runs []*laneRun,
 	}
 	wg.Wait()
 	return start, errors.Join(errs...)
+}
+
+// endedEarly tells why a lane ended before it was told to begin.
+func endedEarly(res *workload.BenchResult) error {
+	for _, t := range res.Threads {
+		if t.Fault != "" {
+			return fmt.Errorf("it ended before it began: %s: %s", t.Fault, t.Error)
+		}
+	}
+	return errors.New("it ended before it began")
 }
 
 // stopAll ends the phase under way on every lane.

@@ -106,6 +106,7 @@ type runner struct {
 	reasons     []string
 	software    []report.Row
 	coldSeconds float64
+	unmounted   bool // clients may be without their mounts
 	steps, step int
 	stepSeconds []float64
 	interrupted bool
@@ -410,6 +411,9 @@ func (r *runner) round(ctx context.Context, rd round) (failed []error) {
 
 // setPhase does one phase of a set.
 func (r *runner) setPhase(ctx context.Context, s *Set, p setPhase, st *setState) error {
+	if err := r.mountAll(ctx); err != nil {
+		return fmt.Errorf("the clients did not get their mounts back: %w", err)
+	}
 	coldHow := ""
 	if p.cold && r.suite.Cold != ColdNone {
 		coldHow = r.suite.Cold
@@ -587,6 +591,9 @@ func (r *runner) cleanup(ctx context.Context) {
 	}
 	cctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanTime)
 	defer cancel()
+	if err := r.mountAll(cctx); err != nil {
+		r.note("", "clients are left without their mounts (mortar apply mounts them): %v", err)
+	}
 	if err := r.removeSet(cctx, r.lanes, ""); err != nil {
 		r.note("", "files may be left in %s: %v", benchDir, err)
 	}

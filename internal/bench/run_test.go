@@ -35,6 +35,7 @@ type brick struct {
 	offset  map[string]int64 // clocks
 	lost    map[string]bool  // hosts that are gone
 	onRun   func(client string, job workload.BenchJob)
+	onCmd   func(host, cmd string) error // with mu held
 	ro      bool
 	source  string
 }
@@ -126,6 +127,11 @@ func (h *testHost) Call(ctx context.Context, op string, params, result any, onEv
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		b.cmds = append(b.cmds, h.name+" "+strings.Join(p.Action.Cmd, " "))
+		if b.onCmd != nil {
+			if err := b.onCmd(h.name, strings.Join(p.Action.Cmd, " ")); err != nil {
+				return err
+			}
+		}
 		switch p.Action.Cmd[0] {
 		case "umount", "mount":
 			b.mounted[h.name] = p.Action.Cmd[0] == "mount"
@@ -387,6 +393,38 @@ func TestVanishes(t *testing.T) {
 	last := r.Bench.Phases[len(r.Bench.Phases)-1]
 	if p := last.Points[0]; p.Hosts != 1 || len(p.Runs[0].Threads) != 2 || p.Runs[0].Value <= 0 {
 		t.Errorf("%+v", p)
+	}
+}
+
+// A server whose service does not stop is fenced in the middle of the restart
+// it was asked for, and takes the command with it: the service is disabled by
+// then. It must run again, on the other server, and the clients must have
+// their mounts; tests that come later are done.
+func TestRestartBreaksOff(t *testing.T) {
+	b := newBrick(t)
+	disabled, failed := false, 0
+	b.onCmd = func(host, cmd string) error {
+		switch {
+		case cmd == "crm_resource --restart --resource service-home" && host == "nfs2":
+			b.lost["nfs2"], b.mounted["nfs2"], disabled = true, false, true
+			return agent.ErrLost
+		case cmd == "crm_resource --resource service-home --meta --delete-parameter target-role":
+			b.mounted["nfs1"], disabled = true, false
+		case strings.HasPrefix(cmd, "mount") && host == "c2" && failed == 0:
+			failed++
+			return errors.New("connection timed out")
+		}
+		return nil
+	}
+	r, err := Run(context.Background(), Env{Design: b.design(), Dial: b.dial}, suiteOf(t, testSuite), Options{Dir: t.TempDir(), Repeat: 1, Threads: []int{2}})
+	if err == nil || r == nil || !strings.Contains(err.Error(), "restarting service home") || !strings.Contains(err.Error(), "connection timed out") {
+		t.Fatalf("%v %+v", err, r)
+	}
+	if r.Bench.Verdict != report.Partial || len(r.Bench.Phases) != 1+2+3 {
+		t.Errorf("%s: %d phases", r.Bench.Verdict, len(r.Bench.Phases))
+	}
+	if disabled || failed == 0 || !b.mounted["nfs1"] || !b.mounted["c1"] || !b.mounted["c2"] {
+		t.Errorf("left behind: disabled %v, mounted %v", disabled, b.mounted)
 	}
 }
 

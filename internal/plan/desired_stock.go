@@ -56,6 +56,8 @@ func (b *builder) stockNFS(h string) {
 	b.add(StageNFS, h, "NFS units", &resource.Units{Name: "nfs", List: []resource.Unit{
 		{Name: "rpcbind.socket", Enabled: true, Active: true, Why: "NFSv3 clients ask it for the ports of mountd and statd"},
 		{Name: "nfs-server.service", Keep: b.servesNow(h), Why: "nfsd is the nfsserver agent's to start, on the server that owns the volume"},
+		// Source: https://github.com/ClusterLabs/resource-agents/issues/2164
+		{Name: "fsidd.service", Keep: b.servesNow(h), Optional: true, Why: "it numbers re-exported file systems, of which there are none, and its database keeps the NFS state's mount busy: the nfsserver agent could not stop"},
 	}})
 	for _, svc := range b.d.Services {
 		b.add(StageNFS, h, "name of "+svc.Address, &resource.HostsEntry{
