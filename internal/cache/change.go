@@ -365,8 +365,12 @@ func (s *Stack) create(ctx context.Context, n need, say Progress) error {
 		if err != nil {
 			return err
 		}
-		name := []string{s.cfg.between(), s.cfg.Mounted()}[i]
-		if err := s.whole(ctx, name, dev); err != nil {
+		name, over := s.cfg.between(), s.retried
+		if i == 1 {
+			name = s.cfg.Mounted()
+			over = func(ctx context.Context, dev string) error { return s.whole(ctx, name, dev) }
+		}
+		if err := over(ctx, dev); err != nil {
 			return err
 		}
 		backing = s.dm(name)

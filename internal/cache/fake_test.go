@@ -23,6 +23,7 @@ type tree struct {
 	// with the devices locked by then.
 	locked map[string]bool
 	ran    []string
+	out    map[string]string // of commands
 }
 
 func (t *tree) ReadFile(p string) ([]byte, error) {
@@ -67,6 +68,9 @@ func (t *tree) WriteBlocks(string, int64, []byte) error       { return fs.ErrNot
 func (t *tree) Run(_ context.Context, _ string, argv ...string) (string, error) {
 	locked := slices.Sorted(maps.Keys(t.locked))
 	t.ran = append(t.ran, strings.Join(argv, " ")+" locked: "+strings.Join(locked, " "))
+	if out, ok := t.out[strings.Join(argv, " ")]; ok {
+		return out, nil
+	}
 	return "", fs.ErrNotExist
 }
 func (t *tree) Lock(_ context.Context, dev string) (func(), error) {
@@ -155,5 +159,55 @@ func TestPartitionWithoutUdev(t *testing.T) {
 	i := slices.IndexFunc(sys.ran, func(c string) bool { return strings.HasPrefix(c, "sfdisk") })
 	if i < 0 || !strings.HasSuffix(sys.ran[i], "locked: /dev/nvme0n1 /dev/nvme1n1") || len(sys.locked) > 0 {
 		t.Errorf("%q, locked in the end: %v", sys.ran, sys.locked)
+	}
+}
+
+// What failed between the layers is tried again; given up if the disks
+// themselves do not answer; and kept again once they did.
+func TestRevive(t *testing.T) {
+	sys := &tree{files: map[string]string{
+		"/sys/block/dm-8/dm/name": "vg.origin\n", "/sys/block/dm-9/dm/name": "vg.clean\n", "/sys/class/block/bcache0/dev": "251:0\n",
+	}, links: map[string]string{"/sys/class/block/dm-8/bcache/dev": "/sys/block/bcache0"}}
+	const (
+		status = "dmsetup status vg.clean"
+		to     = "dmsetup message vg.clean 0 "
+		good   = "0 8000 multipath 2 0 0 0 1 1 A 0 1 2 251:0 A 0 0 1 \n"
+		failed = "0 8000 multipath 2 0 0 0 1 1 E 0 1 2 251:0 F 1 0 1 \n"
+	)
+	sys.out = map[string]string{status: good, to + "reinstate_path 251:0": "", to + "fail_if_no_path": "", to + "queue_if_no_path": ""}
+	cfg := config(WriteBack, "A", "B")
+	cfg.VG = "vg"
+	notes := 0
+	s := &Stack{cfg: cfg, sys: sys, note: func(string, ...any) { notes++ }}
+	messages := func(looks int) (out []string) {
+		sys.ran = nil
+		for range looks {
+			if err := s.Revive(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, c := range sys.ran {
+			if m, ok := strings.CutPrefix(c, to); ok {
+				out = append(out, strings.Fields(m)[0])
+			}
+		}
+		return out
+	}
+	if m := messages(2); m != nil {
+		t.Errorf("all is well: %q", m)
+	}
+	sys.out[status] = failed
+	if m := messages(revivals - 1); len(m) != revivals-1 || slices.ContainsFunc(m, func(x string) bool { return x != "reinstate_path" }) || notes != 1 {
+		t.Errorf("failed: %q, %d notes", m, notes)
+	}
+	if m := messages(2); !slices.Equal(m, []string{"fail_if_no_path", "reinstate_path", "reinstate_path"}) || notes != 2 {
+		t.Errorf("goes on to fail: %q, %d notes", m, notes)
+	}
+	sys.out[status] = good
+	if m := messages(2); !slices.Equal(m, []string{"queue_if_no_path"}) {
+		t.Errorf("well again: %q", m)
+	}
+	if got := retryTable(8000, "251:0"); got != "0 8000 multipath 3 queue_if_no_path queue_mode bio 0 1 1 service-time 0 1 1 251:0 1\n" {
+		t.Errorf("%q", got)
 	}
 }

@@ -21,6 +21,8 @@ type Stack struct {
 	// held are arrays whose sets are registered after their backing device runs
 	// without them, so that bcache forgets what they hold. By set.
 	held map[string]string
+	// revived counts looks in a row that found failed I/O, see Revive.
+	revived int
 }
 
 // New is the stack that a config describes; note is told what is unusual.
@@ -409,11 +411,11 @@ func (s *Stack) lastLook() (last look, ok bool) {
 	return last, err == nil && json.Unmarshal(b, &last) == nil
 }
 
-// Watch keeps the label true for as long as the stack is up, where no resource
-// agent does that.
+// Watch keeps the label true and I/O alive for as long as the stack is up,
+// where no resource agent does that.
 func (s *Stack) Watch(ctx context.Context) error {
 	for {
-		if err := s.NoteSync(); err != nil {
+		if err := errors.Join(s.Revive(ctx), s.NoteSync()); err != nil && ctx.Err() == nil {
 			s.note("%v", err)
 		}
 		if err := s.sys.Sleep(ctx, time.Second); err != nil {
@@ -485,7 +487,7 @@ func (s *Stack) startDevices(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := s.whole(ctx, s.cfg.between(), clean); err != nil {
+	if err := s.retried(ctx, clean); err != nil {
 		return err
 	}
 	dirty, err := s.device(s.dm(s.cfg.between()), s.label.Dirty)
@@ -498,6 +500,60 @@ func (s *Stack) startDevices(ctx context.Context) error {
 // whole makes a device of the device mapper that is all of another one.
 func (s *Stack) whole(ctx context.Context, name, dev string) error {
 	return s.linear(ctx, name, fmt.Sprintf("0 %d linear %s 0\n", s.sectors(dev), s.devno(dev)))
+}
+
+// retried puts the device between the layers over the clean one. When a set
+// fails, bcache answers everything with an error until it has let go of it,
+// some hundredths of a second later: also what is for the disks. A multipath
+// map of one path keeps what failed; Revive has it tried again.
+func (s *Stack) retried(ctx context.Context, clean string) error {
+	return s.linear(ctx, s.cfg.between(), retryTable(s.sectors(clean), s.devno(clean)))
+}
+
+// Source: Documentation/admin-guide/device-mapper and drivers/md/dm-mpath.c, multipath_ctr
+func retryTable(sectors int64, devno string) string {
+	return fmt.Sprintf("0 %d multipath 3 queue_if_no_path queue_mode bio 0 1 1 service-time 0 1 1 %s 1\n", sectors, devno)
+}
+
+// revivals is how many looks in a row may find I/O that has failed: the disks
+// themselves do not answer then, and whoever waits is told.
+const revivals = 20
+
+// Revive has I/O that failed between the layers tried again. It is asked every
+// second or two while the stack is up.
+func (s *Stack) Revive(ctx context.Context) error {
+	clean, _ := s.layers()
+	if clean == "" || s.dm(s.cfg.between()) == "" {
+		return nil
+	}
+	out, err := s.sys.Run(ctx, "", "dmsetup", "status", s.cfg.between())
+	if err != nil {
+		return err
+	}
+	say := func(message ...string) error {
+		_, err := s.sys.Run(ctx, "", append([]string{"dmsetup", "message", s.cfg.between(), "0"}, message...)...)
+		return err
+	}
+	devno := s.devno(clean)
+	if !strings.Contains(out, " "+devno+" F ") {
+		if s.revived >= revivals {
+			if err := say("queue_if_no_path"); err != nil {
+				return err
+			}
+		}
+		s.revived = 0
+		return nil
+	}
+	switch s.revived++; s.revived {
+	case 1:
+		s.note("I/O below the mirror failed: it is tried again")
+	case revivals:
+		s.note("I/O below the mirror goes on to fail: it is given up")
+		if err := say("fail_if_no_path"); err != nil {
+			return err
+		}
+	}
+	return say("reinstate_path", devno)
 }
 
 // originTable is the header, and behind it the volume.

@@ -14,6 +14,7 @@ type stack interface {
 	Start(ctx context.Context) error
 	Stop(ctx context.Context) error
 	NoteSync() error
+	Revive(ctx context.Context) error
 	OnDisks() error
 }
 

@@ -25,6 +25,7 @@ import (
 //     address at once, so that no error of a lost disk reaches a client, and
 //     asks to be fenced (node attribute terminate) if its partner can reach
 //     them: its I/O hangs, so it could not stop.
+//   - I/O that failed because a cache lost its SSDs for reads is tried again.
 //   - NFS daemons that died are started again, in place. Clients keep their
 //     locks and sessions, which are nfsd's. If nfsd itself is gone the service
 //     is reported as failed.
@@ -187,6 +188,7 @@ func (w *watcher) look(ctx context.Context) {
 			w.giveUp(ctx, s)
 		} else {
 			w.fence[s.cfg.Service] = false
+			w.revive(ctx, s)
 		}
 	}
 	for _, name := range tell {
@@ -229,6 +231,22 @@ func (w *watcher) link() bool {
 		return false
 	}
 	return w.services[0].line("/sys/class/net/"+ifc.Name+"/carrier") == "1"
+}
+
+// revive has I/O tried again that failed when a cache lost SSDs.
+func (w *watcher) revive(ctx context.Context, s *service) {
+	if s.cfg.Cache == "" {
+		return
+	}
+	c, err := s.openCache()
+	if err == nil {
+		ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+		defer cancel()
+		err = c.Revive(ctx)
+	}
+	if err != nil && ctx.Err() == nil {
+		w.log("cache of %s: %v", s.cfg.Service, err)
+	}
 }
 
 // silence takes the address away from a service that has lost its disks.
