@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -103,6 +104,7 @@ type runner struct {
 	bench       report.Bench
 	events      []report.Event
 	notes       []string
+	often       map[string]*often // by text without figures
 	reasons     []string
 	software    []report.Row
 	coldSeconds float64
@@ -136,7 +138,7 @@ func Run(ctx context.Context, env Env, suite *Suite, opt Options) (*report.Run, 
 	if err := pick(&s, opt.Tests); err != nil {
 		return nil, err
 	}
-	r := &runner{env: env, suite: &s, opt: opt, began: time.Now(), hosts: map[string]Host{}, offsets: map[string]int64{}, facts: map[string]workload.BenchFacts{}}
+	r := &runner{env: env, suite: &s, opt: opt, began: time.Now(), hosts: map[string]Host{}, offsets: map[string]int64{}, often: map[string]*often{}, facts: map[string]workload.BenchFacts{}}
 	defer r.close()
 	left, err := r.engineTests()
 	if err != nil {
@@ -251,6 +253,31 @@ func (r *runner) note(host, format string, args ...any) {
 	now := time.Now()
 	r.events = append(r.events, report.Event{NS: now.UnixNano(), Seconds: now.Sub(r.began).Seconds(), Host: host, Source: "bench", Kind: report.EventNote, Text: text})
 	r.say(Progress{Note: text})
+}
+
+// often is a note that many measurements give with other figures.
+type often struct {
+	text  string
+	at    int // among the notes
+	times int
+}
+
+var figures = regexp.MustCompile(`[0-9.]+`)
+
+// noteOften keeps the first of the notes that differ by their figures only,
+// and how many measurements gave one; each has its own in its run.
+func (r *runner) noteOften(text string) {
+	host, what, _ := strings.Cut(text, ": ")
+	key := host + ": " + figures.ReplaceAllString(what, "#")
+	if o := r.often[key]; o != nil {
+		o.times++
+		r.notes[o.at] = fmt.Sprintf("%s (the first of %d measurements with such a note; each has its own in bench.json)", o.text, o.times)
+		return
+	}
+	n := len(r.notes)
+	if r.note("", "%s", text); len(r.notes) > n {
+		r.often[key] = &often{text, n, 1}
+	}
 }
 
 func (r *runner) host(name string) Host {
@@ -523,7 +550,7 @@ func (r *runner) record(s *Set, p setPhase, use []lane, shares []share, coldHow 
 		return nil
 	}
 	for _, n := range run.Notes {
-		r.note("", "%s", n)
+		r.noteOften(n)
 	}
 	name := t.Name + "/" + string(p.op)
 	i := slices.IndexFunc(r.bench.Phases, func(x report.BenchPhase) bool { return x.Name == name })

@@ -396,6 +396,24 @@ func TestVanishes(t *testing.T) {
 	}
 }
 
+// Notes that differ by their figures only are told once.
+func TestNoteOften(t *testing.T) {
+	r := &runner{often: map[string]*often{}}
+	r.note("c1", "1 of 2 threads ran out of space")
+	for _, n := range []string{"c1: verifying took 12 % of the time", "c1: verifying took 8.5 % of the time", "c1: late", "c2: verifying took 9 % of the time", "c1: verifying took 12 % of the time"} {
+		r.noteOften(n)
+	}
+	r.note("c1", "2 of 2 threads ran out of space")
+	want := []string{
+		"c1: 1 of 2 threads ran out of space",
+		"c1: verifying took 12 % of the time (the first of 3 measurements with such a note; each has its own in bench.json)",
+		"c1: late", "c2: verifying took 9 % of the time", "c1: 2 of 2 threads ran out of space",
+	}
+	if !slices.Equal(r.notes, want) {
+		t.Errorf("%q", r.notes)
+	}
+}
+
 // A server whose service does not stop is fenced in the middle of the restart
 // it was asked for, and takes the command with it: the service is disabled by
 // then. It must run again, on the other server, and the clients must have
