@@ -48,21 +48,26 @@ func (s *Stack) Fill(ctx context.Context, file string) (int64, error) {
 			b := aligned(fillBlock)
 			for n := next.Add(1) - 1; n < int64(blocks) && !full.Load() && ctx.Err() == nil; n = next.Add(1) - 1 {
 				if _, errs[i] = f.WriteAt(b, int64(order[n])*fillBlock); errs[i] != nil {
+					full.Store(true) // for the others, and for who waits
 					return
 				}
 			}
 		})
 	}
-	// It is full when there is no more dirty than a moment ago.
-	for last := int64(-1); ctx.Err() == nil; {
+	// It is full when more was taken, and there is no more dirty than a moment
+	// ago. Nothing taken at all is a wait of bcache's, see docs/cache.md.
+	for last, was := int64(-1), int64(0); ctx.Err() == nil && !full.Load(); {
 		if err := s.sys.Sleep(ctx, 2*time.Second); err != nil {
 			break
 		}
-		now := s.dirtyBytes(dirty)
+		now, n := s.dirtyBytes(dirty), next.Load()
+		if n == was && n < int64(blocks) {
+			continue
+		}
 		if now <= last {
 			break
 		}
-		last = now
+		last, was = now, n
 	}
 	full.Store(true)
 	wg.Wait()
