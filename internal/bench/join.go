@@ -49,7 +49,10 @@ func join(shares []share, p workload.BenchPhase, unit string, evenly bool) repor
 			// Vanished: what it last told is all there is.
 			for _, w := range s.progress.Threads {
 				t := thread{client: s.client, rank: w.Thread, start: s.start, end: max(s.progress.TNs-s.offset, s.start), amount: w.Ops, faulty: true}
-				if bytes {
+				switch {
+				case evenly:
+					t.amount = 0 // it went before its flush: what was in its memory has not reached the brick
+				case bytes:
 					t.amount = w.Bytes
 				}
 				ts, owner = append(ts, t), append(owner, si)

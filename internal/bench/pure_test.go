@@ -305,6 +305,11 @@ func TestJoin(t *testing.T) {
 	if r.Ops != 6 || r.WindowSeconds != 1 || math.Abs(r.Value-6) > 1e-9 || r.Clients[1].Error == "" || r.Threads[1].Error == "" || len(r.Errors) != 1 {
 		t.Errorf("%+v", r)
 	}
+	// Of writes that are flushed in the end nothing it told counts.
+	r = join([]share{lane("c1", 0, 1, 1, 1, 1), gone}, workload.SeqWrite, "MiB/s", true)
+	if math.Abs(r.Value-2) > 1e-9 || math.Abs(r.WholeValue-2) > 1e-9 || r.Threads[1].Bytes != 2<<20 {
+		t.Errorf("unflushed: %+v", r)
+	}
 }
 
 func TestScore(t *testing.T) {
