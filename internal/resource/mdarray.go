@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"path"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -217,30 +216,46 @@ func (a *Array) diffStopped(ctx context.Context, sys Sys, disks []found, as []Ac
 	}
 	create := Action{
 		Title: "create array " + a.Name, Cmd: argv, Seconds: 300,
-		// --assume-clean would save the first resync, but is only right if every
-		// disk is known to hold zeroes: with other parity the first rebuild would
-		// restore wrong data. --write-zeroes keeps hard disks busy for hours
+		// --assume-clean saves the first resync, but is only right if every disk
+		// is known to hold zeroes: with other parity the first rebuild would
+		// restore wrong data. Writing zeroes keeps hard disks busy for hours
 		// before the array can be used.
 		Why: "the parity is computed in the background, while the array is in use; it survives failures where that is done",
 	}
-	if zeroed, err := zeroedAtOnce(ctx, sys, disks); err != nil {
+	unmap, err := zeroedByUnmap(sys, disks)
+	if err != nil {
 		return nil, err
-	} else if zeroed {
-		create.Cmd = slices.Insert(argv, 3, "--write-zeroes")
-		create.Why = "its disks are zeroed by unmapping them, which takes no time; the parity of zeroes is zero, so there is nothing to compute"
+	}
+	if unmap {
+		members := disks[:len(a.Members)]
+		size := members[0].Size // md uses no more of any than of the smallest
+		cmd := []string{"sh", "-ec", zeroAndRun, "zero", "", strconv.Itoa(len(members))}
+		for _, d := range members {
+			size = min(size, d.Size)
+			cmd = append(cmd, d.stable())
+		}
+		cmd[4] = strconv.FormatInt(size, 10)
+		create.Title = "zero the disks of array " + a.Name + " by unmapping them, and create it"
+		create.Cmd = append(cmd, slices.Insert(argv, 3, "--assume-clean")...)
+		create.Why = "unmapped disks hold zeroes, and the parity of zeroes is zero: there is nothing to compute"
 	}
 	return append(as, create, a.wait()), nil
 }
 
-// mdadmVersion finds the version in what `mdadm --version` prints.
-var mdadmVersion = regexp.MustCompile(`v(\d+)\.(\d+)`)
+// zeroAndRun is a program for sh(1) with the arguments SIZE COUNT DISK...
+// COMMAND...: zeroes COUNT disks and runs the command. It is one action, so
+// that no interruption comes between: nothing on a disk would say that it holds
+// zeroes, and nothing may write to one before it is an array's.
+const zeroAndRun = `size=$1 count=$2; shift 2
+while [ $count -gt 0 ]; do fallocate --punch-hole --offset 0 --length "$size" "$1"; shift; count=$((count-1)); done
+exec "$@"`
 
-// zeroedAtOnce tells whether all disks can be zeroed by unmapping: then each
-// path's driver zeroes with WRITE SAME and UNMAP, which the kernel does where
-// the disk promises that unmapped blocks read as zeroes (LBPRZ), and mdadm
-// knows how to make use of it (since 4.3).
-// Source: drivers/scsi/sd.c, zeroing_mode; mdadm(8), --write-zeroes.
-func zeroedAtOnce(ctx context.Context, sys Sys, disks []found) (bool, error) {
+// zeroedByUnmap tells whether all disks can be zeroed by unmapping them, which
+// takes no time: the kernel does so where a disk promises that unmapped blocks
+// read as zeroes (LBPRZ), on request without a way out by writing zeroes. (The
+// --write-zeroes of mdadm has the disks write them.)
+// Source: drivers/scsi/sd.c, zeroing_mode; blkdev_fallocate() of the kernel.
+func zeroedByUnmap(sys Sys, disks []found) (bool, error) {
 	for _, d := range disks {
 		if !d.scsi() {
 			return false, nil
@@ -255,16 +270,7 @@ func zeroedAtOnce(ctx context.Context, sys Sys, disks []found) (bool, error) {
 			}
 		}
 	}
-	out, installed, err := query(ctx, sys, "mdadm", "--version")
-	if err != nil || !installed {
-		return false, err
-	}
-	v := mdadmVersion.FindStringSubmatch(out.Stdout + out.Stderr)
-	if v == nil {
-		return false, nil
-	}
-	major, minor := atoi(v[1]), atoi(v[2])
-	return major > 4 || major == 4 && minor >= 3, nil
+	return true, nil
 }
 
 // wait is for the name of the array, by which LVM is told of it: udev gives

@@ -2,6 +2,9 @@ package resource
 
 import (
 	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -177,31 +180,44 @@ udevadm wait --timeout=100 /dev/md/r0`)
 	a.Assemble = false
 	refused(t, a, sys, "already set up")
 
-	// Disks that zero by unmapping need no resync, if mdadm knows how.
+	// Disks that zero by unmapping need no resync, if all paths do.
 	a.Assemble = true
-	sys.outputs["mdadm --version"] = Output{Stderr: "mdadm - v4.4 - 2024-11-07 - Debian 4.4-11\n"}
 	set := func(path, mode string) {
 		sys.files["/sys/block/"+path+"/device/scsi_disk/2:0:0:0/zeroing_mode"] = mode + "\n"
 	}
 	for _, p := range []string{"sda", "sdb", "sdc", "sdd"} {
 		set(p, "writesame_16_unmap")
 	}
-	created := func(zeroed bool) {
-		t.Helper()
-		s := show(diff(t, a, sys))
-		if !strings.HasPrefix(s, "mdadm --create /dev/md/r0 ") || strings.HasPrefix(s, "mdadm --create /dev/md/r0 --write-zeroes --run ") != zeroed {
-			t.Errorf("zeroed %v: %s", zeroed, s)
+	as := diff(t, a, sys)
+	wantShow(t, as, `
+sh -ec `+zeroAndRun+` zero 2000000000 1 /dev/mapper/35000c50000000101 mdadm --create /dev/md/r0 --assume-clean --run --metadata=1.2 --level=6 --raid-devices=1 --chunk=128 --uuid=11111111:22222222:33333333:44444444 --name=r0 --homehost=any --bitmap=internal --spare-devices=1 /dev/mapper/35000c50000000101 /dev/mapper/35000c50000000102
+udevadm wait --timeout=100 /dev/md/r0`)
+	// The program does what it says, also to names that a shell would take apart.
+	dir := t.TempDir()
+	one, two := filepath.Join(dir, "one disk"), filepath.Join(dir, "$(two)")
+	for _, f := range []string{one, two} {
+		if err := os.WriteFile(f, []byte("12345678"), 0o600); err != nil {
+			t.Fatal(err)
 		}
 	}
-	created(true)
-	set("sdd", "writesame")
-	created(false)
-	set("sdd", "writesame_10_unmap")
-	created(true)
-	sys.outputs["mdadm --version"] = Output{Stderr: "mdadm - v4.2 - 2021-12-30 - Debian 4.2-5\n"}
-	created(false)
-	sys.outputs["mdadm --version"] = Output{Stdout: "something\n"}
-	created(false)
+	out, err := exec.Command("sh", "-ec", zeroAndRun, "zero", "4", "2", one, two, "printf", "%s|", "a b", "$x").CombinedOutput()
+	if err != nil || string(out) != "a b|$x|" {
+		t.Fatalf("%q, %v", out, err)
+	}
+	for _, f := range []string{one, two} {
+		if b, err := os.ReadFile(f); err != nil || string(b) != "\x00\x00\x00\x005678" {
+			t.Errorf("%s: %q, %v", f, b, err)
+		}
+	}
+	if out, err := exec.Command("sh", "-ec", zeroAndRun, "zero", "4", "1", dir+"/none/x", "echo", "ran").CombinedOutput(); err == nil || strings.Contains(string(out), "ran") {
+		t.Errorf("a disk that is not there: %q, %v", out, err)
+	}
+	for _, mode := range []string{"writesame", "write", ""} {
+		set("sdd", mode)
+		if s := show(diff(t, a, sys)); !strings.HasPrefix(s, "mdadm --create") || strings.Contains(s, "assume-clean") {
+			t.Errorf("mode %q: %s", mode, s)
+		}
+	}
 }
 
 func TestBuilt(t *testing.T) {
