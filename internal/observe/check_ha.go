@@ -504,6 +504,12 @@ func (v *view) history(c *Part, node string) {
 			f.Text += ": " + badWhy
 		}
 		f.Mend = "see pacemaker.log; a service waits until fencing works"
+		if v.crm.online(node) {
+			// It is back, and nothing waits: it may have been confirmed off by hand
+			// while the last attempt was still under way.
+			f.Level = Warning
+			f.Mend = fmt.Sprintf("see pacemaker.log; `mortar fence-test %s --node %s` shows whether it works again", v.d.Spec.File, node)
+		}
 	}
 	v.proven(c, node, good)
 }

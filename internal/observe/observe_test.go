@@ -585,6 +585,13 @@ func TestJudge(t *testing.T) {
 			"fault: ring 1 (public): nfs1 and nfs2 do not reach each other",
 			"warning: service home on nfs2, its preferred server is nfs1",
 			"warning: nfs1 is being fenced", neverProven1, neverProven2}},
+		{"nfs1 back, the last try to fence it failed", func(f Facts) {
+			for _, h := range []string{"nfs1", "nfs2"} {
+				r := f.Hosts[h].Host.Run[cmdCRM]
+				r.Stdout = strings.Replace(r.Stdout, `<status code="0"`, `<fence_history><fence_event action="reboot" target="nfs1" client="a" origin="nfs2" status="failed" completed="2026-11-21 20:52:27.641955Z"/></fence_history><status code="0"`, 1)
+				f.Hosts[h].Host.Run[cmdCRM] = r
+			}
+		}, append([]string{"warning: fencing of nfs1 failed at 20:52"}, both...)},
 		{"nfs1 fenced", func(f Facts) {
 			move(d, f, "nfs1", "nfs2")
 			cluster(t, f, "fenced")
