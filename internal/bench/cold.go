@@ -178,13 +178,16 @@ func (r *runner) enable(ctx context.Context, id string) (string, error) {
 	r.say(Progress{State: "emptying caches: the restart broke off, the service is enabled again"})
 	ctx, cancel := context.WithTimeout(ctx, enableTime)
 	defer cancel()
+	enable := func(server string) error {
+		return action(ctx, r.host(server), "enable "+id, "crm_resource", "--resource", id, "--meta", "--delete-parameter", "target-role")
+	}
 	for {
 		var errs []error
 		for _, s := range r.servers {
-			err := action(ctx, r.host(s), "enable "+id, "crm_resource", "--resource", id, "--meta", "--delete-parameter", "target-role")
+			err := enable(s)
 			if errors.Is(err, agent.ErrLost) {
 				if err = r.connect(ctx, s); err == nil {
-					err = action(ctx, r.host(s), "enable "+id, "crm_resource", "--resource", id, "--meta", "--delete-parameter", "target-role")
+					err = enable(s)
 				}
 			}
 			if err == nil {
