@@ -388,7 +388,7 @@ func (s *service) startDaemon(ctx context.Context, name string) error {
 }
 
 // firstThreads are nfsd's threads while clients wait for their server: making
-// hundreds of them takes seconds on a busy processor.
+// hundreds more takes half a second on a rack's emulated processor.
 const firstThreads = 16
 
 // runNFSD sets the number of nfsd's threads, and all else where it has none.
