@@ -67,6 +67,7 @@ type engine struct {
 	load      []*running
 	loadDirs  map[string]string // on the services' volumes, and whose
 	injected  []Fault           // in order; what has to be mended
+	healing   time.Time         // when the mending began
 	software  []report.Row
 }
 
@@ -232,6 +233,9 @@ func (e *engine) run(ctx context.Context) (_ *report.Run, err error) {
 		}
 		ev.healthErr = e.heal(hctx)
 		cancel()
+		if ev.healthErr == nil {
+			ev.healthErr = e.healed(ctx)
+		}
 	}
 	if err == nil {
 		err = ctx.Err()
@@ -250,7 +254,7 @@ func (e *engine) run(ctx context.Context) (_ *report.Run, err error) {
 	e.stopWatch()
 	if err != nil {
 		if ev.healthErr != nil {
-			err = fmt.Errorf("%w; and the brick could not be healed: %w", err, ev.healthErr)
+			err = fmt.Errorf("%w; and the brick is not healthy yet: %w", err, ev.healthErr)
 		}
 		return nil, err
 	}
@@ -890,9 +894,10 @@ func (e *engine) stopLoad(cleanup func() (context.Context, context.CancelFunc)) 
 	return out
 }
 
-// heal mends what was broken and waits until the brick is whole again.
+// heal mends what was broken: both servers are in the cluster again, and
+// every disk in its array. It must be done, so ctx is not the user's.
 func (e *engine) heal(ctx context.Context) error {
-	began := time.Now()
+	e.healing = time.Now()
 	var errs []error
 	mended := map[string]bool{}
 	for _, f := range slices.Backward(e.injected) {
@@ -910,7 +915,7 @@ func (e *engine) heal(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, e.opt.Rejoin)
 	defer cancel()
-	if err := e.rejoin(ctx, began); err != nil {
+	if err := e.rejoin(ctx, e.healing); err != nil {
 		return err
 	}
 	for _, f := range e.injected {
@@ -925,6 +930,12 @@ func (e *engine) heal(ctx context.Context) error {
 			return err
 		}
 	}
+	return nil
+}
+
+// healed waits until nothing is missing any more, such as a rebuild. That
+// goes on without us, so here a user who interrupts need not wait.
+func (e *engine) healed(ctx context.Context) error {
 	if e.expect.Disks || e.opt.Thorough {
 		if err := e.whole(ctx, "the brick", e.opt.Rejoin); err != nil {
 			return err
@@ -932,7 +943,7 @@ func (e *engine) heal(ctx context.Context) error {
 	}
 	at := time.Now()
 	e.watch.add(report.Event{NS: at.UnixNano(), Source: "drill", Kind: report.EventHealed, Text: "both servers online, everything started"})
-	e.say("healthy again after %s", report.Seconds(at.Sub(began).Seconds()))
+	e.say("healthy again after %s", report.Seconds(at.Sub(e.healing).Seconds()))
 	return nil
 }
 

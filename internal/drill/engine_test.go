@@ -16,6 +16,7 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/agent"
 	"github.com/mortarhpc/mortar/internal/design"
+	"github.com/mortarhpc/mortar/internal/observe"
 	"github.com/mortarhpc/mortar/internal/report"
 	"github.com/mortarhpc/mortar/internal/resource"
 	"github.com/mortarhpc/mortar/internal/spec"
@@ -371,6 +372,39 @@ func TestRunInterrupted(t *testing.T) {
 	}()
 	_, err := p.start(ctx, t, p.options(t))
 	if !errors.Is(err, context.Canceled) {
+		t.Fatalf("got %v", err)
+	}
+	if len(p.healed) != 1 {
+		t.Error("not healed")
+	}
+	p.leftNothing(t)
+}
+
+// neverWhole is an administrator whose brick has a fault for ever.
+type neverWhole struct {
+	Operator
+	asked func()
+}
+
+func (n neverWhole) Status(context.Context) (*observe.Status, error) {
+	n.asked()
+	return &observe.Status{Parts: []*observe.Part{{Level: observe.Fault, Text: "array rebuilds"}}}, nil
+}
+
+// TestInterruptedWaiting cancels while a brick is waited for that is mended
+// but not whole: nobody has to wait for the rest of it.
+func TestInterruptedWaiting(t *testing.T) {
+	p := newPair(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	d, v, err := Find("server-crash", "freeze")
+	if err != nil {
+		t.Fatal(err)
+	}
+	opt := p.options(t)
+	opt.Thorough, opt.Rejoin = true, time.Hour
+	_, err = Run(ctx, Env{Design: p.design(), Dial: p.dial, Injector: p, Operator: neverWhole{asked: cancel}, Virtual: true, Version: "test", Progress: func(s string) { t.Log(s) }}, d, v, opt)
+	if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "array rebuilds") {
 		t.Fatalf("got %v", err)
 	}
 	if len(p.healed) != 1 {
