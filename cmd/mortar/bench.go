@@ -73,7 +73,7 @@ is kept), 2 refused (nothing was changed), 130 interrupted (likewise kept).`,
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if f.againstStock {
-				return runAgainstStock(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), args[0], f)
+				return benchAgainstStock(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), args[0], f)
 			}
 			if f.print != "" {
 				return printSuite(cmd.OutOrStdout(), f.print, args)

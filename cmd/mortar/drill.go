@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -22,6 +23,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/plan"
 	"github.com/mortarhpc/mortar/internal/rack"
 	"github.com/mortarhpc/mortar/internal/report"
+	"github.com/mortarhpc/mortar/internal/spec"
 )
 
 type drillFlags struct {
@@ -32,6 +34,7 @@ type drillFlags struct {
 	asJSON, list, all bool
 	only, skip        []string
 	repeat            int
+	againstStock      bool
 }
 
 func newDrillCmd() *cobra.Command {
@@ -49,14 +52,19 @@ The run is written to --out: summary.json, timeline.json, events.json,
 verify.json, design.json. "mortar report" makes a page of it.
 
 With --all every drill of the list is done, one after the other, on a brick
-that is whole again after each; its service begins each on its preferred
-server. Each run is written to a directory below --out (default out/drills),
+that is whole again after each; two services begin each on their preferred
+servers. Each run is written to a directory below --out (default out/drills),
 with a list of the summaries (summary.json) and one page (report.html).
 
 The verdict is about what is right: nothing lost, locks kept, no error seen, the
 volume never mounted twice, the right server fenced, the service where it
 belongs, health restored. How long clients waited is told beside it, with the
 target for a virtual rack; a target that is missed is shown, and fails nothing.
+
+With --against-stock the brick is built twice on virtual racks, one after the
+other, with the values of the distribution and with Mortar's; the drill, or with
+--all each, is done --repeat times on both, and their stalls are compared, here
+and on one page (--out, default out/drills-against-stock).
 
 On real hardware the drill asks for the brick's name first; without a terminal
 give it with --confirm.
@@ -67,6 +75,7 @@ interrupted (healed).`,
   mortar drill brick.yaml server-crash --how power --out out/power
   mortar drill brick.yaml --all --repeat 5
   mortar drill brick.yaml --all --only server-crash,path-one-disk --out out/some
+  mortar drill brick.yaml server-crash --against-stock --repeat 5
   mortar drill --list`,
 		Args: func(_ *cobra.Command, args []string) error {
 			switch {
@@ -84,11 +93,21 @@ interrupted (healed).`,
 			if f.all && f.how != "" {
 				return fail(exitBadInput, errors.New("--how goes with one drill; with --all give --only DRILL-HOW"))
 			}
-			if !f.all && (len(f.only) > 0 || len(f.skip) > 0 || f.repeat != 1) {
+			if !f.all && (len(f.only) > 0 || len(f.skip) > 0 || f.repeat != 1 && !f.againstStock) {
 				return fail(exitBadInput, errors.New("--only, --skip and --repeat go with --all"))
 			}
 			if f.repeat < 1 || f.repeat > 1000 {
 				return fail(exitBadInput, fmt.Errorf("--repeat %d: give 1 to 1000", f.repeat))
+			}
+			if f.againstStock {
+				if len(args) == 2 {
+					d, v, err := drill.Find(args[1], f.how)
+					if err != nil {
+						return fail(exitBadInput, err)
+					}
+					f.only = []string{drill.Choice{Drill: d, Variant: v}.Name()}
+				}
+				return drillAgainstStock(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), args[0], f)
 			}
 			if f.all {
 				return runDrill(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr(), args[0], "", f)
@@ -107,6 +126,7 @@ interrupted (healed).`,
 	cmd.Flags().Float64Var(&f.rate, "rate", 0, "operations per second of each writer; 0: 8 on a virtual rack, else unlimited")
 	cmd.Flags().StringVar(&f.out, "out", "", "directory the run is written to (default out/DRILL-HOW; with --all out/drills)")
 	cmd.Flags().StringVar(&f.confirm, "confirm", "", "name of the brick, to confirm a drill on real hardware")
+	cmd.Flags().BoolVar(&f.againstStock, "against-stock", false, "build the brick twice on virtual racks, profile stock and profile tuned, drill both and compare the stalls")
 	cmd.Flags().BoolVar(&f.asJSON, "json", false, "print the summary, or with --all their list, as JSON (progress goes to stderr)")
 	return cmd
 }
@@ -145,6 +165,90 @@ func listDrills(w io.Writer, asJSON bool) error {
 	return tw.Flush()
 }
 
+// drillAgainstStock drills a brick, and the same as the distribution would
+// have it.
+func drillAgainstStock(ctx context.Context, out, errOut io.Writer, specFile string, f drillFlags) error {
+	if f.out == "" {
+		f.out = filepath.Join("out", "drills-against-stock")
+	}
+	if _, err := drill.Choose(f.only, f.skip); err != nil {
+		return fail(exitBadInput, err)
+	}
+	if err := f.check(); err != nil {
+		return err
+	}
+	if err := writable(f.out); err != nil {
+		return fail(exitBadInput, fmt.Errorf("--out: %w", err))
+	}
+	progress := out
+	if f.asJSON {
+		progress = errOut
+	}
+	dirs, failed := builtTwice(ctx, progress, time.Now(), specFile, f.out, func(file, run string) []string {
+		return append([]string{"drill", file, "--all", "--out", run}, f.forward()...)
+	})
+	if dirs == nil {
+		return failed
+	}
+	var runs []*report.Run
+	for _, p := range []spec.Profile{spec.Stock, spec.Tuned} {
+		entries, _, err := report.LoadEntries(dirs[p])
+		if err != nil {
+			return fail(exitFailed, err)
+		}
+		for _, e := range entries {
+			for _, d := range e.Dirs {
+				r, err := report.Load(filepath.Join(dirs[p], d))
+				if err != nil {
+					return fail(exitFailed, err)
+				}
+				runs = append(runs, r)
+			}
+		}
+	}
+	gains := report.Gains(runs)
+	page := filepath.Join(f.out, report.HTMLFile)
+	if len(runs) > 0 {
+		if err := report.WriteHTML(page, runs); err != nil {
+			return fail(exitFailed, err)
+		}
+	}
+	if f.asJSON {
+		if err := printJSON(out, map[string]any{"schema": report.Schema, "gains": gains}); err != nil {
+			return fail(exitFailed, err)
+		}
+		return failed
+	}
+	fmt.Fprintln(out)
+	if err := report.GainsText(out, gains); err != nil {
+		return fail(exitFailed, err)
+	}
+	fmt.Fprintf(out, "written to %s, page: %s\n", f.out, page)
+	return failed
+}
+
+// forward gives the flags that say what is drilled.
+func (f *drillFlags) forward() []string {
+	out := []string{"--repeat", strconv.Itoa(f.repeat), "--seconds", fmt.Sprint(f.seconds), "--rate", fmt.Sprint(f.rate)}
+	for _, x := range [][2]string{{"--only", strings.Join(f.only, ",")}, {"--skip", strings.Join(f.skip, ",")}, {"--service", f.service}} {
+		if x[1] != "" {
+			out = append(out, x[0], x[1])
+		}
+	}
+	return out
+}
+
+// check says what is wrong with the numbers given.
+func (f *drillFlags) check() error {
+	if f.seconds < 1 || f.seconds > 3600 {
+		return fail(exitBadInput, fmt.Errorf("--seconds %g: give 1 to 3600", f.seconds))
+	}
+	if f.rate < 0 {
+		return fail(exitBadInput, fmt.Errorf("--rate %g: give 0 or more", f.rate))
+	}
+	return nil
+}
+
 func runDrill(ctx context.Context, in io.Reader, out, errOut io.Writer, specFile, name string, f drillFlags) error {
 	var choices []drill.Choice
 	if f.all {
@@ -159,11 +263,8 @@ func runDrill(ctx context.Context, in io.Reader, out, errOut io.Writer, specFile
 		}
 		choices = []drill.Choice{{Drill: d, Variant: v}}
 	}
-	if f.seconds < 1 || f.seconds > 3600 {
-		return fail(exitBadInput, fmt.Errorf("--seconds %g: give 1 to 3600", f.seconds))
-	}
-	if f.rate < 0 {
-		return fail(exitBadInput, fmt.Errorf("--rate %g: give 0 or more", f.rate))
+	if err := f.check(); err != nil {
+		return err
 	}
 	des, err := loadDesign(specFile)
 	if err != nil {

@@ -159,6 +159,8 @@ type Variant struct {
 	Append bool
 	// Away: the service must not be on its preferred server when it begins.
 	Away bool
+	// Home: in a matrix it must be there.
+	Home bool
 }
 
 // Expected is what a variant of a drill must lead to.

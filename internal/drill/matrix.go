@@ -56,8 +56,8 @@ func Choose(only, skip []string) ([]Choice, error) {
 }
 
 // All does several drills, each repeat times, restores health after each, and
-// gives an entry for each; they are also written to dir after each drill. The
-// service begins each drill on its preferred server. It ends early when ctx
+// gives an entry for each; they are also written to dir after each drill. Two
+// services begin each drill on their preferred servers. It ends early when ctx
 // does, or when the brick cannot be healed: the error says which; the entries
 // are those of what was done.
 func All(ctx context.Context, env Env, choices []Choice, repeat int, dir string, opt Options) ([]report.Entry, []*report.Run, error) {
@@ -140,11 +140,13 @@ func unhealed(r *report.Run) bool {
 	return slices.ContainsFunc(r.Summary.Checks, func(c report.Check) bool { return c.Name == checkHealth && !c.OK })
 }
 
-// home moves the services to their preferred servers; not the one the drill
-// is about if the drill wants it away.
+// home moves the services to their preferred servers if the drill needs that;
+// not the one the drill is about if it wants that away. With one service a
+// pair is symmetric: most drills may begin on either server, and begin where
+// the last one ended, without the 30 s of grace that a move costs.
 func home(ctx context.Context, env Env, c Choice) error {
 	drilled, err := env.service()
-	if err != nil || env.Operator == nil {
+	if err != nil || env.Operator == nil || len(env.Design.Services) == 1 && !c.Variant.Home {
 		return err
 	}
 	for _, s := range env.Design.Services {

@@ -17,7 +17,7 @@ func (e *engine) report(ev evidence, runID string, began time.Time) *report.Run 
 		AcknowledgedBytes: ev.verify.AcknowledgedBytes, VerifiedBytes: ev.verify.VerifiedBytes, LostBytes: ev.verify.LostBytes, InDoubtBytes: ev.verify.InDoubtBytes,
 		Started: began.UTC().Truncate(time.Millisecond), DurationSeconds: roundMS(time.Since(began).Seconds()), SteadySeconds: e.opt.Steady.Seconds(),
 		Brick: e.env.Design.Name, Service: e.service.Name, Target: e.active, Virtual: e.env.Virtual,
-		SpecSHA256: e.env.Design.SHA256, MortarVersion: e.env.Version, RunID: runID,
+		Profile: string(e.env.Design.Spec.Profile), SpecSHA256: e.env.Design.SHA256, MortarVersion: e.env.Version, RunID: runID,
 	}
 	s := &r.Summary
 	if ev.moved || e.expect.Where == Moves {

@@ -87,7 +87,7 @@ var Table = []Drill{
 	{
 		Name: "failover", Title: "the service is moved by command",
 		Expect:   Expect{Where: Moves, Fencing: Nobody, Stall: 5},
-		Variants: []Variant{{How: "command", Title: "mortar failover", Steps: move(Scene.passive)}},
+		Variants: []Variant{{How: "command", Title: "mortar failover", Home: true, Steps: move(Scene.passive)}},
 	},
 	{
 		Name: "failback", Title: "the service is moved back to its preferred server by command",

@@ -38,6 +38,7 @@ func Compare(a, b *Run) Comparison {
 	differ("drill", sa.Drill, sb.Drill)
 	differ("variant", sa.How, sb.How)
 	differ("verdict", sa.Verdict, sb.Verdict)
+	differ("profile", sa.Profile, sb.Profile)
 	differ("spec", short(sa.SpecSHA256), short(sb.SpecSHA256))
 	differ("mortar version", sa.MortarVersion, sb.MortarVersion)
 	if sa.Virtual != sb.Virtual {

@@ -21,6 +21,7 @@ var page = template.Must(template.New("page").Funcs(template.FuncMap{
 	"count":      Count,
 	"millis":     millis,
 	"target":     target,
+	"ratio":      ratio,
 	"signed": func(s float64) string {
 		if s > 0 {
 			return "+" + Seconds(s)
@@ -102,6 +103,9 @@ func newRunPage(r *Run, i int) runPage {
 	if r.Summary.How != "" {
 		p.Title += " (" + r.Summary.How + ")"
 	}
+	if r.Summary.Profile == stock {
+		p.Title += ", stock"
+	}
 	names := make([]string, 0, len(r.Verify.Classes))
 	for n := range r.Verify.Classes {
 		names = append(names, n)
@@ -150,7 +154,8 @@ func HTML(w io.Writer, runs []*Run) error {
 		CSS   template.CSS
 		Runs  []runPage
 		Many  bool
-	}{CSS: template.CSS(pageCSS), Many: len(runs) > 1} //nolint:gosec // our own file
+		Gains []Gain
+	}{Gains: Gains(runs), CSS: template.CSS(pageCSS), Many: len(runs) > 1} //nolint:gosec // our own file
 	for i, r := range runs {
 		p := newRunPage(r, i)
 		// The same brick built by the same version is described once.

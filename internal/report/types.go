@@ -66,6 +66,7 @@ type Summary struct {
 	Target          string    `json:"target"`   // what the fault hit, e.g. the active server
 	Survivor        string    `json:"survivor"` // server that had to take over; "" where none had to
 	Virtual         bool      `json:"virtual"`  // true: a virtual rack
+	Profile         string    `json:"profile"`  // tuned or stock
 	SpecSHA256      string    `json:"spec_sha256"`
 	MortarVersion   string    `json:"mortar_version"`
 	RunID           string    `json:"run_id"`

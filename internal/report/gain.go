@@ -1,0 +1,92 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"text/tabwriter"
+)
+
+// Profiles of a brick, as Summary.Profile has them.
+const (
+	stock = "stock"
+	tuned = "tuned"
+)
+
+// Gain is what the profile tuned gains over stock in one drill: the longest
+// stalls of clients in runs on the same brick built with each profile.
+type Gain struct {
+	Drill string `json:"drill"` // with its variant
+	// Stock and Tuned are the longest stalls of the runs in seconds, in order
+	// of time, and their medians.
+	Stock       []float64 `json:"stock_stalls_seconds"`
+	Tuned       []float64 `json:"tuned_stalls_seconds"`
+	StockMedian float64   `json:"stock_median_stall_seconds"`
+	TunedMedian float64   `json:"tuned_median_stall_seconds"`
+	// Ratio is tuned divided by stock; null if stock had no stall.
+	Ratio *float64 `json:"ratio"`
+	// Passed and Runs count the runs of both.
+	Passed int `json:"passed"`
+	Runs   int `json:"runs"`
+}
+
+// Gains pairs the runs of each drill that was done with both profiles, in
+// the order in which drills first appear. Runs without a profile, of an older
+// version, are left out.
+func Gains(runs []*Run) []Gain {
+	by := map[string]*Gain{}
+	var names []string
+	for _, r := range runs {
+		s := &r.Summary
+		name := s.Drill + "-" + s.How
+		g := by[name]
+		if g == nil {
+			g = &Gain{Drill: name}
+			by[name] = g
+			names = append(names, name)
+		}
+		switch s.Profile {
+		case stock:
+			g.Stock = append(g.Stock, s.LongestStallSeconds)
+		case tuned:
+			g.Tuned = append(g.Tuned, s.LongestStallSeconds)
+		default:
+			continue
+		}
+		g.Runs++
+		if s.Verdict == Pass {
+			g.Passed++
+		}
+	}
+	out := []Gain{}
+	for _, n := range names {
+		g := by[n]
+		if len(g.Stock) == 0 || len(g.Tuned) == 0 {
+			continue
+		}
+		g.StockMedian, g.TunedMedian = Median(g.Stock), Median(g.Tuned)
+		if g.StockMedian > 0 {
+			q := g.TunedMedian / g.StockMedian
+			g.Ratio = &q
+		}
+		out = append(out, *g)
+	}
+	return out
+}
+
+// ratio is a ratio for people.
+func ratio(q *float64) string {
+	if q == nil {
+		return "–"
+	}
+	return fmt.Sprintf("%.2f", *q)
+}
+
+// GainsText prints a line for each drill.
+func GainsText(w io.Writer, gs []Gain) error {
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(tw, "DRILL\tSTOCK\tTUNED\tTUNED/STOCK\tPASSED\t")
+	for _, g := range gs {
+		fmt.Fprintf(tw, "%s\t%s (median of %d)\t%s (median of %d)\t%s\t%d of %d\t\n", g.Drill, Seconds(g.StockMedian), len(g.Stock), Seconds(g.TunedMedian), len(g.Tuned), ratio(g.Ratio), g.Passed, g.Runs)
+	}
+	return tw.Flush()
+}
