@@ -43,8 +43,8 @@ read is compared with what was written. Data goes into .mortar on the mounts
 and is removed at the end; nothing else is touched.
 
 Suites: quick (two minutes), paper (the tests of the paper that describes the
-flavour), io500 (its phases and score), or a file (--print-suite prints one to
-start from).
+flavour), io500 (its phases and score), cache (what SSDs in front of the volume
+are for), or a file (--print-suite prints one to start from).
 
 Sequential tests move twice the memory of the servers, so that no cache answers
 for the disks; --scale 1/256 makes every size smaller, and the report says so.
@@ -69,7 +69,7 @@ is kept), 2 refused (nothing was changed), 130 interrupted (likewise kept).`,
 			if f.print != "" && len(args) <= 1 || f.print == "" && len(args) == 1 {
 				return nil
 			}
-			return errors.New("give the spec: mortar bench SPEC [--suite quick|paper|io500|FILE]")
+			return errors.New("give the spec: mortar bench SPEC [--suite quick|paper|io500|cache|FILE]")
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if f.againstStock {
@@ -86,7 +86,7 @@ is kept), 2 refused (nothing was changed), 130 interrupted (likewise kept).`,
 		},
 	}
 	fl := cmd.Flags()
-	fl.StringVar(&f.suite, "suite", "quick", "quick, paper, io500, or a file")
+	fl.StringVar(&f.suite, "suite", "quick", "quick, paper, io500, cache, or a file")
 	fl.StringVar(&f.scale, "scale", "1", "factor on every size of the suite, e.g. 1/256")
 	fl.StringVar(&f.clients, "clients", "", "how many clients (threads, spread over the client hosts), e.g. 1,2,4,8; default: the suite's")
 	fl.StringSliceVar(&f.tests, "tests", nil, "only these tests of the suite, e.g. sequential,random")
@@ -100,7 +100,7 @@ is kept), 2 refused (nothing was changed), 130 interrupted (likewise kept).`,
 	fl.StringVar(&f.confirm, "confirm", "", "name of the brick, to confirm that its service may be restarted on real hardware")
 	fl.BoolVar(&f.asJSON, "json", false, "print the summary as JSON (progress goes to stderr)")
 	fl.BoolVar(&f.dryRun, "dry-run", false, "only show what would be measured, with sizes; no host is reached")
-	fl.StringVar(&f.print, "print-suite", "", "print a suite that comes with mortar: quick, paper or io500 (paper: for the flavour of SPEC, else nfs-ha)")
+	fl.StringVar(&f.print, "print-suite", "", "print a suite that comes with mortar: quick, paper, io500 or cache (paper: for the flavour of SPEC, else nfs-ha)")
 	return cmd
 }
 
@@ -241,8 +241,19 @@ func benchEnv(ctx context.Context, des *design.Design) (bench.Env, error) {
 		}
 		return h, nil
 	}}
-	_, err = rack.Status(ctx, filepath.Dir(host.InventoryFile(des.Spec)))
-	env.Virtual = err == nil
+	dir := filepath.Dir(host.InventoryFile(des.Spec))
+	_, err = rack.Status(ctx, dir)
+	if env.Virtual = err == nil; env.Virtual {
+		env.Throttle = func(ctx context.Context, iops int, rate int64) error {
+			var errs []error
+			for _, g := range des.Groups {
+				for _, d := range g.Members {
+					errs = append(errs, rack.Fault(ctx, dir, "throttle", d.Serial, strconv.Itoa(iops), strconv.FormatInt(rate, 10)))
+				}
+			}
+			return errors.Join(errs...)
+		}
+	}
 	return env, nil
 }
 

@@ -40,8 +40,11 @@ func (r *runner) job(s *Set, p setPhase, l lane, regions []workload.BenchRegion)
 	default:
 		j.Buffered = t.IO != "direct"
 	}
-	if !p.measured {
+	if p.lays() {
 		j.RecordBytes, j.Direct = layRecord, false
+	}
+	if p.op == workload.RandRead {
+		j.Limit = int64(t.Reread)
 	}
 	if !p.op.Writes() {
 		j.ReadShift = t.ReadShift
@@ -82,8 +85,11 @@ var startLead = 400 * time.Millisecond
 // begin; whose fault that was, and whatever happens later, is in the shares.
 func (r *runner) phase(ctx context.Context, s *Set, p setPhase, use []lane, regions map[string][]workload.BenchRegion) ([]share, error) {
 	title, unit := s.Test.title(p.op)
-	if !p.measured {
+	switch {
+	case p.lays():
 		title = s.Test.Title + ": laying out files"
+	case !p.measured:
+		title = s.Test.Title + ": reading once"
 	}
 	base := Progress{Phase: title, Threads: s.Threads, Hosts: len(laneClients(use)), Unit: unit}
 	runs := make([]*laneRun, len(use))

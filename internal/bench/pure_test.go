@@ -143,6 +143,8 @@ func TestBadSuites(t *testing.T) {
 		"s.yaml:6:45: with an order all tests run at the sa": head + "  - {name: a, phases: [seq-write], threads: [1]}\n  - {name: b, phases: [seq-write], threads: [2]}\norder: [a/seq-write, b/seq-write]\n",
 		"dirs has 1 numbers, threads 2":                      head + "  - {name: a, phases: [md-create], threads: [1, 2], dirs: [3]}\n",
 		"item_sync: \"yes\"; use fsync, none":                head + "  - {name: a, phases: [md-create], threads: [1], item_sync: \"yes\"}\n",
+		"reread: 5; use 0 or more, in a test with":           head + "  - {name: a, phases: [seq-write], threads: [1], reread: 5}\n",
+		"disk_iops: -1; use 0 or more":                       head + "  - {name: a, phases: [seq-write], threads: [1], disk_iops: -1}\n",
 		"layout: \"n-to-1\"; use own, segmented, strided":    head + "  - {name: a, phases: [seq-write], threads: [1], layout: n-to-1}\n",
 		"a second test is called \"a\"":                      head + "  - {name: a, phases: [seq-write], threads: [1]}\n  - {name: a, phases: [seq-write], threads: [1]}\n",
 		"repeat: 0; use 1 to 100":                            "apiVersion: mortar/v1\nkind: suite\nname: x\nrepeat: 0\ntests:\n  - {name: a, phases: [seq-write], threads: [1]}\n",
@@ -172,7 +174,7 @@ func TestBadSuites(t *testing.T) {
 }
 
 func FuzzParse(f *testing.F) {
-	for _, n := range []string{"quick", "io500"} {
+	for _, n := range []string{"quick", "io500", "cache"} {
 		_, src, err := Source(n, spec.NFS)
 		if err != nil {
 			f.Fatal(err)

@@ -36,6 +36,9 @@ type Env struct {
 	Dial    func(ctx context.Context, host string) (Host, error)
 	Virtual bool   // a virtual rack
 	Version string // of mortar
+	// Throttle bounds what every disk of the volumes takes: operations and
+	// bytes a second, 0 for no limit. Nil where that cannot be.
+	Throttle func(ctx context.Context, iops int, rate int64) error
 	// Progress is told what happens as it happens, from several goroutines,
 	// one at a time; may be nil.
 	Progress func(Progress)
@@ -208,7 +211,7 @@ func (r *runner) engineTests() (left string, err error) {
 		case workload.EngineMortar:
 			return true
 		}
-		return !t.metadata()
+		return !t.metadata() && t.Reread == 0
 	}
 	var kept []Test
 	var out []string
@@ -448,8 +451,13 @@ func (r *runner) setPhase(ctx context.Context, s *Set, p setPhase, st *setState)
 			return err
 		}
 	}
+	unthrottle, err := r.throttle(ctx, s.Test, p)
+	if err != nil {
+		return err
+	}
 	began := time.Now()
 	shares, err := r.phase(ctx, s, p, st.use, st.regions)
+	unthrottle()
 	if err != nil {
 		return errors.Join(err, r.after(st.use, shares, nil))
 	}
@@ -473,6 +481,39 @@ func (r *runner) setPhase(ctx context.Context, s *Set, p setPhase, st *setState)
 		return err
 	}
 	return nil
+}
+
+// throttle slows the disks down for a measured phase of a test that asks for
+// it, on a virtual rack; what it returns ends that.
+func (r *runner) throttle(ctx context.Context, t *Test, p setPhase) (func(), error) {
+	if !p.measured || t.DiskIOPS == 0 && t.DiskRate == 0 {
+		return func() {}, nil
+	}
+	if r.env.Throttle == nil {
+		r.note("", "disks are as they are: disk_iops and disk_rate of the suite are for virtual racks")
+		return func() {}, nil
+	}
+	end := func() {
+		// Not the caller's context: disks are not left slow by an interrupt.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+		defer cancel()
+		if err := r.env.Throttle(ctx, 0, 0); err != nil {
+			r.note("", "disks may be left slow (mortar rack fault ... throttle DISK 0 0 ends that): %v", err)
+		}
+	}
+	if err := r.env.Throttle(ctx, t.DiskIOPS, int64(t.DiskRate)); err != nil {
+		end()
+		return nil, fmt.Errorf("throttling the disks: %w", err)
+	}
+	limit := report.Count(int64(t.DiskIOPS)) + " operations"
+	switch {
+	case t.DiskIOPS == 0:
+		limit = report.Bytes(int64(t.DiskRate))
+	case t.DiskRate > 0:
+		limit += " and " + report.Bytes(int64(t.DiskRate))
+	}
+	r.note("", "%s: each disk of the volumes was throttled to %s a second while measured", t.Title, limit)
+	return end, nil
 }
 
 // after looks at what went wrong in a phase: an error means that the set's

@@ -326,6 +326,55 @@ func TestOrder(t *testing.T) {
 	}
 }
 
+// Records that are read a second time are the same ones, and the disks are
+// slow in measured phases only, whatever happens in them.
+func TestRereadThrottled(t *testing.T) {
+	const suite = `apiVersion: mortar/v1
+kind: suite
+name: cache
+cold: drop
+tests:
+  - {name: random, phases: [rand-read, rand-write], threads: [2], file: 1MiB, io: buffered, reread: 7, disk_iops: 3, disk_rate: 4MB}
+  - {name: metadata, phases: [md-create, md-remove], threads: [2], dirs: [1], items: 3}
+`
+	b := newBrick(t)
+	var did []string
+	fail := false
+	b.onRun = func(client string, j workload.BenchJob) {
+		if client == "c1" {
+			did = append(did, fmt.Sprintf("%s %d", j.Phase, j.Limit))
+		}
+		if fail && j.Phase == workload.RandWrite {
+			b.mu.Lock()
+			b.lost["c1"], b.lost["c2"] = true, true
+			b.mu.Unlock()
+		}
+	}
+	env := Env{Design: b.design(), Dial: b.dial, Virtual: true, Version: "test", Throttle: func(_ context.Context, iops int, rate int64) error {
+		did = append(did, fmt.Sprint(iops, rate))
+		return nil
+	}}
+	r, err := Run(context.Background(), env, suiteOf(t, suite), Options{Dir: filepath.Join(t.TempDir(), "run")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"seq-write 0", "rand-read 7", "3 4000000", "rand-read 7", "0 0", "3 4000000", "rand-write 0", "0 0", "md-create 0", "md-remove 0"}
+	if !slices.Equal(did, want) {
+		t.Errorf("did %q", did)
+	}
+	run := r.Bench.Phases[0].Points[0].Runs[0]
+	if run.Ops != 2*7 || run.VerifiedBytes != 2*7*4096 || run.BadBytes != 0 {
+		t.Errorf("%+v", run)
+	}
+	did, fail = nil, true
+	if _, err := Run(context.Background(), env, suiteOf(t, suite), Options{Dir: filepath.Join(t.TempDir(), "run"), Tests: []string{"random"}}); err == nil {
+		t.Error("clients that vanish were not noticed")
+	}
+	if did[len(did)-1] != "0 0" {
+		t.Errorf("did %q", did)
+	}
+}
+
 // What is ended by time does not end by running out of space before.
 func TestLimitSizes(t *testing.T) {
 	suite := load(t, "io500", spec.NFS)

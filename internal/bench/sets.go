@@ -50,6 +50,9 @@ type setPhase struct {
 	cold     bool // works on what is there: caches first
 }
 
+// lays says that the phase makes the files for others.
+func (p setPhase) lays() bool { return !p.measured && p.op == workload.SeqWrite }
+
 // minRecords of a thread, whatever the scale: fewer measure the start.
 const (
 	minRecords       = 4
@@ -132,7 +135,7 @@ func rounds(s *Suite, sets []Set) []round {
 				}
 				for _, p := range x.phases() {
 					// What is laid out is so right before the test's first phase.
-					if string(p.op) == phase && p.measured || !p.measured && x.Test.Phases[0] == phase {
+					if string(p.op) == phase && !p.lays() || p.lays() && x.Test.Phases[0] == phase {
 						r.steps = append(r.steps, step{x, p})
 					}
 				}
@@ -208,6 +211,9 @@ func (s *Set) phases() []setPhase {
 		out = append(out, setPhase{op: workload.SeqWrite})
 	}
 	for i, p := range s.Test.phases() {
+		if p == workload.RandRead && s.Test.Reread > 0 {
+			out = append(out, setPhase{op: p, cold: true})
+		}
 		out = append(out, setPhase{op: p, measured: true, cold: i > 0 || s.Test.layOut()})
 	}
 	return out
@@ -278,6 +284,9 @@ func (t *Test) method(p workload.BenchPhase) string {
 	case workload.RandWrite:
 		return fmt.Sprintf("Each thread writes each record of %s of %s once, in random order%s.", record, where, how)
 	case workload.RandRead:
+		if t.Reread > 0 {
+			return fmt.Sprintf("Each thread reads %d records of %s of %s, at random%s; all of them were read once before, unmeasured, and caches emptied since; every block is compared with what was written.", t.Reread, record, reads, how)
+		}
 		return fmt.Sprintf("Each thread reads each record of %s of %s once, in random order%s; every block is compared with what was written.", record, reads, how)
 	case workload.MDCreate:
 		body := "leaves them empty"

@@ -45,7 +45,11 @@ type Test struct {
 	Total     spec.Bytes `yaml:"total,omitempty" json:"total,omitempty" doc:"data of all threads together; default: twice the memory of the servers that serve"`
 	File      spec.Bytes `yaml:"file,omitempty" json:"file,omitempty" doc:"data of one thread, in place of total"`
 	ReadShift int        `yaml:"read_shift,omitempty" json:"read_shift,omitempty" doc:"read (stat, remove) what the client so many further on wrote, so that no client's cache helps (IOR -C: 1; mdtest -N: 1)" default:"0"`
+	Reread    int        `yaml:"reread,omitempty" json:"reread,omitempty" doc:"rand-read: read so many records of each thread once, unmeasured, and measure reading these a second time; 0: each record, once" default:"0"`
 	IO        string     `yaml:"io,omitempty" json:"io,omitempty" doc:"buffered or direct (O_DIRECT); default: direct where a phase is random, else buffered"`
+
+	DiskIOPS int        `yaml:"disk_iops,omitempty" json:"disk_iops,omitempty" doc:"on a virtual rack: operations a second that each disk of the volumes takes in measured phases; 0: no limit. Nothing on real hardware" default:"0"`
+	DiskRate spec.Bytes `yaml:"disk_rate,omitempty" json:"disk_rate,omitempty" doc:"likewise, bytes a second" default:"0B"`
 
 	Dirs      []int      `yaml:"dirs,omitempty" json:"dirs,omitempty" doc:"directories of one thread, for each of threads (mdtest -b); default: 320 shared out among the threads, at least 4"`
 	Items     int        `yaml:"items,omitempty" json:"items,omitempty" doc:"files in each directory (mdtest -I)" default:"3000"`
@@ -65,13 +69,13 @@ const (
 var suites embed.FS
 
 // Names lists the suites that come with Mortar, for people.
-func Names() []string { return []string{"quick", "paper", "io500"} }
+func Names() []string { return []string{"quick", "paper", "io500", "cache"} }
 
 // builtin names the file of a suite that comes with Mortar; paper differs
 // with the flavour.
 func builtin(name string, flavour spec.Flavour) (string, bool) {
 	switch name {
-	case "quick", "io500":
+	case "quick", "io500", "cache":
 		return name + ".yaml", true
 	case "paper":
 		switch flavour {
@@ -258,6 +262,12 @@ func (t *Test) check(at func(string) string, bad func(at, mend, format string, a
 	}
 	if t.Seconds < 0 || t.Seconds > 86400 {
 		bad(at("seconds"), "use 0 to 86400", "seconds: %d", t.Seconds)
+	}
+	if t.DiskIOPS < 0 {
+		bad(at("disk_iops"), "use 0 or more", "disk_iops: %d", t.DiskIOPS)
+	}
+	if t.Reread < 0 || t.Reread > 0 && !have[workload.RandRead] {
+		bad(at("reread"), "use 0 or more, in a test with phase rand-read", "reread: %d", t.Reread)
 	}
 	if metadata > 0 {
 		if t.Items < 1 {

@@ -97,6 +97,7 @@ type BenchJob struct {
 	RecordBytes int64       `json:"record_bytes,omitempty"` // one call; default 1 MiB (sequential) or 4096 (random: a multiple of it)
 	Direct      bool        `json:"direct,omitempty"`       // O_DIRECT in sequential phases
 	Buffered    bool        `json:"buffered,omitempty"`     // no O_DIRECT in random phases
+	Limit       int64       `json:"limit,omitempty"`        // rand-read: no more of each thread's records, in its order
 	NoFsync     bool        `json:"no_fsync,omitempty"`     // seq-write, rand-write: leave the flush out of the timing; what is then unwritten counts as written
 	ReadShift   int         `json:"read_shift,omitempty"`   // work on what the client this many further on wrote (IOR -C is 1), so that this one's cache does not help; md-read: twice as far, md-remove: three times (mdtest -N)
 	DropCache   bool        `json:"drop_cache,omitempty"`   // reading: before the start, have this client forget the cached pages of the files (posix_fadvise)
@@ -486,6 +487,9 @@ func (j *BenchJob) fillData() error {
 	}
 	if j.FileBytes < 0 || j.FileBytes%j.RecordBytes != 0 || j.FileBytes == 0 && j.Device == "" {
 		return fmt.Errorf("file_bytes %d is not a multiple of record_bytes %d", j.FileBytes, j.RecordBytes)
+	}
+	if j.Limit < 0 || j.Limit > 0 && (j.Phase != RandRead || j.Engine != EngineMortar || j.Device != "") {
+		return fmt.Errorf("limit %d: is for rand-read of engine mortar on files, and not negative", j.Limit)
 	}
 	return nil
 }

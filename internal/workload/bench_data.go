@@ -114,8 +114,11 @@ func newDataWork(t *benchThread) (*dataWork, error) {
 	if n == 0 {
 		return nil, fmt.Errorf("nothing that could be read was written to the region of rank %d of set %s", w.rank, j.Set)
 	}
-	w.records.Store(n)
 	w.order = w.permutation(0, n, w.record)
+	if j.Limit > 0 {
+		n = min(n, j.Limit)
+	}
+	w.records.Store(n)
 	if j.Unverified {
 		w.expect, w.expected = nil, nil
 	}

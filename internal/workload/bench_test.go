@@ -27,6 +27,7 @@ func TestBenchJobRefused(t *testing.T) {
 		{func(j *BenchJob) { j.FileBytes = 1<<20 + 4096 }, "file_bytes"},
 		{func(j *BenchJob) { j.Device = "/dev/sda" }, "only seq-read and rand-read"},
 		{func(j *BenchJob) { j.RegionThreads = 2 }, "region_threads"},
+		{func(j *BenchJob) { j.Limit = 5 }, "limit 5"},
 		{func(j *BenchJob) { j.Layout = "n1" }, "layout"},
 		{func(j *BenchJob) { j.StallSeconds = -1 }, "stall_seconds"},
 		{func(j *BenchJob) { j.Phase, j.Items = MDCreate, -1 }, "items"},
