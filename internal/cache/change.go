@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/mortarhpc/mortar/internal/md"
 )
 
 // Progress is told how a change goes on; of flushes, how many bytes are still
@@ -483,7 +485,7 @@ func (s *Stack) makeLayer(ctx context.Context, name, uuid string, devs []string,
 		return nil, err
 	}
 	argv := append([]string{"mdadm", "--create", "/dev/md/" + s.arrayName(name), "--run", "--quiet", "--metadata=1.2",
-		"--raid-devices=" + strconv.Itoa(len(devs)), "--uuid=" + mdUUID(uuid), "--name=" + s.arrayName(name), "--homehost=any"}, level...)
+		"--raid-devices=" + strconv.Itoa(len(devs)), "--uuid=" + md.UUID(uuid), "--name=" + s.arrayName(name), "--homehost=any"}, level...)
 	if _, err := s.sys.Run(ctx, "", append(argv, devs...)...); err != nil {
 		return nil, err
 	}
@@ -509,11 +511,11 @@ func (s *Stack) makeLayer(ctx context.Context, name, uuid string, devs []string,
 // change was cut short.
 func (s *Stack) stopStrays(ctx context.Context) error {
 	known := func(uuid string) bool {
-		if d := s.label.Dirty; d != nil && hexOnly(d.Array) == hexOnly(uuid) {
+		if d := s.label.Dirty; d != nil && md.Hex(d.Array) == md.Hex(uuid) {
 			return true
 		}
 		for _, l := range s.label.Clean {
-			if hexOnly(l.Array) == hexOnly(uuid) {
+			if md.Hex(l.Array) == md.Hex(uuid) {
 				return true
 			}
 		}

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/mortarhpc/mortar/internal/md"
 )
 
 // line is the first line of a small file, "" if it cannot be read.
@@ -86,7 +88,7 @@ func (s *Stack) arrays() []array {
 			continue
 		}
 		a := array{
-			Dev: n, UUID: hexOnly(s.line(dir + "uuid")), State: s.line(dir + "array_state"), Level: s.line(dir + "level"),
+			Dev: n, UUID: md.Hex(s.line(dir + "uuid")), State: s.line(dir + "array_state"), Level: s.line(dir + "level"),
 			Slaves: s.list("/sys/block/" + n + "/slaves"), Sync: s.line(dir + "sync_action"), Done: s.line(dir + "sync_completed"),
 		}
 		a.Disks, _ = strconv.Atoi(s.line(dir + "raid_disks"))
@@ -98,7 +100,7 @@ func (s *Stack) arrays() []array {
 
 func (s *Stack) array(uuid string) *array {
 	for _, a := range s.arrays() {
-		if a.UUID == hexOnly(uuid) {
+		if a.UUID == md.Hex(uuid) {
 			return &a
 		}
 	}
@@ -122,18 +124,6 @@ func (s *Stack) inSync(a *array) []string {
 	}
 	slices.Sort(out)
 	return out
-}
-
-func hexOnly(uuid string) string {
-	return strings.Map(func(r rune) rune {
-		switch {
-		case r >= '0' && r <= '9', r >= 'a' && r <= 'f':
-			return r
-		case r >= 'A' && r <= 'F':
-			return r - 'A' + 'a'
-		}
-		return -1
-	}, uuid)
 }
 
 // ssds finds the SSDs of the config that are there, by serial: kernel names

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/mortarhpc/mortar/internal/flock"
 )
 
 // system is the host, as far as the stack needs it.
@@ -105,23 +107,15 @@ func (Linux) WriteBlocks(dev string, offset int64, data []byte) error {
 
 // Lock waits until udev has done with the device.
 // Source: https://systemd.io/BLOCK_DEVICE_LOCKING
-func (l Linux) Lock(ctx context.Context, dev string) (func(), error) {
+func (Linux) Lock(ctx context.Context, dev string) (func(), error) {
 	f, err := os.Open(dev)
 	if err != nil {
 		return nil, err
 	}
-	for {
-		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-		if err == nil {
-			return func() { f.Close() }, nil
-		}
-		if err != syscall.EWOULDBLOCK {
-			return nil, errors.Join(&os.PathError{Op: "flock", Path: dev, Err: err}, f.Close())
-		}
-		if err := l.Sleep(ctx, 50*time.Millisecond); err != nil {
-			return nil, errors.Join(err, f.Close())
-		}
+	if err := flock.Wait(ctx, f); err != nil {
+		return nil, errors.Join(err, f.Close())
 	}
+	return func() { f.Close() }, nil
 }
 
 // Run runs a command.

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/mortarhpc/mortar/internal/md"
 )
 
 // Stack is the cache of one volume on this host.
@@ -313,7 +315,7 @@ func (s *Stack) startDirty(ctx context.Context, state int, trust bool) error {
 		if len(missing) > 0 {
 			s.note("the mirror of dirty data starts without SSD %s", strings.Join(missing, " and "))
 		}
-		argv := []string{"mdadm", "--assemble", "/dev/md/" + s.arrayName("dirty"), "--uuid=" + mdUUID(l.Array), "--run", "--quiet"}
+		argv := []string{"mdadm", "--assemble", "/dev/md/" + s.arrayName("dirty"), "--uuid=" + md.UUID(l.Array), "--run", "--quiet"}
 		if _, err := s.sys.Run(ctx, "", append(argv, devs...)...); err != nil {
 			if state != stateDirty {
 				s.note("the mirror does not come up; all data is on the disks, so it goes without: %v", err)
@@ -446,7 +448,7 @@ func (s *Stack) startClean(ctx context.Context, l *Layer, trust bool) error {
 		if len(missing) > 0 {
 			return fmt.Errorf("SSD %s is missing", strings.Join(missing, " and "))
 		}
-		argv := []string{"mdadm", "--assemble", "/dev/md/" + s.arrayName("clean"), "--uuid=" + mdUUID(l.Array), "--run", "--quiet"}
+		argv := []string{"mdadm", "--assemble", "/dev/md/" + s.arrayName("clean"), "--uuid=" + md.UUID(l.Array), "--run", "--quiet"}
 		if _, err := s.sys.Run(ctx, "", append(argv, devs...)...); err != nil {
 			return err
 		}
@@ -732,13 +734,4 @@ func (s *Stack) stopArray(ctx context.Context, uuid string) error {
 		}
 	}
 	return err
-}
-
-// mdUUID spells a UUID as mdadm does.
-func mdUUID(uuid string) string {
-	h := hexOnly(uuid)
-	if len(h) != 32 {
-		return uuid
-	}
-	return h[:8] + ":" + h[8:16] + ":" + h[16:24] + ":" + h[24:]
 }

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/mortarhpc/mortar/internal/flock"
 )
 
 // Exit codes of a resource agent, by the OCF Resource Agent API 1.1.
@@ -265,20 +265,13 @@ func lock(ctx context.Context, service string) (func(), error) {
 	if err != nil {
 		return nil, err
 	}
-	for {
-		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		if err == nil {
-			return func() { f.Close() }, nil
-		}
-		if err != unix.EWOULDBLOCK && err != unix.EINTR {
-			f.Close()
-			return nil, err
-		}
-		select {
-		case <-ctx.Done():
-			f.Close()
-			return nil, errors.New("another start or stop of this service is under way")
-		case <-time.After(100 * time.Millisecond):
-		}
+	err = flock.Wait(ctx, f)
+	if err == nil {
+		return func() { f.Close() }, nil
 	}
+	f.Close()
+	if ctx.Err() != nil {
+		return nil, errors.New("another start or stop of this service is under way")
+	}
+	return nil, err
 }

@@ -20,6 +20,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/mortarhpc/mortar/internal/md"
 	"github.com/mortarhpc/mortar/internal/strictjson"
 )
 
@@ -137,7 +138,7 @@ func (c *Config) check() error {
 	}
 	for i, a := range c.Arrays {
 		word(fmt.Sprintf("arrays[%d].name", i), a.Name)
-		if len(hexOnly(a.UUID)) != 32 {
+		if len(md.Hex(a.UUID)) != 32 {
 			bad("arrays[%d].uuid %q: 32 hex digits are needed", i, a.UUID)
 		}
 		if len(a.Members) == 0 {
@@ -149,12 +150,12 @@ func (c *Config) check() error {
 			}
 		}
 		for _, b := range c.Arrays[:i] {
-			if a.Name == b.Name || hexOnly(a.UUID) == hexOnly(b.UUID) {
+			if a.Name == b.Name || md.Hex(a.UUID) == md.Hex(b.UUID) {
 				bad("arrays[%d] %q has the name or UUID of another one", i, a.Name)
 			}
 		}
 	}
-	if len(hexOnly(c.FSUUID)) != 32 {
+	if len(md.Hex(c.FSUUID)) != 32 {
 		bad("fs_uuid %q: 32 hex digits are needed", c.FSUUID)
 	}
 	if abs("mount_point", c.MountPoint) {
@@ -239,21 +240,6 @@ var nfsVersions = []string{"3", "4.0", "4.1", "4.2"}
 func (n NFS) serves(version string) bool { return slices.Contains(n.Versions, version) }
 
 func (c *Config) prefix() netip.Prefix { return netip.MustParsePrefix(c.Address) }
-
-// hexOnly takes a UUID in any of its spellings to its 32 lower-case digits.
-func hexOnly(uuid string) string {
-	return strings.Map(func(r rune) rune {
-		switch {
-		case r >= '0' && r <= '9', r >= 'a' && r <= 'f':
-			return r
-		case r >= 'A' && r <= 'F':
-			return r + 'a' - 'A'
-		case r == '-' || r == ':' || r == '.':
-			return -1
-		}
-		return '?'
-	}, uuid)
-}
 
 // below says whether path p is under directory dir.
 func below(dir, p string) bool { return strings.HasPrefix(p, dir+"/") }

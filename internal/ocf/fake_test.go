@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mortarhpc/mortar/internal/md"
 	"golang.org/x/sys/unix"
 )
 
@@ -136,7 +137,7 @@ func testConfig() *Config {
 	c := &Config{
 		Service: "home", VG: "vg-a", LV: "data", FSUUID: volUUID, MountPoint: "/srv/home",
 		MountOpts: []string{"noatime", "logbsize=256k"}, StateDir: "/srv/home/.nfs", SystemID: "at-rest",
-		Arrays:  []Array{{Name: "r0", UUID: mdUUID(arrayUUID), Need: 4}},
+		Arrays:  []Array{{Name: "r0", UUID: md.UUID(arrayUUID), Need: 4}},
 		NFS:     NFS{Threads: 256, Versions: []string{"3", "4.1", "4.2"}, Lease: 30, Grace: 30, Scope: "brick-home"},
 		Exports: []Export{{Dir: "/srv/home", Clients: "10.0.0.0/24", FSID: "5d1f7f66-63a4-4f5c-9d25-5f9d3b6f8a01", Options: []string{"rw", "sync"}}},
 		Address: "10.0.0.9/24", Nodes: map[string]string{"nfs1": "10.0.0.1", "nfs2": "10.0.0.2"},
@@ -872,7 +873,7 @@ func (h *fakeHost) run(c command, inside bool) (string, error) {
 				h.t.Errorf("the array is assembled on %s and %s", o.name, h.name)
 			}
 		}
-		uuid := hexOnly(strings.TrimPrefix(a[3], "--uuid="))
+		uuid := md.Hex(strings.TrimPrefix(a[3], "--uuid="))
 		n, dirty := 0, false
 		for _, m := range a {
 			if d, ok := h.disks[m]; ok && d.uuid == uuid && !d.gone {

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mortarhpc/mortar/internal/md"
 	"golang.org/x/sys/unix"
 )
 
@@ -88,7 +89,7 @@ func TestJudge(t *testing.T) {
 				}
 				ms = append(ms, member{Dev: fmt.Sprintf("/dev/d%d", i), SB: sb})
 			}
-			v, err := judge(Array{Name: "r0", UUID: mdUUID(arrayUUID)}, ms, tc.policy)
+			v, err := judge(Array{Name: "r0", UUID: md.UUID(arrayUUID)}, ms, tc.policy)
 			if tc.err != "" {
 				if err == nil || !strings.Contains(err.Error(), tc.err) {
 					t.Fatalf("error %v, want %q", err, tc.err)

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/mortarhpc/mortar/internal/cache"
+	"github.com/mortarhpc/mortar/internal/md"
 )
 
 // mdArray is an array as the running kernel has it.
@@ -44,7 +45,7 @@ func (s *service) arrays() (map[string]mdArray, error) {
 			continue
 		}
 		a := mdArray{Dev: n, State: state, Level: s.line(dir + "level"), Disks: s.number(dir + "raid_disks"), Degraded: s.number(dir + "degraded")}
-		a.UUID = hexOnly(s.line(dir + "uuid"))
+		a.UUID = md.Hex(s.line(dir + "uuid"))
 		if len(a.UUID) != 32 || a.UUID == strings.Repeat("0", 32) {
 			// An inactive array, or a kernel without the attribute: ask a member.
 			slaves, err := s.k.ReadDir("/sys/block/" + n + "/slaves")
@@ -93,7 +94,7 @@ func (s *service) arraysState() (state, error) {
 	up := 0
 	var first error
 	for _, want := range s.cfg.Arrays {
-		a, ok := all[hexOnly(want.UUID)]
+		a, ok := all[md.Hex(want.UUID)]
 		if !ok {
 			first = errors.Join(first, fmt.Errorf("array %s is not assembled", want.Name))
 			continue
@@ -135,7 +136,7 @@ func (s *service) startArrays(ctx context.Context) error {
 	var todos []todo
 	for _, want := range s.cfg.Arrays {
 		t := todo{array: want}
-		if a, ok := all[hexOnly(want.UUID)]; ok {
+		if a, ok := all[md.Hex(want.UUID)]; ok {
 			if a.State != "inactive" {
 				if err := a.usable(); err != nil {
 					return err
@@ -170,7 +171,7 @@ func (s *service) startArrays(ctx context.Context) error {
 	}
 	s.holdSync(all)
 	for _, want := range s.cfg.Arrays {
-		a, ok := all[hexOnly(want.UUID)]
+		a, ok := all[md.Hex(want.UUID)]
 		if !ok {
 			return fmt.Errorf("array %s is not there although mdadm assembled it", want.Name)
 		}
@@ -195,7 +196,7 @@ func (s *service) assemble(ctx context.Context, a Array, v verdict) error {
 	}
 	// --run: the judgement of how few members are enough is made already; it
 	// does not take members that are out of date, as --force would.
-	argv := []string{"mdadm", "--assemble", "/dev/md/" + a.Name, "--uuid=" + mdUUID(a.UUID), "--run", "--quiet"}
+	argv := []string{"mdadm", "--assemble", "/dev/md/" + a.Name, "--uuid=" + md.UUID(a.UUID), "--run", "--quiet"}
 	// MDADM_NO_UDEV: mdadm makes its link itself instead of waiting for udev,
 	// which is held meanwhile. Source: mdadm(8), environment.
 	_, err := s.k.Run(ctx, command{argv: append(argv, v.Members...), env: []string{"MDADM_NO_UDEV=1"}})
@@ -238,12 +239,6 @@ func (s *service) look(ctx context.Context, a Array) (verdict, error) {
 	}
 }
 
-// mdUUID spells a UUID as mdadm does.
-func mdUUID(uuid string) string {
-	h := hexOnly(uuid)
-	return h[:8] + ":" + h[8:16] + ":" + h[16:24] + ":" + h[24:]
-}
-
 func (s *service) stopArrays(ctx context.Context) error {
 	all, err := s.arrays()
 	if err != nil {
@@ -251,7 +246,7 @@ func (s *service) stopArrays(ctx context.Context) error {
 	}
 	argv := []string{"mdadm", "--stop", "--quiet"}
 	for _, want := range s.cfg.Arrays {
-		if a, ok := all[hexOnly(want.UUID)]; ok {
+		if a, ok := all[md.Hex(want.UUID)]; ok {
 			argv = append(argv, "/dev/"+a.Dev)
 		}
 	}
@@ -339,7 +334,7 @@ func (s *service) owner() (*vgMeta, error) {
 	var best *vgMeta
 	var errs []error
 	for _, want := range s.cfg.Arrays {
-		a, ok := all[hexOnly(want.UUID)]
+		a, ok := all[md.Hex(want.UUID)]
 		if !ok {
 			return nil, fmt.Errorf("array %s is not assembled", want.Name)
 		}
@@ -454,7 +449,7 @@ func (s *service) lvm(ctx context.Context, all map[string]mdArray, former string
 	}
 	cmd := []string{"lvm", argv[0], "--config", local}
 	for _, want := range s.cfg.Arrays {
-		if a, ok := all[hexOnly(want.UUID)]; ok {
+		if a, ok := all[md.Hex(want.UUID)]; ok {
 			cmd = append(cmd, "--devices", "/dev/"+a.Dev)
 		}
 	}
@@ -521,7 +516,7 @@ func (s *service) stopVolume(ctx context.Context) error {
 func (s *service) ours(all map[string]mdArray) []mdArray {
 	var out []mdArray
 	for _, want := range s.cfg.Arrays {
-		if a, ok := all[hexOnly(want.UUID)]; ok {
+		if a, ok := all[md.Hex(want.UUID)]; ok {
 			out = append(out, a)
 		}
 	}
@@ -666,8 +661,8 @@ func (s *service) startMount(ctx context.Context) error {
 	if string(sb[:4]) != "XFSB" {
 		return &refusal{fmt.Errorf("no XFS on volume %s/%s", s.cfg.VG, s.cfg.LV)}
 	}
-	if got := hex.EncodeToString(sb[32:48]); got != hexOnly(s.cfg.FSUUID) {
-		return &refusal{fmt.Errorf("the file system on volume %s/%s has UUID %s, not %s", s.cfg.VG, s.cfg.LV, got, hexOnly(s.cfg.FSUUID))}
+	if got := hex.EncodeToString(sb[32:48]); got != md.Hex(s.cfg.FSUUID) {
+		return &refusal{fmt.Errorf("the file system on volume %s/%s has UUID %s, not %s", s.cfg.VG, s.cfg.LV, got, md.Hex(s.cfg.FSUUID))}
 	}
 	if err := s.k.Mkdir(s.cfg.MountPoint, 0, -1, -1); err != nil {
 		return err

@@ -9,6 +9,8 @@ import (
 	"math"
 	"sort"
 	"strings"
+
+	"github.com/mortarhpc/mortar/internal/md"
 )
 
 // superblock is what the agent needs of an md superblock, version 1.2.
@@ -109,7 +111,7 @@ type verdict struct {
 func judge(a Array, members []member, policy string) (verdict, error) {
 	var v verdict
 	var fresh *superblock
-	want := hexOnly(a.UUID)
+	want := md.Hex(a.UUID)
 	var usable []member
 	for _, m := range members {
 		switch {

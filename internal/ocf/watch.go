@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/mortarhpc/mortar/internal/md"
 )
 
 // The watcher sees at once what a monitor of Pacemaker would see seconds
@@ -317,7 +319,7 @@ func (s *service) reachable() bool {
 	}
 	for _, want := range s.cfg.Arrays {
 		need := max(want.Need, 1)
-		if a, ok := all[hexOnly(want.UUID)]; ok && a.Level != "" && a.Disks > 0 {
+		if a, ok := all[md.Hex(want.UUID)]; ok && a.Level != "" && a.Disks > 0 {
 			members, err := s.k.ReadDir("/sys/block/" + a.Dev + "/md")
 			if err != nil {
 				continue

@@ -99,43 +99,32 @@ func (b *builder) cacheFiles(h string) {
 	if b.d.HA != nil {
 		return
 	}
-	b.add(StageKernel, h, "unit of the cache", &resource.TextFile{
-		Path: unitPath(cacheUnit(s.Name)),
-		Content: []byte(strings.Join([]string{
-			strings.TrimSuffix(resource.Header, "\n"),
-			"[Unit]",
-			"Description=Cache of " + v.VG + "/" + v.LV,
-			"Wants=" + watchUnit(s.Name),
-			"DefaultDependencies=no",
-			"After=systemd-modules-load.service local-fs-pre.target",
-			"Before=umount.target",
-			"Conflicts=umount.target",
-			"",
-			"[Service]",
-			"Type=oneshot",
-			"RemainAfterExit=yes",
-			"ExecStart=" + mortarPath + " host-cache start --wait " + cache.ConfigPath(s.Name),
-			"ExecStop=" + mortarPath + " host-cache stop " + cache.ConfigPath(s.Name),
-			"TimeoutStartSec=300",
-			"",
-		}, "\n")),
+	unit := func(title, name, description string, more, service []string) {
+		lines := slices.Concat([]string{strings.TrimSuffix(resource.Header, "\n"), "[Unit]", "Description=" + description}, more, []string{"", "[Service]"}, service, []string{""})
+		b.add(StageKernel, h, title, &resource.TextFile{Path: unitPath(name), Content: []byte(strings.Join(lines, "\n"))})
+	}
+	command := func(op string) string { return mortarPath + " host-cache " + op + " " + cache.ConfigPath(s.Name) }
+	unit("unit of the cache", cacheUnit(s.Name), "Cache of "+v.VG+"/"+v.LV, []string{
+		"Wants=" + watchUnit(s.Name),
+		"DefaultDependencies=no",
+		"After=systemd-modules-load.service local-fs-pre.target",
+		"Before=umount.target",
+		"Conflicts=umount.target",
+	}, []string{
+		"Type=oneshot",
+		"RemainAfterExit=yes",
+		"ExecStart=" + command("start --wait"),
+		"ExecStop=" + command("stop"),
+		"TimeoutStartSec=300",
 	})
-	b.add(StageKernel, h, "unit that watches the cache", &resource.TextFile{
-		Path: unitPath(watchUnit(s.Name)),
-		Content: []byte(strings.Join([]string{
-			strings.TrimSuffix(resource.Header, "\n"),
-			"[Unit]",
-			"Description=Which SSDs hold the newest dirty data of " + v.VG + "/" + v.LV,
-			"BindsTo=" + cacheUnit(s.Name),
-			"After=" + cacheUnit(s.Name),
-			"",
-			"[Service]",
-			"Type=exec",
-			"ExecStart=" + mortarPath + " host-cache watch " + cache.ConfigPath(s.Name),
-			"Restart=on-failure",
-			"RestartSec=5",
-			"",
-		}, "\n")),
+	unit("unit that watches the cache", watchUnit(s.Name), "Which SSDs hold the newest dirty data of "+v.VG+"/"+v.LV, []string{
+		"BindsTo=" + cacheUnit(s.Name),
+		"After=" + cacheUnit(s.Name),
+	}, []string{
+		"Type=exec",
+		"ExecStart=" + command("watch"),
+		"Restart=on-failure",
+		"RestartSec=5",
 	})
 }
 

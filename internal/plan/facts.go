@@ -1,6 +1,9 @@
 package plan
 
-import "github.com/mortarhpc/mortar/internal/resource"
+import (
+	"github.com/mortarhpc/mortar/internal/md"
+	"github.com/mortarhpc/mortar/internal/resource"
+)
 
 // Facts is what was observed on the hosts before a plan is made, by host
 // name. A host that is missing counts as one that has nothing yet.
@@ -11,7 +14,7 @@ type Facts struct {
 // HasArray tells whether the md array with this UUID is assembled on a host.
 func (f Facts) HasArray(host, uuid string) bool {
 	for _, a := range f.Hosts[host].Arrays {
-		if resource.SameUUID(a.UUID, uuid) {
+		if md.SameUUID(a.UUID, uuid) {
 			return true
 		}
 	}

@@ -6,6 +6,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/mortarhpc/mortar/internal/md"
 )
 
 // BlockQueue sets queue values of disks, of their multipath maps and of md
@@ -58,7 +60,7 @@ func (q *BlockQueue) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 		}
 	}
 	for _, a := range arrays {
-		if slices.ContainsFunc(q.Arrays, func(u string) bool { return SameUUID(u, a.UUID) }) {
+		if slices.ContainsFunc(q.Arrays, func(u string) bool { return md.SameUUID(u, a.UUID) }) {
 			mds = append(mds, a.Dev)
 		}
 	}
@@ -146,7 +148,7 @@ func (q *BlockQueue) rules(disks []found) string {
 		}
 	}
 	for _, u := range q.Arrays {
-		uuids = append(uuids, mdUUID(u))
+		uuids = append(uuids, md.UUID(u))
 	}
 	const group = 16
 	rule := func(match, attr string, values []string, sets string) {

@@ -8,6 +8,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/mortarhpc/mortar/internal/md"
 )
 
 // mortarCommand is the binary on a server.
@@ -111,7 +113,7 @@ func (c *CacheSSDs) diff(ctx context.Context, sys Sys) ([]Action, error) {
 }
 
 func (c *CacheSSDs) ours(uuid string) bool {
-	return slices.ContainsFunc(c.Arrays, func(u string) bool { return SameUUID(u, uuid) })
+	return slices.ContainsFunc(c.Arrays, func(u string) bool { return md.SameUUID(u, uuid) })
 }
 
 // foreign describes what an SSD carries that is not this cache's, "" for

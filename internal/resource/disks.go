@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/mortarhpc/mortar/internal/md"
 )
 
 // DiskRef names one disk of the design, and where a person finds it.
@@ -67,7 +69,7 @@ func match(facts []DiskFact, refs []DiskRef) ([]found, error) {
 	for _, r := range refs {
 		i := slices.IndexFunc(facts, func(f DiskFact) bool { return sameSerial(f.Serial, r.Serial) })
 		if i < 0 && r.WWN != "" {
-			i = slices.IndexFunc(facts, func(f DiskFact) bool { return SameUUID(f.WWN, r.WWN) })
+			i = slices.IndexFunc(facts, func(f DiskFact) bool { return md.SameUUID(f.WWN, r.WWN) })
 			if i >= 0 {
 				return nil, &Refusal{
 					What: fmt.Sprintf("%s: the disk with WWN %s has serial %s", r, r.WWN, facts[i].Serial),
@@ -80,7 +82,7 @@ func match(facts []DiskFact, refs []DiskRef) ([]found, error) {
 			continue
 		}
 		f := facts[i]
-		if r.WWN != "" && !SameUUID(f.WWN, r.WWN) {
+		if r.WWN != "" && !md.SameUUID(f.WWN, r.WWN) {
 			return nil, &Refusal{
 				What: fmt.Sprintf("%s has WWN %s, not %s", r, f.WWN, r.WWN),
 				Mend: "correct serial or wwn in the spec",
@@ -159,7 +161,7 @@ func untilAssembled(ctx context.Context, sys Sys, look func() ([]Action, error))
 			break
 		}
 		// The first time also if they have UUIDs by now.
-		if try > 0 && !slices.ContainsFunc(arrays, func(a MDArray) bool { return strings.Trim(hexOnly(a.UUID), "0") == "" }) {
+		if try > 0 && !slices.ContainsFunc(arrays, func(a MDArray) bool { return strings.Trim(md.Hex(a.UUID), "0") == "" }) {
 			break
 		}
 		select {
@@ -198,19 +200,19 @@ func (d *Disks) diff(ctx context.Context, sys Sys) ([]Action, error) {
 		names := kernelNames(sys, f)
 		a, in := memberOf(arrays, names)
 		switch {
-		case in && SameUUID(a.UUID, d.List[i].Group):
+		case in && md.SameUUID(a.UUID, d.List[i].Group):
 			continue // assembled where it belongs
 		case in && d.stoppable(sys, ms, a, fs):
 			if !stopped[a.Dev] {
 				stopped[a.Dev] = true
 				as = append(as, Action{
-					Title: "stop md array " + a.Dev + " (" + mdUUID(a.UUID) + ")",
+					Title: "stop md array " + a.Dev + " (" + md.UUID(a.UUID) + ")",
 					Why:   "all its disks are to be wiped, and nothing uses it",
 					Cmd:   []string{"mdadm", "--stop", "/dev/" + a.Dev},
 				})
 			}
 		case in:
-			foreign = append(foreign, fmt.Sprintf("%s is in use by md array %s (%s)", f.Ref, a.Dev, mdUUID(a.UUID)))
+			foreign = append(foreign, fmt.Sprintf("%s is in use by md array %s (%s)", f.Ref, a.Dev, md.UUID(a.UUID)))
 			continue
 		default:
 			use, err := inUse(sys, ms, names)
@@ -240,7 +242,7 @@ func (d *Disks) diff(ctx context.Context, sys Sys) ([]Action, error) {
 	for i, f := range look {
 		var bad []string
 		for _, s := range sigs[i] {
-			if s.Type == "linux_raid_member" && want[i].Group != "" && SameUUID(s.UUID, want[i].Group) {
+			if s.Type == "linux_raid_member" && want[i].Group != "" && md.SameUUID(s.UUID, want[i].Group) {
 				continue
 			}
 			bad = append(bad, d.describe(s))
@@ -272,7 +274,7 @@ func (d *Disks) diff(ctx context.Context, sys Sys) ([]Action, error) {
 // stoppable tells whether every member of an array is one of our disks that
 // may be wiped, and nothing is on top of it.
 func (d *Disks) stoppable(sys Sys, ms []Mount, a MDArray, fs []found) bool {
-	if slices.ContainsFunc(d.Arrays, func(u string) bool { return SameUUID(u, a.UUID) }) {
+	if slices.ContainsFunc(d.Arrays, func(u string) bool { return md.SameUUID(u, a.UUID) }) {
 		return false // an array of this brick is never in the way by accident
 	}
 	for _, m := range a.Members {
@@ -290,10 +292,10 @@ func (d *Disks) stoppable(sys Sys, ms []Mount, a MDArray, fs []found) bool {
 func (d *Disks) describe(s signature) string {
 	t := s.Type
 	switch {
-	case t == "linux_raid_member" && slices.ContainsFunc(d.Arrays, func(u string) bool { return SameUUID(u, s.UUID) }):
+	case t == "linux_raid_member" && slices.ContainsFunc(d.Arrays, func(u string) bool { return md.SameUUID(u, s.UUID) }):
 		return "a member of another array of this brick"
 	case t == "linux_raid_member":
-		t = "a member of md array " + mdUUID(s.UUID)
+		t = "a member of md array " + md.UUID(s.UUID)
 	case t == "LVM2_member":
 		t = "an LVM physical volume"
 	case t == "gpt" || t == "dos" || t == "PMBR":

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/mortarhpc/mortar/internal/md"
 )
 
 // MDArray is an md array as the kernel has it.
@@ -98,7 +100,7 @@ func (a *Array) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 	}
 	var as []Action
 	for _, r := range arrays {
-		if !SameUUID(r.UUID, a.UUID) {
+		if !md.SameUUID(r.UUID, a.UUID) {
 			continue
 		}
 		if r.Running() {
@@ -166,7 +168,7 @@ func (a *Array) diffStopped(ctx context.Context, sys Sys, disks []found, as []Ac
 	var have []found
 	members, used := 0, false
 	for i, d := range disks {
-		if sb := sbs[i]; SameUUID(sb.UUID, a.UUID) {
+		if sb := sbs[i]; md.SameUUID(sb.UUID, a.UUID) {
 			have = append(have, d)
 			if sb.Active {
 				members++
@@ -179,7 +181,7 @@ func (a *Array) diffStopped(ctx context.Context, sys Sys, disks []found, as []Ac
 		if !a.Assemble && len(as) == 0 {
 			return nil, nil
 		}
-		argv := []string{"mdadm", "--assemble", a.dev(), "--uuid=" + mdUUID(a.UUID), "--run"}
+		argv := []string{"mdadm", "--assemble", a.dev(), "--uuid=" + md.UUID(a.UUID), "--run"}
 		for _, d := range have {
 			argv = append(argv, d.stable())
 		}
@@ -203,7 +205,7 @@ func (a *Array) diffStopped(ctx context.Context, sys Sys, disks []found, as []Ac
 	}
 	argv := []string{"mdadm", "--create", a.dev(), "--run", "--metadata=1.2",
 		"--level=" + strconv.Itoa(a.Level), "--raid-devices=" + strconv.Itoa(len(a.Members)),
-		"--chunk=" + strconv.FormatInt(a.Chunk/1024, 10), "--uuid=" + mdUUID(a.UUID),
+		"--chunk=" + strconv.FormatInt(a.Chunk/1024, 10), "--uuid=" + md.UUID(a.UUID),
 		"--name=" + a.Name, "--homehost=any", "--bitmap=internal"}
 	if a.Level == 10 {
 		argv = append(argv, "--layout=n2")

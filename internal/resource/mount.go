@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/mortarhpc/mortar/internal/md"
 )
 
 // MountPoint is a mounted file system, with or without a line in /etc/fstab.
@@ -246,7 +248,7 @@ func (r *ReleaseStorage) Diff(_ context.Context, sys Sys) ([]Action, error) {
 	var stop []string
 	for _, a := range arrays {
 		for uuid := range r.Arrays {
-			if SameUUID(uuid, a.UUID) {
+			if md.SameUUID(uuid, a.UUID) {
 				stop = append(stop, "/dev/"+a.Dev)
 			}
 		}

@@ -69,35 +69,6 @@ func kernelName(sys Sys, dev string) string {
 	return path.Base(p)
 }
 
-// hexOnly keeps the hexadecimal digits of a UUID or WWN, in lower case.
-func hexOnly(s string) string {
-	return strings.Map(func(r rune) rune {
-		switch {
-		case r >= '0' && r <= '9', r >= 'a' && r <= 'f':
-			return r
-		case r >= 'A' && r <= 'F':
-			return r - 'A' + 'a'
-		}
-		return -1
-	}, s)
-}
-
-// SameUUID compares two UUIDs whatever their punctuation: md writes
-// aaaaaaaa:bbbbbbbb:…, blkid aaaaaaaa-bbbb-….
-func SameUUID(a, b string) bool {
-	a, b = hexOnly(a), hexOnly(b)
-	return a != "" && a == b
-}
-
-// mdUUID writes a UUID as mdadm(8) does.
-func mdUUID(u string) string {
-	h := hexOnly(u)
-	if len(h) != 32 {
-		return u
-	}
-	return h[0:8] + ":" + h[8:16] + ":" + h[16:24] + ":" + h[24:32]
-}
-
 // mounts reads /proc/self/mounts.
 func mounts(sys Sys) ([]Mount, error) {
 	b, err := sys.ReadFile("/proc/self/mounts")

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"strings"
+
+	"github.com/mortarhpc/mortar/internal/md"
 )
 
 // XFS is a file system on a device. It is made only where there is nothing.
@@ -63,7 +65,7 @@ func (x *XFS) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 	if v["TYPE"] == "" && v["PTTYPE"] == "" {
 		return x.mkfs(false), nil
 	}
-	if v["TYPE"] != "xfs" || !SameUUID(v["UUID"], x.UUID) {
+	if v["TYPE"] != "xfs" || !md.SameUUID(v["UUID"], x.UUID) {
 		what := v["TYPE"]
 		if what == "" {
 			what = "a partition table (" + v["PTTYPE"] + ")"

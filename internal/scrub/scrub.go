@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/design"
+	"github.com/mortarhpc/mortar/internal/md"
 	"github.com/mortarhpc/mortar/internal/plan"
 	"github.com/mortarhpc/mortar/internal/raid6"
 	"github.com/mortarhpc/mortar/internal/resource"
@@ -66,7 +67,7 @@ func Run(ctx context.Context, call Call, d *design.Design, g design.Group, repai
 			continue
 		}
 		for _, a := range facts.Arrays {
-			if resource.SameUUID(a.UUID, g.UUID) && a.Running() {
+			if md.SameUUID(a.UUID, g.UUID) && a.Running() {
 				out.Server, dev = s.Name, a.Dev
 			}
 		}
