@@ -5,6 +5,8 @@ import (
 	"html"
 	"math"
 	"strings"
+
+	"github.com/mortarhpc/mortar/internal/axis"
 )
 
 // series is one curve of a plot.
@@ -67,40 +69,18 @@ func figure(title, subtitle string, plots []plot) string {
 		if hi <= lo {
 			hi = lo * 2
 		}
-		x := func(v float64) float64 { return x0 + (x1-x0)*math.Log(v/lo)/math.Log(hi/lo) }
-		var y func(v float64) float64
-		var yticks []float64
+		across, up := axis.Log(lo, hi, p.xticks...), axis.Linear(max, 5)
 		if p.logY {
-			a, z := math.Floor(math.Log10(minY)), math.Ceil(math.Log10(max))
-			if z <= a {
-				z = a + 1
-			}
-			for e := a; e <= z; e++ {
-				yticks = append(yticks, math.Pow(10, e))
-			}
-			y = func(v float64) float64 {
-				return y1 - (y1-y0)*(math.Log10(math.Max(v, math.Pow(10, a)))-a)/(z-a)
-			}
-		} else {
-			step := niceStep(max, 5)
-			top := math.Ceil(max/step) * step
-			if max > 0.98*top { // a curve along the edge is not seen
-				top += step
-			}
-			for v := 0.0; v <= top*1.0001; v += step {
-				yticks = append(yticks, v)
-			}
-			y = func(v float64) float64 { return y1 - (y1-y0)*v/top }
+			up = axis.Decades(minY, max)
 		}
+		x := func(v float64) float64 { return x0 + (x1-x0)*across.At(v) }
+		y := func(v float64) float64 { return y1 - (y1-y0)*up.At(v) }
 		text("t", x0, y0-12, p.title)
-		for _, v := range yticks {
+		for _, v := range up.Ticks {
 			fmt.Fprintf(&b, `<line class="g" x1="%.1f" x2="%.1f" y1="%.1f" y2="%.1f"/>`+"\n", x0, x1, y(v), y(v))
 			text("s e", x0-8, y(v)+4, number(v))
 		}
-		for _, v := range p.xticks {
-			if v < lo || v > hi {
-				continue
-			}
+		for _, v := range across.Ticks {
 			fmt.Fprintf(&b, `<line class="a" x1="%.1f" x2="%.1f" y1="%.1f" y2="%.1f"/>`+"\n", x(v), x(v), y1, y1+5)
 			text("s m", x(v), y1+19, number(v))
 		}
@@ -160,21 +140,6 @@ func hides(s, other series, y func(float64) float64) bool {
 		}
 	}
 	return 2*near > len(s.points)
-}
-
-// niceStep is a round step that divides a span into at most n.
-func niceStep(span float64, n int) float64 {
-	if !(span > 0) {
-		return 1
-	}
-	raw := span / float64(n)
-	mag := math.Pow(10, math.Floor(math.Log10(raw)))
-	for _, m := range []float64{1, 2, 5} {
-		if raw <= m*mag {
-			return m * mag
-		}
-	}
-	return 10 * mag
 }
 
 // SVG draws the curves over the number of clients.

@@ -7,6 +7,8 @@ import (
 	"math"
 	"slices"
 	"strings"
+
+	"github.com/mortarhpc/mortar/internal/axis"
 )
 
 // chartPoint is one point of a curve; dots are the single repetitions.
@@ -96,36 +98,15 @@ func (c chart) svgOf() template.HTML {
 		}
 		y1 := y0 + plotH
 		s.h = y1 + 42
-		x := func(v float64) float64 {
-			if len(xs) == 1 {
-				return (left + width - right) / 2
-			}
-			a, z := math.Log2(float64(xs[0])), math.Log2(float64(xs[len(xs)-1]))
-			return left + 14 + (width-right-left-28)*(math.Log2(v)-a)/(z-a)
-		}
-		var y func(float64) float64
-		var ticks []float64
+		across := axis.Log(float64(xs[0]), float64(xs[len(xs)-1]))
+		x := func(v float64) float64 { return left + 14 + (width-right-left-28)*across.At(v) }
+		up := axis.Linear(top, 5)
 		if c.logY {
-			a, z := math.Floor(math.Log10(low)), math.Ceil(math.Log10(top))
-			if z <= a {
-				z = a + 1
-			}
-			for e := a; e <= z; e++ {
-				ticks = append(ticks, math.Pow(10, e))
-			}
-			y = func(v float64) float64 {
-				return y1 - plotH*(math.Log10(math.Max(v, math.Pow(10, a)))-a)/(z-a)
-			}
-		} else {
-			step := niceStep(top, 5)
-			end := step * math.Ceil(top/step-1e-9)
-			for v := 0.0; v <= end+step/1e6; v += step {
-				ticks = append(ticks, v)
-			}
-			y = func(v float64) float64 { return y1 - plotH*v/end }
+			up = axis.Decades(low, top)
 		}
+		y := func(v float64) float64 { return y1 - plotH*up.At(v) }
 		s.text("tick", left, y0-10, c.yTitle)
-		for _, v := range ticks {
+		for _, v := range up.Ticks {
 			s.line("grid", left, y(v), width-right, y(v))
 			s.text("tick end", left-7, y(v)+4, c.value(v))
 		}
@@ -233,7 +214,7 @@ func strips(rows []stripRow) template.HTML {
 		x := func(sec float64) float64 { return left + plotW*math.Min(math.Max(sec/end, 0), 1) }
 		axisY := 6 + float64(len(rows))*(labelH+rowH+latH+gap)
 		s.h = axisY + 36
-		step := niceStep(end, map[bool]int{true: 5, false: 10}[phone])
+		step := axis.Step(end, map[bool]int{true: 5, false: 10}[phone])
 		for v := 0.0; v <= end+1e-9; v += step {
 			s.line("grid", x(v), 4, x(v), axisY)
 			anchor := "mid"

@@ -90,18 +90,3 @@ func num(f float64) string {
 	}
 	return s
 }
-
-// niceStep is the distance of ticks so that about n of them cover span.
-func niceStep(span float64, n int) float64 {
-	if span <= 0 || n < 1 {
-		return 1
-	}
-	raw := span / float64(n)
-	mag := math.Pow(10, math.Floor(math.Log10(raw)))
-	for _, m := range []float64{1, 2, 5, 10} {
-		if raw <= m*mag {
-			return m * mag
-		}
-	}
-	return 10 * mag
-}

@@ -7,6 +7,8 @@ import (
 	"math"
 	"sort"
 	"strings"
+
+	"github.com/mortarhpc/mortar/internal/axis"
 )
 
 // svg builds one drawing. Colours are CSS classes, so that one drawing serves
@@ -241,7 +243,7 @@ func timelineSVG(r *Run) template.HTML {
 		axisY := top + float64(len(rows))*(rowH+labelH+gap)
 		s.h = axisY + 36
 
-		step := niceStep(to-from, map[bool]int{true: 5, false: 12}[phone])
+		step := axis.Step(to-from, map[bool]int{true: 5, false: 12}[phone])
 		for v := math.Ceil(from/step) * step; v <= to+1e-9; v += step {
 			s.line("grid", x(v), top, x(v), axisY)
 			s.text("tick mid", x(v), axisY+14, num(v))
@@ -393,7 +395,7 @@ func phaseSVG(sum *Summary) template.HTML {
 		if a := sum.Marks.AllIO; a != nil {
 			s.line("mark m-good", x(*a), 2, x(*a), 54)
 		}
-		step := niceStep(end, map[bool]int{true: 5, false: 12}[width < 600])
+		step := axis.Step(end, map[bool]int{true: 5, false: 12}[width < 600])
 		s.line("axis", left, 54, width-right, 54)
 		for v := 0.0; v <= end+1e-9; v += step {
 			s.line("axis", x(v), 54, x(v), 58)
@@ -465,10 +467,7 @@ func latencySVG(t *Timeline) template.HTML {
 	if len(items) == 0 {
 		return ""
 	}
-	lo, hi = math.Floor(math.Log10(lo)), math.Ceil(math.Log10(hi))
-	if hi <= lo {
-		hi = lo + 1
-	}
+	scale := axis.Decades(lo, hi)
 	return drawings(func(width float64) (*svg, string) {
 		phone := width < 600
 		left, labelH := 190.0, 0.0
@@ -479,13 +478,10 @@ func latencySVG(t *Timeline) template.HTML {
 		rowH := 24.0
 		axisY := 6 + float64(len(items))*(rowH+labelH)
 		s.h = axisY + 34
-		x := func(ms float64) float64 {
-			return left + (width-left-24)*(math.Log10(math.Max(ms, math.Pow(10, lo)))-lo)/(hi-lo)
-		}
-		for d := lo; d <= hi; d++ {
-			v := math.Pow(10, d)
+		x := func(ms float64) float64 { return left + (width-left-24)*scale.At(ms) }
+		for _, v := range scale.Ticks {
 			s.line("grid", x(v), 2, x(v), axisY)
-			s.text("tick mid", x(v), axisY+14, tickMillis(v))
+			s.text("tick mid", x(v), axisY+14, axisMillis(v))
 		}
 		y := 6.0
 		for _, it := range items {

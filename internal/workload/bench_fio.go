@@ -25,6 +25,9 @@ func fioCommand(j *BenchJob, dir, report string, client int) []string {
 		"fio", "--name=mortar", "--directory=" + escapeFio(dir), "--rw=" + rw, "--bs=" + strconv.FormatInt(j.RecordBytes, 10),
 		"--size=" + strconv.FormatInt(j.FileBytes, 10), "--numjobs=" + strconv.Itoa(j.Threads), "--ioengine=psync", "--thread=1",
 		"--direct=" + bit(direct), "--fallocate=none", "--invalidate=" + bit(j.DropCache && !j.Phase.Writes()),
+		// Left to itself fio has the kernel read twice as far ahead
+		// (posix_fadvise(2)), which neither the papers' programs nor Mortar do.
+		"--fadvise_hint=" + bit(j.Advise),
 		"--output-format=json+", "--output=" + report,
 	}
 	if j.Layout == OwnFile {

@@ -37,13 +37,15 @@ func main() {
 	runs := flag.Int("runs", 5, "how often each is run")
 	asJSON := flag.Bool("json", false, "print the measurements as JSON")
 	agree := flag.String("agree", "", "instead: compare the rates that Mortar and fio find on the file system of this directory")
+	seconds := flag.Float64("seconds", 5, "with -agree: how long a random phase lasts")
+	limit := flag.Duration("limit", time.Hour, "with -agree: begin no further run after so long")
 	only := flag.String("only", "", "only measurements whose name contains this")
 	flag.Parse()
 	b := &bench{mortar: *mortar, bytes: *mib << 20, only: *only, regions: map[string][]workload.BenchRegion{}}
 	var ok bool
 	var err error
 	if *agree != "" {
-		ok, err = b.agree(*agree, *runs, *asJSON)
+		ok, err = b.agree(*agree, *runs, *seconds, *limit, *asJSON)
 	} else {
 		ok, err = b.run(*dir, *runs, *asJSON)
 	}
@@ -255,33 +257,54 @@ func (b *bench) plan() ([]*measurement, []goal) {
 // within is how far apart the two engines' rates may be.
 const within = 0.05
 
-// agreement is what two engines say of one phase.
+// arm is one way of doing a phase.
+type arm struct {
+	Name       string `json:"name"`
+	engine     workload.BenchEngine
+	unverified bool
+	advise     bool
+	Values     []float64 `json:"values"`
+	Median     float64   `json:"median"`
+}
+
+// agreement is what the engines say of one phase. The first two arms are
+// Mortar and fio as `mortar bench` runs them; the ratio is of their medians.
+// The others tell what a difference is made of.
 type agreement struct {
-	Phase  string    `json:"phase"`
-	Unit   string    `json:"unit"`
-	Mortar []float64 `json:"mortar"`
-	Fio    []float64 `json:"fio"`
-	Ratio  float64   `json:"ratio"` // of the medians
+	Phase string  `json:"phase"`
+	Unit  string  `json:"unit"`
+	Arms  []*arm  `json:"arms"`
+	Ratio float64 `json:"ratio"`
 }
 
 // agree has both engines do the same on the same file system, in turn: two
 // threads, each a file of its own; sequential through the page cache, which
-// is dropped before reading, random with O_DIRECT.
-func (b *bench) agree(dir string, runs int, asJSON bool) (bool, error) {
+// is dropped before reading, random with O_DIRECT. Who comes first changes
+// from run to run, as does the order of the arms.
+func (b *bench) agree(dir string, runs int, seconds float64, limit time.Duration, asJSON bool) (bool, error) {
+	begun := time.Now()
 	var err error
 	if b.dir, err = os.MkdirTemp(dir, "bench-tools-"); err != nil {
 		return false, err
 	}
 	defer os.RemoveAll(b.dir)
-	if _, err := b.agent("bench.prepare", workload.BenchPrepareParams{RunID: runID, Dir: b.dir}, &struct{}{}); err != nil {
-		return false, err
-	}
+	const mortar, fio = workload.EngineMortar, workload.EngineFio
+	both := func() []*arm { return []*arm{{Name: "mortar", engine: mortar}, {Name: "fio", engine: fio}} }
 	all := []*agreement{
-		{Phase: string(workload.SeqWrite), Unit: "MiB/s"}, {Phase: string(workload.SeqRead), Unit: "MiB/s"},
-		{Phase: string(workload.RandRead), Unit: "IOPS"}, {Phase: string(workload.RandWrite), Unit: "IOPS"},
+		{Phase: string(workload.SeqWrite), Unit: "MiB/s", Arms: both()},
+		{Phase: string(workload.SeqRead), Unit: "MiB/s", Arms: append(both(),
+			&arm{Name: "mortar, not compared", engine: mortar, unverified: true},
+			&arm{Name: "mortar, not compared, advised", engine: mortar, unverified: true, advise: true},
+			&arm{Name: "fio, advised", engine: fio, advise: true})},
+		{Phase: string(workload.RandRead), Unit: "IOPS", Arms: both()},
+		{Phase: string(workload.RandWrite), Unit: "IOPS", Arms: both()},
 	}
 	for n := range runs {
-		for _, e := range []workload.BenchEngine{workload.EngineMortar, workload.EngineFio} {
+		if time.Since(begun) > limit {
+			fmt.Fprintf(os.Stderr, "\r\x1b[K-limit: %d of %d runs\n", n, runs)
+			break
+		}
+		for _, e := range swapped([]workload.BenchEngine{mortar, fio}, n) {
 			if err := b.cleanup(""); err != nil {
 				return false, err
 			}
@@ -290,31 +313,39 @@ func (b *bench) agree(dir string, runs int, asJSON bool) (bool, error) {
 			}
 			b.regions = map[string][]workload.BenchRegion{}
 			for _, a := range all {
-				fmt.Fprintf(os.Stderr, "\r\x1b[Krun %d of %d: %s by %s", n+1, runs, a.Phase, e)
-				j := workload.BenchJob{
-					Phase: workload.BenchPhase(a.Phase), Engine: e, Threads: 2, FileBytes: b.bytes / 2, DropCache: true, Regions: b.regions["data"],
+				if b.only != "" && !strings.Contains(a.Phase, b.only) && a.Phase != string(workload.SeqWrite) {
+					continue
 				}
-				scale := 1 << 20
-				if a.Unit == "IOPS" {
-					scale, j.DurationSeconds = 4096, 5
-				}
-				s, err := b.phase(j)
-				if err != nil {
-					return false, fmt.Errorf("%s by %s: %w", a.Phase, e, err)
-				}
-				rate := s.bytes / float64(scale) / s.seconds
-				if e == workload.EngineMortar {
-					a.Mortar = append(a.Mortar, rate)
-				} else {
-					a.Fio = append(a.Fio, rate)
+				for _, arm := range swapped(a.Arms, n/2) {
+					if arm.engine != e {
+						continue
+					}
+					fmt.Fprintf(os.Stderr, "\r\x1b[Krun %d of %d: %s by %s", n+1, runs, a.Phase, arm.Name)
+					j := workload.BenchJob{
+						Phase: workload.BenchPhase(a.Phase), Engine: e, Threads: 2, FileBytes: b.bytes / 2, DropCache: true, Regions: b.regions["data"],
+						Unverified: arm.unverified, Advise: arm.advise,
+					}
+					scale := 1 << 20
+					if a.Unit == "IOPS" {
+						scale, j.DurationSeconds = 4096, seconds
+					}
+					s, err := b.phase(j)
+					if err != nil {
+						return false, fmt.Errorf("%s by %s: %w", a.Phase, arm.Name, err)
+					}
+					arm.Values = append(arm.Values, s.bytes/float64(scale)/s.seconds)
 				}
 			}
 		}
 	}
 	fmt.Fprint(os.Stderr, "\r\x1b[K")
 	ok := true
+	all = slices.DeleteFunc(all, func(a *agreement) bool { return len(a.Arms[0].Values) == 0 })
 	for _, a := range all {
-		a.Ratio = median(a.Mortar) / median(a.Fio)
+		for _, arm := range a.Arms {
+			arm.Median = median(arm.Values)
+		}
+		a.Ratio = a.Arms[0].Median / a.Arms[1].Median
 		ok = ok && a.Ratio >= 1-within && a.Ratio <= 1+within
 	}
 	if asJSON {
@@ -323,10 +354,21 @@ func (b *bench) agree(dir string, runs int, asJSON bool) (bool, error) {
 		return ok, e.Encode(all)
 	}
 	for _, a := range all {
-		fmt.Printf("%-11s mortar %8.0f (%.0f ... %.0f)  fio %8.0f (%.0f ... %.0f) %-5s  ratio %.3f\n", a.Phase,
-			median(a.Mortar), slices.Min(a.Mortar), slices.Max(a.Mortar), median(a.Fio), slices.Min(a.Fio), slices.Max(a.Fio), a.Unit, a.Ratio)
+		fmt.Printf("%-11s ratio %.3f\n", a.Phase, a.Ratio)
+		for _, arm := range a.Arms {
+			fmt.Printf("  %-30s %8.0f (%.0f ... %.0f) %s\n", arm.Name, arm.Median, slices.Min(arm.Values), slices.Max(arm.Values), a.Unit)
+		}
 	}
 	return ok, nil
+}
+
+// swapped is the list, the other way round when n is odd.
+func swapped[T any](l []T, n int) []T {
+	l = slices.Clone(l)
+	if n%2 == 1 {
+		slices.Reverse(l)
+	}
+	return l
 }
 
 func median(v []float64) float64 { return slices.Sorted(slices.Values(v))[len(v)/2] }
