@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"path"
 	"regexp"
 	"slices"
@@ -154,6 +155,12 @@ func Run(ctx context.Context, env Env, suite *Suite, opt Options) (*report.Run, 
 		return nil, err
 	}
 	defer r.cleanup(ctx)
+	// What an earlier run has measured is not overwritten.
+	if old, aerr := report.Aside(opt.Dir); aerr != nil {
+		r.note("", "the run that is in %s could not be moved away: %v", opt.Dir, aerr)
+	} else if old != "" {
+		r.say(Progress{Note: fmt.Sprintf("the run that was in %s is in %s now", opt.Dir, old)})
+	}
 	err = r.measure(ctx)
 	if opt.Profile && err == nil && ctx.Err() == nil {
 		r.profile(ctx)
@@ -166,7 +173,24 @@ func Run(ctx context.Context, env Env, suite *Suite, opt Options) (*report.Run, 
 	}
 	r.checkClocks(ctx)
 	run, serr := r.save(true)
+	if serr != nil {
+		serr = elsewhere(run, serr)
+	}
 	return run, errors.Join(err, serr)
+}
+
+// elsewhere writes a run that could not be written to where it was to go, so
+// that hours of measuring are not lost to a full disk.
+func elsewhere(run *report.Run, failed error) error {
+	dir, err := os.MkdirTemp("", "mortar-bench-")
+	if err == nil {
+		run.Dir = dir
+		err = run.Save()
+	}
+	if err != nil {
+		return fmt.Errorf("what was measured could not be written: %w", errors.Join(failed, err))
+	}
+	return fmt.Errorf("what was measured is in %s: where it was to go it could not be written: %w", dir, failed)
 }
 
 // pick leaves only the named tests.
@@ -346,7 +370,7 @@ func (r *runner) measure(ctx context.Context) error {
 		}
 		failed = append(failed, r.round(ctx, round)...)
 		if _, err := r.save(false); err != nil {
-			return err
+			r.note("", "what was measured could not be written, which is tried again: %v", err)
 		}
 		if len(r.lanes) == 0 {
 			break

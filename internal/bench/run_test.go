@@ -445,6 +445,32 @@ func TestVanishes(t *testing.T) {
 	}
 }
 
+// The directory of the run can no longer be written to, as on a full disk:
+// the suite is done all the same, and its run is somewhere else.
+func TestRunDirectoryGone(t *testing.T) {
+	b := newBrick(t)
+	out := filepath.Join(t.TempDir(), "run")
+	t.Setenv("TMPDIR", t.TempDir())
+	b.onRun = func(_ string, j workload.BenchJob) {
+		if j.Phase == workload.SeqRead {
+			if err := errors.Join(os.RemoveAll(out), os.WriteFile(out, nil, 0o600)); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	r, err := Run(context.Background(), Env{Design: b.design(), Dial: b.dial}, suiteOf(t, testSuite), Options{Dir: out, Cold: ColdNone, Repeat: 1, Threads: []int{2}})
+	if r == nil || err == nil || r.Dir == out || !strings.Contains(err.Error(), r.Dir) || !strings.Contains(err.Error(), out) {
+		t.Fatalf("%v %+v", err, r)
+	}
+	if told := strings.Count(fmt.Sprint(r.Config.Caveats), "could not be written"); told != 1 {
+		t.Errorf("told %d times: %v", told, r.Config.Caveats)
+	}
+	back, err := report.Load(r.Dir)
+	if err != nil || len(back.Bench.Phases) != 7 || back.Bench.Verdict != report.Complete {
+		t.Errorf("%v %+v", err, back)
+	}
+}
+
 // Notes that differ by their figures only are told once.
 func TestNoteOften(t *testing.T) {
 	r := &runner{often: map[string]*often{}}

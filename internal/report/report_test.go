@@ -3,6 +3,7 @@ package report
 import (
 	"bytes"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -278,5 +279,25 @@ func TestCompare(t *testing.T) {
 	var out bytes.Buffer
 	if err := c.Text(&out); err != nil || !strings.Contains(out.String(), "18.9 s") {
 		t.Errorf("%v\n%s", err, out.String())
+	}
+}
+
+// A run makes way for the next; what is no run is left alone.
+func TestAside(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "bench")
+	for n := range 3 {
+		if old, err := Aside(dir); err != nil || old != "" {
+			t.Fatalf("nothing is there: %q %v", old, err)
+		}
+		if err := (&Run{Dir: dir, Summary: Summary{Drill: fmt.Sprint(n)}}).Save(); err != nil {
+			t.Fatal(err)
+		}
+		old, err := Aside(dir + "/")
+		if err != nil || old != fmt.Sprintf("%s.%d", dir, n+1) {
+			t.Fatalf("%q %v", old, err)
+		}
+		if r, err := Load(old); err != nil || r.Summary.Drill != fmt.Sprint(n) {
+			t.Errorf("%+v %v", r, err)
+		}
 	}
 }

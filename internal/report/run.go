@@ -54,6 +54,26 @@ func (r *Run) Save() error {
 	return nil
 }
 
+// Aside makes way for a new run where there is one already: the old one's
+// directory gets a number behind its name. It returns the new name, or "" if
+// no run is there.
+func Aside(dir string) (string, error) {
+	if _, err := os.Stat(filepath.Join(dir, SummaryFile)); err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return "", nil
+		}
+		return "", err
+	}
+	dir = filepath.Clean(dir)
+	for n := 1; ; n++ {
+		old := fmt.Sprintf("%s.%d", dir, n)
+		if _, err := os.Lstat(old); err == nil {
+			continue
+		}
+		return old, os.Rename(dir, old)
+	}
+}
+
 // fillEmpty turns nil lists into empty ones: readers get [] and not null.
 func fillEmpty(r *Run) {
 	s := &r.Summary
