@@ -249,6 +249,28 @@ func (p *BenchPoint) Median() *BenchRun {
 	return order[(len(order)-1)/2]
 }
 
+// Value is the median of a point's repetitions, of an even number the mean of
+// the two in the middle; 0 if it has none. Comparisons take it: they show
+// nothing else of any one repetition.
+func (p *BenchPoint) Value() float64 {
+	v := p.Values()
+	slices.Sort(v)
+	if n := len(v); n > 0 {
+		return (v[(n-1)/2] + v[n/2]) / 2
+	}
+	return 0
+}
+
+// at is the point of a thread count, nil if it was not measured.
+func (p *BenchPhase) at(threads int) *BenchPoint {
+	for i := range p.Points {
+		if p.Points[i].Threads == threads && len(p.Points[i].Runs) > 0 {
+			return &p.Points[i]
+		}
+	}
+	return nil
+}
+
 // Peak is the phase's best point; nil if nothing was measured.
 func (p *BenchPhase) Peak() *BenchPoint {
 	var best *BenchPoint

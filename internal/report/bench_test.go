@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -244,6 +245,40 @@ func TestRate(t *testing.T) {
 	}{{0, "0.00 x"}, {3.14159, "3.14 x"}, {31.4159, "31.4 x"}, {314.159, "314 x"}, {31415.9, "31\u202f416 x"}} {
 		if got := Rate(c.v, "x"); got != c.want {
 			t.Errorf("%g: %q", c.v, got)
+		}
+	}
+}
+
+func TestRunNames(t *testing.T) {
+	for _, tc := range [][2][]string{
+		{{"out/a", "out/b"}, {"a", "b"}},
+		{{"out/stock/run", "out/tuned/run"}, {"stock", "tuned"}},
+		{{"mon/quick", "tue/quick", "tue/slow"}, {"mon/quick", "tue/quick", "tue/slow"}},
+		{{"out/a", "out/a"}, {"out/a", "out/a"}},
+		{{"run", "x/run"}, {"run", "x/run"}},
+		{{".", "out/a"}, {".", "a"}},
+	} {
+		c := &BenchComparison{}
+		for _, d := range tc[0] {
+			c.Runs = append(c.Runs, RunLabel{Dir: d})
+		}
+		if got := runNames(c); !slices.Equal(got, tc[1]) {
+			t.Errorf("%v: %v, not %v", tc[0], got, tc[1])
+		}
+	}
+}
+
+// Of an even number of repetitions a comparison takes the mean of the two in
+// the middle.
+func TestEvenMedian(t *testing.T) {
+	p := BenchPoint{Threads: 1}
+	if p.Value() != 0 {
+		t.Error(p.Value())
+	}
+	for i, want := range []float64{9, 6, 7, 6} {
+		p.Runs = append(p.Runs, BenchRun{Value: []float64{9, 3, 7, 5}[i]})
+		if p.Value() != want {
+			t.Errorf("of %v: %g, not %g", p.Values(), p.Value(), want)
 		}
 	}
 }

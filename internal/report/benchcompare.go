@@ -108,11 +108,11 @@ func changeOf(a, b *BenchPoint) Change {
 	if a == nil || b == nil {
 		return Change{}
 	}
-	x, y := a.Median(), b.Median()
-	if x == nil || y == nil || x.Value <= 0 {
+	x, y := a.Value(), b.Value()
+	if x <= 0 || len(b.Runs) == 0 {
 		return Change{}
 	}
-	pc := 100 * (y.Value/x.Value - 1)
+	pc := 100 * (y/x - 1)
 	c := Change{Percent: &pc}
 	if len(a.Runs) < 2 || len(b.Runs) < 2 {
 		return c
@@ -202,7 +202,7 @@ func rowOf(name string, runs []*Run) BenchRow {
 			row.Peaks = append(row.Peaks, nil)
 			continue
 		}
-		peak := Peak{Phase: name, Title: ph.Title, Unit: ph.Unit, Threads: p.Threads, Value: p.Median().Value}
+		peak := Peak{Phase: name, Title: ph.Title, Unit: ph.Unit, Threads: p.Threads, Value: p.Value()}
 		if l := p.Median().Latency; l != nil {
 			peak.P99 = l.P99
 		}
@@ -220,18 +220,14 @@ func rowOf(name string, runs []*Run) BenchRow {
 		for _, cr := range row.curves {
 			var found *BenchPoint
 			if cr.phase != nil {
-				for k := range cr.phase.Points {
-					if cr.phase.Points[k].Threads == n && cr.phase.Points[k].Median() != nil {
-						found = &cr.phase.Points[k]
-					}
-				}
+				found = cr.phase.at(n)
 			}
 			points = append(points, found)
 			if found == nil {
 				at.Values = append(at.Values, nil)
 				continue
 			}
-			v := found.Median().Value
+			v := found.Value()
 			at.Values = append(at.Values, &v)
 		}
 		for _, p := range points[1:] {

@@ -307,14 +307,25 @@ type comparedChart struct {
 }
 
 // runNames are the last parts of the runs' directories, as many as it takes to
-// tell them apart.
+// tell them apart, without what they all end in (stock/run, tuned/run: stock
+// and tuned).
 func runNames(c *BenchComparison) []string {
-	out := make([]string, len(c.Runs))
+	parts := make([][]string, len(c.Runs))
+	for i, r := range c.Runs {
+		parts[i] = strings.Split(filepath.ToSlash(filepath.Clean(r.Dir)), "/")
+	}
+	last := func(p []string) string { return p[len(p)-1] }
+	differ := func(p []string) bool { return !slices.Equal(p, parts[0]) }
+	for slices.ContainsFunc(parts, differ) && !slices.ContainsFunc(parts, func(p []string) bool { return len(p) < 2 || last(p) != last(parts[0]) }) {
+		for i, p := range parts {
+			parts[i] = p[:len(p)-1]
+		}
+	}
+	out := make([]string, len(parts))
 	for depth := 1; depth <= 16; depth++ {
 		seen := map[string]bool{}
-		for i, r := range c.Runs {
-			parts := strings.Split(filepath.ToSlash(filepath.Clean(r.Dir)), "/")
-			out[i] = strings.Join(parts[max(0, len(parts)-depth):], "/")
+		for i, p := range parts {
+			out[i] = strings.Join(p[max(0, len(p)-depth):], "/")
 			seen[out[i]] = true
 		}
 		if len(seen) == len(out) {
@@ -356,7 +367,11 @@ func benchHTML(w io.Writer, runs []*Run, c *BenchComparison) error {
 			var curves []chartSeries
 			for i, cr := range row.curves {
 				if cr.phase != nil {
-					curves = append(curves, seriesOf(cr.phase, c.Runs[i].Label+" "+names[i], i))
+					se := seriesOf(cr.phase, c.Runs[i].Label+" "+names[i], i)
+					for k := range se.points {
+						se.points[k].y = cr.phase.at(int(se.points[k].x)).Value()
+					}
+					curves = append(curves, se)
 				}
 			}
 			cp.Charts = append(cp.Charts, comparedChart{row.Title, chart{title: row.Title, yTitle: row.Unit, value: axisValue, series: curves}.svgOf()})

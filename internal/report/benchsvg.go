@@ -127,12 +127,20 @@ func (c chart) svgOf() template.HTML {
 			}
 			s.add(`<path class="curve s%d" d="%s"/>`, se.style%6, d.String())
 		}
-		for _, se := range c.series {
+		for i, se := range c.series {
+			// Repetitions of one curve lie beside another's, and where there is
+			// no curve at all the medians do, too.
+			beside := (float64(i) - float64(len(c.series)-1)/2) * 10
+			apart := 0.0
+			if len(xs) == 1 {
+				apart = beside * 4
+			}
 			for _, p := range se.points {
+				at := x(p.x) + apart
 				for _, v := range p.dots {
-					s.add(`<circle class="dots s%d" cx="%s" cy="%s" r="2.2"/>`, se.style%6, num(x(p.x)), num(y(v)))
+					s.add(`<circle class="dots s%d" cx="%s" cy="%s" r="2.4"/>`, se.style%6, num(at+beside), num(y(v)))
 				}
-				s.marker(se.style, x(p.x), y(p.y), 5, fmt.Sprintf("%s, %s threads: %s", se.name, num(p.x), c.value(p.y)))
+				s.marker(se.style, at, y(p.y), 5, fmt.Sprintf("%s, %s threads: %s", se.name, num(p.x), c.value(p.y)))
 			}
 		}
 		return s, c.title
