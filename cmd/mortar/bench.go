@@ -28,7 +28,7 @@ import (
 type benchFlags struct {
 	suite, scale, clients, engine, cold, nfs, out, confirm, print string
 	tests                                                         []string
-	repeat                                                        int
+	repeat, seconds                                               int
 	profile, asJSON, dryRun, againstStock                         bool
 }
 
@@ -47,7 +47,8 @@ flavour), io500 (its phases and score), cache (what SSDs in front of the volume
 are for), or a file (--print-suite prints one to start from).
 
 Sequential tests move twice the memory of the servers, so that no cache answers
-for the disks; --scale 1/256 makes every size smaller, and the report says so.
+for the disks; --scale 1/256 makes every size smaller, and --seconds 20 ends
+each phase then, done or not; the report says so.
 
 A suite that restarts the service to empty caches (paper, io500) stops it for
 all of the brick's clients, again and again: on real hardware the brick's name
@@ -60,7 +61,7 @@ by side. Ctrl-C keeps what was measured.
 Exit codes: 0 done, 1 something failed or wrong data was read (what was measured
 is kept), 2 refused (nothing was changed), 130 interrupted (likewise kept).`,
 		Example: `  mortar bench brick.yaml
-  mortar bench brick.yaml --suite paper --scale 1/256 --clients 1,2,4
+  mortar bench brick.yaml --suite paper --scale 1/256 --clients 1,2,4 --seconds 20
   mortar bench brick.yaml --suite paper --tests sequential --engine fio --repeat 5
   mortar bench brick.yaml --profile
   mortar bench brick.yaml --against-stock --repeat 3
@@ -92,6 +93,7 @@ is kept), 2 refused (nothing was changed), 130 interrupted (likewise kept).`,
 	fl.StringSliceVar(&f.tests, "tests", nil, "only these tests of the suite, e.g. sequential,random")
 	fl.StringVar(&f.engine, "engine", "mortar", "what makes the load: mortar, fio, iozone, mdtest or ior (the others must be installed on the clients)")
 	fl.IntVar(&f.repeat, "repeat", 0, "how often each test is done; default: as the suite says. 3 or more tell differences from chance")
+	fl.IntVar(&f.seconds, "seconds", 0, "end each phase after so many seconds, done or not; default: as the suite says")
 	fl.StringVar(&f.cold, "cold", "", "how caches are emptied: restart, drop or none; default: as the suite says")
 	fl.StringVar(&f.nfs, "nfs", "", "NFS version of the mounts to use, e.g. 3 or 4.1; default: each client's first mount")
 	fl.BoolVar(&f.profile, "profile", false, "measure every layer from disks to clients, and name the bottleneck; with --suite both")
@@ -137,6 +139,10 @@ func (f *benchFlags) options() (bench.Options, error) {
 	if f.repeat < 0 || f.repeat > 100 {
 		return bad("--repeat %d: give 1 to 100", f.repeat)
 	}
+	if f.seconds < 0 || f.seconds > 86400 {
+		return bad("--seconds %d: give 1 to 86400", f.seconds)
+	}
+	opt.Seconds = f.seconds
 	if f.clients != "" {
 		for _, w := range strings.Split(f.clients, ",") {
 			n, err := strconv.Atoi(strings.TrimSpace(w))

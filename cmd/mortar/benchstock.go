@@ -70,6 +70,9 @@ func (f *benchFlags) forward() []string {
 	if f.repeat > 0 {
 		out = append(out, "--repeat", strconv.Itoa(f.repeat))
 	}
+	if f.seconds > 0 {
+		out = append(out, "--seconds", strconv.Itoa(f.seconds))
+	}
 	if f.profile {
 		out = append(out, "--profile")
 	}

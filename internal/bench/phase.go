@@ -74,9 +74,6 @@ func (l *laneRun) look() (workload.BenchProgress, bool, error) {
 	}
 }
 
-// errNotBegun says that a phase was not begun on any lane.
-var errNotBegun = errors.New("not begun")
-
 // startLead is how far ahead the common start is set: every client must have
 // heard of it. A variable for tests.
 var startLead = 400 * time.Millisecond
@@ -128,9 +125,9 @@ func (r *runner) phase(ctx context.Context, s *Set, p setPhase, use []lane, regi
 		r.stopAll(use)
 		waitAll(runs, time.Minute)
 		if slices.ContainsFunc(out, func(s share) bool { return s.err != nil }) {
-			err = nil // which after tells
+			return out, errors.New("not begun") // why is for after to tell
 		}
-		return out, errors.Join(errNotBegun, err)
+		return out, fmt.Errorf("not begun: %w", err)
 	}
 	r.follow(ctx, s, p, use, runs, base)
 
@@ -205,7 +202,7 @@ func (r *runner) startTogether(ctx context.Context, use []lane, runs []*laneRun,
 func endedEarly(res *workload.BenchResult) error {
 	for _, t := range res.Threads {
 		if t.Fault != "" {
-			return fmt.Errorf("it ended before it began: %s: %s", t.Fault, t.Error)
+			return fmt.Errorf("%s: %s", t.Fault, t.Error)
 		}
 	}
 	return errors.New("it ended before it began")

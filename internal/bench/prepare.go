@@ -193,6 +193,7 @@ func (r *runner) makeDirs(ctx context.Context) error {
 		r.dirs = append(r.dirs, dir)
 	}
 	free := int64(-1)
+	var others []string
 	for _, l := range r.lanes {
 		var f workload.BenchFacts
 		if err := r.host(l.client).Call(ctx, "bench.prepare", workload.BenchPrepareParams{RunID: l.runID, Dir: l.dir}, &f, nil); err != nil {
@@ -200,6 +201,13 @@ func (r *runner) makeDirs(ctx context.Context) error {
 			return &Unfit{[]string{fmt.Sprintf("%s: %v", l.client, err)}}
 		}
 		r.facts[l.client] = f
+		for _, o := range f.Others {
+			// The other service's run of this one is in another volume, or beside it.
+			if !slices.ContainsFunc(r.lanes, func(x lane) bool { return x.runID == o }) && !slices.Contains(others, o) {
+				others = append(others, o)
+				r.note(l.client, "%s is of another run: if that was killed and is not under way, remove it (rm -r)", path.Join(l.dir, o))
+			}
+		}
 		if free < 0 || f.FreeBytes < free {
 			free = f.FreeBytes
 		}

@@ -431,3 +431,15 @@ func TestDocs(t *testing.T) {
 		}
 	}
 }
+
+// Options take the place of what a suite says, and leave the suite alone.
+func TestOptionsOf(t *testing.T) {
+	suite := &Suite{Name: "s", Cold: ColdRestart, Repeat: 1, Tests: []Test{{Name: "a"}, {Name: "b", Seconds: 5}, {Name: "c", Seconds: 60}}}
+	got, err := (&Options{Seconds: 10, Repeat: 3, Cold: ColdNone, Tests: []string{"a", "b", "c"}}).of(suite)
+	if err != nil || got.Repeat != 3 || got.Cold != ColdNone || got.Tests[0].Seconds != 10 || got.Tests[1].Seconds != 5 || got.Tests[2].Seconds != 10 {
+		t.Errorf("%v %+v", err, got)
+	}
+	if suite.Tests[0].Seconds != 0 || suite.Repeat != 1 || suite.Cold != ColdRestart {
+		t.Errorf("changed: %+v", suite)
+	}
+}

@@ -53,6 +53,7 @@ type Options struct {
 	Tests      []string             // of the suite, in its order; nil: all
 	Repeat     int                  // in place of the suite's; 0: the suite's
 	Cold       string               // in place of the suite's; "": the suite's
+	Seconds    int                  // end each phase after so long at the latest; 0: as the suite says
 	Engine     workload.BenchEngine // "": Mortar's own
 	NFSVersion string               // which mount of a client; "": its first
 	Profile    bool                 // measure every layer below NFS too
@@ -132,14 +133,8 @@ func Run(ctx context.Context, env Env, suite *Suite, opt Options) (*report.Run, 
 	if opt.Engine == "" {
 		opt.Engine = workload.EngineMortar
 	}
-	s := *suite
-	if opt.Repeat > 0 {
-		s.Repeat = opt.Repeat
-	}
-	if opt.Cold != "" {
-		s.Cold = opt.Cold
-	}
-	if err := pick(&s, opt.Tests); err != nil {
+	s, err := opt.of(suite)
+	if err != nil {
 		return nil, err
 	}
 	r := &runner{env: env, suite: &s, opt: opt, began: time.Now(), hosts: map[string]Host{}, offsets: map[string]int64{}, often: map[string]*often{}, facts: map[string]workload.BenchFacts{}}
@@ -193,6 +188,25 @@ func elsewhere(run *report.Run, failed error) error {
 	return fmt.Errorf("what was measured is in %s: where it was to go it could not be written: %w", dir, failed)
 }
 
+// of is a suite with the options in place of what it says.
+func (o *Options) of(suite *Suite) (Suite, error) {
+	s := *suite
+	s.Tests = slices.Clone(s.Tests)
+	if o.Repeat > 0 {
+		s.Repeat = o.Repeat
+	}
+	if o.Cold != "" {
+		s.Cold = o.Cold
+	}
+	for i := range s.Tests {
+		if t := &s.Tests[i]; o.Seconds > 0 && (t.Seconds == 0 || t.Seconds > o.Seconds) {
+			t.Seconds = o.Seconds
+		}
+	}
+	err := pick(&s, o.Tests)
+	return s, err
+}
+
 // pick leaves only the named tests.
 func pick(s *Suite, names []string) error {
 	if len(names) == 0 {
@@ -236,6 +250,12 @@ func (r *runner) engineTests() (left string, err error) {
 			return true
 		}
 		return !t.metadata() && t.Reread == 0
+	}
+	if e := r.opt.Engine; e == workload.EngineMdtest || e == workload.EngineIozone {
+		if i := slices.IndexFunc(r.suite.Tests, func(t Test) bool { return can(&t) && t.Seconds > 0 }); i >= 0 {
+			return "", &Unfit{[]string{fmt.Sprintf("%s cannot end a phase after a time, and test %s of suite %s ends its after %d s: use a suite without (paper; --print-suite prints one to change)",
+				e, r.suite.Tests[i].Name, r.suite.Name, r.suite.Tests[i].Seconds)}}
+		}
 	}
 	var kept []Test
 	var out []string
@@ -483,7 +503,10 @@ func (r *runner) setPhase(ctx context.Context, s *Set, p setPhase, st *setState)
 	shares, err := r.phase(ctx, s, p, st.use, st.regions)
 	unthrottle()
 	if err != nil {
-		return errors.Join(err, r.after(st.use, shares, nil))
+		if aerr := r.after(st.use, shares, nil); aerr != nil {
+			err = fmt.Errorf("%w: %w", err, aerr)
+		}
+		return err
 	}
 	for i := range shares {
 		if res := shares[i].result; res != nil {
@@ -573,8 +596,8 @@ func (r *runner) after(use []lane, shares []share, pt *report.BenchPoint) error 
 			if text == "" {
 				text = "failed"
 			}
-			r.note(use[i].client, "%d of %d threads %s", n, len(s.result.Threads), text)
-			stop = append(stop, fmt.Sprintf("%d threads of client %s %s", n, use[i].client, text))
+			r.note(use[i].client, "%d of %s %s", n, report.Plural(len(s.result.Threads), "thread"), text)
+			stop = append(stop, fmt.Sprintf("%s of client %s %s", report.Plural(n, "thread"), use[i].client, text))
 		}
 	}
 	if pt != nil {

@@ -396,6 +396,25 @@ func TestLimitSizes(t *testing.T) {
 	}
 }
 
+// What a killed run has left is named, and not touched.
+func TestLeftByAnother(t *testing.T) {
+	b := newBrick(t)
+	left := filepath.Join(b.dir, ".mortar", "bench-killed")
+	if err := os.MkdirAll(left, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(left, ".mortar-bench"), []byte("bench-killed\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r, err := Run(context.Background(), Env{Design: b.design(), Dial: b.dial}, suiteOf(t, testSuite), Options{Dir: t.TempDir(), Cold: ColdNone, Threads: []int{2}, Tests: []string{"random"}})
+	if err != nil || strings.Count(fmt.Sprint(r.Config.Caveats), left) != 1 {
+		t.Errorf("%v %v", err, r.Config.Caveats)
+	}
+	if _, err := os.Stat(left); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestInterrupted(t *testing.T) {
 	b := newBrick(t)
 	out := t.TempDir()
@@ -534,6 +553,7 @@ func TestUnfit(t *testing.T) {
 		{"no such test", "has no test \"x\"", func(_ *brick, o *Options) { o.Tests = []string{"x"} }},
 		{"too large", "use --scale 1/", func(_ *brick, o *Options) { o.Scale = 1000; o.Threads = []int{4000000} }},
 		{"engine", "no load for", func(_ *brick, o *Options) { o.Engine = workload.EngineMdtest; o.Tests = []string{"random"} }},
+		{"engine without time", "cannot end a phase after a time", func(_ *brick, o *Options) { o.Engine = workload.EngineIozone; o.Tests = []string{"random"}; o.Seconds = 5 }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b := newBrick(t)

@@ -342,15 +342,9 @@ type PlannedSet struct {
 // Plan shows what Run would measure on servers with so much memory and so
 // many mounts.
 func Plan(suite *Suite, opt Options, memory int64, mounts int) (Planned, error) {
-	s := *suite
-	if opt.Repeat > 0 {
-		s.Repeat = opt.Repeat
-	}
-	if opt.Cold != "" {
-		s.Cold = opt.Cold
-	}
+	s, err := opt.of(suite)
 	p := Planned{Suite: s.Name, Title: s.Title, Cold: s.Cold, Repeat: s.Repeat, Sets: []PlannedSet{}}
-	if err := pick(&s, opt.Tests); err != nil {
+	if err != nil {
 		return p, err
 	}
 	for _, x := range Sets(&s, Sizing{Memory: memory, Scale: opt.Scale, Threads: opt.Threads, Lanes: mounts}) {

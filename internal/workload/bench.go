@@ -309,6 +309,7 @@ type BenchFacts struct {
 	FreeBytes    int64             `json:"free_bytes"`
 	FreeFiles    int64             `json:"free_files"` // 0: the file system does not tell
 	Engines      map[string]string `json:"engines"`    // engine -> version, those installed
+	Others       []string          `json:"others"`     // directories that other runs made and have not removed: under way, or killed
 }
 
 // BenchCleanupParams are the parameters of bench.cleanup: <dir>/<run id>, or

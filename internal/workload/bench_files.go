@@ -50,7 +50,7 @@ func BenchPrepare(ctx context.Context, p BenchPrepareParams) (*BenchFacts, error
 	if !filepath.IsAbs(p.Dir) {
 		return nil, fmt.Errorf("dir %q is not an absolute path", p.Dir)
 	}
-	f := &BenchFacts{CPUs: runtime.NumCPU(), Engines: benchEngines(ctx)}
+	f := &BenchFacts{CPUs: runtime.NumCPU(), Engines: benchEngines(ctx), Others: []string{}}
 	var si unix.Sysinfo_t
 	if err := unix.Sysinfo(&si); err == nil {
 		f.MemBytes = int64(si.Totalram) * int64(si.Unit)
@@ -78,6 +78,12 @@ func (f *BenchFacts) prepare(p BenchPrepareParams) error {
 		return fmt.Errorf("%s: %d bytes are free and %d needed: %w", p.Dir, f.FreeBytes, p.NeedBytes, unix.ENOSPC)
 	case st.Files > 0 && p.NeedFiles > f.FreeFiles:
 		return fmt.Errorf("%s: %d more files can be made and %d are needed: %w", p.Dir, f.FreeFiles, p.NeedFiles, unix.ENOSPC)
+	}
+	marks, _ := filepath.Glob(filepath.Join(p.Dir, "*", benchMarker))
+	for _, m := range marks {
+		if other := filepath.Base(filepath.Dir(m)); other != p.RunID {
+			f.Others = append(f.Others, other)
+		}
 	}
 	dir := filepath.Join(p.Dir, p.RunID)
 	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {

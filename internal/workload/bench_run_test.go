@@ -627,6 +627,12 @@ func TestBenchPrepare(t *testing.T) {
 	if _, err := BenchPrepare(t.Context(), BenchPrepareParams{RunID: "run", Dir: dir}); err != nil {
 		t.Errorf("the second client: %v", err)
 	}
+	if err := os.Mkdir(filepath.Join(dir, "mine"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if f, err := BenchPrepare(t.Context(), BenchPrepareParams{RunID: "next", Dir: dir}); err != nil || len(f.Others) != 1 || f.Others[0] != "run" {
+		t.Errorf("what another run has left: %v, %v", f, err)
+	}
 	for _, tc := range []struct {
 		p    BenchPrepareParams
 		want string
