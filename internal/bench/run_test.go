@@ -553,7 +553,11 @@ func TestUnfit(t *testing.T) {
 		{"no such test", "has no test \"x\"", func(_ *brick, o *Options) { o.Tests = []string{"x"} }},
 		{"too large", "use --scale 1/", func(_ *brick, o *Options) { o.Scale = 1000; o.Threads = []int{4000000} }},
 		{"engine", "no load for", func(_ *brick, o *Options) { o.Engine = workload.EngineMdtest; o.Tests = []string{"random"} }},
-		{"engine without time", "cannot end a phase after a time", func(_ *brick, o *Options) { o.Engine = workload.EngineIozone; o.Tests = []string{"random"}; o.Seconds = 5 }},
+		{"engine without time", "cannot end a phase after a time", func(_ *brick, o *Options) {
+			o.Engine = workload.EngineIozone
+			o.Tests = []string{"random"}
+			o.Seconds = 5
+		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b := newBrick(t)
