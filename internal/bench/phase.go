@@ -37,6 +37,13 @@ func (r *runner) job(s *Set, p setPhase, l lane, regions []workload.BenchRegion)
 	switch p.op {
 	case workload.SeqWrite, workload.SeqRead:
 		j.Direct = t.IO == "direct"
+		// What is over in a second or two has a timeline all the same.
+		switch {
+		case s.FileBytes <= 16<<20:
+			j.BucketSeconds = 0.05
+		case s.FileBytes <= 256<<20:
+			j.BucketSeconds = 0.25
+		}
 	default:
 		j.Buffered = t.IO != "direct"
 	}
