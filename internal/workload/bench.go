@@ -101,7 +101,6 @@ type BenchJob struct {
 	NoFsync     bool        `json:"no_fsync,omitempty"`     // seq-write, rand-write: leave the flush out of the timing; what is then unwritten counts as written
 	ReadShift   int         `json:"read_shift,omitempty"`   // work on what the client this many further on wrote (IOR -C is 1), so that this one's cache does not help; md-read: twice as far, md-remove: three times (mdtest -N)
 	DropCache   bool        `json:"drop_cache,omitempty"`   // reading: before the start, have this client forget the cached pages of the files (posix_fadvise)
-	Advise      bool        `json:"advise,omitempty"`       // seq-read: tell the kernel that the file will be read from start to end (posix_fadvise SEQUENTIAL), which doubles its read-ahead. fio does so unless told not to; the papers' programs do not
 	Unverified  bool        `json:"unverified,omitempty"`   // reading: do not compare with what was written. Writing is always self-describing
 
 	Branch    int   `json:"branch,omitempty"`     // metadata: directories in each thread's tree (mdtest -b with -z 1 -L -u); default 320

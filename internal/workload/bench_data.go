@@ -183,11 +183,6 @@ func (w *dataWork) open() error {
 			return pathError("fadvise", w.path, err)
 		}
 	}
-	if w.job.Advise && w.job.Phase == SeqRead {
-		if err := unix.Fadvise(fd, 0, 0, unix.FADV_SEQUENTIAL); err != nil {
-			return pathError("fadvise", w.path, err)
-		}
-	}
 	w.buf = stream.AlignedBuffer(int(w.record))
 	return nil
 }

@@ -27,7 +27,7 @@ func fioCommand(j *BenchJob, dir, report string, client int) []string {
 		"--direct=" + bit(direct), "--fallocate=none", "--invalidate=" + bit(j.DropCache && !j.Phase.Writes()),
 		// Left to itself fio has the kernel read twice as far ahead
 		// (posix_fadvise(2)), which neither the papers' programs nor Mortar do.
-		"--fadvise_hint=" + bit(j.Advise),
+		"--fadvise_hint=0",
 		"--output-format=json+", "--output=" + report,
 	}
 	if j.Layout == OwnFile {

@@ -117,7 +117,6 @@ func TestForeignCommands(t *testing.T) {
 		want   string // in the command, in order
 	}{
 		{EngineFio, func(j *BenchJob) {}, "--rw=read --bs=65536 --size=1048576 --numjobs=2 --direct=0 --fadvise_hint=0 --filename_format=c003-t$jobnum.data --allow_file_create=0"},
-		{EngineFio, func(j *BenchJob) { j.Advise = true }, "--fadvise_hint=1"},
 		{EngineFio, func(j *BenchJob) { j.Phase = RandWrite; j.DurationSeconds = 1.5 }, "--rw=randwrite --direct=1 --end_fsync=1 --runtime=1500ms"},
 		{EngineFio, func(j *BenchJob) { j.Layout = Segmented }, "--filename=shared.data --offset=6291456 --offset_increment=1048576"},
 		{EngineIozone, func(j *BenchJob) { j.Phase = SeqWrite }, "-i 0 -c -e -w -+n -r 64k -s 1024k -t 2 -F /d/c003-t000.data /d/c003-t001.data"},

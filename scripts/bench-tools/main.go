@@ -262,7 +262,6 @@ type arm struct {
 	Name       string `json:"name"`
 	engine     workload.BenchEngine
 	unverified bool
-	advise     bool
 	Values     []float64 `json:"values"`
 	Median     float64   `json:"median"`
 }
@@ -275,12 +274,16 @@ type agreement struct {
 	Unit  string  `json:"unit"`
 	Arms  []*arm  `json:"arms"`
 	Ratio float64 `json:"ratio"`
+	// Paired is the median of the runs' own ratios, of two that followed each
+	// other at once.
+	Paired float64 `json:"paired_ratio"`
 }
 
 // agree has both engines do the same on the same file system, in turn: two
 // threads, each a file of its own; sequential through the page cache, which
-// is dropped before reading, random with O_DIRECT. Who comes first changes
-// from run to run, as does the order of the arms.
+// is dropped before reading, random with O_DIRECT. The arms of a phase follow
+// each other at once, the other way round in every second run, so that what
+// else the machine does meets all of them.
 func (b *bench) agree(dir string, runs int, seconds float64, limit time.Duration, asJSON bool) (bool, error) {
 	begun := time.Now()
 	var err error
@@ -293,46 +296,49 @@ func (b *bench) agree(dir string, runs int, seconds float64, limit time.Duration
 	all := []*agreement{
 		{Phase: string(workload.SeqWrite), Unit: "MiB/s", Arms: both()},
 		{Phase: string(workload.SeqRead), Unit: "MiB/s", Arms: append(both(),
-			&arm{Name: "mortar, not compared", engine: mortar, unverified: true},
-			&arm{Name: "mortar, not compared, advised", engine: mortar, unverified: true, advise: true},
-			&arm{Name: "fio, advised", engine: fio, advise: true})},
+			&arm{Name: "mortar, not compared", engine: mortar, unverified: true})},
 		{Phase: string(workload.RandRead), Unit: "IOPS", Arms: both()},
 		{Phase: string(workload.RandWrite), Unit: "IOPS", Arms: both()},
+	}
+	if _, err := b.agent("bench.prepare", workload.BenchPrepareParams{RunID: runID, Dir: b.dir}, &struct{}{}); err != nil {
+		return false, err
 	}
 	for n := range runs {
 		if time.Since(begun) > limit {
 			fmt.Fprintf(os.Stderr, "\r\x1b[K-limit: %d of %d runs\n", n, runs)
 			break
 		}
-		for _, e := range swapped([]workload.BenchEngine{mortar, fio}, n) {
-			if err := b.cleanup(""); err != nil {
-				return false, err
+		for _, a := range all {
+			wanted := strings.Contains(a.Phase, b.only)
+			if !wanted && (n > 0 || a.Phase != string(workload.SeqWrite)) {
+				continue // what reads needs the files, once
 			}
-			if _, err := b.agent("bench.prepare", workload.BenchPrepareParams{RunID: runID, Dir: b.dir}, &struct{}{}); err != nil {
-				return false, err
-			}
-			b.regions = map[string][]workload.BenchRegion{}
-			for _, a := range all {
-				if b.only != "" && !strings.Contains(a.Phase, b.only) && a.Phase != string(workload.SeqWrite) {
-					continue
+			for _, arm := range swapped(a.Arms, n) {
+				fmt.Fprintf(os.Stderr, "\r\x1b[Krun %d of %d: %s by %s", n+1, runs, a.Phase, arm.Name)
+				if a.Phase == string(workload.SeqWrite) {
+					set := "data"
+					if arm.engine == mortar {
+						delete(b.regions, set)
+					} else {
+						set += "." + string(arm.engine)
+					}
+					if err := b.cleanup(set); err != nil {
+						return false, err
+					}
 				}
-				for _, arm := range swapped(a.Arms, n/2) {
-					if arm.engine != e {
-						continue
-					}
-					fmt.Fprintf(os.Stderr, "\r\x1b[Krun %d of %d: %s by %s", n+1, runs, a.Phase, arm.Name)
-					j := workload.BenchJob{
-						Phase: workload.BenchPhase(a.Phase), Engine: e, Threads: 2, FileBytes: b.bytes / 2, DropCache: true, Regions: b.regions["data"],
-						Unverified: arm.unverified, Advise: arm.advise,
-					}
-					scale := 1 << 20
-					if a.Unit == "IOPS" {
-						scale, j.DurationSeconds = 4096, seconds
-					}
-					s, err := b.phase(j)
-					if err != nil {
-						return false, fmt.Errorf("%s by %s: %w", a.Phase, arm.Name, err)
-					}
+				j := workload.BenchJob{
+					Phase: workload.BenchPhase(a.Phase), Engine: arm.engine, Threads: 2, FileBytes: b.bytes / 2, DropCache: true, Regions: b.regions["data"],
+					Unverified: arm.unverified,
+				}
+				scale := 1 << 20
+				if a.Unit == "IOPS" {
+					scale, j.DurationSeconds = 4096, seconds
+				}
+				s, err := b.phase(j)
+				if err != nil {
+					return false, fmt.Errorf("%s by %s: %w", a.Phase, arm.Name, err)
+				}
+				if wanted {
 					arm.Values = append(arm.Values, s.bytes/float64(scale)/s.seconds)
 				}
 			}
@@ -346,6 +352,11 @@ func (b *bench) agree(dir string, runs int, seconds float64, limit time.Duration
 			arm.Median = median(arm.Values)
 		}
 		a.Ratio = a.Arms[0].Median / a.Arms[1].Median
+		var pairs []float64
+		for i := range a.Arms[0].Values {
+			pairs = append(pairs, a.Arms[0].Values[i]/a.Arms[1].Values[i])
+		}
+		a.Paired = median(pairs)
 		ok = ok && a.Ratio >= 1-within && a.Ratio <= 1+within
 	}
 	if asJSON {
@@ -354,7 +365,7 @@ func (b *bench) agree(dir string, runs int, seconds float64, limit time.Duration
 		return ok, e.Encode(all)
 	}
 	for _, a := range all {
-		fmt.Printf("%-11s ratio %.3f\n", a.Phase, a.Ratio)
+		fmt.Printf("%-11s ratio of medians %.3f, median of ratios %.3f\n", a.Phase, a.Ratio, a.Paired)
 		for _, arm := range a.Arms {
 			fmt.Printf("  %-30s %8.0f (%.0f ... %.0f) %s\n", arm.Name, arm.Median, slices.Min(arm.Values), slices.Max(arm.Values), a.Unit)
 		}
@@ -392,7 +403,9 @@ func (b *bench) phase(j workload.BenchJob) (sample, error) {
 	if v := r.Verified; v != nil && v.BadBytes > 0 {
 		return sample{}, fmt.Errorf("%d bad bytes: %s", v.BadBytes, v.Findings[0])
 	}
-	b.regions[r.Set] = workload.MergeRegions(b.regions[r.Set], r.Regions)
+	if j.Engine == "" || j.Engine == workload.EngineMortar { // others' files are not self-describing
+		b.regions[r.Set] = workload.MergeRegions(b.regions[r.Set], r.Regions)
+	}
 	s := sample{amount: float64(r.Ops), bytes: float64(r.Bytes), seconds: float64(r.EndNs-r.StartNs) / 1e9, cpu: cpu}
 	if j.RecordBytes == 1<<20 {
 		s.amount = float64(r.Bytes) / (1 << 20)
