@@ -624,7 +624,48 @@ func (s *Stack) attach(ctx context.Context, toDirty bool, l *Layer, mode string)
 	if toDirty {
 		s.noteAttached()
 	}
-	return s.sys.Poke(dir+"cache_mode", mode+"\n")
+	if err := s.sys.Poke(dir+"cache_mode", mode+"\n"); err != nil {
+		return err
+	}
+	s.tune()
+	return s.deepen(ctx, dev, l)
+}
+
+// To deepen a tree takes as many extents as a node of it holds: 2,700 in 64 KiB,
+// 11,000 in the 256 KiB of large sets. It may take so many reads, and so long.
+const (
+	deepBatch = 500
+	deepMost  = 40 * deepBatch
+	deepTime  = 2 * time.Minute
+)
+
+// deepen lets the tree of a new set grow beyond its root, by reading scattered
+// blocks of the volume through its layer. bcache makes room in its journal by
+// writing out tree nodes, and does not find the root for that: as long as it is
+// the only node, stable writes wait for it for up to 30 s. A tree does not lose
+// a level again.
+//
+// Source: bch_btree_set_root, btree_flush_write of Linux 6.12
+func (s *Stack) deepen(ctx context.Context, dev string, l *Layer) error {
+	deep := func() bool {
+		n, err := strconv.Atoi(s.line("/sys/fs/bcache/" + l.Set + "/tree_depth"))
+		return err == nil && n > 0
+	}
+	const block = 4096
+	step := s.sectors(dev) * 512 / deepMost / block * block
+	until := s.sys.Now().Add(deepTime)
+	for i := int64(0); step >= 2*block && i < deepMost && s.sys.Now().Before(until); i += deepBatch {
+		if deep() {
+			return nil
+		}
+		if err := s.sys.ReadPast(ctx, "/dev/"+dev, i*step, step, deepBatch); err != nil {
+			return err
+		}
+	}
+	if !deep() {
+		s.note("the tree of set %s is a single node: writes may wait for up to 30 s until more is cached", l.Set)
+	}
+	return nil
 }
 
 // detach takes a layer's set away, after everything dirty is on the disks.

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -24,6 +25,7 @@ type tree struct {
 	locked map[string]bool
 	ran    []string
 	out    map[string]string // of commands
+	read   func(dev string, offset, step int64, n int) error
 }
 
 func (t *tree) ReadFile(p string) ([]byte, error) {
@@ -79,6 +81,9 @@ func (t *tree) Lock(_ context.Context, dev string) (func(), error) {
 	}
 	t.locked[dev] = true
 	return func() { delete(t.locked, dev) }, nil
+}
+func (t *tree) ReadPast(_ context.Context, dev string, offset, step int64, n int) error {
+	return t.read(dev, offset, step, n)
 }
 func (t *tree) Hostname() string { return "nfs1" }
 func (t *tree) Now() time.Time   { return t.now }
@@ -210,4 +215,52 @@ func TestRevive(t *testing.T) {
 	if got := retryTable(8000, "251:0"); got != "0 8000 multipath 3 queue_if_no_path queue_mode bio 0 1 1 service-time 0 1 1 251:0 1\n" {
 		t.Errorf("%q", got)
 	}
+}
+
+// The tree of a new set gets a second level; where it does not, that is told,
+// and nothing else happens.
+func TestDeepen(t *testing.T) {
+	const depth = "/sys/fs/bcache/set/tree_depth"
+	for _, c := range []struct {
+		name    string
+		sectors string
+		grows   int // after so many reads; 0: never
+		want    int
+		note    bool
+	}{
+		{"small nodes", "7782400", 2700, 3000, false},
+		{"large nodes", "4000000000", 11000, 11000, false},
+		{"deep from its start", "7782400", -1, 0, false},
+		{"it does not grow", "7782400", 0, deepMost, true},
+		{"no room for scattered blocks", "160000", 0, 0, true},
+	} {
+		noted, read := false, 0
+		sys := &tree{files: map[string]string{depth: "0\n", "/sys/class/block/bcache1/size": c.sectors + "\n"}}
+		if c.grows < 0 {
+			sys.files[depth] = "1\n"
+		}
+		last := int64(-1)
+		sys.read = func(dev string, offset, step int64, n int) error {
+			if dev != "/dev/bcache1" || offset <= last || step%4096 != 0 || step < 8192 {
+				t.Errorf("%s: %s at %d by %d", c.name, dev, offset, step)
+			}
+			last = offset + int64(n-1)*step
+			if size := s64(c.sectors) * 512; last+4096 > size {
+				t.Errorf("%s: read at %d of %d", c.name, last, size)
+			}
+			if read += n; c.grows > 0 && read >= c.grows {
+				sys.files[depth] = "1\n"
+			}
+			return nil
+		}
+		s := &Stack{cfg: config(WriteBack, "A", "B"), sys: sys, note: func(string, ...any) { noted = true }}
+		if err := s.deepen(t.Context(), "bcache1", &Layer{Set: "set"}); err != nil || read != c.want || noted != c.note {
+			t.Errorf("%s: %v, %d read, noted %v", c.name, err, read, noted)
+		}
+	}
+}
+
+func s64(text string) int64 {
+	n, _ := strconv.ParseInt(text, 10, 64)
+	return n
 }

@@ -9,6 +9,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/flock"
@@ -25,6 +28,8 @@ type system interface {
 	WriteFile(path string, data []byte) error
 	Now() time.Time
 	ReadBlocks(dev string, offset int64, n int) ([]byte, error)
+	// ReadPast reads n blocks of 4 KiB past the page cache, one every step bytes.
+	ReadPast(ctx context.Context, dev string, offset, step int64, n int) error
 	// WriteBlocks returns when the data is on stable storage.
 	WriteBlocks(dev string, offset int64, data []byte) error
 	// Lock keeps udev from looking at a whole device and its partitions, and
@@ -89,6 +94,28 @@ func (Linux) ReadBlocks(dev string, offset int64, n int) ([]byte, error) {
 	b := make([]byte, n)
 	_, err = f.ReadAt(b, offset)
 	return b, err
+}
+
+// ReadPast reads blocks, some at a time.
+func (Linux) ReadPast(ctx context.Context, dev string, offset, step int64, n int) error {
+	f, err := os.OpenFile(dev, os.O_RDONLY|syscall.O_DIRECT, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	errs := make([]error, 16)
+	for w := range errs {
+		wg.Go(func() {
+			b := aligned(4096)
+			for i := next.Add(1) - 1; i < int64(n) && ctx.Err() == nil && errs[w] == nil; i = next.Add(1) - 1 {
+				_, errs[w] = f.ReadAt(b, offset+i*step)
+			}
+		})
+	}
+	wg.Wait()
+	return errors.Join(append(errs, ctx.Err())...)
 }
 
 // WriteBlocks writes part of a device, and flushes it.
