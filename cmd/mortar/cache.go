@@ -216,7 +216,14 @@ func (f *cacheChange) run(cmd *cobra.Command, file string, change func(*spec.Cac
 	if !f.asJSON {
 		go watchFlush(ctx, old, out)
 	}
-	return runApply(cmd.Context(), d, cmd.InOrStdin(), out, applyFlags{yes: true, asJSON: f.asJSON, skipFenceTest: true})
+	err = runApply(cmd.Context(), d, cmd.InOrStdin(), out, applyFlags{yes: true, asJSON: f.asJSON, skipFenceTest: true})
+	if refused := (*exitError)(nil); errors.As(err, &refused) && refused.code == exitBadInput {
+		// Nothing was changed, so the spec is as it was too.
+		if rerr := replaceFile(file, s.Source); rerr != nil {
+			return fail(exitFailed, errors.Join(err, fmt.Errorf("the spec has the change all the same: %w", rerr)))
+		}
+	}
+	return err
 }
 
 // blockOf is the key cache as it is written.
