@@ -24,9 +24,9 @@ type Gain struct {
 	TunedMedian float64   `json:"tuned_median_stall_seconds"`
 	// Ratio is tuned divided by stock; null if stock had no stall.
 	Ratio *float64 `json:"ratio"`
-	// Passed and Runs count the runs of both.
-	Passed int `json:"passed"`
-	Runs   int `json:"runs"`
+	// StockPassed and TunedPassed count the runs with verdict pass.
+	StockPassed int `json:"stock_passed"`
+	TunedPassed int `json:"tuned_passed"`
 }
 
 // Gains pairs the runs of each drill that was done with both profiles, in
@@ -44,17 +44,17 @@ func Gains(runs []*Run) []Gain {
 			by[name] = g
 			names = append(names, name)
 		}
+		passed := 0
+		if s.Verdict == Pass {
+			passed = 1
+		}
 		switch s.Profile {
 		case stock:
 			g.Stock = append(g.Stock, s.LongestStallSeconds)
+			g.StockPassed += passed
 		case tuned:
 			g.Tuned = append(g.Tuned, s.LongestStallSeconds)
-		default:
-			continue
-		}
-		g.Runs++
-		if s.Verdict == Pass {
-			g.Passed++
+			g.TunedPassed += passed
 		}
 	}
 	out := []Gain{}
@@ -84,9 +84,10 @@ func ratio(q *float64) string {
 // GainsText prints a line for each drill.
 func GainsText(w io.Writer, gs []Gain) error {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(tw, "DRILL\tSTOCK\tTUNED\tTUNED/STOCK\tPASSED\t")
+	fmt.Fprintln(tw, "DRILL\tSTOCK\tPASSED\tTUNED\tPASSED\tTUNED/STOCK\t")
 	for _, g := range gs {
-		fmt.Fprintf(tw, "%s\t%s (median of %d)\t%s (median of %d)\t%s\t%d of %d\t\n", g.Drill, Seconds(g.StockMedian), len(g.Stock), Seconds(g.TunedMedian), len(g.Tuned), ratio(g.Ratio), g.Passed, g.Runs)
+		fmt.Fprintf(tw, "%s\t%s (median of %d)\t%d of %d\t%s (median of %d)\t%d of %d\t%s\t\n", g.Drill,
+			Seconds(g.StockMedian), len(g.Stock), g.StockPassed, len(g.Stock), Seconds(g.TunedMedian), len(g.Tuned), g.TunedPassed, len(g.Tuned), ratio(g.Ratio))
 	}
 	return tw.Flush()
 }
