@@ -18,6 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/mortarhpc/mortar/internal/cache"
 	"github.com/mortarhpc/mortar/internal/netns"
 )
 
@@ -332,16 +333,7 @@ func (*linux) Unregistered(ctx context.Context, programs []rpcProgram) ([]string
 
 func (*linux) Kill(pid int, sig syscall.Signal) error { return unix.Kill(pid, sig) }
 
-func (*linux) Sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-t.C:
-		return nil
-	}
-}
+func (*linux) Sleep(ctx context.Context, d time.Duration) error { return cache.Linux{}.Sleep(ctx, d) }
 
 func (*linux) Hostname() (string, error) { return os.Hostname() }
 
