@@ -46,7 +46,8 @@ func builtTwice(ctx context.Context, w io.Writer, start time.Time, specFile, dir
 	for _, p := range profiles {
 		runs[p] = filepath.Join(dir, string(p), "run")
 		err := oneProfile(ctx, w, start, fileOf(p), measure(fileOf(p), runs[p]))
-		if _, serr := os.Stat(filepath.Join(runs[p], report.SummaryFile)); err != nil && (ctx.Err() != nil || serr != nil) {
+		// A run that was there before is not this one's.
+		if fi, serr := os.Stat(filepath.Join(runs[p], report.SummaryFile)); err != nil && (ctx.Err() != nil || serr != nil || fi.ModTime().Before(start)) {
 			return nil, err
 		}
 		failed = errors.Join(failed, err)
