@@ -96,6 +96,10 @@ func (c chart) svgOf() template.HTML {
 		if phone {
 			plotH = 210
 		}
+		below := "clients (threads, over all client hosts; logarithmic)"
+		if len(xs) == 1 { // no curve
+			plotH, below = 140, "clients (threads, over all client hosts)"
+		}
 		y1 := y0 + plotH
 		s.h = y1 + 42
 		across := axis.Log(float64(xs[0]), float64(xs[len(xs)-1]))
@@ -119,7 +123,7 @@ func (c chart) svgOf() template.HTML {
 				last = x(float64(n))
 			}
 		}
-		s.text("tick mid", (left+width-right)/2, y1+34, "clients (threads, over all client hosts; logarithmic)")
+		s.text("tick mid", (left+width-right)/2, y1+34, below)
 		for _, se := range c.series {
 			var d strings.Builder
 			for i, p := range se.points {
