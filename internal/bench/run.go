@@ -114,6 +114,7 @@ type runner struct {
 	software    []report.Row
 	coldSeconds float64
 	unmounted   bool // clients may be without their mounts
+	full        bool // the phase just done ran out of space
 	steps, step int
 	stepSeconds []float64
 	interrupted bool
@@ -458,10 +459,19 @@ func (r *runner) round(ctx context.Context, rd round) (failed []error) {
 		cctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanTime)
 		defer cancel()
 		r.say(Progress{State: "removing files"})
+		full := r.full
+		r.full = false
 		for _, s := range rd.sets {
 			st := states[s]
+			free := int64(-1)
+			if full && len(st.use) > 0 {
+				free = r.free(cctx, st.use[0])
+			}
 			if err := r.removeSet(cctx, st.use, s.Name); err != nil && st.err == nil {
 				fail(s, err)
+			}
+			if free >= 0 {
+				r.awaitSpace(ctx, st, free)
 			}
 		}
 	}()
@@ -596,6 +606,7 @@ func (r *runner) after(use []lane, shares []share, pt *report.BenchPoint) error 
 			if text == "" {
 				text = "failed"
 			}
+			r.full = r.full || fault == workload.FaultNoSpace
 			r.note(use[i].client, "%d of %s %s", n, report.Plural(len(s.result.Threads), "thread"), text)
 			stop = append(stop, fmt.Sprintf("%s of client %s %s", report.Plural(n, "thread"), use[i].client, text))
 		}
@@ -697,6 +708,51 @@ func (r *runner) removeSet(ctx context.Context, use []lane, set string) error {
 		return nil
 	}
 	return errors.Join(errs...)
+}
+
+// spaceTime is how long the space of removed files may take to be free again.
+// A variable for tests.
+var spaceTime = time.Minute
+
+// awaitSpace waits, after a set has filled the volume and was removed, until
+// its space is back: servers free it behind a client's back, later, and
+// whatever comes next would fail for want of it, too. free is what was free
+// before the removal.
+func (r *runner) awaitSpace(ctx context.Context, st *setState, free int64) {
+	l, written := st.use[0], int64(0)
+	for _, x := range st.regions[l.service] {
+		most := int64(0)
+		for _, p := range x.Passes {
+			most = max(most, p.Issued*p.RecordBytes)
+		}
+		written += min(most, x.Bytes)
+	}
+	for deadline := time.Now().Add(spaceTime); ; {
+		now := r.free(ctx, l)
+		if now < 0 || now >= free+written/10*9 {
+			return
+		}
+		if time.Now().After(deadline) {
+			r.note(l.client, "%s of files were removed, and only %s more are free after %s: what follows may run out of space, too", report.Bytes(written), report.Bytes(max(now-free, 0)), report.Seconds(spaceTime.Seconds()))
+			return
+		}
+		r.say(Progress{State: "waiting for the space of the removed files"})
+		select {
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// free is what is free on a lane's volume; -1 if nobody can tell.
+func (r *runner) free(ctx context.Context, l lane) int64 {
+	var f workload.BenchFacts
+	h := r.host(l.client)
+	if h == nil || h.Call(ctx, "bench.prepare", workload.BenchPrepareParams{RunID: l.runID, Dir: l.dir}, &f, nil) != nil {
+		return -1
+	}
+	return f.FreeBytes
 }
 
 // cleanup removes everything the run made.

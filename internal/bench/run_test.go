@@ -35,6 +35,7 @@ type brick struct {
 	offset  map[string]int64 // clocks
 	lost    map[string]bool  // hosts that are gone
 	onRun   func(client string, job workload.BenchJob)
+	change  func(op string, answer any)  // of the agent
 	onCmd   func(host, cmd string) error // with mu held
 	ro      bool
 	source  string
@@ -186,6 +187,9 @@ func (h *testHost) Call(ctx context.Context, op string, params, result any, onEv
 	}
 	if err != nil {
 		return err
+	}
+	if b.change != nil {
+		b.change(op, v)
 	}
 	return answer(v)
 }
@@ -393,6 +397,53 @@ func TestLimitSizes(t *testing.T) {
 	}
 	if total < 11<<30 {
 		t.Errorf("%d bytes in all, where 12 GiB are there for three tests", total)
+	}
+}
+
+// A set that has run out of space is left out; the next one waits until the
+// space of what was removed is back.
+func TestSpaceComesBack(t *testing.T) {
+	defer func(d time.Duration) { spaceTime = d }(spaceTime)
+	for _, tc := range []struct {
+		name  string
+		looks int // how often the space is looked at before it is back
+		wait  time.Duration
+		note  bool
+	}{{"back", 1, time.Minute, false}, {"never", 1000, 0, true}} {
+		t.Run(tc.name, func(t *testing.T) {
+			spaceTime = tc.wait
+			b := newBrick(t)
+			var mu sync.Mutex
+			filled, looks, began := false, 0, 0
+			b.change = func(op string, v any) {
+				mu.Lock()
+				defer mu.Unlock()
+				switch x := v.(type) {
+				case *workload.BenchResult:
+					if x.Phase == workload.SeqWrite {
+						filled = true
+						x.Threads[0].Fault, x.Threads[0].Error = workload.FaultNoSpace, "write: no space left on device"
+					} else if x.Phase == workload.MDCreate {
+						began = looks
+					}
+				case *workload.BenchFacts:
+					if x.FreeBytes = 1 << 40; filled {
+						if x.FreeBytes = 0; looks > tc.looks {
+							x.FreeBytes = 1 << 40
+						}
+						looks++
+					}
+				}
+			}
+			r, err := Run(context.Background(), Env{Design: b.design(), Dial: b.dial}, suiteOf(t, testSuite),
+				Options{Dir: t.TempDir(), Cold: ColdNone, Repeat: 1, Threads: []int{2}, Tests: []string{"sequential", "metadata"}})
+			if r == nil || err == nil || !strings.Contains(err.Error(), "ran out of space") || r.Bench.Verdict != report.Partial || len(r.Bench.Phases) != 4 {
+				t.Fatalf("%v %+v", err, r)
+			}
+			if note := strings.Contains(fmt.Sprint(r.Config.Caveats), "what follows may run out of space"); note != tc.note || began < 2 {
+				t.Errorf("told: %v; the space was looked at %d times before the next set", note, began)
+			}
+		})
 	}
 }
 
