@@ -191,6 +191,14 @@ func TestCompareBench(t *testing.T) {
 	if w := c.Rows[0].Changes[0].Words(); w != "no change, may be chance (p = 1)" {
 		t.Error(w)
 	}
+	// What became many times as much is told so.
+	c, err = CompareBench([]*Run{a, syntheticBench(20)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if w := c.Rows[0].Changes[0].Words(); !strings.HasPrefix(w, "20.0 x, significant") {
+		t.Error(w)
+	}
 	// One repetition says nothing about chance; a phase one run has not got is
 	// no row of zeros.
 	one := syntheticBench(2)

@@ -88,6 +88,8 @@ func (c Change) Words() string {
 	p := *c.Percent
 	text := "no change"
 	switch {
+	case p >= 400:
+		text = fmt.Sprintf("%.1f x", 1+p/100)
 	case p >= 0.05:
 		text = fmt.Sprintf("%.1f %% increase", p)
 	case p <= -0.05:

@@ -120,6 +120,9 @@ func Describe(d *design.Design) report.Config {
 	for _, v := range d.Volumes {
 		row("volume "+v.VG+"/"+v.LV, "XFS on %s, stripe unit %s, width %d", v.MountPoint, report.Bytes(int64(v.SU)), v.SW)
 	}
+	if k := d.Cache; k != nil {
+		row("cache", "%s on %s: %s for reads, %s for dirty data; streams longer than %s pass by", k.Mode, report.Plural(len(k.SSDs), "SSD"), report.Bytes(int64(k.Clean)), report.Bytes(int64(k.Dirty)), report.Bytes(int64(k.Bypass)))
+	}
 	row("usable", "%s", report.Bytes(int64(d.Capacity.Usable)))
 	if d.HA != nil {
 		for _, f := range d.HA.Fencing {
