@@ -479,8 +479,11 @@ func bottleneck(layers []report.Layer, load string) (verdict, bool) {
 	figure := fmt.Sprintf("%s (%s %s", load, who, report.Rate(top, unit))
 	if top < usedUp*least {
 		v := verdict{what: "NFS itself", lever: levers["nfs"]}
+		if load == loadRead {
+			v.lever = "the clients' read-ahead (nfsrahead in mortar check --explain), " + v.lever
+		}
 		if many == 0 {
-			v.what, v.lever = "NFS itself, or this one client", levers["nfs"]+"; "+levers["client"]
+			v.what, v.lever = "NFS itself, or this one client", v.lever+"; "+levers["client"]
 		}
 		v.loads = []string{fmt.Sprintf("%s, %.0f %% of the %s that the slowest layer below it can: %s)", figure, 100*top/least, report.Rate(least, unit), title(slowest))}
 		return v, true

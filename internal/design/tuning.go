@@ -202,6 +202,7 @@ func settings(d *Design) []Setting {
 	add("client", "nfs", "hard", "on", "programs wait through a takeover; soft would give them I/O errors and lose data", "nfs(5)")
 	add("client", "nfs", "timeo", timeo, "tenths of a second; keepalive and TCP timeout of the connection follow it, so a takeover whose TCP reset was lost is noticed in a minute instead of three. A healthy server answers far sooner", "nfs(5)")
 	add("client", "nfs", "rsize,wsize", "1048576", "the largest the protocol code takes: fewest round trips", "nfs(5)")
+	add("client", "nfs.conf", "nfsrahead.default", "4096", "KiB read ahead of a program that reads a file from start to end, 4 calls of rsize under way; the kernel's 128 are not even one. From the next mount on, and for every NFS mount of the client", "nfsrahead(5)")
 	if n := nconnect(s); n > 1 {
 		add("client", "nfs", "nconnect", strconv.Itoa(n), "one TCP connection is handled by one core at each end; several fill the link", "nfs(5)")
 	}

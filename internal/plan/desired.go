@@ -333,6 +333,11 @@ func (b *builder) kernel() {
 		} else {
 			// Loaded while the servers are being built, not while a mount waits.
 			m.Names = []string{"nfs", "nfsv3", "nfsv4"}
+			if ra := b.d.Value("nfs.conf", "nfsrahead.default"); ra != "" {
+				b.add(StageKernel, h, "NFS read-ahead", &resource.TextFile{
+					Path: "/etc/nfs.conf.d/mortar-readahead.conf", Content: []byte(resource.Header + "[nfsrahead]\ndefault=" + ra + "\n"),
+				})
+			}
 		}
 		b.add(StageKernel, h, "kernel modules", m)
 		if ss := b.settings(role, "sysctl"); len(ss) > 0 {
