@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 )
 
 //go:embed bench.tmpl
@@ -18,12 +19,16 @@ var benchCSS string
 
 // benchPage shares functions and the part on what was tested with the
 // drills' page.
-var benchPage = template.Must(template.Must(page.Clone()).New("benchmarks").Funcs(template.FuncMap{
+var benchPage = sync.OnceValue(func() *template.Template {
+	return template.Must(template.Must(page().Clone()).New("benchmarks").Funcs(benchFuncs).Parse(benchSource))
+})
+
+var benchFuncs = template.FuncMap{
 	"rate":    func(v float64, unit string) string { return Rate(v, unit) },
 	"scale":   ScaleText,
 	"lines":   func(s string) []string { return strings.FieldsFunc(s, func(r rune) bool { return r == '\n' }) },
 	"percent": func(f any) string { return fmt.Sprintf("%.0f %%", 100*deref(f)) },
-}).Parse(benchSource))
+}
 
 func deref(f any) float64 {
 	switch v := f.(type) {
@@ -379,7 +384,7 @@ func benchHTML(w io.Writer, runs []*Run, c *BenchComparison) error {
 		data.Title, data.Comparison = "Compared: "+cp.Title, cp
 		data.Runs = nil // each has a page of its own
 	}
-	return benchPage.Execute(w, data)
+	return benchPage().Execute(w, data)
 }
 
 // WriteComparison renders a comparison into one file.

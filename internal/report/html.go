@@ -6,6 +6,7 @@ import (
 	"html/template"
 	"io"
 	"sort"
+	"sync"
 )
 
 //go:embed page.tmpl
@@ -14,7 +15,13 @@ var pageSource string
 //go:embed page.css
 var pageCSS string
 
-var page = template.Must(template.New("page").Funcs(template.FuncMap{
+// page is parsed when it is first wanted: the agent, and the resource agent
+// that runs every ten seconds, start without it.
+var page = sync.OnceValue(func() *template.Template {
+	return template.Must(template.New("page").Funcs(pageFuncs).Parse(pageSource))
+})
+
+var pageFuncs = template.FuncMap{
 	"seconds":    Seconds,
 	"secondsPtr": secondsPtr,
 	"bytes":      Bytes,
@@ -28,7 +35,7 @@ var page = template.Must(template.New("page").Funcs(template.FuncMap{
 		}
 		return Seconds(s)
 	},
-}).Parse(pageSource))
+}
 
 // target is the stall a drill aims at, and whether it was met.
 func target(s Summary) string {
@@ -171,5 +178,5 @@ func HTML(w io.Writer, runs []*Run) error {
 	if data.Many {
 		data.Title = fmt.Sprintf("%s: %d drills", runs[0].Summary.Brick, len(runs))
 	}
-	return page.Execute(w, data)
+	return page().Execute(w, data)
 }
