@@ -3,9 +3,10 @@ package spec
 import (
 	"fmt"
 	"math/big"
-	"regexp"
 	"strconv"
 	"strings"
+
+	"github.com/mortarhpc/mortar/internal/lazyregexp"
 )
 
 // Units of Bytes. Disks are sold in powers of ten, memory and RAID chunks are
@@ -33,7 +34,7 @@ var units = []struct {
 	{"KiB", KiB}, {"MiB", MiB}, {"GiB", GiB}, {"TiB", TiB}, {"PiB", PiB},
 }
 
-var sizeRE = regexp.MustCompile(`^([0-9]{1,19}(?:\.[0-9]{1,9})?)\s*([A-Za-z]*)$`)
+var sizeRE = lazyregexp.New(`^([0-9]{1,19}(?:\.[0-9]{1,9})?)\s*([A-Za-z]*)$`)
 
 // ParseBytes reads a size with its unit: 4TB is 4*10^12 bytes, 4TiB is 4*2^40.
 // A size without a unit, or with one that might mean either, is an error.

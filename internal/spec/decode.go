@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
-	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -19,6 +18,8 @@ import (
 	"github.com/goccy/go-yaml/lexer"
 	"github.com/goccy/go-yaml/parser"
 	"github.com/goccy/go-yaml/token"
+
+	"github.com/mortarhpc/mortar/internal/lazyregexp"
 )
 
 // maxFile bounds a spec; the largest real one is some tens of kilobytes.
@@ -129,7 +130,7 @@ func (ps positions) of(path string) (line, col int) {
 func (s *Spec) Given(path string) bool { _, ok := s.pos[path]; return ok }
 
 // definedRE takes the YAML parser's words for a repeated key apart.
-var definedRE = regexp.MustCompile(`^mapping key "(.*)" already defined at \[(\d+):\d+\]`)
+var definedRE = lazyregexp.New(`^mapping key "(.*)" already defined at \[(\d+):\d+\]`)
 
 type position struct{ line, col int }
 

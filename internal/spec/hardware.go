@@ -3,9 +3,10 @@ package spec
 import (
 	"fmt"
 	"reflect"
-	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/mortarhpc/mortar/internal/lazyregexp"
 )
 
 // docOf is the doc tag of a top-level key, by the name of its field.
@@ -17,7 +18,7 @@ func docOf(field string) string {
 	return f.Tag.Get("doc")
 }
 
-var sasRE = regexp.MustCompile(`^(?:0x)?([0-9A-Fa-f]{16})$`)
+var sasRE = lazyregexp.New(`^(?:0x)?([0-9A-Fa-f]{16})$`)
 
 // CardKinds are the cards a spec knows.
 var CardKinds = []string{"sas-hba", "raid", "hca", "nic", "ssd"}

@@ -2,16 +2,17 @@ package spec
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/mortarhpc/mortar/internal/lazyregexp"
 )
 
 var (
-	fsnameRE = regexp.MustCompile(`^[A-Za-z0-9]{1,8}$`) // mkfs.lustre(8), --fsname
-	poolRE   = regexp.MustCompile(`^[A-Za-z0-9_-]{1,15}$`)
-	paramRE  = regexp.MustCompile(`^[A-Za-z0-9_*-]+(\.[A-Za-z0-9_*-]+)+=[A-Za-z0-9_.:,*/@+-]+$`)
+	fsnameRE = lazyregexp.New(`^[A-Za-z0-9]{1,8}$`) // mkfs.lustre(8), --fsname
+	poolRE   = lazyregexp.New(`^[A-Za-z0-9_-]{1,15}$`)
+	paramRE  = lazyregexp.New(`^[A-Za-z0-9_*-]+(\.[A-Za-z0-9_*-]+)+=[A-Za-z0-9_.:,*/@+-]+$`)
 )
 
 // lustre checks the section of that name.

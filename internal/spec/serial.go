@@ -2,16 +2,17 @@ package spec
 
 import (
 	"fmt"
-	"regexp"
 	"strconv"
+
+	"github.com/mortarhpc/mortar/internal/lazyregexp"
 )
 
 var (
-	rangeRE  = regexp.MustCompile(`^([^\[\]]*)\[([0-9]{1,9})-([0-9]{1,9})\]([^\[\]]*)$`)
-	serialRE = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.:+-]{0,63}$`)
+	rangeRE  = lazyregexp.New(`^([^\[\]]*)\[([0-9]{1,9})-([0-9]{1,9})\]([^\[\]]*)$`)
+	serialRE = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9_.:+-]{0,63}$`)
 	// devRE matches the names the kernel gives block devices in the order it finds them.
-	devRE = regexp.MustCompile(`^(/dev/.*|(sd|vd|xvd|hd)[a-z]{1,3}[0-9]*|nvme[0-9]+n[0-9]+(p[0-9]+)?|dm-[0-9]+|md[0-9]+|mpath[a-z]{1,3})$`)
-	wwnRE = regexp.MustCompile(`^(?:naa\.|0x)?([0-9A-Fa-f]{16}|[0-9A-Fa-f]{32})$`)
+	devRE = lazyregexp.New(`^(/dev/.*|(sd|vd|xvd|hd)[a-z]{1,3}[0-9]*|nvme[0-9]+n[0-9]+(p[0-9]+)?|dm-[0-9]+|md[0-9]+|mpath[a-z]{1,3})$`)
+	wwnRE = lazyregexp.New(`^(?:naa\.|0x)?([0-9A-Fa-f]{16}|[0-9A-Fa-f]{32})$`)
 )
 
 // maxRange bounds one range; no enclosure has that many bays.

@@ -4,13 +4,14 @@ import (
 	"fmt"
 	"net/netip"
 	"path"
-	"regexp"
 	"slices"
 	"sort"
 	"strconv"
 	"strings"
 
 	"golang.org/x/crypto/ssh"
+
+	"github.com/mortarhpc/mortar/internal/lazyregexp"
 )
 
 // checker collects what is wrong, each with the place it stands at.
@@ -75,18 +76,18 @@ func (c *checker) at(p string) string {
 func (c *checker) isHA() bool { return c.s.Flavour != NFS }
 
 var (
-	brickRE    = regexp.MustCompile(`^[A-Za-z]([A-Za-z0-9-]{0,13}[A-Za-z0-9])?$`)
-	hostRE     = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?)*$`)
-	wordRE     = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9_-]{0,30}[A-Za-z0-9])?$`)
-	serviceRE  = regexp.MustCompile(`^[a-z]([a-z0-9-]{0,10}[a-z0-9])?$`)
-	pathRE     = regexp.MustCompile(`^(/[A-Za-z0-9._-]+)+$`)
-	speedRE    = regexp.MustCompile(`^[1-9][0-9]*(\.[0-9]+)?(Mb/s|Gb/s)$`)
-	optionRE   = regexp.MustCompile(`^[A-Za-z0-9_.-]+(=[A-Za-z0-9_.:@/+-]+)?$`)
-	clientRE   = regexp.MustCompile(`^[A-Za-z0-9*?@][A-Za-z0-9*?@.:_-]*$`)
-	mirrorRE   = regexp.MustCompile(`^https?://[A-Za-z0-9._:/@%+~-]+$`)
-	fileRE     = regexp.MustCompile(`^[A-Za-z0-9._/~@+-]+$`)
-	ifaceRE    = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,14}$`)
-	bmcUserRE  = regexp.MustCompile(`^[A-Za-z0-9_.@-]{1,16}$`) // IPMI 2.0: at most 16 bytes
+	brickRE    = lazyregexp.New(`^[A-Za-z]([A-Za-z0-9-]{0,13}[A-Za-z0-9])?$`)
+	hostRE     = lazyregexp.New(`^[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?)*$`)
+	wordRE     = lazyregexp.New(`^[A-Za-z0-9]([A-Za-z0-9_-]{0,30}[A-Za-z0-9])?$`)
+	serviceRE  = lazyregexp.New(`^[a-z]([a-z0-9-]{0,10}[a-z0-9])?$`)
+	pathRE     = lazyregexp.New(`^(/[A-Za-z0-9._-]+)+$`)
+	speedRE    = lazyregexp.New(`^[1-9][0-9]*(\.[0-9]+)?(Mb/s|Gb/s)$`)
+	optionRE   = lazyregexp.New(`^[A-Za-z0-9_.-]+(=[A-Za-z0-9_.:@/+-]+)?$`)
+	clientRE   = lazyregexp.New(`^[A-Za-z0-9*?@][A-Za-z0-9*?@.:_-]*$`)
+	mirrorRE   = lazyregexp.New(`^https?://[A-Za-z0-9._:/@%+~-]+$`)
+	fileRE     = lazyregexp.New(`^[A-Za-z0-9._/~@+-]+$`)
+	ifaceRE    = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9._-]{0,14}$`)
+	bmcUserRE  = lazyregexp.New(`^[A-Za-z0-9_.@-]{1,16}$`) // IPMI 2.0: at most 16 bytes
 	flavours   = []string{string(NFS), string(NFSHA), string(NFSHAXL), string(Lustre)}
 	exportOpts = []string{"rw", "ro", "sync", "async", "wdelay", "no_wdelay", "subtree_check", "no_subtree_check",
 		"root_squash", "no_root_squash", "all_squash", "no_all_squash", "anonuid", "anongid", "secure", "insecure",

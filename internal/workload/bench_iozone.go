@@ -5,9 +5,10 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"time"
+
+	"github.com/mortarhpc/mortar/internal/lazyregexp"
 )
 
 // iozoneCommand is the papers' own: -i 0|1 -c -e -w, or -i 2 -w -I -O, each
@@ -39,8 +40,8 @@ func iozoneCommand(j *BenchJob, dir, _ string, client int) []string {
 func kib(n int64) string { return strconv.FormatInt(n/1024, 10) + "k" }
 
 var (
-	iozoneRevision = regexp.MustCompile(`Version \$Revision: ([0-9.]+) \$`)
-	iozoneRate     = regexp.MustCompile(`Children see throughput for\s+(\d+) (initial writers|readers|random readers|random writers)\s*=\s*([0-9.]+) (kB|ops)/sec`)
+	iozoneRevision = lazyregexp.New(`Version \$Revision: ([0-9.]+) \$`)
+	iozoneRate     = lazyregexp.New(`Children see throughput for\s+(\d+) (initial writers|readers|random readers|random writers)\s*=\s*([0-9.]+) (kB|ops)/sec`)
 )
 
 func iozoneVersion(ctx context.Context, path string) string {

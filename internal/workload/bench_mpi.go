@@ -5,8 +5,9 @@ import (
 	"fmt"
 	"math"
 	"path/filepath"
-	"regexp"
 	"strconv"
+
+	"github.com/mortarhpc/mortar/internal/lazyregexp"
 )
 
 // mdtestCommand is the papers' own, for files only, one phase at a time.
@@ -32,10 +33,10 @@ func mdtestCommand(j *BenchJob, dir, _ string, client int) []string {
 }
 
 var (
-	mdtestVersion = regexp.MustCompile(`(?m)^mdtest-(\S+) was launched`)
-	mdtestFiles   = regexp.MustCompile(`(?m)^\d+ tasks, (\d+) files`)
+	mdtestVersion = lazyregexp.New(`(?m)^mdtest-(\S+) was launched`)
+	mdtestFiles   = lazyregexp.New(`(?m)^\d+ tasks, (\d+) files`)
 	// Operation, then the maximum over the iterations, of which there is one.
-	mdtestRate = regexp.MustCompile(`(?m)^\s+(File creation|File stat|File removal|Tree creation|Tree removal)\s*:?\s+([0-9.]+)`)
+	mdtestRate = lazyregexp.New(`(?m)^\s+(File creation|File stat|File removal|Tree creation|Tree removal)\s*:?\s+([0-9.]+)`)
 )
 
 // parseMdtest reads the summary of rates.

@@ -3,8 +3,8 @@ package workload
 import (
 	"fmt"
 	"path/filepath"
-	"regexp"
 
+	"github.com/mortarhpc/mortar/internal/lazyregexp"
 	"github.com/mortarhpc/mortar/internal/stream"
 )
 
@@ -251,7 +251,7 @@ type CleanResult struct {
 	Removed []string `json:"removed"`
 }
 
-var nameRE = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,99}$`)
+var nameRE = lazyregexp.New(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,99}$`)
 
 // DefaultLedgerDir is where a run's ledgers are kept on a client.
 func DefaultLedgerDir(runID string) string { return filepath.Join("/var/lib/mortar/runs", runID) }
