@@ -278,13 +278,21 @@ func (s *service) nfsdState() (state, error) {
 		return stopped, nil
 	}
 	if missing != nil {
-		return broken, fmt.Errorf("%s does not run", strings.Join(missing, ", "))
+		err := fmt.Errorf("%s does not run", strings.Join(missing, ", "))
+		if s.threads() > 0 {
+			return broken, revivable{err}
+		}
+		return broken, err
 	}
 	if err := s.registered(context.Background()); err != nil {
-		return broken, err
+		return broken, revivable{err}
 	}
 	return running, nil
 }
+
+// revivable is the fault of a daemon that has died beside nfsd: the watcher
+// starts it again within 2 s, without a client's noticing.
+type revivable struct{ error }
 
 func (s *service) startNFSD(ctx context.Context) error {
 	if st, err := s.nfsdState(); err == nil && st == running {

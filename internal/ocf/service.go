@@ -177,6 +177,13 @@ func (s *service) stop(ctx context.Context) error {
 func (s *service) monitor(ctx context.Context) (state, error) {
 	s.release()
 	st, err := s.check()
+	// A monitor that comes in between must not have the service moved.
+	for try := 0; try < 20 && isRevivable(err); try++ {
+		if s.k.Sleep(ctx, 250*time.Millisecond) != nil {
+			break
+		}
+		st, err = s.check()
+	}
 	if st == running && err == nil {
 		_ = s.moreThreads(ctx) // serving with fewer is better than not serving
 		if m, err := s.owner(); err != nil {
@@ -200,6 +207,21 @@ func (s *service) monitor(ctx context.Context) (state, error) {
 		}
 	}
 	return st, err
+}
+
+// isRevivable says whether what check found is nothing but a daemon that the
+// watcher starts again.
+func isRevivable(err error) bool {
+	all, ok := err.(interface{ Unwrap() []error }) //nolint:errorlint // that of errors.Join in check
+	if !ok {
+		return false
+	}
+	for _, e := range all.Unwrap() {
+		if !errors.As(e, new(revivable)) {
+			return false
+		}
+	}
+	return true
 }
 
 // warm loads what a start on this host will need, so that it need not be

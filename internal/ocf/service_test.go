@@ -384,6 +384,41 @@ func (l *lateDisk) Sleep(ctx context.Context, d time.Duration) error {
 	return err
 }
 
+// TestMonitorWaitsForTheWatcher kills a daemon that the watcher starts again a
+// moment after a monitor has begun.
+func TestMonitorWaitsForTheWatcher(t *testing.T) {
+	sh := newShared(t)
+	h := sh.hosts["nfs1"]
+	s := h.service(testConfig())
+	if err := s.start(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	var dead *fakeProc
+	var was int
+	for pid, p := range h.procs {
+		if p.name == mountd {
+			dead, was = p, pid
+		}
+	}
+	delete(h.procs, was)
+	begin := h.clock
+	s.k = &lateDisk{h, func() {
+		if h.clock.Sub(begin) >= 2*time.Second {
+			h.procs[was] = dead
+		}
+	}}
+	if st, err := s.monitor(context.Background()); st != running || err != nil {
+		t.Errorf("state %d, error %v", st, err)
+	}
+	// What the watcher does not mend is told at once.
+	delete(h.procs, was)
+	h.nfsd = 0
+	begin = h.clock
+	if st, err := s.monitor(context.Background()); st != broken || err == nil || h.clock != begin {
+		t.Errorf("state %d, error %v, after %s", st, err, h.clock.Sub(begin))
+	}
+}
+
 func TestWarm(t *testing.T) {
 	h := newShared(t).hosts["nfs2"]
 	h.files["/sys/module/nfsd/refcnt"] = "0\n"
