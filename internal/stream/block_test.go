@@ -160,6 +160,28 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
+// The short way is no less strict: a flip of any bit is found, and any other
+// run, stream, place or generation.
+func TestHolds(t *testing.T) {
+	s := NewStream(NewRunID("holds"), 3)
+	b := make([]byte, BlockSize)
+	s.Encode(b, 77, 5, 9, 2)
+	if !s.Holds(b, 77, 5) {
+		t.Fatal("a good block is refused")
+	}
+	for bit := range len(b) * 8 {
+		b[bit/8] ^= 1 << (bit % 8)
+		if s.Holds(b, 77, 5) {
+			t.Fatalf("bit %d flipped, and not found", bit)
+		}
+		b[bit/8] ^= 1 << (bit % 8)
+	}
+	other, foreign := NewStream(NewRunID("holds"), 4), NewStream(NewRunID("other"), 3)
+	if s.Holds(b, 78, 5) || s.Holds(b, 77, 4) || s.Holds(b, 77, 6) || s.Holds(b, 77, 0) || other.Holds(b, 77, 5) || foreign.Holds(b, 77, 5) || s.Holds(make([]byte, BlockSize), 0, 0) {
+		t.Error("a block that does not belong there is taken for one that does")
+	}
+}
+
 func BenchmarkGenerate(b *testing.B) {
 	s := NewStream(NewRunID("bench"), 1)
 	buf := AlignedBuffer(1 << 20)

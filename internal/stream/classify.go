@@ -36,7 +36,7 @@ var zeros [BlockSize]byte
 // It allocates only for damaged blocks.
 func (s *Stream) Classify(b []byte, block uint64, e Expect, others ...Stream) Finding {
 	b = b[:BlockSize:BlockSize]
-	if s.holds(b, block, e.Acked) {
+	if s.Holds(b, block, e.Acked) {
 		return Finding{Class: OK, Generation: e.Acked}
 	}
 	h, err := Decode(b)
@@ -62,9 +62,9 @@ func (s *Stream) Classify(b []byte, block uint64, e Expect, others ...Stream) Fi
 	return Finding{Class: InDoubt, Generation: h.Generation}
 }
 
-// holds is the short way to what nearly every block is: undamaged, in its
-// place, and of the generation expected.
-func (s *Stream) holds(b []byte, block uint64, gen uint32) bool {
+// Holds is the short way to what nearly every block is: undamaged, in its
+// place, and of that generation. What else it may be, Classify tells.
+func (s *Stream) Holds(b []byte, block uint64, gen uint32) bool {
 	h := b[:headerSize:headerSize]
 	return binary.LittleEndian.Uint64(h[32:]) == block && binary.LittleEndian.Uint32(h[40:]) == gen && gen > 0 &&
 		binary.LittleEndian.Uint32(h[24:]) == s.ID && h[7] == Version && string(h[:7]) == magic && RunID(h[8:24]) == s.Run &&
