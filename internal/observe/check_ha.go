@@ -9,6 +9,21 @@ import (
 	"github.com/mortarhpc/mortar/internal/design"
 )
 
+// noCluster says why a server that answers says nothing of the cluster.
+func (s *server) noCluster() string {
+	if s.crmSlow {
+		return fmt.Sprintf("the cluster on %s did not answer in time", s.name)
+	}
+	return fmt.Sprintf("the cluster does not run on %s: %s", s.name, oneLine(s.crmErr))
+}
+
+func (s *server) startCluster() string {
+	if s.crmSlow {
+		return "look again: a server that has just booted is busy; if it stays so, `journalctl -u pacemaker` there"
+	}
+	return "`systemctl start pacemaker` there (it starts corosync), or `mortar apply`"
+}
+
 // cluster: members, quorum, links, and where each service runs.
 func (v *view) cluster() *Part {
 	p := &Part{Name: "cluster"}
@@ -19,8 +34,7 @@ func (v *view) cluster() *Part {
 				p.add(Unknown, s.name, "%s does not answer", s.name)
 				continue
 			}
-			c := p.add(Fault, s.name, "the cluster does not run on %s: %s", s.name, oneLine(s.crmErr))
-			c.Mend = "`systemctl start pacemaker` (it starts corosync), or `mortar apply`"
+			p.add(Fault, s.name, "%s", s.noCluster()).Mend = s.startCluster()
 		}
 		p.Text = "no server's cluster answers"
 		return p
@@ -145,8 +159,7 @@ func (v *view) disagreement(p *Part) {
 	}
 	for _, s := range v.servers {
 		if s.host != nil && s.crm == nil {
-			c := p.add(Fault, s.name, "the cluster does not run on %s: %s", s.name, oneLine(s.crmErr))
-			c.Mend = "`systemctl start pacemaker` there, or `mortar apply`"
+			p.add(Fault, s.name, "%s", s.noCluster()).Mend = s.startCluster()
 		}
 	}
 }

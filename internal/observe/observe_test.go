@@ -553,6 +553,9 @@ func TestJudge(t *testing.T) {
 			r.Stdout = strings.Replace(r.Stdout, `pacemakerd-state="running"`, `pacemakerd-state="starting_daemons"`, 1)
 			f.Hosts["nfs2"].Host.Run[cmdCRM] = r
 		}, append([]string{"fault: the cluster does not run on nfs2: pacemaker is starting"}, both...)},
+		{"the partner's cluster is slow", func(f Facts) {
+			f.Hosts["nfs2"].Host.Run[cmdCRM] = RunResult{Err: "context deadline exceeded"}
+		}, append([]string{"fault: the cluster on nfs2 did not answer in time"}, both...)},
 		{"monitor failed and recovered", func(f Facts) {
 			move(d, f, "nfs1", "nfs2")
 			cluster(t, f, "monitor-failed")

@@ -140,7 +140,7 @@ func NotReady(d *design.Design, f Facts, service, target string) []string {
 	case t.host == nil:
 		return []string{fmt.Sprintf("%s does not answer: %s", target, oneLine(t.err))}
 	case t.crm == nil:
-		return []string{fmt.Sprintf("the cluster does not run on %s: %s", target, oneLine(t.crmErr))}
+		return []string{t.noCluster()}
 	case v.crm == nil:
 		return []string{"no server's cluster answers"}
 	}

@@ -1,6 +1,7 @@
 package observe
 
 import (
+	"context"
 	"path/filepath"
 	"slices"
 	"sort"
@@ -34,6 +35,8 @@ type server struct {
 	links  []link
 	crm    *crm
 	crmErr string
+	// crmSlow: it was asked, and had not answered when its time was up.
+	crmSlow bool
 }
 
 // seenDisk is a disk of the design as one server sees it.
@@ -109,7 +112,7 @@ func (s *server) read(d *design.Design) {
 		case err == nil:
 			s.crm = c
 		case r.Err != "":
-			s.crmErr = r.Err
+			s.crmErr, s.crmSlow = r.Err, strings.Contains(r.Err, context.DeadlineExceeded.Error())
 		case strings.TrimSpace(r.Stdout) == "" && r.Stderr != "":
 			s.crmErr = strings.TrimSpace(r.Stderr)
 		default:
