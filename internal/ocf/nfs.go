@@ -313,7 +313,7 @@ func (s *service) startNFSD(ctx context.Context) error {
 		for _, p := range []struct {
 			name  string
 			value int
-		}{{"nlm_timeout", lockTimeout}, {"nlm_grace_period", cmp.Or(n.LockGrace, n.Grace)}} {
+		}{{"nlm_timeout", lockTimeout}, {"nlm_grace_period", s.lockGrace()}} {
 			if err := s.k.Poke("/proc/sys/fs/nfs/"+p.name, strconv.Itoa(p.value)+"\n"); err != nil && s.threads() == 0 {
 				s.log.note("lockd's %s stays as it is: %v", p.name, err)
 			}
@@ -375,6 +375,30 @@ func (s *service) startNFSD(ctx context.Context) error {
 	_, err := s.nfsdState()
 	return err
 }
+
+// lockGrace is the grace period for NFSv3 locks in s. A client reclaims when
+// it is notified, but on a connection of lockd's that it may not have: it
+// tries to connect again after 3, 6, 12 s and so on, up to 5 minutes, so after
+// an outage of two minutes it may be two minutes late. Then its locks would
+// have been given to others (seen). NFSv4 clients try at least twice in a lease.
+// Source: xprt_reconnect_backoff() and nfs4_set_lease_period() of the kernel.
+func (s *service) lockGrace() int {
+	grace := cmp.Or(s.cfg.NFS.LockGrace, s.cfg.NFS.Grace)
+	was, ok := s.alive()
+	if !ok {
+		return grace // nobody held a lock
+	}
+	out := int(s.now().Sub(was).Seconds())
+	longer := min(out+lockTimeout, maxLockGrace)
+	if longer <= grace {
+		return grace
+	}
+	s.log.note("not served for up to %d s: NFSv3 locks may be reclaimed for %d s", out, longer)
+	return longer
+}
+
+// maxLockGrace is the most that the kernel takes, in s.
+const maxLockGrace = 240
 
 // lockTimeout is lockd's nlm_timeout in s: after so long it repeats a call to
 // a client.
@@ -572,6 +596,22 @@ func (s *service) recall() {
 
 // monitoredFile keeps what rpc.statd has written of the clients that hold
 // NFSv3 locks: a line for each, of the file's name and its content.
+// aliveFile says when a monitor last saw the service run while NFSv3 clients
+// held locks, in s since 1970.
+func (s *service) aliveFile() string { return s.cfg.StateDir + "/mortar/alive" }
+
+func (s *service) alive() (time.Time, bool) {
+	b, err := s.k.ReadFile(s.aliveFile())
+	if err != nil {
+		return time.Time{}, false
+	}
+	t, err := strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64)
+	if err != nil {
+		s.log.note("%s: %v", s.aliveFile(), err)
+	}
+	return time.Unix(t, 0), err == nil
+}
+
 func (s *service) monitoredFile() string { return s.cfg.StateDir + "/mortar/monitored" }
 
 // monitored reads what saveMonitored has saved: name → record.
@@ -598,6 +638,15 @@ func (s *service) saveMonitored() error {
 	names, err := s.k.ReadDir(s.cfg.StateDir + "/sm")
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
+	}
+	if last, ok := s.alive(); len(names) > 0 && (!ok || s.now().Sub(last).Abs() >= 5*time.Second) {
+		if err := s.k.Save(s.aliveFile(), []byte(strconv.FormatInt(s.now().Unix(), 10)+"\n")); err != nil {
+			return err
+		}
+	} else if len(names) == 0 && ok {
+		if err := s.k.Remove(s.aliveFile()); err != nil {
+			return err
+		}
 	}
 	was, err := s.monitored()
 	if err != nil || slices.Equal(names, slices.Sorted(maps.Keys(was))) {

@@ -384,6 +384,48 @@ func (l *lateDisk) Sleep(ctx context.Context, d time.Duration) error {
 	return err
 }
 
+// TestLockGrace takes a service over after outages: a client of NFSv3 that has
+// to find its way back after two minutes has more time for its locks.
+func TestLockGrace(t *testing.T) {
+	for name, tc := range map[string]struct {
+		out  time.Duration
+		lock bool
+		want string
+	}{
+		"crash":            {15 * time.Second, true, "30\n"},
+		"two minutes":      {2 * time.Minute, true, "125\n"},
+		"a day":            {24 * time.Hour, true, "240\n"},
+		"clock goes back":  {-time.Hour, true, "30\n"},
+		"nobody had locks": {2 * time.Minute, false, "30\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sh := newShared(t)
+			a, b := sh.hosts["nfs1"], sh.hosts["nfs2"]
+			s := a.service(testConfig())
+			if err := s.start(context.Background()); err != nil {
+				t.Fatal(err)
+			}
+			delete(sh.volume, "/.nfs/sm/10.0.0.9")
+			if tc.lock {
+				sh.volume["/.nfs/sm/10.0.0.9"] = "0100007f 000186b5 00000003 00000010 0 10.0.0.9 nfs1\n"
+			}
+			if st, err := s.monitor(context.Background()); st != running || err != nil {
+				t.Fatal(st, err)
+			}
+			b.clock = a.clock.Add(tc.out)
+			if err := s.stop(context.Background()); err != nil {
+				t.Fatal(err)
+			}
+			if err := b.service(testConfig()).start(context.Background()); err != nil {
+				t.Fatal(err)
+			}
+			if got := b.files["/proc/sys/fs/nfs/nlm_grace_period"]; got != tc.want {
+				t.Errorf("grace %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
 // TestMonitorWaitsForTheWatcher kills a daemon that the watcher starts again a
 // moment after a monitor has begun.
 func TestMonitorWaitsForTheWatcher(t *testing.T) {
