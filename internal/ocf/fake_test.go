@@ -947,6 +947,9 @@ func (h *fakeHost) run(c command, inside bool) (string, error) {
 		h.spawn(&fakeProc{name: a[0], cwd: "/", inside: inside, bound: bound})
 		return "", nil
 	case a[0] == "rpc.nfsd":
+		if i := slices.Index(a, "--grace-time"); h.nfsd == 0 && i > 0 { // as nfs-utils 2.8 does
+			h.files["/proc/sys/fs/nfs/nlm_grace_period"] = a[i+1] + "\n"
+		}
 		fmt.Sscan(a[len(a)-1], &h.nfsd)
 		if c.nodename != "brick-home" {
 			h.t.Errorf("nfsd has scope %q", c.nodename)

@@ -301,6 +301,11 @@ func (s *service) startNFSD(ctx context.Context) error {
 	n := s.cfg.NFS
 	v3 := n.serves("3")
 	if v3 {
+		lockGrace := s.lockGrace()
+		// rpc.nfsd sets lockd's period to nfsd's when it starts the first
+		// threads, so a longer one must be both's. nfsd ends its own when all
+		// clients have reclaimed.
+		s.grace = lockGrace
 		if s.cfg.Namespace == "" {
 			if _, err := s.k.Realpath(rpcbindSocket); err != nil {
 				return fmt.Errorf("rpcbind does not run (no %s): NFSv3 needs it", rpcbindSocket)
@@ -313,7 +318,7 @@ func (s *service) startNFSD(ctx context.Context) error {
 		for _, p := range []struct {
 			name  string
 			value int
-		}{{"nlm_timeout", lockTimeout}, {"nlm_grace_period", s.lockGrace()}} {
+		}{{"nlm_timeout", lockTimeout}, {"nlm_grace_period", lockGrace}} {
 			if err := s.k.Poke("/proc/sys/fs/nfs/"+p.name, strconv.Itoa(p.value)+"\n"); err != nil && s.threads() == 0 {
 				s.log.note("lockd's %s stays as it is: %v", p.name, err)
 			}
@@ -432,7 +437,7 @@ const firstThreads = 16
 // Source: RFC 8881, 2.10.4, and nfsd_svc() of the kernel.
 func (s *service) runNFSD(ctx context.Context, threads int) error {
 	n := s.cfg.NFS
-	argv := []string{"rpc.nfsd", "--lease-time", strconv.Itoa(n.Lease), "--grace-time", strconv.Itoa(n.Grace), "--tcp", "--no-udp"}
+	argv := []string{"rpc.nfsd", "--lease-time", strconv.Itoa(n.Lease), "--grace-time", strconv.Itoa(max(s.grace, n.Grace)), "--tcp", "--no-udp"}
 	for _, v := range nfsVersions {
 		opt := "--no-nfs-version"
 		if n.serves(v) {

@@ -34,6 +34,8 @@ type service struct {
 	host string
 	self int // process ID
 	log  *steps
+	// grace is nfsd's grace period in s if it is to be longer than configured.
+	grace int
 	// cache is opened when it is first needed.
 	cache stack
 	now   func() time.Time
