@@ -390,7 +390,7 @@ func (s *service) startNFSD(ctx context.Context) error {
 func (s *service) lockGrace() int {
 	grace := cmp.Or(s.cfg.NFS.LockGrace, s.cfg.NFS.Grace)
 	was, ok := s.alive()
-	if !ok {
+	if held, err := s.k.ReadDir(s.cfg.StateDir + notifyDir + "/sm.bak"); err != nil || len(held) == 0 || !ok {
 		return grace // nobody held a lock
 	}
 	out := int(s.now().Sub(was).Seconds())
@@ -601,8 +601,7 @@ func (s *service) recall() {
 
 // monitoredFile keeps what rpc.statd has written of the clients that hold
 // NFSv3 locks: a line for each, of the file's name and its content.
-// aliveFile says when a monitor last saw the service run while NFSv3 clients
-// held locks, in s since 1970.
+// aliveFile says when a monitor last saw the service run, in s since 1970.
 func (s *service) aliveFile() string { return s.cfg.StateDir + "/mortar/alive" }
 
 func (s *service) alive() (time.Time, bool) {
@@ -644,12 +643,8 @@ func (s *service) saveMonitored() error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if last, ok := s.alive(); len(names) > 0 && (!ok || s.now().Sub(last).Abs() >= 5*time.Second) {
+	if last, ok := s.alive(); !ok || s.now().Sub(last).Abs() >= 5*time.Second {
 		if err := s.k.Save(s.aliveFile(), []byte(strconv.FormatInt(s.now().Unix(), 10)+"\n")); err != nil {
-			return err
-		}
-	} else if len(names) == 0 && ok {
-		if err := s.k.Remove(s.aliveFile()); err != nil {
 			return err
 		}
 	}
