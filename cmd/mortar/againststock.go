@@ -19,10 +19,14 @@ import (
 
 // builtTwice measures a brick with each profile, and gives the directory of
 // each one's run. With both, the error is that of a measurement that ended
-// badly and left a result, as a drill that fails does. A brick of one profile cannot be turned into one of the
-// other, so each is built on a virtual rack of its own, one after the other. It
-// has no logic of its own: the commands are those a user could type.
+// badly and left a result, as a drill that fails does. A brick of one profile
+// cannot be turned into one of the other, so each is built on a virtual rack of
+// its own, one after the other. It has no logic of its own: the commands are
+// those a user could type.
 func builtTwice(ctx context.Context, w io.Writer, start time.Time, specFile, dir string, measure func(file, run string) []string) (map[spec.Profile]string, error) {
+	if err := writable(dir); err != nil {
+		return nil, fail(exitBadInput, fmt.Errorf("--out: %w", err))
+	}
 	src, err := os.ReadFile(specFile)
 	if err != nil {
 		return nil, fail(exitBadInput, err)

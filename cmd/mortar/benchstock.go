@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"path/filepath"
 	"strconv"
@@ -34,9 +33,6 @@ func benchAgainstStock(ctx context.Context, out, errOut io.Writer, specFile stri
 	}
 	if _, err := bench.Plan(suite, opt, 1, 1); err != nil {
 		return fail(exitBadInput, err)
-	}
-	if err := writable(f.out); err != nil {
-		return fail(exitBadInput, fmt.Errorf("--out: %w", err))
 	}
 	progress := out
 	if f.asJSON {

@@ -193,9 +193,6 @@ func drillAgainstStock(ctx context.Context, out, errOut io.Writer, specFile stri
 			return fail(exitBadInput, err)
 		}
 	}
-	if err := writable(f.out); err != nil {
-		return fail(exitBadInput, fmt.Errorf("--out: %w", err))
-	}
 	progress := out
 	if f.asJSON {
 		progress = errOut

@@ -301,11 +301,10 @@ func (s *service) startNFSD(ctx context.Context) error {
 	n := s.cfg.NFS
 	v3 := n.serves("3")
 	if v3 {
-		lockGrace := s.lockGrace()
 		// rpc.nfsd sets lockd's period to nfsd's when it starts the first
 		// threads, so a longer one must be both's. nfsd ends its own when all
 		// clients have reclaimed.
-		s.grace = lockGrace
+		s.grace = s.lockGrace()
 		if s.cfg.Namespace == "" {
 			if _, err := s.k.Realpath(rpcbindSocket); err != nil {
 				return fmt.Errorf("rpcbind does not run (no %s): NFSv3 needs it", rpcbindSocket)
@@ -318,7 +317,7 @@ func (s *service) startNFSD(ctx context.Context) error {
 		for _, p := range []struct {
 			name  string
 			value int
-		}{{"nlm_timeout", lockTimeout}, {"nlm_grace_period", lockGrace}} {
+		}{{"nlm_timeout", lockTimeout}, {"nlm_grace_period", s.grace}} {
 			if err := s.k.Poke("/proc/sys/fs/nfs/"+p.name, strconv.Itoa(p.value)+"\n"); err != nil && s.threads() == 0 {
 				s.log.note("lockd's %s stays as it is: %v", p.name, err)
 			}
@@ -599,11 +598,10 @@ func (s *service) recall() {
 	}
 }
 
-// monitoredFile keeps what rpc.statd has written of the clients that hold
-// NFSv3 locks: a line for each, of the file's name and its content.
 // aliveFile says when a monitor last saw the service run, in s since 1970.
 func (s *service) aliveFile() string { return s.cfg.StateDir + "/mortar/alive" }
 
+// alive reads it; false: no monitor has noted it yet.
 func (s *service) alive() (time.Time, bool) {
 	b, err := s.k.ReadFile(s.aliveFile())
 	if err != nil {
@@ -616,6 +614,8 @@ func (s *service) alive() (time.Time, bool) {
 	return time.Unix(t, 0), err == nil
 }
 
+// monitoredFile keeps what rpc.statd has written of the clients that hold
+// NFSv3 locks: a line for each, of the file's name and its content.
 func (s *service) monitoredFile() string { return s.cfg.StateDir + "/mortar/monitored" }
 
 // monitored reads what saveMonitored has saved: name → record.

@@ -34,7 +34,8 @@ type service struct {
 	host string
 	self int // process ID
 	log  *steps
-	// grace is nfsd's grace period in s if it is to be longer than configured.
+	// grace is that of NFSv3 locks in s, once nfsd is to be started; if it is
+	// longer than nfsd's it is nfsd's as well.
 	grace int
 	// cache is opened when it is first needed.
 	cache stack
