@@ -48,7 +48,9 @@ are for), or a file (--print-suite prints one to start from).
 
 Sequential tests move twice the memory of the servers, so that no cache answers
 for the disks; --scale 1/256 makes every size smaller, and --seconds 20 ends
-each phase then, done or not; the report says so.
+each phase then, done or not; the report says so. With a scale below 1 suite
+paper ends its phases after 10 s and leaves out what has more than 8 threads on
+a mount; --seconds and --clients override that.
 
 A suite that restarts the service to empty caches (paper, io500) stops it for
 all of the brick's clients, again and again: on real hardware the brick's name
@@ -61,7 +63,8 @@ by side. Ctrl-C keeps what was measured.
 Exit codes: 0 done, 1 something failed or wrong data was read (what was measured
 is kept), 2 refused (nothing was changed), 130 interrupted (likewise kept).`,
 		Example: `  mortar bench brick.yaml
-  mortar bench brick.yaml --suite paper --scale 1/256 --clients 1,2,4 --seconds 20
+  mortar bench brick.yaml --suite paper --scale 1/256
+  mortar bench brick.yaml --suite paper --scale 1/16 --clients 1,2,4,32 --seconds 60
   mortar bench brick.yaml --suite paper --tests sequential --engine fio --repeat 5
   mortar bench brick.yaml --profile
   mortar bench brick.yaml --against-stock --repeat 3
@@ -344,7 +347,18 @@ func showSets(w io.Writer, des *design.Design, suite *bench.Suite, opt bench.Opt
 		}
 		fmt.Fprintf(tw, "%s\t%d\t%d\t%s\t%s\t%d\t%s\t\n", s.Test, s.Threads, s.Lanes, each, all, planned.Repeat, strings.Join(s.Phases, " "))
 	}
-	return tw.Flush()
+	if err := tw.Flush(); err != nil {
+		return err
+	}
+	if len(planned.LeftOut) > 0 {
+		fmt.Fprintln(w, bench.LeftOutText(suite, planned.LeftOut))
+	}
+	most := ""
+	if planned.MostSeconds > 0 {
+		most = fmt.Sprintf(", %s of measuring at most", report.Seconds(float64(planned.MostSeconds)))
+	}
+	_, err = fmt.Fprintf(w, "%s%s; caches are emptied %d times\n", report.Plural(planned.Measurements, "measurement"), most, planned.ColdTimes)
+	return err
 }
 
 const clearLine = "\r\x1b[K"

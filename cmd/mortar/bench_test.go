@@ -78,6 +78,10 @@ func TestBenchDryRun(t *testing.T) {
 	if err != nil || !strings.Contains(out, "10.0 MiB") || !strings.Contains(out, "20 x 188 files") {
 		t.Errorf("%v\n%s", err, out)
 	}
+	out, err = benchCmd(t, haSpec(t), "--suite", "paper", "--scale", "1/256", "--dry-run")
+	if err != nil || !strings.Contains(out, "left out: 16, 32, 64, 128, 256, 512 (--clients") || !strings.Contains(out, "40 measurements, 6 min 40 s of measuring at most; caches are emptied 26 times") {
+		t.Errorf("%v\n%s", err, out)
+	}
 	out, err = benchCmd(t, haSpec(t), "--dry-run", "--json")
 	if err != nil || !strings.Contains(out, `"suite": "quick"`) && !strings.Contains(out, `"suite":"quick"`) {
 		t.Errorf("%v\n%s", err, out)

@@ -223,7 +223,8 @@ func (r *runner) makeDirs(ctx context.Context) error {
 	for _, round := range rounds(r.suite, r.sets()) {
 		together := int64(0)
 		for _, s := range round.sets {
-			if s.Test.Seconds == 0 {
+			// What is laid out is so whole, whatever then ends by time.
+			if s.Test.Seconds == 0 || s.Test.layOut() && s.Test.File != 0 {
 				together += s.TotalBytes / int64(len(d.Services))
 			}
 		}

@@ -108,6 +108,50 @@ func TestScale(t *testing.T) {
 	}
 }
 
+// At a scale below 1 the paper's suite is a look at the brick: as many threads
+// on a mount as the papers have on a client, and phases ended by time.
+func TestScaledPaper(t *testing.T) {
+	for _, c := range []struct {
+		opt     Options
+		mounts  int
+		most    int // threads of any set
+		seconds int
+		left    []int
+	}{
+		{Options{Scale: 1}, 1, 512, 0, []int{}},
+		{Options{Scale: 1.0 / 256}, 1, 8, 10, []int{16, 32, 64, 128, 256, 512}},
+		{Options{Scale: 1.0 / 256}, 2, 16, 10, []int{32, 64, 128, 256, 512}},
+		{Options{Scale: 1.0 / 256}, 64, 512, 10, []int{}},
+		{Options{Scale: 1.0 / 256, Threads: []int{1, 32}}, 1, 32, 10, []int{}},
+		{Options{Scale: 1.0 / 256, Seconds: 60}, 1, 8, 60, []int{16, 32, 64, 128, 256, 512}},
+		{Options{Scale: 1.0 / 256, Engine: workload.EngineIozone}, 1, 8, 0, []int{16, 32, 64, 128, 256, 512}},
+	} {
+		p, err := Plan(load(t, "paper", spec.NFSHA), c.opt, 1280<<20, c.mounts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		most, phases, cold := 0, 0, 0
+		for _, s := range p.Sets {
+			most = max(most, s.Threads)
+			phases += len(s.Phases)
+			cold += len(s.Phases) - 1
+			if s.Phases[0] == string(workload.RandWrite) {
+				cold++ // after the files were laid out
+			}
+			if s.Seconds != c.seconds {
+				t.Errorf("%+v: %s ends after %d s", c.opt, s.Test, s.Seconds)
+			}
+		}
+		if d := cmp.Diff(c.left, p.LeftOut); d != "" || most != c.most || p.Measurements != phases || p.ColdTimes != cold || p.MostSeconds != phases*c.seconds {
+			t.Errorf("%+v on %d: %d threads at most, %d measurements, %d times cold, %d s: %s", c.opt, c.mounts, most, p.Measurements, p.ColdTimes, p.MostSeconds, d)
+		}
+	}
+	one := &Suite{ScaledThreads: 8, Repeat: 1, Tests: []Test{{Name: "a", Phases: []string{"seq-write"}, Threads: []int{16, 32}, Record: 1 << 20, File: 1 << 20}}}
+	if s := Sets(one, Sizing{Scale: 0.5, Lanes: 1}); len(s) != 1 || s[0].Threads != 16 {
+		t.Errorf("the smallest count did not stay: %+v", s)
+	}
+}
+
 func TestLanes(t *testing.T) {
 	for _, c := range [][3]int{{1, 8, 1}, {8, 8, 8}, {8, 3, 2}, {64, 32, 32}, {9, 4, 3}, {7, 4, 1}, {4, 0, 1}} {
 		if got := lanes(c[0], c[1]); got != c[2] {
@@ -128,6 +172,8 @@ func TestBadSuites(t *testing.T) {
 		"phase md-stat has no files to work on":              head + "  - {name: a, phases: [md-stat], threads: [1]}\n",
 		"metadata phases and others share no files":          head + "  - {name: a, phases: [md-create, seq-read], threads: [1]}\n",
 		"after md-remove there are no files left":            head + "  - {name: a, phases: [md-create, md-remove, md-stat], threads: [1]}\n",
+		"scaled_threads: -1; use 0 or more":                  "apiVersion: mortar/v1\nkind: suite\nname: x\nscaled_threads: -1\ntests: [{name: x, phases: [seq-write], threads: [1]}]\n",
+		"scaled_seconds: 90000; use 0 to 86400":              "apiVersion: mortar/v1\nkind: suite\nname: x\nscaled_seconds: 90000\ntests: [{name: x, phases: [seq-write], threads: [1]}]\n",
 		"threads: 0; use 1 to 4096":                          head + "  - {name: a, phases: [seq-write], threads: [0]}\n",
 		"thread count 2 is there twice":                      head + "  - {name: a, phases: [seq-write], threads: [2, 2]}\n",
 		"key \"threads\" is missing in test":                 head + "  - {name: a, phases: [seq-write]}\n",

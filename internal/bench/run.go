@@ -200,8 +200,12 @@ func (o *Options) of(suite *Suite) (Suite, error) {
 		s.Cold = o.Cold
 	}
 	for i := range s.Tests {
-		if t := &s.Tests[i]; o.Seconds > 0 && (t.Seconds == 0 || t.Seconds > o.Seconds) {
+		t := &s.Tests[i]
+		switch {
+		case o.Seconds > 0 && (t.Seconds == 0 || t.Seconds > o.Seconds):
 			t.Seconds = o.Seconds
+		case o.Seconds == 0 && t.Seconds == 0 && o.Scale > 0 && o.Scale < 1 && o.Engine.EndsByTime():
+			t.Seconds = s.ScaledSeconds
 		}
 	}
 	err := pick(&s, o.Tests)
@@ -252,7 +256,7 @@ func (r *runner) engineTests() (left string, err error) {
 		}
 		return !t.metadata() && t.Reread == 0
 	}
-	if e := r.opt.Engine; e == workload.EngineMdtest || e == workload.EngineIozone {
+	if e := r.opt.Engine; !e.EndsByTime() {
 		if i := slices.IndexFunc(r.suite.Tests, func(t Test) bool { return can(&t) && t.Seconds > 0 }); i >= 0 {
 			return "", &Unfit{[]string{fmt.Sprintf("%s cannot end a phase after a time, and test %s of suite %s ends its after %d s: use a suite without (paper; --print-suite prints one to change)",
 				e, r.suite.Tests[i].Name, r.suite.Name, r.suite.Tests[i].Seconds)}}
@@ -370,13 +374,18 @@ func (r *runner) connect(ctx context.Context, name string) error {
 	return nil
 }
 
-func (r *runner) sets() []Set {
-	return Sets(r.suite, Sizing{Memory: r.memory, Scale: r.opt.Scale, Threads: r.opt.Threads, Lanes: len(r.lanes)})
+func (r *runner) sizing() Sizing {
+	return Sizing{Memory: r.memory, Scale: r.opt.Scale, Threads: r.opt.Threads, Lanes: len(r.lanes)}
 }
+
+func (r *runner) sets() []Set { return Sets(r.suite, r.sizing()) }
 
 // measure does every set.
 func (r *runner) measure(ctx context.Context) error {
 	all := rounds(r.suite, r.sets())
+	if left := r.suite.leftOut(r.sizing()); len(left) > 0 {
+		r.note("", "%s", LeftOutText(r.suite, left))
+	}
 	for _, round := range all {
 		for _, p := range round.steps {
 			if p.measured {
@@ -398,6 +407,12 @@ func (r *runner) measure(ctx context.Context) error {
 		}
 	}
 	return errors.Join(failed...)
+}
+
+// LeftOutText tells which thread counts are left out, and how to have them.
+func LeftOutText(s *Suite, left []int) string {
+	words := strings.Trim(strings.Join(strings.Fields(fmt.Sprint(left)), ", "), "[]")
+	return fmt.Sprintf("at this scale thread counts of more than %d on each mount are left out: %s (--clients has any measured)", s.ScaledThreads, words)
 }
 
 // used chooses the lanes of a set and numbers them within their services.

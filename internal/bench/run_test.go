@@ -603,6 +603,9 @@ func TestUnfit(t *testing.T) {
 		{"NFS version", "no mount of service home by NFSv3", func(_ *brick, o *Options) { o.NFSVersion = "3" }},
 		{"no such test", "has no test \"x\"", func(_ *brick, o *Options) { o.Tests = []string{"x"} }},
 		{"too large", "use --scale 1/", func(_ *brick, o *Options) { o.Scale = 1000; o.Threads = []int{4000000} }},
+		{"too large to lay out, though ended by time", "use --scale 1/", func(_ *brick, o *Options) {
+			o.Tests, o.Threads, o.Scale, o.Seconds = []string{"random"}, []int{4000000}, 1000, 5
+		}},
 		{"engine", "no load for", func(_ *brick, o *Options) { o.Engine = workload.EngineMdtest; o.Tests = []string{"random"} }},
 		{"engine without time", "cannot end a phase after a time", func(_ *brick, o *Options) {
 			o.Engine = workload.EngineIozone

@@ -70,10 +70,7 @@ func Sets(s *Suite, z Sizing) []Set {
 	var out []Set
 	for ti := range s.Tests {
 		t := &s.Tests[ti]
-		threads := t.Threads
-		if len(z.Threads) > 0 {
-			threads = z.Threads
-		}
+		threads, _ := s.counts(t, z)
 		for rep := 1; rep <= s.Repeat; rep++ {
 			for _, n := range threads {
 				set := Set{Test: t, Name: fmt.Sprintf("%s.%d", t.Name, n), Threads: n, Repeat: rep, Lanes: lanes(n, z.Lanes), RecordBytes: int64(t.Record)}
@@ -88,6 +85,38 @@ func Sets(s *Suite, z Sizing) []Set {
 		}
 	}
 	return out
+}
+
+// counts are the thread counts of a test, and those that are left out of it
+// because of the scale. The smallest stays.
+func (s *Suite) counts(t *Test, z Sizing) (threads, left []int) {
+	if len(z.Threads) > 0 {
+		return z.Threads, nil
+	}
+	if s.ScaledThreads == 0 || z.Scale == 0 || z.Scale >= 1 {
+		return t.Threads, nil
+	}
+	most := max(s.ScaledThreads*max(z.Lanes, 1), slices.Min(t.Threads))
+	for _, n := range t.Threads {
+		if n <= most {
+			threads = append(threads, n)
+		} else {
+			left = append(left, n)
+		}
+	}
+	return threads, left
+}
+
+// leftOut are all thread counts that the scale leaves out of one test or
+// another, ascending.
+func (s *Suite) leftOut(z Sizing) []int {
+	var out []int
+	for i := range s.Tests {
+		_, left := s.counts(&s.Tests[i], z)
+		out = append(out, left...)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
 }
 
 // round is what is there at the same time: one set, or with the suite's order
@@ -323,6 +352,13 @@ type Planned struct {
 	Cold   string       `json:"cold"`
 	Repeat int          `json:"repeat"`
 	Sets   []PlannedSet `json:"sets"`
+	// LeftOut are thread counts the scale leaves out.
+	LeftOut []int `json:"left_out"`
+	// Measurements in all, how often caches are emptied for them, and the
+	// seconds that measuring takes at most; 0 where a phase has no limit.
+	Measurements int `json:"measurements"`
+	ColdTimes    int `json:"cold_times"`
+	MostSeconds  int `json:"most_seconds"`
 }
 
 // PlannedSet is a test at one thread count.
@@ -347,11 +383,27 @@ func Plan(suite *Suite, opt Options, memory int64, mounts int) (Planned, error) 
 	if err != nil {
 		return p, err
 	}
-	for _, x := range Sets(&s, Sizing{Memory: memory, Scale: opt.Scale, Threads: opt.Threads, Lanes: mounts}) {
+	z := Sizing{Memory: memory, Scale: opt.Scale, Threads: opt.Threads, Lanes: mounts}
+	p.LeftOut = append([]int{}, s.leftOut(z)...)
+	endless := false
+	for _, x := range Sets(&s, z) {
+		for _, ph := range x.phases() {
+			if ph.measured {
+				p.Measurements++
+				p.MostSeconds += x.Test.Seconds
+				endless = endless || x.Test.Seconds == 0
+			}
+			if ph.cold && s.Cold != ColdNone {
+				p.ColdTimes++
+			}
+		}
 		if x.Repeat > 1 {
 			continue
 		}
 		p.Sets = append(p.Sets, PlannedSet{Test: x.Test.Name, Threads: x.Threads, Lanes: x.Lanes, Phases: x.Test.Phases, FileBytes: x.FileBytes, TotalBytes: x.TotalBytes, Dirs: x.Dirs, Items: x.Items, Files: x.Files, Seconds: x.Test.Seconds})
+	}
+	if endless {
+		p.MostSeconds = 0
 	}
 	return p, nil
 }

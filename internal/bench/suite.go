@@ -26,7 +26,10 @@ type Suite struct {
 	Source     string `yaml:"source,omitempty" json:"source,omitempty" doc:"the paper, or whatever else the values are from"`
 	Cold       string `yaml:"cold,omitempty" json:"cold,omitempty" doc:"how caches are emptied before a phase that works on what is there: restart (unmount the clients, stop the service, unmount XFS, start, mount), drop (mount the clients anew, drop the server's page cache) or none" default:"restart"`
 	Repeat     int    `yaml:"repeat,omitempty" json:"repeat,omitempty" doc:"how often each test is done; significance needs at least 3" default:"1"`
-	Tests      []Test `yaml:"tests" json:"tests" doc:"the tests, in order"`
+	// What a smaller scale is worth: a look at the brick, not hours.
+	ScaledSeconds int    `yaml:"scaled_seconds,omitempty" json:"scaled_seconds,omitempty" doc:"with --scale below 1: end each phase after so long, done or not, in tests without seconds of their own; --seconds overrides it; 0: when it is done" default:"0"`
+	ScaledThreads int    `yaml:"scaled_threads,omitempty" json:"scaled_threads,omitempty" doc:"with --scale below 1: leave out thread counts of more than so many on each mount; --clients overrides it; 0: leave none out" default:"0"`
+	Tests         []Test `yaml:"tests" json:"tests" doc:"the tests, in order"`
 	// Order has every phase of every test, as test/phase.
 	Order []string `yaml:"order,omitempty" json:"order,omitempty" doc:"all phases of all tests in one sequence, e.g. [easy/seq-write, hard/seq-write, easy/seq-read, hard/seq-read]: what one test writes is there while the others run; default: test after test, each removed before the next"`
 }
@@ -141,6 +144,12 @@ func Parse(file string, src []byte) (*Suite, error) {
 	}
 	if s.Repeat < 1 || s.Repeat > 100 {
 		bad("repeat", "use 1 to 100", "repeat: %d", s.Repeat)
+	}
+	if s.ScaledSeconds < 0 || s.ScaledSeconds > 86400 {
+		bad("scaled_seconds", "use 0 to 86400", "scaled_seconds: %d", s.ScaledSeconds)
+	}
+	if s.ScaledThreads < 0 {
+		bad("scaled_threads", "use 0 or more", "scaled_threads: %d", s.ScaledThreads)
 	}
 	if s.Title == "" {
 		s.Title = s.Name

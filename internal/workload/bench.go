@@ -63,6 +63,9 @@ const (
 	EngineIOR    BenchEngine = "ior"    // sequential and random phases
 )
 
+// EndsByTime says that the engine can end a phase after a time, done or not.
+func (e BenchEngine) EndsByTime() bool { return e != EngineIozone && e != EngineMdtest }
+
 // BenchJob is one phase on one client: the parameters of bench.run. The
 // agent's ops for benchmarks, in the order of their use:
 //

@@ -79,7 +79,7 @@ func (f *foreignEngine) able(j *BenchJob) error {
 	switch {
 	case j.Phase.Metadata() && !f.metadata, !j.Phase.Metadata() && !f.data, j.Phase == Find, j.Phase == MDRead, j.Shared:
 		return fmt.Errorf("engine %s cannot do phase %s", j.Engine, j.Phase)
-	case j.DurationSeconds > 0 && (j.Engine == EngineMdtest || j.Engine == EngineIozone):
+	case j.DurationSeconds > 0 && !j.Engine.EndsByTime():
 		return fmt.Errorf("engine %s cannot end a phase after a time: leave duration_seconds out", j.Engine)
 	}
 	for _, l := range f.layouts {
