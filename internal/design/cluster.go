@@ -21,6 +21,12 @@ const tieDelay = "2s"
 // it is off, and on again: some 3 to 8 s. After it the PDUs do it.
 const bmcTimeout = "12s"
 
+// bmcAnswer is how many seconds a BMC may take to answer one command, and how
+// often, a second apart, it is asked whether its server is off by now. A BMC
+// that is dead costs clients no more than this.
+// Source: fence_ipmilan(8), power_timeout; fencing.py, run_command
+const bmcAnswer = "5"
+
 // cluster is that of two servers of a spec.
 func cluster(s *spec.Spec, servers []spec.Server) *HA {
 	ha := &HA{Cluster: s.Name, TokenMS: s.HA.Token, Failback: s.HA.Failback}
@@ -36,7 +42,7 @@ func cluster(s *spec.Spec, servers []spec.Server) *HA {
 				"cipher": strconv.Itoa(v.BMC.Cipher),
 				// onoff: off, seen to be off, on. A power cycle is over before anybody
 				// could see that the server was off.
-				"method": "onoff", "power_wait": "0",
+				"method": "onoff", "power_wait": "0", "power_timeout": bmcAnswer,
 				// ipmitool asks a BMC that is dead for 20 s, Pacemaker calls the agent
 				// twice, and meanwhile clients wait for the second level.
 				"pcmk_reboot_timeout": bmcTimeout, "pcmk_reboot_retries": "1",

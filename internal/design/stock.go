@@ -53,6 +53,7 @@ func (d *Design) stock(tuned []Setting) {
 			for j := range d.HA.Fencing[i].Devices {
 				f := &d.HA.Fencing[i].Devices[j]
 				delete(f.Params, "power_wait")
+				delete(f.Params, "power_timeout")
 				delete(f.Params, "pcmk_delay_base")
 			}
 		}

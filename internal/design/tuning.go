@@ -190,6 +190,7 @@ func settings(d *Design) []Setting {
 	// Cluster.
 	if d.HA != nil {
 		haSettings(d.HA.TokenMS, d.HA.Failback, add)
+		add("server", "pacemaker", "power_timeout", bmcAnswer, "a BMC that does not answer one command within so many seconds is dead, and the PDUs' turn comes; one that is alive is asked so often, a second apart, whether its server is off. A BMC slower than that fails the fence test of apply", "fence_ipmilan(8)")
 		add("server", "pacemaker", "pcmk_reboot_timeout", bmcTimeout, "a BMC that has not switched its server off and on by then, tried once, is given up for the PDUs. ipmitool alone asks a dead one for 20 s", "pacemaker-fenced(7)")
 		add("server", "pacemaker", "priority-fencing-delay", raceDelay, "two servers that lose sight of each other fence each other. The one without the service is shot so much later, and so wins: it can serve, which is more than is known of the other. A dead server that served is fenced at once", "pacemaker-schedulerd(7)")
 		if len(d.Services) > 1 {
