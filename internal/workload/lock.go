@@ -85,15 +85,31 @@ func (l *locker) open() error {
 }
 
 func (l *locker) openOnce() (err error) {
+	dir := filepath.Dir(l.path)
+	if err := makeRunDir(l.worker, dir); err != nil {
+		return err
+	}
 	flags := unix.O_RDWR
 	if l.cfg.Role != Challenge {
 		flags |= unix.O_CREAT
-		if err := makeRunDir(l.worker, filepath.Dir(l.path)); err != nil {
-			return err
-		}
+	} else if err := l.refresh(dir); err != nil {
+		return err
 	}
 	l.begin("open")
 	l.fd, err = open(l.path, flags)
+	return err
+}
+
+// refresh has the kernel ask the server about the directory. A challenger that
+// came before the holder's file was there would otherwise hear for acdirmin,
+// 30 s, from its own cache that there is no such file.
+// Source: nfs(5), "Directory entry caching"; opening a directory revalidates it.
+func (l *locker) refresh(dir string) error {
+	l.begin("open")
+	fd, err := open(dir, unix.O_RDONLY|unix.O_DIRECTORY)
+	if err == nil {
+		err = unix.Close(fd)
+	}
 	return err
 }
 
