@@ -54,6 +54,7 @@ func TestDrillRefuses(t *testing.T) {
 		"unknown how":   {[]string{"brick.yaml", "server-crash", "--how", "magic"}, "--how freeze"},
 		"no spec":       {[]string{"none.yaml", "server-crash"}, "none.yaml"},
 		"seconds":       {[]string{"brick.yaml", "server-crash", "--seconds", "0"}, "--seconds"},
+		"after":         {[]string{"brick.yaml", "server-crash", "--after", "0"}, "--after"},
 		"rate":          {[]string{"brick.yaml", "server-crash", "--rate", "-1"}, "--rate"},
 		"unconfirmed":   {[]string{"brick.yaml", "server-crash"}, "--confirm brick1"},
 		"wrong name":    {[]string{"brick.yaml", "server-crash", "--confirm", "brick2"}, "brick2"},
