@@ -85,7 +85,7 @@ after all of it is on the disks; what was cached of reads is dropped.` + cacheCh
 		RunE: func(cmd *cobra.Command, args []string) error {
 			bytes, err := spec.ParseBytes(size)
 			if err != nil {
-				return fail(exitBadInput, fmt.Errorf("--size: %w", err))
+				return fail(exitBadInput, fmt.Errorf("--size: %w; nothing was changed", err))
 			}
 			return f.run(cmd, args[0], func(c *spec.Cache) (*spec.Cache, error) {
 				for _, serial := range args[1:] {
@@ -182,13 +182,17 @@ func (f *cacheChange) run(cmd *cobra.Command, file string, change func(*spec.Cac
 		return fail(exitBadInput, err)
 	}
 	// The rules of the spec say what may not be, before anything is written.
+	// Lines are those of a spec that is not on disk.
+	refuse := func(err error) error {
+		return fail(exitBadInput, fmt.Errorf("with this change, %w; nothing was changed", err))
+	}
 	next, err := spec.Parse(file, text)
 	if err != nil {
-		return fail(exitBadInput, err)
+		return refuse(err)
 	}
 	d, err := design.New(next)
 	if err != nil {
-		return fail(exitBadInput, err)
+		return refuse(err)
 	}
 	if !f.asJSON {
 		fmt.Fprintf(out, "%s, key cache:\n%s\n", file, indent(blockOf(want)))

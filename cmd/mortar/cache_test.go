@@ -25,13 +25,14 @@ func TestCacheRefused(t *testing.T) {
 		{[]string{"mode", x.spec, "write-around"}, "write-around"},
 		{[]string{"add", x.spec, "s1", "--size", "1.6TB"}, "SSD s1 is in the cache already"},
 		{[]string{"add", x.spec, "S3", "--size", "900MB"}, "use SSDs of 1GB or more"},
+		{[]string{"add", x.spec, "S3", "--size", "64MB"}, "an SSD of 64MB has no room for the metadata of a cache"},
 		{[]string{"add", x.spec, "S3", "--size", "big"}, "--size"},
-		{[]string{"remove", x.spec, "S1"}, "write-back"},
+		{[]string{"remove", x.spec, "S1"}, "with this change, " + x.spec + ":"},
 		{[]string{"remove", x.spec, "S1", "S2"}, "mortar cache off"},
 		{[]string{"remove", x.spec, "S9"}, "SSD S9 is not in the cache"},
 	} {
 		code, out, msg := mortar(t, append(append([]string{"cache"}, tc.args...), "--yes")...)
-		if code != exitBadInput || !strings.Contains(msg, tc.want) {
+		if code != exitBadInput || !strings.Contains(msg, tc.want) || !strings.Contains(strings.ToLower(msg), "nothing was changed") {
 			t.Errorf("%v: exit code %d, %s%s", tc.args, code, out, msg)
 		}
 		if after, err := os.ReadFile(x.spec); err != nil || string(after) != string(before) {

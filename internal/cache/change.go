@@ -178,7 +178,7 @@ func (s *Stack) look() (seen, error) {
 	}
 	clean, dirty := s.layers()
 	if l := s.label.Dirty; l != nil && dirty != "" {
-		v.DirtyUp = s.attached(dirty, l)
+		v.DirtyUp = s.takesWrites(dirty, l)
 		if a := s.array(l.Array); a != nil {
 			v.DirtySync, v.DirtyDisks = s.inSync(a), a.Disks
 			for _, m := range a.Slaves { // one that is being filled is a member too
@@ -201,6 +201,11 @@ func (s *Stack) look() (seen, error) {
 
 // attached tells whether a bcache device has the set of its layer.
 func (s *Stack) attached(dev string, l *Layer) bool { return s.setOf(dev) == l.Set }
+
+// takesWrites tells whether the dirty layer has its set, and uses it.
+func (s *Stack) takesWrites(dev string, l *Layer) bool {
+	return s.attached(dev, l) && strings.Contains(s.line("/sys/block/"+dev+"/bcache/cache_mode"), "[writeback]")
+}
 
 // setOf is the set that a bcache device has, "" for none. The file state does
 // not tell: a device whose set has failed goes on and stays "clean".
@@ -299,6 +304,9 @@ func (s *Stack) change(ctx context.Context, n need, say Progress) error {
 		if err := s.Start(ctx); err != nil {
 			return err
 		}
+	}
+	if err := s.stopStrays(ctx); err != nil {
+		return err
 	}
 	if n.DropDirty {
 		if err := s.dropDirty(ctx, say); err != nil {
@@ -507,8 +515,8 @@ func (s *Stack) makeLayer(ctx context.Context, name, uuid string, devs []string,
 	return &Layer{Array: uuid, Set: set}, nil
 }
 
-// stopStrays stops arrays that were made and never became a layer's, when a
-// change was cut short.
+// stopStrays stops arrays that are no layer's: of a change that was cut short
+// before the label had them, or when it had let go of them.
 func (s *Stack) stopStrays(ctx context.Context) error {
 	known := func(uuid string) bool {
 		if d := s.label.Dirty; d != nil && md.Hex(d.Array) == md.Hex(uuid) {
@@ -852,7 +860,10 @@ func (s *Stack) Off(ctx context.Context, say Progress) error {
 	}
 	s.label.Clean = nil
 	s.label.SSDs = nil
-	return s.writeLabel()
+	if err := s.writeLabel(); err != nil {
+		return err
+	}
+	return s.stopStrays(ctx)
 }
 
 // OnDisks says whether the volume may be used without its cache: nil if all

@@ -155,7 +155,7 @@ func (s *Stack) ssds() map[string]string {
 			}
 		}
 		// Also one that was in the pool, to be taken out of it.
-		if s.label != nil && found[serial] == "" && slices.Contains(s.label.SSDs, serial) {
+		if l := s.label; l != nil && found[serial] == "" && (slices.Contains(l.SSDs, serial) || l.Dirty != nil && slices.Contains(l.Dirty.Members, serial)) {
 			found[serial] = n
 		}
 	}

@@ -264,3 +264,71 @@ func s64(text string) int64 {
 	n, _ := strconv.ParseInt(text, 10, 64)
 	return n
 }
+
+// Of a change that was killed after the label had let go of a layer, and
+// before its array was stopped, the array is in the way of what follows.
+func TestStraysGo(t *testing.T) {
+	dev := func(name, serial string) map[string]string {
+		return map[string]string{
+			"/sys/block/" + name + "/device/serial": serial + "\n", "/sys/class/block/" + name + "/size": "2000000\n",
+			"/sys/block/" + name + "/" + name + "p2/partition": "2\n", "/sys/class/block/" + name + "p2/holders/md126/x": "",
+		}
+	}
+	sys := &tree{files: map[string]string{
+		"/sys/fs/bcache/register": "", "/sys/module/raid1/refcnt": "", "/sys/module/raid0/refcnt": "",
+		"/sys/block/md126/md/array_state": "clean\n", "/sys/block/md126/md/uuid": "d0000003-0000-0000-0000-000000000000\n",
+		"/sys/block/md126/bcache/x": "", "/sys/fs/bcache/old/x": "",
+	}, links: map[string]string{"/sys/block/md126/bcache/set": "/sys/fs/bcache/old"}}
+	maps.Copy(sys.files, dev("nvme0n1", "A"))
+	maps.Copy(sys.files, dev("nvme1n1", "B"))
+	sys.poked = func(_ *tree, p, _ string) error {
+		if p != "/sys/fs/bcache/old/stop" {
+			return errors.New("written to " + p)
+		}
+		maps.DeleteFunc(sys.files, func(f, _ string) bool {
+			return strings.Contains(f, "md126") || strings.HasPrefix(f, "/sys/fs/bcache/old")
+		})
+		clear(sys.links)
+		return nil
+	}
+	s := &Stack{cfg: config(WriteBack, "A", "B"), sys: sys, note: t.Logf, label: &Label{Sequence: 1, SSDs: []string{"A"}}}
+	err := s.change(t.Context(), need{Partition: []string{"A", "B"}, MakeDirty: true}, func(string, int64, int64) {})
+	if refused := (*Refusal)(nil); errors.As(err, &refused) {
+		t.Error(err)
+	}
+	if !slices.ContainsFunc(sys.ran, func(c string) bool { return strings.HasPrefix(c, "blkdiscard") }) {
+		t.Errorf("%v; only %q was run", err, sys.ran)
+	}
+}
+
+// An SSD that is to leave the mirror is found as long as it is a member.
+func TestLeavingSSD(t *testing.T) {
+	sys := &tree{files: map[string]string{}}
+	for i, serial := range []string{"A", "B", "C", "D"} {
+		n := "nvme" + strconv.Itoa(i) + "n1"
+		sys.files["/sys/block/"+n+"/device/serial"] = serial + "\n"
+		sys.files["/sys/class/block/"+n+"/size"] = "2000000\n"
+	}
+	s := &Stack{cfg: config(WriteBack, "B", "C"), sys: sys, note: t.Logf,
+		label: &Label{SSDs: []string{"B", "C"}, Dirty: &Layer{Members: []string{"A", "B"}}}}
+	if got := slices.Sorted(maps.Keys(s.ssds())); !slices.Equal(got, []string{"A", "B", "C"}) {
+		t.Errorf("found %q", got)
+	}
+}
+
+// The mirror takes writes only once its mode is written down: a change that
+// was killed before that is not done.
+func TestMirrorWithoutWriteBack(t *testing.T) {
+	const mode = "/sys/block/bcache1/bcache/cache_mode"
+	sys := &tree{files: map[string]string{mode: "writethrough [writeback] writearound none\n"},
+		links: map[string]string{"/sys/block/bcache1/bcache/cache": "/sys/fs/bcache/set"}}
+	s := &Stack{cfg: config(WriteBack, "A", "B"), sys: sys, note: t.Logf}
+	l := &Layer{Set: "set"}
+	if !s.takesWrites("bcache1", l) {
+		t.Error("write-back does not count")
+	}
+	sys.files[mode] = "[writethrough] writeback writearound none\n"
+	if s.takesWrites("bcache1", l) {
+		t.Error("write-through counts as write-back")
+	}
+}

@@ -72,6 +72,7 @@ var badSystems = []struct {
 	// Cache.
 	{"write-back with one SSD", "nfs-dfc", []string{"    - {serial: SSD02, size: 350GB, type: nvme}\n", ""}},
 	{"an SSD too small for metadata", "nfs-dfc", []string{"serial: SSD02, size: 350GB", "serial: SSD02, size: 600MB"}},
+	{"an SSD far too small for metadata", "nfs-dfc", []string{"serial: SSD02, size: 350GB", "serial: SSD02, size: 64MB"}},
 	{"an SSD inside a server that is not there", "nfs-dfc", []string{"serial: SSD02,", "serial: SSD02, server: nss2,"}},
 	{"write-back inside one of two servers", "nss4-ha-144", []string{"ha: {", "cache: {ssds: [{serial: 'S[1-2]', size: 400GB, server: nss1}], mode: write-back}\nha: {"}},
 	{"a disk of an enclosure inside a server", "nss4-ha-144", []string{"type: nl-sas", "type: nl-sas, server: nss1"}},

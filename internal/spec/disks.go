@@ -177,7 +177,8 @@ var diskTypes = []string{"nl-sas", "sas", "ssd", "nvme"}
 // disk checks one entry by itself, and says whether size and type are sound.
 func (c *checker) disk(l *DiskList, at string, byWWN map[string]string) (sound bool) {
 	sound = true
-	if l.Size < 512*MB || l.Size > PB {
+	ofCache := strings.HasPrefix(at, "cache.") // which says itself what is too small for it
+	if l.Size < 512*MB && !ofCache || l.Size > PB {
 		c.errorf(at+".size", "write it as sold, e.g. 4TB", "a disk of %s does not exist", l.Size)
 		sound = false
 	}
@@ -189,7 +190,7 @@ func (c *checker) disk(l *DiskList, at string, byWWN map[string]string) (sound b
 		c.errorf(at+".type", mend, "unknown disk type %q", l.Type)
 		sound = false
 	}
-	if l.Server != "" && !strings.HasPrefix(at, "cache.") {
+	if l.Server != "" && !ofCache {
 		c.errorf(at+".server", "remove it", "the disks of an enclosure are reached by the servers it is cabled to")
 	}
 	if l.RPM < 0 || l.RPM > 20000 {
