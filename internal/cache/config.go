@@ -7,10 +7,10 @@
 // The stack, from the file system down:
 //
 //	VG.cached   dm-linear; the name that is mounted, whatever is below
-//	bcache, "dirty"   write-back on an md mirror of the SSDs' first partitions;
+//	bcache, "dirty"   write-back on an md mirror of the SSDs' second partitions;
 //	                  takes writes only, and only those that are not sequential
-//	VG.clean    dm-linear: bcache takes no bcache device as backing device
-//	bcache, "clean"   write-through on all of the SSDs' second partitions; keeps
+//	VG.clean    a multipath map of one path: keeps I/O that failed, see Revive
+//	bcache, "clean"   write-through on all of the SSDs' first partitions; keeps
 //	                  what was read
 //	VG.origin   dm-linear: 8 MiB for bcache's superblocks, then the volume
 //	VG/LV       on the disks

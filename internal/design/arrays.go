@@ -249,10 +249,22 @@ func (d *Design) cache() {
 		}
 		for _, serial := range serials {
 			c.SSDs = append(c.SSDs, Disk{Serial: serial, WWN: l.WWN, Size: l.Size, Type: l.Type, Bay: len(c.SSDs) + 1, Server: l.Server})
-			c.Clean += l.Size
 			if least == 0 || l.Size < least {
 				least = l.Size
 			}
+		}
+	}
+	// Of SSDs inside servers, what one server has: that with the least, which
+	// has any.
+	for _, v := range d.Spec.Servers {
+		room := spec.Bytes(0)
+		for _, x := range c.SSDs {
+			if x.Server == "" || x.Server == v.Name {
+				room += x.Size
+			}
+		}
+		if c.Clean == 0 || room > 0 && room < c.Clean {
+			c.Clean = room
 		}
 	}
 	if c.Mode == "write-back" {

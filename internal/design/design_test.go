@@ -352,6 +352,37 @@ func TestSettings(t *testing.T) {
 	}
 }
 
+// What is read is kept by the server that reads it: SSDs inside two servers
+// do not add up.
+func TestCacheInsideServers(t *testing.T) {
+	for _, c := range []struct {
+		ssds, mode  string
+		clean       spec.Bytes
+		mirror, two spec.Bytes
+	}{
+		{"{serial: S1, size: 400GB}, {serial: S2, size: 800GB}", "write-through", 1200 * spec.GB, 0, 0},
+		{"{serial: S1, size: 400GB, server: nfs1}, {serial: S2, size: 800GB, server: nfs2}", "write-through", 400 * spec.GB, 0, 0},
+		{"{serial: S1, size: 400GB, server: nfs1}", "write-through", 400 * spec.GB, 0, 0},
+		{"{serial: S1, size: 400GiB}, {serial: S2, size: 400GiB}", "write-back", 600 * spec.GiB, 100 * spec.GiB, 100 * spec.GiB},
+	} {
+		src, err := fs.ReadFile(examples.FS, "nfs-ha.yaml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := spec.Parse("x.yaml", append(src, "\ncache: {ssds: ["+c.ssds+"], mode: "+c.mode+"}\n"...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		d, err := New(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if k := d.Cache; k.Clean != c.clean || k.Mirror != c.mirror || k.Dirty != c.two {
+			t.Errorf("%s: clean %s, mirror %s, dirty %s", c.ssds, k.Clean, k.Mirror, k.Dirty)
+		}
+	}
+}
+
 // The stripe cache takes its share of memory, and no more.
 func TestStripeCache(t *testing.T) {
 	for _, c := range []struct {

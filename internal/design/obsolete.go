@@ -146,13 +146,6 @@ func (d *Design) warnHardware(add func(at, rule, format string, args ...any)) {
 			add(fmt.Sprintf("arrays[%d].wwns", i), "wwns", "array %s has %s, but %d WWNs are listed", a.Name, plural(len(d.Arrays[i].LUNs), "LUN"), len(a.WWNs))
 		}
 	}
-	if d.Cache != nil {
-		// Until all of its drills have run on a rack; see docs/cache.md, "What has been run".
-		add("cache", "cache-unproven", "a cache has passed its drills once each on virtual racks (server-crash, ssd-fail, ssd-missing, ssd-replace, all SSDs gone, power cut: nothing lost); a mirror that is full and real SSDs have not been tried (docs/cache.md). Do not trust it with data yet")
-	}
-	if k := d.Cache; k != nil && d.HA != nil && k.SSDs[0].Server == "" {
-		add("cache", "cache-shared", "the SSDs must be reached by both servers (in a shared enclosure), or a write-back cache stays behind at a takeover")
-	}
 	for i, v := range s.Servers {
 		d.warnCards(i, v, add)
 	}

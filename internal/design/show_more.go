@@ -2,6 +2,7 @@ package design
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/mortarhpc/mortar/internal/spec"
@@ -61,8 +62,13 @@ func (v *view) cache() {
 	if c.Dirty > 0 {
 		v.printf("  room for %s of writes that are not on the disks yet, each on two SSDs; one SSD may die\n", c.Dirty.Decimal())
 	}
-	v.printf("  room for %s of what was read, which is on the disks too\n", c.Clean.Decimal())
+	where := ""
+	if slices.ContainsFunc(c.SSDs, func(x Disk) bool { return x.Server != "" }) {
+		where = ", in each server that has SSDs"
+	}
+	v.printf("  room for %s of what was read, which is on the disks too%s\n", c.Clean.Decimal(), where)
 	v.printf("  %s: bcache over md arrays of the SSDs over %s/%s\n", c.Device, v.d.Volumes[0].VG, v.d.Volumes[0].LV)
+	v.printf("  drilled on virtual racks, never on real SSDs: pull one under load before this carries data (docs/cache.md)\n")
 }
 
 func (v *view) lustreSizes(row func(string, spec.Bytes, string)) {

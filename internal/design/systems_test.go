@@ -26,7 +26,7 @@ var deserved = map[string][]string{
 	"nss4-ha-288":  {"no-spare"},
 	"nss-ha-xl":    {"no-spare"},
 	"nss5.5":       {"enclosure-spread", "no-spare", "pcie"},
-	"nfs-dfc":      {"enclosure-spread", "no-spare", "obsolete", "obsolete", "cache-unproven", "allocsize"},
+	"nfs-dfc":      {"enclosure-spread", "no-spare", "obsolete", "obsolete", "allocsize"},
 	"nss7.3-ha":    {"enclosure-spread"},
 	"nss7.4-ha":    {"enclosure-spread"},
 	"lustre-brick": {"enclosure-spread", "no-spare", "no-spare"},

@@ -73,7 +73,7 @@ type Cache struct {
 	SSDs      []Disk     `json:"ssds"`
 	Mode      string     `json:"mode"`
 	Bypass    spec.Bytes `json:"sequential_bypass"`
-	Clean     spec.Bytes `json:"clean"` // room for data that is also on the disks
+	Clean     spec.Bytes `json:"clean"` // room for data that is also on the disks; of SSDs inside servers: in each
 	Dirty     spec.Bytes `json:"dirty"` // room for data that is not: each byte is on two SSDs
 	Survives  int        `json:"survives_ssds"`
 	Placement string     `json:"placement"`
