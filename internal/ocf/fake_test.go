@@ -78,6 +78,7 @@ type fakeHost struct {
 	clock    time.Time
 	tickled  string
 	readonly bool
+	full     bool   // the volume
 	forgot   string // program rpcbind does not know any more
 	slow     bool   // resync
 	held     bool   // udev
@@ -369,6 +370,9 @@ func (h *fakeHost) Save(p string, data []byte) error {
 		return err
 	}
 	if v, ok := h.onVolume(p); ok {
+		if h.full {
+			return &fs.PathError{Op: "open", Path: p, Err: unix.ENOSPC}
+		}
 		h.volume[v] = string(data)
 		return nil
 	}

@@ -8,6 +8,8 @@ import (
 	"sort"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // state of a part of the service on this host.
@@ -202,14 +204,24 @@ func (s *service) monitor(ctx context.Context) (state, error) {
 				return broken, err
 			}
 		}
-		if err := s.saveConnections(); err != nil {
+		if err := s.noted(s.saveConnections()); err != nil {
 			return broken, fmt.Errorf("saving client connections on the volume: %w", err)
 		}
-		if err := s.saveMonitored(); err != nil {
+		if err := s.noted(s.saveMonitored()); err != nil {
 			return broken, fmt.Errorf("saving who holds NFSv3 locks on the volume: %w", err)
 		}
 	}
 	return st, err
+}
+
+// noted passes an error on, unless the volume is full: that is for its users to
+// mend, and moving the service would not. What could not be saved is older then.
+func (s *service) noted(err error) error {
+	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
+		s.log.note("not saved, the volume is full: %v", err)
+		return nil
+	}
+	return err
 }
 
 // isRevivable says whether what check found is nothing but a daemon that the

@@ -426,6 +426,30 @@ func TestLockGrace(t *testing.T) {
 	}
 }
 
+// A volume that clients have filled is served all the same, and can be stopped.
+func TestFullVolume(t *testing.T) { flavours(t, testFullVolumeIn) }
+
+func testFullVolumeIn(t *testing.T, testConfig func() *Config) {
+	sh := newShared(t)
+	h := sh.hosts["nfs1"]
+	s := h.service(testConfig())
+	if err := s.start(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	for _, full := range []bool{false, true, false} {
+		h.full = full
+		sh.volume["/.nfs/sm/10.0.0.9"] += "x\n"
+		if st, err := s.monitor(context.Background()); st != running || err != nil {
+			t.Fatalf("full %v: %v, %v", full, st, err)
+		}
+		h.clock = h.clock.Add(10 * time.Second)
+	}
+	h.full = true
+	if err := s.stop(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestMonitorWaitsForTheWatcher kills a daemon that the watcher starts again a
 // moment after a monitor has begun.
 func TestMonitorWaitsForTheWatcher(t *testing.T) {
