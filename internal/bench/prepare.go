@@ -67,7 +67,8 @@ func (r *runner) prepare(ctx context.Context) error {
 		return err
 	}
 	all := append(slices.Clone(r.active()), r.clients...)
-	r.software = testbed.Versions(ctx, all, func(name string) testbed.Host { return r.host(name) })
+	// Behind them, the engine's on each client.
+	r.software = append(testbed.Versions(ctx, all, func(name string) testbed.Host { return r.host(name) }), r.software...)
 	return nil
 }
 

@@ -35,7 +35,7 @@ func TestBuiltinSuites(t *testing.T) {
 			}
 			for i := range s.Tests {
 				for _, p := range s.Tests[i].phases() {
-					if title, unit := s.Tests[i].title(p); title == "" || unit == "" || s.Tests[i].method(p) == "" {
+					if title, unit := s.Tests[i].title(p); title == "" || unit == "" || s.Tests[i].method(p, workload.EngineMortar) == "" {
 						t.Errorf("%s %s %s: no title, unit or method", n, s.Tests[i].Name, p)
 					}
 				}

@@ -75,7 +75,7 @@ func (r *runner) config() report.Config {
 		t := &r.suite.Tests[i]
 		text := t.Title + ":"
 		for _, p := range t.phases() {
-			text += " " + t.method(p)
+			text += " " + t.method(p, r.opt.Engine)
 		}
 		if t.Source != "" {
 			text += " After " + strings.TrimSuffix(t.Source, ".") + "."

@@ -670,7 +670,7 @@ func (r *runner) record(s *Set, p setPhase, use []lane, shares []share, coldHow 
 	i := slices.IndexFunc(r.bench.Phases, func(x report.BenchPhase) bool { return x.Name == name })
 	if i < 0 {
 		i = len(r.bench.Phases)
-		ph := report.BenchPhase{Name: name, Test: t.Name, Op: string(p.op), Title: title, Unit: unit, RecordBytes: s.RecordBytes, Method: t.method(p.op), Window: "exact", Points: []report.BenchPoint{}}
+		ph := report.BenchPhase{Name: name, Test: t.Name, Op: string(p.op), Title: title, Unit: unit, RecordBytes: s.RecordBytes, Method: t.method(p.op, r.opt.Engine), Window: "exact", Points: []report.BenchPoint{}}
 		switch {
 		case evenly:
 			ph.Window = "even"

@@ -271,6 +271,30 @@ func TestRun(t *testing.T) {
 	}
 }
 
+// The report says which version of another engine made the load, and that it
+// compared nothing.
+func TestForeignEngine(t *testing.T) {
+	b := newBrick(t)
+	b.change = func(op string, answer any) {
+		if f, ok := answer.(*workload.BenchFacts); ok && op == "bench.prepare" {
+			f.Engines = map[string]string{"ior": "IOR-4.1"}
+		}
+	}
+	// It is not installed here: nothing is measured.
+	r, _ := Run(context.Background(), Env{Design: b.design(), Dial: b.dial, Version: "test"}, suiteOf(t, testSuite), Options{Dir: t.TempDir(), Engine: workload.EngineIOR, Tests: []string{"sequential"}})
+	if r == nil {
+		t.Fatal("no run")
+	}
+	for _, c := range []string{"c1", "c2"} {
+		if !slices.Contains(r.Config.Software, report.Row{Name: "ior on " + c, Value: "IOR-4.1"}) {
+			t.Errorf("%s: %+v", c, r.Config.Software)
+		}
+	}
+	if m := strings.Join(r.Config.Method, " "); strings.Contains(m, "every block is compared") || !strings.Contains(m, "not compared, as ior reads it") {
+		t.Error(m)
+	}
+}
+
 const orderedSuite = `apiVersion: mortar/v1
 kind: suite
 name: io500

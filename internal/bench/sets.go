@@ -293,8 +293,12 @@ func (t *Test) whose(times int) string {
 	return fmt.Sprintf("the files of the client %d further on", times*t.ReadShift)
 }
 
-// method of a phase in a sentence.
-func (t *Test) method(p workload.BenchPhase) string {
+// method of a phase in a sentence. Engines of others compare nothing.
+func (t *Test) method(p workload.BenchPhase, engine workload.BenchEngine) string {
+	compared := "; every block is compared with what was written"
+	if engine != workload.EngineMortar {
+		compared = "; what is read is not compared, as " + string(engine) + " reads it"
+	}
 	where := map[string]string{string(workload.OwnFile): "a file of its own", string(workload.Segmented): "its own part of one file", string(workload.Strided): "every so-manieth record of one file"}[t.Layout]
 	record := report.Bytes(int64(t.Record))
 	reads := "what it wrote"
@@ -309,14 +313,14 @@ func (t *Test) method(p workload.BenchPhase) string {
 	case workload.SeqWrite:
 		return fmt.Sprintf("Each thread writes %s from start to end in records of %s%s; fsync and close are inside the timing.", where, record, how)
 	case workload.SeqRead:
-		return fmt.Sprintf("Each thread reads %s from start to end in records of %s%s; every block is compared with what was written.", reads, record, how)
+		return fmt.Sprintf("Each thread reads %s from start to end in records of %s%s%s.", reads, record, how, compared)
 	case workload.RandWrite:
 		return fmt.Sprintf("Each thread writes each record of %s of %s once, in random order%s.", record, where, how)
 	case workload.RandRead:
 		if t.Reread > 0 {
-			return fmt.Sprintf("Each thread reads %d records of %s of %s, at random%s; all of them were read once before, unmeasured, and caches emptied since; every block is compared with what was written.", t.Reread, record, reads, how)
+			return fmt.Sprintf("Each thread reads %d records of %s of %s, at random%s; all of them were read once before, unmeasured, and caches emptied since%s.", t.Reread, record, reads, how, compared)
 		}
-		return fmt.Sprintf("Each thread reads each record of %s of %s once, in random order%s; every block is compared with what was written.", record, reads, how)
+		return fmt.Sprintf("Each thread reads each record of %s of %s once, in random order%s%s.", record, reads, how, compared)
 	case workload.MDCreate:
 		body := "leaves them empty"
 		if t.ItemBytes > 0 {

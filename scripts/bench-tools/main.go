@@ -64,6 +64,7 @@ type sample struct {
 	amount  float64 // MiB or operations
 	bytes   float64
 	seconds float64 // of the phase
+	own     float64 // of these, making or comparing data; mean of the threads
 	cpu     float64 // of the process
 }
 
@@ -301,6 +302,12 @@ type arm struct {
 	unverified bool
 	Values     []float64 `json:"values"`
 	Median     float64   `json:"median"`
+	// Without is the median of the same rates with the time taken out that the
+	// threads made or compared data: what they would be at most if that cost
+	// nothing. Where the kernel reads ahead or writes back meanwhile the truth
+	// lies between.
+	Without float64 `json:"median_without_own"`
+	without []float64
 }
 
 // agreement is what the engines say of one phase. The first two arms are
@@ -377,6 +384,7 @@ func (b *bench) agree(dir string, runs int, seconds float64, limit time.Duration
 				}
 				if wanted {
 					arm.Values = append(arm.Values, s.bytes/float64(scale)/s.seconds)
+					arm.without = append(arm.without, s.bytes/float64(scale)/(s.seconds-s.own))
 				}
 			}
 		}
@@ -386,7 +394,7 @@ func (b *bench) agree(dir string, runs int, seconds float64, limit time.Duration
 	all = slices.DeleteFunc(all, func(a *agreement) bool { return len(a.Arms[0].Values) == 0 })
 	for _, a := range all {
 		for _, arm := range a.Arms {
-			arm.Median = median(arm.Values)
+			arm.Median, arm.Without = median(arm.Values), median(arm.without)
 		}
 		a.Ratio = a.Arms[0].Median / a.Arms[1].Median
 		var pairs []float64
@@ -404,7 +412,11 @@ func (b *bench) agree(dir string, runs int, seconds float64, limit time.Duration
 	for _, a := range all {
 		fmt.Printf("%-11s ratio of medians %.3f, median of ratios %.3f\n", a.Phase, a.Ratio, a.Paired)
 		for _, arm := range a.Arms {
-			fmt.Printf("  %-30s %8.0f (%.0f ... %.0f) %s\n", arm.Name, arm.Median, slices.Min(arm.Values), slices.Max(arm.Values), a.Unit)
+			fmt.Printf("  %-30s %8.0f (%.0f ... %.0f) %s", arm.Name, arm.Median, slices.Min(arm.Values), slices.Max(arm.Values), a.Unit)
+			if arm.Without > arm.Median*1.005 {
+				fmt.Printf(", %.0f at most without making or comparing data", arm.Without)
+			}
+			fmt.Println()
 		}
 	}
 	return ok, nil
@@ -444,6 +456,9 @@ func (b *bench) phase(j workload.BenchJob) (sample, error) {
 		b.regions[r.Set] = workload.MergeRegions(b.regions[r.Set], r.Regions)
 	}
 	s := sample{amount: float64(r.Ops), bytes: float64(r.Bytes), seconds: float64(r.EndNs-r.StartNs) / 1e9, cpu: cpu}
+	for _, t := range r.Threads {
+		s.own += t.OwnSeconds / float64(len(r.Threads))
+	}
 	if j.RecordBytes == 1<<20 {
 		s.amount = float64(r.Bytes) / (1 << 20)
 	}
