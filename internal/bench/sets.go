@@ -299,7 +299,7 @@ func (t *Test) method(p workload.BenchPhase, engine workload.BenchEngine) string
 	if engine != workload.EngineMortar {
 		compared = "; what is read is not compared, as " + string(engine) + " reads it"
 	}
-	where := map[string]string{string(workload.OwnFile): "a file of its own", string(workload.Segmented): "its own part of one file", string(workload.Strided): "every so-manieth record of one file"}[t.Layout]
+	where := map[string]string{string(workload.OwnFile): "a file of its own", string(workload.Segmented): "its own part of one file", string(workload.Strided): "every N-th record of one file (N: all threads)"}[t.Layout]
 	record := report.Bytes(int64(t.Record))
 	reads := "what it wrote"
 	if t.ReadShift > 0 {
