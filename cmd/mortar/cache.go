@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -272,7 +273,7 @@ func watchFlush(ctx context.Context, d *design.Design, w io.Writer) {
 	defer p.close()
 	last := int64(-1)
 	for ctx.Err() == nil {
-		if _, st, err := p.stats(ctx); err == nil && st.Dirty != last && (st.Dirty > 0 || last > 0) {
+		if _, st, err := p.stats(ctx, false); err == nil && st.Dirty != last && (st.Dirty > 0 || last > 0) {
 			fmt.Fprintf(w, "       dirty: %s to be written to the disks\n", spec.Bytes(st.Dirty).Decimal())
 			last = st.Dirty
 		}
@@ -322,11 +323,12 @@ func (p *cachePeer) query(ctx context.Context, host string, argv ...string) (res
 }
 
 // stats asks the server that has the cache up, which it puts first for the
-// next time.
-func (p *cachePeer) stats(ctx context.Context) (string, cache.Stats, error) {
+// next time. Without smart, SSDs are not asked for their health, which takes
+// longer than all the rest.
+func (p *cachePeer) stats(ctx context.Context, smart bool) (string, cache.Stats, error) {
 	var errs []error
 	for i, h := range p.names {
-		out, err := p.query(ctx, h, "/usr/local/sbin/mortar", "host-cache", "stats", cache.ConfigPath(p.d.Services[0].Name))
+		out, err := p.query(ctx, h, "/usr/local/sbin/mortar", "host-cache", "stats", "--smart="+strconv.FormatBool(smart), cache.ConfigPath(p.d.Services[0].Name))
 		var st cache.Stats
 		if err == nil {
 			err = json.Unmarshal([]byte(out.Stdout), &st)
@@ -372,7 +374,7 @@ Exit codes: 0, 1 no server has the cache up, 2 bad input.`,
 			out := cmd.OutOrStdout()
 			var last *cache.Stats
 			for n := 0; ; n++ {
-				server, st, err := p.stats(cmd.Context())
+				server, st, err := p.stats(cmd.Context(), asJSON || !watch)
 				switch {
 				case cmd.Context().Err() != nil:
 					return fail(exitInterrupted, nil)

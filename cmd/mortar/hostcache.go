@@ -33,8 +33,8 @@ func newHostCacheCmd() *cobra.Command {
 		}
 		return cache.New(cfg, func(format string, a ...any) { fmt.Fprintf(cmd.ErrOrStderr(), format+"\n", a...) }), cfg, nil
 	}
-	add := func(use, short string, run func(cmd *cobra.Command, s *cache.Stack) error) {
-		c.AddCommand(&cobra.Command{
+	add := func(use, short string, run func(cmd *cobra.Command, s *cache.Stack) error) *cobra.Command {
+		sub := &cobra.Command{
 			Use: use + " CONFIG", Short: short, Args: cobra.ExactArgs(1),
 			RunE: func(cmd *cobra.Command, args []string) error {
 				s, _, err := open(cmd, args[0])
@@ -43,10 +43,12 @@ func newHostCacheCmd() *cobra.Command {
 				}
 				return run(cmd, s)
 			},
-		})
+		}
+		c.AddCommand(sub)
+		return sub
 	}
 	wait := false
-	add("start", "Bring the cache up over its active volume", func(cmd *cobra.Command, s *cache.Stack) error {
+	start := add("start", "Bring the cache up over its active volume", func(cmd *cobra.Command, s *cache.Stack) error {
 		if wait {
 			if err := s.WaitVolume(cmd.Context()); err != nil {
 				return err
@@ -54,7 +56,7 @@ func newHostCacheCmd() *cobra.Command {
 		}
 		return s.Start(cmd.Context())
 	})
-	c.Commands()[0].Flags().BoolVar(&wait, "wait", false, "wait for the volume, as at boot")
+	start.Flags().BoolVar(&wait, "wait", false, "wait for the volume, as at boot")
 	add("on", "Say whether a cache is on: yes or no", func(cmd *cobra.Command, s *cache.Stack) error {
 		word := "yes"
 		if s.OnDisks() == nil {
@@ -80,11 +82,13 @@ func newHostCacheCmd() *cobra.Command {
 	add("watch", "Write down which SSDs hold the newest dirty data, until ended", func(cmd *cobra.Command, s *cache.Stack) error {
 		return s.Watch(cmd.Context())
 	})
-	add("stats", "Counters and state as JSON", func(cmd *cobra.Command, s *cache.Stack) error {
-		st := s.Read(cmd.Context(), true)
+	smart := true
+	stats := add("stats", "Counters and state as JSON", func(cmd *cobra.Command, s *cache.Stack) error {
+		st := s.Read(cmd.Context(), smart)
 		st.TimeNS = time.Now().UnixNano()
 		return json.NewEncoder(cmd.OutOrStdout()).Encode(st)
 	})
+	stats.Flags().BoolVar(&smart, "smart", true, "ask each SSD for its health")
 	for _, x := range []struct {
 		use, short string
 		run        func(ctx context.Context, s *cache.Stack, file string) error

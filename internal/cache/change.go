@@ -116,7 +116,7 @@ func needs(c *Config, host, place string, v seen) (need, error) {
 			}
 		}
 		if len(keep) == 0 && v.DirtyBytes > 0 {
-			return n, &Refusal{fmt.Sprintf("SSD %s holds the only copy of %d bytes that are not on the disks; go to write-through first, which writes them there",
+			return n, &Refusal{fmt.Sprintf("SSD %s holds the only copy of %d bytes that are not on the disks; first mortar cache mode write-through, with it, which writes them there",
 				strings.Join(l.Dirty.Members, " and "), v.DirtyBytes)}
 		}
 		switch {

@@ -249,4 +249,5 @@ func parseSMART(out string, l *Life) {
 
 // EventPattern finds lines of the journal about a cache's parts: bcache, the
 // arrays of its SSDs, NVMe, and the cache's own commands.
-const EventPattern = "bcache|md/raid[01]|md1?[0-9]+: |nvme|SSD|host-cache|mortar-cache"
+// Not the kernel's command line, which may set a parameter of nvme_core.
+const EventPattern = "bcache|md/raid[01]|md1?[0-9]+: |nvme[0-9]|SSD|host-cache|mortar-cache"
