@@ -163,6 +163,11 @@ func TestNeeds(t *testing.T) {
 		}), "!SSD B holds the only copy of 4096 bytes"},
 		{"SSDs inside servers: the other one's is none of ours", config(WriteThrough, "A@nfs1", "B@nfs2"),
 			with(up(&Label{SSDs: []string{"A", "B"}, Clean: map[string]*Layer{"nfs1": {Members: []string{"A"}}}}, "A"), func(*seen) {}), ""},
+		{"shared SSDs become such inside servers", config(WriteThrough, "A@nfs1", "B@nfs2"), up(label(false, "A", "B"), "A"),
+			"throw away what is cached of reads; make the array for clean data"},
+		{"and shared again", config(WriteThrough, "A", "B"),
+			up(&Label{SSDs: []string{"A", "B"}, Clean: map[string]*Layer{"nfs1": {Members: []string{"A"}}, "nfs2": {Members: []string{"B"}}}}, "A", "B"),
+			"throw away what is cached of reads; make the array for clean data"},
 	} {
 		place := ""
 		if c.cfg.SSDs[0].Server != "" {

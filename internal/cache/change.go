@@ -148,6 +148,9 @@ func needs(c *Config, host, place string, v seen) (need, error) {
 	case !same || !v.CleanUp:
 		n.DropClean, n.MakeClean = true, len(want) > 0
 	}
+	for at := range l.Clean {
+		n.DropClean = n.DropClean || outdated(at, place)
+	}
 	for _, s := range want {
 		fresh := !slices.Contains(l.SSDs, s)
 		// All of them anew if nothing of the cache is on them meanwhile.
@@ -724,13 +727,27 @@ func (s *Stack) dropClean(ctx context.Context) error {
 	if err := s.detach(ctx, clean, nil); err != nil {
 		return err
 	}
-	l := s.label.Clean[s.place()]
-	delete(s.label.Clean, s.place())
+	var gone []*Layer
+	for at, l := range s.label.Clean {
+		if at == s.place() || outdated(at, s.place()) {
+			gone = append(gone, l)
+			delete(s.label.Clean, at)
+		}
+	}
 	if err := s.writeLabel(); err != nil {
 		return err
 	}
-	return s.destroy(ctx, l, partClean)
+	for _, l := range gone {
+		if err := s.destroy(ctx, l, partClean); err != nil {
+			return err
+		}
+	}
+	return nil
 }
+
+// outdated tells of a key of Label.Clean that SSDs are no longer where it
+// says: inside a server, or reached by all of them.
+func outdated(at, place string) bool { return (at == "") != (place == "") }
 
 // destroy ends a set and its array, and what is on those members that are
 // there.
@@ -853,7 +870,7 @@ func (s *Stack) Off(ctx context.Context, say Progress) error {
 			return err
 		}
 	}
-	if s.label.Clean[s.place()] != nil {
+	if len(s.label.Clean) > 0 {
 		if err := s.dropClean(ctx); err != nil {
 			return err
 		}
