@@ -2,16 +2,18 @@ package main
 
 import (
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/mortarhpc/mortar/internal/cache"
 	"github.com/mortarhpc/mortar/internal/host/sshtest"
 )
 
 // A change of the cache that the hosts refuse leaves the spec as it was.
 func TestCacheRefused(t *testing.T) {
-	const cache = "cache:\n  # two of them\n  ssds: [{serial: S1, size: 1.6TB, type: nvme}, {serial: S2, size: 1.6TB, type: nvme}]\n  mode: write-back\n"
-	x := newSite(t, sshtest.Start(t), func(s string) string { return s + cache })
+	const block = "cache:\n  # two of them\n  ssds: [{serial: S1, size: 1.6TB, type: nvme}, {serial: S2, size: 1.6TB, type: nvme}]\n  mode: write-back\n"
+	x := newSite(t, sshtest.Start(t), func(s string) string { return s + block })
 	before, err := os.ReadFile(x.spec)
 	if err != nil {
 		t.Fatal(err)
@@ -38,5 +40,25 @@ func TestCacheRefused(t *testing.T) {
 		if after, err := os.ReadFile(x.spec); err != nil || string(after) != string(before) {
 			t.Fatalf("%v: the spec was changed (%v):\n%s", tc.args, err, after)
 		}
+	}
+}
+
+// What happened between two looks, each figure under its head.
+func TestCacheLine(t *testing.T) {
+	a := cache.Stats{TimeNS: 1e9, ReadHits: 100, ReadMisses: 50, WrittenSSD: 1e6, Flushed: 1e6}
+	b := a
+	b.TimeNS += 2e9
+	b.Volume = cache.IO{Reads: 40, Writes: 10, WriteBytes: 8e6}
+	b.ReadHits, b.ReadMisses = 130, 60
+	b.WrittenSSD += 2e6
+	b.Dirty, b.Flushed = 5e6, 4e6
+	b.Disks = cache.IO{Reads: 20, Writes: 4, WriteBytes: 6e6}
+	b.SSDIO = cache.IO{Reads: 60, Writes: 2, ReadBytes: 1e6, WriteBytes: 2e6}
+	want := []string{"20", "75", "4.0", "25", "5.0", "1.5", "10", "2", "3.0", "30", "1", "1.5"}
+	if got := strings.Fields(cacheLine(a, b)); !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if cacheLine(a, a) != "" {
+		t.Error("no time has passed")
 	}
 }
