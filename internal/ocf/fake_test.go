@@ -33,6 +33,8 @@ type shared struct {
 	volume map[string]string // files on the file system, by path below it
 	hosts  map[string]*fakeHost
 	attrs  map[string]string // node attributes, by "nfs1 name"
+	room   int64             // free on the file system
+	kept   int64             // taken up by the reserve
 }
 
 type fakeDisk struct {
@@ -78,7 +80,6 @@ type fakeHost struct {
 	clock    time.Time
 	tickled  string
 	readonly bool
-	full     bool   // the volume
 	forgot   string // program rpcbind does not know any more
 	slow     bool   // resync
 	held     bool   // udev
@@ -97,7 +98,7 @@ type fakeProc struct {
 var errInjected = errors.New("injected failure")
 
 func newShared(t *testing.T) *shared {
-	s := &shared{t: t, disks: map[string]*fakeDisk{}, owner: "at-rest", vg: "vg-a", fsUUID: volUUID, volume: map[string]string{}, hosts: map[string]*fakeHost{}, attrs: map[string]string{}}
+	s := &shared{t: t, disks: map[string]*fakeDisk{}, owner: "at-rest", vg: "vg-a", fsUUID: volUUID, volume: map[string]string{}, hosts: map[string]*fakeHost{}, attrs: map[string]string{}, room: 1 << 30}
 	for i := range 6 {
 		s.disks[fmt.Sprintf("/dev/mapper/d%d", i)] = &fakeDisk{uuid: arrayUUID, role: i, events: 100}
 	}
@@ -370,7 +371,7 @@ func (h *fakeHost) Save(p string, data []byte) error {
 		return err
 	}
 	if v, ok := h.onVolume(p); ok {
-		if h.full {
+		if h.room < 4096 {
 			return &fs.PathError{Op: "open", Path: p, Err: unix.ENOSPC}
 		}
 		h.volume[v] = string(data)
@@ -417,6 +418,30 @@ func (h *fakeHost) Empty(p string) error {
 		h.t.Errorf("%s emptied, which is not on the volume", p)
 	}
 	h.volume[v] = ""
+	if v == "/.nfs/mortar/reserve" {
+		h.room, h.kept = h.room+h.kept, 0
+	}
+	return nil
+}
+
+func (h *fakeHost) Free(string) (int64, error) { return h.room, nil }
+
+func (h *fakeHost) Reserve(p string, size int64) error {
+	if h.kept >= size {
+		return nil
+	}
+	if err := h.change("reserve %s", p); err != nil {
+		return err
+	}
+	v, ok := h.onVolume(p)
+	if !ok {
+		h.t.Errorf("%s reserved, which is not on the volume", p)
+	}
+	if h.room < size-h.kept {
+		return &fs.PathError{Op: "fallocate", Path: p, Err: unix.ENOSPC}
+	}
+	h.volume[v] = ""
+	h.room, h.kept = h.room+h.kept-size, size
 	return nil
 }
 
@@ -933,6 +958,10 @@ func (h *fakeHost) run(c command, inside bool) (string, error) {
 			return fails("device or resource busy")
 		}
 		h.active = false
+		return "", nil
+	case a[0] == "exportfs" && a[1] != "-f" && h.room < 4096:
+		return fails("can't open /var/lib/nfs/etab.tmp for writing: No space left on device")
+	case a[0] == "exportfs" && a[1] == "-f":
 		return "", nil
 	case a[0] == "exportfs" && a[1] == "-i":
 		client, dir, _ := strings.Cut(a[4], ":")

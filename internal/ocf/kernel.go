@@ -47,6 +47,11 @@ type files interface {
 	// Save replaces a file so that after a crash it is old or new, never
 	// half: temporary file, fsync, rename, fsync of the directory.
 	Save(path string, data []byte) error
+	// Free tells how much room a file system has, in bytes.
+	Free(path string) (int64, error)
+	// Reserve makes a file that takes up size bytes, or makes one longer that
+	// takes up less.
+	Reserve(path string, size int64) error
 	// Mkdir makes a directory and its parents, if they are not there. A mode
 	// other than 0 is set in any case; a uid other than -1 makes it, and the
 	// plain files in it, that user's.

@@ -109,6 +109,29 @@ func (*linux) Save(p string, data []byte) error {
 	return d.Sync()
 }
 
+func (*linux) Free(p string) (int64, error) {
+	var st unix.Statfs_t
+	if err := unix.Statfs(p, &st); err != nil {
+		return 0, &os.PathError{Op: "statfs", Path: p, Err: err}
+	}
+	return int64(st.Bavail) * st.Bsize, nil
+}
+
+func (*linux) Reserve(p string, size int64) error {
+	f, err := os.OpenFile(p, os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if st, err := f.Stat(); err != nil || st.Size() >= size {
+		return err
+	}
+	if err := unix.Fallocate(int(f.Fd()), 0, 0, size); err != nil {
+		return &os.PathError{Op: "fallocate", Path: p, Err: err}
+	}
+	return nil
+}
+
 func (k *linux) Mkdir(p string, mode uint32, uid, gid int) error {
 	if err := os.MkdirAll(p, 0o755); err != nil {
 		return err
@@ -337,16 +360,23 @@ func (*linux) Sleep(ctx context.Context, d time.Duration) error { return cache.L
 
 func (*linux) Hostname() (string, error) { return os.Hostname() }
 
-// writeRead writes a block to a file and reads it back, past all caches.
+// writeRead writes a block to a file and reads it back, past all caches. A
+// file system that has no room for a file that is not there yet is full, not
+// broken.
 func writeRead(name string) error {
 	f, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR|unix.O_DIRECT|unix.O_DSYNC, 0o600)
+	if errors.Is(err, unix.ENOSPC) {
+		return nil
+	}
 	if err != nil {
 		return err
 	}
 	defer f.Close()
 	want, got := alignedBuffer(4096), alignedBuffer(4096)
 	rand.Read(want)
-	if _, err := f.WriteAt(want, 0); err != nil {
+	if _, err := f.WriteAt(want, 0); errors.Is(err, unix.ENOSPC) {
+		return nil
+	} else if err != nil {
 		return err
 	}
 	if _, err := f.ReadAt(got, 0); err != nil {

@@ -131,6 +131,7 @@ func (s *service) startState(ctx context.Context) error {
 			return err
 		}
 	}
+	s.makeRoom()
 	uid, gid := s.statdUser()
 	for _, d := range []struct {
 		name     string
@@ -211,6 +212,40 @@ func (s *service) statdUser() (uid, gid int) {
 		}
 	}
 	return 0, 0
+}
+
+// reserve is how many bytes of the volume are kept for the state of nfs-utils
+// on it, without which the service could be neither started nor stopped while
+// clients have the volume full: exportfs alone writes its table anew each
+// time. Everything it all writes fits many times.
+const reserve = 4 << 20
+
+func (s *service) reserveFile() string { return s.cfg.StateDir + "/mortar/reserve" }
+
+// makeRoom lets go of what keepRoom keeps if there is no other room. Only where
+// no client can be served: it would be theirs.
+func (s *service) makeRoom() {
+	free, err := s.k.Free(s.cfg.MountPoint)
+	if err == nil && free >= reserve || s.k.Access(s.reserveFile()) != nil {
+		return
+	}
+	// Not removed: XFS gives back the room of a removed file some time later.
+	if err := s.k.Empty(s.reserveFile()); err != nil {
+		s.log.note("the volume is full: %v", err)
+	}
+}
+
+// keepRoom keeps as much of reserve as there is, if that is least or more.
+func (s *service) keepRoom(least int64) {
+	var err error
+	for size := int64(reserve); size >= least; size /= 2 {
+		if err = s.k.Reserve(s.reserveFile(), size); !errors.Is(err, unix.ENOSPC) {
+			break
+		}
+	}
+	if err != nil && s.noted(err) != nil {
+		s.log.note("no room is kept for the service's own state: %v", err)
+	}
 }
 
 func (s *service) stopState(ctx context.Context) error {
@@ -529,6 +564,7 @@ func (s *service) stopNFSD(ctx context.Context) error {
 	if err := s.end(ctx, "sm-notify"); err != nil {
 		return err
 	}
+	s.makeRoom()
 	s.retire()
 	if s.threads() == 0 {
 		s.recall()
@@ -544,6 +580,7 @@ func (s *service) stopNFSD(ctx context.Context) error {
 			return err
 		}
 	}
+	s.keepRoom(reserve / 64)
 	return nil
 }
 
@@ -756,6 +793,7 @@ func (s *service) startExports(ctx context.Context) error {
 	case st != running:
 		return errors.New("exportfs did not export")
 	}
+	s.keepRoom(reserve / 64) // from here on clients may fill the volume
 	return nil
 }
 
@@ -780,6 +818,15 @@ func (s *service) stopExports(ctx context.Context) error {
 	if id, err := s.namespace(); err != nil || id == "" && s.cfg.Namespace != "" {
 		return err // what was exported there went with it
 	}
-	_, err = s.in.Run(ctx, command{argv: argv, binds: s.binds()})
+	if _, err = s.in.Run(ctx, command{argv: argv, binds: s.binds()}); err == nil {
+		return nil
+	}
+	// It writes its table anew, for which a full volume has no room. To empty
+	// the table takes none, and mountd then knows of no export.
+	s.log.note("%v", err)
+	if err := s.k.Empty(s.cfg.StateDir + "/etab"); err != nil {
+		return err
+	}
+	_, err = s.in.Run(ctx, command{argv: []string{"exportfs", "-f"}, binds: s.binds()})
 	return err
 }

@@ -204,6 +204,7 @@ func (s *service) monitor(ctx context.Context) (state, error) {
 				return broken, err
 			}
 		}
+		s.keepRoom(reserve)
 		if err := s.noted(s.saveConnections()); err != nil {
 			return broken, fmt.Errorf("saving client connections on the volume: %w", err)
 		}

@@ -106,7 +106,7 @@ func testStartFailsAtEveryChangeIn(t *testing.T, cfg func() *Config) {
 			ctx := context.Background()
 			h.failAt = i
 			err := s.start(ctx)
-			costsTime := slices.ContainsFunc([]string{"tickle_tcp", "start sm-notify", "nlm_", "4.2 256", "udev", "held-", "sync_speed_max", "link /dev/mapper", "routes"},
+			costsTime := slices.ContainsFunc([]string{"tickle_tcp", "start sm-notify", "nlm_", "4.2 256", "udev", "held-", "sync_speed_max", "link /dev/mapper", "routes", "reserve "},
 				func(what string) bool { return strings.Contains(probe.changes[i-1], what) })
 			if err == nil && !costsTime {
 				t.Fatalf("the start did not notice that %q failed", probe.changes[i-1])
@@ -431,20 +431,44 @@ func TestFullVolume(t *testing.T) { flavours(t, testFullVolumeIn) }
 
 func testFullVolumeIn(t *testing.T, testConfig func() *Config) {
 	sh := newShared(t)
-	h := sh.hosts["nfs1"]
-	s := h.service(testConfig())
+	s := sh.hosts["nfs1"].service(testConfig())
 	if err := s.start(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	for _, full := range []bool{false, true, false} {
-		h.full = full
+	monitor := func(s *service) {
+		t.Helper()
 		sh.volume["/.nfs/sm/10.0.0.9"] += "x\n"
 		if st, err := s.monitor(context.Background()); st != running || err != nil {
-			t.Fatalf("full %v: %v, %v", full, st, err)
+			t.Fatalf("room for %d: %v, %v", sh.room, st, err)
 		}
-		h.clock = h.clock.Add(10 * time.Second)
 	}
-	h.full = true
+	monitor(s)
+	if sh.kept != reserve {
+		t.Errorf("%d bytes are kept", sh.kept)
+	}
+	// It moves to and fro, and at each place clients take what room there is.
+	for i := range 5 {
+		sh.room = 0
+		monitor(s)
+		if err := s.stop(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		s = sh.hosts[[]string{"nfs2", "nfs1"}[i%2]].service(testConfig())
+		if err := s.start(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		if sh.kept < reserve/64 {
+			t.Fatalf("%d bytes are kept after start %d", sh.kept, i)
+		}
+	}
+	sh.room = 1 << 30
+	monitor(s)
+	if sh.kept != reserve {
+		t.Errorf("%d bytes are kept once there is room again", sh.kept)
+	}
+	// Nothing was kept, as by an earlier release.
+	sh.room, sh.kept = 0, 0
+	delete(sh.volume, "/.nfs/mortar/reserve")
 	if err := s.stop(context.Background()); err != nil {
 		t.Fatal(err)
 	}
