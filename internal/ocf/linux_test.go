@@ -411,3 +411,38 @@ func TestOwnProcesses(t *testing.T) {
 	}
 	hold.Wait()
 }
+
+// What is reserved takes up room, only ever grows, and is given back when the
+// file is emptied.
+func TestReserve(t *testing.T) {
+	k := &linux{}
+	p := t.TempDir() + "/reserve"
+	blocks := func() int64 {
+		t.Helper()
+		var st unix.Stat_t
+		if err := unix.Stat(p, &st); err != nil {
+			t.Fatal(err)
+		}
+		return st.Blocks * 512
+	}
+	for _, size := range []int64{1 << 16, 1 << 20, 1 << 18} {
+		if err := k.Reserve(p, size); err != nil {
+			t.Fatal(err)
+		}
+		if got := blocks(); got < size {
+			t.Errorf("reserved %d bytes, takes up %d", size, got)
+		}
+	}
+	if got := blocks(); got < 1<<20 {
+		t.Errorf("a smaller reserve shrank it to %d", got)
+	}
+	if err := k.Empty(p); err != nil {
+		t.Fatal(err)
+	}
+	if got := blocks(); got != 0 {
+		t.Errorf("emptied, and takes up %d", got)
+	}
+	if free, err := k.Free(p); err != nil || free <= 0 {
+		t.Errorf("free: %d, %v", free, err)
+	}
+}
