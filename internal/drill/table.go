@@ -82,11 +82,7 @@ var Table = []Drill{
 	{
 		Name: "full-fs", Title: "the file system is full: clients are told so, and go on once there is room",
 		Expect:   Expect{Where: Stays, Fencing: Nobody, Stall: none, Tolerate: []string{"ENOSPC"}},
-		Variants: []Variant{
-			{How: "full", Title: "a file takes every block that is left", Steps: fullFS(false)},
-			{How: "moved", Title: "as full, and the service is moved by command while there is no room", Steps: fullFS(true),
-				Expect: &Expect{Where: Moves, Fencing: Nobody, Stall: none, Tolerate: []string{"ENOSPC"}}},
-		},
+		Variants: []Variant{{How: "full", Title: "a file takes every block that is left", Steps: fullFS}},
 	},
 	{
 		Name: "failover", Title: "the service is moved by command",
@@ -326,23 +322,18 @@ func flap(network string) func(Scene) ([]Step, error) {
 // must find nothing wrong with that.
 const fullHold = 25 * time.Second
 
-func fullFS(moved bool) func(Scene) ([]Step, error) {
-	return func(s Scene) ([]Step, error) {
-		f := Fault{Kind: FillFS, On: s.Active, Args: []string{s.Volume.MountPoint}}
-		told := &Sight{What: "clients are told", Limit: 30 * time.Second, Look: func(ctx context.Context, v *View) (bool, string) {
+func fullFS(s Scene) ([]Step, error) {
+	f := Fault{Kind: FillFS, On: s.Active, Args: []string{s.Volume.MountPoint}}
+	return []Step{
+		{Fault: f, Wait: fullHold, Look: true, Until: &Sight{What: "clients are told", Limit: 30 * time.Second, Look: func(ctx context.Context, v *View) (bool, string) {
 			said, room := v.probeSpace(ctx)
 			return len(said) > 0 && room == 0, fmt.Sprintf("a new file on each mount: %s", strings.Join(said, ", "))
-		}}
-		steps := []Step{{Fault: f, Wait: fullHold, Look: true, Until: told}}
-		if moved {
-			steps[0].Wait = 0
-			steps = append(steps, Step{Fault: Fault{Kind: Move, On: s.Passive, Args: []string{s.Service.Name}}, Wait: fullHold})
-		}
-		return append(steps, Step{Fault: f, Mend: true, Until: &Sight{What: "clients have room again", Limit: 30 * time.Second, Look: func(ctx context.Context, v *View) (bool, string) {
+		}}},
+		{Fault: f, Mend: true, Until: &Sight{What: "clients have room again", Limit: 30 * time.Second, Look: func(ctx context.Context, v *View) (bool, string) {
 			said, room := v.probeSpace(ctx)
 			return room > 0 && len(said) == room, fmt.Sprintf("a new file on each mount: %s", strings.Join(said, ", "))
-		}}}), nil
-	}
+		}}},
+	}, nil
 }
 
 // fenceHold is how long the service must be seen not to start while nothing
