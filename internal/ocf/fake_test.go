@@ -344,6 +344,10 @@ func (h *fakeHost) Access(string) error { return nil }
 func (h *fakeHost) Poke(p, data string) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if v, ok := h.onVolume(p); ok {
+		h.volume[v] = data
+		return nil
+	}
 	if _, ok := h.tree()[p]; !ok {
 		return fs.ErrNotExist
 	}

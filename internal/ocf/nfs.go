@@ -681,7 +681,13 @@ func (s *service) saveMonitored() error {
 		return err
 	}
 	if last, ok := s.alive(); !ok || s.now().Sub(last).Abs() >= 5*time.Second {
-		if err := s.k.Save(s.aliveFile(), []byte(strconv.FormatInt(s.now().Unix(), 10)+"\n")); err != nil {
+		text := strconv.FormatInt(s.now().Unix(), 10) + "\n"
+		err := s.k.Save(s.aliveFile(), []byte(text))
+		if ok && errors.Is(err, unix.ENOSPC) {
+			// As many bytes in the same place need no room.
+			err = s.k.Poke(s.aliveFile(), text)
+		}
+		if err != nil {
 			return err
 		}
 	}

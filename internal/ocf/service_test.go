@@ -449,7 +449,11 @@ func testFullVolumeIn(t *testing.T, testConfig func() *Config) {
 	// It moves to and fro, and at each place clients take what room there is.
 	for i := range 5 {
 		sh.room = 0
+		s.k.(*fakeHost).clock = s.k.(*fakeHost).clock.Add(time.Minute)
 		monitor(s)
+		if at, ok := s.alive(); !ok || s.now().Sub(at) > time.Second {
+			t.Errorf("alive at %v, %v; it is %v", at, ok, s.now())
+		}
 		if err := s.stop(context.Background()); err != nil {
 			t.Fatal(err)
 		}
