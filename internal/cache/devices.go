@@ -228,28 +228,53 @@ func (s *Stack) header() (string, error) {
 // readLabel reads what the disks know of the cache; nil without an error if
 // there never was one.
 func (s *Stack) readLabel() error {
-	dev, err := s.header()
+	l, err := s.labelOnDisk()
 	if err != nil {
 		return err
+	}
+	s.label = l
+	return nil
+}
+
+func (s *Stack) labelOnDisk() (*Label, error) {
+	dev, err := s.header()
+	if err != nil {
+		return nil, err
 	}
 	var c [2][]byte
 	for i, off := range labelOffsets {
 		if c[i], err = s.sys.ReadBlocks(dev, off, labelSize); err != nil {
-			return fmt.Errorf("label of the cache: %w", err)
+			return nil, fmt.Errorf("label of the cache: %w", err)
 		}
 	}
-	s.label, err = newest(c[0], c[1])
+	l, err := newest(c[0], c[1])
 	if errors.Is(err, errNoLabel) {
-		return nil
+		return nil, nil
 	}
-	return err
+	return l, err
 }
 
-// writeLabel makes the label in memory the one in force.
-func (s *Stack) writeLabel() error {
+// writeLabel makes the label in memory the one in force. Whoever watches the
+// stack may have written down meanwhile which SSDs are in sync: that holds.
+func (s *Stack) writeLabel() error { return s.putLabel(false) }
+
+// writeMembers is for who has just looked at which SSDs are in sync.
+func (s *Stack) writeMembers() error { return s.putLabel(true) }
+
+func (s *Stack) putLabel(members bool) error {
 	dev, err := s.header()
 	if err != nil {
 		return err
+	}
+	was, err := s.labelOnDisk()
+	if err != nil {
+		return err
+	}
+	if was != nil {
+		s.label.Sequence = max(s.label.Sequence, was.Sequence)
+		if l := s.label.Dirty; !members && l != nil && was.Dirty != nil && l.Array == was.Dirty.Array {
+			l.Members = was.Dirty.Members
+		}
 	}
 	s.label.Sequence++
 	b, err := s.label.encode()

@@ -362,7 +362,7 @@ func (s *Stack) noteSync(a *array) error {
 	}
 	s.label.Dirty.Members = in
 	s.note("dirty data is in sync on SSD %s", strings.Join(in, " and "))
-	return s.writeLabel()
+	return s.writeMembers()
 }
 
 // NoteSync is for whoever watches a running stack: it writes down which SSDs
