@@ -40,7 +40,7 @@ func main() {
 	agree := flag.String("agree", "", "instead: compare the rates that Mortar and fio find on the file system of this directory")
 	seconds := flag.Float64("seconds", 5, "with -agree: how long a random phase lasts")
 	limit := flag.Duration("limit", time.Hour, "with -agree: begin no further run after so long")
-	only := flag.String("only", "", "only measurements whose name contains this")
+	only := flag.String("only", "", "only measurements whose name contains one of these, with commas")
 	flag.Parse()
 	b := &bench{mortar: *mortar, bytes: *mib << 20, only: *only, regions: map[string][]workload.BenchRegion{}}
 	var ok bool
@@ -105,6 +105,11 @@ type bench struct {
 	mdtest  bool
 }
 
+// wanted says whether a measurement is one of -only.
+func (b *bench) wanted(name string) bool {
+	return slices.ContainsFunc(strings.Split(b.only, ","), func(part string) bool { return strings.Contains(name, part) })
+}
+
 const (
 	branch, items = 100, 1000
 	runID         = "bench-tools"
@@ -135,7 +140,7 @@ func (b *bench) run(dir string, runs int, asJSON bool) (bool, error) {
 	all, goals := b.plan()
 	for n := range runs {
 		for _, m := range all {
-			if b.only != "" && !strings.Contains(m.Name, b.only) {
+			if !b.wanted(m.Name) {
 				continue
 			}
 			fmt.Fprintf(os.Stderr, "\r\x1b[Krun %d of %d: %s", n+1, runs, m.Name)
@@ -353,7 +358,7 @@ func (b *bench) agree(dir string, runs int, seconds float64, limit time.Duration
 			break
 		}
 		for _, a := range all {
-			wanted := strings.Contains(a.Phase, b.only)
+			wanted := b.wanted(a.Phase)
 			if !wanted && (n > 0 || a.Phase != string(workload.SeqWrite)) {
 				continue // what reads needs the files, once
 			}
