@@ -212,7 +212,10 @@ func (r *runner) makeDirs(ctx context.Context) error {
 		if free < 0 || f.FreeBytes < free {
 			free = f.FreeBytes
 		}
-		if v, ok := f.Engines[string(r.opt.Engine)]; !ok && r.opt.Engine != workload.EngineMortar {
+		if r.opt.Engine == workload.EngineMortar {
+			continue
+		}
+		if v, ok := f.Engines[string(r.opt.Engine)]; !ok {
 			r.cleanup(ctx)
 			return &Unfit{[]string{fmt.Sprintf("%s is not installed on client %s: install it there, or use another --engine", r.opt.Engine, l.client)}}
 		} else if v != "" {

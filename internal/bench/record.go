@@ -77,8 +77,11 @@ func (r *runner) config() report.Config {
 		for _, p := range t.phases() {
 			text += " " + t.method(p, r.opt.Engine)
 		}
-		if t.Source != "" {
-			text += " After " + strings.TrimSuffix(t.Source, ".") + "."
+		switch source := strings.TrimSuffix(t.Source, "."); {
+		case strings.HasPrefix(source, "not "):
+			text += " This is " + source + "."
+		case source != "":
+			text += " After " + source + "."
 		}
 		if t.Seconds > 0 {
 			text += fmt.Sprintf(" Each phase ends after %d s.", t.Seconds)

@@ -234,6 +234,9 @@ func TestRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if slices.ContainsFunc(back.Config.Software, func(r report.Row) bool { return strings.HasPrefix(r.Name, "mortar") }) {
+		t.Errorf("Mortar's own engine is no software of its own: %v", back.Config.Software)
+	}
 	var names []string
 	for _, ph := range back.Bench.Phases {
 		names = append(names, ph.Name)
