@@ -416,6 +416,7 @@ func TestBottleneck(t *testing.T) {
 		{"network", "(one client gets 105 MiB/s, of the 110 MiB/s there) is the network.", map[string]float64{"disks": 900, "raid": 890, "volume": 880, "filesystem": 870, "network": 110, "nfs-one": 105}},
 		{"nfs", "(the clients together get 200 MiB/s, 23 % of the 870 MiB/s that the slowest layer below it can: the filesystem) is NFS itself.", map[string]float64{"disks": 900, "filesystem": 870, "network": 9000, "nfs-one": 190, "nfs-many": 200}},
 		{"one client", "is NFS itself, or this one client. What would move it: the clients' read-ahead (nfsrahead in mortar check --explain), more nfsd", map[string]float64{"disks": 900, "filesystem": 870, "network": 9000, "nfs-one": 200}},
+		{"raid measured at a bad moment", "200 MiB/s, 25 % of the 800 MiB/s that the slowest layer below it can: the filesystem) is NFS itself", map[string]float64{"disks": 900, "raid": 500, "volume": 950, "filesystem": 800, "nfs-many": 200}},
 		{"nothing below", "", map[string]float64{"nfs-one": 200}},
 		{"nothing", "", nil},
 	} {
