@@ -480,7 +480,7 @@ func cacheLine(a, b cache.Stats) string {
 		if of <= 0 {
 			return "-"
 		}
-		return fmt.Sprintf("%d", 100*x/of)
+		return fmt.Sprintf("%d", min(100, 100*x/of)) // what the SSDs took has bcache's journal in it
 	}
 	wrote, ssd := b.Volume.WriteBytes-a.Volume.WriteBytes, b.WrittenSSD-a.WrittenSSD
 	io := func(x, y cache.IO) string {

@@ -58,6 +58,10 @@ func TestCacheLine(t *testing.T) {
 	if got := strings.Fields(cacheLine(a, b)); !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
+	b.WrittenSSD = a.WrittenSSD + 20e6
+	if got := strings.Fields(cacheLine(a, b)); got[3] != "100" {
+		t.Errorf("%q: more to the SSDs than was written", got)
+	}
 	if cacheLine(a, a) != "" {
 		t.Error("no time has passed")
 	}
