@@ -108,6 +108,19 @@ func TestScale(t *testing.T) {
 	}
 }
 
+// Data and random orders follow from a set's name: no two are alike.
+func TestSetNames(t *testing.T) {
+	s := load(t, "paper", spec.NFSHA)
+	s.Repeat = 3
+	seen := map[string]bool{}
+	for _, x := range Sets(s, Sizing{Memory: 1 << 30, Lanes: 2}) {
+		if seen[x.Name] {
+			t.Errorf("two sets are called %s", x.Name)
+		}
+		seen[x.Name] = true
+	}
+}
+
 // At a scale below 1 the paper's suite is a look at the brick: as many threads
 // on a mount as the papers have on a client, and phases ended by time.
 func TestScaledPaper(t *testing.T) {

@@ -73,7 +73,13 @@ func Sets(s *Suite, z Sizing) []Set {
 		threads, _ := s.counts(t, z)
 		for rep := 1; rep <= s.Repeat; rep++ {
 			for _, n := range threads {
-				set := Set{Test: t, Name: fmt.Sprintf("%s.%d", t.Name, n), Threads: n, Repeat: rep, Lanes: lanes(n, z.Lanes), RecordBytes: int64(t.Record)}
+				// Data and random orders follow from the name: each repetition has
+				// its own, so that none reads right what an earlier one left.
+				name := fmt.Sprintf("%s.%d", t.Name, n)
+				if rep > 1 {
+					name += fmt.Sprintf(".%d", rep)
+				}
+				set := Set{Test: t, Name: name, Threads: n, Repeat: rep, Lanes: lanes(n, z.Lanes), RecordBytes: int64(t.Record)}
 				set.PerLane = n / set.Lanes
 				if t.metadata() {
 					set.tree(n, scale)
