@@ -2,6 +2,7 @@ package drill
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -130,9 +131,11 @@ var Table = []Drill{
 	{
 		Name: "both-rings", Title: "the active server loses private and public link; its partner fences it",
 		Expect: Expect{Where: Moves, Fencing: Victim, Stall: 10},
-		Variants: []Variant{{How: "cables", Title: "both cables are pulled", Steps: func(s Scene) ([]Step, error) {
-			return []Step{{Fault: Fault{Kind: LinkDown, On: s.Active, Args: []string{"private"}}}, {Fault: Fault{Kind: LinkDown, On: s.Active, Args: []string{"public"}}}}, nil
-		}}},
+		Variants: []Variant{
+			{How: "cables", Title: "both cables are pulled", Steps: bothRings(func(s Scene) string { return s.Active }, 0)},
+			{How: "passive", Title: "both cables of the passive server are pulled, which must not fence the active one: the service stays",
+				Steps: bothRings(Scene.passive, passiveHold), Expect: &Expect{Where: Stays, Fencing: Allow}},
+		},
 	},
 	{
 		Name: "server-crash", Title: "the active server dies; its partner fences it and takes over",
@@ -179,6 +182,23 @@ const (
 	// pathHold is longer than multipathd's polling interval.
 	pathHold = 15 * time.Second
 )
+
+// passiveHold is longer than the passive server needs to fence the active one,
+// or the active one, which waits for priority-fencing-delay, to fence it.
+const passiveHold = 25 * time.Second
+
+func bothRings(whose func(Scene) string, hold time.Duration) func(Scene) ([]Step, error) {
+	return func(s Scene) ([]Step, error) {
+		on := whose(s)
+		if on != s.Active && len(s.Design.Services) > 1 {
+			return nil, errors.New("with two services neither server is passive")
+		}
+		return []Step{
+			{Fault: Fault{Kind: LinkDown, On: on, Args: []string{"private"}}},
+			{Fault: Fault{Kind: LinkDown, On: on, Args: []string{"public"}}, Wait: hold, Look: hold > 0},
+		}, nil
+	}
+}
 
 // one is a single fault, left for a while.
 func one(f Fault, hold time.Duration) func(Scene) ([]Step, error) {

@@ -48,6 +48,11 @@ type Config struct {
 	// Nodes maps each cluster node to its public address, to find the
 	// interface the service address goes on.
 	Nodes map[string]string `json:"nodes"`
+	// Rings maps each cluster node to its addresses on Corosync's networks, and
+	// Fences lists those of all fence devices: the watcher keeps a server that
+	// is on none of the networks from fencing.
+	Rings  map[string][]string `json:"rings,omitempty"`
+	Fences []string            `json:"fences,omitempty"`
 	// SystemID is the LVM system ID the volume group has while nobody serves
 	// it (design.Volume.SystemID). A clean stop gives the group back to it;
 	// empty: the group stays with the node that served it last.
@@ -221,6 +226,18 @@ func (c *Config) check() error {
 		word("node name", n)
 		if _, err := netip.ParseAddr(a); err != nil {
 			bad("nodes.%s: %q is not an address", n, a)
+		}
+	}
+	for n, as := range c.Rings {
+		for _, a := range as {
+			if _, err := netip.ParseAddr(a); err != nil {
+				bad("rings.%s: %q is not an address", n, a)
+			}
+		}
+	}
+	for _, a := range c.Fences {
+		if _, err := netip.ParseAddr(a); err != nil {
+			bad("fences: %q is not an address", a)
 		}
 	}
 	if c.SystemID != "" {

@@ -80,9 +80,10 @@ type fakeHost struct {
 	clock    time.Time
 	tickled  string
 	readonly bool
-	forgot   string // program rpcbind does not know any more
-	slow     bool   // resync
-	held     bool   // udev
+	forgot   string   // program rpcbind does not know any more
+	slow     bool     // resync
+	held     bool     // udev
+	barred   []string // routes that lead nowhere
 }
 
 type fakeProc struct {
@@ -1000,6 +1001,15 @@ func (h *fakeHost) run(c command, inside bool) (string, error) {
 		return "", nil
 	case a[0] == "udevadm":
 		h.held = a[2] == "--stop-exec-queue"
+		return "", nil
+	case a[0] == "ip" && a[1] == "route" && a[3] == "unreachable":
+		if i := slices.Index(h.barred, a[4]); a[2] == "replace" && i < 0 {
+			h.barred = append(h.barred, a[4])
+		} else if a[2] == "del" && i < 0 {
+			return fails("RTNETLINK answers: No such process")
+		} else if a[2] == "del" {
+			h.barred = slices.Delete(h.barred, i, i+1)
+		}
 		return "", nil
 	case a[0] == "attrd_updater" && a[1] == "--query":
 		var out strings.Builder

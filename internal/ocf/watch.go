@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"path"
 	"slices"
@@ -27,6 +28,10 @@ import (
 //     address at once, so that no error of a lost disk reaches a client, and
 //     asks to be fenced (node attribute terminate) if its partner can reach
 //     them: its I/O hangs, so it could not stop.
+//   - a server without a link to any of the cluster's networks does not fence:
+//     it has no way to tell whether its partner is well, and could serve
+//     nobody. Without that a passive server whose network card dies, but not
+//     its way to the BMCs, would fence the active one.
 //   - I/O that failed because a cache lost its SSDs for reads is tried again.
 //   - NFS daemons that died are started again, in place. Clients keep their
 //     locks and sessions, which are nfsd's. If nfsd itself is gone the service
@@ -147,10 +152,12 @@ type watcher struct {
 	restarts map[string][]time.Time // by service and daemon
 	failed   map[string]time.Time   // by service: nfsd was reported gone
 	fence    map[string]bool        // by service: asked to be fenced
+	barred   *bool                  // from the fence devices; nil: not known
 }
 
 // run watches until ctx ends.
 func (w *watcher) run(ctx context.Context, events <-chan struct{}) {
+	defer func() { w.bar(context.WithoutCancel(ctx), false) }()
 	for ctx.Err() == nil {
 		w.look(ctx)
 		t := time.NewTimer(w.judged.next(w.now()))
@@ -172,6 +179,8 @@ func (w *watcher) run(ctx context.Context, events <-chan struct{}) {
 
 // look looks once and acts.
 func (w *watcher) look(ctx context.Context) {
+	// First: the partner takes a few seconds to be missed.
+	w.bar(ctx, w.cutOff())
 	seen := sight{attrLink: w.link()}
 	for _, s := range w.services {
 		seen[attrStorage+s.cfg.Service] = s.reachable()
@@ -226,13 +235,67 @@ func (w *watcher) tell(ctx context.Context, name, value string) error {
 	return err
 }
 
+// cutOff says whether none of the cluster's networks has a link here.
+func (w *watcher) cutOff() bool {
+	s := w.services[0]
+	rings := s.cfg.Rings[s.host]
+	return len(rings) > 0 && !slices.ContainsFunc(rings, func(a string) bool {
+		own, err := netip.ParseAddr(a)
+		if err != nil {
+			return false
+		}
+		ifc, err := s.k.Interface(own)
+		return err == nil && s.carrier(ifc.Name)
+	})
+}
+
+func (s *service) carrier(ifc string) bool { return s.line("/sys/class/net/"+ifc+"/carrier") == "1" }
+
+// bar takes away this server's way to the fence devices, or gives it back. The
+// fence agents fail at once then, and Pacemaker tries again whenever anything
+// changes. It has no way to be told not to fence.
+// Source: ip-route(8), unreachable
+func (w *watcher) bar(ctx context.Context, yes bool) {
+	if w.barred != nil && *w.barred == yes {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	done := true
+	for _, a := range w.services[0].cfg.Fences {
+		device, err := netip.ParseAddr(a)
+		if err != nil {
+			continue
+		}
+		route := netip.PrefixFrom(device, device.BitLen()).String()
+		argv := []string{"ip", "route", "replace", "unreachable", route}
+		if !yes {
+			argv[2] = "del"
+		}
+		// At its start the watcher does not know whether one before it was killed
+		// and left routes behind.
+		if _, err := w.k.Run(ctx, command{argv: argv}); err != nil && (yes || w.barred != nil) {
+			w.log("%v", err)
+			done = false
+		}
+	}
+	if yes && done {
+		w.log("no network of the cluster has a link here: this server fences nobody")
+	} else if !yes && done && w.barred != nil {
+		w.log("this server may fence again")
+	}
+	if done {
+		w.barred = &yes
+	}
+}
+
 // link says whether this server's public interface has a link.
 func (w *watcher) link() bool {
 	ifc, err := w.services[0].iface()
 	if err != nil {
 		return false
 	}
-	return w.services[0].line("/sys/class/net/"+ifc.Name+"/carrier") == "1"
+	return w.services[0].carrier(ifc.Name)
 }
 
 // revive has I/O tried again that failed when a cache lost SSDs.

@@ -3,6 +3,7 @@ package ocf
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -212,4 +213,41 @@ func TestEventsReal(t *testing.T) {
 	sh(t, "ip", "link", "add", "ev0", "type", "veth", "peer", "name", "ev1")
 	defer sh(t, "ip", "link", "del", "ev0")
 	<-events
+}
+
+// A server that has lost all networks has no way to the fence devices, for as
+// long as that lasts and a watcher lives.
+func TestCutOffServerFencesNobody(t *testing.T) {
+	h := newShared(t).hosts["nfs1"]
+	h.addrs[netip.MustParsePrefix("10.1.0.1/24")] = "eth1"
+	cfg := testConfig()
+	cfg.Rings = map[string][]string{"nfs1": {"10.1.0.1", "10.0.0.1"}, "nfs2": {"10.1.0.2", "10.0.0.2"}}
+	cfg.Fences = []string{"10.2.0.11", "10.2.0.12"}
+	all := []string{"10.2.0.11/32", "10.2.0.12/32"}
+	h.cabled(true)
+	h.barred = all[:1:1] // of a watcher that was killed
+	w := h.watcher(h.service(cfg))
+	for _, c := range []struct {
+		private, public string
+		want            []string
+	}{{"1", "1", nil}, {"0", "1", nil}, {"1", "0", nil}, {"0", "0", all}, {"0", "0", all}, {"", "", all}, {"0", "1", nil}, {"0", "0", all}} {
+		h.files["/sys/class/net/eth1/carrier"], h.files["/sys/class/net/eth0/carrier"] = c.private+"\n", c.public+"\n"
+		w.look(t.Context())
+		if !slices.Equal(h.barred, c.want) && len(h.barred)+len(c.want) > 0 {
+			t.Errorf("private %q, public %q: %q", c.private, c.public, h.barred)
+		}
+	}
+	// It ends: nobody would take the routes away again.
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	w.run(ctx, nil)
+	if len(h.barred) > 0 {
+		t.Errorf("left: %q", h.barred)
+	}
+	// Without rings, as an earlier release wrote the file, nothing is known.
+	cfg.Rings = nil
+	w.look(t.Context())
+	if len(h.barred) > 0 {
+		t.Errorf("%q", h.barred)
+	}
 }

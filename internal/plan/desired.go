@@ -686,6 +686,17 @@ func (b *builder) ocfConfig(s *design.Service, v *design.Volume) (*resource.OCFC
 	for _, x := range b.d.Spec.Servers {
 		c.Nodes[x.Name] = x.Public
 	}
+	if b.d.HA != nil {
+		c.Rings = map[string][]string{}
+		for _, n := range b.d.HA.Nodes {
+			c.Rings[n.Name] = n.Rings
+		}
+		for _, f := range b.fenceDevices() {
+			if !slices.Contains(c.Fences, f.Params["ip"]) {
+				c.Fences = append(c.Fences, f.Params["ip"])
+			}
+		}
+	}
 	for _, e := range s.Exports {
 		c.Exports = append(c.Exports, ocf.Export{Dir: filepath.Clean(e.Dir), Clients: e.Clients, FSID: e.FSID, Options: e.Options})
 	}
