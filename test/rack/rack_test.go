@@ -173,7 +173,7 @@ func TestDrills(t *testing.T) { drills(t, "nfs-ha", "drills") }
 // two services, both under load, into out/drills-xl.
 func TestTwoServices(t *testing.T) {
 	drills(t, "nfs-ha-xl", "drills-xl", "--only",
-		"server-crash,heartbeat-link,both-rings,public-link,private-switch,path-one,controller,paths-all,failover,failback,standby")
+		"server-crash,heartbeat-link,both-rings-cables,public-link,private-switch,path-one,controller,paths-all,failover,failback,standby")
 }
 
 // drills deploys a brick, sees that a second apply changes nothing, and does
