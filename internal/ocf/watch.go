@@ -152,6 +152,7 @@ type watcher struct {
 	restarts map[string][]time.Time // by service and daemon
 	failed   map[string]time.Time   // by service: nfsd was reported gone
 	fence    map[string]bool        // by service: asked to be fenced
+	alone    time.Time              // when no network had a link, last seen
 	barred   *bool                  // from the fence devices; nil: not known
 }
 
@@ -179,8 +180,14 @@ func (w *watcher) run(ctx context.Context, events <-chan struct{}) {
 
 // look looks once and acts.
 func (w *watcher) look(ctx context.Context) {
-	// First: the partner takes a few seconds to be missed.
-	w.bar(ctx, w.cutOff())
+	// First: the partner takes a few seconds to be missed. And not before the two
+	// have had the time to find each other again: of two that were both cut off,
+	// as when their switches lose power, the one that tried again first would
+	// fence the other in the middle of that (seen; 90 s until all was well).
+	if w.cutOff() {
+		w.alone = w.now()
+	}
+	w.bar(ctx, w.now().Sub(w.alone) < foundAfter)
 	seen := sight{attrLink: w.link()}
 	for _, s := range w.services {
 		seen[attrStorage+s.cfg.Service] = s.reachable()

@@ -228,9 +228,16 @@ func TestCutOffServerFencesNobody(t *testing.T) {
 	h.barred = all[:1:1] // of a watcher that was killed
 	w := h.watcher(h.service(cfg))
 	for _, c := range []struct {
+		after           time.Duration
 		private, public string
 		want            []string
-	}{{"1", "1", nil}, {"0", "1", nil}, {"1", "0", nil}, {"0", "0", all}, {"0", "0", all}, {"", "", all}, {"0", "1", nil}, {"0", "0", all}} {
+	}{
+		{0, "1", "1", nil}, {time.Second, "0", "1", nil}, {time.Second, "1", "0", nil},
+		{time.Second, "0", "0", all}, {time.Minute, "0", "0", all}, {time.Second, "", "", all},
+		{time.Second, "0", "1", all}, {foundAfter - 2*time.Second, "1", "1", all}, {time.Second, "1", "1", nil},
+		{time.Second, "0", "0", all},
+	} {
+		h.clock = h.clock.Add(c.after)
 		h.files["/sys/class/net/eth1/carrier"], h.files["/sys/class/net/eth0/carrier"] = c.private+"\n", c.public+"\n"
 		w.look(t.Context())
 		if !slices.Equal(h.barred, c.want) && len(h.barred)+len(c.want) > 0 {
@@ -246,6 +253,7 @@ func TestCutOffServerFencesNobody(t *testing.T) {
 	}
 	// Without rings, as an earlier release wrote the file, nothing is known.
 	cfg.Rings = nil
+	h.clock = h.clock.Add(time.Minute)
 	w.look(t.Context())
 	if len(h.barred) > 0 {
 		t.Errorf("%q", h.barred)
