@@ -135,15 +135,12 @@ func (c *CacheSSDs) foreign(ctx context.Context, sys Sys, f found, sigs []signat
 	if err != nil || !gpt || len(parts) == 0 {
 		return text, err
 	}
+	names, err := partitionNames(ctx, sys, f.Device)
+	if err != nil || len(names) == 0 || slices.ContainsFunc(names, func(n string) bool { return !strings.HasPrefix(n, "mortar-") }) {
+		return text, err
+	}
 	var fs []found
 	for _, p := range parts {
-		u, err := readTrim(sys, "/sys/class/block/"+p+"/uevent")
-		if err != nil {
-			return "", err
-		}
-		if !strings.Contains(u, "PARTNAME=mortar-") {
-			return text, nil
-		}
 		fs = append(fs, found{DiskFact: DiskFact{Device: "/dev/" + p}})
 	}
 	inner, err := signatures(ctx, sys, fs)
@@ -156,6 +153,32 @@ func (c *CacheSSDs) foreign(ctx context.Context, sys Sys, f found, sigs []signat
 		}
 	}
 	return "", nil
+}
+
+// partitionNames reads the names in a disk's partition table; none if that
+// cannot be read. The kernel knows them only of tables it has read itself, not
+// of partitions that partx and sfdisk have told it of.
+// Source: sfdisk(8), --json; block/partitions/core.c, part_uevent
+func partitionNames(ctx context.Context, sys Sys, device string) ([]string, error) {
+	out, installed, err := query(ctx, sys, "sfdisk", "--json", device)
+	if err != nil || !installed || out.Code != 0 {
+		return nil, err
+	}
+	var t struct {
+		Table struct {
+			Partitions []struct {
+				Name string `json:"name"`
+			} `json:"partitions"`
+		} `json:"partitiontable"`
+	}
+	if err := json.Unmarshal([]byte(out.Stdout), &t); err != nil {
+		return nil, fmt.Errorf("sfdisk --json %s: %w", device, err)
+	}
+	var names []string
+	for _, p := range t.Table.Partitions {
+		names = append(names, p.Name)
+	}
+	return names, nil
 }
 
 // partitions of disks, by kernel name.
