@@ -42,7 +42,9 @@ func cluster(s *spec.Spec, servers []spec.Server) *HA {
 				"cipher": strconv.Itoa(v.BMC.Cipher),
 				// onoff: off, seen to be off, on. A power cycle is over before anybody
 				// could see that the server was off.
-				"method": "onoff", "power_wait": "0", "power_timeout": bmcAnswer,
+				"method": "onoff", "power_wait": "0",
+				// Without disable_timeout=0 the agent heeds no timeout when Pacemaker calls it.
+				"power_timeout": bmcAnswer, "disable_timeout": "0",
 				// ipmitool asks a BMC that is dead for 20 s, Pacemaker calls the agent
 				// twice, and meanwhile clients wait for the second level.
 				"pcmk_reboot_timeout": bmcTimeout, "pcmk_reboot_retries": "1",

@@ -54,6 +54,7 @@ func (d *Design) stock(tuned []Setting) {
 				f := &d.HA.Fencing[i].Devices[j]
 				delete(f.Params, "power_wait")
 				delete(f.Params, "power_timeout")
+				delete(f.Params, "disable_timeout")
 				delete(f.Params, "pcmk_delay_base")
 			}
 		}
