@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/flock"
+	"golang.org/x/sys/unix"
 )
 
 // Exit codes of a resource agent, by the OCF Resource Agent API 1.1.
@@ -35,7 +36,8 @@ const usage = "usage: service {start|stop|monitor|status|validate-all|meta-data}
 func Main(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) int {
 	a := &agent{getenv: getenv, stderr: stderr, now: time.Now}
 	if len(args) == 2 && args[0] == ioAction {
-		if err := writeRead(args[1]); err != nil {
+		// A file system without room for a file that is not there yet is full, not broken.
+		if err := writeRead(args[1]); err != nil && !errors.Is(err, unix.ENOSPC) {
 			fmt.Fprintln(stderr, err)
 			return ErrGeneric
 		}

@@ -243,7 +243,7 @@ func (s *service) keepRoom(least int64) {
 			break
 		}
 	}
-	if err != nil && s.noted(err) != nil {
+	if err != nil {
 		s.log.note("no room is kept for the service's own state: %v", err)
 	}
 }
