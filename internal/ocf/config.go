@@ -175,18 +175,25 @@ func (c *Config) check() error {
 		if abs(fmt.Sprintf("exports[%d].dir", i), e.Dir) && e.Dir != c.MountPoint && !below(c.MountPoint, e.Dir) {
 			bad("exports[%d].dir %s is not on mount_point %s", i, e.Dir, c.MountPoint)
 		}
-		if e.Clients == "" || strings.ContainsAny(e.Clients, " \t\n()") || strings.HasPrefix(e.Clients, "-") {
+		if !plain(e.Clients, "*?@._/-") || strings.HasPrefix(e.Clients, "-") {
 			bad("exports[%d].clients %q: one host or network is needed", i, e.Clients)
 		}
-		if e.FSID == "" || strings.ContainsAny(e.FSID, ", \t\n") {
+		if !plain(e.FSID, "-") {
 			bad("exports[%d].fsid %q: a UUID or number is needed, or file handles change at failover", i, e.FSID)
 		}
 		for _, o := range e.Options {
 			if o == "async" {
 				bad("exports[%d].options: async loses acknowledged writes at failover", i)
 			}
-			if o == "" || strings.ContainsAny(o, ", \t\n()") || strings.HasPrefix(o, "fsid=") {
+			if !plain(o, "_=.:/@+-") || strings.HasPrefix(o, "fsid=") {
 				bad("exports[%d].options: %q is not one option (fsid has its own key)", i, o)
+			}
+			if v, ok := strings.CutPrefix(o, "sec="); ok {
+				for _, flavour := range strings.Split(v, ":") {
+					if !slices.Contains(securityFlavours, flavour) {
+						bad("exports[%d].options: %q: each security flavour is one of %s", i, o, strings.Join(securityFlavours, ", "))
+					}
+				}
 			}
 		}
 	}
@@ -257,6 +264,17 @@ var nfsVersions = []string{"3", "4.0", "4.1", "4.2"}
 func (n NFS) serves(version string) bool { return slices.Contains(n.Versions, version) }
 
 func (c *Config) prefix() netip.Prefix { return netip.MustParsePrefix(c.Address) }
+
+// securityFlavours are those of exports(5).
+var securityFlavours = []string{"sys", "krb5", "krb5i", "krb5p", "none"}
+
+// plain says whether a word is there and has only letters, digits and the
+// further characters: exportfs and its table have no quotes for others.
+func plain(word, further string) bool {
+	return word != "" && strings.IndexFunc(word, func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune(further, r)
+	}) < 0
+}
 
 // below says whether path p is under directory dir.
 func below(dir, p string) bool { return strings.HasPrefix(p, dir+"/") }

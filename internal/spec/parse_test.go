@@ -106,6 +106,33 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
+// What is taken for one option has no character that exportfs, exports(5) or the
+// server's table take for the end of an option or of a list.
+func FuzzExportOption(f *testing.F) {
+	for name := range exportOptions {
+		f.Add(name)
+		for _, v := range []string{"", "1", "sys", "tls", "/a", "sys) *(rw", "1,rw", "1 2", "a\tb", "-1", "krb5:sys"} {
+			f.Add(name + "=" + v)
+		}
+	}
+	base, err := os.ReadFile("testdata/base.yaml")
+	if err != nil {
+		f.Fatal(err)
+	}
+	s, err := Parse("base.yaml", base)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, option string) {
+		c := &checker{s: s}
+		if ok := c.exportOption("services[0].exports[0].options[0]", option); ok != (len(c.errs) == 0) {
+			t.Errorf("%q: %v, but %v", option, ok, c.errs)
+		} else if ok && strings.ContainsAny(option, " \t\r\n\v\f\x00,()[]{}\"'\\#*") {
+			t.Errorf("%q is taken", option)
+		}
+	})
+}
+
 // Whatever the bytes: an answer, with positions, and no panic; what is
 // accepted can be used.
 func FuzzParse(f *testing.F) {

@@ -1,7 +1,9 @@
 package spec
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"net/netip"
 	"path"
 	"slices"
@@ -76,23 +78,19 @@ func (c *checker) at(p string) string {
 func (c *checker) isHA() bool { return c.s.Flavour != NFS }
 
 var (
-	brickRE    = lazyregexp.New(`^[A-Za-z]([A-Za-z0-9-]{0,13}[A-Za-z0-9])?$`)
-	hostRE     = lazyregexp.New(`^[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?)*$`)
-	wordRE     = lazyregexp.New(`^[A-Za-z0-9]([A-Za-z0-9_-]{0,30}[A-Za-z0-9])?$`)
-	serviceRE  = lazyregexp.New(`^[a-z]([a-z0-9-]{0,10}[a-z0-9])?$`)
-	pathRE     = lazyregexp.New(`^(/[A-Za-z0-9._-]+)+$`)
-	speedRE    = lazyregexp.New(`^[1-9][0-9]*(\.[0-9]+)?(Mb/s|Gb/s)$`)
-	optionRE   = lazyregexp.New(`^[A-Za-z0-9_.-]+(=[A-Za-z0-9_.:@/+-]+)?$`)
-	clientRE   = lazyregexp.New(`^[A-Za-z0-9*?@][A-Za-z0-9*?@.:_-]*$`)
-	mirrorRE   = lazyregexp.New(`^https?://[A-Za-z0-9._:/@%+~-]+$`)
-	fileRE     = lazyregexp.New(`^[A-Za-z0-9._/~@+-]+$`)
-	ifaceRE    = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9._-]{0,14}$`)
-	bmcUserRE  = lazyregexp.New(`^[A-Za-z0-9_.@-]{1,16}$`) // IPMI 2.0: at most 16 bytes
-	flavours   = []string{string(NFS), string(NFSHA), string(NFSHAXL), string(Lustre)}
-	exportOpts = []string{"rw", "ro", "sync", "async", "wdelay", "no_wdelay", "subtree_check", "no_subtree_check",
-		"root_squash", "no_root_squash", "all_squash", "no_all_squash", "anonuid", "anongid", "secure", "insecure",
-		"sec", "hide", "nohide", "crossmnt", "mountpoint", "acl", "no_acl", "auth_nlm", "no_auth_nlm",
-		"secure_locks", "insecure_locks", "security_label", "xprtsec", "pnfs", "no_pnfs"}
+	brickRE   = lazyregexp.New(`^[A-Za-z]([A-Za-z0-9-]{0,13}[A-Za-z0-9])?$`)
+	hostRE    = lazyregexp.New(`^[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?)*$`)
+	wordRE    = lazyregexp.New(`^[A-Za-z0-9]([A-Za-z0-9_-]{0,30}[A-Za-z0-9])?$`)
+	serviceRE = lazyregexp.New(`^[a-z]([a-z0-9-]{0,10}[a-z0-9])?$`)
+	pathRE    = lazyregexp.New(`^(/[A-Za-z0-9._-]+)+$`)
+	speedRE   = lazyregexp.New(`^[1-9][0-9]*(\.[0-9]+)?(Mb/s|Gb/s)$`)
+	optionRE  = lazyregexp.New(`^[A-Za-z0-9_.-]+(=[A-Za-z0-9_.:@/+-]+)?$`)
+	clientRE  = lazyregexp.New(`^[A-Za-z0-9*?@][A-Za-z0-9*?@._-]*$`)
+	mirrorRE  = lazyregexp.New(`^https?://[A-Za-z0-9._:/@%+~-]+$`)
+	fileRE    = lazyregexp.New(`^[A-Za-z0-9._/~@+-]+$`)
+	ifaceRE   = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9._-]{0,14}$`)
+	bmcUserRE = lazyregexp.New(`^[A-Za-z0-9_.@-]{1,16}$`) // IPMI 2.0: at most 16 bytes
+	flavours  = []string{string(NFS), string(NFSHA), string(NFSHAXL), string(Lustre)}
 )
 
 func (c *checker) head() bool {
@@ -545,37 +543,95 @@ func (c *checker) exports(at string, v *Service) {
 			c.errorf(eat, "remove one", "%s is exported to %s already at %s", e.Path, e.Clients, c.at(first))
 		}
 		seen[key] = eat
-		has := map[string]bool{}
-		for j, o := range e.Options {
-			oat := fmt.Sprintf("%s.options[%d]", eat, j)
-			if !c.s.Given(oat) {
-				oat = eat
-			}
-			name, _, _ := strings.Cut(o, "=")
-			switch {
-			case name == "fsid":
-				c.errorf(oat, "remove it", "fsid is chosen by Mortar: it must be the same on both servers and never change")
-			case !optionRE.MatchString(o) && name != "sec":
-				c.errorf(oat, "write one option per item, see exports(5)", "%q is not an export option", o)
-			case !slices.Contains(exportOpts, name):
-				mend := "see exports(5)"
-				if near := Nearest(name, exportOpts); near != "" {
-					mend = fmt.Sprintf("did you mean %q?", near)
-				}
-				c.errorf(oat, mend, "unknown export option %q", name)
-			case name == "async" && c.isHA():
-				c.errorf(oat, "use sync: a write-back cache or SSDs make it fast, not a promise the server cannot keep", "async in an HA brick loses acknowledged writes at failover")
-			case name == "no_root_squash" && world:
-				c.errorf(oat, "name the network of your nodes in clients, or use root_squash", "no_root_squash to %s makes root of any machine root of the file system", e.Clients)
-			case has[name]:
-				c.errorf(oat, "remove one", "export option %q is there twice", name)
-			}
-			has[name] = true
+		c.exportOptions(eat, e, world)
+	}
+}
+
+// exportOptions are those of exports(5) that a spec may name, each with what
+// its value must be; nil: it has none. fsid is not among them: Mortar chooses
+// it. Neither are refer and replicas: they send clients to other servers.
+var exportOptions = map[string]*lazyregexp.Regexp{
+	"rw": nil, "ro": nil, "sync": nil, "async": nil, "wdelay": nil, "no_wdelay": nil,
+	"subtree_check": nil, "no_subtree_check": nil, "root_squash": nil, "no_root_squash": nil, "all_squash": nil, "no_all_squash": nil,
+	"anonuid": idRE, "anongid": idRE, "secure": nil, "insecure": nil, "hide": nil, "nohide": nil, "crossmnt": nil,
+	"sec": flavoursRE, "xprtsec": transportsRE, "mountpoint": lazyregexp.New(`^(|(/[A-Za-z0-9._-]+)+)$`),
+	"acl": nil, "no_acl": nil, "auth_nlm": nil, "no_auth_nlm": nil, "secure_locks": nil, "insecure_locks": nil,
+	"security_label": nil, "pnfs": nil, "no_pnfs": nil,
+}
+
+var (
+	idRE         = lazyregexp.New(`^-?[0-9]{1,10}$`)
+	flavoursRE   = lazyregexp.New(`^(sys|krb5|krb5i|krb5p|none)(:(sys|krb5|krb5i|krb5p|none))*$`)
+	transportsRE = lazyregexp.New(`^(none|tls|mtls)(:(none|tls|mtls))*$`)
+)
+
+// exportValueMend says what an option's value must be.
+var exportValueMend = map[string]string{
+	"anonuid": "write a number, e.g. 65534",
+	"anongid": "write a number, e.g. 65534",
+	"sec":     "write sys, krb5, krb5i, krb5p or none, or some of these with colons between them, e.g. sec=krb5p:krb5i",
+	"xprtsec": "write none, tls or mtls, or some of these with colons between them",
+}
+
+// exportOption checks one option by itself. The server's exportfs and its table
+// see it unquoted, so no character with a meaning there may be in it.
+func (c *checker) exportOption(at, option string) bool {
+	name, value, valued := strings.Cut(option, "=")
+	form, known := exportOptions[name]
+	mend := "see exports(5)"
+	switch {
+	case name == "fsid":
+		c.errorf(at, "remove it", "fsid is chosen by Mortar: it must be the same on both servers and never change")
+	case !known && !optionRE.MatchString(option):
+		c.errorf(at, "write one option per item, see exports(5)", "%q is not an export option", option)
+	case !known:
+		if near := Nearest(name, slices.Sorted(maps.Keys(exportOptions))); near != "" {
+			mend = fmt.Sprintf("did you mean %q?", near)
 		}
-		for _, pair := range [][2]string{{"rw", "ro"}, {"sync", "async"}, {"root_squash", "no_root_squash"}, {"subtree_check", "no_subtree_check"}, {"secure", "insecure"}} {
-			if has[pair[0]] && has[pair[1]] {
-				c.errorf(eat+".options", "keep one of them", "export options %s and %s contradict each other", pair[0], pair[1])
-			}
+		c.errorf(at, mend, "unknown export option %q", name)
+	case form == nil && valued:
+		c.errorf(at, "write "+name, "%q: this export option has no value", option)
+	case form != nil && (valued && value == "" || !form.MatchString(value) || repeats(strings.Split(value, ":"))):
+		c.errorf(at, cmp.Or(exportValueMend[name], mend), "%q is not an export option: its value is wrong", option)
+	default:
+		return true
+	}
+	return false
+}
+
+// repeats says whether a word is in the list twice.
+func repeats(words []string) bool {
+	words = slices.Sorted(slices.Values(words))
+	return len(slices.Compact(slices.Clone(words))) < len(words)
+}
+
+// exportOptions checks an export's options; world: everybody may mount it.
+func (c *checker) exportOptions(at string, e *Export, world bool) {
+	has := map[string]bool{}
+	for j, o := range e.Options {
+		oat := fmt.Sprintf("%s.options[%d]", at, j)
+		if !c.s.Given(oat) {
+			oat = at
+		}
+		if !c.exportOption(oat, o) {
+			continue
+		}
+		name, _, _ := strings.Cut(o, "=")
+		switch {
+		case name == "async" && c.isHA():
+			c.errorf(oat, "use sync: a write-back cache or SSDs make it fast, not a promise the server cannot keep", "async in an HA brick loses acknowledged writes at failover")
+		case name == "no_root_squash" && world:
+			c.errorf(oat, "name the network of your nodes in clients, or use root_squash", "no_root_squash to %s makes root of any machine root of the file system", e.Clients)
+		case has[name]:
+			c.errorf(oat, "remove one", "export option %q is there twice", name)
+		}
+		has[name] = true
+	}
+	for _, pair := range [][2]string{{"rw", "ro"}, {"sync", "async"}, {"root_squash", "no_root_squash"}, {"all_squash", "no_all_squash"},
+		{"subtree_check", "no_subtree_check"}, {"secure", "insecure"}, {"wdelay", "no_wdelay"}, {"hide", "nohide"}, {"acl", "no_acl"}, {"pnfs", "no_pnfs"},
+		{"auth_nlm", "no_auth_nlm"}, {"secure_locks", "insecure_locks"}} {
+		if has[pair[0]] && has[pair[1]] {
+			c.errorf(at+".options", "keep one of them", "export options %s and %s contradict each other", pair[0], pair[1])
 		}
 	}
 }
