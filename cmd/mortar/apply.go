@@ -17,6 +17,7 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/design"
 	"github.com/mortarhpc/mortar/internal/fencetest"
+	"github.com/mortarhpc/mortar/internal/gate"
 	"github.com/mortarhpc/mortar/internal/plan"
 )
 
@@ -126,7 +127,11 @@ func runApply(ctx context.Context, d *design.Design, in io.Reader, w io.Writer, 
 			os.Exit(137)
 		}
 	}
-	pr := prover{d: d, opts: fencetest.Options{On: fenceProgress(w, enc, start, f.asJSON), AfterAction: tick}}
+	pr := prover{d: d, opts: fencetest.Options{On: fenceProgress(w, enc, start, f.asJSON), Gate: gate.Gate{Log: func(c gate.Change) {
+		if c.State == gate.Done {
+			tick()
+		}
+	}}}}
 	p, err := pr.prepare(ctx, func() (*preparation, error) {
 		progress, progressDone := connectProgress(w, live)
 		defer progressDone()

@@ -20,6 +20,7 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/design"
 	"github.com/mortarhpc/mortar/internal/drill"
+	"github.com/mortarhpc/mortar/internal/gate"
 	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/plan"
 	"github.com/mortarhpc/mortar/internal/rack"
@@ -545,4 +546,5 @@ func printSummary(w io.Writer, r *report.Run) {
 type hardwareInjector struct {
 	design *design.Design
 	dial   func(ctx context.Context, name string) (drill.Host, error)
+	gate   gate.Gate
 }

@@ -79,7 +79,7 @@ func (h *hardwareInjector) Inject(ctx context.Context, f drill.Fault) error {
 		// Source: Documentation/admin-guide/sysrq.rst: 'c' panics at once, so
 		// no answer is the answer.
 		a := resource.Action{Title: "panic the kernel", Cmd: []string{"tee", "/proc/sysrq-trigger"}, Stdin: []byte("c")}
-		if err := s.Call(cctx, "run", map[string]any{"action": a}, nil, nil); err == nil {
+		if _, err := h.gate.Run(cctx, target, s, a); err == nil {
 			return errors.New("the kernel did not panic on SysRq c")
 		} else if ctx.Err() != nil {
 			return ctx.Err()
@@ -131,7 +131,8 @@ func (h *hardwareInjector) link(ctx context.Context, f drill.Fault, state string
 			return fmt.Errorf("%s: %w", f.On, err)
 		}
 		a := resource.Action{Title: "set " + dev + " " + state, Cmd: []string{"ip", "link", "set", "dev", dev, state}}
-		return s.Call(ctx, "run", map[string]any{"action": a}, nil, nil)
+		_, err = h.gate.Run(ctx, f.On, s, a)
+		return err
 	})
 }
 
@@ -183,7 +184,7 @@ func (h *hardwareInjector) deletePaths(ctx context.Context, server string, f dri
 		}
 		for _, p := range doomed {
 			a := resource.Action{Title: "delete " + p, File: &resource.File{Path: "/sys/block/" + p + "/device/delete", Content: []byte("1")}}
-			if err := s.Call(ctx, "run", map[string]any{"action": a}, nil, nil); err != nil {
+			if _, err := h.gate.Run(ctx, server, s, a); err != nil {
 				return err
 			}
 		}
@@ -297,7 +298,8 @@ func (h *hardwareInjector) deleteSystemDisk(ctx context.Context, server string) 
 			return fmt.Errorf("%s: disk %s cannot be taken off by command: it takes a hand", server, disk)
 		}
 		a := resource.Action{Title: "take " + disk + " off", File: &resource.File{Path: off, Content: []byte("1")}}
-		return s.Call(ctx, "run", map[string]any{"action": a}, nil, nil)
+		_, err = h.gate.Run(ctx, server, s, a)
+		return err
 	})
 }
 
@@ -336,7 +338,7 @@ func (h *hardwareInjector) scan(ctx context.Context, server string) error {
 		}
 		for _, n := range strings.Fields(out.Stdout) {
 			a := resource.Action{Title: "scan " + n, File: &resource.File{Path: "/sys/class/scsi_host/" + n + "/scan", Content: []byte("- - -")}}
-			if err := s.Call(ctx, "run", map[string]any{"action": a}, nil, nil); err != nil {
+			if _, err := h.gate.Run(ctx, server, s, a); err != nil {
 				return err
 			}
 		}
@@ -373,7 +375,8 @@ func (h *hardwareInjector) Heal(ctx context.Context, f drill.Fault) error {
 			}
 			return h.on(ctx, target, func(s drill.Host) error {
 				a := resource.Action{Title: "look for devices on the PCI bus", File: &resource.File{Path: "/sys/bus/pci/rescan", Content: []byte("1")}}
-				return s.Call(ctx, "run", map[string]any{"action": a}, nil, nil)
+				_, err := h.gate.Run(ctx, target, s, a)
+				return err
 			})
 		})
 	case drill.DiskOut:
@@ -412,11 +415,13 @@ func (h *hardwareInjector) ipmi(ctx context.Context, target, power string) error
 	if !filepath.IsAbs(file) {
 		file = filepath.Join(filepath.Dir(h.design.Spec.File), file)
 	}
-	cmd := exec.CommandContext(ctx, "ipmitool", "-I", "lanplus", "-C", fmt.Sprint(b.Cipher), "-H", b.Address, "-U", b.User, "-f", file, "chassis", "power", power)
-	var out bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &out
-	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("BMC of %s: power %s: %w: %s", target, power, err, strings.TrimSpace(out.String()))
-	}
-	return nil
+	a := resource.Action{Title: "switch " + target + " " + power + " by its BMC", Cmd: []string{
+		"ipmitool", "-I", "lanplus", "-C", fmt.Sprint(b.Cipher), "-H", b.Address, "-U", b.User, "-f", file, "chassis", "power", power}}
+	return h.gate.Do(ctx, target, a, func(ctx context.Context) error {
+		out, err := exec.CommandContext(ctx, a.Cmd[0], a.Cmd[1:]...).CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("BMC of %s: power %s: %w: %s", target, power, err, bytes.TrimSpace(out))
+		}
+		return nil
+	})
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/design"
 	"github.com/mortarhpc/mortar/internal/failover"
+	"github.com/mortarhpc/mortar/internal/gate"
 	"github.com/mortarhpc/mortar/internal/observe"
 	"github.com/mortarhpc/mortar/internal/scrub"
 )
@@ -14,7 +15,8 @@ import (
 // operator does in a drill what an administrator types: failover, standby,
 // confirm-off, status. It keeps its sessions.
 type operator struct {
-	d *design.Design
+	d    *design.Design
+	gate gate.Gate
 
 	mu      sync.Mutex // a collector serves one at a time
 	all     *observe.Collector
@@ -65,7 +67,7 @@ func (o *operator) do(ctx context.Context, plan func(observe.Facts) (*failover.P
 	if err != nil || p.Nothing != "" {
 		return err
 	}
-	return failover.Run(ctx, o.servers, p, failover.Options{Wait: operatorWait, Poll: 5 * time.Second, Glance: 500 * time.Millisecond})
+	return failover.Run(ctx, o.servers, p, failover.Options{Gate: o.gate, Wait: operatorWait, Poll: 5 * time.Second, Glance: 500 * time.Millisecond})
 }
 
 func (o *operator) Move(ctx context.Context, service, to string) error {
@@ -75,7 +77,7 @@ func (o *operator) Move(ctx context.Context, service, to string) error {
 func (o *operator) Scrub(ctx context.Context, g design.Group) (scrub.Group, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return scrub.Run(ctx, o.servers.Call, o.d, g, true, nil)
+	return scrub.Run(ctx, o.gate, o.servers.Call, o.d, g, true, nil)
 }
 
 func (o *operator) Standby(ctx context.Context, node string, on bool) error {

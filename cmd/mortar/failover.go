@@ -13,6 +13,7 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/design"
 	"github.com/mortarhpc/mortar/internal/failover"
+	"github.com/mortarhpc/mortar/internal/gate"
 	"github.com/mortarhpc/mortar/internal/observe"
 	"github.com/mortarhpc/mortar/internal/resource"
 )
@@ -184,7 +185,7 @@ func (m *moveFlags) runWith(cmd *cobra.Command, file string, plan func(context.C
 		return show(moveResult{Plan: p, DryRun: m.dryRun})
 	}
 	start := time.Now()
-	err = failover.Run(ctx, c, p, failover.Options{Wait: m.wait, Poll: 5 * time.Second, Glance: 500 * time.Millisecond, On: m.progress(w, start)})
+	err = failover.Run(ctx, c, p, failover.Options{Gate: gate.Gate{DryRun: m.dryRun}, Wait: m.wait, Poll: 5 * time.Second, Glance: 500 * time.Millisecond, On: m.progress(w, start)})
 	took := time.Since(start)
 	r := moveResult{Plan: p, Changed: true, Seconds: took.Seconds()}
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mortarhpc/mortar/internal/design"
+	"github.com/mortarhpc/mortar/internal/gate"
 	"github.com/mortarhpc/mortar/internal/observe"
 	"github.com/mortarhpc/mortar/internal/plan"
 	"github.com/mortarhpc/mortar/internal/raid6"
@@ -100,7 +101,7 @@ func runScrub(ctx context.Context, out, errOut io.Writer, c *observe.Collector, 
 	for _, g := range groups {
 		fmt.Fprintf(progress, "%s scrub of %s\n", stamp(start), g.Name)
 		last := time.Now()
-		r, err := scrub.Run(ctx, c.Call, d, g, repair, func(p float64) {
+		r, err := scrub.Run(ctx, gate.Gate{}, c.Call, d, g, repair, func(p float64) {
 			if time.Since(last) >= 5*time.Second {
 				last = time.Now()
 				fmt.Fprintf(progress, "%s   %.0f %%\n", stamp(start), p)

@@ -29,13 +29,18 @@ const (
 // runner runs actions: the only thing in the agent that changes the host.
 type runner struct {
 	lock *hostLock
+	log  func(line string) // may be nil
 }
 
 // run does one action. What has begun is finished, or runs into its own time
 // bound, even if the caller cancels or goes away: half an apt or mkfs is
 // worse than a late one. A command that fails gives a *Error with its argv,
 // exit code and stderr.
-func (r *runner) run(ctx context.Context, a resource.Action, emit func(any)) (resource.Output, error) {
+func (r *runner) run(ctx context.Context, p RunParams, emit func(any)) (resource.Output, error) {
+	a := p.Action
+	if err := a.Permitted(p.Permitted); err != nil {
+		return resource.Output{}, err
+	}
 	if len(a.Cmd) == 0 && a.File == nil || len(a.Cmd) > 0 && a.File != nil && !a.File.Remove {
 		return resource.Output{}, &Error{Message: fmt.Sprintf("action %q needs either a command, with or without a file to remove after it, or a file", a.Title)}
 	}
@@ -46,6 +51,22 @@ func (r *runner) run(ctx context.Context, a resource.Action, emit func(any)) (re
 		return resource.Output{}, fmt.Errorf("waiting for another session's action on this host: %w", err)
 	}
 	defer unlock()
+	r.note(logLine(a))
+	out, err := carryOut(ctx, a)
+	if err != nil {
+		r.note(fmt.Sprintf("failed: %s: %v", a.Title, err))
+	}
+	return out, err
+}
+
+func (r *runner) note(line string) {
+	if r.log != nil {
+		r.log(line)
+	}
+}
+
+// carryOut does what the action says.
+func carryOut(ctx context.Context, a resource.Action) (resource.Output, error) {
 	if len(a.Cmd) == 0 {
 		return resource.Output{}, doFile(a)
 	}

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/mortarhpc/mortar/internal/resource"
 )
 
@@ -74,7 +76,7 @@ func core(t *testing.T) Mux {
 		if err != nil {
 			return nil, err
 		}
-		return r.run(ctx, p.Action, emit)
+		return r.run(ctx, p, emit)
 	}
 	return m
 }
@@ -105,7 +107,7 @@ func TestCalls(t *testing.T) {
 	if err := c.Call(ctx, "diff", want, &d, nil); err != nil || len(d.Actions) != 1 || len(d.Before) != 0 {
 		t.Fatalf("diff: %+v %v", d, err)
 	}
-	if err := c.Call(ctx, "run", RunParams{d.Actions[0]}, nil, nil); err != nil {
+	if err := c.Call(ctx, "run", RunParams{Action: d.Actions[0]}, nil, nil); err != nil {
 		t.Fatal(err)
 	}
 	var read ReadResult
@@ -165,7 +167,7 @@ func TestRunCommand(t *testing.T) {
 		if more != nil {
 			more(&a)
 		}
-		return r.run(t.Context(), a, func(any) {})
+		return r.run(t.Context(), RunParams{Action: a}, func(any) {})
 	}
 	if out, err := sh("cat; echo $LC_ALL $PATH", func(a *resource.Action) { a.Stdin = []byte("in\n") }); err != nil || !strings.HasPrefix(out.Stdout, "in\nC /usr/local/sbin:") {
 		t.Errorf("%+v %v", out, err)
@@ -208,18 +210,18 @@ func TestRunCommand(t *testing.T) {
 	if _, err := sh("exit 0", func(a *resource.Action) { a.File = &resource.File{Path: mark} }); err == nil {
 		t.Error("a command and a file to write were taken")
 	}
-	if _, err := r.run(t.Context(), resource.Action{Title: "nothing"}, func(any) {}); err == nil {
+	if _, err := r.run(t.Context(), RunParams{Action: resource.Action{Title: "nothing"}}, func(any) {}); err == nil {
 		t.Error("an empty action was run")
 	}
-	if _, err := r.run(t.Context(), resource.Action{Title: "absent", Cmd: []string{"no-such-command"}}, func(any) {}); !errors.As(err, &e) || !strings.Contains(e.Message, "not found") {
+	if _, err := r.run(t.Context(), RunParams{Action: resource.Action{Title: "absent", Cmd: []string{"no-such-command"}}}, func(any) {}); !errors.As(err, &e) || !strings.Contains(e.Message, "not found") {
 		t.Errorf("absent: %v", err)
 	}
 }
 
 func TestReadFile(t *testing.T) {
 	dir := t.TempDir()
-	if out, err := (HostSys{}).Query(t.Context(), "mkfifo", dir+"/fifo"); err != nil || out.Code != 0 {
-		t.Fatal(out, err)
+	if err := unix.Mkfifo(dir+"/fifo", 0o600); err != nil {
+		t.Fatal(err)
 	}
 	if err := os.WriteFile(dir+"/big", make([]byte, readLimit+1), 0o600); err != nil {
 		t.Fatal(err)
@@ -296,7 +298,7 @@ func TestWriteFile(t *testing.T) {
 func TestSecretFilesAreClosedByDefault(t *testing.T) {
 	p := filepath.Join(t.TempDir(), "s")
 	r := &runner{lock: &hostLock{path: filepath.Join(t.TempDir(), "lock")}}
-	if _, err := r.run(t.Context(), resource.Action{Title: "s", Secret: true, File: &resource.File{Path: p, Content: []byte("x")}}, func(any) {}); err != nil {
+	if _, err := r.run(t.Context(), RunParams{Action: resource.Action{Title: "s", Secret: true, File: &resource.File{Path: p, Content: []byte("x")}}}, func(any) {}); err != nil {
 		t.Fatal(err)
 	}
 	if fi, err := (HostSys{}).Stat(p); err != nil || fi.Mode != 0o600 {
@@ -313,11 +315,13 @@ func TestActionOutlivesTheSession(t *testing.T) {
 	go func() { served <- Serve(context.Background(), reqR, respW, core(t)) }()
 	c := NewClient(respR, reqW)
 	fifo := dir + "/begun"
-	if out, err := (HostSys{}).Query(t.Context(), "mkfifo", fifo, dir+"/go"); err != nil || out.Code != 0 {
-		t.Fatal(out, err)
+	for _, p := range []string{fifo, dir + "/go"} {
+		if err := unix.Mkfifo(p, 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 	go func() {
-		_ = c.Call(context.Background(), "run", RunParams{resource.Action{Title: "slow",
+		_ = c.Call(context.Background(), "run", RunParams{Action: resource.Action{Title: "slow",
 			Cmd: []string{"sh", "-c", `echo > "$1/begun"; read x < "$1/go"; echo "$x" > "$1/done"`, "sh", dir}}}, nil, nil)
 	}()
 	if _, err := os.ReadFile(fifo); err != nil { // waits until it has begun
@@ -368,30 +372,102 @@ func TestFollow(t *testing.T) {
 	c, end := session(t, core(t))
 	var lines []string
 	var out resource.Output
-	if err := c.Call(t.Context(), "follow", QueryParams{[]string{"sh", "-c", "echo one; echo two; exit 5"}}, &out, func(raw json.RawMessage) {
+	dir := t.TempDir()
+	for _, name := range []string{"one", "two"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(name+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := c.Call(t.Context(), "follow", QueryParams{[]string{"tail", "-q", dir + "/one", dir + "/two", dir + "/three"}}, &out, func(raw json.RawMessage) {
 		var e FollowEvent
 		if err := json.Unmarshal(raw, &e); err != nil || e.TNS == 0 {
 			t.Errorf("%s: %v", raw, err)
 		}
 		lines = append(lines, e.Line)
-	}); err != nil || out.Code != 5 || strings.Join(lines, " ") != "one two" {
+	}); err != nil || out.Code != 1 || strings.Join(lines, " ") != "one two" {
 		t.Errorf("%v %+v %v", lines, out, err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	pid := filepath.Join(t.TempDir(), "pid")
-	err := c.Call(ctx, "follow", QueryParams{[]string{"sh", "-c", `echo $$ > "$1"; echo up; exec sleep 1000`, "sh", pid}}, nil, func(json.RawMessage) { cancel() })
+	err := c.Call(ctx, "follow", QueryParams{[]string{"tail", "-f", dir + "/one"}}, nil, func(json.RawMessage) { cancel() })
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: %v", err)
 	}
 	if err := end(); err != nil { // ends only when the handler has
 		t.Error(err)
 	}
-	b, err := os.ReadFile(pid)
+	running, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := os.Stat("/proc/" + strings.TrimSpace(string(b))); err == nil {
-		t.Errorf("process %s still runs", b)
+	for _, p := range running {
+		if b, err := os.ReadFile(p); err == nil && bytes.Contains(b, []byte(dir)) {
+			t.Errorf("%s still runs: %q", p, b)
+		}
+	}
+}
+
+// What changes the host goes by op run, whoever asks.
+func TestOnlyRunChangesTheHost(t *testing.T) {
+	c, end := session(t, core(t))
+	file := filepath.Join(t.TempDir(), "made")
+	for _, argv := range [][]string{
+		{"touch", file}, {"sh", "-c", "touch " + file}, {"/usr/bin/touch", file}, {"tee", file},
+		{"wipefs", "--all", file}, {"mdadm", "--create", file}, {"systemctl", "stop", "x"}, {"ip", "link", "set", "dev", "x", "down"},
+		{"ip", "-batch", file, "link", "show"}, {"fence_ipmilan", "--ip=x"}, {"fence_ipmilan", "--action=status", "--action=off"},
+		{"journalctl", "--vacuum-time=1s"}, {"cibadmin", "--replace"}, {"ipmitool", "chassis", "power", "off"}, {"lvm", "vgremove", "x"},
+		{"dmsetup", "remove", "x"}, {"/usr/local/sbin/mortar", "host-cache", "off", "x"}, {},
+	} {
+		for _, op := range []string{"query", "follow"} {
+			var e *Error
+			if err := c.Call(t.Context(), op, QueryParams{argv}, nil, nil); !errors.As(err, &e) || len(argv) > 0 && !e.Refusal {
+				t.Errorf("%s %q: %v", op, argv, err)
+			}
+		}
+	}
+	if _, err := os.Stat(file); err == nil {
+		t.Error("a query made a file")
+	}
+	destroy := resource.Action{Title: "wipe", Cmd: []string{"touch", file}, Destroys: []string{"MA01", "MA02"}}
+	for _, permitted := range [][]string{nil, {"MA01"}, {"MA01", "MA03"}} {
+		var e *Error
+		if err := c.Call(t.Context(), "run", RunParams{destroy, permitted}, nil, nil); !errors.As(err, &e) || !e.Refusal || !strings.Contains(e.Message, "serial MA0") {
+			t.Errorf("permitted %v: %v", permitted, err)
+		}
+	}
+	if _, err := os.Stat(file); err == nil {
+		t.Error("what nobody permitted was destroyed")
+	}
+	if err := c.Call(t.Context(), "run", RunParams{destroy, []string{"MA02", "MA01"}}, nil, nil); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(file); err != nil {
+		t.Error(err)
+	}
+	if err := end(); err != nil {
+		t.Error(err)
+	}
+}
+
+// Each change is logged before it begins, and its failure after it; without
+// what may be secret.
+func TestChangesAreLogged(t *testing.T) {
+	var lines []string
+	r := &runner{lock: &hostLock{path: filepath.Join(t.TempDir(), "lock")}, log: func(l string) { lines = append(lines, l) }}
+	for _, a := range []resource.Action{
+		{Title: "say", Cmd: []string{"cat", "/dev/null", "a\nb"}, Stdin: []byte("secret"), OKCodes: []int{1}},
+		{Title: "fail", Cmd: []string{"false"}, Destroys: []string{"MA01"}},
+		{Title: "write", Secret: true, File: &resource.File{Path: filepath.Join(t.TempDir(), "f"), Content: []byte("secret")}},
+	} {
+		_, _ = r.run(t.Context(), RunParams{a, []string{"MA01"}}, func(any) {})
+	}
+	all := strings.Join(lines, "\n")
+	for _, want := range []string{"say: cat /dev/null a b", "fail: false; destroys the data on MA01", "failed: fail: ", "write: file /"} {
+		if !strings.Contains(all, want) {
+			t.Errorf("%q is missing in\n%s", want, all)
+		}
+	}
+	if len(lines) != 4 || strings.Contains(all, "secret") {
+		t.Errorf("%s", all)
 	}
 }
 

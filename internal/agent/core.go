@@ -54,6 +54,9 @@ type DiffsResult struct {
 // RunParams is an action to be run.
 type RunParams struct {
 	Action resource.Action `json:"action"`
+	// Permitted are the serial numbers of the disks that the user allows to
+	// be wiped. The agent refuses an action that destroys any other.
+	Permitted []string `json:"permitted,omitempty"`
 }
 
 // RunEvent tells that an action has to wait for that of another session.
@@ -94,7 +97,7 @@ const beforeLimit = 256 << 10
 // follow, read and time. Only run changes the host. It is shared by all
 // sessions of a process.
 func NewCore(sys HostSys, decode Decoder) Mux {
-	r := &runner{lock: &hostLock{path: lockPath}}
+	r := &runner{lock: &hostLock{path: lockPath}, log: journal}
 	return Mux{
 		"hello": func(context.Context, json.RawMessage, func(any)) (any, error) { return sys.Hello() },
 		"facts": func(ctx context.Context, _ json.RawMessage, _ func(any)) (any, error) { return sys.Facts(ctx) },
@@ -131,7 +134,7 @@ func NewCore(sys HostSys, decode Decoder) Mux {
 			if err != nil {
 				return nil, err
 			}
-			return r.run(ctx, p.Action, emit)
+			return r.run(ctx, p, emit)
 		},
 		"query": func(ctx context.Context, params json.RawMessage, _ func(any)) (any, error) {
 			p, err := decodeParams[QueryParams](params)
@@ -199,8 +202,8 @@ func follow(ctx context.Context, params json.RawMessage, emit func(any)) (any, e
 	if err != nil {
 		return nil, err
 	}
-	if len(p.Argv) == 0 {
-		return nil, errors.New("no command given")
+	if err := resource.ReadOnly(p.Argv); err != nil {
+		return nil, err
 	}
 	path, err := lookPath(p.Argv[0])
 	if err != nil {

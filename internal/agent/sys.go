@@ -108,8 +108,12 @@ func (h HostSys) Readlink(path string) (string, error) {
 	return "/" + strings.TrimPrefix(strings.TrimPrefix(p, h.root), "/"), nil
 }
 
-// Query runs a command that only reads, for at most a minute.
+// Query runs a command that only reads, for at most a minute. It refuses any
+// other; see resource.ReadOnly.
 func (h HostSys) Query(ctx context.Context, argv ...string) (resource.Output, error) {
+	if err := resource.ReadOnly(argv); err != nil {
+		return resource.Output{Code: -1}, err
+	}
 	return command{argv: argv, timeout: querySeconds * time.Second, limit: queryOutput}.run(ctx)
 }
 

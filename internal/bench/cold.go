@@ -28,10 +28,10 @@ var coldTexts = map[string]string{
 	ColdNone:    "Caches are not emptied: what is read may come from memory.",
 }
 
-// action runs one mutation on a host, through the agent's one gate for them.
-func action(ctx context.Context, h Host, title string, argv ...string) error {
-	var out resource.Output
-	return h.Call(ctx, "run", map[string]any{"action": resource.Action{Title: title, Cmd: argv, Seconds: 300}}, &out, nil)
+// do runs a command that changes a host.
+func (r *runner) do(ctx context.Context, host, title string, argv ...string) error {
+	_, err := r.env.Gate.Run(ctx, host, r.host(host), resource.Action{Title: title, Cmd: argv, Seconds: 300})
+	return err
 }
 
 // cold empties every cache between the disks and the threads. It is not
@@ -79,7 +79,7 @@ func (r *runner) unmount(ctx context.Context, client string) error {
 		if _, there := resource.MountAt(ms, m.Path); !there {
 			continue
 		}
-		if err := action(ctx, r.host(client), "unmount "+m.Path, "umount", m.Path); err != nil {
+		if err := r.do(ctx, client, "unmount "+m.Path, "umount", m.Path); err != nil {
 			if strings.Contains(err.Error(), "busy") {
 				return fmt.Errorf("%s is in use on the client: stop what uses it (fuser -vm %s names it), or use --cold none", m.Path, m.Path)
 			}
@@ -113,7 +113,7 @@ func (r *runner) mount(ctx context.Context, client string) error {
 		if _, there := resource.MountAt(ms, m.Path); there {
 			continue
 		}
-		if err := action(ctx, r.host(client), "mount "+m.Path, "mount", m.Path); err != nil {
+		if err := r.do(ctx, client, "mount "+m.Path, "mount", m.Path); err != nil {
 			return err
 		}
 	}
@@ -131,7 +131,7 @@ func (r *runner) restartClustered(ctx context.Context) error {
 		if r.env.Design.Spec.Profile == spec.Stock {
 			id = resource.GroupID(s.Name)
 		}
-		err := action(ctx, r.host(asked), "restart service "+s.Name, "crm_resource", "--restart", "--resource", id)
+		err := r.do(ctx, asked, "restart service "+s.Name, "crm_resource", "--restart", "--resource", id)
 		if err == nil {
 			continue
 		}
@@ -145,7 +145,7 @@ func (r *runner) restartClustered(ctx context.Context) error {
 	// A start that is only under way counts as done for --restart, and before
 	// Pacemaker 2.1.7 for --wait: so both are asked for, and it is looked.
 	// Source: https://github.com/ClusterLabs/pacemaker/pull/3256; seen with 3.0.0
-	waited := action(ctx, r.host(asked), "wait until the cluster is idle", "crm_resource", "--wait", "--timeout", "240s")
+	waited := r.do(ctx, asked, "wait until the cluster is idle", "crm_resource", "--wait", "--timeout", "240s")
 	for deadline := time.Now().Add(startTime); ; {
 		err := r.findActive(ctx)
 		if err == nil {
@@ -179,7 +179,7 @@ func (r *runner) enable(ctx context.Context, id string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, enableTime)
 	defer cancel()
 	enable := func(server string) error {
-		return action(ctx, r.host(server), "enable "+id, "crm_resource", "--resource", id, "--meta", "--delete-parameter", "target-role")
+		return r.do(ctx, server, "enable "+id, "crm_resource", "--resource", id, "--meta", "--delete-parameter", "target-role")
 	}
 	for {
 		var errs []error
@@ -207,18 +207,17 @@ func (r *runner) enable(ctx context.Context, id string) (string, error) {
 // server is stopped everything is started again, whatever fails.
 func (r *runner) restartSingle(ctx context.Context) error {
 	return testbed.Each(r.active(), func(server string) error {
-		h := r.host(server)
 		r.say(Progress{State: "emptying caches: the NFS server restarts"})
-		err := action(ctx, h, "stop the NFS server", "systemctl", "stop", "nfs-server.service")
+		err := r.do(ctx, server, "stop the NFS server", "systemctl", "stop", "nfs-server.service")
 		for _, v := range r.env.Design.Volumes {
 			if err != nil {
 				break
 			}
-			if err = action(ctx, h, "unmount "+v.MountPoint, "umount", v.MountPoint); err == nil {
-				err = action(ctx, h, "mount "+v.MountPoint, "mount", v.MountPoint)
+			if err = r.do(ctx, server, "unmount "+v.MountPoint, "umount", v.MountPoint); err == nil {
+				err = r.do(ctx, server, "mount "+v.MountPoint, "mount", v.MountPoint)
 			}
 		}
-		return errors.Join(err, action(ctx, h, "start the NFS server", "systemctl", "start", "nfs-server.service"))
+		return errors.Join(err, r.do(ctx, server, "start the NFS server", "systemctl", "start", "nfs-server.service"))
 	})
 }
 

@@ -287,8 +287,8 @@ func (r *runner) fileProbes(ctx context.Context, l *report.Layer, use []lane, be
 // dropServer empties the page cache of the servers.
 func (r *runner) dropServer(ctx context.Context) error {
 	return testbed.Each(r.active(), func(server string) error {
-		return errors.Join(action(ctx, r.host(server), "write out what is dirty", "sync"),
-			action(ctx, r.host(server), "drop the page cache", "sysctl", "-q", "-w", "vm.drop_caches=3"))
+		return errors.Join(r.do(ctx, server, "write out what is dirty", "sync"),
+			r.do(ctx, server, "drop the page cache", "sysctl", "-q", "-w", "vm.drop_caches=3"))
 	})
 }
 

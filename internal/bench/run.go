@@ -15,6 +15,7 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/agent"
 	"github.com/mortarhpc/mortar/internal/design"
+	"github.com/mortarhpc/mortar/internal/gate"
 	"github.com/mortarhpc/mortar/internal/report"
 	"github.com/mortarhpc/mortar/internal/testbed"
 	"github.com/mortarhpc/mortar/internal/workload"
@@ -35,8 +36,9 @@ type Host interface {
 type Env struct {
 	Design  *design.Design
 	Dial    func(ctx context.Context, host string) (Host, error)
-	Virtual bool   // a virtual rack
-	Version string // of mortar
+	Virtual bool      // a virtual rack
+	Version string    // of mortar
+	Gate    gate.Gate // every action on a host goes through it
 	// Throttle bounds what every disk of the volumes takes: operations and
 	// bytes a second, 0 for no limit. Nil where that cannot be.
 	Throttle func(ctx context.Context, iops int, rate int64) error
@@ -788,7 +790,7 @@ func (r *runner) cleanup(ctx context.Context) {
 		dir = path.Join(dir, benchDir)
 		if i := slices.Index(r.dirs, dir); i >= 0 {
 			r.dirs = slices.Delete(r.dirs, i, i+1)
-			_ = action(cctx, r.host(r.serves[m.Service]), "remove the benchmark's directory", "rmdir", "--ignore-fail-on-non-empty", dir)
+			_ = r.do(cctx, r.serves[m.Service], "remove the benchmark's directory", "rmdir", "--ignore-fail-on-non-empty", dir)
 		}
 	}
 }

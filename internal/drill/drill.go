@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/design"
+	"github.com/mortarhpc/mortar/internal/gate"
 	"github.com/mortarhpc/mortar/internal/observe"
 	"github.com/mortarhpc/mortar/internal/scrub"
 )
@@ -228,6 +229,7 @@ func Find(name, how string) (Drill, Variant, error) {
 type Env struct {
 	Design   *design.Design
 	Dial     func(ctx context.Context, host string) (Host, error)
+	Gate     gate.Gate // every action on a host goes through it
 	Injector Injector
 	Operator Operator
 	Service  string // the one the drills are about; "": the design's first

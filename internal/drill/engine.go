@@ -474,10 +474,13 @@ func (e *engine) location(ctx context.Context, service string) ([]string, error)
 	return r.Nodes, err
 }
 
-// action runs one mutation on a host, through the agent's one gate for them.
-func action(ctx context.Context, h Host, a resource.Action) error {
-	var out resource.Output
-	err := h.Call(ctx, "run", map[string]any{"action": a}, &out, nil)
+// do runs an action on a host; the error carries what its command said.
+func (e *engine) do(ctx context.Context, name string, a resource.Action) error {
+	h := e.host(name)
+	if h == nil {
+		return fmt.Errorf("%s is not reached", name)
+	}
+	_, err := e.env.Gate.Run(ctx, name, h, a)
 	var failed *agent.Error
 	if errors.As(err, &failed) && failed.Stderr != "" {
 		return fmt.Errorf("%w: %s", err, strings.Join(strings.Fields(failed.Stderr), " "))
@@ -498,7 +501,7 @@ func (e *engine) breakIt(ctx context.Context, jobs []clientJob, ev *evidence) er
 		e.loadDirs[dir] = m.Service
 		on := e.where(m.Service)
 		a := resource.Action{Title: "directory for the load's files", Cmd: []string{"install", "-d", "-o", "nobody", "-g", "nogroup", "-m", "0755", dir}}
-		if err := action(ctx, e.host(on), a); err != nil {
+		if err := e.do(ctx, on, a); err != nil {
 			return fmt.Errorf("%s: %w", on, err)
 		}
 	}
@@ -966,16 +969,16 @@ func (e *engine) rejoin(ctx context.Context, began time.Time) error {
 			for _, n := range c.Nodes {
 				// A fenced server that must not rejoin by itself is an
 				// administrator's decision; here, we are it.
-				if h := e.host(n.Name); !n.Online && !asked[n.Name] && h != nil {
+				if !n.Online && !asked[n.Name] && e.host(n.Name) != nil {
 					qctx, cancel := context.WithTimeout(ctx, 15*time.Second)
-					asked[n.Name] = e.startCluster(qctx, h)
+					asked[n.Name] = e.startCluster(qctx, n.Name)
 					cancel()
 				}
 			}
 			if len(c.Failures) > 0 && time.Since(cleaned) > 20*time.Second && !slices.ContainsFunc(c.Nodes, away) {
 				cleaned = time.Now()
 				for _, s := range []string{e.survivor, e.active} {
-					if action(ctx, e.host(s), resource.Action{Title: "forget failed actions", Cmd: []string{"crm_resource", "--cleanup"}}) == nil {
+					if e.do(ctx, s, resource.Action{Title: "forget failed actions", Cmd: []string{"crm_resource", "--cleanup"}}) == nil {
 						break
 					}
 				}
@@ -991,15 +994,15 @@ func (e *engine) rejoin(ctx context.Context, began time.Time) error {
 
 // startCluster starts Pacemaker where it is not started at boot, and says
 // whether the server could be asked.
-func (e *engine) startCluster(ctx context.Context, h Host) bool {
+func (e *engine) startCluster(ctx context.Context, name string) bool {
 	var out resource.Output
-	if h.Call(ctx, "query", map[string]any{"argv": []string{"systemctl", "is-enabled", "pacemaker.service"}}, &out, nil) != nil {
+	if e.call(ctx, name, "query", map[string]any{"argv": []string{"systemctl", "is-enabled", "pacemaker.service"}}, &out) != nil {
 		return false
 	}
 	if out.Code == 0 {
 		return true
 	}
-	return action(ctx, h, resource.Action{Title: "start the cluster", Cmd: []string{"systemctl", "start", "pacemaker.service"}}) == nil
+	return e.do(ctx, name, resource.Action{Title: "start the cluster", Cmd: []string{"systemctl", "start", "pacemaker.service"}}) == nil
 }
 
 // verify reads everything back on each client, through fresh mounts.
@@ -1035,19 +1038,19 @@ func (e *engine) verify(ctx context.Context, results []loaded) (report.Verify, m
 				}
 			}
 			at := path.Join(e.opt.verifyDir, l.result.RunID, fmt.Sprint(i))
-			if err := action(ctx, h, resource.Action{Title: "mount point for verification", Cmd: []string{"mkdir", "-p", at}}); err != nil {
+			if err := e.do(ctx, client, resource.Action{Title: "mount point for verification", Cmd: []string{"mkdir", "-p", at}}); err != nil {
 				return err
 			}
-			if err := action(ctx, h, resource.Action{Title: "mount for verification", Cmd: []string{"mount", "-t", "nfs", "-o", verifyOptions(via), via.Source, at}}); err != nil {
+			if err := e.do(ctx, client, resource.Action{Title: "mount for verification", Cmd: []string{"mount", "-t", "nfs", "-o", verifyOptions(via), via.Source, at}}); err != nil {
 				return err
 			}
 			dirs[path.Join(m.Path, loadDir)] = path.Join(at, loadDir)
 			defer func() {
 				cctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 				defer cancel()
-				_ = action(cctx, h, resource.Action{Title: "unmount", Cmd: []string{"umount", at}})
-				_ = action(cctx, h, resource.Action{Title: "remove mount point", Cmd: []string{"rmdir", at}})
-				_ = action(cctx, h, resource.Action{Title: "remove mount point", Cmd: []string{"rmdir", path.Dir(at)}, OKCodes: []int{1}})
+				_ = e.do(cctx, client, resource.Action{Title: "unmount", Cmd: []string{"umount", at}})
+				_ = e.do(cctx, client, resource.Action{Title: "remove mount point", Cmd: []string{"rmdir", at}})
+				_ = e.do(cctx, client, resource.Action{Title: "remove mount point", Cmd: []string{"rmdir", path.Dir(at)}, OKCodes: []int{1}})
 			}()
 		}
 		var res workload.VerifyResult
@@ -1108,8 +1111,8 @@ func (e *engine) clean(ctx context.Context, runID string, keep bool) {
 		if err != nil || len(where) != 1 {
 			continue
 		}
-		_ = action(ctx, e.host(where[0]), resource.Action{Title: "remove the load's directory", Cmd: []string{"rm", "-rf", "--one-file-system", "--", path.Join(d, runID)}})
-		_ = action(ctx, e.host(where[0]), resource.Action{Title: "remove the load's directory", Cmd: []string{"rmdir", "--ignore-fail-on-non-empty", d}})
+		_ = e.do(ctx, where[0], resource.Action{Title: "remove the load's directory", Cmd: []string{"rm", "-rf", "--one-file-system", "--", path.Join(d, runID)}})
+		_ = e.do(ctx, where[0], resource.Action{Title: "remove the load's directory", Cmd: []string{"rmdir", "--ignore-fail-on-non-empty", d}})
 	}
 }
 

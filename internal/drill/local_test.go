@@ -12,9 +12,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/mortarhpc/mortar/internal/agent"
 	"github.com/mortarhpc/mortar/internal/design"
 	"github.com/mortarhpc/mortar/internal/observe"
-	"github.com/mortarhpc/mortar/internal/resource"
 )
 
 // mirrored is a server whose system is on md0.
@@ -47,7 +47,7 @@ func (m *mirrored) Call(_ context.Context, op string, params, result any, _ func
 		}}
 		return nil
 	case "run":
-		a := params.(map[string]any)["action"].(resource.Action)
+		a := params.(agent.RunParams).Action
 		m.ran = append(m.ran, strings.Join(a.Cmd, " "))
 		m.degraded, m.strays = "0", nil
 		return nil

@@ -126,15 +126,6 @@ func (v *View) probeSpace(ctx context.Context) (said []string, room int) {
 	return said, room
 }
 
-// do does a mutation on a host; the error carries what the command said.
-func (e *engine) do(ctx context.Context, name string, a resource.Action) error {
-	h := e.host(name)
-	if h == nil {
-		return fmt.Errorf("%s is not reached", name)
-	}
-	return action(ctx, h, a)
-}
-
 // whole waits until `mortar status` finds no fault and no array is being
 // rebuilt.
 func (e *engine) whole(ctx context.Context, what string, limit time.Duration) error {

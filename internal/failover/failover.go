@@ -14,8 +14,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mortarhpc/mortar/internal/agent"
 	"github.com/mortarhpc/mortar/internal/design"
+	"github.com/mortarhpc/mortar/internal/gate"
 	"github.com/mortarhpc/mortar/internal/observe"
 	"github.com/mortarhpc/mortar/internal/resource"
 )
@@ -331,6 +331,8 @@ type Event struct {
 
 // Options of Run.
 type Options struct {
+	// Gate is what every command of the plan goes through.
+	Gate gate.Gate
 	// Wait bounds each wait.
 	Wait time.Duration
 	// Poll is the pause between two looks at the cluster, Glance that between
@@ -399,8 +401,7 @@ func asked(p *Plan, ran int) bool {
 
 func do(ctx context.Context, h Hosts, p *Plan, s *Step, o Options, emit func(state, detail string)) (string, error) {
 	if s.Action != nil {
-		var out resource.Output
-		if err := h.Call(ctx, p.Via, "run", agent.RunParams{Action: *s.Action}, &out); err != nil {
+		if _, err := o.Gate.On(ctx, h.Call, p.Via, *s.Action); err != nil {
 			return "", fmt.Errorf("%s: %w", p.Via, err)
 		}
 		return "", nil

@@ -17,6 +17,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/agent"
 	"github.com/mortarhpc/mortar/internal/design"
 	"github.com/mortarhpc/mortar/internal/failover"
+	"github.com/mortarhpc/mortar/internal/gate"
 	"github.com/mortarhpc/mortar/internal/observe"
 	"github.com/mortarhpc/mortar/internal/resource"
 )
@@ -60,9 +61,8 @@ type Options struct {
 	Poll time.Duration
 	// On is told of progress; may be nil.
 	On func(Event)
-	// AfterAction is called after each command that changed something; may be
-	// nil. Tests end the program in it.
-	AfterAction func()
+	// Gate is what every command that changes something goes through.
+	Gate gate.Gate
 }
 
 // WithDefaults fills what is zero.
@@ -294,12 +294,7 @@ func (t *tester) say(node string, level int, state, format string, args ...any) 
 
 // run is the one way through which a test changes anything.
 func (t *tester) run(ctx context.Context, via string, a resource.Action) (resource.Output, error) {
-	var out resource.Output
-	err := t.h.Call(ctx, via, "run", agent.RunParams{Action: a}, &out)
-	if err == nil && t.o.AfterAction != nil {
-		t.o.AfterAction()
-	}
-	return out, err
+	return t.o.Gate.On(ctx, t.h.Call, via, a)
 }
 
 // do is run for a command whose output says nothing.
@@ -362,7 +357,7 @@ func (t *tester) node(ctx context.Context, f observe.Facts, node string, levels 
 		if err != nil {
 			return nil, err
 		}
-		if err := failover.Run(ctx, counting{t}, p, t.moving()); err != nil {
+		if err := failover.Run(ctx, t.h, p, t.moving()); err != nil {
 			return nil, fmt.Errorf("moving %s from %s: %w", strings.Join(moved, " and "), node, err)
 		}
 	}
@@ -387,24 +382,7 @@ func (t *tester) node(ctx context.Context, f observe.Facts, node string, levels 
 }
 
 func (t *tester) moving() failover.Options {
-	return failover.Options{Wait: 5 * time.Minute, Poll: 2 * t.o.Poll, Glance: t.o.Poll / 2}
-}
-
-// counting lets moves be counted as actions of the test.
-type counting struct{ t *tester }
-
-func (c counting) Call(ctx context.Context, host, op string, params, result any) error {
-	err := c.t.h.Call(ctx, host, op, params, result)
-	if err == nil && op == "run" && c.t.o.AfterAction != nil {
-		c.t.o.AfterAction()
-	}
-	return err
-}
-func (c counting) Cluster(ctx context.Context, host string) (*observe.Snapshot, error) {
-	return c.t.h.Cluster(ctx, host)
-}
-func (c counting) HasAddress(ctx context.Context, host, address string) (bool, error) {
-	return c.t.h.HasAddress(ctx, host, address)
+	return failover.Options{Gate: t.o.Gate, Wait: 5 * time.Minute, Poll: 2 * t.o.Poll, Glance: t.o.Poll / 2}
 }
 
 // hello asks a server who it is, without waiting long for one that is away.
@@ -492,7 +470,7 @@ func (t *tester) home(ctx context.Context, node string, moved []string) error {
 		if err != nil {
 			return fmt.Errorf("moving %s back to %s: %w", name, node, err)
 		}
-		if err := failover.Run(ctx, counting{t}, p, t.moving()); err != nil {
+		if err := failover.Run(ctx, t.h, p, t.moving()); err != nil {
 			return fmt.Errorf("moving %s back to %s: %w", name, node, err)
 		}
 	}

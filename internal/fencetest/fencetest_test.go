@@ -18,6 +18,7 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/agent"
 	"github.com/mortarhpc/mortar/internal/design"
+	"github.com/mortarhpc/mortar/internal/gate"
 	"github.com/mortarhpc/mortar/internal/observe"
 	"github.com/mortarhpc/mortar/internal/plan"
 	"github.com/mortarhpc/mortar/internal/resource"
@@ -572,7 +573,10 @@ func TestInterrupted(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		o := quick
 		acted := 0
-		o.AfterAction = func() {
+		o.Gate.Log = func(c gate.Change) {
+			if c.State != gate.Done {
+				return
+			}
 			if acted++; acted == n {
 				cancel()
 			}

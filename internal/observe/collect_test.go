@@ -108,7 +108,7 @@ func TestGather(t *testing.T) {
 	name := strings.TrimSpace(string(comm))
 	h := gather(t.Context(), agent.HostSys{}, pool, Request{
 		Files: []string{"/proc/self/mounts", "/proc/sys/kernel/ostyp?", "/does/not/exist"}, Links: []string{"/proc/self/exe"},
-		Run: [][]string{{"echo", "a b"}, {"no-such-command-here"}, {"sleep", "600"}}, FS: []string{"/", "/does/not/exist"},
+		Run: [][]string{{"readlink", "-m", "/a b"}, {"no-such-command-here"}, {"tail", "-f", "/dev/null"}}, FS: []string{"/", "/does/not/exist"},
 		Processes: []string{name, "no-such-process"}, Disks: true, CIB: true, TimeoutMS: 500})
 	if h.Files["/proc/sys/kernel/ostype"] != "Linux\n" || h.Files["/proc/self/mounts"] == "" {
 		t.Errorf("files: %q", h.Files)
@@ -119,14 +119,14 @@ func TestGather(t *testing.T) {
 	if exe, _ := os.Executable(); h.Links["/proc/self/exe"] != exe {
 		t.Errorf("links: %q, want %s", h.Links, exe)
 	}
-	if r := h.Run["echo a b"]; r.Stdout != "a b\n" || r.Err != "" {
-		t.Errorf("echo: %+v", r)
+	if r := h.Run["readlink -m /a b"]; r.Stdout != "/a b\n" || r.Err != "" {
+		t.Errorf("readlink: %+v", r)
 	}
 	if r := h.Run["no-such-command-here"]; r.Err == "" {
 		t.Errorf("no-such-command-here: %+v", r)
 	}
-	if r := h.Run["sleep 600"]; r.Err == "" {
-		t.Errorf("sleep: %+v", r)
+	if r := h.Run["tail -f /dev/null"]; r.Err == "" {
+		t.Errorf("tail -f: %+v", r)
 	}
 	if fs := h.FS["/"]; fs.Size == 0 || fs.Err != "" {
 		t.Errorf("statfs /: %+v", fs)

@@ -1,6 +1,6 @@
 // Package plan turns a Design and facts into ordered steps, compares them
 // with what is on the hosts, shows what would change, and applies it: every
-// mutation goes through the one gate in run.go. It knows order, hosts and
+// mutation goes through the one gate (package gate). It knows order, hosts and
 // parallelism; what a resource is made of it leaves to package resource, and
 // how a host is reached to whoever hands it one.
 package plan

@@ -2,17 +2,16 @@ package plan
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"reflect"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/agent"
+	"github.com/mortarhpc/mortar/internal/gate"
 	"github.com/mortarhpc/mortar/internal/resource"
 )
 
@@ -234,7 +233,7 @@ func (e *engine) diff(ctx context.Context, h Host, s Step) (agent.DiffResult, er
 func (e *engine) converge(ctx context.Context, h Host, s Step, actions []resource.Action) error {
 	for range maxRounds {
 		for _, a := range actions {
-			if err := e.gate(ctx, h, s, a); err != nil {
+			if err := e.do(ctx, h, s, a); err != nil {
 				return err
 			}
 		}
@@ -288,42 +287,31 @@ func (e *engine) settle(ctx context.Context, h Host, s Step) (agent.DiffResult, 
 	}
 }
 
-// gate is the one way through which Mortar changes a host.
-func (e *engine) gate(ctx context.Context, h Host, s Step, a resource.Action) error {
-	fail := func(err error) *Failure {
+// do takes an action through the gate.
+func (e *engine) do(ctx context.Context, h Host, s Step, a resource.Action) error {
+	g := gate.Gate{Permitted: e.opts.MayDestroy, Log: func(c gate.Change) {
+		ev := Event{Stage: s.Stage, Host: s.Host, Step: s.Title, Resource: s.Resource.Kind() + " " + s.Resource.ID(),
+			Action: c.Title, Command: c.Command, File: c.File}
+		switch c.State {
+		case gate.Begins:
+			ev.Event = EventAction
+		case gate.Waiting:
+			ev.Event = EventWaiting
+		default:
+			return // the step's own event tells
+		}
+		e.emit(ev)
+	}}
+	if _, err := g.Run(ctx, s.Host, h, a); err != nil {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
 		f := &Failure{Host: s.Host, Stage: s.Stage, Step: s.Title, What: a.Title, Err: err}
 		var ae *agent.Error
 		if errors.As(err, &ae) {
 			f.Cmd, f.Code, f.Stderr = ae.Cmd, ae.Code, ae.Stderr
 		}
 		return f
-	}
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	for _, serial := range a.Destroys {
-		if !slices.Contains(e.opts.MayDestroy, serial) {
-			return fail(&resource.Refusal{
-				What: "this would destroy what is on the disk with serial " + serial,
-				Mend: "list the serial under wipe: if that is meant",
-			})
-		}
-	}
-	ev := Event{Event: EventAction, Stage: s.Stage, Host: s.Host, Step: s.Title,
-		Resource: s.Resource.Kind() + " " + s.Resource.ID(), Action: a.Title, Command: a.Cmd}
-	if a.File != nil {
-		ev.File = a.File.Path
-	}
-	e.emit(ev)
-	var out resource.Output
-	if err := h.Call(ctx, "run", agent.RunParams{Action: a}, &out, func(json.RawMessage) {
-		ev.Event = EventWaiting
-		e.emit(ev)
-	}); err != nil {
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		return fail(err)
 	}
 	n := e.actions.Add(1)
 	if e.opts.AfterAction != nil {

@@ -108,6 +108,9 @@ func (f *fakeSys) Readlink(p string) (string, error) {
 func (f *fakeSys) Query(_ context.Context, argv ...string) (Output, error) {
 	line := strings.Join(argv, " ")
 	f.asked = append(f.asked, line)
+	if err := ReadOnly(argv); err != nil {
+		return Output{}, err
+	}
 	if o, ok := f.outputs[line]; ok {
 		return o, nil
 	}

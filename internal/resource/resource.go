@@ -7,6 +7,7 @@ package resource
 
 import (
 	"context"
+	"slices"
 	"time"
 )
 
@@ -22,8 +23,9 @@ type Sys interface {
 	Glob(pattern string) ([]string, error)
 	// Readlink resolves a path fully, as realpath(1).
 	Readlink(path string) (string, error)
-	// Query runs a command that only reads. A command that cannot be started
-	// gives an error; an exit code other than 0 is in the Output.
+	// Query runs a command that only reads; ReadOnly says which do. A command
+	// that cannot be started gives an error; an exit code other than 0 is in
+	// the Output.
 	Query(ctx context.Context, argv ...string) (Output, error)
 	// Disks lists the disks of the host, multipath maps resolved.
 	Disks(ctx context.Context) ([]DiskFact, error)
@@ -75,6 +77,20 @@ type Action struct {
 	OKCodes []int `json:",omitempty"`
 	// Seconds is a bound on the command; 0 means 120.
 	Seconds int `json:",omitempty"`
+}
+
+// Permitted refuses an action that destroys what is on a disk whose serial
+// number is not among those that the user allows to be wiped.
+func (a Action) Permitted(serials []string) error {
+	for _, s := range a.Destroys {
+		if !slices.Contains(serials, s) {
+			return &Refusal{
+				What: "this would destroy what is on the disk with serial " + s,
+				Mend: "list the serial under wipe: if that is meant",
+			}
+		}
+	}
+	return nil
 }
 
 // File to be written, atomically (temporary file, fsync, rename).

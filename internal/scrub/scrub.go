@@ -16,14 +16,12 @@ import (
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/design"
+	"github.com/mortarhpc/mortar/internal/gate"
 	"github.com/mortarhpc/mortar/internal/md"
 	"github.com/mortarhpc/mortar/internal/plan"
 	"github.com/mortarhpc/mortar/internal/raid6"
 	"github.com/mortarhpc/mortar/internal/resource"
 )
-
-// Call runs an operation of a host's agent.
-type Call func(ctx context.Context, host, op string, params, result any) error
 
 // Group is the outcome for one RAID group.
 type Group struct {
@@ -48,9 +46,9 @@ func (g *Group) Clean() bool { return g.Left == 0 }
 // longest a scrub of the largest disks may take.
 const longest = 14 * 24 * 3600
 
-// Run scrubs a group. progress is told how far the kernel's check is, in
+// Run scrubs a group, its command through the gate. progress is told how far the kernel's check is, in
 // percent of a pass.
-func Run(ctx context.Context, call Call, d *design.Design, g design.Group, repair bool, progress func(percent float64)) (Group, error) {
+func Run(ctx context.Context, way gate.Gate, call gate.Hosts, d *design.Design, g design.Group, repair bool, progress func(percent float64)) (Group, error) {
 	out := Group{Name: g.Name, Disks: []Disk{}}
 	if g.Array != "" {
 		return out, &resource.Refusal{What: fmt.Sprintf("group %s is inside of array %s", g.Name, g.Array), Mend: "let the array scrub it (its own scrub or media scan)"}
@@ -85,9 +83,8 @@ func Run(ctx context.Context, call Call, d *design.Design, g design.Group, repai
 	pctx, stop := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	wg.Go(func() { follow(pctx, call, out.Server, dev, progress) })
-	var o resource.Output
 	a := resource.Action{Title: "scrub " + g.Name, Cmd: argv, Seconds: longest}
-	err := call(ctx, out.Server, "run", map[string]any{"action": a}, &o)
+	o, err := way.On(ctx, call, out.Server, a)
 	stop()
 	wg.Wait()
 	if err != nil {
@@ -100,7 +97,7 @@ func Run(ctx context.Context, call Call, d *design.Design, g design.Group, repai
 }
 
 // blame finds out which disks the members are.
-func (g *Group) blame(ctx context.Context, call Call, d *design.Design, disks []resource.DiskFact) error {
+func (g *Group) blame(ctx context.Context, call gate.Hosts, d *design.Design, disks []resource.DiskFact) error {
 	blocks := map[string]int{}
 	var order []string
 	for _, f := range g.Findings {
@@ -128,7 +125,7 @@ func (g *Group) blame(ctx context.Context, call Call, d *design.Design, disks []
 	return nil
 }
 
-func readFile(ctx context.Context, call Call, host, file string) (string, error) {
+func readFile(ctx context.Context, call gate.Hosts, host, file string) (string, error) {
 	var r struct {
 		Content []byte `json:"content"`
 	}
@@ -137,7 +134,7 @@ func readFile(ctx context.Context, call Call, host, file string) (string, error)
 }
 
 // follow looks how far the check is. Source: Documentation/admin-guide/md.rst
-func follow(ctx context.Context, call Call, host, dev string, progress func(float64)) {
+func follow(ctx context.Context, call gate.Hosts, host, dev string, progress func(float64)) {
 	if progress == nil {
 		return
 	}

@@ -9,7 +9,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/mortarhpc/mortar/internal/agent"
 	"github.com/mortarhpc/mortar/internal/design"
+	"github.com/mortarhpc/mortar/internal/gate"
 	"github.com/mortarhpc/mortar/internal/resource"
 	"github.com/mortarhpc/mortar/internal/spec"
 )
@@ -27,7 +29,7 @@ func TestPercent(t *testing.T) {
 }
 
 // host plays the servers: nfs2 has the array.
-func host(result string) Call {
+func host(result string) gate.Hosts {
 	return func(_ context.Context, host, op string, params, result2 any) error {
 		answer := func(v any) error {
 			b, err := json.Marshal(v)
@@ -44,7 +46,7 @@ func host(result string) Call {
 			}
 			return answer(f)
 		case "run":
-			argv := params.(map[string]any)["action"].(resource.Action).Cmd
+			argv := params.(agent.RunParams).Action.Cmd
 			if got := strings.Join(argv[1:], " "); got != "scrub-array /dev/md127 --repair" {
 				return errors.New("unexpected " + got)
 			}
@@ -59,7 +61,7 @@ func host(result string) Call {
 func TestRun(t *testing.T) {
 	d := &design.Design{Spec: &spec.Spec{Servers: []spec.Server{{Name: "nfs1"}, {Name: "nfs2"}}}, Disks: []design.Disk{{Serial: "MA01", Enclosure: "A", Bay: 1}}}
 	g := design.Group{Name: "b-r0", UUID: "1:2:3:4", Level: 6}
-	r, err := Run(t.Context(), host(`{"mismatches_sectors":8,"found":2,"mended":2,"findings":[{"member":"dm-3","slot":0,"bytes":4096,"mended":true},{"member":"dm-3","slot":0,"bytes":4096,"mended":true}]}`), d, g, true, nil)
+	r, err := Run(t.Context(), gate.Gate{}, host(`{"mismatches_sectors":8,"found":2,"mended":2,"findings":[{"member":"dm-3","slot":0,"bytes":4096,"mended":true},{"member":"dm-3","slot":0,"bytes":4096,"mended":true}]}`), d, g, true, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,11 +69,11 @@ func TestRun(t *testing.T) {
 		t.Errorf("%+v %s", r, diff)
 	}
 	for name, g := range map[string]design.Group{"inside of an array": {Name: "x", Level: 6, Array: "md3200"}, "mirror": {Name: "x", Level: 10}, "nowhere": {Name: "x", Level: 6, UUID: "9:9:9:9"}} {
-		if _, err := Run(t.Context(), host(""), d, g, true, nil); err == nil {
+		if _, err := Run(t.Context(), gate.Gate{}, host(""), d, g, true, nil); err == nil {
 			t.Errorf("%s: no error", name)
 		}
 	}
-	if _, err := Run(t.Context(), host("no JSON"), d, g, true, nil); err == nil {
+	if _, err := Run(t.Context(), gate.Gate{}, host("no JSON"), d, g, true, nil); err == nil {
 		t.Error("an answer that is no JSON passes")
 	}
 }
