@@ -33,6 +33,7 @@ type shared struct {
 	volume map[string]string // files on the file system, by path below it
 	hosts  map[string]*fakeHost
 	attrs  map[string]string // node attributes, by "nfs1 name"
+	deaf   bool              // the cluster hears no attribute
 	room   int64             // free on the file system
 	kept   int64             // taken up by the reserve
 }
@@ -1019,6 +1020,11 @@ func (h *fakeHost) run(c command, inside bool) (string, error) {
 			}
 		}
 		return out.String(), nil
+	case a[0] == "attrd_updater" && h.deaf:
+		return "", errors.New("attrd does not answer")
+	case a[0] == "attrd_updater" && a[3] == "--delete":
+		delete(h.attrs, h.name+" "+a[2])
+		return "", nil
 	case a[0] == "attrd_updater":
 		h.attrs[h.name+" "+a[2]] = a[4]
 		return "", nil

@@ -27,7 +27,10 @@ import (
 //   - a server that serves arrays it has lost the paths to gives up the service
 //     address at once, so that no error of a lost disk reaches a client, and
 //     asks to be fenced (node attribute terminate) if its partner can reach
-//     them: its I/O hangs, so it could not stop.
+//     them: its I/O hangs, so it could not stop. If the paths come back first
+//     it takes that back. A fencing that the cluster has begun by then is not
+//     ended by that: no device can be told to. The server is reset, and the
+//     service starts on the partner after it, as ever.
 //   - a server without a link to any of the cluster's networks does not fence:
 //     it has no way to tell whether its partner is well, and could serve
 //     nobody. Without that a passive server whose network card dies, but not
@@ -45,6 +48,11 @@ const (
 	// Source: Pacemaker's scheduler, PCMK_NODE_ATTR_TERMINATE.
 	attrFence = "terminate"
 )
+
+// wishFile is there while this server may have asked to be fenced: another
+// watcher takes the wish back if the one that expressed it is gone. Like the
+// attribute it does not outlive a boot.
+const wishFile = runDir + "/watch-terminate"
 
 // A change of what is seen counts once it has lasted so long. What comes back
 // must prove itself for longer than what goes, or a loose plug would move a
@@ -199,15 +207,19 @@ func (w *watcher) look(ctx context.Context) {
 		name := attrStorage + s.cfg.Service
 		return !seen[name] && !w.judged[name].value
 	}
+	doomed := false
 	for _, s := range w.services {
 		if lost(s) {
 			w.silence(ctx, s)
 			// Before the attribute, for which Pacemaker would try a stop first.
-			w.giveUp(ctx, s)
+			doomed = w.giveUp(ctx, s) || doomed
 		} else {
 			w.fence[s.cfg.Service] = false
 			w.revive(ctx, s)
 		}
+	}
+	if !doomed {
+		w.withdraw(ctx)
 	}
 	for _, name := range tell {
 		l := w.judged[name]
@@ -336,11 +348,14 @@ func (w *watcher) silence(ctx context.Context, s *service) {
 }
 
 // giveUp asks for this server to be fenced if it serves what it cannot reach
-// and the partner can.
-func (w *watcher) giveUp(ctx context.Context, s *service) {
+// and the partner can, and says whether that is so.
+func (w *watcher) giveUp(ctx context.Context, s *service) bool {
+	if w.fence[s.cfg.Service] {
+		return true
+	}
 	all, err := s.arrays()
-	if err != nil || len(s.ours(all)) == 0 || w.fence[s.cfg.Service] {
-		return
+	if err != nil || len(s.ours(all)) == 0 {
+		return false
 	}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -348,14 +363,36 @@ func (w *watcher) giveUp(ctx context.Context, s *service) {
 	out, err := w.k.Run(ctx, command{argv: []string{"attrd_updater", "--query", "--all", "--name", name}})
 	if err != nil {
 		w.log("the partner's %s is not known: %v", name, err)
-		return
+		return false
 	}
 	partner := slices.DeleteFunc(attributeOn(out, "1"), func(n string) bool { return n == s.host })
 	if len(partner) == 0 {
-		return // nobody can do better
+		return false // nobody can do better
 	}
 	w.log("the disks of service %s can be reached from %s: asking to be fenced", s.cfg.Service, strings.Join(partner, ", "))
+	if err := w.k.Save(wishFile, nil); err != nil {
+		w.log("%v", err)
+	}
 	w.fence[s.cfg.Service] = w.tell(ctx, attrFence, "true") == nil
+	return true
+}
+
+// withdraw takes back this server's wish to be fenced, if it has one.
+func (w *watcher) withdraw(ctx context.Context) {
+	if _, err := w.k.ReadFile(wishFile); err != nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	_, err := w.k.Run(ctx, command{argv: []string{"attrd_updater", "--name", attrFence, "--delete"}})
+	if err == nil {
+		err = w.k.Remove(wishFile)
+	}
+	if err != nil {
+		w.log("the wish to be fenced is not taken back: %v", err)
+		return
+	}
+	w.log("the disks are back: this server no longer asks to be fenced")
 }
 
 // attributeOn lists the nodes on which an attribute has a value, from the

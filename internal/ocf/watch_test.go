@@ -157,6 +157,72 @@ func TestWatcher(t *testing.T) {
 	attr(attrFence, "true")
 }
 
+// A server whose disks come back before it is fenced is healthy: its wish to
+// be fenced does not stay behind, also if another watcher expressed it.
+func TestWishToBeFencedIsWithdrawn(t *testing.T) {
+	sh := newShared(t)
+	h := sh.hosts["nfs1"]
+	s := h.service(testConfig())
+	h.files["/sys/class/net/eth0/carrier"] = "1\n"
+	sh.attrs["nfs2 "+attrStorage+"home"] = "1"
+	h.cabled(true)
+	ctx := t.Context()
+	w := h.watcher(s)
+	look := func(after time.Duration) {
+		h.clock = h.clock.Add(after)
+		w.look(ctx)
+	}
+	wish := func(when, want string) {
+		t.Helper()
+		if got := sh.attrs["nfs1 "+attrFence]; got != want {
+			t.Errorf("%s: terminate is %q, want %q", when, got, want)
+		}
+	}
+	if err := s.start(ctx); err != nil {
+		t.Fatal(err)
+	}
+	lose := func() {
+		t.Helper()
+		h.cabled(false)
+		look(time.Second)
+		look(2 * time.Second)
+		wish("lost", "true")
+	}
+	look(0)
+	lose()
+	look(time.Minute)
+	wish("still lost", "true")
+	h.cabled(true)
+	look(time.Second)
+	wish("found", "")
+	// A loose plug: the value of the storage is still 0.
+	h.cabled(false)
+	look(time.Second)
+	wish("lost again", "true")
+
+	// The cluster cannot be told at first.
+	h.cabled(true)
+	sh.deaf = true
+	look(time.Second)
+	wish("found, nobody listens", "true")
+	sh.deaf = false
+	look(time.Second)
+	wish("found, told again", "")
+	look(foundAfter)
+
+	// The watcher is replaced while it is lost, or just after.
+	lose()
+	w = h.watcher(s)
+	h.cabled(true)
+	look(0)
+	wish("found by another watcher", "")
+
+	// What an administrator set is not the watcher's to take away.
+	sh.attrs["nfs1 "+attrFence] = "true"
+	look(time.Second)
+	wish("set by hand", "true")
+}
+
 func TestWatcherRestartsDaemons(t *testing.T) {
 	sh := newShared(t)
 	h := sh.hosts["nfs1"]

@@ -18,9 +18,17 @@ import (
 // watchAction is the agent calling itself, as the process that stays.
 const watchAction = "_watch"
 
-// watchFile is locked by the watcher as long as it lives and holds its
-// process ID: the kernel drops the lock with the process, however it ends.
-const watchFile = runDir + "/watch"
+// watchProcess finds the watcher of this server by its file. The watcher
+// locks it as long as it lives, and writes its process ID into it: the kernel
+// drops the lock with the process, however that ends.
+type watchProcess struct {
+	file  string
+	grace time.Duration // for the process to end after a signal
+}
+
+// theWatcher is the one of this server. It ends within one look, which takes
+// milliseconds unless a command or the kernel hangs.
+var theWatcher = watchProcess{file: runDir + "/watch", grace: 2 * time.Second}
 
 // WatchMain runs the agent ocf:mortar:watch as Pacemaker does.
 func WatchMain(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) int {
@@ -59,11 +67,11 @@ func watchDo(ctx context.Context, action string, files []string) (int, error) {
 			return ErrGeneric, err
 		}
 	case "stop":
-		if err := stopWatch(ctx); err != nil {
+		if err := stopWatch(ctx, files); err != nil {
 			return ErrGeneric, err
 		}
 	case "monitor", "status":
-		pid, err := watching()
+		pid, err := theWatcher.running()
 		if err != nil {
 			return ErrGeneric, err
 		}
@@ -72,7 +80,7 @@ func watchDo(ctx context.Context, action string, files []string) (int, error) {
 		}
 		// apply has put another binary, or other services, in place.
 		if !sameWatch(pid, files) {
-			if err := errors.Join(stopWatch(ctx), startWatch(ctx, files)); err != nil {
+			if err := errors.Join(stopWatch(ctx, files), startWatch(ctx, files)); err != nil {
 				return ErrGeneric, err
 			}
 		}
@@ -84,9 +92,9 @@ func watchDo(ctx context.Context, action string, files []string) (int, error) {
 	return Success, nil
 }
 
-// watching is the process ID of the watcher that runs, 0 if none does.
-func watching() (int, error) {
-	f, err := os.Open(watchFile)
+// running is the process ID of the watcher that runs, 0 if none does.
+func (p watchProcess) running() (int, error) {
+	f, err := os.Open(p.file)
 	if errors.Is(err, os.ErrNotExist) {
 		return 0, nil
 	}
@@ -108,7 +116,7 @@ func watching() (int, error) {
 	if pid := pidOf(b); pid > 1 {
 		return pid, nil
 	}
-	return 0, fmt.Errorf("%s is held by a process that has not written its ID", watchFile)
+	return 0, fmt.Errorf("%s is held by a process that has not written its ID", p.file)
 }
 
 // watchArgs is how the watcher is called.
@@ -120,16 +128,15 @@ func sameWatch(pid int, files []string) bool {
 	if unix.Stat("/proc/self/exe", &mine) != nil || unix.Stat(fmt.Sprintf("/proc/%d/exe", pid), &its) != nil {
 		return true // not known
 	}
-	cmd, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
-	if err != nil {
+	args := argsOf(pid)
+	if args == nil {
 		return true
 	}
-	args := strings.Split(strings.TrimSuffix(string(cmd), "\x00"), "\x00")
 	return mine.Dev == its.Dev && mine.Ino == its.Ino && len(args) > 1 && strings.Join(args[1:], " ") == strings.Join(watchArgs(files), " ")
 }
 
 func startWatch(ctx context.Context, files []string) error {
-	if pid, err := watching(); err != nil || pid != 0 {
+	if pid, err := theWatcher.running(); err != nil || pid != 0 {
 		return err
 	}
 	if _, err := newWatcher(newLinux(), files, func(string, ...any) {}); err != nil {
@@ -150,7 +157,7 @@ func startWatch(ctx context.Context, files []string) error {
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
 	for {
-		if pid, err := watching(); err == nil && pid == cmd.Process.Pid {
+		if pid, err := theWatcher.running(); err == nil && pid == cmd.Process.Pid {
 			return nil
 		}
 		select {
@@ -164,26 +171,82 @@ func startWatch(ctx context.Context, files []string) error {
 	}
 }
 
-func stopWatch(ctx context.Context) error {
-	for sig := unix.SIGTERM; ; sig = unix.SIGKILL {
-		pid, err := watching()
-		if err != nil || pid == 0 {
-			return err
+// barTime bounds giving the way to the fence devices back after a watcher that
+// was killed. With the two graces of a stop it leaves most of the 30 s that
+// Pacemaker gives the action.
+const barTime = 5 * time.Second
+
+func stopWatch(ctx context.Context, files []string) error {
+	killed, err := theWatcher.stop(ctx)
+	if err != nil || !killed {
+		return err
+	}
+	// It could not take its routes away itself.
+	if w, err := newWatcher(newLinux(), files, func(string, ...any) {}); err == nil {
+		ctx, cancel := context.WithTimeout(ctx, barTime)
+		defer cancel()
+		w.bar(ctx, false)
+	}
+	return nil
+}
+
+// stop ends the watcher, and says whether it had to be killed. A failed stop
+// would have the server fenced, for a process that holds nothing that another
+// server needs: so one that hangs in the kernel is left to it. It was killed
+// and runs no code any more. Its lock stays until the kernel lets it go, so
+// the file is removed: the next watcher makes another.
+func (p watchProcess) stop(ctx context.Context) (killed bool, err error) {
+	for _, sig := range []syscall.Signal{unix.SIGTERM, unix.SIGKILL} {
+		pid, err := p.running()
+		if err == nil && pid == 0 {
+			return killed, nil
 		}
-		if err := unix.Kill(pid, sig); err != nil && !errors.Is(err, unix.ESRCH) {
-			return err
+		// The file of a watcher that has just started has the ID of one before.
+		if err == nil && isWatch(pid) {
+			if err := unix.Kill(pid, sig); err != nil && !errors.Is(err, unix.ESRCH) {
+				return killed, err
+			}
+			killed = sig == unix.SIGKILL
 		}
-		for range 100 { // 2 s
-			if pid, err := watching(); err == nil && pid == 0 {
-				return nil
-			}
-			select {
-			case <-ctx.Done():
-				return fmt.Errorf("the watcher (%d) does not end", pid)
-			case <-time.After(20 * time.Millisecond):
-			}
+		if p.ends(ctx) {
+			return killed, nil
 		}
 	}
+	if !killed {
+		return false, fmt.Errorf("%s is held by a process that is no watcher", p.file)
+	}
+	return true, os.Remove(p.file)
+}
+
+// ends waits for the end of the watcher, but not for ever.
+func (p watchProcess) ends(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, p.grace)
+	defer cancel()
+	for {
+		if pid, err := p.running(); err == nil && pid == 0 {
+			return true
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// isWatch says whether a process was called as the watcher.
+func isWatch(pid int) bool {
+	args := argsOf(pid)
+	return len(args) > 2 && args[1] == "ocf" && args[2] == watchAction
+}
+
+// argsOf are the arguments of a process, its name first; none if it is gone.
+func argsOf(pid int) []string {
+	cmd, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	if err != nil {
+		return nil
+	}
+	return strings.Split(strings.TrimSuffix(string(cmd), "\x00"), "\x00")
 }
 
 // watchMain is the watcher: it ends with ctx.
@@ -195,14 +258,11 @@ func watchMain(ctx context.Context, files []string) error {
 	if err := os.MkdirAll(runDir, 0o755); err != nil {
 		return err
 	}
-	f, err := os.OpenFile(watchFile, os.O_CREATE|os.O_RDWR, 0o600)
+	f, err := theWatcher.lock()
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		return fmt.Errorf("%s: another watcher runs: %w", watchFile, err)
-	}
 	k := newLinux()
 	w, err := newWatcher(k, files, log)
 	if err != nil {
@@ -213,14 +273,28 @@ func watchMain(ctx context.Context, files []string) error {
 	if err != nil {
 		log("links and disks are looked at every %v only: %v", watchTick, err)
 	}
-	if err := f.Truncate(0); err != nil {
-		return err
-	}
-	if _, err := f.WriteAt(fmt.Appendf(nil, "%d\n", os.Getpid()), 0); err != nil {
-		return err
-	}
 	w.run(ctx, events)
 	return nil
+}
+
+// lock makes this process the watcher, until the file is closed.
+func (p watchProcess) lock() (*os.File, error) {
+	f, err := os.OpenFile(p.file, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: another watcher runs: %w", p.file, err), f.Close())
+	}
+	// At once: a stop has to find a process that hangs later.
+	err = f.Truncate(0)
+	if err == nil {
+		_, err = f.WriteAt(fmt.Appendf(nil, "%d\n", os.Getpid()), 0)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
 }
 
 // tryLock takes the lock of a service's actions if nobody has it.

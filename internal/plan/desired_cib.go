@@ -137,10 +137,14 @@ func (b *builder) watch() *resource.Element {
 	for _, s := range b.d.Services {
 		configs = append(configs, ocfConfigPath(s.Name))
 	}
+	// By default a server whose stop fails is fenced. The watcher holds nothing
+	// that another server needs. Source: Pacemaker Explained, on-fail.
+	stop := op(id, "stop", "0s", "30s")
+	stop.Attrs["on-fail"] = "ignore"
 	return el("clone", "id", id+"-clone").Add(
 		el("primitive", "id", id, "class", "ocf", "provider", "mortar", "type", "watch").Add(
 			pairs("instance_attributes", id+"-params", map[string]string{"configs": strings.Join(configs, " ")}),
-			el("operations").Add(op(id, "start", "0s", "30s"), op(id, "stop", "0s", "30s"), op(id, "monitor", "30s", "30s"))),
+			el("operations").Add(op(id, "start", "0s", "30s"), stop, op(id, "monitor", "30s", "30s"))),
 		pairs("meta_attributes", id+"-clone-meta", map[string]string{"interleave": "true"}))
 }
 
