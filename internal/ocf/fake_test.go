@@ -633,7 +633,7 @@ func (h *fakeHost) Unmount(target string) error {
 func (h *fakeHost) Interface(a netip.Addr) (iface, error) {
 	for p, n := range h.addrs {
 		if p.Addr() == a {
-			return iface{2, n, []byte{2, 0, 0, 0, 0, 1}}, nil
+			return iface{2, n}, nil
 		}
 	}
 	return iface{}, errors.New("not found")
@@ -816,7 +816,7 @@ func (h *fakeWithin) Link(name string) (iface, error) {
 	if !h.space || !h.spaceLink {
 		return iface{}, errors.New("no interface " + name)
 	}
-	return iface{5, name, []byte{2, 0, 0, 0, 0, 1}}, nil
+	return iface{5, name}, nil
 }
 
 func (h *fakeWithin) Addresses() (map[netip.Prefix]string, error) {

@@ -94,7 +94,6 @@ type network interface {
 type iface struct {
 	Index int
 	Name  string
-	MAC   []byte
 }
 
 // processes runs, watches and ends processes.

@@ -3,6 +3,7 @@ package ocf
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
@@ -96,8 +97,12 @@ func TestAddressReal(t *testing.T) {
 	own := netip.MustParseAddr("10.9.0.1")
 	service := netip.MustParsePrefix("10.9.0.9/24")
 	ifc, err := k.Interface(own)
-	if err != nil || ifc.Name != "va" || len(ifc.MAC) != 6 {
+	if err != nil || ifc.Name != "va" {
 		t.Fatalf("%+v, %v", ifc, err)
+	}
+	link, err := arpLinkOf(ifc)
+	if err != nil || net.HardwareAddr(link.broadcast).String() != "ff:ff:ff:ff:ff:ff" {
+		t.Fatalf("%+v, %v", link, err)
 	}
 	if who, err := k.ProbeARP(t.Context(), ifc, service.Addr(), 50*time.Millisecond); err != nil || who != "" {
 		t.Fatalf("somebody answers: %q, %v", who, err)
@@ -124,10 +129,14 @@ func TestAddressReal(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if want := fmt.Sprintf("%x", ifc.MAC); strings.ReplaceAll(who, ":", "") != want {
+		if want := net.HardwareAddr(link.addr).String(); who != want {
 			return fmt.Errorf("answered by %s, want %s", who, want)
 		}
-		fd, _, err := arpSocket(peer)
+		there, err := arpLinkOf(peer)
+		if err != nil {
+			return err
+		}
+		fd, err := there.socket()
 		if err != nil {
 			return err
 		}
@@ -147,7 +156,7 @@ func TestAddressReal(t *testing.T) {
 			if err != nil {
 				return fmt.Errorf("no announcement: %w (seen %v)", err, seen)
 			}
-			if mac := arpClaim(buf[:n], service.Addr()); mac != nil && bytes.Equal(buf[24:28], buf[14:18]) {
+			if mac := there.claim(buf[:n], service.Addr()); mac != nil && bytes.Equal(buf[24:28], buf[14:18]) {
 				seen[buf[7]] = true
 			}
 		}
@@ -171,6 +180,132 @@ func TestAddressReal(t *testing.T) {
 	}
 	if who, err := k.ProbeARP(t.Context(), ifc, service.Addr(), 5*time.Second); err != nil || who == "" {
 		t.Errorf("nobody answers: %v", err)
+	}
+}
+
+// ipoib is an interface of IP over InfiniBand: its addresses are those of the
+// examples of RFC 4391, section 9.1.1, in form.
+func ipoib(index int) arpLink {
+	return arpLink{
+		index: index, hatype: unix.ARPHRD_INFINIBAND,
+		addr:      []byte{0x80, 0, 2, 8, 0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0xe4, 0x1d, 0x2d, 3, 0, 0xa5, 0xf0, 0x51},
+		broadcast: []byte{0, 0xff, 0xff, 0xff, 0xff, 0x12, 0x40, 0x1b, 0xff, 0xff, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff},
+	}
+}
+
+func TestARPPacketsOfInfiniBand(t *testing.T) {
+	l, a := ipoib(7), netip.MustParseAddr("10.20.0.100")
+	const own = "80000208fe80000000000000e41d2d0300a5f051"
+	if got, want := fmt.Sprintf("%x", l.packet(arpRequest, netip.IPv4Unspecified(), l.nobody(), a)),
+		"0020"+"0800"+"14"+"04"+"0001"+own+"00000000"+strings.Repeat("00", 20)+"0a140064"; got != want {
+		t.Errorf("probe %s\nwant  %s", got, want)
+	}
+	to := l.sockaddr()
+	if len(to) != 32 || binary.NativeEndian.Uint32(to[4:]) != 7 || binary.NativeEndian.Uint16(to[8:]) != 32 || to[11] != 20 || !bytes.Equal(to[12:], l.broadcast) {
+		t.Errorf("sent to %x", to)
+	}
+	l.addr = bytes.Repeat([]byte{9}, 20)
+	other := l.packet(arpReply, a, l.nobody(), a)
+	if who := ipoib(7).claim(other, a); !bytes.Equal(who, l.addr) {
+		t.Errorf("claimed by %s", who)
+	}
+	for _, cut := range []int{0, 8, 55} {
+		if who := ipoib(7).claim(other[:cut], a); who != nil {
+			t.Errorf("%d bytes: claimed by %s", cut, who)
+		}
+	}
+	if who := ipoib(7).claim(other, a.Next()); who != nil {
+		t.Errorf("another address: claimed by %s", who)
+	}
+}
+
+// tun makes an interface of a hardware type; what is sent there is read from the
+// file, and what is written to it is received. Each packet has two words before
+// it, of which the second is its protocol.
+// Source: Documentation/networking/tuntap.rst of the kernel.
+func tun(t *testing.T, name string, hatype int) *os.File {
+	t.Helper()
+	fd, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ifr, err := unix.NewIfreq(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ifr.SetUint16(unix.IFF_TUN)
+	if err := unix.IoctlIfreq(fd, unix.TUNSETIFF, ifr); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.IoctlSetInt(fd, unix.TUNSETLINK, hatype); err != nil {
+		t.Fatal(err)
+	}
+	f := os.NewFile(uintptr(fd), name)
+	t.Cleanup(func() { f.Close() })
+	sh(t, "ip", "link", "set", name, "up")
+	return f
+}
+
+// The kernel has no fake InfiniBand interface: its tun devices take that hardware
+// type, but have no hardware addresses then. One of type tunnel6 has addresses of
+// 16 bytes, more than Ethernet's struct sockaddr_ll has room for.
+func TestARPOfInfiniBandReal(t *testing.T) {
+	const tunnel6 = 769 // ARPHRD_TUNNEL6
+	a := netip.MustParseAddr("10.20.0.100")
+	for name, hatype := range map[string]int{"ib0": unix.ARPHRD_INFINIBAND, "long0": tunnel6} {
+		t.Run(name, func(t *testing.T) {
+			f := tun(t, name, hatype)
+			ifc, err := netlink{}.Link(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := arpLinkOf(ifc); err == nil || !strings.Contains(err.Error(), "hardware type "+strconv.Itoa(hatype)) {
+				t.Errorf("an interface without addresses of InfiniBand: %v", err)
+			}
+			l, partner := ipoib(ifc.Index), ipoib(ifc.Index)
+			partner.addr = bytes.Repeat([]byte{9}, 20)
+			seen := make(chan []byte)
+			go func() {
+				defer close(seen)
+				for buf := make([]byte, 2048); ; {
+					n, err := f.Read(buf)
+					if err != nil {
+						return
+					}
+					if binary.BigEndian.Uint16(buf[2:]) == unix.ETH_P_ARP {
+						seen <- bytes.Clone(buf[4:n])
+					}
+				}
+			}()
+			probed := make(chan error)
+			go func() {
+				who, err := l.probe(t.Context(), a, 20*time.Second)
+				if err == nil && who != net.HardwareAddr(partner.addr).String() {
+					err = fmt.Errorf("answered by %q", who)
+				}
+				probed <- err
+			}()
+			if got, want := <-seen, l.packet(arpRequest, netip.IPv4Unspecified(), l.nobody(), a); !bytes.Equal(got, want) {
+				t.Errorf("asked  %x\nwanted %x", got, want)
+			}
+			answer := append([]byte{0, 0, 8, 6}, partner.packet(arpReply, a, l.addr, netip.IPv4Unspecified())...)
+			if _, err := f.Write(answer); err != nil {
+				t.Fatal(err)
+			}
+			if err := <-probed; err != nil {
+				t.Fatal(err)
+			}
+			announced := make(chan error, 1)
+			go func() { announced <- l.announce(a) }()
+			for _, want := range [][]byte{l.packet(arpRequest, a, l.nobody(), a), l.packet(arpReply, a, l.broadcast, a)} {
+				if got := <-seen; !bytes.Equal(got, want) {
+					t.Errorf("announced %x\nwanted    %x", got, want)
+				}
+			}
+			if err := <-announced; err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }
 

@@ -1,6 +1,7 @@
 package ocf
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -8,7 +9,9 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"syscall"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -32,7 +35,7 @@ func (netlink) Interface(a netip.Addr) (iface, error) {
 				if i.Flags&net.FlagUp == 0 {
 					return iface{}, fmt.Errorf("interface %s is down", i.Name)
 				}
-				return iface{i.Index, i.Name, i.HardwareAddr}, nil
+				return iface{i.Index, i.Name}, nil
 			}
 		}
 	}
@@ -130,57 +133,133 @@ func changeAddress(kind, flags uint16, index int, p netip.Prefix) error {
 
 const arpRequest, arpReply = 1, 2
 
-// arpPacket makes an ARP packet for Ethernet and IPv4. Source: RFC 826.
-func arpPacket(op uint16, srcMAC []byte, src netip.Addr, dstMAC []byte, dst netip.Addr) []byte {
-	b := []byte{0, 1, 8, 0, 6, 4}
-	b = binary.BigEndian.AppendUint16(b, op)
-	s, d := src.As4(), dst.As4()
-	b = append(append(b, srcMAC...), s[:]...)
-	return append(append(b, dstMAC...), d[:]...)
+// arpLink is what ARP needs to know of an interface.
+type arpLink struct {
+	index           int
+	hatype          uint16 // ARPHRD_*, which is the hardware type of ARP as well
+	addr, broadcast []byte // hardware addresses
 }
 
-var (
-	broadcastMAC = []byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
-	zeroMAC      = make([]byte, 6)
-)
+// arpLengths are the hardware types that a service address can be on, and how
+// long their addresses are. Source: RFC 826, RFC 4391 (section 9).
+var arpLengths = map[uint16]int{unix.ARPHRD_ETHER: 6, unix.ARPHRD_INFINIBAND: 20}
+
+// arpLinkOf asks the kernel for an interface's hardware addresses. The broadcast
+// address of InfiniBand has the partition's key in it.
+// Source: rtnetlink(7), struct ifinfomsg; RFC 4391, section 4.
+func arpLinkOf(ifc iface) (arpLink, error) {
+	rib, err := syscall.NetlinkRIB(unix.RTM_GETLINK, unix.AF_UNSPEC)
+	if err != nil {
+		return arpLink{}, fmt.Errorf("interface %s: %w", ifc.Name, os.NewSyscallError("RTM_GETLINK", err))
+	}
+	all, err := syscall.ParseNetlinkMessage(rib)
+	if err != nil {
+		return arpLink{}, fmt.Errorf("interface %s: %w", ifc.Name, err)
+	}
+	for i := range all {
+		m := &all[i]
+		if m.Header.Type != unix.RTM_NEWLINK || len(m.Data) < unix.SizeofIfInfomsg || int(binary.NativeEndian.Uint32(m.Data[4:])) != ifc.Index {
+			continue
+		}
+		l := arpLink{index: ifc.Index, hatype: binary.NativeEndian.Uint16(m.Data[2:])}
+		attrs, err := syscall.ParseNetlinkRouteAttr(m)
+		if err != nil {
+			return arpLink{}, fmt.Errorf("interface %s: %w", ifc.Name, err)
+		}
+		for _, a := range attrs {
+			switch a.Attr.Type {
+			case unix.IFLA_ADDRESS:
+				l.addr = a.Value
+			case unix.IFLA_BROADCAST:
+				l.broadcast = a.Value
+			}
+		}
+		if n := arpLengths[l.hatype]; n == 0 || len(l.addr) != n || len(l.broadcast) != n {
+			return arpLink{}, fmt.Errorf("interface %s is neither Ethernet nor InfiniBand (hardware type %d, addresses of %d bytes): the service address cannot be on it", ifc.Name, l.hatype, len(l.addr))
+		}
+		return l, nil
+	}
+	return arpLink{}, fmt.Errorf("interface %s is gone", ifc.Name)
+}
+
+// packet makes an ARP packet about IPv4 addresses from this interface. Source:
+// RFC 826.
+func (l arpLink) packet(op uint16, src netip.Addr, target []byte, dst netip.Addr) []byte {
+	b := binary.BigEndian.AppendUint16(nil, l.hatype)
+	b = append(b, 8, 0, byte(len(l.addr)), 4)
+	b = binary.BigEndian.AppendUint16(b, op)
+	s, d := src.As4(), dst.As4()
+	b = append(append(b, l.addr...), s[:]...)
+	return append(append(b, target...), d[:]...)
+}
+
+// nobody is the hardware address of a host that is not known.
+func (l arpLink) nobody() []byte { return make([]byte, len(l.addr)) }
 
 func htons(v uint16) uint16 {
 	return binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, v))
 }
 
-// arpSocket opens a packet socket for ARP on an interface.
-func arpSocket(ifc iface) (int, *unix.SockaddrLinklayer, error) {
-	if len(ifc.MAC) != 6 {
-		return -1, nil, fmt.Errorf("interface %s is not Ethernet", ifc.Name)
-	}
+// socket opens a packet socket for ARP on the interface.
+func (l arpLink) socket() (int, error) {
 	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, int(htons(unix.ETH_P_ARP)))
 	if err != nil {
-		return -1, nil, err
+		return -1, err
 	}
-	to := &unix.SockaddrLinklayer{Protocol: htons(unix.ETH_P_ARP), Ifindex: ifc.Index, Halen: 6}
-	if err := unix.Bind(fd, to); err != nil {
+	if err := unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: htons(unix.ETH_P_ARP), Ifindex: l.index}); err != nil {
 		unix.Close(fd)
-		return -1, nil, err
+		return -1, err
 	}
-	copy(to.Addr[:], broadcastMAC)
-	return fd, to, nil
+	return fd, nil
 }
 
-// ProbeARP asks as RFC 5227 says: from no address, so that nobody's cache
-// changes.
+// sockaddr is the broadcast address as struct sockaddr_ll. That of package unix
+// has room for 8 bytes of address; the kernel wants all that the interface's
+// have. Source: packet(7), packet_snd() of the kernel.
+func (l arpLink) sockaddr() []byte {
+	b := binary.NativeEndian.AppendUint16(nil, unix.AF_PACKET)
+	b = binary.BigEndian.AppendUint16(b, unix.ETH_P_ARP)
+	b = binary.NativeEndian.AppendUint32(b, uint32(l.index))
+	b = binary.NativeEndian.AppendUint16(b, l.hatype)
+	b = append(b, 0, byte(len(l.broadcast)))
+	b = append(b, l.broadcast...)
+	return append(b, make([]byte, max(unix.SizeofSockaddrLinklayer-len(b), 0))...)
+}
+
+// broadcastPacket sends a packet to all hosts on the network.
+func (l arpLink) broadcastPacket(fd int, packet []byte) error {
+	to := l.sockaddr()
+	_, _, errno := unix.Syscall6(unix.SYS_SENDTO, uintptr(fd), uintptr(unsafe.Pointer(&packet[0])), uintptr(len(packet)), 0,
+		uintptr(unsafe.Pointer(&to[0])), uintptr(len(to)))
+	if errno != 0 {
+		return os.NewSyscallError("sendto", errno)
+	}
+	return nil
+}
+
 func (netlink) ProbeARP(ctx context.Context, ifc iface, a netip.Addr, wait time.Duration) (string, error) {
-	fd, to, err := arpSocket(ifc)
+	l, err := arpLinkOf(ifc)
+	if err != nil {
+		return "", err
+	}
+	return l.probe(ctx, a, wait)
+}
+
+// probe asks as RFC 5227 says: from no address, so that nobody's cache
+// changes.
+func (l arpLink) probe(ctx context.Context, a netip.Addr, wait time.Duration) (string, error) {
+	fd, err := l.socket()
 	if err != nil {
 		return "", err
 	}
 	defer unix.Close(fd)
-	probe := arpPacket(arpRequest, ifc.MAC, netip.IPv4Unspecified(), zeroMAC, a)
+	question := l.packet(arpRequest, netip.IPv4Unspecified(), l.nobody(), a)
 	end := time.Now().Add(wait)
 	buf := make([]byte, 128)
 	var sent time.Time
 	for left := wait; left > 0 && ctx.Err() == nil; left = time.Until(end) {
 		if time.Since(sent) >= wait/2 {
-			if err := unix.Sendto(fd, probe, 0, to); err != nil {
+			if err := l.broadcastPacket(fd, question); err != nil {
 				return "", err
 			}
 			sent = time.Now()
@@ -200,40 +279,48 @@ func (netlink) ProbeARP(ctx context.Context, ifc iface, a netip.Addr, wait time.
 		if err != nil {
 			return "", err
 		}
-		if mac := arpClaim(buf[:n], a); mac != nil && mac.String() != net.HardwareAddr(ifc.MAC).String() {
-			return mac.String(), nil
+		if who := l.claim(buf[:n], a); who != nil && !bytes.Equal(who, l.addr) {
+			return who.String(), nil
 		}
 	}
 	return "", nil
 }
 
-// arpClaim says which hardware address a packet gives for a.
-func arpClaim(b []byte, a netip.Addr) net.HardwareAddr {
-	ip := a.As4()
-	if len(b) < 28 || b[2] != 8 || b[3] != 0 || b[4] != 6 || b[5] != 4 {
+// claim says which hardware address a packet gives for a.
+func (l arpLink) claim(b []byte, a netip.Addr) net.HardwareAddr {
+	n := len(l.addr)
+	if len(b) < 8+2*(n+4) || b[2] != 8 || b[3] != 0 || int(b[4]) != n || b[5] != 4 {
 		return nil
 	}
 	if op := binary.BigEndian.Uint16(b[6:]); op != arpRequest && op != arpReply {
 		return nil
 	}
-	if [4]byte(b[14:18]) != ip {
+	if [4]byte(b[8+n:8+n+4]) != a.As4() {
 		return nil
 	}
-	return net.HardwareAddr(append([]byte(nil), b[8:14]...))
+	return net.HardwareAddr(bytes.Clone(b[8 : 8+n]))
 }
 
-// AnnounceARP sends a gratuitous request and a gratuitous reply: hosts differ
-// in which of them they believe. Source: RFC 5227, section 3.
 func (netlink) AnnounceARP(ifc iface, a netip.Addr) error {
-	fd, to, err := arpSocket(ifc)
+	l, err := arpLinkOf(ifc)
+	if err != nil {
+		return err
+	}
+	return l.announce(a)
+}
+
+// announce sends a gratuitous request and a gratuitous reply: hosts differ in
+// which of them they believe. Source: RFC 5227, section 3.
+func (l arpLink) announce(a netip.Addr) error {
+	fd, err := l.socket()
 	if err != nil {
 		return err
 	}
 	defer unix.Close(fd)
-	if err := unix.Sendto(fd, arpPacket(arpRequest, ifc.MAC, a, zeroMAC, a), 0, to); err != nil {
+	if err := l.broadcastPacket(fd, l.packet(arpRequest, a, l.nobody(), a)); err != nil {
 		return err
 	}
-	return unix.Sendto(fd, arpPacket(arpReply, ifc.MAC, a, broadcastMAC, a), 0, to)
+	return l.broadcastPacket(fd, l.packet(arpReply, a, l.broadcast, a))
 }
 
 // sock_diag(7): a list of sockets, and the request to end one. The kernel's

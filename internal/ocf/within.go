@@ -178,5 +178,5 @@ func (netlink) Link(name string) (iface, error) {
 	if err != nil {
 		return iface{}, fmt.Errorf("interface %s: %w", name, err)
 	}
-	return iface{i.Index, i.Name, i.HardwareAddr}, nil
+	return iface{i.Index, i.Name}, nil
 }
