@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -190,6 +191,43 @@ func exportOptions(given []string) []string {
 	need("sync", "async")
 	need("no_subtree_check", "subtree_check")
 	need("root_squash", "no_root_squash", "all_squash")
+	return out
+}
+
+// HostMTU is the MTU of the interface that has a host's address on a network.
+type HostMTU struct {
+	Network string // public, private or management
+	Address string
+	MTU     int
+}
+
+// MTUs are those that a host's interfaces must have: of the networks whose mtu
+// the spec gives. The default describes no network that anybody has looked at.
+func (d *Design) MTUs(host string) []HostMTU {
+	s := d.Spec
+	var out []HostMTU
+	add := func(network string, n *spec.Network, address string) {
+		a, err := netip.ParseAddr(address)
+		if n == nil || err != nil || !s.Given("networks."+network+".mtu") {
+			return
+		}
+		if p, err := netip.ParsePrefix(n.CIDR); err == nil && p.Contains(a) {
+			out = append(out, HostMTU{network, address, n.MTU})
+		}
+	}
+	for _, v := range s.Servers {
+		if v.Name == host {
+			add("public", &s.Networks.Public, v.Public)
+			add("private", s.Networks.Private, v.Private)
+			add("management", s.Networks.Management, v.Address)
+		}
+	}
+	for _, c := range s.Clients {
+		if c.Name == host {
+			add("public", &s.Networks.Public, c.Public)
+			add("management", s.Networks.Management, c.Address)
+		}
+	}
 	return out
 }
 

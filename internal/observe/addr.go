@@ -29,8 +29,25 @@ func addresses() []string {
 	return out
 }
 
+// Link is a network interface that is up.
+type Link struct {
+	Name      string   `json:"name"`
+	MTU       int      `json:"mtu"`
+	Addresses []string `json:"addresses"` // with prefix length
+}
+
 func interfaceAddresses() []string {
 	var out []string
+	for _, l := range links() {
+		out = append(out, l.Addresses...)
+	}
+	return out
+}
+
+// links are the interfaces of this thread's network namespace that are up, but
+// for lo.
+func links() []Link {
+	var out []Link
 	ifs, err := net.Interfaces()
 	if err != nil {
 		return nil
@@ -43,9 +60,11 @@ func interfaceAddresses() []string {
 		if err != nil {
 			continue
 		}
+		l := Link{Name: i.Name, MTU: i.MTU}
 		for _, a := range as {
-			out = append(out, a.String())
+			l.Addresses = append(l.Addresses, a.String())
 		}
+		out = append(out, l)
 	}
 	return out
 }

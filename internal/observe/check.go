@@ -80,6 +80,7 @@ func (v *view) hosts() *Part {
 		if s := v.byName[n]; s != nil {
 			v.system(c, s)
 		}
+		v.mtus(c, n, a.Host)
 		if off, ref := v.skew(n); off > clockSkew || off < -clockSkew {
 			c.Level = Warning
 			how := "ahead of"
@@ -92,6 +93,18 @@ func (v *view) hosts() *Part {
 	}
 	p.Text = fmt.Sprintf("%d of %d answer", answering, asked)
 	return p
+}
+
+// mtus: has each interface the MTU that the spec says of its network.
+func (v *view) mtus(c *Part, host string, h *Host) {
+	for _, want := range v.d.MTUs(host) {
+		for _, l := range h.NetLinks {
+			if l.MTU != want.MTU && slices.ContainsFunc(l.Addresses, func(a string) bool { return strings.HasPrefix(a, want.Address+"/") }) {
+				f := c.add(Warning, l.Name, "%s of %s (%s, network %s) has MTU %d, not %d", l.Name, host, want.Address, want.Network, l.MTU, want.MTU)
+				f.Mend = fmt.Sprintf("`ip link set %s mtu %d`, and the same in the host's network configuration", l.Name, want.MTU)
+			}
+		}
+	}
 }
 
 // skew says by how much at least a host's clock is off that of the first

@@ -51,6 +51,7 @@ type Host struct {
 	FS        map[string]FS        `json:"fs,omitempty"`
 	Processes map[string]int       `json:"processes,omitempty"` // how many run, by name, or name@namespace
 	Addresses []string             `json:"addresses,omitempty"` // with prefix length; also those in the services' namespaces
+	NetLinks  []Link               `json:"net_links,omitempty"` // interfaces of the host itself
 	Disks     []DiskState          `json:"disks,omitempty"`
 	Strays    []Stray              `json:"strays,omitempty"` // with Disks
 	CIB       *CIB                 `json:"cib,omitempty"`
@@ -162,7 +163,7 @@ func gather(ctx context.Context, sys resource.Sys, pool *statfsPool, r Request) 
 	}
 	now := time.Now()
 	_, offset := now.Zone()
-	h := &Host{NowNS: now.UnixNano(), UTCOffset: offset, Addresses: addresses()}
+	h := &Host{NowNS: now.UnixNano(), UTCOffset: offset, Addresses: addresses(), NetLinks: links()}
 	h.Hostname, _ = os.Hostname()
 
 	// What may take long runs beside the rest.

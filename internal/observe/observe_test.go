@@ -25,14 +25,14 @@ var update = flag.Bool("update", false, "rewrite golden files")
 
 func theDesign(t testing.TB) *design.Design { return designOf(t, "nfs-ha") }
 
-func designOf(t testing.TB, flavour string) *design.Design {
+func designOf(t testing.TB, flavour string, edits ...string) *design.Design {
 	t.Helper()
 	path := "../../examples/" + flavour + ".yaml"
 	src, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := spec.Parse("brick.yaml", src)
+	s, err := spec.Parse("brick.yaml", []byte(strings.NewReplacer(edits...).Replace(string(src))))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -668,6 +668,22 @@ func TestJudgeOneServer(t *testing.T) {
 	}
 	if got := NotReady(d, f, d.Services[0].Name, "nfs1"); len(got) != 1 || !strings.HasPrefix(got[0], "this brick has one server") {
 		t.Errorf("%q", got)
+	}
+}
+
+// Interfaces are compared with the MTU of their network where the spec gives
+// one.
+func TestMTU(t *testing.T) {
+	d := designOf(t, "nfs-ha", "cidr: 10.77.1.0/24", "cidr: 10.77.1.0/24\n    mtu: 9000")
+	f := healthy(t, d)
+	f.Hosts["nfs1"].Host.NetLinks = []Link{{"eth0", 9000, []string{"10.77.1.11/24", "10.77.1.100/24"}}, {"eth1", 1500, []string{"10.77.2.11/24"}}}
+	f.Hosts["c1"].Host.NetLinks = []Link{{"eth0", 1500, []string{"10.77.1.51/24"}}}
+	want := []string{"warning: eth0 of c1 (10.77.1.51, network public) has MTU 1500, not 9000", neverProven1, neverProven2}
+	if got := complaints(Judge(d, f)); !slices.Equal(got, want) {
+		t.Errorf("%q", got)
+	}
+	if got := complaints(Judge(theDesign(t), f)); !slices.Equal(got, want[1:]) {
+		t.Errorf("of a spec that gives no MTU: %q", got)
 	}
 }
 

@@ -159,9 +159,11 @@ func refs(ks []design.Disk) []resource.DiskRef {
 // disk that is missing or carries what is not ours.
 func (b *builder) checks() {
 	for _, h := range append(slices.Clone(b.servers), b.clientNames()...) {
-		b.add(StageHosts, h, "host "+h, &resource.Host{
-			Name: h, Releases: releases, NodeName: b.d.HA != nil && slices.Contains(b.servers, h),
-		})
+		r := &resource.Host{Name: h, Releases: releases, NodeName: b.d.HA != nil && slices.Contains(b.servers, h)}
+		for _, m := range b.d.MTUs(h) {
+			r.MTUs = append(r.MTUs, resource.WantedMTU(m))
+		}
+		b.add(StageHosts, h, "host "+h, r)
 	}
 	var arrays []string
 	group := map[string]string{}

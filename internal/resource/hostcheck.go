@@ -2,6 +2,7 @@ package resource
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -16,6 +17,14 @@ type Host struct {
 	// NodeName: the host must call itself by its name in the spec, because
 	// Corosync, Pacemaker and LVM know it by that.
 	NodeName bool `json:",omitempty"`
+	// MTUs are those that the interfaces of some of its addresses must have.
+	MTUs []WantedMTU `json:",omitempty"`
+}
+
+// WantedMTU is the MTU of the interface that has an address.
+type WantedMTU struct {
+	Network, Address string
+	MTU              int
 }
 
 // Kind is "host".
@@ -25,7 +34,7 @@ func (h *Host) Kind() string { return "host" }
 func (h *Host) ID() string { return h.Name }
 
 // Diff never has actions; what is wrong is a Refusal.
-func (h *Host) Diff(_ context.Context, sys Sys) ([]Action, error) {
+func (h *Host) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 	v, err := osRelease(sys)
 	if err != nil {
 		return nil, &Refusal{
@@ -61,7 +70,53 @@ func (h *Host) Diff(_ context.Context, sys Sys) ([]Action, error) {
 			return nil, &Refusal{What: h.Name + " was reached without root's rights", Mend: "set ssh.user to root"}
 		}
 	}
-	return nil, nil
+	return nil, h.checkMTUs(ctx, sys)
+}
+
+// checkMTUs refuses an interface whose MTU is not what the spec says of its
+// network. It is not set here: distributions configure networks in several
+// ways, and a host whose network is wrong cannot be reached any more.
+func (h *Host) checkMTUs(ctx context.Context, sys Sys) error {
+	if len(h.MTUs) == 0 {
+		return nil
+	}
+	out, err := sys.Query(ctx, "ip", "-json", "address", "show")
+	if absent(err) {
+		return nil // a plan without hosts
+	}
+	if err != nil {
+		return err
+	}
+	var links []struct {
+		Name  string `json:"ifname"`
+		MTU   int    `json:"mtu"`
+		Addrs []struct {
+			Local string `json:"local"`
+		} `json:"addr_info"`
+	}
+	if err := json.Unmarshal([]byte(out.Stdout), &links); err != nil {
+		return fmt.Errorf("ip -json address show: %w: %s", err, out.Stderr)
+	}
+	var what, mend []string
+	for _, l := range links {
+		for _, a := range l.Addrs {
+			for _, w := range h.MTUs {
+				if a.Local != w.Address || l.MTU == w.MTU {
+					continue
+				}
+				what = append(what, fmt.Sprintf("interface %s of %s (%s, network %s) has MTU %d, the spec says %d", l.Name, h.Name, a.Local, w.Network, l.MTU, w.MTU))
+				mend = append(mend, fmt.Sprintf("`ip link set %s mtu %d`", l.Name, w.MTU))
+			}
+		}
+	}
+	if len(what) == 0 {
+		return nil
+	}
+	return &Refusal{
+		What: strings.Join(what, "; "),
+		Mend: "set it with " + strings.Join(mend, ", ") + " and, for the next boot, in the host's network configuration (mtu in interfaces(5), MTUBytes= in systemd.network(5)); " +
+			"or write the MTU that the network has into networks in the spec",
+	}
 }
 
 // osRelease reads os-release(5).

@@ -505,6 +505,13 @@ func TestHost(t *testing.T) {
 	refused(t, h, sys, "reached as nfs1 calls itself debian")
 	sys.files["/proc/sys/kernel/hostname"] = "nfs1\n"
 	wantShow(t, diff(t, h, sys), "")
+	h.MTUs = []WantedMTU{{"public", "10.77.1.11", 9000}, {"private", "10.77.2.11", 1500}, {"management", "10.9.9.9", 9000}}
+	sys.outputs = map[string]Output{"ip -json address show": {Stdout: `[{"ifindex":1,"ifname":"lo","mtu":65536,"addr_info":[{"family":"inet","local":"127.0.0.1","prefixlen":8}]},` +
+		`{"ifindex":2,"ifname":"eth0","mtu":1500,"addr_info":[{"family":"inet","local":"10.77.1.11","prefixlen":24},{"family":"inet6","local":"fe80::1","prefixlen":64}]},` +
+		`{"ifindex":3,"ifname":"eth1","mtu":1500,"addr_info":[{"family":"inet","local":"10.77.2.11","prefixlen":24}]},{"ifindex":4,"ifname":"eth2","mtu":1500,"addr_info":[]}]`}}
+	refused(t, h, sys, "interface eth0 of nfs1 (10.77.1.11, network public) has MTU 1500, the spec says 9000", "`ip link set eth0 mtu 9000`")
+	h.MTUs[0].MTU = 1500
+	wantShow(t, diff(t, h, sys), "")
 	sys.files["/proc/self/status"] = "Uid:\t1000\t1000\t1000\t1000\n"
 	refused(t, h, sys, "root")
 }

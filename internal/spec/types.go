@@ -87,7 +87,7 @@ type Networks struct {
 type Network struct {
 	CIDR      string `yaml:"cidr" json:"cidr" doc:"network address and prefix, e.g. 10.20.0.0/16"`
 	Speed     string `yaml:"speed,omitempty" json:"speed,omitempty" doc:"link speed, e.g. 10Gb/s, 100Gb/s; for the forecast"`
-	MTU       int    `yaml:"mtu,omitempty" json:"mtu,omitempty" doc:"link MTU; up to 9216, on InfiniBand up to 65520" default:"1500"`
+	MTU       int    `yaml:"mtu,omitempty" json:"mtu,omitempty" doc:"link MTU; up to 9216, on InfiniBand up to 65520; if it is given, apply refuses hosts whose interface has another one, and status warns" default:"1500"`
 	Link      string `yaml:"link,omitempty" json:"link,omitempty" doc:"ethernet or infiniband; default: ethernet"`
 	Interface string `yaml:"interface,omitempty" json:"interface,omitempty" doc:"interface of the servers on it, e.g. ib0; needed for Lustre"`
 }
