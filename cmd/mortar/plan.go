@@ -87,7 +87,12 @@ func compare(ctx context.Context, d *design.Design, hosts map[string]plan.Host, 
 		return nil, err
 	}
 	progress("", "comparing")
-	return plan.Build(ctx, append(plan.BinaryLinks(binaries), steps...), hosts)
+	p, err := plan.Build(ctx, append(plan.BinaryLinks(binaries), steps...), hosts)
+	if err != nil {
+		return nil, err
+	}
+	p.DigestKey, err = plan.DigestKey(d.Spec, keep)
+	return p, err
 }
 
 // refused ends a command that has changed nothing. What is wrong with a host

@@ -47,6 +47,9 @@ type Planned struct {
 // Plan is every step, in order, and what each would change.
 type Plan struct {
 	Steps []Planned
+	// DigestKey is the key of the digests by which secrets are shown; see
+	// DigestKey. Without, a secret is shown as "(secret)".
+	DigestKey []byte
 }
 
 // Pending are the steps that would change something.

@@ -363,7 +363,7 @@ func TestLostHost(t *testing.T) {
 }
 
 func TestShow(t *testing.T) {
-	p := &Plan{Steps: []Planned{
+	p := &Plan{DigestKey: []byte("key"), Steps: []Planned{
 		{Step: step("files", "nfs1", thing{Name: "a"}), Before: map[string][]byte{"/etc/a": []byte("one\ntwo\n")}, Actions: []resource.Action{
 			{Title: "write a", Why: "because", File: &resource.File{Path: "/etc/a", Content: []byte("one\nthree\n"), Mode: 0o644}},
 			{Title: "write b", File: &resource.File{Path: "/etc/b", Content: []byte("new\n"), Mode: 0o640, Group: "haclient"}},
@@ -407,10 +407,10 @@ func TestShow(t *testing.T) {
     secrets s (thing s)
       - write s
         file /etc/s root:root 0600
-          + (secret, 7 bytes, sha256 f52fbd32…)
+          + (secret, HMAC 05d210d8af05129c)
       - feed s
         $ tool -
-        < (secret, 7 bytes, sha256 f52fbd32…)
+        < (secret, HMAC 05d210d8af05129c)
   disks
     disks d (thing d)
       - wipe
@@ -424,6 +424,9 @@ nfs2 nothing to change
 `
 	if b.String() != want {
 		t.Errorf("got:\n%s", b.String())
+	}
+	if got := (&Plan{}).presentable([]byte("hunter2"), true); got != "(secret)" {
+		t.Errorf("without a key: %s", got)
 	}
 	raw, err := json.Marshal(p.Doc())
 	if err != nil || bytes.Contains(raw, []byte("hunter")) {

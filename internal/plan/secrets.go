@@ -19,6 +19,14 @@ import (
 // which no file of the spec holds: it is made once, by the first apply.
 const CorosyncKey = "corosync.key"
 
+// digestKeyFile holds the key of the digests in plans. It never leaves the
+// administrator's machine.
+const digestKeyFile = "plan-digest.key"
+
+// digestKeySize is that of the output of HMAC-SHA-256, in bytes.
+// Source: RFC 2104, section 3.
+const digestKeySize = 32
+
 // corosyncKeySize is what corosync-keygen(8) makes, in bytes.
 const corosyncKeySize = 256
 
@@ -48,27 +56,41 @@ func Secrets(s *spec.Spec, keep bool) func(file string) ([]byte, error) {
 		if key != nil {
 			return key, nil
 		}
-		p := filepath.Join(StateDir(s), "secrets", CorosyncKey)
-		b, err := readSecret(p)
-		if err == nil && len(b) != corosyncKeySize {
-			return nil, fmt.Errorf("%s has %d bytes, not %d; copy /etc/corosync/authkey of a server over it", p, len(b), corosyncKeySize)
-		}
-		if errors.Is(err, fs.ErrNotExist) {
-			b = make([]byte, corosyncKeySize)
-			if _, err := rand.Read(b); err != nil {
-				return nil, err
-			}
-			err = nil
-			if keep {
-				err = writeSecret(p, b)
-			}
-		}
+		b, err := madeOnce(s, CorosyncKey, corosyncKeySize, "copy /etc/corosync/authkey of a server over it", keep)
 		if err != nil {
 			return nil, err
 		}
 		key = b
 		return key, nil
 	}
+}
+
+// DigestKey is the key with which plans of a brick show digests of its
+// secrets. The first call with keep, by apply, makes and keeps it: from then
+// on a secret has the same digest in every plan.
+func DigestKey(s *spec.Spec, keep bool) ([]byte, error) {
+	return madeOnce(s, digestKeyFile, digestKeySize, "remove it, and apply makes another", keep)
+}
+
+// madeOnce reads a key of the brick's state directory. One that does not exist
+// yet is made, and with keep written there.
+func madeOnce(s *spec.Spec, name string, size int, mend string, keep bool) ([]byte, error) {
+	p := filepath.Join(StateDir(s), "secrets", name)
+	b, err := readSecret(p)
+	if err == nil && len(b) != size {
+		return nil, fmt.Errorf("%s has %d bytes, not %d; %s", p, len(b), size, mend)
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return b, err
+	}
+	b = make([]byte, size)
+	if _, err := rand.Read(b); err != nil {
+		return nil, err
+	}
+	if !keep {
+		return b, nil
+	}
+	return b, writeSecret(p, b)
 }
 
 func readSecret(p string) ([]byte, error) {

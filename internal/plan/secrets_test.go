@@ -33,7 +33,24 @@ func TestSecrets(t *testing.T) {
 		}
 	}
 
-	once, err := read(CorosyncKey)
+	s2 := &spec.Spec{Name: "b2", File: s.File}
+	var last []byte
+	var err error
+	for _, c := range []struct {
+		keep bool
+		same bool // as that of the plan before
+	}{{false, false}, {true, false}, {false, true}, {true, true}} {
+		before := last
+		if last, err = DigestKey(s2, c.keep); err != nil || len(last) != digestKeySize || bytes.Equal(before, last) != c.same {
+			t.Errorf("%+v: %x after %x, %v", c, last, before, err)
+		}
+	}
+	if fi, err := os.Stat(filepath.Join(StateDir(s2), "secrets", digestKeyFile)); err != nil || fi.Mode().Perm() != 0o600 {
+		t.Errorf("%v %v", fi, err)
+	}
+
+	var once []byte
+	once, err = read(CorosyncKey)
 	if err != nil || len(once) != corosyncKeySize {
 		t.Fatalf("%d bytes, %v", len(once), err)
 	}

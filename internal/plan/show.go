@@ -2,6 +2,7 @@ package plan
 
 import (
 	"bytes"
+	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -85,7 +86,7 @@ func (p *Plan) Doc() Doc {
 		d.Pending++
 		c := ChangeDoc{Stage: s.Stage, Step: s.Title, Kind: s.Resource.Kind(), ID: s.Resource.ID()}
 		for _, a := range s.Actions {
-			c.Actions = append(c.Actions, actionDoc(a, s.Before))
+			c.Actions = append(c.Actions, p.actionDoc(a, s.Before))
 		}
 		h := &d.Hosts[index[s.Host]]
 		h.Changes = append(h.Changes, c)
@@ -93,10 +94,10 @@ func (p *Plan) Doc() Doc {
 	return d
 }
 
-func actionDoc(a resource.Action, before map[string][]byte) ActionDoc {
+func (p *Plan) actionDoc(a resource.Action, before map[string][]byte) ActionDoc {
 	d := ActionDoc{Title: a.Title, Why: a.Why, Command: a.Cmd, Destroys: a.Destroys}
 	if len(a.Stdin) > 0 {
-		d.Stdin = presentable(a.Stdin, a.Secret)
+		d.Stdin = p.presentable(a.Stdin, a.Secret)
 	}
 	f := a.File
 	if f == nil {
@@ -113,7 +114,7 @@ func actionDoc(a resource.Action, before map[string][]byte) ActionDoc {
 	case f.Mkdir:
 		d.File.Change = "directory"
 	default:
-		d.File.Content = presentable(f.Content, a.Secret)
+		d.File.Content = p.presentable(f.Content, a.Secret)
 		if old, ok := before[f.Path]; ok && !a.Secret && text(old) && text(f.Content) {
 			d.File.Diff = string(diff.Diff(f.Path+" (now)", old, f.Path, f.Content))
 		}
@@ -132,14 +133,19 @@ func orRoot(name string) string {
 	return name
 }
 
-// presentable is content as it may be shown: a secret as its length and the
-// beginning of its digest, which is enough to tell whether two are the same.
-func presentable(b []byte, secret bool) string {
-	sum := sha256.Sum256(b)
+// presentable is content as it may be shown: a secret as a digest with a key,
+// which tells its owner whether two are the same. Without the key nobody can
+// try passwords against it, as against a plain digest; nor is its length told.
+func (p *Plan) presentable(b []byte, secret bool) string {
 	switch {
+	case secret && len(p.DigestKey) == 0:
+		return "(secret)"
 	case secret:
-		return fmt.Sprintf("(secret, %d bytes, sha256 %s…)", len(b), hex.EncodeToString(sum[:4]))
+		mac := hmac.New(sha256.New, p.DigestKey)
+		mac.Write(b)
+		return fmt.Sprintf("(secret, HMAC %s)", hex.EncodeToString(mac.Sum(nil)[:8]))
 	case !text(b):
+		sum := sha256.Sum256(b)
 		return fmt.Sprintf("(binary, %d bytes, sha256 %s…)", len(b), hex.EncodeToString(sum[:4]))
 	}
 	return string(b)

@@ -69,7 +69,7 @@ type Action struct {
 	// is removed once the command has succeeded.
 	File *File `json:",omitempty"`
 	// Secret: Stdin or the file's content is never shown, logged or put in a
-	// plan; only its length and digest prefix are compared.
+	// plan; a plan has a digest with a key.
 	Secret bool `json:",omitempty"`
 	// Destroys names serials of disks whose content this action ends.
 	Destroys []string `json:",omitempty"`
