@@ -66,7 +66,7 @@ func TestConnectPushesOnce(t *testing.T) {
 		t.Errorf("link %s -> %q (%v), want %q", opts.Link, got, err, h.Hello.Binary)
 	}
 	var out resource.Output
-	if err := h.Call(ctx, "query", agent.QueryParams{Argv: []string{"sh", "-c", "echo hi; exit 3"}}, &out, nil); err != nil || out.Stdout != "hi\n" || out.Code != 3 {
+	if err := h.Call(ctx, "query", agent.QueryParams{Argv: []string{"ls", "-d", "/", "/nowhere"}}, &out, nil); err != nil || out.Stdout != "/\n" || out.Code != 2 {
 		t.Errorf("query: %+v %v", out, err)
 	}
 	h2, err := Connect(ctx, target, opts)
@@ -299,7 +299,11 @@ func TestCallEndsWithContext(t *testing.T) {
 	defer h.Close()
 	ctx, cancel := context.WithCancel(t.Context())
 	lines := 0
-	err = h.Call(ctx, "follow", agent.QueryParams{Argv: []string{"sh", "-c", "echo one; echo two; sleep 1000"}}, nil, func(json.RawMessage) {
+	file := filepath.Join(t.TempDir(), "two lines")
+	if err := os.WriteFile(file, []byte("one\ntwo\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	err = h.Call(ctx, "follow", agent.QueryParams{Argv: []string{"tail", "-f", file}}, nil, func(json.RawMessage) {
 		if lines++; lines == 2 {
 			cancel()
 		}
