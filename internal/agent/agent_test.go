@@ -8,8 +8,10 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -445,6 +447,112 @@ func TestOnlyRunChangesTheHost(t *testing.T) {
 	}
 	if err := end(); err != nil {
 		t.Error(err)
+	}
+}
+
+// Freeze and thaw a file system. Source: ioctl_fs.h, FIFREEZE and FITHAW
+const (
+	fiFreeze = 0xc0045877
+	fiThaw   = 0xc0045878
+)
+
+// frozenDir gives a directory in which whoever makes a file hangs until thaw is
+// called, which the end of the test does, too. It needs root and a loop device.
+func frozenDir(t *testing.T) (dir string, thaw func()) {
+	t.Helper()
+	image := filepath.Join(t.TempDir(), "image")
+	dir = t.TempDir()
+	for _, argv := range [][]string{
+		{"truncate", "--size=16M", image}, {"mkfs.ext4", "-q", image}, {"mount", "-o", "loop", image, dir},
+	} {
+		if out, err := exec.Command(argv[0], argv[1:]...).CombinedOutput(); err != nil {
+			t.Fatalf("%q: %v: %s", argv, err, out)
+		}
+	}
+	f, err := os.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.IoctlSetInt(int(f.Fd()), fiFreeze, 0); err != nil {
+		t.Fatal(err)
+	}
+	thaw = sync.OnceFunc(func() {
+		if err := unix.IoctlSetInt(int(f.Fd()), fiThaw, 0); err != nil {
+			t.Error(err)
+		}
+		_ = f.Close()
+	})
+	t.Cleanup(func() {
+		thaw()
+		if out, err := exec.Command("umount", "--lazy", dir).CombinedOutput(); err != nil {
+			t.Errorf("umount: %v: %s", err, out)
+		}
+	})
+	return dir, thaw
+}
+
+// A command that hangs in the kernel is given up, and named.
+func TestHungCommandIsGivenUp(t *testing.T) {
+	dir, thaw := frozenDir(t)
+	file := filepath.Join(dir, "x")
+	out, err := command{argv: []string{"touch", file}, timeout: 100 * time.Millisecond, limit: 1000}.run(t.Context())
+	if err == nil || out.Code != -1 || !strings.Contains(err.Error(), "touch") || !strings.Contains(err.Error(), "hangs in the kernel") {
+		t.Errorf("%+v %v", out, err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(100*time.Millisecond, cancel)
+	if _, err := (command{argv: []string{"touch", file}, timeout: time.Hour, limit: 1000}).run(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: %v", err)
+	}
+	thaw()
+}
+
+// An op that only reads ends in an error when it gives no sign. Events are
+// signs, and the error says whether the agent itself lives.
+func TestSilence(t *testing.T) {
+	hang := make(chan struct{})
+	step := make(chan struct{})
+	mux := Merge(core(t), Mux{
+		"facts": func(context.Context, json.RawMessage, func(any)) (any, error) { <-hang; return nil, nil },
+		"diffs": func(_ context.Context, _ json.RawMessage, emit func(any)) (any, error) {
+			for i := range 5 {
+				emit(DiffsEvent{i})
+				<-step
+			}
+			return DiffsResult{}, nil
+		},
+		"load": func(context.Context, json.RawMessage, func(any)) (any, error) { <-hang; return nil, nil },
+	})
+	c, end := session(t, mux)
+	c.silence = map[string]time.Duration{"facts": time.Millisecond, "diffs": time.Minute}
+	var silent *SilentError
+	if err := c.Call(t.Context(), "facts", nil, nil, nil); !errors.As(err, &silent) || silent.Op != "facts" || !silent.Alive || !strings.Contains(err.Error(), "hangs in the kernel") {
+		t.Errorf("facts: %v", err)
+	}
+	if errors.Is(silent, ErrLost) {
+		t.Error("an agent that answers is not lost")
+	}
+	signs := 0
+	if err := c.Call(t.Context(), "diffs", nil, nil, func(json.RawMessage) { signs++; step <- struct{}{} }); err != nil || signs != 5 {
+		t.Errorf("diffs: %v after %d signs", err, signs)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if err := c.Call(ctx, "load", nil, nil, nil); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("load, which has no limit: %v", err)
+	}
+	close(hang)
+	if err := end(); err != nil {
+		t.Error(err)
+	}
+	// Every op that plans and checks rest on has a limit.
+	for _, op := range []string{"hello", "time", "facts", "diff", "diffs", "query", "read"} {
+		if silence[op] <= 0 {
+			t.Errorf("op %s has no limit", op)
+		}
+	}
+	if e := (&SilentError{Op: "facts", Limit: time.Minute}); !strings.Contains(e.Error(), "nothing else") || !errors.Is(e, ErrLost) {
+		t.Error(e)
 	}
 }
 

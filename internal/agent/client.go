@@ -8,16 +8,68 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"time"
 )
 
 // ErrLost is what calls fail with when the session to the agent has ended.
 var ErrLost = errors.New("session to the agent lost")
+
+// Limits on how long an op that only reads may give no sign: no result and no
+// event. An op that is not listed has none of its own: an action ends by the
+// bound that it carries, load when it is told to.
+const (
+	// answerLimit is for what starts no command: an answer takes milliseconds.
+	// It is twice the 30 s after which a connection without any sign of life is
+	// given up (package host), which tells more.
+	answerLimit = time.Minute
+	// queryLimit is what the agent grants one command, with the time that it
+	// needs to give up one that hangs in the kernel.
+	queryLimit = querySeconds*time.Second + dieTime + 2*time.Second
+	// factsQueries and diffQueries are how many commands, and no more, facts and
+	// the diff of one resource start one after the other; diffs gives a sign at
+	// each resource.
+	factsQueries, diffQueries = 2, 4
+)
+
+var silence = map[string]time.Duration{
+	"hello": answerLimit, "time": answerLimit, "read": answerLimit,
+	"query": queryLimit + answerLimit, "facts": factsQueries*queryLimit + answerLimit,
+	"diff": diffQueries*queryLimit + answerLimit, "diffs": diffQueries*queryLimit + answerLimit,
+}
+
+// aliveTime is how long an agent that was silent may take to say that it lives.
+const aliveTime = 5 * time.Second
+
+// SilentError is what a call fails with whose op gave no sign in time.
+type SilentError struct {
+	Op    string
+	Limit time.Duration
+	Alive bool // the agent answered another request meanwhile
+}
+
+func (e *SilentError) Error() string {
+	s := fmt.Sprintf("op %s gave no sign for %v", e.Op, e.Limit)
+	if e.Alive {
+		return s + "; the agent itself answers, so something that it reads there hangs in the kernel (ps -eo pid,stat,wchan:20,args shows processes in state D)"
+	}
+	return s + ", and the agent answers nothing else either"
+}
+
+// Unwrap gives ErrLost if the agent is as good as gone.
+func (e *SilentError) Unwrap() error {
+	if e.Alive {
+		return nil
+	}
+	return ErrLost
+}
 
 // Client is the administrator's end of one session with an agent. It is safe
 // for concurrent use.
 type Client struct {
 	wmu sync.Mutex
 	w   io.Writer
+
+	silence map[string]time.Duration // see there
 
 	mu      sync.Mutex
 	nextID  uint64
@@ -36,7 +88,7 @@ type call struct {
 // NewClient starts a session over r and w. The session ends when r does; the
 // caller closes both.
 func NewClient(r io.Reader, w io.Writer) *Client {
-	c := &Client{w: w, pending: map[uint64]*call{}, done: make(chan struct{})}
+	c := &Client{w: w, silence: silence, pending: map[uint64]*call{}, done: make(chan struct{})}
 	go c.read(r)
 	return c
 }
@@ -107,7 +159,7 @@ func readLine(br *bufio.Reader) ([]byte, error) {
 // into result unless that is nil. Events are handed to onEvent in order, in
 // the caller's goroutine. When ctx ends the agent is told to cancel and Call
 // returns at once. An error of the agent is a *Error; the end of the session
-// wraps ErrLost.
+// wraps ErrLost; an op that only reads and gives no sign is a *SilentError.
 func (c *Client) Call(ctx context.Context, op string, params, result any, onEvent func(json.RawMessage)) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -138,9 +190,23 @@ func (c *Client) Call(ctx context.Context, op string, params, result any, onEven
 	if err := c.send(req); err != nil {
 		return err
 	}
+	limit := c.silence[op]
+	quiet := time.NewTimer(limit)
+	defer quiet.Stop()
+	if limit == 0 {
+		quiet.Stop()
+	}
 	for {
 		select {
 		case <-p.signal:
+			if limit > 0 {
+				quiet.Reset(limit)
+			}
+		case <-quiet.C:
+			c.cancel(req.ID)
+			actx, end := context.WithTimeout(ctx, aliveTime)
+			defer end()
+			return &SilentError{Op: op, Limit: limit, Alive: c.Call(actx, "time", nil, nil, nil) == nil}
 		case <-c.done:
 			// What came before the end still counts.
 			if fin, err := c.drain(p, op, result, onEvent); fin {

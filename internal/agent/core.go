@@ -46,6 +46,11 @@ type DiffsParams struct {
 	Resources []WireResource `json:"resources"`
 }
 
+// DiffsEvent tells which resource is compared next, by its index.
+type DiffsEvent struct {
+	Comparing int `json:"comparing"`
+}
+
 // DiffsResult has one result for each resource, in order.
 type DiffsResult struct {
 	Results []DiffResult `json:"results"`
@@ -115,16 +120,17 @@ func NewCore(sys HostSys, decode Decoder) Mux {
 			}
 			return res, nil
 		},
-		"diffs": func(ctx context.Context, params json.RawMessage, _ func(any)) (any, error) {
+		"diffs": func(ctx context.Context, params json.RawMessage, emit func(any)) (any, error) {
 			p, err := decodeParams[DiffsParams](params)
 			if err != nil {
 				return nil, err
 			}
 			var all DiffsResult
-			for _, w := range p.Resources {
+			for i, w := range p.Resources {
 				if err := ctx.Err(); err != nil {
 					return nil, err
 				}
+				emit(DiffsEvent{i})
 				all.Results = append(all.Results, diff(ctx, sys, decode, w))
 			}
 			return all, nil

@@ -167,9 +167,15 @@ func (c command) run(ctx context.Context) (resource.Output, error) {
 	cmd.Cancel = func() error { return killGroup(cmd) }
 	// A daemon the command left behind may hold its pipes open for ever.
 	cmd.WaitDelay = 2 * time.Second
-	err = cmd.Run()
+	err = cmd.Start()
+	if err == nil {
+		err = ended(tctx, cmd)
+	}
 	out.Stdout, out.Stderr = stdout.String(), stderr.String()
-	if cmd.ProcessState != nil {
+	if errors.Is(err, errHangs) && ctx.Err() == nil {
+		return out, fmt.Errorf("%s: not done after %v, and %w: a disk, a path or a file system that it reads does not answer", strings.Join(c.argv[:min(len(c.argv), 3)], " "), c.timeout, err)
+	}
+	if err != errHangs && cmd.ProcessState != nil {
 		out.Code = cmd.ProcessState.ExitCode()
 	}
 	var ee *exec.ExitError
@@ -190,6 +196,32 @@ func (c command) run(ctx context.Context) (resource.Output, error) {
 		return out, nil
 	}
 	return out, err
+}
+
+// errHangs: only a reset of the host, or of what it waits for, ends such a
+// process.
+var errHangs = errors.New("it hangs in the kernel, where it cannot be killed")
+
+// dieTime is how long a process that was killed may take to end, with
+// WaitDelay for its pipes.
+const dieTime = 3 * time.Second
+
+// ended waits for the end of a command that was started. One that does not end
+// when it is killed, because ctx has ended, is given up.
+func ended(ctx context.Context, cmd *exec.Cmd) error {
+	done := make(chan error, 1)
+	go func() { done <- cmd.Wait() }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+	}
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(dieTime):
+		return errHangs
+	}
 }
 
 // killGroup ends a command and what it started.

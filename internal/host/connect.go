@@ -384,9 +384,14 @@ func (h *Host) keepAlive(interval time.Duration, missed int) {
 }
 
 // Call sends one op to the agent; see agent.Client.Call. The error of an op
-// that failed is a *agent.Error, that of a lost connection a *Error.
+// that failed is a *agent.Error, that of a lost connection, or of a host that
+// gives no sign, a *Error.
 func (h *Host) Call(ctx context.Context, op string, params, result any, onEvent func(json.RawMessage)) error {
 	err := h.client.Load().Call(ctx, op, params, result, onEvent)
+	var silent *agent.SilentError
+	if errors.As(err, &silent) {
+		return h.wrap("op "+op, err, "find out what hangs on "+h.Name+", or restart it")
+	}
 	if errors.Is(err, agent.ErrLost) {
 		return h.wrap("op "+op, err, "")
 	}

@@ -13,8 +13,9 @@ import (
 )
 
 // process starts a shell script that is called as the watcher is, and gives
-// it the lock on a file that this test holds as well, as the threads of one
-// process do: the lock goes when both have.
+// it the lock on a file that this test holds as well. As long as the test does
+// not close it, the lock stays after the process, as that of one does whose
+// other thread hangs in the kernel.
 func process(t *testing.T, p watchProcess, script string) (cmd *exec.Cmd, held *os.File) {
 	t.Helper()
 	dir := t.TempDir()
@@ -37,7 +38,6 @@ func process(t *testing.T, p watchProcess, script string) (cmd *exec.Cmd, held *
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
-		_ = held.Close()
 	})
 	_ = w.Close()
 	if _, err := r.Read(make([]byte, 1)); err != nil { // it says that it is ready
@@ -58,7 +58,7 @@ func TestStopOfTheWatcher(t *testing.T) {
 
 	// It ends when asked to.
 	p.grace = time.Minute
-	cmd, held := process(t, p, "echo; exec sleep 1000")
+	cmd, held := process(t, p, "echo; while :; do sleep 0.1; done")
 	if pid, err := p.running(); err != nil || pid != cmd.Process.Pid {
 		t.Errorf("running: %d %v", pid, err)
 	}
@@ -69,7 +69,7 @@ func TestStopOfTheWatcher(t *testing.T) {
 
 	// It is deaf, as one whose helper hangs.
 	p.grace = 200 * time.Millisecond
-	_, held = process(t, p, "trap '' TERM; echo; while :; do sleep 1; done")
+	_, held = process(t, p, "trap '' TERM; echo; while :; do sleep 0.1; done")
 	_ = held.Close()
 	if killed, err := p.stop(t.Context()); err != nil || !killed {
 		t.Errorf("deaf: %v %v", killed, err)
@@ -82,7 +82,8 @@ func TestStopOfTheWatcher(t *testing.T) {
 	// It hangs in the kernel: the lock stays although it was killed. The stop
 	// succeeds, and another watcher can start.
 	p.grace = 200 * time.Millisecond
-	cmd, _ = process(t, p, "trap '' TERM; echo; while :; do sleep 1; done")
+	cmd, held = process(t, p, "trap '' TERM; echo; while :; do sleep 0.1; done")
+	defer held.Close()
 	if killed, err := p.stop(t.Context()); err != nil || !killed {
 		t.Errorf("hangs: %v %v", killed, err)
 	}

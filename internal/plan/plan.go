@@ -172,7 +172,13 @@ func diffs(ctx context.Context, h Host, steps []Step) ([]agent.DiffResult, error
 		p.Resources = append(p.Resources, w)
 	}
 	var r agent.DiffsResult
-	if err := h.Call(ctx, "diffs", p, &r, nil); err != nil {
+	var at agent.DiffsEvent
+	err := h.Call(ctx, "diffs", p, &r, func(raw json.RawMessage) { _ = json.Unmarshal(raw, &at) })
+	var silent *agent.SilentError
+	if errors.As(err, &silent) && at.Comparing < len(steps) {
+		return nil, fmt.Errorf("comparing %q: %w", steps[at.Comparing].Title, err)
+	}
+	if err != nil {
 		return nil, err
 	}
 	if len(r.Results) != len(steps) {
