@@ -168,6 +168,12 @@ var Table = []Drill{
 		Variants: []Variant{{How: "confirm", Title: "BMC and PDUs die, then it stops executing; then its power is cut by hand and mortar confirm-off says so", Steps: fenceAll}},
 	},
 	{
+		Name: "cold-start-alone", Title: "the active server dies and cannot be fenced in time, and its partner, back after a power failure, is alone: the service must not start before a person has confirmed that the other one is off",
+		// As with fence-all; and the partner boots.
+		Expect:   Expect{Where: Moves, Fencing: Victim, Stall: none, Within: 10 * time.Minute},
+		Variants: []Variant{{How: "confirm", Title: "its BMC dies, its kernel panics, and its partner loses power and comes back; then its power is cut by hand and mortar confirm-off says so", Steps: coldStartAlone}},
+	},
+	{
 		Name: "rack-power", Title: "the power of all servers fails mid-write; the brick comes back by itself once it returns",
 		// Two servers boot at once.
 		Expect:   Expect{Where: Anywhere, Fencing: Allow, Stall: none, Disks: true, Within: 8 * time.Minute},
@@ -365,7 +371,6 @@ func fenceAll(s Scene) ([]Step, error) {
 	for _, p := range s.Design.Spec.PDUs {
 		steps = append(steps, Step{Fault: Fault{Kind: PDUDead, Args: []string{p.Name}}, Prepare: true})
 	}
-	off := Fault{Kind: PowerOff, On: s.Active}
 	return append(steps,
 		Step{Fault: Fault{Kind: Freeze, On: s.Active}, Until: &Sight{What: "fencing fails", Limit: 3 * time.Minute, Look: func(_ context.Context, v *View) (bool, string) {
 			for _, e := range v.events() {
@@ -375,17 +380,46 @@ func fenceAll(s Scene) ([]Step, error) {
 			}
 			return false, "no failed fencing was reported"
 		}}},
-		Step{Wait: fenceHold, Look: true, Until: &Sight{What: "status says so", Limit: 30 * time.Second, Look: func(ctx context.Context, v *View) (bool, string) {
-			for _, l := range v.status(ctx) {
-				if l.Level == "fault" && strings.Contains(l.Text, s.Active) && strings.Contains(l.Text+l.Mend, "confirm-off") {
-					return true, l.Text
-				}
-			}
-			return false, "no fault in mortar status names " + s.Active + " and mortar confirm-off"
-		}}},
-		Step{Fault: off},
+		Step{Wait: fenceHold, Look: true, Until: saysConfirmOff(s.Active, s.Active, 30*time.Second)},
+		Step{Fault: Fault{Kind: PowerOff, On: s.Active}},
 		Step{Fault: Fault{Kind: ConfirmOff, On: s.Active}},
 	), nil
+}
+
+// saysConfirmOff waits until a fault in `mortar status` has some words in it
+// and tells how to confirm that a server is off.
+func saysConfirmOff(node, words string, limit time.Duration) *Sight {
+	return &Sight{What: "status says so", Limit: limit, Look: func(ctx context.Context, v *View) (bool, string) {
+		for _, l := range v.status(ctx) {
+			if l.Level == "fault" && strings.Contains(l.Text, words) && strings.Contains(l.Mend, "`mortar confirm-off "+v.Design.Spec.File+" "+node+"`") {
+				return true, l.Text
+			}
+		}
+		return false, fmt.Sprintf("no fault in mortar status says %q and gives mortar confirm-off for %s", words, node)
+	}}
+}
+
+// bootLimit is how long a server of a rack may take from its power to a
+// cluster that has elected a coordinator.
+const bootLimit = 3 * time.Minute
+
+// coldStartAlone has the passive server lose its power before it can have
+// fenced the active one: it misses it after 3 s (token and consensus), and a
+// dead BMC holds it up for longer than that.
+func coldStartAlone(s Scene) ([]Step, error) {
+	if len(s.Design.Services) > 1 {
+		return nil, errors.New("with two services neither server is passive")
+	}
+	off := Fault{Kind: PowerOff, On: s.Passive}
+	return []Step{
+		{Fault: Fault{Kind: BMCDead, On: s.Active}, Prepare: true, Wait: 2 * time.Second},
+		{Fault: Fault{Kind: Panic, On: s.Active}, Wait: time.Second},
+		{Fault: off, Wait: 2 * time.Second},
+		{Fault: off, Mend: true, Until: saysConfirmOff(s.Active, "waits for "+s.Active, bootLimit)},
+		{Wait: fenceHold, Look: true},
+		{Fault: Fault{Kind: PowerOff, On: s.Active}},
+		{Fault: Fault{Kind: ConfirmOff, On: s.Active}},
+	}, nil
 }
 
 func rackPower(s Scene) ([]Step, error) {

@@ -51,6 +51,9 @@ func facts(t *testing.T, situation string, cib *observe.CIB) observe.Facts {
 		}
 		f.Hosts[name] = observe.Answer{Host: &observe.Host{CIB: cib, Run: map[string]observe.RunResult{
 			"crm_mon --one-shot --output-as=xml": {Output: resource.Output{Stdout: string(b)}}}}}
+		if waits, err := os.ReadFile(filepath.Join("../observe/testdata", situation+"."+name+".waits")); err == nil {
+			f.Hosts[name].Host.Run["corosync-cmapctl -g runtime.votequorum.wait_for_all_status"] = observe.RunResult{Output: resource.Output{Stdout: string(waits)}}
+		}
 	}
 	return f
 }
@@ -117,6 +120,11 @@ func TestPlans(t *testing.T) {
 		{"confirm off while it lives", "fencing-failing", nil, confirm(d, "nfs1", Signs{Life: []string{"its BMC says that its power is on"}}), result{Refused: "its BMC says that its power is on"}},
 		{"confirm off of a member", "healthy", nil, confirm(d, "nfs1", Signs{}), result{Refused: "nfs1 is a member of the cluster"}},
 		{"confirm off of one that was fenced", "fenced", nil, confirm(d, "nfs1", Signs{}), result{Commands: []string{}, Nothing: "the cluster knows that nfs1 is off"}},
+		{"confirm off after a cold start alone", "cold-start-alone", nil, confirm(d, "nfs1", Signs{}), result{Commands: []string{
+			"nfs2: stonith_admin --confirm nfs1", "nfs2: corosync-cmapctl -s quorum.cancel_wait_for_all u8 1"}}},
+		{"confirm off after a cold start, of one that lives", "cold-start-alone", nil, confirm(d, "nfs1", Signs{Life: []string{"it answers ping at 10.77.1.11"}}), result{Refused: "it answers ping at 10.77.1.11"}},
+		{"confirm off once more, still no quorum", "cold-start-confirmed", nil, confirm(d, "nfs1", Signs{}), result{Commands: []string{"nfs2: corosync-cmapctl -s quorum.cancel_wait_for_all u8 1"}}},
+		{"confirm off after a cold start, of the one that is up", "cold-start-alone", nil, confirm(d, "nfs2", Signs{}), result{Refused: "nfs2 is a member of the cluster"}},
 		{"confirm off of a stranger", "healthy", nil, confirm(d, "c1", Signs{}), result{Refused: "c1 is not a server of this brick"}},
 		{"unstandby", "standby", nil, func(f observe.Facts) (*Plan, error) { return Unstandby(d, f, "nfs1") },
 			result{Commands: []string{"nfs1: crm_attribute --node nfs1 --name standby --delete --lifetime forever"}}},

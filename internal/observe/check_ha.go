@@ -53,12 +53,18 @@ func (v *view) cluster() *Part {
 	if m.DC.Name != "" {
 		p.Text += ", coordinator " + m.DC.Name
 	}
-	if !m.DC.Present {
+	switch missing := v.unseen(); {
+	case len(missing) > 0:
+		c := p.add(Fault, "quorum", "%s waits for %s: after a cold start it has no quorum, fences nobody and starts nothing before it has seen every server (wait_for_all)", v.crmOf.name, list(missing))
+		c.Mend = v.mendUnseen(missing[0])
+		if v.byName[missing[0]].host != nil {
+			c.Mend = "see " + missing[0] + " above"
+		}
+	case !m.DC.Present:
 		c := p.add(Warning, "coordinator", "the cluster has elected no coordinator (DC): it does not act now")
 		c.Mend = "normal for some seconds after a start; else see pacemaker.log"
-	} else if !m.DC.Quorum {
-		c := p.add(Fault, "quorum", "%s has no quorum: nothing is started", v.crmOf.name)
-		c.Mend = "after a cold start both servers must come up once (wait_for_all)"
+	case !m.DC.Quorum:
+		p.add(Fault, "quorum", "%s has no quorum: nothing is started", v.crmOf.name).Mend = "look at corosync's log there"
 	}
 	if m.Options.Maintenance {
 		p.add(Warning, "maintenance", "maintenance mode is on: the cluster watches and does nothing").Mend = "`crm_attribute --type crm_config --name maintenance-mode --delete`"
@@ -93,15 +99,37 @@ func (v *view) cluster() *Part {
 	return p
 }
 
+// unseen are the servers that the cluster waits for since a cold start.
+func (v *view) unseen() []string {
+	if v.crm == nil || !v.crmOf.waits {
+		return nil
+	}
+	var out []string
+	for _, n := range v.d.HA.Nodes {
+		if n.Name != v.crmOf.name && !v.crm.online(n.Name) {
+			out = append(out, n.Name)
+		}
+	}
+	return out
+}
+
+// mendUnseen says what to do about a server that the cluster waits for.
+func (v *view) mendUnseen(node string) string {
+	return fmt.Sprintf("switch %s on, and the cluster starts; if %s is gone for good, cut its power by hand, and then `mortar confirm-off %s %s`", node, node, v.d.Spec.File, node)
+}
+
 func (v *view) member(n design.Node) *Part {
 	c := v.node(n.Name)
+	waited := slices.Contains(v.unseen(), n.Name)
 	switch s := v.byName[n.Name]; {
 	case c == nil:
 		return &Part{Level: Fault, Text: fmt.Sprintf("the cluster does not know %s", n.Name), Mend: "`mortar apply`"}
-	case c.Unclean && !c.Online:
+	case waited && (s == nil || s.host == nil):
+		return &Part{Level: Fault, Text: fmt.Sprintf("%s is away since %s has started", n.Name, v.crmOf.name), Mend: v.mendUnseen(n.Name)}
+	case c.Unclean && !c.Online && !waited:
 		return &Part{Level: Fault, Text: fmt.Sprintf("%s is lost and must be fenced before its service may start elsewhere", n.Name),
 			Mend: fmt.Sprintf("fencing is under way, or fails: see below; if nothing can fence it, cut its power by hand, and then `mortar confirm-off %s %s`", v.d.Spec.File, n.Name)}
-	case c.Unclean:
+	case c.Unclean && !waited:
 		return &Part{Level: Fault, Text: fmt.Sprintf("%s is unclean: the cluster is about to fence it", n.Name)}
 	case !c.Online && s != nil && s.host != nil:
 		return &Part{Level: Fault, Text: fmt.Sprintf("%s is up, but not in the cluster", n.Name), Mend: fmt.Sprintf("`systemctl start pacemaker` on %s, once it is known why it left", n.Name)}
@@ -117,7 +145,7 @@ func (v *view) member(n design.Node) *Part {
 		return &Part{Level: Fault, Text: fmt.Sprintf("%s was put in standby after a failure", n.Name)}
 	case c.Health != "" && c.Health != "green":
 		return &Part{Level: Warning, Text: fmt.Sprintf("%s is online, its health is %s", n.Name, c.Health)}
-	case v.unwatched(n.Name):
+	case v.crm.DC.Quorum && v.unwatched(n.Name): // without quorum nothing runs
 		return &Part{Level: Warning, Text: fmt.Sprintf("%s is online, but ocf:mortar:watch does not run there: a lost link or path is noticed late", n.Name), Mend: "`crm_resource --cleanup --resource mortar-watch`"}
 	}
 	return &Part{Level: OK, Text: "online"}
@@ -220,7 +248,7 @@ func (v *view) rings() []*Part {
 				if peer.ID == n.ID {
 					continue
 				}
-				if c := v.node(peer.Name); c != nil && !c.Online && !c.Unclean {
+				if c := v.node(peer.Name); c != nil && !c.Online && (!c.Unclean || v.byName[peer.Name].host == nil && slices.Contains(v.unseen(), peer.Name)) {
 					away = append(away, peer.Name) // no wonder then
 					continue
 				}
@@ -291,6 +319,9 @@ func (v *view) service(svc *design.Service) *Part {
 	case w.Server == "":
 		p.Level, p.Text = Fault, fmt.Sprintf("service %s runs nowhere (%s)", svc.Name, strings.ToLower(r.Role))
 		p.Mend = "see the failures and fencing below"
+		if len(v.unseen()) > 0 {
+			p.Mend = "see quorum above"
+		}
 	case r.Failed:
 		p.Level, p.Text = Fault, fmt.Sprintf("service %s has failed on %s", svc.Name, w.Server)
 	case r.Role != "Started":
@@ -486,7 +517,7 @@ func (v *view) failed(id string) bool {
 // of its working.
 func (v *view) history(c *Part, node string) {
 	offset := v.crmOf.host.UTCOffset
-	var good, bad time.Time
+	var good, ended, bad time.Time // ended: also by a person's word
 	var badWhy string
 	pending := false
 	for _, e := range v.crm.Fences {
@@ -496,7 +527,11 @@ func (v *view) history(c *Part, node string) {
 		t, _ := parseCRMTime(e.Completed, offset)
 		switch e.Status {
 		case "success":
-			if t.After(good) {
+			if t.After(ended) {
+				ended = t
+			}
+			// Source: Pacemaker's fencer, fenced_handle_manual_confirmation
+			if t.After(good) && e.Delegate != "a human" {
 				good = t
 			}
 		case "failed":
@@ -511,7 +546,7 @@ func (v *view) history(c *Part, node string) {
 		c.add(Warning, "now", "%s is being fenced", node)
 	}
 	switch {
-	case bad.After(good):
+	case bad.After(ended):
 		f := c.add(Fault, "history", "fencing of %s failed at %s", node, v.clock(bad))
 		if badWhy != "" {
 			f.Text += ": " + badWhy

@@ -46,6 +46,7 @@ type Answer struct {
 const (
 	cmdCRM   = "crm_mon --one-shot --output-as=xml"
 	cmdLinks = "corosync-cfgtool -s"
+	cmdWaits = "corosync-cmapctl -g runtime.votequorum.wait_for_all_status"
 	cmdDM    = "dmsetup status --target multipath"
 )
 
@@ -92,7 +93,7 @@ func requests(d *design.Design, timeout time.Duration) map[string]Request {
 	}
 	if d.HA != nil {
 		// Each server is asked for its own view: two that disagree are parted.
-		server.Run = append(server.Run, strings.Fields(cmdCRM), strings.Fields(cmdLinks))
+		server.Run = append(server.Run, strings.Fields(cmdCRM), strings.Fields(cmdLinks), strings.Fields(cmdWaits))
 		server.CIB = true
 	}
 	for _, s := range d.Spec.Servers {

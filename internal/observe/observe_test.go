@@ -297,6 +297,9 @@ func cluster(t testing.TB, f Facts, situation string) {
 		}
 		h := f.Hosts[name].Host
 		h.Run[cmdCRM] = RunResult{Output: resource.Output{Stdout: string(b)}}
+		if waits, err := os.ReadFile(filepath.Join("testdata", situation+"."+name+".waits")); err == nil {
+			h.Run[cmdWaits] = RunResult{Output: resource.Output{Stdout: string(waits)}}
+		}
 		ring, err := os.ReadFile(filepath.Join("testdata", situation+"."+name+".ring"))
 		if err != nil {
 			continue // as it was
@@ -378,6 +381,30 @@ func complaints(s *Status) []string {
 const neverProven1 = "warning: fencing of nfs1 was never proven: no success since the cluster was started"
 const neverProven2 = "warning: fencing of nfs2 was never proven: no success since the cluster was started"
 
+// What to do after a cold start with one server gone is the exact command.
+func TestColdStartMend(t *testing.T) {
+	d := theDesign(t)
+	f := healthy(t, d)
+	cluster(t, f, "cold-start-alone")
+	want := map[string]string{}
+	for _, name := range []string{"nfs1", "quorum"} {
+		want[name] = "switch nfs1 on, and the cluster starts; if nfs1 is gone for good, cut its power by hand, and then `mortar confirm-off brick.yaml nfs1`"
+	}
+	got := map[string]string{}
+	for _, p := range Judge(d, f).Parts {
+		if p.Name == "cluster" {
+			for _, c := range p.Parts {
+				if want[c.Name] != "" {
+					got[c.Name] = c.Mend
+				}
+			}
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
 func TestJudge(t *testing.T) {
 	d := theDesign(t)
 	g := d.Groups[0]
@@ -392,6 +419,14 @@ func TestJudge(t *testing.T) {
 		h.Disks = slices.DeleteFunc(h.Disks, drop)
 	}
 	both := []string{neverProven1, neverProven2}
+	away := []string{"fault: nfs1 does not answer: no route to host", "unknown: nfs1 does not answer", "fault: nfs1 is away since nfs2 has started"}
+	waits := "fault: nfs2 waits for nfs1: after a cold start it has no quorum, fences nobody and starts nothing before it has seen every server (wait_for_all)"
+	idle := []string{"fault: service home runs nowhere (stopped)",
+		"warning: fence device fence-nfs1-bmc is not watched now: the cluster has not started it",
+		"warning: fence device fence-pdu-a is not watched now: the cluster has not started it",
+		"warning: fence device fence-pdu-b is not watched now: the cluster has not started it", neverProven1,
+		"warning: fence device fence-nfs2-bmc has no server to run on: the other one is away", neverProven2}
+	coldStart := slices.Concat(away, []string{waits, "unknown: nfs1 is away", "unknown: nfs1 is away"}, idle)
 	tests := []struct {
 		name   string
 		change func(f Facts)
@@ -588,6 +623,24 @@ func TestJudge(t *testing.T) {
 			"fault: ring 1 (public): nfs1 and nfs2 do not reach each other",
 			"warning: service home on nfs2, its preferred server is nfs1",
 			"warning: nfs1 is being fenced", neverProven1, neverProven2}},
+		{"nfs2 came back alone", func(f Facts) {
+			move(d, f, "nfs1", "nfs2")
+			cluster(t, f, "cold-start-alone")
+		}, coldStart},
+		{"nfs2 came back alone, and nfs1 was confirmed off", func(f Facts) {
+			move(d, f, "nfs1", "nfs2")
+			cluster(t, f, "cold-start-confirmed")
+		}, coldStart},
+		{"nfs2 came back, nfs1 is up without a cluster", func(f Facts) {
+			h := f.Hosts["nfs1"]
+			move(d, f, "nfs1", "nfs2")
+			cluster(t, f, "cold-start-alone")
+			h.Host.Run[cmdCRM] = RunResult{Output: resource.Output{Code: 102, Stderr: "crm_mon: Connection to cluster failed: Connection refused"}}
+			f.Hosts["nfs1"] = h
+		}, slices.Concat([]string{"fault: nfs1 is up, but not in the cluster", waits,
+			"fault: the cluster does not run on nfs1: crm_mon: Connection to cluster failed: Connection refused",
+			"fault: ring 0 (private): nfs1 and nfs2 do not reach each other",
+			"fault: ring 1 (public): nfs1 and nfs2 do not reach each other"}, idle)},
 		{"nfs1 back, the last try to fence it failed", func(f Facts) {
 			for _, h := range []string{"nfs1", "nfs2"} {
 				r := f.Hosts[h].Host.Run[cmdCRM]

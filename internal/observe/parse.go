@@ -209,6 +209,15 @@ func parseLinks(text string) []link {
 	return out
 }
 
+// parseWaits reads what corosync-cmapctl prints of
+// runtime.votequorum.wait_for_all_status: true until the server has seen every
+// other one since its corosync started.
+// Source: corosync exec/votequorum.c, update_wait_for_all_status
+func parseWaits(text string) bool {
+	_, value, _ := strings.Cut(text, " = ")
+	return strings.TrimSpace(value) == "1"
+}
+
 // crm is the XML of crm_mon(8), as far as it is judged here.
 type crm struct {
 	Stack struct {

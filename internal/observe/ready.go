@@ -14,6 +14,12 @@ import (
 type Snapshot struct {
 	Services []ServiceState
 	Nodes    []NodeState
+	// Coordinator is the server that decides (DC); "" if none is elected.
+	Coordinator string
+	Quorum      bool
+	// Waits: after a cold start corosync gives no quorum before it has seen
+	// every server at once (wait_for_all).
+	Waits bool
 	// Down names what the cluster is to run and has not started: services and
 	// fence devices.
 	Down []string
@@ -62,7 +68,7 @@ func (s *Snapshot) Node(name string) *NodeState {
 // Collect, for those who wait for a change.
 func (c *Collector) Cluster(ctx context.Context, host string) (*Snapshot, error) {
 	var h Host
-	if err := c.Call(ctx, host, Op, Request{Run: [][]string{strings.Fields(cmdCRM)}, CIB: true, TimeoutMS: int(c.timeout.Milliseconds())}, &h); err != nil {
+	if err := c.Call(ctx, host, Op, Request{Run: [][]string{strings.Fields(cmdCRM), strings.Fields(cmdWaits)}, CIB: true, TimeoutMS: int(c.timeout.Milliseconds())}, &h); err != nil {
 		return nil, err
 	}
 	r := h.Run[cmdCRM]
@@ -73,7 +79,7 @@ func (c *Collector) Cluster(ctx context.Context, host string) (*Snapshot, error)
 		}
 		return nil, fmt.Errorf("crm_mon on %s: %w", host, err)
 	}
-	return snapshot(c.d, m, h.CIB), nil
+	return snapshot(c.d, m, h.CIB, parseWaits(h.Run[cmdWaits].Stdout)), nil
 }
 
 // HasAddress says whether a host has an address on an interface that is up.
@@ -85,8 +91,11 @@ func (c *Collector) HasAddress(ctx context.Context, host, address string) (bool,
 	return (&server{host: &h}).hasAddress(address), nil
 }
 
-func snapshot(d *design.Design, m *crm, cib *CIB) *Snapshot {
-	s := &Snapshot{}
+func snapshot(d *design.Design, m *crm, cib *CIB, waits bool) *Snapshot {
+	s := &Snapshot{Quorum: m.DC.Quorum, Waits: waits}
+	if m.DC.Present {
+		s.Coordinator = m.DC.Name
+	}
 	for _, n := range m.Nodes {
 		s.Nodes = append(s.Nodes, NodeState{Name: n.Name, Online: n.Online && !n.Unclean && !n.Pending, Standby: n.Standby, Unclean: n.Unclean})
 	}
@@ -124,7 +133,7 @@ func ClusterOf(d *design.Design, f Facts) *Snapshot {
 	if v.crm == nil {
 		return nil
 	}
-	return snapshot(d, v.crm, v.cib)
+	return snapshot(d, v.crm, v.cib, v.crmOf.waits)
 }
 
 // NotReady says why a server could not take a service over now; empty if it

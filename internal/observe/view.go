@@ -35,6 +35,8 @@ type server struct {
 	links  []link
 	crm    *crm
 	crmErr string
+	// waits: its corosync waits for all members.
+	waits bool
 	// crmSlow: it was asked, and had not answered when its time was up.
 	crmSlow bool
 }
@@ -104,6 +106,7 @@ func (s *server) read(d *design.Design) {
 	s.mounts = parseMounts(h.Files["/proc/self/mounts"])
 	s.links = parseLinks(h.Run[cmdLinks].Stdout)
 	if d.HA != nil {
+		s.waits = parseWaits(h.Run[cmdWaits].Stdout)
 		r := h.Run[cmdCRM]
 		c, err := parseCRM(r.Stdout)
 		switch {
