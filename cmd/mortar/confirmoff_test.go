@@ -16,7 +16,7 @@ func TestConfirmNode(t *testing.T) {
 		"nothing": {"", "--confirm nfs1"},
 	} {
 		var w bytes.Buffer
-		err := confirmNode(strings.NewReader(""), &w, "nfs1", p, c.given)
+		_, err := confirmNode(strings.NewReader(""), &w, "nfs1", p, c.given)
 		if c.say == "" && err != nil || c.say != "" && (err == nil || !strings.Contains(err.Error(), c.say)) {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -91,6 +91,6 @@ func (o *operator) Standby(ctx context.Context, node string, on bool) error {
 
 func (o *operator) ConfirmOff(ctx context.Context, node string) error {
 	return o.do(ctx, func(f observe.Facts) (*failover.Plan, error) {
-		return failover.ConfirmOff(o.d, f, node, signsOf(ctx, o.d, o.servers, f, node))
+		return failover.ConfirmOff(o.d, f, node, failover.Look(ctx, o.d, f, o.servers.Call, node))
 	})
 }

@@ -11,18 +11,6 @@ import (
 	"github.com/mortarhpc/mortar/internal/resource"
 )
 
-// Signs are what was found out about whether a server is off, before a person
-// is asked.
-type Signs struct {
-	// Life is every sign of life, in words: it answers ping, SSH, or its BMC
-	// says that it has power.
-	Life []string
-	// Off is what says that it has none.
-	Off []string
-	// Unknown is what could not be found out.
-	Unknown []string
-}
-
 // ConfirmOff plans to tell the cluster that a server it cannot fence is off:
 // the service starts elsewhere on nothing but that word. It is refused for a
 // server that the cluster does not wait for, and while anything says that the

@@ -88,7 +88,7 @@ func (c *Collector) HasAddress(ctx context.Context, host, address string) (bool,
 	if err := c.Call(ctx, host, Op, Request{}, &h); err != nil {
 		return false, err
 	}
-	return (&server{host: &h}).hasAddress(address), nil
+	return h.HasAddress(address), nil
 }
 
 func snapshot(d *design.Design, m *crm, cib *CIB, waits bool) *Snapshot {

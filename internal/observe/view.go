@@ -313,8 +313,12 @@ func (s *server) mountOf(vol *design.Volume) (mount, bool) {
 }
 
 // hasAddress says whether a server has an address on an interface.
-func (s *server) hasAddress(addr string) bool {
-	return s.host != nil && slices.ContainsFunc(s.host.Addresses, func(a string) bool {
+func (s *server) hasAddress(addr string) bool { return s.host.HasAddress(addr) }
+
+// HasAddress says whether a host has an address on an interface; one that did
+// not answer has none.
+func (h *Host) HasAddress(addr string) bool {
+	return h != nil && slices.ContainsFunc(h.Addresses, func(a string) bool {
 		ip, _, _ := strings.Cut(a, "/")
 		return ip == addr
 	})
