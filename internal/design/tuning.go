@@ -220,6 +220,7 @@ func haSettings(token int, failback string, add func(role, kind, name, value, re
 	add("server", "corosync", "link_mode", "passive", "the private ring carries the heartbeat, the public one takes over", "corosync.conf(5)")
 	add("server", "pacemaker", "stonith-enabled", "true", "no takeover without proof that the other server is off", "pacemaker-controld(7)")
 	add("server", "pacemaker", "stonith-timeout", "60s", "a fencing level that has not answered by then is given up for the next one", "pacemaker-controld(7)")
+	add("server", "pacemaker", "fence-reaction", "panic", "a server that is told of its own fencing still runs: the wrong outlet was switched, or a person was wrong. It resets itself at once, without writing anything back; by default only its cluster daemons would end, and it would go on writing to the shared disks", "pacemaker-controld(7); Linux: admin-guide/sysrq, b")
 	add("server", "pacemaker", "no-quorum-policy", "stop", "with two_node one server has quorum; one that has not serves nothing", "pacemaker-schedulerd(7)")
 	add("server", "pacemaker", "resource-stickiness", map[string]string{"manual": "1000", "auto": "0"}[failback], "failback is "+failback+": a second interruption comes when "+map[string]string{"manual": "you choose", "auto": "the server is back"}[failback], "pacemaker: resource meta-attributes")
 	add("server", "pacemaker", "monitor-interval", "10s", "each monitor costs milliseconds; a failed service is found within this time", "pacemaker: resource operations")

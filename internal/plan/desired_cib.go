@@ -85,8 +85,10 @@ func (b *builder) cib() (*resource.Element, error) {
 		// would be slowed down for its own clients' sake.
 		"load-threshold": b.value("pacemaker", "load-threshold", "0%"),
 	}
-	if v := b.value("pacemaker", "priority-fencing-delay", ""); v != "" {
-		options["priority-fencing-delay"] = v
+	for _, name := range []string{"priority-fencing-delay", "fence-reaction"} {
+		if v := b.value("pacemaker", name, ""); v != "" {
+			options[name] = v
+		}
 	}
 	memory := map[string]string{
 		"resource-stickiness": b.value("pacemaker", "resource-stickiness", "1000"),
