@@ -127,6 +127,8 @@ func (h *fakeHost) boot() {
 		"/run/rpcbind.sock":                                  "",
 		"/var/lib/nfs/etab":                                  "",
 		"/sys/module/md_mod/parameters/start_dirty_degraded": "0\n",
+		"/dev/kmsg":                                          "",
+		"/proc/sysrq-trigger":                                "",
 	}
 	h.md, h.active, h.nfsd, h.inert, h.degr = map[string]string{}, false, 0, false, 0
 	h.space, h.spaceLink, h.spaceAddrs = false, false, map[netip.Prefix]string{}
@@ -355,6 +357,10 @@ func (h *fakeHost) Poke(p, data string) error {
 	}
 	if err := h.change("poke %s %s", p, strings.TrimSpace(data)); err != nil {
 		return err
+	}
+	if p == "/proc/sysrq-trigger" {
+		h.dead = true
+		return nil
 	}
 	if path.Base(p) == "sync_speed_max" {
 		h.slow = data == "1001\n"

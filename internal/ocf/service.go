@@ -156,6 +156,9 @@ func (s *service) start(ctx context.Context) error {
 // stop takes the service down in the opposite order and fails at the first
 // part that does not stop: what lies below it is in use.
 func (s *service) stop(ctx context.Context) error {
+	if by := s.taken(); by != "" {
+		return s.resetServer(by) // unmounting would write
+	}
 	s.release()
 	if st, err := s.check(); err == nil && st == stopped {
 		return nil
@@ -178,8 +181,39 @@ func (s *service) stop(ctx context.Context) error {
 	})
 }
 
+// taken is the other server of the cluster that has taken the volume group
+// while its volume is active here; "" if it has not, or if the owner cannot be
+// read.
+func (s *service) taken() string {
+	if dev, _, err := s.volume(); err != nil || dev == "" {
+		return ""
+	}
+	m, err := s.owner()
+	if err != nil || m.SystemID == s.host || s.cfg.Nodes[m.SystemID] == "" {
+		return ""
+	}
+	return m.SystemID
+}
+
+// resetServer stops this server at once. The other one took the volume because this
+// one counts as fenced: it was frozen, or a person was wrong. What it still has
+// in memory would overwrite what the other one has written since.
+//
+// Source: Linux, Documentation/admin-guide/sysrq.rst: 'b' reboots without
+// syncing or unmounting
+func (s *service) resetServer(by string) error {
+	why := fmt.Errorf("volume group %s was taken by %q while it is active here: this server counts as fenced, and resets itself", s.cfg.VG, by)
+	s.log.note("%v", why)
+	// The log on disk is lost; a console or netconsole shows this.
+	_ = s.k.Poke("/dev/kmsg", "<0>mortar: "+why.Error()+"\n")
+	return errors.Join(why, s.k.Poke("/proc/sysrq-trigger", "b"))
+}
+
 // monitor checks every part, and keeps the list of connected clients.
 func (s *service) monitor(ctx context.Context) (state, error) {
+	if by := s.taken(); by != "" {
+		return broken, s.resetServer(by)
+	}
 	s.release()
 	st, err := s.check()
 	// A monitor that comes in between must not have the service moved.

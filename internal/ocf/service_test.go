@@ -605,6 +605,43 @@ type fakeDeadline struct {
 
 func (d fakeDeadline) Deadline() (time.Time, bool) { return d.end, true }
 
+// A server that was taken for fenced and was not: its partner has the volume.
+// What it holds in memory must not reach the disks, so it resets itself.
+func TestTaken(t *testing.T) { flavours(t, testTakenIn) }
+
+func testTakenIn(t *testing.T, cfg func() *Config) {
+	for name, do := range map[string]func(*service) error{
+		"monitor": func(s *service) error { _, err := s.monitor(context.Background()); return err },
+		"stop":    func(s *service) error { return s.stop(context.Background()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			sh := newShared(t)
+			h := sh.hosts["nfs1"]
+			s := h.service(cfg())
+			if err := s.start(context.Background()); err != nil {
+				t.Fatal(err)
+			}
+			sh.owner = "nfs2"
+			n := len(h.changes)
+			err := do(s)
+			if err == nil || !strings.Contains(err.Error(), `taken by "nfs2"`) {
+				t.Fatal(err)
+			}
+			got := h.changes[n:]
+			if len(got) != 2 || !strings.HasPrefix(got[0], "poke /dev/kmsg <0>mortar: ") || got[1] != "poke /proc/sysrq-trigger b" {
+				t.Errorf("changes %q", got)
+			}
+		})
+	}
+	// One that is not active, as after a boot, stays.
+	sh := newShared(t)
+	h := sh.hosts["nfs1"]
+	sh.owner = "nfs2"
+	if err := h.service(cfg()).stop(context.Background()); err != nil || len(h.changes) > 0 {
+		t.Errorf("%v, changes %q", err, h.changes)
+	}
+}
+
 func TestMonitorFinds(t *testing.T) { flavours(t, testMonitorFindsIn) }
 
 func testMonitorFindsIn(t *testing.T, cfg func() *Config) {
