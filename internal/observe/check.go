@@ -738,7 +738,6 @@ func (v *view) serving(c *Part, svc *design.Service, s *server) {
 	h := s.host
 	nfsd := ocf.NFSDDir(svc.Namespace)
 	threads, _ := strconv.Atoi(strings.TrimSpace(h.Files[nfsd+"/threads"]))
-	etab := parseETab(h.Files[etabOf(svc)])
 	c.Text = fmt.Sprintf("%s on %s, %d nfsd threads", svc.Address, s.name, threads)
 	if threads == 0 {
 		c.add(Fault, "nfsd", "no nfsd runs on %s", s.name)
@@ -778,26 +777,33 @@ func (v *view) serving(c *Part, svc *design.Service, s *server) {
 			f.Mend = "take it off with `ip addr del`, and find out why fencing did not"
 		}
 	}
+	v.exported(c, svc, s)
+}
+
+// exported compares the table that the server's rpc.mountd reads with the
+// service's exports, options and all.
+func (v *view) exported(c *Part, svc *design.Service, s *server) {
+	var want []ocf.Export
 	for _, e := range svc.Exports {
-		var line *etabLine
-		for i := range etab {
-			if etab[i].Dir == e.Dir && etab[i].Clients == e.Clients {
-				line = &etab[i]
-			}
+		want = append(want, ocf.Export{Dir: e.Dir, Clients: e.Clients, FSID: e.FSID, Options: e.Options})
+	}
+	for _, d := range ocf.CompareExports(ocf.ParseETab(s.host.Files[etabOf(svc)]), want) {
+		var f *Part
+		switch {
+		case d.Missing:
+			f = c.add(Fault, d.Dir, "%s is not exported to %s on %s", d.Dir, d.Clients, s.name)
+		case d.Extra && v.d.HA == nil:
+			continue // of another file than ours, perhaps
+		case d.Extra:
+			f = c.add(Warning, d.Dir, "%s is exported to %s on %s, which the spec does not say", d.Dir, d.Clients, s.name)
+		case slices.Contains(d.Have, "async"):
+			f = c.add(Fault, d.Dir, "%s is exported async on %s: acknowledged writes are lost if it fails", d.Dir, s.name)
+		case slices.Contains(d.Have, "ro"):
+			f = c.add(Fault, d.Dir, "%s is exported read-only on %s", d.Dir, s.name)
+		default:
+			f = c.add(Warning, d.Dir, "%s on %s", d, s.name)
 		}
-		if line == nil {
-			c.add(Fault, e.Dir, "%s is not exported to %s on %s", e.Dir, e.Clients, s.name)
-			continue
-		}
-		for _, o := range []string{"sync", "async"} {
-			if o == "async" && slices.Contains(line.Options, o) && !slices.Contains(e.Options, o) {
-				f := c.add(Fault, e.Dir, "%s is exported async on %s: acknowledged writes are lost if it fails", e.Dir, s.name)
-				f.Mend = "`mortar apply`"
-			}
-		}
-		if slices.Contains(line.Options, "ro") && !slices.Contains(e.Options, "ro") {
-			c.add(Fault, e.Dir, "%s is exported read-only on %s", e.Dir, s.name)
-		}
+		f.Mend = "`mortar apply`"
 	}
 }
 

@@ -541,6 +541,11 @@ func TestJudge(t *testing.T) {
 			h := f.Hosts["nfs1"].Host
 			h.Files["/var/lib/nfs/etab"] = strings.ReplaceAll(h.Files["/var/lib/nfs/etab"], ",sync,", ",async,")
 		}, append([]string{"fault: /srv/home/data is exported async on nfs1: acknowledged writes are lost if it fails"}, both...)},
+		{"exports with other options, and one that is not wanted", func(f Facts) {
+			h := f.Hosts["nfs1"].Host
+			h.Files["/var/lib/nfs/etab"] = strings.ReplaceAll(h.Files["/var/lib/nfs/etab"], "secure,", "insecure,") + "/srv/home/old\t*(rw,fsid=9)\n"
+		}, append([]string{"warning: /srv/home/data is exported to 10.77.1.0/24 with insecure instead of secure on nfs1",
+			"warning: /srv/home/old is exported to * on nfs1, which the spec does not say"}, both...)},
 		{"export gone", func(f Facts) { f.Hosts["nfs1"].Host.Files["/var/lib/nfs/etab"] = "" },
 			append([]string{"fault: /srv/home/data is not exported to 10.77.1.0/24 on nfs1"}, both...)},
 		{"client hangs, soft, unmounted", func(f Facts) {

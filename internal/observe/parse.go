@@ -397,23 +397,3 @@ func parseMountStats(text string) map[string]map[string]opStats {
 	}
 	return out
 }
-
-// etabLine is an export as mountd has it.
-type etabLine struct {
-	Dir, Clients string
-	Options      []string
-}
-
-// parseETab reads /var/lib/nfs/etab: directory, tab, client(options).
-func parseETab(text string) []etabLine {
-	var out []etabLine
-	for line := range strings.Lines(text) {
-		dir, rest, ok := strings.Cut(strings.TrimSpace(line), "\t")
-		client, opts, ok2 := strings.Cut(rest, "(")
-		if !ok || !ok2 {
-			continue
-		}
-		out = append(out, etabLine{mountEscapes.Replace(dir), client, strings.Split(strings.TrimSuffix(opts, ")"), ",")})
-	}
-	return out
-}

@@ -153,7 +153,6 @@ func FuzzParsers(f *testing.F) {
 		parseLinks(s)
 		parseMounts(s)
 		parseMountStats(s)
-		parseETab(s)
 		parseCRMTime(s, 0)
 		_, _ = parseCRM(s)
 	})

@@ -61,12 +61,22 @@ func Main(ctx context.Context, args []string, getenv func(string) string, stdout
 	case "usage", "help":
 		fmt.Fprintln(stdout, usage)
 		return Success
-	case "start", "stop", "monitor", "status", "validate-all":
+	case "start", "stop", "monitor", "status", "validate-all", exportsAction:
 		return a.run(ctx, args[0])
+	case tryExportsAction:
+		return a.tryExports(ctx, os.Stdin)
 	}
 	fmt.Fprintln(stderr, usage)
 	return ErrUnimplement
 }
+
+// Actions of apply. The first brings the exports of a service that runs here in
+// line with its configuration, while clients use it. The second has exportfs try
+// those of the configuration on standard input, which is not in use yet.
+const (
+	exportsAction    = "exports"
+	tryExportsAction = "try-exports"
+)
 
 type agent struct {
 	getenv func(string) string
@@ -93,13 +103,12 @@ func (a *agent) run(ctx context.Context, action string) int {
 		return ErrPerm
 	}
 	began := a.now()
-	log := &steps{action: action, stderr: a.stderr, now: a.now}
-	k := newLinux()
-	s := &service{cfg: cfg, k: k, in: k.Within(cfg.Namespace), self: os.Getpid(), log: log, now: a.now}
-	if s.host, err = k.Hostname(); err != nil {
+	s, err := a.service(action, cfg)
+	if err != nil {
 		a.reason(err)
 		return ErrGeneric
 	}
+	log := s.log
 	ctx, cancel := context.WithTimeout(ctx, a.timeout(action))
 	defer cancel()
 
@@ -119,6 +128,13 @@ func (a *agent) run(ctx context.Context, action string) int {
 		defer f.Close()
 		log.file = f
 	}
+	if action == exportsAction {
+		if err := log.step(action, func() error { return s.changeExports(ctx) }); err != nil {
+			a.reason(err)
+			return ErrGeneric
+		}
+		return Success
+	}
 	unlock, err := lock(ctx, cfg.Service)
 	if err != nil {
 		a.reason(err)
@@ -136,6 +152,47 @@ func (a *agent) run(ctx context.Context, action string) int {
 		if ctx.Err() != nil {
 			err = fmt.Errorf("%w (out of time after %.0f s)", err, a.now().Sub(began).Seconds())
 		}
+		a.reason(err)
+		return ErrGeneric
+	}
+	return Success
+}
+
+// service is the one of a configuration, on this host.
+func (a *agent) service(action string, cfg *Config) (*service, error) {
+	k := newLinux()
+	s := &service{cfg: cfg, k: k, in: k.Within(cfg.Namespace), self: os.Getpid(), log: &steps{action: action, stderr: a.stderr, now: a.now}, now: a.now}
+	s.hold = func(ctx context.Context) (func(), error) {
+		release, err := lock(ctx, cfg.Service)
+		if err != nil {
+			return nil, err
+		}
+		fresh, _, err := a.config() // may have been written since this process read it
+		if err != nil {
+			release()
+			return nil, err
+		}
+		s.cfg.Exports = fresh.Exports
+		return release, nil
+	}
+	var err error
+	s.host, err = k.Hostname()
+	return s, err
+}
+
+// tryExports reads a configuration and has exportfs try its exports.
+func (a *agent) tryExports(ctx context.Context, in io.Reader) int {
+	src, err := io.ReadAll(in)
+	if err == nil {
+		var cfg *Config
+		if cfg, err = Parse("standard input", src); err == nil {
+			var s *service
+			if s, err = a.service(tryExportsAction, cfg); err == nil {
+				err = s.tryExports(ctx)
+			}
+		}
+	}
+	if err != nil {
 		a.reason(err)
 		return ErrGeneric
 	}

@@ -85,6 +85,9 @@ type fakeHost struct {
 	slow     bool     // resync
 	held     bool     // udev
 	barred   []string // routes that lead nowhere
+	// mountd is the table of exports as rpc.mountd read it last.
+	mountd    string
+	badClient string // a name that nobody can resolve
 }
 
 type fakeProc struct {
@@ -170,6 +173,7 @@ func flavours(t *testing.T, f func(t *testing.T, cfg func() *Config)) {
 func (h *fakeHost) service(c *Config) *service {
 	s := &service{cfg: c, k: h, in: h.Within(c.Namespace), host: h.name, self: 999, now: func() time.Time { return h.clock }}
 	s.log = &steps{action: "test", stderr: testWriter{h.t}, now: s.now}
+	s.hold = func(context.Context) (func(), error) { return func() {}, nil }
 	return s
 }
 
@@ -425,6 +429,10 @@ func (h *fakeHost) Empty(p string) error {
 	if err := h.change("empty %s", p); err != nil {
 		return err
 	}
+	if below(runDir, p) {
+		h.files[p] = ""
+		return nil
+	}
 	v, ok := h.onVolume(p)
 	if !ok {
 		h.t.Errorf("%s emptied, which is not on the volume", p)
@@ -661,7 +669,7 @@ func (h *fakeHost) AddAddress(ifc iface, p netip.Prefix) error {
 }
 
 func (h *fakeHost) upAfterService() {
-	if h.nfsd == 0 || !strings.Contains(h.volume["/.nfs/etab"], "/srv/home\t") {
+	if h.nfsd == 0 || !strings.Contains(h.volume["/.nfs/etab"], "/srv/home") {
 		h.t.Error("the address is up before the service: clients would see stale handles")
 	}
 }
@@ -971,19 +979,20 @@ func (h *fakeHost) run(c command, inside bool) (string, error) {
 		}
 		h.active = false
 		return "", nil
-	case a[0] == "exportfs" && a[1] != "-f" && h.room < 4096:
-		return fails("can't open /var/lib/nfs/etab.tmp for writing: No space left on device")
 	case a[0] == "exportfs" && a[1] == "-f":
+		h.mountd = h.volume["/.nfs/etab"]
 		return "", nil
 	case a[0] == "exportfs" && a[1] == "-i":
-		client, dir, _ := strings.Cut(a[4], ":")
-		h.volume["/.nfs/etab"] += fmt.Sprintf("%s\t%s(%s,wdelay,hide)\n", dir, client, a[3])
-		if !state {
-			h.t.Error("exportfs before the state is bound")
+		i := slices.IndexFunc(c.binds, func(b bind) bool { return b.at == nfsDir })
+		if i < 0 || !below(runDir, c.binds[i].from) {
+			h.t.Error("exportfs changes the table in use: on a full volume it would empty it")
+			return fails("not aside")
 		}
-		return "", nil
-	case a[0] == "exportfs" && a[1] == "-u":
-		h.volume["/.nfs/etab"] = ""
+		client, dir, _ := strings.Cut(a[4], ":")
+		if h.badClient != "" && client == h.badClient {
+			return fails("Failed to resolve %s", client)
+		}
+		h.files[c.binds[i].from+"/etab"] += fmt.Sprintf("%s\t%s(%s,wdelay,hide)\n", dir, client, a[3])
 		return "", nil
 	case a[0] == statd || a[0] == nfsdcld || a[0] == mountd || a[0] == rpcbind && inside:
 		if !state {

@@ -363,6 +363,26 @@ func FuzzConfig(f *testing.F) {
 	f.Fuzz(func(_ *testing.T, b []byte) { Parse("c.json", b) })
 }
 
+// A table that is compared with itself has no difference.
+func FuzzExports(f *testing.F) {
+	f.Add("/srv/a\\040b\t10.0.0.0/24(rw,sync,anonuid=010,sec=sys,rw,sec=krb5,ro,fsid=1)\n", "rw,sec=sys:krb5")
+	f.Fuzz(func(t *testing.T, text, options string) {
+		table := ParseETab(text)
+		var same []Export
+		for _, e := range table {
+			fsid := strings.TrimPrefix(exportProperties(e.Options)["fsid"], "fsid=")
+			same = append(same, Export{e.Dir, e.Clients, fsid, e.Options})
+			CompareExports(table, []Export{{e.Dir, e.Clients, fsid, strings.Split(options, ",")}})
+		}
+		for _, e := range table {
+			if h, w := differing(e.Options, e.Options); len(h)+len(w) > 0 {
+				t.Errorf("%q differs from itself: %v %v", e.Options, h, w)
+			}
+		}
+		CompareExports(table, same)
+	})
+}
+
 func TestMetadata(t *testing.T) {
 	var doc struct {
 		XMLName xml.Name `xml:"resource-agent"`

@@ -42,6 +42,9 @@ type service struct {
 	// cache is opened when it is first needed.
 	cache stack
 	now   func() time.Time
+	// hold keeps other actions from changing the service until release is
+	// called, and reads its exports from the configuration again.
+	hold func(ctx context.Context) (release func(), err error)
 }
 
 // part is one layer of the service. All functions are idempotent and cope
@@ -223,6 +226,7 @@ func (s *service) monitor(ctx context.Context) (state, error) {
 		}
 		st, err = s.check()
 	}
+	st, err = s.mendExports(ctx, st, err)
 	if st == running && err == nil {
 		_ = s.moreThreads(ctx) // serving with fewer is better than not serving
 		if m, err := s.owner(); err != nil {
@@ -262,12 +266,17 @@ func (s *service) noted(err error) error {
 // isRevivable says whether what check found is nothing but a daemon that the
 // watcher starts again.
 func isRevivable(err error) bool {
+	return onlyFaults(err, func(e error) bool { return errors.As(e, new(revivable)) })
+}
+
+// onlyFaults says whether check found faults, and each is of a kind.
+func onlyFaults(err error, kind func(error) bool) bool {
 	all, ok := err.(interface{ Unwrap() []error }) //nolint:errorlint // that of errors.Join in check
 	if !ok {
 		return false
 	}
 	for _, e := range all.Unwrap() {
-		if !errors.As(e, new(revivable)) {
+		if !kind(e) {
 			return false
 		}
 	}

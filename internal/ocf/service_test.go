@@ -658,7 +658,6 @@ func testMonitorFindsIn(t *testing.T, cfg func() *Config) {
 		}, "rpc.statd does not run"},
 		"rpcbind has forgotten": {func(_ *shared, h *fakeHost) { h.forgot = "mountd" }, "rpcbind does not know mountd"},
 		"nfsd gone":             {func(_ *shared, h *fakeHost) { h.nfsd = 0 }, "nfsd does not run"},
-		"export gone":           {func(s *shared, _ *fakeHost) { s.volume["/.nfs/etab"] = "" }, "exports is stopped"},
 		"address gone": {func(_ *shared, h *fakeHost) {
 			delete(h.addrs, netip.MustParsePrefix("10.0.0.9/24"))
 			delete(h.spaceAddrs, netip.MustParsePrefix("10.0.0.9/24"))

@@ -585,11 +585,9 @@ func (b *builder) nfs() error {
 			Path: "/etc/nfs.conf.d/mortar.conf", Content: []byte(b.nfsConf()),
 		})
 		if b.d.HA == nil {
-			var lines []resource.ExportLine
-			for _, s := range b.d.Services {
-				for _, e := range s.Exports {
-					lines = append(lines, resource.ExportLine{Dir: filepath.Clean(e.Dir), Clients: e.Clients, FSID: e.FSID, Options: e.Options})
-				}
+			var lines []ocf.Export
+			for i := range b.d.Services {
+				lines = append(lines, exportsOf(&b.d.Services[i])...)
 			}
 			b.add(StageNFS, h, "NFS units", &resource.Units{Name: "nfs", List: []resource.Unit{
 				{Name: "rpcbind.socket", Enabled: true, Active: true, Why: "NFSv3 clients ask it for the ports of mountd and statd"},
@@ -623,7 +621,12 @@ func (b *builder) nfs() error {
 			if err != nil {
 				return err
 			}
-			b.add(StageNFS, h, "configuration of service "+b.d.Services[i].Name, r)
+			s := &b.d.Services[i]
+			b.add(StageNFS, h, "configuration of service "+s.Name, r)
+			// On both: which of them has the service may change meanwhile.
+			b.add(StageNFS, h, "exports of service "+s.Name, &resource.ServiceExports{
+				Service: s.Name, Agent: mortarPath, Config: ocfConfigPath(s.Name), StateDir: s.StateDir, Namespace: s.Namespace, Exports: exportsOf(s),
+			})
 		}
 	}
 	return nil
@@ -699,13 +702,11 @@ func (b *builder) ocfConfig(s *design.Service, v *design.Volume) (*resource.OCFC
 			}
 		}
 	}
-	for _, e := range s.Exports {
-		c.Exports = append(c.Exports, ocf.Export{Dir: filepath.Clean(e.Dir), Clients: e.Clients, FSID: e.FSID, Options: e.Options})
-	}
+	c.Exports = exportsOf(s)
 	if b.cached(v) {
 		c.Cache = cache.ConfigPath(s.Name)
 	}
-	r := &resource.OCFConfig{Path: ocfConfigPath(s.Name)}
+	r := &resource.OCFConfig{Path: ocfConfigPath(s.Name), Agent: mortarPath}
 	for _, g := range b.groups(v) {
 		c.Arrays = append(c.Arrays, ocf.Array{Name: g.Name, UUID: g.UUID, Need: len(g.Members) - tolerated(g)})
 		r.Members = append(r.Members, refs(append(slices.Clone(g.Members), g.Spares...)))
@@ -713,6 +714,15 @@ func (b *builder) ocfConfig(s *design.Service, v *design.Volume) (*resource.OCFC
 	var err error
 	r.Template, err = json.Marshal(c)
 	return r, err
+}
+
+// exportsOf are a service's exports as exportfs is told of them.
+func exportsOf(s *design.Service) []ocf.Export {
+	var out []ocf.Export
+	for _, e := range s.Exports {
+		out = append(out, ocf.Export{Dir: filepath.Clean(e.Dir), Clients: e.Clients, FSID: e.FSID, Options: e.Options})
+	}
+	return out
 }
 
 func ocfConfigPath(service string) string { return "/etc/mortar/service-" + service + ".json" }

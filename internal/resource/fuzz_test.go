@@ -22,7 +22,6 @@ func FuzzToolOutput(f *testing.F) {
 		_, _ = parseCrmMon([]byte(s))
 		parseExamine(s)
 		parseShow(s)
-		parseEtab(s)
 		servedVersions(s)
 		missingPackages(s, []string{"a"})
 		if e, err := parseXML([]byte(s)); err == nil {

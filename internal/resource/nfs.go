@@ -3,26 +3,19 @@ package resource
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
+
+	"github.com/mortarhpc/mortar/internal/ocf"
 )
-
-// ExportLine is one directory exported to one network.
-type ExportLine struct {
-	Dir, Clients, FSID string
-	Options            []string
-}
-
-func (e ExportLine) options() []string {
-	return append(append([]string{}, e.Options...), "fsid="+e.FSID)
-}
 
 // Exports is a file under /etc/exports.d and what is exported now. It is for
 // a single server; in an HA pair the resource agent exports.
 type Exports struct {
 	Path  string
-	Lines []ExportLine
+	Lines []ocf.Export
 }
 
 // Kind is "exports".
@@ -36,7 +29,7 @@ func (e *Exports) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 	var b strings.Builder
 	b.WriteString(Header)
 	for _, l := range e.Lines {
-		fmt.Fprintf(&b, "%s %s(%s)\n", quoteExport(l.Dir), l.Clients, strings.Join(l.options(), ","))
+		fmt.Fprintf(&b, "%s %s(%s)\n", quoteExport(l.Dir), l.Clients, strings.Join(append(slices.Clone(l.Options), "fsid="+l.FSID), ","))
 	}
 	f := TextFile{Path: e.Path, Content: []byte(b.String())}
 	as, err := f.Diff(ctx, sys)
@@ -47,18 +40,39 @@ func (e *Exports) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 	if err != nil && !absent(err) {
 		return nil, err
 	}
-	live := parseEtab(string(etab))
-	stale := len(as) > 0
-	for _, l := range e.Lines {
-		have := live[l.Dir+" "+l.Clients]
-		for _, o := range l.options() {
-			stale = stale || !have[o]
+	var why []string
+	for _, d := range ocf.CompareExports(ocf.ParseETab(string(etab)), e.Lines) {
+		if d.Extra {
+			if foreign, err := e.foreign(sys, d.Dir); err != nil {
+				return nil, err
+			} else if foreign {
+				continue
+			}
 		}
+		why = append(why, d.String())
 	}
-	if stale {
-		as = append(as, Action{Title: "export " + e.Path, Cmd: []string{"exportfs", "-ra"}})
+	if len(as)+len(why) > 0 {
+		as = append(as, Action{Title: "export " + e.Path, Why: strings.Join(why, "; "), Cmd: []string{"exportfs", "-ra"}})
 	}
 	return as, nil
+}
+
+// foreign says whether a directory is exported by another file than this one.
+func (e *Exports) foreign(sys Sys, dir string) (bool, error) {
+	files, err := sys.Glob("/etc/exports.d/*.exports")
+	if err != nil {
+		return false, err
+	}
+	for _, p := range append(files, "/etc/exports") {
+		b, err := sys.ReadFile(p)
+		if err != nil && !absent(err) {
+			return false, err
+		}
+		if p != e.Path && strings.Contains(string(b), dir) {
+			return true, nil
+		}
+	}
+	return false, nil
 }
 
 func quoteExport(dir string) string {
@@ -68,25 +82,53 @@ func quoteExport(dir string) string {
 	return dir
 }
 
-// parseEtab maps "dir client" to the set of its options.
-func parseEtab(s string) map[string]map[string]bool {
-	m := map[string]map[string]bool{}
-	for line := range strings.Lines(s) {
-		dir, rest, ok := strings.Cut(strings.TrimSpace(line), "\t")
-		if !ok {
-			continue
-		}
-		client, opts, ok := strings.Cut(rest, "(")
-		if !ok {
-			continue
-		}
-		set := map[string]bool{}
-		for o := range strings.SplitSeq(strings.TrimSuffix(opts, ")"), ",") {
-			set[o] = true
-		}
-		m[unescape(dir)+" "+client] = set
+// ServiceExports are the exports of a service of a pair, where it runs: they are
+// changed in place. The resource agent does that, by its configuration; on a
+// server on which the service does not run there is nothing to do.
+type ServiceExports struct {
+	Service   string
+	Agent     string // program
+	Config    string // of the agent
+	StateDir  string
+	Namespace string `json:",omitempty"`
+	Exports   []ocf.Export
+}
+
+// Kind is "service-exports".
+func (e *ServiceExports) Kind() string { return "service-exports" }
+
+// ID is the service.
+func (e *ServiceExports) ID() string { return e.Service }
+
+// Diff compares the table that rpc.mountd reads with what is wanted.
+func (e *ServiceExports) Diff(_ context.Context, sys Sys) ([]Action, error) {
+	threads, err := readTrim(sys, ocf.NFSDDir(e.Namespace)+"/threads")
+	if err != nil {
+		return nil, err
 	}
-	return m
+	etab, err := sys.ReadFile(e.StateDir + "/etab")
+	if absent(err) || threads == "" || threads == "0" {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var why []string
+	for _, d := range ocf.CompareExports(ocf.ParseETab(string(etab)), e.Exports) {
+		why = append(why, d.String())
+	}
+	if pending, err := exists(sys, ocf.ExportsPending(e.Service)); err != nil {
+		return nil, err
+	} else if pending {
+		why = append(why, "the kernel still has exports of the table before")
+	}
+	if len(why) == 0 {
+		return nil, nil
+	}
+	return []Action{{
+		Title: "change the exports of " + e.Service, Why: strings.Join(why, "; "),
+		Cmd: []string{e.Agent, "ocf", "exports", "--config", e.Config}, Seconds: 60,
+	}}, nil
 }
 
 // NFSServer is the kernel NFS server of a single server, run by systemd.

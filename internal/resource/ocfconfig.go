@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"reflect"
 )
 
 // OCFConfig is the file that tells the resource agent what a service
@@ -13,6 +14,7 @@ type OCFConfig struct {
 	Path     string
 	Template json.RawMessage // ocf.Config without members
 	Members  [][]DiskRef     // of each array in the template, in order
+	Agent    string          // program that tries exports before they are written
 }
 
 // Kind is "ocf-config".
@@ -52,5 +54,25 @@ func (o *OCFConfig) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 		return nil, err
 	}
 	f := TextFile{Path: o.Path, Content: append(b, '\n'), Mode: 0o600, Why: "read by the resource agent ocf:mortar:service"}
-	return f.Diff(ctx, sys)
+	as, err := f.Diff(ctx, sys)
+	if err != nil || len(as) == 0 {
+		return as, err
+	}
+	old, err := sys.ReadFile(o.Path)
+	if absent(err) {
+		return as, nil // no service runs that could fail
+	}
+	if err != nil {
+		return nil, err
+	}
+	var was map[string]any
+	if json.Unmarshal(old, &was) == nil && reflect.DeepEqual(was["exports"], cfg["exports"]) {
+		return as, nil
+	}
+	// A service that cannot export what its configuration says starts nowhere.
+	try := Action{
+		Title: "try the exports of " + o.Path, Why: "with exports that this server cannot make the service would not start on it",
+		Cmd: []string{o.Agent, "ocf", "try-exports"}, Stdin: f.Content, Seconds: 60,
+	}
+	return append([]Action{try}, as...), nil
 }

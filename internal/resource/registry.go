@@ -58,6 +58,8 @@ func blank(kind string) Resource {
 		return &ReleaseStorage{}
 	case "exports":
 		return &Exports{}
+	case "service-exports":
+		return &ServiceExports{}
 	case "nfs-server":
 		return &NFSServer{}
 	case "corosync":

@@ -5,10 +5,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/mortarhpc/mortar/internal/ocf"
 )
 
 // twoPathDisks are disks sda/sdb (MA01) and sdc/sdd (MA02), with maps dm-0
@@ -430,7 +433,7 @@ func TestClientMount(t *testing.T) {
 }
 
 func TestExportsAndServer(t *testing.T) {
-	e := &Exports{Path: "/etc/exports.d/mortar.exports", Lines: []ExportLine{{Dir: "/srv/home/data", Clients: "10.0.0.0/16", FSID: "aaaa", Options: []string{"rw", "sync"}}}}
+	e := &Exports{Path: "/etc/exports.d/mortar.exports", Lines: []ocf.Export{{Dir: "/srv/home/data", Clients: "10.0.0.0/16", FSID: "aaaa", Options: []string{"rw", "sync"}}}}
 	sys := &fakeSys{files: map[string]string{}}
 	as := diff(t, e, sys)
 	wantShow(t, as, "write /etc/exports.d/mortar.exports 0644\nexportfs -ra")
@@ -440,6 +443,12 @@ func TestExportsAndServer(t *testing.T) {
 	sys.files["/var/lib/nfs/etab"] = strings.Replace(sys.files["/var/lib/nfs/etab"], "sync,", "async,", 1)
 	wantShow(t, diff(t, e, sys), "exportfs -ra")
 
+	// What an apply left that was killed before exportfs; not what others export.
+	sys.files["/var/lib/nfs/etab"] = strings.Replace(sys.files["/var/lib/nfs/etab"], "async,", "sync,", 1) + "/srv/home/old\t*(rw)\n"
+	wantShow(t, diff(t, e, sys), "exportfs -ra")
+	sys.files["/etc/exports"] = "/srv/home/old *(rw)\n"
+	wantShow(t, diff(t, e, sys), "")
+
 	n := &NFSServer{Threads: 256, Versions: []string{"3", "4.1", "4.2"}, Lease: 30, Grace: 30}
 	wantShow(t, diff(t, n, sys), "systemctl restart nfs-server.service")
 	for k, v := range map[string]string{"threads": "256", "nfsv4leasetime": "30", "nfsv4gracetime": "30", "versions": "+3 +4 -4.0 +4.1 +4.2"} {
@@ -448,6 +457,32 @@ func TestExportsAndServer(t *testing.T) {
 	wantShow(t, diff(t, n, sys), "")
 	sys.files["/proc/fs/nfsd/versions"] = "+3 +4 +4.0 +4.1 +4.2\n"
 	wantShow(t, diff(t, n, sys), "systemctl restart nfs-server.service")
+}
+
+func TestServiceExports(t *testing.T) {
+	const etab = "/srv/home/.mortar/nfs/etab"
+	e := &ServiceExports{Service: "home", Agent: "/m", Config: "/c.json", StateDir: "/srv/home/.mortar/nfs", Exports: []ocf.Export{
+		{Dir: "/srv/home/data", Clients: "10.0.0.0/16", FSID: "aaaa", Options: []string{"rw", "sync"}}}}
+	const change = "/m ocf exports --config /c.json"
+	sys := &fakeSys{files: map[string]string{}}
+	wantShow(t, diff(t, e, sys), "") // it runs elsewhere
+	sys.files[etab] = ""
+	wantShow(t, diff(t, e, sys), "") // the volume is mounted, nothing is served
+	sys.files["/proc/fs/nfsd/threads"] = "16\n"
+	wantShow(t, diff(t, e, sys), change)
+	sys.files[etab] = "/srv/home/data\t10.0.0.0/16(rw,sync,wdelay,fsid=aaaa,sec=sys,rw,secure)\n"
+	wantShow(t, diff(t, e, sys), "")
+	sys.files["/run/mortar/exports-home/pending"] = ""
+	wantShow(t, diff(t, e, sys), change)
+	delete(sys.files, "/run/mortar/exports-home/pending")
+	sys.files[etab] += "/srv/home/old\t*(rw,fsid=b)\n"
+	if as := diff(t, e, sys); len(as) != 1 || as[0].Why != "/srv/home/old is exported to *, which is not configured" {
+		t.Errorf("%+v", as)
+	}
+	e.Namespace = "mortar-home"
+	wantShow(t, diff(t, e, sys), "") // that nfsd is another one
+	sys.files["/run/mortar/mortar-home/nfsd/threads"] = "16\n"
+	wantShow(t, diff(t, e, sys), change)
 }
 
 func TestCorosync(t *testing.T) {
@@ -524,6 +559,19 @@ func TestOCFConfigHasDevices(t *testing.T) {
 	if c := string(as[0].File.Content); !strings.Contains(c, `"/dev/mapper/35000c50000000102"`) {
 		t.Error(c)
 	}
+	// Of a brick that runs: exports are tried before they are written.
+	sys.files = map[string]string{o.Path: string(as[0].File.Content)}
+	o.Agent, o.Template = "/m", []byte(`{"service":"home","exports":[{"dir":"/a"}],"arrays":[{"name":"r0","uuid":"x","members":null}]}`)
+	as = diff(t, o, sys)
+	if len(as) == 2 {
+		wantShow(t, as[1:], "write /etc/mortar/service-home.json 0600")
+	}
+	if len(as) != 2 || !slices.Equal(as[0].Cmd, []string{"/m", "ocf", "try-exports"}) || string(as[0].Stdin) != string(as[1].File.Content) {
+		t.Fatalf("%+v", as)
+	}
+	sys.files[o.Path] = string(as[1].File.Content)
+	o.Template = []byte(`{"service":"hom","exports":[{"dir":"/a"}],"arrays":[{"name":"r0","uuid":"x","members":null}]}`)
+	wantShow(t, diff(t, o, sys), "write /etc/mortar/service-home.json 0600")
 }
 
 // An entry of /etc/hosts replaces other lines of its address, leaves the

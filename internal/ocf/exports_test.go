@@ -1,0 +1,232 @@
+package ocf
+
+import (
+	"context"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const testFSID = "5d1f7f66-63a4-4f5c-9d25-5f9d3b6f8a01"
+
+// Each list of options is what the real exportfs made of it, and nothing else.
+func TestExportOptionsInTable(t *testing.T) {
+	b, err := os.ReadFile("testdata/etab.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	made := map[string]string{} // options to what they mean
+	for line := range strings.Lines(string(b)) {
+		if strings.HasPrefix(line, "#") {
+			continue
+		}
+		options, rest, _ := strings.Cut(line, "\t")
+		table := ParseETab("/srv/home/d\t" + rest)
+		e := Export{Dir: "/srv/home/d", Clients: "10.0.0.0/24", FSID: testFSID, Options: strings.Split(options, ",")}
+		if d := CompareExports(table, []Export{e}); len(table) != 1 || len(d) > 0 {
+			t.Errorf("%s: %v", options, d)
+		}
+		for other, has := range made {
+			same := has == rest || strings.ReplaceAll(has, ",secure,no_root", ",no_root") == strings.ReplaceAll(rest, ",secure,no_root", ",no_root")
+			e.Options = strings.Split(other, ",")
+			if d := CompareExports(table, []Export{e}); (len(d) == 0) != same {
+				t.Errorf("%s beside %s: %v", options, other, d)
+			}
+		}
+		made[options] = rest
+	}
+	if len(made) < 20 {
+		t.Errorf("%d lines", len(made))
+	}
+}
+
+func TestCompareExports(t *testing.T) {
+	table := ParseETab("/srv/home/a\\040b\t10.0.0.0/24(rw,sync,insecure,fsid=1)\n/srv/old\t*(rw,async,fsid=2)\nno line\n/srv/home/c\t@grp(ro,fsid=3,anonuid=7)\n")
+	want := []Export{
+		{"/srv/home/a b", "10.0.0.0/24", "1", []string{"rw", "no_root_squash", "security_label"}},
+		{"/srv/home/a b", "10.0.1.0/24", "1", []string{"rw"}},
+		{"/srv/home/c", "@grp", "4", []string{"anonuid=8"}},
+	}
+	var got []string
+	for _, d := range CompareExports(table, want) {
+		got = append(got, d.String())
+	}
+	if want := []string{
+		"/srv/home/a b is exported to 10.0.0.0/24 with root_squash,insecure instead of no_root_squash,secure,security_label",
+		"/srv/home/a b is not exported to 10.0.1.0/24",
+		"/srv/home/c is exported to @grp with anonuid=7,fsid=3 instead of anonuid=8,fsid=4",
+		"/srv/old is exported to *, which is not configured",
+	}; !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// changed is a configuration in which one export is new, one has other options
+// and one is gone.
+func changed(c *Config) *Config {
+	c.Exports = []Export{
+		{"/srv/home/data", "10.0.0.0/24", testFSID, []string{"ro", "sync"}},
+		{"/srv/home/new", "10.0.0.0/24", "5d1f7f66-63a4-4f5c-9d25-5f9d3b6f8a02", []string{"rw", "sync"}},
+	}
+	return c
+}
+
+func before(c *Config) *Config {
+	c.Exports = []Export{
+		{"/srv/home/data", "10.0.0.0/24", testFSID, []string{"rw", "sync"}},
+		{"/srv/home/old", "10.0.0.0/24", "5d1f7f66-63a4-4f5c-9d25-5f9d3b6f8a03", []string{"rw", "sync"}},
+	}
+	return c
+}
+
+// serve starts a service, as far as the first monitor.
+func serve(t *testing.T, h *fakeHost, c *Config) {
+	t.Helper()
+	s := h.service(c)
+	if err := s.start(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if st, err := s.monitor(context.Background()); err != nil || st != running {
+		t.Fatalf("state %d, %v", st, err)
+	}
+}
+
+// The configuration of a running service changes: a monitor brings the table in
+// line and finds no fault, whether one export stays or none does, also if an
+// action was killed anywhere before.
+func TestExportsChangeInPlace(t *testing.T) { flavours(t, testExportsChangeInPlaceIn) }
+
+func testExportsChangeInPlaceIn(t *testing.T, cfg func() *Config) {
+	ctx := context.Background()
+	for name, now := range map[string]*Config{"some": changed(cfg()), "all": cfg()} {
+		t.Run(name, func(t *testing.T) {
+			for kill := 0; ; kill++ {
+				sh := newShared(t)
+				h := sh.hosts["nfs1"]
+				serve(t, h, before(cfg()))
+				was, n := sh.volume["/.nfs/etab"], len(h.changes)
+				if kill > 0 {
+					h.failAt = n + kill
+				}
+				err := h.service(now).changeExports(ctx)
+				h.failAt = 0
+				if kill > 0 && err == nil {
+					break // it has fewer changes
+				}
+				if kill == 0 && (err != nil || h.mountd != sh.volume["/.nfs/etab"]) {
+					t.Errorf("%v; rpc.mountd has %q", err, h.mountd)
+				}
+				table := ParseETab(sh.volume["/.nfs/etab"])
+				if sh.volume["/.nfs/etab"] != was && len(CompareExports(table, now.Exports)) > 0 {
+					t.Errorf("killed at %d: table %v is neither old nor new", kill, table)
+				}
+				s := h.service(now)
+				if st, err := s.monitor(ctx); err != nil || st != running {
+					t.Fatalf("killed at %d: state %d, %v", kill, st, err)
+				}
+				if d := CompareExports(ParseETab(sh.volume["/.nfs/etab"]), now.Exports); len(d) > 0 {
+					t.Fatalf("killed at %d: %v", kill, d)
+				}
+				if h.mountd != sh.volume["/.nfs/etab"] {
+					t.Errorf("killed at %d: the kernel was not told of the table", kill)
+				}
+				for _, c := range h.changes[n:] {
+					if !strings.HasPrefix(c, "exportfs") && !strings.Contains(c, "etab") && !strings.Contains(c, "/run/mortar/exports-home") {
+						t.Errorf("killed at %d: %s", kill, c)
+					}
+				}
+				n = len(h.changes)
+				if st, err := s.monitor(ctx); err != nil || st != running || len(h.changes) > n {
+					t.Errorf("a second monitor: state %d, %v, %q", st, err, h.changes[n:])
+				}
+				if err := s.stop(ctx); err != nil || h.left() != "" {
+					t.Fatalf("stop: %v, left %s", err, h.left())
+				}
+			}
+		})
+	}
+}
+
+// What cannot be exported leaves all as it is, and the service where it is, as
+// long as clients are served; without any export that is left it is a fault.
+func TestExportsThatCannotChange(t *testing.T) { flavours(t, testExportsThatCannotChangeIn) }
+
+func testExportsThatCannotChangeIn(t *testing.T, cfg func() *Config) {
+	ctx := context.Background()
+	named := func(c *Config) *Config {
+		c = changed(c)
+		c.Exports[1].Clients = "nobody.invalid"
+		return c
+	}
+	for name, tc := range map[string]struct {
+		cfg   *Config
+		fault func(*shared, *fakeHost)
+		want  string
+	}{
+		"name":        {named(cfg()), func(_ *shared, h *fakeHost) { h.badClient = "nobody.invalid" }, "Failed to resolve nobody.invalid"},
+		"full volume": {changed(cfg()), func(sh *shared, _ *fakeHost) { sh.room = 0 }, "make room on /srv/home"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sh := newShared(t)
+			h := sh.hosts["nfs1"]
+			serve(t, h, before(cfg()))
+			was := sh.volume["/.nfs/etab"]
+			tc.fault(sh, h)
+			s := h.service(tc.cfg)
+			if err := s.changeExports(ctx); err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("%v, want %q", err, tc.want)
+			}
+			if st, err := s.monitor(ctx); err != nil || st != running {
+				t.Errorf("state %d, %v", st, err)
+			}
+			if got := sh.volume["/.nfs/etab"]; got != was {
+				t.Errorf("the table became %q", got)
+			}
+			sh.volume["/.nfs/etab"] = ""
+			if st, err := s.monitor(ctx); err == nil || st != broken || !strings.Contains(err.Error(), "/srv/home/data is not exported") {
+				t.Errorf("without exports: state %d, %v", st, err)
+			}
+		})
+	}
+}
+
+// Beside another fault exports are left alone, as those of a service that does
+// not run here.
+func TestExportsOfOthers(t *testing.T) {
+	ctx := context.Background()
+	sh := newShared(t)
+	h := sh.hosts["nfs1"]
+	serve(t, h, before(testConfig()))
+	h.nfsd = 0
+	n := len(h.changes)
+	s := h.service(changed(testConfig()))
+	if st, err := s.monitor(ctx); st != broken || err == nil {
+		t.Errorf("without nfsd: state %d, %v", st, err)
+	}
+	for _, host := range []*fakeHost{h, sh.hosts["nfs2"]} {
+		if err := host.service(changed(testConfig())).changeExports(ctx); err != nil {
+			t.Error(err)
+		}
+	}
+	if len(h.changes) > n || len(sh.hosts["nfs2"].changes) > 0 {
+		t.Errorf("changes %q, %q", h.changes[n:], sh.hosts["nfs2"].changes)
+	}
+}
+
+// The configuration counts as it is once nobody else changes the service.
+func TestExportsOfTheLatestConfig(t *testing.T) {
+	ctx := context.Background()
+	sh := newShared(t)
+	h := sh.hosts["nfs1"]
+	serve(t, h, before(testConfig()))
+	latest := changed(testConfig())
+	s := h.service(testConfig()) // read before apply wrote the latest
+	s.hold = func(context.Context) (func(), error) { s.cfg.Exports = latest.Exports; return func() {}, nil }
+	if st, err := s.monitor(ctx); err != nil || st != running {
+		t.Fatalf("state %d, %v", st, err)
+	}
+	if d := CompareExports(ParseETab(sh.volume["/.nfs/etab"]), latest.Exports); len(d) > 0 {
+		t.Error(d)
+	}
+}
