@@ -135,6 +135,8 @@ func TestBrick(t *testing.T) {
 		t.Error("status does not show the two levels of nfs2 as proven")
 	}
 
+	exportsInPlace(t, spec)
+
 	run := filepath.Join(dir, "run")
 	must(t, "drill", spec, "server-crash", "--how", "freeze", "--out", run)
 	b, err := os.ReadFile(filepath.Join(run, "summary.json"))
@@ -162,6 +164,63 @@ func TestBrick(t *testing.T) {
 	lastJSON(t, must(t, "apply", spec, "--yes", "--json", "--skip-fence-test"), &r)
 	if r.Changed == nil || *r.Changed != 0 {
 		t.Errorf("apply after the drill: want changed 0, got %v", r.Changed)
+	}
+}
+
+// exportsInPlace adds an export to a brick in use, changes its options and
+// removes it, with every apply killed after each action: the service does not
+// move, a client that writes meets no error, and each change holds at once.
+func exportsInPlace(t *testing.T, spec string) {
+	src, err := os.ReadFile(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const first = "        options: [rw, sync, no_subtree_check, no_root_squash]\n"
+	const host = "    public: 10.77.1.51\n"
+	if !bytes.Contains(src, []byte(first)) || !bytes.Contains(src, []byte(host)) {
+		t.Fatal("the spec of mortar init is another one")
+	}
+	apply := func(options string) {
+		text := string(src)
+		if options != "" {
+			text = strings.Replace(text, first, first+"      - {path: /extra, clients: 10.77.1.0/24, options: ["+options+"]}\n", 1)
+			text = strings.Replace(text, host, host+"    mounts: [{service: home, path: /mnt/home}, {service: home, path: /mnt/home-v3, version: '3'}, {service: home, export: /extra, path: /mnt/extra}]\n", 1)
+		}
+		if err := os.WriteFile(spec, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		for code := 137; code == 137; {
+			if _, code = mortar(t, []string{"MORTAR_KILL_AFTER=1"}, "apply", spec, "--yes", "--skip-fence-test"); code != 0 && code != 137 {
+				t.Fatalf("apply: exit %d", code)
+			}
+		}
+	}
+	client := func(command string) (string, int) { return mortar(t, nil, "rack", "ssh", spec, "c1", "--", command) }
+	wrote := make(chan int, 1)
+	go func() {
+		_, code := mortar(t, nil, "rack", "ssh", spec, "c1", "--", "while [ ! -e /tmp/enough ]; do for d in /mnt/home /mnt/home-v3; do "+
+			"date >> $d/exports-in-place && sync $d/exports-in-place || exit 1; done; done")
+		wrote <- code
+	}()
+	apply("rw, no_root_squash")
+	if _, code := client("touch /mnt/extra/file"); code != 0 {
+		t.Error("the new export cannot be written to")
+	}
+	apply("ro")
+	if _, code := client("touch /mnt/extra/other"); code == 0 {
+		t.Error("an export that was made read-only is written to")
+	}
+	apply("")
+	if _, code := client("ls /mnt/extra"); code == 0 {
+		t.Error("an export that was removed is read")
+	}
+	client("umount -f /mnt/extra; touch /tmp/enough")
+	if code := <-wrote; code != 0 {
+		t.Errorf("a client that wrote meanwhile ended with %d", code)
+	}
+	var fails string
+	if fails, _ = mortar(t, nil, "rack", "ssh", spec, "nfs1", "--", "crm_mon --one-shot --failcounts"); strings.Contains(fails, "fail-count=") {
+		t.Errorf("a monitor found a fault:\n%s", fails)
 	}
 }
 
