@@ -32,7 +32,7 @@ func newOCFCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:    "ocf ACTION",
 		Short:  "Run an action of the resource agent ocf:mortar:service by hand",
-		Long:   "Runs start, stop, monitor, validate-all or meta-data as Pacemaker would, on this server; exports brings the exports of a running service in line with its config, try-exports tries those of a config on standard input. The exit code is that of the OCF Resource Agent API.",
+		Long:   "Runs start, stop, monitor, validate-all or meta-data as Pacemaker would, on this server; exports brings the exports of a running service in line with its config, configure writes the config on standard input once its exports were tried. The exit code is that of the OCF Resource Agent API.",
 		Args:   cobra.MinimumNArgs(1),
 		Hidden: true,
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -63,19 +63,23 @@ func Main(ctx context.Context, args []string, getenv func(string) string, stdout
 		return Success
 	case "start", "stop", "monitor", "status", "validate-all", exportsAction:
 		return a.run(ctx, args[0])
-	case tryExportsAction:
-		return a.tryExports(ctx, os.Stdin)
+	case configureAction:
+		if err := a.configure(ctx, os.Stdin); err != nil {
+			a.reason(err)
+			return ErrGeneric
+		}
+		return Success
 	}
 	fmt.Fprintln(stderr, usage)
 	return ErrUnimplement
 }
 
 // Actions of apply. The first brings the exports of a service that runs here in
-// line with its configuration, while clients use it. The second has exportfs try
-// those of the configuration on standard input, which is not in use yet.
+// line with its configuration, while clients use it. The second puts what is on
+// standard input in the configuration's place, once exportfs has tried its exports.
 const (
-	exportsAction    = "exports"
-	tryExportsAction = "try-exports"
+	exportsAction   = "exports"
+	configureAction = "configure"
 )
 
 type agent struct {
@@ -180,23 +184,29 @@ func (a *agent) service(action string, cfg *Config) (*service, error) {
 	return s, err
 }
 
-// tryExports reads a configuration and has exportfs try its exports.
-func (a *agent) tryExports(ctx context.Context, in io.Reader) int {
+// configure writes a configuration if a service could start with it, as far as
+// its exports go.
+func (a *agent) configure(ctx context.Context, in io.Reader) error {
+	file := a.getenv("OCF_RESKEY_config")
+	if !path.IsAbs(file) {
+		return fmt.Errorf("parameter config is %q: an absolute path is needed", file)
+	}
 	src, err := io.ReadAll(in)
-	if err == nil {
-		var cfg *Config
-		if cfg, err = Parse("standard input", src); err == nil {
-			var s *service
-			if s, err = a.service(tryExportsAction, cfg); err == nil {
-				err = s.tryExports(ctx)
-			}
-		}
-	}
 	if err != nil {
-		a.reason(err)
-		return ErrGeneric
+		return err
 	}
-	return Success
+	cfg, err := Parse("standard input", src)
+	if err != nil {
+		return err
+	}
+	s, err := a.service(configureAction, cfg)
+	if err != nil {
+		return err
+	}
+	if err := s.tryExports(ctx); err != nil {
+		return fmt.Errorf("%w; %s stays as it was", err, file)
+	}
+	return save(file, src, 0o600)
 }
 
 // monitor maps the state of the service to an exit code.

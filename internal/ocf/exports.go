@@ -269,6 +269,7 @@ func (s *service) setExports(ctx context.Context) error {
 // makeTable has exportfs make the table of the configured exports aside, and
 // gives it if it is right. exportfs does not notice that a file system is full:
 // it would leave an empty table and report success (seen with nfs-utils 2.6.2).
+// Nor does it report a name that does not resolve (2.8.3).
 func (s *service) makeTable(ctx context.Context, binds []bind) ([]byte, error) {
 	dir := scratch(s.cfg.Service)
 	if err := s.k.Mkdir(dir, 0o700, 0, 0); err != nil {
@@ -291,7 +292,7 @@ func (s *service) makeTable(ctx context.Context, binds []bind) ([]byte, error) {
 		return nil, err
 	}
 	if d := CompareExports(ParseETab(string(text)), s.cfg.Exports); len(d) > 0 {
-		return nil, fmt.Errorf("exportfs did not do what it was told: %w", differences(d))
+		return nil, fmt.Errorf("exportfs did not do what it was told: %w; names of clients must resolve on this server, as exportfs has them in its table", differences(d))
 	}
 	return text, nil
 }
@@ -356,15 +357,19 @@ func (s *service) tryExports(ctx context.Context) error {
 	cfg.Service += ".try"
 	try := *s
 	try.cfg, try.in = &cfg, s.k
+	var names []string
 	for i := range cfg.Exports {
-		e := &cfg.Exports[i]
-		e.Dir = fmt.Sprintf("%s/%d", scratch(cfg.Service), i)
-		if err := s.k.Mkdir(e.Dir, 0o700, 0, 0); err != nil {
+		dir := fmt.Sprintf("%s/%d.d", scratch(cfg.Service), i)
+		if err := s.k.Mkdir(dir, 0o700, 0, 0); err != nil {
 			return err
 		}
+		names = append(names, dir, cfg.Exports[i].Dir)
+		cfg.Exports[i].Dir = dir
 	}
-	_, err := try.makeTable(ctx, nil)
-	return err
+	if _, err := try.makeTable(ctx, nil); err != nil {
+		return errors.New(strings.NewReplacer(names...).Replace(err.Error()))
+	}
+	return nil
 }
 
 func (s *service) stopExports(ctx context.Context) error {

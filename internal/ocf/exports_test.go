@@ -230,3 +230,30 @@ func TestExportsOfTheLatestConfig(t *testing.T) {
 		t.Error(d)
 	}
 }
+
+// Exports are tried without the volume, on any server, and nothing of the
+// service is touched.
+func TestTryExports(t *testing.T) { flavours(t, testTryExportsIn) }
+
+func testTryExportsIn(t *testing.T, cfg func() *Config) {
+	sh := newShared(t)
+	h := sh.hosts["nfs2"]
+	if err := h.service(changed(cfg())).tryExports(context.Background()); err != nil {
+		t.Error(err)
+	}
+	h.badClient = "nobody.invalid"
+	c := changed(cfg())
+	c.Exports[1].Clients = h.badClient
+	if err := h.service(c).tryExports(context.Background()); err == nil || !strings.Contains(err.Error(), "resolve nobody.invalid") {
+		t.Errorf("%v", err)
+	}
+	h.badClient, h.lax = "", "nobody.invalid" // as nfs-utils 2.8.3: no error, no export
+	if err := h.service(c).tryExports(context.Background()); err == nil || !strings.Contains(err.Error(), "/srv/home/new is not exported to nobody.invalid") {
+		t.Errorf("%v", err)
+	}
+	for _, c := range h.changes {
+		if !strings.HasPrefix(c, "exportfs -i ") && !strings.HasPrefix(c, "empty /run/mortar/exports-home.try/etab") {
+			t.Errorf("change %q", c)
+		}
+	}
+}

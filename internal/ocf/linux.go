@@ -80,7 +80,9 @@ func (*linux) Remove(p string) error {
 
 func (*linux) Rename(from, to string) error { return os.Rename(from, to) }
 
-func (*linux) Save(p string, data []byte) error {
+func (*linux) Save(p string, data []byte) error { return save(p, data, 0o644) }
+
+func save(p string, data []byte, mode os.FileMode) error {
 	dir := filepath.Dir(p)
 	f, err := os.CreateTemp(dir, ".mortar-*")
 	if err != nil {
@@ -88,7 +90,7 @@ func (*linux) Save(p string, data []byte) error {
 	}
 	_, err = f.Write(data)
 	if err == nil {
-		err = f.Chmod(0o644)
+		err = f.Chmod(mode)
 	}
 	if err == nil {
 		err = f.Sync()

@@ -14,7 +14,7 @@ type OCFConfig struct {
 	Path     string
 	Template json.RawMessage // ocf.Config without members
 	Members  [][]DiskRef     // of each array in the template, in order
-	Agent    string          // program that tries exports before they are written
+	Agent    string          // program that writes it once a service runs
 }
 
 // Kind is "ocf-config".
@@ -69,10 +69,10 @@ func (o *OCFConfig) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 	if json.Unmarshal(old, &was) == nil && reflect.DeepEqual(was["exports"], cfg["exports"]) {
 		return as, nil
 	}
-	// A service that cannot export what its configuration says starts nowhere.
-	try := Action{
-		Title: "try the exports of " + o.Path, Why: "with exports that this server cannot make the service would not start on it",
-		Cmd: []string{o.Agent, "ocf", "try-exports"}, Stdin: f.Content, Seconds: 60,
-	}
-	return append([]Action{try}, as...), nil
+	// A service that cannot export what its configuration says starts nowhere: the
+	// agent tries that before it writes.
+	return []Action{{
+		Title: "configure " + o.Path, Why: "the exports change; this server tries them first",
+		Cmd: []string{o.Agent, "ocf", "configure", "--config", o.Path}, Stdin: f.Content, Seconds: 60,
+	}}, nil
 }
