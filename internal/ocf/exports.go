@@ -269,7 +269,7 @@ func (s *service) setExports(ctx context.Context) error {
 // makeTable has exportfs make the table of the configured exports aside, and
 // gives it if it is right. exportfs does not notice that a file system is full:
 // it would leave an empty table and report success (seen with nfs-utils 2.6.2).
-// Nor does it report a name that does not resolve (2.8.3).
+// Nor does its exit code tell of a name that does not resolve (2.6.2, 2.8.3).
 func (s *service) makeTable(ctx context.Context, binds []bind) ([]byte, error) {
 	dir := scratch(s.cfg.Service)
 	if err := s.k.Mkdir(dir, 0o700, 0, 0); err != nil {
