@@ -156,6 +156,8 @@ var bad = []struct {
 	{"security flavour twice", []string{"[rw, sync, no_subtree_check]", "[rw, sec=sys:krb5:sys]"}},
 	{"rights in another option", []string{"[rw, sync, no_subtree_check]", "[rw, 'anongid=1) *(rw', 'mountpoint=/a b', 'rw=x', 'xprtsec=tls,rw', refer=/x@h, replicas=/x@h]"}},
 	{"ID of nobody", []string{"[rw, sync, no_subtree_check]", "[rw, anonuid=nobody, anongid=]"}},
+	{"ID of root in disguise", []string{"[rw, sync, no_subtree_check]", "[rw, anonuid=4294967296, anongid=-4294967296]"}},
+	{"ID that is none", []string{"[rw, sync, no_subtree_check]", "[rw, anonuid=4294967295, anongid=-1]"}},
 	{"colon in clients", []string{"clients: 10.1.0.0/16", "clients: 'host:b'"}},
 	{"own fsid", []string{"[rw, sync, no_subtree_check]", "[rw, fsid=0]"}},
 	{"export of the root", []string{"      - clients: 10.1.0.0/16\n", "      - clients: 10.1.0.0/16\n        path: /\n"}},

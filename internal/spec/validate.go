@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"math"
 	"net/netip"
 	"path"
 	"slices"
@@ -550,20 +551,27 @@ func (c *checker) exports(at string, v *Service) {
 // exportOptions are those of exports(5) that a spec may name, each with what
 // its value must be; nil: it has none. fsid is not among them: Mortar chooses
 // it. Neither are refer and replicas: they send clients to other servers.
-var exportOptions = map[string]*lazyregexp.Regexp{
+var exportOptions = map[string]func(value string) bool{
 	"rw": nil, "ro": nil, "sync": nil, "async": nil, "wdelay": nil, "no_wdelay": nil,
 	"subtree_check": nil, "no_subtree_check": nil, "root_squash": nil, "no_root_squash": nil, "all_squash": nil, "no_all_squash": nil,
-	"anonuid": idRE, "anongid": idRE, "secure": nil, "insecure": nil, "hide": nil, "nohide": nil, "crossmnt": nil,
-	"sec": flavoursRE, "xprtsec": transportsRE, "mountpoint": lazyregexp.New(`^(|(/[A-Za-z0-9._-]+)+)$`),
+	"anonuid": isID, "anongid": isID, "secure": nil, "insecure": nil, "hide": nil, "nohide": nil, "crossmnt": nil,
+	"sec": flavoursRE.MatchString, "xprtsec": transportsRE.MatchString, "mountpoint": mountpointRE.MatchString,
 	"acl": nil, "no_acl": nil, "auth_nlm": nil, "no_auth_nlm": nil, "secure_locks": nil, "insecure_locks": nil,
 	"security_label": nil, "pnfs": nil, "no_pnfs": nil,
 }
 
 var (
-	idRE         = lazyregexp.New(`^-?[0-9]{1,10}$`)
 	flavoursRE   = lazyregexp.New(`^(sys|krb5|krb5i|krb5p|none)(:(sys|krb5|krb5i|krb5p|none))*$`)
 	transportsRE = lazyregexp.New(`^(none|tls|mtls)(:(none|tls|mtls))*$`)
+	mountpointRE = lazyregexp.New(`^(|(/[A-Za-z0-9._-]+)+)$`)
 )
+
+// isID takes -2 for nobody, as people write it. exportfs cuts what has more than
+// 32 bits: 4294967296 would be root. The last ID is none: the kernel refuses it.
+func isID(s string) bool {
+	n, err := strconv.ParseInt(s, 10, 64)
+	return s == "-2" || err == nil && n >= 0 && n < math.MaxUint32 && s[0] != '+' && s[0] != '-'
+}
 
 // exportValueMend says what an option's value must be.
 var exportValueMend = map[string]string{
@@ -591,7 +599,7 @@ func (c *checker) exportOption(at, option string) bool {
 		c.errorf(at, mend, "unknown export option %q", name)
 	case form == nil && valued:
 		c.errorf(at, "write "+name, "%q: this export option has no value", option)
-	case form != nil && (valued && value == "" || !form.MatchString(value) || repeats(strings.Split(value, ":"))):
+	case form != nil && (valued && value == "" || !form(value) || repeats(strings.Split(value, ":"))):
 		c.errorf(at, cmp.Or(exportValueMend[name], mend), "%q is not an export option: its value is wrong", option)
 	default:
 		return true
