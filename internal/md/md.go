@@ -1,5 +1,6 @@
-// Package md has what those who work with md arrays share: the spelling of
-// their UUIDs, which mdadm, blkid and sysfs each write their own way.
+// Package md knows what everybody who works with md arrays needs: the spelling
+// of their UUIDs, which mdadm, blkid and sysfs each write their own way, and
+// which members an array can do without. It talks to no kernel.
 package md
 
 import "strings"

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/design"
+	"github.com/mortarhpc/mortar/internal/md"
 	"github.com/mortarhpc/mortar/internal/ocf"
 	"github.com/mortarhpc/mortar/internal/spec"
 )
@@ -468,8 +469,8 @@ func (v *view) group(g *design.Group) *Part {
 	case spares > 1:
 		part.Text += fmt.Sprintf(", %d spares", spares)
 	}
-	left := tolerance(g) - a.degraded
 	if a.degraded > 0 {
+		left := md.CanLose(g.Level, md.Near2, a.present())
 		text := fmt.Sprintf("%s is degraded on %s: %d of %d disks work, ", g.Name, s.name, a.disks-a.degraded, a.disks)
 		switch {
 		case left > 0:
@@ -563,14 +564,6 @@ func (v *view) memberAt(g *design.Group, a *array, m member) *design.Disk {
 func whole(a *array) string {
 	n := a.disks - a.degraded
 	return fmt.Sprintf("%d of %d disks", n, a.disks)
-}
-
-// tolerance is how many members a group may lose, whichever they are.
-func tolerance(g *design.Group) int {
-	if g.Level == 10 {
-		return 1
-	}
-	return g.Parity
 }
 
 func raidName(g *design.Group) string {

@@ -484,14 +484,17 @@ func TestJudge(t *testing.T) {
 			fmt.Sprintf("warning: %s is being rebuilt into %s", diskName(&g.Spares[0]), g.Name),
 			fmt.Sprintf("fault: %s is degraded on nfs1: 3 of 4 disks work, 1 more may fail; missing: %s", g.Name, diskName(&first)),
 			fmt.Sprintf("warning: rebuild of %s: 34.2 %%, 12 min left", g.Name)}, both...)},
-		{"a member failed, no spare", func(f Facts) {
+		{"two members failed, no spare", func(f Facts) {
 			h := f.Hosts["nfs1"].Host
 			md := "/sys/block/md127/md/"
-			h.Files[md+"dev-"+dmOf(d, first.Serial)+"/state"] = "faulty,blocked\n"
-			h.Files[md+"dev-"+dmOf(d, first.Serial)+"/slot"] = "none\n"
+			for _, k := range g.Members[:2] {
+				h.Files[md+"dev-"+dmOf(d, k.Serial)+"/state"] = "faulty,blocked\n"
+				h.Files[md+"dev-"+dmOf(d, k.Serial)+"/slot"] = "none\n"
+			}
 			h.Files[md+"degraded"] = "2\n"
 		}, append([]string{
 			fmt.Sprintf("fault: disk %s has failed in %s", diskName(&first), g.Name),
+			fmt.Sprintf("fault: disk %s has failed in %s", diskName(&g.Members[1]), g.Name),
 			fmt.Sprintf("fault: %s is degraded on nfs1: 2 of 4 disks work, one more failure loses data", g.Name)}, both...)},
 		{"a spare is not in", func(f Facts) {
 			h := f.Hosts["nfs1"].Host

@@ -66,6 +66,17 @@ type member struct {
 
 func (m member) is(state string) bool { return slices.Contains(m.states, state) }
 
+// present tells of each slot whether md takes data from its member.
+func (a *array) present() []bool {
+	in := make([]bool, a.disks)
+	for _, m := range a.members {
+		if m.is("in_sync") && m.slot >= 0 && m.slot < len(in) {
+			in[m.slot] = true
+		}
+	}
+	return in
+}
+
 func newView(d *design.Design, f Facts) *view {
 	v := &view{d: d, now: f.Time, facts: f, byName: map[string]*server{}}
 	for _, s := range d.Spec.Servers {

@@ -73,7 +73,8 @@ type Array struct {
 	Name    string   `json:"name"`
 	UUID    string   `json:"uuid"`
 	Members []string `json:"members"` // device paths, /dev/disk/by-id or /dev/mapper, resolved by apply on the host
-	// Need is how many members the array works with; 0: not known.
+	// Need is the smallest number of members that the array can work with; 0:
+	// not known.
 	Need int `json:"need,omitempty"`
 }
 

@@ -243,7 +243,10 @@ func (h *fakeHost) tree() map[string]string {
 			t[d+"/md/sync_speed_max"] = "1001 (local)\n"
 		}
 		for i := range 6 {
-			t[fmt.Sprintf("%s/md/dev-d%d/state", d, i)] = "in_sync\n"
+			t[fmt.Sprintf("%s/md/dev-d%d/state", d, i)], t[fmt.Sprintf("%s/md/dev-d%d/slot", d, i)] = "in_sync\n", fmt.Sprintf("%d\n", i)
+			if i >= 6-h.degr {
+				t[fmt.Sprintf("%s/md/dev-d%d/state", d, i)] = "faulty\n"
+			}
 		}
 		t[d+"/md/degraded"] = fmt.Sprintf("%d\n", h.degr)
 		t[d+"/md/uuid"] = uuid[:8] + "-" + uuid[8:12] + "-" + uuid[12:16] + "-" + uuid[16:20] + "-" + uuid[20:] + "\n"

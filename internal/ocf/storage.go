@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -24,8 +25,12 @@ type mdArray struct {
 	UUID     string
 	State    string // array_state
 	Level    string
+	Layout   uint32
 	Disks    int
 	Degraded int
+	// Present tells of each slot whether md takes data from its member. It is
+	// nil while none is missing.
+	Present []bool
 }
 
 // arrays lists the md arrays of this host by UUID.
@@ -45,6 +50,10 @@ func (s *service) arrays() (map[string]mdArray, error) {
 			continue
 		}
 		a := mdArray{Dev: n, State: state, Level: s.line(dir + "level"), Disks: s.number(dir + "raid_disks"), Degraded: s.number(dir + "degraded")}
+		a.Layout = uint32(s.number(dir + "layout"))
+		if a.Degraded > 0 {
+			a.Present = s.inSync(a, nil)
+		}
 		a.UUID = md.Hex(s.line(dir + "uuid"))
 		if len(a.UUID) != 32 || a.UUID == strings.Repeat("0", 32) {
 			// An inactive array, or a kernel without the attribute: ask a member.
@@ -64,6 +73,29 @@ func (s *service) arrays() (map[string]mdArray, error) {
 	return all, nil
 }
 
+// inSync tells of each slot of a running array whether md takes data from its
+// member: not from one that it has thrown out, and not yet from one that is
+// rebuilt. With also, that must hold for the member's kernel name too.
+// Source: Documentation/admin-guide/md.rst, dev-XXX/state and dev-XXX/slot.
+func (s *service) inSync(a mdArray, also func(dev string) bool) []bool {
+	present := make([]bool, a.Disks)
+	dir := "/sys/block/" + a.Dev + "/md"
+	names, err := s.k.ReadDir(dir)
+	if err != nil {
+		return present
+	}
+	for _, n := range names {
+		dev, ok := strings.CutPrefix(n, "dev-")
+		if !ok || !slices.Contains(strings.Split(s.line(dir+"/"+n+"/state"), ","), "in_sync") || also != nil && !also(dev) {
+			continue
+		}
+		if slot, err := strconv.Atoi(s.line(dir + "/" + n + "/slot")); err == nil && slot >= 0 && slot < len(present) {
+			present[slot] = true
+		}
+	}
+	return present
+}
+
 func (s *service) superblock(dev string) (*superblock, error) {
 	b, err := s.k.ReadBlocks(dev, superblockOffset, superblockSize)
 	if err != nil {
@@ -80,7 +112,7 @@ func (a mdArray) usable() error {
 	default:
 		return fmt.Errorf("array %s is %s", a.Dev, a.State)
 	}
-	if a.Degraded > tolerance(a.Level, a.Disks) {
+	if a.Degraded > 0 && md.CanLose(md.Level(a.Level), a.Layout, a.Present) < 0 {
 		return fmt.Errorf("array %s lacks %d of %d members, more than %s can lose", a.Dev, a.Degraded, a.Disks, a.Level)
 	}
 	return nil

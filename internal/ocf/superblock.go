@@ -159,7 +159,7 @@ func judge(a Array, members []member, policy string) (verdict, error) {
 	}
 	sort.Strings(v.Members)
 	v.Missing = fresh.RaidDisks - filled
-	if !enough(fresh, slot) {
+	if md.CanLose(fresh.Level, fresh.Layout, slot) < 0 {
 		return v, fmt.Errorf("array %s: %d of %d members are missing, more than RAID %d can lose%s; see that its disks are connected and powered",
 			a.Name, v.Missing, fresh.RaidDisks, fresh.Level, because(v.Notes))
 	}
@@ -174,57 +174,6 @@ func judge(a Array, members []member, policy string) (verdict, error) {
 		v.DirtyDegraded = true
 	}
 	return v, nil
-}
-
-// enough says whether the filled slots hold all data.
-func enough(sb *superblock, slot []bool) bool {
-	missing := 0
-	for _, ok := range slot {
-		if !ok {
-			missing++
-		}
-	}
-	switch sb.Level {
-	case 4, 5:
-		return missing <= 1
-	case 6:
-		return missing <= 2
-	case 1:
-		return missing < len(slot)
-	case 10:
-		// layout: near copies in bits 0-7, far copies in bits 8-15.
-		near, far := int(sb.Layout&0xff), int(sb.Layout>>8&0xff)
-		if far == 1 && near > 1 && len(slot)%near == 0 {
-			for i := 0; i < len(slot); i += near {
-				any := false
-				for _, ok := range slot[i : i+near] {
-					any = any || ok
-				}
-				if !any {
-					return false
-				}
-			}
-			return true
-		}
-		// Copies lie across neighbours: count on the least that is safe.
-		return missing < near*far
-	}
-	return missing == 0
-}
-
-// tolerance is how many members an array of a level can always lose.
-func tolerance(level string, disks int) int {
-	switch level {
-	case "raid4", "raid5":
-		return 1
-	case "raid6":
-		return 2
-	case "raid1":
-		return disks - 1
-	case "raid10":
-		return disks / 2 // at best; the kernel stops the array when a pair is gone
-	}
-	return 0
 }
 
 func because(notes []string) string {

@@ -425,19 +425,8 @@ func (s *service) reachable() bool {
 		return true // not known
 	}
 	for _, want := range s.cfg.Arrays {
-		need := max(want.Need, 1)
 		if a, ok := all[md.Hex(want.UUID)]; ok && a.Level != "" && a.Disks > 0 {
-			members, err := s.k.ReadDir("/sys/block/" + a.Dev + "/md")
-			if err != nil {
-				continue
-			}
-			live := 0
-			for _, m := range members {
-				if dev, ok := strings.CutPrefix(m, "dev-"); ok && s.inSync(a.Dev, m) && s.hasPath(dev) {
-					live++
-				}
-			}
-			if live < a.Disks-tolerance(a.Level, a.Disks) {
+			if md.CanLose(md.Level(a.Level), a.Layout, s.inSync(a, s.hasPath)) < 0 {
 				return false
 			}
 			continue
@@ -448,18 +437,11 @@ func (s *service) reachable() bool {
 				live++
 			}
 		}
-		if live < need {
+		if live < max(want.Need, 1) {
 			return false
 		}
 	}
 	return true
-}
-
-// inSync says whether md takes data from a member: not from one that it has
-// thrown out, and not yet from one that is rebuilt.
-// Source: Documentation/admin-guide/md.rst, dev-XXX/state.
-func (s *service) inSync(array, member string) bool {
-	return slices.Contains(strings.Split(s.line("/sys/block/"+array+"/md/"+member+"/state"), ","), "in_sync")
 }
 
 // hasPath says whether a disk, or one of the paths of a multipath map, is

@@ -12,6 +12,7 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/cache"
 	"github.com/mortarhpc/mortar/internal/design"
+	"github.com/mortarhpc/mortar/internal/md"
 	"github.com/mortarhpc/mortar/internal/ocf"
 	"github.com/mortarhpc/mortar/internal/resource"
 	"github.com/mortarhpc/mortar/internal/spec"
@@ -553,23 +554,15 @@ func below(mount, dir string) []string {
 	return out
 }
 
-// tolerated is how many members an array works without.
 // ArrayOf is the md array of a RAID group, to be compared where it runs: its
 // diff adds disks of the group that it does not have.
 func ArrayOf(g design.Group) *resource.Array { return arrayOf(g, false) }
 
 func arrayOf(g design.Group, assemble bool) *resource.Array {
 	return &resource.Array{
-		Name: g.Name, UUID: g.UUID, Level: g.Level, Tolerated: tolerated(g), Chunk: int64(g.Chunk),
+		Name: g.Name, UUID: g.UUID, Level: g.Level, Chunk: int64(g.Chunk),
 		Members: refs(g.Members), Spares: refs(g.Spares), Assemble: assemble,
 	}
-}
-
-func tolerated(g design.Group) int {
-	if g.Level == 10 {
-		return 1 // of each pair; more may be too many
-	}
-	return g.Parity
 }
 
 // nfs configures nfsd: run by systemd on a single server, by the resource
@@ -708,7 +701,7 @@ func (b *builder) ocfConfig(s *design.Service, v *design.Volume) (*resource.OCFC
 	}
 	r := &resource.OCFConfig{Path: ocfConfigPath(s.Name), Agent: mortarPath}
 	for _, g := range b.groups(v) {
-		c.Arrays = append(c.Arrays, ocf.Array{Name: g.Name, UUID: g.UUID, Need: len(g.Members) - tolerated(g)})
+		c.Arrays = append(c.Arrays, ocf.Array{Name: g.Name, UUID: g.UUID, Need: md.Fewest(g.Level, len(g.Members))})
 		r.Members = append(r.Members, refs(append(slices.Clone(g.Members), g.Spares...)))
 	}
 	var err error

@@ -386,6 +386,28 @@ type signature struct {
 	Label  string `json:"label"`
 }
 
+// MustBeBlank refuses devices that carry any signature. A device that cannot
+// be read is an error.
+func MustBeBlank(ctx context.Context, sys Sys, devices []string) error {
+	fs := make([]found, len(devices))
+	for i, d := range devices {
+		fs[i].Device = d
+	}
+	sigs, err := signatures(ctx, sys, fs)
+	if err != nil {
+		return err
+	}
+	for i, d := range devices {
+		for _, s := range sigs[i] {
+			return &Refusal{
+				What: d + " carries " + (&Disks{}).describe(s) + ", which was not there when the plan was made",
+				Mend: "if its data may go, list the serial of the disk under wipe in the spec",
+			}
+		}
+	}
+	return nil
+}
+
 // signatures reads what the disks carry, with one command for all of them.
 func signatures(ctx context.Context, sys Sys, fs []found) ([][]signature, error) {
 	argv := []string{"wipefs", "--no-act", "--json"}

@@ -5,9 +5,9 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/hex"
+	"errors"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -28,11 +28,12 @@ const size = 16 << 20
 
 func image(t *testing.T) string {
 	t.Helper()
-	p := filepath.Join(t.TempDir(), "disk.img")
-	f, err := os.Create(p)
+	// wipefs names a device by the last part of its path.
+	f, err := os.CreateTemp(t.TempDir(), "disk-*.img")
 	if err != nil {
 		t.Fatal(err)
 	}
+	p := f.Name()
 	if err := f.Truncate(size); err != nil {
 		t.Fatal(err)
 	}
@@ -225,18 +226,18 @@ func TestArrayFromSuperblocks(t *testing.T) {
 		name   string
 		roles  int // members with our superblock
 		events int
-		want   string // first words of the action, "" for none
+		want   string // first words of the actions, "" for none
 		refuse string
 	}{
 		{"new", 0, 0, "mdadm --create", ""},
 		{"all there", 4, 20, "mdadm --assemble", ""},
 		{"two missing", 2, 20, "mdadm --assemble", ""},
 		{"three missing", 1, 20, "", "only 1 of its 4 members"},
-		{"cut short", 1, 0, "mdadm --create", ""},
+		{"cut short", 1, 0, "mdadm --zero-superblock, mdadm --create", ""},
 		{"cut short after the last superblock", 4, 0, "mdadm --assemble", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			a := &resource.Array{Name: "brick1-r0", UUID: ours, Level: 6, Tolerated: 2, Chunk: 128 << 10, Assemble: true}
+			a := &resource.Array{Name: "brick1-r0", UUID: ours, Level: 6, Chunk: 128 << 10, Assemble: true}
 			var sys diskSys
 			for i := range 4 {
 				p := image(t)
@@ -254,13 +255,61 @@ func TestArrayFromSuperblocks(t *testing.T) {
 				}
 				return
 			}
-			if err != nil || len(as) != 2 || !strings.HasPrefix(strings.Join(as[0].Cmd, " "), c.want) {
-				t.Fatalf("got %v %v", as, err)
+			var did []string
+			for _, act := range as[:max(len(as)-1, 0)] { // the last waits for udev
+				did = append(did, strings.Join(act.Cmd[:2], " "))
+				if created := act.Cmd[1] == "--create"; (len(act.Destroys) == 4) != created || (len(act.Blank) == 4) != created {
+					t.Errorf("%s is marked as destroying %v, blank %v", act.Title, act.Destroys, act.Blank)
+				}
 			}
-			if len(as[0].Destroys) > 0 {
-				t.Error("an array destroys nothing: its disks are clean or its own")
+			if got := strings.Join(did, ", "); err != nil || got != c.want {
+				t.Fatalf("got %s, %v, want %s", got, err, c.want)
 			}
 		})
+	}
+}
+
+// silent is a host whose mdadm prints nothing.
+type silent struct{ diskSys }
+
+func (s silent) Query(ctx context.Context, argv ...string) (resource.Output, error) {
+	if argv[0] == "mdadm" {
+		return resource.Output{Code: 1, Stderr: "mdadm: cannot open /dev/mapper/x: Device or resource busy\n"}, nil
+	}
+	return s.diskSys.Query(ctx, argv...)
+}
+
+// An mdadm that says nothing is no reason to create an array over one that
+// wipefs sees.
+func TestNothingIsCreatedOverASilentAnswer(t *testing.T) {
+	a := &resource.Array{Name: "brick1-r0", UUID: ours, Level: 6, Chunk: 128 << 10, Assemble: true}
+	var sys silent
+	for i := range 4 {
+		p := image(t)
+		superblock(t, p, ours, i, 20)
+		serial := string(rune('A' + i))
+		sys.disks = append(sys.disks, resource.DiskFact{Serial: serial, Device: p, Size: size})
+		a.Members = append(a.Members, resource.DiskRef{Serial: serial})
+	}
+	as, err := a.Diff(t.Context(), sys)
+	if err == nil || !strings.Contains(err.Error(), "disk A (enclosure , bay 0) carries a superblock of array brick1-r0, but `mdadm --examine` reads none of it: mdadm: cannot open") {
+		t.Fatalf("%v, %v", as, err)
+	}
+}
+
+func TestMustBeBlank(t *testing.T) {
+	var sys diskSys
+	blank, used := image(t), image(t)
+	superblock(t, used, others, 0, 1)
+	if err := resource.MustBeBlank(t.Context(), sys, []string{blank}); err != nil {
+		t.Error(err)
+	}
+	err := resource.MustBeBlank(t.Context(), sys, []string{blank, used})
+	if r := (*resource.Refusal)(nil); !errors.As(err, &r) || !strings.Contains(err.Error(), used+" carries a member of md array "+others) {
+		t.Error(err)
+	}
+	if err := resource.MustBeBlank(t.Context(), sys, []string{used + ".none"}); err == nil {
+		t.Error("a device that cannot be read counts as blank")
 	}
 }
 

@@ -1,6 +1,7 @@
 package resource
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"path"
@@ -67,13 +68,12 @@ func mdArrays(sys Sys) ([]MDArray, error) {
 
 // Array is one md array with its members and spares.
 type Array struct {
-	Name      string
-	UUID      string
-	Level     int // 6 or 10
-	Tolerated int // disks that may be missing
-	Chunk     int64
-	Members   []DiskRef
-	Spares    []DiskRef
+	Name    string
+	UUID    string
+	Level   int   // 6 or 10
+	Chunk   int64 // bytes
+	Members []DiskRef
+	Spares  []DiskRef
 	// Assemble: bring it up here if it is not. Without, an array whose
 	// superblocks are on the disks counts as there (a cluster brings it up),
 	// and one that is not is refused.
@@ -161,23 +161,32 @@ func (a *Array) diffRunning(sys Sys, r MDArray, disks []found) ([]Action, error)
 
 // diffStopped looks at the superblocks: create, assemble, or leave alone.
 func (a *Array) diffStopped(ctx context.Context, sys Sys, disks []found, as []Action) ([]Action, error) {
-	sbs, err := examine(ctx, sys, disks)
+	sbs, err := a.examine(ctx, sys, disks)
 	if err != nil {
 		return nil, err
 	}
+	newest := 0
+	for _, sb := range sbs {
+		newest = max(newest, sb.Events)
+	}
+	present := make([]bool, len(a.Members))
 	var have []found
-	members, used := 0, false
+	members := 0
 	for i, d := range disks {
-		if sb := sbs[i]; md.SameUUID(sb.UUID, a.UUID) {
-			have = append(have, d)
-			if sb.Active {
-				members++
-			}
-			used = used || sb.Events > 0
+		sb := sbs[i]
+		if !md.SameUUID(sb.UUID, a.UUID) {
+			continue
+		}
+		have = append(have, d)
+		// The kernel accepts a difference of one event; a member that is further
+		// behind was thrown out. Source: drivers/md/md.c, super_1_validate
+		if sb.Slot >= 0 && sb.Slot < len(present) && sb.Events+1 >= newest {
+			present[sb.Slot] = true
+			members++
 		}
 	}
 	switch {
-	case members >= len(a.Members)-a.Tolerated && members > 0:
+	case members > 0 && md.CanLose(a.Level, md.Near2, present) >= 0:
 		if !a.Assemble && len(as) == 0 {
 			return nil, nil
 		}
@@ -185,23 +194,38 @@ func (a *Array) diffStopped(ctx context.Context, sys Sys, disks []found, as []Ac
 		for _, d := range have {
 			argv = append(argv, d.stable())
 		}
-		return append(as, Action{Title: "assemble array " + a.Name, Cmd: argv}, a.wait()), nil
-	case used:
+		return append(as, Action{Title: "assemble array " + a.Name, Cmd: argv, Claims: true}, a.wait()), nil
+	case newest > 0:
 		return nil, &Refusal{
 			What: fmt.Sprintf("array %s has only %d of its %d members", a.Name, members, len(a.Members)),
 			Mend: "find the missing disks; nothing is assembled or created over them",
 		}
-	}
-	if !a.Assemble {
+	case !a.Assemble:
 		return nil, &Refusal{
 			What: "array " + a.Name + " is on none of its disks, but its service was already set up",
-			Mend: "if the array may be created anew: stop Pacemaker on all servers and remove " + BuiltDir,
+			Mend: "if the array may be created anew: stop Pacemaker on all servers, and remove " + BuiltDir + " and " + cibFile + " there",
 		}
 	}
-	// No superblock, or those of a creation that was cut short before the
-	// array's first event: there is nothing on it.
+	create, err := a.create(sys, disks)
+	if err != nil {
+		return nil, err
+	}
+	if len(have) > 0 {
+		// A creation that was cut short before the array's first event: there is
+		// nothing on it.
+		argv := []string{"mdadm", "--zero-superblock"}
+		for _, d := range have {
+			argv = append(argv, d.stable())
+		}
+		as = append(as, Action{Title: "remove what is left of a creation of array " + a.Name + " that was cut short", Cmd: argv})
+	}
+	return append(as, create, a.wait()), nil
+}
+
+// create makes the array on disks that carry nothing.
+func (a *Array) create(sys Sys, disks []found) (Action, error) {
 	if a.Level != 6 && a.Level != 10 {
-		return nil, fmt.Errorf("array %s: RAID %d is not built here", a.Name, a.Level)
+		return Action{}, fmt.Errorf("array %s: RAID %d is not built here", a.Name, a.Level)
 	}
 	argv := []string{"mdadm", "--create", a.dev(), "--run", "--metadata=1.2",
 		"--level=" + strconv.Itoa(a.Level), "--raid-devices=" + strconv.Itoa(len(a.Members)),
@@ -213,20 +237,23 @@ func (a *Array) diffStopped(ctx context.Context, sys Sys, disks []found, as []Ac
 	if len(a.Spares) > 0 {
 		argv = append(argv, "--spare-devices="+strconv.Itoa(len(a.Spares)))
 	}
-	for _, d := range disks {
-		argv = append(argv, d.stable())
-	}
 	create := Action{
-		Title: "create array " + a.Name, Cmd: argv, Seconds: 300,
+		Title: "create array " + a.Name, Seconds: 300, Claims: true,
 		// --assume-clean saves the first resync, but is only right if every disk
 		// is known to hold zeroes: with other parity the first rebuild would
 		// restore wrong data. Writing zeroes keeps hard disks busy for hours
 		// before the array can be used.
 		Why: "the parity is computed in the background, while the array is in use; it survives failures where that is done",
 	}
+	for _, d := range disks {
+		argv = append(argv, d.stable())
+		create.Blank = append(create.Blank, d.stable())
+		create.Destroys = append(create.Destroys, d.Serial)
+	}
+	create.Cmd = argv
 	unmap, err := zeroedByUnmap(sys, disks)
 	if err != nil {
-		return nil, err
+		return Action{}, err
 	}
 	if unmap {
 		members := disks[:len(a.Members)]
@@ -241,7 +268,7 @@ func (a *Array) diffStopped(ctx context.Context, sys Sys, disks []found, as []Ac
 		create.Cmd = append(cmd, slices.Insert(argv, 3, "--assume-clean")...)
 		create.Why = "unmapped disks hold zeroes, and the parity of zeroes is zero: there is nothing to compute"
 	}
-	return append(as, create, a.wait()), nil
+	return create, nil
 }
 
 // zeroAndRun is a program for sh(1) with the arguments SIZE COUNT DISK...
@@ -284,12 +311,14 @@ func (a *Array) wait() Action {
 // superblock is what mdadm --examine tells of one device.
 type superblock struct {
 	UUID   string
-	Active bool // a member, not a spare
+	Slot   int // of a member; -1: a spare
 	Events int
 }
 
-// examine reads the superblocks of all disks with one command.
-func examine(ctx context.Context, sys Sys, disks []found) ([]superblock, error) {
+// examine reads the superblocks of all disks with one command. It refuses a
+// disk on which wipefs sees a superblock of this array and mdadm sees none: an
+// answer that says nothing must not be taken for a blank disk.
+func (a *Array) examine(ctx context.Context, sys Sys, disks []found) ([]superblock, error) {
 	argv := []string{"mdadm", "--examine"}
 	for _, d := range disks {
 		argv = append(argv, d.Device)
@@ -298,14 +327,35 @@ func examine(ctx context.Context, sys Sys, disks []found) ([]superblock, error) 
 	if err != nil {
 		return nil, err
 	}
-	sbs := make([]superblock, len(disks))
-	if !installed {
-		return sbs, nil
-	}
 	// The exit code is 1 if any device has no superblock.
 	by := parseExamine(out.Stdout)
+	sbs := make([]superblock, len(disks))
+	missing := false
 	for i, d := range disks {
 		sbs[i] = by[d.Device]
+		missing = missing || !md.SameUUID(sbs[i].UUID, a.UUID)
+	}
+	if !missing {
+		return sbs, nil
+	}
+	sigs, err := signatures(ctx, sys, disks)
+	if err != nil {
+		return nil, err
+	}
+	for i, d := range disks {
+		ours := slices.ContainsFunc(sigs[i], func(s signature) bool { return s.Type == "linux_raid_member" && md.SameUUID(s.UUID, a.UUID) })
+		switch {
+		case !ours || md.SameUUID(sbs[i].UUID, a.UUID):
+		case !installed:
+			// A plan before mdadm is there. What it will say is not known, but it
+			// is an array that exists. It is asked again before anything is done.
+			sbs[i] = superblock{UUID: a.UUID, Slot: i, Events: 1}
+		default:
+			return nil, &Refusal{
+				What: fmt.Sprintf("%s carries a superblock of array %s, but `mdadm --examine` reads none of it: %s", d.Ref, a.Name, cmp.Or(strings.TrimSpace(out.Stderr), "it says nothing")),
+				Mend: "look at the disk with `mdadm --examine " + d.Device + "` and `wipefs " + d.Device + "`; nothing is created over it",
+			}
+		}
 	}
 	return sbs, nil
 }
@@ -317,6 +367,7 @@ func parseExamine(s string) map[string]superblock {
 	for line := range strings.Lines(s) {
 		if strings.HasPrefix(line, "/") {
 			dev = strings.TrimSuffix(strings.TrimSpace(line), ":")
+			m[dev] = superblock{Slot: -1}
 			continue
 		}
 		k, v, ok := strings.Cut(strings.TrimSpace(line), " : ")
@@ -324,13 +375,16 @@ func parseExamine(s string) map[string]superblock {
 			continue
 		}
 		sb := m[dev]
+		v = strings.TrimSpace(v)
 		switch strings.TrimSpace(k) {
 		case "Array UUID":
-			sb.UUID = strings.TrimSpace(v)
+			sb.UUID = v
 		case "Events":
 			sb.Events = max(0, atoi(v))
 		case "Device Role":
-			sb.Active = strings.HasPrefix(strings.TrimSpace(v), "Active device")
+			if slot, ok := strings.CutPrefix(v, "Active device "); ok {
+				sb.Slot = atoi(slot)
+			}
 		}
 		m[dev] = sb
 	}

@@ -71,8 +71,16 @@ type Action struct {
 	// Secret: Stdin or the file's content is never shown, logged or put in a
 	// plan; a plan has a digest with a key.
 	Secret bool `json:",omitempty"`
-	// Destroys names serials of disks whose content this action ends.
+	// Destroys names serials of disks whose content this action ends. It runs
+	// only if the user typed each of them under wipe, or if all devices are
+	// in Blank.
 	Destroys []string `json:",omitempty"`
+	// Blank are devices that must carry nothing. The agent looks once more,
+	// right before it runs the command, and refuses if one does.
+	Blank []string `json:",omitempty"`
+	// Claims: the action brings up shared storage of a cluster on this host.
+	// Right before it, the step's guards are asked on all servers.
+	Claims bool `json:",omitempty"`
 	// OKCodes are exit codes besides 0 that mean success.
 	OKCodes []int `json:",omitempty"`
 	// Seconds is a bound on the command; 0 means 120.

@@ -139,7 +139,7 @@ udevadm wait --timeout=150 /dev/mapper/35000c50000000101 /dev/mapper/35000c50000
 const groupUUID = "11111111:22222222:33333333:44444444"
 
 func TestArrayRunning(t *testing.T) {
-	a := &Array{Name: "r0", UUID: groupUUID, Level: 6, Tolerated: 1, Chunk: 128 << 10, Members: twoRefs, Assemble: true}
+	a := &Array{Name: "r0", UUID: groupUUID, Level: 6, Chunk: 128 << 10, Members: twoRefs, Assemble: true}
 	sys := twoPathDisks(true)
 	addArray(sys, "md127", "11111111-2222-2222-3333-333344444444", "clean", "dm-0", "dm-1")
 	wantShow(t, diff(t, a, sys), "udevadm wait --timeout=100 /dev/md/r0")
@@ -153,6 +153,7 @@ func TestArrayRunning(t *testing.T) {
 
 	// Half-started: stopped and assembled anew, but not behind a cluster's back.
 	half := twoPathDisks(true)
+	half.outputs["wipefs --no-act --json"] = Output{}
 	addArray(half, "md127", "11111111222222223333333344444444", "inactive", "dm-0")
 	half.outputs["mdadm --examine"] = Output{Stdout: `/dev/mapper/35000c50000000101:
      Array UUID : 11111111:22222222:33333333:44444444
@@ -174,11 +175,12 @@ udevadm wait --timeout=100 /dev/md/r0`)
 // The plan of a new brick names devices as they will be, also while the disks
 // have no map yet.
 func TestArrayCreation(t *testing.T) {
-	a := &Array{Name: "r0", UUID: groupUUID, Level: 6, Tolerated: 1, Chunk: 128 << 10, Members: twoRefs[:1], Spares: twoRefs[1:], Assemble: true}
+	a := &Array{Name: "r0", UUID: groupUUID, Level: 6, Chunk: 128 << 10, Members: twoRefs[:1], Spares: twoRefs[1:], Assemble: true}
 	sys := twoPathDisks(false)
 	sys.outputs["mdadm --examine"] = Output{Code: 1, Stderr: "mdadm: No md superblock detected on /dev/sda.\n"}
+	sys.outputs["wipefs --no-act --json"] = Output{}
 	wantShow(t, diff(t, a, sys), `
-mdadm --create /dev/md/r0 --run --metadata=1.2 --level=6 --raid-devices=1 --chunk=128 --uuid=11111111:22222222:33333333:44444444 --name=r0 --homehost=any --bitmap=internal --spare-devices=1 /dev/mapper/35000c50000000101 /dev/mapper/35000c50000000102
+mdadm --create /dev/md/r0 --run --metadata=1.2 --level=6 --raid-devices=1 --chunk=128 --uuid=11111111:22222222:33333333:44444444 --name=r0 --homehost=any --bitmap=internal --spare-devices=1 /dev/mapper/35000c50000000101 /dev/mapper/35000c50000000102 DESTROYS MA01 MA02
 udevadm wait --timeout=100 /dev/md/r0`)
 	a.Assemble = false
 	refused(t, a, sys, "already set up")
@@ -193,7 +195,7 @@ udevadm wait --timeout=100 /dev/md/r0`)
 	}
 	as := diff(t, a, sys)
 	wantShow(t, as, `
-sh -ec `+zeroAndRun+` zero 2000000000 1 /dev/mapper/35000c50000000101 mdadm --create /dev/md/r0 --assume-clean --run --metadata=1.2 --level=6 --raid-devices=1 --chunk=128 --uuid=11111111:22222222:33333333:44444444 --name=r0 --homehost=any --bitmap=internal --spare-devices=1 /dev/mapper/35000c50000000101 /dev/mapper/35000c50000000102
+sh -ec `+zeroAndRun+` zero 2000000000 1 /dev/mapper/35000c50000000101 mdadm --create /dev/md/r0 --assume-clean --run --metadata=1.2 --level=6 --raid-devices=1 --chunk=128 --uuid=11111111:22222222:33333333:44444444 --name=r0 --homehost=any --bitmap=internal --spare-devices=1 /dev/mapper/35000c50000000101 /dev/mapper/35000c50000000102 DESTROYS MA01 MA02
 udevadm wait --timeout=100 /dev/md/r0`)
 	// The program does what it says, also to names that a shell would take apart.
 	dir := t.TempDir()
