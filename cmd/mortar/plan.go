@@ -78,13 +78,22 @@ func (u *unreachable) Unwrap() error { return u.error }
 
 func compare(ctx context.Context, d *design.Design, hosts map[string]plan.Host, binaries map[string]string, keep bool, progress func(host, what string)) (*plan.Plan, error) {
 	progress("", "observing")
-	facts, err := plan.Observe(ctx, hosts)
-	if err != nil {
-		return nil, err
-	}
-	steps, err := plan.Desired(d, facts, plan.Secrets(d.Spec, keep))
-	if err != nil {
-		return nil, err
+	var steps []plan.Step
+	for try := 0; ; try++ {
+		facts, err := plan.Observe(ctx, hosts)
+		if err != nil {
+			return nil, err
+		}
+		steps, err = plan.Desired(d, facts, plan.Secrets(d.Spec, keep))
+		// A service that moves while the servers are asked, one after the other,
+		// can look as if two had it.
+		if two := (plan.Refusals)(nil); errors.As(err, &two) && try == 0 {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		break
 	}
 	progress("", "comparing")
 	p, err := plan.Build(ctx, append(plan.BinaryLinks(binaries), steps...), hosts)

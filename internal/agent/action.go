@@ -30,6 +30,7 @@ const (
 type runner struct {
 	lock *hostLock
 	log  func(line string) // may be nil
+	sys  resource.Sys      // reads what Blank devices carry
 }
 
 // run does one action. What has begun is finished, or runs into its own time
@@ -51,6 +52,11 @@ func (r *runner) run(ctx context.Context, p RunParams, emit func(any)) (resource
 		return resource.Output{}, fmt.Errorf("waiting for another session's action on this host: %w", err)
 	}
 	defer unlock()
+	if len(a.Blank) > 0 {
+		if err := resource.MustBeBlank(ctx, r.sys, a.Blank); err != nil {
+			return resource.Output{}, err
+		}
+	}
 	r.note(logLine(a))
 	out, err := carryOut(ctx, a)
 	if err != nil {

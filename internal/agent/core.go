@@ -102,7 +102,7 @@ const beforeLimit = 256 << 10
 // follow, read and time. Only run changes the host. It is shared by all
 // sessions of a process.
 func NewCore(sys HostSys, decode Decoder) Mux {
-	r := &runner{lock: &hostLock{path: lockPath}, log: journal}
+	r := &runner{lock: &hostLock{path: lockPath}, log: journal, sys: sys}
 	return Mux{
 		"hello": func(context.Context, json.RawMessage, func(any)) (any, error) { return sys.Hello() },
 		"facts": func(ctx context.Context, _ json.RawMessage, _ func(any)) (any, error) { return sys.Facts(ctx) },

@@ -68,6 +68,10 @@ type Config struct {
 	DirtyDegraded string `json:"dirty_degraded,omitempty"`
 }
 
+// BuildingID is the LVM system ID that a volume group has while apply builds
+// it. The agent refuses it: apply may have the arrays on another server.
+func BuildingID(systemID string) string { return systemID + "-building" }
+
 // Array is one md array by UUID and its members' WWNs or serials.
 type Array struct {
 	Name    string   `json:"name"`

@@ -57,6 +57,9 @@ func Desired(d *design.Design, facts Facts, secrets func(file string) ([]byte, e
 	if err := b.profile(); err != nil {
 		return nil, err
 	}
+	if err := b.oneOwner(); err != nil {
+		return nil, err
+	}
 	b.checks()
 	b.packages()
 	b.kernel()
@@ -200,6 +203,27 @@ func (b *builder) checks() {
 	}
 }
 
+// oneOwner refuses everything if two servers have an array of the brick.
+func (b *builder) oneOwner() error {
+	if b.d.HA == nil {
+		return nil
+	}
+	var all Refusals
+	for _, g := range b.d.Groups {
+		on := slices.DeleteFunc(slices.Clone(b.servers), func(s string) bool { return !b.facts.RunsArray(s, g.UUID) })
+		if len(on) > 1 {
+			all = append(all, HostRefusal{Host: on[1], Step: "arrays", Refusal: resource.Refusal{
+				What: "array " + g.Name + " is assembled on " + strings.Join(on, " and ") + ": both may write to its disks",
+				Mend: "power off the server that does not serve it, now; then check the array (mortar scrub) and the file system (xfs_repair -n)",
+			}})
+		}
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	return all
+}
+
 // place is where the storage of a volume is dealt with.
 type place struct {
 	host string
@@ -235,11 +259,12 @@ func (b *builder) placeOf(v *design.Volume) place {
 		}
 	}
 	for _, s := range b.servers {
-		// A cluster that starts or stops still manages what it is configured for.
-		c := b.facts.Hosts[s].Cluster
-		r, ok := c.Resource(resource.ServiceID(v.Service))
-		p.managed = p.managed || ok
-		if ok && c.Ready && r.Role == "Started" && r.Node != "" {
+		// A cluster that starts, or is stopped, still owns what it is configured
+		// for: it may start the service at any moment, on either server.
+		f, id := b.facts.Hosts[s], resource.ServiceID(v.Service)
+		p.managed = p.managed || f.Manages(id)
+		c := f.Cluster
+		if r, ok := c.Resource(id); ok && c.Ready && r.Role == "Started" && r.Node != "" {
 			p.host, p.running = r.Node, true
 		}
 	}
@@ -452,6 +477,7 @@ func (b *builder) storage(v *design.Volume, s *design.Service) error {
 	groups := b.groups(v)
 	var pvs []string
 	arrays := map[string]string{}
+	first := len(b.steps)
 	for _, g := range groups {
 		pvs = append(pvs, "/dev/md/"+g.Name)
 		arrays[g.UUID] = g.Name
@@ -468,11 +494,14 @@ func (b *builder) storage(v *design.Volume, s *design.Service) error {
 			return err
 		}
 	}
+	if b.d.HA != nil && !p.managed {
+		b.guard(b.steps[first:], v, p.host, arrays)
+	}
 	// Otherwise the service is stopped or failed, and it is the cluster's to
 	// start, or the storage is being released: what is inside of the arrays
 	// cannot be looked at.
 	if b.d.HA != nil && !p.managed {
-		r := &resource.ReleaseStorage{VG: v.VG, LV: v.LV, SystemID: v.SystemID, MountPoint: v.MountPoint, Arrays: arrays}
+		r := &resource.ReleaseStorage{VG: v.VG, LV: v.LV, SystemID: ocf.BuildingID(v.SystemID), RestID: v.SystemID, MountPoint: v.MountPoint, Arrays: arrays}
 		if b.cached(v) {
 			r.Cache, r.Cached = cache.ConfigPath(s.Name), (&cache.Config{VG: v.VG}).Mounted()
 		}
@@ -482,12 +511,33 @@ func (b *builder) storage(v *design.Volume, s *design.Service) error {
 	return nil
 }
 
+// guard has every action that builds storage preceded by a look at all servers:
+// between the plan and the action somebody may have started a cluster.
+func (b *builder) guard(steps []Step, v *design.Volume, at string, arrays map[string]string) {
+	var guards []Step
+	for _, s := range b.servers {
+		u := &resource.Unclaimed{Service: resource.ServiceID(v.Service)}
+		if s != at {
+			u.Arrays = arrays
+		}
+		guards = append(guards, Step{Stage: StageStorage, Title: "nobody else has " + v.VG, Host: s, Resource: u})
+	}
+	for i := range steps {
+		if steps[i].Stage == StageStorage {
+			steps[i].Guards = guards
+		}
+	}
+}
+
 // inside is what the arrays carry, from the volume group to directories.
 func (b *builder) inside(v *design.Volume, s *design.Service, p place, pvs []string) error {
 	groups := b.groups(v)
-	id := ""
+	id, rest := "", ""
 	if b.d.HA != nil {
 		id = v.SystemID
+		if !p.managed {
+			id, rest = ocf.BuildingID(v.SystemID), v.SystemID
+		}
 	}
 	align := int64(0)
 	if len(groups) > 0 {
@@ -498,7 +548,7 @@ func (b *builder) inside(v *design.Volume, s *design.Service, p place, pvs []str
 	lv := "/dev/" + v.VG + "/" + v.LV
 	dev := b.mounted(v)
 	b.add(StageStorage, p.host, "volume group "+v.VG, &resource.VolumeGroup{
-		Name: v.VG, LV: v.LV, PVs: pvs, SystemID: id, Align: align, ExtentSize: int64(v.ExtentSize),
+		Name: v.VG, LV: v.LV, PVs: pvs, SystemID: id, RestID: rest, Align: align, ExtentSize: int64(v.ExtentSize),
 	})
 	b.addHeader(v, p.host, id, pvs, align, !p.managed)
 	b.add(StageStorage, p.host, "logical volume "+v.VG+"/"+v.LV, &resource.LogicalVolume{

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -154,6 +155,9 @@ func TestPlaceOfStorage(t *testing.T) {
 	starting.Hosts["nfs1"].Cluster.Ready = false
 	fresh := Facts{Hosts: map[string]resource.HostFacts{"nfs1": {Cluster: &resource.ClusterFacts{}}}}
 	unconfigured := Facts{Hosts: map[string]resource.HostFacts{"nfs1": {Cluster: &resource.ClusterFacts{Ready: true}}}}
+	// Pacemaker is stopped everywhere; one server's CIB knows the service.
+	down := Facts{Hosts: map[string]resource.HostFacts{"nfs1": {}, "nfs2": {Configured: []string{"fence-nfs1-bmc", "service-home"}}}}
+	downElse := Facts{Hosts: map[string]resource.HostFacts{"nfs1": {Configured: []string{"service-other"}}}}
 	b := &builder{d: d}
 	note := func(digest string) Facts {
 		return Facts{Hosts: map[string]resource.HostFacts{"nfs2": {Built: map[string]string{d.Volumes[0].VG: digest}}}}
@@ -169,6 +173,8 @@ func TestPlaceOfStorage(t *testing.T) {
 		{"cluster not configured yet", unconfigured, "nfs1", true, true, true, true},
 		{"running on the other", clusterWith("nfs2", "Started"), "nfs2", false, true, false, false},
 		{"stopped by the cluster", clusterWith("", "Stopped"), "nfs1", false, false, false, false},
+		{"cluster stopped", down, "nfs1", false, false, false, false},
+		{"a stopped cluster with another service", downElse, "nfs1", true, true, true, true},
 		{"starting", starting, "nfs1", false, false, false, false},
 		{"built and being released", note(b.digest(&d.Volumes[0])), "nfs2", false, false, false, true},
 		{"another brick was built", note("0"), "nfs1", true, true, true, true},
@@ -189,11 +195,44 @@ func TestPlaceOfStorage(t *testing.T) {
 			if a, ok := s.Resource.(*resource.Array); ok && a.Assemble != c.assemble {
 				t.Errorf("%s: assemble is %v", c.name, a.Assemble)
 			}
+			if s.Stage == StageStorage && (len(s.Guards) == 2) != c.release {
+				t.Errorf("%s: %s has %d guards", c.name, s.Title, len(s.Guards))
+			}
 		}
 		for kind, want := range map[string]bool{"volume-group": c.volume, "xfs": c.volume, "mount": c.mount, "release-storage": c.release} {
 			if kinds[kind] != want {
 				t.Errorf("%s: %s is %v, not %v", c.name, kind, kinds[kind], want)
 			}
 		}
+	}
+}
+
+// An array that two servers have stops everything.
+func TestTwoOwners(t *testing.T) {
+	d := testDesign(t, "nfs-ha")
+	has := resource.HostFacts{Arrays: []resource.MDArray{{State: "clean", UUID: strings.ReplaceAll(d.Groups[0].UUID, ":", "")}}}
+	for _, f := range []Facts{
+		{Hosts: map[string]resource.HostFacts{"nfs1": has, "nfs2": has}},
+		{Hosts: map[string]resource.HostFacts{"nfs1": {Arrays: has.Arrays, Cluster: clusterWith("nfs1", "Started").Hosts["nfs1"].Cluster}, "nfs2": has}},
+	} {
+		_, err := Desired(d, f, testSecrets)
+		var r Refusals
+		if !errors.As(err, &r) || !strings.Contains(err.Error(), "brick1-r0 is assembled on nfs1 and nfs2") {
+			t.Errorf("%v", err)
+		}
+	}
+}
+
+// Storage under construction has an owner that the resource agent refuses.
+func TestOwnerUnderConstruction(t *testing.T) {
+	d := testDesign(t, "nfs-ha")
+	steps, err := Desired(d, Facts{}, testSecrets)
+	if err != nil {
+		t.Fatal(err)
+	}
+	vg := findStep(t, steps, "volume-group", "").Resource.(*resource.VolumeGroup)
+	r := findStep(t, steps, "release-storage", "").Resource.(*resource.ReleaseStorage)
+	if vg.SystemID != "mortar-brick1-building" || vg.RestID != "mortar-brick1" || r.SystemID != vg.SystemID || r.RestID != vg.RestID {
+		t.Errorf("%+v, %+v", vg, r)
 	}
 }

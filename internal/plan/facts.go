@@ -13,10 +13,21 @@ type Facts struct {
 
 // HasArray tells whether the md array with this UUID is assembled on a host.
 func (f Facts) HasArray(host, uuid string) bool {
+	_, ok := f.array(host, uuid)
+	return ok
+}
+
+// RunsArray tells whether the array does I/O on a host.
+func (f Facts) RunsArray(host, uuid string) bool {
+	a, ok := f.array(host, uuid)
+	return ok && a.Running()
+}
+
+func (f Facts) array(host, uuid string) (resource.MDArray, bool) {
 	for _, a := range f.Hosts[host].Arrays {
 		if md.SameUUID(a.UUID, uuid) {
-			return true
+			return a, true
 		}
 	}
-	return false
+	return resource.MDArray{}, false
 }

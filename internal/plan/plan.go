@@ -27,6 +27,9 @@ type Step struct {
 	Title    string
 	Host     string
 	Resource resource.Resource
+	// Guards are asked right before each action of the step. If one refuses, or
+	// cannot be asked, the action is not run.
+	Guards []Step
 }
 
 // Host is a host with an agent, as the engine needs it. Call sends one op

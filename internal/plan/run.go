@@ -287,6 +287,30 @@ func (e *engine) settle(ctx context.Context, h Host, s Step) (agent.DiffResult, 
 	}
 }
 
+// guards asks the guards of a step, all at once.
+func (e *engine) guards(ctx context.Context, guards []Step) error {
+	var hosts []string
+	by := map[string]Step{}
+	for _, g := range guards {
+		hosts = append(hosts, g.Host)
+		by[g.Host] = g
+	}
+	return eachHost(ctx, hosts, func(ctx context.Context, name string) error {
+		h := e.hosts[name]
+		if h == nil {
+			return fmt.Errorf("%s is not connected: it cannot say whether it has this storage", name)
+		}
+		res, err := e.diff(ctx, h, by[name])
+		if err != nil {
+			return err
+		}
+		if res.Error != nil {
+			return fmt.Errorf("%s: %w", name, res.Error)
+		}
+		return nil
+	})
+}
+
 // do takes an action through the gate.
 func (e *engine) do(ctx context.Context, h Host, s Step, a resource.Action) error {
 	g := gate.Gate{Permitted: e.opts.MayDestroy, Log: func(c gate.Change) {
@@ -302,7 +326,11 @@ func (e *engine) do(ctx context.Context, h Host, s Step, a resource.Action) erro
 		}
 		e.emit(ev)
 	}}
-	if _, err := g.Run(ctx, s.Host, h, a); err != nil {
+	err := e.guards(ctx, s.Guards)
+	if err == nil {
+		_, err = g.Run(ctx, s.Host, h, a)
+	}
+	if err != nil {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}

@@ -42,6 +42,8 @@ type fakeHost struct {
 	log  func(string)
 	runs int
 	asks int
+	// blank: the agent looks whether a disk is blank before it destroys.
+	blank bool
 }
 
 func (h *fakeHost) Call(ctx context.Context, op string, params, result any, _ func(json.RawMessage)) error {
@@ -119,7 +121,11 @@ func (h *fakeHost) diff(r thing) agent.DiffResult {
 	if r.Stubborn {
 		value = "nothing"
 	}
-	return agent.DiffResult{Actions: []resource.Action{{Title: "set " + r.Name, Cmd: []string{"set", r.Name, value}, Destroys: r.Destroys}}}
+	a := resource.Action{Title: "set " + r.Name, Cmd: []string{"set", r.Name, value}, Destroys: r.Destroys}
+	if h.blank {
+		a.Blank = []string{"/dev/mapper/x"}
+	}
+	return agent.DiffResult{Actions: []resource.Action{a}}
 }
 
 func fleet(names ...string) (map[string]*fakeHost, map[string]Host) {
@@ -449,6 +455,60 @@ func BenchmarkPlan1000Hosts(b *testing.B) {
 	for b.Loop() {
 		if _, err := Build(b.Context(), steps, hosts); err != nil {
 			b.Fatal(err)
+		}
+	}
+}
+
+// A guard is asked before each action. What it refuses is not run, nor what
+// it cannot be asked about.
+func TestGuards(t *testing.T) {
+	guarded := func(g thing) Step {
+		s := step("storage", "a", thing{Name: "array", Steps: []string{"half"}, Want: "whole"})
+		s.Guards = []Step{step("storage", "a", thing{Name: "own", Refuse: ""}), step("storage", "b", g)}
+		return s
+	}
+	for name, c := range map[string]struct {
+		guard thing
+		lost  bool
+		runs  int
+		want  string
+	}{
+		"free":             {thing{Name: "other", Want: "x"}, false, 2, ""},
+		"refused":          {thing{Name: "other", Refuse: "the cluster has service-home"}, false, 0, "b: the cluster has service-home"},
+		"refused half-way": {thing{Name: "other", Needs: "free"}, false, 1, "b: free is not there"},
+		"cannot be asked":  {thing{Name: "other"}, true, 0, "lost"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fakes, hosts := fleet("a", "b")
+			fakes["b"].has["free"], fakes["b"].has["other"] = "yes", c.guard.Want
+			fakes["a"].has["own"] = "there"
+			fakes["a"].log = func(string) { delete(fakes["b"].has, "free") }
+			s := guarded(c.guard)
+			p, err := Build(t.Context(), []Step{s}, hosts)
+			if err != nil {
+				t.Fatal(err)
+			}
+			fakes["b"].lost.Store(c.lost)
+			_, err = p.Apply(t.Context(), hosts, ApplyOptions{})
+			if fakes["a"].runs != c.runs || (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%d actions were run, %v; want %d and %q", fakes["a"].runs, err, c.runs, c.want)
+			}
+		})
+	}
+}
+
+// A creation over disks that the agent finds blank needs no typed serial; a
+// wipe does.
+func TestBlankDisksNeedNoSerial(t *testing.T) {
+	for _, blank := range []bool{false, true} {
+		fakes, hosts := fleet("a")
+		fakes["a"].blank = blank
+		p, err := Build(t.Context(), []Step{step("disks", "a", thing{Name: "array", Destroys: []string{"MA01"}})}, hosts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err = p.Apply(t.Context(), hosts, ApplyOptions{}); (err == nil) != blank {
+			t.Errorf("blank %v: %v", blank, err)
 		}
 	}
 }

@@ -58,6 +58,7 @@ type ActionDoc struct {
 	Stdin    string   `json:"stdin,omitempty"` // or what stands for a secret
 	File     *FileDoc `json:"file,omitempty"`
 	Destroys []string `json:"destroys,omitempty"` // serials of disks
+	Blank    []string `json:"blank,omitempty"`    // devices that must carry nothing when the action begins
 }
 
 // FileDoc is a file to be written, linked, made or removed.
@@ -95,7 +96,7 @@ func (p *Plan) Doc() Doc {
 }
 
 func (p *Plan) actionDoc(a resource.Action, before map[string][]byte) ActionDoc {
-	d := ActionDoc{Title: a.Title, Why: a.Why, Command: a.Cmd, Destroys: a.Destroys}
+	d := ActionDoc{Title: a.Title, Why: a.Why, Command: a.Cmd, Destroys: a.Destroys, Blank: a.Blank}
 	if len(a.Stdin) > 0 {
 		d.Stdin = p.presentable(a.Stdin, a.Secret)
 	}
@@ -209,7 +210,10 @@ func showAction(b *strings.Builder, a ActionDoc, st Style) {
 		why = st.Dim("  # " + a.Why)
 	}
 	fmt.Fprintf(b, "%s- %s%s\n", in, a.Title, why)
-	if len(a.Destroys) > 0 {
+	switch {
+	case len(a.Blank) > 0:
+		fmt.Fprintf(b, "%s  %s\n", in, st.Warn("TAKES the disks, after a look that they are still blank: "+strings.Join(a.Destroys, ", ")))
+	case len(a.Destroys) > 0:
 		fmt.Fprintf(b, "%s  %s\n", in, st.Warn("DESTROYS the data on: "+strings.Join(a.Destroys, ", ")))
 	}
 	if len(a.Command) > 0 {

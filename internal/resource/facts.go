@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"slices"
 	"strings"
 )
 
@@ -22,8 +23,17 @@ type HostFacts struct {
 	// Built are the volume groups that are built and were to be released since
 	// the host booted, each with the digest of what was built.
 	Built map[string]string `json:",omitempty"`
+	// Configured are the resources of the CIB on the host's disk, also while
+	// Pacemaker does not run: what it is going to run once it does.
+	Configured []string `json:",omitempty"`
 	// Cluster is nil while Pacemaker does not run on the host.
 	Cluster *ClusterFacts
+}
+
+// Manages tells whether the host's cluster has a resource, running or not.
+func (f HostFacts) Manages(id string) bool {
+	_, live := f.Cluster.Resource(id)
+	return live || slices.Contains(f.Configured, id)
 }
 
 // PartOf says whether a device is a disk or a partition of it: sda and sda2 of
@@ -85,6 +95,9 @@ func ObserveFacts(ctx context.Context, sys Sys) (HostFacts, error) {
 	}
 	if f.Built, err = built(sys); err != nil {
 		return f, fmt.Errorf("storage that is built: %w", err)
+	}
+	if f.Configured, err = configuredResources(sys); err != nil {
+		return f, fmt.Errorf("cluster: %w", err)
 	}
 	if clusterRuns(sys) {
 		if f.Cluster, err = clusterFacts(ctx, sys); err != nil {
@@ -165,16 +178,20 @@ func clusterFacts(ctx context.Context, sys Sys) (*ClusterFacts, error) {
 			return c, err
 		}
 	}
-	c.Resources, err = configuredResources(sys)
+	ids, err := configuredResources(sys)
+	c.Resources = nil
+	for _, id := range ids {
+		c.Resources = append(c.Resources, ClusterResource{ID: id, Managed: true})
+	}
 	return c, err
 }
 
 // cibFile is where Pacemaker keeps the configuration between runs.
 const cibFile = "/var/lib/pacemaker/cib/cib.xml"
 
-// configuredResources are what a cluster without a coordinator is going to
-// run: those of the CIB on disk, in no state. A new cluster has none.
-func configuredResources(sys Sys) ([]ClusterResource, error) {
+// configuredResources are the IDs of all primitives in the CIB on disk. A new
+// cluster has none.
+func configuredResources(sys Sys) ([]string, error) {
 	b, err := sys.ReadFile(cibFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -186,18 +203,18 @@ func configuredResources(sys Sys) ([]ClusterResource, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", cibFile, err)
 	}
-	var rs []ClusterResource
+	var ids []string
 	var walk func(*Element)
 	walk = func(e *Element) {
 		if e.Name == "primitive" {
-			rs = append(rs, ClusterResource{ID: e.Attrs["id"], Managed: true})
+			ids = append(ids, e.Attrs["id"])
 		}
 		for _, x := range e.Children {
 			walk(x)
 		}
 	}
 	walk(cib)
-	return rs, nil
+	return ids, nil
 }
 
 type crmMon struct {

@@ -353,7 +353,7 @@ func TestXFSOnAnImage(t *testing.T) {
 func TestVolumeGroupOnALoopDevice(t *testing.T) {
 	dev := loop(t, image(t))
 	sys := diskSys{}
-	v := &resource.VolumeGroup{Name: "brick1_home", PVs: []string{dev}, SystemID: "mortar-brick1", Align: 1 << 20, ExtentSize: 4 << 20, LV: "data"}
+	v := &resource.VolumeGroup{Name: "brick1_home", PVs: []string{dev}, SystemID: "mortar-brick1-building", RestID: "mortar-brick1", Align: 1 << 20, ExtentSize: 4 << 20, LV: "data"}
 	as, err := v.Diff(t.Context(), sys)
 	if err != nil || len(as) != 1 {
 		t.Fatalf("no vgcreate: %v %v", as, err)
@@ -363,14 +363,31 @@ func TestVolumeGroupOnALoopDevice(t *testing.T) {
 		t.Fatalf("a second apply would change: %v %v", as, err)
 	}
 	out := run(t, "lvm", "pvs", "--foreign", "--noheadings", "--units", "b", "-o", "vg_systemid,pe_start,vg_extent_size", "--devices", dev,
-		"--config", `global{system_id_source="lvmlocal"} local{system_id="mortar-brick1"}`)
-	if !strings.Contains(strings.Join(strings.Fields(out), " "), "mortar-brick1 1048576B 4194304B") {
+		"--config", `global{system_id_source="lvmlocal"} local{system_id="mortar-brick1-building"}`)
+	if !strings.Contains(strings.Join(strings.Fields(out), " "), "mortar-brick1-building 1048576B 4194304B") {
 		t.Errorf("system ID, start of data or extent size are not as wanted: %s", out)
 	}
-	l := &resource.LogicalVolume{VG: "brick1_home", Name: "data", PVs: []string{dev}, SystemID: "mortar-brick1", Stripes: 1, Activate: true}
+	l := &resource.LogicalVolume{VG: "brick1_home", Name: "data", PVs: []string{dev}, SystemID: "mortar-brick1-building", Stripes: 1, Activate: true}
 	as, err = l.Diff(t.Context(), sys)
 	if err != nil || len(as) != 1 || !strings.Contains(strings.Join(as[0].Cmd, " "), "lvcreate") {
 		t.Errorf("no lvcreate: %v %v", as, err)
+	}
+	// Released, and no cluster has it yet: taken back. A node's: refused.
+	vgchange := func(from, to string) {
+		run(t, "lvm", "vgchange", "--yes", "--systemid", to, "--config", `global{system_id_source="lvmlocal"} local{system_id="`+from+`"}`, "--devices", dev, "brick1_home")
+	}
+	vgchange("mortar-brick1-building", "mortar-brick1")
+	as, err = v.Diff(t.Context(), sys)
+	if err != nil || len(as) != 1 || as[0].Title != "take volume group brick1_home back to build it" {
+		t.Fatalf("not taken back: %v %v", as, err)
+	}
+	run(t, as[0].Cmd...)
+	if as, err = v.Diff(t.Context(), sys); err != nil || len(as) != 0 {
+		t.Fatalf("taken back twice: %v %v", as, err)
+	}
+	vgchange("mortar-brick1-building", "nfs2")
+	if as, err = v.Diff(t.Context(), sys); err == nil || !strings.Contains(err.Error(), `belongs to "nfs2"`) {
+		t.Fatalf("a node's volume group is not refused: %v %v", as, err)
 	}
 	other := *v
 	other.Name = "brick2_home"

@@ -59,9 +59,12 @@ func dmName(vg, lv string) string {
 type VolumeGroup struct {
 	Name string
 	PVs  []string // /dev/md/…
-	// SystemID owns the group, so that no host activates it by itself; ""
-	// for a group with one host.
+	// SystemID owns the group while apply builds it, so that no host activates
+	// it by itself; "" for a group with one host.
 	SystemID string
+	// RestID owns it once it is released. A group that was released before any
+	// cluster had its service is taken back. "" where a cluster has it.
+	RestID string
 	// Align is where data starts on each physical volume, bytes: a full
 	// stripe, so that stripes of the layers above begin with the array's.
 	Align int64
@@ -88,7 +91,7 @@ func (v *VolumeGroup) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 			return v.create(), nil // its array is made first
 		}
 	}
-	if v.LV != "" {
+	if v.LV != "" && v.RestID == "" {
 		carries, err := v.carries(sys)
 		if err != nil || carries {
 			return nil, err
@@ -117,7 +120,7 @@ func (v *VolumeGroup) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 	}
 	switch {
 	case len(out) == 0:
-		return nil, nil
+		return v.own(rows[0]["vg_systemid"])
 	case len(out) == len(v.PVs):
 		return v.create(), nil
 	}
@@ -130,6 +133,24 @@ func (v *VolumeGroup) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 		Title: "extend volume group " + v.Name,
 		Cmd:   append(append(argv, v.Name), out...),
 	}}, nil
+}
+
+// own takes a group that apply released back, and refuses one of somebody else.
+func (v *VolumeGroup) own(owner string) ([]Action, error) {
+	switch {
+	case v.RestID == "" || owner == v.SystemID:
+		return nil, nil
+	case owner == v.RestID:
+		argv := append([]string{"lvm", "vgchange", "--yes", "--systemid", v.SystemID}, lvmArgs(owner, v.PVs)...)
+		return []Action{{
+			Title: "take volume group " + v.Name + " back to build it", Cmd: append(argv, v.Name),
+			Why: "no cluster has its service, and with this owner the resource agent refuses it",
+		}}, nil
+	}
+	return nil, &Refusal{
+		What: fmt.Sprintf("volume group %s belongs to %q: a cluster has served it, but no server's cluster knows its service", v.Name, owner),
+		Mend: fmt.Sprintf("see that no server uses it; then hand it to apply: `vgchange --systemid %s --config 'local { system_id = %q }' %s` (lvmsystemid(7))", v.RestID, owner, v.Name),
+	}
 }
 
 // carries tells from sysfs, without a fork, whether each physical volume
@@ -167,7 +188,7 @@ func (v *VolumeGroup) create() []Action {
 	}
 	if v.SystemID != "" {
 		argv = append(argv, "--systemid", v.SystemID, "--setautoactivation", "n")
-		why = "the system ID " + v.SystemID + " is no host's: only the resource agent, which knows it, brings the group up"
+		why = "the system ID " + v.SystemID + " is no host's, and the resource agent refuses it: nothing brings the group up before it is built"
 	}
 	argv = append(argv, lvmArgs(v.SystemID, v.PVs)...)
 	return []Action{{

@@ -194,7 +194,7 @@ func (a *Array) diffStopped(ctx context.Context, sys Sys, disks []found, as []Ac
 		for _, d := range have {
 			argv = append(argv, d.stable())
 		}
-		return append(as, Action{Title: "assemble array " + a.Name, Cmd: argv, Claims: true}, a.wait()), nil
+		return append(as, Action{Title: "assemble array " + a.Name, Cmd: argv}, a.wait()), nil
 	case newest > 0:
 		return nil, &Refusal{
 			What: fmt.Sprintf("array %s has only %d of its %d members", a.Name, members, len(a.Members)),
@@ -203,7 +203,7 @@ func (a *Array) diffStopped(ctx context.Context, sys Sys, disks []found, as []Ac
 	case !a.Assemble:
 		return nil, &Refusal{
 			What: "array " + a.Name + " is on none of its disks, but its service was already set up",
-			Mend: "if the array may be created anew: stop Pacemaker on all servers, and remove " + BuiltDir + " and " + cibFile + " there",
+			Mend: "if the array may be created anew: stop Pacemaker on all servers, and remove " + BuiltDir + " and " + path.Dir(cibFile) + " there",
 		}
 	}
 	create, err := a.create(sys, disks)
@@ -238,7 +238,7 @@ func (a *Array) create(sys Sys, disks []found) (Action, error) {
 		argv = append(argv, "--spare-devices="+strconv.Itoa(len(a.Spares)))
 	}
 	create := Action{
-		Title: "create array " + a.Name, Seconds: 300, Claims: true,
+		Title: "create array " + a.Name, Seconds: 300,
 		// --assume-clean saves the first resync, but is only right if every disk
 		// is known to hold zeroes: with other parity the first rebuild would
 		// restore wrong data. Writing zeroes keeps hard disks busy for hours

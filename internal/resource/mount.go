@@ -201,9 +201,11 @@ func built(sys Sys) (map[string]string, error) {
 // start the service anywhere: in an HA pair nothing is assembled outside of
 // it. It is not used on a server where Pacemaker runs the service.
 type ReleaseStorage struct {
-	VG, LV, SystemID string
-	MountPoint       string
-	Arrays           map[string]string // UUID → name
+	VG, LV     string
+	SystemID   string // that owns the group while it is built
+	RestID     string // that owns it from now on
+	MountPoint string
+	Arrays     map[string]string // UUID → name
 	// Cache is the config of the volume's cache, Cached the device mapper's
 	// name of what is mounted then; "" without.
 	Cache, Cached string
@@ -216,7 +218,7 @@ func (r *ReleaseStorage) Kind() string { return "release-storage" }
 func (r *ReleaseStorage) ID() string { return r.VG }
 
 // Diff looks at mounts, device mapper and md in sysfs.
-func (r *ReleaseStorage) Diff(_ context.Context, sys Sys) ([]Action, error) {
+func (r *ReleaseStorage) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 	var as []Action
 	ms, err := mounts(sys)
 	if err != nil {
@@ -258,10 +260,35 @@ func (r *ReleaseStorage) Diff(_ context.Context, sys Sys) ([]Action, error) {
 		as = append(as, Action{Title: "deactivate volume group " + r.VG, Cmd: append(argv, r.VG)})
 	}
 	if len(stop) > 0 {
-		as = append(as, Action{
+		over, err := r.handOver(ctx, sys, stop)
+		if err != nil {
+			return nil, err
+		}
+		as = append(append(as, over...), Action{
 			Title: "stop the arrays of " + r.VG, Why: "from now on only Pacemaker brings them up, on one server",
 			Cmd: append([]string{"mdadm", "--stop"}, stop...),
 		})
 	}
 	return as, nil
+}
+
+// handOver gives the volume group the owner that the resource agent takes it
+// from.
+func (r *ReleaseStorage) handOver(ctx context.Context, sys Sys, pvs []string) ([]Action, error) {
+	rows, err := lvmReport(ctx, sys, append([]string{"lvm", "vgs", "--foreign", "--reportformat", "json", "-o", "vg_name,vg_systemid"},
+		lvmArgs(r.SystemID, pvs)...))
+	if err != nil {
+		return nil, err
+	}
+	for _, row := range rows {
+		if row["vg_name"] != r.VG || row["vg_systemid"] != r.SystemID {
+			continue
+		}
+		argv := append([]string{"lvm", "vgchange", "--yes", "--systemid", r.RestID}, lvmArgs(r.SystemID, pvs)...)
+		return []Action{{
+			Title: "hand volume group " + r.VG + " over", Cmd: append(argv, r.VG),
+			Why: "it is built: from now on the resource agent takes it",
+		}}, nil
+	}
+	return nil, nil
 }

