@@ -62,6 +62,7 @@ type fakeHost struct {
 	files   map[string]string // files of the host itself
 	md      map[string]string // assembled arrays: UUID to device
 	inert   bool              // arrays assembled but not started
+	ro      bool              // arrays assembled read-only
 	degr    int
 	active  bool // logical volume
 	mounts  []mountEntry
@@ -134,7 +135,7 @@ func (h *fakeHost) boot() {
 		"/dev/kmsg":                                          "",
 		"/proc/sysrq-trigger":                                "",
 	}
-	h.md, h.active, h.nfsd, h.inert, h.degr = map[string]string{}, false, 0, false, 0
+	h.md, h.active, h.nfsd, h.inert, h.ro, h.degr = map[string]string{}, false, 0, false, false, 0
 	h.space, h.spaceLink, h.spaceAddrs = false, false, map[netip.Prefix]string{}
 	h.mounts = []mountEntry{{Dev: "8:1", Root: "/", Target: "/", Opts: "rw", Type: "ext4", Source: "/dev/sda1", Super: "rw"}}
 	h.procs = map[int]*fakeProc{1: {name: "systemd"}}
@@ -234,6 +235,9 @@ func (h *fakeHost) tree() map[string]string {
 	for uuid, dev := range h.md {
 		d := "/sys/block/" + dev
 		state := "clean"
+		if h.ro {
+			state = "readonly"
+		}
 		if h.inert {
 			state = "inactive"
 		}
@@ -921,10 +925,8 @@ func (h *fakeHost) run(c command, inside bool) (string, error) {
 		if slices.Contains(a, "--force") {
 			h.t.Error("mdadm --force")
 		}
-		for _, o := range h.hosts {
-			if o != h && !o.dead && len(o.md) > 0 {
-				h.t.Errorf("the array is assembled on %s and %s", o.name, h.name)
-			}
+		if !slices.Contains(a, "--readonly") {
+			h.t.Error("an array is assembled for writing before its owner is known")
 		}
 		uuid := md.Hex(strings.TrimPrefix(a[3], "--uuid="))
 		n, dirty := 0, false
@@ -940,19 +942,30 @@ func (h *fakeHost) run(c command, inside bool) (string, error) {
 		if n < 4 {
 			return fails("not enough devices")
 		}
-		h.md[uuid], h.degr, h.inert = "md127", 6-n, false
+		h.md[uuid], h.degr, h.inert, h.ro = "md127", 6-n, false, true
+		return "", nil
+	case a[0] == "mdadm" && a[1] == "--readwrite":
+		for _, o := range h.hosts {
+			if o != h && !o.dead && len(o.md) > 0 && !o.ro {
+				h.t.Errorf("%s and %s both write to the array", o.name, h.name)
+			}
+		}
+		h.ro = false
 		return "", nil
 	case a[0] == "mdadm" && a[1] == "--stop":
 		if h.active {
 			return fails("busy")
 		}
-		h.md, h.inert, h.slow = map[string]string{}, false, false
+		h.md, h.inert, h.slow, h.ro = map[string]string{}, false, false, false
 		return "", nil
 	case a[0] == "lvm":
 		if len(h.md) == 0 || !slices.Contains(a, "/dev/md127") {
 			return fails("no such volume group")
 		}
 		cfg := a[3]
+		if h.ro && a[len(a)-2] != "n" {
+			h.t.Errorf("%q on an array that is read-only", a)
+		}
 		if i := slices.Index(a, "--systemid"); i > 0 {
 			if !strings.Contains(cfg, fmt.Sprintf("%q", h.owner)) {
 				return fails("cannot access foreign volume group")

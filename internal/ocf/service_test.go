@@ -139,8 +139,10 @@ func TestReleased(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h := newShared(t).hosts["nfs1"]
 			s := h.service(testConfig())
-			if err := s.startArrays(context.Background()); err != nil {
-				t.Fatal(err)
+			for _, start := range []func(context.Context) error{s.startArrays, s.startVolume} {
+				if err := start(context.Background()); err != nil {
+					t.Fatal(err)
+				}
 			}
 			if !h.held || !h.slow {
 				t.Fatal("udev or resync was not held")
@@ -296,6 +298,7 @@ func TestRefusals(t *testing.T) {
 			}
 		}, "belongs to another array", true},
 		"stranger owns the volume group": {func(s *shared, _ *fakeHost, _ *Config) { s.owner = "backup-host" }, `owned by "backup-host", which is no node`, false},
+		"apply builds it":                {func(s *shared, _ *fakeHost, _ *Config) { s.owner = "at-rest-building" }, "volume group vg-a is under construction", false},
 		"another volume group":           {func(s *shared, _ *fakeHost, _ *Config) { s.vg = "other" }, "carries volume group other, not vg-a", false},
 		"another file system":            {func(s *shared, _ *fakeHost, _ *Config) { s.fsUUID = strings.Repeat("00", 16) }, "has UUID", false},
 		"something on the mount point": {func(_ *shared, h *fakeHost, _ *Config) {
@@ -322,6 +325,65 @@ func TestRefusals(t *testing.T) {
 				t.Error("the address is up")
 			}
 		})
+	}
+}
+
+// An array that somebody else has assembled, of whatever members, is stopped
+// and judged by its superblocks like any other.
+func TestStrayArrayIsJudged(t *testing.T) {
+	ctx := context.Background()
+	for name, c := range map[string]struct {
+		inert bool
+		gone  int
+		want  string
+	}{
+		"whole":                                {false, 0, ""},
+		"half started":                         {true, 0, ""},
+		"without superblocks that bear it out": {false, 3, "3 of 6 members are missing"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sh := newShared(t)
+			h := sh.hosts["nfs1"]
+			h.md[arrayUUID], h.inert = "md127", c.inert // and sysfs says clean
+			for i := range c.gone {
+				sh.disks[fmt.Sprintf("/dev/mapper/d%d", i)].gone = true
+			}
+			s := h.service(testConfig())
+			err := s.start(ctx)
+			if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+				t.Fatalf("error %v, want %q", err, c.want)
+			}
+			if !slices.Contains(h.changes, "mdadm --stop /dev/md127") {
+				t.Errorf("not stopped: %q", h.changes)
+			}
+			if err != nil && len(h.md) > 0 {
+				t.Error("an array that was refused is assembled")
+			}
+		})
+	}
+}
+
+// While apply builds the storage on one server, the agent of the other looks
+// and writes nothing.
+func TestUnderConstruction(t *testing.T) {
+	ctx := context.Background()
+	sh := newShared(t)
+	builder, h := sh.hosts["nfs1"], sh.hosts["nfs2"]
+	builder.md[arrayUUID], builder.active, sh.owner = "md127", true, "at-rest-building"
+	s := h.service(testConfig())
+	if err := s.start(ctx); err == nil || !strings.Contains(err.Error(), "under construction") {
+		t.Fatal(err)
+	}
+	if err := s.stop(ctx); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range h.changes {
+		if strings.HasPrefix(c, "mdadm --readwrite") || strings.HasPrefix(c, "lvm ") {
+			t.Errorf("it ran %s", c)
+		}
+	}
+	if l := h.left(); l != "" || sh.owner != "at-rest-building" {
+		t.Errorf("left %q, owner %q", l, sh.owner)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"sort"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -112,6 +113,15 @@ func (a mdArray) usable() error {
 	default:
 		return fmt.Errorf("array %s is %s", a.Dev, a.State)
 	}
+	return a.complete()
+}
+
+// readOnly is the value of array_state in which md writes no superblock and
+// starts no resync.
+const readOnly = "readonly"
+
+// complete says whether the members of an array hold all its data.
+func (a mdArray) complete() error {
 	if a.Degraded > 0 && md.CanLose(md.Level(a.Level), a.Layout, a.Present) < 0 {
 		return fmt.Errorf("array %s lacks %d of %d members, more than %s can lose", a.Dev, a.Degraded, a.Disks, a.Level)
 	}
@@ -153,65 +163,88 @@ const (
 	memberWait = 20 * time.Second
 )
 
-// startArrays looks at all arrays before it changes anything, so that a
-// refusal leaves everything as it was.
+// startArrays looks at the superblocks of all arrays before it assembles one,
+// so that a refusal leaves everything as it was. It assembles read-only: who
+// owns the volume is not known before the arrays can be read, and until then
+// nothing may be written. startVolume opens them.
 func (s *service) startArrays(ctx context.Context) error {
+	if dev, _, err := s.volume(); err != nil || dev != "" {
+		return errors.Join(err, s.wholeArrays()) // a start that is repeated
+	}
+	// Not earlier: members that come late come by udev.
+	hold := sync.OnceFunc(func() { s.holdUdev(ctx) })
+	// Somebody else has assembled what is there, from whatever members he took.
+	if err := s.stopStrays(ctx, hold); err != nil {
+		return err
+	}
+	verdicts := make([]verdict, len(s.cfg.Arrays))
+	for i, want := range s.cfg.Arrays {
+		var err error
+		if verdicts[i], err = s.look(ctx, want); err != nil {
+			return &refusal{err}
+		}
+		for _, n := range verdicts[i].Notes {
+			s.log.note("array %s: %s", want.Name, n)
+		}
+	}
+	hold()
+	for i, want := range s.cfg.Arrays {
+		if err := s.assemble(ctx, want, verdicts[i]); err != nil {
+			return err
+		}
+	}
+	return s.wholeArrays()
+}
+
+// stopStrays stops arrays of the service on which no volume is active.
+func (s *service) stopStrays(ctx context.Context, hold func()) error {
 	all, err := s.arrays()
 	if err != nil {
 		return err
 	}
-	type todo struct {
-		array Array
-		how   verdict
-		inert string // half assembled by somebody else, without being started
-	}
-	var todos []todo
-	for _, want := range s.cfg.Arrays {
-		t := todo{array: want}
-		if a, ok := all[md.Hex(want.UUID)]; ok {
-			if a.State != "inactive" {
-				if err := a.usable(); err != nil {
-					return err
-				}
-				continue
-			}
-			t.inert = "/dev/" + a.Dev
-		}
-		if t.how, err = s.look(ctx, want); err != nil {
-			return &refusal{err}
-		}
-		for _, n := range t.how.Notes {
-			s.log.note("array %s: %s", want.Name, n)
-		}
-		todos = append(todos, t)
-	}
-	// Not earlier: members that come late come by udev.
-	s.holdUdev(ctx)
-	for _, t := range todos {
-		if t.inert != "" {
-			if _, err := s.k.Run(ctx, command{argv: []string{"mdadm", "--stop", t.inert}}); err != nil {
-				return err
-			}
-		}
-		if err := s.assemble(ctx, t.array, t.how); err != nil {
+	for _, a := range s.ours(all) {
+		hold()
+		s.log.note("array %s was assembled (%s) without its volume: it is stopped and judged by its superblocks", a.Dev, a.State)
+		if _, err := s.k.Run(ctx, command{argv: []string{"mdadm", "--stop", "/dev/" + a.Dev}}); err != nil {
 			return err
 		}
 	}
-	all, err = s.arrays()
+	return nil
+}
+
+// wholeArrays checks that all arrays are assembled with enough members.
+func (s *service) wholeArrays() error {
+	all, err := s.arrays()
 	if err != nil {
 		return err
 	}
-	s.holdSync(all)
 	for _, want := range s.cfg.Arrays {
 		a, ok := all[md.Hex(want.UUID)]
 		if !ok {
-			return fmt.Errorf("array %s is not there although mdadm assembled it", want.Name)
+			return fmt.Errorf("array %s is not assembled", want.Name)
 		}
-		if err := a.usable(); err != nil {
+		if err = a.usable(); a.State == readOnly {
+			err = a.complete()
+		}
+		if err != nil {
 			return err
 		}
 		if a.Degraded > 0 {
 			s.log.note("array %s (%s) runs without %d of its %d members", want.Name, a.Dev, a.Degraded, a.Disks)
+		}
+	}
+	return nil
+}
+
+// openArrays lets md write to arrays that startArrays assembled.
+func (s *service) openArrays(ctx context.Context, all map[string]mdArray) error {
+	s.holdSync(all) // before it could begin
+	for _, a := range s.ours(all) {
+		if a.State != readOnly {
+			continue
+		}
+		if _, err := s.k.Run(ctx, command{argv: []string{"mdadm", "--readwrite", "/dev/" + a.Dev}}); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -228,7 +261,7 @@ func (s *service) assemble(ctx context.Context, a Array, v verdict) error {
 	}
 	// --run: the judgement of how few members are enough is made already; it
 	// does not take members that are out of date, as --force would.
-	argv := []string{"mdadm", "--assemble", "/dev/md/" + a.Name, "--uuid=" + md.UUID(a.UUID), "--run", "--quiet"}
+	argv := []string{"mdadm", "--assemble", "/dev/md/" + a.Name, "--uuid=" + md.UUID(a.UUID), "--run", "--readonly", "--quiet"}
 	// MDADM_NO_UDEV: mdadm makes its link itself instead of waiting for udev,
 	// which is held meanwhile. Source: mdadm(8), environment.
 	_, err := s.k.Run(ctx, command{argv: append(argv, v.Members...), env: []string{"MDADM_NO_UDEV=1"}})
@@ -400,6 +433,9 @@ func (s *service) startVolume(ctx context.Context) error {
 	if dev != "" && m.SystemID == s.host {
 		return nil
 	}
+	if s.cfg.SystemID != "" && m.SystemID == BuildingID(s.cfg.SystemID) {
+		return &refusal{fmt.Errorf("volume group %s is under construction: mortar apply builds it on some server, or was cut short; run it again", s.cfg.VG)}
+	}
 	known := m.SystemID == "" || m.SystemID == s.cfg.SystemID
 	for n := range s.cfg.Nodes {
 		known = known || m.SystemID == n
@@ -412,6 +448,9 @@ func (s *service) startVolume(ctx context.Context) error {
 	}
 	all, err := s.arrays()
 	if err != nil {
+		return err
+	}
+	if err := s.openArrays(ctx, all); err != nil {
 		return err
 	}
 	if m.SystemID != s.host {
