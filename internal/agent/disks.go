@@ -2,6 +2,7 @@ package agent
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/hex"
 	"fmt"
@@ -20,7 +21,9 @@ var (
 )
 
 // Disks lists SCSI, virtio and NVMe disks from /sys, the two paths to one
-// disk and the multipath map over them being one. No command is run.
+// disk and the multipath map over them being one. Two devices are one disk only
+// if a world-wide identifier or a map says so, never by their serial alone: two
+// namespaces of an NVMe drive have one serial. No command is run.
 func (h HostSys) Disks(ctx context.Context) ([]resource.DiskFact, error) {
 	names, err := h.Glob("/sys/block/*")
 	if err != nil {
@@ -41,10 +44,7 @@ func (h HostSys) Disks(ctx context.Context) ([]resource.DiskFact, error) {
 			return nil, err
 		}
 		f := resource.DiskFact{Serial: h.diskSerial(name), WWN: h.diskWWN(name), Size: h.blockSize(name), Paths: []string{name}}
-		id := f.Serial + "\x00" + f.WWN
-		if f.Serial == "" && f.WWN == "" {
-			id = name // nothing says what it is the same disk as
-		}
+		id := f.Serial + "\x00" + cmp.Or(f.WWN, h.worldWide(name), maps[name], name)
 		if known := byID[id]; known != nil {
 			known.Paths = append(known.Paths, name)
 			if known.Size == 0 {
@@ -150,13 +150,17 @@ func (h HostSys) diskSerial(name string) string {
 	return ""
 }
 
+// worldWide is the identifier of a SCSI disk or an NVMe namespace as the kernel
+// gives it, of whatever kind: "naa.5000c500…", "t10.ATA …", "nvme.1b36-…".
+func (h HostSys) worldWide(name string) string {
+	dir := "/sys/block/" + name
+	return cmp.Or(h.line(dir+"/device/wwid"), h.line(dir+"/wwid")) // SCSI, NVMe
+}
+
 func (h HostSys) diskWWN(name string) string {
 	dir := "/sys/block/" + name
-	for _, p := range []string{dir + "/device/wwid", dir + "/wwid"} { // SCSI, NVMe
-		kind, id, ok := strings.Cut(h.line(p), ".")
-		if ok && (kind == "naa" || kind == "eui") {
-			return strings.ToLower(id)
-		}
+	if kind, id, ok := strings.Cut(h.worldWide(name), "."); ok && (kind == "naa" || kind == "eui") {
+		return strings.ToLower(id)
 	}
 	if b, err := h.ReadFile(dir + "/device/vpd_pg83"); err == nil {
 		if w := naaOfPage83(b); w != "" {

@@ -83,6 +83,18 @@ func TestDisks(t *testing.T) {
 		"sys/block/vda/size":              "32\n",
 		"sys/block/vda/serial":            "state\n",
 		"sys/block/vdb/size":              "32\n",
+		// Disks that share a serial and are not one: two namespaces of a drive, and
+		// two disks of a hypervisor. Two paths that only a t10 identifier joins.
+		"sys/block/nvme1n1/device/serial": "NV02\n",
+		"sys/block/nvme1n1/wwid":          "nvme.1b36-4e563032-51454d55-00000001\n",
+		"sys/block/nvme1n2/device/serial": "NV02\n",
+		"sys/block/nvme1n2/wwid":          "nvme.1b36-4e563032-51454d55-00000002\n",
+		"sys/block/vdc/serial":            "same\n",
+		"sys/block/vdd/serial":            "same\n",
+		"sys/block/sdx/device/vpd_pg80":   pg80("T1"),
+		"sys/block/sdx/device/wwid":       "t10.ATA     X   T1\n",
+		"sys/block/sdy/device/vpd_pg80":   pg80("T1"),
+		"sys/block/sdy/device/wwid":       "t10.ATA     X   T1\n",
 		// What is no disk.
 		"sys/block/nvme0c0n1/size": "16\n",
 		"sys/block/loop0/size":     "16\n",
@@ -97,12 +109,17 @@ func TestDisks(t *testing.T) {
 	}
 	want := []resource.DiskFact{
 		{Serial: "NV01", WWN: "0025388b71b1a2c3", Device: "/dev/nvme0n1", Paths: []string{"nvme0n1"}, Size: 8192},
+		{Serial: "NV02", Device: "/dev/nvme1n1", Paths: []string{"nvme1n1"}},
+		{Serial: "NV02", Device: "/dev/nvme1n2", Paths: []string{"nvme1n2"}},
 		{Serial: "MA01", WWN: "5000c500a0000001", Device: "/dev/mapper/35000c500a0000001", Paths: []string{"sda", "sdc"}, Size: 1 << 20},
 		{Serial: "MA03", WWN: "5000c500a0000003", Device: "/dev/disk/by-id/wwn-0x5000c500a0000003", Paths: []string{"sdd", "sdaa"}, Size: 4096},
 		{Serial: "MA02", WWN: "5000c500a0000002", Device: "/dev/disk/by-id/dm-uuid-mpath-35000c500a0000002", Paths: []string{"sdb"}, Size: 2 << 20},
 		{Serial: "MA05", WWN: "5000c500a0000005", Device: "/dev/dm-5", Paths: []string{"sde"}, Size: 4096},
+		{Serial: "T1", Device: "/dev/sdx", Paths: []string{"sdx", "sdy"}},
 		{Serial: "state", Device: "/dev/vda", Paths: []string{"vda"}, Size: 16384},
 		{Device: "/dev/vdb", Paths: []string{"vdb"}, Size: 16384},
+		{Serial: "same", Device: "/dev/vdc", Paths: []string{"vdc"}},
+		{Serial: "same", Device: "/dev/vdd", Paths: []string{"vdd"}},
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)

@@ -420,6 +420,11 @@ func (s *Stack) split() bool { return s.cfg.Mode == WriteBack }
 
 // partition gives SSDs their partitions. What was on them is gone.
 func (s *Stack) partition(ctx context.Context, serials []string, say Progress) error {
+	for name, devs := range s.devices() {
+		if len(devs) > 1 && slices.ContainsFunc(serials, func(x string) bool { return strings.EqualFold(x, name) }) {
+			return &Refusal{fmt.Sprintf("%s all have the serial %s: which of them is meant cannot be told", strings.Join(devs, ", "), name)}
+		}
+	}
 	there := s.ssds()
 	for _, serial := range serials {
 		d := there[serial]

@@ -130,6 +130,24 @@ func (s *Stack) inSync(a *array) []string {
 // of whole devices (nvme0n1, or dm-4 for a multipath map).
 func (s *Stack) ssds() map[string]string {
 	found := map[string]string{}
+	for serial, devs := range s.devices() {
+		for _, w := range s.cfg.SSDs {
+			if strings.EqualFold(w.Serial, serial) {
+				found[w.Serial] = devs[0]
+			}
+		}
+		// Also one that was in the pool, to be taken out of it.
+		if l := s.label; l != nil && found[serial] == "" && (slices.Contains(l.SSDs, serial) || l.Dirty != nil && slices.Contains(l.Dirty.Members, serial)) {
+			found[serial] = devs[0]
+		}
+	}
+	return found
+}
+
+// devices lists whole devices by serial: more than one where a serial does not
+// tell disks apart, as with two namespaces of an NVMe drive.
+func (s *Stack) devices() map[string][]string {
+	all := map[string][]string{}
 	for _, n := range s.list("/sys/block") {
 		serial := ""
 		switch {
@@ -149,17 +167,11 @@ func (s *Stack) ssds() map[string]string {
 				n = h
 			}
 		}
-		for _, w := range s.cfg.SSDs {
-			if strings.EqualFold(w.Serial, serial) {
-				found[w.Serial] = n
-			}
-		}
-		// Also one that was in the pool, to be taken out of it.
-		if l := s.label; l != nil && found[serial] == "" && (slices.Contains(l.SSDs, serial) || l.Dirty != nil && slices.Contains(l.Dirty.Members, serial)) {
-			found[serial] = n
+		if !slices.Contains(all[serial], n) {
+			all[serial] = append(all[serial], n)
 		}
 	}
-	return found
+	return all
 }
 
 // partitions of a whole device, by number: those of the kernel, or kpartx's

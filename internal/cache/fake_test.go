@@ -182,6 +182,24 @@ func TestPartitionWithoutUdev(t *testing.T) {
 	}
 }
 
+// A serial that two devices have names neither of them.
+func TestPartitionOfAnAmbiguousSerial(t *testing.T) {
+	sys := &tree{files: map[string]string{
+		"/sys/fs/bcache/register": "", "/sys/module/raid1/refcnt": "", "/sys/module/raid0/refcnt": "",
+		"/sys/block/nvme0n1/device/serial": "A\n", "/sys/class/block/nvme0n1/size": "2000000\n",
+		"/sys/block/nvme1n1/device/serial": "B\n", "/sys/class/block/nvme1n1/size": "2000000\n",
+		"/sys/block/nvme1n2/device/serial": "B\n", "/sys/class/block/nvme1n2/size": "2000000\n",
+	}}
+	s := &Stack{cfg: config(WriteBack, "A", "B"), sys: sys, note: t.Logf, label: &Label{Sequence: 1}}
+	err := s.change(t.Context(), need{Partition: []string{"A", "B"}}, func(string, int64, int64) {})
+	if err == nil || !strings.Contains(err.Error(), "all have the serial B") {
+		t.Error(err)
+	}
+	if slices.ContainsFunc(sys.ran, func(c string) bool { return strings.HasPrefix(c, "sfdisk") || strings.HasPrefix(c, "blkdiscard") }) {
+		t.Errorf("ran %q", sys.ran)
+	}
+}
+
 // What failed between the layers is tried again; given up if the disks
 // themselves do not answer; and kept again once they did.
 func TestRevive(t *testing.T) {

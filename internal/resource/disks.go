@@ -1,6 +1,7 @@
 package resource
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -60,33 +61,50 @@ func resolve(ctx context.Context, sys Sys, refs []DiskRef) ([]found, error) {
 	if err != nil {
 		return nil, err
 	}
-	return match(facts, refs)
+	fs, err := match(facts, refs)
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range fs {
+		if err := f.ownMap(sys); err != nil {
+			return nil, err
+		}
+	}
+	return fs, nil
+}
+
+// ownMap refuses a multipath map that has paths to other disks: what commands
+// write to must be the disk that was looked at.
+func (f found) ownMap(sys Sys) error {
+	if !f.scsi() {
+		return nil
+	}
+	slaves, err := sys.Glob("/sys/block/" + kernelName(sys, f.stable()) + "/slaves/*")
+	if err != nil {
+		return err
+	}
+	for _, s := range slaves {
+		if s = path.Base(s); !slices.Contains(f.Paths, s) {
+			return &Refusal{
+				What: fmt.Sprintf("%s: its multipath map %s has path %s, which is no path to it", f.Ref, f.stable(), s),
+				Mend: "look at `multipath -ll " + f.mapName() + "`: the map may be older than a disk that was replaced; `multipath -r` renews it",
+			}
+		}
+	}
+	return nil
 }
 
 func match(facts []DiskFact, refs []DiskRef) ([]found, error) {
 	var fs []found
 	var missing []string
 	for _, r := range refs {
-		i := slices.IndexFunc(facts, func(f DiskFact) bool { return sameSerial(f.Serial, r.Serial) })
-		if i < 0 && r.WWN != "" {
-			i = slices.IndexFunc(facts, func(f DiskFact) bool { return md.SameUUID(f.WWN, r.WWN) })
-			if i >= 0 {
-				return nil, &Refusal{
-					What: fmt.Sprintf("%s: the disk with WWN %s has serial %s", r, r.WWN, facts[i].Serial),
-					Mend: "correct serial or wwn in the spec",
-				}
-			}
+		f, err := only(facts, r)
+		if err != nil {
+			return nil, err
 		}
-		if i < 0 {
+		if f == nil {
 			missing = append(missing, r.String())
 			continue
-		}
-		f := facts[i]
-		if r.WWN != "" && !md.SameUUID(f.WWN, r.WWN) {
-			return nil, &Refusal{
-				What: fmt.Sprintf("%s has WWN %s, not %s", r, f.WWN, r.WWN),
-				Mend: "correct serial or wwn in the spec",
-			}
 		}
 		// Makers round differently; one percent is less than any step in size.
 		if r.Size > 0 && f.Size < r.Size-r.Size/100 {
@@ -95,7 +113,7 @@ func match(facts []DiskFact, refs []DiskRef) ([]found, error) {
 				Mend: "correct size in the spec, or replace the disk",
 			}
 		}
-		fs = append(fs, found{Ref: r, DiskFact: f})
+		fs = append(fs, found{Ref: r, DiskFact: *f})
 	}
 	if len(missing) > 0 {
 		are := "is"
@@ -108,6 +126,66 @@ func match(facts []DiskFact, refs []DiskRef) ([]found, error) {
 		}
 	}
 	return fs, nil
+}
+
+// only finds the one disk that a DiskRef names; nil if none has the serial or
+// WWN. A serial that several disks have needs a WWN to tell them apart, and a
+// WWN must be of one disk: multipath joins by it.
+func only(facts []DiskFact, r DiskRef) (*DiskFact, error) {
+	var same, twins []DiskFact
+	for _, f := range facts {
+		if sameSerial(f.Serial, r.Serial) {
+			same = append(same, f)
+		}
+	}
+	if len(same) == 0 {
+		i := slices.IndexFunc(facts, func(f DiskFact) bool { return md.SameUUID(f.WWN, r.WWN) })
+		if i < 0 {
+			return nil, nil
+		}
+		return nil, &Refusal{
+			What: fmt.Sprintf("%s: the disk with WWN %s has serial %s", r, r.WWN, facts[i].Serial),
+			Mend: "correct serial or wwn in the spec",
+		}
+	}
+	if len(same) > 1 {
+		devices := names(same)
+		same = slices.DeleteFunc(same, func(f DiskFact) bool { return !md.SameUUID(f.WWN, r.WWN) })
+		if len(same) != 1 {
+			return nil, &Refusal{
+				What: fmt.Sprintf("%s: %d disks have this serial: %s", r, len(devices), strings.Join(devices, ", ")),
+				Mend: "give the wwn of the one that is meant in the spec; disks that only their serial names cannot be told apart",
+			}
+		}
+	}
+	f := same[0]
+	if r.WWN != "" && !md.SameUUID(f.WWN, r.WWN) {
+		return nil, &Refusal{
+			What: fmt.Sprintf("%s has WWN %s, not %s", r, f.WWN, r.WWN),
+			Mend: "correct serial or wwn in the spec",
+		}
+	}
+	for _, x := range facts {
+		if md.SameUUID(x.WWN, f.WWN) {
+			twins = append(twins, x)
+		}
+	}
+	if len(twins) > 1 {
+		return nil, &Refusal{
+			What: fmt.Sprintf("%s: disks with other serials have its WWN %s: %s", r, f.WWN, strings.Join(names(twins), ", ")),
+			Mend: "multipath would take them for paths to one disk: disconnect the others, or have their WWNs corrected",
+		}
+	}
+	return &f, nil
+}
+
+// names lists disks by device and serial.
+func names(fs []DiskFact) []string {
+	var out []string
+	for _, f := range fs {
+		out = append(out, fmt.Sprintf("%s (serial %s, WWN %s)", f.Device, f.Serial, cmp.Or(f.WWN, "none")))
+	}
+	return out
 }
 
 func sameSerial(a, b string) bool {

@@ -57,6 +57,28 @@ func TestMissingDiskIsNamed(t *testing.T) {
 	refused(t, d, sys, "has 2000000000 bytes, less than the 4000000000")
 	d.List[0].DiskRef = DiskRef{Serial: "wrong", WWN: "5000c50000000102", Enclosure: "A", Bay: 1}
 	refused(t, d, sys, "has serial MA02")
+
+	// One serial, two disks: the WWN decides, or nobody.
+	sys = twoPathDisks(false)
+	sys.disks[1].Serial = "MA01"
+	d.List[0].DiskRef = DiskRef{Serial: "MA01", Enclosure: "A", Bay: 1}
+	refused(t, d, sys, "2 disks have this serial: /dev/disk/by-id/wwn-0x5000c50000000101 (serial MA01, WWN 5000c50000000101)", "give the wwn")
+	d.List[0].WWN = "5000c50000000102"
+	fs, err := match(sys.disks, []DiskRef{d.List[0].DiskRef})
+	if err != nil || len(fs) != 1 || fs[0].WWN != "5000c50000000102" {
+		t.Errorf("%v, %v", fs, err)
+	}
+	sys.disks[0].WWN = ""
+	sys.disks[1].WWN = ""
+	refused(t, d, sys, "2 disks have this serial")
+	// A map with a path to another disk.
+	sys = twoPathDisks(true)
+	sys.files["/sys/block/dm-0/slaves/sda/x"], sys.files["/sys/block/dm-0/slaves/sdz/x"] = "", ""
+	refused(t, &Disks{Host: "nfs1", List: []WantedDisk{{DiskRef: twoRefs[0]}}}, sys, "/dev/mapper/35000c50000000101 has path sdz, which is no path to it")
+	// Two disks with one WWN would become one map.
+	sys = twoPathDisks(false)
+	sys.disks[1].WWN = sys.disks[0].WWN
+	refused(t, &Disks{Host: "nfs1", List: []WantedDisk{{DiskRef: twoRefs[0]}}}, sys, "disks with other serials have its WWN")
 }
 
 // A disk in use is refused even if it may be wiped: wipefs would not touch
