@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -61,11 +62,40 @@ func TestInitThenCheck(t *testing.T) {
 	}
 }
 
+// Two bricks of one name have different arrays; the ID alone decides.
+func TestInitGivesEachBrickAnID(t *testing.T) {
+	uuidOf := func(text string) string {
+		file := filepath.Join(t.TempDir(), "brick.yaml")
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		out, _, err := runCmd(t, newCheckCmd(), "--json", file)
+		var d design.Design
+		if err != nil || json.Unmarshal([]byte(out), &d) != nil {
+			t.Fatalf("%v\n%.300s", err, out)
+		}
+		return d.Groups[0].UUID
+	}
+	one, _, _ := runCmd(t, newInitCmd(), "nfs-ha")
+	two, _, _ := runCmd(t, newInitCmd(), "nfs-ha")
+	if one == two || uuidOf(one) == uuidOf(two) {
+		t.Error("two bricks have the same identity")
+	}
+	if again := uuidOf(one); again != uuidOf(one) {
+		t.Error("the UUID of an array changes")
+	}
+	without := regexp.MustCompile(`(?m)^id: .*\n`)
+	if uuidOf(without.ReplaceAllString(one, "")) != uuidOf(without.ReplaceAllString(two, "")) {
+		t.Error("without an ID the name alone must decide, as for bricks of earlier builds")
+	}
+}
+
 func TestCheckRefuses(t *testing.T) {
 	text, _, _ := runCmd(t, newInitCmd(), "nfs-ha")
 	file := filepath.Join(t.TempDir(), "brick.yaml")
 	for _, c := range []struct{ old, new, want string }{
 		{"servers:", "servrs:", `unknown key "servrs"; did you mean "servers"?`},
+		{"\nid: \"", "\nid: \"no.", "cannot be the ID of a brick"},
 		{"rw, sync", "rw, async", "loses acknowledged writes"},
 		{"MA[01-03]", "/dev/sda", "is a device name"},
 		{"address: 10.77.1.100", "address: 10.78.1.100", "outside the public network"},

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"crypto/rand"
 	"fmt"
 	"io/fs"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -59,8 +61,20 @@ Systems (docs/systems.md), some of which can be designed but not built:
 			if err != nil {
 				return fail(exitFailed, err)
 			}
-			_, err = cmd.OutOrStdout().Write(text)
+			_, err = cmd.OutOrStdout().Write(withID(text, rand.Text()))
 			return err
 		},
 	}
+}
+
+var nameLine = regexp.MustCompile(`(?m)^name: .*\n`)
+
+// withID puts a random ID after the name of the brick.
+func withID(text []byte, random string) []byte {
+	at := nameLine.FindIndex(text)
+	if at == nil {
+		return text
+	}
+	line := "\n# Random, and this brick's for good: its arrays and file systems are known by it.\nid: \"" + strings.ToLower(random[:16]) + "\"\n"
+	return slices.Concat(text[:at[1]], []byte(line), text[at[1]:])
 }

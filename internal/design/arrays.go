@@ -281,8 +281,8 @@ func (d *Design) cache() {
 	}
 	for i := range cacheGenerations {
 		n := fmt.Sprint(i)
-		c.DirtyUUIDs = append(c.DirtyUUIDs, mdUUID(stableUUID(d.Name, "cache-dirty", n)))
-		c.CleanUUIDs = append(c.CleanUUIDs, mdUUID(stableUUID(d.Name, "cache-clean", n)))
+		c.DirtyUUIDs = append(c.DirtyUUIDs, mdUUID(stableUUID(d.Spec, "cache-dirty", n)))
+		c.CleanUUIDs = append(c.CleanUUIDs, mdUUID(stableUUID(d.Spec, "cache-clean", n)))
 	}
 	d.Cache = c
 }

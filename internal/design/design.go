@@ -17,8 +17,14 @@ import (
 // file system and export identities follow from it.
 var namespace = uuid.MustParse("6d6f7274-6172-5b72-8963-6b6861727069")
 
-// stableUUID is the UUIDv5 of something in a brick, by its kind and name.
-func stableUUID(brick, kind, name string) uuid.UUID {
+// stableUUID is the UUIDv5 of something in a brick, by its kind and name. The
+// brick's random ID keeps two bricks of one name apart: a disk of one would
+// pass for the other's own. Bricks built before there were IDs have none.
+func stableUUID(s *spec.Spec, kind, name string) uuid.UUID {
+	brick := s.Name
+	if s.ID != "" {
+		brick += "/" + s.ID
+	}
 	return uuid.NewSHA1(namespace, []byte(brick+"\x00"+kind+"\x00"+name))
 }
 
@@ -168,7 +174,7 @@ func (d *Design) addService(v *spec.Service) {
 		sv.Exports = append(sv.Exports, Export{
 			Dir: dir, Path: e.Path, Clients: e.Clients,
 			// By directory: one directory exported to two networks is one file system to both.
-			FSID:    stableUUID(s.Name, "export", v.Name+e.Path).String(),
+			FSID:    stableUUID(s, "export", v.Name+e.Path).String(),
 			Options: exportOptions(e.Options),
 		})
 	}

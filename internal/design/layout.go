@@ -142,7 +142,7 @@ func (d *Design) layOutSet(set spec.Set, array string, groups, spares int) {
 			group.Service, group.Module = "", set.Name
 		}
 		if array == "" {
-			group.UUID = mdUUID(stableUUID(s.Name, "md", name))
+			group.UUID = mdUUID(stableUUID(s, "md", name))
 		}
 		for _, i := range alternate(enclosures, dealt[g]) {
 			d.Disks[i].Group = name

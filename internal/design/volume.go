@@ -38,7 +38,7 @@ func (d *Design) volume(v *spec.Service, groups []Group) Volume {
 		Stripes:    len(groups),
 		StripeSize: stripeSize(r),
 		ExtentSize: extentSize,
-		FSUUID:     stableUUID(s.Name, "xfs", v.Name).String(),
+		FSUUID:     stableUUID(s, "xfs", v.Name).String(),
 		FSLabel:    v.Name,
 		SU:         r.Chunk,
 		SW:         r.Data * len(groups),

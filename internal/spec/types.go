@@ -30,6 +30,7 @@ type Spec struct {
 	APIVersion string      `yaml:"apiVersion" json:"apiVersion" doc:"always mortar/v1"`
 	Flavour    Flavour     `yaml:"flavour" json:"flavour" doc:"nfs, nfs-ha, nfs-ha-xl or lustre"`
 	Name       string      `yaml:"name" json:"name" doc:"name of the brick: letters, digits and dashes, at most 15; names volume groups, arrays and the cluster"`
+	ID         string      `yaml:"id,omitempty" json:"id,omitempty" doc:"random letters and digits, 8 to 32, that no other brick has; joins the name in the UUIDs of arrays and file systems; mortar init makes one; never changed, and not added to a brick that exists"`
 	Profile    Profile     `yaml:"profile,omitempty" json:"profile,omitempty" doc:"tuned, or stock: the same brick with the values of the distribution and of ClusterLabs, to compare with; what else the file says of tuning (nfs.threads, lease, grace, ha.token_ms, filesystem.mount) is not used then" default:"tuned"`
 	SSH        SSH         `yaml:"ssh,omitempty" json:"ssh,omitempty" doc:"how the administrator's machine reaches the hosts"`
 	Networks   Networks    `yaml:"networks" json:"networks" doc:"the networks of the brick"`

@@ -79,6 +79,7 @@ func (c *checker) at(p string) string {
 func (c *checker) isHA() bool { return c.s.Flavour != NFS }
 
 var (
+	brickIDRE = lazyregexp.New(`^[a-z0-9]{8,32}$`)
 	brickRE   = lazyregexp.New(`^[A-Za-z]([A-Za-z0-9-]{0,13}[A-Za-z0-9])?$`)
 	hostRE    = lazyregexp.New(`^[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?)*$`)
 	wordRE    = lazyregexp.New(`^[A-Za-z0-9]([A-Za-z0-9_-]{0,30}[A-Za-z0-9])?$`)
@@ -111,6 +112,9 @@ func (c *checker) head() bool {
 	}
 	if !brickRE.MatchString(s.Name) {
 		c.errorf("name", "use a letter, then letters, digits and dashes, at most 15 in all", "%q cannot name a brick", s.Name)
+	}
+	if s.ID != "" && !brickIDRE.MatchString(s.ID) {
+		c.errorf("id", "use 8 to 32 small letters and digits, as `mortar init` prints them", "%q cannot be the ID of a brick", s.ID)
 	}
 	return len(c.errs) == 0
 }
