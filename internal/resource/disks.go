@@ -166,7 +166,7 @@ func only(facts []DiskFact, r DiskRef) (*DiskFact, error) {
 		}
 	}
 	for _, x := range facts {
-		if md.SameUUID(x.WWN, f.WWN) {
+		if f.WWN != "" && x.WWN == f.WWN {
 			twins = append(twins, x)
 		}
 	}
