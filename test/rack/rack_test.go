@@ -165,6 +165,29 @@ func TestBrick(t *testing.T) {
 	if r.Changed == nil || *r.Changed != 0 {
 		t.Errorf("apply after the drill: want changed 0, got %v", r.Changed)
 	}
+	applyWhileStopped(t, spec)
+}
+
+// applyWhileStopped stops the cluster on both servers, while its preferred
+// server is in standby, and applies: the cluster starts its service by itself,
+// on the other server, and apply touches no storage.
+func applyWhileStopped(t *testing.T, spec string) {
+	t.Helper()
+	must(t, "standby", spec, "nfs1")
+	for _, s := range []string{"nfs1", "nfs2"} {
+		must(t, "rack", "ssh", spec, s, "--", "systemctl", "stop", "pacemaker", "corosync")
+	}
+	out := must(t, "apply", spec, "--yes", "--json", "--skip-fence-test")
+	for line := range strings.Lines(out) {
+		var e struct{ Event, Stage, Host, Action string }
+		if json.Unmarshal([]byte(line), &e) == nil && e.Event == "action" && (e.Stage == "storage" || e.Stage == "release storage") {
+			t.Errorf("apply on a stopped cluster: %s: %s", e.Host, e.Action)
+		}
+	}
+	if out := must(t, "rack", "ssh", spec, "nfs2", "--", "cat", "/proc/mounts"); !strings.Contains(out, " /srv/home xfs ") {
+		t.Error("the service does not run on nfs2 after apply")
+	}
+	must(t, "unstandby", spec, "nfs1")
 }
 
 // exportsInPlace adds an export to a brick in use, changes its options and
