@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/agent"
+	"github.com/mortarhpc/mortar/internal/linux"
 	"github.com/mortarhpc/mortar/internal/resource"
 	"github.com/mortarhpc/mortar/internal/spec"
 	"github.com/mortarhpc/mortar/internal/testbed"
@@ -76,7 +77,7 @@ func (r *runner) unmount(ctx context.Context, client string) error {
 		if m.Client != client {
 			continue
 		}
-		if _, there := resource.MountAt(ms, m.Path); !there {
+		if _, there := linux.MountAt(ms, m.Path); !there {
 			continue
 		}
 		if err := r.do(ctx, client, "unmount "+m.Path, "umount", m.Path); err != nil {
@@ -110,7 +111,7 @@ func (r *runner) mount(ctx context.Context, client string) error {
 		if m.Client != client {
 			continue
 		}
-		if _, there := resource.MountAt(ms, m.Path); there {
+		if _, there := linux.MountAt(ms, m.Path); there {
 			continue
 		}
 		if err := r.do(ctx, client, "mount "+m.Path, "mount", m.Path); err != nil {
@@ -234,7 +235,7 @@ func (r *runner) active() []string {
 
 // findActive finds the server each service's volume is mounted on.
 func (r *runner) findActive(ctx context.Context) error {
-	mounted := map[string][]resource.Mount{}
+	mounted := map[string][]linux.Mount{}
 	var problems, unreachable []string
 	for _, s := range r.servers {
 		ms, err := testbed.Mounts(ctx, r.host(s))
@@ -247,7 +248,7 @@ func (r *runner) findActive(ctx context.Context) error {
 	serves := map[string]string{}
 	for _, v := range r.env.Design.Volumes {
 		for _, s := range r.servers {
-			if _, ok := resource.MountAt(mounted[s], v.MountPoint); ok {
+			if _, ok := linux.MountAt(mounted[s], v.MountPoint); ok {
 				serves[v.Service] = s
 			}
 		}

@@ -11,8 +11,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/mortarhpc/mortar/internal/design"
+	"github.com/mortarhpc/mortar/internal/linux"
 	"github.com/mortarhpc/mortar/internal/report"
-	"github.com/mortarhpc/mortar/internal/resource"
 	"github.com/mortarhpc/mortar/internal/spec"
 	"github.com/mortarhpc/mortar/internal/testbed"
 	"github.com/mortarhpc/mortar/internal/workload"
@@ -123,7 +123,7 @@ func (r *runner) findLanes(ctx context.Context) error {
 			chosen[key] = m
 		}
 	}
-	mounts := map[string][]resource.Mount{}
+	mounts := map[string][]linux.Mount{}
 	for _, c := range r.clients {
 		ms, err := testbed.Mounts(ctx, r.host(c))
 		if err != nil {
@@ -140,7 +140,7 @@ func (r *runner) findLanes(ctx context.Context) error {
 			problems = append(problems, fmt.Sprintf("client %s has no mount of service %s by NFSv%s", c, s.Name, r.opt.NFSVersion))
 			continue
 		}
-		live, there := resource.MountAt(mounts[c], m.Path)
+		live, there := linux.MountAt(mounts[c], m.Path)
 		switch {
 		case !there || live.Source != m.Source:
 			problems = append(problems, fmt.Sprintf("%s is not mounted on %s of client %s (mortar apply mounts it)", m.Source, m.Path, c))

@@ -16,6 +16,7 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/agent"
 	"github.com/mortarhpc/mortar/internal/design"
+	"github.com/mortarhpc/mortar/internal/linux"
 	"github.com/mortarhpc/mortar/internal/report"
 	"github.com/mortarhpc/mortar/internal/resource"
 	"github.com/mortarhpc/mortar/internal/stream"
@@ -401,7 +402,7 @@ func (e *engine) preflight(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", server, err)
 		}
-		if _, ok := resource.MountAt(ms, at); !ok {
+		if _, ok := linux.MountAt(ms, at); !ok {
 			problems = append(problems, fmt.Sprintf("%s is not mounted on %s", at, server))
 		}
 	}
@@ -417,7 +418,7 @@ func (e *engine) preflight(ctx context.Context) error {
 			if want.Client != name {
 				continue
 			}
-			if m, ok := resource.MountAt(ms, want.Path); !ok || !strings.HasPrefix(m.Type, "nfs") || m.Source != want.Source {
+			if m, ok := linux.MountAt(ms, want.Path); !ok || !strings.HasPrefix(m.Type, "nfs") || m.Source != want.Source {
 				problems = append(problems, fmt.Sprintf("%s is not mounted on %s of client %s (mortar apply mounts it)", want.Source, want.Path, name))
 			}
 		}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/design"
+	"github.com/mortarhpc/mortar/internal/linux"
 	"github.com/mortarhpc/mortar/internal/observe"
 	"github.com/mortarhpc/mortar/internal/plan"
 	"github.com/mortarhpc/mortar/internal/report"
@@ -64,7 +65,7 @@ func (v *View) mounted(ctx context.Context, server string) bool {
 	if err != nil {
 		return false
 	}
-	_, ok := resource.MountAt(resource.ParseMounts(s), v.Volume.MountPoint)
+	_, ok := linux.MountAt(linux.ParseMounts(s), v.Volume.MountPoint)
 	return ok
 }
 

@@ -9,8 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mortarhpc/mortar/internal/linux"
 	"github.com/mortarhpc/mortar/internal/report"
-	"github.com/mortarhpc/mortar/internal/resource"
 	"github.com/mortarhpc/mortar/internal/testbed"
 )
 
@@ -204,7 +204,7 @@ func (w *watcher) server(ctx context.Context, h Host, name, service string, volu
 		}
 		w.mu.Lock()
 		for _, at := range volumes {
-			_, ok := resource.MountAt(ms, at)
+			_, ok := linux.MountAt(ms, at)
 			if w.looks[at] == nil {
 				w.looks[at] = map[string][]look{}
 			}

@@ -657,7 +657,7 @@ func (v *view) fileSystems() *Part {
 		if m.Source != dev && m.Source != other {
 			c.add(Fault, "device", "%s on %s is mounted from %s, not from %s", vol.MountPoint, s.name, m.Source, dev)
 		}
-		if _, ro := m.option("ro"); ro {
+		if _, ro := m.Option("ro"); ro {
 			c.add(Fault, "mount", "%s is mounted read-only on %s", vol.MountPoint, s.name)
 		}
 		switch {

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/mortarhpc/mortar/internal/linux"
 )
 
 // clients: is every mount there, as designed, and answering.
@@ -21,7 +23,7 @@ func (v *view) clients() *Part {
 		}
 		c := p.add(OK, cl.Name, "")
 		h := a.Host
-		ms := parseMounts(h.Files["/proc/self/mounts"])
+		ms := linux.ParseMounts(h.Files["/proc/self/mounts"])
 		stats := parseMountStats(h.Files["/proc/self/mountstats"])
 		n, slowest := 0, 0.0
 		want := 0
@@ -30,7 +32,7 @@ func (v *view) clients() *Part {
 				continue
 			}
 			want++
-			m, ok := mountAt(ms, dm.Path)
+			m, ok := linux.MountAt(ms, dm.Path)
 			if !ok || !strings.HasPrefix(m.Type, "nfs") {
 				f := c.add(Fault, dm.Path, "%s is not mounted on %s", dm.Path, cl.Name)
 				f.Mend = "`mortar apply`, or `mortar mount-options` for the line in fstab"
@@ -55,11 +57,11 @@ func (v *view) clients() *Part {
 			if m.Source != dm.Source {
 				c.add(Warning, dm.Path, "%s on %s is mounted from %s, not from %s", dm.Path, cl.Name, m.Source, dm.Source)
 			}
-			if _, soft := m.option("soft"); soft && !slices.Contains(dm.Options, "soft") {
+			if _, soft := m.Option("soft"); soft && !slices.Contains(dm.Options, "soft") {
 				f := c.add(Fault, dm.Path, "%s on %s is mounted soft: a failover longer than its timeout gives programs I/O errors, and data may be lost", dm.Path, cl.Name)
 				f.Mend = "mount it with hard"
 			}
-			if vers, ok := m.option("vers"); ok && dm.Version != "" && vers != dm.Version {
+			if vers, ok := m.Option("vers"); ok && dm.Version != "" && vers != dm.Version {
 				c.add(Warning, dm.Path, "%s on %s uses NFSv%s, not v%s", dm.Path, cl.Name, vers, dm.Version)
 			}
 			if fs.Millis > slowStatfs {
@@ -85,8 +87,8 @@ func (v *view) clients() *Part {
 	return p
 }
 
-func optionOr(m mount, name, or string) string {
-	if v, ok := m.option(name); ok {
+func optionOr(m linux.Mount, name, or string) string {
+	if v, ok := m.Option(name); ok {
 		return v
 	}
 	return or

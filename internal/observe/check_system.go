@@ -203,8 +203,8 @@ func (s *server) mountedFrom(dev string) []string {
 	}
 	var at []string
 	for _, m := range s.mounts {
-		if from[m.Source] && !slices.Contains(at, m.Path) {
-			at = append(at, m.Path)
+		if from[m.Source] && !slices.Contains(at, m.Target) {
+			at = append(at, m.Target)
 		}
 	}
 	slices.Sort(at)

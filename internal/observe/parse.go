@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/mortarhpc/mortar/internal/linux"
 )
 
 // mdProgress is the progress line of an array in /proc/mdstat.
@@ -44,48 +46,6 @@ func parseMDStat(text string) map[string]mdProgress {
 		}
 	}
 	return out
-}
-
-// mount is a line of /proc/mounts.
-type mount struct {
-	Source, Path, Type string
-	Options            []string
-}
-
-// option gives an option's value ("" if it has none) and whether it is set.
-func (m mount) option(name string) (string, bool) {
-	for _, o := range m.Options {
-		k, v, _ := strings.Cut(o, "=")
-		if k == name {
-			return v, true
-		}
-	}
-	return "", false
-}
-
-var mountEscapes = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`, `\043`, "#")
-
-// parseMounts reads /proc/mounts. Source: proc_mounts(5), fstab(5)
-func parseMounts(text string) []mount {
-	var out []mount
-	for line := range strings.Lines(text) {
-		f := strings.Fields(line)
-		if len(f) < 4 {
-			continue
-		}
-		out = append(out, mount{mountEscapes.Replace(f[0]), mountEscapes.Replace(f[1]), f[2], strings.Split(f[3], ",")})
-	}
-	return out
-}
-
-// mountAt finds what is mounted at a path; the last one mounted hides the others.
-func mountAt(ms []mount, path string) (mount, bool) {
-	for i := len(ms) - 1; i >= 0; i-- {
-		if ms[i].Path == path {
-			return ms[i], true
-		}
-	}
-	return mount{}, false
 }
 
 // dmPath is a path's state as the multipath target of the kernel has it.
@@ -375,7 +335,7 @@ func parseMountStats(text string) map[string]map[string]opStats {
 			cur, perOp = nil, false
 			if len(f) >= 8 && f[2] == "mounted" && strings.HasPrefix(f[7], "nfs") {
 				cur = map[string]opStats{}
-				out[mountEscapes.Replace(f[4])] = cur
+				out[linux.Unescape(f[4])] = cur
 			}
 			continue
 		}

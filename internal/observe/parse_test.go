@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/mortarhpc/mortar/internal/linux"
 )
 
 func TestParseMDStat(t *testing.T) {
@@ -100,17 +102,6 @@ func TestParseCRMNotConnected(t *testing.T) {
 	}
 }
 
-func TestParseMounts(t *testing.T) {
-	ms := parseMounts("/dev/a /mnt/with\\040space xfs rw,noatime 0 0\nx /mnt/with\\040space nfs4 rw,vers=4.1 0 0\nbad\n")
-	if len(ms) != 2 || ms[0].Path != "/mnt/with space" {
-		t.Fatalf("%+v", ms)
-	}
-	m, ok := mountAt(ms, "/mnt/with space")
-	if v, set := m.option("vers"); !ok || m.Type != "nfs4" || v != "4.1" || !set {
-		t.Errorf("%+v: the mount on top counts", m)
-	}
-}
-
 func TestParseMountStats(t *testing.T) {
 	// Source: fs/nfs/super.c nfs_show_stats, net/sunrpc/stats.c rpc_clnt_show_stats
 	text := `device /dev/vdb mounted on / with fstype ext4
@@ -151,7 +142,7 @@ func FuzzParsers(f *testing.F) {
 		parseMDStat(s)
 		parseDMStatus(s)
 		parseLinks(s)
-		parseMounts(s)
+		linux.ParseMounts(s)
 		parseMountStats(s)
 		parseCRMTime(s, 0)
 		_, _ = parseCRM(s)

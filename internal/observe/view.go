@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/design"
+	"github.com/mortarhpc/mortar/internal/linux"
 	"github.com/mortarhpc/mortar/internal/resource"
 )
 
@@ -29,7 +30,7 @@ type server struct {
 	name   string
 	host   *Host // nil if it does not answer
 	err    string
-	mounts []mount
+	mounts []linux.Mount
 	arrays []*array
 	disks  map[string]*seenDisk // by the design's serial
 	links  []link
@@ -114,7 +115,7 @@ func newView(d *design.Design, f Facts) *view {
 // read parses what a server answered.
 func (s *server) read(d *design.Design) {
 	h := s.host
-	s.mounts = parseMounts(h.Files["/proc/self/mounts"])
+	s.mounts = linux.ParseMounts(h.Files["/proc/self/mounts"])
 	s.links = parseLinks(h.Run[cmdLinks].Stdout)
 	if d.HA != nil {
 		s.waits = parseWaits(h.Run[cmdWaits].Stdout)
@@ -318,8 +319,8 @@ func (s *server) array(g *design.Group) *array {
 }
 
 // mountOf finds the file system of a volume where it is mounted.
-func (s *server) mountOf(vol *design.Volume) (mount, bool) {
-	m, ok := mountAt(s.mounts, vol.MountPoint)
+func (s *server) mountOf(vol *design.Volume) (linux.Mount, bool) {
+	m, ok := linux.MountAt(s.mounts, vol.MountPoint)
 	return m, ok && m.Type != "autofs"
 }
 

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/mortarhpc/mortar/internal/linux"
 )
 
 // Exported is a line of exportfs' table, which is rpc.mountd's list of exports.
@@ -28,7 +30,7 @@ func ParseETab(text string) []Exported {
 		dir, rest, ok := strings.Cut(strings.TrimSpace(line), "\t")
 		client, opts, ok2 := strings.Cut(rest, "(")
 		if ok && ok2 {
-			out = append(out, Exported{unescape(dir), client, strings.Split(strings.TrimSuffix(opts, ")"), ",")})
+			out = append(out, Exported{linux.Unescape(dir), client, strings.Split(strings.TrimSuffix(opts, ")"), ",")})
 		}
 	}
 	return out

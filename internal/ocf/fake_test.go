@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mortarhpc/mortar/internal/linux"
 	"github.com/mortarhpc/mortar/internal/md"
 	"golang.org/x/sys/unix"
 )
@@ -65,7 +66,7 @@ type fakeHost struct {
 	ro      bool              // arrays assembled read-only
 	degr    int
 	active  bool // logical volume
-	mounts  []mountEntry
+	mounts  []linux.Mount
 	procs   map[int]*fakeProc
 	nextPID int
 	nfsd    int
@@ -137,7 +138,7 @@ func (h *fakeHost) boot() {
 	}
 	h.md, h.active, h.nfsd, h.inert, h.ro, h.degr = map[string]string{}, false, 0, false, false, 0
 	h.space, h.spaceLink, h.spaceAddrs = false, false, map[netip.Prefix]string{}
-	h.mounts = []mountEntry{{Dev: "8:1", Root: "/", Target: "/", Opts: "rw", Type: "ext4", Source: "/dev/sda1", Super: "rw"}}
+	h.mounts = []linux.Mount{{Dev: "8:1", Root: "/", Target: "/", Options: []string{"rw"}, Type: "ext4", Source: "/dev/sda1", Super: []string{"rw"}}}
 	h.procs = map[int]*fakeProc{1: {name: "systemd"}}
 	h.nextPID = 1000
 	h.dead = false
@@ -198,7 +199,7 @@ func (h *fakeHost) change(format string, a ...any) error {
 	return nil
 }
 
-func (h *fakeHost) mounted(target string) *mountEntry { return mountedAt(h.mounts, target) }
+func (h *fakeHost) mounted(target string) *linux.Mount { return mountedAt(h.mounts, target) }
 
 // rewrite takes a path through the bind mount and the volume.
 func (h *fakeHost) onVolume(p string) (string, bool) {
@@ -260,7 +261,7 @@ func (h *fakeHost) tree() map[string]string {
 	}
 	var b strings.Builder
 	for i, m := range h.mounts {
-		opts, super := m.Opts, m.Super
+		opts, super := strings.Join(m.Options, ","), strings.Join(m.Super, ",")
 		if h.readonly && m.Type == "xfs" {
 			super = "ro"
 		}
@@ -593,7 +594,7 @@ func (h *fakeHost) Mount(source, target, fstype string, flags uintptr, data stri
 	if err := h.change("mount %s %s %s %s", source, target, fstype, data); err != nil {
 		return err
 	}
-	m := mountEntry{Root: "/", Target: target, Opts: "rw", Type: fstype, Source: source, Super: "rw"}
+	m := linux.Mount{Root: "/", Target: target, Options: []string{"rw"}, Type: fstype, Source: source, Super: []string{"rw"}}
 	switch {
 	case flags&unix.MS_BIND != 0:
 		v, ok := h.onVolume(source)
@@ -1080,7 +1081,7 @@ func (h *fakeHost) inUse() bool {
 			return true
 		}
 	}
-	return slices.ContainsFunc(h.mounts, func(m mountEntry) bool { return m.Dev == "253:7" })
+	return slices.ContainsFunc(h.mounts, func(m linux.Mount) bool { return m.Dev == "253:7" })
 }
 
 // clean says what of the service is left on a host.
@@ -1099,7 +1100,7 @@ func (h *fakeHost) left() string {
 	add(h.mounted("/srv/home") != nil, "mount")
 	add(h.mounted(nfsDir) != nil, "bind")
 	add(h.space, "namespace")
-	add(slices.ContainsFunc(h.mounts, func(m mountEntry) bool { return strings.HasPrefix(m.Target, runDir) }), "mount below "+runDir)
+	add(slices.ContainsFunc(h.mounts, func(m linux.Mount) bool { return strings.HasPrefix(m.Target, runDir) }), "mount below "+runDir)
 	_, addr := h.all()[netip.MustParsePrefix("10.0.0.9/24")]
 	add(addr, "address")
 	for _, p := range h.procs {

@@ -22,14 +22,14 @@ import (
 	"github.com/mortarhpc/mortar/internal/netns"
 )
 
-// linux is the running kernel.
-type linux struct{ netlink }
+// realKernel is the running kernel.
+type realKernel struct{ netlink }
 
-func newLinux() *linux { return &linux{} }
+func newLinux() *realKernel { return &realKernel{} }
 
-func (*linux) ReadFile(p string) ([]byte, error) { return os.ReadFile(p) }
+func (*realKernel) ReadFile(p string) ([]byte, error) { return os.ReadFile(p) }
 
-func (*linux) ReadDir(p string) ([]string, error) {
+func (*realKernel) ReadDir(p string) ([]string, error) {
 	f, err := os.Open(p)
 	if err != nil {
 		return nil, err
@@ -38,16 +38,16 @@ func (*linux) ReadDir(p string) ([]string, error) {
 	return f.Readdirnames(-1) // unlike os.ReadDir no stat of each entry
 }
 
-func (*linux) Readlink(p string) (string, error) { return os.Readlink(p) }
-func (*linux) Realpath(p string) (string, error) { return filepath.EvalSymlinks(p) }
+func (*realKernel) Readlink(p string) (string, error) { return os.Readlink(p) }
+func (*realKernel) Realpath(p string) (string, error) { return filepath.EvalSymlinks(p) }
 
-func (*linux) Access(p string) error {
+func (*realKernel) Access(p string) error {
 	var st unix.Statx_t
 	// Not from the inode cache: XFS then says when it has shut down.
 	return unix.Statx(unix.AT_FDCWD, p, unix.AT_STATX_FORCE_SYNC, unix.STATX_BASIC_STATS, &st)
 }
 
-func (*linux) Poke(p, data string) error {
+func (*realKernel) Poke(p, data string) error {
 	f, err := os.OpenFile(p, os.O_WRONLY, 0)
 	if err != nil {
 		return err
@@ -56,9 +56,9 @@ func (*linux) Poke(p, data string) error {
 	return errors.Join(err, f.Close())
 }
 
-func (*linux) Empty(p string) error { return os.WriteFile(p, nil, 0o644) }
+func (*realKernel) Empty(p string) error { return os.WriteFile(p, nil, 0o644) }
 
-func (*linux) Symlink(target, p string) error {
+func (*realKernel) Symlink(target, p string) error {
 	tmp := filepath.Join(filepath.Dir(p), ".mortar-"+filepath.Base(p))
 	os.Remove(tmp)
 	if err := os.Symlink(target, tmp); err != nil {
@@ -71,16 +71,16 @@ func (*linux) Symlink(target, p string) error {
 	return nil
 }
 
-func (*linux) Remove(p string) error {
+func (*realKernel) Remove(p string) error {
 	if err := os.Remove(p); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	return nil
 }
 
-func (*linux) Rename(from, to string) error { return os.Rename(from, to) }
+func (*realKernel) Rename(from, to string) error { return os.Rename(from, to) }
 
-func (*linux) Save(p string, data []byte) error { return save(p, data, 0o644) }
+func (*realKernel) Save(p string, data []byte) error { return save(p, data, 0o644) }
 
 func save(p string, data []byte, mode os.FileMode) error {
 	dir := filepath.Dir(p)
@@ -111,7 +111,7 @@ func save(p string, data []byte, mode os.FileMode) error {
 	return d.Sync()
 }
 
-func (*linux) Free(p string) (int64, error) {
+func (*realKernel) Free(p string) (int64, error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(p, &st); err != nil {
 		return 0, &os.PathError{Op: "statfs", Path: p, Err: err}
@@ -119,7 +119,7 @@ func (*linux) Free(p string) (int64, error) {
 	return int64(st.Bavail) * st.Bsize, nil
 }
 
-func (*linux) Reserve(p string, size int64) error {
+func (*realKernel) Reserve(p string, size int64) error {
 	f, err := os.OpenFile(p, os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
@@ -134,7 +134,7 @@ func (*linux) Reserve(p string, size int64) error {
 	return nil
 }
 
-func (k *linux) Mkdir(p string, mode uint32, uid, gid int) error {
+func (k *realKernel) Mkdir(p string, mode uint32, uid, gid int) error {
 	if err := os.MkdirAll(p, 0o755); err != nil {
 		return err
 	}
@@ -163,7 +163,7 @@ func (k *linux) Mkdir(p string, mode uint32, uid, gid int) error {
 	return nil
 }
 
-func (*linux) Own(p string, uid, gid int) error {
+func (*realKernel) Own(p string, uid, gid int) error {
 	var st unix.Stat_t
 	if err := unix.Lstat(p, &st); err != nil {
 		return &fs.PathError{Op: "lstat", Path: p, Err: err}
@@ -181,7 +181,7 @@ func alignedBuffer(n int) []byte {
 	return b[skip : skip+n]
 }
 
-func (*linux) ReadBlocks(dev string, off int64, n int) ([]byte, error) {
+func (*realKernel) ReadBlocks(dev string, off int64, n int) ([]byte, error) {
 	f, err := os.OpenFile(dev, os.O_RDONLY|unix.O_DIRECT, 0)
 	if err != nil {
 		return nil, err
@@ -194,17 +194,17 @@ func (*linux) ReadBlocks(dev string, off int64, n int) ([]byte, error) {
 	return b, nil
 }
 
-func (*linux) Mount(source, target, fstype string, flags uintptr, data string) error {
+func (*realKernel) Mount(source, target, fstype string, flags uintptr, data string) error {
 	return unix.Mount(source, target, fstype, flags, data)
 }
 
-func (*linux) Unmount(target string) error { return unix.Unmount(target, unix.UMOUNT_NOFOLLOW) }
+func (*realKernel) Unmount(target string) error { return unix.Unmount(target, unix.UMOUNT_NOFOLLOW) }
 
 // path is where programs are looked for: Pacemaker's environment is not
 // relied upon.
 var searchPath = []string{"/usr/sbin", "/usr/bin", "/sbin", "/bin", "/usr/libexec/heartbeat", "/usr/lib/heartbeat"}
 
-func (*linux) Executable(name string) (string, error) {
+func (*realKernel) Executable(name string) (string, error) {
 	if filepath.IsAbs(name) {
 		return name, nil
 	}
@@ -217,7 +217,7 @@ func (*linux) Executable(name string) (string, error) {
 	return "", &fs.PathError{Op: "find", Path: name, Err: fs.ErrNotExist}
 }
 
-func (k *linux) prepare(ctx context.Context, c command) (*exec.Cmd, error) {
+func (k *realKernel) prepare(ctx context.Context, c command) (*exec.Cmd, error) {
 	bin, err := k.Executable(c.argv[0])
 	if err != nil {
 		return nil, err
@@ -241,9 +241,9 @@ func output() (*os.File, error) {
 	return os.NewFile(uintptr(fd), "output"), nil
 }
 
-func (k *linux) Run(ctx context.Context, c command) (string, error) { return k.run(ctx, c, "") }
+func (k *realKernel) Run(ctx context.Context, c command) (string, error) { return k.run(ctx, c, "") }
 
-func (k *linux) run(ctx context.Context, c command, namespace string) (string, error) {
+func (k *realKernel) run(ctx context.Context, c command, namespace string) (string, error) {
 	cmd, err := k.prepare(ctx, c)
 	if err != nil {
 		return "", err
@@ -339,9 +339,9 @@ func launch(cmd *exec.Cmd, c command, namespace string) error {
 	})
 }
 
-func (k *linux) Start(c command) error { return k.start(c, "") }
+func (k *realKernel) Start(c command) error { return k.start(c, "") }
 
-func (k *linux) start(c command, namespace string) error {
+func (k *realKernel) start(c command, namespace string) error {
 	cmd, err := k.prepare(context.Background(), c)
 	if err != nil {
 		return err
@@ -352,15 +352,17 @@ func (k *linux) start(c command, namespace string) error {
 	return cmd.Process.Release()
 }
 
-func (*linux) Unregistered(ctx context.Context, programs []rpcProgram) ([]string, error) {
+func (*realKernel) Unregistered(ctx context.Context, programs []rpcProgram) ([]string, error) {
 	return unregistered(ctx, rpcbindAddr, programs)
 }
 
-func (*linux) Kill(pid int, sig syscall.Signal) error { return unix.Kill(pid, sig) }
+func (*realKernel) Kill(pid int, sig syscall.Signal) error { return unix.Kill(pid, sig) }
 
-func (*linux) Sleep(ctx context.Context, d time.Duration) error { return cache.Linux{}.Sleep(ctx, d) }
+func (*realKernel) Sleep(ctx context.Context, d time.Duration) error {
+	return cache.Linux{}.Sleep(ctx, d)
+}
 
-func (*linux) Hostname() (string, error) { return os.Hostname() }
+func (*realKernel) Hostname() (string, error) { return os.Hostname() }
 
 // writeRead writes a block to a file and reads it back, past all caches.
 func writeRead(name string) error {

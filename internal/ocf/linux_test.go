@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -387,7 +388,7 @@ func TestMountsReal(t *testing.T) {
 	if m == nil || b == nil {
 		t.Fatalf("not found in %+v", all)
 	}
-	if m.Type != "tmpfs" || !hasOption(m.Opts, "noatime") || !hasOption(m.Opts, "nodev") || m.Dev != b.Dev || b.Root != "/state" {
+	if m.Type != "tmpfs" || !slices.Contains(m.Options, "noatime") || !slices.Contains(m.Options, "nodev") || m.Dev != b.Dev || b.Root != "/state" {
 		t.Errorf("%+v, %+v", m, b)
 	}
 	// A process in it is found, by either path, and by nothing else.
@@ -550,7 +551,7 @@ func TestOwnProcesses(t *testing.T) {
 // What is reserved takes up room, only ever grows, and is given back when the
 // file is emptied.
 func TestReserve(t *testing.T) {
-	k := &linux{}
+	k := &realKernel{}
 	p := t.TempDir() + "/reserve"
 	blocks := func() int64 {
 		t.Helper()

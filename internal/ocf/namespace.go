@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/mortarhpc/mortar/internal/linux"
 )
 
 // A service with a network namespace has the service address there, on an
@@ -158,7 +160,7 @@ func (s *service) inside() []int {
 		if err != nil {
 			continue // it has ended
 		}
-		if slices.ContainsFunc(parseMounts(b), func(m mountEntry) bool {
+		if slices.ContainsFunc(linux.ParseMountInfo(string(b)), func(m linux.Mount) bool {
 			return m.Dev == devno && m.Target == nfsDir
 		}) {
 			out = append(out, pid)
@@ -169,7 +171,7 @@ func (s *service) inside() []int {
 
 // kernelMounts mounts what nfsd and its daemons talk through.
 func (s *service) kernelMounts() error {
-	for _, m := range []mountEntry{{Type: "rpc_pipefs", Source: "sunrpc", Target: s.pipefs()}, {Type: "nfsd", Source: "nfsd", Target: s.nfsdDir()}} {
+	for _, m := range []linux.Mount{{Type: "rpc_pipefs", Source: "sunrpc", Target: s.pipefs()}, {Type: "nfsd", Source: "nfsd", Target: s.nfsdDir()}} {
 		all, err := s.mounts()
 		if err != nil {
 			return err

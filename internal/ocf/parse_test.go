@@ -272,23 +272,6 @@ func TestGetPort(t *testing.T) {
 	}
 }
 
-func TestParseMounts(t *testing.T) {
-	const src = `22 27 0:20 / /sys rw,nosuid shared:7 - sysfs sysfs rw
-60 27 253:7 / /srv/home rw,noatime shared:30 master:2 - xfs /dev/mapper/vg--a-data rw,attr2
-61 27 253:7 /.nfs\040dir /var/lib/nfs rw - xfs /dev/mapper/vg--a-data rw
-`
-	got := parseMounts([]byte(src))
-	if len(got) != 3 {
-		t.Fatalf("%+v", got)
-	}
-	if m := got[1]; m.Dev != "253:7" || m.Target != "/srv/home" || m.Type != "xfs" || !hasOption(m.Super, "attr2") || !hasOption(m.Opts, "noatime") {
-		t.Errorf("%+v", m)
-	}
-	if got[2].Root != "/.nfs dir" {
-		t.Errorf("%+v", got[2])
-	}
-}
-
 func TestMountOptions(t *testing.T) {
 	f, d := mountOptions([]string{"rw", "noatime", "nodiratime", "logbsize=256k", "inode64", "nofail", "_netdev", "x-systemd.automount", "nosuid"})
 	if f != unix.MS_NOATIME|unix.MS_NODIRATIME|unix.MS_NOSUID || d != "logbsize=256k,inode64" {

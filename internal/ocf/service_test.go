@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/mortarhpc/mortar/internal/linux"
 )
 
 func mustState(t *testing.T, s *service, want state) {
@@ -302,7 +304,7 @@ func TestRefusals(t *testing.T) {
 		"another volume group":           {func(s *shared, _ *fakeHost, _ *Config) { s.vg = "other" }, "carries volume group other, not vg-a", false},
 		"another file system":            {func(s *shared, _ *fakeHost, _ *Config) { s.fsUUID = strings.Repeat("00", 16) }, "has UUID", false},
 		"something on the mount point": {func(_ *shared, h *fakeHost, _ *Config) {
-			h.mounts = append(h.mounts, mountEntry{Dev: "8:2", Root: "/", Target: "/srv/home", Opts: "rw", Type: "ext4", Source: "/dev/sdb1", Super: "rw"})
+			h.mounts = append(h.mounts, linux.Mount{Dev: "8:2", Root: "/", Target: "/srv/home", Options: []string{"rw"}, Type: "ext4", Source: "/dev/sdb1", Super: []string{"rw"}})
 		}, "/dev/sdb1 (ext4) is mounted on /srv/home already", false},
 		"not a node":          {func(_ *shared, h *fakeHost, c *Config) { delete(c.Nodes, h.name) }, "is not in the config's nodes", true},
 		"no rpcbind":          {func(_ *shared, h *fakeHost, _ *Config) { delete(h.files, "/run/rpcbind.sock") }, "rpcbind does not run", false},
@@ -589,7 +591,7 @@ func TestWarm(t *testing.T) {
 func TestForeignServer(t *testing.T) {
 	sh := newShared(t)
 	h := sh.hosts["nfs1"]
-	h.mounts = append(h.mounts, mountEntry{Dev: "0:9", Root: "/", Target: "/proc/fs/nfsd", Opts: "rw", Type: "nfsd", Source: "nfsd", Super: "rw"})
+	h.mounts = append(h.mounts, linux.Mount{Dev: "0:9", Root: "/", Target: "/proc/fs/nfsd", Options: []string{"rw"}, Type: "nfsd", Source: "nfsd", Super: []string{"rw"}})
 	h.nfsd = 8
 	old := h.spawn(&fakeProc{name: statd, cwd: "/"})
 	s := h.service(testConfig())
@@ -728,7 +730,7 @@ func testMonitorFindsIn(t *testing.T, cfg func() *Config) {
 		"read-only":         {func(_ *shared, h *fakeHost) { h.readonly = true }, "read-only"},
 		"taken by somebody": {func(s *shared, _ *fakeHost) { s.owner = "nfs2" }, `taken by "nfs2"`},
 		"state unbound": {func(_ *shared, h *fakeHost) {
-			h.mounts = slices.DeleteFunc(h.mounts, func(m mountEntry) bool { return m.Target == nfsDir || below(runDir, m.Target) })
+			h.mounts = slices.DeleteFunc(h.mounts, func(m linux.Mount) bool { return m.Target == nfsDir || below(runDir, m.Target) })
 		}, "nfs-state is stopped"},
 	} {
 		t.Run(name, func(t *testing.T) {

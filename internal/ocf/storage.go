@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/mortarhpc/mortar/internal/cache"
+	"github.com/mortarhpc/mortar/internal/linux"
 	"github.com/mortarhpc/mortar/internal/md"
 )
 
@@ -594,79 +595,20 @@ func (s *service) ours(all map[string]mdArray) []mdArray {
 	return out
 }
 
-// mountEntry is a line of /proc/self/mountinfo.
-type mountEntry struct {
-	Dev    string // major:minor
-	Root   string // of the mount, within its file system
-	Target string
-	Opts   string // of the mount
-	Type   string
-	Source string
-	Super  string // options of the file system
-}
-
-// parseMounts reads /proc/self/mountinfo. Source: proc_pid_mountinfo(5).
-func parseMounts(src []byte) []mountEntry {
-	var out []mountEntry
-	for line := range strings.SplitSeq(string(src), "\n") {
-		left, right, ok := strings.Cut(line, " - ")
-		l, r := strings.Fields(left), strings.Fields(right)
-		if !ok || len(l) < 6 || len(r) < 2 {
-			continue
-		}
-		m := mountEntry{Dev: l[2], Root: unescape(l[3]), Target: unescape(l[4]), Opts: l[5], Type: r[0], Source: unescape(r[1])}
-		if len(r) > 2 {
-			m.Super = r[2]
-		}
-		out = append(out, m)
-	}
-	return out
-}
-
-// unescape resolves the octal escapes of /proc/*/mounts.
-func unescape(s string) string {
-	if !strings.Contains(s, `\`) {
-		return s
-	}
-	var b strings.Builder
-	for i := 0; i < len(s); i++ {
-		if s[i] == '\\' && i+3 < len(s) {
-			if n, err := strconv.ParseUint(s[i+1:i+4], 8, 8); err == nil {
-				b.WriteByte(byte(n))
-				i += 3
-				continue
-			}
-		}
-		b.WriteByte(s[i])
-	}
-	return b.String()
-}
-
-func (s *service) mounts() ([]mountEntry, error) {
+func (s *service) mounts() ([]linux.Mount, error) {
 	b, err := s.k.ReadFile("/proc/self/mountinfo")
 	if err != nil {
 		return nil, err
 	}
-	return parseMounts(b), nil
+	return linux.ParseMountInfo(string(b)), nil
 }
 
-// mountedAt is the uppermost mount at a path.
-func mountedAt(all []mountEntry, target string) *mountEntry {
-	for i := len(all) - 1; i >= 0; i-- {
-		if all[i].Target == target {
-			return &all[i]
-		}
+// mountedAt is the uppermost mount at a path; nil for none.
+func mountedAt(all []linux.Mount, target string) *linux.Mount {
+	if m, ok := linux.MountAt(all, target); ok {
+		return &m
 	}
 	return nil
-}
-
-func hasOption(opts, o string) bool {
-	for f := range strings.SplitSeq(opts, ",") {
-		if f == o {
-			return true
-		}
-	}
-	return false
 }
 
 func (s *service) mountState() (state, error) {
@@ -688,7 +630,7 @@ func (s *service) mountState() (state, error) {
 	if m.Type != "xfs" || m.Root != "/" {
 		return broken, fmt.Errorf("%s of %s (%s) is mounted on %s instead of the whole volume", m.Root, m.Source, m.Type, s.cfg.MountPoint)
 	}
-	if !hasOption(m.Opts, "rw") || hasOption(m.Super, "ro") {
+	if !slices.Contains(m.Options, "rw") || slices.Contains(m.Super, "ro") {
 		return broken, fmt.Errorf("%s is mounted read-only", s.cfg.MountPoint)
 	}
 	if err := s.k.Access(s.cfg.MountPoint); err != nil {

@@ -15,13 +15,13 @@ import (
 	"github.com/mortarhpc/mortar/internal/netns"
 )
 
-func (*linux) Namespace(name string) (string, error) { return netns.ID(name) }
+func (*realKernel) Namespace(name string) (string, error) { return netns.ID(name) }
 
 // AddNamespace makes the interface an ipvlan of the parent: it has the
 // parent's hardware address, so neither a switch with port security nor a
 // NIC's address filter notices. It takes only Ethernet parents.
 // Source: Documentation/networking/ipvlan.rst of the kernel, mode L2.
-func (*linux) AddNamespace(name, link string, parent iface) (err error) {
+func (*realKernel) AddNamespace(name, link string, parent iface) (err error) {
 	p, err := rtnl.LinkByIndex(parent.Index)
 	if err != nil {
 		return fmt.Errorf("interface %s: %w", parent.Name, err)
@@ -60,7 +60,7 @@ func (*linux) AddNamespace(name, link string, parent iface) (err error) {
 	})
 }
 
-func (*linux) CopyRoutes(name, link string, parent iface) error {
+func (*realKernel) CopyRoutes(name, link string, parent iface) error {
 	routes, err := rtnl.RouteListFiltered(rtnl.FAMILY_V4, &rtnl.Route{LinkIndex: parent.Index}, rtnl.RT_FILTER_OIF)
 	if err != nil {
 		return fmt.Errorf("routes of %s: %w", parent.Name, err)
@@ -85,7 +85,7 @@ func (*linux) CopyRoutes(name, link string, parent iface) error {
 	})
 }
 
-func (*linux) DelNamespace(name, link string) error {
+func (*realKernel) DelNamespace(name, link string) error {
 	// By hand, as the namespace may live on in some process: the address
 	// must not.
 	err := netns.Do(name, func() error {
@@ -104,7 +104,7 @@ func (*linux) DelNamespace(name, link string) error {
 	return netns.Remove(name)
 }
 
-func (k *linux) Within(name string) kernel {
+func (k *realKernel) Within(name string) kernel {
 	if name == "" {
 		return k
 	}
@@ -113,7 +113,7 @@ func (k *linux) Within(name string) kernel {
 
 // within is the kernel seen from a network namespace.
 type within struct {
-	*linux
+	*realKernel
 	name string
 }
 
@@ -164,7 +164,7 @@ func (k *within) AnnounceARP(ifc iface, a netip.Addr) error {
 }
 
 func (k *within) Unregistered(ctx context.Context, programs []rpcProgram) (missing []string, err error) {
-	err = k.do(func() error { missing, err = k.linux.Unregistered(ctx, programs); return err })
+	err = k.do(func() error { missing, err = k.realKernel.Unregistered(ctx, programs); return err })
 	return missing, err
 }
 

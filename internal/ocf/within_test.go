@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/mortarhpc/mortar/internal/linux"
 	"github.com/mortarhpc/mortar/internal/netns"
 )
 
@@ -97,7 +98,7 @@ func TestWithinReal(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return mountedAt(parseMounts(b), at) != nil
+		return mountedAt(linux.ParseMountInfo(string(b)), at) != nil
 	}
 	if !mounted(at) || !mounted(volume) {
 		t.Error("the process does not see what it should")

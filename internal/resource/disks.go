@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mortarhpc/mortar/internal/linux"
 	"github.com/mortarhpc/mortar/internal/md"
 )
 
@@ -351,7 +352,7 @@ func (d *Disks) diff(ctx context.Context, sys Sys) ([]Action, error) {
 
 // stoppable tells whether every member of an array is one of our disks that
 // may be wiped, and nothing is on top of it.
-func (d *Disks) stoppable(sys Sys, ms []Mount, a MDArray, fs []found) bool {
+func (d *Disks) stoppable(sys Sys, ms []linux.Mount, a MDArray, fs []found) bool {
 	if slices.ContainsFunc(d.Arrays, func(u string) bool { return md.SameUUID(u, a.UUID) }) {
 		return false // an array of this brick is never in the way by accident
 	}
@@ -414,7 +415,7 @@ func memberOf(arrays []MDArray, names []string) (MDArray, bool) {
 // inUse tells what holds one of the devices or of their partitions: device
 // mapper, an array, or a mount; "" for nothing. A multipath map is the disk
 // itself.
-func inUse(sys Sys, ms []Mount, names []string) (string, error) {
+func inUse(sys Sys, ms []linux.Mount, names []string) (string, error) {
 	all := slices.Clone(names)
 	for _, n := range names {
 		parts, err := sys.Glob("/sys/class/block/" + n + "/" + n + "*/partition")

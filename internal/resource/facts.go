@@ -9,6 +9,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/mortarhpc/mortar/internal/linux"
 )
 
 // HostFacts is what a plan needs to know of a host before it is made: which
@@ -19,7 +21,7 @@ type HostFacts struct {
 	// Arrays are the md arrays that are assembled on the host.
 	Arrays []MDArray
 	// Mounts are the mounted file systems that have a device, source → target.
-	Mounts []Mount
+	Mounts []linux.Mount
 	// Built are the volume groups that are built and were to be released since
 	// the host booted, each with the digest of what was built.
 	Built map[string]string `json:",omitempty"`
@@ -65,12 +67,6 @@ func DiskOf(disks []DiskFact, kernel, mapName string) (DiskFact, bool) {
 		}
 	}
 	return DiskFact{}, false
-}
-
-// Mount is one line of /proc/self/mounts.
-type Mount struct {
-	Source, Target, Type string
-	Options              []string
 }
 
 // ObserveFacts gathers the facts of the host behind sys. It runs at most one

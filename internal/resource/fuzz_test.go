@@ -3,6 +3,8 @@ package resource
 import (
 	"strings"
 	"testing"
+
+	"github.com/mortarhpc/mortar/internal/linux"
 )
 
 // FuzzToolOutput: whatever a tool prints, no parser panics or hangs.
@@ -50,7 +52,7 @@ func FuzzFstab(f *testing.F) {
 		}
 		for line := range strings.Lines(text) {
 			line = strings.TrimSuffix(line, "\n")
-			if len(fields(line)) < 2 && !strings.Contains("\n"+once, "\n"+line+"\n") {
+			if len(linux.Fields(line)) < 2 && !strings.Contains("\n"+once, "\n"+line+"\n") {
 				t.Errorf("the line %q is lost in %q", line, once)
 			}
 		}

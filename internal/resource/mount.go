@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/mortarhpc/mortar/internal/linux"
 	"github.com/mortarhpc/mortar/internal/md"
 )
 
@@ -35,7 +36,7 @@ func (m *MountPoint) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 	if err != nil {
 		return nil, err
 	}
-	live, mounted := MountAt(ms, m.Path)
+	live, mounted := linux.MountAt(ms, m.Path)
 	if !mounted {
 		if ok, err := exists(sys, m.Path); err != nil {
 			return nil, err
@@ -92,7 +93,7 @@ func (m *MountPoint) line() string {
 	if o == "" {
 		o = "defaults"
 	}
-	return strings.Join([]string{escape(m.Source), escape(filepath.Clean(m.Path)), m.Type, o, "0", "0"}, " ")
+	return strings.Join([]string{linux.Escape(m.Source), linux.Escape(filepath.Clean(m.Path)), m.Type, o, "0", "0"}, " ")
 }
 
 // setFstab replaces the line of a mount point, or appends it; all other
@@ -103,8 +104,8 @@ func setFstab(text, line, target string) string {
 	done := false
 	for l := range strings.Lines(text) {
 		l = strings.TrimSuffix(l, "\n")
-		f := fields(l)
-		if len(f) >= 2 && !strings.HasPrefix(f[0], "#") && filepath.Clean(unescape(f[1])) == target {
+		f := linux.Fields(l)
+		if len(f) >= 2 && !strings.HasPrefix(f[0], "#") && filepath.Clean(linux.Unescape(f[1])) == target {
 			if !done {
 				out = append(out, line)
 			}
@@ -119,7 +120,7 @@ func setFstab(text, line, target string) string {
 	return strings.Join(out, "\n") + "\n"
 }
 
-func (m *MountPoint) sameSource(sys Sys, live Mount) bool {
+func (m *MountPoint) sameSource(sys Sys, live linux.Mount) bool {
 	if !strings.HasPrefix(m.Source, "/dev/") {
 		// NFS shows the type nfs4 for version 4, and may add a slash.
 		return strings.TrimSuffix(live.Source, "/") == strings.TrimSuffix(m.Source, "/") && strings.HasPrefix(live.Type, m.Type)
@@ -132,7 +133,7 @@ func (m *MountPoint) sameSource(sys Sys, live Mount) bool {
 // sameOptions compares the options that decide over data: protocol version
 // and hard or soft. Sizes are negotiated, and connections shared between
 // mounts of one server, so that their live values may rightly differ.
-func (m *MountPoint) sameOptions(live Mount) bool {
+func (m *MountPoint) sameOptions(live linux.Mount) bool {
 	if m.Type != "nfs" && m.Type != "nfs4" {
 		return !slices.Contains(live.Options, "ro") || slices.Contains(m.Options, "ro")
 	}
@@ -224,7 +225,7 @@ func (r *ReleaseStorage) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, ok := MountAt(ms, r.MountPoint); ok {
+	if _, ok := linux.MountAt(ms, r.MountPoint); ok {
 		as = append(as, Action{Title: "unmount " + r.MountPoint, Cmd: []string{"umount", r.MountPoint}, Seconds: 300})
 	}
 	active, err := lvActive(sys, r.VG, r.LV)

@@ -9,9 +9,10 @@ import (
 	"io/fs"
 	"os/exec"
 	"path"
-	"path/filepath"
 	"strconv"
 	"strings"
+
+	"github.com/mortarhpc/mortar/internal/linux"
 )
 
 // Header is the first line of every file Mortar writes.
@@ -70,53 +71,12 @@ func kernelName(sys Sys, dev string) string {
 }
 
 // mounts reads /proc/self/mounts.
-func mounts(sys Sys) ([]Mount, error) {
+func mounts(sys Sys) ([]linux.Mount, error) {
 	b, err := sys.ReadFile("/proc/self/mounts")
 	if err != nil {
 		return nil, err
 	}
-	return ParseMounts(string(b)), nil
-}
-
-// ParseMounts reads the text of /proc/self/mounts.
-// Source: proc_pid_mounts(5), fstab(5)
-func ParseMounts(text string) []Mount {
-	var ms []Mount
-	for line := range strings.Lines(text) {
-		f := fields(strings.TrimSuffix(line, "\n"))
-		if len(f) < 4 {
-			continue
-		}
-		ms = append(ms, Mount{
-			Source: unescape(f[0]), Target: unescape(f[1]), Type: f[2], Options: strings.Split(f[3], ","),
-		})
-	}
-	return ms
-}
-
-// fields splits a line as fstab(5) says: at spaces and tabs, and nothing else.
-func fields(line string) []string {
-	return strings.FieldsFunc(line, func(r rune) bool { return r == ' ' || r == '\t' })
-}
-
-// unescape undoes the octal escapes of fstab(5) and /proc/mounts.
-func unescape(s string) string {
-	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(s)
-}
-
-func escape(s string) string {
-	return strings.NewReplacer(`\`, `\134`, " ", `\040`, "\t", `\011`, "\n", `\012`).Replace(s)
-}
-
-// MountAt finds what is mounted at a path: the last one, which hides others.
-func MountAt(ms []Mount, target string) (Mount, bool) {
-	target = filepath.Clean(target)
-	for i := len(ms) - 1; i >= 0; i-- {
-		if filepath.Clean(ms[i].Target) == target {
-			return ms[i], true
-		}
-	}
-	return Mount{}, false
+	return linux.ParseMounts(string(b)), nil
 }
 
 // comment writes text as comment lines of at most 76 columns.

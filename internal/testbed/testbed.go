@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/design"
+	"github.com/mortarhpc/mortar/internal/linux"
 	"github.com/mortarhpc/mortar/internal/report"
 	"github.com/mortarhpc/mortar/internal/resource"
 )
@@ -60,14 +61,14 @@ func ClockOffset(ctx context.Context, h Host) (offset, roundTrip int64, err erro
 }
 
 // Mounts are a host's.
-func Mounts(ctx context.Context, h Host) ([]resource.Mount, error) {
+func Mounts(ctx context.Context, h Host) ([]linux.Mount, error) {
 	var r struct {
 		Content []byte `json:"content"`
 	}
 	if err := h.Call(ctx, "read", map[string]string{"path": "/proc/self/mounts"}, &r, nil); err != nil {
 		return nil, err
 	}
-	return resource.ParseMounts(string(r.Content)), nil
+	return linux.ParseMounts(string(r.Content)), nil
 }
 
 // Describe has the hardware, mounts, settings and design of a brick as a run

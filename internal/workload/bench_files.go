@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
+
 )
 
 // benchMarker is a file in a run's directory that says whose it is: nothing
@@ -55,7 +56,8 @@ func BenchPrepare(ctx context.Context, p BenchPrepareParams) (*BenchFacts, error
 	if err := unix.Sysinfo(&si); err == nil {
 		f.MemBytes = int64(si.Totalram) * int64(si.Unit)
 	}
-	f.FSType, f.Source, f.MountOptions = mountWithOptions(p.Dir)
+	m := mountOf(p.Dir)
+	f.FSType, f.Source, f.MountOptions = m.Type, m.Source, allOptions(m)
 	_, err := patiently(ctx, func() (struct{}, error) { return struct{}{}, f.prepare(p) })
 	if err != nil {
 		return nil, errors.New(explain(err))
@@ -234,16 +236,6 @@ func removeAll(ctx context.Context, dir string, removed *atomic.Int64, g *errgro
 	}
 	removed.Add(1)
 	return nil
-}
-
-// mountWithOptions is mountOf with the mount's options and those of its file
-// system.
-func mountWithOptions(path string) (fstype, source, options string) {
-	b, err := os.ReadFile("/proc/self/mountinfo")
-	if err != nil {
-		return "", "", ""
-	}
-	return findMountOptions(string(b), filepath.Clean(path))
 }
 
 // benchEngines are the other engines installed here, with what they say is

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
 )
 
 // foreignEngine drives a program that makes the load in place of Mortar.
@@ -145,7 +146,8 @@ func benchForeign(ctx context.Context, job BenchJob, start <-chan int64, stop <-
 		RunID: job.RunID, Set: job.Set, Client: job.Client, ClientIndex: job.ClientIndex, Phase: job.Phase, Engine: job.Engine, Command: argv,
 		Notes: append([]string{fmt.Sprintf("%s has not verified the data and gives no timeline", job.Engine)}, f.notes...),
 	}
-	res.FSType, res.Source = mountOf(job.Dir)
+	m := mountOf(job.Dir)
+	res.FSType, res.Source = m.Type, m.Source
 	at := job.StartNs
 	if job.Hold {
 		emit("waiting", 0)

@@ -359,7 +359,8 @@ func (r *benchRun) result(by string) *BenchResult {
 	if path == "" {
 		path = j.Dir
 	}
-	res.FSType, res.Source = mountOf(path)
+	m := mountOf(path)
+	res.FSType, res.Source = m.Type, m.Source
 	if busy > 0 && own > 0.05*busy {
 		what := "generating the data"
 		if !j.Phase.Writes() {

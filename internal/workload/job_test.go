@@ -74,20 +74,3 @@ func TestMapDir(t *testing.T) {
 		t.Error(got)
 	}
 }
-
-func TestFindMount(t *testing.T) {
-	const info = `22 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw
-30 22 0:26 / /mnt rw - tmpfs tmpfs rw
-31 30 0:40 / /mnt/with\040space rw,relatime - nfs4 10.0.0.1:/export/a rw,vers=4.2
-32 30 0:41 / /mnt/x rw - nfs4 10.0.0.1:/x rw
-33 30 0:42 / /mnt/x rw - nfs server:/over\040x rw
-`
-	for path, want := range map[string][2]string{
-		"/etc": {"ext4", "/dev/vda"}, "/mnt": {"tmpfs", "tmpfs"}, "/mnt/with space/f": {"nfs4", "10.0.0.1:/export/a"},
-		"/mntx": {"ext4", "/dev/vda"}, "/mnt/x/y": {"nfs", "server:/over x"},
-	} {
-		if a, b := findMount(info, path); a != want[0] || b != want[1] {
-			t.Errorf("%s: %s %s", path, a, b)
-		}
-	}
-}

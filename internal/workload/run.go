@@ -163,8 +163,8 @@ func (r *run) worker(name, kind string) *worker {
 }
 
 func (r *run) describe(w *worker, path string) {
-	fstype, source := mountOf(path)
-	w.setPath(path, fstype, source)
+	m := mountOf(path)
+	w.setPath(path, m.Type, m.Source)
 }
 
 func (r *run) add(w *worker, f func()) {
