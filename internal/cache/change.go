@@ -183,8 +183,8 @@ func (s *Stack) look() (seen, error) {
 	if l := s.label.Dirty; l != nil && dirty != "" {
 		v.DirtyUp = s.takesWrites(dirty, l)
 		if a := s.array(l.Array); a != nil {
-			v.DirtySync, v.DirtyDisks = s.inSync(a), a.Disks
-			for _, m := range a.Slaves { // one that is being filled is a member too
+			v.DirtySync, v.DirtyDisks = s.inSync(a), a.RaidDisks
+			for _, m := range a.Members { // one that is being filled is a member too
 				if st := s.line("/sys/block/" + a.Dev + "/md/dev-" + m + "/state"); !strings.Contains(st, "faulty") && !strings.Contains(st, "in_sync") {
 					for serial, d := range s.ssds() {
 						if s.partitions(d)[partDirty] == m {
@@ -846,7 +846,7 @@ func (s *Stack) synced(ctx context.Context, say Progress) error {
 		t, _ := strconv.ParseInt(strings.TrimSpace(total), 10, 64)
 		say("copy the mirror", (t-d)*512, t*512)
 		if a.Sync == "idle" && a.Degraded > 0 {
-			return fmt.Errorf("the mirror of dirty data stays without %d of its %d members", a.Degraded, a.Disks)
+			return fmt.Errorf("the mirror of dirty data stays without %d of its %d members", a.Degraded, a.RaidDisks)
 		}
 		if err := s.sys.Sleep(ctx, 500*time.Millisecond); err != nil {
 			return err

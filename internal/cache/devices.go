@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mortarhpc/mortar/internal/linux"
 	"github.com/mortarhpc/mortar/internal/md"
 )
 
@@ -73,27 +74,28 @@ func (s *Stack) over(dev string) string {
 
 // array is an md array of the running kernel.
 type array struct {
-	Dev, UUID, State, Level string
-	Disks, Degraded         int
-	Slaves                  []string // partitions
-	Sync                    string   // sync_action
-	Done                    string   // sync_completed
+	linux.MDArray
+	Sync string // sync_action
+	Done string // sync_completed
 }
 
+// tree lets package linux read the host.
+type tree struct{ s *Stack }
+
+func (t tree) ReadFile(p string) ([]byte, error) { return t.s.sys.ReadFile(p) }
+func (t tree) List(dir string) ([]string, error) { return t.s.list(dir), nil }
+
 func (s *Stack) arrays() []array {
+	found, err := linux.MDArrays(tree{s})
+	if err != nil {
+		return nil // mdadm refuses to assemble what is assembled
+	}
 	var out []array
-	for _, n := range s.list("/sys/block") {
-		dir := "/sys/block/" + n + "/md/"
-		if !strings.HasPrefix(n, "md") || s.line(dir+"array_state") == "" || s.line(dir+"array_state") == "clear" {
-			continue
+	for _, f := range found {
+		dir := "/sys/block/" + f.Dev + "/md/"
+		if f.State != "clear" {
+			out = append(out, array{f, s.line(dir + "sync_action"), s.line(dir + "sync_completed")})
 		}
-		a := array{
-			Dev: n, UUID: md.Hex(s.line(dir + "uuid")), State: s.line(dir + "array_state"), Level: s.line(dir + "level"),
-			Slaves: s.list("/sys/block/" + n + "/slaves"), Sync: s.line(dir + "sync_action"), Done: s.line(dir + "sync_completed"),
-		}
-		a.Disks, _ = strconv.Atoi(s.line(dir + "raid_disks"))
-		a.Degraded, _ = strconv.Atoi(s.line(dir + "degraded"))
-		out = append(out, a)
 	}
 	return out
 }
@@ -115,11 +117,14 @@ func (s *Stack) inSync(a *array) []string {
 			by[p] = serial
 		}
 	}
+	members, err := linux.MDMembers(tree{s}, a.Dev)
+	if err != nil {
+		return nil
+	}
 	var out []string
-	for _, m := range a.Slaves {
-		st := s.line("/sys/block/" + a.Dev + "/md/dev-" + m + "/state")
-		if strings.Contains(st, "in_sync") && !strings.Contains(st, "faulty") && by[m] != "" {
-			out = append(out, by[m])
+	for _, m := range members {
+		if m.Is("in_sync") && !m.Is("faulty") && by[m.Dev] != "" {
+			out = append(out, by[m.Dev])
 		}
 	}
 	slices.Sort(out)

@@ -13,12 +13,12 @@ import (
 	"time"
 )
 
-// tree is a sysfs of files and links, for what is decided by reading it.
-type tree struct {
+// fakeTree is a sysfs of files and links, for what is decided by reading it.
+type fakeTree struct {
 	files map[string]string
 	links map[string]string
 	// poked is called for every write.
-	poked func(t *tree, p, data string) error
+	poked func(t *fakeTree, p, data string) error
 	now   time.Time
 	// locked are the devices that udev is kept from; ran are the commands, each
 	// with the devices locked by then.
@@ -29,14 +29,14 @@ type tree struct {
 	blocks map[int64][]byte // of the header, by offset; nil: there is none
 }
 
-func (t *tree) ReadFile(p string) ([]byte, error) {
+func (t *fakeTree) ReadFile(p string) ([]byte, error) {
 	if s, ok := t.files[p]; ok {
 		return []byte(s), nil
 	}
 	return nil, fs.ErrNotExist
 }
 
-func (t *tree) ReadDir(p string) ([]string, error) {
+func (t *fakeTree) ReadDir(p string) ([]string, error) {
 	names := map[string]bool{}
 	for _, m := range []map[string]string{t.files, t.links} {
 		for f := range m {
@@ -52,21 +52,21 @@ func (t *tree) ReadDir(p string) ([]string, error) {
 	return slices.Collect(maps.Keys(names)), nil
 }
 
-func (t *tree) Realpath(p string) (string, error) {
+func (t *fakeTree) Realpath(p string) (string, error) {
 	if to, ok := t.links[p]; ok {
 		return to, nil
 	}
 	return "", fs.ErrNotExist
 }
 
-func (t *tree) Poke(p, data string) error { return t.poked(t, p, data) }
+func (t *fakeTree) Poke(p, data string) error { return t.poked(t, p, data) }
 
-func (t *tree) WriteFile(p string, data []byte) error {
+func (t *fakeTree) WriteFile(p string, data []byte) error {
 	t.files[p] = string(data)
 	return nil
 }
 
-func (t *tree) ReadBlocks(_ string, offset int64, n int) ([]byte, error) {
+func (t *fakeTree) ReadBlocks(_ string, offset int64, n int) ([]byte, error) {
 	if t.blocks == nil {
 		return nil, fs.ErrNotExist
 	}
@@ -75,14 +75,14 @@ func (t *tree) ReadBlocks(_ string, offset int64, n int) ([]byte, error) {
 	return b, nil
 }
 
-func (t *tree) WriteBlocks(_ string, offset int64, data []byte) error {
+func (t *fakeTree) WriteBlocks(_ string, offset int64, data []byte) error {
 	if t.blocks == nil {
 		return fs.ErrNotExist
 	}
 	t.blocks[offset] = slices.Clone(data)
 	return nil
 }
-func (t *tree) Run(_ context.Context, _ string, argv ...string) (string, error) {
+func (t *fakeTree) Run(_ context.Context, _ string, argv ...string) (string, error) {
 	locked := slices.Sorted(maps.Keys(t.locked))
 	t.ran = append(t.ran, strings.Join(argv, " ")+" locked: "+strings.Join(locked, " "))
 	if out, ok := t.out[strings.Join(argv, " ")]; ok {
@@ -90,19 +90,19 @@ func (t *tree) Run(_ context.Context, _ string, argv ...string) (string, error) 
 	}
 	return "", fs.ErrNotExist
 }
-func (t *tree) Lock(_ context.Context, dev string) (func(), error) {
+func (t *fakeTree) Lock(_ context.Context, dev string) (func(), error) {
 	if t.locked == nil {
 		t.locked = map[string]bool{}
 	}
 	t.locked[dev] = true
 	return func() { delete(t.locked, dev) }, nil
 }
-func (t *tree) ReadPast(_ context.Context, dev string, offset, step int64, n int) error {
+func (t *fakeTree) ReadPast(_ context.Context, dev string, offset, step int64, n int) error {
 	return t.read(dev, offset, step, n)
 }
-func (t *tree) Hostname() string { return "nfs1" }
-func (t *tree) Now() time.Time   { return t.now }
-func (t *tree) Sleep(ctx context.Context, d time.Duration) (err error) {
+func (t *fakeTree) Hostname() string { return "nfs1" }
+func (t *fakeTree) Now() time.Time   { return t.now }
+func (t *fakeTree) Sleep(ctx context.Context, d time.Duration) (err error) {
 	t.now = t.now.Add(d)
 	return ctx.Err()
 }
@@ -110,8 +110,8 @@ func (t *tree) Sleep(ctx context.Context, d time.Duration) (err error) {
 // A device whose set has failed has none, although bcache goes on to call it
 // clean: to take the set away is done at once then. It used to be waited for.
 func TestDetachAfterFailure(t *testing.T) {
-	sys := &tree{files: map[string]string{"/sys/block/bcache0/bcache/state": "clean\n"}, links: map[string]string{}}
-	sys.poked = func(_ *tree, p, _ string) error { return errors.New("written to " + p) }
+	sys := &fakeTree{files: map[string]string{"/sys/block/bcache0/bcache/state": "clean\n"}, links: map[string]string{}}
+	sys.poked = func(_ *fakeTree, p, _ string) error { return errors.New("written to " + p) }
 	s := &Stack{cfg: config(WriteBack, "A", "B"), sys: sys, note: t.Logf}
 	if s.attached("bcache0", &Layer{Set: "set"}) {
 		t.Error("a device without a set has one")
@@ -124,9 +124,9 @@ func TestDetachAfterFailure(t *testing.T) {
 // What is dirty is written to the disks first, and how much is left is told.
 func TestDetachTellsProgress(t *testing.T) {
 	const dir = "/sys/block/bcache1/bcache/"
-	sys := &tree{files: map[string]string{dir + "state": "dirty\n", dir + "dirty_data": "2.0M\n"}, links: map[string]string{dir + "cache": "/sys/fs/bcache/set"}}
+	sys := &fakeTree{files: map[string]string{dir + "state": "dirty\n", dir + "dirty_data": "2.0M\n"}, links: map[string]string{dir + "cache": "/sys/fs/bcache/set"}}
 	asked := 0
-	sys.poked = func(_ *tree, p, data string) error {
+	sys.poked = func(_ *fakeTree, p, data string) error {
 		if path.Base(p) != "detach" {
 			return errors.New("written to " + p)
 		}
@@ -156,7 +156,7 @@ func TestDetachTellsProgress(t *testing.T) {
 // SSDs that are not there are waited for after a boot only.
 func TestPatience(t *testing.T) {
 	for uptime, want := range map[string]time.Duration{"31.20 50.00\n": late, "86400.00 1.00\n": 0, "": late} {
-		sys := &tree{files: map[string]string{"/proc/uptime": uptime}}
+		sys := &fakeTree{files: map[string]string{"/proc/uptime": uptime}}
 		if got := (&Stack{sys: sys}).patience(); got != want {
 			t.Errorf("up %q: %s, want %s", uptime, got, want)
 		}
@@ -166,7 +166,7 @@ func TestPatience(t *testing.T) {
 // While an SSD gets new partitions, and until they are in use, udev neither
 // opens them nor has the table read again.
 func TestPartitionWithoutUdev(t *testing.T) {
-	sys := &tree{files: map[string]string{
+	sys := &fakeTree{files: map[string]string{
 		"/sys/fs/bcache/register": "", "/sys/module/raid1/refcnt": "", "/sys/module/raid0/refcnt": "",
 		"/sys/block/nvme0n1/device/serial": "A\n", "/sys/class/block/nvme0n1/size": "2000000\n",
 		"/sys/block/nvme1n1/device/serial": "B\n", "/sys/class/block/nvme1n1/size": "2000000\n",
@@ -184,7 +184,7 @@ func TestPartitionWithoutUdev(t *testing.T) {
 
 // A serial that two devices have names neither of them.
 func TestPartitionOfAnAmbiguousSerial(t *testing.T) {
-	sys := &tree{files: map[string]string{
+	sys := &fakeTree{files: map[string]string{
 		"/sys/fs/bcache/register": "", "/sys/module/raid1/refcnt": "", "/sys/module/raid0/refcnt": "",
 		"/sys/block/nvme0n1/device/serial": "A\n", "/sys/class/block/nvme0n1/size": "2000000\n",
 		"/sys/block/nvme1n1/device/serial": "B\n", "/sys/class/block/nvme1n1/size": "2000000\n",
@@ -203,7 +203,7 @@ func TestPartitionOfAnAmbiguousSerial(t *testing.T) {
 // What failed between the layers is tried again; given up if the disks
 // themselves do not answer; and kept again once they did.
 func TestRevive(t *testing.T) {
-	sys := &tree{files: map[string]string{
+	sys := &fakeTree{files: map[string]string{
 		"/sys/block/dm-8/dm/name": "vg.origin\n", "/sys/block/dm-9/dm/name": "vg.clean\n", "/sys/class/block/bcache0/dev": "251:0\n",
 	}, links: map[string]string{"/sys/class/block/dm-8/bcache/dev": "/sys/block/bcache0"}}
 	const (
@@ -268,7 +268,7 @@ func TestDeepen(t *testing.T) {
 		{"no room for scattered blocks", "160000", 0, 0, true},
 	} {
 		noted, read := false, 0
-		sys := &tree{files: map[string]string{depth: "0\n", "/sys/class/block/bcache1/size": c.sectors + "\n"}}
+		sys := &fakeTree{files: map[string]string{depth: "0\n", "/sys/class/block/bcache1/size": c.sectors + "\n"}}
 		if c.grows < 0 {
 			sys.files[depth] = "1\n"
 		}
@@ -307,14 +307,14 @@ func TestStraysGo(t *testing.T) {
 			"/sys/block/" + name + "/" + name + "p2/partition": "2\n", "/sys/class/block/" + name + "p2/holders/md126/x": "",
 		}
 	}
-	sys := &tree{files: map[string]string{
+	sys := &fakeTree{files: map[string]string{
 		"/sys/fs/bcache/register": "", "/sys/module/raid1/refcnt": "", "/sys/module/raid0/refcnt": "",
 		"/sys/block/md126/md/array_state": "clean\n", "/sys/block/md126/md/uuid": "d0000003-0000-0000-0000-000000000000\n",
 		"/sys/block/md126/bcache/x": "", "/sys/fs/bcache/old/x": "",
 	}, links: map[string]string{"/sys/block/md126/bcache/set": "/sys/fs/bcache/old"}}
 	maps.Copy(sys.files, dev("nvme0n1", "A"))
 	maps.Copy(sys.files, dev("nvme1n1", "B"))
-	sys.poked = func(_ *tree, p, _ string) error {
+	sys.poked = func(_ *fakeTree, p, _ string) error {
 		if p != "/sys/fs/bcache/old/stop" {
 			return errors.New("written to " + p)
 		}
@@ -336,7 +336,7 @@ func TestStraysGo(t *testing.T) {
 
 // An SSD that is to leave the mirror is found as long as it is a member.
 func TestLeavingSSD(t *testing.T) {
-	sys := &tree{files: map[string]string{}}
+	sys := &fakeTree{files: map[string]string{}}
 	for i, serial := range []string{"A", "B", "C", "D"} {
 		n := "nvme" + strconv.Itoa(i) + "n1"
 		sys.files["/sys/block/"+n+"/device/serial"] = serial + "\n"
@@ -353,7 +353,7 @@ func TestLeavingSSD(t *testing.T) {
 // was killed before that is not done.
 func TestMirrorWithoutWriteBack(t *testing.T) {
 	const mode = "/sys/block/bcache1/bcache/cache_mode"
-	sys := &tree{files: map[string]string{mode: "writethrough [writeback] writearound none\n"},
+	sys := &fakeTree{files: map[string]string{mode: "writethrough [writeback] writearound none\n"},
 		links: map[string]string{"/sys/block/bcache1/bcache/cache": "/sys/fs/bcache/set"}}
 	s := &Stack{cfg: config(WriteBack, "A", "B"), sys: sys, note: t.Logf}
 	l := &Layer{Set: "set"}
@@ -369,7 +369,7 @@ func TestMirrorWithoutWriteBack(t *testing.T) {
 // Whoever watches writes down which SSDs are in sync while a change goes on
 // that read the label before: what either of them wrote stays.
 func TestTwoWritersOfTheLabel(t *testing.T) {
-	sys := &tree{files: map[string]string{"/sys/block/dm-6/dm/name": "b_home-cacheheader\n"}, blocks: map[int64][]byte{}}
+	sys := &fakeTree{files: map[string]string{"/sys/block/dm-6/dm/name": "b_home-cacheheader\n"}, blocks: map[int64][]byte{}}
 	stack := func() *Stack {
 		s := &Stack{cfg: config(WriteBack, "A", "B", "C", "D"), sys: sys, note: t.Logf}
 		if err := s.readLabel(); err != nil {

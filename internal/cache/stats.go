@@ -179,7 +179,7 @@ func (s *Stack) Read(ctx context.Context, smart bool) Stats {
 		st.FlushRate = rate(s.line("/sys/block/" + dirty + "/bcache/writeback_rate"))
 		if a := s.array(l.Array); a != nil {
 			st.DirtyRoom = s.sectors(a.Dev) * 512
-			st.Mirror = Mirror{Members: a.Disks, InSync: s.inSync(a)}
+			st.Mirror = Mirror{Members: a.RaidDisks, InSync: s.inSync(a)}
 		}
 	}
 	there := s.ssds()

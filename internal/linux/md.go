@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/mortarhpc/mortar/internal/md"
 )
 
@@ -125,7 +127,9 @@ func MDPresent(disks int, members []MDMember, also func(MDMember) bool) []bool {
 }
 
 // reader reads small files below a directory, and keeps the first error that
-// is more than a missing file.
+// is more than a missing file. The kernel answers ENODEV or EBUSY for an array
+// that is being stopped at this moment: that one is gone.
+// Source: drivers/md/md.c, md_attr_show
 type reader struct {
 	t   Tree
 	dir string
@@ -135,7 +139,8 @@ type reader struct {
 func (r *reader) line(name string) string {
 	b, err := r.t.ReadFile(r.dir + name)
 	if err != nil {
-		if r.err == nil && !errors.Is(err, fs.ErrNotExist) {
+		gone := errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV) || errors.Is(err, unix.EBUSY)
+		if r.err == nil && !gone {
 			r.err = fmt.Errorf("%s%s: %w", r.dir, name, err)
 		}
 		return ""

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 )
 
 // files is a tree of files by path.
@@ -19,6 +20,8 @@ func (f files) ReadFile(p string) ([]byte, error) {
 	switch {
 	case !ok:
 		return nil, fs.ErrNotExist
+	case text == "EBUSY":
+		return nil, &fs.PathError{Op: "read", Path: p, Err: unix.EBUSY}
 	case text == "EIO":
 		return nil, errors.New("input/output error")
 	}
@@ -76,6 +79,11 @@ func TestMDArrays(t *testing.T) {
 	}
 	if d := cmp.Diff([]bool{true, false, false, false}, MDPresent(4, ms, func(m MDMember) bool { return m.Dev != "dm-4" })); d != "" {
 		t.Error(d)
+	}
+	// One that is being stopped, seen half-way.
+	f["/sys/block/md3/md/array_state"] = "EBUSY"
+	if as, err := MDArrays(f); err != nil || len(as) != 2 {
+		t.Errorf("%+v, %v", as, err)
 	}
 	f["/sys/block/md127/md/degraded"] = "EIO"
 	if _, err := MDArrays(f); err == nil || !strings.Contains(err.Error(), "md127/md/degraded: input/output error") {

@@ -23,47 +23,41 @@ import (
 
 // mdArray is an array as the running kernel has it.
 type mdArray struct {
-	Dev      string // md127
-	UUID     string
-	State    string // array_state
-	Level    string
-	Layout   uint32
-	Disks    int
-	Degraded int
+	linux.MDArray
 	// Present tells of each slot whether md takes data from its member. It is
 	// nil while none is missing.
 	Present []bool
 }
 
+// tree lets package linux read the host.
+type tree struct{ kernel }
+
+func (t tree) List(dir string) ([]string, error) {
+	names, err := t.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return names, err
+}
+
 // arrays lists the md arrays of this host by UUID.
 func (s *service) arrays() (map[string]mdArray, error) {
-	names, err := s.k.ReadDir("/sys/block")
+	found, err := linux.MDArrays(tree{s.k})
 	if err != nil {
 		return nil, err
 	}
 	all := map[string]mdArray{}
-	for _, n := range names {
-		if !strings.HasPrefix(n, "md") {
+	for _, f := range found {
+		a := mdArray{MDArray: f}
+		if a.State == "clear" {
 			continue
 		}
-		dir := "/sys/block/" + n + "/md/"
-		state := s.line(dir + "array_state")
-		if state == "" || state == "clear" {
-			continue
-		}
-		a := mdArray{Dev: n, State: state, Level: s.line(dir + "level"), Disks: s.number(dir + "raid_disks"), Degraded: s.number(dir + "degraded")}
-		a.Layout = uint32(s.number(dir + "layout"))
 		if a.Degraded > 0 {
 			a.Present = s.inSync(a, nil)
 		}
-		a.UUID = md.Hex(s.line(dir + "uuid"))
 		if len(a.UUID) != 32 || a.UUID == strings.Repeat("0", 32) {
 			// An inactive array, or a kernel without the attribute: ask a member.
-			slaves, err := s.k.ReadDir("/sys/block/" + n + "/slaves")
-			if err != nil {
-				continue
-			}
-			for _, d := range slaves {
+			for _, d := range a.Members {
 				if sb, err := s.superblock("/dev/" + d); err == nil {
 					a.UUID = sb.UUID
 					break
@@ -76,26 +70,13 @@ func (s *service) arrays() (map[string]mdArray, error) {
 }
 
 // inSync tells of each slot of a running array whether md takes data from its
-// member: not from one that it has thrown out, and not yet from one that is
-// rebuilt. With also, that must hold for the member's kernel name too.
-// Source: Documentation/admin-guide/md.rst, dev-XXX/state and dev-XXX/slot.
+// member. With also, that must hold for the member's kernel name too.
 func (s *service) inSync(a mdArray, also func(dev string) bool) []bool {
-	present := make([]bool, a.Disks)
-	dir := "/sys/block/" + a.Dev + "/md"
-	names, err := s.k.ReadDir(dir)
+	members, err := linux.MDMembers(tree{s.k}, a.Dev)
 	if err != nil {
-		return present
+		return make([]bool, a.RaidDisks)
 	}
-	for _, n := range names {
-		dev, ok := strings.CutPrefix(n, "dev-")
-		if !ok || !slices.Contains(strings.Split(s.line(dir+"/"+n+"/state"), ","), "in_sync") || also != nil && !also(dev) {
-			continue
-		}
-		if slot, err := strconv.Atoi(s.line(dir + "/" + n + "/slot")); err == nil && slot >= 0 && slot < len(present) {
-			present[slot] = true
-		}
-	}
-	return present
+	return linux.MDPresent(a.RaidDisks, members, func(m linux.MDMember) bool { return also == nil || also(m.Dev) })
 }
 
 func (s *service) superblock(dev string) (*superblock, error) {
@@ -124,7 +105,7 @@ const readOnly = "readonly"
 // complete says whether the members of an array hold all its data.
 func (a mdArray) complete() error {
 	if a.Degraded > 0 && md.CanLose(md.Level(a.Level), a.Layout, a.Present) < 0 {
-		return fmt.Errorf("array %s lacks %d of %d members, more than %s can lose", a.Dev, a.Degraded, a.Disks, a.Level)
+		return fmt.Errorf("array %s lacks %d of %d members, more than %s can lose", a.Dev, a.Degraded, a.RaidDisks, a.Level)
 	}
 	return nil
 }
@@ -231,7 +212,7 @@ func (s *service) wholeArrays() error {
 			return err
 		}
 		if a.Degraded > 0 {
-			s.log.note("array %s (%s) runs without %d of its %d members", want.Name, a.Dev, a.Degraded, a.Disks)
+			s.log.note("array %s (%s) runs without %d of its %d members", want.Name, a.Dev, a.Degraded, a.RaidDisks)
 		}
 	}
 	return nil

@@ -425,7 +425,7 @@ func (s *service) reachable() bool {
 		return true // not known
 	}
 	for _, want := range s.cfg.Arrays {
-		if a, ok := all[md.Hex(want.UUID)]; ok && a.Level != "" && a.Disks > 0 {
+		if a, ok := all[md.Hex(want.UUID)]; ok && a.Level != "" && a.RaidDisks > 0 {
 			if md.CanLose(md.Level(a.Level), a.Layout, s.inSync(a, s.hasPath)) < 0 {
 				return false
 			}

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/mortarhpc/mortar/internal/design"
+	"github.com/mortarhpc/mortar/internal/linux"
 	"github.com/mortarhpc/mortar/internal/resource"
 	"github.com/mortarhpc/mortar/internal/spec"
 )
@@ -150,7 +151,7 @@ func clusterWith(host, role string) Facts {
 // or down behind a cluster's back.
 func TestPlaceOfStorage(t *testing.T) {
 	d := testDesign(t, "nfs-ha")
-	assembled := Facts{Hosts: map[string]resource.HostFacts{"nfs2": {Arrays: []resource.MDArray{{UUID: strings.ReplaceAll(d.Groups[0].UUID, ":", "")}}}}}
+	assembled := Facts{Hosts: map[string]resource.HostFacts{"nfs2": {Arrays: []linux.MDArray{{UUID: strings.ReplaceAll(d.Groups[0].UUID, ":", "")}}}}}
 	starting := clusterWith("", "")
 	starting.Hosts["nfs1"].Cluster.Ready = false
 	fresh := Facts{Hosts: map[string]resource.HostFacts{"nfs1": {Cluster: &resource.ClusterFacts{}}}}
@@ -210,7 +211,7 @@ func TestPlaceOfStorage(t *testing.T) {
 // An array that two servers have stops everything.
 func TestTwoOwners(t *testing.T) {
 	d := testDesign(t, "nfs-ha")
-	has := resource.HostFacts{Arrays: []resource.MDArray{{State: "clean", UUID: strings.ReplaceAll(d.Groups[0].UUID, ":", "")}}}
+	has := resource.HostFacts{Arrays: []linux.MDArray{{State: "clean", UUID: strings.ReplaceAll(d.Groups[0].UUID, ":", "")}}}
 	for _, f := range []Facts{
 		{Hosts: map[string]resource.HostFacts{"nfs1": has, "nfs2": has}},
 		{Hosts: map[string]resource.HostFacts{"nfs1": {Arrays: has.Arrays, Cluster: clusterWith("nfs1", "Started").Hosts["nfs1"].Cluster}, "nfs2": has}},

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"github.com/mortarhpc/mortar/internal/linux"
 	"github.com/mortarhpc/mortar/internal/md"
 	"github.com/mortarhpc/mortar/internal/resource"
 )
@@ -23,11 +24,11 @@ func (f Facts) RunsArray(host, uuid string) bool {
 	return ok && a.Running()
 }
 
-func (f Facts) array(host, uuid string) (resource.MDArray, bool) {
+func (f Facts) array(host, uuid string) (linux.MDArray, bool) {
 	for _, a := range f.Hosts[host].Arrays {
 		if md.SameUUID(a.UUID, uuid) {
 			return a, true
 		}
 	}
-	return resource.MDArray{}, false
+	return linux.MDArray{}, false
 }

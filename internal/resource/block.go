@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/mortarhpc/mortar/internal/linux"
 	"github.com/mortarhpc/mortar/internal/md"
 )
 
@@ -38,7 +39,7 @@ func (q *BlockQueue) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 	if err != nil {
 		return nil, err
 	}
-	arrays, err := mdArrays(sys)
+	arrays, err := linux.MDArrays(tree{sys})
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/mortarhpc/mortar/internal/linux"
 	"github.com/mortarhpc/mortar/internal/md"
 )
 
@@ -49,7 +50,7 @@ func (c *CacheSSDs) diff(ctx context.Context, sys Sys) ([]Action, error) {
 	if err != nil {
 		return nil, err
 	}
-	arrays, err := mdArrays(sys)
+	arrays, err := linux.MDArrays(tree{sys})
 	if err != nil {
 		return nil, err
 	}

@@ -235,12 +235,12 @@ func (d *Disks) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 func untilAssembled(ctx context.Context, sys Sys, look func() ([]Action, error)) ([]Action, error) {
 	as, err := look()
 	for try := range 10 {
-		arrays, arrErr := mdArrays(sys)
+		arrays, arrErr := linux.MDArrays(tree{sys})
 		if r := (*Refusal)(nil); !errors.As(err, &r) || arrErr != nil || len(arrays) == 0 {
 			break
 		}
 		// The first time also if they have UUIDs by now.
-		if try > 0 && !slices.ContainsFunc(arrays, func(a MDArray) bool { return strings.Trim(md.Hex(a.UUID), "0") == "" }) {
+		if try > 0 && !slices.ContainsFunc(arrays, func(a linux.MDArray) bool { return strings.Trim(md.Hex(a.UUID), "0") == "" }) {
 			break
 		}
 		select {
@@ -262,7 +262,7 @@ func (d *Disks) diff(ctx context.Context, sys Sys) ([]Action, error) {
 	if err != nil {
 		return nil, err
 	}
-	arrays, err := mdArrays(sys)
+	arrays, err := linux.MDArrays(tree{sys})
 	if err != nil {
 		return nil, err
 	}
@@ -352,7 +352,7 @@ func (d *Disks) diff(ctx context.Context, sys Sys) ([]Action, error) {
 
 // stoppable tells whether every member of an array is one of our disks that
 // may be wiped, and nothing is on top of it.
-func (d *Disks) stoppable(sys Sys, ms []linux.Mount, a MDArray, fs []found) bool {
+func (d *Disks) stoppable(sys Sys, ms []linux.Mount, a linux.MDArray, fs []found) bool {
 	if slices.ContainsFunc(d.Arrays, func(u string) bool { return md.SameUUID(u, a.UUID) }) {
 		return false // an array of this brick is never in the way by accident
 	}
@@ -401,7 +401,7 @@ func kernelNames(sys Sys, f found) []string {
 }
 
 // memberOf finds the array that has one of the devices.
-func memberOf(arrays []MDArray, names []string) (MDArray, bool) {
+func memberOf(arrays []linux.MDArray, names []string) (linux.MDArray, bool) {
 	for _, a := range arrays {
 		for _, n := range names {
 			if slices.Contains(a.Members, n) {
@@ -409,7 +409,7 @@ func memberOf(arrays []MDArray, names []string) (MDArray, bool) {
 			}
 		}
 	}
-	return MDArray{}, false
+	return linux.MDArray{}, false
 }
 
 // inUse tells what holds one of the devices or of their partitions: device

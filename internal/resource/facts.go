@@ -19,7 +19,7 @@ import (
 type HostFacts struct {
 	Disks []DiskFact
 	// Arrays are the md arrays that are assembled on the host.
-	Arrays []MDArray
+	Arrays []linux.MDArray
 	// Mounts are the mounted file systems that have a device, source → target.
 	Mounts []linux.Mount
 	// Built are the volume groups that are built and were to be released since
@@ -77,7 +77,7 @@ func ObserveFacts(ctx context.Context, sys Sys) (HostFacts, error) {
 	if f.Disks, err = sys.Disks(ctx); err != nil {
 		return f, fmt.Errorf("disks: %w", err)
 	}
-	if f.Arrays, err = mdArrays(sys); err != nil {
+	if f.Arrays, err = linux.MDArrays(tree{sys}); err != nil {
 		return f, fmt.Errorf("md arrays: %w", err)
 	}
 	ms, err := mounts(sys)

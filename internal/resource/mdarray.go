@@ -9,61 +9,19 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/mortarhpc/mortar/internal/linux"
 	"github.com/mortarhpc/mortar/internal/md"
 )
 
-// MDArray is an md array as the kernel has it.
-type MDArray struct {
-	Dev       string // md127
-	UUID      string
-	Level     string // raid6
-	State     string // clean, active, inactive …
-	Chunk     int    // bytes
-	RaidDisks int
-	Degraded  int
-	Members   []string // kernel names: dm-3, sda
-}
+// tree lets package linux read a host.
+type tree struct{ Sys }
 
-// Running tells whether the array does I/O.
-func (a MDArray) Running() bool {
-	return a.State != "" && a.State != "inactive" && a.State != "clear"
-}
-
-// mdArrays reads the arrays of the host from sysfs.
-// Source: Documentation/admin-guide/md.rst of the kernel.
-func mdArrays(sys Sys) ([]MDArray, error) {
-	ps, err := sys.Glob("/sys/block/md*/md")
-	if err != nil {
-		return nil, err
+func (t tree) List(dir string) ([]string, error) {
+	ps, err := t.Glob(dir + "/*")
+	for i, p := range ps {
+		ps[i] = path.Base(p)
 	}
-	var as []MDArray
-	for _, p := range ps {
-		a := MDArray{Dev: path.Base(path.Dir(p))}
-		for name, to := range map[string]*string{"uuid": &a.UUID, "level": &a.Level, "array_state": &a.State} {
-			if *to, err = readTrim(sys, p+"/"+name); err != nil {
-				return nil, err
-			}
-		}
-		for name, to := range map[string]*int{"chunk_size": &a.Chunk, "raid_disks": &a.RaidDisks, "degraded": &a.Degraded} {
-			s, err := readTrim(sys, p+"/"+name)
-			if err != nil {
-				return nil, err
-			}
-			*to, _ = strconv.Atoi(strings.Fields(s + " 0")[0]) // absent while inactive
-		}
-		ms, err := sys.Glob(path.Dir(p) + "/slaves/*")
-		if err != nil {
-			return nil, err
-		}
-		for _, m := range ms {
-			a.Members = append(a.Members, path.Base(m))
-		}
-		if a.State == "clear" && len(a.Members) == 0 {
-			continue // a node that was opened and never used
-		}
-		as = append(as, a)
-	}
-	return as, nil
+	return ps, err
 }
 
 // Array is one md array with its members and spares.
@@ -94,7 +52,7 @@ func (a *Array) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 	if err != nil {
 		return nil, err
 	}
-	arrays, err := mdArrays(sys)
+	arrays, err := linux.MDArrays(tree{sys})
 	if err != nil {
 		return nil, err
 	}
@@ -130,7 +88,7 @@ func (a *Array) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 
 // diffRunning checks geometry, which cannot be changed here, and adds disks
 // of the design that the array does not have.
-func (a *Array) diffRunning(sys Sys, r MDArray, disks []found) ([]Action, error) {
+func (a *Array) diffRunning(sys Sys, r linux.MDArray, disks []found) ([]Action, error) {
 	for _, c := range []struct{ what, have, want string }{
 		{"level", r.Level, fmt.Sprintf("raid%d", a.Level)},
 		{"number of members", strconv.Itoa(r.RaidDisks), strconv.Itoa(len(a.Members))},

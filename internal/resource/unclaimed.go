@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/mortarhpc/mortar/internal/linux"
 	"github.com/mortarhpc/mortar/internal/md"
 )
 
@@ -34,7 +35,7 @@ func (u *Unclaimed) Diff(_ context.Context, sys Sys) ([]Action, error) {
 			Mend: "start Corosync and Pacemaker on all servers; the cluster starts the service",
 		}
 	}
-	arrays, err := mdArrays(sys)
+	arrays, err := linux.MDArrays(tree{sys})
 	if err != nil {
 		return nil, err
 	}

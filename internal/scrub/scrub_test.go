@@ -12,6 +12,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/agent"
 	"github.com/mortarhpc/mortar/internal/design"
 	"github.com/mortarhpc/mortar/internal/gate"
+	"github.com/mortarhpc/mortar/internal/linux"
 	"github.com/mortarhpc/mortar/internal/resource"
 	"github.com/mortarhpc/mortar/internal/spec"
 )
@@ -42,7 +43,7 @@ func host(result string) gate.Hosts {
 		case "facts":
 			f := resource.HostFacts{Disks: []resource.DiskFact{{Serial: "MA01", WWN: "5000c50000000101", Paths: []string{"sda", "sdg"}}}}
 			if host == "nfs2" {
-				f.Arrays = []resource.MDArray{{Dev: "md127", UUID: "1:2:3:4", State: "clean"}}
+				f.Arrays = []linux.MDArray{{Dev: "md127", UUID: "1:2:3:4", State: "clean"}}
 			}
 			return answer(f)
 		case "run":
