@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/mortarhpc/mortar/internal/durable"
 	"github.com/mortarhpc/mortar/internal/resource"
 )
 
@@ -162,7 +163,7 @@ func writeFile(f resource.File) error {
 		if err != nil {
 			return err
 		}
-		return syncDir(filepath.Dir(f.Path))
+		return durable.SyncDir(filepath.Dir(f.Path))
 	}
 	if strings.HasPrefix(f.Path, "/proc/") || strings.HasPrefix(f.Path, "/sys/") {
 		return writeKnob(f.Path, f.Content)
@@ -189,46 +190,11 @@ func writeFile(f resource.File) error {
 		if err := unix.Chmod(f.Path, f.Mode); err != nil {
 			return &fs.PathError{Op: "chmod", Path: f.Path, Err: err}
 		}
-		return syncDir(dir)
+		return durable.SyncDir(dir)
 	case f.Symlink != "":
-		tmp := filepath.Join(dir, ".mortar-"+strconv.Itoa(os.Getpid())+"-"+filepath.Base(f.Path))
-		if err := os.Remove(tmp); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-		if err := os.Symlink(f.Symlink, tmp); err != nil {
-			return err
-		}
-		if err := os.Rename(tmp, f.Path); err != nil {
-			return errors.Join(err, os.Remove(tmp))
-		}
-		return syncDir(dir)
+		return durable.Symlink(f.Symlink, f.Path)
 	}
-	tmp, err := os.CreateTemp(dir, ".mortar-*") // mode 0600
-	if err != nil {
-		return err
-	}
-	undo := func(err error) error {
-		return errors.Join(err, tmp.Close(), os.Remove(tmp.Name()))
-	}
-	if _, err := tmp.Write(f.Content); err != nil {
-		return undo(err)
-	}
-	if err := tmp.Chown(uid, gid); err != nil {
-		return undo(err)
-	}
-	if err := unix.Fchmod(int(tmp.Fd()), f.Mode); err != nil {
-		return undo(&fs.PathError{Op: "chmod", Path: f.Path, Err: err})
-	}
-	if err := tmp.Sync(); err != nil {
-		return undo(err)
-	}
-	if err := tmp.Close(); err != nil {
-		return errors.Join(err, os.Remove(tmp.Name()))
-	}
-	if err := os.Rename(tmp.Name(), f.Path); err != nil {
-		return errors.Join(err, os.Remove(tmp.Name()))
-	}
-	return syncDir(dir)
+	return durable.Write(f.Path, durable.File{Content: f.Content, Mode: f.Mode, UID: uid, GID: gid})
 }
 
 // writeKnob hands a value to the kernel: in one write, to a file that is
@@ -240,20 +206,6 @@ func writeKnob(path string, value []byte) error {
 	}
 	_, err = f.Write(value)
 	return errors.Join(err, f.Close())
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	// Not every file system syncs directories (those under /proc and /run
-	// need not): the data itself was synced.
-	if err := d.Sync(); err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOTSUP) {
-		return err
-	}
-	return nil
 }
 
 // owner resolves names; "" is root.

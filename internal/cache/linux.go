@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/mortarhpc/mortar/internal/durable"
 	"github.com/mortarhpc/mortar/internal/flock"
 )
 
@@ -75,10 +76,7 @@ func (Linux) WriteFile(p string, data []byte) error {
 	if err := os.MkdirAll(filepath.Dir(p), 0o755); err != nil {
 		return err
 	}
-	if err := os.WriteFile(p+".new", data, 0o600); err != nil {
-		return err
-	}
-	return os.Rename(p+".new", p)
+	return durable.Write(p, durable.File{Content: data, Mode: 0o600, UID: os.Geteuid(), GID: os.Getegid()})
 }
 
 // Now is the time.

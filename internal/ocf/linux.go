@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/mortarhpc/mortar/internal/cache"
+	"github.com/mortarhpc/mortar/internal/durable"
 	"github.com/mortarhpc/mortar/internal/netns"
 )
 
@@ -58,18 +59,7 @@ func (*realKernel) Poke(p, data string) error {
 
 func (*realKernel) Empty(p string) error { return os.WriteFile(p, nil, 0o644) }
 
-func (*realKernel) Symlink(target, p string) error {
-	tmp := filepath.Join(filepath.Dir(p), ".mortar-"+filepath.Base(p))
-	os.Remove(tmp)
-	if err := os.Symlink(target, tmp); err != nil {
-		return err
-	}
-	if err := os.Rename(tmp, p); err != nil {
-		os.Remove(tmp)
-		return err
-	}
-	return nil
-}
+func (*realKernel) Symlink(target, p string) error { return durable.Symlink(target, p) }
 
 func (*realKernel) Remove(p string) error {
 	if err := os.Remove(p); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -82,33 +72,8 @@ func (*realKernel) Rename(from, to string) error { return os.Rename(from, to) }
 
 func (*realKernel) Save(p string, data []byte) error { return save(p, data, 0o644) }
 
-func save(p string, data []byte, mode os.FileMode) error {
-	dir := filepath.Dir(p)
-	f, err := os.CreateTemp(dir, ".mortar-*")
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	if err == nil {
-		err = f.Chmod(mode)
-	}
-	if err == nil {
-		err = f.Sync()
-	}
-	err = errors.Join(err, f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), p)
-	}
-	if err != nil {
-		os.Remove(f.Name())
-		return err
-	}
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	return d.Sync()
+func save(p string, data []byte, mode uint32) error {
+	return durable.Write(p, durable.File{Content: data, Mode: mode, UID: os.Geteuid(), GID: os.Getegid()})
 }
 
 func (*realKernel) Free(p string) (int64, error) {
