@@ -103,6 +103,11 @@ func pduDevices(s *spec.Spec, servers []spec.Server) map[string]FenceDevice {
 					SecretParam: "community", SecretFile: p.CommunityFile,
 					Feeds: []string{p.Feed},
 				}
+				if p.SNMP != nil {
+					// authPriv: nothing that is not encrypted is sent or taken.
+					f.Params["snmp_version"], f.Params["username"], f.Params["snmp_sec_level"] = "3", p.SNMP.User, "authPriv"
+					f.SecretParam, f.SecretFile, f.SNMP = "", "", p.SNMP
+				}
 			}
 			if was := f.Params["pcmk_host_map"]; was != "" {
 				f.Params["pcmk_host_map"] = was + ";"

@@ -1,6 +1,7 @@
 package design
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -198,6 +199,17 @@ func (d *Design) warn() {
 	add := func(at, rule, format string, args ...any) {
 		line, col := s.Pos(at)
 		d.Warnings = append(d.Warnings, Warning{Rule: rule, Text: fmt.Sprintf(format, args...), Line: line, Col: col})
+	}
+	var clear []string // PDUs, and where the first of them is
+	at := ""
+	for i, p := range s.PDUs {
+		if p.SNMP == nil {
+			clear = append(clear, p.Name)
+			at = cmp.Or(at, fmt.Sprintf("pdus[%d].community_file", i))
+		}
+	}
+	if at != "" {
+		add(at, "snmp", "SNMPv1 sends the community of %s in clear text: whoever listens on the management network can switch servers off. A user of SNMPv3 (snmp:) mends that", strings.Join(clear, " and "))
 	}
 	for _, sv := range s.Sets() {
 		worst, where, groups := 0, "", 0

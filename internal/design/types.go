@@ -275,9 +275,11 @@ type FenceDevice struct {
 	Params map[string]string `json:"params"`
 	// SecretParam is the agent's parameter that takes the secret, SecretFile
 	// the file (on the administrator's machine, as in the spec) it is in.
-	SecretParam string   `json:"secret_param"`
-	SecretFile  string   `json:"secret_file"`
-	Feeds       []string `json:"feeds"` // power feeds the device depends on: all of them for a PDU, any one for a BMC
+	SecretParam string `json:"secret_param,omitempty"`
+	SecretFile  string `json:"secret_file,omitempty"`
+	// SNMP is the user of SNMPv3 in place of a secret; nil for others.
+	SNMP  *spec.SNMP `json:"snmp,omitempty"`
+	Feeds []string   `json:"feeds"` // power feeds the device depends on: all of them for a PDU, any one for a BMC
 }
 
 // ClientMount is one mount on one client.

@@ -791,6 +791,17 @@ func (b *builder) membership() error {
 		b.add(StageMembership, h, "directory /etc/mortar", &resource.Directory{Path: "/etc/mortar", Mode: 0o700})
 		b.add(StageMembership, h, "directory for secrets", &resource.Directory{Path: secretsDir, Mode: 0o700})
 		for _, f := range b.fenceDevices() {
+			if f.SNMP != nil {
+				conf, err := b.snmpConfig(f)
+				if err != nil {
+					return err
+				}
+				b.add(StageMembership, h, "secret of "+f.ID, &resource.TextFile{
+					Path: SecretPath(f), Content: conf, Mode: 0o600, Secret: true,
+					Why: "read by net-snmp's commands, so that it is in no argument and not in the CIB",
+				})
+				continue
+			}
 			if f.SecretParam == "community" {
 				continue
 			}
@@ -834,8 +845,52 @@ func (b *builder) configurator() string {
 	return b.servers[0]
 }
 
-// SecretPath is where a fence device's secret is kept on the servers.
-func SecretPath(f design.FenceDevice) string { return secretsDir + "/" + f.ID }
+// SecretPath is where a fence device's secret is kept on the servers. Of a
+// user of SNMPv3 it is a configuration of net-snmp's commands: as options of
+// the fence agent the pass phrases would be arguments of those commands, which
+// every user of the server can read.
+//
+// Source: snmp.conf(5); fencing_snmp.py, prepare_cmd
+func SecretPath(f design.FenceDevice) string {
+	if f.SNMP != nil {
+		return secretsDir + "/" + f.ID + "/snmp.conf"
+	}
+	return secretsDir + "/" + f.ID
+}
+
+// snmpCommands are the parameters by which the fence agent calls net-snmp's
+// commands with the configuration of SecretPath and no other. The
+// configuration for one host that net-snmp looks for itself is not found: the
+// agent names the port with the address.
+//
+// Source: fence_apc_snmp(8), snmpget_path; snmp_config(5), SNMPCONFPATH
+func snmpCommands(f design.FenceDevice) map[string]string {
+	out := map[string]string{}
+	for _, c := range []string{"snmpget", "snmpset", "snmpwalk"} {
+		out[c+"_path"] = "/usr/bin/env SNMPCONFPATH=" + path.Dir(SecretPath(f)) + " /usr/bin/" + c
+	}
+	return out
+}
+
+// snmpConfig is the file of SecretPath for a user of SNMPv3.
+// Source: snmp.conf(5)
+func (b *builder) snmpConfig(f design.FenceDevice) ([]byte, error) {
+	var lines strings.Builder
+	lines.WriteString(resource.Header)
+	fmt.Fprintf(&lines, "defVersion 3\ndefSecurityName %s\ndefSecurityLevel authPriv\ndefAuthType %s\ndefPrivType %s\n", f.SNMP.User, f.SNMP.Auth, f.SNMP.Privacy)
+	for _, x := range []struct{ key, file string }{{"defAuthPassphrase", f.SNMP.AuthFile}, {"defPrivPassphrase", f.SNMP.PrivacyFile}} {
+		s, err := b.secretLine(x.file)
+		if err != nil {
+			return nil, err
+		}
+		// Source: RFC 3414, section 11.2; the file's quoting has no escape for all.
+		if len(s) < 8 || strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' || r == '"' || r == '\\' }) {
+			return nil, fmt.Errorf("secret file %s: a pass phrase of SNMPv3 has 8 characters or more, of ASCII without quotes and backslashes", x.file)
+		}
+		fmt.Fprintf(&lines, "%s \"%s\"\n", x.key, s)
+	}
+	return []byte(lines.String()), nil
+}
 
 // fenceDevices are all of them, once.
 func (b *builder) fenceDevices() []design.FenceDevice {
@@ -851,14 +906,16 @@ func (b *builder) fenceDevices() []design.FenceDevice {
 }
 
 // secret is one line of a file; the newline an editor added is no part of it.
-func (b *builder) secret(f design.FenceDevice) (string, error) {
-	s, err := b.secrets(f.SecretFile)
+func (b *builder) secret(f design.FenceDevice) (string, error) { return b.secretLine(f.SecretFile) }
+
+func (b *builder) secretLine(file string) (string, error) {
+	s, err := b.secrets(file)
 	if err != nil {
 		return "", err
 	}
 	t := strings.TrimRight(string(s), "\r\n")
 	if t == "" || strings.ContainsAny(t, "\n\r\x00") {
-		return "", fmt.Errorf("secret file %s: one line with the secret is wanted", f.SecretFile)
+		return "", fmt.Errorf("secret file %s: one line with the secret is wanted", file)
 	}
 	return t, nil
 }

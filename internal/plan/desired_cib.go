@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"maps"
 	"sort"
 	"strings"
 
@@ -190,7 +191,10 @@ func (b *builder) fence(f design.FenceDevice) (*resource.Element, error) {
 	for k, v := range f.Params {
 		params[k] = v
 	}
-	if f.SecretParam == "community" {
+	switch {
+	case f.SNMP != nil:
+		maps.Copy(params, snmpCommands(f))
+	case f.SecretParam == "community":
 		// The agent takes it no other way. The CIB's files are readable by the
 		// cluster's own user only.
 		s, err := b.secret(f)
@@ -198,7 +202,7 @@ func (b *builder) fence(f design.FenceDevice) (*resource.Element, error) {
 			return nil, err
 		}
 		params[f.SecretParam] = s
-	} else {
+	default:
 		params["password_script"] = SecretPath(f) + ".sh"
 	}
 	r := resource.El("primitive", "id", f.ID, "class", "stonith", "type", f.Agent)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -114,7 +115,16 @@ func TestClusterConfiguration(t *testing.T) {
 // Secrets go into secret files and nowhere else, but for the SNMP community,
 // which the CIB must hold.
 func TestSecretsStaySecret(t *testing.T) {
-	steps, err := Desired(testDesign(t, "nfs-ha"), Facts{}, testSecrets)
+	d := testDesign(t, "nfs-ha")
+	for i := range d.Spec.PDUs {
+		p := &d.Spec.PDUs[i]
+		p.CommunityFile, p.SNMP = "secrets/"+p.Name, nil
+	}
+	d, err := design.New(d.Spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	steps, err := Desired(d, Facts{}, testSecrets)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -235,5 +245,60 @@ func TestOwnerUnderConstruction(t *testing.T) {
 	r := findStep(t, steps, "release-storage", "").Resource.(*resource.ReleaseStorage)
 	if vg.SystemID != "mortar-brick1-building" || vg.RestID != "mortar-brick1" || r.SystemID != vg.SystemID || r.RestID != vg.RestID {
 		t.Errorf("%+v, %+v", vg, r)
+	}
+}
+
+// The pass phrases of SNMPv3 are in files that only root reads, and neither in
+// the CIB nor in an argument of the fence agent.
+func TestSNMPv3(t *testing.T) {
+	d := testDesign(t, "nfs-ha")
+	user := &spec.SNMP{User: "fencer", Auth: "SHA-256", AuthFile: "auth", Privacy: "AES", PrivacyFile: "privacy"}
+	for i := range d.Spec.PDUs {
+		d.Spec.PDUs[i].SNMP = user
+	}
+	d, err := design.New(d.Spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if slices.ContainsFunc(d.Warnings, func(w design.Warning) bool { return w.Rule == "snmp" }) {
+		t.Errorf("%+v", d.Warnings)
+	}
+	steps, err := Desired(d, Facts{}, testSecrets)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, s := range steps {
+		switch r := s.Resource.(type) {
+		case *resource.TextFile:
+			if strings.HasSuffix(r.Path, "/snmp.conf") {
+				got = append(got, s.Host+" "+r.Path)
+				want := resource.Header + "defVersion 3\ndefSecurityName fencer\ndefSecurityLevel authPriv\ndefAuthType SHA-256\ndefPrivType AES\n" +
+					"defAuthPassphrase \"secret of auth\"\ndefPrivPassphrase \"secret of privacy\"\n"
+				if !r.Secret || r.Mode != 0o600 || string(r.Content) != want {
+					t.Errorf("%+v\n%s", r, r.Content)
+				}
+			}
+		case *resource.CIB:
+			for _, bad := range []string{"secret of auth", "secret of privacy", "community"} {
+				if strings.Contains(r.Configuration, bad) {
+					t.Errorf("%q is in the CIB", bad)
+				}
+			}
+			for _, good := range []string{`name="snmp_version" value="3"`, `name="username" value="fencer"`, `name="snmp_sec_level" value="authPriv"`,
+				`name="snmpset_path" value="/usr/bin/env SNMPCONFPATH=/etc/mortar/secrets/fence-pdu-a /usr/bin/snmpset"`} {
+				if !strings.Contains(r.Configuration, good) {
+					t.Errorf("%q is not in the CIB", good)
+				}
+			}
+		}
+	}
+	if want := []string{"nfs1 /etc/mortar/secrets/fence-pdu-a/snmp.conf", "nfs1 /etc/mortar/secrets/fence-pdu-b/snmp.conf", "nfs2 /etc/mortar/secrets/fence-pdu-a/snmp.conf", "nfs2 /etc/mortar/secrets/fence-pdu-b/snmp.conf"}; !slices.Equal(got, want) {
+		t.Errorf("%q", got)
+	}
+	for _, bad := range []string{"short", `has "quotes"`, `back\\slash`, "has\ttab 1", "größer als 8"} {
+		if _, err := Desired(d, Facts{}, func(string) ([]byte, error) { return []byte(bad), nil }); err == nil || strings.Contains(err.Error(), bad) {
+			t.Errorf("%q: %v", bad, err)
+		}
 	}
 }

@@ -139,11 +139,30 @@ type BMC struct {
 type PDU struct {
 	Name    string     `json:"name"`
 	Address netip.Addr `json:"address"`
-	// CommunityFile holds the SNMP read-write community. Created with a
-	// random one, mode 0600, where it does not exist.
-	CommunityFile string `json:"community_file"`
+	// CommunityFile holds the SNMP read-write community, SNMP the user of
+	// SNMPv3 in its place. A secret whose file does not exist is created, a
+	// random one, mode 0600.
+	CommunityFile string `json:"community_file,omitempty"`
+	SNMP          *SNMP  `json:"snmp,omitempty"`
 	// Outlets is the number of outlets; 0 is 8.
 	Outlets int `json:"outlets,omitempty"`
+}
+
+// SNMP is a user of SNMPv3 with its protocols, as snmpd spells them.
+type SNMP struct {
+	User        string `json:"user"`
+	Auth        string `json:"auth"`
+	AuthFile    string `json:"auth_file"`
+	Privacy     string `json:"privacy"`
+	PrivacyFile string `json:"privacy_file"`
+}
+
+// secrets are the files with what opens a PDU.
+func (p *PDU) secrets() []string {
+	if p.SNMP != nil {
+		return []string{p.SNMP.AuthFile, p.SNMP.PrivacyFile}
+	}
+	return []string{p.CommunityFile}
 }
 
 // Feed is one power cord: a node's supply plugged into a PDU's outlet.
@@ -312,8 +331,10 @@ func (c Config) Validate() error {
 	for _, p := range c.PDUs {
 		name("pdu", p.Name)
 		onAdmin(p.Address, "pdu "+p.Name)
-		if !filepath.IsAbs(p.CommunityFile) {
-			say("pdu %s: community file %q: want an absolute path", p.Name, p.CommunityFile)
+		for _, file := range p.secrets() {
+			if !filepath.IsAbs(file) {
+				say("pdu %s: secret file %q: want an absolute path", p.Name, file)
+			}
 		}
 		if p.Outlets < 1 || p.Outlets > 48 {
 			say("pdu %s: %d outlets: want 1 to 48", p.Name, p.Outlets)

@@ -129,11 +129,20 @@ func FromSpec(s *spec.Spec, luns ...LUN) (Config, error) {
 		if err != nil {
 			return c, refuse("pdu %s: %v", p.Name, err)
 		}
-		file, err := secret(p.CommunityFile)
+		pdu := PDU{Name: p.Name, Address: addr, Outlets: outletsOf(s, p.Name)}
+		if n := p.SNMP; n != nil {
+			pdu.SNMP = &SNMP{User: n.User, Auth: n.Auth, Privacy: n.Privacy}
+			pdu.SNMP.AuthFile, err = secret(n.AuthFile)
+			if err == nil {
+				pdu.SNMP.PrivacyFile, err = secret(n.PrivacyFile)
+			}
+		} else {
+			pdu.CommunityFile, err = secret(p.CommunityFile)
+		}
 		if err != nil {
 			return c, err
 		}
-		c.PDUs = append(c.PDUs, PDU{Name: p.Name, Address: addr, CommunityFile: file, Outlets: outletsOf(s, p.Name)})
+		c.PDUs = append(c.PDUs, pdu)
 	}
 
 	for _, v := range s.Servers {

@@ -133,3 +133,19 @@ func TestFromSpec(t *testing.T) {
 		}
 	}
 }
+
+// A PDU has what its users have: a user of SNMPv3, or a community.
+func TestFromSpecPDU(t *testing.T) {
+	s := parsed(t, "nfs-ha", "snmp: {user: mortar, auth_file: secrets/pdu-b-auth, privacy_file: secrets/pdu-b-privacy}", "community_file: /c/pdu-b")
+	c, err := FromSpec(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := filepath.Dir(s.File)
+	if a := c.PDUs[0].SNMP; a == nil || *a != (SNMP{"mortar", "SHA", at + "/secrets/pdu-a-auth", "AES", at + "/secrets/pdu-a-privacy"}) || c.PDUs[0].CommunityFile != "" {
+		t.Errorf("%+v", c.PDUs[0])
+	}
+	if b := c.PDUs[1]; b.SNMP != nil || b.CommunityFile != "/c/pdu-b" {
+		t.Errorf("%+v", b)
+	}
+}

@@ -232,16 +232,21 @@ func done(err error) string {
 	return "DONE"
 }
 
-// pduSNMPConfig is snmpd's configuration of a PDU.
-func pduSNMPConfig(p *PDU, community string) string {
+// pduSNMPConfig is snmpd's configuration of a PDU; secrets are those of its
+// files. Source: snmpd.conf(5)
+func pduSNMPConfig(p *PDU, secrets []string) string {
+	access := "rwcommunity " + secrets[0]
+	if n := p.SNMP; n != nil {
+		access = fmt.Sprintf("createUser %s %s \"%s\" %s \"%s\"\nrwuser %s priv", n.User, n.Auth, secrets[0], n.Privacy, secrets[1], n.User)
+	}
 	return fmt.Sprintf(`agentaddress udp:%s:161
-rwcommunity %s
+%s
 sysobjectid %s
 sysdescr APC Web/SNMP Management Card (virtual)
 sysname %s
 dontLogTCPWrappersConnects yes
 pass_persist .%s ./mortar rack _pdu .. %s
-`, p.Address, community, pduObjectID, p.Name, strings.TrimPrefix(formatOID(oidAPC), "."), p.Name)
+`, p.Address, access, pduObjectID, p.Name, strings.TrimPrefix(formatOID(oidAPC), "."), p.Name)
 }
 
 // ensurePDU starts a PDU's controller unless it runs or is dead. The caller
@@ -251,14 +256,23 @@ func (r *rack) ensurePDU(ctx context.Context, h *hardware, p *PDU) error {
 	if h.DeadPDUs[p.Name] || running(r.dir, name) != nil {
 		return nil
 	}
-	community, err := ensureSecret(p.CommunityFile)
-	if err != nil {
+	var secrets []string
+	for _, file := range p.secrets() {
+		s, err := ensureSecret(file)
+		if err != nil {
+			return err
+		}
+		secrets = append(secrets, s)
+	}
+	// snmpd keeps users there, with the pass phrases of when it first saw them.
+	state := filepath.Join(runDir(r.dir), name+".state")
+	if err := os.RemoveAll(state); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(filepath.Join(runDir(r.dir), name+".state"), 0o700); err != nil {
+	if err := os.MkdirAll(state, 0o700); err != nil {
 		return err
 	}
-	if err := renameio.WriteFile(confFile(r.dir, name), []byte(pduSNMPConfig(p, community)), 0o600); err != nil {
+	if err := renameio.WriteFile(confFile(r.dir, name), []byte(pduSNMPConfig(p, secrets)), 0o600); err != nil {
 		return err
 	}
 	if err := r.hostAddress(ctx, p.Address, true); err != nil {

@@ -210,7 +210,9 @@ func TestSystemDisksAreEqual(t *testing.T) {
 func TestPowerConfigs(t *testing.T) {
 	c := testConfig()
 	golden(t, "bmc.conf", bmcConfig(&c.Nodes[0], "s3cret"))
-	golden(t, "pdu.conf", pduSNMPConfig(&c.PDUs[0], "s3cret"))
+	golden(t, "pdu.conf", pduSNMPConfig(&c.PDUs[0], []string{"s3cret"}))
+	c.PDUs[0].SNMP = &SNMP{User: "fencer", Auth: "SHA-256", Privacy: "AES"}
+	golden(t, "pdu-v3.conf", pduSNMPConfig(&c.PDUs[0], []string{"s3cret-a", "s3cret-p"}))
 }
 
 func TestParseAptSources(t *testing.T) {

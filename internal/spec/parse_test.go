@@ -74,6 +74,23 @@ func TestSerialOfDigits(t *testing.T) {
 	}
 }
 
+func TestSNMPv3(t *testing.T) {
+	base, err := os.ReadFile("testdata/base.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := strings.Replace(string(base), "community_file: secrets/p2", "snmp: {user: fencer, auth: SHA-256, auth_file: secrets/a, privacy: AES-256, privacy_file: secrets/p}", 1)
+	text = strings.Replace(text, "community_file: secrets/p1", "snmp: {user: fencer, auth_file: secrets/a, privacy_file: secrets/p}", 1)
+	s, err := Parse("brick.yaml", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []*SNMP{{"fencer", "SHA", "secrets/a", "AES", "secrets/p"}, {"fencer", "SHA-256", "secrets/a", "AES-256", "secrets/p"}}
+	if got := []*SNMP{s.PDUs[0].SNMP, s.PDUs[1].SNMP}; !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v %+v", got[0], got[1])
+	}
+}
+
 func TestDefaults(t *testing.T) {
 	base, err := os.ReadFile("testdata/base.yaml")
 	if err != nil {

@@ -140,8 +140,18 @@ type BMC struct {
 type PDU struct {
 	Name          string `yaml:"name" json:"name" doc:"name of the PDU: letters, digits, dashes"`
 	Address       string `yaml:"address" json:"address" doc:"address on the management network"`
-	CommunityFile string `yaml:"community_file" json:"community_file" doc:"file with the SNMP write community, relative to the spec; mode 0600"`
+	SNMP          *SNMP  `yaml:"snmp,omitempty" json:"snmp,omitempty" doc:"user of SNMPv3; this or community_file"`
+	CommunityFile string `yaml:"community_file,omitempty" json:"community_file,omitempty" doc:"file with the write community of SNMPv1, relative to the spec; mode 0600. It crosses the network in clear text: only for a PDU that cannot do SNMPv3"`
 	Feed          string `yaml:"feed" json:"feed" doc:"power feed the PDU hangs on, e.g. A"`
+}
+
+// SNMP is a user of SNMPv3, with authentication and encryption.
+type SNMP struct {
+	User        string `yaml:"user" json:"user" doc:"user that may switch outlets"`
+	Auth        string `yaml:"auth,omitempty" json:"auth,omitempty" default:"SHA" doc:"authentication protocol: SHA, SHA-256 or SHA-512"`
+	AuthFile    string `yaml:"auth_file" json:"auth_file" doc:"file with the pass phrase for authentication, 8 characters or more; relative to the spec, mode 0600"`
+	Privacy     string `yaml:"privacy,omitempty" json:"privacy,omitempty" default:"AES" doc:"encryption: AES (128 bits) or AES-256"`
+	PrivacyFile string `yaml:"privacy_file" json:"privacy_file" doc:"file with the pass phrase for encryption, another one; 8 characters or more, relative to the spec, mode 0600"`
 }
 
 // Outlet is one outlet of a PDU.

@@ -79,20 +79,21 @@ func (c *checker) at(p string) string {
 func (c *checker) isHA() bool { return c.s.Flavour != NFS }
 
 var (
-	brickIDRE = lazyregexp.New(`^[a-z0-9]{8,32}$`)
-	brickRE   = lazyregexp.New(`^[A-Za-z]([A-Za-z0-9-]{0,13}[A-Za-z0-9])?$`)
-	hostRE    = lazyregexp.New(`^[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?)*$`)
-	wordRE    = lazyregexp.New(`^[A-Za-z0-9]([A-Za-z0-9_-]{0,30}[A-Za-z0-9])?$`)
-	serviceRE = lazyregexp.New(`^[a-z]([a-z0-9-]{0,10}[a-z0-9])?$`)
-	pathRE    = lazyregexp.New(`^(/[A-Za-z0-9._-]+)+$`)
-	speedRE   = lazyregexp.New(`^[1-9][0-9]*(\.[0-9]+)?(Mb/s|Gb/s)$`)
-	optionRE  = lazyregexp.New(`^[A-Za-z0-9_.-]+(=[A-Za-z0-9_.:@/+-]+)?$`)
-	clientRE  = lazyregexp.New(`^[A-Za-z0-9*?@][A-Za-z0-9*?@._-]*$`)
-	mirrorRE  = lazyregexp.New(`^https?://[A-Za-z0-9._:/@%+~-]+$`)
-	fileRE    = lazyregexp.New(`^[A-Za-z0-9._/~@+-]+$`)
-	ifaceRE   = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9._-]{0,14}$`)
-	bmcUserRE = lazyregexp.New(`^[A-Za-z0-9_.@-]{1,16}$`) // IPMI 2.0: at most 16 bytes
-	flavours  = []string{string(NFS), string(NFSHA), string(NFSHAXL), string(Lustre)}
+	brickIDRE  = lazyregexp.New(`^[a-z0-9]{8,32}$`)
+	brickRE    = lazyregexp.New(`^[A-Za-z]([A-Za-z0-9-]{0,13}[A-Za-z0-9])?$`)
+	hostRE     = lazyregexp.New(`^[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?)*$`)
+	wordRE     = lazyregexp.New(`^[A-Za-z0-9]([A-Za-z0-9_-]{0,30}[A-Za-z0-9])?$`)
+	serviceRE  = lazyregexp.New(`^[a-z]([a-z0-9-]{0,10}[a-z0-9])?$`)
+	pathRE     = lazyregexp.New(`^(/[A-Za-z0-9._-]+)+$`)
+	speedRE    = lazyregexp.New(`^[1-9][0-9]*(\.[0-9]+)?(Mb/s|Gb/s)$`)
+	optionRE   = lazyregexp.New(`^[A-Za-z0-9_.-]+(=[A-Za-z0-9_.:@/+-]+)?$`)
+	clientRE   = lazyregexp.New(`^[A-Za-z0-9*?@][A-Za-z0-9*?@._-]*$`)
+	mirrorRE   = lazyregexp.New(`^https?://[A-Za-z0-9._:/@%+~-]+$`)
+	fileRE     = lazyregexp.New(`^[A-Za-z0-9._/~@+-]+$`)
+	ifaceRE    = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9._-]{0,14}$`)
+	bmcUserRE  = lazyregexp.New(`^[A-Za-z0-9_.@-]{1,16}$`) // IPMI 2.0: at most 16 bytes
+	snmpUserRE = lazyregexp.New(`^[A-Za-z0-9._@-]{1,32}$`)
+	flavours   = []string{string(NFS), string(NFSHA), string(NFSHAXL), string(Lustre)}
 )
 
 func (c *checker) head() bool {
@@ -330,7 +331,7 @@ func (c *checker) power() {
 		pdus[p.Name] = p
 		names = append(names, p.Name)
 		c.address(at+".address", p.Address, c.management, "management", "PDU "+p.Name)
-		c.secretFile(at+".community_file", p.CommunityFile)
+		c.pduAccess(at, p)
 		if !wordRE.MatchString(p.Feed) {
 			c.errorf(at+".feed", "name the power feed the PDU hangs on, e.g. A", "%q cannot name a power feed", p.Feed)
 		}
@@ -418,6 +419,36 @@ func (c *checker) power() {
 }
 
 // secretFile never prints what it was given: it may be the secret itself.
+// pduAccess checks how a PDU is commanded.
+func (c *checker) pduAccess(at string, p *PDU) {
+	n := p.SNMP
+	switch {
+	case n == nil && p.CommunityFile == "":
+		c.errorf(at, "add snmp: with a user of SNMPv3, or community_file: for a PDU that cannot do it", "nothing says how PDU %q is commanded", p.Name)
+		return
+	case n == nil:
+		c.secretFile(at+".community_file", p.CommunityFile)
+		return
+	case p.CommunityFile != "":
+		c.errorf(at+".community_file", "remove it, and the community from the PDU", "PDU %q has a user of SNMPv3 as well", p.Name)
+	}
+	// Source: RFC 3414, usmUserName: 1 to 32 octets.
+	if !snmpUserRE.MatchString(n.User) {
+		c.errorf(at+".snmp.user", "use 1 to 32 letters, digits or . _ @ -", "%q is not a user of SNMPv3", n.User)
+	}
+	if !slices.Contains([]string{"SHA", "SHA-256", "SHA-512"}, n.Auth) {
+		c.errorf(at+".snmp.auth", "use the strongest that the PDU knows: SHA, SHA-256 or SHA-512", "%q is not an authentication protocol that Mortar uses", n.Auth)
+	}
+	if !slices.Contains([]string{"AES", "AES-256"}, n.Privacy) {
+		c.errorf(at+".snmp.privacy", "use the stronger that the PDU knows: AES or AES-256", "%q is not an encryption that Mortar uses", n.Privacy)
+	}
+	c.secretFile(at+".snmp.auth_file", n.AuthFile)
+	c.secretFile(at+".snmp.privacy_file", n.PrivacyFile)
+	if n.AuthFile == n.PrivacyFile {
+		c.errorf(at+".snmp.privacy_file", "use another pass phrase: who learns one must not have both", "the two pass phrases of PDU %q are in one file", p.Name)
+	}
+}
+
 func (c *checker) secretFile(at, name string) {
 	if !fileRE.MatchString(name) {
 		c.errorf(at, "name a file, e.g. secrets/bmc; the secret itself is never in the spec", "this cannot be a file name")
