@@ -1,11 +1,11 @@
 package drill
 
 import (
-	"encoding/xml"
 	"fmt"
 	"slices"
 	"strings"
 
+	"github.com/mortarhpc/mortar/internal/linux"
 	"github.com/mortarhpc/mortar/internal/resource"
 )
 
@@ -33,71 +33,27 @@ type clusterResource struct {
 	Nodes     []string // where it is active
 }
 
-// parseCrmMon reads the XML of crm_mon(8), Pacemaker 2.1 and 3.0.
+// parseCrmMon reads the XML of crm_mon(8).
 func parseCrmMon(text string) (cluster, error) {
-	type res struct {
-		ID      string `xml:"id,attr"`
-		Agent   string `xml:"resource_agent,attr"`
-		Role    string `xml:"role,attr"`
-		Managed string `xml:"managed,attr"`
-		Failed  string `xml:"failed,attr"`
-		Node    []struct {
-			Name string `xml:"name,attr"`
-		} `xml:"node"`
-	}
-	var x struct {
-		XMLName xml.Name
-		Nodes   []struct {
-			Name        string `xml:"name,attr"`
-			Online      string `xml:"online,attr"`
-			Unclean     string `xml:"unclean,attr"`
-			Pending     string `xml:"pending,attr"`
-			Standby     string `xml:"standby,attr"`
-			Maintenance string `xml:"maintenance,attr"`
-		} `xml:"nodes>node"`
-		Resources []res `xml:"resources>resource"`
-		Groups    []struct {
-			Resources []res `xml:"resource"`
-		} `xml:"resources>group"`
-		Clones []struct {
-			Resources []res `xml:"resource"`
-		} `xml:"resources>clone"`
-		Failures []struct {
-			OpKey      string `xml:"op_key,attr"`
-			Node       string `xml:"node,attr"`
-			ExitStatus string `xml:"exitstatus,attr"`
-			ExitReason string `xml:"exitreason,attr"`
-			Status     string `xml:"status,attr"`
-		} `xml:"failures>failure"`
-	}
-	if err := xml.Unmarshal([]byte(text), &x); err != nil {
-		return cluster{}, fmt.Errorf("crm_mon: %w: %.200s", err, text)
-	}
-	if x.XMLName.Local != "pacemaker-result" {
-		return cluster{}, fmt.Errorf("crm_mon: answer is <%s>, want <pacemaker-result>", x.XMLName.Local)
+	x, err := linux.ParseCRM(text)
+	if err != nil {
+		return cluster{}, err
 	}
 	var c cluster
 	for _, n := range x.Nodes {
-		c.Nodes = append(c.Nodes, clusterNode{n.Name, n.Online == "true", n.Unclean == "true", n.Pending == "true", n.Standby == "true", n.Maintenance == "true"})
+		c.Nodes = append(c.Nodes, clusterNode{n.Name, n.Online, n.Unclean, n.Pending, n.Standby, n.Maintenance})
 	}
-	rs := x.Resources
-	for _, g := range x.Groups {
-		rs = append(rs, g.Resources...)
-	}
-	for _, g := range x.Clones {
-		rs = append(rs, g.Resources...)
-	}
-	for _, r := range rs {
-		cr := clusterResource{ID: r.ID, Agent: r.Agent, Role: r.Role, Managed: r.Managed != "false", Failed: r.Failed == "true"}
-		for _, n := range r.Node {
+	for _, r := range slices.Concat(x.Resources, x.Cloned) {
+		cr := clusterResource{ID: r.ID, Agent: r.Agent, Role: r.Role, Managed: r.Managed, Failed: r.Failed}
+		for _, n := range r.Nodes {
 			cr.Nodes = append(cr.Nodes, n.Name)
 		}
 		c.Resources = append(c.Resources, cr)
 	}
 	for _, f := range x.Failures {
-		t := fmt.Sprintf("%s on %s: %s", f.OpKey, f.Node, f.ExitStatus)
-		if f.ExitReason != "" {
-			t += " (" + f.ExitReason + ")"
+		t := fmt.Sprintf("%s on %s: %s", f.Op, f.Node, f.Status)
+		if f.Reason != "" {
+			t += " (" + f.Reason + ")"
 		}
 		c.Failures = append(c.Failures, t)
 	}

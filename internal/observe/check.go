@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/design"
+	"github.com/mortarhpc/mortar/internal/linux"
 	"github.com/mortarhpc/mortar/internal/md"
 	"github.com/mortarhpc/mortar/internal/ocf"
 	"github.com/mortarhpc/mortar/internal/spec"
@@ -835,7 +836,7 @@ func (v *view) silent() []string {
 }
 
 // node is the cluster's word on a server.
-func (v *view) node(name string) *crmNode {
+func (v *view) node(name string) *linux.CRMNode {
 	if v.crm == nil {
 		return nil
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/design"
+	"github.com/mortarhpc/mortar/internal/linux"
 )
 
 // noCluster says why a server that answers says nothing of the cluster.
@@ -157,7 +158,7 @@ func (v *view) unwatched(node string) bool {
 	for _, r := range v.crm.Cloned {
 		if r.ID == "mortar-watch" {
 			known = true
-			if r.Role == "Started" && r.node() == node {
+			if r.Role == "Started" && r.Node() == node {
 				return false
 			}
 		}
@@ -208,7 +209,7 @@ func (c *crm) barred(resource, node string) bool {
 }
 
 func (c *crm) online(name string) bool {
-	return slices.ContainsFunc(c.Nodes, func(n crmNode) bool { return n.Name == name && n.Online })
+	return slices.ContainsFunc(c.Nodes, func(n linux.CRMNode) bool { return n.Name == name && n.Online })
 }
 
 // rings: each corosync link between each two servers, from both ends.
@@ -343,7 +344,7 @@ func (v *view) service(svc *design.Service) *Part {
 	return p
 }
 
-func resourceOf(f crmFailure) string {
+func resourceOf(f linux.CRMFailure) string {
 	// nfs_monitor_10000: resource, operation, interval.
 	if i := strings.LastIndexByte(f.Op, '_'); i > 0 {
 		if j := strings.LastIndexByte(f.Op[:i], '_'); j > 0 {
@@ -353,7 +354,7 @@ func resourceOf(f crmFailure) string {
 	return f.Op
 }
 
-func failureText(f crmFailure) string {
+func failureText(f linux.CRMFailure) string {
 	s := strings.ToLower(f.Status)
 	if f.Reason != "" {
 		s += ": " + f.Reason
@@ -366,7 +367,7 @@ func failureText(f crmFailure) string {
 
 // at says when, " at 14:02" or nothing.
 func (v *view) at(when string) string {
-	t, ok := parseCRMTime(when, v.crmOf.host.UTCOffset)
+	t, ok := linux.ParseCRMTime(when, v.crmOf.host.UTCOffset)
 	if !ok {
 		return ""
 	}
@@ -468,7 +469,7 @@ func (c *CIB) HasLevel(want *design.FenceLevel) bool {
 
 // device judges one fence device; nil if it is well.
 func (v *view) device(dev *design.FenceDevice, node string) *Part {
-	var r *crmResource
+	var r *linux.CRMResource
 	for i := range v.crm.Resources {
 		if v.crm.Resources[i].ID == dev.ID {
 			r = &v.crm.Resources[i]
@@ -479,7 +480,7 @@ func (v *view) device(dev *design.FenceDevice, node string) *Part {
 	case r == nil:
 		f.Text, f.Mend = fmt.Sprintf("fence device %s (%s) is not registered", dev.ID, dev.Agent), "`mortar apply`"
 		return f
-	case r.Failed, r.node() == "":
+	case r.Failed, r.Node() == "":
 		f.Text = fmt.Sprintf("fence device %s (%s) does not work", dev.ID, dev.Agent)
 		for _, x := range v.crm.Failures {
 			if resourceOf(x) == dev.ID {
@@ -487,7 +488,7 @@ func (v *view) device(dev *design.FenceDevice, node string) *Part {
 			}
 		}
 		f.Mend = fmt.Sprintf("see that it has power and answers, then `crm_resource --cleanup --resource %s`", dev.ID)
-		if r.node() == "" && !r.Failed && !v.failed(dev.ID) {
+		if r.Node() == "" && !r.Failed && !v.failed(dev.ID) {
 			// Stopped without a failure: nobody is left to run it, because a
 			// device never runs on the node it fences.
 			others := false
@@ -510,7 +511,7 @@ func (v *view) device(dev *design.FenceDevice, node string) *Part {
 }
 
 func (v *view) failed(id string) bool {
-	return slices.ContainsFunc(v.crm.Failures, func(f crmFailure) bool { return resourceOf(f) == id })
+	return slices.ContainsFunc(v.crm.Failures, func(f linux.CRMFailure) bool { return resourceOf(f) == id })
 }
 
 // history says if fencing of a node is under way or failed, and what is known
@@ -524,7 +525,7 @@ func (v *view) history(c *Part, node string) {
 		if e.Target != node || e.Action == "on" || e.Action == "monitor" {
 			continue
 		}
-		t, _ := parseCRMTime(e.Completed, offset)
+		t, _ := linux.ParseCRMTime(e.Completed, offset)
 		switch e.Status {
 		case "success":
 			if t.After(ended) {

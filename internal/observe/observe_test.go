@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/mortarhpc/mortar/internal/design"
+	"github.com/mortarhpc/mortar/internal/linux"
 	"github.com/mortarhpc/mortar/internal/resource"
 	"github.com/mortarhpc/mortar/internal/spec"
 )
@@ -940,7 +941,7 @@ func TestUnwatched(t *testing.T) {
 	if !v.unwatched("nfs1") || v.unwatched("nfs2") {
 		t.Error(v.unwatched("nfs1"), v.unwatched("nfs2"))
 	}
-	v.crm = &crm{} // an older brick, or one of profile stock
+	v.crm = &crm{&linux.CRM{}} // an older brick, or one of profile stock
 	if v.unwatched("nfs1") {
 		t.Error("a brick without watchers is unwatched")
 	}

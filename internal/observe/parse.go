@@ -1,8 +1,6 @@
 package observe
 
 import (
-	"encoding/xml"
-	"fmt"
 	"regexp"
 	"strconv"
 	"strings"
@@ -178,140 +176,15 @@ func parseWaits(text string) bool {
 	return strings.TrimSpace(value) == "1"
 }
 
-// crm is the XML of crm_mon(8), as far as it is judged here.
-type crm struct {
-	Stack struct {
-		Daemon string `xml:"pacemakerd-state,attr"`
-	} `xml:"summary>stack"`
-	DC struct {
-		Present bool   `xml:"present,attr"`
-		Name    string `xml:"name,attr"`
-		Version string `xml:"version,attr"`
-		Quorum  bool   `xml:"with_quorum,attr"`
-	} `xml:"summary>current_dc"`
-	Options struct {
-		Stonith     bool `xml:"stonith-enabled,attr"`
-		Maintenance bool `xml:"maintenance-mode,attr"`
-		StopAll     bool `xml:"stop-all-resources,attr"`
-	} `xml:"summary>cluster_options"`
-	Nodes     []crmNode     `xml:"nodes>node"`
-	Resources []crmResource `xml:"resources>resource"`
-	Grouped   []crmResource `xml:"resources>group>resource"` // of profile stock; parseCRM puts them with the others
-	Cloned    []crmResource `xml:"resources>clone>resource"` // one for each instance
-	History   []struct {
-		Node      string       `xml:"name,attr"`
-		Resources []crmHistory `xml:"resource_history"`
-	} `xml:"node_history>node"`
-	Failures []crmFailure `xml:"failures>failure"`
-	Fences   []crmFence   `xml:"fence_history>fence_event"`
-	Bans     []crmBan     `xml:"bans>ban"`
-	Status   struct {
-		Code    int      `xml:"code,attr"`
-		Message string   `xml:"message,attr"`
-		Errors  []string `xml:"errors>error"`
-	} `xml:"status"`
-}
+// crm is the cluster as one server sees it.
+type crm struct{ *linux.CRM }
 
-type crmNode struct {
-	Name        string `xml:"name,attr"`
-	ID          int    `xml:"id,attr"`
-	Online      bool   `xml:"online,attr"`
-	Standby     bool   `xml:"standby,attr"`
-	StandbyFail bool   `xml:"standby_onfail,attr"`
-	Maintenance bool   `xml:"maintenance,attr"`
-	Pending     bool   `xml:"pending,attr"`
-	Unclean     bool   `xml:"unclean,attr"`
-	Health      string `xml:"health,attr"`
-	Shutdown    bool   `xml:"shutdown,attr"`
-}
-
-type crmResource struct {
-	ID      string `xml:"id,attr"`
-	Agent   string `xml:"resource_agent,attr"`
-	Role    string `xml:"role,attr"`
-	Active  bool   `xml:"active,attr"`
-	Blocked bool   `xml:"blocked,attr"`
-	Managed bool   `xml:"managed,attr"`
-	Failed  bool   `xml:"failed,attr"`
-	Pending string `xml:"pending,attr"`
-	Nodes   []struct {
-		Name string `xml:"name,attr"`
-	} `xml:"node"`
-}
-
-type crmHistory struct {
-	ID          string `xml:"id,attr"`
-	FailCount   int    `xml:"fail-count,attr"`
-	LastFailure string `xml:"last-failure,attr"`
-	Ops         []struct {
-		Call int    `xml:"call,attr"`
-		Task string `xml:"task,attr"`
-		RC   int    `xml:"rc,attr"`
-		When string `xml:"last-rc-change,attr"`
-	} `xml:"operation_history"`
-}
-
-type crmFailure struct {
-	Op     string `xml:"op_key,attr"`
-	Node   string `xml:"node,attr"`
-	Status string `xml:"exitstatus,attr"`
-	Reason string `xml:"exitreason,attr"`
-	When   string `xml:"last-rc-change,attr"`
-	Task   string `xml:"task,attr"`
-	State  string `xml:"status,attr"`
-}
-
-type crmFence struct {
-	Action    string `xml:"action,attr"`
-	Target    string `xml:"target,attr"`
-	Origin    string `xml:"origin,attr"`
-	Delegate  string `xml:"delegate,attr"`
-	Status    string `xml:"status,attr"`
-	Completed string `xml:"completed,attr"`
-	Reason    string `xml:"exit-reason,attr"`
-}
-
-type crmBan struct {
-	ID       string `xml:"id,attr"`
-	Resource string `xml:"resource,attr"`
-	Node     string `xml:"node,attr"`
-}
-
-// parseCRM reads the output of crm_mon --output-as=xml. It gives an error
-// with Pacemaker's own words where the cluster cannot be asked.
 func parseCRM(text string) (*crm, error) {
-	var c crm
-	if err := xml.Unmarshal([]byte(text), &c); err != nil {
-		return nil, fmt.Errorf("crm_mon's output cannot be read: %w", err)
+	c, err := linux.ParseCRM(text)
+	if err != nil {
+		return nil, err
 	}
-	if c.Status.Code != 0 {
-		msg := c.Status.Message
-		if len(c.Status.Errors) > 0 {
-			msg = strings.TrimPrefix(c.Status.Errors[0], "crm_mon: ")
-		}
-		return nil, fmt.Errorf("%s", msg)
-	}
-	c.Resources, c.Grouped = append(c.Resources, c.Grouped...), nil
-	return &c, nil
-}
-
-// crmTimes are the forms Pacemaker 2.1 and 3.0 print times in. The first is
-// in the host's local time and does not say so.
-var crmTimes = []string{
-	"Mon Jan _2 15:04:05 2006",
-	"2006-01-02 15:04:05.999999Z07:00",
-	"2006-01-02 15:04:05Z07:00",
-	"2006-01-02 15:04:05 -07:00",
-	"2006-01-02 15:04:05.999999 -07:00",
-}
-
-func parseCRMTime(s string, utcOffset int) (time.Time, bool) {
-	for _, layout := range crmTimes {
-		if t, err := time.ParseInLocation(layout, s, time.FixedZone("", utcOffset)); err == nil {
-			return t, true
-		}
-	}
-	return time.Time{}, false
+	return &crm{c}, nil
 }
 
 // opStats is a line of the per-operation table of /proc/self/mountstats.

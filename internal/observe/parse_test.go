@@ -82,12 +82,12 @@ func TestParseCRMTime(t *testing.T) {
 		{"2026-11-21 21:37:36 +01:00", 0, time.Date(2026, 11, 21, 20, 37, 36, 0, time.UTC)},
 		{"2026-11-21 21:37:36.000001 +01:00", 0, time.Date(2026, 11, 21, 20, 37, 36, 1000, time.UTC)},
 	} {
-		got, ok := parseCRMTime(tt.in, tt.offset)
+		got, ok := linux.ParseCRMTime(tt.in, tt.offset)
 		if !ok || !got.Equal(tt.want) {
 			t.Errorf("%q: %v, want %v", tt.in, got, tt.want)
 		}
 	}
-	if _, ok := parseCRMTime("", 0); ok {
+	if _, ok := linux.ParseCRMTime("", 0); ok {
 		t.Error("no time was taken for one")
 	}
 }
@@ -144,7 +144,7 @@ func FuzzParsers(f *testing.F) {
 		parseLinks(s)
 		linux.ParseMounts(s)
 		parseMountStats(s)
-		parseCRMTime(s, 0)
+		linux.ParseCRMTime(s, 0)
 		_, _ = parseCRM(s)
 	})
 }

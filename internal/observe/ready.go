@@ -100,14 +100,14 @@ func snapshot(d *design.Design, m *crm, cib *CIB, waits bool) *Snapshot {
 		s.Nodes = append(s.Nodes, NodeState{Name: n.Name, Online: n.Online && !n.Unclean && !n.Pending, Standby: n.Standby, Unclean: n.Unclean})
 	}
 	for _, r := range m.Resources {
-		if r.Managed && (r.node() == "" || r.Role != "Started") {
+		if r.Managed && (r.Node() == "" || r.Role != "Started") {
 			s.Down = append(s.Down, r.ID)
 		}
 	}
 	for i := range d.Services {
 		st := ServiceState{Name: d.Services[i].Name}
 		if r := m.resource(st.Name, d.Services); r != nil {
-			st.Resource, st.Server, st.Role = r.ID, r.node(), r.Role
+			st.Resource, st.Server, st.Role = r.ID, r.Node(), r.Role
 			for _, f := range m.Failures {
 				if resourceOf(f) == r.ID {
 					st.Failures = append(st.Failures, fmt.Sprintf("%s on %s: %s", f.Task, f.Node, failureText(f)))

@@ -337,8 +337,8 @@ func (h *Host) HasAddress(addr string) bool {
 }
 
 // resource finds the cluster resource that runs a service.
-func (c *crm) resource(service string, all []design.Service) *crmResource {
-	var ours []*crmResource
+func (c *crm) resource(service string, all []design.Service) *linux.CRMResource {
+	var ours []*linux.CRMResource
 	for i := range c.Resources {
 		r := &c.Resources[i]
 		if r.ID == service || r.ID == resource.ServiceID(service) {
@@ -361,14 +361,6 @@ func (c *crm) resource(service string, all []design.Service) *crmResource {
 	return nil
 }
 
-// node is where a resource is active; "" if nowhere.
-func (r *crmResource) node() string {
-	if r == nil || len(r.Nodes) == 0 {
-		return ""
-	}
-	return r.Nodes[0].Name
-}
-
 // since says when a resource was last started on a node.
 func (c *crm) since(id, node string, utcOffset int) (time.Time, bool) {
 	best, call := time.Time{}, -1
@@ -384,7 +376,7 @@ func (c *crm) since(id, node string, utcOffset int) (time.Time, bool) {
 				if op.Task != "start" || op.RC != 0 || op.Call < call {
 					continue
 				}
-				if t, ok := parseCRMTime(op.When, utcOffset); ok {
+				if t, ok := linux.ParseCRMTime(op.When, utcOffset); ok {
 					best, call = t, op.Call
 				}
 			}
@@ -409,7 +401,7 @@ func (v *view) where(svc *design.Service) Where {
 	if r == nil {
 		return w
 	}
-	w.Server = r.node()
+	w.Server = r.Node()
 	if t, ok := v.crm.since(r.ID, w.Server, v.crmOf.host.UTCOffset); ok && w.Server != "" {
 		w.Since = &t
 	}

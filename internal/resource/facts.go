@@ -1,8 +1,8 @@
 package resource
 
 import (
+	"cmp"
 	"context"
-	"encoding/xml"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -170,7 +170,7 @@ func clusterFacts(ctx context.Context, sys Sys) (*ClusterFacts, error) {
 	}
 	c := &ClusterFacts{}
 	if out.Code == 0 {
-		if c, err = parseCrmMon([]byte(out.Stdout)); err != nil || c.Ready {
+		if c, err = parseCrmMon(out.Stdout); err != nil || c.Ready {
 			return c, err
 		}
 	}
@@ -213,76 +213,26 @@ func configuredResources(sys Sys) ([]string, error) {
 	return ids, nil
 }
 
-type crmMon struct {
-	Summary struct {
-		DC struct {
-			Present string `xml:"present,attr"`
-			Quorum  string `xml:"with_quorum,attr"`
-		} `xml:"current_dc"`
-	} `xml:"summary"`
-	Nodes []struct {
-		Name    string `xml:"name,attr"`
-		Online  string `xml:"online,attr"`
-		Pending string `xml:"pending,attr"`
-		Standby string `xml:"standby,attr"`
-		Unclean string `xml:"unclean,attr"`
-	} `xml:"nodes>node"`
-	Resources []crmResource `xml:"resources>resource"`
-	Grouped   []crmResource `xml:"resources>group>resource"`
-	Failures  []struct {
-		OpKey  string `xml:"op_key,attr"`
-		Node   string `xml:"node,attr"`
-		Reason string `xml:"exitreason,attr"`
-		Status string `xml:"exitstatus,attr"`
-	} `xml:"failures>failure"`
-}
-
-type crmResource struct {
-	ID      string `xml:"id,attr"`
-	Agent   string `xml:"resource_agent,attr"`
-	Role    string `xml:"role,attr"`
-	Active  string `xml:"active,attr"`
-	Failed  string `xml:"failed,attr"`
-	Blocked string `xml:"blocked,attr"`
-	Managed string `xml:"managed,attr"`
-	Pending string `xml:"pending,attr"`
-	Nodes   []struct {
-		Name string `xml:"name,attr"`
-	} `xml:"node"`
-}
-
 // parseCrmMon reads `crm_mon --output-as=xml`.
-func parseCrmMon(b []byte) (*ClusterFacts, error) {
-	var m crmMon
-	if err := xml.Unmarshal(b, &m); err != nil {
-		return nil, fmt.Errorf("crm_mon: %w", err)
+func parseCrmMon(text string) (*ClusterFacts, error) {
+	m, err := linux.ParseCRM(text)
+	if err != nil {
+		return nil, err
 	}
-	c := &ClusterFacts{
-		Ready:   m.Summary.DC.Present == "true",
-		Quorum:  m.Summary.DC.Quorum == "true",
-		Online:  map[string]bool{},
-		Standby: map[string]bool{},
-	}
+	c := &ClusterFacts{Ready: m.DC.Present, Quorum: m.DC.Quorum, Online: map[string]bool{}, Standby: map[string]bool{}}
 	for _, n := range m.Nodes {
-		c.Online[n.Name] = n.Online == "true" && n.Pending != "true" && n.Unclean != "true"
-		c.Standby[n.Name] = n.Standby == "true"
+		c.Online[n.Name] = n.Online && !n.Pending && !n.Unclean
+		c.Standby[n.Name] = n.Standby
 	}
-	for _, r := range append(m.Resources, m.Grouped...) {
-		cr := ClusterResource{
-			ID: r.ID, Agent: r.Agent, Role: r.Role, Pending: r.Pending,
-			Failed: r.Failed == "true", Blocked: r.Blocked == "true", Managed: r.Managed != "false",
-		}
-		if r.Active == "true" && len(r.Nodes) > 0 {
-			cr.Node = r.Nodes[0].Name
+	for _, r := range m.Resources {
+		cr := ClusterResource{ID: r.ID, Agent: r.Agent, Role: r.Role, Pending: r.Pending, Failed: r.Failed, Blocked: r.Blocked, Managed: r.Managed}
+		if r.Active {
+			cr.Node = r.Node()
 		}
 		c.Resources = append(c.Resources, cr)
 	}
 	for _, f := range m.Failures {
-		reason := f.Reason
-		if reason == "" {
-			reason = f.Status
-		}
-		c.Failures = append(c.Failures, ClusterFailure{Node: f.Node, Operation: f.OpKey, Reason: reason})
+		c.Failures = append(c.Failures, ClusterFailure{Node: f.Node, Operation: f.Op, Reason: cmp.Or(f.Reason, f.Status)})
 	}
 	return c, nil
 }

@@ -21,7 +21,7 @@ func FuzzToolOutput(f *testing.F) {
 	f.Fuzz(func(t *testing.T, s string) {
 		_, _ = parseWipefs(s)
 		_, _ = parseLVM(s)
-		_, _ = parseCrmMon([]byte(s))
+		_, _ = parseCrmMon(s)
 		parseExamine(s)
 		parseShow(s)
 		servedVersions(s)

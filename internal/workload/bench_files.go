@@ -15,7 +15,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
-
 )
 
 // benchMarker is a file in a run's directory that says whose it is: nothing

@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
 )
 
 // foreignEngine drives a program that makes the load in place of Mortar.
