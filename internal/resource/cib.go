@@ -198,22 +198,7 @@ func (c *CIB) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 	if err != nil {
 		return nil, err
 	}
-	// What the first coordinator starts with; while there is none, that is
-	// what a plan is made against.
-	none := El("cib", "admin_epoch", "0", "epoch", "0", "num_updates", "0")
-	empty := El("configuration").Add(El("crm_config"), El("nodes"), El("resources"), El("constraints"))
-	if !clusterRuns(sys) {
-		return []Action{c.action(none, c.changes(empty, want))}, nil
-	}
-	argv := []string{"cibadmin", "--query"}
-	out, installed, err := query(ctx, sys, argv...)
-	if err != nil {
-		return nil, err
-	}
-	if !installed || out.Code != 0 {
-		return []Action{c.action(none, c.changes(empty, want))}, nil // Pacemaker is starting
-	}
-	cib, err := parseXML([]byte(out.Stdout))
+	cib, err := presentCIB(ctx, sys)
 	if err != nil {
 		return nil, err
 	}
@@ -226,6 +211,30 @@ func (c *CIB) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 		return nil, nil
 	}
 	return []Action{c.action(cib, ch)}, nil
+}
+
+// presentCIB is the CIB of the cluster. While Pacemaker does not run, or is
+// starting, a plan is made against that on disk; a cluster that has none is
+// going to start with an empty one.
+func presentCIB(ctx context.Context, sys Sys) (*Element, error) {
+	if clusterRuns(sys) {
+		out, installed, err := query(ctx, sys, "cibadmin", "--query")
+		if err != nil {
+			return nil, err
+		}
+		if installed && out.Code == 0 {
+			return parseXML([]byte(out.Stdout))
+		}
+	}
+	b, err := sys.ReadFile(cibFile)
+	if absent(err) {
+		return El("cib", "admin_epoch", "0", "epoch", "0", "num_updates", "0").Add(
+			El("configuration").Add(El("crm_config"), El("nodes"), El("resources"), El("constraints"))), nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return parseXML(b)
 }
 
 // changes compares section by section. Deletions come first, so that

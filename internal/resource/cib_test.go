@@ -101,4 +101,9 @@ func TestCIBWhilePacemakerIsDown(t *testing.T) {
 	if len(as) != 1 || !strings.Contains(as[0].Why, "+ <primitive") {
 		t.Errorf("the whole configuration is not shown: %v", show(as))
 	}
+	// A cluster that is stopped is going to start with the CIB on its disk.
+	stopped := &fakeSys{files: map[string]string{cibFile: testdata(t, "cib-converged.xml")}}
+	if as := diff(t, testCIB(t), stopped); len(as) != 0 {
+		t.Errorf("a stopped cluster that is configured would be changed:\n%s", as[0].Why)
+	}
 }

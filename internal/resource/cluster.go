@@ -55,6 +55,17 @@ func (c *Cluster) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 	return []Action{wait}, nil
 }
 
+// rests tells whether a fence device is stopped, and not failed, while a server
+// is in standby: that may be the only one that may run it, and to wait for it
+// would be in vain.
+func (c *ClusterFacts) rests(r ClusterResource) bool {
+	standby := false
+	for _, s := range c.Standby {
+		standby = standby || s
+	}
+	return standby && strings.HasPrefix(r.Agent, "stonith:") && r.Role == "Stopped" && !r.Failed
+}
+
 // notYet are exit codes of Pacemaker's tools while it is starting, or when
 // their time is over: whether all is well is told by the next look.
 // Source: crm_error -X -l: 1 unspecified, 69 unavailable, 102 no connection,
@@ -96,6 +107,9 @@ func (s *Running) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 	var down []string
 	for _, id := range s.Resources {
 		r, ok := f.Resource(id)
+		if ok && f.rests(r) {
+			continue
+		}
 		if !ok || r.Role != "Started" || r.Node == "" || r.Failed {
 			down = append(down, id)
 		}

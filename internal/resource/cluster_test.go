@@ -49,6 +49,13 @@ func TestRunning(t *testing.T) {
 		t.Errorf("a starting service is not waited for: %v", as)
 	}
 	wantShow(t, diff(t, s, clusterSys(t, `role="Starting"`, `role="Started"`)), "")
+	// A fence device that only a server in standby may run is not waited for.
+	stopped := []string{`role="Starting"`, `role="Started"`, `<resource id="fence-nfs1-bmc" resource_agent="stonith:fence_ipmilan" role="Started" active="true"`,
+		`<resource id="fence-nfs1-bmc" resource_agent="stonith:fence_ipmilan" role="Stopped" active="false"`}
+	if as = diff(t, s, clusterSys(t, stopped...)); len(as) != 1 {
+		t.Errorf("a stopped fence device is not waited for: %v", as)
+	}
+	wantShow(t, diff(t, s, clusterSys(t, append(stopped, `name="nfs2" id="2" online="true" standby="false"`, `name="nfs2" id="2" online="true" standby="true"`)...)), "")
 	as = diff(t, s, clusterSys(t, `role="Starting" active="true"`, `role="Stopped" active="false"`,
 		`<status code="0"`, `<failures><failure op_key="service-home_start_0" node="nfs1" exitstatus="error" exitreason="no disks"/></failures><status code="0"`))
 	if len(as) != 1 || !strings.Contains(as[0].Why, "service-home_start_0 on nfs1: no disks") {
