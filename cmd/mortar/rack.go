@@ -79,7 +79,7 @@ func newRackCmd() *cobra.Command {
 
 func newRackUpCmd() *cobra.Command {
 	var f rackFlags
-	var mirror, suite, accel, memory string
+	var mirror, suite, accel, memory, boot string
 	var asJSON, dryRun, sparse bool
 	cmd := &cobra.Command{
 		Use:     "up [SPEC]",
@@ -99,6 +99,13 @@ func newRackUpCmd() *cobra.Command {
 			}
 			if accel != "" {
 				cfg.Accel = accel
+			}
+			if boot != "" {
+				for i := range cfg.Nodes {
+					if cfg.Nodes[i].Role == rack.RoleServer {
+						cfg.Nodes[i].Boot = boot
+					}
+				}
 			}
 			cfg.Sparse = cfg.Sparse || sparse
 			if memory != "" {
@@ -136,6 +143,7 @@ func newRackUpCmd() *cobra.Command {
 	cmd.Flags().StringVar(&mirror, "mirror", "", "Debian archive for the node image (default: the one this host's apt uses)")
 	cmd.Flags().StringVar(&suite, "suite", "", "Debian release of the nodes: trixie or bookworm")
 	cmd.Flags().StringVar(&accel, "accel", "", "kvm or tcg (default: try KVM by booting with it, else tcg)")
+	cmd.Flags().StringVar(&boot, "boot", "", "distribution: servers boot Debian's kernel and initial RAM disk by GRUB from a system disk (default: the rack's fast way)")
 	cmd.Flags().StringVar(&memory, "memory", "", "memory of every node, e.g. 1280MiB, instead of the spec's")
 	cmd.Flags().BoolVar(&sparse, "sparse", false, "allow disks that could not be filled, for want of room on this machine")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the inventory as JSON")

@@ -16,6 +16,9 @@ const (
 	RoleClient = "client"
 )
 
+// BootDistribution is the way of booting that is Debian's own.
+const BootDistribution = "distribution"
+
 // Config describes the hardware of one rack. It is a pure description: it
 // says nothing about how anything is done, and the same Config always gives
 // the same hardware (names, serials, addresses).
@@ -58,6 +61,10 @@ type Network struct {
 type Node struct {
 	Name string `json:"name"`
 	Role string `json:"role"`
+	// Boot is "distribution" for a node that boots as Debian does: its kernel
+	// and initial RAM disk, by GRUB, from a system disk of its own. Empty: the
+	// rack's fast way.
+	Boot string `json:"boot,omitempty"`
 	// MemoryMiB is the node's memory in MiB; 0 is 1280 for a server and
 	// 768 for a client.
 	MemoryMiB int `json:"memory_mib,omitempty"`
@@ -350,6 +357,9 @@ func (c Config) Validate() error {
 		if n.Role != RoleServer && n.Role != RoleClient {
 			say("node %s: role %q: want server or client", n.Name, n.Role)
 		}
+		if n.Boot != "" && !n.distribution() {
+			say("node %s: boot %q: want %s or nothing", n.Name, n.Boot, BootDistribution)
+		}
 		if n.MemoryMiB < 256 {
 			say("node %s: %d MiB of memory: want at least 256", n.Name, n.MemoryMiB)
 		}
@@ -400,6 +410,13 @@ func (c Config) Validate() error {
 		return &RefusedError{Problems: bad}
 	}
 	return nil
+}
+
+func (n *Node) distribution() bool { return n.Boot == BootDistribution }
+
+// distribution tells whether a node of the rack boots so.
+func (c *Config) distribution() bool {
+	return slices.ContainsFunc(c.Nodes, func(n Node) bool { return n.distribution() })
 }
 
 // node returns the node of that name.

@@ -23,6 +23,9 @@ func DryRun(cfg Config, dir string) ([]string, error) {
 	if cachedImage(img.Dir) == nil {
 		out = append(out, "build image "+img.Dir+": "+spec.Suite+" from "+spec.Mirror+" with "+strings.Join(nodePackages(spec.Suite), " "))
 	}
+	if cfg.distribution() && !there(spec.diskFile(cache)) {
+		out = append(out, "build system disk "+spec.diskFile(cache)+": Debian's kernel, initramfs and GRUB")
+	}
 	out = append(out, "ip netns add "+cfg.netns())
 	for _, c := range networkCommands(&cfg, dir) {
 		out = append(out, "ip -n "+cfg.netns()+" "+c)
@@ -42,7 +45,7 @@ func DryRun(cfg Config, dir string) ([]string, error) {
 	}
 	for i, n := range cfg.Nodes {
 		for _, d := range systemDisksOf(dir, &n) {
-			out = append(out, "create "+d.Image+" "+strconv.FormatInt(stateBytes, 10)+" bytes")
+			out = append(out, "create "+d.Image+" "+strconv.FormatInt(d.Bytes, 10)+" bytes")
 		}
 		for _, d := range n.LocalDisks {
 			out = append(out, "create "+diskImage(dir, d.Name)+" "+strconv.FormatInt(d.Bytes, 10)+" bytes")

@@ -312,10 +312,10 @@ func (r *rack) system(ctx context.Context, a []string, out bool) error {
 	if err != nil {
 		return err
 	}
-	if !isServer(n) {
-		return refuse("node %s is not a server: it has one system disk only", n.Name)
-	}
 	disks := systemDisksOf(r.dir, n)
+	if len(disks) == 1 {
+		return refuse("node %s has one system disk only", n.Name)
+	}
 	i, err := strconv.Atoi(a[1])
 	if err != nil || i < 0 || i >= len(disks) {
 		return refuse("system disk %q: want 0 or 1", a[1])

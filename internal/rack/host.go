@@ -23,6 +23,7 @@ var hostTools = []struct{ tool, pkg string }{
 	{"mmdebstrap", "mmdebstrap"},
 	{"mkfs.erofs", "erofs-utils"},
 	{"mkfs.ext4", "e2fsprogs"},
+	{"debugfs", "e2fsprogs"},
 	{"ipmi_sim", "openipmi"},
 	{"snmpd", "snmpd"},
 	{"ip", "iproute2"},
@@ -96,7 +97,7 @@ func checkHost(c *Config, dir string, spec imageSpec) error {
 	if err != nil {
 		return err
 	}
-	if cachedImage(filepath.Join(cache, spec.key())) == nil {
+	if cachedImage(filepath.Join(cache, spec.key())) == nil || c.distribution() && !there(spec.diskFile(cache)) {
 		need[cache] += imageBuildMiB << 20
 	}
 	type room struct{ need, free int64 }
@@ -125,12 +126,17 @@ func checkHost(c *Config, dir string, spec imageSpec) error {
 	return nil
 }
 
+func there(file string) bool {
+	_, err := os.Stat(file)
+	return err == nil
+}
+
 // stateFilesOf lists the files of the nodes' own layers with their full sizes.
 func stateFilesOf(c *Config, dir string) map[string]int64 {
 	out := map[string]int64{}
 	for i := range c.Nodes {
 		for _, d := range systemDisksOf(dir, &c.Nodes[i]) {
-			out[d.Image] = stateBytes
+			out[d.Image] = d.Bytes
 		}
 	}
 	return out
@@ -233,9 +239,10 @@ func chooseAccel(ctx context.Context, c *Config, img *image) (string, error) {
 func bootsWith(ctx context.Context, accel string, img *image, limit time.Duration) bool {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	argv := append([]string{"qemu-system-x86_64"}, baseArgs(img)...)
+	argv := append([]string{"qemu-system-x86_64"}, baseArgs()...)
+	argv = append(argv, loadArgs(img, kernelArgs+" mortar.probe")...)
 	argv = append(argv, accelArgs(accel, 0)...)
-	argv = append(argv, "-m", "256", "-no-reboot", "-serial", "stdio", "-append", kernelArgs+" mortar.probe")
+	argv = append(argv, "-m", "256", "-no-reboot", "-serial", "stdio")
 	out, err := runInput(ctx, nil, argv...)
 	return err == nil && bytes.Contains(out, []byte(markPrefix+"kernel"))
 }

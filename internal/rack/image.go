@@ -51,8 +51,7 @@ func (s imageSpec) baseKey() string {
 }
 
 func (s imageSpec) key() string {
-	return hashOf(s.baseKey(), recipeVersion, imageExcludes, disabledUnits, maskedUnits, maskedGenerators,
-		maskedRules, imageFiles, imageLinks, initrdModules, initScript)
+	return hashOf(s.baseKey(), recipeVersion, imageExcludes, fastRecipe, initrdModules, initScript)
 }
 
 func hashOf(parts ...any) string {
@@ -108,69 +107,95 @@ func ensureImage(ctx context.Context, spec imageSpec, p *progress) (*image, erro
 	if img := cachedImage(final); img != nil {
 		return img, nil
 	}
-	if err := os.MkdirAll(cache, 0o755); err != nil {
-		return nil, err
-	}
-	unlock, err := lockFile(ctx, filepath.Join(cache, ".lock"))
+	err = building(ctx, cache, func(work string) error {
+		if cachedImage(final) != nil {
+			return nil
+		}
+		return makeImage(ctx, spec, cache, work, final, p)
+	})
 	if err != nil {
 		return nil, err
 	}
-	defer unlock()
-	if img := cachedImage(final); img != nil {
-		return img, nil
+	img := cachedImage(final)
+	if img == nil {
+		return nil, fmt.Errorf("%s: the image is gone as soon as it was built", final)
 	}
+	return img, nil
+}
+
+// building calls fn with an empty work directory while nobody else builds
+// anything in the cache.
+func building(ctx context.Context, cache string, fn func(work string) error) error {
+	if err := os.MkdirAll(cache, 0o755); err != nil {
+		return err
+	}
+	unlock, err := lockFile(ctx, filepath.Join(cache, ".lock"))
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	// Whoever was killed here left its work behind; we hold the lock, so
 	// nobody is using it.
 	old, err := filepath.Glob(filepath.Join(cache, "building-*"))
 	if err != nil {
-		return nil, err
+		return err
 	}
 	for _, o := range old {
 		if err := os.RemoveAll(o); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	work, err := os.MkdirTemp(cache, "building-*")
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer os.RemoveAll(work)
 	if err := os.Chmod(work, 0o755); err != nil {
-		return nil, err
+		return err
 	}
+	if err := fn(work); err != nil {
+		return err
+	}
+	return prune(cache, time.Now().Add(-keepUnused))
+}
 
+// ensureBase returns the tar file of the packages.
+func ensureBase(ctx context.Context, spec imageSpec, cache, work string, p *progress) (string, error) {
 	base := filepath.Join(cache, "base-"+spec.baseKey()+".tar")
-	if _, err := os.Stat(base); err != nil {
-		if err := p.step("packages", spec.Suite+" from "+spec.Mirror, func() error {
-			return bootstrap(ctx, spec, work, base)
-		}); err != nil {
-			return nil, err
-		}
+	if _, err := os.Stat(base); err == nil {
+		return base, nil
+	}
+	return base, p.step("packages", spec.Suite+" from "+spec.Mirror, func() error {
+		return bootstrap(ctx, spec, work, base)
+	})
+}
+
+// makeImage builds the image in the work directory and moves it to final.
+func makeImage(ctx context.Context, spec imageSpec, cache, work, final string, p *progress) error {
+	base, err := ensureBase(ctx, spec, cache, work, p)
+	if err != nil {
+		return err
 	}
 	img := &image{Dir: filepath.Join(work, "out"), Suite: spec.Suite, Sizes: map[string]int64{}}
 	if err := os.Mkdir(img.Dir, 0o755); err != nil {
-		return nil, err
+		return err
 	}
 	if err := p.step("image", "kernel, initramfs, root", func() error {
 		return buildImage(ctx, base, filepath.Join(work, "root"), img)
 	}); err != nil {
-		return nil, err
+		return err
 	}
 	manifest, err := json.MarshalIndent(img, "", "  ")
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if err := renameio.WriteFile(img.file("manifest.json"), append(manifest, '\n'), 0o644); err != nil {
-		return nil, err
+		return err
 	}
 	if err := os.RemoveAll(final); err != nil {
-		return nil, err
+		return err
 	}
-	if err := os.Rename(img.Dir, final); err != nil {
-		return nil, err
-	}
-	img.Dir = final
-	return img, prune(cache, time.Now().Add(-keepUnused))
+	return os.Rename(img.Dir, final)
 }
 
 // keepUnused is how long an image that no rack uses stays in the cache.
@@ -199,9 +224,11 @@ func prune(cache string, before time.Time) error {
 
 // used keeps an image in the cache: its directory's time is when it was last
 // used.
-func (i *image) used() error {
+func (i *image) used() error { return touch(i.Dir) }
+
+func touch(file string) error {
 	now := time.Now()
-	return os.Chtimes(i.Dir, now, now)
+	return os.Chtimes(file, now, now)
 }
 
 // bootstrap installs the packages into a tar file. What mmdebstrap needs on
@@ -229,12 +256,17 @@ func bootstrap(ctx context.Context, spec imageSpec, work, tar string) error {
 	return os.Rename(part, tar)
 }
 
-// buildImage makes the three files of the image from the packages.
-func buildImage(ctx context.Context, base, root string, img *image) error {
+// unpack makes the system that the packages are.
+func unpack(ctx context.Context, base, root string) error {
 	if err := os.Mkdir(root, 0o755); err != nil {
 		return err
 	}
-	if err := run(ctx, "tar", "-xpf", base, "-C", root, "--exclude=./dev/*"); err != nil {
+	return run(ctx, "tar", "-xpf", base, "-C", root, "--exclude=./dev/*")
+}
+
+// buildImage makes the three files of the image from the packages.
+func buildImage(ctx context.Context, base, root string, img *image) error {
+	if err := unpack(ctx, base, root); err != nil {
 		return err
 	}
 	kernels, err := filepath.Glob(filepath.Join(root, "boot", "vmlinuz-*"))
@@ -259,7 +291,7 @@ func buildImage(ctx context.Context, base, root string, img *image) error {
 	if err := uncompressModules(ctx, root, img.Kernel); err != nil {
 		return err
 	}
-	if err := customize(ctx, root); err != nil {
+	if err := customize(ctx, root, fastRecipe); err != nil {
 		return err
 	}
 	busybox, err := exec.LookPath("busybox")
@@ -325,9 +357,9 @@ func uncompressModules(ctx context.Context, root, kernel string) error {
 }
 
 // customize follows the recipe: units, rules and files.
-func customize(ctx context.Context, root string) error {
+func customize(ctx context.Context, root string, how recipe) error {
 	units := filepath.Join(root, "etc/systemd/system")
-	for _, u := range disabledUnits {
+	for _, u := range how.Disabled {
 		if err := os.RemoveAll(filepath.Join(units, u)); err != nil {
 			return err
 		}
@@ -347,16 +379,16 @@ func customize(ctx context.Context, root string) error {
 		}
 		return nil
 	}
-	if err := mask(units, maskedUnits, ""); err != nil {
+	if err := mask(units, how.Masked, ""); err != nil {
 		return err
 	}
-	if err := mask(filepath.Join(root, "etc/systemd/system-generators"), maskedGenerators, ""); err != nil {
+	if err := mask(filepath.Join(root, "etc/systemd/system-generators"), how.Generators, ""); err != nil {
 		return err
 	}
-	if err := mask(filepath.Join(root, "etc/udev/rules.d"), maskedRules, ".rules"); err != nil {
+	if err := mask(filepath.Join(root, "etc/udev/rules.d"), how.Rules, ".rules"); err != nil {
 		return err
 	}
-	for name, text := range imageFiles {
+	for name, text := range how.Files {
 		p := filepath.Join(root, name)
 		if err := os.MkdirAll(filepath.Dir(p), 0o755); err != nil {
 			return err
@@ -369,7 +401,7 @@ func customize(ctx context.Context, root string) error {
 			return err
 		}
 	}
-	for name, target := range imageLinks {
+	for name, target := range how.Links {
 		p := filepath.Join(root, name)
 		if err := os.MkdirAll(filepath.Dir(p), 0o755); err != nil {
 			return err
@@ -387,7 +419,7 @@ func customize(ctx context.Context, root string) error {
 		return err
 	}
 	for _, k := range append(keys, filepath.Join(root, "etc/machine-id"), filepath.Join(root, "etc/hostname"),
-		filepath.Join(root, "etc/resolv.conf")) {
+		filepath.Join(root, "etc/resolv.conf"), filepath.Join(root, "etc/hosts"), filepath.Join(root, "etc/network/interfaces")) {
 		if err := os.RemoveAll(k); err != nil {
 			return err
 		}

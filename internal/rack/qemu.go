@@ -81,25 +81,30 @@ func (c *Config) processName(n string) string { return c.netns() + "." + n }
 // systemDisks is the number of disks that a server's own layer is mirrored on.
 const systemDisks = 2
 
-// systemDisk is one of the disks that hold a node's own layer.
+// systemDisk is one of the disks that hold a node's own layer, or the disk that
+// a node boots from.
 type systemDisk struct {
 	Image  string
 	Serial string
-	Slot   int // 0 or 1: of a server, in a slot that it can be pulled from; -1: of a client
+	Slot   int // 0 or 1: of a server, in a slot that it can be pulled from; -1: in none
+	Bytes  int64
 }
 
 // systemDisksOf lists the disks of a node's own layer: a server has a mirror, as
-// servers do, a client a single disk.
+// servers do, a client a single disk, and so has who boots the distribution's way.
 func systemDisksOf(dir string, n *Node) []systemDisk {
 	at := func(name string) string { return filepath.Join(dir, "nodes", n.Name, name) }
+	if n.distribution() {
+		return []systemDisk{{at("disk.raw"), "system", -1, diskBytes}}
+	}
 	if !isServer(n) {
-		return []systemDisk{{at("state.ext4"), "state", -1}}
+		return []systemDisk{{at("state.ext4"), "state", -1, stateBytes}}
 	}
 	var out []systemDisk
 	for i := range systemDisks {
 		// At most 20 characters fit; the initrd looks for their beginning.
 		serial := fmt.Sprintf("sys%d-%s", i, n.Name)
-		out = append(out, systemDisk{at(fmt.Sprintf("system%d.raw", i)), serial[:min(len(serial), 20)], i})
+		out = append(out, systemDisk{at(fmt.Sprintf("system%d.raw", i)), serial[:min(len(serial), 20)], i, stateBytes})
 	}
 	return out
 }
@@ -232,15 +237,42 @@ func accelArgs(accel string, cpus int) []string {
 }
 
 // baseArgs are the options that every machine has.
-func baseArgs(img *image) []string {
+func baseArgs() []string {
 	return []string{
 		"-nodefaults", "-no-user-config", "-display", "none",
 		// SeaBIOS, QEMU's own firmware. qboot is two seconds quicker, but takes
 		// memory for zeroed: after a reboot it may load nothing over the kernel
-		// and run that. Strict: it looks at no disk, as it need not boot from one.
-		"-M", "q35", "-boot", "strict=on",
-		"-kernel", img.file(imageKernel), "-initrd", img.file(imageInitrd),
+		// and run that. Strict: it looks at no disk but one that it is told to.
+		"-M", "q35",
 	}
+}
+
+// bootArgs are how a node comes to its kernel. post is for how many seconds it
+// looks at its own hardware before.
+func bootArgs(n *Node, img *image, post int) []string {
+	if !isServer(n) {
+		post = 0
+	}
+	if n.distribution() {
+		if post == 0 {
+			return []string{"-boot", "strict=on"}
+		}
+		return []string{"-boot", "strict=on,menu=on,splash-time=" + strconv.Itoa(1000*post)}
+	}
+	kernel := kernelArgs
+	// The initrd reads these.
+	if post > 0 {
+		kernel += " mortar.post=" + strconv.Itoa(post)
+	}
+	if isServer(n) {
+		kernel += " mortar.mirror"
+	}
+	return loadArgs(img, kernel)
+}
+
+// loadArgs has QEMU load the image's kernel, with these arguments.
+func loadArgs(img *image, kernel string) []string {
+	return []string{"-boot", "strict=on", "-kernel", img.file(imageKernel), "-initrd", img.file(imageInitrd), "-append", kernel}
 }
 
 // nodeArgs is the command line of a node (without the program's name). QEMU
@@ -248,19 +280,11 @@ func baseArgs(img *image) []string {
 // names, because a socket's path must stay under 108 bytes.
 func nodeArgs(c *Config, dir string, index int, img *image, accel string, hw *hardware, post int) ([]string, error) {
 	n := &c.Nodes[index]
-	kernel := kernelArgs
-	// The initrd reads these.
-	if post > 0 && isServer(n) {
-		kernel += " mortar.post=" + strconv.Itoa(post)
-	}
-	if isServer(n) {
-		kernel += " mortar.mirror"
-	}
-	args := append(baseArgs(img), accelArgs(accel, n.CPUs)...)
+	args := append(baseArgs(), bootArgs(n, img, post)...)
+	args = append(args, accelArgs(accel, n.CPUs)...)
 	args = append(args,
 		"-name", c.processName(n.Name),
 		"-m", strconv.Itoa(n.MemoryMiB),
-		"-append", kernel,
 		"-chardev", "file,id=console,path="+consoleFile(n.Name)+",append=on",
 		"-serial", "chardev:console",
 		"-qmp", "unix:"+qmpSocket(n.Name)+",server=on,wait=off",
@@ -281,15 +305,21 @@ func nodeArgs(c *Config, dir string, index int, img *image, accel string, hw *ha
 		}
 	}
 
-	add("-blockdev", props{"driver": "file", "node-name": "root", "filename": img.file(imageRoot), "read-only": true})
-	add("-device", props{"driver": "virtio-blk-pci", "id": "vda", "drive": "root", "serial": "root"})
+	if !n.distribution() {
+		add("-blockdev", props{"driver": "file", "node-name": "root", "filename": img.file(imageRoot), "read-only": true})
+		add("-device", props{"driver": "virtio-blk-pci", "id": "vda", "drive": "root", "serial": "root"})
+	}
 	for _, d := range systemDisksOf(dir, n) {
 		disk(d.blockID(), d.Image, 0, 0)
 		if d.Slot >= 0 {
 			add("-device", d.port())
 		}
 		if !hw.systemOut(n.Name, d) {
-			add("-device", d.device())
+			p := d.device()
+			if n.distribution() {
+				p["bootindex"] = 1
+			}
+			add("-device", p)
 		}
 	}
 

@@ -96,6 +96,7 @@ func TestValidate(t *testing.T) {
 		{`pdu "pdu1" has no outlet 3`, func(c *Config) { c.Nodes[0].Feeds[0].Outlet = 3 }},
 		{"outlet pdu1/1 of node s2 is already that of node s1", func(c *Config) { c.Nodes[1].Feeds[0].Outlet = 1 }},
 		{"name s1 of node s1 is already that of node s1", func(c *Config) { c.Nodes[1].Name = "s1" }},
+		{`node s1: boot "floppy": want distribution or nothing`, func(c *Config) { c.Nodes[0].Boot = "floppy" }},
 		{`role "spare"`, func(c *Config) { c.Nodes[1].Role = "spare" }},
 		{"MAC address \"01:00:00:00:00:00\"", func(c *Config) { c.Nodes[1].NICs[0].MAC = "01:00:00:00:00:00" }},
 	} {
@@ -169,7 +170,7 @@ func TestSystemDisksAreEqual(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := ensureSeeds(t.Context(), r); err != nil {
+	if err := ensureSeeds(t.Context(), r, ""); err != nil {
 		t.Fatal(err)
 	}
 	disks := systemDisksOf(r.dir, &c.Nodes[0])
@@ -202,7 +203,7 @@ func TestSystemDisksAreEqual(t *testing.T) {
 	if err := os.Remove(disks[1].Image); err != nil {
 		t.Fatal(err)
 	}
-	if err := ensureSeeds(t.Context(), r); err == nil {
+	if err := ensureSeeds(t.Context(), r, ""); err == nil {
 		t.Error("no error without an image")
 	}
 }
@@ -681,7 +682,7 @@ func TestFaultArguments(t *testing.T) {
 		{"link-down c1 private", "node c1 is not on network private"},
 		{"feed-off pdu1 9", "has no outlet 9"},
 		{"feed-off pdu1 x", `outlet "x"`},
-		{"system-disk-out c1 0", "node c1 is not a server"},
+		{"system-disk-out c1 0", "node c1 has one system disk only"},
 		{"system-disk-out s1 2", `system disk "2": want 0 or 1`},
 		{"corrupt e1d1 -1 5", "want bytes within"},
 		{"corrupt e1d1 1073741823 5", "want bytes within"},

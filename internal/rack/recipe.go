@@ -6,6 +6,66 @@ package rack
 // recipeVersion changes where the code that follows the recipe does.
 const recipeVersion = 1
 
+// recipe is what becomes of the unpacked packages.
+type recipe struct {
+	Disabled   []string // links below etc/systemd/system that are removed
+	Masked     []string // units
+	Generators []string // of systemd, masked
+	Rules      []string // of udev, masked
+	// Files and Links are added, by path.
+	Files, Links map[string]string
+}
+
+// fastRecipe is for nodes that boot the rack's way.
+var fastRecipe = recipe{disabledUnits, maskedUnits, maskedGenerators, maskedRules, imageFiles, imageLinks}
+
+// distributionRecipe is for nodes that boot as Debian does. What decides on
+// block devices is Debian's own: every rule of udev, the units of LVM, md and
+// multipath, the hooks and scripts of the initial RAM disk. Left out are
+// programs that a server under test has no use for, and that an emulated one
+// spends seconds on.
+var distributionRecipe = recipe{
+	Disabled: []string{
+		"multi-user.target.wants/corosync.service",
+		"multi-user.target.wants/logd.service",
+		"multi-user.target.wants/nfs-server.service",
+		"multi-user.target.wants/nfs-client.target",
+		"multi-user.target.wants/pacemaker.service",
+		"multi-user.target.wants/rpcbind.service",
+		"multi-user.target.wants/smartmontools.service",
+		"multi-user.target.wants/ipmievd.service",
+		"multi-user.target.wants/openipmi.service",
+		"multi-user.target.wants/e2scrub_reap.service",
+		"multi-user.target.wants/grub-common.service",
+		"remote-fs.target.wants/nfs-client.target",
+		"getty.target.wants/getty@tty1.service",
+		"timers.target.wants",
+	},
+	Masked: []string{
+		"getty.target", "systemd-logind.service", "systemd-user-sessions.service",
+		"systemd-update-utmp.service", "systemd-update-utmp-runlevel.service",
+		"systemd-firstboot.service", "systemd-machine-id-commit.service", "systemd-sysusers.service",
+		"systemd-hwdb-update.service", "systemd-journal-catalog-update.service", "ldconfig.service",
+		"systemd-update-done.service", "systemd-random-seed.service", "systemd-tmpfiles-clean.timer",
+		"systemd-pcrphase.service", "systemd-pcrphase-sysinit.service", "systemd-pcrmachine.service",
+		"systemd-tpm2-setup.service", "systemd-tpm2-setup-early.service", "systemd-hibernate-clear.service",
+		"systemd-binfmt.service", "proc-sys-fs-binfmt_misc.automount", "proc-sys-fs-binfmt_misc.mount",
+	},
+	Generators: maskedGenerators,
+	Files: map[string]string{
+		"etc/ssh/sshd_config":                          imageFiles["etc/ssh/sshd_config"],
+		"etc/systemd/system/mortar-rack-up.service":    imageFiles["etc/systemd/system/mortar-rack-up.service"],
+		"etc/udev/rules.d/60-mortar-rack-zeroes.rules": imageFiles["etc/udev/rules.d/60-mortar-rack-zeroes.rules"],
+		"etc/systemd/journald.conf.d/mortar-rack.conf": imageFiles["etc/systemd/journald.conf.d/mortar-rack.conf"],
+		"etc/fstab": "UUID=" + diskUUID + " / ext4 errors=remount-ro 0 1\n",
+		"etc/initramfs-tools/conf.d/mortar-rack.conf": "# As in any Debian, said once more; the level is for emulated processors.\nMODULES=most\nCOMPRESSLEVEL=1\n",
+	},
+	Links: map[string]string{
+		"etc/systemd/system/multi-user.target.wants/mortar-rack-up.service": "../mortar-rack-up.service",
+		"etc/systemd/system/default.target":                                 "/usr/lib/systemd/system/multi-user.target",
+	},
+}
+
 // nodePackages returns what a storage server or its client needs from
 // Debian. Nothing of it is configured or enabled in the image.
 func nodePackages(suite string) []string {
@@ -17,6 +77,8 @@ func nodePackages(suite string) []string {
 		"corosync", "pacemaker", "pacemaker-cli-utils",
 		"ipmitool", "snmp", "iputils-arping", "iputils-ping",
 		"gawk", "sg3-utils", "smartmontools", "ethtool", "ca-certificates",
+		// What a server has that boots the distribution's way.
+		"initramfs-tools", "zstd", "busybox", "e2fsprogs", "grub-pc", "ifupdown",
 	}
 	if suite == "bookworm" {
 		// One package carries all fence agents there.
@@ -26,11 +88,10 @@ func nodePackages(suite string) []string {
 }
 
 // unpackExcludes are paths that no package of the image unpacks: text for
-// people, and the hook that would spend seconds on an initramfs that the
-// rack does not boot from.
+// people.
 var unpackExcludes = []string{
 	"/usr/share/doc/*", "/usr/share/man/*", "/usr/share/info/*", "/usr/share/locale/*",
-	"/usr/share/lintian/*", "/etc/kernel/postinst.d/initramfs-tools",
+	"/usr/share/lintian/*",
 }
 
 // imageExcludes are regular expressions (mkfs.erofs --exclude-regex) of
@@ -65,6 +126,7 @@ var disabledUnits = []string{
 	"multi-user.target.wants/e2scrub_reap.service",
 	"multi-user.target.wants/ssh.service",
 	"multi-user.target.wants/networking.service",
+	"network-online.target.wants/networking.service",
 	"remote-fs.target.wants/nfs-client.target",
 	"nfs-client.target.wants/nfs-blkmap.service",
 	"sysinit.target.wants/blk-availability.service",
@@ -131,7 +193,7 @@ var maskedRules = []string{
 	"60-persistent-v4l", "60-sensor", "60-serial", "70-camera", "70-joystick", "70-memory",
 	"70-mouse", "70-power-switch", "70-touchpad", "70-uaccess", "71-seat", "73-seat-late",
 	"73-special-net-names", "75-net-description", "75-probe_mtd", "78-sound-card",
-	"80-net-setup-link", "81-net-dhcp", "90-iocost", "96-e2scrub",
+	"80-ifupdown", "80-net-setup-link", "81-net-dhcp", "90-iocost", "96-e2scrub",
 }
 
 // imageFiles are the files that the image adds or replaces, by path.

@@ -71,13 +71,17 @@ func hostsFile(c *Config) string {
 func addressesFile(c *Config, n *Node) string {
 	var b strings.Builder
 	for _, nic := range n.NICs {
-		mtu := 1500
-		if w, err := c.network(nic.Network); err == nil && w.MTU != 0 {
-			mtu = w.MTU
-		}
-		fmt.Fprintf(&b, "%s %s %d\n", strings.ToLower(nic.MAC), nic.Address, mtu)
+		fmt.Fprintf(&b, "%s %s %d\n", strings.ToLower(nic.MAC), nic.Address, c.mtu(nic.Network))
 	}
 	return b.String()
+}
+
+// mtu of a network.
+func (c *Config) mtu(network string) int {
+	if w, err := c.network(network); err == nil && w.MTU != 0 {
+		return w.MTU
+	}
+	return 1500
 }
 
 // machineID is a node's machine-id(5): the same for the same rack and node.
@@ -90,8 +94,9 @@ func machineID(c *Config, n *Node) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// ensureSeeds makes the keys, the nodes' own layers and the inventory.
-func ensureSeeds(ctx context.Context, r *rack) error {
+// ensureSeeds makes the keys, the nodes' own layers and the inventory. base is
+// the system disk of those that boot the distribution's way.
+func ensureSeeds(ctx context.Context, r *rack, base string) error {
 	adminKey, err := ensureKey(identityFile(r.dir), "mortar rack "+r.cfg.Name)
 	if err != nil {
 		return err
@@ -104,7 +109,12 @@ func ensureSeeds(ctx context.Context, r *rack) error {
 		if err != nil {
 			return err
 		}
-		if err := ensureStateImage(ctx, r, n, authorized(adminKey)); err != nil {
+		if n.distribution() {
+			err = ensureSystemDisk(ctx, r, n, base, authorized(adminKey))
+		} else {
+			err = ensureStateImage(ctx, r, n, authorized(adminKey))
+		}
+		if err != nil {
 			return err
 		}
 		addr := r.cfg.adminAddress(n)
@@ -171,10 +181,7 @@ func ensureStateImage(ctx context.Context, r *rack, n *Node, adminKey string) er
 			return err
 		}
 	}
-	for _, f := range []struct {
-		name, text string
-		mode       os.FileMode
-	}{
+	for _, f := range []seedFile{
 		{"addresses", addressesFile(r.cfg, n), 0o644},
 		{"upper/etc/hostname", n.Name + "\n", 0o644},
 		{"upper/etc/machine-id", machineID(r.cfg, n) + "\n", 0o444},
@@ -207,6 +214,12 @@ func ensureStateImage(ctx context.Context, r *rack, n *Node, adminKey string) er
 	}
 	// The first comes last: as long as it is not there, all are made anew.
 	return os.Rename(part, img)
+}
+
+// seedFile is one of the files that make a node itself.
+type seedFile struct {
+	name, text string
+	mode       os.FileMode
 }
 
 // allThere tells whether a node has its system disks; with some of them only, a

@@ -148,7 +148,16 @@ func (r *rack) up(ctx context.Context, spec imageSpec, p *progress) error {
 	}
 
 	prepare, pctx := errgroup.WithContext(ctx)
+	base := make(chan string, 1) // of the system disks
 	prepare.Go(func() error {
+		defer close(base)
+		if r.cfg.distribution() {
+			disk, err := ensureDisk(pctx, spec, p)
+			if err != nil {
+				return err
+			}
+			base <- disk
+		}
 		if r.st.Image != "" && r.st.Accel != "" {
 			return nil
 		}
@@ -170,7 +179,7 @@ func (r *rack) up(ctx context.Context, spec imageSpec, p *progress) error {
 			if err := ensureDisks(r); err != nil {
 				return err
 			}
-			return ensureSeeds(pctx, r)
+			return ensureSeeds(pctx, r, <-base)
 		})
 	})
 	if err := prepare.Wait(); err != nil {

@@ -1,0 +1,233 @@
+package rack
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/google/renameio/v2"
+)
+
+// A node that boots the distribution's way has one system disk: a partition
+// with the whole system, and Debian's GRUB in front of it. SeaBIOS loads GRUB,
+// GRUB loads Debian's kernel and initial RAM disk, and from there on nothing
+// of the rack takes part: see distributionRecipe.
+
+const (
+	// diskBytes is the size of such a disk: the system has 1 GiB, and another
+	// kernel with its initial RAM disk finds room. The file is sparse.
+	diskBytes = 3 << 30
+	// partitionStart is where the only partition begins: at 1 MiB, as every
+	// partitioning tool has it. GRUB's core image is in the gap before it.
+	partitionStart = 1 << 20
+	sectorBytes    = 512
+	// diskUUID is that of the root file system, the same in every node.
+	diskUUID = "6d6f7274-6172-4272-8163-6b726f6f7400"
+)
+
+// diskKey names the disk that is made of the packages.
+func (s imageSpec) diskKey() string {
+	return hashOf("disk", s.baseKey(), recipeVersion, distributionRecipe, diskBytes, grubModules, grubConfig())
+}
+
+// diskFile is its place in the cache.
+func (s imageSpec) diskFile(cache string) string {
+	return filepath.Join(cache, "disk-"+s.diskKey()+".raw")
+}
+
+// grubModules are in GRUB's core image; it needs no others to boot.
+var grubModules = []string{"biosdisk", "part_msdos", "ext2", "normal", "linux", "echo", "sleep", "serial", "terminal"}
+
+// grubConfig boots the newest kernel, to which Debian's packages keep links.
+// A server in emulation need not show a menu.
+func grubConfig() string {
+	args := strings.ReplaceAll(kernelArgs, "raid=noautodetect ", "")
+	return "set timeout=0\nset root=hd0,msdos1\n" +
+		"linux /vmlinuz root=UUID=" + diskUUID + " ro " + args + "\n" +
+		"initrd /initrd.img\nboot\n"
+}
+
+// ensureDisk returns the system disk that the nodes' own ones begin as,
+// building it if the cache does not have it.
+func ensureDisk(ctx context.Context, spec imageSpec, p *progress) (string, error) {
+	cache, err := cacheDir()
+	if err != nil {
+		return "", err
+	}
+	disk := spec.diskFile(cache)
+	if _, err := os.Stat(disk); err == nil {
+		return disk, touch(disk)
+	}
+	return disk, building(ctx, cache, func(work string) error {
+		if _, err := os.Stat(disk); err == nil {
+			return nil
+		}
+		base, err := ensureBase(ctx, spec, cache, work, p)
+		if err != nil {
+			return err
+		}
+		return p.step("system disk", "kernel, initramfs, boot loader, root", func() error {
+			part := filepath.Join(work, "disk.raw")
+			if err := buildDisk(ctx, base, filepath.Join(work, "root"), part); err != nil {
+				return err
+			}
+			return os.Rename(part, disk)
+		})
+	})
+}
+
+// buildDisk makes the disk from the packages.
+func buildDisk(ctx context.Context, base, root, disk string) error {
+	if err := unpack(ctx, base, root); err != nil {
+		return err
+	}
+	if err := customize(ctx, root, distributionRecipe); err != nil {
+		return err
+	}
+	core, err := installGRUB(ctx, root)
+	if err != nil {
+		return err
+	}
+	if err := makeSparse(disk, diskBytes); err != nil {
+		return err
+	}
+	if err := run(ctx, "mkfs.ext4", "-q", "-F", "-U", diskUUID, "-m", "0", "-J", "size=16",
+		"-E", fmt.Sprintf("offset=%d,lazy_itable_init=0,lazy_journal_init=0,root_owner=0:0", partitionStart), "-d", root, disk,
+		fmt.Sprintf("%dk", (diskBytes-partitionStart)>>10)); err != nil {
+		return err
+	}
+	boot, err := os.ReadFile(filepath.Join(root, "usr/lib/grub/i386-pc/boot.img"))
+	if err != nil {
+		return err
+	}
+	front, err := diskFront(boot, core)
+	if err != nil {
+		return err
+	}
+	f, err := os.OpenFile(disk, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	if _, err := f.WriteAt(front, 0); err != nil {
+		f.Close()
+		return err
+	}
+	return f.Close()
+}
+
+// installGRUB does below /boot what grub-install does, and returns the core
+// image. grub-install itself wants a block device.
+func installGRUB(ctx context.Context, root string) ([]byte, error) {
+	if err := os.MkdirAll(filepath.Join(root, "boot/grub"), 0o755); err != nil {
+		return nil, err
+	}
+	if err := renameio.WriteFile(filepath.Join(root, "boot/grub/grub.cfg"), []byte(grubConfig()), 0o644); err != nil {
+		return nil, err
+	}
+	const core = "boot/grub/core.img"
+	argv := append([]string{"chroot", root, "grub-mkimage", "--format=i386-pc", "--output=/" + core, "--prefix=(hd0,msdos1)/boot/grub"}, grubModules...)
+	if err := run(ctx, argv...); err != nil {
+		return nil, err
+	}
+	return os.ReadFile(filepath.Join(root, core))
+}
+
+// diskFront is what stands before the partition: GRUB's boot sector with the
+// partition table, and its core image right behind. Both are as built: the
+// boot sector loads the core from sector 1, and the core's first sector the
+// rest of it from sector 2.
+//
+// Source: grub-core/boot/i386/pc/boot.S and diskboot.S of GRUB.
+func diskFront(boot, core []byte) ([]byte, error) {
+	if len(boot) != sectorBytes || len(core) < sectorBytes || sectorBytes+len(core) > partitionStart {
+		return nil, fmt.Errorf("GRUB's boot sector has %d bytes and its core %d: want %d, and no more than fits before the partition", len(boot), len(core), sectorBytes)
+	}
+	const table = 446
+	front := append(bytes.Clone(boot), core...)
+	clear(front[table:510])
+	entry := front[table:]
+	entry[0] = 0x80 // active
+	// Addresses by cylinder, head and sector are out of range, and say so.
+	copy(entry[1:4], []byte{0xfe, 0xff, 0xff})
+	entry[4] = 0x83 // Linux
+	copy(entry[5:8], []byte{0xfe, 0xff, 0xff})
+	binary.LittleEndian.PutUint32(entry[8:], partitionStart/sectorBytes)
+	binary.LittleEndian.PutUint32(entry[12:], (diskBytes-partitionStart)/sectorBytes)
+	front[510], front[511] = 0x55, 0xaa
+	return front, nil
+}
+
+// ensureSystemDisk makes a node's system disk: a copy of the base with all
+// that makes this node itself.
+func ensureSystemDisk(ctx context.Context, r *rack, n *Node, base, adminKey string) error {
+	img := systemDisksOf(r.dir, n)[0].Image
+	if _, err := os.Stat(img); err == nil {
+		return nil
+	}
+	hostKey, err := os.ReadFile(hostKeyFile(r.dir, n.Name))
+	if err != nil {
+		return err
+	}
+	seed := filepath.Join(filepath.Dir(img), "seed")
+	if err := os.RemoveAll(seed); err != nil {
+		return err
+	}
+	defer os.RemoveAll(seed)
+	if err := os.Mkdir(seed, 0o700); err != nil {
+		return err
+	}
+	commands := "mkdir /root/.ssh\nset_inode_field /root/.ssh mode 040700\n"
+	for i, f := range []seedFile{
+		{"/etc/hostname", n.Name + "\n", 0o644},
+		{"/etc/machine-id", machineID(r.cfg, n) + "\n", 0o444},
+		{"/etc/hosts", hostsFile(r.cfg), 0o644},
+		{"/etc/network/interfaces", interfacesFile(r.cfg, n), 0o644},
+		{"/etc/ssh/ssh_host_ed25519_key", string(hostKey), 0o600},
+		{"/root/.ssh/authorized_keys", adminKey + "\n", 0o600},
+	} {
+		from := filepath.Join(seed, fmt.Sprint(i))
+		if err := os.WriteFile(from, []byte(f.text), f.mode); err != nil {
+			return err
+		}
+		if err := os.Chmod(from, f.mode); err != nil { // whatever the umask
+			return err
+		}
+		commands += "write " + from + " " + f.name + "\n"
+	}
+	script := filepath.Join(seed, "commands")
+	if err := os.WriteFile(script, []byte(commands), 0o600); err != nil {
+		return err
+	}
+	part := img + ".part"
+	if err := run(ctx, "cp", "--sparse=always", base, part); err != nil {
+		return err
+	}
+	// debugfs(8) ends with 0 whatever became of its commands: what it wrote is
+	// read again.
+	fs := fmt.Sprintf("%s?offset=%d", part, partitionStart)
+	if err := run(ctx, "debugfs", "-w", "-f", script, fs); err != nil {
+		return err
+	}
+	if err := run(ctx, "debugfs", "-R", "dump /root/.ssh/authorized_keys "+script, fs); err != nil {
+		return err
+	}
+	if got, err := os.ReadFile(script); err != nil || string(got) != adminKey+"\n" {
+		return fmt.Errorf("%s: debugfs did not write the node's files (%v)", part, err)
+	}
+	return os.Rename(part, img)
+}
+
+// interfacesFile is interfaces(5) of a node. Its first network card is eth0:
+// see kernelArgs.
+func interfacesFile(c *Config, n *Node) string {
+	var b strings.Builder
+	b.WriteString("auto lo\niface lo inet loopback\n")
+	for i, nic := range n.NICs {
+		fmt.Fprintf(&b, "auto %s\niface %[1]s inet static\n    address %s\n    mtu %d\n", nicID(i), nic.Address, c.mtu(nic.Network))
+	}
+	return b.String()
+}
