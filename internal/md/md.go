@@ -1,6 +1,7 @@
 // Package md knows what everybody who works with md arrays needs: the spelling
-// of their UUIDs, which mdadm, blkid and sysfs each write their own way, and
-// which members an array can do without. It talks to no kernel.
+// of their UUIDs, which mdadm, blkid and sysfs each write their own way, the
+// ARRAY lines of mdadm.conf(5), and which members an array can do without. It
+// talks to no kernel.
 package md
 
 import "strings"
