@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"sort"
 	"strings"
 	"sync"
@@ -18,6 +19,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/mortarhpc/mortar/internal/initrd"
 	"github.com/mortarhpc/mortar/internal/resource"
 )
 
@@ -106,6 +108,31 @@ func (h HostSys) Readlink(path string) (string, error) {
 		return "", err
 	}
 	return "/" + strings.TrimPrefix(strings.TrimPrefix(p, h.root), "/"), nil
+}
+
+// Initrd reads an initial RAM disk to its end, for at most a minute.
+func (h HostSys) Initrd(ctx context.Context, image string, patterns []string) (map[string]string, error) {
+	f, err := os.Open(h.path(image))
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	ctx, cancel := context.WithTimeout(ctx, querySeconds*time.Second)
+	defer cancel()
+	files, err := initrd.Files(ctx, f, func(name string) bool {
+		return slices.ContainsFunc(patterns, func(p string) bool {
+			ok, _ := filepath.Match(p, "/"+name) // a pattern that is none matches nothing
+			return ok
+		})
+	})
+	if err != nil {
+		return nil, &fs.PathError{Op: "read", Path: image, Err: err}
+	}
+	out := map[string]string{}
+	for name, text := range files {
+		out["/"+name] = string(text)
+	}
+	return out, nil
 }
 
 // Query runs a command that only reads, for at most a minute. It refuses any

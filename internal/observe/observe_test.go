@@ -257,6 +257,9 @@ func (tree) Disks(context.Context) ([]resource.DiskFact, error) { return nil, ni
 func (tree) Query(context.Context, ...string) (resource.Output, error) {
 	return resource.Output{}, os.ErrNotExist
 }
+func (tree) Initrd(context.Context, string, []string) (map[string]string, error) {
+	return nil, os.ErrNotExist
+}
 
 func TestStrays(t *testing.T) {
 	const uuid = "c0ffee00-1111-2222-3333-444455556666"

@@ -76,6 +76,13 @@ func (b *builder) cacheSSDs() {
 	}
 }
 
+// The rules of udev that a cache needs, on the server and in its initial RAM
+// disk.
+const (
+	bcacheRules = "/etc/udev/rules.d/69-bcache.rules"
+	cacheRules  = "/etc/udev/rules.d/63-mortar-cache.rules"
+)
+
 // cacheFiles are the cache's files on a server.
 func (b *builder) cacheFiles(h string) {
 	v, s := &b.d.Volumes[0], &b.d.Services[0]
@@ -84,12 +91,12 @@ func (b *builder) cacheFiles(h string) {
 		return // storage reports it
 	}
 	b.add(StageKernel, h, "no bcache by itself", &resource.TextFile{
-		Path: "/etc/udev/rules.d/69-bcache.rules",
+		Path: bcacheRules,
 		Content: []byte(resource.Header + "# In place of the rules of bcache-tools: a set or a backing device that is registered as\n" +
 			"# soon as it is seen could be in use on the other server.\n"),
 	})
 	b.add(StageKernel, h, "partitions of the cache", &resource.TextFile{
-		Path: "/etc/udev/rules.d/63-mortar-cache.rules",
+		Path: cacheRules,
 		Content: []byte(resource.Header + "# Before mdadm's 64-md-raid-assembly.rules, which on a remove event take a partition out of its\n" +
 			"# array: also one that came back meanwhile, as after a partition table was read again.\n" +
 			"SUBSYSTEM==\"block\", ENV{ID_PART_ENTRY_NAME}==\"mortar-*\", ENV{ID_FS_TYPE}=\"\"\n"),

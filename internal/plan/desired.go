@@ -389,29 +389,22 @@ func (b *builder) kernel() {
 // makes them do so.
 func (b *builder) storageFiles(h string) {
 	var text strings.Builder
-	text.WriteString(resource.Header)
 	if b.d.HA != nil {
 		text.WriteString("# Shared arrays: nothing but the resource agent may assemble them, on the one\n" +
-			"# server that owns them. With <ignore>, udev and the initial RAM disk do not.\n# Source: mdadm.conf(5)\n")
+			"# server that owns them. With <ignore>, udev does not.\n# Source: mdadm.conf(5)\n")
 	} else {
 		text.WriteString("# Assembled at boot, as their members appear.\n")
 	}
+	var arrays []string
 	for _, g := range b.d.Groups {
 		dev := "/dev/md/" + g.Name
 		if b.d.HA != nil {
 			dev = "<ignore>"
 		}
 		text.WriteString("ARRAY " + dev + " UUID=" + g.UUID + "\n")
+		arrays = append(arrays, g.UUID)
 	}
-	if c := b.d.Cache; c != nil {
-		text.WriteString(ignoreSSDs(c))
-	}
-	mdadm := "/etc/mdadm/mdadm.conf.d/mortar.conf"
-	b.add(StageKernel, h, "md configuration", &resource.TextFile{Path: mdadm, Content: []byte(text.String())})
-	paths := []string{mdadm}
-	if b.d.Cache != nil {
-		b.cacheFiles(h)
-	}
+	var files []string
 	if b.d.HA != nil {
 		lvm := "/etc/lvm/lvmlocal.conf"
 		b.add(StageKernel, h, "LVM configuration", &resource.TextFile{Path: lvm, Content: []byte(resource.Header +
@@ -426,9 +419,26 @@ devices {
 	multipath_component_detection = 1
 }
 `)})
-		paths = append(paths, lvm)
+		files = append(files, lvm)
 	}
-	b.add(StageKernel, h, "initial RAM disk", &resource.Initramfs{Paths: paths})
+	b.mdFiles(h, text.String(), arrays, files)
+}
+
+// mdFiles are what udev and the initial RAM disk are told of md arrays: udev
+// by lines of mdadm.conf(5), the initial RAM disk to leave all of them alone,
+// also those of a single server. It does not know multipath, and would
+// assemble them of single paths.
+func (b *builder) mdFiles(h, lines string, arrays, files []string) {
+	if c := b.d.Cache; c != nil {
+		lines += ignoreSSDs(c)
+		arrays = slices.Concat(arrays, c.DirtyUUIDs, c.CleanUUIDs)
+		files = append(files, bcacheRules, cacheRules)
+		b.cacheFiles(h)
+	}
+	b.add(StageKernel, h, "md configuration", &resource.MDConf{
+		Path: "/etc/mdadm/mdadm.conf.d/mortar.conf", Content: []byte(resource.Header + lines), Arrays: arrays,
+	})
+	b.add(StageKernel, h, "initial RAM disk", &resource.Initramfs{Arrays: arrays, Files: files})
 }
 
 func (b *builder) multipath() {

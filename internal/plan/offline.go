@@ -142,6 +142,10 @@ func (h *blankHost) Stat(p string) (resource.FileInfo, error) {
 
 func (h *blankHost) Glob(string) ([]string, error) { return nil, nil }
 
+func (h *blankHost) Initrd(context.Context, string, []string) (map[string]string, error) {
+	return nil, nil
+}
+
 func (h *blankHost) Readlink(p string) (string, error) {
 	for _, k := range h.disks {
 		if slices.Contains(k.Paths, p) {

@@ -41,8 +41,7 @@ func arraySteps(d *design.Design) ([]Step, error) {
 	}
 	for _, s := range b.servers {
 		if d.Cache != nil {
-			b.cacheFiles(s)
-			b.add(StageKernel, s, "md configuration", &resource.TextFile{Path: "/etc/mdadm/mdadm.conf.d/mortar.conf", Content: []byte(resource.Header + ignoreSSDs(d.Cache))})
+			b.mdFiles(s, "", nil, nil)
 		}
 		b.lunKernel(s, []string{"nfsd"})
 		b.multipathLUNs(s)

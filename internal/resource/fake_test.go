@@ -3,6 +3,7 @@ package resource
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os/exec"
@@ -124,6 +125,24 @@ func (f *fakeSys) Query(_ context.Context, argv ...string) (Output, error) {
 		return Output{}, &exec.Error{Name: argv[0], Err: exec.ErrNotFound}
 	}
 	return f.outputs[best], nil
+}
+
+// Initrd takes the files below an image's path for those in it; an image
+// whose own content is "damaged" cannot be read.
+func (f *fakeSys) Initrd(_ context.Context, image string, patterns []string) (map[string]string, error) {
+	if f.files[image] == "damaged" {
+		return nil, errors.New("the archive is cut short")
+	}
+	out := map[string]string{}
+	for name, text := range f.files {
+		inside, ok := strings.CutPrefix(name, image+":")
+		for _, p := range patterns {
+			if match, _ := path.Match(p, inside); ok && match {
+				out[inside] = text
+			}
+		}
+	}
+	return out, nil
 }
 
 func (f *fakeSys) Disks(context.Context) ([]DiskFact, error) { return f.disks, nil }

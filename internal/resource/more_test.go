@@ -5,21 +5,6 @@ import (
 	"testing"
 )
 
-func TestInitramfs(t *testing.T) {
-	i := &Initramfs{Paths: []string{"/etc/mdadm/mdadm.conf.d/mortar.conf", "/etc/lvm/lvmlocal.conf"}}
-	sys := &fakeSys{files: map[string]string{"/proc/sys/kernel/osrelease": "6.12\n", "/usr/sbin/update-initramfs": ""}}
-	wantShow(t, diff(t, i, sys), "") // boots without one
-	sys.files["/boot/initrd.img-6.12"] = "cpio"
-	as := diff(t, i, sys)
-	wantShow(t, as, "update-initramfs -u\nwrite /var/lib/mortar/initramfs 0644")
-	sys.files["/var/lib/mortar/initramfs"] = string(as[1].File.Content)
-	wantShow(t, diff(t, i, sys), "")
-	sys.files["/etc/lvm/lvmlocal.conf"] = "changed"
-	if len(diff(t, i, sys)) == 0 {
-		t.Error("a changed file is not copied into the initial RAM disk")
-	}
-}
-
 func TestLogicalVolume(t *testing.T) {
 	l := &LogicalVolume{VG: "b-1_home", Name: "data", PVs: []string{"/dev/md/r0", "/dev/md/r1"}, SystemID: "mortar-b", Stripes: 2, StripeSize: 256 << 10, Activate: true}
 	const id = `--config global{system_id_source="lvmlocal"} local{system_id="mortar-b"} --devices /dev/md/r0,/dev/md/r1 `

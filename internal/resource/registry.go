@@ -32,6 +32,8 @@ func blank(kind string) Resource {
 		return &BlockQueue{}
 	case "initramfs":
 		return &Initramfs{}
+	case "md-conf":
+		return &MDConf{}
 	case "disks":
 		return &Disks{}
 	case "multipath":

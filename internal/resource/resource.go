@@ -27,6 +27,9 @@ type Sys interface {
 	// that cannot be started gives an error; an exit code other than 0 is in
 	// the Output.
 	Query(ctx context.Context, argv ...string) (Output, error)
+	// Initrd reads an initial RAM disk to its end and returns those of its files
+	// whose paths match one of the patterns, by path.
+	Initrd(ctx context.Context, image string, patterns []string) (map[string]string, error)
 	// Disks lists the disks of the host, multipath maps resolved.
 	Disks(ctx context.Context) ([]DiskFact, error)
 }

@@ -2,8 +2,6 @@ package resource
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -137,18 +135,4 @@ func withReload(sys Sys, what string, files, reload []Action) ([]Action, error) 
 	// killed between the two would reload for ever.
 	reload[0].File = &File{Path: p, Remove: true}
 	return append(as, reload...), nil
-}
-
-// digest hashes files, a missing one as empty.
-func digest(sys Sys, paths []string) (string, error) {
-	h := sha256.New()
-	for _, p := range paths {
-		b, err := sys.ReadFile(p)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return "", err
-		}
-		fmt.Fprintf(h, "%s %d\n", p, len(b))
-		h.Write(b)
-	}
-	return hex.EncodeToString(h.Sum(nil)), nil
 }
