@@ -5,7 +5,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 GOFLAGS_BUILD := -trimpath -ldflags "-s -w -X main.version=$(VERSION)"
 
 .DEFAULT_GOAL := help
-.PHONY: help build deps demo demo-down test test-unit test-rack drills drills-xl lint fuzz bench bench-tools clean
+.PHONY: help build deps demo demo-down test test-unit test-rack test-boot drills drills-xl lint fuzz bench bench-tools clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
@@ -25,13 +25,17 @@ demo: deps build ## the whole story on this machine: rack, brick, load, crash, p
 demo-down: build ## take the demo's rack down
 	@bin/mortar rack down out/demo/brick.yaml
 
-test: deps lint test-unit test-rack ## everything: lint, unit tests with the race detector, one whole rack run
+test: deps lint test-unit test-rack ## everything: lint, unit tests with the race detector, two rack runs
 
 test-unit: deps ## unit tests with the race detector
 	CGO_ENABLED=1 go test -race -count=1 ./...
 
-test-rack: deps build ## one whole rack run: deploy, apply again, crash, verify
-	go test -tags rack -count=1 -timeout 22m -run TestBrick -v ./test/rack
+test-rack: deps build ## two whole rack runs: deploy, apply again, crash, verify; a fenced server boots as Debian does
+	go test -tags rack -count=1 -timeout 30m -run 'TestBrick|TestFencedServerBoots' -v ./test/rack
+
+SUITE ?= trixie
+test-boot: deps build ## a fenced server boots as Debian does (SUITE=bookworm: Debian 12)
+	MORTAR_TEST_SUITE=$(SUITE) go test -tags rack -count=1 -timeout 22m -run TestFencedServerBoots -v ./test/rack
 
 drills: deps build ## the whole failure matrix on a rack, into out/drills (an hour; DRILL_ARGS="--repeat 5": five; "--only server-crash": less)
 	MORTAR_DRILL_ARGS="$(DRILL_ARGS)" go test -tags rack -count=1 -timeout 600m -run TestDrills -v ./test/rack

@@ -23,7 +23,7 @@ var layers = []struct {
 	about    string
 	packages []string
 }{
-	{"tools that know no brick", []string{"axis", "durable", "flock", "lazyregexp", "linux", "md", "netns", "strictjson", "stream", "raid6"}},
+	{"tools that know no brick", []string{"axis", "durable", "flock", "initrd", "lazyregexp", "linux", "md", "netns", "strictjson", "stream", "raid6"}},
 	{"what the brick is", []string{"spec", "design", "array", "forecast"}},
 	{"serving, on the servers", []string{"cache", "ocf"}},
 	{"reaching hosts", []string{"resource", "agent", "gate", "host", "netprobe"}},

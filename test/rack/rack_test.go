@@ -1,6 +1,6 @@
 //go:build rack
 
-// Package rack_test is one whole run on a virtual rack, as a user would do it
+// Package rack_test is whole runs on a virtual rack, as a user would do them
 // with the built binary: init, check, rack up, plan, apply (killed on the
 // way), apply again, status, drill, report, rack down. It needs root and QEMU
 // and is run by `make test-rack`.

@@ -1,0 +1,223 @@
+//go:build rack
+
+package rack_test
+
+import (
+	"encoding/json"
+	"errors"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestFencedServerBoots has a server fenced that boots as Debian does: by GRUB,
+// with Debian's kernel and an initial RAM disk of all drivers, which sees every
+// shared disk, while its partner writes to the RAID 6 and to the mirrors of the
+// cache's SSDs. Nothing of them may be assembled there, at no time since power-on.
+// MORTAR_TEST_SUITE=bookworm does it on Debian 12.
+func TestFencedServerBoots(t *testing.T) {
+	dir := t.TempDir()
+	spec := filepath.Join(dir, "brick.yaml")
+	if err := os.WriteFile(spec, []byte(bootSpec(t)), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if out, code := mortar(t, nil, "rack", "down", spec); code != 0 {
+			t.Errorf("rack down: exit %d\n%s", code, out)
+		}
+		leftovers(t, dir)
+	})
+	must(t, "rack", "up", spec, "--boot", "distribution")
+	must(t, "apply", spec, "--yes", "--skip-fence-test")
+	var r applyResult
+	lastJSON(t, must(t, "apply", spec, "--yes", "--json", "--skip-fence-test"), &r)
+	if r.Changed == nil || *r.Changed != 0 {
+		t.Errorf("second apply: want changed 0, got %v", r.Changed)
+	}
+	on := func(node, command string) string {
+		t.Helper()
+		return must(t, "rack", "ssh", spec, node, "--", command)
+	}
+
+	// Small writes go to the mirrors, large ones past them to the RAID 6.
+	on("c1", "setsid sh -c '"+writer+"' > /dev/null 2>&1 < /dev/null & sleep 1")
+	must(t, "rack", "fault", spec, "freeze", "nfs1")
+	rebooted(t, spec, "nfs1")
+	before := on("c1", "cat /root/rounds")
+	booted(t, on)
+	// Still at it, and still as they were.
+	on("c1", "until [ $(cat /root/rounds) -gt $(("+strings.TrimSpace(before)+"+2)) ]; do sleep 1; done; touch /root/stop; until [ -e /root/stopped ]; do sleep 1; done")
+	superblocks(t, on)
+	on("c1", "cd /mnt/home && echo 3 > /proc/sys/vm/drop_caches && sha256sum --quiet -c /root/sums")
+	must(t, "status", spec)
+}
+
+// writer writes small blocks and large ones until it is told to stop, and
+// notes what is to be read again.
+const writer = `cd /mnt/home; n=0; head -c 16M /dev/urandom > /root/data
+dd if=/root/data of=small bs=1M count=8 conv=fsync
+until [ -e /root/stop ]; do
+  n=$((n+1)); echo $n > /root/rounds
+  dd if=/root/data of=large bs=1M conv=notrunc,fsync
+  for i in 1 2 3 4 5 6 7 8; do dd if=/root/data of=small bs=4k count=1 skip=$(((n*37+i*501)%4096)) seek=$(((n*53+i*211)%2048)) conv=notrunc oflag=dsync; done
+done
+sync; sha256sum large small > /root/sums; touch /root/stopped`
+
+// bootSpec is the example with small disks, and SSDs that both servers reach.
+func bootSpec(t *testing.T) string {
+	text := must(t, "init", "nfs-ha")
+	suite := os.Getenv("MORTAR_TEST_SUITE")
+	if suite == "" {
+		suite = "trixie"
+	}
+	for _, r := range [][2]string{
+		{"MA[01-03]", "MA[01-02]"}, {"MB[01-03]", "MB[01-02]"}, {"spares: 2", "spares: 0"}, {"suite: trixie", "suite: " + suite},
+		{"filesystem:\n", "cache:\n  mode: write-back\n  ssds:\n    - {serial: \"NV[01-02]\", size: 1GB}\n\nfilesystem:\n"},
+	} {
+		if !strings.Contains(text, r[0]) {
+			t.Fatalf("the example has no %q", r[0])
+		}
+		text = strings.ReplaceAll(text, r[0], r[1])
+	}
+	return text
+}
+
+// rebooted waits until a node was fenced, and is up again.
+func rebooted(t *testing.T, spec, name string) {
+	t.Helper()
+	off := false
+	for end := time.Now().Add(6 * time.Minute); time.Now().Before(end); time.Sleep(time.Second) {
+		out, code := quietly(t, "rack", "status", spec, "--json")
+		var s struct {
+			Nodes []struct {
+				Name, Machine, Boot string
+				SSH                 bool
+			}
+		}
+		if err := json.Unmarshal([]byte(out), &s); err != nil || code != 0 {
+			t.Fatalf("rack status: exit %d, %v", code, err)
+		}
+		for _, n := range s.Nodes {
+			if n.Name != name {
+				continue
+			}
+			off = off || n.Machine != "paused"
+			if off && n.Boot == "multi-user" && n.SSH {
+				return
+			}
+		}
+	}
+	t.Fatalf("%s was not fenced, or did not boot (fenced: %v)", name, off)
+}
+
+var (
+	assembled = regexp.MustCompile(`md/raid|\bmd[0-9_]\S*: |md: .*(resync|recovery|bind)|bcache: (register|bch)`)
+	attached  = regexp.MustCompile(`\[sd[a-z]+\] Attached SCSI disk`)
+	ssd       = regexp.MustCompile(` nvme\d+n1: p1 p2`)
+)
+
+// booted judges the journal of the fenced server since power-on.
+func booted(t *testing.T, on func(node, command string) string) {
+	t.Helper()
+	if line := on("nfs1", "cat /proc/cmdline"); !strings.Contains(line, "BOOT_IMAGE=/vmlinuz") {
+		t.Errorf("GRUB did not load the kernel: %s", line)
+	}
+	// The last is what the initial RAM disk does while it waits for a root.
+	if md := on("nfs1", "cat /proc/mdstat; mdadm --assemble --scan --no-degraded 2>&1; cat /proc/mdstat"); regexp.MustCompile(`(?m)^md\S+ :`).MatchString(md) {
+		t.Errorf("the fenced server has arrays:\n%s", md)
+	}
+	journal := on("nfs1", "journalctl --boot --no-pager --output short-monotonic")
+	early, _, ok := strings.Cut(journal, "running in system mode")
+	if !ok {
+		t.Error("the journal does not say when the initial RAM disk gave way to systemd")
+	}
+	// 4 disks with two paths each.
+	if n := len(attached.FindAllString(early, -1)); n != 8 {
+		t.Errorf("the initial RAM disk saw %d paths to shared disks, want 8", n)
+	}
+	if n := len(ssd.FindAllString(early, -1)); n != 2 {
+		t.Errorf("the initial RAM disk saw %d SSDs with partitions of the cache, want 2", n)
+	}
+	for line := range strings.Lines(journal) {
+		if assembled.MatchString(line) {
+			t.Errorf("the fenced server touched an array: %s", strings.TrimSpace(line))
+		}
+	}
+}
+
+// sample prints a line for each array, and one for each member: the array, the
+// member's state, and what its superblock says.
+const sample = `for a in /sys/block/md*/md; do
+  echo "array $(cat $a/level) $(cat $a/degraded 2>/dev/null || echo 0) $(cat $a/sync_action 2>/dev/null || echo idle)"
+  for m in $a/dev-*; do echo "$a $(cat $m/state) $(mdadm --examine /dev/${m##*/dev-} | grep -E 'Events|Array State' | tr -s ' \n' ' ')"; done
+done`
+
+// superblocks judges the arrays where they run: every member is in place and
+// counts as many events as all others, and nothing is or was synchronized. A
+// sample that md wrote into shows two counts, which differ in no other.
+func superblocks(t *testing.T, on func(node, command string) string) {
+	t.Helper()
+	var out string
+	for range 10 {
+		if out = on("nfs2", sample); len(differentEvents(out)) == 0 {
+			break
+		}
+	}
+	if d := differentEvents(out); len(d) > 0 {
+		t.Errorf("members count different events: %v\n%s", d, out)
+	}
+	arrays := map[string]int{}
+	for line := range strings.Lines(out) {
+		f := strings.Fields(line)
+		if f[0] == "array" {
+			arrays[f[1]]++
+			if f[2] != "0" || f[3] != "idle" {
+				t.Errorf("an array is not whole and idle: %s", line)
+			}
+		} else if f[1] != "in_sync" || !regexp.MustCompile(`Array State : A+ `).MatchString(line) {
+			t.Errorf("a member is missing: %s", line)
+		}
+	}
+	if arrays["raid6"] != 1 || arrays["raid1"] != 1 {
+		t.Errorf("nfs2 does not run the RAID 6 and the mirror of the cache:\n%s", out)
+	}
+	// The takeover itself writes parities anew where the crash may have left old
+	// ones. That was done, or had begun, before the fenced server had a kernel.
+	since := strings.TrimSpace(on("nfs1", "sed -n 's/^btime //p' /proc/stat"))
+	if log := on("nfs2", "journalctl --boot --dmesg --no-pager --since @"+since); strings.Contains(log, "md: resync of") || strings.Contains(log, "md: recovery of") {
+		t.Errorf("arrays were synchronized after the fenced server had booted:\n%s", log)
+	}
+}
+
+// differentEvents are the counts of events of arrays whose members do not agree.
+func differentEvents(sample string) map[string][]string {
+	all := map[string][]string{}
+	for line := range strings.Lines(sample) {
+		if array, rest, ok := strings.Cut(line, " "); ok && array != "array" {
+			_, count, _ := strings.Cut(rest, "Events : ")
+			count, _, _ = strings.Cut(count, " ")
+			if !slices.Contains(all[array], count) {
+				all[array] = append(all[array], count)
+			}
+		}
+	}
+	maps.DeleteFunc(all, func(_ string, counts []string) bool { return len(counts) == 1 })
+	return all
+}
+
+// quietly is mortar without a log of it.
+func quietly(t *testing.T, args ...string) (string, int) {
+	t.Helper()
+	cmd := exec.Command("../../bin/mortar", args...)
+	out, err := cmd.Output()
+	if ee := (*exec.ExitError)(nil); err != nil && !errors.As(err, &ee) {
+		t.Fatalf("mortar %v: %v", args, err)
+	}
+	return string(out), cmd.ProcessState.ExitCode()
+}
