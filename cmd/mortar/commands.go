@@ -21,6 +21,7 @@ func commands() []*cobra.Command {
 		newFailoverCmd(),
 		newFailbackCmd(),
 		newConfirmOffCmd(),
+		newOutletsOnCmd(),
 		newScrubCmd(),
 		newScrubArrayCmd(),
 		newStandbyCmd(),

@@ -41,7 +41,9 @@ func newOperator(d *design.Design) (*operator, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &operator{d: d, all: observe.NewCollector(d, dial, lookTimeout), servers: observe.NewCollector(d, dial, operatorTimeout, serverNamesOf(d)...)}, nil
+	all := observe.NewCollector(d, dial, lookTimeout)
+	all.AskOutlets()
+	return &operator{d: d, all: all, servers: observe.NewCollector(d, dial, operatorTimeout, serverNamesOf(d)...)}, nil
 }
 
 func (o *operator) Close() {

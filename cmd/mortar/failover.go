@@ -21,6 +21,7 @@ import (
 // moveFlags are those of the four commands that move services.
 type moveFlags struct {
 	dryRun, asJSON bool
+	outlets        bool // the PDUs are asked, too
 	wait, timeout  time.Duration
 }
 
@@ -162,6 +163,9 @@ func (m *moveFlags) runWith(cmd *cobra.Command, file string, plan func(context.C
 		}
 		c = observe.NewCollector(d, dial, m.timeout, serverNamesOf(d)...)
 		defer c.Close()
+		if m.outlets {
+			c.AskOutlets()
+		}
 		facts = c.Collect(ctx)
 		if ctx.Err() != nil {
 			return fail(exitInterrupted, nil)

@@ -87,6 +87,7 @@ The JSON is described in docs/status.md.`,
 			}
 			c := observe.NewCollector(d, dial, timeout)
 			defer c.Close()
+			c.AskOutlets()
 			out := cmd.OutOrStdout()
 			screen := out == os.Stdout && isTerminal(os.Stdout)
 			for {

@@ -118,3 +118,14 @@ func pduDevices(s *spec.Spec, servers []spec.Server) map[string]FenceDevice {
 	}
 	return out
 }
+
+// Outlet is the outlet of a PDU that a device switches for a server; "" for a
+// device that switches none.
+func (f *FenceDevice) Outlet(node string) string {
+	for m := range strings.SplitSeq(f.Params["pcmk_host_map"], ";") {
+		if name, outlet, ok := strings.Cut(m, ":"); ok && name == node {
+			return outlet
+		}
+	}
+	return ""
+}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/agent"
 	"github.com/mortarhpc/mortar/internal/design"
+	"github.com/mortarhpc/mortar/internal/gate"
 	"github.com/mortarhpc/mortar/internal/observe"
 	"github.com/mortarhpc/mortar/internal/plan"
 	"github.com/mortarhpc/mortar/internal/resource"
@@ -30,14 +31,11 @@ type Signs struct {
 // lookTime bounds each question that Look asks of a host.
 const lookTime = 15 * time.Second
 
-// Call runs an operation of a host's agent.
-type Call func(ctx context.Context, host, op string, params, result any) error
-
 // Look looks for life in a server. The witnesses are its partner, which pings
 // each of its addresses and asks its BMC, and every client of the spec, which
 // pings its public address: the partner's own network may be what has failed.
 // All of them ping the service addresses that the partner does not have.
-func Look(ctx context.Context, d *design.Design, f observe.Facts, call Call, node string) Signs {
+func Look(ctx context.Context, d *design.Design, f observe.Facts, hosts gate.Hosts, node string) Signs {
 	var s Signs
 	if d.HA == nil {
 		return s
@@ -55,7 +53,7 @@ func Look(ctx context.Context, d *design.Design, f observe.Facts, call Call, nod
 		s.Unknown = append(s.Unknown, "no other server answers that could ask for it")
 		return s
 	}
-	l := looker{ctx: ctx, call: call, node: node}
+	l := looker{ctx: ctx, hosts: hosts, node: node}
 	held := f.Hosts[partner].Host
 	for _, svc := range d.Services {
 		if !held.HasAddress(svc.Address) {
@@ -94,7 +92,7 @@ func Look(ctx context.Context, d *design.Design, f observe.Facts, call Call, nod
 // looker asks hosts about a server.
 type looker struct {
 	ctx      context.Context
-	call     Call
+	hosts    gate.Hosts
 	node     string
 	services []string // service addresses that nobody should have
 }
@@ -102,7 +100,7 @@ type looker struct {
 func (l *looker) query(host string, argv ...string) (out resource.Output, err error) {
 	ctx, cancel := context.WithTimeout(l.ctx, lookTime)
 	defer cancel()
-	err = l.call(ctx, host, "query", agent.QueryParams{Argv: argv}, &out)
+	err = l.hosts(ctx, host, "query", agent.QueryParams{Argv: argv}, &out)
 	return out, err
 }
 

@@ -39,6 +39,9 @@ func Judge(d *design.Design, f Facts) *Status {
 	s.Parts = append(s.Parts, v.fileSystems(), v.exports())
 	if d.HA != nil {
 		s.Parts = append(s.Parts, v.cluster(), v.fencing())
+		if p := v.power(); p != nil {
+			s.Parts = append(s.Parts, p)
+		}
 	}
 	if len(d.Spec.Clients) > 0 {
 		s.Parts = append(s.Parts, v.clients())

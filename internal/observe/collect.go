@@ -128,6 +128,7 @@ type Collector struct {
 	dial    Dial
 	timeout time.Duration
 	only    map[string]bool
+	outlets bool
 
 	mu    sync.Mutex
 	conns map[string]Conn
@@ -176,8 +177,17 @@ func closeConn(conn Conn) {
 
 // Collect asks all hosts at once. A host that does not answer in time has an
 // Err; the others' facts are there all the same. It returns within the
-// collector's timeout even if a session ignores its context.
+// collector's timeout even if a session ignores its context; with AskOutlets,
+// up to 16 s later.
 func (c *Collector) Collect(ctx context.Context) Facts {
+	f := c.collect(ctx)
+	if c.outlets && c.d.HA != nil && ctx.Err() == nil {
+		c.collectOutlets(ctx, f)
+	}
+	return f
+}
+
+func (c *Collector) collect(ctx context.Context) Facts {
 	f := Facts{Time: time.Now(), Hosts: map[string]Answer{}}
 	reqs := requests(c.d, c.timeout)
 	type reply struct {

@@ -35,6 +35,8 @@ type Request struct {
 	Namespaces []string `json:"namespaces,omitempty"`
 	Disks      bool     `json:"disks,omitempty"`
 	CIB        bool     `json:"cib,omitempty"`
+	// Outlets to ask PDUs for.
+	Outlets []OutletAsk `json:"outlets,omitempty"`
 	// Bounds of each command and of each statfs, in milliseconds.
 	TimeoutMS   int `json:"timeout_ms,omitempty"`
 	FSTimeoutMS int `json:"fs_timeout_ms,omitempty"`
@@ -55,6 +57,7 @@ type Host struct {
 	Disks     []DiskState          `json:"disks,omitempty"`
 	Strays    []Stray              `json:"strays,omitempty"` // with Disks
 	CIB       *CIB                 `json:"cib,omitempty"`
+	Outlets   []Outlet             `json:"outlets,omitempty"`
 }
 
 // RunResult is a command's output, or why it could not be run.
@@ -196,6 +199,10 @@ func gather(ctx context.Context, sys resource.Sys, pool *statfsPool, r Request) 
 			defer mu.Unlock()
 			h.FS[path] = f
 		})
+	}
+
+	if len(r.Outlets) > 0 {
+		wg.Go(func() { h.Outlets = askOutlets(ctx, sys, r.Outlets, timeout) })
 	}
 
 	h.Files = readFiles(sys, r.Files)

@@ -20,6 +20,8 @@ type Snapshot struct {
 	// Waits: after a cold start corosync gives no quorum before it has seen
 	// every server at once (wait_for_all).
 	Waits bool
+	// Fencing names the servers that are being fenced.
+	Fencing []string
 	// Down names what the cluster is to run and has not started: services and
 	// fence devices.
 	Down []string
@@ -98,6 +100,11 @@ func snapshot(d *design.Design, m *crm, cib *CIB, waits bool) *Snapshot {
 	}
 	for _, n := range m.Nodes {
 		s.Nodes = append(s.Nodes, NodeState{Name: n.Name, Online: n.Online && !n.Unclean && !n.Pending, Standby: n.Standby, Unclean: n.Unclean})
+	}
+	for _, e := range m.Fences {
+		if e.Status == "pending" {
+			s.Fencing = append(s.Fencing, e.Target)
+		}
 	}
 	for _, r := range m.Resources {
 		if r.Managed && (r.Node() == "" || r.Role != "Started") {

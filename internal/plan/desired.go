@@ -915,11 +915,14 @@ func (b *builder) fenceDevices() []design.FenceDevice {
 	return out
 }
 
-// secret is one line of a file; the newline an editor added is no part of it.
+// secret is a fence device's.
 func (b *builder) secret(f design.FenceDevice) (string, error) { return b.secretLine(f.SecretFile) }
 
-func (b *builder) secretLine(file string) (string, error) {
-	s, err := b.secrets(file)
+func (b *builder) secretLine(file string) (string, error) { return secretLine(file, b.secrets) }
+
+// secretLine is one line of a file; the newline an editor added is no part of it.
+func secretLine(file string, read func(file string) ([]byte, error)) (string, error) {
+	s, err := read(file)
 	if err != nil {
 		return "", err
 	}

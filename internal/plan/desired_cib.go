@@ -186,24 +186,31 @@ func PowerStatus(f design.FenceDevice) []string {
 	return argv
 }
 
-func (b *builder) fence(f design.FenceDevice) (*resource.Element, error) {
-	params := map[string]string{}
-	for k, v := range f.Params {
-		params[k] = v
-	}
+// FenceParams are all parameters of a fence device, with what reads the
+// spec's secrets.
+func FenceParams(f design.FenceDevice, read func(file string) ([]byte, error)) (map[string]string, error) {
+	params := maps.Clone(f.Params)
 	switch {
 	case f.SNMP != nil:
 		maps.Copy(params, snmpCommands(f))
 	case f.SecretParam == "community":
 		// The agent takes it no other way. The CIB's files are readable by the
 		// cluster's own user only.
-		s, err := b.secret(f)
+		s, err := secretLine(f.SecretFile, read)
 		if err != nil {
 			return nil, err
 		}
 		params[f.SecretParam] = s
 	default:
 		params["password_script"] = SecretPath(f) + ".sh"
+	}
+	return params, nil
+}
+
+func (b *builder) fence(f design.FenceDevice) (*resource.Element, error) {
+	params, err := FenceParams(f, b.secrets)
+	if err != nil {
+		return nil, err
 	}
 	r := resource.El("primitive", "id", f.ID, "class", "stonith", "type", f.Agent)
 	ops := resource.El("operations").Add(

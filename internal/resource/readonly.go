@@ -13,6 +13,7 @@ var readers = map[string]func(args []string) bool{
 	"blkid":            nil,
 	"cibadmin":         first("--query"),
 	"corosync-cfgtool": first("-s"),
+	"corosync-cmapctl": first("-g"),
 	"crm_mon":          nil,
 	"df":               nil,
 	"dmsetup":          first("table", "status", "info", "ls"),
