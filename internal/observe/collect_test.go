@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/agent"
+	"github.com/mortarhpc/mortar/internal/resource"
 )
 
 // realConn answers with the handlers themselves, on this machine.
@@ -144,5 +145,19 @@ func TestStatfsStuck(t *testing.T) {
 	p := &statfsPool{waiting: map[string]time.Time{"/hangs": time.Now()}}
 	if fs := p.statfs(t.Context(), "/hangs", time.Hour); !fs.TimedOut {
 		t.Errorf("%+v", fs)
+	}
+}
+
+// A query that is not known as one that only reads is refused on the host, and
+// status would know nothing of what it tells.
+func TestRequestsOnlyRead(t *testing.T) {
+	for _, flavour := range []string{"nfs", "nfs-ha", "nfs-ha-xl"} {
+		for host, r := range requests(designOf(t, flavour), time.Minute) {
+			for _, argv := range r.Run {
+				if err := resource.ReadOnly(argv); err != nil {
+					t.Errorf("%s: %s: %v", flavour, host, err)
+				}
+			}
+		}
 	}
 }
