@@ -262,7 +262,8 @@ func (b *builder) placeOf(v *design.Volume) place {
 		// A cluster that starts, or is stopped, still owns what it is configured
 		// for: it may start the service at any moment, on either server.
 		f, id := b.facts.Hosts[s], resource.ServiceID(v.Service)
-		p.managed = p.managed || f.Manages(id)
+		_, managed := f.Manages(id)
+		p.managed = p.managed || managed
 		c := f.Cluster
 		if r, ok := c.Resource(id); ok && c.Ready && r.Role == "Started" && r.Node != "" {
 			p.host, p.running = r.Node, true

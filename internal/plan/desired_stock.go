@@ -32,7 +32,7 @@ func (b *builder) profile() error {
 	}
 	for _, s := range b.servers {
 		for i := range b.d.Services {
-			r, ok := b.facts.Hosts[s].Cluster.Resource(resource.ServiceID(b.d.Services[i].Name))
+			r, ok := b.facts.Hosts[s].Manages(resource.ServiceID(b.d.Services[i].Name))
 			// Pacemaker before 2.1.6 writes ocf::heartbeat:IPaddr2.
 			if have := strings.Replace(r.Agent, "::", ":", 1); ok && have != "" && have != want {
 				return &resource.Refusal{

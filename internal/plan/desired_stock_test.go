@@ -65,10 +65,14 @@ func TestOtherProfile(t *testing.T) {
 	} {
 		f := clusterWith("nfs1", "Started")
 		f.Hosts["nfs1"].Cluster.Resources[0].Agent = tt.agent
-		_, err := Desired(tt.d, f, testSecrets)
-		var r *resource.Refusal
-		if errors.As(err, &r) != tt.refused || !tt.refused && err != nil {
-			t.Errorf("%s with profile %s: %v", tt.agent, tt.d.Spec.Profile, err)
+		// And while the cluster is stopped, by its CIB on disk.
+		stopped := Facts{Hosts: map[string]resource.HostFacts{"nfs2": {Configured: []resource.ClusterResource{{ID: "service-home", Agent: tt.agent}}}}}
+		for _, f := range []Facts{f, stopped} {
+			_, err := Desired(tt.d, f, testSecrets)
+			var r *resource.Refusal
+			if errors.As(err, &r) != tt.refused || !tt.refused && err != nil {
+				t.Errorf("%s with profile %s: %v", tt.agent, tt.d.Spec.Profile, err)
+			}
 		}
 	}
 }

@@ -167,8 +167,8 @@ func TestPlaceOfStorage(t *testing.T) {
 	fresh := Facts{Hosts: map[string]resource.HostFacts{"nfs1": {Cluster: &resource.ClusterFacts{}}}}
 	unconfigured := Facts{Hosts: map[string]resource.HostFacts{"nfs1": {Cluster: &resource.ClusterFacts{Ready: true}}}}
 	// Pacemaker is stopped everywhere; one server's CIB knows the service.
-	down := Facts{Hosts: map[string]resource.HostFacts{"nfs1": {}, "nfs2": {Configured: []string{"fence-nfs1-bmc", "service-home"}}}}
-	downElse := Facts{Hosts: map[string]resource.HostFacts{"nfs1": {Configured: []string{"service-other"}}}}
+	down := Facts{Hosts: map[string]resource.HostFacts{"nfs1": {}, "nfs2": {Configured: []resource.ClusterResource{{ID: "fence-nfs1-bmc"}, {ID: "service-home"}}}}}
+	downElse := Facts{Hosts: map[string]resource.HostFacts{"nfs1": {Configured: []resource.ClusterResource{{ID: "service-other"}}}}}
 	b := &builder{d: d}
 	note := func(digest string) Facts {
 		return Facts{Hosts: map[string]resource.HostFacts{"nfs2": {Built: map[string]string{d.Volumes[0].VG: digest}}}}

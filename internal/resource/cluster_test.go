@@ -85,6 +85,11 @@ func TestFactsOfAClusterNode(t *testing.T) {
 	if r, ok = f.Cluster.Resource("service-home"); !ok || r.Role != "" {
 		t.Errorf("%+v", f.Cluster)
 	}
+	// And while Pacemaker does not run.
+	f, err = ObserveFacts(t.Context(), &fakeSys{files: map[string]string{"/proc/self/mounts": "", cibFile: testdata(t, "cib-converged.xml")}})
+	if r, ok = f.Manages("service-home"); err != nil || f.Cluster != nil || !ok || r.Agent != "ocf:mortar:service" {
+		t.Errorf("%+v, %+v, %v", f, r, err)
+	}
 	if f, err = ObserveFacts(t.Context(), &fakeSys{files: map[string]string{"/proc/self/mounts": ""}}); err != nil || f.Cluster != nil {
 		t.Errorf("a cluster where there is none: %+v %v", f.Cluster, err)
 	}

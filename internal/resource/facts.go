@@ -27,15 +27,17 @@ type HostFacts struct {
 	Built map[string]string `json:",omitempty"`
 	// Configured are the resources of the CIB on the host's disk, also while
 	// Pacemaker does not run: what it is going to run once it does.
-	Configured []string `json:",omitempty"`
+	Configured []ClusterResource `json:",omitempty"`
 	// Cluster is nil while Pacemaker does not run on the host.
 	Cluster *ClusterFacts
 }
 
-// Manages tells whether the host's cluster has a resource, running or not.
-func (f HostFacts) Manages(id string) bool {
-	_, live := f.Cluster.Resource(id)
-	return live || slices.Contains(f.Configured, id)
+// Manages finds a resource that the host's cluster has, running or not.
+func (f HostFacts) Manages(id string) (ClusterResource, bool) {
+	if r, ok := f.Cluster.Resource(id); ok {
+		return r, true
+	}
+	return (&ClusterFacts{Resources: f.Configured}).Resource(id)
 }
 
 // PartOf says whether a device is a disk or a partition of it: sda and sda2 of
@@ -174,20 +176,16 @@ func clusterFacts(ctx context.Context, sys Sys) (*ClusterFacts, error) {
 			return c, err
 		}
 	}
-	ids, err := configuredResources(sys)
-	c.Resources = nil
-	for _, id := range ids {
-		c.Resources = append(c.Resources, ClusterResource{ID: id, Managed: true})
-	}
+	c.Resources, err = configuredResources(sys)
 	return c, err
 }
 
 // cibFile is where Pacemaker keeps the configuration between runs.
 const cibFile = "/var/lib/pacemaker/cib/cib.xml"
 
-// configuredResources are the IDs of all primitives in the CIB on disk. A new
+// configuredResources are all primitives in the CIB on disk, in no state. A new
 // cluster has none.
-func configuredResources(sys Sys) ([]string, error) {
+func configuredResources(sys Sys) ([]ClusterResource, error) {
 	b, err := sys.ReadFile(cibFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -199,18 +197,19 @@ func configuredResources(sys Sys) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", cibFile, err)
 	}
-	var ids []string
+	var rs []ClusterResource
 	var walk func(*Element)
 	walk = func(e *Element) {
 		if e.Name == "primitive" {
-			ids = append(ids, e.Attrs["id"])
+			agent := slices.DeleteFunc([]string{e.Attrs["class"], e.Attrs["provider"], e.Attrs["type"]}, func(s string) bool { return s == "" })
+			rs = append(rs, ClusterResource{ID: e.Attrs["id"], Agent: strings.Join(agent, ":"), Managed: true})
 		}
 		for _, x := range e.Children {
 			walk(x)
 		}
 	}
 	walk(cib)
-	return ids, nil
+	return rs, nil
 }
 
 // parseCrmMon reads `crm_mon --output-as=xml`.

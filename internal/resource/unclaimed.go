@@ -25,11 +25,11 @@ func (u *Unclaimed) ID() string { return u.Service }
 
 // Diff refuses, or has nothing to do. It reads files only.
 func (u *Unclaimed) Diff(_ context.Context, sys Sys) ([]Action, error) {
-	ids, err := configuredResources(sys)
+	rs, err := configuredResources(sys)
 	if err != nil {
 		return nil, err
 	}
-	if slices.Contains(ids, u.Service) {
+	if slices.ContainsFunc(rs, func(r ClusterResource) bool { return r.ID == u.Service }) {
 		return nil, &Refusal{
 			What: "the cluster has " + u.Service + " (" + cibFile + "): it alone brings up its storage",
 			Mend: "start Corosync and Pacemaker on all servers; the cluster starts the service",
