@@ -69,13 +69,11 @@ func (m member) is(state string) bool { return slices.Contains(m.states, state) 
 
 // present tells of each slot whether md takes data from its member.
 func (a *array) present() []bool {
-	in := make([]bool, a.disks)
-	for _, m := range a.members {
-		if m.is("in_sync") && m.slot >= 0 && m.slot < len(in) {
-			in[m.slot] = true
-		}
+	ms := make([]linux.MDMember, len(a.members))
+	for i, m := range a.members {
+		ms[i] = linux.MDMember{Dev: m.dev, States: m.states, Slot: m.slot}
 	}
-	return in
+	return linux.MDPresent(a.disks, ms, nil)
 }
 
 func newView(d *design.Design, f Facts) *view {
