@@ -1,6 +1,6 @@
 // Package examples holds the commented specs that `mortar init` prints, one
 // per flavour, and specs of the real systems of the source papers. Only
-// files live here; they are parsed by internal/spec like any other.
+// files live here; they are parsed by internal/brick/spec like any other.
 package examples
 
 import "embed"

@@ -13,8 +13,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/mortarhpc/mortar/internal/report"
-	"github.com/mortarhpc/mortar/internal/spec"
+	"github.com/mortarhpc/mortar/internal/brick/spec"
+	"github.com/mortarhpc/mortar/internal/prove/report"
 )
 
 // builtTwice measures a brick with each profile, and gives the directory of

@@ -7,10 +7,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/mortarhpc/mortar/internal/agent"
-	"github.com/mortarhpc/mortar/internal/netprobe"
-	"github.com/mortarhpc/mortar/internal/observe"
-	"github.com/mortarhpc/mortar/internal/workload"
+	"github.com/mortarhpc/mortar/internal/host/agent"
+	"github.com/mortarhpc/mortar/internal/host/netprobe"
+	"github.com/mortarhpc/mortar/internal/prove/workload"
+	"github.com/mortarhpc/mortar/internal/run/observe"
 )
 
 // agentMux has the ops of every package that runs something on hosts.

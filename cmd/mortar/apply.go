@@ -15,10 +15,10 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
-	"github.com/mortarhpc/mortar/internal/design"
-	"github.com/mortarhpc/mortar/internal/fencetest"
-	"github.com/mortarhpc/mortar/internal/gate"
-	"github.com/mortarhpc/mortar/internal/plan"
+	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/build/plan"
+	"github.com/mortarhpc/mortar/internal/host/gate"
+	"github.com/mortarhpc/mortar/internal/run/fencetest"
 )
 
 // killAfterEnv is a test hook: apply ends hard, as if killed, after that many

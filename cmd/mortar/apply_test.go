@@ -13,8 +13,8 @@ import (
 	"testing"
 
 	"github.com/mortarhpc/mortar/examples"
+	"github.com/mortarhpc/mortar/internal/build/plan"
 	"github.com/mortarhpc/mortar/internal/host/sshtest"
-	"github.com/mortarhpc/mortar/internal/plan"
 )
 
 // The test binary is what is pushed over SSH: as `mortar agent` it is mortar.

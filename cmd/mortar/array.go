@@ -14,12 +14,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/mortarhpc/mortar/internal/agent"
-	"github.com/mortarhpc/mortar/internal/array"
-	"github.com/mortarhpc/mortar/internal/design"
+	"github.com/mortarhpc/mortar/internal/brick/array"
+	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/brick/spec"
+	"github.com/mortarhpc/mortar/internal/build/plan"
 	"github.com/mortarhpc/mortar/internal/host"
-	"github.com/mortarhpc/mortar/internal/plan"
-	"github.com/mortarhpc/mortar/internal/spec"
+	"github.com/mortarhpc/mortar/internal/host/agent"
 )
 
 func newArrayCmd() *cobra.Command {

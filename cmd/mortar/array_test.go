@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/mortarhpc/mortar/examples"
-	"github.com/mortarhpc/mortar/internal/array"
+	"github.com/mortarhpc/mortar/internal/brick/array"
 	"github.com/mortarhpc/mortar/internal/host/sshtest"
 )
 

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/mortarhpc/mortar/examples"
-	"github.com/mortarhpc/mortar/internal/spec"
+	"github.com/mortarhpc/mortar/internal/brick/spec"
 )
 
 func benchCmd(t *testing.T, args ...string) (string, error) {

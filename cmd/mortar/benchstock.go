@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mortarhpc/mortar/internal/bench"
-	"github.com/mortarhpc/mortar/internal/spec"
+	"github.com/mortarhpc/mortar/internal/brick/spec"
+	"github.com/mortarhpc/mortar/internal/prove/bench"
 )
 
 // benchAgainstStock measures a brick, and the same as the distribution would

@@ -14,11 +14,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/mortarhpc/mortar/internal/cache"
-	"github.com/mortarhpc/mortar/internal/design"
-	"github.com/mortarhpc/mortar/internal/observe"
-	"github.com/mortarhpc/mortar/internal/resource"
-	"github.com/mortarhpc/mortar/internal/spec"
+	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/brick/spec"
+	"github.com/mortarhpc/mortar/internal/host/resource"
+	"github.com/mortarhpc/mortar/internal/run/observe"
+	"github.com/mortarhpc/mortar/internal/serve/cache"
 )
 
 func newCacheCmd() *cobra.Command {

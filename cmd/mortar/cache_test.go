@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mortarhpc/mortar/internal/cache"
 	"github.com/mortarhpc/mortar/internal/host/sshtest"
+	"github.com/mortarhpc/mortar/internal/serve/cache"
 )
 
 // A change of the cache that the hosts refuse leaves the spec as it was.

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
-	"github.com/mortarhpc/mortar/internal/design"
+	"github.com/mortarhpc/mortar/internal/brick/design"
 )
 
 // loadAnyDesign reads a spec and derives its design, also where this version

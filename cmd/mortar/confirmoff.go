@@ -9,9 +9,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/mortarhpc/mortar/internal/design"
-	"github.com/mortarhpc/mortar/internal/failover"
-	"github.com/mortarhpc/mortar/internal/observe"
+	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/run/failover"
+	"github.com/mortarhpc/mortar/internal/run/observe"
 )
 
 func newConfirmOffCmd() *cobra.Command {

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mortarhpc/mortar/internal/failover"
+	"github.com/mortarhpc/mortar/internal/run/failover"
 )
 
 func TestConfirmNode(t *testing.T) {

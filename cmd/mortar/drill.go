@@ -18,14 +18,14 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
-	"github.com/mortarhpc/mortar/internal/design"
-	"github.com/mortarhpc/mortar/internal/drill"
-	"github.com/mortarhpc/mortar/internal/gate"
+	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/brick/spec"
+	"github.com/mortarhpc/mortar/internal/build/plan"
 	"github.com/mortarhpc/mortar/internal/host"
-	"github.com/mortarhpc/mortar/internal/plan"
+	"github.com/mortarhpc/mortar/internal/host/gate"
+	"github.com/mortarhpc/mortar/internal/prove/drill"
+	"github.com/mortarhpc/mortar/internal/prove/report"
 	"github.com/mortarhpc/mortar/internal/rack"
-	"github.com/mortarhpc/mortar/internal/report"
-	"github.com/mortarhpc/mortar/internal/spec"
 )
 
 type drillFlags struct {

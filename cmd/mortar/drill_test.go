@@ -9,10 +9,10 @@ import (
 	"testing"
 
 	"github.com/mortarhpc/mortar/examples"
-	"github.com/mortarhpc/mortar/internal/design"
-	"github.com/mortarhpc/mortar/internal/drill"
-	"github.com/mortarhpc/mortar/internal/report"
-	"github.com/mortarhpc/mortar/internal/spec"
+	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/brick/spec"
+	"github.com/mortarhpc/mortar/internal/prove/drill"
+	"github.com/mortarhpc/mortar/internal/prove/report"
 )
 
 // command runs the command line in this process.

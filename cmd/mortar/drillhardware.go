@@ -14,11 +14,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mortarhpc/mortar/internal/design"
-	"github.com/mortarhpc/mortar/internal/drill"
-	"github.com/mortarhpc/mortar/internal/observe"
-	"github.com/mortarhpc/mortar/internal/resource"
-	"github.com/mortarhpc/mortar/internal/spec"
+	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/brick/spec"
+	"github.com/mortarhpc/mortar/internal/host/resource"
+	"github.com/mortarhpc/mortar/internal/prove/drill"
+	"github.com/mortarhpc/mortar/internal/run/observe"
 )
 
 // sysrqGrace is how long a server is given to die of a SysRq crash before

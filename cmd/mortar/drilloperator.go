@@ -5,11 +5,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mortarhpc/mortar/internal/design"
-	"github.com/mortarhpc/mortar/internal/failover"
-	"github.com/mortarhpc/mortar/internal/gate"
-	"github.com/mortarhpc/mortar/internal/observe"
-	"github.com/mortarhpc/mortar/internal/scrub"
+	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/host/gate"
+	"github.com/mortarhpc/mortar/internal/run/failover"
+	"github.com/mortarhpc/mortar/internal/run/observe"
+	"github.com/mortarhpc/mortar/internal/run/scrub"
 )
 
 // operator does in a drill what an administrator types: failover, standby,

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/mortarhpc/mortar/internal/design"
-	"github.com/mortarhpc/mortar/internal/drill"
+	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/prove/drill"
 	"github.com/mortarhpc/mortar/internal/rack"
 )
 

@@ -11,11 +11,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/mortarhpc/mortar/internal/design"
-	"github.com/mortarhpc/mortar/internal/failover"
-	"github.com/mortarhpc/mortar/internal/gate"
-	"github.com/mortarhpc/mortar/internal/observe"
-	"github.com/mortarhpc/mortar/internal/resource"
+	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/host/gate"
+	"github.com/mortarhpc/mortar/internal/host/resource"
+	"github.com/mortarhpc/mortar/internal/run/failover"
+	"github.com/mortarhpc/mortar/internal/run/observe"
 )
 
 // moveFlags are those of the four commands that move services.

@@ -5,9 +5,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/mortarhpc/mortar/internal/design"
-	"github.com/mortarhpc/mortar/internal/forecast"
-	"github.com/mortarhpc/mortar/internal/spec"
+	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/brick/forecast"
+	"github.com/mortarhpc/mortar/internal/brick/spec"
 )
 
 func newForecastCmd() *cobra.Command {

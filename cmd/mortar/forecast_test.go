@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mortarhpc/mortar/internal/forecast"
+	"github.com/mortarhpc/mortar/internal/brick/forecast"
 )
 
 func exampleFiles(t *testing.T) []string {

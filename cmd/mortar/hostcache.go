@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/mortarhpc/mortar/internal/cache"
+	"github.com/mortarhpc/mortar/internal/serve/cache"
 )
 
 // newHostCacheCmd is the server's end of a cache: run by systemd at boot, by

@@ -137,7 +137,7 @@ func TestStatusFacts(t *testing.T) {
 		{"module-out", exitFailed, "nfs1 lost path 2 of 2 to enclosure B\n"},
 		{"fenced", exitFailed, "nfs1 is out of the cluster"},
 	} {
-		facts := filepath.Join("..", "..", "internal", "observe", "testdata", "rack", tt.facts+".json")
+		facts := filepath.Join("..", "..", "internal", "run", "observe", "testdata", "rack", tt.facts+".json")
 		out, code, err := runCmd(t, newStatusCmd(), file, "--facts", facts)
 		if code != tt.code || !strings.Contains(out, tt.want) || strings.Contains(out, "\x1b") {
 			t.Errorf("%s: code %d, want %d (%v); no %q in\n%s", tt.facts, code, tt.code, err, tt.want, out)

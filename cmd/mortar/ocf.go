@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/mortarhpc/mortar/internal/ocf"
+	"github.com/mortarhpc/mortar/internal/serve/ocf"
 )
 
 // agentMain is a resource agent: ocf.Main or ocf.WatchMain.

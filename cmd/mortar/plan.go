@@ -15,10 +15,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/mortarhpc/mortar/internal/design"
+	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/brick/spec"
+	"github.com/mortarhpc/mortar/internal/build/plan"
 	"github.com/mortarhpc/mortar/internal/host"
-	"github.com/mortarhpc/mortar/internal/plan"
-	"github.com/mortarhpc/mortar/internal/spec"
 )
 
 // connectOptions are patient: a host that installs packages or makes file

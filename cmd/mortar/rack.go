@@ -13,11 +13,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/mortarhpc/mortar/internal/array"
-	"github.com/mortarhpc/mortar/internal/design"
+	"github.com/mortarhpc/mortar/internal/base/strictjson"
+	"github.com/mortarhpc/mortar/internal/brick/array"
+	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/rack"
-	"github.com/mortarhpc/mortar/internal/spec"
-	"github.com/mortarhpc/mortar/internal/strictjson"
 )
 
 // rackFlags say which rack a command means.

@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/mortarhpc/mortar/internal/report"
+	"github.com/mortarhpc/mortar/internal/prove/report"
 )
 
 func newReportCmd() *cobra.Command {

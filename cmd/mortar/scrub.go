@@ -12,13 +12,13 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/mortarhpc/mortar/internal/design"
-	"github.com/mortarhpc/mortar/internal/gate"
-	"github.com/mortarhpc/mortar/internal/observe"
-	"github.com/mortarhpc/mortar/internal/plan"
-	"github.com/mortarhpc/mortar/internal/raid6"
-	"github.com/mortarhpc/mortar/internal/report"
-	"github.com/mortarhpc/mortar/internal/scrub"
+	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/build/plan"
+	"github.com/mortarhpc/mortar/internal/host/gate"
+	"github.com/mortarhpc/mortar/internal/prove/report"
+	"github.com/mortarhpc/mortar/internal/run/observe"
+	"github.com/mortarhpc/mortar/internal/run/raid6"
+	"github.com/mortarhpc/mortar/internal/run/scrub"
 )
 
 func newScrubCmd() *cobra.Command {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/mortarhpc/mortar/internal/forecast"
+	"github.com/mortarhpc/mortar/internal/brick/forecast"
 )
 
 func newSimulateCmd() *cobra.Command {

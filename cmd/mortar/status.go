@@ -12,9 +12,9 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
-	"github.com/mortarhpc/mortar/internal/design"
+	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/host"
-	"github.com/mortarhpc/mortar/internal/observe"
+	"github.com/mortarhpc/mortar/internal/run/observe"
 )
 
 // dialHosts connects to the hosts of a design's inventory; a login may take as

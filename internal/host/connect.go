@@ -21,7 +21,7 @@ import (
 
 	"golang.org/x/crypto/ssh"
 
-	"github.com/mortarhpc/mortar/internal/agent"
+	"github.com/mortarhpc/mortar/internal/host/agent"
 )
 
 // Options of Connect; the zero value is what commands use.

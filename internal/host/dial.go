@@ -6,7 +6,7 @@ import (
 	"net"
 	"net/netip"
 
-	"github.com/mortarhpc/mortar/internal/netns"
+	"github.com/mortarhpc/mortar/internal/base/netns"
 )
 
 // dial opens a TCP connection, from the target's network namespace.

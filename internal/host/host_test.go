@@ -16,10 +16,10 @@ import (
 
 	"golang.org/x/crypto/ssh"
 
-	"github.com/mortarhpc/mortar/internal/agent"
+	"github.com/mortarhpc/mortar/internal/base/netns"
+	"github.com/mortarhpc/mortar/internal/host/agent"
+	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/host/sshtest"
-	"github.com/mortarhpc/mortar/internal/netns"
-	"github.com/mortarhpc/mortar/internal/resource"
 )
 
 // The test binary is what Connect pushes and starts as the agent.

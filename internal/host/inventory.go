@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/mortarhpc/mortar/internal/spec"
+	"github.com/mortarhpc/mortar/internal/brick/spec"
 )
 
 // InventoryEntry is one host of an inventory file ({"hosts": [...]}), which

@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/mortarhpc/mortar/internal/spec"
+	"github.com/mortarhpc/mortar/internal/brick/spec"
 )
 
 func TestInventory(t *testing.T) {

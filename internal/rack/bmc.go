@@ -12,7 +12,7 @@ import (
 	"github.com/google/renameio/v2"
 	"golang.org/x/sys/unix"
 
-	"github.com/mortarhpc/mortar/internal/netns"
+	"github.com/mortarhpc/mortar/internal/base/netns"
 )
 
 // bmcConfig is ipmi_sim's configuration of a node's BMC: one LAN channel,

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mortarhpc/mortar/internal/spec"
+	"github.com/mortarhpc/mortar/internal/brick/spec"
 )
 
 func parsed(t *testing.T, example string, oldNew ...string) *spec.Spec {

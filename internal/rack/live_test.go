@@ -19,7 +19,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mortarhpc/mortar/internal/netns"
+	"github.com/mortarhpc/mortar/internal/base/netns"
 )
 
 // TestMain lets the test binary be what BMCs and PDUs call, and a rack's

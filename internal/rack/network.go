@@ -12,7 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/mortarhpc/mortar/internal/netns"
+	"github.com/mortarhpc/mortar/internal/base/netns"
 )
 
 // ownerMark is put on the rack's management bridge, so that a namespace

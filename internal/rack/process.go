@@ -15,7 +15,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/mortarhpc/mortar/internal/netns"
+	"github.com/mortarhpc/mortar/internal/base/netns"
 )
 
 // Files of the run directory, relative to it.

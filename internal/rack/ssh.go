@@ -5,7 +5,7 @@ import (
 	"os"
 	"syscall"
 
-	"github.com/mortarhpc/mortar/internal/netns"
+	"github.com/mortarhpc/mortar/internal/base/netns"
 )
 
 // SSH replaces this process by an ssh client that is logged in to a node,

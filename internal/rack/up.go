@@ -17,7 +17,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/mortarhpc/mortar/internal/netns"
+	"github.com/mortarhpc/mortar/internal/base/netns"
 )
 
 // bootTime bounds a node's way from power-on to multi-user: several times

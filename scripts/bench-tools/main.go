@@ -26,9 +26,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/mortarhpc/mortar/internal/agent"
-	"github.com/mortarhpc/mortar/internal/stream"
-	"github.com/mortarhpc/mortar/internal/workload"
+	"github.com/mortarhpc/mortar/internal/base/linux"
+	"github.com/mortarhpc/mortar/internal/host/agent"
+	"github.com/mortarhpc/mortar/internal/prove/stream"
+	"github.com/mortarhpc/mortar/internal/prove/workload"
 )
 
 func main() {
@@ -565,7 +566,7 @@ func (b *bench) fio(fresh bool, args ...string) func() (sample, error) {
 // the cache, over and over, in this process.
 func (b *bench) checking() (sample, error) {
 	s := stream.NewStream(stream.NewRunID("bench-tools"), 1)
-	buf := stream.AlignedBuffer(1 << 20)
+	buf := linux.Aligned(1 << 20)
 	for i := range len(buf) / stream.BlockSize {
 		s.Encode(buf[i*stream.BlockSize:], uint64(i), 1, 1, 1)
 	}
@@ -583,7 +584,7 @@ func (b *bench) checking() (sample, error) {
 // generating is likewise what Encode costs without any writing.
 func (b *bench) generating() (sample, error) {
 	s := stream.NewStream(stream.NewRunID("bench-tools"), 1)
-	buf := stream.AlignedBuffer(1 << 20)
+	buf := linux.Aligned(1 << 20)
 	before, start := self(), time.Now()
 	for n := range b.bytes >> 20 {
 		for i := range len(buf) / stream.BlockSize {

@@ -16,44 +16,26 @@ import (
 
 const module = "github.com/mortarhpc/mortar/"
 
-// layers go from the bottom to the top. A package imports packages of its own
-// layer and of those below, and none above: a later stage of the way of the data
-// never reaches into an earlier one.
-var layers = []struct {
-	about    string
-	packages []string
-}{
-	{"tools that know no brick", []string{"axis", "durable", "flock", "initrd", "lazyregexp", "linux", "md", "netns", "strictjson", "stream", "raid6"}},
-	{"what the brick is", []string{"spec", "design", "array", "forecast"}},
-	{"serving, on the servers", []string{"cache", "ocf"}},
-	{"reaching hosts", []string{"resource", "agent", "gate", "host", "netprobe"}},
-	{"building", []string{"plan"}},
-	{"running", []string{"observe", "failover", "fencetest", "scrub"}},
-	{"proving", []string{"report", "testbed", "workload", "bench", "drill"}},
-	{"the virtual rack", []string{"rack"}},
-}
+// layers are the folders below internal, from the bottom to the top. A package
+// imports packages of its own folder and of those below, and none above: a
+// later stage of the way of the data never reaches into an earlier one.
+var layers = []string{"base", "brick", "serve", "host", "build", "run", "prove", "rack"}
 
 // never are imports that the order of the layers would allow.
 var never = map[string][]string{
-	"cache": {"spec", "design"}, // its config comes as a file
-	"ocf":   {"spec", "design"},
-	"rack":  {"design", "plan", "agent", "host", "observe", "drill"}, // it is hardware
-	"agent": {"spec", "design"},
+	"serve":      {"brick"},                                         // what serves gets its configuration as a file
+	"rack":       {"brick/design", "host", "build", "run", "prove"}, // it is hardware
+	"host/agent": {"brick"},
 }
 
 // pure packages read no file and run no command.
-var pure = []string{"axis", "design", "linux", "md", "array", "forecast"}
+var pure = []string{"base/axis", "base/linux", "base/md", "brick/array", "brick/design", "brick/forecast"}
 
 func TestLayers(t *testing.T) {
-	rank := map[string]int{}
-	for i, l := range layers {
-		for _, p := range l.packages {
-			rank[p] = i
-		}
-	}
 	for pkg, imports := range imports(t) {
-		if _, ok := rank[pkg]; !ok {
-			t.Errorf("internal/%s is in no layer: put it into one here and into docs/architecture.md", pkg)
+		mine := slices.Index(layers, folder(pkg))
+		if mine < 0 {
+			t.Errorf("internal/%s is in no folder of the architecture (%s)", pkg, strings.Join(layers, ", "))
 		}
 		for _, path := range imports {
 			if slices.Contains(pure, pkg) && slices.Contains([]string{"os", "os/exec", "net"}, path) {
@@ -64,15 +46,33 @@ func TestLayers(t *testing.T) {
 				continue
 			}
 			switch {
-			case rank[of] > rank[pkg]:
-				t.Errorf("internal/%s (%s) imports internal/%s (%s)", pkg, layers[rank[pkg]].about, of, layers[rank[of]].about)
-			case slices.Contains(never[pkg], of):
+			case slices.Index(layers, folder(of)) > mine:
+				t.Errorf("internal/%s imports internal/%s, which is above it", pkg, of)
+			case forbidden(pkg, of):
 				t.Errorf("internal/%s may not import internal/%s", pkg, of)
 			case of == "rack":
 				t.Errorf("internal/%s imports the rack: only cmd/mortar may, so that nothing else knows what hosts are made of", pkg)
 			}
 		}
 	}
+}
+
+// folder is the first part of a package's path.
+func folder(pkg string) string {
+	f, _, _ := strings.Cut(pkg, "/")
+	return f
+}
+
+// forbidden looks a package, and the folder it is in, up in never.
+func forbidden(pkg, of string) bool {
+	for _, who := range []string{pkg, folder(pkg)} {
+		for _, what := range never[who] {
+			if of == what || strings.HasPrefix(of, what+"/") {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 func TestEveryRoomIsOnThePlan(t *testing.T) {

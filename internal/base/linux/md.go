@@ -1,0 +1,155 @@
+package linux
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/mortarhpc/mortar/internal/base/md"
+)
+
+// Tree is a host's /sys, or what was copied of it.
+type Tree interface {
+	// ReadFile gives an error that satisfies errors.Is(err, fs.ErrNotExist) for
+	// a file that is not there.
+	ReadFile(path string) ([]byte, error)
+	// List names what is in a directory; nothing if it is not there.
+	List(dir string) ([]string, error)
+}
+
+// MDArray is an md array as the kernel has it.
+// Source: Documentation/admin-guide/md.rst of the kernel.
+type MDArray struct {
+	Dev       string // md127
+	UUID      string // 32 hex digits; "" or zeros while the array is inactive
+	Level     string // raid6
+	State     string // array_state: clean, active, inactive …
+	Layout    uint32
+	Chunk     int // bytes
+	RaidDisks int
+	Degraded  int      // members that are missing
+	Members   []string // kernel names: dm-3, sda
+}
+
+// Running tells whether the array does I/O.
+func (a MDArray) Running() bool {
+	return a.State != "" && a.State != "inactive" && a.State != "clear"
+}
+
+// MDArrays reads the arrays of a host. Devices that were opened and never used
+// are left out.
+func MDArrays(t Tree) ([]MDArray, error) {
+	names, err := t.List("/sys/block")
+	if err != nil {
+		return nil, err
+	}
+	var as []MDArray
+	for _, n := range names {
+		if !strings.HasPrefix(n, "md") {
+			continue
+		}
+		a := MDArray{Dev: n}
+		r := reader{t: t, dir: "/sys/block/" + n + "/md/"}
+		a.State = r.line("array_state")
+		if a.Members, err = t.List("/sys/block/" + n + "/slaves"); err != nil {
+			return nil, err
+		}
+		if a.State == "" || a.State == "clear" && len(a.Members) == 0 {
+			if r.err != nil {
+				return nil, r.err
+			}
+			continue
+		}
+		a.UUID, a.Level, a.Layout = md.Hex(r.line("uuid")), r.line("level"), uint32(r.number("layout"))
+		// "4 (3)" while it is reshaped; absent while it is inactive.
+		a.Chunk, a.RaidDisks, a.Degraded = r.number("chunk_size"), r.number("raid_disks"), r.number("degraded")
+		if r.err != nil {
+			return nil, r.err
+		}
+		as = append(as, a)
+	}
+	return as, nil
+}
+
+// MDMember is a device of an array.
+type MDMember struct {
+	Dev    string
+	States []string // in_sync, faulty, spare, write_error …
+	Slot   int      // -1: none
+}
+
+// Is tells whether the member is in a state.
+func (m MDMember) Is(state string) bool { return slices.Contains(m.States, state) }
+
+// MDMembers reads the members of an array, those that it has thrown out too.
+// Source: Documentation/admin-guide/md.rst, dev-XXX.
+func MDMembers(t Tree, dev string) ([]MDMember, error) {
+	dir := "/sys/block/" + dev + "/md"
+	names, err := t.List(dir)
+	if err != nil {
+		return nil, err
+	}
+	var ms []MDMember
+	for _, n := range names {
+		of, ok := strings.CutPrefix(n, "dev-")
+		if !ok {
+			continue
+		}
+		r := reader{t: t, dir: dir + "/" + n + "/"}
+		m := MDMember{Dev: of, States: strings.Split(r.line("state"), ","), Slot: -1}
+		if slot, err := strconv.Atoi(r.line("slot")); err == nil {
+			m.Slot = slot
+		}
+		if r.err != nil {
+			return nil, r.err
+		}
+		ms = append(ms, m)
+	}
+	return ms, nil
+}
+
+// MDPresent tells of each slot of an array whether md takes data from its
+// member: not from one that it has thrown out, and not yet from one that is
+// rebuilt. With also, that must hold for the member too.
+func MDPresent(disks int, members []MDMember, also func(MDMember) bool) []bool {
+	present := make([]bool, disks)
+	for _, m := range members {
+		if m.Slot >= 0 && m.Slot < disks && m.Is("in_sync") && (also == nil || also(m)) {
+			present[m.Slot] = true
+		}
+	}
+	return present
+}
+
+// reader reads small files below a directory, and keeps the first error that
+// is more than a missing file. The kernel answers ENODEV or EBUSY for an array
+// that is being stopped at this moment: that one is gone.
+// Source: drivers/md/md.c, md_attr_show
+type reader struct {
+	t   Tree
+	dir string
+	err error
+}
+
+func (r *reader) line(name string) string {
+	b, err := r.t.ReadFile(r.dir + name)
+	if err != nil {
+		gone := errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV) || errors.Is(err, unix.EBUSY)
+		if r.err == nil && !gone {
+			r.err = fmt.Errorf("%s%s: %w", r.dir, name, err)
+		}
+		return ""
+	}
+	l, _, _ := strings.Cut(string(b), "\n")
+	return strings.TrimSpace(l)
+}
+
+func (r *reader) number(name string) int {
+	n, _ := strconv.Atoi(strings.Fields(r.line(name) + " 0")[0])
+	return n
+}

@@ -1,0 +1,131 @@
+package design
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/mortarhpc/mortar/internal/brick/spec"
+)
+
+// raceDelay is how much later the server without the service is fenced, if
+// the two have lost sight of each other: of two that fence each other the
+// passive one wins. The active one, if it is dead, is fenced without delay.
+const raceDelay = "10s"
+
+// tieDelay is the same between two servers that serve one service each, where
+// neither is the passive one: the first is shot so much later.
+const tieDelay = "2s"
+
+// bmcTimeout is how long a BMC may take to switch a server off, to see that
+// it is off, and on again: some 3 to 8 s. After it the PDUs do it.
+const bmcTimeout = "12s"
+
+// bmcAnswer is how many seconds a BMC may take to answer one command, and how
+// often, a second apart, it is asked whether its server is off by now. A BMC
+// that is dead costs clients no more than this.
+// Source: fence_ipmilan(8), power_timeout; fencing.py, run_command
+const bmcAnswer = "5"
+
+// cluster is that of two servers of a spec.
+func cluster(s *spec.Spec, servers []spec.Server) *HA {
+	ha := &HA{Cluster: s.Name, TokenMS: s.HA.Token, Failback: s.HA.Failback}
+	for i, v := range servers {
+		ha.Nodes = append(ha.Nodes, Node{ID: i + 1, Name: v.Name, Rings: []string{v.Private, v.Public}})
+	}
+	pdus := pduDevices(s, servers)
+	for i, v := range servers {
+		bmc := FenceDevice{
+			ID: "fence-" + v.Name + "-bmc", Agent: "fence_ipmilan",
+			Params: map[string]string{
+				"ip": v.BMC.Address, "username": v.BMC.User, "lanplus": "1",
+				"cipher": strconv.Itoa(v.BMC.Cipher),
+				// onoff: off, seen to be off, on. A power cycle is over before anybody
+				// could see that the server was off.
+				"method": "onoff", "power_wait": "0",
+				// Without disable_timeout=0 the agent heeds no timeout when Pacemaker calls it.
+				"power_timeout": bmcAnswer, "disable_timeout": "0",
+				// ipmitool asks a BMC that is dead for 20 s, Pacemaker calls the agent
+				// twice, and meanwhile clients wait for the second level.
+				"pcmk_reboot_timeout": bmcTimeout, "pcmk_reboot_retries": "1",
+				"pcmk_host_list": v.Name, "pcmk_host_check": "static-list",
+			},
+			SecretParam: "password_script", SecretFile: v.BMC.PasswordFile,
+			Feeds: v.Feeds,
+		}
+		if len(s.Services) != 1 && i == 0 {
+			// Written as a map: a plain value works, but Pacemaker 3.0 logs an
+			// error for it at each fencing.
+			bmc.Params["pcmk_delay_base"] = v.Name + ":" + tieDelay
+		}
+		second := FenceLevel{Node: v.Name, Level: 2}
+		for _, id := range outletDevices(v) {
+			second.Devices = append(second.Devices, pdus[id])
+		}
+		ha.Fencing = append(ha.Fencing, FenceLevel{Node: v.Name, Level: 1, Devices: []FenceDevice{bmc}}, second)
+	}
+	return ha
+}
+
+// outletDevices names the device of each outlet of a server. A PDU is one
+// device for all servers. A second outlet of a server on the same PDU is on
+// a device of its own: fence_apc_snmp switches only the first of several.
+func outletDevices(v spec.Server) []string {
+	var ids []string
+	used := map[string]int{}
+	for _, o := range v.Outlets {
+		id := "fence-pdu-" + strings.TrimPrefix(o.PDU, "pdu-")
+		if used[id]++; used[id] > 1 {
+			id += fmt.Sprintf("-%d", used[id])
+		}
+		ids = append(ids, id)
+	}
+	return ids
+}
+
+// pduDevices are the devices of the PDUs by ID, each with the outlets of all
+// servers.
+func pduDevices(s *spec.Spec, servers []spec.Server) map[string]FenceDevice {
+	pdus := map[string]spec.PDU{}
+	for _, p := range s.PDUs {
+		pdus[p.Name] = p
+	}
+	out := map[string]FenceDevice{}
+	for _, v := range servers {
+		for i, id := range outletDevices(v) {
+			o := v.Outlets[i]
+			p := pdus[o.PDU]
+			f, ok := out[id]
+			if !ok {
+				f = FenceDevice{
+					ID: id, Agent: "fence_apc_snmp",
+					Params:      map[string]string{"ip": p.Address, "snmp_version": "1", "pcmk_host_check": "static-list", "power_wait": "0"},
+					SecretParam: "community", SecretFile: p.CommunityFile,
+					Feeds: []string{p.Feed},
+				}
+				if p.SNMP != nil {
+					// authPriv: nothing that is not encrypted is sent or taken.
+					f.Params["snmp_version"], f.Params["username"], f.Params["snmp_sec_level"] = "3", p.SNMP.User, "authPriv"
+					f.SecretParam, f.SecretFile, f.SNMP = "", "", p.SNMP
+				}
+			}
+			if was := f.Params["pcmk_host_map"]; was != "" {
+				f.Params["pcmk_host_map"] = was + ";"
+			}
+			f.Params["pcmk_host_map"] += fmt.Sprintf("%s:%d", v.Name, o.Outlet)
+			out[id] = f
+		}
+	}
+	return out
+}
+
+// Outlet is the outlet of a PDU that a device switches for a server; "" for a
+// device that switches none.
+func (f *FenceDevice) Outlet(node string) string {
+	for m := range strings.SplitSeq(f.Params["pcmk_host_map"], ";") {
+		if name, outlet, ok := strings.Cut(m, ":"); ok && name == node {
+			return outlet
+		}
+	}
+	return ""
+}

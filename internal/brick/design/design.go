@@ -1,0 +1,298 @@
+package design
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/mortarhpc/mortar/internal/brick/spec"
+)
+
+// namespace makes Mortar's name-based UUIDs its own. It never changes: array,
+// file system and export identities follow from it.
+var namespace = uuid.MustParse("6d6f7274-6172-5b72-8963-6b6861727069")
+
+// stableUUID is the UUIDv5 of something in a brick, by its kind and name. The
+// brick's random ID keeps two bricks of one name apart: a disk of one would
+// pass for the other's own. Bricks built before there were IDs have none.
+func stableUUID(s *spec.Spec, kind, name string) uuid.UUID {
+	brick := s.Name
+	if s.ID != "" {
+		brick += "/" + s.ID
+	}
+	return uuid.NewSHA1(namespace, []byte(brick+"\x00"+kind+"\x00"+name))
+}
+
+// mdUUID prints a UUID as mdadm does.
+func mdUUID(u uuid.UUID) string {
+	h := hex.EncodeToString(u[:])
+	return h[0:8] + ":" + h[8:16] + ":" + h[16:24] + ":" + h[24:32]
+}
+
+// New derives the design of a spec that is to be built: it refuses what
+// this version can design but not build.
+func New(s *spec.Spec) (*Design, error) {
+	if err := Buildable(s); err != nil {
+		return nil, err
+	}
+	return Derive(s)
+}
+
+// Derive makes the design of any spec that was parsed (defaults filled, rules
+// checked), also of one that cannot be built yet: for looking at, for an
+// offline plan, for a forecast.
+func Derive(s *spec.Spec) (*Design, error) {
+	if s.Profile != spec.Stock {
+		return derive(s)
+	}
+	tuned, err := derive(s)
+	if err != nil {
+		return nil, err
+	}
+	d, err := derive(plain(s))
+	if err != nil {
+		return nil, err
+	}
+	d.stock(tuned.Settings)
+	return d, nil
+}
+
+func derive(s *spec.Spec) (*Design, error) {
+	sum := sha256.Sum256(s.Source)
+	d := &Design{Name: s.Name, Flavour: s.Flavour, SHA256: hex.EncodeToString(sum[:]), Spec: s}
+	if err := d.layOut(); err != nil {
+		return nil, err
+	}
+	for i := range s.Services {
+		d.addService(&s.Services[i])
+	}
+	switch {
+	case s.Flavour == spec.Lustre:
+		d.lustre()
+	case s.HA != nil:
+		d.HA = cluster(s, s.Servers)
+	}
+	d.cache()
+	d.Mounts = clientMounts(s, d.Services)
+	if d.Lustre != nil {
+		d.Settings = lustreSettings(d)
+	} else {
+		d.Settings = settings(d)
+	}
+	d.capacity()
+	d.advise()
+	d.translate()
+	d.warn()
+	return d, nil
+}
+
+// errorAt is an error at a place of the spec.
+func errorAt(s *spec.Spec, at, mend, format string, args ...any) error {
+	line, col := s.Pos(at)
+	return spec.Errors{{File: s.File, Line: line, Col: col, Msg: fmt.Sprintf(format, args...), Mend: mend}}
+}
+
+// Buildable says in so many words what of a spec this version cannot build.
+func Buildable(s *spec.Spec) error {
+	const instead = "look at it with mortar check, mortar plan --offline and mortar forecast"
+	no := func(at, format string, args ...any) error {
+		return errorAt(s, at, instead, format+" can be designed but not built by this version", args...)
+	}
+	switch {
+	case s.Flavour == spec.Lustre:
+		return no("flavour", "flavour lustre")
+	case s.Storage.Kind != "jbod":
+		return no("storage.kind", "storage of kind %s (LUNs of a RAID array)", s.Storage.Kind)
+	case s.Cache != nil && len(s.Services) > 1:
+		return no("cache", "a cache for %d services", len(s.Services))
+	case len(s.Services) > 1 && s.Networks.Public.Link == "infiniband":
+		return no("networks.public.link", "two services over InfiniBand (each has an interface of its own, an ipvlan, which only Ethernet carries)")
+	case s.Profile == spec.Stock && s.Cache != nil:
+		return no("cache", "a cache with profile stock (the standard resource agents know none)")
+	case s.Profile == spec.Stock && s.Flavour != spec.NFSHA:
+		return no("profile", "profile stock of flavour %s", s.Flavour)
+	}
+	return nil
+}
+
+// Value gives the value of a setting, "" if the design has none such.
+func (d *Design) Value(kind, name string) string {
+	for _, s := range d.Settings {
+		if s.Kind == kind && s.Name == name {
+			return s.Value
+		}
+	}
+	return ""
+}
+
+// SettingsOf lists the settings of a kind.
+func (d *Design) SettingsOf(kind string) []Setting {
+	var out []Setting
+	for _, s := range d.Settings {
+		if s.Kind == kind {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// GroupsOf lists the groups of a service, or of a module of Lustre, in order.
+func (d *Design) GroupsOf(set string) []Group {
+	var out []Group
+	for _, g := range d.Groups {
+		if g.Set() == set {
+			out = append(out, g)
+		}
+	}
+	return out
+}
+
+func (d *Design) addService(v *spec.Service) {
+	s := d.Spec
+	groups := d.GroupsOf(v.Name)
+	vol := d.volume(v, groups)
+	d.Volumes = append(d.Volumes, vol)
+	sv := Service{
+		Name:      v.Name,
+		Address:   v.Address,
+		Prefix:    prefixLen(s.Networks.Public.CIDR),
+		Preferred: v.Server,
+		Volume:    vol.VG,
+		StateDir:  vol.MountPoint + "/.mortar/nfs",
+		Scope:     s.Name + "-" + v.Name,
+	}
+	if len(s.Services) > 1 {
+		sv.Namespace = "mortar-" + v.Name
+	}
+	for _, e := range v.Exports {
+		dir := vol.MountPoint + e.Path
+		sv.Exports = append(sv.Exports, Export{
+			Dir: dir, Path: e.Path, Clients: e.Clients,
+			// By directory: one directory exported to two networks is one file system to both.
+			FSID:    stableUUID(s, "export", v.Name+e.Path).String(),
+			Options: exportOptions(e.Options),
+		})
+	}
+	d.Services = append(d.Services, sv)
+}
+
+// exportOptions makes explicit what exportfs would otherwise warn about or
+// choose by itself.
+func exportOptions(given []string) []string {
+	out := slices.Clone(given)
+	need := func(def string, others ...string) {
+		for _, o := range append(others, def) {
+			if slices.Contains(out, o) {
+				return
+			}
+		}
+		out = append(out, def)
+	}
+	need("ro", "rw") // exports(5): the default
+	need("sync", "async")
+	need("no_subtree_check", "subtree_check")
+	need("root_squash", "no_root_squash", "all_squash")
+	return out
+}
+
+// HostMTU is the MTU of the interface that has a host's address on a network.
+type HostMTU struct {
+	Network string // public, private or management
+	Address string
+	MTU     int
+}
+
+// MTUs are those that a host's interfaces must have: of the networks whose mtu
+// the spec gives. The default describes no network that anybody has looked at.
+func (d *Design) MTUs(host string) []HostMTU {
+	s := d.Spec
+	var out []HostMTU
+	add := func(network string, n *spec.Network, address string) {
+		a, err := netip.ParseAddr(address)
+		if n == nil || err != nil || !s.Given("networks."+network+".mtu") {
+			return
+		}
+		if p, err := netip.ParsePrefix(n.CIDR); err == nil && p.Contains(a) {
+			out = append(out, HostMTU{network, address, n.MTU})
+		}
+	}
+	for _, v := range s.Servers {
+		if v.Name == host {
+			add("public", &s.Networks.Public, v.Public)
+			add("private", s.Networks.Private, v.Private)
+			add("management", s.Networks.Management, v.Address)
+		}
+	}
+	for _, c := range s.Clients {
+		if c.Name == host {
+			add("public", &s.Networks.Public, c.Public)
+			add("management", s.Networks.Management, c.Address)
+		}
+	}
+	return out
+}
+
+func prefixLen(cidr string) int {
+	_, bits, _ := strings.Cut(cidr, "/")
+	n := 0
+	fmt.Sscanf(bits, "%d", &n) // a parsed spec has a number here
+	return n
+}
+
+func clientMounts(s *spec.Spec, services []Service) []ClientMount {
+	var out []ClientMount
+	for _, c := range s.Clients {
+		mounts := c.Mounts
+		if len(mounts) == 0 {
+			mounts = defaultMounts(s)
+		}
+		for _, m := range mounts {
+			for _, sv := range services {
+				if sv.Name != m.Service {
+					continue
+				}
+				for _, e := range sv.Exports {
+					if e.Path == m.Export {
+						out = append(out, ClientMount{
+							Client: c.Name, Service: sv.Name, Source: sv.Address + ":" + e.Dir,
+							Path: m.Path, Version: m.Version,
+							Options: nfsMountOptions(s, m.Version, m.Options),
+						})
+						break // the same directory exported to several networks is mounted once
+					}
+				}
+			}
+		}
+	}
+	return out
+}
+
+// defaultMounts is every service's first export, by NFSv4 and by NFSv3 as far
+// as they are served.
+func defaultMounts(s *spec.Spec) []spec.Mount {
+	v4 := ""
+	for _, v := range s.NFS.Versions {
+		if v == "4.1" || v4 == "" && v == "4.2" {
+			v4 = v
+		}
+	}
+	var out []spec.Mount
+	for _, sv := range s.Services {
+		m := spec.Mount{Service: sv.Name, Export: sv.Exports[0].Path, Path: "/mnt/" + sv.Name}
+		if v4 != "" {
+			m.Version = v4
+			out = append(out, m)
+			m.Path += "-v3"
+		}
+		if slices.Contains(s.NFS.Versions, "3") {
+			m.Version = "3"
+			out = append(out, m)
+		}
+	}
+	return out
+}

@@ -1,0 +1,290 @@
+package design
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/mortarhpc/mortar/internal/brick/spec"
+)
+
+// block is that of ldiskfs.
+const block = 4 * spec.KiB
+
+// lustre derives targets, their servers and their place in the network.
+//
+// Source: Lustre Operations Manual, 10.1 and 11.2 (failover); seed Lustre
+// brick, 7.
+func (d *Design) lustre() {
+	s := d.Spec
+	c := s.Lustre
+	l := &Lustre{
+		FSName: c.FSName, LNET: fmt.Sprintf("%s(%s)", c.LNET, s.Networks.Public.Interface),
+		Mount: c.Mount, StripeCount: c.StripeCount, StripeSize: c.StripeSize, Pools: c.Pools,
+	}
+	// flock: locks that hold on all clients, as programs expect.
+	l.MountOpts = []string{"flock", "noatime"}
+	d.Lustre = l
+	public := map[string]string{}
+	servers := map[string]spec.Server{}
+	for _, v := range s.Servers {
+		public[v.Name] = v.Public + "@" + c.LNET
+		servers[v.Name] = v
+	}
+	nids := func(names []string, first string) []string {
+		out := []string{public[first]}
+		for _, n := range names {
+			if n != first {
+				out = append(out, public[n])
+			}
+		}
+		return out
+	}
+	var osts []Target
+	for _, m := range c.Modules {
+		pair := []spec.Server{servers[m.Servers[0]], servers[m.Servers[1]]}
+		mod := Module{Name: m.Name, Role: m.Role, Servers: m.Servers}
+		// The module is a cluster of its own: what happens in one is no matter to
+		// the others.
+		mod.HA = cluster(s, pair)
+		mod.HA.Cluster = s.Name + "-" + m.Name
+		if m.Role == "mds" {
+			l.MGSNIDs = nids(m.Servers, m.Servers[0])
+		}
+		var mine []Target
+		groups := d.GroupsOf(m.Name)
+		if luns := d.lunsOf(m.Name); len(luns) > 0 {
+			for _, u := range luns {
+				t := Target{Name: u.Name, Kind: u.Use, Group: u.Groups[0], Device: u.Device, Size: u.Size, Server: u.Server}
+				mine = append(mine, t)
+			}
+		} else if m.Role == "mds" {
+			g := groups[0]
+			vg := strings.ReplaceAll(s.Name+"_"+m.Name, "-", "_")
+			size := spec.Bytes(g.Data) * mdData(g.Members[0].Size, g.Chunk)
+			rest := (size-spec.MiB)/extentSize*extentSize - mgtSize
+			mine = append(mine,
+				Target{Name: c.FSName + "-MGT", Kind: "mgs", Group: g.Name, Device: "/dev/" + vg + "/mgt", Size: min(mgtSize, size/10), Server: m.Servers[0]},
+				Target{Name: c.FSName + "-MDT0000", Kind: "mdt", Group: g.Name, Device: "/dev/" + vg + "/mdt0000", Size: max(rest, size*9/10), Server: m.Servers[0]})
+		} else {
+			for i, g := range groups {
+				mine = append(mine, Target{
+					Name: fmt.Sprintf("%s-OST%04x", c.FSName, len(osts)+i), Kind: "ost", Group: g.Name, Device: "/dev/md/" + g.Name,
+					Size: spec.Bytes(g.Data) * mdData(g.Members[0].Size, g.Chunk), Server: m.Servers[half(i, len(groups))],
+				})
+			}
+		}
+		for i := range mine {
+			t := &mine[i]
+			t.Module = m.Name
+			t.ServiceNIDs = nids(m.Servers, t.Server)
+			t.MountPoint = "/lustre/" + t.Name
+			t.Resource = "target-" + t.Name
+			if t.Kind == "ost" {
+				t.Index = len(osts) + i
+			}
+			mod.Targets = append(mod.Targets, t.Name)
+		}
+		l.Modules = append(l.Modules, mod)
+		if m.Role == "oss" {
+			osts = append(osts, mine...)
+		} else {
+			l.Targets = append(l.Targets, mine...)
+		}
+	}
+	l.Targets = append(l.Targets, osts...)
+	l.OSTs = len(osts)
+	for i := range l.Targets {
+		d.target(&l.Targets[i])
+	}
+	l.Source = strings.Join(l.MGSNIDs, ":") + ":/" + l.FSName
+	l.Params = append(l.Params,
+		"debug=0",
+		"osc.*.max_dirty_mb=256",
+		"osc.*.max_rpcs_in_flight=32",
+	)
+	for _, p := range c.Params {
+		if now, old := modernParam(p); old {
+			p = now
+		}
+		name, _, _ := strings.Cut(p, "=")
+		for i, have := range l.Params { // the spec's own win
+			if h, _, _ := strings.Cut(have, "="); h == name {
+				l.Params = append(l.Params[:i:i], l.Params[i+1:]...)
+				break
+			}
+		}
+		l.Params = append(l.Params, p)
+	}
+}
+
+// target fills in how a target is made.
+func (d *Design) target(t *Target) {
+	var g Group
+	for _, x := range d.Groups {
+		if x.Name == t.Group {
+			g = x
+		}
+	}
+	l := d.Lustre
+	args := []string{}
+	if t.Kind == "mgs" {
+		args = append(args, "--mgs")
+	} else {
+		args = append(args, "--"+t.Kind, "--fsname="+l.FSName, "--index="+strconv.Itoa(t.Index))
+		for _, n := range l.MGSNIDs {
+			args = append(args, "--mgsnode="+n)
+		}
+	}
+	for _, n := range t.ServiceNIDs {
+		args = append(args, "--servicenode="+n)
+	}
+	if t.Kind != "mgs" {
+		t.Stride = int(g.Chunk / block)
+		t.StripeWidth = t.Stride * stripeDisks(g)
+		args = append(args, fmt.Sprintf("--mkfsoptions=-O flex_bg -G 256 -E stride=%d,stripe-width=%d", t.Stride, t.StripeWidth))
+	}
+	t.MkfsArgs = append(args, t.Device)
+	if t.Kind == "mgs" {
+		return
+	}
+	ratio, inode := inodeRatio(t)
+	t.BytesPerNode = ratio
+	t.Inodes = int64(t.Size / ratio)
+	t.Usable = t.Size - journal(t) - spec.Bytes(t.Inodes)*inode
+}
+
+// stripeDisks is how many data disks the allocator of ldiskfs is told of. On
+// parity RAID it is all: a full stripe is written without reading. Mirrors
+// have no parity, and metadata are small: four chunks keep a directory's
+// blocks together, as the seed has it (12 data disks there, and
+// stripe-width=64 for stride=16).
+func stripeDisks(g Group) int {
+	if g.Level == 10 {
+		return min(g.Data, 4)
+	}
+	return g.Data
+}
+
+// inodeRatio is mkfs.lustre's own choice: bytes of the target for each inode,
+// and the inode's size.
+// Source: lustre-release, lustre/utils/libmount_utils_ldiskfs.c (2026); the
+// Operations Manual, 5.3, has older limits.
+func inodeRatio(t *Target) (ratio, inode spec.Bytes) {
+	if t.Kind == "mdt" {
+		return 2560, 1024
+	}
+	switch {
+	case t.Size > 16*spec.TiB:
+		return 1 * spec.MiB, 512
+	case t.Size > 4*spec.TiB:
+		return 512 * spec.KiB, 512
+	case t.Size > 1*spec.TiB:
+		return 256 * spec.KiB, 512
+	case t.Size > 10*spec.GiB:
+		return 69905, 512 // 64 KiB and a bit: the inodes of 256 groups fit into one
+	}
+	return 16 * spec.KiB, 512
+}
+
+// journal is mkfs.lustre's own choice, too: 4 % of the target, within limits.
+func journal(t *Target) spec.Bytes {
+	most := 1 * spec.GiB
+	if t.Kind == "mdt" {
+		most = 4 * spec.GiB
+	}
+	return min(t.Size/25, most)
+}
+
+func (d *Design) moduleCapacity(m Module) SetCapacity {
+	c := SetCapacity{Name: m.Name}
+	for _, k := range d.Disks {
+		if k.Module == m.Name {
+			c.Raw += k.Size
+		}
+	}
+	for _, g := range d.GroupsOf(m.Name) {
+		c.RAID += g.Usable
+	}
+	for _, u := range d.lunsOf(m.Name) {
+		c.LUNs += u.Size
+	}
+	for _, t := range d.Lustre.Targets {
+		if t.Module == m.Name {
+			c.Usable += t.Usable
+		}
+	}
+	return c
+}
+
+// TargetsOf lists the targets of a module.
+func (l *Lustre) TargetsOf(module string) []Target {
+	var out []Target
+	for _, t := range l.Targets {
+		if t.Module == module {
+			out = append(out, t)
+		}
+	}
+	return out
+}
+
+// lustreSettings are the tuning values of servers and clients.
+func lustreSettings(d *Design) []Setting {
+	s := d.Spec
+	var out []Setting
+	add := func(role, kind, name, value, reason, source string) {
+		out = append(out, Setting{Role: role, Kind: kind, Name: name, Value: value, Reason: reason, Source: source})
+	}
+	const seed = "seed Lustre brick, "
+	if d.Disks[0].Type == "nvme" {
+		add("server", "disk", "scheduler", "none", "an NVMe disk orders its own queue; a scheduler only costs time", "kernel: block/switching-sched")
+	} else {
+		add("server", "disk", "scheduler", "mq-deadline", "bounds how long a read waits behind writes", seed+"4.2.1; kernel: block/deadline-iosched")
+	}
+	add("server", "disk", "max_sectors_kb", "2048", "two RPCs of 1 MiB go to a target in one request", seed+"4.2.1")
+	add("server", "disk", "read_ahead_kb", "2048", "the next full stripes are read while the client takes the first; the seed also names 8192", seed+"4.2.1")
+	multipathSettings(d, add)
+	for _, m := range d.Lustre.Modules {
+		for _, t := range d.Lustre.TargetsOf(m.Name) {
+			if t.Kind == "mgs" {
+				continue
+			}
+			g := d.groupNamed(t.Group)
+			why := fmt.Sprintf("chunk of %s in blocks of 4 KiB; %d data disks: a full stripe is allocated and written whole", g.Chunk, g.Data)
+			if t.Kind == "mdt" {
+				why = fmt.Sprintf("chunk of %s in blocks of 4 KiB; mirrors have no stripe to fill, so four chunks of the %d are named", g.Chunk, g.Data)
+			}
+			add("server", "mkfs", "stride,stripe-width of "+m.Name, fmt.Sprintf("%d,%d", t.Stride, t.StripeWidth), why, "mke2fs(8), -E; "+seed+"7.3, 7.4")
+			break
+		}
+	}
+	add("server", "mkfs", "flex_bg", "-G 256", "bitmaps and inode tables of 256 block groups lie together: fewer seeks at mount and fsck", "mke2fs(8); "+seed+"7.3")
+	add("server", "lnet", "networks", d.Lustre.LNET, "the interface Lustre speaks through, on every node", "Lustre Operations Manual, LNet; "+seed+"7.2")
+	for _, v := range []struct{ name, reason string }{
+		{"debug", "no debug log in memory: small operations are faster"},
+		{"osc.*.max_dirty_mb", "MB of written data a client holds for each OST: writes go out in full RPCs"},
+		{"osc.*.max_rpcs_in_flight", "requests a client has out at each OST: small files wait less"},
+	} {
+		for _, p := range d.Lustre.Params {
+			if n, value, _ := strings.Cut(p, "="); n == v.name {
+				add("client", "lustre", n, value, v.reason, "lctl-set_param(8); "+seed+"8.1")
+			}
+		}
+	}
+	add("client", "lustre", "stripe_count", strconv.Itoa(d.Lustre.StripeCount), "OSTs a new file lies on: 1 suits many files, more or -1 a few large ones, set for their directory with lfs setstripe -c", "lfs-setstripe(1); "+seed+"8.1")
+	add("client", "lustre", "stripe_size", d.Lustre.StripeSize.String(), "bytes on one OST before the next one's turn: a full stripe of the RAID group, or a multiple", "lfs-setstripe(1)")
+	haSettings(s.HA.Token, s.HA.Failback, add)
+	add("server", "pacemaker", "target-timeout", "300s", "mounting a target waits for the recovery of clients to begin", "ocf:lustre:Lustre")
+	return out
+}
+
+func (d *Design) groupNamed(name string) Group {
+	for _, g := range d.Groups {
+		if g.Name == name {
+			return g
+		}
+	}
+	return Group{}
+}
+
+func hasArrays(d *Design) bool { return len(d.Arrays) > 0 }

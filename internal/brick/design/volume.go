@@ -1,0 +1,197 @@
+package design
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/mortarhpc/mortar/internal/brick/spec"
+)
+
+// extentSize is LVM's default physical extent. It also bounds the stripe
+// size: a stripe may not be larger than an extent. Source: lvcreate(8).
+const extentSize = 4 * spec.MiB
+
+func fullStripe(r spec.RAID) spec.Bytes { return spec.Bytes(r.Data) * r.Chunk }
+
+func powerOfTwo(b spec.Bytes) bool { return b > 0 && b&(b-1) == 0 }
+
+// stripeSize is how much LVM puts on one group before it goes to the next: a
+// full RAID stripe, so that one write fills one group's stripe; where that is
+// no power of two (LVM takes no other), the chunk, which divides it.
+func stripeSize(r spec.RAID) spec.Bytes {
+	if f := fullStripe(r); powerOfTwo(f) && f <= extentSize {
+		return f
+	}
+	return min(r.Chunk, extentSize)
+}
+
+func (d *Design) volume(v *spec.Service, groups []Group) Volume {
+	s := d.Spec
+	r := s.Storage.RAID
+	luns := d.lunsOf(v.Name)
+	lv := d.lvSize(v.Name)
+	vol := Volume{
+		Service:    v.Name,
+		VG:         strings.ReplaceAll(s.Name+"_"+v.Name, "-", "_"),
+		LV:         "data",
+		Stripes:    len(groups),
+		StripeSize: stripeSize(r),
+		ExtentSize: extentSize,
+		FSUUID:     stableUUID(s, "xfs", v.Name).String(),
+		FSLabel:    v.Name,
+		SU:         r.Chunk,
+		SW:         r.Data * len(groups),
+		MountPoint: v.Path,
+	}
+	for _, g := range groups {
+		vol.Groups = append(vol.Groups, g.Name)
+	}
+	if len(luns) > 0 {
+		vol.Stripes = len(luns)
+		// A LUN of several spans takes a stripe of each in turn.
+		vol.StripeSize = min(stripeSize(r)*spec.Bytes(len(luns[0].Groups)), extentSize)
+		if !powerOfTwo(vol.StripeSize) {
+			vol.StripeSize = stripeSize(r)
+		}
+		for _, l := range luns {
+			vol.LUNs = append(vol.LUNs, l.Device)
+		}
+	}
+	if s.Storage.Volume == "device" && len(luns) > 0 {
+		vol.VG, vol.LV, vol.Device = "", "", luns[0].Device
+	}
+	if s.HA != nil {
+		vol.SystemID = "mortar-" + s.Name
+	} else {
+		vol.SystemID = s.Servers[0].Name
+	}
+	vol.MkfsArgs = []string{
+		"-L", vol.FSLabel,
+		"-m", "uuid=" + vol.FSUUID,
+		"-s", "size=4096",
+		"-d", fmt.Sprintf("su=%dk,sw=%d", vol.SU/spec.KiB, vol.SW),
+		"-l", fmt.Sprintf("size=%dm,su=%dk", logSize(lv)/spec.MiB, logSU/spec.KiB),
+	}
+	vol.MountOpts = mountOptions(s)
+	return vol
+}
+
+// logSize is the XFS log: large enough that creating many files does not wait
+// for it, small enough that a takeover replays it in seconds.
+func logSize(lv spec.Bytes) spec.Bytes {
+	switch {
+	case lv >= 16*spec.TB:
+		return 1 * spec.GiB
+	case lv >= 256*spec.GB:
+		return 512 * spec.MiB
+	}
+	return 64 * spec.MiB // the least mkfs.xfs takes
+}
+
+// logSU is the log's stripe unit: one sector of ours. Every log write is
+// padded to it, and sync exports force the log at each COMMIT: with 32 KiB, the
+// most mkfs.xfs takes by itself, 41 s of 4 KiB writes left a log of 9.3 MB to
+// be replayed at the takeover, in 2.9 s on emulated disks.
+const logSU = 4 * spec.KiB
+
+// mdData is what md with metadata 1.2 leaves of a member: after superblock, bitmap and the
+// room it keeps for later reshaping.
+// Source: mdadm, super1.c, validate_geometry1 and choose_bm_space.
+func mdData(size, chunk spec.Bytes) spec.Bytes {
+	const sector = 512
+	dev := size / sector
+	bitmap := spec.Bytes(4 * 2)
+	switch {
+	case dev-64*2 >= 200*1024*1024*2:
+		bitmap = 128 * 2
+	case dev-4*2 > 8*1024*1024*2:
+		bitmap = 64 * 2
+	}
+	headroom := spec.Bytes(128 * 1024 * 2)
+	for headroom<<10 > dev && headroom > chunk/spec.KiB*2*2 {
+		headroom >>= 1
+	}
+	const mib = 2 * 1024 // sectors
+	offset := (12*2 + bitmap + headroom + mib - 1) / mib * mib
+	data := (dev - offset) * sector
+	return data / chunk * chunk
+}
+
+// mountOptions are ours and then the spec's, which win over the same one of
+// ours; what no longer exists is left out (see translate).
+func mountOptions(s *spec.Spec) []string {
+	out := []string{"noatime", "nodev", "nosuid", "logbsize=256k"}
+	for _, o := range s.Filesystem.Mount {
+		if _, gone := obsoleteMount(o); gone {
+			continue
+		}
+		if o == "logbsize=262144" {
+			o = "logbsize=256k"
+		}
+		name, _, _ := strings.Cut(o, "=")
+		if i := slices.IndexFunc(out, func(have string) bool { h, _, _ := strings.Cut(have, "="); return h == name }); i >= 0 {
+			out[i] = o
+			continue
+		}
+		out = append(out, o)
+	}
+	return out
+}
+
+// lvSize is the volume of a service: whole extents behind LVM's own
+// metadata, which is aligned to the full stripe; or the LUN itself.
+func (d *Design) lvSize(service string) spec.Bytes {
+	var total spec.Bytes
+	if luns := d.lunsOf(service); len(luns) > 0 {
+		for _, l := range luns {
+			if d.Spec.Storage.Volume == "device" {
+				return l.Size
+			}
+			start := (spec.MiB + l.FullStripe - 1) / l.FullStripe * l.FullStripe
+			total += (l.Size - start) / extentSize * extentSize
+		}
+		return total
+	}
+	for _, g := range d.GroupsOf(service) {
+		full := spec.Bytes(g.Data) * g.Chunk
+		start := (spec.MiB + full - 1) / full * full
+		array := spec.Bytes(g.Data) * mdData(g.Members[0].Size, g.Chunk)
+		total += (array - start) / extentSize * extentSize
+	}
+	return total
+}
+
+// capacity adds up what there is. For Lustre the total is that of the OSTs,
+// where file data go.
+func (d *Design) capacity() {
+	c := &d.Capacity
+	if d.Lustre != nil {
+		for _, m := range d.Lustre.Modules {
+			one := d.moduleCapacity(m)
+			c.Sets = append(c.Sets, one)
+			if m.Role == "oss" {
+				c.Raw += one.Raw
+				c.RAID += one.RAID
+				c.LUNs += one.LUNs
+				c.Usable += one.Usable
+			}
+		}
+		return
+	}
+	for _, k := range d.Disks {
+		c.Raw += k.Size
+	}
+	for _, g := range d.Groups {
+		c.RAID += g.Usable
+	}
+	for _, a := range d.Arrays {
+		for _, l := range a.LUNs {
+			c.LUNs += l.Size
+		}
+	}
+	for _, v := range d.Volumes {
+		lv := d.lvSize(v.Service)
+		c.Usable += lv - logSize(lv)
+	}
+}

@@ -1,0 +1,194 @@
+package forecast
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/brick/spec"
+)
+
+var update = flag.Bool("update", false, "write the made parts of docs/forecast.md and its drawings")
+
+const docs = "../../../docs/"
+
+// figuresTable is the published figures beside the forecast, as a table.
+func figuresTable(t *testing.T) string {
+	var b strings.Builder
+	b.WriteString("| system | load | published | forecast | | limited by | used for |\n|---|---|---:|---:|---:|---|---|\n")
+	n := 0
+	var misses []string
+	for _, f := range figures() {
+		fc, err := New(f.hw, Defaults())
+		if err != nil {
+			t.Fatal(err)
+		}
+		l, _ := fc.Line(f.pattern)
+		use := f.use
+		if f.miss != "" {
+			n++
+			use += fmt.Sprintf(", miss %d", n)
+			misses = append(misses, fmt.Sprintf("%d. %s, %s: %s.", n, f.hw.Name, f.pattern, f.miss))
+		}
+		off := fmt.Sprintf("%+.0f %%", 100*(l.Peak/f.value-1))
+		if l.Unit != "MB/s" {
+			off = fmt.Sprintf("x %.2f", l.Peak/f.value)
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s %s | %s | %s | %s | %s |\n", f.hw.Name, f.pattern, number(f.value), l.Unit, number(l.Peak), off, l.Bottleneck, use)
+	}
+	b.WriteString("\n" + strings.Join(misses, "\n") + "\n")
+	return b.String()
+}
+
+func coefficientsTable() string {
+	var b strings.Builder
+	b.WriteString("| name | value | unit | source |\n|---|---:|---|---|\n")
+	for _, k := range Defaults().All() {
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", k.Name, strconv.FormatFloat(k.Value, 'g', -1, 64), k.Unit, k.Source)
+	}
+	return b.String()
+}
+
+func hardwareTable() string {
+	var b strings.Builder
+	b.WriteString("| name | meaning |\n|---|---|\n")
+	for _, n := range hardwareNames() {
+		fmt.Fprintf(&b, "| `%s` | %s |\n", n, facts[n].doc)
+	}
+	return b.String()
+}
+
+func example(t *testing.T, name string) (*design.Design, Hardware) {
+	t.Helper()
+	s, err := spec.Load("../../../examples/" + name + ".yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := design.Derive(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := FromDesign(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d, h
+}
+
+// TestDocs: what docs/forecast.md says of the model is what the model says.
+func TestDocs(t *testing.T) {
+	d, h := example(t, "nss4-ha-288")
+	fc, err := New(h, Defaults())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = d
+	rack, rh := example(t, "lustre-rack")
+	ms, err := Modules(rack, Defaults())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var sims []Simulated
+	for _, m := range ms {
+		m.Fleet.Bricks = 10000
+		r, err := Simulate(m.Fleet)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sims = append(sims, Simulated{m, r, m.Fleet.Markov()})
+	}
+	sim, err := Summarize(rack.Name, rh, Defaults(), sims)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text, simText strings.Builder
+	if err := fc.Text(&text, Defaults(), false); err != nil {
+		t.Fatal(err)
+	}
+	if err := sim.Text(&simText, Defaults(), false); err != nil {
+		t.Fatal(err)
+	}
+	compare(t, docs+"forecast-nss4-ha.svg", fc.SVG())
+	compare(t, docs+"simulate-lustre-rack.svg", sim.SVG())
+
+	src, err := os.ReadFile(docs + "forecast.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := string(src)
+	for _, part := range []struct{ name, text string }{
+		{"forecast", "```\n" + text.String() + "```\n"}, {"simulate", "```\n" + simText.String() + "```\n"},
+		{"figures", figuresTable(t)}, {"coefficients", coefficientsTable()}, {"hardware", hardwareTable()},
+	} {
+		begin, end := "<!-- made: "+part.name+" -->\n", "<!-- end -->"
+		i := strings.Index(got, begin)
+		if i < 0 {
+			t.Fatalf("docs/forecast.md has no %q", strings.TrimSpace(begin))
+		}
+		i += len(begin)
+		j := strings.Index(got[i:], end)
+		if j < 0 {
+			t.Fatalf("docs/forecast.md: %s has no end", part.name)
+		}
+		got = got[:i] + "\n" + part.text + "\n" + got[i+j:]
+	}
+	compare(t, docs+"forecast.md", got)
+}
+
+func compare(t *testing.T, file, want string) {
+	t.Helper()
+	have, err := os.ReadFile(file)
+	if err == nil && string(have) == want {
+		return
+	}
+	if *update {
+		if err := os.WriteFile(file, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	t.Errorf("%s is not what the model says now; look at the difference after `go test ./internal/brick/forecast -run TestDocs -update`", file)
+}
+
+// TestDocsCores: the page says why the example's metadata is not the published one's.
+func TestDocsCores(t *testing.T) {
+	page, err := os.ReadFile("../../../docs/forecast.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := spec.Load("../../../examples/nss7.4-ha.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := design.Derive(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for cores, want := range map[int]string{0: "1,212,480", 16: "538,880"} {
+		h, err := FromDesign(d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if cores > 0 {
+			h.Cores = cores
+		}
+		f, err := New(h, Defaults())
+		if err != nil {
+			t.Fatal(err)
+		}
+		l, ok := f.Line(Stat)
+		digits := strings.ReplaceAll(want, ",", "")
+		if got := fmt.Sprintf("%.0f", l.Peak); !ok || got != digits || !strings.Contains(string(page), want+"/s") && !strings.Contains(string(page), "| "+want+" |") {
+			t.Errorf("file stat with %d cores (0: the example's): %s, the page says %s", cores, got, want)
+		}
+	}
+	for _, say := range []string{"2 x 18 cores", "522,231", "exponential repair"} {
+		if !strings.Contains(string(page), say) {
+			t.Errorf("docs/forecast.md does not say %q", say)
+		}
+	}
+}

@@ -1,0 +1,234 @@
+package spec
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/mortarhpc/mortar/internal/base/lazyregexp"
+)
+
+var (
+	fsnameRE = lazyregexp.New(`^[A-Za-z0-9]{1,8}$`) // mkfs.lustre(8), --fsname
+	poolRE   = lazyregexp.New(`^[A-Za-z0-9_-]{1,15}$`)
+	paramRE  = lazyregexp.New(`^[A-Za-z0-9_*-]+(\.[A-Za-z0-9_*-]+)+=[A-Za-z0-9_.:,*/@+-]+$`)
+)
+
+// lustre checks the section of that name.
+func (c *checker) lustre() {
+	s := c.s
+	if s.Flavour != Lustre {
+		if s.Lustre != nil {
+			c.errorf("lustre", "remove it, or choose flavour lustre", "flavour %s has no Lustre file system", s.Flavour)
+		}
+		return
+	}
+	l := s.Lustre
+	if l == nil {
+		c.errorf("", "add it: "+docOf("Lustre"), "key %q is missing", "lustre")
+		return
+	}
+	if !fsnameRE.MatchString(l.FSName) {
+		c.errorf("lustre.fsname", "use 1 to 8 letters and digits", "%q cannot name a Lustre file system", l.FSName)
+	}
+	switch {
+	case l.LNET != "tcp" && l.LNET != "o2ib":
+		c.errorf("lustre.lnet", "use tcp, or o2ib on InfiniBand or RoCE", "unknown network driver %q", l.LNET)
+	case s.Networks.Public.Interface == "":
+		c.errorf("networks.public", "add interface: as `ip link` prints it on the servers, e.g. ib0", "LNET must be told an interface")
+	}
+	if l.Mount == "" {
+		l.Mount = "/" + l.FSName
+	}
+	if fsnameRE.MatchString(l.FSName) {
+		c.systemPath("lustre.mount", l.Mount, "a mount point")
+	}
+	if l.StripeSize < 64*KiB || l.StripeSize%(64*KiB) != 0 || l.StripeSize >= 4*GiB {
+		c.errorf("lustre.stripe_size", "choose a multiple of 64KiB below 4GiB, e.g. 1MiB", "stripe_size is %s", l.StripeSize)
+	}
+	c.modules()
+	for i, p := range l.Params {
+		at := fmt.Sprintf("lustre.params[%d]", i)
+		if !paramRE.MatchString(p) {
+			c.errorf(at, "write name=value, e.g. osc.*.max_dirty_mb=512", "%q is not a setting of Lustre", p)
+		}
+	}
+}
+
+// modules checks that each is a pair, and each server in one of them.
+func (c *checker) modules() {
+	l := c.s.Lustre
+	in := map[string]string{}
+	names := map[string]bool{}
+	mds, oss := 0, 0
+	before := len(c.errs)
+	for i := range l.Modules {
+		m := &l.Modules[i]
+		at := fmt.Sprintf("lustre.modules[%d]", i)
+		if !serviceRE.MatchString(m.Name) {
+			c.errorf(at+".name", "use a small letter, then letters, digits and dashes, at most 12 in all", "%q cannot name a module", m.Name)
+		} else if names[m.Name] {
+			c.errorf(at+".name", "give each module its own name", "module %q is there twice", m.Name)
+		}
+		names[m.Name] = true
+		switch m.Role {
+		case "mds":
+			if mds++; mds == 2 {
+				c.errorf(at+".role", "keep one: more metadata targets (DNE) are not designed", "there are two mds modules")
+			}
+			if m.Storage.RAID.Level == 6 || m.Storage.RAID.Level == 60 {
+				c.errorf(at+".storage.raid.level", "use level: 10", "metadata is small random writes, each of which would read and write parity on RAID %d", m.Storage.RAID.Level)
+			}
+		case "oss":
+			oss++
+		default:
+			c.errorf(at+".role", "use mds or oss", "unknown role %q", m.Role)
+		}
+		if len(m.Servers) != 2 {
+			c.errorf(at+".servers", "name the two servers that reach its disks: a target with one server dies with it", "module %s has %s, not 2", m.Name, plural(len(m.Servers), "server"))
+		}
+		if len(m.Servers) != 2 {
+			continue
+		}
+		for j, v := range m.Servers {
+			sat := fmt.Sprintf("%s.servers[%d]", at, j)
+			switch first, taken := in[v]; {
+			case c.server(v) == nil:
+				c.unknownServer(sat, v)
+			case taken && first == m.Name:
+				c.errorf(sat, "name the other one", "server %s is there twice", v)
+			case taken:
+				c.errorf(sat, "a server belongs to one module", "server %s is in module %s already", v, first)
+			}
+			in[v] = m.Name
+		}
+		// Extents of LVM's or XFS's are no matter here; ldiskfs is told its stripe in 4 KiB blocks.
+		if m.Role == "oss" && m.Storage.RAID.Level == 10 {
+			c.errorf(at+".storage.raid.level", "use level: 6", "an OST on RAID 10 would give half of the disks to mirrors")
+		}
+	}
+	if len(c.errs) > before {
+		return // what is missing may be meant by what is wrong
+	}
+	for i, v := range c.s.Servers {
+		if in[v.Name] == "" {
+			c.errorf(fmt.Sprintf("servers[%d]", i), "add it to one, or remove it", "server %s is in no module", v.Name)
+		}
+	}
+	if mds == 0 {
+		c.errorf("lustre.modules", "add one with role: mds", "there is no mds module")
+	}
+	if oss == 0 {
+		c.errorf("lustre.modules", "add one with role: oss", "there is no oss module")
+	}
+}
+
+// osts checks pools and striping, once the number of OSTs is known.
+func (c *checker) osts() {
+	l := c.s.Lustre
+	n := 0
+	for i := range l.Modules {
+		if m := &l.Modules[i]; m.Role == "oss" {
+			n += m.Storage.RAID.Groups
+		}
+	}
+	if n == 0 {
+		return // said already
+	}
+	for i := range l.Modules {
+		if m := &l.Modules[i]; m.Role == "mds" && m.Storage.RAID.Groups != 1 {
+			c.errorf(fmt.Sprintf("lustre.modules[%d].storage.raid.data", i), "choose data so that all disks but the spares are one group", "the MDT lies on one RAID group, and these disks make %d", m.Storage.RAID.Groups)
+		}
+	}
+	if l.StripeCount < -1 || l.StripeCount == 0 || l.StripeCount > n {
+		c.errorf("lustre.stripe_count", fmt.Sprintf("choose 1 to %d, or -1 for all", n), "stripe_count is %d, and there are %s", l.StripeCount, plural(n, "OST"))
+	}
+	seen := map[string]bool{}
+	for i := range l.Pools {
+		p := &l.Pools[i]
+		at := fmt.Sprintf("lustre.pools[%d]", i)
+		if !poolRE.MatchString(p.Name) {
+			c.errorf(at+".name", "use at most 15 letters, digits, - and _", "%q cannot name a pool", p.Name)
+		} else if seen[p.Name] {
+			c.errorf(at+".name", "give each pool its own name", "pool %q is there twice", p.Name)
+		}
+		seen[p.Name] = true
+		if len(p.OSTs) == 0 {
+			c.errorf(at+".osts", "list indices, e.g. [0-5]", "pool %s has no OSTs", p.Name)
+		}
+		for j := range p.OSTs {
+			if _, err := p.indices(j, n); err != nil {
+				c.split(fmt.Sprintf("%s.osts[%d]", at, j), "", err)
+			}
+		}
+	}
+}
+
+// indices of one entry of a pool with n OSTs in the file system.
+func (p *OSTPool) indices(j, n int) ([]int, error) {
+	from, to, isRange := strings.Cut(p.OSTs[j], "-")
+	a, err := strconv.Atoi(from)
+	b := a
+	if isRange && err == nil {
+		b, err = strconv.Atoi(to)
+	}
+	switch {
+	case err != nil || a < 0:
+		return nil, fmt.Errorf("%q is no index or range of OSTs; write e.g. 3 or 0-5", p.OSTs[j])
+	case b < a:
+		return nil, fmt.Errorf("range %s runs backwards; write the smaller number first", p.OSTs[j])
+	case b >= n:
+		return nil, fmt.Errorf("there is no OST %d; the indices are 0 to %d", b, n-1)
+	}
+	var out []int
+	for i := a; i <= b; i++ {
+		out = append(out, i)
+	}
+	return out, nil
+}
+
+// Indices lists the OSTs of a pool, of n in the file system.
+func (p *OSTPool) Indices(n int) []int {
+	var out []int
+	for j := range p.OSTs {
+		list, err := p.indices(j, n)
+		if err != nil {
+			continue // Parse has refused it
+		}
+		for _, i := range list {
+			if !slices.Contains(out, i) {
+				out = append(out, i)
+			}
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// enclosureModule finds the module of an enclosure; "" if that is not clear.
+func (c *checker) enclosureModule(e *Enclosure, at string) string {
+	l := c.s.Lustre
+	if e.Service != "" {
+		c.errorf(at+".service", "write module:", "flavour lustre has no services")
+	}
+	if l == nil {
+		return ""
+	}
+	var names []string
+	for _, m := range l.Modules {
+		names = append(names, m.Name)
+	}
+	switch {
+	case e.Module == "" && len(names) > 0:
+		c.errorf(at, "add module: one of "+or(names), "enclosure %s says of no module", e.Name)
+	case !slices.Contains(names, e.Module) && len(names) > 0:
+		mend := "the modules are: " + strings.Join(names, ", ")
+		if near := Nearest(e.Module, names); near != "" {
+			mend = fmt.Sprintf("did you mean %q?", near)
+		}
+		c.errorf(at+".module", mend, "there is no module %q", e.Module)
+		return ""
+	}
+	return e.Module
+}

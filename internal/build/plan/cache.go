@@ -1,0 +1,201 @@
+package plan
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/host/resource"
+	"github.com/mortarhpc/mortar/internal/serve/cache"
+)
+
+// cachePackages are what a cache needs of Debian: bcache-tools makes bcache's
+// superblocks, fdisk has sfdisk, smartmontools tell how worn an SSD is.
+var cachePackages = []string{"bcache-tools", "fdisk", "smartmontools"}
+
+// cached tells whether the design's cache is that of a volume.
+func (b *builder) cached(v *design.Volume) bool {
+	return b.d.Cache != nil && v.VG == b.d.Volumes[0].VG
+}
+
+// mounted is the device of a volume's file system.
+func (b *builder) mounted(v *design.Volume) string {
+	if b.cached(v) {
+		return b.d.Cache.Device
+	}
+	return "/dev/" + v.VG + "/" + v.LV
+}
+
+// cacheUnit brings the cache of a single server's service up at boot.
+func cacheUnit(service string) string { return "mortar-cache-" + service + ".service" }
+
+// watchUnit keeps its label true, which the resource agent does in a cluster.
+func watchUnit(service string) string { return "mortar-cache-watch-" + service + ".service" }
+
+func unitPath(unit string) string { return "/etc/systemd/system/" + unit }
+
+// cacheConfig is what the servers are told of the cache.
+func (b *builder) cacheConfig(v *design.Volume, s *design.Service) ([]byte, error) {
+	k := b.d.Cache
+	c := cache.Config{
+		Service: s.Name, VG: v.VG, LV: v.LV, Mode: k.Mode, Bypass: int64(k.Bypass), MirrorBytes: int64(k.Mirror),
+		DirtyUUIDs: k.DirtyUUIDs, CleanUUIDs: k.CleanUUIDs,
+	}
+	for _, d := range k.SSDs {
+		c.SSDs = append(c.SSDs, cache.SSD{Serial: d.Serial, Server: d.Server})
+	}
+	if err := c.Check(); err != nil {
+		return nil, err
+	}
+	return json.MarshalIndent(c, "", "  ")
+}
+
+// cacheSSDs refuses SSDs that are not there or carry what is not ours.
+func (b *builder) cacheSSDs() {
+	k := b.d.Cache
+	at := b.placeOf(&b.d.Volumes[0])
+	for _, h := range b.servers {
+		r := &resource.CacheSSDs{Host: h, Arrays: slices.Concat(k.DirtyUUIDs, k.CleanUUIDs)}
+		for _, d := range k.SSDs {
+			if d.Server == "" || d.Server == h {
+				w := resource.WantedDisk{DiskRef: ref(d), Wipe: slices.Contains(b.d.Spec.Wipe, d.Serial)}
+				w.Enclosure = "cache"
+				r.List = append(r.List, w)
+				r.Check = r.Check || d.Server == h || h == at.host
+			}
+		}
+		if len(r.List) == 0 {
+			continue
+		}
+		stage := StageHosts
+		if r.Check {
+			stage = StageDisks
+		}
+		b.add(stage, h, "SSDs of "+h, r)
+	}
+}
+
+// The rules of udev that a cache needs, on the server and in its initial RAM
+// disk.
+const (
+	bcacheRules = "/etc/udev/rules.d/69-bcache.rules"
+	cacheRules  = "/etc/udev/rules.d/63-mortar-cache.rules"
+)
+
+// cacheFiles are the cache's files on a server.
+func (b *builder) cacheFiles(h string) {
+	v, s := &b.d.Volumes[0], &b.d.Services[0]
+	c, err := b.cacheConfig(v, s)
+	if err != nil {
+		return // storage reports it
+	}
+	b.add(StageKernel, h, "no bcache by itself", &resource.TextFile{
+		Path: bcacheRules,
+		Content: []byte(resource.Header + "# In place of the rules of bcache-tools: a set or a backing device that is registered as\n" +
+			"# soon as it is seen could be in use on the other server.\n"),
+	})
+	b.add(StageKernel, h, "partitions of the cache", &resource.TextFile{
+		Path: cacheRules,
+		Content: []byte(resource.Header + "# Before mdadm's 64-md-raid-assembly.rules, which on a remove event take a partition out of its\n" +
+			"# array: also one that came back meanwhile, as after a partition table was read again.\n" +
+			"SUBSYSTEM==\"block\", ENV{ID_PART_ENTRY_NAME}==\"mortar-*\", ENV{ID_FS_TYPE}=\"\"\n"),
+	})
+	b.add(StageKernel, h, "directory /etc/mortar", &resource.Directory{Path: "/etc/mortar", Mode: 0o700})
+	b.add(StageKernel, h, "configuration of the cache", &resource.TextFile{Path: cache.ConfigPath(s.Name), Content: append(c, '\n'), Mode: 0o600})
+	if b.d.HA != nil {
+		return
+	}
+	unit := func(title, name, description string, more, service []string) {
+		lines := slices.Concat([]string{strings.TrimSuffix(resource.Header, "\n"), "[Unit]", "Description=" + description}, more, []string{"", "[Service]"}, service, []string{""})
+		b.add(StageKernel, h, title, &resource.TextFile{Path: unitPath(name), Content: []byte(strings.Join(lines, "\n"))})
+	}
+	command := func(op string) string { return mortarPath + " host-cache " + op + " " + cache.ConfigPath(s.Name) }
+	unit("unit of the cache", cacheUnit(s.Name), "Cache of "+v.VG+"/"+v.LV, []string{
+		"Wants=" + watchUnit(s.Name),
+		"DefaultDependencies=no",
+		"After=systemd-modules-load.service local-fs-pre.target",
+		"Before=umount.target",
+		"Conflicts=umount.target",
+	}, []string{
+		"Type=oneshot",
+		"RemainAfterExit=yes",
+		"ExecStart=" + command("start --wait"),
+		"ExecStop=" + command("stop"),
+		"TimeoutStartSec=300",
+	})
+	unit("unit that watches the cache", watchUnit(s.Name), "Which SSDs hold the newest dirty data of "+v.VG+"/"+v.LV, []string{
+		"BindsTo=" + cacheUnit(s.Name),
+		"After=" + cacheUnit(s.Name),
+	}, []string{
+		"Type=exec",
+		"ExecStart=" + command("watch"),
+		"Restart=on-failure",
+		"RestartSec=5",
+	})
+}
+
+// ignoreSSDs are lines of mdadm.conf(5).
+func ignoreSSDs(c *design.Cache) string {
+	t := "# Of the cache's SSDs: assembled by mortar host-cache, which knows which SSD holds\n# the newest data.\n"
+	for _, u := range slices.Concat(c.DirtyUUIDs, c.CleanUUIDs) {
+		t += "ARRAY <ignore> UUID=" + u + "\n"
+	}
+	return t
+}
+
+// addHeader makes room for bcache's superblocks and the label, before the
+// volume takes all that is left of its group. align is where a full stripe
+// of a physical volume may begin.
+func (b *builder) addHeader(v *design.Volume, host, id string, pvs []string, align int64, activate bool) {
+	if !b.cached(v) {
+		return
+	}
+	b.add(StageStorage, host, "logical volume "+v.VG+"/"+b.d.Cache.Header, &resource.LogicalVolume{
+		VG: v.VG, Name: b.d.Cache.Header, PVs: pvs, SystemID: id, Stripes: v.Stripes, StripeSize: int64(v.StripeSize),
+		Size: headerSize(align, int64(v.ExtentSize), v.Stripes), Activate: activate,
+	})
+}
+
+// headerSize is at least what the header needs, and so much that the volume
+// behind it begins with a full stripe on every physical volume.
+func headerSize(align, extent int64, stripes int) int64 {
+	step := extent // on each physical volume
+	for align > 0 && step%align != 0 {
+		step += extent
+	}
+	step *= int64(max(stripes, 1))
+	return (cache.HeaderBytes + step - 1) / step * step
+}
+
+// addCache puts the SSDs in front of a volume.
+func (b *builder) addCache(v *design.Volume, s *design.Service, host string) error {
+	c, err := b.cacheConfig(v, s)
+	if err != nil {
+		return err
+	}
+	b.add(StageStorage, host, "cache of "+v.VG+"/"+v.LV, &resource.Cache{
+		Path: cache.ConfigPath(s.Name), VG: v.VG, LV: v.LV, Header: b.d.Cache.Header, Device: b.d.Cache.Device, Config: c,
+	})
+	if b.d.HA == nil {
+		b.add(StageStorage, host, "cache at boot", &resource.Units{Name: "cache", List: []resource.Unit{
+			{Name: cacheUnit(s.Name), Active: true, Why: "stops the cache at shutdown; the mount starts it at boot"},
+			{Name: watchUnit(s.Name), Active: true, Why: "writes down on the disks which SSDs hold the newest dirty data"},
+		}})
+	}
+	return nil
+}
+
+// forgetCache removes what is left of a cache that was in the spec once.
+func (b *builder) forgetCache() {
+	if b.d.Cache != nil {
+		return
+	}
+	for _, h := range b.servers {
+		r := &resource.NoCache{Path: cache.ConfigPath(b.d.Services[0].Name), Forget: true}
+		if b.d.HA == nil {
+			r.Units = []string{unitPath(cacheUnit(b.d.Services[0].Name)), unitPath(watchUnit(b.d.Services[0].Name))}
+		}
+		b.add(StageNFS, h, "no cache", r)
+	}
+}

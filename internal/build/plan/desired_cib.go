@@ -1,0 +1,251 @@
+package plan
+
+import (
+	"maps"
+	"sort"
+	"strings"
+
+	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/host/resource"
+)
+
+// cib is the <configuration> of the cluster, built offline. Ids are stable,
+// so that a second build gives the same.
+// Source: Pacemaker Explained, of Pacemaker 2.1 and 3.0.
+func (b *builder) cib() (*resource.Element, error) {
+	el := resource.El
+	resources := el("resources")
+	constraints := el("constraints")
+	topology := el("fencing-topology")
+
+	for i := range b.d.Services {
+		s := &b.d.Services[i]
+		r := b.service(s)
+		if b.stock() {
+			r = b.stockService(s, &b.d.Volumes[i])
+		}
+		resources.Add(r)
+		constraints.Add(el("rsc_location", "id", "locate-"+resource.ServiceID(s.Name),
+			"rsc", r.Attrs["id"], "node", s.Preferred, "score", "100"))
+		if !b.stock() {
+			constraints.Add(hasAttribute(resource.ServiceID(s.Name), "link", "mortar-link"))
+			constraints.Add(hasAttribute(resource.ServiceID(s.Name), "storage", "mortar-storage-"+s.Name))
+		}
+	}
+	if len(b.d.Services) > 0 && !b.stock() {
+		resources.Add(b.watch())
+	}
+	made := map[string]bool{}
+	for _, l := range b.d.HA.Fencing {
+		for _, f := range l.Devices {
+			if made[f.ID] {
+				continue // a PDU, in the levels of both servers
+			}
+			made[f.ID] = true
+			r, err := b.fence(f)
+			if err != nil {
+				return nil, err
+			}
+			if len(b.d.Services) == 1 && f.Params["pcmk_host_list"] == b.d.Services[0].Preferred && !b.stock() {
+				// It runs on the other server. While the service runs nowhere, this
+				// decides who wins a race: two that fence each other at the same
+				// moment would both stay off.
+				r.Add(pairs("meta_attributes", f.ID+"-meta", map[string]string{"priority": "1"}))
+			}
+			resources.Add(r)
+			if f.Params["pcmk_host_list"] == l.Node {
+				// A server is not asked to fence itself.
+				constraints.Add(el("rsc_location", "id", "locate-"+f.ID, "rsc", f.ID, "node", l.Node, "score", "-INFINITY"))
+			} else if s := b.d.Services; len(s) == 1 && !b.stock() {
+				// Watched from the passive server, a PDU's device need not move when
+				// the active one is lost.
+				for _, n := range b.d.HA.Nodes {
+					if n.Name != s[0].Preferred {
+						constraints.Add(el("rsc_location", "id", "locate-"+f.ID, "rsc", f.ID, "node", n.Name, "score", "10"))
+					}
+				}
+			}
+			// Fencing does not need a started device, which is only one that is
+			// watched; clients need the service.
+			for i := range b.d.Services {
+				if b.stock() {
+					break
+				}
+				id := resource.ServiceID(b.d.Services[i].Name)
+				constraints.Add(el("rsc_order", "id", "order-"+f.ID+"-"+id, "first", id, "then", f.ID, "kind", "Optional"))
+			}
+		}
+		topology.Add(FencingLevel(&l))
+	}
+	options := map[string]string{
+		"stonith-enabled":  b.value("pacemaker", "stonith-enabled", "true"),
+		"stonith-timeout":  b.value("pacemaker", "stonith-timeout", "60s"),
+		"no-quorum-policy": b.value("pacemaker", "no-quorum-policy", "stop"),
+		// Pacemaker does one thing at a time where the load average is high. nfsd
+		// threads that wait for disks count in it: a takeover of a busy service
+		// would be slowed down for its own clients' sake.
+		"load-threshold": b.value("pacemaker", "load-threshold", "0%"),
+	}
+	for _, name := range []string{"priority-fencing-delay", "fence-reaction"} {
+		if v := b.value("pacemaker", name, ""); v != "" {
+			options[name] = v
+		}
+	}
+	memory := map[string]string{
+		"resource-stickiness": b.value("pacemaker", "resource-stickiness", "1000"),
+		// A failure is forgotten after ten minutes: a fence device that was away
+		// is used again, and a service may come back to where it failed.
+		"failure-timeout": "600s",
+	}
+	if b.stock() {
+		delete(options, "load-threshold")
+		delete(memory, "failure-timeout")
+	}
+	props := pairs("cluster_property_set", "cib-bootstrap-options", options)
+	defaults := pairs("meta_attributes", "mortar-rsc-defaults", memory)
+	return el("configuration").Add(
+		el("crm_config").Add(props),
+		resources,
+		constraints,
+		topology,
+		el("rsc_defaults").Add(defaults),
+	), nil
+}
+
+// servicePriority is negative, so that priority-fencing-delay, made to save
+// the server with most to lose, saves the passive one instead: the active one
+// may be the one whose network or disks are gone.
+const servicePriority = "-10"
+
+// attributeScore outweighs stickiness and preference together.
+const attributeScore = "10000"
+
+// hasAttribute has a service go to a server on which an attribute, as
+// ocf:mortar:watch tells it, is 1. One that has not told yet counts as well;
+// and where no server is well the service stays, because none is better.
+func hasAttribute(rsc, name, attribute string) *resource.Element {
+	el := resource.El
+	id := "locate-" + rsc + "-" + name
+	return el("rsc_location", "id", id, "rsc", rsc).Add(
+		el("rule", "id", id+"-rule", "score", attributeScore, "boolean-op", "or").Add(
+			el("expression", "id", id+"-unknown", "attribute", attribute, "operation", "not_defined"),
+			el("expression", "id", id+"-well", "attribute", attribute, "operation", "eq", "value", "1")))
+}
+
+// watch is the clone of ocf:mortar:watch.
+func (b *builder) watch() *resource.Element {
+	el := resource.El
+	const id = "mortar-watch"
+	var configs []string
+	for _, s := range b.d.Services {
+		configs = append(configs, ocfConfigPath(s.Name))
+	}
+	// By default a server whose stop fails is fenced. The watcher holds nothing
+	// that another server needs. Source: Pacemaker Explained, on-fail.
+	stop := op(id, "stop", "0s", "30s")
+	stop.Attrs["on-fail"] = "ignore"
+	return el("clone", "id", id+"-clone").Add(
+		el("primitive", "id", id, "class", "ocf", "provider", "mortar", "type", "watch").Add(
+			pairs("instance_attributes", id+"-params", map[string]string{"configs": strings.Join(configs, " ")}),
+			el("operations").Add(op(id, "start", "0s", "30s"), stop, op(id, "monitor", "30s", "30s"))),
+		pairs("meta_attributes", id+"-clone-meta", map[string]string{"interleave": "true"}))
+}
+
+// pairs is a set of nvpairs, by name.
+func pairs(element, id string, values map[string]string) *resource.Element {
+	set := resource.El(element, "id", id)
+	names := make([]string, 0, len(values))
+	for n := range values {
+		names = append(names, n)
+	}
+	sort.Strings(names)
+	for _, n := range names {
+		set.Add(resource.El("nvpair", "id", id+"-"+n, "name", n, "value", values[n]))
+	}
+	return set
+}
+
+func op(id, name, interval, timeout string) *resource.Element {
+	return resource.El("op", "id", id+"-"+name+"-"+interval, "name", name, "interval", interval, "timeout", timeout)
+}
+
+// PowerStatus is the command that asks a node's BMC, from the other server,
+// whether the node has power; nil for other devices, whose outlets say nothing
+// about what is plugged in.
+//
+// Source: fence_ipmilan(8)
+func PowerStatus(f design.FenceDevice) []string {
+	if f.Agent != "fence_ipmilan" {
+		return nil
+	}
+	argv := []string{f.Agent, "--ip=" + f.Params["ip"], "--username=" + f.Params["username"],
+		"--password-script=" + SecretPath(f) + ".sh", "--cipher=" + f.Params["cipher"], "--action=status"}
+	if f.Params["lanplus"] == "1" {
+		argv = append(argv, "--lanplus")
+	}
+	return argv
+}
+
+// FenceParams are all parameters of a fence device, with what reads the
+// spec's secrets.
+func FenceParams(f design.FenceDevice, read func(file string) ([]byte, error)) (map[string]string, error) {
+	params := maps.Clone(f.Params)
+	switch {
+	case f.SNMP != nil:
+		maps.Copy(params, snmpCommands(f))
+	case f.SecretParam == "community":
+		// The agent takes it no other way. The CIB's files are readable by the
+		// cluster's own user only.
+		s, err := secretLine(f.SecretFile, read)
+		if err != nil {
+			return nil, err
+		}
+		params[f.SecretParam] = s
+	default:
+		params["password_script"] = SecretPath(f) + ".sh"
+	}
+	return params, nil
+}
+
+func (b *builder) fence(f design.FenceDevice) (*resource.Element, error) {
+	params, err := FenceParams(f, b.secrets)
+	if err != nil {
+		return nil, err
+	}
+	r := resource.El("primitive", "id", f.ID, "class", "stonith", "type", f.Agent)
+	ops := resource.El("operations").Add(
+		// A dead fence device is found before it is needed; more often would
+		// only load a BMC.
+		op(f.ID, "monitor", "900s", "60s"),
+		op(f.ID, "start", "0s", "60s"),
+	)
+	return r.Add(pairs("instance_attributes", f.ID+"-params", params), ops), nil
+}
+
+func (b *builder) service(s *design.Service) *resource.Element {
+	id := resource.ServiceID(s.Name)
+	start, stop := b.value("pacemaker", "start-timeout", "180s"), b.value("pacemaker", "stop-timeout", "180s")
+	every := b.value("pacemaker", "monitor-interval", "10s")
+	deep := op(id, "monitor", "63s", "60s")
+	// Writes and reads back on the volume: storage that hangs shows here.
+	deep.Add(pairs("instance_attributes", id+"-monitor-63s-params", map[string]string{"OCF_CHECK_LEVEL": "10"}))
+	stopOp := op(id, "stop", "0s", stop)
+	stopOp.Attrs["on-fail"] = "fence" // a volume that cannot be let go of
+	return resource.El("primitive", "id", id, "class", "ocf", "provider", "mortar", "type", "service").Add(
+		pairs("instance_attributes", id+"-params", map[string]string{"config": ocfConfigPath(s.Name)}),
+		resource.El("operations").Add(
+			op(id, "start", "0s", start), stopOp,
+			op(id, "monitor", every, "60s"), deep,
+		),
+		pairs("meta_attributes", id+"-meta", map[string]string{
+			// One failure moves the service: the other server is more likely to be
+			// well than this one after a restart.
+			"migration-threshold": "1",
+			// Should it be found on both, the one that is where it should be goes on.
+			"multiple-active": "stop_unexpected",
+			// Makes the server that has the service the lesser one in a race of
+			// two that fence each other: priority-fencing-delay is the other's.
+			"priority": servicePriority,
+		}),
+	)
+}

@@ -1,0 +1,34 @@
+package plan
+
+import (
+	"github.com/mortarhpc/mortar/internal/base/linux"
+	"github.com/mortarhpc/mortar/internal/base/md"
+	"github.com/mortarhpc/mortar/internal/host/resource"
+)
+
+// Facts is what was observed on the hosts before a plan is made, by host
+// name. A host that is missing counts as one that has nothing yet.
+type Facts struct {
+	Hosts map[string]resource.HostFacts
+}
+
+// HasArray tells whether the md array with this UUID is assembled on a host.
+func (f Facts) HasArray(host, uuid string) bool {
+	_, ok := f.array(host, uuid)
+	return ok
+}
+
+// RunsArray tells whether the array does I/O on a host.
+func (f Facts) RunsArray(host, uuid string) bool {
+	a, ok := f.array(host, uuid)
+	return ok && a.Running()
+}
+
+func (f Facts) array(host, uuid string) (linux.MDArray, bool) {
+	for _, a := range f.Hosts[host].Arrays {
+		if md.SameUUID(a.UUID, uuid) {
+			return a, true
+		}
+	}
+	return linux.MDArray{}, false
+}

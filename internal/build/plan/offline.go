@@ -1,0 +1,176 @@
+package plan
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"os/exec"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/brick/spec"
+	"github.com/mortarhpc/mortar/internal/host/resource"
+)
+
+// Offline is the plan as it would be if every host were blank: a fresh Debian
+// with the hardware of the spec and nothing else on it. No host is reached
+// and no secret is read, so that it can be made for a brick that is not
+// bought yet, and for flavours that cannot be built yet.
+func Offline(ctx context.Context, d *design.Design) (*Plan, error) {
+	steps, err := offlineSteps(d)
+	if err != nil {
+		return nil, err
+	}
+	p := &Plan{Steps: make([]Planned, len(steps))}
+	hosts := map[string]*blankHost{}
+	for i, s := range steps {
+		h := hosts[s.Host]
+		if h == nil {
+			h = blank(s.Host, d)
+			hosts[s.Host] = h
+		}
+		actions, err := s.Resource.Diff(ctx, h)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %s: %w", s.Host, s.Title, err)
+		}
+		if s.Resource.Kind() == "cib" {
+			// No real secret is in it, and it is what one wants to see.
+			for k := range actions {
+				actions[k].Secret = false
+			}
+		}
+		p.Steps[i] = Planned{Step: s, Actions: actions}
+	}
+	return p, nil
+}
+
+func offlineSteps(d *design.Design) ([]Step, error) {
+	switch {
+	case d.Lustre != nil:
+		return lustreSteps(d)
+	case len(d.Arrays) > 0:
+		return arraySteps(d)
+	}
+	return Desired(d, Facts{}, offlineSecrets)
+}
+
+// offlineSecrets stands for the secrets, which an offline plan does not read.
+func offlineSecrets(file string) ([]byte, error) {
+	return []byte("(content of " + path.Base(file) + ")"), nil
+}
+
+// commands is a step of an offline plan that has no resource yet: what will
+// be done is known, how it is observed is not.
+type commands struct {
+	kind, id string
+	actions  []resource.Action
+}
+
+func (c *commands) Kind() string { return c.kind }
+func (c *commands) ID() string   { return c.id }
+func (c *commands) Diff(context.Context, resource.Sys) ([]resource.Action, error) {
+	return c.actions, nil
+}
+
+func cmd(title string, argv ...string) resource.Action {
+	return resource.Action{Title: title, Cmd: argv}
+}
+
+// blankHost is a host of that name with Debian, the spec's disks, and nothing
+// on them.
+type blankHost struct {
+	name  string
+	files map[string]string
+	disks []resource.DiskFact
+}
+
+func blank(name string, d *design.Design) *blankHost {
+	h := &blankHost{name: name, files: map[string]string{
+		"/etc/os-release":           "ID=debian\nVERSION_ID=\"13\"\nPRETTY_NAME=\"Debian GNU/Linux 13 (trixie)\"\n",
+		"/proc/sys/kernel/hostname": name + "\n",
+		"/proc/self/status":         "Uid:\t0\t0\t0\t0\n",
+		"/proc/self/mounts":         "/dev/root / ext4 rw 0 0\n",
+		"/proc/mounts":              "/dev/root / ext4 rw 0 0\n",
+		"/var/lib/dpkg/status":      "",
+		"/etc/fstab":                "",
+		"/etc/hosts":                "127.0.0.1 localhost\n",
+		"/proc/modules":             "",
+	}}
+	server := slices.ContainsFunc(d.Spec.Servers, func(s spec.Server) bool { return s.Name == name })
+	if !server {
+		return h
+	}
+	disks := slices.Clone(d.Disks)
+	if d.Cache != nil {
+		disks = append(disks, d.Cache.SSDs...)
+	}
+	for i, k := range disks {
+		f := resource.DiskFact{Serial: k.Serial, WWN: k.WWN, Size: int64(k.Size)}
+		if k.Type == "nvme" {
+			f.Device = "/dev/disk/by-id/nvme-" + k.Serial
+			f.Paths = []string{"/dev/nvme" + strconv.Itoa(i) + "n1"}
+		} else {
+			// Without a WWN in the spec the map's name is not known yet: the
+			// serial stands for it.
+			if f.WWN == "" {
+				f.WWN = "<wwn-of-" + k.Serial + ">"
+			}
+			f.Device = "/dev/disk/by-id/wwn-0x" + f.WWN
+			f.Paths = []string{"/dev/sd-" + k.Serial}
+		}
+		h.disks = append(h.disks, f)
+	}
+	return h
+}
+
+func (h *blankHost) ReadFile(p string) ([]byte, error) {
+	if s, ok := h.files[p]; ok {
+		return []byte(s), nil
+	}
+	return nil, fmt.Errorf("%s: %w", p, fs.ErrNotExist)
+}
+
+func (h *blankHost) Stat(p string) (resource.FileInfo, error) {
+	if _, ok := h.files[p]; ok {
+		return resource.FileInfo{Mode: 0o644}, nil
+	}
+	return resource.FileInfo{}, fmt.Errorf("%s: %w", p, fs.ErrNotExist)
+}
+
+func (h *blankHost) Glob(string) ([]string, error) { return nil, nil }
+
+func (h *blankHost) Initrd(context.Context, string, []string) (map[string]string, error) {
+	return nil, nil
+}
+
+func (h *blankHost) Readlink(p string) (string, error) {
+	for _, k := range h.disks {
+		if slices.Contains(k.Paths, p) {
+			return p, nil
+		}
+	}
+	return "", fmt.Errorf("%s: %w", p, fs.ErrNotExist)
+}
+
+// Query answers for systemd, where every unit is there and at rest, and for
+// signatures, of which there are none. Other programs are not installed.
+func (h *blankHost) Query(_ context.Context, argv ...string) (resource.Output, error) {
+	switch argv[0] {
+	case "systemctl":
+		var out []string
+		for _, a := range argv[1:] {
+			if strings.Contains(a, ".") && !strings.HasPrefix(a, "-") {
+				out = append(out, "Id="+a+"\nNames="+a+"\nLoadState=loaded\nActiveState=inactive\nUnitFileState=disabled\nJob=\n")
+			}
+		}
+		return resource.Output{Stdout: strings.Join(out, "\n")}, nil
+	case "wipefs":
+		return resource.Output{Stdout: `{"signatures":[]}`}, nil
+	}
+	return resource.Output{}, fmt.Errorf("%s: %w", argv[0], exec.ErrNotFound)
+}
+
+func (h *blankHost) Disks(context.Context) ([]resource.DiskFact, error) { return h.disks, nil }

@@ -1,0 +1,158 @@
+package plan
+
+import (
+	"bytes"
+	"io/fs"
+	"strings"
+	"testing"
+
+	"github.com/mortarhpc/mortar/examples"
+	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/brick/spec"
+)
+
+// offline plans an example, edited by replacing old by new.
+func offline(t *testing.T, name string, oldNew ...string) (*design.Design, *Plan, string) {
+	t.Helper()
+	src, err := fs.ReadFile(examples.FS, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := spec.Parse(name, []byte(strings.NewReplacer(oldNew...).Replace(string(src))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := design.Derive(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := Offline(t.Context(), d)
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	var b bytes.Buffer
+	if err := p.Show(&b, Style{}); err != nil {
+		t.Fatal(err)
+	}
+	return d, p, b.String()
+}
+
+// Every example has a plan for blank hosts, on every host, and no secret in it.
+func TestOfflineExamples(t *testing.T) {
+	files, err := fs.Glob(examples.FS, "*.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		d, p, text := offline(t, f)
+		hosts := map[string]bool{}
+		for _, s := range p.Pending() {
+			hosts[s.Host] = true
+		}
+		for _, v := range d.Spec.Servers {
+			if !hosts[v.Name] {
+				t.Errorf("%s: nothing to do on %s", f, v.Name)
+			}
+		}
+		for _, v := range d.Spec.Clients {
+			if !hosts[v.Name] {
+				t.Errorf("%s: nothing to do on %s", f, v.Name)
+			}
+		}
+		// What stands for a secret is seen in the CIB only, which is hidden in a
+		// real plan.
+		for line := range strings.Lines(text) {
+			if strings.Contains(line, "(content of ") && !strings.Contains(line, `name="community"`) {
+				t.Errorf("%s: a secret is shown: %s", f, line)
+			}
+		}
+	}
+}
+
+// inOrder says that text has the parts, in this order.
+func inOrder(t *testing.T, text string, parts ...string) {
+	t.Helper()
+	for _, p := range parts {
+		i := strings.Index(text, p)
+		if i < 0 {
+			t.Fatalf("not there, or not in order: %s", p)
+		}
+		text = text[i+len(p):]
+	}
+}
+
+// A brick on arrays: LUNs by their own names, no md, everything above as on
+// JBODs.
+func TestOfflineArray(t *testing.T) {
+	_, _, text := offline(t, "nss4-ha-144.yaml")
+	inOrder(t, text, "nss1\n", "install lvm2 xfsprogs", "scsi_dh_rdac", "no_path_retry 30", "prio rdac", "alias nss4-lun0", `ENV{DM_NAME}=="nss4-lun0"`,
+		"vgcreate --yes --dataalignment 5120k", "/dev/mapper/nss4-lun0 /dev/mapper/nss4-lun1 /dev/mapper/nss4-lun2 /dev/mapper/nss4-lun3",
+		"lvcreate", "--stripes 4 --stripesize 512k", "su=512k,sw=40", "umount /srv/scratch", "vgchange --activate n", "fence_ipmilan", "\nnss2\n")
+	for _, no := range []string{"mdadm", "raid456"} {
+		if strings.Contains(text, no) {
+			t.Errorf("%s in a plan without md", no)
+		}
+	}
+}
+
+func TestOfflineCache(t *testing.T) {
+	_, _, text := offline(t, "nfs-dfc.yaml")
+	inOrder(t, text, "bcache-tools", "69-bcache.rules", "lvcreate", "--name cacheheader", "host-cache apply /etc/mortar/cache-scratch.json", "mkfs.xfs", "/dev/mapper/nfsdfc_scratch.cached")
+	if strings.Contains(text, "multipath-tools") || strings.Contains(text, "multipath.conf") {
+		t.Error("multipath for a controller in the server")
+	}
+}
+
+// The Lustre brick: modules, targets and order.
+func TestOfflineLustre(t *testing.T) {
+	d, p, text := offline(t, "lustre-brick.yaml")
+	inOrder(t, text, "mds01\n", `options lnet networks="o2ib(ib0)"`, "mkfs.lustre --mgs --servicenode=10.20.0.11@o2ib --servicenode=10.20.0.12@o2ib /dev/mapper/testfs-MGT",
+		"mkfs.lustre --mdt --fsname=testfs --index=0 --mgsnode=10.20.0.11@o2ib --mgsnode=10.20.0.12@o2ib", "stride=16,stripe-width=64", "mount -t lustre_tgt /dev/mapper/testfs-MGT", "mount -t lustre_tgt /dev/mapper/testfs-MDT0000",
+		`id="target-testfs-MDT0000"`, "lctl set_param -P", "oss01\n", "--index=0", "--index=1", "--index=2", "mount -t lustre_tgt /dev/mapper/testfs-OST0000",
+		`id="target-testfs-OST0005"`, "oss02\n", "--index=5", "node01\n", "flock,noatime,_netdev 0 0", "lfs setstripe -c 1 -S 1048576 /lustre")
+	// The stages bring MGS, MDT and OSTs in this order, whatever the host.
+	var mounts []string
+	for _, s := range p.Steps {
+		for _, a := range s.Actions {
+			if len(a.Cmd) > 3 && a.Cmd[2] == "lustre_tgt" {
+				mounts = append(mounts, a.Cmd[3])
+			}
+		}
+	}
+	if len(mounts) != len(d.Lustre.Targets) || mounts[0] != "/dev/mapper/testfs-MGT" || mounts[1] != "/dev/mapper/testfs-MDT0000" {
+		t.Errorf("%v", mounts)
+	}
+	_, _, small := offline(t, "lustre-small.yaml")
+	inOrder(t, small, "mds01\n", "raid10", "ARRAY <ignore> UUID=", "ARRAY /dev/md/small-r0 UUID=", "mdadm --create /dev/md/small-r0", "--level=10", "vgcreate", "mkfs.lustre --mgs", "/dev/small_mds/mgt", "vgchange --activate n small_mds", "mdadm --stop /dev/md/small-r0",
+		`type="mdraid"`, "lctl pool_new small.disk", "lctl pool_add small.disk small-OST0000 small-OST0001", "oss01\n", "mkfs.lustre --ost", "/dev/md/small-r1")
+}
+
+func TestOfflineNFSHA(t *testing.T) {
+	_, _, text := offline(t, "nfs-ha.yaml")
+	inOrder(t, text, "\nnfs1\n"[1:], "mdadm --create /dev/md/brick1-r0", "lvm vgcreate", "lvm lvcreate", "mkfs.xfs -L home", "cibadmin")
+}
+
+// A Lustre whose MDS has JBODs and whose OSS has an array.
+func TestOfflineMixedLustre(t *testing.T) {
+	_, _, text := offline(t, "lustre-small.yaml", "raid: {level: 6, data: 2, spares: 2", "kind: array\n        model: ME4084\n        raid: {level: 6, data: 2, spares: 2")
+	inOrder(t, text, "mds01\n", "mdadm --create /dev/md/small-r0", "vgcreate", `id="array-small-r0"`, `with-rsc="array-small-r0"`, "\noss01\n",
+		"alias small-OST0000", "/dev/mapper/small-OST0000", `target" value="/dev/mapper/small-OST0000"`)
+	if strings.Contains(text, "small-r1 ") || strings.Contains(text, "array-small-r1") {
+		t.Error("md on the servers of an array")
+	}
+}
+
+// A file system directly on the one LUN of a controller.
+func TestOfflineDevice(t *testing.T) {
+	_, _, text := offline(t, "nfs-dfc.yaml", `cache:
+  ssds:
+    - {serial: SSD01, size: 350GB, type: nvme}
+    - {serial: SSD02, size: 350GB, type: nvme}
+  mode: write-back
+  sequential_bypass: 1MiB
+`, "", "storage:\n", "storage:\n  volume: device\n", "controller: 1}", "controller: 1, wwns: ['600508b1001c0001']}")
+	inOrder(t, text, "mkfs.xfs", "su=512k,sw=40", "/dev/disk/by-id/wwn-0x600508b1001c0001", "/dev/disk/by-id/wwn-0x600508b1001c0001 /srv/scratch xfs")
+	if strings.Contains(text, "vgcreate") {
+		t.Error("LVM on a LUN that is to carry the file system itself")
+	}
+}

@@ -1,0 +1,351 @@
+package plan
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/mortarhpc/mortar/internal/host/agent"
+	"github.com/mortarhpc/mortar/internal/host/gate"
+	"github.com/mortarhpc/mortar/internal/host/resource"
+)
+
+// Events of an apply.
+const (
+	EventStage     = "stage"     // a stage begins
+	EventAction    = "action"    // an action begins
+	EventWaiting   = "waiting"   // an action waits for that of another session, e.g. of an apply that was killed
+	EventChanged   = "changed"   // a step changed something and is as wanted now
+	EventUnchanged = "unchanged" // a step was as wanted already
+	EventFailed    = "failed"    // a step failed
+)
+
+// Event tells how an apply goes on. It never holds a secret.
+type Event struct {
+	Event    string   `json:"event"`
+	Stage    string   `json:"stage"`
+	Host     string   `json:"host,omitempty"`
+	Step     string   `json:"step,omitempty"`
+	Resource string   `json:"resource,omitempty"` // kind and name
+	Action   string   `json:"action,omitempty"`
+	Command  []string `json:"command,omitempty"`
+	File     string   `json:"file,omitempty"`
+	Seconds  float64  `json:"seconds,omitempty"` // of the step, for changed, unchanged and failed
+	Error    string   `json:"error,omitempty"`
+}
+
+// ApplyOptions of Apply.
+type ApplyOptions struct {
+	// MayDestroy are the serial numbers of disks the user allowed to wipe.
+	MayDestroy []string
+	// OnEvent is called one event at a time; may be nil.
+	OnEvent func(Event)
+	// AfterAction is called with the number of actions done so far, after
+	// each; may be nil. Tests end the program in it.
+	AfterAction func(n int)
+}
+
+// Result of an apply, also of one that failed.
+type Result struct {
+	Changed   int     `json:"changed"`   // steps that changed something
+	Unchanged int     `json:"unchanged"` // steps that were as wanted already
+	Actions   int     `json:"actions"`   // commands run and files written
+	Seconds   float64 `json:"seconds"`
+}
+
+// Failure is what halted an apply, or kept a plan from being made.
+type Failure struct {
+	Host, Stage, Step string
+	What              string // what was tried: the action's title, or "observe"
+	Cmd               []string
+	Code              int
+	Stderr            string
+	Err               error
+}
+
+func (f *Failure) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: %s: %s: %s: %v", f.Host, f.Stage, f.Step, f.What, f.Err)
+	if len(f.Cmd) > 0 {
+		fmt.Fprintf(&b, "\n  command: %s\n  exit code: %d", Quote(f.Cmd), f.Code)
+	}
+	if s := strings.TrimSpace(f.Stderr); s != "" {
+		b.WriteString("\n  stderr: " + strings.ReplaceAll(s, "\n", "\n          "))
+	}
+	return b.String()
+}
+
+// Unwrap gives the cause.
+func (f *Failure) Unwrap() error { return f.Err }
+
+// maxRounds bounds how often a step may come back with further actions, as
+// one does whose second action depends on what the first one made.
+const maxRounds = 4
+
+// Apply brings every step to what it wants. Each is compared again right
+// before it is applied, and once more after: only what differs is done, and
+// what was done must have worked. It halts on the first failure: actions
+// under way on other hosts are finished, no other is begun. What was done
+// stays done, so that the next Apply goes on where this one ended.
+func (p *Plan) Apply(ctx context.Context, hosts map[string]Host, opts ApplyOptions) (Result, error) {
+	e := &engine{hosts: hosts, opts: opts}
+	start := time.Now()
+	var err error
+	for _, stage := range p.stages() {
+		e.emit(Event{Event: EventStage, Stage: stage.name})
+		if err = e.stage(ctx, stage); err != nil {
+			break
+		}
+	}
+	return Result{
+		Changed: int(e.changed.Load()), Unchanged: int(e.unchanged.Load()), Actions: int(e.actions.Load()),
+		Seconds: time.Since(start).Seconds(),
+	}, err
+}
+
+type stage struct {
+	name   string
+	hosts  []string // in order of appearance
+	byHost map[string][]Step
+}
+
+func (p *Plan) stages() []*stage {
+	var all []*stage
+	byName := map[string]*stage{}
+	for _, s := range p.Steps {
+		st := byName[s.Stage]
+		if st == nil {
+			st = &stage{name: s.Stage, byHost: map[string][]Step{}}
+			byName[s.Stage] = st
+			all = append(all, st)
+		}
+		if _, ok := st.byHost[s.Host]; !ok {
+			st.hosts = append(st.hosts, s.Host)
+		}
+		st.byHost[s.Host] = append(st.byHost[s.Host], s.Step)
+	}
+	return all
+}
+
+type engine struct {
+	hosts map[string]Host
+	opts  ApplyOptions
+
+	changed, unchanged, actions atomic.Int64
+	halted                      atomic.Bool
+	mu                          sync.Mutex // one event, and one AfterAction, at a time
+}
+
+func (e *engine) emit(ev Event) {
+	if e.opts.OnEvent == nil {
+		return
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.opts.OnEvent(ev)
+}
+
+var errHalted = errors.New("halted: another host failed")
+
+func (e *engine) stage(ctx context.Context, st *stage) error {
+	err := eachHost(ctx, st.hosts, func(ctx context.Context, name string) error {
+		err := e.host(ctx, name, st.byHost[name])
+		if err != nil {
+			e.halted.Store(true)
+		}
+		if errors.Is(err, errHalted) {
+			return nil
+		}
+		return err
+	})
+	if err == nil && e.halted.Load() {
+		return errHalted
+	}
+	return err
+}
+
+// host runs the steps of one stage on one host.
+func (e *engine) host(ctx context.Context, name string, steps []Step) error {
+	h := e.hosts[name]
+	// All at once first: on a host that needs little that is all there is.
+	results, err := diffs(ctx, h, steps)
+	if err != nil {
+		return &Failure{Host: name, Stage: steps[0].Stage, Step: steps[0].Title, What: "observe", Err: err}
+	}
+	fresh := true // nothing was changed since results came
+	for i, s := range steps {
+		if e.halted.Load() {
+			return errHalted
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		start := time.Now()
+		res := results[i]
+		if !fresh {
+			if res, err = e.diff(ctx, h, s); err != nil {
+				return e.failed(s, start, err)
+			}
+		}
+		if res.Error != nil {
+			return e.failed(s, start, &Failure{Host: name, Stage: s.Stage, Step: s.Title, What: "observe", Err: res.Error})
+		}
+		ev := Event{Stage: s.Stage, Host: name, Step: s.Title, Resource: s.Resource.Kind() + " " + s.Resource.ID()}
+		if len(res.Actions) == 0 {
+			e.unchanged.Add(1)
+			ev.Event, ev.Seconds = EventUnchanged, time.Since(start).Seconds()
+			e.emit(ev)
+			continue
+		}
+		fresh = false
+		if err := e.converge(ctx, h, s, res.Actions); err != nil {
+			return e.failed(s, start, err)
+		}
+		e.changed.Add(1)
+		ev.Event, ev.Seconds = EventChanged, time.Since(start).Seconds()
+		e.emit(ev)
+	}
+	return nil
+}
+
+func (e *engine) failed(s Step, start time.Time, err error) error {
+	if ctxErr := errors.Is(err, context.Canceled); !ctxErr {
+		e.emit(Event{Event: EventFailed, Stage: s.Stage, Host: s.Host, Step: s.Title,
+			Resource: s.Resource.Kind() + " " + s.Resource.ID(), Seconds: time.Since(start).Seconds(), Error: err.Error()})
+	}
+	return err
+}
+
+func (e *engine) diff(ctx context.Context, h Host, s Step) (agent.DiffResult, error) {
+	r, err := diffs(ctx, h, []Step{s})
+	if err != nil {
+		return agent.DiffResult{}, &Failure{Host: s.Host, Stage: s.Stage, Step: s.Title, What: "observe", Err: err}
+	}
+	return r[0], nil
+}
+
+// converge runs actions until none is left to run.
+func (e *engine) converge(ctx context.Context, h Host, s Step, actions []resource.Action) error {
+	for range maxRounds {
+		for _, a := range actions {
+			if err := e.do(ctx, h, s, a); err != nil {
+				return err
+			}
+		}
+		res, err := e.settle(ctx, h, s)
+		if err != nil {
+			return err
+		}
+		if len(res.Actions) == 0 {
+			return nil
+		}
+		same := reflect.DeepEqual(res.Actions, actions)
+		actions = res.Actions
+		if _, waited := s.Resource.(resource.Settler); same || waited {
+			break // the same once more would do the same
+		}
+	}
+	var left []string
+	for _, a := range actions {
+		t := a.Title
+		if _, ok := s.Resource.(resource.Settler); ok && a.Why != "" {
+			t += ": " + a.Why
+		}
+		left = append(left, t)
+	}
+	return &Failure{Host: s.Host, Stage: s.Stage, Step: s.Title, What: "check",
+		Err: fmt.Errorf("did not converge: the commands succeeded, but it would still have to %s", strings.Join(left, ", "))}
+}
+
+// settle compares after actions; what comes about by itself gets its time.
+func (e *engine) settle(ctx context.Context, h Host, s Step) (agent.DiffResult, error) {
+	var limit time.Duration
+	if r, ok := s.Resource.(resource.Settler); ok {
+		limit = r.Settle()
+	}
+	for start := time.Now(); ; {
+		res, err := e.diff(ctx, h, s)
+		if err != nil {
+			return res, err
+		}
+		if res.Error != nil {
+			return res, &Failure{Host: s.Host, Stage: s.Stage, Step: s.Title, What: "observe", Err: res.Error}
+		}
+		if len(res.Actions) == 0 || time.Since(start) >= limit {
+			return res, nil
+		}
+		select {
+		case <-ctx.Done():
+			return res, ctx.Err()
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+// guards asks the guards of a step, all at once.
+func (e *engine) guards(ctx context.Context, guards []Step) error {
+	var hosts []string
+	by := map[string]Step{}
+	for _, g := range guards {
+		hosts = append(hosts, g.Host)
+		by[g.Host] = g
+	}
+	return eachHost(ctx, hosts, func(ctx context.Context, name string) error {
+		h := e.hosts[name]
+		if h == nil {
+			return fmt.Errorf("%s is not connected: it cannot say whether it has this storage", name)
+		}
+		res, err := e.diff(ctx, h, by[name])
+		if err != nil {
+			return err
+		}
+		if res.Error != nil {
+			return fmt.Errorf("%s: %w", name, res.Error)
+		}
+		return nil
+	})
+}
+
+// do takes an action through the gate.
+func (e *engine) do(ctx context.Context, h Host, s Step, a resource.Action) error {
+	g := gate.Gate{Permitted: e.opts.MayDestroy, Log: func(c gate.Change) {
+		ev := Event{Stage: s.Stage, Host: s.Host, Step: s.Title, Resource: s.Resource.Kind() + " " + s.Resource.ID(),
+			Action: c.Title, Command: c.Command, File: c.File}
+		switch c.State {
+		case gate.Begins:
+			ev.Event = EventAction
+		case gate.Waiting:
+			ev.Event = EventWaiting
+		default:
+			return // the step's own event tells
+		}
+		e.emit(ev)
+	}}
+	err := e.guards(ctx, s.Guards)
+	if err == nil {
+		_, err = g.Run(ctx, s.Host, h, a)
+	}
+	if err != nil {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		f := &Failure{Host: s.Host, Stage: s.Stage, Step: s.Title, What: a.Title, Err: err}
+		var ae *agent.Error
+		if errors.As(err, &ae) {
+			f.Cmd, f.Code, f.Stderr = ae.Cmd, ae.Code, ae.Stderr
+		}
+		return f
+	}
+	n := e.actions.Add(1)
+	if e.opts.AfterAction != nil {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		e.opts.AfterAction(int(n))
+	}
+	return nil
+}

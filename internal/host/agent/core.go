@@ -1,0 +1,260 @@
+package agent
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"syscall"
+	"time"
+
+	"github.com/mortarhpc/mortar/internal/base/strictjson"
+	"github.com/mortarhpc/mortar/internal/host/resource"
+)
+
+// Decoder makes a resource of its kind and its JSON.
+type Decoder func(kind string, raw json.RawMessage) (resource.Resource, error)
+
+// WireResource is a resource on its way to a host.
+type WireResource struct {
+	Kind     string          `json:"kind"`
+	Resource json.RawMessage `json:"resource"`
+}
+
+// Wire makes a resource ready for the wire.
+func Wire(r resource.Resource) (WireResource, error) {
+	raw, err := json.Marshal(r)
+	return WireResource{Kind: r.Kind(), Resource: raw}, err
+}
+
+// DiffResult answers op diff. Before has the present content of each file
+// that a (not secret) action would write, so that a plan can show what
+// changes in it.
+type DiffResult struct {
+	Actions []resource.Action `json:"actions,omitempty"`
+	Before  map[string][]byte `json:"before,omitempty"`
+	Error   *Error            `json:"error,omitempty"` // op diffs only
+}
+
+// DiffsParams asks for many diffs in one request: a round trip to a slow
+// host costs more than most diffs.
+type DiffsParams struct {
+	Resources []WireResource `json:"resources"`
+}
+
+// DiffsEvent tells which resource is compared next, by its index.
+type DiffsEvent struct {
+	Comparing int `json:"comparing"`
+}
+
+// DiffsResult has one result for each resource, in order.
+type DiffsResult struct {
+	Results []DiffResult `json:"results"`
+}
+
+// RunParams is an action to be run.
+type RunParams struct {
+	Action resource.Action `json:"action"`
+	// Permitted are the serial numbers of the disks that the user allows to
+	// be wiped. The agent refuses an action that destroys any other.
+	Permitted []string `json:"permitted,omitempty"`
+}
+
+// RunEvent tells that an action has to wait for that of another session.
+type RunEvent struct {
+	Waiting bool `json:"waiting"`
+}
+
+// QueryParams is a command that only reads.
+type QueryParams struct {
+	Argv []string `json:"argv"`
+}
+
+// FollowEvent is one line of a followed command's stdout.
+type FollowEvent struct {
+	Line string `json:"line"`
+	TNS  int64  `json:"t_ns"` // wall clock when it was read, ns since 1970
+}
+
+// ReadParams names a file.
+type ReadParams struct {
+	Path string `json:"path"`
+}
+
+// ReadResult is a file's content.
+type ReadResult struct {
+	Content []byte `json:"content"`
+}
+
+// TimeResult is the host's wall clock.
+type TimeResult struct {
+	NowNS int64 `json:"now_ns"`
+}
+
+// beforeLimit is the size, in bytes, of the largest file shown in a plan.
+const beforeLimit = 256 << 10
+
+// NewCore returns the core ops: hello, facts, diff, diffs, run, query,
+// follow, read and time. Only run changes the host. It is shared by all
+// sessions of a process.
+func NewCore(sys HostSys, decode Decoder) Mux {
+	r := &runner{lock: &hostLock{path: lockPath}, log: journal, sys: sys}
+	return Mux{
+		"hello": func(context.Context, json.RawMessage, func(any)) (any, error) { return sys.Hello() },
+		"facts": func(ctx context.Context, _ json.RawMessage, _ func(any)) (any, error) { return sys.Facts(ctx) },
+		"time": func(context.Context, json.RawMessage, func(any)) (any, error) {
+			return TimeResult{time.Now().UnixNano()}, nil
+		},
+		"diff": func(ctx context.Context, params json.RawMessage, _ func(any)) (any, error) {
+			p, err := decodeParams[WireResource](params)
+			if err != nil {
+				return nil, err
+			}
+			res := diff(ctx, sys, decode, p)
+			if res.Error != nil {
+				return nil, res.Error
+			}
+			return res, nil
+		},
+		"diffs": func(ctx context.Context, params json.RawMessage, emit func(any)) (any, error) {
+			p, err := decodeParams[DiffsParams](params)
+			if err != nil {
+				return nil, err
+			}
+			var all DiffsResult
+			for i, w := range p.Resources {
+				if err := ctx.Err(); err != nil {
+					return nil, err
+				}
+				emit(DiffsEvent{i})
+				all.Results = append(all.Results, diff(ctx, sys, decode, w))
+			}
+			return all, nil
+		},
+		"run": func(ctx context.Context, params json.RawMessage, emit func(any)) (any, error) {
+			p, err := decodeParams[RunParams](params)
+			if err != nil {
+				return nil, err
+			}
+			return r.run(ctx, p, emit)
+		},
+		"query": func(ctx context.Context, params json.RawMessage, _ func(any)) (any, error) {
+			p, err := decodeParams[QueryParams](params)
+			if err != nil {
+				return nil, err
+			}
+			return sys.Query(ctx, p.Argv...)
+		},
+		"follow": follow,
+		"read": func(_ context.Context, params json.RawMessage, _ func(any)) (any, error) {
+			p, err := decodeParams[ReadParams](params)
+			if err != nil {
+				return nil, err
+			}
+			b, err := sys.ReadFile(p.Path)
+			return ReadResult{b}, err
+		},
+	}
+}
+
+func decodeParams[T any](params json.RawMessage) (T, error) {
+	var p T
+	if err := strictjson.Decode(params, &p); err != nil {
+		return p, &Error{Message: "parameters: " + err.Error()}
+	}
+	return p, nil
+}
+
+func diff(ctx context.Context, sys resource.Sys, decode Decoder, w WireResource) (res DiffResult) {
+	defer func() {
+		// One resource that panics must not take the others' diffs with it.
+		if p := recover(); p != nil {
+			res = DiffResult{Error: &Error{Message: fmt.Sprintf("diff of %s: panic: %v", w.Kind, p)}}
+		}
+	}()
+	r, err := decode(w.Kind, w.Resource)
+	if err != nil {
+		return DiffResult{Error: ToError(err)}
+	}
+	actions, err := r.Diff(ctx, sys)
+	if err != nil {
+		return DiffResult{Error: ToError(err)}
+	}
+	res.Actions = actions
+	for _, a := range actions {
+		if a.File == nil || a.Secret || a.File.Mkdir {
+			continue
+		}
+		b, err := sys.ReadFile(a.File.Path)
+		if err != nil || len(b) > beforeLimit {
+			continue // new, no plain file, or too long to show
+		}
+		if res.Before == nil {
+			res.Before = map[string][]byte{}
+		}
+		res.Before[a.File.Path] = b
+	}
+	return res
+}
+
+// follow runs a command and sends each line it prints as it comes, until it
+// ends or the request is cancelled.
+func follow(ctx context.Context, params json.RawMessage, emit func(any)) (any, error) {
+	p, err := decodeParams[QueryParams](params)
+	if err != nil {
+		return nil, err
+	}
+	if err := resource.ReadOnly(p.Argv); err != nil {
+		return nil, err
+	}
+	path, err := lookPath(p.Argv[0])
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.CommandContext(ctx, path, p.Argv[1:]...)
+	cmd.Args[0] = p.Argv[0]
+	cmd.Env, cmd.Dir = environment, "/"
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return killGroup(cmd) }
+	cmd.WaitDelay = 2 * time.Second
+	stderr := &clipped{limit: actionOutput}
+	cmd.Stderr = stderr
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	br := bufio.NewReaderSize(stdout, 64<<10)
+	var rerr error
+	for {
+		line, err := br.ReadSlice('\n') // a line longer than the buffer comes in parts
+		if len(line) > 0 {
+			emit(FollowEvent{Line: string(bytes.TrimRight(line, "\n")), TNS: time.Now().UnixNano()})
+		}
+		if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
+			rerr = err
+			break
+		}
+	}
+	err = cmd.Wait()
+	out := resource.Output{Stderr: stderr.String(), Code: cmd.ProcessState.ExitCode()}
+	var ee *exec.ExitError
+	switch {
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case err != nil && !errors.As(err, &ee):
+		return nil, err
+	case !errors.Is(rerr, io.EOF):
+		return nil, rerr
+	}
+	return out, nil
+}
+
+// Core returns the core ops on this host, with every kind of resource.
+func Core() Mux { return NewCore(HostSys{}, resource.Decode) }

@@ -1,0 +1,241 @@
+package agent
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/hex"
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"sort"
+	"strconv"
+	"strings"
+
+	"github.com/mortarhpc/mortar/internal/host/resource"
+)
+
+var (
+	diskName = regexp.MustCompile(`^(sd[a-z]+|vd[a-z]+|nvme\d+n\d+)$`)
+	wwnLink  = regexp.MustCompile(`^[0-9a-f]{16,32}$`)
+)
+
+// Disks lists SCSI, virtio and NVMe disks from /sys, the two paths to one
+// disk and the multipath map over them being one. Two devices are one disk only
+// if a world-wide identifier or a map says so, never by their serial alone: two
+// namespaces of an NVMe drive have one serial. No command is run.
+func (h HostSys) Disks(ctx context.Context) ([]resource.DiskFact, error) {
+	names, err := h.Glob("/sys/block/*")
+	if err != nil {
+		return nil, err
+	}
+	maps, err := h.multipathMaps()
+	if err != nil {
+		return nil, err
+	}
+	byID := map[string]*resource.DiskFact{}
+	var order []string
+	for _, p := range names {
+		name := filepath.Base(p)
+		if !diskName.MatchString(name) {
+			continue
+		}
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		f := resource.DiskFact{Serial: h.diskSerial(name), WWN: h.diskWWN(name), Size: h.blockSize(name), Paths: []string{name}}
+		id := f.Serial + "\x00" + cmp.Or(f.WWN, h.worldWide(name), maps[name], name)
+		if known := byID[id]; known != nil {
+			known.Paths = append(known.Paths, name)
+			if known.Size == 0 {
+				known.Size = f.Size
+			}
+			continue
+		}
+		byID[id] = &f
+		order = append(order, id)
+	}
+	facts := make([]resource.DiskFact, 0, len(order))
+	for _, id := range order {
+		f := byID[id]
+		sort.Slice(f.Paths, func(i, j int) bool {
+			a, b := f.Paths[i], f.Paths[j]
+			return len(a) < len(b) || len(a) == len(b) && a < b
+		})
+		f.Device = h.diskDevice(*f, maps)
+		facts = append(facts, *f)
+	}
+	return facts, nil
+}
+
+// multipathMaps gives the device of the multipath map over each path.
+func (h HostSys) multipathMaps() (map[string]string, error) {
+	dms, err := h.Glob("/sys/block/dm-*")
+	if err != nil {
+		return nil, err
+	}
+	over := map[string]string{}
+	for _, dm := range dms {
+		wwid, ok := strings.CutPrefix(h.line(dm+"/dm/uuid"), "mpath-")
+		if !ok {
+			continue
+		}
+		name := h.line(dm + "/dm/name")
+		dev := "/dev/mapper/" + name
+		if name != wwid {
+			// A friendly name may change with the bindings file; the link by
+			// WWID does not.
+			if byID := "/dev/disk/by-id/dm-uuid-mpath-" + wwid; h.exists(byID) {
+				dev = byID
+			}
+		}
+		if !h.exists(dev) {
+			// The kernel's own node is there at once; udev's may lag behind
+			// while many maps are made.
+			dev = "/dev/" + filepath.Base(dm)
+		}
+		slaves, err := h.Glob(dm + "/slaves/*")
+		if err != nil {
+			return nil, err
+		}
+		for _, s := range slaves {
+			over[filepath.Base(s)] = dev
+		}
+	}
+	return over, nil
+}
+
+func (h HostSys) diskDevice(f resource.DiskFact, maps map[string]string) string {
+	for _, p := range f.Paths {
+		if dev := maps[p]; dev != "" {
+			return dev
+		}
+	}
+	var links []string
+	if wwnLink.MatchString(f.WWN) {
+		links = append(links, "wwn-0x"+f.WWN, "nvme-eui."+f.WWN, "scsi-3"+f.WWN)
+	}
+	if f.Serial != "" {
+		links = append(links, "virtio-"+f.Serial)
+	}
+	for _, l := range links {
+		if p := "/dev/disk/by-id/" + l; h.exists(p) {
+			return p
+		}
+	}
+	return "/dev/" + f.Paths[0]
+}
+
+func (h HostSys) diskSerial(name string) string {
+	dir := "/sys/block/" + name
+	// SCSI vital product data page 0x80, unit serial number: 4 bytes of
+	// header, then the serial. Source: SPC-4 7.8.18
+	if b, err := h.ReadFile(dir + "/device/vpd_pg80"); err == nil && len(b) > 4 {
+		n := min(int(b[2])<<8|int(b[3]), len(b)-4)
+		if s := clean(b[4 : 4+n]); s != "" {
+			return s
+		}
+	}
+	for _, p := range []string{dir + "/device/serial", dir + "/serial"} { // NVMe, virtio
+		if s := h.line(p); s != "" {
+			return s
+		}
+	}
+	udev := h.udev(name)
+	for _, k := range []string{"ID_SCSI_SERIAL", "ID_SERIAL_SHORT"} {
+		if udev[k] != "" {
+			return udev[k]
+		}
+	}
+	return ""
+}
+
+// worldWide is the identifier of a SCSI disk or an NVMe namespace as the kernel
+// gives it, of whatever kind: "naa.5000c500…", "t10.ATA …", "nvme.1b36-…".
+func (h HostSys) worldWide(name string) string {
+	dir := "/sys/block/" + name
+	return cmp.Or(h.line(dir+"/device/wwid"), h.line(dir+"/wwid")) // SCSI, NVMe
+}
+
+func (h HostSys) diskWWN(name string) string {
+	dir := "/sys/block/" + name
+	if kind, id, ok := strings.Cut(h.worldWide(name), "."); ok && (kind == "naa" || kind == "eui") {
+		return strings.ToLower(id)
+	}
+	if b, err := h.ReadFile(dir + "/device/vpd_pg83"); err == nil {
+		if w := naaOfPage83(b); w != "" {
+			return w
+		}
+	}
+	return strings.TrimPrefix(strings.ToLower(h.udev(name)["ID_WWN_WITH_EXTENSION"]), "0x")
+}
+
+// naaOfPage83 finds the NAA designator of the logical unit in SCSI vital
+// product data page 0x83. Source: SPC-4 7.8.6
+func naaOfPage83(b []byte) string {
+	if len(b) < 4 {
+		return ""
+	}
+	b = b[4:]
+	for len(b) >= 4 {
+		n := int(b[3])
+		if len(b) < 4+n {
+			return ""
+		}
+		if binary, lun, naa := b[0]&0x0f == 1, b[1]&0x30 == 0, b[1]&0x0f == 3; binary && lun && naa {
+			return hex.EncodeToString(b[4 : 4+n])
+		}
+		b = b[4+n:]
+	}
+	return ""
+}
+
+// udev gives what udev recorded of a block device.
+func (h HostSys) udev(name string) map[string]string {
+	dev := h.line("/sys/block/" + name + "/dev")
+	props := map[string]string{}
+	if dev == "" {
+		return props
+	}
+	b, err := h.ReadFile("/run/udev/data/b" + dev)
+	if err != nil {
+		return props
+	}
+	for line := range strings.Lines(string(b)) {
+		if kv, ok := strings.CutPrefix(strings.TrimSpace(line), "E:"); ok {
+			if k, v, ok := strings.Cut(kv, "="); ok {
+				props[k] = v
+			}
+		}
+	}
+	return props
+}
+
+// blockSize is in bytes; /sys counts 512-byte sectors whatever the disk's own.
+func (h HostSys) blockSize(name string) int64 {
+	n, err := strconv.ParseInt(h.line("/sys/block/"+name+"/size"), 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n * 512
+}
+
+// line is a file's content, trimmed; "" if it cannot be read, as attributes
+// that a device does not have.
+func (h HostSys) line(path string) string {
+	b, err := h.ReadFile(path)
+	if err != nil {
+		return ""
+	}
+	return clean(b)
+}
+
+func (h HostSys) exists(path string) bool {
+	_, err := h.Stat(path)
+	return err == nil
+}
+
+func clean(b []byte) string { return string(bytes.Trim(b, " \t\r\n\x00")) }
+
+// hostError says which host fact could not be read.
+func hostError(what string, err error) error { return fmt.Errorf("%s: %w", what, err) }

@@ -1,0 +1,158 @@
+package agent
+
+import (
+	"encoding/hex"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/mortarhpc/mortar/internal/host/resource"
+)
+
+// tree makes files below a directory; a content "-> x" makes a link, one
+// "/" a directory.
+func tree(t *testing.T, files map[string]string) HostSys {
+	t.Helper()
+	root := t.TempDir()
+	for p, content := range files {
+		p = filepath.Join(root, p)
+		if err := os.MkdirAll(filepath.Dir(p), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		var err error
+		if to, ok := strings.CutPrefix(content, "-> "); ok {
+			err = os.Symlink(to, p)
+		} else if content == "/" {
+			err = os.MkdirAll(p, 0o755)
+		} else {
+			err = os.WriteFile(p, []byte(content), 0o644)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return HostSys{root: root}
+}
+
+func TestDisks(t *testing.T) {
+	pg80 := func(s string) string { return "\x00\x80\x00" + string(rune(len(s))) + s }
+	h := tree(t, map[string]string{
+		// Two paths to one disk, with a map.
+		"sys/block/sda/size":            "2048\n",
+		"sys/block/sda/device/vpd_pg80": pg80("MA01    "),
+		"sys/block/sda/device/wwid":     "naa.5000C500A0000001\n",
+		"sys/block/sdc/size":            "2048\n",
+		"sys/block/sdc/device/vpd_pg80": pg80("MA01"),
+		"sys/block/sdc/device/wwid":     "naa.5000c500a0000001\n",
+		"sys/block/dm-0/dm/uuid":        "mpath-35000c500a0000001\n",
+		"sys/block/dm-0/dm/name":        "35000c500a0000001\n",
+		"sys/block/dm-0/slaves/sda":     "/",
+		"sys/block/dm-0/slaves/sdc":     "/",
+		"dev/mapper/35000c500a0000001":  "",
+		// A map whose link udev has not made yet.
+		"sys/block/sde/size":            "8\n",
+		"sys/block/sde/device/vpd_pg80": pg80("MA05"),
+		"sys/block/sde/device/wwid":     "naa.5000c500a0000005\n",
+		"sys/block/dm-5/dm/uuid":        "mpath-35000c500a0000005\n",
+		"sys/block/dm-5/dm/name":        "35000c500a0000005\n",
+		"sys/block/dm-5/slaves/sde":     "/",
+		// A map by a friendly name, over the second of which no serial is known to /sys.
+		"sys/block/sdb/size":                             "4096\n",
+		"sys/block/sdb/dev":                              "8:16\n",
+		"sys/block/sdb/device/wwid":                      "naa.5000c500a0000002\n",
+		"run/udev/data/b8:16":                            "S:disk/by-id/x\nE:ID_SERIAL_SHORT=35000\nE:ID_SCSI_SERIAL=MA02\n",
+		"sys/block/dm-1/dm/uuid":                         "mpath-35000c500a0000002\n",
+		"sys/block/dm-1/dm/name":                         "mpatha\n",
+		"sys/block/dm-1/slaves/sdb":                      "/",
+		"dev/disk/by-id/dm-uuid-mpath-35000c500a0000002": "",
+		// Two paths without a map.
+		"sys/block/sdaa/size":                   "8\n",
+		"sys/block/sdaa/device/vpd_pg80":        pg80("MA03"),
+		"sys/block/sdaa/device/wwid":            "naa.5000c500a0000003\n",
+		"sys/block/sdd/size":                    "8\n",
+		"sys/block/sdd/device/vpd_pg80":         pg80("MA03"),
+		"sys/block/sdd/device/wwid":             "naa.5000c500a0000003\n",
+		"dev/disk/by-id/wwn-0x5000c500a0000003": "",
+		// NVMe, virtio, and one that says nothing.
+		"sys/block/nvme0n1/size":          "16\n",
+		"sys/block/nvme0n1/device/serial": "NV01    \n",
+		"sys/block/nvme0n1/wwid":          "eui.0025388b71b1a2c3\n",
+		"sys/block/vda/size":              "32\n",
+		"sys/block/vda/serial":            "state\n",
+		"sys/block/vdb/size":              "32\n",
+		// Disks that share a serial and are not one: two namespaces of a drive, and
+		// two disks of a hypervisor. Two paths that only a t10 identifier joins.
+		"sys/block/nvme1n1/device/serial": "NV02\n",
+		"sys/block/nvme1n1/wwid":          "nvme.1b36-4e563032-51454d55-00000001\n",
+		"sys/block/nvme1n2/device/serial": "NV02\n",
+		"sys/block/nvme1n2/wwid":          "nvme.1b36-4e563032-51454d55-00000002\n",
+		"sys/block/vdc/serial":            "same\n",
+		"sys/block/vdd/serial":            "same\n",
+		"sys/block/sdx/device/vpd_pg80":   pg80("T1"),
+		"sys/block/sdx/device/wwid":       "t10.ATA     X   T1\n",
+		"sys/block/sdy/device/vpd_pg80":   pg80("T1"),
+		"sys/block/sdy/device/wwid":       "t10.ATA     X   T1\n",
+		// What is no disk.
+		"sys/block/nvme0c0n1/size": "16\n",
+		"sys/block/loop0/size":     "16\n",
+		"sys/block/md127/size":     "16\n",
+		"sys/block/sr0/size":       "16\n",
+		"sys/block/dm-2/dm/uuid":   "LVM-x\n",
+		"sys/block/dm-2/dm/name":   "vg-lv\n",
+	})
+	got, err := h.Disks(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []resource.DiskFact{
+		{Serial: "NV01", WWN: "0025388b71b1a2c3", Device: "/dev/nvme0n1", Paths: []string{"nvme0n1"}, Size: 8192},
+		{Serial: "NV02", Device: "/dev/nvme1n1", Paths: []string{"nvme1n1"}},
+		{Serial: "NV02", Device: "/dev/nvme1n2", Paths: []string{"nvme1n2"}},
+		{Serial: "MA01", WWN: "5000c500a0000001", Device: "/dev/mapper/35000c500a0000001", Paths: []string{"sda", "sdc"}, Size: 1 << 20},
+		{Serial: "MA03", WWN: "5000c500a0000003", Device: "/dev/disk/by-id/wwn-0x5000c500a0000003", Paths: []string{"sdd", "sdaa"}, Size: 4096},
+		{Serial: "MA02", WWN: "5000c500a0000002", Device: "/dev/disk/by-id/dm-uuid-mpath-35000c500a0000002", Paths: []string{"sdb"}, Size: 2 << 20},
+		{Serial: "MA05", WWN: "5000c500a0000005", Device: "/dev/dm-5", Paths: []string{"sde"}, Size: 4096},
+		{Serial: "T1", Device: "/dev/sdx", Paths: []string{"sdx", "sdy"}},
+		{Serial: "state", Device: "/dev/vda", Paths: []string{"vda"}, Size: 16384},
+		{Device: "/dev/vdb", Paths: []string{"vdb"}, Size: 16384},
+		{Serial: "same", Device: "/dev/vdc", Paths: []string{"vdc"}},
+		{Serial: "same", Device: "/dev/vdd", Paths: []string{"vdd"}},
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
+	}
+}
+
+// The disks of the machine the tests run on, whatever they are.
+func TestDisksOfThisMachine(t *testing.T) {
+	disks, err := HostSys{}.Disks(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range disks {
+		if d.Device == "" || d.Size < 0 || len(d.Paths) == 0 {
+			t.Errorf("%+v", d)
+		}
+	}
+}
+
+func TestNAAOfPage83(t *testing.T) {
+	for in, want := range map[string]string{
+		// T10 vendor designator, then the logical unit's NAA, then a target port's.
+		"00830020" + "02010004" + "41424344" + "01030008" + "5000c500a0000001" + "61930008" + "5000c500a0000fff": "5000c500a0000001",
+		"": "", "0083": "", "00830000": "",
+		"00830008" + "01930004" + "00000001": "",
+		"0083000c" + "010300ff" + "5000c500": "", // longer than the page
+	} {
+		b, err := hex.DecodeString(in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := naaOfPage83(b); got != want {
+			t.Errorf("%s: got %q, want %q", in, got, want)
+		}
+	}
+}

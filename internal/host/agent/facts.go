@@ -1,0 +1,120 @@
+package agent
+
+import (
+	"context"
+	"os"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/mortarhpc/mortar/internal/host/resource"
+)
+
+// Hello says who answers.
+type Hello struct {
+	Protocol  int    `json:"protocol"`
+	Version   string `json:"version"`    // of this binary
+	Binary    string `json:"binary"`     // its path on the host
+	Hostname  string `json:"hostname"`   // uname -n
+	OSID      string `json:"os_id"`      // ID of os-release(5): debian
+	OSVersion string `json:"os_version"` // VERSION_ID of os-release(5): 13
+	OSName    string `json:"os_name"`    // PRETTY_NAME of os-release(5)
+	Kernel    string `json:"kernel"`     // uname -r
+	UID       int    `json:"uid"`
+	BootID    string `json:"boot_id"`
+	NowNS     int64  `json:"now_ns"`    // wall clock, ns since 1970
+	MemBytes  int64  `json:"mem_bytes"` // memory, bytes
+}
+
+// Facts are what a plan needs to know of a host before it is made.
+type Facts struct {
+	Hello
+	resource.HostFacts
+}
+
+// Hello reads who this host is.
+func (h HostSys) Hello() (Hello, error) {
+	os1, err := h.osRelease()
+	if err != nil {
+		return Hello{}, hostError("os-release", err)
+	}
+	var u unix.Utsname
+	if err := unix.Uname(&u); err != nil {
+		return Hello{}, hostError("uname", err)
+	}
+	exe, err := os.Executable()
+	if err != nil {
+		return Hello{}, hostError("executable", err)
+	}
+	return Hello{
+		Protocol: Protocol, Version: version(), Binary: exe,
+		Hostname: unix.ByteSliceToString(u.Nodename[:]), Kernel: unix.ByteSliceToString(u.Release[:]),
+		OSID: os1["ID"], OSVersion: os1["VERSION_ID"], OSName: os1["PRETTY_NAME"],
+		UID: os.Geteuid(), BootID: h.line("/proc/sys/kernel/random/boot_id"),
+		NowNS: time.Now().UnixNano(), MemBytes: h.memory(),
+	}, nil
+}
+
+// version is what the build recorded: a tag, or the revision.
+func version() string {
+	bi, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	if v := bi.Main.Version; v != "" && v != "(devel)" {
+		return v
+	}
+	for _, s := range bi.Settings {
+		if s.Key == "vcs.revision" && len(s.Value) >= 12 {
+			return s.Value[:12]
+		}
+	}
+	return "devel"
+}
+
+func (h HostSys) osRelease() (map[string]string, error) {
+	b, err := h.ReadFile("/etc/os-release")
+	if err != nil {
+		return nil, err
+	}
+	m := map[string]string{}
+	for line := range strings.Lines(string(b)) {
+		if k, v, ok := strings.Cut(strings.TrimSpace(line), "="); ok && !strings.HasPrefix(k, "#") {
+			m[k] = strings.Trim(v, `"'`)
+		}
+	}
+	return m, nil
+}
+
+func (h HostSys) memory() int64 {
+	b, err := h.ReadFile("/proc/meminfo")
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(b)) {
+		if f := strings.Fields(line); len(f) >= 2 && f[0] == "MemTotal:" {
+			kib, err := strconv.ParseInt(f[1], 10, 64)
+			if err != nil {
+				return 0
+			}
+			return kib << 10
+		}
+	}
+	return 0
+}
+
+// Facts reads the host.
+func (h HostSys) Facts(ctx context.Context) (Facts, error) {
+	hello, err := h.Hello()
+	if err != nil {
+		return Facts{}, err
+	}
+	f, err := resource.ObserveFacts(ctx, h)
+	if err != nil {
+		return Facts{}, hostError("facts", err)
+	}
+	return Facts{Hello: hello, HostFacts: f}, nil
+}

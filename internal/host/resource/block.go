@@ -1,0 +1,174 @@
+package resource
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/mortarhpc/mortar/internal/base/linux"
+	"github.com/mortarhpc/mortar/internal/base/md"
+)
+
+// BlockQueue sets queue values of disks, of their multipath maps and of md
+// arrays: a udev rule for whenever a device appears, and the devices that
+// are there now.
+type BlockQueue struct {
+	Path   string // of the rule file
+	Disks  []DiskRef
+	Arrays []string // md UUIDs
+	// Volumes are logical volumes, VG/LV.
+	Volumes []string
+	// DiskSettings go to each path and map, ArraySettings to each md device,
+	// VolumeSettings to each logical volume; names are files under /sys/block/<dev>/, e.g. queue/scheduler.
+	DiskSettings   []Setting
+	ArraySettings  []Setting
+	VolumeSettings []Setting
+}
+
+// Kind is "block-queue".
+func (q *BlockQueue) Kind() string { return "block-queue" }
+
+// ID is the rule file.
+func (q *BlockQueue) ID() string { return q.Path }
+
+// Diff compares the rule file and /sys.
+func (q *BlockQueue) Diff(ctx context.Context, sys Sys) ([]Action, error) {
+	disks, err := resolve(ctx, sys, q.Disks)
+	if err != nil {
+		return nil, err
+	}
+	arrays, err := linux.MDArrays(tree{sys})
+	if err != nil {
+		return nil, err
+	}
+	f := TextFile{Path: q.Path, Content: []byte(q.rules(disks))}
+	as, err := f.Diff(ctx, sys)
+	if err != nil {
+		return nil, err
+	}
+	if len(as) > 0 {
+		as = append(as, Action{Title: "let udev read its rules again", Cmd: []string{"udevadm", "control", "--reload"}})
+	}
+	var devs, maps, mds []string
+	for _, d := range disks {
+		for _, p := range d.Paths {
+			devs = append(devs, path.Base(p))
+		}
+		if n := kernelName(sys, d.Device); n != "" && !slices.Contains(devs, n) {
+			maps = append(maps, n)
+		}
+	}
+	for _, a := range arrays {
+		if slices.ContainsFunc(q.Arrays, func(u string) bool { return md.SameUUID(u, a.UUID) }) {
+			mds = append(mds, a.Dev)
+		}
+	}
+	var lvs []string
+	for _, v := range q.Volumes {
+		if n := kernelName(sys, "/dev/"+v); n != "" {
+			lvs = append(lvs, n)
+		}
+	}
+	for _, g := range []struct {
+		settings []Setting
+		devs     []string
+	}{{q.DiskSettings, append(devs, maps...)}, {q.ArraySettings, mds}, {q.VolumeSettings, lvs}} {
+		for _, s := range g.settings {
+			act, err := liveQueue(sys, s, g.devs)
+			if err != nil {
+				return nil, err
+			}
+			as = append(as, act...)
+		}
+	}
+	return as, nil
+}
+
+// liveQueue sets one value on all devices that have the file and another
+// value, with one command.
+func liveQueue(sys Sys, s Setting, devs []string) ([]Action, error) {
+	argv := []string{"tee"}
+	for _, d := range devs {
+		p := "/sys/block/" + d + "/" + s.Name
+		got, err := readTrim(sys, p)
+		if err != nil {
+			return nil, err
+		}
+		if got == "" { // a bio-based map has no scheduler, an array no queue depth
+			continue
+		}
+		if s.Name == "queue/scheduler" {
+			if !strings.Contains(got, s.Value) {
+				continue
+			}
+			_, cur, _ := strings.Cut(got, "[")
+			got, _, _ = strings.Cut(cur, "]")
+			if strings.HasPrefix(d, "dm-") {
+				continue // the scheduler below, on the paths, is the one that sorts
+			}
+		}
+		if got != s.Value {
+			argv = append(argv, p)
+		}
+	}
+	if len(argv) == 1 {
+		return nil, nil
+	}
+	return []Action{{
+		Title: fmt.Sprintf("set %s to %s on %d devices", path.Base(s.Name), s.Value, len(argv)-1), Why: s.Reason,
+		Cmd: argv, Stdin: []byte(s.Value),
+	}}, nil
+}
+
+// rules writes the udev rules. A line of a rule is bounded, so disks are
+// named in groups.
+func (q *BlockQueue) rules(disks []found) string {
+	var b strings.Builder
+	b.WriteString(Header)
+	for _, s := range slices.Concat(q.DiskSettings, q.ArraySettings, q.VolumeSettings) {
+		if s.Reason != "" {
+			b.WriteString(comment(s.Name + "=" + s.Value + ": " + s.Reason))
+		}
+	}
+	set := func(ss []Setting, skip string) string {
+		var a []string
+		for _, s := range ss {
+			if s.Name != skip {
+				a = append(a, fmt.Sprintf(`ATTR{%s}="%s"`, s.Name, s.Value))
+			}
+		}
+		return strings.Join(a, ", ")
+	}
+	var naa, mpath, uuids []string
+	for _, d := range disks {
+		if d.scsi() {
+			naa = append(naa, "naa."+strings.ToLower(d.WWN))
+			mpath = append(mpath, "mpath-"+d.mapName())
+		}
+	}
+	for _, u := range q.Arrays {
+		uuids = append(uuids, md.UUID(u))
+	}
+	const group = 16
+	rule := func(match, attr string, values []string, sets string) {
+		// Whoever closes a disk after writing makes udev look at all of it once
+		// more, with half a dozen programs; what is on these devices changes only
+		// through tools that tell udev themselves.
+		sets = strings.TrimPrefix(sets+`, OPTIONS+="nowatch"`, ", ")
+		for c := range slices.Chunk(values, group) {
+			fmt.Fprintf(&b, "ACTION==\"add|change\", SUBSYSTEM==\"block\", KERNEL==\"%s\", %s==\"%s\", %s\n", match, attr, strings.Join(c, "|"), sets)
+		}
+	}
+	rule("sd*[!0-9]", "ATTR{device/wwid}", naa, set(q.DiskSettings, ""))
+	rule("dm-*", "ENV{DM_UUID}", mpath, set(q.DiskSettings, "queue/scheduler"))
+	rule("md*", "ENV{MD_UUID}", uuids, set(q.ArraySettings, ""))
+	var names []string
+	for _, v := range q.Volumes {
+		vg, lv, _ := strings.Cut(v, "/")
+		names = append(names, dmName(vg, lv))
+	}
+	rule("dm-*", "ENV{DM_NAME}", names, set(q.VolumeSettings, ""))
+	return b.String()
+}

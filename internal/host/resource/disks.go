@@ -1,0 +1,538 @@
+package resource
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mortarhpc/mortar/internal/base/linux"
+	"github.com/mortarhpc/mortar/internal/base/md"
+)
+
+// DiskRef names one disk of the design, and where a person finds it.
+type DiskRef struct {
+	Serial    string
+	WWN       string `json:",omitempty"`
+	Enclosure string
+	Bay       int
+	Size      int64 `json:",omitempty"` // bytes as sold
+}
+
+func (r DiskRef) String() string {
+	return fmt.Sprintf("disk %s (enclosure %s, bay %d)", r.Serial, r.Enclosure, r.Bay)
+}
+
+// found is a DiskRef and the disk of this host that it names.
+type found struct {
+	Ref DiskRef
+	DiskFact
+}
+
+// mapName is the name of the disk's multipath map, which is its WWID: a NAA
+// identifier (type 3) and 16 or 32 hex digits.
+// Source: multipath.conf(5), user_friendly_names.
+func (f found) mapName() string { return "3" + strings.ToLower(f.WWN) }
+
+// scsi tells whether the disk can have a multipath map: NVMe has its own.
+func (f found) scsi() bool {
+	return f.WWN != "" && len(f.Paths) > 0 && !slices.ContainsFunc(f.Paths, func(p string) bool {
+		return !strings.HasPrefix(path.Base(p), "sd")
+	})
+}
+
+// stable is the device the disk has once multipath is set up: what commands
+// and configurations are given, also in a plan made before.
+func (f found) stable() string {
+	if f.scsi() {
+		return "/dev/mapper/" + f.mapName()
+	}
+	return f.Device
+}
+
+// resolve finds each disk by serial, or by WWN. A disk that is missing, has
+// two identities or is too small is refused.
+func resolve(ctx context.Context, sys Sys, refs []DiskRef) ([]found, error) {
+	facts, err := sys.Disks(ctx)
+	if err != nil {
+		return nil, err
+	}
+	fs, err := match(facts, refs)
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range fs {
+		if err := f.ownMap(sys); err != nil {
+			return nil, err
+		}
+	}
+	return fs, nil
+}
+
+// ownMap refuses a multipath map that has paths to other disks: what commands
+// write to must be the disk that was looked at.
+func (f found) ownMap(sys Sys) error {
+	if !f.scsi() {
+		return nil
+	}
+	slaves, err := sys.Glob("/sys/block/" + kernelName(sys, f.stable()) + "/slaves/*")
+	if err != nil {
+		return err
+	}
+	for _, s := range slaves {
+		if s = path.Base(s); !slices.Contains(f.Paths, s) {
+			return &Refusal{
+				What: fmt.Sprintf("%s: its multipath map %s has path %s, which is no path to it", f.Ref, f.stable(), s),
+				Mend: "look at `multipath -ll " + f.mapName() + "`: the map may be older than a disk that was replaced; `multipath -r` renews it",
+			}
+		}
+	}
+	return nil
+}
+
+func match(facts []DiskFact, refs []DiskRef) ([]found, error) {
+	var fs []found
+	var missing []string
+	for _, r := range refs {
+		f, err := only(facts, r)
+		if err != nil {
+			return nil, err
+		}
+		if f == nil {
+			missing = append(missing, r.String())
+			continue
+		}
+		// Makers round differently; one percent is less than any step in size.
+		if r.Size > 0 && f.Size < r.Size-r.Size/100 {
+			return nil, &Refusal{
+				What: fmt.Sprintf("%s has %d bytes, less than the %d of the spec", r, f.Size, r.Size),
+				Mend: "correct size in the spec, or replace the disk",
+			}
+		}
+		fs = append(fs, found{Ref: r, DiskFact: *f})
+	}
+	if len(missing) > 0 {
+		are := "is"
+		if len(missing) > 1 {
+			are = "are"
+		}
+		return nil, &Refusal{
+			What: fmt.Sprintf("%s %s not there", strings.Join(missing, ", "), are),
+			Mend: "check cabling, power and the serial on the label, or correct the spec",
+		}
+	}
+	return fs, nil
+}
+
+// only finds the one disk that a DiskRef names; nil if none has the serial or
+// WWN. A serial that several disks have needs a WWN to tell them apart, and a
+// WWN must be of one disk: multipath joins by it.
+func only(facts []DiskFact, r DiskRef) (*DiskFact, error) {
+	var same, twins []DiskFact
+	for _, f := range facts {
+		if sameSerial(f.Serial, r.Serial) {
+			same = append(same, f)
+		}
+	}
+	if len(same) == 0 {
+		i := slices.IndexFunc(facts, func(f DiskFact) bool { return md.SameUUID(f.WWN, r.WWN) })
+		if i < 0 {
+			return nil, nil
+		}
+		return nil, &Refusal{
+			What: fmt.Sprintf("%s: the disk with WWN %s has serial %s", r, r.WWN, facts[i].Serial),
+			Mend: "correct serial or wwn in the spec",
+		}
+	}
+	if len(same) > 1 {
+		devices := names(same)
+		same = slices.DeleteFunc(same, func(f DiskFact) bool { return !md.SameUUID(f.WWN, r.WWN) })
+		if len(same) != 1 {
+			return nil, &Refusal{
+				What: fmt.Sprintf("%s: %d disks have this serial: %s", r, len(devices), strings.Join(devices, ", ")),
+				Mend: "give the wwn of the one that is meant in the spec; disks that only their serial names cannot be told apart",
+			}
+		}
+	}
+	f := same[0]
+	if r.WWN != "" && !md.SameUUID(f.WWN, r.WWN) {
+		return nil, &Refusal{
+			What: fmt.Sprintf("%s has WWN %s, not %s", r, f.WWN, r.WWN),
+			Mend: "correct serial or wwn in the spec",
+		}
+	}
+	for _, x := range facts {
+		if f.WWN != "" && x.WWN == f.WWN {
+			twins = append(twins, x)
+		}
+	}
+	if len(twins) > 1 {
+		return nil, &Refusal{
+			What: fmt.Sprintf("%s: disks with other serials have its WWN %s: %s", r, f.WWN, strings.Join(names(twins), ", ")),
+			Mend: "multipath would take them for paths to one disk: disconnect the others, or have their WWNs corrected",
+		}
+	}
+	return &f, nil
+}
+
+// names lists disks by device and serial.
+func names(fs []DiskFact) []string {
+	var out []string
+	for _, f := range fs {
+		out = append(out, fmt.Sprintf("%s (serial %s, WWN %s)", f.Device, f.Serial, cmp.Or(f.WWN, "none")))
+	}
+	return out
+}
+
+func sameSerial(a, b string) bool {
+	return strings.EqualFold(strings.TrimSpace(a), strings.TrimSpace(b)) && strings.TrimSpace(a) != ""
+}
+
+// WantedDisk is a disk and what it may carry.
+type WantedDisk struct {
+	DiskRef
+	// Group is the UUID of the brick's md array the disk is a member of, or
+	// "" for a disk that is not used yet.
+	Group string
+	// Wipe: the user typed the serial under wipe.
+	Wipe bool `json:",omitempty"`
+}
+
+// Disks are the disks of a brick on a server: all are there, nothing uses
+// them but the brick, and none carries anything that this brick has not made.
+// What they carry is looked at only with Check, on the one server that
+// builds.
+type Disks struct {
+	Host  string
+	List  []WantedDisk
+	Check bool
+	// Arrays are the UUIDs of all arrays of this brick: a member of another
+	// group of the same brick is ours, but in the wrong place.
+	Arrays []string
+}
+
+// Kind is "disks".
+func (d *Disks) Kind() string { return "disks" }
+
+// ID is the host.
+func (d *Disks) ID() string { return d.Host }
+
+// Diff gives a wipe for each disk that carries something and may be wiped.
+// An array of such disks, which a distribution assembles by itself at boot,
+// is stopped first if nothing uses it.
+func (d *Disks) Diff(ctx context.Context, sys Sys) ([]Action, error) {
+	return untilAssembled(ctx, sys, func() ([]Action, error) { return d.diff(ctx, sys) })
+}
+
+// untilAssembled looks again before it refuses a disk, while md arrays are
+// being put together: Pacemaker may be starting the service at this moment,
+// and an array has no UUID before all its members are in.
+func untilAssembled(ctx context.Context, sys Sys, look func() ([]Action, error)) ([]Action, error) {
+	as, err := look()
+	for try := range 10 {
+		arrays, arrErr := linux.MDArrays(tree{sys})
+		if r := (*Refusal)(nil); !errors.As(err, &r) || arrErr != nil || len(arrays) == 0 {
+			break
+		}
+		// The first time also if they have UUIDs by now.
+		if try > 0 && !slices.ContainsFunc(arrays, func(a linux.MDArray) bool { return strings.Trim(md.Hex(a.UUID), "0") == "" }) {
+			break
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(300 * time.Millisecond):
+		}
+		as, err = look()
+	}
+	return as, err
+}
+
+func (d *Disks) diff(ctx context.Context, sys Sys) ([]Action, error) {
+	refs := make([]DiskRef, len(d.List))
+	for i, w := range d.List {
+		refs[i] = w.DiskRef
+	}
+	fs, err := resolve(ctx, sys, refs)
+	if err != nil {
+		return nil, err
+	}
+	arrays, err := linux.MDArrays(tree{sys})
+	if err != nil {
+		return nil, err
+	}
+	ms, err := mounts(sys)
+	if err != nil {
+		return nil, err
+	}
+	var as []Action
+	var look []found
+	var want []WantedDisk
+	var foreign []string
+	stopped := map[string]bool{}
+	for i, f := range fs {
+		names := kernelNames(sys, f)
+		a, in := memberOf(arrays, names)
+		switch {
+		case in && md.SameUUID(a.UUID, d.List[i].Group):
+			continue // assembled where it belongs
+		case in && d.stoppable(sys, ms, a, fs):
+			if !stopped[a.Dev] {
+				stopped[a.Dev] = true
+				as = append(as, Action{
+					Title: "stop md array " + a.Dev + " (" + md.UUID(a.UUID) + ")",
+					Why:   "all its disks are to be wiped, and nothing uses it",
+					Cmd:   []string{"mdadm", "--stop", "/dev/" + a.Dev},
+				})
+			}
+		case in:
+			foreign = append(foreign, fmt.Sprintf("%s is in use by md array %s (%s)", f.Ref, a.Dev, md.UUID(a.UUID)))
+			continue
+		default:
+			use, err := inUse(sys, ms, names)
+			if err != nil {
+				return nil, err
+			}
+			if use != "" {
+				foreign = append(foreign, fmt.Sprintf("%s is in use by %s", f.Ref, use))
+				continue
+			}
+		}
+		look, want = append(look, f), append(want, d.List[i])
+	}
+	if len(foreign) > 0 {
+		return nil, &Refusal{
+			What: strings.Join(foreign, "; "),
+			Mend: "stop what uses it, if its data may go, and list the serial under wipe in the spec",
+		}
+	}
+	if !d.Check || len(look) == 0 {
+		return as, nil
+	}
+	sigs, err := signatures(ctx, sys, look)
+	if err != nil {
+		return nil, err
+	}
+	for i, f := range look {
+		var bad []string
+		for _, s := range sigs[i] {
+			if s.Type == "linux_raid_member" && want[i].Group != "" && md.SameUUID(s.UUID, want[i].Group) {
+				continue
+			}
+			bad = append(bad, d.describe(s))
+		}
+		if len(bad) == 0 {
+			continue
+		}
+		what := strings.Join(bad, " and ")
+		if !want[i].Wipe {
+			foreign = append(foreign, fmt.Sprintf("%s carries %s, not made by this brick", f.Ref, what))
+			continue
+		}
+		as = append(as, Action{
+			Title:    fmt.Sprintf("wipe %s: %s", f.Ref, what),
+			Why:      "its serial is listed under wipe",
+			Cmd:      []string{"wipefs", "--all", f.Device},
+			Destroys: []string{f.Serial},
+		})
+	}
+	if len(foreign) > 0 {
+		return nil, &Refusal{
+			What: strings.Join(foreign, "; "),
+			Mend: "if its data may go, list the serial under wipe in the spec",
+		}
+	}
+	return as, nil
+}
+
+// stoppable tells whether every member of an array is one of our disks that
+// may be wiped, and nothing is on top of it.
+func (d *Disks) stoppable(sys Sys, ms []linux.Mount, a linux.MDArray, fs []found) bool {
+	if slices.ContainsFunc(d.Arrays, func(u string) bool { return md.SameUUID(u, a.UUID) }) {
+		return false // an array of this brick is never in the way by accident
+	}
+	for _, m := range a.Members {
+		if !slices.ContainsFunc(fs, func(f found) bool {
+			i := slices.IndexFunc(d.List, func(w WantedDisk) bool { return w.DiskRef == f.Ref })
+			return i >= 0 && d.List[i].Wipe && slices.Contains(kernelNames(sys, f), m)
+		}) {
+			return false
+		}
+	}
+	use, err := inUse(sys, ms, []string{a.Dev})
+	return err == nil && use == ""
+}
+
+func (d *Disks) describe(s signature) string {
+	t := s.Type
+	switch {
+	case t == "linux_raid_member" && slices.ContainsFunc(d.Arrays, func(u string) bool { return md.SameUUID(u, s.UUID) }):
+		return "a member of another array of this brick"
+	case t == "linux_raid_member":
+		t = "a member of md array " + md.UUID(s.UUID)
+	case t == "LVM2_member":
+		t = "an LVM physical volume"
+	case t == "gpt" || t == "dos" || t == "PMBR":
+		t = "a partition table (" + t + ")"
+	default:
+		t = "a signature of " + t
+	}
+	if s.Label != "" {
+		t += " labelled '" + s.Label + "'"
+	}
+	return t
+}
+
+// kernelNames are those of a disk's paths and of its map.
+func kernelNames(sys Sys, f found) []string {
+	var names []string
+	for _, p := range f.Paths {
+		names = append(names, path.Base(p))
+	}
+	if n := kernelName(sys, f.Device); n != "" && !slices.Contains(names, n) {
+		names = append(names, n)
+	}
+	return names
+}
+
+// memberOf finds the array that has one of the devices.
+func memberOf(arrays []linux.MDArray, names []string) (linux.MDArray, bool) {
+	for _, a := range arrays {
+		for _, n := range names {
+			if slices.Contains(a.Members, n) {
+				return a, true
+			}
+		}
+	}
+	return linux.MDArray{}, false
+}
+
+// inUse tells what holds one of the devices or of their partitions: device
+// mapper, an array, or a mount; "" for nothing. A multipath map is the disk
+// itself.
+func inUse(sys Sys, ms []linux.Mount, names []string) (string, error) {
+	all := slices.Clone(names)
+	for _, n := range names {
+		parts, err := sys.Glob("/sys/class/block/" + n + "/" + n + "*/partition")
+		if err != nil {
+			return "", err
+		}
+		for _, p := range parts {
+			all = append(all, path.Base(path.Dir(p)))
+		}
+	}
+	for _, n := range all {
+		holders, err := sys.Glob("/sys/class/block/" + n + "/holders/*")
+		if err != nil {
+			return "", err
+		}
+		for _, h := range holders {
+			h = path.Base(h)
+			if slices.Contains(all, h) {
+				continue
+			}
+			uuid, err := readTrim(sys, "/sys/class/block/"+h+"/dm/uuid")
+			if err != nil {
+				return "", err
+			}
+			if strings.HasPrefix(uuid, "mpath-") {
+				continue
+			}
+			if name, err := readTrim(sys, "/sys/class/block/"+h+"/dm/name"); err == nil && name != "" {
+				h = name
+			}
+			return h, nil
+		}
+	}
+	for _, m := range ms {
+		if strings.HasPrefix(m.Source, "/dev/") && slices.Contains(all, kernelName(sys, m.Source)) {
+			return "the mount on " + m.Target, nil
+		}
+	}
+	return "", nil
+}
+
+// signature is one magic string wipefs(8) found.
+type signature struct {
+	Device string `json:"device"`
+	Type   string `json:"type"`
+	UUID   string `json:"uuid"`
+	Label  string `json:"label"`
+}
+
+// MustBeBlank refuses devices that carry any signature. A device that cannot
+// be read is an error.
+func MustBeBlank(ctx context.Context, sys Sys, devices []string) error {
+	fs := make([]found, len(devices))
+	for i, d := range devices {
+		fs[i].Device = d
+	}
+	sigs, err := signatures(ctx, sys, fs)
+	if err != nil {
+		return err
+	}
+	for i, d := range devices {
+		for _, s := range sigs[i] {
+			return &Refusal{
+				What: d + " carries " + (&Disks{}).describe(s) + ", which was not there when the plan was made",
+				Mend: "if its data may go, list the serial of the disk under wipe in the spec",
+			}
+		}
+	}
+	return nil
+}
+
+// signatures reads what the disks carry, with one command for all of them.
+func signatures(ctx context.Context, sys Sys, fs []found) ([][]signature, error) {
+	argv := []string{"wipefs", "--no-act", "--json"}
+	index := map[string]int{}
+	for i, f := range fs {
+		argv = append(argv, f.Device)
+		index[path.Base(f.Device)] = i
+		if n := kernelName(sys, f.Device); n != "" {
+			index[n] = i
+		}
+	}
+	out, installed, err := query(ctx, sys, argv...)
+	if err != nil {
+		return nil, err
+	}
+	if !installed {
+		return nil, fmt.Errorf("wipefs is missing (package util-linux)")
+	}
+	if out.Code != 0 {
+		return nil, failed(out, argv...)
+	}
+	all, err := parseWipefs(out.Stdout)
+	if err != nil {
+		return nil, err
+	}
+	sigs := make([][]signature, len(fs))
+	for _, s := range all {
+		i, ok := index[path.Base(s.Device)]
+		if !ok {
+			return nil, fmt.Errorf("wipefs named a device it was not asked for: %s", s.Device)
+		}
+		sigs[i] = append(sigs[i], s)
+	}
+	return sigs, nil
+}
+
+// parseWipefs reads `wipefs --json`: nothing at all if there is none.
+func parseWipefs(s string) ([]signature, error) {
+	if strings.TrimSpace(s) == "" {
+		return nil, nil
+	}
+	var doc struct {
+		Signatures []signature `json:"signatures"`
+	}
+	if err := json.Unmarshal([]byte(s), &doc); err != nil {
+		return nil, fmt.Errorf("wipefs: %w", err)
+	}
+	return doc.Signatures, nil
+}

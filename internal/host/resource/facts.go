@@ -1,0 +1,237 @@
+package resource
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/mortarhpc/mortar/internal/base/linux"
+)
+
+// HostFacts is what a plan needs to know of a host before it is made: which
+// server the storage steps go to. Everything else is observed by each
+// resource itself.
+type HostFacts struct {
+	Disks []DiskFact
+	// Arrays are the md arrays that are assembled on the host.
+	Arrays []linux.MDArray
+	// Mounts are the mounted file systems that have a device, source → target.
+	Mounts []linux.Mount
+	// Built are the volume groups that are built and were to be released since
+	// the host booted, each with the digest of what was built.
+	Built map[string]string `json:",omitempty"`
+	// Configured are the resources of the CIB on the host's disk, also while
+	// Pacemaker does not run: what it is going to run once it does.
+	Configured []ClusterResource `json:",omitempty"`
+	// Cluster is nil while Pacemaker does not run on the host.
+	Cluster *ClusterFacts
+}
+
+// Manages finds a resource that the host's cluster has, running or not.
+func (f HostFacts) Manages(id string) (ClusterResource, bool) {
+	if r, ok := f.Cluster.Resource(id); ok {
+		return r, true
+	}
+	return (&ClusterFacts{Resources: f.Configured}).Resource(id)
+}
+
+// PartOf says whether a device is a disk or a partition of it: sda and sda2 of
+// sda, nvme0n1p2 of nvme0n1.
+func PartOf(dev, disk string) bool {
+	rest, ok := strings.CutPrefix(dev, disk)
+	if !ok || disk == "" || rest == "" {
+		return ok && disk != ""
+	}
+	if strings.ContainsAny(disk[len(disk)-1:], "0123456789") {
+		if rest, ok = strings.CutPrefix(rest, "p"); !ok {
+			return false
+		}
+	}
+	return rest != "" && strings.Trim(rest, "0123456789") == ""
+}
+
+// DiskOf finds the disk behind a block device: by the kernel's name of one of
+// its paths, or by the name of its multipath map, which is a 3 and its WWN.
+func DiskOf(disks []DiskFact, kernel, mapName string) (DiskFact, bool) {
+	for _, d := range disks {
+		if d.WWN != "" && strings.EqualFold("3"+d.WWN, mapName) {
+			return d, true
+		}
+		for _, p := range d.Paths {
+			if path.Base(p) == kernel {
+				return d, true
+			}
+		}
+	}
+	return DiskFact{}, false
+}
+
+// ObserveFacts gathers the facts of the host behind sys. It runs at most one
+// command, and that only where Pacemaker runs.
+func ObserveFacts(ctx context.Context, sys Sys) (HostFacts, error) {
+	var f HostFacts
+	var err error
+	if f.Disks, err = sys.Disks(ctx); err != nil {
+		return f, fmt.Errorf("disks: %w", err)
+	}
+	if f.Arrays, err = linux.MDArrays(tree{sys}); err != nil {
+		return f, fmt.Errorf("md arrays: %w", err)
+	}
+	ms, err := mounts(sys)
+	if err != nil {
+		return f, fmt.Errorf("mounts: %w", err)
+	}
+	for _, m := range ms {
+		if strings.HasPrefix(m.Source, "/dev/") || strings.Contains(m.Source, ":/") {
+			f.Mounts = append(f.Mounts, m)
+		}
+	}
+	if f.Built, err = built(sys); err != nil {
+		return f, fmt.Errorf("storage that is built: %w", err)
+	}
+	if f.Configured, err = configuredResources(sys); err != nil {
+		return f, fmt.Errorf("cluster: %w", err)
+	}
+	if clusterRuns(sys) {
+		if f.Cluster, err = clusterFacts(ctx, sys); err != nil {
+			return f, fmt.Errorf("cluster: %w", err)
+		}
+	}
+	return f, nil
+}
+
+// ClusterFacts is the cluster as one node sees it.
+type ClusterFacts struct {
+	// Ready: the node is connected to a cluster that has a coordinator.
+	Ready  bool
+	Quorum bool
+	// Online maps every node of the cluster to whether it is a full member.
+	Online  map[string]bool
+	Standby map[string]bool
+	// Resources with their state; while the cluster is not ready, those it is
+	// configured to run, in no state.
+	Resources []ClusterResource
+	Failures  []ClusterFailure
+}
+
+// ClusterResource is one primitive as crm_mon(8) shows it.
+type ClusterResource struct {
+	ID, Agent, Role string
+	Node            string // "" if it runs nowhere
+	Failed          bool
+	Blocked         bool
+	Managed         bool
+	Pending         string
+}
+
+// ClusterFailure is a recorded failure of an operation.
+type ClusterFailure struct {
+	Node, Operation, Reason string
+}
+
+// Resource finds a resource by its ID.
+func (c *ClusterFacts) Resource(id string) (ClusterResource, bool) {
+	if c == nil {
+		return ClusterResource{}, false
+	}
+	for _, r := range c.Resources {
+		if r.ID == id {
+			return r, true
+		}
+	}
+	return ClusterResource{}, false
+}
+
+// clusterRuns tells whether Pacemaker's unit has processes, without a fork.
+func clusterRuns(sys Sys) bool { return unitHasProcesses(sys, "pacemaker.service") }
+
+// unitHasProcesses reads the unit's control group (unified hierarchy).
+func unitHasProcesses(sys Sys, unit string) bool {
+	for _, p := range []string{
+		"/sys/fs/cgroup/system.slice/" + unit + "/cgroup.procs",
+		"/sys/fs/cgroup/systemd/system.slice/" + unit + "/cgroup.procs",
+	} {
+		if b, err := sys.ReadFile(p); err == nil && strings.TrimSpace(string(b)) != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// clusterFacts asks crm_mon once. A cluster that does not answer, or has no
+// coordinator, is one that is not ready, not an error.
+func clusterFacts(ctx context.Context, sys Sys) (*ClusterFacts, error) {
+	out, err := sys.Query(ctx, "crm_mon", "--output-as=xml", "--one-shot", "--inactive")
+	if err != nil {
+		return nil, err
+	}
+	c := &ClusterFacts{}
+	if out.Code == 0 {
+		if c, err = parseCrmMon(out.Stdout); err != nil || c.Ready {
+			return c, err
+		}
+	}
+	c.Resources, err = configuredResources(sys)
+	return c, err
+}
+
+// cibFile is where Pacemaker keeps the configuration between runs.
+const cibFile = "/var/lib/pacemaker/cib/cib.xml"
+
+// configuredResources are all primitives in the CIB on disk, in no state. A new
+// cluster has none.
+func configuredResources(sys Sys) ([]ClusterResource, error) {
+	b, err := sys.ReadFile(cibFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	cib, err := parseXML(b)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", cibFile, err)
+	}
+	var rs []ClusterResource
+	var walk func(*Element)
+	walk = func(e *Element) {
+		if e.Name == "primitive" {
+			agent := slices.DeleteFunc([]string{e.Attrs["class"], e.Attrs["provider"], e.Attrs["type"]}, func(s string) bool { return s == "" })
+			rs = append(rs, ClusterResource{ID: e.Attrs["id"], Agent: strings.Join(agent, ":"), Managed: true})
+		}
+		for _, x := range e.Children {
+			walk(x)
+		}
+	}
+	walk(cib)
+	return rs, nil
+}
+
+// parseCrmMon reads `crm_mon --output-as=xml`.
+func parseCrmMon(text string) (*ClusterFacts, error) {
+	m, err := linux.ParseCRM(text)
+	if err != nil {
+		return nil, err
+	}
+	c := &ClusterFacts{Ready: m.DC.Present, Quorum: m.DC.Quorum, Online: map[string]bool{}, Standby: map[string]bool{}}
+	for _, n := range m.Nodes {
+		c.Online[n.Name] = n.Online && !n.Pending && !n.Unclean
+		c.Standby[n.Name] = n.Standby
+	}
+	for _, r := range m.Resources {
+		cr := ClusterResource{ID: r.ID, Agent: r.Agent, Role: r.Role, Pending: r.Pending, Failed: r.Failed, Blocked: r.Blocked, Managed: r.Managed}
+		if r.Active {
+			cr.Node = r.Node()
+		}
+		c.Resources = append(c.Resources, cr)
+	}
+	for _, f := range m.Failures {
+		c.Failures = append(c.Failures, ClusterFailure{Node: f.Node, Operation: f.Op, Reason: cmp.Or(f.Reason, f.Status)})
+	}
+	return c, nil
+}

@@ -1,0 +1,397 @@
+package resource_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/mortarhpc/mortar/internal/host/agent"
+	"github.com/mortarhpc/mortar/internal/host/resource"
+)
+
+// diskSys is this machine with image files for disks: what they carry is
+// made, and read, with the real tools.
+type diskSys struct {
+	agent.HostSys
+	disks []resource.DiskFact
+}
+
+func (d diskSys) Disks(context.Context) ([]resource.DiskFact, error) { return d.disks, nil }
+
+const size = 16 << 20
+
+func image(t *testing.T) string {
+	t.Helper()
+	// wipefs names a device by the last part of its path.
+	f, err := os.CreateTemp(t.TempDir(), "disk-*.img")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := f.Name()
+	if err := f.Truncate(size); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func run(t *testing.T, argv ...string) string {
+	t.Helper()
+	c := exec.CommandContext(t.Context(), argv[0], argv[1:]...)
+	c.Env = append(os.Environ(), "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LVM_SUPPRESS_FD_WARNINGS=1", "LC_ALL=C")
+	if p, err := exec.LookPath("/usr/sbin/" + argv[0]); err == nil {
+		c.Path, c.Err = p, nil
+	}
+	b, err := c.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", strings.Join(argv, " "), err, b)
+	}
+	return string(b)
+}
+
+// superblock writes an md superblock of version 1.2 for member role of an
+// array. This machine's kernel may have no md, so mdadm cannot make one;
+// that this is one it reads is checked by TestSuperblockIsMdadms.
+// Source: include/uapi/linux/raid/md_p.h, struct mdp_superblock_1.
+func superblock(t *testing.T, p, uuid string, role, events int) {
+	t.Helper()
+	id, err := hex.DecodeString(strings.ReplaceAll(uuid, ":", ""))
+	if err != nil || len(id) != 16 {
+		t.Fatalf("uuid %s: %v", uuid, err)
+	}
+	const maxDev = 128
+	b := make([]byte, 256+2*maxDev)
+	le := binary.LittleEndian
+	le.PutUint32(b[0:], 0xa92b4efc)
+	le.PutUint32(b[4:], 1)
+	copy(b[16:], id)
+	copy(b[32:], "any:brick1-r0")
+	le.PutUint32(b[72:], 6)                // level
+	le.PutUint32(b[76:], 2)                // layout
+	le.PutUint64(b[80:], size/512-2048-16) // sectors used
+	le.PutUint32(b[88:], 256)              // chunk, sectors
+	le.PutUint32(b[92:], 4)                // members
+	le.PutUint64(b[128:], 2048)            // data offset
+	le.PutUint64(b[136:], size/512-2048)   // data size
+	le.PutUint64(b[144:], 8)               // own offset, sectors
+	le.PutUint32(b[160:], uint32(role))
+	copy(b[168:], id)
+	b[168] ^= byte(role + 1)
+	le.PutUint64(b[200:], uint64(events))
+	le.PutUint32(b[220:], maxDev)
+	for i := range maxDev {
+		v := uint16(0xffff)
+		if i < 4 {
+			v = uint16(i)
+		}
+		le.PutUint16(b[256+2*i:], v)
+	}
+	var sum uint64
+	for i := 0; i < len(b); i += 4 {
+		sum += uint64(le.Uint32(b[i:]))
+	}
+	le.PutUint32(b[216:], uint32(sum)+uint32(sum>>32))
+	f, err := os.OpenFile(p, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.WriteAt(b, 4096); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+const (
+	ours   = "11111111:22222222:33333333:44444444"
+	others = "99999999:22222222:33333333:44444444"
+)
+
+func TestSuperblockIsMdadms(t *testing.T) {
+	p := image(t)
+	superblock(t, p, ours, 2, 17)
+	out := run(t, "mdadm", "--examine", p)
+	for _, w := range []string{"Array UUID : " + ours, "Raid Level : raid6", "Device Role : Active device 2", "Events : 17", " - correct"} {
+		if !strings.Contains(out, w) {
+			t.Errorf("mdadm does not see %q:\n%s", w, out)
+		}
+	}
+}
+
+// loop makes a block device of an image until the test ends.
+func loop(t *testing.T, p string) string {
+	t.Helper()
+	dev := strings.TrimSpace(run(t, "losetup", "--find", "--show", p))
+	t.Cleanup(func() {
+		if out, err := exec.Command("losetup", "--detach", dev).CombinedOutput(); err != nil {
+			t.Errorf("losetup --detach %s: %v: %s", dev, err, out)
+		}
+	})
+	return dev
+}
+
+// Disks that carry anything not made by the brick are refused, unless their
+// serial was typed; then what is on them is named, and gone after the action.
+func TestDisksAreSacred(t *testing.T) {
+	for _, c := range []struct {
+		name, group string
+		plant       func(*testing.T, string)
+		want        string // "": the disk is free to use
+	}{
+		{"blank", ours, func(*testing.T, string) {}, ""},
+		{"member of our array", ours, func(t *testing.T, p string) { superblock(t, p, ours, 0, 9) }, ""},
+		{"foreign ext4", ours, func(t *testing.T, p string) { run(t, "mkfs.ext4", "-q", "-F", "-L", "precious", p) }, "a signature of ext4 labelled 'precious'"},
+		{"LVM physical volume", ours, func(t *testing.T, p string) { run(t, "lvm", "pvcreate", "--yes", "--devices", p, p) }, "an LVM physical volume"},
+		{"member of another array", ours, func(t *testing.T, p string) { superblock(t, p, others, 0, 9) }, "a member of md array " + others},
+		{"unused disk of the brick with our member", "", func(t *testing.T, p string) { superblock(t, p, ours, 0, 9) }, "a member of another array of this brick"},
+		{"partition table", ours, func(t *testing.T, p string) {
+			// One Linux partition from sector 2048, and the mark at the end.
+			entry := []byte{0, 0, 0, 0, 0x83, 0, 0, 0, 0, 8, 0, 0, 0, 0x40, 0, 0}
+			f, err := os.OpenFile(p, os.O_WRONLY, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = f.WriteAt(append(entry, make([]byte, 48)...), 446)
+			if err == nil {
+				_, err = f.WriteAt([]byte{0x55, 0xaa}, 510)
+			}
+			if err == nil {
+				err = f.Close()
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}, "a partition table (dos)"},
+		{"swap", ours, func(t *testing.T, p string) { run(t, "mkswap", p) }, "a signature of swap"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := loop(t, image(t))
+			c.plant(t, p)
+			before, err := os.ReadFile(p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			sys := diskSys{disks: []resource.DiskFact{{Serial: "MA01", Device: p, Size: size}}}
+			d := &resource.Disks{Host: "nfs1", Check: true, Arrays: []string{ours}, List: []resource.WantedDisk{
+				{DiskRef: resource.DiskRef{Serial: "MA01", Enclosure: "A", Bay: 1}, Group: c.group},
+			}}
+			as, err := d.Diff(t.Context(), sys)
+			if c.want == "" {
+				if err != nil || len(as) != 0 {
+					t.Fatalf("not free to use: %v %v", err, as)
+				}
+				return
+			}
+			ref, ok := err.(*resource.Refusal)
+			if !ok {
+				t.Fatalf("not refused: %v %v", err, as)
+			}
+			for _, w := range []string{"disk MA01 (enclosure A, bay 1)", c.want, "wipe"} {
+				if !strings.Contains(ref.Error(), w) {
+					t.Errorf("%q lacks %q", ref.Error(), w)
+				}
+			}
+			after, err := os.ReadFile(p)
+			if err != nil || !bytes.Equal(before, after) {
+				t.Fatalf("looking has changed the disk (%v)", err)
+			}
+
+			d.List[0].Wipe = true
+			as, err = d.Diff(t.Context(), sys)
+			if err != nil || len(as) != 1 || len(as[0].Destroys) != 1 || as[0].Destroys[0] != "MA01" {
+				t.Fatalf("no wipe of MA01: %v %v", as, err)
+			}
+			run(t, as[0].Cmd...)
+			if as, err = d.Diff(t.Context(), sys); err != nil || len(as) != 0 {
+				t.Errorf("not clean after the wipe: %v %v", as, err)
+			}
+		})
+	}
+}
+
+// An array whose superblocks are there is never created again, and one that
+// lacks too many members is refused; only a creation that was cut short
+// before its first event is repeated.
+func TestArrayFromSuperblocks(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		roles  int // members with our superblock
+		events int
+		want   string // first words of the actions, "" for none
+		refuse string
+	}{
+		{"new", 0, 0, "mdadm --create", ""},
+		{"all there", 4, 20, "mdadm --assemble", ""},
+		{"two missing", 2, 20, "mdadm --assemble", ""},
+		{"three missing", 1, 20, "", "only 1 of its 4 members"},
+		{"cut short", 1, 0, "mdadm --zero-superblock, mdadm --create", ""},
+		{"cut short after the last superblock", 4, 0, "mdadm --assemble", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			a := &resource.Array{Name: "brick1-r0", UUID: ours, Level: 6, Chunk: 128 << 10, Assemble: true}
+			var sys diskSys
+			for i := range 4 {
+				p := image(t)
+				if i < c.roles {
+					superblock(t, p, ours, i, c.events)
+				}
+				serial := string(rune('A' + i))
+				sys.disks = append(sys.disks, resource.DiskFact{Serial: serial, Device: p, Size: size})
+				a.Members = append(a.Members, resource.DiskRef{Serial: serial})
+			}
+			as, err := a.Diff(t.Context(), sys)
+			if c.refuse != "" {
+				if err == nil || !strings.Contains(err.Error(), c.refuse) {
+					t.Fatalf("not refused: %v %v", err, as)
+				}
+				return
+			}
+			var did []string
+			for _, act := range as[:max(len(as)-1, 0)] { // the last waits for udev
+				did = append(did, strings.Join(act.Cmd[:2], " "))
+				if created := act.Cmd[1] == "--create"; (len(act.Destroys) == 4) != created || (len(act.Blank) == 4) != created {
+					t.Errorf("%s is marked as destroying %v, blank %v", act.Title, act.Destroys, act.Blank)
+				}
+			}
+			if got := strings.Join(did, ", "); err != nil || got != c.want {
+				t.Fatalf("got %s, %v, want %s", got, err, c.want)
+			}
+		})
+	}
+}
+
+// silent is a host whose mdadm prints nothing.
+type silent struct{ diskSys }
+
+func (s silent) Query(ctx context.Context, argv ...string) (resource.Output, error) {
+	if argv[0] == "mdadm" {
+		return resource.Output{Code: 1, Stderr: "mdadm: cannot open /dev/mapper/x: Device or resource busy\n"}, nil
+	}
+	return s.diskSys.Query(ctx, argv...)
+}
+
+// An mdadm that says nothing is no reason to create an array over one that
+// wipefs sees.
+func TestNothingIsCreatedOverASilentAnswer(t *testing.T) {
+	a := &resource.Array{Name: "brick1-r0", UUID: ours, Level: 6, Chunk: 128 << 10, Assemble: true}
+	var sys silent
+	for i := range 4 {
+		p := image(t)
+		superblock(t, p, ours, i, 20)
+		serial := string(rune('A' + i))
+		sys.disks = append(sys.disks, resource.DiskFact{Serial: serial, Device: p, Size: size})
+		a.Members = append(a.Members, resource.DiskRef{Serial: serial})
+	}
+	as, err := a.Diff(t.Context(), sys)
+	if err == nil || !strings.Contains(err.Error(), "disk A (enclosure , bay 0) carries a superblock of array brick1-r0, but `mdadm --examine` reads none of it: mdadm: cannot open") {
+		t.Fatalf("%v, %v", as, err)
+	}
+}
+
+func TestMustBeBlank(t *testing.T) {
+	var sys diskSys
+	blank, used := image(t), image(t)
+	superblock(t, used, others, 0, 1)
+	if err := resource.MustBeBlank(t.Context(), sys, []string{blank}); err != nil {
+		t.Error(err)
+	}
+	err := resource.MustBeBlank(t.Context(), sys, []string{blank, used})
+	if r := (*resource.Refusal)(nil); !errors.As(err, &r) || !strings.Contains(err.Error(), used+" carries a member of md array "+others) {
+		t.Error(err)
+	}
+	if err := resource.MustBeBlank(t.Context(), sys, []string{used + ".none"}); err == nil {
+		t.Error("a device that cannot be read counts as blank")
+	}
+}
+
+func TestXFSOnAnImage(t *testing.T) {
+	const uuid = "6ba7b810-9dad-51d1-80b4-00c04fd430c8"
+	p := image(t)
+	if err := os.Truncate(p, 2<<30); err != nil {
+		t.Fatal(err)
+	}
+	sys := diskSys{}
+	x := &resource.XFS{Device: p, UUID: uuid, Args: []string{"-q", "-L", "home", "-m", "uuid=" + uuid, "-s", "size=4096", "-d", "su=128k,sw=2", "-l", "size=64m,su=32k"}}
+	as, err := x.Diff(t.Context(), sys)
+	if err != nil || len(as) != 1 {
+		t.Fatalf("no mkfs: %v %v", as, err)
+	}
+	run(t, as[0].Cmd...)
+	if as, err = x.Diff(t.Context(), sys); err != nil || len(as) != 0 {
+		t.Fatalf("a second apply would change: %v %v", as, err)
+	}
+	// mkfs.xfs that was killed leaves inprogress set.
+	run(t, "xfs_db", "-x", "-c", "sb 0", "-c", "write inprogress 1", p)
+	as, err = x.Diff(t.Context(), sys)
+	if err != nil || len(as) != 1 || as[0].Cmd[1] != "-f" {
+		t.Fatalf("the half-made file system is not made again: %v %v", as, err)
+	}
+	run(t, as[0].Cmd...)
+	other := *x
+	other.UUID = "00000000-9dad-51d1-80b4-00c04fd430c8"
+	if _, err = other.Diff(t.Context(), sys); err == nil || !strings.Contains(err.Error(), "not made") {
+		t.Errorf("a foreign file system is not refused: %v", err)
+	}
+	ext := image(t)
+	run(t, "mkfs.ext4", "-q", "-F", ext)
+	if _, err = (&resource.XFS{Device: ext, UUID: uuid}).Diff(t.Context(), sys); err == nil || !strings.Contains(err.Error(), "ext4") {
+		t.Errorf("a foreign file system is not refused: %v", err)
+	}
+}
+
+// The volume group on a loop device, with the real LVM: made with a system
+// ID that is no host's, seen again, and refused to another brick.
+func TestVolumeGroupOnALoopDevice(t *testing.T) {
+	dev := loop(t, image(t))
+	sys := diskSys{}
+	v := &resource.VolumeGroup{Name: "brick1_home", PVs: []string{dev}, SystemID: "mortar-brick1-building", RestID: "mortar-brick1", Align: 1 << 20, ExtentSize: 4 << 20, LV: "data"}
+	as, err := v.Diff(t.Context(), sys)
+	if err != nil || len(as) != 1 {
+		t.Fatalf("no vgcreate: %v %v", as, err)
+	}
+	run(t, as[0].Cmd...)
+	if as, err = v.Diff(t.Context(), sys); err != nil || len(as) != 0 {
+		t.Fatalf("a second apply would change: %v %v", as, err)
+	}
+	out := run(t, "lvm", "pvs", "--foreign", "--noheadings", "--units", "b", "-o", "vg_systemid,pe_start,vg_extent_size", "--devices", dev,
+		"--config", `global{system_id_source="lvmlocal"} local{system_id="mortar-brick1-building"}`)
+	if !strings.Contains(strings.Join(strings.Fields(out), " "), "mortar-brick1-building 1048576B 4194304B") {
+		t.Errorf("system ID, start of data or extent size are not as wanted: %s", out)
+	}
+	l := &resource.LogicalVolume{VG: "brick1_home", Name: "data", PVs: []string{dev}, SystemID: "mortar-brick1-building", Stripes: 1, Activate: true}
+	as, err = l.Diff(t.Context(), sys)
+	if err != nil || len(as) != 1 || !strings.Contains(strings.Join(as[0].Cmd, " "), "lvcreate") {
+		t.Errorf("no lvcreate: %v %v", as, err)
+	}
+	// Released, and no cluster has it yet: taken back. A node's: refused.
+	vgchange := func(from, to string) {
+		run(t, "lvm", "vgchange", "--yes", "--systemid", to, "--config", `global{system_id_source="lvmlocal"} local{system_id="`+from+`"}`, "--devices", dev, "brick1_home")
+	}
+	vgchange("mortar-brick1-building", "mortar-brick1")
+	as, err = v.Diff(t.Context(), sys)
+	if err != nil || len(as) != 1 || as[0].Title != "take volume group brick1_home back to build it" {
+		t.Fatalf("not taken back: %v %v", as, err)
+	}
+	run(t, as[0].Cmd...)
+	if as, err = v.Diff(t.Context(), sys); err != nil || len(as) != 0 {
+		t.Fatalf("taken back twice: %v %v", as, err)
+	}
+	vgchange("mortar-brick1-building", "nfs2")
+	if as, err = v.Diff(t.Context(), sys); err == nil || !strings.Contains(err.Error(), `belongs to "nfs2"`) {
+		t.Fatalf("a node's volume group is not refused: %v %v", as, err)
+	}
+	other := *v
+	other.Name = "brick2_home"
+	if _, err = other.Diff(t.Context(), sys); err == nil || !strings.Contains(err.Error(), "volume group brick1_home") {
+		t.Errorf("another brick's volume group is not refused: %v", err)
+	}
+}

@@ -1,0 +1,350 @@
+package resource
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/mortarhpc/mortar/internal/base/linux"
+	"github.com/mortarhpc/mortar/internal/base/md"
+)
+
+// tree lets package linux read a host.
+type tree struct{ Sys }
+
+func (t tree) List(dir string) ([]string, error) {
+	ps, err := t.Glob(dir + "/*")
+	for i, p := range ps {
+		ps[i] = path.Base(p)
+	}
+	return ps, err
+}
+
+// Array is one md array with its members and spares.
+type Array struct {
+	Name    string
+	UUID    string
+	Level   int   // 6 or 10
+	Chunk   int64 // bytes
+	Members []DiskRef
+	Spares  []DiskRef
+	// Assemble: bring it up here if it is not. Without, an array whose
+	// superblocks are on the disks counts as there (a cluster brings it up),
+	// and one that is not is refused.
+	Assemble bool
+}
+
+// Kind is "md-array".
+func (a *Array) Kind() string { return "md-array" }
+
+// ID is the array's name.
+func (a *Array) ID() string { return a.Name }
+
+func (a *Array) dev() string { return "/dev/md/" + a.Name }
+
+// Diff compares the running array, or the superblocks if it does not run.
+func (a *Array) Diff(ctx context.Context, sys Sys) ([]Action, error) {
+	disks, err := resolve(ctx, sys, append(slices.Clone(a.Members), a.Spares...))
+	if err != nil {
+		return nil, err
+	}
+	arrays, err := linux.MDArrays(tree{sys})
+	if err != nil {
+		return nil, err
+	}
+	var as []Action
+	for _, r := range arrays {
+		if !md.SameUUID(r.UUID, a.UUID) {
+			continue
+		}
+		if r.Running() {
+			as, err := a.diffRunning(sys, r, disks)
+			if err != nil {
+				return nil, err
+			}
+			if !a.Assemble {
+				return as, nil
+			}
+			if named, err := exists(sys, a.dev()); err != nil {
+				return nil, err
+			} else if !named {
+				as = append(as, a.wait())
+			}
+			return as, nil
+		}
+		if !a.Assemble {
+			return nil, nil // the cluster is about to start or stop it
+		}
+		as = append(as, Action{
+			Title: "stop the half-started array " + a.Name, Cmd: []string{"mdadm", "--stop", "/dev/" + r.Dev},
+		})
+	}
+	return a.diffStopped(ctx, sys, disks, as)
+}
+
+// diffRunning checks geometry, which cannot be changed here, and adds disks
+// of the design that the array does not have.
+func (a *Array) diffRunning(sys Sys, r linux.MDArray, disks []found) ([]Action, error) {
+	for _, c := range []struct{ what, have, want string }{
+		{"level", r.Level, fmt.Sprintf("raid%d", a.Level)},
+		{"number of members", strconv.Itoa(r.RaidDisks), strconv.Itoa(len(a.Members))},
+		{"chunk", strconv.Itoa(r.Chunk), strconv.FormatInt(a.Chunk, 10)},
+	} {
+		if c.have != c.want {
+			return nil, &Refusal{
+				What: fmt.Sprintf("array %s has %s %s, not %s", a.Name, c.what, c.have, c.want),
+				Mend: "geometry is not changed in place: correct the spec, or build a new brick",
+			}
+		}
+	}
+	var as []Action
+	for _, d := range disks {
+		in := slices.Contains(r.Members, kernelName(sys, d.Device))
+		for _, p := range d.Paths {
+			in = in || slices.Contains(r.Members, path.Base(p))
+		}
+		if !in {
+			as = append(as, Action{
+				Title: fmt.Sprintf("add %s to array %s", d.Ref, a.Name),
+				Cmd:   []string{"mdadm", "--manage", "/dev/" + r.Dev, "--add", d.stable()},
+			})
+		}
+	}
+	return as, nil
+}
+
+// diffStopped looks at the superblocks: create, assemble, or leave alone.
+func (a *Array) diffStopped(ctx context.Context, sys Sys, disks []found, as []Action) ([]Action, error) {
+	sbs, err := a.examine(ctx, sys, disks)
+	if err != nil {
+		return nil, err
+	}
+	newest := 0
+	for _, sb := range sbs {
+		newest = max(newest, sb.Events)
+	}
+	present := make([]bool, len(a.Members))
+	var have []found
+	members := 0
+	for i, d := range disks {
+		sb := sbs[i]
+		if !md.SameUUID(sb.UUID, a.UUID) {
+			continue
+		}
+		have = append(have, d)
+		// The kernel accepts a difference of one event; a member that is further
+		// behind was thrown out. Source: drivers/md/md.c, super_1_validate
+		if sb.Slot >= 0 && sb.Slot < len(present) && sb.Events+1 >= newest {
+			present[sb.Slot] = true
+			members++
+		}
+	}
+	switch {
+	case members > 0 && md.CanLose(a.Level, md.Near2, present) >= 0:
+		if !a.Assemble && len(as) == 0 {
+			return nil, nil
+		}
+		argv := []string{"mdadm", "--assemble", a.dev(), "--uuid=" + md.UUID(a.UUID), "--run"}
+		for _, d := range have {
+			argv = append(argv, d.stable())
+		}
+		return append(as, Action{Title: "assemble array " + a.Name, Cmd: argv}, a.wait()), nil
+	case newest > 0:
+		return nil, &Refusal{
+			What: fmt.Sprintf("array %s has only %d of its %d members", a.Name, members, len(a.Members)),
+			Mend: "find the missing disks; nothing is assembled or created over them",
+		}
+	case !a.Assemble:
+		return nil, &Refusal{
+			What: "array " + a.Name + " is on none of its disks, but its service was already set up",
+			Mend: "if the array may be created anew: stop Pacemaker on all servers, and remove " + BuiltDir + " and " + path.Dir(cibFile) + " there",
+		}
+	}
+	create, err := a.create(sys, disks)
+	if err != nil {
+		return nil, err
+	}
+	if len(have) > 0 {
+		// A creation that was cut short before the array's first event: there is
+		// nothing on it.
+		argv := []string{"mdadm", "--zero-superblock"}
+		for _, d := range have {
+			argv = append(argv, d.stable())
+		}
+		as = append(as, Action{Title: "remove what is left of a creation of array " + a.Name + " that was cut short", Cmd: argv})
+	}
+	return append(as, create, a.wait()), nil
+}
+
+// create makes the array on disks that carry nothing.
+func (a *Array) create(sys Sys, disks []found) (Action, error) {
+	if a.Level != 6 && a.Level != 10 {
+		return Action{}, fmt.Errorf("array %s: RAID %d is not built here", a.Name, a.Level)
+	}
+	argv := []string{"mdadm", "--create", a.dev(), "--run", "--metadata=1.2",
+		"--level=" + strconv.Itoa(a.Level), "--raid-devices=" + strconv.Itoa(len(a.Members)),
+		"--chunk=" + strconv.FormatInt(a.Chunk/1024, 10), "--uuid=" + md.UUID(a.UUID),
+		"--name=" + a.Name, "--homehost=any", "--bitmap=internal"}
+	if a.Level == 10 {
+		argv = append(argv, "--layout=n2")
+	}
+	if len(a.Spares) > 0 {
+		argv = append(argv, "--spare-devices="+strconv.Itoa(len(a.Spares)))
+	}
+	create := Action{
+		Title: "create array " + a.Name, Seconds: 300,
+		// --assume-clean saves the first resync, but is only right if every disk
+		// is known to hold zeroes: with other parity the first rebuild would
+		// restore wrong data. Writing zeroes keeps hard disks busy for hours
+		// before the array can be used.
+		Why: "the parity is computed in the background, while the array is in use; it survives failures where that is done",
+	}
+	for _, d := range disks {
+		argv = append(argv, d.stable())
+		create.Blank = append(create.Blank, d.stable())
+		create.Destroys = append(create.Destroys, d.Serial)
+	}
+	create.Cmd = argv
+	unmap, err := zeroedByUnmap(sys, disks)
+	if err != nil {
+		return Action{}, err
+	}
+	if unmap {
+		members := disks[:len(a.Members)]
+		size := members[0].Size // md uses no more of any than of the smallest
+		cmd := []string{"sh", "-ec", zeroAndRun, "zero", "", strconv.Itoa(len(members))}
+		for _, d := range members {
+			size = min(size, d.Size)
+			cmd = append(cmd, d.stable())
+		}
+		cmd[4] = strconv.FormatInt(size, 10)
+		create.Title = "zero the disks of array " + a.Name + " by unmapping them, and create it"
+		create.Cmd = append(cmd, slices.Insert(argv, 3, "--assume-clean")...)
+		create.Why = "unmapped disks hold zeroes, and the parity of zeroes is zero: there is nothing to compute"
+	}
+	return create, nil
+}
+
+// zeroAndRun is a program for sh(1) with the arguments SIZE COUNT DISK...
+// COMMAND...: zeroes COUNT disks and runs the command. It is one action, so
+// that no interruption comes between: nothing on a disk would say that it holds
+// zeroes, and nothing may write to one before it is an array's.
+const zeroAndRun = `size=$1 count=$2; shift 2
+while [ $count -gt 0 ]; do fallocate --punch-hole --offset 0 --length "$size" "$1"; shift; count=$((count-1)); done
+exec "$@"`
+
+// zeroedByUnmap tells whether all disks can be zeroed by unmapping them, which
+// takes no time: the kernel does so where a disk promises that unmapped blocks
+// read as zeroes (LBPRZ), on request without a way out by writing zeroes. (The
+// --write-zeroes of mdadm has the disks write them.)
+// Source: drivers/scsi/sd.c, zeroing_mode; blkdev_fallocate() of the kernel.
+func zeroedByUnmap(sys Sys, disks []found) (bool, error) {
+	for _, d := range disks {
+		if !d.scsi() {
+			return false, nil
+		}
+		for _, p := range d.Paths {
+			modes, err := sys.Glob("/sys/block/" + path.Base(p) + "/device/scsi_disk/*/zeroing_mode")
+			if err != nil || len(modes) != 1 {
+				return false, err
+			}
+			if mode, err := readTrim(sys, modes[0]); err != nil || !strings.HasSuffix(mode, "_unmap") {
+				return false, err
+			}
+		}
+	}
+	return true, nil
+}
+
+// wait is for the name of the array, by which LVM is told of it: udev gives
+// it, and on a busy host later than mdadm waits.
+func (a *Array) wait() Action {
+	return Action{Title: "wait for " + a.dev(), Cmd: []string{"udevadm", "wait", "--timeout=100", a.dev()}}
+}
+
+// superblock is what mdadm --examine tells of one device.
+type superblock struct {
+	UUID   string
+	Slot   int // of a member; -1: a spare
+	Events int
+}
+
+// examine reads the superblocks of all disks with one command. It refuses a
+// disk on which wipefs sees a superblock of this array and mdadm sees none: an
+// answer that says nothing must not be taken for a blank disk.
+func (a *Array) examine(ctx context.Context, sys Sys, disks []found) ([]superblock, error) {
+	argv := []string{"mdadm", "--examine"}
+	for _, d := range disks {
+		argv = append(argv, d.Device)
+	}
+	out, installed, err := query(ctx, sys, argv...)
+	if err != nil {
+		return nil, err
+	}
+	// The exit code is 1 if any device has no superblock.
+	by := parseExamine(out.Stdout)
+	sbs := make([]superblock, len(disks))
+	missing := false
+	for i, d := range disks {
+		sbs[i] = by[d.Device]
+		missing = missing || !md.SameUUID(sbs[i].UUID, a.UUID)
+	}
+	if !missing {
+		return sbs, nil
+	}
+	sigs, err := signatures(ctx, sys, disks)
+	if err != nil {
+		return nil, err
+	}
+	for i, d := range disks {
+		ours := slices.ContainsFunc(sigs[i], func(s signature) bool { return s.Type == "linux_raid_member" && md.SameUUID(s.UUID, a.UUID) })
+		switch {
+		case !ours || md.SameUUID(sbs[i].UUID, a.UUID):
+		case !installed:
+			// A plan before mdadm is there. What it will say is not known, but it
+			// is an array that exists. It is asked again before anything is done.
+			sbs[i] = superblock{UUID: a.UUID, Slot: i, Events: 1}
+		default:
+			return nil, &Refusal{
+				What: fmt.Sprintf("%s carries a superblock of array %s, but `mdadm --examine` reads none of it: %s", d.Ref, a.Name, cmp.Or(strings.TrimSpace(out.Stderr), "it says nothing")),
+				Mend: "look at the disk with `mdadm --examine " + d.Device + "` and `wipefs " + d.Device + "`; nothing is created over it",
+			}
+		}
+	}
+	return sbs, nil
+}
+
+// parseExamine reads `mdadm --examine`, by device.
+func parseExamine(s string) map[string]superblock {
+	m := map[string]superblock{}
+	dev := ""
+	for line := range strings.Lines(s) {
+		if strings.HasPrefix(line, "/") {
+			dev = strings.TrimSuffix(strings.TrimSpace(line), ":")
+			m[dev] = superblock{Slot: -1}
+			continue
+		}
+		k, v, ok := strings.Cut(strings.TrimSpace(line), " : ")
+		if !ok || dev == "" {
+			continue
+		}
+		sb := m[dev]
+		v = strings.TrimSpace(v)
+		switch strings.TrimSpace(k) {
+		case "Array UUID":
+			sb.UUID = v
+		case "Events":
+			sb.Events = max(0, atoi(v))
+		case "Device Role":
+			if slot, ok := strings.CutPrefix(v, "Active device "); ok {
+				sb.Slot = atoi(slot)
+			}
+		}
+		m[dev] = sb
+	}
+	return m
+}

@@ -1,0 +1,295 @@
+package resource
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/mortarhpc/mortar/internal/base/linux"
+	"github.com/mortarhpc/mortar/internal/base/md"
+)
+
+// MountPoint is a mounted file system, with or without a line in /etc/fstab.
+type MountPoint struct {
+	Source, Path, Type string
+	// Until is a source that may stay mounted until the next boot.
+	Until   string `json:",omitempty"`
+	Options []string
+	// Fstab: there is a line for it, so that it is mounted at boot. Without,
+	// it is mounted for the time of building only.
+	Fstab bool
+	Why   string `json:",omitempty"`
+}
+
+// Kind is "mount".
+func (m *MountPoint) Kind() string { return "mount" }
+
+// ID is the mount point.
+func (m *MountPoint) ID() string { return m.Path }
+
+// Diff compares fstab's line and what is mounted.
+func (m *MountPoint) Diff(ctx context.Context, sys Sys) ([]Action, error) {
+	var as []Action
+	ms, err := mounts(sys)
+	if err != nil {
+		return nil, err
+	}
+	live, mounted := linux.MountAt(ms, m.Path)
+	if !mounted {
+		if ok, err := exists(sys, m.Path); err != nil {
+			return nil, err
+		} else if !ok {
+			as = append(as, Action{Title: "make directory " + m.Path, File: &File{Path: m.Path, Mkdir: true, Mode: 0o755}})
+		}
+	}
+	if m.Fstab {
+		old, err := sys.ReadFile("/etc/fstab")
+		if err != nil && !absent(err) {
+			return nil, err
+		}
+		text := setFstab(string(old), m.line(), m.Path)
+		if text != string(old) {
+			f := TextFile{Path: "/etc/fstab", Content: []byte(text), Why: m.Why}
+			as = append(as, f.action())
+		}
+	}
+	mount := []string{"mount", "-t", m.Type, "-o", strings.Join(m.liveOptions(), ","), m.Source, m.Path}
+	if m.Fstab {
+		mount = []string{"mount", m.Path}
+	}
+	do := Action{Title: "mount " + m.Path, Cmd: mount, Seconds: 180}
+	switch {
+	case !mounted:
+		as = append(as, do)
+	case !m.sameSource(sys, live):
+		return nil, &Refusal{
+			What: fmt.Sprintf("%s is mounted on %s, where %s belongs", live.Source, m.Path, m.Source),
+			Mend: "unmount it",
+		}
+	case !m.sameOptions(live):
+		as = append(as, Action{Title: "unmount " + m.Path, Why: "it is mounted with other options", Cmd: []string{"umount", m.Path}, Seconds: 180}, do)
+	}
+	return as, nil
+}
+
+// liveOptions leaves out what only concerns fstab.
+func (m *MountPoint) liveOptions() []string {
+	var o []string
+	for _, s := range m.Options {
+		if s != "nofail" && s != "_netdev" && !strings.HasPrefix(s, "x-") {
+			o = append(o, s)
+		}
+	}
+	if len(o) == 0 {
+		return []string{"defaults"}
+	}
+	return o
+}
+
+func (m *MountPoint) line() string {
+	o := strings.Join(m.Options, ",")
+	if o == "" {
+		o = "defaults"
+	}
+	return strings.Join([]string{linux.Escape(m.Source), linux.Escape(filepath.Clean(m.Path)), m.Type, o, "0", "0"}, " ")
+}
+
+// setFstab replaces the line of a mount point, or appends it; all other
+// lines stay as they are.
+func setFstab(text, line, target string) string {
+	target = filepath.Clean(target)
+	var out []string
+	done := false
+	for l := range strings.Lines(text) {
+		l = strings.TrimSuffix(l, "\n")
+		f := linux.Fields(l)
+		if len(f) >= 2 && !strings.HasPrefix(f[0], "#") && filepath.Clean(linux.Unescape(f[1])) == target {
+			if !done {
+				out = append(out, line)
+			}
+			done = true
+			continue
+		}
+		out = append(out, l)
+	}
+	if !done {
+		out = append(out, line)
+	}
+	return strings.Join(out, "\n") + "\n"
+}
+
+func (m *MountPoint) sameSource(sys Sys, live linux.Mount) bool {
+	if !strings.HasPrefix(m.Source, "/dev/") {
+		// NFS shows the type nfs4 for version 4, and may add a slash.
+		return strings.TrimSuffix(live.Source, "/") == strings.TrimSuffix(m.Source, "/") && strings.HasPrefix(live.Type, m.Type)
+	}
+	a, b := kernelName(sys, live.Source), kernelName(sys, m.Source)
+	until := m.Until != "" && a == kernelName(sys, m.Until)
+	return a != "" && (a == b || until) && live.Type == m.Type
+}
+
+// sameOptions compares the options that decide over data: protocol version
+// and hard or soft. Sizes are negotiated, and connections shared between
+// mounts of one server, so that their live values may rightly differ.
+func (m *MountPoint) sameOptions(live linux.Mount) bool {
+	if m.Type != "nfs" && m.Type != "nfs4" {
+		return !slices.Contains(live.Options, "ro") || slices.Contains(m.Options, "ro")
+	}
+	for _, o := range m.Options {
+		switch {
+		case o == "hard", o == "soft", o == "softerr":
+			if !slices.Contains(live.Options, o) {
+				return false
+			}
+		case strings.HasPrefix(o, "vers="), strings.HasPrefix(o, "nfsvers="):
+			_, v, _ := strings.Cut(o, "=")
+			if !slices.Contains(live.Options, "vers="+v) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// BuiltDir is where a host of an HA pair notes that it has built all storage
+// of a volume, before it is released; it is gone with a reboot.
+const BuiltDir = "/run/mortar/built"
+
+// Built is the note that a volume's storage is built as a digest says. An
+// apply that is killed while storage is released goes on from there, and does
+// not bring it up again to look at it.
+type Built struct {
+	VG     string
+	Digest string // of what was built
+}
+
+// Kind is "built".
+func (b *Built) Kind() string { return "built" }
+
+// ID is the volume group.
+func (b *Built) ID() string { return b.VG }
+
+// Diff compares the note.
+func (b *Built) Diff(ctx context.Context, sys Sys) ([]Action, error) {
+	dir := Directory{Path: BuiltDir, Keep: true}
+	as, err := dir.Diff(ctx, sys)
+	if err != nil {
+		return nil, err
+	}
+	f := TextFile{Path: filepath.Join(BuiltDir, b.VG), Content: []byte(b.Digest + "\n"), Why: "an apply that is killed from here on need not look into the storage again"}
+	more, err := f.Diff(ctx, sys)
+	return append(as, more...), err
+}
+
+// built reads the notes of the host: volume group → digest.
+func built(sys Sys) (map[string]string, error) {
+	ps, err := sys.Glob(BuiltDir + "/*")
+	if err != nil || len(ps) == 0 {
+		return nil, err
+	}
+	m := map[string]string{}
+	for _, p := range ps {
+		if m[filepath.Base(p)], err = readTrim(sys, p); err != nil {
+			return nil, err
+		}
+	}
+	return m, nil
+}
+
+// ReleaseStorage takes down what building left up, before Pacemaker may
+// start the service anywhere: in an HA pair nothing is assembled outside of
+// it. It is not used on a server where Pacemaker runs the service.
+type ReleaseStorage struct {
+	VG, LV     string
+	SystemID   string // that owns the group while it is built
+	RestID     string // that owns it from now on
+	MountPoint string
+	Arrays     map[string]string // UUID → name
+	// Cache is the config of the volume's cache, Cached the device mapper's
+	// name of what is mounted then; "" without.
+	Cache, Cached string
+}
+
+// Kind is "release-storage".
+func (r *ReleaseStorage) Kind() string { return "release-storage" }
+
+// ID is the volume group.
+func (r *ReleaseStorage) ID() string { return r.VG }
+
+// Diff looks at mounts, device mapper and md in sysfs.
+func (r *ReleaseStorage) Diff(ctx context.Context, sys Sys) ([]Action, error) {
+	var as []Action
+	ms, err := mounts(sys)
+	if err != nil {
+		return nil, err
+	}
+	if _, ok := linux.MountAt(ms, r.MountPoint); ok {
+		as = append(as, Action{Title: "unmount " + r.MountPoint, Cmd: []string{"umount", r.MountPoint}, Seconds: 300})
+	}
+	active, err := lvActive(sys, r.VG, r.LV)
+	if err != nil {
+		return nil, err
+	}
+	if r.Cache != "" && active {
+		up, err := dmThere(sys, r.Cached)
+		if err != nil {
+			return nil, err
+		}
+		if up {
+			as = append(as, Action{
+				Title: "stop the cache of " + r.VG, Why: "dirty data stays on the SSDs, and goes with them",
+				Cmd: []string{mortarCommand, "host-cache", "stop", r.Cache},
+			})
+		}
+	}
+	arrays, err := linux.MDArrays(tree{sys})
+	if err != nil {
+		return nil, err
+	}
+	var stop []string
+	for _, a := range arrays {
+		for uuid := range r.Arrays {
+			if md.SameUUID(uuid, a.UUID) {
+				stop = append(stop, "/dev/"+a.Dev)
+			}
+		}
+	}
+	if active {
+		argv := append([]string{"lvm", "vgchange", "--activate", "n"}, lvmArgs(r.SystemID, stop)...)
+		as = append(as, Action{Title: "deactivate volume group " + r.VG, Cmd: append(argv, r.VG)})
+	}
+	if len(stop) > 0 {
+		over, err := r.handOver(ctx, sys, stop)
+		if err != nil {
+			return nil, err
+		}
+		as = append(append(as, over...), Action{
+			Title: "stop the arrays of " + r.VG, Why: "from now on only Pacemaker brings them up, on one server",
+			Cmd: append([]string{"mdadm", "--stop"}, stop...),
+		})
+	}
+	return as, nil
+}
+
+// handOver gives the volume group the owner that the resource agent takes it
+// from.
+func (r *ReleaseStorage) handOver(ctx context.Context, sys Sys, pvs []string) ([]Action, error) {
+	rows, err := lvmReport(ctx, sys, append([]string{"lvm", "vgs", "--foreign", "--reportformat", "json", "-o", "vg_name,vg_systemid"},
+		lvmArgs(r.SystemID, pvs)...))
+	if err != nil {
+		return nil, err
+	}
+	for _, row := range rows {
+		if row["vg_name"] != r.VG || row["vg_systemid"] != r.SystemID {
+			continue
+		}
+		argv := append([]string{"lvm", "vgchange", "--yes", "--systemid", r.RestID}, lvmArgs(r.SystemID, pvs)...)
+		return []Action{{
+			Title: "hand volume group " + r.VG + " over", Cmd: append(argv, r.VG),
+			Why: "it is built: from now on the resource agent takes it",
+		}}, nil
+	}
+	return nil, nil
+}

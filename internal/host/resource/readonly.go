@@ -1,0 +1,95 @@
+package resource
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+)
+
+// readers are the programs that a query may start, with the condition under
+// which each only reads; nil: always. Sources: their manual pages.
+var readers = map[string]func(args []string) bool{
+	"blkid":            nil,
+	"cibadmin":         first("--query"),
+	"corosync-cfgtool": first("-s"),
+	"corosync-cmapctl": first("-g"),
+	"crm_mon":          nil,
+	"df":               nil,
+	"dmsetup":          first("table", "status", "info", "ls"),
+	"dpkg-query":       nil,
+	"fence_ipmilan":    askingFence,
+	"fence_apc_snmp":   askingFence,
+	"ip":               showing,
+	"ipmitool":         func(args []string) bool { return last(args, "chassis", "power", "status") },
+	"journalctl":       readingJournal,
+	"ls":               nil,
+	"lvm":              first("pvs", "vgs", "lvs"),
+	"mdadm":            first("--detail", "--examine"),
+	"/usr/local/sbin/mortar": func(args []string) bool {
+		return len(args) > 1 && args[0] == "host-cache" && slices.Contains([]string{"stats", "needs", "on"}, args[1])
+	},
+	"pgrep":     nil,
+	"ping":      nil,
+	"readlink":  nil,
+	"sfdisk":    first("--json"),
+	"systemctl": first("show", "is-active", "is-enabled"),
+	"tail":      nil,
+	"wipefs":    first("--no-act"),
+	"xfs_db":    first("-r"),
+	"xfs_io":    first("-r"),
+}
+
+// first wants the first argument to be one of words.
+func first(words ...string) func([]string) bool {
+	return func(args []string) bool { return len(args) > 0 && slices.Contains(words, args[0]) }
+}
+
+func last(args []string, words ...string) bool {
+	return len(args) >= len(words) && slices.Equal(args[len(args)-len(words):], words)
+}
+
+// askingFence: a fence agent acts by --action, and reboots without one.
+func askingFence(args []string) bool {
+	n := 0
+	for _, a := range args {
+		if strings.HasPrefix(a, "-o") || strings.HasPrefix(a, "--action") {
+			n++
+		}
+	}
+	return n == 1 && slices.Contains(args, "--action=status")
+}
+
+// showing: ip(8) takes options, then an object, then what to do with it.
+func showing(args []string) bool {
+	words := slices.DeleteFunc(slices.Clone(args), func(a string) bool { return strings.HasPrefix(a, "-") })
+	return len(words) > 1 && words[1] == "show" && !slices.ContainsFunc(args, func(a string) bool { return strings.HasPrefix(a, "-b") || strings.HasPrefix(a, "-f") })
+}
+
+// readingJournal leaves out what rotates, flushes or deletes journals.
+func readingJournal(args []string) bool {
+	return !slices.ContainsFunc(args, func(a string) bool {
+		for _, w := range []string{"--vacuum", "--rotate", "--flush", "--relinquish", "--smart-relinquish", "--sync", "--setup-keys", "--update-catalog", "--cursor-file"} {
+			if strings.HasPrefix(a, w) {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// ReadOnly refuses a command that is not known to only read: what changes a
+// host is an Action, and goes through the gate.
+func ReadOnly(argv []string) error {
+	if len(argv) == 0 || argv[0] == "" {
+		return fmt.Errorf("no command given")
+	}
+	reads, known := readers[argv[0]]
+	if known && (reads == nil || reads(argv[1:])) {
+		return nil
+	}
+	return &Refusal{
+		What: fmt.Sprintf("%s is not known as a command that only reads", strings.Join(argv[:min(len(argv), 4)], " ")),
+		Mend: fmt.Sprintf("run it as an action, or add %s to internal/host/resource/readonly.go if it changes nothing", path.Base(argv[0])),
+	}
+}

@@ -1,0 +1,107 @@
+package resource
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/mortarhpc/mortar/internal/base/md"
+)
+
+// XFS is a file system on a device. It is made only where there is nothing.
+type XFS struct {
+	Device string
+	UUID   string
+	Args   []string // of mkfs.xfs, without the device
+}
+
+// Kind is "xfs".
+func (x *XFS) Kind() string { return "xfs" }
+
+// ID is the device.
+func (x *XFS) ID() string { return x.Device }
+
+// Diff looks whether it is mounted, then at what the device carries.
+func (x *XFS) Diff(ctx context.Context, sys Sys) ([]Action, error) {
+	dev := kernelName(sys, x.Device)
+	if dev == "" {
+		return x.mkfs(false), nil // its volume is made first
+	}
+	ms, err := mounts(sys)
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range ms {
+		// A mounted file system is known by its UUID's link, without a fork.
+		if m.Type == "xfs" && kernelName(sys, m.Source) == dev && kernelName(sys, "/dev/disk/by-uuid/"+x.UUID) == dev {
+			return nil, nil
+		}
+	}
+	argv := []string{"blkid", "--probe", "--output", "export", x.Device}
+	out, installed, err := query(ctx, sys, argv...)
+	if err != nil {
+		return nil, err
+	}
+	if !installed {
+		return nil, fmt.Errorf("blkid is missing (package util-linux)")
+	}
+	// 2: nothing found. 8: ambivalent, more than one signature.
+	// Source: blkid(8), EXIT STATUS.
+	if out.Code == 2 {
+		return x.mkfs(false), nil
+	}
+	if out.Code != 0 {
+		return nil, &Refusal{
+			What: fmt.Sprintf("%s carries more than one signature, or cannot be read (%s)", x.Device, strings.TrimSpace(out.Stderr)),
+			Mend: "look at it with wipefs(8)",
+		}
+	}
+	v := map[string]string{}
+	for line := range strings.Lines(out.Stdout) {
+		if k, val, ok := strings.Cut(strings.TrimSpace(line), "="); ok {
+			v[k] = val
+		}
+	}
+	if v["TYPE"] == "" && v["PTTYPE"] == "" {
+		return x.mkfs(false), nil
+	}
+	if v["TYPE"] != "xfs" || !md.SameUUID(v["UUID"], x.UUID) {
+		what := v["TYPE"]
+		if what == "" {
+			what = "a partition table (" + v["PTTYPE"] + ")"
+		}
+		return nil, &Refusal{
+			What: fmt.Sprintf("%s carries %s %s, which this brick has not made", x.Device, what, v["UUID"]),
+			Mend: "save its data and wipe it with wipefs(8), or correct the spec",
+		}
+	}
+	// mkfs.xfs sets inprogress first and clears it last: one that was killed
+	// left a superblock with our UUID and no file system.
+	argv = []string{"xfs_db", "-r", "-c", "sb 0", "-c", "print inprogress", x.Device}
+	out, installed, err = query(ctx, sys, argv...)
+	if err != nil {
+		return nil, err
+	}
+	if !installed {
+		return nil, fmt.Errorf("xfs_db is missing (package xfsprogs)")
+	}
+	if out.Code != 0 {
+		return nil, failed(out, argv...)
+	}
+	if strings.TrimSpace(out.Stdout) == "inprogress = 1" {
+		return x.mkfs(true), nil
+	}
+	return nil, nil
+}
+
+func (x *XFS) mkfs(again bool) []Action {
+	argv := []string{"mkfs.xfs"}
+	why := ""
+	if again {
+		argv, why = append(argv, "-f"), "an earlier mkfs.xfs of this brick was cut short"
+	}
+	return []Action{{
+		Title: "make the XFS file system on " + x.Device, Why: why,
+		Cmd: append(append(argv, x.Args...), x.Device), Seconds: 600,
+	}}
+}

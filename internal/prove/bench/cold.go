@@ -1,0 +1,264 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mortarhpc/mortar/internal/base/linux"
+	"github.com/mortarhpc/mortar/internal/brick/spec"
+	"github.com/mortarhpc/mortar/internal/host/agent"
+	"github.com/mortarhpc/mortar/internal/host/resource"
+	"github.com/mortarhpc/mortar/internal/prove/testbed"
+)
+
+// coldTime bounds emptying the caches, which is finished once begun.
+const coldTime = 10 * time.Minute
+
+// startTime is how long a service may take to be back once the cluster has
+// come to rest.
+const startTime = time.Minute
+
+// coldTexts say in a sentence how caches were emptied.
+var coldTexts = map[string]string{
+	ColdRestart: "Before each phase that works on what is there, caches are emptied as the papers do it: the clients unmount, the service is stopped, which unmounts XFS, it is started again, and the clients mount.",
+	ColdDrop:    "Before each phase that works on what is there, the clients mount anew and the server drops its page cache (vm.drop_caches). The disks' own caches, and those of a RAID controller, are not emptied by that.",
+	ColdNone:    "Caches are not emptied: what is read may come from memory.",
+}
+
+// do runs a command that changes a host.
+func (r *runner) do(ctx context.Context, host, title string, argv ...string) error {
+	_, err := r.env.Gate.Run(ctx, host, r.host(host), resource.Action{Title: title, Cmd: argv, Seconds: 300})
+	return err
+}
+
+// cold empties every cache between the disks and the threads. It is not
+// interrupted halfway: the brick would be left without its service.
+func (r *runner) cold(ctx context.Context, how string) error {
+	if err := ctx.Err(); err != nil || how == ColdNone {
+		return err
+	}
+	began := time.Now()
+	cctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), coldTime)
+	defer cancel()
+	r.say(Progress{State: "emptying caches: clients unmount"})
+	err := testbed.Each(r.clients, func(client string) error { return r.unmount(cctx, client) })
+	if err == nil {
+		switch {
+		case how == ColdDrop:
+			r.say(Progress{State: "emptying caches: the server drops its page cache"})
+			err = r.dropServer(cctx)
+		case r.env.Design.HA != nil:
+			err = r.restartClustered(cctx)
+		default:
+			err = r.restartSingle(cctx)
+		}
+	}
+	// Whatever failed, the clients get their mounts back.
+	r.say(Progress{State: "emptying caches: clients mount"})
+	r.unmounted = true
+	if err = errors.Join(err, r.mountAll(cctx)); err != nil {
+		return fmt.Errorf("caches could not be emptied: %w", err)
+	}
+	r.coldSeconds += time.Since(began).Seconds()
+	return ctx.Err()
+}
+
+// unmount takes a client's mounts of the brick away, the last one first.
+func (r *runner) unmount(ctx context.Context, client string) error {
+	ms, err := testbed.Mounts(ctx, r.host(client))
+	if err != nil {
+		return err
+	}
+	for _, m := range slices.Backward(r.env.Design.Mounts) {
+		if m.Client != client {
+			continue
+		}
+		if _, there := linux.MountAt(ms, m.Path); !there {
+			continue
+		}
+		if err := r.do(ctx, client, "unmount "+m.Path, "umount", m.Path); err != nil {
+			if strings.Contains(err.Error(), "busy") {
+				return fmt.Errorf("%s is in use on the client: stop what uses it (fuser -vm %s names it), or use --cold none", m.Path, m.Path)
+			}
+			return err
+		}
+	}
+	return nil
+}
+
+// mountAll gives every client its mounts back, if they were taken away.
+func (r *runner) mountAll(ctx context.Context) error {
+	if !r.unmounted {
+		return nil
+	}
+	err := testbed.Each(r.clients, func(client string) error { return r.mount(ctx, client) })
+	r.unmounted = err != nil
+	return err
+}
+
+// mount gives a client its mounts of the brick back, which apply has put into
+// fstab.
+func (r *runner) mount(ctx context.Context, client string) error {
+	ms, err := testbed.Mounts(ctx, r.host(client))
+	if err != nil {
+		return err
+	}
+	for _, m := range r.env.Design.Mounts {
+		if m.Client != client {
+			continue
+		}
+		if _, there := linux.MountAt(ms, m.Path); there {
+			continue
+		}
+		if err := r.do(ctx, client, "mount "+m.Path, "mount", m.Path); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// restartClustered has the cluster stop and start every service, which takes
+// XFS, the volume and the arrays down and up.
+func (r *runner) restartClustered(ctx context.Context) error {
+	asked := r.active()[0]
+	var failed error
+	for _, s := range r.env.Design.Services {
+		r.say(Progress{State: "emptying caches: the cluster restarts service " + s.Name})
+		id := resource.ServiceID(s.Name)
+		if r.env.Design.Spec.Profile == spec.Stock {
+			id = resource.GroupID(s.Name)
+		}
+		err := r.do(ctx, asked, "restart service "+s.Name, "crm_resource", "--restart", "--resource", id)
+		if err == nil {
+			continue
+		}
+		failed = errors.Join(failed, fmt.Errorf("restarting service %s: %w", s.Name, err))
+		other, err := r.enable(ctx, id)
+		if err != nil {
+			return errors.Join(failed, fmt.Errorf("service %s may still be disabled (crm_resource --resource %s --meta --delete-parameter target-role enables it): %w", s.Name, id, err))
+		}
+		asked = other
+	}
+	// A start that is only under way counts as done for --restart, and before
+	// Pacemaker 2.1.7 for --wait: so both are asked for, and it is looked.
+	// Source: https://github.com/ClusterLabs/pacemaker/pull/3256; seen with 3.0.0
+	waited := r.do(ctx, asked, "wait until the cluster is idle", "crm_resource", "--wait", "--timeout", "240s")
+	for deadline := time.Now().Add(startTime); ; {
+		err := r.findActive(ctx)
+		if err == nil {
+			break
+		}
+		if time.Now().After(deadline) {
+			return errors.Join(failed, waited, err)
+		}
+		select {
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+			return errors.Join(failed, waited, err)
+		}
+	}
+	if waited != nil {
+		// Something else keeps it busy, e.g. a fence device that fails.
+		r.note(asked, "the services are back, but the cluster does not come to rest (mortar status shows why): %v", waited)
+	}
+	return failed
+}
+
+// enableTime is how long a server is looked for that can enable a service
+// again; the one that was asked to restart it may have been fenced.
+const enableTime = 2 * time.Minute
+
+// enable takes back what a restart that broke off leaves behind: crm_resource
+// has disabled the service by then, and would have enabled it in the end. It
+// returns the server that did it.
+func (r *runner) enable(ctx context.Context, id string) (string, error) {
+	r.say(Progress{State: "emptying caches: the restart broke off, the service is enabled again"})
+	ctx, cancel := context.WithTimeout(ctx, enableTime)
+	defer cancel()
+	enable := func(server string) error {
+		return r.do(ctx, server, "enable "+id, "crm_resource", "--resource", id, "--meta", "--delete-parameter", "target-role")
+	}
+	for {
+		var errs []error
+		for _, s := range r.servers {
+			err := enable(s)
+			if errors.Is(err, agent.ErrLost) {
+				if err = r.connect(ctx, s); err == nil {
+					err = enable(s)
+				}
+			}
+			if err == nil {
+				return s, nil
+			}
+			errs = append(errs, fmt.Errorf("%s: %w", s, err))
+		}
+		select {
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+			return "", errors.Join(errs...)
+		}
+	}
+}
+
+// restartSingle does the same on a server without a cluster. Once the NFS
+// server is stopped everything is started again, whatever fails.
+func (r *runner) restartSingle(ctx context.Context) error {
+	return testbed.Each(r.active(), func(server string) error {
+		r.say(Progress{State: "emptying caches: the NFS server restarts"})
+		err := r.do(ctx, server, "stop the NFS server", "systemctl", "stop", "nfs-server.service")
+		for _, v := range r.env.Design.Volumes {
+			if err != nil {
+				break
+			}
+			if err = r.do(ctx, server, "unmount "+v.MountPoint, "umount", v.MountPoint); err == nil {
+				err = r.do(ctx, server, "mount "+v.MountPoint, "mount", v.MountPoint)
+			}
+		}
+		return errors.Join(err, r.do(ctx, server, "start the NFS server", "systemctl", "start", "nfs-server.service"))
+	})
+}
+
+// active lists the servers that serve, each once.
+func (r *runner) active() []string {
+	var out []string
+	for _, s := range r.env.Design.Services {
+		if a := r.serves[s.Name]; a != "" && !slices.Contains(out, a) {
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
+// findActive finds the server each service's volume is mounted on.
+func (r *runner) findActive(ctx context.Context) error {
+	mounted := map[string][]linux.Mount{}
+	var problems, unreachable []string
+	for _, s := range r.servers {
+		ms, err := testbed.Mounts(ctx, r.host(s))
+		if err != nil {
+			unreachable = append(unreachable, fmt.Sprintf("%s: %v", s, err))
+			continue
+		}
+		mounted[s] = ms
+	}
+	serves := map[string]string{}
+	for _, v := range r.env.Design.Volumes {
+		for _, s := range r.servers {
+			if _, ok := linux.MountAt(mounted[s], v.MountPoint); ok {
+				serves[v.Service] = s
+			}
+		}
+		if serves[v.Service] == "" {
+			problems = append(problems, fmt.Sprintf("service %s runs on no server (%s is mounted nowhere)", v.Service, v.MountPoint))
+		}
+	}
+	if len(problems) > 0 {
+		return &Unfit{append(unreachable, problems...)}
+	}
+	r.serves = serves
+	return nil
+}

@@ -1,0 +1,329 @@
+package bench
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/mortarhpc/mortar/internal/prove/workload"
+)
+
+// job of a phase on a lane.
+func (r *runner) job(s *Set, p setPhase, l lane, regions []workload.BenchRegion) workload.BenchJob {
+	t := s.Test
+	j := workload.BenchJob{
+		RunID: l.runID, Set: s.Name, Client: l.client, ClientIndex: l.index, Clients: l.of, Dir: l.dir, Phase: p.op, Engine: r.opt.Engine,
+		Threads: s.PerLane, Hold: true, ProgressSeconds: 0.5, Regions: regions,
+	}
+	if l.device != "" {
+		j.Device, j.Dir, j.RegionThreads = l.device, "", s.RegionThreads
+	}
+	if p.measured && t.Seconds > 0 {
+		j.DurationSeconds = float64(t.Seconds)
+		if t.Seconds <= 30 {
+			j.BucketSeconds = 0.25
+		}
+	}
+	if t.metadata() {
+		j.Branch, j.Items, j.ItemBytes, j.ItemSync, j.Shared = s.Dirs, s.Items, int64(t.ItemBytes), t.ItemSync == "fsync", t.shared()
+		j.ReadShift = t.ReadShift
+		return j
+	}
+	j.Layout, j.FileBytes, j.RecordBytes = workload.BenchLayout(t.Layout), s.FileBytes, s.RecordBytes
+	switch p.op {
+	case workload.SeqWrite, workload.SeqRead:
+		j.Direct = t.IO == "direct"
+		// What is over in a second or two has a timeline all the same.
+		switch {
+		case s.FileBytes <= 16<<20:
+			j.BucketSeconds = 0.05
+		case s.FileBytes <= 256<<20:
+			j.BucketSeconds = 0.25
+		}
+	default:
+		j.Buffered = t.IO != "direct"
+	}
+	if p.lays() {
+		j.RecordBytes, j.Direct = layRecord, false
+	}
+	if p.op == workload.RandRead {
+		j.Limit = int64(t.Reread)
+	}
+	if !p.op.Writes() {
+		j.ReadShift = t.ReadShift
+		// Without a restart the client's own pages are dropped all the same.
+		j.DropCache = r.suite.Cold != ColdNone && l.device == ""
+	}
+	return j
+}
+
+// laneRun is one lane's bench.run under way.
+type laneRun struct {
+	mu       sync.Mutex
+	progress workload.BenchProgress
+	result   *workload.BenchResult
+	err      error
+	done     chan struct{}
+}
+
+func (l *laneRun) look() (workload.BenchProgress, bool, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	select {
+	case <-l.done:
+		return l.progress, true, l.err
+	default:
+		return l.progress, false, nil
+	}
+}
+
+// startLead is how far ahead the common start is set: every client must have
+// heard of it. A variable for tests.
+var startLead = 400 * time.Millisecond
+
+// phase has all lanes do one phase together. An error means that it did not
+// begin; whose fault that was, and whatever happens later, is in the shares.
+func (r *runner) phase(ctx context.Context, s *Set, p setPhase, use []lane, regions map[string][]workload.BenchRegion) ([]share, error) {
+	title, unit := s.Test.title(p.op)
+	switch {
+	case p.lays():
+		title = s.Test.Title + ": laying out files"
+	case !p.measured:
+		title = s.Test.Title + ": reading once"
+	}
+	base := Progress{Phase: title, Threads: s.Threads, Hosts: len(laneClients(use)), Unit: unit}
+	runs := make([]*laneRun, len(use))
+	for i, l := range use {
+		job := r.job(s, p, l, regions[l.service])
+		lr := &laneRun{done: make(chan struct{})}
+		runs[i] = lr
+		h := r.host(l.client)
+		go func() {
+			defer close(lr.done)
+			var res workload.BenchResult
+			// Not the caller's context: an interrupt stops the phase in order,
+			// so that what was measured is told.
+			err := h.Call(context.WithoutCancel(ctx), "bench.run", job, &res, func(raw json.RawMessage) {
+				var pr workload.BenchProgress
+				if json.Unmarshal(raw, &pr) == nil {
+					lr.mu.Lock()
+					lr.progress = pr
+					lr.mu.Unlock()
+				}
+			})
+			lr.mu.Lock()
+			defer lr.mu.Unlock()
+			if lr.err = err; err == nil {
+				lr.result = &res
+			}
+		}()
+	}
+	start, err := r.startTogether(ctx, use, runs, base)
+	out := make([]share, len(use))
+	if err != nil {
+		for i, l := range use {
+			_, _, lerr := runs[i].look()
+			out[i] = share{client: l.client, err: lerr}
+		}
+		r.stopAll(use)
+		waitAll(runs, time.Minute)
+		if slices.ContainsFunc(out, func(s share) bool { return s.err != nil }) {
+			return out, errors.New("not begun") // why is for after to tell
+		}
+		return out, fmt.Errorf("not begun: %w", err)
+	}
+	r.follow(ctx, s, p, use, runs, base)
+
+	for i, l := range use {
+		pr, ended, err := runs[i].look()
+		out[i] = share{client: l.client, offset: r.offset(l.client), progress: pr, start: start, err: err}
+		switch {
+		case !ended:
+			out[i].err = errors.New("it did not end when told to")
+		case err == nil:
+			out[i].result = runs[i].result
+		}
+	}
+	return out, nil
+}
+
+func (r *runner) offset(name string) int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.offsets[name]
+}
+
+// startTogether waits until every lane is ready and gives all of them one
+// moment to start at.
+func (r *runner) startTogether(ctx context.Context, use []lane, runs []*laneRun, base Progress) (int64, error) {
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	told := time.Now()
+	for ready := false; !ready; {
+		ready = true
+		for i, lr := range runs {
+			pr, ended, err := lr.look()
+			if ended {
+				if err == nil {
+					err = endedEarly(lr.result)
+				}
+				return 0, fmt.Errorf("%s: %w", use[i].client, err)
+			}
+			ready = ready && pr.State == "waiting"
+		}
+		if ready {
+			break
+		}
+		if time.Since(told) > time.Second {
+			told = time.Now()
+			b := base
+			b.State = "preparing"
+			b.Left = r.left(0, 0)
+			r.say(b)
+		}
+		select {
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		case <-tick.C:
+		}
+	}
+	start := time.Now().Add(startLead).UnixNano()
+	var wg sync.WaitGroup
+	errs := make([]error, len(use))
+	for i, l := range use {
+		wg.Go(func() {
+			if err := r.host(l.client).Call(ctx, "bench.start", workload.BenchStartParams{RunID: l.runID, StartNs: start + r.offset(l.client)}, nil, nil); err != nil {
+				errs[i] = fmt.Errorf("%s: %w", l.client, err)
+			}
+		})
+	}
+	wg.Wait()
+	return start, errors.Join(errs...)
+}
+
+// endedEarly tells why a lane ended before it was told to begin.
+func endedEarly(res *workload.BenchResult) error {
+	for _, t := range res.Threads {
+		if t.Fault != "" {
+			return fmt.Errorf("%s: %s", t.Fault, t.Error)
+		}
+	}
+	return errors.New("it ended before it began")
+}
+
+// stopAll ends the phase under way on every lane.
+func (r *runner) stopAll(use []lane) {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	var wg sync.WaitGroup
+	for _, l := range use {
+		wg.Go(func() {
+			_ = r.host(l.client).Call(ctx, "bench.stop", workload.BenchStopParams{RunID: l.runID}, nil, nil)
+		})
+	}
+	wg.Wait()
+}
+
+func waitAll(runs []*laneRun, limit time.Duration) {
+	t := time.NewTimer(limit)
+	defer t.Stop()
+	for _, lr := range runs {
+		select {
+		case <-lr.done:
+		case <-t.C:
+			return
+		}
+	}
+}
+
+// follow waits for the end of a phase and tells how it goes. An interrupt
+// stops it, and waits for what was measured.
+func (r *runner) follow(ctx context.Context, s *Set, p setPhase, use []lane, runs []*laneRun, base Progress) {
+	tick := time.NewTicker(500 * time.Millisecond)
+	defer tick.Stop()
+	over := make(chan struct{})
+	go func() {
+		for _, lr := range runs {
+			<-lr.done
+		}
+		close(over)
+	}()
+	began, last, lastAt, rate := time.Now(), 0.0, time.Now(), 0.0
+	stopped := false
+	for {
+		open, amount, total, flushing := 0, 0.0, 0.0, 0
+		for _, lr := range runs {
+			pr, ended, _ := lr.look()
+			if !ended {
+				open++
+			}
+			if pr.State == "flushing" {
+				flushing++
+			}
+			if base.Unit == "MiB/s" {
+				amount, total = amount+float64(pr.Bytes)/(1<<20), total+float64(pr.TotalBytes)/(1<<20)
+			} else {
+				amount, total = amount+float64(pr.Ops), total+float64(pr.TotalOps)
+			}
+		}
+		if open == 0 {
+			return
+		}
+		if stopped && time.Since(began) > 4*time.Minute {
+			return
+		}
+		if d := time.Since(lastAt).Seconds(); d >= 0.9 {
+			rate = (amount - last) / d
+			last, lastAt = amount, time.Now()
+		}
+		b := base
+		b.State, b.Rate = "running", rate
+		if flushing == open {
+			b.State = "flushing"
+		}
+		if total > 0 {
+			b.Done = amount / total
+		}
+		elapsed := time.Since(began).Seconds()
+		if p.measured && s.Test.Seconds > 0 {
+			b.Done = max(b.Done, min(elapsed/float64(s.Test.Seconds), 1))
+		}
+		b.Left = r.left(elapsed, b.Done)
+		r.say(b)
+		done := ctx.Done()
+		if stopped {
+			done = nil
+		}
+		select {
+		case <-done:
+			stopped, began = true, time.Now()
+			r.say(Progress{Phase: base.Phase, State: "interrupted: stopping the load"})
+			r.stopAll(use)
+		case <-over:
+		case <-tick.C:
+		}
+	}
+}
+
+// left estimates the seconds until everything is done: what remains of this
+// measurement, and the mean of those behind us for each that is to come.
+func (r *runner) left(elapsed, done float64) float64 {
+	mean := 0.0
+	for _, s := range r.stepSeconds {
+		mean += s / float64(len(r.stepSeconds))
+	}
+	here := mean
+	if done > 0.05 && elapsed > 1 {
+		here = elapsed * (1 - done) / done
+	}
+	if len(r.stepSeconds) > 0 {
+		mean += r.coldSeconds / float64(len(r.stepSeconds))
+	} else if done > 0.05 && elapsed > 1 {
+		mean = elapsed / done
+	}
+	return here + mean*float64(max(r.steps-r.step, 0))
+}

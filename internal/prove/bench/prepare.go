@@ -1,0 +1,292 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/mortarhpc/mortar/internal/base/linux"
+	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/brick/spec"
+	"github.com/mortarhpc/mortar/internal/prove/report"
+	"github.com/mortarhpc/mortar/internal/prove/testbed"
+	"github.com/mortarhpc/mortar/internal/prove/workload"
+)
+
+// prepare reaches every host, finds where the services run, checks the
+// mounts and makes the directories of the run. Only the last changes
+// anything.
+func (r *runner) prepare(ctx context.Context) error {
+	d := r.env.Design
+	for _, s := range d.Spec.Servers {
+		r.servers = append(r.servers, s.Name)
+	}
+	for _, m := range d.Mounts {
+		if !slices.Contains(r.clients, m.Client) {
+			r.clients = append(r.clients, m.Client)
+		}
+	}
+	if len(r.clients) == 0 {
+		return &Unfit{[]string{"no client mounts the brick: a benchmark needs load; give the spec a client (clients:)"}}
+	}
+	r.say(Progress{State: "reaching " + strings.Join(append(slices.Clone(r.servers), r.clients...), ", ")})
+	err := testbed.Each(append(slices.Clone(r.servers), r.clients...), func(name string) error { return r.connect(ctx, name) })
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if err != nil {
+		return &Unfit{[]string{err.Error()}}
+	}
+	for _, n := range r.notes {
+		r.say(Progress{Note: n})
+	}
+	if err := r.findActive(ctx); err != nil {
+		return err
+	}
+	for _, s := range r.active() {
+		var hello struct {
+			Mem int64 `json:"mem_bytes"`
+		}
+		if err := r.host(s).Call(ctx, "hello", nil, &hello, nil); err != nil {
+			return fmt.Errorf("%s: %w", s, err)
+		}
+		r.memory += hello.Mem
+	}
+	r.noteArrays(ctx)
+	r.runID = fmt.Sprintf("bench-%s-%s", r.began.UTC().Format("20060102T150405"), uuid.NewString()[:8])
+	if err := r.findLanes(ctx); err != nil {
+		return err
+	}
+	r.bench.Phases, r.bench.Layers = []report.BenchPhase{}, []report.Layer{}
+	if err := r.makeDirs(ctx); err != nil {
+		return err
+	}
+	all := append(slices.Clone(r.active()), r.clients...)
+	// Behind them, the engine's on each client.
+	r.software = append(testbed.Versions(ctx, all, func(name string) testbed.Host { return r.host(name) }), r.software...)
+	return nil
+}
+
+// noteArrays says which arrays are not as they should be: figures are lower
+// while they are rebuilt.
+func (r *runner) noteArrays(ctx context.Context) {
+	for _, s := range r.active() {
+		var f struct {
+			Content []byte `json:"content"`
+		}
+		if err := r.host(s).Call(ctx, "read", map[string]string{"path": "/proc/mdstat"}, &f, nil); err != nil {
+			continue // no md on this server
+		}
+		for _, text := range arrayTroubles(string(f.Content)) {
+			r.note(s, "%s", text)
+		}
+	}
+}
+
+var (
+	mdArray    = regexp.MustCompile(`^(md\S+) : `)
+	mdDisks    = regexp.MustCompile(`\[(\d+)/(\d+)\] \[[U_]+\]`)
+	mdProgress = regexp.MustCompile(`(resync|recovery|check|reshape) = *([0-9.]+%)`)
+)
+
+// arrayTroubles reads /proc/mdstat. Source: md(4)
+func arrayTroubles(mdstat string) []string {
+	var out []string
+	name := ""
+	for line := range strings.Lines(mdstat) {
+		if m := mdArray.FindStringSubmatch(line); m != nil {
+			name = m[1]
+		}
+		if m := mdDisks.FindStringSubmatch(line); m != nil && m[1] != m[2] {
+			out = append(out, fmt.Sprintf("array %s is degraded (%s of %s disks): figures are lower for it", name, m[2], m[1]))
+		}
+		if m := mdProgress.FindStringSubmatch(line); m != nil {
+			out = append(out, fmt.Sprintf("array %s is busy with %s (%s done): figures are lower until that ends (mortar status shows it)", name, m[1], m[2]))
+		}
+	}
+	return out
+}
+
+// findLanes chooses a mount of each service on each client.
+func (r *runner) findLanes(ctx context.Context) error {
+	d := r.env.Design
+	var problems []string
+	chosen := map[string]design.ClientMount{} // client/service
+	for _, m := range d.Mounts {
+		key := m.Client + "/" + m.Service
+		if _, have := chosen[key]; !have && (r.opt.NFSVersion == "" || m.Version == r.opt.NFSVersion) {
+			chosen[key] = m
+		}
+	}
+	mounts := map[string][]linux.Mount{}
+	for _, c := range r.clients {
+		ms, err := testbed.Mounts(ctx, r.host(c))
+		if err != nil {
+			return fmt.Errorf("%s: %w", c, err)
+		}
+		mounts[c] = ms
+	}
+	// Neighbouring lanes are on different clients and different services.
+	n, k := len(r.clients), len(d.Services)
+	for i := range n * k {
+		c, s := r.clients[i%n], d.Services[(i+i/n)%k]
+		m, ok := chosen[c+"/"+s.Name]
+		if !ok {
+			problems = append(problems, fmt.Sprintf("client %s has no mount of service %s by NFSv%s", c, s.Name, r.opt.NFSVersion))
+			continue
+		}
+		live, there := linux.MountAt(mounts[c], m.Path)
+		switch {
+		case !there || live.Source != m.Source:
+			problems = append(problems, fmt.Sprintf("%s is not mounted on %s of client %s (mortar apply mounts it)", m.Source, m.Path, c))
+		case slices.Contains(live.Options, "ro"):
+			problems = append(problems, fmt.Sprintf("%s is mounted read-only on client %s: a benchmark writes; mount it rw", m.Path, c))
+		}
+		if d := differs(m.Options, live.Options); there && d != "" {
+			r.note(c, "%s is mounted with %s: what server and client agreed on", m.Path, d)
+		}
+		r.lanes = append(r.lanes, lane{client: c, service: s.Name, dir: path.Join(m.Path, benchDir), runID: r.runID + "-" + s.Name})
+	}
+	if len(problems) > 0 {
+		return &Unfit{problems}
+	}
+	return nil
+}
+
+// differs tells which values of mount options are not those asked for.
+func differs(want, have []string) string {
+	var out []string
+	for _, w := range want {
+		key, value, ok := strings.Cut(w, "=")
+		if !ok {
+			continue
+		}
+		for _, h := range have {
+			if k, v, ok := strings.Cut(h, "="); ok && k == key && v != value {
+				out = append(out, fmt.Sprintf("%s, not %s", h, w))
+			}
+		}
+	}
+	return strings.Join(out, "; ")
+}
+
+// benchDir, on a mount, is where a run's files go: <mount>/.mortar/<run id>.
+const benchDir = ".mortar"
+
+// makeDirs makes the directories of the run and sees whether the suite fits.
+func (r *runner) makeDirs(ctx context.Context) error {
+	d := r.env.Design
+	for _, m := range d.Mounts {
+		_, dir, _ := strings.Cut(m.Source, ":")
+		dir = path.Join(dir, benchDir)
+		if slices.Contains(r.dirs, dir) {
+			continue
+		}
+		// Clients' root may be squashed to nobody, so the directory is nobody's.
+		if err := r.do(ctx, r.serves[m.Service], "directory for the benchmark's files", "install", "-d", "-o", "nobody", "-g", "nogroup", "-m", "0755", dir); err != nil {
+			return fmt.Errorf("%s: %w", r.serves[m.Service], err)
+		}
+		r.dirs = append(r.dirs, dir)
+	}
+	free := int64(-1)
+	var others []string
+	for _, l := range r.lanes {
+		var f workload.BenchFacts
+		if err := r.host(l.client).Call(ctx, "bench.prepare", workload.BenchPrepareParams{RunID: l.runID, Dir: l.dir}, &f, nil); err != nil {
+			r.cleanup(ctx)
+			return &Unfit{[]string{fmt.Sprintf("%s: %v", l.client, err)}}
+		}
+		r.facts[l.client] = f
+		for _, o := range f.Others {
+			// The other service's run of this one is in another volume, or beside it.
+			if !slices.ContainsFunc(r.lanes, func(x lane) bool { return x.runID == o }) && !slices.Contains(others, o) {
+				others = append(others, o)
+				r.note(l.client, "%s is of another run: if that was killed and is not under way, remove it (rm -r)", path.Join(l.dir, o))
+			}
+		}
+		if free < 0 || f.FreeBytes < free {
+			free = f.FreeBytes
+		}
+		if r.opt.Engine == workload.EngineMortar {
+			continue
+		}
+		if v, ok := f.Engines[string(r.opt.Engine)]; !ok {
+			r.cleanup(ctx)
+			return &Unfit{[]string{fmt.Sprintf("%s is not installed on client %s: install it there, or use another --engine", r.opt.Engine, l.client)}}
+		} else if v != "" {
+			r.software = append(r.software, report.Row{Name: string(r.opt.Engine) + " on " + l.client, Value: v})
+		}
+	}
+	// Services may share the load; the smallest volume must hold its part.
+	need := int64(0)
+	for _, round := range rounds(r.suite, r.sets()) {
+		together := int64(0)
+		for _, s := range round.sets {
+			// What is laid out is so whole, whatever then ends by time.
+			if s.Test.Seconds == 0 || s.Test.layOut() && s.Test.File != 0 {
+				together += s.TotalBytes / int64(len(d.Services))
+			}
+		}
+		need = max(need, together)
+	}
+	if need > free*9/10 {
+		r.cleanup(ctx)
+		mend := "use a smaller --scale, or fewer --tests"
+		if r.opt.Scale*float64(free)*0.9/float64(need) > 1e-6 {
+			n := 1
+			for float64(need)/r.opt.Scale/float64(n) > float64(free)*0.9 {
+				n *= 2
+			}
+			mend = fmt.Sprintf("use --scale 1/%d or less, or fewer --tests", n)
+		}
+		return &Unfit{[]string{fmt.Sprintf("the suite needs %s at a time, and %s are free; %s", report.Bytes(need), report.Bytes(free), mend)}}
+	}
+	r.limitSizes(free)
+	return nil
+}
+
+// limitSizes bounds what a test that is ended by time would do at most: it
+// shall not end by running out of space. Tests that share the space share it
+// evenly.
+func (r *runner) limitSizes(free int64) {
+	if len(r.suite.Order) > 0 {
+		free /= int64(len(r.suite.Tests))
+	}
+	for i := range r.suite.Tests {
+		t := &r.suite.Tests[i]
+		if t.Seconds > 0 && t.metadata() && t.ItemBytes > 0 {
+			r.limitItems(t, free)
+		}
+		if t.Seconds == 0 || t.metadata() || t.File != 0 {
+			continue
+		}
+		total := int64(t.Total)
+		if total == 0 {
+			total = 2 * r.memory
+		}
+		if limit := int64(float64(free) / 2 / r.opt.Scale); total > limit {
+			total = limit
+		}
+		t.Total = spec.Bytes(total)
+	}
+}
+
+// limitItems does the same for files that hold something; a file takes whole
+// blocks of 4 KiB.
+func (r *runner) limitItems(t *Test, free int64) {
+	each := (int64(t.ItemBytes) + 4095) / 4096 * 4096
+	most := int64(0)
+	for _, s := range r.sets() {
+		if s.Test == t {
+			most = max(most, s.Files)
+		}
+	}
+	if fit := free / 2 / each; most > fit {
+		t.Items = max(int(float64(t.Items)*float64(fit)/float64(most)), 1)
+	}
+}

@@ -1,0 +1,509 @@
+package bench
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mortarhpc/mortar/internal/brick/spec"
+	"github.com/mortarhpc/mortar/internal/host/netprobe"
+	"github.com/mortarhpc/mortar/internal/host/resource"
+	"github.com/mortarhpc/mortar/internal/prove/report"
+	"github.com/mortarhpc/mortar/internal/prove/testbed"
+	"github.com/mortarhpc/mortar/internal/prove/workload"
+)
+
+// Loads of a profile.
+const (
+	loadRead   = "sequential read"
+	loadWrite  = "sequential write"
+	loadRandom = "random 4 KiB read"
+)
+
+// probeSeconds is how long each measurement of a profile takes. A variable
+// for tests.
+var probeSeconds = 3
+
+// probe is one kind of load of a profile.
+type probe struct {
+	load  string
+	op    workload.BenchPhase
+	unit  string
+	grids [][2]int // on a device: regions, and threads in each
+}
+
+var (
+	readProbe = probe{loadRead, workload.SeqRead, "MiB/s", [][2]int{{1, 1}, {1, 4}, {4, 1}, {4, 4}}}
+	// Where in the device a random record lies does not matter.
+	randomProbe = probe{loadRandom, workload.RandRead, "ops/s", [][2]int{{1, 1}, {1, 8}, {1, 32}}}
+)
+
+// profile measures every layer bottom up. A layer that cannot be measured is
+// reported as such; the others go on.
+func (r *runner) profile(ctx context.Context) {
+	type step struct {
+		name, title, below string
+		run                func(context.Context, *report.Layer) error
+	}
+	d := r.env.Design
+	disks, groups, volumes := r.devices(ctx)
+	servers := strings.Join(r.active(), " and ")
+	steps := []step{
+		{"disks", report.Plural(len(disks), "raw disk"), "", func(ctx context.Context, l *report.Layer) error { return r.readDevices(ctx, l, disks) }},
+		{"raid", "RAID, " + report.Plural(len(d.Groups), "group"), "disks", func(ctx context.Context, l *report.Layer) error { return r.readDevices(ctx, l, groups) }},
+		{"volume", "logical volume", "raid", func(ctx context.Context, l *report.Layer) error { return r.readDevices(ctx, l, volumes) }},
+		{"filesystem", "XFS, on " + servers, "volume", r.probeLocal},
+		{"network", "network, TCP", "", r.probeNetwork},
+		{"nfs-one", "NFS, one client", "filesystem", func(ctx context.Context, l *report.Layer) error { return r.probeNFS(ctx, l, 1) }},
+	}
+	if n := len(r.clients); n > 1 {
+		steps = append(steps, step{"nfs-many", fmt.Sprintf("NFS, %d clients", n), "filesystem", func(ctx context.Context, l *report.Layer) error { return r.probeNFS(ctx, l, n) }})
+	} else {
+		r.note("", "there is one client host: NFS with many clients could not be profiled")
+	}
+	if len(d.Arrays) > 0 {
+		steps[0].title = report.Plural(len(disks), "LUN")
+	}
+	r.steps += len(steps)
+	for _, s := range steps {
+		if ctx.Err() != nil {
+			return
+		}
+		r.step++
+		r.say(Progress{State: "profile: " + s.title, Left: r.left(0, 0)})
+		began := time.Now()
+		l := report.Layer{Name: s.name, Title: s.title, Results: []report.LayerValue{}}
+		if err := s.run(ctx, &l); err != nil {
+			if ctx.Err() != nil {
+				return
+			}
+			l.Error = err.Error()
+			r.note("", "%s could not be profiled: %v", s.title, err)
+		}
+		r.stepSeconds = append(r.stepSeconds, time.Since(began).Seconds())
+		for i := range l.Results {
+			v := &l.Results[i]
+			if v.Below = s.below; v.Below == "" {
+				continue
+			}
+			if b := best(r.bench.Layers, s.below, v.Load); b > 0 {
+				q := v.Best / b
+				v.Share = &q
+			} else {
+				v.Below = ""
+			}
+		}
+		r.bench.Layers = append(r.bench.Layers, l)
+		if _, err := r.save(false); err != nil {
+			r.note("", "%v", err)
+		}
+	}
+}
+
+// device is a block device on a server.
+type device struct{ server, path string }
+
+// devices finds what the brick's volumes are made of, where they are in use.
+func (r *runner) devices(ctx context.Context) (disks, groups, volumes []device) {
+	d := r.env.Design
+	for _, v := range d.Volumes {
+		server := r.serves[v.Service]
+		var facts struct {
+			Disks []resource.DiskFact
+		}
+		if err := r.host(server).Call(ctx, "facts", nil, &facts, nil); err != nil {
+			r.note(server, "its disks could not be listed: %v", err)
+		}
+		for _, g := range d.Groups {
+			if g.Service != v.Service {
+				continue
+			}
+			if g.Array == "" {
+				groups = append(groups, device{server, "/dev/md/" + g.Name})
+			}
+			for _, m := range g.Members {
+				i := slices.IndexFunc(facts.Disks, func(f resource.DiskFact) bool {
+					return f.Serial != "" && f.Serial == m.Serial || m.WWN != "" && strings.EqualFold(f.WWN, m.WWN)
+				})
+				if g.Array == "" && i >= 0 {
+					disks = append(disks, device{server, facts.Disks[i].Device})
+				}
+			}
+		}
+		for _, name := range v.LUNs {
+			for _, a := range d.Arrays {
+				for _, l := range a.LUNs {
+					if l.Name == name {
+						disks = append(disks, device{server, l.Device})
+					}
+				}
+			}
+		}
+		if v.Device != "" {
+			volumes = append(volumes, device{server, v.Device})
+		} else {
+			volumes = append(volumes, device{server, "/dev/" + v.VG + "/" + v.LV})
+		}
+	}
+	return disks, groups, volumes
+}
+
+// readDevices reads devices, which may be in use, with O_DIRECT and opened
+// for reading only: regions are equal parts of each, and the threads of a
+// region take turns with its records.
+func (r *runner) readDevices(ctx context.Context, l *report.Layer, devices []device) error {
+	if len(devices) == 0 {
+		return errors.New("there is none")
+	}
+	var use []lane
+	for i, d := range devices {
+		use = append(use, lane{client: d.server, device: d.path, runID: fmt.Sprintf("%s-dev%d", r.runID, i), of: 1})
+	}
+	for _, p := range []probe{readProbe, randomProbe} {
+		v := report.LayerValue{Load: p.load, Unit: p.unit}
+		for _, g := range p.grids {
+			t := r.probeTest(p)
+			n := g[0] * g[1]
+			s := &Set{Test: t, Name: "device", Threads: n * len(use), Lanes: len(use), PerLane: n, RegionThreads: g[1], RecordBytes: int64(t.Record)}
+			got, err := r.probed(ctx, s, p, use, nil)
+			if err != nil {
+				return err
+			}
+			v.Grid = append(v.Grid, report.LayerPoint{X: g[0], Y: g[1], Value: got.Value, Seconds: got.WholeSeconds})
+			atBest(&v, got.Value, report.Plural(g[0], "region")+" of each device, "+report.Plural(g[1], "thread")+" in each")
+		}
+		l.Results = append(l.Results, v)
+	}
+	return nil
+}
+
+// probeTest is the test behind a probe.
+func (r *runner) probeTest(p probe) *Test {
+	t := &Test{Name: "profile", Title: "Profile: " + p.load, Phases: []string{string(p.op)}, Seconds: probeSeconds, Layout: string(workload.OwnFile), Record: spec.MiB, IO: "direct"}
+	if p.unit == "ops/s" {
+		t.Record = 4 * spec.KiB
+	}
+	if p.op == workload.SeqWrite {
+		t.IO = "buffered"
+	}
+	return t
+}
+
+// probed does one measurement.
+func (r *runner) probed(ctx context.Context, s *Set, p probe, use []lane, regions map[string][]workload.BenchRegion) (*report.BenchRun, error) {
+	shares, err := r.phase(ctx, s, setPhase{op: p.op, measured: true}, use, regions)
+	for i := range shares {
+		switch x := &shares[i]; {
+		case x.err != nil:
+			err = errors.Join(err, fmt.Errorf("%s: %w", x.client, x.err))
+		case x.result != nil:
+			for _, t := range x.result.Threads {
+				if t.Fault != "" {
+					err = errors.Join(err, fmt.Errorf("%s: %s", x.client, t.Error))
+					break
+				}
+			}
+			if regions != nil {
+				regions[use[i].service] = workload.MergeRegions(regions[use[i].service], x.result.Regions)
+			}
+		}
+	}
+	if err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		return nil, err
+	}
+	run := join(shares, p.op, p.unit, even(p.op, s.Test.IO == "direct"))
+	return &run, nil
+}
+
+func atBest(v *report.LayerValue, value float64, at string) {
+	if value > v.Best {
+		v.Best, v.At = value, at
+	}
+}
+
+// fileProbes measures files on lanes: written, then read past the cache, at
+// some thread counts of each lane.
+func (r *runner) fileProbes(ctx context.Context, l *report.Layer, use []lane, before func() error) error {
+	var free int64 = math.MaxInt64
+	for _, x := range use {
+		var f workload.BenchFacts
+		if err := r.host(x.client).Call(ctx, "bench.prepare", workload.BenchPrepareParams{RunID: x.runID, Dir: x.dir}, &f, nil); err != nil {
+			return fmt.Errorf("%s: %w", x.client, err)
+		}
+		free = min(free, f.FreeBytes)
+	}
+	defer func() {
+		cctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanTime)
+		defer cancel()
+		if err := r.removeSet(cctx, use, ""); err != nil {
+			r.note("", "files of the profile may be left: %v", err)
+		}
+	}()
+	write := report.LayerValue{Load: loadWrite, Unit: "MiB/s"}
+	read := report.LayerValue{Load: loadRead, Unit: "MiB/s"}
+	random := report.LayerValue{Load: loadRandom, Unit: "ops/s"}
+	for _, n := range []int{1, 4} {
+		// Enough for the time the probes last, if the volume has the room.
+		total := min(2*r.memory, free/4)
+		per := max(total/int64(n*len(use))>>20<<20, 4<<20)
+		regions := map[string][]workload.BenchRegion{}
+		for _, p := range []struct {
+			probe
+			v *report.LayerValue
+		}{{probe{loadWrite, workload.SeqWrite, "MiB/s", nil}, &write}, {readProbe, &read}, {randomProbe, &random}} {
+			if p.op != workload.SeqWrite && before != nil {
+				if err := before(); err != nil {
+					return err
+				}
+			}
+			t := r.probeTest(p.probe)
+			s := &Set{Test: t, Name: fmt.Sprintf("profile.%d", n), Threads: n * len(use), Lanes: len(use), PerLane: n, RecordBytes: int64(t.Record), FileBytes: per}
+			got, err := r.probed(ctx, s, p.probe, use, regions)
+			if err != nil {
+				return err
+			}
+			p.v.Grid = append(p.v.Grid, report.LayerPoint{X: n * len(use), Y: 1, Value: got.Value, Seconds: got.WholeSeconds})
+			atBest(p.v, got.Value, report.Plural(n*len(use), "thread"))
+		}
+		if err := r.removeSet(ctx, use, fmt.Sprintf("profile.%d", n)); err != nil {
+			return err
+		}
+	}
+	l.Results = append(l.Results, read, write, random)
+	return nil
+}
+
+// dropServer empties the page cache of the servers.
+func (r *runner) dropServer(ctx context.Context) error {
+	return testbed.Each(r.active(), func(server string) error {
+		return errors.Join(r.do(ctx, server, "write out what is dirty", "sync"),
+			r.do(ctx, server, "drop the page cache", "sysctl", "-q", "-w", "vm.drop_caches=3"))
+	})
+}
+
+// probeLocal measures XFS on the servers themselves.
+func (r *runner) probeLocal(ctx context.Context, l *report.Layer) error {
+	var use []lane
+	seen := map[string]bool{}
+	for _, m := range r.env.Design.Mounts {
+		if _, dir, ok := strings.Cut(m.Source, ":"); ok && !seen[m.Service] {
+			seen[m.Service] = true
+			use = append(use, lane{client: r.serves[m.Service], service: m.Service, dir: path.Join(dir, benchDir), runID: r.runID + "-xfs-" + m.Service, of: 1})
+		}
+	}
+	return r.fileProbes(ctx, l, use, nil)
+}
+
+// probeNFS measures the mounts of some clients.
+func (r *runner) probeNFS(ctx context.Context, l *report.Layer, clients int) error {
+	var use []lane
+	of := map[string]int{}
+	for _, x := range r.lanes {
+		if slices.Index(r.clients, x.client) >= clients {
+			continue
+		}
+		x.runID, x.index = fmt.Sprintf("%s-n%d-%s", r.runID, clients, x.service), of[x.service]
+		of[x.service]++
+		use = append(use, x)
+	}
+	for i := range use {
+		use[i].of = of[use[i].service]
+	}
+	return r.fileProbes(ctx, l, use, func() error { return r.dropServer(ctx) })
+}
+
+// probeNetwork sends records over TCP between the servers' public addresses
+// and all clients at once.
+func (r *runner) probeNetwork(ctx context.Context, l *report.Layer) error {
+	var secret [16]byte
+	if _, err := rand.Read(secret[:]); err != nil {
+		return err
+	}
+	tok := hex.EncodeToString(secret[:])
+	sctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	server := r.active()[0]
+	address := ""
+	for _, s := range r.env.Design.Spec.Servers {
+		if s.Name == server {
+			address = s.Public
+		}
+	}
+	port, ended := make(chan int, 1), make(chan error, 1)
+	go func() {
+		ended <- r.host(server).Call(sctx, "net.serve", netprobe.ServeParams{Address: address, Token: tok, Seconds: 600}, nil, func(raw json.RawMessage) {
+			var e netprobe.ServeEvent
+			if json.Unmarshal(raw, &e) == nil && e.Port > 0 {
+				port <- e.Port
+			}
+		})
+	}()
+	var at int
+	select {
+	case at = <-port:
+	case err := <-ended:
+		return fmt.Errorf("%s: %w", server, errors.Join(err, errors.New("it does not listen")))
+	case <-time.After(30 * time.Second):
+		return fmt.Errorf("%s: it does not listen", server)
+	}
+	for _, write := range []bool{false, true} {
+		v := report.LayerValue{Load: map[bool]string{false: loadRead, true: loadWrite}[write], Unit: "MiB/s"}
+		for _, streams := range []int{1, 4} {
+			for _, conc := range []int{1, 8} {
+				rates := make([]float64, len(r.clients))
+				err := testbed.Each(r.clients, func(c string) error {
+					var res netprobe.RunResult
+					p := netprobe.RunParams{Address: address, Port: at, Token: tok, Streams: streams, Concurrency: conc, Write: write, Seconds: float64(probeSeconds)}
+					if err := r.host(c).Call(ctx, "net.run", p, &res, nil); err != nil {
+						return err
+					}
+					rates[slices.Index(r.clients, c)] = float64(res.Bytes) / (1 << 20) / res.Seconds
+					return nil
+				})
+				if err != nil {
+					return err
+				}
+				sum := 0.0
+				for _, x := range rates {
+					sum += x
+				}
+				v.Grid = append(v.Grid, report.LayerPoint{X: streams, Y: conc, Value: sum, Seconds: float64(probeSeconds)})
+				atBest(&v, sum, report.Plural(streams, "stream")+" from each client, "+report.Plural(conc, "record")+" at a time in each")
+			}
+		}
+		l.Results = append(l.Results, v)
+	}
+	return nil
+}
+
+// best is what a layer did with a load; 0 if it was not measured.
+func best(layers []report.Layer, name, load string) float64 {
+	for _, l := range layers {
+		for _, v := range l.Results {
+			if l.Name == name && v.Load == load {
+				return v.Best
+			}
+		}
+	}
+	return 0
+}
+
+// levers are what would move a layer: settings of the spec, or parts.
+var levers = map[string]string{
+	"disks":      "more or faster disks (enclosures), or SSDs in front of them (cache)",
+	"raid":       "md's stripe_cache_size and group_thread_cnt, the chunk (storage.raid.chunk), or more groups (storage.raid.groups)",
+	"volume":     "LVM's striping over the groups and its read-ahead (both in mortar check --explain)",
+	"filesystem": "XFS's alignment and log (su, sw, logbsize in mortar check --explain), or a faster server processor",
+	"network":    "a faster public network (networks.public.speed), a larger MTU, or more links",
+	"nfs":        "more nfsd threads (nfs.threads), nconnect and rsize/wsize of the clients' mounts, or faster processors in server and clients",
+	"client":     "more clients, or nconnect and a faster link on the one there is",
+}
+
+// Bottleneck says for each kind of load which layer bounds it and what would
+// move that, in a sentence for each layer that does. A layer bounds what is
+// above it if NFS reaches most of it; if NFS stays well below all of them, it
+// is NFS itself. Of several layers nearly as slow, the lowest is the cause.
+func Bottleneck(layers []report.Layer) string {
+	var found []verdict
+	for _, load := range []string{loadRead, loadWrite, loadRandom} {
+		v, ok := bottleneck(layers, load)
+		if !ok {
+			continue
+		}
+		if i := slices.IndexFunc(found, func(o verdict) bool { return o.what == v.what && o.lever == v.lever }); i >= 0 {
+			found[i].loads = append(found[i].loads, v.loads...)
+			continue
+		}
+		found = append(found, v)
+	}
+	var out []string
+	for _, v := range found {
+		out = append(out, fmt.Sprintf("The bottleneck of %s is %s. What would move it: %s.", strings.Join(v.loads, "; of "), v.what, v.lever))
+	}
+	return strings.Join(out, "\n")
+}
+
+// verdict is what bounds loads.
+type verdict struct {
+	what  string
+	loads []string // with their figures
+	lever string
+}
+
+// Shares from which on a layer counts as used up, and within which layers
+// count as equally slow.
+const (
+	usedUp = 0.7
+	alike  = 1.15
+)
+
+func bottleneck(layers []report.Layer, load string) (verdict, bool) {
+	one, many := best(layers, "nfs-one", load), best(layers, "nfs-many", load)
+	top, who := one, "one client gets"
+	if many > 0 {
+		top, who = many, "the clients together get"
+	}
+	unit := "MiB/s"
+	if load == loadRandom {
+		unit = "ops/s"
+	}
+	title := func(n string) string {
+		for _, l := range layers {
+			if l.Name == n {
+				return l.Title
+			}
+		}
+		return n
+	}
+	least, slowest := math.Inf(1), ""
+	below := []string{"disks", "raid", "volume", "filesystem", "network"}
+	can := map[string]float64{}
+	for i, n := range below {
+		b := best(layers, n, load)
+		if b <= 0 {
+			continue
+		}
+		// What went through a layer for one above it, it can: it was measured
+		// at a worse moment. The network is above none of the others.
+		if n != "network" {
+			for _, above := range below[i+1 : len(below)-1] {
+				b = max(b, best(layers, above, load))
+			}
+		}
+		if can[n] = max(b, top); can[n] < least {
+			least, slowest = can[n], n
+		}
+	}
+	if top <= 0 || slowest == "" {
+		return verdict{}, false
+	}
+	figure := fmt.Sprintf("%s (%s %s", load, who, report.Rate(top, unit))
+	if top < usedUp*least {
+		v := verdict{what: "NFS itself", lever: levers["nfs"]}
+		if load == loadRead {
+			v.lever = "the clients' read-ahead (nfsrahead in mortar check --explain), " + v.lever
+		}
+		if many == 0 {
+			v.what, v.lever = "NFS itself, or this one client", v.lever+"; "+levers["client"]
+		}
+		v.loads = []string{fmt.Sprintf("%s, %.0f %% of the %s that the slowest layer below it can: %s)", figure, 100*top/least, report.Rate(least, unit), title(slowest))}
+		return v, true
+	}
+	for _, n := range below {
+		if b := can[n]; b > 0 && b <= alike*least {
+			return verdict{what: title(n), lever: levers[n], loads: []string{fmt.Sprintf("%s, of the %s there)", figure, report.Rate(b, unit))}}, true
+		}
+	}
+	return verdict{}, false
+}

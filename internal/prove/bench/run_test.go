@@ -1,0 +1,729 @@
+package bench
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/brick/spec"
+	"github.com/mortarhpc/mortar/internal/host/agent"
+	"github.com/mortarhpc/mortar/internal/host/netprobe"
+	"github.com/mortarhpc/mortar/internal/host/resource"
+	"github.com/mortarhpc/mortar/internal/prove/report"
+	"github.com/mortarhpc/mortar/internal/prove/workload"
+)
+
+// brick is a pair of servers and two clients. Mounts and the cluster are
+// played; the load is the real engine's, on a local directory that stands for
+// the volume.
+type brick struct {
+	t   *testing.T
+	dir string
+
+	mu      sync.Mutex
+	mounted map[string]bool // client/path, or server
+	cmds    []string
+	offset  map[string]int64 // clocks
+	lost    map[string]bool  // hosts that are gone
+	onRun   func(client string, job workload.BenchJob)
+	change  func(op string, answer any)  // of the agent
+	onCmd   func(host, cmd string) error // with mu held
+	ro      bool
+	source  string
+}
+
+func newBrick(t *testing.T) *brick {
+	lead := startLead
+	startLead = 10 * time.Millisecond
+	t.Cleanup(func() { startLead = lead })
+	b := &brick{t: t, dir: t.TempDir(), source: "10.0.0.9:/srv/home/data", mounted: map[string]bool{"nfs2": true, "c1": true, "c2": true}, offset: map[string]int64{}, lost: map[string]bool{}}
+	return b
+}
+
+func (b *brick) design() *design.Design {
+	s := &spec.Spec{Servers: []spec.Server{{Name: "nfs1", Public: "10.0.0.1"}, {Name: "nfs2", Public: "127.0.0.1"}}}
+	return &design.Design{
+		Name: "b", Flavour: spec.NFSHA, SHA256: strings.Repeat("0", 64), Spec: s,
+		Services: []design.Service{{Name: "home", Address: "10.0.0.9"}},
+		Volumes:  []design.Volume{{Service: "home", MountPoint: "/srv/home"}},
+		HA:       &design.HA{Nodes: []design.Node{{Name: "nfs1"}, {Name: "nfs2"}}},
+		Mounts: []design.ClientMount{
+			{Client: "c1", Service: "home", Source: "10.0.0.9:/srv/home/data", Path: b.dir, Version: "4.1"},
+			{Client: "c2", Service: "home", Source: "10.0.0.9:/srv/home/data", Path: b.dir, Version: "4.1"},
+		},
+	}
+}
+
+type testHost struct {
+	b    *brick
+	name string
+	mux  agent.Mux
+}
+
+func (b *brick) dial(_ context.Context, name string) (Host, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.lost[name] {
+		return nil, errors.New("unreachable")
+	}
+	return &testHost{b, name, agent.Merge(workload.Handlers(), netprobe.Handlers())}, nil
+}
+
+func (h *testHost) Close() {}
+
+func (h *testHost) Call(ctx context.Context, op string, params, result any, onEvent func(json.RawMessage)) error {
+	b := h.b
+	b.mu.Lock()
+	lost, offset := b.lost[h.name], b.offset[h.name]
+	b.mu.Unlock()
+	if lost {
+		return agent.ErrLost
+	}
+	answer := func(v any) error {
+		raw, err := json.Marshal(v)
+		if err != nil || result == nil {
+			return err
+		}
+		return json.Unmarshal(raw, result)
+	}
+	switch op {
+	case "time":
+		return answer(map[string]int64{"now_ns": time.Now().UnixNano() + offset})
+	case "hello":
+		return answer(map[string]any{"mem_bytes": 8 << 20, "os_name": "Test", "kernel": "1"})
+	case "facts":
+		return answer(map[string]any{"Disks": []resource.DiskFact{{Serial: "D1", Device: filepath.Join(b.dir, "disk")}}})
+	case "query":
+		return answer(resource.Output{Stdout: "xfsprogs 6\n"})
+	case "read":
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		text := ""
+		if strings.HasPrefix(h.name, "nfs") && b.mounted[h.name] {
+			text = "/dev/b/home /srv/home xfs rw 0 0\n"
+		} else if b.mounted[h.name] {
+			text = fmt.Sprintf("%s %s nfs4 %s 0 0\n", b.source, b.dir, map[bool]string{true: "ro", false: "rw"}[b.ro])
+		}
+		return answer(map[string][]byte{"content": []byte(text)})
+	case "run":
+		var p struct {
+			Action resource.Action `json:"action"`
+		}
+		raw, err := json.Marshal(params)
+		if err != nil {
+			return err
+		}
+		if err := json.Unmarshal(raw, &p); err != nil {
+			return err
+		}
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.cmds = append(b.cmds, h.name+" "+strings.Join(p.Action.Cmd, " "))
+		if b.onCmd != nil {
+			if err := b.onCmd(h.name, strings.Join(p.Action.Cmd, " ")); err != nil {
+				return err
+			}
+		}
+		switch p.Action.Cmd[0] {
+		case "umount", "mount":
+			b.mounted[h.name] = p.Action.Cmd[0] == "mount"
+		case "install":
+			return nil
+		}
+		return nil
+	}
+	raw, err := json.Marshal(params)
+	if err != nil {
+		return err
+	}
+	f := h.mux[op]
+	if f == nil {
+		return fmt.Errorf("no op %s", op)
+	}
+	if op == "bench.prepare" {
+		var p workload.BenchPrepareParams
+		if err := json.Unmarshal(raw, &p); err != nil {
+			return err
+		}
+		if err := mkdir(p.Dir); err != nil { // as the server's install -d does
+			return err
+		}
+	}
+	if op == "bench.run" && b.onRun != nil {
+		var j workload.BenchJob
+		if err := json.Unmarshal(raw, &j); err != nil {
+			return err
+		}
+		b.onRun(h.name, j)
+		b.mu.Lock()
+		lost = b.lost[h.name]
+		b.mu.Unlock()
+		if lost {
+			return agent.ErrLost
+		}
+	}
+	v, err := f(ctx, raw, func(e any) {
+		if onEvent == nil {
+			return
+		}
+		if raw, err := json.Marshal(e); err == nil {
+			onEvent(raw)
+		}
+	})
+	b.mu.Lock()
+	lost = b.lost[h.name]
+	b.mu.Unlock()
+	if lost {
+		return agent.ErrLost
+	}
+	if err != nil {
+		return err
+	}
+	if b.change != nil {
+		b.change(op, v)
+	}
+	return answer(v)
+}
+
+const testSuite = `apiVersion: mortar/v1
+kind: suite
+name: test
+cold: restart
+repeat: 2
+tests:
+  - {name: sequential, title: Sequential, phases: [seq-write, seq-read], threads: [1, 4], record: 64KiB, read_shift: 1}
+  - {name: random, phases: [rand-write, rand-read], threads: [2], file: 1MiB, io: buffered}
+  - {name: metadata, phases: [md-create, md-stat, md-remove], threads: [2], dirs: [2], items: 20}
+`
+
+func suiteOf(t *testing.T, text string) *Suite {
+	t.Helper()
+	s, err := Parse("t.yaml", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestRun(t *testing.T) {
+	b := newBrick(t)
+	out := filepath.Join(t.TempDir(), "run")
+	finished := 0
+	env := Env{Design: b.design(), Dial: b.dial, Virtual: true, Version: "test", Progress: func(p Progress) {
+		if p.Finished != nil {
+			finished++
+		}
+	}}
+	r, err := Run(context.Background(), env, suiteOf(t, testSuite), Options{Dir: out})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Bench.Verdict != report.Complete || len(r.Bench.Reasons) > 0 {
+		t.Errorf("%s: %v", r.Bench.Verdict, r.Bench.Reasons)
+	}
+	back, err := report.Load(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if slices.ContainsFunc(back.Config.Software, func(r report.Row) bool { return strings.HasPrefix(r.Name, "mortar") }) {
+		t.Errorf("Mortar's own engine is no software of its own: %v", back.Config.Software)
+	}
+	var names []string
+	for _, ph := range back.Bench.Phases {
+		names = append(names, ph.Name)
+		for _, p := range ph.Points {
+			if len(p.Runs) != 2 {
+				t.Errorf("%s at %d threads: %d repetitions", ph.Name, p.Threads, len(p.Runs))
+			}
+			for _, x := range p.Runs {
+				if x.Value <= 0 || x.Latency == nil || x.Histogram == "" || len(x.Threads) != p.Threads || len(x.Errors) > 0 || len(x.Timeline.Ops) == 0 {
+					t.Errorf("%s at %d threads: %+v", ph.Name, p.Threads, x)
+				}
+				if strings.HasSuffix(ph.Name, "read") && (x.VerifiedBytes != p.TotalBytes || x.BadBytes != 0) {
+					t.Errorf("%s at %d threads: %d of %d bytes verified", ph.Name, p.Threads, x.VerifiedBytes, p.TotalBytes)
+				}
+			}
+			if want := min(p.Threads, 2); p.Hosts != want {
+				t.Errorf("%s at %d threads ran on %d hosts", ph.Name, p.Threads, p.Hosts)
+			}
+		}
+	}
+	if want := "sequential/seq-write sequential/seq-read random/rand-write random/rand-read metadata/md-create metadata/md-stat metadata/md-remove"; strings.Join(names, " ") != want {
+		t.Errorf("phases %v", names)
+	}
+	if finished != 2*(2*2+2+3) {
+		t.Errorf("%d measurements were told", finished)
+	}
+	// Caches were emptied by the papers' procedure, in its order.
+	i := slices.Index(b.cmds, "nfs2 crm_resource --restart --resource service-home")
+	if i < 2 || !strings.Contains(b.cmds[i-1], "umount") || !strings.HasPrefix(b.cmds[i+1], "nfs2 crm_resource --wait") || !strings.Contains(b.cmds[i+2], " mount") {
+		t.Errorf("commands: %q", b.cmds)
+	}
+	left, err := filepath.Glob(filepath.Join(b.dir, ".mortar", "*"))
+	if err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v %v", left, err)
+	}
+}
+
+// The report says which version of another engine made the load, and that it
+// compared nothing.
+func TestForeignEngine(t *testing.T) {
+	b := newBrick(t)
+	b.change = func(op string, answer any) {
+		if f, ok := answer.(*workload.BenchFacts); ok && op == "bench.prepare" {
+			f.Engines = map[string]string{"ior": "IOR-4.1"}
+		}
+	}
+	// It is not installed here: nothing is measured.
+	r, _ := Run(context.Background(), Env{Design: b.design(), Dial: b.dial, Version: "test"}, suiteOf(t, testSuite), Options{Dir: t.TempDir(), Engine: workload.EngineIOR, Tests: []string{"sequential"}})
+	if r == nil {
+		t.Fatal("no run")
+	}
+	for _, c := range []string{"c1", "c2"} {
+		if !slices.Contains(r.Config.Software, report.Row{Name: "ior on " + c, Value: "IOR-4.1"}) {
+			t.Errorf("%s: %+v", c, r.Config.Software)
+		}
+	}
+	if m := strings.Join(r.Config.Method, " "); strings.Contains(m, "every block is compared") || !strings.Contains(m, "not compared, as ior reads it") {
+		t.Error(m)
+	}
+}
+
+const orderedSuite = `apiVersion: mortar/v1
+kind: suite
+name: io500
+cold: none
+tests:
+  - {name: ior-easy, phases: [seq-write, seq-read], threads: [4], file: 1MiB, read_shift: 1}
+  - {name: ior-hard, phases: [seq-write, seq-read], threads: [4], file: 470080B, record: 47008B, layout: strided, read_shift: 1}
+  - {name: mdtest-hard, phases: [md-create, find, md-stat, md-read, md-remove], threads: [4], dirs: [1], items: 150, item_size: 3901B, tree: shared, read_shift: 1}
+order: [ior-easy/seq-write, ior-hard/seq-write, mdtest-hard/md-create, mdtest-hard/find, ior-easy/seq-read, mdtest-hard/md-stat, ior-hard/seq-read, mdtest-hard/md-read, mdtest-hard/md-remove]
+`
+
+// With an order all tests' files are there at once, and what befalls one test
+// costs its own phases only.
+func TestOrder(t *testing.T) {
+	b := newBrick(t)
+	var ran []string
+	spoil := false
+	b.onRun = func(_ string, j workload.BenchJob) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if step := j.Set + "/" + string(j.Phase); !slices.Contains(ran, step) {
+			ran = append(ran, step)
+		}
+		if spoil && j.Phase == workload.Find {
+			_ = os.RemoveAll(filepath.Join(j.Dir, j.RunID, "ior-hard.4"))
+		}
+	}
+	env := Env{Design: b.design(), Dial: b.dial, Virtual: true, Version: "test"}
+	r, err := Run(context.Background(), env, suiteOf(t, orderedSuite), Options{Dir: filepath.Join(t.TempDir(), "run")})
+	if err != nil || r.Bench.Verdict != report.Complete {
+		t.Fatal(err, r.Bench.Reasons)
+	}
+	want := "ior-easy.4/seq-write ior-hard.4/seq-write mdtest-hard.4/md-create mdtest-hard.4/find ior-easy.4/seq-read mdtest-hard.4/md-stat ior-hard.4/seq-read mdtest-hard.4/md-read mdtest-hard.4/md-remove"
+	if got := strings.Join(ran, " "); got != want {
+		t.Errorf("order: %s", got)
+	}
+	if r.Bench.Score == nil || len(r.Bench.Score.Missing) != 3 {
+		t.Errorf("score: %+v", r.Bench.Score)
+	}
+	for _, ph := range r.Bench.Phases {
+		run := ph.Points[0].Runs[0]
+		// 600 files, four data files and one shared; four of them match.
+		if n := map[string]int64{"mdtest-hard/find": 605, "mdtest-hard/md-read": 600}[ph.Name]; n > 0 && run.Ops != n {
+			t.Errorf("%s: %d operations", ph.Name, run.Ops)
+		}
+		if n := map[string]int64{"ior-hard/seq-read": 4 * 470080, "mdtest-hard/find": 4 * 3901, "mdtest-hard/md-read": 600 * 3901}[ph.Name]; n > 0 && run.VerifiedBytes != n {
+			t.Errorf("%s: %d bytes verified", ph.Name, run.VerifiedBytes)
+		}
+	}
+	ran, spoil = nil, true
+	r, err = Run(context.Background(), env, suiteOf(t, orderedSuite), Options{Dir: filepath.Join(t.TempDir(), "run")})
+	if err == nil || r.Bench.Verdict != report.Partial || !strings.Contains(err.Error(), "ior-hard at 4 threads") {
+		t.Errorf("%v", err)
+	}
+	if !slices.Contains(ran, "mdtest-hard.4/md-remove") {
+		t.Errorf("the rest was not done: %v", ran)
+	}
+}
+
+// Records that are read a second time are the same ones, and the disks are
+// slow in measured phases only, whatever happens in them.
+func TestRereadThrottled(t *testing.T) {
+	const suite = `apiVersion: mortar/v1
+kind: suite
+name: cache
+cold: drop
+tests:
+  - {name: random, phases: [rand-read, rand-write], threads: [2], file: 1MiB, io: buffered, reread: 7, disk_iops: 3, disk_rate: 4MB}
+  - {name: metadata, phases: [md-create, md-remove], threads: [2], dirs: [1], items: 3}
+`
+	b := newBrick(t)
+	var did []string
+	fail := false
+	b.onRun = func(client string, j workload.BenchJob) {
+		if client == "c1" {
+			did = append(did, fmt.Sprintf("%s %d", j.Phase, j.Limit))
+		}
+		if fail && j.Phase == workload.RandWrite {
+			b.mu.Lock()
+			b.lost["c1"], b.lost["c2"] = true, true
+			b.mu.Unlock()
+		}
+	}
+	env := Env{Design: b.design(), Dial: b.dial, Virtual: true, Version: "test", Throttle: func(_ context.Context, iops int, rate int64) error {
+		did = append(did, fmt.Sprint(iops, rate))
+		return nil
+	}}
+	r, err := Run(context.Background(), env, suiteOf(t, suite), Options{Dir: filepath.Join(t.TempDir(), "run")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"seq-write 0", "rand-read 7", "3 4000000", "rand-read 7", "0 0", "3 4000000", "rand-write 0", "0 0", "md-create 0", "md-remove 0"}
+	if !slices.Equal(did, want) {
+		t.Errorf("did %q", did)
+	}
+	run := r.Bench.Phases[0].Points[0].Runs[0]
+	if run.Ops != 2*7 || run.VerifiedBytes != 2*7*4096 || run.BadBytes != 0 {
+		t.Errorf("%+v", run)
+	}
+	did, fail = nil, true
+	if _, err := Run(context.Background(), env, suiteOf(t, suite), Options{Dir: filepath.Join(t.TempDir(), "run"), Tests: []string{"random"}}); err == nil {
+		t.Error("clients that vanish were not noticed")
+	}
+	if did[len(did)-1] != "0 0" {
+		t.Errorf("did %q", did)
+	}
+}
+
+// What is ended by time does not end by running out of space before.
+func TestLimitSizes(t *testing.T) {
+	suite := load(t, "io500", spec.NFS)
+	r := &runner{suite: suite, opt: Options{Scale: 1}, memory: 64 << 30, lanes: make([]lane, 4)}
+	r.limitSizes(32 << 30)
+	total := int64(0)
+	for _, s := range r.sets() {
+		size := s.TotalBytes
+		if s.Test.ItemBytes > 0 {
+			size = s.Files * 4096
+		}
+		if size > 4<<30+64<<20 {
+			t.Errorf("%s may become %d bytes", s.Name, size)
+		}
+		total += size
+	}
+	if total < 11<<30 {
+		t.Errorf("%d bytes in all, where 12 GiB are there for three tests", total)
+	}
+}
+
+// A set that has run out of space is left out; the next one waits until the
+// space of what was removed is back.
+func TestSpaceComesBack(t *testing.T) {
+	defer func(d time.Duration) { spaceTime = d }(spaceTime)
+	for _, tc := range []struct {
+		name  string
+		looks int // how often the space is looked at before it is back
+		wait  time.Duration
+		note  bool
+	}{{"back", 1, time.Minute, false}, {"never", 1000, 0, true}} {
+		t.Run(tc.name, func(t *testing.T) {
+			spaceTime = tc.wait
+			b := newBrick(t)
+			var mu sync.Mutex
+			filled, looks, began := false, 0, 0
+			b.change = func(op string, v any) {
+				mu.Lock()
+				defer mu.Unlock()
+				switch x := v.(type) {
+				case *workload.BenchResult:
+					if x.Phase == workload.SeqWrite {
+						filled = true
+						x.Threads[0].Fault, x.Threads[0].Error = workload.FaultNoSpace, "write: no space left on device"
+					} else if x.Phase == workload.MDCreate {
+						began = looks
+					}
+				case *workload.BenchFacts:
+					if x.FreeBytes = 1 << 40; filled {
+						if x.FreeBytes = 0; looks > tc.looks {
+							x.FreeBytes = 1 << 40
+						}
+						looks++
+					}
+				}
+			}
+			r, err := Run(context.Background(), Env{Design: b.design(), Dial: b.dial}, suiteOf(t, testSuite),
+				Options{Dir: t.TempDir(), Cold: ColdNone, Repeat: 1, Threads: []int{2}, Tests: []string{"sequential", "metadata"}})
+			if r == nil || err == nil || !strings.Contains(err.Error(), "ran out of space") || r.Bench.Verdict != report.Partial || len(r.Bench.Phases) != 4 {
+				t.Fatalf("%v %+v", err, r)
+			}
+			if note := strings.Contains(fmt.Sprint(r.Config.Caveats), "what follows may run out of space"); note != tc.note || began < 2 {
+				t.Errorf("told: %v; the space was looked at %d times before the next set", note, began)
+			}
+		})
+	}
+}
+
+// What a killed run has left is named, and not touched.
+func TestLeftByAnother(t *testing.T) {
+	b := newBrick(t)
+	left := filepath.Join(b.dir, ".mortar", "bench-killed")
+	if err := os.MkdirAll(left, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(left, ".mortar-bench"), []byte("bench-killed\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r, err := Run(context.Background(), Env{Design: b.design(), Dial: b.dial}, suiteOf(t, testSuite), Options{Dir: t.TempDir(), Cold: ColdNone, Threads: []int{2}, Tests: []string{"random"}})
+	if err != nil || strings.Count(fmt.Sprint(r.Config.Caveats), left) != 1 {
+		t.Errorf("%v %v", err, r.Config.Caveats)
+	}
+	if _, err := os.Stat(left); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestInterrupted(t *testing.T) {
+	b := newBrick(t)
+	out := t.TempDir()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	n := 0
+	env := Env{Design: b.design(), Dial: b.dial, Progress: func(p Progress) {
+		if n++; p.Finished != nil {
+			cancel()
+		}
+	}}
+	r, err := Run(ctx, env, suiteOf(t, testSuite), Options{Dir: out, Cold: ColdNone})
+	if err != nil || r == nil || r.Bench.Verdict != report.Partial || !slices.Contains(r.Bench.Reasons, "interrupted") || len(r.Bench.Phases) != 1 {
+		t.Fatalf("%v %+v", err, r)
+	}
+	back, err := report.Load(out)
+	if err != nil || back.Bench.Verdict != report.Partial || back.Bench.Phases[0].Points[0].Runs[0].Value <= 0 {
+		t.Errorf("%v %+v", err, back)
+	}
+	if left, _ := filepath.Glob(filepath.Join(b.dir, ".mortar", "*")); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+// A client that goes in the middle costs its own figures; the rest of the
+// suite is done with what is left.
+func TestVanishes(t *testing.T) {
+	b := newBrick(t)
+	b.onRun = func(client string, j workload.BenchJob) {
+		if client == "c2" && j.Phase == workload.SeqRead {
+			b.mu.Lock()
+			b.lost["c2"] = true
+			b.mu.Unlock()
+		}
+	}
+	env := Env{Design: b.design(), Dial: b.dial}
+	r, err := Run(context.Background(), env, suiteOf(t, testSuite), Options{Dir: t.TempDir(), Cold: ColdNone, Repeat: 1, Threads: []int{2}})
+	if r == nil || err == nil || !strings.Contains(err.Error(), "c2") {
+		t.Fatalf("%v %+v", err, r)
+	}
+	if r.Bench.Verdict != report.Partial || len(r.Bench.Phases) != 6 || !slices.Equal(r.Bench.Clients, []string{"c1"}) {
+		t.Errorf("%s, clients %v, %d phases", r.Bench.Verdict, r.Bench.Clients, len(r.Bench.Phases))
+	}
+	last := r.Bench.Phases[len(r.Bench.Phases)-1]
+	if p := last.Points[0]; p.Hosts != 1 || len(p.Runs[0].Threads) != 2 || p.Runs[0].Value <= 0 {
+		t.Errorf("%+v", p)
+	}
+}
+
+// The directory of the run can no longer be written to, as on a full disk:
+// the suite is done all the same, and its run is somewhere else.
+func TestRunDirectoryGone(t *testing.T) {
+	b := newBrick(t)
+	out := filepath.Join(t.TempDir(), "run")
+	t.Setenv("TMPDIR", t.TempDir())
+	b.onRun = func(_ string, j workload.BenchJob) {
+		if j.Phase == workload.SeqRead {
+			if err := errors.Join(os.RemoveAll(out), os.WriteFile(out, nil, 0o600)); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	r, err := Run(context.Background(), Env{Design: b.design(), Dial: b.dial}, suiteOf(t, testSuite), Options{Dir: out, Cold: ColdNone, Repeat: 1, Threads: []int{2}})
+	if r == nil || err == nil || r.Dir == out || !strings.Contains(err.Error(), r.Dir) || !strings.Contains(err.Error(), out) {
+		t.Fatalf("%v %+v", err, r)
+	}
+	if told := strings.Count(fmt.Sprint(r.Config.Caveats), "could not be written"); told != 1 {
+		t.Errorf("told %d times: %v", told, r.Config.Caveats)
+	}
+	back, err := report.Load(r.Dir)
+	if err != nil || len(back.Bench.Phases) != 7 || back.Bench.Verdict != report.Complete {
+		t.Errorf("%v %+v", err, back)
+	}
+}
+
+// Notes that differ by their figures only are told once.
+func TestNoteOften(t *testing.T) {
+	r := &runner{often: map[string]*often{}}
+	r.note("c1", "1 of 2 threads ran out of space")
+	for _, n := range []string{"c1: verifying took 12 % of the time", "c1: verifying took 8.5 % of the time", "c1: late", "c2: verifying took 9 % of the time", "c1: verifying took 12 % of the time"} {
+		r.noteOften(n)
+	}
+	r.note("c1", "2 of 2 threads ran out of space")
+	want := []string{
+		"c1: 1 of 2 threads ran out of space",
+		"c1: verifying took 12 % of the time (the first of 3 measurements with such a note; each has its own in bench.json)",
+		"c1: late", "c2: verifying took 9 % of the time", "c1: 2 of 2 threads ran out of space",
+	}
+	if !slices.Equal(r.notes, want) {
+		t.Errorf("%q", r.notes)
+	}
+}
+
+// A server whose service does not stop is fenced in the middle of the restart
+// it was asked for, and takes the command with it: the service is disabled by
+// then. It must run again, on the other server, and the clients must have
+// their mounts; tests that come later are done.
+func TestRestartBreaksOff(t *testing.T) {
+	b := newBrick(t)
+	disabled, failed := false, 0
+	b.onCmd = func(host, cmd string) error {
+		switch {
+		case cmd == "crm_resource --restart --resource service-home" && host == "nfs2":
+			b.lost["nfs2"], b.mounted["nfs2"], disabled = true, false, true
+			return agent.ErrLost
+		case cmd == "crm_resource --resource service-home --meta --delete-parameter target-role":
+			b.mounted["nfs1"], disabled = true, false
+		case strings.HasPrefix(cmd, "mount") && host == "c2" && failed == 0:
+			failed++
+			return errors.New("connection timed out")
+		}
+		return nil
+	}
+	r, err := Run(context.Background(), Env{Design: b.design(), Dial: b.dial}, suiteOf(t, testSuite), Options{Dir: t.TempDir(), Repeat: 1, Threads: []int{2}})
+	if err == nil || r == nil || !strings.Contains(err.Error(), "restarting service home") || !strings.Contains(err.Error(), "connection timed out") {
+		t.Fatalf("%v %+v", err, r)
+	}
+	if r.Bench.Verdict != report.Partial || len(r.Bench.Phases) != 1+2+3 {
+		t.Errorf("%s: %d phases", r.Bench.Verdict, len(r.Bench.Phases))
+	}
+	if disabled || failed == 0 || !b.mounted["nfs1"] || !b.mounted["c1"] || !b.mounted["c2"] {
+		t.Errorf("left behind: disabled %v, mounted %v", disabled, b.mounted)
+	}
+}
+
+func TestUnfit(t *testing.T) {
+	for _, c := range []struct {
+		name, want string
+		spoil      func(b *brick, o *Options)
+	}{
+		{"read-only", "read-only", func(b *brick, _ *Options) { b.ro = true }},
+		{"not mounted", "mortar apply mounts it", func(b *brick, _ *Options) { b.mounted["c1"] = false }},
+		{"no service", "runs on no server", func(b *brick, _ *Options) { b.mounted["nfs2"] = false }},
+		{"unreachable", "c2: unreachable", func(b *brick, _ *Options) { b.lost["c2"] = true }},
+		{"NFS version", "no mount of service home by NFSv3", func(_ *brick, o *Options) { o.NFSVersion = "3" }},
+		{"no such test", "has no test \"x\"", func(_ *brick, o *Options) { o.Tests = []string{"x"} }},
+		{"too large", "use --scale 1/", func(_ *brick, o *Options) { o.Scale = 1000; o.Threads = []int{4000000} }},
+		{"too large to lay out, though ended by time", "use --scale 1/", func(_ *brick, o *Options) {
+			o.Tests, o.Threads, o.Scale, o.Seconds = []string{"random"}, []int{4000000}, 1000, 5
+		}},
+		{"engine", "no load for", func(_ *brick, o *Options) { o.Engine = workload.EngineMdtest; o.Tests = []string{"random"} }},
+		{"engine without time", "cannot end a phase after a time", func(_ *brick, o *Options) {
+			o.Engine = workload.EngineIozone
+			o.Tests = []string{"random"}
+			o.Seconds = 5
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := newBrick(t)
+			o := Options{Dir: t.TempDir()}
+			c.spoil(b, &o)
+			_, err := Run(context.Background(), Env{Design: b.design(), Dial: b.dial}, suiteOf(t, testSuite), o)
+			var unfit *Unfit
+			if !errors.As(err, &unfit) || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("want %q: %v", c.want, err)
+			}
+			if left, _ := filepath.Glob(filepath.Join(b.dir, ".mortar", "*")); len(left) > 0 {
+				t.Errorf("left behind: %v", left)
+			}
+		})
+	}
+}
+
+// A host whose clock is hours off measures like any other.
+func TestClocks(t *testing.T) {
+	b := newBrick(t)
+	b.offset["nfs1"] = 7200e9
+	r, err := Run(context.Background(), Env{Design: b.design(), Dial: b.dial}, suiteOf(t, testSuite), Options{Dir: t.TempDir(), Cold: ColdNone, Repeat: 1, Tests: []string{"metadata"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(strings.Join(r.Config.Caveats, "\n"), "nfs1's clock is 120 min 00 s ahead of this machine's") {
+		t.Errorf("%q", r.Config.Caveats)
+	}
+}
+
+func mkdir(dir string) error { return os.MkdirAll(dir, 0o755) }
+
+// Layer by layer: a file stands for a disk, and the md array and volume are
+// not there, which costs those layers only.
+func TestProfile(t *testing.T) {
+	b := newBrick(t)
+	probeSeconds = 1
+	t.Cleanup(func() { probeSeconds = 3 })
+	if err := os.WriteFile(filepath.Join(b.dir, "disk"), make([]byte, 8<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d := b.design()
+	// The server's own way to the volume.
+	for i := range d.Mounts {
+		d.Mounts[i].Source = "10.0.0.9:" + b.dir
+	}
+	b.source = d.Mounts[0].Source
+	d.Volumes[0].VG, d.Volumes[0].LV = "b-home", "home"
+	d.Groups = []design.Group{{Name: "none", Service: "home", Members: []design.Disk{{Serial: "D1"}, {Serial: "gone"}}}}
+	r, err := Run(context.Background(), Env{Design: d, Dial: b.dial}, &Suite{Name: "profile", Cold: ColdDrop, Repeat: 1}, Options{Dir: t.TempDir(), Profile: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]report.Layer{}
+	for _, l := range r.Bench.Layers {
+		got[l.Name] = l
+	}
+	for _, n := range []string{"filesystem", "network", "nfs-one", "nfs-many"} {
+		l := got[n]
+		if l.Error != "" || len(l.Results) < 2 {
+			t.Errorf("%s: %+v", n, l)
+		}
+		for _, v := range l.Results {
+			if v.Best <= 0 || v.At == "" || len(v.Grid) == 0 {
+				t.Errorf("%s: %+v", n, v)
+			}
+		}
+	}
+	for _, n := range []string{"raid", "volume"} {
+		if got[n].Error == "" {
+			t.Errorf("%s was measured where there is none: %+v", n, got[n])
+		}
+	}
+	if v := got["nfs-many"].Results[0]; v.Below != "filesystem" || v.Share == nil {
+		t.Errorf("%+v", v)
+	}
+	if !strings.Contains(r.Bench.Bottleneck, "What would move it") {
+		t.Errorf("%q", r.Bench.Bottleneck)
+	}
+	if left, _ := filepath.Glob(filepath.Join(b.dir, ".mortar", "*")); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+	for _, c := range b.cmds {
+		if strings.Contains(c, "mkfs") || strings.Contains(c, "dd ") {
+			t.Errorf("a profile ran %q", c)
+		}
+	}
+}

@@ -1,0 +1,343 @@
+package bench
+
+import (
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"regexp"
+	"slices"
+	"sort"
+	"strings"
+
+	"github.com/mortarhpc/mortar/internal/brick/spec"
+	"github.com/mortarhpc/mortar/internal/prove/workload"
+)
+
+// Suite is a list of tests. The doc tags are the source of its part of
+// docs/bench.md.
+type Suite struct {
+	APIVersion string `yaml:"apiVersion" json:"apiVersion" doc:"always mortar/v1"`
+	Kind       string `yaml:"kind" json:"kind" doc:"always suite"`
+	Name       string `yaml:"name" json:"name" doc:"name of the suite: letters, digits and dashes"`
+	Title      string `yaml:"title,omitempty" json:"title,omitempty" doc:"one line for people; default: the name"`
+	Source     string `yaml:"source,omitempty" json:"source,omitempty" doc:"the paper, or whatever else the values are from"`
+	Cold       string `yaml:"cold,omitempty" json:"cold,omitempty" doc:"how caches are emptied before a phase that works on what is there: restart (unmount the clients, stop the service, unmount XFS, start, mount), drop (mount the clients anew, drop the server's page cache) or none" default:"restart"`
+	Repeat     int    `yaml:"repeat,omitempty" json:"repeat,omitempty" doc:"how often each test is done; significance needs at least 3" default:"1"`
+	// What a smaller scale is worth: a look at the brick, not hours.
+	ScaledSeconds int    `yaml:"scaled_seconds,omitempty" json:"scaled_seconds,omitempty" doc:"with --scale below 1: end each phase after so long, done or not, in tests without seconds of their own; --seconds overrides it; 0: when it is done" default:"0"`
+	ScaledThreads int    `yaml:"scaled_threads,omitempty" json:"scaled_threads,omitempty" doc:"with --scale below 1: leave out thread counts of more than so many on each mount; --clients overrides it; 0: leave none out" default:"0"`
+	Tests         []Test `yaml:"tests" json:"tests" doc:"the tests, in order"`
+	// Order has every phase of every test, as test/phase.
+	Order []string `yaml:"order,omitempty" json:"order,omitempty" doc:"all phases of all tests in one sequence, e.g. [easy/seq-write, hard/seq-write, easy/seq-read, hard/seq-read]: what one test writes is there while the others run; default: test after test, each removed before the next"`
+}
+
+// Test is a data set or tree, with the phases that make and use it.
+type Test struct {
+	Name    string   `yaml:"name" json:"name" doc:"name of the test, unique in the suite"`
+	Title   string   `yaml:"title,omitempty" json:"title,omitempty" doc:"what the figures are called; default: the name"`
+	Source  string   `yaml:"source,omitempty" json:"source,omitempty" doc:"where it is from, e.g. a section of a paper or the command it repeats"`
+	Phases  []string `yaml:"phases" json:"phases" doc:"in order: seq-write, seq-read, rand-write, rand-read; or md-create, find, md-stat, md-read, md-remove"`
+	Threads []int    `yaml:"threads" json:"threads" doc:"thread counts over all clients together, e.g. [1, 2, 4, 8]"`
+	Seconds int      `yaml:"seconds,omitempty" json:"seconds,omitempty" doc:"end each phase after so long, done or not; 0: when it is done" default:"0"`
+
+	Layout    string     `yaml:"layout,omitempty" json:"layout,omitempty" doc:"own (a file for each thread, N-to-N), segmented or strided (one file for all, N-to-1)" default:"own"`
+	Record    spec.Bytes `yaml:"record,omitempty" json:"record,omitempty" doc:"size of one call; a multiple of 4KiB where a phase is random or io is direct; default: 1MiB, and 4KiB where a phase is random"`
+	Total     spec.Bytes `yaml:"total,omitempty" json:"total,omitempty" doc:"data of all threads together; default: twice the memory of the servers that serve"`
+	File      spec.Bytes `yaml:"file,omitempty" json:"file,omitempty" doc:"data of one thread, in place of total"`
+	ReadShift int        `yaml:"read_shift,omitempty" json:"read_shift,omitempty" doc:"read (stat, remove) what the client so many further on wrote, so that no client's cache helps (IOR -C: 1; mdtest -N: 1)" default:"0"`
+	Reread    int        `yaml:"reread,omitempty" json:"reread,omitempty" doc:"rand-read: read so many records of each thread once, unmeasured, and measure reading these a second time; 0: each record, once" default:"0"`
+	IO        string     `yaml:"io,omitempty" json:"io,omitempty" doc:"buffered or direct (O_DIRECT); default: direct where a phase is random, else buffered"`
+
+	DiskIOPS int        `yaml:"disk_iops,omitempty" json:"disk_iops,omitempty" doc:"on a virtual rack: operations a second that each disk of the volumes takes in measured phases; 0: no limit. Nothing on real hardware" default:"0"`
+	DiskRate spec.Bytes `yaml:"disk_rate,omitempty" json:"disk_rate,omitempty" doc:"likewise, bytes a second" default:"0B"`
+
+	Dirs      []int      `yaml:"dirs,omitempty" json:"dirs,omitempty" doc:"directories of one thread, for each of threads (mdtest -b); default: 320 shared out among the threads, at least 4"`
+	Items     int        `yaml:"items,omitempty" json:"items,omitempty" doc:"files in each directory (mdtest -I)" default:"3000"`
+	ItemBytes spec.Bytes `yaml:"item_size,omitempty" json:"item_size,omitempty" doc:"written to each new file (mdtest -w)" default:"0B"`
+	Tree      string     `yaml:"tree,omitempty" json:"tree,omitempty" doc:"metadata: own (directories of each thread's own, mdtest -u) or shared (one directory for the files of all threads)" default:"own"`
+	ItemSync  string     `yaml:"item_sync,omitempty" json:"item_sync,omitempty" doc:"fsync (each new file is synced before it is closed, as mdtest -y) or none" default:"fsync"`
+}
+
+// Ways to empty the caches.
+const (
+	ColdRestart = "restart"
+	ColdDrop    = "drop"
+	ColdNone    = "none"
+)
+
+//go:embed suites/*.yaml
+var suites embed.FS
+
+// Names lists the suites that come with Mortar, for people.
+func Names() []string { return []string{"quick", "paper", "io500", "cache"} }
+
+// builtin names the file of a suite that comes with Mortar; paper differs
+// with the flavour.
+func builtin(name string, flavour spec.Flavour) (string, bool) {
+	switch name {
+	case "quick", "io500", "cache":
+		return name + ".yaml", true
+	case "paper":
+		switch flavour {
+		case spec.NFSHA, spec.NFSHAXL:
+			return "paper-nfs-ha.yaml", true
+		case spec.Lustre:
+			return "paper-lustre.yaml", true
+		}
+		return "paper-nfs.yaml", true
+	}
+	return "", false
+}
+
+// Source gives the text of a suite: one that comes with Mortar, or a file.
+func Source(name string, flavour spec.Flavour) (file string, src []byte, err error) {
+	if f, ok := builtin(name, flavour); ok {
+		b, err := suites.ReadFile(path.Join("suites", f))
+		return f, b, err
+	}
+	b, err := os.ReadFile(name)
+	if errors.Is(err, fs.ErrNotExist) && !strings.ContainsAny(name, "/.") {
+		return "", nil, fmt.Errorf("no suite %q; use %s, or name a file (mortar bench --print-suite quick prints one to start from)", name, strings.Join(Names(), ", "))
+	}
+	return name, b, err
+}
+
+// Load reads a suite by name or from a file.
+func Load(name string, flavour spec.Flavour) (*Suite, error) {
+	file, src, err := Source(name, flavour)
+	if err != nil {
+		return nil, err
+	}
+	return Parse(file, src)
+}
+
+var nameRE = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9-]{0,39}$`)
+
+// maxThreads of one test over all clients.
+const maxThreads = 4096
+
+// Parse reads a suite and checks it; its errors are a spec.Errors.
+func Parse(file string, src []byte) (*Suite, error) {
+	s := &Suite{}
+	pos, err := spec.Decode(file, "suite", "mortar bench --print-suite quick", src, s)
+	if err != nil {
+		return nil, err
+	}
+	var errs spec.Errors
+	bad := func(at, mend, format string, a ...any) {
+		line, col := pos(at)
+		errs = append(errs, &spec.Error{File: file, Line: line, Col: col, Msg: fmt.Sprintf(format, a...), Mend: mend})
+	}
+	oneOf := func(at, key, v string, allowed ...string) {
+		if !slices.Contains(allowed, v) {
+			bad(at, "use "+strings.Join(allowed, ", "), "%s: %q", key, v)
+		}
+	}
+	oneOf("apiVersion", "apiVersion", s.APIVersion, spec.APIVersion)
+	oneOf("kind", "kind", s.Kind, "suite")
+	oneOf("cold", "cold", s.Cold, ColdRestart, ColdDrop, ColdNone)
+	if !nameRE.MatchString(s.Name) {
+		bad("name", "use letters, digits and dashes, at most 40", "name: %q", s.Name)
+	}
+	if s.Repeat < 1 || s.Repeat > 100 {
+		bad("repeat", "use 1 to 100", "repeat: %d", s.Repeat)
+	}
+	if s.ScaledSeconds < 0 || s.ScaledSeconds > 86400 {
+		bad("scaled_seconds", "use 0 to 86400", "scaled_seconds: %d", s.ScaledSeconds)
+	}
+	if s.ScaledThreads < 0 {
+		bad("scaled_threads", "use 0 or more", "scaled_threads: %d", s.ScaledThreads)
+	}
+	if s.Title == "" {
+		s.Title = s.Name
+	}
+	if len(s.Tests) == 0 {
+		bad("tests", "add one", "the suite has no test")
+	}
+	seen := map[string]bool{}
+	for i := range s.Tests {
+		t := &s.Tests[i]
+		at := func(key string) string { return fmt.Sprintf("tests[%d].%s", i, key) }
+		if !nameRE.MatchString(t.Name) {
+			bad(at("name"), "use letters, digits and dashes, at most 40", "name: %q", t.Name)
+		}
+		if seen[t.Name] {
+			bad(at("name"), "give it another name", "a second test is called %q", t.Name)
+		}
+		seen[t.Name] = true
+		if t.Title == "" {
+			t.Title = t.Name
+		}
+		t.check(at, bad, oneOf)
+	}
+	s.checkOrder(bad)
+	if len(errs) > 0 {
+		sort.SliceStable(errs, func(a, b int) bool {
+			return errs[a].Line < errs[b].Line || errs[a].Line == errs[b].Line && errs[a].Col < errs[b].Col
+		})
+		return nil, errs
+	}
+	return s, nil
+}
+
+// checkOrder finds what is wrong with the sequence of phases.
+func (s *Suite) checkOrder(bad func(at, mend, format string, a ...any)) {
+	if len(s.Order) == 0 {
+		return
+	}
+	next := map[string]int{} // phase that is next, by test
+	for i, step := range s.Order {
+		at := fmt.Sprintf("order[%d]", i)
+		name, phase, _ := strings.Cut(step, "/")
+		k := slices.IndexFunc(s.Tests, func(t Test) bool { return t.Name == name })
+		if k < 0 {
+			bad(at, "write test/phase, e.g. "+s.Tests[0].Name+"/"+s.Tests[0].Phases[0], "order: %q names no test", step)
+			return
+		}
+		t := &s.Tests[k]
+		if next[name] >= len(t.Phases) || t.Phases[next[name]] != phase {
+			bad(at, "name each of the test's phases once, in its own order: "+strings.Join(t.Phases, ", "), "order: %q is not what comes next in that test", step)
+			return
+		}
+		next[name]++
+	}
+	for i := range s.Tests {
+		t := &s.Tests[i]
+		if next[t.Name] < len(t.Phases) {
+			bad("order", "add it", "order lacks %s/%s", t.Name, t.Phases[next[t.Name]])
+		}
+		if !slices.Equal(t.Threads, s.Tests[0].Threads) {
+			bad(fmt.Sprintf("tests[%d].threads", i), "use the same in all tests, or leave order out", "with an order all tests run at the same thread counts")
+		}
+	}
+}
+
+// check finds what is wrong with a test and fills in what depends on other
+// keys.
+func (t *Test) check(at func(string) string, bad func(at, mend, format string, a ...any), oneOf func(at, key, v string, allowed ...string)) {
+	var known []string
+	for _, p := range workload.BenchPhases {
+		known = append(known, string(p))
+	}
+	metadata, random := 0, 0
+	have := map[workload.BenchPhase]bool{}
+	for k, name := range t.Phases {
+		p := workload.BenchPhase(name)
+		here := at(fmt.Sprintf("phases[%d]", k))
+		if !slices.Contains(workload.BenchPhases, p) {
+			bad(here, "use "+strings.Join(known, ", "), "there is no phase %q", name)
+			return
+		}
+		if have[p] {
+			bad(here, "remove one; repeat: does everything again", "phase %s is there twice", p)
+		}
+		if p.Metadata() {
+			metadata++
+			if p != workload.MDCreate && !have[workload.MDCreate] {
+				bad(here, "put md-create before it", "phase %s has no files to work on", p)
+			}
+		} else if p == workload.SeqWrite && len(have) > 0 {
+			bad(here, "put it first, or make a test of its own", "phase seq-write makes the files, the phases before it would have none")
+		}
+		if p == workload.RandRead || p == workload.RandWrite {
+			random++
+		}
+		have[p] = true
+	}
+	if len(t.Phases) == 0 {
+		bad(at("phases"), "add one, e.g. [seq-write, seq-read]", "the test has no phase")
+		return
+	}
+	if metadata > 0 && metadata < len(t.Phases) {
+		bad(at("phases"), "make two tests of it", "metadata phases and others share no files")
+		return
+	}
+	if have[workload.MDRemove] && t.Phases[len(t.Phases)-1] != string(workload.MDRemove) {
+		bad(at("phases"), "put it last", "after md-remove there are no files left")
+	}
+	if len(t.Threads) == 0 {
+		bad(at("threads"), "e.g. [1, 2, 4, 8]", "no thread count is given")
+	}
+	for k, n := range t.Threads {
+		switch {
+		case n < 1 || n > maxThreads:
+			bad(at(fmt.Sprintf("threads[%d]", k)), fmt.Sprintf("use 1 to %d", maxThreads), "threads: %d", n)
+		case slices.Contains(t.Threads[:k], n):
+			bad(at(fmt.Sprintf("threads[%d]", k)), "remove one", "thread count %d is there twice", n)
+		}
+	}
+	if t.Seconds < 0 || t.Seconds > 86400 {
+		bad(at("seconds"), "use 0 to 86400", "seconds: %d", t.Seconds)
+	}
+	if t.DiskIOPS < 0 {
+		bad(at("disk_iops"), "use 0 or more", "disk_iops: %d", t.DiskIOPS)
+	}
+	if t.Reread < 0 || t.Reread > 0 && !have[workload.RandRead] {
+		bad(at("reread"), "use 0 or more, in a test with phase rand-read", "reread: %d", t.Reread)
+	}
+	if metadata > 0 {
+		if t.Items < 1 {
+			bad(at("items"), "use 1 or more", "items: %d", t.Items)
+		}
+		if len(t.Dirs) > 0 && len(t.Dirs) != len(t.Threads) {
+			bad(at("dirs"), "give one number for each of threads", "dirs has %d numbers, threads %d", len(t.Dirs), len(t.Threads))
+		}
+		for k, d := range t.Dirs {
+			if d < 1 {
+				bad(at(fmt.Sprintf("dirs[%d]", k)), "use 1 or more", "dirs: %d", d)
+			}
+		}
+		oneOf(at("item_sync"), "item_sync", t.ItemSync, "fsync", "none")
+		oneOf(at("tree"), "tree", t.Tree, "own", "shared")
+		if have[workload.MDRead] && t.ItemBytes == 0 {
+			bad(at("item_size"), "e.g. 3901B", "phase md-read has nothing to read in empty files")
+		}
+		return
+	}
+	if t.shared() {
+		bad(at("tree"), "use layout for files of data", "tree is of metadata phases only")
+	}
+	oneOf(at("layout"), "layout", t.Layout, string(workload.OwnFile), string(workload.Segmented), string(workload.Strided))
+	if t.IO == "" {
+		t.IO = "buffered"
+		if random > 0 {
+			t.IO = "direct"
+		}
+	}
+	oneOf(at("io"), "io", t.IO, "buffered", "direct")
+	if t.Record == 0 {
+		t.Record = spec.MiB
+		if random > 0 {
+			t.Record = 4 * spec.KiB
+		}
+	}
+	if t.Record < 512 || t.Record > 64*spec.MiB {
+		bad(at("record"), "use 512B to 64MiB", "record: %s", t.Record)
+	} else if t.Record%(4*spec.KiB) != 0 && (random > 0 || t.IO == "direct") {
+		bad(at("record"), "use a multiple of 4KiB, or buffered sequential phases only", "record: %s", t.Record)
+	}
+	if t.Total != 0 && t.File != 0 {
+		bad(at("file"), "keep one of them", "total and file are both given")
+	}
+	if t.ReadShift < 0 {
+		bad(at("read_shift"), "use 0 or more", "read_shift: %d", t.ReadShift)
+	}
+}
+
+// phases as workload knows them.
+func (t *Test) phases() []workload.BenchPhase {
+	out := make([]workload.BenchPhase, len(t.Phases))
+	for i, p := range t.Phases {
+		out[i] = workload.BenchPhase(p)
+	}
+	return out
+}
+
+// shared says that the files of all threads are in one directory.
+func (t *Test) shared() bool { return t.Tree == "shared" }
+
+// metadata says that the test is one on trees of files.
+func (t *Test) metadata() bool { return workload.BenchPhase(t.Phases[0]).Metadata() }

@@ -1,0 +1,224 @@
+package drill
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"time"
+
+	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/host/resource"
+	"github.com/mortarhpc/mortar/internal/serve/cache"
+)
+
+const (
+	// CacheApply brings a cache to its config, as `mortar apply` does; service.
+	CacheApply Kind = "cache-apply"
+	// CacheFill makes the mirror full of dirty data, which is not written to
+	// the disks meanwhile; service, mount point.
+	CacheFill Kind = "cache-fill"
+)
+
+// hostMortar is the binary on a server.
+const hostMortar = "/usr/local/sbin/mortar"
+
+// cacheDrills are those of a brick with SSDs in front of its volume. With
+// server-crash and rack-power they show that dirty data goes where the
+// service goes.
+var cacheDrills = []Drill{
+	{
+		Name: "ssd-fail", Title: "an SSD of the cache fails mid-write; dirty data is on the other one",
+		Expect: Expect{Where: Stays, Fencing: Nobody, Stall: 5},
+		Variants: []Variant{
+			{How: "first", Title: "the first SSD is pulled from its slot", Steps: ssdFail(0)},
+			{How: "second", Title: "the second SSD is pulled from its slot", Steps: ssdFail(1)},
+		},
+	},
+	{
+		Name: "ssd-replace", Title: "an SSD of the cache fails and is replaced, under load",
+		Expect:   Expect{Where: Stays, Fencing: Nobody, Stall: 5},
+		Variants: []Variant{{How: "pulled", Title: "the first SSD is pulled, pushed in again, and given back to the cache", Steps: ssdReplace}},
+	},
+	{
+		Name: "ssd-both", Title: "every SSD of a write-through cache fails; the service goes on at the disks' speed",
+		Expect:   Expect{Where: Stays, Fencing: Nobody, Stall: 5},
+		Variants: []Variant{{How: "pulled", Title: "all SSDs are pulled, one after the other", Steps: ssdAll}},
+	},
+	{
+		Name: "cache-full", Title: "more is written than the disks take, until the mirror of dirty data is full; writes go on at the disks' speed",
+		Expect: Expect{Where: Stays, Fencing: Nobody, Stall: 5},
+		Variants: []Variant{{How: "filled", Title: "nothing dirty is written to the disks, and a file of random writes fills the mirror", Steps: func(s Scene) ([]Step, error) {
+			if _, err := s.ssd(0); err != nil {
+				return nil, err
+			}
+			if s.Design.Cache.Mode != cache.WriteBack {
+				return nil, errors.New("the cache is write-through: nothing in it is dirty")
+			}
+			f := Fault{Kind: CacheFill, On: s.Active, Args: []string{s.Service.Name, s.Volume.MountPoint}}
+			return []Step{
+				{Fault: f, Wait: linkHold, Look: true, Until: dirtyAt(s, "the mirror is full", func(percent int64) bool { return percent >= 60 })},
+				{Fault: f, Mend: true, Wait: 5 * time.Second, Until: dirtyAt(s, "dirty data shrinks", func(percent int64) bool { return percent < 60 })},
+			}, nil
+		}}},
+	},
+	{
+		Name: "ssd-missing", Title: "the active server dies while an SSD is missing, or holds what is not true any more; the service starts on the other one with the rest",
+		Expect: Expect{Where: Moves, Fencing: Victim, Stall: 15},
+		Variants: []Variant{{How: "freeze", Title: "the first SSD is pulled, then the server stops executing", Steps: func(s Scene) ([]Step, error) {
+			steps, err := ssdFail(0)(s)
+			if err != nil {
+				return nil, err
+			}
+			steps[0].Prepare = true
+			return append(steps, Step{Fault: Fault{Kind: Freeze, On: s.Active}}), nil
+		}}, {How: "returned", Title: "the first SSD is pulled and pushed in again with what it held, then the server stops executing", Steps: func(s Scene) ([]Step, error) {
+			steps, err := ssdFail(0)(s)
+			if err != nil {
+				return nil, err
+			}
+			steps[0].Prepare = true
+			return append(steps, Step{Fault: steps[0].Fault, Mend: true, Prepare: true, Wait: 3 * time.Second}, Step{Fault: Fault{Kind: Freeze, On: s.Active}}), nil
+		}}},
+	},
+}
+
+// Before the drills that cut the power of everything.
+func init() { Table = slices.Insert(Table, len(Table)-2, cacheDrills...) }
+
+// Suits leaves out of all drills those of parts that the brick does not have.
+func Suits(all []Choice, d *design.Design) []Choice {
+	return slices.DeleteFunc(slices.Clone(all), func(c Choice) bool {
+		ofCache := slices.ContainsFunc(cacheDrills, func(x Drill) bool { return x.Name == c.Drill.Name })
+		if !ofCache {
+			return false
+		}
+		return d.Cache == nil || c.Drill.Name == "ssd-both" && d.Cache.Mode != cache.WriteThrough ||
+			(c.Drill.Name == "ssd-replace" || c.Drill.Name == "cache-full") && d.Cache.Mode != cache.WriteBack || c.Variant.How == "second" && len(d.Cache.SSDs) < 2
+	})
+}
+
+// ssd gives the cache's SSDs, all of which both servers reach.
+func (s Scene) ssd(i int) (string, error) {
+	c := s.Design.Cache
+	if c == nil {
+		return "", errors.New("the brick has no cache")
+	}
+	if s.Volume.VG != s.Design.Volumes[0].VG {
+		return "", fmt.Errorf("service %s has no cache", s.Service.Name)
+	}
+	if i >= len(c.SSDs) {
+		return "", fmt.Errorf("the cache has %d SSD", len(c.SSDs))
+	}
+	return c.SSDs[i].Serial, nil
+}
+
+func ssdFail(i int) func(Scene) ([]Step, error) {
+	return func(s Scene) ([]Step, error) {
+		serial, err := s.ssd(i)
+		if err != nil {
+			return nil, err
+		}
+		st := Step{Fault: Fault{Kind: DiskOut, Args: []string{serial}}, Wait: linkHold, Look: true}
+		if s.Design.Cache.Mode == cache.WriteBack {
+			st.Until = mirrorOf(s, len(s.Design.Cache.SSDs)-1)
+		}
+		return []Step{st}, nil
+	}
+}
+
+func ssdReplace(s Scene) ([]Step, error) {
+	if s.Design.Cache != nil && s.Design.Cache.Mode != cache.WriteBack {
+		return nil, errors.New("the cache is write-through: see ssd-both")
+	}
+	steps, err := ssdFail(0)(s)
+	if err != nil {
+		return nil, err
+	}
+	back := steps[0]
+	back.Mend, back.Until, back.Look, back.Wait = true, nil, false, 3*time.Second
+	return append(steps, back, Step{
+		Fault: Fault{Kind: CacheApply, On: s.Active, Args: []string{s.Service.Name}}, Wait: 5 * time.Second, Look: true,
+		Until: mirrorOf(s, len(s.Design.Cache.SSDs)),
+	}), nil
+}
+
+func ssdAll(s Scene) ([]Step, error) {
+	if _, err := s.ssd(0); err != nil {
+		return nil, err
+	}
+	c := s.Design.Cache
+	if c.Mode != cache.WriteThrough {
+		return nil, errors.New("the cache is write-back: with all of its SSDs, data that is not on the disks would be gone")
+	}
+	var steps []Step
+	for _, d := range c.SSDs {
+		steps = append(steps, Step{Fault: Fault{Kind: DiskOut, Args: []string{d.Serial}}, Wait: 5 * time.Second})
+	}
+	steps[len(steps)-1].Wait, steps[len(steps)-1].Look = linkHold, true
+	return steps, nil
+}
+
+// cacheSight is something seen in the cache's counters.
+func cacheSight(s Scene, what string, seen func(cache.Stats) bool) *Sight {
+	return &Sight{What: what, Limit: time.Minute, Look: func(ctx context.Context, v *View) (bool, string) {
+		for _, server := range []string{v.Active, v.Passive} {
+			var out resource.Output
+			if v.query(ctx, server, &out, hostMortar, "host-cache", "stats", cache.ConfigPath(s.Service.Name)) != nil || out.Code != 0 {
+				continue
+			}
+			var st cache.Stats
+			if json.Unmarshal([]byte(out.Stdout), &st) != nil || !st.Up {
+				continue
+			}
+			return seen(st), fmt.Sprintf("in sync: %v of %d, %d of %d bytes dirty", st.Mirror.InSync, st.Mirror.Members, st.Dirty, st.DirtyRoom)
+		}
+		return false, "the cache runs on no server"
+	}}
+}
+
+// mirrorOf is seen when n SSDs hold the newest dirty data.
+func mirrorOf(s Scene, n int) *Sight {
+	return cacheSight(s, fmt.Sprintf("dirty data on %d SSDs", n), func(st cache.Stats) bool { return len(st.Mirror.InSync) == n })
+}
+
+func dirtyAt(s Scene, what string, is func(percent int64) bool) *Sight {
+	return cacheSight(s, what, func(st cache.Stats) bool { return st.DirtyRoom > 0 && is(100*st.Dirty/st.DirtyRoom) })
+}
+
+// applyCache does what is to be done to bring the service's cache to its
+// config, where it runs.
+func (e *engine) applyCache(ctx context.Context, server, service string) error {
+	return e.do(ctx, server, resource.Action{
+		Title: "bring the cache to its config", Cmd: []string{hostMortar, "host-cache", "apply", cache.ConfigPath(service)}, Seconds: 600,
+	})
+}
+
+func cacheFiller(f Fault) string { return path.Join(f.Args[1], ".mortar-cache-fill") }
+
+// fillCache runs where the service is.
+func (e *engine) fillCache(ctx context.Context, f Fault) error {
+	return e.do(ctx, f.On, resource.Action{
+		Title: "fill the mirror of dirty data", Cmd: []string{hostMortar, "host-cache", "fill", cache.ConfigPath(f.Args[0]), cacheFiller(f)}, Seconds: 300,
+	})
+}
+
+// drainCache undoes it on the server that has the volume now.
+func (e *engine) drainCache(ctx context.Context, f Fault) error {
+	v := e.view()
+	for _, server := range e.servers {
+		if v.mounted(ctx, server) {
+			return e.do(ctx, server, resource.Action{
+				Title: "let dirty data go to the disks", Cmd: []string{hostMortar, "host-cache", "drain", cache.ConfigPath(f.Args[0]), cacheFiller(f)},
+			})
+		}
+	}
+	return fmt.Errorf("%s is mounted on no server: %s could not be removed", f.Args[1], cacheFiller(f))
+}
+
+// cacheHas tells whether a disk is an SSD of the cache.
+func cacheHas(d *design.Design, serial string) bool {
+	return d.Cache != nil && slices.ContainsFunc(d.Cache.SSDs, func(x design.Disk) bool { return x.Serial == serial })
+}

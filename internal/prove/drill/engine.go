@@ -1,0 +1,1123 @@
+package drill
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/mortarhpc/mortar/internal/base/linux"
+	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/host/agent"
+	"github.com/mortarhpc/mortar/internal/host/resource"
+	"github.com/mortarhpc/mortar/internal/prove/report"
+	"github.com/mortarhpc/mortar/internal/prove/stream"
+	"github.com/mortarhpc/mortar/internal/prove/testbed"
+	"github.com/mortarhpc/mortar/internal/prove/workload"
+)
+
+// Unhealthy says that a brick is not fit to be broken; nothing was changed.
+type Unhealthy struct{ Problems []string }
+
+func (e *Unhealthy) Error() string {
+	return "the brick is not healthy, so nothing was broken: " + strings.Join(e.Problems, "; ") + " (mortar status shows more)"
+}
+
+// Refused says that a drill cannot be done here; nothing was changed.
+type Refused struct{ Why string }
+
+func (e *Refused) Error() string { return e.Why }
+
+// healTime bounds the clean-up after an interrupt or failure.
+const healTime = 10 * time.Minute
+
+// engine is one drill under way.
+type engine struct {
+	env   Env
+	drill Drill
+	vari  Variant
+	opt   Options
+	sayMu sync.Mutex
+
+	mu      sync.Mutex
+	hosts   map[string]Host
+	offsets map[string]int64
+
+	expect   Expect
+	service  design.Service
+	volume   design.Volume
+	servers  []string
+	clients  []string
+	resource string // of the service, in Pacemaker
+	active   string
+	survivor string       // the other server
+	group    design.Group // a RAID group of the service
+	steps    []Step
+
+	watch     *watcher
+	stopWatch func()
+	others    []*other
+	load      []*running
+	loadDirs  map[string]string // on the services' volumes, and whose
+	injected  []Fault           // in order; what has to be mended
+	healing   time.Time         // when the mending began
+	software  []report.Row
+}
+
+// running is the load on one client.
+type running struct {
+	clientJob
+	mu       sync.Mutex
+	progress workload.Progress
+	result   workload.Result
+	err      error
+	done     chan struct{}
+}
+
+// Run does one drill and gives its run, already saved in opt.Dir. An error
+// means that no verdict could be reached; *Unhealthy and *Refused, that
+// nothing was changed. Whatever it broke it mends before it
+// returns, also when ctx ends.
+func Run(ctx context.Context, env Env, d Drill, v Variant, opt Options) (*report.Run, error) {
+	e := &engine{env: env, drill: d, vari: v, expect: d.Expected(v), opt: opt.WithDefaults(env.Virtual), hosts: map[string]Host{}, offsets: map[string]int64{}, loadDirs: map[string]string{}}
+	if env.Design.HA == nil || len(env.Design.HA.Nodes) != 2 {
+		return nil, &Refused{"drill " + d.Name + " needs a pair of servers, and this brick has none"}
+	}
+	var err error
+	if e.service, err = env.service(); err != nil {
+		return nil, err
+	}
+	if e.volume, err = volumeOf(env.Design, e.service.Name); err != nil {
+		return nil, err
+	}
+	if e.others, err = others(env.Design, e.service.Name); err != nil {
+		return nil, err
+	}
+	for _, n := range env.Design.HA.Nodes {
+		e.servers = append(e.servers, n.Name)
+	}
+	// What cannot be done is found out before anything is reached, as far as
+	// that does not depend on where the service runs.
+	if err := Possible(env, d, v); err != nil {
+		return nil, err
+	}
+	for _, m := range env.Design.Mounts {
+		if !slices.Contains(e.clients, m.Client) {
+			e.clients = append(e.clients, m.Client)
+		}
+	}
+	defer e.closeAll()
+	return e.run(ctx)
+}
+
+func (e *engine) say(format string, args ...any) {
+	if e.env.Progress == nil {
+		return
+	}
+	e.sayMu.Lock()
+	defer e.sayMu.Unlock()
+	e.env.Progress(fmt.Sprintf(format, args...))
+}
+
+func (e *engine) host(name string) Host {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.hosts[name]
+}
+
+// redial replaces a host's session, and measures its clock anew: after a boot
+// it is another.
+func (e *engine) redial(ctx context.Context, name string) (Host, error) {
+	h, err := e.env.Dial(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	off, _, err := testbed.ClockOffset(ctx, h)
+	if err != nil {
+		h.Close()
+		return nil, err
+	}
+	e.mu.Lock()
+	old := e.hosts[name]
+	e.hosts[name], e.offsets[name] = h, off
+	e.mu.Unlock()
+	if old != nil {
+		old.Close()
+	}
+	return h, nil
+}
+
+func (e *engine) offset(name string) int64 {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.offsets[name]
+}
+
+func (e *engine) closeAll() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, h := range e.hosts {
+		h.Close()
+	}
+}
+
+func (e *engine) run(ctx context.Context) (_ *report.Run, err error) {
+	began := time.Now()
+	e.say("reaching %s", strings.Join(append(slices.Clone(e.servers), e.clients...), ", "))
+	if err := e.connect(ctx); err != nil {
+		return nil, err
+	}
+	if err := e.preflight(ctx); err != nil {
+		return nil, err
+	}
+	if err := e.place(ctx); err != nil {
+		return nil, err
+	}
+	e.say("healthy: service %s runs on %s; its partner is %s", e.service.Name, e.active, e.survivor)
+	for _, o := range e.others {
+		e.say("service %s runs on %s, under load as well", o.service.Name, o.on)
+	}
+
+	runID := fmt.Sprintf("%s-%s-%s", e.drill.Name, began.UTC().Format("20060102T150405"), uuid.NewString()[:8])
+	jobs, err := jobs(e.env.Design, e.service.Name, runID, e.opt.Rate)
+	if err != nil {
+		return nil, &Refused{err.Error()}
+	}
+
+	if e.vari.Append {
+		for _, j := range jobs {
+			for i := range j.job.Writers {
+				if w := &j.job.Writers[i]; w.Mode == workload.Fsync {
+					w.Pattern, w.FileBytes = workload.Append, 0
+				}
+			}
+		}
+	}
+
+	// From here on there is something to undo, whatever happens.
+	ev := evidence{drill: e.drill, expect: e.expect, active: e.active, survivor: e.survivor, resource: e.resource, nodes: e.servers, service: e.service.Name, others: e.others,
+		byCommand: slices.ContainsFunc(e.steps, func(s Step) bool { return s.Fault.Kind == Move })}
+	cleanup := func() (context.Context, context.CancelFunc) {
+		return context.WithTimeout(context.WithoutCancel(ctx), healTime)
+	}
+	watchCtx, stopWatch := context.WithCancel(context.WithoutCancel(ctx))
+	var watching sync.WaitGroup
+	e.stopWatch = sync.OnceFunc(func() { stopWatch(); watching.Wait() })
+	defer e.stopWatch()
+	e.watch = newWatcher(func(s string) { e.say("%s", s) })
+	for _, s := range e.servers {
+		watching.Go(func() { e.follow(watchCtx, s) })
+	}
+
+	err = e.breakIt(ctx, jobs, &ev)
+	results := e.stopLoad(cleanup)
+	ev.loads, ev.loadErr = results, e.loadErrors()
+	if err == nil {
+		ev.location, ev.locationErr = e.location(ctx, e.service.Name)
+		for _, o := range e.others {
+			o.location, _ = e.location(ctx, o.service.Name) // none is none that it may be on
+		}
+		ev.moved = slices.Equal(ev.location, []string{e.survivor})
+	}
+	if len(e.injected) > 0 {
+		hctx, cancel := cleanup()
+		if ctx.Err() != nil {
+			e.say("interrupted: healing first, please wait")
+		}
+		ev.healthErr = e.heal(hctx)
+		cancel()
+		if ev.healthErr == nil {
+			ev.healthErr = e.healed(ctx)
+		}
+	}
+	if err == nil {
+		err = ctx.Err()
+	}
+	if err == nil {
+		e.say("reading back every acknowledged byte from another mount, past every cache")
+		ev.verify, ev.perClient, ev.verifyErr = e.verify(ctx, results)
+		if err = ctx.Err(); err == nil {
+			e.software = e.versions(ctx)
+		}
+	}
+	lost := ev.verifyErr != nil || ev.verify.LostBytes > 0 || ev.verify.BadBytes > 0
+	cctx, cancel := cleanup()
+	e.clean(cctx, runID, lost && err == nil)
+	cancel()
+	e.stopWatch()
+	if err != nil {
+		if ev.healthErr != nil {
+			err = fmt.Errorf("%w; and the brick is not healthy yet: %w", err, ev.healthErr)
+		}
+		return nil, err
+	}
+	var looks map[string]map[string][]look
+	ev.events, looks = e.watch.snapshot()
+	ev.looks = looks[e.volume.MountPoint]
+	for _, o := range e.others {
+		o.looks = looks[o.volume.MountPoint]
+		for _, l := range of(results, o.service.Name) {
+			o.stall = max(o.stall, longestStall(l, e.watch.fault, true))
+		}
+	}
+	ev.fault = e.watch.fault
+
+	r := e.report(ev, runID, began)
+	if err := r.Save(); err != nil {
+		return r, err
+	}
+	return r, nil
+}
+
+// connect reaches every host and measures its clock.
+func (e *engine) connect(ctx context.Context) error {
+	return testbed.Each(append(slices.Clone(e.servers), e.clients...), func(name string) error {
+		_, err := e.redial(ctx, name)
+		return err
+	})
+}
+
+// place puts the service where the drill wants it to begin, and finds out
+// what of the design the drill needs to know.
+func (e *engine) place(ctx context.Context) error {
+	if e.vari.Away && e.active == e.service.Preferred {
+		e.say("moving service %s to %s first", e.service.Name, e.survivor)
+		if err := e.env.Operator.Move(ctx, e.service.Name, e.survivor); err != nil {
+			return fmt.Errorf("moving service %s to %s: %w", e.service.Name, e.survivor, err)
+		}
+		e.active, e.survivor = e.survivor, e.active
+	}
+	s := Scene{Design: e.env.Design, Service: e.service, Volume: e.volume, Active: e.active, Passive: e.survivor}
+	if e.expect.Disks {
+		if err := e.whole(ctx, "the arrays", e.opt.Rejoin); err != nil {
+			return &Unhealthy{[]string{err.Error()}}
+		}
+		for _, g := range e.env.Design.Groups {
+			if g.Service != e.service.Name || g.Array != "" {
+				continue
+			}
+			members, err := e.members(ctx, g)
+			if err != nil {
+				return fmt.Errorf("%s: %w", e.active, err)
+			}
+			s.Group, s.Members = g, members
+			e.group = g
+			break
+		}
+	}
+	steps, err := e.vari.Steps(s)
+	if err != nil {
+		return &Refused{fmt.Sprintf("drill %s --how %s cannot be done with this brick: %v", e.drill.Name, e.vari.How, err)}
+	}
+	e.steps = steps
+	for _, st := range steps {
+		if st.Fault.Kind == LocalDisk {
+			if err := e.mirrored(ctx, st.Fault.On); err != nil {
+				return err
+			}
+		}
+	}
+	return e.possible(steps)
+}
+
+// Possible says why a drill cannot be done with a brick; nil: as far as can
+// be told without reaching it, it can.
+func Possible(env Env, d Drill, v Variant) error {
+	e := &engine{env: env, drill: d, vari: v}
+	s := Scene{Design: env.Design, Active: env.Design.HA.Nodes[0].Name, Passive: env.Design.HA.Nodes[1].Name}
+	var err error
+	if s.Service, err = env.service(); err != nil {
+		return err
+	}
+	if s.Volume, err = volumeOf(env.Design, s.Service.Name); err != nil {
+		return err
+	}
+	for _, g := range env.Design.Groups {
+		if g.Service == s.Service.Name && g.Array == "" && len(s.Members) == 0 {
+			s.Group = g
+			for _, m := range g.Members {
+				s.Members = append(s.Members, m.Serial)
+			}
+		}
+	}
+	steps, err := v.Steps(s)
+	if err != nil {
+		return &Refused{fmt.Sprintf("drill %s --how %s cannot be done with this brick: %v", d.Name, v.How, err)}
+	}
+	return e.possible(steps)
+}
+
+func (e *engine) possible(steps []Step) error {
+	for _, s := range steps {
+		if s.Fault.Kind == "" {
+			continue
+		}
+		if err := e.injector(s.Fault).Can(s.Fault); err != nil {
+			return &Refused{fmt.Sprintf("drill %s --how %s cannot be done here: %v", e.drill.Name, e.vari.How, err)}
+		}
+	}
+	return nil
+}
+
+// preflight finds the active server and refuses a brick that is not healthy.
+func (e *engine) preflight(ctx context.Context) error {
+	c, err := e.cluster(ctx, e.servers)
+	if err != nil {
+		return &Unhealthy{[]string{err.Error()}}
+	}
+	problems := c.problems(e.servers)
+	r, err := c.service(e.service.Name)
+	if err != nil {
+		problems = append(problems, err.Error())
+	} else if len(r.Nodes) == 1 && slices.Contains(e.servers, r.Nodes[0]) {
+		e.resource, e.active = r.ID, r.Nodes[0]
+		for _, s := range e.servers {
+			if s != e.active {
+				e.survivor = s
+			}
+		}
+	}
+	mounted := map[string]string{e.volume.MountPoint: e.active}
+	for _, o := range e.others {
+		if r, err := c.service(o.service.Name); err != nil {
+			problems = append(problems, err.Error())
+		} else if len(r.Nodes) == 1 {
+			o.on = r.Nodes[0]
+		}
+		mounted[o.volume.MountPoint] = o.on
+	}
+	for at, server := range mounted {
+		if server == "" {
+			continue // said already
+		}
+		ms, err := testbed.Mounts(ctx, e.host(server))
+		if err != nil {
+			return fmt.Errorf("%s: %w", server, err)
+		}
+		if _, ok := linux.MountAt(ms, at); !ok {
+			problems = append(problems, fmt.Sprintf("%s is not mounted on %s", at, server))
+		}
+	}
+	var mu sync.Mutex
+	err = testbed.Each(e.clients, func(name string) error {
+		ms, err := testbed.Mounts(ctx, e.host(name))
+		if err != nil {
+			return err
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		for _, want := range e.env.Design.Mounts {
+			if want.Client != name {
+				continue
+			}
+			if m, ok := linux.MountAt(ms, want.Path); !ok || !strings.HasPrefix(m.Type, "nfs") || m.Source != want.Source {
+				problems = append(problems, fmt.Sprintf("%s is not mounted on %s of client %s (mortar apply mounts it)", want.Source, want.Path, name))
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if len(e.clients) == 0 {
+		problems = append(problems, "no client mounts the service: a drill needs load; give the spec a client (clients:)")
+	}
+	if len(problems) > 0 {
+		slices.Sort(problems)
+		return &Unhealthy{problems}
+	}
+	return nil
+}
+
+// cluster asks the first of the servers that answers.
+func (e *engine) cluster(ctx context.Context, from []string) (c cluster, err error) {
+	err = errors.New("no server to ask")
+	for _, s := range from {
+		h := e.host(s)
+		if h == nil {
+			continue
+		}
+		qctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+		var out resource.Output
+		err = h.Call(qctx, "query", map[string]any{"argv": crmMonArgv}, &out, nil)
+		cancel()
+		if err == nil && out.Code != 0 {
+			err = fmt.Errorf("crm_mon: exit code %d: %s", out.Code, strings.TrimSpace(out.Stderr))
+		}
+		if err == nil {
+			c, err = parseCrmMon(out.Stdout)
+		}
+		if err == nil {
+			return c, nil
+		}
+		err = fmt.Errorf("%s: %w", s, err)
+		if ctx.Err() != nil {
+			return c, err
+		}
+	}
+	return c, err
+}
+
+func (e *engine) location(ctx context.Context, service string) ([]string, error) {
+	c, err := e.cluster(ctx, []string{e.survivor, e.active})
+	if err != nil {
+		return nil, err
+	}
+	r, err := c.service(service)
+	return r.Nodes, err
+}
+
+// do runs an action on a host; the error carries what its command said.
+func (e *engine) do(ctx context.Context, name string, a resource.Action) error {
+	h := e.host(name)
+	if h == nil {
+		return fmt.Errorf("%s is not reached", name)
+	}
+	_, err := e.env.Gate.Run(ctx, name, h, a)
+	var failed *agent.Error
+	if errors.As(err, &failed) && failed.Stderr != "" {
+		return fmt.Errorf("%w: %s", err, strings.Join(strings.Fields(failed.Stderr), " "))
+	}
+	return err
+}
+
+// breakIt starts the load, breaks what is to be broken, and waits until
+// every worker goes on.
+func (e *engine) breakIt(ctx context.Context, jobs []clientJob, ev *evidence) error {
+	// Clients' root is squashed to nobody, so the directory is nobody's.
+	for _, m := range e.env.Design.Mounts {
+		_, dir, _ := strings.Cut(m.Source, ":")
+		dir = path.Join(dir, loadDir)
+		if e.loadDirs[dir] != "" {
+			continue
+		}
+		e.loadDirs[dir] = m.Service
+		on := e.where(m.Service)
+		a := resource.Action{Title: "directory for the load's files", Cmd: []string{"install", "-d", "-o", "nobody", "-g", "nogroup", "-m", "0755", dir}}
+		if err := e.do(ctx, on, a); err != nil {
+			return fmt.Errorf("%s: %w", on, err)
+		}
+	}
+
+	workers := 0
+	for _, j := range jobs {
+		workers += len(j.job.Writers) + len(j.job.Locks)
+		e.startLoad(ctx, j)
+	}
+	e.say("load starts: %d workers on %s, NFS and locks, every block with a ledger", workers, strings.Join(e.clients, ", "))
+	if err := e.waitWorkers(ctx, 2*time.Minute, func(p workload.WorkerProgress, _ int64) bool { return p.Ops > 0 }); err != nil {
+		return fmt.Errorf("load did not get going: %w", err)
+	}
+	e.say("steady load for %s", report.Seconds(e.opt.Steady.Seconds()))
+	if err := e.pause(ctx, e.opt.Steady); err != nil {
+		return err
+	}
+
+	if err := e.perform(ctx, ev); err != nil {
+		return err
+	}
+	err := e.waitRecovered(ctx, ev)
+	ev.waited = float64(time.Now().UnixNano()-ev.fault) / 1e9
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case err != nil:
+		e.say("not every worker went on: %v", err)
+	default:
+		ev.recovered = true
+		e.say("%+.2f s  every worker on every client goes on; %s more of load", ev.waited, report.Seconds(e.opt.After.Seconds()))
+	}
+	// What an administrator would be told now costs the clients nothing.
+	looked := make(chan []report.StatusLine, 1)
+	go func() { looked <- e.view().status(ctx) }()
+	if ev.recovered {
+		err = e.pause(ctx, e.opt.After)
+	} else {
+		err = nil // a finding, not a failure of the drill
+	}
+	if lines := <-looked; len(ev.status) == 0 {
+		ev.status = lines
+	}
+	return err
+}
+
+// perform does the steps of the drill, one after the other.
+func (e *engine) perform(ctx context.Context, ev *evidence) error {
+	for _, s := range e.steps {
+		if s.Fault.Kind != "" {
+			if err := e.act(ctx, s, ev); err != nil {
+				return err
+			}
+		}
+		if s.Wait > 0 {
+			if err := e.sleep(ctx, s.Wait); err != nil {
+				return err
+			}
+		}
+		if s.Until != nil {
+			if err := e.see(ctx, s.Until, ev); err != nil {
+				return err
+			}
+		}
+		if s.Look {
+			if lines := e.view().status(ctx); len(lines) > 0 {
+				ev.status = lines
+			}
+		}
+	}
+	ev.done = time.Now().UnixNano()
+	return nil
+}
+
+// act breaks or mends one thing.
+func (e *engine) act(ctx context.Context, s Step, ev *evidence) error {
+	e.say("%s now", deed(s))
+	at := time.Now().UnixNano()
+	if !s.Prepare && ev.fault == 0 {
+		e.watch.setFault(at)
+		ev.fault = at
+	}
+	in := e.injector(s.Fault)
+	kind := report.EventFault
+	var err error
+	if s.Mend {
+		kind = report.EventMended
+		err = in.Heal(ctx, s.Fault)
+	} else {
+		// Healed from here on, even if Inject says it failed.
+		e.injected = append(e.injected, s.Fault)
+		e.watch.add(report.Event{NS: at, Host: s.Fault.On, Source: "drill", Kind: kind, Text: deed(s)})
+		err = in.Inject(ctx, s.Fault)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", deed(s), err)
+	}
+	if s.Mend {
+		e.watch.add(report.Event{NS: at, Host: s.Fault.On, Source: "drill", Kind: kind, Text: deed(s)})
+	}
+	if s.Fault.Kind == ConfirmOff {
+		ev.confirmed = at
+	}
+	return nil
+}
+
+// see waits for a sight.
+func (e *engine) see(ctx context.Context, s *Sight, ev *evidence) error {
+	limit := time.Now().Add(s.Limit)
+	for {
+		ok, detail := s.Look(ctx, e.view())
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if ok || time.Now().After(limit) {
+			at := float64(time.Now().UnixNano()-ev.fault) / 1e9
+			if ok {
+				e.say("%+.2f s  %s: %s", at, s.What, detail)
+			} else {
+				e.say("%+.2f s  not seen within %s: %s; %s", at, report.Seconds(s.Limit.Seconds()), s.What, detail)
+			}
+			ev.sights = append(ev.sights, report.Check{Name: s.What, OK: ok, Detail: detail})
+			return nil
+		}
+		if err := e.sleep(ctx, time.Second); err != nil {
+			return err
+		}
+	}
+}
+
+func (e *engine) sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}
+
+// deed says a step in words.
+func deed(s Step) string {
+	f := s.Fault
+	arg := func(i int) string {
+		if i < len(f.Args) {
+			return f.Args[i]
+		}
+		return ""
+	}
+	if s.Mend {
+		return "mending: " + f.String()
+	}
+	switch f.Kind {
+	case Freeze:
+		return "freezing " + f.On
+	case Panic:
+		return "panicking " + f.On
+	case PowerOff:
+		return "cutting the power of " + f.On
+	case LinkDown:
+		return fmt.Sprintf("pulling the %s cable of %s", arg(0), f.On)
+	case SwitchDown:
+		return fmt.Sprintf("switching the %s network off", arg(0))
+	case PathOut:
+		return fmt.Sprintf("cutting the path of %s to disk %s over HBA %s", f.On, arg(0), arg(1))
+	case HBAOut:
+		return fmt.Sprintf("cutting HBA %s of %s", arg(0), f.On)
+	case PathsOut:
+		return "cutting every path of " + f.On
+	case ModuleOut:
+		return fmt.Sprintf("pulling I/O module %s of enclosure %s", arg(1), arg(0))
+	case DiskOut:
+		return "pulling disk " + arg(0)
+	case BitRot:
+		return "overwriting bytes of one disk beneath the RAID"
+	case CacheApply:
+		return "giving SSDs back to the cache of " + arg(0)
+	case CacheFill:
+		return "filling the mirror of dirty data of " + arg(0)
+	case LocalDisk:
+		return "pulling a system disk of " + f.On
+	case FeedOff:
+		return "switching PDU " + arg(0) + " off"
+	case BMCDead:
+		return "killing the BMC of " + f.On
+	case PDUDead:
+		return "killing the controller of PDU " + arg(0)
+	case Kill:
+		return fmt.Sprintf("killing %s on %s", arg(0), f.On)
+	case FillFS:
+		return fmt.Sprintf("filling %s on %s", arg(0), f.On)
+	case Move:
+		return fmt.Sprintf("moving service %s to %s", arg(0), f.On)
+	case Standby:
+		return "putting " + f.On + " in standby"
+	case ConfirmOff:
+		return "confirming that " + f.On + " is off"
+	}
+	return f.String()
+}
+
+// pause waits, and fails at once if the load on a client ends.
+func (e *engine) pause(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-t.C:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+			if errs := e.loadErrors(); len(errs) > 0 {
+				return errors.New(strings.Join(errs, "; "))
+			}
+		}
+	}
+}
+
+// startLoad starts the load on one client; it ends with load.stop.
+func (e *engine) startLoad(ctx context.Context, j clientJob) {
+	r := &running{clientJob: j, done: make(chan struct{})}
+	e.load = append(e.load, r)
+	h := e.host(j.client)
+	go func() {
+		defer close(r.done)
+		// Not the caller's context: an interrupt must stop the load in
+		// order, not tear it down.
+		var res workload.Result
+		err := h.Call(context.WithoutCancel(ctx), "load.run", j.job, &res, func(raw json.RawMessage) {
+			var p workload.Progress
+			if json.Unmarshal(raw, &p) == nil {
+				r.mu.Lock()
+				r.progress = p
+				r.mu.Unlock()
+				select {
+				case e.watch.wake <- struct{}{}:
+				default:
+				}
+			}
+		})
+		r.mu.Lock()
+		r.result, r.err = res, err
+		r.mu.Unlock()
+	}()
+}
+
+// loadErrors says which clients' load ended with an error.
+func (e *engine) loadErrors() []string {
+	var out []string
+	for _, r := range e.load {
+		r.mu.Lock()
+		if r.err != nil {
+			out = append(out, fmt.Sprintf("load on %s: %v", r.client, r.err))
+		}
+		r.mu.Unlock()
+	}
+	return out
+}
+
+// waitWorkers waits until ok holds for every worker of every client; offset
+// is its client's clock's.
+func (e *engine) waitWorkers(ctx context.Context, limit time.Duration, ok func(p workload.WorkerProgress, offset int64) bool) error {
+	deadline := time.NewTimer(limit)
+	defer deadline.Stop()
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		var waiting []string
+		for _, r := range e.load {
+			r.mu.Lock()
+			want := len(r.job.Writers) + len(r.job.Readers) + len(r.job.Locks)
+			if len(r.progress.Workers) < want {
+				waiting = append(waiting, r.client+" has not reported")
+			}
+			for _, p := range r.progress.Workers {
+				if p.Failed != "" {
+					defer r.mu.Unlock()
+					return fmt.Errorf("%s %s gave up: %s", r.client, p.Worker, p.Failed)
+				}
+				if !ok(p, e.offset(r.client)) {
+					w := r.client + " " + p.Worker
+					if p.LastError != "" {
+						w += " (" + p.LastError + ")"
+					}
+					waiting = append(waiting, w)
+				}
+			}
+			r.mu.Unlock()
+		}
+		if len(waiting) == 0 {
+			return nil
+		}
+		if errs := e.loadErrors(); len(errs) > 0 {
+			return errors.New(strings.Join(errs, "; "))
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-deadline.C:
+			return fmt.Errorf("after %s still waiting for %s", report.Seconds(limit.Seconds()), strings.Join(waiting, ", "))
+		case <-tick.C:
+		case <-e.watch.wake:
+		}
+	}
+}
+
+// waitRecovered waits until every worker has completed something that the
+// brick served after the fault: where the service has to move, after the
+// other server's start.
+func (e *engine) waitRecovered(ctx context.Context, ev *evidence) error {
+	within := max(e.opt.Recover, e.expect.Within)
+	limit := time.Now().Add(within)
+	// A worker counts as going on if it completes something after the last
+	// step, and not only what was under way in the moment of the fault.
+	after := max(ev.fault+(3*time.Second).Nanoseconds(), ev.done)
+	if e.expect.Where == Moves {
+		tick := time.NewTicker(200 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			if s, ok := e.watch.first(report.EventStarted, ev.fault, func(x report.Event) bool {
+				return x.Host == e.survivor && aboutResource(x, e.resource)
+			}); ok {
+				// The load may have gone on while the last step was under way.
+				after = s.NS
+				break
+			}
+			if time.Now().After(limit) {
+				return fmt.Errorf("service %s did not start on %s within %s", e.service.Name, e.survivor, report.Seconds(within.Seconds()))
+			}
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-tick.C:
+			}
+		}
+	}
+	return e.waitWorkers(ctx, time.Until(limit), func(p workload.WorkerProgress, offset int64) bool {
+		return p.LastOpNs-offset >= after && p.StallSeconds == 0
+	})
+}
+
+// stopLoad ends the load everywhere and collects what was measured.
+func (e *engine) stopLoad(cleanup func() (context.Context, context.CancelFunc)) []loaded {
+	if len(e.load) == 0 {
+		return nil
+	}
+	ctx, cancel := cleanup()
+	defer cancel()
+	e.say("stopping the load")
+	var wg sync.WaitGroup
+	for _, r := range e.load {
+		wg.Go(func() {
+			params := workload.StopParams{RunID: r.job.RunID}
+			stop := e.host(r.client).Call(ctx, "load.stop", params, nil, nil)
+			select {
+			case <-r.done:
+			case <-ctx.Done():
+			}
+			r.mu.Lock()
+			failed := r.err
+			r.mu.Unlock()
+			if failed == nil && ctx.Err() == nil {
+				return
+			}
+			// The session broke: the result is on the client's disk.
+			h, err := e.redial(ctx, r.client)
+			if err == nil {
+				_ = h.Call(ctx, "load.stop", params, nil, nil)
+				var res workload.Result
+				if err = h.Call(ctx, "load.result", params, &res, nil); err == nil {
+					r.mu.Lock()
+					r.result = res
+					r.mu.Unlock()
+					return
+				}
+			}
+			r.mu.Lock()
+			r.err = errors.Join(failed, stop, err)
+			r.mu.Unlock()
+		})
+	}
+	wg.Wait()
+	var out []loaded
+	for _, r := range e.load {
+		r.mu.Lock()
+		if len(r.result.Workers) > 0 {
+			out = append(out, loaded{r.client, e.offset(r.client), r.result, r.mounts})
+		}
+		r.mu.Unlock()
+	}
+	return out
+}
+
+// heal mends what was broken: both servers are in the cluster again, and
+// every disk in its array. It must be done, so ctx is not the user's.
+func (e *engine) heal(ctx context.Context) error {
+	e.healing = time.Now()
+	var errs []error
+	mended := map[string]bool{}
+	for _, f := range slices.Backward(e.injected) {
+		if mended[f.String()] {
+			continue
+		}
+		mended[f.String()] = true
+		e.say("healing: %s", f)
+		if err := e.injector(f).Heal(ctx, f); err != nil {
+			errs = append(errs, fmt.Errorf("healing %s: %w", f, err)) // the others all the same
+		}
+	}
+	if len(errs) > 0 {
+		return errors.Join(errs...)
+	}
+	ctx, cancel := context.WithTimeout(ctx, e.opt.Rejoin)
+	defer cancel()
+	if err := e.rejoin(ctx, e.healing); err != nil {
+		return err
+	}
+	for _, f := range e.injected {
+		var err error
+		switch f.Kind {
+		case DiskOut:
+			err = e.returnDisk(ctx, f.Args[0])
+		case LocalDisk:
+			err = e.returnSystemDisk(ctx, f.On)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// healed waits until nothing is missing any more, such as a rebuild. That
+// goes on without us, so here a user who interrupts need not wait.
+func (e *engine) healed(ctx context.Context) error {
+	if e.expect.Disks || e.opt.Thorough {
+		if err := e.whole(ctx, "the brick", e.opt.Rejoin); err != nil {
+			return err
+		}
+	}
+	at := time.Now()
+	e.watch.add(report.Event{NS: at.UnixNano(), Source: "drill", Kind: report.EventHealed, Text: "both servers online, everything started"})
+	e.say("healthy again after %s", report.Seconds(at.Sub(e.healing).Seconds()))
+	return nil
+}
+
+// rejoin waits until both servers are in the cluster and all of it runs.
+func (e *engine) rejoin(ctx context.Context, began time.Time) error {
+	e.say("waiting for both servers to be in the cluster, and every resource to run")
+	var cleaned time.Time
+	asked := map[string]bool{}
+	var problems []string
+	for {
+		c, err := e.cluster(ctx, []string{e.survivor, e.active})
+		if err != nil {
+			problems = []string{err.Error()}
+		} else {
+			problems = c.problems(e.servers)
+			if len(problems) == 0 {
+				return nil
+			}
+			away := func(n clusterNode) bool { return !n.Online || n.Pending }
+			for _, n := range c.Nodes {
+				// A fenced server that must not rejoin by itself is an
+				// administrator's decision; here, we are it.
+				if !n.Online && !asked[n.Name] && e.host(n.Name) != nil {
+					qctx, cancel := context.WithTimeout(ctx, 15*time.Second)
+					asked[n.Name] = e.startCluster(qctx, n.Name)
+					cancel()
+				}
+			}
+			if len(c.Failures) > 0 && time.Since(cleaned) > 20*time.Second && !slices.ContainsFunc(c.Nodes, away) {
+				cleaned = time.Now()
+				for _, s := range []string{e.survivor, e.active} {
+					if e.do(ctx, s, resource.Action{Title: "forget failed actions", Cmd: []string{"crm_resource", "--cleanup"}}) == nil {
+						break
+					}
+				}
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("not whole again after %s: %s", report.Seconds(time.Since(began).Seconds()), strings.Join(problems, "; "))
+		case <-time.After(2 * time.Second):
+		}
+	}
+}
+
+// startCluster starts Pacemaker where it is not started at boot, and says
+// whether the server could be asked.
+func (e *engine) startCluster(ctx context.Context, name string) bool {
+	var out resource.Output
+	if e.call(ctx, name, "query", map[string]any{"argv": []string{"systemctl", "is-enabled", "pacemaker.service"}}, &out) != nil {
+		return false
+	}
+	if out.Code == 0 {
+		return true
+	}
+	return e.do(ctx, name, resource.Action{Title: "start the cluster", Cmd: []string{"systemctl", "start", "pacemaker.service"}}) == nil
+}
+
+// verify reads everything back on each client, through fresh mounts.
+func (e *engine) verify(ctx context.Context, results []loaded) (report.Verify, map[string]stream.Report, error) {
+	if len(results) == 0 {
+		return report.Verify{}, nil, errors.New("no client has a ledger")
+	}
+	reports := map[string]stream.Report{}
+	var mu sync.Mutex
+	var names []string
+	by := map[string]loaded{}
+	for _, l := range results {
+		names = append(names, l.client)
+		by[l.client] = l
+	}
+	err := testbed.Each(names, func(client string) error {
+		l := by[client]
+		h := e.host(client)
+		var ms []design.ClientMount
+		for _, m := range e.env.Design.Mounts {
+			if m.Client == client {
+				ms = append(ms, m)
+			}
+		}
+		dirs := map[string]string{}
+		for i, m := range ms {
+			// Read by the other protocol where the client has it.
+			via := m
+			for k := 1; k < len(ms); k++ {
+				if o := ms[(i+k)%len(ms)]; o.Source == m.Source && o.Version != m.Version {
+					via = o
+					break
+				}
+			}
+			at := path.Join(e.opt.verifyDir, l.result.RunID, fmt.Sprint(i))
+			if err := e.do(ctx, client, resource.Action{Title: "mount point for verification", Cmd: []string{"mkdir", "-p", at}}); err != nil {
+				return err
+			}
+			if err := e.do(ctx, client, resource.Action{Title: "mount for verification", Cmd: []string{"mount", "-t", "nfs", "-o", verifyOptions(via), via.Source, at}}); err != nil {
+				return err
+			}
+			dirs[path.Join(m.Path, loadDir)] = path.Join(at, loadDir)
+			defer func() {
+				cctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+				defer cancel()
+				_ = e.do(cctx, client, resource.Action{Title: "unmount", Cmd: []string{"umount", at}})
+				_ = e.do(cctx, client, resource.Action{Title: "remove mount point", Cmd: []string{"rmdir", at}})
+				_ = e.do(cctx, client, resource.Action{Title: "remove mount point", Cmd: []string{"rmdir", path.Dir(at)}, OKCodes: []int{1}})
+			}()
+		}
+		var res workload.VerifyResult
+		err := h.Call(ctx, "verify.run", workload.VerifyParams{Ledger: l.result.Ledger, Dirs: dirs, Direct: true}, &res, nil)
+		if err != nil {
+			return err
+		}
+		mu.Lock()
+		reports[client] = res.Report
+		mu.Unlock()
+		return nil
+	})
+	v := verifyReport(reports)
+	v.Method = "After the brick was whole again, each client mounted the export anew (a mount of its own cache, the other protocol version where it has both) and read with O_DIRECT every block it has in its ledger, from the surviving server."
+	return v, reports, err
+}
+
+// verifyOptions are a mount's own, with a cache of its own.
+func verifyOptions(m design.ClientMount) string {
+	opts := []string{}
+	vers := false
+	for _, o := range m.Options {
+		if strings.HasPrefix(o, "vers=") || strings.HasPrefix(o, "nfsvers=") {
+			vers = true
+		}
+		switch o {
+		case "_netdev", "auto", "noauto", "defaults", "sharecache", "bg":
+			continue
+		}
+		if strings.HasPrefix(o, "x-systemd.") {
+			continue
+		}
+		opts = append(opts, o)
+	}
+	if !vers {
+		opts = append(opts, "vers="+m.Version)
+	}
+	return strings.Join(append(opts, "nosharecache"), ",")
+}
+
+// clean removes the load's files, but keeps them and the ledgers where
+// something was lost: they are the evidence.
+func (e *engine) clean(ctx context.Context, runID string, keep bool) {
+	if len(e.load) == 0 {
+		return
+	}
+	if keep {
+		e.say("the files (%s) and the clients' ledgers are kept as evidence", strings.Join(slices.Sorted(maps.Keys(e.loadDirs)), ", "))
+		return
+	}
+	_ = testbed.Each(e.clients, func(name string) error {
+		cctx, cancel := context.WithTimeout(ctx, time.Minute)
+		defer cancel()
+		return e.host(name).Call(cctx, "load.clean", workload.CleanParams{RunID: runID, Ledger: true}, nil, nil)
+	})
+	for d, service := range e.loadDirs {
+		where, err := e.location(ctx, service)
+		if err != nil || len(where) != 1 {
+			continue
+		}
+		_ = e.do(ctx, where[0], resource.Action{Title: "remove the load's directory", Cmd: []string{"rm", "-rf", "--one-file-system", "--", path.Join(d, runID)}})
+		_ = e.do(ctx, where[0], resource.Action{Title: "remove the load's directory", Cmd: []string{"rmdir", "--ignore-fail-on-non-empty", d}})
+	}
+}
+
+// versions of what was tested, from the survivor and the first client.
+func (e *engine) versions(ctx context.Context) []report.Row {
+	return testbed.Versions(ctx, []string{e.survivor, e.clients[0]}, func(name string) testbed.Host { return e.host(name) })
+}

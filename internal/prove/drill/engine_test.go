@@ -1,0 +1,414 @@
+package drill
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/brick/spec"
+	"github.com/mortarhpc/mortar/internal/host/agent"
+	"github.com/mortarhpc/mortar/internal/host/resource"
+	"github.com/mortarhpc/mortar/internal/prove/report"
+	"github.com/mortarhpc/mortar/internal/prove/workload"
+	"github.com/mortarhpc/mortar/internal/run/observe"
+)
+
+// pair is a brick of two servers and a client: the cluster is played, the
+// load, its ledger and the reading back are real, on a local directory that
+// stands for the volume. What the engine does with them is under test, not
+// the failover itself: that is done on a rack.
+type pair struct {
+	t   *testing.T
+	dir string // the volume
+	at  string // verification mounts
+
+	mu       sync.Mutex
+	active   string
+	down     map[string]bool
+	lines    map[string][]chan string // followers by host and command
+	injected []string
+	healed   []string
+	started  bool // the survivor runs the service
+	mounts   map[string]bool
+	tamper   func()
+	noStart  bool // the survivor never starts
+	// alternate: the service goes home once the drill is healed.
+	alternate bool
+	crm       []string
+}
+
+func newPair(t *testing.T) *pair {
+	p := &pair{t: t, dir: t.TempDir(), at: t.TempDir(), active: "nfs1", down: map[string]bool{}, lines: map[string][]chan string{}, mounts: map[string]bool{}}
+	return p
+}
+
+func (p *pair) design() *design.Design {
+	d := &design.Design{
+		Name: "b", SHA256: strings.Repeat("0", 64), Spec: &spec.Spec{},
+		Services: []design.Service{{Name: "home", Address: "10.0.0.9"}},
+		Volumes:  []design.Volume{{Service: "home", MountPoint: "/srv/home"}},
+		HA:       &design.HA{Nodes: []design.Node{{Name: "nfs1"}, {Name: "nfs2"}}},
+	}
+	d.Mounts = []design.ClientMount{{Client: "c1", Service: "home", Source: "10.0.0.9:" + p.dir, Path: p.dir, Version: "3"}}
+	return d
+}
+
+func (p *pair) tell(host, cmd, line string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range p.lines[host+" "+cmd] {
+		c <- line
+	}
+}
+
+func journal(ident, msg string) string {
+	b, _ := json.Marshal(map[string]string{"__REALTIME_TIMESTAMP": fmt.Sprint(time.Now().UnixMicro()), "SYSLOG_IDENTIFIER": ident, "MESSAGE": " notice: " + msg})
+	return string(b)
+}
+
+// Injector.
+func (p *pair) Can(Fault) error { return nil }
+
+func (p *pair) Inject(_ context.Context, f Fault) error {
+	p.mu.Lock()
+	p.injected = append(p.injected, f.String())
+	p.down[f.On] = true
+	p.mu.Unlock()
+	if p.noStart {
+		return nil
+	}
+	go func() {
+		p.tell("nfs2", "journalctl", journal("corosync", "[TOTEM ] A processor failed, forming new configuration: token timed out (1000ms), waiting 1200ms for consensus."))
+		p.tell("nfs2", "journalctl", journal("pacemaker-controld", "Peer nfs1 was terminated (reboot) by nfs2 on behalf of pacemaker-controld.1@nfs2: OK"))
+		p.mu.Lock()
+		p.active, p.started = "nfs2", true
+		p.mu.Unlock()
+		p.tell("nfs2", "tail", fmt.Sprintf(`{"t_ns":%d,"action":"start","step":"begin","seconds":0}`, time.Now().UnixNano()))
+		p.tell("nfs2", "tail", fmt.Sprintf(`{"t_ns":%d,"action":"start","step":"end","seconds":0.1}`, time.Now().UnixNano()))
+	}()
+	return nil
+}
+
+func (p *pair) Heal(_ context.Context, f Fault) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.healed = append(p.healed, f.String())
+	p.down[f.On] = false
+	if p.alternate {
+		p.active = "nfs1"
+	}
+	if p.tamper != nil {
+		p.tamper()
+	}
+	return nil
+}
+
+// session with one played host; the client's load ops are the real ones.
+func (p *pair) dial(ctx context.Context, name string) (Host, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.down[name] {
+		return nil, errors.New("no route to host")
+	}
+	mux := agent.Mux{
+		"time": func(context.Context, json.RawMessage, func(any)) (any, error) {
+			return map[string]int64{"now_ns": time.Now().UnixNano()}, nil
+		},
+		"hello": func(context.Context, json.RawMessage, func(any)) (any, error) {
+			return map[string]string{"os_name": "Debian", "kernel": "6.12"}, nil
+		},
+		"query": p.query,
+		"run":   p.run,
+		"follow": func(ctx context.Context, raw json.RawMessage, emit func(any)) (any, error) {
+			return p.follow(ctx, name, raw, emit)
+		},
+		"read": func(context.Context, json.RawMessage, func(any)) (any, error) {
+			text := "proc /proc proc rw 0 0\n"
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			switch {
+			case p.down[name]:
+				return nil, errors.New("gone")
+			case name == "c1":
+				text += "10.0.0.9:" + p.dir + " " + p.dir + " nfs rw 0 0\n"
+			case name == p.active:
+				text += "/dev/vg/lv /srv/home xfs rw 0 0\n"
+			}
+			return map[string][]byte{"content": []byte(text)}, nil
+		},
+	}
+	if name == "c1" {
+		mux = agent.Merge(mux, workload.Handlers())
+	}
+	toAgent, fromUs := io.Pipe()
+	toUs, fromAgent := io.Pipe()
+	done := make(chan struct{})
+	go func() { defer close(done); _ = agent.Serve(context.WithoutCancel(ctx), toAgent, fromAgent, mux) }()
+	c := agent.NewClient(toUs, fromUs)
+	return session{c, func() { _ = fromUs.Close(); <-done; _ = fromAgent.Close() }}, nil
+}
+
+type session struct {
+	*agent.Client
+	close func()
+}
+
+func (s session) Close() { s.close() }
+
+func (p *pair) query(_ context.Context, raw json.RawMessage, _ func(any)) (any, error) {
+	var q agent.QueryParams
+	if err := json.Unmarshal(raw, &q); err != nil {
+		return nil, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if q.Argv[0] == "crm_mon" {
+		edit := p.crm
+		if p.down["nfs1"] {
+			edit = append(slices.Clone(edit), `name="nfs1" id="1" online="true"`, `name="nfs1" id="1" online="false"`)
+		}
+		return resource.Output{Stdout: crmMon(p.active, edit...)}, nil
+	}
+	return resource.Output{Stdout: "pacemaker 3.0\n"}, nil
+}
+
+// run plays actions: a mount becomes a symbolic link to what is mounted.
+func (p *pair) run(_ context.Context, raw json.RawMessage, _ func(any)) (any, error) {
+	var r agent.RunParams
+	if err := json.Unmarshal(raw, &r); err != nil {
+		return nil, err
+	}
+	cmd := r.Action.Cmd
+	last := cmd[len(cmd)-1]
+	switch cmd[0] {
+	case "install", "mkdir":
+		return resource.Output{}, os.MkdirAll(last, 0o755)
+	case "mount":
+		if err := os.Remove(last); err != nil {
+			return nil, err
+		}
+		return resource.Output{}, os.Symlink(p.dir, last)
+	case "umount":
+		if err := os.Remove(last); err != nil {
+			return nil, err
+		}
+		return resource.Output{}, os.Mkdir(last, 0o755)
+	case "rmdir":
+		_ = os.Remove(last)
+		return resource.Output{}, nil
+	case "rm":
+		return resource.Output{}, os.RemoveAll(last)
+	}
+	return nil, fmt.Errorf("unexpected command %q", cmd)
+}
+
+func (p *pair) follow(ctx context.Context, host string, raw json.RawMessage, emit func(any)) (any, error) {
+	var q agent.QueryParams
+	if err := json.Unmarshal(raw, &q); err != nil {
+		return nil, err
+	}
+	c := make(chan string, 100)
+	p.mu.Lock()
+	key := host + " " + q.Argv[0]
+	p.lines[key] = append(p.lines[key], c)
+	p.mu.Unlock()
+	for {
+		select {
+		case l := <-c:
+			emit(agent.FollowEvent{Line: l, TNS: time.Now().UnixNano()})
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+func (p *pair) options(t *testing.T) Options {
+	return Options{Dir: filepath.Join(t.TempDir(), "run"), Steady: 300 * time.Millisecond, After: 200 * time.Millisecond, Recover: 20 * time.Second, Rejoin: 20 * time.Second, Rate: 100, verifyDir: p.at}
+}
+
+func (p *pair) start(ctx context.Context, t *testing.T, opt Options) (*report.Run, error) {
+	d, v, err := Find("server-crash", "freeze")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Run(ctx, Env{Design: p.design(), Dial: p.dial, Injector: p, Virtual: true, Version: "test", Progress: func(s string) { t.Log(s) }}, d, v, opt)
+}
+
+// leftNothing checks that the load's files are gone.
+func (p *pair) leftNothing(t *testing.T) {
+	t.Helper()
+	left, _ := filepath.Glob(filepath.Join(p.dir, loadDir, "*"))
+	if len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+func TestRunPasses(t *testing.T) {
+	p := newPair(t)
+	opt := p.options(t)
+	r, err := p.start(t.Context(), t, opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := r.Summary
+	if s.Verdict != report.Pass {
+		t.Fatalf("verdict %s: %q", s.Verdict, s.Reasons)
+	}
+	if s.AcknowledgedBytes == 0 || s.VerifiedBytes != s.AcknowledgedBytes || s.LostBytes != 0 {
+		t.Errorf("bytes: %+v", s)
+	}
+	for name, v := range map[string]*float64{"detect": s.Phases.Detect, "fence": s.Phases.Fence, "start": s.Phases.Start, "first I/O": s.Phases.FirstIO, "first lock": s.Phases.FirstLock} {
+		if v == nil {
+			t.Errorf("phase %s was not found", name)
+		}
+	}
+	if !slices.Equal(p.injected, []string{"freeze nfs1"}) || !slices.Equal(p.healed, []string{"freeze nfs1"}) {
+		t.Errorf("injected %q, healed %q", p.injected, p.healed)
+	}
+	if len(s.Clients) != 1 || s.Clients[0].FirstIO == nil || s.Clients[0].Workers != 4 {
+		t.Errorf("clients: %+v", s.Clients)
+	}
+	got, err := report.Load(opt.Dir)
+	if err != nil || got.Summary.RunID != s.RunID {
+		t.Errorf("saved run: %v", err)
+	}
+	if err := report.HTML(io.Discard, []*report.Run{got}); err != nil {
+		t.Error(err)
+	}
+	p.leftNothing(t)
+}
+
+func TestRunFindsLostData(t *testing.T) {
+	p := newPair(t)
+	p.tamper = func() {
+		files, _ := filepath.Glob(filepath.Join(p.dir, loadDir, "*", "*osync.data"))
+		if len(files) == 0 {
+			t.Error("no data file to tamper with")
+			return
+		}
+		if err := os.Truncate(files[0], 0); err != nil {
+			t.Error(err)
+		}
+	}
+	r, err := p.start(t.Context(), t, p.options(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Summary.Verdict != report.Fail || r.Summary.LostBytes == 0 || r.Verify.Classes["short"].Bytes == 0 {
+		t.Errorf("verdict %s, lost %d, classes %v", r.Summary.Verdict, r.Summary.LostBytes, r.Verify.Classes)
+	}
+	if got := failed(r.Summary.Checks); !slices.Equal(got, []string{"nothing lost"}) {
+		t.Errorf("failed: %q", got)
+	}
+	if left, _ := filepath.Glob(filepath.Join(p.dir, loadDir, "*", "*")); len(left) == 0 {
+		t.Error("the evidence was removed")
+	}
+}
+
+func TestRunServiceNeverStarts(t *testing.T) {
+	p := newPair(t)
+	p.noStart = true
+	opt := p.options(t)
+	opt.Recover = time.Second
+	r, err := p.start(t.Context(), t, opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := failed(r.Summary.Checks)
+	for _, want := range []string{"every worker went on", "service where it belongs", "fenced before taken over"} {
+		if !slices.Contains(got, want) {
+			t.Errorf("check %q passed", want)
+		}
+	}
+	if r.Summary.Phases.Detect != nil || r.Summary.Phases.FirstIO != nil {
+		t.Errorf("phases that were never reached: %+v", r.Summary.Phases)
+	}
+	if len(p.healed) != 1 {
+		t.Error("not healed")
+	}
+}
+
+func TestRunRefusesUnhealthy(t *testing.T) {
+	p := newPair(t)
+	p.crm = []string{`name="nfs2" id="2" online="true"`, `name="nfs2" id="2" online="false"`}
+	_, err := p.start(t.Context(), t, p.options(t))
+	var u *Unhealthy
+	if !errors.As(err, &u) || !strings.Contains(err.Error(), "nfs2 is offline") {
+		t.Fatalf("got %v", err)
+	}
+	if len(p.injected)+len(p.healed) > 0 {
+		t.Errorf("touched: %q %q", p.injected, p.healed)
+	}
+	p.leftNothing(t)
+}
+
+// TestRunInterrupted cancels while the service is being waited for: the
+// brick is healed all the same, and nothing is left.
+func TestRunInterrupted(t *testing.T) {
+	p := newPair(t)
+	p.noStart = true
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go func() {
+		for ctx.Err() == nil {
+			p.mu.Lock()
+			n := len(p.injected)
+			p.mu.Unlock()
+			if n > 0 {
+				cancel()
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+	}()
+	_, err := p.start(ctx, t, p.options(t))
+	if !errors.Is(err, context.Canceled) {
+		t.Fatalf("got %v", err)
+	}
+	if len(p.healed) != 1 {
+		t.Error("not healed")
+	}
+	p.leftNothing(t)
+}
+
+// neverWhole is an administrator whose brick has a fault for ever.
+type neverWhole struct {
+	Operator
+	asked func()
+}
+
+func (n neverWhole) Status(context.Context) (*observe.Status, error) {
+	n.asked()
+	return &observe.Status{Parts: []*observe.Part{{Level: observe.Fault, Text: "array rebuilds"}}}, nil
+}
+
+// TestInterruptedWaiting cancels while a brick is waited for that is mended
+// but not whole: nobody has to wait for the rest of it.
+func TestInterruptedWaiting(t *testing.T) {
+	p := newPair(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	d, v, err := Find("server-crash", "freeze")
+	if err != nil {
+		t.Fatal(err)
+	}
+	opt := p.options(t)
+	opt.Thorough, opt.Rejoin = true, time.Hour
+	_, err = Run(ctx, Env{Design: p.design(), Dial: p.dial, Injector: p, Operator: neverWhole{asked: cancel}, Virtual: true, Version: "test", Progress: func(s string) { t.Log(s) }}, d, v, opt)
+	if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "array rebuilds") {
+		t.Fatalf("got %v", err)
+	}
+	if len(p.healed) != 1 {
+		t.Error("not healed")
+	}
+	p.leftNothing(t)
+}

@@ -1,0 +1,306 @@
+package drill
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/mortarhpc/mortar/internal/prove/report"
+	"github.com/mortarhpc/mortar/internal/prove/stream"
+	"github.com/mortarhpc/mortar/internal/prove/workload"
+)
+
+// evidence is everything a verdict rests on.
+type evidence struct {
+	drill     Drill
+	expect    Expect
+	fault     int64 // administrator's clock, ns
+	done      int64 // when the last step was done
+	active    string
+	survivor  string
+	resource  string // of the service, in Pacemaker
+	nodes     []string
+	service   string // the one the drill is about
+	others    []*other
+	byCommand bool // the service was told to move
+
+	events  []report.Event
+	looks   map[string][]look
+	loads   []loaded
+	loadErr []string
+	// location of the service after the recovery, before anything was healed.
+	location    []string
+	locationErr error
+	moved       bool // it runs on the other server
+	sights      []report.Check
+	confirmed   int64 // when a person confirmed that a server is off; 0: nobody did
+	status      []report.StatusLine
+	recovered   bool // every worker went on in time
+	waited      float64
+	verify      report.Verify
+	perClient   map[string]stream.Report
+	verifyErr   error
+	healthErr   error // nil: health was restored
+}
+
+// checkHealth is the check that the brick is whole again.
+const checkHealth = "health restored"
+
+// judge applies the rules. Every check is in the list, passed or not.
+func judge(e evidence) (checks []report.Check) {
+	add := func(ok bool, name, format string, args ...any) {
+		checks = append(checks, report.Check{Name: name, OK: ok, Detail: fmt.Sprintf(format, args...)})
+	}
+
+	v := e.verify
+	switch {
+	case e.verifyErr != nil:
+		add(false, "nothing lost", "the data could not be read back: %v", e.verifyErr)
+	case len(v.Errors) > 0:
+		add(false, "nothing lost", "%s", strings.Join(v.Errors, "; "))
+	case v.AcknowledgedBytes == 0:
+		add(false, "nothing lost", "no write was acknowledged, so nothing was proven")
+	default:
+		ok := v.LostBytes == 0 && v.BadBytes == 0 && v.VerifiedBytes == v.AcknowledgedBytes
+		d := fmt.Sprintf("%s of %s acknowledged were read back as written, %s lost", report.Bytes(v.VerifiedBytes), report.Bytes(v.AcknowledgedBytes), report.Bytes(v.LostBytes))
+		if v.BadBytes > 0 {
+			d += ", " + report.Bytes(v.BadBytes) + " never acknowledged but wrong"
+		}
+		add(ok, "nothing lost", "%s", d)
+	}
+
+	if e.recovered {
+		add(true, "every worker went on", "all %d did, the last one %s after the fault", countWorkers(e.loads), report.Seconds(e.waited))
+	} else {
+		add(false, "every worker went on", "not within %s: %s", report.Seconds(e.waited), strings.Join(notOn(e.loads), ", "))
+	}
+
+	checks = append(checks, e.sights...)
+
+	want := []string{e.active}
+	switch e.expect.Where {
+	case Moves:
+		want = []string{e.survivor}
+	case Anywhere:
+		want = e.nodes
+	}
+	switch {
+	case e.locationErr != nil:
+		add(false, "service where it belongs", "%v", e.locationErr)
+	case len(e.location) != 1 || !slices.Contains(want, e.location[0]):
+		add(false, "service where it belongs", "it runs on %q, not on %s", strings.Join(e.location, ", "), strings.Join(want, " or "))
+	default:
+		add(true, "service where it belongs", "it runs on %s", e.location[0])
+	}
+
+	fenced := map[string]int64{}
+	var names []string
+	for _, n := range e.nodes {
+		if f, ok := firstEvent(e.events, report.EventFenced, e.fault, func(ev report.Event) bool { return namesNode(ev.Text, n) }); ok {
+			fenced[n] = f.NS
+			names = append(names, n)
+		}
+	}
+	begin, began := firstEvent(e.events, report.EventStarting, e.fault, e.aboutService)
+	if !began {
+		begin, began = firstEvent(e.events, report.EventStarted, e.fault, e.aboutService)
+	}
+	switch f, ok := fenced[e.active]; {
+	case e.expect.Fencing == Victim && !ok:
+		add(false, "fenced before taken over", "no fencing of %s was confirmed", e.active)
+	case e.expect.Fencing == Victim && began && begin.NS < f:
+		add(false, "fenced before taken over", "the start on %s began %s before the fencing was confirmed", begin.Host, report.Seconds(float64(f-begin.NS)/1e9))
+	case e.expect.Fencing == Victim && len(names) > 1:
+		add(false, "fenced before taken over", "%s were fenced, not %s alone", strings.Join(names, " and "), e.active)
+	case e.expect.Fencing == Victim:
+		add(true, "fenced before taken over", "confirmed %s after the fault", report.Seconds(float64(f-e.fault)/1e9))
+	case e.expect.Fencing == Allow && len(names) > 0:
+		add(true, "fencing", "%s was fenced, which this fault allows", strings.Join(names, " and "))
+	case e.expect.Fencing == Allow:
+		add(true, "fencing", "no server was fenced, and none had to be")
+	case len(names) > 0:
+		add(false, "nobody fenced", "%s was fenced, which this fault does not call for", strings.Join(names, ", "))
+	default:
+		add(true, "nobody fenced", "no server was fenced")
+	}
+	if e.confirmed != 0 {
+		switch {
+		case began && begin.NS < e.confirmed:
+			add(false, "held back until confirmed", "the start on %s began %s before anybody had confirmed that %s is off", begin.Host, report.Seconds(float64(e.confirmed-begin.NS)/1e9), e.active)
+		default:
+			add(true, "held back until confirmed", "for %s, until mortar confirm-off, the service started nowhere", report.Seconds(float64(e.confirmed-e.fault)/1e9))
+		}
+	}
+
+	n := 0
+	blind := []string{}
+	for _, h := range e.nodes {
+		n += len(e.looks[h])
+		if len(e.looks[h]) == 0 {
+			blind = append(blind, h)
+		}
+	}
+	switch twice := doubleMount(e.looks, fenced); {
+	case len(blind) > 0:
+		add(false, "never mounted twice", "the mounts of %s could not be read", strings.Join(blind, ", "))
+	case twice != "":
+		add(false, "never mounted twice", "%s", twice)
+	default:
+		add(true, "never mounted twice", "%d looks at the servers' mounts found the volume on one server at most", n)
+	}
+
+	checks = append(checks, e.judgeOthers(fenced)...)
+
+	var ioErrs, lockErrs int64
+	var violations int64
+	var sample, violation string
+	var gaveUp []string
+	tolerated := map[string]int{}
+	for _, l := range e.loads {
+		violations += l.result.Violations
+		for _, w := range l.result.Workers {
+			if w.Failed != "" {
+				gaveUp = append(gaveUp, fmt.Sprintf("%s on %s: %s", w.Worker, l.client, w.Failed))
+			}
+			if isIO(w.Kind) {
+				ioErrs += w.Errors
+			} else {
+				lockErrs += max(w.Errors-w.Violations, 0) // a violation is recorded as an error too
+			}
+		}
+		for _, x := range l.result.Errors {
+			broken := slices.ContainsFunc(l.result.Workers, func(w workload.WorkerResult) bool { return w.Worker == x.Worker && w.Violations > 0 })
+			switch {
+			case slices.Contains(e.expect.Tolerate, x.Errno):
+				tolerated[x.Errno]++
+				continue
+			case broken && violation == "":
+				violation = fmt.Sprintf(", first: %s on %s: %s", x.Worker, l.client, x.Error)
+			case !broken && sample == "":
+				sample = fmt.Sprintf("%s on %s, %s: %s", x.Worker, l.client, x.Op, x.Error)
+			}
+		}
+	}
+	switch {
+	case len(e.loadErr) > 0:
+		add(false, "no errors", "%s", strings.Join(e.loadErr, "; "))
+	case len(gaveUp) > 0:
+		add(false, "no errors", "workers gave up: %s", strings.Join(gaveUp, "; "))
+	case ioErrs > 0 && len(tolerated) > 0 && sample == "":
+		add(true, "no other errors", "%d calls failed with %s, as they must; none with anything else", ioErrs, strings.Join(slices.Sorted(maps.Keys(tolerated)), ", "))
+	case ioErrs > 0:
+		add(false, "no errors", "clients saw %d failed calls, first: %s", ioErrs, sample)
+	case lockErrs > 0:
+		add(true, "no errors", "no read or write failed; %d lock calls did and were repeated (%s)", lockErrs, sample)
+	default:
+		add(true, "no errors", "no call of any client failed")
+	}
+	add(violations == 0 && len(e.loads) > 0, "locks and reads right", "%d times a lock was lost or given twice, or a reader saw wrong data%s", violations, violation)
+
+	if e.healthErr != nil {
+		add(false, checkHealth, "%v", e.healthErr)
+	} else {
+		add(true, checkHealth, "both servers online, every resource and fence device started, no failed action left")
+	}
+	return checks
+}
+
+// aboutService says that a start or stop is the service's: the agent's log is
+// only its own, Pacemaker's lines name the resource.
+func (e *evidence) aboutService(ev report.Event) bool { return aboutResource(ev, e.resource) }
+
+func aboutResource(ev report.Event, resource string) bool {
+	return ev.Source == "ocf" || meaning("pacemaker-controld", ev.Text).resource == resource
+}
+
+// namesNode says that a fencing message is about a node.
+func namesNode(text, node string) bool {
+	return strings.HasPrefix(text, "Peer "+node+" ") || strings.Contains(text, " targeting "+node+" ")
+}
+
+func countWorkers(ls []loaded) int {
+	n := 0
+	for _, l := range ls {
+		n += len(l.result.Workers)
+	}
+	return n
+}
+
+// notOn names the workers that hung in the end.
+func notOn(ls []loaded) []string {
+	var out []string
+	for _, l := range ls {
+		for _, s := range l.result.Stuck {
+			out = append(out, l.client+" "+s+" hangs")
+		}
+		for _, s := range l.result.Stalls {
+			if s.Open && !slices.Contains(l.result.Stuck, s.Worker) {
+				out = append(out, l.client+" "+s.Worker+" had not gone on")
+			}
+		}
+	}
+	if len(out) == 0 {
+		out = append(out, "their state was not known")
+	}
+	return out
+}
+
+// marks finds the moments of a failover.
+func marks(e evidence) (m report.Marks, io map[string]int64) {
+	sec := func(ns int64) *float64 {
+		if ns == 0 {
+			return nil
+		}
+		s := float64(ns-e.fault) / 1e9
+		return &s
+	}
+	at := func(kind string, match func(report.Event) bool) int64 {
+		ev, ok := firstEvent(e.events, kind, e.fault, match)
+		if !ok {
+			return 0
+		}
+		return ev.NS
+	}
+	// What matters is what the server saw that serves in the end.
+	server := e.survivor
+	if !e.moved && e.expect.Where != Moves {
+		server = e.active
+	}
+	onSurvivor := func(ev report.Event) bool { return server == "" || ev.Host == server }
+	detected := at(report.EventDetected, onSurvivor)
+	if detected == 0 {
+		detected = at(report.EventMembership, onSurvivor)
+	}
+	m.Detected = sec(detected)
+	m.Fenced = sec(at(report.EventFenced, func(ev report.Event) bool { return namesNode(ev.Text, e.active) }))
+	started := at(report.EventStarted, func(ev report.Event) bool { return onSurvivor(ev) && e.aboutService(ev) })
+	m.Started = sec(started)
+	after := e.fault
+	if !e.moved && started == 0 {
+		return m, nil // it went on: there is no first I/O again
+	}
+	if e.moved || started != 0 {
+		// Served by the survivor: not before its start began.
+		begin := at(report.EventStarting, func(ev report.Event) bool { return onSurvivor(ev) && e.aboutService(ev) })
+		if begin == 0 {
+			begin = started
+		}
+		if begin == 0 {
+			return m, nil
+		}
+		after = begin
+	}
+	got := servedAfter(of(e.loads, e.service), after, true)
+	first := int64(0)
+	for _, t := range got.firstIO {
+		if first == 0 || t < first {
+			first = t
+		}
+	}
+	m.FirstIO, m.FirstLock = sec(first), sec(got.firstLock)
+	if e.recovered {
+		m.AllIO, m.AllLocks = sec(got.allIO), sec(got.allLocks)
+	}
+	return m, got.firstIO
+}

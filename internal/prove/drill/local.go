@@ -1,0 +1,99 @@
+package drill
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mortarhpc/mortar/internal/host/resource"
+	"github.com/mortarhpc/mortar/internal/prove/report"
+	"github.com/mortarhpc/mortar/internal/run/observe"
+)
+
+// localDisk pulls the first disk of the mirror that the active server's own
+// system is on.
+func localDisk(s Scene) ([]Step, error) {
+	f := Fault{Kind: LocalDisk, On: s.Active, Args: []string{"0"}}
+	return []Step{{Fault: f, Wait: linkHold, Look: true, Until: &Sight{What: "status says so", Limit: time.Minute, Look: func(ctx context.Context, v *View) (bool, string) {
+		for _, l := range v.status(ctx) {
+			if strings.Contains(l.Text, "system mirror") && strings.Contains(l.Text, " of "+s.Active+" is degraded") {
+				return true, l.Text
+			}
+		}
+		return false, "no line of mortar status says that the system mirror of " + s.Active + " is degraded"
+	}}}}, nil
+}
+
+// systemMirrors are the mirrors of a server that are not the brick's.
+func (e *engine) systemMirrors(ctx context.Context, server string) ([]observe.SystemArray, error) {
+	var h observe.Host
+	if err := e.call(ctx, server, observe.Op, observe.SystemRequest(), &h); err != nil {
+		return nil, fmt.Errorf("%s: %w", server, err)
+	}
+	return slices.DeleteFunc(observe.SystemArrays(e.env.Design, &h), func(a observe.SystemArray) bool { return a.Level != "raid1" }), nil
+}
+
+// mirrored says why a server cannot lose a system disk; nil: it can.
+func (e *engine) mirrored(ctx context.Context, server string) error {
+	ms, err := e.systemMirrors(ctx, server)
+	if err != nil {
+		return err
+	}
+	if len(ms) == 0 {
+		return &Refused{"the system of " + server + " is on no md RAID 1: it would not outlive the loss of a disk"}
+	}
+	for _, m := range ms {
+		switch {
+		case m.Degraded > 0:
+			return &Unhealthy{[]string{fmt.Sprintf("system mirror %s of %s is degraded", m.Dev, server)}}
+		case m.Busy:
+			return &Unhealthy{[]string{fmt.Sprintf("system mirror %s of %s is being resynced or checked", m.Dev, server)}}
+		}
+	}
+	return nil
+}
+
+// returnSystemDisk gives a system disk that is in its slot again back to its
+// mirrors, and waits until they are whole.
+func (e *engine) returnSystemDisk(ctx context.Context, server string) error {
+	e.say("giving the system disk back to its mirror on %s", server)
+	began := time.Now()
+	added := map[string]bool{}
+	for {
+		ms, err := e.systemMirrors(ctx, server)
+		whole := err == nil
+		var last []string
+		for _, m := range ms {
+			if m.Degraded == 0 && !m.Busy {
+				continue
+			}
+			whole = false
+			last = append(last, fmt.Sprintf("%s lacks %d disks", m.Dev, m.Degraded))
+			for _, dev := range m.Strays {
+				if added[dev] {
+					continue
+				}
+				// With its bitmap only what was written meanwhile is copied.
+				// Source: mdadm(8), --add: "re-added" where it was part of it recently
+				a := resource.Action{Title: "give " + dev + " back to " + m.Dev, Cmd: []string{"mdadm", "--manage", "/dev/" + m.Dev, "--add", "/dev/" + dev}}
+				if err := e.do(ctx, server, a); err != nil {
+					last = append(last, err.Error())
+				} else {
+					added[dev] = true
+				}
+			}
+		}
+		if whole {
+			e.say("system mirror of %s whole again after %s", server, report.Seconds(time.Since(began).Seconds()))
+			return nil
+		}
+		if err != nil {
+			last = append(last, err.Error())
+		}
+		if time.Since(began) > e.opt.Rejoin || e.sleep(ctx, 2*time.Second) != nil {
+			return fmt.Errorf("system mirror of %s not whole after %s: %s", server, report.Seconds(time.Since(began).Seconds()), strings.Join(last, "; "))
+		}
+	}
+}

@@ -1,0 +1,167 @@
+package drill
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mortarhpc/mortar/internal/prove/report"
+)
+
+// Choice is a drill with one of its variants.
+type Choice struct {
+	Drill   Drill
+	Variant Variant
+}
+
+// Name of a choice, as --only takes it and its directory is called.
+func (c Choice) Name() string { return c.Drill.Name + "-" + c.Variant.How }
+
+// Choose picks from the table: all of it, or what only names, without what
+// skip names. A name is a drill's, or drill-how for one variant.
+func Choose(only, skip []string) ([]Choice, error) {
+	used := map[string]bool{}
+	in := func(list []string, c Choice) bool {
+		hit := false
+		for _, n := range list {
+			if n == c.Drill.Name || n == c.Name() {
+				used[n], hit = true, true
+			}
+		}
+		return hit
+	}
+	var out []Choice
+	for _, d := range Table {
+		for _, v := range d.Variants {
+			c := Choice{d, v}
+			wanted, unwanted := len(only) == 0 || in(only, c), in(skip, c)
+			if wanted && !unwanted {
+				out = append(out, c)
+			}
+		}
+	}
+	for _, n := range slices.Concat(only, skip) {
+		if !used[n] {
+			return nil, fmt.Errorf("no drill %q; give names as mortar drill --list shows them: DRILL for all its variants, DRILL-HOW for one", n)
+		}
+	}
+	if len(out) == 0 {
+		return nil, errors.New("nothing is left to be done: everything that --only names is skipped")
+	}
+	return out, nil
+}
+
+// All does several drills, each repeat times, restores health after each, and
+// gives an entry for each; they are also written to dir after each drill. Two
+// services begin each drill on their preferred servers. It ends early when ctx
+// does, or when the brick cannot be healed: the error says which; the entries
+// are those of what was done.
+func All(ctx context.Context, env Env, choices []Choice, repeat int, dir string, opt Options) ([]report.Entry, []*report.Run, error) {
+	var entries []report.Entry
+	var runs []*report.Run
+	say := func(format string, args ...any) {
+		if env.Progress != nil {
+			env.Progress(fmt.Sprintf(format, args...))
+		}
+	}
+	for i, c := range choices {
+		e := report.Entry{Summary: report.Summary{Drill: c.Drill.Name, How: c.Variant.How, Brick: env.Design.Name, Virtual: env.Virtual}, Dirs: []string{}, StallsSeconds: []float64{}}
+		var done []*report.Run
+		var failure error
+		if err := Possible(env, c.Drill, c.Variant); err != nil {
+			e.Verdict, e.Reasons = report.Refused, []string{err.Error()}
+			say("[%d/%d] %s: %v", i+1, len(choices), c.Name(), err)
+			entries = append(entries, e)
+			if err := report.SaveEntries(dir, entries); err != nil {
+				return entries, runs, err
+			}
+			continue
+		}
+		for n := range repeat {
+			name := c.Name()
+			if repeat > 1 {
+				name = fmt.Sprintf("%s-%d", name, n+1)
+			}
+			say("[%d/%d] %s: %s", i+1, len(choices), name, c.Variant.Title)
+			opt.Dir = filepath.Join(dir, name)
+			if failure = home(ctx, env, c); failure != nil {
+				break
+			}
+			began := time.Now()
+			r, err := Run(ctx, env, c.Drill, c.Variant, opt)
+			if err != nil {
+				failure = err
+				break
+			}
+			done = append(done, r)
+			say("[%d/%d] %s: %s, longest stall %s, %s lost; took %s", i+1, len(choices), name, strings.ToUpper(r.Summary.Verdict),
+				report.Seconds(r.Summary.LongestStallSeconds), report.Bytes(r.Summary.LostBytes), report.Seconds(time.Since(began).Seconds()))
+			for _, why := range r.Summary.Reasons {
+				say("        %s", why)
+			}
+		}
+		if len(done) > 0 {
+			e = report.EntryOf(dir, done)
+			runs = append(runs, done...)
+		}
+		if failure != nil {
+			e.Verdict = report.NoVerdict
+			var refused *Refused
+			if errors.As(failure, &refused) {
+				e.Verdict = report.Refused
+			}
+			e.Reasons = append(e.Reasons, failure.Error())
+			say("[%d/%d] %s: %v", i+1, len(choices), c.Name(), failure)
+		}
+		entries = append(entries, e)
+		if err := report.SaveEntries(dir, entries); err != nil {
+			return entries, runs, err
+		}
+		if err := ctx.Err(); err != nil {
+			return entries, runs, err
+		}
+		if failure == nil && !slices.ContainsFunc(done, unhealed) {
+			continue
+		}
+		// One drill's trouble must not be the next one's.
+		if err := recuperate(ctx, env, opt); err != nil {
+			return entries, runs, fmt.Errorf("after %s the brick did not become whole again, so the remaining %d drills were not done: %w", c.Name(), len(choices)-i-1, err)
+		}
+	}
+	return entries, runs, nil
+}
+
+// unhealed says that a run left the brick not as it was.
+func unhealed(r *report.Run) bool {
+	return slices.ContainsFunc(r.Summary.Checks, func(c report.Check) bool { return c.Name == checkHealth && !c.OK })
+}
+
+// home moves the services to their preferred servers if the drill needs that;
+// not the one the drill is about if it wants that away. With one service a
+// pair is symmetric: most drills may begin on either server, and begin where
+// the last one ended, without the 30 s of grace that a move costs.
+func home(ctx context.Context, env Env, c Choice) error {
+	drilled, err := env.service()
+	if err != nil || env.Operator == nil || len(env.Design.Services) == 1 && !c.Variant.Home {
+		return err
+	}
+	for _, s := range env.Design.Services {
+		if s.Name == drilled.Name && c.Variant.Away {
+			continue
+		}
+		if err := env.Operator.Move(ctx, s.Name, s.Preferred); err != nil {
+			return fmt.Errorf("moving service %s to %s, where a drill begins: %w", s.Name, s.Preferred, err)
+		}
+	}
+	return nil
+}
+
+// recuperate waits until nothing is wrong with the brick.
+func recuperate(ctx context.Context, env Env, opt Options) error {
+	e := &engine{env: env, opt: opt.WithDefaults(env.Virtual), hosts: map[string]Host{}, offsets: map[string]int64{}}
+	return e.whole(ctx, "the brick", e.opt.Rejoin)
+}

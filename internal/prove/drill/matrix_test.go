@@ -1,0 +1,154 @@
+package drill
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/mortarhpc/mortar/internal/prove/report"
+)
+
+func TestChoose(t *testing.T) {
+	names := func(cs []Choice) (out []string) {
+		for _, c := range cs {
+			out = append(out, c.Name())
+		}
+		return out
+	}
+	for name, c := range map[string]struct {
+		only, skip string
+		want       []string
+		err        string
+	}{
+		"one":          {"path-one", "", []string{"path-one-hba", "path-one-disk"}, ""},
+		"one variant":  {"path-one-disk,power-bus", "", []string{"power-bus-feed", "path-one-disk"}, ""},
+		"skipped":      {"server-crash", "server-crash-freeze,server-crash-panic", []string{"server-crash-power"}, ""},
+		"unknown":      {"server-crush", "", nil, "server-crush"},
+		"unknown skip": {"", "magic", nil, "magic"},
+		"nothing left": {"power-bus", "power-bus", nil, "nothing"},
+	} {
+		split := func(s string) []string {
+			if s == "" {
+				return nil
+			}
+			return strings.Split(s, ",")
+		}
+		got, err := Choose(split(c.only), split(c.skip))
+		if (err != nil) != (c.err != "") || err != nil && !strings.Contains(err.Error(), c.err) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if d := cmp.Diff(c.want, names(got)); d != "" {
+			t.Errorf("%s: %s", name, d)
+		}
+	}
+	all, err := Choose(nil, nil)
+	if err != nil || len(all) < 30 {
+		t.Errorf("%d drills, %v", len(all), err)
+	}
+}
+
+// TestAll does a drill twice and one that cannot be done.
+func TestAll(t *testing.T) {
+	p := newPair(t)
+	p.alternate = true // the service goes back and forth
+	opt := p.options(t)
+	dir := t.TempDir()
+	d, v, err := Find("server-crash", "freeze")
+	if err != nil {
+		t.Fatal(err)
+	}
+	env := Env{Design: p.design(), Dial: p.dial, Injector: p, Virtual: true, Version: "test", Progress: func(s string) { t.Log(s) }}
+	moves, _, err := Find("failover", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	entries, runs, err := All(t.Context(), env, []Choice{{moves, moves.Variants[0]}, {d, v}}, 2, dir, opt)
+	if err != nil || len(entries) != 2 || len(runs) != 2 {
+		t.Fatalf("%d entries, %d runs, %v", len(entries), len(runs), err)
+	}
+	if e := entries[0]; e.Verdict != report.Refused || len(e.Reasons) != 1 || e.Repeats != 0 {
+		t.Errorf("what cannot be done: %+v", e)
+	}
+	e := entries[1]
+	if e.Verdict != report.Pass || e.Repeats != 2 || len(e.StallsSeconds) != 2 || e.MedianStallSeconds == nil {
+		t.Errorf("verdict %s %q, %d repeats, stalls %v", e.Verdict, e.Reasons, e.Repeats, e.StallsSeconds)
+	}
+	if d := cmp.Diff([]string{"server-crash-freeze-1", "server-crash-freeze-2"}, e.Dirs); d != "" {
+		t.Error(d)
+	}
+	read, readRuns, err := report.LoadEntries(dir)
+	if err != nil || len(read) != 2 || len(readRuns) != 1 || read[1].Dir == "" {
+		t.Errorf("what was written: %d entries, %d runs, %v", len(read), len(readRuns), err)
+	}
+	if _, err := report.Load(filepath.Join(dir, e.Dir)); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestParseMembers(t *testing.T) {
+	const text = "MD_LEVEL=raid6\nMD_DEVICES=4\nMD_DEVICE_dm_3_ROLE=1\nMD_DEVICE_dm_3_DEV=/dev/dm-3\nMD_DEVICE_dm_1_ROLE=0\nMD_DEVICE_dm_1_DEV=/dev/dm-1\nMD_DEVICE_dm_5_ROLE=spare\nMD_DEVICE_dm_5_DEV=/dev/dm-5\n"
+	if d := cmp.Diff([]string{"/dev/dm-1", "/dev/dm-3"}, parseMembers(text)); d != "" {
+		t.Error(d)
+	}
+	if got := parseMembers("mdadm: no array"); len(got) != 0 {
+		t.Error(got)
+	}
+}
+
+func TestColdRow(t *testing.T) {
+	maps := `/srv/home/data/.mortar/r/f.data:
+ EXT: FILE-OFFSET      BLOCK-RANGE      TOTAL FLAGS
+   0: [0..255]:        448..703           256   0x0
+   1: [256..16383]:    4096..20223      16128   0x1
+`
+	ext := parseFiemap(maps)
+	if d := cmp.Diff([]extent{{0, 448 * 512, 256 * 512}, {256 * 512, 4096 * 512, 16128 * 512}}, ext, cmp.AllowUnexported(extent{})); d != "" {
+		t.Fatal(d)
+	}
+	// Chunks of 128 KiB, two of data: rows of 256 KiB; the volume begins 1 MiB
+	// into the array.
+	got, err := coldRow(ext, "0 8380416 linear 9:127 2048\n", 128<<10, 2)
+	if want := int64(2048+4096) * 512; err != nil || got != want {
+		t.Errorf("%d %v, want %d", got, err, want)
+	}
+	for name, table := range map[string]string{"striped": "0 8380416 striped 2 256 9:127 2048 9:126 2048", "nothing": ""} {
+		if _, err := coldRow(ext, table, 128<<10, 2); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+	if _, err := coldRow(ext[:1], "0 8380416 linear 9:127 2048", 128<<10, 2); err == nil {
+		t.Error("a row that is not full of the file is taken")
+	}
+}
+
+// Every step of every drill says what it does, and every fault has an end.
+func TestTableIsComplete(t *testing.T) {
+	s := Scene{Design: newPair(t).design(), Active: "nfs1", Passive: "nfs2"}
+	for _, d := range Table {
+		if d.Expect.Where == "" || d.Expect.Fencing == "" {
+			t.Errorf("%s says not what must happen", d.Name)
+		}
+		for _, v := range d.Variants {
+			steps, err := v.Steps(s)
+			if err != nil {
+				continue // not with this brick
+			}
+			began := false
+			for _, x := range steps {
+				began = began || x.Fault.Kind != "" && !x.Prepare
+				if x.Fault.Kind != "" && deed(x) == x.Fault.String() {
+					t.Errorf("%s: %q is not said in words", d.Name, x.Fault)
+				}
+				if x.Wait > time.Minute {
+					t.Errorf("%s waits %v", d.Name, x.Wait)
+				}
+			}
+			if !began {
+				t.Errorf("%s (%s) breaks nothing", d.Name, v.How)
+			}
+		}
+	}
+}

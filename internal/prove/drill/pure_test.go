@@ -1,0 +1,513 @@
+package drill
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/prove/report"
+	"github.com/mortarhpc/mortar/internal/prove/stream"
+	"github.com/mortarhpc/mortar/internal/prove/workload"
+)
+
+func TestMeaning(t *testing.T) {
+	for _, c := range []struct {
+		ident, msg string
+		want       finding
+	}{
+		// corosync 3.1
+		{"corosync", "[TOTEM ] Token has not been received in 750 ms ", finding{kind: report.EventNote}},
+		{"corosync", "[TOTEM ] A processor failed, forming new configuration: token timed out (1000ms), waiting 1200ms for consensus.", finding{kind: report.EventDetected}},
+		{"corosync", "[TOTEM ] A processor failed, forming new configuration.", finding{kind: report.EventDetected}},
+		{"corosync", "[KNET  ] link: host: 1 link: 0 is down", finding{kind: report.EventLink}},
+		{"corosync", "[KNET  ] host: host: 1 has no active links", finding{kind: report.EventLink}},
+		{"corosync", "[TOTEM ] A new membership (2.12) was formed. Members left: 1", finding{kind: report.EventMembership}},
+		{"corosync", "[TOTEM ] A new membership (1.16) was formed. Members joined: 1", finding{kind: report.EventMembership}},
+		{"corosync", "[QUORUM] Members[1]: 2", finding{}},
+		{"corosync", "[MAIN  ] Completed service synchronization, ready to provide service.", finding{}},
+		// Pacemaker 3.0
+		{"pacemaker-controld", "Our peer on the DC (nfs1) is dead", finding{kind: report.EventNote}},
+		{"pacemaker-controld", "Requesting fencing (reboot) targeting node nfs1", finding{kind: report.EventFencing, node: "nfs1"}},
+		{"pacemaker-fenced", "Client pacemaker-controld.812 wants to fence (reboot) nfs1 using any device", finding{kind: report.EventFencing, node: "nfs1"}},
+		{"pacemaker-fenced", "Requesting peer fencing (reboot) targeting nfs1", finding{kind: report.EventFencing, node: "nfs1"}},
+		{"pacemaker-fenced", "Requesting that nfs2 perform 'reboot' action targeting nfs1 using fence-nfs1-bmc", finding{kind: report.EventFencing, node: "nfs1"}},
+		{"pacemaker-fenced", "Delaying 'reboot' action targeting nfs1 using fence-nfs1-bmc for 2s", finding{kind: report.EventNote, node: "nfs1"}},
+		{"pacemaker-fenced", "Operation 'reboot' [1450] targeting nfs1 using fence-nfs1-bmc returned 0", finding{kind: report.EventNote, node: "nfs1"}},
+		{"pacemaker-fenced", "Operation 'reboot' [1450] (call 2 from pacemaker-controld.812) targeting nfs1 using fence-nfs1-bmc returned 0 (OK)", finding{kind: report.EventNote, node: "nfs1"}},
+		{"pacemaker-fenced", "Operation 'reboot' targeting nfs1 by nfs2 for pacemaker-controld.812@nfs2: OK (complete)", finding{kind: report.EventFenced, node: "nfs1"}},
+		{"pacemaker-fenced", "Operation 'reboot' targeting nfs1 by <anyone> for pacemaker-controld.812@nfs2: Error occurred (No fence device)", finding{kind: report.EventFenceFail, node: "nfs1"}},
+		{"pacemaker-controld", "Peer nfs1 was terminated (reboot) by nfs2 on behalf of pacemaker-controld.812@nfs2: OK (complete)", finding{kind: report.EventFenced, node: "nfs1"}},
+		{"pacemaker-controld", "Peer nfs1 was not terminated (reboot) by <anyone> on behalf of pacemaker-controld.812@nfs2: Error occurred (No fence device)", finding{kind: report.EventFenceFail, node: "nfs1"}},
+		{"pacemaker-controld", "Initiating start operation service-home_start_0 locally on nfs2", finding{kind: report.EventStarting, node: "nfs2", resource: "service-home"}},
+		{"pacemaker-controld", "Requesting local execution of start operation for service-home on nfs2", finding{kind: report.EventStarting, node: "nfs2", resource: "service-home"}},
+		{"pacemaker-controld", "Result of start operation for service-home on nfs2: ok", finding{kind: report.EventStarted, node: "nfs2", resource: "service-home"}},
+		{"pacemaker-controld", "Result of start operation for service-home on nfs2: error (array lost two members)", finding{kind: report.EventStartFail, node: "nfs2", resource: "service-home"}},
+		{"pacemaker-controld", "Result of start operation for service-home on nfs2: Timed out after 2m (Resource agent did not complete within 2m)", finding{kind: report.EventStartFail, node: "nfs2", resource: "service-home"}},
+		{"pacemaker-controld", "Result of start operation for service-home on nfs2: OK", finding{kind: report.EventStarted, node: "nfs2", resource: "service-home"}},
+		{"pacemaker-controld", "Result of monitor operation for service-home on nfs2: OK", finding{kind: report.EventNote, node: "nfs2", resource: "service-home"}},
+		{"pacemaker-fenced", "Operation 'reboot' targeting nfs1 by nfs2 for pacemaker-controld.561@nfs2: OK (Done)", finding{kind: report.EventFenced, node: "nfs1"}},
+		{"pacemaker-controld", "Result of stop operation for service-home on nfs1: ok", finding{kind: report.EventStopped, node: "nfs1", resource: "service-home"}},
+		// Pacemaker 2.1
+		{"pacemaker-controld", "Requesting fencing (reboot) of node nfs1", finding{kind: report.EventFencing, node: "nfs1"}},
+		{"pacemaker-controld", "Peer nfs1 was terminated (reboot) by nfs2 on behalf of pacemaker-controld.812: OK", finding{kind: report.EventFenced, node: "nfs1"}},
+		{"pacemaker-fenced", "Operation 'reboot' targeting nfs1 by nfs2 for pacemaker-controld.812@nfs2.1c6b0a1f: OK", finding{kind: report.EventFenced, node: "nfs1"}},
+		{"pacemaker-controld", "Result of start operation for service-home on nfs2: 0 (ok)", finding{kind: report.EventStarted, node: "nfs2", resource: "service-home"}},
+		// Somebody else's words mean nothing.
+		{"sshd", "A processor failed, forming new configuration.", finding{}},
+	} {
+		if got := meaning(c.ident, c.msg); got != c.want {
+			t.Errorf("%s: %s\n got %+v\nwant %+v", c.ident, c.msg, got, c.want)
+		}
+	}
+}
+
+// TestRealJournal reads what a survivor logged while its partner was frozen,
+// fenced and rebooted: corosync 3.1.9, Pacemaker 3.0.0.
+func TestRealJournal(t *testing.T) {
+	b, err := os.ReadFile(filepath.Join("testdata", "journal-trixie.txt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	re := regexp.MustCompile(`^\S+T(\S+)\+00:00 nfs1 (\S+)\[\d+\]: (.*)$`)
+	first := map[string]string{}
+	for line := range strings.Lines(string(b)) {
+		m := re.FindStringSubmatch(strings.TrimSpace(line))
+		if m == nil {
+			t.Fatalf("line %q", line)
+		}
+		f := meaning(m[2], cleanMessage(m[3]))
+		key := strings.TrimSpace(f.kind + " " + f.node + " " + f.resource)
+		if f.kind != "" && first[key] == "" {
+			first[key] = m[1]
+		}
+	}
+	want := map[string]string{
+		"link": "21:48:41", "note": "21:48:42", "detected": "21:48:43", "membership": "21:48:46", "fencing nfs2": "21:48:49",
+		"note nfs2": "21:48:52", "fenced nfs2": "21:48:52", "starting nfs1 service-home": "21:48:52", "started nfs1 service-home": "21:49:10",
+		"note nfs1 service-home": "21:49:11", "starting nfs2 fence-nfs1-bmc": "21:49:53",
+	}
+	if d := cmp.Diff(want, first); d != "" {
+		t.Error(d)
+	}
+}
+
+func TestParseJournal(t *testing.T) {
+	line := `{"__REALTIME_TIMESTAMP":"1795000000123456","_SOURCE_REALTIME_TIMESTAMP":"1795000000120000","SYSLOG_IDENTIFIER":"pacemaker-controld","MESSAGE":" notice: Peer nfs1 was terminated (reboot) by nfs2 on behalf of pacemaker-controld.812@nfs2: OK"}`
+	ns, ident, msg, err := parseJournal([]byte(line))
+	if err != nil || ns != 1795000000120000000 || ident != "pacemaker-controld" || !strings.HasPrefix(msg, "Peer nfs1 was terminated") {
+		t.Errorf("got %d %q %q %v", ns, ident, msg, err)
+	}
+	_, _, msg, err = parseJournal([]byte(`{"__REALTIME_TIMESTAMP":"1","SYSLOG_IDENTIFIER":"corosync","MESSAGE":[91,84,93,255]}`))
+	if err != nil || msg != "[T]?" {
+		t.Errorf("bytes: got %q %v", msg, err)
+	}
+	for _, bad := range []string{"", "-- Journal begins --", `{"MESSAGE":"x"}`, `{"__REALTIME_TIMESTAMP":"1"}`} {
+		if _, _, _, err := parseJournal([]byte(bad)); err == nil {
+			t.Errorf("%q: no error", bad)
+		}
+	}
+	e, ok := journalEvent([]byte(line), "nfs2")
+	if !ok || e.Kind != report.EventFenced || e.Source != "pacemaker" || e.Host != "nfs2" {
+		t.Errorf("event %+v %v", e, ok)
+	}
+}
+
+func TestOCFEvent(t *testing.T) {
+	for _, c := range []struct {
+		line, kind, text string
+		ns               int64
+	}{
+		{`{"t_ns":1000000000,"action":"start","step":"begin","seconds":0}`, report.EventStarting, "start begins", 1e9},
+		{`{"t_ns":1000000000,"action":"start","step":"mount","seconds":0.5}`, report.EventStep, "start: mount took 0.50 s", 15e8},
+		{`{"t_ns":1000000000,"action":"start","step":"end","seconds":3.2}`, report.EventStarted, "start took 3.20 s", 1e9},
+		{`{"t_ns":1000000000,"action":"start","step":"end","seconds":3.2,"err":"no member"}`, report.EventStartFail, "start took 3.20 s: no member", 1e9},
+		{`{"t_ns":1000000000,"action":"stop","step":"end","seconds":1}`, report.EventStopped, "stop took 1.00 s", 1e9},
+		{`{"t_ns":1000000000,"action":"start","step":"note","note":"resync under way"}`, report.EventNote, "start: resync under way", 1e9},
+	} {
+		e, ok := ocfEvent([]byte(c.line), "nfs2")
+		if !ok || e.Kind != c.kind || e.Text != c.text || e.NS != c.ns {
+			t.Errorf("%s: %+v %v", c.line, e, ok)
+		}
+	}
+	for _, l := range []string{"", "tail: no such file", `{"t_ns":1,"action":"monitor","step":"monitor"}`} {
+		if e, ok := ocfEvent([]byte(l), "nfs2"); ok {
+			t.Errorf("%q gives %+v", l, e)
+		}
+	}
+}
+
+// crmMon renders what crm_mon prints, with one thing at a time wrong.
+func crmMon(active string, edit ...string) string {
+	s := `<?xml version="1.0"?>
+<pacemaker-result api-version="2.38" request="crm_mon --one-shot --output-as=xml --inactive">
+  <summary><stack type="corosync" pacemakerd-state="running"/></summary>
+  <nodes>
+    <node name="nfs1" id="1" online="true" standby="false" maintenance="false" pending="false" unclean="false" health="green" is_dc="false" resources_running="2" type="member"/>
+    <node name="nfs2" id="2" online="true" standby="false" maintenance="false" pending="false" unclean="false" health="green" is_dc="true" resources_running="1" type="member"/>
+  </nodes>
+  <resources>
+    <resource id="fence-nfs1-bmc" resource_agent="stonith:fence_ipmilan" role="Started" active="true" orphaned="false" blocked="false" maintenance="false" managed="true" failed="false" failure_ignored="false" nodes_running_on="1"><node name="nfs2" id="2" cached="true"/></resource>
+    <resource id="fence-nfs2-bmc" resource_agent="stonith:fence_ipmilan" role="Started" active="true" orphaned="false" blocked="false" maintenance="false" managed="true" failed="false" failure_ignored="false" nodes_running_on="1"><node name="nfs1" id="1" cached="true"/></resource>
+    <resource id="service-home" resource_agent="ocf:mortar:service" role="Started" active="true" orphaned="false" blocked="false" maintenance="false" managed="true" failed="false" failure_ignored="false" nodes_running_on="1"><node name="ACTIVE" id="1" cached="true"/></resource>
+  </resources>
+  <failures></failures>
+  <status code="0" message="OK"/>
+</pacemaker-result>`
+	s = strings.ReplaceAll(s, "ACTIVE", active)
+	return strings.NewReplacer(edit...).Replace(s)
+}
+
+func TestParseCrmMon(t *testing.T) {
+	nodes := []string{"nfs1", "nfs2"}
+	for name, c := range map[string]struct {
+		edit []string
+		want []string
+	}{
+		"healthy":   {nil, nil},
+		"offline":   {[]string{`name="nfs2" id="2" online="true"`, `name="nfs2" id="2" online="false"`}, []string{"nfs2 is offline"}},
+		"unclean":   {[]string{`unclean="false" health="green" is_dc="false"`, `unclean="true" health="green" is_dc="false"`}, []string{"nfs1 is unclean (waiting to be fenced)"}},
+		"standby":   {[]string{`standby="false" maintenance="false" pending="false" unclean="false" health="green" is_dc="true"`, `standby="true" maintenance="false" pending="false" unclean="false"`}, []string{"nfs2 is in standby"}},
+		"missing":   {[]string{`<node name="nfs2" id="2" online`, `<node name="other" id="2" online`}, []string{"nfs2 is no member of the cluster"}},
+		"stopped":   {[]string{`<node name="nfs2" id="2" cached="true"/>`, ""}, []string{"fence-nfs1-bmc is not running"}},
+		"twice":     {[]string{`<node name="nfs1" id="1" cached="true"/></resource>` + "\n  </res", `<node name="nfs1"/><node name="nfs2"/></resource>` + "\n  </res"}, []string{"service-home runs on nfs1 and nfs2"}},
+		"unmanaged": {[]string{`managed="true"`, `managed="false"`}, []string{"fence-nfs1-bmc is not managed", "fence-nfs2-bmc is not managed", "service-home is not managed"}},
+		"failure": {[]string{"<failures></failures>", `<failures><failure op_key="home_monitor_10000" node="nfs1" exitstatus="not running" exitreason="no nfsd" exitcode="7" call="33" status="complete"/></failures>`},
+			[]string{"failed action: home_monitor_10000 on nfs1: not running (no nfsd)"}},
+		"no fencing": {[]string{"stonith:fence_ipmilan", "ocf:pacemaker:Dummy"}, []string{"no fence device is registered"}},
+	} {
+		cl, err := parseCrmMon(crmMon("nfs1", c.edit...))
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if d := cmp.Diff(c.want, cl.problems(nodes)); d != "" {
+			t.Errorf("%s:\n%s", name, d)
+		}
+	}
+	real, err := os.ReadFile(filepath.Join("testdata", "crm_mon-3.0-starting.xml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cl, err := parseCrmMon(string(real))
+	if err != nil || len(cl.Nodes) != 2 || len(cl.Resources) != 7 {
+		t.Errorf("a real one: %+v %v", cl, err)
+	}
+	if d := cmp.Diff([]string{"service-home is starting on nfs1"}, cl.problems(nodes)); d != "" {
+		t.Error(d)
+	}
+	cl, _ = parseCrmMon(crmMon("nfs2"))
+	if r, err := cl.service("home"); err != nil || r.ID != "service-home" || !slices.Equal(r.Nodes, []string{"nfs2"}) {
+		t.Errorf("service: %+v %v", r, err)
+	}
+	if _, err := (cluster{}).service("home"); err == nil {
+		t.Error("a cluster without the resource has a service")
+	}
+	for _, bad := range []string{"", "<", "<html/>", "crm_mon: Connection to cluster failed"} {
+		if _, err := parseCrmMon(bad); err == nil {
+			t.Errorf("%q: no error", bad)
+		}
+	}
+}
+
+func TestDoubleMount(t *testing.T) {
+	on := func(at ...int64) (ls []look) {
+		for _, a := range at {
+			ls = append(ls, look{a, a, true})
+		}
+		return ls
+	}
+	off := func(at ...int64) (ls []look) {
+		for _, a := range at {
+			ls = append(ls, look{a, a, false})
+		}
+		return ls
+	}
+	for name, c := range map[string]struct {
+		looks  map[string][]look
+		fenced map[string]int64
+		bad    bool
+	}{
+		"moves":             {map[string][]look{"a": append(on(1, 2), off(4)...), "b": append(off(1, 2), on(5, 6)...)}, nil, false},
+		"both":              {map[string][]look{"a": on(1, 2, 3, 4), "b": append(off(1), on(3, 5)...)}, nil, true},
+		"fenced, rebooted":  {map[string][]look{"a": append(on(1, 2), off(9, 10)...), "b": append(off(1, 2), on(5, 9)...)}, map[string]int64{"a": 4}, false},
+		"back after fence":  {map[string][]look{"a": on(1, 2, 12), "b": append(on(5, 6), off(10)...)}, map[string]int64{"a": 4}, false},
+		"back while served": {map[string][]look{"a": on(1, 2, 12, 13), "b": on(5, 6, 12, 14)}, map[string]int64{"a": 4}, true},
+		"nobody":            {map[string][]look{"a": off(1), "b": nil}, nil, false},
+	} {
+		if got := doubleMount(c.looks, c.fenced); (got != "") != c.bad {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+}
+
+func testDesign(mounts ...design.ClientMount) *design.Design { return &design.Design{Mounts: mounts} }
+
+func TestJobs(t *testing.T) {
+	m := func(client, p, v string) design.ClientMount {
+		return design.ClientMount{Client: client, Service: "home", Source: "10.0.0.9:/srv/home", Path: p, Version: v}
+	}
+	t.Run("one client, both protocols", func(t *testing.T) {
+		js, err := jobs(testDesign(m("c1", "/mnt/v41", "4.1"), m("c1", "/mnt/v3", "3")), "home", "r1", 8)
+		if err != nil || len(js) != 1 {
+			t.Fatal(js, err)
+		}
+		roles := map[string]string{}
+		for _, l := range js[0].job.Locks {
+			roles[l.Name] = string(l.Role) + " " + l.Dir + " " + l.File
+		}
+		want := map[string]string{
+			"v4.1-c1-lock": "probe /mnt/v41/.mortar ", "v3-c1-lock": "probe /mnt/v3/.mortar ",
+			"v4.1-c1-held": "hold /mnt/v41/.mortar ", "v3-c1-held": "hold /mnt/v3/.mortar ",
+			// Each held lock is tried through the other protocol.
+			"v4.1-c1-tried": "challenge /mnt/v3/.mortar v4.1-c1-held", "v3-c1-tried": "challenge /mnt/v41/.mortar v3-c1-held",
+		}
+		if d := cmp.Diff(want, roles); d != "" {
+			t.Error(d)
+		}
+		if len(js[0].job.Writers) != 4 {
+			t.Errorf("%d writers", len(js[0].job.Writers))
+		}
+	})
+	t.Run("two clients", func(t *testing.T) {
+		js, err := jobs(testDesign(m("c1", "/mnt/v41", "4.1"), m("c1", "/mnt/v3", "3"), m("c2", "/mnt/v41", "4.1"), m("c2", "/mnt/v3", "3")), "home", "r1", 8)
+		if err != nil || len(js) != 2 {
+			t.Fatal(js, err)
+		}
+		names := map[string]bool{}
+		streams := map[uint32]bool{}
+		for _, j := range js {
+			streams[j.job.StreamBase] = true
+			for _, w := range j.job.Writers {
+				if names[w.Name] {
+					t.Errorf("two writers share the file of %s", w.Name)
+				}
+				names[w.Name] = true
+			}
+		}
+		if len(streams) != 2 {
+			t.Error("clients share stream numbers")
+		}
+		var tried []string
+		for _, l := range js[1].job.Locks {
+			if l.Role == workload.Challenge {
+				tried = append(tried, l.Dir+" "+l.File)
+			}
+		}
+		if d := cmp.Diff([]string{"/mnt/v41/.mortar v4.1-c1-held", "/mnt/v3/.mortar v3-c1-held"}, tried); d != "" {
+			t.Error(d)
+		}
+	})
+	t.Run("same protocol twice", func(t *testing.T) {
+		js, _ := jobs(testDesign(m("c1", "/mnt/a", "3"), m("c1", "/mnt/b", "3")), "home", "r1", 8)
+		names := map[string]bool{}
+		for _, w := range js[0].job.Writers {
+			names[w.Name] = true
+		}
+		if len(names) != 4 {
+			t.Errorf("names clash: %v", names)
+		}
+	})
+	if _, err := jobs(testDesign(), "home", "r1", 8); err == nil {
+		t.Error("no mount, no error")
+	}
+}
+
+var serverCrash, _, _ = Find("server-crash", "")
+
+// evidenceOf is that of a drill that passes.
+func evidenceOf() evidence {
+	const s = int64(1e9)
+	fault := 100 * s
+	ok := stream.Report{AcknowledgedBytes: 1 << 20, VerifiedBytes: 1 << 20, ByClass: map[stream.Class]int64{stream.OK: 1 << 20}}
+	worker := func(name, kind string) workload.WorkerResult {
+		ops := make([]int64, 300)
+		for i := range ops {
+			if i < 100 || i > 190 {
+				ops[i] = 1
+			}
+		}
+		return workload.WorkerResult{Worker: name, Kind: kind, Ops: 209, AckedBytes: 1 << 20, Timeline: workload.Timeline{StartNs: 90*s + 7, BucketSeconds: 0.1, Ops: ops, Bytes: ops},
+			Completions: []workload.Completion{{Op: "write", IssuedNs: 100*s + 7, DoneNs: 108*s + 7}}}
+	}
+	lock := worker("v3-c1-lock", "lock-probe")
+	lock.Completions = []workload.Completion{{Op: "lock", IssuedNs: 107 * s, DoneNs: 109*s + 7}}
+	// Locks that a client gives itself under a delegation while the server
+	// is away.
+	local := worker("v4.1-c1-lock", "lock-probe")
+	local.Completions = nil
+	for i := range local.Timeline.Ops {
+		local.Timeline.Ops[i] = 1
+		local.Completions = append(local.Completions, workload.Completion{Op: "lock", IssuedNs: (90+int64(i)/10)*s + 7, DoneNs: (90+int64(i)/10)*s + 100_007})
+	}
+	return evidence{
+		drill: serverCrash, expect: serverCrash.Expect, moved: true, fault: fault, active: "nfs1", survivor: "nfs2", resource: "service-home", nodes: []string{"nfs1", "nfs2"},
+		events: []report.Event{
+			{NS: 101 * s, Host: "nfs2", Source: "corosync", Kind: report.EventDetected, Text: "[TOTEM ] A processor failed, forming new configuration"},
+			{NS: 104 * s, Host: "nfs2", Source: "pacemaker", Kind: report.EventFenced, Text: "Peer nfs1 was terminated (reboot) by nfs2 on behalf of x: OK"},
+			{NS: 104*s + 5, Host: "nfs2", Source: "pacemaker", Kind: report.EventStarting, Text: "Initiating start operation service-home_start_0 locally on nfs2"},
+			{NS: 106 * s, Host: "nfs2", Source: "pacemaker", Kind: report.EventStarted, Text: "Result of start operation for fence-nfs1-bmc on nfs2: ok"},
+			{NS: 107 * s, Host: "nfs2", Source: "ocf", Kind: report.EventStarted, Text: "start took 2.90 s"},
+		},
+		looks: map[string][]look{"nfs1": {{99 * s, 99 * s, true}}, "nfs2": {{99 * s, 99 * s, false}, {106 * s, 106 * s, true}}},
+		loads: []loaded{{client: "c1", offset: 7, mounts: map[string]design.ClientMount{"v3-c1-lock": {Version: "3"}}, result: workload.Result{RunID: "r", Workers: []workload.WorkerResult{worker("v3-c1-osync", "writer"), lock, local},
+			Stalls: []workload.Stall{{Worker: "v3-c1-osync", StartNs: 100*s + 7, Seconds: 8}, {Worker: "v3-c1-lock", StartNs: 100*s + 7, Seconds: 9}, {Worker: "v3-c1-osync", StartNs: 91 * s, Seconds: 2}}}}},
+		location: []string{"nfs2"}, recovered: true, waited: 10,
+		verify: verifyReport(map[string]stream.Report{"c1": ok}), perClient: map[string]stream.Report{"c1": ok},
+	}
+}
+
+func TestMarks(t *testing.T) {
+	e := evidenceOf()
+	f := func(v float64) *float64 { return &v }
+	got, io := marks(e)
+	want := report.Marks{Detected: f(1), Fenced: f(4), Started: f(7), FirstIO: f(8), AllIO: f(8), FirstLock: f(9), AllLocks: f(9)}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
+	}
+	if io["c1"] != e.fault+8e9 {
+		t.Errorf("first I/O of c1: %d", io["c1"]-e.fault)
+	}
+	if s := longestStall(e.loads[0], e.fault, true); s != 8 {
+		t.Errorf("longest stall %g", s)
+	}
+	if s := longestStall(e.loads[0], e.fault, false); s != 9 {
+		t.Errorf("longest lock stall %g", s)
+	}
+	e.events = nil
+	if got, _ := marks(e); got != (report.Marks{}) {
+		t.Errorf("without events: %+v", got)
+	}
+}
+
+func TestJudge(t *testing.T) {
+	if c := failed(judge(evidenceOf())); c != nil {
+		t.Fatalf("a good run fails: %v", c)
+	}
+	for name, c := range map[string]struct {
+		spoil func(e *evidence)
+		want  string
+	}{
+		"lost":            {func(e *evidence) { e.verify.LostBytes = 4096; e.verify.VerifiedBytes -= 4096 }, "nothing lost"},
+		"wrong":           {func(e *evidence) { e.verify.BadBytes = 4096 }, "nothing lost"},
+		"nothing written": {func(e *evidence) { e.verify = report.Verify{} }, "nothing lost"},
+		"unread":          {func(e *evidence) { e.verifyErr = errors.New("mount failed") }, "nothing lost"},
+		"file unread":     {func(e *evidence) { e.verify.Errors = []string{"EIO"} }, "nothing lost"},
+		"less verified":   {func(e *evidence) { e.verify.VerifiedBytes = 1 }, "nothing lost"},
+		"stuck":           {func(e *evidence) { e.recovered = false; e.loads[0].result.Stuck = []string{"v3-c1-osync"} }, "every worker went on"},
+		"did not move":    {func(e *evidence) { e.location = []string{"nfs1"} }, "service where it belongs"},
+		"runs twice":      {func(e *evidence) { e.location = []string{"nfs1", "nfs2"} }, "service where it belongs"},
+		"runs nowhere":    {func(e *evidence) { e.location = nil }, "service where it belongs"},
+		"unknown place":   {func(e *evidence) { e.locationErr = errors.New("no answer") }, "service where it belongs"},
+		"not fenced":      {func(e *evidence) { e.events[1].Kind = report.EventFenceFail }, "fenced before taken over"},
+		"wrong one fenced": {func(e *evidence) {
+			e.events[1].Text = strings.ReplaceAll(e.events[1].Text, "nfs1", "nfs11")
+		}, "fenced before taken over"},
+		"started too soon": {func(e *evidence) { e.events[2].NS = e.events[1].NS - 1 }, "fenced before taken over"},
+		"mounted twice": {func(e *evidence) {
+			e.looks["nfs1"] = append(e.looks["nfs1"], look{106e9 - 1, 106e9, true}, look{107e9, 107e9, true})
+		}, "never mounted twice"},
+		"blind":          {func(e *evidence) { delete(e.looks, "nfs1") }, "never mounted twice"},
+		"stale handles":  {func(e *evidence) { e.loads[0].result.Workers[0].Errors = 1 }, "no errors"},
+		"load died":      {func(e *evidence) { e.loadErr = []string{"c1: session lost"} }, "no errors"},
+		"lock lost":      {func(e *evidence) { e.loads[0].result.Violations = 1 }, "locks and reads right"},
+		"worker gave up": {func(e *evidence) { e.loads[0].result.Workers[1].Failed = "lock: ENOLCK" }, "no errors"},
+		"not healed":     {func(e *evidence) { e.healthErr = errors.New("nfs1 is offline") }, "health restored"},
+	} {
+		e := evidenceOf()
+		c.spoil(&e)
+		if got := failed(judge(e)); !slices.Equal(got, []string{c.want}) {
+			t.Errorf("%s: failed checks %q, want %q", name, got, c.want)
+		}
+	}
+	// Where nothing has to move, fencing is a fault.
+	e := evidenceOf()
+	e.expect = Expect{Where: Stays, Fencing: Nobody}
+	e.location = []string{"nfs1"}
+	if got := failed(judge(e)); !slices.Equal(got, []string{"nobody fenced"}) {
+		t.Errorf("needless fencing: %q", got)
+	}
+}
+
+func failed(cs []report.Check) (names []string) {
+	for _, c := range cs {
+		if !c.OK {
+			names = append(names, c.Name)
+		}
+	}
+	return names
+}
+
+func TestTimelineOnOneClock(t *testing.T) {
+	w := func(start int64, ops ...int64) workload.WorkerResult {
+		return workload.WorkerResult{Worker: "w", Kind: "writer", Mode: "random/osync", Timeline: workload.Timeline{StartNs: start, BucketSeconds: 0.1, Ops: ops, Bytes: ops}}
+	}
+	const s = int64(1e9)
+	tl := timeline([]loaded{
+		{client: "a", offset: 0, result: workload.Result{Workers: []workload.WorkerResult{w(10*s, 1, 2, 3)}}, mounts: map[string]design.ClientMount{"w": {Version: "3"}}},
+		{client: "b", offset: 5 * s, result: workload.Result{Workers: []workload.WorkerResult{w(15*s+s/5, 4, 5)}}},
+	}, 11*s)
+	if tl.StartNS != 10*s {
+		t.Errorf("starts at %d", tl.StartNS)
+	}
+	if d := cmp.Diff([][]int64{{1, 2, 3}, {0, 0, 4, 5}}, [][]int64{tl.Workers[0].Ops, tl.Workers[1].Ops}); d != "" {
+		t.Error(d)
+	}
+	if x := tl.Workers[0]; x.Version != "3" || x.Mode != "osync" || x.Pattern != "random" {
+		t.Errorf("%+v", x)
+	}
+}
+
+func TestVerifyOptions(t *testing.T) {
+	for in, want := range map[string]string{
+		"hard,vers=4.1,_netdev,x-systemd.automount,timeo=600": "hard,vers=4.1,timeo=600,nosharecache",
+		"hard": "hard,vers=3,nosharecache",
+	} {
+		if got := verifyOptions(design.ClientMount{Version: "3", Options: strings.Split(in, ",")}); got != want {
+			t.Errorf("%s: %s", in, got)
+		}
+	}
+}
+
+func TestFind(t *testing.T) {
+	if _, v, err := Find("server-crash", ""); err != nil || v.How != "freeze" {
+		t.Errorf("default: %v %v", v, err)
+	}
+	for _, c := range [][2]string{{"server-crush", ""}, {"server-crash", "magic"}} {
+		_, _, err := Find(c[0], c[1])
+		if err == nil || !strings.Contains(err.Error(), "server-crash") {
+			t.Errorf("%v: %v", c, err)
+		}
+	}
+	seen := map[string]bool{}
+	for _, d := range Table {
+		if seen[d.Name] || len(d.Variants) == 0 || d.Title == "" {
+			t.Errorf("drill %q: twice, or empty", d.Name)
+		}
+		seen[d.Name] = true
+	}
+}
+
+func FuzzJournal(f *testing.F) {
+	f.Add([]byte(`{"__REALTIME_TIMESTAMP":"1","SYSLOG_IDENTIFIER":"corosync","MESSAGE":"x"}`))
+	f.Add([]byte(`{"t_ns":1,"action":"start","step":"end"}`))
+	f.Fuzz(func(t *testing.T, line []byte) {
+		if e, ok := journalEvent(line, "h"); ok && e.Kind == "" {
+			t.Error("an event without a kind")
+		}
+		_, _ = ocfEvent(line, "h")
+		_, _ = parseCrmMon(string(line))
+		if !json.Valid(line) {
+			if _, _, _, err := parseJournal(line); err == nil {
+				t.Errorf("no error for %q", line)
+			}
+		}
+	})
+}

@@ -1,0 +1,99 @@
+package drill
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/mortarhpc/mortar/internal/prove/report"
+	"github.com/mortarhpc/mortar/internal/prove/testbed"
+)
+
+// report turns the evidence into a run.
+func (e *engine) report(ev evidence, runID string, began time.Time) *report.Run {
+	m, firstIO := marks(ev)
+	r := &report.Run{Dir: e.opt.Dir, Timeline: timeline(ev.loads, ev.fault), Verify: ev.verify, Events: ev.events}
+	r.Summary = report.Summary{
+		Drill: e.drill.Name, How: e.vari.How, Checks: judge(ev), Marks: m, Phases: report.PhasesOf(m),
+		AcknowledgedBytes: ev.verify.AcknowledgedBytes, VerifiedBytes: ev.verify.VerifiedBytes, LostBytes: ev.verify.LostBytes, InDoubtBytes: ev.verify.InDoubtBytes,
+		Started: began.UTC().Truncate(time.Millisecond), DurationSeconds: roundMS(time.Since(began).Seconds()), SteadySeconds: e.opt.Steady.Seconds(),
+		Brick: e.env.Design.Name, Service: e.service.Name, Target: e.active, Virtual: e.env.Virtual,
+		Profile: string(e.env.Design.Spec.Profile), SpecSHA256: e.env.Design.SHA256, MortarVersion: e.env.Version, RunID: runID,
+	}
+	s := &r.Summary
+	if ev.moved || e.expect.Where == Moves {
+		s.Survivor = e.survivor
+	}
+	s.Status = ev.status
+	s.Verdict = report.Pass
+	for _, c := range s.Checks {
+		if !c.OK {
+			s.Verdict = report.Fail
+			s.Reasons = append(s.Reasons, c.Name+": "+c.Detail)
+		}
+	}
+	// Stalls are those of the service the drill is about.
+	stalls, lockStalls := map[string]float64{}, map[string]float64{}
+	for _, l := range of(ev.loads, e.service.Name) {
+		stalls[l.client], lockStalls[l.client] = longestStall(l, ev.fault, true), longestStall(l, ev.fault, false)
+	}
+	for _, l := range ev.loads {
+		c := report.Client{Name: l.client, LongestStallSeconds: stalls[l.client], Errors: l.result.ErrorCount, Workers: len(l.result.Workers), WrittenBytes: l.result.AcknowledgedBytes}
+		if t := firstIO[l.client]; t != 0 {
+			f := float64(t-ev.fault) / 1e9
+			c.FirstIO = &f
+		}
+		for _, w := range l.result.Workers {
+			c.Operations += w.Ops
+		}
+		v := ev.perClient[l.client]
+		c.AcknowledgedBytes, c.VerifiedBytes, c.LostBytes = v.AcknowledgedBytes, v.VerifiedBytes, v.LostBytes
+		s.WrittenBytes += c.WrittenBytes
+		s.Clients = append(s.Clients, c)
+		s.LongestStallSeconds = max(s.LongestStallSeconds, c.LongestStallSeconds)
+		s.LongestLockStallSeconds = max(s.LongestLockStallSeconds, lockStalls[l.client])
+	}
+	if e.expect.Stall >= 0 && e.env.Virtual {
+		// The targets are those of a rack: real servers have others.
+		t := e.expect.Stall
+		met := s.LongestStallSeconds <= max(t, float64(stallNS)/1e9)
+		s.StallTargetSeconds, s.StallTargetMet = &t, &met
+	}
+	for _, x := range []struct {
+		kind, text string
+		at         *float64
+	}{{report.EventFirstIO, "first write acknowledged by the surviving server", m.FirstIO}, {report.EventAllIO, "every writer of every client has completed something again", m.AllIO}, {report.EventFirstLock, "first lock granted by the surviving server", m.FirstLock}, {report.EventAllLocks, "every lock worker has completed something again", m.AllLocks}} {
+		if x.at != nil {
+			r.Events = append(r.Events, report.Event{NS: ev.fault + int64(*x.at*1e9), Seconds: *x.at, Source: "load", Kind: x.kind, Text: x.text})
+		}
+	}
+	r.Config = e.config()
+	return r
+}
+
+func roundMS(s float64) float64 { return float64(int64(s*1000+0.5)) / 1000 }
+
+// config describes what was tested.
+func (e *engine) config() report.Config {
+	c := testbed.Describe(e.env.Design)
+	c.Software = e.software
+	rate := "as fast as they can"
+	if e.opt.Rate > 0 {
+		rate = fmt.Sprintf("at up to %g operations per second each", e.opt.Rate)
+	}
+	c.Method = []string{
+		fmt.Sprintf("On every mount of every client one writer writes 16 KiB blocks with O_SYNC at random places, one writes 128 KiB blocks through the page cache and calls fsync after every fourth, %s, and one worker takes and gives back a lock twice a second. One lock on each mount is held through the whole drill while another mount keeps trying to get it.", rate),
+		"Every 4 KiB block names its run, file, place and generation and carries checksums. A ledger on the client's own disk records each write before it is issued and again once it is acknowledged: when the O_SYNC write, or the fsync after it, has returned.",
+		fmt.Sprintf("After %s of steady load, while the service runs on %s: %s.", report.Seconds(e.opt.Steady.Seconds()), e.active, e.vari.Title),
+		"Detection, fencing and start are read from the logs of corosync, Pacemaker and the resource agent on the surviving server; first I/O and first lock from the clients' own operations. Each host's clock is corrected by its offset to the administrator's, measured over the session before the fault.",
+		"An NFSv4 client that holds a delegation locks without asking the server, also while there is none. First lock is therefore the first one that was waited for across the take-over, or asked for by NFSv3 after it.",
+		"A stall is a time longer than half a second in which a worker had work to do and completed none of it.",
+		"Once every worker goes on and the load has ended, the failed server is healed, and when the cluster is whole again every block is read back. Lost is any acknowledged block that does not read as its last acknowledged write or a later issued one.",
+	}
+	if e.env.Virtual {
+		c.Caveats = append(c.Caveats,
+			"The servers, disks, switches, BMCs and PDUs are virtual and may share a processor or two of one machine. Throughput and latency say nothing about real hardware; ratios within one run do. Times of a failover are upper bounds where the processors are emulated.",
+			"Virtual disks have no write cache that could lie, so a drill on real disks proves more.")
+	}
+	c.Caveats = append(c.Caveats, "One run shows that this failure was survived this time. Repeat it for a distribution.")
+	return c
+}

@@ -1,0 +1,436 @@
+package drill
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/host/resource"
+	"github.com/mortarhpc/mortar/internal/prove/report"
+	"github.com/mortarhpc/mortar/internal/serve/ocf"
+)
+
+// none: no stall is aimed at.
+const none = -1.0
+
+// Table lists every drill, in the order `mortar drill --all` does them: what
+// needs no take-over first, what cuts the power of everything last.
+var Table = []Drill{
+	{
+		Name: "power-bus", Title: "one power feed fails; every server has a second one",
+		Expect:   Expect{Where: Stays, Fencing: Nobody},
+		Variants: []Variant{{How: "feed", Title: "the first PDU gives no power", Steps: powerBus}},
+	},
+	{
+		Name: "private-switch", Title: "all private links fail; the cluster goes on over the public ones",
+		Expect:   Expect{Where: Stays, Fencing: Nobody},
+		Variants: []Variant{{How: "switch", Title: "the private network's switch is off", Steps: one(Fault{Kind: SwitchDown, Args: []string{"private"}}, linkHold)}},
+	},
+	{
+		Name: "heartbeat-link", Title: "the active server's private link fails; the second ring carries on",
+		Expect: Expect{Where: Stays, Fencing: Nobody},
+		Variants: []Variant{{How: "cable", Title: "its private cable is pulled",
+			Steps: active(Fault{Kind: LinkDown, Args: []string{"private"}}, linkHold)}},
+	},
+	{
+		Name: "path-one", Title: "the active server loses paths; multipath goes on over the others",
+		Expect: Expect{Where: Stays, Fencing: Nobody, Stall: 5, Disks: true},
+		Variants: []Variant{
+			{How: "hba", Title: "its first HBA fails, with one path to every disk", Steps: active(Fault{Kind: HBAOut, Args: []string{"0"}}, pathHold)},
+			{How: "disk", Title: "one of its two paths to one disk fails", Steps: func(s Scene) ([]Step, error) {
+				d, err := s.disks(1)
+				if err != nil {
+					return nil, err
+				}
+				return []Step{{Fault: Fault{Kind: PathOut, On: s.Active, Args: []string{d[0], "0"}}, Wait: pathHold, Look: true}}, nil
+			}},
+		},
+	},
+	{
+		Name: "controller", Title: "an enclosure's I/O module fails: every server loses a path to each of its disks",
+		Expect: Expect{Where: Stays, Fencing: Nobody, Stall: 5, Disks: true},
+		Variants: []Variant{{How: "module", Title: "the first I/O module of the first enclosure is pulled", Steps: func(s Scene) ([]Step, error) {
+			if len(s.Design.Spec.Enclosures) == 0 {
+				return nil, fmt.Errorf("the brick has no enclosure")
+			}
+			return []Step{{Fault: Fault{Kind: ModuleOut, Args: []string{s.Design.Spec.Enclosures[0].Name, "0"}}, Wait: pathHold, Look: true}}, nil
+		}}},
+	},
+	{
+		Name: "local-disk", Title: "a disk of the active server's own system mirror fails: clients do not notice, and status says so",
+		Expect:   Expect{Where: Stays, Fencing: Nobody, Disks: true},
+		Variants: []Variant{{How: "pulled", Title: "one of its two system disks is pulled from its slot", Steps: localDisk}},
+	},
+	{
+		Name: "shared-disk", Title: "a disk of a RAID group fails; a spare is rebuilt in its place",
+		Expect:   Expect{Where: Stays, Fencing: Nobody, Stall: 5, Disks: true},
+		Variants: []Variant{{How: "pulled", Title: "a disk is pulled from its slot", Steps: diskLoss(1)}},
+	},
+	{
+		Name: "two-disks", Title: "two disks of one RAID group fail; spares are rebuilt in their place",
+		Expect:   Expect{Where: Stays, Fencing: Nobody, Stall: 5, Disks: true},
+		Variants: []Variant{{How: "pulled", Title: "two disks of one group are pulled, one after the other", Steps: diskLoss(2)}},
+	},
+	{
+		Name: "bit-rot", Title: "a disk holds other bytes than were written to it; a scrub finds which disk, and mends it",
+		Expect:   Expect{Where: Stays, Fencing: Nobody, Disks: true},
+		Variants: []Variant{{How: "scrub", Title: "bytes of one disk are overwritten beneath the RAID, then mortar scrub --repair runs", Append: true, Steps: bitRot}},
+	},
+	{
+		Name: "full-fs", Title: "the file system is full: clients are told so, and go on once there is room",
+		Expect:   Expect{Where: Stays, Fencing: Nobody, Stall: none, Tolerate: []string{"ENOSPC"}},
+		Variants: []Variant{{How: "full", Title: "a file takes every block that is left", Steps: fullFS}},
+	},
+	{
+		Name: "failover", Title: "the service is moved by command",
+		Expect:   Expect{Where: Moves, Fencing: Nobody, Stall: 5},
+		Variants: []Variant{{How: "command", Title: "mortar failover", Home: true, Steps: move(Scene.passive)}},
+	},
+	{
+		Name: "failback", Title: "the service is moved back to its preferred server by command",
+		Expect:   Expect{Where: Moves, Fencing: Nobody, Stall: 5},
+		Variants: []Variant{{How: "command", Title: "mortar failback", Away: true, Steps: move(Scene.passive)}},
+	},
+	{
+		Name: "standby", Title: "the active server is put in standby by command",
+		Expect: Expect{Where: Moves, Fencing: Nobody, Stall: 5},
+		Variants: []Variant{{How: "command", Title: "mortar standby", Steps: func(s Scene) ([]Step, error) {
+			return []Step{{Fault: Fault{Kind: Standby, On: s.Active}}}, nil
+		}}},
+	},
+	{
+		Name: "service-kill", Title: "a daemon on the active server is killed; it is restarted, or the service moves",
+		Expect: Expect{Where: Anywhere, Fencing: Nobody, Stall: 10},
+		Variants: []Variant{
+			{How: "nfsd", Title: "the kernel's NFS threads are stopped", Steps: kill("nfsd")},
+			{How: "mountd", Title: "rpc.mountd is killed", Steps: kill("rpc.mountd")},
+			{How: "statd", Title: "rpc.statd is killed", Steps: kill("rpc.statd")},
+			{How: "nfsdcld", Title: "nfsdcld, which keeps the NFSv4 clients' records, is killed", Steps: kill("nfsdcld")},
+			{How: "pacemaker", Title: "pacemakerd is killed", Steps: kill("pacemakerd"), Expect: &Expect{Where: Anywhere, Fencing: Allow, Stall: 10}},
+			{How: "corosync", Title: "corosync is killed", Steps: kill("corosync"), Expect: &Expect{Where: Anywhere, Fencing: Allow, Stall: 10}},
+		},
+	},
+	{
+		Name: "flapping", Title: "a link of the active server goes down and up ten times; nobody fences in a loop",
+		Expect: Expect{Where: Anywhere, Fencing: Nobody, Stall: none},
+		Variants: []Variant{
+			{How: "private", Title: "its private link", Steps: flap("private")},
+			{How: "public", Title: "its public link", Steps: flap("public")},
+		},
+	},
+	{
+		Name: "public-link", Title: "the active server's public link fails; the service moves to the server clients reach",
+		Expect: Expect{Where: Moves, Fencing: Nobody, Stall: 10},
+		Variants: []Variant{{How: "cable", Title: "its public cable is pulled",
+			Steps: active(Fault{Kind: LinkDown, Args: []string{"public"}}, 0)}},
+	},
+	{
+		Name: "both-rings", Title: "the active server loses private and public link; its partner fences it",
+		Expect: Expect{Where: Moves, Fencing: Victim, Stall: 10},
+		Variants: []Variant{
+			{How: "cables", Title: "both cables are pulled", Steps: bothRings(func(s Scene) string { return s.Active }, 0)},
+			{How: "passive", Title: "both cables of the passive server are pulled, which must not fence the active one: the service stays",
+				Steps: bothRings(Scene.passive, passiveHold), Expect: &Expect{Where: Stays, Fencing: Allow}},
+		},
+	},
+	{
+		Name: "server-crash", Title: "the active server dies; its partner fences it and takes over",
+		Expect: Expect{Where: Moves, Fencing: Victim, Stall: 10},
+		Variants: []Variant{
+			{How: "freeze", Title: "it stops executing, as with hanging hardware; it may come back any moment, so only fencing makes the take-over safe", Steps: active(Fault{Kind: Freeze}, 0)},
+			{How: "panic", Title: "its kernel panics", Steps: active(Fault{Kind: Panic}, 0)},
+			{How: "power", Title: "it loses power at once", Steps: active(Fault{Kind: PowerOff}, 0)},
+		},
+	},
+	{
+		Name: "fence-device", Title: "the active server's BMC is dead when the server fails; both PDU outlets fence it",
+		Expect: Expect{Where: Moves, Fencing: Victim, Stall: 15},
+		Variants: []Variant{{How: "freeze", Title: "its BMC dies, then it stops executing", Steps: func(s Scene) ([]Step, error) {
+			return []Step{
+				{Fault: Fault{Kind: BMCDead, On: s.Active}, Prepare: true, Wait: 2 * time.Second},
+				{Fault: Fault{Kind: Freeze, On: s.Active}},
+			}, nil
+		}}},
+	},
+	{
+		Name: "paths-all", Title: "the active server loses every path to every disk; it stops, or is fenced, and its partner takes over",
+		Expect:   Expect{Where: Moves, Fencing: Allow, Stall: 20, Disks: true},
+		Variants: []Variant{{How: "paths", Title: "every path to every disk fails", Steps: active(Fault{Kind: PathsOut}, 0)}},
+	},
+	{
+		Name: "fence-all", Title: "no fence device works when the active server fails: the service must not start elsewhere before a person has confirmed that the server is off",
+		// NFSv3 locks may be reclaimed for as long as the outage was.
+		Expect:   Expect{Where: Moves, Fencing: Victim, Stall: none, Within: 8 * time.Minute},
+		Variants: []Variant{{How: "confirm", Title: "BMC and PDUs die, then it stops executing; then its power is cut by hand and mortar confirm-off says so", Steps: fenceAll}},
+	},
+	{
+		Name: "cold-start-alone", Title: "the active server dies and cannot be fenced in time, and its partner, back after a power failure, is alone: the service must not start before a person has confirmed that the other one is off",
+		// As with fence-all; and the partner boots.
+		Expect:   Expect{Where: Moves, Fencing: Victim, Stall: none, Within: 10 * time.Minute},
+		Variants: []Variant{{How: "confirm", Title: "its BMC dies, its kernel panics, and its partner loses power and comes back; then its power is cut by hand and mortar confirm-off says so", Steps: coldStartAlone}},
+	},
+	{
+		Name: "rack-power", Title: "the power of all servers fails mid-write; the brick comes back by itself once it returns",
+		// Two servers boot at once.
+		Expect:   Expect{Where: Anywhere, Fencing: Allow, Stall: none, Disks: true, Within: 8 * time.Minute},
+		Variants: []Variant{{How: "feeds", Title: "every power feed fails at once and returns after five seconds", Steps: rackPower}},
+	},
+}
+
+const (
+	// linkHold is how long a fault that must not matter is left: several times
+	// what the cluster waits before it declares a server dead.
+	linkHold = 15 * time.Second
+	// pathHold is longer than multipathd's polling interval.
+	pathHold = 15 * time.Second
+)
+
+// passiveHold is longer than the passive server needs to fence the active one,
+// or the active one, which waits for priority-fencing-delay, to fence it.
+const passiveHold = 25 * time.Second
+
+func bothRings(whose func(Scene) string, hold time.Duration) func(Scene) ([]Step, error) {
+	return func(s Scene) ([]Step, error) {
+		on := whose(s)
+		if on != s.Active && len(s.Design.Services) > 1 {
+			return nil, errors.New("with two services neither server is passive")
+		}
+		return []Step{
+			{Fault: Fault{Kind: LinkDown, On: on, Args: []string{"private"}}},
+			{Fault: Fault{Kind: LinkDown, On: on, Args: []string{"public"}}, Wait: hold, Look: hold > 0},
+		}, nil
+	}
+}
+
+// one is a single fault, left for a while.
+func one(f Fault, hold time.Duration) func(Scene) ([]Step, error) {
+	return func(Scene) ([]Step, error) { return []Step{{Fault: f, Wait: hold, Look: hold > 0}}, nil }
+}
+
+// active is a single fault of the active server.
+func active(f Fault, hold time.Duration) func(Scene) ([]Step, error) {
+	return func(s Scene) ([]Step, error) {
+		f.On = s.Active
+		return one(f, hold)(s)
+	}
+}
+
+func (s Scene) passive() string { return s.Passive }
+
+func move(to func(Scene) string) func(Scene) ([]Step, error) {
+	return func(s Scene) ([]Step, error) {
+		return []Step{{Fault: Fault{Kind: Move, On: to(s), Args: []string{s.Service.Name}}}}, nil
+	}
+}
+
+// disks are n members of one of the service's RAID groups, by serial.
+func (s Scene) disks(n int) ([]string, error) {
+	if len(s.Members) < n {
+		return nil, fmt.Errorf("no RAID group of service %s has %d disks that Mortar knows", s.Service.Name, n)
+	}
+	return s.Members[:n], nil
+}
+
+func powerBus(s Scene) ([]Step, error) {
+	if len(s.Design.Spec.PDUs) == 0 {
+		return nil, fmt.Errorf("the brick has no PDU in its spec")
+	}
+	return []Step{{Fault: Fault{Kind: FeedOff, Args: []string{s.Design.Spec.PDUs[0].Name}}, Wait: linkHold, Look: true}}, nil
+}
+
+func diskLoss(n int) func(Scene) ([]Step, error) {
+	return func(s Scene) ([]Step, error) {
+		ds, err := s.disks(n)
+		if err != nil {
+			return nil, err
+		}
+		if n > s.Group.Parity || s.Group.Level == 10 && n > 1 {
+			return nil, fmt.Errorf("RAID group %s cannot lose %d disks", s.Group.Name, n)
+		}
+		var steps []Step
+		for _, d := range ds {
+			steps = append(steps, Step{Fault: Fault{Kind: DiskOut, Args: []string{d}}, Wait: 3 * time.Second})
+		}
+		last := &steps[len(steps)-1]
+		last.Look = true
+		last.Until = degraded(s.Group, n)
+		if len(s.Group.Spares) >= n {
+			last.Until = rebuilding(s.Group)
+		}
+		return steps, nil
+	}
+}
+
+// mdState reads what the kernel says of a group's array on the server that
+// has it.
+func mdState(ctx context.Context, v *View, g design.Group, file string) string {
+	for _, server := range []string{v.Active, v.Passive} {
+		var out resource.Output
+		// By its name; the kernel's own, md127, may differ from boot to boot.
+		if v.query(ctx, server, &out, "readlink", "-e", "/dev/md/"+g.Name) != nil || out.Code != 0 {
+			continue
+		}
+		dev := strings.TrimPrefix(strings.TrimSpace(out.Stdout), "/dev/")
+		if s, err := v.read(ctx, server, "/sys/block/"+dev+"/md/"+file); err == nil {
+			return strings.TrimSpace(s)
+		}
+	}
+	return ""
+}
+
+func degraded(g design.Group, n int) *Sight {
+	return &Sight{What: "degraded", Limit: time.Minute, Look: func(ctx context.Context, v *View) (bool, string) {
+		d := mdState(ctx, v, g, "degraded")
+		return d == fmt.Sprint(n), fmt.Sprintf("array %s runs without %s of its disks", g.Name, d)
+	}}
+}
+
+func rebuilding(g design.Group) *Sight {
+	return &Sight{What: "spare takes over", Limit: time.Minute, Look: func(ctx context.Context, v *View) (bool, string) {
+		a := mdState(ctx, v, g, "sync_action")
+		if a != "recover" {
+			return false, fmt.Sprintf("array %s does not rebuild (sync_action is %q, degraded %s)", g.Name, a, mdState(ctx, v, g, "degraded"))
+		}
+		return true, fmt.Sprintf("array %s rebuilds a spare", g.Name)
+	}}
+}
+
+// kill stops a daemon and waits until one of that name runs again, where the
+// service is.
+func kill(daemon string) func(Scene) ([]Step, error) {
+	return func(s Scene) ([]Step, error) {
+		st := Step{Fault: Fault{Kind: Kill, On: s.Active, Args: []string{daemon}}}
+		switch daemon {
+		case "pacemakerd", "corosync":
+			// It may cost the server its membership and so its life: what must
+			// come back is the service, and health in the end.
+			st.Wait = 20 * time.Second
+		default:
+			st.Until = &Sight{What: "daemon back", Limit: time.Minute, Look: func(ctx context.Context, v *View) (bool, string) {
+				for _, server := range []string{v.Active, v.Passive} {
+					if daemonRuns(ctx, v, server, daemon) && v.mounted(ctx, server) {
+						return true, fmt.Sprintf("%s runs on %s", daemon, server)
+					}
+				}
+				return false, daemon + " does not run where the service is"
+			}}
+		}
+		return []Step{st}, nil
+	}
+}
+
+func daemonRuns(ctx context.Context, v *View, server, daemon string) bool {
+	if daemon == "nfsd" {
+		s, err := v.read(ctx, server, ocf.NFSDDir(v.Service.Namespace)+"/threads")
+		return err == nil && strings.TrimSpace(s) != "0" && strings.TrimSpace(s) != ""
+	}
+	var out resource.Output
+	return v.query(ctx, server, &out, "pgrep", "-x", daemon) == nil && out.Code == 0
+}
+
+func flap(network string) func(Scene) ([]Step, error) {
+	return func(s Scene) ([]Step, error) {
+		f := Fault{Kind: LinkDown, On: s.Active, Args: []string{network}}
+		var steps []Step
+		for range 10 {
+			steps = append(steps, Step{Fault: f, Wait: 2 * time.Second}, Step{Fault: f, Mend: true, Wait: 2 * time.Second})
+		}
+		steps[len(steps)-1].Wait = linkHold
+		return steps, nil
+	}
+}
+
+// fullHold is how long the file system stays full: two monitors of the service
+// must find nothing wrong with that.
+const fullHold = 25 * time.Second
+
+func fullFS(s Scene) ([]Step, error) {
+	f := Fault{Kind: FillFS, On: s.Active, Args: []string{s.Volume.MountPoint}}
+	return []Step{
+		{Fault: f, Wait: fullHold, Look: true, Until: &Sight{What: "clients are told", Limit: 30 * time.Second, Look: func(ctx context.Context, v *View) (bool, string) {
+			said, room := v.probeSpace(ctx)
+			return len(said) > 0 && room == 0, fmt.Sprintf("a new file on each mount: %s", strings.Join(said, ", "))
+		}}},
+		{Fault: f, Mend: true, Until: &Sight{What: "clients have room again", Limit: 30 * time.Second, Look: func(ctx context.Context, v *View) (bool, string) {
+			said, room := v.probeSpace(ctx)
+			return room > 0 && len(said) == room, fmt.Sprintf("a new file on each mount: %s", strings.Join(said, ", "))
+		}}},
+	}, nil
+}
+
+// fenceHold is how long the service must be seen not to start while nothing
+// can fence: longer than a take-over ever took.
+const fenceHold = 45 * time.Second
+
+func fenceAll(s Scene) ([]Step, error) {
+	steps := []Step{{Fault: Fault{Kind: BMCDead, On: s.Active}, Prepare: true}}
+	for _, p := range s.Design.Spec.PDUs {
+		steps = append(steps, Step{Fault: Fault{Kind: PDUDead, Args: []string{p.Name}}, Prepare: true})
+	}
+	return append(steps,
+		Step{Fault: Fault{Kind: Freeze, On: s.Active}, Until: &Sight{What: "fencing fails", Limit: 3 * time.Minute, Look: func(_ context.Context, v *View) (bool, string) {
+			for _, e := range v.events() {
+				if e.Kind == report.EventFenceFail && e.NS > v.fault && namesNode(e.Text, s.Active) {
+					return true, fmt.Sprintf("%s after the fault: %s", report.Seconds(float64(e.NS-v.fault)/1e9), e.Text)
+				}
+			}
+			return false, "no failed fencing was reported"
+		}}},
+		Step{Wait: fenceHold, Look: true, Until: saysConfirmOff(s.Active, s.Active, 30*time.Second)},
+		Step{Fault: Fault{Kind: PowerOff, On: s.Active}},
+		Step{Fault: Fault{Kind: ConfirmOff, On: s.Active}},
+	), nil
+}
+
+// saysConfirmOff waits until a fault in `mortar status` has some words in it
+// and tells how to confirm that a server is off.
+func saysConfirmOff(node, words string, limit time.Duration) *Sight {
+	return &Sight{What: "status says so", Limit: limit, Look: func(ctx context.Context, v *View) (bool, string) {
+		for _, l := range v.status(ctx) {
+			if l.Level == "fault" && strings.Contains(l.Text, words) && strings.Contains(l.Mend, "`mortar confirm-off "+v.Design.Spec.File+" "+node+"`") {
+				return true, l.Text
+			}
+		}
+		return false, fmt.Sprintf("no fault in mortar status says %q and gives mortar confirm-off for %s", words, node)
+	}}
+}
+
+// bootLimit is how long a server of a rack may take from its power to a
+// cluster that has elected a coordinator.
+const bootLimit = 3 * time.Minute
+
+// coldStartAlone has the passive server lose its power before it can have
+// fenced the active one: it misses it after 3 s (token and consensus), and a
+// dead BMC holds it up for longer than that.
+func coldStartAlone(s Scene) ([]Step, error) {
+	if len(s.Design.Services) > 1 {
+		return nil, errors.New("with two services neither server is passive")
+	}
+	off := Fault{Kind: PowerOff, On: s.Passive}
+	return []Step{
+		{Fault: Fault{Kind: BMCDead, On: s.Active}, Prepare: true, Wait: 2 * time.Second},
+		{Fault: Fault{Kind: Panic, On: s.Active}, Wait: time.Second},
+		{Fault: off, Wait: 2 * time.Second},
+		{Fault: off, Mend: true, Until: saysConfirmOff(s.Active, "waits for "+s.Active, bootLimit)},
+		{Wait: fenceHold, Look: true},
+		{Fault: Fault{Kind: PowerOff, On: s.Active}},
+		{Fault: Fault{Kind: ConfirmOff, On: s.Active}},
+	}, nil
+}
+
+func rackPower(s Scene) ([]Step, error) {
+	if len(s.Design.Spec.PDUs) == 0 {
+		return nil, fmt.Errorf("the brick has no PDU in its spec")
+	}
+	var off, on []Step
+	for _, p := range s.Design.Spec.PDUs {
+		f := Fault{Kind: FeedOff, Args: []string{p.Name}}
+		off, on = append(off, Step{Fault: f}), append(on, Step{Fault: f, Mend: true})
+	}
+	off[len(off)-1].Wait = 5 * time.Second
+	return slices.Concat(off, on), nil
+}

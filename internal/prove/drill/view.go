@@ -1,0 +1,305 @@
+package drill
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mortarhpc/mortar/internal/base/linux"
+	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/build/plan"
+	"github.com/mortarhpc/mortar/internal/host/resource"
+	"github.com/mortarhpc/mortar/internal/prove/report"
+	"github.com/mortarhpc/mortar/internal/run/observe"
+)
+
+// View is what a Sight looks with.
+type View struct {
+	Scene
+	e     *engine
+	fault int64
+}
+
+func (e *engine) view() *View {
+	return &View{e: e, fault: e.watch.faultNS(),
+		Scene: Scene{Design: e.env.Design, Service: e.service, Volume: e.volume, Active: e.active, Passive: e.survivor}}
+}
+
+// askTime bounds what is asked of a server that may be broken.
+const askTime = 40 * time.Second
+
+// call asks a host, over the session there is.
+func (e *engine) call(ctx context.Context, name, op string, params, result any) error {
+	h := e.host(name)
+	if h == nil {
+		return fmt.Errorf("%s is not reached", name)
+	}
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	return h.Call(ctx, op, params, result, nil)
+}
+
+func (v *View) read(ctx context.Context, host, file string) (string, error) {
+	return v.e.read(ctx, host, file)
+}
+
+func (e *engine) read(ctx context.Context, host, file string) (string, error) {
+	var r struct {
+		Content []byte `json:"content"`
+	}
+	err := e.call(ctx, host, "read", map[string]string{"path": file}, &r)
+	return string(r.Content), err
+}
+
+func (v *View) query(ctx context.Context, host string, out *resource.Output, argv ...string) error {
+	return v.e.call(ctx, host, "query", map[string]any{"argv": argv}, out)
+}
+
+// mounted says whether a server has the service's volume mounted.
+func (v *View) mounted(ctx context.Context, server string) bool {
+	s, err := v.read(ctx, server, "/proc/self/mounts")
+	if err != nil {
+		return false
+	}
+	_, ok := linux.MountAt(linux.ParseMounts(s), v.Volume.MountPoint)
+	return ok
+}
+
+func (v *View) events() []report.Event {
+	ev, _ := v.e.watch.snapshot()
+	return ev
+}
+
+// status is what `mortar status` finds wrong, faults first; nothing if it
+// cannot be asked.
+func (v *View) status(ctx context.Context) []report.StatusLine {
+	if v.e.env.Operator == nil {
+		return nil
+	}
+	s, err := v.e.env.Operator.Status(ctx)
+	if err != nil {
+		return nil
+	}
+	return statusLines(s)
+}
+
+// statusLines are the faults and warnings of a status.
+func statusLines(s *observe.Status) []report.StatusLine {
+	var faults, warnings []report.StatusLine
+	s.Each(func(p *observe.Part) {
+		l := report.StatusLine{Level: p.Level.String(), Text: p.Text, Mend: p.Mend}
+		switch p.Level {
+		case observe.Fault:
+			faults = append(faults, l)
+		case observe.Warning:
+			warnings = append(warnings, l)
+		}
+	})
+	return append(faults, warnings...)
+}
+
+// probeSpace writes a small new file on each mount of each client: what they
+// were told, and how many had room.
+func (v *View) probeSpace(ctx context.Context) (said []string, room int) {
+	for _, m := range v.Design.Mounts {
+		if m.Service != v.Service.Name {
+			continue
+		}
+		file := path.Join(m.Path, loadDir, "space-"+m.Client+"-v"+m.Version)
+		who := m.Client + " NFSv" + m.Version
+		err := v.e.do(ctx, m.Client, resource.Action{Title: "write a new file", Seconds: 20,
+			Cmd: []string{"dd", "if=/dev/zero", "of=" + file, "bs=64k", "count=16", "conv=fsync", "status=none"}})
+		switch {
+		case err == nil:
+			room++
+			said = append(said, who+" had room")
+		case strings.Contains(err.Error(), "No space left on device"):
+			said = append(said, who+" 'No space left on device'")
+		default:
+			said = append(said, who+" "+err.Error())
+		}
+		_ = v.e.do(ctx, m.Client, resource.Action{Title: "remove it", Cmd: []string{"rm", "-f", "--", file}})
+	}
+	return said, room
+}
+
+// whole waits until `mortar status` finds no fault and no array is being
+// rebuilt.
+func (e *engine) whole(ctx context.Context, what string, limit time.Duration) error {
+	if e.env.Operator == nil {
+		return nil
+	}
+	began := time.Now()
+	told, last := time.Time{}, ""
+	for {
+		var wrong []string
+		s, err := e.env.Operator.Status(ctx)
+		if err != nil {
+			wrong = []string{err.Error()}
+		} else {
+			s.Each(func(p *observe.Part) {
+				if p.Level == observe.Fault || p.Progress != nil {
+					wrong = append(wrong, p.Text)
+				}
+			})
+		}
+		if len(wrong) == 0 {
+			return nil
+		}
+		last = strings.Join(wrong, "; ")
+		if time.Since(began) > limit || ctx.Err() != nil {
+			return fmt.Errorf("%s not whole after %s: %s", what, report.Seconds(time.Since(began).Seconds()), last)
+		}
+		if time.Since(told) > 10*time.Second {
+			told = time.Now()
+			e.say("waiting for %s: %s", what, last)
+		}
+		if err := e.sleep(ctx, 3*time.Second); err != nil {
+			return fmt.Errorf("%s not whole: %s", what, last)
+		}
+	}
+}
+
+// members are the serials of the disks that work in a group's array now, in
+// RAID order, as the active server sees it.
+func (e *engine) members(ctx context.Context, g design.Group) ([]string, error) {
+	var out resource.Output
+	argv := []string{"mdadm", "--detail", "--export", "/dev/md/" + g.Name}
+	if err := e.call(ctx, e.active, "query", map[string]any{"argv": argv}, &out); err != nil {
+		return nil, err
+	}
+	var facts resource.HostFacts
+	if err := e.call(ctx, e.active, "facts", nil, &facts); err != nil {
+		return nil, err
+	}
+	devs := parseMembers(out.Stdout)
+	var serials []string
+	for _, dev := range devs {
+		name, _ := e.read(ctx, e.active, "/sys/block/"+path.Base(dev)+"/dm/name") // not every disk is a map
+		d, ok := resource.DiskOf(facts.Disks, path.Base(dev), strings.TrimSpace(name))
+		if !ok {
+			return nil, fmt.Errorf("member %s of array %s is no disk that is known", dev, g.Name)
+		}
+		serials = append(serials, d.Serial)
+	}
+	return serials, nil
+}
+
+// parseMembers reads `mdadm --detail --export`: the devices of the members
+// that have a slot, in its order.
+//
+// Source: mdadm(8); Detail.c prints MD_DEVICE_<dev>_ROLE and _DEV
+func parseMembers(text string) []string {
+	roles, devs := map[string]int{}, map[string]string{}
+	for line := range strings.Lines(text) {
+		k, val, ok := strings.Cut(strings.TrimSpace(line), "=")
+		name, found := strings.CutPrefix(k, "MD_DEVICE_")
+		if !ok || !found {
+			continue
+		}
+		if n, ok := strings.CutSuffix(name, "_ROLE"); ok {
+			var slot int
+			if _, err := fmt.Sscanf(val, "%d", &slot); err == nil {
+				roles[n] = slot
+			}
+		}
+		if n, ok := strings.CutSuffix(name, "_DEV"); ok {
+			devs[n] = val
+		}
+	}
+	names := make([]string, 0, len(roles))
+	for n := range roles {
+		if devs[n] != "" {
+			names = append(names, n)
+		}
+	}
+	slices.SortFunc(names, func(a, b string) int { return roles[a] - roles[b] })
+	out := make([]string, len(names))
+	for i, n := range names {
+		out[i] = devs[n]
+	}
+	return out
+}
+
+// returnDisk gives a disk that was pulled and is in its slot again back to
+// its array, as a spare or in its old place, by the actions `mortar apply`
+// would run.
+func (e *engine) returnDisk(ctx context.Context, serial string) error {
+	var g design.Group
+	for _, x := range e.env.Design.Groups {
+		for _, d := range slices.Concat(x.Members, x.Spares) {
+			if d.Serial == serial {
+				g = x
+			}
+		}
+	}
+	ssd, service := cacheHas(e.env.Design, serial), g.Service
+	if ssd {
+		service = e.service.Name
+	}
+	where, err := e.location(ctx, service)
+	if err != nil {
+		return err
+	}
+	if ssd && len(where) == 1 {
+		e.say("giving SSD %s back to the cache", serial)
+		began := time.Now()
+		for {
+			// The kernel sees it a little later.
+			err := e.applyCache(ctx, where[0], e.service.Name)
+			if err == nil || time.Since(began) > time.Minute || e.sleep(ctx, 2*time.Second) != nil {
+				return err
+			}
+		}
+	}
+	if g.Name == "" || len(where) != 1 {
+		return fmt.Errorf("disk %s cannot be given back: its array is on %q", serial, strings.Join(where, ", "))
+	}
+	e.say("giving disk %s back to array %s", serial, g.Name)
+	wire := map[string]any{"kind": "md-array", "resource": plan.ArrayOf(g)}
+	began := time.Now()
+	for {
+		err := e.giveBack(ctx, where[0], g, wire)
+		if err == nil {
+			return nil
+		}
+		if time.Since(began) > time.Minute || ctx.Err() != nil {
+			return fmt.Errorf("disk %s: %w", serial, err)
+		}
+		// Its paths and its multipath map come a little later.
+		if e.sleep(ctx, 2*time.Second) != nil {
+			return fmt.Errorf("disk %s: %w", serial, err)
+		}
+	}
+}
+
+func (e *engine) giveBack(ctx context.Context, server string, g design.Group, wire any) error {
+	// A member that md has given up stays in the list until it is taken out.
+	for _, which := range []string{"failed", "detached"} {
+		a := resource.Action{Title: "take " + which + " members out of " + g.Name, Cmd: []string{"mdadm", "--manage", "/dev/md/" + g.Name, "--remove", which}}
+		if err := e.do(ctx, server, a); err != nil {
+			return err
+		}
+	}
+	for range 3 {
+		var d struct {
+			Actions []resource.Action `json:"actions"`
+		}
+		if err := e.call(ctx, server, "diff", wire, &d); err != nil {
+			return err
+		}
+		if len(d.Actions) == 0 {
+			return nil
+		}
+		for _, a := range d.Actions {
+			if err := e.do(ctx, server, a); err != nil {
+				return err
+			}
+		}
+	}
+	return errors.New("array " + g.Name + " does not take it")
+}

@@ -1,0 +1,182 @@
+package report
+
+import (
+	_ "embed"
+	"fmt"
+	"html/template"
+	"io"
+	"sort"
+	"sync"
+)
+
+//go:embed page.tmpl
+var pageSource string
+
+//go:embed page.css
+var pageCSS string
+
+// page is parsed when it is first wanted: the agent, and the resource agent
+// that runs every ten seconds, start without it.
+var page = sync.OnceValue(func() *template.Template {
+	return template.Must(template.New("page").Funcs(pageFuncs).Parse(pageSource))
+})
+
+var pageFuncs = template.FuncMap{
+	"seconds":    Seconds,
+	"secondsPtr": secondsPtr,
+	"bytes":      Bytes,
+	"count":      Count,
+	"millis":     millis,
+	"target":     target,
+	"ratio":      ratio,
+	"signed": func(s float64) string {
+		if s > 0 {
+			return "+" + Seconds(s)
+		}
+		return Seconds(s)
+	},
+}
+
+// target is the stall a drill aims at, and whether it was met.
+func target(s Summary) string {
+	if s.StallTargetSeconds == nil {
+		return "–"
+	}
+	t := Seconds(*s.StallTargetSeconds)
+	switch {
+	case s.StallTargetMet == nil:
+		return t
+	case *s.StallTargetMet:
+		return t + " ✓"
+	}
+	return t + " missed"
+}
+
+// runPage is what the template sees of one run.
+type runPage struct {
+	*Run
+	ID        string
+	Title     string
+	Timeline  template.HTML
+	Phase     template.HTML
+	Latency   template.HTML
+	Latencies []latencyRow
+	Marks     []mark
+	Phases    []phase
+	Classes   []classRow
+	Log       []Event
+	LogMore   int
+	// ShowConfig: hardware, software and settings are shown here, and not with
+	// another run of the same page.
+	ShowConfig bool
+}
+
+// classRow is a line of the verification table.
+type classRow struct {
+	Name, Meaning string
+	Class
+	Bad bool
+}
+
+// meanings of the classes of internal/prove/stream, and whether one is a fault.
+var meanings = map[string]struct {
+	text string
+	bad  bool
+}{
+	"ok":         {"the last acknowledged write, bit for bit", false},
+	"in-doubt":   {"a write that was issued and never decided, for instance when the fault came: old or new, both allowed", false},
+	"stale":      {"older than the last acknowledged write", true},
+	"zero":       {"zeros where acknowledged data belongs", true},
+	"hole":       {"a hole where acknowledged data belongs", true},
+	"short":      {"the file ends before acknowledged data", true},
+	"misplaced":  {"data of another block or file", true},
+	"foreign":    {"data of another run", true},
+	"torn":       {"sectors of different writes in one block", true},
+	"corrupt":    {"flipped bits", true},
+	"impossible": {"newer than anything that was issued", true},
+	"unreadable": {"the read failed", true},
+	"unwritten":  {"never written, and nothing was found there", false},
+}
+
+// maxLog bounds the event log shown for one run.
+const maxLog = 200
+
+func newRunPage(r *Run, i int) runPage {
+	p := runPage{
+		Run: r, ID: fmt.Sprintf("run%d", i+1), Title: r.Summary.Drill,
+		Timeline: timelineSVG(r), Phase: phaseSVG(&r.Summary), Latency: latencySVG(&r.Timeline),
+		Latencies: latencies(&r.Timeline), Marks: marksOf(r), Phases: phasesOf(&r.Summary),
+	}
+	if r.Summary.How != "" {
+		p.Title += " (" + r.Summary.How + ")"
+	}
+	if r.Summary.Profile == stock {
+		p.Title += ", stock"
+	}
+	names := make([]string, 0, len(r.Verify.Classes))
+	for n := range r.Verify.Classes {
+		names = append(names, n)
+	}
+	sort.Slice(names, func(a, b int) bool {
+		ba, bb := meanings[names[a]].bad, meanings[names[b]].bad
+		if ba != bb {
+			return !ba
+		}
+		return r.Verify.Classes[names[a]].Bytes > r.Verify.Classes[names[b]].Bytes ||
+			r.Verify.Classes[names[a]].Bytes == r.Verify.Classes[names[b]].Bytes && names[a] < names[b]
+	})
+	for _, n := range names {
+		m := meanings[n]
+		p.Classes = append(p.Classes, classRow{Name: n, Meaning: m.text, Class: r.Verify.Classes[n], Bad: m.bad})
+	}
+	p.Log = append([]Event(nil), r.Events...)
+	sort.SliceStable(p.Log, func(a, b int) bool { return p.Log[a].NS < p.Log[b].NS })
+	if len(p.Log) > maxLog {
+		p.LogMore = len(p.Log) - maxLog
+		p.Log = p.Log[:maxLog]
+	}
+	return p
+}
+
+// HTML renders runs as one self-contained page: no script, no request.
+func HTML(w io.Writer, runs []*Run) error {
+	if len(runs) == 0 {
+		return fmt.Errorf("report: no run given")
+	}
+	benches := 0
+	for _, r := range runs {
+		if r.Bench != nil {
+			benches++
+		}
+	}
+	switch benches {
+	case 0:
+	case len(runs):
+		return benchHTML(w, runs, nil)
+	default:
+		return fmt.Errorf("report: some runs are drills and some are benchmarks: make a page of each kind")
+	}
+	data := struct {
+		Title string
+		CSS   template.CSS
+		Runs  []runPage
+		Many  bool
+		Gains []Gain
+	}{Gains: Gains(runs), CSS: template.CSS(pageCSS), Many: len(runs) > 1} //nolint:gosec // our own file
+	for i, r := range runs {
+		p := newRunPage(r, i)
+		// The same brick built by the same version is described once.
+		p.ShowConfig = true
+		for _, o := range runs[:i] {
+			if o.Summary.SpecSHA256 == r.Summary.SpecSHA256 && o.Summary.MortarVersion == r.Summary.MortarVersion {
+				p.ShowConfig = false
+			}
+		}
+		data.Runs = append(data.Runs, p)
+	}
+	data.Title = runs[0].Summary.Brick + ": " + data.Runs[0].Title
+	if data.Many {
+		data.Title = fmt.Sprintf("%s: %d drills", runs[0].Summary.Brick, len(runs))
+	}
+	return page().Execute(w, data)
+}

@@ -1,0 +1,188 @@
+// Package testbed says what a run was made on: hardware, mounts and settings
+// of the design, software on the hosts, and how far their clocks are from the
+// administrator's. Drills and benchmarks put it into what they leave on disk.
+// It asks many hosts at once (Each), changes nothing and judges nothing.
+package testbed
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/mortarhpc/mortar/internal/base/linux"
+	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/host/resource"
+	"github.com/mortarhpc/mortar/internal/prove/report"
+)
+
+// Host is a session with one host's agent, as host.Host gives it.
+type Host interface {
+	Call(ctx context.Context, op string, params, result any, onEvent func(json.RawMessage)) error
+}
+
+// Each runs f for all hosts at once and joins the errors.
+func Each(hosts []string, f func(host string) error) error {
+	errs := make([]error, len(hosts))
+	var wg sync.WaitGroup
+	for i, n := range hosts {
+		wg.Go(func() {
+			if err := f(n); err != nil {
+				errs[i] = fmt.Errorf("%s: %w", n, err)
+			}
+		})
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// ClockOffset measures how far a host's wall clock is ahead of ours, in ns:
+// the answer with the shortest round trip counts. The error of the offset is
+// at most half of that round trip.
+func ClockOffset(ctx context.Context, h Host) (offset, roundTrip int64, err error) {
+	for i := range 5 {
+		var r struct {
+			NowNS int64 `json:"now_ns"`
+		}
+		t0 := time.Now()
+		if err := h.Call(ctx, "time", nil, &r, nil); err != nil {
+			return 0, 0, err
+		}
+		rtt := time.Since(t0).Nanoseconds()
+		if i == 0 || rtt < roundTrip {
+			roundTrip, offset = rtt, r.NowNS-(t0.UnixNano()+rtt/2)
+		}
+	}
+	return offset, roundTrip, nil
+}
+
+// Mounts are a host's.
+func Mounts(ctx context.Context, h Host) ([]linux.Mount, error) {
+	var r struct {
+		Content []byte `json:"content"`
+	}
+	if err := h.Call(ctx, "read", map[string]string{"path": "/proc/self/mounts"}, &r, nil); err != nil {
+		return nil, err
+	}
+	return linux.ParseMounts(string(r.Content)), nil
+}
+
+// Describe has the hardware, mounts, settings and design of a brick as a run
+// keeps them; software, method and caveats are the caller's to add.
+func Describe(d *design.Design) report.Config {
+	var c report.Config
+	row := func(name, format string, args ...any) {
+		c.Hardware = append(c.Hardware, report.Row{Name: name, Value: fmt.Sprintf(format, args...)})
+	}
+	for _, s := range d.Spec.Servers {
+		parts := []string{}
+		if s.CPU != nil {
+			parts = append(parts, strings.TrimSpace(fmt.Sprintf("%d x %d cores %s", s.CPU.Sockets, s.CPU.Cores, s.CPU.Model)))
+		}
+		if s.Memory > 0 {
+			parts = append(parts, report.Bytes(int64(s.Memory))+" memory")
+		}
+		parts = append(parts, "public "+s.Public)
+		if s.Private != "" {
+			parts = append(parts, "private "+s.Private)
+		}
+		if s.BMC != nil {
+			parts = append(parts, "BMC "+s.BMC.Address)
+		}
+		for _, o := range s.Outlets {
+			parts = append(parts, fmt.Sprintf("PDU %s outlet %d", o.PDU, o.Outlet))
+		}
+		row("server "+s.Name, "%s", strings.Join(parts, ", "))
+	}
+	for _, x := range d.Spec.Clients {
+		row("client "+x.Name, "public %s", x.Public)
+	}
+	for _, x := range d.Spec.Enclosures {
+		n, bytes := 0, int64(0)
+		var kinds []string
+		for _, k := range d.Disks {
+			if k.Enclosure == x.Name {
+				n++
+				bytes += int64(k.Size)
+				if !slices.Contains(kinds, k.Type) {
+					kinds = append(kinds, k.Type)
+				}
+			}
+		}
+		row("enclosure "+x.Name, "%d %s disks, %s together", n, strings.Join(kinds, " "), report.Bytes(bytes))
+	}
+	for _, g := range d.Groups {
+		row("array "+g.Name, "RAID %d, %d data and %d parity disks, %d spares, chunk %s", g.Level, g.Data, g.Parity, len(g.Spares), report.Bytes(int64(g.Chunk)))
+	}
+	for _, v := range d.Volumes {
+		row("volume "+v.VG+"/"+v.LV, "XFS on %s, stripe unit %s, width %d", v.MountPoint, report.Bytes(int64(v.SU)), v.SW)
+	}
+	if k := d.Cache; k != nil {
+		row("cache", "%s on %s: %s for reads, %s for dirty data; streams longer than %s pass by", k.Mode, report.Plural(len(k.SSDs), "SSD"), report.Bytes(int64(k.Clean)), report.Bytes(int64(k.Dirty)), report.Bytes(int64(k.Bypass)))
+	}
+	row("usable", "%s", report.Bytes(int64(d.Capacity.Usable)))
+	if d.HA != nil {
+		for _, f := range d.HA.Fencing {
+			var ids []string
+			for _, x := range f.Devices {
+				ids = append(ids, x.ID+" ("+x.Agent+")")
+			}
+			row(fmt.Sprintf("fencing %s, level %d", f.Node, f.Level), "%s", strings.Join(ids, " and "))
+		}
+	}
+	for _, m := range d.Mounts {
+		c.Mounts = append(c.Mounts, report.Row{Name: m.Client + " " + m.Path, Value: fmt.Sprintf("%s, NFSv%s, %s", m.Source, m.Version, strings.Join(m.Options, ","))})
+	}
+	for _, s := range d.Settings {
+		c.Settings = append(c.Settings, report.Setting{Role: s.Role, Kind: s.Kind, Name: s.Name, Value: s.Value, Reason: s.Reason, Source: s.Source})
+	}
+	// Plain types only: this cannot fail.
+	c.Design, _ = json.Marshal(struct {
+		Name    string
+		Flavour string
+		SHA256  string
+		Groups  []design.Group
+		Volumes []design.Volume
+		HA      *design.HA
+	}{d.Name, string(d.Flavour), d.SHA256, d.Groups, d.Volumes, d.HA})
+	return c
+}
+
+// packages whose versions matter.
+var packages = []string{"corosync", "pacemaker", "fence-agents-ipmilan", "fence-agents-apc-snmp", "resource-agents", "nfs-kernel-server", "mdadm", "lvm2", "xfsprogs", "multipath-tools"}
+
+// Versions tells system and kernel of each host, in the order given, and the
+// packages of the first, which is to be a server.
+func Versions(ctx context.Context, names []string, host func(name string) Host) []report.Row {
+	var rows []report.Row
+	for i, name := range names {
+		h := host(name)
+		if h == nil {
+			continue
+		}
+		var hello struct {
+			OSName string `json:"os_name"`
+			Kernel string `json:"kernel"`
+		}
+		if h.Call(ctx, "hello", nil, &hello, nil) == nil {
+			rows = append(rows, report.Row{Name: name, Value: hello.OSName + ", kernel " + hello.Kernel})
+		}
+		if i > 0 {
+			continue
+		}
+		var out resource.Output
+		argv := append([]string{"dpkg-query", "-W", "-f", `${Package} ${Version}\n`}, packages...)
+		if h.Call(ctx, "query", map[string]any{"argv": argv}, &out, nil) == nil {
+			for line := range strings.Lines(out.Stdout) {
+				if p, v, ok := strings.Cut(strings.TrimSpace(line), " "); ok && v != "" {
+					rows = append(rows, report.Row{Name: p, Value: v})
+				}
+			}
+		}
+	}
+	return rows
+}

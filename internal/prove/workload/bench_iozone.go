@@ -1,0 +1,84 @@
+package workload
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/mortarhpc/mortar/internal/base/lazyregexp"
+)
+
+// iozoneCommand is the papers' own: -i 0|1 -c -e -w, or -i 2 -w -I -O, each
+// with -+n (no retest), in throughput mode with named files.
+// Source: iozone(1)
+func iozoneCommand(j *BenchJob, dir, _ string, client int) []string {
+	argv := []string{"iozone"}
+	switch j.Phase {
+	case SeqWrite:
+		argv = append(argv, "-i", "0", "-c")
+		if !j.NoFsync {
+			argv = append(argv, "-e")
+		}
+	case SeqRead:
+		argv = append(argv, "-i", "1", "-c")
+	default:
+		argv = append(argv, "-i", "2", "-O")
+	}
+	if j.Direct || (j.Phase == RandRead || j.Phase == RandWrite) && !j.Buffered {
+		argv = append(argv, "-I")
+	}
+	argv = append(argv, "-w", "-+n", "-r", kib(j.RecordBytes), "-s", kib(j.FileBytes), "-t", strconv.Itoa(j.Threads), "-F")
+	for t := range j.Threads {
+		argv = append(argv, filepath.Join(dir, fmt.Sprintf("c%03d-t%03d.data", client, t)))
+	}
+	return argv
+}
+
+func kib(n int64) string { return strconv.FormatInt(n/1024, 10) + "k" }
+
+var (
+	iozoneRevision = lazyregexp.New(`Version \$Revision: ([0-9.]+) \$`)
+	iozoneRate     = lazyregexp.New(`Children see throughput for\s+(\d+) (initial writers|readers|random readers|random writers)\s*=\s*([0-9.]+) (kB|ops)/sec`)
+)
+
+func iozoneVersion(ctx context.Context, path string) string {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	out, _ := exec.CommandContext(ctx, path, "-v").Output()
+	if m := iozoneRevision.FindSubmatch(out); m != nil {
+		return "iozone " + string(m[1])
+	}
+	return ""
+}
+
+// parseIozone finds the phase's line. iozone tells a rate for all its
+// processes together; the time is that which the planned amount takes at it.
+func parseIozone(j *BenchJob, out []byte) (*foreignResult, error) {
+	res := &foreignResult{}
+	if m := iozoneRevision.FindSubmatch(out); m != nil {
+		res.version = "iozone " + string(m[1])
+	}
+	want := map[BenchPhase]string{SeqWrite: "initial writers", SeqRead: "readers", RandRead: "random readers", RandWrite: "random writers"}[j.Phase]
+	for _, m := range iozoneRate.FindAllSubmatch(out, -1) {
+		if string(m[2]) != want {
+			continue
+		}
+		rate, err := strconv.ParseFloat(string(m[3]), 64)
+		if err != nil || rate <= 0 {
+			return nil, fmt.Errorf("rate %q of %s", m[3], want)
+		}
+		bytes := int64(j.Threads) * j.FileBytes
+		t := foreignThread{ops: bytes / j.RecordBytes, bytes: bytes}
+		if string(m[4]) == "ops" {
+			t.seconds = float64(t.ops) / rate
+		} else {
+			t.seconds = float64(bytes) / 1024 / rate
+		}
+		res.threads = []foreignThread{t}
+		return res, nil
+	}
+	return nil, fmt.Errorf("no line tells the throughput of the %s", want)
+}

@@ -1,0 +1,413 @@
+package workload
+
+import (
+	"fmt"
+	"path/filepath"
+
+	"github.com/mortarhpc/mortar/internal/base/lazyregexp"
+	"github.com/mortarhpc/mortar/internal/prove/stream"
+)
+
+// Job is one load on one client: the parameters of load.run.
+type Job struct {
+	RunID           string   `json:"run_id"`                     // letters, digits, '.', '_', '-'; the same on every client of a run
+	Client          string   `json:"client,omitempty"`           // name of this client, carried into the result
+	StreamBase      uint32   `json:"stream_base,omitempty"`      // stream ids are base+1, base+2, ...: give each client its own (client index * 1000)
+	LedgerDir       string   `json:"ledger_dir,omitempty"`       // default /var/lib/mortar/runs/<run id>; never on the system under test
+	DurationSeconds float64  `json:"duration_seconds,omitempty"` // 0: until load.stop
+	StallSeconds    float64  `json:"stall_seconds,omitempty"`    // a gap longer than this is a stall; default 0.5
+	StuckSeconds    float64  `json:"stuck_seconds,omitempty"`    // how long to wait for a hanging worker after stop; default 10
+	BucketSeconds   float64  `json:"bucket_seconds,omitempty"`   // timeline resolution; default 0.1
+	ProgressSeconds float64  `json:"progress_seconds,omitempty"` // interval of progress events; default 1
+	Writers         []Writer `json:"writers"`
+	Readers         []Reader `json:"readers,omitempty"`
+	Locks           []Lock   `json:"locks,omitempty"`
+}
+
+// Pattern says where a writer writes next.
+type Pattern string
+
+// Mode says how a writer writes, and so when a write counts as acknowledged.
+type Mode string
+
+// Patterns and modes.
+const (
+	Seq    Pattern = "seq"    // from start to end of the file, then again (overwriting)
+	Random Pattern = "random" // uniformly distributed within the file size
+	Append Pattern = "append" // ever further; file_size_bytes 0: without end, else like seq after it
+
+	OSync  Mode = "osync"  // O_SYNC: acknowledged when write returns
+	Fsync  Mode = "fsync"  // buffered: acknowledged when the fsync after it returns
+	Direct Mode = "direct" // O_DIRECT|O_SYNC: acknowledged when write returns
+)
+
+// Writer is one worker writing one file of its own.
+type Writer struct {
+	Name         string  `json:"name"`                      // unique in the job
+	Dir          string  `json:"dir"`                       // the file is <dir>/<run id>/<name>.data
+	Pattern      Pattern `json:"pattern,omitempty"`         // default seq
+	Mode         Mode    `json:"mode,omitempty"`            // default osync
+	FsyncEvery   int     `json:"fsync_every,omitempty"`     // mode fsync: writes between fsyncs; default 16
+	BlockBytes   int64   `json:"block_bytes,omitempty"`     // one write; a multiple of 4096, default 65536
+	FileBytes    int64   `json:"file_size_bytes,omitempty"` // default 67108864; pattern append: 0 is without end
+	OpsPerSecond float64 `json:"ops_per_second,omitempty"`  // rate limit; 0: none
+}
+
+// Reader reads a writer's file at random and checks what it gets against the
+// ledger wherever no write is under way.
+type Reader struct {
+	Name         string  `json:"name"`
+	Writer       string  `json:"writer"`                   // whose file
+	Dir          string  `json:"dir,omitempty"`            // the writer's dir as seen through another mount; default the writer's
+	BlockBytes   int64   `json:"block_bytes,omitempty"`    // default the writer's
+	Direct       bool    `json:"direct,omitempty"`         // O_DIRECT
+	OpsPerSecond float64 `json:"ops_per_second,omitempty"` // 0: none
+}
+
+// LockRole says what a lock worker does.
+type LockRole string
+
+// Lock roles.
+const (
+	Hold      LockRole = "hold"      // takes a lock at the start, keeps it to the end, and checks each interval that I/O under it still works
+	Probe     LockRole = "probe"     // takes and releases a lock on a file of its own each interval: the latency shows the grace period
+	Challenge LockRole = "challenge" // tries each interval to take what another client holds: getting it is a violation
+)
+
+// Lock is one worker on one lock file.
+type Lock struct {
+	Name            string   `json:"name"`
+	Dir             string   `json:"dir"`
+	Role            LockRole `json:"role"`
+	File            string   `json:"file,omitempty"`             // the file is <dir>/<run id>/<file>.lock; default the name; challenge: the holder's
+	Kind            string   `json:"kind,omitempty"`             // ofd (default) or posix
+	IntervalSeconds float64  `json:"interval_seconds,omitempty"` // default 0.5
+}
+
+// Progress is the event load.run emits each second.
+type Progress struct {
+	RunID          string           `json:"run_id"`
+	TNs            int64            `json:"t_ns"` // wall clock of this client
+	ElapsedSeconds float64          `json:"elapsed_seconds"`
+	Workers        []WorkerProgress `json:"workers"`
+}
+
+// WorkerProgress is one worker's line in it.
+type WorkerProgress struct {
+	Worker       string  `json:"worker"`
+	Ops          int64   `json:"ops"`           // completed so far: writes, fsyncs, reads, lock and unlock calls
+	AckedBytes   int64   `json:"acked_bytes"`   // acknowledged (readers: read) so far
+	Errors       int64   `json:"errors"`        // failed calls so far
+	StallSeconds float64 `json:"stall_seconds"` // how long it has been without progress; 0 while below the threshold
+	LastOpNs     int64   `json:"last_op_ns"`    // wall clock of the last completed operation; 0: none yet
+	LastError    string  `json:"last_error,omitempty"`
+	Violations   int64   `json:"violations,omitempty"`
+	Failed       string  `json:"failed,omitempty"` // the worker has given up: why
+}
+
+// Result is what load.run answers in the end. It is also written to
+// <ledger dir>/result.json, for load.result after a broken connection.
+type Result struct {
+	RunID     string `json:"run_id"`
+	Client    string `json:"client,omitempty"`
+	Ledger    string `json:"ledger"` // the directory: the parameter of verify.run
+	StartNs   int64  `json:"start_ns"`
+	EndNs     int64  `json:"end_ns"`
+	StoppedBy string `json:"stopped_by"` // duration, stop, cancelled
+
+	Workers             []WorkerResult `json:"workers"`
+	Stalls              []Stall        `json:"stalls"` // longest first
+	LongestStallSeconds float64        `json:"longest_stall_seconds"`
+	AcknowledgedBytes   int64          `json:"acknowledged_bytes"` // sum of bytes acknowledged to writers (overwrites counted each time)
+	Errors              []OpError      `json:"errors"`             // the first MaxErrors of each worker, by time
+	ErrorCount          int64          `json:"error_count"`
+	Violations          int64          `json:"violations"` // readers saw wrong data, locks were lost or given twice
+	Stuck               []string       `json:"stuck"`      // workers that still hung in a call when the wait was over
+}
+
+// WorkerResult is one worker's part.
+type WorkerResult struct {
+	Worker     string  `json:"worker"`
+	Kind       string  `json:"kind"`           // writer, reader, lock-hold, lock-probe, lock-challenge
+	Mode       string  `json:"mode,omitempty"` // writers: pattern/mode
+	Path       string  `json:"path"`
+	FSType     string  `json:"fs_type,omitempty"` // of the file system it is on, from mountinfo
+	Source     string  `json:"source,omitempty"`  // what is mounted there
+	Failed     string  `json:"failed,omitempty"`  // why the worker ended early
+	Stream     uint32  `json:"stream,omitempty"`
+	Ops        int64   `json:"ops"` // completed writes, fsyncs, reads, lock and unlock calls
+	Fsyncs     int64   `json:"fsyncs,omitempty"`
+	AckedBytes int64   `json:"acked_bytes"`
+	Errors     int64   `json:"errors"`
+	Reopens    int64   `json:"reopens"`
+	Violations int64   `json:"violations"`
+	Stuck      bool    `json:"stuck"`
+	StuckOp    string  `json:"stuck_op,omitempty"` // what it hung in: open, write, fsync, read, lock, unlock
+	FirstOpNs  int64   `json:"first_op_ns"`        // wall clock of the first completed operation; 0: none
+	LastOpNs   int64   `json:"last_op_ns"`
+	Latency    Latency `json:"latency"`
+	// FsyncLatency is apart: a fsync carries many writes.
+	FsyncLatency *Latency `json:"fsync_latency,omitempty"`
+	Timeline     Timeline `json:"timeline"`
+	// Completions are the operations that ended a stall or followed errors,
+	// and of lock workers every one, with issue and completion time: the
+	// first I/O and the first lock after a failover are found here.
+	Completions []Completion `json:"completions"`
+}
+
+// Completion is one completed operation.
+type Completion struct {
+	Op       string `json:"op"`
+	IssuedNs int64  `json:"issued_ns"`
+	DoneNs   int64  `json:"done_ns"`
+}
+
+// Latency is a distribution of operation times, in seconds, from issue to
+// completion (pacing not included).
+type Latency struct {
+	Count     int64   `json:"count"`
+	Mean      float64 `json:"mean_seconds"`
+	P50       float64 `json:"p50_seconds"`
+	P90       float64 `json:"p90_seconds"`
+	P99       float64 `json:"p99_seconds"`
+	P999      float64 `json:"p999_seconds"`
+	Max       float64 `json:"max_seconds"`
+	Histogram string  `json:"histogram,omitempty"` // HdrHistogram V2 compressed, base64; unit: microseconds
+}
+
+// Timeline counts completed operations and acknowledged bytes in buckets from
+// StartNs on. Trailing empty buckets are kept, so that a hang is visible.
+type Timeline struct {
+	StartNs       int64   `json:"start_ns"`
+	BucketSeconds float64 `json:"bucket_seconds"`
+	Ops           []int64 `json:"ops"`
+	Bytes         []int64 `json:"bytes"`
+}
+
+// Stall is a time in which a worker had work to do and nothing completed:
+// from the issue of the operation that hung (or first failed) to the next
+// successful completion.
+type Stall struct {
+	Worker  string  `json:"worker"`
+	StartNs int64   `json:"start_ns"`
+	Seconds float64 `json:"seconds"`
+	Op      string  `json:"op"`             // what hung
+	Open    bool    `json:"open,omitempty"` // still hanging at the end
+}
+
+// OpError is a failed call.
+type OpError struct {
+	Worker string `json:"worker"`
+	TNs    int64  `json:"t_ns"`
+	Op     string `json:"op"`
+	Errno  string `json:"errno,omitempty"` // symbolic: EIO, ESTALE, ...
+	Error  string `json:"error"`
+	Offset int64  `json:"offset"` // the range left in doubt, if any
+	Bytes  int64  `json:"bytes"`
+}
+
+// MaxErrors is how many errors and stalls of one worker are kept in full; all
+// are counted.
+const MaxErrors = 200
+
+// StopParams are the parameters of load.stop and load.result.
+type StopParams struct {
+	RunID     string `json:"run_id"`
+	LedgerDir string `json:"ledger_dir,omitempty"` // where, if not the default (load.stop: of another session's run)
+}
+
+// VerifyParams are the parameters of verify.run.
+type VerifyParams struct {
+	Ledger     string            `json:"ledger"`                // a ledger file, or a directory of them
+	Dirs       map[string]string `json:"dirs,omitempty"`        // directory as written -> directory to read from (another mount)
+	Direct     bool              `json:"direct"`                // O_DIRECT; otherwise the page cache is dropped first
+	MaxExtents int               `json:"max_extents,omitempty"` // default 1000
+}
+
+// VerifyProgress is the event verify.run emits each second.
+type VerifyProgress struct {
+	ReadBytes  int64 `json:"read_bytes"`
+	TotalBytes int64 `json:"total_bytes"`
+}
+
+// VerifyResult is what verify.run answers.
+type VerifyResult struct {
+	Pass bool `json:"pass"`
+	stream.Report
+}
+
+// CleanParams are the parameters of load.clean: the run's data files (those
+// its ledgers name, and its lock files) are removed, and with Ledger the
+// ledgers too.
+type CleanParams struct {
+	RunID     string            `json:"run_id"`
+	LedgerDir string            `json:"ledger_dir,omitempty"`
+	Dirs      map[string]string `json:"dirs,omitempty"`
+	Ledger    bool              `json:"ledger,omitempty"`
+}
+
+// CleanResult says what load.clean removed.
+type CleanResult struct {
+	Removed []string `json:"removed"`
+}
+
+var nameRE = lazyregexp.New(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,99}$`)
+
+// DefaultLedgerDir is where a run's ledgers are kept on a client.
+func DefaultLedgerDir(runID string) string { return filepath.Join("/var/lib/mortar/runs", runID) }
+
+// fill sets defaults and reports the first thing that is wrong.
+func (j *Job) fill() error {
+	if !nameRE.MatchString(j.RunID) {
+		return fmt.Errorf("run_id %q: use letters, digits, '.', '_' and '-'", j.RunID)
+	}
+	if j.LedgerDir == "" {
+		j.LedgerDir = DefaultLedgerDir(j.RunID)
+	}
+	for _, f := range []struct {
+		v    *float64
+		def  float64
+		name string
+	}{
+		{&j.DurationSeconds, 0, "duration_seconds"}, {&j.StallSeconds, 0.5, "stall_seconds"}, {&j.StuckSeconds, 10, "stuck_seconds"},
+		{&j.BucketSeconds, 0.1, "bucket_seconds"}, {&j.ProgressSeconds, 1, "progress_seconds"},
+	} {
+		if *f.v < 0 {
+			return fmt.Errorf("%s is %g: must not be negative", f.name, *f.v)
+		}
+		if *f.v == 0 {
+			*f.v = f.def
+		}
+	}
+	if j.BucketSeconds < 0.001 {
+		return fmt.Errorf("bucket_seconds is %g: must be at least 0.001", j.BucketSeconds)
+	}
+	if len(j.Writers)+len(j.Locks) == 0 {
+		return fmt.Errorf("run %s has no workers", j.RunID)
+	}
+	seen := map[string]bool{}
+	name := func(n, dir string) error {
+		if !nameRE.MatchString(n) {
+			return fmt.Errorf("worker name %q: use letters, digits, '.', '_' and '-'", n)
+		}
+		if seen[n] {
+			return fmt.Errorf("two workers are named %q", n)
+		}
+		seen[n] = true
+		if !filepath.IsAbs(dir) {
+			return fmt.Errorf("worker %s: dir %q is not an absolute path", n, dir)
+		}
+		return nil
+	}
+	writers := map[string]*Writer{}
+	for i := range j.Writers {
+		w := &j.Writers[i]
+		if err := name(w.Name, w.Dir); err != nil {
+			return err
+		}
+		writers[w.Name] = w
+		if err := w.fill(); err != nil {
+			return fmt.Errorf("writer %s: %w", w.Name, err)
+		}
+	}
+	for i := range j.Readers {
+		r := &j.Readers[i]
+		w := writers[r.Writer]
+		if w == nil {
+			return fmt.Errorf("reader %s: no writer is named %q", r.Name, r.Writer)
+		}
+		if r.Dir == "" {
+			r.Dir = w.Dir
+		}
+		if r.BlockBytes == 0 {
+			r.BlockBytes = w.BlockBytes
+		}
+		if err := name(r.Name, r.Dir); err != nil {
+			return err
+		}
+		if err := checkBlock(r.BlockBytes); err != nil {
+			return fmt.Errorf("reader %s: %w", r.Name, err)
+		}
+		if r.OpsPerSecond < 0 {
+			return fmt.Errorf("reader %s: ops_per_second is negative", r.Name)
+		}
+	}
+	for i := range j.Locks {
+		l := &j.Locks[i]
+		if err := name(l.Name, l.Dir); err != nil {
+			return err
+		}
+		if l.File == "" {
+			l.File = l.Name
+		}
+		if !nameRE.MatchString(l.File) {
+			return fmt.Errorf("lock %s: file %q: use letters, digits, '.', '_' and '-'", l.Name, l.File)
+		}
+		if l.Kind == "" {
+			l.Kind = "ofd"
+		}
+		if l.Kind != "ofd" && l.Kind != "posix" {
+			return fmt.Errorf("lock %s: kind %q: use ofd or posix", l.Name, l.Kind)
+		}
+		switch l.Role {
+		case Hold, Probe, Challenge:
+		default:
+			return fmt.Errorf("lock %s: role %q: use hold, probe or challenge", l.Name, l.Role)
+		}
+		if l.IntervalSeconds < 0 {
+			return fmt.Errorf("lock %s: interval_seconds is negative", l.Name)
+		}
+		if l.IntervalSeconds == 0 {
+			l.IntervalSeconds = 0.5
+		}
+	}
+	return nil
+}
+
+func (w *Writer) fill() error {
+	if w.Pattern == "" {
+		w.Pattern = Seq
+	}
+	if w.Mode == "" {
+		w.Mode = OSync
+	}
+	if w.FsyncEvery == 0 {
+		w.FsyncEvery = 16
+	}
+	if w.BlockBytes == 0 {
+		w.BlockBytes = 64 << 10
+	}
+	if w.FileBytes == 0 && w.Pattern != Append {
+		w.FileBytes = 64 << 20
+	}
+	switch w.Pattern {
+	case Seq, Random, Append:
+	default:
+		return fmt.Errorf("pattern %q: use seq, random or append", w.Pattern)
+	}
+	switch w.Mode {
+	case OSync, Fsync, Direct:
+	default:
+		return fmt.Errorf("mode %q: use osync, fsync or direct", w.Mode)
+	}
+	if w.FsyncEvery < 0 {
+		return fmt.Errorf("fsync_every is negative")
+	}
+	if err := checkBlock(w.BlockBytes); err != nil {
+		return err
+	}
+	if w.FileBytes < 0 || w.FileBytes%w.BlockBytes != 0 {
+		return fmt.Errorf("file_size_bytes %d is not a multiple of block_bytes %d", w.FileBytes, w.BlockBytes)
+	}
+	if w.OpsPerSecond < 0 {
+		return fmt.Errorf("ops_per_second is negative")
+	}
+	return nil
+}
+
+func checkBlock(n int64) error {
+	if n <= 0 || n%stream.BlockSize != 0 || n > 64<<20 {
+		return fmt.Errorf("block_bytes %d: use a multiple of %d up to 64 MiB", n, stream.BlockSize)
+	}
+	return nil
+}

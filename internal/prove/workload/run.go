@@ -1,0 +1,362 @@
+package workload
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/mortarhpc/mortar/internal/prove/stream"
+)
+
+const (
+	ledgerSuffix = ".ledger"
+	jobFile      = "job.json"
+	resultFile   = "result.json"
+	lockFile     = "lock"
+	stopFile     = "stop"
+)
+
+// member is a worker with its goroutine.
+type member struct {
+	w    *worker
+	run  func()
+	done chan struct{}
+}
+
+// run is one job under way.
+type run struct {
+	job     Job
+	clock   *clock
+	members []*member
+	stop    chan struct{}
+	halt    func()        // closes stop, once
+	ended   chan struct{} // closed when every worker has ended
+	lock    *os.File
+}
+
+// Run carries out a job until its duration is over, stop is closed or ctx
+// ends, and then waits at most StuckSeconds for workers that hang. progress is
+// called from one goroutine and may be nil; one that blocks delays nothing but
+// itself.
+func Run(ctx context.Context, job Job, stop <-chan struct{}, progress func(Progress)) (*Result, error) {
+	r, err := prepare(job)
+	if err != nil {
+		return nil, err
+	}
+	res, err := r.drive(ctx, stop, progress)
+	select {
+	case <-r.ended:
+		r.lock.Close()
+	default:
+		// A worker that hangs may still write to its ledger, some day: until
+		// then nobody else may continue it.
+		go func() {
+			<-r.ended
+			r.lock.Close()
+		}()
+	}
+	return res, err
+}
+
+// prepare makes the ledgers and the workers; nothing of it touches the system
+// under test.
+func prepare(job Job) (_ *run, err error) {
+	if err := job.fill(); err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(job.LedgerDir, 0o755); err != nil {
+		return nil, err
+	}
+	r := &run{job: job, clock: newClock(), stop: make(chan struct{}), ended: make(chan struct{})}
+	r.halt = sync.OnceFunc(func() { close(r.stop) })
+	// Another agent may still run this job, after a broken connection.
+	r.lock, err = os.OpenFile(filepath.Join(job.LedgerDir, lockFile), os.O_RDWR|os.O_CREATE, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	var ledgers []*stream.Ledger
+	defer func() {
+		if err != nil {
+			for _, l := range ledgers {
+				l.Close()
+			}
+			r.lock.Close()
+		}
+	}()
+	if free, err := tryLock(r.lock); err != nil {
+		return nil, err
+	} else if !free {
+		return nil, fmt.Errorf("run %s is under way in another process", job.RunID)
+	}
+	if err := writeJSON(filepath.Join(job.LedgerDir, jobFile), job); err != nil {
+		return nil, err
+	}
+	for _, old := range []string{resultFile, stopFile} {
+		if err := os.Remove(filepath.Join(job.LedgerDir, old)); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return nil, err
+		}
+	}
+
+	seed := fnv.New64a()
+	fmt.Fprint(seed, job.RunID, job.Client, job.StreamBase)
+	writers := map[string]*writer{}
+	for i, cfg := range job.Writers {
+		id := job.StreamBase + uint32(i) + 1
+		w := &writer{worker: r.worker(cfg.Name, "writer"), cfg: cfg, id: id, stop: r.stop}
+		rel := filepath.Join(job.RunID, cfg.Name+".data")
+		w.path = filepath.Join(cfg.Dir, rel)
+		w.res.Mode, w.res.Stream = string(cfg.Pattern)+"/"+string(cfg.Mode), id
+		h := stream.LedgerHeader{
+			Run: job.RunID, Client: job.Client, Worker: cfg.Name, Stream: id, Writer: id, Dir: cfg.Dir, File: rel, CreatedNs: r.clock.now(),
+		}
+		w.ledger, w.fresh, err = openLedger(filepath.Join(job.LedgerDir, cfg.Name+ledgerSuffix), h, r.clock.now)
+		if err != nil {
+			return nil, err
+		}
+		ledgers = append(ledgers, w.ledger)
+		w.stream = w.ledger.Index().Stream()
+		w.pos = 0
+		if cfg.Pattern == Append {
+			w.pos = int64(w.ledger.Index().Blocks()) * stream.BlockSize
+		}
+		w.rng = rand.New(rand.NewPCG(seed.Sum64(), uint64(id)))
+		r.describe(w.worker, w.path)
+		writers[cfg.Name] = w
+		r.add(w.worker, w.run)
+	}
+	for i, cfg := range job.Readers {
+		of := writers[cfg.Writer]
+		rd := &reader{worker: r.worker(cfg.Name, "reader"), cfg: cfg, of: of, stop: r.stop, other: cfg.Dir != of.cfg.Dir}
+		rd.path = filepath.Join(cfg.Dir, job.RunID, cfg.Writer+".data")
+		rd.rng = rand.New(rand.NewPCG(seed.Sum64(), 1<<32+uint64(i)))
+		r.describe(rd.worker, rd.path)
+		r.add(rd.worker, rd.run)
+	}
+	for _, cfg := range job.Locks {
+		l := &locker{worker: r.worker(cfg.Name, "lock-"+string(cfg.Role)), cfg: cfg, stop: r.stop}
+		l.path = filepath.Join(cfg.Dir, job.RunID, cfg.File+".lock")
+		l.all, l.keep = true, 5000
+		l.res.Mode = cfg.Kind
+		r.describe(l.worker, l.path)
+		r.add(l.worker, l.run)
+	}
+	return r, nil
+}
+
+func (r *run) worker(name, kind string) *worker {
+	w := &worker{
+		clock: r.clock, stall: int64(r.job.StallSeconds * 1e9), bucket: int64(r.job.BucketSeconds * 1e9), keep: MaxErrors, lat: newHistogram(),
+	}
+	w.res.Worker, w.res.Kind = name, kind
+	return w
+}
+
+func (r *run) describe(w *worker, path string) {
+	m := mountOf(path)
+	w.setPath(path, m.Type, m.Source)
+}
+
+func (r *run) add(w *worker, f func()) {
+	r.members = append(r.members, &member{w: w, run: f, done: make(chan struct{})})
+}
+
+// openLedger begins a ledger, or continues one that is of the same worker.
+func openLedger(path string, h stream.LedgerHeader, now func() int64) (l *stream.Ledger, fresh bool, err error) {
+	l, err = stream.CreateLedger(path, h, now)
+	if !errors.Is(err, os.ErrExist) {
+		return l, true, err
+	}
+	l, err = stream.OpenLedger(path, now)
+	if err != nil {
+		return nil, false, err
+	}
+	x := l.Index()
+	if o := x.Header; o.Run != h.Run || o.Client != h.Client || o.Worker != h.Worker || o.Stream != h.Stream || o.Dir != h.Dir || o.File != h.File {
+		l.Close()
+		return nil, false, fmt.Errorf("%s is the ledger of run %s, worker %s, stream %d in %s: use another run id, or load.clean", path, o.Run, o.Worker, o.Stream, o.Dir)
+	}
+	// Nothing issued: it may be that the file was never made.
+	return l, x.Blocks() == 0, nil
+}
+
+func (r *run) drive(ctx context.Context, stop <-chan struct{}, progress func(Progress)) (*Result, error) {
+	for _, m := range r.members {
+		go func() {
+			defer close(m.done)
+			m.run()
+		}()
+	}
+	go func() {
+		defer close(r.ended)
+		for _, m := range r.members {
+			<-m.done
+		}
+	}()
+	events, emitted := forward(progress)
+	var timeout <-chan time.Time
+	if r.job.DurationSeconds > 0 {
+		t := time.NewTimer(time.Duration(r.job.DurationSeconds * 1e9))
+		defer t.Stop()
+		timeout = t.C
+	}
+	tick := time.NewTicker(time.Duration(r.job.ProgressSeconds * 1e9))
+	defer tick.Stop()
+	by := ""
+	for by == "" {
+		select {
+		case <-tick.C:
+			select {
+			case events <- r.progress():
+			default: // the last one is not even gone yet
+			}
+			// Another session's load.stop: this one's connection may be dead
+			// without anybody here knowing.
+			if _, err := os.Lstat(filepath.Join(r.job.LedgerDir, stopFile)); err == nil {
+				by = "stop"
+			}
+		case <-timeout:
+			by = "duration"
+		case <-stop:
+			by = "stop"
+		case <-ctx.Done():
+			by = "cancelled"
+		case <-r.ended:
+			by = "workers"
+		}
+	}
+	r.halt()
+	patience := time.NewTimer(time.Duration(r.job.StuckSeconds * 1e9))
+	defer patience.Stop()
+	for waiting := true; waiting; {
+		select {
+		case <-r.ended:
+			waiting = false
+		case <-patience.C:
+			waiting = false
+		case <-tick.C:
+			select {
+			case events <- r.progress():
+			default:
+			}
+		}
+	}
+	close(events)
+	// The last event should come before the result, if the pipe moves at all.
+	select {
+	case <-emitted:
+	case <-time.After(time.Second):
+	}
+	res := r.result(by)
+	return res, writeJSON(filepath.Join(r.job.LedgerDir, resultFile), res)
+}
+
+func (r *run) progress() Progress {
+	t := r.clock.now()
+	p := Progress{RunID: r.job.RunID, TNs: t, ElapsedSeconds: seconds(t - r.clock.wall)}
+	for _, m := range r.members {
+		p.Workers = append(p.Workers, m.w.progress(t))
+	}
+	return p
+}
+
+func (r *run) result(by string) *Result {
+	t := r.clock.now()
+	res := &Result{
+		RunID: r.job.RunID, Client: r.job.Client, Ledger: r.job.LedgerDir, StartNs: r.clock.wall, EndNs: t, StoppedBy: by,
+		Stalls: []Stall{}, Errors: []OpError{}, Stuck: []string{},
+	}
+	for _, m := range r.members {
+		running := true
+		select {
+		case <-m.done:
+			running = false
+		default:
+		}
+		w, stalls, errs := m.w.result(t, running)
+		res.Workers = append(res.Workers, w)
+		res.Stalls = append(res.Stalls, stalls...)
+		res.Errors = append(res.Errors, errs...)
+		res.ErrorCount += w.Errors
+		res.Violations += w.Violations
+		if w.Kind == "writer" {
+			res.AcknowledgedBytes += w.AckedBytes
+		}
+		if w.Stuck {
+			res.Stuck = append(res.Stuck, w.Worker)
+		}
+	}
+	slices.SortStableFunc(res.Stalls, func(a, b Stall) int { return cmp.Compare(b.Seconds, a.Seconds) })
+	slices.SortStableFunc(res.Errors, func(a, b OpError) int { return cmp.Compare(a.TNs, b.TNs) })
+	if len(res.Stalls) > 0 {
+		res.LongestStallSeconds = res.Stalls[0].Seconds
+	}
+	return res
+}
+
+// writeJSON replaces a file whole.
+func writeJSON(path string, v any) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	tmp := path + ".new"
+	if err := os.WriteFile(tmp, append(b, '\n'), 0o644); err != nil {
+		return err
+	}
+	return os.Rename(tmp, path)
+}
+
+// tryLock takes the lock that the process of a run holds; false: it is taken.
+func tryLock(f *os.File) (bool, error) {
+	err := unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_WRLCK, Whence: unix.SEEK_SET})
+	if denied(err) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// busy says whether a process is carrying out the run kept in dir. It looks
+// without taking the lock, so it is in nobody's way.
+func busy(dir string) (bool, error) {
+	f, err := os.OpenFile(filepath.Join(dir, lockFile), os.O_RDWR, 0)
+	if errors.Is(err, os.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	defer f.Close()
+	l := unix.Flock_t{Type: unix.F_WRLCK, Whence: unix.SEEK_SET}
+	if err := unix.FcntlFlock(f.Fd(), unix.F_OFD_GETLK, &l); err != nil {
+		return false, err
+	}
+	return l.Type != unix.F_UNLCK, nil
+}
+
+// forward hands what is put into events to progress, which may be nil, from a
+// goroutine of its own: the other end of the pipe may be slow, and stopping
+// must not wait for it. emitted is closed when events is, and handed on.
+func forward[T any](progress func(T)) (events chan T, emitted <-chan struct{}) {
+	events = make(chan T, 1)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for p := range events {
+			if progress != nil {
+				progress(p)
+			}
+		}
+	}()
+	return events, done
+}

@@ -1,0 +1,681 @@
+package workload
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/mortarhpc/mortar/internal/prove/stream"
+)
+
+// The test binary is also the worker process that tests kill: with a job in
+// its environment it runs that, says so, and goes on until it dies.
+func TestMain(m *testing.M) {
+	if raw := os.Getenv("MORTAR_TEST_JOB"); raw != "" {
+		var job Job
+		if err := json.Unmarshal([]byte(raw), &job); err != nil {
+			panic(err)
+		}
+		_, err := Run(context.Background(), job, nil, func(p Progress) { fmt.Println(p.Workers[0].Ops) })
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
+
+// scratch is a directory on the machine's disk and one on tmpfs.
+func scratch(t *testing.T) map[string]string {
+	t.Helper()
+	shm, err := os.MkdirTemp("/dev/shm", "mortar-test-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(shm) })
+	return map[string]string{"disk": t.TempDir(), "tmpfs": shm}
+}
+
+// until ends a run as soon as every worker satisfies enough: no test here
+// depends on how fast the machine is.
+func until(t *testing.T, job Job, enough func(WorkerProgress) bool) *Result {
+	t.Helper()
+	job.ProgressSeconds = 0.02
+	stop := make(chan struct{})
+	var closed atomic.Bool
+	res, err := Run(t.Context(), job, stop, func(p Progress) {
+		if !slices.ContainsFunc(p.Workers, func(w WorkerProgress) bool { return !enough(w) }) && !closed.Swap(true) {
+			close(stop)
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res
+}
+
+func verify(t *testing.T, p VerifyParams) *VerifyResult {
+	t.Helper()
+	v, err := Verify(t.Context(), p, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+func TestEveryModeVerifies(t *testing.T) {
+	for fs, dir := range scratch(t) {
+		t.Run(fs, func(t *testing.T) {
+			job := Job{RunID: "modes", LedgerDir: t.TempDir()}
+			for _, p := range []Pattern{Seq, Random, Append} {
+				for _, m := range []Mode{OSync, Fsync, Direct} {
+					w := Writer{Name: string(p) + "-" + string(m), Dir: dir, Pattern: p, Mode: m, BlockBytes: 8192, FileBytes: 40 * 8192, FsyncEvery: 7, OpsPerSecond: 2000}
+					if p == Append {
+						w.FileBytes = 0
+					}
+					job.Writers = append(job.Writers, w)
+				}
+			}
+			job.Readers = []Reader{{Name: "reader", Writer: "random-osync", OpsPerSecond: 500}, {Name: "direct-reader", Writer: "seq-direct", Direct: true, OpsPerSecond: 500}}
+			res := until(t, job, func(w WorkerProgress) bool { return w.Ops >= 90 })
+			if res.ErrorCount != 0 || res.Violations != 0 || len(res.Stuck) != 0 || res.StoppedBy != "stop" {
+				t.Fatalf("%+v", res)
+			}
+			var acked int64
+			for _, w := range res.Workers {
+				var ops, bytes int64
+				for i := range w.Timeline.Ops {
+					ops += w.Timeline.Ops[i]
+					bytes += w.Timeline.Bytes[i]
+				}
+				if ops != w.Ops || bytes != w.AckedBytes || w.Latency.Count+w.Fsyncs != w.Ops {
+					t.Errorf("%s: timeline %d ops %d bytes, counted %d and %d", w.Worker, ops, bytes, w.Ops, w.AckedBytes)
+				}
+				if w.FSType == "" || w.Latency.Max <= 0 || w.Latency.Histogram == "" || w.FirstOpNs < res.StartNs || w.LastOpNs > res.EndNs || w.Failed != "" {
+					t.Errorf("%+v", w)
+				}
+				if w.Kind == "writer" {
+					acked += w.AckedBytes
+				}
+			}
+			if res.AcknowledgedBytes != acked {
+				t.Errorf("%d acknowledged, sum %d", res.AcknowledgedBytes, acked)
+			}
+			for _, direct := range []bool{false, true} {
+				v := verify(t, VerifyParams{Ledger: job.LedgerDir, Direct: direct})
+				if !v.Pass || len(v.Files) != 9 || v.AcknowledgedBytes < 9*30*8192 || v.InDoubtBytes != 0 {
+					t.Errorf("direct %v: %+v", direct, v)
+				}
+			}
+		})
+	}
+}
+
+// kill -9 in the middle, again and again: what was acknowledged is there,
+// and the run goes on from its ledger.
+func TestKilledWriter(t *testing.T) {
+	for fs, dir := range scratch(t) {
+		t.Run(fs, func(t *testing.T) {
+			job := Job{RunID: "killed", LedgerDir: t.TempDir(), ProgressSeconds: 0.01, Writers: []Writer{
+				{Name: "a", Dir: dir, Pattern: Random, BlockBytes: 16384, FileBytes: 1 << 20},
+				{Name: "b", Dir: dir, Pattern: Append, Mode: Fsync, BlockBytes: 4096},
+			}}
+			raw, err := json.Marshal(job)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var acked int64
+			for range 4 {
+				cmd := exec.Command(os.Args[0])
+				cmd.Env = append(os.Environ(), "MORTAR_TEST_JOB="+string(raw))
+				out, err := cmd.StdoutPipe()
+				if err != nil {
+					t.Fatal(err)
+				}
+				cmd.Stderr = os.Stderr
+				if err := cmd.Start(); err != nil {
+					t.Fatal(err)
+				}
+				sc := bufio.NewScanner(out)
+				for sc.Scan() {
+					var n int
+					if _, err := fmt.Sscan(sc.Text(), &n); err != nil {
+						t.Fatal(sc.Text())
+					}
+					if n > 20 {
+						break
+					}
+				}
+				if err := cmd.Process.Kill(); err != nil {
+					t.Fatal(err)
+				}
+				_ = cmd.Wait()
+				v := verify(t, VerifyParams{Ledger: job.LedgerDir, Direct: true})
+				// It need not grow from kill to kill: what was acknowledged is in doubt
+				// again while it is rewritten.
+				if !v.Pass || v.AcknowledgedBytes == 0 {
+					t.Fatalf("%+v", v)
+				}
+				acked = v.AcknowledgedBytes
+			}
+			// The append writer went on where it was.
+			res := until(t, job, func(w WorkerProgress) bool { return w.Ops >= 40 })
+			if res.ErrorCount != 0 {
+				t.Errorf("%+v", res.Errors)
+			}
+			if v := verify(t, VerifyParams{Ledger: job.LedgerDir}); !v.Pass || v.AcknowledgedBytes <= acked {
+				t.Errorf("%+v", v)
+			}
+		})
+	}
+}
+
+func TestDamageIsFound(t *testing.T) {
+	dir := t.TempDir()
+	job := Job{RunID: "damage", LedgerDir: t.TempDir(), Writers: []Writer{{Name: "a", Dir: dir, BlockBytes: 4096, FileBytes: 64 * 4096}, {Name: "b", Dir: dir, BlockBytes: 4096, FileBytes: 64 * 4096}}}
+	until(t, job, func(w WorkerProgress) bool { return w.Ops >= 64 })
+	a, b := filepath.Join(dir, "damage", "a.data"), filepath.Join(dir, "damage", "b.data")
+	good, err := os.ReadFile(a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bdata, err := os.ReadFile(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := t.TempDir()
+	for _, tc := range []struct {
+		name   string
+		damage func() error
+		class  stream.Class
+		blocks int64
+		from   string
+	}{
+		{"truncated", func() error { return os.Truncate(a, 60*4096) }, stream.Short, 4, ""},
+		{"removed", func() error { return os.Remove(a) }, stream.Short, 64, ""},
+		{"punched", func() error {
+			f, err := os.OpenFile(a, os.O_RDWR, 0)
+			if err != nil {
+				return err
+			}
+			defer f.Close()
+			return unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, 8192, 8192)
+		}, stream.Hole, 2, ""},
+		{"of the other file", func() error {
+			return os.WriteFile(a, slices.Concat(good[:5*4096], bdata[7*4096:8*4096], good[6*4096:]), 0o644)
+		}, stream.Misplaced, 1, b},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if err := tc.damage(); err != nil {
+				t.Fatal(err)
+			}
+			for _, direct := range []bool{false, true} {
+				v := verify(t, VerifyParams{Ledger: job.LedgerDir, Direct: direct})
+				if v.Pass || v.LostBytes != tc.blocks*4096 || len(v.Extents) != 1 || v.Extents[0].Class != tc.class || v.Extents[0].FromPath != tc.from {
+					t.Errorf("direct %v: %+v", direct, v)
+				}
+			}
+			if err := os.WriteFile(a, good, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+	// Through another mount, and through one that is not there.
+	if err := os.CopyFS(other, os.DirFS(dir)); err != nil {
+		t.Fatal(err)
+	}
+	if v := verify(t, VerifyParams{Ledger: job.LedgerDir, Dirs: map[string]string{dir: other}}); !v.Pass || !strings.HasPrefix(v.Files[0].Path, other) {
+		t.Errorf("%+v", v)
+	}
+	v := verify(t, VerifyParams{Ledger: job.LedgerDir, Dirs: map[string]string{dir: other + "/not-mounted"}})
+	if v.Pass || len(v.Errors) != 2 || v.VerifiedBytes != 0 || v.LostBytes != v.AcknowledgedBytes {
+		t.Errorf("%+v", v)
+	}
+	if v := verify(t, VerifyParams{Ledger: filepath.Join(job.LedgerDir, "b.ledger")}); !v.Pass || len(v.Files) != 1 {
+		t.Errorf("%+v", v)
+	}
+	if _, err := Verify(t.Context(), VerifyParams{Ledger: t.TempDir()}, nil); err == nil {
+		t.Error("no ledger at all passes")
+	}
+}
+
+// A full file system is a real source of failing and of short writes.
+func TestErrorsLeaveRangesInDoubt(t *testing.T) {
+	dir, dir2 := mountTmpfs(t, "size=300k"), mountTmpfs(t, "size=300k")
+	job := Job{RunID: "full", LedgerDir: t.TempDir(), StallSeconds: 0.1, Writers: []Writer{
+		{Name: "sync", Dir: dir, BlockBytes: 32768, FileBytes: 1 << 20},
+		{Name: "buffered", Dir: dir2, Mode: Fsync, BlockBytes: 8192, FileBytes: 1 << 20, FsyncEvery: 3},
+	}}
+	res := until(t, job, func(w WorkerProgress) bool { return w.Errors >= 3 && (w.StallSeconds > 0 || w.Worker == "buffered") })
+	for _, w := range res.Workers {
+		if w.AckedBytes == 0 || w.Reopens < 2 || w.Stuck || w.Failed != "" {
+			t.Errorf("%+v", w)
+		}
+	}
+	seen := map[string]bool{}
+	for _, e := range res.Errors {
+		seen[e.Errno] = true
+		if e.Op != "write" || e.Bytes == 0 || e.TNs < res.StartNs || e.TNs > res.EndNs {
+			t.Errorf("%+v", e)
+		}
+	}
+	if !seen["ENOSPC"] || len(res.Stalls) == 0 || !slices.ContainsFunc(res.Stalls, func(s Stall) bool { return s.Worker == "sync" && s.Open }) || res.LongestStallSeconds < 0.1 {
+		t.Errorf("%v %+v", seen, res.Stalls)
+	}
+	v := verify(t, VerifyParams{Ledger: job.LedgerDir})
+	if !v.Pass || v.InDoubtBytes == 0 || v.AcknowledgedBytes == 0 {
+		t.Errorf("%+v", v)
+	}
+	// With room again the same run goes on, ranges in doubt first.
+	for _, d := range []string{dir, dir2} {
+		if err := unix.Mount("", d, "", unix.MS_REMOUNT, "size=8m"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	res = until(t, job, func(w WorkerProgress) bool { return w.AckedBytes >= 1<<20 })
+	if res.ErrorCount != 0 {
+		t.Errorf("%+v", res.Errors)
+	}
+	if v := verify(t, VerifyParams{Ledger: job.LedgerDir}); !v.Pass || v.AcknowledgedBytes != 2<<20 {
+		t.Errorf("%+v", v)
+	}
+}
+
+// While it runs, room comes back: the worker itself recovers, and says how
+// long it stood.
+func TestRecovers(t *testing.T) {
+	dir := mountTmpfs(t, "size=128k")
+	job := Job{RunID: "recover", LedgerDir: t.TempDir(), StallSeconds: 0.05, Writers: []Writer{{Name: "w", Dir: dir, Mode: Fsync, FsyncEvery: 4, BlockBytes: 8192, FileBytes: 1 << 20}}}
+	var grown atomic.Bool
+	res := until(t, job, func(w WorkerProgress) bool {
+		if w.Errors >= 3 && w.StallSeconds > 0 && !grown.Swap(true) {
+			if err := unix.Mount("", dir, "", unix.MS_REMOUNT, "size=8m"); err != nil {
+				t.Error(err)
+			}
+		}
+		return w.AckedBytes >= 1<<20
+	})
+	w := res.Workers[0]
+	if len(res.Stalls) == 0 || res.Stalls[0].Open || len(w.Completions) == 0 || w.Completions[0].DoneNs < w.Completions[0].IssuedNs || w.Errors < 3 {
+		t.Errorf("%+v %+v", res.Stalls, w)
+	}
+	if v := verify(t, VerifyParams{Ledger: job.LedgerDir}); !v.Pass || v.AcknowledgedBytes != 1<<20 || v.InDoubtBytes != 0 {
+		t.Errorf("%+v", v)
+	}
+}
+
+// A frozen file system hangs writers in an uninterruptible sleep, as a hard
+// mount of a dead server does.
+func TestStuckWorker(t *testing.T) {
+	dir, _ := mountLoop(t)
+	fd, err := open(dir, unix.O_RDONLY|unix.O_DIRECTORY)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	thaw := func() error { return unix.IoctlSetInt(fd, fiThaw, 0) }
+	free := t.TempDir()
+	job := Job{RunID: "stuck", LedgerDir: t.TempDir(), StuckSeconds: 0.3, StallSeconds: 0.1, Writers: []Writer{
+		{Name: "frozen", Dir: dir, BlockBytes: 4096}, {Name: "frozen-fsync", Dir: dir, Mode: Fsync, BlockBytes: 4096}, {Name: "free", Dir: free, BlockBytes: 4096, OpsPerSecond: 100},
+	}}
+	var frozen atomic.Bool
+	defer func() { _ = thaw() }()
+	res := until(t, job, func(w WorkerProgress) bool {
+		if w.Ops > 10 && !frozen.Swap(true) {
+			if err := unix.IoctlSetInt(fd, fiFreeze, 0); err != nil {
+				t.Error(err)
+			}
+		}
+		return w.Worker == "free" || frozen.Load() && w.StallSeconds > 0.2
+	})
+	if !slices.Equal(res.Stuck, []string{"frozen", "frozen-fsync"}) {
+		t.Errorf("stuck: %v", res.Stuck)
+	}
+	for _, w := range res.Workers[:2] {
+		if !w.Stuck || w.StuckOp == "" {
+			t.Errorf("%+v", w)
+		}
+	}
+	if w := res.Workers[2]; w.Stuck || w.Errors > 0 {
+		t.Errorf("%+v", w)
+	}
+	for _, s := range res.Stalls {
+		if s.Worker != "free" && (!s.Open || s.Seconds < 0.1) {
+			t.Errorf("%+v", s)
+		}
+	}
+	// Nobody may go on with ledgers that a hanging worker still has.
+	if _, err := Run(t.Context(), job, nil, nil); err == nil || !strings.Contains(err.Error(), "under way") {
+		t.Error(err)
+	}
+	if v, err := call(t, Handlers()["load.result"], StopParams{RunID: "stuck", LedgerDir: job.LedgerDir}, nil); err != nil || len(v.(*Result).Stuck) != 2 {
+		t.Error(v, err)
+	}
+	// The ledger leaves the hanging writes undecided, and the data is good
+	// once it can be read.
+	if err := thaw(); err != nil {
+		t.Fatal(err)
+	}
+	if v := verify(t, VerifyParams{Ledger: job.LedgerDir, Direct: true}); !v.Pass {
+		t.Errorf("%+v", v)
+	}
+}
+
+const (
+	fiFreeze = 0xc0045877
+	fiThaw   = 0xc0045878
+)
+
+func mountTmpfs(t *testing.T, opts string) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, opts); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unmount(t, dir) })
+	return dir
+}
+
+func mountLoop(t *testing.T) (dir, img string) {
+	t.Helper()
+	img, dir = filepath.Join(t.TempDir(), "img"), t.TempDir()
+	if err := os.WriteFile(img, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(img, 64<<20); err != nil {
+		t.Fatal(err)
+	}
+	command(t, "mkfs.ext4", "-q", img)
+	command(t, "mount", "-o", "loop", img, dir)
+	t.Cleanup(func() { unmount(t, dir) })
+	return dir, img
+}
+
+func command(t *testing.T, argv ...string) {
+	t.Helper()
+	if out, err := exec.Command(argv[0], argv[1:]...).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %v: %s", argv, err, out)
+	}
+}
+
+// Ways a file system stops. Source: EXT4_IOC_SHUTDOWN in linux/fs/ext4/ext4.h
+const (
+	// orderly: writes under way end first. Aborting them (abrupt) races with an
+	// O_SYNC write whose data is on the disk and whose new size is not: Linux
+	// 6.18 then sometimes answers with success, which is ext4's loss, not ours.
+	orderly = 0
+	// abrupt: what is not on the disk, journal included, is gone.
+	abrupt = 2
+)
+
+// crash stops a file system: every call fails with EIO until it is mounted
+// again.
+func crash(t *testing.T, dir string, how int) {
+	t.Helper()
+	fd, err := open(dir, unix.O_RDONLY|unix.O_DIRECTORY)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	defer unix.Close(fd)
+	const extShutdown = 0x8004587d
+	if err := unix.IoctlSetPointerInt(fd, extShutdown, how); err != nil {
+		t.Error(err)
+	}
+}
+
+func remount(t *testing.T, dir, img string) {
+	t.Helper()
+	unmount(t, dir)
+	command(t, "mount", "-o", "loop", img, dir)
+}
+
+// A power cut under load: every acknowledged byte is there afterwards, the
+// writers saw EIO and held on, and the run goes on when the disk is back.
+func TestCrashedFileSystem(t *testing.T) {
+	dir, img := mountLoop(t)
+	job := Job{RunID: "crash", LedgerDir: t.TempDir(), StallSeconds: 0.05, Locks: []Lock{{Name: "held", Dir: dir, Role: Hold, IntervalSeconds: 0.01}}}
+	for _, p := range []Pattern{Seq, Random, Append} {
+		for _, m := range []Mode{OSync, Fsync, Direct} {
+			w := Writer{Name: string(p) + "-" + string(m), Dir: dir, Pattern: p, Mode: m, BlockBytes: 8192, FsyncEvery: 5, OpsPerSecond: 500}
+			if p != Append {
+				w.FileBytes = 40 * 8192
+			}
+			job.Writers = append(job.Writers, w)
+		}
+	}
+	job.ProgressSeconds = 0.02
+	all := func(p Progress, enough func(WorkerProgress) bool) bool {
+		return !slices.ContainsFunc(p.Workers, func(w WorkerProgress) bool { return !enough(w) })
+	}
+	stop, stage := make(chan struct{}), 0
+	res, err := Run(t.Context(), job, stop, func(p Progress) {
+		switch {
+		// All of them are at work: whoever has no file yet would give up.
+		case stage == 0 && all(p, func(w WorkerProgress) bool { return w.Ops > 60 }):
+			stage = 1
+			crash(t, dir, orderly)
+		case stage == 1 && all(p, func(w WorkerProgress) bool { return w.Errors > 1 }):
+			stage = 2
+			close(stop)
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var errs []string
+	for _, e := range res.Errors {
+		if !slices.Contains(errs, e.Errno) {
+			errs = append(errs, e.Errno)
+		}
+	}
+	if !slices.Contains(errs, "EIO") || res.Workers[9].Violations == 0 || len(res.Stuck) != 0 {
+		t.Errorf("%v %+v", errs, res.Workers[9])
+	}
+	// Nothing can be read now, and that must not pass for good.
+	if v := verify(t, VerifyParams{Ledger: job.LedgerDir}); v.Pass || v.ByClass[stream.Unreadable] == 0 {
+		t.Errorf("%+v", v)
+	}
+	remount(t, dir, img)
+	v := verify(t, VerifyParams{Ledger: job.LedgerDir, Direct: true})
+	if !v.Pass || v.AcknowledgedBytes < 9*20*8192 {
+		t.Errorf("%+v", v)
+	}
+	job.Locks = nil
+	res = until(t, job, func(w WorkerProgress) bool { return w.Ops > 60 })
+	if res.ErrorCount != 0 {
+		t.Errorf("%+v", res.Errors)
+	}
+	if again := verify(t, VerifyParams{Ledger: job.LedgerDir, Direct: true}); !again.Pass || again.AcknowledgedBytes <= v.AcknowledgedBytes {
+		t.Errorf("%+v", again)
+	}
+}
+
+// The control of the test above: who acknowledges before it is on the disk,
+// as an async export does, is found out by the same crash.
+func TestAsyncIsFoundOut(t *testing.T) {
+	dir, img := mountLoop(t)
+	led := t.TempDir()
+	l, err := stream.CreateLedger(filepath.Join(led, "w.ledger"), stream.LedgerHeader{Run: "async", Worker: "w", Stream: 1, Dir: dir, File: "f"}, newClock().now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	s := l.Index().Stream()
+	fd, err := open(filepath.Join(dir, "f"), unix.O_RDWR|unix.O_CREAT)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = unix.Close(fd) }()
+	buf := make([]byte, stream.BlockSize)
+	pass := func(n int) {
+		for i := range n {
+			gen, seq, err := l.Intent(uint64(i), 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.Encode(buf, uint64(i), gen, seq, 1)
+			if err := pwrite(fd, buf, int64(i)*stream.BlockSize); err != nil {
+				t.Fatal(err)
+			}
+			if err := l.Ack(seq); err != nil { // too early
+				t.Fatal(err)
+			}
+		}
+	}
+	pass(20)
+	if err := fsync(fd); err != nil {
+		t.Fatal(err)
+	}
+	if err := syncDir(dir); err != nil {
+		t.Fatal(err)
+	}
+	pass(10)
+	crash(t, dir, abrupt)
+	_ = unix.Close(fd)
+	fd = -1
+	remount(t, dir, img)
+	v := verify(t, VerifyParams{Ledger: led})
+	if v.Pass || v.LostBytes != 10*stream.BlockSize || v.ByClass[stream.Stale] != v.LostBytes || v.Extents[0].FoundMax != 1 || v.Extents[0].AckedMin != 2 {
+		t.Errorf("%+v", v)
+	}
+}
+
+// A reader that runs beside the writer finds damage while it runs.
+func TestReaderFindsDamage(t *testing.T) {
+	dir := t.TempDir()
+	job := Job{RunID: "live", LedgerDir: t.TempDir(), Writers: []Writer{{Name: "w", Dir: dir, BlockBytes: 4096, FileBytes: 8 * 4096, OpsPerSecond: 1000}},
+		Readers: []Reader{{Name: "r", Writer: "w", OpsPerSecond: 1000}, {Name: "elsewhere", Writer: "w", Dir: dir + "/.", OpsPerSecond: 1000}}}
+	path := filepath.Join(dir, "live", "w.data")
+	res := until(t, job, func(w WorkerProgress) bool {
+		if w.Worker != "w" && w.Ops > 20 && w.Violations == 0 {
+			// Zeros, which no undecided write excuses once acknowledged.
+			f, err := os.OpenFile(path, os.O_WRONLY, 0)
+			if err != nil {
+				t.Error(err)
+				return true
+			}
+			defer f.Close()
+			if _, err := f.WriteAt(make([]byte, 8*4096), 0); err != nil {
+				t.Error(err)
+			}
+		}
+		return w.Worker == "w" || w.Violations > 0
+	})
+	for _, w := range res.Workers[1:] {
+		if w.Violations == 0 {
+			t.Errorf("%+v", w)
+		}
+	}
+	if res.Violations == 0 || !strings.Contains(res.Errors[0].Error, "zero") {
+		t.Errorf("%+v", res.Errors)
+	}
+}
+
+// unmount waits for workers that a test left hanging to let go.
+func unmount(t *testing.T, dir string) {
+	for range 100 {
+		if err := unix.Unmount(dir, 0); err == nil {
+			return
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	t.Errorf("%s stays mounted", dir)
+	_ = unix.Unmount(dir, unix.MNT_DETACH)
+}
+
+func TestLocks(t *testing.T) {
+	dir := t.TempDir()
+	ready := make(chan struct{})
+	var once atomic.Bool
+	holder := Job{RunID: "locks", Client: "one", LedgerDir: t.TempDir(), ProgressSeconds: 0.02, Locks: []Lock{
+		{Name: "holder", Dir: dir, Role: Hold, File: "held", IntervalSeconds: 0.01}, {Name: "prober", Dir: dir, Role: Probe, IntervalSeconds: 0.01}, {Name: "posix", Dir: dir, Role: Probe, Kind: "posix", IntervalSeconds: 0.01},
+	}}
+	stop := make(chan struct{})
+	type answer struct {
+		res *Result
+		err error
+	}
+	held := make(chan answer, 1)
+	go func() {
+		res, err := Run(t.Context(), holder, stop, func(p Progress) {
+			if p.Workers[0].Ops > 2 && !once.Swap(true) {
+				close(ready)
+			}
+		})
+		held <- answer{res, err}
+	}()
+	<-ready
+	challenger := Job{RunID: "locks", Client: "two", LedgerDir: t.TempDir(), Locks: []Lock{{Name: "challenger", Dir: dir, Role: Challenge, File: "held", IntervalSeconds: 0.01}}}
+	res := until(t, challenger, func(w WorkerProgress) bool { return w.Ops > 20 })
+	if res.Violations != 0 || res.ErrorCount != 0 {
+		t.Errorf("%+v", res)
+	}
+	// Take the lock from under it: on Linux closing no descriptor does that,
+	// so the file is replaced, as a server that forgot its state would.
+	path := filepath.Join(dir, "locks", "held.lock")
+	if err := os.WriteFile(path+".new", []byte(heldMark), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		t.Fatal(err)
+	}
+	challenger.LedgerDir = t.TempDir()
+	res = until(t, challenger, func(w WorkerProgress) bool { return w.Violations > 0 })
+	if res.Violations == 0 || res.Errors[0].Op != "challenge" {
+		t.Errorf("%+v", res)
+	}
+	close(stop)
+	a := <-held
+	if a.err != nil || a.res.ErrorCount != 0 || a.res.Violations != 0 {
+		t.Fatalf("%+v %v", a.res, a.err)
+	}
+	for _, w := range a.res.Workers[1:] {
+		if w.Ops < 2 || len(w.Completions) != int(w.Ops) || w.Completions[0].Op != "lock" || w.Completions[1].Op != "unlock" {
+			t.Errorf("%+v", w)
+		}
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	dir := t.TempDir()
+	w := func(d string) []Writer { return []Writer{{Name: "w", Dir: d, BlockBytes: 4096, FileBytes: 1 << 20}} }
+	// A directory that is not there: not made, as it may be a mount point.
+	missing := Job{RunID: "r", LedgerDir: t.TempDir(), Writers: w(dir + "/not-mounted")}
+	res, err := Run(t.Context(), missing, nil, nil)
+	if err != nil || res.StoppedBy != "workers" || res.Workers[0].Failed == "" || res.Errors[0].Errno != "ENOENT" {
+		t.Errorf("%+v %v", res, err)
+	}
+	if _, err := os.Stat(dir + "/not-mounted"); !os.IsNotExist(err) {
+		t.Error("the mount point was made")
+	}
+	// A file of somebody else's.
+	if err := os.MkdirAll(dir+"/r", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(dir+"/r/w.data", []byte("precious"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	res, err = Run(t.Context(), Job{RunID: "r", LedgerDir: t.TempDir(), Writers: w(dir)}, nil, nil)
+	if err != nil || !strings.Contains(res.Workers[0].Failed, "no ledger knows it") {
+		t.Errorf("%+v %v", res, err)
+	}
+	if b, _ := os.ReadFile(dir + "/r/w.data"); string(b) != "precious" {
+		t.Error("the file was overwritten")
+	}
+	// Another worker's ledger.
+	led := t.TempDir()
+	until(t, Job{RunID: "q", LedgerDir: led, Writers: w(dir)}, func(p WorkerProgress) bool { return p.Ops > 0 })
+	if _, err := Run(t.Context(), Job{RunID: "q2", LedgerDir: led, Writers: w(dir)}, nil, nil); err == nil || !strings.Contains(err.Error(), "another run id") {
+		t.Error(err)
+	}
+}

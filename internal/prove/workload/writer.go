@@ -1,0 +1,356 @@
+package workload
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/mortarhpc/mortar/internal/base/linux"
+	"github.com/mortarhpc/mortar/internal/prove/stream"
+)
+
+// span is a range of a file.
+type span struct{ off, n int64 }
+
+// writer is the goroutine of one Writer.
+type writer struct {
+	*worker
+	cfg    Writer
+	id     uint32 // of the stream, and in the blocks
+	stream stream.Stream
+	ledger *stream.Ledger
+	path   string
+	fresh  bool // the ledger is new, so the file must not exist
+	stop   <-chan struct{}
+
+	fd      int
+	pos     int64  // seq, append: where the next write goes
+	redo    []span // ranges in doubt, to be written again first
+	pending []span // written since the last fsync
+	last    uint64 // sequence of the last write that returned
+	rng     *rand.Rand
+}
+
+var errStopped = errors.New("told to stop")
+
+func (w *writer) run() {
+	err := w.loop()
+	w.close(w.fd)
+	if err != nil && !errors.Is(err, errStopped) {
+		w.giveUp(err)
+	}
+	if err := w.ledger.Close(); err != nil {
+		w.giveUp(fmt.Errorf("ledger: %w", err))
+	}
+}
+
+func (w *writer) loop() error {
+	w.fd = -1
+	if err := w.open(w.fresh); err != nil {
+		return err
+	}
+	buf := linux.Aligned(int(w.cfg.BlockBytes))
+	pace := newPacer(w.cfg.OpsPerSecond)
+	var wait backoff
+	for pace.wait(w.stop) {
+		sp := w.next()
+		block, n := uint64(sp.off/stream.BlockSize), uint32(sp.n/stream.BlockSize)
+		gen, seq, err := w.ledger.Intent(block, n)
+		if err != nil {
+			return err
+		}
+		b := buf[:sp.n]
+		for i := range uint64(n) {
+			w.stream.Encode(b[i*stream.BlockSize:], block+i, gen, seq, w.id)
+		}
+		w.begin("write")
+		if err := pwrite(w.fd, b, sp.off); err != nil {
+			if lerr := w.ledger.Doubt(seq, errnoNumber(err)); lerr != nil {
+				return lerr
+			}
+			w.fail(err, sp.off, sp.n)
+			w.redo = append(w.redo, sp)
+			if err := w.recover(&wait, err); err != nil {
+				return err
+			}
+			continue
+		}
+		wait.reset()
+		w.last = seq
+		if w.cfg.Mode != Fsync {
+			if err := w.ledger.Ack(seq); err != nil {
+				return err
+			}
+			w.succeed(sp.n)
+			continue
+		}
+		w.pending = append(w.pending, sp)
+		w.succeed(0)
+		if len(w.pending) >= w.cfg.FsyncEvery {
+			if err := w.sync(&wait); err != nil {
+				return err
+			}
+		}
+	}
+	if w.cfg.Mode == Fsync && len(w.pending) > 0 {
+		return w.sync(&wait)
+	}
+	return nil
+}
+
+// next chooses the range to write.
+func (w *writer) next() span {
+	if n := len(w.redo); n > 0 {
+		sp := w.redo[n-1]
+		w.redo = w.redo[:n-1]
+		return sp
+	}
+	if w.cfg.Pattern == Random {
+		return span{w.rng.Int64N(w.cfg.FileBytes/w.cfg.BlockBytes) * w.cfg.BlockBytes, w.cfg.BlockBytes}
+	}
+	if w.cfg.FileBytes > 0 && w.pos+w.cfg.BlockBytes > w.cfg.FileBytes {
+		w.pos = 0
+	}
+	sp := span{w.pos, w.cfg.BlockBytes}
+	w.pos += w.cfg.BlockBytes
+	return sp
+}
+
+// sync makes what is pending durable; on failure it is all in doubt and will
+// be written again.
+func (w *writer) sync(wait *backoff) error {
+	var bytes int64
+	for _, sp := range w.pending {
+		bytes += sp.n
+	}
+	w.begin("fsync")
+	if err := fsync(w.fd); err != nil {
+		w.fail(err, w.pending[0].off, bytes)
+		return w.recover(wait, err)
+	}
+	if err := w.ledger.Synced(w.last); err != nil {
+		return err
+	}
+	w.pending = w.pending[:0]
+	w.succeed(bytes)
+	return nil
+}
+
+// recover is what follows a failed write or fsync: what no fsync covered is
+// in doubt (a new descriptor may never hear of the old one's lost pages), and
+// the file is opened anew.
+func (w *writer) recover(wait *backoff, cause error) error {
+	if len(w.pending) > 0 {
+		if err := w.ledger.SyncFailed(errnoNumber(cause)); err != nil {
+			return err
+		}
+		w.redo = append(w.redo, w.pending...)
+		w.pending = w.pending[:0]
+	}
+	if !wait.wait(w.stop) {
+		return errStopped
+	}
+	w.begin("close")
+	_ = unix.Close(w.fd)
+	w.fd = -1
+	w.done()
+	w.reopened()
+	return w.open(false)
+}
+
+// open opens the file, again and again until it is told to stop. The file is
+// created only for a new ledger: should it be gone later, that must show, and
+// not be papered over by an empty new one.
+func (w *writer) open(create bool) error {
+	flags := unix.O_RDWR
+	switch w.cfg.Mode {
+	case OSync:
+		flags |= unix.O_SYNC
+	case Direct:
+		flags |= unix.O_DIRECT | unix.O_SYNC
+	}
+	var wait backoff
+	for {
+		fd, err := w.openOnce(flags, create)
+		if err == nil {
+			w.fd = fd
+			w.done()
+			return nil
+		}
+		w.fail(err, 0, 0)
+		if create && hopeless(err) {
+			return err
+		}
+		if !wait.wait(w.stop) {
+			return errStopped
+		}
+	}
+}
+
+func (w *writer) openOnce(flags int, create bool) (int, error) {
+	if !create {
+		w.begin("open")
+		return open(w.path, flags)
+	}
+	// The directory of the run, never the mount point: writing into one that
+	// is not mounted would test the wrong disk.
+	dir := filepath.Dir(w.path)
+	if err := makeRunDir(w.worker, dir); err != nil {
+		return -1, err
+	}
+	w.begin("create")
+	fd, err := open(w.path, flags|unix.O_CREAT|unix.O_EXCL)
+	if errors.Is(err, os.ErrExist) {
+		// Ours if empty: a creation whose answer was lost.
+		if fd, err = open(w.path, flags); err == nil {
+			var st unix.Stat_t
+			if err = unix.Fstat(fd, &st); err == nil && st.Size > 0 {
+				err = fmt.Errorf("%s: %w, and no ledger knows it", w.path, errForeignFile)
+			}
+			if err != nil {
+				_ = unix.Close(fd)
+			}
+		}
+	}
+	if err != nil {
+		return -1, err
+	}
+	// A file system may forget the name of a file whose data it has synced.
+	if err := syncDir(dir); err != nil && !errors.Is(err, unix.EINVAL) {
+		_ = unix.Close(fd)
+		return -1, err
+	}
+	return fd, nil
+}
+
+var errForeignFile = errors.New("the file exists")
+
+// hopeless says that trying again will not help.
+func hopeless(err error) bool {
+	for _, e := range []error{unix.EINVAL, unix.EOPNOTSUPP, unix.ENOENT, unix.ENOTDIR, unix.EACCES, unix.EPERM, unix.EROFS, unix.EISDIR, errForeignFile} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+// makeRunDir makes <dir>/<run id>, durably.
+func makeRunDir(w *worker, dir string) error {
+	w.begin("mkdir")
+	_, err := again(func() (int, error) { return 0, unix.Mkdir(dir, 0o755) })
+	if errors.Is(err, unix.EEXIST) {
+		return nil
+	}
+	if err != nil {
+		return &os.PathError{Op: "mkdir", Path: dir, Err: err}
+	}
+	if err := syncDir(filepath.Dir(dir)); err != nil && !errors.Is(err, unix.EINVAL) {
+		return err
+	}
+	return nil
+}
+
+// reader is the goroutine of one Reader.
+type reader struct {
+	*worker
+	cfg    Reader
+	path   string
+	other  bool // through another mount: open for each read, as only that revalidates what is cached
+	of     *writer
+	rng    *rand.Rand
+	stop   <-chan struct{}
+	fd     int
+	before []stream.Expect
+}
+
+func (r *reader) run() {
+	r.fd = -1
+	defer func() { r.close(r.fd) }()
+	buf := linux.Aligned(int(r.cfg.BlockBytes))
+	pace := newPacer(r.cfg.OpsPerSecond)
+	flags := unix.O_RDONLY
+	if r.cfg.Direct {
+		flags |= unix.O_DIRECT
+	}
+	var wait backoff
+	for pace.wait(r.stop) {
+		// Only what is acknowledged is sure to be there.
+		end := r.of.ledger.AckedEnd() * stream.BlockSize
+		if end < r.cfg.BlockBytes {
+			if !sleep(50e6, r.stop) {
+				return
+			}
+			continue
+		}
+		off := r.rng.Int64N(end/r.cfg.BlockBytes) * r.cfg.BlockBytes
+		r.expect(off)
+		r.begin("read")
+		err := r.read(buf, off, flags)
+		if err != nil {
+			r.fail(err, off, r.cfg.BlockBytes)
+			if r.fd >= 0 {
+				r.begin("close")
+				_ = unix.Close(r.fd)
+				r.fd = -1
+				r.done()
+				r.reopened()
+			}
+			if !wait.wait(r.stop) {
+				return
+			}
+			continue
+		}
+		wait.reset()
+		r.succeed(r.cfg.BlockBytes)
+		r.check(buf, off)
+	}
+}
+
+func (r *reader) read(buf []byte, off int64, flags int) error {
+	if r.fd >= 0 && r.other && !r.cfg.Direct {
+		_ = unix.Close(r.fd)
+		r.fd = -1
+	}
+	if r.fd < 0 {
+		fd, err := open(r.path, flags)
+		if err != nil {
+			return err
+		}
+		r.fd = fd
+	}
+	n, err := again(func() (int, error) { return unix.Pread(r.fd, buf, off) })
+	if err != nil {
+		return err
+	}
+	// What is missing at the end must not pass as what the buffer held.
+	clear(buf[n:])
+	return nil
+}
+
+func (r *reader) expect(off int64) {
+	n := r.cfg.BlockBytes / stream.BlockSize
+	r.before = r.before[:0]
+	for i := range n {
+		r.before = append(r.before, r.of.ledger.Expect(uint64(off/stream.BlockSize+i)))
+	}
+}
+
+// check compares what was read with what the ledger allowed at any moment of
+// the reading. A block that was being written meanwhile may be torn.
+func (r *reader) check(buf []byte, off int64) {
+	for i := range r.before {
+		block := uint64(off/stream.BlockSize) + uint64(i)
+		e := stream.Expect{Acked: r.before[i].Acked, Issued: r.of.ledger.Expect(block).Issued}
+		f := r.of.stream.Classify(buf[i*stream.BlockSize:(i+1)*stream.BlockSize], block, e)
+		if !f.Bad || e.Issued > e.Acked && (f.Class == stream.Torn || f.Class == stream.Corrupt) {
+			continue
+		}
+		r.violation("read", fmt.Sprintf("%s: generation %d found, %d acknowledged, %d issued", f.Class, f.Generation, e.Acked, e.Issued),
+			int64(block)*stream.BlockSize, stream.BlockSize)
+	}
+}

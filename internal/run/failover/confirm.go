@@ -1,0 +1,101 @@
+package failover
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/host/resource"
+	"github.com/mortarhpc/mortar/internal/run/observe"
+)
+
+// ConfirmOff plans to tell the cluster that a server it cannot fence is off:
+// the service starts elsewhere on nothing but that word. It is refused for a
+// server that the cluster does not wait for, and while anything says that the
+// server lives.
+//
+// After a cold start the cluster also waits for the server without any failed
+// fencing: it has no quorum before it has seen both. That wait is ended last,
+// after the server counts as fenced. The other way round, the cluster would
+// have quorum, would try to fence a server that it has never seen, and would
+// switch it on again.
+func ConfirmOff(d *design.Design, f observe.Facts, node string, signs Signs) (*Plan, error) {
+	snap, n, err := nodeOf(d, f, node)
+	if err != nil {
+		return nil, err
+	}
+	p := &Plan{What: "confirm-off", Node: node}
+	for _, other := range d.HA.Nodes {
+		if other.Name != node {
+			p.To, p.Via = other.Name, other.Name
+		}
+	}
+	switch {
+	case n.Online:
+		return nil, refuse("nothing has to be confirmed; see `mortar status`", "%s is a member of the cluster: it is not off", node)
+	case !n.Unclean && !snap.Waits:
+		p.Nothing = "the cluster knows that " + node + " is off"
+		return p, nil
+	case len(signs.Life) > 0:
+		return nil, refuse(fmt.Sprintf("cut its power by hand first: pull both power cords of %s, or hold its power button", node),
+			"%s is not off: %s; if its service started on %s now, two servers would write to the same disks", node, strings.Join(signs.Life, "; "), p.To)
+	case f.Hosts[p.Via].Host == nil:
+		return nil, refuse("see `mortar status`", "%s, which has to take over, does not answer", p.Via)
+	}
+	if snap.Coordinator == "" {
+		// Nobody would note the word; a server that has just booted waits 20 s
+		// for others. Source: pacemaker-controld(7), dc-deadtime
+		p.Steps = append(p.Steps, Step{Title: "wait until the cluster has elected a coordinator", until: func(s *observe.Snapshot) (bool, string, error) {
+			return s.Coordinator != "", cmp.Or(s.Coordinator, "none") + " is the coordinator", nil
+		}})
+	}
+	if n.Unclean {
+		p.Steps = append(p.Steps, takenForFenced(node)...)
+	}
+	if snap.Waits {
+		p.Steps = append(p.Steps, endWait(node)...)
+	}
+	for i := range d.Services {
+		svc := &d.Services[i]
+		st := snap.Service(svc.Name)
+		if st == nil || st.Resource == "" || st.Role == "Started" && st.Server == p.To {
+			continue
+		}
+		p.Steps = append(p.Steps, Step{Title: fmt.Sprintf("wait until %s runs on %s", svc.Name, p.To), until: runsOn(svc.Name, p.To, slices.Clone(st.Failures)), hint: svc.Address})
+	}
+	p.Notes = append(p.Notes, slices.Concat(signs.Off, signs.Unknown)...)
+	return p, nil
+}
+
+// takenForFenced has the cluster take a server for fenced.
+func takenForFenced(node string) []Step {
+	return []Step{
+		{Title: fmt.Sprintf("tell the cluster that %s is off", node), Action: &resource.Action{
+			Title: "confirm that " + node + " is off", Cmd: []string{"stonith_admin", "--confirm", node},
+			Why: "the cluster takes it for fenced, and starts its services elsewhere"}},
+		{Title: "wait until the cluster has taken it", until: func(s *observe.Snapshot) (bool, string, error) {
+			n := s.Node(node)
+			if n == nil || n.Unclean {
+				return false, "it still waits for the fencing of " + node, nil
+			}
+			return true, "it takes " + node + " for fenced", nil
+		}}}
+}
+
+// endWait gives the cluster quorum without a server that it has not seen.
+//
+// Source: cmap_keys(7), quorum.cancel_wait_for_all; votequorum(5), wait_for_all
+func endWait(node string) []Step {
+	return []Step{
+		{Title: fmt.Sprintf("tell the cluster not to wait for %s", node), Action: &resource.Action{
+			Title: "end the wait for " + node, Cmd: []string{"corosync-cmapctl", "-s", "quorum.cancel_wait_for_all", "u8", "1"},
+			Why: "after a cold start there is no quorum before every server has been seen; this one is off"}},
+		{Title: "wait until the cluster has quorum", until: func(s *observe.Snapshot) (bool, string, error) {
+			if !s.Quorum {
+				return false, "it has no quorum yet", nil
+			}
+			return true, "it has quorum", nil
+		}}}
+}

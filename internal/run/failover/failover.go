@@ -1,0 +1,475 @@
+// Package failover moves services between the servers of a brick gracefully
+// and puts servers in standby: it refuses what cannot go well, runs the
+// cluster's own commands through the agent's one mutating operation, waits
+// until it has come true, and leaves no constraint behind. It does not judge
+// health (observe does) and prints nothing.
+package failover
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/host/gate"
+	"github.com/mortarhpc/mortar/internal/host/resource"
+	"github.com/mortarhpc/mortar/internal/run/observe"
+)
+
+// Plan is what will be done, in order.
+type Plan struct {
+	What    string   `json:"what"` // failover, standby, unstandby
+	Service string   `json:"service,omitempty"`
+	Node    string   `json:"node,omitempty"` // standby and unstandby
+	From    string   `json:"from,omitempty"`
+	To      string   `json:"to,omitempty"`
+	Via     string   `json:"via"` // host the commands are run on
+	Steps   []Step   `json:"steps"`
+	Nothing string   `json:"nothing,omitempty"` // why there is nothing to do
+	Notes   []string `json:"notes,omitempty"`
+}
+
+// Step is one command, or something waited for.
+type Step struct {
+	Title  string
+	Action *resource.Action // nil for a wait
+	// Always: it is run even if an earlier step failed or was interrupted,
+	// once any command has been run.
+	Always bool
+
+	until func(*observe.Snapshot) (done bool, state string, err error)
+	// hint is the service address that appears on To when it is worth asking
+	// the cluster: asking costs a process on a server that has other things to
+	// do while it takes over.
+	hint string
+	// twice: it must hold in two looks in a row, because the cluster may only
+	// be about to act.
+	twice bool
+}
+
+// MarshalJSON writes what is shown of a step.
+func (s Step) MarshalJSON() ([]byte, error) {
+	shown := struct {
+		Title   string   `json:"title"`
+		Command []string `json:"command,omitempty"`
+	}{Title: s.Title}
+	if s.Action != nil {
+		shown.Command = s.Action.Cmd
+	}
+	return json.Marshal(shown)
+}
+
+// refuse makes an error that means that nothing was changed.
+func refuse(mend, format string, args ...any) error {
+	return &resource.Refusal{What: fmt.Sprintf(format, args...), Mend: mend}
+}
+
+// Service plans the move of a service; to "" means the other server. Its
+// errors are refusals: nothing was changed.
+func Service(d *design.Design, f observe.Facts, service, to string) (*Plan, error) {
+	svc, err := pick(d, service)
+	if err != nil {
+		return nil, err
+	}
+	snap := observe.ClusterOf(d, f)
+	if snap == nil {
+		return nil, refuse("see `mortar status`", "no server's cluster answers")
+	}
+	st := snap.Service(svc.Name)
+	if st == nil || st.Resource == "" {
+		return nil, refuse("run `mortar apply`", "the cluster does not know service %s", svc.Name)
+	}
+	if to == "" {
+		for _, n := range d.HA.Nodes {
+			if n.Name != st.Server {
+				to = n.Name
+			}
+		}
+		if st.Server == "" {
+			return nil, refuse("name the server with --to, after a look at `mortar status`", "service %s runs on no server", svc.Name)
+		}
+	}
+	if !slices.ContainsFunc(d.HA.Nodes, func(n design.Node) bool { return n.Name == to }) {
+		return nil, refuse("choose one of "+names(d), "%s is not a server of this brick", to)
+	}
+	p := &Plan{What: "failover", Service: svc.Name, From: st.Server, To: to, Via: to}
+	clear := Step{Title: "take the constraint of the move away again",
+		Action: &resource.Action{Title: "clear the move's constraint", Cmd: []string{"crm_resource", "--resource", st.Resource, "--clear"},
+			Why: "left there, it would tie the service to " + to}, Always: true}
+	if st.Server == to && st.Role == "Started" {
+		p.Nothing = fmt.Sprintf("service %s runs on %s already", svc.Name, to)
+		if len(st.Leftover) > 0 {
+			p.Nothing = ""
+			clear.Title = "take away the constraint an earlier move left (" + strings.Join(st.Leftover, ", ") + ")"
+			p.Steps = []Step{clear}
+		}
+		return p, nil
+	}
+	if d.HA.Failback == "auto" && to != svc.Preferred {
+		return nil, refuse(fmt.Sprintf("put %s in standby instead (`mortar standby`), or set ha.failback: manual", svc.Preferred),
+			"ha.failback is auto: service %s would go back to %s at once", svc.Name, svc.Preferred)
+	}
+	why := observe.NotReady(d, f, svc.Name, to)
+	// A leftover ban is taken away by the first step.
+	if why = slices.DeleteFunc(why, func(s string) bool { return strings.HasPrefix(s, "constraint cli-") }); len(why) > 0 {
+		return nil, refuse("see `mortar status`", "%s cannot take service %s over: %s", to, svc.Name, strings.Join(why, "; "))
+	}
+	if len(st.Leftover) > 0 {
+		first := clear
+		first.Title, first.Always = "take away the constraint an earlier move left ("+strings.Join(st.Leftover, ", ")+")", false
+		p.Steps = append(p.Steps, first)
+	}
+	p.Steps = append(p.Steps,
+		Step{Title: fmt.Sprintf("tell the cluster to move %s to %s", svc.Name, to),
+			Action: &resource.Action{Title: "move " + svc.Name + " to " + to, Cmd: []string{"crm_resource", "--resource", st.Resource, "--move", "--node", to}}},
+		Step{Title: fmt.Sprintf("wait until %s runs on %s", svc.Name, to), until: runsOn(svc.Name, to, st.Failures), hint: svc.Address},
+		clear,
+		Step{Title: "see that it stays there", until: runsOn(svc.Name, to, st.Failures), twice: true})
+	p.Notes = []string{"clients wait while the service moves; nothing acknowledged is lost, locks are kept"}
+	return p, nil
+}
+
+// Failback plans the move of a service to its preferred server.
+func Failback(d *design.Design, f observe.Facts, service string) (*Plan, error) {
+	svc, err := pick(d, service)
+	if err != nil {
+		return nil, err
+	}
+	p, err := Service(d, f, svc.Name, svc.Preferred)
+	if p != nil {
+		p.What = "failback"
+	}
+	return p, err
+}
+
+// Standby plans that a server gives up its services and takes none over.
+func Standby(d *design.Design, f observe.Facts, node string) (*Plan, error) {
+	snap, n, err := nodeOf(d, f, node)
+	if err != nil {
+		return nil, err
+	}
+	p := &Plan{What: "standby", Node: node, Via: node}
+	if n.Standby {
+		p.Nothing = node + " is in standby already"
+		return p, nil
+	}
+	for _, other := range d.HA.Nodes {
+		if other.Name != node {
+			p.To, p.Via = other.Name, other.Name
+		}
+	}
+	var moving []string
+	for _, s := range snap.Services {
+		if s.Server != node {
+			continue
+		}
+		if why := observe.NotReady(d, f, s.Name, p.To); len(why) > 0 {
+			return nil, refuse("see `mortar status`", "%s cannot take service %s over from %s: %s", p.To, s.Name, node, strings.Join(why, "; "))
+		}
+		moving = append(moving, s.Name)
+	}
+	if h := f.Hosts[p.Via].Host; h == nil {
+		p.Via = node // no service moves; the cluster is asked where it answers
+	}
+	p.Steps = append(p.Steps, Step{Title: "tell the cluster that " + node + " takes nothing",
+		Action: &resource.Action{Title: "standby " + node, Cmd: []string{"crm_attribute", "--node", node, "--name", "standby", "--update", "on", "--lifetime", "forever"},
+			Why: "an attribute that lasts over a reboot, until `mortar unstandby`"}})
+	p.Steps = append(p.Steps, Step{Title: "wait until " + node + " is in standby and free of services",
+		until: func(s *observe.Snapshot) (bool, string, error) {
+			n := s.Node(node)
+			if n == nil || !n.Standby {
+				return false, node + " is not in standby yet", nil
+			}
+			for _, name := range moving {
+				st := s.Service(name)
+				done, state, err := runsOn(name, p.To, snap.Service(name).Failures)(s)
+				if err != nil || !done {
+					return false, state, err
+				}
+				if st.Server == node {
+					return false, fmt.Sprintf("%s is still on %s", name, node), nil
+				}
+			}
+			for _, st := range s.Services {
+				if st.Server == node {
+					return false, fmt.Sprintf("%s is still on %s", st.Name, node), nil
+				}
+			}
+			return true, node + " is in standby", nil
+		}})
+	p.Notes = []string{fmt.Sprintf("while %s is in standby nothing takes over from %s", node, p.To)}
+	return p, nil
+}
+
+// Unstandby plans that a server takes services again.
+func Unstandby(d *design.Design, f observe.Facts, node string) (*Plan, error) {
+	_, n, err := nodeOf(d, f, node)
+	if err != nil {
+		return nil, err
+	}
+	p := &Plan{What: "unstandby", Node: node, Via: node}
+	if f.Hosts[node].Host == nil {
+		for _, other := range d.HA.Nodes {
+			if other.Name != node {
+				p.Via = other.Name
+			}
+		}
+	}
+	if !n.Standby {
+		p.Nothing = node + " is not in standby"
+		return p, nil
+	}
+	p.Steps = []Step{
+		{Title: "tell the cluster that " + node + " takes services again",
+			Action: &resource.Action{Title: "unstandby " + node, Cmd: []string{"crm_attribute", "--node", node, "--name", "standby", "--delete", "--lifetime", "forever"}}},
+		{Title: "wait until " + node + " is online",
+			until: func(s *observe.Snapshot) (bool, string, error) {
+				n := s.Node(node)
+				if n == nil || n.Standby {
+					return false, node + " is still in standby", nil
+				}
+				if !n.Online {
+					return false, node + " is not online", nil
+				}
+				return true, node + " is online", nil
+			}},
+	}
+	return p, nil
+}
+
+func nodeOf(d *design.Design, f observe.Facts, node string) (*observe.Snapshot, *observe.NodeState, error) {
+	if d.HA == nil {
+		return nil, nil, refuse("this needs flavour nfs-ha", "brick %s has one server", d.Name)
+	}
+	if !slices.ContainsFunc(d.HA.Nodes, func(n design.Node) bool { return n.Name == node }) {
+		return nil, nil, refuse("choose one of "+names(d), "%s is not a server of this brick", node)
+	}
+	snap := observe.ClusterOf(d, f)
+	if snap == nil {
+		return nil, nil, refuse("see `mortar status`", "no server's cluster answers")
+	}
+	n := snap.Node(node)
+	if n == nil {
+		return nil, nil, refuse("run `mortar apply`", "the cluster does not know %s", node)
+	}
+	return snap, n, nil
+}
+
+func pick(d *design.Design, service string) (*design.Service, error) {
+	if d.HA == nil {
+		return nil, refuse("this needs flavour nfs-ha", "brick %s has one server: there is nothing to move a service to", d.Name)
+	}
+	var all []string
+	for i := range d.Services {
+		if d.Services[i].Name == service || service == "" && len(d.Services) == 1 {
+			return &d.Services[i], nil
+		}
+		all = append(all, d.Services[i].Name)
+	}
+	if service == "" {
+		return nil, refuse("name one of "+strings.Join(all, ", "), "brick %s has %d services", d.Name, len(all))
+	}
+	return nil, refuse("choose one of "+strings.Join(all, ", "), "brick %s has no service %s", d.Name, service)
+}
+
+func names(d *design.Design) string {
+	var out []string
+	for _, n := range d.HA.Nodes {
+		out = append(out, n.Name)
+	}
+	return strings.Join(out, ", ")
+}
+
+// runsOn waits for a service; a failure that was not there before ends the
+// wait.
+func runsOn(service, node string, before []string) func(*observe.Snapshot) (bool, string, error) {
+	return func(s *observe.Snapshot) (bool, string, error) {
+		st := s.Service(service)
+		if st == nil || st.Resource == "" {
+			return false, "", fmt.Errorf("the cluster no longer knows service %s", service)
+		}
+		for _, f := range st.Failures {
+			if !slices.Contains(before, f) {
+				return false, "", fmt.Errorf("service %s failed: %s", service, f)
+			}
+		}
+		switch {
+		case st.Server == node && st.Role == "Started":
+			return true, fmt.Sprintf("%s runs on %s", service, node), nil
+		case st.Server == "":
+			return false, fmt.Sprintf("%s is stopped, not yet started on %s", service, node), nil
+		}
+		return false, fmt.Sprintf("%s is %s on %s", service, strings.ToLower(st.Role), st.Server), nil
+	}
+}
+
+// Hosts is what Run needs of the hosts; *observe.Collector is one.
+type Hosts interface {
+	// Call runs an operation of a host's agent.
+	Call(ctx context.Context, host, op string, params, result any) error
+	// Cluster asks a host's cluster where things are.
+	Cluster(ctx context.Context, host string) (*observe.Snapshot, error)
+	// HasAddress says whether a host has an address on an interface; it costs
+	// no process.
+	HasAddress(ctx context.Context, host, address string) (bool, error)
+}
+
+// Event is progress: a step that begins, what is seen while waiting, a step
+// that ended.
+type Event struct {
+	Step    int     `json:"step"` // from 1
+	Steps   int     `json:"steps"`
+	Title   string  `json:"title"`
+	State   string  `json:"state"` // started, waiting, done, failed
+	Detail  string  `json:"detail,omitempty"`
+	Seconds float64 `json:"seconds"` // since the step began
+}
+
+// Options of Run.
+type Options struct {
+	// Gate is what every command of the plan goes through.
+	Gate gate.Gate
+	// Wait bounds each wait.
+	Wait time.Duration
+	// Poll is the pause between two looks at the cluster, Glance that between
+	// two looks at what costs nothing.
+	Poll, Glance time.Duration
+	// On is told of progress; may be nil.
+	On func(Event)
+}
+
+// clearing is how long a step that must always run may take once the
+// context of Run has ended.
+const clearing = 30 * time.Second
+
+// Run does a plan. If a step fails or ctx ends, the steps that must always be
+// run are, and the first error is returned.
+func Run(ctx context.Context, h Hosts, p *Plan, o Options) error {
+	var failed error
+	ran := -1 // last step that was run
+	for i := range p.Steps {
+		s := &p.Steps[i]
+		sctx := ctx
+		if failed != nil || ctx.Err() != nil {
+			if failed == nil {
+				failed = context.Cause(ctx)
+			}
+			// A constraint is there to be cleared only if the move was asked for.
+			if !s.Always || !asked(p, ran) {
+				continue
+			}
+			var cancel context.CancelFunc
+			sctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), clearing)
+			defer cancel()
+		}
+		ran = i
+		start := time.Now()
+		emit := func(state, detail string) {
+			if o.On != nil {
+				o.On(Event{Step: i + 1, Steps: len(p.Steps), Title: s.Title, State: state, Detail: detail, Seconds: time.Since(start).Seconds()})
+			}
+		}
+		emit("started", "")
+		detail, err := do(sctx, h, p, s, o, emit)
+		if err != nil {
+			emit("failed", err.Error())
+			if failed == nil {
+				failed = err
+			} else {
+				failed = errors.Join(failed, err)
+			}
+			continue
+		}
+		emit("done", detail)
+	}
+	return failed
+}
+
+// asked says whether a command was run, or tried, up to step ran.
+func asked(p *Plan, ran int) bool {
+	for i := 0; i <= ran; i++ {
+		if p.Steps[i].Action != nil {
+			return true
+		}
+	}
+	return false
+}
+
+func do(ctx context.Context, h Hosts, p *Plan, s *Step, o Options, emit func(state, detail string)) (string, error) {
+	if s.Action != nil {
+		if _, err := o.Gate.On(ctx, h.Call, p.Via, *s.Action); err != nil {
+			return "", fmt.Errorf("%s: %w", p.Via, err)
+		}
+		return "", nil
+	}
+	wctx, cancel := context.WithTimeoutCause(ctx, o.Wait, fmt.Errorf("not done within %v", o.Wait))
+	defer cancel()
+	last := ""
+	held := 0
+	for {
+		snap, err := h.Cluster(wctx, p.Via)
+		if err == nil {
+			var done bool
+			var state string
+			if done, state, err = s.until(snap); err != nil {
+				return "", err
+			}
+			if done {
+				if held++; held > 1 || !s.twice {
+					return state, nil
+				}
+			} else {
+				held = 0
+			}
+			if !done && state != last {
+				emit("waiting", state)
+				last = state
+			}
+		} else if wctx.Err() == nil {
+			// The cluster may be deaf for a moment; the bound on the wait holds.
+			emit("waiting", err.Error())
+		}
+		if !pause(wctx, h, p, s, o) {
+			if last != "" {
+				return "", fmt.Errorf("%w; last seen: %s", context.Cause(wctx), last)
+			}
+			return "", context.Cause(wctx)
+		}
+	}
+}
+
+// pause waits until it is time to ask the cluster again: after Poll, or as
+// soon as the address appears. False if ctx has ended.
+func pause(ctx context.Context, h Hosts, p *Plan, s *Step, o Options) bool {
+	again := time.NewTimer(o.Poll)
+	defer again.Stop()
+	// An address that is there already says nothing more.
+	glance := s.hint != "" && o.Glance > 0
+	if glance {
+		if has, err := h.HasAddress(ctx, p.To, s.hint); has || err != nil {
+			glance = false
+		}
+	}
+	var tick <-chan time.Time
+	if glance {
+		t := time.NewTicker(o.Glance)
+		defer t.Stop()
+		tick = t.C
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-again.C:
+			return true
+		case <-tick:
+			if has, err := h.HasAddress(ctx, p.To, s.hint); has && err == nil {
+				return true
+			}
+		}
+	}
+}

@@ -1,0 +1,72 @@
+package failover
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/build/plan"
+	"github.com/mortarhpc/mortar/internal/host/agent"
+	"github.com/mortarhpc/mortar/internal/host/resource"
+	"github.com/mortarhpc/mortar/internal/run/observe"
+)
+
+// OutletsOn plans to switch those outlets of a server on that are off, which a
+// fencing that was cut short leaves behind. It is refused while the server is
+// to be fenced: an outlet that comes back between the two that are switched off
+// would leave a server running that counts as fenced. secret reads a file of
+// the spec.
+func OutletsOn(d *design.Design, f observe.Facts, node string, secret func(file string) ([]byte, error)) (*Plan, error) {
+	snap, n, err := nodeOf(d, f, node)
+	if err != nil {
+		return nil, err
+	}
+	p := &Plan{What: "outlets-on", Node: node}
+	for _, x := range d.HA.Nodes {
+		if f.Hosts[x.Name].Host != nil && (p.Via == "" || x.Name != node) {
+			p.Via = x.Name
+		}
+	}
+	if n.Unclean || slices.Contains(snap.Fencing, node) {
+		return nil, refuse("wait until it is fenced; see `mortar status`", "%s is to be fenced", node)
+	}
+	outlets := observe.OutletsOf(d, f, node)
+	for _, o := range outlets {
+		what := fmt.Sprintf("outlet %s of %s", o.Port, o.PDU)
+		switch {
+		case o.Err != "":
+			p.Notes = append(p.Notes, fmt.Sprintf("nothing is known of %s: %s", what, o.Err))
+		case !o.On:
+			s, err := switchOn(o, what, secret)
+			if err != nil {
+				return nil, refuse("see `mortar check`", "%v", err)
+			}
+			p.Steps = append(p.Steps, s)
+		}
+	}
+	switch {
+	case len(p.Steps) > 0:
+		if !n.Online {
+			p.Notes = append(p.Notes, node+" starts if its firmware is set to start with the power")
+		}
+	case len(outlets) == 0:
+		return nil, refuse("see `mortar status`", "no PDU could be asked for the outlets of %s", node)
+	case len(p.Notes) > 0:
+		return nil, refuse("see `mortar status`", "%s", p.Notes[0])
+	default:
+		p.Nothing = "every outlet of " + node + " is on"
+	}
+	return p, nil
+}
+
+// switchOn is the step for one outlet. The agent waits until it is on.
+func switchOn(o observe.SupplyOutlet, what string, secret func(file string) ([]byte, error)) (Step, error) {
+	params, err := plan.FenceParams(*o.Device, secret)
+	if err != nil {
+		return Step{}, err
+	}
+	params["port"] = o.Port
+	stdin, err := agent.FenceInput("on", params)
+	return Step{Title: "switch " + what + " on", Action: &resource.Action{Title: "switch " + what + " on", Cmd: []string{o.Device.Agent}, Stdin: stdin, Secret: true,
+		Why: "the agent reads its parameters, and the secret, from its input"}}, err
+}

@@ -1,0 +1,80 @@
+package failover
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/mortarhpc/mortar/internal/host/agent"
+	"github.com/mortarhpc/mortar/internal/host/resource"
+	"github.com/mortarhpc/mortar/internal/run/observe"
+)
+
+// Who sees life in nfs1: nfs2 holds no service, c1 is a client.
+func TestLook(t *testing.T) {
+	d := theDesign(t)
+	const silent2, silent1 = "nfs1 does not answer ping from nfs2 at 10.77.3.11, 10.77.1.11, 10.77.2.11", "nfs1 does not answer ping from c1 at 10.77.1.11"
+	const unserved2, unserved1 = "nobody answers ping from nfs2 at the service address 10.77.1.100", "nobody answers ping from c1 at the service address 10.77.1.100"
+	const deaf = "the BMC of nfs1 does not answer nfs2: it cannot say whether the power is off"
+	bmc := func(code int) map[string]int { return map[string]int{"nfs2 fence_ipmilan": code} }
+	for _, tt := range []struct {
+		name    string
+		answers map[string]int // exit codes by host, command and last argument; else 1
+		up      string         // a server that answers
+		holds   string         // an address that nfs2 has
+		dead    string         // a host whose agent cannot be reached
+		want    Signs
+	}{
+		{"off, BMC dead", nil, "nfs2", "", "", Signs{Off: []string{silent2, unserved2, silent1, unserved1}, Unknown: []string{deaf}}},
+		{"off, BMC says so", bmc(2), "nfs2", "", "", Signs{Off: []string{silent2, unserved2, silent1, unserved1, "the BMC of nfs1 says that its power is off"}}},
+		{"has power", bmc(0), "nfs2", "", "", Signs{Off: []string{silent2, unserved2, silent1, unserved1}, Life: []string{"its BMC says that its power is on"}}},
+		{"only a client reaches it", map[string]int{"c1 ping 10.77.1.11": 0, "nfs2 fence_ipmilan": 2}, "nfs2", "", "",
+			Signs{Life: []string{"it answers ping from c1 at 10.77.1.11"}, Off: []string{silent2, unserved2, unserved1, "the BMC of nfs1 says that its power is off"}}},
+		{"the service answers a client", map[string]int{"c1 ping 10.77.1.100": 0, "nfs2 fence_ipmilan": 2}, "nfs2", "", "",
+			Signs{Life: []string{"the service address 10.77.1.100 answers ping from c1, and its partner does not have it"}, Off: []string{silent2, unserved2, silent1, "the BMC of nfs1 says that its power is off"}}},
+		{"the partner serves already", bmc(2), "nfs2", "10.77.1.100/24", "", Signs{Off: []string{silent2, silent1, "the BMC of nfs1 says that its power is off"}}},
+		{"client away", bmc(2), "nfs2", "", "c1", Signs{Off: []string{silent2, unserved2, "the BMC of nfs1 says that its power is off"},
+			Unknown: []string{"c1 could not be asked to ping 10.77.1.11: no route to host"}}},
+		{"nobody to ask", nil, "", "", "", Signs{Unknown: []string{"no other server answers that could ask for it"}}},
+		{"it answers itself", nil, "nfs1", "", "", Signs{Life: []string{"it answers over SSH"}, Unknown: []string{"no other server answers that could ask for it"}}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			f := observe.Facts{Hosts: map[string]observe.Answer{"nfs1": {Err: "timeout"}, "nfs2": {Err: "timeout"}}}
+			if tt.up != "" {
+				f.Hosts[tt.up] = observe.Answer{Host: &observe.Host{Addresses: []string{tt.holds}}}
+			}
+			call := func(_ context.Context, host, op string, params, result any) error {
+				argv := params.(agent.QueryParams).Argv
+				if op != "query" {
+					t.Errorf("%s asked for %s", host, op)
+				}
+				if host == tt.dead {
+					return errors.New("no route to host")
+				}
+				key := host + " " + argv[0]
+				if argv[0] == "ping" {
+					key += " " + argv[len(argv)-1]
+				}
+				code, ok := tt.answers[key]
+				if !ok {
+					code = 1
+				}
+				b, err := json.Marshal(resource.Output{Code: code})
+				if err != nil {
+					return err
+				}
+				return json.Unmarshal(b, result)
+			}
+			if diff := cmp.Diff(tt.want, Look(t.Context(), d, f, call, "nfs1")); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+	if got := Look(t.Context(), theDesign(t), observe.Facts{}, nil, "c1"); len(got.Life) > 0 || !strings.Contains(strings.Join(got.Unknown, ""), "no other server") {
+		t.Errorf("%+v", got)
+	}
+}

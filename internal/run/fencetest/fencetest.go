@@ -1,0 +1,517 @@
+// Package fencetest proves fencing before it is needed: each level of each
+// server is used through the cluster's own fencer, alone, and what it did is
+// seen by other ways than the device's word. It powers servers off and on,
+// so it moves services away first, leaves a mark in the cluster for as long
+// as anything is off, and puts everything back whatever happens. It judges
+// no health (observe does) and prints nothing.
+package fencetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/host/agent"
+	"github.com/mortarhpc/mortar/internal/host/gate"
+	"github.com/mortarhpc/mortar/internal/host/resource"
+	"github.com/mortarhpc/mortar/internal/run/failover"
+	"github.com/mortarhpc/mortar/internal/run/observe"
+)
+
+// Hosts is what a test needs of the servers; *observe.Collector is one.
+// Calls come from one goroutine. A host that was away is dialled again.
+type Hosts interface {
+	failover.Hosts
+	// Collect asks all servers everything.
+	Collect(ctx context.Context) observe.Facts
+}
+
+// Event is progress.
+type Event struct {
+	Event   string  `json:"event"` // always "fence-test"
+	Node    string  `json:"node"`
+	Level   int     `json:"level,omitempty"` // 0: not of one level
+	State   string  `json:"state"`           // doing, proven, failed, done
+	Text    string  `json:"text"`
+	Seconds float64 `json:"seconds"` // since Run began
+}
+
+// Result of one level.
+type Result struct {
+	Node     string   `json:"node"`
+	Level    int      `json:"level"`
+	Devices  []string `json:"devices"`
+	Proven   bool     `json:"proven"`
+	Seconds  float64  `json:"seconds"`            // from the order to the cluster's word that it is done; 0 if it never came
+	Evidence []string `json:"evidence,omitempty"` // what was seen besides
+	Error    string   `json:"error,omitempty"`
+}
+
+// Options of Run.
+type Options struct {
+	// Fence bounds the fencing by one level, Boot how long a server may take
+	// to be back in the cluster, Dark how long a BMC may live on without
+	// power, and take to come back with it.
+	Fence, Boot, Dark time.Duration
+	// Poll is the pause between two looks.
+	Poll time.Duration
+	// On is told of progress; may be nil.
+	On func(Event)
+	// Gate is what every command that changes something goes through.
+	Gate gate.Gate
+}
+
+// WithDefaults fills what is zero.
+func (o Options) WithDefaults() Options {
+	for _, f := range []struct {
+		v   *time.Duration
+		def time.Duration
+	}{{&o.Fence, 90 * time.Second}, {&o.Boot, 15 * time.Minute}, {&o.Dark, 3 * time.Minute}, {&o.Poll, time.Second}} {
+		if *f.v == 0 {
+			*f.v = f.def
+		}
+	}
+	return o
+}
+
+// restoreTime bounds putting things back after an interrupt.
+const restoreTime = 3 * time.Minute
+
+// Failed says that a level, or several, did not do what it must. Left is what
+// could not be put back after it, nil if all is as before.
+type Failed struct {
+	Results []Result
+	Left    error
+}
+
+func (e *Failed) Error() string {
+	var out []string
+	for _, r := range e.Results {
+		out = append(out, r.Error)
+	}
+	if e.Left != nil {
+		out = append(out, e.Left.Error())
+	}
+	return strings.Join(out, "\n")
+}
+
+// refuse makes an error that means that nothing was changed.
+func refuse(mend, format string, args ...any) error {
+	return &resource.Refusal{What: fmt.Sprintf(format, args...), Mend: mend}
+}
+
+// tester is a test under way.
+type tester struct {
+	d     *design.Design
+	h     Hosts
+	o     Options
+	start time.Time
+}
+
+// Check says why the levels cannot be tested now; nil if they can. It changes
+// nothing.
+func Check(d *design.Design, f observe.Facts, levels []*design.FenceLevel) error {
+	if d.HA == nil || len(d.HA.Nodes) != 2 {
+		return refuse("fencing needs flavour nfs-ha", "brick %s has no pair of servers", d.Name)
+	}
+	snap := observe.ClusterOf(d, f)
+	if snap == nil {
+		return refuse("see `mortar status`", "no server's cluster answers")
+	}
+	var why []string
+	for _, n := range d.HA.Nodes {
+		st := snap.Node(n.Name)
+		switch {
+		case st == nil || !st.Online:
+			why = append(why, n.Name+" is not in the cluster")
+		case st.Standby:
+			why = append(why, n.Name+" is in standby")
+		}
+	}
+	for _, s := range snap.Services {
+		if s.Server == "" || s.Role != "Started" {
+			why = append(why, fmt.Sprintf("service %s does not run", s.Name))
+		}
+	}
+	for _, n := range nodesOf(levels) {
+		why = append(why, observe.FenceProblems(d, f, n)...)
+		for _, s := range snap.Services {
+			if s.Server == n {
+				why = append(why, observe.NotReady(d, f, s.Name, partner(d, n))...)
+			}
+		}
+	}
+	if len(why) > 0 {
+		slices.Sort(why)
+		return refuse("see `mortar status`", "the brick is not fit for a fence test: %s", strings.Join(slices.Compact(why), "; "))
+	}
+	return nil
+}
+
+// nodesOf names the nodes of levels, once each.
+func nodesOf(levels []*design.FenceLevel) []string {
+	var out []string
+	for _, l := range levels {
+		if !slices.Contains(out, l.Node) {
+			out = append(out, l.Node)
+		}
+	}
+	return out
+}
+
+func partner(d *design.Design, node string) string {
+	for _, n := range d.HA.Nodes {
+		if n.Name != node {
+			return n.Name
+		}
+	}
+	return ""
+}
+
+// Interrupted names the servers that a test which was cut off has left
+// fenced, or about to be, as the cluster of host via knows.
+func Interrupted(ctx context.Context, d *design.Design, h Hosts, via string) ([]string, error) {
+	c, err := CIB(ctx, h, via)
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	for _, n := range d.HA.Nodes {
+		if c.Attr(n.Name, observe.AttrTesting) != "" {
+			out = append(out, n.Name)
+		}
+	}
+	return out, nil
+}
+
+// CIB reads Mortar's part of the cluster's configuration. From the cluster, not
+// from its file, which lags behind.
+func CIB(ctx context.Context, h Hosts, via string) (*observe.CIB, error) {
+	var out resource.Output
+	if err := h.Call(ctx, via, "query", agent.QueryParams{Argv: []string{"cibadmin", "--query"}}, &out); err != nil {
+		return nil, fmt.Errorf("%s: %w", via, err)
+	}
+	if out.Code != 0 {
+		return nil, fmt.Errorf("%s: cibadmin --query: exit code %d: %s", via, out.Code, strings.TrimSpace(out.Stderr))
+	}
+	return observe.ParseCIB([]byte(out.Stdout))
+}
+
+// Unproven are the levels that the cluster has no valid proof of.
+func Unproven(ctx context.Context, d *design.Design, h Hosts, via string) ([]*design.FenceLevel, error) {
+	c, err := CIB(ctx, h, via)
+	if err != nil {
+		return nil, err
+	}
+	return observe.Unproven(d, c), nil
+}
+
+// Resume puts back what a test that was cut off left: it switches a server
+// on, completes the levels and ends its standby, all by commands on via.
+// It waits until the server is back and everything runs again.
+func Resume(ctx context.Context, d *design.Design, h Hosts, via, node string, o Options) error {
+	t := &tester{d: d, h: h, o: o.WithDefaults(), start: time.Now()}
+	c, err := CIB(ctx, h, via)
+	if err != nil {
+		return err
+	}
+	t.say(node, 0, "doing", "a fence test of %s was cut off: switching it on again", node)
+	if err := t.restore(ctx, via, node, c.Attr(node, observe.AttrTesting) == observe.TestingStandby); err != nil {
+		return err
+	}
+	if err := t.online(ctx, via, node); err != nil {
+		return err
+	}
+	return t.settled(ctx, via)
+}
+
+// Run tests levels, node by node, by the cluster on its partner. The results
+// are those of all levels that were tried; the error is *Failed if a level failed.
+// Whatever was switched off is on again when it returns, also if ctx ends.
+func Run(ctx context.Context, d *design.Design, h Hosts, levels []*design.FenceLevel, o Options) ([]Result, error) {
+	t := &tester{d: d, h: h, o: o.WithDefaults(), start: time.Now()}
+	f := h.Collect(ctx)
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if err := Check(d, f, levels); err != nil {
+		return nil, err
+	}
+	snap := observe.ClusterOf(d, f)
+	nodes := nodesOf(levels)
+	// Those that serve come last: the service moves as late as possible, and
+	// back at once.
+	slices.SortStableFunc(nodes, func(a, b string) int { return len(servedBy(snap, a)) - len(servedBy(snap, b)) })
+	var all []Result
+	for i, n := range nodes {
+		if i > 0 {
+			// As after the first: the devices of this node are with its partner.
+			if f = h.Collect(ctx); ctx.Err() != nil {
+				return all, ctx.Err()
+			}
+		}
+		var mine []*design.FenceLevel
+		for _, l := range levels {
+			if l.Node == n {
+				mine = append(mine, l)
+			}
+		}
+		rs, err := t.node(ctx, f, n, mine)
+		all = append(all, rs...)
+		failed := slices.DeleteFunc(slices.Clone(rs), func(r Result) bool { return r.Proven })
+		switch {
+		case len(failed) > 0 && ctx.Err() == nil:
+			return all, &Failed{failed, err}
+		case err != nil:
+			return all, err
+		}
+	}
+	if err := t.settled(ctx, nodes[0]); err != nil {
+		return all, err
+	}
+	return all, nil
+}
+
+func servedBy(s *observe.Snapshot, node string) []string {
+	var out []string
+	for _, x := range s.Services {
+		if x.Server == node {
+			out = append(out, x.Name)
+		}
+	}
+	return out
+}
+
+func (t *tester) say(node string, level int, state, format string, args ...any) {
+	if t.o.On != nil {
+		t.o.On(Event{Event: "fence-test", Node: node, Level: level, State: state, Text: fmt.Sprintf(format, args...), Seconds: time.Since(t.start).Seconds()})
+	}
+}
+
+// run is the one way through which a test changes anything.
+func (t *tester) run(ctx context.Context, via string, a resource.Action) (resource.Output, error) {
+	return t.o.Gate.On(ctx, t.h.Call, via, a)
+}
+
+// do is run for a command whose output says nothing.
+func (t *tester) do(ctx context.Context, via, title string, cmd ...string) error {
+	_, err := t.run(ctx, via, resource.Action{Title: title, Cmd: cmd, Seconds: 120})
+	if err != nil {
+		return fmt.Errorf("%s: %s: %w", via, title, err)
+	}
+	return nil
+}
+
+// node tests the levels of one node.
+func (t *tester) node(ctx context.Context, f observe.Facts, node string, levels []*design.FenceLevel) (rs []Result, err error) {
+	via := partner(t.d, node)
+	snap := observe.ClusterOf(t.d, f)
+	if snap == nil {
+		return nil, errors.New("no server's cluster answers")
+	}
+	moved := servedBy(snap, node)
+	before, err := t.hello(ctx, node)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", node, err)
+	}
+	if p, err := t.power(ctx, via, node); err != nil {
+		return nil, err
+	} else if p.state != powerOn {
+		return nil, refuse("see that the BMC can be reached from "+via, "the BMC of %s says %q though the server runs: %s", node, p.state, p.said)
+	}
+
+	mark := observe.TestingPlain
+	if len(moved) > 0 {
+		mark = observe.TestingStandby
+	}
+	// From here on there is something to put back.
+	if err := t.do(ctx, via, "mark the test of "+node, "crm_attribute", "--node", node, "--name", observe.AttrTesting, "--update", mark, "--lifetime", "forever"); err != nil {
+		return nil, err
+	}
+	restored := false
+	putBack := func(ctx context.Context) error {
+		err := t.restore(ctx, via, node, mark == observe.TestingStandby)
+		restored = ctx.Err() == nil // whether it could be done or not
+		return err
+	}
+	defer func() {
+		if restored {
+			return
+		}
+		// Cut short: the power comes back before anybody is told.
+		t.say(node, 0, "doing", "putting everything back")
+		cctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), restoreTime)
+		defer cancel()
+		if rerr := putBack(cctx); rerr != nil {
+			err = errors.Join(err, fmt.Errorf("%s could not be put back: %w; run `mortar apply`", node, rerr))
+		}
+	}()
+
+	if len(moved) > 0 {
+		t.say(node, 0, "doing", "%s serves: moving %s to %s first", node, strings.Join(moved, " and "), via)
+		p, err := failover.Standby(t.d, f, node)
+		if err != nil {
+			return nil, err
+		}
+		if err := failover.Run(ctx, t.h, p, t.moving()); err != nil {
+			return nil, fmt.Errorf("moving %s from %s: %w", strings.Join(moved, " and "), node, err)
+		}
+	}
+	for _, l := range levels {
+		r := t.level(ctx, via, l)
+		if ctx.Err() != nil {
+			return rs, ctx.Err()
+		}
+		rs = append(rs, r)
+	}
+	t.say(node, 0, "doing", "switching %s on again", node)
+	if err := putBack(ctx); err != nil {
+		return rs, err
+	}
+	if err := t.back(ctx, via, node, before.BootID); err != nil {
+		return rs, err
+	}
+	if err := t.home(ctx, node, moved); err != nil {
+		return rs, err
+	}
+	return rs, nil
+}
+
+func (t *tester) moving() failover.Options {
+	return failover.Options{Gate: t.o.Gate, Wait: 5 * time.Minute, Poll: 2 * t.o.Poll, Glance: t.o.Poll / 2}
+}
+
+// hello asks a server who it is, without waiting long for one that is away.
+func (t *tester) hello(ctx context.Context, node string) (agent.Hello, error) {
+	var h agent.Hello
+	cctx, cancel := context.WithTimeoutCause(ctx, 20*time.Second, errors.New("no answer"))
+	defer cancel()
+	err := t.h.Call(cctx, node, "hello", nil, &h)
+	return h, err
+}
+
+// back waits until a node is in the cluster again, newly booted.
+func (t *tester) back(ctx context.Context, via, node, oldBoot string) error {
+	if err := t.online(ctx, via, node); err != nil {
+		return err
+	}
+	var h agent.Hello
+	if err := t.wait(ctx, t.o.Boot, func(ctx context.Context) (left string, err error) {
+		// A server that has just booted may be too busy for a login.
+		if h, err = t.hello(ctx, node); err != nil {
+			return err.Error(), nil
+		}
+		return "", nil
+	}); err != nil {
+		return fmt.Errorf("%s is back in the cluster, but does not answer: %w", node, err)
+	}
+	if h.BootID == oldBoot {
+		return fmt.Errorf("%s was never off: it runs since the same boot (%s) as before the test", node, oldBoot)
+	}
+	// Its disks and their paths may be found after it has joined.
+	if err := t.wait(ctx, t.o.Boot, func(ctx context.Context) (string, error) {
+		f := t.h.Collect(ctx)
+		var why []string
+		for _, s := range t.d.Services {
+			why = append(why, observe.NotReady(t.d, f, s.Name, node)...)
+		}
+		return strings.Join(why, "; "), nil
+	}); err != nil {
+		return fmt.Errorf("%s is back in the cluster, but could not serve: %w", node, err)
+	}
+	t.say(node, 0, "done", "%s is back in the cluster", node)
+	return nil
+}
+
+// online waits until a node is in the cluster.
+func (t *tester) online(ctx context.Context, via, node string) error {
+	t.say(node, 0, "doing", "waiting for %s to boot and join", node)
+	err := t.wait(ctx, t.o.Boot, func(ctx context.Context) (string, error) {
+		s, err := t.h.Cluster(ctx, via)
+		if err != nil {
+			return err.Error(), nil
+		}
+		if n := s.Node(node); n == nil || !n.Online {
+			return node + " is not in the cluster", nil
+		}
+		return "", nil
+	})
+	if err != nil {
+		return fmt.Errorf("%s was switched on, but did not come back: %w; look at its console", node, err)
+	}
+	return nil
+}
+
+// home moves services back to where they were.
+func (t *tester) home(ctx context.Context, node string, moved []string) error {
+	for _, name := range moved {
+		if t.d.HA.Failback == "auto" {
+			err := t.wait(ctx, 5*time.Minute, func(ctx context.Context) (string, error) {
+				s, err := t.h.Cluster(ctx, node)
+				if err != nil {
+					return err.Error(), nil
+				}
+				if x := s.Service(name); x == nil || x.Server != node || x.Role != "Started" {
+					return fmt.Sprintf("service %s is not back on %s", name, node), nil
+				}
+				return "", nil
+			})
+			if err != nil {
+				return err
+			}
+			continue
+		}
+		t.say(node, 0, "doing", "moving %s back to %s", name, node)
+		p, err := failover.Service(t.d, t.h.Collect(ctx), name, node)
+		if err != nil {
+			return fmt.Errorf("moving %s back to %s: %w", name, node, err)
+		}
+		if err := failover.Run(ctx, t.h, p, t.moving()); err != nil {
+			return fmt.Errorf("moving %s back to %s: %w", name, node, err)
+		}
+	}
+	return nil
+}
+
+// settled waits until everything the cluster runs is started: fence devices
+// of a server that came back are so one after the other.
+func (t *tester) settled(ctx context.Context, via string) error {
+	t.say(via, 0, "doing", "waiting for the fence devices to be watched again")
+	return t.wait(ctx, 5*time.Minute, func(ctx context.Context) (string, error) {
+		s, err := t.h.Cluster(ctx, via)
+		if err != nil {
+			return err.Error(), nil
+		}
+		if len(s.Down) > 0 {
+			return strings.Join(s.Down, ", ") + " not started", nil
+		}
+		return "", nil
+	})
+}
+
+// wait looks until there is nothing left to wait for; look gives what is.
+func (t *tester) wait(ctx context.Context, limit time.Duration, look func(context.Context) (string, error)) error {
+	wctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not within %v", limit))
+	defer cancel()
+	for {
+		left, err := look(wctx)
+		if err != nil {
+			return err
+		}
+		if left == "" {
+			return nil
+		}
+		select {
+		case <-wctx.Done():
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			return fmt.Errorf("%w: %s", context.Cause(wctx), left)
+		case <-time.After(t.o.Poll):
+		}
+	}
+}

@@ -1,0 +1,65 @@
+package fencetest
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/build/plan"
+	"github.com/mortarhpc/mortar/internal/host/resource"
+	"github.com/mortarhpc/mortar/internal/run/observe"
+)
+
+// Touched are the levels whose devices a plan changes: a secret, or their
+// definition in the cluster. What was proven of them counts no more.
+func Touched(d *design.Design, pending []plan.Planned) []*design.FenceLevel {
+	if d.HA == nil {
+		return nil
+	}
+	touches := func(f design.FenceDevice) bool {
+		return slices.ContainsFunc(pending, func(s plan.Planned) bool {
+			switch r := s.Resource.(type) {
+			case *resource.TextFile:
+				return r.Path == plan.SecretPath(f)
+			case *resource.CIB:
+				// The patch has a device that is changed in whole.
+				return slices.ContainsFunc(s.Actions, func(a resource.Action) bool {
+					return bytes.Contains(a.Stdin, []byte(`<primitive id="`+f.ID+`"`))
+				})
+			}
+			return false
+		})
+	}
+	var out []*design.FenceLevel
+	for i := range d.HA.Fencing {
+		if slices.ContainsFunc(d.HA.Fencing[i].Devices, touches) {
+			out = append(out, &d.HA.Fencing[i])
+		}
+	}
+	return out
+}
+
+// Forget takes the proofs of levels away.
+func Forget(ctx context.Context, d *design.Design, h Hosts, via string, levels []*design.FenceLevel, o Options) error {
+	if len(levels) == 0 {
+		return nil
+	}
+	t := &tester{d: d, h: h, o: o}
+	c, err := CIB(ctx, h, via)
+	if err != nil {
+		return err
+	}
+	for _, l := range levels {
+		name := observe.ProofAttr(l.Level)
+		if c.Attr(l.Node, name) == "" {
+			continue
+		}
+		if err := t.do(ctx, via, fmt.Sprintf("forget the proof of level %d of %s", l.Level, l.Node),
+			"crm_attribute", "--node", l.Node, "--name", name, "--delete", "--lifetime", "forever"); err != nil {
+			return err
+		}
+	}
+	return nil
+}

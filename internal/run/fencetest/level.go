@@ -1,0 +1,358 @@
+package fencetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/build/plan"
+	"github.com/mortarhpc/mortar/internal/host/agent"
+	"github.com/mortarhpc/mortar/internal/host/resource"
+	"github.com/mortarhpc/mortar/internal/run/observe"
+)
+
+const (
+	ipmiAgent = "fence_ipmilan"
+	powerOn   = "on"
+	powerOff  = "off"
+	// noAnswer: the BMC has no power either, or cannot be reached.
+	noAnswer = "no answer"
+)
+
+// chassis is what a BMC says of its server's power.
+type chassis struct{ state, said string }
+
+// bmc is the device of a node that is its BMC.
+func (t *tester) bmc(node string) *design.FenceDevice {
+	for _, l := range t.d.HA.Levels(node) {
+		for i := range l.Devices {
+			if l.Devices[i].Agent == ipmiAgent {
+				return &l.Devices[i]
+			}
+		}
+	}
+	return nil
+}
+
+// power asks a node's BMC for the state of its power, from another server. It
+// is asked by ipmitool, not by the fence agent: that one is being tested.
+func (t *tester) power(ctx context.Context, via, node string) (chassis, error) {
+	b := t.bmc(node)
+	if b == nil {
+		return chassis{}, fmt.Errorf("%s has no BMC in the design: nothing could witness its fencing", node)
+	}
+	// One try of 2 s, and one more: a BMC that is dead is to be found out
+	// soon, and this is asked again where it must not be dead.
+	argv := []string{"ipmitool", "-I", "lanplus", "-N", "2", "-R", "1", "-H", b.Params["ip"], "-U", b.Params["username"],
+		"-f", plan.SecretPath(*b), "-C", b.Params["cipher"], "chassis", "power", "status"}
+	var out resource.Output
+	if err := t.h.Call(ctx, via, "query", agent.QueryParams{Argv: argv}, &out); err != nil {
+		return chassis{}, fmt.Errorf("%s: %w", via, err)
+	}
+	return chassisOf(out), nil
+}
+
+// chassisOf reads what ipmitool(1) says: "Chassis Power is on", or off.
+func chassisOf(out resource.Output) chassis {
+	said := strings.TrimSpace(out.Stdout + out.Stderr)
+	if out.Code == 0 {
+		switch _, s, _ := strings.Cut(strings.TrimSpace(out.Stdout), "Power is "); s {
+		case powerOn, powerOff:
+			return chassis{s, said}
+		}
+	}
+	return chassis{noAnswer, said}
+}
+
+// level fences a node by one level and sees what came of it.
+func (t *tester) level(ctx context.Context, via string, l *design.FenceLevel) (r Result) {
+	r = Result{Node: l.Node, Level: l.Level, Devices: l.IDs()}
+	t.say(l.Node, l.Level, "doing", "fencing %s by level %d alone: %s", l.Node, l.Level, strings.Join(r.Devices, " + "))
+	var err error
+	defer func() {
+		if err != nil {
+			r.Error = fmt.Sprintf("level %d of fencing %s (%s): %v", l.Level, l.Node, devices(l), err)
+			t.say(l.Node, l.Level, "failed", "%s", r.Error)
+		}
+	}()
+	if err = t.only(ctx, via, l); err != nil {
+		return r
+	}
+	begun := time.Now()
+	r.Seconds, err = t.fence(ctx, via, l)
+	if err != nil {
+		return r
+	}
+	if r.Evidence, err = t.witness(ctx, via, l); err != nil {
+		return r
+	}
+	p := observe.Proof{At: begun, Seconds: r.Seconds, Fingerprint: l.Fingerprint()}
+	if err = t.do(ctx, via, "record the proof", "crm_attribute", "--node", l.Node, "--name", observe.ProofAttr(l.Level), "--update", p.String(), "--lifetime", "forever"); err != nil {
+		return r
+	}
+	r.Proven = true
+	t.say(l.Node, l.Level, "proven", "level %d (%s) in %.1f s: %s", l.Level, strings.Join(r.Devices, " + "), r.Seconds, strings.Join(r.Evidence, "; "))
+	return r
+}
+
+// devices names those of a level with their agents and addresses.
+func devices(l *design.FenceLevel) string {
+	var out []string
+	for _, f := range l.Devices {
+		out = append(out, fmt.Sprintf("%s: %s at %s", f.ID, f.Agent, f.Params["ip"]))
+	}
+	return strings.Join(out, ", ")
+}
+
+// only leaves one level of a node in the cluster's topology, so that no other
+// can do its work.
+func (t *tester) only(ctx context.Context, via string, l *design.FenceLevel) error {
+	return t.topology(ctx, via, l.Node, func(o *design.FenceLevel) bool { return o.Level == l.Level })
+}
+
+// topology makes the cluster's topology have those levels of a node that are
+// wanted. What is so already is left alone.
+func (t *tester) topology(ctx context.Context, via, node string, wanted func(*design.FenceLevel) bool) error {
+	c, err := CIB(ctx, t.h, via)
+	if err != nil {
+		return err
+	}
+	// What comes in first, so that there is a level at any time.
+	for _, put := range []bool{true, false} {
+		for _, l := range t.d.HA.Levels(node) {
+			if wanted(l) != put || c.HasLevel(l) == put {
+				continue
+			}
+			what, how := "put level %d of %s into the topology", []string{"cibadmin", "--modify", "--allow-create"}
+			if !put {
+				what, how = "take level %d of %s out of the topology", []string{"cibadmin", "--delete"}
+			}
+			how = append(how, "--scope", "fencing-topology", "--xml-text", plan.FencingLevel(l).String())
+			if err := t.do(ctx, via, fmt.Sprintf(what, l.Level, l.Node), how...); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// fence has the cluster fence a node. What the fencer logged is in the error.
+func (t *tester) fence(ctx context.Context, via string, l *design.FenceLevel) (seconds float64, err error) {
+	var now agent.TimeResult
+	if err := t.h.Call(ctx, via, "time", nil, &now); err != nil {
+		return 0, err
+	}
+	cmd := []string{"stonith_admin", "--fence", l.Node, "--timeout", strconv.Itoa(int(t.o.Fence.Seconds()))}
+	var took float64
+	for again := range 2 {
+		start := time.Now()
+		_, err = t.run(ctx, via, resource.Action{Title: "fence " + l.Node, Cmd: cmd, Seconds: int(t.o.Fence.Seconds()) + 30})
+		took = time.Since(start).Seconds()
+		if err != nil {
+			break
+		}
+		// The fencer hears of a new topology some moments after cibadmin has
+		// returned: did it use this level, or still another one?
+		if again > 0 || !usedOther(t.journal(ctx, via, now.NowNS), t.d.HA.Levels(l.Node), l) {
+			return took, nil
+		}
+	}
+	var said *agent.Error
+	if !errors.As(err, &said) {
+		return 0, fmt.Errorf("%s: %w", via, err)
+	}
+	text := fmt.Sprintf("the cluster could not fence it within %.0f s\n  command: %s (on %s)\n  exit code: %d", took, plan.Quote(cmd), via, said.Code)
+	if s := strings.TrimSpace(said.Stderr); s != "" {
+		text += "\n  stderr: " + strings.ReplaceAll(s, "\n", "\n          ")
+	}
+	if log := t.log(ctx, via, l, now.NowNS); log != "" {
+		text += "\n  its fencer logged: " + strings.ReplaceAll(log, "\n", "\n          ")
+	}
+	return 0, errors.New(text)
+}
+
+// logLines bounds what is shown of the fencer's log.
+const logLines = 12
+
+// log is what the fencer logged since a time about the devices of a level.
+func (t *tester) log(ctx context.Context, via string, l *design.FenceLevel, sinceNS int64) string {
+	return fencerSaid(t.journal(ctx, via, sinceNS), l)
+}
+
+// journal is the fencer's log since a time, "" if there is none.
+func (t *tester) journal(ctx context.Context, via string, sinceNS int64) string {
+	var out resource.Output
+	argv := []string{"journalctl", "--no-pager", "--output", "cat", "--identifier", "pacemaker-fenced", "--since", "@" + strconv.FormatInt(sinceNS/1e9, 10)}
+	if err := t.h.Call(ctx, via, "query", agent.QueryParams{Argv: argv}, &out); err != nil || out.Code != 0 {
+		return ""
+	}
+	return out.Stdout
+}
+
+// usedOther says whether a log tells that only devices of other levels than l
+// were used on its node.
+func usedOther(log string, levels []*design.FenceLevel, l *design.FenceLevel) bool {
+	used := func(l *design.FenceLevel) bool {
+		return slices.ContainsFunc(l.Devices, func(f design.FenceDevice) bool {
+			return strings.Contains(log, " targeting "+l.Node+" using "+f.ID+" returned ")
+		})
+	}
+	return !used(l) && slices.ContainsFunc(levels, used)
+}
+
+// fencerSaid picks what a log says of a level's devices and what their
+// agents printed.
+func fencerSaid(log string, l *design.FenceLevel) string {
+	var out []string
+	for line := range strings.Lines(log) {
+		line = strings.TrimSpace(line)
+		if strings.HasSuffix(line, "stderr: [  ]") {
+			continue // an empty line
+		}
+		about := slices.ContainsFunc(l.Devices, func(f design.FenceDevice) bool {
+			return strings.Contains(line, f.ID) || strings.Contains(line, f.Agent+"[")
+		})
+		if about && !slices.Contains(out, line) {
+			out = append(out, line)
+		}
+	}
+	if n := len(out) - logLines; n > 0 {
+		out = out[n:]
+	}
+	return strings.Join(out, "\n")
+}
+
+// witness sees by other ways than the device's own word that a node is dead,
+// and that it was the level's devices that killed it.
+func (t *tester) witness(ctx context.Context, via string, l *design.FenceLevel) (evidence []string, err error) {
+	want := noAnswer // both feeds are cut: the BMC dies with its server
+	if slices.ContainsFunc(l.Devices, func(f design.FenceDevice) bool { return f.Agent == ipmiAgent }) {
+		want = powerOff
+	}
+	var p chassis
+	err = t.wait(ctx, t.o.Dark, func(ctx context.Context) (string, error) {
+		if p, err = t.power(ctx, via, l.Node); err != nil {
+			return "", err
+		}
+		switch {
+		case p.state == want:
+			return "", nil
+		case want == powerOff && p.state == powerOn:
+			return "", fmt.Errorf("the fence device said that %s is off, but its BMC says that it is on", l.Node)
+		case want == powerOff:
+			return "the BMC of " + l.Node + " does not answer: " + p.said, nil
+		}
+		// Power supplies feed a BMC some seconds longer.
+		return fmt.Sprintf("the BMC of %s still answers (its server is %s) though its outlets were switched off: it has power from elsewhere, or these are outlets of something else", l.Node, p.state), nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if want == powerOff {
+		evidence = append(evidence, "its BMC says off")
+	} else {
+		evidence = append(evidence, "its BMC died with its outlets")
+	}
+	if t.alive(ctx, l.Node) {
+		return nil, fmt.Errorf("%s still answers over SSH", l.Node)
+	}
+	evidence = append(evidence, "no answer over SSH")
+	addresses := t.addresses(l.Node)
+	for _, a := range addresses {
+		var out resource.Output
+		if err := t.h.Call(ctx, via, "query", agent.QueryParams{Argv: []string{"ping", "-n", "-c", "1", "-W", "1", a}}, &out); err != nil {
+			return nil, fmt.Errorf("%s: %w", via, err)
+		}
+		switch out.Code {
+		case 0:
+			return nil, fmt.Errorf("%s still answers a ping of %s", l.Node, a)
+		case 1: // no reply; source: ping(8)
+		default:
+			return nil, fmt.Errorf("%s: ping %s: exit code %d: %s", via, a, out.Code, strings.TrimSpace(out.Stderr))
+		}
+	}
+	evidence = append(evidence, fmt.Sprintf("no ping on %d addresses", len(addresses)))
+	s, err := t.h.Cluster(ctx, via)
+	if err != nil {
+		return nil, err
+	}
+	if n := s.Node(l.Node); n != nil && n.Online {
+		return nil, fmt.Errorf("the cluster still has %s as a member", l.Node)
+	}
+	return append(evidence, "out of the cluster"), nil
+}
+
+// alive says whether a node answers over SSH within seconds.
+func (t *tester) alive(ctx context.Context, node string) bool {
+	cctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+	defer cancel()
+	var now agent.TimeResult
+	return t.h.Call(cctx, node, "time", nil, &now) == nil
+}
+
+// addresses of a server on the brick's networks.
+func (t *tester) addresses(node string) []string {
+	var out []string
+	for _, s := range t.d.Spec.Servers {
+		if s.Name != node {
+			continue
+		}
+		for _, a := range []string{s.Address, s.Public, s.Private} {
+			if a != "" && !slices.Contains(out, a) {
+				out = append(out, a)
+			}
+		}
+	}
+	return out
+}
+
+// restore switches a node on by every level, puts every level back, ends the
+// standby and takes the mark away. It does all of it whatever it finds, so it
+// may be done again.
+func (t *tester) restore(ctx context.Context, via, node string, standby bool) error {
+	levels := t.d.HA.Levels(node)
+	var errs []error
+	on := func() {
+		errs = append(errs, t.do(ctx, via, "switch "+node+" on", "stonith_admin", "--unfence", node, "--timeout", strconv.Itoa(int(t.o.Fence.Seconds()))))
+	}
+	// Outlets before the BMC, which has no power without: the last level first.
+	for _, l := range slices.Backward(levels) {
+		if l.Level == levels[0].Level {
+			continue
+		}
+		if err := t.only(ctx, via, l); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		on()
+	}
+	errs = append(errs, t.topology(ctx, via, node, func(*design.FenceLevel) bool { return true }))
+	var p chassis
+	err := t.wait(ctx, t.o.Dark, func(ctx context.Context) (string, error) {
+		var err error
+		if p, err = t.power(ctx, via, node); err != nil || p.state != noAnswer {
+			return "", err
+		}
+		if t.alive(ctx, node) {
+			return "", nil // it is the BMC that is dead
+		}
+		return "the BMC of " + node + " does not answer: " + p.said, nil
+	})
+	if err != nil {
+		errs = append(errs, err)
+	} else if p.state == powerOff {
+		on()
+	}
+	if standby {
+		errs = append(errs, t.do(ctx, via, "end the standby of "+node, "crm_attribute", "--node", node, "--name", "standby", "--delete", "--lifetime", "forever"))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err // the mark stays, for whoever tries again
+	}
+	return t.do(ctx, via, "take away the mark of the test", "crm_attribute", "--node", node, "--name", observe.AttrTesting, "--delete", "--lifetime", "forever")
+}

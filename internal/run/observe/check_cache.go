@@ -1,0 +1,124 @@
+package observe
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/brick/spec"
+	"github.com/mortarhpc/mortar/internal/serve/cache"
+)
+
+// cacheCommand asks a server for its view of the cache; what its disks say of
+// their health takes a command each, which the agent's time-out covers.
+func cacheCommand(d *design.Design) []string {
+	return []string{"/usr/local/sbin/mortar", "host-cache", "stats", cache.ConfigPath(d.Services[0].Name)}
+}
+
+const (
+	wornWarn = 10 // percent of life left
+	// fullWarn is how much of the mirror may be dirty: bcache takes no more at
+	// seven tenths, and writes then go at the disks' speed.
+	fullWarn = 60
+	// stuckWarn is how long, in seconds, dirty data may go without becoming
+	// less: bcache writes some of it all the time.
+	stuckWarn = 600
+)
+
+// cache: is it up where the volume is, is dirty data on two SSDs, how worn
+// are they.
+func (v *view) cache() *Part {
+	p := &Part{Name: "cache"}
+	if len(v.answering()) == 0 {
+		return unknown(p, "no server answers")
+	}
+	k := v.d.Cache
+	name := v.d.Volumes[0].VG
+	for _, s := range v.servers {
+		if s.host == nil {
+			continue
+		}
+		r, asked := s.host.Run[strings.Join(cacheCommand(v.d), " ")]
+		var st cache.Stats
+		if !asked || json.Unmarshal([]byte(r.Stdout), &st) != nil || !st.Up {
+			continue
+		}
+		judgeCache(p, k, s.name, st)
+		return p
+	}
+	if len(v.silent()) > 0 {
+		p.add(Unknown, name, "up on no server that answers; %s may have it", list(v.silent()))
+	} else {
+		p.add(Fault, name, "the cache of %s is not up on any server", name)
+	}
+	p.Text = "not up"
+	return p
+}
+
+// judgeCache looks at a cache that is up.
+func judgeCache(p *Part, k *design.Cache, server string, st cache.Stats) {
+	b := func(n int64) string { return spec.Bytes(n).Decimal() }
+	p.Text = k.Mode + " on " + server
+	if st.Error != "" {
+		p.add(Fault, "stack", "%s", st.Error)
+	}
+	if k.Mode == cache.WriteBack {
+		switch n := len(st.Mirror.InSync); {
+		case st.Mirror.Members == 0:
+			c := p.add(Warning, "mirror", "no SSD takes writes: they go at the disks' speed")
+			c.Mend = "mortar apply, once the SSDs are there"
+		case n < st.Mirror.Members:
+			c := p.add(Warning, "mirror", "dirty data is on %d of %d SSDs (%s): %s would be lost with it", n, st.Mirror.Members, list(st.Mirror.InSync), b(st.Dirty))
+			c.Mend = "replace the SSD and run mortar apply; until then: mortar cache remove it, with --mode write-through"
+		default:
+			p.add(OK, "mirror", "dirty data is on two SSDs of %s", list(st.Mirror.InSync))
+		}
+		if st.DirtyRoom > 0 {
+			used := 100 * st.Dirty / st.DirtyRoom
+			level := OK
+			stuck := st.Dirty > 0 && st.DirtySeconds >= stuckWarn
+			if used >= fullWarn || stuck {
+				level = Warning
+			}
+			c := p.add(level, "dirty", "%s of %s dirty (%d %%)", b(st.Dirty), b(st.DirtyRoom), used)
+			if st.Dirty > 0 {
+				c.Text += ", written to the disks at up to " + b(st.FlushRate) + "/s"
+			}
+			switch {
+			case stuck:
+				c.Text += fmt.Sprintf(", and not less for %d min", st.DirtySeconds/60)
+				c.Mend = "see whether the disks take it (mortar cache stats --watch, mortar cache events)"
+			case level == Warning:
+				c.Mend = "more is written than the disks take; at 70 %% writes go past the SSDs, at the disks' speed"
+			}
+		}
+	}
+	if st.CleanRoom == 0 {
+		c := p.add(Warning, "reads", "no SSD keeps what is read")
+		c.Mend = "mortar apply, once the SSDs are there"
+	} else {
+		c := p.add(OK, "reads", "%s for reads, %d %% used", b(st.CleanRoom), st.CleanUsed)
+		if all := st.ReadHits + st.ReadMisses; all > 0 {
+			c.Text += ", " + percent(st.ReadHits, all) + " of reads from SSD"
+		}
+	}
+	for _, l := range st.SSDs {
+		switch {
+		case l.Device == "":
+			p.add(Warning, l.Serial, "SSD %s is not there", l.Serial)
+		case l.Failing:
+			c := p.add(Warning, l.Serial, "SSD %s predicts its failure: %s", l.Serial, l.Warning)
+			c.Mend = "replace it: mortar cache add the new one, then mortar cache remove " + l.Serial
+		case l.Left >= 0 && l.Left <= wornWarn:
+			c := p.add(Warning, l.Serial, "SSD %s has %d %% of its life left", l.Serial, l.Left)
+			c.Mend = "order another one"
+		case l.Left >= 0:
+			p.add(OK, l.Serial, "SSD %s (%s), %d %% of its life left", l.Serial, l.Device, l.Left)
+		default:
+			p.add(OK, l.Serial, "SSD %s (%s)", l.Serial, l.Device)
+		}
+	}
+}
+
+func percent(n, of int64) string { return fmt.Sprintf("%d %%", 100*n/of) }

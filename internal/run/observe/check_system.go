@@ -1,0 +1,224 @@
+package observe
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/host/resource"
+)
+
+// Stray is a device that belongs to an array which runs without it, as a disk
+// that was out of its slot and is back.
+type Stray struct {
+	Dev   string `json:"dev"`   // vdb, sda2
+	Array string `json:"array"` // md0
+}
+
+// strays finds them, by what udev has read from the devices.
+func strays(sys resource.Sys) []Stray {
+	arrays := map[string]string{} // by UUID
+	in := map[string]bool{}
+	ids, _ := sys.Glob("/sys/block/md*/md/uuid")
+	for _, p := range ids {
+		if b, err := sys.ReadFile(p); err == nil {
+			arrays[normUUID(strings.TrimSpace(string(b)))] = filepath.Base(filepath.Dir(filepath.Dir(p)))
+		}
+	}
+	if len(arrays) == 0 {
+		return nil
+	}
+	members, _ := sys.Glob("/sys/block/md*/md/dev-*")
+	for _, p := range members {
+		in[strings.TrimPrefix(filepath.Base(p), "dev-")] = true
+	}
+	var out []Stray
+	devs, _ := sys.Glob("/sys/class/block/*/dev")
+	for _, p := range devs {
+		name := filepath.Base(filepath.Dir(p))
+		num, err := sys.ReadFile(p)
+		if err != nil || in[name] {
+			continue
+		}
+		b, err := sys.ReadFile("/run/udev/data/b" + strings.TrimSpace(string(num)))
+		if err != nil {
+			continue
+		}
+		props := map[string]string{}
+		for line := range strings.Lines(string(b)) {
+			if k, v, ok := strings.Cut(strings.TrimSpace(line), "="); ok {
+				props[k] = v
+			}
+		}
+		// Source: libblkid names md members so; udev's database has "E:KEY=value".
+		if a := arrays[normUUID(props["E:ID_FS_UUID"])]; a != "" && props["E:ID_FS_TYPE"] == "linux_raid_member" {
+			out = append(out, Stray{name, a})
+		}
+	}
+	return out
+}
+
+// systemArrays are a server's arrays that are not the brick's: what its system
+// is on.
+func (s *server) systemArrays(d *design.Design) []*array {
+	ours := map[string]bool{}
+	for i := range d.Groups {
+		if a := s.array(&d.Groups[i]); a != nil {
+			ours[a.dev] = true
+		}
+	}
+	if c := d.Cache; c != nil {
+		for _, u := range slices.Concat(c.DirtyUUIDs, c.CleanUUIDs) {
+			for _, a := range s.arrays {
+				if a.uuid == normUUID(u) {
+					ours[a.dev] = true
+				}
+			}
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(s.arrays), func(a *array) bool {
+		// Without redundancy, or a container of arrays: nothing can be degraded.
+		return ours[a.dev] || a.disks < 2 || a.level == "raid0" || a.level == "linear" ||
+			slices.ContainsFunc(a.members, func(m member) bool { return m.disk != nil })
+	})
+}
+
+// SystemArray is an array of a server that its system is on.
+type SystemArray struct {
+	Dev      string   // md0
+	Level    string   // raid1
+	Degraded int      // how many members are missing
+	Busy     bool     // it is being resynced, rebuilt or checked
+	Members  []string // devices that work in it: vdb, sda2
+	Strays   []string // devices that belong to it and are not in it
+}
+
+// SystemRequest asks for what SystemArrays needs.
+func SystemRequest() Request {
+	r := Request{Files: []string{"/proc/mdstat"}, Links: []string{"/dev/md/*"}, Disks: true}
+	for _, f := range mdFiles {
+		r.Files = append(r.Files, "/sys/block/md*/md/"+f)
+	}
+	return r
+}
+
+// SystemArrays finds them in a server's answer.
+func SystemArrays(d *design.Design, h *Host) []SystemArray {
+	s := &server{host: h}
+	s.read(d)
+	var out []SystemArray
+	for _, a := range s.systemArrays(d) {
+		x := SystemArray{Dev: a.dev, Level: a.level, Degraded: a.degraded, Busy: a.progress != nil}
+		for _, m := range a.members {
+			if m.is("in_sync") {
+				x.Members = append(x.Members, m.dev)
+			}
+		}
+		for _, y := range h.Strays {
+			if y.Array == a.dev {
+				x.Strays = append(x.Strays, y.Dev)
+			}
+		}
+		out = append(out, x)
+	}
+	return out
+}
+
+// system says how the server's own arrays are: in the host's line, and below it
+// what is wrong. They are no part of the brick, which its partner carries if
+// the server dies of them, so one that is degraded is a warning.
+func (v *view) system(c *Part, s *server) {
+	for _, a := range s.systemArrays(v.d) {
+		name := "array " + a.dev
+		if a.level == "raid1" || a.level == "raid10" {
+			name = "system mirror " + a.dev
+		}
+		if at := s.mountedFrom(a.dev); len(at) > 0 {
+			name += " (" + strings.Join(at, ", ") + ")"
+		}
+		c.Text += fmt.Sprintf(", %s: %s", name, whole(a))
+		s.judgeSystem(c, a, name)
+	}
+}
+
+func (s *server) judgeSystem(c *Part, a *array, name string) {
+	var good, bad []string
+	slots := map[int]bool{}
+	for _, m := range a.members {
+		switch {
+		case m.is("faulty"):
+			bad = append(bad, s.localDisk(m.dev)+" has failed")
+		case m.is("in_sync"):
+			good = append(good, s.localDisk(m.dev))
+			slots[m.slot] = true
+		case m.slot >= 0:
+			slots[m.slot] = true // being rebuilt
+		}
+	}
+	if a.state == "broken" {
+		c.add(Fault, a.dev, "%s of %s is broken: more disks are gone than it can lose", name, s.name)
+		return
+	}
+	if a.degraded > 0 {
+		mend := "replace the disk, then `mdadm --manage /dev/" + a.dev + " --add DISK` on " + s.name
+		for _, x := range s.host.Strays {
+			if x.Array == a.dev {
+				bad = append(bad, s.localDisk(x.Dev)+" is there again but not in it")
+				mend = "`mdadm --manage /dev/" + a.dev + " --add /dev/" + x.Dev + "` on " + s.name + ", if that disk is to be trusted"
+			}
+		}
+		for i := range a.disks {
+			if !slots[i] && len(bad) == 0 { // nothing tells which disk it was
+				bad = append(bad, fmt.Sprintf("the disk of slot %d is missing", i))
+			}
+		}
+		text := fmt.Sprintf("%s of %s is degraded: %d of %d disks left", name, s.name, a.disks-a.degraded, a.disks)
+		if len(good) > 0 {
+			text += ", " + list(good)
+		}
+		if len(bad) > 0 {
+			text += "; " + list(bad)
+		}
+		w := c.add(Warning, a.dev, "%s", text)
+		if a.progress == nil {
+			w.Mend = mend
+		}
+	}
+	if a.progress != nil {
+		addProgress(c, a.progress, name+" of "+s.name)
+	}
+}
+
+// mountedFrom lists where file systems of a device are mounted, also of volumes
+// on it.
+func (s *server) mountedFrom(dev string) []string {
+	from := map[string]bool{"/dev/" + dev: true}
+	for p := range s.host.Links {
+		rest, _ := strings.CutPrefix(p, "/sys/block/")
+		if dm, slave, ok := strings.Cut(rest, "/slaves/"); ok && slave == dev {
+			from["/dev/mapper/"+strings.TrimSpace(s.host.Files["/sys/block/"+dm+"/dm/name"])] = true
+		}
+	}
+	var at []string
+	for _, m := range s.mounts {
+		if from[m.Source] && !slices.Contains(at, m.Target) {
+			at = append(at, m.Target)
+		}
+	}
+	slices.Sort(at)
+	return at
+}
+
+// localDisk names a disk, or the one that a partition is on, by serial number.
+func (s *server) localDisk(dev string) string {
+	for _, d := range s.host.Disks {
+		for _, p := range d.Paths {
+			if resource.PartOf(dev, filepath.Base(p)) && d.Serial != "" {
+				return "disk " + d.Serial + " (" + dev + ")"
+			}
+		}
+	}
+	return "disk " + dev
+}

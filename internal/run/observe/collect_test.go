@@ -1,0 +1,163 @@
+package observe
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/mortarhpc/mortar/internal/host/agent"
+	"github.com/mortarhpc/mortar/internal/host/resource"
+)
+
+// realConn answers with the handlers themselves, on this machine.
+type realConn struct{ closed chan struct{} }
+
+func (realConn) Call(ctx context.Context, op string, params, result any, _ func(json.RawMessage)) error {
+	raw, err := json.Marshal(params)
+	if err != nil {
+		return err
+	}
+	out, err := Handlers()[op](ctx, raw, nil)
+	if err != nil {
+		return err
+	}
+	b, err := json.Marshal(out)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(b, result)
+}
+
+func (c realConn) Close() error { close(c.closed); return nil }
+
+type connFunc func(ctx context.Context) error
+
+func (f connFunc) Call(ctx context.Context, _ string, _, _ any, _ func(json.RawMessage)) error {
+	return f(ctx)
+}
+
+func TestCollect(t *testing.T) {
+	d := theDesign(t)
+	closed := make(chan struct{})
+	deaf := make(chan struct{})
+	defer close(deaf)
+	c := NewCollector(d, func(ctx context.Context, name string) (Conn, error) {
+		switch name {
+		case "nfs1":
+			return realConn{closed}, nil
+		case "nfs2":
+			return connFunc(func(context.Context) error { <-deaf; return nil }), nil // does not even mind its context
+		}
+		return nil, errors.New("no route to host")
+	}, time.Second)
+	f := c.Collect(t.Context())
+	if h := f.Hosts["nfs1"].Host; h == nil || h.Hostname == "" || h.NowNS == 0 || h.Files["/proc/uptime"] == "" {
+		t.Errorf("nfs1: %+v", f.Hosts["nfs1"])
+	}
+	if got := f.Hosts["nfs2"].Err; got != "no answer within 1s" {
+		t.Errorf("nfs2: %q", got)
+	}
+	if got := f.Hosts["c1"].Err; got != "no route to host" {
+		t.Errorf("c1: %q", got)
+	}
+	Judge(d, f) // of this very machine
+	c.Close()
+	<-closed
+}
+
+// A session that broke is opened again; an answer from the host is not
+// mistaken for a broken session.
+func TestCollectorReconnects(t *testing.T) {
+	d := theDesign(t)
+	var mu sync.Mutex
+	dials := 0
+	answers := []error{nil, errors.New("connection lost"), nil, &agent.Error{Message: "no such op"}, errors.New("lost"), errors.New("lost again")}
+	c := NewCollector(d, func(context.Context, string) (Conn, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		dials++
+		return connFunc(func(context.Context) error {
+			err := answers[0]
+			answers = answers[1:]
+			return err
+		}), nil
+	}, time.Minute)
+	defer c.Close()
+	var h Host
+	for i, want := range []struct {
+		dials int
+		err   string
+	}{{1, ""}, {2, ""}, {2, "no such op"}, {3, "lost again"}} {
+		err := c.Call(t.Context(), "nfs1", Op, Request{}, &h)
+		if dials != want.dials || (err == nil) != (want.err == "") || err != nil && err.Error() != want.err {
+			t.Errorf("call %d: %d dials, error %v; want %+v", i, dials, err, want)
+		}
+	}
+}
+
+func TestGather(t *testing.T) {
+	pool := &statfsPool{waiting: map[string]time.Time{}}
+	comm, err := os.ReadFile("/proc/self/comm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := strings.TrimSpace(string(comm))
+	h := gather(t.Context(), agent.HostSys{}, pool, Request{
+		Files: []string{"/proc/self/mounts", "/proc/sys/kernel/ostyp?", "/does/not/exist"}, Links: []string{"/proc/self/exe"},
+		Run: [][]string{{"readlink", "-m", "/a b"}, {"no-such-command-here"}, {"tail", "-f", "/dev/null"}}, FS: []string{"/", "/does/not/exist"},
+		Processes: []string{name, "no-such-process"}, Disks: true, CIB: true, TimeoutMS: 500})
+	if h.Files["/proc/sys/kernel/ostype"] != "Linux\n" || h.Files["/proc/self/mounts"] == "" {
+		t.Errorf("files: %q", h.Files)
+	}
+	if _, ok := h.Files["/does/not/exist"]; ok {
+		t.Error("a file that is not there was read")
+	}
+	if exe, _ := os.Executable(); h.Links["/proc/self/exe"] != exe {
+		t.Errorf("links: %q, want %s", h.Links, exe)
+	}
+	if r := h.Run["readlink -m /a b"]; r.Stdout != "/a b\n" || r.Err != "" {
+		t.Errorf("readlink: %+v", r)
+	}
+	if r := h.Run["no-such-command-here"]; r.Err == "" {
+		t.Errorf("no-such-command-here: %+v", r)
+	}
+	if r := h.Run["tail -f /dev/null"]; r.Err == "" {
+		t.Errorf("tail -f: %+v", r)
+	}
+	if fs := h.FS["/"]; fs.Size == 0 || fs.Err != "" {
+		t.Errorf("statfs /: %+v", fs)
+	}
+	if fs := h.FS["/does/not/exist"]; fs.Err == "" {
+		t.Errorf("statfs of nothing: %+v", fs)
+	}
+	if h.Processes[name] < 1 || h.Processes["no-such-process"] != 0 {
+		t.Errorf("processes: %v", h.Processes)
+	}
+}
+
+// While one statfs hangs, no second thread is sent after it.
+func TestStatfsStuck(t *testing.T) {
+	p := &statfsPool{waiting: map[string]time.Time{"/hangs": time.Now()}}
+	if fs := p.statfs(t.Context(), "/hangs", time.Hour); !fs.TimedOut {
+		t.Errorf("%+v", fs)
+	}
+}
+
+// A query that is not known as one that only reads is refused on the host, and
+// status would know nothing of what it tells.
+func TestRequestsOnlyRead(t *testing.T) {
+	for _, flavour := range []string{"nfs", "nfs-ha", "nfs-ha-xl"} {
+		for host, r := range requests(designOf(t, flavour), time.Minute) {
+			for _, argv := range r.Run {
+				if err := resource.ReadOnly(argv); err != nil {
+					t.Errorf("%s: %s: %v", flavour, host, err)
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,373 @@
+package observe
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"encoding/json"
+	"encoding/xml"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/mortarhpc/mortar/internal/base/netns"
+	"github.com/mortarhpc/mortar/internal/host/agent"
+	"github.com/mortarhpc/mortar/internal/host/resource"
+)
+
+// Op is the agent's read-only operation that answers a Request with a Host.
+const Op = "observe.gather"
+
+// Request says what to read on one host. Everything in it is answered in one
+// process: only Run starts others, which are dear where the CPU is emulated.
+type Request struct {
+	Files     []string   `json:"files,omitempty"` // patterns, see filepath.Match
+	Links     []string   `json:"links,omitempty"` // patterns of links to resolve fully
+	Run       [][]string `json:"run,omitempty"`   // commands that only read
+	FS        []string   `json:"fs,omitempty"`    // mount points to ask statfs(2) of
+	Processes []string   `json:"processes,omitempty"`
+	// Namespaces are network namespaces whose processes are counted apart.
+	Namespaces []string `json:"namespaces,omitempty"`
+	Disks      bool     `json:"disks,omitempty"`
+	CIB        bool     `json:"cib,omitempty"`
+	// Outlets to ask PDUs for.
+	Outlets []OutletAsk `json:"outlets,omitempty"`
+	// Bounds of each command and of each statfs, in milliseconds.
+	TimeoutMS   int `json:"timeout_ms,omitempty"`
+	FSTimeoutMS int `json:"fs_timeout_ms,omitempty"`
+}
+
+// Host is what a host answered.
+type Host struct {
+	Hostname  string               `json:"hostname"`
+	NowNS     int64                `json:"now_ns"`       // wall clock of the host, ns since 1970
+	UTCOffset int                  `json:"utc_offset_s"` // of the host's local time, seconds east of UTC
+	Files     map[string]string    `json:"files,omitempty"`
+	Links     map[string]string    `json:"links,omitempty"`
+	Run       map[string]RunResult `json:"run,omitempty"` // by the command, joined with spaces
+	FS        map[string]FS        `json:"fs,omitempty"`
+	Processes map[string]int       `json:"processes,omitempty"` // how many run, by name, or name@namespace
+	Addresses []string             `json:"addresses,omitempty"` // with prefix length; also those in the services' namespaces
+	NetLinks  []Link               `json:"net_links,omitempty"` // interfaces of the host itself
+	Disks     []DiskState          `json:"disks,omitempty"`
+	Strays    []Stray              `json:"strays,omitempty"` // with Disks
+	CIB       *CIB                 `json:"cib,omitempty"`
+	Outlets   []Outlet             `json:"outlets,omitempty"`
+}
+
+// RunResult is a command's output, or why it could not be run.
+type RunResult struct {
+	resource.Output
+	Err string `json:"err,omitempty"`
+}
+
+// FS is what statfs(2) said of a mount point.
+type FS struct {
+	Err       string  `json:"err,omitempty"`
+	TimedOut  bool    `json:"timed_out,omitempty"`
+	Size      uint64  `json:"size"`  // bytes
+	Avail     uint64  `json:"avail"` // bytes, to users
+	Files     uint64  `json:"files"`
+	FilesFree uint64  `json:"files_free"`
+	Millis    float64 `json:"ms"` // how long the answer took
+}
+
+// DiskState is a disk and the state of each path to it.
+type DiskState struct {
+	resource.DiskFact
+	PathState map[string]PathState `json:"path_state,omitempty"` // by sdX
+}
+
+// PathState is one path to a disk.
+type PathState struct {
+	State string `json:"state"` // SCSI device state: running, offline, transport-offline, blocked …
+	HBA   int    `json:"hba"`   // SCSI host number, -1 if it has none
+}
+
+// CIB is the part of the cluster's configuration that crm_mon does not show.
+// It holds no parameters of resources: those of fence devices may be secret.
+type CIB struct {
+	Levels      []CIBLevel    `xml:"configuration>fencing-topology>fencing-level" json:"levels,omitempty"`
+	Constraints []CIBLocation `xml:"configuration>constraints>rsc_location" json:"constraints,omitempty"`
+	Nodes       []CIBNode     `xml:"configuration>nodes>node" json:"nodes,omitempty"`
+}
+
+// CIBNode is a node with its permanent attributes, as far as they are
+// Mortar's.
+type CIBNode struct {
+	Name  string    `xml:"uname,attr" json:"name"`
+	Attrs []CIBAttr `xml:"instance_attributes>nvpair" json:"attrs,omitempty"`
+}
+
+// CIBAttr is an attribute of a node.
+type CIBAttr struct {
+	Name  string `xml:"name,attr" json:"name"`
+	Value string `xml:"value,attr" json:"value"`
+}
+
+// CIBLevel is a level of fencing for a node.
+type CIBLevel struct {
+	Target  string `xml:"target,attr" json:"target"`
+	Index   int    `xml:"index,attr" json:"index"`
+	Devices string `xml:"devices,attr" json:"devices"` // comma-separated
+}
+
+// CIBLocation is a location constraint.
+type CIBLocation struct {
+	ID       string `xml:"id,attr" json:"id"`
+	Resource string `xml:"rsc,attr" json:"rsc"`
+	Node     string `xml:"node,attr" json:"node"`
+	Score    string `xml:"score,attr" json:"score"`
+}
+
+// ParseCIB reads what a CIB is made of from the cluster's configuration.
+func ParseCIB(text []byte) (*CIB, error) {
+	var c CIB
+	if err := xml.Unmarshal(text, &c); err != nil {
+		return nil, fmt.Errorf("CIB: %w", err)
+	}
+	c.onlyOwn()
+	return &c, nil
+}
+
+// cibFile is where Pacemaker keeps its configuration on disk; it is rewritten
+// on every change. Reading it saves a fork of cibadmin.
+const cibFile = "/var/lib/pacemaker/cib/cib.xml"
+
+// Handlers are the operations this package adds to the agent.
+func Handlers() map[string]agent.Handler {
+	fs := &statfsPool{waiting: map[string]time.Time{}}
+	return map[string]agent.Handler{
+		Op: func(ctx context.Context, params json.RawMessage, _ func(any)) (any, error) {
+			var r Request
+			if err := json.Unmarshal(params, &r); err != nil {
+				return nil, fmt.Errorf("%s: %w", Op, err)
+			}
+			return gather(ctx, agent.HostSys{}, fs, r), nil
+		},
+	}
+}
+
+// gather answers a Request. What cannot be read is missing in the answer:
+// whether that is a fault is for the checks to say.
+func gather(ctx context.Context, sys resource.Sys, pool *statfsPool, r Request) *Host {
+	timeout := time.Duration(r.TimeoutMS) * time.Millisecond
+	if timeout <= 0 {
+		timeout = 5 * time.Second
+	}
+	fsTimeout := time.Duration(r.FSTimeoutMS) * time.Millisecond
+	if fsTimeout <= 0 {
+		fsTimeout = timeout
+	}
+	now := time.Now()
+	_, offset := now.Zone()
+	h := &Host{NowNS: now.UnixNano(), UTCOffset: offset, Addresses: addresses(), NetLinks: links()}
+	h.Hostname, _ = os.Hostname()
+
+	// What may take long runs beside the rest.
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	if len(r.Run) > 0 {
+		h.Run = map[string]RunResult{}
+	}
+	for _, argv := range r.Run {
+		wg.Go(func() {
+			cctx, cancel := context.WithTimeout(ctx, timeout)
+			defer cancel()
+			out, err := sys.Query(cctx, argv...)
+			res := RunResult{Output: out}
+			if err != nil {
+				res.Err = err.Error()
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			h.Run[strings.Join(argv, " ")] = res
+		})
+	}
+	if len(r.FS) > 0 {
+		h.FS = map[string]FS{}
+	}
+	for _, path := range r.FS {
+		wg.Go(func() {
+			f := pool.statfs(ctx, path, fsTimeout)
+			mu.Lock()
+			defer mu.Unlock()
+			h.FS[path] = f
+		})
+	}
+
+	if len(r.Outlets) > 0 {
+		wg.Go(func() { h.Outlets = askOutlets(ctx, sys, r.Outlets, timeout) })
+	}
+
+	h.Files = readFiles(sys, r.Files)
+	if len(r.Links) > 0 {
+		h.Links = map[string]string{}
+		for _, pattern := range r.Links {
+			paths, _ := sys.Glob(pattern)
+			for _, p := range paths {
+				if to, err := sys.Readlink(p); err == nil {
+					h.Links[p] = to
+				}
+			}
+		}
+	}
+	if len(r.Processes) > 0 {
+		h.Processes = processes(sys, r.Processes, r.Namespaces)
+	}
+	if r.Disks {
+		h.Disks = diskStates(ctx, sys)
+		h.Strays = strays(sys)
+	}
+	if r.CIB {
+		if b, err := sys.ReadFile(cibFile); err == nil {
+			if c, err := ParseCIB(b); err == nil {
+				h.CIB = c
+			}
+		}
+	}
+	wg.Wait()
+	return h
+}
+
+func readFiles(sys resource.Sys, patterns []string) map[string]string {
+	files := map[string]string{}
+	for _, pattern := range patterns {
+		paths := []string{pattern}
+		if strings.ContainsAny(pattern, "*?[") {
+			paths, _ = sys.Glob(pattern)
+		}
+		for _, p := range paths {
+			// An attribute of /sys or /proc may be listed and still refuse to be read.
+			if b, err := sys.ReadFile(p); err == nil {
+				files[p] = string(b)
+			}
+		}
+	}
+	return files
+}
+
+// processes counts the running processes of each name (comm, 15 bytes), and
+// those of them that are in a network namespace as name@namespace.
+func processes(sys resource.Sys, names, namespaces []string) map[string]int {
+	n := map[string]int{}
+	space := map[string]string{} // what /proc/PID/ns/net links to, to name
+	for _, ns := range namespaces {
+		if id, err := netns.ID(ns); err == nil {
+			space[id] = ns
+		}
+	}
+	for _, name := range names {
+		n[name] = 0
+		for _, ns := range namespaces {
+			n[inNamespace(name, ns)] = 0
+		}
+	}
+	paths, _ := sys.Glob("/proc/[0-9]*/comm")
+	for _, p := range paths {
+		b, err := sys.ReadFile(p)
+		if err != nil {
+			continue
+		}
+		comm := strings.TrimSpace(string(b))
+		if _, wanted := n[comm]; !wanted {
+			continue
+		}
+		n[comm]++
+		if id, err := netns.OfProcess(filepath.Base(filepath.Dir(p))); err == nil && space[id] != "" {
+			n[inNamespace(comm, space[id])]++
+		}
+	}
+	return n
+}
+
+// inNamespace is the key of a count of processes.
+func inNamespace(name, namespace string) string {
+	if namespace == "" {
+		return name
+	}
+	return name + "@" + namespace
+}
+
+func diskStates(ctx context.Context, sys resource.Sys) []DiskState {
+	disks, err := sys.Disks(ctx)
+	if err != nil {
+		return nil
+	}
+	var out []DiskState
+	for _, d := range disks {
+		s := DiskState{DiskFact: d, PathState: map[string]PathState{}}
+		for _, p := range d.Paths {
+			name := filepath.Base(p)
+			st := PathState{HBA: -1}
+			if b, err := sys.ReadFile("/sys/block/" + name + "/device/state"); err == nil {
+				st.State = strings.TrimSpace(string(b))
+			}
+			if to, err := sys.Readlink("/sys/block/" + name + "/device"); err == nil {
+				// …/host2/target2:0:3/2:0:3:0: the last element is host:channel:target:LUN.
+				if host, _, ok := strings.Cut(filepath.Base(to), ":"); ok {
+					if n, err := strconv.Atoi(host); err == nil {
+						st.HBA = n
+					}
+				}
+			}
+			s.PathState[name] = st
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+// statfsPool asks statfs(2) with a bound on the wait. A file system that does
+// not answer holds its thread in the kernel until it does: no second thread
+// is sent after the first.
+type statfsPool struct {
+	mu      sync.Mutex
+	waiting map[string]time.Time // since when, by path
+}
+
+func (p *statfsPool) statfs(ctx context.Context, path string, timeout time.Duration) FS {
+	start := time.Now()
+	p.mu.Lock()
+	if since, ok := p.waiting[path]; ok {
+		p.mu.Unlock()
+		return FS{TimedOut: true, Millis: millis(time.Since(since))}
+	}
+	p.waiting[path] = start
+	p.mu.Unlock()
+
+	done := make(chan FS, 1)
+	go func() {
+		var st unix.Statfs_t
+		err := unix.Statfs(path, &st)
+		p.mu.Lock()
+		delete(p.waiting, path)
+		p.mu.Unlock()
+		if err != nil {
+			done <- FS{Err: err.Error()}
+			return
+		}
+		bs := uint64(st.Bsize)
+		if st.Frsize > 0 {
+			bs = uint64(st.Frsize)
+		}
+		done <- FS{Size: st.Blocks * bs, Avail: st.Bavail * bs, Files: st.Files, FilesFree: st.Ffree}
+	}()
+	t := time.NewTimer(timeout)
+	defer t.Stop()
+	select {
+	case f := <-done:
+		f.Millis = millis(time.Since(start))
+		return f
+	case <-t.C:
+	case <-ctx.Done():
+	}
+	return FS{TimedOut: true, Millis: millis(time.Since(start))}
+}
+
+func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

@@ -1,0 +1,288 @@
+package observe
+
+import (
+	"context"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/host/agent"
+	"github.com/mortarhpc/mortar/internal/host/resource"
+)
+
+// OutletAsk names an outlet: the fence device that switches it, and its number
+// there.
+type OutletAsk struct {
+	Device string `json:"device"`
+	Port   string `json:"port"`
+}
+
+// Outlet is what a PDU said of an outlet.
+type Outlet struct {
+	OutletAsk
+	On       bool   `json:"on"`
+	Err      string `json:"err,omitempty"` // why nothing is known
+	TimedOut bool   `json:"timed_out,omitempty"`
+}
+
+// outletTime bounds what all outlets together may take. fence_apc_snmp gives a
+// PDU that is dead up on its own after 7 s (measured, on an emulated server).
+const outletTime = 15 * time.Second
+
+// AskOutlets has Collect also ask the PDUs which outlets of the servers are on.
+// A server's partner is asked, which is who would fence it. It costs that
+// server a process for each outlet.
+func (c *Collector) AskOutlets() { c.outlets = true }
+
+// collectOutlets asks each server that answered for the outlets of its
+// partner, and for its own if the partner did not answer.
+func (c *Collector) collectOutlets(ctx context.Context, f Facts) {
+	asks := map[string][]OutletAsk{}
+	for _, l := range c.d.HA.Fencing {
+		by := ""
+		for _, n := range c.d.HA.Nodes {
+			if f.Hosts[n.Name].Host != nil && (by == "" || n.Name != l.Node) {
+				by = n.Name
+			}
+		}
+		for i := range l.Devices {
+			if port := l.Devices[i].Outlet(l.Node); port != "" && by != "" {
+				asks[by] = append(asks[by], OutletAsk{l.Devices[i].ID, port})
+			}
+		}
+	}
+	limit := min(c.timeout, outletTime)
+	cctx, cancel := context.WithTimeout(ctx, limit+time.Second)
+	defer cancel()
+	var wg sync.WaitGroup
+	for by, ask := range asks {
+		wg.Go(func() {
+			var h Host
+			if err := c.Call(cctx, by, Op, Request{Outlets: ask, TimeoutMS: int(limit.Milliseconds())}, &h); err != nil {
+				for _, a := range ask {
+					h.Outlets = append(h.Outlets, Outlet{OutletAsk: a, Err: err.Error(), TimedOut: true})
+				}
+			}
+			f.Hosts[by].Host.Outlets = h.Outlets
+		})
+	}
+	wg.Wait()
+}
+
+// askOutlets asks for the state of outlets with the parameters, and the
+// secret, that Pacemaker would fence with.
+func askOutlets(ctx context.Context, sys resource.Sys, asks []OutletAsk, timeout time.Duration) []Outlet {
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("no answer within %v", timeout))
+	defer cancel()
+	cib, cibErr := sys.ReadFile(cibFile)
+	out := make([]Outlet, len(asks))
+	var wg sync.WaitGroup
+	for i, a := range asks {
+		out[i].OutletAsk = a
+		wg.Go(func() {
+			on, err := false, cibErr
+			if err == nil {
+				on, err = outletOn(ctx, cib, a)
+			}
+			out[i].On = on
+			if err != nil {
+				out[i].Err, out[i].TimedOut = err.Error(), ctx.Err() != nil
+			}
+		})
+	}
+	wg.Wait()
+	return out
+}
+
+func outletOn(ctx context.Context, cib []byte, a OutletAsk) (bool, error) {
+	name, params, err := fenceParams(cib, a.Device)
+	if err != nil {
+		return false, err
+	}
+	params["port"] = a.Port
+	out, err := agent.FenceStatus(ctx, name, params)
+	switch {
+	case ctx.Err() != nil:
+		return false, context.Cause(ctx)
+	case err != nil:
+		return false, err
+	case out.Code == 0 || out.Code == 2:
+		return out.Code == 0, nil
+	}
+	return false, errors.New(fenceError(out, params))
+}
+
+// fenceParams finds a fence device in the cluster's configuration.
+func fenceParams(cib []byte, id string) (name string, params map[string]string, err error) {
+	var c struct {
+		Primitives []struct {
+			ID    string    `xml:"id,attr"`
+			Class string    `xml:"class,attr"`
+			Type  string    `xml:"type,attr"`
+			Pairs []CIBAttr `xml:"instance_attributes>nvpair"`
+		} `xml:"configuration>resources>primitive"`
+	}
+	if err := xml.Unmarshal(cib, &c); err != nil {
+		return "", nil, fmt.Errorf("%s: %w", cibFile, err)
+	}
+	for _, p := range c.Primitives {
+		if p.ID != id || p.Class != "stonith" {
+			continue
+		}
+		params = map[string]string{}
+		for _, a := range p.Pairs {
+			params[a.Name] = a.Value
+		}
+		return p.Type, params, nil
+	}
+	return "", nil, fmt.Errorf("fence device %s is not in the cluster's configuration", id)
+}
+
+// fenceError is the first error that a fence agent reports, without any of its
+// parameters that could be a secret.
+func fenceError(out resource.Output, params map[string]string) string {
+	text := oneLine(strings.TrimSpace(out.Stderr))
+	for line := range strings.Lines(out.Stderr) {
+		if _, said, ok := strings.Cut(line, "ERROR: "); ok {
+			text = strings.TrimSpace(said)
+			break
+		}
+	}
+	for _, secret := range []string{"community", "password", "passwd", "snmp_priv_passwd"} {
+		if v := params[secret]; v != "" {
+			text = strings.ReplaceAll(text, v, "…")
+		}
+	}
+	if text == "" {
+		text = fmt.Sprintf("exit code %d", out.Code)
+	}
+	return text
+}
+
+// power: which outlets are on, and does each PDU answer; nil if none was asked.
+func (v *view) power() *Part {
+	p := &Part{Name: "power"}
+	silent := &Part{} // the PDUs
+	told := map[string]bool{}
+	on, all := 0, 0
+	for _, l := range v.d.HA.Fencing {
+		var off, unknown, good []string
+		for i := range l.Devices {
+			dev := &l.Devices[i]
+			o, by := v.outlet(dev, l.Node)
+			if o == nil {
+				continue
+			}
+			all++
+			name := fmt.Sprintf("outlet %s of %s (feed %s)", o.Port, v.pdu(dev), strings.Join(dev.Feeds, "+"))
+			switch {
+			case o.Err != "":
+				unknown = append(unknown, name)
+				if key := dev.ID + by; !told[key] {
+					told[key] = true
+					c := silent.add(Fault, v.pdu(dev), "%s (%s) does not answer %s: %s; fencing by the PDUs does not work without it", v.pdu(dev), dev.Params["ip"], by, oneLine(o.Err))
+					c.Mend = "see that it has power and a link, and that its address and secrets are those of the spec"
+					if o.TimedOut {
+						c.Level = Unknown
+						c.Text = fmt.Sprintf("%s (%s) was asked by %s, which was not done in time: %s", v.pdu(dev), dev.Params["ip"], by, oneLine(o.Err))
+						c.Mend = ""
+					}
+				}
+			case o.On:
+				on++
+				good = append(good, name)
+			default:
+				off = append(off, name)
+			}
+		}
+		if len(good)+len(off)+len(unknown) > 0 {
+			p.Parts = append(p.Parts, v.supply(l.Node, good, off, unknown))
+		}
+	}
+	if all == 0 {
+		return nil
+	}
+	p.Parts = append(p.Parts, silent.Parts...)
+	p.Text = fmt.Sprintf("%d of %d outlets on", on, all)
+	return p
+}
+
+// supply judges the outlets of one server.
+func (v *view) supply(node string, on, off, unknown []string) *Part {
+	p := &Part{Name: node}
+	switch {
+	case len(off) == 0 && len(unknown) > 0:
+		p.Level, p.Text = Unknown, list(unknown)+": nothing is known"
+		return p
+	case len(off) == 0:
+		p.Text = list(on) + isAre(len(on)) + " on"
+		return p
+	case len(on)+len(unknown) == 0:
+		p.Level, p.Text = Fault, fmt.Sprintf("%s has no power: %s%s off", node, list(off), isAre(len(off)))
+	default:
+		p.Level, p.Text = Fault, fmt.Sprintf("%s has lost a power feed: %s%s off; if the other one fails, %s is off", node, list(off), isAre(len(off)), node)
+	}
+	p.Mend = fmt.Sprintf("`mortar outlets-on %s %s`", v.d.Spec.File, node)
+	if c := v.node(node); c != nil && c.Unclean || v.fencingNow(node) {
+		p.Level, p.Mend = Warning, "it is being fenced; look again when that is done"
+	}
+	return p
+}
+
+// outlet is what is known of the outlet by which a device switches a server,
+// and who asked for it.
+func (v *view) outlet(dev *design.FenceDevice, node string) (o *Outlet, by string) {
+	port := dev.Outlet(node)
+	for _, s := range v.servers {
+		if s.host == nil || port == "" {
+			continue
+		}
+		for i := range s.host.Outlets {
+			if x := &s.host.Outlets[i]; x.Device == dev.ID && x.Port == port {
+				return x, s.name
+			}
+		}
+	}
+	return nil, ""
+}
+
+// pdu is the name of a device's PDU in the spec.
+func (v *view) pdu(dev *design.FenceDevice) string {
+	for _, p := range v.d.Spec.PDUs {
+		if p.Address == dev.Params["ip"] {
+			return p.Name
+		}
+	}
+	return dev.ID
+}
+
+// fencingNow says whether the cluster is fencing a node.
+func (v *view) fencingNow(node string) bool {
+	return v.crm != nil && slices.Contains(snapshot(v.d, v.crm, nil, false).Fencing, node)
+}
+
+// SupplyOutlet is one of the outlets that power a server.
+type SupplyOutlet struct {
+	Outlet
+	Device *design.FenceDevice
+	PDU    string // its name in the spec
+}
+
+// OutletsOf are the outlets of a server, as far as the facts know them.
+func OutletsOf(d *design.Design, f Facts, node string) []SupplyOutlet {
+	v := newView(d, f)
+	var out []SupplyOutlet
+	for _, l := range d.HA.Fencing {
+		for i := range l.Devices {
+			if o, _ := v.outlet(&l.Devices[i], node); o != nil && l.Node == node {
+				out = append(out, SupplyOutlet{*o, &l.Devices[i], v.pdu(&l.Devices[i])})
+			}
+		}
+	}
+	return out
+}

@@ -1,0 +1,232 @@
+package observe
+
+import (
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/mortarhpc/mortar/internal/base/linux"
+)
+
+// mdProgress is the progress line of an array in /proc/mdstat.
+type mdProgress struct {
+	Action  string        // resync, recovery, reshape, check, repair
+	Percent float64       // done; 0 while it waits
+	Left    time.Duration // as the kernel estimates; 0 unknown
+	Waiting string        // DELAYED, PENDING or REMOTE: it does not run now
+}
+
+var (
+	mdProgressRE = regexp.MustCompile(`(resync|recovery|reshape|check|repair)\s*=\s*([0-9.]+)%.*?finish=([0-9.]+)min`)
+	mdWaitRE     = regexp.MustCompile(`(resync|recovery|reshape|check|repair)\s*=\s*(DELAYED|PENDING|REMOTE)`)
+)
+
+// parseMDStat finds what each array is doing, by device name (md127).
+// Source: md(4), drivers/md/md.c status_resync
+func parseMDStat(text string) map[string]mdProgress {
+	out := map[string]mdProgress{}
+	dev := ""
+	for line := range strings.Lines(text) {
+		if name, _, ok := strings.Cut(line, " : "); ok && strings.HasPrefix(name, "md") {
+			dev = name
+			continue
+		}
+		if dev == "" {
+			continue
+		}
+		if m := mdProgressRE.FindStringSubmatch(line); m != nil {
+			pct, _ := strconv.ParseFloat(m[2], 64)
+			left, _ := strconv.ParseFloat(m[3], 64)
+			out[dev] = mdProgress{Action: m[1], Percent: pct, Left: time.Duration(left * float64(time.Minute))}
+		} else if m := mdWaitRE.FindStringSubmatch(line); m != nil {
+			out[dev] = mdProgress{Action: m[1], Waiting: m[2]}
+		}
+	}
+	return out
+}
+
+// dmPath is a path's state as the multipath target of the kernel has it.
+type dmPath struct {
+	Dev    string // major:minor
+	Active bool
+	Fails  int
+}
+
+// parseDMStatus reads `dmsetup status --target multipath`, by map name.
+// Source: drivers/md/dm-mpath.c multipath_status, STATUSTYPE_INFO
+func parseDMStatus(text string) map[string][]dmPath {
+	out := map[string][]dmPath{}
+	for line := range strings.Lines(text) {
+		name, rest, ok := strings.Cut(line, ": ")
+		f := strings.Fields(rest)
+		if !ok || len(f) < 4 || f[2] != "multipath" {
+			continue
+		}
+		r := &fields{f: f[3:]}
+		r.skip(r.int()) // features
+		r.skip(r.int()) // hardware handler
+		groups := r.int()
+		r.int() // next group to try
+		var paths []dmPath
+		for range groups {
+			r.next()        // state of the group: A, E or D
+			r.skip(r.int()) // selector status
+			n, args := r.int(), r.int()
+			for range n {
+				dev, state, fails := r.next(), r.next(), r.int()
+				r.skip(args)
+				if r.bad {
+					break
+				}
+				paths = append(paths, dmPath{dev, state == "A", fails})
+			}
+			if r.bad {
+				break
+			}
+		}
+		out[name] = paths
+	}
+	return out
+}
+
+// fields is a cursor over words; bad once a word is missing or no number.
+type fields struct {
+	f   []string
+	bad bool
+}
+
+func (r *fields) next() string {
+	if len(r.f) == 0 {
+		r.bad = true
+		return ""
+	}
+	s := r.f[0]
+	r.f = r.f[1:]
+	return s
+}
+
+func (r *fields) int() int {
+	n, err := strconv.Atoi(r.next())
+	if err != nil || n < 0 || n > 1<<16 {
+		r.bad = true
+		return 0
+	}
+	return n
+}
+
+func (r *fields) skip(n int) {
+	for range n {
+		if r.bad {
+			return
+		}
+		r.next()
+	}
+}
+
+// link is one corosync link of a node: which peers it reaches.
+type link struct {
+	ID    int
+	Addr  string
+	Peers map[int]string // by node ID: connected, disconnected, localhost
+}
+
+// parseLinks reads `corosync-cfgtool -s`. Source: corosync-cfgtool(8)
+func parseLinks(text string) []link {
+	var out []link
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		switch {
+		case strings.HasPrefix(line, "LINK ID"):
+			f := strings.Fields(line)
+			if len(f) < 3 {
+				continue
+			}
+			id, err := strconv.Atoi(f[2])
+			if err != nil {
+				continue
+			}
+			out = append(out, link{ID: id, Peers: map[int]string{}})
+		case len(out) == 0:
+		case strings.HasPrefix(line, "addr"):
+			if _, v, ok := strings.Cut(line, "="); ok {
+				out[len(out)-1].Addr = strings.TrimSpace(v)
+			}
+		case strings.HasPrefix(line, "nodeid:"):
+			f := strings.SplitN(strings.TrimPrefix(line, "nodeid:"), ":", 2)
+			if len(f) != 2 {
+				continue
+			}
+			id, err := strconv.Atoi(strings.TrimSpace(f[0]))
+			if err != nil {
+				continue
+			}
+			out[len(out)-1].Peers[id] = strings.TrimSpace(f[1])
+		}
+	}
+	return out
+}
+
+// parseWaits reads what corosync-cmapctl prints of
+// runtime.votequorum.wait_for_all_status: true until the server has seen every
+// other one since its corosync started.
+// Source: corosync exec/votequorum.c, update_wait_for_all_status
+func parseWaits(text string) bool {
+	_, value, _ := strings.Cut(text, " = ")
+	return strings.TrimSpace(value) == "1"
+}
+
+// crm is the cluster as one server sees it.
+type crm struct{ *linux.CRM }
+
+func parseCRM(text string) (*crm, error) {
+	c, err := linux.ParseCRM(text)
+	if err != nil {
+		return nil, err
+	}
+	return &crm{c}, nil
+}
+
+// opStats is a line of the per-operation table of /proc/self/mountstats.
+type opStats struct {
+	Ops, Transmissions, Timeouts int64
+	RTT, Execute                 int64 // ms, summed over all operations
+}
+
+// parseMountStats reads the NFS mounts of /proc/self/mountstats, by mount
+// point and operation. Source: fs/nfs/super.c nfs_show_stats
+func parseMountStats(text string) map[string]map[string]opStats {
+	out := map[string]map[string]opStats{}
+	var cur map[string]opStats
+	perOp := false
+	for line := range strings.Lines(text) {
+		f := strings.Fields(line)
+		if len(f) == 0 {
+			continue
+		}
+		if f[0] == "device" {
+			cur, perOp = nil, false
+			if len(f) >= 8 && f[2] == "mounted" && strings.HasPrefix(f[7], "nfs") {
+				cur = map[string]opStats{}
+				out[linux.Unescape(f[4])] = cur
+			}
+			continue
+		}
+		if cur == nil {
+			continue
+		}
+		if f[0] == "per-op" {
+			perOp = true
+			continue
+		}
+		if !perOp || !strings.HasSuffix(f[0], ":") || len(f) < 9 {
+			continue
+		}
+		var n [8]int64
+		for i := range n {
+			n[i], _ = strconv.ParseInt(f[i+1], 10, 64)
+		}
+		cur[strings.TrimSuffix(f[0], ":")] = opStats{Ops: n[0], Transmissions: n[1], Timeouts: n[2], RTT: n[6], Execute: n[7]}
+	}
+	return out
+}

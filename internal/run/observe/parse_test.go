@@ -1,0 +1,150 @@
+package observe
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/mortarhpc/mortar/internal/base/linux"
+)
+
+func TestParseMDStat(t *testing.T) {
+	// Forms of drivers/md/md.c, md_seq_show and status_resync.
+	text := `Personalities : [raid6] [raid5] [raid4] [raid10]
+md127 : active raid6 dm-5[5](S) dm-4[4] dm-2[2] dm-1[1] dm-0[0]
+      3901952 blocks super 1.2 level 6, 128k chunk, algorithm 2 [4/3] [UUU_]
+      [=====>...............]  recovery = 27.1% (264704/975488) finish=0.5min speed=22058K/sec
+      bitmap: 0/1 pages [0KB], 65536KB chunk
+
+md126 : active (auto-read-only) raid6 sdf[3] sde[2]
+      3901952 blocks super 1.2 level 6, 128k chunk, algorithm 2 [4/4] [UUUU]
+        resync=PENDING
+
+md125 : active raid10 sdh[1] sdg[0]
+      975488 blocks super 1.2 512K chunks 2 near-copies [2/2] [UU]
+      [>....................]  check =  0.3% (3000/975488) finish=10.7min speed=1500K/sec
+
+md124 : inactive sdi[0](S)
+      976512 blocks super 1.2
+
+unused devices: <none>
+`
+	want := map[string]mdProgress{
+		"md127": {Action: "recovery", Percent: 27.1, Left: 30 * time.Second},
+		"md126": {Action: "resync", Waiting: "PENDING"},
+		"md125": {Action: "check", Percent: 0.3, Left: 642 * time.Second},
+	}
+	if diff := cmp.Diff(want, parseMDStat(text)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestParseDMStatus(t *testing.T) {
+	text := `35000c50000000101: 0 3906250 multipath 2 0 0 0 1 1 A 0 2 2 8:0 A 0 0 1 8:96 F 3 0 1
+35000c50000000102: 0 3906250 multipath 2 0 1 0 2 1 A 0 1 0 8:16 A 0 E 0 1 0 8:112 A 1
+35000c50000000103: 0 3906250 multipath 2 1 0 0 0 0
+brick1_home-data: 0 7790592 linear
+cut: 0 1 multipath 2 0 0 0 1 1 A 0 9 2 8:0 A
+`
+	want := map[string][]dmPath{
+		"35000c50000000101": {{"8:0", true, 0}, {"8:96", false, 3}},
+		"35000c50000000102": {{"8:16", true, 0}, {"8:112", true, 1}},
+		"35000c50000000103": nil,
+		"cut":               nil,
+	}
+	if diff := cmp.Diff(want, parseDMStatus(text)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestParseLinks(t *testing.T) {
+	got := parseLinks(recorded(t, "ring0-down.nfs1.ring"))
+	want := []link{
+		{ID: 0, Addr: "10.77.2.11", Peers: map[int]string{1: "localhost", 2: "disconnected"}},
+		{ID: 1, Addr: "10.77.1.11", Peers: map[int]string{1: "localhost", 2: "connected"}},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestParseCRMTime(t *testing.T) {
+	for _, tt := range []struct {
+		in     string
+		offset int
+		want   time.Time
+	}{
+		{"Sat Nov 21 20:50:33 2026", 0, time.Date(2026, 11, 21, 20, 50, 33, 0, time.UTC)},
+		{"Sat Nov  7 20:50:33 2026", 3600, time.Date(2026, 11, 7, 19, 50, 33, 0, time.UTC)},
+		{"2026-11-21 20:52:27.641955Z", 0, time.Date(2026, 11, 21, 20, 52, 27, 641955000, time.UTC)},
+		{"2026-11-21 20:37:36Z", 7200, time.Date(2026, 11, 21, 20, 37, 36, 0, time.UTC)},
+		{"2026-11-21 21:37:36 +01:00", 0, time.Date(2026, 11, 21, 20, 37, 36, 0, time.UTC)},
+		{"2026-11-21 21:37:36.000001 +01:00", 0, time.Date(2026, 11, 21, 20, 37, 36, 1000, time.UTC)},
+	} {
+		got, ok := linux.ParseCRMTime(tt.in, tt.offset)
+		if !ok || !got.Equal(tt.want) {
+			t.Errorf("%q: %v, want %v", tt.in, got, tt.want)
+		}
+	}
+	if _, ok := linux.ParseCRMTime("", 0); ok {
+		t.Error("no time was taken for one")
+	}
+}
+
+func TestParseCRMNotConnected(t *testing.T) {
+	_, err := parseCRM(notConnected)
+	if err == nil || err.Error() != "Connection to cluster failed: Connection refused" {
+		t.Errorf("error %v", err)
+	}
+	if _, err := parseCRM(""); err == nil {
+		t.Error("nothing was read as a cluster")
+	}
+}
+
+func TestParseMountStats(t *testing.T) {
+	// Source: fs/nfs/super.c nfs_show_stats, net/sunrpc/stats.c rpc_clnt_show_stats
+	text := `device /dev/vdb mounted on / with fstype ext4
+device 10.77.1.100:/srv/home/data mounted on /mnt/home with fstype nfs4 statvers=1.1
+	opts:	rw,vers=4.1,hard,proto=tcp
+	age:	120
+	events:	1 2 3 4
+	RPC iostats version: 1.1  p/v: 100003/4 (nfs)
+	xprt:	tcp 784 0 1 0 12 99 99 0 99 0 2 0 0
+	per-op statistics
+	        NULL: 1 1 0 44 24 2 0 3 0
+	        READ: 10 12 1 2000 90000 5 80 90 0
+	       WRITE: 20 20 0 900000 3000 10 400 420 0
+
+device 10.77.1.100:/srv/home/data mounted on /mnt/home-v3 with fstype nfs statvers=1.1
+	per-op statistics
+	       WRITE: 7 8 0 900000 3000 10 400 420
+`
+	want := map[string]map[string]opStats{
+		"/mnt/home": {
+			"NULL":  {Ops: 1, Transmissions: 1, RTT: 0, Execute: 3},
+			"READ":  {Ops: 10, Transmissions: 12, Timeouts: 1, RTT: 80, Execute: 90},
+			"WRITE": {Ops: 20, Transmissions: 20, RTT: 400, Execute: 420},
+		},
+		"/mnt/home-v3": {"WRITE": {Ops: 7, Transmissions: 8, RTT: 400, Execute: 420}},
+	}
+	if diff := cmp.Diff(want, parseMountStats(text)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// Whatever a host sends, judging it ends and does not panic.
+func FuzzParsers(f *testing.F) {
+	for _, s := range []string{"md1 : x\n[=> check = 1.0% finish=1min", "a: 0 1 multipath 65536 65536", "LINK ID 0\nnodeid: 1: x", "device a mounted on b with fstype nfs\nper-op\nX: 1 2 3 4 5 6 7 8", "/a\tb(c)", notConnected} {
+		f.Add(s)
+	}
+	f.Fuzz(func(_ *testing.T, s string) {
+		parseMDStat(s)
+		parseDMStatus(s)
+		parseLinks(s)
+		linux.ParseMounts(s)
+		parseMountStats(s)
+		linux.ParseCRMTime(s, 0)
+		_, _ = parseCRM(s)
+	})
+}

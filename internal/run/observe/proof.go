@@ -1,0 +1,168 @@
+package observe
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/mortarhpc/mortar/internal/brick/design"
+)
+
+// What a fence test leaves in the cluster are attributes of the node it
+// fenced, in the CIB: they are on both servers, outlive them, and go with the
+// cluster they tell of.
+const (
+	// ownAttribute begins the name of every attribute of Mortar's.
+	ownAttribute = "mortar-"
+	// AttrTesting is set while a fence test of the node is under way: it may be
+	// off, and a level may be missing. Its value is TestingStandby if the test
+	// put the node in standby, else TestingPlain.
+	AttrTesting    = "mortar-fence-test"
+	TestingPlain   = "fenced"
+	TestingStandby = "standby"
+)
+
+// ProofAttr is the attribute with a level's Proof.
+func ProofAttr(level int) string { return "mortar-fence-proven-" + strconv.Itoa(level) }
+
+// Proof is the record that a level of fencing a node was seen to work.
+type Proof struct {
+	At      time.Time
+	Seconds float64 // from the order to the cluster's word that it is done
+	// Fingerprint of the level then, see design.FenceLevel.
+	Fingerprint string
+}
+
+// String is the attribute's value.
+func (p Proof) String() string {
+	return fmt.Sprintf("%s %.1fs %s", p.At.UTC().Format(time.RFC3339), p.Seconds, p.Fingerprint)
+}
+
+// ParseProof reads what String wrote.
+func ParseProof(s string) (Proof, error) {
+	var p Proof
+	f := strings.Fields(s)
+	if len(f) != 3 {
+		return p, fmt.Errorf("proof of fencing %q: want time, seconds and fingerprint", s)
+	}
+	var err error
+	if p.At, err = time.Parse(time.RFC3339, f[0]); err != nil {
+		return p, fmt.Errorf("proof of fencing: %w", err)
+	}
+	if p.Seconds, err = strconv.ParseFloat(strings.TrimSuffix(f[1], "s"), 64); err != nil {
+		return p, fmt.Errorf("proof of fencing: %w", err)
+	}
+	p.Fingerprint = f[2]
+	return p, nil
+}
+
+// Proof is what is recorded of a level, nil if there is nothing (readable).
+func (c *CIB) Proof(node string, level int) *Proof {
+	if c == nil {
+		return nil
+	}
+	p, err := ParseProof(c.Attr(node, ProofAttr(level)))
+	if err != nil {
+		return nil
+	}
+	return &p
+}
+
+// Attr is one of Mortar's attributes of a node, "" if it is not set.
+func (c *CIB) Attr(node, name string) string {
+	if c == nil {
+		return ""
+	}
+	for _, n := range c.Nodes {
+		for _, a := range n.Attrs {
+			if n.Name == node && a.Name == name {
+				return a.Value
+			}
+		}
+	}
+	return ""
+}
+
+// Unproven are the levels of fencing that were never tested with the
+// configuration they have in the design.
+func Unproven(d *design.Design, c *CIB) []*design.FenceLevel {
+	var out []*design.FenceLevel
+	if d.HA == nil {
+		return nil
+	}
+	for i := range d.HA.Fencing {
+		l := &d.HA.Fencing[i]
+		if p := c.Proof(l.Node, l.Level); p == nil || p.Fingerprint != l.Fingerprint() {
+			out = append(out, l)
+		}
+	}
+	return out
+}
+
+// onlyOwn leaves Mortar's attributes of nodes.
+func (c *CIB) onlyOwn() {
+	for i := range c.Nodes {
+		c.Nodes[i].Attrs = slices.DeleteFunc(c.Nodes[i].Attrs, func(a CIBAttr) bool { return !strings.HasPrefix(a.Name, ownAttribute) })
+	}
+}
+
+// FenceProblems says what keeps the levels of fencing a node from being used:
+// devices that fail or are not registered, levels that are not configured.
+func FenceProblems(d *design.Design, f Facts, node string) []string {
+	v := newView(d, f)
+	if v.crm == nil {
+		return []string{"no server's cluster answers"}
+	}
+	var out []string
+	if !v.crm.Options.Stonith {
+		out = append(out, "fencing is switched off (stonith-enabled)")
+	}
+	for _, l := range d.HA.Levels(node) {
+		for j := range l.Devices {
+			if p := v.device(&l.Devices[j], node); p != nil && p.Level == Fault {
+				out = append(out, p.Text)
+			}
+		}
+		if v.cib != nil && !v.cib.HasLevel(l) {
+			out = append(out, fmt.Sprintf("level %d of fencing %s is not in the cluster's configuration", l.Level, node))
+		}
+	}
+	return out
+}
+
+// proven says which levels of fencing a node were seen to work and when, and
+// warns of those that were not.
+func (v *view) proven(c *Part, node string, history time.Time) {
+	mend := fmt.Sprintf("`mortar fence-test %s --node %s` proves it", v.d.Spec.File, node)
+	levels := v.d.HA.Levels(node)
+	var never []*design.FenceLevel
+	for _, l := range levels {
+		ids := strings.Join(l.IDs(), " + ")
+		p := v.cib.Proof(node, l.Level)
+		switch {
+		case p == nil:
+			never = append(never, l)
+		case p.Fingerprint != l.Fingerprint():
+			c.add(Warning, fmt.Sprintf("level %d", l.Level), "level %d of fencing %s (%s) was proven %s with another configuration",
+				l.Level, node, ids, v.clock(p.At)).Mend = mend
+		default:
+			c.add(OK, fmt.Sprintf("level %d", l.Level), "%s proven %s: done in %.1f s", ids, v.clock(p.At), p.Seconds)
+		}
+	}
+	switch {
+	case len(never) == len(levels) && history.IsZero():
+		c.add(Warning, "history", "fencing of %s was never proven: no success since the cluster was started", node).Mend = mend
+	case len(never) == len(levels):
+		c.add(Warning, "history", "fencing of %s worked %s, but each level of it was never proven", node, v.clock(history)).Mend = mend
+	default:
+		for _, l := range never {
+			c.add(Warning, fmt.Sprintf("level %d", l.Level), "level %d of fencing %s (%s) was never proven", l.Level, node, strings.Join(l.IDs(), " + ")).Mend = mend
+		}
+	}
+	if t := v.cib.Attr(node, AttrTesting); t != "" {
+		c.add(Fault, "fence test", "a fence test of %s is under way, or was cut off", node).Mend =
+			"if none is: `mortar apply` or `mortar fence-test` switches the server on again and puts every level back"
+	}
+}

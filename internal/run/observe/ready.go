@@ -1,0 +1,243 @@
+package observe
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mortarhpc/mortar/internal/brick/design"
+)
+
+// Snapshot is the cluster's word on services and servers at one moment.
+type Snapshot struct {
+	Services []ServiceState
+	Nodes    []NodeState
+	// Coordinator is the server that decides (DC); "" if none is elected.
+	Coordinator string
+	Quorum      bool
+	// Waits: after a cold start corosync gives no quorum before it has seen
+	// every server at once (wait_for_all).
+	Waits bool
+	// Fencing names the servers that are being fenced.
+	Fencing []string
+	// Down names what the cluster is to run and has not started: services and
+	// fence devices.
+	Down []string
+}
+
+// ServiceState of one service.
+type ServiceState struct {
+	Name     string
+	Resource string // its ID in the cluster
+	Server   string // "" if nowhere
+	Role     string // Started, Stopped, Starting …
+	Failures []string
+	// Leftover names constraints that a move left behind.
+	Leftover []string
+}
+
+// NodeState of one server.
+type NodeState struct {
+	Name            string
+	Online, Standby bool
+	// Unclean: the cluster lost it and waits until it is fenced.
+	Unclean bool
+}
+
+// Service finds a service.
+func (s *Snapshot) Service(name string) *ServiceState {
+	for i := range s.Services {
+		if s.Services[i].Name == name {
+			return &s.Services[i]
+		}
+	}
+	return nil
+}
+
+// Node finds a server.
+func (s *Snapshot) Node(name string) *NodeState {
+	for i := range s.Nodes {
+		if s.Nodes[i].Name == name {
+			return &s.Nodes[i]
+		}
+	}
+	return nil
+}
+
+// Cluster asks one host's cluster where things are: much cheaper than
+// Collect, for those who wait for a change.
+func (c *Collector) Cluster(ctx context.Context, host string) (*Snapshot, error) {
+	var h Host
+	if err := c.Call(ctx, host, Op, Request{Run: [][]string{strings.Fields(cmdCRM), strings.Fields(cmdWaits)}, CIB: true, TimeoutMS: int(c.timeout.Milliseconds())}, &h); err != nil {
+		return nil, err
+	}
+	r := h.Run[cmdCRM]
+	m, err := parseCRM(r.Stdout)
+	if err != nil {
+		if r.Err != "" {
+			return nil, fmt.Errorf("crm_mon on %s: %s", host, r.Err)
+		}
+		return nil, fmt.Errorf("crm_mon on %s: %w", host, err)
+	}
+	return snapshot(c.d, m, h.CIB, parseWaits(h.Run[cmdWaits].Stdout)), nil
+}
+
+// HasAddress says whether a host has an address on an interface that is up.
+func (c *Collector) HasAddress(ctx context.Context, host, address string) (bool, error) {
+	var h Host
+	if err := c.Call(ctx, host, Op, Request{}, &h); err != nil {
+		return false, err
+	}
+	return h.HasAddress(address), nil
+}
+
+func snapshot(d *design.Design, m *crm, cib *CIB, waits bool) *Snapshot {
+	s := &Snapshot{Quorum: m.DC.Quorum, Waits: waits}
+	if m.DC.Present {
+		s.Coordinator = m.DC.Name
+	}
+	for _, n := range m.Nodes {
+		s.Nodes = append(s.Nodes, NodeState{Name: n.Name, Online: n.Online && !n.Unclean && !n.Pending, Standby: n.Standby, Unclean: n.Unclean})
+	}
+	for _, e := range m.Fences {
+		if e.Status == "pending" {
+			s.Fencing = append(s.Fencing, e.Target)
+		}
+	}
+	for _, r := range m.Resources {
+		if r.Managed && (r.Node() == "" || r.Role != "Started") {
+			s.Down = append(s.Down, r.ID)
+		}
+	}
+	for i := range d.Services {
+		st := ServiceState{Name: d.Services[i].Name}
+		if r := m.resource(st.Name, d.Services); r != nil {
+			st.Resource, st.Server, st.Role = r.ID, r.Node(), r.Role
+			for _, f := range m.Failures {
+				if resourceOf(f) == r.ID {
+					st.Failures = append(st.Failures, fmt.Sprintf("%s on %s: %s", f.Task, f.Node, failureText(f)))
+				}
+			}
+			if cib != nil {
+				for _, c := range cib.Constraints {
+					if c.Resource == r.ID && strings.HasPrefix(c.ID, "cli-") {
+						st.Leftover = append(st.Leftover, c.ID)
+					}
+				}
+			}
+		}
+		s.Services = append(s.Services, st)
+	}
+	return s
+}
+
+// ClusterOf gives the snapshot that is in facts; nil if no server's cluster
+// answered.
+func ClusterOf(d *design.Design, f Facts) *Snapshot {
+	v := newView(d, f)
+	if v.crm == nil {
+		return nil
+	}
+	return snapshot(d, v.crm, v.cib, v.crmOf.waits)
+}
+
+// NotReady says why a server could not take a service over now; empty if it
+// could. Each reason is a sentence with what to do about it.
+func NotReady(d *design.Design, f Facts, service, target string) []string {
+	v := newView(d, f)
+	t := v.byName[target]
+	switch {
+	case d.HA == nil:
+		return []string{"this brick has one server: there is nothing to move a service to"}
+	case t == nil:
+		return []string{fmt.Sprintf("%s is not a server of this brick", target)}
+	case t.host == nil:
+		return []string{fmt.Sprintf("%s does not answer: %s", target, oneLine(t.err))}
+	case t.crm == nil:
+		return []string{t.noCluster()}
+	case v.crm == nil:
+		return []string{"no server's cluster answers"}
+	}
+	var why []string
+	add := func(format string, args ...any) { why = append(why, fmt.Sprintf(format, args...)) }
+	for _, n := range d.HA.Nodes {
+		if n.Name == target {
+			if p := v.member(n); p.Level != OK {
+				add("%s", p.Text)
+			}
+		}
+	}
+	if !v.crm.DC.Present || !v.crm.DC.Quorum {
+		add("the cluster has no coordinator with quorum: it would not act")
+	}
+	if v.crm.Options.Maintenance {
+		add("the cluster is in maintenance mode: it would not act")
+	}
+	svc := serviceOf(d, service)
+	r := v.crm.resource(service, d.Services)
+	if svc == nil || r == nil {
+		add("the cluster does not know service %s; run `mortar apply`", service)
+		return why
+	}
+	from := v.byName[v.where(svc).Server]
+	if from != nil && from.host != nil {
+		// What the service uses now the target must reach too.
+		var lost []string
+		for i := range d.Disks {
+			x := &d.Disks[i]
+			has := func(s *server) bool { sd := s.disks[x.Serial]; return sd != nil && len(sd.good) > 0 }
+			if x.Service == service || x.Service == "" {
+				if has(from) && !has(t) {
+					lost = append(lost, diskName(x))
+				}
+			}
+		}
+		if len(lost) > 0 {
+			add("%s does not reach %s, which %s does", target, list(lost), from.name)
+		}
+	}
+	if v.crm.barred(r.ID, target) {
+		add("%s failed to start on %s before; when that is mended: `crm_resource --cleanup --resource %s`", service, target, r.ID)
+	}
+	for _, b := range v.crm.Bans {
+		if b.Resource == r.ID && b.Node == target {
+			add("constraint %s keeps %s off %s; take it away with `crm_resource --resource %s --clear`", b.ID, service, target, r.ID)
+		}
+	}
+	if from != nil && from.name != target && !v.fenceable(from.name) {
+		add("%s cannot be fenced: if its service did not stop, nothing could take it over", from.name)
+	}
+	return why
+}
+
+// fenceable says whether any level of fencing a node works.
+func (v *view) fenceable(node string) bool {
+	if !v.crm.Options.Stonith {
+		return false
+	}
+	return slices.ContainsFunc(v.d.HA.Fencing, func(l design.FenceLevel) bool {
+		if l.Node != node {
+			return false
+		}
+		for i := range l.Devices {
+			if f := v.device(&l.Devices[i], node); f != nil && f.Level == Fault {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+func serviceOf(d *design.Design, name string) *design.Service {
+	for i := range d.Services {
+		if d.Services[i].Name == name {
+			return &d.Services[i]
+		}
+	}
+	return nil
+}
+
+// Timeout is how long the collector waits for a host.
+func (c *Collector) Timeout() time.Duration { return c.timeout }

@@ -1,0 +1,427 @@
+package observe
+
+import (
+	"context"
+	"path/filepath"
+	"slices"
+	"sort"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/mortarhpc/mortar/internal/base/linux"
+	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/host/resource"
+)
+
+// view is the facts in the shape the checks ask for. It judges nothing.
+type view struct {
+	d       *design.Design
+	now     time.Time
+	servers []*server          // all of the design, in its order
+	byName  map[string]*server // the same
+	crm     *crm               // of the server whose view counts; nil if no server's cluster answers
+	crmOf   *server
+	cib     *CIB
+	facts   Facts
+}
+
+type server struct {
+	name   string
+	host   *Host // nil if it does not answer
+	err    string
+	mounts []linux.Mount
+	arrays []*array
+	disks  map[string]*seenDisk // by the design's serial
+	links  []link
+	crm    *crm
+	crmErr string
+	// waits: its corosync waits for all members.
+	waits bool
+	// crmSlow: it was asked, and had not answered when its time was up.
+	crmSlow bool
+}
+
+// seenDisk is a disk of the design as one server sees it.
+type seenDisk struct {
+	DiskState
+	good []string // paths that work, sdX
+	bad  map[string]string
+}
+
+// array is an md array that is assembled on a server.
+type array struct {
+	dev, name, uuid, state, level, action string
+	degraded, disks                       int
+	mismatches                            int64
+	members                               []member
+	progress                              *mdProgress
+}
+
+type member struct {
+	dev    string // dm-3, sdb
+	disk   *design.Disk
+	states []string // in_sync, faulty, spare, write_error …
+	slot   int      // -1 none
+}
+
+func (m member) is(state string) bool { return slices.Contains(m.states, state) }
+
+// present tells of each slot whether md takes data from its member.
+func (a *array) present() []bool {
+	ms := make([]linux.MDMember, len(a.members))
+	for i, m := range a.members {
+		ms[i] = linux.MDMember{Dev: m.dev, States: m.states, Slot: m.slot}
+	}
+	return linux.MDPresent(a.disks, ms, nil)
+}
+
+func newView(d *design.Design, f Facts) *view {
+	v := &view{d: d, now: f.Time, facts: f, byName: map[string]*server{}}
+	for _, s := range d.Spec.Servers {
+		a := f.Hosts[s.Name]
+		sv := &server{name: s.Name, host: a.Host, err: a.Err}
+		if a.Host == nil && a.Err == "" {
+			sv.err = "was not asked"
+		}
+		if a.Host != nil {
+			sv.read(d)
+		}
+		v.servers = append(v.servers, sv)
+		v.byName[s.Name] = sv
+	}
+	// The view of a partition with quorum counts; among these the DC's, then
+	// the first. A frozen corosync leaves its node with an old view, so one
+	// that its peer has put out of the cluster does not count.
+	for _, s := range v.servers {
+		if s.crm == nil {
+			continue
+		}
+		better := v.crm == nil ||
+			s.crm.DC.Quorum && !v.crm.DC.Quorum ||
+			s.crm.DC.Quorum == v.crm.DC.Quorum && s.crm.DC.Name == s.name && v.crm.DC.Name != v.crmOf.name
+		if better {
+			v.crm, v.crmOf = s.crm, s
+		}
+	}
+	if v.crmOf != nil {
+		v.cib = v.crmOf.host.CIB
+	}
+	return v
+}
+
+// read parses what a server answered.
+func (s *server) read(d *design.Design) {
+	h := s.host
+	s.mounts = linux.ParseMounts(h.Files["/proc/self/mounts"])
+	s.links = parseLinks(h.Run[cmdLinks].Stdout)
+	if d.HA != nil {
+		s.waits = parseWaits(h.Run[cmdWaits].Stdout)
+		r := h.Run[cmdCRM]
+		c, err := parseCRM(r.Stdout)
+		switch {
+		case err == nil && (c.Stack.Daemon == "init" || c.Stack.Daemon == "starting_daemons" || c.Stack.Daemon == "wait_for_ping"):
+			s.crmErr = "pacemaker is starting" // and knows of no servers yet
+		case err == nil:
+			s.crm = c
+		case r.Err != "":
+			s.crmErr, s.crmSlow = r.Err, strings.Contains(r.Err, context.DeadlineExceeded.Error())
+		case strings.TrimSpace(r.Stdout) == "" && r.Stderr != "":
+			s.crmErr = strings.TrimSpace(r.Stderr)
+		default:
+			s.crmErr = err.Error()
+		}
+	}
+
+	// Path states: the kernel's multipath target knows of failed paths; the
+	// SCSI layer of offline devices.
+	devName := map[string]string{} // 8:16 -> sdb
+	for p, t := range h.Files {
+		if rest, ok := strings.CutPrefix(p, "/sys/block/sd"); ok {
+			devName[strings.TrimSpace(t)] = "sd" + strings.TrimSuffix(rest, "/dev")
+		}
+	}
+	failed := map[string]string{}
+	for _, paths := range parseDMStatus(h.Run[cmdDM].Stdout) {
+		for _, p := range paths {
+			if !p.Active {
+				failed[devName[p.Dev]] = "failed in multipath"
+			}
+		}
+	}
+	s.disks = map[string]*seenDisk{}
+	pathDisk := map[string]*design.Disk{} // sdX or nvmeXn1 -> disk
+	for i := range d.Disks {
+		want := &d.Disks[i]
+		for _, have := range h.Disks {
+			if !sameDisk(want, have) {
+				continue
+			}
+			sd := &seenDisk{DiskState: have, bad: map[string]string{}}
+			for _, p := range have.Paths {
+				name := filepath.Base(p)
+				pathDisk[name] = want
+				switch st := have.PathState[name].State; {
+				case st != "" && st != "running" && st != "live":
+					sd.bad[name] = st
+				case failed[name] != "":
+					sd.bad[name] = failed[name]
+				default:
+					sd.good = append(sd.good, name)
+				}
+			}
+			sort.Strings(sd.good)
+			s.disks[want.Serial] = sd
+			break
+		}
+	}
+
+	// Device-mapper devices lead to the disks below them.
+	below := map[string][]string{} // dm-3 -> sda, sdg
+	for p := range h.Links {
+		if rest, ok := strings.CutPrefix(p, "/sys/block/"); ok {
+			if dm, slave, ok := strings.Cut(rest, "/slaves/"); ok {
+				below[dm] = append(below[dm], slave)
+			}
+		}
+	}
+	diskOf := func(dev string) *design.Disk {
+		if x := pathDisk[dev]; x != nil {
+			return x
+		}
+		for _, slave := range below[dev] {
+			if x := pathDisk[slave]; x != nil {
+				return x
+			}
+		}
+		name := strings.TrimSpace(h.Files["/sys/block/"+dev+"/dm/name"])
+		uuid := strings.TrimSpace(h.Files["/sys/block/"+dev+"/dm/uuid"])
+		for i := range d.Disks {
+			w := &d.Disks[i]
+			if sd := s.disks[w.Serial]; sd != nil && name != "" && sd.Device == "/dev/mapper/"+name {
+				return w
+			}
+			// All paths gone: only the map's WWID is left.
+			if w.WWN != "" && strings.EqualFold(uuid, "mpath-3"+w.WWN) {
+				return w
+			}
+		}
+		return nil
+	}
+	s.arrays = readArrays(h, diskOf)
+}
+
+func sameDisk(want *design.Disk, have DiskState) bool {
+	if want.WWN != "" && have.WWN != "" {
+		return strings.EqualFold(want.WWN, have.WWN)
+	}
+	return want.Serial == have.Serial
+}
+
+func readArrays(h *Host, diskOf func(string) *design.Disk) []*array {
+	progress := parseMDStat(h.Files["/proc/mdstat"])
+	arrays := map[string]*array{}
+	members := map[string]map[string]*member{}
+	for p, text := range h.Files {
+		rest, ok := strings.CutPrefix(p, "/sys/block/md")
+		if !ok {
+			continue
+		}
+		num, attr, ok := strings.Cut(rest, "/md/")
+		if !ok {
+			continue
+		}
+		dev := "md" + num
+		a := arrays[dev]
+		if a == nil {
+			a = &array{dev: dev}
+			arrays[dev] = a
+			members[dev] = map[string]*member{}
+		}
+		text = strings.TrimSpace(text)
+		n, _ := strconv.ParseInt(text, 10, 64)
+		switch attr {
+		case "array_state":
+			a.state = text
+		case "degraded":
+			a.degraded = int(n)
+		case "sync_action":
+			a.action = text
+		case "raid_disks":
+			a.disks, _ = strconv.Atoi(strings.Fields(text + " 0")[0]) // "4 (3)" while it reshapes
+		case "uuid":
+			a.uuid = normUUID(text)
+		case "level":
+			a.level = text
+		case "mismatch_cnt":
+			a.mismatches = n
+		default:
+			d, what, ok := strings.Cut(strings.TrimPrefix(attr, "dev-"), "/")
+			if !ok {
+				continue
+			}
+			m := members[dev][d]
+			if m == nil {
+				m = &member{dev: d, slot: -1}
+				members[dev][d] = m
+			}
+			switch what {
+			case "state":
+				m.states = strings.Split(text, ",")
+			case "slot":
+				if k, err := strconv.Atoi(text); err == nil {
+					m.slot = k
+				}
+			}
+		}
+	}
+	for link, to := range h.Links {
+		if name, ok := strings.CutPrefix(link, "/dev/md/"); ok {
+			if a := arrays[filepath.Base(to)]; a != nil {
+				a.name = name
+			}
+		}
+	}
+	var out []*array
+	for dev, a := range arrays {
+		if a.state == "clear" || a.state == "" {
+			continue // stopped: the device lingers
+		}
+		for _, m := range members[dev] {
+			m.disk = diskOf(m.dev)
+			a.members = append(a.members, *m)
+		}
+		sort.Slice(a.members, func(i, j int) bool { return a.members[i].dev < a.members[j].dev })
+		if p, ok := progress[dev]; ok {
+			a.progress = &p
+		}
+		out = append(out, a)
+	}
+	sort.Slice(out, func(i, j int) bool { return out[i].dev < out[j].dev })
+	return out
+}
+
+// normUUID makes md's and the RFC's way of writing a UUID comparable.
+func normUUID(s string) string {
+	return strings.ToLower(strings.NewReplacer("-", "", ":", "").Replace(s))
+}
+
+// array finds the array of a group on a server, assembled.
+func (s *server) array(g *design.Group) *array {
+	for _, a := range s.arrays {
+		if a.uuid != "" && a.uuid == normUUID(g.UUID) || a.uuid == "" && a.name == g.Name {
+			return a
+		}
+	}
+	return nil
+}
+
+// mountOf finds the file system of a volume where it is mounted.
+func (s *server) mountOf(vol *design.Volume) (linux.Mount, bool) {
+	m, ok := linux.MountAt(s.mounts, vol.MountPoint)
+	return m, ok && m.Type != "autofs"
+}
+
+// hasAddress says whether a server has an address on an interface.
+func (s *server) hasAddress(addr string) bool { return s.host.HasAddress(addr) }
+
+// HasAddress says whether a host has an address on an interface; one that did
+// not answer has none.
+func (h *Host) HasAddress(addr string) bool {
+	return h != nil && slices.ContainsFunc(h.Addresses, func(a string) bool {
+		ip, _, _ := strings.Cut(a, "/")
+		return ip == addr
+	})
+}
+
+// resource finds the cluster resource that runs a service.
+func (c *crm) resource(service string, all []design.Service) *linux.CRMResource {
+	var ours []*linux.CRMResource
+	for i := range c.Resources {
+		r := &c.Resources[i]
+		if r.ID == service || r.ID == resource.ServiceID(service) {
+			return r
+		}
+		// Pacemaker before 2.1.6 writes ocf::mortar:service.
+		if strings.Replace(r.Agent, "::", ":", 1) == "ocf:mortar:service" {
+			ours = append(ours, r)
+		}
+	}
+	for _, r := range ours {
+		if slices.Contains(strings.FieldsFunc(r.ID, func(c rune) bool { return c == '-' || c == '_' }), service) ||
+			strings.HasSuffix(r.ID, "-"+service) {
+			return r
+		}
+	}
+	if len(all) == 1 && len(ours) == 1 {
+		return ours[0]
+	}
+	return nil
+}
+
+// since says when a resource was last started on a node.
+func (c *crm) since(id, node string, utcOffset int) (time.Time, bool) {
+	best, call := time.Time{}, -1
+	for _, n := range c.History {
+		if n.Node != node {
+			continue
+		}
+		for _, r := range n.Resources {
+			if r.ID != id {
+				continue
+			}
+			for _, op := range r.Ops {
+				if op.Task != "start" || op.RC != 0 || op.Call < call {
+					continue
+				}
+				if t, ok := linux.ParseCRMTime(op.When, utcOffset); ok {
+					best, call = t, op.Call
+				}
+			}
+		}
+	}
+	return best, call >= 0
+}
+
+// where finds the server a service runs on: what the cluster says, or where
+// there is none the only server.
+func (v *view) where(svc *design.Service) Where {
+	w := Where{Service: svc.Name, Address: svc.Address, Preferred: svc.Preferred}
+	if v.d.HA == nil {
+		w.Server = v.servers[0].name
+		w.Preferred = w.Server
+		return w
+	}
+	if v.crm == nil {
+		return w
+	}
+	r := v.crm.resource(svc.Name, v.d.Services)
+	if r == nil {
+		return w
+	}
+	w.Server = r.Node()
+	if t, ok := v.crm.since(r.ID, w.Server, v.crmOf.host.UTCOffset); ok && w.Server != "" {
+		w.Since = &t
+	}
+	return w
+}
+
+// diskName names a disk the way somebody at the rack finds it.
+func diskName(x *design.Disk) string {
+	s := x.Serial
+	if x.Enclosure != "" {
+		s += " (enclosure " + x.Enclosure + " bay " + strconv.Itoa(x.Bay) + ")"
+	}
+	return s
+}
+
+// list joins names: a, b and c.
+func list(names []string) string {
+	switch len(names) {
+	case 0:
+		return "none"
+	case 1:
+		return names[0]
+	}
+	return strings.Join(names[:len(names)-1], ", ") + " and " + names[len(names)-1]
+}

@@ -1,0 +1,416 @@
+package raid6
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/mortarhpc/mortar/internal/base/linux"
+)
+
+// Array is a running md RAID 6 on this host.
+type Array struct {
+	Dev   string // md127
+	Disks int
+	Chunk int64 // bytes
+	Size  int64 // bytes of each member that are used
+	// Members by slot.
+	Members []Member
+
+	sys string // its md directory in sysfs
+}
+
+// Member is one disk of the array.
+type Member struct {
+	Dev    string // dm-3
+	Offset int64  // where its data begins, bytes
+}
+
+// sector of sysfs and of md, bytes.
+const sector = 512
+
+// Open reads what the kernel says of an array; path is any name of it, e.g.
+// /dev/md/brick1-r0. An array that is degraded, is being synced or has another
+// layout is refused: with one member away nothing can be located.
+func Open(path string) (*Array, error) {
+	real, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return nil, err
+	}
+	a := &Array{Dev: filepath.Base(real)}
+	a.sys = filepath.Join("/sys/block", a.Dev, "md")
+	level, err := a.read("level")
+	if err != nil {
+		return nil, fmt.Errorf("%s is no md array: %w", path, err)
+	}
+	layout, err := a.read("layout")
+	if err != nil {
+		return nil, err
+	}
+	if level != "raid6" || layout != "2" {
+		return nil, fmt.Errorf("%s is %s with layout %s; only raid6 with the layout left-symmetric (2) is known here", path, level, layout)
+	}
+	degraded, err := a.read("degraded")
+	if err != nil {
+		return nil, err
+	}
+	action, err := a.read("sync_action")
+	if err != nil {
+		return nil, err
+	}
+	if degraded != "0" || action != "idle" {
+		return nil, fmt.Errorf("%s is not whole and idle (degraded %s, %s): wait until it is", path, degraded, action)
+	}
+	for name, to := range map[string]*int64{"chunk_size": &a.Chunk, "component_size": &a.Size} {
+		if *to, err = a.number(name); err != nil {
+			return nil, err
+		}
+	}
+	a.Size *= 1024 // KiB. Source: Documentation/admin-guide/md.rst
+	n, err := a.number("raid_disks")
+	if err != nil {
+		return nil, err
+	}
+	a.Disks = int(n)
+	if a.Disks < 4 || a.Chunk < Block || a.Chunk%Block != 0 {
+		return nil, fmt.Errorf("%s has %d disks and chunks of %d bytes", path, a.Disks, a.Chunk)
+	}
+	for slot := range a.Disks {
+		link, err := filepath.EvalSymlinks(filepath.Join(a.sys, fmt.Sprintf("rd%d", slot)))
+		if err != nil {
+			return nil, fmt.Errorf("%s has nothing in slot %d: %w", path, slot, err)
+		}
+		off, err := a.number(filepath.Base(link) + "/offset")
+		if err != nil {
+			return nil, err
+		}
+		a.Members = append(a.Members, Member{Dev: strings.TrimPrefix(filepath.Base(link), "dev-"), Offset: off * sector})
+	}
+	return a, nil
+}
+
+func (a *Array) read(name string) (string, error) {
+	b, err := os.ReadFile(filepath.Join(a.sys, name))
+	return strings.TrimSpace(string(b)), err
+}
+
+func (a *Array) number(name string) (int64, error) {
+	s, err := a.read(name)
+	if err != nil {
+		return 0, err
+	}
+	n, err := strconv.ParseInt(s, 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("%s of %s: %w", name, a.Dev, err)
+	}
+	return n, nil
+}
+
+// write hands the kernel a value. While it clears away the end of the check
+// before, which takes a moment, it is busy.
+func (a *Array) write(name, value string) error {
+	for try := 0; ; try++ {
+		err := a.put(name, value)
+		if !errors.Is(err, unix.EBUSY) || try == 50 {
+			return err
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+}
+
+func (a *Array) put(name, value string) error {
+	f, err := os.OpenFile(filepath.Join(a.sys, name), os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(value)
+	return errors.Join(err, f.Close())
+}
+
+// Rows is how many rows of chunks the array has.
+func (a *Array) Rows() int64 { return a.Size / a.Chunk }
+
+// Check lets the kernel compare data and parities of a range of rows, which it
+// does at the speed of the disks, and gives the sectors that did not match.
+//
+// Source: Documentation/admin-guide/md.rst, sync_action, sync_min, mismatch_cnt
+func (a *Array) Check(ctx context.Context, from, to int64) (mismatches int64, err error) {
+	per := a.Chunk / sector
+	end := strconv.FormatInt(to*per, 10)
+	if to >= a.Rows() {
+		end = "max"
+	}
+	// The kernel refuses a minimum above the maximum of before.
+	for _, w := range [][2]string{{"sync_max", "max"}, {"sync_min", strconv.FormatInt(from*per, 10)}, {"sync_max", end}, {"sync_action", "check"}} {
+		if err := a.write(w[0], w[1]); err != nil {
+			return 0, fmt.Errorf("%s %s: %w", w[0], w[1], err)
+		}
+	}
+	defer func() {
+		err = errors.Join(err, a.write("sync_action", "idle"), a.write("sync_max", "max"), a.write("sync_min", "0"))
+	}()
+	for {
+		action, err := a.read("sync_action")
+		if err != nil {
+			return 0, err
+		}
+		if action != "check" {
+			break // done, or another has ended it
+		}
+		// At a maximum below the end of the array md waits instead of ending.
+		done, err := a.read("sync_completed")
+		if err != nil {
+			return 0, err
+		}
+		if at, _, ok := strings.Cut(done, " "); ok && end != "max" {
+			if n, err := strconv.ParseInt(at, 10, 64); err == nil && n >= to*per {
+				break
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return 0, context.Cause(ctx)
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+	return a.number("mismatch_cnt")
+}
+
+// Finding is a run of blocks of one member that was wrong, or, with Member "",
+// that nobody can be blamed for.
+type Finding struct {
+	Row    int64  `json:"row"`              // of chunks, from 0
+	Member string `json:"member,omitempty"` // device; dm-3
+	Slot   int    `json:"slot"`             // of the member; -1: nobody
+	Offset int64  `json:"offset"`           // on the member's device, bytes
+	Bytes  int64  `json:"bytes"`
+	Holds  string `json:"holds"` // data, P or Q
+	Mended bool   `json:"mended"`
+}
+
+// Scan looks for the culprits in a range of rows, and with mend writes what
+// they should hold. While a row is mended the kernel lets nobody write to it.
+func (a *Array) Scan(ctx context.Context, from, to int64, mend bool, found func(Finding)) (err error) {
+	files := make([]*os.File, a.Disks)
+	defer func() {
+		for _, f := range files {
+			if f != nil {
+				err = errors.Join(err, f.Close())
+			}
+		}
+	}()
+	bufs := make([][]byte, a.Disks)
+	for i, m := range a.Members {
+		// Past the page cache, as md itself reads and writes.
+		mode := os.O_RDONLY
+		if mend {
+			mode = os.O_RDWR
+		}
+		if files[i], err = os.OpenFile("/dev/"+m.Dev, mode|unix.O_DIRECT|unix.O_SYNC, 0); err != nil {
+			return err
+		}
+		bufs[i] = linux.Aligned(int(a.Chunk))
+	}
+	for row := from; row < min(to, a.Rows()); row++ {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		l, err := a.look(files, bufs, row)
+		if err != nil {
+			return err
+		}
+		if l.OK() {
+			continue
+		}
+		if err := a.row(files, bufs, row, mend, found); err != nil {
+			return fmt.Errorf("row %d: %w", row, err)
+		}
+	}
+	return nil
+}
+
+// look reads a row and locates.
+func (a *Array) look(files []*os.File, bufs [][]byte, row int64) (Located, error) {
+	for i, f := range files {
+		if _, err := f.ReadAt(bufs[i], a.Members[i].Offset+row*a.Chunk); err != nil {
+			return Located{}, fmt.Errorf("%s: %w", a.Members[i].Dev, err)
+		}
+	}
+	p, q, data := a.parts(bufs, row)
+	return Locate(p, q, data)
+}
+
+func (a *Array) parts(bufs [][]byte, row int64) (p, q []byte, data [][]byte) {
+	ip, iq, id := Layout{a.Disks}.Row(row)
+	for _, i := range id {
+		data = append(data, bufs[i])
+	}
+	return bufs[ip], bufs[iq], data
+}
+
+// row looks again while nobody writes there: what was seen before may have
+// been a write under way.
+func (a *Array) row(files []*os.File, bufs [][]byte, row int64, mend bool, found func(Finding)) (err error) {
+	width := a.Chunk * int64(a.Disks-2) / sector
+	// Sectors of the array; nothing is held back while low is not below high.
+	// Source: Documentation/admin-guide/md.rst, suspend_lo
+	if err := errors.Join(a.write("suspend_lo", strconv.FormatInt(row*width, 10)), a.write("suspend_hi", strconv.FormatInt((row+1)*width, 10))); err != nil {
+		return errors.Join(err, a.write("suspend_hi", "0"), a.write("suspend_lo", "0"))
+	}
+	defer func() {
+		err = errors.Join(err, a.write("suspend_hi", "0"), a.write("suspend_lo", "0"))
+	}()
+	l, err := a.look(files, bufs, row)
+	if err != nil || l.OK() {
+		return err
+	}
+	p, q, data := a.parts(bufs, row)
+	if mend {
+		Mend(p, q, data, l)
+	}
+	ip, iq, id := Layout{a.Disks}.Row(row)
+	for b := range int(a.Chunk / Block) {
+		culprit, ok := l.Bad[b]
+		if !ok {
+			continue
+		}
+		slot, holds := 0, "data"
+		switch culprit {
+		case P:
+			slot, holds = ip, "P"
+		case Q:
+			slot, holds = iq, "Q"
+		default:
+			slot = id[culprit]
+		}
+		m := a.Members[slot]
+		x := Finding{Row: row, Member: m.Dev, Slot: slot, Offset: m.Offset + row*a.Chunk + int64(b*Block), Bytes: Block, Holds: holds}
+		if mend {
+			if _, err := files[slot].WriteAt(bufs[slot][b*Block:(b+1)*Block], x.Offset); err != nil {
+				return fmt.Errorf("%s: %w", m.Dev, err)
+			}
+			x.Mended = true
+		}
+		found(x)
+	}
+	for _, b := range l.Unknown {
+		found(Finding{Row: row, Slot: -1, Offset: int64(b * Block), Bytes: Block, Holds: "data"})
+	}
+	return nil
+}
+
+// Forget drops what md still has of the array in its stripe cache: after a
+// mend it may hold what was wrong.
+func (a *Array) Forget() error {
+	size, err := a.read("stripe_cache_size")
+	if err != nil {
+		return err
+	}
+	const least = "17" // Source: raid5_set_cache_size in drivers/md/raid5.c
+	return errors.Join(a.write("stripe_cache_size", least), a.write("stripe_cache_size", size))
+}
+
+// Result of a scrub.
+type Result struct {
+	Array      string    `json:"array"` // as it was named
+	Dev        string    `json:"dev"`   // the kernel's name
+	Bytes      int64     `json:"bytes"` // checked, of all members together
+	Mismatches int64     `json:"mismatches_sectors"`
+	Findings   []Finding `json:"findings"` // the first of them
+	Found      int       `json:"found"`    // blocks that were wrong
+	Mended     int       `json:"mended"`
+	Unknown    int       `json:"unknown"` // blocks that nobody can be blamed for
+	// Left are the sectors that still do not match after mending.
+	Left int64 `json:"left_sectors"`
+}
+
+// few rows are looked through block by block; more are first narrowed down by
+// the kernel, which is faster.
+const few = 64
+
+// mostFindings are kept in a result.
+const mostFindings = 1000
+
+// Scrub checks the whole array, looks for the culprits where it does not fit,
+// and with mend puts them right and checks these places again.
+func (a *Array) Scrub(ctx context.Context, mend bool) (Result, error) {
+	r := Result{Dev: a.Dev, Bytes: a.Size * int64(a.Disks), Findings: []Finding{}}
+	var wrong [][2]int64
+	var err error
+	if r.Mismatches, err = a.narrow(ctx, 0, a.Rows(), &wrong); err != nil {
+		return r, err
+	}
+	for _, w := range wrong {
+		err := a.Scan(ctx, w[0], w[1], mend, func(f Finding) {
+			r.Found++
+			switch {
+			case f.Slot < 0:
+				r.Unknown++
+			case f.Mended:
+				r.Mended++
+			}
+			if len(r.Findings) < mostFindings {
+				r.Findings = append(r.Findings, f)
+			}
+		})
+		if err != nil {
+			return r, err
+		}
+	}
+	if !mend {
+		r.Left = r.Mismatches
+		return r, nil
+	}
+	if err := a.Forget(); err != nil {
+		return r, err
+	}
+	for _, w := range wrong {
+		n, err := a.Check(ctx, w[0], w[1])
+		if err == nil && n > 0 {
+			// A stripe that was in the cache all the same is gone from it now.
+			n, err = a.Check(ctx, w[0], w[1])
+		}
+		if err != nil {
+			return r, err
+		}
+		r.Left += n
+	}
+	return r, nil
+}
+
+// narrow checks a range part by part, and finds the ranges of few rows in
+// which something does not match; mismatches are those of the whole range.
+func (a *Array) narrow(ctx context.Context, from, to int64, wrong *[][2]int64) (mismatches int64, err error) {
+	if to-from <= few {
+		n, err := a.Check(ctx, from, to)
+		if n > 0 {
+			*wrong = append(*wrong, [2]int64{from, to})
+		}
+		return n, err
+	}
+	step := max(few, (to-from+15)/16)
+	for at := from; at < to; at += step {
+		end := min(at+step, to)
+		n, err := a.Check(ctx, at, end)
+		mismatches += n
+		switch {
+		case err != nil:
+			return mismatches, err
+		case n == 0:
+		case end-at <= few:
+			*wrong = append(*wrong, [2]int64{at, end})
+		default:
+			if _, err := a.narrow(ctx, at, end, wrong); err != nil {
+				return mismatches, err
+			}
+		}
+	}
+	return mismatches, nil
+}

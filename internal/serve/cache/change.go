@@ -1,0 +1,905 @@
+package cache
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/mortarhpc/mortar/internal/base/md"
+)
+
+// Progress is told how a change goes on; of flushes, how many bytes are still
+// to be written to the disks.
+type Progress func(what string, left, total int64)
+
+// need is what is to be done to bring a cache to its config.
+type need struct {
+	Create    bool // the stack has never been made
+	Start     bool // it is down
+	DropDirty bool // flush the dirty layer and take its SSDs away
+	DropClean bool
+	Partition []string // SSDs to be given partitions
+	MakeDirty bool
+	MakeClean bool
+	Replace   []string // SSDs that become members of the mirror
+	Expel     []string // SSDs that leave it
+}
+
+func (n need) none() bool {
+	return !n.Create && !n.Start && !n.DropDirty && !n.DropClean && !n.MakeDirty && !n.MakeClean &&
+		len(n.Partition)+len(n.Replace)+len(n.Expel) == 0
+}
+
+// String says it in words, for a plan.
+func (n need) String() string {
+	var out []string
+	add := func(yes bool, what string) {
+		if yes {
+			out = append(out, what)
+		}
+	}
+	add(n.Create, "make both layers of bcache over the volume")
+	add(n.Start, "start them")
+	add(n.DropDirty, "write all dirty data to the disks, while the service goes on")
+	add(n.DropClean, "throw away what is cached of reads")
+	add(len(n.Partition) > 0, "partition SSD "+strings.Join(n.Partition, ", "))
+	add(n.MakeDirty, "make the mirror for dirty data")
+	add(len(n.Replace) > 0, "add SSD "+strings.Join(n.Replace, ", ")+" to the mirror")
+	add(len(n.Expel) > 0, "take SSD "+strings.Join(n.Expel, ", ")+" out of the mirror")
+	add(n.MakeClean, "make the array for clean data")
+	return strings.Join(out, "; ")
+}
+
+// seen is what needs looks at.
+type seen struct {
+	Label *Label
+	Up    bool
+	There []string // SSDs
+	// DirtySync are the members in sync of the running mirror, DirtyDisks how
+	// many it should have; CleanUp and DirtyUp: the layer has its set attached.
+	DirtyUp, CleanUp bool
+	DirtySync        []string
+	DirtyDisks       int
+	// DirtyBytes are on SSDs and not on the disks.
+	DirtyBytes int64
+}
+
+// missingSSD says that SSDs of the config are not there.
+type missingSSD struct{ serials []string }
+
+func (m *missingSSD) Error() string {
+	return fmt.Sprintf("SSD %s is not there: check slot, power and the serial on the label, or take it out of the cache (mortar cache remove)", strings.Join(m.serials, " and "))
+}
+
+// needs compares a config with what is seen. It is pure.
+func needs(c *Config, host, place string, v seen) (need, error) {
+	var n need
+	want := c.here(host)
+	slices.Sort(want)
+	var missing []string
+	for _, s := range want {
+		if !slices.Contains(v.There, s) {
+			missing = append(missing, s)
+		}
+	}
+	if len(missing) > 0 {
+		return n, &missingSSD{missing}
+	}
+	wb := c.Mode == WriteBack
+	if v.Label == nil {
+		return need{Create: true, Partition: want, MakeDirty: wb, MakeClean: len(want) > 0}, nil
+	}
+	if !v.Up {
+		return need{Start: true}, nil // what else is to be done is seen then
+	}
+	l := v.Label
+	var have []string
+	for _, s := range l.SSDs {
+		// Not those inside another server.
+		if !slices.ContainsFunc(c.SSDs, func(d SSD) bool { return d.Serial == s && d.Server != "" && d.Server != host }) {
+			have = append(have, s)
+		}
+	}
+	slices.Sort(have)
+	same := slices.Equal(have, want) && (l.Split || !wb)
+	if l.Dirty != nil {
+		var keep []string
+		for _, s := range l.Dirty.Members {
+			if slices.Contains(want, s) {
+				keep = append(keep, s)
+			}
+		}
+		if len(keep) == 0 && v.DirtyBytes > 0 {
+			return n, &Refusal{fmt.Sprintf("SSD %s holds the only copy of %d bytes that are not on the disks; first mortar cache mode write-through, with it, which writes them there",
+				strings.Join(l.Dirty.Members, " and "), v.DirtyBytes)}
+		}
+		switch {
+		case !wb:
+			n.DropDirty = true
+		case !v.DirtyUp:
+			n.DropDirty, n.MakeDirty = true, true // its mirror died, without dirty data
+		case v.DirtyDisks != 0 && v.DirtyDisks != len(want) || len(keep) == 0:
+			n.DropDirty, n.MakeDirty = true, true
+		default:
+			for _, s := range want {
+				if !slices.Contains(v.DirtySync, s) {
+					n.Replace = append(n.Replace, s)
+				}
+			}
+			for _, s := range l.Dirty.Members {
+				if !slices.Contains(want, s) {
+					n.Expel = append(n.Expel, s)
+				}
+			}
+		}
+	} else {
+		n.MakeDirty = wb
+	}
+	clean := l.Clean[place]
+	switch {
+	case clean == nil:
+		n.MakeClean = len(want) > 0
+	case !same || !v.CleanUp:
+		n.DropClean, n.MakeClean = true, len(want) > 0
+	}
+	for at := range l.Clean {
+		n.DropClean = n.DropClean || outdated(at, place)
+	}
+	for _, s := range want {
+		fresh := !slices.Contains(l.SSDs, s)
+		// All of them anew if nothing of the cache is on them meanwhile.
+		if fresh || !same && (l.Dirty == nil || n.DropDirty) {
+			n.Partition = append(n.Partition, s)
+		}
+	}
+	return n, nil
+}
+
+// look observes.
+func (s *Stack) look() (seen, error) {
+	var v seen
+	if err := s.readLabel(); err != nil {
+		return v, err
+	}
+	v.Label = s.label
+	for serial := range s.ssds() {
+		v.There = append(v.There, serial)
+	}
+	slices.Sort(v.There)
+	if s.label == nil {
+		return v, nil
+	}
+	v.Up, _ = s.State()
+	if !v.Up {
+		return v, nil
+	}
+	clean, dirty := s.layers()
+	if l := s.label.Dirty; l != nil && dirty != "" {
+		v.DirtyUp = s.takesWrites(dirty, l)
+		if a := s.array(l.Array); a != nil {
+			v.DirtySync, v.DirtyDisks = s.inSync(a), a.RaidDisks
+			for _, m := range a.Members { // one that is being filled is a member too
+				if st := s.line("/sys/block/" + a.Dev + "/md/dev-" + m + "/state"); !strings.Contains(st, "faulty") && !strings.Contains(st, "in_sync") {
+					for serial, d := range s.ssds() {
+						if s.partitions(d)[partDirty] == m {
+							v.DirtySync = append(v.DirtySync, serial)
+						}
+					}
+				}
+			}
+		}
+		v.DirtyBytes = s.dirtyBytes(dirty)
+	}
+	if l := s.label.Clean[s.place()]; l != nil && clean != "" {
+		v.CleanUp = s.attached(clean, l)
+	}
+	return v, nil
+}
+
+// attached tells whether a bcache device has the set of its layer.
+func (s *Stack) attached(dev string, l *Layer) bool { return s.setOf(dev) == l.Set }
+
+// takesWrites tells whether the dirty layer has its set, and uses it.
+func (s *Stack) takesWrites(dev string, l *Layer) bool {
+	return s.attached(dev, l) && strings.Contains(s.line("/sys/block/"+dev+"/bcache/cache_mode"), "[writeback]")
+}
+
+// setOf is the set that a bcache device has, "" for none. The file state does
+// not tell: a device whose set has failed goes on and stays "clean".
+func (s *Stack) setOf(dev string) string {
+	p, err := s.sys.Realpath("/sys/block/" + dev + "/bcache/cache")
+	if err != nil {
+		return ""
+	}
+	return path.Base(p)
+}
+
+func (s *Stack) dirtyBytes(dev string) int64 {
+	return human(s.line("/sys/block/" + dev + "/bcache/dirty_data"))
+}
+
+// human reads bcache's numbers with a decimal and a binary prefix: 1.5k, 12M.
+func human(t string) int64 {
+	if t == "" {
+		return 0
+	}
+	i := strings.IndexByte("kMGTPEZY", t[len(t)-1])
+	if i >= 0 {
+		t = t[:len(t)-1]
+	}
+	f, err := strconv.ParseFloat(t, 64)
+	if err != nil {
+		return 0
+	}
+	for range i + 1 {
+		f *= 1024
+	}
+	return int64(f)
+}
+
+// Needs says in words what Apply would do, "" for nothing.
+func (s *Stack) Needs() (string, error) {
+	v, err := s.look()
+	if err != nil {
+		return "", err
+	}
+	n, err := needs(s.cfg, s.sys.Hostname(), s.place(), v)
+	if m := (*missingSSD)(nil); errors.As(err, &m) {
+		// That it is not there is said by whoever looks for the spec's disks.
+		return "take SSD " + strings.Join(m.serials, ", ") + " back", nil
+	}
+	if err != nil || n.none() {
+		return "", err
+	}
+	return n.String(), nil
+}
+
+// Apply brings the cache to its config, under load where it is up. Killed
+// anywhere, it is resumed by being run again: the label says at each point
+// what may be believed.
+func (s *Stack) Apply(ctx context.Context, say Progress) error {
+	for range 4 { // starting shows what else is to be done
+		v, err := s.look()
+		if err != nil {
+			return err
+		}
+		n, err := needs(s.cfg, s.sys.Hostname(), s.place(), v)
+		if err != nil {
+			return err
+		}
+		if n.none() {
+			s.tune()
+			return nil
+		}
+		if err := s.change(ctx, n, say); err != nil {
+			return err
+		}
+	}
+	return errors.New("the cache does not come to what is wanted")
+}
+
+func (s *Stack) change(ctx context.Context, n need, say Progress) error {
+	if err := s.modules(ctx); err != nil {
+		return err
+	}
+	// Until the new partitions are in use: udev looks at what was written to, so
+	// that a partition is busy, and has a new table read once more, for which
+	// the partitions go and come back.
+	unlock, err := s.lock(ctx, n.Partition)
+	defer unlock()
+	if err != nil {
+		return err
+	}
+	if n.Create {
+		if err := s.create(ctx, n, say); err != nil {
+			return err
+		}
+		n = need{MakeDirty: n.MakeDirty, MakeClean: n.MakeClean}
+	}
+	if n.Start {
+		say("start", 0, 0)
+		if err := s.Start(ctx); err != nil {
+			return err
+		}
+	}
+	if err := s.stopStrays(ctx); err != nil {
+		return err
+	}
+	if n.DropDirty {
+		if err := s.dropDirty(ctx, say); err != nil {
+			return err
+		}
+	}
+	if n.DropClean {
+		say("throw away what is cached of reads", 0, 0)
+		if err := s.dropClean(ctx); err != nil {
+			return err
+		}
+	}
+	if len(n.Partition) > 0 {
+		if err := s.partition(ctx, n.Partition, say); err != nil {
+			return err
+		}
+	}
+	if n.MakeDirty {
+		say("make the mirror for dirty data", 0, 0)
+		if err := s.makeDirty(ctx); err != nil {
+			return err
+		}
+	}
+	if len(n.Replace)+len(n.Expel) > 0 {
+		if err := s.replace(ctx, n, say); err != nil {
+			return err
+		}
+	}
+	if n.MakeClean {
+		say("make the array for clean data", 0, 0)
+		if err := s.makeClean(ctx); err != nil {
+			return err
+		}
+	}
+	s.tune()
+	return nil
+}
+
+// create makes the empty stack, whose layers pass everything on.
+func (s *Stack) create(ctx context.Context, n need, say Progress) error {
+	// What a creation that was cut short has left.
+	if err := s.Stop(ctx); err != nil {
+		return err
+	}
+	s.label = &Label{}
+	if err := s.partition(ctx, n.Partition, say); err != nil {
+		return err
+	}
+	say("make both layers of bcache over the volume", 0, 0)
+	hdr, lv, err := s.base()
+	if err != nil {
+		return err
+	}
+	if err := s.sys.WriteBlocks(hdr, 0, make([]byte, HeaderBytes)); err != nil {
+		return err
+	}
+	if err := s.linear(ctx, s.cfg.origin(), originTable(s.devno(hdr), s.devno(lv), s.sectors(lv))); err != nil {
+		return err
+	}
+	backing := s.dm(s.cfg.origin())
+	for i := range 2 {
+		if _, err := s.sys.Run(ctx, "", "make-bcache", "-B", "--block", "4k", "--data-offset", strconv.Itoa(half/512), "/dev/"+backing); err != nil {
+			return err
+		}
+		dev, err := s.device(backing, nil)
+		if err != nil {
+			return err
+		}
+		name, over := s.cfg.between(), s.retried
+		if i == 1 {
+			name = s.cfg.Mounted()
+			over = func(ctx context.Context, dev string) error { return s.whole(ctx, name, dev) }
+		}
+		if err := over(ctx, dev); err != nil {
+			return err
+		}
+		backing = s.dm(name)
+	}
+	s.label.SSDs, s.label.Split, s.label.Open = n.Partition, s.split(), true
+	return s.writeLabel()
+}
+
+// lock keeps udev away from those SSDs that are there, see system.Lock.
+func (s *Stack) lock(ctx context.Context, serials []string) (unlock func(), err error) {
+	var all []func()
+	unlock = func() {
+		for _, f := range all {
+			f()
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	there := s.ssds()
+	for _, serial := range serials {
+		if d := there[serial]; d != "" {
+			f, err := s.sys.Lock(ctx, "/dev/"+d)
+			if err != nil {
+				return unlock, fmt.Errorf("SSD %s is kept busy: %w", serial, err)
+			}
+			all = append(all, f)
+		}
+	}
+	return unlock, nil
+}
+
+// split: a part of each SSD is for dirty data.
+func (s *Stack) split() bool { return s.cfg.Mode == WriteBack }
+
+// partition gives SSDs their partitions. What was on them is gone.
+func (s *Stack) partition(ctx context.Context, serials []string, say Progress) error {
+	for name, devs := range s.devices() {
+		if len(devs) > 1 && slices.ContainsFunc(serials, func(x string) bool { return strings.EqualFold(x, name) }) {
+			return &Refusal{fmt.Sprintf("%s all have the serial %s: which of them is meant cannot be told", strings.Join(devs, ", "), name)}
+		}
+	}
+	there := s.ssds()
+	for _, serial := range serials {
+		d := there[serial]
+		if d == "" {
+			return fmt.Errorf("SSD %s is not there", serial)
+		}
+		say("partition SSD "+serial, 0, 0)
+		for _, p := range s.partitions(d) {
+			for _, h := range s.list("/sys/class/block/" + p + "/holders") {
+				return &Refusal{fmt.Sprintf("SSD %s is in use: %s has its partition %s", serial, h, p)}
+			}
+		}
+		// Tells the SSD that nothing on it is needed any more. One that does not
+		// take it keeps what there was, below new superblocks.
+		_, _ = s.sys.Run(ctx, "", "blkdiscard", "--force", "/dev/"+d)
+		for _, p := range s.partitions(d) {
+			if err := s.sys.WriteBlocks("/dev/"+p, 0, make([]byte, 1<<20)); err != nil {
+				return err
+			}
+		}
+		const mib = 2048 // sectors
+		size := s.sectors(d)
+		first := int64(mib)
+		last := size/mib*mib - mib
+		var b strings.Builder
+		b.WriteString("label: gpt\n")
+		if s.split() {
+			last -= s.cfg.MirrorBytes / 512
+			if last-first < 64*mib {
+				return &Refusal{fmt.Sprintf("SSD %s has %d bytes, too few for %d of dirty data and as much for reads", serial, size*512, s.cfg.MirrorBytes)}
+			}
+			fmt.Fprintf(&b, "%d : start=%d, size=%d, type=linux-raid, name=mortar-clean\n%d : start=%d, size=%d, type=linux-raid, name=mortar-dirty\n",
+				partClean, first, last-first, partDirty, last, s.cfg.MirrorBytes/512)
+		} else {
+			fmt.Fprintf(&b, "%d : start=%d, size=%d, type=linux-raid, name=mortar-clean\n", partClean, first, last-first)
+		}
+		if _, err := s.sys.Run(ctx, b.String(), "sfdisk", "--quiet", "--wipe", "always", "--wipe-partitions", "always", "/dev/"+d); err != nil {
+			return err
+		}
+		if err := s.wait(ctx, 10*time.Second, "partitions of SSD "+serial, func() bool {
+			return s.partitions(d)[partClean] != "" && (!s.split() || s.partitions(d)[partDirty] != "")
+		}); err != nil {
+			return err
+		}
+	}
+	if s.label.Sequence == 0 {
+		return nil // written once the stack is made
+	}
+	s.label.SSDs = slices.DeleteFunc(s.label.SSDs, func(x string) bool {
+		return !slices.ContainsFunc(s.cfg.SSDs, func(d SSD) bool { return d.Serial == x })
+	})
+	for _, x := range s.cfg.here(s.sys.Hostname()) {
+		if !slices.Contains(s.label.SSDs, x) {
+			s.label.SSDs = append(s.label.SSDs, x)
+		}
+	}
+	s.label.Split = s.split()
+	return s.writeLabel()
+}
+
+// bucket is bcache's unit of allocation: 512 KiB, and less on small SSDs,
+// since it takes no set with fewer than 513. Source: make-bcache(8)
+func bucket(bytes int64) string {
+	kib := int64(512)
+	for kib > 16 && bytes/(kib<<10) < 2048 {
+		kib /= 2
+	}
+	return strconv.FormatInt(kib, 10) + "k"
+}
+
+// makeLayer makes an array of partitions, and a set on it.
+func (s *Stack) makeLayer(ctx context.Context, name, uuid string, devs []string, level ...string) (*Layer, error) {
+	if err := s.stopStrays(ctx); err != nil {
+		return nil, err
+	}
+	argv := append([]string{"mdadm", "--create", "/dev/md/" + s.arrayName(name), "--run", "--quiet", "--metadata=1.2",
+		"--raid-devices=" + strconv.Itoa(len(devs)), "--uuid=" + md.UUID(uuid), "--name=" + s.arrayName(name), "--homehost=any"}, level...)
+	if _, err := s.sys.Run(ctx, "", append(argv, devs...)...); err != nil {
+		return nil, err
+	}
+	a := s.array(uuid)
+	if a == nil {
+		return nil, fmt.Errorf("array %s is not there although mdadm made it", s.arrayName(name))
+	}
+	// make-bcache takes no device with another signature, be it stale.
+	if _, err := s.sys.Run(ctx, "", "wipefs", "--all", "--force", "/dev/"+a.Dev); err != nil {
+		return nil, err
+	}
+	set := newUUID()
+	if _, err := s.sys.Run(ctx, "", "make-bcache", "-C", "--wipe-bcache", "--block", "4k", "--bucket", bucket(s.sectors(a.Dev)*512), "--cset-uuid", set, "/dev/"+a.Dev); err != nil {
+		return nil, err
+	}
+	if err := s.register(a.Dev); err != nil && !s.exists("/sys/fs/bcache/"+set) {
+		return nil, err
+	}
+	return &Layer{Array: uuid, Set: set}, nil
+}
+
+// stopStrays stops arrays that are no layer's: of a change that was cut short
+// before the label had them, or when it had let go of them.
+func (s *Stack) stopStrays(ctx context.Context) error {
+	known := func(uuid string) bool {
+		if d := s.label.Dirty; d != nil && md.Hex(d.Array) == md.Hex(uuid) {
+			return true
+		}
+		for _, l := range s.label.Clean {
+			if md.Hex(l.Array) == md.Hex(uuid) {
+				return true
+			}
+		}
+		return false
+	}
+	for _, u := range slices.Concat(s.cfg.DirtyUUIDs, s.cfg.CleanUUIDs) {
+		if !known(u) {
+			if err := s.stopArray(ctx, u); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func newUUID() string {
+	var b [16]byte
+	if _, err := rand.Read(b[:]); err != nil {
+		panic(err) // does not happen: crypto/rand.Read never fails on Linux
+	}
+	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+}
+
+// next counts a generation, and writes it down before its arrays exist.
+func (s *Stack) next() (int, error) {
+	s.label.Generation++
+	return s.label.Generation % Generations, s.writeLabel()
+}
+
+func (s *Stack) makeDirty(ctx context.Context) error {
+	serials := s.cfg.here(s.sys.Hostname())
+	devs, missing := s.partsOf(serials, partDirty)
+	if len(missing) > 0 {
+		return fmt.Errorf("SSD %s has no partition for dirty data", strings.Join(missing, " and "))
+	}
+	g, err := s.next()
+	if err != nil {
+		return err
+	}
+	// --assume-clean: bcache reads nothing it has not written, so there is
+	// nothing to copy. With two SSDs a mirror, with more RAID 10, near 2.
+	level := []string{"--level=1", "--assume-clean", "--bitmap=internal"}
+	if len(devs) > 2 {
+		level = []string{"--level=10", "--layout=n2", "--assume-clean", "--bitmap=internal"}
+	}
+	l, err := s.makeLayer(ctx, "dirty", s.cfg.DirtyUUIDs[g], devs, level...)
+	if err != nil {
+		return err
+	}
+	l.Members = slices.Clone(serials)
+	slices.Sort(l.Members)
+	// The label first: dirty data must never be where it does not point to.
+	s.label.Dirty = l
+	if err := s.writeLabel(); err != nil {
+		return err
+	}
+	return s.attach(ctx, true, l, "writeback")
+}
+
+func (s *Stack) makeClean(ctx context.Context) error {
+	serials := s.cfg.here(s.sys.Hostname())
+	devs, missing := s.partsOf(serials, partClean)
+	if len(missing) > 0 {
+		return fmt.Errorf("SSD %s has no partition for clean data", strings.Join(missing, " and "))
+	}
+	g, err := s.next()
+	if err != nil {
+		return err
+	}
+	level := []string{"--level=0", "--chunk=64"}
+	if len(devs) == 1 {
+		level = append(level, "--force")
+	}
+	l, err := s.makeLayer(ctx, "clean", s.cfg.CleanUUIDs[g], devs, level...)
+	if err != nil {
+		return err
+	}
+	l.Members = serials
+	if s.label.Clean == nil {
+		s.label.Clean = map[string]*Layer{}
+	}
+	s.label.Clean[s.place()] = l
+	if err := s.writeLabel(); err != nil {
+		return err
+	}
+	return s.attach(ctx, false, l, "writethrough")
+}
+
+// attach gives a layer of the running stack its set.
+func (s *Stack) attach(ctx context.Context, toDirty bool, l *Layer, mode string) error {
+	dev, dirty := s.layers()
+	if toDirty {
+		dev = dirty
+	}
+	if dev == "" {
+		return errors.New("the stack is not up")
+	}
+	dir := "/sys/block/" + dev + "/bcache/"
+	if err := s.sys.Poke(dir+"attach", l.Set+"\n"); err != nil {
+		return fmt.Errorf("bcache does not attach %s to %s: %w", l.Set, dev, err)
+	}
+	if err := s.wait(ctx, 10*time.Second, "attach "+dev, func() bool { return s.attached(dev, l) }); err != nil {
+		return err
+	}
+	if toDirty {
+		s.noteAttached()
+	}
+	if err := s.sys.Poke(dir+"cache_mode", mode+"\n"); err != nil {
+		return err
+	}
+	s.tune()
+	return s.deepen(ctx, dev, l)
+}
+
+// To deepen a tree takes as many extents as a node of it holds: 2,700 in 64 KiB,
+// 11,000 in the 256 KiB of large sets. It may take so many reads, and so long.
+const (
+	deepBatch = 500
+	deepMost  = 40 * deepBatch
+	deepTime  = 2 * time.Minute
+)
+
+// deepen lets the tree of a new set grow beyond its root, by reading scattered
+// blocks of the volume through its layer. bcache makes room in its journal by
+// writing out tree nodes, and does not find the root for that: as long as it is
+// the only node, stable writes wait for it for up to 30 s. A tree does not lose
+// a level again.
+//
+// Source: bch_btree_set_root, btree_flush_write of Linux 6.12
+func (s *Stack) deepen(ctx context.Context, dev string, l *Layer) error {
+	deep := func() bool {
+		n, err := strconv.Atoi(s.line("/sys/fs/bcache/" + l.Set + "/tree_depth"))
+		return err == nil && n > 0
+	}
+	const block = 4096
+	step := s.sectors(dev) * 512 / deepMost / block * block
+	until := s.sys.Now().Add(deepTime)
+	for i := int64(0); step >= 2*block && i < deepMost && s.sys.Now().Before(until); i += deepBatch {
+		if deep() {
+			return nil
+		}
+		if err := s.sys.ReadPast(ctx, "/dev/"+dev, i*step, step, deepBatch); err != nil {
+			return err
+		}
+	}
+	if !deep() {
+		s.note("the tree of set %s is a single node: writes may wait for up to 30 s until more is cached", l.Set)
+	}
+	return nil
+}
+
+// detach takes a layer's set away, after everything dirty is on the disks.
+func (s *Stack) detach(ctx context.Context, dev string, say Progress) error {
+	if s.setOf(dev) == "" {
+		return nil
+	}
+	total := s.dirtyBytes(dev)
+	if err := s.sys.Poke("/sys/block/"+dev+"/bcache/detach", "1\n"); err != nil {
+		return err
+	}
+	for {
+		if s.setOf(dev) == "" {
+			return nil
+		}
+		left := s.dirtyBytes(dev)
+		total = max(total, left)
+		if say != nil {
+			say("write dirty data to the disks", left, total)
+		}
+		if err := s.sys.Sleep(ctx, 500*time.Millisecond); err != nil {
+			return err
+		}
+	}
+}
+
+func (s *Stack) dropDirty(ctx context.Context, say Progress) error {
+	_, dirty := s.layers()
+	if dirty == "" {
+		return errors.New("the stack is not up")
+	}
+	if err := s.detach(ctx, dirty, say); err != nil {
+		return err
+	}
+	l := s.label.Dirty
+	s.label.Dirty = nil
+	if err := s.writeLabel(); err != nil {
+		return err
+	}
+	return s.destroy(ctx, l, partDirty)
+}
+
+func (s *Stack) dropClean(ctx context.Context) error {
+	clean, _ := s.layers()
+	if clean == "" {
+		return errors.New("the stack is not up")
+	}
+	if err := s.detach(ctx, clean, nil); err != nil {
+		return err
+	}
+	var gone []*Layer
+	for at, l := range s.label.Clean {
+		if at == s.place() || outdated(at, s.place()) {
+			gone = append(gone, l)
+			delete(s.label.Clean, at)
+		}
+	}
+	if err := s.writeLabel(); err != nil {
+		return err
+	}
+	for _, l := range gone {
+		if err := s.destroy(ctx, l, partClean); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// outdated tells of a key of Label.Clean that SSDs are no longer where it
+// says: inside a server, or reached by all of them.
+func outdated(at, place string) bool { return (at == "") != (place == "") }
+
+// destroy ends a set and its array, and what is on those members that are
+// there.
+func (s *Stack) destroy(ctx context.Context, l *Layer, number int) error {
+	if l == nil {
+		return nil
+	}
+	if p := "/sys/fs/bcache/" + l.Set; s.exists(p) {
+		if err := s.sys.Poke(p+"/stop", "1\n"); err != nil && s.exists(p) {
+			return err
+		}
+		if err := s.wait(ctx, 30*time.Second, "bcache stops set "+l.Set, func() bool { return !s.exists(p) }); err != nil {
+			return err
+		}
+	}
+	if err := s.stopArray(ctx, l.Array); err != nil {
+		return err
+	}
+	devs, _ := s.partsOf(l.Members, number)
+	for _, d := range devs {
+		if _, err := s.sys.Run(ctx, "", "mdadm", "--zero-superblock", d); err != nil {
+			s.note("%v", err)
+		}
+	}
+	return nil
+}
+
+// replace makes SSDs members of the running mirror and takes others out.
+func (s *Stack) replace(ctx context.Context, n need, say Progress) error {
+	a := s.array(s.label.Dirty.Array)
+	if a == nil {
+		return errors.New("the mirror of dirty data does not run")
+	}
+	// Members that are gone or failed make room.
+	_, _ = s.sys.Run(ctx, "", "mdadm", "--manage", "/dev/"+a.Dev, "--quiet", "--remove", "failed", "--remove", "detached")
+	devs, missing := s.partsOf(n.Replace, partDirty)
+	if len(missing) > 0 {
+		return fmt.Errorf("SSD %s has no partition for dirty data", strings.Join(missing, " and "))
+	}
+	for _, d := range devs {
+		// Where it was a member before, only what changed meanwhile is copied.
+		if _, err := s.sys.Run(ctx, "", "mdadm", "--manage", "/dev/"+a.Dev, "--quiet", "--re-add", d); err == nil {
+			continue
+		}
+		if _, err := s.sys.Run(ctx, "", "mdadm", "--manage", "/dev/"+a.Dev, "--quiet", "--add", d); err != nil {
+			return err
+		}
+	}
+	old, _ := s.partsOf(n.Expel, partDirty)
+	if len(old) > 0 && len(old) <= len(devs) {
+		// Copied while both old members still count, so that there are two
+		// copies at any time. Source: mdadm(8), --replace
+		argv := []string{"mdadm", "--manage", "/dev/" + a.Dev, "--quiet"}
+		for i, d := range old {
+			argv = append(argv, "--replace", d, "--with", devs[i])
+		}
+		if _, err := s.sys.Run(ctx, "", argv...); err != nil {
+			return err
+		}
+	}
+	if err := s.synced(ctx, say); err != nil {
+		return err
+	}
+	_, _ = s.sys.Run(ctx, "", "mdadm", "--manage", "/dev/"+a.Dev, "--quiet", "--remove", "failed")
+	if a = s.array(s.label.Dirty.Array); a == nil {
+		return errors.New("the mirror of dirty data is gone")
+	}
+	if err := s.noteSync(a); err != nil {
+		return err
+	}
+	for _, d := range old {
+		if _, err := s.sys.Run(ctx, "", "mdadm", "--zero-superblock", d); err != nil {
+			s.note("%v", err)
+		}
+	}
+	return nil
+}
+
+// synced waits until the mirror has all its copies.
+func (s *Stack) synced(ctx context.Context, say Progress) error {
+	for {
+		a := s.array(s.label.Dirty.Array)
+		if a == nil {
+			return errors.New("the mirror of dirty data is gone")
+		}
+		if a.Degraded == 0 && (a.Sync == "idle" || a.Sync == "") {
+			return nil
+		}
+		done, total, _ := strings.Cut(a.Done, "/")
+		d, _ := strconv.ParseInt(strings.TrimSpace(done), 10, 64)
+		t, _ := strconv.ParseInt(strings.TrimSpace(total), 10, 64)
+		say("copy the mirror", (t-d)*512, t*512)
+		if a.Sync == "idle" && a.Degraded > 0 {
+			return fmt.Errorf("the mirror of dirty data stays without %d of its %d members", a.Degraded, a.RaidDisks)
+		}
+		if err := s.sys.Sleep(ctx, 500*time.Millisecond); err != nil {
+			return err
+		}
+	}
+}
+
+// Off writes dirty data to the disks and frees the SSDs, under load. What is
+// left passes everything on until the service is started the next time.
+func (s *Stack) Off(ctx context.Context, say Progress) error {
+	if err := s.readLabel(); err != nil {
+		return err
+	}
+	if s.label == nil {
+		return nil
+	}
+	if up, err := s.State(); err != nil {
+		return err
+	} else if !up {
+		if err := s.Start(ctx); err != nil {
+			return err
+		}
+	}
+	if s.label.Dirty != nil {
+		if err := s.dropDirty(ctx, say); err != nil {
+			return err
+		}
+	}
+	if len(s.label.Clean) > 0 {
+		if err := s.dropClean(ctx); err != nil {
+			return err
+		}
+	}
+	s.label.Clean = nil
+	s.label.SSDs = nil
+	if err := s.writeLabel(); err != nil {
+		return err
+	}
+	return s.stopStrays(ctx)
+}
+
+// OnDisks says whether the volume may be used without its cache: nil if all
+// data is on the disks. It is asked before a volume that had a cache is
+// mounted by a config that has none.
+func (s *Stack) OnDisks() error {
+	if s.dm(lvmName(s.cfg.VG, HeaderLV)) == "" {
+		return nil
+	}
+	if err := s.readLabel(); err != nil {
+		return err
+	}
+	if s.label != nil && (s.label.Dirty != nil || len(s.label.Clean) > 0) {
+		return &Refusal{fmt.Sprintf("volume %s/%s has a cache that was not turned off: what is on its SSDs would be passed by (mortar cache off)", s.cfg.VG, s.cfg.LV)}
+	}
+	return nil
+}

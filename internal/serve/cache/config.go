@@ -1,0 +1,156 @@
+// Package cache puts SSDs in front of a volume, on the server that has the
+// volume: it makes, starts, changes, stops and describes the stack of bcache
+// devices over md arrays of SSD partitions. It is handed everything in its
+// Config and knows neither spec nor design, and not who asks: Pacemaker's
+// resource agent, systemd at boot, or apply.
+//
+// The stack, from the file system down:
+//
+//	VG.cached   dm-linear; the name that is mounted, whatever is below
+//	bcache, "dirty"   write-back on an md mirror of the SSDs' second partitions;
+//	                  takes writes only, and only those that are not sequential
+//	VG.clean    a multipath map of one path: keeps I/O that failed, see Revive
+//	bcache, "clean"   write-through on all of the SSDs' first partitions; keeps
+//	                  what was read
+//	VG.origin   dm-linear: 8 MiB for bcache's superblocks, then the volume
+//	VG/LV       on the disks
+//
+// The file system begins at the volume's first byte, with and without a
+// cache. What the SSDs carry is written in the label, on the disks (see
+// Label): an SSD that comes back from the dead is not believed.
+package cache
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/mortarhpc/mortar/internal/base/strictjson"
+)
+
+// Modes of a cache.
+const (
+	WriteBack    = "write-back"
+	WriteThrough = "write-through"
+)
+
+// Sizes of the header, the logical volume that precedes the data: bcache's
+// superblock of the clean layer is at 4 KiB, that of the dirty layer 4 KiB
+// behind half, and labels are at 1 and 2 MiB.
+const (
+	HeaderLV    = "cacheheader"
+	HeaderBytes = 8 << 20
+	half        = HeaderBytes / 2
+)
+
+// Generations is how many array UUIDs a config has for each layer. Every
+// time an array is made it gets the next one, so that an SSD that was away
+// meanwhile is not taken for a member.
+const Generations = 8
+
+// Config is the cache of one volume, as apply writes it on each server.
+type Config struct {
+	Service string `json:"service"`
+	VG      string `json:"vg"`
+	LV      string `json:"lv"`
+	SSDs    []SSD  `json:"ssds"`
+	Mode    string `json:"mode"`
+	// Bypass is how long a stream has to run until it goes past the SSDs,
+	// bytes; 0: never.
+	Bypass int64 `json:"sequential_bypass"`
+	// MirrorBytes is the part of each SSD that is for dirty data.
+	MirrorBytes int64 `json:"mirror_bytes"`
+	// DirtyUUIDs and CleanUUIDs are md UUIDs to choose from; mdadm.conf has
+	// them, so that nothing but this package assembles the arrays.
+	DirtyUUIDs []string `json:"dirty_uuids"`
+	CleanUUIDs []string `json:"clean_uuids"`
+}
+
+// SSD is one of the pool.
+type SSD struct {
+	Serial string `json:"serial"`
+	// Server: the SSD is inside that server only; empty: every server has it.
+	Server string `json:"server,omitempty"`
+}
+
+// Load reads and checks a config file.
+func Load(file string) (*Config, error) {
+	src, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	return Parse(file, src)
+}
+
+// Parse checks src, the content of file.
+func Parse(file string, src []byte) (*Config, error) {
+	var c Config
+	if err := strictjson.Decode(src, &c); err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	if err := c.Check(); err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	return &c, nil
+}
+
+// Check finds every fault that can be seen without a host.
+func (c *Config) Check() error {
+	var errs []error
+	bad := func(format string, a ...any) { errs = append(errs, fmt.Errorf(format, a...)) }
+	for key, v := range map[string]string{"service": c.Service, "vg": c.VG, "lv": c.LV} {
+		if v == "" || strings.ContainsAny(v, " \t\r\n/\"'\\") || strings.HasPrefix(v, "-") {
+			bad("%s %q: a name without blanks, quotes and slashes is needed", key, v)
+		}
+	}
+	if c.Mode != WriteBack && c.Mode != WriteThrough {
+		bad("mode %q: %s or %s is needed", c.Mode, WriteBack, WriteThrough)
+	}
+	if n := len(c.SSDs); n < 1 || n > 4 || n < 2 && c.Mode == WriteBack {
+		bad("%d SSDs: 1 to 4 are needed, for %s at least 2", n, WriteBack)
+	}
+	for i, s := range c.SSDs {
+		if s.Serial == "" {
+			bad("ssds[%d]: no serial", i)
+		}
+		if s.Server != "" && c.Mode == WriteBack {
+			bad("ssds[%d]: %s is inside one server, which %s does not allow", i, s.Serial, WriteBack)
+		}
+		if slices.ContainsFunc(c.SSDs[:i], func(o SSD) bool { return o.Serial == s.Serial }) {
+			bad("ssds[%d]: %s is listed twice", i, s.Serial)
+		}
+	}
+	if c.Bypass < 0 || c.MirrorBytes < 0 || c.MirrorBytes%(1<<20) != 0 || c.Mode == WriteBack && c.MirrorBytes == 0 {
+		bad("sequential_bypass %d, mirror_bytes %d", c.Bypass, c.MirrorBytes)
+	}
+	if len(c.DirtyUUIDs) != Generations || len(c.CleanUUIDs) != Generations {
+		bad("%d and %d UUIDs: %d of each are needed", len(c.DirtyUUIDs), len(c.CleanUUIDs), Generations)
+	}
+	return errors.Join(errs...)
+}
+
+// here are the SSDs that a server reaches.
+func (c *Config) here(host string) []string {
+	var out []string
+	for _, s := range c.SSDs {
+		if s.Server == "" || s.Server == host {
+			out = append(out, s.Serial)
+		}
+	}
+	return out
+}
+
+// Mounted is the device mapper's name of what the file system is on.
+func (c *Config) Mounted() string { return c.VG + ".cached" }
+
+func (c *Config) origin() string { return c.VG + ".origin" }
+
+func (c *Config) between() string { return c.VG + ".clean" }
+
+// Device is the path of what the file system is on.
+func (c *Config) Device() string { return "/dev/mapper/" + c.Mounted() }
+
+// ConfigPath is where apply writes the config of a service's cache.
+func ConfigPath(service string) string { return "/etc/mortar/cache-" + service + ".json" }

@@ -1,0 +1,332 @@
+package cache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/mortarhpc/mortar/internal/base/linux"
+	"github.com/mortarhpc/mortar/internal/base/md"
+)
+
+// line is the first line of a small file, "" if it cannot be read.
+func (s *Stack) line(p string) string {
+	b, err := s.sys.ReadFile(p)
+	if err != nil {
+		return ""
+	}
+	l, _, _ := strings.Cut(string(b), "\n")
+	return strings.Trim(l, " \t\x00")
+}
+
+func (s *Stack) exists(p string) bool {
+	_, err := s.sys.ReadDir(p)
+	return err == nil
+}
+
+// list is a directory's names, sorted; none if it is not there.
+func (s *Stack) list(p string) []string {
+	names, _ := s.sys.ReadDir(p)
+	slices.Sort(names)
+	return names
+}
+
+// dm finds a device of the device mapper by its name: dm-3, or "".
+func (s *Stack) dm(name string) string {
+	for _, n := range s.list("/sys/block") {
+		if strings.HasPrefix(n, "dm-") && s.line("/sys/block/"+n+"/dm/name") == name {
+			return n
+		}
+	}
+	return ""
+}
+
+// lvmName is the device mapper's name of a logical volume: dashes are doubled.
+// Source: lvm(8).
+func lvmName(vg, lv string) string {
+	esc := func(s string) string { return strings.ReplaceAll(s, "-", "--") }
+	return esc(vg) + "-" + esc(lv)
+}
+
+// sectors is a device's size.
+func (s *Stack) sectors(dev string) int64 {
+	n, _ := strconv.ParseInt(s.line("/sys/class/block/"+dev+"/size"), 10, 64)
+	return n
+}
+
+// over finds the bcache device that has dev as its backing device, or "".
+func (s *Stack) over(dev string) string {
+	if dev == "" {
+		return ""
+	}
+	p, err := s.sys.Realpath("/sys/class/block/" + dev + "/bcache/dev")
+	if err != nil {
+		return "" // not a backing device, or one that does not run
+	}
+	return path.Base(p)
+}
+
+// array is an md array of the running kernel.
+type array struct {
+	linux.MDArray
+	Sync string // sync_action
+	Done string // sync_completed
+}
+
+// tree lets package linux read the host.
+type tree struct{ s *Stack }
+
+func (t tree) ReadFile(p string) ([]byte, error) { return t.s.sys.ReadFile(p) }
+func (t tree) List(dir string) ([]string, error) { return t.s.list(dir), nil }
+
+func (s *Stack) arrays() []array {
+	found, err := linux.MDArrays(tree{s})
+	if err != nil {
+		return nil // mdadm refuses to assemble what is assembled
+	}
+	var out []array
+	for _, f := range found {
+		dir := "/sys/block/" + f.Dev + "/md/"
+		if f.State != "clear" {
+			out = append(out, array{f, s.line(dir + "sync_action"), s.line(dir + "sync_completed")})
+		}
+	}
+	return out
+}
+
+func (s *Stack) array(uuid string) *array {
+	for _, a := range s.arrays() {
+		if a.UUID == md.Hex(uuid) {
+			return &a
+		}
+	}
+	return nil
+}
+
+// inSync are the serials of an array's members that take part in it.
+func (s *Stack) inSync(a *array) []string {
+	by := map[string]string{}
+	for serial, d := range s.ssds() {
+		for _, p := range s.partitions(d) {
+			by[p] = serial
+		}
+	}
+	members, err := linux.MDMembers(tree{s}, a.Dev)
+	if err != nil {
+		return nil
+	}
+	var out []string
+	for _, m := range members {
+		if m.Is("in_sync") && !m.Is("faulty") && by[m.Dev] != "" {
+			out = append(out, by[m.Dev])
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// ssds finds the SSDs of the config that are there, by serial: kernel names
+// of whole devices (nvme0n1, or dm-4 for a multipath map).
+func (s *Stack) ssds() map[string]string {
+	found := map[string]string{}
+	for serial, devs := range s.devices() {
+		for _, w := range s.cfg.SSDs {
+			if strings.EqualFold(w.Serial, serial) {
+				found[w.Serial] = devs[0]
+			}
+		}
+		// Also one that was in the pool, to be taken out of it.
+		if l := s.label; l != nil && found[serial] == "" && (slices.Contains(l.SSDs, serial) || l.Dirty != nil && slices.Contains(l.Dirty.Members, serial)) {
+			found[serial] = devs[0]
+		}
+	}
+	return found
+}
+
+// devices lists whole devices by serial: more than one where a serial does not
+// tell disks apart, as with two namespaces of an NVMe drive.
+func (s *Stack) devices() map[string][]string {
+	all := map[string][]string{}
+	for _, n := range s.list("/sys/block") {
+		serial := ""
+		switch {
+		case strings.HasPrefix(n, "nvme"):
+			serial = s.line("/sys/block/" + n + "/device/serial")
+		case strings.HasPrefix(n, "sd"):
+			// Vital product data page 0x80: 4 bytes of header, then the serial.
+			if b, err := s.sys.ReadFile("/sys/block/" + n + "/device/vpd_pg80"); err == nil && len(b) > 4 {
+				serial = strings.Trim(string(b[4:min(len(b), 4+(int(b[2])<<8|int(b[3])))]), " \x00")
+			}
+		}
+		if serial == "" || s.sectors(n) == 0 {
+			continue
+		}
+		for _, h := range s.list("/sys/block/" + n + "/holders") {
+			if strings.HasPrefix(s.line("/sys/block/"+h+"/dm/uuid"), "mpath-") {
+				n = h
+			}
+		}
+		if !slices.Contains(all[serial], n) {
+			all[serial] = append(all[serial], n)
+		}
+	}
+	return all
+}
+
+// partitions of a whole device, by number: those of the kernel, or kpartx's
+// over a multipath map.
+func (s *Stack) partitions(dev string) map[int]string {
+	out := map[int]string{}
+	for _, n := range s.list("/sys/block/" + dev) {
+		if i, err := strconv.Atoi(s.line("/sys/block/" + dev + "/" + n + "/partition")); err == nil {
+			out[i] = n
+		}
+	}
+	for _, h := range s.list("/sys/block/" + dev + "/holders") {
+		u, ok := strings.CutPrefix(s.line("/sys/block/"+h+"/dm/uuid"), "part")
+		if n, _, cut := strings.Cut(u, "-"); ok && cut {
+			if i, err := strconv.Atoi(n); err == nil {
+				out[i] = h
+			}
+		}
+	}
+	return out
+}
+
+// wait polls until done says so.
+func (s *Stack) wait(ctx context.Context, most time.Duration, what string, done func() bool) error {
+	const step = 50 * time.Millisecond
+	for waited := time.Duration(0); ; waited += step {
+		if done() {
+			return nil
+		}
+		if waited >= most {
+			return fmt.Errorf("%s: not within %s", what, most)
+		}
+		if err := s.sys.Sleep(ctx, step); err != nil {
+			return fmt.Errorf("%s: %w", what, err)
+		}
+	}
+}
+
+// register hands a device to bcache. Source: Documentation/admin-guide/bcache.rst
+func (s *Stack) register(dev string) error {
+	if err := s.sys.Poke("/sys/fs/bcache/register", "/dev/"+dev+"\n"); err != nil {
+		return fmt.Errorf("bcache does not take %s: %w (see the kernel's log)", dev, err)
+	}
+	return nil
+}
+
+// backing reads bcache's superblock of a backing device.
+func (s *Stack) backing(dev string) (*superblock, error) {
+	b, err := s.sys.ReadBlocks("/dev/"+dev, 4096, 4096)
+	if err != nil {
+		return nil, err
+	}
+	return parseSuperblock(b)
+}
+
+// header is the device of the header volume, or an error that says why there
+// is none.
+func (s *Stack) header() (string, error) {
+	d := s.dm(lvmName(s.cfg.VG, HeaderLV))
+	if d == "" {
+		return "", fmt.Errorf("volume %s/%s is not active: %w", s.cfg.VG, HeaderLV, fs.ErrNotExist)
+	}
+	return "/dev/" + d, nil
+}
+
+// readLabel reads what the disks know of the cache; nil without an error if
+// there never was one.
+func (s *Stack) readLabel() error {
+	l, err := s.labelOnDisk()
+	if err != nil {
+		return err
+	}
+	s.label = l
+	return nil
+}
+
+func (s *Stack) labelOnDisk() (*Label, error) {
+	dev, err := s.header()
+	if err != nil {
+		return nil, err
+	}
+	var c [2][]byte
+	for i, off := range labelOffsets {
+		if c[i], err = s.sys.ReadBlocks(dev, off, labelSize); err != nil {
+			return nil, fmt.Errorf("label of the cache: %w", err)
+		}
+	}
+	l, err := newest(c[0], c[1])
+	if errors.Is(err, errNoLabel) {
+		return nil, nil
+	}
+	return l, err
+}
+
+// writeLabel makes the label in memory the one in force. Whoever watches the
+// stack may have written down meanwhile which SSDs are in sync: that holds.
+func (s *Stack) writeLabel() error { return s.putLabel(false) }
+
+// writeMembers is for who has just looked at which SSDs are in sync.
+func (s *Stack) writeMembers() error { return s.putLabel(true) }
+
+func (s *Stack) putLabel(members bool) error {
+	dev, err := s.header()
+	if err != nil {
+		return err
+	}
+	was, err := s.labelOnDisk()
+	if err != nil {
+		return err
+	}
+	if was != nil {
+		s.label.Sequence = max(s.label.Sequence, was.Sequence)
+		if l := s.label.Dirty; !members && l != nil && was.Dirty != nil && l.Array == was.Dirty.Array {
+			l.Members = was.Dirty.Members
+		}
+	}
+	s.label.Sequence++
+	b, err := s.label.encode()
+	if err != nil {
+		return err
+	}
+	return s.sys.WriteBlocks(dev, labelOffsets[s.label.Sequence%2], b)
+}
+
+// remove removes a device of the device mapper, if it is there.
+func (s *Stack) remove(ctx context.Context, name string) error {
+	if s.dm(name) == "" {
+		return nil
+	}
+	var err error
+	for range 20 {
+		if _, err = s.sys.Run(ctx, "", "dmsetup", "--noudevsync", "remove", name); err == nil || s.dm(name) == "" {
+			return nil
+		}
+		if s.sys.Sleep(ctx, 250*time.Millisecond) != nil {
+			break
+		}
+	}
+	return err
+}
+
+// linear makes a device of the device mapper.
+func (s *Stack) linear(ctx context.Context, name, table string) error {
+	if s.dm(name) != "" {
+		return nil
+	}
+	_, err := s.sys.Run(ctx, table, "dmsetup", "--noudevsync", "create", name)
+	return err
+}
+
+func (s *Stack) devno(dev string) string {
+	return s.line("/sys/class/block/" + path.Base(dev) + "/dev")
+}

@@ -1,0 +1,177 @@
+package cache
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/mortarhpc/mortar/internal/base/durable"
+	"github.com/mortarhpc/mortar/internal/base/flock"
+)
+
+// system is the host, as far as the stack needs it.
+type system interface {
+	ReadFile(path string) ([]byte, error)
+	ReadDir(path string) ([]string, error)
+	Realpath(path string) (string, error)
+	// Poke writes to a file of sysfs.
+	Poke(path, data string) error
+	// WriteFile replaces a file of /run, and makes its directory.
+	WriteFile(path string, data []byte) error
+	Now() time.Time
+	ReadBlocks(dev string, offset int64, n int) ([]byte, error)
+	// ReadPast reads n blocks of 4 KiB past the page cache, one every step bytes.
+	ReadPast(ctx context.Context, dev string, offset, step int64, n int) error
+	// WriteBlocks returns when the data is on stable storage.
+	WriteBlocks(dev string, offset int64, data []byte) error
+	// Lock keeps udev from looking at a whole device and its partitions, and
+	// from having its partition table read again.
+	Lock(ctx context.Context, dev string) (unlock func(), err error)
+	// Run runs a command and returns its standard output.
+	Run(ctx context.Context, stdin string, argv ...string) (string, error)
+	Sleep(ctx context.Context, d time.Duration) error
+	Hostname() string
+}
+
+// Linux is the running kernel.
+type Linux struct{}
+
+// ReadFile reads a file.
+func (Linux) ReadFile(p string) ([]byte, error) { return os.ReadFile(p) }
+
+// ReadDir lists the names in a directory.
+func (Linux) ReadDir(p string) ([]string, error) {
+	f, err := os.Open(p)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return f.Readdirnames(-1)
+}
+
+// Realpath follows links.
+func (Linux) Realpath(p string) (string, error) { return filepath.EvalSymlinks(p) }
+
+// Poke writes to a file of sysfs.
+func (Linux) Poke(p, data string) error {
+	f, err := os.OpenFile(p, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(data)
+	return errors.Join(err, f.Close())
+}
+
+// WriteFile replaces a file.
+func (Linux) WriteFile(p string, data []byte) error {
+	if err := os.MkdirAll(filepath.Dir(p), 0o755); err != nil {
+		return err
+	}
+	return durable.Write(p, durable.File{Content: data, Mode: 0o600, UID: os.Geteuid(), GID: os.Getegid()})
+}
+
+// Now is the time.
+func (Linux) Now() time.Time { return time.Now() }
+
+// ReadBlocks reads part of a device.
+func (Linux) ReadBlocks(dev string, offset int64, n int) ([]byte, error) {
+	f, err := os.Open(dev)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	b := make([]byte, n)
+	_, err = f.ReadAt(b, offset)
+	return b, err
+}
+
+// ReadPast reads blocks, some at a time.
+func (Linux) ReadPast(ctx context.Context, dev string, offset, step int64, n int) error {
+	f, err := os.OpenFile(dev, os.O_RDONLY|syscall.O_DIRECT, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	errs := make([]error, 16)
+	for w := range errs {
+		wg.Go(func() {
+			b := aligned(4096)
+			for i := next.Add(1) - 1; i < int64(n) && ctx.Err() == nil && errs[w] == nil; i = next.Add(1) - 1 {
+				_, errs[w] = f.ReadAt(b, offset+i*step)
+			}
+		})
+	}
+	wg.Wait()
+	return errors.Join(append(errs, ctx.Err())...)
+}
+
+// WriteBlocks writes part of a device, and flushes it.
+func (Linux) WriteBlocks(dev string, offset int64, data []byte) error {
+	f, err := os.OpenFile(dev, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteAt(data, offset)
+	if err == nil {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
+}
+
+// Lock waits until udev has done with the device.
+// Source: https://systemd.io/BLOCK_DEVICE_LOCKING
+func (Linux) Lock(ctx context.Context, dev string) (func(), error) {
+	f, err := os.Open(dev)
+	if err != nil {
+		return nil, err
+	}
+	if err := flock.Wait(ctx, f); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return func() { f.Close() }, nil
+}
+
+// Run runs a command.
+func (Linux) Run(ctx context.Context, stdin string, argv ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	// MDADM_NO_UDEV: mdadm makes its links itself and does not wait for udev,
+	// which the resource agent holds while it starts. Source: mdadm(8).
+	cmd.Env = append(os.Environ(), "MDADM_NO_UDEV=1", "LC_ALL=C", "PATH=/usr/sbin:/usr/bin:/sbin:/bin")
+	cmd.Stdin = strings.NewReader(stdin)
+	cmd.WaitDelay = 2 * time.Second
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	if err := cmd.Run(); err != nil {
+		return out.String(), fmt.Errorf("%s: %w: %s", strings.Join(argv, " "), err, strings.TrimSpace(errs.String()))
+	}
+	return out.String(), nil
+}
+
+// Sleep waits, or until ctx is done.
+func (Linux) Sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-t.C:
+		return nil
+	}
+}
+
+// Hostname is the node name, as the cluster has it.
+func (Linux) Hostname() string {
+	n, _ := os.Hostname()
+	return n
+}

@@ -1,0 +1,737 @@
+package cache
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/mortarhpc/mortar/internal/base/md"
+)
+
+// Stack is the cache of one volume on this host.
+type Stack struct {
+	cfg   *Config
+	sys   system
+	note  func(format string, a ...any) // what a person may want to know later
+	label *Label
+	// held are arrays whose sets are registered after their backing device runs
+	// without them, so that bcache forgets what they hold. By set.
+	held map[string]string
+	// revived counts looks in a row that found failed I/O, see Revive.
+	revived int
+}
+
+// New is the stack that a config describes; note is told what is unusual.
+func New(cfg *Config, note func(format string, a ...any)) *Stack {
+	return &Stack{cfg: cfg, sys: Linux{}, note: note}
+}
+
+// Refusal says that the stack cannot come up without risk to data, and that
+// trying again will not help without a human.
+type Refusal struct{ What string }
+
+func (r *Refusal) Error() string { return r.What }
+
+// late is how long SSDs are waited for that are not there, on a server that
+// has booted a moment ago: after a power cut of the whole rack they may come
+// up later than it. At a take-over nobody waits.
+const (
+	late   = 10 * time.Second
+	moment = 3 * time.Minute
+)
+
+func (s *Stack) patience() time.Duration {
+	up, _, _ := strings.Cut(s.line("/proc/uptime"), " ")
+	if sec, err := strconv.ParseFloat(up, 64); err == nil && sec > moment.Seconds() {
+		return 0
+	}
+	return late
+}
+
+// State tells whether the stack is up ("running"), down ("stopped"), or what
+// is wrong with it. It reads sysfs only.
+func (s *Stack) State() (running bool, err error) {
+	top, origin := s.dm(s.cfg.Mounted()), s.dm(s.cfg.origin())
+	if top == "" && origin == "" {
+		return false, nil
+	}
+	if top == "" {
+		return false, fmt.Errorf("the cache of %s is half up: %s is there without %s", s.cfg.VG, s.cfg.origin(), s.cfg.Mounted())
+	}
+	if s.line("/sys/block/"+top+"/dm/suspended") == "1" {
+		return true, fmt.Errorf("%s is suspended", s.cfg.Mounted())
+	}
+	clean, dirty := s.layers()
+	if clean == "" || dirty == "" {
+		return true, fmt.Errorf("bcache has given up %s: its devices failed (see the kernel's log)", s.cfg.VG)
+	}
+	return true, nil
+}
+
+// layers are the bcache devices: that of the clean layer over the origin, and
+// that of the dirty layer over the clean one; "" for one that is not there.
+func (s *Stack) layers() (clean, dirty string) {
+	if o := s.dm(s.cfg.origin()); o != "" {
+		clean = s.over(o)
+	}
+	if b := s.dm(s.cfg.between()); b != "" {
+		dirty = s.over(b)
+	}
+	return clean, dirty
+}
+
+// place is the key of Label.Clean on this host.
+func (s *Stack) place() string {
+	for _, d := range s.cfg.SSDs {
+		if d.Server != "" {
+			return s.sys.Hostname()
+		}
+	}
+	return ""
+}
+
+// Start brings the stack up over an active volume. It is idempotent. An SSD
+// that is missing is gone without, unless dirty data would be missing with it.
+func (s *Stack) Start(ctx context.Context) error {
+	if up, err := s.State(); up && err == nil {
+		return nil
+	}
+	if err := s.readLabel(); err != nil {
+		return err
+	}
+	if s.label == nil {
+		return &Refusal{fmt.Sprintf("volume %s/%s was never given its cache: run mortar apply", s.cfg.VG, s.cfg.LV)}
+	}
+	if err := s.modules(ctx); err != nil {
+		return err
+	}
+	if err := s.startSets(ctx); err != nil {
+		return err
+	}
+	if err := s.setOpen(true); err != nil {
+		return err
+	}
+	if err := s.startDevices(ctx); err != nil {
+		return err
+	}
+	s.noteAttached()
+	s.tune()
+	return nil
+}
+
+// WaitVolume waits for the volume, which LVM activates at boot when the last
+// of its disks is there.
+func (s *Stack) WaitVolume(ctx context.Context) error {
+	return s.wait(ctx, 4*time.Minute, fmt.Sprintf("volume %s/%s", s.cfg.VG, s.cfg.LV), func() bool {
+		return s.dm(lvmName(s.cfg.VG, s.cfg.LV)) != "" && s.dm(lvmName(s.cfg.VG, HeaderLV)) != ""
+	})
+}
+
+func (s *Stack) modules(ctx context.Context) error {
+	if s.exists("/sys/fs/bcache") && s.exists("/sys/module/raid1") && s.exists("/sys/module/raid0") {
+		return nil
+	}
+	_, err := s.sys.Run(ctx, "", "modprobe", "--all", "bcache", "raid0", "raid1", "raid10")
+	return err
+}
+
+// startSets assembles the arrays of both layers and registers the sets on
+// them.
+func (s *Stack) startSets(ctx context.Context) error {
+	clean := s.label.Clean[s.place()]
+	var want []string
+	if s.label.Dirty != nil {
+		want = append(want, s.label.Dirty.Members...)
+	}
+	if clean != nil {
+		want = append(want, clean.Members...)
+	}
+	all := func() bool {
+		there := s.ssds()
+		return !slices.ContainsFunc(want, func(serial string) bool { return there[serial] == "" })
+	}
+	if err := s.wait(ctx, s.patience(), "SSDs", all); err != nil && ctx.Err() != nil {
+		return err
+	}
+	if err := s.rescan(ctx); err != nil {
+		return err
+	}
+	state, err := s.dirtyState()
+	if err != nil {
+		return err
+	}
+	trustClean, trustDirty := trusted(s.label.Open, state, clean != nil && s.witness(clean))
+	if s.label.Dirty != nil {
+		if err := s.startDirty(ctx, state, trustDirty); err != nil {
+			return err
+		}
+	}
+	if clean != nil {
+		if !trustClean {
+			s.note("reads start uncached: the cache was not stopped, and an SSD may have been away meanwhile")
+		}
+		if err := s.startClean(ctx, clean, trustClean); err != nil {
+			// Nothing is lost without it.
+			s.note("reads are not cached: %v", err)
+		}
+	}
+	return nil
+}
+
+// rescan lets the kernel read partition tables again that another server may
+// have written. Only what differs is changed: a partition that goes and comes
+// back has udev take it out of its array, when the array is up again.
+func (s *Stack) rescan(ctx context.Context) error {
+	for _, d := range s.ssds() {
+		used := false
+		for _, p := range s.partitions(d) {
+			used = used || len(s.list("/sys/class/block/"+p+"/holders")) > 0
+		}
+		if used {
+			continue
+		}
+		argv := []string{"partx", "--update", "/dev/" + d}
+		if strings.HasPrefix(d, "dm-") {
+			argv = []string{"kpartx", "-u", "-p", "-part", "/dev/" + d}
+		}
+		if _, err := s.sys.Run(ctx, "", argv...); err != nil {
+			s.note("%v", err)
+		}
+	}
+	return nil
+}
+
+// Numbers of the partitions.
+const (
+	partClean = 1
+	partDirty = 2
+)
+
+// partsOf are the partitions of those SSDs that are there.
+func (s *Stack) partsOf(serials []string, number int) (devs []string, missing []string) {
+	there := s.ssds()
+	for _, serial := range serials {
+		if p := s.partitions(there[serial])[number]; there[serial] != "" && p != "" {
+			devs = append(devs, "/dev/"+p)
+		} else {
+			missing = append(missing, serial)
+		}
+	}
+	return devs, missing
+}
+
+// dirtyState is the state of the dirty layer, from bcache's superblock on the
+// disks.
+func (s *Stack) dirtyState() (int, error) {
+	hdr, err := s.header()
+	if err != nil {
+		return 0, err
+	}
+	b, err := s.sys.ReadBlocks(hdr, half+4096, 4096)
+	if err != nil {
+		return 0, err
+	}
+	sb, err := parseSuperblock(b)
+	if err != nil {
+		return 0, err
+	}
+	return sb.State, nil
+}
+
+// witness: see trusted. It looks before the mirror is assembled, since md
+// might take a member back.
+func (s *Stack) witness(clean *Layer) bool {
+	l := s.label.Dirty
+	if l == nil {
+		return false
+	}
+	if a := s.array(l.Array); a != nil && a.State != "inactive" {
+		in := s.inSync(a)
+		return !slices.ContainsFunc(clean.Members, func(x string) bool { return !slices.Contains(in, x) })
+	}
+	devs, missing := s.partsOf(l.Members, partDirty)
+	if len(missing) > 0 || slices.ContainsFunc(clean.Members, func(x string) bool { return !slices.Contains(l.Members, x) }) {
+		return false
+	}
+	var all []uint64
+	for _, d := range devs {
+		b, err := s.sys.ReadBlocks(d, 4096, 4096)
+		if err != nil {
+			return false
+		}
+		n, err := mdEvents(b)
+		if err != nil {
+			return false
+		}
+		all = append(all, n)
+	}
+	return slices.Min(all) == slices.Max(all)
+}
+
+// setOpen writes down that the stack is up, or was stopped in order.
+func (s *Stack) setOpen(open bool) error {
+	if s.label.Open == open {
+		return nil
+	}
+	s.label.Open = open
+	return s.writeLabel()
+}
+
+// startDirty assembles the mirror from SSDs that are known to hold the newest
+// data, and refuses to go without them if there is anything on them that is
+// not on the disks.
+func (s *Stack) startDirty(ctx context.Context, state int, trust bool) error {
+	l := s.label.Dirty
+	if s.exists("/sys/fs/bcache/" + l.Set) {
+		return nil
+	}
+	a := s.array(l.Array)
+	if a != nil && a.State == "inactive" {
+		if _, err := s.sys.Run(ctx, "", "mdadm", "--stop", "--quiet", "/dev/"+a.Dev); err != nil {
+			return err
+		}
+		a = nil
+	}
+	if a == nil {
+		devs, missing := s.partsOf(l.Members, partDirty)
+		need := len(l.Members) - copies(len(l.Members))
+		if len(l.Members) == 1 {
+			need = 1
+		}
+		if len(devs) < need {
+			what := fmt.Sprintf("the mirror of dirty data lacks SSD %s: %d of its %d members are needed", strings.Join(missing, " and "), need, len(l.Members))
+			if state != stateDirty {
+				s.note("%s; all data is on the disks, so it goes without", what)
+				return nil
+			}
+			return &Refusal{what + "; data that was acknowledged is on them and not on the disks. Bring them back"}
+		}
+		if len(missing) > 0 {
+			s.note("the mirror of dirty data starts without SSD %s", strings.Join(missing, " and "))
+		}
+		argv := []string{"mdadm", "--assemble", "/dev/md/" + s.arrayName("dirty"), "--uuid=" + md.UUID(l.Array), "--run", "--quiet"}
+		if _, err := s.sys.Run(ctx, "", append(argv, devs...)...); err != nil {
+			if state != stateDirty {
+				s.note("the mirror does not come up; all data is on the disks, so it goes without: %v", err)
+				return nil
+			}
+			return err
+		}
+		if a = s.array(l.Array); a == nil {
+			return errors.New("the mirror of dirty data is not there although mdadm assembled it")
+		}
+	}
+	if err := s.noteSync(a); err != nil {
+		return err
+	}
+	if !trust {
+		s.hold(l, a)
+		return nil
+	}
+	if err := s.register(a.Dev); err != nil && !s.exists("/sys/fs/bcache/"+l.Set) {
+		if state == stateDirty {
+			return err
+		}
+		s.note("%v", err)
+	}
+	return nil
+}
+
+// copies is how many members of the mirror of n may be missing.
+func copies(n int) int {
+	if n > 1 {
+		return 1
+	}
+	return 0
+}
+
+// noteSync writes down which SSDs hold the newest dirty data, if that has
+// changed: before anything is written to them while one is away.
+func (s *Stack) noteSync(a *array) error {
+	in := s.inSync(a)
+	was := slices.Clone(s.label.Dirty.Members)
+	slices.Sort(was)
+	if len(in) == 0 || slices.Equal(in, was) {
+		return nil
+	}
+	s.label.Dirty.Members = in
+	s.note("dirty data is in sync on SSD %s", strings.Join(in, " and "))
+	return s.writeMembers()
+}
+
+// NoteSync is for whoever watches a running stack: it writes down which SSDs
+// hold the newest dirty data, and since when there has not been less of it.
+func (s *Stack) NoteSync() error {
+	if err := s.readLabel(); err != nil || s.label == nil || s.label.Dirty == nil {
+		return err
+	}
+	if a := s.array(s.label.Dirty.Array); a != nil {
+		if err := s.noteSync(a); err != nil {
+			return err
+		}
+	}
+	_, dirty := s.layers()
+	if dirty == "" {
+		return nil
+	}
+	last, ok := s.lastLook()
+	now := nextLook(last, ok, s.dirtyBytes(dirty), s.sys.Now())
+	if ok && now == last {
+		return nil
+	}
+	b, err := json.Marshal(now)
+	if err != nil {
+		return err
+	}
+	return s.sys.WriteFile(s.lookFile(), b)
+}
+
+// look is how much was dirty when that was last looked at, and since when it
+// had not become less.
+type look struct {
+	Dirty int64     `json:"dirty"`
+	Since time.Time `json:"since"`
+}
+
+func nextLook(last look, ok bool, dirty int64, now time.Time) look {
+	if !ok || dirty < last.Dirty || last.Dirty == 0 {
+		return look{dirty, now}
+	}
+	return look{dirty, last.Since}
+}
+
+func (s *Stack) lookFile() string { return "/run/mortar/cache-" + s.cfg.Service + ".json" }
+
+func (s *Stack) lastLook() (last look, ok bool) {
+	b, err := s.sys.ReadFile(s.lookFile())
+	return last, err == nil && json.Unmarshal(b, &last) == nil
+}
+
+// Watch keeps the label true and I/O alive for as long as the stack is up,
+// where no resource agent does that.
+func (s *Stack) Watch(ctx context.Context) error {
+	for {
+		if err := errors.Join(s.Revive(ctx), s.NoteSync()); err != nil && ctx.Err() == nil {
+			s.note("%v", err)
+		}
+		if err := s.sys.Sleep(ctx, time.Second); err != nil {
+			return nil
+		}
+	}
+}
+
+func (s *Stack) hold(l *Layer, a *array) {
+	if s.held == nil {
+		s.held = map[string]string{}
+	}
+	s.held[l.Set] = a.Dev
+}
+
+func (s *Stack) startClean(ctx context.Context, l *Layer, trust bool) error {
+	if s.exists("/sys/fs/bcache/" + l.Set) {
+		return nil
+	}
+	a := s.array(l.Array)
+	if a == nil || a.State == "inactive" {
+		if a != nil {
+			if _, err := s.sys.Run(ctx, "", "mdadm", "--stop", "--quiet", "/dev/"+a.Dev); err != nil {
+				return err
+			}
+		}
+		devs, missing := s.partsOf(l.Members, partClean)
+		if len(missing) > 0 {
+			return fmt.Errorf("SSD %s is missing", strings.Join(missing, " and "))
+		}
+		argv := []string{"mdadm", "--assemble", "/dev/md/" + s.arrayName("clean"), "--uuid=" + md.UUID(l.Array), "--run", "--quiet"}
+		if _, err := s.sys.Run(ctx, "", append(argv, devs...)...); err != nil {
+			return err
+		}
+		if a = s.array(l.Array); a == nil {
+			return errors.New("the array of clean data is not there although mdadm assembled it")
+		}
+	}
+	if !trust {
+		s.hold(l, a)
+		return nil
+	}
+	return s.register(a.Dev)
+}
+
+func (s *Stack) arrayName(layer string) string { return s.cfg.VG + "-" + layer }
+
+// base finds what the layers stand on: the header and the volume.
+func (s *Stack) base() (hdr, lv string, err error) {
+	if hdr, err = s.header(); err != nil {
+		return "", "", err
+	}
+	if lv = s.dm(lvmName(s.cfg.VG, s.cfg.LV)); lv == "" {
+		return "", "", fmt.Errorf("volume %s/%s is not active", s.cfg.VG, s.cfg.LV)
+	}
+	return hdr, lv, nil
+}
+
+// startDevices brings up origin, both bcache devices and the mounted name.
+func (s *Stack) startDevices(ctx context.Context) error {
+	hdr, lv, err := s.base()
+	if err != nil {
+		return err
+	}
+	if err := s.linear(ctx, s.cfg.origin(), originTable(s.devno(hdr), s.devno(lv), s.sectors(lv))); err != nil {
+		return err
+	}
+	clean, err := s.device(s.dm(s.cfg.origin()), s.label.Clean[s.place()])
+	if err != nil {
+		return err
+	}
+	if err := s.retried(ctx, clean); err != nil {
+		return err
+	}
+	dirty, err := s.device(s.dm(s.cfg.between()), s.label.Dirty)
+	if err != nil {
+		return err
+	}
+	return s.whole(ctx, s.cfg.Mounted(), dirty)
+}
+
+// whole makes a device of the device mapper that is all of another one.
+func (s *Stack) whole(ctx context.Context, name, dev string) error {
+	return s.linear(ctx, name, fmt.Sprintf("0 %d linear %s 0\n", s.sectors(dev), s.devno(dev)))
+}
+
+// retried puts the device between the layers over the clean one. When a set
+// fails, bcache answers everything with an error until it has let go of it,
+// some hundredths of a second later: also what is for the disks. A multipath
+// map of one path keeps what failed; Revive has it tried again.
+func (s *Stack) retried(ctx context.Context, clean string) error {
+	return s.linear(ctx, s.cfg.between(), retryTable(s.sectors(clean), s.devno(clean)))
+}
+
+// Source: Documentation/admin-guide/device-mapper and drivers/md/dm-mpath.c, multipath_ctr
+func retryTable(sectors int64, devno string) string {
+	return fmt.Sprintf("0 %d multipath 3 queue_if_no_path queue_mode bio 0 1 1 service-time 0 1 1 %s 1\n", sectors, devno)
+}
+
+// revivals is how many looks in a row may find I/O that has failed: the disks
+// themselves do not answer then, and whoever waits is told.
+const revivals = 20
+
+// Revive has I/O that failed between the layers tried again. It is asked every
+// second or two while the stack is up.
+func (s *Stack) Revive(ctx context.Context) error {
+	clean, _ := s.layers()
+	if clean == "" || s.dm(s.cfg.between()) == "" {
+		return nil
+	}
+	out, err := s.sys.Run(ctx, "", "dmsetup", "status", s.cfg.between())
+	if err != nil {
+		return err
+	}
+	say := func(message ...string) error {
+		_, err := s.sys.Run(ctx, "", append([]string{"dmsetup", "message", s.cfg.between(), "0"}, message...)...)
+		return err
+	}
+	devno := s.devno(clean)
+	if !strings.Contains(out, " "+devno+" F ") {
+		if s.revived >= revivals {
+			if err := say("queue_if_no_path"); err != nil {
+				return err
+			}
+		}
+		s.revived = 0
+		return nil
+	}
+	switch s.revived++; s.revived {
+	case 1:
+		s.note("I/O below the mirror failed: it is tried again")
+	case revivals:
+		s.note("I/O below the mirror goes on to fail: it is given up")
+		if err := say("fail_if_no_path"); err != nil {
+			return err
+		}
+	}
+	return say("reinstate_path", devno)
+}
+
+// originTable is the header, and behind it the volume.
+// Source: Documentation/admin-guide/device-mapper/linear.rst
+func originTable(hdr, lv string, sectors int64) string {
+	const h = HeaderBytes / 512
+	return fmt.Sprintf("0 %d linear %s 0\n%d %d linear %s 0\n", h, hdr, h, sectors, lv)
+}
+
+// device brings up the bcache device over a backing device, with the set of
+// its layer if that is there.
+func (s *Stack) device(backing string, l *Layer) (string, error) {
+	if s.over(backing) == "" && !s.exists("/sys/class/block/"+backing+"/bcache") {
+		if err := s.register(backing); err != nil {
+			return "", err
+		}
+	}
+	if s.over(backing) == "" {
+		// It waits for its set. To run without, bcache marks it: what the set
+		// holds is thrown away should it come back.
+		sb, err := s.backing(backing)
+		if err != nil {
+			return "", err
+		}
+		if sb.State == stateDirty {
+			return "", &Refusal{"the SSDs hold data that is not on the disks, and bcache does not take them (see the kernel's log)"}
+		}
+		if err := s.sys.Poke("/sys/class/block/"+backing+"/bcache/running", "1\n"); err != nil {
+			return "", err
+		}
+		if l == nil || s.held[l.Set] == "" {
+			s.note("%s runs without its SSDs", backing)
+		}
+	}
+	dev := s.over(backing)
+	if dev == "" {
+		return "", fmt.Errorf("bcache makes no device of %s", backing)
+	}
+	if l != nil && s.held[l.Set] != "" {
+		// It is marked as run without its set by now.
+		if err := s.register(s.held[l.Set]); err != nil && !s.exists("/sys/fs/bcache/"+l.Set) {
+			s.note("%v", err)
+		}
+	}
+	if l != nil && s.exists("/sys/fs/bcache/"+l.Set) && !s.attached(dev, l) {
+		if err := s.sys.Poke("/sys/block/"+dev+"/bcache/attach", l.Set+"\n"); err != nil {
+			// Nothing in it is dirty: see above.
+			s.note("bcache does not attach %s: %v (see the kernel's log)", l.Set, err)
+		}
+	}
+	return dev, nil
+}
+
+// tune sets what bcache does not keep itself.
+//
+//   - congested_*_threshold_us 0: a busy SSD is still faster than the disks.
+//   - readahead_cache_policy meta-only on the dirty layer: every read of file
+//     data comes by the page cache's read-ahead, and is for the clean layer to
+//     keep, once instead of mirrored.
+//   - sequential_cutoff on both: streams go past.
+//
+// Source: Documentation/admin-guide/bcache.rst
+func (s *Stack) tune() {
+	clean, dirty := s.layers()
+	set := func(p, v string) {
+		if cur := s.line(p); cur == v || strings.Contains(cur, "["+v+"]") {
+			return
+		}
+		if err := s.sys.Poke(p, v+"\n"); err != nil {
+			s.note("%v", err)
+		}
+	}
+	layers := []*Layer{s.label.Dirty, s.label.Clean[s.place()]}
+	for i, dev := range []string{dirty, clean} {
+		dir := "/sys/block/" + dev + "/bcache/"
+		set(dir+"sequential_cutoff", strconv.FormatInt(s.cfg.Bypass, 10))
+		mode, policy := "writeback", "meta-only"
+		if i == 1 {
+			mode, policy = "writethrough", "all"
+		}
+		set(dir+"readahead_cache_policy", policy)
+		if l := layers[i]; l != nil && s.exists("/sys/fs/bcache/"+l.Set) {
+			set(dir+"cache_mode", mode)
+			set("/sys/fs/bcache/"+l.Set+"/congested_read_threshold_us", "0")
+			set("/sys/fs/bcache/"+l.Set+"/congested_write_threshold_us", "0")
+		}
+	}
+	if lv, top := s.dm(lvmName(s.cfg.VG, s.cfg.LV)), s.dm(s.cfg.Mounted()); lv != "" && top != "" {
+		if ra := s.line("/sys/block/" + lv + "/queue/read_ahead_kb"); ra != "" {
+			set("/sys/block/"+top+"/queue/read_ahead_kb", ra)
+		}
+	}
+}
+
+// Stop takes the stack down, whatever of it is there. Dirty data stays on the
+// SSDs.
+func (s *Stack) Stop(ctx context.Context) error {
+	if err := s.remove(ctx, s.cfg.Mounted()); err != nil {
+		return err
+	}
+	inOrder := s.inOrder() // nothing writes any more
+	for _, name := range []string{s.cfg.between(), s.cfg.origin()} {
+		// Its bcache device, or one that was registered and never ran.
+		if b := s.dm(name); b != "" && s.exists("/sys/class/block/"+b+"/bcache") {
+			if err := s.stopDevice(ctx, b); err != nil {
+				return err
+			}
+		}
+		if name == s.cfg.between() {
+			if err := s.remove(ctx, name); err != nil {
+				return err
+			}
+		}
+	}
+	if inOrder {
+		if err := s.setOpen(false); err != nil {
+			return err
+		}
+	}
+	for _, u := range slices.Concat(s.cfg.DirtyUUIDs, s.cfg.CleanUUIDs) {
+		if err := s.stopArray(ctx, u); err != nil {
+			return err
+		}
+	}
+	return s.remove(ctx, s.cfg.origin())
+}
+
+// inOrder tells whether each layer that has a set is using it.
+func (s *Stack) inOrder() bool {
+	if s.readLabel() != nil || s.label == nil {
+		return false
+	}
+	clean, dirty := s.layers()
+	for dev, l := range map[string]*Layer{clean: s.label.Clean[s.place()], dirty: s.label.Dirty} {
+		if l != nil && (dev == "" || !s.attached(dev, l)) {
+			return false
+		}
+	}
+	return clean != "" && dirty != ""
+}
+
+func (s *Stack) stopDevice(ctx context.Context, backing string) error {
+	p := "/sys/class/block/" + backing + "/bcache"
+	if err := s.sys.Poke(p+"/stop", "1\n"); err != nil && s.exists(p) {
+		return err
+	}
+	return s.wait(ctx, 30*time.Second, "bcache lets go of "+backing, func() bool {
+		return !s.exists(p)
+	})
+}
+
+// stopArray stops the set on an array, and the array.
+func (s *Stack) stopArray(ctx context.Context, uuid string) error {
+	a := s.array(uuid)
+	if a == nil {
+		return nil
+	}
+	if set, err := s.sys.Realpath("/sys/block/" + a.Dev + "/bcache/set"); err == nil {
+		p := "/sys/fs/bcache/" + path.Base(set)
+		if err := s.sys.Poke(p+"/stop", "1\n"); err != nil && s.exists(p) {
+			return err
+		}
+		if err := s.wait(ctx, 30*time.Second, "bcache stops set "+path.Base(set), func() bool {
+			return !s.exists(p) && !s.exists("/sys/block/"+a.Dev+"/bcache")
+		}); err != nil {
+			return err
+		}
+	}
+	var err error
+	for range 20 {
+		if _, err = s.sys.Run(ctx, "", "mdadm", "--stop", "--quiet", "/dev/"+a.Dev); err == nil || s.array(uuid) == nil {
+			return nil
+		}
+		if s.sys.Sleep(ctx, 250*time.Millisecond) != nil {
+			break
+		}
+	}
+	return err
+}

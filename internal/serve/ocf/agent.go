@@ -1,0 +1,346 @@
+package ocf
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/mortarhpc/mortar/internal/base/flock"
+	"golang.org/x/sys/unix"
+)
+
+// Exit codes of a resource agent, by the OCF Resource Agent API 1.1.
+const (
+	Success        = 0
+	ErrGeneric     = 1
+	ErrArgs        = 2 // not possible on this node as configured
+	ErrUnimplement = 3
+	ErrPerm        = 4
+	ErrInstalled   = 5
+	ErrConfigured  = 6 // not possible on any node
+	NotRunning     = 7
+)
+
+const usage = "usage: service {start|stop|monitor|status|validate-all|meta-data}"
+
+// Main runs the agent as Pacemaker does: one action as argument, parameters
+// in the environment (getenv), reasons on stderr. It returns the exit code.
+func Main(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) int {
+	a := &agent{getenv: getenv, stderr: stderr, now: time.Now}
+	if len(args) == 2 && args[0] == ioAction {
+		// A file system without room for a file that is not there yet is full, not broken.
+		if err := writeRead(args[1]); err != nil && !errors.Is(err, unix.ENOSPC) {
+			fmt.Fprintln(stderr, err)
+			return ErrGeneric
+		}
+		return Success
+	}
+	if len(args) > 1 && args[0] == watchAction {
+		if err := watchMain(ctx, args[1:]); err != nil {
+			fmt.Fprintln(stderr, err)
+			return ErrGeneric
+		}
+		return Success
+	}
+	if len(args) != 1 {
+		fmt.Fprintln(stderr, usage)
+		return ErrArgs
+	}
+	switch args[0] {
+	case "meta-data":
+		io.WriteString(stdout, metadata)
+		return Success
+	case "usage", "help":
+		fmt.Fprintln(stdout, usage)
+		return Success
+	case "start", "stop", "monitor", "status", "validate-all", exportsAction:
+		return a.run(ctx, args[0])
+	case configureAction:
+		if err := a.configure(ctx, os.Stdin); err != nil {
+			a.reason(err)
+			return ErrGeneric
+		}
+		return Success
+	}
+	fmt.Fprintln(stderr, usage)
+	return ErrUnimplement
+}
+
+// Actions of apply. The first brings the exports of a service that runs here in
+// line with its configuration, while clients use it. The second puts what is on
+// standard input in the configuration's place, once exportfs has tried its exports.
+const (
+	exportsAction   = "exports"
+	configureAction = "configure"
+)
+
+type agent struct {
+	getenv func(string) string
+	stderr io.Writer
+	now    func() time.Time
+}
+
+// reason tells Pacemaker why, in one line.
+func (a *agent) reason(err error) {
+	fmt.Fprintln(a.stderr, "ocf-exit-reason:"+strings.ReplaceAll(err.Error(), "\n", "; "))
+}
+
+func (a *agent) run(ctx context.Context, action string) int {
+	if action == "status" {
+		action = "monitor"
+	}
+	cfg, code, err := a.config()
+	if err != nil {
+		a.reason(err)
+		return code
+	}
+	if os.Geteuid() != 0 {
+		a.reason(errors.New("must be run as root"))
+		return ErrPerm
+	}
+	began := a.now()
+	s, err := a.service(action, cfg)
+	if err != nil {
+		a.reason(err)
+		return ErrGeneric
+	}
+	log := s.log
+	ctx, cancel := context.WithTimeout(ctx, a.timeout(action))
+	defer cancel()
+
+	if action == "monitor" {
+		return a.monitor(ctx, s)
+	}
+	if code, err := s.validate(action); err != nil {
+		a.reason(err)
+		return code
+	}
+	if action == "validate-all" {
+		return Success
+	}
+	if f, err := openLog(cfg.Service); err != nil {
+		fmt.Fprintln(a.stderr, err)
+	} else {
+		defer f.Close()
+		log.file = f
+	}
+	if action == exportsAction {
+		if err := log.step(action, func() error { return s.changeExports(ctx) }); err != nil {
+			a.reason(err)
+			return ErrGeneric
+		}
+		return Success
+	}
+	unlock, err := lock(ctx, cfg.Service)
+	if err != nil {
+		a.reason(err)
+		return ErrGeneric
+	}
+	defer unlock()
+	log.mark("begin", began, nil)
+	if action == "start" {
+		err = s.start(ctx)
+	} else {
+		err = s.stop(ctx)
+	}
+	log.mark("end", began, err)
+	if err != nil {
+		if ctx.Err() != nil {
+			err = fmt.Errorf("%w (out of time after %.0f s)", err, a.now().Sub(began).Seconds())
+		}
+		a.reason(err)
+		return ErrGeneric
+	}
+	return Success
+}
+
+// service is the one of a configuration, on this host.
+func (a *agent) service(action string, cfg *Config) (*service, error) {
+	k := newLinux()
+	s := &service{cfg: cfg, k: k, in: k.Within(cfg.Namespace), self: os.Getpid(), log: &steps{action: action, stderr: a.stderr, now: a.now}, now: a.now}
+	s.hold = func(ctx context.Context) (func(), error) {
+		release, err := lock(ctx, cfg.Service)
+		if err != nil {
+			return nil, err
+		}
+		fresh, _, err := a.config() // may have been written since this process read it
+		if err != nil {
+			release()
+			return nil, err
+		}
+		s.cfg.Exports = fresh.Exports
+		return release, nil
+	}
+	var err error
+	s.host, err = k.Hostname()
+	return s, err
+}
+
+// configure writes a configuration if a service could start with it, as far as
+// its exports go.
+func (a *agent) configure(ctx context.Context, in io.Reader) error {
+	file := a.getenv("OCF_RESKEY_config")
+	if !path.IsAbs(file) {
+		return fmt.Errorf("parameter config is %q: an absolute path is needed", file)
+	}
+	src, err := io.ReadAll(in)
+	if err != nil {
+		return err
+	}
+	cfg, err := Parse("standard input", src)
+	if err != nil {
+		return err
+	}
+	s, err := a.service(configureAction, cfg)
+	if err != nil {
+		return err
+	}
+	if err := s.tryExports(ctx); err != nil {
+		return fmt.Errorf("%w; %s stays as it was", err, file)
+	}
+	return save(file, src, 0o600)
+}
+
+// monitor maps the state of the service to an exit code.
+func (a *agent) monitor(ctx context.Context, s *service) int {
+	st, err := s.monitor(ctx)
+	level, _ := strconv.Atoi(a.getenv("OCF_CHECK_LEVEL"))
+	if err == nil && st == running && level >= 10 {
+		err = s.checkIO(ctx)
+	}
+	switch {
+	case err != nil:
+		a.reason(err)
+		if f, ferr := openLog(s.cfg.Service); ferr == nil {
+			defer f.Close()
+			s.log.file = f
+			s.log.mark("monitor", a.now(), err)
+		}
+		return ErrGeneric
+	case st == running:
+		return Success
+	}
+	if interval := a.getenv("OCF_RESKEY_CRM_meta_interval"); interval == "" || interval == "0" {
+		s.warm(ctx) // a probe
+	}
+	return NotRunning
+}
+
+// ioAction is the agent calling itself, to try the volume in a process of its
+// own: one that hangs in the kernel can be given up, a thread cannot.
+const ioAction = "_io"
+
+// ioWait is less than Pacemaker grants a monitor. It is not short: the watcher
+// sees disks that are gone at once, and a volume that is merely busy, with a
+// resync and clients at it, must not move.
+const ioWait = 45 * time.Second
+
+// checkIO writes and reads a file on the volume past all caches.
+func (s *service) checkIO(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, ioWait)
+	defer cancel()
+	_, err := s.k.Run(ctx, command{argv: []string{"/proc/self/exe", "ocf", ioAction, s.cfg.StateDir + "/mortar/check"}})
+	if err != nil {
+		return fmt.Errorf("writing and reading a file on %s: %w", s.cfg.MountPoint, err)
+	}
+	return nil
+}
+
+// config loads what the `config` parameter names.
+func (a *agent) config() (*Config, int, error) {
+	if a.getenv("OCF_RESKEY_CRM_meta_clone") != "" {
+		return nil, ErrConfigured, errors.New("the service must not be cloned: its file system would be mounted twice")
+	}
+	name := a.getenv("OCF_RESKEY_config")
+	if name == "" {
+		return nil, ErrConfigured, errors.New("parameter config is not set: the path of the service's JSON file")
+	}
+	if !path.IsAbs(name) {
+		return nil, ErrConfigured, fmt.Errorf("parameter config is %q: an absolute path is needed", name)
+	}
+	cfg, err := Load(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, ErrInstalled, fmt.Errorf("%w: run mortar apply", err)
+	case errors.Is(err, fs.ErrPermission):
+		return nil, ErrPerm, err
+	case err != nil:
+		return nil, ErrArgs, err
+	}
+	return cfg, Success, nil
+}
+
+// timeout is how long the action may take: a little less than what Pacemaker
+// grants, so that the agent can still say why it gave up.
+func (a *agent) timeout(action string) time.Duration {
+	if ms, err := strconv.Atoi(a.getenv("OCF_RESKEY_CRM_meta_timeout")); err == nil && ms > 0 {
+		d := time.Duration(ms) * time.Millisecond
+		return d - min(d/10, 3*time.Second)
+	}
+	switch action {
+	case "start":
+		return 170 * time.Second
+	case "stop":
+		return 110 * time.Second
+	}
+	return 25 * time.Second
+}
+
+type program struct{ name, pkg string }
+
+// programs the agent runs, and the Debian package of each.
+var programs = []program{
+	{"mdadm", "mdadm"}, {"lvm", "lvm2"}, {"exportfs", "nfs-kernel-server"}, {"rpc.nfsd", "nfs-kernel-server"},
+	{mountd, "nfs-kernel-server"}, {nfsdcld, "nfs-kernel-server"}, {statd, "nfs-common"}, {"sm-notify", "nfs-common"},
+	{"tickle_tcp", "resource-agents"},
+}
+
+// validate checks what must hold on a node for the service to run there,
+// whether its disks are here now or not.
+func (s *service) validate(action string) (int, error) {
+	if action == "stop" {
+		return Success, nil // must be tried whatever is missing
+	}
+	need := programs
+	if s.cfg.Namespace != "" && s.cfg.NFS.serves("3") {
+		need = append(slices.Clone(need), program{rpcbind, "rpcbind"})
+	}
+	for _, p := range need {
+		if _, err := s.k.Executable(p.name); err != nil {
+			return ErrInstalled, fmt.Errorf("%s is not installed (Debian package %s)", p.name, p.pkg)
+		}
+	}
+	if _, ok := s.cfg.Nodes[s.host]; !ok {
+		return ErrArgs, fmt.Errorf("host %s is not in the config's nodes (%s)", s.host, strings.Join(s.nodes(), ", "))
+	}
+	return Success, nil
+}
+
+// lock keeps two actions that change things from running at once, be it
+// Pacemaker and somebody by hand. The kernel drops it with the process.
+func lock(ctx context.Context, service string) (func(), error) {
+	if err := os.MkdirAll(runDir, 0o755); err != nil {
+		return nil, err
+	}
+	f, err := os.OpenFile(runDir+"/ocf-"+service+".lock", os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	err = flock.Wait(ctx, f)
+	if err == nil {
+		return func() { f.Close() }, nil
+	}
+	f.Close()
+	if ctx.Err() != nil {
+		return nil, errors.New("another start or stop of this service is under way")
+	}
+	return nil, err
+}

@@ -1,0 +1,108 @@
+package ocf
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/mortarhpc/mortar/internal/serve/cache"
+)
+
+// stack is the cache between the volume and its file system.
+type stack interface {
+	State() (running bool, err error)
+	Start(ctx context.Context) error
+	Stop(ctx context.Context) error
+	NoteSync() error
+	Revive(ctx context.Context) error
+	OnDisks() error
+}
+
+// openCache reads the config of the volume's cache. Without one, what is
+// there of a cache that was turned off can still be taken down.
+func (s *service) openCache() (stack, error) {
+	if s.cache != nil {
+		return s.cache, nil
+	}
+	cfg := &cache.Config{Service: s.cfg.Service, VG: s.cfg.VG, LV: s.cfg.LV}
+	if s.cfg.Cache != "" {
+		var err error
+		if cfg, err = cache.Load(s.cfg.Cache); err != nil {
+			return nil, err
+		}
+		if cfg.VG != s.cfg.VG || cfg.LV != s.cfg.LV {
+			return nil, fmt.Errorf("%s is the cache of %s/%s, not of %s/%s", s.cfg.Cache, cfg.VG, cfg.LV, s.cfg.VG, s.cfg.LV)
+		}
+	}
+	s.cache = cache.New(cfg, s.log.note)
+	return s.cache, nil
+}
+
+// there tells whether the device mapper has a device of that name.
+func (s *service) there(name string) bool {
+	names, err := s.k.ReadDir("/sys/block")
+	if err != nil {
+		return false
+	}
+	dev, _ := s.dm(names, name)
+	return dev != ""
+}
+
+func (s *service) cacheState() (state, error) {
+	c, err := s.openCache()
+	if err != nil {
+		return broken, err
+	}
+	switch up, err := c.State(); {
+	case err != nil:
+		return broken, err
+	case up:
+		return running, nil
+	}
+	return stopped, nil
+}
+
+func (s *service) startCache(ctx context.Context) error {
+	c, err := s.openCache()
+	if err != nil {
+		return err
+	}
+	return refused(c.Start(ctx))
+}
+
+func (s *service) stopCache(ctx context.Context) error {
+	c, err := s.openCache()
+	if err != nil {
+		return err
+	}
+	return c.Stop(ctx)
+}
+
+// refused passes a refusal of the cache on as one of the agent.
+func refused(err error) error {
+	var r *cache.Refusal
+	if errors.As(err, &r) {
+		return &refusal{err}
+	}
+	return err
+}
+
+// noCache makes sure that a volume is not mounted past the cache it has.
+func (s *service) noCache() error {
+	if s.cfg.Cache != "" || !s.there(dmName(s.cfg.VG, cache.HeaderLV)) || s.there(s.cfg.VG+".cached") {
+		return nil
+	}
+	c, err := s.openCache()
+	if err != nil {
+		return err
+	}
+	return refused(c.OnDisks())
+}
+
+// dropCache takes down what is left of a cache that was turned off.
+func (s *service) dropCache(ctx context.Context) error {
+	if s.cfg.Cache != "" || !s.there(s.cfg.VG+".cached") && !s.there(s.cfg.VG+".origin") {
+		return nil
+	}
+	return s.stopCache(ctx)
+}

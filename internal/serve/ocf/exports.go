@@ -1,0 +1,390 @@
+package ocf
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/mortarhpc/mortar/internal/base/linux"
+)
+
+// Exported is a line of exportfs' table, which is rpc.mountd's list of exports.
+type Exported struct {
+	Dir, Clients string
+	Options      []string
+}
+
+// ParseETab reads exportfs' table: directory, tab, client(options). Source:
+// exportfs(8), /var/lib/nfs/etab.
+func ParseETab(text string) []Exported {
+	var out []Exported
+	for line := range strings.Lines(text) {
+		dir, rest, ok := strings.Cut(strings.TrimSpace(line), "\t")
+		client, opts, ok2 := strings.Cut(rest, "(")
+		if ok && ok2 {
+			out = append(out, Exported{linux.Unescape(dir), client, strings.Split(strings.TrimSuffix(opts, ")"), ",")})
+		}
+	}
+	return out
+}
+
+// options are what exportfs is given.
+func (e Export) options() []string { return append(slices.Clone(e.Options), "fsid="+e.FSID) }
+
+// ExportDifference is how one export in a table is not as wanted.
+type ExportDifference struct {
+	Dir, Clients string
+	// Missing: it is not in the table; Extra: it is, and is not wanted.
+	Missing, Extra bool
+	// Have and Want are the options that differ, if it is neither.
+	Have, Want []string
+}
+
+func (d ExportDifference) String() string {
+	switch {
+	case d.Missing:
+		return fmt.Sprintf("%s is not exported to %s", d.Dir, d.Clients)
+	case d.Extra:
+		return fmt.Sprintf("%s is exported to %s, which is not configured", d.Dir, d.Clients)
+	}
+	return fmt.Sprintf("%s is exported to %s with %s instead of %s", d.Dir, d.Clients, orDefault(d.Have), orDefault(d.Want))
+}
+
+func orDefault(options []string) string {
+	if len(options) == 0 {
+		return "the default"
+	}
+	return strings.Join(options, ",")
+}
+
+// CompareExports says how a table differs from the exports that are wanted.
+// Options are compared by what they mean: the table has all, those that were
+// left out too.
+func CompareExports(table []Exported, want []Export) []ExportDifference {
+	live := map[[2]string]Exported{}
+	for _, e := range table {
+		live[[2]string{e.Dir, e.Clients}] = e
+	}
+	var out []ExportDifference
+	for _, w := range want {
+		key := [2]string{w.Dir, w.Clients}
+		have, ok := live[key]
+		delete(live, key)
+		if !ok {
+			out = append(out, ExportDifference{Dir: w.Dir, Clients: w.Clients, Missing: true})
+			continue
+		}
+		if h, o := differing(have.Options, w.options()); len(h)+len(o) > 0 {
+			out = append(out, ExportDifference{Dir: w.Dir, Clients: w.Clients, Have: h, Want: o})
+		}
+	}
+	for _, e := range table { // in the table's order
+		if _, left := live[[2]string{e.Dir, e.Clients}]; left {
+			out = append(out, ExportDifference{Dir: e.Dir, Clients: e.Clients, Extra: true})
+		}
+	}
+	return out
+}
+
+// differing gives the options in which two lists differ.
+func differing(a, b []string) (onlyA, onlyB []string) {
+	x, y := exportProperties(a), exportProperties(b)
+	names := maps.Clone(x)
+	maps.Copy(names, y)
+	for _, n := range slices.Sorted(maps.Keys(names)) {
+		if x[n] == y[n] {
+			continue
+		}
+		if x[n] != "" {
+			onlyA = append(onlyA, x[n])
+		}
+		if y[n] != "" {
+			onlyB = append(onlyB, y[n])
+		}
+	}
+	return onlyA, onlyB
+}
+
+// exportFlags are the options without a value, in pairs: the first is what holds
+// if neither is there. Source: exports(5).
+var exportFlags = [][2]string{
+	{"ro", "rw"}, {"sync", "async"}, {"wdelay", "no_wdelay"}, {"hide", "nohide"}, {"nocrossmnt", "crossmnt"}, {"secure", "insecure"},
+	{"root_squash", "no_root_squash"}, {"no_all_squash", "all_squash"}, {"no_subtree_check", "subtree_check"},
+	{"secure_locks", "insecure_locks"}, {"acl", "no_acl"}, {"no_pnfs", "pnfs"},
+}
+
+// exportSynonyms are second names of options. Source: exports(5).
+var exportSynonyms = map[string]string{"auth_nlm": "secure_locks", "no_auth_nlm": "insecure_locks"}
+
+// exportProperties is what a list of options says, defaults filled in: name of
+// the property → the option that says it. The table repeats some flags behind
+// each sec=, for the flavours of that; the last one holds.
+func exportProperties(options []string) map[string]string {
+	p := map[string]string{"anonuid": "anonuid=65534", "anongid": "anongid=65534"}
+	property := map[string]string{}
+	for _, pair := range exportFlags {
+		p[pair[0]] = pair[0]
+		property[pair[0]], property[pair[1]] = pair[0], pair[0]
+	}
+	var sec []string
+	for _, o := range options {
+		name, value, valued := strings.Cut(o, "=")
+		switch {
+		case name == "sec":
+			sec = append(sec, value)
+		case name == "anonuid" || name == "anongid":
+			if n, err := strconv.ParseInt(value, 10, 64); err == nil {
+				value = strconv.Itoa(int(int32(n))) // exportfs prints it so
+			}
+			p[name] = name + "=" + value
+		case valued:
+			p[name] = o
+		default:
+			if s := exportSynonyms[o]; s != "" {
+				o = s
+			}
+			if of := property[o]; of != "" {
+				p[of] = o
+			} else if o != "" {
+				p[o] = o
+			}
+		}
+	}
+	if len(sec) == 0 {
+		sec = []string{"sys"}
+	}
+	p["sec"] = "sec=" + strings.Join(sec, " ")
+	return p
+}
+
+// exportsDiffer is the fault of exports that are not as configured: what is
+// exported is served, and it is changed in place.
+type exportsDiffer struct{ error }
+
+func differences(d []ExportDifference) error {
+	var all []string
+	for _, x := range d {
+		all = append(all, x.String())
+	}
+	return errors.New(strings.Join(all, "; "))
+}
+
+// ExportsPending is a file that is there while a service's table of exports was
+// changed and the kernel has not been told.
+func ExportsPending(service string) string { return scratch(service) + "/pending" }
+
+// scratch is where a table is made before it is used.
+func scratch(service string) string { return runDir + "/exports-" + service }
+
+func (s *service) etab() string { return s.cfg.StateDir + "/etab" }
+
+// exported reads the service's table.
+func (s *service) exported() ([]Exported, error) {
+	b, err := s.k.ReadFile(s.etab())
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	return ParseETab(string(b)), nil
+}
+
+func (s *service) exportState() (state, error) {
+	// Without the volume's own table what is exported is not ours.
+	if st, err := s.bindState(); err != nil || st != running {
+		return stopped, nil
+	}
+	table, err := s.exported()
+	if err != nil {
+		return broken, err
+	}
+	if len(table) == 0 && s.threads() == 0 {
+		return stopped, nil
+	}
+	if d := CompareExports(table, s.cfg.Exports); len(d) > 0 {
+		return broken, exportsDiffer{differences(d)}
+	}
+	if s.exportsPending() {
+		return broken, exportsDiffer{errors.New("the kernel still has exports of the table before")}
+	}
+	return running, nil
+}
+
+func (s *service) exportsPending() bool {
+	_, err := s.k.ReadFile(ExportsPending(s.cfg.Service))
+	return err == nil
+}
+
+func (s *service) startExports(ctx context.Context) error {
+	if err := s.setExports(ctx); err != nil {
+		return err
+	}
+	s.keepRoom(reserve / 64) // from here on clients may fill the volume
+	return nil
+}
+
+// setExports makes the table as configured, all at once: what is removed, added
+// and changed is so for clients from one moment to the next, and what stays is
+// served throughout.
+func (s *service) setExports(ctx context.Context) error {
+	table, err := s.exported()
+	if err != nil {
+		return err
+	}
+	if len(CompareExports(table, s.cfg.Exports)) > 0 {
+		for _, e := range s.cfg.Exports {
+			if err := s.k.Mkdir(e.Dir, 0, -1, -1); err != nil {
+				return err
+			}
+		}
+		text, err := s.makeTable(ctx, s.binds())
+		if err != nil {
+			return err
+		}
+		if err := s.k.Save(ExportsPending(s.cfg.Service), nil); err != nil {
+			return err
+		}
+		// A new file: by that rpc.mountd knows that it must be read again.
+		if err := s.k.Save(s.etab(), text); err != nil {
+			return fmt.Errorf("the table of exports stays as it was: %w", err)
+		}
+	} else if !s.exportsPending() {
+		return nil
+	}
+	// The kernel forgets what it knows, and asks rpc.mountd anew.
+	if _, err := s.in.Run(ctx, command{argv: []string{"exportfs", "-f"}, binds: s.binds()}); err != nil {
+		return err
+	}
+	if err := s.k.Remove(ExportsPending(s.cfg.Service)); err != nil {
+		return err
+	}
+	_, err = s.exportState()
+	return err
+}
+
+// makeTable has exportfs make the table of the configured exports aside, and
+// gives it if it is right. exportfs does not notice that a file system is full:
+// it would leave an empty table and report success (seen with nfs-utils 2.6.2).
+// Nor does its exit code tell of a name that does not resolve (2.6.2, 2.8.3).
+func (s *service) makeTable(ctx context.Context, binds []bind) ([]byte, error) {
+	dir := scratch(s.cfg.Service)
+	if err := s.k.Mkdir(dir, 0o700, 0, 0); err != nil {
+		return nil, err
+	}
+	if err := s.k.Empty(dir + "/etab"); err != nil {
+		return nil, err
+	}
+	// First: a later one may hide where it comes from.
+	binds = append([]bind{{dir, nfsDir}}, slices.DeleteFunc(slices.Clone(binds), func(b bind) bool { return b.at == nfsDir })...)
+	for _, e := range s.cfg.Exports {
+		// -i: the server's /etc/exports have no say here.
+		argv := []string{"exportfs", "-i", "-o", strings.Join(e.options(), ","), e.Clients + ":" + e.Dir}
+		if _, err := s.in.Run(ctx, command{argv: argv, binds: binds}); err != nil {
+			return nil, err
+		}
+	}
+	text, err := s.k.ReadFile(dir + "/etab")
+	if err != nil {
+		return nil, err
+	}
+	if d := CompareExports(ParseETab(string(text)), s.cfg.Exports); len(d) > 0 {
+		return nil, fmt.Errorf("exportfs did not do what it was told: %w; names of clients must resolve on this server, as exportfs has them in its table", differences(d))
+	}
+	return text, nil
+}
+
+// changeExports brings the table of a service that runs here in line with its
+// configuration, as it is when nobody else changes the service.
+func (s *service) changeExports(ctx context.Context) error {
+	release, err := s.hold(ctx)
+	if err != nil {
+		return err
+	}
+	defer release()
+	if st, err := s.bindState(); err != nil || st != running || s.threads() == 0 {
+		return err // it does not run here
+	}
+	err = s.setExports(ctx)
+	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
+		err = fmt.Errorf("%w; make room on %s", err, s.cfg.MountPoint)
+	}
+	return err
+}
+
+// mendWait is how long a monitor waits for exportfs, which may ask a name
+// service, and for whoever changes the service; Pacemaker grants a monitor more.
+const mendWait = 10 * time.Second
+
+// mendExports is changeExports for a monitor that has found nothing but
+// differences in the exports. If that does not succeed it finds no fault as long
+// as one of the exports is served: on another server the same would fail, and
+// then for all of them.
+func (s *service) mendExports(ctx context.Context, st state, fault error) (state, error) {
+	differ := func(e error) bool { return errors.As(e, new(exportsDiffer)) }
+	if !onlyFaults(fault, differ) {
+		return st, fault
+	}
+	s.log.note("%v: changing that", fault)
+	mctx, cancel := context.WithTimeout(ctx, mendWait)
+	defer cancel()
+	if err := s.changeExports(mctx); err != nil {
+		s.log.note("exports: %v", err)
+	}
+	if st, fault = s.check(); !onlyFaults(fault, differ) {
+		return st, fault
+	}
+	table, err := s.exported()
+	if err != nil {
+		return broken, err
+	}
+	for _, w := range s.cfg.Exports {
+		if slices.ContainsFunc(table, func(e Exported) bool { return e.Dir == w.Dir && e.Clients == w.Clients }) {
+			return running, nil
+		}
+	}
+	return st, fault
+}
+
+// tryExports has exportfs make the table of a configuration that is not in use
+// yet, on a directory of the host instead of those on the volume.
+func (s *service) tryExports(ctx context.Context) error {
+	cfg := *s.cfg
+	cfg.Exports = slices.Clone(cfg.Exports)
+	cfg.Service += ".try"
+	try := *s
+	try.cfg, try.in = &cfg, s.k
+	var names []string
+	for i := range cfg.Exports {
+		dir := fmt.Sprintf("%s/%d.d", scratch(cfg.Service), i)
+		if err := s.k.Mkdir(dir, 0o700, 0, 0); err != nil {
+			return err
+		}
+		names = append(names, dir, cfg.Exports[i].Dir)
+		cfg.Exports[i].Dir = dir
+	}
+	if _, err := try.makeTable(ctx, nil); err != nil {
+		return errors.New(strings.NewReplacer(names...).Replace(err.Error()))
+	}
+	return nil
+}
+
+func (s *service) stopExports(ctx context.Context) error {
+	if st, err := s.exportState(); err == nil && st == stopped {
+		return nil
+	}
+	// Emptied in place, which takes no room on a volume that clients have filled.
+	if err := s.k.Empty(s.etab()); err != nil {
+		return err
+	}
+	if id, err := s.namespace(); err != nil || id == "" && s.cfg.Namespace != "" {
+		return err // what was exported there went with it
+	}
+	_, err := s.in.Run(ctx, command{argv: []string{"exportfs", "-f"}, binds: s.binds()})
+	return err
+}

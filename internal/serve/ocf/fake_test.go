@@ -1,0 +1,1117 @@
+package ocf
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"math"
+	"net/netip"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/mortarhpc/mortar/internal/base/linux"
+	"github.com/mortarhpc/mortar/internal/base/md"
+	"golang.org/x/sys/unix"
+)
+
+// shared is what two fake hosts have in common: disks and network. It knows
+// what must never happen and fails the test when it does.
+type shared struct {
+	t      *testing.T
+	disks  map[string]*fakeDisk // by device path
+	owner  string               // system ID of the volume group
+	fsUUID string
+	vg     string
+	volume map[string]string // files on the file system, by path below it
+	hosts  map[string]*fakeHost
+	attrs  map[string]string // node attributes, by "nfs1 name"
+	deaf   bool              // the cluster hears no attribute
+	room   int64             // free on the file system
+	kept   int64             // taken up by the reserve
+}
+
+type fakeDisk struct {
+	uuid       string // of its array
+	role       int
+	events     uint64
+	dirty      bool
+	gone       bool // not connected
+	recovering bool
+}
+
+const (
+	arrayUUID = "0f1e2d3c4b5a69788796a5b4c3d2e1f0"
+	volUUID   = "11112222333344445555666677778888"
+)
+
+// fakeHost is a host as a model: enough of the kernel and of the tools that
+// what the agent does has its consequences.
+type fakeHost struct {
+	*shared
+	mu      sync.Mutex // held by the methods that are called from goroutines
+	name    string
+	uptime  string
+	files   map[string]string // files of the host itself
+	md      map[string]string // assembled arrays: UUID to device
+	inert   bool              // arrays assembled but not started
+	ro      bool              // arrays assembled read-only
+	degr    int
+	active  bool // logical volume
+	mounts  []linux.Mount
+	procs   map[int]*fakeProc
+	nextPID int
+	nfsd    int
+	addrs   map[netip.Prefix]string
+	// The service's network namespace, if there is one.
+	space      bool
+	spaceLink  bool
+	spaceAddrs map[netip.Prefix]string
+	cldLate    int // starts of nfsd at which nfsdcld is late
+
+	changes  []string // every change, in order
+	failAt   int      // change that fails, from 1; 0: none
+	dead     bool
+	clock    time.Time
+	tickled  string
+	readonly bool
+	forgot   string   // program rpcbind does not know any more
+	slow     bool     // resync
+	held     bool     // udev
+	barred   []string // routes that lead nowhere
+	// mountd is the table of exports as rpc.mountd read it last.
+	mountd    string
+	badClient string // a name that nobody can resolve
+	lax       string // another one, of which exportfs says nothing
+}
+
+type fakeProc struct {
+	name     string
+	cwd      string
+	stubborn bool // ignores SIGTERM
+	immortal bool
+	cld      bool
+	inside   bool // in the service's network namespace
+	bound    bool // and sees the volume's state as /var/lib/nfs
+}
+
+var errInjected = errors.New("injected failure")
+
+func newShared(t *testing.T) *shared {
+	s := &shared{t: t, disks: map[string]*fakeDisk{}, owner: "at-rest", vg: "vg-a", fsUUID: volUUID, volume: map[string]string{}, hosts: map[string]*fakeHost{}, attrs: map[string]string{}, room: 1 << 30}
+	for i := range 6 {
+		s.disks[fmt.Sprintf("/dev/mapper/d%d", i)] = &fakeDisk{uuid: arrayUUID, role: i, events: 100}
+	}
+	for i, n := range []string{"nfs1", "nfs2"} {
+		h := &fakeHost{shared: s, name: n, uptime: "5000.1 1.0"}
+		h.addrs = map[netip.Prefix]string{netip.MustParsePrefix(fmt.Sprintf("10.0.0.%d/24", i+1)): "eth0"}
+		s.hosts[n] = h
+		h.boot()
+	}
+	return s
+}
+
+// boot gives a host the state it has after power-on.
+func (h *fakeHost) boot() {
+	for p := range h.addrs {
+		if p.Addr().String() == "10.0.0.9" {
+			delete(h.addrs, p)
+		}
+	}
+	h.files = map[string]string{
+		"/etc/passwd":                                        "root:x:0:0::/:/bin/sh\nstatd:x:102:65534::/var/lib/nfs:/usr/sbin/nologin\n",
+		"/proc/sys/fs/nfs/nlm_grace_period":                  "0\n",
+		"/proc/sys/fs/nfs/nlm_timeout":                       "10\n",
+		"/run/rpcbind.sock":                                  "",
+		"/var/lib/nfs/etab":                                  "",
+		"/sys/module/md_mod/parameters/start_dirty_degraded": "0\n",
+		"/dev/kmsg":                                          "",
+		"/proc/sysrq-trigger":                                "",
+	}
+	h.md, h.active, h.nfsd, h.inert, h.ro, h.degr = map[string]string{}, false, 0, false, false, 0
+	h.space, h.spaceLink, h.spaceAddrs = false, false, map[netip.Prefix]string{}
+	h.mounts = []linux.Mount{{Dev: "8:1", Root: "/", Target: "/", Options: []string{"rw"}, Type: "ext4", Source: "/dev/sda1", Super: []string{"rw"}}}
+	h.procs = map[int]*fakeProc{1: {name: "systemd"}}
+	h.nextPID = 1000
+	h.dead = false
+	h.clock = time.Unix(1_700_000_000, 0)
+}
+
+func testConfig() *Config {
+	c := &Config{
+		Service: "home", VG: "vg-a", LV: "data", FSUUID: volUUID, MountPoint: "/srv/home",
+		MountOpts: []string{"noatime", "logbsize=256k"}, StateDir: "/srv/home/.nfs", SystemID: "at-rest",
+		Arrays:  []Array{{Name: "r0", UUID: md.UUID(arrayUUID), Need: 4}},
+		NFS:     NFS{Threads: 256, Versions: []string{"3", "4.1", "4.2"}, Lease: 30, Grace: 30, Scope: "brick-home"},
+		Exports: []Export{{Dir: "/srv/home", Clients: "10.0.0.0/24", FSID: "5d1f7f66-63a4-4f5c-9d25-5f9d3b6f8a01", Options: []string{"rw", "sync"}}},
+		Address: "10.0.0.9/24", Nodes: map[string]string{"nfs1": "10.0.0.1", "nfs2": "10.0.0.2"},
+	}
+	for i := range 6 {
+		c.Arrays[0].Members = append(c.Arrays[0].Members, fmt.Sprintf("/dev/mapper/d%d", i))
+	}
+	return c
+}
+
+// flavours runs a test for a service on the host's network and for one with
+// a namespace of its own.
+func flavours(t *testing.T, f func(t *testing.T, cfg func() *Config)) {
+	t.Run("host", func(t *testing.T) { f(t, testConfig) })
+	t.Run("namespace", func(t *testing.T) {
+		f(t, func() *Config {
+			c := testConfig()
+			c.Namespace = "mortar-home"
+			return c
+		})
+	})
+}
+
+func (h *fakeHost) service(c *Config) *service {
+	s := &service{cfg: c, k: h, in: h.Within(c.Namespace), host: h.name, self: 999, now: func() time.Time { return h.clock }}
+	s.log = &steps{action: "test", stderr: testWriter{h.t}, now: s.now}
+	s.hold = func(context.Context) (func(), error) { return func() {}, nil }
+	return s
+}
+
+type testWriter struct{ t *testing.T }
+
+func (w testWriter) Write(b []byte) (int, error) {
+	w.t.Log(strings.TrimSpace(string(b)))
+	return len(b), nil
+}
+
+// change notes a change and fails it if that is wanted.
+func (h *fakeHost) change(format string, a ...any) error {
+	if h.dead {
+		h.t.Errorf("%s is dead but changes: "+format, append([]any{h.name}, a...)...)
+	}
+	h.changes = append(h.changes, fmt.Sprintf(format, a...))
+	if h.failAt == len(h.changes) {
+		return errInjected
+	}
+	return nil
+}
+
+func (h *fakeHost) mounted(target string) *linux.Mount { return mountedAt(h.mounts, target) }
+
+// rewrite takes a path through the bind mount and the volume.
+func (h *fakeHost) onVolume(p string) (string, bool) {
+	if m := h.mounted("/var/lib/nfs"); m != nil && (p == m.Target || below(m.Target, p)) {
+		return m.Root + strings.TrimPrefix(p, m.Target), true
+	}
+	if h.mounted("/srv/home") != nil && below("/srv/home", p) {
+		return strings.TrimPrefix(p, "/srv/home"), true
+	}
+	return "", false
+}
+
+func (h *fakeHost) ReadFile(p string) ([]byte, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if v, ok := h.onVolume(p); ok {
+		if c, ok := h.volume[v]; ok {
+			return []byte(c), nil
+		}
+		return nil, fs.ErrNotExist
+	}
+	c, ok := h.tree()[p]
+	if !ok {
+		return nil, &fs.PathError{Op: "open", Path: p, Err: fs.ErrNotExist}
+	}
+	return []byte(c), nil
+}
+
+// tree is every file of the kernel and the host.
+func (h *fakeHost) tree() map[string]string {
+	t := maps.Clone(h.files)
+	t["/proc/uptime"] = h.uptime
+	t["/sys/block/sda/dev"] = "8:0"
+	for uuid, dev := range h.md {
+		d := "/sys/block/" + dev
+		state := "clean"
+		if h.ro {
+			state = "readonly"
+		}
+		if h.inert {
+			state = "inactive"
+		}
+		t[d+"/md/array_state"], t[d+"/md/level"], t[d+"/md/raid_disks"] = state+"\n", "raid6\n", "6\n"
+		t[d+"/md/sync_speed_max"] = "200000 (system)\n"
+		if h.slow {
+			t[d+"/md/sync_speed_max"] = "1001 (local)\n"
+		}
+		for i := range 6 {
+			t[fmt.Sprintf("%s/md/dev-d%d/state", d, i)], t[fmt.Sprintf("%s/md/dev-d%d/slot", d, i)] = "in_sync\n", fmt.Sprintf("%d\n", i)
+			if i >= 6-h.degr {
+				t[fmt.Sprintf("%s/md/dev-d%d/state", d, i)] = "faulty\n"
+			}
+		}
+		t[d+"/md/degraded"] = fmt.Sprintf("%d\n", h.degr)
+		t[d+"/md/uuid"] = uuid[:8] + "-" + uuid[8:12] + "-" + uuid[12:16] + "-" + uuid[16:20] + "-" + uuid[20:] + "\n"
+	}
+	if h.active {
+		t["/sys/block/dm-7/dm/name"], t["/sys/block/dm-7/dev"], t["/sys/block/dm-7/dm/suspended"] = "vg--a-data\n", "253:7\n", "0\n"
+	}
+	var b strings.Builder
+	for i, m := range h.mounts {
+		opts, super := strings.Join(m.Options, ","), strings.Join(m.Super, ",")
+		if h.readonly && m.Type == "xfs" {
+			super = "ro"
+		}
+		fmt.Fprintf(&b, "%d 1 %s %s %s %s shared:1 - %s %s %s\n", i+20, m.Dev, m.Root, m.Target, opts, m.Type, m.Source, super)
+		if m.Type == "xfs" {
+			t["/sys/fs/xfs/dm-7/x"] = ""
+		}
+		if m.Type == "nfsd" {
+			t[m.Target+"/threads"] = fmt.Sprintf("%d\n", h.nfsd)
+		}
+	}
+	t["/proc/self/mountinfo"] = b.String()
+	for pid, p := range h.procs {
+		t[fmt.Sprintf("/proc/%d/comm", pid)] = p.name[:min(15, len(p.name))] + "\n"
+		t[fmt.Sprintf("/proc/%d/maps", pid)] = "7f00-7f01 r-xp 00000000 08:01 99 /usr/lib/libc.so.6\n"
+		t[fmt.Sprintf("/proc/%d/fd/0", pid)] = "->/dev/null"
+		t[fmt.Sprintf("/proc/%d/cwd", pid)] = "->" + p.cwd
+		t[fmt.Sprintf("/proc/%d/exe", pid)] = "->/usr/sbin/" + p.name
+		t[fmt.Sprintf("/proc/%d/ns/net", pid)] = "->net:[1]"
+		if p.inside {
+			t[fmt.Sprintf("/proc/%d/ns/net", pid)] = "->net:[42]"
+		}
+		if p.bound {
+			t[fmt.Sprintf("/proc/%d/mountinfo", pid)] = "99 1 253:7 /.nfs /var/lib/nfs rw - xfs /dev/mapper/vg--a-data rw\n"
+			t["/sys/fs/xfs/dm-7/x"] = ""
+		}
+		if p.name == nfsdcld {
+			t[fmt.Sprintf("/proc/%d/fd/4", pid)] = "->anon_inode:inotify"
+		}
+		if p.cld {
+			t[fmt.Sprintf("/proc/%d/fd/5", pid)] = "->/run/rpc_pipefs/nfsd/cld"
+		}
+	}
+	t["/proc/thread-self/net/tcp"] = h.tcp(h.addrs)
+	return t
+}
+
+func (h *fakeHost) tcp(addrs map[netip.Prefix]string) string {
+	tcp := "  sl  local_address rem_address   st\n"
+	if _, ok := addrs[netip.MustParsePrefix("10.0.0.9/24")]; ok && h.nfsd > 0 {
+		tcp += "   0: 0900000A:0801 0500000A:0382 01 00000000:00000000\n"
+	}
+	return tcp
+}
+
+func (h *fakeHost) ReadDir(p string) ([]string, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	seen := map[string]bool{}
+	if v, ok := h.onVolume(p); ok {
+		for f := range h.volume {
+			if below(v, f) {
+				n, _, _ := strings.Cut(strings.TrimPrefix(f, v+"/"), "/")
+				seen[n] = true
+			}
+		}
+	}
+	for f := range h.tree() {
+		if below(p, f) {
+			n, _, _ := strings.Cut(strings.TrimPrefix(f, p+"/"), "/")
+			seen[n] = true
+		}
+	}
+	if len(seen) == 0 {
+		return nil, fs.ErrNotExist
+	}
+	return slices.Sorted(maps.Keys(seen)), nil
+}
+
+func (h *fakeHost) Readlink(p string) (string, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	c, ok := h.tree()[p]
+	if !ok || !strings.HasPrefix(c, "->") {
+		return "", fs.ErrNotExist
+	}
+	return c[2:], nil
+}
+
+func (h *fakeHost) Realpath(p string) (string, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if d, ok := h.disks[p]; ok && !d.gone {
+		return p, nil
+	}
+	if _, ok := h.tree()[p]; ok {
+		return p, nil
+	}
+	if p == "/dev/mapper/vg--a-data" && h.active {
+		return "/dev/dm-7", nil
+	}
+	return "", fs.ErrNotExist
+}
+
+func (h *fakeHost) Access(string) error { return nil }
+
+func (h *fakeHost) Poke(p, data string) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if v, ok := h.onVolume(p); ok {
+		h.volume[v] = data
+		return nil
+	}
+	if _, ok := h.tree()[p]; !ok {
+		return fs.ErrNotExist
+	}
+	if err := h.change("poke %s %s", p, strings.TrimSpace(data)); err != nil {
+		return err
+	}
+	if p == "/proc/sysrq-trigger" {
+		h.dead = true
+		return nil
+	}
+	if path.Base(p) == "sync_speed_max" {
+		h.slow = data == "1001\n"
+		return nil
+	}
+	if path.Base(p) == "threads" {
+		fmt.Sscan(data, &h.nfsd)
+		if h.nfsd == 0 {
+			// lockd is told of no host any more, and statd forgets them all.
+			maps.DeleteFunc(h.volume, func(f, _ string) bool { return below("/.nfs/sm", f) })
+		}
+		return nil
+	}
+	h.files[p] = data
+	return nil
+}
+
+func (h *fakeHost) Save(p string, data []byte) error {
+	if err := h.change("save %s", p); err != nil {
+		return err
+	}
+	if v, ok := h.onVolume(p); ok {
+		if h.room < 4096 {
+			return &fs.PathError{Op: "open", Path: p, Err: unix.ENOSPC}
+		}
+		h.volume[v] = string(data)
+		return nil
+	}
+	if below("/srv/home", p) {
+		h.t.Errorf("%s written while the volume is not mounted", p)
+	}
+	h.files[p] = string(data)
+	return nil
+}
+
+func (h *fakeHost) Symlink(target, p string) error { return h.change("link %s to %s", p, target) }
+
+func (h *fakeHost) Rename(from, to string) error {
+	if err := h.change("rename %s %s", from, to); err != nil {
+		return err
+	}
+	a, ok := h.onVolume(from)
+	b, ok2 := h.onVolume(to)
+	if !ok || !ok2 {
+		h.t.Errorf("%s renamed to %s, which are not both on the volume", from, to)
+		return nil
+	}
+	h.volume[b] = h.volume[a]
+	delete(h.volume, a)
+	return nil
+}
+
+func (h *fakeHost) Remove(p string) error {
+	if err := h.change("remove %s", p); err != nil {
+		return err
+	}
+	delete(h.files, p)
+	return nil
+}
+
+func (h *fakeHost) Empty(p string) error {
+	if err := h.change("empty %s", p); err != nil {
+		return err
+	}
+	if below(runDir, p) {
+		h.files[p] = ""
+		return nil
+	}
+	v, ok := h.onVolume(p)
+	if !ok {
+		h.t.Errorf("%s emptied, which is not on the volume", p)
+	}
+	h.volume[v] = ""
+	if v == "/.nfs/mortar/reserve" {
+		h.room, h.kept = h.room+h.kept, 0
+	}
+	return nil
+}
+
+func (h *fakeHost) Free(string) (int64, error) { return h.room, nil }
+
+func (h *fakeHost) Reserve(p string, size int64) error {
+	if h.kept >= size {
+		return nil
+	}
+	if err := h.change("reserve %s", p); err != nil {
+		return err
+	}
+	v, ok := h.onVolume(p)
+	if !ok {
+		h.t.Errorf("%s reserved, which is not on the volume", p)
+	}
+	if h.room < size-h.kept {
+		return &fs.PathError{Op: "fallocate", Path: p, Err: unix.ENOSPC}
+	}
+	h.volume[v] = ""
+	h.room, h.kept = h.room+h.kept-size, size
+	return nil
+}
+
+func (h *fakeHost) Mkdir(p string, _ uint32, _, _ int) error {
+	if below("/srv/home", p) && h.mounted("/srv/home") == nil {
+		h.t.Errorf("%s made while the volume is not mounted", p)
+	}
+	return nil
+}
+
+func (h *fakeHost) Own(p string, _, _ int) error { return nil }
+
+func (h *fakeHost) ReadBlocks(dev string, off int64, n int) ([]byte, error) {
+	b := make([]byte, n)
+	if d, ok := h.disks[dev]; ok {
+		if d.gone {
+			return nil, fs.ErrNotExist
+		}
+		if off == superblockOffset {
+			copy(b, h.fakeSuperblock(d))
+		}
+		return b, nil
+	}
+	for _, md := range h.md {
+		if dev == "/dev/"+md && !h.inert {
+			return h.fakePV(off, n), nil
+		}
+	}
+	if dev == "/dev/dm-7" && h.active {
+		copy(b, "XFSB")
+		raw, _ := hex.DecodeString(h.fsUUID)
+		copy(b[32:], raw)
+		return b, nil
+	}
+	return nil, fs.ErrNotExist
+}
+
+// fakeSuperblock builds the superblock of a member of a RAID 6 of six.
+func (s *shared) fakeSuperblock(d *fakeDisk) []byte {
+	sb := testSuperblock{uuid: d.uuid, level: 6, disks: 6, dev: uint32(d.role), events: d.events, dirty: d.dirty}
+	if d.recovering {
+		sb.features = featureRecovery
+	}
+	for i := range 6 {
+		sb.roles = append(sb.roles, uint16(i))
+	}
+	return sb.bytes()
+}
+
+// testSuperblock builds superblocks as md writes them.
+type testSuperblock struct {
+	uuid     string
+	level    int32
+	layout   uint32
+	disks    uint32
+	dev      uint32
+	events   uint64
+	features uint32
+	dirty    bool
+	roles    []uint16
+}
+
+func (t testSuperblock) bytes() []byte {
+	le := binary.LittleEndian
+	b := make([]byte, superblockSize)
+	le.PutUint32(b, superblockMagic)
+	le.PutUint32(b[4:], 1)
+	le.PutUint32(b[8:], t.features)
+	raw, _ := hex.DecodeString(t.uuid)
+	copy(b[16:], raw)
+	copy(b[32:], "any:r0")
+	le.PutUint32(b[72:], uint32(t.level))
+	le.PutUint32(b[76:], t.layout)
+	le.PutUint32(b[92:], t.disks)
+	le.PutUint32(b[160:], t.dev)
+	le.PutUint64(b[200:], t.events)
+	le.PutUint64(b[208:], math.MaxUint64)
+	if t.dirty {
+		le.PutUint64(b[208:], 0)
+	}
+	le.PutUint32(b[220:], uint32(len(t.roles)))
+	for i, r := range t.roles {
+		le.PutUint16(b[256+2*i:], r)
+	}
+	le.PutUint32(b[216:], superblockSum(b[:256+2*len(t.roles)]))
+	return b
+}
+
+func (s *shared) fakePV(off int64, n int) []byte {
+	return pvImage(fmt.Sprintf("%s {\nid = \"x\"\nseqno = 7\nsystem_id = %q\nphysical_volumes {\npv0 {\n}\n}\n}\n", s.vg, s.owner), 512)[off:][:n]
+}
+
+// pvImage builds the head of a physical volume with a text at an offset of
+// its 8 KiB metadata ring.
+func pvImage(text string, at int) []byte {
+	le := binary.LittleEndian
+	b := make([]byte, 64<<10)
+	l := b[512:]
+	copy(l, "LABELONE")
+	le.PutUint32(l[20:], 32)
+	copy(l[24:], "LVM2 001")
+	p := l[32:]
+	le.PutUint64(p[40:], 1<<20)
+	le.PutUint64(p[72:], 4096)
+	le.PutUint64(p[80:], 8192)
+	m := b[4096:]
+	copy(m[4:], mdaMagic)
+	le.PutUint64(m[40:], uint64(at))
+	le.PutUint64(m[48:], uint64(len(text)))
+	for i := range len(text) {
+		o := at + i
+		if o >= 8192 {
+			o = o - 8192 + 512
+		}
+		m[o] = text[i]
+	}
+	return b
+}
+
+func (h *fakeHost) Mount(source, target, fstype string, flags uintptr, data string) error {
+	if err := h.change("mount %s %s %s %s", source, target, fstype, data); err != nil {
+		return err
+	}
+	m := linux.Mount{Root: "/", Target: target, Options: []string{"rw"}, Type: fstype, Source: source, Super: []string{"rw"}}
+	switch {
+	case flags&unix.MS_BIND != 0:
+		v, ok := h.onVolume(source)
+		if !ok {
+			return fs.ErrNotExist
+		}
+		m.Dev, m.Root, m.Type, m.Source = "253:7", v, "xfs", "/dev/mapper/vg--a-data"
+	case fstype == "xfs":
+		if !h.active {
+			return fs.ErrNotExist
+		}
+		for _, o := range h.hosts {
+			if o != h && !o.dead && o.mounted("/srv/home") != nil {
+				h.t.Errorf("the volume is mounted on %s and %s", o.name, h.name)
+			}
+		}
+		if flags != unix.MS_NOATIME || data != "logbsize=256k" {
+			h.t.Errorf("mount options %x %q", flags, data)
+		}
+		m.Dev = "253:7"
+	default:
+		m.Dev = "0:99"
+	}
+	h.mounts = append(h.mounts, m)
+	return nil
+}
+
+func (h *fakeHost) Unmount(target string) error {
+	if err := h.change("umount %s", target); err != nil {
+		return err
+	}
+	for i := len(h.mounts) - 1; i >= 0; i-- {
+		m := h.mounts[i]
+		if m.Target != target {
+			continue
+		}
+		for _, o := range h.mounts {
+			if below(target, o.Target) {
+				return unix.EBUSY
+			}
+		}
+		for _, p := range h.procs {
+			if p.cwd == target || below(target, p.cwd) {
+				return unix.EBUSY
+			}
+			if target == nfsDir && slices.Contains([]string{statd, mountd, nfsdcld}, p.name) {
+				return unix.EBUSY
+			}
+		}
+		if m.Type == "xfs" && h.nfsd > 0 {
+			return unix.EBUSY
+		}
+		h.mounts = slices.Delete(h.mounts, i, i+1)
+		return nil
+	}
+	return unix.EINVAL
+}
+
+func (h *fakeHost) Interface(a netip.Addr) (iface, error) {
+	for p, n := range h.addrs {
+		if p.Addr() == a {
+			return iface{2, n}, nil
+		}
+	}
+	return iface{}, errors.New("not found")
+}
+
+func (h *fakeHost) Link(name string) (iface, error) {
+	return iface{}, errors.New("no interface " + name)
+}
+
+func (h *fakeHost) Addresses() (map[netip.Prefix]string, error) { return maps.Clone(h.addrs), nil }
+
+func (h *fakeHost) AddAddress(ifc iface, p netip.Prefix) error {
+	if err := h.change("address + %s", p); err != nil {
+		return err
+	}
+	h.upAfterService()
+	h.addrs[p] = ifc.Name
+	return nil
+}
+
+func (h *fakeHost) upAfterService() {
+	if h.nfsd == 0 || !strings.Contains(h.volume["/.nfs/etab"], "/srv/home") {
+		h.t.Error("the address is up before the service: clients would see stale handles")
+	}
+}
+
+func (h *fakeHost) DelAddress(_ string, p netip.Prefix) error {
+	if err := h.change("address - %s", p); err != nil {
+		return err
+	}
+	delete(h.addrs, p)
+	return nil
+}
+
+func (h *fakeHost) ProbeARP(_ context.Context, _ iface, a netip.Addr, _ time.Duration) (string, error) {
+	for _, o := range h.hosts {
+		if o == h || o.dead {
+			continue
+		}
+		for p := range o.all() {
+			if p.Addr() == a {
+				return "02:00:00:00:00:99", nil
+			}
+		}
+	}
+	return "", nil
+}
+
+func (h *fakeHost) Unregistered(_ context.Context, programs []rpcProgram) ([]string, error) {
+	if _, ok := h.files[rpcbindSocket]; !ok {
+		return nil, syscall.ECONNREFUSED
+	}
+	have := map[string]bool{"nfs": h.nfsd > 0, "nlockmgr": h.nfsd > 0}
+	for _, p := range h.procs {
+		have["mountd"] = have["mountd"] || p.name == mountd
+		have["status"] = have["status"] || p.name == statd
+	}
+	var out []string
+	for _, p := range programs {
+		if !have[p.Name] || h.forgot == p.Name {
+			out = append(out, p.Name)
+		}
+	}
+	return out, nil
+}
+
+// all are the addresses of a host and its namespace.
+func (h *fakeHost) all() map[netip.Prefix]string {
+	all := maps.Clone(h.addrs)
+	maps.Copy(all, h.spaceAddrs)
+	return all
+}
+
+func (h *fakeHost) ResetConnections(a netip.Addr, _ uint16) error {
+	for p := range h.all() {
+		if p.Addr() == a {
+			h.t.Error("connections reset while the address is up")
+		}
+	}
+	return nil
+}
+
+func (h *fakeHost) AnnounceARP(iface, netip.Addr) error { return h.change("announce") }
+
+func (h *fakeHost) Executable(name string) (string, error) { return "/usr/sbin/" + name, nil }
+func (h *fakeHost) Hostname() (string, error)              { return h.name, nil }
+
+func (h *fakeHost) Sleep(ctx context.Context, d time.Duration) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.clock = h.clock.Add(d)
+	if end, ok := ctx.Deadline(); ok && h.clock.After(end) {
+		return context.DeadlineExceeded
+	}
+	return nil
+}
+
+func (h *fakeHost) Kill(pid int, sig syscall.Signal) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	p, ok := h.procs[pid]
+	if !ok {
+		return unix.ESRCH
+	}
+	if err := h.change("kill %d %s", sig, p.name); err != nil {
+		return err
+	}
+	if p.immortal || (p.stubborn && sig != unix.SIGKILL) {
+		return nil
+	}
+	delete(h.procs, pid)
+	return nil
+}
+
+func (h *fakeHost) Namespace(string) (string, error) {
+	if !h.space {
+		return "", fs.ErrNotExist
+	}
+	return "net:[42]", nil
+}
+
+func (h *fakeHost) AddNamespace(name, link string, parent iface) error {
+	if h.space {
+		h.t.Error("a namespace is made that is there")
+	}
+	h.space = true // one that is left half made
+	if err := h.change("namespace + %s %s@%s", name, link, parent.Name); err != nil {
+		return err
+	}
+	h.spaceLink = true
+	return nil
+}
+
+func (h *fakeHost) CopyRoutes(name, link string, parent iface) error { return h.change("routes") }
+
+func (h *fakeHost) DelNamespace(name, _ string) error {
+	if !h.space {
+		return nil
+	}
+	if err := h.change("namespace - %s", name); err != nil {
+		return err
+	}
+	for _, p := range h.procs {
+		if p.inside {
+			h.t.Errorf("the namespace is removed under %s", p.name)
+		}
+	}
+	if h.nfsd > 0 {
+		h.t.Error("the namespace is removed under nfsd")
+	}
+	h.space, h.spaceLink, h.spaceAddrs = false, false, map[netip.Prefix]string{}
+	return nil
+}
+
+func (h *fakeHost) Within(name string) kernel {
+	if name == "" {
+		return h
+	}
+	return &fakeWithin{h}
+}
+
+// fakeWithin is a host seen from the service's namespace.
+type fakeWithin struct{ *fakeHost }
+
+func (h *fakeWithin) there() error {
+	if !h.space {
+		return fs.ErrNotExist
+	}
+	return nil
+}
+
+func (h *fakeWithin) ReadFile(p string) ([]byte, error) {
+	if p == "/proc/thread-self/net/tcp" {
+		return []byte(h.tcp(h.spaceAddrs)), h.there()
+	}
+	return h.fakeHost.ReadFile(p)
+}
+
+func (h *fakeWithin) Link(name string) (iface, error) {
+	if !h.space || !h.spaceLink {
+		return iface{}, errors.New("no interface " + name)
+	}
+	return iface{5, name}, nil
+}
+
+func (h *fakeWithin) Addresses() (map[netip.Prefix]string, error) {
+	return maps.Clone(h.spaceAddrs), h.there()
+}
+
+func (h *fakeWithin) AddAddress(ifc iface, p netip.Prefix) error {
+	if err := h.change("address + %s", p); err != nil {
+		return err
+	}
+	h.upAfterService()
+	h.spaceAddrs[p] = ifc.Name
+	return h.there()
+}
+
+func (h *fakeWithin) DelAddress(_ string, p netip.Prefix) error {
+	if err := h.change("address - %s", p); err != nil {
+		return err
+	}
+	delete(h.spaceAddrs, p)
+	return h.there()
+}
+
+func (h *fakeWithin) Unregistered(ctx context.Context, programs []rpcProgram) ([]string, error) {
+	for _, p := range h.procs {
+		if p.name == rpcbind && p.inside {
+			return h.fakeHost.Unregistered(ctx, programs)
+		}
+	}
+	return nil, syscall.ECONNREFUSED
+}
+
+func (h *fakeWithin) Start(c command) error {
+	if err := h.fakeHost.Start(c); err != nil {
+		return err
+	}
+	h.procs[h.nextPID].inside, h.procs[h.nextPID].bound = true, len(c.binds) > 0
+	return h.there()
+}
+
+func (h *fakeWithin) Run(ctx context.Context, c command) (string, error) {
+	if err := h.there(); err != nil {
+		return "", err
+	}
+	return h.fakeHost.run(c, true)
+}
+
+func (h *fakeHost) spawn(p *fakeProc) int {
+	h.nextPID++
+	h.procs[h.nextPID] = p
+	return h.nextPID
+}
+
+func (h *fakeHost) Start(c command) error {
+	if err := h.change("start %s", strings.Join(c.argv, " ")); err != nil {
+		return err
+	}
+	switch c.argv[0] {
+	case "udevadm":
+		h.held = false
+		return nil
+	case "modprobe":
+		return nil
+	}
+	h.spawn(&fakeProc{name: c.argv[0], cwd: "/"})
+	return nil
+}
+
+func (h *fakeHost) Run(_ context.Context, c command) (string, error) { return h.run(c, false) }
+
+func (h *fakeHost) run(c command, inside bool) (string, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	a := c.argv
+	// What reads or writes the NFS state must see the volume's.
+	bound := slices.Contains(c.binds, bind{"/srv/home/.nfs", nfsDir})
+	state := bound && inside || h.mounted(nfsDir) != nil
+	if err := h.change("%s", strings.Join(a, " ")); err != nil {
+		return "", err
+	}
+	fails := func(format string, x ...any) (string, error) { return "", fmt.Errorf(a[0]+": "+format, x...) }
+	switch {
+	case a[0] == "mdadm" && a[1] == "--assemble":
+		if slices.Contains(a, "--force") {
+			h.t.Error("mdadm --force")
+		}
+		if !slices.Contains(a, "--readonly") {
+			h.t.Error("an array is assembled for writing before its owner is known")
+		}
+		uuid := md.Hex(strings.TrimPrefix(a[3], "--uuid="))
+		n, dirty := 0, false
+		for _, m := range a {
+			if d, ok := h.disks[m]; ok && d.uuid == uuid && !d.gone {
+				n++
+				dirty = dirty || d.dirty
+			}
+		}
+		if n < 6 && dirty && strings.TrimSpace(h.files["/sys/module/md_mod/parameters/start_dirty_degraded"]) != "1" {
+			return fails("cannot start dirty degraded array")
+		}
+		if n < 4 {
+			return fails("not enough devices")
+		}
+		h.md[uuid], h.degr, h.inert, h.ro = "md127", 6-n, false, true
+		return "", nil
+	case a[0] == "mdadm" && a[1] == "--readwrite":
+		for _, o := range h.hosts {
+			if o != h && !o.dead && len(o.md) > 0 && !o.ro {
+				h.t.Errorf("%s and %s both write to the array", o.name, h.name)
+			}
+		}
+		h.ro = false
+		return "", nil
+	case a[0] == "mdadm" && a[1] == "--stop":
+		if h.active {
+			return fails("busy")
+		}
+		h.md, h.inert, h.slow, h.ro = map[string]string{}, false, false, false
+		return "", nil
+	case a[0] == "lvm":
+		if len(h.md) == 0 || !slices.Contains(a, "/dev/md127") {
+			return fails("no such volume group")
+		}
+		cfg := a[3]
+		if h.ro && a[len(a)-2] != "n" {
+			h.t.Errorf("%q on an array that is read-only", a)
+		}
+		if i := slices.Index(a, "--systemid"); i > 0 {
+			if !strings.Contains(cfg, fmt.Sprintf("%q", h.owner)) {
+				return fails("cannot access foreign volume group")
+			}
+			if h.active && a[i+1] != h.name {
+				return fails("volumes are active")
+			}
+			h.owner = a[i+1]
+			return "", nil
+		}
+		if i := slices.Index(a, "--activate"); i > 0 {
+			if a[i+1] == "y" {
+				if h.owner != h.name {
+					return fails("foreign volume group")
+				}
+				h.active = true
+				return "", nil
+			}
+			if h.inUse() {
+				return fails("in use")
+			}
+			h.active = false
+			return "", nil
+		}
+	case a[0] == "dmsetup" && a[1] == "remove":
+		if h.inUse() {
+			return fails("device or resource busy")
+		}
+		h.active = false
+		return "", nil
+	case a[0] == "exportfs" && a[1] == "-f":
+		h.mountd = h.volume["/.nfs/etab"]
+		return "", nil
+	case a[0] == "exportfs" && a[1] == "-i":
+		i := slices.IndexFunc(c.binds, func(b bind) bool { return b.at == nfsDir })
+		if i < 0 || !below(runDir, c.binds[i].from) {
+			h.t.Error("exportfs changes the table in use: on a full volume it would empty it")
+			return fails("not aside")
+		}
+		client, dir, _ := strings.Cut(a[4], ":")
+		if h.badClient != "" && client == h.badClient {
+			return fails("Failed to resolve %s", client)
+		}
+		if h.lax != "" && client == h.lax {
+			return "", nil
+		}
+		h.files[c.binds[i].from+"/etab"] += fmt.Sprintf("%s\t%s(%s,wdelay,hide)\n", dir, client, a[3])
+		return "", nil
+	case a[0] == statd || a[0] == nfsdcld || a[0] == mountd || a[0] == rpcbind && inside:
+		if !state {
+			h.t.Errorf("%s before the state is bound", a[0])
+		}
+		h.spawn(&fakeProc{name: a[0], cwd: "/", inside: inside, bound: bound})
+		return "", nil
+	case a[0] == "rpc.nfsd":
+		if i := slices.Index(a, "--grace-time"); h.nfsd == 0 && i > 0 { // as nfs-utils 2.8 does
+			h.files["/proc/sys/fs/nfs/nlm_grace_period"] = a[i+1] + "\n"
+		}
+		fmt.Sscan(a[len(a)-1], &h.nfsd)
+		if c.nodename != "brick-home" {
+			h.t.Errorf("nfsd has scope %q", c.nodename)
+		}
+		for _, p := range h.procs {
+			if p.name == nfsdcld {
+				p.cld = h.cldLate == 0
+			}
+		}
+		h.cldLate = max(0, h.cldLate-1)
+		return "", nil
+	case a[0] == "udevadm":
+		h.held = a[2] == "--stop-exec-queue"
+		return "", nil
+	case a[0] == "ip" && a[1] == "route" && a[3] == "unreachable":
+		if i := slices.Index(h.barred, a[4]); a[2] == "replace" && i < 0 {
+			h.barred = append(h.barred, a[4])
+		} else if a[2] == "del" && i < 0 {
+			return fails("RTNETLINK answers: No such process")
+		} else if a[2] == "del" {
+			h.barred = slices.Delete(h.barred, i, i+1)
+		}
+		return "", nil
+	case a[0] == "attrd_updater" && a[1] == "--query":
+		var out strings.Builder
+		for _, n := range []string{"nfs1", "nfs2"} {
+			if v, ok := h.attrs[n+" "+a[4]]; ok {
+				fmt.Fprintf(&out, "name=%q host=%q value=%q\n", a[4], n, v)
+			}
+		}
+		return out.String(), nil
+	case a[0] == "attrd_updater" && h.deaf:
+		return "", errors.New("attrd does not answer")
+	case a[0] == "attrd_updater" && a[3] == "--delete":
+		delete(h.attrs, h.name+" "+a[2])
+		return "", nil
+	case a[0] == "attrd_updater":
+		h.attrs[h.name+" "+a[2]] = a[4]
+		return "", nil
+	case a[0] == "crm_resource":
+		return "", nil
+	case a[0] == "tickle_tcp":
+		h.tickled = c.stdin
+		return "", nil
+	}
+	h.t.Errorf("unexpected command %q", a)
+	return "", errors.New("unexpected")
+}
+
+// inUse says whether the volume is mounted anywhere.
+func (h *fakeHost) inUse() bool {
+	for _, p := range h.procs {
+		if p.bound {
+			return true
+		}
+	}
+	return slices.ContainsFunc(h.mounts, func(m linux.Mount) bool { return m.Dev == "253:7" })
+}
+
+// clean says what of the service is left on a host.
+func (h *fakeHost) left() string {
+	var out []string
+	add := func(cond bool, what string) {
+		if cond {
+			out = append(out, what)
+		}
+	}
+	add(h.held, "udev held")
+	add(h.slow, "slow resync")
+	add(len(h.md) > 0, "array")
+	add(h.active, "volume")
+	add(h.nfsd > 0, "nfsd")
+	add(h.mounted("/srv/home") != nil, "mount")
+	add(h.mounted(nfsDir) != nil, "bind")
+	add(h.space, "namespace")
+	add(slices.ContainsFunc(h.mounts, func(m linux.Mount) bool { return strings.HasPrefix(m.Target, runDir) }), "mount below "+runDir)
+	_, addr := h.all()[netip.MustParsePrefix("10.0.0.9/24")]
+	add(addr, "address")
+	for _, p := range h.procs {
+		add(slices.Contains([]string{statd, nfsdcld, mountd, "sm-notify"}, p.name) || p.inside, p.name)
+	}
+	return strings.Join(out, " ")
+}
+
+func (h *fakeHost) crash() {
+	h.dead = true
+	for _, d := range h.disks {
+		d.dirty = true
+	}
+}

@@ -1,0 +1,351 @@
+package ocf
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/mortarhpc/mortar/internal/base/durable"
+	"github.com/mortarhpc/mortar/internal/base/netns"
+	"github.com/mortarhpc/mortar/internal/serve/cache"
+)
+
+// realKernel is the running kernel.
+type realKernel struct{ netlink }
+
+func newLinux() *realKernel { return &realKernel{} }
+
+func (*realKernel) ReadFile(p string) ([]byte, error) { return os.ReadFile(p) }
+
+func (*realKernel) ReadDir(p string) ([]string, error) {
+	f, err := os.Open(p)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return f.Readdirnames(-1) // unlike os.ReadDir no stat of each entry
+}
+
+func (*realKernel) Readlink(p string) (string, error) { return os.Readlink(p) }
+func (*realKernel) Realpath(p string) (string, error) { return filepath.EvalSymlinks(p) }
+
+func (*realKernel) Access(p string) error {
+	var st unix.Statx_t
+	// Not from the inode cache: XFS then says when it has shut down.
+	return unix.Statx(unix.AT_FDCWD, p, unix.AT_STATX_FORCE_SYNC, unix.STATX_BASIC_STATS, &st)
+}
+
+func (*realKernel) Poke(p, data string) error {
+	f, err := os.OpenFile(p, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write([]byte(data))
+	return errors.Join(err, f.Close())
+}
+
+func (*realKernel) Empty(p string) error { return os.WriteFile(p, nil, 0o644) }
+
+func (*realKernel) Symlink(target, p string) error { return durable.Symlink(target, p) }
+
+func (*realKernel) Remove(p string) error {
+	if err := os.Remove(p); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+func (*realKernel) Rename(from, to string) error { return os.Rename(from, to) }
+
+func (*realKernel) Save(p string, data []byte) error { return save(p, data, 0o644) }
+
+func save(p string, data []byte, mode uint32) error {
+	return durable.Write(p, durable.File{Content: data, Mode: mode, UID: os.Geteuid(), GID: os.Getegid()})
+}
+
+func (*realKernel) Free(p string) (int64, error) {
+	var st unix.Statfs_t
+	if err := unix.Statfs(p, &st); err != nil {
+		return 0, &os.PathError{Op: "statfs", Path: p, Err: err}
+	}
+	return int64(st.Bavail) * st.Bsize, nil
+}
+
+func (*realKernel) Reserve(p string, size int64) error {
+	f, err := os.OpenFile(p, os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if st, err := f.Stat(); err != nil || st.Size() >= size {
+		return err
+	}
+	if err := unix.Fallocate(int(f.Fd()), 0, 0, size); err != nil {
+		return &os.PathError{Op: "fallocate", Path: p, Err: err}
+	}
+	return nil
+}
+
+func (k *realKernel) Mkdir(p string, mode uint32, uid, gid int) error {
+	if err := os.MkdirAll(p, 0o755); err != nil {
+		return err
+	}
+	if mode != 0 {
+		if err := os.Chmod(p, os.FileMode(mode)); err != nil {
+			return err
+		}
+	}
+	if uid < 0 {
+		return nil
+	}
+	if err := k.Own(p, uid, gid); err != nil {
+		return err
+	}
+	entries, err := os.ReadDir(p)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if e.Type().IsRegular() {
+			if err := k.Own(filepath.Join(p, e.Name()), uid, gid); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (*realKernel) Own(p string, uid, gid int) error {
+	var st unix.Stat_t
+	if err := unix.Lstat(p, &st); err != nil {
+		return &fs.PathError{Op: "lstat", Path: p, Err: err}
+	}
+	if int(st.Uid) == uid && int(st.Gid) == gid {
+		return nil
+	}
+	return os.Lchown(p, uid, gid)
+}
+
+// alignedBuffer is memory O_DIRECT can transfer to.
+func alignedBuffer(n int) []byte {
+	b := make([]byte, n+4096)
+	skip := 4096 - int(uintptr(unsafe.Pointer(&b[0]))%4096)
+	return b[skip : skip+n]
+}
+
+func (*realKernel) ReadBlocks(dev string, off int64, n int) ([]byte, error) {
+	f, err := os.OpenFile(dev, os.O_RDONLY|unix.O_DIRECT, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	b := alignedBuffer(n)
+	if _, err := f.ReadAt(b, off); err != nil {
+		return nil, err
+	}
+	return b, nil
+}
+
+func (*realKernel) Mount(source, target, fstype string, flags uintptr, data string) error {
+	return unix.Mount(source, target, fstype, flags, data)
+}
+
+func (*realKernel) Unmount(target string) error { return unix.Unmount(target, unix.UMOUNT_NOFOLLOW) }
+
+// path is where programs are looked for: Pacemaker's environment is not
+// relied upon.
+var searchPath = []string{"/usr/sbin", "/usr/bin", "/sbin", "/bin", "/usr/libexec/heartbeat", "/usr/lib/heartbeat"}
+
+func (*realKernel) Executable(name string) (string, error) {
+	if filepath.IsAbs(name) {
+		return name, nil
+	}
+	for _, d := range searchPath {
+		p := d + "/" + name
+		if unix.Access(p, unix.X_OK) == nil {
+			return p, nil
+		}
+	}
+	return "", &fs.PathError{Op: "find", Path: name, Err: fs.ErrNotExist}
+}
+
+func (k *realKernel) prepare(ctx context.Context, c command) (*exec.Cmd, error) {
+	bin, err := k.Executable(c.argv[0])
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.CommandContext(ctx, bin, c.argv[1:]...)
+	cmd.Env = append([]string{"PATH=" + strings.Join(searchPath[:4], ":"), "LC_ALL=C"}, c.env...)
+	cmd.Dir = "/"
+	// A session of its own: Pacemaker kills the group of an agent that is
+	// late, and daemons begin as children of this process.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	return cmd, nil
+}
+
+// output is a file in memory. Not a pipe: a daemon that keeps it open would
+// be waited for.
+func output() (*os.File, error) {
+	fd, err := unix.MemfdCreate("output", unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), "output"), nil
+}
+
+func (k *realKernel) Run(ctx context.Context, c command) (string, error) { return k.run(ctx, c, "") }
+
+func (k *realKernel) run(ctx context.Context, c command, namespace string) (string, error) {
+	cmd, err := k.prepare(ctx, c)
+	if err != nil {
+		return "", err
+	}
+	stdout, err := output()
+	if err != nil {
+		return "", err
+	}
+	defer stdout.Close()
+	stderr, err := output()
+	if err != nil {
+		return "", err
+	}
+	defer stderr.Close()
+	cmd.Stdout, cmd.Stderr = stdout, stderr
+	if c.stdin != "" {
+		in, err := output()
+		if err != nil {
+			return "", err
+		}
+		defer in.Close()
+		if _, err := in.WriteAt([]byte(c.stdin), 0); err != nil {
+			return "", err
+		}
+		cmd.Stdin = in
+	}
+	if err = launch(cmd, c, namespace); err == nil {
+		// A process that hangs in the kernel does not end when killed: give
+		// it up then instead of waiting for it.
+		done := make(chan error, 1)
+		go func() { done <- cmd.Wait() }()
+		select {
+		case err = <-done:
+		case <-ctx.Done():
+			select {
+			case err = <-done:
+			case <-time.After(time.Second):
+				err = errors.New("hangs")
+			}
+			err = errors.Join(ctx.Err(), err)
+		}
+	}
+	said := func(f *os.File) string {
+		b, _ := io.ReadAll(io.NewSectionReader(f, 0, 64<<10))
+		return string(bytes.TrimSpace(b))
+	}
+	if err != nil {
+		msg := said(stderr)
+		if msg == "" {
+			msg = said(stdout)
+		}
+		return said(stdout), fmt.Errorf("%s: %w: %s", strings.Join(c.argv, " "), err, msg)
+	}
+	return said(stdout), nil
+}
+
+// launch starts a process in the surroundings its command asks for, and in a
+// network namespace if one is named: by way of a thread that has them.
+func launch(cmd *exec.Cmd, c command, namespace string) error {
+	if c.nodename == "" && len(c.binds) == 0 && namespace == "" {
+		return cmd.Start()
+	}
+	return netns.OnThread(func() error {
+		if namespace != "" {
+			if err := netns.Enter(namespace); err != nil {
+				return err
+			}
+		}
+		if len(c.binds) > 0 {
+			if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
+				return fmt.Errorf("mount namespace: %w", err)
+			}
+			// What is unmounted on the host is unmounted in there too, so that no
+			// file system is kept alive; what is mounted in there stays in there.
+			if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
+				return fmt.Errorf("mount --make-rslave /: %w", err)
+			}
+			for _, b := range c.binds {
+				if err := unix.Mount(b.from, b.at, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
+					return fmt.Errorf("mount --rbind %s %s: %w", b.from, b.at, err)
+				}
+			}
+		}
+		if c.nodename != "" {
+			if err := unix.Unshare(unix.CLONE_NEWUTS); err != nil {
+				return fmt.Errorf("UTS namespace: %w", err)
+			}
+			if err := unix.Sethostname([]byte(c.nodename)); err != nil {
+				return err
+			}
+		}
+		return cmd.Start()
+	})
+}
+
+func (k *realKernel) Start(c command) error { return k.start(c, "") }
+
+func (k *realKernel) start(c command, namespace string) error {
+	cmd, err := k.prepare(context.Background(), c)
+	if err != nil {
+		return err
+	}
+	if err := launch(cmd, c, namespace); err != nil {
+		return err
+	}
+	return cmd.Process.Release()
+}
+
+func (*realKernel) Unregistered(ctx context.Context, programs []rpcProgram) ([]string, error) {
+	return unregistered(ctx, rpcbindAddr, programs)
+}
+
+func (*realKernel) Kill(pid int, sig syscall.Signal) error { return unix.Kill(pid, sig) }
+
+func (*realKernel) Sleep(ctx context.Context, d time.Duration) error {
+	return cache.Linux{}.Sleep(ctx, d)
+}
+
+func (*realKernel) Hostname() (string, error) { return os.Hostname() }
+
+// writeRead writes a block to a file and reads it back, past all caches.
+func writeRead(name string) error {
+	f, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR|unix.O_DIRECT|unix.O_DSYNC, 0o600)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	want, got := alignedBuffer(4096), alignedBuffer(4096)
+	rand.Read(want)
+	if _, err := f.WriteAt(want, 0); err != nil {
+		return err
+	}
+	if _, err := f.ReadAt(got, 0); err != nil {
+		return err
+	}
+	if !bytes.Equal(want, got) {
+		return fmt.Errorf("%s: read back something else than was written", name)
+	}
+	return nil
+}

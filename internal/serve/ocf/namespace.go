@@ -1,0 +1,235 @@
+package ocf
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/mortarhpc/mortar/internal/base/linux"
+)
+
+// A service with a network namespace has the service address there, on an
+// interface of its own, and nfsd with its daemons. Each of the daemons, and
+// each tool that speaks to them, is run in a mount namespace in which the
+// usual places are the service's: /var/lib/nfs is the state on the volume,
+// /proc/fs/nfsd its nfsd, /run a directory of its own, for rpcbind's socket,
+// for rpc_pipefs and for files with process IDs. The kernel's side can be
+// looked at from the host as well, below NamespaceDir.
+
+// publicLink is the name of the service's interface in its namespace.
+const publicLink = "public"
+
+// NamespaceDir is where what belongs to a network namespace of a service is
+// found on the host: nfsd/ is its nfsd as /proc/fs/nfsd, run/ its daemons'
+// /run.
+func NamespaceDir(namespace string) string { return runDir + "/" + namespace }
+
+// NFSDDir is where the files of a service's nfsd are found on the host.
+// Source: nfsd(7).
+func NFSDDir(namespace string) string {
+	if namespace == "" {
+		return nfsdFS
+	}
+	return NamespaceDir(namespace) + "/nfsd"
+}
+
+func (s *service) nfsdDir() string { return NFSDDir(s.cfg.Namespace) }
+
+func (s *service) pipefs() string {
+	if s.cfg.Namespace == "" {
+		return pipefs
+	}
+	return NamespaceDir(s.cfg.Namespace) + pipefs
+}
+
+// binds are what a daemon or a tool of the service sees in place of the
+// host's own.
+func (s *service) binds() []bind {
+	if s.cfg.Namespace == "" {
+		return nil
+	}
+	run := NamespaceDir(s.cfg.Namespace) + "/run"
+	return []bind{
+		{s.cfg.StateDir, nfsDir},
+		{s.nfsdDir(), nfsdFS},
+		{"/run/systemd", run + "/systemd"}, // the journal's socket
+		{run, "/run"},                      // last: it hides what the others come from
+	}
+}
+
+// namespace tells the service's network namespace, "" if there is none now.
+func (s *service) namespace() (string, error) {
+	if s.cfg.Namespace == "" {
+		return "", nil
+	}
+	id, err := s.k.Namespace(s.cfg.Namespace)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	return id, err
+}
+
+func (s *service) namespaceState() (state, error) {
+	id, err := s.namespace()
+	if err != nil {
+		return broken, err
+	}
+	if id == "" {
+		return stopped, nil
+	}
+	if _, err := s.in.Link(publicLink); err != nil {
+		return broken, fmt.Errorf("namespace %s: %w", s.cfg.Namespace, err)
+	}
+	return running, nil
+}
+
+func (s *service) startNamespace(context.Context) error {
+	if st, err := s.namespaceState(); err == nil && st == running {
+		return nil
+	}
+	parent, err := s.iface()
+	if err != nil {
+		return err
+	}
+	// Half there: nothing has run in it.
+	if err := s.k.DelNamespace(s.cfg.Namespace, publicLink); err != nil {
+		return err
+	}
+	if err := s.k.AddNamespace(s.cfg.Namespace, publicLink, parent); err != nil {
+		return err
+	}
+	_, err = s.namespaceState()
+	return err
+}
+
+func (s *service) stopNamespace(context.Context) error {
+	return s.k.DelNamespace(s.cfg.Namespace, publicLink)
+}
+
+// endInside ends what is left in the service's mount namespaces: a process
+// whose /var/lib/nfs is the volume's keeps the file system alive even if all
+// of the host's mounts are gone.
+func (s *service) endInside(ctx context.Context) error {
+	for try := 0; ; try++ {
+		pids := s.inside()
+		if len(pids) == 0 {
+			return nil
+		}
+		sig := unix.SIGTERM
+		if try >= 20 { // 1 s
+			sig = unix.SIGKILL
+		}
+		if try == 0 || sig == unix.SIGKILL {
+			for _, pid := range pids {
+				s.log.note("%s still runs in namespace %s: signal %d to process %d", s.line("/proc/"+strconv.Itoa(pid)+"/comm"), s.cfg.Namespace, sig, pid)
+				if err := s.k.Kill(pid, sig); err != nil && !errors.Is(err, unix.ESRCH) {
+					return fmt.Errorf("process %d: %w", pid, err)
+				}
+			}
+		}
+		if try == 80 || s.k.Sleep(ctx, 50*time.Millisecond) != nil {
+			return fmt.Errorf("process %d in namespace %s does not end", pids[0], s.cfg.Namespace)
+		}
+	}
+}
+
+// inside are the processes that see the service's state on the volume as
+// their /var/lib/nfs.
+func (s *service) inside() []int {
+	_, devno, err := s.mounted()
+	if err != nil || devno == "" {
+		return nil
+	}
+	// Nearly all processes, nfsd's threads among them, see what the agent sees.
+	own, _ := s.k.Readlink("/proc/self/ns/mnt")
+	var out []int
+	for _, pid := range s.pids() {
+		if pid == s.self {
+			continue
+		}
+		if in, err := s.k.Readlink("/proc/" + strconv.Itoa(pid) + "/ns/mnt"); err == nil && in == own {
+			continue
+		}
+		b, err := s.k.ReadFile("/proc/" + strconv.Itoa(pid) + "/mountinfo")
+		if err != nil {
+			continue // it has ended
+		}
+		if slices.ContainsFunc(linux.ParseMountInfo(string(b)), func(m linux.Mount) bool {
+			return m.Dev == devno && m.Target == nfsDir
+		}) {
+			out = append(out, pid)
+		}
+	}
+	return out
+}
+
+// kernelMounts mounts what nfsd and its daemons talk through.
+func (s *service) kernelMounts() error {
+	for _, m := range []linux.Mount{{Type: "rpc_pipefs", Source: "sunrpc", Target: s.pipefs()}, {Type: "nfsd", Source: "nfsd", Target: s.nfsdDir()}} {
+		all, err := s.mounts()
+		if err != nil {
+			return err
+		}
+		if have := mountedAt(all, m.Target); have != nil && have.Type == m.Type {
+			continue
+		}
+		if m.Target != nfsdFS {
+			if err := s.k.Mkdir(m.Target, 0o755, 0, 0); err != nil {
+				return err
+			}
+		}
+		if err := s.in.Mount(m.Source, m.Target, m.Type, 0, ""); err != nil && !errors.Is(err, unix.EBUSY) {
+			return fmt.Errorf("mount %s: %w", m.Target, err)
+		}
+	}
+	return nil
+}
+
+// ownState says whether the places of a service with a namespace are there.
+func (s *service) ownState() (state, error) {
+	all, err := s.mounts()
+	if err != nil {
+		return broken, err
+	}
+	up := 0
+	for _, target := range []string{s.pipefs(), s.nfsdDir()} {
+		if mountedAt(all, target) != nil {
+			up++
+		}
+	}
+	switch up {
+	case 0:
+		return stopped, nil
+	case 2:
+		return running, nil
+	}
+	return broken, fmt.Errorf("of %s and %s one is not mounted", s.pipefs(), s.nfsdDir())
+}
+
+func (s *service) stopOwnState(ctx context.Context) error {
+	if err := s.endInside(ctx); err != nil {
+		return err
+	}
+	all, err := s.mounts()
+	if err != nil {
+		return err
+	}
+	for _, target := range []string{s.nfsdDir(), s.pipefs()} {
+		for try := 0; mountedAt(all, target) != nil; try++ {
+			err := s.k.Unmount(target)
+			if err == nil {
+				break
+			}
+			if !errors.Is(err, unix.EBUSY) || try == 20 || s.k.Sleep(ctx, 250*time.Millisecond) != nil {
+				return fmt.Errorf("umount %s: %w", target, err)
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,471 @@
+package ocf
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/hex"
+	"encoding/json"
+	"encoding/xml"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mortarhpc/mortar/internal/base/md"
+	"golang.org/x/sys/unix"
+)
+
+func TestJudge(t *testing.T) {
+	six := func(level int32, disks int, events ...uint64) []testSuperblock {
+		var out []testSuperblock
+		roles := make([]uint16, disks)
+		for i := range roles {
+			roles[i] = uint16(i)
+		}
+		for i, e := range events {
+			if e > 0 {
+				out = append(out, testSuperblock{uuid: arrayUUID, level: level, disks: uint32(disks), dev: uint32(i), events: e, roles: roles})
+			}
+		}
+		return out
+	}
+	edit := func(in []testSuperblock, f func(i int, s *testSuperblock)) []testSuperblock {
+		for i := range in {
+			f(i, &in[i])
+		}
+		return in
+	}
+	for _, tc := range []struct {
+		name    string
+		in      []testSuperblock
+		policy  string
+		missing int
+		members int
+		dirty   bool
+		err     string
+	}{
+		{name: "whole", in: six(6, 6, 9, 9, 9, 9, 9, 9), members: 6},
+		{name: "one event apart is in date", in: six(6, 6, 9, 8, 9, 9, 9, 9), members: 6},
+		{name: "one stale", in: six(6, 6, 9, 7, 9, 9, 9, 9), members: 5, missing: 1},
+		{name: "two missing", in: six(6, 6, 0, 0, 9, 9, 9, 9), members: 4, missing: 2},
+		{name: "three missing", in: six(6, 6, 0, 0, 0, 9, 9, 9), err: "3 of 6 members are missing"},
+		{name: "raid5, one", in: six(5, 4, 0, 9, 9, 9), members: 3, missing: 1},
+		{name: "raid5, two", in: six(5, 4, 0, 0, 9, 9), err: "more than RAID 5 can lose"},
+		{name: "raid0, one", in: six(0, 2, 0, 9), err: "more than RAID 0 can lose"},
+		{name: "raid1, one of two", in: six(1, 2, 9, 0), members: 1, missing: 1},
+		{name: "raid10 near, one of each pair", in: edit(six(10, 4, 0, 9, 9, 0), func(_ int, s *testSuperblock) { s.layout = 0x102 }), members: 2, missing: 2},
+		{name: "raid10 near, a whole pair", in: edit(six(10, 4, 0, 0, 9, 9), func(_ int, s *testSuperblock) { s.layout = 0x102 }), err: "more than RAID 10 can lose"},
+		{name: "raid10 far, two", in: edit(six(10, 4, 0, 9, 9, 0), func(_ int, s *testSuperblock) { s.layout = 0x201 }), err: "more than RAID 10 can lose"},
+		{name: "raid10 far, one", in: edit(six(10, 4, 0, 9, 9, 9), func(_ int, s *testSuperblock) { s.layout = 0x201 }), members: 3, missing: 1},
+		{name: "being rebuilt does not count", in: edit(six(6, 6, 9, 9, 9, 9, 9, 9), func(i int, s *testSuperblock) {
+			if i == 2 {
+				s.features = featureRecovery
+			}
+		}), members: 6, missing: 1},
+		{name: "spare", in: append(six(6, 6, 9, 9, 9, 9, 9, 9), testSuperblock{uuid: arrayUUID, level: 6, disks: 6, dev: 6, events: 9, roles: []uint16{0, 1, 2, 3, 4, 5, roleSpare}}), members: 7},
+		{name: "dirty, whole", in: edit(six(6, 6, 9, 9, 9, 9, 9, 9), func(_ int, s *testSuperblock) { s.dirty = true }), members: 6},
+		{name: "dirty and degraded", in: edit(six(6, 6, 0, 9, 9, 9, 9, 9), func(_ int, s *testSuperblock) { s.dirty = true }), err: "was being written"},
+		{name: "dirty and degraded, start", policy: "start", in: edit(six(6, 6, 0, 9, 9, 9, 9, 9), func(_ int, s *testSuperblock) { s.dirty = true }), members: 5, missing: 1, dirty: true},
+		{name: "dirty and degraded, journal", in: edit(six(6, 6, 0, 9, 9, 9, 9, 9), func(_ int, s *testSuperblock) { s.dirty, s.features = true, featureJournal }), members: 5, missing: 1},
+		{name: "dirty mirror", in: edit(six(1, 2, 9, 0), func(_ int, s *testSuperblock) { s.dirty = true }), members: 1, missing: 1},
+		{name: "copy of a disk", in: edit(six(6, 6, 9, 9, 9, 9, 9, 9), func(i int, s *testSuperblock) {
+			if i == 2 {
+				s.dev = 1
+			}
+		}), err: "two devices claim its slot 1"},
+		{name: "another array's", in: edit(six(6, 6, 9, 9, 9, 9, 9, 9), func(_ int, s *testSuperblock) { s.uuid = strings.Repeat("11", 16) }), err: "none of its 6 members"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var ms []member
+			for i, s := range tc.in {
+				sb, err := parseSuperblock(s.bytes())
+				if err != nil {
+					t.Fatal(err)
+				}
+				ms = append(ms, member{Dev: fmt.Sprintf("/dev/d%d", i), SB: sb})
+			}
+			v, err := judge(Array{Name: "r0", UUID: md.UUID(arrayUUID)}, ms, tc.policy)
+			if tc.err != "" {
+				if err == nil || !strings.Contains(err.Error(), tc.err) {
+					t.Fatalf("error %v, want %q", err, tc.err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if v.Missing != tc.missing || len(v.Members) != tc.members || v.DirtyDegraded != tc.dirty {
+				t.Errorf("%+v", v)
+			}
+		})
+	}
+}
+
+func TestSuperblockDamaged(t *testing.T) {
+	good := testSuperblock{uuid: arrayUUID, level: 6, disks: 6, roles: make([]uint16, 6)}.bytes()
+	for i := range 268 {
+		b := bytes.Clone(good)
+		b[i] ^= 0x40
+		if _, err := parseSuperblock(b); err == nil {
+			t.Fatalf("byte %d flipped and not noticed", i)
+		}
+	}
+}
+
+func reader(img []byte) metaReader {
+	return func(off int64, n int) ([]byte, error) {
+		if off%4096 != 0 || n%4096 != 0 {
+			return nil, fmt.Errorf("read of %d at %d is not aligned", n, off)
+		}
+		if off < 0 || off+int64(n) > int64(len(img)) {
+			return nil, io.ErrUnexpectedEOF
+		}
+		return img[off:][:n], nil
+	}
+}
+
+// The head of a physical volume that vgcreate and lvcreate of lvm2 2.03.31
+// have written.
+func TestReadVGMetaReal(t *testing.T) {
+	f, err := os.Open("testdata/pv-head.img.gz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	z, err := gzip.NewReader(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	img, err := io.ReadAll(z)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := readVGMeta(reader(img))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if *m != (vgMeta{VG: "mortar-vg", Seqno: 6, SystemID: "nfs1"}) {
+		t.Errorf("%+v", m)
+	}
+}
+
+func TestReadVGMeta(t *testing.T) {
+	text := "vg {\nseqno = 12\nsystem_id = \"b\"\nlogical_volumes {\nlv {\nsystem_id = \"no\"\nseqno = 3\n}\n}\n}\n# x\nsystem_id = \"no\"\n"
+	for _, at := range []int{512, 4090, 8190, 8192 - len(text)} {
+		m, err := readVGMeta(reader(pvImage(text, at)))
+		if err != nil || *m != (vgMeta{"vg", 12, "b"}) {
+			t.Errorf("text at %d: %+v, %v", at, m, err)
+		}
+	}
+	if _, err := readVGMeta(reader(make([]byte, 64<<10))); err == nil {
+		t.Error("zeros taken for a physical volume")
+	}
+}
+
+func FuzzReadVGMeta(f *testing.F) {
+	f.Add(pvImage("vg {\nseqno = 1\n}\n", 512)[:16<<10])
+	f.Fuzz(func(_ *testing.T, img []byte) { readVGMeta(reader(img)) })
+}
+
+func FuzzParseSuperblock(f *testing.F) {
+	f.Add(testSuperblock{uuid: arrayUUID, level: 6, disks: 6, roles: make([]uint16, 6)}.bytes())
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if sb, err := parseSuperblock(b); err == nil {
+			judge(Array{Name: "r0", UUID: sb.UUID}, []member{{Dev: "/dev/x", SB: sb}}, "")
+		}
+	})
+}
+
+func TestParseConnections(t *testing.T) {
+	const tcp = `  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
+   0: 00000000:0801 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 17 1 0 100 0 0 10 0
+   1: 0900000A:0801 0500000A:0382 01 00000000:00000000 02:0000 00000000     0        0 0 2 0 20 4 30 10 -1
+   2: 0900000A:0016 0500000A:0383 01 00000000:00000000 02:0000 00000000     0        0 0 2 0 20 4 30 10 -1
+   3: 0100000A:0801 0600000A:0384 01 00000000:00000000 02:0000 00000000     0        0 0 2 0 20 4 30 10 -1
+   4: 0900000A:0801 0600000A:0385 06 00000000:00000000 02:0000 00000000     0        0 0 2 0 20 4 30 10 -1
+`
+	const tcp6 = `  sl  local_address                         remote_address                        st
+   0: 0000000000000000FFFF00000900000A:0801 0000000000000000FFFF00000700000A:02BC 01 00000000:00000000
+   1: 000080FE00000000FF005450B6AD1DFE:0801 000080FE00000000FF005450B6AD1DFF:02BC 01 00000000:00000000
+`
+	to := netip.MustParseAddrPort("10.0.0.9:2049")
+	got := string(mergeConnections(nil, append(parseConnections([]byte(tcp), to), parseConnections([]byte(tcp6), to)...), time.Now()))
+	if want := "10.0.0.9:2049 10.0.0.5:898\n10.0.0.9:2049 10.0.0.7:700\n"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+func TestMergeConnections(t *testing.T) {
+	at := func(sec int64) time.Time { return time.Unix(1_000_000+sec, 0) }
+	conn := func(remotes ...string) (out []connection) {
+		for _, r := range remotes {
+			out = append(out, connection{netip.MustParseAddrPort("10.0.0.9:2049"), netip.MustParseAddrPort(r)})
+		}
+		return out
+	}
+	f := mergeConnections(nil, conn("10.0.0.5:700", "10.0.0.6:700"), at(0))
+	// After a failover only one has come back so far.
+	f = mergeConnections(f, conn("10.0.0.6:701"), at(10))
+	want := "10.0.0.9:2049 10.0.0.5:700 1000010\n10.0.0.9:2049 10.0.0.6:700 1000010\n10.0.0.9:2049 10.0.0.6:701\n"
+	if string(f) != want {
+		t.Errorf("%q, want %q", f, want)
+	}
+	if got := tickleList(f); got != "10.0.0.9:2049 10.0.0.5:700\n10.0.0.9:2049 10.0.0.6:700\n10.0.0.9:2049 10.0.0.6:701\n" {
+		t.Errorf("tickled %q", got)
+	}
+	// Nothing new: the same text, so that nothing is written.
+	if g := mergeConnections(f, conn("10.0.0.6:701"), at(200)); string(g) != want {
+		t.Errorf("%q", g)
+	}
+	// Back again, and forgotten.
+	f = mergeConnections(f, conn("10.0.0.5:700"), at(320))
+	if want := "10.0.0.9:2049 10.0.0.5:700\n10.0.0.9:2049 10.0.0.6:701 1000320\n"; string(f) != want {
+		t.Errorf("%q, want %q", f, want)
+	}
+	// A time of the other server's clock, which is ahead, is not believed.
+	if got := mergeConnections([]byte("a b 2000000\nrubbish\n"), nil, at(0)); string(got) != "a b 1000000\n" {
+		t.Errorf("%q", got)
+	}
+}
+
+// A question and answers, byte by byte as the standards have them
+// (RFC 5531 and 1833).
+func TestGetPort(t *testing.T) {
+	p := rpcProgram{"mountd", 100005, 3}
+	question := "80000038" + "00000007" + "00000000" + "00000002" + "000186a0" + "00000002" + "00000003" +
+		"0000000000000000" + "0000000000000000" + "000186a5" + "00000003" + "00000006" + "00000000"
+	for name, tc := range map[string]struct {
+		answer string
+		port   uint32
+		err    string
+	}{
+		"known":         {"8000001c" + "00000007" + "00000001" + "00000000" + "0000000000000000" + "00000000" + "00004e50", 20048, ""},
+		"with verifier": {"80000020" + "00000007" + "00000001" + "00000000" + "0000000100000004" + "aabbccdd" + "00000000" + "00004e50", 20048, ""},
+		"unknown":       {"8000001c" + "00000007" + "00000001" + "00000000" + "0000000000000000" + "00000000" + "00000000", 0, ""},
+		"refused":       {"80000014" + "00000007" + "00000001" + "00000001" + "00000001" + "00000005", 0, "refused"},
+		"other answer":  {"8000001c" + "00000008" + "00000001" + "00000000" + "0000000000000000" + "00000000" + "00004e50", 0, "refused"},
+		"no program":    {"80000018" + "00000007" + "00000001" + "00000000" + "0000000000000000" + "00000001", 0, "did not understand"},
+		"short":         {"80000004" + "00000007", 0, "refused"},
+		"cut":           {"8000001c" + "00000007", 0, "EOF"},
+		"too long":      {"ffffffff", 0, "not understood"},
+	} {
+		raw, err := hex.DecodeString(tc.answer)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var sent bytes.Buffer
+		port, err := getPort(struct {
+			io.Reader
+			io.Writer
+		}{bytes.NewReader(raw), &sent}, 7, p)
+		if port != tc.port || (err == nil) != (tc.err == "") || (err != nil && !strings.Contains(err.Error(), tc.err)) {
+			t.Errorf("%s: %d, %v", name, port, err)
+		}
+		if got := hex.EncodeToString(sent.Bytes()); got != question {
+			t.Errorf("asked %s, want %s", got, question)
+		}
+	}
+}
+
+func TestMountOptions(t *testing.T) {
+	f, d := mountOptions([]string{"rw", "noatime", "nodiratime", "logbsize=256k", "inode64", "nofail", "_netdev", "x-systemd.automount", "nosuid"})
+	if f != unix.MS_NOATIME|unix.MS_NODIRATIME|unix.MS_NOSUID || d != "logbsize=256k,inode64" {
+		t.Errorf("%x %q", f, d)
+	}
+}
+
+func TestDMName(t *testing.T) {
+	if got := dmName("brick-a", "data-1"); got != "brick--a-data--1" {
+		t.Error(got)
+	}
+}
+
+func TestConfig(t *testing.T) {
+	good, err := json.Marshal(testConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Parse("c.json", good); err != nil {
+		t.Fatal(err)
+	}
+	for name, tc := range map[string]struct {
+		edit func(*Config)
+		want string
+	}{
+		"async":            {func(c *Config) { c.Exports[0].Options = []string{"rw", "async"} }, "async loses acknowledged writes"},
+		"no fsid":          {func(c *Config) { c.Exports[0].FSID = "" }, "file handles change"},
+		"two options":      {func(c *Config) { c.Exports[0].Options = []string{"rw,async"} }, "is not one option"},
+		"rights in sec":    {func(c *Config) { c.Exports[0].Options = []string{"rw", "sec=sys) *(rw,no_root_squash"} }, "is not one option"},
+		"flavour":          {func(c *Config) { c.Exports[0].Options = []string{"rw", "sec=sys:krb6"} }, "each security flavour is one of"},
+		"no flavour":       {func(c *Config) { c.Exports[0].Options = []string{"rw", "sec="} }, "each security flavour is one of"},
+		"rights in an ID":  {func(c *Config) { c.Exports[0].Options = []string{"rw", "anongid=1)\t*(rw"} }, "is not one option"},
+		"rights in fsid":   {func(c *Config) { c.Exports[0].FSID = "0) *(rw" }, "file handles change"},
+		"list of clients":  {func(c *Config) { c.Exports[0].Clients = "10.0.0.0/24(rw) *" }, "one host or network"},
+		"path in clients":  {func(c *Config) { c.Exports[0].Clients = "*:/etc" }, "one host or network"},
+		"export elsewhere": {func(c *Config) { c.Exports[0].Dir = "/srv/homes" }, "is not on mount_point"},
+		"state elsewhere":  {func(c *Config) { c.StateDir = "/var/lib/mortar" }, "lock recovery would not move"},
+		"no prefix":        {func(c *Config) { c.Address = "10.0.0.9" }, "prefix length"},
+		"nouuid":           {func(c *Config) { c.MountOpts = []string{"nouuid"} }, "take away a guard"},
+		"bad version":      {func(c *Config) { c.NFS.Versions = []string{"2"} }, "is none of"},
+		"bad uuid":         {func(c *Config) { c.Arrays[0].UUID = "xyz" }, "32 hex digits"},
+		"option as name":   {func(c *Config) { c.VG = "--force" }, "a name without"},
+		"no members":       {func(c *Config) { c.Arrays[0].Members = nil }, "members is empty"},
+		"policy":           {func(c *Config) { c.DirtyDegraded = "force" }, "refuse or start"},
+		"threads":          {func(c *Config) { c.NFS.Threads = 0 }, "1 to 8192"},
+		"root":             {func(c *Config) { c.MountPoint = "/" }, "below /"},
+	} {
+		c := testConfig()
+		tc.edit(c)
+		src, err := json.Marshal(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Parse("c.json", src); err == nil || !strings.Contains(err.Error(), tc.want) || !strings.HasPrefix(err.Error(), "c.json: ") {
+			t.Errorf("%s: %v, want %q", name, err, tc.want)
+		}
+	}
+	if _, err := Parse("c.json", []byte(`{"servise":"x"}`)); err == nil || !strings.Contains(err.Error(), "servise") {
+		t.Errorf("unknown key: %v", err)
+	}
+	if _, err := Parse("c.json", append(good, '1')); err == nil {
+		t.Error("content after the config is taken")
+	}
+}
+
+func FuzzConfig(f *testing.F) {
+	good, err := json.Marshal(testConfig())
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(good)
+	f.Fuzz(func(_ *testing.T, b []byte) { Parse("c.json", b) })
+}
+
+// A table that is compared with itself has no difference.
+func FuzzExports(f *testing.F) {
+	f.Add("/srv/a\\040b\t10.0.0.0/24(rw,sync,anonuid=010,sec=sys,rw,sec=krb5,ro,fsid=1)\n", "rw,sec=sys:krb5")
+	f.Fuzz(func(t *testing.T, text, options string) {
+		table := ParseETab(text)
+		var same []Export
+		for _, e := range table {
+			fsid := strings.TrimPrefix(exportProperties(e.Options)["fsid"], "fsid=")
+			same = append(same, Export{e.Dir, e.Clients, fsid, e.Options})
+			CompareExports(table, []Export{{e.Dir, e.Clients, fsid, strings.Split(options, ",")}})
+		}
+		for _, e := range table {
+			if h, w := differing(e.Options, e.Options); len(h)+len(w) > 0 {
+				t.Errorf("%q differs from itself: %v %v", e.Options, h, w)
+			}
+		}
+		CompareExports(table, same)
+	})
+}
+
+func TestMetadata(t *testing.T) {
+	var doc struct {
+		XMLName xml.Name `xml:"resource-agent"`
+		Version string   `xml:"version"`
+		Params  []struct {
+			Name     string `xml:"name,attr"`
+			Required string `xml:"required,attr"`
+			Long     string `xml:"longdesc"`
+			Short    string `xml:"shortdesc"`
+		} `xml:"parameters>parameter"`
+		Actions []struct {
+			Name    string `xml:"name,attr"`
+			Timeout string `xml:"timeout,attr"`
+		} `xml:"actions>action"`
+	}
+	if err := xml.Unmarshal([]byte(metadata), &doc); err != nil {
+		t.Fatal(err)
+	}
+	if doc.Version == "" || len(doc.Params) != 1 || doc.Params[0].Name != "config" || doc.Params[0].Required != "1" || doc.Params[0].Long == "" || doc.Params[0].Short == "" {
+		t.Errorf("%+v", doc)
+	}
+	var names []string
+	for _, a := range doc.Actions {
+		names = append(names, a.Name)
+		if a.Timeout == "" {
+			t.Errorf("action %s without timeout", a.Name)
+		}
+	}
+	for _, want := range []string{"start", "stop", "monitor", "validate-all", "meta-data", "status"} {
+		if !slices.Contains(names, want) {
+			t.Errorf("no action %s", want)
+		}
+	}
+}
+
+func TestExitCodes(t *testing.T) {
+	dir := t.TempDir()
+	file := func(name, content string) string {
+		p := filepath.Join(dir, name)
+		if err := os.WriteFile(p, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	good, err := json.Marshal(testConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		name string
+		args []string
+		env  map[string]string
+		code int
+		want string
+	}{
+		{"meta-data", []string{"meta-data"}, nil, Success, ""},
+		{"no action", nil, nil, ErrArgs, "usage"},
+		{"unknown action", []string{"promote"}, nil, ErrUnimplement, "usage"},
+		{"no parameter", []string{"monitor"}, nil, ErrConfigured, "ocf-exit-reason:parameter config is not set"},
+		{"relative", []string{"start"}, map[string]string{"OCF_RESKEY_config": "a.json"}, ErrConfigured, "absolute path"},
+		{"missing file", []string{"monitor"}, map[string]string{"OCF_RESKEY_config": dir + "/none"}, ErrInstalled, "run mortar apply"},
+		{"missing file, stop", []string{"stop"}, map[string]string{"OCF_RESKEY_config": dir + "/none"}, ErrInstalled, "ocf-exit-reason:"},
+		{"bad file", []string{"validate-all"}, map[string]string{"OCF_RESKEY_config": file("bad.json", "{")}, ErrArgs, "bad.json"},
+		{"clone", []string{"start"}, map[string]string{"OCF_RESKEY_config": file("good.json", string(good)), "OCF_RESKEY_CRM_meta_clone": "0"}, ErrConfigured, "must not be cloned"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var out, errs bytes.Buffer
+			code := Main(t.Context(), tc.args, func(k string) string { return tc.env[k] }, &out, &errs)
+			if code != tc.code || !strings.Contains(errs.String(), tc.want) {
+				t.Errorf("code %d, want %d; stderr %q, want %q", code, tc.code, errs.String(), tc.want)
+			}
+		})
+	}
+}
+
+func TestStepsLog(t *testing.T) {
+	var file bytes.Buffer
+	h := newShared(t).hosts["nfs1"]
+	s := h.service(testConfig())
+	s.log.file = &file
+	s.log.action = "start"
+	if err := s.start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for line := range strings.Lines(file.String()) {
+		var st Step
+		if err := json.Unmarshal([]byte(line), &st); err != nil {
+			t.Fatal(err)
+		}
+		if st.Action != "start" || st.TNS == 0 {
+			t.Errorf("%+v", st)
+		}
+		// What runs side by side within nfsd comes in any order.
+		if !slices.Contains([]string{"note", statd, mountd, nfsdcld, "threads"}, st.Step) {
+			names = append(names, st.Step)
+		}
+	}
+	want := []string{"probe", "arrays", "volume", "mount", "nfs-state", "nfsd", "exports", "address", "tickle", "notify", "more-threads", "check"}
+	if !slices.Equal(names, want) {
+		t.Errorf("%q, want %q", names, want)
+	}
+}

@@ -1,0 +1,764 @@
+package ocf
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mortarhpc/mortar/internal/base/linux"
+)
+
+func mustState(t *testing.T, s *service, want state) {
+	t.Helper()
+	st, err := s.check()
+	if st != want {
+		t.Fatalf("state %d, want %d: %v", st, want, err)
+	}
+}
+
+func TestStartStop(t *testing.T) { flavours(t, testStartStopIn) }
+
+func testStartStopIn(t *testing.T, cfg func() *Config) {
+	sh := newShared(t)
+	h := sh.hosts["nfs1"]
+	s := h.service(cfg())
+	ctx := context.Background()
+	mustState(t, s, stopped)
+	if err := s.start(ctx); err != nil {
+		t.Fatal(err)
+	}
+	mustState(t, s, running)
+	if h.held || h.slow {
+		t.Error("udev or resync is still held")
+	}
+	if sh.owner != "nfs1" {
+		t.Errorf("owner %q", sh.owner)
+	}
+	if h.nfsd != 256 {
+		t.Errorf("%d threads", h.nfsd)
+	}
+	h.nfsd = firstThreads // a start that was cut short
+	sh.volume["/.nfs/sm/10.0.0.9"] = "a client with a lock"
+	if st, err := s.monitor(context.Background()); st != running || err != nil {
+		t.Fatal(st, err)
+	}
+	if h.nfsd != 256 {
+		t.Errorf("%d threads after a monitor", h.nfsd)
+	}
+	if got, want := sh.volume["/.nfs/mortar/connections"], "10.0.0.9:2049 10.0.0.5:898\n"; got != want {
+		t.Errorf("connections %q, want %q", got, want)
+	}
+	if _, ok := h.files["/run/mortar/held-home"]; ok {
+		t.Error("the monitor left the mark of what is held")
+	}
+	// All of it again changes nothing.
+	n := len(h.changes)
+	if err := s.start(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if st, err := s.monitor(context.Background()); st != running || err != nil {
+		t.Fatal(st, err)
+	}
+	if len(h.changes) != n {
+		t.Errorf("second start or monitor changed: %q", h.changes[n:])
+	}
+	if err := s.stop(ctx); err != nil {
+		t.Fatal(err)
+	}
+	mustState(t, s, stopped)
+	if l := h.left(); l != "" {
+		t.Errorf("left after stop: %s", l)
+	}
+	if sh.owner != "at-rest" {
+		t.Errorf("owner after stop %q", sh.owner)
+	}
+	if sh.volume["/.nfs/notify/sm.bak/10.0.0.9"] == "" {
+		t.Error("the client with a lock will not be told to reclaim it")
+	}
+	first := slices.IndexFunc(h.changes[n:], func(c string) bool { return strings.HasPrefix(c, "address -") })
+	if first != 0 {
+		t.Errorf("the address was not the first to go: %q", h.changes[n:])
+	}
+	n = len(h.changes)
+	if err := s.stop(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if len(h.changes) != n {
+		t.Errorf("second stop changed: %q", h.changes[n:])
+	}
+}
+
+// Whatever change of a start fails, the start says so, a stop cleans up, and
+// the next start works.
+func TestStartFailsAtEveryChange(t *testing.T) { flavours(t, testStartFailsAtEveryChangeIn) }
+
+func testStartFailsAtEveryChangeIn(t *testing.T, cfg func() *Config) {
+	probe := newShared(t).hosts["nfs1"]
+	if err := probe.service(cfg()).start(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	for i := 1; i <= len(probe.changes); i++ {
+		t.Run(fmt.Sprintf("%02d %s", i, probe.changes[i-1]), func(t *testing.T) {
+			h := newShared(t).hosts["nfs1"]
+			s := h.service(cfg())
+			ctx := context.Background()
+			h.failAt = i
+			err := s.start(ctx)
+			costsTime := slices.ContainsFunc([]string{"tickle_tcp", "start sm-notify", "nlm_", "4.2 256", "udev", "held-", "sync_speed_max", "link /dev/mapper", "routes", "reserve "},
+				func(what string) bool { return strings.Contains(probe.changes[i-1], what) })
+			if err == nil && !costsTime {
+				t.Fatalf("the start did not notice that %q failed", probe.changes[i-1])
+			}
+			if err != nil {
+				if st, _ := s.check(); st == running && probe.changes[i-1] != "announce" {
+					t.Error("failed, and still running")
+				}
+			}
+			if err := s.stop(ctx); err != nil {
+				t.Fatal(err)
+			}
+			if l := h.left(); l != "" {
+				t.Fatalf("left after stop: %s", l)
+			}
+			if err := s.start(ctx); err != nil {
+				t.Fatal(err)
+			}
+			mustState(t, s, running)
+		})
+	}
+}
+
+// An agent that was killed has left udev and resync held: the next action lets it go.
+func TestReleased(t *testing.T) {
+	for name, act := range map[string]func(*service) error{
+		"stop":    func(s *service) error { return s.stop(context.Background()) },
+		"monitor": func(s *service) error { _, err := s.monitor(context.Background()); return err },
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newShared(t).hosts["nfs1"]
+			s := h.service(testConfig())
+			for _, start := range []func(context.Context) error{s.startArrays, s.startVolume} {
+				if err := start(context.Background()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if !h.held || !h.slow {
+				t.Fatal("udev or resync was not held")
+			}
+			act(s) // half there: a monitor fails, as it should
+			if h.held || h.slow {
+				t.Error("udev or resync is still held")
+			}
+		})
+	}
+}
+
+// Whatever change of a stop fails, the stop says so, and the next one works.
+func TestStopFailsAtEveryChange(t *testing.T) { flavours(t, testStopFailsAtEveryChangeIn) }
+
+func testStopFailsAtEveryChangeIn(t *testing.T, cfg func() *Config) {
+	ctx := context.Background()
+	probe := newShared(t).hosts["nfs1"]
+	s := probe.service(cfg())
+	if err := s.start(ctx); err != nil {
+		t.Fatal(err)
+	}
+	n := len(probe.changes)
+	if err := s.stop(ctx); err != nil {
+		t.Fatal(err)
+	}
+	for i := n + 1; i <= len(probe.changes); i++ {
+		t.Run(fmt.Sprintf("%02d %s", i, probe.changes[i-1]), func(t *testing.T) {
+			h := newShared(t).hosts["nfs1"]
+			s := h.service(cfg())
+			if err := s.start(ctx); err != nil {
+				t.Fatal(err)
+			}
+			h.failAt = i
+			err := s.stop(ctx)
+			if err == nil && h.left() != "" {
+				t.Fatalf("stop succeeded but left %s", h.left())
+			}
+			if err := s.stop(ctx); err != nil {
+				t.Fatal(err)
+			}
+			if l := h.left(); l != "" {
+				t.Fatalf("left after second stop: %s", l)
+			}
+		})
+	}
+}
+
+// An nfsd that ended by itself has had statd forget who held locks.
+func TestLocksOfAnNFSDThatEnded(t *testing.T) { flavours(t, testLocksOfAnNFSDThatEndedIn) }
+
+func testLocksOfAnNFSDThatEndedIn(t *testing.T, cfg func() *Config) {
+	sh := newShared(t)
+	h := sh.hosts["nfs1"]
+	s := h.service(cfg())
+	ctx := context.Background()
+	sh.volume["/.nfs/sm/10.0.0.7"] = "of a server that crashed"
+	if err := s.start(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if sh.volume["/.nfs/notify/sm.bak/10.0.0.7"] == "" || sh.volume["/.nfs/sm/10.0.0.7"] != "" {
+		t.Error("sm-notify does not find the client of the server that crashed")
+	}
+	sh.volume["/.nfs/sm/10.0.0.9"] = "0a000009 000186b5\n"
+	if st, err := s.monitor(context.Background()); st != running || err != nil {
+		t.Fatal(st, err)
+	}
+	if err := h.Poke(s.nfsdDir()+"/threads", "0\n"); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.stop(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if got := sh.volume["/.nfs/notify/sm.bak/10.0.0.9"]; got != "0a000009 000186b5\n" {
+		t.Errorf("record %q", got)
+	}
+}
+
+func TestFailover(t *testing.T) { flavours(t, testFailoverIn) }
+
+func testFailoverIn(t *testing.T, cfg func() *Config) {
+	sh := newShared(t)
+	a, b := sh.hosts["nfs1"], sh.hosts["nfs2"]
+	ctx := context.Background()
+	sa, sb := a.service(cfg()), b.service(cfg())
+	if err := sa.start(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := sa.monitor(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	// Not fenced: the partner must not touch anything.
+	if err := sb.start(ctx); err == nil || !strings.Contains(err.Error(), "seems to run elsewhere") {
+		t.Fatalf("start beside a living service: %v", err)
+	}
+	if len(b.changes) > 0 {
+		t.Errorf("changed before refusing: %q", b.changes)
+	}
+	a.crash()
+	if err := sb.start(ctx); err != nil {
+		t.Fatal(err)
+	}
+	mustState(t, sb, running)
+	if sh.owner != "nfs2" {
+		t.Errorf("owner %q", sh.owner)
+	}
+	if b.tickled != "10.0.0.9:2049 10.0.0.5:898\n" {
+		t.Errorf("tickled %q", b.tickled)
+	}
+	a.boot()
+	mustState(t, sa, stopped)
+	// And back, in order.
+	if err := sb.stop(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := sa.start(ctx); err != nil {
+		t.Fatal(err)
+	}
+	mustState(t, sa, running)
+}
+
+func TestRefusals(t *testing.T) {
+	ctx := context.Background()
+	for name, tc := range map[string]struct {
+		break_    func(*shared, *fakeHost, *Config)
+		want      string
+		untouched bool // nothing at all was changed
+	}{
+		"three members missing": {func(s *shared, _ *fakeHost, _ *Config) {
+			for i := range 3 {
+				s.disks[fmt.Sprintf("/dev/mapper/d%d", i)].gone = true
+			}
+		}, "3 of 6 members are missing, more than RAID 6 can lose", true},
+		"no member": {func(s *shared, _ *fakeHost, _ *Config) {
+			for _, d := range s.disks {
+				d.gone = true
+			}
+		}, "none of its 6 members was found", true},
+		"two out of date, one missing": {func(s *shared, _ *fakeHost, _ *Config) {
+			s.disks["/dev/mapper/d0"].gone = true
+			s.disks["/dev/mapper/d1"].events = 50
+			s.disks["/dev/mapper/d2"].events = 50
+		}, "3 of 6 members are missing", true},
+		"dirty and degraded": {func(s *shared, _ *fakeHost, _ *Config) {
+			for _, d := range s.disks {
+				d.dirty = true
+			}
+			s.disks["/dev/mapper/d0"].gone = true
+		}, "was being written when its server died", true},
+		"disk of another array": {func(s *shared, _ *fakeHost, _ *Config) {
+			for i := range 3 {
+				s.disks[fmt.Sprintf("/dev/mapper/d%d", i)].uuid = strings.Repeat("ab", 16)
+			}
+		}, "belongs to another array", true},
+		"stranger owns the volume group": {func(s *shared, _ *fakeHost, _ *Config) { s.owner = "backup-host" }, `owned by "backup-host", which is no node`, false},
+		"apply builds it":                {func(s *shared, _ *fakeHost, _ *Config) { s.owner = "at-rest-building" }, "volume group vg-a is under construction", false},
+		"another volume group":           {func(s *shared, _ *fakeHost, _ *Config) { s.vg = "other" }, "carries volume group other, not vg-a", false},
+		"another file system":            {func(s *shared, _ *fakeHost, _ *Config) { s.fsUUID = strings.Repeat("00", 16) }, "has UUID", false},
+		"something on the mount point": {func(_ *shared, h *fakeHost, _ *Config) {
+			h.mounts = append(h.mounts, linux.Mount{Dev: "8:2", Root: "/", Target: "/srv/home", Options: []string{"rw"}, Type: "ext4", Source: "/dev/sdb1", Super: []string{"rw"}})
+		}, "/dev/sdb1 (ext4) is mounted on /srv/home already", false},
+		"not a node":          {func(_ *shared, h *fakeHost, c *Config) { delete(c.Nodes, h.name) }, "is not in the config's nodes", true},
+		"no rpcbind":          {func(_ *shared, h *fakeHost, _ *Config) { delete(h.files, "/run/rpcbind.sock") }, "rpcbind does not run", false},
+		"nfsdcld never ready": {func(_ *shared, h *fakeHost, _ *Config) { h.cldLate = 100 }, "could not reclaim their locks", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sh := newShared(t)
+			h := sh.hosts["nfs1"]
+			cfg := testConfig()
+			tc.break_(sh, h, cfg)
+			s := h.service(cfg)
+			err := s.start(ctx)
+			if err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Fatalf("error %v, want one with %q", err, tc.want)
+			}
+			if tc.untouched && len(h.changes) > 0 {
+				t.Errorf("changed: %q", h.changes)
+			}
+			if _, ok := h.addrs[netip.MustParsePrefix("10.0.0.9/24")]; ok {
+				t.Error("the address is up")
+			}
+		})
+	}
+}
+
+// An array that somebody else has assembled, of whatever members, is stopped
+// and judged by its superblocks like any other.
+func TestStrayArrayIsJudged(t *testing.T) {
+	ctx := context.Background()
+	for name, c := range map[string]struct {
+		inert bool
+		gone  int
+		want  string
+	}{
+		"whole":                                {false, 0, ""},
+		"half started":                         {true, 0, ""},
+		"without superblocks that bear it out": {false, 3, "3 of 6 members are missing"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sh := newShared(t)
+			h := sh.hosts["nfs1"]
+			h.md[arrayUUID], h.inert = "md127", c.inert // and sysfs says clean
+			for i := range c.gone {
+				sh.disks[fmt.Sprintf("/dev/mapper/d%d", i)].gone = true
+			}
+			s := h.service(testConfig())
+			err := s.start(ctx)
+			if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+				t.Fatalf("error %v, want %q", err, c.want)
+			}
+			if !slices.Contains(h.changes, "mdadm --stop /dev/md127") {
+				t.Errorf("not stopped: %q", h.changes)
+			}
+			if err != nil && len(h.md) > 0 {
+				t.Error("an array that was refused is assembled")
+			}
+		})
+	}
+}
+
+// While apply builds the storage on one server, the agent of the other looks
+// and writes nothing.
+func TestUnderConstruction(t *testing.T) {
+	ctx := context.Background()
+	sh := newShared(t)
+	builder, h := sh.hosts["nfs1"], sh.hosts["nfs2"]
+	builder.md[arrayUUID], builder.active, sh.owner = "md127", true, "at-rest-building"
+	s := h.service(testConfig())
+	if err := s.start(ctx); err == nil || !strings.Contains(err.Error(), "under construction") {
+		t.Fatal(err)
+	}
+	if err := s.stop(ctx); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range h.changes {
+		if strings.HasPrefix(c, "mdadm --readwrite") || strings.HasPrefix(c, "lvm ") {
+			t.Errorf("it ran %s", c)
+		}
+	}
+	if l := h.left(); l != "" || sh.owner != "at-rest-building" {
+		t.Errorf("left %q, owner %q", l, sh.owner)
+	}
+}
+
+func TestDegradedStarts(t *testing.T) {
+	ctx := context.Background()
+	sh := newShared(t)
+	sh.disks["/dev/mapper/d0"].gone = true
+	sh.disks["/dev/mapper/d3"].gone = true
+	h := sh.hosts["nfs1"]
+	s := h.service(testConfig())
+	if err := s.start(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if h.degr != 2 {
+		t.Errorf("degraded by %d", h.degr)
+	}
+
+	sh = newShared(t)
+	for _, d := range sh.disks {
+		d.dirty = true
+	}
+	sh.disks["/dev/mapper/d0"].gone = true
+	h = sh.hosts["nfs1"]
+	cfg := testConfig()
+	cfg.DirtyDegraded = "start"
+	if err := h.service(cfg).start(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if v := h.files["/sys/module/md_mod/parameters/start_dirty_degraded"]; v != "0\n" {
+		t.Errorf("start_dirty_degraded is left at %q", v)
+	}
+}
+
+// On a host that has just booted, disks may come late.
+func TestLateMembers(t *testing.T) {
+	sh := newShared(t)
+	h := sh.hosts["nfs1"]
+	h.uptime = "30.5 1.0"
+	late := sh.disks["/dev/mapper/d0"]
+	late.gone = true
+	s := h.service(testConfig())
+	begin := h.clock
+	s.k = &lateDisk{h, func() { late.gone = h.clock.Sub(begin) < 5*time.Second }}
+	if err := s.start(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if h.degr != 0 {
+		t.Error("started without the member that was late")
+	}
+}
+
+type lateDisk struct {
+	*fakeHost
+	tick func()
+}
+
+func (l *lateDisk) Sleep(ctx context.Context, d time.Duration) error {
+	err := l.fakeHost.Sleep(ctx, d)
+	l.tick()
+	return err
+}
+
+// TestLockGrace takes a service over after outages: a client of NFSv3 that has
+// to find its way back after two minutes has more time for its locks.
+func TestLockGrace(t *testing.T) {
+	for name, tc := range map[string]struct {
+		out  time.Duration
+		lock bool
+		want string
+	}{
+		"crash":            {15 * time.Second, true, "30\n"},
+		"two minutes":      {2 * time.Minute, true, "125\n"},
+		"a day":            {24 * time.Hour, true, "240\n"},
+		"clock goes back":  {-time.Hour, true, "30\n"},
+		"nobody had locks": {2 * time.Minute, false, "30\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sh := newShared(t)
+			a, b := sh.hosts["nfs1"], sh.hosts["nfs2"]
+			s := a.service(testConfig())
+			if err := s.start(context.Background()); err != nil {
+				t.Fatal(err)
+			}
+			delete(sh.volume, "/.nfs/sm/10.0.0.9")
+			if tc.lock {
+				sh.volume["/.nfs/sm/10.0.0.9"] = "0100007f 000186b5 00000003 00000010 0 10.0.0.9 nfs1\n"
+			}
+			if st, err := s.monitor(context.Background()); st != running || err != nil {
+				t.Fatal(st, err)
+			}
+			b.clock = a.clock.Add(tc.out)
+			if err := s.stop(context.Background()); err != nil {
+				t.Fatal(err)
+			}
+			if err := b.service(testConfig()).start(context.Background()); err != nil {
+				t.Fatal(err)
+			}
+			if got := b.files["/proc/sys/fs/nfs/nlm_grace_period"]; got != tc.want {
+				t.Errorf("grace %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
+// A volume that clients have filled is served all the same, and can be stopped.
+func TestFullVolume(t *testing.T) { flavours(t, testFullVolumeIn) }
+
+func testFullVolumeIn(t *testing.T, testConfig func() *Config) {
+	sh := newShared(t)
+	s := sh.hosts["nfs1"].service(testConfig())
+	if err := s.start(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	monitor := func(s *service) {
+		t.Helper()
+		sh.volume["/.nfs/sm/10.0.0.9"] += "x\n"
+		if st, err := s.monitor(context.Background()); st != running || err != nil {
+			t.Fatalf("room for %d: %v, %v", sh.room, st, err)
+		}
+	}
+	monitor(s)
+	if sh.kept != reserve {
+		t.Errorf("%d bytes are kept", sh.kept)
+	}
+	// It moves to and fro, and at each place clients take what room there is.
+	for i := range 5 {
+		sh.room = 0
+		s.k.(*fakeHost).clock = s.k.(*fakeHost).clock.Add(time.Minute)
+		monitor(s)
+		if at, ok := s.alive(); !ok || s.now().Sub(at) > time.Second {
+			t.Errorf("alive at %v, %v; it is %v", at, ok, s.now())
+		}
+		if err := s.stop(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		s = sh.hosts[[]string{"nfs2", "nfs1"}[i%2]].service(testConfig())
+		if err := s.start(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		if sh.kept < reserve/64 {
+			t.Fatalf("%d bytes are kept after start %d", sh.kept, i)
+		}
+	}
+	sh.room = 1 << 30
+	monitor(s)
+	if sh.kept != reserve {
+		t.Errorf("%d bytes are kept once there is room again", sh.kept)
+	}
+	// Nothing was kept, as by an earlier release.
+	sh.room, sh.kept = 0, 0
+	delete(sh.volume, "/.nfs/mortar/reserve")
+	if err := s.stop(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestMonitorWaitsForTheWatcher kills a daemon that the watcher starts again a
+// moment after a monitor has begun.
+func TestMonitorWaitsForTheWatcher(t *testing.T) {
+	sh := newShared(t)
+	h := sh.hosts["nfs1"]
+	s := h.service(testConfig())
+	if err := s.start(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	var dead *fakeProc
+	var was int
+	for pid, p := range h.procs {
+		if p.name == mountd {
+			dead, was = p, pid
+		}
+	}
+	delete(h.procs, was)
+	begin := h.clock
+	s.k = &lateDisk{h, func() {
+		if h.clock.Sub(begin) >= 2*time.Second {
+			h.procs[was] = dead
+		}
+	}}
+	if st, err := s.monitor(context.Background()); st != running || err != nil {
+		t.Errorf("state %d, error %v", st, err)
+	}
+	// What the watcher does not mend is told at once.
+	delete(h.procs, was)
+	h.nfsd = 0
+	begin = h.clock
+	if st, err := s.monitor(context.Background()); st != broken || err == nil || h.clock != begin {
+		t.Errorf("state %d, error %v, after %s", st, err, h.clock.Sub(begin))
+	}
+}
+
+func TestWarm(t *testing.T) {
+	h := newShared(t).hosts["nfs2"]
+	h.files["/sys/module/nfsd/refcnt"] = "0\n"
+	s := h.service(testConfig())
+	s.warm(context.Background())
+	if want := []string{"start modprobe --quiet --all xfs tcp_diag raid456"}; !slices.Equal(h.changes, want) {
+		t.Errorf("%q, want %q", h.changes, want)
+	}
+	mustState(t, s, stopped)
+}
+
+func TestForeignServer(t *testing.T) {
+	sh := newShared(t)
+	h := sh.hosts["nfs1"]
+	h.mounts = append(h.mounts, linux.Mount{Dev: "0:9", Root: "/", Target: "/proc/fs/nfsd", Options: []string{"rw"}, Type: "nfsd", Source: "nfsd", Super: []string{"rw"}})
+	h.nfsd = 8
+	old := h.spawn(&fakeProc{name: statd, cwd: "/"})
+	s := h.service(testConfig())
+	mustState(t, s, stopped) // a stray nfsd is not this service
+	if err := s.stop(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if h.nfsd != 8 {
+		t.Error("stop of a stopped service stopped somebody else's nfsd")
+	}
+	if err := s.start(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := h.procs[old]; ok {
+		t.Error("rpc.statd with the host's own state was kept")
+	}
+	mustState(t, s, running)
+}
+
+func TestNfsdcldLate(t *testing.T) {
+	h := newShared(t).hosts["nfs1"]
+	h.cldLate = 2
+	s := h.service(testConfig())
+	if err := s.start(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	mustState(t, s, running)
+}
+
+func TestBusy(t *testing.T) { flavours(t, testBusyIn) }
+
+func testBusyIn(t *testing.T, cfg func() *Config) {
+	for name, tc := range map[string]struct {
+		proc fakeProc
+		want string // error
+		kill []string
+	}{
+		"polite":   {fakeProc{name: "vi", cwd: "/srv/home/u"}, "", []string{"kill 15 vi"}},
+		"stubborn": {fakeProc{name: "cp", cwd: "/srv/home/u", stubborn: true}, "", []string{"kill 15 cp", "kill 9 cp"}},
+		"immortal": {fakeProc{name: "dd", cwd: "/srv/home", immortal: true}, "used by 5000 (dd)", []string{"kill 15 dd", "kill 9 dd"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newShared(t).hosts["nfs1"]
+			s := h.service(cfg())
+			if err := s.start(context.Background()); err != nil {
+				t.Fatal(err)
+			}
+			h.procs[5000] = &tc.proc
+			h.procs[5001] = &fakeProc{name: "bash", cwd: "/home"}
+			n := len(h.changes)
+			err := s.stop(fakeDeadline{context.Background(), h.clock.Add(60 * time.Second)})
+			if (err == nil) != (tc.want == "") || (err != nil && !strings.Contains(err.Error(), tc.want)) {
+				t.Fatalf("error %v, want %q", err, tc.want)
+			}
+			for _, k := range tc.kill {
+				if !slices.Contains(h.changes[n:], k) {
+					t.Errorf("no %q in %q", k, h.changes[n:])
+				}
+			}
+			if slices.ContainsFunc(h.changes[n:], func(c string) bool { return strings.Contains(c, "bash") }) {
+				t.Error("killed a process that does not use the volume")
+			}
+			if tc.want != "" && h.mounted("/srv/home") == nil {
+				t.Error("unmounted although it is in use")
+			}
+		})
+	}
+}
+
+// fakeDeadline carries a deadline of the fake clock.
+type fakeDeadline struct {
+	context.Context
+	end time.Time
+}
+
+func (d fakeDeadline) Deadline() (time.Time, bool) { return d.end, true }
+
+// A server that was taken for fenced and was not: its partner has the volume.
+// What it holds in memory must not reach the disks, so it resets itself.
+func TestTaken(t *testing.T) { flavours(t, testTakenIn) }
+
+func testTakenIn(t *testing.T, cfg func() *Config) {
+	for name, do := range map[string]func(*service) error{
+		"monitor": func(s *service) error { _, err := s.monitor(context.Background()); return err },
+		"stop":    func(s *service) error { return s.stop(context.Background()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			sh := newShared(t)
+			h := sh.hosts["nfs1"]
+			s := h.service(cfg())
+			if err := s.start(context.Background()); err != nil {
+				t.Fatal(err)
+			}
+			sh.owner = "nfs2"
+			n := len(h.changes)
+			err := do(s)
+			if err == nil || !strings.Contains(err.Error(), `taken by "nfs2"`) {
+				t.Fatal(err)
+			}
+			got := h.changes[n:]
+			if len(got) != 2 || !strings.HasPrefix(got[0], "poke /dev/kmsg <0>mortar: ") || got[1] != "poke /proc/sysrq-trigger b" {
+				t.Errorf("changes %q", got)
+			}
+		})
+	}
+	// One that is not active, as after a boot, stays.
+	sh := newShared(t)
+	h := sh.hosts["nfs1"]
+	sh.owner = "nfs2"
+	if err := h.service(cfg()).stop(context.Background()); err != nil || len(h.changes) > 0 {
+		t.Errorf("%v, changes %q", err, h.changes)
+	}
+}
+
+func TestMonitorFinds(t *testing.T) { flavours(t, testMonitorFindsIn) }
+
+func testMonitorFindsIn(t *testing.T, cfg func() *Config) {
+	for name, tc := range map[string]struct {
+		break_ func(*shared, *fakeHost)
+		want   string
+	}{
+		"statd dead": {func(_ *shared, h *fakeHost) {
+			for pid, p := range h.procs {
+				if p.name == statd {
+					delete(h.procs, pid)
+				}
+			}
+		}, "rpc.statd does not run"},
+		"rpcbind has forgotten": {func(_ *shared, h *fakeHost) { h.forgot = "mountd" }, "rpcbind does not know mountd"},
+		"nfsd gone":             {func(_ *shared, h *fakeHost) { h.nfsd = 0 }, "nfsd does not run"},
+		"address gone": {func(_ *shared, h *fakeHost) {
+			delete(h.addrs, netip.MustParsePrefix("10.0.0.9/24"))
+			delete(h.spaceAddrs, netip.MustParsePrefix("10.0.0.9/24"))
+		}, "address is stopped"},
+		"array failed":      {func(_ *shared, h *fakeHost) { h.degr = 3 }, "lacks 3 of 6 members"},
+		"read-only":         {func(_ *shared, h *fakeHost) { h.readonly = true }, "read-only"},
+		"taken by somebody": {func(s *shared, _ *fakeHost) { s.owner = "nfs2" }, `taken by "nfs2"`},
+		"state unbound": {func(_ *shared, h *fakeHost) {
+			h.mounts = slices.DeleteFunc(h.mounts, func(m linux.Mount) bool { return m.Target == nfsDir || below(runDir, m.Target) })
+		}, "nfs-state is stopped"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sh := newShared(t)
+			h := sh.hosts["nfs1"]
+			s := h.service(cfg())
+			if err := s.start(context.Background()); err != nil {
+				t.Fatal(err)
+			}
+			tc.break_(sh, h)
+			st, err := s.monitor(context.Background())
+			if st != broken || err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Fatalf("state %d, error %v, want %q", st, err, tc.want)
+			}
+			// Pacemaker now stops and starts it.
+			if name == "array failed" || name == "taken by somebody" {
+				return
+			}
+			h.readonly, h.forgot = false, ""
+			if err := s.stop(context.Background()); err != nil {
+				t.Fatal(err)
+			}
+			if l := h.left(); l != "" {
+				t.Fatalf("left after stop: %s", l)
+			}
+			if err := s.start(context.Background()); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}

@@ -1,0 +1,585 @@
+package ocf
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/mortarhpc/mortar/internal/base/md"
+)
+
+// The watcher sees at once what a monitor of Pacemaker would see seconds
+// later: it waits for the kernel's own messages about links and disks. It
+// runs on both servers, as the clone ocf:mortar:watch, and decides nothing
+// but what only this server can know:
+//
+//   - whether the public network has a link here (node attribute mortar-link)
+//     and whether the arrays of a service can be reached from here
+//     (mortar-storage-SERVICE). Pacemaker moves a service to a server that has
+//     both, by rules in its configuration; where neither has, it stays.
+//   - a server that serves arrays it has lost the paths to gives up the service
+//     address at once, so that no error of a lost disk reaches a client, and
+//     asks to be fenced (node attribute terminate) if its partner can reach
+//     them: its I/O hangs, so it could not stop. If the paths come back first
+//     it takes that back. A fencing that the cluster has begun by then is not
+//     ended by that: no device can be told to. The server is reset, and the
+//     service starts on the partner after it, as ever.
+//   - a server without a link to any of the cluster's networks does not fence:
+//     it has no way to tell whether its partner is well, and could serve
+//     nobody. Without that a passive server whose network card dies, but not
+//     its way to the BMCs, would fence the active one.
+//   - I/O that failed because a cache lost its SSDs for reads is tried again.
+//   - NFS daemons that died are started again, in place. Clients keep their
+//     locks and sessions, which are nfsd's. If nfsd itself is gone the service
+//     is reported as failed.
+
+// Names of node attributes.
+const (
+	attrLink    = "mortar-link"
+	attrStorage = "mortar-storage-" // and the service
+	// attrFence makes Pacemaker fence the node that has it.
+	// Source: Pacemaker's scheduler, PCMK_NODE_ATTR_TERMINATE.
+	attrFence = "terminate"
+)
+
+// wishFile is there while this server may have asked to be fenced: another
+// watcher takes the wish back if the one that expressed it is gone. Like the
+// attribute it does not outlive a boot.
+const wishFile = runDir + "/watch-terminate"
+
+// A change of what is seen counts once it has lasted so long. What comes back
+// must prove itself for longer than what goes, or a loose plug would move a
+// service back and forth.
+const (
+	lostAfter = 500 * time.Millisecond
+	// An HBA may be reset; but multipath fails I/O of a disk without paths
+	// after 3 s, and by then no client may be listening.
+	storageLostAfter = 1500 * time.Millisecond
+	foundAfter       = 15 * time.Second
+)
+
+// patience is how long a loss must last.
+func patience(attribute string) time.Duration {
+	if attribute == attrLink {
+		return lostAfter
+	}
+	return storageLostAfter
+}
+
+// Of three deaths within a minute a restart does not cure the cause.
+const (
+	mostRestarts  = 3
+	restartWindow = time.Minute
+)
+
+const (
+	watchTick   = 2 * time.Second // between looks without a message
+	watchSettle = 100 * time.Millisecond
+	// Pacemaker forgets a node's attributes when its daemon for them is
+	// restarted: they are told again.
+	tellAgain = time.Minute
+)
+
+// sight is what is seen at one moment, by name of an attribute: true is well.
+type sight map[string]bool
+
+// level is one attribute's value, and what is seen if that is different.
+type level struct {
+	known   bool
+	value   bool
+	since   time.Time // that the opposite is seen; zero: it is not
+	told    time.Time // that the cluster has been told the value
+	unheard bool      // telling failed
+}
+
+// judgement makes values out of sights.
+type judgement map[string]*level
+
+// update takes a sight in and returns the attributes that the cluster must be
+// told, sorted by name.
+func (j judgement) update(now time.Time, s sight) []string {
+	var tell []string
+	for name, ok := range s {
+		l := j[name]
+		if l == nil {
+			l = &level{}
+			j[name] = l
+		}
+		switch {
+		case !l.known:
+			l.known, l.value, l.unheard = true, ok, true
+		case ok == l.value:
+			l.since = time.Time{}
+		case l.since.IsZero():
+			l.since = now
+		}
+		wait := patience(name)
+		if ok {
+			wait = foundAfter
+		}
+		if !l.since.IsZero() && now.Sub(l.since) >= wait {
+			l.value, l.since, l.unheard = ok, time.Time{}, true
+		}
+		if l.unheard || now.Sub(l.told) >= tellAgain {
+			tell = append(tell, name)
+		}
+	}
+	slices.Sort(tell)
+	return tell
+}
+
+// next is when a sight that is pending would count.
+func (j judgement) next(now time.Time) time.Duration {
+	d := watchTick
+	for name, l := range j {
+		if !l.since.IsZero() && l.value { // a loss
+			d = min(d, max(patience(name)-now.Sub(l.since), 10*time.Millisecond))
+		}
+	}
+	return d
+}
+
+// watcher is the watcher of a server.
+type watcher struct {
+	k        kernel
+	services []*service // of the brick, whether they run here or not
+	log      func(format string, a ...any)
+	now      func() time.Time
+	// lock keeps a service's actions from running, or fails if one runs.
+	lock func(service string) (func(), error)
+
+	judged   judgement
+	pids     map[string]int         // by service and daemon
+	restarts map[string][]time.Time // by service and daemon
+	failed   map[string]time.Time   // by service: nfsd was reported gone
+	fence    map[string]bool        // by service: asked to be fenced
+	alone    time.Time              // when no network had a link, last seen
+	barred   *bool                  // from the fence devices; nil: not known
+}
+
+// run watches until ctx ends.
+func (w *watcher) run(ctx context.Context, events <-chan struct{}) {
+	defer func() { w.bar(context.WithoutCancel(ctx), false) }()
+	for ctx.Err() == nil {
+		w.look(ctx)
+		t := time.NewTimer(w.judged.next(w.now()))
+		select {
+		case <-ctx.Done():
+		case <-t.C:
+		case <-events:
+			// They come in bunches.
+			if w.k.Sleep(ctx, watchSettle) == nil {
+				select {
+				case <-events:
+				default:
+				}
+			}
+		}
+		t.Stop()
+	}
+}
+
+// look looks once and acts.
+func (w *watcher) look(ctx context.Context) {
+	// First: the partner takes a few seconds to be missed. And not before the two
+	// have had the time to find each other again: of two that were both cut off,
+	// as when their switches lose power, the one that tried again first would
+	// fence the other in the middle of that (seen; 90 s until all was well).
+	if w.cutOff() {
+		w.alone = w.now()
+	}
+	w.bar(ctx, w.now().Sub(w.alone) < foundAfter)
+	seen := sight{attrLink: w.link()}
+	for _, s := range w.services {
+		seen[attrStorage+s.cfg.Service] = s.reachable()
+	}
+	tell := w.judged.update(w.now(), seen)
+	// Lost is what is not seen now; a value that has not proved itself again
+	// does not count.
+	lost := func(s *service) bool {
+		name := attrStorage + s.cfg.Service
+		return !seen[name] && !w.judged[name].value
+	}
+	doomed := false
+	for _, s := range w.services {
+		if lost(s) {
+			w.silence(ctx, s)
+			// Before the attribute, for which Pacemaker would try a stop first.
+			doomed = w.giveUp(ctx, s) || doomed
+		} else {
+			w.fence[s.cfg.Service] = false
+			w.revive(ctx, s)
+		}
+	}
+	if !doomed {
+		w.withdraw(ctx)
+	}
+	for _, name := range tell {
+		l := w.judged[name]
+		if err := w.tell(ctx, name, number(l.value)); err != nil {
+			l.unheard = true
+			continue
+		}
+		if l.unheard {
+			w.log("%s is %s", name, number(l.value))
+		}
+		l.unheard, l.told = false, w.now()
+	}
+	for _, s := range w.services {
+		w.daemons(ctx, s)
+	}
+}
+
+func number(ok bool) string {
+	if ok {
+		return "1"
+	}
+	return "0"
+}
+
+func (w *watcher) tell(ctx context.Context, name, value string) error {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	_, err := w.k.Run(ctx, command{argv: []string{"attrd_updater", "--name", name, "--update", value}})
+	if err != nil {
+		w.log("%s=%s was not told to the cluster: %v", name, value, err)
+	}
+	return err
+}
+
+// cutOff says whether none of the cluster's networks has a link here.
+func (w *watcher) cutOff() bool {
+	s := w.services[0]
+	rings := s.cfg.Rings[s.host]
+	return len(rings) > 0 && !slices.ContainsFunc(rings, func(a string) bool {
+		own, err := netip.ParseAddr(a)
+		if err != nil {
+			return false
+		}
+		ifc, err := s.k.Interface(own)
+		return err == nil && s.carrier(ifc.Name)
+	})
+}
+
+func (s *service) carrier(ifc string) bool { return s.line("/sys/class/net/"+ifc+"/carrier") == "1" }
+
+// bar takes away this server's way to the fence devices, or gives it back. The
+// fence agents fail at once then, and Pacemaker tries again whenever anything
+// changes. It has no way to be told not to fence.
+// Source: ip-route(8), unreachable
+func (w *watcher) bar(ctx context.Context, yes bool) {
+	if w.barred != nil && *w.barred == yes {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	done := true
+	for _, a := range w.services[0].cfg.Fences {
+		device, err := netip.ParseAddr(a)
+		if err != nil {
+			continue
+		}
+		route := netip.PrefixFrom(device, device.BitLen()).String()
+		argv := []string{"ip", "route", "replace", "unreachable", route}
+		if !yes {
+			argv[2] = "del"
+		}
+		// At its start the watcher does not know whether one before it was killed
+		// and left routes behind.
+		if _, err := w.k.Run(ctx, command{argv: argv}); err != nil && (yes || w.barred != nil) {
+			w.log("%v", err)
+			done = false
+		}
+	}
+	if yes && done {
+		w.log("no network of the cluster has a link here: this server fences nobody")
+	} else if !yes && done && w.barred != nil {
+		w.log("this server may fence again")
+	}
+	if done {
+		w.barred = &yes
+	}
+}
+
+// link says whether this server's public interface has a link.
+func (w *watcher) link() bool {
+	ifc, err := w.services[0].iface()
+	if err != nil {
+		return false
+	}
+	return w.services[0].carrier(ifc.Name)
+}
+
+// revive has I/O tried again that failed when a cache lost SSDs.
+func (w *watcher) revive(ctx context.Context, s *service) {
+	if s.cfg.Cache == "" {
+		return
+	}
+	c, err := s.openCache()
+	if err == nil {
+		ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+		defer cancel()
+		err = c.Revive(ctx)
+	}
+	if err != nil && ctx.Err() == nil {
+		w.log("cache of %s: %v", s.cfg.Service, err)
+	}
+}
+
+// silence takes the address away from a service that has lost its disks.
+func (w *watcher) silence(ctx context.Context, s *service) {
+	if all, err := s.arrays(); err != nil || len(s.ours(all)) == 0 {
+		return
+	}
+	if name, _, err := s.present(); err != nil || name == "" {
+		return
+	}
+	w.log("service %s has lost its disks: giving up its address, so that clients wait", s.cfg.Service)
+	if err := s.stopAddress(ctx); err != nil {
+		w.log("%v", err)
+	}
+}
+
+// giveUp asks for this server to be fenced if it serves what it cannot reach
+// and the partner can, and says whether that is so.
+func (w *watcher) giveUp(ctx context.Context, s *service) bool {
+	if w.fence[s.cfg.Service] {
+		return true
+	}
+	all, err := s.arrays()
+	if err != nil || len(s.ours(all)) == 0 {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	name := attrStorage + s.cfg.Service
+	out, err := w.k.Run(ctx, command{argv: []string{"attrd_updater", "--query", "--all", "--name", name}})
+	if err != nil {
+		w.log("the partner's %s is not known: %v", name, err)
+		return false
+	}
+	partner := slices.DeleteFunc(attributeOn(out, "1"), func(n string) bool { return n == s.host })
+	if len(partner) == 0 {
+		return false // nobody can do better
+	}
+	w.log("the disks of service %s can be reached from %s: asking to be fenced", s.cfg.Service, strings.Join(partner, ", "))
+	if err := w.k.Save(wishFile, nil); err != nil {
+		w.log("%v", err)
+	}
+	w.fence[s.cfg.Service] = w.tell(ctx, attrFence, "true") == nil
+	return true
+}
+
+// withdraw takes back this server's wish to be fenced, if it has one.
+func (w *watcher) withdraw(ctx context.Context) {
+	if _, err := w.k.ReadFile(wishFile); err != nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	_, err := w.k.Run(ctx, command{argv: []string{"attrd_updater", "--name", attrFence, "--delete"}})
+	if err == nil {
+		err = w.k.Remove(wishFile)
+	}
+	if err != nil {
+		w.log("the wish to be fenced is not taken back: %v", err)
+		return
+	}
+	w.log("the disks are back: this server no longer asks to be fenced")
+}
+
+// attributeOn lists the nodes on which an attribute has a value, from the
+// answer of `attrd_updater --query --all`: lines of
+// name="mortar-link" host="nfs1" value="1".
+func attributeOn(out, value string) []string {
+	var nodes []string
+	for line := range strings.Lines(out) {
+		host, val := "", ""
+		for _, f := range strings.Fields(line) {
+			k, v, _ := strings.Cut(f, "=")
+			switch k {
+			case "host":
+				host = strings.Trim(v, `"`)
+			case "value":
+				val = strings.Trim(v, `"`)
+			}
+		}
+		if host != "" && val == value {
+			nodes = append(nodes, host)
+		}
+	}
+	return nodes
+}
+
+// reachable says whether enough members of each array have a path that works.
+func (s *service) reachable() bool {
+	all, err := s.arrays()
+	if err != nil {
+		return true // not known
+	}
+	for _, want := range s.cfg.Arrays {
+		if a, ok := all[md.Hex(want.UUID)]; ok && a.Level != "" && a.RaidDisks > 0 {
+			if md.CanLose(md.Level(a.Level), a.Layout, s.inSync(a, s.hasPath)) < 0 {
+				return false
+			}
+			continue
+		}
+		live := 0
+		for _, m := range want.Members {
+			if real, err := s.k.Realpath(m); err == nil && s.hasPath(path.Base(real)) {
+				live++
+			}
+		}
+		if live < max(want.Need, 1) {
+			return false
+		}
+	}
+	return true
+}
+
+// hasPath says whether a disk, or one of the paths of a multipath map, is
+// there and running. Source: scsi_sysfs.c, sdev_states; nvme's are "live".
+func (s *service) hasPath(dev string) bool {
+	if !strings.HasPrefix(dev, "dm-") {
+		if _, err := s.k.ReadDir("/sys/block/" + dev); err != nil {
+			return false
+		}
+		st := s.line("/sys/block/" + dev + "/device/state")
+		return st == "" || st == "running" || st == "live"
+	}
+	slaves, err := s.k.ReadDir("/sys/block/" + dev + "/slaves")
+	return err == nil && slices.ContainsFunc(slaves, s.hasPath)
+}
+
+// daemons starts NFS daemons of a running service again that have died, and
+// reports an nfsd that is gone.
+func (w *watcher) daemons(ctx context.Context, s *service) {
+	if st, err := s.bindState(); err != nil || st != running {
+		return
+	}
+	dead := w.dead(s)
+	gone := s.threads() == 0
+	if len(dead) == 0 && !gone {
+		return
+	}
+	// While the service starts or stops, daemons come and go.
+	unlock, err := w.lock(s.cfg.Service)
+	if err != nil {
+		return
+	}
+	defer unlock()
+	if st, err := s.bindState(); err != nil || st != running {
+		return
+	}
+	if gone {
+		if s.threads() == 0 {
+			w.fail(ctx, s)
+		}
+		return
+	}
+	for _, d := range dead {
+		of := s.cfg.Service + " " + d
+		recent := slices.DeleteFunc(w.restarts[of], func(t time.Time) bool { return w.now().Sub(t) > restartWindow })
+		if len(recent) >= mostRestarts {
+			w.restarts[of] = recent
+			continue // Pacemaker's monitor sees it
+		}
+		w.restarts[of] = append(recent, w.now())
+		ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+		err := s.startDaemon(ctx, d)
+		cancel()
+		if err != nil {
+			w.log("%s had died and does not start: %v", d, err)
+		} else {
+			w.log("%s had died: started again", d)
+		}
+	}
+}
+
+// dead lists daemons of a service that do not run. All processes are only
+// looked through where one is not where it was.
+func (w *watcher) dead(s *service) []string {
+	var missing []string
+	for _, d := range s.daemons() {
+		pid := w.pids[s.cfg.Service+" "+d]
+		if pid == 0 || s.line("/proc/"+strconv.Itoa(pid)+"/comm") != comm(d) {
+			missing = append(missing, d)
+		}
+	}
+	if missing == nil {
+		return nil
+	}
+	found := s.find(missing...)
+	return slices.DeleteFunc(missing, func(d string) bool {
+		if len(found[d]) == 0 {
+			return false
+		}
+		w.pids[s.cfg.Service+" "+d] = found[d][0]
+		return true
+	})
+}
+
+// fail tells Pacemaker that the service has failed here.
+func (w *watcher) fail(ctx context.Context, s *service) {
+	if w.now().Sub(w.failed[s.cfg.Service]) < 30*time.Second {
+		return
+	}
+	w.failed[s.cfg.Service] = w.now()
+	w.log("nfsd of service %s has no threads any more: reporting the service as failed", s.cfg.Service)
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	if _, err := w.k.Run(ctx, command{argv: []string{"crm_resource", "--fail", "--resource", "service-" + s.cfg.Service, "--node", s.host}}); err != nil {
+		w.log("%v", err)
+	}
+}
+
+func blankWatcher(k kernel, log func(string, ...any)) *watcher {
+	return &watcher{
+		k: k, log: log, now: time.Now, lock: tryLock,
+		judged: judgement{}, pids: map[string]int{}, restarts: map[string][]time.Time{}, failed: map[string]time.Time{}, fence: map[string]bool{},
+	}
+}
+
+// newWatcher reads the files of the services.
+func newWatcher(k kernel, files []string, log func(string, ...any)) (*watcher, error) {
+	w := blankWatcher(k, log)
+	host, err := k.Hostname()
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range files {
+		cfg, err := Load(f)
+		if err != nil {
+			return nil, err
+		}
+		if _, ok := cfg.Nodes[host]; !ok {
+			return nil, fmt.Errorf("%s: host %s is not in nodes", f, host)
+		}
+		w.services = append(w.services, &service{cfg: cfg, k: k, in: k.Within(cfg.Namespace), host: host, self: os.Getpid(), log: &steps{action: "watch", stderr: logWriter(log), now: time.Now}, now: time.Now})
+	}
+	if len(w.services) == 0 {
+		return nil, errors.New("no service to watch")
+	}
+	return w, nil
+}
+
+// logWriter gives each line to a logger.
+type logWriter func(string, ...any)
+
+func (l logWriter) Write(b []byte) (int, error) {
+	l("%s", strings.TrimSpace(string(b)))
+	return len(b), nil
+}
+
+// pidOf reads the process ID a file holds.
+func pidOf(b []byte) int {
+	n, _ := strconv.Atoi(strings.TrimSpace(string(b)))
+	return n
+}

@@ -1,0 +1,182 @@
+package ocf
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"time"
+
+	rtnl "github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/mortarhpc/mortar/internal/base/netns"
+)
+
+func (*realKernel) Namespace(name string) (string, error) { return netns.ID(name) }
+
+// AddNamespace makes the interface an ipvlan of the parent: it has the
+// parent's hardware address, so neither a switch with port security nor a
+// NIC's address filter notices. It takes only Ethernet parents.
+// Source: Documentation/networking/ipvlan.rst of the kernel, mode L2.
+func (*realKernel) AddNamespace(name, link string, parent iface) (err error) {
+	p, err := rtnl.LinkByIndex(parent.Index)
+	if err != nil {
+		return fmt.Errorf("interface %s: %w", parent.Name, err)
+	}
+	if t := p.Attrs().EncapType; t != "ether" {
+		return fmt.Errorf("interface %s is %s: a second interface for the service can only be made on Ethernet", parent.Name, t)
+	}
+	if err := netns.Make(name); err != nil {
+		return err
+	}
+	ns, err := os.Open(netns.Path(name))
+	if err != nil {
+		return err
+	}
+	defer ns.Close()
+	attrs := rtnl.NewLinkAttrs()
+	attrs.Name, attrs.ParentIndex, attrs.Namespace = link, parent.Index, rtnl.NsFd(int(ns.Fd()))
+	if err := rtnl.LinkAdd(&rtnl.IPVlan{LinkAttrs: attrs, Mode: rtnl.IPVLAN_MODE_L2}); err != nil {
+		return fmt.Errorf("ipvlan on %s: %w (EBUSY: it carries macvlan interfaces already)", parent.Name, err)
+	}
+	return netns.Do(name, func() error {
+		// Its link-local address would be the parent's.
+		if err := os.WriteFile("/proc/sys/net/ipv6/conf/"+link+"/disable_ipv6", []byte("1\n"), 0); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+		for _, n := range []string{"lo", link} {
+			l, err := rtnl.LinkByName(n)
+			if err == nil {
+				err = rtnl.LinkSetUp(l)
+			}
+			if err != nil {
+				return fmt.Errorf("interface %s of namespace %s: %w", n, name, err)
+			}
+		}
+		return nil
+	})
+}
+
+func (*realKernel) CopyRoutes(name, link string, parent iface) error {
+	routes, err := rtnl.RouteListFiltered(rtnl.FAMILY_V4, &rtnl.Route{LinkIndex: parent.Index}, rtnl.RT_FILTER_OIF)
+	if err != nil {
+		return fmt.Errorf("routes of %s: %w", parent.Name, err)
+	}
+	return netns.Do(name, func() error {
+		l, err := rtnl.LinkByName(link)
+		if err != nil {
+			return err
+		}
+		var errs []error
+		for _, r := range routes {
+			if r.Gw == nil {
+				continue // the network itself comes with the address
+			}
+			// Src would be an address of the host.
+			to := rtnl.Route{LinkIndex: l.Attrs().Index, Dst: r.Dst, Gw: r.Gw, Priority: r.Priority, MTU: r.MTU}
+			if err := rtnl.RouteReplace(&to); err != nil {
+				errs = append(errs, fmt.Errorf("route to %s over %s: %w", r.Dst, r.Gw, err))
+			}
+		}
+		return errors.Join(errs...)
+	})
+}
+
+func (*realKernel) DelNamespace(name, link string) error {
+	// By hand, as the namespace may live on in some process: the address
+	// must not.
+	err := netns.Do(name, func() error {
+		l, err := rtnl.LinkByName(link)
+		if errors.As(err, &rtnl.LinkNotFoundError{}) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		return rtnl.LinkDel(l)
+	})
+	if _, gone := netns.ID(name); err != nil && gone == nil {
+		return fmt.Errorf("interface %s of namespace %s: %w", link, name, err)
+	}
+	return netns.Remove(name)
+}
+
+func (k *realKernel) Within(name string) kernel {
+	if name == "" {
+		return k
+	}
+	return &within{k, name}
+}
+
+// within is the kernel seen from a network namespace.
+type within struct {
+	*realKernel
+	name string
+}
+
+func (k *within) do(f func() error) error { return netns.Do(k.name, f) }
+
+func (k *within) ReadFile(p string) (b []byte, err error) {
+	err = k.do(func() error { b, err = os.ReadFile(p); return err })
+	return b, err
+}
+
+func (k *within) Mount(source, target, fstype string, flags uintptr, data string) error {
+	return k.do(func() error { return unix.Mount(source, target, fstype, flags, data) })
+}
+
+func (k *within) Run(ctx context.Context, c command) (string, error) { return k.run(ctx, c, k.name) }
+func (k *within) Start(c command) error                              { return k.start(c, k.name) }
+
+func (k *within) Interface(a netip.Addr) (ifc iface, err error) {
+	err = k.do(func() error { ifc, err = k.netlink.Interface(a); return err })
+	return ifc, err
+}
+
+func (k *within) Link(name string) (ifc iface, err error) {
+	err = k.do(func() error { ifc, err = k.netlink.Link(name); return err })
+	return ifc, err
+}
+
+func (k *within) Addresses() (all map[netip.Prefix]string, err error) {
+	err = k.do(func() error { all, err = k.netlink.Addresses(); return err })
+	return all, err
+}
+
+func (k *within) AddAddress(ifc iface, p netip.Prefix) error {
+	return k.do(func() error { return k.netlink.AddAddress(ifc, p) })
+}
+
+func (k *within) DelAddress(name string, p netip.Prefix) error {
+	return k.do(func() error { return k.netlink.DelAddress(name, p) })
+}
+
+func (k *within) ProbeARP(ctx context.Context, ifc iface, a netip.Addr, wait time.Duration) (who string, err error) {
+	err = k.do(func() error { who, err = k.netlink.ProbeARP(ctx, ifc, a, wait); return err })
+	return who, err
+}
+
+func (k *within) AnnounceARP(ifc iface, a netip.Addr) error {
+	return k.do(func() error { return k.netlink.AnnounceARP(ifc, a) })
+}
+
+func (k *within) Unregistered(ctx context.Context, programs []rpcProgram) (missing []string, err error) {
+	err = k.do(func() error { missing, err = k.realKernel.Unregistered(ctx, programs); return err })
+	return missing, err
+}
+
+func (k *within) ResetConnections(a netip.Addr, port uint16) error {
+	return k.do(func() error { return k.netlink.ResetConnections(a, port) })
+}
+
+// Link finds an interface by its name.
+func (netlink) Link(name string) (iface, error) {
+	i, err := net.InterfaceByName(name)
+	if err != nil {
+		return iface{}, fmt.Errorf("interface %s: %w", name, err)
+	}
+	return iface{i.Index, i.Name}, nil
+}
