@@ -156,3 +156,16 @@ func TestOfflineDevice(t *testing.T) {
 		t.Error("LVM on a LUN that is to carry the file system itself")
 	}
 }
+
+// Plans are in testdata as a user sees them, one for each shape of a brick: a
+// change of the code that is not meant to change a brick changes none of them.
+func TestOfflinePlansStayTheSame(t *testing.T) {
+	for _, name := range []string{
+		"nfs", "nfs-ha", "nfs-ha-xl", "jbod-ha", "nvme-ha", // JBODs
+		"nss5.5", "nss7.4-ha", "nss-ha-xl", "nfs-dfc", // arrays
+		"lustre-small",
+	} {
+		_, _, text := offline(t, name+".yaml")
+		golden(t, "plan-"+name+".txt", text)
+	}
+}
