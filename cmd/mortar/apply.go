@@ -18,7 +18,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/build/plan"
 	"github.com/mortarhpc/mortar/internal/host/gate"
-	"github.com/mortarhpc/mortar/internal/run/fencetest"
+	"github.com/mortarhpc/mortar/internal/run/failover"
 )
 
 // killAfterEnv is a test hook: apply ends hard, as if killed, after that many
@@ -87,9 +87,9 @@ after N commands and files.`,
 // applyDone is the last line of apply --json.
 type applyDone struct {
 	plan.Result
-	FenceTests []fencetest.Result `json:"fence_tests,omitempty"`
-	Unproven   []string           `json:"fencing_unproven,omitempty"` // levels of fencing that apply left unproven
-	Error      string             `json:"error,omitempty"`
+	FenceTests []failover.LevelResult `json:"fence_tests,omitempty"`
+	Unproven   []string               `json:"fencing_unproven,omitempty"` // levels of fencing that apply left unproven
+	Error      string                 `json:"error,omitempty"`
 }
 
 func runApply(ctx context.Context, d *design.Design, in io.Reader, w io.Writer, f applyFlags) (err error) {
@@ -127,7 +127,7 @@ func runApply(ctx context.Context, d *design.Design, in io.Reader, w io.Writer, 
 			os.Exit(137)
 		}
 	}
-	pr := prover{d: d, opts: fencetest.Options{On: fenceProgress(w, enc, start, f.asJSON), Gate: gate.Gate{Log: func(c gate.Change) {
+	pr := prover{d: d, opts: failover.ProofOptions{On: fenceProgress(w, enc, start, f.asJSON), Gate: gate.Gate{Log: func(c gate.Change) {
 		if c.State == gate.Done {
 			tick()
 		}
@@ -162,7 +162,7 @@ func runApply(ctx context.Context, d *design.Design, in io.Reader, w io.Writer, 
 	} else if !f.asJSON {
 		fmt.Fprintf(w, "%s %d of %d resources to change on %d hosts (mortar plan shows them)\n", stamp(start), n, len(p.plan.Steps), len(p.hosts))
 	}
-	if err := pr.forget(ctx, fencetest.Touched(d, pending)); err != nil {
+	if err := pr.forget(ctx, failover.TouchedLevels(d, pending)); err != nil {
 		return fail(exitFailed, err)
 	}
 	opts := plan.ApplyOptions{MayDestroy: d.Spec.Wipe, AfterAction: func(int) { tick() }}

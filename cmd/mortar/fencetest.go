@@ -20,7 +20,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/rack"
-	"github.com/mortarhpc/mortar/internal/run/fencetest"
+	"github.com/mortarhpc/mortar/internal/run/failover"
 	"github.com/mortarhpc/mortar/internal/run/observe"
 )
 
@@ -78,16 +78,16 @@ Exit codes: 0 all proven, 1 a level failed (everything is on again), 2 refused
 
 // fenceTestDone is the last line of fence-test --json.
 type fenceTestDone struct {
-	Tests   []fencetest.Result `json:"tests"`
-	Seconds float64            `json:"seconds"`
-	Error   string             `json:"error,omitempty"`
+	Tests   []failover.LevelResult `json:"tests"`
+	Seconds float64                `json:"seconds"`
+	Error   string                 `json:"error,omitempty"`
 }
 
 func runFenceTest(ctx context.Context, in io.Reader, w io.Writer, file string, f fenceTestFlags) (err error) {
 	start := time.Now()
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)
-	done := fenceTestDone{Tests: []fencetest.Result{}}
+	done := fenceTestDone{Tests: []failover.LevelResult{}}
 	defer func() {
 		done.Seconds = time.Since(start).Seconds()
 		if err != nil {
@@ -121,11 +121,11 @@ func runFenceTest(ctx context.Context, in io.Reader, w io.Writer, file string, f
 	}
 	c := observe.NewCollector(d, dial, f.timeout, serverNamesOf(d)...)
 	defer c.Close()
-	o := fencetest.Options{On: fenceProgress(w, enc, start, f.asJSON)}
+	o := failover.ProofOptions{On: fenceProgress(w, enc, start, f.asJSON)}
 	if _, err := resumeFenceTest(ctx, d, c, o); err != nil {
 		return fenceTestFailed(ctx, err)
 	}
-	rs, err := fencetest.Run(ctx, d, c, levels, o)
+	rs, err := failover.ProveFencing(ctx, d, c, levels, o)
 	done.Tests = append(done.Tests, rs...)
 	if err != nil {
 		return fenceTestFailed(ctx, err)
@@ -137,7 +137,7 @@ func runFenceTest(ctx context.Context, in io.Reader, w io.Writer, file string, f
 }
 
 // provenText says what was proven, by server.
-func provenText(rs []fencetest.Result) string {
+func provenText(rs []failover.LevelResult) string {
 	var out []string
 	for _, r := range rs {
 		out = append(out, fmt.Sprintf("%s level %d in %.1f s", r.Node, r.Level, r.Seconds))
@@ -148,7 +148,7 @@ func provenText(rs []fencetest.Result) string {
 // fenceTestFailed gives an error of a test its exit code.
 func fenceTestFailed(ctx context.Context, err error) error {
 	var refused *resource.Refusal
-	var failed *fencetest.Failed
+	var failed *failover.ProofFailed
 	switch {
 	case errors.As(err, &refused):
 		return fail(exitBadInput, err)
@@ -221,8 +221,8 @@ func confirmFencing(in io.Reader, w io.Writer, levels []*design.FenceLevel, give
 }
 
 // fenceProgress prints what happens.
-func fenceProgress(w io.Writer, enc *json.Encoder, start time.Time, asJSON bool) func(fencetest.Event) {
-	return func(e fencetest.Event) {
+func fenceProgress(w io.Writer, enc *json.Encoder, start time.Time, asJSON bool) func(failover.ProofEvent) {
+	return func(e failover.ProofEvent) {
 		if asJSON {
 			_ = enc.Encode(e) // progress: the result's own write says if stdout is gone
 			return
@@ -241,10 +241,10 @@ func fenceProgress(w io.Writer, enc *json.Encoder, start time.Time, asJSON bool)
 
 // resumeFenceTest puts back what a fence test that was cut off left, and
 // waits until the servers are in the cluster again.
-func resumeFenceTest(ctx context.Context, d *design.Design, h fencetest.Hosts, o fencetest.Options) (resumed bool, err error) {
+func resumeFenceTest(ctx context.Context, d *design.Design, h failover.ProofHosts, o failover.ProofOptions) (resumed bool, err error) {
 	for _, via := range serverNamesOf(d) {
 		cctx, cancel := context.WithTimeout(ctx, 30*time.Second)
-		nodes, err := fencetest.Interrupted(cctx, d, h, via)
+		nodes, err := failover.InterruptedProofs(cctx, d, h, via)
 		cancel()
 		if ctx.Err() != nil {
 			return false, ctx.Err()
@@ -255,7 +255,7 @@ func resumeFenceTest(ctx context.Context, d *design.Design, h fencetest.Hosts, o
 			continue
 		}
 		for _, n := range nodes {
-			if err := fencetest.Resume(ctx, d, h, via, n, o); err != nil {
+			if err := failover.ResumeProof(ctx, d, h, via, n, o); err != nil {
 				return true, err
 			}
 		}
@@ -267,7 +267,7 @@ func resumeFenceTest(ctx context.Context, d *design.Design, h fencetest.Hosts, o
 // prover does the fence test of an apply.
 type prover struct {
 	d    *design.Design
-	opts fencetest.Options
+	opts failover.ProofOptions
 	c    *observe.Collector // nil while no server's cluster answers
 	via  string             // a server whose cluster answers
 }
@@ -303,7 +303,7 @@ func (pr *prover) open(ctx context.Context, hosts map[string]*host.Host) error {
 		return h, nil
 	}, connectOptions.KeepAlive*time.Duration(connectOptions.Missed), serverNamesOf(pr.d)...)
 	for _, via := range serverNamesOf(pr.d) {
-		if _, err = fencetest.CIB(ctx, c, via); err == nil {
+		if _, err = failover.ReadCIB(ctx, c, via); err == nil {
 			pr.c, pr.via = c, via
 			return nil
 		}
@@ -366,7 +366,7 @@ func (pr *prover) forget(ctx context.Context, levels []*design.FenceLevel) error
 	if pr.c == nil {
 		return nil
 	}
-	return fencetest.Forget(ctx, pr.d, pr.c, pr.via, levels, pr.opts)
+	return failover.ForgetProofs(ctx, pr.d, pr.c, pr.via, levels, pr.opts)
 }
 
 // prove ends an apply: it tests what is unproven.
@@ -382,7 +382,7 @@ func (pr *prover) prove(ctx context.Context, p *preparation, in io.Reader, w io.
 			return fail(exitFailed, errors.New("fence test: no server's cluster answers; see mortar status"))
 		}
 	}
-	levels, err := fencetest.Unproven(ctx, pr.d, pr.c, pr.via)
+	levels, err := failover.Unproven(ctx, pr.d, pr.c, pr.via)
 	if err != nil {
 		return fenceTestFailed(ctx, err)
 	}
@@ -413,7 +413,7 @@ func (pr *prover) prove(ctx context.Context, p *preparation, in io.Reader, w io.
 		fmt.Fprintf(w, "Fence test: each level that is not proven is used, one by one (--skip-fence-test leaves it out)\n")
 	}
 	start := time.Now()
-	done.FenceTests, err = fencetest.Run(ctx, pr.d, pr.c, levels, pr.opts)
+	done.FenceTests, err = failover.ProveFencing(ctx, pr.d, pr.c, levels, pr.opts)
 	var refused *resource.Refusal
 	switch {
 	case errors.As(err, &refused):

@@ -17,7 +17,6 @@ import (
 	"github.com/mortarhpc/mortar/internal/host/gate"
 	"github.com/mortarhpc/mortar/internal/prove/report"
 	"github.com/mortarhpc/mortar/internal/run/observe"
-	"github.com/mortarhpc/mortar/internal/run/raid6"
 	"github.com/mortarhpc/mortar/internal/run/scrub"
 )
 
@@ -167,7 +166,7 @@ func newScrubArrayCmd() *cobra.Command {
 		Hidden: true,
 		Args:   cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			a, err := raid6.Open(args[0])
+			a, err := scrub.Open(args[0])
 			if err != nil {
 				return fail(exitBadInput, err)
 			}

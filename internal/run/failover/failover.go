@@ -1,8 +1,15 @@
 // Package failover moves services between the servers of a brick gracefully
-// and puts servers in standby: it refuses what cannot go well, runs the
-// cluster's own commands through the agent's one mutating operation, waits
-// until it has come true, and leaves no constraint behind. It does not judge
-// health (observe does) and prints nothing.
+// and puts servers in standby. It refuses what cannot go well, runs the
+// cluster's own commands through the gate, waits until they have come true,
+// and leaves no constraint behind.
+//
+// Its files fencetest*.go prove fencing before it is needed. ProveFencing uses
+// each level of each server alone, through the cluster's own fencer, and sees
+// what it did by other ways than the device's word. It powers servers off
+// and on, so it moves services away first, leaves a mark in the cluster for as
+// long as anything is off, and puts everything back whatever happens.
+//
+// The package does not judge health (observe does) and prints nothing.
 package failover
 
 import (

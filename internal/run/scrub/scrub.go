@@ -1,7 +1,13 @@
-// Package scrub has the RAID groups of a brick checked, and mended where a
-// single member is wrong, by the binary on the server that has the array
-// (package raid6 does the work there). It knows which group is where and which
-// disk a member is; it does no arithmetic and prints nothing.
+// Package scrub checks the RAID groups of a brick and mends them where a single
+// member is wrong. The kernel's own "repair" does not: it takes the data for
+// right and computes P and Q anew, so that wrong data becomes consistent. With
+// two parities and one wrong member the culprit can be computed; raid6check of
+// mdadm's sources does so, but no Debian package carries it.
+//
+// raid6.go has the arithmetic, and is pure. array.go works on the server that
+// has the array (`mortar scrub-array`). scrub.go, on the administrator's
+// machine, knows which group is where and which disk a member is. Nothing here
+// decides when to scrub, or prints.
 package scrub
 
 import (
@@ -20,14 +26,13 @@ import (
 	"github.com/mortarhpc/mortar/internal/build/plan"
 	"github.com/mortarhpc/mortar/internal/host/gate"
 	"github.com/mortarhpc/mortar/internal/host/resource"
-	"github.com/mortarhpc/mortar/internal/run/raid6"
 )
 
 // Group is the outcome for one RAID group.
 type Group struct {
 	Name   string `json:"group"`
 	Server string `json:"server"` // that had the array
-	raid6.Result
+	Result
 	// Disks that were wrong: how many blocks of each.
 	Disks []Disk `json:"disks"`
 }

@@ -1,4 +1,4 @@
-package fencetest
+package failover
 
 import (
 	"context"
@@ -17,31 +17,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/mortarhpc/mortar/internal/brick/design"
-	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/build/plan"
 	"github.com/mortarhpc/mortar/internal/host/agent"
 	"github.com/mortarhpc/mortar/internal/host/gate"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/run/observe"
 )
-
-func theDesign(t *testing.T, replace ...string) *design.Design {
-	t.Helper()
-	path := "../../../examples/nfs-ha.yaml"
-	src, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := spec.Parse(path, []byte(strings.NewReplacer(replace...).Replace(string(src))))
-	if err != nil {
-		t.Fatal(err)
-	}
-	d, err := design.New(s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return d
-}
 
 // pair is two servers, their power and their cluster, as far as a fence test
 // sees them. The real ones are in test/rack.
@@ -348,12 +329,12 @@ func all(d *design.Design) []*design.FenceLevel {
 	return append(d.HA.Levels("nfs1"), d.HA.Levels("nfs2")...)
 }
 
-var quick = Options{Poll: time.Millisecond, Boot: time.Second, Dark: 20 * time.Millisecond}
+var quick = ProofOptions{Poll: time.Millisecond, Boot: time.Second, Dark: 20 * time.Millisecond}
 
-func TestRun(t *testing.T) {
+func TestProveFencing(t *testing.T) {
 	d := theDesign(t)
 	p := newPair(t, d)
-	rs, err := Run(t.Context(), d, p, all(d), quick)
+	rs, err := ProveFencing(t.Context(), d, p, all(d), quick)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -406,14 +387,14 @@ func TestLateTopology(t *testing.T) {
 	d := theDesign(t)
 	p := newPair(t, d)
 	p.late = true
-	if _, err := Run(t.Context(), d, p, d.HA.Levels("nfs2")[1:], quick); err != nil {
+	if _, err := ProveFencing(t.Context(), d, p, d.HA.Levels("nfs2")[1:], quick); err != nil {
 		t.Error(err)
 	}
 }
 
 // A level that does not do what it says is found out, everything is put
 // back, and what is wrong is said.
-func TestFailures(t *testing.T) {
+func TestFencingFailures(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		spoil   func(*pair)
@@ -436,7 +417,7 @@ func TestFailures(t *testing.T) {
 			d := theDesign(t)
 			p := newPair(t, d)
 			tt.spoil(p)
-			rs, err := Run(t.Context(), d, p, tt.levels(d), quick)
+			rs, err := ProveFencing(t.Context(), d, p, tt.levels(d), quick)
 			if err == nil {
 				t.Fatal("no error")
 			}
@@ -464,13 +445,13 @@ func TestFailures(t *testing.T) {
 
 // tryRun is what a command does: go on where one was cut off, then test what
 // is unproven.
-func (p *pair) tryRun(o Options) (done bool, err error) {
+func (p *pair) tryRun(o ProofOptions) (done bool, err error) {
 	ctx := p.t.Context()
 	via := "nfs1"
 	if !p.up(via) {
 		via = "nfs2"
 	}
-	nodes, err := Interrupted(ctx, p.d, p, via)
+	nodes, err := InterruptedProofs(ctx, p.d, p, via)
 	if err != nil {
 		return false, err
 	}
@@ -478,7 +459,7 @@ func (p *pair) tryRun(o Options) (done bool, err error) {
 		via = partner(p.d, via)
 	}
 	for _, n := range nodes {
-		if err := Resume(ctx, p.d, p, via, n, o); err != nil {
+		if err := ResumeProof(ctx, p.d, p, via, n, o); err != nil {
 			return false, err
 		}
 	}
@@ -486,13 +467,13 @@ func (p *pair) tryRun(o Options) (done bool, err error) {
 	if err != nil || len(levels) == 0 {
 		return false, err
 	}
-	_, err = Run(ctx, p.d, p, levels, o)
+	_, err = ProveFencing(ctx, p.d, p, levels, o)
 	return false, err
 }
 
 // Killed after any command, the test goes on when it is run again, and
 // nothing is left off.
-func TestKilled(t *testing.T) {
+func TestKilledProof(t *testing.T) {
 	d := theDesign(t)
 	whole := newPair(t, d)
 	if _, err := whole.tryRun(quick); err != nil {
@@ -525,7 +506,7 @@ func TestKilled(t *testing.T) {
 
 // A program that is killed after every nine commands, as test/rack does it, gets
 // done all the same.
-func TestKilledAgainAndAgain(t *testing.T) {
+func TestKilledProofAgainAndAgain(t *testing.T) {
 	p := newPair(t, theDesign(t))
 	for kills := 0; ; kills++ {
 		if kills > 10 {
@@ -542,11 +523,11 @@ func TestKilledAgainAndAgain(t *testing.T) {
 	}
 }
 
-func TestCheck(t *testing.T) {
+func TestFitForProof(t *testing.T) {
 	d := theDesign(t)
 	p := newPair(t, d)
 	p.attrs["nfs1"]["standby"] = "on"
-	_, err := Run(t.Context(), d, p, all(d), quick)
+	_, err := ProveFencing(t.Context(), d, p, all(d), quick)
 	var r *resource.Refusal
 	if !errors.As(err, &r) || !strings.Contains(err.Error(), "nfs1 is in standby") {
 		t.Errorf("%v", err)
@@ -556,13 +537,13 @@ func TestCheck(t *testing.T) {
 	}
 	one := *d
 	one.HA = nil
-	if _, err := Run(t.Context(), &one, p, nil, quick); !errors.As(err, &r) {
+	if _, err := ProveFencing(t.Context(), &one, p, nil, quick); !errors.As(err, &r) {
 		t.Errorf("%v", err)
 	}
 }
 
-// Interrupted by the user: everything is on again before Run returns.
-func TestInterrupted(t *testing.T) {
+// Interrupted by the user: everything is on again before ProveFencing returns.
+func TestInterruptedProof(t *testing.T) {
 	d := theDesign(t)
 	whole := newPair(t, d)
 	if _, err := whole.tryRun(quick); err != nil {
@@ -581,7 +562,7 @@ func TestInterrupted(t *testing.T) {
 				cancel()
 			}
 		}
-		_, err := Run(ctx, d, ending{p}, all(d), o)
+		_, err := ProveFencing(ctx, d, ending{p}, all(d), o)
 		cancel()
 		if !errors.Is(err, context.Canceled) {
 			t.Fatalf("after %d: %v", n, err)
@@ -603,7 +584,7 @@ func (e ending) Call(ctx context.Context, host, op string, params, result any) e
 	return e.pair.Call(ctx, host, op, params, result)
 }
 
-func TestTouched(t *testing.T) {
+func TestTouchedLevels(t *testing.T) {
 	d := theDesign(t)
 	names := func(ls []*design.FenceLevel) []string {
 		var out []string
@@ -624,7 +605,7 @@ func TestTouched(t *testing.T) {
 		{[]plan.Planned{patch}, []string{"nfs1 2", "nfs2 2"}}, // one PDU, both servers
 		{[]plan.Planned{{Step: plan.Step{Resource: &resource.TextFile{Path: "/etc/nfs.conf"}}}}, nil},
 	} {
-		if diff := cmp.Diff(tt.want, names(Touched(d, tt.pending))); diff != "" {
+		if diff := cmp.Diff(tt.want, names(TouchedLevels(d, tt.pending))); diff != "" {
 			t.Error(diff)
 		}
 	}
@@ -633,7 +614,7 @@ func TestTouched(t *testing.T) {
 		p.attrs[l.Node][observe.ProofAttr(l.Level)] = observe.Proof{Fingerprint: l.Fingerprint()}.String()
 	}
 	before := maps.Clone(p.attrs["nfs2"])
-	if err := Forget(t.Context(), d, p, "nfs2", Touched(d, []plan.Planned{secret}), quick); err != nil {
+	if err := ForgetProofs(t.Context(), d, p, "nfs2", TouchedLevels(d, []plan.Planned{secret}), quick); err != nil {
 		t.Fatal(err)
 	}
 	un, err := Unproven(t.Context(), d, p, "nfs1")

@@ -1,10 +1,4 @@
-// Package fencetest proves fencing before it is needed: each level of each
-// server is used through the cluster's own fencer, alone, and what it did is
-// seen by other ways than the device's word. It powers servers off and on,
-// so it moves services away first, leaves a mark in the cluster for as long
-// as anything is off, and puts everything back whatever happens. It judges
-// no health (observe does) and prints nothing.
-package fencetest
+package failover
 
 import (
 	"context"
@@ -18,30 +12,29 @@ import (
 	"github.com/mortarhpc/mortar/internal/host/agent"
 	"github.com/mortarhpc/mortar/internal/host/gate"
 	"github.com/mortarhpc/mortar/internal/host/resource"
-	"github.com/mortarhpc/mortar/internal/run/failover"
 	"github.com/mortarhpc/mortar/internal/run/observe"
 )
 
-// Hosts is what a test needs of the servers; *observe.Collector is one.
+// ProofHosts is what a test needs of the servers; *observe.Collector is one.
 // Calls come from one goroutine. A host that was away is dialled again.
-type Hosts interface {
-	failover.Hosts
+type ProofHosts interface {
+	Hosts
 	// Collect asks all servers everything.
 	Collect(ctx context.Context) observe.Facts
 }
 
-// Event is progress.
-type Event struct {
+// ProofEvent is progress.
+type ProofEvent struct {
 	Event   string  `json:"event"` // always "fence-test"
 	Node    string  `json:"node"`
 	Level   int     `json:"level,omitempty"` // 0: not of one level
 	State   string  `json:"state"`           // doing, proven, failed, done
 	Text    string  `json:"text"`
-	Seconds float64 `json:"seconds"` // since Run began
+	Seconds float64 `json:"seconds"` // since ProveFencing began
 }
 
-// Result of one level.
-type Result struct {
+// LevelResult says what came of one level.
+type LevelResult struct {
 	Node     string   `json:"node"`
 	Level    int      `json:"level"`
 	Devices  []string `json:"devices"`
@@ -51,8 +44,8 @@ type Result struct {
 	Error    string   `json:"error,omitempty"`
 }
 
-// Options of Run.
-type Options struct {
+// ProofOptions of ProveFencing.
+type ProofOptions struct {
 	// Fence bounds the fencing by one level, Boot how long a server may take
 	// to be back in the cluster, Dark how long a BMC may live on without
 	// power, and take to come back with it.
@@ -60,13 +53,13 @@ type Options struct {
 	// Poll is the pause between two looks.
 	Poll time.Duration
 	// On is told of progress; may be nil.
-	On func(Event)
+	On func(ProofEvent)
 	// Gate is what every command that changes something goes through.
 	Gate gate.Gate
 }
 
 // WithDefaults fills what is zero.
-func (o Options) WithDefaults() Options {
+func (o ProofOptions) WithDefaults() ProofOptions {
 	for _, f := range []struct {
 		v   *time.Duration
 		def time.Duration
@@ -81,14 +74,14 @@ func (o Options) WithDefaults() Options {
 // restoreTime bounds putting things back after an interrupt.
 const restoreTime = 3 * time.Minute
 
-// Failed says that a level, or several, did not do what it must. Left is what
+// ProofFailed says that a level, or several, did not do what it must. Left is what
 // could not be put back after it, nil if all is as before.
-type Failed struct {
-	Results []Result
+type ProofFailed struct {
+	Results []LevelResult
 	Left    error
 }
 
-func (e *Failed) Error() string {
+func (e *ProofFailed) Error() string {
 	var out []string
 	for _, r := range e.Results {
 		out = append(out, r.Error)
@@ -99,22 +92,17 @@ func (e *Failed) Error() string {
 	return strings.Join(out, "\n")
 }
 
-// refuse makes an error that means that nothing was changed.
-func refuse(mend, format string, args ...any) error {
-	return &resource.Refusal{What: fmt.Sprintf(format, args...), Mend: mend}
-}
-
 // tester is a test under way.
 type tester struct {
 	d     *design.Design
-	h     Hosts
-	o     Options
+	h     ProofHosts
+	o     ProofOptions
 	start time.Time
 }
 
-// Check says why the levels cannot be tested now; nil if they can. It changes
+// fitForProof says why the levels cannot be tested now; nil if they can. It changes
 // nothing.
-func Check(d *design.Design, f observe.Facts, levels []*design.FenceLevel) error {
+func fitForProof(d *design.Design, f observe.Facts, levels []*design.FenceLevel) error {
 	if d.HA == nil || len(d.HA.Nodes) != 2 {
 		return refuse("fencing needs flavour nfs-ha", "brick %s has no pair of servers", d.Name)
 	}
@@ -172,10 +160,10 @@ func partner(d *design.Design, node string) string {
 	return ""
 }
 
-// Interrupted names the servers that a test which was cut off has left
+// InterruptedProofs names the servers that a test which was cut off has left
 // fenced, or about to be, as the cluster of host via knows.
-func Interrupted(ctx context.Context, d *design.Design, h Hosts, via string) ([]string, error) {
-	c, err := CIB(ctx, h, via)
+func InterruptedProofs(ctx context.Context, d *design.Design, h ProofHosts, via string) ([]string, error) {
+	c, err := ReadCIB(ctx, h, via)
 	if err != nil {
 		return nil, err
 	}
@@ -188,9 +176,9 @@ func Interrupted(ctx context.Context, d *design.Design, h Hosts, via string) ([]
 	return out, nil
 }
 
-// CIB reads Mortar's part of the cluster's configuration. From the cluster, not
+// ReadCIB reads Mortar's part of the cluster's configuration. From the cluster, not
 // from its file, which lags behind.
-func CIB(ctx context.Context, h Hosts, via string) (*observe.CIB, error) {
+func ReadCIB(ctx context.Context, h ProofHosts, via string) (*observe.CIB, error) {
 	var out resource.Output
 	if err := h.Call(ctx, via, "query", agent.QueryParams{Argv: []string{"cibadmin", "--query"}}, &out); err != nil {
 		return nil, fmt.Errorf("%s: %w", via, err)
@@ -202,20 +190,20 @@ func CIB(ctx context.Context, h Hosts, via string) (*observe.CIB, error) {
 }
 
 // Unproven are the levels that the cluster has no valid proof of.
-func Unproven(ctx context.Context, d *design.Design, h Hosts, via string) ([]*design.FenceLevel, error) {
-	c, err := CIB(ctx, h, via)
+func Unproven(ctx context.Context, d *design.Design, h ProofHosts, via string) ([]*design.FenceLevel, error) {
+	c, err := ReadCIB(ctx, h, via)
 	if err != nil {
 		return nil, err
 	}
 	return observe.Unproven(d, c), nil
 }
 
-// Resume puts back what a test that was cut off left: it switches a server
+// ResumeProof puts back what a test that was cut off left: it switches a server
 // on, completes the levels and ends its standby, all by commands on via.
 // It waits until the server is back and everything runs again.
-func Resume(ctx context.Context, d *design.Design, h Hosts, via, node string, o Options) error {
+func ResumeProof(ctx context.Context, d *design.Design, h ProofHosts, via, node string, o ProofOptions) error {
 	t := &tester{d: d, h: h, o: o.WithDefaults(), start: time.Now()}
-	c, err := CIB(ctx, h, via)
+	c, err := ReadCIB(ctx, h, via)
 	if err != nil {
 		return err
 	}
@@ -229,16 +217,16 @@ func Resume(ctx context.Context, d *design.Design, h Hosts, via, node string, o 
 	return t.settled(ctx, via)
 }
 
-// Run tests levels, node by node, by the cluster on its partner. The results
-// are those of all levels that were tried; the error is *Failed if a level failed.
+// ProveFencing tests levels, node by node, by the cluster on its partner. The results
+// are those of all levels that were tried; the error is *ProofFailed if a level failed.
 // Whatever was switched off is on again when it returns, also if ctx ends.
-func Run(ctx context.Context, d *design.Design, h Hosts, levels []*design.FenceLevel, o Options) ([]Result, error) {
+func ProveFencing(ctx context.Context, d *design.Design, h ProofHosts, levels []*design.FenceLevel, o ProofOptions) ([]LevelResult, error) {
 	t := &tester{d: d, h: h, o: o.WithDefaults(), start: time.Now()}
 	f := h.Collect(ctx)
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	if err := Check(d, f, levels); err != nil {
+	if err := fitForProof(d, f, levels); err != nil {
 		return nil, err
 	}
 	snap := observe.ClusterOf(d, f)
@@ -246,7 +234,7 @@ func Run(ctx context.Context, d *design.Design, h Hosts, levels []*design.FenceL
 	// Those that serve come last: the service moves as late as possible, and
 	// back at once.
 	slices.SortStableFunc(nodes, func(a, b string) int { return len(servedBy(snap, a)) - len(servedBy(snap, b)) })
-	var all []Result
+	var all []LevelResult
 	for i, n := range nodes {
 		if i > 0 {
 			// As after the first: the devices of this node are with its partner.
@@ -262,10 +250,10 @@ func Run(ctx context.Context, d *design.Design, h Hosts, levels []*design.FenceL
 		}
 		rs, err := t.node(ctx, f, n, mine)
 		all = append(all, rs...)
-		failed := slices.DeleteFunc(slices.Clone(rs), func(r Result) bool { return r.Proven })
+		failed := slices.DeleteFunc(slices.Clone(rs), func(r LevelResult) bool { return r.Proven })
 		switch {
 		case len(failed) > 0 && ctx.Err() == nil:
-			return all, &Failed{failed, err}
+			return all, &ProofFailed{failed, err}
 		case err != nil:
 			return all, err
 		}
@@ -288,7 +276,7 @@ func servedBy(s *observe.Snapshot, node string) []string {
 
 func (t *tester) say(node string, level int, state, format string, args ...any) {
 	if t.o.On != nil {
-		t.o.On(Event{Event: "fence-test", Node: node, Level: level, State: state, Text: fmt.Sprintf(format, args...), Seconds: time.Since(t.start).Seconds()})
+		t.o.On(ProofEvent{Event: "fence-test", Node: node, Level: level, State: state, Text: fmt.Sprintf(format, args...), Seconds: time.Since(t.start).Seconds()})
 	}
 }
 
@@ -307,7 +295,7 @@ func (t *tester) do(ctx context.Context, via, title string, cmd ...string) error
 }
 
 // node tests the levels of one node.
-func (t *tester) node(ctx context.Context, f observe.Facts, node string, levels []*design.FenceLevel) (rs []Result, err error) {
+func (t *tester) node(ctx context.Context, f observe.Facts, node string, levels []*design.FenceLevel) (rs []LevelResult, err error) {
 	via := partner(t.d, node)
 	snap := observe.ClusterOf(t.d, f)
 	if snap == nil {
@@ -353,11 +341,11 @@ func (t *tester) node(ctx context.Context, f observe.Facts, node string, levels 
 
 	if len(moved) > 0 {
 		t.say(node, 0, "doing", "%s serves: moving %s to %s first", node, strings.Join(moved, " and "), via)
-		p, err := failover.Standby(t.d, f, node)
+		p, err := Standby(t.d, f, node)
 		if err != nil {
 			return nil, err
 		}
-		if err := failover.Run(ctx, t.h, p, t.moving()); err != nil {
+		if err := Run(ctx, t.h, p, t.moving()); err != nil {
 			return nil, fmt.Errorf("moving %s from %s: %w", strings.Join(moved, " and "), node, err)
 		}
 	}
@@ -381,8 +369,8 @@ func (t *tester) node(ctx context.Context, f observe.Facts, node string, levels 
 	return rs, nil
 }
 
-func (t *tester) moving() failover.Options {
-	return failover.Options{Gate: t.o.Gate, Wait: 5 * time.Minute, Poll: 2 * t.o.Poll, Glance: t.o.Poll / 2}
+func (t *tester) moving() Options {
+	return Options{Gate: t.o.Gate, Wait: 5 * time.Minute, Poll: 2 * t.o.Poll, Glance: t.o.Poll / 2}
 }
 
 // hello asks a server who it is, without waiting long for one that is away.
@@ -466,11 +454,11 @@ func (t *tester) home(ctx context.Context, node string, moved []string) error {
 			continue
 		}
 		t.say(node, 0, "doing", "moving %s back to %s", name, node)
-		p, err := failover.Service(t.d, t.h.Collect(ctx), name, node)
+		p, err := Service(t.d, t.h.Collect(ctx), name, node)
 		if err != nil {
 			return fmt.Errorf("moving %s back to %s: %w", name, node, err)
 		}
-		if err := failover.Run(ctx, t.h, p, t.moving()); err != nil {
+		if err := Run(ctx, t.h, p, t.moving()); err != nil {
 			return fmt.Errorf("moving %s back to %s: %w", name, node, err)
 		}
 	}

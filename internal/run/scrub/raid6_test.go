@@ -1,4 +1,4 @@
-package raid6
+package scrub
 
 import (
 	"bytes"

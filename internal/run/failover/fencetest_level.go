@@ -1,4 +1,4 @@
-package fencetest
+package failover
 
 import (
 	"context"
@@ -70,8 +70,8 @@ func chassisOf(out resource.Output) chassis {
 }
 
 // level fences a node by one level and sees what came of it.
-func (t *tester) level(ctx context.Context, via string, l *design.FenceLevel) (r Result) {
-	r = Result{Node: l.Node, Level: l.Level, Devices: l.IDs()}
+func (t *tester) level(ctx context.Context, via string, l *design.FenceLevel) (r LevelResult) {
+	r = LevelResult{Node: l.Node, Level: l.Level, Devices: l.IDs()}
 	t.say(l.Node, l.Level, "doing", "fencing %s by level %d alone: %s", l.Node, l.Level, strings.Join(r.Devices, " + "))
 	var err error
 	defer func() {
@@ -118,7 +118,7 @@ func (t *tester) only(ctx context.Context, via string, l *design.FenceLevel) err
 // topology makes the cluster's topology have those levels of a node that are
 // wanted. What is so already is left alone.
 func (t *tester) topology(ctx context.Context, via, node string, wanted func(*design.FenceLevel) bool) error {
-	c, err := CIB(ctx, t.h, via)
+	c, err := ReadCIB(ctx, t.h, via)
 	if err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-package fencetest
+package failover
 
 import (
 	"bytes"
@@ -12,9 +12,9 @@ import (
 	"github.com/mortarhpc/mortar/internal/run/observe"
 )
 
-// Touched are the levels whose devices a plan changes: a secret, or their
+// TouchedLevels are the levels whose devices a plan changes: a secret, or their
 // definition in the cluster. What was proven of them counts no more.
-func Touched(d *design.Design, pending []plan.Planned) []*design.FenceLevel {
+func TouchedLevels(d *design.Design, pending []plan.Planned) []*design.FenceLevel {
 	if d.HA == nil {
 		return nil
 	}
@@ -41,13 +41,13 @@ func Touched(d *design.Design, pending []plan.Planned) []*design.FenceLevel {
 	return out
 }
 
-// Forget takes the proofs of levels away.
-func Forget(ctx context.Context, d *design.Design, h Hosts, via string, levels []*design.FenceLevel, o Options) error {
+// ForgetProofs takes the proofs of levels away.
+func ForgetProofs(ctx context.Context, d *design.Design, h ProofHosts, via string, levels []*design.FenceLevel, o ProofOptions) error {
 	if len(levels) == 0 {
 		return nil
 	}
 	t := &tester{d: d, h: h, o: o}
-	c, err := CIB(ctx, h, via)
+	c, err := ReadCIB(ctx, h, via)
 	if err != nil {
 		return err
 	}

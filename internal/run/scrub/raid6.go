@@ -1,12 +1,8 @@
-// Package raid6 finds out which member of a Linux md RAID 6 lies, and mends
-// it. The kernel's own "repair" does not: it takes the data for right and
-// computes P and Q anew, so that wrong data becomes consistent. With two
-// parities and one wrong member the culprit can be computed; raid6check of
-// mdadm's sources does so, but no Debian package carries it. The arithmetic is
-// pure; array.go does the I/O. Nothing here decides when to scrub.
+package scrub
+
+// The arithmetic of RAID 6, pure: no file is opened here.
 //
 // Source: H. Peter Anvin, "The mathematics of RAID-6"; drivers/md/raid5.c
-package raid6
 
 import "fmt"
 
