@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/mortarhpc/mortar/internal/base/command"
 	"github.com/mortarhpc/mortar/internal/base/durable"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 )
@@ -81,8 +82,9 @@ func carryOut(ctx context.Context, a resource.Action) (resource.Output, error) {
 	if seconds <= 0 {
 		seconds = actionSeconds
 	}
-	cmd := command{argv: a.Cmd, stdin: a.Stdin, timeout: time.Duration(seconds) * time.Second, limit: actionOutput}
-	out, err := cmd.run(context.WithoutCancel(ctx))
+	cmd := command.Cmd{Argv: a.Cmd, Stdin: a.Stdin, Timeout: time.Duration(seconds) * time.Second, Limit: actionOutput}
+	said, err := cmd.Run(context.WithoutCancel(ctx))
+	out := resource.Output(said)
 	if a.Secret {
 		out.Stdout, out.Stderr = mask(out.Stdout, a.Stdin), mask(out.Stderr, a.Stdin)
 	}

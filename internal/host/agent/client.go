@@ -9,6 +9,8 @@ import (
 	"io"
 	"sync"
 	"time"
+
+	"github.com/mortarhpc/mortar/internal/base/command"
 )
 
 // ErrLost is what calls fail with when the session to the agent has ended.
@@ -24,7 +26,7 @@ const (
 	answerLimit = time.Minute
 	// queryLimit is what the agent grants one command, with the time that it
 	// needs to give up one that hangs in the kernel.
-	queryLimit = querySeconds*time.Second + dieTime + 2*time.Second
+	queryLimit = querySeconds*time.Second + command.GivenUp + 2*time.Second
 	// factsQueries and diffQueries are how many commands, and no more, facts and
 	// the diff of one resource start one after the other; diffs gives a sign at
 	// each resource.

@@ -1,17 +1,12 @@
 package agent
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
-	"os/exec"
-	"syscall"
 	"time"
 
+	"github.com/mortarhpc/mortar/internal/base/command"
 	"github.com/mortarhpc/mortar/internal/base/strictjson"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 )
@@ -211,49 +206,10 @@ func follow(ctx context.Context, params json.RawMessage, emit func(any)) (any, e
 	if err := resource.ReadOnly(p.Argv); err != nil {
 		return nil, err
 	}
-	path, err := lookPath(p.Argv[0])
-	if err != nil {
-		return nil, err
-	}
-	cmd := exec.CommandContext(ctx, path, p.Argv[1:]...)
-	cmd.Args[0] = p.Argv[0]
-	cmd.Env, cmd.Dir = environment, "/"
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return killGroup(cmd) }
-	cmd.WaitDelay = 2 * time.Second
-	stderr := &clipped{limit: actionOutput}
-	cmd.Stderr = stderr
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	if err := cmd.Start(); err != nil {
-		return nil, err
-	}
-	br := bufio.NewReaderSize(stdout, 64<<10)
-	var rerr error
-	for {
-		line, err := br.ReadSlice('\n') // a line longer than the buffer comes in parts
-		if len(line) > 0 {
-			emit(FollowEvent{Line: string(bytes.TrimRight(line, "\n")), TNS: time.Now().UnixNano()})
-		}
-		if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
-			rerr = err
-			break
-		}
-	}
-	err = cmd.Wait()
-	out := resource.Output{Stderr: stderr.String(), Code: cmd.ProcessState.ExitCode()}
-	var ee *exec.ExitError
-	switch {
-	case ctx.Err() != nil:
-		return nil, context.Cause(ctx)
-	case err != nil && !errors.As(err, &ee):
-		return nil, err
-	case !errors.Is(rerr, io.EOF):
-		return nil, rerr
-	}
-	return out, nil
+	out, err := command.Cmd{Argv: p.Argv, Limit: actionOutput}.Lines(ctx, func(line string) {
+		emit(FollowEvent{Line: line, TNS: time.Now().UnixNano()})
+	})
+	return resource.Output(out), err
 }
 
 // Core returns the core ops on this host, with every kind of resource.

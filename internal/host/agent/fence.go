@@ -6,8 +6,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
+	"github.com/mortarhpc/mortar/internal/base/command"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 )
 
@@ -25,7 +25,7 @@ func FenceStatus(ctx context.Context, name string, params map[string]string) (re
 	if err != nil {
 		return resource.Output{Code: -1}, err
 	}
-	return command{argv: []string{name}, stdin: stdin, timeout: querySeconds * time.Second, limit: queryOutput}.run(ctx)
+	return query(ctx, command.Cmd{Argv: []string{name}, Stdin: stdin})
 }
 
 // FenceInput is what a fence agent reads: one parameter in a line, without

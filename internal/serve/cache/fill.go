@@ -10,7 +10,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
-	"unsafe"
+
+	"github.com/mortarhpc/mortar/internal/base/linux"
 )
 
 // fillBlock is much shorter than any stream, and large enough to fill a mirror
@@ -45,7 +46,7 @@ func (s *Stack) Fill(ctx context.Context, file string) (int64, error) {
 	errs := make([]error, 4)
 	for i := range errs {
 		wg.Go(func() {
-			b := aligned(fillBlock)
+			b := pattern(fillBlock)
 			for n := next.Add(1) - 1; n < int64(blocks) && !full.Load() && ctx.Err() == nil; n = next.Add(1) - 1 {
 				if _, errs[i] = f.WriteAt(b, int64(order[n])*fillBlock); errs[i] != nil {
 					full.Store(true) // for the others, and for who waits
@@ -99,12 +100,9 @@ func (s *Stack) mirror() (dev string, room int64, err error) {
 	return "", 0, errors.New("no mirror for dirty data is up here")
 }
 
-// aligned is a buffer for direct I/O.
-func aligned(n int) []byte {
-	const page = 4096
-	b := make([]byte, n+page)
-	skip := (page - int(uintptr(unsafe.Pointer(&b[0]))%page)) % page
-	b = b[skip : skip+n]
+// pattern is a buffer for direct I/O that is not all zeros.
+func pattern(n int) []byte {
+	b := linux.Aligned(n)
 	for i := range b {
 		b[i] = byte(i)
 	}

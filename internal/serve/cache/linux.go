@@ -1,21 +1,19 @@
 package cache
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
 
+	"github.com/mortarhpc/mortar/internal/base/command"
 	"github.com/mortarhpc/mortar/internal/base/durable"
 	"github.com/mortarhpc/mortar/internal/base/flock"
+	"github.com/mortarhpc/mortar/internal/base/linux"
 )
 
 // system is the host, as far as the stack needs it.
@@ -106,7 +104,7 @@ func (Linux) ReadPast(ctx context.Context, dev string, offset, step int64, n int
 	errs := make([]error, 16)
 	for w := range errs {
 		wg.Go(func() {
-			b := aligned(4096)
+			b := linux.Aligned(4096)
 			for i := next.Add(1) - 1; i < int64(n) && ctx.Err() == nil && errs[w] == nil; i = next.Add(1) - 1 {
 				_, errs[w] = f.ReadAt(b, offset+i*step)
 			}
@@ -142,20 +140,12 @@ func (Linux) Lock(ctx context.Context, dev string) (func(), error) {
 	return func() { f.Close() }, nil
 }
 
-// Run runs a command.
+// Run runs a command. It is killed with whoever runs this process, be it
+// Pacemaker or the agent of package host.
 func (Linux) Run(ctx context.Context, stdin string, argv ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	// MDADM_NO_UDEV: mdadm makes its links itself and does not wait for udev,
 	// which the resource agent holds while it starts. Source: mdadm(8).
-	cmd.Env = append(os.Environ(), "MDADM_NO_UDEV=1", "LC_ALL=C", "PATH=/usr/sbin:/usr/bin:/sbin:/bin")
-	cmd.Stdin = strings.NewReader(stdin)
-	cmd.WaitDelay = 2 * time.Second
-	var out, errs bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &errs
-	if err := cmd.Run(); err != nil {
-		return out.String(), fmt.Errorf("%s: %w: %s", strings.Join(argv, " "), err, strings.TrimSpace(errs.String()))
-	}
-	return out.String(), nil
+	return command.Cmd{Argv: argv, Stdin: []byte(stdin), Env: []string{"MDADM_NO_UDEV=1"}, Group: command.ParentGroup}.Text(ctx)
 }
 
 // Sleep waits, or until ctx is done.

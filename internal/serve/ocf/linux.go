@@ -6,19 +6,18 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
+	cmd "github.com/mortarhpc/mortar/internal/base/command"
 	"github.com/mortarhpc/mortar/internal/base/durable"
+	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/base/netns"
 	"github.com/mortarhpc/mortar/internal/serve/cache"
 )
@@ -139,20 +138,13 @@ func (*realKernel) Own(p string, uid, gid int) error {
 	return os.Lchown(p, uid, gid)
 }
 
-// alignedBuffer is memory O_DIRECT can transfer to.
-func alignedBuffer(n int) []byte {
-	b := make([]byte, n+4096)
-	skip := 4096 - int(uintptr(unsafe.Pointer(&b[0]))%4096)
-	return b[skip : skip+n]
-}
-
 func (*realKernel) ReadBlocks(dev string, off int64, n int) ([]byte, error) {
 	f, err := os.OpenFile(dev, os.O_RDONLY|unix.O_DIRECT, 0)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	b := alignedBuffer(n)
+	b := linux.Aligned(n)
 	if _, err := f.ReadAt(b, off); err != nil {
 		return nil, err
 	}
@@ -165,112 +157,29 @@ func (*realKernel) Mount(source, target, fstype string, flags uintptr, data stri
 
 func (*realKernel) Unmount(target string) error { return unix.Unmount(target, unix.UMOUNT_NOFOLLOW) }
 
-// path is where programs are looked for: Pacemaker's environment is not
-// relied upon.
-var searchPath = []string{"/usr/sbin", "/usr/bin", "/sbin", "/bin", "/usr/libexec/heartbeat", "/usr/lib/heartbeat"}
+func (*realKernel) Executable(name string) (string, error) { return cmd.LookPath(name) }
 
-func (*realKernel) Executable(name string) (string, error) {
-	if filepath.IsAbs(name) {
-		return name, nil
+// process is the command for package command, in a network namespace if one is
+// named. Its session is its own: Pacemaker kills the group of an agent that is
+// late, and daemons begin as children of this process.
+func (c command) process(namespace string) cmd.Cmd {
+	p := cmd.Cmd{Argv: c.argv, Stdin: []byte(c.stdin), Env: c.env, Group: cmd.OwnSession, Limit: 64 << 10}
+	if c.nodename != "" || len(c.binds) > 0 || namespace != "" {
+		p.Launch = func(start func() error) error { return c.launch(start, namespace) }
 	}
-	for _, d := range searchPath {
-		p := d + "/" + name
-		if unix.Access(p, unix.X_OK) == nil {
-			return p, nil
-		}
-	}
-	return "", &fs.PathError{Op: "find", Path: name, Err: fs.ErrNotExist}
+	return p
 }
 
-func (k *realKernel) prepare(ctx context.Context, c command) (*exec.Cmd, error) {
-	bin, err := k.Executable(c.argv[0])
-	if err != nil {
-		return nil, err
-	}
-	cmd := exec.CommandContext(ctx, bin, c.argv[1:]...)
-	cmd.Env = append([]string{"PATH=" + strings.Join(searchPath[:4], ":"), "LC_ALL=C"}, c.env...)
-	cmd.Dir = "/"
-	// A session of its own: Pacemaker kills the group of an agent that is
-	// late, and daemons begin as children of this process.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	return cmd, nil
+func (k *realKernel) Run(ctx context.Context, c command) (string, error) { return run(ctx, c, "") }
+
+func run(ctx context.Context, c command, namespace string) (string, error) {
+	out, err := c.process(namespace).Text(ctx)
+	return strings.TrimSpace(out), err
 }
 
-// output is a file in memory. Not a pipe: a daemon that keeps it open would
-// be waited for.
-func output() (*os.File, error) {
-	fd, err := unix.MemfdCreate("output", unix.MFD_CLOEXEC)
-	if err != nil {
-		return nil, err
-	}
-	return os.NewFile(uintptr(fd), "output"), nil
-}
-
-func (k *realKernel) Run(ctx context.Context, c command) (string, error) { return k.run(ctx, c, "") }
-
-func (k *realKernel) run(ctx context.Context, c command, namespace string) (string, error) {
-	cmd, err := k.prepare(ctx, c)
-	if err != nil {
-		return "", err
-	}
-	stdout, err := output()
-	if err != nil {
-		return "", err
-	}
-	defer stdout.Close()
-	stderr, err := output()
-	if err != nil {
-		return "", err
-	}
-	defer stderr.Close()
-	cmd.Stdout, cmd.Stderr = stdout, stderr
-	if c.stdin != "" {
-		in, err := output()
-		if err != nil {
-			return "", err
-		}
-		defer in.Close()
-		if _, err := in.WriteAt([]byte(c.stdin), 0); err != nil {
-			return "", err
-		}
-		cmd.Stdin = in
-	}
-	if err = launch(cmd, c, namespace); err == nil {
-		// A process that hangs in the kernel does not end when killed: give
-		// it up then instead of waiting for it.
-		done := make(chan error, 1)
-		go func() { done <- cmd.Wait() }()
-		select {
-		case err = <-done:
-		case <-ctx.Done():
-			select {
-			case err = <-done:
-			case <-time.After(time.Second):
-				err = errors.New("hangs")
-			}
-			err = errors.Join(ctx.Err(), err)
-		}
-	}
-	said := func(f *os.File) string {
-		b, _ := io.ReadAll(io.NewSectionReader(f, 0, 64<<10))
-		return string(bytes.TrimSpace(b))
-	}
-	if err != nil {
-		msg := said(stderr)
-		if msg == "" {
-			msg = said(stdout)
-		}
-		return said(stdout), fmt.Errorf("%s: %w: %s", strings.Join(c.argv, " "), err, msg)
-	}
-	return said(stdout), nil
-}
-
-// launch starts a process in the surroundings its command asks for, and in a
-// network namespace if one is named: by way of a thread that has them.
-func launch(cmd *exec.Cmd, c command, namespace string) error {
-	if c.nodename == "" && len(c.binds) == 0 && namespace == "" {
-		return cmd.Start()
-	}
+// launch starts a process in the surroundings that the command asks for, by way
+// of a thread that has them.
+func (c command) launch(start func() error, namespace string) error {
 	return netns.OnThread(func() error {
 		if namespace != "" {
 			if err := netns.Enter(namespace); err != nil {
@@ -300,21 +209,18 @@ func launch(cmd *exec.Cmd, c command, namespace string) error {
 				return err
 			}
 		}
-		return cmd.Start()
+		return start()
 	})
 }
 
-func (k *realKernel) Start(c command) error { return k.start(c, "") }
+func (k *realKernel) Start(c command) error { return start(c, "") }
 
-func (k *realKernel) start(c command, namespace string) error {
-	cmd, err := k.prepare(context.Background(), c)
+func start(c command, namespace string) error {
+	p, err := c.process(namespace).Start()
 	if err != nil {
 		return err
 	}
-	if err := launch(cmd, c, namespace); err != nil {
-		return err
-	}
-	return cmd.Process.Release()
+	return p.Release()
 }
 
 func (*realKernel) Unregistered(ctx context.Context, programs []rpcProgram) ([]string, error) {
@@ -336,7 +242,7 @@ func writeRead(name string) error {
 		return err
 	}
 	defer f.Close()
-	want, got := alignedBuffer(4096), alignedBuffer(4096)
+	want, got := linux.Aligned(4096), linux.Aligned(4096)
 	rand.Read(want)
 	if _, err := f.WriteAt(want, 0); err != nil {
 		return err

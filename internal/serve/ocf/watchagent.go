@@ -7,12 +7,13 @@ import (
 	"io"
 	"log/syslog"
 	"os"
-	"os/exec"
 	"strings"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	cmd "github.com/mortarhpc/mortar/internal/base/command"
 )
 
 // watchAction is the agent calling itself, as the process that stays.
@@ -147,24 +148,24 @@ func startWatch(ctx context.Context, files []string) error {
 		return err
 	}
 	// Not with ctx: it outlives this action.
-	cmd := exec.Command(exe, watchArgs(files)...)
-	cmd.Dir = "/"
-	cmd.Env = []string{"PATH=" + strings.Join(searchPath[:4], ":"), "LC_ALL=C"}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if err := cmd.Start(); err != nil {
+	p, err := cmd.Cmd{Argv: append([]string{exe}, watchArgs(files)...), Group: cmd.OwnSession}.Start()
+	if err != nil {
 		return err
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
+	ended := make(chan *os.ProcessState, 1)
+	go func() {
+		state, _ := p.Wait()
+		ended <- state
+	}()
 	for {
-		if pid, err := theWatcher.running(); err == nil && pid == cmd.Process.Pid {
+		if pid, err := theWatcher.running(); err == nil && pid == p.Pid {
 			return nil
 		}
 		select {
-		case err := <-ended:
-			return fmt.Errorf("the watcher ended at once: %v (journalctl -t mortar-watch)", err)
+		case how := <-ended:
+			return fmt.Errorf("the watcher ended at once: %v (journalctl -t mortar-watch)", how)
 		case <-ctx.Done():
-			cmd.Process.Kill()
+			p.Kill()
 			return errors.New("the watcher does not start")
 		case <-time.After(20 * time.Millisecond):
 		}

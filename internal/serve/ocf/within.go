@@ -128,8 +128,8 @@ func (k *within) Mount(source, target, fstype string, flags uintptr, data string
 	return k.do(func() error { return unix.Mount(source, target, fstype, flags, data) })
 }
 
-func (k *within) Run(ctx context.Context, c command) (string, error) { return k.run(ctx, c, k.name) }
-func (k *within) Start(c command) error                              { return k.start(c, k.name) }
+func (k *within) Run(ctx context.Context, c command) (string, error) { return run(ctx, c, k.name) }
+func (k *within) Start(c command) error                              { return start(c, k.name) }
 
 func (k *within) Interface(a netip.Addr) (ifc iface, err error) {
 	err = k.do(func() error { ifc, err = k.netlink.Interface(a); return err })
