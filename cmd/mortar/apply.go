@@ -153,7 +153,7 @@ func runApply(ctx context.Context, d *design.Design, in io.Reader, w io.Writer, 
 		if err := p.plan.Show(w, planStyle(live)); err != nil {
 			return fail(exitFailed, err)
 		}
-		if d.HA != nil && !f.skipFenceTest {
+		if d.Clustered() && !f.skipFenceTest {
 			fmt.Fprintln(w, "\nThen, unless they are proven: a fence test of each server's levels of fencing, which powers it off and on.")
 		}
 		if err := confirm(ctx, in, w, n, len(p.hosts)); err != nil {

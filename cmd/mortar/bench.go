@@ -317,7 +317,7 @@ func printBench(w io.Writer, r *report.Run) error {
 func showSets(w io.Writer, des *design.Design, suite *bench.Suite, opt bench.Options, asJSON bool) error {
 	memory := int64(0)
 	for i, s := range des.Spec.Servers {
-		if i < len(des.Services) {
+		if i < len(des.Services()) {
 			memory += int64(s.Memory)
 		}
 	}
@@ -327,7 +327,7 @@ func showSets(w io.Writer, des *design.Design, suite *bench.Suite, opt bench.Opt
 			clients = append(clients, m.Client)
 		}
 	}
-	planned, err := bench.Plan(suite, opt, memory, len(clients)*len(des.Services))
+	planned, err := bench.Plan(suite, opt, memory, len(clients)*len(des.Services()))
 	if err != nil {
 		return fail(exitBadInput, err)
 	}

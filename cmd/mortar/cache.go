@@ -300,7 +300,7 @@ func openCachePeer(file string, timeout time.Duration) (*cachePeer, error) {
 }
 
 func newCachePeer(d *design.Design, timeout time.Duration) (*cachePeer, error) {
-	if d.Cache == nil {
+	if d.Cached() == nil {
 		return nil, fail(exitBadInput, errors.New("the brick has no cache: the spec has no key cache"))
 	}
 	dial, err := dialHosts(d, timeout)
@@ -328,7 +328,7 @@ func (p *cachePeer) query(ctx context.Context, host string, argv ...string) (res
 func (p *cachePeer) stats(ctx context.Context, smart bool) (string, cache.Stats, error) {
 	var errs []error
 	for i, h := range p.names {
-		out, err := p.query(ctx, h, "/usr/local/sbin/mortar", "host-cache", "stats", "--smart="+strconv.FormatBool(smart), cache.ConfigPath(p.d.Services[0].Name))
+		out, err := p.query(ctx, h, "/usr/local/sbin/mortar", "host-cache", "stats", "--smart="+strconv.FormatBool(smart), cache.ConfigPath(p.d.Cached().Name))
 		var st cache.Stats
 		if err == nil {
 			err = json.Unmarshal([]byte(out.Stdout), &st)

@@ -51,7 +51,7 @@ func TestInitThenCheck(t *testing.T) {
 		}
 		out, _, err = runCmd(t, newCheckCmd(), "--json", file)
 		var d design.Design
-		if err != nil || json.Unmarshal([]byte(out), &d) != nil || d.Flavour == "" || len(d.Groups) != len(d.Services) {
+		if err != nil || json.Unmarshal([]byte(out), &d) != nil || d.Flavour == "" || len(d.Groups) != len(d.Services()) {
 			t.Errorf("%s --json: %v\n%.300s", flavour, err, out)
 		}
 	}

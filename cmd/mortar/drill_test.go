@@ -108,7 +108,7 @@ func TestRackCanDoEveryDrill(t *testing.T) {
 	ssds := &design.Cache{Mode: "write-back", SSDs: []design.Disk{{Serial: "S1"}, {Serial: "S2"}}}
 	for _, mode := range []string{"", "write-back", "write-through"} {
 		if mode != "" {
-			ssds.Mode, d.Cache = mode, ssds
+			ssds.Mode, d.Services()[0].Storage.Cache = mode, ssds
 			if n := len(drill.Suits(all, d)); n <= len(plain) {
 				t.Errorf("%s cache: %d drills, without %d", mode, n, len(plain))
 			}

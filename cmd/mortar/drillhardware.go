@@ -94,8 +94,8 @@ func (h *hardwareInjector) Inject(ctx context.Context, f drill.Fault) error {
 	case drill.LocalDisk:
 		return h.deleteSystemDisk(ctx, target)
 	case drill.DiskOut:
-		for _, n := range h.design.HA.Nodes {
-			if err := h.deletePaths(ctx, n.Name, f); err != nil {
+		for _, n := range h.design.Servers() {
+			if err := h.deletePaths(ctx, n, f); err != nil {
 				return err
 			}
 		}
@@ -380,8 +380,8 @@ func (h *hardwareInjector) Heal(ctx context.Context, f drill.Fault) error {
 			})
 		})
 	case drill.DiskOut:
-		for _, n := range h.design.HA.Nodes {
-			if err := h.unlessGone(ctx, n.Name, func() error { return h.scan(ctx, n.Name) }); err != nil {
+		for _, n := range h.design.Servers() {
+			if err := h.unlessGone(ctx, n, func() error { return h.scan(ctx, n) }); err != nil {
 				return err
 			}
 		}

@@ -156,7 +156,7 @@ func (m *moveFlags) runWith(cmd *cobra.Command, file string, plan func(context.C
 	}
 	var facts observe.Facts
 	var c *observe.Collector
-	if d.HA != nil { // without, the plan says so, and no host need be asked
+	if d.Clustered() { // without, the plan says so, and no host need be asked
 		dial, err := dialHosts(d, m.timeout/2)
 		if err != nil {
 			return err

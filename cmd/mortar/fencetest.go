@@ -169,15 +169,14 @@ func fenceTestFailed(ctx context.Context, err error) error {
 
 // chosenLevels are those of a node and level, or all.
 func chosenLevels(d *design.Design, node string, level int) ([]*design.FenceLevel, error) {
-	if d.HA == nil {
+	if !d.Clustered() {
 		return nil, fmt.Errorf("brick %s has one server and no fencing: this needs flavour nfs-ha", d.Name)
 	}
-	if node != "" && len(d.HA.Levels(node)) == 0 {
+	if node != "" && len(d.Levels(node)) == 0 {
 		return nil, fmt.Errorf("%s is not a server of this brick; choose one of %s", node, strings.Join(serverNamesOf(d), ", "))
 	}
 	var out []*design.FenceLevel
-	for i := range d.HA.Fencing {
-		l := &d.HA.Fencing[i]
+	for _, l := range d.Fencing() {
 		if (node == "" || l.Node == node) && (level == 0 || l.Level == level) {
 			out = append(out, l)
 		}
@@ -283,7 +282,7 @@ func (pr *prover) close() {
 // none does there is no cluster, or none yet.
 func (pr *prover) open(ctx context.Context, hosts map[string]*host.Host) error {
 	pr.close()
-	if pr.d.HA == nil {
+	if !pr.d.Clustered() {
 		return nil
 	}
 	targets, err := host.Inventory(pr.d.Spec)
@@ -319,7 +318,7 @@ func (pr *prover) open(ctx context.Context, hosts map[string]*host.Host) error {
 func (pr *prover) prepare(ctx context.Context, plan func() (*preparation, error)) (*preparation, error) {
 	p, err := plan()
 	if err != nil {
-		if pr.d.HA == nil || !errors.As(err, new(*unreachable)) {
+		if !pr.d.Clustered() || !errors.As(err, new(*unreachable)) {
 			return nil, err
 		}
 		dial, derr := dialHosts(pr.d, 20*time.Second)
@@ -371,7 +370,7 @@ func (pr *prover) forget(ctx context.Context, levels []*design.FenceLevel) error
 
 // prove ends an apply: it tests what is unproven.
 func (pr *prover) prove(ctx context.Context, p *preparation, in io.Reader, w io.Writer, f applyFlags, done *applyDone) error {
-	if pr.d.HA == nil {
+	if !pr.d.Clustered() {
 		return nil
 	}
 	if pr.c == nil {

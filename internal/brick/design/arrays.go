@@ -236,10 +236,10 @@ const (
 // cache sizes the pool of SSDs.
 func (d *Design) cache() {
 	k := d.Spec.Cache
-	if k == nil || len(d.Volumes) == 0 {
+	if k == nil || len(d.Services()) == 0 {
 		return
 	}
-	v := d.Volumes[0]
+	v := &d.Services()[0].Storage
 	c := &Cache{Mode: k.Mode, Bypass: k.Bypass, Header: cacheHeader, Device: "/dev/mapper/" + v.VG + ".cached"}
 	least := spec.Bytes(0)
 	for _, l := range k.SSDs {
@@ -284,5 +284,5 @@ func (d *Design) cache() {
 		c.DirtyUUIDs = append(c.DirtyUUIDs, mdUUID(stableUUID(d.Spec, "cache-dirty", n)))
 		c.CleanUUIDs = append(c.CleanUUIDs, mdUUID(stableUUID(d.Spec, "cache-clean", n)))
 	}
-	d.Cache = c
+	v.Cache = c
 }

@@ -68,17 +68,13 @@ func derive(s *spec.Spec) (*Design, error) {
 	if err := d.layOut(); err != nil {
 		return nil, err
 	}
-	for i := range s.Services {
-		d.addService(&s.Services[i])
-	}
-	switch {
-	case s.Flavour == spec.Lustre:
+	if s.Flavour == spec.Lustre {
 		d.lustre()
-	case s.HA != nil:
-		d.HA = cluster(s, s.Servers)
+	} else {
+		d.pair()
 	}
 	d.cache()
-	d.Mounts = clientMounts(s, d.Services)
+	d.Mounts = clientMounts(s, d.Services())
 	if d.Lustre != nil {
 		d.Settings = lustreSettings(d)
 	} else {
@@ -152,25 +148,35 @@ func (d *Design) GroupsOf(set string) []Group {
 	return out
 }
 
-func (d *Design) addService(v *spec.Service) {
+// pair is that of an NFS brick: all of its servers, all of its services.
+func (d *Design) pair() {
+	s := d.Spec
+	p := Pair{Name: s.Name}
+	for _, v := range s.Servers {
+		p.Servers = append(p.Servers, v.Name)
+	}
+	if s.HA != nil {
+		p.HA = cluster(s, s.Servers)
+	}
+	for i := range s.Services {
+		p.Services = append(p.Services, d.nfsService(&s.Services[i]))
+	}
+	d.Pairs = []Pair{p}
+}
+
+func (d *Design) nfsService(v *spec.Service) Service {
 	s := d.Spec
 	groups := d.GroupsOf(v.Name)
-	vol := d.volume(v, groups)
-	d.Volumes = append(d.Volumes, vol)
-	sv := Service{
-		Name:      v.Name,
-		Address:   v.Address,
-		Prefix:    prefixLen(s.Networks.Public.CIDR),
-		Preferred: v.Server,
-		Volume:    vol.VG,
-		StateDir:  vol.MountPoint + "/.mortar/nfs",
-		Scope:     s.Name + "-" + v.Name,
-	}
+	sv := Service{Name: v.Name, Preferred: v.Server, Storage: d.storage(v, groups), NFS: d.fileSystem(v, groups)}
+	sv.Address = v.Address
+	sv.Prefix = prefixLen(s.Networks.Public.CIDR)
+	sv.StateDir = sv.MountPoint + "/.mortar/nfs"
+	sv.Scope = s.Name + "-" + v.Name
 	if len(s.Services) > 1 {
 		sv.Namespace = "mortar-" + v.Name
 	}
 	for _, e := range v.Exports {
-		dir := vol.MountPoint + e.Path
+		dir := sv.MountPoint + e.Path
 		sv.Exports = append(sv.Exports, Export{
 			Dir: dir, Path: e.Path, Clients: e.Clients,
 			// By directory: one directory exported to two networks is one file system to both.
@@ -178,7 +184,7 @@ func (d *Design) addService(v *spec.Service) {
 			Options: exportOptions(e.Options),
 		})
 	}
-	d.Services = append(d.Services, sv)
+	return sv
 }
 
 // exportOptions makes explicit what exportfs would otherwise warn about or
@@ -244,7 +250,7 @@ func prefixLen(cidr string) int {
 	return n
 }
 
-func clientMounts(s *spec.Spec, services []Service) []ClientMount {
+func clientMounts(s *spec.Spec, services []*Service) []ClientMount {
 	var out []ClientMount
 	for _, c := range s.Clients {
 		mounts := c.Mounts

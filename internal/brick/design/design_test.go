@@ -204,7 +204,7 @@ func TestLayoutInvariants(t *testing.T) {
 					t.Errorf("disk %s has %d places", serial, n)
 				}
 			}
-			for _, sv := range d.Services {
+			for _, sv := range d.Services() {
 				groups := d.GroupsOf(sv.Name)
 				in := map[string]int{}
 				for _, g := range groups {
@@ -254,9 +254,9 @@ func TestAlignment(t *testing.T) {
 		{"{level: 6, data: 2, chunk: 16MiB}", 8, 4 * spec.MiB, 4, "su=16384k,sw=4"},
 	} {
 		d := build(t, brick{enclosures: []int{c.disks}, size: "3TB", raid: c.raid}.yaml())
-		v := d.Volumes[0]
-		if v.StripeSize != c.stripe || v.SW != c.sw || !strings.Contains(strings.Join(v.MkfsArgs, " "), c.mkfs) {
-			t.Errorf("%s: stripe %s, sw %d, %v", c.raid, v.StripeSize, v.SW, v.MkfsArgs)
+		v := d.Services()[0]
+		if v.Storage.StripeSize != c.stripe || v.SW != c.sw || !strings.Contains(strings.Join(v.MkfsArgs, " "), c.mkfs) {
+			t.Errorf("%s: stripe %s, sw %d, %v", c.raid, v.Storage.StripeSize, v.SW, v.MkfsArgs)
 		}
 	}
 }
@@ -290,10 +290,10 @@ func TestIdentities(t *testing.T) {
 	d := example(t, "nfs-ha")
 	for _, c := range []struct{ got, want string }{
 		{d.Groups[0].UUID, "61895a1c:8ef95281:b729df68:2a2baed2"},
-		{d.Volumes[0].FSUUID, "5e9da5af-8b07-5329-983e-010a1d100d11"},
-		{d.Services[0].Exports[0].FSID, "0f0e99a0-20e8-50ea-b2eb-32dd0fa1fd59"},
-		{d.Volumes[0].VG, "brick1_home"},
-		{d.Volumes[0].SystemID, "mortar-brick1"},
+		{d.Services()[0].FSUUID, "5e9da5af-8b07-5329-983e-010a1d100d11"},
+		{d.Services()[0].Exports[0].FSID, "0f0e99a0-20e8-50ea-b2eb-32dd0fa1fd59"},
+		{d.Services()[0].Storage.VG, "brick1_home"},
+		{d.Services()[0].Storage.SystemID, "mortar-brick1"},
 	} {
 		if c.got != c.want {
 			t.Errorf("%s, want %s", c.got, c.want)
@@ -304,7 +304,7 @@ func TestIdentities(t *testing.T) {
 func TestFencing(t *testing.T) {
 	d := example(t, "nfs-ha")
 	var got []string
-	for _, l := range d.HA.Fencing {
+	for _, l := range d.Pairs[0].HA.Fencing {
 		for _, f := range l.Devices {
 			got = append(got, fmt.Sprintf("%s %d %s %s", l.Node, l.Level, f.ID, f.Params["pcmk_host_map"]+f.Params["pcmk_host_list"]))
 		}
@@ -377,7 +377,7 @@ func TestCacheInsideServers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if k := d.Cache; k.Clean != c.clean || k.Mirror != c.mirror || k.Dirty != c.two {
+		if k := d.Cached().Storage.Cache; k.Clean != c.clean || k.Mirror != c.mirror || k.Dirty != c.two {
 			t.Errorf("%s: clean %s, mirror %s, dirty %s", c.ssds, k.Clean, k.Mirror, k.Dirty)
 		}
 	}

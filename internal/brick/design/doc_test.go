@@ -43,8 +43,8 @@ func TestSystemsDoc(t *testing.T) {
 			}
 		}
 		stripe := ""
-		if len(d.Volumes) > 0 {
-			stripe = fmt.Sprintf("%s x %d", d.Volumes[0].SU, d.Volumes[0].SW)
+		if d.Lustre == nil {
+			stripe = fmt.Sprintf("%s x %d", d.Services()[0].SU, d.Services()[0].SW)
 		} else {
 			g := d.Groups[len(d.Groups)-1]
 			stripe = fmt.Sprintf("%s x %d", g.Chunk, g.Data)

@@ -40,62 +40,29 @@ func (d *Design) lustre() {
 		}
 		return out
 	}
-	var osts []Target
 	for _, m := range c.Modules {
-		pair := []spec.Server{servers[m.Servers[0]], servers[m.Servers[1]]}
-		mod := Module{Name: m.Name, Role: m.Role, Servers: m.Servers}
-		// The module is a cluster of its own: what happens in one is no matter to
-		// the others.
-		mod.HA = cluster(s, pair)
-		mod.HA.Cluster = s.Name + "-" + m.Name
 		if m.Role == "mds" {
 			l.MGSNIDs = nids(m.Servers, m.Servers[0])
 		}
-		var mine []Target
-		groups := d.GroupsOf(m.Name)
-		if luns := d.lunsOf(m.Name); len(luns) > 0 {
-			for _, u := range luns {
-				t := Target{Name: u.Name, Kind: u.Use, Group: u.Groups[0], Device: u.Device, Size: u.Size, Server: u.Server}
-				mine = append(mine, t)
-			}
-		} else if m.Role == "mds" {
-			g := groups[0]
-			vg := strings.ReplaceAll(s.Name+"_"+m.Name, "-", "_")
-			size := spec.Bytes(g.Data) * mdData(g.Members[0].Size, g.Chunk)
-			rest := (size-spec.MiB)/extentSize*extentSize - mgtSize
-			mine = append(mine,
-				Target{Name: c.FSName + "-MGT", Kind: "mgs", Group: g.Name, Device: "/dev/" + vg + "/mgt", Size: min(mgtSize, size/10), Server: m.Servers[0]},
-				Target{Name: c.FSName + "-MDT0000", Kind: "mdt", Group: g.Name, Device: "/dev/" + vg + "/mdt0000", Size: max(rest, size*9/10), Server: m.Servers[0]})
-		} else {
-			for i, g := range groups {
-				mine = append(mine, Target{
-					Name: fmt.Sprintf("%s-OST%04x", c.FSName, len(osts)+i), Kind: "ost", Group: g.Name, Device: "/dev/md/" + g.Name,
-					Size: spec.Bytes(g.Data) * mdData(g.Members[0].Size, g.Chunk), Server: m.Servers[half(i, len(groups))],
-				})
-			}
-		}
-		for i := range mine {
-			t := &mine[i]
-			t.Module = m.Name
-			t.ServiceNIDs = nids(m.Servers, t.Server)
-			t.MountPoint = "/lustre/" + t.Name
-			t.Resource = "target-" + t.Name
-			if t.Kind == "ost" {
-				t.Index = len(osts) + i
-			}
-			mod.Targets = append(mod.Targets, t.Name)
-		}
-		l.Modules = append(l.Modules, mod)
-		if m.Role == "oss" {
-			osts = append(osts, mine...)
-		} else {
-			l.Targets = append(l.Targets, mine...)
-		}
 	}
-	l.Targets = append(l.Targets, osts...)
-	l.OSTs = len(osts)
-	for i := range l.Targets {
-		d.target(&l.Targets[i])
+	for _, m := range c.Modules {
+		// The module is a cluster of its own: what happens in one is no matter to
+		// the others.
+		p := Pair{Name: m.Name, Role: m.Role, Servers: m.Servers}
+		p.HA = cluster(s, []spec.Server{servers[m.Servers[0]], servers[m.Servers[1]]})
+		p.HA.Cluster = s.Name + "-" + m.Name
+		for _, sv := range d.targetServices(&m) {
+			for i := range sv.Targets {
+				t := &sv.Targets[i]
+				t.Module = m.Name
+				t.ServiceNIDs = nids(m.Servers, t.Server)
+				t.MountPoint = "/lustre/" + t.Name
+				t.Resource = "target-" + t.Name
+				d.target(t)
+			}
+			p.Services = append(p.Services, sv)
+		}
+		d.Pairs = append(d.Pairs, p)
 	}
 	l.Source = strings.Join(l.MGSNIDs, ":") + ":/" + l.FSName
 	l.Params = append(l.Params,
@@ -116,6 +83,47 @@ func (d *Design) lustre() {
 		}
 		l.Params = append(l.Params, p)
 	}
+}
+
+// targetServices are the services of a module: a target for each LUN or RAID
+// group of an OSS; an MDS has two on one group, which move together.
+func (d *Design) targetServices(m *spec.Module) []Service {
+	l := d.Lustre
+	groups := d.GroupsOf(m.Name)
+	luns := d.lunsOf(m.Name)
+	var out []Service
+	add := func(name string, st Storage, targets ...Target) {
+		out = append(out, Service{Name: strings.ToLower(name), Preferred: targets[0].Server, Storage: st, Targets: targets})
+	}
+	switch {
+	case len(luns) > 0:
+		for _, u := range luns {
+			t := Target{Name: u.Name, Kind: u.Use, Group: u.Groups[0], Device: u.Device, Size: u.Size, Server: u.Server}
+			if t.Kind == "ost" {
+				t.Index = l.OSTs
+				l.OSTs++
+			}
+			add(strings.TrimPrefix(u.Name, l.FSName+"-"), Storage{Groups: u.Groups, LUNs: []string{u.Device}, Device: u.Device}, t)
+		}
+	case m.Role == "mds":
+		g := groups[0]
+		vg := strings.ReplaceAll(d.Name+"_"+m.Name, "-", "_")
+		size := spec.Bytes(g.Data) * mdData(g.Members[0].Size, g.Chunk)
+		rest := (size-spec.MiB)/extentSize*extentSize - mgtSize
+		add("mdt0000", Storage{Groups: []string{g.Name}, VG: vg, LV: "mdt0000", Stripes: 1},
+			Target{Name: l.FSName + "-MGT", Kind: "mgs", Group: g.Name, Device: "/dev/" + vg + "/mgt", Size: min(mgtSize, size/10), Server: m.Servers[0]},
+			Target{Name: l.FSName + "-MDT0000", Kind: "mdt", Group: g.Name, Device: "/dev/" + vg + "/mdt0000", Size: max(rest, size*9/10), Server: m.Servers[0]})
+	default:
+		for i, g := range groups {
+			name := fmt.Sprintf("OST%04x", l.OSTs)
+			add(name, Storage{Groups: []string{g.Name}, Device: "/dev/md/" + g.Name}, Target{
+				Name: l.FSName + "-" + name, Kind: "ost", Index: l.OSTs, Group: g.Name, Device: "/dev/md/" + g.Name,
+				Size: spec.Bytes(g.Data) * mdData(g.Members[0].Size, g.Chunk), Server: m.Servers[half(i, len(groups))],
+			})
+			l.OSTs++
+		}
+	}
+	return out
 }
 
 // target fills in how a target is made.
@@ -196,7 +204,7 @@ func journal(t *Target) spec.Bytes {
 	return min(t.Size/25, most)
 }
 
-func (d *Design) moduleCapacity(m Module) SetCapacity {
+func (d *Design) moduleCapacity(m *Pair) SetCapacity {
 	c := SetCapacity{Name: m.Name}
 	for _, k := range d.Disks {
 		if k.Module == m.Name {
@@ -209,23 +217,10 @@ func (d *Design) moduleCapacity(m Module) SetCapacity {
 	for _, u := range d.lunsOf(m.Name) {
 		c.LUNs += u.Size
 	}
-	for _, t := range d.Lustre.Targets {
-		if t.Module == m.Name {
-			c.Usable += t.Usable
-		}
+	for _, t := range m.Targets() {
+		c.Usable += t.Usable
 	}
 	return c
-}
-
-// TargetsOf lists the targets of a module.
-func (l *Lustre) TargetsOf(module string) []Target {
-	var out []Target
-	for _, t := range l.Targets {
-		if t.Module == module {
-			out = append(out, t)
-		}
-	}
-	return out
 }
 
 // lustreSettings are the tuning values of servers and clients.
@@ -244,8 +239,9 @@ func lustreSettings(d *Design) []Setting {
 	add("server", "disk", "max_sectors_kb", "2048", "two RPCs of 1 MiB go to a target in one request", seed+"4.2.1")
 	add("server", "disk", "read_ahead_kb", "2048", "the next full stripes are read while the client takes the first; the seed also names 8192", seed+"4.2.1")
 	multipathSettings(d, add)
-	for _, m := range d.Lustre.Modules {
-		for _, t := range d.Lustre.TargetsOf(m.Name) {
+	for i := range d.Pairs {
+		m := &d.Pairs[i]
+		for _, t := range m.Targets() {
 			if t.Kind == "mgs" {
 				continue
 			}

@@ -83,7 +83,7 @@ func (d *Design) translate() {
 	if s.Cache != nil {
 		add("fldc --add --ssd, --enable --disk --mode=wb|wt", "cache: in the spec", "Fluid Cache for DAS is no longer made; bcache and md mirrors do its work on Debian's kernels", "seed NFS+DFC, A.5")
 	}
-	if d.HA != nil || d.Lustre != nil {
+	if d.Clustered() {
 		if d.Lustre != nil {
 			add("Heartbeat v1: ha.cf, haresources", "Corosync and Pacemaker", "Corosync took its place; version 1 knew two nodes, and no failure but a node's", "seed Lustre brick, Appendix C")
 			add("keepalive 2, warntime 10, deadtime 60, initdead 180", fmt.Sprintf("token %d ms, wait_for_all", s.HA.Token), "Corosync declares a silent node dead after token and consensus", "corosync.conf(5)")

@@ -155,7 +155,7 @@ func (v *view) enclosure(e spec.Enclosure) {
 	if e.Model != "" {
 		title += ", " + e.Model
 	}
-	if len(v.d.Services) > 1 {
+	if len(v.d.Spec.Services) > 1 {
 		title += ", service " + e.Service
 	}
 	if e.Module != "" {
@@ -316,40 +316,41 @@ func (v *view) sizes() {
 }
 
 func (v *view) volumes() {
-	if len(v.d.Volumes) == 0 {
+	if v.d.Lustre != nil {
 		return
 	}
 	v.heading("VOLUMES", "")
-	for _, vol := range v.d.Volumes {
-		g := v.d.GroupsOf(vol.Service)[0]
+	for _, s := range v.d.Services() {
+		vol := &s.Storage
+		g := v.d.GroupsOf(s.Name)[0]
 		full := spec.Bytes(g.Data) * g.Chunk
 		switch {
 		case vol.Device != "":
-			v.printf("  %s: %s → xfs on %s\n", vol.Service, vol.Device, vol.MountPoint)
+			v.printf("  %s: %s → xfs on %s\n", s.Name, vol.Device, s.MountPoint)
 		case len(vol.LUNs) > 0:
-			v.printf("  %s: %s → /dev/%s/%s → xfs on %s\n", vol.Service, strings.Join(v.lunNames(vol.Service), " "), vol.VG, vol.LV, vol.MountPoint)
+			v.printf("  %s: %s → /dev/%s/%s → xfs on %s\n", s.Name, strings.Join(v.lunNames(s.Name), " "), vol.VG, vol.LV, s.MountPoint)
 		default:
-			v.printf("  %s: %s → /dev/%s/%s → xfs on %s\n", vol.Service, strings.Join(v.shortNames(vol.Groups), " "), vol.VG, vol.LV, vol.MountPoint)
+			v.printf("  %s: %s → /dev/%s/%s → xfs on %s\n", s.Name, strings.Join(v.shortNames(vol.Groups), " "), vol.VG, vol.LV, s.MountPoint)
 		}
 		line := func(name, text string) {
 			v.printf("    %-10s ", name)
 			v.wrapped(text, 15, "")
 		}
-		line("alignment", fmt.Sprintf("full RAID stripe %d x %s = %s; XFS su %s, sw %d: aligned writes of %s need no read for parity", g.Data, g.Chunk, full, vol.SU, vol.SW, spec.Bytes(vol.SW)*vol.SU))
+		line("alignment", fmt.Sprintf("full RAID stripe %d x %s = %s; XFS su %s, sw %d: aligned writes of %s need no read for parity", g.Data, g.Chunk, full, s.SU, s.SW, spec.Bytes(s.SW)*s.SU))
 		if vol.Stripes > 1 {
 			line("LVM", fmt.Sprintf("striped over %d "+map[bool]string{true: "LUNs", false: "groups"}[len(vol.LUNs) > 0]+", %s each in turn", vol.Stripes, vol.StripeSize))
 		}
 		if vol.Device != "" {
-			line("mount", strings.Join(vol.MountOpts, ","))
+			line("mount", strings.Join(s.MountOpts, ","))
 			if v.o.Explain {
-				line("made by", "mkfs.xfs "+strings.Join(vol.MkfsArgs, " ")+" "+vol.Device)
+				line("made by", "mkfs.xfs "+strings.Join(s.MkfsArgs, " ")+" "+vol.Device)
 			}
 			continue
 		}
-		line("owner", "LVM system ID "+vol.SystemID+map[bool]string{true: " while nobody serves it: no host activates it by itself", false: ""}[v.d.HA != nil])
-		line("mount", strings.Join(vol.MountOpts, ","))
+		line("owner", "LVM system ID "+vol.SystemID+map[bool]string{true: " while nobody serves it: no host activates it by itself", false: ""}[v.d.Clustered()])
+		line("mount", strings.Join(s.MountOpts, ","))
 		if v.o.Explain {
-			line("made by", "mkfs.xfs "+strings.Join(vol.MkfsArgs, " ")+" /dev/"+vol.VG+"/"+vol.LV)
+			line("made by", "mkfs.xfs "+strings.Join(s.MkfsArgs, " ")+" /dev/"+vol.VG+"/"+vol.LV)
 		}
 	}
 }
@@ -363,14 +364,14 @@ func (v *view) shortNames(groups []string) []string {
 }
 
 func (v *view) services() {
-	if len(v.d.Services) == 0 {
+	if v.d.Lustre != nil {
 		return
 	}
 	v.heading("SERVICES", "")
 	n := v.d.Spec.NFS
-	for _, s := range v.d.Services {
+	for _, s := range v.d.Services() {
 		at := "on " + s.Preferred
-		if v.d.HA != nil {
+		if v.d.Clustered() {
 			at = "floating, on " + s.Preferred + " if it is there"
 		}
 		v.printf("  %s: %s/%d %s; NFS %s, %d threads, lease %d s, grace %d s\n", s.Name, s.Address, s.Prefix, at, strings.Join(n.Versions, " "), n.Threads, n.Lease, n.Grace)
@@ -391,22 +392,25 @@ func (v *view) services() {
 
 // cluster draws the pair, its rings and its fencing.
 func (v *view) cluster() {
-	if h := v.d.HA; h != nil {
+	if v.d.Lustre != nil {
+		for i := range v.d.Pairs {
+			p := &v.d.Pairs[i]
+			v.pair(p, "CLUSTER OF "+strings.ToUpper(p.Name), "resources: "+v.placement(p))
+		}
+		return
+	}
+	if p := &v.d.Pairs[0]; p.HA != nil {
 		chain := "one service: arrays → volume group → xfs → NFS state → nfsd → exports → service address"
-		if len(v.d.Services) > 1 {
+		if len(v.d.Spec.Services) > 1 {
 			chain = "one service: arrays → volume group → xfs → namespace → NFS state → nfsd → exports → service address"
 		}
-		v.pair(h, "CLUSTER", chain)
-	}
-	if v.d.Lustre != nil {
-		for _, m := range v.d.Lustre.Modules {
-			v.pair(m.HA, "CLUSTER OF "+strings.ToUpper(m.Name), "resources: "+v.placement(m))
-		}
+		v.pair(p, "CLUSTER", chain)
 	}
 }
 
 // pair draws one cluster of two servers.
-func (v *view) pair(h *HA, title, resources string) {
+func (v *view) pair(p *Pair, title, resources string) {
+	h := p.HA
 	v.heading(title, fmt.Sprintf("Corosync %s: token %d ms, both rings encrypted; Pacemaker: failback %s", h.Cluster, h.TokenMS, h.Failback))
 	a, b := h.Nodes[0], h.Nodes[1]
 	wide := max(len(a.Name), len(a.Rings[0]), len(a.Rings[1])) + 2
@@ -417,7 +421,7 @@ func (v *view) pair(h *HA, title, resources string) {
 	v.printf("            %s                        %s\n", v.paint(bold, centre(a.Name)), v.paint(bold, b.Name))
 	v.printf("    ring 0  %s ──── private network ── %s\n", centre(a.Rings[0]), b.Rings[0])
 	v.printf("    ring 1  %s ──── public network ─── %s\n", centre(a.Rings[1]), b.Rings[1])
-	if len(v.d.Services) > 1 {
+	if len(v.d.Spec.Services) > 1 {
 		resources = "two services" + strings.TrimPrefix(resources, "one service")
 	}
 	v.printf("    ")

@@ -53,10 +53,11 @@ func (v *view) lunNames(set string) []string {
 }
 
 func (v *view) cache() {
-	c := v.d.Cache
-	if c == nil {
+	s := v.d.Cached()
+	if s == nil {
 		return
 	}
+	c := s.Storage.Cache
 	v.heading("CACHE", c.Placement)
 	v.printf("  %s of %s, %s; streams longer than %s go past it\n", plural(len(c.SSDs), "SSD"), c.SSDs[0].Size, c.Mode, c.Bypass)
 	if c.Dirty > 0 {
@@ -67,29 +68,25 @@ func (v *view) cache() {
 		where = ", in each server that has SSDs"
 	}
 	v.printf("  room for %s of what was read, which is on the disks too%s\n", c.Clean.Decimal(), where)
-	v.printf("  %s: bcache over md arrays of the SSDs over %s/%s\n", c.Device, v.d.Volumes[0].VG, v.d.Volumes[0].LV)
+	v.printf("  %s: bcache over md arrays of the SSDs over %s/%s\n", c.Device, s.Storage.VG, s.Storage.LV)
 	v.printf("  drilled on virtual racks, never on real SSDs: pull one under load before this carries data (docs/cache.md)\n")
 }
 
 func (v *view) lustreSizes(row func(string, spec.Bytes, string)) {
 	for _, c := range v.d.Capacity.Sets {
 		v.printf("  module %s\n", c.Name)
-		role := ""
-		for _, m := range v.d.Lustre.Modules {
-			if m.Name == c.Name {
-				role = m.Role
-			}
-		}
+		i := slices.IndexFunc(v.d.Pairs, func(p Pair) bool { return p.Name == c.Name })
+		m := &v.d.Pairs[i]
 		row("  raw", c.Raw, "all disks")
 		row("  RAID", c.RAID, "without parity, mirrors and spares")
 		if c.LUNs > 0 {
 			row("  LUNs", c.LUNs, "what servers see")
 		}
-		if role == "oss" {
+		if m.Role == "oss" {
 			row("  usable", c.Usable, "estimate: less journal and inodes of ldiskfs")
 			continue
 		}
-		for _, t := range v.d.Lustre.TargetsOf(c.Name) {
+		for _, t := range m.Targets() {
 			if t.Kind == "mdt" {
 				v.printf("    room for %d million files (an inode for each %d bytes)\n", t.Inodes/1_000_000, t.BytesPerNode)
 			}
@@ -107,7 +104,7 @@ func (v *view) lustre() {
 	}
 	v.heading("LUSTRE", fmt.Sprintf("file system %s, LNET %s", l.FSName, l.LNET))
 	v.printf("  targets, in order of the first mount\n")
-	for _, t := range l.Targets {
+	for _, t := range v.d.Targets() {
 		more := ""
 		if t.Kind != "mgs" {
 			more = fmt.Sprintf(", stride %d, stripe-width %d", t.Stride, t.StripeWidth)
@@ -148,23 +145,13 @@ func quoted(args []string) string {
 
 // other is the server that takes a target over.
 func other(d *Design, t Target) string {
-	for _, m := range d.Lustre.Modules {
-		if m.Name != t.Module {
-			continue
-		}
-		for _, s := range m.Servers {
-			if s != t.Server {
-				return s
-			}
-		}
-	}
-	return ""
+	return d.PairWith(t.Server).Other(t.Server)
 }
 
 // placement says which server has which resources as a rule.
-func (v *view) placement(m Module) string {
+func (v *view) placement(m *Pair) string {
 	by := map[string][]string{}
-	for _, t := range v.d.Lustre.TargetsOf(m.Name) {
+	for _, t := range m.Targets() {
 		by[t.Server] = append(by[t.Server], strings.TrimPrefix(t.Name, v.d.Lustre.FSName+"-"))
 	}
 	var out []string

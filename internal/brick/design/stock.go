@@ -42,21 +42,17 @@ func plain(s *spec.Spec) *spec.Spec {
 
 // stock turns a design of a plain spec into that of profile stock.
 func (d *Design) stock(tuned []Setting) {
-	for i := range d.Volumes {
-		v := &d.Volumes[i]
+	for _, v := range d.Services() {
 		// mkfs.xfs asks the device below for its geometry by itself: md's chunk and data disks.
 		v.MkfsArgs = []string{"-L", v.FSLabel, "-m", "uuid=" + v.FSUUID}
 		v.MountOpts = []string{"nodev", "nosuid"}
 	}
-	if d.HA != nil {
-		for i := range d.HA.Fencing {
-			for j := range d.HA.Fencing[i].Devices {
-				f := &d.HA.Fencing[i].Devices[j]
-				delete(f.Params, "power_wait")
-				delete(f.Params, "power_timeout")
-				delete(f.Params, "disable_timeout")
-				delete(f.Params, "pcmk_delay_base")
-			}
+	for _, l := range d.Fencing() {
+		for _, f := range l.Devices {
+			delete(f.Params, "power_wait")
+			delete(f.Params, "power_timeout")
+			delete(f.Params, "disable_timeout")
+			delete(f.Params, "pcmk_delay_base")
 		}
 	}
 	for i := range d.Mounts {
@@ -99,7 +95,7 @@ func (d *Design) stockSettings() []Setting {
 	add("server", "nfsd", "versions", strings.Join(s.NFS.Versions, " "), "what the spec serves", "rpc.nfsd(8)")
 	add("server", "nfsd", "lease", strconv.Itoa(s.NFS.Lease), "seconds; the kernel's, not set by Mortar", "nfsd(7)")
 	add("server", "nfsd", "grace", strconv.Itoa(s.NFS.Grace), "seconds; the kernel's, not set by Mortar", "nfsd(7)")
-	for _, sv := range d.Services[:1] {
+	for _, sv := range d.Services()[:1] {
 		add("server", "nfsd", "scope", sv.Scope, "without the same on both servers v4 clients do not reclaim their locks", "RFC 8881 2.10.4")
 	}
 	if everyExport(d, "sync") {
@@ -109,9 +105,9 @@ func (d *Design) stockSettings() []Setting {
 		add("server", "export", "no_subtree_check", "on", "the default", "exports(5)")
 	}
 	add("server", "export", "fsid", "UUID of the path", "file handles stay valid on the other server", "exports(5)")
-	if d.HA != nil {
-		add("server", "corosync", "token", strconv.Itoa(d.HA.TokenMS), "ms; the default", "corosync.conf(5)")
-		add("server", "corosync", "consensus", strconv.Itoa(d.HA.TokenMS*6/5), "ms; the default, 1.2 x token", "corosync.conf(5)")
+	if ha := d.Pairs[0].HA; ha != nil {
+		add("server", "corosync", "token", strconv.Itoa(ha.TokenMS), "ms; the default", "corosync.conf(5)")
+		add("server", "corosync", "consensus", strconv.Itoa(ha.TokenMS*6/5), "ms; the default, 1.2 x token", "corosync.conf(5)")
 		add("server", "corosync", "two_node", "1", "one of two servers may go on alone, after fencing the other", "votequorum(5)")
 		add("server", "corosync", "wait_for_all", "1", "follows from two_node", "votequorum(5)")
 		add("server", "corosync", "crypto", "aes256/sha256", "nobody on the public network can forge or read a heartbeat", "corosync.conf(5)")
@@ -119,8 +115,8 @@ func (d *Design) stockSettings() []Setting {
 		add("server", "pacemaker", "stonith-enabled", "true", "the default; no takeover without proof that the other server is off", "pacemaker-controld(7)")
 		add("server", "pacemaker", "stonith-timeout", "60s", "the default", "pacemaker-controld(7)")
 		add("server", "pacemaker", "no-quorum-policy", "stop", "the default", "pacemaker-schedulerd(7)")
-		stickiness := map[string]string{"manual": "1000", "auto": "0"}[d.HA.Failback]
-		add("server", "pacemaker", "resource-stickiness", stickiness, "failback is "+d.HA.Failback, "pacemaker: resource meta-attributes")
+		stickiness := map[string]string{"manual": "1000", "auto": "0"}[ha.Failback]
+		add("server", "pacemaker", "resource-stickiness", stickiness, "failback is "+ha.Failback, "pacemaker: resource meta-attributes")
 	}
 	add("client", "nfs", "hard", "on", "the default: programs wait through a takeover", "nfs(5)")
 	return out

@@ -20,17 +20,17 @@ func TestStock(t *testing.T) {
 			t.Errorf("group %s differs", g.Name)
 		}
 	}
-	if a, b := tuned.Volumes[0], stock.Volumes[0]; a.FSUUID != b.FSUUID || a.VG != b.VG || a.SystemID != b.SystemID {
+	if a, b := tuned.Services()[0], stock.Services()[0]; a.FSUUID != b.FSUUID || a.Storage.VG != b.Storage.VG || a.Storage.SystemID != b.Storage.SystemID {
 		t.Error("the volume is another one")
 	}
-	if !slices.Contains(stock.Services[0].Exports[0].Options, "sync") {
+	if !slices.Contains(stock.Services()[0].Exports[0].Options, "sync") {
 		t.Error("stock is not sync")
 	}
-	if len(stock.HA.Fencing) != len(tuned.HA.Fencing) || stock.Value("pacemaker", "stonith-enabled") != "true" {
+	if len(stock.Pairs[0].HA.Fencing) != len(tuned.Pairs[0].HA.Fencing) || stock.Value("pacemaker", "stonith-enabled") != "true" {
 		t.Error("stock is fenced otherwise")
 	}
-	if stock.HA.TokenMS != 3000 || stock.Spec.NFS.Lease != 90 || stock.Spec.NFS.Threads != 8 || stock.Value("pacemaker", "priority-fencing-delay") != "" {
-		t.Errorf("token %d, lease %d, threads %d", stock.HA.TokenMS, stock.Spec.NFS.Lease, stock.Spec.NFS.Threads)
+	if stock.Pairs[0].HA.TokenMS != 3000 || stock.Spec.NFS.Lease != 90 || stock.Spec.NFS.Threads != 8 || stock.Value("pacemaker", "priority-fencing-delay") != "" {
+		t.Errorf("token %d, lease %d, threads %d", stock.Pairs[0].HA.TokenMS, stock.Spec.NFS.Lease, stock.Spec.NFS.Threads)
 	}
 	for _, m := range stock.Mounts {
 		for _, o := range m.Options {

@@ -99,21 +99,16 @@ func (p *picture) place() {
 		}
 		return out
 	}
-	if l := p.d.Lustre; l != nil {
-		for _, m := range l.Modules {
-			u := unit{}
-			for _, v := range m.Servers {
-				u.boxes = append(u.boxes, server(v))
-			}
-			u.boxes = append(u.boxes, enclosures(m.Name)...)
-			units = append(units, u)
-		}
-	} else {
+	for _, m := range p.d.Pairs {
 		u := unit{}
-		for _, v := range s.Servers {
-			u.boxes = append(u.boxes, server(v.Name))
+		for _, v := range m.Servers {
+			u.boxes = append(u.boxes, server(v))
 		}
-		units = append(units, unit{append(u.boxes, enclosures("")...)})
+		set := m.Name
+		if p.d.Lustre == nil {
+			set = "" // all of them
+		}
+		units = append(units, unit{append(u.boxes, enclosures(set)...)})
 	}
 	y, rack := 0, 0
 	for _, u := range units {
@@ -390,14 +385,14 @@ func (p *picture) server(b *box) {
 // role is what a server does as a rule.
 func (p *picture) role(server string) []string {
 	var out []string
-	for _, s := range p.d.Services {
-		if s.Preferred == server {
+	for _, s := range p.d.Services() {
+		if s.NFS != nil && s.Preferred == server {
 			out = append(out, "active for "+s.Name+" ("+s.Address+")")
 		}
 	}
 	if p.d.Lustre != nil {
 		var names []string
-		for _, t := range p.d.Lustre.Targets {
+		for _, t := range p.d.Targets() {
 			if t.Server == server {
 				names = append(names, strings.TrimPrefix(t.Name, p.d.Lustre.FSName+"-"))
 			}
@@ -486,7 +481,7 @@ func (p *picture) legend() {
 			}
 		}
 		if p.d.Lustre != nil && use == "" {
-			for _, t := range p.d.Lustre.Targets {
+			for _, t := range p.d.Targets() {
 				if t.Group == g.Name {
 					use = " → " + t.Name
 				}
@@ -515,11 +510,14 @@ func (p *picture) legend() {
 		y += 16
 	}
 	y += 10
-	for i, v := range p.d.Volumes {
+	for i, v := range p.d.Services() {
+		if v.NFS == nil {
+			break
+		}
 		if i > 0 {
 			y += 6
 		}
-		row("name", "Volume of "+v.Service)
+		row("name", "Volume of "+v.Name)
 		row("small", fmt.Sprintf("stripe unit %s, width %d: %s", v.SU, v.SW, spec.Bytes(v.SW)*v.SU))
 		row("small", "xfs on "+v.MountPoint)
 	}

@@ -169,7 +169,7 @@ func TestLustreBrick(t *testing.T) {
 	}
 	var kinds, osts []string
 	per := map[string]int{}
-	for _, x := range d.Lustre.Targets {
+	for _, x := range d.Targets() {
 		kinds = append(kinds, x.Kind)
 		args := strings.Join(x.MkfsArgs, " ")
 		if strings.Count(args, "--servicenode=") != 2 {
@@ -197,7 +197,7 @@ func TestLustreBrick(t *testing.T) {
 	if d.Lustre.LNET != "o2ib(ib0)" {
 		t.Errorf("lnet %s", d.Lustre.LNET)
 	}
-	for _, m := range d.Lustre.Modules {
+	for _, m := range d.Pairs {
 		if len(m.HA.Nodes) != 2 || len(m.HA.Fencing) != 4 {
 			t.Errorf("%s: %+v", m.Name, m.HA)
 		}
@@ -232,7 +232,7 @@ func TestLUNs(t *testing.T) {
 	}
 	// RAID 60: one LUN for each controller, over all its spans.
 	nss := example(t, "nss5.5")
-	if len(nss.LUNs()) != 2 || len(nss.LUNs()[0].Groups) != 2 || nss.Volumes[0].SW != 40 || nss.Volumes[0].SU != 512*spec.KiB {
+	if len(nss.LUNs()) != 2 || len(nss.LUNs()[0].Groups) != 2 || nss.Services()[0].SW != 40 || nss.Services()[0].SU != 512*spec.KiB {
 		t.Errorf("%+v", nss.LUNs())
 	}
 	// Global spares are no group's.
@@ -249,7 +249,7 @@ func TestLUNs(t *testing.T) {
 
 func TestObsolete(t *testing.T) {
 	d := example(t, "nfs-dfc")
-	opts := strings.Join(d.Volumes[0].MountOpts, ",")
+	opts := strings.Join(d.Services()[0].MountOpts, ",")
 	if strings.Contains(opts, "nobarrier") || strings.Contains(opts, "attr2") {
 		t.Errorf("mounted with %s", opts)
 	}
@@ -346,8 +346,8 @@ func TestSharedArray(t *testing.T) {
 			t.Errorf("%+v", l)
 		}
 	}
-	for _, v := range d.Volumes {
-		if len(v.LUNs) != 4 {
+	for _, v := range d.Services() {
+		if len(v.Storage.LUNs) != 4 {
 			t.Errorf("%+v", v)
 		}
 	}
@@ -408,8 +408,8 @@ func TestDeviceVolume(t *testing.T) {
 	i, j := strings.Index(string(src), "cache:\n"), strings.Index(string(src), "filesystem:\n")
 	text := string(src[:i]) + string(src[j:])
 	d := build(t, strings.Replace(text, "storage:\n", "storage:\n  volume: device\n", 1))
-	v := d.Volumes[0]
-	if v.VG != "" || v.Device != d.LUNs()[0].Device || v.SU != 512*spec.KiB || v.SW != 40 {
+	v := d.Services()[0]
+	if v.Storage.VG != "" || v.Storage.Device != d.LUNs()[0].Device || v.SU != 512*spec.KiB || v.SW != 40 {
 		t.Errorf("%+v", v)
 	}
 	if d.LUNs()[0].Use != "xfs" {
@@ -428,7 +428,7 @@ func TestMixedLustre(t *testing.T) {
 	if len(d.Arrays) != 1 || d.Arrays[0].Set != "oss" || len(d.LUNs()) != 2 {
 		t.Fatalf("%+v", d.Arrays)
 	}
-	for _, x := range d.Lustre.Targets {
+	for _, x := range d.Targets() {
 		want := "/dev/small_mds/"
 		if x.Kind == "ost" {
 			want = "/dev/mapper/small-OST"

@@ -114,7 +114,7 @@ func settings(d *Design) []Setting {
 			add("server", "md", "group_thread_cnt", "4", "parity by several threads: one does 1-2 GB/s", "kernel: admin-guide/md, group_thread_cnt")
 		}
 	}
-	groupsPerVolume := max(1, len(d.Volumes[0].Groups))
+	groupsPerVolume := max(1, len(d.Services()[0].Storage.Groups))
 	ra := max(4096, int(2*fullStripe(r)/spec.KiB))
 	raLV := max(4096, int(2*fullStripe(r)/spec.KiB)*groupsPerVolume)
 	if !hasArrays(d) {
@@ -126,7 +126,8 @@ func settings(d *Design) []Setting {
 	multipathSettings(d, add)
 
 	// Volume and file system.
-	v := d.Volumes[0]
+	sv := d.Services()[0]
+	v := &sv.Storage
 	if v.Stripes > 1 {
 		why := "one full RAID stripe goes to one group, then the next group's turn"
 		if v.StripeSize != fullStripe(r) {
@@ -135,10 +136,10 @@ func settings(d *Design) []Setting {
 		add("server", "lvm", "stripesize", v.StripeSize.String(), why, "lvcreate(8)")
 		add("server", "lvm", "stripes", strconv.Itoa(v.Stripes), "every file is spread over all groups", "lvcreate(8)")
 	}
-	add("server", "mkfs", "su", v.SU.String(), "the RAID chunk: XFS places and extends files in these units, so that full stripes are written without reading", "mkfs.xfs(8)")
-	add("server", "mkfs", "sw", strconv.Itoa(v.SW), "data disks: "+dataDisks(r.Data, len(v.Groups)), "mkfs.xfs(8)")
+	add("server", "mkfs", "su", sv.SU.String(), "the RAID chunk: XFS places and extends files in these units, so that full stripes are written without reading", "mkfs.xfs(8)")
+	add("server", "mkfs", "sw", strconv.Itoa(sv.SW), "data disks: "+dataDisks(r.Data, len(v.Groups)), "mkfs.xfs(8)")
 	add("server", "mkfs", "sectsize", "4096", "disks write 4 KiB at once whatever they report; and a cache of 4 KiB sectors can be put under it later", "mkfs.xfs(8)")
-	lv := d.lvSize(v.Service)
+	lv := d.lvSize(sv.Name)
 	add("server", "mkfs", "log size", logSize(lv).String(), "room for many creates in flight, and replayed within seconds at a takeover", "mkfs.xfs(8)")
 	add("server", "mkfs", "log su", logSU.String(), "every log write is padded to this, and sync exports force the log at each COMMIT: small, or a takeover has much to replay", "mkfs.xfs(8)")
 	add("server", "mount", "noatime", "on", "reading writes nothing", "mount(8)")
@@ -155,7 +156,7 @@ func settings(d *Design) []Setting {
 	}
 	add("server", "sysctl", "vm.vfs_cache_pressure", "50", "inodes and directories stay in memory rather than file data: a lookup from disk costs far more than a block", "kernel: admin-guide/sysctl/vm")
 
-	if d.HA != nil && d.Lustre == nil {
+	if d.Clustered() && d.Lustre == nil {
 		add("server", "sysctl", "fs.xfs.xfssyncd_centisecs", "500", "every 5 s, not 30, metadata that is in the log is written to its place: so much less is replayed at a takeover", "kernel: admin-guide/xfs")
 		add("server", "sysctl", "fs.leases-enable", "0", "nfsd delegates no files: a lock that a client took for itself under a delegation is unknown to the servers, and can be lost at a takeover", "kernel: admin-guide/sysctl/fs; RFC 8881 10.2.1")
 	}
@@ -169,10 +170,10 @@ func settings(d *Design) []Setting {
 	add("server", "nfsd", "versions", strings.Join(s.NFS.Versions, " "), "4.0 is not served: without RECLAIM_COMPLETE every takeover waits for the whole grace period", "rpc.nfsd(8)")
 	add("server", "nfsd", "lease", strconv.Itoa(s.NFS.Lease), "seconds; a client that renewed within them keeps its locks over a takeover. Shorter ones expire during it", "nfsd(7)")
 	add("server", "nfsd", "grace", strconv.Itoa(s.NFS.Grace), "seconds in which locks may be reclaimed only; v4 ends it when every known client has", "nfsd(7)")
-	if d.HA != nil {
+	if d.Clustered() {
 		add("server", "nfsd", "lock grace", strconv.Itoa(min(s.NFS.Grace, lockGrace)), "seconds of the same for NLM, which cannot tell when all have reclaimed and holds up new v4 locks too. A client reclaims when it is notified: at once, or if messages are lost 2, 6 or 14 s later", "lockd: nlm_grace_period; sm-notify(8)")
 	}
-	for i, sv := range d.Services {
+	for i, sv := range d.Services() {
 		if i > 0 {
 			add("server", "nfsd", "scope", sv.Scope, "likewise, of service "+sv.Name, "rpc.nfsd(8), RFC 8881 2.10.4")
 			continue
@@ -188,12 +189,12 @@ func settings(d *Design) []Setting {
 	add("server", "export", "fsid", "UUID of the path", "file handles stay valid on the other server and after a rebuild of the host", "exports(5)")
 
 	// Cluster.
-	if d.HA != nil {
-		haSettings(d.HA.TokenMS, d.HA.Failback, add)
+	if ha := d.Pairs[0].HA; ha != nil {
+		haSettings(ha.TokenMS, ha.Failback, add)
 		add("server", "pacemaker", "power_timeout", bmcAnswer, "a BMC that does not answer one command within so many seconds is dead, and the PDUs' turn comes; one that is alive is asked so often, a second apart, whether its server is off. A BMC slower than that fails the fence test of apply", "fence_ipmilan(8)")
 		add("server", "pacemaker", "pcmk_reboot_timeout", bmcTimeout, "a BMC that has not switched its server off and on by then, tried once, is given up for the PDUs. ipmitool alone asks a dead one for 20 s", "pacemaker-fenced(7)")
 		add("server", "pacemaker", "priority-fencing-delay", raceDelay, "two servers that lose sight of each other fence each other. The one without the service is shot so much later, and so wins: it can serve, which is more than is known of the other. A dead server that served is fenced at once", "pacemaker-schedulerd(7)")
-		if len(d.Services) > 1 {
+		if len(d.Services()) > 1 {
 			add("server", "pacemaker", "pcmk_delay_base", tieDelay, "while each server has a service neither is passive: the first one is shot later, and wins", "pacemaker-fenced(7)")
 		}
 	}
@@ -251,7 +252,7 @@ func multipathSettings(d *Design, add func(role, kind, name, value, reason, sour
 	switch {
 	case d.Lustre != nil:
 		then = "the target moves"
-	case d.HA != nil:
+	case d.Clustered():
 		then = "the service moves"
 	}
 	if hasArrays(d) {
@@ -265,7 +266,7 @@ func multipathSettings(d *Design, add func(role, kind, name, value, reason, sour
 		add("server", "multipath", "dev_loss_tmo", "60", "a pulled cable may come back within a minute without the LUN being forgotten", "multipath.conf(5)")
 		return
 	}
-	if d.HA != nil && d.Lustre == nil {
+	if d.Clustered() && d.Lustre == nil {
 		add("server", "multipath", "polling_interval", "2", "seconds between checks of a path, at first", "multipath.conf(5)")
 		add("server", "multipath", "no_path_retry", "1", "3 s after its last path is gone a disk fails, and md goes on without it: clients wait so long for a disk that was pulled. If it is all disks the server is fenced, see ocf:mortar:watch", "multipath.conf(5), multipathd: retry_tick")
 	} else {
@@ -287,7 +288,7 @@ func dataDisks(perGroup, groups int) string {
 
 // everyExport says whether every export has an option.
 func everyExport(d *Design, option string) bool {
-	for _, s := range d.Services {
+	for _, s := range d.Services() {
 		for _, e := range s.Exports {
 			if !slices.Contains(e.Options, option) {
 				return false

@@ -16,9 +16,7 @@ type Design struct {
 	Spec     *spec.Spec    `json:"spec,omitempty"`
 	Disks    []Disk        `json:"disks"` // every disk of every enclosure, in order
 	Groups   []Group       `json:"groups"`
-	Volumes  []Volume      `json:"volumes"` // one per service, same order
-	Services []Service     `json:"services"`
-	HA       *HA           `json:"ha,omitempty"` // nil for one server
+	Pairs    []Pair        `json:"pairs"` // of an NFS brick one; of Lustre one for each module
 	Mounts   []ClientMount `json:"mounts"`
 	Settings []Setting     `json:"settings"` // tuning, per role
 	Capacity Capacity      `json:"capacity"`
@@ -27,10 +25,71 @@ type Design struct {
 	Differs []Difference `json:"differs,omitempty"`
 
 	Arrays       []Array       `json:"arrays,omitempty"`       // RAID arrays and controllers; none for JBODs
-	Cache        *Cache        `json:"cache,omitempty"`        // SSDs in front of the volume
-	Lustre       *Lustre       `json:"lustre,omitempty"`       // for flavour lustre
+	Lustre       *Lustre       `json:"lustre,omitempty"`       // the file system of all pairs, for flavour lustre
 	Advice       []Advice      `json:"advice,omitempty"`       // placement of cards
 	Translations []Translation `json:"translations,omitempty"` // values of the past
+}
+
+// Pair is two servers that take over each other's services, a cluster of its
+// own; or one server, which has nobody to take over.
+type Pair struct {
+	Name     string    `json:"name"`           // of the brick, or of Lustre's module
+	Role     string    `json:"role,omitempty"` // of a module: mds or oss
+	Servers  []string  `json:"servers"`
+	HA       *HA       `json:"ha,omitempty"` // nil for one server
+	Services []Service `json:"services"`
+}
+
+// Service is what moves from server to server as one: storage, and what is
+// served from it. Exactly one of NFS and Targets is there: that is its kind.
+type Service struct {
+	Name      string  `json:"name"`
+	Preferred string  `json:"preferred"` // server
+	Storage   Storage `json:"storage"`
+	*NFS              // an address with exports of a file system
+	// Targets are those of a Lustre file system, in the order of mounting.
+	Targets []Target `json:"targets,omitempty"`
+}
+
+// Storage is what a service stands on: md arrays of disks or LUNs of an array,
+// joined by a volume group, with a cache of SSDs in front or without.
+type Storage struct {
+	Groups []string `json:"groups"` // RAID groups; md arrays, or inside of LUNs
+	// LUNs are devices, where an array makes the groups.
+	LUNs       []string   `json:"luns,omitempty"`
+	VG         string     `json:"vg"`
+	LV         string     `json:"lv"`      // device /dev/<VG>/<LV>
+	Stripes    int        `json:"stripes"` // LVM stripes (1: linear)
+	StripeSize spec.Bytes `json:"stripe_size"`
+	// SystemID is the LVM system ID that owns the volume group while nobody
+	// serves it. HA: that of no host, mortar-<brick>. One server: its host
+	// name, as LVM's system_id_source=uname gives it.
+	SystemID   string     `json:"system_id"`
+	ExtentSize spec.Bytes `json:"extent_size"` // LVM physical extent
+	// Device is the one LUN that carries the data if there is no volume group.
+	Device string `json:"device,omitempty"`
+	Cache  *Cache `json:"cache,omitempty"`
+}
+
+// NFS is an address with exports of an XFS file system.
+type NFS struct {
+	Address  string `json:"address"`   // service IP
+	Prefix   int    `json:"prefix"`    // its network's prefix length
+	StateDir string `json:"state_dir"` // shared directory for NFS recovery state, on the volume, outside every export; root 0711
+	// Namespace is the network namespace of nfsd and the service address on the
+	// server; "" is the server's own. Of two services each has one, because
+	// both may run on one server: nfsd's threads, exports, clients, locks and
+	// grace are those of a namespace.
+	Namespace  string     `json:"namespace,omitempty"`
+	Scope      string     `json:"scope"` // NFS server scope and statd name: equal on both nodes, or clients cannot reclaim
+	Exports    []Export   `json:"exports"`
+	FSUUID     string     `json:"fs_uuid"`   // UUIDv5
+	FSLabel    string     `json:"fs_label"`  // at most 12 characters (XFS)
+	SU         spec.Bytes `json:"su"`        // XFS stripe unit
+	SW         int        `json:"sw"`        // XFS stripe width, in stripe units
+	MkfsArgs   []string   `json:"mkfs_args"` // after `mkfs.xfs`, without the device
+	MountPoint string     `json:"mount_point"`
+	MountOpts  []string   `json:"mount_opts"`
 }
 
 // Array is a RAID array, or a RAID controller, and what is to be made on it.
@@ -89,8 +148,6 @@ type Cache struct {
 type Lustre struct {
 	FSName      string         `json:"fsname"`
 	LNET        string         `json:"lnet"` // networks= of the lnet module, e.g. o2ib(ib0)
-	Modules     []Module       `json:"modules"`
-	Targets     []Target       `json:"targets"` // in order of mounting: MGS, MDT, OSTs
 	MGSNIDs     []string       `json:"mgs_nids"`
 	Mount       string         `json:"mount"` // on clients
 	Source      string         `json:"source"`
@@ -100,15 +157,6 @@ type Lustre struct {
 	Pools       []spec.OSTPool `json:"pools,omitempty"`
 	OSTs        int            `json:"osts"`
 	Params      []string       `json:"params"` // for lctl set_param -P
-}
-
-// Module is a pair of servers, a cluster of its own, with its targets.
-type Module struct {
-	Name    string   `json:"name"`
-	Role    string   `json:"role"` // mds or oss
-	Servers []string `json:"servers"`
-	HA      *HA      `json:"ha"`
-	Targets []string `json:"targets"`
 }
 
 // Target is an MGS, MDT or OST.
@@ -190,49 +238,6 @@ func (g *Group) Set() string {
 		return g.Module
 	}
 	return g.Service
-}
-
-// Volume is one volume group with one logical volume and its file system.
-type Volume struct {
-	Service    string     `json:"service"`
-	VG         string     `json:"vg"`
-	LV         string     `json:"lv"`      // device /dev/<VG>/<LV>
-	Groups     []string   `json:"groups"`  // physical volumes, in order
-	Stripes    int        `json:"stripes"` // LVM stripes (1: linear)
-	StripeSize spec.Bytes `json:"stripe_size"`
-	// SystemID is the LVM system ID that owns the volume group while nobody
-	// serves it. HA: that of no host, mortar-<brick>. One server: its host
-	// name, as LVM's system_id_source=uname gives it.
-	SystemID   string     `json:"system_id"`
-	ExtentSize spec.Bytes `json:"extent_size"` // LVM physical extent
-	FSUUID     string     `json:"fs_uuid"`     // UUIDv5
-	FSLabel    string     `json:"fs_label"`    // at most 12 characters (XFS)
-	SU         spec.Bytes `json:"su"`          // XFS stripe unit
-	SW         int        `json:"sw"`          // XFS stripe width, in stripe units
-	MkfsArgs   []string   `json:"mkfs_args"`   // after `mkfs.xfs`, without the device
-	MountPoint string     `json:"mount_point"`
-	MountOpts  []string   `json:"mount_opts"`
-	// LUNs are the physical volumes where an array makes the groups; Device is
-	// what the file system is made on if there is no volume group.
-	LUNs   []string `json:"luns,omitempty"`
-	Device string   `json:"device,omitempty"`
-}
-
-// Service is an address with exports.
-type Service struct {
-	Name      string `json:"name"`
-	Address   string `json:"address"`   // service IP
-	Prefix    int    `json:"prefix"`    // its network's prefix length
-	Preferred string `json:"preferred"` // server
-	Volume    string `json:"volume"`    // Volume.VG
-	StateDir  string `json:"state_dir"` // shared directory for NFS recovery state, on the volume, outside every export; root 0711
-	// Namespace is the network namespace of nfsd and the service address on the
-	// server; "" is the server's own. Of two services each has one, because
-	// both may run on one server: nfsd's threads, exports, clients, locks and
-	// grace are those of a namespace.
-	Namespace string   `json:"namespace,omitempty"`
-	Scope     string   `json:"scope"` // NFS server scope and statd name: equal on both nodes, or clients cannot reclaim
-	Exports   []Export `json:"exports"`
 }
 
 // Export is one line of exportfs.

@@ -26,55 +26,59 @@ func stripeSize(r spec.RAID) spec.Bytes {
 	return min(r.Chunk, extentSize)
 }
 
-func (d *Design) volume(v *spec.Service, groups []Group) Volume {
+// storage is what a service of an NFS brick stands on.
+func (d *Design) storage(v *spec.Service, groups []Group) Storage {
 	s := d.Spec
 	r := s.Storage.RAID
 	luns := d.lunsOf(v.Name)
-	lv := d.lvSize(v.Name)
-	vol := Volume{
-		Service:    v.Name,
+	out := Storage{
 		VG:         strings.ReplaceAll(s.Name+"_"+v.Name, "-", "_"),
 		LV:         "data",
 		Stripes:    len(groups),
 		StripeSize: stripeSize(r),
 		ExtentSize: extentSize,
-		FSUUID:     stableUUID(s, "xfs", v.Name).String(),
-		FSLabel:    v.Name,
-		SU:         r.Chunk,
-		SW:         r.Data * len(groups),
-		MountPoint: v.Path,
+		SystemID:   s.Servers[0].Name,
+	}
+	if s.HA != nil {
+		out.SystemID = "mortar-" + s.Name
 	}
 	for _, g := range groups {
-		vol.Groups = append(vol.Groups, g.Name)
+		out.Groups = append(out.Groups, g.Name)
 	}
 	if len(luns) > 0 {
-		vol.Stripes = len(luns)
+		out.Stripes = len(luns)
 		// A LUN of several spans takes a stripe of each in turn.
-		vol.StripeSize = min(stripeSize(r)*spec.Bytes(len(luns[0].Groups)), extentSize)
-		if !powerOfTwo(vol.StripeSize) {
-			vol.StripeSize = stripeSize(r)
+		out.StripeSize = min(stripeSize(r)*spec.Bytes(len(luns[0].Groups)), extentSize)
+		if !powerOfTwo(out.StripeSize) {
+			out.StripeSize = stripeSize(r)
 		}
 		for _, l := range luns {
-			vol.LUNs = append(vol.LUNs, l.Device)
+			out.LUNs = append(out.LUNs, l.Device)
 		}
 	}
 	if s.Storage.Volume == "device" && len(luns) > 0 {
-		vol.VG, vol.LV, vol.Device = "", "", luns[0].Device
+		out.VG, out.LV, out.Device = "", "", luns[0].Device
 	}
-	if s.HA != nil {
-		vol.SystemID = "mortar-" + s.Name
-	} else {
-		vol.SystemID = s.Servers[0].Name
+	return out
+}
+
+// fileSystem is the XFS of a service of an NFS brick.
+func (d *Design) fileSystem(v *spec.Service, groups []Group) *NFS {
+	s := d.Spec
+	r := s.Storage.RAID
+	out := &NFS{
+		FSUUID: stableUUID(s, "xfs", v.Name).String(), FSLabel: v.Name,
+		SU: r.Chunk, SW: r.Data * len(groups),
+		MountPoint: v.Path, MountOpts: mountOptions(s),
 	}
-	vol.MkfsArgs = []string{
-		"-L", vol.FSLabel,
-		"-m", "uuid=" + vol.FSUUID,
+	out.MkfsArgs = []string{
+		"-L", out.FSLabel,
+		"-m", "uuid=" + out.FSUUID,
 		"-s", "size=4096",
-		"-d", fmt.Sprintf("su=%dk,sw=%d", vol.SU/spec.KiB, vol.SW),
-		"-l", fmt.Sprintf("size=%dm,su=%dk", logSize(lv)/spec.MiB, logSU/spec.KiB),
+		"-d", fmt.Sprintf("su=%dk,sw=%d", out.SU/spec.KiB, out.SW),
+		"-l", fmt.Sprintf("size=%dm,su=%dk", logSize(d.lvSize(v.Name))/spec.MiB, logSU/spec.KiB),
 	}
-	vol.MountOpts = mountOptions(s)
-	return vol
+	return out
 }
 
 // logSize is the XFS log: large enough that creating many files does not wait
@@ -167,10 +171,10 @@ func (d *Design) lvSize(service string) spec.Bytes {
 func (d *Design) capacity() {
 	c := &d.Capacity
 	if d.Lustre != nil {
-		for _, m := range d.Lustre.Modules {
-			one := d.moduleCapacity(m)
+		for i := range d.Pairs {
+			one := d.moduleCapacity(&d.Pairs[i])
 			c.Sets = append(c.Sets, one)
-			if m.Role == "oss" {
+			if d.Pairs[i].Role == "oss" {
 				c.Raw += one.Raw
 				c.RAID += one.RAID
 				c.LUNs += one.LUNs
@@ -190,8 +194,8 @@ func (d *Design) capacity() {
 			c.LUNs += l.Size
 		}
 	}
-	for _, v := range d.Volumes {
-		lv := d.lvSize(v.Service)
+	for _, v := range d.Services() {
+		lv := d.lvSize(v.Name)
 		c.Usable += lv - logSize(lv)
 	}
 }

@@ -47,7 +47,10 @@ func FromDesign(d *design.Design) (Hardware, error) {
 	h.Level, h.Groups, h.Data, h.Parity = g.Level, len(groups), g.Data, g.Parity
 	h.DiskType = g.Members[0].Type
 	h.DiskBytes = float64(g.Members[0].Size)
-	for _, sv := range d.Services {
+	for _, sv := range d.Services() {
+		if sv.NFS == nil {
+			continue
+		}
 		for _, e := range sv.Exports {
 			h.Async = h.Async || slices.Contains(e.Options, "async")
 		}
@@ -94,7 +97,8 @@ func FromDesign(d *design.Design) (Hardware, error) {
 	}
 	h.network(s, server)
 
-	if c := d.Cache; c != nil {
+	if sv := d.Cached(); sv != nil {
+		c := sv.Storage.Cache
 		h.CacheSSDs, h.CacheMode, h.CacheBypass = len(c.SSDs), c.Mode, c.Bypass > 0
 	}
 	h.load()

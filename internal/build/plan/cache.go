@@ -14,19 +14,6 @@ import (
 // superblocks, fdisk has sfdisk, smartmontools tell how worn an SSD is.
 var cachePackages = []string{"bcache-tools", "fdisk", "smartmontools"}
 
-// cached tells whether the design's cache is that of a volume.
-func (b *builder) cached(v *design.Volume) bool {
-	return b.d.Cache != nil && v.VG == b.d.Volumes[0].VG
-}
-
-// mounted is the device of a volume's file system.
-func (b *builder) mounted(v *design.Volume) string {
-	if b.cached(v) {
-		return b.d.Cache.Device
-	}
-	return "/dev/" + v.VG + "/" + v.LV
-}
-
 // cacheUnit brings the cache of a single server's service up at boot.
 func cacheUnit(service string) string { return "mortar-cache-" + service + ".service" }
 
@@ -36,8 +23,8 @@ func watchUnit(service string) string { return "mortar-cache-watch-" + service +
 func unitPath(unit string) string { return "/etc/systemd/system/" + unit }
 
 // cacheConfig is what the servers are told of the cache.
-func (b *builder) cacheConfig(v *design.Volume, s *design.Service) ([]byte, error) {
-	k := b.d.Cache
+func cacheConfig(s *design.Service) ([]byte, error) {
+	v, k := &s.Storage, s.Storage.Cache
 	c := cache.Config{
 		Service: s.Name, VG: v.VG, LV: v.LV, Mode: k.Mode, Bypass: int64(k.Bypass), MirrorBytes: int64(k.Mirror),
 		DirtyUUIDs: k.DirtyUUIDs, CleanUUIDs: k.CleanUUIDs,
@@ -53,8 +40,11 @@ func (b *builder) cacheConfig(v *design.Volume, s *design.Service) ([]byte, erro
 
 // cacheSSDs refuses SSDs that are not there or carry what is not ours.
 func (b *builder) cacheSSDs() {
-	k := b.d.Cache
-	at := b.placeOf(&b.d.Volumes[0])
+	s := b.cached()
+	if s == nil {
+		return
+	}
+	k, at := s.Storage.Cache, b.placeOf(s)
 	for _, h := range b.servers {
 		r := &resource.CacheSSDs{Host: h, Arrays: slices.Concat(k.DirtyUUIDs, k.CleanUUIDs)}
 		for _, d := range k.SSDs {
@@ -85,8 +75,9 @@ const (
 
 // cacheFiles are the cache's files on a server.
 func (b *builder) cacheFiles(h string) {
-	v, s := &b.d.Volumes[0], &b.d.Services[0]
-	c, err := b.cacheConfig(v, s)
+	s := b.cached()
+	v := &s.Storage
+	c, err := cacheConfig(s)
 	if err != nil {
 		return // storage reports it
 	}
@@ -103,7 +94,7 @@ func (b *builder) cacheFiles(h string) {
 	})
 	b.add(StageKernel, h, "directory /etc/mortar", &resource.Directory{Path: "/etc/mortar", Mode: 0o700})
 	b.add(StageKernel, h, "configuration of the cache", &resource.TextFile{Path: cache.ConfigPath(s.Name), Content: append(c, '\n'), Mode: 0o600})
-	if b.d.HA != nil {
+	if b.pair.HA != nil {
 		return
 	}
 	unit := func(title, name, description string, more, service []string) {
@@ -147,12 +138,12 @@ func ignoreSSDs(c *design.Cache) string {
 // addHeader makes room for bcache's superblocks and the label, before the
 // volume takes all that is left of its group. align is where a full stripe
 // of a physical volume may begin.
-func (b *builder) addHeader(v *design.Volume, host, id string, pvs []string, align int64, activate bool) {
-	if !b.cached(v) {
+func (b *builder) addHeader(v *design.Storage, host, id string, pvs []string, align int64, activate bool) {
+	if v.Cache == nil {
 		return
 	}
-	b.add(StageStorage, host, "logical volume "+v.VG+"/"+b.d.Cache.Header, &resource.LogicalVolume{
-		VG: v.VG, Name: b.d.Cache.Header, PVs: pvs, SystemID: id, Stripes: v.Stripes, StripeSize: int64(v.StripeSize),
+	b.add(StageStorage, host, "logical volume "+v.VG+"/"+v.Cache.Header, &resource.LogicalVolume{
+		VG: v.VG, Name: v.Cache.Header, PVs: pvs, SystemID: id, Stripes: v.Stripes, StripeSize: int64(v.StripeSize),
 		Size: headerSize(align, int64(v.ExtentSize), v.Stripes), Activate: activate,
 	})
 }
@@ -169,15 +160,16 @@ func headerSize(align, extent int64, stripes int) int64 {
 }
 
 // addCache puts the SSDs in front of a volume.
-func (b *builder) addCache(v *design.Volume, s *design.Service, host string) error {
-	c, err := b.cacheConfig(v, s)
+func (b *builder) addCache(s *design.Service, host string) error {
+	v := &s.Storage
+	c, err := cacheConfig(s)
 	if err != nil {
 		return err
 	}
 	b.add(StageStorage, host, "cache of "+v.VG+"/"+v.LV, &resource.Cache{
-		Path: cache.ConfigPath(s.Name), VG: v.VG, LV: v.LV, Header: b.d.Cache.Header, Device: b.d.Cache.Device, Config: c,
+		Path: cache.ConfigPath(s.Name), VG: v.VG, LV: v.LV, Header: v.Cache.Header, Device: v.Cache.Device, Config: c,
 	})
-	if b.d.HA == nil {
+	if b.pair.HA == nil {
 		b.add(StageStorage, host, "cache at boot", &resource.Units{Name: "cache", List: []resource.Unit{
 			{Name: cacheUnit(s.Name), Active: true, Why: "stops the cache at shutdown; the mount starts it at boot"},
 			{Name: watchUnit(s.Name), Active: true, Why: "writes down on the disks which SSDs hold the newest dirty data"},
@@ -188,13 +180,14 @@ func (b *builder) addCache(v *design.Volume, s *design.Service, host string) err
 
 // forgetCache removes what is left of a cache that was in the spec once.
 func (b *builder) forgetCache() {
-	if b.d.Cache != nil {
+	if b.cached() != nil || b.d.Lustre != nil {
 		return
 	}
+	name := b.pair.Services[0].Name
 	for _, h := range b.servers {
-		r := &resource.NoCache{Path: cache.ConfigPath(b.d.Services[0].Name), Forget: true}
-		if b.d.HA == nil {
-			r.Units = []string{unitPath(cacheUnit(b.d.Services[0].Name)), unitPath(watchUnit(b.d.Services[0].Name))}
+		r := &resource.NoCache{Path: cache.ConfigPath(name), Forget: true}
+		if b.pair.HA == nil {
+			r.Units = []string{unitPath(cacheUnit(name)), unitPath(watchUnit(name))}
 		}
 		b.add(StageNFS, h, "no cache", r)
 	}

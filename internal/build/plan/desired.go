@@ -50,10 +50,7 @@ const (
 // Facts decide where the steps of storage go; secrets reads the files the
 // spec names, and CorosyncKey.
 func Desired(d *design.Design, facts Facts, secrets func(file string) ([]byte, error)) ([]Step, error) {
-	b := &builder{d: d, facts: facts, secrets: secrets}
-	for _, s := range d.Spec.Servers {
-		b.servers = append(b.servers, s.Name)
-	}
+	b := newBuilder(d, &d.Pairs[0], facts, secrets)
 	if err := b.profile(); err != nil {
 		return nil, err
 	}
@@ -64,8 +61,8 @@ func Desired(d *design.Design, facts Facts, secrets func(file string) ([]byte, e
 	b.packages()
 	b.kernel()
 	b.multipath()
-	for i := range d.Volumes {
-		if err := b.storage(&d.Volumes[i], &d.Services[i]); err != nil {
+	for _, s := range b.services() {
+		if err := b.storage(s); err != nil {
 			return nil, err
 		}
 	}
@@ -88,7 +85,7 @@ func (b *builder) serve() error {
 		return err
 	}
 	b.forgetCache()
-	if b.d.HA != nil {
+	if b.pair.HA != nil {
 		if err := b.membership(); err != nil {
 			return err
 		}
@@ -100,12 +97,39 @@ func (b *builder) serve() error {
 	return nil
 }
 
+// builder makes the steps of one pair.
 type builder struct {
 	d       *design.Design
+	pair    *design.Pair
 	facts   Facts
 	secrets func(string) ([]byte, error)
-	servers []string
+	servers []string // of the pair
 	steps   []Step
+}
+
+func newBuilder(d *design.Design, p *design.Pair, facts Facts, secrets func(string) ([]byte, error)) *builder {
+	return &builder{d: d, pair: p, facts: facts, secrets: secrets, servers: p.Servers}
+}
+
+// services of the pair, by NFS.
+func (b *builder) services() []*design.Service {
+	var out []*design.Service
+	for i := range b.pair.Services {
+		if s := &b.pair.Services[i]; s.NFS != nil {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// cached is the service of the pair that has a cache, nil if none has.
+func (b *builder) cached() *design.Service {
+	for _, s := range b.services() {
+		if s.Storage.Cache != nil {
+			return s
+		}
+	}
+	return nil
 }
 
 func (b *builder) add(stage, host, title string, r resource.Resource) {
@@ -163,7 +187,7 @@ func refs(ks []design.Disk) []resource.DiskRef {
 // disk that is missing or carries what is not ours.
 func (b *builder) checks() {
 	for _, h := range append(slices.Clone(b.servers), b.clientNames()...) {
-		r := &resource.Host{Name: h, Releases: releases, NodeName: b.d.HA != nil && slices.Contains(b.servers, h)}
+		r := &resource.Host{Name: h, Releases: releases, NodeName: b.pair.HA != nil && slices.Contains(b.servers, h)}
 		for _, m := range b.d.MTUs(h) {
 			r.MTUs = append(r.MTUs, resource.WantedMTU(m))
 		}
@@ -184,28 +208,25 @@ func (b *builder) checks() {
 	for _, s := range b.servers {
 		b.add(StageHosts, s, "disks of "+s, &resource.Disks{Host: s, List: all, Arrays: arrays})
 	}
-	if b.d.Cache != nil {
-		b.cacheSSDs()
-	}
+	b.cacheSSDs()
 	// What the disks carry is looked at once, where each volume is or will be.
 	// What is to be wiped goes before multipath makes new devices of the disks,
 	// on which udev would assemble an array that is found there.
-	for i := range b.d.Volumes {
-		v := &b.d.Volumes[i]
+	for i, s := range b.services() {
 		var mine []resource.WantedDisk
 		for j, k := range b.d.Disks {
-			if k.Service == v.Service || k.Service == "" && i == 0 {
+			if k.Service == s.Name || k.Service == "" && i == 0 {
 				mine = append(mine, all[j])
 			}
 		}
-		at := b.placeOf(v)
-		b.add(StageDisks, at.host, "disks of "+v.Service, &resource.Disks{Host: at.host, List: mine, Arrays: arrays, Check: true})
+		at := b.placeOf(s)
+		b.add(StageDisks, at.host, "disks of "+s.Name, &resource.Disks{Host: at.host, List: mine, Arrays: arrays, Check: true})
 	}
 }
 
 // oneOwner refuses everything if two servers have an array of the brick.
 func (b *builder) oneOwner() error {
-	if b.d.HA == nil {
+	if b.pair.HA == nil {
 		return nil
 	}
 	var all Refusals
@@ -241,18 +262,13 @@ func (p place) alone() bool { return !p.managed && !p.built }
 // placeOf decides on the one server that builds a volume: the one where it is
 // up, or else the first; of two volumes each is
 // built where its service will run.
-func (b *builder) placeOf(v *design.Volume) place {
+func (b *builder) placeOf(svc *design.Service) place {
 	p := place{host: b.servers[0]}
-	if len(b.d.Services) > 1 {
-		// Each server builds its own, side by side.
-		for _, s := range b.d.Services {
-			if s.Volume == v.VG {
-				p.host = s.Preferred
-			}
-		}
+	if len(b.pair.Services) > 1 {
+		p.host = svc.Preferred // each server builds its own, side by side
 	}
 	for _, s := range b.servers {
-		for _, g := range b.groups(v) {
+		for _, g := range b.d.GroupsIn(&svc.Storage) {
 			if b.facts.HasArray(s, g.UUID) {
 				p.host = s
 			}
@@ -261,7 +277,7 @@ func (b *builder) placeOf(v *design.Volume) place {
 	for _, s := range b.servers {
 		// A cluster that starts, or is stopped, still owns what it is configured
 		// for: it may start the service at any moment, on either server.
-		f, id := b.facts.Hosts[s], resource.ServiceID(v.Service)
+		f, id := b.facts.Hosts[s], resource.ServiceID(svc.Name)
 		_, managed := f.Manages(id)
 		p.managed = p.managed || managed
 		c := f.Cluster
@@ -269,54 +285,33 @@ func (b *builder) placeOf(v *design.Volume) place {
 			p.host, p.running = r.Node, true
 		}
 	}
-	if b.d.HA == nil || p.managed {
+	if b.pair.HA == nil || p.managed {
 		return p
 	}
 	for _, s := range b.servers {
-		if b.facts.Hosts[s].Built[v.VG] == b.digest(v) {
+		if b.facts.Hosts[s].Built[svc.Storage.VG] == b.digest(svc) {
 			p.host, p.built = s, true
 		}
 	}
 	return p
 }
 
-// digest of all that storage builds for a volume.
-func (b *builder) digest(v *design.Volume) string {
-	var of struct {
-		Volume  *design.Volume
+// digest of all that storage builds for a service.
+func (b *builder) digest(s *design.Service) string {
+	text, err := json.Marshal(struct {
+		Service *design.Service
 		Groups  []design.Group
-		Exports []design.Export
-		Cache   *design.Cache
-	}
-	of.Volume, of.Groups, of.Cache = v, b.groups(v), b.d.Cache
-	for _, s := range b.d.Services {
-		if s.Volume == v.VG {
-			of.Exports = s.Exports
-		}
-	}
-	text, err := json.Marshal(of)
+	}{s, b.d.GroupsIn(&s.Storage)})
 	if err != nil {
 		panic(err) // plain values only
 	}
 	return fmt.Sprintf("%x", sha256.Sum256(text))
 }
 
-func (b *builder) groups(v *design.Volume) []design.Group {
-	var out []design.Group
-	for _, n := range v.Groups {
-		for _, g := range b.d.Groups {
-			if g.Name == n {
-				out = append(out, g)
-			}
-		}
-	}
-	return out
-}
-
 func (b *builder) packages() {
 	server := []string{"mdadm", "lvm2", "multipath-tools", "xfsprogs", "nfs-kernel-server", "nfs-common", "rpcbind"}
 	p := &resource.Packages{Names: server}
-	if b.d.HA != nil {
+	if b.pair.HA != nil {
 		// ipmitool and ping are what a fence test witnesses with.
 		p.Names = append(p.Names, "corosync", "pacemaker", "pacemaker-cli-utils", "resource-agents", "ipmitool", "iputils-ping")
 		// Debian 12 has all fence agents in one package.
@@ -325,7 +320,7 @@ func (b *builder) packages() {
 			"13": {"fence-agents-ipmilan", "fence-agents-apc-snmp"},
 		}
 	}
-	if b.d.Cache != nil {
+	if b.cached() != nil {
 		p.Names = append(p.Names, cachePackages...)
 	}
 	for _, s := range b.servers {
@@ -348,12 +343,12 @@ func (b *builder) kernel() {
 			if b.d.Spec.Storage.RAID.Level == 10 {
 				m.Names[0] = "raid10"
 			}
-			if b.d.Cache != nil {
+			if b.cached() != nil {
 				m.Names = append(m.Names, "bcache", "raid0", "raid1", "raid10")
 			}
 			// A scheduler that is a module can only be chosen once it is loaded, also
 			// by udev, which may not load one.
-			if len(b.d.Services) > 1 {
+			if len(b.pair.Services) > 1 {
 				m.Names = append(m.Names, "ipvlan") // of each service's namespace
 			}
 			if s := b.d.Value("disk", "scheduler"); s != "" && s != "none" {
@@ -390,7 +385,7 @@ func (b *builder) kernel() {
 // makes them do so.
 func (b *builder) storageFiles(h string) {
 	var text strings.Builder
-	if b.d.HA != nil {
+	if b.pair.HA != nil {
 		text.WriteString("# Shared arrays: nothing but the resource agent may assemble them, on the one\n" +
 			"# server that owns them. With <ignore>, udev does not.\n# Source: mdadm.conf(5)\n")
 	} else {
@@ -399,14 +394,14 @@ func (b *builder) storageFiles(h string) {
 	var arrays []string
 	for _, g := range b.d.Groups {
 		dev := "/dev/md/" + g.Name
-		if b.d.HA != nil {
+		if b.pair.HA != nil {
 			dev = "<ignore>"
 		}
 		text.WriteString("ARRAY " + dev + " UUID=" + g.UUID + "\n")
 		arrays = append(arrays, g.UUID)
 	}
 	var files []string
-	if b.d.HA != nil {
+	if b.pair.HA != nil {
 		lvm := "/etc/lvm/lvmlocal.conf"
 		b.add(StageKernel, h, "LVM configuration", &resource.TextFile{Path: lvm, Content: []byte(resource.Header +
 			`# A volume group belongs to the server whose name it carries: the other one
@@ -430,7 +425,8 @@ devices {
 // also those of a single server. It does not know multipath, and would
 // assemble them of single paths.
 func (b *builder) mdFiles(h, lines string, arrays, files []string) {
-	if c := b.d.Cache; c != nil {
+	if s := b.cached(); s != nil {
+		c := s.Storage.Cache
 		lines += ignoreSSDs(c)
 		arrays = slices.Concat(arrays, c.DirtyUUIDs, c.CleanUUIDs)
 		files = append(files, bcacheRules, cacheRules)
@@ -448,8 +444,8 @@ func (b *builder) multipath() {
 		uuids = append(uuids, g.UUID)
 	}
 	var lvs []string
-	for _, v := range b.d.Volumes {
-		lvs = append(lvs, v.VG+"/"+v.LV)
+	for _, s := range b.services() {
+		lvs = append(lvs, s.Storage.VG+"/"+s.Storage.LV)
 	}
 	for _, s := range b.servers {
 		b.add(StageMultipath, s, "multipath", &resource.Multipath{
@@ -482,41 +478,42 @@ func queueSettings(ss []resource.Setting) []resource.Setting {
 	return out
 }
 
-// storage builds a volume on one server, from arrays to directories.
-func (b *builder) storage(v *design.Volume, s *design.Service) error {
-	p := b.placeOf(v)
-	groups := b.groups(v)
+// storage builds what a service stands on, on one server, from arrays to
+// directories.
+func (b *builder) storage(s *design.Service) error {
+	p := b.placeOf(s)
+	v := &s.Storage
 	var pvs []string
 	arrays := map[string]string{}
 	first := len(b.steps)
-	for _, g := range groups {
+	for _, g := range b.d.GroupsIn(v) {
 		pvs = append(pvs, "/dev/md/"+g.Name)
 		arrays[g.UUID] = g.Name
 		b.add(StageStorage, p.host, "md array "+g.Name, arrayOf(g, p.alone()))
 	}
-	if b.d.HA != nil {
+	if b.pair.HA != nil {
 		// Both mount points exist, so that the agent need not make them.
 		for _, host := range b.servers {
-			b.add(StageRelease, host, "mount point "+v.MountPoint, &resource.Directory{Path: v.MountPoint, Keep: true})
+			b.add(StageRelease, host, "mount point "+s.MountPoint, &resource.Directory{Path: s.MountPoint, Keep: true})
 		}
 	}
 	if p.alone() || p.running {
-		if err := b.inside(v, s, p, pvs); err != nil {
+		if err := b.inside(s, p, pvs); err != nil {
 			return err
 		}
 	}
-	if b.d.HA != nil && !p.managed {
-		b.guard(b.steps[first:], v, p.host, arrays)
+	if b.pair.HA != nil && !p.managed {
+		b.guard(b.steps[first:], s, p.host, arrays)
 	}
 	// Otherwise the service is stopped or failed, and it is the cluster's to
 	// start, or the storage is being released: what is inside of the arrays
 	// cannot be looked at.
-	if b.d.HA != nil && !p.managed {
-		r := &resource.ReleaseStorage{VG: v.VG, LV: v.LV, SystemID: ocf.BuildingID(v.SystemID), RestID: v.SystemID, MountPoint: v.MountPoint, Arrays: arrays}
-		if b.cached(v) {
+	if b.pair.HA != nil && !p.managed {
+		r := &resource.ReleaseStorage{VG: v.VG, LV: v.LV, SystemID: ocf.BuildingID(v.SystemID), RestID: v.SystemID, MountPoint: s.MountPoint, Arrays: arrays}
+		if v.Cache != nil {
 			r.Cache, r.Cached = cache.ConfigPath(s.Name), (&cache.Config{VG: v.VG}).Mounted()
 		}
-		b.add(StageRelease, p.host, "storage of "+v.VG+" is built", &resource.Built{VG: v.VG, Digest: b.digest(v)})
+		b.add(StageRelease, p.host, "storage of "+v.VG+" is built", &resource.Built{VG: v.VG, Digest: b.digest(s)})
 		b.add(StageRelease, p.host, "release "+v.VG, r)
 	}
 	return nil
@@ -524,14 +521,14 @@ func (b *builder) storage(v *design.Volume, s *design.Service) error {
 
 // guard has every action that builds storage preceded by a look at all servers:
 // between the plan and the action somebody may have started a cluster.
-func (b *builder) guard(steps []Step, v *design.Volume, at string, arrays map[string]string) {
+func (b *builder) guard(steps []Step, svc *design.Service, at string, arrays map[string]string) {
 	var guards []Step
 	for _, s := range b.servers {
-		u := &resource.Unclaimed{Service: resource.ServiceID(v.Service)}
+		u := &resource.Unclaimed{Service: resource.ServiceID(svc.Name)}
 		if s != at {
 			u.Arrays = arrays
 		}
-		guards = append(guards, Step{Stage: StageStorage, Title: "nobody else has " + v.VG, Host: s, Resource: u})
+		guards = append(guards, Step{Stage: StageStorage, Title: "nobody else has " + svc.Storage.VG, Host: s, Resource: u})
 	}
 	for i := range steps {
 		if steps[i].Stage == StageStorage {
@@ -541,10 +538,11 @@ func (b *builder) guard(steps []Step, v *design.Volume, at string, arrays map[st
 }
 
 // inside is what the arrays carry, from the volume group to directories.
-func (b *builder) inside(v *design.Volume, s *design.Service, p place, pvs []string) error {
-	groups := b.groups(v)
+func (b *builder) inside(s *design.Service, p place, pvs []string) error {
+	v := &s.Storage
+	groups := b.d.GroupsIn(v)
 	id, rest := "", ""
-	if b.d.HA != nil {
+	if b.pair.HA != nil {
 		id = v.SystemID
 		if !p.managed {
 			id, rest = ocf.BuildingID(v.SystemID), v.SystemID
@@ -556,8 +554,7 @@ func (b *builder) inside(v *design.Volume, s *design.Service, p place, pvs []str
 		full := int64(groups[0].Data) * int64(groups[0].Chunk)
 		align = (int64(spec.MiB) + full - 1) / full * full
 	}
-	lv := "/dev/" + v.VG + "/" + v.LV
-	dev := b.mounted(v)
+	lv, dev := v.Backing(), v.Mounted()
 	b.add(StageStorage, p.host, "volume group "+v.VG, &resource.VolumeGroup{
 		Name: v.VG, LV: v.LV, PVs: pvs, SystemID: id, RestID: rest, Align: align, ExtentSize: int64(v.ExtentSize),
 	})
@@ -565,36 +562,36 @@ func (b *builder) inside(v *design.Volume, s *design.Service, p place, pvs []str
 	b.add(StageStorage, p.host, "logical volume "+v.VG+"/"+v.LV, &resource.LogicalVolume{
 		VG: v.VG, Name: v.LV, PVs: pvs, SystemID: id, Stripes: v.Stripes, StripeSize: int64(v.StripeSize), Activate: !p.managed,
 	})
-	if b.cached(v) {
-		if err := b.addCache(v, s, p.host); err != nil {
+	if v.Cache != nil {
+		if err := b.addCache(s, p.host); err != nil {
 			return err
 		}
 	} else {
 		b.add(StageStorage, p.host, "no cache of "+v.VG+"/"+v.LV, &resource.NoCache{Path: cache.ConfigPath(s.Name)})
 	}
-	b.add(StageStorage, p.host, "file system on "+dev, &resource.XFS{Device: dev, UUID: v.FSUUID, Args: v.MkfsArgs})
+	b.add(StageStorage, p.host, "file system on "+dev, &resource.XFS{Device: dev, UUID: s.FSUUID, Args: s.MkfsArgs})
 	if !p.running {
-		mount := &resource.MountPoint{Source: dev, Path: v.MountPoint, Type: "xfs", Options: v.MountOpts}
+		mount := &resource.MountPoint{Source: dev, Path: s.MountPoint, Type: "xfs", Options: s.MountOpts}
 		if dev == lv {
 			mount.Until = (&cache.Config{VG: v.VG}).Device()
 		}
-		if b.d.HA == nil {
+		if b.pair.HA == nil {
 			mount.Fstab = true
 			// A server whose disks are away still boots, so that it can be mended;
 			// nfs-server waits for the mount by its own generator.
-			mount.Options = append(slices.Clone(v.MountOpts), "nofail", "x-systemd.device-timeout=120s")
-			if b.cached(v) {
+			mount.Options = append(slices.Clone(s.MountOpts), "nofail", "x-systemd.device-timeout=120s")
+			if v.Cache != nil {
 				mount.Options = append(mount.Options, "x-systemd.requires="+cacheUnit(s.Name), "x-systemd.after="+cacheUnit(s.Name))
 			}
 		}
-		b.add(StageStorage, p.host, "mount "+v.MountPoint, mount)
+		b.add(StageStorage, p.host, "mount "+s.MountPoint, mount)
 	}
-	if b.d.HA != nil {
+	if b.pair.HA != nil {
 		b.add(StageStorage, p.host, "directory for the NFS state", &resource.Directory{Path: path.Dir(s.StateDir), Mode: 0o711})
 	}
-	made := map[string]bool{filepath.Clean(v.MountPoint): true}
+	made := map[string]bool{filepath.Clean(s.MountPoint): true}
 	for _, e := range s.Exports {
-		for _, dir := range below(v.MountPoint, e.Dir) {
+		for _, dir := range below(s.MountPoint, e.Dir) {
 			if !made[dir] {
 				made[dir] = true
 				b.add(StageStorage, p.host, "directory "+dir, &resource.Directory{Path: dir, Keep: true})
@@ -638,10 +635,10 @@ func (b *builder) nfs() error {
 		b.add(StageNFS, h, "NFS configuration", &resource.TextFile{
 			Path: "/etc/nfs.conf.d/mortar.conf", Content: []byte(b.nfsConf()),
 		})
-		if b.d.HA == nil {
+		if b.pair.HA == nil {
 			var lines []ocf.Export
-			for i := range b.d.Services {
-				lines = append(lines, exportsOf(&b.d.Services[i])...)
+			for _, s := range b.services() {
+				lines = append(lines, exportsOf(s)...)
 			}
 			b.add(StageNFS, h, "NFS units", &resource.Units{Name: "nfs", List: []resource.Unit{
 				{Name: "rpcbind.socket", Enabled: true, Active: true, Why: "NFSv3 clients ask it for the ports of mountd and statd"},
@@ -656,7 +653,7 @@ func (b *builder) nfs() error {
 			{Name: "nfs-server.service", Masked: true, Keep: b.servesNow(h), Why: "nfsd is the resource agent's to start, on the server that owns the volume"},
 			{Name: "rpc-statd-notify.service", Masked: true, Keep: true, Why: "the resource agent notifies, from the service address"},
 		}})
-		for _, svc := range b.d.Services {
+		for _, svc := range b.services() {
 			b.add(StageNFS, h, "name of "+svc.Address, &resource.HostsEntry{
 				Address: svc.Address, Names: []string{svc.Address, svc.Scope},
 				Why: "after a takeover sm-notify speaks to NFSv3 clients as the name of the service address; they know the server " +
@@ -670,12 +667,11 @@ func (b *builder) nfs() error {
 		b.add(StageNFS, h, "resource agent ocf:mortar:watch", &resource.Symlink{
 			Path: "/usr/lib/ocf/resource.d/mortar/watch", Target: mortarPath,
 		})
-		for i := range b.d.Services {
-			r, err := b.ocfConfig(&b.d.Services[i], &b.d.Volumes[i])
+		for _, s := range b.services() {
+			r, err := b.ocfConfig(s)
 			if err != nil {
 				return err
 			}
-			s := &b.d.Services[i]
 			b.add(StageNFS, h, "configuration of service "+s.Name, r)
 			// On both: which of them has the service may change meanwhile.
 			b.add(StageNFS, h, "exports of service "+s.Name, &resource.ServiceExports{
@@ -689,8 +685,8 @@ func (b *builder) nfs() error {
 // servesNow: while the agent's nfsd runs on a host, units are only masked,
 // never stopped.
 func (b *builder) servesNow(host string) bool {
-	for i := range b.d.Volumes {
-		if p := b.placeOf(&b.d.Volumes[i]); p.running && p.host == host {
+	for _, s := range b.services() {
+		if p := b.placeOf(s); p.running && p.host == host {
 			return true
 		}
 	}
@@ -701,12 +697,12 @@ func (b *builder) nfsConf() string {
 	n := b.d.Spec.NFS
 	var t strings.Builder
 	t.WriteString(resource.Header)
-	if b.d.HA != nil {
+	if b.pair.HA != nil {
 		t.WriteString("# The resource agent sets the same values when it starts nfsd; here they are\n# for whoever looks.\n")
 	}
 	t.WriteString("[nfsd]\n")
 	for _, s := range b.d.SettingsOf("nfsd") {
-		if s.Name == "scope" && len(b.d.Services) > 1 {
+		if s.Name == "scope" && len(b.pair.Services) > 1 {
 			continue // each service has its own
 		}
 		switch s.Name {
@@ -725,11 +721,11 @@ func (b *builder) nfsConf() string {
 	return t.String()
 }
 
-func (b *builder) ocfConfig(s *design.Service, v *design.Volume) (*resource.OCFConfig, error) {
-	n := b.d.Spec.NFS
+func (b *builder) ocfConfig(s *design.Service) (*resource.OCFConfig, error) {
+	n, v := b.d.Spec.NFS, &s.Storage
 	c := ocf.Config{
-		Service: s.Name, VG: v.VG, LV: v.LV, FSUUID: v.FSUUID, SystemID: v.SystemID,
-		MountPoint: filepath.Clean(v.MountPoint), MountOpts: v.MountOpts, StateDir: s.StateDir,
+		Service: s.Name, VG: v.VG, LV: v.LV, FSUUID: s.FSUUID, SystemID: v.SystemID,
+		MountPoint: filepath.Clean(s.MountPoint), MountOpts: s.MountOpts, StateDir: s.StateDir,
 		Namespace: s.Namespace,
 		NFS:       ocf.NFS{Threads: n.Threads, Versions: n.Versions, Lease: n.Lease, Grace: n.Grace, Scope: s.Scope},
 		Address:   s.Address + "/" + strconv.Itoa(s.Prefix),
@@ -745,9 +741,9 @@ func (b *builder) ocfConfig(s *design.Service, v *design.Volume) (*resource.OCFC
 	for _, x := range b.d.Spec.Servers {
 		c.Nodes[x.Name] = x.Public
 	}
-	if b.d.HA != nil {
+	if b.pair.HA != nil {
 		c.Rings = map[string][]string{}
-		for _, n := range b.d.HA.Nodes {
+		for _, n := range b.pair.HA.Nodes {
 			c.Rings[n.Name] = n.Rings
 		}
 		for _, f := range b.fenceDevices() {
@@ -757,11 +753,11 @@ func (b *builder) ocfConfig(s *design.Service, v *design.Volume) (*resource.OCFC
 		}
 	}
 	c.Exports = exportsOf(s)
-	if b.cached(v) {
+	if v.Cache != nil {
 		c.Cache = cache.ConfigPath(s.Name)
 	}
 	r := &resource.OCFConfig{Path: ocfConfigPath(s.Name), Agent: mortarPath}
-	for _, g := range b.groups(v) {
+	for _, g := range b.d.GroupsIn(v) {
 		c.Arrays = append(c.Arrays, ocf.Array{Name: g.Name, UUID: g.UUID, Need: md.Fewest(g.Level, len(g.Members))})
 		r.Members = append(r.Members, refs(append(slices.Clone(g.Members), g.Spares...)))
 	}
@@ -783,7 +779,7 @@ func ocfConfigPath(service string) string { return "/etc/mortar/service-" + serv
 
 // membership is Corosync and Pacemaker, up to a complete cluster.
 func (b *builder) membership() error {
-	ha := b.d.HA
+	ha := b.pair.HA
 	key, err := b.secrets(CorosyncKey)
 	if err != nil {
 		return err
@@ -906,7 +902,7 @@ func (b *builder) snmpConfig(f design.FenceDevice) ([]byte, error) {
 // fenceDevices are all of them, once.
 func (b *builder) fenceDevices() []design.FenceDevice {
 	var out []design.FenceDevice
-	for _, l := range b.d.HA.Fencing {
+	for _, l := range b.pair.HA.Fencing {
 		for _, f := range l.Devices {
 			if !slices.ContainsFunc(out, func(o design.FenceDevice) bool { return o.ID == f.ID }) {
 				out = append(out, f)
@@ -943,7 +939,7 @@ func (b *builder) configuration() error {
 	b.add(StageCluster, at, "cluster configuration", &resource.CIB{
 		Configuration: cib.String(), Owned: []string{"service-", "fence-", "fencing-", "locate-", "order-", "mortar-"}, Secret: []string{"community"},
 	})
-	for _, s := range b.d.Services {
+	for _, s := range b.services() {
 		// Watched from the other server: this one is busy starting it.
 		at = b.servers[0]
 		if at == s.Preferred && len(b.servers) > 1 {
@@ -964,7 +960,7 @@ func (b *builder) configuration() error {
 
 func (b *builder) clients() {
 	for _, c := range b.clientNames() {
-		for _, svc := range b.d.Services {
+		for _, svc := range b.services() {
 			b.add(StageClients, c, "name of "+svc.Address, &resource.HostsEntry{
 				Address: svc.Address, Names: []string{svc.Address, svc.Scope},
 				Why: "statd looks the server's address up at the first lock of NFSv3, and where nobody answers waits ten seconds for a name",

@@ -18,11 +18,10 @@ func (b *builder) cib() (*resource.Element, error) {
 	constraints := el("constraints")
 	topology := el("fencing-topology")
 
-	for i := range b.d.Services {
-		s := &b.d.Services[i]
+	for _, s := range b.services() {
 		r := b.service(s)
 		if b.stock() {
-			r = b.stockService(s, &b.d.Volumes[i])
+			r = b.stockService(s)
 		}
 		resources.Add(r)
 		constraints.Add(el("rsc_location", "id", "locate-"+resource.ServiceID(s.Name),
@@ -32,11 +31,11 @@ func (b *builder) cib() (*resource.Element, error) {
 			constraints.Add(hasAttribute(resource.ServiceID(s.Name), "storage", "mortar-storage-"+s.Name))
 		}
 	}
-	if len(b.d.Services) > 0 && !b.stock() {
+	if len(b.services()) > 0 && !b.stock() {
 		resources.Add(b.watch())
 	}
 	made := map[string]bool{}
-	for _, l := range b.d.HA.Fencing {
+	for _, l := range b.pair.HA.Fencing {
 		for _, f := range l.Devices {
 			if made[f.ID] {
 				continue // a PDU, in the levels of both servers
@@ -46,7 +45,7 @@ func (b *builder) cib() (*resource.Element, error) {
 			if err != nil {
 				return nil, err
 			}
-			if len(b.d.Services) == 1 && f.Params["pcmk_host_list"] == b.d.Services[0].Preferred && !b.stock() {
+			if len(b.services()) == 1 && f.Params["pcmk_host_list"] == b.services()[0].Preferred && !b.stock() {
 				// It runs on the other server. While the service runs nowhere, this
 				// decides who wins a race: two that fence each other at the same
 				// moment would both stay off.
@@ -56,10 +55,10 @@ func (b *builder) cib() (*resource.Element, error) {
 			if f.Params["pcmk_host_list"] == l.Node {
 				// A server is not asked to fence itself.
 				constraints.Add(el("rsc_location", "id", "locate-"+f.ID, "rsc", f.ID, "node", l.Node, "score", "-INFINITY"))
-			} else if s := b.d.Services; len(s) == 1 && !b.stock() {
+			} else if s := b.services(); len(s) == 1 && !b.stock() {
 				// Watched from the passive server, a PDU's device need not move when
 				// the active one is lost.
-				for _, n := range b.d.HA.Nodes {
+				for _, n := range b.pair.HA.Nodes {
 					if n.Name != s[0].Preferred {
 						constraints.Add(el("rsc_location", "id", "locate-"+f.ID, "rsc", f.ID, "node", n.Name, "score", "10"))
 					}
@@ -67,11 +66,11 @@ func (b *builder) cib() (*resource.Element, error) {
 			}
 			// Fencing does not need a started device, which is only one that is
 			// watched; clients need the service.
-			for i := range b.d.Services {
+			for _, s := range b.services() {
 				if b.stock() {
 					break
 				}
-				id := resource.ServiceID(b.d.Services[i].Name)
+				id := resource.ServiceID(s.Name)
 				constraints.Add(el("rsc_order", "id", "order-"+f.ID+"-"+id, "first", id, "then", f.ID, "kind", "Optional"))
 			}
 		}
@@ -137,7 +136,7 @@ func (b *builder) watch() *resource.Element {
 	el := resource.El
 	const id = "mortar-watch"
 	var configs []string
-	for _, s := range b.d.Services {
+	for _, s := range b.services() {
 		configs = append(configs, ocfConfigPath(s.Name))
 	}
 	// By default a server whose stop fails is fenced. The watcher holds nothing

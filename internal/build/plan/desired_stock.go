@@ -31,8 +31,8 @@ func (b *builder) profile() error {
 		want, is = stockAgent, spec.Tuned
 	}
 	for _, s := range b.servers {
-		for i := range b.d.Services {
-			r, ok := b.facts.Hosts[s].Manages(resource.ServiceID(b.d.Services[i].Name))
+		for _, svc := range b.services() {
+			r, ok := b.facts.Hosts[s].Manages(resource.ServiceID(svc.Name))
 			// Pacemaker before 2.1.6 writes ocf::heartbeat:IPaddr2.
 			if have := strings.Replace(r.Agent, "::", ":", 1); ok && have != "" && have != want {
 				return &resource.Refusal{
@@ -59,7 +59,7 @@ func (b *builder) stockNFS(h string) {
 		// Source: https://github.com/ClusterLabs/resource-agents/issues/2164
 		{Name: "fsidd.service", Keep: b.servesNow(h), Optional: true, Why: "it numbers re-exported file systems, of which there are none, and its database keeps the NFS state's mount busy: the nfsserver agent could not stop"},
 	}})
-	for _, svc := range b.d.Services {
+	for _, svc := range b.services() {
 		b.add(StageNFS, h, "name of "+svc.Address, &resource.HostsEntry{
 			Address: svc.Address, Names: []string{svc.Address, svc.Scope},
 			Why: "after a takeover sm-notify speaks to NFSv3 clients from the service address, and they ask for its name",
@@ -92,7 +92,8 @@ var stockOps = map[string]stockOp{
 // are started. The address carries the service's ID: it is there when all
 // before it is.
 // Source: ClusterLabs, Clusters from Scratch; ocf_heartbeat_*(7).
-func (b *builder) stockService(s *design.Service, v *design.Volume) *resource.Element {
+func (b *builder) stockService(s *design.Service) *resource.Element {
+	v := &s.Storage
 	id := resource.ServiceID(s.Name)
 	group := resource.El("group", "id", resource.GroupID(s.Name))
 	add := func(rid, agent string, params map[string]string) {
@@ -102,12 +103,12 @@ func (b *builder) stockService(s *design.Service, v *design.Volume) *resource.El
 			resource.El("operations").Add(op(rid, "start", "0s", o.start), op(rid, "stop", "0s", o.stop), op(rid, "monitor", o.every, o.monitor)),
 		))
 	}
-	for _, g := range b.groups(v) {
+	for _, g := range b.d.GroupsIn(v) {
 		add(id+"-md-"+g.Name, "mdraid", map[string]string{"mdadm_conf": mdadmConf, "md_dev": "/dev/md/" + g.Name})
 	}
 	add(id+"-lvm", "LVM-activate", map[string]string{"vgname": v.VG, "lvname": v.LV, "vg_access_mode": "system_id"})
 	add(id+"-fs", "Filesystem", map[string]string{
-		"device": "/dev/" + v.VG + "/" + v.LV, "directory": filepath.Clean(v.MountPoint), "fstype": "xfs", "options": strings.Join(v.MountOpts, ","),
+		"device": "/dev/" + v.VG + "/" + v.LV, "directory": filepath.Clean(s.MountPoint), "fstype": "xfs", "options": strings.Join(s.MountOpts, ","),
 	})
 	add(id+"-nfs", "nfsserver", map[string]string{"nfs_shared_infodir": s.StateDir, "nfs_no_notify": "true", "nfs_server_scope": s.Scope})
 	for i, e := range s.Exports {

@@ -171,7 +171,7 @@ func TestPlaceOfStorage(t *testing.T) {
 	downElse := Facts{Hosts: map[string]resource.HostFacts{"nfs1": {Configured: []resource.ClusterResource{{ID: "service-other"}}}}}
 	b := &builder{d: d}
 	note := func(digest string) Facts {
-		return Facts{Hosts: map[string]resource.HostFacts{"nfs2": {Built: map[string]string{d.Volumes[0].VG: digest}}}}
+		return Facts{Hosts: map[string]resource.HostFacts{"nfs2": {Built: map[string]string{d.Services()[0].Storage.VG: digest}}}}
 	}
 	for _, c := range []struct {
 		name                             string
@@ -187,7 +187,7 @@ func TestPlaceOfStorage(t *testing.T) {
 		{"cluster stopped", down, "nfs1", false, false, false, false},
 		{"a stopped cluster with another service", downElse, "nfs1", true, true, true, true},
 		{"starting", starting, "nfs1", false, false, false, false},
-		{"built and being released", note(b.digest(&d.Volumes[0])), "nfs2", false, false, false, true},
+		{"built and being released", note(b.digest(d.Services()[0])), "nfs2", false, false, false, true},
 		{"another brick was built", note("0"), "nfs1", true, true, true, true},
 		{"new cluster without a coordinator", fresh, "nfs1", true, true, true, true},
 	} {

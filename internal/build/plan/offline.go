@@ -104,8 +104,8 @@ func blank(name string, d *design.Design) *blankHost {
 		return h
 	}
 	disks := slices.Clone(d.Disks)
-	if d.Cache != nil {
-		disks = append(disks, d.Cache.SSDs...)
+	if s := d.Cached(); s != nil {
+		disks = append(disks, s.Storage.Cache.SSDs...)
 	}
 	for i, k := range disks {
 		f := resource.DiskFact{Serial: k.Serial, WWN: k.WWN, Size: int64(k.Size)}

@@ -17,37 +17,32 @@ import (
 // md, and volume groups over LUNs. Everything above is as on JBODs.
 func arraySteps(d *design.Design) ([]Step, error) {
 	// The builder's own steps are of md arrays; without groups it makes none.
-	own := *d
-	own.Volumes = nil
-	for _, v := range d.Volumes {
-		v.Groups = nil
-		own.Volumes = append(own.Volumes, v)
+	own, pair := *d, d.Pairs[0]
+	pair.Services = slices.Clone(pair.Services)
+	for i := range pair.Services {
+		pair.Services[i].Storage.Groups = nil
 	}
-	b := &builder{d: &own, secrets: offlineSecrets}
-	for _, s := range d.Spec.Servers {
-		b.servers = append(b.servers, s.Name)
-	}
+	own.Pairs = []design.Pair{pair}
+	b := newBuilder(&own, &own.Pairs[0], Facts{}, offlineSecrets)
 	packages := []string{"lvm2", "xfsprogs", "nfs-kernel-server", "nfs-common", "rpcbind"}
 	if !b.localRAID() {
 		packages = append(packages, "multipath-tools")
 	}
-	if d.Cache != nil {
+	if b.cached() != nil {
 		packages = append(packages, cachePackages...)
 		packages = append(packages, "mdadm")
 	}
 	b.arrayHosts(packages...)
-	if d.Cache != nil {
-		b.cacheSSDs()
-	}
+	b.cacheSSDs()
 	for _, s := range b.servers {
-		if d.Cache != nil {
+		if b.cached() != nil {
 			b.mdFiles(s, "", nil, nil)
 		}
 		b.lunKernel(s, []string{"nfsd"})
 		b.multipathLUNs(s)
 	}
-	for i := range d.Volumes {
-		if err := b.lunVolume(&own.Volumes[i], &own.Services[i]); err != nil {
+	for _, s := range b.services() {
+		if err := b.lunVolume(s); err != nil {
 			return nil, err
 		}
 	}
@@ -110,7 +105,7 @@ func (b *builder) lunKernel(h string, modules []string) {
 	if ss := b.settings("server", "sysctl"); len(ss) > 0 {
 		b.add(StageKernel, h, "kernel settings", &resource.Sysctl{Path: "/etc/sysctl.d/90-mortar.conf", Settings: ss})
 	}
-	if b.d.HA != nil && len(b.d.Volumes) > 0 {
+	if b.pair.HA != nil && b.d.Lustre == nil {
 		b.add(StageKernel, h, "LVM configuration", &resource.TextFile{Path: "/etc/lvm/lvmlocal.conf", Content: []byte(resource.Header +
 			`# A volume group belongs to the server whose name it carries: the other one
 # refuses to activate it. Source: lvmsystemid(7)
@@ -187,10 +182,11 @@ func (b *builder) multipathLUNs(h string) {
 }
 
 // lunVolume builds a volume over LUNs, on the server that prefers it.
-func (b *builder) lunVolume(v *design.Volume, s *design.Service) error {
+func (b *builder) lunVolume(s *design.Service) error {
+	v := &s.Storage
 	h := s.Preferred
 	id := ""
-	if b.d.HA != nil {
+	if b.pair.HA != nil {
 		id = v.SystemID
 	}
 	dev := v.Device
@@ -209,40 +205,40 @@ func (b *builder) lunVolume(v *design.Volume, s *design.Service) error {
 		b.add(StageStorage, h, "volume group "+v.VG, &resource.VolumeGroup{Name: v.VG, LV: v.LV, PVs: v.LUNs, SystemID: id, Align: align, ExtentSize: int64(v.ExtentSize)})
 		b.addHeader(v, h, id, v.LUNs, align, true)
 		b.add(StageStorage, h, "logical volume "+v.VG+"/"+v.LV, &resource.LogicalVolume{VG: v.VG, Name: v.LV, PVs: v.LUNs, SystemID: id, Stripes: v.Stripes, StripeSize: int64(v.StripeSize), Activate: true})
-		if b.cached(v) {
-			dev = b.d.Cache.Device
-			if err := b.addCache(v, s, h); err != nil {
+		if v.Cache != nil {
+			dev = v.Cache.Device
+			if err := b.addCache(s, h); err != nil {
 				return err
 			}
 		}
 	}
-	b.add(StageStorage, h, "file system on "+dev, &resource.XFS{Device: dev, UUID: v.FSUUID, Args: v.MkfsArgs})
-	mount := &resource.MountPoint{Source: dev, Path: v.MountPoint, Type: "xfs", Options: v.MountOpts}
-	if b.d.HA == nil {
+	b.add(StageStorage, h, "file system on "+dev, &resource.XFS{Device: dev, UUID: s.FSUUID, Args: s.MkfsArgs})
+	mount := &resource.MountPoint{Source: dev, Path: s.MountPoint, Type: "xfs", Options: s.MountOpts}
+	if b.pair.HA == nil {
 		mount.Fstab = true
-		mount.Options = append(append([]string{}, v.MountOpts...), "nofail", "x-systemd.device-timeout=120s")
+		mount.Options = append(append([]string{}, s.MountOpts...), "nofail", "x-systemd.device-timeout=120s")
 	}
-	b.add(StageStorage, h, "mount "+v.MountPoint, mount)
-	if b.d.HA != nil {
+	b.add(StageStorage, h, "mount "+s.MountPoint, mount)
+	if b.pair.HA != nil {
 		b.add(StageStorage, h, "directory for the NFS state", &resource.Directory{Path: path.Dir(s.StateDir), Mode: 0o711})
 	}
 	made := map[string]bool{}
 	for _, e := range s.Exports {
-		for _, dir := range below(v.MountPoint, e.Dir) {
+		for _, dir := range below(s.MountPoint, e.Dir) {
 			if !made[dir] {
 				made[dir] = true
 				b.add(StageStorage, h, "directory "+dir, &resource.Directory{Path: dir, Keep: true})
 			}
 		}
 	}
-	if b.d.HA == nil {
+	if b.pair.HA == nil {
 		return nil
 	}
 	for _, x := range b.servers {
-		b.add(StageRelease, x, "mount point "+v.MountPoint, &resource.Directory{Path: filepath.Clean(v.MountPoint), Keep: true})
+		b.add(StageRelease, x, "mount point "+s.MountPoint, &resource.Directory{Path: filepath.Clean(s.MountPoint), Keep: true})
 	}
-	release := []resource.Action{cmd("unmount "+v.MountPoint, "umount", v.MountPoint)}
-	if b.cached(v) {
+	release := []resource.Action{cmd("unmount "+s.MountPoint, "umount", s.MountPoint)}
+	if v.Cache != nil {
 		release = append(release, cmd("stop the cache of "+v.VG, mortarPath, "host-cache", "stop", cache.ConfigPath(s.Name)))
 	}
 	if v.VG != "" {

@@ -39,10 +39,9 @@ const lustreArraysConf = "/etc/mortar/arrays.conf"
 // Source: Lustre Operations Manual, 10.1, 11.2 and 13.2.
 func lustreSteps(d *design.Design) ([]Step, error) {
 	var steps []Step
-	for _, m := range d.Lustre.Modules {
-		own := *d
-		own.HA = m.HA
-		b := &builder{d: &own, secrets: offlineSecrets, servers: m.Servers}
+	for i := range d.Pairs {
+		m := &d.Pairs[i]
+		b := newBuilder(d, m, Facts{}, offlineSecrets)
 		b.lustreModule(m)
 		if err := b.membership(); err != nil {
 			return nil, err
@@ -53,18 +52,14 @@ func lustreSteps(d *design.Design) ([]Step, error) {
 		steps = append(steps, b.steps...)
 	}
 	b := &builder{d: d, secrets: offlineSecrets}
-	for _, s := range d.Spec.Servers {
-		b.servers = append(b.servers, s.Name)
-	}
 	b.lustreSystem()
 	return inStages(append(steps, b.steps...)), nil
 }
 
 // lustreModule prepares both servers and makes the targets, each from the
 // server that mounts it as a rule.
-func (b *builder) lustreModule(m design.Module) {
-	l := b.d.Lustre
-	jbod := !strings.HasPrefix(l.TargetsOf(m.Name)[0].Device, "/dev/mapper/") // else it is a LUN
+func (b *builder) lustreModule(m *design.Pair) {
+	jbod := !strings.HasPrefix(m.Targets()[0].Device, "/dev/mapper/") // else it is a LUN
 	packages := append([]string{"corosync", "pacemaker", "pacemaker-cli-utils", "resource-agents", "multipath-tools"}, lustreServer...)
 	if jbod {
 		packages = append(packages, "mdadm")
@@ -87,7 +82,7 @@ func (b *builder) lustreModule(m design.Module) {
 	if jbod {
 		b.lustreArrays(m)
 	}
-	for _, t := range l.TargetsOf(m.Name) {
+	for _, t := range m.Targets() {
 		at := t.Server
 		if jbod {
 			at = m.Servers[0] // where the arrays were made
@@ -103,7 +98,7 @@ func (b *builder) lustreModule(m design.Module) {
 	if jbod {
 		var stop []resource.Action
 		if m.Role == "mds" {
-			stop = append(stop, cmd("deactivate the volume group", "lvm", "vgchange", "--activate", "n", vgOf(l.TargetsOf(m.Name)[0])))
+			stop = append(stop, cmd("deactivate the volume group", "lvm", "vgchange", "--activate", "n", vgOf(m.Targets()[0])))
 		}
 		for _, g := range b.d.GroupsOf(m.Name) {
 			stop = append(stop, cmd("stop md array "+g.Name, "mdadm", "--stop", "/dev/md/"+g.Name))
@@ -135,7 +130,7 @@ func (b *builder) lnet(h string) {
 
 // lustreDisks is what a server with JBODs needs: the same as an NFS brick's,
 // for the disks of its module only.
-func (b *builder) lustreDisks(h string, m design.Module) {
+func (b *builder) lustreDisks(h string, m *design.Pair) {
 	all := *b.d
 	own := *b.d
 	own.Disks, own.Groups = nil, nil
@@ -145,7 +140,7 @@ func (b *builder) lustreDisks(h string, m design.Module) {
 		}
 	}
 	own.Groups = all.GroupsOf(m.Name)
-	n := &builder{d: &own, secrets: b.secrets, servers: []string{h}}
+	n := &builder{d: &own, pair: m, secrets: b.secrets, servers: []string{h}}
 	level := "raid456"
 	if own.Groups[0].Level == 10 {
 		level = "raid10"
@@ -170,7 +165,7 @@ func (b *builder) lustreDisks(h string, m design.Module) {
 }
 
 // lustreArrays makes the md arrays, and the volumes of an MDS on them.
-func (b *builder) lustreArrays(m design.Module) {
+func (b *builder) lustreArrays(m *design.Pair) {
 	h := m.Servers[0]
 	groups := b.d.GroupsOf(m.Name)
 	for _, g := range groups {
@@ -179,7 +174,7 @@ func (b *builder) lustreArrays(m design.Module) {
 	if m.Role != "mds" {
 		return
 	}
-	ts := b.d.Lustre.TargetsOf(m.Name)
+	ts := m.Targets()
 	vg := vgOf(ts[0])
 	pv := "/dev/md/" + groups[0].Name
 	b.add(StageStorage, h, "volume group "+vg, &commands{"volume-group", vg, []resource.Action{
@@ -189,15 +184,6 @@ func (b *builder) lustreArrays(m design.Module) {
 	}})
 }
 
-func moduleOf(l *design.Lustre, name string) design.Module {
-	for _, m := range l.Modules {
-		if m.Name == name {
-			return m
-		}
-	}
-	return design.Module{}
-}
-
 func vgOf(t design.Target) string {
 	vg, _, _ := strings.Cut(strings.TrimPrefix(t.Device, "/dev/"), "/")
 	return vg
@@ -205,14 +191,13 @@ func vgOf(t design.Target) string {
 
 // lustreCIB is the cluster of one module: a resource for each target, half of
 // the OSTs on each server, and fencing.
-func (b *builder) lustreCIB(m design.Module) error {
+func (b *builder) lustreCIB(m *design.Pair) error {
 	cib, err := b.cib() // fencing, properties and defaults; there are no services
 	if err != nil {
 		return err
 	}
 	el := resource.El
-	l := b.d.Lustre
-	ts := l.TargetsOf(m.Name)
+	ts := m.Targets()
 	timeout := b.value("pacemaker", "target-timeout", "300s")
 	var resources, constraints *resource.Element
 	for _, c := range cib.Children {
@@ -276,7 +261,7 @@ func depends(constraints *resource.Element, rsc, on string) {
 func (b *builder) lustreSystem() {
 	l := b.d.Lustre
 	mds := ""
-	for _, m := range l.Modules {
+	for _, m := range b.d.Pairs {
 		if m.Role == "mds" {
 			mds = m.Servers[0]
 		}
@@ -287,23 +272,23 @@ func (b *builder) lustreSystem() {
 	// takes a target that was mounted as lustre_tgt for not mounted, so all are
 	// unmounted before the clusters start.
 	stage := map[string]string{"mgs": StageMGS, "mdt": StageMDT, "ost": StageOSTs}
-	for _, t := range l.Targets {
+	for _, t := range b.d.Targets() {
 		at := t.Server
 		if strings.HasPrefix(t.Device, "/dev/md/") {
-			at = moduleOf(l, t.Module).Servers[0] // where the arrays were made
+			at = b.d.PairWith(t.Server).Servers[0] // where the arrays were made
 		}
 		b.add(stage[t.Kind], at, "mount "+t.Name, &commands{"lustre-mount", t.Name, []resource.Action{
 			cmd("mount "+t.Name, "mount", "-t", "lustre_tgt", t.Device, t.MountPoint)}})
 	}
-	for _, t := range slices.Backward(l.Targets) {
+	for _, t := range slices.Backward(b.d.Targets()) {
 		at := t.Server
 		if strings.HasPrefix(t.Device, "/dev/md/") {
-			at = moduleOf(l, t.Module).Servers[0]
+			at = b.d.PairWith(t.Server).Servers[0]
 		}
 		b.add(StageUnmount, at, "unmount "+t.Name, &commands{"lustre-unmount", t.Name, []resource.Action{
 			cmd("unmount "+t.Name, "umount", t.MountPoint)}})
 	}
-	for _, m := range l.Modules {
+	for _, m := range b.d.Pairs {
 		b.add(StageService, m.Servers[0], "targets of "+m.Name, &commands{"lustre-up", m.Name, []resource.Action{
 			cmd("wait until Pacemaker has mounted them", "crm_resource", "--wait", "--timeout=600s")}})
 	}

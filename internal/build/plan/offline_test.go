@@ -119,7 +119,7 @@ func TestOfflineLustre(t *testing.T) {
 			}
 		}
 	}
-	if len(mounts) != len(d.Lustre.Targets) || mounts[0] != "/dev/mapper/testfs-MGT" || mounts[1] != "/dev/mapper/testfs-MDT0000" {
+	if len(mounts) != len(d.Targets()) || mounts[0] != "/dev/mapper/testfs-MGT" || mounts[1] != "/dev/mapper/testfs-MDT0000" {
 		t.Errorf("%v", mounts)
 	}
 	_, _, small := offline(t, "lustre-small.yaml")

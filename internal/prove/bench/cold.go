@@ -51,7 +51,7 @@ func (r *runner) cold(ctx context.Context, how string) error {
 		case how == ColdDrop:
 			r.say(Progress{State: "emptying caches: the server drops its page cache"})
 			err = r.dropServer(cctx)
-		case r.env.Design.HA != nil:
+		case r.env.Design.Clustered():
 			err = r.restartClustered(cctx)
 		default:
 			err = r.restartSingle(cctx)
@@ -126,7 +126,7 @@ func (r *runner) mount(ctx context.Context, client string) error {
 func (r *runner) restartClustered(ctx context.Context) error {
 	asked := r.active()[0]
 	var failed error
-	for _, s := range r.env.Design.Services {
+	for _, s := range r.env.Design.Services() {
 		r.say(Progress{State: "emptying caches: the cluster restarts service " + s.Name})
 		id := resource.ServiceID(s.Name)
 		if r.env.Design.Spec.Profile == spec.Stock {
@@ -210,7 +210,7 @@ func (r *runner) restartSingle(ctx context.Context) error {
 	return testbed.Each(r.active(), func(server string) error {
 		r.say(Progress{State: "emptying caches: the NFS server restarts"})
 		err := r.do(ctx, server, "stop the NFS server", "systemctl", "stop", "nfs-server.service")
-		for _, v := range r.env.Design.Volumes {
+		for _, v := range r.env.Design.Services() {
 			if err != nil {
 				break
 			}
@@ -225,7 +225,7 @@ func (r *runner) restartSingle(ctx context.Context) error {
 // active lists the servers that serve, each once.
 func (r *runner) active() []string {
 	var out []string
-	for _, s := range r.env.Design.Services {
+	for _, s := range r.env.Design.Services() {
 		if a := r.serves[s.Name]; a != "" && !slices.Contains(out, a) {
 			out = append(out, a)
 		}
@@ -246,14 +246,14 @@ func (r *runner) findActive(ctx context.Context) error {
 		mounted[s] = ms
 	}
 	serves := map[string]string{}
-	for _, v := range r.env.Design.Volumes {
+	for _, v := range r.env.Design.Services() {
 		for _, s := range r.servers {
 			if _, ok := linux.MountAt(mounted[s], v.MountPoint); ok {
-				serves[v.Service] = s
+				serves[v.Name] = s
 			}
 		}
-		if serves[v.Service] == "" {
-			problems = append(problems, fmt.Sprintf("service %s runs on no server (%s is mounted nowhere)", v.Service, v.MountPoint))
+		if serves[v.Name] == "" {
+			problems = append(problems, fmt.Sprintf("service %s runs on no server (%s is mounted nowhere)", v.Name, v.MountPoint))
 		}
 	}
 	if len(problems) > 0 {

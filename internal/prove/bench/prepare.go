@@ -132,9 +132,9 @@ func (r *runner) findLanes(ctx context.Context) error {
 		mounts[c] = ms
 	}
 	// Neighbouring lanes are on different clients and different services.
-	n, k := len(r.clients), len(d.Services)
+	n, k := len(r.clients), len(d.Services())
 	for i := range n * k {
-		c, s := r.clients[i%n], d.Services[(i+i/n)%k]
+		c, s := r.clients[i%n], d.Services()[(i+i/n)%k]
 		m, ok := chosen[c+"/"+s.Name]
 		if !ok {
 			problems = append(problems, fmt.Sprintf("client %s has no mount of service %s by NFSv%s", c, s.Name, r.opt.NFSVersion))
@@ -229,7 +229,7 @@ func (r *runner) makeDirs(ctx context.Context) error {
 		for _, s := range round.sets {
 			// What is laid out is so whole, whatever then ends by time.
 			if s.Test.Seconds == 0 || s.Test.layOut() && s.Test.File != 0 {
-				together += s.TotalBytes / int64(len(d.Services))
+				together += s.TotalBytes / int64(len(d.Services()))
 			}
 		}
 		need = max(need, together)

@@ -114,8 +114,8 @@ type device struct{ server, path string }
 // devices finds what the brick's volumes are made of, where they are in use.
 func (r *runner) devices(ctx context.Context) (disks, groups, volumes []device) {
 	d := r.env.Design
-	for _, v := range d.Volumes {
-		server := r.serves[v.Service]
+	for _, v := range d.Services() {
+		server := r.serves[v.Name]
 		var facts struct {
 			Disks []resource.DiskFact
 		}
@@ -123,7 +123,7 @@ func (r *runner) devices(ctx context.Context) (disks, groups, volumes []device) 
 			r.note(server, "its disks could not be listed: %v", err)
 		}
 		for _, g := range d.Groups {
-			if g.Service != v.Service {
+			if g.Service != v.Name {
 				continue
 			}
 			if g.Array == "" {
@@ -138,20 +138,10 @@ func (r *runner) devices(ctx context.Context) (disks, groups, volumes []device) 
 				}
 			}
 		}
-		for _, name := range v.LUNs {
-			for _, a := range d.Arrays {
-				for _, l := range a.LUNs {
-					if l.Name == name {
-						disks = append(disks, device{server, l.Device})
-					}
-				}
-			}
+		for _, l := range v.Storage.LUNs {
+			disks = append(disks, device{server, l})
 		}
-		if v.Device != "" {
-			volumes = append(volumes, device{server, v.Device})
-		} else {
-			volumes = append(volumes, device{server, "/dev/" + v.VG + "/" + v.LV})
-		}
+		volumes = append(volumes, device{server, v.Storage.Backing()})
 	}
 	return disks, groups, volumes
 }

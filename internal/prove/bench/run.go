@@ -721,7 +721,7 @@ func (r *runner) removeSet(ctx context.Context, use []lane, set string) error {
 		}
 		seen[l.service] = true
 	}
-	if len(seen) > 0 && len(seen) == len(r.env.Design.Services) {
+	if len(seen) > 0 && len(seen) == len(r.env.Design.Services()) {
 		return nil
 	}
 	return errors.Join(errs...)

@@ -53,9 +53,11 @@ func (b *brick) design() *design.Design {
 	s := &spec.Spec{Servers: []spec.Server{{Name: "nfs1", Public: "10.0.0.1"}, {Name: "nfs2", Public: "127.0.0.1"}}}
 	return &design.Design{
 		Name: "b", Flavour: spec.NFSHA, SHA256: strings.Repeat("0", 64), Spec: s,
-		Services: []design.Service{{Name: "home", Address: "10.0.0.9"}},
-		Volumes:  []design.Volume{{Service: "home", MountPoint: "/srv/home"}},
-		HA:       &design.HA{Nodes: []design.Node{{Name: "nfs1"}, {Name: "nfs2"}}},
+		Pairs: []design.Pair{{
+			Servers:  []string{"nfs1", "nfs2"},
+			HA:       &design.HA{Nodes: []design.Node{{Name: "nfs1"}, {Name: "nfs2"}}},
+			Services: []design.Service{{Name: "home", NFS: &design.NFS{Address: "10.0.0.9", MountPoint: "/srv/home"}}},
+		}},
 		Mounts: []design.ClientMount{
 			{Client: "c1", Service: "home", Source: "10.0.0.9:/srv/home/data", Path: b.dir, Version: "4.1"},
 			{Client: "c2", Service: "home", Source: "10.0.0.9:/srv/home/data", Path: b.dir, Version: "4.1"},
@@ -686,7 +688,8 @@ func TestProfile(t *testing.T) {
 		d.Mounts[i].Source = "10.0.0.9:" + b.dir
 	}
 	b.source = d.Mounts[0].Source
-	d.Volumes[0].VG, d.Volumes[0].LV = "b-home", "home"
+	st := &d.Services()[0].Storage
+	st.VG, st.LV = "b-home", "home"
 	d.Groups = []design.Group{{Name: "none", Service: "home", Members: []design.Disk{{Serial: "D1"}, {Serial: "gone"}}}}
 	r, err := Run(context.Background(), Env{Design: d, Dial: b.dial}, &Suite{Name: "profile", Cold: ColdDrop, Repeat: 1}, Options{Dir: t.TempDir(), Profile: true})
 	if err != nil {

@@ -9,30 +9,21 @@ import (
 )
 
 // service is the one a drill is about.
-func (env Env) service() (design.Service, error) {
+func (env Env) service() (*design.Service, error) {
 	var names []string
-	for _, s := range env.Design.Services {
+	for _, s := range env.Design.Services() {
 		if s.Name == env.Service || env.Service == "" {
 			return s, nil
 		}
 		names = append(names, s.Name)
 	}
-	return design.Service{}, &Refused{fmt.Sprintf("there is no service %q; there are: %v", env.Service, names)}
-}
-
-func volumeOf(d *design.Design, service string) (design.Volume, error) {
-	i := slices.IndexFunc(d.Volumes, func(v design.Volume) bool { return v.Service == service })
-	if i < 0 {
-		return design.Volume{}, fmt.Errorf("service %s has no volume in the design", service)
-	}
-	return d.Volumes[i], nil
+	return nil, &Refused{fmt.Sprintf("there is no service %q; there are: %v", env.Service, names)}
 }
 
 // other is a service that a drill is not about. It is under the same load,
 // and judged as well.
 type other struct {
-	service design.Service
-	volume  design.Volume
+	service *design.Service
 	on      string // server it runs on when the fault comes
 
 	looks    map[string][]look
@@ -43,15 +34,11 @@ type other struct {
 // others are all services but one.
 func others(d *design.Design, but string) ([]*other, error) {
 	var out []*other
-	for _, s := range d.Services {
+	for _, s := range d.Services() {
 		if s.Name == but {
 			continue
 		}
-		v, err := volumeOf(d, s.Name)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, &other{service: s, volume: v})
+		out = append(out, &other{service: s})
 	}
 	return out, nil
 }

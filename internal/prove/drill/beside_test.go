@@ -10,10 +10,10 @@ import (
 )
 
 func twoServices() *design.Design {
-	d := &design.Design{
-		Services: []design.Service{{Name: "home"}, {Name: "scratch"}},
-		Volumes:  []design.Volume{{Service: "home", MountPoint: "/srv/home"}, {Service: "scratch", MountPoint: "/srv/scratch"}},
-	}
+	d := &design.Design{Pairs: []design.Pair{{Services: []design.Service{
+		{Name: "home", NFS: &design.NFS{MountPoint: "/srv/home"}},
+		{Name: "scratch", NFS: &design.NFS{MountPoint: "/srv/scratch"}},
+	}}}}
 	for _, s := range []string{"home", "scratch"} {
 		for _, v := range []string{"4.1", "3"} {
 			d.Mounts = append(d.Mounts, design.ClientMount{Client: "c1", Service: s, Source: "10.0.0.9:/srv/" + s, Path: "/mnt/" + s + "-" + v, Version: v})
@@ -73,7 +73,7 @@ func TestOtherService(t *testing.T) {
 		"blind": {func(_ *evidence, o *other) { o.looks = nil }, []string{"volume of scratch"}, "stayed"},
 	} {
 		e := evidenceOf()
-		o := &other{service: design.Service{Name: "scratch"}, on: "nfs2", location: []string{"nfs2"}, stall: 0.4,
+		o := &other{service: &design.Service{Name: "scratch"}, on: "nfs2", location: []string{"nfs2"}, stall: 0.4,
 			looks: map[string][]look{"nfs1": {{99 * s, 99 * s, false}}, "nfs2": {{99 * s, 99 * s, true}, {106 * s, 106 * s, true}}}}
 		e.others = []*other{o}
 		c.spoil(&e, o)

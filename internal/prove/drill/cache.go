@@ -54,10 +54,10 @@ var cacheDrills = []Drill{
 			if _, err := s.ssd(0); err != nil {
 				return nil, err
 			}
-			if s.Design.Cache.Mode != cache.WriteBack {
+			if s.Service.Storage.Cache.Mode != cache.WriteBack {
 				return nil, errors.New("the cache is write-through: nothing in it is dirty")
 			}
-			f := Fault{Kind: CacheFill, On: s.Active, Args: []string{s.Service.Name, s.Volume.MountPoint}}
+			f := Fault{Kind: CacheFill, On: s.Active, Args: []string{s.Service.Name, s.Service.MountPoint}}
 			return []Step{
 				{Fault: f, Wait: linkHold, Look: true, Until: dirtyAt(s, "the mirror is full", func(percent int64) bool { return percent >= 60 })},
 				{Fault: f, Mend: true, Wait: 5 * time.Second, Until: dirtyAt(s, "dirty data shrinks", func(percent int64) bool { return percent < 60 })},
@@ -95,18 +95,20 @@ func Suits(all []Choice, d *design.Design) []Choice {
 		if !ofCache {
 			return false
 		}
-		return d.Cache == nil || c.Drill.Name == "ssd-both" && d.Cache.Mode != cache.WriteThrough ||
-			(c.Drill.Name == "ssd-replace" || c.Drill.Name == "cache-full") && d.Cache.Mode != cache.WriteBack || c.Variant.How == "second" && len(d.Cache.SSDs) < 2
+		s := d.Cached()
+		if s == nil {
+			return true
+		}
+		k := s.Storage.Cache
+		return c.Drill.Name == "ssd-both" && k.Mode != cache.WriteThrough ||
+			(c.Drill.Name == "ssd-replace" || c.Drill.Name == "cache-full") && k.Mode != cache.WriteBack || c.Variant.How == "second" && len(k.SSDs) < 2
 	})
 }
 
 // ssd gives the cache's SSDs, all of which both servers reach.
 func (s Scene) ssd(i int) (string, error) {
-	c := s.Design.Cache
+	c := s.Service.Storage.Cache
 	if c == nil {
-		return "", errors.New("the brick has no cache")
-	}
-	if s.Volume.VG != s.Design.Volumes[0].VG {
 		return "", fmt.Errorf("service %s has no cache", s.Service.Name)
 	}
 	if i >= len(c.SSDs) {
@@ -122,15 +124,15 @@ func ssdFail(i int) func(Scene) ([]Step, error) {
 			return nil, err
 		}
 		st := Step{Fault: Fault{Kind: DiskOut, Args: []string{serial}}, Wait: linkHold, Look: true}
-		if s.Design.Cache.Mode == cache.WriteBack {
-			st.Until = mirrorOf(s, len(s.Design.Cache.SSDs)-1)
+		if s.Service.Storage.Cache.Mode == cache.WriteBack {
+			st.Until = mirrorOf(s, len(s.Service.Storage.Cache.SSDs)-1)
 		}
 		return []Step{st}, nil
 	}
 }
 
 func ssdReplace(s Scene) ([]Step, error) {
-	if s.Design.Cache != nil && s.Design.Cache.Mode != cache.WriteBack {
+	if s.Service.Storage.Cache != nil && s.Service.Storage.Cache.Mode != cache.WriteBack {
 		return nil, errors.New("the cache is write-through: see ssd-both")
 	}
 	steps, err := ssdFail(0)(s)
@@ -141,7 +143,7 @@ func ssdReplace(s Scene) ([]Step, error) {
 	back.Mend, back.Until, back.Look, back.Wait = true, nil, false, 3*time.Second
 	return append(steps, back, Step{
 		Fault: Fault{Kind: CacheApply, On: s.Active, Args: []string{s.Service.Name}}, Wait: 5 * time.Second, Look: true,
-		Until: mirrorOf(s, len(s.Design.Cache.SSDs)),
+		Until: mirrorOf(s, len(s.Service.Storage.Cache.SSDs)),
 	}), nil
 }
 
@@ -149,7 +151,7 @@ func ssdAll(s Scene) ([]Step, error) {
 	if _, err := s.ssd(0); err != nil {
 		return nil, err
 	}
-	c := s.Design.Cache
+	c := s.Service.Storage.Cache
 	if c.Mode != cache.WriteThrough {
 		return nil, errors.New("the cache is write-back: with all of its SSDs, data that is not on the disks would be gone")
 	}
@@ -220,5 +222,7 @@ func (e *engine) drainCache(ctx context.Context, f Fault) error {
 
 // cacheHas tells whether a disk is an SSD of the cache.
 func cacheHas(d *design.Design, serial string) bool {
-	return d.Cache != nil && slices.ContainsFunc(d.Cache.SSDs, func(x design.Disk) bool { return x.Serial == serial })
+	return slices.ContainsFunc(d.Services(), func(s *design.Service) bool {
+		return s.Storage.Cache != nil && slices.ContainsFunc(s.Storage.Cache.SSDs, func(x design.Disk) bool { return x.Serial == serial })
+	})
 }

@@ -175,8 +175,7 @@ func (d Drill) Expected(v Variant) Expect {
 // Scene is where a drill plays.
 type Scene struct {
 	Design  *design.Design
-	Service design.Service
-	Volume  design.Volume
+	Service *design.Service
 	Active  string // server that the service runs on
 	Passive string // the other one
 	// Group is a RAID group of the service, Members the serials of the disks

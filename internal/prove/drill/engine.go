@@ -52,8 +52,7 @@ type engine struct {
 	offsets map[string]int64
 
 	expect   Expect
-	service  design.Service
-	volume   design.Volume
+	service  *design.Service
 	servers  []string
 	clients  []string
 	resource string // of the service, in Pacemaker
@@ -88,22 +87,17 @@ type running struct {
 // returns, also when ctx ends.
 func Run(ctx context.Context, env Env, d Drill, v Variant, opt Options) (*report.Run, error) {
 	e := &engine{env: env, drill: d, vari: v, expect: d.Expected(v), opt: opt.WithDefaults(env.Virtual), hosts: map[string]Host{}, offsets: map[string]int64{}, loadDirs: map[string]string{}}
-	if env.Design.HA == nil || len(env.Design.HA.Nodes) != 2 {
+	if !env.Design.Clustered() {
 		return nil, &Refused{"drill " + d.Name + " needs a pair of servers, and this brick has none"}
 	}
 	var err error
 	if e.service, err = env.service(); err != nil {
 		return nil, err
 	}
-	if e.volume, err = volumeOf(env.Design, e.service.Name); err != nil {
-		return nil, err
-	}
 	if e.others, err = others(env.Design, e.service.Name); err != nil {
 		return nil, err
 	}
-	for _, n := range env.Design.HA.Nodes {
-		e.servers = append(e.servers, n.Name)
-	}
+	e.servers = env.Design.PairOf(e.service.Name).Servers
 	// What cannot be done is found out before anything is reached, as far as
 	// that does not depend on where the service runs.
 	if err := Possible(env, d, v); err != nil {
@@ -261,9 +255,9 @@ func (e *engine) run(ctx context.Context) (_ *report.Run, err error) {
 	}
 	var looks map[string]map[string][]look
 	ev.events, looks = e.watch.snapshot()
-	ev.looks = looks[e.volume.MountPoint]
+	ev.looks = looks[e.service.MountPoint]
 	for _, o := range e.others {
-		o.looks = looks[o.volume.MountPoint]
+		o.looks = looks[o.service.MountPoint]
 		for _, l := range of(results, o.service.Name) {
 			o.stall = max(o.stall, longestStall(l, e.watch.fault, true))
 		}
@@ -295,7 +289,7 @@ func (e *engine) place(ctx context.Context) error {
 		}
 		e.active, e.survivor = e.survivor, e.active
 	}
-	s := Scene{Design: e.env.Design, Service: e.service, Volume: e.volume, Active: e.active, Passive: e.survivor}
+	s := Scene{Design: e.env.Design, Service: e.service, Active: e.active, Passive: e.survivor}
 	if e.expect.Disks {
 		if err := e.whole(ctx, "the arrays", e.opt.Rejoin); err != nil {
 			return &Unhealthy{[]string{err.Error()}}
@@ -332,14 +326,13 @@ func (e *engine) place(ctx context.Context) error {
 // be told without reaching it, it can.
 func Possible(env Env, d Drill, v Variant) error {
 	e := &engine{env: env, drill: d, vari: v}
-	s := Scene{Design: env.Design, Active: env.Design.HA.Nodes[0].Name, Passive: env.Design.HA.Nodes[1].Name}
+	s := Scene{Design: env.Design}
 	var err error
 	if s.Service, err = env.service(); err != nil {
 		return err
 	}
-	if s.Volume, err = volumeOf(env.Design, s.Service.Name); err != nil {
-		return err
-	}
+	pair := env.Design.PairOf(s.Service.Name).Servers
+	s.Active, s.Passive = pair[0], pair[1]
 	for _, g := range env.Design.Groups {
 		if g.Service == s.Service.Name && g.Array == "" && len(s.Members) == 0 {
 			s.Group = g
@@ -385,14 +378,14 @@ func (e *engine) preflight(ctx context.Context) error {
 			}
 		}
 	}
-	mounted := map[string]string{e.volume.MountPoint: e.active}
+	mounted := map[string]string{e.service.MountPoint: e.active}
 	for _, o := range e.others {
 		if r, err := c.service(o.service.Name); err != nil {
 			problems = append(problems, err.Error())
 		} else if len(r.Nodes) == 1 {
 			o.on = r.Nodes[0]
 		}
-		mounted[o.volume.MountPoint] = o.on
+		mounted[o.service.MountPoint] = o.on
 	}
 	for at, server := range mounted {
 		if server == "" {

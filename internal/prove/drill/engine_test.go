@@ -55,9 +55,11 @@ func newPair(t *testing.T) *pair {
 func (p *pair) design() *design.Design {
 	d := &design.Design{
 		Name: "b", SHA256: strings.Repeat("0", 64), Spec: &spec.Spec{},
-		Services: []design.Service{{Name: "home", Address: "10.0.0.9"}},
-		Volumes:  []design.Volume{{Service: "home", MountPoint: "/srv/home"}},
-		HA:       &design.HA{Nodes: []design.Node{{Name: "nfs1"}, {Name: "nfs2"}}},
+		Pairs: []design.Pair{{
+			Servers:  []string{"nfs1", "nfs2"},
+			HA:       &design.HA{Nodes: []design.Node{{Name: "nfs1"}, {Name: "nfs2"}}},
+			Services: []design.Service{{Name: "home", NFS: &design.NFS{Address: "10.0.0.9", MountPoint: "/srv/home"}}},
+		}},
 	}
 	d.Mounts = []design.ClientMount{{Client: "c1", Service: "home", Source: "10.0.0.9:" + p.dir, Path: p.dir, Version: "3"}}
 	return d

@@ -44,7 +44,7 @@ func jobs(d *design.Design, service, runID string, rate float64) ([]clientJob, e
 		}
 		j := &out[i]
 		base := "v" + m.Version
-		if len(d.Services) > 1 {
+		if len(d.Services()) > 1 {
 			base = m.Service + "-" + base
 		}
 		prefix := prefixOf(base, m, j.mounts)

@@ -146,10 +146,10 @@ func unhealed(r *report.Run) bool {
 // the last one ended, without the 30 s of grace that a move costs.
 func home(ctx context.Context, env Env, c Choice) error {
 	drilled, err := env.service()
-	if err != nil || env.Operator == nil || len(env.Design.Services) == 1 && !c.Variant.Home {
+	if err != nil || env.Operator == nil || len(env.Design.Services()) == 1 && !c.Variant.Home {
 		return err
 	}
-	for _, s := range env.Design.Services {
+	for _, s := range env.Design.Services() {
 		if s.Name == drilled.Name && c.Variant.Away {
 			continue
 		}

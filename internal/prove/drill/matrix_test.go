@@ -126,7 +126,8 @@ func TestColdRow(t *testing.T) {
 
 // Every step of every drill says what it does, and every fault has an end.
 func TestTableIsComplete(t *testing.T) {
-	s := Scene{Design: newPair(t).design(), Active: "nfs1", Passive: "nfs2"}
+	d := newPair(t).design()
+	s := Scene{Design: d, Service: d.Services()[0], Active: "nfs1", Passive: "nfs2"}
 	for _, d := range Table {
 		if d.Expect.Where == "" || d.Expect.Fencing == "" {
 			t.Errorf("%s says not what must happen", d.Name)

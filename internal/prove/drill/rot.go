@@ -22,7 +22,7 @@ const rotBytes = 64 << 10
 // gives the fault that spoils it there.
 func (e *engine) rot(ctx context.Context) (Fault, error) {
 	g := e.group
-	if g.Level != 6 || len(e.volume.Groups) != 1 {
+	if g.Level != 6 || len(e.service.Storage.Groups) != 1 {
 		return Fault{}, errors.New("bytes are only found again on a volume of one RAID 6 group")
 	}
 	file, err := e.coldFile()
@@ -41,7 +41,7 @@ func (e *engine) rot(ctx context.Context) (Fault, error) {
 	if err != nil {
 		return Fault{}, err
 	}
-	table, err := ask("dmsetup", "table", "/dev/"+e.volume.VG+"/"+e.volume.LV)
+	table, err := ask("dmsetup", "table", "/dev/"+e.service.Storage.VG+"/"+e.service.Storage.LV)
 	if err != nil {
 		return Fault{}, err
 	}
@@ -139,7 +139,7 @@ func coldRow(extents []extent, table string, chunk int64, data int) (int64, erro
 
 // bitRot spoils a disk and has the brick scrubbed.
 func bitRot(s Scene) ([]Step, error) {
-	if s.Group.Level != 6 || len(s.Volume.Groups) != 1 {
+	if s.Group.Level != 6 || len(s.Service.Storage.Groups) != 1 {
 		return nil, errors.New("bytes are only found again on a volume of one RAID 6 group")
 	}
 	return []Step{

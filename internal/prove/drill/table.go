@@ -196,7 +196,7 @@ const passiveHold = 25 * time.Second
 func bothRings(whose func(Scene) string, hold time.Duration) func(Scene) ([]Step, error) {
 	return func(s Scene) ([]Step, error) {
 		on := whose(s)
-		if on != s.Active && len(s.Design.Services) > 1 {
+		if on != s.Active && len(s.Design.Services()) > 1 {
 			return nil, errors.New("with two services neither server is passive")
 		}
 		return []Step{
@@ -349,7 +349,7 @@ func flap(network string) func(Scene) ([]Step, error) {
 const fullHold = 25 * time.Second
 
 func fullFS(s Scene) ([]Step, error) {
-	f := Fault{Kind: FillFS, On: s.Active, Args: []string{s.Volume.MountPoint}}
+	f := Fault{Kind: FillFS, On: s.Active, Args: []string{s.Service.MountPoint}}
 	return []Step{
 		{Fault: f, Wait: fullHold, Look: true, Until: &Sight{What: "clients are told", Limit: 30 * time.Second, Look: func(ctx context.Context, v *View) (bool, string) {
 			said, room := v.probeSpace(ctx)
@@ -407,7 +407,7 @@ const bootLimit = 3 * time.Minute
 // fenced the active one: it misses it after 3 s (token and consensus), and a
 // dead BMC holds it up for longer than that.
 func coldStartAlone(s Scene) ([]Step, error) {
-	if len(s.Design.Services) > 1 {
+	if len(s.Design.Services()) > 1 {
 		return nil, errors.New("with two services neither server is passive")
 	}
 	off := Fault{Kind: PowerOff, On: s.Passive}

@@ -26,7 +26,7 @@ type View struct {
 
 func (e *engine) view() *View {
 	return &View{e: e, fault: e.watch.faultNS(),
-		Scene: Scene{Design: e.env.Design, Service: e.service, Volume: e.volume, Active: e.active, Passive: e.survivor}}
+		Scene: Scene{Design: e.env.Design, Service: e.service, Active: e.active, Passive: e.survivor}}
 }
 
 // askTime bounds what is asked of a server that may be broken.
@@ -65,7 +65,7 @@ func (v *View) mounted(ctx context.Context, server string) bool {
 	if err != nil {
 		return false
 	}
-	_, ok := linux.MountAt(linux.ParseMounts(s), v.Volume.MountPoint)
+	_, ok := linux.MountAt(linux.ParseMounts(s), v.Service.MountPoint)
 	return ok
 }
 

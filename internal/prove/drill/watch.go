@@ -132,9 +132,9 @@ const dialTime = 12 * time.Second
 // that comes back is watched again, and nothing that it logged since its boot
 // is missed.
 func (e *engine) follow(ctx context.Context, name string) {
-	volumes := []string{e.volume.MountPoint}
+	volumes := []string{e.service.MountPoint}
 	for _, o := range e.others {
-		volumes = append(volumes, o.volume.MountPoint)
+		volumes = append(volumes, o.service.MountPoint)
 	}
 	for again := false; ; again = true {
 		e.watch.server(ctx, e.host(name), name, e.service.Name, volumes, e.offset(name), again)

@@ -118,21 +118,22 @@ func Describe(d *design.Design) report.Config {
 	for _, g := range d.Groups {
 		row("array "+g.Name, "RAID %d, %d data and %d parity disks, %d spares, chunk %s", g.Level, g.Data, g.Parity, len(g.Spares), report.Bytes(int64(g.Chunk)))
 	}
-	for _, v := range d.Volumes {
-		row("volume "+v.VG+"/"+v.LV, "XFS on %s, stripe unit %s, width %d", v.MountPoint, report.Bytes(int64(v.SU)), v.SW)
+	for _, s := range d.Services() {
+		if s.NFS != nil {
+			row("volume "+s.Storage.VG+"/"+s.Storage.LV, "XFS on %s, stripe unit %s, width %d", s.MountPoint, report.Bytes(int64(s.SU)), s.SW)
+		}
 	}
-	if k := d.Cache; k != nil {
+	if s := d.Cached(); s != nil {
+		k := s.Storage.Cache
 		row("cache", "%s on %s: %s for reads, %s for dirty data; streams longer than %s pass by", k.Mode, report.Plural(len(k.SSDs), "SSD"), report.Bytes(int64(k.Clean)), report.Bytes(int64(k.Dirty)), report.Bytes(int64(k.Bypass)))
 	}
 	row("usable", "%s", report.Bytes(int64(d.Capacity.Usable)))
-	if d.HA != nil {
-		for _, f := range d.HA.Fencing {
-			var ids []string
-			for _, x := range f.Devices {
-				ids = append(ids, x.ID+" ("+x.Agent+")")
-			}
-			row(fmt.Sprintf("fencing %s, level %d", f.Node, f.Level), "%s", strings.Join(ids, " and "))
+	for _, f := range d.Fencing() {
+		var ids []string
+		for _, x := range f.Devices {
+			ids = append(ids, x.ID+" ("+x.Agent+")")
 		}
+		row(fmt.Sprintf("fencing %s, level %d", f.Node, f.Level), "%s", strings.Join(ids, " and "))
 	}
 	for _, m := range d.Mounts {
 		c.Mounts = append(c.Mounts, report.Row{Name: m.Client + " " + m.Path, Value: fmt.Sprintf("%s, NFSv%s, %s", m.Source, m.Version, strings.Join(m.Options, ","))})
@@ -146,9 +147,8 @@ func Describe(d *design.Design) report.Config {
 		Flavour string
 		SHA256  string
 		Groups  []design.Group
-		Volumes []design.Volume
-		HA      *design.HA
-	}{d.Name, string(d.Flavour), d.SHA256, d.Groups, d.Volumes, d.HA})
+		Pairs   []design.Pair
+	}{d.Name, string(d.Flavour), d.SHA256, d.Groups, d.Pairs})
 	return c
 }
 

@@ -27,11 +27,9 @@ func ConfirmOff(d *design.Design, f observe.Facts, node string, signs Signs) (*P
 		return nil, err
 	}
 	p := &Plan{What: "confirm-off", Node: node}
-	for _, other := range d.HA.Nodes {
-		if other.Name != node {
-			p.To, p.Via = other.Name, other.Name
-		}
-	}
+	pair := d.PairWith(node)
+	p.To = pair.Other(node)
+	p.Via = p.To
 	switch {
 	case n.Online:
 		return nil, refuse("nothing has to be confirmed; see `mortar status`", "%s is a member of the cluster: it is not off", node)
@@ -57,8 +55,8 @@ func ConfirmOff(d *design.Design, f observe.Facts, node string, signs Signs) (*P
 	if snap.Waits {
 		p.Steps = append(p.Steps, endWait(node)...)
 	}
-	for i := range d.Services {
-		svc := &d.Services[i]
+	for i := range pair.Services {
+		svc := &pair.Services[i]
 		st := snap.Service(svc.Name)
 		if st == nil || st.Resource == "" || st.Role == "Started" && st.Server == p.To {
 			continue

@@ -82,7 +82,8 @@ func Service(d *design.Design, f observe.Facts, service, to string) (*Plan, erro
 	if err != nil {
 		return nil, err
 	}
-	snap := observe.ClusterOf(d, f)
+	pair := d.PairOf(svc.Name)
+	snap := observe.ClusterOf(d, pair, f)
 	if snap == nil {
 		return nil, refuse("see `mortar status`", "no server's cluster answers")
 	}
@@ -91,17 +92,13 @@ func Service(d *design.Design, f observe.Facts, service, to string) (*Plan, erro
 		return nil, refuse("run `mortar apply`", "the cluster does not know service %s", svc.Name)
 	}
 	if to == "" {
-		for _, n := range d.HA.Nodes {
-			if n.Name != st.Server {
-				to = n.Name
-			}
-		}
+		to = pair.Other(st.Server)
 		if st.Server == "" {
 			return nil, refuse("name the server with --to, after a look at `mortar status`", "service %s runs on no server", svc.Name)
 		}
 	}
-	if !slices.ContainsFunc(d.HA.Nodes, func(n design.Node) bool { return n.Name == to }) {
-		return nil, refuse("choose one of "+names(d), "%s is not a server of this brick", to)
+	if !slices.Contains(pair.Servers, to) {
+		return nil, refuse("choose one of "+strings.Join(pair.Servers, ", "), "%s is not a server of this brick", to)
 	}
 	p := &Plan{What: "failover", Service: svc.Name, From: st.Server, To: to, Via: to}
 	clear := Step{Title: "take the constraint of the move away again",
@@ -116,7 +113,7 @@ func Service(d *design.Design, f observe.Facts, service, to string) (*Plan, erro
 		}
 		return p, nil
 	}
-	if d.HA.Failback == "auto" && to != svc.Preferred {
+	if pair.HA.Failback == "auto" && to != svc.Preferred {
 		return nil, refuse(fmt.Sprintf("put %s in standby instead (`mortar standby`), or set ha.failback: manual", svc.Preferred),
 			"ha.failback is auto: service %s would go back to %s at once", svc.Name, svc.Preferred)
 	}
@@ -164,11 +161,8 @@ func Standby(d *design.Design, f observe.Facts, node string) (*Plan, error) {
 		p.Nothing = node + " is in standby already"
 		return p, nil
 	}
-	for _, other := range d.HA.Nodes {
-		if other.Name != node {
-			p.To, p.Via = other.Name, other.Name
-		}
-	}
+	p.To = d.PairWith(node).Other(node)
+	p.Via = p.To
 	var moving []string
 	for _, s := range snap.Services {
 		if s.Server != node {
@@ -220,11 +214,7 @@ func Unstandby(d *design.Design, f observe.Facts, node string) (*Plan, error) {
 	}
 	p := &Plan{What: "unstandby", Node: node, Via: node}
 	if f.Hosts[node].Host == nil {
-		for _, other := range d.HA.Nodes {
-			if other.Name != node {
-				p.Via = other.Name
-			}
-		}
+		p.Via = d.PairWith(node).Other(node)
 	}
 	if !n.Standby {
 		p.Nothing = node + " is not in standby"
@@ -249,13 +239,14 @@ func Unstandby(d *design.Design, f observe.Facts, node string) (*Plan, error) {
 }
 
 func nodeOf(d *design.Design, f observe.Facts, node string) (*observe.Snapshot, *observe.NodeState, error) {
-	if d.HA == nil {
+	if !d.Clustered() {
 		return nil, nil, refuse("this needs flavour nfs-ha", "brick %s has one server", d.Name)
 	}
-	if !slices.ContainsFunc(d.HA.Nodes, func(n design.Node) bool { return n.Name == node }) {
-		return nil, nil, refuse("choose one of "+names(d), "%s is not a server of this brick", node)
+	pair := d.PairWith(node)
+	if pair == nil {
+		return nil, nil, refuse("choose one of "+strings.Join(d.Servers(), ", "), "%s is not a server of this brick", node)
 	}
-	snap := observe.ClusterOf(d, f)
+	snap := observe.ClusterOf(d, pair, f)
 	if snap == nil {
 		return nil, nil, refuse("see `mortar status`", "no server's cluster answers")
 	}
@@ -267,28 +258,20 @@ func nodeOf(d *design.Design, f observe.Facts, node string) (*observe.Snapshot, 
 }
 
 func pick(d *design.Design, service string) (*design.Service, error) {
-	if d.HA == nil {
+	if !d.Clustered() {
 		return nil, refuse("this needs flavour nfs-ha", "brick %s has one server: there is nothing to move a service to", d.Name)
 	}
 	var all []string
-	for i := range d.Services {
-		if d.Services[i].Name == service || service == "" && len(d.Services) == 1 {
-			return &d.Services[i], nil
+	for _, s := range d.Services() {
+		if s.Name == service || service == "" && len(d.Services()) == 1 {
+			return s, nil
 		}
-		all = append(all, d.Services[i].Name)
+		all = append(all, s.Name)
 	}
 	if service == "" {
 		return nil, refuse("name one of "+strings.Join(all, ", "), "brick %s has %d services", d.Name, len(all))
 	}
 	return nil, refuse("choose one of "+strings.Join(all, ", "), "brick %s has no service %s", d.Name, service)
-}
-
-func names(d *design.Design) string {
-	var out []string
-	for _, n := range d.HA.Nodes {
-		out = append(out, n.Name)
-	}
-	return strings.Join(out, ", ")
 }
 
 // runsOn waits for a service; a failure that was not there before ends the

@@ -103,33 +103,34 @@ type tester struct {
 // fitForProof says why the levels cannot be tested now; nil if they can. It changes
 // nothing.
 func fitForProof(d *design.Design, f observe.Facts, levels []*design.FenceLevel) error {
-	if d.HA == nil || len(d.HA.Nodes) != 2 {
+	if !d.Clustered() {
 		return refuse("fencing needs flavour nfs-ha", "brick %s has no pair of servers", d.Name)
 	}
-	snap := observe.ClusterOf(d, f)
-	if snap == nil {
-		return refuse("see `mortar status`", "no server's cluster answers")
-	}
 	var why []string
-	for _, n := range d.HA.Nodes {
-		st := snap.Node(n.Name)
-		switch {
-		case st == nil || !st.Online:
-			why = append(why, n.Name+" is not in the cluster")
-		case st.Standby:
-			why = append(why, n.Name+" is in standby")
-		}
-	}
-	for _, s := range snap.Services {
-		if s.Server == "" || s.Role != "Started" {
-			why = append(why, fmt.Sprintf("service %s does not run", s.Name))
-		}
-	}
 	for _, n := range nodesOf(levels) {
+		pair := d.PairWith(n)
+		snap := observe.ClusterOf(d, pair, f)
+		if snap == nil {
+			return refuse("see `mortar status`", "no server's cluster answers")
+		}
+		for _, x := range pair.Servers {
+			st := snap.Node(x)
+			switch {
+			case st == nil || !st.Online:
+				why = append(why, x+" is not in the cluster")
+			case st.Standby:
+				why = append(why, x+" is in standby")
+			}
+		}
+		for _, s := range snap.Services {
+			if s.Server == "" || s.Role != "Started" {
+				why = append(why, fmt.Sprintf("service %s does not run", s.Name))
+			}
+		}
 		why = append(why, observe.FenceProblems(d, f, n)...)
 		for _, s := range snap.Services {
 			if s.Server == n {
-				why = append(why, observe.NotReady(d, f, s.Name, partner(d, n))...)
+				why = append(why, observe.NotReady(d, f, s.Name, pair.Other(n))...)
 			}
 		}
 	}
@@ -151,15 +152,6 @@ func nodesOf(levels []*design.FenceLevel) []string {
 	return out
 }
 
-func partner(d *design.Design, node string) string {
-	for _, n := range d.HA.Nodes {
-		if n.Name != node {
-			return n.Name
-		}
-	}
-	return ""
-}
-
 // InterruptedProofs names the servers that a test which was cut off has left
 // fenced, or about to be, as the cluster of host via knows.
 func InterruptedProofs(ctx context.Context, d *design.Design, h ProofHosts, via string) ([]string, error) {
@@ -168,9 +160,9 @@ func InterruptedProofs(ctx context.Context, d *design.Design, h ProofHosts, via 
 		return nil, err
 	}
 	var out []string
-	for _, n := range d.HA.Nodes {
-		if c.Attr(n.Name, observe.AttrTesting) != "" {
-			out = append(out, n.Name)
+	for _, n := range d.PairWith(via).Servers {
+		if c.Attr(n, observe.AttrTesting) != "" {
+			out = append(out, n)
 		}
 	}
 	return out, nil
@@ -229,11 +221,11 @@ func ProveFencing(ctx context.Context, d *design.Design, h ProofHosts, levels []
 	if err := fitForProof(d, f, levels); err != nil {
 		return nil, err
 	}
-	snap := observe.ClusterOf(d, f)
 	nodes := nodesOf(levels)
 	// Those that serve come last: the service moves as late as possible, and
 	// back at once.
-	slices.SortStableFunc(nodes, func(a, b string) int { return len(servedBy(snap, a)) - len(servedBy(snap, b)) })
+	serves := func(node string) int { return len(servedBy(observe.ClusterOf(d, d.PairWith(node), f), node)) }
+	slices.SortStableFunc(nodes, func(a, b string) int { return serves(a) - serves(b) })
 	var all []LevelResult
 	for i, n := range nodes {
 		if i > 0 {
@@ -296,8 +288,8 @@ func (t *tester) do(ctx context.Context, via, title string, cmd ...string) error
 
 // node tests the levels of one node.
 func (t *tester) node(ctx context.Context, f observe.Facts, node string, levels []*design.FenceLevel) (rs []LevelResult, err error) {
-	via := partner(t.d, node)
-	snap := observe.ClusterOf(t.d, f)
+	via := t.d.PairWith(node).Other(node)
+	snap := observe.ClusterOf(t.d, t.d.PairWith(node), f)
 	if snap == nil {
 		return nil, errors.New("no server's cluster answers")
 	}
@@ -404,7 +396,7 @@ func (t *tester) back(ctx context.Context, via, node, oldBoot string) error {
 	if err := t.wait(ctx, t.o.Boot, func(ctx context.Context) (string, error) {
 		f := t.h.Collect(ctx)
 		var why []string
-		for _, s := range t.d.Services {
+		for _, s := range t.d.PairWith(node).Services {
 			why = append(why, observe.NotReady(t.d, f, s.Name, node)...)
 		}
 		return strings.Join(why, "; "), nil
@@ -437,7 +429,7 @@ func (t *tester) online(ctx context.Context, via, node string) error {
 // home moves services back to where they were.
 func (t *tester) home(ctx context.Context, node string, moved []string) error {
 	for _, name := range moved {
-		if t.d.HA.Failback == "auto" {
+		if t.d.PairWith(node).HA.Failback == "auto" {
 			err := t.wait(ctx, 5*time.Minute, func(ctx context.Context) (string, error) {
 				s, err := t.h.Cluster(ctx, node)
 				if err != nil {

@@ -15,7 +15,7 @@ import (
 // TouchedLevels are the levels whose devices a plan changes: a secret, or their
 // definition in the cluster. What was proven of them counts no more.
 func TouchedLevels(d *design.Design, pending []plan.Planned) []*design.FenceLevel {
-	if d.HA == nil {
+	if !d.Clustered() {
 		return nil
 	}
 	touches := func(f design.FenceDevice) bool {
@@ -33,9 +33,9 @@ func TouchedLevels(d *design.Design, pending []plan.Planned) []*design.FenceLeve
 		})
 	}
 	var out []*design.FenceLevel
-	for i := range d.HA.Fencing {
-		if slices.ContainsFunc(d.HA.Fencing[i].Devices, touches) {
-			out = append(out, &d.HA.Fencing[i])
+	for _, l := range d.Fencing() {
+		if slices.ContainsFunc(l.Devices, touches) {
+			out = append(out, l)
 		}
 	}
 	return out

@@ -29,7 +29,7 @@ type chassis struct{ state, said string }
 
 // bmc is the device of a node that is its BMC.
 func (t *tester) bmc(node string) *design.FenceDevice {
-	for _, l := range t.d.HA.Levels(node) {
+	for _, l := range t.d.Levels(node) {
 		for i := range l.Devices {
 			if l.Devices[i].Agent == ipmiAgent {
 				return &l.Devices[i]
@@ -124,7 +124,7 @@ func (t *tester) topology(ctx context.Context, via, node string, wanted func(*de
 	}
 	// What comes in first, so that there is a level at any time.
 	for _, put := range []bool{true, false} {
-		for _, l := range t.d.HA.Levels(node) {
+		for _, l := range t.d.Levels(node) {
 			if wanted(l) != put || c.HasLevel(l) == put {
 				continue
 			}
@@ -158,7 +158,7 @@ func (t *tester) fence(ctx context.Context, via string, l *design.FenceLevel) (s
 		}
 		// The fencer hears of a new topology some moments after cibadmin has
 		// returned: did it use this level, or still another one?
-		if again > 0 || !usedOther(t.journal(ctx, via, now.NowNS), t.d.HA.Levels(l.Node), l) {
+		if again > 0 || !usedOther(t.journal(ctx, via, now.NowNS), t.d.Levels(l.Node), l) {
 			return took, nil
 		}
 	}
@@ -315,7 +315,7 @@ func (t *tester) addresses(node string) []string {
 // standby and takes the mark away. It does all of it whatever it finds, so it
 // may be done again.
 func (t *tester) restore(ctx context.Context, via, node string, standby bool) error {
-	levels := t.d.HA.Levels(node)
+	levels := t.d.Levels(node)
 	var errs []error
 	on := func() {
 		errs = append(errs, t.do(ctx, via, "switch "+node+" on", "stonith_admin", "--unfence", node, "--timeout", strconv.Itoa(int(t.o.Fence.Seconds()))))

@@ -50,9 +50,9 @@ type pair struct {
 func newPair(t *testing.T, d *design.Design) *pair {
 	p := &pair{t: t, d: d, chassis: map[string]bool{}, outlets: map[string]bool{}, levels: map[string]bool{},
 		attrs: map[string]map[string]string{"nfs1": {}, "nfs2": {}}, boot: map[string]int{}, serves: "nfs1"}
-	for _, n := range d.HA.Nodes {
+	for _, n := range d.Pairs[0].HA.Nodes {
 		p.chassis[n.Name] = true
-		for _, l := range d.HA.Levels(n.Name) {
+		for _, l := range d.Levels(n.Name) {
 			p.levels[levelID(l)] = true
 			for _, id := range l.IDs() {
 				p.outlets[n.Name+" "+id] = true
@@ -66,7 +66,7 @@ func levelID(l *design.FenceLevel) string { return fmt.Sprintf("fencing-%s-%d", 
 
 // fed says whether a node has power.
 func (p *pair) fed(node string) bool {
-	for _, f := range p.d.HA.Levels(node)[1].Devices {
+	for _, f := range p.d.Levels(node)[1].Devices {
 		if p.outlets[node+" "+f.ID] || p.foreign == f.ID {
 			return true
 		}
@@ -82,7 +82,7 @@ func (p *pair) standby(node string) bool { return p.attrs[node]["standby"] == "o
 func (p *pair) settle() {
 	for _, n := range []string{"nfs1", "nfs2"} {
 		if p.serves == n && (p.standby(n) || !p.up(n)) {
-			if o := partner(p.d, n); p.up(o) && !p.standby(o) {
+			if o := p.d.PairWith(n).Other(n); p.up(o) && !p.standby(o) {
 				p.serves = o
 			}
 		}
@@ -158,7 +158,7 @@ func (p *pair) query(argv []string) resource.Output {
 		return resource.Output{Stdout: b.String()}
 	case "ipmitool":
 		for _, n := range []string{"nfs1", "nfs2"} {
-			if p.d.HA.Levels(n)[0].Devices[0].Params["ip"] != flag(argv, "-H") {
+			if p.d.Levels(n)[0].Devices[0].Params["ip"] != flag(argv, "-H") {
 				continue
 			}
 			switch {
@@ -212,7 +212,7 @@ func (p *pair) run(host string, argv []string) error {
 			p.t.Errorf("%s fences itself", node)
 		}
 		p.fencer = "info: of no interest\n"
-		for _, l := range p.d.HA.Levels(node) {
+		for _, l := range p.d.Levels(node) {
 			if !p.levels[levelID(l)] && !(p.late && l.Level == 1) {
 				continue
 			}
@@ -326,7 +326,7 @@ func (p *pair) left() []string {
 }
 
 func all(d *design.Design) []*design.FenceLevel {
-	return append(d.HA.Levels("nfs1"), d.HA.Levels("nfs2")...)
+	return append(d.Levels("nfs1"), d.Levels("nfs2")...)
 }
 
 var quick = ProofOptions{Poll: time.Millisecond, Boot: time.Second, Dark: 20 * time.Millisecond}
@@ -387,7 +387,7 @@ func TestLateTopology(t *testing.T) {
 	d := theDesign(t)
 	p := newPair(t, d)
 	p.late = true
-	if _, err := ProveFencing(t.Context(), d, p, d.HA.Levels("nfs2")[1:], quick); err != nil {
+	if _, err := ProveFencing(t.Context(), d, p, d.Levels("nfs2")[1:], quick); err != nil {
 		t.Error(err)
 	}
 }
@@ -410,7 +410,7 @@ func TestFencingFailures(t *testing.T) {
 			[]string{"its BMC says that it is on"}, []string{"nfs2 2"}, 2},
 		{"an outlet of something else", func(p *pair) { p.foreign = "fence-pdu-b" }, all,
 			[]string{"still answers (its server is off) though its outlets were switched off: it has power from elsewhere"}, []string{"nfs2 1"}, 2},
-		{"a dead PDU", func(p *pair) { p.dead = "fence-pdu-b" }, func(d *design.Design) []*design.FenceLevel { return d.HA.Levels("nfs1")[1:] },
+		{"a dead PDU", func(p *pair) { p.dead = "fence-pdu-b" }, func(d *design.Design) []*design.FenceLevel { return d.Levels("nfs1")[1:] },
 			[]string{"fence-pdu-a: fence_apc_snmp at 10.77.3.31, fence-pdu-b: fence_apc_snmp at 10.77.3.32", "nfs2: switch nfs1 on: exit code 1"}, nil, 1},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -456,7 +456,7 @@ func (p *pair) tryRun(o ProofOptions) (done bool, err error) {
 		return false, err
 	}
 	if slices.Contains(nodes, via) {
-		via = partner(p.d, via)
+		via = p.d.PairWith(via).Other(via)
 	}
 	for _, n := range nodes {
 		if err := ResumeProof(ctx, p.d, p, via, n, o); err != nil {
@@ -536,7 +536,7 @@ func TestFitForProof(t *testing.T) {
 		t.Errorf("changed something: %q", p.log)
 	}
 	one := *d
-	one.HA = nil
+	one.Pairs = []design.Pair{{Servers: d.Pairs[0].Servers[:1]}}
 	if _, err := ProveFencing(t.Context(), &one, p, nil, quick); !errors.As(err, &r) {
 		t.Errorf("%v", err)
 	}
@@ -626,7 +626,7 @@ func TestTouchedLevels(t *testing.T) {
 	if un, err = Unproven(t.Context(), d2, p, "nfs1"); err != nil || !slices.Equal(names(un), []string{"nfs1 1", "nfs2 1"}) {
 		t.Errorf("%q %v", names(un), err)
 	}
-	l := *d.HA.Levels("nfs1")[0]
+	l := *d.Levels("nfs1")[0]
 	was := l.Fingerprint()
 	l.Devices = slices.Clone(l.Devices)
 	l.Devices[0].Params = maps.Clone(l.Devices[0].Params)

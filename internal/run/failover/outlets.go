@@ -22,9 +22,9 @@ func OutletsOn(d *design.Design, f observe.Facts, node string, secret func(file 
 		return nil, err
 	}
 	p := &Plan{What: "outlets-on", Node: node}
-	for _, x := range d.HA.Nodes {
-		if f.Hosts[x.Name].Host != nil && (p.Via == "" || x.Name != node) {
-			p.Via = x.Name
+	for _, x := range d.PairWith(node).Servers {
+		if f.Hosts[x].Host != nil && (p.Via == "" || x != node) {
+			p.Via = x
 		}
 	}
 	if n.Unclean || slices.Contains(snap.Fencing, node) {

@@ -37,25 +37,21 @@ const lookTime = 15 * time.Second
 // All of them ping the service addresses that the partner does not have.
 func Look(ctx context.Context, d *design.Design, f observe.Facts, hosts gate.Hosts, node string) Signs {
 	var s Signs
-	if d.HA == nil {
+	pair := d.PairWith(node)
+	if pair == nil || pair.HA == nil {
 		return s
 	}
 	if f.Hosts[node].Host != nil {
 		s.Life = append(s.Life, "it answers over SSH")
 	}
-	partner := ""
-	for _, n := range d.HA.Nodes {
-		if n.Name != node && f.Hosts[n.Name].Host != nil {
-			partner = n.Name
-		}
-	}
-	if partner == "" {
+	partner := pair.Other(node)
+	if f.Hosts[partner].Host == nil {
 		s.Unknown = append(s.Unknown, "no other server answers that could ask for it")
 		return s
 	}
 	l := looker{ctx: ctx, hosts: hosts, node: node}
 	held := f.Hosts[partner].Host
-	for _, svc := range d.Services {
+	for _, svc := range pair.Services {
 		if !held.HasAddress(svc.Address) {
 			l.services = append(l.services, svc.Address)
 		}
@@ -75,7 +71,7 @@ func Look(ctx context.Context, d *design.Design, f observe.Facts, hosts gate.Hos
 			}
 		}
 	}
-	for _, lv := range d.HA.Fencing {
+	for _, lv := range pair.HA.Fencing {
 		for _, dev := range lv.Devices {
 			if argv := plan.PowerStatus(dev); lv.Node == node && argv != nil {
 				ask(func(s *Signs) { l.power(s, partner, argv) })

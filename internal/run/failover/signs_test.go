@@ -74,7 +74,7 @@ func TestLook(t *testing.T) {
 			}
 		})
 	}
-	if got := Look(t.Context(), theDesign(t), observe.Facts{}, nil, "c1"); len(got.Life) > 0 || !strings.Contains(strings.Join(got.Unknown, ""), "no other server") {
+	if got := Look(t.Context(), theDesign(t), observe.Facts{}, nil, "nfs1"); len(got.Life) > 0 || !strings.Contains(strings.Join(got.Unknown, ""), "no other server") {
 		t.Errorf("%+v", got)
 	}
 }

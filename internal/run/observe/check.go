@@ -27,21 +27,18 @@ const (
 // Judge makes the health tree of a brick from what should be and what is. It
 // is pure: the same design and facts always give the same status.
 func Judge(d *design.Design, f Facts) *Status {
-	v := newView(d, f)
 	s := &Status{Brick: d.Name, Flavour: string(d.Flavour), Time: f.Time, SpecSHA256: d.SHA256, Services: []Where{}}
-	for i := range d.Services {
-		s.Services = append(s.Services, v.where(&d.Services[i]))
-	}
-	s.Parts = append(s.Parts, v.hosts(), v.disksPart(), v.paths(), v.raid(), v.volumes())
-	if d.Cache != nil {
-		s.Parts = append(s.Parts, v.cache())
-	}
-	s.Parts = append(s.Parts, v.fileSystems(), v.exports())
-	if d.HA != nil {
-		s.Parts = append(s.Parts, v.cluster(), v.fencing())
-		if p := v.power(); p != nil {
-			s.Parts = append(s.Parts, p)
+	v := newView(d, &d.Pairs[0], f)
+	for i := range d.Pairs {
+		v := newView(d, &d.Pairs[i], f)
+		for j := range v.pair.Services {
+			s.Services = append(s.Services, v.where(&v.pair.Services[j]))
 		}
+		parts := v.parts()
+		if len(d.Pairs) > 1 {
+			parts = []*Part{{Name: v.pair.Name, Parts: parts}}
+		}
+		s.Parts = append(s.Parts, parts...)
 	}
 	if len(d.Spec.Clients) > 0 {
 		s.Parts = append(s.Parts, v.clients())
@@ -50,15 +47,41 @@ func Judge(d *design.Design, f Facts) *Status {
 	return s
 }
 
+// parts are those of a pair, from its hosts to its power.
+func (v *view) parts() []*Part {
+	out := []*Part{v.hosts(), v.disksPart(), v.paths(), v.raid(), v.volumes()}
+	if v.cached() != nil {
+		out = append(out, v.cache())
+	}
+	out = append(out, v.fileSystems(), v.exports())
+	if v.pair.HA != nil {
+		out = append(out, v.cluster(), v.fencing())
+		if p := v.power(); p != nil {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// cached is the service of the pair that has a cache, nil if none has.
+func (v *view) cached() *design.Service {
+	for i := range v.pair.Services {
+		if s := &v.pair.Services[i]; s.Storage.Cache != nil {
+			return s
+		}
+	}
+	return nil
+}
+
 // hosts: does each answer, is its clock right.
 func (v *view) hosts() *Part {
 	p := &Part{Name: "host"}
 	var names []string
-	for _, s := range v.d.Spec.Servers {
-		names = append(names, s.Name)
-	}
-	for _, c := range v.d.Spec.Clients {
-		names = append(names, c.Name)
+	names = append(names, v.pair.Servers...)
+	if v.pair.Name == v.d.Pairs[0].Name { // clients are of all pairs, and named once
+		for _, c := range v.d.Spec.Clients {
+			names = append(names, c.Name)
+		}
 	}
 	answering := 0
 	asked := 0
@@ -234,7 +257,7 @@ func (v *view) paths() *Part {
 			continue
 		}
 		c.Parts = append(c.Parts, v.lostPaths(s, want)...)
-		if want == 1 && v.d.HA != nil && len(c.Parts) == 0 {
+		if want == 1 && v.pair.HA != nil && len(c.Parts) == 0 {
 			w := c.add(Warning, "one path", "%s has one path only to every disk: a cable, port or HBA that fails takes the service off it", s.name)
 			w.Mend = "cable a second HBA"
 		}
@@ -585,8 +608,8 @@ func (v *view) volumes() *Part {
 		return unknown(p, "no server answers")
 	}
 	n := 0
-	for i := range v.d.Volumes {
-		vol := &v.d.Volumes[i]
+	for i := range v.pair.Services {
+		vol := &v.pair.Services[i].Storage
 		name := vol.VG + "/" + vol.LV
 		dm := dmName(vol.VG) + "-" + dmName(vol.LV)
 		var on []*server
@@ -613,7 +636,7 @@ func (v *view) volumes() *Part {
 			p.add(OK, name, "active on %s", on[0].name)
 		}
 	}
-	p.Text = fmt.Sprintf("%d of %d active", n, len(v.d.Volumes))
+	p.Text = fmt.Sprintf("%d of %d active", n, len(v.pair.Services))
 	return p
 }
 
@@ -628,8 +651,8 @@ func (v *view) fileSystems() *Part {
 		return unknown(p, "no server answers")
 	}
 	n := 0
-	for i := range v.d.Volumes {
-		vol := &v.d.Volumes[i]
+	for i := range v.pair.Services {
+		vol := &v.pair.Services[i]
 		var on []*server
 		for _, s := range v.servers {
 			if _, ok := s.mountOf(vol); ok {
@@ -652,10 +675,11 @@ func (v *view) fileSystems() *Part {
 		m, _ := s.mountOf(vol)
 		fs := s.host.FS[vol.MountPoint]
 		c := p.add(OK, vol.MountPoint, "%s on %s", m.Type, s.name)
-		dev, other := "/dev/mapper/"+dmName(vol.VG)+"-"+dmName(vol.LV), "/dev/"+vol.VG+"/"+vol.LV
-		if v.d.Cache != nil && i == 0 {
-			dev, other = v.d.Cache.Device, v.d.Cache.Device
-		} else if cached := "/dev/mapper/" + vol.VG + ".cached"; m.Source == cached {
+		st := &vol.Storage
+		dev, other := "/dev/mapper/"+dmName(st.VG)+"-"+dmName(st.LV), st.Backing()
+		if k := st.Cache; k != nil {
+			dev, other = k.Device, k.Device
+		} else if cached := "/dev/mapper/" + st.VG + ".cached"; m.Source == cached {
 			other = cached // a cache that was turned off passes everything on until the service stops
 		}
 		if m.Source != dev && m.Source != other {
@@ -679,7 +703,7 @@ func (v *view) fileSystems() *Part {
 		}
 		n++
 	}
-	p.Text = fmt.Sprintf("%d of %d mounted", n, len(v.d.Volumes))
+	p.Text = fmt.Sprintf("%d of %d mounted", n, len(v.pair.Services))
 	return p
 }
 
@@ -700,8 +724,8 @@ func (v *view) exports() *Part {
 		return unknown(p, "no server answers")
 	}
 	n := 0
-	for i := range v.d.Services {
-		svc := &v.d.Services[i]
+	for i := range v.pair.Services {
+		svc := &v.pair.Services[i]
 		w := v.where(svc)
 		s := v.byName[w.Server]
 		if s == nil {
@@ -727,7 +751,7 @@ func (v *view) exports() *Part {
 		v.serving(c, svc, s)
 		n++
 	}
-	p.Text = fmt.Sprintf("%d of %d services exported", n, len(v.d.Services))
+	p.Text = fmt.Sprintf("%d of %d services exported", n, len(v.pair.Services))
 	return p
 }
 
@@ -789,7 +813,7 @@ func (v *view) exported(c *Part, svc *design.Service, s *server) {
 		switch {
 		case d.Missing:
 			f = c.add(Fault, d.Dir, "%s is not exported to %s on %s", d.Dir, d.Clients, s.name)
-		case d.Extra && v.d.HA == nil:
+		case d.Extra && v.pair.HA == nil:
 			continue // of another file than ours, perhaps
 		case d.Extra:
 			f = c.add(Warning, d.Dir, "%s is exported to %s on %s, which the spec does not say", d.Dir, d.Clients, s.name)

@@ -13,7 +13,7 @@ import (
 // cacheCommand asks a server for its view of the cache; what its disks say of
 // their health takes a command each, which the agent's time-out covers.
 func cacheCommand(d *design.Design) []string {
-	return []string{"/usr/local/sbin/mortar", "host-cache", "stats", cache.ConfigPath(d.Services[0].Name)}
+	return []string{"/usr/local/sbin/mortar", "host-cache", "stats", cache.ConfigPath(d.Cached().Name)}
 }
 
 const (
@@ -33,8 +33,8 @@ func (v *view) cache() *Part {
 	if len(v.answering()) == 0 {
 		return unknown(p, "no server answers")
 	}
-	k := v.d.Cache
-	name := v.d.Volumes[0].VG
+	svc := v.cached()
+	k, name := svc.Storage.Cache, svc.Storage.VG
 	for _, s := range v.servers {
 		if s.host == nil {
 			continue

@@ -28,7 +28,7 @@ func (s *server) startCluster() string {
 // cluster: members, quorum, links, and where each service runs.
 func (v *view) cluster() *Part {
 	p := &Part{Name: "cluster"}
-	ha := v.d.HA
+	ha := v.pair.HA
 	if v.crm == nil {
 		for _, s := range v.servers {
 			if s.host == nil {
@@ -75,8 +75,8 @@ func (v *view) cluster() *Part {
 	}
 	v.disagreement(p)
 	p.Parts = append(p.Parts, v.rings()...)
-	for i := range v.d.Services {
-		p.Parts = append(p.Parts, v.service(&v.d.Services[i]))
+	for i := range v.pair.Services {
+		p.Parts = append(p.Parts, v.service(&v.pair.Services[i]))
 	}
 	for _, f := range m.Failures {
 		if strings.HasPrefix(f.Op, "fence-") || v.fenceDevice(resourceOf(f)) != nil {
@@ -106,7 +106,7 @@ func (v *view) unseen() []string {
 		return nil
 	}
 	var out []string
-	for _, n := range v.d.HA.Nodes {
+	for _, n := range v.pair.HA.Nodes {
 		if n.Name != v.crmOf.name && !v.crm.online(n.Name) {
 			out = append(out, n.Name)
 		}
@@ -214,7 +214,7 @@ func (c *crm) online(name string) bool {
 
 // rings: each corosync link between each two servers, from both ends.
 func (v *view) rings() []*Part {
-	ha := v.d.HA
+	ha := v.pair.HA
 	var out []*Part
 	links := 0
 	for _, n := range ha.Nodes {
@@ -279,7 +279,7 @@ func (v *view) rings() []*Part {
 
 // ringNetwork names the network a ring is on.
 func (v *view) ringNetwork(id int) string {
-	n := v.d.HA.Nodes[0]
+	n := v.pair.HA.Nodes[0]
 	if id >= len(n.Rings) {
 		return ""
 	}
@@ -302,7 +302,7 @@ func (v *view) ringNetwork(id int) string {
 // service: does it run, where, since when, is that where it should be.
 func (v *view) service(svc *design.Service) *Part {
 	p := &Part{Name: "service " + svc.Name}
-	r := v.crm.resource(svc.Name, v.d.Services)
+	r := v.crm.resource(svc.Name, v.pair.Services)
 	if r == nil {
 		p.Level, p.Text, p.Mend = Fault, fmt.Sprintf("the cluster does not know service %s", svc.Name), "`mortar apply`"
 		return p
@@ -334,7 +334,7 @@ func (v *view) service(svc *design.Service) *Part {
 	case w.Server != svc.Preferred:
 		p.Level, p.Text = Warning, fmt.Sprintf("service %s on %s%s, its preferred server is %s", svc.Name, w.Server, since, svc.Preferred)
 		which := ""
-		if len(v.d.Services) > 1 {
+		if len(v.pair.Services) > 1 {
 			which = " " + svc.Name
 		}
 		p.Mend = fmt.Sprintf("`mortar failback %s%s` when it suits", v.d.Spec.File, which)
@@ -384,10 +384,10 @@ func (v *view) clock(t time.Time) string {
 }
 
 func (v *view) fenceDevice(id string) *design.FenceDevice {
-	for i := range v.d.HA.Fencing {
-		for j := range v.d.HA.Fencing[i].Devices {
-			if v.d.HA.Fencing[i].Devices[j].ID == id {
-				return &v.d.HA.Fencing[i].Devices[j]
+	for i := range v.pair.HA.Fencing {
+		for j := range v.pair.HA.Fencing[i].Devices {
+			if v.pair.HA.Fencing[i].Devices[j].ID == id {
+				return &v.pair.HA.Fencing[i].Devices[j]
 			}
 		}
 	}
@@ -406,7 +406,7 @@ func (v *view) fencing() *Part {
 		f.Mend = "`crm_attribute --type crm_config --name stonith-enabled --update true`"
 	}
 	nodes := []string{}
-	for _, l := range v.d.HA.Fencing {
+	for _, l := range v.pair.HA.Fencing {
 		if !slices.Contains(nodes, l.Node) {
 			nodes = append(nodes, l.Node)
 		}
@@ -417,8 +417,8 @@ func (v *view) fencing() *Part {
 		c := p.add(OK, node, "")
 		var levels []string
 		usable := false
-		for i := range v.d.HA.Fencing {
-			l := &v.d.HA.Fencing[i]
+		for i := range v.pair.HA.Fencing {
+			l := &v.pair.HA.Fencing[i]
 			if l.Node != node {
 				continue
 			}

@@ -69,7 +69,8 @@ func (s *server) systemArrays(d *design.Design) []*array {
 			ours[a.dev] = true
 		}
 	}
-	if c := d.Cache; c != nil {
+	if svc := d.Cached(); svc != nil {
+		c := svc.Storage.Cache
 		for _, u := range slices.Concat(c.DirtyUUIDs, c.CleanUUIDs) {
 			for _, a := range s.arrays {
 				if a.uuid == normUUID(u) {
@@ -107,7 +108,7 @@ func SystemRequest() Request {
 // SystemArrays finds them in a server's answer.
 func SystemArrays(d *design.Design, h *Host) []SystemArray {
 	s := &server{host: h}
-	s.read(d)
+	s.read(d, &design.Pair{}) // its cluster is not asked
 	var out []SystemArray
 	for _, a := range s.systemArrays(d) {
 		x := SystemArray{Dev: a.dev, Level: a.level, Degraded: a.degraded, Busy: a.progress != nil}

@@ -75,8 +75,7 @@ func requests(d *design.Design, timeout time.Duration) map[string]Request {
 	for _, f := range mdFiles {
 		server.Files = append(server.Files, "/sys/block/md*/md/"+f)
 	}
-	for i := range d.Services {
-		svc := &d.Services[i]
+	for _, svc := range d.Services() {
 		for _, f := range []string{"threads", "versions", "v4_end_grace", "nfsv4leasetime"} {
 			server.Files = append(server.Files, ocf.NFSDDir(svc.Namespace)+"/"+f)
 		}
@@ -84,14 +83,12 @@ func requests(d *design.Design, timeout time.Duration) map[string]Request {
 		if svc.Namespace != "" {
 			server.Namespaces = append(server.Namespaces, svc.Namespace)
 		}
+		server.FS = append(server.FS, svc.MountPoint)
 	}
-	for _, v := range d.Volumes {
-		server.FS = append(server.FS, v.MountPoint)
-	}
-	if d.Cache != nil {
+	if d.Cached() != nil {
 		server.Run = append(server.Run, cacheCommand(d))
 	}
-	if d.HA != nil {
+	if d.Clustered() {
 		// Each server is asked for its own view: two that disagree are parted.
 		server.Run = append(server.Run, strings.Fields(cmdCRM), strings.Fields(cmdLinks), strings.Fields(cmdWaits))
 		server.CIB = true
@@ -181,7 +178,7 @@ func closeConn(conn Conn) {
 // up to 16 s later.
 func (c *Collector) Collect(ctx context.Context) Facts {
 	f := c.collect(ctx)
-	if c.outlets && c.d.HA != nil && ctx.Err() == nil {
+	if c.outlets && c.d.Clustered() && ctx.Err() == nil {
 		c.collectOutlets(ctx, f)
 	}
 	return f

@@ -87,7 +87,7 @@ func healthy(t testing.TB, d *design.Design) Facts {
 		h.Run[cmdDM] = RunResult{Output: resource.Output{Stdout: status.String()}}
 		f.Hosts[name] = Answer{Host: h, Asked: noon.Add(-time.Second), Answered: noon.Add(time.Second)}
 	}
-	if d.HA != nil {
+	if d.Clustered() {
 		cluster(t, f, "healthy")
 		cib(t, f, "healthy.cib")
 	}
@@ -113,17 +113,18 @@ func healthy(t testing.TB, d *design.Design) Facts {
 		h.Files[md+"dev-"+dm+"/state"] = "spare\n"
 		h.Files[md+"dev-"+dm+"/slot"] = "none\n"
 	}
-	v := d.Volumes[0]
+	svc := d.Services()[0]
+	v := svc.Storage
 	h.Files["/sys/block/dm-20/dm/name"] = v.VG + "-" + v.LV + "\n"
-	h.Files["/proc/self/mounts"] = fmt.Sprintf("/dev/vda / ext4 rw,relatime 0 0\n/dev/mapper/%s-%s %s xfs rw,nosuid,nodev,noatime,logbsize=256k,sunit=256,swidth=512,noquota 0 0\n", v.VG, v.LV, v.MountPoint)
-	h.FS[v.MountPoint] = FS{Size: 4_000_000_000, Avail: 3_900_000_000, Files: 2_000_000, FilesFree: 1_999_000, Millis: 0.1}
+	h.Files["/proc/self/mounts"] = fmt.Sprintf("/dev/vda / ext4 rw,relatime 0 0\n/dev/mapper/%s-%s %s xfs rw,nosuid,nodev,noatime,logbsize=256k,sunit=256,swidth=512,noquota 0 0\n", v.VG, v.LV, svc.MountPoint)
+	h.FS[svc.MountPoint] = FS{Size: 4_000_000_000, Avail: 3_900_000_000, Files: 2_000_000, FilesFree: 1_999_000, Millis: 0.1}
 	h.Files["/proc/fs/nfsd/threads"] = fmt.Sprintf("%d\n", d.Spec.NFS.Threads)
 	h.Files["/proc/fs/nfsd/versions"] = "+3 +4 -4.0 +4.1 +4.2\n"
 	h.Files["/proc/fs/nfsd/v4_end_grace"] = "Y\n"
-	for _, e := range d.Services[0].Exports {
+	for _, e := range d.Services()[0].Exports {
 		h.Files["/var/lib/nfs/etab"] += fmt.Sprintf("%s\t%s(rw,sync,wdelay,hide,nocrossmnt,secure,no_root_squash,no_all_squash,no_subtree_check,secure_locks,acl,no_pnfs,fsid=%s,anonuid=65534,anongid=65534,sec=sys,rw,secure,no_root_squash,no_all_squash)\n", e.Dir, e.Clients, e.FSID)
 	}
-	h.Addresses = append(h.Addresses, d.Services[0].Address+"/24")
+	h.Addresses = append(h.Addresses, d.Services()[0].Address+"/24")
 	h.Processes = map[string]int{"rpc.mountd": 1, "rpc.statd": 1, "nfsdcld": 1, "rpcbind": 1}
 
 	c := &Host{Hostname: "c1", NowNS: noon.UnixNano(), FS: map[string]FS{}, Files: map[string]string{"/etc/os-release": "PRETTY_NAME=\"Debian GNU/Linux 13 (trixie)\"\n", "/proc/uptime": "7200 7200\n"}}
@@ -209,7 +210,7 @@ func TestSystemMirror(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			f := healthy(t, d)
-			prove(d, f, d.HA.Fencing)
+			prove(d, f, d.Pairs[0].HA.Fencing)
 			tt.change(f.Hosts["nfs1"].Host)
 			s := Judge(d, f)
 			if diff := cmp.Diff(tt.want, complaints(s)); diff != "" {
@@ -328,7 +329,7 @@ func cib(t testing.TB, f Facts, file string) {
 // prove records levels of fencing as proven.
 func prove(d *design.Design, f Facts, levels []design.FenceLevel) {
 	var nodes []CIBNode
-	for _, n := range d.HA.Nodes {
+	for _, n := range d.Pairs[0].HA.Nodes {
 		x := CIBNode{Name: n.Name}
 		for i := range levels {
 			if l := &levels[i]; l.Node == n.Name {
@@ -364,7 +365,7 @@ func move(d *design.Design, f Facts, from, to string) {
 	}
 	maps.Copy(b.FS, a.FS)
 	maps.Copy(b.Processes, a.Processes)
-	addr := d.Services[0].Address + "/24"
+	addr := d.Services()[0].Address + "/24"
 	a.Addresses = slices.DeleteFunc(a.Addresses, func(s string) bool { return s == addr })
 	b.Addresses = append(b.Addresses, addr)
 }
@@ -672,17 +673,17 @@ func TestJudge(t *testing.T) {
 			"warning: fencing of nfs1 worked 20:52, but each level of it was never proven",
 			"warning: fence device fence-nfs2-bmc has no server to run on: the other one is away",
 			neverProven2}},
-		{"every level proven", func(f Facts) { prove(d, f, d.HA.Fencing) }, nil},
-		{"one level proven", func(f Facts) { prove(d, f, d.HA.Fencing[:1]) }, []string{
+		{"every level proven", func(f Facts) { prove(d, f, d.Pairs[0].HA.Fencing) }, nil},
+		{"one level proven", func(f Facts) { prove(d, f, d.Pairs[0].HA.Fencing[:1]) }, []string{
 			"warning: level 2 of fencing nfs1 (fence-pdu-a + fence-pdu-b) was never proven", neverProven2}},
 		{"proven with another BMC", func(f Facts) {
-			old := slices.Clone(d.HA.Fencing)
+			old := slices.Clone(d.Pairs[0].HA.Fencing)
 			old[0].Devices = slices.Clone(old[0].Devices)
 			old[0].Devices[0].Params = map[string]string{"ip": "10.77.3.99"}
 			prove(d, f, old)
 		}, []string{"warning: level 1 of fencing nfs1 (fence-nfs1-bmc) was proven 20:46 with another configuration"}},
 		{"a fence test cut off", func(f Facts) {
-			prove(d, f, d.HA.Fencing)
+			prove(d, f, d.Pairs[0].HA.Fencing)
 			c := f.Hosts["nfs1"].Host.CIB
 			c.Nodes[1].Attrs = append(c.Nodes[1].Attrs, CIBAttr{AttrTesting, TestingPlain})
 		}, []string{"fault: a fence test of nfs2 is under way, or was cut off"}},
@@ -731,7 +732,7 @@ func TestJudgeOneServer(t *testing.T) {
 	if s = Judge(d, f); s.Level != Fault || s.Faults != 1 {
 		t.Errorf("without its server: %q", complaints(s))
 	}
-	if got := NotReady(d, f, d.Services[0].Name, "nfs1"); len(got) != 1 || !strings.HasPrefix(got[0], "this brick has one server") {
+	if got := NotReady(d, f, d.Services()[0].Name, "nfs1"); len(got) != 1 || !strings.HasPrefix(got[0], "this brick has one server") {
 		t.Errorf("%q", got)
 	}
 }

@@ -43,11 +43,11 @@ func (c *Collector) AskOutlets() { c.outlets = true }
 // partner, and for its own if the partner did not answer.
 func (c *Collector) collectOutlets(ctx context.Context, f Facts) {
 	asks := map[string][]OutletAsk{}
-	for _, l := range c.d.HA.Fencing {
+	for _, l := range c.d.Fencing() {
 		by := ""
-		for _, n := range c.d.HA.Nodes {
-			if f.Hosts[n.Name].Host != nil && (by == "" || n.Name != l.Node) {
-				by = n.Name
+		for _, n := range c.d.PairWith(l.Node).Servers {
+			if f.Hosts[n].Host != nil && (by == "" || n != l.Node) {
+				by = n
 			}
 		}
 		for i := range l.Devices {
@@ -170,7 +170,7 @@ func (v *view) power() *Part {
 	silent := &Part{} // the PDUs
 	told := map[string]bool{}
 	on, all := 0, 0
-	for _, l := range v.d.HA.Fencing {
+	for _, l := range v.pair.HA.Fencing {
 		var off, unknown, good []string
 		for i := range l.Devices {
 			dev := &l.Devices[i]
@@ -263,7 +263,7 @@ func (v *view) pdu(dev *design.FenceDevice) string {
 
 // fencingNow says whether the cluster is fencing a node.
 func (v *view) fencingNow(node string) bool {
-	return v.crm != nil && slices.Contains(snapshot(v.d, v.crm, nil, false).Fencing, node)
+	return v.crm != nil && slices.Contains(snapshot(v.pair, v.crm, nil, false).Fencing, node)
 }
 
 // SupplyOutlet is one of the outlets that power a server.
@@ -275,9 +275,9 @@ type SupplyOutlet struct {
 
 // OutletsOf are the outlets of a server, as far as the facts know them.
 func OutletsOf(d *design.Design, f Facts, node string) []SupplyOutlet {
-	v := newView(d, f)
+	v := newView(d, d.PairWith(node), f)
 	var out []SupplyOutlet
-	for _, l := range d.HA.Fencing {
+	for _, l := range v.pair.HA.Fencing {
 		for i := range l.Devices {
 			if o, _ := v.outlet(&l.Devices[i], node); o != nil && l.Node == node {
 				out = append(out, SupplyOutlet{*o, &l.Devices[i], v.pdu(&l.Devices[i])})

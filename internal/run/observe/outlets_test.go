@@ -58,7 +58,7 @@ func TestPower(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			f := healthy(t, d)
-			prove(d, f, d.HA.Fencing)
+			prove(d, f, d.Pairs[0].HA.Fencing)
 			outletsOf(f, tt.change)
 			s := Judge(d, f)
 			var got []string

@@ -89,11 +89,7 @@ func (c *CIB) Attr(node, name string) string {
 // configuration they have in the design.
 func Unproven(d *design.Design, c *CIB) []*design.FenceLevel {
 	var out []*design.FenceLevel
-	if d.HA == nil {
-		return nil
-	}
-	for i := range d.HA.Fencing {
-		l := &d.HA.Fencing[i]
+	for _, l := range d.Fencing() {
 		if p := c.Proof(l.Node, l.Level); p == nil || p.Fingerprint != l.Fingerprint() {
 			out = append(out, l)
 		}
@@ -111,7 +107,7 @@ func (c *CIB) onlyOwn() {
 // FenceProblems says what keeps the levels of fencing a node from being used:
 // devices that fail or are not registered, levels that are not configured.
 func FenceProblems(d *design.Design, f Facts, node string) []string {
-	v := newView(d, f)
+	v := newView(d, d.PairWith(node), f)
 	if v.crm == nil {
 		return []string{"no server's cluster answers"}
 	}
@@ -119,7 +115,7 @@ func FenceProblems(d *design.Design, f Facts, node string) []string {
 	if !v.crm.Options.Stonith {
 		out = append(out, "fencing is switched off (stonith-enabled)")
 	}
-	for _, l := range d.HA.Levels(node) {
+	for _, l := range v.pair.HA.Levels(node) {
 		for j := range l.Devices {
 			if p := v.device(&l.Devices[j], node); p != nil && p.Level == Fault {
 				out = append(out, p.Text)
@@ -136,7 +132,7 @@ func FenceProblems(d *design.Design, f Facts, node string) []string {
 // warns of those that were not.
 func (v *view) proven(c *Part, node string, history time.Time) {
 	mend := fmt.Sprintf("`mortar fence-test %s --node %s` proves it", v.d.Spec.File, node)
-	levels := v.d.HA.Levels(node)
+	levels := v.pair.HA.Levels(node)
 	var never []*design.FenceLevel
 	for _, l := range levels {
 		ids := strings.Join(l.IDs(), " + ")

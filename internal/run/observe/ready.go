@@ -81,7 +81,7 @@ func (c *Collector) Cluster(ctx context.Context, host string) (*Snapshot, error)
 		}
 		return nil, fmt.Errorf("crm_mon on %s: %w", host, err)
 	}
-	return snapshot(c.d, m, h.CIB, parseWaits(h.Run[cmdWaits].Stdout)), nil
+	return snapshot(c.d.PairWith(host), m, h.CIB, parseWaits(h.Run[cmdWaits].Stdout)), nil
 }
 
 // HasAddress says whether a host has an address on an interface that is up.
@@ -93,7 +93,7 @@ func (c *Collector) HasAddress(ctx context.Context, host, address string) (bool,
 	return h.HasAddress(address), nil
 }
 
-func snapshot(d *design.Design, m *crm, cib *CIB, waits bool) *Snapshot {
+func snapshot(p *design.Pair, m *crm, cib *CIB, waits bool) *Snapshot {
 	s := &Snapshot{Quorum: m.DC.Quorum, Waits: waits}
 	if m.DC.Present {
 		s.Coordinator = m.DC.Name
@@ -111,9 +111,9 @@ func snapshot(d *design.Design, m *crm, cib *CIB, waits bool) *Snapshot {
 			s.Down = append(s.Down, r.ID)
 		}
 	}
-	for i := range d.Services {
-		st := ServiceState{Name: d.Services[i].Name}
-		if r := m.resource(st.Name, d.Services); r != nil {
+	for i := range p.Services {
+		st := ServiceState{Name: p.Services[i].Name}
+		if r := m.resource(st.Name, p.Services); r != nil {
 			st.Resource, st.Server, st.Role = r.ID, r.Node(), r.Role
 			for _, f := range m.Failures {
 				if resourceOf(f) == r.ID {
@@ -133,23 +133,27 @@ func snapshot(d *design.Design, m *crm, cib *CIB, waits bool) *Snapshot {
 	return s
 }
 
-// ClusterOf gives the snapshot that is in facts; nil if no server's cluster
-// answered.
-func ClusterOf(d *design.Design, f Facts) *Snapshot {
-	v := newView(d, f)
+// ClusterOf gives the snapshot of a pair that is in facts; nil if no server's
+// cluster answered.
+func ClusterOf(d *design.Design, p *design.Pair, f Facts) *Snapshot {
+	v := newView(d, p, f)
 	if v.crm == nil {
 		return nil
 	}
-	return snapshot(d, v.crm, v.cib, v.crmOf.waits)
+	return snapshot(p, v.crm, v.cib, v.crmOf.waits)
 }
 
 // NotReady says why a server could not take a service over now; empty if it
 // could. Each reason is a sentence with what to do about it.
 func NotReady(d *design.Design, f Facts, service, target string) []string {
-	v := newView(d, f)
+	p := d.PairOf(service)
+	if p == nil {
+		return []string{fmt.Sprintf("this brick has no service %s", service)}
+	}
+	v := newView(d, p, f)
 	t := v.byName[target]
 	switch {
-	case d.HA == nil:
+	case p.HA == nil:
 		return []string{"this brick has one server: there is nothing to move a service to"}
 	case t == nil:
 		return []string{fmt.Sprintf("%s is not a server of this brick", target)}
@@ -162,7 +166,7 @@ func NotReady(d *design.Design, f Facts, service, target string) []string {
 	}
 	var why []string
 	add := func(format string, args ...any) { why = append(why, fmt.Sprintf(format, args...)) }
-	for _, n := range d.HA.Nodes {
+	for _, n := range p.HA.Nodes {
 		if n.Name == target {
 			if p := v.member(n); p.Level != OK {
 				add("%s", p.Text)
@@ -175,8 +179,8 @@ func NotReady(d *design.Design, f Facts, service, target string) []string {
 	if v.crm.Options.Maintenance {
 		add("the cluster is in maintenance mode: it would not act")
 	}
-	svc := serviceOf(d, service)
-	r := v.crm.resource(service, d.Services)
+	svc := d.Service(service)
+	r := v.crm.resource(service, p.Services)
 	if svc == nil || r == nil {
 		add("the cluster does not know service %s; run `mortar apply`", service)
 		return why
@@ -217,7 +221,7 @@ func (v *view) fenceable(node string) bool {
 	if !v.crm.Options.Stonith {
 		return false
 	}
-	return slices.ContainsFunc(v.d.HA.Fencing, func(l design.FenceLevel) bool {
+	return slices.ContainsFunc(v.pair.HA.Fencing, func(l design.FenceLevel) bool {
 		if l.Node != node {
 			return false
 		}
@@ -228,15 +232,6 @@ func (v *view) fenceable(node string) bool {
 		}
 		return true
 	})
-}
-
-func serviceOf(d *design.Design, name string) *design.Service {
-	for i := range d.Services {
-		if d.Services[i].Name == name {
-			return &d.Services[i]
-		}
-	}
-	return nil
 }
 
 // Timeout is how long the collector waits for a host.

@@ -14,11 +14,13 @@ import (
 	"github.com/mortarhpc/mortar/internal/host/resource"
 )
 
-// view is the facts in the shape the checks ask for. It judges nothing.
+// view is the facts about one pair, in the shape the checks ask for. It judges
+// nothing.
 type view struct {
 	d       *design.Design
+	pair    *design.Pair
 	now     time.Time
-	servers []*server          // all of the design, in its order
+	servers []*server          // all of the pair, in its order
 	byName  map[string]*server // the same
 	crm     *crm               // of the server whose view counts; nil if no server's cluster answers
 	crmOf   *server
@@ -76,19 +78,19 @@ func (a *array) present() []bool {
 	return linux.MDPresent(a.disks, ms, nil)
 }
 
-func newView(d *design.Design, f Facts) *view {
-	v := &view{d: d, now: f.Time, facts: f, byName: map[string]*server{}}
-	for _, s := range d.Spec.Servers {
-		a := f.Hosts[s.Name]
-		sv := &server{name: s.Name, host: a.Host, err: a.Err}
+func newView(d *design.Design, p *design.Pair, f Facts) *view {
+	v := &view{d: d, pair: p, now: f.Time, facts: f, byName: map[string]*server{}}
+	for _, s := range p.Servers {
+		a := f.Hosts[s]
+		sv := &server{name: s, host: a.Host, err: a.Err}
 		if a.Host == nil && a.Err == "" {
 			sv.err = "was not asked"
 		}
 		if a.Host != nil {
-			sv.read(d)
+			sv.read(d, p)
 		}
 		v.servers = append(v.servers, sv)
-		v.byName[s.Name] = sv
+		v.byName[s] = sv
 	}
 	// The view of a partition with quorum counts; among these the DC's, then
 	// the first. A frozen corosync leaves its node with an old view, so one
@@ -111,11 +113,11 @@ func newView(d *design.Design, f Facts) *view {
 }
 
 // read parses what a server answered.
-func (s *server) read(d *design.Design) {
+func (s *server) read(d *design.Design, p *design.Pair) {
 	h := s.host
 	s.mounts = linux.ParseMounts(h.Files["/proc/self/mounts"])
 	s.links = parseLinks(h.Run[cmdLinks].Stdout)
-	if d.HA != nil {
+	if p.HA != nil {
 		s.waits = parseWaits(h.Run[cmdWaits].Stdout)
 		r := h.Run[cmdCRM]
 		c, err := parseCRM(r.Stdout)
@@ -317,7 +319,7 @@ func (s *server) array(g *design.Group) *array {
 }
 
 // mountOf finds the file system of a volume where it is mounted.
-func (s *server) mountOf(vol *design.Volume) (linux.Mount, bool) {
+func (s *server) mountOf(vol *design.Service) (linux.Mount, bool) {
 	m, ok := linux.MountAt(s.mounts, vol.MountPoint)
 	return m, ok && m.Type != "autofs"
 }
@@ -387,7 +389,7 @@ func (c *crm) since(id, node string, utcOffset int) (time.Time, bool) {
 // there is none the only server.
 func (v *view) where(svc *design.Service) Where {
 	w := Where{Service: svc.Name, Address: svc.Address, Preferred: svc.Preferred}
-	if v.d.HA == nil {
+	if v.pair.HA == nil {
 		w.Server = v.servers[0].name
 		w.Preferred = w.Server
 		return w
@@ -395,7 +397,7 @@ func (v *view) where(svc *design.Service) Where {
 	if v.crm == nil {
 		return w
 	}
-	r := v.crm.resource(svc.Name, v.d.Services)
+	r := v.crm.resource(svc.Name, v.pair.Services)
 	if r == nil {
 		return w
 	}

@@ -1,0 +1,155 @@
+package design
+
+import "slices"
+
+// Services lists every service of every pair, in order.
+func (d *Design) Services() []*Service {
+	var out []*Service
+	for i := range d.Pairs {
+		for j := range d.Pairs[i].Services {
+			out = append(out, &d.Pairs[i].Services[j])
+		}
+	}
+	return out
+}
+
+// Service gives the service of a name, nil if there is none.
+func (d *Design) Service(name string) *Service {
+	for _, s := range d.Services() {
+		if s.Name == name {
+			return s
+		}
+	}
+	return nil
+}
+
+// PairWith gives the pair that a server is of, nil for a host that is no server.
+func (d *Design) PairWith(server string) *Pair {
+	for i := range d.Pairs {
+		if slices.Contains(d.Pairs[i].Servers, server) {
+			return &d.Pairs[i]
+		}
+	}
+	return nil
+}
+
+// PairOf gives the pair that has a service, nil if none has.
+func (d *Design) PairOf(service string) *Pair {
+	for i := range d.Pairs {
+		for _, s := range d.Pairs[i].Services {
+			if s.Name == service {
+				return &d.Pairs[i]
+			}
+		}
+	}
+	return nil
+}
+
+// Clustered tells whether servers of the brick take over each other's
+// services. Then all do.
+func (d *Design) Clustered() bool {
+	return slices.ContainsFunc(d.Pairs, func(p Pair) bool { return p.HA != nil })
+}
+
+// Servers names all servers of the brick.
+func (d *Design) Servers() []string {
+	var out []string
+	for _, p := range d.Pairs {
+		out = append(out, p.Servers...)
+	}
+	return out
+}
+
+// Levels are those by which a server is fenced; none for one that has nobody
+// to take over.
+func (d *Design) Levels(server string) []*FenceLevel {
+	if p := d.PairWith(server); p != nil && p.HA != nil {
+		return p.HA.Levels(server)
+	}
+	return nil
+}
+
+// Fencing lists the levels of all servers.
+func (d *Design) Fencing() []*FenceLevel {
+	var out []*FenceLevel
+	for i := range d.Pairs {
+		if ha := d.Pairs[i].HA; ha != nil {
+			for j := range ha.Fencing {
+				out = append(out, &ha.Fencing[j])
+			}
+		}
+	}
+	return out
+}
+
+// Cached gives the service that has a cache, nil if none has.
+func (d *Design) Cached() *Service {
+	for _, s := range d.Services() {
+		if s.Storage.Cache != nil {
+			return s
+		}
+	}
+	return nil
+}
+
+// Targets lists those of Lustre in the order in which they are mounted for the
+// first time: MGS, MDTs, OSTs.
+func (d *Design) Targets() []Target {
+	var out []Target
+	for _, role := range []string{"mds", "oss"} {
+		for i := range d.Pairs {
+			if d.Pairs[i].Role == role {
+				out = append(out, d.Pairs[i].Targets()...)
+			}
+		}
+	}
+	return out
+}
+
+// Targets lists those of a pair, in the order of mounting.
+func (p *Pair) Targets() []Target {
+	var out []Target
+	for _, s := range p.Services {
+		out = append(out, s.Targets...)
+	}
+	return out
+}
+
+// Other gives the server that is not the named one, "" if there is none.
+func (p *Pair) Other(server string) string {
+	for _, s := range p.Servers {
+		if s != server {
+			return s
+		}
+	}
+	return ""
+}
+
+// Mounted is the device that a file system or target is made on.
+func (s *Storage) Mounted() string {
+	if s.Cache != nil {
+		return s.Cache.Device
+	}
+	return s.Backing()
+}
+
+// Backing is the device below the cache, or the same without one.
+func (s *Storage) Backing() string {
+	if s.Device != "" {
+		return s.Device
+	}
+	return "/dev/" + s.VG + "/" + s.LV
+}
+
+// GroupsIn gives the RAID groups of a service's storage, in order.
+func (d *Design) GroupsIn(s *Storage) []Group {
+	var out []Group
+	for _, n := range s.Groups {
+		for _, g := range d.Groups {
+			if g.Name == n {
+				out = append(out, g)
+			}
+		}
+	}
+	return out
+}
