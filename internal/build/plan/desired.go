@@ -724,12 +724,14 @@ func (b *builder) nfsConf() string {
 func (b *builder) ocfConfig(s *design.Service) (*resource.OCFConfig, error) {
 	n, v := b.d.Spec.NFS, &s.Storage
 	c := ocf.Config{
-		Service: s.Name, VG: v.VG, LV: v.LV, FSUUID: s.FSUUID, SystemID: v.SystemID,
-		MountPoint: filepath.Clean(s.MountPoint), MountOpts: s.MountOpts, StateDir: s.StateDir,
-		Namespace: s.Namespace,
-		NFS:       ocf.NFS{Threads: n.Threads, Versions: n.Versions, Lease: n.Lease, Grace: n.Grace, Scope: s.Scope},
-		Address:   s.Address + "/" + strconv.Itoa(s.Prefix),
-		Nodes:     map[string]string{},
+		Service: s.Name, MDStorage: &ocf.MDStorage{}, VolumeGroup: ocf.VolumeGroup{VG: v.VG, LV: v.LV, SystemID: v.SystemID},
+		NFSService: &ocf.NFSService{
+			FSUUID: s.FSUUID, MountPoint: filepath.Clean(s.MountPoint), MountOpts: s.MountOpts, StateDir: s.StateDir,
+			Namespace: s.Namespace,
+			NFS:       ocf.NFS{Threads: n.Threads, Versions: n.Versions, Lease: n.Lease, Grace: n.Grace, Scope: s.Scope},
+			Address:   s.Address + "/" + strconv.Itoa(s.Prefix),
+		},
+		Nodes: map[string]string{},
 	}
 	if v := b.value("nfsd", "lock grace", ""); v != "" {
 		g, err := strconv.Atoi(v)

@@ -22,20 +22,8 @@ const probeWait = 200 * time.Millisecond
 
 const nfsPort = 2049
 
-func (s *service) iface() (iface, error) {
-	own, err := netip.ParseAddr(s.cfg.Nodes[s.host])
-	if err != nil {
-		return iface{}, &refusal{fmt.Errorf("host %s is not in the config's nodes (%s)", s.host, strings.Join(s.nodes(), ", "))}
-	}
-	ifc, err := s.k.Interface(own)
-	if err != nil {
-		return iface{}, fmt.Errorf("no interface has this node's public address %s: %w", own, err)
-	}
-	return ifc, nil
-}
-
 // present finds the interface that has the service address.
-func (s *service) present() (name string, as netip.Prefix, err error) {
+func (s *nfsKind) present() (name string, as netip.Prefix, err error) {
 	if id, err := s.namespace(); err != nil || id == "" && s.cfg.Namespace != "" {
 		return "", netip.Prefix{}, err
 	}
@@ -51,7 +39,7 @@ func (s *service) present() (name string, as netip.Prefix, err error) {
 	return "", netip.Prefix{}, nil
 }
 
-func (s *service) addressState() (state, error) {
+func (s *nfsKind) addressState() (state, error) {
 	name, _, err := s.present()
 	switch {
 	case err != nil:
@@ -62,9 +50,9 @@ func (s *service) addressState() (state, error) {
 	return running, nil
 }
 
-// startProbe refuses to start a service whose address answers: then it is
+// probe refuses to start a service whose address answers: then it is
 // most likely alive on a node that was not fenced.
-func (s *service) startProbe(ctx context.Context) error {
+func (s *nfsKind) probe(ctx context.Context) error {
 	if name, _, err := s.present(); err != nil || name != "" {
 		return err
 	}
@@ -82,7 +70,7 @@ func (s *service) startProbe(ctx context.Context) error {
 	return nil
 }
 
-func (s *service) startAddress(ctx context.Context) error {
+func (s *nfsKind) startAddress(ctx context.Context) error {
 	own, err := s.iface()
 	if err != nil {
 		return err
@@ -117,7 +105,7 @@ func (s *service) startAddress(ctx context.Context) error {
 // announce tells the network three times where the address is: a single
 // packet may be lost, and a client with the old entry would wait for it to
 // expire.
-func (s *service) announce(ctx context.Context, ifc iface) error {
+func (s *nfsKind) announce(ctx context.Context, ifc iface) error {
 	for i := range 3 {
 		if i > 0 && s.k.Sleep(ctx, 20*time.Millisecond) != nil {
 			break
@@ -129,7 +117,7 @@ func (s *service) announce(ctx context.Context, ifc iface) error {
 	return nil
 }
 
-func (s *service) stopAddress(ctx context.Context) error {
+func (s *nfsKind) stopAddress(ctx context.Context) error {
 	for range 4 { // once for each prefix length it may have been added with
 		name, as, err := s.present()
 		if err != nil || name == "" {
@@ -144,7 +132,7 @@ func (s *service) stopAddress(ctx context.Context) error {
 
 // reset ends connections of the service address that nobody serves. Should
 // the kernel not know how, clients may wait longer; that is no reason to fail.
-func (s *service) reset() {
+func (s *nfsKind) reset() {
 	if err := s.in.ResetConnections(s.cfg.prefix().Addr(), nfsPort); err != nil {
 		s.log.note("old connections of %s are not reset: %v", s.cfg.prefix().Addr(), err)
 	}
@@ -237,12 +225,12 @@ func tickleList(file []byte) string {
 	return b.String()
 }
 
-func (s *service) connectionsFile() string { return s.cfg.StateDir + "/mortar/connections" }
+func (s *nfsKind) connectionsFile() string { return s.cfg.StateDir + "/mortar/connections" }
 
 // saveConnections keeps the clients' connections on the volume, for the next
 // server to wake them. Written only when they changed, so that an idle
 // service does not write.
-func (s *service) saveConnections() error {
+func (s *nfsKind) saveConnections() error {
 	to := netip.AddrPortFrom(s.cfg.prefix().Addr(), nfsPort)
 	var all []connection
 	// Those of the thread that reads: /proc/net is the process's.
@@ -271,7 +259,7 @@ func (s *service) saveConnections() error {
 // packet out of order makes a client answer, the answer is met by a reset,
 // and the client connects anew at once instead of after its retransmission
 // timer (up to minutes).
-func (s *service) tickle(ctx context.Context) error {
+func (s *nfsKind) tickle(ctx context.Context) error {
 	b, err := s.k.ReadFile(s.connectionsFile())
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -289,7 +277,7 @@ func (s *service) tickle(ctx context.Context) error {
 
 // notify tells NFSv3 clients that held locks to reclaim them. In the
 // background: an unreachable client is retried for minutes.
-func (s *service) notify() error {
+func (s *nfsKind) notify() error {
 	if !s.cfg.NFS.serves("3") {
 		return nil
 	}

@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"os"
 	"path"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -133,7 +132,7 @@ func (a *agent) run(ctx context.Context, action string) int {
 		log.file = f
 	}
 	if action == exportsAction {
-		if err := log.step(action, func() error { return s.changeExports(ctx) }); err != nil {
+		if err := log.step(action, func() error { return s.kind.change(ctx) }); err != nil {
 			a.reason(err)
 			return ErrGeneric
 		}
@@ -165,23 +164,28 @@ func (a *agent) run(ctx context.Context, action string) int {
 // service is the one of a configuration, on this host.
 func (a *agent) service(action string, cfg *Config) (*service, error) {
 	k := newLinux()
-	s := &service{cfg: cfg, k: k, in: k.Within(cfg.Namespace), self: os.Getpid(), log: &steps{action: action, stderr: a.stderr, now: a.now}, now: a.now}
-	s.hold = func(ctx context.Context) (func(), error) {
+	host, err := k.Hostname()
+	if err != nil {
+		return nil, err
+	}
+	s, err := newService(cfg, k, host)
+	if err != nil {
+		return nil, err
+	}
+	s.log = &steps{action: action, stderr: a.stderr, now: a.now}
+	s.hold = func(ctx context.Context) (*Config, func(), error) {
 		release, err := lock(ctx, cfg.Service)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		fresh, _, err := a.config() // may have been written since this process read it
 		if err != nil {
 			release()
-			return nil, err
+			return nil, nil, err
 		}
-		s.cfg.Exports = fresh.Exports
-		return release, nil
+		return fresh, release, nil
 	}
-	var err error
-	s.host, err = k.Hostname()
-	return s, err
+	return s, nil
 }
 
 // configure writes a configuration if a service could start with it, as far as
@@ -203,7 +207,7 @@ func (a *agent) configure(ctx context.Context, in io.Reader) error {
 	if err != nil {
 		return err
 	}
-	if err := s.tryExports(ctx); err != nil {
+	if err := s.kind.try(ctx); err != nil {
 		return fmt.Errorf("%w; %s stays as it was", err, file)
 	}
 	return save(file, src, 0o600)
@@ -214,7 +218,7 @@ func (a *agent) monitor(ctx context.Context, s *service) int {
 	st, err := s.monitor(ctx)
 	level, _ := strconv.Atoi(a.getenv("OCF_CHECK_LEVEL"))
 	if err == nil && st == running && level >= 10 {
-		err = s.checkIO(ctx)
+		err = s.tryIO(ctx)
 	}
 	switch {
 	case err != nil:
@@ -243,15 +247,11 @@ const ioAction = "_io"
 // resync and clients at it, must not move.
 const ioWait = 45 * time.Second
 
-// checkIO writes and reads a file on the volume past all caches.
-func (s *service) checkIO(ctx context.Context) error {
+// tryIO does I/O on the service's storage, but not for ever.
+func (s *service) tryIO(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, ioWait)
 	defer cancel()
-	_, err := s.k.Run(ctx, command{argv: []string{"/proc/self/exe", "ocf", ioAction, s.cfg.StateDir + "/mortar/check"}})
-	if err != nil {
-		return fmt.Errorf("writing and reading a file on %s: %w", s.cfg.MountPoint, err)
-	}
-	return nil
+	return s.kind.checkIO(ctx)
 }
 
 // config loads what the `config` parameter names.
@@ -294,14 +294,8 @@ func (a *agent) timeout(action string) time.Duration {
 	return 25 * time.Second
 }
 
+// program is one that the agent runs, and the Debian package it is in.
 type program struct{ name, pkg string }
-
-// programs the agent runs, and the Debian package of each.
-var programs = []program{
-	{"mdadm", "mdadm"}, {"lvm", "lvm2"}, {"exportfs", "nfs-kernel-server"}, {"rpc.nfsd", "nfs-kernel-server"},
-	{mountd, "nfs-kernel-server"}, {nfsdcld, "nfs-kernel-server"}, {statd, "nfs-common"}, {"sm-notify", "nfs-common"},
-	{"tickle_tcp", "resource-agents"},
-}
 
 // validate checks what must hold on a node for the service to run there,
 // whether its disks are here now or not.
@@ -309,11 +303,11 @@ func (s *service) validate(action string) (int, error) {
 	if action == "stop" {
 		return Success, nil // must be tried whatever is missing
 	}
-	need := programs
-	if s.cfg.Namespace != "" && s.cfg.NFS.serves("3") {
-		need = append(slices.Clone(need), program{rpcbind, "rpcbind"})
+	need := s.storage.programs()
+	if s.cfg.VG != "" {
+		need = append(need, program{"lvm", "lvm2"})
 	}
-	for _, p := range need {
+	for _, p := range append(need, s.kind.programs()...) {
 		if _, err := s.k.Executable(p.name); err != nil {
 			return ErrInstalled, fmt.Errorf("%s is not installed (Debian package %s)", p.name, p.pkg)
 		}

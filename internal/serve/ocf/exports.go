@@ -184,10 +184,10 @@ func ExportsPending(service string) string { return scratch(service) + "/pending
 // scratch is where a table is made before it is used.
 func scratch(service string) string { return runDir + "/exports-" + service }
 
-func (s *service) etab() string { return s.cfg.StateDir + "/etab" }
+func (s *nfsKind) etab() string { return s.cfg.StateDir + "/etab" }
 
 // exported reads the service's table.
-func (s *service) exported() ([]Exported, error) {
+func (s *nfsKind) exported() ([]Exported, error) {
 	b, err := s.k.ReadFile(s.etab())
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
@@ -195,7 +195,7 @@ func (s *service) exported() ([]Exported, error) {
 	return ParseETab(string(b)), nil
 }
 
-func (s *service) exportState() (state, error) {
+func (s *nfsKind) exportState() (state, error) {
 	// Without the volume's own table what is exported is not ours.
 	if st, err := s.bindState(); err != nil || st != running {
 		return stopped, nil
@@ -216,12 +216,12 @@ func (s *service) exportState() (state, error) {
 	return running, nil
 }
 
-func (s *service) exportsPending() bool {
+func (s *nfsKind) exportsPending() bool {
 	_, err := s.k.ReadFile(ExportsPending(s.cfg.Service))
 	return err == nil
 }
 
-func (s *service) startExports(ctx context.Context) error {
+func (s *nfsKind) startExports(ctx context.Context) error {
 	if err := s.setExports(ctx); err != nil {
 		return err
 	}
@@ -232,7 +232,7 @@ func (s *service) startExports(ctx context.Context) error {
 // setExports makes the table as configured, all at once: what is removed, added
 // and changed is so for clients from one moment to the next, and what stays is
 // served throughout.
-func (s *service) setExports(ctx context.Context) error {
+func (s *nfsKind) setExports(ctx context.Context) error {
 	table, err := s.exported()
 	if err != nil {
 		return err
@@ -272,7 +272,7 @@ func (s *service) setExports(ctx context.Context) error {
 // gives it if it is right. exportfs does not notice that a file system is full:
 // it would leave an empty table and report success (seen with nfs-utils 2.6.2).
 // Nor does its exit code tell of a name that does not resolve (2.6.2, 2.8.3).
-func (s *service) makeTable(ctx context.Context, binds []bind) ([]byte, error) {
+func (s *nfsKind) makeTable(ctx context.Context, binds []bind) ([]byte, error) {
 	dir := scratch(s.cfg.Service)
 	if err := s.k.Mkdir(dir, 0o700, 0, 0); err != nil {
 		return nil, err
@@ -299,14 +299,15 @@ func (s *service) makeTable(ctx context.Context, binds []bind) ([]byte, error) {
 	return text, nil
 }
 
-// changeExports brings the table of a service that runs here in line with its
+// change brings the table of a service that runs here in line with its
 // configuration, as it is when nobody else changes the service.
-func (s *service) changeExports(ctx context.Context) error {
-	release, err := s.hold(ctx)
+func (s *nfsKind) change(ctx context.Context) error {
+	fresh, release, err := s.hold(ctx)
 	if err != nil {
 		return err
 	}
 	defer release()
+	s.cfg.Exports = fresh.Exports
 	if st, err := s.bindState(); err != nil || st != running || s.threads() == 0 {
 		return err // it does not run here
 	}
@@ -321,11 +322,11 @@ func (s *service) changeExports(ctx context.Context) error {
 // service, and for whoever changes the service; Pacemaker grants a monitor more.
 const mendWait = 10 * time.Second
 
-// mendExports is changeExports for a monitor that has found nothing but
+// mendExports is change for a monitor that has found nothing but
 // differences in the exports. If that does not succeed it finds no fault as long
 // as one of the exports is served: on another server the same would fail, and
 // then for all of them.
-func (s *service) mendExports(ctx context.Context, st state, fault error) (state, error) {
+func (s *nfsKind) mendExports(ctx context.Context, st state, fault error) (state, error) {
 	differ := func(e error) bool { return errors.As(e, new(exportsDiffer)) }
 	if !onlyFaults(fault, differ) {
 		return st, fault
@@ -333,7 +334,7 @@ func (s *service) mendExports(ctx context.Context, st state, fault error) (state
 	s.log.note("%v: changing that", fault)
 	mctx, cancel := context.WithTimeout(ctx, mendWait)
 	defer cancel()
-	if err := s.changeExports(mctx); err != nil {
+	if err := s.change(mctx); err != nil {
 		s.log.note("exports: %v", err)
 	}
 	if st, fault = s.check(); !onlyFaults(fault, differ) {
@@ -351,14 +352,14 @@ func (s *service) mendExports(ctx context.Context, st state, fault error) (state
 	return st, fault
 }
 
-// tryExports has exportfs make the table of a configuration that is not in use
+// try has exportfs make the table of a configuration that is not in use
 // yet, on a directory of the host instead of those on the volume.
-func (s *service) tryExports(ctx context.Context) error {
-	cfg := *s.cfg
-	cfg.Exports = slices.Clone(cfg.Exports)
+func (s *nfsKind) try(ctx context.Context) error {
+	cfg, section, host := *s.cfg, *s.cfg.NFSService, *s.service
 	cfg.Service += ".try"
-	try := *s
-	try.cfg, try.in = &cfg, s.k
+	cfg.NFSService, section.Exports = &section, slices.Clone(section.Exports)
+	host.cfg = &cfg
+	try := nfsKind{service: &host, in: s.k}
 	var names []string
 	for i := range cfg.Exports {
 		dir := fmt.Sprintf("%s/%d.d", scratch(cfg.Service), i)
@@ -374,7 +375,7 @@ func (s *service) tryExports(ctx context.Context) error {
 	return nil
 }
 
-func (s *service) stopExports(ctx context.Context) error {
+func (s *nfsKind) stopExports(ctx context.Context) error {
 	if st, err := s.exportState(); err == nil && st == stopped {
 		return nil
 	}

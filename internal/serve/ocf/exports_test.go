@@ -109,7 +109,7 @@ func testExportsChangeInPlaceIn(t *testing.T, cfg func() *Config) {
 				if kill > 0 {
 					h.failAt = n + kill
 				}
-				err := h.service(now).changeExports(ctx)
+				err := h.service(now).kind.change(ctx)
 				h.failAt = 0
 				if kill > 0 && err == nil {
 					break // it has fewer changes
@@ -174,7 +174,7 @@ func testExportsThatCannotChangeIn(t *testing.T, cfg func() *Config) {
 			was := sh.volume["/.nfs/etab"]
 			tc.fault(sh, h)
 			s := h.service(tc.cfg)
-			if err := s.changeExports(ctx); err == nil || !strings.Contains(err.Error(), tc.want) {
+			if err := s.kind.change(ctx); err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("%v, want %q", err, tc.want)
 			}
 			if st, err := s.monitor(ctx); err != nil || st != running {
@@ -205,7 +205,7 @@ func TestExportsOfOthers(t *testing.T) {
 		t.Errorf("without nfsd: state %d, %v", st, err)
 	}
 	for _, host := range []*fakeHost{h, sh.hosts["nfs2"]} {
-		if err := host.service(changed(testConfig())).changeExports(ctx); err != nil {
+		if err := host.service(changed(testConfig())).kind.change(ctx); err != nil {
 			t.Error(err)
 		}
 	}
@@ -222,7 +222,7 @@ func TestExportsOfTheLatestConfig(t *testing.T) {
 	serve(t, h, before(testConfig()))
 	latest := changed(testConfig())
 	s := h.service(testConfig()) // read before apply wrote the latest
-	s.hold = func(context.Context) (func(), error) { s.cfg.Exports = latest.Exports; return func() {}, nil }
+	s.hold = func(context.Context) (*Config, func(), error) { return latest, func() {}, nil }
 	if st, err := s.monitor(ctx); err != nil || st != running {
 		t.Fatalf("state %d, %v", st, err)
 	}
@@ -238,17 +238,17 @@ func TestTryExports(t *testing.T) { flavours(t, testTryExportsIn) }
 func testTryExportsIn(t *testing.T, cfg func() *Config) {
 	sh := newShared(t)
 	h := sh.hosts["nfs2"]
-	if err := h.service(changed(cfg())).tryExports(context.Background()); err != nil {
+	if err := h.service(changed(cfg())).kind.try(context.Background()); err != nil {
 		t.Error(err)
 	}
 	h.badClient = "nobody.invalid"
 	c := changed(cfg())
 	c.Exports[1].Clients = h.badClient
-	if err := h.service(c).tryExports(context.Background()); err == nil || !strings.Contains(err.Error(), "resolve nobody.invalid") {
+	if err := h.service(c).kind.try(context.Background()); err == nil || !strings.Contains(err.Error(), "resolve nobody.invalid") {
 		t.Errorf("%v", err)
 	}
 	h.badClient, h.lax = "", "nobody.invalid" // as nfs-utils 2.8.3: no error, no export
-	if err := h.service(c).tryExports(context.Background()); err == nil || !strings.Contains(err.Error(), "/srv/home/new is not exported to nobody.invalid") {
+	if err := h.service(c).kind.try(context.Background()); err == nil || !strings.Contains(err.Error(), "/srv/home/new is not exported to nobody.invalid") {
 		t.Errorf("%v", err)
 	}
 	for _, c := range h.changes {

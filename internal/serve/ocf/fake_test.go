@@ -147,12 +147,15 @@ func (h *fakeHost) boot() {
 
 func testConfig() *Config {
 	c := &Config{
-		Service: "home", VG: "vg-a", LV: "data", FSUUID: volUUID, MountPoint: "/srv/home",
-		MountOpts: []string{"noatime", "logbsize=256k"}, StateDir: "/srv/home/.nfs", SystemID: "at-rest",
-		Arrays:  []Array{{Name: "r0", UUID: md.UUID(arrayUUID), Need: 4}},
-		NFS:     NFS{Threads: 256, Versions: []string{"3", "4.1", "4.2"}, Lease: 30, Grace: 30, Scope: "brick-home"},
-		Exports: []Export{{Dir: "/srv/home", Clients: "10.0.0.0/24", FSID: "5d1f7f66-63a4-4f5c-9d25-5f9d3b6f8a01", Options: []string{"rw", "sync"}}},
-		Address: "10.0.0.9/24", Nodes: map[string]string{"nfs1": "10.0.0.1", "nfs2": "10.0.0.2"},
+		Service: "home", VolumeGroup: VolumeGroup{VG: "vg-a", LV: "data", SystemID: "at-rest"},
+		MDStorage: &MDStorage{Arrays: []Array{{Name: "r0", UUID: md.UUID(arrayUUID), Need: 4}}},
+		NFSService: &NFSService{
+			FSUUID: volUUID, MountPoint: "/srv/home", MountOpts: []string{"noatime", "logbsize=256k"}, StateDir: "/srv/home/.nfs",
+			NFS:     NFS{Threads: 256, Versions: []string{"3", "4.1", "4.2"}, Lease: 30, Grace: 30, Scope: "brick-home"},
+			Exports: []Export{{Dir: "/srv/home", Clients: "10.0.0.0/24", FSID: "5d1f7f66-63a4-4f5c-9d25-5f9d3b6f8a01", Options: []string{"rw", "sync"}}},
+			Address: "10.0.0.9/24",
+		},
+		Nodes: map[string]string{"nfs1": "10.0.0.1", "nfs2": "10.0.0.2"},
 	}
 	for i := range 6 {
 		c.Arrays[0].Members = append(c.Arrays[0].Members, fmt.Sprintf("/dev/mapper/d%d", i))
@@ -174,11 +177,18 @@ func flavours(t *testing.T, f func(t *testing.T, cfg func() *Config)) {
 }
 
 func (h *fakeHost) service(c *Config) *service {
-	s := &service{cfg: c, k: h, in: h.Within(c.Namespace), host: h.name, self: 999, now: func() time.Time { return h.clock }}
+	s, err := newService(c, h, h.name)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	s.self, s.now = 999, func() time.Time { return h.clock }
 	s.log = &steps{action: "test", stderr: testWriter{h.t}, now: s.now}
-	s.hold = func(context.Context) (func(), error) { return func() {}, nil }
+	s.hold = func(context.Context) (*Config, func(), error) { return c, func() {}, nil }
 	return s
 }
+
+// nfs is a service's kind, which is that of NFS.
+func nfs(s *service) *nfsKind { return s.kind.(*nfsKind) }
 
 type testWriter struct{ t *testing.T }
 

@@ -521,7 +521,7 @@ func TestIOAction(t *testing.T) {
 }
 
 func TestOwnProcesses(t *testing.T) {
-	s := &service{cfg: &Config{}, k: newLinux()}
+	s := newNFS(&service{cfg: &Config{NFSService: &NFSService{}}, k: newLinux()})
 	hold := exec.Command("sleep", "60")
 	if err := hold.Start(); err != nil {
 		t.Fatal(err)

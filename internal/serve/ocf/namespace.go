@@ -39,9 +39,9 @@ func NFSDDir(namespace string) string {
 	return NamespaceDir(namespace) + "/nfsd"
 }
 
-func (s *service) nfsdDir() string { return NFSDDir(s.cfg.Namespace) }
+func (s *nfsKind) nfsdDir() string { return NFSDDir(s.cfg.Namespace) }
 
-func (s *service) pipefs() string {
+func (s *nfsKind) pipefs() string {
 	if s.cfg.Namespace == "" {
 		return pipefs
 	}
@@ -50,7 +50,7 @@ func (s *service) pipefs() string {
 
 // binds are what a daemon or a tool of the service sees in place of the
 // host's own.
-func (s *service) binds() []bind {
+func (s *nfsKind) binds() []bind {
 	if s.cfg.Namespace == "" {
 		return nil
 	}
@@ -64,7 +64,7 @@ func (s *service) binds() []bind {
 }
 
 // namespace tells the service's network namespace, "" if there is none now.
-func (s *service) namespace() (string, error) {
+func (s *nfsKind) namespace() (string, error) {
 	if s.cfg.Namespace == "" {
 		return "", nil
 	}
@@ -75,7 +75,7 @@ func (s *service) namespace() (string, error) {
 	return id, err
 }
 
-func (s *service) namespaceState() (state, error) {
+func (s *nfsKind) namespaceState() (state, error) {
 	id, err := s.namespace()
 	if err != nil {
 		return broken, err
@@ -89,7 +89,7 @@ func (s *service) namespaceState() (state, error) {
 	return running, nil
 }
 
-func (s *service) startNamespace(context.Context) error {
+func (s *nfsKind) startNamespace(context.Context) error {
 	if st, err := s.namespaceState(); err == nil && st == running {
 		return nil
 	}
@@ -108,14 +108,14 @@ func (s *service) startNamespace(context.Context) error {
 	return err
 }
 
-func (s *service) stopNamespace(context.Context) error {
+func (s *nfsKind) stopNamespace(context.Context) error {
 	return s.k.DelNamespace(s.cfg.Namespace, publicLink)
 }
 
 // endInside ends what is left in the service's mount namespaces: a process
 // whose /var/lib/nfs is the volume's keeps the file system alive even if all
 // of the host's mounts are gone.
-func (s *service) endInside(ctx context.Context) error {
+func (s *nfsKind) endInside(ctx context.Context) error {
 	for try := 0; ; try++ {
 		pids := s.inside()
 		if len(pids) == 0 {
@@ -141,7 +141,7 @@ func (s *service) endInside(ctx context.Context) error {
 
 // inside are the processes that see the service's state on the volume as
 // their /var/lib/nfs.
-func (s *service) inside() []int {
+func (s *nfsKind) inside() []int {
 	_, devno, err := s.mounted()
 	if err != nil || devno == "" {
 		return nil
@@ -170,7 +170,7 @@ func (s *service) inside() []int {
 }
 
 // kernelMounts mounts what nfsd and its daemons talk through.
-func (s *service) kernelMounts() error {
+func (s *nfsKind) kernelMounts() error {
 	for _, m := range []linux.Mount{{Type: "rpc_pipefs", Source: "sunrpc", Target: s.pipefs()}, {Type: "nfsd", Source: "nfsd", Target: s.nfsdDir()}} {
 		all, err := s.mounts()
 		if err != nil {
@@ -192,7 +192,7 @@ func (s *service) kernelMounts() error {
 }
 
 // ownState says whether the places of a service with a namespace are there.
-func (s *service) ownState() (state, error) {
+func (s *nfsKind) ownState() (state, error) {
 	all, err := s.mounts()
 	if err != nil {
 		return broken, err
@@ -212,7 +212,7 @@ func (s *service) ownState() (state, error) {
 	return broken, fmt.Errorf("of %s and %s one is not mounted", s.pipefs(), s.nfsdDir())
 }
 
-func (s *service) stopOwnState(ctx context.Context) error {
+func (s *nfsKind) stopOwnState(ctx context.Context) error {
 	if err := s.endInside(ctx); err != nil {
 		return err
 	}

@@ -38,7 +38,7 @@ const (
 	rpcbind = "rpcbind" // in a namespace; else it is the host's, and systemd's to run
 )
 
-func (s *service) daemons() []string {
+func (s *nfsKind) daemons() []string {
 	if s.cfg.NFS.serves("3") {
 		if s.cfg.Namespace != "" {
 			return []string{rpcbind, statd, nfsdcld, mountd}
@@ -49,14 +49,14 @@ func (s *service) daemons() []string {
 }
 
 // processesOf finds the processes of a program by its name.
-func (s *service) processesOf(name string) []int { return s.find(name)[name] }
+func (s *nfsKind) processesOf(name string) []int { return s.find(name)[name] }
 
 // comm is a program's name as the kernel keeps it. Source: proc_pid_comm(5)
 func comm(program string) string { return program[:min(len(program), 15)] }
 
 // find looks through all processes once, for several programs. Those in
 // another network namespace than the service's are not its own.
-func (s *service) find(names ...string) map[string][]int {
+func (s *nfsKind) find(names ...string) map[string][]int {
 	ns, err := s.namespace()
 	if err != nil || ns == "" && s.cfg.Namespace != "" {
 		return nil
@@ -83,12 +83,12 @@ func (s *service) find(names ...string) map[string][]int {
 }
 
 // stateRoot is StateDir within its file system.
-func (s *service) stateRoot() string {
+func (s *nfsKind) stateRoot() string {
 	return strings.TrimPrefix(s.cfg.StateDir, s.cfg.MountPoint)
 }
 
 // bindState says whether nfs-utils' directory is the one on the volume.
-func (s *service) bindState() (state, error) {
+func (s *nfsKind) bindState() (state, error) {
 	if s.cfg.Namespace != "" {
 		return s.ownState() // each process has the directory bound for itself
 	}
@@ -113,7 +113,7 @@ func (s *service) bindState() (state, error) {
 	return running, nil
 }
 
-func (s *service) startState(ctx context.Context) error {
+func (s *nfsKind) startState(ctx context.Context) error {
 	if s.cfg.Namespace == "" {
 		if err := s.kernelMounts(); err != nil {
 			return err
@@ -180,7 +180,7 @@ func (s *service) startState(ctx context.Context) error {
 // stopOthers stops whatever of NFS runs on the host now: it keeps its state
 // on the host's own disk, so lock recovery after a failover would not know of
 // it.
-func (s *service) stopOthers(ctx context.Context) error {
+func (s *nfsKind) stopOthers(ctx context.Context) error {
 	if n := s.threads(); n > 0 {
 		s.log.note("nfsd runs outside of the cluster with %d threads: stopping it (disable nfs-server.service)", n)
 		if err := s.stopThreads(ctx); err != nil {
@@ -199,7 +199,7 @@ func (s *service) stopOthers(ctx context.Context) error {
 }
 
 // statdUser is whom rpc.statd runs as on this host.
-func (s *service) statdUser() (uid, gid int) {
+func (s *nfsKind) statdUser() (uid, gid int) {
 	b, _ := s.k.ReadFile("/etc/passwd")
 	for line := range strings.SplitSeq(string(b), "\n") {
 		f := strings.Split(line, ":")
@@ -220,11 +220,11 @@ func (s *service) statdUser() (uid, gid int) {
 // time. Everything it all writes fits many times.
 const reserve = 4 << 20
 
-func (s *service) reserveFile() string { return s.cfg.StateDir + "/mortar/reserve" }
+func (s *nfsKind) reserveFile() string { return s.cfg.StateDir + "/mortar/reserve" }
 
 // makeRoom lets go of what keepRoom keeps if there is no other room. Only where
 // no client can be served: it would be theirs.
-func (s *service) makeRoom() {
+func (s *nfsKind) makeRoom() {
 	free, err := s.k.Free(s.cfg.MountPoint)
 	if err == nil && free >= reserve || s.k.Access(s.reserveFile()) != nil {
 		return
@@ -236,7 +236,7 @@ func (s *service) makeRoom() {
 }
 
 // keepRoom keeps as much of reserve as there is, if that is least or more.
-func (s *service) keepRoom(least int64) {
+func (s *nfsKind) keepRoom(least int64) {
 	var err error
 	for size := int64(reserve); size >= least; size /= 2 {
 		if err = s.k.Reserve(s.reserveFile(), size); !errors.Is(err, unix.ENOSPC) {
@@ -248,7 +248,7 @@ func (s *service) keepRoom(least int64) {
 	}
 }
 
-func (s *service) stopState(ctx context.Context) error {
+func (s *nfsKind) stopState(ctx context.Context) error {
 	if s.cfg.Namespace != "" {
 		return s.stopOwnState(ctx)
 	}
@@ -276,9 +276,9 @@ func (s *service) stopState(ctx context.Context) error {
 }
 
 // threads is the number of running nfsd threads.
-func (s *service) threads() int { return s.number(s.nfsdDir() + "/threads") }
+func (s *nfsKind) threads() int { return s.number(s.nfsdDir() + "/threads") }
 
-func (s *service) stopThreads(ctx context.Context) error {
+func (s *nfsKind) stopThreads(ctx context.Context) error {
 	if s.threads() == 0 {
 		return nil
 	}
@@ -293,7 +293,7 @@ func (s *service) stopThreads(ctx context.Context) error {
 	return nil
 }
 
-func (s *service) nfsdState() (state, error) {
+func (s *nfsKind) nfsdState() (state, error) {
 	var missing []string
 	up := 0
 	if s.threads() > 0 {
@@ -329,7 +329,7 @@ func (s *service) nfsdState() (state, error) {
 // starts it again within 2 s, without a client's noticing.
 type revivable struct{ error }
 
-func (s *service) startNFSD(ctx context.Context) error {
+func (s *nfsKind) startNFSD(ctx context.Context) error {
 	if st, err := s.nfsdState(); err == nil && st == running {
 		return nil
 	}
@@ -421,7 +421,7 @@ func (s *service) startNFSD(ctx context.Context) error {
 // an outage of two minutes it may be two minutes late. Then its locks would
 // have been given to others (seen). NFSv4 clients try at least twice in a lease.
 // Source: xprt_reconnect_backoff() and nfs4_set_lease_period() of the kernel.
-func (s *service) lockGrace() int {
+func (s *nfsKind) lockGrace() int {
 	grace := cmp.Or(s.cfg.NFS.LockGrace, s.cfg.NFS.Grace)
 	was, ok := s.alive()
 	if held, err := s.k.ReadDir(s.cfg.StateDir + notifyDir + "/sm.bak"); err != nil || len(held) == 0 || !ok {
@@ -443,7 +443,7 @@ const maxLockGrace = 240
 // a client.
 const lockTimeout = 5
 
-func (s *service) startDaemon(ctx context.Context, name string) error {
+func (s *nfsKind) startDaemon(ctx context.Context, name string) error {
 	if len(s.processesOf(name)) > 0 {
 		return nil
 	}
@@ -469,7 +469,7 @@ const firstThreads = 16
 // another server and drop their locks (seen). So both are done by rpc.nfsd,
 // under the scope's name; the --scope of newer rpc.nfsd does just this.
 // Source: RFC 8881, 2.10.4, and nfsd_svc() of the kernel.
-func (s *service) runNFSD(ctx context.Context, threads int) error {
+func (s *nfsKind) runNFSD(ctx context.Context, threads int) error {
 	n := s.cfg.NFS
 	argv := []string{"rpc.nfsd", "--lease-time", strconv.Itoa(n.Lease), "--grace-time", strconv.Itoa(max(s.grace, n.Grace)), "--tcp", "--no-udp"}
 	for _, v := range nfsVersions {
@@ -485,14 +485,14 @@ func (s *service) runNFSD(ctx context.Context, threads int) error {
 
 // moreThreads gives a running nfsd the rest of its threads. It is done at the
 // end of a start, and by a monitor if that was cut short.
-func (s *service) moreThreads(ctx context.Context) error {
+func (s *nfsKind) moreThreads(ctx context.Context) error {
 	if have := s.threads(); have == 0 || have >= s.cfg.NFS.Threads {
 		return nil
 	}
 	return s.log.step("more-threads", func() error { return s.runNFSD(ctx, s.cfg.NFS.Threads) })
 }
 
-func (s *service) startThreads(ctx context.Context) error {
+func (s *nfsKind) startThreads(ctx context.Context) error {
 	// nfsdcld leaves its parent before it watches for nfsd's pipe; nfsd waits
 	// for it only a moment. It is watching once it has its inotify.
 	for try := 0; try < 250 && !s.holds(nfsdcld, "inotify"); try++ {
@@ -524,11 +524,11 @@ func (s *service) startThreads(ctx context.Context) error {
 }
 
 // tracked says whether nfsdcld has nfsd's pipe open.
-func (s *service) tracked() bool { return s.holds(nfsdcld, "/nfsd/cld") }
+func (s *nfsKind) tracked() bool { return s.holds(nfsdcld, "/nfsd/cld") }
 
 // holds says whether a process of a program has a file open whose name ends
 // so.
-func (s *service) holds(program, file string) bool {
+func (s *nfsKind) holds(program, file string) bool {
 	for _, pid := range s.processesOf(program) {
 		dir := "/proc/" + strconv.Itoa(pid) + "/fd"
 		fds, err := s.k.ReadDir(dir)
@@ -546,7 +546,7 @@ func (s *service) holds(program, file string) bool {
 
 // stopNFSD stops nfsd and its daemons if they serve from the volume; those of
 // nobody in particular are left alone.
-func (s *service) stopNFSD(ctx context.Context) error {
+func (s *nfsKind) stopNFSD(ctx context.Context) error {
 	st, err := s.bindState()
 	if m, merr := s.mountState(); err == nil && merr == nil && st == stopped && m == stopped {
 		return nil
@@ -596,7 +596,7 @@ const notifyDir = "/notify"
 // stop too: with nfsd lockd ends, and tells rpc.statd to forget them; nobody
 // would ask them to reclaim, and the grace period would be over at once.
 // Source: sm-notify(8), FILES.
-func (s *service) retire() {
+func (s *nfsKind) retire() {
 	dir := s.cfg.StateDir
 	for _, from := range []string{"/sm", "/sm.bak"} {
 		found, err := s.k.ReadDir(dir + from)
@@ -623,7 +623,7 @@ func (s *service) retire() {
 // recall puts the clients on that list that the monitor saw: for an nfsd that
 // ended by itself, of which rpc.statd has forgotten them. To notify a client
 // that has no lock any more does no harm.
-func (s *service) recall() {
+func (s *nfsKind) recall() {
 	saved, err := s.monitored()
 	if err != nil {
 		s.log.note("NFSv3 locks: %v", err)
@@ -636,10 +636,10 @@ func (s *service) recall() {
 }
 
 // aliveFile says when a monitor last saw the service run, in s since 1970.
-func (s *service) aliveFile() string { return s.cfg.StateDir + "/mortar/alive" }
+func (s *nfsKind) aliveFile() string { return s.cfg.StateDir + "/mortar/alive" }
 
 // alive reads it; false: no monitor has noted it yet.
-func (s *service) alive() (time.Time, bool) {
+func (s *nfsKind) alive() (time.Time, bool) {
 	b, err := s.k.ReadFile(s.aliveFile())
 	if err != nil {
 		return time.Time{}, false
@@ -653,10 +653,10 @@ func (s *service) alive() (time.Time, bool) {
 
 // monitoredFile keeps what rpc.statd has written of the clients that hold
 // NFSv3 locks: a line for each, of the file's name and its content.
-func (s *service) monitoredFile() string { return s.cfg.StateDir + "/mortar/monitored" }
+func (s *nfsKind) monitoredFile() string { return s.cfg.StateDir + "/mortar/monitored" }
 
 // monitored reads what saveMonitored has saved: name → record.
-func (s *service) monitored() (map[string]string, error) {
+func (s *nfsKind) monitored() (map[string]string, error) {
 	b, err := s.k.ReadFile(s.monitoredFile())
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -672,7 +672,7 @@ func (s *service) monitored() (map[string]string, error) {
 
 // saveMonitored saves the clients that hold NFSv3 locks, for the case that
 // nfsd ends by itself.
-func (s *service) saveMonitored() error {
+func (s *nfsKind) saveMonitored() error {
 	if !s.cfg.NFS.serves("3") || s.threads() == 0 {
 		return nil
 	}
@@ -710,7 +710,7 @@ func (s *service) saveMonitored() error {
 }
 
 // end ends all processes of a program: asks, then kills.
-func (s *service) end(ctx context.Context, name string) error {
+func (s *nfsKind) end(ctx context.Context, name string) error {
 	for try := 0; ; try++ {
 		pids := s.processesOf(name)
 		if len(pids) == 0 {

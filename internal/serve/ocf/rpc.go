@@ -102,7 +102,7 @@ func getPort(c io.ReadWriter, xid uint32, p rpcProgram) (uint32, error) {
 }
 
 // registered says whether NFSv3 clients can find what they need.
-func (s *service) registered(ctx context.Context) error {
+func (s *nfsKind) registered(ctx context.Context) error {
 	if !s.cfg.NFS.serves("3") {
 		return nil
 	}

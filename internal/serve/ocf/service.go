@@ -4,12 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
+	"os"
 	"sort"
-	"strings"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // state of a part of the service on this host.
@@ -27,24 +24,40 @@ type refusal struct{ error }
 
 func (r *refusal) Unwrap() error { return r.error }
 
-// service is one service of a brick on this host. Storage is the host's; nfsd
-// and the service address may be in a network namespace of the service.
+// service is one service of a brick on this host: its kind on its storage.
 type service struct {
 	cfg  *Config
 	k    kernel // the host
-	in   kernel // the same from the service's network namespace, if it has one
 	host string
 	self int // process ID
 	log  *steps
-	// grace is that of NFSv3 locks in s, once nfsd is to be started; if it is
-	// longer than nfsd's it is nfsd's as well.
-	grace int
+	now  func() time.Time
+
+	storage storageKind
+	kind    serviceKind
+	volumes []string // that the service is on, see kind.names
 	// cache is opened when it is first needed.
-	cache stack
-	now   func() time.Time
+	cache   stack
+	reserve reservations
 	// hold keeps other actions from changing the service until release is
-	// called, and reads its exports from the configuration again.
-	hold func(ctx context.Context) (release func(), err error)
+	// called, and reads its configuration again.
+	hold func(ctx context.Context) (fresh *Config, release func(), err error)
+}
+
+// newService is the service of a config on a host. Its log and hold are the
+// caller's to set.
+func newService(cfg *Config, k kernel, host string) (*service, error) {
+	sk, err := storageKinds.of(cfg)
+	if err != nil {
+		return nil, err
+	}
+	vk, err := serviceKinds.of(cfg)
+	if err != nil {
+		return nil, err
+	}
+	s := &service{cfg: cfg, k: k, host: host, self: os.Getpid(), now: time.Now, volumes: vk.names(cfg), reserve: noReservations{}}
+	s.storage, s.kind = sk.of(s), vk.of(s)
+	return s, nil
 }
 
 // part is one layer of the service. All functions are idempotent and cope
@@ -61,23 +74,14 @@ type part struct {
 
 // parts are all layers, in the order of starting.
 func (s *service) parts() []part {
-	own := s.cfg.Namespace != ""
-	all := []part{
-		{"arrays", s.arraysState, s.startArrays, s.stopArrays, false},
-		{"volume", s.volumeState, s.startVolume, s.stopVolume, false},
+	all := s.storage.layers()
+	if s.cfg.VG != "" {
+		all = append(all, part{"volume", s.volumeState, s.startVolume, s.stopVolume, false})
 	}
 	if s.cfg.Cache != "" {
 		all = append(all, part{"cache", s.cacheState, s.startCache, s.stopCache, false})
 	}
-	all = append(all, part{"mount", s.mountState, s.startMount, s.stopMount, false})
-	if own {
-		all = append(all, part{"namespace", s.namespaceState, s.startNamespace, s.stopNamespace, false})
-	}
-	return append(all,
-		part{"nfs-state", s.bindState, s.startState, s.stopState, false},
-		part{"nfsd", s.nfsdState, s.startNFSD, s.stopNFSD, !own},
-		part{"exports", s.exportState, s.startExports, s.stopExports, false},
-		part{"address", s.addressState, s.startAddress, s.stopAddress, false})
+	return append(all, s.kind.layers()...)
 }
 
 // nodes lists the names of the cluster's nodes.
@@ -95,7 +99,8 @@ func (s *service) nodes() []string {
 func (s *service) check() (state, error) {
 	up, down := 0, 0
 	var faults []error
-	for _, p := range s.parts() {
+	parts := s.parts()
+	for _, p := range parts {
 		st, err := p.state()
 		switch {
 		case st == broken || err != nil:
@@ -113,7 +118,7 @@ func (s *service) check() (state, error) {
 		}
 	}
 	own := 0
-	for _, p := range s.parts() {
+	for _, p := range parts {
 		if !p.shared {
 			own++
 		}
@@ -133,20 +138,16 @@ func (s *service) start(ctx context.Context) error {
 	if st, err := s.check(); err == nil && st == running {
 		return nil
 	}
-	if err := s.log.step("probe", func() error { return s.startProbe(ctx) }); err != nil {
+	if err := s.log.step("probe", func() error { return s.kind.probe(ctx) }); err != nil {
 		return err
 	}
-	defer s.letGo() // what startArrays holds
+	defer s.letGo() // what the storage holds
 	for _, p := range s.parts() {
 		if err := s.log.step(p.name, func() error { return p.start(ctx) }); err != nil {
 			return err
 		}
 	}
-	// Clients wait from here on for themselves; what goes wrong now costs
-	// time, not data, so it is told and not failed for.
-	_ = s.log.step("tickle", func() error { return s.tickle(ctx) })
-	_ = s.log.step("notify", s.notify)
-	_ = s.moreThreads(ctx)
+	s.kind.started(ctx)
 	return s.log.step("check", func() error {
 		st, err := s.check()
 		if err == nil && st != running {
@@ -159,16 +160,14 @@ func (s *service) start(ctx context.Context) error {
 // stop takes the service down in the opposite order and fails at the first
 // part that does not stop: what lies below it is in use.
 func (s *service) stop(ctx context.Context) error {
-	if by := s.taken(); by != "" {
+	if by, _ := s.owned(); s.cfg.Nodes[by] != "" && by != s.host {
 		return s.resetServer(by) // unmounting would write
 	}
 	s.release()
 	if st, err := s.check(); err == nil && st == stopped {
 		return nil
 	}
-	if st, err := s.bindState(); err == nil && st == running {
-		_ = s.log.step("connections", s.saveConnections)
-	}
+	s.kind.stopping()
 	parts := s.parts()
 	for i := len(parts) - 1; i >= 0; i-- {
 		if err := s.log.step(parts[i].name, func() error { return parts[i].stop(ctx) }); err != nil {
@@ -184,18 +183,12 @@ func (s *service) stop(ctx context.Context) error {
 	})
 }
 
-// taken is the other server of the cluster that has taken the volume group
-// while its volume is active here; "" if it has not, or if the owner cannot be
-// read.
-func (s *service) taken() string {
-	if dev, _, err := s.volume(); err != nil || dev == "" {
-		return ""
+// owned reads who owns the storage, if it is in use here; else it is "".
+func (s *service) owned() (string, error) {
+	if some, _, err := s.active(); err != nil || !some && !s.kind.serving() {
+		return "", err
 	}
-	m, err := s.owner()
-	if err != nil || m.SystemID == s.host || s.cfg.Nodes[m.SystemID] == "" {
-		return ""
-	}
-	return m.SystemID
+	return s.owner()
 }
 
 // resetServer stops this server at once. The other one took the volume because this
@@ -205,68 +198,59 @@ func (s *service) taken() string {
 // Source: Linux, Documentation/admin-guide/sysrq.rst: 'b' reboots without
 // syncing or unmounting
 func (s *service) resetServer(by string) error {
-	why := fmt.Errorf("volume group %s was taken by %q while it is active here: this server counts as fenced, and resets itself", s.cfg.VG, by)
+	why := s.takenBy(by, ": this server counts as fenced, and resets itself")
 	s.log.note("%v", why)
 	// The log on disk is lost; a console or netconsole shows this.
 	_ = s.k.Poke("/dev/kmsg", "<0>mortar: "+why.Error()+"\n")
 	return errors.Join(why, s.k.Poke("/proc/sysrq-trigger", "b"))
 }
 
-// monitor checks every part, and keeps the list of connected clients.
+// up says whether this server holds the service's storage: another one needs it
+// to be fenced then. It touches no file system.
+func (s *service) up() bool {
+	some, _, err := s.active()
+	return s.storage.up() || some && err == nil || s.kind.serving()
+}
+
+// takenBy is the error of storage that somebody else owns while it is in use here.
+func (s *service) takenBy(owner, so string) error {
+	what := "volume group " + s.cfg.VG
+	if s.cfg.VG == "" {
+		what = "storage of service " + s.cfg.Service
+	}
+	return fmt.Errorf("%s was taken by %q while it is active here%s", what, owner, so)
+}
+
+// monitor checks every part, and has the service keep what the next server needs.
 func (s *service) monitor(ctx context.Context) (state, error) {
-	if by := s.taken(); by != "" {
-		return broken, s.resetServer(by)
+	owner, ownerErr := s.owned()
+	if s.cfg.Nodes[owner] != "" && owner != s.host {
+		return broken, s.resetServer(owner)
 	}
 	s.release()
 	st, err := s.check()
-	// A monitor that comes in between must not have the service moved.
-	for try := 0; try < 20 && isRevivable(err); try++ {
-		if s.k.Sleep(ctx, 250*time.Millisecond) != nil {
-			break
-		}
-		st, err = s.check()
+	st, err = s.kind.mend(ctx, st, err)
+	if st != running || err != nil {
+		return st, err
 	}
-	st, err = s.mendExports(ctx, st, err)
-	if st == running && err == nil {
-		_ = s.moreThreads(ctx) // serving with fewer is better than not serving
-		if m, err := s.owner(); err != nil {
+	if ownerErr != nil {
+		return broken, ownerErr
+	}
+	if owner != s.host {
+		return broken, s.takenBy(owner, "")
+	}
+	if s.cfg.Cache != "" {
+		// An SSD that has left the mirror must not be believed any more.
+		if c, err := s.openCache(); err != nil {
 			return broken, err
-		} else if m.SystemID != s.host {
-			return broken, fmt.Errorf("volume group %s was taken by %q while it is active here", s.cfg.VG, m.SystemID)
-		}
-		if s.cfg.Cache != "" {
-			// An SSD that has left the mirror must not be believed any more.
-			if c, err := s.openCache(); err != nil {
-				return broken, err
-			} else if err := c.NoteSync(); err != nil {
-				return broken, err
-			}
-		}
-		s.keepRoom(reserve)
-		if err := s.noted(s.saveConnections()); err != nil {
-			return broken, fmt.Errorf("saving client connections on the volume: %w", err)
-		}
-		if err := s.noted(s.saveMonitored()); err != nil {
-			return broken, fmt.Errorf("saving who holds NFSv3 locks on the volume: %w", err)
+		} else if err := c.NoteSync(); err != nil {
+			return broken, err
 		}
 	}
-	return st, err
-}
-
-// noted passes an error on, unless the volume is full: that is for its users to
-// mend, and moving the service would not. What could not be saved is older then.
-func (s *service) noted(err error) error {
-	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
-		s.log.note("not saved, the volume is full: %v", err)
-		return nil
+	if err := s.kind.keep(ctx); err != nil {
+		return broken, err
 	}
-	return err
-}
-
-// isRevivable says whether what check found is nothing but a daemon that the
-// watcher starts again.
-func isRevivable(err error) bool {
-	return onlyFaults(err, func(e error) bool { return errors.As(e, new(revivable)) })
+	return running, nil
 }
 
 // onlyFaults says whether check found faults, and each is of a kind.
@@ -284,27 +268,16 @@ func onlyFaults(err error, kind func(error) bool) bool {
 }
 
 // warm loads what a start on this host will need, so that it need not be
-// loaded while clients wait: kernel modules, in the background, and rpcbind,
-// which systemd starts when it is first spoken to. A probe does this, which
-// Pacemaker runs once on each node; nothing depends on its success.
+// loaded while clients wait: kernel modules, in the background, and what the
+// service's kind needs besides. A probe does this, which Pacemaker runs once on
+// each node; nothing depends on its success.
 func (s *service) warm(ctx context.Context) {
-	want := []string{"xfs", "nfsd", "tcp_diag"}
-	if s.cfg.Namespace != "" {
-		want = append(want, "ipvlan")
-	}
+	want := s.kind.modules()
 	if s.cfg.Cache != "" {
 		want = append(want, "bcache", "raid0", "raid1")
 	}
-	for _, dev := range s.cfg.Arrays[0].Members {
-		if sb, err := s.superblock(dev); err == nil {
-			if m := map[int]string{1: "raid1", 4: "raid456", 5: "raid456", 6: "raid456", 10: "raid10"}[sb.Level]; m != "" {
-				want = append(want, m)
-			}
-			break
-		}
-	}
 	argv := []string{"modprobe", "--quiet", "--all"}
-	for _, m := range want {
+	for _, m := range append(want, s.storage.modules()...) {
 		if _, err := s.k.ReadDir("/sys/module/" + m); err != nil {
 			argv = append(argv, m)
 		}
@@ -314,20 +287,11 @@ func (s *service) warm(ctx context.Context) {
 			s.log.note("modules are not loaded in advance: %v", err)
 		}
 	}
-	if s.cfg.NFS.serves("3") && s.cfg.Namespace == "" {
-		if _, err := s.k.Unregistered(ctx, v3Programs[:1]); err != nil {
-			s.log.note("rpcbind does not answer: %v", err)
-		}
-	}
+	s.kind.warm(ctx)
 }
 
 // held marks that an agent holds back what would slow down its start.
 func (s *service) held() string { return runDir + "/held-" + s.cfg.Service }
-
-// slowSync is the speed, in KiB/s, that a resync of an array is held to while
-// the service starts; a number nobody else would choose, by which it is known.
-// Source: Documentation/admin-guide/md.rst, sync_speed_max.
-const slowSync = "1001"
 
 // holdUdev lets udev queue events instead of handling them until the service
 // is up. Each array and volume that appears makes it run mdadm, lvm, blkid
@@ -343,27 +307,14 @@ func (s *service) holdUdev(ctx context.Context) {
 	}
 }
 
-// holdSync slows down the resync of the arrays: after a crash it would have
-// the disks to itself while the file system replays its journal.
-func (s *service) holdSync(all map[string]mdArray) {
-	if _, err := s.k.ReadFile(s.held()); err != nil {
-		return
-	}
-	for _, a := range s.ours(all) {
-		if err := s.k.Poke("/sys/block/"+a.Dev+"/md/sync_speed_max", slowSync+"\n"); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			s.log.note("array %s: its resync is not held back: %v", a.Dev, err)
-		}
-	}
-}
-
-// letGo undoes holdUdev and holdSync at the end of a start, without waiting
+// letGo undoes what the storage holds back, at the end of a start, without waiting
 // for udev, which has much to do then. The mark stays: the next action makes
 // sure.
 func (s *service) letGo() {
 	if _, err := s.k.ReadFile(s.held()); err != nil {
 		return
 	}
-	s.freeSync()
+	s.storage.free()
 	if err := s.k.Start(command{argv: []string{"udevadm", "control", "--start-exec-queue"}}); err != nil {
 		s.log.note("udev stays held: %v", err)
 	}
@@ -375,7 +326,7 @@ func (s *service) release() {
 	if _, err := s.k.ReadFile(s.held()); err != nil {
 		return
 	}
-	ok := s.freeSync()
+	ok := s.storage.free()
 	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
 	defer cancel()
 	if _, err := s.k.Run(ctx, command{argv: []string{"udevadm", "control", "--start-exec-queue"}}); err != nil {
@@ -388,24 +339,6 @@ func (s *service) release() {
 	if err := s.k.Remove(s.held()); err != nil {
 		s.log.note("%v", err)
 	}
-}
-
-// freeSync gives resyncs their usual speed again.
-func (s *service) freeSync() (ok bool) {
-	ok = true
-	if all, err := s.arrays(); err == nil {
-		for _, a := range s.ours(all) {
-			f := "/sys/block/" + a.Dev + "/md/sync_speed_max"
-			if !strings.HasPrefix(s.line(f), slowSync+" ") {
-				continue // nothing to sync, or set by somebody else
-			}
-			if err := s.k.Poke(f, "system\n"); err != nil {
-				s.log.note("array %s: its resync stays slow: %v", a.Dev, err)
-				ok = false
-			}
-		}
-	}
-	return ok
 }
 
 // patience is how long to wait for the users of a file system before giving

@@ -141,7 +141,7 @@ func TestReleased(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h := newShared(t).hosts["nfs1"]
 			s := h.service(testConfig())
-			for _, start := range []func(context.Context) error{s.startArrays, s.startVolume} {
+			for _, start := range []func(context.Context) error{s.parts()[0].start, s.parts()[1].start} {
 				if err := start(context.Background()); err != nil {
 					t.Fatal(err)
 				}
@@ -212,7 +212,7 @@ func testLocksOfAnNFSDThatEndedIn(t *testing.T, cfg func() *Config) {
 	if st, err := s.monitor(context.Background()); st != running || err != nil {
 		t.Fatal(st, err)
 	}
-	if err := h.Poke(s.nfsdDir()+"/threads", "0\n"); err != nil {
+	if err := h.Poke(nfs(s).nfsdDir()+"/threads", "0\n"); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.stop(ctx); err != nil {
@@ -515,7 +515,7 @@ func testFullVolumeIn(t *testing.T, testConfig func() *Config) {
 		sh.room = 0
 		s.k.(*fakeHost).clock = s.k.(*fakeHost).clock.Add(time.Minute)
 		monitor(s)
-		if at, ok := s.alive(); !ok || s.now().Sub(at) > time.Second {
+		if at, ok := nfs(s).alive(); !ok || s.now().Sub(at) > time.Second {
 			t.Errorf("alive at %v, %v; it is %v", at, ok, s.now())
 		}
 		if err := s.stop(context.Background()); err != nil {

@@ -5,14 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"os"
-	"path"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/mortarhpc/mortar/internal/base/md"
 )
 
 // The watcher sees at once what a monitor of Pacemaker would see seconds
@@ -198,7 +194,7 @@ func (w *watcher) look(ctx context.Context) {
 	w.bar(ctx, w.now().Sub(w.alone) < foundAfter)
 	seen := sight{attrLink: w.link()}
 	for _, s := range w.services {
-		seen[attrStorage+s.cfg.Service] = s.reachable()
+		seen[attrStorage+s.cfg.Service] = s.storage.reachable()
 	}
 	tell := w.judged.update(w.now(), seen)
 	// Lost is what is not seen now; a value that has not proved itself again
@@ -210,7 +206,9 @@ func (w *watcher) look(ctx context.Context) {
 	doomed := false
 	for _, s := range w.services {
 		if lost(s) {
-			w.silence(ctx, s)
+			if s.up() {
+				s.kind.silence(ctx, w.log)
+			}
 			// Before the attribute, for which Pacemaker would try a stop first.
 			doomed = w.giveUp(ctx, s) || doomed
 		} else {
@@ -233,7 +231,7 @@ func (w *watcher) look(ctx context.Context) {
 		l.unheard, l.told = false, w.now()
 	}
 	for _, s := range w.services {
-		w.daemons(ctx, s)
+		s.kind.watch(ctx, w)
 	}
 }
 
@@ -333,28 +331,13 @@ func (w *watcher) revive(ctx context.Context, s *service) {
 	}
 }
 
-// silence takes the address away from a service that has lost its disks.
-func (w *watcher) silence(ctx context.Context, s *service) {
-	if all, err := s.arrays(); err != nil || len(s.ours(all)) == 0 {
-		return
-	}
-	if name, _, err := s.present(); err != nil || name == "" {
-		return
-	}
-	w.log("service %s has lost its disks: giving up its address, so that clients wait", s.cfg.Service)
-	if err := s.stopAddress(ctx); err != nil {
-		w.log("%v", err)
-	}
-}
-
 // giveUp asks for this server to be fenced if it serves what it cannot reach
 // and the partner can, and says whether that is so.
 func (w *watcher) giveUp(ctx context.Context, s *service) bool {
 	if w.fence[s.cfg.Service] {
 		return true
 	}
-	all, err := s.arrays()
-	if err != nil || len(s.ours(all)) == 0 {
+	if !s.up() {
 		return false
 	}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
@@ -418,121 +401,13 @@ func attributeOn(out, value string) []string {
 	return nodes
 }
 
-// reachable says whether enough members of each array have a path that works.
-func (s *service) reachable() bool {
-	all, err := s.arrays()
-	if err != nil {
-		return true // not known
-	}
-	for _, want := range s.cfg.Arrays {
-		if a, ok := all[md.Hex(want.UUID)]; ok && a.Level != "" && a.RaidDisks > 0 {
-			if md.CanLose(md.Level(a.Level), a.Layout, s.inSync(a, s.hasPath)) < 0 {
-				return false
-			}
-			continue
-		}
-		live := 0
-		for _, m := range want.Members {
-			if real, err := s.k.Realpath(m); err == nil && s.hasPath(path.Base(real)) {
-				live++
-			}
-		}
-		if live < max(want.Need, 1) {
-			return false
-		}
-	}
-	return true
-}
-
-// hasPath says whether a disk, or one of the paths of a multipath map, is
-// there and running. Source: scsi_sysfs.c, sdev_states; nvme's are "live".
-func (s *service) hasPath(dev string) bool {
-	if !strings.HasPrefix(dev, "dm-") {
-		if _, err := s.k.ReadDir("/sys/block/" + dev); err != nil {
-			return false
-		}
-		st := s.line("/sys/block/" + dev + "/device/state")
-		return st == "" || st == "running" || st == "live"
-	}
-	slaves, err := s.k.ReadDir("/sys/block/" + dev + "/slaves")
-	return err == nil && slices.ContainsFunc(slaves, s.hasPath)
-}
-
-// daemons starts NFS daemons of a running service again that have died, and
-// reports an nfsd that is gone.
-func (w *watcher) daemons(ctx context.Context, s *service) {
-	if st, err := s.bindState(); err != nil || st != running {
-		return
-	}
-	dead := w.dead(s)
-	gone := s.threads() == 0
-	if len(dead) == 0 && !gone {
-		return
-	}
-	// While the service starts or stops, daemons come and go.
-	unlock, err := w.lock(s.cfg.Service)
-	if err != nil {
-		return
-	}
-	defer unlock()
-	if st, err := s.bindState(); err != nil || st != running {
-		return
-	}
-	if gone {
-		if s.threads() == 0 {
-			w.fail(ctx, s)
-		}
-		return
-	}
-	for _, d := range dead {
-		of := s.cfg.Service + " " + d
-		recent := slices.DeleteFunc(w.restarts[of], func(t time.Time) bool { return w.now().Sub(t) > restartWindow })
-		if len(recent) >= mostRestarts {
-			w.restarts[of] = recent
-			continue // Pacemaker's monitor sees it
-		}
-		w.restarts[of] = append(recent, w.now())
-		ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-		err := s.startDaemon(ctx, d)
-		cancel()
-		if err != nil {
-			w.log("%s had died and does not start: %v", d, err)
-		} else {
-			w.log("%s had died: started again", d)
-		}
-	}
-}
-
-// dead lists daemons of a service that do not run. All processes are only
-// looked through where one is not where it was.
-func (w *watcher) dead(s *service) []string {
-	var missing []string
-	for _, d := range s.daemons() {
-		pid := w.pids[s.cfg.Service+" "+d]
-		if pid == 0 || s.line("/proc/"+strconv.Itoa(pid)+"/comm") != comm(d) {
-			missing = append(missing, d)
-		}
-	}
-	if missing == nil {
-		return nil
-	}
-	found := s.find(missing...)
-	return slices.DeleteFunc(missing, func(d string) bool {
-		if len(found[d]) == 0 {
-			return false
-		}
-		w.pids[s.cfg.Service+" "+d] = found[d][0]
-		return true
-	})
-}
-
 // fail tells Pacemaker that the service has failed here.
-func (w *watcher) fail(ctx context.Context, s *service) {
+func (w *watcher) fail(ctx context.Context, s *service, why string) {
 	if w.now().Sub(w.failed[s.cfg.Service]) < 30*time.Second {
 		return
 	}
 	w.failed[s.cfg.Service] = w.now()
-	w.log("nfsd of service %s has no threads any more: reporting the service as failed", s.cfg.Service)
+	w.log("%s: reporting service %s as failed", why, s.cfg.Service)
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	if _, err := w.k.Run(ctx, command{argv: []string{"crm_resource", "--fail", "--resource", "service-" + s.cfg.Service, "--node", s.host}}); err != nil {
@@ -562,7 +437,12 @@ func newWatcher(k kernel, files []string, log func(string, ...any)) (*watcher, e
 		if _, ok := cfg.Nodes[host]; !ok {
 			return nil, fmt.Errorf("%s: host %s is not in nodes", f, host)
 		}
-		w.services = append(w.services, &service{cfg: cfg, k: k, in: k.Within(cfg.Namespace), host: host, self: os.Getpid(), log: &steps{action: "watch", stderr: logWriter(log), now: time.Now}, now: time.Now})
+		s, err := newService(cfg, k, host)
+		if err != nil {
+			return nil, err
+		}
+		s.log = &steps{action: "watch", stderr: logWriter(log), now: time.Now}
+		w.services = append(w.services, s)
 	}
 	if len(w.services) == 0 {
 		return nil, errors.New("no service to watch")

@@ -143,13 +143,13 @@ func TestWatcher(t *testing.T) {
 	sh.attrs["nfs2 "+attrStorage+"home"] = "0"
 	h.cabled(false)
 	look(time.Second)
-	if name, _, _ := s.present(); name == "" {
+	if name, _, _ := nfs(s).present(); name == "" {
 		t.Error("the address is gone at once")
 	}
 	look(2 * time.Second)
 	attr(attrStorage+"home", "0")
 	attr(attrFence, "")
-	if name, _, _ := s.present(); name != "" {
+	if name, _, _ := nfs(s).present(); name != "" {
 		t.Error("clients can still be answered with an error")
 	}
 	sh.attrs["nfs2 "+attrStorage+"home"] = "1"
@@ -233,8 +233,8 @@ func TestWatcherRestartsDaemons(t *testing.T) {
 	}
 	w := h.watcher(s)
 	for i := range mostRestarts + 1 {
-		w.daemons(ctx, s)
-		if d := w.dead(s); len(d) != 0 {
+		s.kind.watch(ctx, w)
+		if d := nfs(s).dead(w); len(d) != 0 {
 			t.Fatalf("round %d: %q dead", i, d)
 		}
 		if i == mostRestarts {
@@ -245,7 +245,7 @@ func TestWatcherRestartsDaemons(t *testing.T) {
 				delete(h.procs, pid)
 			}
 		}
-		if d := w.dead(s); !slices.Equal(d, []string{mountd}) {
+		if d := nfs(s).dead(w); !slices.Equal(d, []string{mountd}) {
 			t.Fatalf("round %d: dead are %q", i, d)
 		}
 		h.clock = h.clock.Add(time.Second)
@@ -256,13 +256,13 @@ func TestWatcherRestartsDaemons(t *testing.T) {
 			delete(h.procs, pid)
 		}
 	}
-	w.daemons(ctx, s)
-	if d := w.dead(s); !slices.Equal(d, []string{mountd}) {
+	s.kind.watch(ctx, w)
+	if d := nfs(s).dead(w); !slices.Equal(d, []string{mountd}) {
 		t.Errorf("a fourth restart: dead are %q", d)
 	}
 	// nfsd itself is Pacemaker's to bring back.
 	h.nfsd = 0
-	w.daemons(ctx, s)
+	s.kind.watch(ctx, w)
 	if !slices.ContainsFunc(h.changes, func(c string) bool { return strings.Contains(c, "crm_resource --fail") }) {
 		t.Errorf("the loss of nfsd was not reported: %q", h.changes)
 	}

@@ -1,0 +1,208 @@
+package ocf
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// LUNStorage are LUNs of RAID arrays, each by its multipath map.
+type LUNStorage struct {
+	LUNs []LUN `json:"luns"`
+	// Reservations: LUNs are reserved for the server that has the service. Those
+	// without a volume group need it.
+	Reservations bool `json:"reservations,omitempty"`
+}
+
+// LUN is one LUN.
+type LUN struct {
+	Name string `json:"name"` // of its multipath map: /dev/mapper/NAME
+	WWID string `json:"wwid"` // as multipath(8) prints it: 3600c0ff000…
+	Size int64  `json:"size"` // bytes
+	// Paths is the smallest number of paths that a start accepts; 0: 1.
+	Paths int `json:"paths,omitempty"`
+}
+
+func checkLUNs(c *Config, f *faults) {
+	if len(c.LUNs) == 0 {
+		f.add("luns is empty")
+	}
+	for i, l := range c.LUNs {
+		f.word(fmt.Sprintf("luns[%d].name", i), l.Name)
+		if !plain(l.WWID, ".-_") {
+			f.add("luns[%d].wwid %q: the WWID that multipath -ll prints is needed", i, l.WWID)
+		}
+		if l.Size <= 0 || l.Size%sector != 0 {
+			f.add("luns[%d].size %d: bytes are needed, a multiple of %d", i, l.Size, sector)
+		}
+		if l.Paths < 0 {
+			f.add("luns[%d].paths %d: 0 or more are needed", i, l.Paths)
+		}
+		for _, b := range c.LUNs[:i] {
+			if l.Name == b.Name || l.WWID == b.WWID {
+				f.add("luns[%d] %q has the name or WWID of another one", i, l.Name)
+			}
+		}
+	}
+	if c.VG == "" && !c.Reservations {
+		f.add("luns without a volume group need \"reservations\": nothing else keeps the partner from writing to them")
+	}
+}
+
+func namesOfLUNs(c *Config) []string {
+	var out []string
+	for _, l := range c.LUNs {
+		out = append(out, l.Name)
+	}
+	return out
+}
+
+// sector is the unit of sizes in sysfs, in bytes, whatever the disk's is.
+// Source: Documentation/ABI/stable/sysfs-block, size
+const sector = 512
+
+// lunKind is the storage kind of LUNs. Their multipath maps are there on every
+// server all the time, so a start has nothing to do but to look.
+type lunKind struct{ *service }
+
+func (s *lunKind) layers() []part {
+	all := []part{{"luns", s.lunState, s.lookAtLUNs, func(context.Context) error { return nil }, true}}
+	if s.cfg.Reservations {
+		all = append(all, part{"reservations", s.reserveState, s.startReserve, s.stopReserve, false})
+	}
+	return all
+}
+
+// find finds the multipath map of a LUN by its WWID, "" if there is none.
+func (s *lunKind) find(l LUN) (dev string, err error) {
+	names, err := s.k.ReadDir("/sys/block")
+	if err != nil {
+		return "", err
+	}
+	for _, n := range names {
+		if strings.HasPrefix(n, "dm-") && s.line("/sys/block/"+n+"/dm/uuid") == "mpath-"+l.WWID {
+			return n, nil
+		}
+	}
+	if dev, _ := s.dm(names, l.Name); dev != "" {
+		return "", fmt.Errorf("LUN %s: the map of that name is %q, not that of WWID %s", l.Name, s.line("/sys/block/"+dev+"/dm/uuid"), l.WWID)
+	}
+	return "", nil
+}
+
+// judge finds what is wrong with a LUN's map. Paths are not looked at: while all
+// of them are gone the map queues, for as long as the design says, and then the
+// file system fails. A monitor that moved the service would cut that short.
+func (s *lunKind) judge(l LUN, dev string) error {
+	dir := "/sys/block/" + dev
+	if got := int64(s.number(dir+"/size")) * sector; got != l.Size {
+		return fmt.Errorf("LUN %s (WWID %s) has %d bytes, not %d as designed", l.Name, l.WWID, got, l.Size)
+	}
+	if s.line(dir+"/dm/suspended") == "1" {
+		return fmt.Errorf("LUN %s: its map %s is suspended", l.Name, dev)
+	}
+	return nil
+}
+
+func (s *lunKind) lunState() (state, error) {
+	there := 0
+	var faults error
+	for _, l := range s.cfg.LUNs {
+		dev, err := s.find(l)
+		switch {
+		case err == nil && dev == "":
+			err = errors.New(l.gone())
+		case err == nil:
+			there++
+			err = s.judge(l, dev)
+		}
+		faults = errors.Join(faults, err)
+	}
+	switch {
+	case faults == nil:
+		return running, nil
+	case there == 0:
+		return stopped, nil
+	}
+	return broken, faults
+}
+
+// gone says that a LUN is not here.
+func (l LUN) gone() string {
+	return fmt.Sprintf("LUN %s: no multipath map has WWID %s; see that the array is on, that it presents the LUN to this server, and multipath -ll", l.Name, l.WWID)
+}
+
+// lookAtLUNs refuses a start if a LUN is not here as designed, before anything
+// is changed. On a server that has just booted it waits for late ones.
+func (s *lunKind) lookAtLUNs(ctx context.Context) error {
+	end := time.Duration(0)
+	if s.uptime() < youngHost {
+		end = memberWait
+	}
+	for waited := time.Duration(0); ; waited += 250 * time.Millisecond {
+		err := s.ready()
+		if err == nil {
+			break
+		}
+		if waited >= end || s.k.Sleep(ctx, 250*time.Millisecond) != nil {
+			return &refusal{err}
+		}
+	}
+	if _, all, err := s.active(); err != nil || all || s.cfg.VG == "" {
+		return err // no device will appear
+	}
+	s.holdUdev(ctx)
+	return nil
+}
+
+// ready says why a service cannot start on the LUNs.
+func (s *lunKind) ready() error {
+	var faults error
+	for _, l := range s.cfg.LUNs {
+		dev, err := s.find(l)
+		if err == nil && dev == "" {
+			err = errors.New(l.gone())
+		}
+		if err == nil {
+			err = s.judge(l, dev)
+		}
+		if need := max(l.Paths, 1); err == nil && s.paths(dev) < need {
+			err = fmt.Errorf("LUN %s has %d paths that work, fewer than %d", l.Name, s.paths(dev), need)
+		}
+		faults = errors.Join(faults, err)
+	}
+	return faults
+}
+
+func (s *lunKind) devices() ([]device, error) {
+	var out []device
+	for _, l := range s.cfg.LUNs {
+		dev, err := s.find(l)
+		if err != nil {
+			return nil, err
+		}
+		d := device{name: l.Name, what: "LUN " + l.Name, gone: l.gone()}
+		if dev != "" {
+			d.path = "/dev/" + dev
+		}
+		out = append(out, d)
+	}
+	return out, nil
+}
+
+func (s *lunKind) reachable() bool {
+	for _, l := range s.cfg.LUNs {
+		if dev, err := s.find(l); err == nil && (dev == "" || s.paths(dev) == 0) {
+			return false
+		}
+	}
+	return true
+}
+
+func (s *lunKind) open(context.Context) error { return nil }
+func (s *lunKind) up() bool                   { return false }
+func (s *lunKind) free() bool                 { return true }
+func (s *lunKind) modules() []string          { return []string{"dm_multipath"} }
+func (s *lunKind) programs() []program        { return nil }

@@ -1,0 +1,320 @@
+package ocf
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/mortarhpc/mortar/internal/base/linux"
+)
+
+// LustreService are targets of one Lustre file system.
+type LustreService struct {
+	FSName  string   `json:"fsname"`
+	Targets []Target `json:"targets"` // in the order of mounting: MGS, MDTs, OSTs
+}
+
+// Target is one MGS, MDT or OST on ldiskfs.
+type Target struct {
+	Kind  string `json:"kind"` // mgs, mdt or ost
+	Index int    `json:"index"`
+	// Volume is the logical volume that the target is on, or the LUN if there
+	// is no volume group.
+	Volume     string   `json:"volume"`
+	MountPoint string   `json:"mount_point"`
+	MountOpts  []string `json:"mount_opts,omitempty"`
+}
+
+// targetKinds are in the order in which a file system's targets start.
+// Source: Lustre Operations Manual, 13.2
+var targetKinds = []string{"mgs", "mdt", "ost"}
+
+func checkLustre(c *Config, f *faults) {
+	if !plain(c.FSName, "") || len(c.FSName) > 8 {
+		f.add("fsname %q: 1 to 8 letters and digits are needed", c.FSName)
+	}
+	if len(c.Targets) == 0 {
+		f.add("targets is empty")
+	}
+	if c.LV != "" || c.Cache != "" {
+		f.add("lv %q, cache %q: targets of Lustre name their volumes and have no cache", c.LV, c.Cache)
+	}
+	last := 0
+	for i, t := range c.Targets {
+		at := fmt.Sprintf("targets[%d].", i)
+		if k := slices.Index(targetKinds, t.Kind); k < last {
+			f.add("%skind %q: %s are possible, in this order", at, t.Kind, strings.Join(targetKinds, ", "))
+		} else {
+			last = k
+		}
+		if t.Index < 0 || t.Index > 0xfffe || t.Kind == "mgs" && t.Index != 0 {
+			f.add("%sindex %d: 0 to 65534 is possible, and 0 for the MGS", at, t.Index)
+		}
+		f.word(at+"volume", t.Volume)
+		f.abs(at+"mount_point", t.MountPoint)
+		for _, o := range t.MountOpts {
+			if !plain(o, "_=.:@-") || slices.Contains([]string{"ro", "abort_recov", "abort_recovery"}, o) {
+				f.add("%smount_opts: %q is not one option, or takes the service or clients' data away", at, o)
+			}
+		}
+		for _, b := range c.Targets[:i] {
+			if t.label(c.FSName) == b.label(c.FSName) || t.Volume == b.Volume || t.MountPoint == b.MountPoint {
+				f.add("targets[%d] has the name, volume or mount point of another one", i)
+			}
+		}
+	}
+}
+
+func volumesOfTargets(c *Config) []string {
+	var out []string
+	for _, t := range c.Targets {
+		out = append(out, t.Volume)
+	}
+	return out
+}
+
+// label is the target's name, and its file system's label once it has registered.
+func (t Target) label(fsname string) string {
+	if t.Kind == "mgs" {
+		return "MGS"
+	}
+	return fmt.Sprintf("%s-%s%04x", fsname, strings.ToUpper(t.Kind), t.Index)
+}
+
+// lustreKind is the service kind of targets of Lustre. They have no address: a
+// client knows both servers of a target. What keeps a target from being mounted
+// by two servers is its volume group's owner or its reservation, and ldiskfs'
+// multiple mount protection (MMP).
+type lustreKind struct{ *service }
+
+func (s *lustreKind) layers() []part {
+	var all []part
+	for _, t := range s.cfg.Targets {
+		all = append(all, part{t.label(s.cfg.FSName),
+			func() (state, error) { return s.targetState(t) },
+			func(ctx context.Context) error { return s.startTarget(ctx, t) },
+			func(ctx context.Context) error { return s.stopTarget(ctx, t) }, false})
+	}
+	return all
+}
+
+// isTarget says whether a mount is a server's of Lustre. Which of the two names
+// it has depends on the release.
+func isTarget(m linux.Mount) bool { return m.Type == "lustre" || m.Type == "lustre_tgt" }
+
+// isOn says whether a target's mount is of a device. Its own device number is
+// one that the kernel makes up, and the name of its source is the one that
+// mount.lustre has found, so the source's device is compared.
+func (s *lustreKind) isOn(m linux.Mount, devno string) bool {
+	real, err := s.k.Realpath(m.Source)
+	return err == nil && devno != "" && s.line("/sys/block/"+path.Base(real)+"/dev") == devno
+}
+
+func (s *lustreKind) targetState(t Target) (state, error) {
+	all, err := s.mounts()
+	if err != nil {
+		return broken, err
+	}
+	_, devno, err := s.on(t.Volume)
+	if err != nil {
+		return broken, err
+	}
+	m := mountedAt(all, t.MountPoint)
+	switch {
+	case m == nil || !isTarget(*m):
+		return stopped, nil // something else may be mounted there: start refuses
+	case !s.isOn(*m, devno):
+		return broken, fmt.Errorf("%s is mounted on %s instead of %s", m.Source, t.MountPoint, s.called(t.Volume))
+	}
+	if err := s.healthy(); err != nil {
+		return broken, err
+	}
+	return running, nil
+}
+
+// healthy reads what Lustre says of this server. A target that the kernel has
+// set read-only, or that has met a bug, stays mounted, and its clients hang.
+// Source: Lustre Operations Manual, health_check; /proc is of releases before 2.12
+func (s *lustreKind) healthy() error {
+	b, err := s.k.ReadFile("/sys/fs/lustre/health_check")
+	if errors.Is(err, fs.ErrNotExist) {
+		b, err = s.k.ReadFile("/proc/fs/lustre/health_check")
+	}
+	if err != nil {
+		return fmt.Errorf("health of Lustre: %w", err)
+	}
+	if said := strings.TrimSpace(string(b)); said != "healthy" {
+		return fmt.Errorf("this server's Lustre is not healthy: %s", strings.ReplaceAll(said, "\n", "; "))
+	}
+	return nil
+}
+
+func (s *lustreKind) startTarget(ctx context.Context, t Target) error {
+	st, err := s.targetState(t)
+	if err != nil || st == running {
+		return err
+	}
+	dev, devno, err := s.on(t.Volume)
+	if err != nil {
+		return err
+	}
+	if dev == "" {
+		return fmt.Errorf("%s is not active", s.called(t.Volume))
+	}
+	all, err := s.mounts()
+	if err != nil {
+		return err
+	}
+	for _, m := range all {
+		if m.Dev == devno || isTarget(m) && s.isOn(m, devno) {
+			return &refusal{fmt.Errorf("%s is mounted on %s already", s.called(t.Volume), m.Target)}
+		}
+		if m.Target == t.MountPoint {
+			return &refusal{fmt.Errorf("%s (%s) is mounted on %s already", m.Source, m.Type, m.Target)}
+		}
+	}
+	b, err := s.k.ReadBlocks("/dev/"+dev, 0, 4096)
+	if err != nil {
+		return err
+	}
+	if err := t.judge(s.cfg.FSName, b); err != nil {
+		return &refusal{fmt.Errorf("%s: %w", s.called(t.Volume), err)}
+	}
+	if err := s.k.Mkdir(t.MountPoint, 0, -1, -1); err != nil {
+		return err
+	}
+	argv := []string{"mount", "-t", "lustre"}
+	if len(t.MountOpts) > 0 {
+		argv = append(argv, "-o", strings.Join(t.MountOpts, ","))
+	}
+	if _, err := s.k.Run(ctx, command{argv: append(argv, s.volumePath(dev), t.MountPoint)}); err != nil {
+		return fmt.Errorf("%w (the kernel's log may say why)", err)
+	}
+	st, err = s.targetState(t)
+	if err == nil && st != running {
+		err = fmt.Errorf("%s is not mounted although mount succeeded", t.label(s.cfg.FSName))
+	}
+	return err
+}
+
+// judge reads the superblock of a target, the first 4 KiB of its device, and
+// says why it is not the one wanted.
+//
+// Source: struct ext4_super_block in fs/ext4/ext4.h of the kernel; the labels in
+// lustre/utils/libmount_utils_ldiskfs.c: behind fsname ':' for a target that
+// never registered, '=' for one to be written anew, '+' without local logs.
+func (t Target) judge(fsname string, b []byte) error {
+	const at, magic, incompat, mmp, name = 1024, 0x38, 0x60, 0x100, 0x78
+	le := binary.LittleEndian
+	sb := b[at:]
+	if le.Uint16(sb[magic:]) != 0xef53 {
+		return errors.New("no ldiskfs")
+	}
+	got := string(bytes.TrimRight(sb[name:name+16], "\x00"))
+	want := t.label(fsname)
+	if i := strings.IndexAny(got, ":=+"); i >= 0 && t.Kind != "mgs" {
+		got = got[:i] + "-" + got[i+1:]
+	}
+	if got != want {
+		return fmt.Errorf("its target is %q, not %s", cmp.Or(got, "without a name"), want)
+	}
+	if le.Uint32(sb[incompat:])&mmp == 0 {
+		return fmt.Errorf("%s has no multiple mount protection: switch it on while the target is off, with tune2fs -O mmp", want)
+	}
+	return nil
+}
+
+// stopTarget unmounts as an administrator does, without -f: the target's clients
+// wait for the other server, and are not evicted.
+func (s *lustreKind) stopTarget(ctx context.Context, t Target) error {
+	dev, devno, err := s.on(t.Volume)
+	if err != nil {
+		return err
+	}
+	ours := func(all []linux.Mount) []string {
+		var out []string
+		for _, m := range all {
+			if isTarget(m) && (m.Target == t.MountPoint || s.isOn(m, devno)) {
+				out = append(out, m.Target)
+			}
+		}
+		return out
+	}
+	if err := s.unmount(ctx, t.MountPoint, ours, func() []user { return nil }); err != nil || dev == "" {
+		return err
+	}
+	return s.ended(ctx, "ldiskfs", dev, t.MountPoint)
+}
+
+func (s *lustreKind) serving() bool {
+	all, err := s.mounts()
+	if err != nil {
+		return false
+	}
+	return slices.ContainsFunc(s.cfg.Targets, func(t Target) bool {
+		m := mountedAt(all, t.MountPoint)
+		return m != nil && isTarget(*m)
+	})
+}
+
+// checkIO reads each target's superblock from its device.
+func (s *lustreKind) checkIO(ctx context.Context) error {
+	for _, t := range s.cfg.Targets {
+		dev, _, err := s.on(t.Volume)
+		if err == nil {
+			// In a process: one that hangs in the kernel can be given up.
+			_, err = s.k.Run(ctx, command{argv: []string{"dd", "if=/dev/" + dev, "of=/dev/null", "bs=4096", "count=1", "iflag=direct", "status=none"}})
+		}
+		if err != nil {
+			return fmt.Errorf("reading %s: %w", t.label(s.cfg.FSName), err)
+		}
+	}
+	return nil
+}
+
+// watch reports targets that hang their clients without waiting for a monitor.
+func (s *lustreKind) watch(ctx context.Context, w *watcher) {
+	if !s.serving() || s.healthy() == nil {
+		return
+	}
+	unlock, err := w.lock(s.cfg.Service)
+	if err != nil {
+		return // it starts or stops
+	}
+	defer unlock()
+	if err := s.healthy(); err != nil && s.serving() {
+		w.fail(ctx, s.service, err.Error())
+	}
+}
+
+func (s *lustreKind) modules() []string {
+	want := []string{"lnet", "lustre", "osd_ldiskfs"}
+	for _, t := range s.cfg.Targets {
+		if m := map[string]string{"mgs": "mgs", "mdt": "mdt", "ost": "ofd"}[t.Kind]; !slices.Contains(want, m) {
+			want = append(want, m)
+		}
+	}
+	return want
+}
+
+func (s *lustreKind) programs() []program { return []program{{"mount.lustre", "lustre-server-utils"}} }
+
+// A target has nobody to ask, nothing to tell and nothing to mend: MMP refuses
+// one that another server has, clients find their server, and Lustre keeps what
+// the next one needs on the target.
+func (s *lustreKind) probe(context.Context) error                              { return nil }
+func (s *lustreKind) started(context.Context)                                  {}
+func (s *lustreKind) stopping()                                                {}
+func (s *lustreKind) keep(context.Context) error                               { return nil }
+func (s *lustreKind) silence(context.Context, func(string, ...any))            {}
+func (s *lustreKind) warm(context.Context)                                     {}
+func (s *lustreKind) try(context.Context) error                                { return nil }
+func (s *lustreKind) change(context.Context) error                             { return nil }
+func (s *lustreKind) mend(_ context.Context, st state, f error) (state, error) { return st, f }

@@ -1,0 +1,478 @@
+package ocf
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/mortarhpc/mortar/internal/base/linux"
+	"github.com/mortarhpc/mortar/internal/base/md"
+)
+
+// MDStorage are md arrays of disks that both servers reach.
+type MDStorage struct {
+	Arrays []Array `json:"arrays"`
+	// DirtyDegraded says what to do with an array that was being written when
+	// its server died and that lacks a member too. Its parity may not match
+	// its data, so the missing member's blocks may be rebuilt wrong, in
+	// stripes that were acknowledged long ago. "refuse" (default) leaves that
+	// to a human; "start" prefers a running service.
+	DirtyDegraded string `json:"dirty_degraded,omitempty"`
+}
+
+// Array is one md array by UUID and its members' WWNs or serials.
+type Array struct {
+	Name    string   `json:"name"`
+	UUID    string   `json:"uuid"`
+	Members []string `json:"members"` // device paths, /dev/disk/by-id or /dev/mapper, resolved by apply on the host
+	// Need is the smallest number of members that the array can work with; 0:
+	// not known.
+	Need int `json:"need,omitempty"`
+}
+
+func checkMD(c *Config, f *faults) {
+	if len(c.Arrays) == 0 {
+		f.add("arrays is empty")
+	}
+	for i, a := range c.Arrays {
+		f.word(fmt.Sprintf("arrays[%d].name", i), a.Name)
+		if len(md.Hex(a.UUID)) != 32 {
+			f.add("arrays[%d].uuid %q: 32 hex digits are needed", i, a.UUID)
+		}
+		if len(a.Members) == 0 {
+			f.add("arrays[%d].members is empty", i)
+		}
+		for j, m := range a.Members {
+			if !strings.HasPrefix(m, "/dev/") {
+				f.add("arrays[%d].members[%d] %q: a path below /dev is needed", i, j, m)
+			}
+		}
+		for _, b := range c.Arrays[:i] {
+			if a.Name == b.Name || md.Hex(a.UUID) == md.Hex(b.UUID) {
+				f.add("arrays[%d] %q has the name or UUID of another one", i, a.Name)
+			}
+		}
+	}
+	if c.VG == "" {
+		f.add("vg is empty: two servers that write to one array destroy it, and nothing but its volume group says whose it is")
+	}
+	if c.DirtyDegraded != "" && c.DirtyDegraded != "refuse" && c.DirtyDegraded != "start" {
+		f.add("dirty_degraded %q: refuse or start is needed", c.DirtyDegraded)
+	}
+}
+
+func namesOfArrays(c *Config) []string {
+	var out []string
+	for _, a := range c.Arrays {
+		out = append(out, a.Name)
+	}
+	return out
+}
+
+// mdKind is the storage kind of md arrays.
+type mdKind struct{ *service }
+
+func (s *mdKind) layers() []part {
+	return []part{{"arrays", s.arraysState, s.startArrays, s.stopArrays, false}}
+}
+
+func (s *mdKind) programs() []program { return []program{{"mdadm", "mdadm"}} }
+
+// modules is the one of the arrays' level, by a superblock.
+func (s *mdKind) modules() []string {
+	for _, dev := range s.cfg.Arrays[0].Members {
+		if sb, err := s.superblock(dev); err == nil {
+			if m := map[int]string{1: "raid1", 4: "raid456", 5: "raid456", 6: "raid456", 10: "raid10"}[sb.Level]; m != "" {
+				return []string{m}
+			}
+			break
+		}
+	}
+	return nil
+}
+
+func (s *mdKind) devices() ([]device, error) {
+	all, err := s.arrays()
+	if err != nil {
+		return nil, err
+	}
+	var out []device
+	for _, want := range s.cfg.Arrays {
+		d := device{name: want.Name, what: "array " + want.Name, gone: "array " + want.Name + " is not assembled"}
+		if a, ok := all[md.Hex(want.UUID)]; ok {
+			d.path = "/dev/" + a.Dev
+		}
+		out = append(out, d)
+	}
+	return out, nil
+}
+
+func (s *mdKind) up() bool {
+	all, err := s.arrays()
+	return err == nil && len(s.ours(all)) > 0
+}
+
+// mdArray is an array as the running kernel has it.
+type mdArray struct {
+	linux.MDArray
+	// Present tells of each slot whether md takes data from its member. It is
+	// nil while none is missing.
+	Present []bool
+}
+
+// readOnly is the value of array_state in which md writes no superblock and
+// starts no resync.
+const readOnly = "readonly"
+
+// youngHost is the uptime below which missing members are waited for: after a
+// power cut of the whole rack, disks may come up later than servers, and an
+// array started without them would have to be rebuilt, or refused.
+const (
+	youngHost  = 3 * time.Minute
+	memberWait = 20 * time.Second
+)
+
+// slowSync is the speed, in KiB/s, that a resync of an array is held to while
+// the service starts; a number nobody else would choose, by which it is known.
+// Source: Documentation/admin-guide/md.rst, sync_speed_max.
+const slowSync = "1001"
+
+// arrays lists the md arrays of this host by UUID.
+func (s *mdKind) arrays() (map[string]mdArray, error) {
+	found, err := linux.MDArrays(tree{s.k})
+	if err != nil {
+		return nil, err
+	}
+	all := map[string]mdArray{}
+	for _, f := range found {
+		a := mdArray{MDArray: f}
+		if a.State == "clear" {
+			continue
+		}
+		if a.Degraded > 0 {
+			a.Present = s.inSync(a, nil)
+		}
+		if len(a.UUID) != 32 || a.UUID == strings.Repeat("0", 32) {
+			// An inactive array, or a kernel without the attribute: ask a member.
+			for _, d := range a.Members {
+				if sb, err := s.superblock("/dev/" + d); err == nil {
+					a.UUID = sb.UUID
+					break
+				}
+			}
+		}
+		all[a.UUID] = a
+	}
+	return all, nil
+}
+
+// inSync tells of each slot of a running array whether md takes data from its
+// member. With also, that must hold for the member's kernel name too.
+func (s *mdKind) inSync(a mdArray, also func(dev string) bool) []bool {
+	members, err := linux.MDMembers(tree{s.k}, a.Dev)
+	if err != nil {
+		return make([]bool, a.RaidDisks)
+	}
+	return linux.MDPresent(a.RaidDisks, members, func(m linux.MDMember) bool { return also == nil || also(m.Dev) })
+}
+
+func (s *mdKind) superblock(dev string) (*superblock, error) {
+	b, err := s.k.ReadBlocks(dev, superblockOffset, superblockSize)
+	if err != nil {
+		return nil, err
+	}
+	return parseSuperblock(b)
+}
+
+// usable are the values of array_state in which an array takes writes.
+// Source: Documentation/admin-guide/md.rst of the kernel.
+func (a mdArray) usable() error {
+	switch a.State {
+	case "clean", "active", "active-idle", "write-pending", "read-auto":
+	default:
+		return fmt.Errorf("array %s is %s", a.Dev, a.State)
+	}
+	return a.complete()
+}
+
+// complete says whether the members of an array hold all its data.
+func (a mdArray) complete() error {
+	if a.Degraded > 0 && md.CanLose(md.Level(a.Level), a.Layout, a.Present) < 0 {
+		return fmt.Errorf("array %s lacks %d of %d members, more than %s can lose", a.Dev, a.Degraded, a.RaidDisks, a.Level)
+	}
+	return nil
+}
+
+func (s *mdKind) arraysState() (state, error) {
+	all, err := s.arrays()
+	if err != nil {
+		return broken, err
+	}
+	up := 0
+	var first error
+	for _, want := range s.cfg.Arrays {
+		a, ok := all[md.Hex(want.UUID)]
+		if !ok {
+			first = errors.Join(first, fmt.Errorf("array %s is not assembled", want.Name))
+			continue
+		}
+		up++
+		if err := a.usable(); err != nil {
+			first = errors.Join(first, err)
+		}
+	}
+	switch {
+	case up == 0:
+		return stopped, nil
+	case first != nil:
+		return broken, first
+	}
+	return running, nil
+}
+
+// startArrays looks at the superblocks of all arrays before it assembles one,
+// so that a refusal leaves everything as it was. It assembles read-only: who
+// owns the volume is not known before the arrays can be read, and until then
+// nothing may be written. startVolume opens them.
+func (s *mdKind) startArrays(ctx context.Context) error {
+	if up, _, err := s.active(); err != nil || up {
+		return errors.Join(err, s.wholeArrays()) // a start that is repeated
+	}
+	// Not earlier: members that come late come by udev.
+	hold := sync.OnceFunc(func() { s.holdUdev(ctx) })
+	// Somebody else has assembled what is there, from whatever members he took.
+	if err := s.stopStrays(ctx, hold); err != nil {
+		return err
+	}
+	verdicts := make([]verdict, len(s.cfg.Arrays))
+	for i, want := range s.cfg.Arrays {
+		var err error
+		if verdicts[i], err = s.look(ctx, want); err != nil {
+			return &refusal{err}
+		}
+		for _, n := range verdicts[i].Notes {
+			s.log.note("array %s: %s", want.Name, n)
+		}
+	}
+	hold()
+	for i, want := range s.cfg.Arrays {
+		if err := s.assemble(ctx, want, verdicts[i]); err != nil {
+			return err
+		}
+	}
+	return s.wholeArrays()
+}
+
+// stopStrays stops arrays of the service on which no volume is active.
+func (s *mdKind) stopStrays(ctx context.Context, hold func()) error {
+	all, err := s.arrays()
+	if err != nil {
+		return err
+	}
+	for _, a := range s.ours(all) {
+		hold()
+		s.log.note("array %s was assembled (%s) without its volume: it is stopped and judged by its superblocks", a.Dev, a.State)
+		if _, err := s.k.Run(ctx, command{argv: []string{"mdadm", "--stop", "/dev/" + a.Dev}}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// wholeArrays checks that all arrays are assembled with enough members.
+func (s *mdKind) wholeArrays() error {
+	all, err := s.arrays()
+	if err != nil {
+		return err
+	}
+	for _, want := range s.cfg.Arrays {
+		a, ok := all[md.Hex(want.UUID)]
+		if !ok {
+			return fmt.Errorf("array %s is not assembled", want.Name)
+		}
+		if err = a.usable(); a.State == readOnly {
+			err = a.complete()
+		}
+		if err != nil {
+			return err
+		}
+		if a.Degraded > 0 {
+			s.log.note("array %s (%s) runs without %d of its %d members", want.Name, a.Dev, a.Degraded, a.RaidDisks)
+		}
+	}
+	return nil
+}
+
+// open lets md write to arrays that startArrays assembled.
+func (s *mdKind) open(ctx context.Context) error {
+	all, err := s.arrays()
+	if err != nil {
+		return err
+	}
+	s.holdSync(all) // before it could begin
+	for _, a := range s.ours(all) {
+		if a.State != readOnly {
+			continue
+		}
+		if _, err := s.k.Run(ctx, command{argv: []string{"mdadm", "--readwrite", "/dev/" + a.Dev}}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *mdKind) assemble(ctx context.Context, a Array, v verdict) error {
+	if v.DirtyDegraded {
+		const param = "/sys/module/md_mod/parameters/start_dirty_degraded"
+		s.log.note("array %s is started dirty and degraded, as dirty_degraded says", a.Name)
+		if err := s.k.Poke(param, "1\n"); err != nil {
+			return err
+		}
+		defer s.k.Poke(param, "0\n")
+	}
+	// --run: the judgement of how few members are enough is made already; it
+	// does not take members that are out of date, as --force would.
+	argv := []string{"mdadm", "--assemble", "/dev/md/" + a.Name, "--uuid=" + md.UUID(a.UUID), "--run", "--readonly", "--quiet"}
+	// MDADM_NO_UDEV: mdadm makes its link itself instead of waiting for udev,
+	// which is held meanwhile. Source: mdadm(8), environment.
+	_, err := s.k.Run(ctx, command{argv: append(argv, v.Members...), env: []string{"MDADM_NO_UDEV=1"}})
+	return err
+}
+
+// look reads the superblocks of all members, waiting for late ones on a host
+// that has just booted, and judges.
+func (s *mdKind) look(ctx context.Context, a Array) (verdict, error) {
+	end := time.Duration(0)
+	if up := s.uptime(); up < youngHost {
+		end = memberWait
+	}
+	for waited := time.Duration(0); ; waited += 250 * time.Millisecond {
+		var members []member
+		seen := map[string]bool{}
+		for _, name := range a.Members {
+			m := member{Dev: name}
+			real, err := s.k.Realpath(name)
+			if err == nil && seen[real] {
+				continue
+			}
+			if err == nil {
+				seen[real] = true
+				m.SB, err = s.superblock(real)
+			}
+			if errors.Is(err, fs.ErrNotExist) {
+				err = errors.New("not there")
+			}
+			m.Err = err
+			members = append(members, m)
+		}
+		v, err := judge(a, members, s.cfg.DirtyDegraded)
+		if (err == nil && v.Missing == 0) || waited >= end {
+			return v, err
+		}
+		if s.k.Sleep(ctx, 250*time.Millisecond) != nil {
+			return v, err
+		}
+	}
+}
+
+func (s *mdKind) stopArrays(ctx context.Context) error {
+	all, err := s.arrays()
+	if err != nil {
+		return err
+	}
+	argv := []string{"mdadm", "--stop", "--quiet"}
+	for _, want := range s.cfg.Arrays {
+		if a, ok := all[md.Hex(want.UUID)]; ok {
+			argv = append(argv, "/dev/"+a.Dev)
+		}
+	}
+	if len(argv) == 3 {
+		return nil
+	}
+	// udev may hold an array open for a moment after its last user is gone.
+	for try := 0; ; try++ {
+		_, err = s.k.Run(ctx, command{argv: argv})
+		if st, serr := s.arraysState(); serr == nil && st == stopped {
+			return nil
+		}
+		if try == 20 || s.k.Sleep(ctx, 250*time.Millisecond) != nil {
+			if err == nil {
+				err = errors.New("arrays are still assembled after mdadm --stop")
+			}
+			return err
+		}
+	}
+}
+
+// ours are the arrays of the service that are assembled.
+func (s *mdKind) ours(all map[string]mdArray) []mdArray {
+	var out []mdArray
+	for _, want := range s.cfg.Arrays {
+		if a, ok := all[md.Hex(want.UUID)]; ok {
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
+// holdSync slows down the resync of the arrays: after a crash it would have
+// the disks to itself while the file system replays its journal.
+func (s *mdKind) holdSync(all map[string]mdArray) {
+	if _, err := s.k.ReadFile(s.held()); err != nil {
+		return
+	}
+	for _, a := range s.ours(all) {
+		if err := s.k.Poke("/sys/block/"+a.Dev+"/md/sync_speed_max", slowSync+"\n"); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			s.log.note("array %s: its resync is not held back: %v", a.Dev, err)
+		}
+	}
+}
+
+// free gives resyncs their usual speed again.
+func (s *mdKind) free() (ok bool) {
+	ok = true
+	if all, err := s.arrays(); err == nil {
+		for _, a := range s.ours(all) {
+			f := "/sys/block/" + a.Dev + "/md/sync_speed_max"
+			if !strings.HasPrefix(s.line(f), slowSync+" ") {
+				continue // nothing to sync, or set by somebody else
+			}
+			if err := s.k.Poke(f, "system\n"); err != nil {
+				s.log.note("array %s: its resync stays slow: %v", a.Dev, err)
+				ok = false
+			}
+		}
+	}
+	return ok
+}
+
+// reachable says whether enough members of each array have a path that works.
+func (s *mdKind) reachable() bool {
+	all, err := s.arrays()
+	if err != nil {
+		return true // not known
+	}
+	for _, want := range s.cfg.Arrays {
+		if a, ok := all[md.Hex(want.UUID)]; ok && a.Level != "" && a.RaidDisks > 0 {
+			if md.CanLose(md.Level(a.Level), a.Layout, s.inSync(a, s.hasPath)) < 0 {
+				return false
+			}
+			continue
+		}
+		live := 0
+		for _, m := range want.Members {
+			if real, err := s.k.Realpath(m); err == nil && s.hasPath(path.Base(real)) {
+				live++
+			}
+		}
+		if live < max(want.Need, 1) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,124 @@
+package ocf
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/mortarhpc/mortar/internal/base/linux"
+	"github.com/mortarhpc/mortar/internal/base/md"
+)
+
+// mounted finds what the file system is on.
+func (s *nfsKind) mounted() (dev, devno string, err error) { return s.on(s.cfg.LV) }
+
+func (s *nfsKind) mountState() (state, error) {
+	all, err := s.mounts()
+	if err != nil {
+		return broken, err
+	}
+	_, devno, err := s.mounted()
+	if err != nil {
+		return broken, err
+	}
+	m := mountedAt(all, s.cfg.MountPoint)
+	if m == nil {
+		return stopped, nil
+	}
+	if m.Dev != devno {
+		return stopped, nil // something else is mounted there: start refuses
+	}
+	if m.Type != "xfs" || m.Root != "/" {
+		return broken, fmt.Errorf("%s of %s (%s) is mounted on %s instead of the whole volume", m.Root, m.Source, m.Type, s.cfg.MountPoint)
+	}
+	if !slices.Contains(m.Options, "rw") || slices.Contains(m.Super, "ro") {
+		return broken, fmt.Errorf("%s is mounted read-only", s.cfg.MountPoint)
+	}
+	if err := s.k.Access(s.cfg.MountPoint); err != nil {
+		return broken, fmt.Errorf("file system on %s: %w", s.cfg.MountPoint, err)
+	}
+	return running, nil
+}
+
+func (s *nfsKind) startMount(ctx context.Context) error {
+	st, err := s.mountState()
+	if err != nil || st == running {
+		return err
+	}
+	dev, devno, err := s.mounted()
+	if err != nil {
+		return err
+	}
+	if dev == "" {
+		return fmt.Errorf("%s is not active", s.called(s.cfg.LV))
+	}
+	if err := s.noCache(); err != nil {
+		return err
+	}
+	all, err := s.mounts()
+	if err != nil {
+		return err
+	}
+	for _, m := range all {
+		if m.Dev == devno {
+			return &refusal{fmt.Errorf("%s is mounted on %s already", s.called(s.cfg.LV), m.Target)}
+		}
+		if m.Target == s.cfg.MountPoint {
+			return &refusal{fmt.Errorf("%s (%s) is mounted on %s already", m.Source, m.Type, m.Target)}
+		}
+	}
+	sb, err := s.k.ReadBlocks("/dev/"+dev, 0, 4096)
+	if err != nil {
+		return err
+	}
+	// Source: struct xfs_dsb, xfs_format.h: magic at 0, UUID at 32.
+	if string(sb[:4]) != "XFSB" {
+		return &refusal{fmt.Errorf("no XFS on %s", s.called(s.cfg.LV))}
+	}
+	if got := hex.EncodeToString(sb[32:48]); got != md.Hex(s.cfg.FSUUID) {
+		return &refusal{fmt.Errorf("the file system on %s has UUID %s, not %s", s.called(s.cfg.LV), got, md.Hex(s.cfg.FSUUID))}
+	}
+	if err := s.k.Mkdir(s.cfg.MountPoint, 0, -1, -1); err != nil {
+		return err
+	}
+	flags, data := mountOptions(s.cfg.MountOpts)
+	err = s.k.Mount(s.volumePath(dev), s.cfg.MountPoint, "xfs", flags, data)
+	switch {
+	case errors.Is(err, unix.EUCLEAN):
+		return fmt.Errorf("mount %s: the file system is damaged: see the kernel's log, then xfs_repair(8): %w", s.cfg.MountPoint, err)
+	case err != nil:
+		return fmt.Errorf("mount %s: %w (the kernel's log may say why)", s.cfg.MountPoint, err)
+	}
+	_, err = s.mountState()
+	return err
+}
+
+// stopMount unmounts every mount of the volume.
+func (s *nfsKind) stopMount(ctx context.Context) error {
+	dev, devno, err := s.mounted()
+	if err != nil {
+		return err
+	}
+	if dev == "" {
+		return nil // without the device no mount of it can be alive
+	}
+	ours := func(all []linux.Mount) []string {
+		var out []string
+		top := mountedAt(all, s.cfg.MountPoint)
+		for _, m := range all {
+			// Also what was mounted by hand below the mount point.
+			if m.Dev == devno || (top != nil && top.Dev == devno && below(s.cfg.MountPoint, m.Target)) {
+				out = append(out, m.Target)
+			}
+		}
+		return out
+	}
+	if err := s.unmount(ctx, s.cfg.MountPoint, ours, func() []user { return s.users(devno) }); err != nil {
+		return err
+	}
+	return s.ended(ctx, "xfs", dev, s.cfg.MountPoint)
+}

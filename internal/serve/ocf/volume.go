@@ -1,0 +1,357 @@
+package ocf
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mortarhpc/mortar/internal/serve/cache"
+)
+
+// VolumeGroup joins arrays or LUNs. LUNs can do without: then each of them
+// carries one file system or target.
+type VolumeGroup struct {
+	VG string `json:"vg,omitempty"`
+	// LV is the logical volume with the service's file system. Targets of
+	// Lustre name their own.
+	LV string `json:"lv,omitempty"`
+	// SystemID is the LVM system ID the volume group has while nobody serves
+	// it (design.Storage.SystemID). A clean stop gives the group back to it;
+	// empty: the group stays with the node that served it last.
+	SystemID string `json:"system_id,omitempty"`
+}
+
+func (v VolumeGroup) check(f *faults) {
+	if v.VG == "" {
+		if v.LV != "" || v.SystemID != "" {
+			f.add("lv %q and system_id %q are of a volume group, and vg is empty", v.LV, v.SystemID)
+		}
+		return
+	}
+	f.word("vg", v.VG)
+	if v.LV != "" {
+		f.word("lv", v.LV)
+	}
+	if v.SystemID != "" {
+		f.word("system_id", v.SystemID)
+	}
+}
+
+// BuildingID is the LVM system ID that a volume group has while apply builds
+// it. The agent refuses it: apply may have the devices on another server.
+func BuildingID(systemID string) string { return systemID + "-building" }
+
+// dmName is the device mapper's name of a logical volume.
+// Source: lvm(8), dashes are doubled.
+func dmName(vg, lv string) string {
+	esc := func(s string) string { return strings.ReplaceAll(s, "-", "--") }
+	return esc(vg) + "-" + esc(lv)
+}
+
+// called is what messages call a volume of the service.
+func (s *service) called(volume string) string {
+	if s.cfg.VG != "" {
+		return "volume " + s.cfg.VG + "/" + volume
+	}
+	if d, err := s.bare(volume); err == nil {
+		return d.what
+	}
+	return volume
+}
+
+// bare is the device of a volume where there is no volume group.
+func (s *service) bare(volume string) (device, error) {
+	all, err := s.storage.devices()
+	for _, d := range all {
+		if d.name == volume || volume == "" {
+			return d, nil
+		}
+	}
+	if err == nil {
+		err = fmt.Errorf("the storage has no %q", volume)
+	}
+	return device{}, err
+}
+
+// on finds what a volume's file system or target is on: the cache over the
+// volume where there is one, also one that was turned off and passes everything
+// on until the service stops; else the volume. It gives the device (dm-3) and
+// its major:minor; "" if it is not there.
+func (s *service) on(volume string) (dev, devno string, err error) {
+	if s.cfg.VG == "" {
+		d, err := s.bare(volume)
+		if err != nil || d.path == "" {
+			return "", "", err
+		}
+		dev = path.Base(d.path)
+		return dev, s.line("/sys/block/" + dev + "/dev"), nil
+	}
+	names, err := s.k.ReadDir("/sys/block")
+	if err != nil {
+		return "", "", err
+	}
+	dev, devno = s.dm(names, s.cfg.VG+".cached")
+	if dev == "" && s.cfg.Cache == "" {
+		dev, devno = s.dm(names, dmName(s.cfg.VG, volume))
+	}
+	return dev, devno, nil
+}
+
+// dm finds a device of the device mapper by name.
+func (s *service) dm(blocks []string, want string) (dev, devno string) {
+	for _, n := range blocks {
+		if strings.HasPrefix(n, "dm-") && s.line("/sys/block/"+n+"/dm/name") == want {
+			return n, s.line("/sys/block/" + n + "/dev")
+		}
+	}
+	return "", ""
+}
+
+// active says whether some, and whether all, of the service's logical volumes
+// are there.
+func (s *service) active() (some, all bool, err error) {
+	if s.cfg.VG == "" {
+		return false, false, nil
+	}
+	names, err := s.k.ReadDir("/sys/block")
+	if err != nil {
+		return false, false, err
+	}
+	all = true
+	for _, v := range s.volumes {
+		dev, _ := s.dm(names, dmName(s.cfg.VG, v))
+		some, all = some || dev != "", all && dev != ""
+	}
+	return some, all, nil
+}
+
+func (s *service) volumeState() (state, error) {
+	names, err := s.k.ReadDir("/sys/block")
+	if err != nil {
+		return broken, err
+	}
+	up := 0
+	var faults error
+	for _, v := range s.volumes {
+		switch dev, _ := s.dm(names, dmName(s.cfg.VG, v)); {
+		case dev == "":
+			faults = errors.Join(faults, fmt.Errorf("logical volume %s/%s is not active", s.cfg.VG, v))
+		case s.line("/sys/block/"+dev+"/dm/suspended") == "1":
+			return broken, fmt.Errorf("logical volume %s/%s is suspended", s.cfg.VG, v)
+		default:
+			up++
+		}
+	}
+	switch {
+	case up == 0:
+		return stopped, nil
+	case faults != nil:
+		return broken, faults
+	}
+	return running, nil
+}
+
+// owner reads which server owns the storage: from the newest metadata on the
+// physical volumes of its volume group, or else from its reservations. It may
+// be the system ID of no server.
+func (s *service) owner() (string, error) {
+	if s.cfg.VG == "" {
+		return s.reserve.Holder()
+	}
+	devices, err := s.storage.devices()
+	if err != nil {
+		return "", err
+	}
+	var best *vgMeta
+	var errs []error
+	for _, d := range devices {
+		if d.path == "" {
+			return "", errors.New(d.gone)
+		}
+		m, err := readVGMeta(func(off int64, n int) ([]byte, error) { return s.k.ReadBlocks(d.path, off, n) })
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", d.what, err))
+			continue
+		}
+		if m.VG != s.cfg.VG {
+			return "", &refusal{fmt.Errorf("%s carries volume group %s, not %s", d.what, m.VG, s.cfg.VG)}
+		}
+		if best == nil || m.Seqno > best.Seqno {
+			best = m
+		}
+	}
+	if best == nil {
+		return "", errors.Join(errs...)
+	}
+	return best.SystemID, nil
+}
+
+func (s *service) startVolume(ctx context.Context) error {
+	owner, err := s.owner()
+	if err != nil {
+		return err
+	}
+	_, up, err := s.active()
+	if err != nil {
+		return err
+	}
+	if up && owner == s.host {
+		return nil
+	}
+	if s.cfg.SystemID != "" && owner == BuildingID(s.cfg.SystemID) {
+		return &refusal{fmt.Errorf("volume group %s is under construction: mortar apply builds it on some server, or was cut short; run it again", s.cfg.VG)}
+	}
+	known := owner == "" || owner == s.cfg.SystemID
+	for n := range s.cfg.Nodes {
+		known = known || owner == n
+	}
+	if !known {
+		return &refusal{fmt.Errorf("volume group %s is owned by %q, which is no node of this cluster (nodes: %s)", s.cfg.VG, owner, strings.Join(s.nodes(), ", "))}
+	}
+	if err := s.lvmConfig(); err != nil {
+		return err
+	}
+	if err := s.storage.open(ctx); err != nil {
+		return err
+	}
+	devices, err := s.storage.devices()
+	if err != nil {
+		return err
+	}
+	if owner != s.host {
+		s.log.note("volume group %s: taking ownership from %q", s.cfg.VG, owner)
+		if err := s.lvm(ctx, devices, owner, "vgchange", "--yes", "--quiet", "--systemid", s.host, s.cfg.VG); err != nil {
+			return err
+		}
+	}
+	if err := s.lvm(ctx, devices, "", "vgchange", "--quiet", "--activate", "y", s.cfg.VG); err != nil {
+		return err
+	}
+	switch st, err := s.volumeState(); {
+	case err != nil:
+		return err
+	case st != running:
+		return fmt.Errorf("logical volume %s/%s is not there although vgchange activated it", s.cfg.VG, strings.Join(s.volumes, ", "))
+	}
+	if owner, err = s.owner(); err != nil {
+		return err
+	}
+	if owner != s.host {
+		return fmt.Errorf("volume group %s is owned by %q although this host took it", s.cfg.VG, owner)
+	}
+	return nil
+}
+
+// lvmDir holds the only LVM configuration the agent's LVM commands read, so
+// that neither /etc/lvm nor a devices file of the host can make them scan
+// every path of every disk, or fail.
+func (s *service) lvmDir() string { return runDir + "/lvm-" + s.cfg.Service }
+
+func (s *service) lvmConfig() error {
+	if err := s.k.Mkdir(s.lvmDir(), 0o755, 0, 0); err != nil {
+		return err
+	}
+	return s.k.Save(s.lvmDir()+"/lvm.conf", []byte(`# Written by ocf:mortar:service at each start; read by its LVM commands only.
+devices {
+	use_devicesfile = 0
+	obtain_device_list_from_udev = 0
+	external_device_info_source = "none"
+	md_component_detection = 0
+	multipath_component_detection = 0
+	hints = "none"
+}
+global {
+	system_id_source = "lvmlocal"
+	event_activation = 0
+	use_lvmlockd = 0
+	use_lvmpolld = 0
+}
+activation {
+	monitoring = 0
+	# The kernel's device is there at once; nothing here waits for udev's links.
+	udev_sync = 0
+}
+backup { backup = 0 archive = 0 }
+`))
+}
+
+// lvm runs an LVM command that sees the service's devices and nothing else,
+// as this host and, for taking over, as the former owner.
+func (s *service) lvm(ctx context.Context, devices []device, former string, argv ...string) error {
+	local := fmt.Sprintf("local { system_id = %q }", s.host)
+	if former != "" {
+		local = fmt.Sprintf("local { system_id = %q extra_system_ids = [ %q ] }", s.host, former)
+	}
+	cmd := []string{"lvm", argv[0], "--config", local}
+	for _, d := range devices {
+		if d.path != "" {
+			cmd = append(cmd, "--devices", d.path)
+		}
+	}
+	_, err := s.k.Run(ctx, command{argv: append(cmd, argv[1:]...), env: []string{"LVM_SYSTEM_DIR=" + s.lvmDir(), "LVM_SUPPRESS_FD_WARNINGS=1"}})
+	return err
+}
+
+func (s *service) stopVolume(ctx context.Context) error {
+	devices, err := s.storage.devices()
+	if err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(devices, func(d device) bool { return d.path != "" }) {
+		return nil
+	}
+	if err := s.dropCache(ctx); err != nil {
+		return err
+	}
+	if err := s.lvmConfig(); err != nil {
+		return err
+	}
+	if st, err := s.volumeState(); err != nil || st != stopped {
+		if err := s.deactivate(ctx, devices); err != nil {
+			return err
+		}
+	}
+	if s.cfg.SystemID == "" {
+		return nil
+	}
+	owner, err := s.owner()
+	if err != nil || owner != s.host {
+		// Nothing of ours to give back; the volume is inactive, which is what counts.
+		if err != nil {
+			s.log.note("volume group %s: owner not read: %v", s.cfg.VG, err)
+		}
+		return nil
+	}
+	if err := s.lvm(ctx, devices, "", "vgchange", "--yes", "--quiet", "--systemid", s.cfg.SystemID, s.cfg.VG); err != nil {
+		s.log.note("volume group %s stays with %s: %v", s.cfg.VG, s.host, err)
+	}
+	return nil
+}
+
+func (s *service) deactivate(ctx context.Context, devices []device) error {
+	for try := 0; ; try++ {
+		err := s.lvm(ctx, devices, "", "vgchange", "--quiet", "--activate", "n", s.cfg.VG)
+		if err != nil {
+			// LVM must read the disks for it, and they may be what is gone.
+			// The device mapper need not, and refuses as well while the
+			// volume is in use.
+			for _, v := range append(slices.Clone(s.volumes), cache.HeaderLV) {
+				if name := dmName(s.cfg.VG, v); s.there(name) {
+					_, derr := s.k.Run(ctx, command{argv: []string{"dmsetup", "remove", name}})
+					err = errors.Join(err, derr)
+				}
+			}
+		}
+		st, serr := s.volumeState()
+		if serr == nil && st == stopped {
+			return nil
+		}
+		if try == 8 || s.k.Sleep(ctx, 250*time.Millisecond) != nil {
+			return errors.Join(err, serr, fmt.Errorf("logical volume %s/%s is still active", s.cfg.VG, strings.Join(s.volumes, ", ")))
+		}
+	}
+}
