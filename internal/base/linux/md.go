@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,6 +23,30 @@ type Tree interface {
 	List(dir string) ([]string, error)
 }
 
+// Files is what was copied of a host, by path, as a Tree.
+type Files map[string]string
+
+// ReadFile gives a file that was copied.
+func (f Files) ReadFile(p string) ([]byte, error) {
+	text, ok := f[p]
+	if !ok {
+		return nil, fs.ErrNotExist
+	}
+	return []byte(text), nil
+}
+
+// List names what is in a directory, sorted.
+func (f Files) List(dir string) ([]string, error) {
+	names := map[string]bool{}
+	for p := range f {
+		if rest, ok := strings.CutPrefix(p, dir+"/"); ok {
+			n, _, _ := strings.Cut(rest, "/")
+			names[n] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(names)), nil
+}
+
 // MDArray is an md array as the kernel has it.
 // Source: Documentation/admin-guide/md.rst of the kernel.
 type MDArray struct {
@@ -32,8 +57,12 @@ type MDArray struct {
 	Layout    uint32
 	Chunk     int // bytes
 	RaidDisks int
-	Degraded  int      // members that are missing
-	Members   []string // kernel names: dm-3, sda
+	Degraded  int    // members that are missing
+	Size      int64  // bytes of each member that are used
+	Action    string // sync_action: idle, resync, recovery, check, repair …
+	// Mismatches are the sectors that did not match in the last check or repair.
+	Mismatches int64
+	Members    []string // kernel names: dm-3, sda
 }
 
 // Running tells whether the array does I/O.
@@ -68,6 +97,8 @@ func MDArrays(t Tree) ([]MDArray, error) {
 		a.UUID, a.Level, a.Layout = md.Hex(r.line("uuid")), r.line("level"), uint32(r.number("layout"))
 		// "4 (3)" while it is reshaped; absent while it is inactive.
 		a.Chunk, a.RaidDisks, a.Degraded = r.number("chunk_size"), r.number("raid_disks"), r.number("degraded")
+		a.Size = int64(r.number("component_size")) * 1024
+		a.Action, a.Mismatches = r.line("sync_action"), int64(r.number("mismatch_cnt"))
 		if r.err != nil {
 			return nil, r.err
 		}
@@ -76,11 +107,15 @@ func MDArrays(t Tree) ([]MDArray, error) {
 	return as, nil
 }
 
+// sector is the unit of sysfs, bytes.
+const sector = 512
+
 // MDMember is a device of an array.
 type MDMember struct {
 	Dev    string
 	States []string // in_sync, faulty, spare, write_error …
 	Slot   int      // -1: none
+	Offset int64    // where its data begins, bytes
 }
 
 // Is tells whether the member is in a state.
@@ -101,7 +136,7 @@ func MDMembers(t Tree, dev string) ([]MDMember, error) {
 			continue
 		}
 		r := reader{t: t, dir: dir + "/" + n + "/"}
-		m := MDMember{Dev: of, States: strings.Split(r.line("state"), ","), Slot: -1}
+		m := MDMember{Dev: of, States: strings.Split(r.line("state"), ","), Slot: -1, Offset: int64(r.number("offset")) * sector}
 		if slot, err := strconv.Atoi(r.line("slot")); err == nil {
 			m.Slot = slot
 		}

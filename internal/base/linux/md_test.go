@@ -3,8 +3,6 @@ package linux
 import (
 	"errors"
 	"io/fs"
-	"maps"
-	"slices"
 	"strings"
 	"testing"
 
@@ -12,56 +10,43 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// files is a tree of files by path.
-type files map[string]string
+// files are files of which some cannot be read.
+type files struct{ Files }
 
 func (f files) ReadFile(p string) ([]byte, error) {
-	text, ok := f[p]
-	switch {
-	case !ok:
-		return nil, fs.ErrNotExist
-	case text == "EBUSY":
+	switch f.Files[p] {
+	case "EBUSY":
 		return nil, &fs.PathError{Op: "read", Path: p, Err: unix.EBUSY}
-	case text == "EIO":
+	case "EIO":
 		return nil, errors.New("input/output error")
 	}
-	return []byte(text), nil
-}
-
-func (f files) List(dir string) ([]string, error) {
-	names := map[string]bool{}
-	for p := range f {
-		if rest, ok := strings.CutPrefix(p, dir+"/"); ok {
-			n, _, _ := strings.Cut(rest, "/")
-			names[n] = true
-		}
-	}
-	return slices.Sorted(maps.Keys(names)), nil
+	return f.Files.ReadFile(p)
 }
 
 func TestMDArrays(t *testing.T) {
-	f := files{
+	f := files{Files{
 		"/sys/block/sda/dev":              "8:0\n",
 		"/sys/block/md0/md/array_state":   "clear\n", // opened, never used
 		"/sys/block/md9/dev":              "9:9\n",   // no md directory
 		"/sys/block/md126/md/array_state": "inactive\n",
 		"/sys/block/md126/slaves/dm-7/x":  "",
-	}
+	}}
 	for name, text := range map[string]string{
 		"array_state": "clean", "level": "raid10", "layout": "258", "uuid": "5d1c0aaa-0123-4567-89ab-cdef00000001",
-		"chunk_size": "131072", "raid_disks": "4 (3)", "degraded": "1",
-		"dev-dm-1/state": "in_sync", "dev-dm-1/slot": "0", "dev-dm-2/state": "faulty,blocked", "dev-dm-2/slot": "none",
+		"chunk_size": "131072", "raid_disks": "4 (3)", "degraded": "1", "component_size": "1950976", "sync_action": "recover", "mismatch_cnt": "8",
+		"dev-dm-1/state": "in_sync", "dev-dm-1/slot": "0", "dev-dm-2/state": "faulty,blocked", "dev-dm-2/slot": "none", "dev-dm-2/offset": "2048",
 		"dev-dm-3/state": "spare", "dev-dm-3/slot": "1", "dev-dm-4/state": "in_sync,write_error", "dev-dm-4/slot": "3",
 	} {
-		f["/sys/block/md127/md/"+name] = text + "\n"
+		f.Files["/sys/block/md127/md/"+name] = text + "\n"
 	}
 	for _, d := range []string{"dm-1", "dm-2", "dm-3", "dm-4"} {
-		f["/sys/block/md127/slaves/"+d+"/x"] = ""
+		f.Files["/sys/block/md127/slaves/"+d+"/x"] = ""
 	}
 	got, err := MDArrays(f)
 	want := []MDArray{
 		{Dev: "md126", State: "inactive", Members: []string{"dm-7"}},
 		{Dev: "md127", UUID: "5d1c0aaa0123456789abcdef00000001", Level: "raid10", State: "clean", Layout: 258, Chunk: 131072, RaidDisks: 4, Degraded: 1,
+			Size: 1950976 << 10, Action: "recover", Mismatches: 8,
 			Members: []string{"dm-1", "dm-2", "dm-3", "dm-4"}},
 	}
 	if d := cmp.Diff(want, got); d != "" || err != nil {
@@ -71,7 +56,7 @@ func TestMDArrays(t *testing.T) {
 		t.Error("an inactive array does no I/O, a clean one does")
 	}
 	ms, err := MDMembers(f, "md127")
-	if err != nil || len(ms) != 4 || ms[1].Slot != -1 || !ms[1].Is("blocked") {
+	if err != nil || len(ms) != 4 || ms[1].Slot != -1 || !ms[1].Is("blocked") || ms[1].Offset != 1<<20 {
 		t.Errorf("%+v, %v", ms, err)
 	}
 	if d := cmp.Diff([]bool{true, false, false, true}, MDPresent(4, ms, nil)); d != "" {
@@ -81,11 +66,11 @@ func TestMDArrays(t *testing.T) {
 		t.Error(d)
 	}
 	// One that is being stopped, seen half-way.
-	f["/sys/block/md3/md/array_state"] = "EBUSY"
+	f.Files["/sys/block/md3/md/array_state"] = "EBUSY"
 	if as, err := MDArrays(f); err != nil || len(as) != 2 {
 		t.Errorf("%+v, %v", as, err)
 	}
-	f["/sys/block/md127/md/degraded"] = "EIO"
+	f.Files["/sys/block/md127/md/degraded"] = "EIO"
 	if _, err := MDArrays(f); err == nil || !strings.Contains(err.Error(), "md127/md/degraded: input/output error") {
 		t.Errorf("a file that cannot be read counts as absent: %v", err)
 	}

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 )
 
@@ -192,23 +193,11 @@ func naaOfPage83(b []byte) string {
 
 // udev gives what udev recorded of a block device.
 func (h HostSys) udev(name string) map[string]string {
-	dev := h.line("/sys/block/" + name + "/dev")
-	props := map[string]string{}
-	if dev == "" {
-		return props
-	}
-	b, err := h.ReadFile("/run/udev/data/b" + dev)
+	b, err := h.ReadFile("/run/udev/data/b" + h.line("/sys/block/"+name+"/dev"))
 	if err != nil {
-		return props
+		return nil
 	}
-	for line := range strings.Lines(string(b)) {
-		if kv, ok := strings.CutPrefix(strings.TrimSpace(line), "E:"); ok {
-			if k, v, ok := strings.Cut(kv, "="); ok {
-				props[k] = v
-			}
-		}
-	}
-	return props
+	return linux.ParseUdev(string(b))
 }
 
 // blockSize is in bytes; /sys counts 512-byte sectors whatever the disk's own.

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 )
 
@@ -37,10 +38,11 @@ type Facts struct {
 
 // Hello reads who this host is.
 func (h HostSys) Hello() (Hello, error) {
-	os1, err := h.osRelease()
+	release, err := h.ReadFile("/etc/os-release")
 	if err != nil {
 		return Hello{}, hostError("os-release", err)
 	}
+	os1 := linux.ParseOSRelease(string(release))
 	var u unix.Utsname
 	if err := unix.Uname(&u); err != nil {
 		return Hello{}, hostError("uname", err)
@@ -73,20 +75,6 @@ func version() string {
 		}
 	}
 	return "devel"
-}
-
-func (h HostSys) osRelease() (map[string]string, error) {
-	b, err := h.ReadFile("/etc/os-release")
-	if err != nil {
-		return nil, err
-	}
-	m := map[string]string{}
-	for line := range strings.Lines(string(b)) {
-		if k, v, ok := strings.Cut(strings.TrimSpace(line), "="); ok && !strings.HasPrefix(k, "#") {
-			m[k] = strings.Trim(v, `"'`)
-		}
-	}
-	return m, nil
 }
 
 func (h HostSys) memory() int64 {

@@ -39,7 +39,7 @@ func (q *BlockQueue) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 	if err != nil {
 		return nil, err
 	}
-	arrays, err := linux.MDArrays(tree{sys})
+	arrays, err := linux.MDArrays(Tree{sys})
 	if err != nil {
 		return nil, err
 	}

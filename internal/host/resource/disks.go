@@ -235,7 +235,7 @@ func (d *Disks) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 func untilAssembled(ctx context.Context, sys Sys, look func() ([]Action, error)) ([]Action, error) {
 	as, err := look()
 	for try := range 10 {
-		arrays, arrErr := linux.MDArrays(tree{sys})
+		arrays, arrErr := linux.MDArrays(Tree{sys})
 		if r := (*Refusal)(nil); !errors.As(err, &r) || arrErr != nil || len(arrays) == 0 {
 			break
 		}
@@ -262,7 +262,7 @@ func (d *Disks) diff(ctx context.Context, sys Sys) ([]Action, error) {
 	if err != nil {
 		return nil, err
 	}
-	arrays, err := linux.MDArrays(tree{sys})
+	arrays, err := linux.MDArrays(Tree{sys})
 	if err != nil {
 		return nil, err
 	}

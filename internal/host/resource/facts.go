@@ -79,7 +79,7 @@ func ObserveFacts(ctx context.Context, sys Sys) (HostFacts, error) {
 	if f.Disks, err = sys.Disks(ctx); err != nil {
 		return f, fmt.Errorf("disks: %w", err)
 	}
-	if f.Arrays, err = linux.MDArrays(tree{sys}); err != nil {
+	if f.Arrays, err = linux.MDArrays(Tree{sys}); err != nil {
 		return f, fmt.Errorf("md arrays: %w", err)
 	}
 	ms, err := mounts(sys)

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
+	"github.com/mortarhpc/mortar/internal/base/md"
 )
 
 // FuzzToolOutput: whatever a tool prints, no parser panics or hangs.
@@ -22,7 +23,7 @@ func FuzzToolOutput(f *testing.F) {
 		_, _ = parseWipefs(s)
 		_, _ = parseLVM(s)
 		_, _ = parseCrmMon(s)
-		parseExamine(s)
+		md.ParseExamine(s)
 		parseShow(s)
 		servedVersions(s)
 		missingPackages(s, []string{"a"})

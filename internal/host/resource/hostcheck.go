@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/mortarhpc/mortar/internal/base/linux"
 )
 
 // Host is what a host must be before anything is changed on it: a supported
@@ -119,17 +121,7 @@ func (h *Host) checkMTUs(ctx context.Context, sys Sys) error {
 	}
 }
 
-// osRelease reads os-release(5).
 func osRelease(sys Sys) (map[string]string, error) {
 	b, err := sys.ReadFile("/etc/os-release")
-	if err != nil {
-		return nil, err
-	}
-	v := map[string]string{}
-	for line := range strings.Lines(string(b)) {
-		if k, val, ok := strings.Cut(strings.TrimSpace(line), "="); ok {
-			v[k] = strings.Trim(val, `"'`)
-		}
-	}
-	return v, nil
+	return linux.ParseOSRelease(string(b)), err
 }

@@ -13,10 +13,11 @@ import (
 	"github.com/mortarhpc/mortar/internal/base/md"
 )
 
-// tree lets package linux read a host.
-type tree struct{ Sys }
+// Tree lets package linux read a host.
+type Tree struct{ Sys }
 
-func (t tree) List(dir string) ([]string, error) {
+// List names what is in a directory.
+func (t Tree) List(dir string) ([]string, error) {
 	ps, err := t.Glob(dir + "/*")
 	for i, p := range ps {
 		ps[i] = path.Base(p)
@@ -52,7 +53,7 @@ func (a *Array) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 	if err != nil {
 		return nil, err
 	}
-	arrays, err := linux.MDArrays(tree{sys})
+	arrays, err := linux.MDArrays(Tree{sys})
 	if err != nil {
 		return nil, err
 	}
@@ -123,7 +124,7 @@ func (a *Array) diffStopped(ctx context.Context, sys Sys, disks []found, as []Ac
 	if err != nil {
 		return nil, err
 	}
-	newest := 0
+	newest := uint64(0)
 	for _, sb := range sbs {
 		newest = max(newest, sb.Events)
 	}
@@ -136,10 +137,8 @@ func (a *Array) diffStopped(ctx context.Context, sys Sys, disks []found, as []Ac
 			continue
 		}
 		have = append(have, d)
-		// The kernel accepts a difference of one event; a member that is further
-		// behind was thrown out. Source: drivers/md/md.c, super_1_validate
-		if sb.Slot >= 0 && sb.Slot < len(present) && sb.Events+1 >= newest {
-			present[sb.Slot] = true
+		if slot := sb.Slot(); slot >= 0 && slot < len(present) && !md.Stale(sb.Events, newest) {
+			present[slot] = true
 			members++
 		}
 	}
@@ -266,17 +265,10 @@ func (a *Array) wait() Action {
 	return Action{Title: "wait for " + a.dev(), Cmd: []string{"udevadm", "wait", "--timeout=100", a.dev()}}
 }
 
-// superblock is what mdadm --examine tells of one device.
-type superblock struct {
-	UUID   string
-	Slot   int // of a member; -1: a spare
-	Events int
-}
-
 // examine reads the superblocks of all disks with one command. It refuses a
 // disk on which wipefs sees a superblock of this array and mdadm sees none: an
 // answer that says nothing must not be taken for a blank disk.
-func (a *Array) examine(ctx context.Context, sys Sys, disks []found) ([]superblock, error) {
+func (a *Array) examine(ctx context.Context, sys Sys, disks []found) ([]*md.Superblock, error) {
 	argv := []string{"mdadm", "--examine"}
 	for _, d := range disks {
 		argv = append(argv, d.Device)
@@ -286,11 +278,13 @@ func (a *Array) examine(ctx context.Context, sys Sys, disks []found) ([]superblo
 		return nil, err
 	}
 	// The exit code is 1 if any device has no superblock.
-	by := parseExamine(out.Stdout)
-	sbs := make([]superblock, len(disks))
+	by := md.ParseExamine(out.Stdout)
+	sbs := make([]*md.Superblock, len(disks))
 	missing := false
 	for i, d := range disks {
-		sbs[i] = by[d.Device]
+		if sbs[i] = by[d.Device]; sbs[i] == nil {
+			sbs[i] = &md.Superblock{}
+		}
 		missing = missing || !md.SameUUID(sbs[i].UUID, a.UUID)
 	}
 	if !missing {
@@ -307,7 +301,7 @@ func (a *Array) examine(ctx context.Context, sys Sys, disks []found) ([]superblo
 		case !installed:
 			// A plan before mdadm is there. What it will say is not known, but it
 			// is an array that exists. It is asked again before anything is done.
-			sbs[i] = superblock{UUID: a.UUID, Slot: i, Events: 1}
+			sbs[i] = &md.Superblock{UUID: md.Hex(a.UUID), Roles: []uint16{uint16(i)}, Events: 1}
 		default:
 			return nil, &Refusal{
 				What: fmt.Sprintf("%s carries a superblock of array %s, but `mdadm --examine` reads none of it: %s", d.Ref, a.Name, cmp.Or(strings.TrimSpace(out.Stderr), "it says nothing")),
@@ -316,35 +310,4 @@ func (a *Array) examine(ctx context.Context, sys Sys, disks []found) ([]superblo
 		}
 	}
 	return sbs, nil
-}
-
-// parseExamine reads `mdadm --examine`, by device.
-func parseExamine(s string) map[string]superblock {
-	m := map[string]superblock{}
-	dev := ""
-	for line := range strings.Lines(s) {
-		if strings.HasPrefix(line, "/") {
-			dev = strings.TrimSuffix(strings.TrimSpace(line), ":")
-			m[dev] = superblock{Slot: -1}
-			continue
-		}
-		k, v, ok := strings.Cut(strings.TrimSpace(line), " : ")
-		if !ok || dev == "" {
-			continue
-		}
-		sb := m[dev]
-		v = strings.TrimSpace(v)
-		switch strings.TrimSpace(k) {
-		case "Array UUID":
-			sb.UUID = v
-		case "Events":
-			sb.Events = max(0, atoi(v))
-		case "Device Role":
-			if slot, ok := strings.CutPrefix(v, "Active device "); ok {
-				sb.Slot = atoi(slot)
-			}
-		}
-		m[dev] = sb
-	}
-	return m
 }

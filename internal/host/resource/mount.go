@@ -244,7 +244,7 @@ func (r *ReleaseStorage) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 			})
 		}
 	}
-	arrays, err := linux.MDArrays(tree{sys})
+	arrays, err := linux.MDArrays(Tree{sys})
 	if err != nil {
 		return nil, err
 	}

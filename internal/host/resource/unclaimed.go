@@ -35,7 +35,7 @@ func (u *Unclaimed) Diff(_ context.Context, sys Sys) ([]Action, error) {
 			Mend: "start Corosync and Pacemaker on all servers; the cluster starts the service",
 		}
 	}
-	arrays, err := linux.MDArrays(tree{sys})
+	arrays, err := linux.MDArrays(Tree{sys})
 	if err != nil {
 		return nil, err
 	}

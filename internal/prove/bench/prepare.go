@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -88,25 +87,14 @@ func (r *runner) noteArrays(ctx context.Context) {
 	}
 }
 
-var (
-	mdArray    = regexp.MustCompile(`^(md\S+) : `)
-	mdDisks    = regexp.MustCompile(`\[(\d+)/(\d+)\] \[[U_]+\]`)
-	mdProgress = regexp.MustCompile(`(resync|recovery|check|reshape) = *([0-9.]+%)`)
-)
-
-// arrayTroubles reads /proc/mdstat. Source: md(4)
 func arrayTroubles(mdstat string) []string {
 	var out []string
-	name := ""
-	for line := range strings.Lines(mdstat) {
-		if m := mdArray.FindStringSubmatch(line); m != nil {
-			name = m[1]
+	for _, m := range linux.ParseMDStat(mdstat) {
+		if m.Working < m.Disks {
+			out = append(out, fmt.Sprintf("array %s is degraded (%d of %d disks): figures are lower for it", m.Dev, m.Working, m.Disks))
 		}
-		if m := mdDisks.FindStringSubmatch(line); m != nil && m[1] != m[2] {
-			out = append(out, fmt.Sprintf("array %s is degraded (%s of %s disks): figures are lower for it", name, m[2], m[1]))
-		}
-		if m := mdProgress.FindStringSubmatch(line); m != nil {
-			out = append(out, fmt.Sprintf("array %s is busy with %s (%s done): figures are lower until that ends (mortar status shows it)", name, m[1], m[2]))
+		if m.Action != "" && m.Waiting == "" {
+			out = append(out, fmt.Sprintf("array %s is busy with %s (%.1f%% done): figures are lower until that ends (mortar status shows it)", m.Dev, m.Action, m.Percent))
 		}
 	}
 	return out

@@ -100,7 +100,7 @@ func (v *view) hosts() *Part {
 			continue
 		}
 		answering++
-		text := osName(a.Host.Files["/etc/os-release"])
+		text := linux.ParseOSRelease(a.Host.Files["/etc/os-release"])["PRETTY_NAME"]
 		if up := uptime(a.Host.Files["/proc/uptime"]); up > 0 {
 			text += ", up " + duration(up)
 		}
@@ -445,14 +445,14 @@ func (v *view) group(g *design.Group) *Part {
 	var faulty, strangers, unnoticed []string
 	spares := 0
 	for _, m := range a.members {
-		who := m.dev
+		who := m.Dev
 		if m.disk != nil {
 			who = diskName(m.disk)
 		}
 		switch {
-		case m.is("faulty"):
+		case m.Is("faulty"):
 			faulty = append(faulty, who)
-		case m.is("in_sync"):
+		case m.Is("in_sync"):
 			switch x := v.memberAt(g, a, m); {
 			case m.disk != nil:
 				in[m.disk.Serial] = true
@@ -462,7 +462,7 @@ func (v *view) group(g *design.Group) *Part {
 			default:
 				strangers = append(strangers, who)
 			}
-		case m.is("spare") && m.slot >= 0:
+		case m.Is("spare") && m.Slot >= 0:
 			part.Parts = append(part.Parts, &Part{Name: serialOf(who), Level: Warning, Text: who + " is being rebuilt into " + g.Name})
 		default:
 			spares++
@@ -472,7 +472,7 @@ func (v *view) group(g *design.Group) *Part {
 	for i := range g.Members {
 		x := &g.Members[i]
 		if !in[x.Serial] && !slices.Contains(faulty, diskName(x)) && !slices.ContainsFunc(a.members, func(m member) bool {
-			return m.disk != nil && m.disk.Serial == x.Serial && m.is("spare") && m.slot >= 0
+			return m.disk != nil && m.disk.Serial == x.Serial && m.Is("spare") && m.Slot >= 0
 		}) {
 			out = append(out, diskName(x))
 		}
@@ -496,9 +496,9 @@ func (v *view) group(g *design.Group) *Part {
 	case spares > 1:
 		part.Text += fmt.Sprintf(", %d spares", spares)
 	}
-	if a.degraded > 0 {
+	if a.Degraded > 0 {
 		left := md.CanLose(g.Level, md.Near2, a.present())
-		text := fmt.Sprintf("%s is degraded on %s: %d of %d disks work, ", g.Name, s.name, a.disks-a.degraded, a.disks)
+		text := fmt.Sprintf("%s is degraded on %s: %d of %d disks work, ", g.Name, s.name, a.RaidDisks-a.Degraded, a.RaidDisks)
 		switch {
 		case left > 0:
 			text += fmt.Sprintf("%d more may fail", left)
@@ -511,7 +511,7 @@ func (v *view) group(g *design.Group) *Part {
 			text += "; missing: " + list(out)
 		}
 		f := part.add(Fault, "redundancy", "%s", text)
-		if a.progress == nil && spares == 0 {
+		if a.stat.Action == "" && spares == 0 {
 			f.Mend = "no spare is left: replace the disk"
 		}
 	} else if len(out) > 0 && len(a.members) > 0 {
@@ -521,11 +521,11 @@ func (v *view) group(g *design.Group) *Part {
 	if len(strangers) > 0 {
 		part.add(Warning, "members", "%s holds a disk the design does not know: %s", g.Name, list(strangers))
 	}
-	switch a.state {
+	switch a.State {
 	case "inactive":
 		part.add(Fault, "state", "%s is not running on %s (inactive): too few disks, or assembly was cut short", g.Name, s.name)
 	case "readonly", "read-auto":
-		if a.state == "readonly" {
+		if a.State == "readonly" {
 			part.add(Fault, "state", "%s is read-only on %s", g.Name, s.name)
 		}
 	case "broken":
@@ -533,18 +533,18 @@ func (v *view) group(g *design.Group) *Part {
 	case "suspended":
 		part.add(Warning, "state", "I/O to %s is suspended on %s", g.Name, s.name)
 	}
-	if a.mismatches > 0 && a.action != "check" && a.action != "repair" {
-		w := part.add(Warning, "parity", "the last check of %s found %d sectors whose parity did not match", g.Name, a.mismatches)
+	if a.Mismatches > 0 && a.Action != "check" && a.Action != "repair" {
+		w := part.add(Warning, "parity", "the last check of %s found %d sectors whose parity did not match", g.Name, a.Mismatches)
 		w.Mend = fmt.Sprintf("`mortar scrub %s --repair` finds the disk that lies and mends it; `echo repair` to sync_action would not: it takes data for right", v.d.Spec.File)
 	}
-	if a.progress != nil {
-		addProgress(part, a.progress, g.Name)
+	if a.stat.Action != "" {
+		addProgress(part, a.stat, g.Name)
 	}
 	return part
 }
 
 // addProgress says how far a rebuild or check of an array is.
-func addProgress(part *Part, pr *mdProgress, array string) {
+func addProgress(part *Part, pr linux.MDStat, array string) {
 	action := map[string]string{"recovery": "rebuild"}[pr.Action]
 	if action == "" {
 		action = pr.Action
@@ -571,10 +571,10 @@ func addProgress(part *Part, pr *mdProgress, array string) {
 // serial can be read: the one the design has at its place in the array, if no
 // other member is that disk and no server sees it.
 func (v *view) memberAt(g *design.Group, a *array, m member) *design.Disk {
-	if m.disk != nil || m.slot < 0 || m.slot >= len(g.Members) {
+	if m.disk != nil || m.Slot < 0 || m.Slot >= len(g.Members) {
 		return nil
 	}
-	x := &g.Members[m.slot]
+	x := &g.Members[m.Slot]
 	for _, o := range a.members {
 		if o.disk != nil && o.disk.Serial == x.Serial {
 			return nil
@@ -589,8 +589,8 @@ func (v *view) memberAt(g *design.Group, a *array, m member) *design.Disk {
 }
 
 func whole(a *array) string {
-	n := a.disks - a.degraded
-	return fmt.Sprintf("%d of %d disks", n, a.disks)
+	n := a.RaidDisks - a.Degraded
+	return fmt.Sprintf("%d of %d disks", n, a.RaidDisks)
 }
 
 func raidName(g *design.Group) string {
@@ -896,15 +896,6 @@ func isAre(n int) string {
 }
 
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
-
-func osName(osRelease string) string {
-	for line := range strings.Lines(osRelease) {
-		if v, ok := strings.CutPrefix(strings.TrimSpace(line), "PRETTY_NAME="); ok {
-			return strings.Trim(v, `"`)
-		}
-	}
-	return ""
-}
 
 func uptime(text string) time.Duration {
 	f := strings.Fields(text)

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/mortarhpc/mortar/internal/base/linux"
+	"github.com/mortarhpc/mortar/internal/base/md"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 )
@@ -19,20 +21,17 @@ type Stray struct {
 
 // strays finds them, by what udev has read from the devices.
 func strays(sys resource.Sys) []Stray {
-	arrays := map[string]string{} // by UUID
-	in := map[string]bool{}
-	ids, _ := sys.Glob("/sys/block/md*/md/uuid")
-	for _, p := range ids {
-		if b, err := sys.ReadFile(p); err == nil {
-			arrays[normUUID(strings.TrimSpace(string(b)))] = filepath.Base(filepath.Dir(filepath.Dir(p)))
-		}
-	}
+	host := resource.Tree{Sys: sys}
+	arrays, _ := linux.MDArrays(host) // what cannot be read is no array to judge
 	if len(arrays) == 0 {
 		return nil
 	}
-	members, _ := sys.Glob("/sys/block/md*/md/dev-*")
-	for _, p := range members {
-		in[strings.TrimPrefix(filepath.Base(p), "dev-")] = true
+	in := map[string]bool{}
+	for _, a := range arrays {
+		members, _ := linux.MDMembers(host, a.Dev)
+		for _, m := range members {
+			in[m.Dev] = true
+		}
 	}
 	var out []Stray
 	devs, _ := sys.Glob("/sys/class/block/*/dev")
@@ -46,15 +45,14 @@ func strays(sys resource.Sys) []Stray {
 		if err != nil {
 			continue
 		}
-		props := map[string]string{}
-		for line := range strings.Lines(string(b)) {
-			if k, v, ok := strings.Cut(strings.TrimSpace(line), "="); ok {
-				props[k] = v
-			}
+		props := linux.ParseUdev(string(b))
+		if props["ID_FS_TYPE"] != "linux_raid_member" { // as libblkid names md members
+			continue
 		}
-		// Source: libblkid names md members so; udev's database has "E:KEY=value".
-		if a := arrays[normUUID(props["E:ID_FS_UUID"])]; a != "" && props["E:ID_FS_TYPE"] == "linux_raid_member" {
-			out = append(out, Stray{name, a})
+		for _, a := range arrays {
+			if md.SameUUID(a.UUID, props["ID_FS_UUID"]) {
+				out = append(out, Stray{name, a.Dev})
+			}
 		}
 	}
 	return out
@@ -66,22 +64,22 @@ func (s *server) systemArrays(d *design.Design) []*array {
 	ours := map[string]bool{}
 	for i := range d.Groups {
 		if a := s.array(&d.Groups[i]); a != nil {
-			ours[a.dev] = true
+			ours[a.Dev] = true
 		}
 	}
 	if svc := d.Cached(); svc != nil {
 		c := svc.Storage.Cache
 		for _, u := range slices.Concat(c.DirtyUUIDs, c.CleanUUIDs) {
 			for _, a := range s.arrays {
-				if a.uuid == normUUID(u) {
-					ours[a.dev] = true
+				if md.SameUUID(a.UUID, u) {
+					ours[a.Dev] = true
 				}
 			}
 		}
 	}
 	return slices.DeleteFunc(slices.Clone(s.arrays), func(a *array) bool {
 		// Without redundancy, or a container of arrays: nothing can be degraded.
-		return ours[a.dev] || a.disks < 2 || a.level == "raid0" || a.level == "linear" ||
+		return ours[a.Dev] || a.RaidDisks < 2 || a.Level == "raid0" || a.Level == "linear" ||
 			slices.ContainsFunc(a.members, func(m member) bool { return m.disk != nil })
 	})
 }
@@ -111,14 +109,14 @@ func SystemArrays(d *design.Design, h *Host) []SystemArray {
 	s.read(d, &design.Pair{}) // its cluster is not asked
 	var out []SystemArray
 	for _, a := range s.systemArrays(d) {
-		x := SystemArray{Dev: a.dev, Level: a.level, Degraded: a.degraded, Busy: a.progress != nil}
+		x := SystemArray{Dev: a.Dev, Level: a.Level, Degraded: a.Degraded, Busy: a.stat.Action != ""}
 		for _, m := range a.members {
-			if m.is("in_sync") {
-				x.Members = append(x.Members, m.dev)
+			if m.Is("in_sync") {
+				x.Members = append(x.Members, m.Dev)
 			}
 		}
 		for _, y := range h.Strays {
-			if y.Array == a.dev {
+			if y.Array == a.Dev {
 				x.Strays = append(x.Strays, y.Dev)
 			}
 		}
@@ -132,11 +130,11 @@ func SystemArrays(d *design.Design, h *Host) []SystemArray {
 // the server dies of them, so one that is degraded is a warning.
 func (v *view) system(c *Part, s *server) {
 	for _, a := range s.systemArrays(v.d) {
-		name := "array " + a.dev
-		if a.level == "raid1" || a.level == "raid10" {
-			name = "system mirror " + a.dev
+		name := "array " + a.Dev
+		if a.Level == "raid1" || a.Level == "raid10" {
+			name = "system mirror " + a.Dev
 		}
-		if at := s.mountedFrom(a.dev); len(at) > 0 {
+		if at := s.mountedFrom(a.Dev); len(at) > 0 {
 			name += " (" + strings.Join(at, ", ") + ")"
 		}
 		c.Text += fmt.Sprintf(", %s: %s", name, whole(a))
@@ -149,46 +147,46 @@ func (s *server) judgeSystem(c *Part, a *array, name string) {
 	slots := map[int]bool{}
 	for _, m := range a.members {
 		switch {
-		case m.is("faulty"):
-			bad = append(bad, s.localDisk(m.dev)+" has failed")
-		case m.is("in_sync"):
-			good = append(good, s.localDisk(m.dev))
-			slots[m.slot] = true
-		case m.slot >= 0:
-			slots[m.slot] = true // being rebuilt
+		case m.Is("faulty"):
+			bad = append(bad, s.localDisk(m.Dev)+" has failed")
+		case m.Is("in_sync"):
+			good = append(good, s.localDisk(m.Dev))
+			slots[m.Slot] = true
+		case m.Slot >= 0:
+			slots[m.Slot] = true // being rebuilt
 		}
 	}
-	if a.state == "broken" {
-		c.add(Fault, a.dev, "%s of %s is broken: more disks are gone than it can lose", name, s.name)
+	if a.State == "broken" {
+		c.add(Fault, a.Dev, "%s of %s is broken: more disks are gone than it can lose", name, s.name)
 		return
 	}
-	if a.degraded > 0 {
-		mend := "replace the disk, then `mdadm --manage /dev/" + a.dev + " --add DISK` on " + s.name
+	if a.Degraded > 0 {
+		mend := "replace the disk, then `mdadm --manage /dev/" + a.Dev + " --add DISK` on " + s.name
 		for _, x := range s.host.Strays {
-			if x.Array == a.dev {
+			if x.Array == a.Dev {
 				bad = append(bad, s.localDisk(x.Dev)+" is there again but not in it")
-				mend = "`mdadm --manage /dev/" + a.dev + " --add /dev/" + x.Dev + "` on " + s.name + ", if that disk is to be trusted"
+				mend = "`mdadm --manage /dev/" + a.Dev + " --add /dev/" + x.Dev + "` on " + s.name + ", if that disk is to be trusted"
 			}
 		}
-		for i := range a.disks {
+		for i := range a.RaidDisks {
 			if !slots[i] && len(bad) == 0 { // nothing tells which disk it was
 				bad = append(bad, fmt.Sprintf("the disk of slot %d is missing", i))
 			}
 		}
-		text := fmt.Sprintf("%s of %s is degraded: %d of %d disks left", name, s.name, a.disks-a.degraded, a.disks)
+		text := fmt.Sprintf("%s of %s is degraded: %d of %d disks left", name, s.name, a.RaidDisks-a.Degraded, a.RaidDisks)
 		if len(good) > 0 {
 			text += ", " + list(good)
 		}
 		if len(bad) > 0 {
 			text += "; " + list(bad)
 		}
-		w := c.add(Warning, a.dev, "%s", text)
-		if a.progress == nil {
+		w := c.add(Warning, a.Dev, "%s", text)
+		if a.stat.Action == "" {
 			w.Mend = mend
 		}
 	}
-	if a.progress != nil {
-		addProgress(c, a.progress, name+" of "+s.name)
+	if a.stat.Action != "" {
+		addProgress(c, a.stat, name+" of "+s.name)
 	}
 }
 

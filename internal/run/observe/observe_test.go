@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
+	"github.com/mortarhpc/mortar/internal/base/md"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/host/resource"
@@ -265,6 +266,7 @@ func (tree) Initrd(context.Context, string, []string) (map[string]string, error)
 func TestStrays(t *testing.T) {
 	const uuid = "c0ffee00-1111-2222-3333-444455556666"
 	r := tree{
+		"/sys/block/md0": "", "/sys/block/md0/md/array_state": "clean\n",
 		"/sys/block/md0/md/uuid":    uuid + "\n",
 		"/sys/block/md0/md/dev-vdc": "",
 		"/sys/class/block/vda/dev":  "254:0\n", "/run/udev/data/b254:0": "E:ID_FS_TYPE=erofs\n",
@@ -282,7 +284,7 @@ func TestStrays(t *testing.T) {
 }
 
 func rfcUUID(s string) string {
-	s = normUUID(s)
+	s = md.Hex(s)
 	return s[:8] + "-" + s[8:12] + "-" + s[12:16] + "-" + s[16:20] + "-" + s[20:]
 }
 

@@ -1,50 +1,11 @@
 package observe
 
 import (
-	"regexp"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
 )
-
-// mdProgress is the progress line of an array in /proc/mdstat.
-type mdProgress struct {
-	Action  string        // resync, recovery, reshape, check, repair
-	Percent float64       // done; 0 while it waits
-	Left    time.Duration // as the kernel estimates; 0 unknown
-	Waiting string        // DELAYED, PENDING or REMOTE: it does not run now
-}
-
-var (
-	mdProgressRE = regexp.MustCompile(`(resync|recovery|reshape|check|repair)\s*=\s*([0-9.]+)%.*?finish=([0-9.]+)min`)
-	mdWaitRE     = regexp.MustCompile(`(resync|recovery|reshape|check|repair)\s*=\s*(DELAYED|PENDING|REMOTE)`)
-)
-
-// parseMDStat finds what each array is doing, by device name (md127).
-// Source: md(4), drivers/md/md.c status_resync
-func parseMDStat(text string) map[string]mdProgress {
-	out := map[string]mdProgress{}
-	dev := ""
-	for line := range strings.Lines(text) {
-		if name, _, ok := strings.Cut(line, " : "); ok && strings.HasPrefix(name, "md") {
-			dev = name
-			continue
-		}
-		if dev == "" {
-			continue
-		}
-		if m := mdProgressRE.FindStringSubmatch(line); m != nil {
-			pct, _ := strconv.ParseFloat(m[2], 64)
-			left, _ := strconv.ParseFloat(m[3], 64)
-			out[dev] = mdProgress{Action: m[1], Percent: pct, Left: time.Duration(left * float64(time.Minute))}
-		} else if m := mdWaitRE.FindStringSubmatch(line); m != nil {
-			out[dev] = mdProgress{Action: m[1], Waiting: m[2]}
-		}
-	}
-	return out
-}
 
 // dmPath is a path's state as the multipath target of the kernel has it.
 type dmPath struct {

@@ -9,37 +9,6 @@ import (
 	"github.com/mortarhpc/mortar/internal/base/linux"
 )
 
-func TestParseMDStat(t *testing.T) {
-	// Forms of drivers/md/md.c, md_seq_show and status_resync.
-	text := `Personalities : [raid6] [raid5] [raid4] [raid10]
-md127 : active raid6 dm-5[5](S) dm-4[4] dm-2[2] dm-1[1] dm-0[0]
-      3901952 blocks super 1.2 level 6, 128k chunk, algorithm 2 [4/3] [UUU_]
-      [=====>...............]  recovery = 27.1% (264704/975488) finish=0.5min speed=22058K/sec
-      bitmap: 0/1 pages [0KB], 65536KB chunk
-
-md126 : active (auto-read-only) raid6 sdf[3] sde[2]
-      3901952 blocks super 1.2 level 6, 128k chunk, algorithm 2 [4/4] [UUUU]
-        resync=PENDING
-
-md125 : active raid10 sdh[1] sdg[0]
-      975488 blocks super 1.2 512K chunks 2 near-copies [2/2] [UU]
-      [>....................]  check =  0.3% (3000/975488) finish=10.7min speed=1500K/sec
-
-md124 : inactive sdi[0](S)
-      976512 blocks super 1.2
-
-unused devices: <none>
-`
-	want := map[string]mdProgress{
-		"md127": {Action: "recovery", Percent: 27.1, Left: 30 * time.Second},
-		"md126": {Action: "resync", Waiting: "PENDING"},
-		"md125": {Action: "check", Percent: 0.3, Left: 642 * time.Second},
-	}
-	if diff := cmp.Diff(want, parseMDStat(text)); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-}
-
 func TestParseDMStatus(t *testing.T) {
 	text := `35000c50000000101: 0 3906250 multipath 2 0 0 0 1 1 A 0 2 2 8:0 A 0 0 1 8:96 F 3 0 1
 35000c50000000102: 0 3906250 multipath 2 0 1 0 2 1 A 0 1 0 8:16 A 0 E 0 1 0 8:112 A 1
@@ -139,7 +108,6 @@ func FuzzParsers(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(_ *testing.T, s string) {
-		parseMDStat(s)
 		parseDMStatus(s)
 		parseLinks(s)
 		linux.ParseMounts(s)

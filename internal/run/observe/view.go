@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
+	"github.com/mortarhpc/mortar/internal/base/md"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 )
@@ -53,29 +54,25 @@ type seenDisk struct {
 
 // array is an md array that is assembled on a server.
 type array struct {
-	dev, name, uuid, state, level, action string
-	degraded, disks                       int
-	mismatches                            int64
-	members                               []member
-	progress                              *mdProgress
+	linux.MDArray
+	name    string // in /dev/md
+	members []member
+	// stat has what it is doing.
+	stat linux.MDStat
 }
 
 type member struct {
-	dev    string // dm-3, sdb
-	disk   *design.Disk
-	states []string // in_sync, faulty, spare, write_error …
-	slot   int      // -1 none
+	linux.MDMember
+	disk *design.Disk
 }
-
-func (m member) is(state string) bool { return slices.Contains(m.states, state) }
 
 // present tells of each slot whether md takes data from its member.
 func (a *array) present() []bool {
-	ms := make([]linux.MDMember, len(a.members))
-	for i, m := range a.members {
-		ms[i] = linux.MDMember{Dev: m.dev, States: m.states, Slot: m.slot}
+	var ms []linux.MDMember
+	for _, m := range a.members {
+		ms = append(ms, m.MDMember)
 	}
-	return linux.MDPresent(a.disks, ms, nil)
+	return linux.MDPresent(a.RaidDisks, ms, nil)
 }
 
 func newView(d *design.Design, p *design.Pair, f Facts) *view {
@@ -221,97 +218,36 @@ func sameDisk(want *design.Disk, have DiskState) bool {
 }
 
 func readArrays(h *Host, diskOf func(string) *design.Disk) []*array {
-	progress := parseMDStat(h.Files["/proc/mdstat"])
-	arrays := map[string]*array{}
-	members := map[string]map[string]*member{}
-	for p, text := range h.Files {
-		rest, ok := strings.CutPrefix(p, "/sys/block/md")
-		if !ok {
-			continue
+	files := linux.Files(h.Files)
+	found, _ := linux.MDArrays(files) // what was copied can be read
+	stats := linux.ParseMDStat(h.Files["/proc/mdstat"])
+	var out []*array
+	for _, f := range found {
+		if f.State == "clear" {
+			continue // stopped: the device lingers
 		}
-		num, attr, ok := strings.Cut(rest, "/md/")
-		if !ok {
-			continue
+		a := &array{MDArray: f}
+		if i := slices.IndexFunc(stats, func(m linux.MDStat) bool { return m.Dev == f.Dev }); i >= 0 {
+			a.stat = stats[i]
 		}
-		dev := "md" + num
-		a := arrays[dev]
-		if a == nil {
-			a = &array{dev: dev}
-			arrays[dev] = a
-			members[dev] = map[string]*member{}
-		}
-		text = strings.TrimSpace(text)
-		n, _ := strconv.ParseInt(text, 10, 64)
-		switch attr {
-		case "array_state":
-			a.state = text
-		case "degraded":
-			a.degraded = int(n)
-		case "sync_action":
-			a.action = text
-		case "raid_disks":
-			a.disks, _ = strconv.Atoi(strings.Fields(text + " 0")[0]) // "4 (3)" while it reshapes
-		case "uuid":
-			a.uuid = normUUID(text)
-		case "level":
-			a.level = text
-		case "mismatch_cnt":
-			a.mismatches = n
-		default:
-			d, what, ok := strings.Cut(strings.TrimPrefix(attr, "dev-"), "/")
-			if !ok {
-				continue
-			}
-			m := members[dev][d]
-			if m == nil {
-				m = &member{dev: d, slot: -1}
-				members[dev][d] = m
-			}
-			switch what {
-			case "state":
-				m.states = strings.Split(text, ",")
-			case "slot":
-				if k, err := strconv.Atoi(text); err == nil {
-					m.slot = k
-				}
-			}
-		}
-	}
-	for link, to := range h.Links {
-		if name, ok := strings.CutPrefix(link, "/dev/md/"); ok {
-			if a := arrays[filepath.Base(to)]; a != nil {
+		for link, to := range h.Links {
+			if name, ok := strings.CutPrefix(link, "/dev/md/"); ok && filepath.Base(to) == f.Dev {
 				a.name = name
 			}
 		}
-	}
-	var out []*array
-	for dev, a := range arrays {
-		if a.state == "clear" || a.state == "" {
-			continue // stopped: the device lingers
-		}
-		for _, m := range members[dev] {
-			m.disk = diskOf(m.dev)
-			a.members = append(a.members, *m)
-		}
-		sort.Slice(a.members, func(i, j int) bool { return a.members[i].dev < a.members[j].dev })
-		if p, ok := progress[dev]; ok {
-			a.progress = &p
+		members, _ := linux.MDMembers(files, f.Dev)
+		for _, m := range members {
+			a.members = append(a.members, member{m, diskOf(m.Dev)})
 		}
 		out = append(out, a)
 	}
-	sort.Slice(out, func(i, j int) bool { return out[i].dev < out[j].dev })
 	return out
-}
-
-// normUUID makes md's and the RFC's way of writing a UUID comparable.
-func normUUID(s string) string {
-	return strings.ToLower(strings.NewReplacer("-", "", ":", "").Replace(s))
 }
 
 // array finds the array of a group on a server, assembled.
 func (s *server) array(g *design.Group) *array {
 	for _, a := range s.arrays {
-		if a.uuid != "" && a.uuid == normUUID(g.UUID) || a.uuid == "" && a.name == g.Name {
+		if md.SameUUID(a.UUID, g.UUID) || a.UUID == "" && a.name == g.Name {
 			return a
 		}
 	}

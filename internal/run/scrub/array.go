@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -36,6 +37,19 @@ type Member struct {
 // sector of sysfs and of md, bytes.
 const sector = 512
 
+// here lets package linux read this host.
+type here struct{}
+
+func (here) ReadFile(p string) ([]byte, error) { return os.ReadFile(p) }
+
+func (here) List(dir string) ([]string, error) {
+	ps, err := filepath.Glob(dir + "/*")
+	for i, p := range ps {
+		ps[i] = filepath.Base(p)
+	}
+	return ps, err
+}
+
 // Open reads what the kernel says of an array; path is any name of it, e.g.
 // /dev/md/brick1-r0. An array that is degraded, is being synced or has another
 // layout is refused: with one member away nothing can be located.
@@ -44,57 +58,41 @@ func Open(path string) (*Array, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &Array{Dev: filepath.Base(real)}
-	a.sys = filepath.Join("/sys/block", a.Dev, "md")
-	level, err := a.read("level")
-	if err != nil {
-		return nil, fmt.Errorf("%s is no md array: %w", path, err)
-	}
-	layout, err := a.read("layout")
+	arrays, err := linux.MDArrays(here{})
 	if err != nil {
 		return nil, err
 	}
-	if level != "raid6" || layout != "2" {
-		return nil, fmt.Errorf("%s is %s with layout %s; only raid6 with the layout left-symmetric (2) is known here", path, level, layout)
+	i := slices.IndexFunc(arrays, func(m linux.MDArray) bool { return m.Dev == filepath.Base(real) })
+	if i < 0 {
+		return nil, fmt.Errorf("%s is no md array", path)
 	}
-	degraded, err := a.read("degraded")
+	m := arrays[i]
+	a := &Array{Dev: m.Dev, Disks: m.RaidDisks, Chunk: int64(m.Chunk), Size: m.Size, sys: filepath.Join("/sys/block", m.Dev, "md")}
+	switch {
+	case m.Level != "raid6" || m.Layout != leftSymmetric:
+		return nil, fmt.Errorf("%s is %s with layout %d; only raid6 with the layout left-symmetric (%d) is known here", path, m.Level, m.Layout, leftSymmetric)
+	case m.Degraded != 0 || m.Action != "idle":
+		return nil, fmt.Errorf("%s is not whole and idle (degraded %d, %s): wait until it is", path, m.Degraded, m.Action)
+	case a.Disks < 4 || a.Chunk < Block || a.Chunk%Block != 0 || a.Size < a.Chunk:
+		return nil, fmt.Errorf("%s has %d disks, chunks of %d bytes and %d bytes of each disk", path, a.Disks, a.Chunk, a.Size)
+	}
+	members, err := linux.MDMembers(here{}, m.Dev)
 	if err != nil {
 		return nil, err
-	}
-	action, err := a.read("sync_action")
-	if err != nil {
-		return nil, err
-	}
-	if degraded != "0" || action != "idle" {
-		return nil, fmt.Errorf("%s is not whole and idle (degraded %s, %s): wait until it is", path, degraded, action)
-	}
-	for name, to := range map[string]*int64{"chunk_size": &a.Chunk, "component_size": &a.Size} {
-		if *to, err = a.number(name); err != nil {
-			return nil, err
-		}
-	}
-	a.Size *= 1024 // KiB. Source: Documentation/admin-guide/md.rst
-	n, err := a.number("raid_disks")
-	if err != nil {
-		return nil, err
-	}
-	a.Disks = int(n)
-	if a.Disks < 4 || a.Chunk < Block || a.Chunk%Block != 0 {
-		return nil, fmt.Errorf("%s has %d disks and chunks of %d bytes", path, a.Disks, a.Chunk)
 	}
 	for slot := range a.Disks {
-		link, err := filepath.EvalSymlinks(filepath.Join(a.sys, fmt.Sprintf("rd%d", slot)))
-		if err != nil {
-			return nil, fmt.Errorf("%s has nothing in slot %d: %w", path, slot, err)
+		i := slices.IndexFunc(members, func(m linux.MDMember) bool { return m.Slot == slot && m.Is("in_sync") && m.Offset > 0 })
+		if i < 0 {
+			return nil, fmt.Errorf("%s has no member in sync in slot %d", path, slot)
 		}
-		off, err := a.number(filepath.Base(link) + "/offset")
-		if err != nil {
-			return nil, err
-		}
-		a.Members = append(a.Members, Member{Dev: strings.TrimPrefix(filepath.Base(link), "dev-"), Offset: off * sector})
+		a.Members = append(a.Members, Member{Dev: members[i].Dev, Offset: members[i].Offset})
 	}
 	return a, nil
 }
+
+// leftSymmetric is md's number of the layout that Row knows.
+// Source: drivers/md/raid5.h, ALGORITHM_LEFT_SYMMETRIC
+const leftSymmetric = 2
 
 func (a *Array) read(name string) (string, error) {
 	b, err := os.ReadFile(filepath.Join(a.sys, name))

@@ -499,13 +499,13 @@ func (h *fakeHost) ReadBlocks(dev string, off int64, n int) ([]byte, error) {
 		if d.gone {
 			return nil, fs.ErrNotExist
 		}
-		if off == superblockOffset {
+		if off == md.SuperblockOffset {
 			copy(b, h.fakeSuperblock(d))
 		}
 		return b, nil
 	}
-	for _, md := range h.md {
-		if dev == "/dev/"+md && !h.inert {
+	for _, m := range h.md {
+		if dev == "/dev/"+m && !h.inert {
 			return h.fakePV(off, n), nil
 		}
 	}
@@ -522,7 +522,7 @@ func (h *fakeHost) ReadBlocks(dev string, off int64, n int) ([]byte, error) {
 func (s *shared) fakeSuperblock(d *fakeDisk) []byte {
 	sb := testSuperblock{uuid: d.uuid, level: 6, disks: 6, dev: uint32(d.role), events: d.events, dirty: d.dirty}
 	if d.recovering {
-		sb.features = featureRecovery
+		sb.features = md.FeatureRecovery
 	}
 	for i := range 6 {
 		sb.roles = append(sb.roles, uint16(i))
@@ -545,8 +545,8 @@ type testSuperblock struct {
 
 func (t testSuperblock) bytes() []byte {
 	le := binary.LittleEndian
-	b := make([]byte, superblockSize)
-	le.PutUint32(b, superblockMagic)
+	b := make([]byte, md.SuperblockSize)
+	le.PutUint32(b, md.SuperblockMagic)
 	le.PutUint32(b[4:], 1)
 	le.PutUint32(b[8:], t.features)
 	raw, _ := hex.DecodeString(t.uuid)
@@ -565,7 +565,7 @@ func (t testSuperblock) bytes() []byte {
 	for i, r := range t.roles {
 		le.PutUint16(b[256+2*i:], r)
 	}
-	le.PutUint32(b[216:], superblockSum(b[:256+2*len(t.roles)]))
+	le.PutUint32(b[216:], md.SuperblockSum(b[:256+2*len(t.roles)]))
 	return b
 }
 

@@ -181,12 +181,12 @@ func (s *mdKind) inSync(a mdArray, also func(dev string) bool) []bool {
 	return linux.MDPresent(a.RaidDisks, members, func(m linux.MDMember) bool { return also == nil || also(m.Dev) })
 }
 
-func (s *mdKind) superblock(dev string) (*superblock, error) {
-	b, err := s.k.ReadBlocks(dev, superblockOffset, superblockSize)
+func (s *mdKind) superblock(dev string) (*md.Superblock, error) {
+	b, err := s.k.ReadBlocks(dev, md.SuperblockOffset, md.SuperblockSize)
 	if err != nil {
 		return nil, err
 	}
-	return parseSuperblock(b)
+	return md.ParseSuperblock(b)
 }
 
 // usable are the values of array_state in which an array takes writes.

@@ -64,14 +64,14 @@ func TestJudge(t *testing.T) {
 		{name: "raid10 far, one", in: edit(six(10, 4, 0, 9, 9, 9), func(_ int, s *testSuperblock) { s.layout = 0x201 }), members: 3, missing: 1},
 		{name: "being rebuilt does not count", in: edit(six(6, 6, 9, 9, 9, 9, 9, 9), func(i int, s *testSuperblock) {
 			if i == 2 {
-				s.features = featureRecovery
+				s.features = md.FeatureRecovery
 			}
 		}), members: 6, missing: 1},
-		{name: "spare", in: append(six(6, 6, 9, 9, 9, 9, 9, 9), testSuperblock{uuid: arrayUUID, level: 6, disks: 6, dev: 6, events: 9, roles: []uint16{0, 1, 2, 3, 4, 5, roleSpare}}), members: 7},
+		{name: "spare", in: append(six(6, 6, 9, 9, 9, 9, 9, 9), testSuperblock{uuid: arrayUUID, level: 6, disks: 6, dev: 6, events: 9, roles: []uint16{0, 1, 2, 3, 4, 5, md.RoleSpare}}), members: 7},
 		{name: "dirty, whole", in: edit(six(6, 6, 9, 9, 9, 9, 9, 9), func(_ int, s *testSuperblock) { s.dirty = true }), members: 6},
 		{name: "dirty and degraded", in: edit(six(6, 6, 0, 9, 9, 9, 9, 9), func(_ int, s *testSuperblock) { s.dirty = true }), err: "was being written"},
 		{name: "dirty and degraded, start", policy: "start", in: edit(six(6, 6, 0, 9, 9, 9, 9, 9), func(_ int, s *testSuperblock) { s.dirty = true }), members: 5, missing: 1, dirty: true},
-		{name: "dirty and degraded, journal", in: edit(six(6, 6, 0, 9, 9, 9, 9, 9), func(_ int, s *testSuperblock) { s.dirty, s.features = true, featureJournal }), members: 5, missing: 1},
+		{name: "dirty and degraded, journal", in: edit(six(6, 6, 0, 9, 9, 9, 9, 9), func(_ int, s *testSuperblock) { s.dirty, s.features = true, md.FeatureJournal }), members: 5, missing: 1},
 		{name: "dirty mirror", in: edit(six(1, 2, 9, 0), func(_ int, s *testSuperblock) { s.dirty = true }), members: 1, missing: 1},
 		{name: "copy of a disk", in: edit(six(6, 6, 9, 9, 9, 9, 9, 9), func(i int, s *testSuperblock) {
 			if i == 2 {
@@ -83,7 +83,7 @@ func TestJudge(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			var ms []member
 			for i, s := range tc.in {
-				sb, err := parseSuperblock(s.bytes())
+				sb, err := md.ParseSuperblock(s.bytes())
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -111,7 +111,7 @@ func TestSuperblockDamaged(t *testing.T) {
 	for i := range 268 {
 		b := bytes.Clone(good)
 		b[i] ^= 0x40
-		if _, err := parseSuperblock(b); err == nil {
+		if _, err := md.ParseSuperblock(b); err == nil {
 			t.Fatalf("byte %d flipped and not noticed", i)
 		}
 	}
@@ -175,7 +175,7 @@ func FuzzReadVGMeta(f *testing.F) {
 func FuzzParseSuperblock(f *testing.F) {
 	f.Add(testSuperblock{uuid: arrayUUID, level: 6, disks: 6, roles: make([]uint16, 6)}.bytes())
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if sb, err := parseSuperblock(b); err == nil {
+		if sb, err := md.ParseSuperblock(b); err == nil {
 			judge(Array{Name: "r0", UUID: sb.UUID}, []member{{Dev: "/dev/x", SB: sb}}, "")
 		}
 	})

@@ -1,0 +1,56 @@
+package linux
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestParseMDStat(t *testing.T) {
+	// Forms of drivers/md/md.c, md_seq_show and status_resync.
+	text := `Personalities : [raid6] [raid5] [raid4] [raid10]
+md127 : active raid6 dm-5[5](S) dm-4[4] dm-2[2] dm-1[1] dm-0[0]
+      3901952 blocks super 1.2 level 6, 128k chunk, algorithm 2 [4/3] [UUU_]
+      [=====>...............]  recovery = 27.1% (264704/975488) finish=0.5min speed=22058K/sec
+      bitmap: 0/1 pages [0KB], 65536KB chunk
+
+md126 : active (auto-read-only) raid6 sdf[3] sde[2]
+      3901952 blocks super 1.2 level 6, 128k chunk, algorithm 2 [4/4] [UUUU]
+        resync=PENDING
+
+md125 : active raid10 sdh[1] sdg[0]
+      975488 blocks super 1.2 512K chunks 2 near-copies [2/2] [UU]
+      [>....................]  check =  0.3% (3000/975488) finish=10.7min speed=1500K/sec
+
+md124 : inactive sdi[0](S)
+      976512 blocks super 1.2
+
+unused devices: <none>
+`
+	want := []MDStat{
+		{Dev: "md127", Disks: 4, Working: 3, Action: "recovery", Percent: 27.1, Left: 30 * time.Second},
+		{Dev: "md126", Disks: 4, Working: 4, Action: "resync", Waiting: "PENDING"},
+		{Dev: "md125", Disks: 2, Working: 2, Action: "check", Percent: 0.3, Left: 642 * time.Second},
+		{Dev: "md124"},
+	}
+	if diff := cmp.Diff(want, ParseMDStat(text)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func FuzzParseMDStat(f *testing.F) {
+	f.Add("md1 : active raid1 a[0]\n [2/1] [U_]\n resync = 1.0% finish=1min\n")
+	f.Fuzz(func(_ *testing.T, s string) { ParseMDStat(s) })
+}
+
+func TestProperties(t *testing.T) {
+	got := ParseOSRelease("# a comment = x\nID=debian\nVERSION_ID=\"13\"\nNAME='x y'\n\n")
+	if d := cmp.Diff(map[string]string{"ID": "debian", "VERSION_ID": "13", "NAME": "x y"}, got); d != "" {
+		t.Error(d)
+	}
+	got = ParseUdev("S:disk/by-id/x\nI:123\nE:ID_SERIAL=a=b\nE:ID_FS_TYPE=xfs\nG:systemd\n")
+	if d := cmp.Diff(map[string]string{"ID_SERIAL": "a=b", "ID_FS_TYPE": "xfs"}, got); d != "" {
+		t.Error(d)
+	}
+}
