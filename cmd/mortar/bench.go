@@ -250,9 +250,8 @@ func benchEnv(ctx context.Context, des *design.Design) (bench.Env, error) {
 		}
 		return h, nil
 	}}
-	dir := filepath.Dir(host.InventoryFile(des.Spec))
-	_, err = rack.Status(ctx, dir)
-	if env.Virtual = err == nil; env.Virtual {
+	if env.Virtual = virtualRack(ctx, des.Spec); env.Virtual {
+		dir := rackOf(des.Spec)
 		env.Throttle = func(ctx context.Context, iops int, rate int64) error {
 			var errs []error
 			for _, g := range des.Groups {

@@ -22,8 +22,8 @@ import (
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/build/plan"
 	"github.com/mortarhpc/mortar/internal/host"
-	"github.com/mortarhpc/mortar/internal/host/gate"
 	"github.com/mortarhpc/mortar/internal/prove/drill"
+	"github.com/mortarhpc/mortar/internal/prove/inject"
 	"github.com/mortarhpc/mortar/internal/prove/report"
 	"github.com/mortarhpc/mortar/internal/rack"
 )
@@ -191,7 +191,7 @@ func drillAgainstStock(ctx context.Context, out, errOut io.Writer, specFile stri
 		choices = drill.Suits(choices, des)
 	}
 	for _, c := range choices {
-		if err := drill.Possible(drill.Env{Design: des, Service: f.service, Injector: rackInjector{"", des}}, c.Drill, c.Variant); err != nil {
+		if err := drill.Possible(drill.Env{Design: des, Service: f.service, Injector: &inject.Rack{Design: des}}, c.Drill, c.Variant); err != nil {
 			return fail(exitBadInput, err)
 		}
 	}
@@ -332,11 +332,10 @@ func runDrill(ctx context.Context, in io.Reader, out, errOut io.Writer, specFile
 	env := drill.Env{Design: des, Service: f.service, Dial: dial, Version: version, Progress: func(text string) {
 		fmt.Fprintf(progress, "%s %s\n", stamp(start), text)
 	}}
-	rackDir := filepath.Dir(host.InventoryFile(des.Spec))
-	if _, err := rack.Status(ctx, rackDir); err == nil {
-		env.Virtual, env.Injector = true, rackInjector{rackDir, des}
+	if virtualRack(ctx, des.Spec) {
+		env.Virtual, env.Injector = true, rackInjector(des)
 	} else {
-		env.Injector = &hardwareInjector{design: des, dial: dial}
+		env.Injector = &inject.Hardware{Design: des, Dial: dial}
 		what := choices[0].Name()
 		if f.all {
 			what = fmt.Sprintf("all (%d drills)", len(choices))
@@ -345,10 +344,11 @@ func runDrill(ctx context.Context, in io.Reader, out, errOut io.Writer, specFile
 			return err
 		}
 	}
-	op, err := newOperator(des)
+	opDial, err := dialHosts(des, inject.OperatorLogin)
 	if err != nil {
 		return err
 	}
+	op := inject.NewOperator(des, opDial)
 	defer op.Close()
 	env.Operator = op
 	release, err := plan.Lock(des.Spec) // no apply meanwhile, and no second drill
@@ -388,6 +388,18 @@ func runDrill(ctx context.Context, in io.Reader, out, errOut io.Writer, specFile
 		return fail(exitFailed, nil)
 	}
 	return nil
+}
+
+// rackInjector breaks the rack beside a spec.
+func rackInjector(d *design.Design) *inject.Rack {
+	dir := rackOf(d.Spec)
+	return &inject.Rack{
+		Design: d,
+		Fault: func(ctx context.Context, kind string, targets ...string) error {
+			return rack.Fault(ctx, dir, kind, targets...)
+		},
+		Hangs: func(ctx context.Context, node string) (bool, error) { return rack.Hangs(ctx, dir, node) },
+	}
 }
 
 // runMatrix does several drills and tells the outcome as one table.
@@ -540,11 +552,4 @@ func printSummary(w io.Writer, r *report.Run) {
 		fmt.Fprintf(w, ": %s", strings.Join(parts, ", "))
 	}
 	fmt.Fprintf(w, "\n  written to %s (mortar report %s makes a page)\n", r.Dir, r.Dir)
-}
-
-// hardwareInjector breaks real servers: by the kernel's SysRq, and by the BMC.
-type hardwareInjector struct {
-	design *design.Design
-	dial   func(ctx context.Context, name string) (drill.Host, error)
-	gate   gate.Gate
 }

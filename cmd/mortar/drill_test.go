@@ -12,6 +12,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/prove/drill"
+	"github.com/mortarhpc/mortar/internal/prove/inject"
 	"github.com/mortarhpc/mortar/internal/prove/report"
 )
 
@@ -99,7 +100,7 @@ func TestRackCanDoEveryDrill(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	env := drill.Env{Design: d, Injector: rackInjector{"", d}, Operator: &operator{d: d}}
+	env := drill.Env{Design: d, Injector: &inject.Rack{Design: d}, Operator: inject.NewOperator(d, nil)}
 	all, err := drill.Choose(nil, nil)
 	if err != nil {
 		t.Fatal(err)

@@ -189,9 +189,12 @@ func chosenLevels(d *design.Design, node string, level int) ([]*design.FenceLeve
 
 // virtualRack says whether a spec's hardware is a virtual rack that is up.
 func virtualRack(ctx context.Context, s *spec.Spec) bool {
-	_, err := rack.Status(ctx, filepath.Dir(host.InventoryFile(s)))
+	_, err := rack.Status(ctx, rackOf(s))
 	return err == nil
 }
+
+// rackOf is where the virtual rack of a spec is, if it has one.
+func rackOf(s *spec.Spec) string { return filepath.Dir(host.InventoryFile(s)) }
 
 // confirmFencing has the user name the servers that will be powered off.
 func confirmFencing(in io.Reader, w io.Writer, levels []*design.FenceLevel, given string, asJSON bool) error {

@@ -149,6 +149,25 @@ func lastStage(console string) bootState {
 	return bootState{Stage: line[:cut], Seconds: seconds}
 }
 
+// Hangs says whether a node has power and has booted, but does not answer: its
+// kernel has panicked, or a fault keeps it from the rack's own network.
+func Hangs(ctx context.Context, dir, node string) (bool, error) {
+	r, err := openRack(dir)
+	if err != nil {
+		return false, err
+	}
+	n, err := r.cfg.node(node)
+	if err != nil {
+		return false, err
+	}
+	h, err := loadHardware(r.dir)
+	if err != nil {
+		return false, err
+	}
+	st := r.nodeStatus(ctx, h, n)
+	return st.Power == "on" && st.Boot == stageUp && !st.SSH, nil
+}
+
 // Status looks at the rack in dir and changes nothing.
 func Status(ctx context.Context, dir string) (*RackStatus, error) {
 	r, err := openRack(dir)

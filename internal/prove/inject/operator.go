@@ -1,4 +1,4 @@
-package main
+package inject
 
 import (
 	"context"
@@ -12,9 +12,9 @@ import (
 	"github.com/mortarhpc/mortar/internal/run/scrub"
 )
 
-// operator does in a drill what an administrator types: failover, standby,
+// Operator does in a drill what an administrator types: failover, standby,
 // confirm-off, status. It keeps its sessions.
-type operator struct {
+type Operator struct {
 	d    *design.Design
 	gate gate.Gate
 
@@ -32,26 +32,24 @@ const (
 	// lookTimeout is the same for status, which also asks servers that were
 	// broken, and which must not outlast what it looks at.
 	lookTimeout = 20 * time.Second
-	// operatorLogin bounds a login.
-	operatorLogin = 8 * time.Second
+	// OperatorLogin bounds a login.
+	OperatorLogin = 8 * time.Second
 )
 
-func newOperator(d *design.Design) (*operator, error) {
-	dial, err := dialHosts(d, operatorLogin)
-	if err != nil {
-		return nil, err
-	}
+// NewOperator reaches the brick's hosts by dial when it has to; Close ends its
+// sessions.
+func NewOperator(d *design.Design, dial observe.Dial) *Operator {
 	all := observe.NewCollector(d, dial, lookTimeout)
 	all.AskOutlets()
-	return &operator{d: d, all: all, servers: observe.NewCollector(d, dial, operatorTimeout, serverNamesOf(d)...)}, nil
+	return &Operator{d: d, all: all, servers: observe.NewCollector(d, dial, operatorTimeout, d.Servers()...)}
 }
 
-func (o *operator) Close() {
+func (o *Operator) Close() {
 	o.all.Close()
 	o.servers.Close()
 }
 
-func (o *operator) Status(ctx context.Context) (*observe.Status, error) {
+func (o *Operator) Status(ctx context.Context) (*observe.Status, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	f := o.all.Collect(ctx)
@@ -62,7 +60,7 @@ func (o *operator) Status(ctx context.Context) (*observe.Status, error) {
 }
 
 // do makes a plan of what is there now, and runs it.
-func (o *operator) do(ctx context.Context, plan func(observe.Facts) (*failover.Plan, error)) error {
+func (o *Operator) do(ctx context.Context, plan func(observe.Facts) (*failover.Plan, error)) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	p, err := plan(o.servers.Collect(ctx))
@@ -72,17 +70,17 @@ func (o *operator) do(ctx context.Context, plan func(observe.Facts) (*failover.P
 	return failover.Run(ctx, o.servers, p, failover.Options{Gate: o.gate, Wait: operatorWait, Poll: 5 * time.Second, Glance: 500 * time.Millisecond})
 }
 
-func (o *operator) Move(ctx context.Context, service, to string) error {
+func (o *Operator) Move(ctx context.Context, service, to string) error {
 	return o.do(ctx, func(f observe.Facts) (*failover.Plan, error) { return failover.Service(o.d, f, service, to) })
 }
 
-func (o *operator) Scrub(ctx context.Context, g design.Group) (scrub.Group, error) {
+func (o *Operator) Scrub(ctx context.Context, g design.Group) (scrub.Group, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return scrub.Run(ctx, o.gate, o.servers.Call, o.d, g, true, nil)
 }
 
-func (o *operator) Standby(ctx context.Context, node string, on bool) error {
+func (o *Operator) Standby(ctx context.Context, node string, on bool) error {
 	return o.do(ctx, func(f observe.Facts) (*failover.Plan, error) {
 		if on {
 			return failover.Standby(o.d, f, node)
@@ -91,7 +89,7 @@ func (o *operator) Standby(ctx context.Context, node string, on bool) error {
 	})
 }
 
-func (o *operator) ConfirmOff(ctx context.Context, node string) error {
+func (o *Operator) ConfirmOff(ctx context.Context, node string) error {
 	return o.do(ctx, func(f observe.Facts) (*failover.Plan, error) {
 		return failover.ConfirmOff(o.d, f, node, failover.Look(ctx, o.d, f, o.servers.Call, node))
 	})

@@ -1,4 +1,4 @@
-package main
+package inject
 
 import (
 	"bytes"
@@ -16,6 +16,7 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
+	"github.com/mortarhpc/mortar/internal/host/gate"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/prove/drill"
 	"github.com/mortarhpc/mortar/internal/run/observe"
@@ -25,31 +26,112 @@ import (
 // its silence counts as that.
 const sysrqGrace = 5 * time.Second
 
-func (h *hardwareInjector) Can(f drill.Fault) error {
-	switch f.Kind {
-	case drill.Panic:
-		return nil
-	case drill.PowerOff:
-		if _, err := exec.LookPath("ipmitool"); err != nil {
-			return errors.New("ipmitool is not installed on this machine (apt-get install ipmitool)")
+// Hardware breaks real servers: by the kernel's SysRq, by their devices in
+// /sys, and by the BMC.
+type Hardware struct {
+	Design *design.Design
+	Dial   func(ctx context.Context, name string) (drill.Host, error)
+	Gate   gate.Gate
+}
+
+// hardwareFault is how real hardware does a fault.
+type hardwareFault struct {
+	can          func(h *Hardware, f drill.Fault) error // nil: always
+	inject, heal func(h *Hardware, ctx context.Context, f drill.Fault) error
+	never        string // why nothing does it
+}
+
+// hardwareFaults has what a command can do; anything else takes a hand.
+var hardwareFaults = map[drill.Kind]hardwareFault{
+	drill.Panic:     {inject: (*Hardware).panic, heal: (*Hardware).powerOn},
+	drill.PowerOff:  {can: (*Hardware).hasIPMI, inject: (*Hardware).powerOff, heal: (*Hardware).powerOn},
+	drill.LinkDown:  {can: (*Hardware).hasLink, inject: (*Hardware).linkDown, heal: (*Hardware).linkUp},
+	drill.PathOut:   {inject: (*Hardware).deletePaths, heal: (*Hardware).scan},
+	drill.HBAOut:    {inject: (*Hardware).deletePaths, heal: (*Hardware).scan},
+	drill.PathsOut:  {inject: (*Hardware).deletePaths, heal: (*Hardware).scan},
+	drill.DiskOut:   {inject: everywhere((*Hardware).deletePaths), heal: everywhere((*Hardware).scan)},
+	drill.LocalDisk: {inject: (*Hardware).deleteSystemDisk, heal: (*Hardware).rescan},
+	drill.Corrupt:   {never: "no byte of a real disk is spoilt on purpose"},
+	drill.Freeze:    {never: "a real server cannot be frozen from outside; use --how panic or --how power"},
+}
+
+// Can refuses what no command does to real hardware.
+func (h *Hardware) Can(f drill.Fault) error {
+	how, ok := hardwareFaults[f.Kind]
+	switch {
+	case !ok:
+		return fmt.Errorf("there is no way to do %q to real hardware by command: it takes a hand", f.Kind)
+	case how.never != "":
+		return errors.New(how.never)
+	case how.can != nil:
+		return how.can(h, f)
+	}
+	return nil
+}
+
+// Inject breaks what the fault says.
+func (h *Hardware) Inject(ctx context.Context, f drill.Fault) error {
+	if err := h.Can(f); err != nil {
+		return err
+	}
+	return hardwareFaults[f.Kind].inject(h, ctx, f)
+}
+
+// Heal brings links up and paths back, and switches a server on that is off;
+// one that runs is left alone.
+func (h *Hardware) Heal(ctx context.Context, f drill.Fault) error {
+	how := hardwareFaults[f.Kind]
+	if how.heal == nil {
+		return h.Can(f)
+	}
+	return how.heal(h, ctx, f)
+}
+
+// everywhere does something on every server in place of one.
+func everywhere(do func(*Hardware, context.Context, drill.Fault) error) func(*Hardware, context.Context, drill.Fault) error {
+	return func(h *Hardware, ctx context.Context, f drill.Fault) error {
+		for _, n := range h.Design.Servers() {
+			f.On = n
+			if err := do(h, ctx, f); err != nil {
+				return err
+			}
 		}
 		return nil
-	case drill.LinkDown:
-		_, err := h.linkAddress(f)
-		return err
-	case drill.PathOut, drill.HBAOut, drill.PathsOut, drill.DiskOut, drill.LocalDisk:
-		return nil
-	case drill.Corrupt:
-		return errors.New("no byte of a real disk is spoilt on purpose")
-	case drill.Freeze:
-		return errors.New("a real server cannot be frozen from outside; use --how panic or --how power")
 	}
-	return fmt.Errorf("there is no way to do %q to real hardware by command: it takes a hand", f.Kind)
+}
+
+func (h *Hardware) hasIPMI(drill.Fault) error {
+	if _, err := exec.LookPath("ipmitool"); err != nil {
+		return errors.New("ipmitool is not installed on this machine (apt-get install ipmitool)")
+	}
+	return nil
+}
+
+func (h *Hardware) hasLink(f drill.Fault) error {
+	_, err := h.linkAddress(f)
+	return err
+}
+
+// panic has the kernel panic at once, so that no answer is the answer.
+// Source: Documentation/admin-guide/sysrq.rst: 'c'
+func (h *Hardware) panic(ctx context.Context, f drill.Fault) error {
+	s, err := h.Dial(ctx, f.On)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	cctx, cancel := context.WithTimeout(ctx, sysrqGrace)
+	defer cancel()
+	a := resource.Action{Title: "panic the kernel", Cmd: []string{"tee", "/proc/sysrq-trigger"}, Stdin: []byte("c")}
+	if _, err := h.Gate.Run(cctx, f.On, s, a); err == nil {
+		return errors.New("the kernel did not panic on SysRq c")
+	}
+	return ctx.Err()
 }
 
 // linkAddress is the address that is on the interface of a link, by the spec.
-func (h *hardwareInjector) linkAddress(f drill.Fault) (string, error) {
-	for _, s := range h.design.Spec.Servers {
+func (h *Hardware) linkAddress(f drill.Fault) (string, error) {
+	for _, s := range h.Design.Spec.Servers {
 		if s.Name != f.On {
 			continue
 		}
@@ -65,48 +147,9 @@ func (h *hardwareInjector) linkAddress(f drill.Fault) (string, error) {
 	return "", fmt.Errorf("%s is no server of the brick", f.On)
 }
 
-func (h *hardwareInjector) Inject(ctx context.Context, f drill.Fault) error {
-	target := f.On
-	switch f.Kind {
-	case drill.Panic:
-		s, err := h.dial(ctx, target)
-		if err != nil {
-			return err
-		}
-		defer s.Close()
-		cctx, cancel := context.WithTimeout(ctx, sysrqGrace)
-		defer cancel()
-		// Source: Documentation/admin-guide/sysrq.rst: 'c' panics at once, so
-		// no answer is the answer.
-		a := resource.Action{Title: "panic the kernel", Cmd: []string{"tee", "/proc/sysrq-trigger"}, Stdin: []byte("c")}
-		if _, err := h.gate.Run(cctx, target, s, a); err == nil {
-			return errors.New("the kernel did not panic on SysRq c")
-		} else if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		return nil
-	case drill.PowerOff:
-		return h.ipmi(ctx, target, "off")
-	case drill.LinkDown:
-		return h.link(ctx, f, "down")
-	case drill.PathOut, drill.HBAOut, drill.PathsOut:
-		return h.deletePaths(ctx, target, f)
-	case drill.LocalDisk:
-		return h.deleteSystemDisk(ctx, target)
-	case drill.DiskOut:
-		for _, n := range h.design.Servers() {
-			if err := h.deletePaths(ctx, n, f); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	return h.Can(f)
-}
-
 // on runs f over a session with a host.
-func (h *hardwareInjector) on(ctx context.Context, name string, f func(drill.Host) error) error {
-	s, err := h.dial(ctx, name)
+func (h *Hardware) on(ctx context.Context, name string, f func(drill.Host) error) error {
+	s, err := h.Dial(ctx, name)
 	if err != nil {
 		return err
 	}
@@ -114,26 +157,32 @@ func (h *hardwareInjector) on(ctx context.Context, name string, f func(drill.Hos
 	return f(s)
 }
 
+func (h *Hardware) linkDown(ctx context.Context, f drill.Fault) error {
+	return h.on(ctx, f.On, func(s drill.Host) error { return h.link(ctx, s, f, "down") })
+}
+
+func (h *Hardware) linkUp(ctx context.Context, f drill.Fault) error {
+	return h.unlessGone(ctx, f.On, func(s drill.Host) error { return h.link(ctx, s, f, "up") })
+}
+
 // link takes the interface with the link's address down, or up again.
 // Source: ip-link(8)
-func (h *hardwareInjector) link(ctx context.Context, f drill.Fault, state string) error {
+func (h *Hardware) link(ctx context.Context, s drill.Host, f drill.Fault, state string) error {
 	address, err := h.linkAddress(f)
 	if err != nil {
 		return err
 	}
-	return h.on(ctx, f.On, func(s drill.Host) error {
-		var out resource.Output
-		if err := s.Call(ctx, "query", map[string]any{"argv": []string{"ip", "-json", "address", "show"}}, &out, nil); err != nil {
-			return err
-		}
-		dev, err := interfaceOf(out.Stdout, address)
-		if err != nil {
-			return fmt.Errorf("%s: %w", f.On, err)
-		}
-		a := resource.Action{Title: "set " + dev + " " + state, Cmd: []string{"ip", "link", "set", "dev", dev, state}}
-		_, err = h.gate.Run(ctx, f.On, s, a)
+	var out resource.Output
+	if err := s.Call(ctx, "query", map[string]any{"argv": []string{"ip", "-json", "address", "show"}}, &out, nil); err != nil {
 		return err
-	})
+	}
+	dev, err := interfaceOf(out.Stdout, address)
+	if err != nil {
+		return fmt.Errorf("%s: %w", f.On, err)
+	}
+	a := resource.Action{Title: "set " + dev + " " + state, Cmd: []string{"ip", "link", "set", "dev", dev, state}}
+	_, err = h.Gate.Run(ctx, f.On, s, a)
+	return err
 }
 
 // interfaceOf finds the interface that has an address in the output of
@@ -162,7 +211,8 @@ func interfaceOf(text, address string) (string, error) {
 // that loses them does; a scan of its hosts brings them back.
 //
 // Source: Documentation/ABI/testing/sysfs-bus-scsi-devices and scsi_host
-func (h *hardwareInjector) deletePaths(ctx context.Context, server string, f drill.Fault) error {
+func (h *Hardware) deletePaths(ctx context.Context, f drill.Fault) error {
+	server := f.On
 	return h.on(ctx, server, func(s drill.Host) error {
 		var facts resource.HostFacts
 		if err := s.Call(ctx, "facts", nil, &facts, nil); err != nil {
@@ -178,13 +228,13 @@ func (h *hardwareInjector) deletePaths(ctx context.Context, server string, f dri
 				where[filepath.Base(p)] = strings.TrimSpace(out.Stdout)
 			}
 		}
-		doomed := pathsOf(h.design, facts.Disks, where, f)
+		doomed := pathsOf(h.Design, facts.Disks, where, f)
 		if len(doomed) == 0 {
 			return fmt.Errorf("%s has no path that %q would take", server, f)
 		}
 		for _, p := range doomed {
 			a := resource.Action{Title: "delete " + p, File: &resource.File{Path: "/sys/block/" + p + "/device/delete", Content: []byte("1")}}
-			if _, err := h.gate.Run(ctx, server, s, a); err != nil {
+			if _, err := h.Gate.Run(ctx, server, s, a); err != nil {
 				return err
 			}
 		}
@@ -244,7 +294,8 @@ func pathsOf(d *design.Design, disks []resource.DiskFact, where map[string]strin
 // off the bus, which a rescan brings back.
 //
 // Source: Documentation/ABI/testing/sysfs-bus-pci
-func (h *hardwareInjector) deleteSystemDisk(ctx context.Context, server string) error {
+func (h *Hardware) deleteSystemDisk(ctx context.Context, f drill.Fault) error {
+	server := f.On
 	return h.on(ctx, server, func(s drill.Host) error {
 		r := observe.SystemRequest()
 		r.Files = append(r.Files, "/proc/self/mounts", "/proc/swaps")
@@ -259,7 +310,7 @@ func (h *hardwareInjector) deleteSystemDisk(ctx context.Context, server string) 
 			err := s.Call(ctx, "query", map[string]any{"argv": argv}, &out, nil)
 			return out.Stdout, err
 		}
-		for _, a := range observe.SystemArrays(h.design, &host) {
+		for _, a := range observe.SystemArrays(h.Design, &host) {
 			if a.Level == "raid1" {
 				mirrors = append(mirrors, a)
 			}
@@ -298,7 +349,7 @@ func (h *hardwareInjector) deleteSystemDisk(ctx context.Context, server string) 
 			return fmt.Errorf("%s: disk %s cannot be taken off by command: it takes a hand", server, disk)
 		}
 		a := resource.Action{Title: "take " + disk + " off", File: &resource.File{Path: off, Content: []byte("1")}}
-		_, err = h.gate.Run(ctx, server, s, a)
+		_, err = h.Gate.Run(ctx, server, s, a)
 		return err
 	})
 }
@@ -330,15 +381,16 @@ func expendable(places []string, inUse string) (string, error) {
 }
 
 // scan looks for devices on every SCSI host of a server.
-func (h *hardwareInjector) scan(ctx context.Context, server string) error {
-	return h.on(ctx, server, func(s drill.Host) error {
+func (h *Hardware) scan(ctx context.Context, f drill.Fault) error {
+	server := f.On
+	return h.unlessGone(ctx, server, func(s drill.Host) error {
 		var out resource.Output
 		if err := s.Call(ctx, "query", map[string]any{"argv": []string{"ls", "/sys/class/scsi_host"}}, &out, nil); err != nil {
 			return err
 		}
 		for _, n := range strings.Fields(out.Stdout) {
 			a := resource.Action{Title: "scan " + n, File: &resource.File{Path: "/sys/class/scsi_host/" + n + "/scan", Content: []byte("- - -")}}
-			if _, err := h.gate.Run(ctx, server, s, a); err != nil {
+			if _, err := h.Gate.Run(ctx, server, s, a); err != nil {
 				return err
 			}
 		}
@@ -346,55 +398,46 @@ func (h *hardwareInjector) scan(ctx context.Context, server string) error {
 	})
 }
 
-// unlessGone runs f on a server; one that does not answer is being fenced, and
-// its boot mends what f would.
-func (h *hardwareInjector) unlessGone(ctx context.Context, server string, f func() error) error {
+// rescan looks for devices on every SCSI host and on the PCI bus.
+func (h *Hardware) rescan(ctx context.Context, f drill.Fault) error {
+	if err := h.scan(ctx, f); err != nil {
+		return err
+	}
+	return h.unlessGone(ctx, f.On, func(s drill.Host) error {
+		a := resource.Action{Title: "look for devices on the PCI bus", File: &resource.File{Path: "/sys/bus/pci/rescan", Content: []byte("1")}}
+		_, err := h.Gate.Run(ctx, f.On, s, a)
+		return err
+	})
+}
+
+// unlessGone is on for a server that must be mended; one that does not answer
+// is being fenced, and its boot mends it.
+func (h *Hardware) unlessGone(ctx context.Context, server string, f func(drill.Host) error) error {
 	cctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
-	s, err := h.dial(cctx, server)
+	s, err := h.Dial(cctx, server)
 	if err != nil {
-		return nil //nolint:nilerr // see above; that it joins the cluster again is waited for
+		return ctx.Err() // see above; the drill waits until the server joins the cluster again
 	}
-	s.Close()
-	return f()
+	defer s.Close()
+	return f(s)
 }
 
-// Heal brings links up and paths back, and switches a server on that is off;
-// one that runs is left alone.
-func (h *hardwareInjector) Heal(ctx context.Context, f drill.Fault) error {
-	target := f.On
-	switch f.Kind {
-	case drill.LinkDown:
-		return h.unlessGone(ctx, target, func() error { return h.link(ctx, f, "up") })
-	case drill.PathOut, drill.HBAOut, drill.PathsOut:
-		return h.unlessGone(ctx, target, func() error { return h.scan(ctx, target) })
-	case drill.LocalDisk:
-		return h.unlessGone(ctx, target, func() error {
-			if err := h.scan(ctx, target); err != nil {
-				return err
-			}
-			return h.on(ctx, target, func(s drill.Host) error {
-				a := resource.Action{Title: "look for devices on the PCI bus", File: &resource.File{Path: "/sys/bus/pci/rescan", Content: []byte("1")}}
-				_, err := h.gate.Run(ctx, target, s, a)
-				return err
-			})
-		})
-	case drill.DiskOut:
-		for _, n := range h.design.Servers() {
-			if err := h.unlessGone(ctx, n, func() error { return h.scan(ctx, n) }); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	if b, err := h.bmc(target); err != nil || b == nil {
-		return err // without a BMC only its fence devices can switch it, and they did
-	}
-	return h.ipmi(ctx, target, "on")
+func (h *Hardware) powerOff(ctx context.Context, f drill.Fault) error {
+	return h.ipmi(ctx, f.On, "off")
 }
 
-func (h *hardwareInjector) bmc(target string) (*spec.BMC, error) {
-	for _, s := range h.design.Spec.Servers {
+// powerOn leaves a server without a BMC alone: only its fence devices can
+// switch it, and they did.
+func (h *Hardware) powerOn(ctx context.Context, f drill.Fault) error {
+	if b, err := h.bmc(f.On); err != nil || b == nil {
+		return err
+	}
+	return h.ipmi(ctx, f.On, "on")
+}
+
+func (h *Hardware) bmc(target string) (*spec.BMC, error) {
+	for _, s := range h.Design.Spec.Servers {
 		if s.Name == target {
 			return s.BMC, nil
 		}
@@ -403,7 +446,7 @@ func (h *hardwareInjector) bmc(target string) (*spec.BMC, error) {
 }
 
 // ipmi switches a server's power. Source: ipmitool(1)
-func (h *hardwareInjector) ipmi(ctx context.Context, target, power string) error {
+func (h *Hardware) ipmi(ctx context.Context, target, power string) error {
 	b, err := h.bmc(target)
 	if err != nil {
 		return err
@@ -413,11 +456,11 @@ func (h *hardwareInjector) ipmi(ctx context.Context, target, power string) error
 	}
 	file := b.PasswordFile
 	if !filepath.IsAbs(file) {
-		file = filepath.Join(filepath.Dir(h.design.Spec.File), file)
+		file = filepath.Join(filepath.Dir(h.Design.Spec.File), file)
 	}
 	a := resource.Action{Title: "switch " + target + " " + power + " by its BMC", Cmd: []string{
 		"ipmitool", "-I", "lanplus", "-C", fmt.Sprint(b.Cipher), "-H", b.Address, "-U", b.User, "-f", file, "chassis", "power", power}}
-	return h.gate.Do(ctx, target, a, func(ctx context.Context) error {
+	return h.Gate.Do(ctx, target, a, func(ctx context.Context) error {
 		out, err := exec.CommandContext(ctx, a.Cmd[0], a.Cmd[1:]...).CombinedOutput()
 		if err != nil {
 			return fmt.Errorf("BMC of %s: power %s: %w: %s", target, power, err, bytes.TrimSpace(out))

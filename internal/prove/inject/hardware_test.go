@@ -1,4 +1,4 @@
-package main
+package inject
 
 import (
 	"testing"
@@ -41,7 +41,7 @@ func TestPathsOf(t *testing.T) {
 }
 
 func TestLinksThatMayBeCut(t *testing.T) {
-	h := &hardwareInjector{design: &design.Design{Spec: &spec.Spec{Servers: []spec.Server{
+	h := &Hardware{Design: &design.Design{Spec: &spec.Spec{Servers: []spec.Server{
 		{Name: "nfs1", Address: "10.0.3.1", Public: "10.0.1.1", Private: "10.0.2.1"}, {Name: "nfs2", Address: "10.0.1.2", Public: "10.0.1.2"}}}}}
 	for _, c := range []struct {
 		on, network string

@@ -1,0 +1,110 @@
+package inject
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/prove/drill"
+)
+
+// Rack breaks a virtual rack. It knows the names of the rack's faults; the
+// rack itself (package rack, which only cmd/mortar may import) is handed in.
+type Rack struct {
+	Design *design.Design
+	// Fault breaks or mends one thing of the rack; see rack.Fault.
+	Fault func(ctx context.Context, kind string, targets ...string) error
+	// Hangs says whether a node has power and has booted, but does not answer;
+	// see rack.Hangs.
+	Hangs func(ctx context.Context, node string) (bool, error)
+}
+
+// rackFault is how the rack does a fault.
+type rackFault struct {
+	on  string   // the rack's fault
+	off []string // and what mends it, in order
+	// each: done to every disk of the brick, which goes between the server and
+	// the fault's other parts.
+	each bool
+	// reset: a server that hangs afterwards is reset.
+	reset bool
+}
+
+var rackFaults = map[drill.Kind]rackFault{
+	drill.Freeze:     {on: "freeze", off: []string{"poweron", "unfreeze"}},
+	drill.Panic:      {on: "panic", off: []string{"poweron"}, reset: true},
+	drill.PowerOff:   {on: "kill", off: []string{"poweron"}},
+	drill.LinkDown:   {on: "link-down", off: []string{"link-up"}},
+	drill.SwitchDown: {on: "switch-down", off: []string{"switch-up"}},
+	drill.PathOut:    {on: "path-out", off: []string{"path-in"}},
+	drill.HBAOut:     {on: "path-out", off: []string{"path-in"}, each: true},
+	drill.PathsOut:   {on: "paths-out", off: []string{"paths-in"}},
+	drill.ModuleOut:  {on: "module-out", off: []string{"module-in"}},
+	drill.DiskOut:    {on: "disk-out", off: []string{"disk-in"}},
+	drill.LocalDisk:  {on: "system-disk-out", off: []string{"system-disk-in"}},
+	drill.Corrupt:    {on: "corrupt"}, // only a scrub mends it
+	drill.FeedOff:    {on: "feed-off", off: []string{"feed-on"}},
+	drill.BMCDead:    {on: "bmc-dead", off: []string{"bmc-alive"}},
+	drill.PDUDead:    {on: "pdu-dead", off: []string{"pdu-alive"}},
+}
+
+// targets are what the rack's fault is done to, once for each.
+func (r *Rack) targets(f drill.Fault) [][]string {
+	var on []string
+	if f.On != "" {
+		on = append(on, f.On)
+	}
+	if !rackFaults[f.Kind].each {
+		return [][]string{append(on, f.Args...)}
+	}
+	var out [][]string
+	for _, d := range r.Design.Disks {
+		out = append(out, append([]string{f.On, d.Serial}, f.Args...))
+	}
+	return out
+}
+
+// Can refuses what a rack has no fault for.
+func (r *Rack) Can(f drill.Fault) error {
+	if _, ok := rackFaults[f.Kind]; !ok {
+		return fmt.Errorf("a virtual rack has no fault %q", f.Kind)
+	}
+	return nil
+}
+
+// Inject breaks what the fault says.
+func (r *Rack) Inject(ctx context.Context, f drill.Fault) error {
+	if err := r.Can(f); err != nil {
+		return err
+	}
+	for _, t := range r.targets(f) {
+		if err := r.Fault(ctx, rackFaults[f.Kind].on, t...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Heal leaves a server alone that runs: fencing has already power-cycled it.
+// One that was not fenced is let run on, or reset if its kernel is dead.
+func (r *Rack) Heal(ctx context.Context, f drill.Fault) error {
+	if err := r.Can(f); err != nil {
+		return err
+	}
+	how := rackFaults[f.Kind]
+	var errs []error
+	for _, off := range how.off {
+		for _, t := range r.targets(f) {
+			errs = append(errs, r.Fault(ctx, off, t...))
+		}
+	}
+	if err := errors.Join(errs...); err != nil || !how.reset {
+		return err
+	}
+	hangs, err := r.Hangs(ctx, f.On)
+	if err != nil || !hangs {
+		return err
+	}
+	return r.Fault(ctx, "reset", f.On)
+}
