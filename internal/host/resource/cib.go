@@ -8,6 +8,8 @@ import (
 	"slices"
 	"sort"
 	"strings"
+
+	"github.com/mortarhpc/mortar/internal/base/linux"
 )
 
 // ServiceID is the ID of a service's primitive in the CIB.
@@ -226,7 +228,7 @@ func presentCIB(ctx context.Context, sys Sys) (*Element, error) {
 			return parseXML([]byte(out.Stdout))
 		}
 	}
-	b, err := sys.ReadFile(cibFile)
+	b, err := sys.ReadFile(linux.CIBFile)
 	if absent(err) {
 		return El("cib", "admin_epoch", "0", "epoch", "0", "num_updates", "0").Add(
 			El("configuration").Add(El("crm_config"), El("nodes"), El("resources"), El("constraints"))), nil

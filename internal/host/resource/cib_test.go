@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/mortarhpc/mortar/internal/base/linux"
 )
 
 const pacemakerProcs = "/sys/fs/cgroup/system.slice/pacemaker.service/cgroup.procs"
@@ -102,7 +104,7 @@ func TestCIBWhilePacemakerIsDown(t *testing.T) {
 		t.Errorf("the whole configuration is not shown: %v", show(as))
 	}
 	// A cluster that is stopped is going to start with the CIB on its disk.
-	stopped := &fakeSys{files: map[string]string{cibFile: testdata(t, "cib-converged.xml")}}
+	stopped := &fakeSys{files: map[string]string{linux.CIBFile: testdata(t, "cib-converged.xml")}}
 	if as := diff(t, testCIB(t), stopped); len(as) != 0 {
 		t.Errorf("a stopped cluster that is configured would be changed:\n%s", as[0].Why)
 	}

@@ -3,6 +3,8 @@ package resource
 import (
 	"strings"
 	"testing"
+
+	"github.com/mortarhpc/mortar/internal/base/linux"
 )
 
 // crm_mon-starting.xml was recorded on a virtual rack while the service
@@ -78,7 +80,7 @@ func TestFactsOfAClusterNode(t *testing.T) {
 	}
 	// Without a coordinator: what the CIB on disk says.
 	sys = clusterSys(t, `<current_dc present="true"`, `<current_dc present="false"`)
-	sys.files[cibFile] = testdata(t, "cib-converged.xml")
+	sys.files[linux.CIBFile] = testdata(t, "cib-converged.xml")
 	if f, err = ObserveFacts(t.Context(), sys); err != nil || f.Cluster.Ready {
 		t.Fatalf("%+v %v", f.Cluster, err)
 	}
@@ -86,7 +88,7 @@ func TestFactsOfAClusterNode(t *testing.T) {
 		t.Errorf("%+v", f.Cluster)
 	}
 	// And while Pacemaker does not run.
-	f, err = ObserveFacts(t.Context(), &fakeSys{files: map[string]string{"/proc/self/mounts": "", cibFile: testdata(t, "cib-converged.xml")}})
+	f, err = ObserveFacts(t.Context(), &fakeSys{files: map[string]string{"/proc/self/mounts": "", linux.CIBFile: testdata(t, "cib-converged.xml")}})
 	if r, ok = f.Manages("service-home"); err != nil || f.Cluster != nil || !ok || r.Agent != "ocf:mortar:service" {
 		t.Errorf("%+v, %+v, %v", f, r, err)
 	}

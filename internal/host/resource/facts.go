@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
-	"slices"
 	"strings"
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
@@ -180,35 +179,24 @@ func clusterFacts(ctx context.Context, sys Sys) (*ClusterFacts, error) {
 	return c, err
 }
 
-// cibFile is where Pacemaker keeps the configuration between runs.
-const cibFile = "/var/lib/pacemaker/cib/cib.xml"
-
 // configuredResources are all primitives in the CIB on disk, in no state. A new
 // cluster has none.
 func configuredResources(sys Sys) ([]ClusterResource, error) {
-	b, err := sys.ReadFile(cibFile)
+	b, err := sys.ReadFile(linux.CIBFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	cib, err := parseXML(b)
+	cib, err := linux.ParseCIB(b)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", cibFile, err)
+		return nil, fmt.Errorf("%s: %w", linux.CIBFile, err)
 	}
 	var rs []ClusterResource
-	var walk func(*Element)
-	walk = func(e *Element) {
-		if e.Name == "primitive" {
-			agent := slices.DeleteFunc([]string{e.Attrs["class"], e.Attrs["provider"], e.Attrs["type"]}, func(s string) bool { return s == "" })
-			rs = append(rs, ClusterResource{ID: e.Attrs["id"], Agent: strings.Join(agent, ":"), Managed: true})
-		}
-		for _, x := range e.Children {
-			walk(x)
-		}
+	for _, p := range cib.Primitives {
+		rs = append(rs, ClusterResource{ID: p.ID, Agent: p.Agent(), Managed: true})
 	}
-	walk(cib)
 	return rs, nil
 }
 

@@ -160,7 +160,7 @@ func (a *Array) diffStopped(ctx context.Context, sys Sys, disks []found, as []Ac
 	case !a.Assemble:
 		return nil, &Refusal{
 			What: "array " + a.Name + " is on none of its disks, but its service was already set up",
-			Mend: "if the array may be created anew: stop Pacemaker on all servers, and remove " + BuiltDir + " and " + path.Dir(cibFile) + " there",
+			Mend: "if the array may be created anew: stop Pacemaker on all servers, and remove " + BuiltDir + " and " + path.Dir(linux.CIBFile) + " there",
 		}
 	}
 	create, err := a.create(sys, disks)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/host/agent"
@@ -38,7 +39,7 @@ func theDesign(t *testing.T, replace ...string) *design.Design {
 
 // facts of both servers, with what was recorded of a real cluster; the
 // recordings are those of package observe.
-func facts(t *testing.T, situation string, cib *observe.CIB) observe.Facts {
+func facts(t *testing.T, situation string, cib *linux.CIB) observe.Facts {
 	t.Helper()
 	f := observe.Facts{Time: time.Unix(0, 0), Hosts: map[string]observe.Answer{}}
 	for _, name := range []string{"nfs1", "nfs2"} {
@@ -68,7 +69,7 @@ func commands(p *Plan) []string {
 	return out
 }
 
-var leftover = &observe.CIB{Constraints: []observe.CIBLocation{{ID: "cli-prefer-home", Resource: "home", Node: "nfs2", Score: "INFINITY"}}}
+var leftover = &linux.CIB{Constraints: []linux.CIBLocation{{ID: "cli-prefer-home", Resource: "home", Node: "nfs2", Score: "INFINITY"}}}
 
 func confirm(d *design.Design, node string, signs Signs) func(observe.Facts) (*Plan, error) {
 	return func(f observe.Facts) (*Plan, error) { return ConfirmOff(d, f, node, signs) }
@@ -90,7 +91,7 @@ func TestPlans(t *testing.T) {
 	tests := []struct {
 		name      string
 		situation string
-		cib       *observe.CIB
+		cib       *linux.CIB
 		plan      func(observe.Facts) (*Plan, error)
 		want      result
 	}{

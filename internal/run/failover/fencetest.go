@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/host/agent"
 	"github.com/mortarhpc/mortar/internal/host/gate"
@@ -170,7 +171,7 @@ func InterruptedProofs(ctx context.Context, d *design.Design, h ProofHosts, via 
 
 // ReadCIB reads Mortar's part of the cluster's configuration. From the cluster, not
 // from its file, which lags behind.
-func ReadCIB(ctx context.Context, h ProofHosts, via string) (*observe.CIB, error) {
+func ReadCIB(ctx context.Context, h ProofHosts, via string) (*linux.CIB, error) {
 	var out resource.Output
 	if err := h.Call(ctx, via, "query", agent.QueryParams{Argv: []string{"cibadmin", "--query"}}, &out); err != nil {
 		return nil, fmt.Errorf("%s: %w", via, err)
@@ -178,7 +179,7 @@ func ReadCIB(ctx context.Context, h ProofHosts, via string) (*observe.CIB, error
 	if out.Code != 0 {
 		return nil, fmt.Errorf("%s: cibadmin --query: exit code %d: %s", via, out.Code, strings.TrimSpace(out.Stderr))
 	}
-	return observe.ParseCIB([]byte(out.Stdout))
+	return linux.ParseCIB([]byte(out.Stdout))
 }
 
 // Unproven are the levels that the cluster has no valid proof of.

@@ -125,7 +125,7 @@ func (t *tester) topology(ctx context.Context, via, node string, wanted func(*de
 	// What comes in first, so that there is a level at any time.
 	for _, put := range []bool{true, false} {
 		for _, l := range t.d.Levels(node) {
-			if wanted(l) != put || c.HasLevel(l) == put {
+			if wanted(l) != put || observe.HasLevel(c, l) == put {
 				continue
 			}
 			what, how := "put level %d of %s into the topology", []string{"cibadmin", "--modify", "--allow-create"}

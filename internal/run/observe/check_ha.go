@@ -434,7 +434,7 @@ func (v *view) fencing() *Part {
 					good = good && f.Level != Fault
 				}
 			}
-			if v.cib != nil && !v.cib.HasLevel(l) {
+			if v.cib != nil && !HasLevel(v.cib, l) {
 				f := c.add(Fault, fmt.Sprintf("level %d", l.Level), "level %d of fencing %s (%s) is not in the cluster's configuration", l.Level, node, list(ids))
 				f.Mend = "`mortar apply`"
 				good = false
@@ -456,8 +456,8 @@ func (v *view) fencing() *Part {
 }
 
 // HasLevel says whether a level is in the topology as the design has it.
-func (c *CIB) HasLevel(want *design.FenceLevel) bool {
-	return slices.ContainsFunc(c.Levels, func(l CIBLevel) bool {
+func HasLevel(c *linux.CIB, want *design.FenceLevel) bool {
+	return slices.ContainsFunc(c.Levels, func(l linux.CIBLevel) bool {
 		have := strings.Split(l.Devices, ",")
 		for i := range have {
 			have[i] = strings.TrimSpace(have[i])

@@ -10,11 +10,11 @@ import (
 	"time"
 
 	"encoding/json"
-	"encoding/xml"
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/base/netns"
 	"github.com/mortarhpc/mortar/internal/host/agent"
 	"github.com/mortarhpc/mortar/internal/host/resource"
@@ -56,7 +56,7 @@ type Host struct {
 	NetLinks  []Link               `json:"net_links,omitempty"` // interfaces of the host itself
 	Disks     []DiskState          `json:"disks,omitempty"`
 	Strays    []Stray              `json:"strays,omitempty"` // with Disks
-	CIB       *CIB                 `json:"cib,omitempty"`
+	CIB       *linux.CIB           `json:"cib,omitempty"`
 	Outlets   []Outlet             `json:"outlets,omitempty"`
 }
 
@@ -88,56 +88,6 @@ type PathState struct {
 	State string `json:"state"` // SCSI device state: running, offline, transport-offline, blocked …
 	HBA   int    `json:"hba"`   // SCSI host number, -1 if it has none
 }
-
-// CIB is the part of the cluster's configuration that crm_mon does not show.
-// It holds no parameters of resources: those of fence devices may be secret.
-type CIB struct {
-	Levels      []CIBLevel    `xml:"configuration>fencing-topology>fencing-level" json:"levels,omitempty"`
-	Constraints []CIBLocation `xml:"configuration>constraints>rsc_location" json:"constraints,omitempty"`
-	Nodes       []CIBNode     `xml:"configuration>nodes>node" json:"nodes,omitempty"`
-}
-
-// CIBNode is a node with its permanent attributes, as far as they are
-// Mortar's.
-type CIBNode struct {
-	Name  string    `xml:"uname,attr" json:"name"`
-	Attrs []CIBAttr `xml:"instance_attributes>nvpair" json:"attrs,omitempty"`
-}
-
-// CIBAttr is an attribute of a node.
-type CIBAttr struct {
-	Name  string `xml:"name,attr" json:"name"`
-	Value string `xml:"value,attr" json:"value"`
-}
-
-// CIBLevel is a level of fencing for a node.
-type CIBLevel struct {
-	Target  string `xml:"target,attr" json:"target"`
-	Index   int    `xml:"index,attr" json:"index"`
-	Devices string `xml:"devices,attr" json:"devices"` // comma-separated
-}
-
-// CIBLocation is a location constraint.
-type CIBLocation struct {
-	ID       string `xml:"id,attr" json:"id"`
-	Resource string `xml:"rsc,attr" json:"rsc"`
-	Node     string `xml:"node,attr" json:"node"`
-	Score    string `xml:"score,attr" json:"score"`
-}
-
-// ParseCIB reads what a CIB is made of from the cluster's configuration.
-func ParseCIB(text []byte) (*CIB, error) {
-	var c CIB
-	if err := xml.Unmarshal(text, &c); err != nil {
-		return nil, fmt.Errorf("CIB: %w", err)
-	}
-	c.onlyOwn()
-	return &c, nil
-}
-
-// cibFile is where Pacemaker keeps its configuration on disk; it is rewritten
-// on every change. Reading it saves a fork of cibadmin.
-const cibFile = "/var/lib/pacemaker/cib/cib.xml"
 
 // Handlers are the operations this package adds to the agent.
 func Handlers() map[string]agent.Handler {
@@ -225,9 +175,9 @@ func gather(ctx context.Context, sys resource.Sys, pool *statfsPool, r Request) 
 		h.Strays = strays(sys)
 	}
 	if r.CIB {
-		if b, err := sys.ReadFile(cibFile); err == nil {
-			if c, err := ParseCIB(b); err == nil {
-				h.CIB = c
+		if b, err := sys.ReadFile(linux.CIBFile); err == nil {
+			if c, err := linux.ParseCIB(b); err == nil {
+				h.CIB = onlyOwn(c)
 			}
 		}
 	}

@@ -2,7 +2,6 @@ package observe
 
 import (
 	"context"
-	"encoding/xml"
 	"errors"
 	"fmt"
 	"slices"
@@ -10,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/host/agent"
 	"github.com/mortarhpc/mortar/internal/host/resource"
@@ -79,7 +79,7 @@ func (c *Collector) collectOutlets(ctx context.Context, f Facts) {
 func askOutlets(ctx context.Context, sys resource.Sys, asks []OutletAsk, timeout time.Duration) []Outlet {
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("no answer within %v", timeout))
 	defer cancel()
-	cib, cibErr := sys.ReadFile(cibFile)
+	cib, cibErr := sys.ReadFile(linux.CIBFile)
 	out := make([]Outlet, len(asks))
 	var wg sync.WaitGroup
 	for i, a := range asks {
@@ -119,23 +119,16 @@ func outletOn(ctx context.Context, cib []byte, a OutletAsk) (bool, error) {
 
 // fenceParams finds a fence device in the cluster's configuration.
 func fenceParams(cib []byte, id string) (name string, params map[string]string, err error) {
-	var c struct {
-		Primitives []struct {
-			ID    string    `xml:"id,attr"`
-			Class string    `xml:"class,attr"`
-			Type  string    `xml:"type,attr"`
-			Pairs []CIBAttr `xml:"instance_attributes>nvpair"`
-		} `xml:"configuration>resources>primitive"`
-	}
-	if err := xml.Unmarshal(cib, &c); err != nil {
-		return "", nil, fmt.Errorf("%s: %w", cibFile, err)
+	c, err := linux.ParseCIB(cib)
+	if err != nil {
+		return "", nil, fmt.Errorf("%s: %w", linux.CIBFile, err)
 	}
 	for _, p := range c.Primitives {
 		if p.ID != id || p.Class != "stonith" {
 			continue
 		}
 		params = map[string]string{}
-		for _, a := range p.Pairs {
+		for _, a := range p.Params {
 			params[a.Name] = a.Value
 		}
 		return p.Type, params, nil

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 )
 
@@ -107,7 +108,7 @@ func TestFenceParams(t *testing.T) {
 		t.Errorf("%q", text)
 	}
 	// A device that the cluster does not know is said to be so, and nothing runs.
-	got := askOutlets(t.Context(), tree{cibFile: fenceCIB}, []OutletAsk{{"fence-pdu-b", "1"}}, time.Minute)
+	got := askOutlets(t.Context(), tree{linux.CIBFile: fenceCIB}, []OutletAsk{{"fence-pdu-b", "1"}}, time.Minute)
 	if len(got) != 1 || got[0].On || !strings.Contains(got[0].Err, "fence-pdu-b is not in the cluster's configuration") {
 		t.Errorf("%+v", got)
 	}

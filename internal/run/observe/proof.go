@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 )
 
@@ -58,11 +59,16 @@ func ParseProof(s string) (Proof, error) {
 	return p, nil
 }
 
-// Proof is what is recorded of a level, nil if there is nothing (readable).
-func (c *CIB) Proof(node string, level int) *Proof {
-	if c == nil {
-		return nil
+// onlyOwn leaves Mortar's attributes of nodes.
+func onlyOwn(c *linux.CIB) *linux.CIB {
+	for i := range c.Nodes {
+		c.Nodes[i].Attrs = slices.DeleteFunc(c.Nodes[i].Attrs, func(a linux.CIBPair) bool { return !strings.HasPrefix(a.Name, ownAttribute) })
 	}
+	return c
+}
+
+// proofOf is what is recorded of a level, nil if there is nothing (readable).
+func proofOf(c *linux.CIB, node string, level int) *Proof {
 	p, err := ParseProof(c.Attr(node, ProofAttr(level)))
 	if err != nil {
 		return nil
@@ -70,38 +76,16 @@ func (c *CIB) Proof(node string, level int) *Proof {
 	return &p
 }
 
-// Attr is one of Mortar's attributes of a node, "" if it is not set.
-func (c *CIB) Attr(node, name string) string {
-	if c == nil {
-		return ""
-	}
-	for _, n := range c.Nodes {
-		for _, a := range n.Attrs {
-			if n.Name == node && a.Name == name {
-				return a.Value
-			}
-		}
-	}
-	return ""
-}
-
 // Unproven are the levels of fencing that were never tested with the
 // configuration they have in the design.
-func Unproven(d *design.Design, c *CIB) []*design.FenceLevel {
+func Unproven(d *design.Design, c *linux.CIB) []*design.FenceLevel {
 	var out []*design.FenceLevel
 	for _, l := range d.Fencing() {
-		if p := c.Proof(l.Node, l.Level); p == nil || p.Fingerprint != l.Fingerprint() {
+		if p := proofOf(c, l.Node, l.Level); p == nil || p.Fingerprint != l.Fingerprint() {
 			out = append(out, l)
 		}
 	}
 	return out
-}
-
-// onlyOwn leaves Mortar's attributes of nodes.
-func (c *CIB) onlyOwn() {
-	for i := range c.Nodes {
-		c.Nodes[i].Attrs = slices.DeleteFunc(c.Nodes[i].Attrs, func(a CIBAttr) bool { return !strings.HasPrefix(a.Name, ownAttribute) })
-	}
 }
 
 // FenceProblems says what keeps the levels of fencing a node from being used:
@@ -121,7 +105,7 @@ func FenceProblems(d *design.Design, f Facts, node string) []string {
 				out = append(out, p.Text)
 			}
 		}
-		if v.cib != nil && !v.cib.HasLevel(l) {
+		if v.cib != nil && !HasLevel(v.cib, l) {
 			out = append(out, fmt.Sprintf("level %d of fencing %s is not in the cluster's configuration", l.Level, node))
 		}
 	}
@@ -136,7 +120,7 @@ func (v *view) proven(c *Part, node string, history time.Time) {
 	var never []*design.FenceLevel
 	for _, l := range levels {
 		ids := strings.Join(l.IDs(), " + ")
-		p := v.cib.Proof(node, l.Level)
+		p := proofOf(v.cib, node, l.Level)
 		switch {
 		case p == nil:
 			never = append(never, l)

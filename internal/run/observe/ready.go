@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 )
 
@@ -93,7 +94,7 @@ func (c *Collector) HasAddress(ctx context.Context, host, address string) (bool,
 	return h.HasAddress(address), nil
 }
 
-func snapshot(p *design.Pair, m *crm, cib *CIB, waits bool) *Snapshot {
+func snapshot(p *design.Pair, m *crm, cib *linux.CIB, waits bool) *Snapshot {
 	s := &Snapshot{Quorum: m.DC.Quorum, Waits: waits}
 	if m.DC.Present {
 		s.Coordinator = m.DC.Name

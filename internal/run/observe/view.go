@@ -25,7 +25,7 @@ type view struct {
 	byName  map[string]*server // the same
 	crm     *crm               // of the server whose view counts; nil if no server's cluster answers
 	crmOf   *server
-	cib     *CIB
+	cib     *linux.CIB
 	facts   Facts
 }
 
