@@ -14,14 +14,6 @@ import (
 	"github.com/mortarhpc/mortar/internal/serve/cache"
 )
 
-const (
-	// CacheApply brings a cache to its config, as `mortar apply` does; service.
-	CacheApply Kind = "cache-apply"
-	// CacheFill makes the mirror full of dirty data, which is not written to
-	// the disks meanwhile; service, mount point.
-	CacheFill Kind = "cache-fill"
-)
-
 // hostMortar is the binary on a server.
 const hostMortar = "/usr/local/sbin/mortar"
 
@@ -192,9 +184,9 @@ func dirtyAt(s Scene, what string, is func(percent int64) bool) *Sight {
 
 // applyCache does what is to be done to bring the service's cache to its
 // config, where it runs.
-func (e *engine) applyCache(ctx context.Context, server, service string) error {
-	return e.do(ctx, server, resource.Action{
-		Title: "bring the cache to its config", Cmd: []string{hostMortar, "host-cache", "apply", cache.ConfigPath(service)}, Seconds: 600,
+func (e *engine) applyCache(ctx context.Context, f Fault) error {
+	return e.do(ctx, f.On, resource.Action{
+		Title: "bring the cache to its config", Cmd: []string{hostMortar, "host-cache", "apply", cache.ConfigPath(f.Args[0])}, Seconds: 600,
 	})
 }
 

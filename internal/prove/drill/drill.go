@@ -19,56 +19,6 @@ import (
 	"github.com/mortarhpc/mortar/internal/run/scrub"
 )
 
-// Kind of a fault: what is broken. An Injector says which it can do.
-type Kind string
-
-// Kinds of faults; Fault.On and Fault.Args say where.
-const (
-	Freeze   Kind = "freeze"    // the server stops executing; its power stays on
-	Panic    Kind = "panic"     // its kernel panics
-	PowerOff Kind = "power-off" // it loses power at once
-
-	LinkDown   Kind = "link-down"   // a server's cable; network
-	SwitchDown Kind = "switch-down" // a whole network
-
-	PathOut   Kind = "path-out"   // one path of a server to a disk; serial, HBA (from 0)
-	HBAOut    Kind = "hba-out"    // a server's HBA with all its paths; HBA (from 0)
-	PathsOut  Kind = "paths-out"  // every path of a server to every disk
-	ModuleOut Kind = "module-out" // an enclosure's I/O module: one path of both servers; enclosure, module (from 0)
-	DiskOut   Kind = "disk-out"   // a shared disk; serial
-	Corrupt   Kind = "corrupt"    // bytes of a shared disk are overwritten, without an error; serial, offset, length
-	LocalDisk Kind = "local-disk" // one disk of a server's system mirror; which (from 0)
-
-	FeedOff Kind = "feed-off" // a PDU's power
-	BMCDead Kind = "bmc-dead" // a server's BMC answers no more
-	PDUDead Kind = "pdu-dead" // a PDU's controller answers no more; its outlets stay as they are
-
-	// These are done by the agent on the servers, on any hardware.
-	Kill   Kind = "kill"    // a daemon dies at once; its name, or nfsd for the kernel's threads
-	FillFS Kind = "fill-fs" // the service's file system is filled to the last block
-	BitRot Kind = "bit-rot" // Corrupt, where it hits data of the load that is not overwritten
-
-	// These are the administrator's commands; Mend undoes a standby.
-	Move       Kind = "move"        // mortar failover or failback; On is where to
-	Standby    Kind = "standby"     // mortar standby
-	ConfirmOff Kind = "confirm-off" // mortar confirm-off
-)
-
-// Fault is one thing to break, or to be done to the brick.
-type Fault struct {
-	Kind Kind
-	On   string   // server; "" for what belongs to none
-	Args []string // which part, for kinds that need it
-}
-
-func (f Fault) String() string {
-	parts := []string{string(f.Kind)}
-	if f.On != "" {
-		parts = append(parts, f.On)
-	}
-	return strings.Join(append(parts, f.Args...), " ")
-}
-
 // Injector breaks and mends hardware. The engine calls from one goroutine at
 // a time. Heal must work whether or not Inject did, and more than once: it
 // brings what was hit back to how it was, a server powered on and running.

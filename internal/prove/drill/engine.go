@@ -313,8 +313,8 @@ func (e *engine) place(ctx context.Context) error {
 	}
 	e.steps = steps
 	for _, st := range steps {
-		if st.Fault.Kind == LocalDisk {
-			if err := e.mirrored(ctx, st.Fault.On); err != nil {
+		if ready := kinds[st.Fault.Kind].ready; ready != nil {
+			if err := ready(e, ctx, st.Fault); err != nil {
 				return err
 			}
 		}
@@ -635,67 +635,6 @@ func (e *engine) sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// deed says a step in words.
-func deed(s Step) string {
-	f := s.Fault
-	arg := func(i int) string {
-		if i < len(f.Args) {
-			return f.Args[i]
-		}
-		return ""
-	}
-	if s.Mend {
-		return "mending: " + f.String()
-	}
-	switch f.Kind {
-	case Freeze:
-		return "freezing " + f.On
-	case Panic:
-		return "panicking " + f.On
-	case PowerOff:
-		return "cutting the power of " + f.On
-	case LinkDown:
-		return fmt.Sprintf("pulling the %s cable of %s", arg(0), f.On)
-	case SwitchDown:
-		return fmt.Sprintf("switching the %s network off", arg(0))
-	case PathOut:
-		return fmt.Sprintf("cutting the path of %s to disk %s over HBA %s", f.On, arg(0), arg(1))
-	case HBAOut:
-		return fmt.Sprintf("cutting HBA %s of %s", arg(0), f.On)
-	case PathsOut:
-		return "cutting every path of " + f.On
-	case ModuleOut:
-		return fmt.Sprintf("pulling I/O module %s of enclosure %s", arg(1), arg(0))
-	case DiskOut:
-		return "pulling disk " + arg(0)
-	case BitRot:
-		return "overwriting bytes of one disk beneath the RAID"
-	case CacheApply:
-		return "giving SSDs back to the cache of " + arg(0)
-	case CacheFill:
-		return "filling the mirror of dirty data of " + arg(0)
-	case LocalDisk:
-		return "pulling a system disk of " + f.On
-	case FeedOff:
-		return "switching PDU " + arg(0) + " off"
-	case BMCDead:
-		return "killing the BMC of " + f.On
-	case PDUDead:
-		return "killing the controller of PDU " + arg(0)
-	case Kill:
-		return fmt.Sprintf("killing %s on %s", arg(0), f.On)
-	case FillFS:
-		return fmt.Sprintf("filling %s on %s", arg(0), f.On)
-	case Move:
-		return fmt.Sprintf("moving service %s to %s", arg(0), f.On)
-	case Standby:
-		return "putting " + f.On + " in standby"
-	case ConfirmOff:
-		return "confirming that " + f.On + " is off"
-	}
-	return f.String()
-}
-
 // pause waits, and fails at once if the load on a client ends.
 func (e *engine) pause(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
@@ -916,15 +855,10 @@ func (e *engine) heal(ctx context.Context) error {
 		return err
 	}
 	for _, f := range e.injected {
-		var err error
-		switch f.Kind {
-		case DiskOut:
-			err = e.returnDisk(ctx, f.Args[0])
-		case LocalDisk:
-			err = e.returnSystemDisk(ctx, f.On)
-		}
-		if err != nil {
-			return err
+		if back := kinds[f.Kind].back; back != nil {
+			if err := back(e, ctx, f); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

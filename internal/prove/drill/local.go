@@ -36,7 +36,8 @@ func (e *engine) systemMirrors(ctx context.Context, server string) ([]observe.Sy
 }
 
 // mirrored says why a server cannot lose a system disk; nil: it can.
-func (e *engine) mirrored(ctx context.Context, server string) error {
+func (e *engine) mirrored(ctx context.Context, f Fault) error {
+	server := f.On
 	ms, err := e.systemMirrors(ctx, server)
 	if err != nil {
 		return err
@@ -57,7 +58,8 @@ func (e *engine) mirrored(ctx context.Context, server string) error {
 
 // returnSystemDisk gives a system disk that is in its slot again back to its
 // mirrors, and waits until they are whole.
-func (e *engine) returnSystemDisk(ctx context.Context, server string) error {
+func (e *engine) returnSystemDisk(ctx context.Context, f Fault) error {
+	server := f.On
 	e.say("giving the system disk back to its mirror on %s", server)
 	began := time.Now()
 	added := map[string]bool{}

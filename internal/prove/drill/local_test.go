@@ -73,7 +73,7 @@ func TestMirrored(t *testing.T) {
 		"no mirror": {mirrored{degraded: "0", level: "raid0"}, false, "on no md RAID 1"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := tt.m.engine(t).mirrored(t.Context(), "nfs1")
+			err := tt.m.engine(t).mirrored(t.Context(), Fault{On: "nfs1"})
 			var u *Unhealthy
 			var r *Refused
 			switch {
@@ -88,7 +88,7 @@ func TestMirrored(t *testing.T) {
 
 func TestReturnSystemDisk(t *testing.T) {
 	m := &mirrored{degraded: "1", level: "raid1", strays: []observe.Stray{{Dev: "sdz", Array: "md127"}, {Dev: "vdb", Array: "md0"}}}
-	if err := m.engine(t).returnSystemDisk(t.Context(), "nfs1"); err != nil {
+	if err := m.engine(t).returnSystemDisk(t.Context(), Fault{On: "nfs1"}); err != nil {
 		t.Fatal(err)
 	}
 	if d := cmp.Diff([]string{"mdadm --manage /dev/md0 --add /dev/vdb"}, m.ran); d != "" {
@@ -96,7 +96,7 @@ func TestReturnSystemDisk(t *testing.T) {
 	}
 	// A disk that does not come back.
 	m = &mirrored{degraded: "1", level: "raid1"}
-	if err := m.engine(t).returnSystemDisk(t.Context(), "nfs1"); err == nil || !strings.Contains(err.Error(), "not whole") || len(m.ran) > 0 {
+	if err := m.engine(t).returnSystemDisk(t.Context(), Fault{On: "nfs1"}); err == nil || !strings.Contains(err.Error(), "not whole") || len(m.ran) > 0 {
 		t.Errorf("%v, ran %q", err, m.ran)
 	}
 }

@@ -228,7 +228,8 @@ func parseMembers(text string) []string {
 // returnDisk gives a disk that was pulled and is in its slot again back to
 // its array, as a spare or in its old place, by the actions `mortar apply`
 // would run.
-func (e *engine) returnDisk(ctx context.Context, serial string) error {
+func (e *engine) returnDisk(ctx context.Context, f Fault) error {
+	serial := f.Args[0]
 	var g design.Group
 	for _, x := range e.env.Design.Groups {
 		for _, d := range slices.Concat(x.Members, x.Spares) {
@@ -250,7 +251,7 @@ func (e *engine) returnDisk(ctx context.Context, serial string) error {
 		began := time.Now()
 		for {
 			// The kernel sees it a little later.
-			err := e.applyCache(ctx, where[0], e.service.Name)
+			err := e.applyCache(ctx, Fault{On: where[0], Args: []string{e.service.Name}})
 			if err == nil || time.Since(began) > time.Minute || e.sleep(ctx, 2*time.Second) != nil {
 				return err
 			}

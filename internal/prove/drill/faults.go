@@ -1,0 +1,185 @@
+package drill
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Kind of a fault: what is broken. An Injector says which it can do.
+type Kind string
+
+// Kinds of faults; Fault.On and Fault.Args say where. Each has its line in
+// kinds.
+const (
+	Freeze   Kind = "freeze"    // the server stops executing; its power stays on
+	Panic    Kind = "panic"     // its kernel panics
+	PowerOff Kind = "power-off" // it loses power at once
+
+	LinkDown   Kind = "link-down"   // a server's cable; network
+	SwitchDown Kind = "switch-down" // a whole network
+
+	PathOut   Kind = "path-out"   // one path of a server to a disk; serial, HBA (from 0)
+	HBAOut    Kind = "hba-out"    // a server's HBA with all its paths; HBA (from 0)
+	PathsOut  Kind = "paths-out"  // every path of a server to every disk
+	ModuleOut Kind = "module-out" // an enclosure's I/O module: one path of both servers; enclosure, module (from 0)
+	DiskOut   Kind = "disk-out"   // a shared disk; serial
+	Corrupt   Kind = "corrupt"    // bytes of a shared disk are overwritten, without an error; serial, offset, length
+	LocalDisk Kind = "local-disk" // one disk of a server's system mirror; which (from 0)
+
+	FeedOff Kind = "feed-off" // a PDU's power
+	BMCDead Kind = "bmc-dead" // a server's BMC answers no more
+	PDUDead Kind = "pdu-dead" // a PDU's controller answers no more; its outlets stay as they are
+
+	// The agents on the servers do these, on any hardware.
+	Kill       Kind = "kill"        // a daemon dies at once; its name, or nfsd for the kernel's threads
+	FillFS     Kind = "fill-fs"     // the service's file system is filled to the last block
+	BitRot     Kind = "bit-rot"     // Corrupt, where it hits data of the load that is not overwritten
+	CacheApply Kind = "cache-apply" // a cache is brought to its config, as `mortar apply` does; service
+	CacheFill  Kind = "cache-fill"  // the mirror is filled with dirty data, which is not written to the disks meanwhile; service, mount point
+
+	// These are the administrator's commands; Mend undoes a standby.
+	Move       Kind = "move"        // mortar failover or failback; On is where to
+	Standby    Kind = "standby"     // mortar standby
+	ConfirmOff Kind = "confirm-off" // mortar confirm-off
+)
+
+// faultKind is what a drill knows of a kind of fault.
+type faultKind struct {
+	// deed says what is done: {on} is the server, {0} and {1} are the Args.
+	deed string
+	// inject and heal are of a fault that Mortar does itself, through the agents
+	// or by the administrator's commands; others are the Injector's. can says why
+	// it cannot be done; nil: it always can. A fault without heal mends itself.
+	can          func(e *engine, f Fault) error
+	inject, heal deedFunc
+	// ready refuses a brick that would not survive the fault.
+	ready deedFunc
+	// back is what is left to be done once the hardware is whole again.
+	back deedFunc
+}
+
+type deedFunc func(e *engine, ctx context.Context, f Fault) error
+
+var kinds = map[Kind]faultKind{
+	Freeze:     {deed: "freezing {on}"},
+	Panic:      {deed: "panicking {on}"},
+	PowerOff:   {deed: "cutting the power of {on}"},
+	LinkDown:   {deed: "pulling the {0} cable of {on}"},
+	SwitchDown: {deed: "switching the {0} network off"},
+	PathOut:    {deed: "cutting the path of {on} to disk {0} over HBA {1}"},
+	HBAOut:     {deed: "cutting HBA {0} of {on}"},
+	PathsOut:   {deed: "cutting every path of {on}"},
+	ModuleOut:  {deed: "pulling I/O module {1} of enclosure {0}"},
+	DiskOut:    {deed: "pulling disk {0}", back: (*engine).returnDisk},
+	Corrupt:    {deed: "overwriting {2} bytes of disk {0} at offset {1}"},
+	LocalDisk:  {deed: "pulling a system disk of {on}", ready: (*engine).mirrored, back: (*engine).returnSystemDisk},
+	FeedOff:    {deed: "switching PDU {0} off"},
+	BMCDead:    {deed: "killing the BMC of {on}"},
+	PDUDead:    {deed: "killing the controller of PDU {0}"},
+
+	Kill:       {deed: "killing {0} on {on}", can: mayKill, inject: (*engine).kill, heal: (*engine).startDaemon},
+	FillFS:     {deed: "filling {0} on {on}", inject: (*engine).fill, heal: (*engine).empty},
+	BitRot:     {deed: "overwriting bytes of one disk beneath the RAID", can: mayRot, inject: (*engine).spoil}, // the scrub mends it, or the verdict says that it did not
+	CacheApply: {deed: "giving SSDs back to the cache of {0}", inject: (*engine).applyCache},
+	CacheFill:  {deed: "filling the mirror of dirty data of {0}", inject: (*engine).fillCache, heal: (*engine).drainCache},
+
+	Move:       {deed: "moving service {0} to {on}", can: hasOperator, inject: (*engine).move}, // it may stay where it is
+	Standby:    {deed: "putting {on} in standby", can: hasOperator, inject: (*engine).standby, heal: (*engine).unstandby},
+	ConfirmOff: {deed: "confirming that {on} is off", can: hasOperator, inject: (*engine).confirmOff},
+}
+
+// HardwareKinds are those that an Injector is asked for, in the order of their
+// names.
+func HardwareKinds() []Kind {
+	var out []Kind
+	for k, how := range kinds {
+		if how.inject == nil {
+			out = append(out, k)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// Fault is one thing to break, or to be done to the brick.
+type Fault struct {
+	Kind Kind
+	On   string   // server; "" for what belongs to none
+	Args []string // which part, for kinds that need it
+}
+
+func (f Fault) String() string {
+	parts := []string{string(f.Kind)}
+	if f.On != "" {
+		parts = append(parts, f.On)
+	}
+	return strings.Join(append(parts, f.Args...), " ")
+}
+
+// deed says a step in words.
+func deed(s Step) string {
+	if s.Mend {
+		return "mending: " + s.Fault.String()
+	}
+	words := []string{"{on}", s.Fault.On}
+	for i, a := range s.Fault.Args {
+		words = append(words, "{"+strconv.Itoa(i)+"}", a)
+	}
+	return strings.NewReplacer(words...).Replace(kinds[s.Fault.Kind].deed)
+}
+
+// injector is who does a fault: Mortar itself, or the hardware's injector.
+func (e *engine) injector(f Fault) Injector {
+	if how := kinds[f.Kind]; how.inject != nil {
+		return ours{e, how}
+	}
+	return e.env.Injector
+}
+
+// ours injects the faults that Mortar does itself.
+type ours struct {
+	e *engine
+	faultKind
+}
+
+func (o ours) Can(f Fault) error {
+	if o.can == nil {
+		return nil
+	}
+	return o.can(o.e, f)
+}
+
+func (o ours) Inject(ctx context.Context, f Fault) error { return o.inject(o.e, ctx, f) }
+
+func (o ours) Heal(ctx context.Context, f Fault) error {
+	if o.heal == nil {
+		return nil
+	}
+	return o.heal(o.e, ctx, f)
+}
+
+func hasOperator(e *engine, f Fault) error {
+	if e.env.Operator == nil {
+		return fmt.Errorf("there is nobody to do %q", f.Kind)
+	}
+	return nil
+}
+
+func (e *engine) move(ctx context.Context, f Fault) error {
+	return e.env.Operator.Move(ctx, f.Args[0], f.On)
+}
+
+func (e *engine) standby(ctx context.Context, f Fault) error {
+	return e.env.Operator.Standby(ctx, f.On, true)
+}
+
+func (e *engine) unstandby(ctx context.Context, f Fault) error {
+	return e.env.Operator.Standby(ctx, f.On, false)
+}
+
+func (e *engine) confirmOff(ctx context.Context, f Fault) error {
+	return e.env.Operator.ConfirmOff(ctx, f.On)
+}
