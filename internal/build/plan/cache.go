@@ -10,10 +10,6 @@ import (
 	"github.com/mortarhpc/mortar/internal/serve/cache"
 )
 
-// cachePackages are what a cache needs of Debian: bcache-tools makes bcache's
-// superblocks, fdisk has sfdisk, smartmontools tell how worn an SSD is.
-var cachePackages = []string{"bcache-tools", "fdisk", "smartmontools"}
-
 // cacheUnit brings the cache of a single server's service up at boot.
 func cacheUnit(service string) string { return "mortar-cache-" + service + ".service" }
 
@@ -66,12 +62,9 @@ func (b *builder) cacheSSDs() {
 	}
 }
 
-// The rules of udev that a cache needs, on the server and in its initial RAM
-// disk.
-const (
-	bcacheRules = "/etc/udev/rules.d/69-bcache.rules"
-	cacheRules  = "/etc/udev/rules.d/63-mortar-cache.rules"
-)
+// cacheRules are rules of udev that a cache needs, on the server and in its
+// initial RAM disk, besides those that replace the ones of bcache-tools.
+const cacheRules = "/etc/udev/rules.d/63-mortar-cache.rules"
 
 // cacheFiles are the cache's files on a server.
 func (b *builder) cacheFiles(h string) {
@@ -82,7 +75,7 @@ func (b *builder) cacheFiles(h string) {
 		return // storage reports it
 	}
 	b.add(StageKernel, h, "no bcache by itself", &resource.TextFile{
-		Path: bcacheRules,
+		Path: b.distro(h).BcacheRules,
 		Content: []byte(resource.Header + "# In place of the rules of bcache-tools: a set or a backing device that is registered as\n" +
 			"# soon as it is seen could be in use on the other server.\n"),
 	})

@@ -38,9 +38,6 @@ const (
 	StageFencing    = "fencing"
 )
 
-// releases of Debian that are supported.
-var releases = []string{"12", "13"}
-
 const (
 	secretsDir = "/etc/mortar/secrets"
 	mortarPath = "/usr/local/sbin/mortar" // a link to this binary, made when the host is reached
@@ -51,6 +48,9 @@ const (
 // spec names, and CorosyncKey.
 func Desired(d *design.Design, facts Facts, secrets func(file string) ([]byte, error)) ([]Step, error) {
 	b := newBuilder(d, &d.Pairs[0], facts, secrets)
+	if err := b.distributions(); err != nil {
+		return nil, err
+	}
 	if err := b.profile(); err != nil {
 		return nil, err
 	}
@@ -187,7 +187,7 @@ func refs(ks []design.Disk) []resource.DiskRef {
 // disk that is missing or carries what is not ours.
 func (b *builder) checks() {
 	for _, h := range append(slices.Clone(b.servers), b.clientNames()...) {
-		r := &resource.Host{Name: h, Releases: releases, NodeName: b.pair.HA != nil && slices.Contains(b.servers, h)}
+		r := &resource.Host{Name: h, NodeName: b.pair.HA != nil && slices.Contains(b.servers, h)}
 		for _, m := range b.d.MTUs(h) {
 			r.MTUs = append(r.MTUs, resource.WantedMTU(m))
 		}
@@ -309,25 +309,11 @@ func (b *builder) digest(s *design.Service) string {
 }
 
 func (b *builder) packages() {
-	server := []string{"mdadm", "lvm2", "multipath-tools", "xfsprogs", "nfs-kernel-server", "nfs-common", "rpcbind"}
-	p := &resource.Packages{Names: server}
-	if b.pair.HA != nil {
-		// ipmitool and ping are what a fence test witnesses with.
-		p.Names = append(p.Names, "corosync", "pacemaker", "pacemaker-cli-utils", "resource-agents", "ipmitool", "iputils-ping")
-		// Debian 12 has all fence agents in one package.
-		p.ByRelease = map[string][]string{
-			"12": {"fence-agents"},
-			"13": {"fence-agents-ipmilan", "fence-agents-apc-snmp"},
-		}
-	}
-	if b.cached() != nil {
-		p.Names = append(p.Names, cachePackages...)
-	}
 	for _, s := range b.servers {
-		b.add(StagePackages, s, "packages", p)
+		b.add(StagePackages, s, "packages", b.serverPackages(s))
 	}
 	for _, c := range b.clientNames() {
-		b.add(StagePackages, c, "packages", &resource.Packages{Names: []string{"nfs-common", "rpcbind"}})
+		b.add(StagePackages, c, "packages", &resource.Packages{Names: b.distro(c).Packages.NFSClient})
 	}
 }
 
@@ -429,11 +415,11 @@ func (b *builder) mdFiles(h, lines string, arrays, files []string) {
 		c := s.Storage.Cache
 		lines += ignoreSSDs(c)
 		arrays = slices.Concat(arrays, c.DirtyUUIDs, c.CleanUUIDs)
-		files = append(files, bcacheRules, cacheRules)
+		files = append(files, b.distro(h).BcacheRules, cacheRules)
 		b.cacheFiles(h)
 	}
 	b.add(StageKernel, h, "md configuration", &resource.MDConf{
-		Path: "/etc/mdadm/mdadm.conf.d/mortar.conf", Content: []byte(resource.Header + lines), Arrays: arrays,
+		Path: b.distro(h).MDConf.Dir + "mortar.conf", Content: []byte(resource.Header + lines), Arrays: arrays,
 	})
 	b.add(StageKernel, h, "initial RAM disk", &resource.Initramfs{Arrays: arrays, Files: files})
 }
@@ -660,12 +646,12 @@ func (b *builder) nfs() error {
 					"by its address, so that must be its name too, or they do not reclaim their locks",
 			})
 		}
-		b.add(StageNFS, h, "resource agent", &resource.Directory{Path: "/usr/lib/ocf/resource.d/mortar"})
+		b.add(StageNFS, h, "resource agent", &resource.Directory{Path: b.distro(h).OCF + "/mortar"})
 		b.add(StageNFS, h, "resource agent ocf:mortar:service", &resource.Symlink{
-			Path: "/usr/lib/ocf/resource.d/mortar/service", Target: mortarPath,
+			Path: b.distro(h).OCF + "/mortar/service", Target: mortarPath,
 		})
 		b.add(StageNFS, h, "resource agent ocf:mortar:watch", &resource.Symlink{
-			Path: "/usr/lib/ocf/resource.d/mortar/watch", Target: mortarPath,
+			Path: b.distro(h).OCF + "/mortar/watch", Target: mortarPath,
 		})
 		for _, s := range b.services() {
 			r, err := b.ocfConfig(s)

@@ -10,6 +10,7 @@ import (
 // name. A host that is missing counts as one that has nothing yet.
 type Facts struct {
 	Hosts map[string]resource.HostFacts
+	OS    map[string]linux.OSRelease
 }
 
 // HasArray tells whether the md array with this UUID is assembled on a host.

@@ -24,15 +24,7 @@ func arraySteps(d *design.Design) ([]Step, error) {
 	}
 	own.Pairs = []design.Pair{pair}
 	b := newBuilder(&own, &own.Pairs[0], Facts{}, offlineSecrets)
-	packages := []string{"lvm2", "xfsprogs", "nfs-kernel-server", "nfs-common", "rpcbind"}
-	if !b.localRAID() {
-		packages = append(packages, "multipath-tools")
-	}
-	if b.cached() != nil {
-		packages = append(packages, cachePackages...)
-		packages = append(packages, "mdadm")
-	}
-	b.arrayHosts(packages...)
+	b.arrayHosts()
 	b.cacheSSDs()
 	for _, s := range b.servers {
 		if b.cached() != nil {
@@ -47,7 +39,7 @@ func arraySteps(d *design.Design) ([]Step, error) {
 		}
 	}
 	for _, c := range b.clientNames() {
-		b.add(StagePackages, c, "packages", &resource.Packages{Names: []string{"nfs-common", "rpcbind"}})
+		b.add(StagePackages, c, "packages", &resource.Packages{Names: b.distro(c).Packages.NFSClient})
 		b.add(StageKernel, c, "kernel modules", &resource.Modules{Names: []string{"nfs"}, Options: b.settings("client", "module")})
 		b.add(StageKernel, c, "kernel settings", &resource.Sysctl{Path: "/etc/sysctl.d/90-mortar.conf", Settings: b.settings("client", "sysctl")})
 	}
@@ -73,17 +65,23 @@ func inStages(steps []Step) []Step {
 }
 
 // arrayHosts are checks and packages.
-func (b *builder) arrayHosts(server ...string) {
-	all := append(append([]string{}, b.servers...), b.clientNames()...)
-	for _, h := range all {
-		b.add(StageHosts, h, "host "+h, &resource.Host{Name: h, Releases: releases})
-	}
-	p := &resource.Packages{Names: server}
-	if b.d.Flavour != spec.NFS {
-		p.Names = append(p.Names, "corosync", "pacemaker", "pacemaker-cli-utils", "resource-agents")
-		p.ByRelease = map[string][]string{"12": {"fence-agents"}, "13": {"fence-agents-ipmilan", "fence-agents-apc-snmp"}}
+func (b *builder) arrayHosts() {
+	for _, h := range slices.Concat(b.servers, b.clientNames()) {
+		b.add(StageHosts, h, "host "+h, &resource.Host{Name: h})
 	}
 	for _, s := range b.servers {
+		d := b.distro(s).Packages
+		p := &resource.Packages{Names: slices.Concat(d.LVM, d.XFS, d.NFSServer)}
+		if !b.localRAID() {
+			p.Names = append(p.Names, d.Multipath...)
+		}
+		if b.cached() != nil {
+			p.Names = slices.Concat(p.Names, d.Cache, d.MD)
+		}
+		if b.pair.HA != nil {
+			p.Names = append(p.Names, d.Cluster...)
+			p.Fence = d.FenceAgents
+		}
 		b.add(StagePackages, s, "packages", p)
 	}
 }

@@ -21,14 +21,6 @@ const (
 	StageParams   = "Lustre settings"
 )
 
-// Packages of Lustre. The project builds them for Debian, RHEL and SLES;
-// names are those of its Debian packaging.
-// Source: Lustre Operations Manual, 8.1.
-var (
-	lustreServer = []string{"lustre-server-modules", "lustre-server-utils", "lustre-resource-agents", "e2fsprogs"}
-	lustreClient = []string{"lustre-client-modules", "lustre-client-utils"}
-)
-
 // lustreArraysConf lists a module's md arrays for the resource agent.
 const lustreArraysConf = "/etc/mortar/arrays.conf"
 
@@ -60,17 +52,17 @@ func lustreSteps(d *design.Design) ([]Step, error) {
 // server that mounts it as a rule.
 func (b *builder) lustreModule(m *design.Pair) {
 	jbod := !strings.HasPrefix(m.Targets()[0].Device, "/dev/mapper/") // else it is a LUN
-	packages := append([]string{"corosync", "pacemaker", "pacemaker-cli-utils", "resource-agents", "multipath-tools"}, lustreServer...)
-	if jbod {
-		packages = append(packages, "mdadm")
-		if m.Role == "mds" {
-			packages = append(packages, "lvm2")
-		}
-	}
 	for _, h := range m.Servers {
-		b.add(StageHosts, h, "host "+h, &resource.Host{Name: h, Releases: releases})
-		b.add(StagePackages, h, "packages", &resource.Packages{Names: packages, ByRelease: map[string][]string{
-			"12": {"fence-agents"}, "13": {"fence-agents-ipmilan", "fence-agents-apc-snmp"}}})
+		b.add(StageHosts, h, "host "+h, &resource.Host{Name: h})
+		d := b.distro(h).Packages
+		p := &resource.Packages{Names: slices.Concat(d.Cluster, d.Multipath, d.LustreServer), Fence: d.FenceAgents}
+		if jbod {
+			p.Names = append(p.Names, d.MD...)
+			if m.Role == "mds" {
+				p.Names = append(p.Names, d.LVM...)
+			}
+		}
+		b.add(StagePackages, h, "packages", p)
 		b.lnet(h)
 		if jbod {
 			b.lustreDisks(h, m)
@@ -309,8 +301,8 @@ func (b *builder) lustreSystem() {
 	}
 	first := true
 	for _, c := range b.clientNames() {
-		b.add(StageHosts, c, "host "+c, &resource.Host{Name: c, Releases: releases})
-		b.add(StagePackages, c, "packages", &resource.Packages{Names: lustreClient})
+		b.add(StageHosts, c, "host "+c, &resource.Host{Name: c})
+		b.add(StagePackages, c, "packages", &resource.Packages{Names: b.distro(c).Packages.LustreClient})
 		b.lnet(c)
 		b.add(StageClients, c, "mount "+l.Mount, &resource.MountPoint{
 			Source: l.Source, Path: l.Mount, Type: "lustre", Fstab: true,

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/host/agent"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 )
@@ -88,7 +89,7 @@ const hostsAtOnce = 64
 
 // Observe gathers the facts of all hosts.
 func Observe(ctx context.Context, hosts map[string]Host) (Facts, error) {
-	f := Facts{Hosts: map[string]resource.HostFacts{}}
+	f := Facts{Hosts: map[string]resource.HostFacts{}, OS: map[string]linux.OSRelease{}}
 	var mu sync.Mutex
 	err := eachHost(ctx, names(hosts), func(ctx context.Context, name string) error {
 		var facts agent.Facts
@@ -97,7 +98,7 @@ func Observe(ctx context.Context, hosts map[string]Host) (Facts, error) {
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		f.Hosts[name] = facts.HostFacts
+		f.Hosts[name], f.OS[name] = facts.HostFacts, facts.OSRelease
 		return nil
 	})
 	return f, err

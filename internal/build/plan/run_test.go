@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/host/agent"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 )
@@ -63,7 +64,7 @@ func (h *fakeHost) Call(ctx context.Context, op string, params, result any, _ fu
 	var answer any
 	switch op {
 	case "facts":
-		answer = agent.Facts{HostFacts: resource.HostFacts{Disks: []resource.DiskFact{{Serial: h.name}}}}
+		answer = agent.Facts{Hello: agent.Hello{OSRelease: linux.OSRelease{ID: "debian", Version: "13"}}, HostFacts: resource.HostFacts{Disks: []resource.DiskFact{{Serial: h.name}}}}
 	case "diffs":
 		var p agent.DiffsParams
 		if err := json.Unmarshal(raw, &p); err != nil {
@@ -363,7 +364,7 @@ func TestLostHost(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	f, err := Observe(t.Context(), hosts)
-	if err != nil || f.Hosts["x"].Disks[0].Serial != "x" {
+	if err != nil || f.Hosts["x"].Disks[0].Serial != "x" || f.OS["x"].ID != "debian" {
 		t.Errorf("%+v %v", f, err)
 	}
 }

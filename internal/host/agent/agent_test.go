@@ -87,7 +87,7 @@ func TestCalls(t *testing.T) {
 	ctx := t.Context()
 
 	var hello Hello
-	if err := c.Call(ctx, "hello", nil, &hello, nil); err != nil || hello.Protocol != Protocol || hello.Hostname == "" || hello.OSID == "" || hello.MemBytes < 1<<20 || hello.BootID == "" {
+	if err := c.Call(ctx, "hello", nil, &hello, nil); err != nil || hello.Protocol != Protocol || hello.Hostname == "" || hello.ID == "" || hello.MemBytes < 1<<20 || hello.BootID == "" {
 		t.Errorf("hello: %+v %v", hello, err)
 	}
 	var now TimeResult

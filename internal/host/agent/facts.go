@@ -16,18 +16,16 @@ import (
 
 // Hello says who answers.
 type Hello struct {
-	Protocol  int    `json:"protocol"`
-	Version   string `json:"version"`    // of this binary
-	Binary    string `json:"binary"`     // its path on the host
-	Hostname  string `json:"hostname"`   // uname -n
-	OSID      string `json:"os_id"`      // ID of os-release(5): debian
-	OSVersion string `json:"os_version"` // VERSION_ID of os-release(5): 13
-	OSName    string `json:"os_name"`    // PRETTY_NAME of os-release(5)
-	Kernel    string `json:"kernel"`     // uname -r
-	UID       int    `json:"uid"`
-	BootID    string `json:"boot_id"`
-	NowNS     int64  `json:"now_ns"`    // wall clock, ns since 1970
-	MemBytes  int64  `json:"mem_bytes"` // memory, bytes
+	Protocol int    `json:"protocol"`
+	Version  string `json:"version"`  // of this binary
+	Binary   string `json:"binary"`   // its path on the host
+	Hostname string `json:"hostname"` // uname -n
+	linux.OSRelease
+	Kernel   string `json:"kernel"` // uname -r
+	UID      int    `json:"uid"`
+	BootID   string `json:"boot_id"`
+	NowNS    int64  `json:"now_ns"`    // wall clock, ns since 1970
+	MemBytes int64  `json:"mem_bytes"` // memory, bytes
 }
 
 // Facts are what a plan needs to know of a host before it is made.
@@ -42,7 +40,6 @@ func (h HostSys) Hello() (Hello, error) {
 	if err != nil {
 		return Hello{}, hostError("os-release", err)
 	}
-	os1 := linux.ParseOSRelease(string(release))
 	var u unix.Utsname
 	if err := unix.Uname(&u); err != nil {
 		return Hello{}, hostError("uname", err)
@@ -54,8 +51,8 @@ func (h HostSys) Hello() (Hello, error) {
 	return Hello{
 		Protocol: Protocol, Version: version(), Binary: exe,
 		Hostname: unix.ByteSliceToString(u.Nodename[:]), Kernel: unix.ByteSliceToString(u.Release[:]),
-		OSID: os1["ID"], OSVersion: os1["VERSION_ID"], OSName: os1["PRETTY_NAME"],
-		UID: os.Geteuid(), BootID: h.line("/proc/sys/kernel/random/boot_id"),
+		OSRelease: linux.ParseOSRelease(string(release)),
+		UID:       os.Geteuid(), BootID: h.line("/proc/sys/kernel/random/boot_id"),
 		NowNS: time.Now().UnixNano(), MemBytes: h.memory(),
 	}, nil
 }

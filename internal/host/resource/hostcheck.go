@@ -3,19 +3,20 @@ package resource
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"slices"
+	"io/fs"
 	"strings"
 
+	"github.com/mortarhpc/mortar/internal/base/distro"
 	"github.com/mortarhpc/mortar/internal/base/linux"
 )
 
-// Host is what a host must be before anything is changed on it: a supported
-// distribution, reached as root.
+// Host is what a host must be before anything is changed on it: reached as
+// root, with the name and the MTUs of the spec. The plan has seen already
+// whether its distribution is supported.
 type Host struct {
 	Name string
-	// Releases are the supported VERSION_IDs of Debian.
-	Releases []string
 	// NodeName: the host must call itself by its name in the spec, because
 	// Corosync, Pacemaker and LVM know it by that.
 	NodeName bool `json:",omitempty"`
@@ -37,19 +38,6 @@ func (h *Host) ID() string { return h.Name }
 
 // Diff never has actions; what is wrong is a Refusal.
 func (h *Host) Diff(ctx context.Context, sys Sys) ([]Action, error) {
-	v, err := osRelease(sys)
-	if err != nil {
-		return nil, &Refusal{
-			What: fmt.Sprintf("%s has no readable /etc/os-release", h.Name),
-			Mend: "use a host with Debian " + strings.Join(h.Releases, " or "),
-		}
-	}
-	if v["ID"] != "debian" || !slices.Contains(h.Releases, v["VERSION_ID"]) {
-		return nil, &Refusal{
-			What: fmt.Sprintf("%s runs %s, which is not supported", h.Name, v["PRETTY_NAME"]),
-			Mend: "install Debian " + strings.Join(h.Releases, " or "),
-		}
-	}
 	if h.NodeName {
 		own, err := readTrim(sys, "/proc/sys/kernel/hostname")
 		if err != nil {
@@ -121,7 +109,11 @@ func (h *Host) checkMTUs(ctx context.Context, sys Sys) error {
 	}
 }
 
-func osRelease(sys Sys) (map[string]string, error) {
+// distroOf is what the host's distribution calls things.
+func distroOf(sys Sys) (distro.Distro, error) {
 	b, err := sys.ReadFile("/etc/os-release")
-	return linux.ParseOSRelease(string(b)), err
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return distro.Distro{}, err
+	}
+	return distro.Of(linux.ParseOSRelease(string(b)))
 }

@@ -5,10 +5,10 @@ import (
 	"errors"
 	"io/fs"
 	"maps"
-	"path"
 	"slices"
 	"strings"
 
+	"github.com/mortarhpc/mortar/internal/base/distro"
 	"github.com/mortarhpc/mortar/internal/base/md"
 )
 
@@ -33,62 +33,64 @@ func (i *Initramfs) Kind() string { return "initramfs" }
 // ID is "initrd".
 func (i *Initramfs) ID() string { return "initrd" }
 
-const (
-	initramfsHook   = "/etc/initramfs-tools/hooks/mortar"
-	updateInitramfs = "/usr/sbin/update-initramfs"
-	mdadmConf       = "/etc/mdadm/mdadm.conf"
-	mdadmAltConf    = "/etc/mdadm.conf" // read where the other is missing
-	mdadmConfDir    = "/etc/mdadm/mdadm.conf.d/"
-)
-
 // Diff reads the image of each kernel. A host that boots without such images
 // has only the hook.
 func (i *Initramfs) Diff(ctx context.Context, sys Sys) ([]Action, error) {
+	d, err := distroOf(sys)
+	if err != nil {
+		return nil, err
+	}
 	hook := TextFile{
-		Path: initramfsHook, Mode: 0o755, Content: []byte(i.hook()),
+		Path: d.Initrd.Hook, Mode: d.Initrd.HookMode, Content: []byte(i.hook(d)),
 		Why: "each initial RAM disk that is built from now on leaves the brick's arrays alone",
 	}
 	as, err := hook.Diff(ctx, sys)
 	if err != nil {
 		return nil, err
 	}
-	images, err := sys.Glob("/boot/initrd.img-*")
+	images, err := sys.Glob(d.Initrd.Images)
 	if err != nil {
 		return nil, err
 	}
 	for _, image := range images {
-		kernel := strings.TrimPrefix(image, "/boot/initrd.img-")
+		kernel := between(image, d.Initrd.Images)
 		if ok, err := exists(sys, "/lib/modules/"+kernel); err != nil {
 			return nil, err
 		} else if !ok {
 			continue // a copy that somebody keeps, of no installed kernel
 		}
-		lacks, err := i.lacks(ctx, sys, image)
+		lacks, err := i.lacks(ctx, sys, d.MDConf, image)
 		if err != nil {
 			return nil, err
 		}
 		if lacks == "" {
 			continue
 		}
-		if ok, err := exists(sys, updateInitramfs); err != nil {
+		if ok, err := exists(sys, d.Initrd.Tool); err != nil {
 			return nil, err
 		} else if !ok {
 			return nil, &Refusal{
-				What: image + ": " + lacks + ", and there is no " + updateInitramfs + " to build it anew",
-				Mend: "install initramfs-tools, the only builder of initial RAM disks that mortar works with",
+				What: image + ": " + lacks + ", and there is no " + d.Initrd.Tool + " to build it anew",
+				Mend: "install " + d.Initrd.Package + ", the only builder of initial RAM disks that mortar works with on " + d.Name,
 			}
 		}
 		as = append(as, Action{
 			Title: "rebuild the initial RAM disk of " + kernel + ": " + lacks,
-			Cmd:   []string{"update-initramfs", "-u", "-k", kernel}, Seconds: 900,
+			Cmd:   d.Initrd.Rebuild(kernel), Seconds: 900,
 		})
 	}
 	return as, nil
 }
 
+// between is the part of a path for which the * of a pattern stands.
+func between(path, pattern string) string {
+	before, after, _ := strings.Cut(pattern, "*")
+	return strings.TrimSuffix(strings.TrimPrefix(path, before), after)
+}
+
 // lacks says what keeps an image from being safe; "" if nothing does.
-func (i *Initramfs) lacks(ctx context.Context, sys Sys, image string) (string, error) {
-	got, err := sys.Initrd(ctx, image, slices.Concat([]string{mdadmConf, mdadmAltConf, mdadmConfDir + "*"}, i.Files))
+func (i *Initramfs) lacks(ctx context.Context, sys Sys, conf distro.MDConf, image string) (string, error) {
+	got, err := sys.Initrd(ctx, image, slices.Concat([]string{conf.Main, conf.Alt, conf.Dir + "*"}, i.Files))
 	if ctx.Err() != nil {
 		return "", err
 	}
@@ -97,12 +99,12 @@ func (i *Initramfs) lacks(ctx context.Context, sys Sys, image string) (string, e
 	}
 	ignored := map[string]bool{}
 	for _, name := range slices.Sorted(maps.Keys(got)) {
-		if name != mdadmConf && name != mdadmAltConf && !strings.HasPrefix(name, mdadmConfDir) {
+		if name != conf.Main && name != conf.Alt && !strings.HasPrefix(name, conf.Dir) {
 			continue
 		}
 		for _, a := range md.ConfArrays(got[name]) {
 			if a.Ignored() {
-				ignored[md.Hex(a.UUID)] = ignored[md.Hex(a.UUID)] || name == mdadmConf
+				ignored[md.Hex(a.UUID)] = ignored[md.Hex(a.UUID)] || name == conf.Main
 			} else if i.ours(a.UUID) {
 				return "its " + name + " has " + a.Device + " assembled (array " + md.UUID(a.UUID) + ")", nil
 			}
@@ -110,7 +112,7 @@ func (i *Initramfs) lacks(ctx context.Context, sys Sys, image string) (string, e
 	}
 	for _, u := range i.Arrays {
 		if !ignored[md.Hex(u)] {
-			return "its " + mdadmConf + " does not say that array " + md.UUID(u) + " is to be ignored", nil
+			return "its " + conf.Main + " does not say that array " + md.UUID(u) + " is to be ignored", nil
 		}
 	}
 	for _, f := range i.Files {
@@ -132,56 +134,13 @@ func (i *Initramfs) ours(uuid string) bool {
 	return slices.ContainsFunc(i.Arrays, func(u string) bool { return md.SameUUID(u, uuid) })
 }
 
-// hook is a script of initramfs-tools(7). It runs after those of packages,
-// which are in another directory, and takes out what they say of our arrays:
-// of two lines for an array mdadm --assemble --scan follows the one that does
-// not ignore it.
-func (i *Initramfs) hook() string {
+// hook has the distribution's builder do it.
+func (i *Initramfs) hook(d distro.Distro) string {
 	var uuids []string
 	for _, u := range i.Arrays {
 		uuids = append(uuids, md.UUID(u))
 	}
-	var b strings.Builder
-	b.WriteString(`#!/bin/sh
-` + Header + `# The initial RAM disk leaves the arrays of the brick alone: on a server that was
-# fenced they belong to its partner, which writes to them. mdadm's own hook copies
-# nothing of /etc/mdadm/mdadm.conf.d, and adds a line for each array that it sees.
-set -eu
-[ "${1:-}" != prereqs ] || exit 0
-arrays="` + strings.Join(uuids, " ") + `"
-conf=$DESTDIR` + mdadmConf + `
-mkdir -p "$DESTDIR` + strings.TrimSuffix(mdadmConfDir, "/") + `"
-[ -e "$conf" ] || : > "$conf"
-for file in "$conf" "$DESTDIR` + mdadmAltConf + `" "$DESTDIR` + mdadmConfDir + `"*; do
-  [ -f "$file" ] || continue
-  # A line that begins with a blank goes on with the one before.
-  awk -v arrays="$arrays" '
-    function end(  words, n, i) {
-      gsub(/[^0-9a-z]/, "", line)
-      n = split(tolower(arrays), words, " ")
-      for (i = 1; i <= n; i++) {
-        gsub(/:/, "", words[i])
-        if (line ~ /^arr/ && index(line, "uuid" words[i])) text = ""
-      }
-      printf "%s", text
-      text = line = ""
-    }
-    /^[^ \t#]/ { end() }
-    { text = text $0 "\n" }
-    !/^[ \t]*#/ { line = line tolower($0) }
-    END { end() }
-  ' "$file" > "$file.mortar"
-  cat "$file.mortar" > "$file"
-  rm "$file.mortar"
-done
-for array in $arrays; do
-  echo "ARRAY <ignore> UUID=$array" >> "$conf"
-done
-`)
-	for _, f := range i.Files {
-		b.WriteString("mkdir -p \"$DESTDIR" + path.Dir(f) + "\"\ncp -p " + f + " \"$DESTDIR" + f + "\"\n")
-	}
-	return b.String()
+	return d.Initrd.HookText(Header, d.MDConf, uuids, i.Files)
 }
 
 // MDConf is a file of mdadm.conf(5) that is the only one to name its arrays:
@@ -207,11 +166,15 @@ func (c *MDConf) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 	if err != nil {
 		return nil, err
 	}
-	others, err := sys.Glob(mdadmConfDir + "*.conf")
+	d, err := distroOf(sys)
 	if err != nil {
 		return nil, err
 	}
-	for _, p := range append([]string{mdadmConf, mdadmAltConf}, others...) {
+	others, err := sys.Glob(d.MDConf.Dir + "*.conf")
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range append([]string{d.MDConf.Main, d.MDConf.Alt}, others...) {
 		if p == c.Path {
 			continue
 		}

@@ -8,6 +8,17 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/mortarhpc/mortar/internal/base/distro"
+)
+
+// osRelease has a fake host be Debian 13.
+const osRelease = "ID=debian\nVERSION_ID=\"13\"\n"
+
+var (
+	debian13     = distro.Default()
+	mdadmConf    = debian13.MDConf.Main
+	mdadmConfDir = debian13.MDConf.Dir
 )
 
 const (
@@ -18,10 +29,10 @@ const (
 func TestInitramfs(t *testing.T) {
 	const rules = "/etc/udev/rules.d/69-bcache.rules"
 	i := &Initramfs{Arrays: []string{arrayA, arrayB}, Files: []string{rules}}
-	sys := &fakeSys{files: map[string]string{updateInitramfs: "", rules: "# none\n"}, info: map[string]FileInfo{}}
-	hook := "write " + initramfsHook + " 0755\n"
+	sys := &fakeSys{files: map[string]string{"/etc/os-release": osRelease, debian13.Initrd.Tool: "", rules: "# none\n"}, info: map[string]FileInfo{}}
+	hook := "write " + debian13.Initrd.Hook + " 0755\n"
 	wantShow(t, diff(t, i, sys), hook) // boots without an image
-	sys.files[initramfsHook], sys.info[initramfsHook] = i.hook(), FileInfo{Mode: 0o755}
+	sys.files[debian13.Initrd.Hook], sys.info[debian13.Initrd.Hook] = i.hook(debian13), FileInfo{Mode: 0o755}
 	wantShow(t, diff(t, i, sys), "")
 
 	sys.files["/boot/initrd.img-6.12"], sys.files["/lib/modules/6.12/modules.dep"] = "cpio", ""
@@ -38,7 +49,7 @@ func TestInitramfs(t *testing.T) {
 		{mdadmConf, "ARRAY <ignore> UUID=" + arrayA + "\n", "does not say that array " + arrayB},
 		{mdadmConfDir + "mortar.conf", conf, "does not say that array " + arrayB}, // of the case before
 		{mdadmConf, conf + "array /dev/md/home metadata=1.2 uuid=5D1C0AAA-01234567-89abcdef-00000002 name=any:home\n", "has /dev/md/home assembled"},
-		{mdadmAltConf, "ARRAY /dev/md9 UUID=" + arrayA, "assembled"},
+		{debian13.MDConf.Alt, "ARRAY /dev/md9 UUID=" + arrayA, "assembled"},
 		{rules, "RUN+=\"bcache-register\"\n", rules + " is not that of the host"},
 		{"", "damaged", "cannot be read: the archive is cut short"},
 	} {
@@ -66,7 +77,7 @@ func TestInitramfs(t *testing.T) {
 	in("6.12", mdadmConf, "ARRAY /dev/md/system UUID=1:2:3:4\n"+conf)
 	wantShow(t, diff(t, i, sys), "") // the root's own array is nobody else's business
 	in("6.12", mdadmConf, "")
-	delete(sys.files, updateInitramfs)
+	delete(sys.files, debian13.Initrd.Tool)
 	refused(t, i, sys, "/boot/initrd.img-6.12", "initramfs-tools")
 }
 
@@ -79,7 +90,7 @@ func TestInitramfsHook(t *testing.T) {
 	}
 	i := &Initramfs{Arrays: []string{arrayA, arrayB}, Files: []string{rules}}
 	hook := filepath.Join(t.TempDir(), "mortar")
-	if err := os.WriteFile(hook, []byte(i.hook()), 0o755); err != nil {
+	if err := os.WriteFile(hook, []byte(i.hook(debian13)), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	run := func(args ...string) string {
@@ -132,9 +143,9 @@ func TestInitramfsHook(t *testing.T) {
 		t.Errorf("the rules: %q %v", b, err)
 	}
 	// What the hook writes is what the check looks for.
-	sys := &fakeSys{files: map[string]string{"/boot/initrd.img-6": "", "/lib/modules/6/modules.dep": "", updateInitramfs: "", rules: "# none\n",
-		initramfsHook: i.hook(), "/boot/initrd.img-6:" + mdadmConf: read(), "/boot/initrd.img-6:" + rules: "# none\n"},
-		info: map[string]FileInfo{initramfsHook: {Mode: 0o755}}}
+	sys := &fakeSys{files: map[string]string{"/boot/initrd.img-6": "", "/etc/os-release": osRelease, "/lib/modules/6/modules.dep": "", debian13.Initrd.Tool: "", rules: "# none\n",
+		debian13.Initrd.Hook: i.hook(debian13), "/boot/initrd.img-6:" + mdadmConf: read(), "/boot/initrd.img-6:" + rules: "# none\n"},
+		info: map[string]FileInfo{debian13.Initrd.Hook: {Mode: 0o755}}}
 	wantShow(t, diff(t, i, sys), "")
 	// A hook that fails ends the build.
 	if err := os.Remove(rules); err != nil {
@@ -150,7 +161,7 @@ func TestInitramfsHook(t *testing.T) {
 func TestMDConf(t *testing.T) {
 	c := &MDConf{Path: mdadmConfDir + "mortar.conf", Content: []byte("ARRAY <ignore> UUID=" + arrayA + "\n"), Arrays: []string{arrayA}}
 	sys := &fakeSys{files: map[string]string{
-		mdadmConf: "MAILADDR root\nARRAY /dev/md/home metadata=1.2 UUID=" + arrayA + "\n   spares=1\nARRAY /dev/md/root UUID=" + arrayB + "\n",
+		"/etc/os-release": osRelease, mdadmConf: "MAILADDR root\nARRAY /dev/md/home metadata=1.2 UUID=" + arrayA + "\n   spares=1\nARRAY /dev/md/root UUID=" + arrayB + "\n",
 	}}
 	as := diff(t, c, sys)
 	wantShow(t, as, "write "+c.Path+" 0644\nwrite "+mdadmConf+" 0644\n")

@@ -3,16 +3,20 @@ package resource
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"slices"
 	"strings"
+
+	"github.com/mortarhpc/mortar/internal/base/distro"
 )
 
-// Packages are Debian packages that must be installed.
+// Packages are packages that must be installed, by the names that the host's
+// distribution has for them.
 type Packages struct {
 	Names []string
-	// ByRelease adds packages that only a release (VERSION_ID) has.
-	ByRelease map[string][]string `json:",omitempty"`
+	// Fence are those of fence agents, installed after the others.
+	Fence []string `json:",omitempty"`
 }
 
 // Kind is "packages".
@@ -21,92 +25,87 @@ func (p *Packages) Kind() string { return "packages" }
 // ID is the list of names.
 func (p *Packages) ID() string { return strings.Join(p.Names, " ") }
 
-const policyRC = "/usr/sbin/policy-rc.d"
-
-// Debian starts a daemon when its package is installed. A cluster stack that
-// runs before it is configured forms a cluster of its own, and nfsd would
-// serve outside Pacemaker: while Mortar installs, invoke-rc.d is told no.
-var policyBody = []byte("#!/bin/sh\n" + Header + "exit 101\n")
-
-// Diff reads dpkg's status file.
-func (p *Packages) Diff(_ context.Context, sys Sys) ([]Action, error) {
-	b, err := sys.ReadFile("/var/lib/dpkg/status")
+// Diff asks the host's package manager which of them are there.
+func (p *Packages) Diff(ctx context.Context, sys Sys) ([]Action, error) {
+	d, err := distroOf(sys)
 	if err != nil {
 		return nil, err
 	}
-	names := p.Names
-	if len(p.ByRelease) > 0 {
-		v, err := osRelease(sys)
-		if err != nil {
-			return nil, err
-		}
-		names = append(slices.Clone(names), p.ByRelease[v["VERSION_ID"]]...)
+	m := d.Manager
+	have, err := installed(ctx, sys, m)
+	if err != nil {
+		return nil, err
 	}
-	missing := missingPackages(string(b), names)
-	policy, err := sys.ReadFile(policyRC)
+	missing := slices.DeleteFunc(slices.Concat(p.Names, p.Fence), func(n string) bool { return have[n] })
+	if m.HoldFile == "" {
+		return install(sys, m, missing)
+	}
+	hold := []byte("#!/bin/sh\n" + Header + m.HoldLines)
+	policy, err := sys.ReadFile(m.HoldFile)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	ours := slices.Equal(policy, policyBody)
-	var as []Action
-	if len(missing) > 0 {
-		// apt looks for these, too, and refuses to go on: "dpkg was interrupted".
-		cutOff, err := sys.Glob("/var/lib/dpkg/updates/[0-9]*")
-		if err != nil {
-			return nil, err
-		}
-		hold := len(policy) == 0 || ours // an administrator's own policy is left alone
-		if hold && !ours {
-			as = append(as, Action{
-				Title: "keep new daemons from starting", Why: "they are started once they are configured",
-				File: &File{Path: policyRC, Content: policyBody, Mode: 0o755},
-			})
-		}
-		if len(cutOff) > 0 {
-			as = append(as, Action{
-				Title: "finish what dpkg was doing when it was cut off", Why: "the host lost power, or dpkg was killed, in the middle of an installation",
-				Cmd: []string{"dpkg", "--force-confold", "--configure", "-a"}, Seconds: 1800,
-			})
-		}
-		as = append(as, Action{Title: "update the package lists", Cmd: []string{"apt-get", "-q", "update"}, Seconds: 600})
-		as = append(as, Action{
-			Title: "install " + strings.Join(missing, " "),
-			// A server that was just set up is often busy with upgrades of its own:
-			// apt-get alone would fail at once. Source: apt.conf(5), DPkg::Lock.
-			Cmd: append([]string{"apt-get", "-q", "-y", "--no-install-recommends", "-o", "DPkg::Lock::Timeout=600",
-				"-o", "Dpkg::Options::=--force-confold", "install"}, missing...),
-			Seconds: 1800,
-		})
-		ours = hold
+	as, err := install(sys, m, missing)
+	if err != nil {
+		return nil, err
+	}
+	ours := slices.Equal(policy, hold)
+	if len(missing) > 0 && len(policy) == 0 { // an administrator's own policy is left alone
+		as = append([]Action{{
+			Title: "keep new daemons from starting", Why: "they are started once they are configured",
+			File: &File{Path: m.HoldFile, Content: hold, Mode: 0o755},
+		}}, as...)
+		ours = true
 	}
 	if ours {
-		as = append(as, Action{Title: "let daemons start again", File: &File{Path: policyRC, Remove: true}})
+		as = append(as, Action{Title: "let daemons start again", File: &File{Path: m.HoldFile, Remove: true}})
 	}
 	return as, nil
 }
 
-// missingPackages returns the names that are not 'install ok installed'.
-func missingPackages(status string, names []string) []string {
-	want := map[string]bool{}
-	for _, n := range names {
-		want[n] = true
+// installed are the names of the packages that the host has.
+func installed(ctx context.Context, sys Sys, m distro.Manager) (map[string]bool, error) {
+	if m.Status != "" {
+		b, err := sys.ReadFile(m.Status)
+		if err != nil {
+			return nil, err
+		}
+		return m.Installed(string(b)), nil
 	}
-	name := ""
-	for line := range strings.Lines(status) {
-		switch {
-		case strings.HasPrefix(line, "Package: "):
-			name = strings.TrimSpace(line[len("Package: "):])
-		case strings.HasPrefix(line, "Status: "):
-			if strings.HasSuffix(strings.TrimSpace(line), " ok installed") {
-				delete(want, name)
-			}
+	out, err := sys.Query(ctx, m.Query...)
+	if err != nil {
+		return nil, err
+	}
+	if out.Code != 0 {
+		return nil, fmt.Errorf("%s: exit code %d: %s", strings.Join(m.Query, " "), out.Code, out.Stderr)
+	}
+	return m.Installed(out.Stdout), nil
+}
+
+// install are the actions that install what is missing.
+func install(sys Sys, m distro.Manager, missing []string) ([]Action, error) {
+	if len(missing) == 0 {
+		return nil, nil
+	}
+	var as []Action
+	if m.CutOff != "" {
+		cutOff, err := sys.Glob(m.CutOff)
+		if err != nil {
+			return nil, err
+		}
+		if len(cutOff) > 0 {
+			as = append(as, Action{
+				Title: "finish what " + m.Mend[0] + " was doing when it was cut off",
+				Why:   "the host lost power, or " + m.Mend[0] + " was killed, in the middle of an installation",
+				Cmd:   m.Mend, Seconds: 1800,
+			})
 		}
 	}
-	var missing []string
-	for _, n := range names {
-		if want[n] {
-			missing = append(missing, n)
-		}
+	if len(m.Refresh) > 0 {
+		as = append(as, Action{Title: "update the package lists", Cmd: m.Refresh, Seconds: 600})
 	}
-	return missing
+	return append(as, Action{
+		Title: "install " + strings.Join(missing, " "),
+		Cmd:   slices.Concat(m.Install, missing), Seconds: 1800,
+	}), nil
 }

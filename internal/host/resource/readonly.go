@@ -32,6 +32,7 @@ var readers = map[string]func(args []string) bool{
 	"pgrep":     nil,
 	"ping":      nil,
 	"readlink":  nil,
+	"rpm":       first("-q", "-qa"),
 	"sfdisk":    first("--json"),
 	"systemctl": first("show", "is-active", "is-enabled"),
 	"tail":      nil,

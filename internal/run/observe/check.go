@@ -100,7 +100,7 @@ func (v *view) hosts() *Part {
 			continue
 		}
 		answering++
-		text := linux.ParseOSRelease(a.Host.Files["/etc/os-release"])["PRETTY_NAME"]
+		text := linux.ParseOSRelease(a.Host.Files["/etc/os-release"]).Name
 		if up := uptime(a.Host.Files["/proc/uptime"]); up > 0 {
 			text += ", up " + duration(up)
 		}

@@ -1,0 +1,130 @@
+package distro
+
+import (
+	"path"
+	"strings"
+)
+
+// debian is every supported release of Debian, the oldest first.
+var debian = []Distro{
+	// Debian 12 has all fence agents in one package.
+	debianRelease("12", "bookworm", "fence-agents"),
+	debianRelease("13", "trixie", "fence-agents-ipmilan", "fence-agents-apc-snmp"),
+}
+
+func debianRelease(version, suite string, fenceAgents ...string) Distro {
+	return Distro{
+		ID: "debian", Version: version, Name: "Debian " + version, Suite: suite,
+		Packages: Packages{
+			MD: []string{"mdadm"}, LVM: []string{"lvm2"}, Multipath: []string{"multipath-tools"}, XFS: []string{"xfsprogs"},
+			NFSServer:   []string{"nfs-kernel-server", "nfs-common", "rpcbind"},
+			NFSClient:   []string{"nfs-common", "rpcbind"},
+			Cluster:     []string{"corosync", "pacemaker", "pacemaker-cli-utils", "resource-agents"},
+			FenceAgents: fenceAgents,
+			FenceTest:   []string{"ipmitool", "iputils-ping"},
+			// fdisk has sfdisk.
+			Cache: []string{"bcache-tools", "fdisk", "smartmontools"},
+			// Source: Lustre Operations Manual, 8.1; names of the project's own packaging for Debian.
+			LustreServer: []string{"lustre-server-modules", "lustre-server-utils", "lustre-resource-agents", "e2fsprogs"},
+			LustreClient: []string{"lustre-client-modules", "lustre-client-utils"},
+			Report: append(append([]string{"corosync", "pacemaker"}, fenceAgents...),
+				"resource-agents", "nfs-kernel-server", "mdadm", "lvm2", "xfsprogs", "multipath-tools"),
+		},
+		Manager: Manager{
+			Status: "/var/lib/dpkg/status", Installed: dpkgInstalled,
+			// apt looks for these, too, and refuses to go on: "dpkg was interrupted".
+			CutOff:  "/var/lib/dpkg/updates/[0-9]*",
+			Mend:    []string{"dpkg", "--force-confold", "--configure", "-a"},
+			Refresh: []string{"apt-get", "-q", "update"},
+			// A server that was just set up is often busy with upgrades of its own:
+			// apt-get alone would fail at once. Source: apt.conf(5), DPkg::Lock.
+			Install: []string{"apt-get", "-q", "-y", "--no-install-recommends", "-o", "DPkg::Lock::Timeout=600",
+				"-o", "Dpkg::Options::=--force-confold", "install"},
+			Versions: []string{"dpkg-query", "-W", "-f", `${Package} ${Version}\n`},
+			// Debian starts a daemon when its package is installed. A cluster stack
+			// that runs before it is configured forms a cluster of its own, and nfsd
+			// would serve outside Pacemaker: invoke-rc.d is told no.
+			HoldFile: "/usr/sbin/policy-rc.d", HoldLines: "exit 101\n",
+		},
+		MDConf: MDConf{Main: "/etc/mdadm/mdadm.conf", Alt: "/etc/mdadm.conf", Dir: "/etc/mdadm/mdadm.conf.d/"},
+		Initrd: Initrd{
+			Images: "/boot/initrd.img-*",
+			Hook:   "/etc/initramfs-tools/hooks/mortar", HookMode: 0o755, HookText: initramfsToolsHook,
+			Tool: "/usr/sbin/update-initramfs", Package: "initramfs-tools",
+			Rebuild: func(kernel string) []string { return []string{"update-initramfs", "-u", "-k", kernel} },
+		},
+		Programs: map[string]string{
+			"mdadm": "mdadm", "lvm": "lvm2", "exportfs": "nfs-kernel-server", "rpc.nfsd": "nfs-kernel-server",
+			"rpc.mountd": "nfs-kernel-server", "nfsdcld": "nfs-kernel-server", "rpc.statd": "nfs-common", "sm-notify": "nfs-common",
+			"rpcbind": "rpcbind", "tickle_tcp": "resource-agents",
+		},
+		OCF:         "/usr/lib/ocf/resource.d",
+		PipeFS:      "/run/rpc_pipefs", // Source: nfs.conf(5) of Debian, pipefs-directory
+		StatdUser:   "statd",
+		BcacheRules: "/etc/udev/rules.d/69-bcache.rules",
+	}
+}
+
+// dpkgInstalled reads dpkg's status file: what is 'install ok installed', or
+// held.
+func dpkgInstalled(status string) map[string]bool {
+	have := map[string]bool{}
+	name := ""
+	for line := range strings.Lines(status) {
+		switch {
+		case strings.HasPrefix(line, "Package: "):
+			name = strings.TrimSpace(line[len("Package: "):])
+		case strings.HasPrefix(line, "Status: ") && strings.HasSuffix(strings.TrimSpace(line), " ok installed"):
+			have[name] = true
+		}
+	}
+	return have
+}
+
+// initramfsToolsHook is a script of initramfs-tools(7). It runs after those of
+// packages, which are in another directory, and takes out what they say of the
+// arrays: of two lines for an array mdadm --assemble --scan follows the one
+// that does not ignore it.
+func initramfsToolsHook(header string, md MDConf, arrays, files []string) string {
+	var b strings.Builder
+	b.WriteString(`#!/bin/sh
+` + header + `# The initial RAM disk leaves the arrays of the brick alone: on a server that was
+# fenced they belong to its partner, which writes to them. mdadm's own hook copies
+# nothing of /etc/mdadm/mdadm.conf.d, and adds a line for each array that it sees.
+set -eu
+[ "${1:-}" != prereqs ] || exit 0
+arrays="` + strings.Join(arrays, " ") + `"
+conf=$DESTDIR` + md.Main + `
+mkdir -p "$DESTDIR` + strings.TrimSuffix(md.Dir, "/") + `"
+[ -e "$conf" ] || : > "$conf"
+for file in "$conf" "$DESTDIR` + md.Alt + `" "$DESTDIR` + md.Dir + `"*; do
+  [ -f "$file" ] || continue
+  # A line that begins with a blank goes on with the one before.
+  awk -v arrays="$arrays" '
+    function end(  words, n, i) {
+      gsub(/[^0-9a-z]/, "", line)
+      n = split(tolower(arrays), words, " ")
+      for (i = 1; i <= n; i++) {
+        gsub(/:/, "", words[i])
+        if (line ~ /^arr/ && index(line, "uuid" words[i])) text = ""
+      }
+      printf "%s", text
+      text = line = ""
+    }
+    /^[^ \t#]/ { end() }
+    { text = text $0 "\n" }
+    !/^[ \t]*#/ { line = line tolower($0) }
+    END { end() }
+  ' "$file" > "$file.mortar"
+  cat "$file.mortar" > "$file"
+  rm "$file.mortar"
+done
+for array in $arrays; do
+  echo "ARRAY <ignore> UUID=$array" >> "$conf"
+done
+`)
+	for _, f := range files {
+		b.WriteString("mkdir -p \"$DESTDIR" + path.Dir(f) + "\"\ncp -p " + f + " \"$DESTDIR" + f + "\"\n")
+	}
+	return b.String()
+}

@@ -1,0 +1,179 @@
+// Package distro has what differs between distributions, as one value for
+// each release: names of packages, paths, the package manager, the builder of
+// initial RAM disks. One file holds one distribution; a new one needs a new
+// file and a place in the table. What all distributions share does not belong
+// here, and nothing here runs a command or reads a file.
+package distro
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/mortarhpc/mortar/internal/base/linux"
+)
+
+// Distro is one release of a distribution.
+type Distro struct {
+	ID      string // ID of os-release(5)
+	Version string // VERSION_ID of os-release(5), up to the first dot
+	Name    string // for people
+	Suite   string // name of the release in the distribution's archive
+	// NotRun names what is known to be missing or untried. Mortar refuses hosts
+	// of such a release before it changes them. Empty: it has been run.
+	NotRun []string
+
+	Packages Packages
+	Manager  Manager
+	MDConf   MDConf
+	Initrd   Initrd
+	// Programs are those that the resource agent runs, each with its package.
+	Programs map[string]string
+	// OCF is the directory of the agents of a provider, without its name.
+	OCF string
+	// PipeFS is where the daemons of nfs-utils look for rpc_pipefs.
+	PipeFS string
+	// StatdUser is the user that rpc.statd runs as.
+	StatdUser string
+	// BcacheRules replaces the rules of udev that come with bcache-tools.
+	BcacheRules string
+
+	// Lacks has a reason for each field above that is empty, or of which the
+	// distribution needs nothing.
+	Lacks map[string]string
+}
+
+// Packages are names of packages, by what a host needs them for.
+type Packages struct {
+	MD, LVM, Multipath, XFS []string
+	NFSServer, NFSClient    []string
+	Cluster                 []string // Corosync, Pacemaker with its tools, resource agents
+	FenceAgents             []string // for IPMI, and for PDUs by SNMP
+	FenceTest               []string // what a fence test witnesses with: ipmitool and ping
+	Cache                   []string // to make bcache's superblocks, to partition SSDs, to see their wear
+	LustreServer            []string
+	LustreClient            []string
+	Report                  []string // whose versions the report of a run names
+}
+
+// Manager is how packages are listed and installed. Commands are exact argv.
+type Manager struct {
+	Status    string   // file that lists all packages, or
+	Query     []string // the command that does
+	Installed func(list string) map[string]bool
+	// CutOff matches files that are there if the host lost power in the middle
+	// of an installation; Mend finishes that.
+	CutOff    string
+	Mend      []string
+	Refresh   []string // reads the archive's lists anew
+	Install   []string // names follow
+	Versions  []string // names follow; prints a line "name version" for each
+	HoldFile  string   // keeps daemons of new packages from starting, while it is there
+	HoldLines string
+}
+
+// MDConf is where mdadm looks for its configuration.
+type MDConf struct {
+	Main, Alt string // Alt is read where Main is missing
+	Dir       string // of more files *.conf, with a slash at the end
+}
+
+// Initrd is how initial RAM disks are found and built.
+type Initrd struct {
+	// Images is a path with one *, which stands for the kernel's release.
+	Images string
+	// Hook is a file that has every image that is built leave arrays alone, and
+	// take files along. HookText is its content, below a header; Mode its mode.
+	Hook     string
+	HookMode uint32
+	HookText func(header string, md MDConf, arrays, files []string) string
+	Tool     string // program that builds images, and
+	Package  string // its package
+	Rebuild  func(kernel string) []string
+}
+
+// all releases that there is a value for.
+var all = slices.Concat(debian, rhel)
+
+// All returns every value, also those that have not been run.
+func All() []Distro { return slices.Clone(all) }
+
+// Default is the release that a plan is made for without a host.
+func Default() Distro { return debian[len(debian)-1] }
+
+// Of finds the value for a host. The error says, in words that follow "host …
+// runs …", why there is none that may be used.
+func Of(os linux.OSRelease) (Distro, error) {
+	major, _, _ := strings.Cut(os.Version, ".")
+	i := slices.IndexFunc(all, func(d Distro) bool { return d.ID == os.ID && d.Version == major })
+	switch {
+	case i < 0:
+		return Distro{}, &Unsupported{os, ""}
+	case len(all[i].NotRun) > 0:
+		return Distro{}, &Unsupported{os, all[i].Name}
+	}
+	return all[i], nil
+}
+
+// Nearest is the value for a host that a brick runs on already: it never
+// fails, so that a service survives an upgrade to a release that Mortar does
+// not know yet.
+func Nearest(os linux.OSRelease) Distro {
+	if d, err := Of(os); err == nil {
+		return d
+	}
+	return Default()
+}
+
+// Unsupported says that no value may be used for a host.
+type Unsupported struct {
+	OS     linux.OSRelease
+	NotRun string // name of the value that has not been run, if there is one
+}
+
+func (u *Unsupported) Error() string {
+	name := u.OS.Name
+	if name == "" {
+		name = strings.TrimSpace(u.OS.ID + " " + u.OS.Version)
+	}
+	if name == "" {
+		name = "a system without a readable /etc/os-release"
+	}
+	if u.NotRun != "" {
+		return "runs " + name + ": mortar has not been run on " + u.NotRun + " yet, and changes nothing there"
+	}
+	return "runs " + name + ", which is not supported"
+}
+
+// Mend says how to go on.
+func (u *Unsupported) Mend() string { return "install " + Supported() }
+
+// Supported names the releases that have been run.
+func Supported() string {
+	var names []string
+	for _, d := range all {
+		if len(d.NotRun) == 0 {
+			names = append(names, d.Name)
+		}
+	}
+	return strings.Join(names, " or ")
+}
+
+// Suites are the names of the releases that a virtual rack can boot.
+func Suites() []string {
+	var names []string
+	for _, d := range all {
+		if len(d.NotRun) == 0 && d.Suite != "" {
+			names = append(names, d.Suite)
+		}
+	}
+	return names
+}
+
+// OfSuite finds a release by its name in the archive.
+func OfSuite(suite string) (Distro, bool) {
+	i := slices.IndexFunc(all, func(d Distro) bool { return d.Suite == suite && suite != "" })
+	if i < 0 {
+		return Distro{}, false
+	}
+	return all[i], true
+}

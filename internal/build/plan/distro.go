@@ -1,0 +1,47 @@
+package plan
+
+import (
+	"errors"
+	"slices"
+
+	"github.com/mortarhpc/mortar/internal/base/distro"
+	"github.com/mortarhpc/mortar/internal/host/resource"
+)
+
+// distro is what a host's distribution calls things; without facts of the
+// host, that of the default.
+func (b *builder) distro(host string) distro.Distro { return distro.Nearest(b.facts.OS[host]) }
+
+// distributions refuses hosts whose distribution has not been run, or lacks
+// what the design needs.
+func (b *builder) distributions() error {
+	var all Refusals
+	for _, h := range append(slices.Clone(b.servers), b.clientNames()...) {
+		os, seen := b.facts.OS[h]
+		if !seen {
+			continue
+		}
+		_, err := distro.Of(os)
+		if no := (*distro.Unsupported)(nil); errors.As(err, &no) {
+			all = append(all, HostRefusal{Host: h, Step: "host", Refusal: resource.Refusal{What: h + " " + no.Error(), Mend: no.Mend()}})
+		}
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	return all
+}
+
+// serverPackages are those of a server of NFS, in the order of installation.
+func (b *builder) serverPackages(host string) *resource.Packages {
+	d := b.distro(host).Packages
+	p := &resource.Packages{Names: slices.Concat(d.MD, d.LVM, d.Multipath, d.XFS, d.NFSServer)}
+	if b.pair.HA != nil {
+		p.Names = slices.Concat(p.Names, d.Cluster, d.FenceTest)
+		p.Fence = d.FenceAgents
+	}
+	if b.cached() != nil {
+		p.Names = append(p.Names, d.Cache...)
+	}
+	return p
+}

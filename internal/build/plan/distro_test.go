@@ -1,0 +1,53 @@
+package plan
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/mortarhpc/mortar/internal/base/linux"
+	"github.com/mortarhpc/mortar/internal/host/resource"
+)
+
+func TestDistributionsThatWereNotRunAreRefused(t *testing.T) {
+	d := testDesign(t, "nfs-ha")
+	f := Facts{OS: map[string]linux.OSRelease{
+		"nfs1": {ID: "debian", Version: "12"},
+		"nfs2": {ID: "rhel", Version: "9.4", Name: "Red Hat Enterprise Linux 9.4 (Plow)"},
+		"c1":   {ID: "ubuntu", Version: "24.04", Name: "Ubuntu 24.04"},
+	}}
+	_, err := Desired(d, f, testSecrets)
+	var all Refusals
+	if !errors.As(err, &all) || len(all) != 2 {
+		t.Fatalf("%v", err)
+	}
+	for i, want := range []string{
+		"nfs2 runs Red Hat Enterprise Linux 9.4 (Plow): mortar has not been run on Red Hat Enterprise Linux 9 yet, and changes nothing there",
+		"c1 runs Ubuntu 24.04, which is not supported",
+	} {
+		if all[i].What != want || all[i].Mend != "install Debian 12 or Debian 13" || !strings.HasPrefix(want, all[i].Host) {
+			t.Errorf("%+v", all[i])
+		}
+	}
+}
+
+// Each server gets the packages of its own release.
+func TestPackagesByRelease(t *testing.T) {
+	d := testDesign(t, "nfs-ha")
+	steps, err := Desired(d, Facts{OS: map[string]linux.OSRelease{
+		"nfs1": {ID: "debian", Version: "12"}, "nfs2": {ID: "debian", Version: "13"},
+	}}, testSecrets)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string][]string{}
+	for _, s := range steps {
+		if p, ok := s.Resource.(*resource.Packages); ok {
+			got[s.Host] = p.Fence
+		}
+	}
+	if !slices.Equal(got["nfs1"], []string{"fence-agents"}) || !slices.Equal(got["nfs2"], []string{"fence-agents-ipmilan", "fence-agents-apc-snmp"}) || got["c1"] != nil {
+		t.Errorf("%v", got)
+	}
+}
