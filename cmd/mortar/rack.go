@@ -79,7 +79,7 @@ func newRackCmd() *cobra.Command {
 
 func newRackUpCmd() *cobra.Command {
 	var f rackFlags
-	var mirror, suite, accel, memory, boot string
+	var mirror, suite, accel, memory, boot, lustre string
 	var asJSON, dryRun, sparse bool
 	cmd := &cobra.Command{
 		Use:     "up [SPEC]",
@@ -99,6 +99,11 @@ func newRackUpCmd() *cobra.Command {
 			}
 			if accel != "" {
 				cfg.Accel = accel
+			}
+			if lustre != "" {
+				if cfg.Lustre, err = filepath.Abs(lustre); err != nil {
+					return err
+				}
 			}
 			if boot != "" {
 				for i := range cfg.Nodes {
@@ -142,6 +147,7 @@ func newRackUpCmd() *cobra.Command {
 	cmd.Flags().StringVar(&f.config, "config", "", "describe the hardware by this JSON file instead of a spec")
 	cmd.Flags().StringVar(&mirror, "mirror", "", "Debian archive for the node image (default: the one this host's apt uses)")
 	cmd.Flags().StringVar(&suite, "suite", "", "Debian release of the nodes: trixie or bookworm")
+	cmd.Flags().StringVar(&lustre, "lustre", "", "directory of Lustre's Debian packages, which are installed on every node; they must fit the nodes' kernel")
 	cmd.Flags().StringVar(&accel, "accel", "", "kvm or tcg (default: try KVM by booting with it, else tcg)")
 	cmd.Flags().StringVar(&boot, "boot", "", "distribution: servers boot Debian's kernel and initial RAM disk by GRUB from a system disk (default: the rack's fast way)")
 	cmd.Flags().StringVar(&memory, "memory", "", "memory of every node, e.g. 1280MiB, instead of the spec's")

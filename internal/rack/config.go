@@ -31,6 +31,9 @@ type Config struct {
 	// Mirror is the URL of a Debian archive. Empty: the one that the
 	// host's own apt uses.
 	Mirror string `json:"mirror,omitempty"`
+	// Lustre is a directory with Debian packages of Lustre for the nodes'
+	// kernel, all of which are installed on every node. Empty: none.
+	Lustre string `json:"lustre,omitempty"`
 	// Accel is "kvm", "tcg" or empty. Empty probes KVM by booting the
 	// nodes' kernel and falls back to emulation (TCG).
 	Accel string `json:"accel,omitempty"`

@@ -43,11 +43,18 @@ type imageSpec struct {
 	Suite   string
 	Mirror  string
 	Keyring string
+	// Lustre are the files of Lustre's packages, if the nodes have it.
+	Lustre       []string
+	LustreDigest string
 }
 
 // baseKey names the unpacked packages, key the finished image.
 func (s imageSpec) baseKey() string {
-	return hashOf("base", s.Suite, s.Mirror, nodePackages(s.Suite), unpackExcludes)
+	parts := []any{"base", s.Suite, s.Mirror, nodePackages(s.Suite), unpackExcludes}
+	if s.LustreDigest != "" {
+		parts = append(parts, s.LustreDigest)
+	}
+	return hashOf(parts...)
 }
 
 func (s imageSpec) key() string {
@@ -181,7 +188,7 @@ func makeImage(ctx context.Context, spec imageSpec, cache, work, final string, p
 		return err
 	}
 	if err := p.step("image", "kernel, initramfs, root", func() error {
-		return buildImage(ctx, base, filepath.Join(work, "root"), img)
+		return buildImage(ctx, base, filepath.Join(work, "root"), img, spec.LustreDigest != "")
 	}); err != nil {
 		return err
 	}
@@ -240,12 +247,13 @@ func bootstrap(ctx context.Context, spec imageSpec, work, tar string) error {
 	// is, and its mounts go with its mount namespace.
 	argv := []string{"env", "TMPDIR=" + work, "unshare", "--pid", "--fork", "--kill-child", "--mount-proc",
 		"mmdebstrap", "--quiet", "--mode=root", "--format=tar", "--variant=minbase", "--components=main",
-		"--include=" + strings.Join(nodePackages(spec.Suite), ","),
+		"--include=" + strings.Join(append(nodePackages(spec.Suite), spec.Lustre...), ","),
 		`--aptopt=Apt::Install-Recommends "false"`,
 	}
 	for _, x := range unpackExcludes {
 		argv = append(argv, "--dpkgopt=path-exclude="+x)
 	}
+	argv = append(argv, lustreHooks(spec.Lustre)...)
 	if spec.Keyring != "" {
 		argv = append(argv, "--keyring="+spec.Keyring)
 	}
@@ -265,7 +273,7 @@ func unpack(ctx context.Context, base, root string) error {
 }
 
 // buildImage makes the three files of the image from the packages.
-func buildImage(ctx context.Context, base, root string, img *image) error {
+func buildImage(ctx context.Context, base, root string, img *image, lustre bool) error {
 	if err := unpack(ctx, base, root); err != nil {
 		return err
 	}
@@ -277,6 +285,11 @@ func buildImage(ctx context.Context, base, root string, img *image) error {
 		return fmt.Errorf("the packages hold %d kernels, want one", len(kernels))
 	}
 	img.Kernel = strings.TrimPrefix(filepath.Base(kernels[0]), "vmlinuz-")
+	if lustre {
+		if err := lustreFits(root, img.Kernel); err != nil {
+			return err
+		}
+	}
 	bz, err := os.ReadFile(kernels[0])
 	if err != nil {
 		return err

@@ -127,7 +127,11 @@ func specOf(c *Config) (imageSpec, error) {
 	if spec.Mirror == "" {
 		spec.Mirror = source.URI
 	}
-	return spec, nil
+	if c.Lustre == "" {
+		return spec, nil
+	}
+	spec.Lustre, spec.LustreDigest, err = packageFiles(c.Lustre)
+	return spec, err
 }
 
 // up takes all steps; each finds out for itself whether it is already done.
