@@ -15,6 +15,7 @@ var readers = map[string]func(args []string) bool{
 	"corosync-cfgtool": first("-s"),
 	"corosync-cmapctl": first("-g"),
 	"crm_mon":          nil,
+	"debugfs":          readingDebugfs,
 	"df":               nil,
 	"dmsetup":          first("table", "status", "info", "ls"),
 	"dpkg-query":       nil,
@@ -24,21 +25,25 @@ var readers = map[string]func(args []string) bool{
 	"ipmitool":         func(args []string) bool { return last(args, "chassis", "power", "status") },
 	"journalctl":       readingJournal,
 	"ls":               nil,
+	"lctl":             readingLctl,
+	"lfs":              first("getstripe", "df", "check", "osts", "mdts", "pool_list"),
+	"lnetctl":          showingLNet,
 	"lvm":              first("pvs", "vgs", "lvs"),
 	"mdadm":            first("--detail", "--examine"),
 	"/usr/local/sbin/mortar": func(args []string) bool {
 		return len(args) > 1 && args[0] == "host-cache" && slices.Contains([]string{"stats", "needs", "on"}, args[1])
 	},
-	"pgrep":     nil,
-	"ping":      nil,
-	"readlink":  nil,
-	"rpm":       first("-q", "-qa"),
-	"sfdisk":    first("--json"),
-	"systemctl": first("show", "is-active", "is-enabled"),
-	"tail":      nil,
-	"wipefs":    first("--no-act"),
-	"xfs_db":    first("-r"),
-	"xfs_io":    first("-r"),
+	"pgrep":         nil,
+	"ping":          nil,
+	"readlink":      nil,
+	"rpm":           first("-q", "-qa"),
+	"sfdisk":        first("--json"),
+	"systemctl":     first("show", "is-active", "is-enabled"),
+	"tail":          nil,
+	"tunefs.lustre": func(args []string) bool { return len(args) == 2 && args[0] == "--dryrun" },
+	"wipefs":        first("--no-act"),
+	"xfs_db":        first("-r"),
+	"xfs_io":        first("-r"),
 }
 
 // first wants the first argument to be one of words.
@@ -65,6 +70,27 @@ func askingFence(args []string) bool {
 func showing(args []string) bool {
 	words := slices.DeleteFunc(slices.Clone(args), func(a string) bool { return strings.HasPrefix(a, "-") })
 	return len(words) > 1 && words[1] == "show" && !slices.ContainsFunc(args, func(a string) bool { return strings.HasPrefix(a, "-b") || strings.HasPrefix(a, "-f") })
+}
+
+// readingLctl: lctl takes the device that a command is for as an option.
+func readingLctl(args []string) bool {
+	if len(args) > 2 && args[0] == "--device" {
+		args = args[2:]
+	}
+	return first("get_param", "list_param", "dl", "pool_list", "ping", "llog_print", "llog_catlist")(args)
+}
+
+// showingLNet: lnetctl(8) takes an object, and what to do with it.
+func showingLNet(args []string) bool {
+	return len(args) > 1 && args[1] == "show" || first("export")(args)
+}
+
+// readingDebugfs: debugfs(8) opens the file system for writing with -w only,
+// and -c not even reads its bitmaps. A command after -R is one of debugfs'
+// own; of those that look, only ls is needed. -f would read commands from a
+// file.
+func readingDebugfs(args []string) bool {
+	return len(args) == 4 && args[0] == "-c" && args[1] == "-R" && strings.HasPrefix(args[2], "ls ")
 }
 
 // readingJournal leaves out what rotates, flushes or deletes journals.

@@ -50,6 +50,8 @@ func blank(kind string) Resource {
 		return &XFS{}
 	case "mount":
 		return &MountPoint{}
+	case "lustre-target":
+		return &LustreTarget{}
 	case "cache-ssds":
 		return &CacheSSDs{}
 	case "cache":

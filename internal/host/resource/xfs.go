@@ -37,48 +37,20 @@ func (x *XFS) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 			return nil, nil
 		}
 	}
-	argv := []string{"blkid", "--probe", "--output", "export", x.Device}
-	out, installed, err := query(ctx, sys, argv...)
+	v, err := probe(ctx, sys, x.Device)
 	if err != nil {
 		return nil, err
 	}
-	if !installed {
-		return nil, fmt.Errorf("blkid is missing (package util-linux)")
-	}
-	// 2: nothing found. 8: ambivalent, more than one signature.
-	// Source: blkid(8), EXIT STATUS.
-	if out.Code == 2 {
-		return x.mkfs(false), nil
-	}
-	if out.Code != 0 {
-		return nil, &Refusal{
-			What: fmt.Sprintf("%s carries more than one signature, or cannot be read (%s)", x.Device, strings.TrimSpace(out.Stderr)),
-			Mend: "look at it with wipefs(8)",
-		}
-	}
-	v := map[string]string{}
-	for line := range strings.Lines(out.Stdout) {
-		if k, val, ok := strings.Cut(strings.TrimSpace(line), "="); ok {
-			v[k] = val
-		}
-	}
-	if v["TYPE"] == "" && v["PTTYPE"] == "" {
+	if v == nil {
 		return x.mkfs(false), nil
 	}
 	if v["TYPE"] != "xfs" || !md.SameUUID(v["UUID"], x.UUID) {
-		what := v["TYPE"]
-		if what == "" {
-			what = "a partition table (" + v["PTTYPE"] + ")"
-		}
-		return nil, &Refusal{
-			What: fmt.Sprintf("%s carries %s %s, which this brick has not made", x.Device, what, v["UUID"]),
-			Mend: "save its data and wipe it with wipefs(8), or correct the spec",
-		}
+		return nil, foreign(x.Device, v)
 	}
 	// mkfs.xfs sets inprogress first and clears it last: one that was killed
 	// left a superblock with our UUID and no file system.
-	argv = []string{"xfs_db", "-r", "-c", "sb 0", "-c", "print inprogress", x.Device}
-	out, installed, err = query(ctx, sys, argv...)
+	argv := []string{"xfs_db", "-r", "-c", "sb 0", "-c", "print inprogress", x.Device}
+	out, installed, err := query(ctx, sys, argv...)
 	if err != nil {
 		return nil, err
 	}
@@ -92,6 +64,50 @@ func (x *XFS) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 		return x.mkfs(true), nil
 	}
 	return nil, nil
+}
+
+// probe asks blkid what a device carries; nil for nothing.
+func probe(ctx context.Context, sys Sys, dev string) (map[string]string, error) {
+	out, installed, err := query(ctx, sys, "blkid", "--probe", "--output", "export", dev)
+	if err != nil {
+		return nil, err
+	}
+	if !installed {
+		return nil, fmt.Errorf("blkid is missing (package util-linux)")
+	}
+	// 2: nothing found. 8: ambivalent, more than one signature.
+	// Source: blkid(8), EXIT STATUS.
+	if out.Code == 2 {
+		return nil, nil
+	}
+	if out.Code != 0 {
+		return nil, &Refusal{
+			What: fmt.Sprintf("%s carries more than one signature, or cannot be read (%s)", dev, strings.TrimSpace(out.Stderr)),
+			Mend: "look at it with wipefs(8)",
+		}
+	}
+	v := map[string]string{}
+	for line := range strings.Lines(out.Stdout) {
+		if k, val, ok := strings.Cut(strings.TrimSpace(line), "="); ok {
+			v[k] = val
+		}
+	}
+	if v["TYPE"] == "" && v["PTTYPE"] == "" {
+		return nil, nil
+	}
+	return v, nil
+}
+
+// foreign refuses a device that carries what probe found.
+func foreign(dev string, v map[string]string) error {
+	what := v["TYPE"]
+	if what == "" {
+		what = "a partition table (" + v["PTTYPE"] + ")"
+	}
+	return &Refusal{
+		What: fmt.Sprintf("%s carries %s %s, which this brick has not made", dev, what, v["UUID"]),
+		Mend: "save its data and wipe it with wipefs(8), or correct the spec",
+	}
 }
 
 func (x *XFS) mkfs(again bool) []Action {

@@ -1,0 +1,238 @@
+package resource
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// LustreTarget is a formatted MGT, MDT or OST. It is made only on a device
+// that carries nothing, and a target of another file system is refused.
+type LustreTarget struct {
+	// Name is "MGS", or the file system's name, a hyphen, MDT or OST, and the
+	// index in hexadecimal: "home-OST000a".
+	Name   string
+	Device string
+	Args   []string // of mkfs.lustre, without the device
+	// Nodes that the target knows: NIDs of the MGS, and of the servers that may
+	// mount it.
+	MGSNIDs     []string `json:",omitempty"`
+	ServiceNIDs []string
+	Why         string `json:",omitempty"`
+}
+
+// Kind is "lustre-target".
+func (t *LustreTarget) Kind() string { return "lustre-target" }
+
+// ID is the target's name.
+func (t *LustreTarget) ID() string { return t.Name }
+
+// Diff looks at what the device carries, and at what the target knows. That
+// only reads, and is done while the target is mounted, too.
+func (t *LustreTarget) Diff(ctx context.Context, sys Sys) ([]Action, error) {
+	if kernelName(sys, t.Device) == "" {
+		return t.mkfs(false), nil // its device is made first
+	}
+	v, err := probe(ctx, sys, t.Device)
+	if err != nil {
+		return nil, err
+	}
+	if v == nil {
+		return t.mkfs(false), nil
+	}
+	if v["TYPE"] != "ext4" {
+		return nil, foreign(t.Device, v)
+	}
+	got, err := readTarget(ctx, sys, t.Device)
+	switch {
+	case err != nil:
+		return nil, err
+	case got == nil && !t.labelled(v["LABEL"]):
+		return nil, foreign(t.Device, v)
+	case got == nil:
+		return t.again(ctx, sys)
+	case !t.same(got):
+		return nil, &Refusal{
+			What: fmt.Sprintf("%s carries target %s of Lustre file system %s, not %s", t.Device, got.name, got.fsname, t.Name),
+			Mend: "correct the spec, or, if its data may go, unmount it and wipe it with wipefs(8)",
+		}
+	}
+	for _, n := range []struct {
+		what      string
+		got, want []string
+	}{{"the MGS", got.mgs, t.MGSNIDs}, {"its servers", got.service, t.ServiceNIDs}} {
+		if !sameSet(n.got, n.want) {
+			return nil, &Refusal{
+				What: fmt.Sprintf("target %s on %s knows %s as %s, not as %s", t.Name, t.Device, n.what, orNone(strings.Join(n.got, ", ")), strings.Join(n.want, ", ")),
+				Mend: "correct the addresses in the spec, or change the target's with all targets and clients unmounted: lctl-replace_nids(8), tunefs.lustre(8)",
+			}
+		}
+	}
+	return nil, nil
+}
+
+// sameSet compares lists without regard to order: the MGS NID that is tried
+// first, and the first service node, are those of the first mount.
+func sameSet(a, b []string) bool {
+	a, b = slices.Clone(a), slices.Clone(b)
+	slices.Sort(a)
+	slices.Sort(b)
+	return slices.Equal(slices.Compact(a), slices.Compact(b))
+}
+
+// targetFacts is what a target says of itself.
+type targetFacts struct {
+	name, fsname string
+	index        int // -1 for the MGS
+	mgs, service []string
+}
+
+// same tells whether the facts are of this target.
+func (t *LustreTarget) same(got *targetFacts) bool {
+	if t.Name == "MGS" || got.name == "MGS" {
+		return got.name == t.Name
+	}
+	fs, kind, index := splitTarget(t.Name)
+	_, gotKind, _ := splitTarget(got.name)
+	return got.fsname == fs && gotKind == kind && got.index == index
+}
+
+// splitTarget takes "home-OST000a" apart. What stands in place of the hyphen
+// says where registration with the MGS is: ":" it has not registered, "=" its
+// log is written anew, "+" it starts without a log of its own.
+// Source: lustre-release, lustre/utils/mkfs_lustre.c, server_make_name.
+func splitTarget(name string) (fs, kind string, index int) {
+	if len(name) < 9 || !strings.ContainsAny(name[len(name)-8:len(name)-7], ":=+-") {
+		return "", "", -1
+	}
+	i, err := strconv.ParseUint(name[len(name)-4:], 16, 16)
+	if err != nil {
+		return "", "", -1
+	}
+	return name[:len(name)-8], name[len(name)-7 : len(name)-4], int(i)
+}
+
+// labelled tells whether a file system's label is the target's name before it
+// has registered: only mkfs.lustre gives that.
+func (t *LustreTarget) labelled(label string) bool {
+	if t.Name == "MGS" {
+		return label == "MGS"
+	}
+	return len(t.Name) > 8 && label == t.Name[:len(t.Name)-8]+":"+t.Name[len(t.Name)-7:]
+}
+
+// again formats a file system of ours anew that has no Lustre in it yet: an
+// mkfs.lustre that was killed left it. Nothing is in it but what mke2fs and
+// mkfs.lustre put there.
+func (t *LustreTarget) again(ctx context.Context, sys Sys) ([]Action, error) {
+	argv := []string{"debugfs", "-c", "-R", "ls -p /", t.Device}
+	out, installed, err := query(ctx, sys, argv...)
+	if err != nil {
+		return nil, err
+	}
+	if !installed {
+		return nil, fmt.Errorf("debugfs is missing (package e2fsprogs)")
+	}
+	if out.Code != 0 {
+		return nil, failed(out, argv...)
+	}
+	var names []string
+	for line := range strings.Lines(out.Stdout) {
+		// /inode/mode/uid/gid/name/size/
+		if f := strings.Split(strings.TrimSpace(line), "/"); len(f) > 6 && !slices.Contains([]string{"", ".", ".."}, f[5]) {
+			names = append(names, f[5])
+		}
+	}
+	for _, n := range names {
+		if n != "lost+found" && n != "CONFIGS" {
+			return nil, &Refusal{
+				What: fmt.Sprintf("%s has the label of target %s, but no Lustre, and holds %s", t.Device, t.Name, strings.Join(names, ", ")),
+				Mend: "look at it with debugfs(8); if its data may go, wipe it with wipefs(8)",
+			}
+		}
+	}
+	if len(names) == 0 {
+		return nil, fmt.Errorf("%s: debugfs shows nothing, not even lost+found: %s", t.Device, strings.TrimSpace(out.Stderr))
+	}
+	return t.mkfs(true), nil
+}
+
+func (t *LustreTarget) mkfs(again bool) []Action {
+	a := Action{Title: "make Lustre target " + t.Name, Why: t.Why, Cmd: []string{"mkfs.lustre"}, Blank: []string{t.Device}, Seconds: 3600}
+	if again {
+		// Not blank, but empty: again has looked.
+		a.Cmd, a.Blank, a.Why = append(a.Cmd, "--reformat"), nil, "an earlier mkfs.lustre of this brick was cut short"
+	}
+	a.Cmd = append(append(a.Cmd, t.Args...), t.Device)
+	return []Action{a}
+}
+
+// readTarget asks tunefs.lustre; nil if the device has no Lustre.
+func readTarget(ctx context.Context, sys Sys, dev string) (*targetFacts, error) {
+	argv := []string{"tunefs.lustre", "--dryrun", dev}
+	out, installed, err := query(ctx, sys, argv...)
+	if err != nil {
+		return nil, err
+	}
+	if !installed {
+		return nil, fmt.Errorf("tunefs.lustre is missing (package lustre-server-utils)")
+	}
+	if out.Code == notLustre {
+		return nil, nil
+	}
+	if out.Code != 0 {
+		return nil, failed(out, argv...)
+	}
+	f := parseTarget(out.Stdout)
+	if f.name == "" {
+		return nil, fmt.Errorf("%s: no target in its output: %s", strings.Join(argv, " "), strings.TrimSpace(out.Stdout))
+	}
+	return f, nil
+}
+
+// notLustre is tunefs.lustre's exit code for a device without Lustre: ENODEV.
+// Source: lustre-release, lustre/utils/mkfs_lustre.c.
+const notLustre = 19
+
+// parseTarget reads the first block of `tunefs.lustre --dryrun`, "Read
+// previous values": what is on the disk.
+func parseTarget(s string) *targetFacts {
+	f := &targetFacts{index: -1}
+	seen := false
+	for line := range strings.Lines(s) {
+		k, v, ok := strings.Cut(line, ":")
+		if !ok {
+			continue
+		}
+		v = strings.TrimSpace(v)
+		switch strings.TrimSpace(k) {
+		case "Read previous values", "Permanent disk data":
+			if seen {
+				return f
+			}
+			seen = true
+		case "Target":
+			f.name = v
+		case "Index":
+			f.index = atoi(v)
+		case "Lustre FS":
+			f.fsname = v
+		case "Parameters":
+			for _, p := range strings.Fields(v) {
+				k, nids, _ := strings.Cut(p, "=")
+				switch k {
+				case "mgsnode":
+					f.mgs = append(f.mgs, strings.FieldsFunc(nids, nidBreak)...)
+				case "failover.node":
+					f.service = append(f.service, strings.FieldsFunc(nids, nidBreak)...)
+				}
+			}
+		}
+	}
+	return f
+}
+
+// nidBreak splits a list of NIDs: colons part nodes, commas the NIDs of one.
+func nidBreak(r rune) bool { return r == ':' || r == ',' }
