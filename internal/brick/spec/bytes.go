@@ -5,8 +5,6 @@ import (
 	"math/big"
 	"strconv"
 	"strings"
-
-	"github.com/mortarhpc/mortar/internal/base/lazyregexp"
 )
 
 // Units of Bytes. Disks are sold in powers of ten, memory and RAID chunks are
@@ -34,12 +32,10 @@ var units = []struct {
 	{"KiB", KiB}, {"MiB", MiB}, {"GiB", GiB}, {"TiB", TiB}, {"PiB", PiB},
 }
 
-var sizeRE = lazyregexp.New(`^([0-9]{1,19}(?:\.[0-9]{1,9})?)\s*([A-Za-z]*)$`)
-
 // ParseBytes reads a size with its unit: 4TB is 4*10^12 bytes, 4TiB is 4*2^40.
 // A size without a unit, or with one that might mean either, is an error.
 func ParseBytes(s string) (Bytes, error) {
-	m := sizeRE.FindStringSubmatch(strings.TrimSpace(s))
+	m := re().size.FindStringSubmatch(strings.TrimSpace(s))
 	if m == nil {
 		return 0, fmt.Errorf("%q is not a size; write a number and a unit, e.g. 4TB or 1280MiB", s)
 	}

@@ -18,8 +18,6 @@ import (
 	"github.com/goccy/go-yaml/lexer"
 	"github.com/goccy/go-yaml/parser"
 	"github.com/goccy/go-yaml/token"
-
-	"github.com/mortarhpc/mortar/internal/base/lazyregexp"
 )
 
 // maxFile bounds a spec; the largest real one is some tens of kilobytes.
@@ -129,9 +127,6 @@ func (ps positions) of(path string) (line, col int) {
 // Given says whether the file has a value at path (not a default).
 func (s *Spec) Given(path string) bool { _, ok := s.pos[path]; return ok }
 
-// definedRE takes the YAML parser's words for a repeated key apart.
-var definedRE = lazyregexp.New(`^mapping key "(.*)" already defined at \[(\d+):\d+\]`)
-
 type position struct{ line, col int }
 
 type decoder struct {
@@ -183,7 +178,7 @@ func (d *decoder) parse(src []byte) (ast.Node, *Error) {
 			case strings.Contains(msg, "'\t'"):
 				return fail(p, "a tab stands where YAML takes spaces only", "indent with spaces")
 			case strings.Contains(msg, "already defined"):
-				if m := definedRE.FindStringSubmatch(msg); m != nil {
+				if m := re().defined.FindStringSubmatch(msg); m != nil {
 					msg = fmt.Sprintf("key %q is there already at line %s", m[1], m[2])
 				}
 				return fail(p, msg, "remove one of them")

@@ -36,7 +36,7 @@ func (c *checker) disks() {
 	for i := range s.Enclosures {
 		e := &s.Enclosures[i]
 		at := fmt.Sprintf("enclosures[%d]", i)
-		if !wordRE.MatchString(e.Name) {
+		if !re().word.MatchString(e.Name) {
 			c.errorf(at+".name", "use letters, digits and dashes", "%q cannot name an enclosure", e.Name)
 		} else if other, dup := names[e.Name]; dup {
 			c.errorf(at+".name", "give each enclosure its own name", "enclosure %q is already there at %s", e.Name, c.at(other))
@@ -108,7 +108,7 @@ func (c *checker) disks() {
 		switch {
 		case strings.ContainsAny(w, "[]*?"):
 			c.errorf(at, "write out the serial of each disk whose data may be destroyed", "wipe takes no ranges or patterns (%q)", w)
-		case devRE.MatchString(w):
+		case re().dev.MatchString(w):
 			_, err := expandSerial(w)
 			c.split(at, "wipe: ", err)
 		case bySerial[w] == "" && !allKnown:
@@ -199,11 +199,11 @@ func (c *checker) disk(l *DiskList, at string, byWWN map[string]string) (sound b
 	if l.WWN == "" {
 		return sound
 	}
-	m := wwnRE.FindStringSubmatch(l.WWN)
+	m := re().wwn.FindStringSubmatch(l.WWN)
 	switch {
 	case m == nil:
 		c.errorf(at+".wwn", "write its 16 or 32 hex digits, in quotes, as `lsblk -d -o NAME,WWN` prints them", "%q is not a WWN", l.WWN)
-	case rangeRE.MatchString(l.Serial):
+	case re().ranges.MatchString(l.Serial):
 		c.errorf(at+".wwn", "list the disks one by one, or leave the WWN out: it is found by serial", "one WWN cannot be that of the whole range %s", l.Serial)
 	default:
 		l.WWN = strings.ToLower(m[1])

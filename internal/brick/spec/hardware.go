@@ -5,8 +5,6 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-
-	"github.com/mortarhpc/mortar/internal/base/lazyregexp"
 )
 
 // docOf is the doc tag of a top-level key, by the name of its field.
@@ -17,8 +15,6 @@ func docOf(field string) string {
 	}
 	return f.Tag.Get("doc")
 }
-
-var sasRE = lazyregexp.New(`^(?:0x)?([0-9A-Fa-f]{16})$`)
 
 // CardKinds are the cards a spec knows.
 var CardKinds = []string{"sas-hba", "raid", "hca", "nic", "ssd"}
@@ -53,7 +49,7 @@ func (c *checker) hardware() {
 		}
 		for j, p := range v.SASPorts {
 			pat := fmt.Sprintf("%s.sas_ports[%d]", at, j)
-			m := sasRE.FindStringSubmatch(p)
+			m := re().sas.FindStringSubmatch(p)
 			if m == nil {
 				c.errorf(pat, "write 16 hex digits, in quotes, as /sys/class/sas_phy/*/sas_address has them", "%q is not a SAS address", p)
 				continue
@@ -77,7 +73,7 @@ func (c *checker) arrays() bool {
 	for i := range s.Arrays {
 		a := &s.Arrays[i]
 		at := fmt.Sprintf("arrays[%d]", i)
-		if !wordRE.MatchString(a.Name) {
+		if !re().word.MatchString(a.Name) {
 			c.errorf(at+".name", "use letters, digits and dashes", "%q cannot name an array", a.Name)
 		} else if names[a.Name] {
 			c.errorf(at+".name", "give each array its own name", "array %q is there twice", a.Name)
@@ -109,7 +105,7 @@ func (c *checker) arrays() bool {
 		wwns := map[string]bool{}
 		for j, w := range a.WWNs {
 			wat := fmt.Sprintf("%s.wwns[%d]", at, j)
-			f := wwnRE.FindStringSubmatch(w)
+			f := re().wwn.FindStringSubmatch(w)
 			switch {
 			case f == nil:
 				c.errorf(wat, "write its 16 or 32 hex digits, in quotes, as `lsblk -d -o NAME,WWN` prints them", "%q is not a WWN", w)

@@ -5,14 +5,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/mortarhpc/mortar/internal/base/lazyregexp"
-)
-
-var (
-	fsnameRE = lazyregexp.New(`^[A-Za-z0-9]{1,8}$`) // mkfs.lustre(8), --fsname
-	poolRE   = lazyregexp.New(`^[A-Za-z0-9_-]{1,15}$`)
-	paramRE  = lazyregexp.New(`^[A-Za-z0-9_*-]+(\.[A-Za-z0-9_*-]+)+=[A-Za-z0-9_.:,*/@+-]+$`)
 )
 
 // lustre checks the section of that name.
@@ -29,7 +21,7 @@ func (c *checker) lustre() {
 		c.errorf("", "add it: "+docOf("Lustre"), "key %q is missing", "lustre")
 		return
 	}
-	if !fsnameRE.MatchString(l.FSName) {
+	if !re().fsname.MatchString(l.FSName) {
 		c.errorf("lustre.fsname", "use 1 to 8 letters and digits", "%q cannot name a Lustre file system", l.FSName)
 	}
 	switch {
@@ -41,7 +33,7 @@ func (c *checker) lustre() {
 	if l.Mount == "" {
 		l.Mount = "/" + l.FSName
 	}
-	if fsnameRE.MatchString(l.FSName) {
+	if re().fsname.MatchString(l.FSName) {
 		c.systemPath("lustre.mount", l.Mount, "a mount point")
 	}
 	if l.StripeSize < 64*KiB || l.StripeSize%(64*KiB) != 0 || l.StripeSize >= 4*GiB {
@@ -50,7 +42,7 @@ func (c *checker) lustre() {
 	c.modules()
 	for i, p := range l.Params {
 		at := fmt.Sprintf("lustre.params[%d]", i)
-		if !paramRE.MatchString(p) {
+		if !re().param.MatchString(p) {
 			c.errorf(at, "write name=value, e.g. osc.*.max_dirty_mb=512", "%q is not a setting of Lustre", p)
 		}
 	}
@@ -66,7 +58,7 @@ func (c *checker) modules() {
 	for i := range l.Modules {
 		m := &l.Modules[i]
 		at := fmt.Sprintf("lustre.modules[%d]", i)
-		if !serviceRE.MatchString(m.Name) {
+		if !re().service.MatchString(m.Name) {
 			c.errorf(at+".name", "use a small letter, then letters, digits and dashes, at most 12 in all", "%q cannot name a module", m.Name)
 		} else if names[m.Name] {
 			c.errorf(at+".name", "give each module its own name", "module %q is there twice", m.Name)
@@ -148,7 +140,7 @@ func (c *checker) osts() {
 	for i := range l.Pools {
 		p := &l.Pools[i]
 		at := fmt.Sprintf("lustre.pools[%d]", i)
-		if !poolRE.MatchString(p.Name) {
+		if !re().pool.MatchString(p.Name) {
 			c.errorf(at+".name", "use at most 15 letters, digits, - and _", "%q cannot name a pool", p.Name)
 		} else if seen[p.Name] {
 			c.errorf(at+".name", "give each pool its own name", "pool %q is there twice", p.Name)

@@ -13,8 +13,6 @@ import (
 	"strings"
 
 	"golang.org/x/crypto/ssh"
-
-	"github.com/mortarhpc/mortar/internal/base/lazyregexp"
 )
 
 // checker collects what is wrong, each with the place it stands at.
@@ -79,21 +77,7 @@ func (c *checker) at(p string) string {
 func (c *checker) isHA() bool { return c.s.Flavour != NFS }
 
 var (
-	brickIDRE  = lazyregexp.New(`^[a-z0-9]{8,32}$`)
-	brickRE    = lazyregexp.New(`^[A-Za-z]([A-Za-z0-9-]{0,13}[A-Za-z0-9])?$`)
-	hostRE     = lazyregexp.New(`^[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?)*$`)
-	wordRE     = lazyregexp.New(`^[A-Za-z0-9]([A-Za-z0-9_-]{0,30}[A-Za-z0-9])?$`)
-	serviceRE  = lazyregexp.New(`^[a-z]([a-z0-9-]{0,10}[a-z0-9])?$`)
-	pathRE     = lazyregexp.New(`^(/[A-Za-z0-9._-]+)+$`)
-	speedRE    = lazyregexp.New(`^[1-9][0-9]*(\.[0-9]+)?(Mb/s|Gb/s)$`)
-	optionRE   = lazyregexp.New(`^[A-Za-z0-9_.-]+(=[A-Za-z0-9_.:@/+-]+)?$`)
-	clientRE   = lazyregexp.New(`^[A-Za-z0-9*?@][A-Za-z0-9*?@._-]*$`)
-	mirrorRE   = lazyregexp.New(`^https?://[A-Za-z0-9._:/@%+~-]+$`)
-	fileRE     = lazyregexp.New(`^[A-Za-z0-9._/~@+-]+$`)
-	ifaceRE    = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9._-]{0,14}$`)
-	bmcUserRE  = lazyregexp.New(`^[A-Za-z0-9_.@-]{1,16}$`) // IPMI 2.0: at most 16 bytes
-	snmpUserRE = lazyregexp.New(`^[A-Za-z0-9._@-]{1,32}$`)
-	flavours   = []string{string(NFS), string(NFSHA), string(NFSHAXL), string(Lustre)}
+	flavours = []string{string(NFS), string(NFSHA), string(NFSHAXL), string(Lustre)}
 )
 
 func (c *checker) head() bool {
@@ -111,10 +95,10 @@ func (c *checker) head() bool {
 	if !slices.Contains(Profiles, string(s.Profile)) {
 		c.errorf("profile", "use "+or(Profiles), "unknown profile %q", s.Profile)
 	}
-	if !brickRE.MatchString(s.Name) {
+	if !re().brick.MatchString(s.Name) {
 		c.errorf("name", "use a letter, then letters, digits and dashes, at most 15 in all", "%q cannot name a brick", s.Name)
 	}
-	if s.ID != "" && !brickIDRE.MatchString(s.ID) {
+	if s.ID != "" && !re().brickID.MatchString(s.ID) {
 		c.errorf("id", "use 8 to 32 small letters and digits, as `mortar init` prints them", "%q cannot be the ID of a brick", s.ID)
 	}
 	return len(c.errs) == 0
@@ -127,7 +111,7 @@ func (c *checker) ssh() {
 	}
 	c.between("ssh.port", s.Port, 1, 65535, "")
 	for _, f := range []struct{ at, v string }{{"ssh.identity", s.Identity}, {"ssh.known_hosts", s.KnownHosts}} {
-		if f.v != "" && !fileRE.MatchString(f.v) {
+		if f.v != "" && !re().file.MatchString(f.v) {
 			c.errorf(f.at, "use letters, digits and . _ - / ~", "%q cannot be a file name here", f.v)
 		}
 	}
@@ -169,10 +153,10 @@ func (c *checker) networks() {
 		if nw.Link != "" && nw.Link != "ethernet" && nw.Link != "infiniband" {
 			c.errorf(at+".link", "use ethernet or infiniband", "unknown kind of link %q", nw.Link)
 		}
-		if nw.Interface != "" && !ifaceRE.MatchString(nw.Interface) {
+		if nw.Interface != "" && !re().iface.MatchString(nw.Interface) {
 			c.errorf(at+".interface", "write it as `ip link` prints it, e.g. ib0", "%q is not an interface", nw.Interface)
 		}
-		if nw.Speed != "" && !speedRE.MatchString(nw.Speed) {
+		if nw.Speed != "" && !re().speed.MatchString(nw.Speed) {
 			c.errorf(at+".speed", "write e.g. 10Gb/s or 100Gb/s", "%q is not a link speed", nw.Speed)
 		} else if v, err := strconv.ParseFloat(strings.TrimRight(nw.Speed, "MGb/s"), 64); nw.Speed != "" && (err != nil || v > 10_000) {
 			c.errorf(at+".speed", "write e.g. 10Gb/s or 100Gb/s", "no link has %s", nw.Speed)
@@ -245,7 +229,7 @@ func broadcast(p netip.Prefix) netip.Addr {
 
 // host checks a host name, its uniqueness and its key.
 func (c *checker) host(at, name, key string) {
-	if !hostRE.MatchString(name) || len(name) > 63 {
+	if !re().host.MatchString(name) || len(name) > 63 {
 		c.errorf(at+".name", "use letters, digits, dashes and dots, as `uname -n` prints it", "%q is not a host name", name)
 	} else if first, dup := c.names[strings.ToLower(name)]; dup {
 		c.errorf(at+".name", "give each host its own name", "host name %q is already taken at %s", name, c.at(first))
@@ -322,7 +306,7 @@ func (c *checker) power() {
 	for i := range s.PDUs {
 		p := &s.PDUs[i]
 		at := fmt.Sprintf("pdus[%d]", i)
-		if !wordRE.MatchString(p.Name) {
+		if !re().word.MatchString(p.Name) {
 			c.errorf(at+".name", "use letters, digits and dashes", "%q cannot name a PDU", p.Name)
 		} else if pdus[p.Name] != nil {
 			c.errorf(at+".name", "give each PDU its own name", "PDU %q is there twice", p.Name)
@@ -332,7 +316,7 @@ func (c *checker) power() {
 		names = append(names, p.Name)
 		c.address(at+".address", p.Address, c.management, "management", "PDU "+p.Name)
 		c.pduAccess(at, p)
-		if !wordRE.MatchString(p.Feed) {
+		if !re().word.MatchString(p.Feed) {
 			c.errorf(at+".feed", "name the power feed the PDU hangs on, e.g. A", "%q cannot name a power feed", p.Feed)
 		}
 	}
@@ -343,7 +327,7 @@ func (c *checker) power() {
 		if v.BMC != nil {
 			b := v.BMC
 			c.address(at+".bmc.address", b.Address, c.management, "management", "the BMC of "+v.Name)
-			if !bmcUserRE.MatchString(b.User) {
+			if !re().bmcUser.MatchString(b.User) {
 				c.errorf(at+".bmc.user", "an IPMI user has 1 to 16 letters, digits or . _ @ -", "%q is not an IPMI user", b.User)
 			}
 			c.secretFile(at+".bmc.password_file", b.PasswordFile)
@@ -377,7 +361,7 @@ func (c *checker) power() {
 		seen := map[string]bool{}
 		for j, f := range v.Feeds {
 			fat := fmt.Sprintf("%s.feeds[%d]", at, j)
-			if !wordRE.MatchString(f) {
+			if !re().word.MatchString(f) {
 				c.errorf(fat, "write e.g. feeds: [A, B]", "%q cannot name a power feed", f)
 			}
 			if seen[f] {
@@ -433,7 +417,7 @@ func (c *checker) pduAccess(at string, p *PDU) {
 		c.errorf(at+".community_file", "remove it, and the community from the PDU", "PDU %q has a user of SNMPv3 as well", p.Name)
 	}
 	// Source: RFC 3414, usmUserName: 1 to 32 octets.
-	if !snmpUserRE.MatchString(n.User) {
+	if !re().snmpUser.MatchString(n.User) {
 		c.errorf(at+".snmp.user", "use 1 to 32 letters, digits or . _ @ -", "%q is not a user of SNMPv3", n.User)
 	}
 	if !slices.Contains([]string{"SHA", "SHA-256", "SHA-512"}, n.Auth) {
@@ -450,13 +434,13 @@ func (c *checker) pduAccess(at string, p *PDU) {
 }
 
 func (c *checker) secretFile(at, name string) {
-	if !fileRE.MatchString(name) {
+	if !re().file.MatchString(name) {
 		c.errorf(at, "name a file, e.g. secrets/bmc; the secret itself is never in the spec", "this cannot be a file name")
 	}
 }
 
 func (c *checker) systemPath(at, p, what string) bool {
-	if !pathRE.MatchString(p) || path.Clean(p) != p || len(p) > 200 {
+	if !re().path.MatchString(p) || path.Clean(p) != p || len(p) > 200 {
 		c.errorf(at, "write an absolute path of letters, digits and . _ -, e.g. /srv/home", "%q cannot be %s", p, what)
 		return false
 	}
@@ -493,7 +477,7 @@ func (c *checker) services() {
 	for i := range s.Services {
 		v := &s.Services[i]
 		at := fmt.Sprintf("services[%d]", i)
-		if !serviceRE.MatchString(v.Name) {
+		if !re().service.MatchString(v.Name) {
 			c.errorf(at+".name", "use a small letter, then letters, digits and dashes, at most 12 in all (the file system's label)", "%q cannot name a service", v.Name)
 		} else if byName[v.Name] {
 			c.errorf(at+".name", "give each service its own name", "service %q is there twice", v.Name)
@@ -521,7 +505,7 @@ func (c *checker) services() {
 		if v.Path == "" {
 			v.Path = "/srv/" + v.Name
 		}
-		if serviceRE.MatchString(v.Name) && c.systemPath(at+".path", v.Path, "where a volume is mounted") {
+		if re().service.MatchString(v.Name) && c.systemPath(at+".path", v.Path, "where a volume is mounted") {
 			for other, name := range byPath {
 				if other == v.Path || within(v.Path, other) || within(other, v.Path) {
 					c.errorf(at+".path", "give each service a path of its own", "path %s of service %s and path %s of service %s lie in each other", v.Path, v.Name, other, name)
@@ -568,7 +552,7 @@ func (c *checker) exports(at string, v *Service) {
 		switch {
 		case e.Path == "/":
 			c.errorf(eat+".path", "export a directory below it, e.g. /data", "the root of the volume holds the NFS server's recovery state and cannot be exported")
-		case !pathRE.MatchString(e.Path) || path.Clean(e.Path) != e.Path || len(e.Path) > 200:
+		case !re().path.MatchString(e.Path) || path.Clean(e.Path) != e.Path || len(e.Path) > 200:
 			c.errorf(eat+".path", "write it from the volume's root, of letters, digits and . _ -, e.g. /data", "%q cannot be exported", e.Path)
 		case e.Path == "/.mortar" || within(e.Path, "/.mortar"):
 			c.errorf(eat+".path", "export another directory", "%s holds the NFS server's recovery state and cannot be exported", e.Path)
@@ -590,16 +574,18 @@ var exportOptions = map[string]func(value string) bool{
 	"rw": nil, "ro": nil, "sync": nil, "async": nil, "wdelay": nil, "no_wdelay": nil,
 	"subtree_check": nil, "no_subtree_check": nil, "root_squash": nil, "no_root_squash": nil, "all_squash": nil, "no_all_squash": nil,
 	"anonuid": isID, "anongid": isID, "secure": nil, "insecure": nil, "hide": nil, "nohide": nil, "crossmnt": nil,
-	"sec": flavoursRE.MatchString, "xprtsec": transportsRE.MatchString, "mountpoint": mountpointRE.MatchString,
-	"acl": nil, "no_acl": nil, "auth_nlm": nil, "no_auth_nlm": nil, "secure_locks": nil, "insecure_locks": nil,
+	"sec": listOf("sys", "krb5", "krb5i", "krb5p", "none"), "xprtsec": listOf("none", "tls", "mtls"),
+	"mountpoint": func(v string) bool { return v == "" || re().path.MatchString(v) },
+	"acl":        nil, "no_acl": nil, "auth_nlm": nil, "no_auth_nlm": nil, "secure_locks": nil, "insecure_locks": nil,
 	"security_label": nil, "pnfs": nil, "no_pnfs": nil,
 }
 
-var (
-	flavoursRE   = lazyregexp.New(`^(sys|krb5|krb5i|krb5p|none)(:(sys|krb5|krb5i|krb5p|none))*$`)
-	transportsRE = lazyregexp.New(`^(none|tls|mtls)(:(none|tls|mtls))*$`)
-	mountpointRE = lazyregexp.New(`^(|(/[A-Za-z0-9._-]+)+)$`)
-)
+// listOf takes some of the words, with colons between them.
+func listOf(words ...string) func(string) bool {
+	return func(v string) bool {
+		return !slices.ContainsFunc(strings.Split(v, ":"), func(w string) bool { return !slices.Contains(words, w) })
+	}
+}
 
 // isID takes -2 for nobody, as people write it. exportfs cuts what has more than
 // 32 bits: 4294967296 would be root. The last ID is none: the kernel refuses it.
@@ -625,7 +611,7 @@ func (c *checker) exportOption(at, option string) bool {
 	switch {
 	case name == "fsid":
 		c.errorf(at, "remove it", "fsid is chosen by Mortar: it must be the same on both servers and never change")
-	case !known && !optionRE.MatchString(option):
+	case !known && !re().option.MatchString(option):
 		c.errorf(at, "write one option per item, see exports(5)", "%q is not an export option", option)
 	case !known:
 		if near := Nearest(name, slices.Sorted(maps.Keys(exportOptions))); near != "" {
@@ -691,7 +677,7 @@ func (c *checker) exportClients(at string, e *Export) (world bool) {
 		}
 		return err == nil && p.Bits() < 8
 	}
-	if !clientRE.MatchString(e.Clients) {
+	if !re().client.MatchString(e.Clients) {
 		c.errorf(at+".clients", "write a network as 10.20.0.0/16, an address or a host name, see exports(5)", "%q names no clients", e.Clients)
 	}
 	return strings.ContainsAny(e.Clients, "*?")
@@ -793,7 +779,7 @@ func (c *checker) mount(v *Client, m *Mount, at string, used map[string]bool, pu
 	for j, o := range m.Options {
 		oat := fmt.Sprintf("%s.options[%d]", at, j)
 		switch name, _, _ := strings.Cut(o, "="); {
-		case !optionRE.MatchString(o):
+		case !re().option.MatchString(o):
 			c.errorf(oat, "write one option per item, see nfs(5)", "%q is not a mount option", o)
 		case name == "soft" || name == "softerr":
 			c.errorf(oat, "remove it: hard is used", "a %s mount gives programs I/O errors during a failover and loses their data", name)
@@ -861,7 +847,7 @@ func (c *checker) filesystem() {
 	for i, o := range f.Mount {
 		at := fmt.Sprintf("filesystem.mount[%d]", i)
 		switch name, _, _ := strings.Cut(o, "="); {
-		case !optionRE.MatchString(o):
+		case !re().option.MatchString(o):
 			c.errorf(at, "write one option per item, see xfs(5)", "%q is not a mount option", o)
 		case name == "sunit" || name == "swidth" || name == "norecovery" || name == "nouuid":
 			c.errorf(at, "remove it", "mount option %s would override what the file system was made with", name)
@@ -891,7 +877,7 @@ func (c *checker) rack() {
 	if r.Suite != "trixie" && r.Suite != "bookworm" {
 		c.errorf("rack.suite", "use trixie or bookworm", "%q is not a Debian release the rack can boot", r.Suite)
 	}
-	if r.Mirror != "" && !mirrorRE.MatchString(r.Mirror) {
+	if r.Mirror != "" && !re().mirror.MatchString(r.Mirror) {
 		c.errorf("rack.mirror", "write a URL as in sources.list", "%q is not a mirror's address", r.Mirror)
 	}
 	if r.IOPS < 0 || r.IOPS > 10_000_000 {

@@ -3,10 +3,12 @@ package drill
 import (
 	"encoding/json"
 	"fmt"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
-	"github.com/mortarhpc/mortar/internal/base/lazyregexp"
 	"github.com/mortarhpc/mortar/internal/prove/report"
 )
 
@@ -63,11 +65,14 @@ func parseJournal(line []byte) (ns int64, ident, msg string, err error) {
 	return us * 1000, e.Ident, cleanMessage(msg), nil
 }
 
-var levelRE = lazyregexp.New(`^\s*(?:crit|alert|emerg|error|warning|notice|info|debug):\s+`)
-
 // cleanMessage takes Pacemaker's level off a message.
 func cleanMessage(s string) string {
-	return strings.TrimSpace(levelRE.ReplaceAllString(s, ""))
+	s = strings.TrimSpace(s)
+	level, rest, ok := strings.Cut(s, ": ")
+	if ok && slices.Contains([]string{"crit", "alert", "emerg", "error", "warning", "notice", "info", "debug"}, level) {
+		return strings.TrimSpace(rest)
+	}
+	return s
 }
 
 // finding is what a log line means.
@@ -81,53 +86,58 @@ type finding struct {
 // say what it is about.
 type logRule struct {
 	ident string // SYSLOG_IDENTIFIER
-	re    *lazyregexp.Regexp
+	re    *regexp.Regexp
 	kind  string
 }
 
 // logRules hold for corosync 3.1, and Pacemaker 2.1 (Debian 12) and 3.0
 // (Debian 13), whose wording differs in places. The first that matches counts.
 //
+// They are compiled when the first log is read: of the processes of Mortar few
+// read one.
+//
 // Source: corosync exec/totemsrp.c, pacemaker daemons/controld and daemons/fenced
-var logRules = []logRule{
-	{"corosync", lazyregexp.New(`A processor failed, forming new configuration`), report.EventDetected},
-	{"corosync", lazyregexp.New(`A new membership \(\S+\) was formed\. Members.* left:`), report.EventMembership},
-	{"corosync", lazyregexp.New(`A new membership \(\S+\) was formed\. Members.* joined:`), report.EventMembership},
-	{"corosync", lazyregexp.New(`link: host: \d+ link: \d+ is (?:down|up)`), report.EventLink},
-	{"corosync", lazyregexp.New(`host: \d+ has no active links`), report.EventLink},
-	{"corosync", lazyregexp.New(`Token has not been received in \d+ ms`), report.EventNote},
+var logRules = sync.OnceValue(func() []logRule {
+	return []logRule{
+		{"corosync", regexp.MustCompile(`A processor failed, forming new configuration`), report.EventDetected},
+		{"corosync", regexp.MustCompile(`A new membership \(\S+\) was formed\. Members.* left:`), report.EventMembership},
+		{"corosync", regexp.MustCompile(`A new membership \(\S+\) was formed\. Members.* joined:`), report.EventMembership},
+		{"corosync", regexp.MustCompile(`link: host: \d+ link: \d+ is (?:down|up)`), report.EventLink},
+		{"corosync", regexp.MustCompile(`host: \d+ has no active links`), report.EventLink},
+		{"corosync", regexp.MustCompile(`Token has not been received in \d+ ms`), report.EventNote},
 
-	{"pacemaker-controld", lazyregexp.New(`^Peer (?P<node>\S+) was terminated \(\S+\) by .+ on behalf of `), report.EventFenced},
-	{"pacemaker-controld", lazyregexp.New(`^Peer (?P<node>\S+) was not terminated `), report.EventFenceFail},
-	{"pacemaker-controld", lazyregexp.New(`^Requesting fencing \(\S+\) (?:targeting|of) node (?P<node>\S+)`), report.EventFencing},
-	{"pacemaker-controld", lazyregexp.New(`^Our peer on the DC \(\S+\) is dead`), report.EventNote},
-	{"pacemaker-controld", lazyregexp.New(`^Initiating start operation (?P<res>\S+)_start_0 (?:locally )?on (?P<node>\S+)`), report.EventStarting},
-	{"pacemaker-controld", lazyregexp.New(`^Requesting local execution of start operation for (?P<res>\S+) on (?P<node>\S+)`), report.EventStarting},
-	{"pacemaker-controld", lazyregexp.New(`^Result of start operation for (?P<res>\S+) on (?P<node>[^\s:]+): (?:0 \()?(?i:ok)\b`), report.EventStarted},
-	{"pacemaker-controld", lazyregexp.New(`^Result of start operation for (?P<res>\S+) on (?P<node>[^\s:]+): `), report.EventStartFail},
-	{"pacemaker-controld", lazyregexp.New(`^Result of stop operation for (?P<res>\S+) on (?P<node>[^\s:]+): (?:0 \()?(?i:ok)\b`), report.EventStopped},
-	{"pacemaker-controld", lazyregexp.New(`^Result of (?:monitor|probe|stop) operation for (?P<res>\S+) on (?P<node>[^\s:]+): `), report.EventNote},
+		{"pacemaker-controld", regexp.MustCompile(`^Peer (?P<node>\S+) was terminated \(\S+\) by .+ on behalf of `), report.EventFenced},
+		{"pacemaker-controld", regexp.MustCompile(`^Peer (?P<node>\S+) was not terminated `), report.EventFenceFail},
+		{"pacemaker-controld", regexp.MustCompile(`^Requesting fencing \(\S+\) (?:targeting|of) node (?P<node>\S+)`), report.EventFencing},
+		{"pacemaker-controld", regexp.MustCompile(`^Our peer on the DC \(\S+\) is dead`), report.EventNote},
+		{"pacemaker-controld", regexp.MustCompile(`^Initiating start operation (?P<res>\S+)_start_0 (?:locally )?on (?P<node>\S+)`), report.EventStarting},
+		{"pacemaker-controld", regexp.MustCompile(`^Requesting local execution of start operation for (?P<res>\S+) on (?P<node>\S+)`), report.EventStarting},
+		{"pacemaker-controld", regexp.MustCompile(`^Result of start operation for (?P<res>\S+) on (?P<node>[^\s:]+): (?:0 \()?(?i:ok)\b`), report.EventStarted},
+		{"pacemaker-controld", regexp.MustCompile(`^Result of start operation for (?P<res>\S+) on (?P<node>[^\s:]+): `), report.EventStartFail},
+		{"pacemaker-controld", regexp.MustCompile(`^Result of stop operation for (?P<res>\S+) on (?P<node>[^\s:]+): (?:0 \()?(?i:ok)\b`), report.EventStopped},
+		{"pacemaker-controld", regexp.MustCompile(`^Result of (?:monitor|probe|stop) operation for (?P<res>\S+) on (?P<node>[^\s:]+): `), report.EventNote},
 
-	{"pacemaker-fenced", lazyregexp.New(`^Operation '\w+' targeting (?P<node>\S+) by \S+ for \S+: OK\b`), report.EventFenced},
-	{"pacemaker-fenced", lazyregexp.New(`^Operation '\w+' targeting (?P<node>\S+) by .+ for \S+: `), report.EventFenceFail},
-	{"pacemaker-fenced", lazyregexp.New(`^Operation '\w+' \[\d+\].* targeting (?P<node>\S+) using \S+ returned `), report.EventNote},
-	{"pacemaker-fenced", lazyregexp.New(`^Client \S+ wants to fence \(\S+\) (?P<node>\S+) using `), report.EventFencing},
-	{"pacemaker-fenced", lazyregexp.New(`^Requesting (?:that \S+ perform '\w+' action|peer fencing \(\S+\)) targeting (?P<node>[^\s']+)`), report.EventFencing},
-	{"pacemaker-fenced", lazyregexp.New(`^Delaying '\w+' action targeting (?P<node>\S+) using \S+ for `), report.EventNote},
-	{"multipathd", lazyregexp.New(`remaining active paths: \d+`), report.EventMultipath},
-	{"multipathd", lazyregexp.New(`(?i)\b(?:path (?:is )?(?:down|up)|mark as failed|reinstated|checker reports path is|path removed|path added|Entering recovery mode|Recovered to normal mode|queue_if_no_path)`), report.EventMultipath},
-	{"kernel", lazyregexp.New(`\bmd/raid\S*: (?:Disk failure|Operation continuing|Cannot continue|.*not clean)`), report.EventRAID},
-	{"kernel", lazyregexp.New(`^md: (?:recovery|resync|check|requested-resync|reshape|data-check) of RAID array|^md: \S+: (?:recovery|resync|data-check|requested-resync|recover|check)\b.*(?:done|interrupted)`), report.EventRAID},
-	{"kernel", lazyregexp.New(`^device-mapper: multipath: \S+: (?:Failing|Reinstating) path`), report.EventMultipath},
-	{"kernel", lazyregexp.New(`^XFS \(\S+\): (?:.*[Ss]hut(?:ting)? ?down|log I/O error|Ending clean mount|Starting recovery|Ending recovery|Unmounting)`), report.EventFS},
-	{"kernel", lazyregexp.New(`(?i)^(?:nfsd?: .*(?:server|grace)|NFSD: .*grace|virtio_net .*link|\S+: (?:NIC )?Link is (?:up|down))`), report.EventNote},
+		{"pacemaker-fenced", regexp.MustCompile(`^Operation '\w+' targeting (?P<node>\S+) by \S+ for \S+: OK\b`), report.EventFenced},
+		{"pacemaker-fenced", regexp.MustCompile(`^Operation '\w+' targeting (?P<node>\S+) by .+ for \S+: `), report.EventFenceFail},
+		{"pacemaker-fenced", regexp.MustCompile(`^Operation '\w+' \[\d+\].* targeting (?P<node>\S+) using \S+ returned `), report.EventNote},
+		{"pacemaker-fenced", regexp.MustCompile(`^Client \S+ wants to fence \(\S+\) (?P<node>\S+) using `), report.EventFencing},
+		{"pacemaker-fenced", regexp.MustCompile(`^Requesting (?:that \S+ perform '\w+' action|peer fencing \(\S+\)) targeting (?P<node>[^\s']+)`), report.EventFencing},
+		{"pacemaker-fenced", regexp.MustCompile(`^Delaying '\w+' action targeting (?P<node>\S+) using \S+ for `), report.EventNote},
+		{"multipathd", regexp.MustCompile(`remaining active paths: \d+`), report.EventMultipath},
+		{"multipathd", regexp.MustCompile(`(?i)\b(?:path (?:is )?(?:down|up)|mark as failed|reinstated|checker reports path is|path removed|path added|Entering recovery mode|Recovered to normal mode|queue_if_no_path)`), report.EventMultipath},
+		{"kernel", regexp.MustCompile(`\bmd/raid\S*: (?:Disk failure|Operation continuing|Cannot continue|.*not clean)`), report.EventRAID},
+		{"kernel", regexp.MustCompile(`^md: (?:recovery|resync|check|requested-resync|reshape|data-check) of RAID array|^md: \S+: (?:recovery|resync|data-check|requested-resync|recover|check)\b.*(?:done|interrupted)`), report.EventRAID},
+		{"kernel", regexp.MustCompile(`^device-mapper: multipath: \S+: (?:Failing|Reinstating) path`), report.EventMultipath},
+		{"kernel", regexp.MustCompile(`^XFS \(\S+\): (?:.*[Ss]hut(?:ting)? ?down|log I/O error|Ending clean mount|Starting recovery|Ending recovery|Unmounting)`), report.EventFS},
+		{"kernel", regexp.MustCompile(`(?i)^(?:nfsd?: .*(?:server|grace)|NFSD: .*grace|virtio_net .*link|\S+: (?:NIC )?Link is (?:up|down))`), report.EventNote},
 
-	{"pacemaker-fenced", lazyregexp.New(`^No (?:peers|remaining peers) .*capable of fencing \(\S+\) (?P<node>\S+) for `), report.EventFenceFail},
-}
+		{"pacemaker-fenced", regexp.MustCompile(`^No (?:peers|remaining peers) .*capable of fencing \(\S+\) (?P<node>\S+) for `), report.EventFenceFail},
+	}
+})
 
 // meaning of one message.
 func meaning(ident, msg string) finding {
-	for _, r := range logRules {
+	for _, r := range logRules() {
 		if r.ident != ident {
 			continue
 		}

@@ -367,7 +367,7 @@ func MergeRegions(known, news []BenchRegion) []BenchRegion {
 // fill sets defaults and reports the first thing that is wrong.
 func (j *BenchJob) fill() error {
 	bad := func(format string, a ...any) error { return fmt.Errorf(format, a...) }
-	if !nameRE.MatchString(j.RunID) {
+	if !isName(j.RunID) {
 		return bad("run_id %q: use letters, digits, '.', '_' and '-'", j.RunID)
 	}
 	known := false
@@ -391,7 +391,7 @@ func (j *BenchJob) fill() error {
 			j.Set = "tree"
 		}
 	}
-	if !nameRE.MatchString(j.Set) {
+	if !isName(j.Set) {
 		return bad("set %q: use letters, digits, '.', '_' and '-'", j.Set)
 	}
 	if j.Clients == 0 {

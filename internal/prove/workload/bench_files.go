@@ -44,7 +44,7 @@ func patiently[T any](ctx context.Context, f func() (T, error)) (T, error) {
 
 // BenchPrepare makes a run's directory and tells what there is to test.
 func BenchPrepare(ctx context.Context, p BenchPrepareParams) (*BenchFacts, error) {
-	if !nameRE.MatchString(p.RunID) {
+	if !isName(p.RunID) {
 		return nil, fmt.Errorf("run_id %q: use letters, digits, '.', '_' and '-'", p.RunID)
 	}
 	if !filepath.IsAbs(p.Dir) {
@@ -137,7 +137,7 @@ func (r *benchRun) setDir() error {
 
 // BenchCleanup removes what a run, or one set of it, has left.
 func BenchCleanup(ctx context.Context, p BenchCleanupParams, progress func(BenchCleanupProgress)) (*BenchCleanupResult, error) {
-	if !nameRE.MatchString(p.RunID) || p.Set != "" && !nameRE.MatchString(p.Set) {
+	if !isName(p.RunID) || p.Set != "" && !isName(p.Set) {
 		return nil, fmt.Errorf("run_id %q, set %q: use letters, digits, '.', '_' and '-'", p.RunID, p.Set)
 	}
 	if !filepath.IsAbs(p.Dir) {

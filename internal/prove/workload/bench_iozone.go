@@ -5,10 +5,9 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"time"
-
-	"github.com/mortarhpc/mortar/internal/base/lazyregexp"
 )
 
 // iozoneCommand is the papers' own: -i 0|1 -c -e -w, or -i 2 -w -I -O, each
@@ -39,16 +38,16 @@ func iozoneCommand(j *BenchJob, dir, _ string, client int) []string {
 
 func kib(n int64) string { return strconv.FormatInt(n/1024, 10) + "k" }
 
-var (
-	iozoneRevision = lazyregexp.New(`Version \$Revision: ([0-9.]+) \$`)
-	iozoneRate     = lazyregexp.New(`Children see throughput for\s+(\d+) (initial writers|readers|random readers|random writers)\s*=\s*([0-9.]+) (kB|ops)/sec`)
-)
-
 func iozoneVersion(ctx context.Context, path string) string {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	out, _ := exec.CommandContext(ctx, path, "-v").Output()
-	if m := iozoneRevision.FindSubmatch(out); m != nil {
+	return iozoneRevision(out)
+}
+
+// iozoneRevision finds it in what iozone prints; "" if it is not there.
+func iozoneRevision(out []byte) string {
+	if m := regexp.MustCompile(`Version \$Revision: ([0-9.]+) \$`).FindSubmatch(out); m != nil {
 		return "iozone " + string(m[1])
 	}
 	return ""
@@ -57,12 +56,10 @@ func iozoneVersion(ctx context.Context, path string) string {
 // parseIozone finds the phase's line. iozone tells a rate for all its
 // processes together; the time is that which the planned amount takes at it.
 func parseIozone(j *BenchJob, out []byte) (*foreignResult, error) {
-	res := &foreignResult{}
-	if m := iozoneRevision.FindSubmatch(out); m != nil {
-		res.version = "iozone " + string(m[1])
-	}
+	res := &foreignResult{version: iozoneRevision(out)}
 	want := map[BenchPhase]string{SeqWrite: "initial writers", SeqRead: "readers", RandRead: "random readers", RandWrite: "random writers"}[j.Phase]
-	for _, m := range iozoneRate.FindAllSubmatch(out, -1) {
+	line := regexp.MustCompile(`Children see throughput for\s+(\d+) (initial writers|readers|random readers|random writers)\s*=\s*([0-9.]+) (kB|ops)/sec`)
+	for _, m := range line.FindAllSubmatch(out, -1) {
 		if string(m[2]) != want {
 			continue
 		}

@@ -5,9 +5,8 @@ import (
 	"fmt"
 	"math"
 	"path/filepath"
+	"regexp"
 	"strconv"
-
-	"github.com/mortarhpc/mortar/internal/base/lazyregexp"
 )
 
 // mdtestCommand is the papers' own, for files only, one phase at a time.
@@ -32,20 +31,13 @@ func mdtestCommand(j *BenchJob, dir, _ string, client int) []string {
 	return append(argv, "-r")
 }
 
-var (
-	mdtestVersion = lazyregexp.New(`(?m)^mdtest-(\S+) was launched`)
-	mdtestFiles   = lazyregexp.New(`(?m)^\d+ tasks, (\d+) files`)
-	// Operation, then the maximum over the iterations, of which there is one.
-	mdtestRate = lazyregexp.New(`(?m)^\s+(File creation|File stat|File removal|Tree creation|Tree removal)\s*:?\s+([0-9.]+)`)
-)
-
 // parseMdtest reads the summary of rates.
 func parseMdtest(j *BenchJob, out []byte) (*foreignResult, error) {
 	res := &foreignResult{}
-	if m := mdtestVersion.FindSubmatch(out); m != nil {
+	if m := regexp.MustCompile(`(?m)^mdtest-(\S+) was launched`).FindSubmatch(out); m != nil {
 		res.version = "mdtest " + string(m[1])
 	}
-	files := mdtestFiles.FindSubmatch(out)
+	files := regexp.MustCompile(`(?m)^\d+ tasks, (\d+) files`).FindSubmatch(out)
 	if files == nil {
 		return nil, fmt.Errorf("no line tells the number of files")
 	}
@@ -54,7 +46,9 @@ func parseMdtest(j *BenchJob, out []byte) (*foreignResult, error) {
 		return nil, err
 	}
 	rates := map[string]float64{}
-	for _, m := range mdtestRate.FindAllSubmatch(out, -1) {
+	// Operation, then the maximum over the iterations, of which there is one.
+	rate := regexp.MustCompile(`(?m)^\s+(File creation|File stat|File removal|Tree creation|Tree removal)\s*:?\s+([0-9.]+)`)
+	for _, m := range rate.FindAllSubmatch(out, -1) {
 		if rates[string(m[1])], err = strconv.ParseFloat(string(m[2]), 64); err != nil {
 			return nil, err
 		}

@@ -177,7 +177,7 @@ func (s *service) clean(ctx context.Context, params json.RawMessage, _ func(any)
 }
 
 func runDir(runID, ledgerDir string) (string, error) {
-	if !nameRE.MatchString(runID) {
+	if !isName(runID) {
 		return "", fmt.Errorf("run_id %q: use letters, digits, '.', '_' and '-'", runID)
 	}
 	if ledgerDir != "" {
@@ -230,7 +230,7 @@ func Clean(p CleanParams) (*CleanResult, error) {
 	var job Job
 	if b, err := os.ReadFile(filepath.Join(dir, jobFile)); err == nil && json.Unmarshal(b, &job) == nil && job.RunID == p.RunID {
 		for _, l := range job.Locks {
-			if nameRE.MatchString(l.File) && l.Role != Challenge {
+			if isName(l.File) && l.Role != Challenge {
 				d := filepath.Join(mapDir(l.Dir, p.Dirs), p.RunID)
 				dirs = append(dirs, d)
 				remove(filepath.Join(d, l.File+".lock"))

@@ -3,8 +3,8 @@ package workload
 import (
 	"fmt"
 	"path/filepath"
+	"strings"
 
-	"github.com/mortarhpc/mortar/internal/base/lazyregexp"
 	"github.com/mortarhpc/mortar/internal/prove/stream"
 )
 
@@ -251,14 +251,23 @@ type CleanResult struct {
 	Removed []string `json:"removed"`
 }
 
-var nameRE = lazyregexp.New(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,99}$`)
+// isName tells whether s may be part of a file's name: letters, digits, '_', and
+// after the first '.' and '-'; at most 100 bytes.
+func isName(s string) bool {
+	if s == "" || len(s) > 100 || s[0] == '.' || s[0] == '-' {
+		return false
+	}
+	return !strings.ContainsFunc(s, func(r rune) bool {
+		return !(r >= 'A' && r <= 'Z' || r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '.' || r == '_' || r == '-')
+	})
+}
 
 // DefaultLedgerDir is where a run's ledgers are kept on a client.
 func DefaultLedgerDir(runID string) string { return filepath.Join("/var/lib/mortar/runs", runID) }
 
 // fill sets defaults and reports the first thing that is wrong.
 func (j *Job) fill() error {
-	if !nameRE.MatchString(j.RunID) {
+	if !isName(j.RunID) {
 		return fmt.Errorf("run_id %q: use letters, digits, '.', '_' and '-'", j.RunID)
 	}
 	if j.LedgerDir == "" {
@@ -287,7 +296,7 @@ func (j *Job) fill() error {
 	}
 	seen := map[string]bool{}
 	name := func(n, dir string) error {
-		if !nameRE.MatchString(n) {
+		if !isName(n) {
 			return fmt.Errorf("worker name %q: use letters, digits, '.', '_' and '-'", n)
 		}
 		if seen[n] {
@@ -340,7 +349,7 @@ func (j *Job) fill() error {
 		if l.File == "" {
 			l.File = l.Name
 		}
-		if !nameRE.MatchString(l.File) {
+		if !isName(l.File) {
 			return fmt.Errorf("lock %s: file %q: use letters, digits, '.', '_' and '-'", l.Name, l.File)
 		}
 		if l.Kind == "" {
