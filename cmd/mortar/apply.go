@@ -17,7 +17,7 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/build/plan"
-	"github.com/mortarhpc/mortar/internal/host/gate"
+	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/run/failover"
 )
 
@@ -127,11 +127,11 @@ func runApply(ctx context.Context, d *design.Design, in io.Reader, w io.Writer, 
 			os.Exit(137)
 		}
 	}
-	pr := prover{d: d, opts: failover.ProofOptions{On: fenceProgress(w, enc, start, f.asJSON), Gate: gate.Gate{Log: func(c gate.Change) {
-		if c.State == gate.Done {
+	pr := prover{d: d, opts: failover.ProofOptions{On: fenceProgress(w, enc, start, f.asJSON)}, gate: host.Gate{Log: func(c host.Change) {
+		if c.State == host.Done {
 			tick()
 		}
-	}}}}
+	}}}
 	p, err := pr.prepare(ctx, func() (*preparation, error) {
 		progress, progressDone := connectProgress(w, live)
 		defer progressDone()
@@ -171,7 +171,7 @@ func runApply(ctx context.Context, d *design.Design, in io.Reader, w io.Writer, 
 	} else {
 		opts.OnEvent = applyProgress(w, start, live)
 	}
-	done.Result, err = p.plan.Apply(ctx, p.planHosts(), opts)
+	done.Result, err = p.plan.Apply(ctx, p.hosts, opts)
 	if err != nil {
 		if ctx.Err() != nil {
 			return fail(exitInterrupted, errors.New("interrupted; run apply again to go on"))

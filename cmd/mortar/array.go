@@ -17,9 +17,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/brick/array"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
-	"github.com/mortarhpc/mortar/internal/build/plan"
 	"github.com/mortarhpc/mortar/internal/host"
-	"github.com/mortarhpc/mortar/internal/host/agent"
 )
 
 func newArrayCmd() *cobra.Command {
@@ -219,9 +217,9 @@ func seenLUNs(ctx context.Context, d *design.Design, live bool) (map[string][]ar
 
 // disksOf reads a host's disks, with what sysfs knows of their make and
 // geometry.
-func disksOf(ctx context.Context, h plan.Host) ([]array.Seen, error) {
-	var f agent.Facts
-	if err := h.Call(ctx, "facts", nil, &f, nil); err != nil {
+func disksOf(ctx context.Context, h *host.Session) ([]array.Seen, error) {
+	f, err := h.Facts(ctx)
+	if err != nil {
 		return nil, err
 	}
 	var out []array.Seen
@@ -239,12 +237,9 @@ func disksOf(ctx context.Context, h plan.Host) ([]array.Seen, error) {
 }
 
 // readSys reads a file of sysfs; what a device does not have is empty.
-func readSys(ctx context.Context, h plan.Host, file string) string {
-	var r agent.ReadResult
-	if err := h.Call(ctx, "read", agent.ReadParams{Path: file}, &r, nil); err != nil {
-		return ""
-	}
-	return strings.TrimSpace(string(r.Content))
+func readSys(ctx context.Context, h *host.Session, file string) string {
+	text, _ := h.Read(ctx, file)
+	return strings.TrimSpace(text)
 }
 
 func bytesOf(s string) spec.Bytes {

@@ -232,24 +232,16 @@ func runBench(ctx context.Context, in io.Reader, out, errOut io.Writer, specFile
 	return benchOutcome(ctx, out, r, err, f.asJSON)
 }
 
+// busyHost is patient: a host that is loaded to the brim answers late.
+var busyHost = host.Options{KeepAlive: 5 * time.Second, Missed: 6}
+
 // benchEnv is how a benchmark reaches the hosts.
 func benchEnv(ctx context.Context, des *design.Design) (bench.Env, error) {
 	targets, err := host.Inventory(des.Spec)
 	if err != nil {
 		return bench.Env{}, fail(exitBadInput, err)
 	}
-	env := bench.Env{Design: des, Version: version, Dial: func(ctx context.Context, name string) (bench.Host, error) {
-		t, ok := targets[name]
-		if !ok {
-			return nil, fmt.Errorf("%s is not in the spec", name)
-		}
-		// A host that is loaded to the brim answers late.
-		h, err := host.Connect(ctx, t, host.Options{KeepAlive: 5 * time.Second, Missed: 6})
-		if err != nil {
-			return nil, err
-		}
-		return h, nil
-	}}
+	env := bench.Env{Design: des, Version: version, Dial: host.Dialer(targets, busyHost)}
 	if env.Virtual = virtualRack(ctx, des.Spec); env.Virtual {
 		dir := rackOf(des.Spec)
 		env.Throttle = func(ctx context.Context, iops int, rate int64) error {

@@ -314,8 +314,7 @@ func newCachePeer(d *design.Design, timeout time.Duration) (*cachePeer, error) {
 func (p *cachePeer) close() { p.c.Close() }
 
 func (p *cachePeer) query(ctx context.Context, host string, argv ...string) (resource.Output, error) {
-	var out resource.Output
-	err := p.c.Call(ctx, host, "query", map[string]any{"argv": argv}, &out)
+	out, err := p.c.Session(host).Query(ctx, argv...)
 	if err == nil && out.Code != 0 {
 		err = fmt.Errorf("%s: %s", host, strings.TrimSpace(out.Stderr))
 	}

@@ -43,7 +43,7 @@ A server that was confirmed off and was not will damage the file system.
 		RunE: func(cmd *cobra.Command, args []string) error {
 			node := args[1]
 			return m.runWith(cmd, args[0], func(ctx context.Context, d *design.Design, f observe.Facts, c *observe.Collector) (*failover.Plan, error) {
-				p, err := failover.ConfirmOff(d, f, node, failover.Look(ctx, d, f, c.Call, node))
+				p, err := failover.ConfirmOff(d, f, node, failover.Look(ctx, d, f, c.Session, node))
 				if err != nil || p.Nothing != "" || m.dryRun {
 					return p, err
 				}
@@ -59,7 +59,7 @@ A server that was confirmed off and was not will damage the file system.
 				// have switched it on.
 				fmt.Fprintln(w, "looking once more")
 				f = c.Collect(ctx)
-				return failover.ConfirmOff(d, f, node, failover.Look(ctx, d, f, c.Call, node))
+				return failover.ConfirmOff(d, f, node, failover.Look(ctx, d, f, c.Session, node))
 			})
 		},
 	}

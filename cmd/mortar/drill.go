@@ -316,18 +316,8 @@ func runDrill(ctx context.Context, in io.Reader, out, errOut io.Writer, specFile
 	if f.asJSON {
 		progress = errOut
 	}
-	dial := func(ctx context.Context, name string) (drill.Host, error) {
-		t, ok := targets[name]
-		if !ok {
-			return nil, fmt.Errorf("%s is not in the spec", name)
-		}
-		// A host whose processor is busy with a failover or a rebuild answers late.
-		h, err := host.Connect(ctx, t, host.Options{KeepAlive: 3 * time.Second, Missed: 12})
-		if err != nil {
-			return nil, err
-		}
-		return h, nil
-	}
+	// A host whose processor is busy with a failover or a rebuild answers late.
+	dial := host.Dialer(targets, host.Options{KeepAlive: 3 * time.Second, Missed: 12})
 	start := time.Now()
 	env := drill.Env{Design: des, Service: f.service, Dial: dial, Version: version, Progress: func(text string) {
 		fmt.Fprintf(progress, "%s %s\n", stamp(start), text)

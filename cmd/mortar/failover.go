@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mortarhpc/mortar/internal/brick/design"
-	"github.com/mortarhpc/mortar/internal/host/gate"
+	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/run/failover"
 	"github.com/mortarhpc/mortar/internal/run/observe"
@@ -161,7 +161,7 @@ func (m *moveFlags) runWith(cmd *cobra.Command, file string, plan func(context.C
 		if err != nil {
 			return err
 		}
-		c = observe.NewCollector(d, dial, m.timeout, serverNamesOf(d)...)
+		c = observe.NewCollector(d, dial, m.timeout, serverNamesOf(d)...).Under(host.Gate{DryRun: m.dryRun})
 		defer c.Close()
 		if m.outlets {
 			c.AskOutlets()
@@ -189,7 +189,7 @@ func (m *moveFlags) runWith(cmd *cobra.Command, file string, plan func(context.C
 		return show(moveResult{Plan: p, DryRun: m.dryRun})
 	}
 	start := time.Now()
-	err = failover.Run(ctx, c, p, failover.Options{Gate: gate.Gate{DryRun: m.dryRun}, Wait: m.wait, Poll: 5 * time.Second, Glance: 500 * time.Millisecond, On: m.progress(w, start)})
+	err = failover.Run(ctx, c, p, failover.Options{Wait: m.wait, Poll: 5 * time.Second, Glance: 500 * time.Millisecond, On: m.progress(w, start)})
 	took := time.Since(start)
 	r := moveResult{Plan: p, Changed: true, Seconds: took.Seconds()}
 	if err != nil {

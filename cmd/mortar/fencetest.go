@@ -243,7 +243,7 @@ func fenceProgress(w io.Writer, enc *json.Encoder, start time.Time, asJSON bool)
 
 // resumeFenceTest puts back what a fence test that was cut off left, and
 // waits until the servers are in the cluster again.
-func resumeFenceTest(ctx context.Context, d *design.Design, h failover.ProofHosts, o failover.ProofOptions) (resumed bool, err error) {
+func resumeFenceTest(ctx context.Context, d *design.Design, h failover.Hosts, o failover.ProofOptions) (resumed bool, err error) {
 	for _, via := range serverNamesOf(d) {
 		cctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 		nodes, err := failover.InterruptedProofs(cctx, d, h, via)
@@ -270,6 +270,7 @@ func resumeFenceTest(ctx context.Context, d *design.Design, h failover.ProofHost
 type prover struct {
 	d    *design.Design
 	opts failover.ProofOptions
+	gate host.Gate
 	c    *observe.Collector // nil while no server's cluster answers
 	via  string             // a server whose cluster answers
 }
@@ -283,7 +284,7 @@ func (pr *prover) close() {
 
 // open finds a server whose cluster answers, over the sessions there are. Where
 // none does there is no cluster, or none yet.
-func (pr *prover) open(ctx context.Context, hosts map[string]*host.Host) error {
+func (pr *prover) open(ctx context.Context, hosts map[string]*host.Session) error {
 	pr.close()
 	if !pr.d.Clustered() {
 		return nil
@@ -292,18 +293,12 @@ func (pr *prover) open(ctx context.Context, hosts map[string]*host.Host) error {
 	if err != nil {
 		return fail(exitBadInput, err)
 	}
-	used := map[string]bool{}
-	c := observe.NewCollector(pr.d, func(ctx context.Context, name string) (observe.Conn, error) {
-		if h := hosts[name]; h != nil && !used[name] {
-			used[name] = true
-			return h, nil
+	c := observe.NewCollector(pr.d, host.Dialer(targets, connectOptions), patience, serverNamesOf(pr.d)...).Under(pr.gate)
+	for _, name := range serverNamesOf(pr.d) {
+		if h := hosts[name]; h != nil {
+			c.Keep(h)
 		}
-		h, err := host.Connect(ctx, targets[name], connectOptions)
-		if err != nil {
-			return nil, err // not h: a nil *host.Host is no nil Conn
-		}
-		return h, nil
-	}, connectOptions.KeepAlive*time.Duration(connectOptions.Missed), serverNamesOf(pr.d)...)
+	}
 	for _, via := range serverNamesOf(pr.d) {
 		if _, err = failover.ReadCIB(ctx, c, via); err == nil {
 			pr.c, pr.via = c, via
@@ -328,7 +323,7 @@ func (pr *prover) prepare(ctx context.Context, plan func() (*preparation, error)
 		if derr != nil {
 			return nil, err
 		}
-		c := observe.NewCollector(pr.d, dial, connectOptions.KeepAlive*time.Duration(connectOptions.Missed), serverNamesOf(pr.d)...)
+		c := observe.NewCollector(pr.d, dial, patience, serverNamesOf(pr.d)...).Under(pr.gate)
 		defer c.Close()
 		resumed, rerr := resumeFenceTest(ctx, pr.d, c, pr.opts)
 		if rerr != nil {
@@ -368,7 +363,7 @@ func (pr *prover) forget(ctx context.Context, levels []*design.FenceLevel) error
 	if pr.c == nil {
 		return nil
 	}
-	return failover.ForgetProofs(ctx, pr.d, pr.c, pr.via, levels, pr.opts)
+	return failover.ForgetProofs(ctx, pr.d, pr.c, pr.via, levels)
 }
 
 // prove ends an apply: it tests what is unproven.

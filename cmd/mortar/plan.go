@@ -25,23 +25,16 @@ import (
 // systems is not gone because it is busy.
 var connectOptions = host.Options{KeepAlive: 5 * time.Second, Missed: 6}
 
+// patience is how long such a host may give no sign of life.
+var patience = connectOptions.KeepAlive * time.Duration(connectOptions.Missed)
+
 // preparation is a plan and the hosts it was made for.
 type preparation struct {
 	plan  *plan.Plan
-	hosts map[string]*host.Host
+	hosts map[string]*host.Session
 }
 
 func (p *preparation) close() { host.CloseAll(p.hosts) }
-
-func (p *preparation) planHosts() map[string]plan.Host { return planHosts(p.hosts) }
-
-func planHosts(hosts map[string]*host.Host) map[string]plan.Host {
-	m := make(map[string]plan.Host, len(hosts))
-	for n, h := range hosts {
-		m[n] = h
-	}
-	return m
-}
 
 // prepare does everything that comes before the first change: reach every
 // host, observe, compare. Whatever fails here is bad input: nothing was
@@ -62,9 +55,14 @@ func prepare(ctx context.Context, d *design.Design, keep bool, progress func(hos
 	p := &preparation{hosts: hosts}
 	binaries := map[string]string{}
 	for _, v := range d.Spec.Servers {
-		binaries[v.Name] = hosts[v.Name].Hello.Binary
+		hello, err := hosts[v.Name].Hello(ctx)
+		if err != nil {
+			p.close()
+			return nil, refused(ctx, d.Spec, err)
+		}
+		binaries[v.Name] = hello.Binary
 	}
-	if p.plan, err = compare(ctx, d, p.planHosts(), binaries, keep, progress); err != nil {
+	if p.plan, err = compare(ctx, d, p.hosts, binaries, keep, progress); err != nil {
 		p.close()
 		return nil, refused(ctx, d.Spec, err)
 	}
@@ -76,7 +74,7 @@ type unreachable struct{ error }
 
 func (u *unreachable) Unwrap() error { return u.error }
 
-func compare(ctx context.Context, d *design.Design, hosts map[string]plan.Host, binaries map[string]string, keep bool, progress func(host, what string)) (*plan.Plan, error) {
+func compare(ctx context.Context, d *design.Design, hosts map[string]*host.Session, binaries map[string]string, keep bool, progress func(host, what string)) (*plan.Plan, error) {
 	progress("", "observing")
 	var steps []plan.Step
 	for try := 0; ; try++ {
@@ -134,7 +132,7 @@ func located(s *spec.Spec, err error) error {
 		}
 	case errors.As(err, &several):
 	case errors.As(err, &one):
-		several = host.Errors{one}
+		several = host.Errors{one.Host: one}
 	default:
 		return err
 	}

@@ -14,7 +14,6 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/build/plan"
-	"github.com/mortarhpc/mortar/internal/host/gate"
 	"github.com/mortarhpc/mortar/internal/prove/report"
 	"github.com/mortarhpc/mortar/internal/run/observe"
 	"github.com/mortarhpc/mortar/internal/run/scrub"
@@ -100,7 +99,7 @@ func runScrub(ctx context.Context, out, errOut io.Writer, c *observe.Collector, 
 	for _, g := range groups {
 		fmt.Fprintf(progress, "%s scrub of %s\n", stamp(start), g.Name)
 		last := time.Now()
-		r, err := scrub.Run(ctx, gate.Gate{}, c.Call, d, g, repair, func(p float64) {
+		r, err := scrub.Run(ctx, c.Session, d, g, repair, func(p float64) {
 			if time.Since(last) >= 5*time.Second {
 				last = time.Now()
 				fmt.Fprintf(progress, "%s   %.0f %%\n", stamp(start), p)

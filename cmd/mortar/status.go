@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -19,22 +18,12 @@ import (
 
 // dialHosts connects to the hosts of a design's inventory; a login may take as
 // long as it says, pushing the binary is not counted.
-func dialHosts(d *design.Design, login time.Duration) (observe.Dial, error) {
+func dialHosts(d *design.Design, login time.Duration) (host.Dial, error) {
 	targets, err := host.Inventory(d.Spec)
 	if err != nil {
 		return nil, fail(exitBadInput, err)
 	}
-	return func(ctx context.Context, name string) (observe.Conn, error) {
-		t, ok := targets[name]
-		if !ok {
-			return nil, fmt.Errorf("%s is not in the inventory", name)
-		}
-		h, err := host.Connect(ctx, t, host.Options{Timeout: login})
-		if err != nil {
-			return nil, err // not h: a nil *host.Host is no nil Conn
-		}
-		return h, nil
-	}, nil
+	return host.Dialer(targets, host.Options{Timeout: login}), nil
 }
 
 func newStatusCmd() *cobra.Command {

@@ -3,18 +3,92 @@ package host
 import (
 	"context"
 	"errors"
-	"sort"
-	"sync"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
 )
 
-// connectAtOnce bounds the logins that run at the same time.
-const connectAtOnce = 32
+// atOnce bounds the hosts that are asked, or logged in to, at the same time.
+const atOnce = 64
+
+// lingerTime is how long All waits, once ctx has ended, for those that are to
+// end with it.
+const lingerTime = time.Second
+
+// All calls f for each host, many at once, and gives what came of each: a
+// result or an error. All are asked even if one fails, so that the user sees
+// every failure at once. A call that does not end with ctx is left behind, and
+// costs its own row only.
+func All[R any](ctx context.Context, names []string, f func(ctx context.Context, name string) (R, error)) (map[string]R, Errors) {
+	type row struct {
+		name string
+		r    R
+		err  error
+	}
+	rows := make(chan row, len(names))
+	slots := make(chan struct{}, atOnce)
+	waiting := map[string]bool{}
+	for _, n := range names {
+		waiting[n] = true
+		go func() {
+			select {
+			case slots <- struct{}{}:
+			case <-ctx.Done():
+				rows <- row{name: n, err: context.Cause(ctx)}
+				return
+			}
+			defer func() { <-slots }()
+			r, err := f(ctx, n)
+			rows <- row{n, r, err}
+		}()
+	}
+	out, failed := map[string]R{}, Errors{}
+	var over <-chan time.Time
+	ended := ctx.Done()
+	for len(waiting) > 0 {
+		select {
+		case x := <-rows:
+			delete(waiting, x.name)
+			if x.err != nil {
+				failed[x.name] = x.err
+			} else {
+				out[x.name] = x.r
+			}
+		case <-ended:
+			ended, over = nil, time.After(lingerTime)
+		case <-over:
+			for n := range waiting {
+				failed[n] = context.Cause(ctx)
+			}
+			return out, failed
+		}
+	}
+	return out, failed
+}
+
+// Each is All for what has no result. Its error names every host that failed; if
+// ctx has ended it is ctx's.
+func Each(ctx context.Context, names []string, f func(ctx context.Context, name string) error) error {
+	_, failed := All(ctx, names, func(ctx context.Context, n string) (struct{}, error) {
+		err := f(ctx, n)
+		if err != nil {
+			err = fmt.Errorf("%s: %w", n, err)
+		}
+		return struct{}{}, err
+	})
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return failed.Join()
+}
 
 // ConnectAll connects to all targets in parallel. If any fails, all that
-// succeeded are closed and every failure is in the error, sorted by host;
-// see [Errors].
-func ConnectAll(ctx context.Context, targets map[string]Target, opts Options) (map[string]*Host, error) {
-	hosts, failed := ConnectSome(ctx, targets, opts)
+// succeeded are closed and every failure is in the error; see [Errors].
+func ConnectAll(ctx context.Context, targets map[string]Target, opts Options) (map[string]*Session, error) {
+	hosts, failed := All(ctx, slices.Sorted(maps.Keys(targets)), func(ctx context.Context, n string) (*Session, error) {
+		return Connect(ctx, targets[n], opts)
+	})
 	if len(failed) == 0 {
 		return hosts, nil
 	}
@@ -22,61 +96,34 @@ func ConnectAll(ctx context.Context, targets map[string]Target, opts Options) (m
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	return nil, joined(failed)
+	return nil, failed.Join()
 }
 
-// ConnectSome is for those who go on with what answers: it returns the hosts
-// that could be reached and the errors of the others, by name.
-func ConnectSome(ctx context.Context, targets map[string]Target, opts Options) (map[string]*Host, map[string]error) {
-	var (
-		mu     sync.Mutex
-		wg     sync.WaitGroup
-		hosts  = map[string]*Host{}
-		failed = map[string]error{}
-		gate   = make(chan struct{}, connectAtOnce)
-	)
-	for name, t := range targets {
-		wg.Go(func() {
-			gate <- struct{}{}
-			defer func() { <-gate }()
-			h, err := Connect(ctx, t, opts)
-			mu.Lock()
-			defer mu.Unlock()
-			if err != nil {
-				failed[name] = err
-				return
-			}
-			hosts[name] = h
-		})
-	}
-	wg.Wait()
-	return hosts, failed
-}
-
-// CloseAll closes every host.
-func CloseAll(hosts map[string]*Host) {
+// CloseAll closes every session.
+func CloseAll(hosts map[string]*Session) {
 	for _, h := range hosts {
 		h.Close()
 	}
 }
 
-// Errors are the failures of several hosts.
-type Errors []error
+// Errors are the failures of several hosts, by name.
+type Errors map[string]error
 
-func (e Errors) Error() string { return errors.Join(e...).Error() }
+func (e Errors) Error() string { return errors.Join(e.Unwrap()...).Error() }
 
-// Unwrap gives all of them.
-func (e Errors) Unwrap() []error { return e }
-
-func joined(failed map[string]error) error {
-	names := make([]string, 0, len(failed))
-	for n := range failed {
-		names = append(names, n)
-	}
-	sort.Strings(names)
-	var all Errors
-	for _, n := range names {
-		all = append(all, failed[n])
+// Unwrap gives all of them, sorted by host.
+func (e Errors) Unwrap() []error {
+	var all []error
+	for _, n := range slices.Sorted(maps.Keys(e)) {
+		all = append(all, e[n])
 	}
 	return all
+}
+
+// Join is e as an error: nil if there is no failure.
+func (e Errors) Join() error {
+	if len(e) == 0 {
+		return nil
+	}
+	return e
 }

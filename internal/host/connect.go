@@ -70,24 +70,30 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Host is a host with an agent running on it, over one SSH connection. It is
-// safe for concurrent use. When the connection ends, however it does, every
-// call fails with an *Error that wraps agent.ErrLost; connecting again is the
-// caller's business.
-type Host struct {
-	Name   string
-	Target Target
-	Hello  agent.Hello // what the agent said first
+// conn is the line of a session over SSH. When the connection ends, however it
+// does, every call fails with an *Error that wraps agent.ErrLost; connecting
+// again is the caller's business.
+type conn struct {
+	name  string
+	hello agent.Hello // what the agent said first
 
 	client atomic.Pointer[agent.Client] // set once the agent has answered
-	conn   *ssh.Client
+	ssh    *ssh.Client
 	addr   string
 	stop   func() // ends the keep-alive
 }
 
 // Connect logs in, pushes the binary where that very content is not there
 // yet, and starts the agent. Its errors are *Error.
-func Connect(ctx context.Context, t Target, opts Options) (*Host, error) {
+func Connect(ctx context.Context, t Target, opts Options) (*Session, error) {
+	h, err := connect(ctx, t, opts)
+	if err != nil {
+		return nil, err
+	}
+	return New(t.Name, h), nil
+}
+
+func connect(ctx context.Context, t Target, opts Options) (*conn, error) {
 	opts = opts.withDefaults()
 	addr := net.JoinHostPort(t.Address, fmt.Sprint(t.port()))
 	bin, err := loadBinary(opts.Binary)
@@ -98,13 +104,13 @@ func Connect(ctx context.Context, t Target, opts Options) (*Host, error) {
 		return nil, &Error{Host: t.Name, Address: addr, What: "agent", Err: err}
 	}
 	opts.Progress(t.Name, "logging in")
-	conn, err := login(ctx, t, addr, opts.Timeout)
+	over, err := login(ctx, t, addr, opts.Timeout)
 	if err != nil {
 		return nil, err
 	}
-	h := &Host{Name: t.Name, Target: t, conn: conn, addr: addr}
+	h := &conn{name: t.Name, ssh: over, addr: addr}
 	// Until the agent answers, the connection is what ctx can end.
-	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
+	defer context.AfterFunc(ctx, func() { _ = over.Close() })()
 	h.keepAlive(opts.KeepAlive, opts.Missed)
 
 	remote := path.Join(opts.LibDir, "mortar-"+bin.sum[:12])
@@ -125,12 +131,12 @@ func Connect(ctx context.Context, t Target, opts Options) (*Host, error) {
 		}
 		return nil, h.wrap("agent", err, "look at the host: is its disk full, or /usr/local mounted noexec or read-only?")
 	}
-	h.Hello = started
-	if h.Hello.Protocol != agent.Protocol {
+	h.hello = started
+	if h.hello.Protocol != agent.Protocol {
 		h.Close()
-		return nil, h.wrap("agent", fmt.Errorf("speaks protocol %d, this binary %d", h.Hello.Protocol, agent.Protocol), "")
+		return nil, h.wrap("agent", fmt.Errorf("speaks protocol %d, this binary %d", h.hello.Protocol, agent.Protocol), "")
 	}
-	if h.Hello.UID != 0 && !opts.AnyUser {
+	if h.hello.UID != 0 && !opts.AnyUser {
 		h.Close()
 		return nil, notRoot(t, addr)
 	}
@@ -226,9 +232,9 @@ var errAbsent = errors.New("binary not there")
 // start runs the agent and waits for its hello. A file of another size is what
 // a power cut left of one that was just pushed: a shell would run an empty
 // file as a script that says nothing and succeeds.
-func (h *Host) start(ctx context.Context, remote string, size int64, timeout time.Duration) (agent.Hello, error) {
+func (h *conn) start(ctx context.Context, remote string, size int64, timeout time.Duration) (agent.Hello, error) {
 	var hello agent.Hello
-	s, err := h.conn.NewSession()
+	s, err := h.ssh.NewSession()
 	if err != nil {
 		return hello, err
 	}
@@ -255,7 +261,7 @@ func (h *Host) start(ctx context.Context, remote string, size int64, timeout tim
 	}()
 	hctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	err = client.Call(hctx, "hello", nil, &hello, nil)
+	err = client.Call(hctx, string(agent.OpHello), nil, &hello, nil)
 	if err == nil {
 		h.client.Store(client)
 		return hello, nil
@@ -294,13 +300,13 @@ func sessionError(err error, stderr *tail) error {
 // push streams the binary, compressed, to the host and moves it into place
 // when it is whole. A link that is there is left alone: what runs by that
 // name (Pacemaker's agent) is changed by apply, not by looking.
-func (h *Host) push(ctx context.Context, bin *binary, opts Options, remote string) error {
+func (h *conn) push(ctx context.Context, bin *binary, opts Options, remote string) error {
 	dir, link := opts.LibDir, opts.Link
 	packed, err := bin.packed()
 	if err != nil {
 		return err
 	}
-	s, err := h.conn.NewSession()
+	s, err := h.ssh.NewSession()
 	if err != nil {
 		return err
 	}
@@ -344,7 +350,7 @@ func (h *Host) push(ctx context.Context, bin *binary, opts Options, remote strin
 
 // keepAlive closes the connection when the host gives no sign of life: a
 // host that froze or lost power sends no FIN.
-func (h *Host) keepAlive(interval time.Duration, missed int) {
+func (h *conn) keepAlive(interval time.Duration, missed int) {
 	ctx, cancel := context.WithCancel(context.Background())
 	h.stop = cancel
 	go func() {
@@ -367,7 +373,7 @@ func (h *Host) keepAlive(interval time.Duration, missed int) {
 			if !outstanding {
 				outstanding = true
 				go func() {
-					_, _, err := h.conn.SendRequest("keepalive@openssh.com", true, nil)
+					_, _, err := h.ssh.SendRequest("keepalive@openssh.com", true, nil)
 					answered <- err
 				}()
 				continue
@@ -376,7 +382,7 @@ func (h *Host) keepAlive(interval time.Duration, missed int) {
 				if c := h.client.Load(); c != nil {
 					c.Fail(fmt.Errorf("%w for %v", ErrNoAnswer, interval*time.Duration(missed)))
 				}
-				_ = h.conn.Close()
+				_ = h.ssh.Close()
 				return
 			}
 		}
@@ -386,11 +392,11 @@ func (h *Host) keepAlive(interval time.Duration, missed int) {
 // Call sends one op to the agent; see agent.Client.Call. The error of an op
 // that failed is a *agent.Error, that of a lost connection, or of a host that
 // gives no sign, a *Error.
-func (h *Host) Call(ctx context.Context, op string, params, result any, onEvent func(json.RawMessage)) error {
+func (h *conn) Call(ctx context.Context, op string, params, result any, onEvent func(json.RawMessage)) error {
 	err := h.client.Load().Call(ctx, op, params, result, onEvent)
 	var silent *agent.SilentError
 	if errors.As(err, &silent) {
-		return h.wrap("op "+op, err, "find out what hangs on "+h.Name+", or restart it")
+		return h.wrap("op "+op, err, "find out what hangs on "+h.name+", or restart it")
 	}
 	if errors.Is(err, agent.ErrLost) {
 		return h.wrap("op "+op, err, "")
@@ -398,20 +404,17 @@ func (h *Host) Call(ctx context.Context, op string, params, result any, onEvent 
 	return err
 }
 
-// Done is closed when the connection has ended.
-func (h *Host) Done() <-chan struct{} { return h.client.Load().Done() }
-
 // Close ends the connection. Actions under way on the host are finished there.
-func (h *Host) Close() {
+func (h *conn) Close() {
 	h.stop()
 	if c := h.client.Load(); c != nil {
-		c.Fail(errors.New("closed"))
+		c.Close()
 	}
-	_ = h.conn.Close()
+	_ = h.ssh.Close()
 }
 
-func (h *Host) wrap(what string, err error, mend string) error {
-	return &Error{Host: h.Name, Address: h.addr, What: what, Err: err, Mend: mend}
+func (h *conn) wrap(what string, err error, mend string) error {
+	return &Error{Host: h.name, Address: h.addr, What: what, Err: err, Mend: mend}
 }
 
 // plainPath refuses what a shell could read as more than a path.

@@ -1,8 +1,11 @@
 // Package host reaches a host: by SSH with a pinned host key, from another
 // network namespace where the inventory says so, over one long-lived
 // connection. It pushes this very binary and starts `mortar agent` with it.
-// What is said over the session is not its business: no op, resource or
-// design is known here, only where a host of a spec is found.
+//
+// What others get is a [Session]: typed calls of the agent's ops, and the gate
+// that each action passes. All and Each are for many hosts at once, Wait for
+// what comes about by itself. What an action does is not known here, nor what a
+// design is, only where a host of a spec is found.
 package host
 
 import (

@@ -56,17 +56,17 @@ func TestConnectPushesOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer h.Close()
-	if h.Hello.UID != os.Getuid() || h.Hello.Protocol != agent.Protocol || h.Hello.MemBytes == 0 {
-		t.Errorf("hello: %+v", h.Hello)
+	hello, err := h.Hello(ctx)
+	if err != nil || hello.UID != os.Getuid() || hello.Protocol != agent.Protocol || hello.MemBytes == 0 {
+		t.Errorf("hello: %+v", hello)
 	}
 	if got := s.Execs.Load(); got != 3 { // try, push, start
 		t.Errorf("%d commands for the first connection, want 3", got)
 	}
-	if got, err := os.Readlink(opts.Link); err != nil || got != h.Hello.Binary {
-		t.Errorf("link %s -> %q (%v), want %q", opts.Link, got, err, h.Hello.Binary)
+	if got, err := os.Readlink(opts.Link); err != nil || got != hello.Binary {
+		t.Errorf("link %s -> %q (%v), want %q", opts.Link, got, err, hello.Binary)
 	}
-	var out resource.Output
-	if err := h.Call(ctx, "query", agent.QueryParams{Argv: []string{"ls", "-d", "/", "/nowhere"}}, &out, nil); err != nil || out.Stdout != "/\n" || out.Code != 2 {
+	if out, err := h.Query(ctx, "ls", "-d", "/", "/nowhere"); err != nil || out.Stdout != "/\n" || out.Code != 2 {
 		t.Errorf("query: %+v %v", out, err)
 	}
 	h2, err := Connect(ctx, target, opts)
@@ -90,7 +90,11 @@ func TestTornBinary(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		remote := h.Hello.Binary
+		hello, err := h.Hello(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		remote := hello.Binary
 		h.Close()
 		whole, err := os.ReadFile(remote)
 		if err != nil {
@@ -284,7 +288,7 @@ func TestFrozenHostIsNoticed(t *testing.T) {
 	}
 	defer h.Close()
 	s.Freeze()
-	err = h.Call(t.Context(), "time", nil, nil, nil)
+	_, err = h.Clock(t.Context())
 	if !errors.Is(err, agent.ErrLost) || !errors.Is(err, ErrNoAnswer) || !strings.Contains(err.Error(), "h1") {
 		t.Errorf("got %v", err)
 	}
@@ -303,15 +307,15 @@ func TestCallEndsWithContext(t *testing.T) {
 	if err := os.WriteFile(file, []byte("one\ntwo\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	err = h.Call(ctx, "follow", agent.QueryParams{Argv: []string{"tail", "-f", file}}, nil, func(json.RawMessage) {
+	err = h.Follow(ctx, func(string) {
 		if lines++; lines == 2 {
 			cancel()
 		}
-	})
+	}, "tail", "-f", file)
 	if !errors.Is(err, context.Canceled) {
 		t.Fatalf("got %v", err)
 	}
-	if err := h.Call(t.Context(), "time", nil, nil, nil); err != nil {
+	if _, err := h.Clock(t.Context()); err != nil {
 		t.Errorf("the session did not survive: %v", err)
 	}
 }

@@ -1,21 +1,21 @@
 // Package plan turns a Design and facts into ordered steps, compares them
 // with what is on the hosts, shows what would change, and applies it: every
-// mutation goes through the one gate (package gate). It knows order, hosts and
+// mutation goes through the one gate (host.Session.Run). It knows order, hosts and
 // parallelism; what a resource is made of it leaves to package resource, and
 // how a host is reached to whoever hands it one.
 package plan
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"sort"
 	"strings"
-	"sync"
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
+	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/host/agent"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 )
@@ -31,13 +31,6 @@ type Step struct {
 	// Guards are asked right before each action of the step. If one refuses, or
 	// cannot be asked, the action is not run.
 	Guards []Step
-}
-
-// Host is a host with an agent, as the engine needs it. Call sends one op
-// and waits for its result; it is called concurrently. Errors of the op are
-// *agent.Error, anything else means that the host or the session is gone.
-type Host interface {
-	Call(ctx context.Context, op string, params, result any, onEvent func(json.RawMessage)) error
 }
 
 // Planned is a step with what it would change: no actions, no change.
@@ -84,100 +77,88 @@ func (r Refusals) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// hostsAtOnce bounds the hosts that are asked at the same time.
-const hostsAtOnce = 64
-
 // Observe gathers the facts of all hosts.
-func Observe(ctx context.Context, hosts map[string]Host) (Facts, error) {
-	f := Facts{Hosts: map[string]resource.HostFacts{}, OS: map[string]linux.OSRelease{}}
-	var mu sync.Mutex
-	err := eachHost(ctx, names(hosts), func(ctx context.Context, name string) error {
-		var facts agent.Facts
-		if err := hosts[name].Call(ctx, "facts", nil, &facts, nil); err != nil {
-			return fmt.Errorf("%s: facts: %w", name, err)
+func Observe(ctx context.Context, hosts map[string]*host.Session) (Facts, error) {
+	got, failed := host.All(ctx, names(hosts), func(ctx context.Context, name string) (agent.Facts, error) {
+		f, err := hosts[name].Facts(ctx)
+		if err != nil {
+			err = fmt.Errorf("%s: facts: %w", name, err)
 		}
-		mu.Lock()
-		defer mu.Unlock()
-		f.Hosts[name], f.OS[name] = facts.HostFacts, facts.OSRelease
-		return nil
+		return f, err
 	})
-	return f, err
+	f := Facts{Hosts: map[string]resource.HostFacts{}, OS: map[string]linux.OSRelease{}}
+	for name, x := range got {
+		f.Hosts[name], f.OS[name] = x.HostFacts, x.OSRelease
+	}
+	return f, cmp.Or(ctx.Err(), failed.Join())
 }
 
 // Build asks every host, in one request each, what its steps would change.
 // If any may not be made the error is Refusals, with all of them. Nothing is
 // changed.
-func Build(ctx context.Context, steps []Step, hosts map[string]Host) (*Plan, error) {
-	byHost := map[string][]int{}
-	for i, s := range steps {
+func Build(ctx context.Context, steps []Step, hosts map[string]*host.Session) (*Plan, error) {
+	byHost := map[string][]Step{}
+	for _, s := range steps {
 		if hosts[s.Host] == nil {
 			return nil, fmt.Errorf("step %q is for host %q, which is not connected", s.Title, s.Host)
 		}
-		byHost[s.Host] = append(byHost[s.Host], i)
+		byHost[s.Host] = append(byHost[s.Host], s)
 	}
-	p := &Plan{Steps: make([]Planned, len(steps))}
-	for i, s := range steps {
-		p.Steps[i].Step = s
-	}
-	refused := make([]*HostRefusal, len(steps))
-	err := eachHost(ctx, names(byHost), func(ctx context.Context, name string) error {
-		idx := byHost[name]
-		mine := make([]Step, len(idx))
-		for k, i := range idx {
-			mine[k] = steps[i]
-		}
-		results, err := diffs(ctx, hosts[name], mine)
+	results, failed := host.All(ctx, names(byHost), func(ctx context.Context, name string) ([]agent.DiffResult, error) {
+		rs, err := diffs(ctx, hosts[name], byHost[name])
 		if err != nil {
-			return fmt.Errorf("%s: %w", name, err)
+			return nil, fmt.Errorf("%s: %w", name, err)
 		}
-		var failed error
-		for k, i := range idx {
-			r := results[k]
-			switch {
-			case r.Error != nil && r.Error.Refusal:
-				refused[i] = &HostRefusal{Host: name, Step: steps[i].Title, Refusal: resource.Refusal{What: r.Error.Message, Mend: r.Error.Mend}}
-			case r.Error != nil && failed == nil:
-				failed = &Failure{Host: name, Stage: steps[i].Stage, Step: steps[i].Title, What: "observe", Err: r.Error}
-			case r.Error == nil:
-				p.Steps[i].Actions, p.Steps[i].Before = r.Actions, r.Before
-			}
-		}
-		return failed
+		return rs, nil
 	})
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
-	// Refusals first: what cannot be observed on a host is mostly for the
-	// reason that it, or a disk, is not what the spec says.
-	var all Refusals
-	for _, r := range refused {
+	p := &Plan{}
+	var refused Refusals
+	for _, s := range steps {
+		rs := results[s.Host]
+		if rs == nil {
+			continue // its host failed
+		}
+		r := rs[0]
+		results[s.Host] = rs[1:]
+		switch {
 		// A disk that is missing is missed by every resource made of it.
-		if r != nil && !slices.ContainsFunc(all, func(x HostRefusal) bool { return x.Host == r.Host && x.Refusal == r.Refusal }) {
-			all = append(all, *r)
+		case r.Error != nil && r.Error.Refusal:
+			x := HostRefusal{Host: s.Host, Step: s.Title, Refusal: resource.Refusal{What: r.Error.Message, Mend: r.Error.Mend}}
+			if !slices.ContainsFunc(refused, func(o HostRefusal) bool { return o.Host == x.Host && o.Refusal == x.Refusal }) {
+				refused = append(refused, x)
+			}
+		case r.Error != nil && failed[s.Host] == nil:
+			failed[s.Host] = &Failure{Host: s.Host, Stage: s.Stage, Step: s.Title, What: "observe", Err: r.Error}
+		case r.Error == nil:
+			p.Steps = append(p.Steps, Planned{Step: s, Actions: r.Actions, Before: r.Before})
 		}
 	}
-	if len(all) > 0 {
-		return nil, all
+	// Refusals first: what cannot be observed on a host is mostly for the
+	// reason that it, or a disk, is not what the spec says.
+	if len(refused) > 0 {
+		return nil, refused
 	}
-	if err != nil {
+	if err := failed.Join(); err != nil {
 		return nil, err
 	}
 	return p, nil
 }
 
 // diffs asks a host about steps; there is one result for each.
-func diffs(ctx context.Context, h Host, steps []Step) ([]agent.DiffResult, error) {
-	var p agent.DiffsParams
+func diffs(ctx context.Context, h *host.Session, steps []Step) ([]agent.DiffResult, error) {
+	var rs []agent.WireResource
 	for _, s := range steps {
 		w, err := agent.Wire(s.Resource)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", s.Title, err)
 		}
-		p.Resources = append(p.Resources, w)
+		rs = append(rs, w)
 	}
-	var r agent.DiffsResult
 	var at agent.DiffsEvent
-	err := h.Call(ctx, "diffs", p, &r, func(raw json.RawMessage) { _ = json.Unmarshal(raw, &at) })
+	results, err := h.Diffs(ctx, rs, func(e agent.DiffsEvent) { at = e })
 	var silent *agent.SilentError
 	if errors.As(err, &silent) && at.Comparing < len(steps) {
 		return nil, fmt.Errorf("comparing %q: %w", steps[at.Comparing].Title, err)
@@ -185,30 +166,10 @@ func diffs(ctx context.Context, h Host, steps []Step) ([]agent.DiffResult, error
 	if err != nil {
 		return nil, err
 	}
-	if len(r.Results) != len(steps) {
-		return nil, fmt.Errorf("the agent compared %d resources of %d", len(r.Results), len(steps))
+	if len(results) != len(steps) {
+		return nil, fmt.Errorf("the agent compared %d resources of %d", len(results), len(steps))
 	}
-	return r.Results, nil
-}
-
-// eachHost runs f for each host, in parallel, and joins the errors. All are
-// asked even if one fails, so that the user sees every failure at once.
-func eachHost(ctx context.Context, hosts []string, f func(context.Context, string) error) error {
-	errs := make([]error, len(hosts))
-	gate := make(chan struct{}, hostsAtOnce)
-	var wg sync.WaitGroup
-	for i, name := range hosts {
-		wg.Go(func() {
-			gate <- struct{}{}
-			defer func() { <-gate }()
-			errs[i] = f(ctx, name)
-		})
-	}
-	wg.Wait()
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	return errors.Join(errs...)
+	return results, nil
 }
 
 func names[T any](m map[string]T) []string {

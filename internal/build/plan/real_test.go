@@ -8,13 +8,14 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/host/agent"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 )
 
 // realHost is this machine behind a real agent; cut ends the session as the
 // death of the administrator's machine would.
-func realHost(t *testing.T) (h *agent.Client, cut func()) {
+func realHost(t *testing.T) (h *host.Session, cut func()) {
 	t.Helper()
 	reqR, reqW := io.Pipe()
 	respR, respW := io.Pipe()
@@ -29,7 +30,7 @@ func realHost(t *testing.T) (h *agent.Client, cut func()) {
 		<-served
 	}
 	t.Cleanup(cut)
-	return agent.NewClient(respR, reqW), cut
+	return host.New("here", agent.NewClient(respR, reqW)), cut
 }
 
 // Real files on this machine, through a real agent whose session dies after
@@ -52,7 +53,7 @@ func TestResumeWithRealAgent(t *testing.T) {
 			steps = append(steps, Step{Stage: "files", Title: r.ID(), Host: "here", Resource: r})
 		}
 		h, cut := realHost(t)
-		hosts := map[string]Host{"here": h}
+		hosts := map[string]*host.Session{"here": h}
 		killed := false
 		_, err := mustBuild(t, steps, hosts).Apply(t.Context(), hosts, ApplyOptions{AfterAction: func(n int) {
 			if n == kill {

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,8 +11,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/host/agent"
-	"github.com/mortarhpc/mortar/internal/host/gate"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 )
 
@@ -92,7 +93,7 @@ const maxRounds = 4
 // what was done must have worked. It halts on the first failure: actions
 // under way on other hosts are finished, no other is begun. What was done
 // stays done, so that the next Apply goes on where this one ended.
-func (p *Plan) Apply(ctx context.Context, hosts map[string]Host, opts ApplyOptions) (Result, error) {
+func (p *Plan) Apply(ctx context.Context, hosts map[string]*host.Session, opts ApplyOptions) (Result, error) {
 	e := &engine{hosts: hosts, opts: opts}
 	start := time.Now()
 	var err error
@@ -133,7 +134,7 @@ func (p *Plan) stages() []*stage {
 }
 
 type engine struct {
-	hosts map[string]Host
+	hosts map[string]*host.Session
 	opts  ApplyOptions
 
 	changed, unchanged, actions atomic.Int64
@@ -153,20 +154,23 @@ func (e *engine) emit(ev Event) {
 var errHalted = errors.New("halted: another host failed")
 
 func (e *engine) stage(ctx context.Context, st *stage) error {
-	err := eachHost(ctx, st.hosts, func(ctx context.Context, name string) error {
+	_, failed := host.All(ctx, st.hosts, func(ctx context.Context, name string) (struct{}, error) {
 		err := e.host(ctx, name, st.byHost[name])
 		if err != nil {
 			e.halted.Store(true)
 		}
 		if errors.Is(err, errHalted) {
-			return nil
+			err = nil
 		}
-		return err
+		return struct{}{}, err
 	})
-	if err == nil && e.halted.Load() {
+	if err := cmp.Or(ctx.Err(), failed.Join()); err != nil {
+		return err
+	}
+	if e.halted.Load() {
 		return errHalted
 	}
-	return err
+	return nil
 }
 
 // host runs the steps of one stage on one host.
@@ -221,7 +225,7 @@ func (e *engine) failed(s Step, start time.Time, err error) error {
 	return err
 }
 
-func (e *engine) diff(ctx context.Context, h Host, s Step) (agent.DiffResult, error) {
+func (e *engine) diff(ctx context.Context, h *host.Session, s Step) (agent.DiffResult, error) {
 	r, err := diffs(ctx, h, []Step{s})
 	if err != nil {
 		return agent.DiffResult{}, &Failure{Host: s.Host, Stage: s.Stage, Step: s.Title, What: "observe", Err: err}
@@ -230,7 +234,7 @@ func (e *engine) diff(ctx context.Context, h Host, s Step) (agent.DiffResult, er
 }
 
 // converge runs actions until none is left to run.
-func (e *engine) converge(ctx context.Context, h Host, s Step, actions []resource.Action) error {
+func (e *engine) converge(ctx context.Context, h *host.Session, s Step, actions []resource.Action) error {
 	for range maxRounds {
 		for _, a := range actions {
 			if err := e.do(ctx, h, s, a); err != nil {
@@ -263,21 +267,18 @@ func (e *engine) converge(ctx context.Context, h Host, s Step, actions []resourc
 }
 
 // settle compares after actions; what comes about by itself gets its time.
-func (e *engine) settle(ctx context.Context, h Host, s Step) (agent.DiffResult, error) {
+func (e *engine) settle(ctx context.Context, h *host.Session, s Step) (agent.DiffResult, error) {
 	var limit time.Duration
 	if r, ok := s.Resource.(resource.Settler); ok {
 		limit = r.Settle()
 	}
 	for start := time.Now(); ; {
 		res, err := e.diff(ctx, h, s)
-		if err != nil {
+		if err == nil && res.Error != nil {
+			err = &Failure{Host: s.Host, Stage: s.Stage, Step: s.Title, What: "observe", Err: res.Error}
+		}
+		if err != nil || len(res.Actions) == 0 || time.Since(start) >= limit {
 			return res, err
-		}
-		if res.Error != nil {
-			return res, &Failure{Host: s.Host, Stage: s.Stage, Step: s.Title, What: "observe", Err: res.Error}
-		}
-		if len(res.Actions) == 0 || time.Since(start) >= limit {
-			return res, nil
 		}
 		select {
 		case <-ctx.Done():
@@ -295,31 +296,29 @@ func (e *engine) guards(ctx context.Context, guards []Step) error {
 		hosts = append(hosts, g.Host)
 		by[g.Host] = g
 	}
-	return eachHost(ctx, hosts, func(ctx context.Context, name string) error {
+	_, failed := host.All(ctx, hosts, func(ctx context.Context, name string) (struct{}, error) {
 		h := e.hosts[name]
 		if h == nil {
-			return fmt.Errorf("%s is not connected: it cannot say whether it has this storage", name)
+			return struct{}{}, fmt.Errorf("%s is not connected: it cannot say whether it has this storage", name)
 		}
 		res, err := e.diff(ctx, h, by[name])
-		if err != nil {
-			return err
+		if err == nil && res.Error != nil {
+			err = fmt.Errorf("%s: %w", name, res.Error)
 		}
-		if res.Error != nil {
-			return fmt.Errorf("%s: %w", name, res.Error)
-		}
-		return nil
+		return struct{}{}, err
 	})
+	return cmp.Or(ctx.Err(), failed.Join())
 }
 
 // do takes an action through the gate.
-func (e *engine) do(ctx context.Context, h Host, s Step, a resource.Action) error {
-	g := gate.Gate{Permitted: e.opts.MayDestroy, Log: func(c gate.Change) {
+func (e *engine) do(ctx context.Context, h *host.Session, s Step, a resource.Action) error {
+	g := host.Gate{Permitted: e.opts.MayDestroy, Log: func(c host.Change) {
 		ev := Event{Stage: s.Stage, Host: s.Host, Step: s.Title, Resource: s.Resource.Kind() + " " + s.Resource.ID(),
 			Action: c.Title, Command: c.Command, File: c.File}
 		switch c.State {
-		case gate.Begins:
+		case host.Begins:
 			ev.Event = EventAction
-		case gate.Waiting:
+		case host.Waiting:
 			ev.Event = EventWaiting
 		default:
 			return // the step's own event tells
@@ -328,7 +327,7 @@ func (e *engine) do(ctx context.Context, h Host, s Step, a resource.Action) erro
 	}}
 	err := e.guards(ctx, s.Guards)
 	if err == nil {
-		_, err = g.Run(ctx, s.Host, h, a)
+		_, err = h.Under(g).Run(ctx, a)
 	}
 	if err != nil {
 		if ctx.Err() != nil {

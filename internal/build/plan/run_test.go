@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
+	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/host/agent"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 )
@@ -46,6 +47,8 @@ type fakeHost struct {
 	// blank: the agent looks whether a disk is blank before it destroys.
 	blank bool
 }
+
+func (h *fakeHost) Close() {}
 
 func (h *fakeHost) Call(ctx context.Context, op string, params, result any, _ func(json.RawMessage)) error {
 	if err := ctx.Err(); err != nil {
@@ -129,11 +132,11 @@ func (h *fakeHost) diff(r thing) agent.DiffResult {
 	return agent.DiffResult{Actions: []resource.Action{a}}
 }
 
-func fleet(names ...string) (map[string]*fakeHost, map[string]Host) {
-	fakes, hosts := map[string]*fakeHost{}, map[string]Host{}
+func fleet(names ...string) (map[string]*fakeHost, map[string]*host.Session) {
+	fakes, hosts := map[string]*fakeHost{}, map[string]*host.Session{}
 	for _, n := range names {
 		fakes[n] = &fakeHost{name: n, has: map[string]string{}, fail: map[string]*agent.Error{}}
-		hosts[n] = fakes[n]
+		hosts[n] = host.New(n, fakes[n])
 	}
 	return fakes, hosts
 }
@@ -145,7 +148,7 @@ func step(stage, host string, r thing) Step {
 	return Step{Stage: stage, Title: stage + " " + r.Name, Host: host, Resource: &r}
 }
 
-func mustBuild(t *testing.T, steps []Step, hosts map[string]Host) *Plan {
+func mustBuild(t *testing.T, steps []Step, hosts map[string]*host.Session) *Plan {
 	t.Helper()
 	p, err := Build(t.Context(), steps, hosts)
 	if err != nil {

@@ -39,7 +39,7 @@ type runner struct {
 // bound, even if the caller cancels or goes away: half an apt or mkfs is
 // worse than a late one. A command that fails gives a *Error with its argv,
 // exit code and stderr.
-func (r *runner) run(ctx context.Context, p RunParams, emit func(any)) (resource.Output, error) {
+func (r *runner) run(ctx context.Context, p RunParams, emit func(RunEvent)) (resource.Output, error) {
 	a := p.Action
 	if err := a.Permitted(p.Permitted); err != nil {
 		return resource.Output{}, err

@@ -71,13 +71,7 @@ func core(t *testing.T) Mux {
 	t.Helper()
 	m := NewCore(HostSys{}, decodeTest)
 	r := &runner{lock: &hostLock{path: filepath.Join(t.TempDir(), "lock")}}
-	m["run"] = func(ctx context.Context, params json.RawMessage, emit func(any)) (any, error) {
-		p, err := decodeParams[RunParams](params)
-		if err != nil {
-			return nil, err
-		}
-		return r.run(ctx, p, emit)
-	}
+	OpRun.Answer(m, r.run)
 	return m
 }
 
@@ -103,11 +97,11 @@ func TestCalls(t *testing.T) {
 		return w
 	}
 	want := res(&testResource{Path: file, Want: "one\n"})
-	var d DiffResult
-	if err := c.Call(ctx, "diff", want, &d, nil); err != nil || len(d.Actions) != 1 || len(d.Before) != 0 {
-		t.Fatalf("diff: %+v %v", d, err)
+	var d DiffsResult
+	if err := c.Call(ctx, "diffs", DiffsParams{[]WireResource{want}}, &d, nil); err != nil || len(d.Results) != 1 || len(d.Results[0].Actions) != 1 || len(d.Results[0].Before) != 0 {
+		t.Fatalf("diffs: %+v %v", d, err)
 	}
-	if err := c.Call(ctx, "run", RunParams{Action: d.Actions[0]}, nil, nil); err != nil {
+	if err := c.Call(ctx, "run", RunParams{Action: d.Results[0].Actions[0]}, nil, nil); err != nil {
 		t.Fatal(err)
 	}
 	var read ReadResult
@@ -137,10 +131,6 @@ func TestCalls(t *testing.T) {
 	if e := r[4].Error; e == nil || !strings.Contains(e.Message, "nothing") {
 		t.Errorf("unknown: %+v", e)
 	}
-	var refusal *Error
-	if err := c.Call(ctx, "diff", res(&testResource{Refuse: true}), nil, nil); !errors.As(err, &refusal) || !refusal.Refusal {
-		t.Errorf("refused diff: %v", err)
-	}
 	for op, params := range map[string]any{
 		"nothing": nil,
 		"run":     map[string]any{"Acktion": 1},
@@ -167,7 +157,7 @@ func TestRunCommand(t *testing.T) {
 		if more != nil {
 			more(&a)
 		}
-		return r.run(t.Context(), RunParams{Action: a}, func(any) {})
+		return r.run(t.Context(), RunParams{Action: a}, func(RunEvent) {})
 	}
 	if out, err := sh("cat; echo $LC_ALL $PATH", func(a *resource.Action) { a.Stdin = []byte("in\n") }); err != nil || !strings.HasPrefix(out.Stdout, "in\nC /usr/local/sbin:") {
 		t.Errorf("%+v %v", out, err)
@@ -210,10 +200,10 @@ func TestRunCommand(t *testing.T) {
 	if _, err := sh("exit 0", func(a *resource.Action) { a.File = &resource.File{Path: mark} }); err == nil {
 		t.Error("a command and a file to write were taken")
 	}
-	if _, err := r.run(t.Context(), RunParams{Action: resource.Action{Title: "nothing"}}, func(any) {}); err == nil {
+	if _, err := r.run(t.Context(), RunParams{Action: resource.Action{Title: "nothing"}}, func(RunEvent) {}); err == nil {
 		t.Error("an empty action was run")
 	}
-	if _, err := r.run(t.Context(), RunParams{Action: resource.Action{Title: "absent", Cmd: []string{"no-such-command"}}}, func(any) {}); !errors.As(err, &e) || !strings.Contains(e.Message, "not found") {
+	if _, err := r.run(t.Context(), RunParams{Action: resource.Action{Title: "absent", Cmd: []string{"no-such-command"}}}, func(RunEvent) {}); !errors.As(err, &e) || !strings.Contains(e.Message, "not found") {
 		t.Errorf("absent: %v", err)
 	}
 }
@@ -288,7 +278,7 @@ func TestWriteFile(t *testing.T) {
 func TestSecretFilesAreClosedByDefault(t *testing.T) {
 	p := filepath.Join(t.TempDir(), "s")
 	r := &runner{lock: &hostLock{path: filepath.Join(t.TempDir(), "lock")}}
-	if _, err := r.run(t.Context(), RunParams{Action: resource.Action{Title: "s", Secret: true, File: &resource.File{Path: p, Content: []byte("x")}}}, func(any) {}); err != nil {
+	if _, err := r.run(t.Context(), RunParams{Action: resource.Action{Title: "s", Secret: true, File: &resource.File{Path: p, Content: []byte("x")}}}, func(RunEvent) {}); err != nil {
 		t.Fatal(err)
 	}
 	if fi, err := (HostSys{}).Stat(p); err != nil || fi.Mode != 0o600 {
@@ -477,7 +467,7 @@ func TestSilence(t *testing.T) {
 		t.Error(err)
 	}
 	// Every op that plans and checks rest on has a limit.
-	for _, op := range []string{"hello", "time", "facts", "diff", "diffs", "query", "read"} {
+	for _, op := range []string{"hello", "time", "facts", "diffs", "query", "read"} {
 		if silence[op] <= 0 {
 			t.Errorf("op %s has no limit", op)
 		}
@@ -497,7 +487,7 @@ func TestChangesAreLogged(t *testing.T) {
 		{Title: "fail", Cmd: []string{"false"}, Destroys: []string{"MA01"}},
 		{Title: "write", Secret: true, File: &resource.File{Path: filepath.Join(t.TempDir(), "f"), Content: []byte("secret")}},
 	} {
-		_, _ = r.run(t.Context(), RunParams{a, []string{"MA01"}}, func(any) {})
+		_, _ = r.run(t.Context(), RunParams{a, []string{"MA01"}}, func(RunEvent) {})
 	}
 	all := strings.Join(lines, "\n")
 	for _, want := range []string{"say: cat /dev/null a b", "fail: false; destroys the data on MA01", "failed: fail: ", "write: file /"} {
@@ -620,7 +610,7 @@ func TestHungHandlerDoesNotKeepTheAgent(t *testing.T) {
 
 func FuzzServe(f *testing.F) {
 	for _, s := range []string{
-		`{"id":1,"op":"hello"}`, `{"id":1,"op":"diff","params":{"kind":"test","resource":{"Path":"/x"}}}`, `{"id":2,"op":"cancel","params":{"id":1}}`,
+		`{"id":1,"op":"hello"}`, `{"id":1,"op":"diffs","params":{"resources":[{"kind":"test","resource":{"Path":"/x"}}]}}`, `{"id":2,"op":"cancel","params":{"id":1}}`,
 		`{"id":1,"op":"diffs","params":{"resources":[{"kind":"test","resource":{"Panic":true}}]}}`, `{"id":18446744073709551615,"op":"time"}`,
 		`{"id":1,"op":"read","params":{"path":"/proc/self/mounts"}}`, "\x00\xff{", `{"id":-1}`, `{"id":1,"op":null,"params":[[[[`,
 	} {

@@ -34,9 +34,9 @@ const (
 )
 
 var silence = map[string]time.Duration{
-	"hello": answerLimit, "time": answerLimit, "read": answerLimit,
-	"query": queryLimit + answerLimit, "facts": factsQueries*queryLimit + answerLimit,
-	"diff": diffQueries*queryLimit + answerLimit, "diffs": diffQueries*queryLimit + answerLimit,
+	string(OpHello): answerLimit, string(OpTime): answerLimit, string(OpRead): answerLimit,
+	string(OpQuery): queryLimit + answerLimit, string(OpFacts): factsQueries*queryLimit + answerLimit,
+	string(OpDiffs): diffQueries*queryLimit + answerLimit,
 }
 
 // aliveTime is how long an agent that was silent may take to say that it lives.
@@ -116,6 +116,9 @@ func (c *Client) Fail(err error) {
 	c.err = fmt.Errorf("%w: %w", ErrLost, err)
 	close(c.done)
 }
+
+// Close ends the session.
+func (c *Client) Close() { c.Fail(errors.New("closed")) }
 
 func (c *Client) read(r io.Reader) {
 	br := bufio.NewReaderSize(r, 64<<10)
@@ -208,7 +211,7 @@ func (c *Client) Call(ctx context.Context, op string, params, result any, onEven
 			c.cancel(req.ID)
 			actx, end := context.WithTimeout(ctx, aliveTime)
 			defer end()
-			return &SilentError{Op: op, Limit: limit, Alive: c.Call(actx, "time", nil, nil, nil) == nil}
+			return &SilentError{Op: op, Limit: limit, Alive: c.Call(actx, string(OpTime), nil, nil, nil) == nil}
 		case <-c.done:
 			// What came before the end still counts.
 			if fin, err := c.drain(p, op, result, onEvent); fin {

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/base/command"
-	"github.com/mortarhpc/mortar/internal/base/strictjson"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 )
 
@@ -26,13 +25,13 @@ func Wire(r resource.Resource) (WireResource, error) {
 	return WireResource{Kind: r.Kind(), Resource: raw}, err
 }
 
-// DiffResult answers op diff. Before has the present content of each file
+// DiffResult is what one resource would change. Before has the present content of each file
 // that a (not secret) action would write, so that a plan can show what
 // changes in it.
 type DiffResult struct {
 	Actions []resource.Action `json:"actions,omitempty"`
 	Before  map[string][]byte `json:"before,omitempty"`
-	Error   *Error            `json:"error,omitempty"` // op diffs only
+	Error   *Error            `json:"error,omitempty"`
 }
 
 // DiffsParams asks for many diffs in one request: a round trip to a slow
@@ -93,75 +92,33 @@ type TimeResult struct {
 // beforeLimit is the size, in bytes, of the largest file shown in a plan.
 const beforeLimit = 256 << 10
 
-// NewCore returns the core ops: hello, facts, diff, diffs, run, query,
-// follow, read and time. Only run changes the host. It is shared by all
+// NewCore returns the core ops. Only run changes the host. It is shared by all
 // sessions of a process.
 func NewCore(sys HostSys, decode Decoder) Mux {
 	r := &runner{lock: &hostLock{path: lockPath}, log: journal, sys: sys}
-	return Mux{
-		"hello": func(context.Context, json.RawMessage, func(any)) (any, error) { return sys.Hello() },
-		"facts": func(ctx context.Context, _ json.RawMessage, _ func(any)) (any, error) { return sys.Facts(ctx) },
-		"time": func(context.Context, json.RawMessage, func(any)) (any, error) {
-			return TimeResult{time.Now().UnixNano()}, nil
-		},
-		"diff": func(ctx context.Context, params json.RawMessage, _ func(any)) (any, error) {
-			p, err := decodeParams[WireResource](params)
-			if err != nil {
-				return nil, err
+	m := Mux{}
+	OpHello.Answer(m, func(context.Context, None) (Hello, error) { return sys.Hello() })
+	OpFacts.Answer(m, func(ctx context.Context, _ None) (Facts, error) { return sys.Facts(ctx) })
+	OpTime.Answer(m, func(context.Context, None) (TimeResult, error) { return TimeResult{time.Now().UnixNano()}, nil })
+	OpDiffs.Answer(m, func(ctx context.Context, p DiffsParams, emit func(DiffsEvent)) (DiffsResult, error) {
+		var all DiffsResult
+		for i, w := range p.Resources {
+			if err := ctx.Err(); err != nil {
+				return all, err
 			}
-			res := diff(ctx, sys, decode, p)
-			if res.Error != nil {
-				return nil, res.Error
-			}
-			return res, nil
-		},
-		"diffs": func(ctx context.Context, params json.RawMessage, emit func(any)) (any, error) {
-			p, err := decodeParams[DiffsParams](params)
-			if err != nil {
-				return nil, err
-			}
-			var all DiffsResult
-			for i, w := range p.Resources {
-				if err := ctx.Err(); err != nil {
-					return nil, err
-				}
-				emit(DiffsEvent{i})
-				all.Results = append(all.Results, diff(ctx, sys, decode, w))
-			}
-			return all, nil
-		},
-		"run": func(ctx context.Context, params json.RawMessage, emit func(any)) (any, error) {
-			p, err := decodeParams[RunParams](params)
-			if err != nil {
-				return nil, err
-			}
-			return r.run(ctx, p, emit)
-		},
-		"query": func(ctx context.Context, params json.RawMessage, _ func(any)) (any, error) {
-			p, err := decodeParams[QueryParams](params)
-			if err != nil {
-				return nil, err
-			}
-			return sys.Query(ctx, p.Argv...)
-		},
-		"follow": follow,
-		"read": func(_ context.Context, params json.RawMessage, _ func(any)) (any, error) {
-			p, err := decodeParams[ReadParams](params)
-			if err != nil {
-				return nil, err
-			}
-			b, err := sys.ReadFile(p.Path)
-			return ReadResult{b}, err
-		},
-	}
-}
-
-func decodeParams[T any](params json.RawMessage) (T, error) {
-	var p T
-	if err := strictjson.Decode(params, &p); err != nil {
-		return p, &Error{Message: "parameters: " + err.Error()}
-	}
-	return p, nil
+			emit(DiffsEvent{i})
+			all.Results = append(all.Results, diff(ctx, sys, decode, w))
+		}
+		return all, nil
+	})
+	OpRun.Answer(m, r.run)
+	OpQuery.Answer(m, func(ctx context.Context, p QueryParams) (resource.Output, error) { return sys.Query(ctx, p.Argv...) })
+	OpFollow.Answer(m, follow)
+	OpRead.Answer(m, func(_ context.Context, p ReadParams) (ReadResult, error) {
+		b, err := sys.ReadFile(p.Path)
+		return ReadResult{b}, err
+	})
+	return m
 }
 
 func diff(ctx context.Context, sys resource.Sys, decode Decoder, w WireResource) (res DiffResult) {
@@ -198,18 +155,14 @@ func diff(ctx context.Context, sys resource.Sys, decode Decoder, w WireResource)
 
 // follow runs a command and sends each line it prints as it comes, until it
 // ends or the request is cancelled.
-func follow(ctx context.Context, params json.RawMessage, emit func(any)) (any, error) {
-	p, err := decodeParams[QueryParams](params)
-	if err != nil {
-		return nil, err
-	}
+func follow(ctx context.Context, p QueryParams, emit func(FollowEvent)) (out resource.Output, err error) {
 	if err := resource.ReadOnly(p.Argv); err != nil {
-		return nil, err
+		return out, err
 	}
-	out, err := command.Cmd{Argv: p.Argv, Limit: actionOutput}.Lines(ctx, func(line string) {
+	res, err := command.Cmd{Argv: p.Argv, Limit: actionOutput}.Lines(ctx, func(line string) {
 		emit(FollowEvent{Line: line, TNS: time.Now().UnixNano()})
 	})
-	return resource.Output(out), err
+	return resource.Output(res), err
 }
 
 // Core returns the core ops on this host, with every kind of resource.

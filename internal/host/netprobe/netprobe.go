@@ -9,7 +9,6 @@ import (
 	"crypto/subtle"
 	"encoding/binary"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -58,27 +57,20 @@ const (
 	maxStreams = 256
 )
 
-// Handlers are the agent's ops:
-//
-//	net.serve ServeParams -> ServeEvent at once, {} at the end
-//	net.run   RunParams   -> RunResult
+// The agent's ops. OpServe emits its event at once, and ends when it is told to.
+const (
+	OpServe agent.Stream[ServeParams, ServeEvent, agent.None] = "net.serve"
+	OpRun   agent.Op[RunParams, *RunResult]                   = "net.run"
+)
+
+// Handlers answer these ops.
 func Handlers() agent.Mux {
-	return agent.Mux{
-		"net.serve": func(ctx context.Context, raw json.RawMessage, emit func(any)) (any, error) {
-			var p ServeParams
-			if err := json.Unmarshal(raw, &p); err != nil {
-				return nil, fmt.Errorf("net.serve: %w", err)
-			}
-			return struct{}{}, Serve(ctx, p, func(e ServeEvent) { emit(e) })
-		},
-		"net.run": func(ctx context.Context, raw json.RawMessage, _ func(any)) (any, error) {
-			var p RunParams
-			if err := json.Unmarshal(raw, &p); err != nil {
-				return nil, fmt.Errorf("net.run: %w", err)
-			}
-			return Run(ctx, p)
-		},
-	}
+	m := agent.Mux{}
+	OpServe.Answer(m, func(ctx context.Context, p ServeParams, emit func(ServeEvent)) (agent.None, error) {
+		return agent.None{}, Serve(ctx, p, emit)
+	})
+	OpRun.Answer(m, Run)
+	return m
 }
 
 func token(s string) ([]byte, error) {

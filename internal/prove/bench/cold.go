@@ -10,6 +10,7 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
+	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/host/agent"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/prove/testbed"
@@ -31,7 +32,7 @@ var coldTexts = map[string]string{
 
 // do runs a command that changes a host.
 func (r *runner) do(ctx context.Context, host, title string, argv ...string) error {
-	_, err := r.env.Gate.Run(ctx, host, r.host(host), resource.Action{Title: title, Cmd: argv, Seconds: 300})
+	_, err := r.host(host).Run(ctx, resource.Action{Title: title, Cmd: argv, Seconds: 300})
 	return err
 }
 
@@ -45,7 +46,7 @@ func (r *runner) cold(ctx context.Context, how string) error {
 	cctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), coldTime)
 	defer cancel()
 	r.say(Progress{State: "emptying caches: clients unmount"})
-	err := testbed.Each(r.clients, func(client string) error { return r.unmount(cctx, client) })
+	err := host.Each(cctx, r.clients, r.unmount)
 	if err == nil {
 		switch {
 		case how == ColdDrop:
@@ -95,7 +96,7 @@ func (r *runner) mountAll(ctx context.Context) error {
 	if !r.unmounted {
 		return nil
 	}
-	err := testbed.Each(r.clients, func(client string) error { return r.mount(ctx, client) })
+	err := host.Each(ctx, r.clients, r.mount)
 	r.unmounted = err != nil
 	return err
 }
@@ -207,7 +208,7 @@ func (r *runner) enable(ctx context.Context, id string) (string, error) {
 // restartSingle does the same on a server without a cluster. Once the NFS
 // server is stopped everything is started again, whatever fails.
 func (r *runner) restartSingle(ctx context.Context) error {
-	return testbed.Each(r.active(), func(server string) error {
+	return host.Each(ctx, r.active(), func(ctx context.Context, server string) error {
 		r.say(Progress{State: "emptying caches: the NFS server restarts"})
 		err := r.do(ctx, server, "stop the NFS server", "systemctl", "stop", "nfs-server.service")
 		for _, v := range r.env.Design.Services() {

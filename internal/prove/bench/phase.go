@@ -2,13 +2,14 @@ package bench
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/prove/workload"
 )
 
@@ -104,21 +105,17 @@ func (r *runner) phase(ctx context.Context, s *Set, p setPhase, use []lane, regi
 		h := r.host(l.client)
 		go func() {
 			defer close(lr.done)
-			var res workload.BenchResult
 			// Not the caller's context: an interrupt stops the phase in order,
 			// so that what was measured is told.
-			err := h.Call(context.WithoutCancel(ctx), "bench.run", job, &res, func(raw json.RawMessage) {
-				var pr workload.BenchProgress
-				if json.Unmarshal(raw, &pr) == nil {
-					lr.mu.Lock()
-					lr.progress = pr
-					lr.mu.Unlock()
-				}
+			res, err := host.Watch(context.WithoutCancel(ctx), h, workload.OpBench, job, func(pr workload.BenchProgress) {
+				lr.mu.Lock()
+				defer lr.mu.Unlock()
+				lr.progress = pr
 			})
 			lr.mu.Lock()
 			defer lr.mu.Unlock()
 			if lr.err = err; err == nil {
-				lr.result = &res
+				lr.result = res
 			}
 		}()
 	}
@@ -192,17 +189,19 @@ func (r *runner) startTogether(ctx context.Context, use []lane, runs []*laneRun,
 		}
 	}
 	start := time.Now().Add(startLead).UnixNano()
-	var wg sync.WaitGroup
-	errs := make([]error, len(use))
-	for i, l := range use {
-		wg.Go(func() {
-			if err := r.host(l.client).Call(ctx, "bench.start", workload.BenchStartParams{RunID: l.runID, StartNs: start + r.offset(l.client)}, nil, nil); err != nil {
-				errs[i] = fmt.Errorf("%s: %w", l.client, err)
-			}
-		})
+	return start, eachLane(ctx, use, func(ctx context.Context, l lane) error {
+		_, err := host.Ask(ctx, r.host(l.client), workload.OpBenchStart, workload.BenchStartParams{RunID: l.runID, StartNs: start + r.offset(l.client)})
+		return err
+	})
+}
+
+// eachLane runs f for all lanes at once.
+func eachLane(ctx context.Context, use []lane, f func(context.Context, lane) error) error {
+	by := map[string]lane{}
+	for _, l := range use {
+		by[l.client+" service "+l.service] = l
 	}
-	wg.Wait()
-	return start, errors.Join(errs...)
+	return host.Each(ctx, slices.Sorted(maps.Keys(by)), func(ctx context.Context, key string) error { return f(ctx, by[key]) })
 }
 
 // endedEarly tells why a lane ended before it was told to begin.
@@ -219,13 +218,10 @@ func endedEarly(res *workload.BenchResult) error {
 func (r *runner) stopAll(use []lane) {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	var wg sync.WaitGroup
-	for _, l := range use {
-		wg.Go(func() {
-			_ = r.host(l.client).Call(ctx, "bench.stop", workload.BenchStopParams{RunID: l.runID}, nil, nil)
-		})
-	}
-	wg.Wait()
+	_ = eachLane(ctx, use, func(ctx context.Context, l lane) error {
+		_, err := host.Ask(ctx, r.host(l.client), workload.OpBenchStop, workload.BenchStopParams{RunID: l.runID})
+		return err
+	})
 }
 
 func waitAll(runs []*laneRun, limit time.Duration) {

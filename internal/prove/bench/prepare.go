@@ -12,6 +12,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
+	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/prove/report"
 	"github.com/mortarhpc/mortar/internal/prove/testbed"
 	"github.com/mortarhpc/mortar/internal/prove/workload"
@@ -34,7 +35,7 @@ func (r *runner) prepare(ctx context.Context) error {
 		return &Unfit{[]string{"no client mounts the brick: a benchmark needs load; give the spec a client (clients:)"}}
 	}
 	r.say(Progress{State: "reaching " + strings.Join(append(slices.Clone(r.servers), r.clients...), ", ")})
-	err := testbed.Each(append(slices.Clone(r.servers), r.clients...), func(name string) error { return r.connect(ctx, name) })
+	err := host.Each(ctx, append(slices.Clone(r.servers), r.clients...), r.connect)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -48,13 +49,11 @@ func (r *runner) prepare(ctx context.Context) error {
 		return err
 	}
 	for _, s := range r.active() {
-		var hello struct {
-			Mem int64 `json:"mem_bytes"`
-		}
-		if err := r.host(s).Call(ctx, "hello", nil, &hello, nil); err != nil {
+		hello, err := r.host(s).Hello(ctx)
+		if err != nil {
 			return fmt.Errorf("%s: %w", s, err)
 		}
-		r.memory += hello.Mem
+		r.memory += hello.MemBytes
 	}
 	r.noteArrays(ctx)
 	r.runID = fmt.Sprintf("bench-%s-%s", r.began.UTC().Format("20060102T150405"), uuid.NewString()[:8])
@@ -67,7 +66,7 @@ func (r *runner) prepare(ctx context.Context) error {
 	}
 	all := append(slices.Clone(r.active()), r.clients...)
 	// Behind them, the engine's on each client.
-	r.software = append(testbed.Versions(ctx, all, func(name string) testbed.Host { return r.host(name) }), r.software...)
+	r.software = append(testbed.Versions(ctx, all, r.host), r.software...)
 	return nil
 }
 
@@ -75,13 +74,11 @@ func (r *runner) prepare(ctx context.Context) error {
 // while they are rebuilt.
 func (r *runner) noteArrays(ctx context.Context) {
 	for _, s := range r.active() {
-		var f struct {
-			Content []byte `json:"content"`
-		}
-		if err := r.host(s).Call(ctx, "read", map[string]string{"path": "/proc/mdstat"}, &f, nil); err != nil {
+		mdstat, err := r.host(s).Read(ctx, "/proc/mdstat")
+		if err != nil {
 			continue // no md on this server
 		}
-		for _, text := range arrayTroubles(string(f.Content)) {
+		for _, text := range arrayTroubles(mdstat) {
 			r.note(s, "%s", text)
 		}
 	}
@@ -184,12 +181,12 @@ func (r *runner) makeDirs(ctx context.Context) error {
 	free := int64(-1)
 	var others []string
 	for _, l := range r.lanes {
-		var f workload.BenchFacts
-		if err := r.host(l.client).Call(ctx, "bench.prepare", workload.BenchPrepareParams{RunID: l.runID, Dir: l.dir}, &f, nil); err != nil {
+		f, err := r.prepared(ctx, l)
+		if err != nil {
 			r.cleanup(ctx)
 			return &Unfit{[]string{fmt.Sprintf("%s: %v", l.client, err)}}
 		}
-		r.facts[l.client] = f
+		r.facts[l.client] = *f
 		for _, o := range f.Others {
 			// The other service's run of this one is in another volume, or beside it.
 			if !slices.ContainsFunc(r.lanes, func(x lane) bool { return x.runID == o }) && !slices.Contains(others, o) {

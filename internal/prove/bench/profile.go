@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -14,10 +13,10 @@ import (
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/brick/spec"
+	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/host/netprobe"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/prove/report"
-	"github.com/mortarhpc/mortar/internal/prove/testbed"
 	"github.com/mortarhpc/mortar/internal/prove/workload"
 )
 
@@ -116,10 +115,8 @@ func (r *runner) devices(ctx context.Context) (disks, groups, volumes []device) 
 	d := r.env.Design
 	for _, v := range d.Services() {
 		server := r.serves[v.Name]
-		var facts struct {
-			Disks []resource.DiskFact
-		}
-		if err := r.host(server).Call(ctx, "facts", nil, &facts, nil); err != nil {
+		facts, err := r.host(server).Facts(ctx)
+		if err != nil {
 			r.note(server, "its disks could not be listed: %v", err)
 		}
 		for _, g := range d.Groups {
@@ -227,8 +224,8 @@ func atBest(v *report.LayerValue, value float64, at string) {
 func (r *runner) fileProbes(ctx context.Context, l *report.Layer, use []lane, before func() error) error {
 	var free int64 = math.MaxInt64
 	for _, x := range use {
-		var f workload.BenchFacts
-		if err := r.host(x.client).Call(ctx, "bench.prepare", workload.BenchPrepareParams{RunID: x.runID, Dir: x.dir}, &f, nil); err != nil {
+		f, err := r.prepared(ctx, x)
+		if err != nil {
 			return fmt.Errorf("%s: %w", x.client, err)
 		}
 		free = min(free, f.FreeBytes)
@@ -276,7 +273,7 @@ func (r *runner) fileProbes(ctx context.Context, l *report.Layer, use []lane, be
 
 // dropServer empties the page cache of the servers.
 func (r *runner) dropServer(ctx context.Context) error {
-	return testbed.Each(r.active(), func(server string) error {
+	return host.Each(ctx, r.active(), func(ctx context.Context, server string) error {
 		return errors.Join(r.do(ctx, server, "write out what is dirty", "sync"),
 			r.do(ctx, server, "drop the page cache", "sysctl", "-q", "-w", "vm.drop_caches=3"))
 	})
@@ -332,12 +329,8 @@ func (r *runner) probeNetwork(ctx context.Context, l *report.Layer) error {
 	}
 	port, ended := make(chan int, 1), make(chan error, 1)
 	go func() {
-		ended <- r.host(server).Call(sctx, "net.serve", netprobe.ServeParams{Address: address, Token: tok, Seconds: 600}, nil, func(raw json.RawMessage) {
-			var e netprobe.ServeEvent
-			if json.Unmarshal(raw, &e) == nil && e.Port > 0 {
-				port <- e.Port
-			}
-		})
+		_, err := host.Watch(sctx, r.host(server), netprobe.OpServe, netprobe.ServeParams{Address: address, Token: tok, Seconds: 600}, func(e netprobe.ServeEvent) { port <- e.Port })
+		ended <- err
 	}()
 	var at int
 	select {
@@ -351,22 +344,20 @@ func (r *runner) probeNetwork(ctx context.Context, l *report.Layer) error {
 		v := report.LayerValue{Load: map[bool]string{false: loadRead, true: loadWrite}[write], Unit: "MiB/s"}
 		for _, streams := range []int{1, 4} {
 			for _, conc := range []int{1, 8} {
-				rates := make([]float64, len(r.clients))
-				err := testbed.Each(r.clients, func(c string) error {
-					var res netprobe.RunResult
-					p := netprobe.RunParams{Address: address, Port: at, Token: tok, Streams: streams, Concurrency: conc, Write: write, Seconds: float64(probeSeconds)}
-					if err := r.host(c).Call(ctx, "net.run", p, &res, nil); err != nil {
-						return err
+				p := netprobe.RunParams{Address: address, Port: at, Token: tok, Streams: streams, Concurrency: conc, Write: write, Seconds: float64(probeSeconds)}
+				got, failed := host.All(ctx, r.clients, func(ctx context.Context, c string) (*netprobe.RunResult, error) {
+					res, err := host.Ask(ctx, r.host(c), netprobe.OpRun, p)
+					if err != nil {
+						return nil, fmt.Errorf("%s: %w", c, err)
 					}
-					rates[slices.Index(r.clients, c)] = float64(res.Bytes) / (1 << 20) / res.Seconds
-					return nil
+					return res, nil
 				})
-				if err != nil {
+				if err := failed.Join(); err != nil {
 					return err
 				}
 				sum := 0.0
-				for _, x := range rates {
-					sum += x
+				for _, c := range r.clients {
+					sum += float64(got[c].Bytes) / (1 << 20) / got[c].Seconds
 				}
 				v.Grid = append(v.Grid, report.LayerPoint{X: streams, Y: conc, Value: sum, Seconds: float64(probeSeconds)})
 				atBest(&v, sum, report.Plural(streams, "stream")+" from each client, "+report.Plural(conc, "record")+" at a time in each")

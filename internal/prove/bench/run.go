@@ -2,7 +2,6 @@ package bench
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -14,10 +13,9 @@ import (
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/host/agent"
-	"github.com/mortarhpc/mortar/internal/host/gate"
 	"github.com/mortarhpc/mortar/internal/prove/report"
-	"github.com/mortarhpc/mortar/internal/prove/testbed"
 	"github.com/mortarhpc/mortar/internal/prove/workload"
 )
 
@@ -26,19 +24,12 @@ type Unfit struct{ Problems []string }
 
 func (e *Unfit) Error() string { return strings.Join(e.Problems, "; ") }
 
-// Host is a session with one host's agent, as host.Host gives it.
-type Host interface {
-	Call(ctx context.Context, op string, params, result any, onEvent func(json.RawMessage)) error
-	Close()
-}
-
 // Env is what a benchmark works with.
 type Env struct {
 	Design  *design.Design
-	Dial    func(ctx context.Context, host string) (Host, error)
-	Virtual bool      // a virtual rack
-	Version string    // of mortar
-	Gate    gate.Gate // every action on a host goes through it
+	Dial    host.Dial
+	Virtual bool   // a virtual rack
+	Version string // of mortar
 	// Throttle bounds what every disk of the volumes takes: operations and
 	// bytes a second, 0 for no limit. Nil where that cannot be.
 	Throttle func(ctx context.Context, iops int, rate int64) error
@@ -96,7 +87,7 @@ type runner struct {
 	began time.Time
 
 	mu      sync.Mutex
-	hosts   map[string]Host
+	hosts   map[string]*host.Session
 	offsets map[string]int64
 	sayMu   sync.Mutex
 
@@ -140,7 +131,7 @@ func Run(ctx context.Context, env Env, suite *Suite, opt Options) (*report.Run, 
 	if err != nil {
 		return nil, err
 	}
-	r := &runner{env: env, suite: &s, opt: opt, began: time.Now(), hosts: map[string]Host{}, offsets: map[string]int64{}, often: map[string]*often{}, facts: map[string]workload.BenchFacts{}}
+	r := &runner{env: env, suite: &s, opt: opt, began: time.Now(), hosts: map[string]*host.Session{}, offsets: map[string]int64{}, often: map[string]*often{}, facts: map[string]workload.BenchFacts{}}
 	defer r.close()
 	left, err := r.engineTests()
 	if err != nil {
@@ -334,7 +325,7 @@ func (r *runner) noteOften(text string) {
 	}
 }
 
-func (r *runner) host(name string) Host {
+func (r *runner) host(name string) *host.Session {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.hosts[name]
@@ -354,7 +345,7 @@ func (r *runner) connect(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	off, rtt, err := testbed.ClockOffset(ctx, h)
+	off, rtt, err := h.ClockOffset(ctx)
 	if err != nil {
 		h.Close()
 		return err
@@ -714,7 +705,7 @@ func (r *runner) removeSet(ctx context.Context, use []lane, set string) error {
 		if seen[l.service] || r.host(l.client) == nil {
 			continue
 		}
-		err := r.host(l.client).Call(ctx, "bench.cleanup", workload.BenchCleanupParams{RunID: l.runID, Dir: l.dir, Set: set}, nil, nil)
+		_, err := host.Watch(ctx, r.host(l.client), workload.OpBenchCleanup, workload.BenchCleanupParams{RunID: l.runID, Dir: l.dir, Set: set}, nil)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("%s: removing files: %w", l.client, err))
 			continue
@@ -764,12 +755,20 @@ func (r *runner) awaitSpace(ctx context.Context, st *setState, free int64) {
 
 // free is what is free on a lane's volume; -1 if nobody can tell.
 func (r *runner) free(ctx context.Context, l lane) int64 {
-	var f workload.BenchFacts
-	h := r.host(l.client)
-	if h == nil || h.Call(ctx, "bench.prepare", workload.BenchPrepareParams{RunID: l.runID, Dir: l.dir}, &f, nil) != nil {
+	f, err := r.prepared(ctx, l)
+	if err != nil {
 		return -1
 	}
 	return f.FreeBytes
+}
+
+// prepared has a lane's client make its directory and say what it finds there.
+func (r *runner) prepared(ctx context.Context, l lane) (*workload.BenchFacts, error) {
+	h := r.host(l.client)
+	if h == nil {
+		return nil, fmt.Errorf("%s is not reached", l.client)
+	}
+	return host.Ask(ctx, h, workload.OpBenchPrepare, workload.BenchPrepareParams{RunID: l.runID, Dir: l.dir})
 }
 
 // cleanup removes everything the run made.
@@ -805,7 +804,7 @@ func (r *runner) checkClocks(ctx context.Context) {
 		if h == nil {
 			continue
 		}
-		off, rtt, err := testbed.ClockOffset(cctx, h)
+		off, rtt, err := h.ClockOffset(cctx)
 		if err != nil {
 			continue // it has been said already that it vanished
 		}

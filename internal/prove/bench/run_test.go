@@ -15,6 +15,7 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
+	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/host/agent"
 	"github.com/mortarhpc/mortar/internal/host/netprobe"
 	"github.com/mortarhpc/mortar/internal/host/resource"
@@ -71,13 +72,13 @@ type testHost struct {
 	mux  agent.Mux
 }
 
-func (b *brick) dial(_ context.Context, name string) (Host, error) {
+func (b *brick) dial(_ context.Context, name string) (*host.Session, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.lost[name] {
 		return nil, errors.New("unreachable")
 	}
-	return &testHost{b, name, agent.Merge(workload.Handlers(), netprobe.Handlers())}, nil
+	return host.New(name, &testHost{b, name, agent.Merge(workload.Handlers(), netprobe.Handlers())}), nil
 }
 
 func (h *testHost) Close() {}

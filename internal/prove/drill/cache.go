@@ -159,8 +159,8 @@ func ssdAll(s Scene) ([]Step, error) {
 func cacheSight(s Scene, what string, seen func(cache.Stats) bool) *Sight {
 	return &Sight{What: what, Limit: time.Minute, Look: func(ctx context.Context, v *View) (bool, string) {
 		for _, server := range []string{v.Active, v.Passive} {
-			var out resource.Output
-			if v.query(ctx, server, &out, hostMortar, "host-cache", "stats", cache.ConfigPath(s.Service.Name)) != nil || out.Code != 0 {
+			out, err := v.e.query(ctx, server, hostMortar, "host-cache", "stats", cache.ConfigPath(s.Service.Name))
+			if err != nil || out.Code != 0 {
 				continue
 			}
 			var st cache.Stats

@@ -8,13 +8,12 @@ package drill
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/brick/design"
-	"github.com/mortarhpc/mortar/internal/host/gate"
+	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/run/observe"
 	"github.com/mortarhpc/mortar/internal/run/scrub"
 )
@@ -41,12 +40,6 @@ type Operator interface {
 	Scrub(ctx context.Context, g design.Group) (scrub.Group, error)
 	// Status is what `mortar status` finds.
 	Status(ctx context.Context) (*observe.Status, error)
-}
-
-// Host is a session with one host's agent, as host.Host gives it.
-type Host interface {
-	Call(ctx context.Context, op string, params, result any, onEvent func(json.RawMessage)) error
-	Close()
 }
 
 // Drill is one entry of the table: what is broken and what must then happen.
@@ -177,8 +170,7 @@ func Find(name, how string) (Drill, Variant, error) {
 // Env is what a drill works with.
 type Env struct {
 	Design   *design.Design
-	Dial     func(ctx context.Context, host string) (Host, error)
-	Gate     gate.Gate // every action on a host goes through it
+	Dial     host.Dial
 	Injector Injector
 	Operator Operator
 	Service  string // the one the drills are about; "": the design's first

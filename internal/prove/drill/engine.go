@@ -2,7 +2,6 @@ package drill
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/host/agent"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/prove/report"
@@ -48,7 +48,7 @@ type engine struct {
 	sayMu sync.Mutex
 
 	mu      sync.Mutex
-	hosts   map[string]Host
+	hosts   map[string]*host.Session
 	offsets map[string]int64
 
 	expect   Expect
@@ -86,7 +86,7 @@ type running struct {
 // nothing was changed. Whatever it broke it mends before it
 // returns, also when ctx ends.
 func Run(ctx context.Context, env Env, d Drill, v Variant, opt Options) (*report.Run, error) {
-	e := &engine{env: env, drill: d, vari: v, expect: d.Expected(v), opt: opt.WithDefaults(env.Virtual), hosts: map[string]Host{}, offsets: map[string]int64{}, loadDirs: map[string]string{}}
+	e := &engine{env: env, drill: d, vari: v, expect: d.Expected(v), opt: opt.WithDefaults(env.Virtual), hosts: map[string]*host.Session{}, offsets: map[string]int64{}, loadDirs: map[string]string{}}
 	if !env.Design.Clustered() {
 		return nil, &Refused{"drill " + d.Name + " needs a pair of servers, and this brick has none"}
 	}
@@ -121,7 +121,7 @@ func (e *engine) say(format string, args ...any) {
 	e.env.Progress(fmt.Sprintf(format, args...))
 }
 
-func (e *engine) host(name string) Host {
+func (e *engine) host(name string) *host.Session {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.hosts[name]
@@ -129,12 +129,12 @@ func (e *engine) host(name string) Host {
 
 // redial replaces a host's session, and measures its clock anew: after a boot
 // it is another.
-func (e *engine) redial(ctx context.Context, name string) (Host, error) {
+func (e *engine) redial(ctx context.Context, name string) (*host.Session, error) {
 	h, err := e.env.Dial(ctx, name)
 	if err != nil {
 		return nil, err
 	}
-	off, _, err := testbed.ClockOffset(ctx, h)
+	off, _, err := h.ClockOffset(ctx)
 	if err != nil {
 		h.Close()
 		return nil, err
@@ -273,7 +273,7 @@ func (e *engine) run(ctx context.Context) (_ *report.Run, err error) {
 
 // connect reaches every host and measures its clock.
 func (e *engine) connect(ctx context.Context) error {
-	return testbed.Each(append(slices.Clone(e.servers), e.clients...), func(name string) error {
+	return host.Each(ctx, append(slices.Clone(e.servers), e.clients...), func(ctx context.Context, name string) error {
 		_, err := e.redial(ctx, name)
 		return err
 	})
@@ -399,14 +399,13 @@ func (e *engine) preflight(ctx context.Context) error {
 			problems = append(problems, fmt.Sprintf("%s is not mounted on %s", at, server))
 		}
 	}
-	var mu sync.Mutex
-	err = testbed.Each(e.clients, func(name string) error {
-		ms, err := testbed.Mounts(ctx, e.host(name))
-		if err != nil {
-			return err
-		}
-		mu.Lock()
-		defer mu.Unlock()
+	found, failed := host.All(ctx, e.clients, func(ctx context.Context, name string) ([]linux.Mount, error) {
+		return testbed.Mounts(ctx, e.host(name))
+	})
+	if err := failed.Join(); err != nil {
+		return err
+	}
+	for name, ms := range found {
 		for _, want := range e.env.Design.Mounts {
 			if want.Client != name {
 				continue
@@ -415,10 +414,6 @@ func (e *engine) preflight(ctx context.Context) error {
 				problems = append(problems, fmt.Sprintf("%s is not mounted on %s of client %s (mortar apply mounts it)", want.Source, want.Path, name))
 			}
 		}
-		return nil
-	})
-	if err != nil {
-		return err
 	}
 	if len(e.clients) == 0 {
 		problems = append(problems, "no client mounts the service: a drill needs load; give the spec a client (clients:)")
@@ -440,7 +435,7 @@ func (e *engine) cluster(ctx context.Context, from []string) (c cluster, err err
 		}
 		qctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 		var out resource.Output
-		err = h.Call(qctx, "query", map[string]any{"argv": crmMonArgv}, &out, nil)
+		out, err = h.Query(qctx, crmMonArgv...)
 		cancel()
 		if err == nil && out.Code != 0 {
 			err = fmt.Errorf("crm_mon: exit code %d: %s", out.Code, strings.TrimSpace(out.Stderr))
@@ -474,7 +469,7 @@ func (e *engine) do(ctx context.Context, name string, a resource.Action) error {
 	if h == nil {
 		return fmt.Errorf("%s is not reached", name)
 	}
-	_, err := e.env.Gate.Run(ctx, name, h, a)
+	_, err := h.Run(ctx, a)
 	var failed *agent.Error
 	if errors.As(err, &failed) && failed.Stderr != "" {
 		return fmt.Errorf("%w: %s", err, strings.Join(strings.Fields(failed.Stderr), " "))
@@ -664,22 +659,20 @@ func (e *engine) startLoad(ctx context.Context, j clientJob) {
 		defer close(r.done)
 		// Not the caller's context: an interrupt must stop the load in
 		// order, not tear it down.
-		var res workload.Result
-		err := h.Call(context.WithoutCancel(ctx), "load.run", j.job, &res, func(raw json.RawMessage) {
-			var p workload.Progress
-			if json.Unmarshal(raw, &p) == nil {
-				r.mu.Lock()
-				r.progress = p
-				r.mu.Unlock()
-				select {
-				case e.watch.wake <- struct{}{}:
-				default:
-				}
+		res, err := host.Watch(context.WithoutCancel(ctx), h, workload.OpLoad, j.job, func(p workload.Progress) {
+			r.mu.Lock()
+			r.progress = p
+			r.mu.Unlock()
+			select {
+			case e.watch.wake <- struct{}{}:
+			default:
 			}
 		})
 		r.mu.Lock()
-		r.result, r.err = res, err
-		r.mu.Unlock()
+		defer r.mu.Unlock()
+		if r.err = err; res != nil {
+			r.result = *res
+		}
 	}()
 }
 
@@ -790,7 +783,7 @@ func (e *engine) stopLoad(cleanup func() (context.Context, context.CancelFunc)) 
 	for _, r := range e.load {
 		wg.Go(func() {
 			params := workload.StopParams{RunID: r.job.RunID}
-			stop := e.host(r.client).Call(ctx, "load.stop", params, nil, nil)
+			_, stop := host.Ask(ctx, e.host(r.client), workload.OpLoadStop, params)
 			select {
 			case <-r.done:
 			case <-ctx.Done():
@@ -804,11 +797,11 @@ func (e *engine) stopLoad(cleanup func() (context.Context, context.CancelFunc)) 
 			// The session broke: the result is on the client's disk.
 			h, err := e.redial(ctx, r.client)
 			if err == nil {
-				_ = h.Call(ctx, "load.stop", params, nil, nil)
-				var res workload.Result
-				if err = h.Call(ctx, "load.result", params, &res, nil); err == nil {
+				_, _ = host.Ask(ctx, h, workload.OpLoadStop, params)
+				var res *workload.Result
+				if res, err = host.Ask(ctx, h, workload.OpLoadResult, params); err == nil {
 					r.mu.Lock()
-					r.result = res
+					r.result = *res
 					r.mu.Unlock()
 					return
 				}
@@ -923,8 +916,8 @@ func (e *engine) rejoin(ctx context.Context, began time.Time) error {
 // startCluster starts Pacemaker where it is not started at boot, and says
 // whether the server could be asked.
 func (e *engine) startCluster(ctx context.Context, name string) bool {
-	var out resource.Output
-	if e.call(ctx, name, "query", map[string]any{"argv": []string{"systemctl", "is-enabled", "pacemaker.service"}}, &out) != nil {
+	out, err := e.query(ctx, name, "systemctl", "is-enabled", "pacemaker.service")
+	if err != nil {
 		return false
 	}
 	if out.Code == 0 {
@@ -938,15 +931,13 @@ func (e *engine) verify(ctx context.Context, results []loaded) (report.Verify, m
 	if len(results) == 0 {
 		return report.Verify{}, nil, errors.New("no client has a ledger")
 	}
-	reports := map[string]stream.Report{}
-	var mu sync.Mutex
 	var names []string
 	by := map[string]loaded{}
 	for _, l := range results {
 		names = append(names, l.client)
 		by[l.client] = l
 	}
-	err := testbed.Each(names, func(client string) error {
+	reports, failed := host.All(ctx, names, func(ctx context.Context, client string) (stream.Report, error) {
 		l := by[client]
 		h := e.host(client)
 		var ms []design.ClientMount
@@ -967,10 +958,10 @@ func (e *engine) verify(ctx context.Context, results []loaded) (report.Verify, m
 			}
 			at := path.Join(e.opt.verifyDir, l.result.RunID, fmt.Sprint(i))
 			if err := e.do(ctx, client, resource.Action{Title: "mount point for verification", Cmd: []string{"mkdir", "-p", at}}); err != nil {
-				return err
+				return stream.Report{}, err
 			}
 			if err := e.do(ctx, client, resource.Action{Title: "mount for verification", Cmd: []string{"mount", "-t", "nfs", "-o", verifyOptions(via), via.Source, at}}); err != nil {
-				return err
+				return stream.Report{}, err
 			}
 			dirs[path.Join(m.Path, loadDir)] = path.Join(at, loadDir)
 			defer func() {
@@ -981,19 +972,15 @@ func (e *engine) verify(ctx context.Context, results []loaded) (report.Verify, m
 				_ = e.do(cctx, client, resource.Action{Title: "remove mount point", Cmd: []string{"rmdir", path.Dir(at)}, OKCodes: []int{1}})
 			}()
 		}
-		var res workload.VerifyResult
-		err := h.Call(ctx, "verify.run", workload.VerifyParams{Ledger: l.result.Ledger, Dirs: dirs, Direct: true}, &res, nil)
+		res, err := host.Watch(ctx, h, workload.OpVerify, workload.VerifyParams{Ledger: l.result.Ledger, Dirs: dirs, Direct: true}, nil)
 		if err != nil {
-			return err
+			return stream.Report{}, err
 		}
-		mu.Lock()
-		reports[client] = res.Report
-		mu.Unlock()
-		return nil
+		return res.Report, nil
 	})
 	v := verifyReport(reports)
 	v.Method = "After the brick was whole again, each client mounted the export anew (a mount of its own cache, the other protocol version where it has both) and read with O_DIRECT every block it has in its ledger, from the surviving server."
-	return v, reports, err
+	return v, reports, failed.Join()
 }
 
 // verifyOptions are a mount's own, with a cache of its own.
@@ -1029,10 +1016,11 @@ func (e *engine) clean(ctx context.Context, runID string, keep bool) {
 		e.say("the files (%s) and the clients' ledgers are kept as evidence", strings.Join(slices.Sorted(maps.Keys(e.loadDirs)), ", "))
 		return
 	}
-	_ = testbed.Each(e.clients, func(name string) error {
+	_ = host.Each(ctx, e.clients, func(ctx context.Context, name string) error {
 		cctx, cancel := context.WithTimeout(ctx, time.Minute)
 		defer cancel()
-		return e.host(name).Call(cctx, "load.clean", workload.CleanParams{RunID: runID, Ledger: true}, nil, nil)
+		_, err := host.Ask(cctx, e.host(name), workload.OpLoadClean, workload.CleanParams{RunID: runID, Ledger: true})
+		return err
 	})
 	for d, service := range e.loadDirs {
 		where, err := e.location(ctx, service)
@@ -1046,5 +1034,5 @@ func (e *engine) clean(ctx context.Context, runID string, keep bool) {
 
 // versions of what was tested, from the survivor and the first client.
 func (e *engine) versions(ctx context.Context) []report.Row {
-	return testbed.Versions(ctx, []string{e.survivor, e.clients[0]}, func(name string) testbed.Host { return e.host(name) })
+	return testbed.Versions(ctx, []string{e.survivor, e.clients[0]}, e.host)
 }

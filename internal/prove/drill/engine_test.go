@@ -16,6 +16,7 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
+	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/host/agent"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/prove/report"
@@ -116,7 +117,7 @@ func (p *pair) Heal(_ context.Context, f Fault) error {
 }
 
 // session with one played host; the client's load ops are the real ones.
-func (p *pair) dial(ctx context.Context, name string) (Host, error) {
+func (p *pair) dial(ctx context.Context, name string) (*host.Session, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.down[name] {
@@ -157,7 +158,7 @@ func (p *pair) dial(ctx context.Context, name string) (Host, error) {
 	done := make(chan struct{})
 	go func() { defer close(done); _ = agent.Serve(context.WithoutCancel(ctx), toAgent, fromAgent, mux) }()
 	c := agent.NewClient(toUs, fromUs)
-	return session{c, func() { _ = fromUs.Close(); <-done; _ = fromAgent.Close() }}, nil
+	return host.New(name, session{c, func() { _ = fromUs.Close(); <-done; _ = fromAgent.Close() }}), nil
 }
 
 type session struct {

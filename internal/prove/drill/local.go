@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/prove/report"
 	"github.com/mortarhpc/mortar/internal/run/observe"
@@ -28,8 +29,10 @@ func localDisk(s Scene) ([]Step, error) {
 
 // systemMirrors are the mirrors of a server that are not the brick's.
 func (e *engine) systemMirrors(ctx context.Context, server string) ([]observe.SystemArray, error) {
-	var h observe.Host
-	if err := e.call(ctx, server, observe.Op, observe.SystemRequest(), &h); err != nil {
+	h, err := asked(ctx, e, server, func(s *host.Session, ctx context.Context) (observe.Host, error) {
+		return host.Ask(ctx, s, observe.OpGather, observe.SystemRequest())
+	})
+	if err != nil {
 		return nil, fmt.Errorf("%s: %w", server, err)
 	}
 	return slices.DeleteFunc(observe.SystemArrays(e.env.Design, &h), func(a observe.SystemArray) bool { return a.Level != "raid1" }), nil

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/host/agent"
 	"github.com/mortarhpc/mortar/internal/run/observe"
 )
@@ -28,7 +29,7 @@ func (m *mirrored) Close() {}
 
 func (m *mirrored) Call(_ context.Context, op string, params, result any, _ func(json.RawMessage)) error {
 	switch op {
-	case observe.Op:
+	case string(observe.OpGather):
 		*result.(*observe.Host) = observe.Host{Strays: m.strays, Files: map[string]string{
 			"/proc/mdstat":                     m.mdstat,
 			"/sys/block/md0/md/array_state":    "active\n",
@@ -58,7 +59,7 @@ func (m *mirrored) Call(_ context.Context, op string, params, result any, _ func
 func (m *mirrored) engine(t *testing.T) *engine {
 	d := newPair(t).design()
 	d.Groups = append(d.Groups, design.Group{Name: "b-r0", UUID: "12345678:11112222:33334444:55556666"})
-	return &engine{env: Env{Design: d}, hosts: map[string]Host{"nfs1": m}, opt: Options{Rejoin: time.Second}}
+	return &engine{env: Env{Design: d}, hosts: map[string]*host.Session{"nfs1": host.New("nfs1", m)}, opt: Options{Rejoin: time.Second}}
 }
 
 func TestMirrored(t *testing.T) {

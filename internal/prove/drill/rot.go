@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/prove/workload"
 	"github.com/mortarhpc/mortar/internal/run/scrub"
 )
@@ -30,8 +29,7 @@ func (e *engine) rot(ctx context.Context) (Fault, error) {
 		return Fault{}, err
 	}
 	ask := func(argv ...string) (string, error) {
-		var out resource.Output
-		err := e.call(ctx, e.active, "query", map[string]any{"argv": argv}, &out)
+		out, err := e.query(ctx, e.active, argv...)
 		if err == nil && out.Code != 0 {
 			err = fmt.Errorf("%s: %s", argv[0], strings.TrimSpace(out.Stderr))
 		}

@@ -40,8 +40,8 @@ func (e *engine) startDaemon(ctx context.Context, f Fault) error {
 	if unit == "" {
 		return nil
 	}
-	var out resource.Output
-	if err := e.call(ctx, f.On, "query", map[string]any{"argv": []string{"systemctl", "is-active", unit}}, &out); err != nil || out.Code == 0 {
+	out, err := e.query(ctx, f.On, "systemctl", "is-active", unit)
+	if err != nil || out.Code == 0 {
 		return nil // fenced, and booting; or it runs
 	}
 	return e.do(ctx, f.On, resource.Action{Title: "start " + unit, Cmd: []string{"systemctl", "start", unit}})
@@ -72,8 +72,8 @@ func filler(f Fault) string { return path.Join(f.Args[0], ".mortar-fill") }
 // fill takes every block: most of them by allocation, which costs nothing,
 // the rest by writing until there is no more.
 func (e *engine) fill(ctx context.Context, f Fault) error {
-	var out resource.Output
-	if err := e.call(ctx, f.On, "query", map[string]any{"argv": []string{"df", "--output=avail", "-B1", f.Args[0]}}, &out); err != nil {
+	out, err := e.query(ctx, f.On, "df", "--output=avail", "-B1", f.Args[0])
+	if err != nil {
 		return err
 	}
 	fields := strings.Fields(out.Stdout)

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/brick/design"
-	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/prove/report"
 	"github.com/mortarhpc/mortar/internal/serve/ocf"
 )
@@ -269,13 +268,13 @@ func diskLoss(n int) func(Scene) ([]Step, error) {
 // has it.
 func mdState(ctx context.Context, v *View, g design.Group, file string) string {
 	for _, server := range []string{v.Active, v.Passive} {
-		var out resource.Output
 		// By its name; the kernel's own, md127, may differ from boot to boot.
-		if v.query(ctx, server, &out, "readlink", "-e", "/dev/md/"+g.Name) != nil || out.Code != 0 {
+		out, err := v.e.query(ctx, server, "readlink", "-e", "/dev/md/"+g.Name)
+		if err != nil || out.Code != 0 {
 			continue
 		}
 		dev := strings.TrimPrefix(strings.TrimSpace(out.Stdout), "/dev/")
-		if s, err := v.read(ctx, server, "/sys/block/"+dev+"/md/"+file); err == nil {
+		if s, err := v.e.read(ctx, server, "/sys/block/"+dev+"/md/"+file); err == nil {
 			return strings.TrimSpace(s)
 		}
 	}
@@ -325,11 +324,11 @@ func kill(daemon string) func(Scene) ([]Step, error) {
 
 func daemonRuns(ctx context.Context, v *View, server, daemon string) bool {
 	if daemon == "nfsd" {
-		s, err := v.read(ctx, server, ocf.NFSDDir(v.Service.Namespace)+"/threads")
+		s, err := v.e.read(ctx, server, ocf.NFSDDir(v.Service.Namespace)+"/threads")
 		return err == nil && strings.TrimSpace(s) != "0" && strings.TrimSpace(s) != ""
 	}
-	var out resource.Output
-	return v.query(ctx, server, &out, "pgrep", "-x", daemon) == nil && out.Code == 0
+	out, err := v.e.query(ctx, server, "pgrep", "-x", daemon)
+	return err == nil && out.Code == 0
 }
 
 func flap(network string) func(Scene) ([]Step, error) {

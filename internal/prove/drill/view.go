@@ -12,6 +12,8 @@ import (
 	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/build/plan"
+	"github.com/mortarhpc/mortar/internal/host"
+	"github.com/mortarhpc/mortar/internal/host/agent"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/prove/report"
 	"github.com/mortarhpc/mortar/internal/run/observe"
@@ -32,36 +34,29 @@ func (e *engine) view() *View {
 // askTime bounds what is asked of a server that may be broken.
 const askTime = 40 * time.Second
 
-// call asks a host, over the session there is.
-func (e *engine) call(ctx context.Context, name, op string, params, result any) error {
+// asked asks a host, over the session there is.
+func asked[R any](ctx context.Context, e *engine, name string, ask func(*host.Session, context.Context) (R, error)) (R, error) {
 	h := e.host(name)
 	if h == nil {
-		return fmt.Errorf("%s is not reached", name)
+		var none R
+		return none, fmt.Errorf("%s is not reached", name)
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
-	return h.Call(ctx, op, params, result, nil)
+	return ask(h, ctx)
 }
 
-func (v *View) read(ctx context.Context, host, file string) (string, error) {
-	return v.e.read(ctx, host, file)
+func (e *engine) query(ctx context.Context, name string, argv ...string) (resource.Output, error) {
+	return asked(ctx, e, name, func(s *host.Session, ctx context.Context) (resource.Output, error) { return s.Query(ctx, argv...) })
 }
 
-func (e *engine) read(ctx context.Context, host, file string) (string, error) {
-	var r struct {
-		Content []byte `json:"content"`
-	}
-	err := e.call(ctx, host, "read", map[string]string{"path": file}, &r)
-	return string(r.Content), err
-}
-
-func (v *View) query(ctx context.Context, host string, out *resource.Output, argv ...string) error {
-	return v.e.call(ctx, host, "query", map[string]any{"argv": argv}, out)
+func (e *engine) read(ctx context.Context, name, file string) (string, error) {
+	return asked(ctx, e, name, func(s *host.Session, ctx context.Context) (string, error) { return s.Read(ctx, file) })
 }
 
 // mounted says whether a server has the service's volume mounted.
 func (v *View) mounted(ctx context.Context, server string) bool {
-	s, err := v.read(ctx, server, "/proc/self/mounts")
+	s, err := v.e.read(ctx, server, "/proc/self/mounts")
 	if err != nil {
 		return false
 	}
@@ -167,13 +162,12 @@ func (e *engine) whole(ctx context.Context, what string, limit time.Duration) er
 // members are the serials of the disks that work in a group's array now, in
 // RAID order, as the active server sees it.
 func (e *engine) members(ctx context.Context, g design.Group) ([]string, error) {
-	var out resource.Output
-	argv := []string{"mdadm", "--detail", "--export", "/dev/md/" + g.Name}
-	if err := e.call(ctx, e.active, "query", map[string]any{"argv": argv}, &out); err != nil {
+	out, err := e.query(ctx, e.active, "mdadm", "--detail", "--export", "/dev/md/"+g.Name)
+	if err != nil {
 		return nil, err
 	}
-	var facts resource.HostFacts
-	if err := e.call(ctx, e.active, "facts", nil, &facts); err != nil {
+	facts, err := asked(ctx, e, e.active, (*host.Session).Facts)
+	if err != nil {
 		return nil, err
 	}
 	devs := parseMembers(out.Stdout)
@@ -261,7 +255,10 @@ func (e *engine) returnDisk(ctx context.Context, f Fault) error {
 		return fmt.Errorf("disk %s cannot be given back: its array is on %q", serial, strings.Join(where, ", "))
 	}
 	e.say("giving disk %s back to array %s", serial, g.Name)
-	wire := map[string]any{"kind": "md-array", "resource": plan.ArrayOf(g)}
+	wire, err := agent.Wire(plan.ArrayOf(g))
+	if err != nil {
+		return err
+	}
 	began := time.Now()
 	for {
 		err := e.giveBack(ctx, where[0], g, wire)
@@ -278,7 +275,7 @@ func (e *engine) returnDisk(ctx context.Context, f Fault) error {
 	}
 }
 
-func (e *engine) giveBack(ctx context.Context, server string, g design.Group, wire any) error {
+func (e *engine) giveBack(ctx context.Context, server string, g design.Group, wire agent.WireResource) error {
 	// A member that md has given up stays in the list until it is taken out.
 	for _, which := range []string{"failed", "detached"} {
 		a := resource.Action{Title: "take " + which + " members out of " + g.Name, Cmd: []string{"mdadm", "--manage", "/dev/md/" + g.Name, "--remove", which}}
@@ -287,16 +284,19 @@ func (e *engine) giveBack(ctx context.Context, server string, g design.Group, wi
 		}
 	}
 	for range 3 {
-		var d struct {
-			Actions []resource.Action `json:"actions"`
-		}
-		if err := e.call(ctx, server, "diff", wire, &d); err != nil {
+		ds, err := asked(ctx, e, server, func(s *host.Session, ctx context.Context) ([]agent.DiffResult, error) {
+			return s.Diffs(ctx, []agent.WireResource{wire}, nil)
+		})
+		if err != nil {
 			return err
 		}
-		if len(d.Actions) == 0 {
+		if ds[0].Error != nil {
+			return ds[0].Error
+		}
+		if len(ds[0].Actions) == 0 {
 			return nil
 		}
-		for _, a := range d.Actions {
+		for _, a := range ds[0].Actions {
 			if err := e.do(ctx, server, a); err != nil {
 				return err
 			}

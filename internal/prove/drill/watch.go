@@ -2,7 +2,6 @@ package drill
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"path"
 	"slices"
@@ -10,6 +9,7 @@ import (
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
+	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/prove/report"
 	"github.com/mortarhpc/mortar/internal/prove/testbed"
 )
@@ -157,21 +157,14 @@ func (e *engine) follow(ctx context.Context, name string) {
 
 // server watches one server until ctx ends or its session is lost; again: from
 // its boot, not from now.
-func (w *watcher) server(ctx context.Context, h Host, name, service string, volumes []string, offset int64, again bool) {
+func (w *watcher) server(ctx context.Context, h *host.Session, name, service string, volumes []string, offset int64, again bool) {
 	ctx, stop := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer stop() // what follows ends with the looks
 	follow := func(argv []string, line func(string)) {
 		wg.Go(func() {
-			err := h.Call(ctx, "follow", map[string]any{"argv": argv}, nil, func(raw json.RawMessage) {
-				var e struct {
-					Line string `json:"line"`
-				}
-				if json.Unmarshal(raw, &e) == nil {
-					line(e.Line)
-				}
-			})
+			err := h.Follow(ctx, line, argv...)
 			if ctx.Err() == nil {
 				// Expected of the server that is broken, worth knowing of the other.
 				w.add(report.Event{NS: time.Now().UnixNano(), Host: name, Source: "drill", Kind: report.EventNote, Text: fmt.Sprintf("no longer watched (%s): %v", argv[0], err)})

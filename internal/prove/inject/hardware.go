@@ -16,7 +16,7 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
-	"github.com/mortarhpc/mortar/internal/host/gate"
+	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/prove/drill"
 	"github.com/mortarhpc/mortar/internal/run/observe"
@@ -30,8 +30,7 @@ const sysrqGrace = 5 * time.Second
 // /sys, and by the BMC.
 type Hardware struct {
 	Design *design.Design
-	Dial   func(ctx context.Context, name string) (drill.Host, error)
-	Gate   gate.Gate
+	Dial   host.Dial
 }
 
 // hardwareFault is how real hardware does a fault.
@@ -123,7 +122,7 @@ func (h *Hardware) panic(ctx context.Context, f drill.Fault) error {
 	cctx, cancel := context.WithTimeout(ctx, sysrqGrace)
 	defer cancel()
 	a := resource.Action{Title: "panic the kernel", Cmd: []string{"tee", "/proc/sysrq-trigger"}, Stdin: []byte("c")}
-	if _, err := h.Gate.Run(cctx, f.On, s, a); err == nil {
+	if _, err := s.Run(cctx, a); err == nil {
 		return errors.New("the kernel did not panic on SysRq c")
 	}
 	return ctx.Err()
@@ -148,7 +147,7 @@ func (h *Hardware) linkAddress(f drill.Fault) (string, error) {
 }
 
 // on runs f over a session with a host.
-func (h *Hardware) on(ctx context.Context, name string, f func(drill.Host) error) error {
+func (h *Hardware) on(ctx context.Context, name string, f func(*host.Session) error) error {
 	s, err := h.Dial(ctx, name)
 	if err != nil {
 		return err
@@ -158,22 +157,22 @@ func (h *Hardware) on(ctx context.Context, name string, f func(drill.Host) error
 }
 
 func (h *Hardware) linkDown(ctx context.Context, f drill.Fault) error {
-	return h.on(ctx, f.On, func(s drill.Host) error { return h.link(ctx, s, f, "down") })
+	return h.on(ctx, f.On, func(s *host.Session) error { return h.link(ctx, s, f, "down") })
 }
 
 func (h *Hardware) linkUp(ctx context.Context, f drill.Fault) error {
-	return h.unlessGone(ctx, f.On, func(s drill.Host) error { return h.link(ctx, s, f, "up") })
+	return h.unlessGone(ctx, f.On, func(s *host.Session) error { return h.link(ctx, s, f, "up") })
 }
 
 // link takes the interface with the link's address down, or up again.
 // Source: ip-link(8)
-func (h *Hardware) link(ctx context.Context, s drill.Host, f drill.Fault, state string) error {
+func (h *Hardware) link(ctx context.Context, s *host.Session, f drill.Fault, state string) error {
 	address, err := h.linkAddress(f)
 	if err != nil {
 		return err
 	}
-	var out resource.Output
-	if err := s.Call(ctx, "query", map[string]any{"argv": []string{"ip", "-json", "address", "show"}}, &out, nil); err != nil {
+	out, err := s.Query(ctx, "ip", "-json", "address", "show")
+	if err != nil {
 		return err
 	}
 	dev, err := interfaceOf(out.Stdout, address)
@@ -181,7 +180,7 @@ func (h *Hardware) link(ctx context.Context, s drill.Host, f drill.Fault, state 
 		return fmt.Errorf("%s: %w", f.On, err)
 	}
 	a := resource.Action{Title: "set " + dev + " " + state, Cmd: []string{"ip", "link", "set", "dev", dev, state}}
-	_, err = h.Gate.Run(ctx, f.On, s, a)
+	_, err = s.Run(ctx, a)
 	return err
 }
 
@@ -213,16 +212,16 @@ func interfaceOf(text, address string) (string, error) {
 // Source: Documentation/ABI/testing/sysfs-bus-scsi-devices and scsi_host
 func (h *Hardware) deletePaths(ctx context.Context, f drill.Fault) error {
 	server := f.On
-	return h.on(ctx, server, func(s drill.Host) error {
-		var facts resource.HostFacts
-		if err := s.Call(ctx, "facts", nil, &facts, nil); err != nil {
+	return h.on(ctx, server, func(s *host.Session) error {
+		facts, err := s.Facts(ctx)
+		if err != nil {
 			return err
 		}
 		where := map[string]string{} // sdX → its place in /sys
 		for _, d := range facts.Disks {
 			for _, p := range d.Paths {
-				var out resource.Output
-				if err := s.Call(ctx, "query", map[string]any{"argv": []string{"readlink", "-e", "/sys/block/" + filepath.Base(p) + "/device"}}, &out, nil); err != nil {
+				out, err := s.Query(ctx, "readlink", "-e", "/sys/block/"+filepath.Base(p)+"/device")
+				if err != nil {
 					return err
 				}
 				where[filepath.Base(p)] = strings.TrimSpace(out.Stdout)
@@ -234,7 +233,7 @@ func (h *Hardware) deletePaths(ctx context.Context, f drill.Fault) error {
 		}
 		for _, p := range doomed {
 			a := resource.Action{Title: "delete " + p, File: &resource.File{Path: "/sys/block/" + p + "/device/delete", Content: []byte("1")}}
-			if _, err := h.Gate.Run(ctx, server, s, a); err != nil {
+			if _, err := s.Run(ctx, a); err != nil {
 				return err
 			}
 		}
@@ -296,21 +295,20 @@ func pathsOf(d *design.Design, disks []resource.DiskFact, where map[string]strin
 // Source: Documentation/ABI/testing/sysfs-bus-pci
 func (h *Hardware) deleteSystemDisk(ctx context.Context, f drill.Fault) error {
 	server := f.On
-	return h.on(ctx, server, func(s drill.Host) error {
+	return h.on(ctx, server, func(s *host.Session) error {
 		r := observe.SystemRequest()
 		r.Files = append(r.Files, "/proc/self/mounts", "/proc/swaps")
-		var host observe.Host
-		if err := s.Call(ctx, observe.Op, r, &host, nil); err != nil {
+		seen, err := host.Ask(ctx, s, observe.OpGather, r)
+		if err != nil {
 			return err
 		}
 		var mirrors []observe.SystemArray
 		var places []string // of the members in /sys
 		query := func(argv ...string) (string, error) {
-			var out resource.Output
-			err := s.Call(ctx, "query", map[string]any{"argv": argv}, &out, nil)
+			out, err := s.Query(ctx, argv...)
 			return out.Stdout, err
 		}
-		for _, a := range observe.SystemArrays(h.Design, &host) {
+		for _, a := range observe.SystemArrays(h.Design, &seen) {
 			if a.Level == "raid1" {
 				mirrors = append(mirrors, a)
 			}
@@ -325,7 +323,7 @@ func (h *Hardware) deleteSystemDisk(ctx context.Context, f drill.Fault) error {
 		if len(mirrors) == 0 {
 			return fmt.Errorf("the system of %s is on no md RAID 1", server)
 		}
-		disk, err := expendable(places, host.Files["/proc/self/mounts"]+host.Files["/proc/swaps"])
+		disk, err := expendable(places, seen.Files["/proc/self/mounts"]+seen.Files["/proc/swaps"])
 		if err != nil {
 			return fmt.Errorf("%s: %w", server, err)
 		}
@@ -349,7 +347,7 @@ func (h *Hardware) deleteSystemDisk(ctx context.Context, f drill.Fault) error {
 			return fmt.Errorf("%s: disk %s cannot be taken off by command: it takes a hand", server, disk)
 		}
 		a := resource.Action{Title: "take " + disk + " off", File: &resource.File{Path: off, Content: []byte("1")}}
-		_, err = h.Gate.Run(ctx, server, s, a)
+		_, err = s.Run(ctx, a)
 		return err
 	})
 }
@@ -383,14 +381,14 @@ func expendable(places []string, inUse string) (string, error) {
 // scan looks for devices on every SCSI host of a server.
 func (h *Hardware) scan(ctx context.Context, f drill.Fault) error {
 	server := f.On
-	return h.unlessGone(ctx, server, func(s drill.Host) error {
-		var out resource.Output
-		if err := s.Call(ctx, "query", map[string]any{"argv": []string{"ls", "/sys/class/scsi_host"}}, &out, nil); err != nil {
+	return h.unlessGone(ctx, server, func(s *host.Session) error {
+		out, err := s.Query(ctx, "ls", "/sys/class/scsi_host")
+		if err != nil {
 			return err
 		}
 		for _, n := range strings.Fields(out.Stdout) {
 			a := resource.Action{Title: "scan " + n, File: &resource.File{Path: "/sys/class/scsi_host/" + n + "/scan", Content: []byte("- - -")}}
-			if _, err := h.Gate.Run(ctx, server, s, a); err != nil {
+			if _, err := s.Run(ctx, a); err != nil {
 				return err
 			}
 		}
@@ -403,16 +401,16 @@ func (h *Hardware) rescan(ctx context.Context, f drill.Fault) error {
 	if err := h.scan(ctx, f); err != nil {
 		return err
 	}
-	return h.unlessGone(ctx, f.On, func(s drill.Host) error {
+	return h.unlessGone(ctx, f.On, func(s *host.Session) error {
 		a := resource.Action{Title: "look for devices on the PCI bus", File: &resource.File{Path: "/sys/bus/pci/rescan", Content: []byte("1")}}
-		_, err := h.Gate.Run(ctx, f.On, s, a)
+		_, err := s.Run(ctx, a)
 		return err
 	})
 }
 
 // unlessGone is on for a server that must be mended; one that does not answer
 // is being fenced, and its boot mends it.
-func (h *Hardware) unlessGone(ctx context.Context, server string, f func(drill.Host) error) error {
+func (h *Hardware) unlessGone(ctx context.Context, server string, f func(*host.Session) error) error {
 	cctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
 	s, err := h.Dial(cctx, server)
@@ -460,7 +458,7 @@ func (h *Hardware) ipmi(ctx context.Context, target, power string) error {
 	}
 	a := resource.Action{Title: "switch " + target + " " + power + " by its BMC", Cmd: []string{
 		"ipmitool", "-I", "lanplus", "-C", fmt.Sprint(b.Cipher), "-H", b.Address, "-U", b.User, "-f", file, "chassis", "power", power}}
-	return h.Gate.Do(ctx, target, a, func(ctx context.Context) error {
+	return host.Gate{}.Do(ctx, target, a, func(ctx context.Context) error {
 		out, err := exec.CommandContext(ctx, a.Cmd[0], a.Cmd[1:]...).CombinedOutput()
 		if err != nil {
 			return fmt.Errorf("BMC of %s: power %s: %w: %s", target, power, err, bytes.TrimSpace(out))

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/brick/design"
-	"github.com/mortarhpc/mortar/internal/host/gate"
+	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/run/failover"
 	"github.com/mortarhpc/mortar/internal/run/observe"
 	"github.com/mortarhpc/mortar/internal/run/scrub"
@@ -15,8 +15,7 @@ import (
 // Operator does in a drill what an administrator types: failover, standby,
 // confirm-off, status. It keeps its sessions.
 type Operator struct {
-	d    *design.Design
-	gate gate.Gate
+	d *design.Design
 
 	mu      sync.Mutex // a collector serves one at a time
 	all     *observe.Collector
@@ -38,7 +37,7 @@ const (
 
 // NewOperator reaches the brick's hosts by dial when it has to; Close ends its
 // sessions.
-func NewOperator(d *design.Design, dial observe.Dial) *Operator {
+func NewOperator(d *design.Design, dial host.Dial) *Operator {
 	all := observe.NewCollector(d, dial, lookTimeout)
 	all.AskOutlets()
 	return &Operator{d: d, all: all, servers: observe.NewCollector(d, dial, operatorTimeout, d.Servers()...)}
@@ -67,7 +66,7 @@ func (o *Operator) do(ctx context.Context, plan func(observe.Facts) (*failover.P
 	if err != nil || p.Nothing != "" {
 		return err
 	}
-	return failover.Run(ctx, o.servers, p, failover.Options{Gate: o.gate, Wait: operatorWait, Poll: 5 * time.Second, Glance: 500 * time.Millisecond})
+	return failover.Run(ctx, o.servers, p, failover.Options{Wait: operatorWait, Poll: 5 * time.Second, Glance: 500 * time.Millisecond})
 }
 
 func (o *Operator) Move(ctx context.Context, service, to string) error {
@@ -77,7 +76,7 @@ func (o *Operator) Move(ctx context.Context, service, to string) error {
 func (o *Operator) Scrub(ctx context.Context, g design.Group) (scrub.Group, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return scrub.Run(ctx, o.gate, o.servers.Call, o.d, g, true, nil)
+	return scrub.Run(ctx, o.servers.Session, o.d, g, true, nil)
 }
 
 func (o *Operator) Standby(ctx context.Context, node string, on bool) error {
@@ -91,6 +90,6 @@ func (o *Operator) Standby(ctx context.Context, node string, on bool) error {
 
 func (o *Operator) ConfirmOff(ctx context.Context, node string) error {
 	return o.do(ctx, func(f observe.Facts) (*failover.Plan, error) {
-		return failover.ConfirmOff(o.d, f, node, failover.Look(ctx, o.d, f, o.servers.Call, node))
+		return failover.ConfirmOff(o.d, f, node, failover.Look(ctx, o.d, f, o.servers.Session, node))
 	})
 }

@@ -1,74 +1,26 @@
 // Package testbed says what a run was made on: hardware, mounts and settings
-// of the design, software on the hosts, and how far their clocks are from the
-// administrator's. Drills and benchmarks put it into what they leave on disk.
-// It asks many hosts at once (Each), changes nothing and judges nothing.
+// of the design, and software on the hosts. Drills and benchmarks put it into
+// what they leave on disk.
+// It changes nothing and judges nothing.
 package testbed
 
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
-	"time"
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/brick/design"
-	"github.com/mortarhpc/mortar/internal/host/resource"
+	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/prove/report"
 )
 
-// Host is a session with one host's agent, as host.Host gives it.
-type Host interface {
-	Call(ctx context.Context, op string, params, result any, onEvent func(json.RawMessage)) error
-}
-
-// Each runs f for all hosts at once and joins the errors.
-func Each(hosts []string, f func(host string) error) error {
-	errs := make([]error, len(hosts))
-	var wg sync.WaitGroup
-	for i, n := range hosts {
-		wg.Go(func() {
-			if err := f(n); err != nil {
-				errs[i] = fmt.Errorf("%s: %w", n, err)
-			}
-		})
-	}
-	wg.Wait()
-	return errors.Join(errs...)
-}
-
-// ClockOffset measures how far a host's wall clock is ahead of ours, in ns:
-// the answer with the shortest round trip counts. The error of the offset is
-// at most half of that round trip.
-func ClockOffset(ctx context.Context, h Host) (offset, roundTrip int64, err error) {
-	for i := range 5 {
-		var r struct {
-			NowNS int64 `json:"now_ns"`
-		}
-		t0 := time.Now()
-		if err := h.Call(ctx, "time", nil, &r, nil); err != nil {
-			return 0, 0, err
-		}
-		rtt := time.Since(t0).Nanoseconds()
-		if i == 0 || rtt < roundTrip {
-			roundTrip, offset = rtt, r.NowNS-(t0.UnixNano()+rtt/2)
-		}
-	}
-	return offset, roundTrip, nil
-}
-
 // Mounts are a host's.
-func Mounts(ctx context.Context, h Host) ([]linux.Mount, error) {
-	var r struct {
-		Content []byte `json:"content"`
-	}
-	if err := h.Call(ctx, "read", map[string]string{"path": "/proc/self/mounts"}, &r, nil); err != nil {
-		return nil, err
-	}
-	return linux.ParseMounts(string(r.Content)), nil
+func Mounts(ctx context.Context, h *host.Session) ([]linux.Mount, error) {
+	s, err := h.Read(ctx, "/proc/self/mounts")
+	return linux.ParseMounts(s), err
 }
 
 // Describe has the hardware, mounts, settings and design of a brick as a run
@@ -157,26 +109,21 @@ var packages = []string{"corosync", "pacemaker", "fence-agents-ipmilan", "fence-
 
 // Versions tells system and kernel of each host, in the order given, and the
 // packages of the first, which is to be a server.
-func Versions(ctx context.Context, names []string, host func(name string) Host) []report.Row {
+func Versions(ctx context.Context, names []string, hosts host.ByName) []report.Row {
 	var rows []report.Row
 	for i, name := range names {
-		h := host(name)
+		h := hosts(name)
 		if h == nil {
 			continue
 		}
-		var hello struct {
-			OSName string `json:"os_name"`
-			Kernel string `json:"kernel"`
-		}
-		if h.Call(ctx, "hello", nil, &hello, nil) == nil {
-			rows = append(rows, report.Row{Name: name, Value: hello.OSName + ", kernel " + hello.Kernel})
+		if hello, err := h.Hello(ctx); err == nil {
+			rows = append(rows, report.Row{Name: name, Value: hello.OSRelease.Name + ", kernel " + hello.Kernel})
 		}
 		if i > 0 {
 			continue
 		}
-		var out resource.Output
 		argv := append([]string{"dpkg-query", "-W", "-f", `${Package} ${Version}\n`}, packages...)
-		if h.Call(ctx, "query", map[string]any{"argv": argv}, &out, nil) == nil {
+		if out, err := h.Query(ctx, argv...); err == nil {
 			for line := range strings.Lines(out.Stdout) {
 				if p, v, ok := strings.Cut(strings.TrimSpace(line), " "); ok && v != "" {
 					rows = append(rows, report.Row{Name: p, Value: v})

@@ -66,18 +66,14 @@ const (
 // EndsByTime says that the engine can end a phase after a time, done or not.
 func (e BenchEngine) EndsByTime() bool { return e != EngineIozone && e != EngineMdtest }
 
-// BenchJob is one phase on one client: the parameters of bench.run. The
-// agent's ops for benchmarks, in the order of their use:
+// BenchJob is one phase on one client: the parameters of OpBench. The ops for
+// benchmarks are used in the order OpBenchPrepare, OpBench, OpBenchStart (for a
+// job with Hold: begin at that time), OpBenchStop, OpBenchCleanup. The results
+// of a phase that is stopped come from OpBench.
 //
-//	bench.prepare BenchPrepareParams -> BenchFacts
-//	bench.run     BenchJob           -> BenchProgress events, BenchResult
-//	bench.start   BenchStartParams   -> {} at once; for a job with Hold: begin at that time
-//	bench.stop    BenchStopParams    -> {} at once; the result comes from bench.run
-//	bench.cleanup BenchCleanupParams -> BenchCleanupProgress events, BenchCleanupResult
-//
-// bench.run knows of no other client: whoever coordinates starts it with Hold
+// OpBench knows of no other client: whoever coordinates starts it with Hold
 // on each, waits for the state "waiting" of all (making a tree or opening
-// files may take its time, or never end), sends bench.start with one moment
+// files may take its time, or never end), sends OpBenchStart with one moment
 // shortly ahead, and joins the results.
 //
 // The same job goes to every client of a run, except for Client, ClientIndex
@@ -289,7 +285,7 @@ type BenchVerify struct {
 // MaxFindings is how many findings of one thread are kept in words.
 const MaxFindings = 20
 
-// BenchPrepareParams are the parameters of bench.prepare, once per run and
+// BenchPrepareParams are the parameters of OpBenchPrepare, once per run and
 // client, before the first phase: it makes <dir>/<run id> and tells what is
 // there. It fails with a clear error when the directory is missing, not
 // writable, or has less than NeedBytes free.
@@ -300,7 +296,7 @@ type BenchPrepareParams struct {
 	NeedFiles int64  `json:"need_files,omitempty"`
 }
 
-// BenchFacts is what bench.prepare answers.
+// BenchFacts is what OpBenchPrepare answers.
 type BenchFacts struct {
 	NowNs        int64             `json:"now_ns"` // wall clock, to compare clients with
 	CPUs         int               `json:"cpus"`
@@ -315,7 +311,7 @@ type BenchFacts struct {
 }
 
 // BenchCleanupParams are the parameters of bench.cleanup: <dir>/<run id>, or
-// only one set in it, is removed with everything in it, if bench.prepare made
+// only one set in it, is removed with everything in it, if OpBenchPrepare made
 // it for that run. One client does it for all.
 type BenchCleanupParams struct {
 	RunID string `json:"run_id"`

@@ -2,11 +2,10 @@ package workload
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"sync"
 
-	"github.com/mortarhpc/mortar/internal/base/strictjson"
+	"github.com/mortarhpc/mortar/internal/host/agent"
 )
 
 // benchService knows the phases under way in this agent.
@@ -20,29 +19,13 @@ type benchControl struct {
 	stop  func()
 }
 
-func (s *benchService) prepare(ctx context.Context, params json.RawMessage, _ func(any)) (any, error) {
-	var p BenchPrepareParams
-	if err := strictjson.Decode(params, &p); err != nil {
-		return nil, fmt.Errorf("bench.prepare: %w", err)
-	}
-	f, err := BenchPrepare(ctx, p)
-	if err != nil {
-		return nil, fmt.Errorf("bench.prepare: %w", err)
-	}
-	return f, nil
-}
-
-func (s *benchService) run(ctx context.Context, params json.RawMessage, emit func(any)) (any, error) {
-	var job BenchJob
-	if err := strictjson.Decode(params, &job); err != nil {
-		return nil, fmt.Errorf("bench.run: %w", err)
-	}
+func (s *benchService) run(ctx context.Context, job BenchJob, emit func(BenchProgress)) (*BenchResult, error) {
 	stop := make(chan struct{})
 	c := &benchControl{start: make(chan int64, 1), stop: sync.OnceFunc(func() { close(stop) })}
 	s.mu.Lock()
 	if s.runs[job.RunID] != nil {
 		s.mu.Unlock()
-		return nil, fmt.Errorf("bench.run: a phase of run %s is under way", job.RunID)
+		return nil, fmt.Errorf("a phase of run %s is under way", job.RunID)
 	}
 	s.runs[job.RunID] = c
 	s.mu.Unlock()
@@ -51,61 +34,37 @@ func (s *benchService) run(ctx context.Context, params json.RawMessage, emit fun
 		defer s.mu.Unlock()
 		delete(s.runs, job.RunID)
 	}()
-	res, err := Bench(ctx, job, c.start, stop, func(p BenchProgress) { emit(p) })
-	if err != nil {
-		return nil, fmt.Errorf("bench.run: %w", err)
-	}
-	return res, nil
+	return Bench(ctx, job, c.start, stop, emit)
 }
 
-func (s *benchService) under(op, runID string) (*benchControl, error) {
+func (s *benchService) under(runID string) (*benchControl, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c := s.runs[runID]
 	if c == nil {
-		return nil, fmt.Errorf("%s: no phase of run %q is under way", op, runID)
+		return nil, fmt.Errorf("no phase of run %q is under way", runID)
 	}
 	return c, nil
 }
 
-func (s *benchService) start(_ context.Context, params json.RawMessage, _ func(any)) (any, error) {
-	var p BenchStartParams
-	if err := strictjson.Decode(params, &p); err != nil {
-		return nil, fmt.Errorf("bench.start: %w", err)
-	}
-	c, err := s.under("bench.start", p.RunID)
+func (s *benchService) start(_ context.Context, p BenchStartParams) (none agent.None, err error) {
+	c, err := s.under(p.RunID)
 	if err != nil {
-		return nil, err
+		return none, err
 	}
 	select {
 	case c.start <- p.StartNs:
-		return struct{}{}, nil
+		return none, nil
 	default:
-		return nil, fmt.Errorf("bench.start: the phase of run %q has been told already", p.RunID)
+		return none, fmt.Errorf("the phase of run %q has been told already", p.RunID)
 	}
 }
 
-func (s *benchService) stop(_ context.Context, params json.RawMessage, _ func(any)) (any, error) {
-	var p BenchStopParams
-	if err := strictjson.Decode(params, &p); err != nil {
-		return nil, fmt.Errorf("bench.stop: %w", err)
-	}
-	c, err := s.under("bench.stop", p.RunID)
+func (s *benchService) stop(_ context.Context, p BenchStopParams) (none agent.None, err error) {
+	c, err := s.under(p.RunID)
 	if err != nil {
-		return nil, err
+		return none, err
 	}
 	c.stop()
-	return struct{}{}, nil
-}
-
-func (s *benchService) cleanup(ctx context.Context, params json.RawMessage, emit func(any)) (any, error) {
-	var p BenchCleanupParams
-	if err := strictjson.Decode(params, &p); err != nil {
-		return nil, fmt.Errorf("bench.cleanup: %w", err)
-	}
-	res, err := BenchCleanup(ctx, p, func(v BenchCleanupProgress) { emit(v) })
-	if err != nil {
-		return nil, fmt.Errorf("bench.cleanup: %w", err)
-	}
-	return res, nil
+	return none, nil
 }

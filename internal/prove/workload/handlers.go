@@ -10,36 +10,62 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mortarhpc/mortar/internal/base/strictjson"
 	"github.com/mortarhpc/mortar/internal/host/agent"
 	"github.com/mortarhpc/mortar/internal/prove/stream"
 )
 
-// Handlers are the agent's ops for load:
-//
-//	load.run    Job          -> Progress events, Result
-//	load.stop   StopParams   -> {} at once; the result comes from load.run
-//	load.result StopParams   -> Result, also of another session's run: waits for its end
-//	verify.run  VerifyParams -> VerifyProgress events, VerifyResult
-//	load.clean  CleanParams  -> CleanResult
-//
-// Those for benchmarks are told of at [BenchJob].
+// The agent's ops for load.
+const (
+	// OpLoad runs until it is told to stop; its result is also left on disk.
+	OpLoad agent.Stream[Job, Progress, *Result] = "load.run"
+	// OpLoadStop answers at once: the result comes from OpLoad.
+	OpLoadStop agent.Op[StopParams, agent.None] = "load.stop"
+	// OpLoadResult waits for the end of a run, also of another session's.
+	OpLoadResult agent.Op[StopParams, *Result]                             = "load.result"
+	OpLoadClean  agent.Op[CleanParams, *CleanResult]                       = "load.clean"
+	OpVerify     agent.Stream[VerifyParams, VerifyProgress, *VerifyResult] = "verify.run"
+)
+
+// The agent's ops for benchmarks; see [BenchJob].
+const (
+	OpBenchPrepare agent.Op[BenchPrepareParams, *BenchFacts]                                   = "bench.prepare"
+	OpBench        agent.Stream[BenchJob, BenchProgress, *BenchResult]                         = "bench.run"
+	OpBenchStart   agent.Op[BenchStartParams, agent.None]                                      = "bench.start"
+	OpBenchStop    agent.Op[BenchStopParams, agent.None]                                       = "bench.stop"
+	OpBenchCleanup agent.Stream[BenchCleanupParams, BenchCleanupProgress, *BenchCleanupResult] = "bench.cleanup"
+)
+
+// Handlers answer these ops.
 func Handlers() agent.Mux {
 	s := &service{stops: map[string]func(){}}
 	b := &benchService{runs: map[string]*benchControl{}}
-	return agent.Mux{
-		"load.run":    s.run,
-		"load.stop":   s.stop,
-		"load.result": s.result,
-		"load.clean":  s.clean,
-		"verify.run":  s.verify,
+	m := agent.Mux{}
+	answerStream(m, OpLoad, s.run)
+	answer(m, OpLoadStop, s.stop)
+	answer(m, OpLoadResult, s.result)
+	answer(m, OpLoadClean, s.clean)
+	answerStream(m, OpVerify, Verify)
+	answer(m, OpBenchPrepare, BenchPrepare)
+	answerStream(m, OpBench, b.run)
+	answer(m, OpBenchStart, b.start)
+	answer(m, OpBenchStop, b.stop)
+	answerStream(m, OpBenchCleanup, BenchCleanup)
+	return m
+}
 
-		"bench.prepare": b.prepare,
-		"bench.run":     b.run,
-		"bench.start":   b.start,
-		"bench.stop":    b.stop,
-		"bench.cleanup": b.cleanup,
-	}
+// answerStream has m answer an op; its errors begin with its name.
+func answerStream[P, E, R any](m agent.Mux, op agent.Stream[P, E, R], f func(context.Context, P, func(E)) (R, error)) {
+	op.Answer(m, func(ctx context.Context, p P, emit func(E)) (R, error) {
+		r, err := f(ctx, p, emit)
+		if err != nil {
+			err = fmt.Errorf("%s: %w", op, err)
+		}
+		return r, err
+	})
+}
+
+func answer[P, R any](m agent.Mux, op agent.Op[P, R], f func(context.Context, P) (R, error)) {
+	answerStream(m, agent.Stream[P, agent.None, R](op), func(ctx context.Context, p P, _ func(agent.None)) (R, error) { return f(ctx, p) })
 }
 
 // service knows the runs under way in this agent.
@@ -48,18 +74,14 @@ type service struct {
 	stops map[string]func()
 }
 
-func (s *service) run(ctx context.Context, params json.RawMessage, emit func(any)) (any, error) {
-	var job Job
-	if err := strictjson.Decode(params, &job); err != nil {
-		return nil, fmt.Errorf("load.run: %w", err)
-	}
+func (s *service) run(ctx context.Context, job Job, emit func(Progress)) (*Result, error) {
 	// A lost connection stops the load; the result is still to be written.
 	defer agent.Hold(ctx)()
 	stop := make(chan struct{})
 	s.mu.Lock()
 	if s.stops[job.RunID] != nil {
 		s.mu.Unlock()
-		return nil, fmt.Errorf("load.run: run %s is under way", job.RunID)
+		return nil, fmt.Errorf("run %s is under way", job.RunID)
 	}
 	s.stops[job.RunID] = sync.OnceFunc(func() { close(stop) })
 	s.mu.Unlock()
@@ -68,49 +90,34 @@ func (s *service) run(ctx context.Context, params json.RawMessage, emit func(any
 		defer s.mu.Unlock()
 		delete(s.stops, job.RunID)
 	}()
-	res, err := Run(ctx, job, stop, func(p Progress) { emit(p) })
-	if err != nil {
-		return nil, fmt.Errorf("load.run: %w", err)
-	}
-	return res, nil
+	return Run(ctx, job, stop, emit)
 }
 
-func (s *service) stop(_ context.Context, params json.RawMessage, _ func(any)) (any, error) {
-	var p StopParams
-	if err := strictjson.Decode(params, &p); err != nil {
-		return nil, fmt.Errorf("load.stop: %w", err)
-	}
+func (s *service) stop(_ context.Context, p StopParams) (none agent.None, err error) {
 	s.mu.Lock()
 	stop := s.stops[p.RunID]
 	s.mu.Unlock()
 	if stop != nil {
 		stop()
-		return struct{}{}, nil
+		return none, nil
 	}
 	dir, err := runDir(p.RunID, p.LedgerDir)
 	if err != nil {
-		return nil, fmt.Errorf("load.stop: %w", err)
+		return none, err
 	}
 	switch running, err := busy(dir); {
 	case err != nil:
-		return nil, fmt.Errorf("load.stop: %w", err)
+		return none, err
 	case !running:
-		return nil, fmt.Errorf("load.stop: no run %s is under way", p.RunID)
+		return none, fmt.Errorf("no run %s is under way", p.RunID)
 	}
-	if err := os.WriteFile(filepath.Join(dir, stopFile), nil, 0o644); err != nil {
-		return nil, fmt.Errorf("load.stop: %w", err)
-	}
-	return struct{}{}, nil
+	return none, os.WriteFile(filepath.Join(dir, stopFile), nil, 0o644)
 }
 
-func (s *service) result(ctx context.Context, params json.RawMessage, _ func(any)) (any, error) {
-	var p StopParams
-	if err := strictjson.Decode(params, &p); err != nil {
-		return nil, fmt.Errorf("load.result: %w", err)
-	}
+func (s *service) result(ctx context.Context, p StopParams) (*Result, error) {
 	dir, err := runDir(p.RunID, p.LedgerDir)
 	if err != nil {
-		return nil, fmt.Errorf("load.result: %w", err)
+		return nil, err
 	}
 	// A run removes the result of the one before it when it begins, so one
 	// that is there is the last one's, even while a stuck worker lingers.
@@ -118,43 +125,27 @@ func (s *service) result(ctx context.Context, params json.RawMessage, _ func(any
 	for {
 		running, err := busy(dir)
 		if err != nil {
-			return nil, fmt.Errorf("load.result: %w", err)
+			return nil, err
 		}
 		b, err = os.ReadFile(filepath.Join(dir, resultFile))
 		if err == nil {
 			break
 		}
 		if !running || !errors.Is(err, os.ErrNotExist) {
-			return nil, fmt.Errorf("load.result: %w", err)
+			return nil, err
 		}
 		if !sleep(200*time.Millisecond, ctx.Done()) {
-			return nil, fmt.Errorf("load.result: run %s is under way: %w", p.RunID, context.Cause(ctx))
+			return nil, fmt.Errorf("run %s is under way: %w", p.RunID, context.Cause(ctx))
 		}
 	}
 	var res Result
 	if err := json.Unmarshal(b, &res); err != nil {
-		return nil, fmt.Errorf("load.result: %s: %w", dir, err)
+		return nil, fmt.Errorf("%s: %w", dir, err)
 	}
 	return &res, nil
 }
 
-func (s *service) verify(ctx context.Context, params json.RawMessage, emit func(any)) (any, error) {
-	var p VerifyParams
-	if err := strictjson.Decode(params, &p); err != nil {
-		return nil, fmt.Errorf("verify.run: %w", err)
-	}
-	res, err := Verify(ctx, p, func(v VerifyProgress) { emit(v) })
-	if err != nil {
-		return nil, fmt.Errorf("verify.run: %w", err)
-	}
-	return res, nil
-}
-
-func (s *service) clean(ctx context.Context, params json.RawMessage, _ func(any)) (any, error) {
-	var p CleanParams
-	if err := strictjson.Decode(params, &p); err != nil {
-		return nil, fmt.Errorf("load.clean: %w", err)
-	}
+func (s *service) clean(ctx context.Context, p CleanParams) (*CleanResult, error) {
 	// In a goroutine: removing may hang as all else on a mount may.
 	type answer struct {
 		res *CleanResult
@@ -167,12 +158,9 @@ func (s *service) clean(ctx context.Context, params json.RawMessage, _ func(any)
 	}()
 	select {
 	case a := <-done:
-		if a.err != nil {
-			return nil, fmt.Errorf("load.clean: %w", a.err)
-		}
-		return a.res, nil
+		return a.res, a.err
 	case <-ctx.Done():
-		return nil, fmt.Errorf("load.clean: %w", context.Cause(ctx))
+		return nil, context.Cause(ctx)
 	}
 }
 

@@ -13,6 +13,7 @@
 package failover
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -22,7 +23,7 @@ import (
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/brick/design"
-	"github.com/mortarhpc/mortar/internal/host/gate"
+	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/run/observe"
 )
@@ -297,15 +298,18 @@ func runsOn(service, node string, before []string) func(*observe.Snapshot) (bool
 	}
 }
 
-// Hosts is what Run needs of the hosts; *observe.Collector is one.
+// Hosts is what a plan is carried out on; *observe.Collector is one. Tests play
+// a cluster.
 type Hosts interface {
-	// Call runs an operation of a host's agent.
-	Call(ctx context.Context, host, op string, params, result any) error
+	// Session is the one with a host.
+	Session(name string) *host.Session
 	// Cluster asks a host's cluster where things are.
 	Cluster(ctx context.Context, host string) (*observe.Snapshot, error)
 	// HasAddress says whether a host has an address on an interface; it costs
 	// no process.
 	HasAddress(ctx context.Context, host, address string) (bool, error)
+	// Collect asks all servers everything.
+	Collect(ctx context.Context) observe.Facts
 }
 
 // Event is progress: a step that begins, what is seen while waiting, a step
@@ -321,8 +325,6 @@ type Event struct {
 
 // Options of Run.
 type Options struct {
-	// Gate is what every command of the plan goes through.
-	Gate gate.Gate
 	// Wait bounds each wait.
 	Wait time.Duration
 	// Poll is the pause between two looks at the cluster, Glance that between
@@ -391,50 +393,46 @@ func asked(p *Plan, ran int) bool {
 
 func do(ctx context.Context, h Hosts, p *Plan, s *Step, o Options, emit func(state, detail string)) (string, error) {
 	if s.Action != nil {
-		if _, err := o.Gate.On(ctx, h.Call, p.Via, *s.Action); err != nil {
+		if _, err := h.Session(p.Via).Run(ctx, *s.Action); err != nil {
 			return "", fmt.Errorf("%s: %w", p.Via, err)
 		}
 		return "", nil
 	}
-	wctx, cancel := context.WithTimeoutCause(ctx, o.Wait, fmt.Errorf("not done within %v", o.Wait))
-	defer cancel()
-	last := ""
+	var left, seen string
 	held := 0
-	for {
-		snap, err := h.Cluster(wctx, p.Via)
-		if err == nil {
-			var done bool
-			var state string
-			if done, state, err = s.until(snap); err != nil {
-				return "", err
-			}
-			if done {
-				if held++; held > 1 || !s.twice {
-					return state, nil
-				}
-			} else {
-				held = 0
-			}
-			if !done && state != last {
-				emit("waiting", state)
-				last = state
-			}
-		} else if wctx.Err() == nil {
-			// The cluster may be deaf for a moment; the bound on the wait holds.
-			emit("waiting", err.Error())
+	w := host.Wait{Limit: o.Wait, Pause: func(ctx context.Context) { pause(ctx, h, p, s, o) }, Seen: func(left string) {
+		if held == 0 {
+			emit("waiting", left)
 		}
-		if !pause(wctx, h, p, s, o) {
-			if last != "" {
-				return "", fmt.Errorf("%w; last seen: %s", context.Cause(wctx), last)
-			}
-			return "", context.Cause(wctx)
+	}}
+	err := w.Until(ctx, func(ctx context.Context) (string, error) {
+		snap, err := h.Cluster(ctx, p.Via)
+		if err != nil {
+			left = err.Error() // the cluster may be deaf for a moment; the bound on the wait holds
+			return left, nil
 		}
+		var done bool
+		if done, seen, err = s.until(snap); err != nil {
+			return "", err
+		}
+		if !done {
+			held, left = 0, seen
+			return left, nil
+		}
+		if held++; held == 1 && s.twice {
+			return cmp.Or(left, seen), nil
+		}
+		return "", nil
+	})
+	if err != nil {
+		return "", err
 	}
+	return seen, nil
 }
 
 // pause waits until it is time to ask the cluster again: after Poll, or as
-// soon as the address appears. False if ctx has ended.
-func pause(ctx context.Context, h Hosts, p *Plan, s *Step, o Options) bool {
+// soon as the address appears, or ctx has ended.
+func pause(ctx context.Context, h Hosts, p *Plan, s *Step, o Options) {
 	again := time.NewTimer(o.Poll)
 	defer again.Stop()
 	// An address that is there already says nothing more.
@@ -453,12 +451,12 @@ func pause(ctx context.Context, h Hosts, p *Plan, s *Step, o Options) bool {
 	for {
 		select {
 		case <-ctx.Done():
-			return false
+			return
 		case <-again.C:
-			return true
+			return
 		case <-tick:
 			if has, err := h.HasAddress(ctx, p.To, s.hint); has && err == nil {
-				return true
+				return
 			}
 		}
 	}

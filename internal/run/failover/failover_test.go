@@ -14,7 +14,9 @@ import (
 	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
+	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/host/agent"
+	"github.com/mortarhpc/mortar/internal/host/hosttest"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/run/observe"
 )
@@ -166,7 +168,11 @@ type fake struct {
 	glances int
 }
 
-func (f *fake) Call(ctx context.Context, _, op string, params, _ any) error {
+func (f *fake) Session(name string) *host.Session { return hosttest.Play(f.call).Session(name) }
+
+func (f *fake) Collect(context.Context) observe.Facts { panic("only a fence test collects") }
+
+func (f *fake) call(ctx context.Context, _, op string, params, _ any) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}

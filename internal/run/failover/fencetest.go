@@ -10,19 +10,11 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/host/agent"
-	"github.com/mortarhpc/mortar/internal/host/gate"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/run/observe"
 )
-
-// ProofHosts is what a test needs of the servers; *observe.Collector is one.
-// Calls come from one goroutine. A host that was away is dialled again.
-type ProofHosts interface {
-	Hosts
-	// Collect asks all servers everything.
-	Collect(ctx context.Context) observe.Facts
-}
 
 // ProofEvent is progress.
 type ProofEvent struct {
@@ -55,8 +47,6 @@ type ProofOptions struct {
 	Poll time.Duration
 	// On is told of progress; may be nil.
 	On func(ProofEvent)
-	// Gate is what every command that changes something goes through.
-	Gate gate.Gate
 }
 
 // WithDefaults fills what is zero.
@@ -96,7 +86,7 @@ func (e *ProofFailed) Error() string {
 // tester is a test under way.
 type tester struct {
 	d     *design.Design
-	h     ProofHosts
+	h     Hosts
 	o     ProofOptions
 	start time.Time
 }
@@ -155,7 +145,7 @@ func nodesOf(levels []*design.FenceLevel) []string {
 
 // InterruptedProofs names the servers that a test which was cut off has left
 // fenced, or about to be, as the cluster of host via knows.
-func InterruptedProofs(ctx context.Context, d *design.Design, h ProofHosts, via string) ([]string, error) {
+func InterruptedProofs(ctx context.Context, d *design.Design, h Hosts, via string) ([]string, error) {
 	c, err := ReadCIB(ctx, h, via)
 	if err != nil {
 		return nil, err
@@ -171,9 +161,9 @@ func InterruptedProofs(ctx context.Context, d *design.Design, h ProofHosts, via 
 
 // ReadCIB reads Mortar's part of the cluster's configuration. From the cluster, not
 // from its file, which lags behind.
-func ReadCIB(ctx context.Context, h ProofHosts, via string) (*linux.CIB, error) {
-	var out resource.Output
-	if err := h.Call(ctx, via, "query", agent.QueryParams{Argv: []string{"cibadmin", "--query"}}, &out); err != nil {
+func ReadCIB(ctx context.Context, h Hosts, via string) (*linux.CIB, error) {
+	out, err := h.Session(via).Query(ctx, "cibadmin", "--query")
+	if err != nil {
 		return nil, fmt.Errorf("%s: %w", via, err)
 	}
 	if out.Code != 0 {
@@ -183,7 +173,7 @@ func ReadCIB(ctx context.Context, h ProofHosts, via string) (*linux.CIB, error) 
 }
 
 // Unproven are the levels that the cluster has no valid proof of.
-func Unproven(ctx context.Context, d *design.Design, h ProofHosts, via string) ([]*design.FenceLevel, error) {
+func Unproven(ctx context.Context, d *design.Design, h Hosts, via string) ([]*design.FenceLevel, error) {
 	c, err := ReadCIB(ctx, h, via)
 	if err != nil {
 		return nil, err
@@ -194,7 +184,7 @@ func Unproven(ctx context.Context, d *design.Design, h ProofHosts, via string) (
 // ResumeProof puts back what a test that was cut off left: it switches a server
 // on, completes the levels and ends its standby, all by commands on via.
 // It waits until the server is back and everything runs again.
-func ResumeProof(ctx context.Context, d *design.Design, h ProofHosts, via, node string, o ProofOptions) error {
+func ResumeProof(ctx context.Context, d *design.Design, h Hosts, via, node string, o ProofOptions) error {
 	t := &tester{d: d, h: h, o: o.WithDefaults(), start: time.Now()}
 	c, err := ReadCIB(ctx, h, via)
 	if err != nil {
@@ -213,7 +203,7 @@ func ResumeProof(ctx context.Context, d *design.Design, h ProofHosts, via, node 
 // ProveFencing tests levels, node by node, by the cluster on its partner. The results
 // are those of all levels that were tried; the error is *ProofFailed if a level failed.
 // Whatever was switched off is on again when it returns, also if ctx ends.
-func ProveFencing(ctx context.Context, d *design.Design, h ProofHosts, levels []*design.FenceLevel, o ProofOptions) ([]LevelResult, error) {
+func ProveFencing(ctx context.Context, d *design.Design, h Hosts, levels []*design.FenceLevel, o ProofOptions) ([]LevelResult, error) {
 	t := &tester{d: d, h: h, o: o.WithDefaults(), start: time.Now()}
 	f := h.Collect(ctx)
 	if err := ctx.Err(); err != nil {
@@ -275,7 +265,7 @@ func (t *tester) say(node string, level int, state, format string, args ...any) 
 
 // run is the one way through which a test changes anything.
 func (t *tester) run(ctx context.Context, via string, a resource.Action) (resource.Output, error) {
-	return t.o.Gate.On(ctx, t.h.Call, via, a)
+	return t.h.Session(via).Run(ctx, a)
 }
 
 // do is run for a command whose output says nothing.
@@ -363,16 +353,14 @@ func (t *tester) node(ctx context.Context, f observe.Facts, node string, levels 
 }
 
 func (t *tester) moving() Options {
-	return Options{Gate: t.o.Gate, Wait: 5 * time.Minute, Poll: 2 * t.o.Poll, Glance: t.o.Poll / 2}
+	return Options{Wait: 5 * time.Minute, Poll: 2 * t.o.Poll, Glance: t.o.Poll / 2}
 }
 
 // hello asks a server who it is, without waiting long for one that is away.
 func (t *tester) hello(ctx context.Context, node string) (agent.Hello, error) {
-	var h agent.Hello
 	cctx, cancel := context.WithTimeoutCause(ctx, 20*time.Second, errors.New("no answer"))
 	defer cancel()
-	err := t.h.Call(cctx, node, "hello", nil, &h)
-	return h, err
+	return t.h.Session(node).Hello(cctx)
 }
 
 // back waits until a node is in the cluster again, newly booted.
@@ -476,23 +464,5 @@ func (t *tester) settled(ctx context.Context, via string) error {
 
 // wait looks until there is nothing left to wait for; look gives what is.
 func (t *tester) wait(ctx context.Context, limit time.Duration, look func(context.Context) (string, error)) error {
-	wctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not within %v", limit))
-	defer cancel()
-	for {
-		left, err := look(wctx)
-		if err != nil {
-			return err
-		}
-		if left == "" {
-			return nil
-		}
-		select {
-		case <-wctx.Done():
-			if ctx.Err() != nil {
-				return ctx.Err()
-			}
-			return fmt.Errorf("%w: %s", context.Cause(wctx), left)
-		case <-time.After(t.o.Poll):
-		}
-	}
+	return host.Wait{Limit: limit, Poll: t.o.Poll}.Until(ctx, look)
 }

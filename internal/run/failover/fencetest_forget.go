@@ -42,11 +42,11 @@ func TouchedLevels(d *design.Design, pending []plan.Planned) []*design.FenceLeve
 }
 
 // ForgetProofs takes the proofs of levels away.
-func ForgetProofs(ctx context.Context, d *design.Design, h ProofHosts, via string, levels []*design.FenceLevel, o ProofOptions) error {
+func ForgetProofs(ctx context.Context, d *design.Design, h Hosts, via string, levels []*design.FenceLevel) error {
 	if len(levels) == 0 {
 		return nil
 	}
-	t := &tester{d: d, h: h, o: o}
+	t := &tester{d: d, h: h}
 	c, err := ReadCIB(ctx, h, via)
 	if err != nil {
 		return err

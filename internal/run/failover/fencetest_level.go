@@ -50,8 +50,8 @@ func (t *tester) power(ctx context.Context, via, node string) (chassis, error) {
 	// soon, and this is asked again where it must not be dead.
 	argv := []string{"ipmitool", "-I", "lanplus", "-N", "2", "-R", "1", "-H", b.Params["ip"], "-U", b.Params["username"],
 		"-f", plan.SecretPath(*b), "-C", b.Params["cipher"], "chassis", "power", "status"}
-	var out resource.Output
-	if err := t.h.Call(ctx, via, "query", agent.QueryParams{Argv: argv}, &out); err != nil {
+	out, err := t.h.Session(via).Query(ctx, argv...)
+	if err != nil {
 		return chassis{}, fmt.Errorf("%s: %w", via, err)
 	}
 	return chassisOf(out), nil
@@ -143,8 +143,8 @@ func (t *tester) topology(ctx context.Context, via, node string, wanted func(*de
 
 // fence has the cluster fence a node. What the fencer logged is in the error.
 func (t *tester) fence(ctx context.Context, via string, l *design.FenceLevel) (seconds float64, err error) {
-	var now agent.TimeResult
-	if err := t.h.Call(ctx, via, "time", nil, &now); err != nil {
+	now, err := t.h.Session(via).Clock(ctx)
+	if err != nil {
 		return 0, err
 	}
 	cmd := []string{"stonith_admin", "--fence", l.Node, "--timeout", strconv.Itoa(int(t.o.Fence.Seconds()))}
@@ -158,7 +158,7 @@ func (t *tester) fence(ctx context.Context, via string, l *design.FenceLevel) (s
 		}
 		// The fencer hears of a new topology some moments after cibadmin has
 		// returned: did it use this level, or still another one?
-		if again > 0 || !usedOther(t.journal(ctx, via, now.NowNS), t.d.Levels(l.Node), l) {
+		if again > 0 || !usedOther(t.journal(ctx, via, now), t.d.Levels(l.Node), l) {
 			return took, nil
 		}
 	}
@@ -170,7 +170,7 @@ func (t *tester) fence(ctx context.Context, via string, l *design.FenceLevel) (s
 	if s := strings.TrimSpace(said.Stderr); s != "" {
 		text += "\n  stderr: " + strings.ReplaceAll(s, "\n", "\n          ")
 	}
-	if log := t.log(ctx, via, l, now.NowNS); log != "" {
+	if log := t.log(ctx, via, l, now); log != "" {
 		text += "\n  its fencer logged: " + strings.ReplaceAll(log, "\n", "\n          ")
 	}
 	return 0, errors.New(text)
@@ -186,9 +186,9 @@ func (t *tester) log(ctx context.Context, via string, l *design.FenceLevel, sinc
 
 // journal is the fencer's log since a time, "" if there is none.
 func (t *tester) journal(ctx context.Context, via string, sinceNS int64) string {
-	var out resource.Output
 	argv := []string{"journalctl", "--no-pager", "--output", "cat", "--identifier", "pacemaker-fenced", "--since", "@" + strconv.FormatInt(sinceNS/1e9, 10)}
-	if err := t.h.Call(ctx, via, "query", agent.QueryParams{Argv: argv}, &out); err != nil || out.Code != 0 {
+	out, err := t.h.Session(via).Query(ctx, argv...)
+	if err != nil || out.Code != 0 {
 		return ""
 	}
 	return out.Stdout
@@ -264,8 +264,8 @@ func (t *tester) witness(ctx context.Context, via string, l *design.FenceLevel) 
 	evidence = append(evidence, "no answer over SSH")
 	addresses := t.addresses(l.Node)
 	for _, a := range addresses {
-		var out resource.Output
-		if err := t.h.Call(ctx, via, "query", agent.QueryParams{Argv: []string{"ping", "-n", "-c", "1", "-W", "1", a}}, &out); err != nil {
+		out, err := t.h.Session(via).Query(ctx, "ping", "-n", "-c", "1", "-W", "1", a)
+		if err != nil {
 			return nil, fmt.Errorf("%s: %w", via, err)
 		}
 		switch out.Code {
@@ -291,8 +291,8 @@ func (t *tester) witness(ctx context.Context, via string, l *design.FenceLevel) 
 func (t *tester) alive(ctx context.Context, node string) bool {
 	cctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
-	var now agent.TimeResult
-	return t.h.Call(cctx, node, "time", nil, &now) == nil
+	_, err := t.h.Session(node).Clock(cctx)
+	return err == nil
 }
 
 // addresses of a server on the brick's networks.

@@ -2,7 +2,6 @@ package failover
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -18,8 +17,9 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/build/plan"
+	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/host/agent"
-	"github.com/mortarhpc/mortar/internal/host/gate"
+	"github.com/mortarhpc/mortar/internal/host/hosttest"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/run/observe"
 )
@@ -40,7 +40,8 @@ type pair struct {
 	liar    string // device that says it did, and did not
 	dead    string // device that fails
 	foreign string // outlet of something else
-	killAt  int    // the test's program ends after so many commands
+	gate    host.Gate
+	killAt  int // the test's program ends after so many commands
 	acted   int
 	log     []string
 	fencer  string // what the fencer logged
@@ -98,7 +99,14 @@ func flag(argv []string, name string) string {
 	return ""
 }
 
-func (p *pair) Call(_ context.Context, host, op string, params, result any) error {
+func (p *pair) Session(name string) *host.Session {
+	return hosttest.Play(p.call).Session(name).Under(p.gate)
+}
+
+func (p *pair) call(ctx context.Context, host, op string, params, result any) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	if p.killAt > 0 && p.acted >= p.killAt {
 		return errKilled // the program is gone: nothing it would do happens
 	}
@@ -129,11 +137,7 @@ func (p *pair) Call(_ context.Context, host, op string, params, result any) erro
 			out = agent.TimeResult{}
 		}
 	}
-	b, err := json.Marshal(out)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	return json.Unmarshal(b, result)
+	return hosttest.Answer(result, out)
 }
 
 func (p *pair) query(argv []string) resource.Output {
@@ -554,15 +558,15 @@ func TestInterruptedProof(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		o := quick
 		acted := 0
-		o.Gate.Log = func(c gate.Change) {
-			if c.State != gate.Done {
+		p.gate.Log = func(c host.Change) {
+			if c.State != host.Done {
 				return
 			}
 			if acted++; acted == n {
 				cancel()
 			}
 		}
-		_, err := ProveFencing(ctx, d, ending{p}, all(d), o)
+		_, err := ProveFencing(ctx, d, p, all(d), o)
 		cancel()
 		if !errors.Is(err, context.Canceled) {
 			t.Fatalf("after %d: %v", n, err)
@@ -572,16 +576,6 @@ func TestInterruptedProof(t *testing.T) {
 			t.Errorf("after %d: left %q", n, l)
 		}
 	}
-}
-
-// ending refuses calls once ctx has ended, as a session does.
-type ending struct{ *pair }
-
-func (e ending) Call(ctx context.Context, host, op string, params, result any) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	return e.pair.Call(ctx, host, op, params, result)
 }
 
 func TestTouchedLevels(t *testing.T) {
@@ -614,7 +608,7 @@ func TestTouchedLevels(t *testing.T) {
 		p.attrs[l.Node][observe.ProofAttr(l.Level)] = observe.Proof{Fingerprint: l.Fingerprint()}.String()
 	}
 	before := maps.Clone(p.attrs["nfs2"])
-	if err := ForgetProofs(t.Context(), d, p, "nfs2", TouchedLevels(d, []plan.Planned{secret}), quick); err != nil {
+	if err := ForgetProofs(t.Context(), d, p, "nfs2", TouchedLevels(d, []plan.Planned{secret})); err != nil {
 		t.Fatal(err)
 	}
 	un, err := Unproven(t.Context(), d, p, "nfs1")

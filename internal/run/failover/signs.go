@@ -10,8 +10,7 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/build/plan"
-	"github.com/mortarhpc/mortar/internal/host/agent"
-	"github.com/mortarhpc/mortar/internal/host/gate"
+	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/run/observe"
 )
@@ -35,7 +34,7 @@ const lookTime = 15 * time.Second
 // each of its addresses and asks its BMC, and every client of the spec, which
 // pings its public address: the partner's own network may be what has failed.
 // All of them ping the service addresses that the partner does not have.
-func Look(ctx context.Context, d *design.Design, f observe.Facts, hosts gate.Hosts, node string) Signs {
+func Look(ctx context.Context, d *design.Design, f observe.Facts, hosts host.ByName, node string) Signs {
 	var s Signs
 	pair := d.PairWith(node)
 	if pair == nil || pair.HA == nil {
@@ -88,16 +87,15 @@ func Look(ctx context.Context, d *design.Design, f observe.Facts, hosts gate.Hos
 // looker asks hosts about a server.
 type looker struct {
 	ctx      context.Context
-	hosts    gate.Hosts
+	hosts    host.ByName
 	node     string
 	services []string // service addresses that nobody should have
 }
 
-func (l *looker) query(host string, argv ...string) (out resource.Output, err error) {
+func (l *looker) query(host string, argv ...string) (resource.Output, error) {
 	ctx, cancel := context.WithTimeout(l.ctx, lookTime)
 	defer cancel()
-	err = l.hosts(ctx, host, "query", agent.QueryParams{Argv: argv}, &out)
-	return out, err
+	return l.hosts(host).Query(ctx, argv...)
 }
 
 // ping has a witness ping addresses of the server, and the services'.

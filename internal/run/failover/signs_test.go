@@ -2,7 +2,6 @@ package failover
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"strings"
 	"testing"
@@ -10,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/mortarhpc/mortar/internal/host/agent"
+	"github.com/mortarhpc/mortar/internal/host/hosttest"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/run/observe"
 )
@@ -63,13 +63,9 @@ func TestLook(t *testing.T) {
 				if !ok {
 					code = 1
 				}
-				b, err := json.Marshal(resource.Output{Code: code})
-				if err != nil {
-					return err
-				}
-				return json.Unmarshal(b, result)
+				return hosttest.Answer(result, resource.Output{Code: code})
 			}
-			if diff := cmp.Diff(tt.want, Look(t.Context(), d, f, call, "nfs1")); diff != "" {
+			if diff := cmp.Diff(tt.want, Look(t.Context(), d, f, hosttest.Play(call).Session, "nfs1")); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})

@@ -2,28 +2,17 @@ package observe
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/brick/design"
-	"github.com/mortarhpc/mortar/internal/host/agent"
+	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/serve/ocf"
 )
-
-// Conn is a session with a host's agent.
-type Conn interface {
-	Call(ctx context.Context, op string, params, result any, onEvent func(json.RawMessage)) error
-}
-
-// Dial opens a session with a host of the inventory. It is called from
-// several goroutines at once, and again for a host whose session broke.
-type Dial func(ctx context.Context, name string) (Conn, error)
 
 // Facts are the answers of all hosts of a brick. They hold no secrets: they
 // may be kept, sent and judged elsewhere.
@@ -122,60 +111,39 @@ func etabOf(svc *design.Service) string {
 // sessions it keeps open. It is not safe for use by several goroutines.
 type Collector struct {
 	d       *design.Design
-	dial    Dial
+	hosts   *host.Pool
 	timeout time.Duration
-	only    map[string]bool
+	only    []string
 	outlets bool
-
-	mu    sync.Mutex
-	conns map[string]Conn
 }
 
 // NewCollector makes a collector that waits at most timeout for any host. If
 // hosts are named, only these are asked.
-func NewCollector(d *design.Design, dial Dial, timeout time.Duration, hosts ...string) *Collector {
-	c := &Collector{d: d, dial: dial, timeout: timeout, conns: map[string]Conn{}}
-	if len(hosts) > 0 {
-		c.only = map[string]bool{}
-		for _, h := range hosts {
-			c.only[h] = true
-		}
-	}
+func NewCollector(d *design.Design, dial host.Dial, timeout time.Duration, hosts ...string) *Collector {
+	return &Collector{d: d, hosts: host.NewPool(dial), timeout: timeout, only: hosts}
+}
+
+// Under sets the policy for actions on the collector's sessions. It returns the
+// collector.
+func (c *Collector) Under(g host.Gate) *Collector {
+	c.hosts.Gate = g
 	return c
 }
 
-func (c *Collector) drop(name string) {
-	c.mu.Lock()
-	conn := c.conns[name]
-	delete(c.conns, name)
-	c.mu.Unlock()
-	closeConn(conn)
-}
+// Keep gives the collector a session that is open already; the collector closes
+// it.
+func (c *Collector) Keep(s *host.Session) { c.hosts.Keep(s) }
+
+// Session is the one with a host, dialled when it is needed.
+func (c *Collector) Session(name string) *host.Session { return c.hosts.Session(name) }
 
 // Close ends all sessions.
-func (c *Collector) Close() {
-	c.mu.Lock()
-	conns := slices.Collect(maps.Values(c.conns))
-	c.conns = map[string]Conn{}
-	c.mu.Unlock()
-	for _, conn := range conns {
-		closeConn(conn)
-	}
-}
-
-func closeConn(conn Conn) {
-	switch x := conn.(type) {
-	case interface{ Close() error }:
-		_ = x.Close() // the session is given up: its last words do not matter
-	case interface{ Close() }:
-		x.Close()
-	}
-}
+func (c *Collector) Close() { c.hosts.Close() }
 
 // Collect asks all hosts at once. A host that does not answer in time has an
 // Err; the others' facts are there all the same. It returns within the
-// collector's timeout even if a session ignores its context; with AskOutlets,
-// up to 16 s later.
+// collector's timeout, and a second, even if a session ignores its context; with
+// AskOutlets, up to 16 s later.
 func (c *Collector) Collect(ctx context.Context) Facts {
 	f := c.collect(ctx)
 	if c.outlets && c.d.Clustered() && ctx.Err() == nil {
@@ -185,50 +153,32 @@ func (c *Collector) Collect(ctx context.Context) Facts {
 }
 
 func (c *Collector) collect(ctx context.Context) Facts {
-	f := Facts{Time: time.Now(), Hosts: map[string]Answer{}}
+	f := Facts{Time: time.Now()}
 	reqs := requests(c.d, c.timeout)
-	type reply struct {
-		name string
-		a    Answer
+	if len(c.only) > 0 {
+		maps.DeleteFunc(reqs, func(name string, _ Request) bool { return !slices.Contains(c.only, name) })
 	}
-	replies := make(chan reply, len(reqs))
 	cctx, cancel := context.WithTimeoutCause(ctx, c.timeout, fmt.Errorf("no answer within %v", c.timeout))
 	defer cancel()
-	waiting := map[string]bool{}
-	for name, req := range reqs {
-		if c.only != nil && !c.only[name] {
-			continue
-		}
-		waiting[name] = true
-		go func() { replies <- reply{name, c.ask(cctx, name, req)} }()
-	}
-	for len(waiting) > 0 {
-		select {
-		case r := <-replies:
-			f.Hosts[r.name] = r.a
-			delete(waiting, r.name)
-		case <-cctx.Done():
-			// Take what came at the same moment.
-			select {
-			case r := <-replies:
-				f.Hosts[r.name] = r.a
-				delete(waiting, r.name)
-				continue
-			case <-time.After(100 * time.Millisecond):
-			}
-			for name := range waiting {
-				f.Hosts[name] = Answer{Err: context.Cause(cctx).Error()}
-				c.drop(name)
-			}
-			waiting = nil
-		}
+	var hung host.Errors
+	f.Hosts, hung = host.All(cctx, slices.Collect(maps.Keys(reqs)), func(ctx context.Context, name string) (Answer, error) {
+		return c.ask(ctx, name, reqs[name]), nil
+	})
+	for name, err := range hung {
+		f.Hosts[name] = Answer{Err: err.Error()}
+		c.hosts.Drop(name)
 	}
 	return f
 }
 
 func (c *Collector) ask(ctx context.Context, name string, req Request) Answer {
 	var h Host
-	asked, err := c.call(ctx, name, Op, req, &h)
+	var asked time.Time
+	err := c.hosts.With(ctx, name, func(s *host.Session) (err error) {
+		asked = time.Now()
+		h, err = host.Ask(ctx, s, OpGather, req)
+		return err
+	})
 	if err == nil {
 		return Answer{Host: &h, Asked: asked, Answered: time.Now()}
 	}
@@ -236,38 +186,4 @@ func (c *Collector) ask(ctx context.Context, name string, req Request) Answer {
 		err = context.Cause(ctx)
 	}
 	return Answer{Err: err.Error()}
-}
-
-// Call asks one thing of a host, over the session there is or a new one. A
-// session that turns out to be broken is opened again once.
-func (c *Collector) Call(ctx context.Context, name, op string, params, result any) error {
-	_, err := c.call(ctx, name, op, params, result)
-	return err
-}
-
-func (c *Collector) call(ctx context.Context, name, op string, params, result any) (asked time.Time, err error) {
-	for fresh := false; ; fresh = true {
-		c.mu.Lock()
-		conn := c.conns[name]
-		c.mu.Unlock()
-		if conn == nil {
-			if conn, err = c.dial(ctx, name); err != nil {
-				return asked, err
-			}
-			fresh = true
-			c.mu.Lock()
-			c.conns[name] = conn
-			c.mu.Unlock()
-		}
-		asked = time.Now()
-		err = conn.Call(ctx, op, params, result, nil)
-		var said *agent.Error
-		if err == nil || errors.As(err, &said) {
-			return asked, err // the host's own answer: the session is good
-		}
-		c.drop(name)
-		if fresh || ctx.Err() != nil {
-			return asked, err
-		}
-	}
 }

@@ -6,18 +6,18 @@ import (
 	"errors"
 	"os"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
+	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/host/agent"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 )
 
-// realConn answers with the handlers themselves, on this machine.
-type realConn struct{ closed chan struct{} }
+// realLine answers with the handlers themselves, on this machine.
+type realLine struct{ closed chan struct{} }
 
-func (realConn) Call(ctx context.Context, op string, params, result any, _ func(json.RawMessage)) error {
+func (realLine) Call(ctx context.Context, op string, params, result any, _ func(json.RawMessage)) error {
 	raw, err := json.Marshal(params)
 	if err != nil {
 		return err
@@ -33,25 +33,29 @@ func (realConn) Call(ctx context.Context, op string, params, result any, _ func(
 	return json.Unmarshal(b, result)
 }
 
-func (c realConn) Close() error { close(c.closed); return nil }
+func (c realLine) Close() { close(c.closed) }
 
-type connFunc func(ctx context.Context) error
+// deafLine does not even mind its context.
+type deafLine chan struct{}
 
-func (f connFunc) Call(ctx context.Context, _ string, _, _ any, _ func(json.RawMessage)) error {
-	return f(ctx)
+func (d deafLine) Call(context.Context, string, any, any, func(json.RawMessage)) error {
+	<-d
+	return nil
 }
+
+func (deafLine) Close() {}
 
 func TestCollect(t *testing.T) {
 	d := theDesign(t)
 	closed := make(chan struct{})
-	deaf := make(chan struct{})
+	deaf := make(deafLine)
 	defer close(deaf)
-	c := NewCollector(d, func(ctx context.Context, name string) (Conn, error) {
+	c := NewCollector(d, func(ctx context.Context, name string) (*host.Session, error) {
 		switch name {
 		case "nfs1":
-			return realConn{closed}, nil
+			return host.New(name, realLine{closed}), nil
 		case "nfs2":
-			return connFunc(func(context.Context) error { <-deaf; return nil }), nil // does not even mind its context
+			return host.New(name, deaf), nil
 		}
 		return nil, errors.New("no route to host")
 	}, time.Second)
@@ -68,36 +72,6 @@ func TestCollect(t *testing.T) {
 	Judge(d, f) // of this very machine
 	c.Close()
 	<-closed
-}
-
-// A session that broke is opened again; an answer from the host is not
-// mistaken for a broken session.
-func TestCollectorReconnects(t *testing.T) {
-	d := theDesign(t)
-	var mu sync.Mutex
-	dials := 0
-	answers := []error{nil, errors.New("connection lost"), nil, &agent.Error{Message: "no such op"}, errors.New("lost"), errors.New("lost again")}
-	c := NewCollector(d, func(context.Context, string) (Conn, error) {
-		mu.Lock()
-		defer mu.Unlock()
-		dials++
-		return connFunc(func(context.Context) error {
-			err := answers[0]
-			answers = answers[1:]
-			return err
-		}), nil
-	}, time.Minute)
-	defer c.Close()
-	var h Host
-	for i, want := range []struct {
-		dials int
-		err   string
-	}{{1, ""}, {2, ""}, {2, "no such op"}, {3, "lost again"}} {
-		err := c.Call(t.Context(), "nfs1", Op, Request{}, &h)
-		if dials != want.dials || (err == nil) != (want.err == "") || err != nil && err.Error() != want.err {
-			t.Errorf("call %d: %d dials, error %v; want %+v", i, dials, err, want)
-		}
-	}
 }
 
 func TestGather(t *testing.T) {

@@ -2,14 +2,12 @@ package observe
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 
-	"encoding/json"
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
@@ -20,8 +18,8 @@ import (
 	"github.com/mortarhpc/mortar/internal/host/resource"
 )
 
-// Op is the agent's read-only operation that answers a Request with a Host.
-const Op = "observe.gather"
+// OpGather is the agent's read-only op that answers a Request with a Host.
+const OpGather agent.Op[Request, Host] = "observe.gather"
 
 // Request says what to read on one host. Everything in it is answered in one
 // process: only Run starts others, which are dear where the CPU is emulated.
@@ -89,18 +87,14 @@ type PathState struct {
 	HBA   int    `json:"hba"`   // SCSI host number, -1 if it has none
 }
 
-// Handlers are the operations this package adds to the agent.
-func Handlers() map[string]agent.Handler {
+// Handlers are the ops that this package adds to the agent.
+func Handlers() agent.Mux {
+	m := agent.Mux{}
 	fs := &statfsPool{waiting: map[string]time.Time{}}
-	return map[string]agent.Handler{
-		Op: func(ctx context.Context, params json.RawMessage, _ func(any)) (any, error) {
-			var r Request
-			if err := json.Unmarshal(params, &r); err != nil {
-				return nil, fmt.Errorf("%s: %w", Op, err)
-			}
-			return gather(ctx, agent.HostSys{}, fs, r), nil
-		},
-	}
+	OpGather.Answer(m, func(ctx context.Context, r Request) (Host, error) {
+		return *gather(ctx, agent.HostSys{}, fs, r), nil
+	})
+	return m
 }
 
 // gather answers a Request. What cannot be read is missing in the answer:

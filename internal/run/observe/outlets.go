@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/host/agent"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 )
@@ -59,19 +61,17 @@ func (c *Collector) collectOutlets(ctx context.Context, f Facts) {
 	limit := min(c.timeout, outletTime)
 	cctx, cancel := context.WithTimeout(ctx, limit+time.Second)
 	defer cancel()
-	var wg sync.WaitGroup
-	for by, ask := range asks {
-		wg.Go(func() {
-			var h Host
-			if err := c.Call(cctx, by, Op, Request{Outlets: ask, TimeoutMS: int(limit.Milliseconds())}, &h); err != nil {
-				for _, a := range ask {
-					h.Outlets = append(h.Outlets, Outlet{OutletAsk: a, Err: err.Error(), TimedOut: true})
-				}
-			}
-			f.Hosts[by].Host.Outlets = h.Outlets
-		})
+	got, failed := host.All(cctx, slices.Collect(maps.Keys(asks)), func(ctx context.Context, by string) (Host, error) {
+		return c.gather(ctx, by, Request{Outlets: asks[by], TimeoutMS: int(limit.Milliseconds())})
+	})
+	for by, h := range got {
+		f.Hosts[by].Host.Outlets = h.Outlets
 	}
-	wg.Wait()
+	for by, err := range failed {
+		for _, a := range asks[by] {
+			f.Hosts[by].Host.Outlets = append(f.Hosts[by].Host.Outlets, Outlet{OutletAsk: a, Err: err.Error(), TimedOut: true})
+		}
+	}
 }
 
 // askOutlets asks for the state of outlets with the parameters, and the

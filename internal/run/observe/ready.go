@@ -9,6 +9,7 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/host"
 )
 
 // Snapshot is the cluster's word on services and servers at one moment.
@@ -70,8 +71,8 @@ func (s *Snapshot) Node(name string) *NodeState {
 // Cluster asks one host's cluster where things are: much cheaper than
 // Collect, for those who wait for a change.
 func (c *Collector) Cluster(ctx context.Context, host string) (*Snapshot, error) {
-	var h Host
-	if err := c.Call(ctx, host, Op, Request{Run: [][]string{strings.Fields(cmdCRM), strings.Fields(cmdWaits)}, CIB: true, TimeoutMS: int(c.timeout.Milliseconds())}, &h); err != nil {
+	h, err := c.gather(ctx, host, Request{Run: [][]string{strings.Fields(cmdCRM), strings.Fields(cmdWaits)}, CIB: true, TimeoutMS: int(c.timeout.Milliseconds())})
+	if err != nil {
 		return nil, err
 	}
 	r := h.Run[cmdCRM]
@@ -87,11 +88,12 @@ func (c *Collector) Cluster(ctx context.Context, host string) (*Snapshot, error)
 
 // HasAddress says whether a host has an address on an interface that is up.
 func (c *Collector) HasAddress(ctx context.Context, host, address string) (bool, error) {
-	var h Host
-	if err := c.Call(ctx, host, Op, Request{}, &h); err != nil {
-		return false, err
-	}
-	return h.HasAddress(address), nil
+	h, err := c.gather(ctx, host, Request{})
+	return err == nil && h.HasAddress(address), err
+}
+
+func (c *Collector) gather(ctx context.Context, name string, r Request) (Host, error) {
+	return host.Ask(ctx, c.Session(name), OpGather, r)
 }
 
 func snapshot(p *design.Pair, m *crm, cib *linux.CIB, waits bool) *Snapshot {

@@ -24,7 +24,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/base/md"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/build/plan"
-	"github.com/mortarhpc/mortar/internal/host/gate"
+	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 )
 
@@ -51,9 +51,9 @@ func (g *Group) Clean() bool { return g.Left == 0 }
 // longest a scrub of the largest disks may take.
 const longest = 14 * 24 * 3600
 
-// Run scrubs a group, its command through the gate. progress is told how far the kernel's check is, in
-// percent of a pass.
-func Run(ctx context.Context, way gate.Gate, call gate.Hosts, d *design.Design, g design.Group, repair bool, progress func(percent float64)) (Group, error) {
+// Run scrubs a group. progress is told how far the kernel's check is, in percent
+// of a pass.
+func Run(ctx context.Context, hosts host.ByName, d *design.Design, g design.Group, repair bool, progress func(percent float64)) (Group, error) {
 	out := Group{Name: g.Name, Disks: []Disk{}}
 	if g.Array != "" {
 		return out, &resource.Refusal{What: fmt.Sprintf("group %s is inside of array %s", g.Name, g.Array), Mend: "let the array scrub it (its own scrub or media scan)"}
@@ -65,10 +65,12 @@ func Run(ctx context.Context, way gate.Gate, call gate.Hosts, d *design.Design, 
 	var errs []error
 	dev := ""
 	for _, s := range d.Spec.Servers {
-		if err := call(ctx, s.Name, "facts", nil, &facts); err != nil {
+		f, err := hosts(s.Name).Facts(ctx)
+		if err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", s.Name, err))
 			continue
 		}
+		facts = f.HostFacts
 		for _, a := range facts.Arrays {
 			if md.SameUUID(a.UUID, g.UUID) && a.Running() {
 				out.Server, dev = s.Name, a.Dev
@@ -85,11 +87,12 @@ func Run(ctx context.Context, way gate.Gate, call gate.Hosts, d *design.Design, 
 	if repair {
 		argv = append(argv, "--repair")
 	}
+	server := hosts(out.Server)
 	pctx, stop := context.WithCancel(ctx)
 	var wg sync.WaitGroup
-	wg.Go(func() { follow(pctx, call, out.Server, dev, progress) })
+	wg.Go(func() { follow(pctx, server, dev, progress) })
 	a := resource.Action{Title: "scrub " + g.Name, Cmd: argv, Seconds: longest}
-	o, err := way.On(ctx, call, out.Server, a)
+	o, err := server.Run(ctx, a)
 	stop()
 	wg.Wait()
 	if err != nil {
@@ -98,11 +101,11 @@ func Run(ctx context.Context, way gate.Gate, call gate.Hosts, d *design.Design, 
 	if err := json.Unmarshal([]byte(o.Stdout), &out.Result); err != nil {
 		return out, fmt.Errorf("%s: what scrub-array says: %w", out.Server, err)
 	}
-	return out, out.blame(ctx, call, d, facts.Disks)
+	return out, out.blame(ctx, server, d, facts.Disks)
 }
 
 // blame finds out which disks the members are.
-func (g *Group) blame(ctx context.Context, call gate.Hosts, d *design.Design, disks []resource.DiskFact) error {
+func (g *Group) blame(ctx context.Context, s *host.Session, d *design.Design, disks []resource.DiskFact) error {
 	blocks := map[string]int{}
 	var order []string
 	for _, f := range g.Findings {
@@ -115,9 +118,9 @@ func (g *Group) blame(ctx context.Context, call gate.Hosts, d *design.Design, di
 		blocks[f.Member]++
 	}
 	for _, m := range order {
-		name, _ := readFile(ctx, call, g.Server, "/sys/block/"+m+"/dm/name") // not every disk is a map
+		name, _ := s.Read(ctx, "/sys/block/"+m+"/dm/name") // not every disk is a map
 		x := Disk{Serial: m, Blocks: blocks[m]}
-		if f, ok := resource.DiskOf(disks, m, name); ok {
+		if f, ok := resource.DiskOf(disks, m, strings.TrimSpace(name)); ok {
 			x.Serial = f.Serial
 			for _, k := range d.Disks {
 				if strings.EqualFold(k.Serial, f.Serial) {
@@ -130,16 +133,8 @@ func (g *Group) blame(ctx context.Context, call gate.Hosts, d *design.Design, di
 	return nil
 }
 
-func readFile(ctx context.Context, call gate.Hosts, host, file string) (string, error) {
-	var r struct {
-		Content []byte `json:"content"`
-	}
-	err := call(ctx, host, "read", map[string]string{"path": file}, &r)
-	return strings.TrimSpace(string(r.Content)), err
-}
-
 // follow looks how far the check is. Source: Documentation/admin-guide/md.rst
-func follow(ctx context.Context, call gate.Hosts, host, dev string, progress func(float64)) {
+func follow(ctx context.Context, s *host.Session, dev string, progress func(float64)) {
 	if progress == nil {
 		return
 	}
@@ -151,11 +146,11 @@ func follow(ctx context.Context, call gate.Hosts, host, dev string, progress fun
 			return
 		case <-t.C:
 		}
-		s, err := readFile(ctx, call, host, path.Join("/sys/block", dev, "md/sync_completed"))
+		text, err := s.Read(ctx, path.Join("/sys/block", dev, "md/sync_completed"))
 		if err != nil {
 			continue // the outcome is told by the scrub itself
 		}
-		if p, ok := percent(s); ok {
+		if p, ok := percent(text); ok {
 			progress(p)
 		}
 	}

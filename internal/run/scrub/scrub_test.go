@@ -2,7 +2,6 @@ package scrub
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"strings"
 	"testing"
@@ -12,8 +11,9 @@ import (
 	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
+	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/host/agent"
-	"github.com/mortarhpc/mortar/internal/host/gate"
+	"github.com/mortarhpc/mortar/internal/host/hosttest"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 )
 
@@ -29,40 +29,33 @@ func TestPercent(t *testing.T) {
 	}
 }
 
-// host plays the servers: nfs2 has the array.
-func host(result string) gate.Hosts {
-	return func(_ context.Context, host, op string, params, result2 any) error {
-		answer := func(v any) error {
-			b, err := json.Marshal(v)
-			if err != nil {
-				return err
-			}
-			return json.Unmarshal(b, result2)
-		}
+// servers plays the servers: nfs2 has the array.
+func servers(result string) host.ByName {
+	return hosttest.Play(func(_ context.Context, host, op string, params, result2 any) error {
 		switch op {
 		case "facts":
 			f := resource.HostFacts{Disks: []resource.DiskFact{{Serial: "MA01", WWN: "5000c50000000101", Paths: []string{"sda", "sdg"}}}}
 			if host == "nfs2" {
 				f.Arrays = []linux.MDArray{{Dev: "md127", UUID: "1:2:3:4", State: "clean"}}
 			}
-			return answer(f)
+			return hosttest.Answer(result2, f)
 		case "run":
 			argv := params.(agent.RunParams).Action.Cmd
 			if got := strings.Join(argv[1:], " "); got != "scrub-array /dev/md127 --repair" {
 				return errors.New("unexpected " + got)
 			}
-			return answer(resource.Output{Stdout: result})
+			return hosttest.Answer(result2, resource.Output{Stdout: result})
 		case "read":
-			return answer(map[string][]byte{"content": []byte("35000c50000000101\n")})
+			return hosttest.Answer(result2, map[string][]byte{"content": []byte("35000c50000000101\n")})
 		}
 		return errors.New("unexpected " + op)
-	}
+	}).Session
 }
 
 func TestRun(t *testing.T) {
 	d := &design.Design{Spec: &spec.Spec{Servers: []spec.Server{{Name: "nfs1"}, {Name: "nfs2"}}}, Disks: []design.Disk{{Serial: "MA01", Enclosure: "A", Bay: 1}}}
 	g := design.Group{Name: "b-r0", UUID: "1:2:3:4", Level: 6}
-	r, err := Run(t.Context(), gate.Gate{}, host(`{"mismatches_sectors":8,"found":2,"mended":2,"findings":[{"member":"dm-3","slot":0,"bytes":4096,"mended":true},{"member":"dm-3","slot":0,"bytes":4096,"mended":true}]}`), d, g, true, nil)
+	r, err := Run(t.Context(), servers(`{"mismatches_sectors":8,"found":2,"mended":2,"findings":[{"member":"dm-3","slot":0,"bytes":4096,"mended":true},{"member":"dm-3","slot":0,"bytes":4096,"mended":true}]}`), d, g, true, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,11 +63,11 @@ func TestRun(t *testing.T) {
 		t.Errorf("%+v %s", r, diff)
 	}
 	for name, g := range map[string]design.Group{"inside of an array": {Name: "x", Level: 6, Array: "md3200"}, "mirror": {Name: "x", Level: 10}, "nowhere": {Name: "x", Level: 6, UUID: "9:9:9:9"}} {
-		if _, err := Run(t.Context(), gate.Gate{}, host(""), d, g, true, nil); err == nil {
+		if _, err := Run(t.Context(), servers(""), d, g, true, nil); err == nil {
 			t.Errorf("%s: no error", name)
 		}
 	}
-	if _, err := Run(t.Context(), gate.Gate{}, host("no JSON"), d, g, true, nil); err == nil {
+	if _, err := Run(t.Context(), servers("no JSON"), d, g, true, nil); err == nil {
 		t.Error("an answer that is no JSON passes")
 	}
 }

@@ -1,4 +1,4 @@
-package gate
+package host
 
 import (
 	"context"
@@ -25,19 +25,21 @@ type fakeHost struct {
 	err error
 }
 
+func (f *fakeHost) Close() {}
+
 func (f *fakeHost) Call(_ context.Context, op string, params, result any, onEvent func(json.RawMessage)) error {
 	if op != "run" {
 		return fmt.Errorf("op %s", op)
 	}
 	f.ran = append(f.ran, params.(agent.RunParams))
 	if onEvent != nil {
-		onEvent(nil)
+		onEvent(json.RawMessage("{}"))
 	}
 	*result.(*resource.Output) = resource.Output{Stdout: "said"}
 	return f.err
 }
 
-func TestRun(t *testing.T) {
+func TestSessionRun(t *testing.T) {
 	broken := errors.New("broken")
 	plain := resource.Action{Title: "set", Cmd: []string{"set", "x"}}
 	wipe := resource.Action{Title: "wipe", Cmd: []string{"wipefs"}, Destroys: []string{"MA01"}}
@@ -66,7 +68,7 @@ func TestRun(t *testing.T) {
 		h := &fakeHost{err: c.fail}
 		var log []Change
 		c.gate.Log = func(x Change) { log = append(log, x) }
-		out, err := c.gate.Run(t.Context(), "nfs1", h, c.a)
+		out, err := New("nfs1", h).Under(c.gate).Run(t.Context(), c.a)
 		if c.is == nil && (err != nil || out.Stdout != "said") || c.is != nil && !c.is(err) {
 			t.Errorf("%s: %+v %v", c.name, out, err)
 		}
@@ -86,12 +88,8 @@ func TestRun(t *testing.T) {
 	h := &fakeHost{}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := (Gate{}).Run(ended, "nfs1", h, plain); !errors.Is(err, context.Canceled) || len(h.ran) > 0 {
+	if _, err := New("nfs1", h).Run(ended, plain); !errors.Is(err, context.Canceled) || len(h.ran) > 0 {
 		t.Errorf("ended before: %v, %d", err, len(h.ran))
-	}
-	called := ""
-	if _, err := (Gate{}).On(t.Context(), func(_ context.Context, host, op string, _, _ any) error { called = host + " " + op; return nil }, "nfs2", plain); err != nil || called != "nfs2 run" {
-		t.Errorf("on a host by name: %q %v", called, err)
 	}
 }
 
@@ -99,7 +97,7 @@ func TestRun(t *testing.T) {
 // the gate by: neither as an argument nor as a constant under another name.
 func TestNothingElseRuns(t *testing.T) {
 	seen := 0
-	err := filepath.WalkDir("../../..", func(p string, d fs.DirEntry, err error) error {
+	err := filepath.WalkDir("../..", func(p string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -109,23 +107,23 @@ func TestNothingElseRuns(t *testing.T) {
 		if d.IsDir() || !strings.HasSuffix(p, ".go") || strings.HasSuffix(p, "_test.go") {
 			return nil
 		}
-		switch filepath.ToSlash(strings.TrimPrefix(p, "../../../")) {
-		case "internal/host/gate/gate.go", "internal/host/agent/core.go":
+		switch filepath.ToSlash(strings.TrimPrefix(p, "../../")) {
+		case "internal/host/session.go", "internal/host/agent/core.go", "internal/host/agent/ops.go":
 			seen++
 			return nil
 		}
 		for _, at := range runs(t, p, nil) {
-			t.Errorf("%s: change hosts through package gate, never by op run", at)
+			t.Errorf("%s: change hosts by host.Session.Run, never by op run", at)
 		}
 		return nil
 	})
-	if err != nil || seen != 2 {
+	if err != nil || seen != 3 {
 		t.Fatal(seen, err)
 	}
 	// The search finds what it is for.
 	for _, text := range []string{
 		`package p; func f() { h.Call(ctx, "run", nil) }`, "package p; func f() { h.Call(ctx, `run`, nil) }",
-		`package p; const op = "run"`, `package p; var p = agent.RunParams{}`, `package p; var ops = []string{"ru" + "n"}`,
+		`package p; const op = "run"`, `package p; var p = agent.RunParams{}`, `package p; var ops = []string{"ru" + "n"}`, `package p; func f() { host.Watch(ctx, s, agent.OpRun, p, nil) }`,
 	} {
 		if len(runs(t, "x.go", text)) == 0 {
 			t.Errorf("not found in %s", text)
@@ -162,7 +160,7 @@ func runs(t *testing.T, file string, text any) []string {
 				out = append(out, set.Position(n.Pos()).String())
 			}
 		case *ast.SelectorExpr:
-			if n.Sel.Name == "RunParams" {
+			if n.Sel.Name == "RunParams" || n.Sel.Name == "OpRun" {
 				if id, ok := n.X.(*ast.Ident); ok && id.Name == "agent" {
 					out = append(out, set.Position(n.Pos()).String())
 				}

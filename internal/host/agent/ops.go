@@ -1,0 +1,52 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/mortarhpc/mortar/internal/base/strictjson"
+	"github.com/mortarhpc/mortar/internal/host/resource"
+)
+
+// The core ops. Programs call them by the methods of host.Session.
+const (
+	OpHello  Op[None, Hello]                                   = "hello"
+	OpFacts  Op[None, Facts]                                   = "facts"
+	OpTime   Op[None, TimeResult]                              = "time"
+	OpQuery  Op[QueryParams, resource.Output]                  = "query"
+	OpRead   Op[ReadParams, ReadResult]                        = "read"
+	OpDiffs  Stream[DiffsParams, DiffsEvent, DiffsResult]      = "diffs"
+	OpFollow Stream[QueryParams, FollowEvent, resource.Output] = "follow"
+	// OpRun is the only one that changes the host; host.Session.Run is the only
+	// one that calls it.
+	OpRun Stream[RunParams, RunEvent, resource.Output] = "run"
+)
+
+// Op is the name of an op, with the types of its parameters and its result:
+// both ends take them from here.
+type Op[P, R any] string
+
+// Stream is an Op that emits events before its result.
+type Stream[P, E, R any] string
+
+// None are the parameters of an op that has none, and the result of one that
+// answers nothing.
+type None struct{}
+
+// Answer has m answer the op by f.
+func (o Op[P, R]) Answer(m Mux, f func(context.Context, P) (R, error)) {
+	Stream[P, None, R](o).Answer(m, func(ctx context.Context, p P, _ func(None)) (R, error) { return f(ctx, p) })
+}
+
+// Answer has m answer the op by f.
+func (o Stream[P, E, R]) Answer(m Mux, f func(context.Context, P, func(E)) (R, error)) {
+	m[string(o)] = func(ctx context.Context, raw json.RawMessage, emit func(any)) (any, error) {
+		var p P
+		if _, none := any(p).(None); !none {
+			if err := strictjson.Decode(raw, &p); err != nil {
+				return nil, &Error{Message: string(o) + ": parameters: " + err.Error()}
+			}
+		}
+		return f(ctx, p, func(e E) { emit(e) })
+	}
+}
