@@ -1,14 +1,21 @@
 // Package ocf is Mortar's OCF resource agent, run on a server by Pacemaker as
-// ocf:mortar:service: it brings one service of a brick (md arrays, volume
-// group, file system, NFS state, nfsd, exports, service address) up and down
-// in one process and checks each part. It is handed everything in its Config;
-// it knows neither spec nor design, and it never decides where a service runs.
+// ocf:mortar:service: it brings one service of a brick up and down in one
+// process, layer by layer, and checks each layer. It is handed everything in its
+// Config; it knows neither spec nor design, and it never decides where a service
+// runs.
+//
+// A service has a kind (an NFS export tree; targets of Lustre) and stands on
+// storage of a kind (md arrays; LUNs), with a volume group and a cache or
+// without. Kinds are behind two interfaces in kinds.go, with one table each. What
+// a kind's layers do, its section of the config and its check are in its own
+// files, and nothing else asks which kind it is.
 //
 // It guards data by refusing: an array that lacks members beyond its
-// redundancy, a volume group owned by a stranger, a file system with another
-// UUID, a device mounted twice, a service address somebody else answers for.
-// It never forces: no `mdadm --force`, no lazy unmount, no file system repair.
-// What it cannot stop it reports as not stopped, so that Pacemaker fences.
+// redundancy, a LUN of another size, a volume group owned by a stranger, a file
+// system with another UUID or a target with another name, a device mounted twice,
+// a service address somebody else answers for. It never forces: no `mdadm
+// --force`, no lazy unmount, no file system repair. What it cannot stop it
+// reports as not stopped, so that Pacemaker fences.
 package ocf
 
 import (

@@ -34,9 +34,15 @@ type shared struct {
 	volume map[string]string // files on the file system, by path below it
 	hosts  map[string]*fakeHost
 	attrs  map[string]string // node attributes, by "nfs1 name"
-	deaf   bool              // the cluster hears no attribute
-	room   int64             // free on the file system
-	kept   int64             // taken up by the reserve
+	luns   []*fakeLUN        // the storage, if it is not md
+	lvs    []string          // logical volumes; they are dm-7, dm-8 …
+	fs     string            // device of the XFS file system
+	labels map[string]string // of ldiskfs file systems, by device
+	noMMP  bool
+	holder string // of the LUNs' reservation
+	deaf   bool   // the cluster hears no attribute
+	room   int64  // free on the file system
+	kept   int64  // taken up by the reserve
 }
 
 type fakeDisk struct {
@@ -46,6 +52,14 @@ type fakeDisk struct {
 	dirty      bool
 	gone       bool // not connected
 	recovering bool
+}
+
+// fakeLUN is a LUN of an array, whose map is dm-20, dm-21 …
+type fakeLUN struct {
+	name, wwid string
+	size       int64
+	gone       bool
+	paths      int
 }
 
 const (
@@ -65,7 +79,9 @@ type fakeHost struct {
 	inert   bool              // arrays assembled but not started
 	ro      bool              // arrays assembled read-only
 	degr    int
-	active  bool // logical volume
+	active  bool // logical volumes
+	cached  bool // the cache over them
+	sick    bool // Lustre
 	mounts  []linux.Mount
 	procs   map[int]*fakeProc
 	nextPID int
@@ -106,7 +122,8 @@ type fakeProc struct {
 var errInjected = errors.New("injected failure")
 
 func newShared(t *testing.T) *shared {
-	s := &shared{t: t, disks: map[string]*fakeDisk{}, owner: "at-rest", vg: "vg-a", fsUUID: volUUID, volume: map[string]string{}, hosts: map[string]*fakeHost{}, attrs: map[string]string{}, room: 1 << 30}
+	s := &shared{t: t, disks: map[string]*fakeDisk{}, owner: "at-rest", vg: "vg-a", fsUUID: volUUID, volume: map[string]string{}, hosts: map[string]*fakeHost{}, attrs: map[string]string{}, room: 1 << 30,
+		lvs: []string{"data"}, fs: "dm-7"}
 	for i := range 6 {
 		s.disks[fmt.Sprintf("/dev/mapper/d%d", i)] = &fakeDisk{uuid: arrayUUID, role: i, events: 100}
 	}
@@ -137,6 +154,7 @@ func (h *fakeHost) boot() {
 		"/proc/sysrq-trigger":                                "",
 	}
 	h.md, h.active, h.nfsd, h.inert, h.ro, h.degr = map[string]string{}, false, 0, false, false, 0
+	h.cached, h.sick = false, false
 	h.space, h.spaceLink, h.spaceAddrs = false, false, map[netip.Prefix]string{}
 	h.mounts = []linux.Mount{{Dev: "8:1", Root: "/", Target: "/", Options: []string{"rw"}, Type: "ext4", Source: "/dev/sda1", Super: []string{"rw"}}}
 	h.procs = map[int]*fakeProc{1: {name: "systemd"}}
@@ -184,7 +202,85 @@ func (h *fakeHost) service(c *Config) *service {
 	s.self, s.now = 999, func() time.Time { return h.clock }
 	s.log = &steps{action: "test", stderr: testWriter{h.t}, now: s.now}
 	s.hold = func(context.Context) (*Config, func(), error) { return c, func() {}, nil }
+	if c.Cache != "" {
+		s.cache = &fakeStack{h}
+	}
+	if c.LUNStorage != nil && c.Reservations {
+		s.reserve = &fakeReserve{h}
+	}
 	return s
+}
+
+// fakeStack is the cache over the volume.
+type fakeStack struct{ *fakeHost }
+
+func (f *fakeStack) State() (bool, error) { return f.cached, nil }
+func (f *fakeStack) Start(context.Context) error {
+	if !f.active {
+		f.t.Error("the cache starts without its volume")
+	}
+	if f.cached {
+		return nil
+	}
+	err := f.change("cache +")
+	f.cached = err == nil
+	return err
+}
+
+func (f *fakeStack) Stop(context.Context) error {
+	if !f.cached {
+		return nil
+	}
+	err := f.change("cache -")
+	f.cached = err != nil
+	return err
+}
+func (f *fakeStack) NoteSync() error              { return nil }
+func (f *fakeStack) Revive(context.Context) error { return nil }
+func (f *fakeStack) OnDisks() error               { return nil }
+
+// fakeReserve are reservations of the LUNs.
+type fakeReserve struct{ *fakeHost }
+
+func (f *fakeReserve) Holder() (string, error) { return f.holder, nil }
+func (f *fakeReserve) Take(context.Context) error {
+	if err := f.change("reserve LUNs"); err != nil {
+		return err
+	}
+	f.holder = f.name
+	return nil
+}
+
+func (f *fakeReserve) Give(context.Context) error {
+	if f.holder != f.name {
+		return nil
+	}
+	if err := f.change("release LUNs"); err != nil {
+		return err
+	}
+	if f.inUse() {
+		f.t.Error("the reservation is given up while the LUNs are in use")
+	}
+	f.holder = ""
+	return nil
+}
+
+// number is the device number of a device of the device mapper.
+func number253(dev string) string { return "253:" + strings.TrimPrefix(dev, "dm-") }
+
+// pvs are the physical volumes of the volume group that are here.
+func (h *fakeHost) pvs() (out []string) {
+	for i, l := range h.luns {
+		if !l.gone {
+			out = append(out, fmt.Sprintf("/dev/dm-%d", 20+i))
+		}
+	}
+	for _, dev := range h.md {
+		if !h.inert {
+			out = append(out, "/dev/"+dev)
+		}
+	}
+	return out
 }
 
 // nfs is a service's kind, which is that of NFS.
@@ -266,8 +362,29 @@ func (h *fakeHost) tree() map[string]string {
 		t[d+"/md/degraded"] = fmt.Sprintf("%d\n", h.degr)
 		t[d+"/md/uuid"] = uuid[:8] + "-" + uuid[8:12] + "-" + uuid[12:16] + "-" + uuid[16:20] + "-" + uuid[20:] + "\n"
 	}
+	mapped := func(dev, name string) {
+		d := "/sys/block/" + dev
+		t[d+"/dm/name"], t[d+"/dev"], t[d+"/dm/suspended"] = name+"\n", number253(dev)+"\n", "0\n"
+	}
 	if h.active {
-		t["/sys/block/dm-7/dm/name"], t["/sys/block/dm-7/dev"], t["/sys/block/dm-7/dm/suspended"] = "vg--a-data\n", "253:7\n", "0\n"
+		for i, lv := range h.lvs {
+			mapped(fmt.Sprintf("dm-%d", 7+i), dmName("vg-a", lv))
+		}
+	}
+	if h.cached {
+		mapped("dm-9", "vg-a.cached")
+	}
+	for i, l := range h.luns {
+		if l.gone {
+			continue
+		}
+		dev := fmt.Sprintf("dm-%d", 20+i)
+		mapped(dev, l.name)
+		t["/sys/block/"+dev+"/dm/uuid"], t["/sys/block/"+dev+"/size"] = "mpath-"+l.wwid+"\n", fmt.Sprintf("%d\n", l.size/sector)
+		for p := range l.paths {
+			path := fmt.Sprintf("sd%d%d", i, p)
+			t["/sys/block/"+dev+"/slaves/"+path+"/x"], t["/sys/block/"+path+"/device/state"] = "", "running\n"
+		}
 	}
 	var b strings.Builder
 	for i, m := range h.mounts {
@@ -277,7 +394,14 @@ func (h *fakeHost) tree() map[string]string {
 		}
 		fmt.Fprintf(&b, "%d 1 %s %s %s %s shared:1 - %s %s %s\n", i+20, m.Dev, m.Root, m.Target, opts, m.Type, m.Source, super)
 		if m.Type == "xfs" {
-			t["/sys/fs/xfs/dm-7/x"] = ""
+			t["/sys/fs/xfs/"+h.fs+"/x"] = ""
+		}
+		if m.Type == "lustre" {
+			t["/sys/fs/ldiskfs/"+h.mapper(m.Source)+"/x"] = ""
+			t["/sys/fs/lustre/health_check"] = "healthy\n"
+			if h.sick {
+				t["/sys/fs/lustre/health_check"] = "device testfs-OST0000 reported unhealthy\nNOT HEALTHY\n"
+			}
 		}
 		if m.Type == "nfsd" {
 			t[m.Target+"/threads"] = fmt.Sprintf("%d\n", h.nfsd)
@@ -295,8 +419,8 @@ func (h *fakeHost) tree() map[string]string {
 			t[fmt.Sprintf("/proc/%d/ns/net", pid)] = "->net:[42]"
 		}
 		if p.bound {
-			t[fmt.Sprintf("/proc/%d/mountinfo", pid)] = "99 1 253:7 /.nfs /var/lib/nfs rw - xfs /dev/mapper/vg--a-data rw\n"
-			t["/sys/fs/xfs/dm-7/x"] = ""
+			t[fmt.Sprintf("/proc/%d/mountinfo", pid)] = "99 1 " + number253(h.fs) + " /.nfs /var/lib/nfs rw - xfs /dev/mapper/volume rw\n"
+			t["/sys/fs/xfs/"+h.fs+"/x"] = ""
 		}
 		if p.name == nfsdcld {
 			t[fmt.Sprintf("/proc/%d/fd/4", pid)] = "->anon_inode:inotify"
@@ -360,10 +484,36 @@ func (h *fakeHost) Realpath(p string) (string, error) {
 	if _, ok := h.tree()[p]; ok {
 		return p, nil
 	}
-	if p == "/dev/mapper/vg--a-data" && h.active {
-		return "/dev/dm-7", nil
+	if dev := h.mapper(p); dev != "" {
+		return "/dev/" + dev, nil
 	}
 	return "", fs.ErrNotExist
+}
+
+// mapper is the device that a name below /dev/mapper is of.
+func (h *fakeHost) mapper(p string) string {
+	if i := slices.IndexFunc(h.lvs, func(lv string) bool { return p == "/dev/mapper/"+dmName("vg-a", lv) }); i >= 0 && h.active {
+		return fmt.Sprintf("dm-%d", 7+i)
+	}
+	if i := slices.IndexFunc(h.luns, func(l *fakeLUN) bool { return p == "/dev/mapper/"+l.name }); i >= 0 {
+		return fmt.Sprintf("dm-%d", 20+i)
+	}
+	if p == "/dev/mapper/vg-a.cached" && h.cached {
+		return "dm-9"
+	}
+	return ""
+}
+
+// there says whether a device of the device mapper is there.
+func (h *fakeHost) there(dev string) bool {
+	switch n, _ := strings.CutPrefix(dev, "dm-"); {
+	case n == "9":
+		return h.cached
+	case len(n) == 2:
+		return !h.luns[n[1]-'0'].gone
+	default:
+		return h.active
+	}
 }
 
 func (h *fakeHost) Access(string) error { return nil }
@@ -504,16 +654,24 @@ func (h *fakeHost) ReadBlocks(dev string, off int64, n int) ([]byte, error) {
 		}
 		return b, nil
 	}
-	for _, m := range h.md {
-		if dev == "/dev/"+m && !h.inert {
-			return h.fakePV(off, n), nil
+	name := strings.TrimPrefix(dev, "/dev/")
+	if label, ok := h.labels[name]; ok && h.there(name) {
+		le := binary.LittleEndian
+		le.PutUint16(b[1024+0x38:], 0xef53)
+		copy(b[1024+0x78:], label)
+		if !h.noMMP {
+			le.PutUint32(b[1024+0x60:], 0x2c2|0x100)
 		}
+		return b, nil
 	}
-	if dev == "/dev/dm-7" && h.active {
+	if name == h.fs && h.there(name) {
 		copy(b, "XFSB")
 		raw, _ := hex.DecodeString(h.fsUUID)
 		copy(b[32:], raw)
 		return b, nil
+	}
+	if slices.Contains(h.pvs(), dev) {
+		return h.fakePV(off, n), nil
 	}
 	return nil, fs.ErrNotExist
 }
@@ -611,11 +769,12 @@ func (h *fakeHost) Mount(source, target, fstype string, flags uintptr, data stri
 		if !ok {
 			return fs.ErrNotExist
 		}
-		m.Dev, m.Root, m.Type, m.Source = "253:7", v, "xfs", "/dev/mapper/vg--a-data"
+		m.Dev, m.Root, m.Type, m.Source = number253(h.fs), v, "xfs", "/dev/mapper/volume"
 	case fstype == "xfs":
-		if !h.active {
+		if !h.there(h.fs) || h.mapper(source) != h.fs {
 			return fs.ErrNotExist
 		}
+		h.mayWrite()
 		for _, o := range h.hosts {
 			if o != h && !o.dead && o.mounted("/srv/home") != nil {
 				h.t.Errorf("the volume is mounted on %s and %s", o.name, h.name)
@@ -624,11 +783,37 @@ func (h *fakeHost) Mount(source, target, fstype string, flags uintptr, data stri
 		if flags != unix.MS_NOATIME || data != "logbsize=256k" {
 			h.t.Errorf("mount options %x %q", flags, data)
 		}
-		m.Dev = "253:7"
+		m.Dev = number253(h.fs)
 	default:
 		m.Dev = "0:99"
 	}
 	h.mounts = append(h.mounts, m)
+	return nil
+}
+
+// mayWrite fails the test if the storage is not this host's.
+func (h *fakeHost) mayWrite() {
+	if len(h.lvs) == 0 && h.holder != h.name {
+		h.t.Errorf("%s mounts LUNs that are reserved for %q", h.name, h.holder)
+	}
+	if len(h.lvs) > 0 && h.owner != h.name {
+		h.t.Errorf("%s mounts a volume of %q", h.name, h.owner)
+	}
+}
+
+// mountTarget is mount.lustre, with multiple mount protection.
+func (h *fakeHost) mountTarget(source, target string) error {
+	dev := h.mapper(source)
+	if dev == "" || !h.there(dev) {
+		return errors.New("mount.lustre: no such device")
+	}
+	h.mayWrite()
+	for _, o := range h.hosts {
+		if o != h && !o.dead && slices.ContainsFunc(o.mounts, func(m linux.Mount) bool { return m.Source == source }) {
+			return errors.New("mount.lustre: Device or resource busy: MMP")
+		}
+	}
+	h.mounts = append(h.mounts, linux.Mount{Dev: "0:77", Root: "/", Target: target, Options: []string{"rw"}, Type: "lustre", Source: source, Super: []string{"ro"}})
 	return nil
 }
 
@@ -969,8 +1154,10 @@ func (h *fakeHost) run(c command, inside bool) (string, error) {
 		}
 		h.md, h.inert, h.slow, h.ro = map[string]string{}, false, false, false
 		return "", nil
+	case a[0] == "mount" && a[1] == "-t" && a[2] == "lustre":
+		return "", h.mountTarget(a[len(a)-2], a[len(a)-1])
 	case a[0] == "lvm":
-		if len(h.md) == 0 || !slices.Contains(a, "/dev/md127") {
+		if pvs := h.pvs(); len(pvs) == 0 || slices.ContainsFunc(pvs, func(p string) bool { return !slices.Contains(a, p) }) {
 			return fails("no such volume group")
 		}
 		cfg := a[3]
@@ -1091,7 +1278,7 @@ func (h *fakeHost) inUse() bool {
 			return true
 		}
 	}
-	return slices.ContainsFunc(h.mounts, func(m linux.Mount) bool { return m.Dev == "253:7" })
+	return h.cached || slices.ContainsFunc(h.mounts, func(m linux.Mount) bool { return m.Dev == number253(h.fs) || m.Type == "lustre" })
 }
 
 // clean says what of the service is left on a host.
@@ -1107,7 +1294,11 @@ func (h *fakeHost) left() string {
 	add(len(h.md) > 0, "array")
 	add(h.active, "volume")
 	add(h.nfsd > 0, "nfsd")
-	add(h.mounted("/srv/home") != nil, "mount")
+	m := h.mounted("/srv/home")
+	add(m != nil && m.Dev == number253(h.fs), "mount")
+	add(h.cached, "cache")
+	add(h.holder == h.name, "reservation")
+	add(slices.ContainsFunc(h.mounts, func(m linux.Mount) bool { return m.Type == "lustre" }), "target")
 	add(h.mounted(nfsDir) != nil, "bind")
 	add(h.space, "namespace")
 	add(slices.ContainsFunc(h.mounts, func(m linux.Mount) bool { return strings.HasPrefix(m.Target, runDir) }), "mount below "+runDir)

@@ -38,7 +38,7 @@ type device struct {
 	name string // in the config
 	what string // the kind's word for it, with the name
 	path string // /dev/md127; "" if it is not here
-	gone string // why it is not here
+	gone error  // why it is not here
 }
 
 // A serviceKind serves what is on the storage.

@@ -75,21 +75,21 @@ func (s *lunKind) layers() []part {
 	return all
 }
 
-// find finds the multipath map of a LUN by its WWID, "" if there is none.
-func (s *lunKind) find(l LUN) (dev string, err error) {
+// find finds the multipath map of a LUN by its WWID, or says why there is none.
+func (s *lunKind) find(l LUN) (dev string, gone error, err error) {
 	names, err := s.k.ReadDir("/sys/block")
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
 	for _, n := range names {
 		if strings.HasPrefix(n, "dm-") && s.line("/sys/block/"+n+"/dm/uuid") == "mpath-"+l.WWID {
-			return n, nil
+			return n, nil, nil
 		}
 	}
 	if dev, _ := s.dm(names, l.Name); dev != "" {
-		return "", fmt.Errorf("LUN %s: the map of that name is %q, not that of WWID %s", l.Name, s.line("/sys/block/"+dev+"/dm/uuid"), l.WWID)
+		return "", fmt.Errorf("LUN %s: the map of that name is %q, not that of WWID %s", l.Name, s.line("/sys/block/"+dev+"/dm/uuid"), l.WWID), nil
 	}
-	return "", nil
+	return "", fmt.Errorf("LUN %s: no multipath map has WWID %s; see that the array is on, that it presents the LUN to this server, and multipath -ll", l.Name, l.WWID), nil
 }
 
 // judge finds what is wrong with a LUN's map. Paths are not looked at: while all
@@ -107,31 +107,29 @@ func (s *lunKind) judge(l LUN, dev string) error {
 }
 
 func (s *lunKind) lunState() (state, error) {
-	there := 0
-	var faults error
-	for _, l := range s.cfg.LUNs {
-		dev, err := s.find(l)
-		switch {
-		case err == nil && dev == "":
-			err = errors.New(l.gone())
-		case err == nil:
-			there++
-			err = s.judge(l, dev)
-		}
-		faults = errors.Join(faults, err)
+	if err := s.judgeAll(false); err != nil {
+		return broken, err
 	}
-	switch {
-	case faults == nil:
-		return running, nil
-	case there == 0:
-		return stopped, nil
-	}
-	return broken, faults
+	return running, nil
 }
 
-// gone says that a LUN is not here.
-func (l LUN) gone() string {
-	return fmt.Sprintf("LUN %s: no multipath map has WWID %s; see that the array is on, that it presents the LUN to this server, and multipath -ll", l.Name, l.WWID)
+// judgeAll finds what is wrong with the LUNs, for a start also with their paths.
+func (s *lunKind) judgeAll(paths bool) error {
+	var faults error
+	for _, l := range s.cfg.LUNs {
+		dev, fault, err := s.find(l)
+		if err != nil {
+			return err
+		}
+		if fault == nil {
+			fault = s.judge(l, dev)
+		}
+		if need := max(l.Paths, 1); fault == nil && paths && s.paths(dev) < need {
+			fault = fmt.Errorf("LUN %s has %d paths that work, fewer than %d", l.Name, s.paths(dev), need)
+		}
+		faults = errors.Join(faults, fault)
+	}
+	return faults
 }
 
 // lookAtLUNs refuses a start if a LUN is not here as designed, before anything
@@ -142,7 +140,7 @@ func (s *lunKind) lookAtLUNs(ctx context.Context) error {
 		end = memberWait
 	}
 	for waited := time.Duration(0); ; waited += 250 * time.Millisecond {
-		err := s.ready()
+		err := s.judgeAll(true)
 		if err == nil {
 			break
 		}
@@ -157,34 +155,15 @@ func (s *lunKind) lookAtLUNs(ctx context.Context) error {
 	return nil
 }
 
-// ready says why a service cannot start on the LUNs.
-func (s *lunKind) ready() error {
-	var faults error
-	for _, l := range s.cfg.LUNs {
-		dev, err := s.find(l)
-		if err == nil && dev == "" {
-			err = errors.New(l.gone())
-		}
-		if err == nil {
-			err = s.judge(l, dev)
-		}
-		if need := max(l.Paths, 1); err == nil && s.paths(dev) < need {
-			err = fmt.Errorf("LUN %s has %d paths that work, fewer than %d", l.Name, s.paths(dev), need)
-		}
-		faults = errors.Join(faults, err)
-	}
-	return faults
-}
-
 func (s *lunKind) devices() ([]device, error) {
 	var out []device
 	for _, l := range s.cfg.LUNs {
-		dev, err := s.find(l)
+		dev, gone, err := s.find(l)
 		if err != nil {
 			return nil, err
 		}
-		d := device{name: l.Name, what: "LUN " + l.Name, gone: l.gone()}
-		if dev != "" {
+		d := device{name: l.Name, what: "LUN " + l.Name, gone: gone}
+		if gone == nil {
 			d.path = "/dev/" + dev
 		}
 		out = append(out, d)
@@ -194,7 +173,7 @@ func (s *lunKind) devices() ([]device, error) {
 
 func (s *lunKind) reachable() bool {
 	for _, l := range s.cfg.LUNs {
-		if dev, err := s.find(l); err == nil && (dev == "" || s.paths(dev) == 0) {
+		if dev, gone, err := s.find(l); err == nil && (gone != nil || s.paths(dev) == 0) {
 			return false
 		}
 	}

@@ -103,9 +103,11 @@ func (s *mdKind) devices() ([]device, error) {
 	}
 	var out []device
 	for _, want := range s.cfg.Arrays {
-		d := device{name: want.Name, what: "array " + want.Name, gone: "array " + want.Name + " is not assembled"}
+		d := device{name: want.Name, what: "array " + want.Name}
 		if a, ok := all[md.Hex(want.UUID)]; ok {
 			d.path = "/dev/" + a.Dev
+		} else {
+			d.gone = fmt.Errorf("array %s is not assembled", want.Name)
 		}
 		out = append(out, d)
 	}

@@ -7,21 +7,23 @@ const metadata = `<?xml version="1.0"?>
 <version>1.0</version>
 
 <longdesc lang="en">
-Runs one service of a Mortar brick as a whole: assembles its md arrays, takes
-ownership of its LVM volume group by system ID and activates the volume,
-mounts the XFS file system, moves the NFS server's recovery state
-(/var/lib/nfs) to the volume, exports, starts the kernel NFS server with its
-daemons, brings the service address up, announces it, wakes the connections of
-the clients and notifies NFSv3 clients that held locks. Stopping does the
-opposite, the address first.
+Runs one service of a Mortar brick as a whole. It brings the storage up: it
+assembles md arrays, or sees that LUNs are there as designed, takes ownership of
+the LVM volume group by system ID, activates it, and starts its cache of SSDs.
+
+On it runs an NFS export tree: the agent mounts the XFS file system, moves the NFS
+server's recovery state (/var/lib/nfs) to the volume, exports, starts the kernel
+NFS server with its daemons, brings the service address up, announces it, wakes
+the connections of the clients and notifies NFSv3 clients that held locks. Or it
+mounts targets of Lustre. Stopping does the opposite, the address first.
 
 Not cloneable. Fencing must be enabled: none of these parts keeps a second
 server from writing.
 
-OCF_CHECK_LEVEL 10 makes a monitor also write and read a file on the volume
-past all caches.
+OCF_CHECK_LEVEL 10 makes a monitor also write and read a file on the volume, or
+read each target's device, past all caches.
 </longdesc>
-<shortdesc lang="en">A service of a Mortar storage brick: arrays, volume, file system, NFS, address</shortdesc>
+<shortdesc lang="en">A service of a Mortar storage brick: storage, and NFS exports with an address or targets of Lustre</shortdesc>
 
 <parameters>
 <parameter name="config" unique="1" required="1">

@@ -92,46 +92,6 @@ func testStartStopIn(t *testing.T, cfg func() *Config) {
 	}
 }
 
-// Whatever change of a start fails, the start says so, a stop cleans up, and
-// the next start works.
-func TestStartFailsAtEveryChange(t *testing.T) { flavours(t, testStartFailsAtEveryChangeIn) }
-
-func testStartFailsAtEveryChangeIn(t *testing.T, cfg func() *Config) {
-	probe := newShared(t).hosts["nfs1"]
-	if err := probe.service(cfg()).start(context.Background()); err != nil {
-		t.Fatal(err)
-	}
-	for i := 1; i <= len(probe.changes); i++ {
-		t.Run(fmt.Sprintf("%02d %s", i, probe.changes[i-1]), func(t *testing.T) {
-			h := newShared(t).hosts["nfs1"]
-			s := h.service(cfg())
-			ctx := context.Background()
-			h.failAt = i
-			err := s.start(ctx)
-			costsTime := slices.ContainsFunc([]string{"tickle_tcp", "start sm-notify", "nlm_", "4.2 256", "udev", "held-", "sync_speed_max", "link /dev/mapper", "routes", "reserve "},
-				func(what string) bool { return strings.Contains(probe.changes[i-1], what) })
-			if err == nil && !costsTime {
-				t.Fatalf("the start did not notice that %q failed", probe.changes[i-1])
-			}
-			if err != nil {
-				if st, _ := s.check(); st == running && probe.changes[i-1] != "announce" {
-					t.Error("failed, and still running")
-				}
-			}
-			if err := s.stop(ctx); err != nil {
-				t.Fatal(err)
-			}
-			if l := h.left(); l != "" {
-				t.Fatalf("left after stop: %s", l)
-			}
-			if err := s.start(ctx); err != nil {
-				t.Fatal(err)
-			}
-			mustState(t, s, running)
-		})
-	}
-}
-
 // An agent that was killed has left udev and resync held: the next action lets it go.
 func TestReleased(t *testing.T) {
 	for name, act := range map[string]func(*service) error{
@@ -152,42 +112,6 @@ func TestReleased(t *testing.T) {
 			act(s) // half there: a monitor fails, as it should
 			if h.held || h.slow {
 				t.Error("udev or resync is still held")
-			}
-		})
-	}
-}
-
-// Whatever change of a stop fails, the stop says so, and the next one works.
-func TestStopFailsAtEveryChange(t *testing.T) { flavours(t, testStopFailsAtEveryChangeIn) }
-
-func testStopFailsAtEveryChangeIn(t *testing.T, cfg func() *Config) {
-	ctx := context.Background()
-	probe := newShared(t).hosts["nfs1"]
-	s := probe.service(cfg())
-	if err := s.start(ctx); err != nil {
-		t.Fatal(err)
-	}
-	n := len(probe.changes)
-	if err := s.stop(ctx); err != nil {
-		t.Fatal(err)
-	}
-	for i := n + 1; i <= len(probe.changes); i++ {
-		t.Run(fmt.Sprintf("%02d %s", i, probe.changes[i-1]), func(t *testing.T) {
-			h := newShared(t).hosts["nfs1"]
-			s := h.service(cfg())
-			if err := s.start(ctx); err != nil {
-				t.Fatal(err)
-			}
-			h.failAt = i
-			err := s.stop(ctx)
-			if err == nil && h.left() != "" {
-				t.Fatalf("stop succeeded but left %s", h.left())
-			}
-			if err := s.stop(ctx); err != nil {
-				t.Fatal(err)
-			}
-			if l := h.left(); l != "" {
-				t.Fatalf("left after second stop: %s", l)
 			}
 		})
 	}
@@ -273,11 +197,6 @@ func TestRefusals(t *testing.T) {
 		want      string
 		untouched bool // nothing at all was changed
 	}{
-		"three members missing": {func(s *shared, _ *fakeHost, _ *Config) {
-			for i := range 3 {
-				s.disks[fmt.Sprintf("/dev/mapper/d%d", i)].gone = true
-			}
-		}, "3 of 6 members are missing, more than RAID 6 can lose", true},
 		"no member": {func(s *shared, _ *fakeHost, _ *Config) {
 			for _, d := range s.disks {
 				d.gone = true
@@ -288,27 +207,11 @@ func TestRefusals(t *testing.T) {
 			s.disks["/dev/mapper/d1"].events = 50
 			s.disks["/dev/mapper/d2"].events = 50
 		}, "3 of 6 members are missing", true},
-		"dirty and degraded": {func(s *shared, _ *fakeHost, _ *Config) {
-			for _, d := range s.disks {
-				d.dirty = true
-			}
-			s.disks["/dev/mapper/d0"].gone = true
-		}, "was being written when its server died", true},
-		"disk of another array": {func(s *shared, _ *fakeHost, _ *Config) {
-			for i := range 3 {
-				s.disks[fmt.Sprintf("/dev/mapper/d%d", i)].uuid = strings.Repeat("ab", 16)
-			}
-		}, "belongs to another array", true},
-		"stranger owns the volume group": {func(s *shared, _ *fakeHost, _ *Config) { s.owner = "backup-host" }, `owned by "backup-host", which is no node`, false},
-		"apply builds it":                {func(s *shared, _ *fakeHost, _ *Config) { s.owner = "at-rest-building" }, "volume group vg-a is under construction", false},
-		"another volume group":           {func(s *shared, _ *fakeHost, _ *Config) { s.vg = "other" }, "carries volume group other, not vg-a", false},
-		"another file system":            {func(s *shared, _ *fakeHost, _ *Config) { s.fsUUID = strings.Repeat("00", 16) }, "has UUID", false},
-		"something on the mount point": {func(_ *shared, h *fakeHost, _ *Config) {
-			h.mounts = append(h.mounts, linux.Mount{Dev: "8:2", Root: "/", Target: "/srv/home", Options: []string{"rw"}, Type: "ext4", Source: "/dev/sdb1", Super: []string{"rw"}})
-		}, "/dev/sdb1 (ext4) is mounted on /srv/home already", false},
-		"not a node":          {func(_ *shared, h *fakeHost, c *Config) { delete(c.Nodes, h.name) }, "is not in the config's nodes", true},
-		"no rpcbind":          {func(_ *shared, h *fakeHost, _ *Config) { delete(h.files, "/run/rpcbind.sock") }, "rpcbind does not run", false},
-		"nfsdcld never ready": {func(_ *shared, h *fakeHost, _ *Config) { h.cldLate = 100 }, "could not reclaim their locks", false},
+		"apply builds it":      {func(s *shared, _ *fakeHost, _ *Config) { s.owner = "at-rest-building" }, "volume group vg-a is under construction", false},
+		"another volume group": {func(s *shared, _ *fakeHost, _ *Config) { s.vg = "other" }, "carries volume group other, not vg-a", false},
+		"not a node":           {func(_ *shared, h *fakeHost, c *Config) { delete(c.Nodes, h.name) }, "is not in the config's nodes", true},
+		"no rpcbind":           {func(_ *shared, h *fakeHost, _ *Config) { delete(h.files, "/run/rpcbind.sock") }, "rpcbind does not run", false},
+		"nfsdcld never ready":  {func(_ *shared, h *fakeHost, _ *Config) { h.cldLate = 100 }, "could not reclaim their locks", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			sh := newShared(t)
@@ -416,24 +319,6 @@ func TestDegradedStarts(t *testing.T) {
 	}
 	if v := h.files["/sys/module/md_mod/parameters/start_dirty_degraded"]; v != "0\n" {
 		t.Errorf("start_dirty_degraded is left at %q", v)
-	}
-}
-
-// On a host that has just booted, disks may come late.
-func TestLateMembers(t *testing.T) {
-	sh := newShared(t)
-	h := sh.hosts["nfs1"]
-	h.uptime = "30.5 1.0"
-	late := sh.disks["/dev/mapper/d0"]
-	late.gone = true
-	s := h.service(testConfig())
-	begin := h.clock
-	s.k = &lateDisk{h, func() { late.gone = h.clock.Sub(begin) < 5*time.Second }}
-	if err := s.start(context.Background()); err != nil {
-		t.Fatal(err)
-	}
-	if h.degr != 0 {
-		t.Error("started without the member that was late")
 	}
 }
 
@@ -668,43 +553,6 @@ type fakeDeadline struct {
 }
 
 func (d fakeDeadline) Deadline() (time.Time, bool) { return d.end, true }
-
-// A server that was taken for fenced and was not: its partner has the volume.
-// What it holds in memory must not reach the disks, so it resets itself.
-func TestTaken(t *testing.T) { flavours(t, testTakenIn) }
-
-func testTakenIn(t *testing.T, cfg func() *Config) {
-	for name, do := range map[string]func(*service) error{
-		"monitor": func(s *service) error { _, err := s.monitor(context.Background()); return err },
-		"stop":    func(s *service) error { return s.stop(context.Background()) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			sh := newShared(t)
-			h := sh.hosts["nfs1"]
-			s := h.service(cfg())
-			if err := s.start(context.Background()); err != nil {
-				t.Fatal(err)
-			}
-			sh.owner = "nfs2"
-			n := len(h.changes)
-			err := do(s)
-			if err == nil || !strings.Contains(err.Error(), `taken by "nfs2"`) {
-				t.Fatal(err)
-			}
-			got := h.changes[n:]
-			if len(got) != 2 || !strings.HasPrefix(got[0], "poke /dev/kmsg <0>mortar: ") || got[1] != "poke /proc/sysrq-trigger b" {
-				t.Errorf("changes %q", got)
-			}
-		})
-	}
-	// One that is not active, as after a boot, stays.
-	sh := newShared(t)
-	h := sh.hosts["nfs1"]
-	sh.owner = "nfs2"
-	if err := h.service(cfg()).stop(context.Background()); err != nil || len(h.changes) > 0 {
-		t.Errorf("%v, changes %q", err, h.changes)
-	}
-}
 
 func TestMonitorFinds(t *testing.T) { flavours(t, testMonitorFindsIn) }
 

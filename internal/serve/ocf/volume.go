@@ -84,7 +84,7 @@ func (s *service) bare(volume string) (device, error) {
 func (s *service) on(volume string) (dev, devno string, err error) {
 	if s.cfg.VG == "" {
 		d, err := s.bare(volume)
-		if err != nil || d.path == "" {
+		if err != nil || d.gone != nil {
 			return "", "", err
 		}
 		dev = path.Base(d.path)
@@ -147,12 +147,23 @@ func (s *service) volumeState() (state, error) {
 		}
 	}
 	switch {
-	case up == 0:
+	case up == 0 && !s.others(names):
 		return stopped, nil
 	case faults != nil:
 		return broken, faults
 	}
 	return running, nil
+}
+
+// others says whether any logical volume of the volume group is active.
+func (s *service) others(blocks []string) bool {
+	return slices.ContainsFunc(blocks, func(n string) bool {
+		if !strings.HasPrefix(n, "dm-") {
+			return false
+		}
+		lv, ok := strings.CutPrefix(s.line("/sys/block/"+n+"/dm/name"), dmName(s.cfg.VG, ""))
+		return ok && !strings.HasPrefix(lv, "-") // the next dash is part of another group's name
+	})
 }
 
 // owner reads which server owns the storage: from the newest metadata on the
@@ -169,8 +180,8 @@ func (s *service) owner() (string, error) {
 	var best *vgMeta
 	var errs []error
 	for _, d := range devices {
-		if d.path == "" {
-			return "", errors.New(d.gone)
+		if d.gone != nil {
+			return "", d.gone
 		}
 		m, err := readVGMeta(func(off int64, n int) ([]byte, error) { return s.k.ReadBlocks(d.path, off, n) })
 		if err != nil {
@@ -288,7 +299,7 @@ func (s *service) lvm(ctx context.Context, devices []device, former string, argv
 	}
 	cmd := []string{"lvm", argv[0], "--config", local}
 	for _, d := range devices {
-		if d.path != "" {
+		if d.gone == nil {
 			cmd = append(cmd, "--devices", d.path)
 		}
 	}
@@ -301,7 +312,7 @@ func (s *service) stopVolume(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if !slices.ContainsFunc(devices, func(d device) bool { return d.path != "" }) {
+	if !slices.ContainsFunc(devices, func(d device) bool { return d.gone == nil }) {
 		return nil
 	}
 	if err := s.dropCache(ctx); err != nil {

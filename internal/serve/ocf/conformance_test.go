@@ -1,0 +1,560 @@
+package ocf
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mortarhpc/mortar/internal/base/linux"
+)
+
+// Every storage kind and every service kind pass the same cases against the
+// model of two servers.
+
+// storageSpecimen is a storage kind in one of its forms.
+type storageSpecimen struct {
+	name string
+	put  func(*Config, *shared)
+	// What happens to a device before a start, and what the start says: nothing
+	// was changed then.
+	missing, foreign, wrong mishap
+	late                    func(sh *shared, gone bool) // a device that comes late
+	stranger                mishap                      // somebody else has the storage
+	broken                  []mishap                    // while the service runs
+	taken                   func(sh *shared, by string) // the other server takes it
+	rest                    func(*shared) string        // who has it after a stop
+}
+
+// mishap is something that goes wrong, and what the agent says.
+type mishap struct {
+	name string
+	do   func(*shared, *fakeHost)
+	want string
+}
+
+// serviceSpecimen is a service kind in one of its forms.
+type serviceSpecimen struct {
+	name string
+	put  func(*Config, *shared) // on the storage that is there
+	bare bool                   // needs no volume group
+	// Before a start: the file system or target is not the one wanted, its volume
+	// is not there, its mount point is in use, the other server has it.
+	foreign, missing, occupied mishap
+	elsewhere                  string
+	broken                     []mishap // while the service runs
+}
+
+func withDisks(c *Config, _ *shared) {
+	c.MDStorage = testConfig().MDStorage
+	c.VolumeGroup = VolumeGroup{VG: "vg-a", SystemID: "at-rest"}
+}
+
+func withLUNs(c *Config, sh *shared) {
+	clear(sh.disks)
+	c.LUNStorage = &LUNStorage{}
+	for i := range 2 {
+		l := LUN{Name: fmt.Sprintf("array-l%d", i), WWID: fmt.Sprintf("3600c0ff00000000%d", i), Size: 1 << 40, Paths: 2}
+		c.LUNs = append(c.LUNs, l)
+		sh.luns = append(sh.luns, &fakeLUN{name: l.Name, wwid: l.WWID, size: l.Size, paths: 4})
+	}
+	c.VolumeGroup = VolumeGroup{VG: "vg-a", SystemID: "at-rest"}
+}
+
+func withBareLUNs(c *Config, sh *shared) {
+	withLUNs(c, sh)
+	c.VolumeGroup, c.Reservations = VolumeGroup{}, true
+}
+
+// cached puts a cache in front.
+func cached(put func(*Config, *shared)) func(*Config, *shared) {
+	return func(c *Config, sh *shared) {
+		put(c, sh)
+		c.Cache = "/etc/mortar/cache-home.json"
+	}
+}
+
+func ownedBy(sh *shared, by string) { sh.owner = by }
+func heldBy(sh *shared, by string)  { sh.holder = by }
+
+var (
+	lunMissing = mishap{"", func(sh *shared, _ *fakeHost) { sh.luns[0].gone = true }, "no multipath map has WWID 3600c0ff000000000"}
+	lunForeign = mishap{"", func(sh *shared, _ *fakeHost) { sh.luns[0].wwid = "3600c0ff0ffffffff" }, `the map of that name is "mpath-3600c0ff0ffffffff"`}
+	lunWrong   = mishap{"", func(sh *shared, _ *fakeHost) { sh.luns[0].size-- }, "not 1099511627776 as designed"}
+	lunBroken  = []mishap{
+		{"LUN gone", func(sh *shared, _ *fakeHost) { sh.luns[0].gone = true }, "no multipath map has WWID"},
+		{"LUN of another size", func(sh *shared, _ *fakeHost) { sh.luns[0].size *= 2 }, "not 1099511627776 as designed"},
+	}
+	mdMissing = mishap{"", func(sh *shared, _ *fakeHost) {
+		for i := range 3 {
+			sh.disks[fmt.Sprintf("/dev/mapper/d%d", i)].gone = true
+		}
+	}, "3 of 6 members are missing, more than RAID 6 can lose"}
+	mdForeign = mishap{"", func(sh *shared, _ *fakeHost) {
+		for i := range 3 {
+			sh.disks[fmt.Sprintf("/dev/mapper/d%d", i)].uuid = strings.Repeat("ab", 16)
+		}
+	}, "belongs to another array"}
+	mdWrong = mishap{"", func(sh *shared, _ *fakeHost) {
+		for _, d := range sh.disks {
+			d.dirty = true
+		}
+		sh.disks["/dev/mapper/d0"].gone = true
+	}, "was being written when its server died"}
+	mdBroken   = []mishap{{"array failed", func(_ *shared, h *fakeHost) { h.degr = 3 }, "lacks 3 of 6 members"}}
+	vgStranger = mishap{"", func(sh *shared, _ *fakeHost) { sh.owner = "backup-host" }, `owned by "backup-host", which is no node`}
+	vgOwner    = func(sh *shared) string { return sh.owner }
+	diskLate   = func(sh *shared, gone bool) { sh.disks["/dev/mapper/d0"].gone = gone }
+	lunLate    = func(sh *shared, gone bool) { sh.luns[0].gone = gone }
+)
+
+var storageSpecimens = []storageSpecimen{
+	{"md", withDisks, mdMissing, mdForeign, mdWrong, diskLate, vgStranger, mdBroken, ownedBy, vgOwner},
+	{"md with cache", cached(withDisks), mdMissing, mdForeign, mdWrong, diskLate, vgStranger, append(slices.Clone(mdBroken),
+		mishap{"cache down", func(_ *shared, h *fakeHost) { h.cached = false }, "cache is stopped"}), ownedBy, vgOwner},
+	{"LUNs", withLUNs, lunMissing, lunForeign, lunWrong, lunLate, vgStranger, lunBroken, ownedBy, vgOwner},
+	{"LUNs with cache", cached(withLUNs), lunMissing, lunForeign, lunWrong, lunLate, vgStranger, lunBroken, ownedBy, vgOwner},
+	{"bare LUNs", withBareLUNs, lunMissing, lunForeign, lunWrong, lunLate,
+		mishap{"", func(sh *shared, _ *fakeHost) { sh.holder = "backup-host" }, `reserved for "backup-host", which is no node`},
+		lunBroken, heldBy, func(sh *shared) string { return "at-rest" + sh.holder }},
+}
+
+// withNFS serves an export tree from the storage.
+func withNFS(c *Config, sh *shared) {
+	c.NFSService = testConfig().NFSService
+	sh.fs = "dm-7"
+	switch {
+	case c.Cache != "":
+		sh.fs = "dm-9"
+	case c.VG == "":
+		sh.fs, sh.lvs, c.LUNs = "dm-20", nil, c.LUNs[:1]
+		sh.luns = sh.luns[:1]
+	}
+	if c.VG != "" {
+		c.LV = "data"
+	}
+}
+
+// withTargets serves an MGS and an MDT from a volume group, or two OSTs.
+func withTargets(c *Config, sh *shared) {
+	sh.fs = ""
+	if c.VG == "" {
+		sh.lvs, sh.labels = nil, map[string]string{"dm-20": "testfs-OST0000", "dm-21": "testfs:OST0001"}
+		c.LustreService = &LustreService{FSName: "testfs", Targets: []Target{
+			{Kind: "ost", Volume: "array-l0", MountPoint: "/lustre/ost0"},
+			{Kind: "ost", Index: 1, Volume: "array-l1", MountPoint: "/lustre/ost1", MountOpts: []string{"md_stripe_cache_size=512"}},
+		}}
+		return
+	}
+	sh.lvs, sh.labels = []string{"mgt", "mdt0000"}, map[string]string{"dm-7": "MGS", "dm-8": "testfs-MDT0000"}
+	c.LustreService = &LustreService{FSName: "testfs", Targets: []Target{
+		{Kind: "mgs", Volume: "mgt", MountPoint: "/lustre/mgs"}, {Kind: "mdt", Volume: "mdt0000", MountPoint: "/lustre/mdt0"},
+	}}
+}
+
+func inNamespace(put func(*Config, *shared)) func(*Config, *shared) {
+	return func(c *Config, sh *shared) {
+		put(c, sh)
+		c.Namespace = "mortar-home"
+	}
+}
+
+// occupy mounts something where the service mounts.
+func occupy(target string) func(*shared, *fakeHost) {
+	return func(_ *shared, h *fakeHost) {
+		h.mounts = append(h.mounts, linux.Mount{Dev: "8:2", Root: "/", Target: target, Options: []string{"rw"}, Type: "ext4", Source: "/dev/sdb1", Super: []string{"rw"}})
+	}
+}
+
+var (
+	nfsForeign  = mishap{"", func(sh *shared, _ *fakeHost) { sh.fsUUID = strings.Repeat("00", 16) }, "has UUID"}
+	noVolume    = mishap{"", func(sh *shared, _ *fakeHost) { sh.lvs[len(sh.lvs)-1] = "other" }, "vg-a/"}
+	nfsOccupied = mishap{"", occupy("/srv/home"), "/dev/sdb1 (ext4) is mounted on /srv/home already"}
+	nfsBroken   = []mishap{
+		{"read-only", func(_ *shared, h *fakeHost) { h.readonly = true }, "read-only"},
+		{"nfsd gone", func(_ *shared, h *fakeHost) { h.nfsd = 0 }, "nfsd does not run"},
+		{"address gone", func(_ *shared, h *fakeHost) { clear(h.spaceAddrs); delete(h.addrs, testConfig().prefix()) }, "address is stopped"},
+	}
+	lustreBroken = []mishap{
+		{"unhealthy", func(_ *shared, h *fakeHost) { h.sick = true }, "NOT HEALTHY"},
+		{"a target unmounted", func(_ *shared, h *fakeHost) {
+			h.mounts = slices.DeleteFunc(h.mounts, func(m linux.Mount) bool {
+				return m.Type == "lustre" && m.Target != "/lustre/mgs" && m.Target != "/lustre/ost0"
+			})
+		}, "is stopped"},
+	}
+)
+
+var serviceSpecimens = []serviceSpecimen{
+	{"NFS", withNFS, true, nfsForeign, noVolume, nfsOccupied, "seems to run elsewhere", nfsBroken},
+	{"NFS in a namespace", inNamespace(withNFS), true, nfsForeign, noVolume, nfsOccupied, "seems to run elsewhere", nfsBroken},
+	{"Lustre", withTargets, true,
+		mishap{"", func(sh *shared, _ *fakeHost) { sh.labels["dm-7"], sh.labels["dm-8"] = "MGS", "other-MDT0000" }, `its target is "other-MDT0000", not testfs-MDT0000`},
+		noVolume, mishap{"", occupy("/lustre/mdt0"), "/dev/sdb1 (ext4) is mounted on /lustre/mdt0 already"}, "MMP", lustreBroken},
+}
+
+// brick is a service kind on a storage kind, on two new servers.
+func brick(t *testing.T, on storageSpecimen, serve serviceSpecimen) (*shared, *Config) {
+	t.Helper()
+	sh := newShared(t)
+	c := &Config{Service: "home", Nodes: map[string]string{"nfs1": "10.0.0.1", "nfs2": "10.0.0.2"}}
+	on.put(c, sh)
+	serve.put(c, sh)
+	// As it is written and read.
+	src, err := json.Marshal(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err = Parse("c.json", src)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sh, c
+}
+
+func TestStorageKinds(t *testing.T) {
+	nfs := serviceSpecimens[0]
+	for _, on := range storageSpecimens {
+		t.Run(on.name, func(t *testing.T) {
+			ctx := t.Context()
+			lifecycle(t, on, nfs)
+			for name, m := range map[string]mishap{"missing": on.missing, "foreign": on.foreign, "wrong": on.wrong} {
+				t.Run(name, func(t *testing.T) {
+					sh, c := brick(t, on, nfs)
+					refuses(t, sh, c, m)
+					if n := sh.hosts["nfs1"].changes; len(n) > 0 {
+						t.Errorf("changed before it refused: %q", n)
+					}
+				})
+			}
+			t.Run("somebody else has it", func(t *testing.T) {
+				sh, c := brick(t, on, nfs)
+				refuses(t, sh, c, on.stranger)
+			})
+			t.Run("late", func(t *testing.T) {
+				sh, c := brick(t, on, nfs)
+				h := sh.hosts["nfs1"]
+				h.uptime = "30.5 1.0"
+				on.late(sh, true)
+				s := h.service(c)
+				begin := h.clock
+				s.k = &lateDisk{h, func() { on.late(sh, h.clock.Sub(begin) < 5*time.Second) }}
+				if err := s.start(ctx); err != nil || h.degr > 0 {
+					t.Errorf("%v, degraded by %d", err, h.degr)
+				}
+			})
+			for _, m := range on.broken {
+				t.Run(m.name, func(t *testing.T) { monitorFinds(t, on, nfs, m) })
+			}
+			for name, do := range map[string]func(*service) error{
+				"taken, monitor": func(s *service) error { _, err := s.monitor(ctx); return err },
+				"taken, stop":    func(s *service) error { return s.stop(ctx) },
+			} {
+				t.Run(name, func(t *testing.T) {
+					sh, c := brick(t, on, nfs)
+					h := sh.hosts["nfs1"]
+					s := h.service(c)
+					if err := s.start(ctx); err != nil {
+						t.Fatal(err)
+					}
+					on.taken(sh, "nfs2")
+					n := len(h.changes)
+					err := do(s)
+					if got := h.changes[n:]; err == nil || !strings.Contains(err.Error(), `taken by "nfs2"`) || len(got) != 2 || got[1] != "poke /proc/sysrq-trigger b" {
+						t.Errorf("%v, changes %q", err, got)
+					}
+				})
+			}
+			t.Run("paths", func(t *testing.T) {
+				sh, c := brick(t, on, nfs)
+				h := sh.hosts["nfs1"]
+				s := h.service(c)
+				h.cabled(true)
+				if err := s.start(ctx); err != nil || !s.storage.reachable() || !s.up() {
+					t.Fatalf("%v, reachable %v, up %v", err, s.storage.reachable(), s.up())
+				}
+				h.cabled(false)
+				for _, l := range sh.luns {
+					l.paths = 0
+				}
+				if s.storage.reachable() {
+					t.Error("reachable without a path")
+				}
+				if err := s.stop(ctx); err != nil || s.up() {
+					t.Errorf("stopped: %v, up %v", err, s.up())
+				}
+			})
+		})
+	}
+}
+
+func TestServiceKinds(t *testing.T) {
+	for _, serve := range serviceSpecimens {
+		t.Run(serve.name, func(t *testing.T) {
+			for _, on := range storageSpecimens {
+				if c := new(Config); on.name != storageSpecimens[0].name && !strings.Contains(on.name, "cache") { // those are in TestStorageKinds
+					on.put(c, newShared(t))
+					if c.VG != "" || serve.bare {
+						t.Run(on.name, func(t *testing.T) { lifecycle(t, on, serve) })
+					}
+				}
+			}
+			on := storageSpecimens[2] // LUNs are there all the time: no array is written by two servers
+			for name, m := range map[string]mishap{"foreign": serve.foreign, "missing": serve.missing, "occupied": serve.occupied} {
+				t.Run(name, func(t *testing.T) {
+					sh, c := brick(t, on, serve)
+					refuses(t, sh, c, m)
+				})
+			}
+			t.Run("elsewhere", func(t *testing.T) {
+				sh, c := brick(t, on, serve)
+				if err := sh.hosts["nfs1"].service(c).start(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				refuses(t, sh, c, mishap{want: serve.elsewhere}, "nfs2")
+			})
+			for _, m := range serve.broken {
+				t.Run(m.name, func(t *testing.T) { monitorFinds(t, on, serve, m) })
+			}
+		})
+	}
+}
+
+// refuses starts a service after a mishap: nothing of it may be mounted, and a
+// stop cleans up.
+func refuses(t *testing.T, sh *shared, c *Config, m mishap, on ...string) {
+	t.Helper()
+	h := sh.hosts[append(on, "nfs1")[0]]
+	if m.do != nil {
+		m.do(sh, h)
+	}
+	s := h.service(c)
+	if err := s.start(t.Context()); err == nil || !strings.Contains(err.Error(), m.want) {
+		t.Fatalf("error %v, want %q", err, m.want)
+	}
+	if st, _ := s.check(); st == running {
+		t.Error("it runs")
+	}
+	if err := s.stop(t.Context()); err != nil || h.left() != "" {
+		t.Errorf("stop: %v, left %q", err, h.left())
+	}
+}
+
+func monitorFinds(t *testing.T, on storageSpecimen, serve serviceSpecimen, m mishap) {
+	sh, c := brick(t, on, serve)
+	h := sh.hosts["nfs1"]
+	s := h.service(c)
+	if err := s.start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	m.do(sh, h)
+	if st, err := s.monitor(t.Context()); st != broken || err == nil || !strings.Contains(err.Error(), m.want) {
+		t.Errorf("state %d, error %v, want %q", st, err, m.want)
+	}
+}
+
+// lifecycle starts, watches, moves and stops a service, and does so with each
+// change of it failing.
+func lifecycle(t *testing.T, on storageSpecimen, serve serviceSpecimen) {
+	ctx := t.Context()
+	start := func(t *testing.T) (*shared, *service, *fakeHost) {
+		t.Helper()
+		sh, c := brick(t, on, serve)
+		h := sh.hosts["nfs1"]
+		s := h.service(c)
+		mustState(t, s, stopped)
+		if err := s.start(ctx); err != nil {
+			t.Fatal(err)
+		}
+		mustState(t, s, running)
+		return sh, s, h
+	}
+	var up, down []string // the changes of a start and of a stop
+	t.Run("start and stop", func(t *testing.T) {
+		sh, s, h := start(t)
+		up = slices.Clone(h.changes)
+		if st, err := s.monitor(ctx); st != running || err != nil {
+			t.Fatal(st, err)
+		}
+		n := len(h.changes)
+		if err := s.start(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if st, err := s.monitor(ctx); st != running || err != nil || len(h.changes) != n {
+			t.Errorf("again: %d, %v, changes %q", st, err, h.changes[n:])
+		}
+		if err := s.stop(ctx); err != nil {
+			t.Fatal(err)
+		}
+		down = slices.Clone(h.changes[n:])
+		mustState(t, s, stopped)
+		if l := h.left(); l != "" || on.rest(sh) != "at-rest" {
+			t.Errorf("left %q, owner %q", l, on.rest(sh))
+		}
+		n = len(h.changes)
+		if err := s.stop(ctx); err != nil || len(h.changes) != n {
+			t.Errorf("again: %v, changes %q", err, h.changes[n:])
+		}
+	})
+	t.Run("take-over", func(t *testing.T) {
+		sh, s, h := start(t)
+		other := sh.hosts["nfs2"]
+		so := other.service(s.cfg)
+		mustState(t, so, stopped)
+		h.crash()
+		if err := so.start(ctx); err != nil {
+			t.Fatal(err)
+		}
+		mustState(t, so, running)
+		h.boot()
+		mustState(t, s, stopped)
+		if err := s.stop(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if err := so.stop(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.start(ctx); err != nil {
+			t.Fatal(err)
+		}
+	})
+	for i, what := range up {
+		t.Run(fmt.Sprintf("start fails at %02d %s", i+1, what), func(t *testing.T) { startFailsAt(t, on, serve, i+1, what) })
+	}
+	for i, what := range down {
+		t.Run(fmt.Sprintf("stop fails at %02d %s", i+1, what), func(t *testing.T) {
+			_, s, h := start(t)
+			if _, err := s.monitor(ctx); err != nil {
+				t.Fatal(err)
+			}
+			h.failAt = len(h.changes) + i + 1
+			if err := s.stop(ctx); err == nil && h.left() != "" {
+				t.Fatalf("the stop succeeded but left %s", h.left())
+			}
+			if err := s.stop(ctx); err != nil || h.left() != "" {
+				t.Errorf("second stop: %v, left %q", err, h.left())
+			}
+		})
+	}
+}
+
+// Whatever change of a start fails, the start says so, a stop cleans up, and
+// the next start works.
+func startFailsAt(t *testing.T, on storageSpecimen, serve serviceSpecimen, i int, what string) {
+	sh, c := brick(t, on, serve)
+	h := sh.hosts["nfs1"]
+	s := h.service(c)
+	ctx := t.Context()
+	h.failAt = i
+	err := s.start(ctx)
+	costsTime := slices.ContainsFunc([]string{"tickle_tcp", "start sm-notify", "nlm_", "4.2 256", "udev", "held-", "sync_speed_max", "link /dev/mapper", "routes", "reserve /"},
+		func(x string) bool { return strings.Contains(what, x) })
+	if err == nil && !costsTime {
+		t.Fatalf("the start did not notice that %q failed", what)
+	}
+	if st, _ := s.check(); err != nil && st == running && what != "announce" {
+		t.Error("failed, and still running")
+	}
+	if err := s.stop(ctx); err != nil || h.left() != "" {
+		t.Fatalf("stop: %v, left %q", err, h.left())
+	}
+	if err := s.start(ctx); err != nil {
+		t.Fatal(err)
+	}
+	mustState(t, s, running)
+}
+
+// A target is mounted by its own name, and found by its device whatever name the
+// kernel shows.
+func TestTargetUnderAnotherName(t *testing.T) {
+	sh, c := brick(t, storageSpecimens[0], serviceSpecimens[2])
+	h := sh.hosts["nfs1"]
+	s := h.service(c)
+	if err := s.start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Contains(h.changes, "mount -t lustre /dev/mapper/vg--a-mdt0000 /lustre/mdt0") {
+		t.Errorf("%q", h.changes)
+	}
+	// Another target of Lustre where this one belongs.
+	for i := range h.mounts {
+		if h.mounts[i].Target == "/lustre/mdt0" {
+			h.mounts[i].Source = "/dev/mapper/vg--a-mgt"
+		}
+	}
+	if st, err := s.check(); st != broken || !strings.Contains(err.Error(), "instead of volume vg-a/mdt0000") {
+		t.Errorf("state %d, %v", st, err)
+	}
+}
+
+func TestTargetIsJudged(t *testing.T) {
+	for name, c := range map[string]struct {
+		kind, label string
+		noMMP       bool
+		want        string
+	}{
+		"registered":      {"ost", "testfs-OST000a", false, ""},
+		"never":           {"ost", "testfs:OST000a", false, ""},
+		"to be rewritten": {"ost", "testfs=OST000a", false, ""},
+		"without logs":    {"ost", "testfs+OST000a", false, ""},
+		"another index":   {"ost", "testfs-OST000b", false, `"testfs-OST000b", not testfs-OST000a`},
+		"another system":  {"ost", "testf-OST000a", false, `"testf-OST000a"`},
+		"an MDT":          {"ost", "testfs-MDT000a", false, `"testfs-MDT000a"`},
+		"no name":         {"ost", "", false, "without a name"},
+		"no MMP":          {"ost", "testfs-OST000a", true, "no multiple mount protection"},
+	} {
+		sh := newShared(t)
+		sh.labels, sh.noMMP = map[string]string{"dm-7": c.label}, c.noMMP
+		h := sh.hosts["nfs1"]
+		h.active = true
+		b, err := h.ReadBlocks("/dev/dm-7", 0, 4096)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = Target{Kind: c.kind, Index: 10}.judge("testfs", b)
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
+	}
+	if err := (Target{Kind: "ost"}).judge("testfs", make([]byte, 4096)); err == nil {
+		t.Error("an empty device is a target")
+	}
+}
+
+// The watcher reports a server whose targets hang.
+func TestWatcherReportsSickTargets(t *testing.T) {
+	sh, c := brick(t, storageSpecimens[0], serviceSpecimens[2])
+	h := sh.hosts["nfs1"]
+	s := h.service(c)
+	h.sick = true
+	w := h.watcher(s)
+	failed := func() bool {
+		s.kind.watch(t.Context(), w)
+		return slices.ContainsFunc(h.changes, func(c string) bool { return strings.HasPrefix(c, "crm_resource --fail") })
+	}
+	if failed() {
+		t.Error("reported where nothing is served")
+	}
+	h.sick = false
+	if err := s.start(context.Background()); err != nil || failed() {
+		t.Fatalf("healthy: %v", err)
+	}
+	h.sick = true
+	if !failed() {
+		t.Error("not reported")
+	}
+}
+
+// This build cannot reserve LUNs, so a service that needs it does not start.
+func TestReservationsAreNotBuilt(t *testing.T) {
+	sh, c := brick(t, storageSpecimens[4], serviceSpecimens[0])
+	h := sh.hosts["nfs1"]
+	s := h.service(c)
+	s.reserve = noReservations{}
+	if err := s.start(t.Context()); err == nil || !strings.Contains(err.Error(), "cannot reserve LUNs") || len(h.changes) > 0 {
+		t.Errorf("%v, changes %q", err, h.changes)
+	}
+}
