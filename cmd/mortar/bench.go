@@ -94,7 +94,7 @@ is kept), 2 refused (nothing was changed), 130 interrupted (likewise kept).`,
 	fl.StringVar(&f.scale, "scale", "1", "factor on every size of the suite, e.g. 1/256")
 	fl.StringVar(&f.clients, "clients", "", "how many clients (threads, spread over the client hosts), e.g. 1,2,4,8; default: the suite's")
 	fl.StringSliceVar(&f.tests, "tests", nil, "only these tests of the suite, e.g. sequential,random")
-	fl.StringVar(&f.engine, "engine", "mortar", "what makes the load: mortar, fio, iozone, mdtest or ior (the others must be installed on the clients)")
+	fl.StringVar(&f.engine, "engine", "mortar", "what makes the load: "+workload.BenchEngineNames()+" (the others must be installed on the clients)")
 	fl.IntVar(&f.repeat, "repeat", 0, "how often each test is done; default: as the suite says. 3 or more tell differences from chance")
 	fl.IntVar(&f.seconds, "seconds", 0, "end each phase after so many seconds, done or not; default: as the suite says")
 	fl.StringVar(&f.cold, "cold", "", "how caches are emptied: restart, drop or none; default: as the suite says")
@@ -158,10 +158,8 @@ func (f *benchFlags) options() (bench.Options, error) {
 			opt.Threads = append(opt.Threads, n)
 		}
 	}
-	switch opt.Engine {
-	case workload.EngineMortar, workload.EngineFio, workload.EngineIozone, workload.EngineMdtest, workload.EngineIOR:
-	default:
-		return bad("--engine %q: use mortar, fio, iozone, mdtest or ior", f.engine)
+	if err := opt.Engine.Check(); err != nil {
+		return bad("--%w", err)
 	}
 	switch f.cold {
 	case "", bench.ColdRestart, bench.ColdDrop, bench.ColdNone:

@@ -255,7 +255,7 @@ func (b *bench) plan() ([]*measurement, []goal) {
 		for i, op := range []string{"create", "stat", "remove"} {
 			phase := []workload.BenchPhase{workload.MDCreate, workload.MDStat, workload.MDRemove}[i]
 			all = append(all, &measurement{Name: "mdtest " + op, Unit: "thousand per second", scale: 1e3, wall: true, do: func() (sample, error) {
-				return b.phase(workload.BenchJob{Phase: phase, Branch: branch, Items: items, Engine: workload.EngineMdtest})
+				return b.phase(workload.BenchJob{Phase: phase, Branch: branch, Items: items, Engine: "mdtest"})
 			}})
 			goals = append(goals, goal{Name: "mortar " + op, Over: "mdtest " + op, Least: 1})
 		}
@@ -341,7 +341,7 @@ func (b *bench) agree(dir string, runs int, seconds float64, limit time.Duration
 		return false, err
 	}
 	defer os.RemoveAll(b.dir)
-	const mortar, fio = workload.EngineMortar, workload.EngineFio
+	const mortar, fio = workload.EngineMortar, workload.BenchEngine("fio")
 	both := func() []*arm { return []*arm{{Name: "mortar", engine: mortar}, {Name: "fio", engine: fio}} }
 	all := []*agreement{
 		{Phase: string(workload.SeqWrite), Unit: "MiB/s", Arms: both()},

@@ -202,7 +202,7 @@ func (r *runner) makeDirs(ctx context.Context) error {
 		}
 		if v, ok := f.Engines[string(r.opt.Engine)]; !ok {
 			r.cleanup(ctx)
-			return &Unfit{[]string{fmt.Sprintf("%s is not installed on client %s: install it there, or use another --engine", r.opt.Engine, l.client)}}
+			return &Unfit{[]string{fmt.Sprintf("%s is not installed on client %s: install it there (%s), or use another --engine", r.opt.Engine, l.client, r.opt.Engine.Install())}}
 		} else if v != "" {
 			r.software = append(r.software, report.Row{Name: string(r.opt.Engine) + " on " + l.client, Value: v})
 		}

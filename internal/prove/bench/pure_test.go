@@ -137,7 +137,7 @@ func TestScaledPaper(t *testing.T) {
 		{Options{Scale: 1.0 / 256}, 64, 512, 10, []int{}},
 		{Options{Scale: 1.0 / 256, Threads: []int{1, 32}}, 1, 32, 10, []int{}},
 		{Options{Scale: 1.0 / 256, Seconds: 60}, 1, 8, 60, []int{16, 32, 64, 128, 256, 512}},
-		{Options{Scale: 1.0 / 256, Engine: workload.EngineIozone}, 1, 8, 0, []int{16, 32, 64, 128, 256, 512}},
+		{Options{Scale: 1.0 / 256, Engine: "iozone"}, 1, 8, 0, []int{16, 32, 64, 128, 256, 512}},
 	} {
 		p, err := Plan(load(t, "paper", spec.NFSHA), c.opt, 1280<<20, c.mounts)
 		if err != nil {

@@ -241,13 +241,10 @@ func (s *Suite) orderKept() {
 // engineTests leaves out what the engine has no load for, and says so.
 func (r *runner) engineTests() (left string, err error) {
 	can := func(t *Test) bool {
-		switch r.opt.Engine {
-		case workload.EngineMdtest:
-			return t.metadata() && !t.shared() && !slices.ContainsFunc(t.phases(), func(p workload.BenchPhase) bool { return p == workload.Find || p == workload.MDRead })
-		case workload.EngineMortar:
-			return true
-		}
-		return !t.metadata() && t.Reread == 0
+		return !slices.ContainsFunc(t.phases(), func(p workload.BenchPhase) bool {
+			j := workload.BenchJob{Engine: r.opt.Engine, Phase: p, Layout: workload.BenchLayout(t.Layout), Shared: t.shared(), Limit: int64(t.Reread)}
+			return j.Able() != nil
+		})
 	}
 	if e := r.opt.Engine; !e.EndsByTime() {
 		if i := slices.IndexFunc(r.suite.Tests, func(t Test) bool { return can(&t) && t.Seconds > 0 }); i >= 0 {

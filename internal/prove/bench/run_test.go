@@ -287,7 +287,7 @@ func TestForeignEngine(t *testing.T) {
 		}
 	}
 	// It is not installed here: nothing is measured.
-	r, _ := Run(context.Background(), Env{Design: b.design(), Dial: b.dial, Version: "test"}, suiteOf(t, testSuite), Options{Dir: t.TempDir(), Engine: workload.EngineIOR, Tests: []string{"sequential"}})
+	r, _ := Run(context.Background(), Env{Design: b.design(), Dial: b.dial, Version: "test"}, suiteOf(t, testSuite), Options{Dir: t.TempDir(), Engine: "ior", Tests: []string{"sequential"}})
 	if r == nil {
 		t.Fatal("no run")
 	}
@@ -636,9 +636,9 @@ func TestUnfit(t *testing.T) {
 		{"too large to lay out, though ended by time", "use --scale 1/", func(_ *brick, o *Options) {
 			o.Tests, o.Threads, o.Scale, o.Seconds = []string{"random"}, []int{4000000}, 1000, 5
 		}},
-		{"engine", "no load for", func(_ *brick, o *Options) { o.Engine = workload.EngineMdtest; o.Tests = []string{"random"} }},
+		{"engine", "no load for", func(_ *brick, o *Options) { o.Engine = "mdtest"; o.Tests = []string{"random"} }},
 		{"engine without time", "cannot end a phase after a time", func(_ *brick, o *Options) {
-			o.Engine = workload.EngineIozone
+			o.Engine = "iozone"
 			o.Tests = []string{"random"}
 			o.Seconds = 5
 		}},

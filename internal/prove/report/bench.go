@@ -34,7 +34,7 @@ type BenchSummary struct {
 	Reasons []string `json:"reasons"`
 
 	Suite  string `json:"suite"`
-	Engine string `json:"engine"` // mortar, fio, iozone, mdtest or ior
+	Engine string `json:"engine"` // see workload.BenchEngine
 	Tuning string `json:"tuning"` // profile of the brick: tuned or stock
 	// Scale is the factor on the rule's sizes; 1: none, as the papers have it.
 	Scale float64 `json:"scale"`

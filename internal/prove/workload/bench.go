@@ -3,6 +3,7 @@ package workload
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -50,21 +51,8 @@ const (
 	Strided   BenchLayout = "strided"   // N-to-1: one file, record i of thread r at (i*N + r) records (IOR -b = -t, -s many)
 )
 
-// BenchEngine is what makes the load.
-type BenchEngine string
-
-// Engines. The others than EngineMortar are programs that must be installed
-// on the client; what each cannot do is refused.
-const (
-	EngineMortar BenchEngine = "mortar"
-	EngineFio    BenchEngine = "fio"
-	EngineIozone BenchEngine = "iozone"
-	EngineMdtest BenchEngine = "mdtest" // metadata phases; started without mpirun for one thread
-	EngineIOR    BenchEngine = "ior"    // sequential and random phases
-)
-
-// EndsByTime says that the engine can end a phase after a time, done or not.
-func (e BenchEngine) EndsByTime() bool { return e != EngineIozone && e != EngineMdtest }
+// BenchLayouts lists every layout.
+var BenchLayouts = []BenchLayout{OwnFile, Segmented, Strided}
 
 // BenchJob is one phase on one client: the parameters of OpBench. The ops for
 // benchmarks are used in the order OpBenchPrepare, OpBench, OpBenchStart (for a
@@ -366,20 +354,14 @@ func (j *BenchJob) fill() error {
 	if !isName(j.RunID) {
 		return bad("run_id %q: use letters, digits, '.', '_' and '-'", j.RunID)
 	}
-	known := false
-	for _, p := range BenchPhases {
-		known = known || p == j.Phase
-	}
-	if !known {
+	if !slices.Contains(BenchPhases, j.Phase) {
 		return bad("phase %q: use one of %s", j.Phase, join(BenchPhases))
 	}
 	if j.Engine == "" {
 		j.Engine = EngineMortar
 	}
-	switch j.Engine {
-	case EngineMortar, EngineFio, EngineIozone, EngineMdtest, EngineIOR:
-	default:
-		return bad("engine %q: use mortar, fio, iozone, mdtest or ior", j.Engine)
+	if err := j.Engine.Check(); err != nil {
+		return err
 	}
 	if j.Set == "" {
 		j.Set = "data"
@@ -421,9 +403,7 @@ func (j *BenchJob) fill() error {
 	if j.Layout == "" {
 		j.Layout = OwnFile
 	}
-	switch j.Layout {
-	case OwnFile, Segmented, Strided:
-	default:
+	if !slices.Contains(BenchLayouts, j.Layout) {
 		return bad("layout %q: use own, segmented or strided", j.Layout)
 	}
 	for _, f := range []struct {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -50,7 +49,7 @@ func BenchPrepare(ctx context.Context, p BenchPrepareParams) (*BenchFacts, error
 	if !filepath.IsAbs(p.Dir) {
 		return nil, fmt.Errorf("dir %q is not an absolute path", p.Dir)
 	}
-	f := &BenchFacts{CPUs: runtime.NumCPU(), Engines: benchEngines(ctx), Others: []string{}}
+	f := &BenchFacts{CPUs: runtime.NumCPU(), Engines: installedEngines(ctx), Others: []string{}}
 	var si unix.Sysinfo_t
 	if err := unix.Sysinfo(&si); err == nil {
 		f.MemBytes = int64(si.Totalram) * int64(si.Unit)
@@ -235,16 +234,4 @@ func removeAll(ctx context.Context, dir string, removed *atomic.Int64, g *errgro
 	}
 	removed.Add(1)
 	return nil
-}
-
-// benchEngines are the other engines installed here, with what they say is
-// their version.
-func benchEngines(ctx context.Context) map[string]string {
-	found := map[string]string{string(EngineMortar): "built in"}
-	for _, e := range []BenchEngine{EngineFio, EngineIozone, EngineMdtest, EngineIOR} {
-		if path, err := exec.LookPath(string(e)); err == nil {
-			found[string(e)] = engineVersion(ctx, e, path)
-		}
-	}
-	return found
 }

@@ -12,9 +12,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// fio runs fio. Source: fio(1)
+var fio = engine{
+	name: "fio", pack: "fio", phases: []BenchPhase{SeqWrite, SeqRead, RandRead, RandWrite}, layouts: []BenchLayout{OwnFile, Segmented}, endsByTime: true,
+	command: fioCommand, parse: parseFio,
+	version: func(ctx context.Context, path string) string { return firstLine(ctx, path, "--version") },
+}
+
 // fioCommand has fio do what the phase means: a file per thread, one call at
 // a time, flushed and closed at the end inside its runtime, each record once.
-// Source: fio(1)
 func fioCommand(j *BenchJob, dir, report string, client int) []string {
 	rw := map[BenchPhase]string{SeqWrite: "write", SeqRead: "read", RandWrite: "randwrite", RandRead: "randread"}[j.Phase]
 	direct := j.Direct
@@ -61,8 +67,6 @@ func bit(b bool) string {
 	}
 	return "0"
 }
-
-func fioVersion(ctx context.Context, path string) string { return firstLine(ctx, path, "--version") }
 
 // fioReport is the part of fio's JSON that is read.
 type fioReport struct {

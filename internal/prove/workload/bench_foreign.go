@@ -17,84 +17,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// foreignEngine drives a program that makes the load in place of Mortar.
-type foreignEngine struct {
-	data, metadata bool // the phases it can do
-	layouts        []BenchLayout
-	mpi            bool // several threads are several processes under mpirun
-	// command is what to run. Files lie in dir, report is a file for the
-	// program to write its results to; shift tells the client whose files are
-	// to be read.
-	command func(j *BenchJob, dir, report string, client int) []string
-	// parse reads the report, or the standard output where there is none.
-	parse   func(j *BenchJob, out []byte) (*foreignResult, error)
-	version func(ctx context.Context, path string) string
-	notes   []string
-}
-
-// foreignResult is what a program tells of its phase.
-type foreignResult struct {
-	version     string
-	threads     []foreignThread // one for all where it tells no more
-	makeSeconds float64         // of the tree
-	rmSeconds   float64
-	all         *BenchLatency
-}
-
-type foreignThread struct {
-	ops, bytes int64
-	seconds    float64
-	latency    BenchLatency
-	err        error
-}
-
-var foreignEngines = map[BenchEngine]*foreignEngine{
-	EngineFio: {
-		data: true, layouts: []BenchLayout{OwnFile, Segmented}, command: fioCommand, parse: parseFio, version: fioVersion,
-	},
-	EngineIozone: {
-		data: true, layouts: []BenchLayout{OwnFile}, command: iozoneCommand, parse: parseIozone, version: iozoneVersion,
-		notes: []string{"iozone's rate is what its children see up to the moment the first of them is done"},
-	},
-	EngineMdtest: {metadata: true, mpi: true, layouts: []BenchLayout{OwnFile}, command: mdtestCommand, parse: parseMdtest},
-	EngineIOR: {
-		data: true, mpi: true, layouts: []BenchLayout{OwnFile, Segmented, Strided}, command: iorCommand, parse: parseIOR,
-		notes: []string{"IOR's time includes opening the files"},
-	},
-}
-
-// engineVersion asks an installed program for its version. Not all have a way
-// to: then the result of a phase tells.
-func engineVersion(ctx context.Context, e BenchEngine, path string) string {
-	if f := foreignEngines[e].version; f != nil {
-		if v := f(ctx, path); v != "" {
-			return v
-		}
-	}
-	return "installed"
-}
-
-// able says why an engine cannot do a job.
-func (f *foreignEngine) able(j *BenchJob) error {
-	switch {
-	case j.Phase.Metadata() && !f.metadata, !j.Phase.Metadata() && !f.data, j.Phase == Find, j.Phase == MDRead, j.Shared:
-		return fmt.Errorf("engine %s cannot do phase %s", j.Engine, j.Phase)
-	case j.DurationSeconds > 0 && !j.Engine.EndsByTime():
-		return fmt.Errorf("engine %s cannot end a phase after a time: leave duration_seconds out", j.Engine)
-	}
-	for _, l := range f.layouts {
-		if l == j.Layout {
-			return nil
-		}
-	}
-	return fmt.Errorf("engine %s cannot do layout %s", j.Engine, j.Layout)
-}
-
 // benchForeign carries out a phase by another program. It gets a set of its
 // own, as its files are not self-describing.
 func benchForeign(ctx context.Context, job BenchJob, start <-chan int64, stop <-chan struct{}, progress func(BenchProgress)) (*BenchResult, error) {
-	f := foreignEngines[job.Engine]
-	if err := f.able(&job); err != nil {
+	f := engineOf(job.Engine)
+	if err := job.Able(); err != nil {
 		return nil, err
 	}
 	exe, err := exec.LookPath(string(job.Engine))
@@ -280,7 +207,7 @@ func groupCPU(pgid int) int64 {
 }
 
 // fill makes a result of what the program has reported.
-func (f *foreignEngine) fill(job *BenchJob, res *BenchResult, p *program, report string) {
+func (f *engine) fill(job *BenchJob, res *BenchResult, p *program, report string) {
 	out, err := os.ReadFile(report)
 	if err != nil && !p.left {
 		out = p.out.Bytes()
@@ -341,7 +268,7 @@ func (f *foreignEngine) fill(job *BenchJob, res *BenchResult, p *program, report
 var errHung = errors.New("a server or device that does not answer?")
 
 // read parses, and refuses what cannot be.
-func (f *foreignEngine) read(j *BenchJob, out []byte) (*foreignResult, error) {
+func (f *engine) read(j *BenchJob, out []byte) (*foreignResult, error) {
 	r, err := f.parse(j, out)
 	if err != nil {
 		return nil, err

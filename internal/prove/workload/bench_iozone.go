@@ -10,9 +10,15 @@ import (
 	"time"
 )
 
+// iozone runs iozone. Source: iozone(1)
+var iozone = engine{
+	name: "iozone", phases: []BenchPhase{SeqWrite, SeqRead, RandRead, RandWrite}, layouts: []BenchLayout{OwnFile},
+	command: iozoneCommand, parse: parseIozone, version: iozoneVersion,
+	notes: []string{"iozone's rate is what its children see up to the moment the first of them is done"},
+}
+
 // iozoneCommand is the papers' own: -i 0|1 -c -e -w, or -i 2 -w -I -O, each
 // with -+n (no retest), in throughput mode with named files.
-// Source: iozone(1)
 func iozoneCommand(j *BenchJob, dir, _ string, client int) []string {
 	argv := []string{"iozone"}
 	switch j.Phase {
