@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/mortarhpc/mortar/internal/base/distro"
 )
 
 // Roles of a node. A server sees the shared disks; a client does not.
@@ -193,7 +195,7 @@ var (
 // filled in.
 func (c Config) WithDefaults() Config {
 	if c.Suite == "" {
-		c.Suite = "trixie"
+		c.Suite = distro.Default().Suite
 	}
 	c.Networks = slices.Clone(c.Networks)
 	for i := range c.Networks {
@@ -250,8 +252,8 @@ func (c Config) Validate() error {
 	if !nameRE.MatchString(c.Name) {
 		say("rack name %q: want lower-case letters, digits and hyphens, a letter first, at most 32", c.Name)
 	}
-	if c.Suite != "trixie" && c.Suite != "bookworm" {
-		say("suite %q: want trixie or bookworm", c.Suite)
+	if known := distro.Suites(); !slices.Contains(known, c.Suite) {
+		say("suite %q: want %s", c.Suite, strings.Join(known, " or "))
 	}
 	switch c.Accel {
 	case "", "kvm", "tcg":

@@ -1,5 +1,11 @@
 package rack
 
+import (
+	"slices"
+
+	"github.com/mortarhpc/mortar/internal/base/distro"
+)
+
 // The node image's recipe, as data. Everything in this file is part of the
 // image's content hash: see imageSpec.key.
 
@@ -80,11 +86,8 @@ func nodePackages(suite string) []string {
 		// What a server has that boots the distribution's way.
 		"initramfs-tools", "zstd", "busybox", "e2fsprogs", "grub-pc", "ifupdown",
 	}
-	if suite == "bookworm" {
-		// One package carries all fence agents there.
-		return append(p, "resource-agents", "fence-agents")
-	}
-	return append(p, "resource-agents", "fence-agents-ipmilan", "fence-agents-apc-snmp")
+	d, _ := distro.OfSuite(suite)
+	return slices.Concat(p, []string{"resource-agents"}, d.Packages.FenceAgents)
 }
 
 // unpackExcludes are paths that no package of the image unpacks: text for

@@ -56,7 +56,7 @@ func debianRelease(version, suite string, fenceAgents ...string) Distro {
 		Programs: map[string]string{
 			"mdadm": "mdadm", "lvm": "lvm2", "exportfs": "nfs-kernel-server", "rpc.nfsd": "nfs-kernel-server",
 			"rpc.mountd": "nfs-kernel-server", "nfsdcld": "nfs-kernel-server", "rpc.statd": "nfs-common", "sm-notify": "nfs-common",
-			"rpcbind": "rpcbind", "tickle_tcp": "resource-agents",
+			"rpcbind": "rpcbind", "tickle_tcp": "resource-agents", "mount.lustre": "lustre-server-utils",
 		},
 		OCF:         "/usr/lib/ocf/resource.d",
 		PipeFS:      "/run/rpc_pipefs", // Source: nfs.conf(5) of Debian, pipefs-directory

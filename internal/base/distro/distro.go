@@ -158,10 +158,11 @@ func Supported() string {
 	return strings.Join(names, " or ")
 }
 
-// Suites are the names of the releases that a virtual rack can boot.
+// Suites are the names of the releases that a virtual rack can boot, the newest
+// first.
 func Suites() []string {
 	var names []string
-	for _, d := range all {
+	for _, d := range slices.Backward(all) {
 		if len(d.NotRun) == 0 && d.Suite != "" {
 			names = append(names, d.Suite)
 		}

@@ -83,7 +83,7 @@ func TestOf(t *testing.T) {
 			t.Errorf("%+v: nearest %s", c.os, near.Name)
 		}
 	}
-	if Supported() != "Debian 12 or Debian 13" || !slices.Equal(Suites(), []string{"bookworm", "trixie"}) {
+	if Supported() != "Debian 12 or Debian 13" || !slices.Equal(Suites(), []string{"trixie", "bookworm"}) {
 		t.Errorf("supported %s, suites %v", Supported(), Suites())
 	}
 	if d, ok := OfSuite("bookworm"); !ok || d.Version != "12" {

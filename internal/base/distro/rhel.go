@@ -46,7 +46,7 @@ var rhel = []Distro{{
 	Programs: map[string]string{
 		"mdadm": "mdadm", "lvm": "lvm2", "exportfs": "nfs-utils", "rpc.nfsd": "nfs-utils",
 		"rpc.mountd": "nfs-utils", "nfsdcld": "nfs-utils", "rpc.statd": "nfs-utils", "sm-notify": "nfs-utils",
-		"rpcbind": "rpcbind", "tickle_tcp": "resource-agents",
+		"rpcbind": "rpcbind", "tickle_tcp": "resource-agents", "mount.lustre": "lustre",
 	},
 	OCF:       "/usr/lib/ocf/resource.d",
 	PipeFS:    "/var/lib/nfs/rpc_pipefs",

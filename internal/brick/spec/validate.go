@@ -13,6 +13,8 @@ import (
 	"strings"
 
 	"golang.org/x/crypto/ssh"
+
+	"github.com/mortarhpc/mortar/internal/base/distro"
 )
 
 // checker collects what is wrong, each with the place it stands at.
@@ -874,8 +876,8 @@ func (c *checker) ha() {
 
 func (c *checker) rack() {
 	r := &c.s.Rack
-	if r.Suite != "trixie" && r.Suite != "bookworm" {
-		c.errorf("rack.suite", "use trixie or bookworm", "%q is not a Debian release the rack can boot", r.Suite)
+	if known := distro.Suites(); !slices.Contains(known, r.Suite) {
+		c.errorf("rack.suite", "use "+strings.Join(known, " or "), "%q is not a Debian release the rack can boot", r.Suite)
 	}
 	if r.Mirror != "" && !re().mirror.MatchString(r.Mirror) {
 		c.errorf("rack.mirror", "write a URL as in sources.list", "%q is not a mirror's address", r.Mirror)

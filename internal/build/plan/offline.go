@@ -10,12 +10,13 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/mortarhpc/mortar/internal/base/distro"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 )
 
-// Offline is the plan as it would be if every host were blank: a fresh Debian
+// Offline is the plan as it would be if every host were blank: a fresh system
 // with the hardware of the spec and nothing else on it. No host is reached
 // and no secret is read, so that it can be made for a brick that is not
 // bought yet, and for flavours that cannot be built yet.
@@ -79,7 +80,7 @@ func cmd(title string, argv ...string) resource.Action {
 	return resource.Action{Title: title, Cmd: argv}
 }
 
-// blankHost is a host of that name with Debian, the spec's disks, and nothing
+// blankHost is a host of that name with the default distribution, the spec's disks, and nothing
 // on them.
 type blankHost struct {
 	name  string
@@ -89,15 +90,15 @@ type blankHost struct {
 
 func blank(name string, d *design.Design) *blankHost {
 	h := &blankHost{name: name, files: map[string]string{
-		"/etc/os-release":           "ID=debian\nVERSION_ID=\"13\"\nPRETTY_NAME=\"Debian GNU/Linux 13 (trixie)\"\n",
-		"/proc/sys/kernel/hostname": name + "\n",
-		"/proc/self/status":         "Uid:\t0\t0\t0\t0\n",
-		"/proc/self/mounts":         "/dev/root / ext4 rw 0 0\n",
-		"/proc/mounts":              "/dev/root / ext4 rw 0 0\n",
-		"/var/lib/dpkg/status":      "",
-		"/etc/fstab":                "",
-		"/etc/hosts":                "127.0.0.1 localhost\n",
-		"/proc/modules":             "",
+		"/etc/os-release":               "ID=" + distro.Default().ID + "\nVERSION_ID=" + distro.Default().Version + "\n",
+		"/proc/sys/kernel/hostname":     name + "\n",
+		"/proc/self/status":             "Uid:\t0\t0\t0\t0\n",
+		"/proc/self/mounts":             "/dev/root / ext4 rw 0 0\n",
+		"/proc/mounts":                  "/dev/root / ext4 rw 0 0\n",
+		distro.Default().Manager.Status: "",
+		"/etc/fstab":                    "",
+		"/etc/hosts":                    "127.0.0.1 localhost\n",
+		"/proc/modules":                 "",
 	}}
 	server := slices.ContainsFunc(d.Spec.Servers, func(s spec.Server) bool { return s.Name == name })
 	if !server {

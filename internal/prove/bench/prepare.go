@@ -173,7 +173,7 @@ func (r *runner) makeDirs(ctx context.Context) error {
 			continue
 		}
 		// Clients' root may be squashed to nobody, so the directory is nobody's.
-		if err := r.do(ctx, r.serves[m.Service], "directory for the benchmark's files", "install", "-d", "-o", "nobody", "-g", "nogroup", "-m", "0755", dir); err != nil {
+		if err := r.do(ctx, r.serves[m.Service], "directory for the benchmark's files", "install", "-d", "-o", linux.Nobody, "-g", linux.Nobody, "-m", "0755", dir); err != nil {
 			return fmt.Errorf("%s: %w", r.serves[m.Service], err)
 		}
 		r.dirs = append(r.dirs, dir)

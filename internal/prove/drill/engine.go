@@ -489,7 +489,7 @@ func (e *engine) breakIt(ctx context.Context, jobs []clientJob, ev *evidence) er
 		}
 		e.loadDirs[dir] = m.Service
 		on := e.where(m.Service)
-		a := resource.Action{Title: "directory for the load's files", Cmd: []string{"install", "-d", "-o", "nobody", "-g", "nogroup", "-m", "0755", dir}}
+		a := resource.Action{Title: "directory for the load's files", Cmd: []string{"install", "-d", "-o", linux.Nobody, "-g", linux.Nobody, "-m", "0755", dir}}
 		if err := e.do(ctx, on, a); err != nil {
 			return fmt.Errorf("%s: %w", on, err)
 		}

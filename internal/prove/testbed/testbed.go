@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/mortarhpc/mortar/internal/base/distro"
 	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/host"
@@ -104,9 +105,6 @@ func Describe(d *design.Design) report.Config {
 	return c
 }
 
-// packages whose versions matter.
-var packages = []string{"corosync", "pacemaker", "fence-agents-ipmilan", "fence-agents-apc-snmp", "resource-agents", "nfs-kernel-server", "mdadm", "lvm2", "xfsprogs", "multipath-tools"}
-
 // Versions tells system and kernel of each host, in the order given, and the
 // packages of the first, which is to be a server.
 func Versions(ctx context.Context, names []string, hosts host.ByName) []report.Row {
@@ -116,14 +114,15 @@ func Versions(ctx context.Context, names []string, hosts host.ByName) []report.R
 		if h == nil {
 			continue
 		}
-		if hello, err := h.Hello(ctx); err == nil {
+		hello, err := h.Hello(ctx)
+		if err == nil {
 			rows = append(rows, report.Row{Name: name, Value: hello.OSRelease.Name + ", kernel " + hello.Kernel})
 		}
 		if i > 0 {
 			continue
 		}
-		argv := append([]string{"dpkg-query", "-W", "-f", `${Package} ${Version}\n`}, packages...)
-		if out, err := h.Query(ctx, argv...); err == nil {
+		d := distro.Nearest(hello.OSRelease)
+		if out, err := h.Query(ctx, slices.Concat(d.Manager.Versions, d.Packages.Report)...); err == nil {
 			for line := range strings.Lines(out.Stdout) {
 				if p, v, ok := strings.Cut(strings.TrimSpace(line), " "); ok && v != "" {
 					rows = append(rows, report.Row{Name: p, Value: v})

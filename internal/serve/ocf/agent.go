@@ -12,7 +12,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mortarhpc/mortar/internal/base/distro"
 	"github.com/mortarhpc/mortar/internal/base/flock"
+	"github.com/mortarhpc/mortar/internal/base/linux"
 	"golang.org/x/sys/unix"
 )
 
@@ -294,8 +296,12 @@ func (a *agent) timeout(action string) time.Duration {
 	return 25 * time.Second
 }
 
-// program is one that the agent runs, and the Debian package it is in.
-type program struct{ name, pkg string }
+// distro is what the host's distribution calls things. A service goes on after
+// an upgrade to a release that the agent does not know yet.
+func (s *service) distro() distro.Distro {
+	b, _ := s.k.ReadFile("/etc/os-release")
+	return distro.Nearest(linux.ParseOSRelease(string(b)))
+}
 
 // validate checks what must hold on a node for the service to run there,
 // whether its disks are here now or not.
@@ -305,11 +311,12 @@ func (s *service) validate(action string) (int, error) {
 	}
 	need := s.storage.programs()
 	if s.cfg.VG != "" {
-		need = append(need, program{"lvm", "lvm2"})
+		need = append(need, "lvm")
 	}
 	for _, p := range append(need, s.kind.programs()...) {
-		if _, err := s.k.Executable(p.name); err != nil {
-			return ErrInstalled, fmt.Errorf("%s is not installed (Debian package %s)", p.name, p.pkg)
+		if _, err := s.k.Executable(p); err != nil {
+			d := s.distro()
+			return ErrInstalled, fmt.Errorf("%s is not installed (%s package %s)", p, d.Name, d.Programs[p])
 		}
 	}
 	if _, ok := s.cfg.Nodes[s.host]; !ok {

@@ -30,7 +30,7 @@ type storageKind interface {
 	// modules are what the kernel needs for the layers, for loading in advance.
 	modules() []string
 	// programs are what the layers run.
-	programs() []program
+	programs() []string
 }
 
 // device is one of the devices of a storage kind.
@@ -72,7 +72,7 @@ type serviceKind interface {
 	modules() []string
 	warm(ctx context.Context)
 	// programs are what the layers run.
-	programs() []program
+	programs() []string
 	// try finds out whether this server could serve a config that is not in use.
 	try(ctx context.Context) error
 	// change brings a service that runs here in line with its config in place, as

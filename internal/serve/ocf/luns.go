@@ -184,4 +184,4 @@ func (s *lunKind) open(context.Context) error { return nil }
 func (s *lunKind) up() bool                   { return false }
 func (s *lunKind) free() bool                 { return true }
 func (s *lunKind) modules() []string          { return []string{"dm_multipath"} }
-func (s *lunKind) programs() []program        { return nil }
+func (s *lunKind) programs() []string         { return nil }

@@ -304,7 +304,7 @@ func (s *lustreKind) modules() []string {
 	return want
 }
 
-func (s *lustreKind) programs() []program { return []program{{"mount.lustre", "lustre-server-utils"}} }
+func (s *lustreKind) programs() []string { return []string{"mount.lustre"} }
 
 // A target has nobody to ask, nothing to tell and nothing to mend: MMP refuses
 // one that another server has, clients find their server, and Lustre keeps what

@@ -81,7 +81,7 @@ func (s *mdKind) layers() []part {
 	return []part{{"arrays", s.arraysState, s.startArrays, s.stopArrays, false}}
 }
 
-func (s *mdKind) programs() []program { return []program{{"mdadm", "mdadm"}} }
+func (s *mdKind) programs() []string { return []string{"mdadm"} }
 
 // modules is the one of the arrays' level, by a superblock.
 func (s *mdKind) modules() []string {

@@ -42,10 +42,11 @@ func NFSDDir(namespace string) string {
 func (s *nfsKind) nfsdDir() string { return NFSDDir(s.cfg.Namespace) }
 
 func (s *nfsKind) pipefs() string {
-	if s.cfg.Namespace == "" {
-		return pipefs
+	at := s.distro().PipeFS
+	if s.cfg.Namespace != "" {
+		at = NamespaceDir(s.cfg.Namespace) + at
 	}
-	return NamespaceDir(s.cfg.Namespace) + pipefs
+	return at
 }
 
 // binds are what a daemon or a tool of the service sees in place of the

@@ -18,9 +18,8 @@ import (
 )
 
 const (
-	nfsDir        = "/var/lib/nfs"    // where nfs-utils keep state
-	pipefs        = "/run/rpc_pipefs" // Source: nfs.conf(5) of Debian, pipefs-directory
-	nfsdFS        = "/proc/fs/nfsd"   // Source: nfsd(7)
+	nfsDir        = "/var/lib/nfs"  // where nfs-utils keep state
+	nfsdFS        = "/proc/fs/nfsd" // Source: nfsd(7)
 	rpcbindSocket = "/run/rpcbind.sock"
 )
 
@@ -201,9 +200,10 @@ func (s *nfsKind) stopOthers(ctx context.Context) error {
 // statdUser is whom rpc.statd runs as on this host.
 func (s *nfsKind) statdUser() (uid, gid int) {
 	b, _ := s.k.ReadFile("/etc/passwd")
+	name := s.distro().StatdUser
 	for line := range strings.SplitSeq(string(b), "\n") {
 		f := strings.Split(line, ":")
-		if len(f) > 3 && (f[0] == "statd" || f[0] == "rpcuser") {
+		if len(f) > 3 && f[0] == name {
 			u, err1 := strconv.Atoi(f[2])
 			g, err2 := strconv.Atoi(f[3])
 			if err1 == nil && err2 == nil {

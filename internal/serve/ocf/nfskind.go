@@ -136,13 +136,10 @@ func (s *nfsKind) warm(ctx context.Context) {
 	}
 }
 
-func (s *nfsKind) programs() []program {
-	all := []program{
-		{"exportfs", "nfs-kernel-server"}, {"rpc.nfsd", "nfs-kernel-server"}, {mountd, "nfs-kernel-server"}, {nfsdcld, "nfs-kernel-server"},
-		{statd, "nfs-common"}, {"sm-notify", "nfs-common"}, {"tickle_tcp", "resource-agents"},
-	}
+func (s *nfsKind) programs() []string {
+	all := []string{"exportfs", "rpc.nfsd", mountd, nfsdcld, statd, "sm-notify", "tickle_tcp"}
 	if s.cfg.Namespace != "" && s.cfg.NFS.serves("3") {
-		all = append(all, program{rpcbind, "rpcbind"})
+		all = append(all, rpcbind)
 	}
 	return all
 }
