@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -513,10 +512,6 @@ func (r *rack) feed(ctx context.Context, a []string, on bool) error {
 	}
 	return r.setOutlets(ctx, a[0], outlet, on)
 }
-
-// ConsoleFile is the path of a node's console log, for people who wonder why
-// it does not boot.
-func ConsoleFile(dir, node string) string { return filepath.Join(runDir(dir), consoleFile(node)) }
 
 // String is the fault with its targets, as a command line shows it.
 func (k FaultKind) String() string { return fmt.Sprintf("%s %s", k.Name, k.Args) }

@@ -172,7 +172,7 @@ func TestRack(t *testing.T) {
 	t.Cleanup(func() {
 		if t.Failed() {
 			for _, n := range cfg.Nodes {
-				t.Logf("console of %s:\n%s", n.Name, tail(ConsoleFile(dir, n.Name), 30))
+				t.Logf("console of %s:\n%s", n.Name, tail(filepath.Join(runDir(dir), consoleFile(n.Name)), 30))
 			}
 		}
 		if err := Down(ctx, dir, DownOptions{}); err != nil {
@@ -341,7 +341,7 @@ func TestRack(t *testing.T) {
 		l.eventually("ssh", func() bool { return l.node("s2").SSH })
 		l.fault("panic s2")
 		l.eventually("the kernel says so", func() bool {
-			text, err := os.ReadFile(ConsoleFile(dir, "s2"))
+			text, err := os.ReadFile(filepath.Join(runDir(dir), consoleFile("s2")))
 			return err == nil && strings.Contains(string(text), "Kernel panic")
 		})
 		if n := l.node("s2"); n.Power != "on" || n.SSH {

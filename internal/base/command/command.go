@@ -1,8 +1,8 @@
-// Package command runs commands of this host: an exact argv, never a shell,
-// with the same environment everywhere, a bound in time, and a bound on what is
-// kept of its output. A command that does not end when it is killed, because
-// it hangs in the kernel, is given up. It does not know what a command is
-// for, nor who may run it.
+// Package command runs commands of this host: an exact argv, which no shell
+// takes apart, with the same environment everywhere, a bound in time, and a
+// bound on what is kept of the output. A command that does not end when it is
+// killed, because it hangs in the kernel, is given up. The package does not
+// know what a command is for, nor who may run it.
 package command
 
 import (

@@ -62,7 +62,7 @@ type DiskFact struct {
 }
 
 // Action is one change, as it is shown and as it is run: either a command
-// (exact argv, never through a shell) or a file written.
+// (an exact argv, which no shell takes apart) or a file written.
 type Action struct {
 	Title string   // what, in a few words
 	Why   string   `json:",omitempty"` // reason, where it is not obvious

@@ -112,7 +112,7 @@ type processes interface {
 	Hostname() (string, error)
 }
 
-// command is a process to run; never through a shell.
+// command is a process to run, by its exact argv.
 type command struct {
 	argv  []string
 	stdin string
