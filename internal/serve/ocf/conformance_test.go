@@ -40,7 +40,7 @@ type mishap struct {
 type serviceSpecimen struct {
 	name string
 	put  func(*Config, *shared) // on the storage that is there
-	bare bool                   // needs no volume group
+	on   []int                  // storage specimens that its lifecycle is tried on; all of them have NFS
 	// Before a start: the file system or target is not the one wanted, its volume
 	// is not there, its mount point is in use, the other server has it.
 	foreign, missing, occupied mishap
@@ -109,6 +109,13 @@ var (
 	vgOwner    = func(sh *shared) string { return sh.owner }
 	diskLate   = func(sh *shared, gone bool) { sh.disks["/dev/mapper/d0"].gone = gone }
 	lunLate    = func(sh *shared, gone bool) { sh.luns[0].gone = gone }
+)
+
+// Places in storageSpecimens.
+const (
+	onDisks    = 0
+	onLUNs     = 2
+	onBareLUNs = 4
 )
 
 var storageSpecimens = []storageSpecimen{
@@ -189,9 +196,9 @@ var (
 )
 
 var serviceSpecimens = []serviceSpecimen{
-	{"NFS", withNFS, true, nfsForeign, noVolume, nfsOccupied, "seems to run elsewhere", nfsBroken},
-	{"NFS in a namespace", inNamespace(withNFS), true, nfsForeign, noVolume, nfsOccupied, "seems to run elsewhere", nfsBroken},
-	{"Lustre", withTargets, true,
+	{"NFS", withNFS, nil, nfsForeign, noVolume, nfsOccupied, "seems to run elsewhere", nfsBroken},
+	{"NFS in a namespace", inNamespace(withNFS), []int{onDisks}, nfsForeign, noVolume, nfsOccupied, "seems to run elsewhere", nfsBroken},
+	{"Lustre", withTargets, []int{onDisks, onLUNs, onBareLUNs},
 		mishap{"", func(sh *shared, _ *fakeHost) { sh.labels["dm-7"], sh.labels["dm-8"] = "MGS", "other-MDT0000" }, `its target is "other-MDT0000", not testfs-MDT0000`},
 		noVolume, mishap{"", occupy("/lustre/mdt0"), "/dev/sdb1 (ext4) is mounted on /lustre/mdt0 already"}, "MMP", lustreBroken},
 }
@@ -294,15 +301,10 @@ func TestStorageKinds(t *testing.T) {
 func TestServiceKinds(t *testing.T) {
 	for _, serve := range serviceSpecimens {
 		t.Run(serve.name, func(t *testing.T) {
-			for _, on := range storageSpecimens {
-				if c := new(Config); on.name != storageSpecimens[0].name && !strings.Contains(on.name, "cache") { // those are in TestStorageKinds
-					on.put(c, newShared(t))
-					if c.VG != "" || serve.bare {
-						t.Run(on.name, func(t *testing.T) { lifecycle(t, on, serve) })
-					}
-				}
+			for _, i := range serve.on {
+				t.Run(storageSpecimens[i].name, func(t *testing.T) { lifecycle(t, storageSpecimens[i], serve) })
 			}
-			on := storageSpecimens[2] // LUNs are there all the time: no array is written by two servers
+			on := storageSpecimens[onLUNs] // LUNs are there all the time: no array is written by two servers
 			for name, m := range map[string]mishap{"foreign": serve.foreign, "missing": serve.missing, "occupied": serve.occupied} {
 				t.Run(name, func(t *testing.T) {
 					sh, c := brick(t, on, serve)
@@ -470,7 +472,7 @@ func startFailsAt(t *testing.T, on storageSpecimen, serve serviceSpecimen, i int
 // A target is mounted by its own name, and found by its device whatever name the
 // kernel shows.
 func TestTargetUnderAnotherName(t *testing.T) {
-	sh, c := brick(t, storageSpecimens[0], serviceSpecimens[2])
+	sh, c := brick(t, storageSpecimens[onDisks], serviceSpecimens[2])
 	h := sh.hosts["nfs1"]
 	s := h.service(c)
 	if err := s.start(t.Context()); err != nil {
@@ -526,7 +528,7 @@ func TestTargetIsJudged(t *testing.T) {
 
 // The watcher reports a server whose targets hang.
 func TestWatcherReportsSickTargets(t *testing.T) {
-	sh, c := brick(t, storageSpecimens[0], serviceSpecimens[2])
+	sh, c := brick(t, storageSpecimens[onDisks], serviceSpecimens[2])
 	h := sh.hosts["nfs1"]
 	s := h.service(c)
 	h.sick = true
@@ -550,7 +552,7 @@ func TestWatcherReportsSickTargets(t *testing.T) {
 
 // This build cannot reserve LUNs, so a service that needs it does not start.
 func TestReservationsAreNotBuilt(t *testing.T) {
-	sh, c := brick(t, storageSpecimens[4], serviceSpecimens[0])
+	sh, c := brick(t, storageSpecimens[onBareLUNs], serviceSpecimens[0])
 	h := sh.hosts["nfs1"]
 	s := h.service(c)
 	s.reserve = noReservations{}

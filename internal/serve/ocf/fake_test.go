@@ -12,6 +12,7 @@ import (
 	"net/netip"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -327,20 +328,24 @@ func (h *fakeHost) ReadFile(p string) ([]byte, error) {
 		}
 		return nil, fs.ErrNotExist
 	}
-	c, ok := h.tree()[p]
+	c, ok := h.tree(p)[p]
 	if !ok {
 		return nil, &fs.PathError{Op: "open", Path: p, Err: fs.ErrNotExist}
 	}
 	return []byte(c), nil
 }
 
-// tree is every file of the kernel and the host.
-func (h *fakeHost) tree() map[string]string {
+// tree is every file of the kernel and the host that is near a path, at least.
+func (h *fakeHost) tree(p string) map[string]string {
+	near := func(dir string) bool { return p == dir || below(dir, p) || below(p, dir) }
 	t := maps.Clone(h.files)
 	t["/proc/uptime"] = h.uptime
 	t["/sys/block/sda/dev"] = "8:0"
 	for uuid, dev := range h.md {
 		d := "/sys/block/" + dev
+		if !near(d) {
+			continue
+		}
 		state := "clean"
 		if h.ro {
 			state = "readonly"
@@ -409,6 +414,12 @@ func (h *fakeHost) tree() map[string]string {
 	}
 	t["/proc/self/mountinfo"] = b.String()
 	for pid, p := range h.procs {
+		if p.bound {
+			t["/sys/fs/xfs/"+h.fs+"/x"] = ""
+		}
+		if !near("/proc/" + strconv.Itoa(pid)) {
+			continue
+		}
 		t[fmt.Sprintf("/proc/%d/comm", pid)] = p.name[:min(15, len(p.name))] + "\n"
 		t[fmt.Sprintf("/proc/%d/maps", pid)] = "7f00-7f01 r-xp 00000000 08:01 99 /usr/lib/libc.so.6\n"
 		t[fmt.Sprintf("/proc/%d/fd/0", pid)] = "->/dev/null"
@@ -420,7 +431,6 @@ func (h *fakeHost) tree() map[string]string {
 		}
 		if p.bound {
 			t[fmt.Sprintf("/proc/%d/mountinfo", pid)] = "99 1 " + number253(h.fs) + " /.nfs /var/lib/nfs rw - xfs /dev/mapper/volume rw\n"
-			t["/sys/fs/xfs/"+h.fs+"/x"] = ""
 		}
 		if p.name == nfsdcld {
 			t[fmt.Sprintf("/proc/%d/fd/4", pid)] = "->anon_inode:inotify"
@@ -453,7 +463,7 @@ func (h *fakeHost) ReadDir(p string) ([]string, error) {
 			}
 		}
 	}
-	for f := range h.tree() {
+	for f := range h.tree(p) {
 		if below(p, f) {
 			n, _, _ := strings.Cut(strings.TrimPrefix(f, p+"/"), "/")
 			seen[n] = true
@@ -468,7 +478,7 @@ func (h *fakeHost) ReadDir(p string) ([]string, error) {
 func (h *fakeHost) Readlink(p string) (string, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	c, ok := h.tree()[p]
+	c, ok := h.tree(p)[p]
 	if !ok || !strings.HasPrefix(c, "->") {
 		return "", fs.ErrNotExist
 	}
@@ -481,7 +491,7 @@ func (h *fakeHost) Realpath(p string) (string, error) {
 	if d, ok := h.disks[p]; ok && !d.gone {
 		return p, nil
 	}
-	if _, ok := h.tree()[p]; ok {
+	if _, ok := h.tree(p)[p]; ok {
 		return p, nil
 	}
 	if dev := h.mapper(p); dev != "" {
@@ -525,7 +535,7 @@ func (h *fakeHost) Poke(p, data string) error {
 		h.volume[v] = data
 		return nil
 	}
-	if _, ok := h.tree()[p]; !ok {
+	if _, ok := h.tree(p)[p]; !ok {
 		return fs.ErrNotExist
 	}
 	if err := h.change("poke %s %s", p, strings.TrimSpace(data)); err != nil {

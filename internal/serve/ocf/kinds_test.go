@@ -135,7 +135,7 @@ func TestConfigOfKinds(t *testing.T) {
 			return c.check()
 		}
 	}
-	const md, luns, bare, nfs, lustre = 0, 2, 4, 0, 2
+	const md, luns, bare, nfs, lustre = onDisks, onLUNs, onBareLUNs, 0, 2
 	for name, c := range map[string]struct {
 		check func(*testing.T) error
 		want  string

@@ -177,6 +177,11 @@ func (s *service) owner() (string, error) {
 	if err != nil {
 		return "", err
 	}
+	return s.ownerOf(devices)
+}
+
+// ownerOf is the system ID of the volume group on all of the storage's devices.
+func (s *service) ownerOf(devices []device) (string, error) {
 	var best *vgMeta
 	var errs []error
 	for _, d := range devices {
@@ -202,7 +207,11 @@ func (s *service) owner() (string, error) {
 }
 
 func (s *service) startVolume(ctx context.Context) error {
-	owner, err := s.owner()
+	devices, err := s.storage.devices()
+	if err != nil {
+		return err
+	}
+	owner, err := s.ownerOf(devices)
 	if err != nil {
 		return err
 	}
@@ -229,10 +238,6 @@ func (s *service) startVolume(ctx context.Context) error {
 	if err := s.storage.open(ctx); err != nil {
 		return err
 	}
-	devices, err := s.storage.devices()
-	if err != nil {
-		return err
-	}
 	if owner != s.host {
 		s.log.note("volume group %s: taking ownership from %q", s.cfg.VG, owner)
 		if err := s.lvm(ctx, devices, owner, "vgchange", "--yes", "--quiet", "--systemid", s.host, s.cfg.VG); err != nil {
@@ -248,7 +253,7 @@ func (s *service) startVolume(ctx context.Context) error {
 	case st != running:
 		return fmt.Errorf("logical volume %s/%s is not there although vgchange activated it", s.cfg.VG, strings.Join(s.volumes, ", "))
 	}
-	if owner, err = s.owner(); err != nil {
+	if owner, err = s.ownerOf(devices); err != nil {
 		return err
 	}
 	if owner != s.host {
@@ -329,7 +334,7 @@ func (s *service) stopVolume(ctx context.Context) error {
 	if s.cfg.SystemID == "" {
 		return nil
 	}
-	owner, err := s.owner()
+	owner, err := s.ownerOf(devices)
 	if err != nil || owner != s.host {
 		// Nothing of ours to give back; the volume is inactive, which is what counts.
 		if err != nil {
