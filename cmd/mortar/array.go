@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -205,12 +207,16 @@ func seenLUNs(ctx context.Context, d *design.Design, live bool) (map[string][]ar
 		return nil, refused(ctx, d.Spec, err)
 	}
 	defer host.CloseAll(hosts)
-	seen := map[string][]array.Seen{}
-	for name, h := range hosts {
+	seen, failed := host.All(ctx, slices.Sorted(maps.Keys(hosts)), func(ctx context.Context, name string) ([]array.Seen, error) {
 		progress(name, "looking at its LUNs")
-		if seen[name], err = disksOf(ctx, h); err != nil {
-			return nil, refused(ctx, d.Spec, fmt.Errorf("%s: %w", name, err))
+		out, err := disksOf(ctx, hosts[name])
+		if err != nil {
+			err = fmt.Errorf("%s: %w", name, err)
 		}
+		return out, err
+	})
+	if err := failed.Join(); err != nil {
+		return nil, refused(ctx, d.Spec, err)
 	}
 	return seen, nil
 }

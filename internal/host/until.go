@@ -1,10 +1,15 @@
 package host
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"time"
 )
+
+// ErrNotDone is of the error of a wait whose limit is over.
+var ErrNotDone = errors.New("not done")
 
 // Wait says how long to wait for something that comes about by itself.
 type Wait struct {
@@ -19,9 +24,9 @@ type Wait struct {
 
 // Until looks again and again until nothing is left to wait for: look says what
 // is, or "". An error of look ends the wait. When the limit is over, the error
-// says what was last seen.
+// is an ErrNotDone and says what was last seen.
 func (w Wait) Until(ctx context.Context, look func(context.Context) (left string, err error)) error {
-	wctx, cancel := context.WithTimeoutCause(ctx, w.Limit, fmt.Errorf("not done within %v", w.Limit))
+	wctx, cancel := context.WithTimeoutCause(ctx, w.Limit, fmt.Errorf("%w within %v", ErrNotDone, w.Limit))
 	defer cancel()
 	last := ""
 	for {
@@ -30,8 +35,8 @@ func (w Wait) Until(ctx context.Context, look func(context.Context) (left string
 		case err == nil && left == "":
 			return nil
 		case wctx.Err() != nil:
-			// The look was cut short: what it tells is not what is there.
-			return over(ctx, wctx, last)
+			// The look was cut short: the one before it tells more.
+			return over(ctx, wctx, cmp.Or(last, left))
 		case err != nil:
 			return err
 		}
@@ -55,11 +60,12 @@ func (w Wait) Until(ctx context.Context, look func(context.Context) (left string
 
 // over is why a wait ended in vain.
 func over(ctx, wctx context.Context, last string) error {
+	why := context.Cause(wctx)
 	if ctx.Err() != nil {
-		return ctx.Err()
+		why = ctx.Err()
 	}
 	if last == "" {
-		return context.Cause(wctx)
+		return why
 	}
-	return fmt.Errorf("%w; last seen: %s", context.Cause(wctx), last)
+	return fmt.Errorf("%w; last seen: %s", why, last)
 }

@@ -148,19 +148,14 @@ func (r *runner) restartClustered(ctx context.Context) error {
 	// Pacemaker 2.1.7 for --wait: so both are asked for, and it is looked.
 	// Source: https://github.com/ClusterLabs/pacemaker/pull/3256; seen with 3.0.0
 	waited := r.do(ctx, asked, "wait until the cluster is idle", "crm_resource", "--wait", "--timeout", "240s")
-	for deadline := time.Now().Add(startTime); ; {
-		err := r.findActive(ctx)
-		if err == nil {
-			break
+	err := host.Wait{Limit: startTime, Poll: time.Second}.Until(ctx, func(ctx context.Context) (string, error) {
+		if err := r.findActive(ctx); err != nil {
+			return err.Error(), nil
 		}
-		if time.Now().After(deadline) {
-			return errors.Join(failed, waited, err)
-		}
-		select {
-		case <-time.After(time.Second):
-		case <-ctx.Done():
-			return errors.Join(failed, waited, err)
-		}
+		return "", nil
+	})
+	if err != nil {
+		return errors.Join(failed, waited, err)
 	}
 	if waited != nil {
 		// Something else keeps it busy, e.g. a fence device that fails.
@@ -178,31 +173,28 @@ const enableTime = 2 * time.Minute
 // returns the server that did it.
 func (r *runner) enable(ctx context.Context, id string) (string, error) {
 	r.say(Progress{State: "emptying caches: the restart broke off, the service is enabled again"})
-	ctx, cancel := context.WithTimeout(ctx, enableTime)
-	defer cancel()
-	enable := func(server string) error {
+	enable := func(ctx context.Context, server string) error {
 		return r.do(ctx, server, "enable "+id, "crm_resource", "--resource", id, "--meta", "--delete-parameter", "target-role")
 	}
-	for {
+	by := ""
+	err := host.Wait{Limit: enableTime, Poll: time.Second}.Until(ctx, func(ctx context.Context) (string, error) {
 		var errs []error
 		for _, s := range r.servers {
-			err := enable(s)
+			err := enable(ctx, s)
 			if errors.Is(err, agent.ErrLost) {
 				if err = r.connect(ctx, s); err == nil {
-					err = enable(s)
+					err = enable(ctx, s)
 				}
 			}
 			if err == nil {
-				return s, nil
+				by = s
+				return "", nil
 			}
 			errs = append(errs, fmt.Errorf("%s: %w", s, err))
 		}
-		select {
-		case <-time.After(time.Second):
-		case <-ctx.Done():
-			return "", errors.Join(errs...)
-		}
-	}
+		return errors.Join(errs...).Error(), nil
+	})
+	return by, err
 }
 
 // restartSingle does the same on a server without a cluster. Once the NFS

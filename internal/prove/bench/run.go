@@ -732,21 +732,16 @@ func (r *runner) awaitSpace(ctx context.Context, st *setState, free int64) {
 		}
 		written += min(most, x.Bytes)
 	}
-	for deadline := time.Now().Add(spaceTime); ; {
-		now := r.free(ctx, l)
-		if now < 0 || now >= free+written/10*9 {
-			return
-		}
-		if time.Now().After(deadline) {
-			r.note(l.client, "%s of files were removed, and only %s more are free after %s: what follows may run out of space, too", report.Bytes(written), report.Bytes(max(now-free, 0)), report.Seconds(spaceTime.Seconds()))
-			return
+	now := int64(0)
+	err := host.Wait{Limit: spaceTime, Poll: time.Second}.Until(ctx, func(context.Context) (string, error) {
+		if now = r.free(ctx, l); now < 0 || now >= free+written/10*9 {
+			return "", nil
 		}
 		r.say(Progress{State: "waiting for the space of the removed files"})
-		select {
-		case <-time.After(time.Second):
-		case <-ctx.Done():
-			return
-		}
+		return report.Bytes(now) + " free", nil
+	})
+	if errors.Is(err, host.ErrNotDone) {
+		r.note(l.client, "%s of files were removed, and only %s more are free after %s: what follows may run out of space, too", report.Bytes(written), report.Bytes(max(now-free, 0)), report.Seconds(spaceTime.Seconds()))
 	}
 }
 

@@ -1,6 +1,7 @@
 package drill
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -692,48 +693,45 @@ func (e *engine) loadErrors() []string {
 // waitWorkers waits until ok holds for every worker of every client; offset
 // is its client's clock's.
 func (e *engine) waitWorkers(ctx context.Context, limit time.Duration, ok func(p workload.WorkerProgress, offset int64) bool) error {
-	deadline := time.NewTimer(limit)
-	defer deadline.Stop()
-	tick := time.NewTicker(200 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		var waiting []string
-		for _, r := range e.load {
-			r.mu.Lock()
-			want := len(r.job.Writers) + len(r.job.Readers) + len(r.job.Locks)
-			if len(r.progress.Workers) < want {
-				waiting = append(waiting, r.client+" has not reported")
-			}
-			for _, p := range r.progress.Workers {
-				if p.Failed != "" {
-					defer r.mu.Unlock()
-					return fmt.Errorf("%s %s gave up: %s", r.client, p.Worker, p.Failed)
-				}
-				if !ok(p, e.offset(r.client)) {
-					w := r.client + " " + p.Worker
-					if p.LastError != "" {
-						w += " (" + p.LastError + ")"
-					}
-					waiting = append(waiting, w)
-				}
-			}
-			r.mu.Unlock()
-		}
-		if len(waiting) == 0 {
-			return nil
-		}
-		if errs := e.loadErrors(); len(errs) > 0 {
-			return errors.New(strings.Join(errs, "; "))
-		}
+	w := host.Wait{Limit: limit, Pause: func(ctx context.Context) {
 		select {
 		case <-ctx.Done():
-			return ctx.Err()
-		case <-deadline.C:
-			return fmt.Errorf("after %s still waiting for %s", report.Seconds(limit.Seconds()), strings.Join(waiting, ", "))
-		case <-tick.C:
+		case <-time.After(200 * time.Millisecond):
 		case <-e.watch.wake:
 		}
+	}}
+	return w.Until(ctx, func(context.Context) (string, error) {
+		waiting, err := e.workersLeft(ok)
+		if errs := e.loadErrors(); err == nil && len(waiting) > 0 && len(errs) > 0 {
+			err = errors.New(strings.Join(errs, "; "))
+		}
+		return strings.Join(waiting, ", "), err
+	})
+}
+
+// workersLeft names the workers for which ok does not hold.
+func (e *engine) workersLeft(ok func(p workload.WorkerProgress, offset int64) bool) (waiting []string, err error) {
+	for _, r := range e.load {
+		r.mu.Lock()
+		want := len(r.job.Writers) + len(r.job.Readers) + len(r.job.Locks)
+		if len(r.progress.Workers) < want {
+			waiting = append(waiting, r.client+" has not reported")
+		}
+		for _, p := range r.progress.Workers {
+			if p.Failed != "" {
+				err = cmp.Or(err, fmt.Errorf("%s %s gave up: %s", r.client, p.Worker, p.Failed))
+			}
+			if !ok(p, e.offset(r.client)) {
+				w := r.client + " " + p.Worker + " does not go on"
+				if p.LastError != "" {
+					w += " (" + p.LastError + ")"
+				}
+				waiting = append(waiting, w)
+			}
+		}
+		r.mu.Unlock()
 	}
+	return waiting, err
 }
 
 // waitRecovered waits until every worker has completed something that the
@@ -746,24 +744,19 @@ func (e *engine) waitRecovered(ctx context.Context, ev *evidence) error {
 	// step, and not only what was under way in the moment of the fault.
 	after := max(ev.fault+(3*time.Second).Nanoseconds(), ev.done)
 	if e.expect.Where == Moves {
-		tick := time.NewTicker(200 * time.Millisecond)
-		defer tick.Stop()
-		for {
-			if s, ok := e.watch.first(report.EventStarted, ev.fault, func(x report.Event) bool {
+		err := host.Wait{Limit: within, Poll: 200 * time.Millisecond}.Until(ctx, func(context.Context) (string, error) {
+			s, ok := e.watch.first(report.EventStarted, ev.fault, func(x report.Event) bool {
 				return x.Host == e.survivor && aboutResource(x, e.resource)
-			}); ok {
-				// The load may have gone on while the last step was under way.
-				after = s.NS
-				break
+			})
+			if !ok {
+				return fmt.Sprintf("service %s has not started on %s", e.service.Name, e.survivor), nil
 			}
-			if time.Now().After(limit) {
-				return fmt.Errorf("service %s did not start on %s within %s", e.service.Name, e.survivor, report.Seconds(within.Seconds()))
-			}
-			select {
-			case <-ctx.Done():
-				return ctx.Err()
-			case <-tick.C:
-			}
+			// The load may have gone on while the last step was under way.
+			after = s.NS
+			return "", nil
+		})
+		if err != nil {
+			return err
 		}
 	}
 	return e.waitWorkers(ctx, time.Until(limit), func(p workload.WorkerProgress, offset int64) bool {
@@ -842,9 +835,7 @@ func (e *engine) heal(ctx context.Context) error {
 	if len(errs) > 0 {
 		return errors.Join(errs...)
 	}
-	ctx, cancel := context.WithTimeout(ctx, e.opt.Rejoin)
-	defer cancel()
-	if err := e.rejoin(ctx, e.healing); err != nil {
+	if err := e.rejoin(ctx); err != nil {
 		return err
 	}
 	for _, f := range e.injected {
@@ -872,45 +863,43 @@ func (e *engine) healed(ctx context.Context) error {
 }
 
 // rejoin waits until both servers are in the cluster and all of it runs.
-func (e *engine) rejoin(ctx context.Context, began time.Time) error {
+func (e *engine) rejoin(ctx context.Context) error {
 	e.say("waiting for both servers to be in the cluster, and every resource to run")
 	var cleaned time.Time
 	asked := map[string]bool{}
-	var problems []string
-	for {
+	err := host.Wait{Limit: e.opt.Rejoin, Poll: 2 * time.Second}.Until(ctx, func(ctx context.Context) (string, error) {
 		c, err := e.cluster(ctx, []string{e.survivor, e.active})
 		if err != nil {
-			problems = []string{err.Error()}
-		} else {
-			problems = c.problems(e.servers)
-			if len(problems) == 0 {
-				return nil
+			return err.Error(), nil
+		}
+		problems := c.problems(e.servers)
+		if len(problems) == 0 {
+			return "", nil
+		}
+		away := func(n clusterNode) bool { return !n.Online || n.Pending }
+		for _, n := range c.Nodes {
+			// A fenced server that must not rejoin by itself is an
+			// administrator's decision; here, we are it.
+			if !n.Online && !asked[n.Name] && e.host(n.Name) != nil {
+				qctx, cancel := context.WithTimeout(ctx, 15*time.Second)
+				asked[n.Name] = e.startCluster(qctx, n.Name)
+				cancel()
 			}
-			away := func(n clusterNode) bool { return !n.Online || n.Pending }
-			for _, n := range c.Nodes {
-				// A fenced server that must not rejoin by itself is an
-				// administrator's decision; here, we are it.
-				if !n.Online && !asked[n.Name] && e.host(n.Name) != nil {
-					qctx, cancel := context.WithTimeout(ctx, 15*time.Second)
-					asked[n.Name] = e.startCluster(qctx, n.Name)
-					cancel()
-				}
-			}
-			if len(c.Failures) > 0 && time.Since(cleaned) > 20*time.Second && !slices.ContainsFunc(c.Nodes, away) {
-				cleaned = time.Now()
-				for _, s := range []string{e.survivor, e.active} {
-					if e.do(ctx, s, resource.Action{Title: "forget failed actions", Cmd: []string{"crm_resource", "--cleanup"}}) == nil {
-						break
-					}
+		}
+		if len(c.Failures) > 0 && time.Since(cleaned) > 20*time.Second && !slices.ContainsFunc(c.Nodes, away) {
+			cleaned = time.Now()
+			for _, s := range []string{e.survivor, e.active} {
+				if e.do(ctx, s, resource.Action{Title: "forget failed actions", Cmd: []string{"crm_resource", "--cleanup"}}) == nil {
+					break
 				}
 			}
 		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("not whole again after %s: %s", report.Seconds(time.Since(began).Seconds()), strings.Join(problems, "; "))
-		case <-time.After(2 * time.Second):
-		}
+		return strings.Join(problems, "; "), nil
+	})
+	if err != nil {
+		return fmt.Errorf("not whole again: %w", err)
 	}
+	return nil
 }
 
 // startCluster starts Pacemaker where it is not started at boot, and says

@@ -66,16 +66,17 @@ func (e *engine) returnSystemDisk(ctx context.Context, f Fault) error {
 	e.say("giving the system disk back to its mirror on %s", server)
 	began := time.Now()
 	added := map[string]bool{}
-	for {
+	err := host.Wait{Limit: e.opt.Rejoin, Poll: 2 * time.Second}.Until(ctx, func(ctx context.Context) (string, error) {
 		ms, err := e.systemMirrors(ctx, server)
-		whole := err == nil
-		var last []string
+		if err != nil {
+			return err.Error(), nil
+		}
+		var left []string
 		for _, m := range ms {
 			if m.Degraded == 0 && !m.Busy {
 				continue
 			}
-			whole = false
-			last = append(last, fmt.Sprintf("%s lacks %d disks", m.Dev, m.Degraded))
+			left = append(left, fmt.Sprintf("%s lacks %d disks", m.Dev, m.Degraded))
 			for _, dev := range m.Strays {
 				if added[dev] {
 					continue
@@ -84,21 +85,17 @@ func (e *engine) returnSystemDisk(ctx context.Context, f Fault) error {
 				// Source: mdadm(8), --add: "re-added" where it was part of it recently
 				a := resource.Action{Title: "give " + dev + " back to " + m.Dev, Cmd: []string{"mdadm", "--manage", "/dev/" + m.Dev, "--add", "/dev/" + dev}}
 				if err := e.do(ctx, server, a); err != nil {
-					last = append(last, err.Error())
+					left = append(left, err.Error())
 				} else {
 					added[dev] = true
 				}
 			}
 		}
-		if whole {
-			e.say("system mirror of %s whole again after %s", server, report.Seconds(time.Since(began).Seconds()))
-			return nil
-		}
-		if err != nil {
-			last = append(last, err.Error())
-		}
-		if time.Since(began) > e.opt.Rejoin || e.sleep(ctx, 2*time.Second) != nil {
-			return fmt.Errorf("system mirror of %s not whole after %s: %s", server, report.Seconds(time.Since(began).Seconds()), strings.Join(last, "; "))
-		}
+		return strings.Join(left, "; "), nil
+	})
+	if err != nil {
+		return fmt.Errorf("system mirror of %s not whole: %w", server, err)
 	}
+	e.say("system mirror of %s whole again after %s", server, report.Seconds(time.Since(began).Seconds()))
+	return nil
 }

@@ -59,7 +59,7 @@ func (m *mirrored) Call(_ context.Context, op string, params, result any, _ func
 func (m *mirrored) engine(t *testing.T) *engine {
 	d := newPair(t).design()
 	d.Groups = append(d.Groups, design.Group{Name: "b-r0", UUID: "12345678:11112222:33334444:55556666"})
-	return &engine{env: Env{Design: d}, hosts: map[string]*host.Session{"nfs1": host.New("nfs1", m)}, opt: Options{Rejoin: time.Second}}
+	return &engine{env: Env{Design: d}, hosts: map[string]*host.Session{"nfs1": host.New("nfs1", m)}, opt: Options{Rejoin: 3 * time.Second}}
 }
 
 func TestMirrored(t *testing.T) {

@@ -128,35 +128,30 @@ func (e *engine) whole(ctx context.Context, what string, limit time.Duration) er
 	if e.env.Operator == nil {
 		return nil
 	}
-	began := time.Now()
-	told, last := time.Time{}, ""
-	for {
-		var wrong []string
-		s, err := e.env.Operator.Status(ctx)
-		if err != nil {
-			wrong = []string{err.Error()}
-		} else {
-			s.Each(func(p *observe.Part) {
-				if p.Level == observe.Fault || p.Progress != nil {
-					wrong = append(wrong, p.Text)
-				}
-			})
-		}
-		if len(wrong) == 0 {
-			return nil
-		}
-		last = strings.Join(wrong, "; ")
-		if time.Since(began) > limit || ctx.Err() != nil {
-			return fmt.Errorf("%s not whole after %s: %s", what, report.Seconds(time.Since(began).Seconds()), last)
-		}
+	told := time.Time{}
+	w := host.Wait{Limit: limit, Poll: 3 * time.Second, Seen: func(left string) {
 		if time.Since(told) > 10*time.Second {
 			told = time.Now()
-			e.say("waiting for %s: %s", what, last)
+			e.say("waiting for %s: %s", what, left)
 		}
-		if err := e.sleep(ctx, 3*time.Second); err != nil {
-			return fmt.Errorf("%s not whole: %s", what, last)
+	}}
+	err := w.Until(ctx, func(ctx context.Context) (string, error) {
+		s, err := e.env.Operator.Status(ctx)
+		if err != nil {
+			return err.Error(), nil
 		}
+		var wrong []string
+		s.Each(func(p *observe.Part) {
+			if p.Level == observe.Fault || p.Progress != nil {
+				wrong = append(wrong, p.Text)
+			}
+		})
+		return strings.Join(wrong, "; "), nil
+	})
+	if err != nil {
+		return fmt.Errorf("%s not whole: %w", what, err)
 	}
+	return nil
 }
 
 // members are the serials of the disks that work in a group's array now, in
@@ -242,14 +237,9 @@ func (e *engine) returnDisk(ctx context.Context, f Fault) error {
 	}
 	if ssd && len(where) == 1 {
 		e.say("giving SSD %s back to the cache", serial)
-		began := time.Now()
-		for {
-			// The kernel sees it a little later.
-			err := e.applyCache(ctx, Fault{On: where[0], Args: []string{e.service.Name}})
-			if err == nil || time.Since(began) > time.Minute || e.sleep(ctx, 2*time.Second) != nil {
-				return err
-			}
-		}
+		return untilSeen(ctx, func() error {
+			return e.applyCache(ctx, Fault{On: where[0], Args: []string{e.service.Name}})
+		})
 	}
 	if g.Name == "" || len(where) != 1 {
 		return fmt.Errorf("disk %s cannot be given back: its array is on %q", serial, strings.Join(where, ", "))
@@ -259,20 +249,22 @@ func (e *engine) returnDisk(ctx context.Context, f Fault) error {
 	if err != nil {
 		return err
 	}
-	began := time.Now()
-	for {
-		err := e.giveBack(ctx, where[0], g, wire)
-		if err == nil {
-			return nil
-		}
-		if time.Since(began) > time.Minute || ctx.Err() != nil {
-			return fmt.Errorf("disk %s: %w", serial, err)
-		}
-		// Its paths and its multipath map come a little later.
-		if e.sleep(ctx, 2*time.Second) != nil {
-			return fmt.Errorf("disk %s: %w", serial, err)
-		}
+	if err := untilSeen(ctx, func() error { return e.giveBack(ctx, where[0], g, wire) }); err != nil {
+		return fmt.Errorf("disk %s: %w", serial, err)
 	}
+	return nil
+}
+
+// untilSeen tries to give a disk back until it succeeds: the kernel sees one, its
+// paths and its multipath map, a little after it is in its slot. A try that is
+// under way is not cut short.
+func untilSeen(ctx context.Context, try func() error) error {
+	return host.Wait{Limit: time.Minute, Poll: 2 * time.Second}.Until(ctx, func(context.Context) (string, error) {
+		if err := try(); err != nil {
+			return err.Error(), nil
+		}
+		return "", nil
+	})
 }
 
 func (e *engine) giveBack(ctx context.Context, server string, g design.Group, wire agent.WireResource) error {

@@ -464,5 +464,9 @@ func (t *tester) settled(ctx context.Context, via string) error {
 
 // wait looks until there is nothing left to wait for; look gives what is.
 func (t *tester) wait(ctx context.Context, limit time.Duration, look func(context.Context) (string, error)) error {
-	return host.Wait{Limit: limit, Poll: t.o.Poll}.Until(ctx, look)
+	err := host.Wait{Limit: limit, Poll: t.o.Poll}.Until(ctx, look)
+	if err != nil && ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return err
 }
