@@ -59,6 +59,12 @@ func TestLustreTargetIsMadeOnce(t *testing.T) {
 	if as := diff(t, &ost, targetOn(t, ost.Device, "blkid-ost", "tunefs-ost")); len(as) != 0 {
 		t.Errorf("a second apply would change: %s", show(as))
 	}
+	// Registered and mounted: looking goes on as before.
+	mounted := lustreOST
+	mounted.Name = "home-OST0000"
+	if as := diff(t, &mounted, targetOn(t, mounted.Device, "blkid-mounted", "tunefs-mounted")); len(as) != 0 {
+		t.Errorf("a mounted target would change: %s", show(as))
+	}
 	mgs := &LustreTarget{Name: "MGS", Device: "/dev/md/mgs", ServiceNIDs: lustreNIDs}
 	if as := diff(t, mgs, targetOn(t, mgs.Device, "blkid-mgs", "tunefs-mgs")); len(as) != 0 {
 		t.Errorf("a second apply would change the MGS: %s", show(as))

@@ -134,6 +134,9 @@ func (m *MountPoint) sameSource(sys Sys, live linux.Mount) bool {
 // and hard or soft. Sizes are negotiated, and connections shared between
 // mounts of one server, so that their live values may rightly differ.
 func (m *MountPoint) sameOptions(live linux.Mount) bool {
+	if m.Type == "lustre" && slices.Contains(m.Options, "flock") && !slices.Contains(live.Options, "flock") {
+		return false // locks would hold on one client only, or not at all
+	}
 	if m.Type != "nfs" && m.Type != "nfs4" {
 		return !slices.Contains(live.Options, "ro") || slices.Contains(m.Options, "ro")
 	}

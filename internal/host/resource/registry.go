@@ -50,6 +50,14 @@ func blank(kind string) Resource {
 		return &XFS{}
 	case "mount":
 		return &MountPoint{}
+	case "lnet":
+		return &LNet{}
+	case "lustre-param":
+		return &LustreParam{}
+	case "lustre-pool":
+		return &LustrePool{}
+	case "lustre-striping":
+		return &LustreStriping{}
 	case "lustre-target":
 		return &LustreTarget{}
 	case "cache-ssds":

@@ -1,0 +1,179 @@
+package resource
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+)
+
+// LNet is Lustre's network on a node: the option of its kernel module, and
+// what is up.
+type LNet struct {
+	Networks string // as the module takes them: "tcp(eth1)", "o2ib(ib0),tcp1(eth1,eth2)"
+}
+
+// lnetConf is where the option stands.
+const lnetConf = "/etc/modprobe.d/lustre.conf"
+
+// Kind is "lnet".
+func (l *LNet) Kind() string { return "lnet" }
+
+// ID is the networks.
+func (l *LNet) ID() string { return l.Networks }
+
+// Diff compares the option, and what lnetctl shows.
+//
+// The module takes the option when it is loaded, and `lnetctl lnet configure`
+// brings those networks up only with --all. Without it, and so after Lustre's
+// own unit lnet.service, nothing but the loopback network is up. Seen with
+// Lustre 2.17.57; source: lnetctl(8).
+func (l *LNet) Diff(ctx context.Context, sys Sys) ([]Action, error) {
+	want, err := parseNetworks(l.Networks)
+	if err != nil {
+		return nil, err
+	}
+	f := TextFile{Path: lnetConf, Content: []byte(Header +
+		"# The interface Lustre speaks through. Source: Lustre Operations Manual, 9\n" +
+		"options lnet networks=\"" + l.Networks + "\"\n")}
+	as, err := f.Diff(ctx, sys)
+	if err != nil {
+		return nil, err
+	}
+	loaded, err := exists(sys, "/sys/module/lnet")
+	if err != nil {
+		return nil, err
+	}
+	if !loaded {
+		return append(as,
+			Action{Title: "load lnet", Cmd: []string{"modprobe", "lnet"}},
+			Action{Title: "bring LNet up: " + l.Networks, Cmd: []string{"lnetctl", "lnet", "configure", "--all"}}), nil
+	}
+	running, up, err := lnetUp(ctx, sys)
+	if err != nil {
+		return nil, err
+	}
+	if !running {
+		as = append(as, Action{Title: "start LNet", Cmd: []string{"lnetctl", "lnet", "configure"}})
+	}
+	for _, w := range want {
+		more, err := w.bringUp(up)
+		if err != nil {
+			return nil, err
+		}
+		as = append(as, more...)
+	}
+	return as, nil
+}
+
+// bringUp compares a network with those that are up.
+func (w lnetwork) bringUp(up []lnetwork) ([]Action, error) {
+	i := slices.IndexFunc(up, func(n lnetwork) bool { return n.name == w.name })
+	switch {
+	case i >= 0 && (len(w.interfaces) == 0 || sameSet(w.interfaces, up[i].interfaces)):
+		return nil, nil
+	case i >= 0:
+		return nil, &Refusal{
+			What: fmt.Sprintf("LNet network %s is up on %s, not on %s", w.name, strings.Join(up[i].interfaces, ", "), strings.Join(w.interfaces, ", ")),
+			Mend: "correct lnet or the interface of the public network in the spec, or unmount all of Lustre on this host, run `lustre_rmmod`, and apply again",
+		}
+	}
+	argv := []string{"lnetctl", "net", "add", "--net", w.name}
+	if len(w.interfaces) > 0 {
+		argv = append(argv, "--if", strings.Join(w.interfaces, ","))
+	}
+	return []Action{{Title: "bring LNet network " + w.name + " up", Cmd: argv}}, nil
+}
+
+// lnetwork is one network of LNet.
+type lnetwork struct {
+	name       string
+	interfaces []string
+}
+
+// parseNetworks reads the module's option.
+// Source: lustre-release, lnet/lnet/config.c, lnet_parse_networks.
+func parseNetworks(s string) ([]lnetwork, error) {
+	bad := fmt.Errorf("LNet networks %q: want network(interface), for example tcp(eth1)", s)
+	var out []lnetwork
+	for s != "" {
+		end := strings.IndexAny(s, ",(")
+		n := lnetwork{}
+		switch {
+		case end < 0:
+			n.name, s = s, ""
+		case s[end] == ',':
+			n.name, s = s[:end], s[end+1:]
+		default:
+			inside, rest, ok := strings.Cut(s[end+1:], ")")
+			if !ok || rest != "" && rest[0] != ',' || inside == "" {
+				return nil, bad
+			}
+			n.name, n.interfaces, s = s[:end], strings.Split(inside, ","), strings.TrimPrefix(rest, ",")
+		}
+		if n.name = plainNet(n.name); n.name == "" {
+			return nil, bad
+		}
+		out = append(out, n)
+	}
+	if len(out) == 0 {
+		return nil, bad
+	}
+	return out, nil
+}
+
+// plainNet gives a network the name that lnetctl shows: tcp0 is tcp.
+func plainNet(name string) string {
+	name = strings.TrimSpace(name)
+	if base := strings.TrimSuffix(name, "0"); base != name && strings.TrimRight(base, "0123456789") == base {
+		return base
+	}
+	return name
+}
+
+// lnetUp asks which networks are up, the loopback one left out. LNet is loaded.
+func lnetUp(ctx context.Context, sys Sys) (running bool, up []lnetwork, err error) {
+	argv := []string{"lnetctl", "net", "show"}
+	out, installed, err := query(ctx, sys, argv...)
+	switch {
+	case err != nil || !installed:
+		return false, nil, err
+	case out.Code != 0 && strings.Contains(out.Stderr, "LNet stack down"):
+		return false, nil, nil
+	case out.Code != 0:
+		return false, nil, failed(out, argv...)
+	}
+	up, err = parseLNet(out.Stdout)
+	return true, up, err
+}
+
+// parseLNet reads `lnetctl net show`.
+func parseLNet(s string) ([]lnetwork, error) {
+	var doc struct {
+		Net []struct {
+			Type string `yaml:"net type"`
+			NIs  []struct {
+				Interfaces map[string]string `yaml:"interfaces"`
+			} `yaml:"local NI(s)"`
+		} `yaml:"net"`
+	}
+	if err := yaml.Unmarshal([]byte(s), &doc); err != nil {
+		return nil, fmt.Errorf("lnetctl net show: %w", err)
+	}
+	var out []lnetwork
+	for _, n := range doc.Net {
+		if n.Type == "lo" {
+			continue
+		}
+		w := lnetwork{name: plainNet(n.Type)}
+		for _, i := range n.NIs {
+			for _, name := range i.Interfaces {
+				w.interfaces = append(w.interfaces, name)
+			}
+		}
+		out = append(out, w)
+	}
+	return out, nil
+}
