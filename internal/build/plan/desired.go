@@ -224,7 +224,8 @@ func (b *builder) checks() {
 	}
 }
 
-// oneOwner refuses everything if two servers have an array of the brick.
+// oneOwner refuses everything if two servers have an array of the brick, or
+// each a part of a volume's arrays.
 func (b *builder) oneOwner() error {
 	if b.pair.HA == nil {
 		return nil
@@ -239,10 +240,39 @@ func (b *builder) oneOwner() error {
 			}})
 		}
 	}
-	if len(all) == 0 {
-		return nil
+	if len(all) > 0 {
+		return all
 	}
-	return all
+	for _, svc := range b.services() {
+		on := b.serversWith(svc, b.facts.RunsArray)
+		if len(on) > 1 {
+			all = append(all, HostRefusal{Host: on[1], Step: "arrays", Refusal: resource.Refusal{
+				What: "arrays of service " + svc.Name + " run on " + strings.Join(on, " and on ") + ": no server has the whole volume",
+				Mend: "find out which server uses it (mount, crm_mon), and stop the arrays on the other with `mdadm --stop`",
+			}})
+		}
+	}
+	if len(all) > 0 {
+		return all
+	}
+	return nil
+}
+
+// serversWith are the servers that have one of a service's arrays.
+func (b *builder) serversWith(svc *design.Service, has func(server, uuid string) bool) []string {
+	return slices.DeleteFunc(slices.Clone(b.servers), func(s string) bool {
+		return !slices.ContainsFunc(b.d.GroupsIn(&svc.Storage), func(g design.Group) bool { return has(s, g.UUID) })
+	})
+}
+
+// holder is the server that has a service's arrays: that on which one runs
+// before one on which it lies inactive; "" if none has.
+func (b *builder) holder(svc *design.Service) string {
+	on := append(b.serversWith(svc, b.facts.RunsArray), b.serversWith(svc, b.facts.HasArray)...)
+	if len(on) == 0 {
+		return ""
+	}
+	return on[0]
 }
 
 // place is where the storage of a volume is dealt with.
@@ -260,19 +290,16 @@ type place struct {
 func (p place) alone() bool { return !p.managed && !p.built }
 
 // placeOf decides on the one server that builds a volume: the one where it is
-// up, or else the first; of two volumes each is
-// built where its service will run.
+// up, or else the first; of two volumes each is built where its service will
+// run.
 func (b *builder) placeOf(svc *design.Service) place {
 	p := place{host: b.servers[0]}
 	if len(b.pair.Services) > 1 {
 		p.host = svc.Preferred // each server builds its own, side by side
 	}
-	for _, s := range b.servers {
-		for _, g := range b.d.GroupsIn(&svc.Storage) {
-			if b.facts.HasArray(s, g.UUID) {
-				p.host = s
-			}
-		}
+	held := b.holder(svc)
+	if held != "" {
+		p.host = held
 	}
 	for _, s := range b.servers {
 		// A cluster that starts, or is stopped, still owns what it is configured
@@ -289,7 +316,8 @@ func (b *builder) placeOf(svc *design.Service) place {
 		return p
 	}
 	for _, s := range b.servers {
-		if b.facts.Hosts[s].Built[svc.Storage.VG] == b.digest(svc) {
+		// A note is old if another server has the arrays by now.
+		if (held == "" || held == s) && b.facts.Hosts[s].Built[svc.Storage.VG] == b.digest(svc) {
 			p.host, p.built = s, true
 		}
 	}
