@@ -137,7 +137,7 @@ func (r *runner) phase(ctx context.Context, s *Set, p setPhase, use []lane, regi
 
 	for i, l := range use {
 		pr, ended, err := runs[i].look()
-		out[i] = share{client: l.client, offset: r.offset(l.client), progress: pr, start: start, err: err}
+		out[i] = share{client: l.client, offset: r.hosts.Clock(l.client).Offset, progress: pr, start: start, err: err}
 		switch {
 		case !ended:
 			out[i].err = errors.New("it did not end when told to")
@@ -146,12 +146,6 @@ func (r *runner) phase(ctx context.Context, s *Set, p setPhase, use []lane, regi
 		}
 	}
 	return out, nil
-}
-
-func (r *runner) offset(name string) int64 {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.offsets[name]
 }
 
 // startTogether waits until every lane is ready and gives all of them one
@@ -190,7 +184,7 @@ func (r *runner) startTogether(ctx context.Context, use []lane, runs []*laneRun,
 	}
 	start := time.Now().Add(startLead).UnixNano()
 	return start, eachLane(ctx, use, func(ctx context.Context, l lane) error {
-		_, err := host.Ask(ctx, r.host(l.client), workload.OpBenchStart, workload.BenchStartParams{RunID: l.runID, StartNs: start + r.offset(l.client)})
+		_, err := host.Ask(ctx, r.host(l.client), workload.OpBenchStart, workload.BenchStartParams{RunID: l.runID, StartNs: start + r.hosts.Clock(l.client).Offset})
 		return err
 	})
 }

@@ -35,12 +35,16 @@ func (r *runner) prepare(ctx context.Context) error {
 		return &Unfit{[]string{"no client mounts the brick: a benchmark needs load; give the spec a client (clients:)"}}
 	}
 	r.say(Progress{State: "reaching " + strings.Join(append(slices.Clone(r.servers), r.clients...), ", ")})
-	err := host.Each(ctx, append(slices.Clone(r.servers), r.clients...), r.connect)
+	names := append(slices.Clone(r.servers), r.clients...)
+	err := host.Each(ctx, names, r.connect)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
 	if err != nil {
 		return &Unfit{[]string{err.Error()}}
+	}
+	for _, n := range names {
+		r.noteClock(n)
 	}
 	for _, n := range r.notes {
 		r.say(Progress{Note: n})

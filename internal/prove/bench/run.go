@@ -16,6 +16,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/host/agent"
 	"github.com/mortarhpc/mortar/internal/prove/report"
+	"github.com/mortarhpc/mortar/internal/prove/testbed"
 	"github.com/mortarhpc/mortar/internal/prove/workload"
 )
 
@@ -86,10 +87,8 @@ type runner struct {
 	runID string
 	began time.Time
 
-	mu      sync.Mutex
-	hosts   map[string]*host.Session
-	offsets map[string]int64
-	sayMu   sync.Mutex
+	hosts testbed.Hosts
+	sayMu sync.Mutex
 
 	servers []string
 	clients []string
@@ -131,8 +130,8 @@ func Run(ctx context.Context, env Env, suite *Suite, opt Options) (*report.Run, 
 	if err != nil {
 		return nil, err
 	}
-	r := &runner{env: env, suite: &s, opt: opt, began: time.Now(), hosts: map[string]*host.Session{}, offsets: map[string]int64{}, often: map[string]*often{}, facts: map[string]workload.BenchFacts{}}
-	defer r.close()
+	r := &runner{env: env, suite: &s, opt: opt, began: time.Now(), often: map[string]*often{}, facts: map[string]workload.BenchFacts{}}
+	defer r.hosts.Close()
 	left, err := r.engineTests()
 	if err != nil {
 		return nil, err
@@ -322,46 +321,25 @@ func (r *runner) noteOften(text string) {
 	}
 }
 
-func (r *runner) host(name string) *host.Session {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.hosts[name]
-}
+func (r *runner) host(name string) *host.Session { return r.hosts.Session(name) }
 
-func (r *runner) close() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, h := range r.hosts {
-		h.Close()
-	}
-}
-
-// connect reaches a host and measures its clock.
 func (r *runner) connect(ctx context.Context, name string) error {
-	h, err := r.env.Dial(ctx, name)
-	if err != nil {
-		return err
+	_, err := r.hosts.Connect(ctx, r.env.Dial, name)
+	return err
+}
+
+// noteClock tells of a clock that is not the same as ours.
+func (r *runner) noteClock(name string) {
+	c := r.hosts.Clock(name)
+	s := seconds(c.Offset)
+	if max(s, -s) <= 1 {
+		return
 	}
-	off, rtt, err := h.ClockOffset(ctx)
-	if err != nil {
-		h.Close()
-		return err
+	ahead := "ahead of"
+	if s < 0 {
+		ahead, s = "behind", -s
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if old := r.hosts[name]; old != nil {
-		old.Close()
-	}
-	r.hosts[name] = h
-	r.offsets[name] = off
-	if s := seconds(off); s > 1 || s < -1 {
-		ahead := "ahead of"
-		if s < 0 {
-			ahead, s = "behind", -s
-		}
-		r.notes = append(r.notes, fmt.Sprintf("%s's clock is %s %s this machine's; that is corrected for, to within %s (chrony would mend it)", name, report.Seconds(s), ahead, report.Seconds(seconds(rtt/2))))
-	}
-	return nil
+	r.notes = append(r.notes, fmt.Sprintf("%s's clock is %s %s this machine's; that is corrected for, to within %s (chrony would mend it)", name, report.Seconds(s), ahead, report.Seconds(seconds(c.RoundTrip/2))))
 }
 
 func (r *runner) sizing() Sizing {
@@ -800,7 +778,7 @@ func (r *runner) checkClocks(ctx context.Context) {
 		if err != nil {
 			continue // it has been said already that it vanished
 		}
-		if moved := seconds(off - r.offset(c)); max(moved, -moved) > 0.1+seconds(rtt) {
+		if moved := seconds(off - r.hosts.Clock(c).Offset); max(moved, -moved) > 0.1+seconds(rtt) {
 			r.note(c, "its clock moved by %s against this machine's during the run: starts of later phases are off by as much", report.Seconds(max(moved, -moved)))
 		}
 	}

@@ -48,9 +48,7 @@ type engine struct {
 	opt   Options
 	sayMu sync.Mutex
 
-	mu      sync.Mutex
-	hosts   map[string]*host.Session
-	offsets map[string]int64
+	hosts testbed.Hosts
 
 	expect   Expect
 	service  *design.Service
@@ -87,7 +85,7 @@ type running struct {
 // nothing was changed. Whatever it broke it mends before it
 // returns, also when ctx ends.
 func Run(ctx context.Context, env Env, d Drill, v Variant, opt Options) (*report.Run, error) {
-	e := &engine{env: env, drill: d, vari: v, expect: d.Expected(v), opt: opt.WithDefaults(env.Virtual), hosts: map[string]*host.Session{}, offsets: map[string]int64{}, loadDirs: map[string]string{}}
+	e := &engine{env: env, drill: d, vari: v, expect: d.Expected(v), opt: opt.WithDefaults(env.Virtual), loadDirs: map[string]string{}}
 	if !env.Design.Clustered() {
 		return nil, &Refused{"drill " + d.Name + " needs a pair of servers, and this brick has none"}
 	}
@@ -109,7 +107,7 @@ func Run(ctx context.Context, env Env, d Drill, v Variant, opt Options) (*report
 			e.clients = append(e.clients, m.Client)
 		}
 	}
-	defer e.closeAll()
+	defer e.hosts.Close()
 	return e.run(ctx)
 }
 
@@ -120,48 +118,6 @@ func (e *engine) say(format string, args ...any) {
 	e.sayMu.Lock()
 	defer e.sayMu.Unlock()
 	e.env.Progress(fmt.Sprintf(format, args...))
-}
-
-func (e *engine) host(name string) *host.Session {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.hosts[name]
-}
-
-// redial replaces a host's session, and measures its clock anew: after a boot
-// it is another.
-func (e *engine) redial(ctx context.Context, name string) (*host.Session, error) {
-	h, err := e.env.Dial(ctx, name)
-	if err != nil {
-		return nil, err
-	}
-	off, _, err := h.ClockOffset(ctx)
-	if err != nil {
-		h.Close()
-		return nil, err
-	}
-	e.mu.Lock()
-	old := e.hosts[name]
-	e.hosts[name], e.offsets[name] = h, off
-	e.mu.Unlock()
-	if old != nil {
-		old.Close()
-	}
-	return h, nil
-}
-
-func (e *engine) offset(name string) int64 {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.offsets[name]
-}
-
-func (e *engine) closeAll() {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for _, h := range e.hosts {
-		h.Close()
-	}
 }
 
 func (e *engine) run(ctx context.Context) (_ *report.Run, err error) {
@@ -275,7 +231,7 @@ func (e *engine) run(ctx context.Context) (_ *report.Run, err error) {
 // connect reaches every host and measures its clock.
 func (e *engine) connect(ctx context.Context) error {
 	return host.Each(ctx, append(slices.Clone(e.servers), e.clients...), func(ctx context.Context, name string) error {
-		_, err := e.redial(ctx, name)
+		_, err := e.hosts.Connect(ctx, e.env.Dial, name)
 		return err
 	})
 }
@@ -392,7 +348,7 @@ func (e *engine) preflight(ctx context.Context) error {
 		if server == "" {
 			continue // said already
 		}
-		ms, err := testbed.Mounts(ctx, e.host(server))
+		ms, err := testbed.Mounts(ctx, e.hosts.Session(server))
 		if err != nil {
 			return fmt.Errorf("%s: %w", server, err)
 		}
@@ -401,7 +357,7 @@ func (e *engine) preflight(ctx context.Context) error {
 		}
 	}
 	found, failed := host.All(ctx, e.clients, func(ctx context.Context, name string) ([]linux.Mount, error) {
-		return testbed.Mounts(ctx, e.host(name))
+		return testbed.Mounts(ctx, e.hosts.Session(name))
 	})
 	if err := failed.Join(); err != nil {
 		return err
@@ -430,7 +386,7 @@ func (e *engine) preflight(ctx context.Context) error {
 func (e *engine) cluster(ctx context.Context, from []string) (c cluster, err error) {
 	err = errors.New("no server to ask")
 	for _, s := range from {
-		h := e.host(s)
+		h := e.hosts.Session(s)
 		if h == nil {
 			continue
 		}
@@ -466,7 +422,7 @@ func (e *engine) location(ctx context.Context, service string) ([]string, error)
 
 // do runs an action on a host; the error carries what its command said.
 func (e *engine) do(ctx context.Context, name string, a resource.Action) error {
-	h := e.host(name)
+	h := e.hosts.Session(name)
 	if h == nil {
 		return fmt.Errorf("%s is not reached", name)
 	}
@@ -655,7 +611,7 @@ func (e *engine) pause(ctx context.Context, d time.Duration) error {
 func (e *engine) startLoad(ctx context.Context, j clientJob) {
 	r := &running{clientJob: j, done: make(chan struct{})}
 	e.load = append(e.load, r)
-	h := e.host(j.client)
+	h := e.hosts.Session(j.client)
 	go func() {
 		defer close(r.done)
 		// Not the caller's context: an interrupt must stop the load in
@@ -721,7 +677,7 @@ func (e *engine) workersLeft(ok func(p workload.WorkerProgress, offset int64) bo
 			if p.Failed != "" {
 				err = cmp.Or(err, fmt.Errorf("%s %s gave up: %s", r.client, p.Worker, p.Failed))
 			}
-			if !ok(p, e.offset(r.client)) {
+			if !ok(p, e.hosts.Clock(r.client).Offset) {
 				w := r.client + " " + p.Worker + " does not go on"
 				if p.LastError != "" {
 					w += " (" + p.LastError + ")"
@@ -776,7 +732,7 @@ func (e *engine) stopLoad(cleanup func() (context.Context, context.CancelFunc)) 
 	for _, r := range e.load {
 		wg.Go(func() {
 			params := workload.StopParams{RunID: r.job.RunID}
-			_, stop := host.Ask(ctx, e.host(r.client), workload.OpLoadStop, params)
+			_, stop := host.Ask(ctx, e.hosts.Session(r.client), workload.OpLoadStop, params)
 			select {
 			case <-r.done:
 			case <-ctx.Done():
@@ -788,7 +744,7 @@ func (e *engine) stopLoad(cleanup func() (context.Context, context.CancelFunc)) 
 				return
 			}
 			// The session broke: the result is on the client's disk.
-			h, err := e.redial(ctx, r.client)
+			h, err := e.hosts.Connect(ctx, e.env.Dial, r.client)
 			if err == nil {
 				_, _ = host.Ask(ctx, h, workload.OpLoadStop, params)
 				var res *workload.Result
@@ -809,7 +765,7 @@ func (e *engine) stopLoad(cleanup func() (context.Context, context.CancelFunc)) 
 	for _, r := range e.load {
 		r.mu.Lock()
 		if len(r.result.Workers) > 0 {
-			out = append(out, loaded{r.client, e.offset(r.client), r.result, r.mounts})
+			out = append(out, loaded{r.client, e.hosts.Clock(r.client).Offset, r.result, r.mounts})
 		}
 		r.mu.Unlock()
 	}
@@ -880,7 +836,7 @@ func (e *engine) rejoin(ctx context.Context) error {
 		for _, n := range c.Nodes {
 			// A fenced server that must not rejoin by itself is an
 			// administrator's decision; here, we are it.
-			if !n.Online && !asked[n.Name] && e.host(n.Name) != nil {
+			if !n.Online && !asked[n.Name] && e.hosts.Session(n.Name) != nil {
 				qctx, cancel := context.WithTimeout(ctx, 15*time.Second)
 				asked[n.Name] = e.startCluster(qctx, n.Name)
 				cancel()
@@ -928,7 +884,7 @@ func (e *engine) verify(ctx context.Context, results []loaded) (report.Verify, m
 	}
 	reports, failed := host.All(ctx, names, func(ctx context.Context, client string) (stream.Report, error) {
 		l := by[client]
-		h := e.host(client)
+		h := e.hosts.Session(client)
 		var ms []design.ClientMount
 		for _, m := range e.env.Design.Mounts {
 			if m.Client == client {
@@ -1008,7 +964,7 @@ func (e *engine) clean(ctx context.Context, runID string, keep bool) {
 	_ = host.Each(ctx, e.clients, func(ctx context.Context, name string) error {
 		cctx, cancel := context.WithTimeout(ctx, time.Minute)
 		defer cancel()
-		_, err := host.Ask(cctx, e.host(name), workload.OpLoadClean, workload.CleanParams{RunID: runID, Ledger: true})
+		_, err := host.Ask(cctx, e.hosts.Session(name), workload.OpLoadClean, workload.CleanParams{RunID: runID, Ledger: true})
 		return err
 	})
 	for d, service := range e.loadDirs {
@@ -1023,5 +979,5 @@ func (e *engine) clean(ctx context.Context, runID string, keep bool) {
 
 // versions of what was tested, from the survivor and the first client.
 func (e *engine) versions(ctx context.Context) []report.Row {
-	return testbed.Versions(ctx, []string{e.survivor, e.clients[0]}, e.host)
+	return testbed.Versions(ctx, []string{e.survivor, e.clients[0]}, e.hosts.Session)
 }

@@ -29,6 +29,8 @@ func (m *mirrored) Close() {}
 
 func (m *mirrored) Call(_ context.Context, op string, params, result any, _ func(json.RawMessage)) error {
 	switch op {
+	case string(agent.OpTime):
+		return nil
 	case string(observe.OpGather):
 		*result.(*observe.Host) = observe.Host{Strays: m.strays, Files: map[string]string{
 			"/proc/mdstat":                     m.mdstat,
@@ -59,7 +61,11 @@ func (m *mirrored) Call(_ context.Context, op string, params, result any, _ func
 func (m *mirrored) engine(t *testing.T) *engine {
 	d := newPair(t).design()
 	d.Groups = append(d.Groups, design.Group{Name: "b-r0", UUID: "12345678:11112222:33334444:55556666"})
-	return &engine{env: Env{Design: d}, hosts: map[string]*host.Session{"nfs1": host.New("nfs1", m)}, opt: Options{Rejoin: 3 * time.Second}}
+	e := &engine{env: Env{Design: d}, opt: Options{Rejoin: 3 * time.Second}}
+	if _, err := e.hosts.Connect(t.Context(), func(_ context.Context, name string) (*host.Session, error) { return host.New(name, m), nil }, "nfs1"); err != nil {
+		t.Fatal(err)
+	}
+	return e
 }
 
 func TestMirrored(t *testing.T) {

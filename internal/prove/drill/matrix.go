@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/prove/report"
 )
 
@@ -163,6 +162,6 @@ func home(ctx context.Context, env Env, c Choice) error {
 
 // recuperate waits until nothing is wrong with the brick.
 func recuperate(ctx context.Context, env Env, opt Options) error {
-	e := &engine{env: env, opt: opt.WithDefaults(env.Virtual), hosts: map[string]*host.Session{}, offsets: map[string]int64{}}
+	e := &engine{env: env, opt: opt.WithDefaults(env.Virtual)}
 	return e.whole(ctx, "the brick", e.opt.Rejoin)
 }

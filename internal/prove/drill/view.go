@@ -36,7 +36,7 @@ const askTime = 40 * time.Second
 
 // asked asks a host, over the session there is.
 func asked[R any](ctx context.Context, e *engine, name string, ask func(*host.Session, context.Context) (R, error)) (R, error) {
-	h := e.host(name)
+	h := e.hosts.Session(name)
 	if h == nil {
 		var none R
 		return none, fmt.Errorf("%s is not reached", name)

@@ -137,13 +137,13 @@ func (e *engine) follow(ctx context.Context, name string) {
 		volumes = append(volumes, o.service.MountPoint)
 	}
 	for again := false; ; again = true {
-		e.watch.server(ctx, e.host(name), name, e.service.Name, volumes, e.offset(name), again)
+		e.watch.server(ctx, e.hosts.Session(name), name, e.service.Name, volumes, e.hosts.Clock(name).Offset, again)
 		for {
 			if ctx.Err() != nil {
 				return
 			}
 			dctx, cancel := context.WithTimeout(ctx, dialTime)
-			_, err := e.redial(dctx, name)
+			_, err := e.hosts.Connect(dctx, e.env.Dial, name)
 			cancel()
 			if err == nil {
 				break

@@ -1,7 +1,7 @@
 // Package testbed says what a run was made on: hardware, mounts and settings
 // of the design, and software on the hosts. Drills and benchmarks put it into
-// what they leave on disk.
-// It changes nothing and judges nothing.
+// what they leave on disk. It also keeps the sessions of a run, with the clocks
+// of their hosts. It changes nothing and judges nothing.
 package testbed
 
 import (
