@@ -31,6 +31,10 @@ const sysrqGrace = 5 * time.Second
 type Hardware struct {
 	Design *design.Design
 	Dial   host.Dial
+
+	// hbas are each server's SCSI hosts as they were at the first fault since the
+	// last Heal: a host that has lost its paths keeps its number.
+	hbas map[string][]int
 }
 
 // hardwareFault is how real hardware does a fault.
@@ -83,6 +87,7 @@ func (h *Hardware) Heal(ctx context.Context, f drill.Fault) error {
 	if how.heal == nil {
 		return h.Can(f)
 	}
+	h.hbas = nil // a boot may number them anew
 	return how.heal(h, ctx, f)
 }
 
@@ -227,7 +232,13 @@ func (h *Hardware) deletePaths(ctx context.Context, f drill.Fault) error {
 				where[filepath.Base(p)] = strings.TrimSpace(out.Stdout)
 			}
 		}
-		doomed := pathsOf(h.Design, facts.Disks, where, f)
+		if h.hbas == nil {
+			h.hbas = map[string][]int{}
+		}
+		if h.hbas[server] == nil {
+			h.hbas[server] = hbasOf(h.Design, facts.Disks, where)
+		}
+		doomed := pathsOf(h.Design, facts.Disks, where, h.hbas[server], f)
 		if len(doomed) == 0 {
 			return fmt.Errorf("%s has no path that %q would take", server, f)
 		}
@@ -243,32 +254,40 @@ func (h *Hardware) deletePaths(ctx context.Context, f drill.Fault) error {
 
 var scsiHostRE = regexp.MustCompile(`/host(\d+)/`)
 
-// pathsOf picks the paths that a fault takes; HBAs are numbered in the order of
-// the kernel's SCSI hosts, among those that the brick's disks are on.
-func pathsOf(d *design.Design, disks []resource.DiskFact, where map[string]string, f drill.Fault) []string {
-	ours := func(x resource.DiskFact) bool {
-		return slices.ContainsFunc(d.Disks, func(k design.Disk) bool { return strings.EqualFold(k.Serial, x.Serial) })
+// scsiHost is the number of the SCSI host in a path's place in /sys; -1: none.
+func scsiHost(place string) int {
+	m := scsiHostRE.FindStringSubmatch(place)
+	if m == nil {
+		return -1
 	}
-	host := func(path string) int {
-		m := scsiHostRE.FindStringSubmatch(where[path])
-		if m == nil {
-			return -1
-		}
-		n, _ := strconv.Atoi(m[1]) // the expression matches digits only
-		return n
-	}
+	n, _ := strconv.Atoi(m[1]) // the expression matches digits only
+	return n
+}
+
+// ofBrick says whether a disk is one of the brick's.
+func ofBrick(d *design.Design, x resource.DiskFact) bool {
+	return slices.ContainsFunc(d.Disks, func(k design.Disk) bool { return strings.EqualFold(k.Serial, x.Serial) })
+}
+
+// hbasOf are the SCSI hosts that the brick's disks are on, in the kernel's order.
+func hbasOf(d *design.Design, disks []resource.DiskFact, where map[string]string) []int {
 	var hosts []int
 	for _, x := range disks {
 		for _, p := range x.Paths {
-			if n := host(filepath.Base(p)); ours(x) && n >= 0 && !slices.Contains(hosts, n) {
+			if n := scsiHost(where[filepath.Base(p)]); ofBrick(d, x) && n >= 0 && !slices.Contains(hosts, n) {
 				hosts = append(hosts, n)
 			}
 		}
 	}
 	slices.Sort(hosts)
+	return hosts
+}
+
+// pathsOf picks the paths that a fault takes; hosts are the HBAs by number.
+func pathsOf(d *design.Design, disks []resource.DiskFact, where map[string]string, hosts []int, f drill.Fault) []string {
 	var out []string
 	for _, x := range disks {
-		if !ours(x) {
+		if !ofBrick(d, x) {
 			continue
 		}
 		if (f.Kind == drill.PathOut || f.Kind == drill.DiskOut) && !strings.EqualFold(x.Serial, f.Args[0]) {
@@ -277,7 +296,7 @@ func pathsOf(d *design.Design, disks []resource.DiskFact, where map[string]strin
 		for _, p := range x.Paths {
 			p = filepath.Base(p)
 			if f.Kind == drill.PathOut || f.Kind == drill.HBAOut {
-				if i := slices.Index(hosts, host(p)); i < 0 || strconv.Itoa(i) != f.Args[len(f.Args)-1] {
+				if i := slices.Index(hosts, scsiHost(where[p])); i < 0 || strconv.Itoa(i) != f.Args[len(f.Args)-1] {
 					continue
 				}
 			}
@@ -311,6 +330,9 @@ func (h *Hardware) deleteSystemDisk(ctx context.Context, f drill.Fault) error {
 		for _, a := range observe.SystemArrays(h.Design, &seen) {
 			if a.Level == "raid1" {
 				mirrors = append(mirrors, a)
+			}
+			if a.Degraded > 0 {
+				return fmt.Errorf("%s: %s is degraded: it would lose its last disk", server, a.Dev)
 			}
 			for _, m := range a.Members {
 				p, err := query("readlink", "-e", "/sys/class/block/"+m)

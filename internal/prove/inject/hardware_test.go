@@ -34,7 +34,7 @@ func TestPathsOf(t *testing.T) {
 		{drill.Fault{Kind: drill.DiskOut, Args: []string{"SYSTEM"}}, nil},
 		{drill.Fault{Kind: drill.HBAOut, Args: []string{"2"}}, nil},
 	} {
-		if diff := cmp.Diff(c.want, pathsOf(d, disks, where, c.f)); diff != "" {
+		if diff := cmp.Diff(c.want, pathsOf(d, disks, where, hbasOf(d, disks, where), c.f)); diff != "" {
 			t.Errorf("%s: (-want +got)\n%s", c.f, diff)
 		}
 	}

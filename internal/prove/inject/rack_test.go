@@ -1,0 +1,147 @@
+package inject
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/mortarhpc/mortar/examples"
+	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/brick/spec"
+	"github.com/mortarhpc/mortar/internal/prove/drill"
+	"github.com/mortarhpc/mortar/internal/rack"
+)
+
+func exampleDesign(t *testing.T) *design.Design {
+	t.Helper()
+	src, err := examples.FS.ReadFile("nfs-ha.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := spec.Parse("nfs-ha.yaml", src)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := design.New(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// The rack here is the real one with its nodes off: it remembers what is out
+// for when they start. What needs a running node is seen in a live rack
+// (live_test.go).
+func TestRack(t *testing.T) {
+	d := exampleDesign(t)
+	c, err := rack.FromSpec(d.Spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	for name, v := range map[string]any{"config.json": c, "state.json": map[string]string{"phase": "up"}} {
+		b, err := json.Marshal(v)
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, name), b, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	var step func()
+	status := func() *rack.RackStatus {
+		st, err := rack.Status(t.Context(), dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return st
+	}
+	in := &Rack{
+		Design: d,
+		Fault: func(ctx context.Context, kind string, targets ...string) error {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			err := rack.Fault(ctx, dir, kind, targets...)
+			if step != nil {
+				step()
+			}
+			return err
+		},
+		Hangs: func(ctx context.Context, node string) (bool, error) { return rack.Hangs(ctx, dir, node) },
+	}
+	conform(t, rig{Injector: in, step: &step, tries: faultsOf(d, drill.LinkDown, drill.PathOut, drill.HBAOut, drill.PathsOut, drill.ModuleOut, drill.DiskOut, drill.LocalDisk),
+		there: func(f drill.Fault) bool { return outOfRack(status(), f) }})
+}
+
+// faultsOf gives a fault of each kind that hits the first of what there is.
+func faultsOf(d *design.Design, kinds ...drill.Kind) []drill.Fault {
+	server, serial := d.Servers()[0], d.Disks[0].Serial
+	all := []drill.Fault{
+		{Kind: drill.LinkDown, On: server, Args: []string{"private"}},
+		{Kind: drill.SwitchDown, Args: []string{"private"}},
+		{Kind: drill.PathOut, On: server, Args: []string{serial, "0"}},
+		{Kind: drill.HBAOut, On: server, Args: []string{"0"}},
+		{Kind: drill.PathsOut, On: server},
+		{Kind: drill.DiskOut, Args: []string{serial}},
+		{Kind: drill.LocalDisk, On: server, Args: []string{"0"}},
+		{Kind: drill.BMCDead, On: server},
+		{Kind: drill.Freeze, On: server},
+		{Kind: drill.Panic, On: server},
+		{Kind: drill.PowerOff, On: server},
+	}
+	if es := d.Spec.Enclosures; len(es) > 0 {
+		all = append(all, drill.Fault{Kind: drill.ModuleOut, Args: []string{es[0].Name, "0"}})
+	}
+	if ps := d.Spec.PDUs; len(ps) > 0 {
+		all = append(all, drill.Fault{Kind: drill.PDUDead, Args: []string{ps[0].Name}}, drill.Fault{Kind: drill.FeedOff, Args: []string{ps[0].Name}})
+	}
+	return slices.DeleteFunc(all, func(f drill.Fault) bool { return !slices.Contains(kinds, f.Kind) })
+}
+
+// outOfRack says by the rack's own account whether a fault is there, and all of
+// it.
+func outOfRack(st *rack.RackStatus, f drill.Fault) bool {
+	out := func(serial, server, hba string) bool {
+		for _, d := range st.Disks {
+			if strings.EqualFold(d.Serial, serial) {
+				return slices.Contains(d.PathsOut, server+"/"+hba)
+			}
+		}
+		return false
+	}
+	all := func(server string, hbas ...string) bool {
+		for _, d := range st.Disks {
+			for _, h := range hbas {
+				if len(d.PathsOut) == 0 || !out(d.Serial, server, h) {
+					return false
+				}
+			}
+		}
+		return true
+	}
+	node := st.Nodes[slices.IndexFunc(st.Nodes, func(n rack.NodeStatus) bool { return f.On == "" || n.Name == f.On })]
+	switch f.Kind {
+	case drill.LinkDown:
+		return slices.ContainsFunc(node.Links, func(l rack.LinkStatus) bool { return l.Network == f.Args[0] && !l.Up })
+	case drill.PathOut:
+		return out(f.Args[0], f.On, f.Args[1])
+	case drill.HBAOut:
+		return all(f.On, f.Args[0])
+	case drill.PathsOut:
+		return all(f.On, "0", "1")
+	case drill.ModuleOut:
+		return slices.ContainsFunc(st.Disks, func(d rack.DiskStatus) bool {
+			return strings.HasSuffix(d.Enclosure, strings.ToLower(f.Args[0])) && slices.Contains(d.PathsOut, "nfs1/"+f.Args[1]) && slices.Contains(d.PathsOut, "nfs2/"+f.Args[1])
+		})
+	case drill.DiskOut:
+		return slices.ContainsFunc(st.Disks, func(d rack.DiskStatus) bool { return strings.EqualFold(d.Serial, f.Args[0]) && !d.Present })
+	case drill.LocalDisk:
+		return slices.ContainsFunc(node.SystemDisks, func(s rack.SystemDiskStatus) bool { return f.Args[0] == "0" && s.Disk == 0 && !s.Present })
+	}
+	return false
+}
