@@ -255,50 +255,57 @@ func (c *CIB) changes(have, want *Element) []change {
 			n++
 			continue
 		}
-		size := len(hs.Children)
+		var gone, made []*Element
 		for _, h := range hs.Children {
 			if ws.byID(h.Attrs["id"]) == nil && c.owns(h.Attrs["id"]) {
-				del = append(del, change{op: "delete", path: elementPath(path, h), el: h})
-				size--
+				gone = append(gone, h)
 			}
 		}
 		for _, w := range ws.Children {
 			h := hs.byID(w.Attrs["id"])
 			switch {
 			case h == nil:
-				mod = append(mod, change{op: "create", path: path, pos: size, el: w})
-				size++
+				made = append(made, w)
 			case w.Name == "cluster_property_set":
 				// The cluster keeps its own version and name in this set.
 				d, m := propertyChanges(path, h, w)
 				del, mod = append(del, d...), append(mod, m...)
 			case !w.same(h):
-				del = append(del, change{op: "delete", path: elementPath(path, h), el: h})
-				mod = append(mod, change{op: "create", path: path, pos: size - 1, el: w})
+				gone, made = append(gone, h), append(made, w)
 			}
 		}
+		d, m := replace(path, hs, gone, made)
+		del, mod = append(del, d...), append(mod, m...)
 	}
 	return append(del, mod...)
+}
+
+// replace takes children of an element out and puts others at its end.
+func replace(path string, of *Element, gone, made []*Element) (del, mod []change) {
+	for _, e := range gone {
+		del = append(del, change{op: "delete", path: elementPath(path, e), el: e})
+	}
+	for i, e := range made {
+		mod = append(mod, change{op: "create", path: path, pos: len(of.Children) - len(gone) + i, el: e})
+	}
+	return del, mod
 }
 
 // propertyChanges sets the wanted nvpairs of a set by name, whatever their
 // ids, and leaves the others.
 func propertyChanges(path string, h, w *Element) (del, mod []change) {
-	path = elementPath(path, h)
-	size := len(h.Children)
+	var gone, made []*Element
 	for _, p := range w.Children {
 		i := slices.IndexFunc(h.Children, func(e *Element) bool { return e.Attrs["name"] == p.Attrs["name"] })
 		if i >= 0 && h.Children[i].Attrs["value"] == p.Attrs["value"] {
 			continue
 		}
 		if i >= 0 {
-			del = append(del, change{op: "delete", path: elementPath(path, h.Children[i]), el: h.Children[i]})
-			size--
+			gone = append(gone, h.Children[i])
 		}
-		mod = append(mod, change{op: "create", path: path, pos: size, el: p})
-		size++
+		made = append(made, p)
 	}
-	return del, mod
+	return replace(elementPath(path, h), h, gone, made)
 }
 
 func elementPath(parent string, e *Element) string {
