@@ -18,7 +18,6 @@ import (
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/build/plan"
-	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/prove/bench"
 	"github.com/mortarhpc/mortar/internal/prove/report"
 	"github.com/mortarhpc/mortar/internal/prove/workload"
@@ -230,16 +229,13 @@ func runBench(ctx context.Context, in io.Reader, out, errOut io.Writer, specFile
 	return benchOutcome(ctx, out, r, err, f.asJSON)
 }
 
-// busyHost is patient: a host that is loaded to the brim answers late.
-var busyHost = host.Options{KeepAlive: 5 * time.Second, Missed: 6}
-
 // benchEnv is how a benchmark reaches the hosts.
 func benchEnv(ctx context.Context, des *design.Design) (bench.Env, error) {
-	targets, err := host.Inventory(des.Spec)
+	dial, err := dialHosts(des, connectOptions)
 	if err != nil {
-		return bench.Env{}, fail(exitBadInput, err)
+		return bench.Env{}, err
 	}
-	env := bench.Env{Design: des, Version: version, Dial: host.Dialer(targets, busyHost)}
+	env := bench.Env{Design: des, Version: version, Dial: dial}
 	if env.Virtual = virtualRack(ctx, des.Spec); env.Virtual {
 		dir := rackOf(des.Spec)
 		env.Throttle = func(ctx context.Context, iops int, rate int64) error {

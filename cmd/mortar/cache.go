@@ -303,12 +303,12 @@ func newCachePeer(d *design.Design, timeout time.Duration) (*cachePeer, error) {
 	if d.Cached() == nil {
 		return nil, fail(exitBadInput, errors.New("the brick has no cache: the spec has no key cache"))
 	}
-	dial, err := dialHosts(d, timeout)
+	names := serverNamesOf(d)
+	c, err := newCollector(d, timeout, timeout, names...)
 	if err != nil {
 		return nil, err
 	}
-	names := serverNamesOf(d)
-	return &cachePeer{d: d, c: observe.NewCollector(d, dial, timeout, names...), names: names}, nil
+	return &cachePeer{d: d, c: c, names: names}, nil
 }
 
 func (p *cachePeer) close() { p.c.Close() }

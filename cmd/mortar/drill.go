@@ -298,9 +298,10 @@ func runDrill(ctx context.Context, in io.Reader, out, errOut io.Writer, specFile
 	if f.all && len(f.only) == 0 {
 		choices = drill.Suits(choices, des)
 	}
-	targets, err := host.Inventory(des.Spec)
+	// A host whose processor is busy with a failover or a rebuild answers late.
+	dial, err := dialHosts(des, host.Options{KeepAlive: 3 * time.Second, Missed: 12})
 	if err != nil {
-		return fail(exitBadInput, err)
+		return err
 	}
 	if f.out == "" {
 		f.out = filepath.Join("out", choices[0].Name())
@@ -316,8 +317,6 @@ func runDrill(ctx context.Context, in io.Reader, out, errOut io.Writer, specFile
 	if f.asJSON {
 		progress = errOut
 	}
-	// A host whose processor is busy with a failover or a rebuild answers late.
-	dial := host.Dialer(targets, host.Options{KeepAlive: 3 * time.Second, Missed: 12})
 	start := time.Now()
 	env := drill.Env{Design: des, Service: f.service, Dial: dial, Version: version, Progress: func(text string) {
 		fmt.Fprintf(progress, "%s %s\n", stamp(start), text)
@@ -334,7 +333,7 @@ func runDrill(ctx context.Context, in io.Reader, out, errOut io.Writer, specFile
 			return err
 		}
 	}
-	opDial, err := dialHosts(des, inject.OperatorLogin)
+	opDial, err := dialHosts(des, host.Options{Timeout: inject.OperatorLogin})
 	if err != nil {
 		return err
 	}

@@ -157,11 +157,10 @@ func (m *moveFlags) runWith(cmd *cobra.Command, file string, plan func(context.C
 	var facts observe.Facts
 	var c *observe.Collector
 	if d.Clustered() { // without, the plan says so, and no host need be asked
-		dial, err := dialHosts(d, m.timeout/2)
-		if err != nil {
+		if c, err = newCollector(d, m.timeout/2, m.timeout, serverNamesOf(d)...); err != nil {
 			return err
 		}
-		c = observe.NewCollector(d, dial, m.timeout, serverNamesOf(d)...).Under(host.Gate{DryRun: m.dryRun})
+		c.Under(host.Gate{DryRun: m.dryRun})
 		defer c.Close()
 		if m.outlets {
 			c.AskOutlets()

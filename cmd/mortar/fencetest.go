@@ -115,11 +115,10 @@ func runFenceTest(ctx context.Context, in io.Reader, w io.Writer, file string, f
 		return fail(exitBadInput, err)
 	}
 	defer release()
-	dial, err := dialHosts(d, f.timeout/2)
+	c, err := newCollector(d, f.timeout/2, f.timeout, serverNamesOf(d)...)
 	if err != nil {
 		return err
 	}
-	c := observe.NewCollector(d, dial, f.timeout, serverNamesOf(d)...)
 	defer c.Close()
 	o := failover.ProofOptions{On: fenceProgress(w, enc, start, f.asJSON)}
 	if _, err := resumeFenceTest(ctx, d, c, o); err != nil {
@@ -289,11 +288,11 @@ func (pr *prover) open(ctx context.Context, hosts map[string]*host.Session) erro
 	if !pr.d.Clustered() {
 		return nil
 	}
-	targets, err := host.Inventory(pr.d.Spec)
+	dial, err := dialHosts(pr.d, connectOptions)
 	if err != nil {
-		return fail(exitBadInput, err)
+		return err
 	}
-	c := observe.NewCollector(pr.d, host.Dialer(targets, connectOptions), patience, serverNamesOf(pr.d)...).Under(pr.gate)
+	c := observe.NewCollector(pr.d, dial, patience, serverNamesOf(pr.d)...).Under(pr.gate)
 	for _, name := range serverNamesOf(pr.d) {
 		if h := hosts[name]; h != nil {
 			c.Keep(h)
@@ -319,11 +318,11 @@ func (pr *prover) prepare(ctx context.Context, plan func() (*preparation, error)
 		if !pr.d.Clustered() || !errors.As(err, new(*unreachable)) {
 			return nil, err
 		}
-		dial, derr := dialHosts(pr.d, 20*time.Second)
+		c, derr := newCollector(pr.d, 20*time.Second, patience, serverNamesOf(pr.d)...)
 		if derr != nil {
 			return nil, err
 		}
-		c := observe.NewCollector(pr.d, dial, patience, serverNamesOf(pr.d)...).Under(pr.gate)
+		c.Under(pr.gate)
 		defer c.Close()
 		resumed, rerr := resumeFenceTest(ctx, pr.d, c, pr.opts)
 		if rerr != nil {

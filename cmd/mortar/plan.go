@@ -21,8 +21,8 @@ import (
 	"github.com/mortarhpc/mortar/internal/host"
 )
 
-// connectOptions are patient: a host that installs packages or makes file
-// systems is not gone because it is busy.
+// connectOptions are patient: a host that installs packages, makes file systems
+// or is loaded to the brim is not gone because it is busy.
 var connectOptions = host.Options{KeepAlive: 5 * time.Second, Missed: 6}
 
 // patience is how long such a host may give no sign of life.

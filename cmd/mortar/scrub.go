@@ -51,7 +51,7 @@ found out; 2 refused; 130 interrupted (the check on the server then ends).`,
 			if err != nil {
 				return fail(exitBadInput, err)
 			}
-			dial, err := dialHosts(d, 15*time.Second)
+			c, err := newCollector(d, 15*time.Second, 30*time.Second, serverNamesOf(d)...)
 			if err != nil {
 				return err
 			}
@@ -60,7 +60,6 @@ found out; 2 refused; 130 interrupted (the check on the server then ends).`,
 				return fail(exitBadInput, err)
 			}
 			defer release()
-			c := observe.NewCollector(d, dial, 30*time.Second, serverNamesOf(d)...)
 			defer c.Close()
 			return runScrub(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), c, d, chosen, repair, asJSON)
 		},

@@ -16,14 +16,23 @@ import (
 	"github.com/mortarhpc/mortar/internal/run/observe"
 )
 
-// dialHosts connects to the hosts of a design's inventory; a login may take as
-// long as it says, pushing the binary is not counted.
-func dialHosts(d *design.Design, login time.Duration) (host.Dial, error) {
+// dialHosts connects to the hosts of a design's inventory.
+func dialHosts(d *design.Design, opts host.Options) (host.Dial, error) {
 	targets, err := host.Inventory(d.Spec)
 	if err != nil {
 		return nil, fail(exitBadInput, err)
 	}
-	return host.Dialer(targets, host.Options{Timeout: login}), nil
+	return host.Dialer(targets, opts), nil
+}
+
+// newCollector makes a collector of a design's hosts, all or those named. A login
+// may take as long as it says, pushing the binary is not counted.
+func newCollector(d *design.Design, login, timeout time.Duration, names ...string) (*observe.Collector, error) {
+	dial, err := dialHosts(d, host.Options{Timeout: login})
+	if err != nil {
+		return nil, err
+	}
+	return observe.NewCollector(d, dial, timeout, names...), nil
 }
 
 func newStatusCmd() *cobra.Command {
@@ -70,11 +79,10 @@ The JSON is described in docs/status.md.`,
 				out := cmd.OutOrStdout()
 				return verdictOf(observe.Judge(d, f), out, asJSON, all, out == os.Stdout && isTerminal(os.Stdout))
 			}
-			dial, err := dialHosts(d, timeout/2)
+			c, err := newCollector(d, timeout/2, timeout)
 			if err != nil {
 				return err
 			}
-			c := observe.NewCollector(d, dial, timeout)
 			defer c.Close()
 			c.AskOutlets()
 			out := cmd.OutOrStdout()

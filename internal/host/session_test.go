@@ -192,3 +192,27 @@ func TestPoolIsUnderItsGate(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// closing is a line that notes its end.
+type closing struct {
+	lineFunc
+	closed *bool
+}
+
+func (c closing) Close() { *c.closed = true }
+
+// A session that is open already is used and closed as one that was dialled.
+func TestPoolKeeps(t *testing.T) {
+	p := NewPool(func(context.Context, string) (*Session, error) { return nil, errors.New("dialled") })
+	closed := false
+	p.Keep(New("nfs1", closing{func(context.Context, string, any) error { return nil }, &closed}))
+	if _, err := p.Session("nfs1").Hello(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if _, err := p.Session("nfs2").Hello(t.Context()); err == nil || err.Error() != "dialled" {
+		t.Errorf("%v", err)
+	}
+	if p.Close(); !closed {
+		t.Error("not closed")
+	}
+}
