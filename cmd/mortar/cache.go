@@ -6,12 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/google/renameio/v2"
 	"github.com/spf13/cobra"
 
 	"github.com/mortarhpc/mortar/internal/brick/design"
@@ -249,19 +249,7 @@ func indent(text string) string {
 
 // replaceFile writes a file anew, so that it is the old or the new one.
 func replaceFile(file string, text []byte) error {
-	mode := os.FileMode(0o644)
-	if st, err := os.Stat(file); err == nil {
-		mode = st.Mode().Perm()
-	}
-	tmp := file + ".new"
-	if err := os.WriteFile(tmp, text, mode); err != nil {
-		return err
-	}
-	if err := os.Rename(tmp, file); err != nil {
-		os.Remove(tmp)
-		return err
-	}
-	return nil
+	return renameio.WriteFile(file, text, 0o644, renameio.WithExistingPermissions())
 }
 
 // watchFlush tells how much is still to be written to the disks.

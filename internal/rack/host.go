@@ -10,11 +10,12 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/mortarhpc/mortar/internal/base/linux"
 )
 
 // hostTools are the programs a rack needs, with the Debian package of each.
@@ -76,9 +77,11 @@ func checkHost(c *Config, dir string, spec imageSpec) error {
 			needMiB += int64(n.MemoryMiB) + overheadMiB
 		}
 	}
-	if have, err := memAvailableMiB("/proc/meminfo"); err != nil {
+	meminfo, err := os.ReadFile("/proc/meminfo")
+	if err != nil {
 		return err
-	} else if needMiB > 0 && have < needMiB+reserveMiB {
+	}
+	if have := linux.Memory(string(meminfo), "MemAvailable") >> 20; needMiB > 0 && have < needMiB+reserveMiB {
 		bad = append(bad, fmt.Sprintf("too little memory: the rack's %d nodes need %d MiB, and %d MiB must stay for the host, but only %d MiB are available",
 			len(c.Nodes), needMiB, reserveMiB, have))
 	}
@@ -186,21 +189,6 @@ func freeBytes(dir string) (dev uint64, free int64, err error) {
 		}
 		dir = filepath.Dir(dir)
 	}
-}
-
-// memAvailableMiB reads /proc/meminfo.
-func memAvailableMiB(meminfo string) (int64, error) {
-	text, err := os.ReadFile(meminfo)
-	if err != nil {
-		return 0, err
-	}
-	for line := range strings.Lines(string(text)) {
-		if f := strings.Fields(line); len(f) >= 2 && f[0] == "MemAvailable:" {
-			kib, err := strconv.ParseInt(f[1], 10, 64)
-			return kib >> 10, err
-		}
-	}
-	return 0, fmt.Errorf("%s has no MemAvailable", meminfo)
 }
 
 // isStatic tells whether a program needs no interpreter (dynamic linker):

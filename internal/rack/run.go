@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/mortarhpc/mortar/internal/base/flock"
 )
 
 // run runs a tool of the host and waits for it. The tool dies with us, even
@@ -88,8 +88,7 @@ func lockFile(ctx context.Context, path string) (unlock func(), err error) {
 		if err != nil {
 			return nil, err
 		}
-		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		if err == nil {
+		if err = flock.Wait(ctx, f); err == nil {
 			// Whoever held it may have removed the file, and a lock on a
 			// file that nobody else can open locks nothing.
 			mine, err1 := f.Stat()
@@ -99,13 +98,8 @@ func lockFile(ctx context.Context, path string) (unlock func(), err error) {
 			}
 		}
 		f.Close()
-		if err != nil && err != unix.EWOULDBLOCK && err != unix.EINTR {
-			return nil, fmt.Errorf("locking %s: %w", path, err)
-		}
-		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-time.After(20 * time.Millisecond):
+		if err != nil {
+			return nil, err
 		}
 	}
 }

@@ -1,4 +1,4 @@
-// Package flock waits for advisory locks on open files.
+// Package flock takes advisory locks on open files.
 package flock
 
 import (
@@ -16,17 +16,25 @@ const interval = 50 * time.Millisecond
 // before, its error is returned.
 func Wait(ctx context.Context, f *os.File) error {
 	for {
-		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		if err == nil {
-			return nil
-		}
-		if err != unix.EWOULDBLOCK && err != unix.EINTR {
-			return &os.PathError{Op: "flock", Path: f.Name(), Err: err}
+		if ok, err := Try(f); ok || err != nil {
+			return err
 		}
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-time.After(interval):
 		}
+	}
+}
+
+// Try takes the exclusive lock on a file, which goes with it, if nobody has it.
+func Try(f *os.File) (bool, error) {
+	switch err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err {
+	case nil:
+		return true, nil
+	case unix.EWOULDBLOCK, unix.EINTR:
+		return false, nil
+	default:
+		return false, &os.PathError{Op: "flock", Path: f.Name(), Err: err}
 	}
 }

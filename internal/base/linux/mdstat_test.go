@@ -44,6 +44,19 @@ func FuzzParseMDStat(f *testing.F) {
 	f.Fuzz(func(_ *testing.T, s string) { ParseMDStat(s) })
 }
 
+func TestProc(t *testing.T) {
+	if up, ok := Uptime("350735.47 234388.90\n"); !ok || up != 350735470*time.Millisecond {
+		t.Error(up, ok)
+	}
+	if _, ok := Uptime(""); ok {
+		t.Error("nothing is an uptime")
+	}
+	const meminfo = "MemTotal:       16384 kB\nMemAvailable:    8192 kB\n"
+	if a, b := Memory(meminfo, "MemAvailable"), Memory(meminfo, "Mem"); a != 8<<20 || b != 0 {
+		t.Error(a, b)
+	}
+}
+
 func TestProperties(t *testing.T) {
 	got := ParseUdev("S:disk/by-id/x\nI:123\nE:ID_SERIAL=a=b\nE:ID_FS_TYPE=xfs\nG:systemd\n")
 	if d := cmp.Diff(map[string]string{"ID_SERIAL": "a=b", "ID_FS_TYPE": "xfs"}, got); d != "" {

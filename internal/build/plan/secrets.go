@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -10,8 +11,8 @@ import (
 	"sync"
 
 	"github.com/google/renameio/v2"
-	"golang.org/x/sys/unix"
 
+	"github.com/mortarhpc/mortar/internal/base/flock"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 )
 
@@ -136,12 +137,9 @@ func Lock(s *spec.Spec) (release func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+	if ok, err := flock.Try(f); !ok {
 		_ = f.Close()
-		if errors.Is(err, unix.EWOULDBLOCK) {
-			return nil, fmt.Errorf("%w (%s); wait for it to end", ErrLocked, p)
-		}
-		return nil, fmt.Errorf("lock %s: %w", p, err)
+		return nil, cmp.Or(err, fmt.Errorf("%w (%s); wait for it to end", ErrLocked, p))
 	}
 	return func() { _ = f.Close() }, nil
 }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/base/command"
 	"github.com/mortarhpc/mortar/internal/base/durable"
+	"github.com/mortarhpc/mortar/internal/base/flock"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 )
 
@@ -275,12 +276,9 @@ func (l *hostLock) try() (bool, error) {
 		if err != nil {
 			return false, err
 		}
-		if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		if ok, err := flock.Try(f); !ok {
 			_ = f.Close()
-			if errors.Is(err, unix.EWOULDBLOCK) {
-				return false, nil
-			}
-			return false, fmt.Errorf("lock %s: %w", l.path, err)
+			return false, err
 		}
 		l.f = f
 	}

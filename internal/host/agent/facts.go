@@ -4,8 +4,6 @@ import (
 	"context"
 	"os"
 	"runtime/debug"
-	"strconv"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -40,6 +38,7 @@ func (h HostSys) Hello() (Hello, error) {
 	if err != nil {
 		return Hello{}, hostError("os-release", err)
 	}
+	meminfo, _ := h.ReadFile("/proc/meminfo") // unknown is 0
 	var u unix.Utsname
 	if err := unix.Uname(&u); err != nil {
 		return Hello{}, hostError("uname", err)
@@ -53,7 +52,7 @@ func (h HostSys) Hello() (Hello, error) {
 		Hostname: unix.ByteSliceToString(u.Nodename[:]), Kernel: unix.ByteSliceToString(u.Release[:]),
 		OSRelease: linux.ParseOSRelease(string(release)),
 		UID:       os.Geteuid(), BootID: h.line("/proc/sys/kernel/random/boot_id"),
-		NowNS: time.Now().UnixNano(), MemBytes: h.memory(),
+		NowNS: time.Now().UnixNano(), MemBytes: linux.Memory(string(meminfo), "MemTotal"),
 	}, nil
 }
 
@@ -72,23 +71,6 @@ func version() string {
 		}
 	}
 	return "devel"
-}
-
-func (h HostSys) memory() int64 {
-	b, err := h.ReadFile("/proc/meminfo")
-	if err != nil {
-		return 0
-	}
-	for line := range strings.Lines(string(b)) {
-		if f := strings.Fields(line); len(f) >= 2 && f[0] == "MemTotal:" {
-			kib, err := strconv.ParseInt(f[1], 10, 64)
-			if err != nil {
-				return 0
-			}
-			return kib << 10
-		}
-	}
-	return 0
 }
 
 // Facts reads the host.

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/google/renameio/v2"
 	"golang.org/x/sys/unix"
 
 	"github.com/mortarhpc/mortar/internal/prove/stream"
@@ -310,11 +311,7 @@ func writeJSON(path string, v any) error {
 	if err != nil {
 		return err
 	}
-	tmp := path + ".new"
-	if err := os.WriteFile(tmp, append(b, '\n'), 0o644); err != nil {
-		return err
-	}
-	return os.Rename(tmp, path)
+	return renameio.WriteFile(path, append(b, '\n'), 0o644)
 }
 
 // tryLock takes the lock that the process of a run holds; false: it is taken.

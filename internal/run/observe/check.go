@@ -101,7 +101,7 @@ func (v *view) hosts() *Part {
 		}
 		answering++
 		text := linux.ParseOSRelease(a.Host.Files["/etc/os-release"]).Name
-		if up := uptime(a.Host.Files["/proc/uptime"]); up > 0 {
+		if up, ok := linux.Uptime(a.Host.Files["/proc/uptime"]); ok {
 			text += ", up " + duration(up)
 		}
 		c := p.add(OK, n, "%s", strings.TrimPrefix(text, ", "))
@@ -896,18 +896,6 @@ func isAre(n int) string {
 }
 
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
-
-func uptime(text string) time.Duration {
-	f := strings.Fields(text)
-	if len(f) == 0 {
-		return 0
-	}
-	s, err := strconv.ParseFloat(f[0], 64)
-	if err != nil {
-		return 0
-	}
-	return time.Duration(s * float64(time.Second))
-}
 
 // duration in the two largest units that matter.
 func duration(d time.Duration) string {

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/base/md"
 )
 
@@ -47,8 +48,7 @@ const (
 )
 
 func (s *Stack) patience() time.Duration {
-	up, _, _ := strings.Cut(s.line("/proc/uptime"), " ")
-	if sec, err := strconv.ParseFloat(up, 64); err == nil && sec > moment.Seconds() {
+	if up, ok := linux.Uptime(s.line("/proc/uptime")); ok && up > moment {
 		return 0
 	}
 	return late

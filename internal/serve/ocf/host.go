@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/mortarhpc/mortar/internal/base/linux"
 )
 
 // tree lets package linux read the host.
@@ -57,15 +59,11 @@ func (s *service) number(p string) int {
 }
 
 func (s *service) uptime() time.Duration {
-	f := strings.Fields(s.line("/proc/uptime"))
-	if len(f) == 0 {
+	up, ok := linux.Uptime(s.line("/proc/uptime"))
+	if !ok {
 		return time.Hour
 	}
-	sec, err := strconv.ParseFloat(f[0], 64)
-	if err != nil {
-		return time.Hour
-	}
-	return time.Duration(sec * float64(time.Second))
+	return up
 }
 
 // paths counts the paths of a multipath map that work.

@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -23,37 +22,19 @@ import (
 )
 
 // realKernel is the running kernel.
-type realKernel struct{ netlink }
+type realKernel struct {
+	netlink
+	cache.Linux // plain files
+}
 
 func newLinux() *realKernel { return &realKernel{} }
 
-func (*realKernel) ReadFile(p string) ([]byte, error) { return os.ReadFile(p) }
-
-func (*realKernel) ReadDir(p string) ([]string, error) {
-	f, err := os.Open(p)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return f.Readdirnames(-1) // unlike os.ReadDir no stat of each entry
-}
-
 func (*realKernel) Readlink(p string) (string, error) { return os.Readlink(p) }
-func (*realKernel) Realpath(p string) (string, error) { return filepath.EvalSymlinks(p) }
 
 func (*realKernel) Access(p string) error {
 	var st unix.Statx_t
 	// Not from the inode cache: XFS then says when it has shut down.
 	return unix.Statx(unix.AT_FDCWD, p, unix.AT_STATX_FORCE_SYNC, unix.STATX_BASIC_STATS, &st)
-}
-
-func (*realKernel) Poke(p, data string) error {
-	f, err := os.OpenFile(p, os.O_WRONLY, 0)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write([]byte(data))
-	return errors.Join(err, f.Close())
 }
 
 func (*realKernel) Empty(p string) error { return os.WriteFile(p, nil, 0o644) }
@@ -228,10 +209,6 @@ func (*realKernel) Unregistered(ctx context.Context, programs []rpcProgram) ([]s
 }
 
 func (*realKernel) Kill(pid int, sig syscall.Signal) error { return unix.Kill(pid, sig) }
-
-func (*realKernel) Sleep(ctx context.Context, d time.Duration) error {
-	return cache.Linux{}.Sleep(ctx, d)
-}
 
 func (*realKernel) Hostname() (string, error) { return os.Hostname() }
 

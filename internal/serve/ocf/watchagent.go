@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	cmd "github.com/mortarhpc/mortar/internal/base/command"
+	"github.com/mortarhpc/mortar/internal/base/flock"
 )
 
 // watchAction is the agent calling itself, as the process that stays.
@@ -284,8 +285,8 @@ func (p watchProcess) lock() (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		return nil, errors.Join(fmt.Errorf("%s: another watcher runs: %w", p.file, err), f.Close())
+	if ok, err := flock.Try(f); !ok {
+		return nil, errors.Join(fmt.Errorf("%s: another watcher runs", p.file), err, f.Close())
 	}
 	// At once: a stop has to find a process that hangs later.
 	err = f.Truncate(0)
