@@ -15,16 +15,26 @@ import (
 	"github.com/mortarhpc/mortar/internal/base/md"
 )
 
-// DiskRef names one disk of the design, and where a person finds it.
+// DiskRef names one disk of the design, and where a person finds it; or one LUN
+// of an array.
 type DiskRef struct {
 	Serial    string
 	WWN       string `json:",omitempty"`
 	Enclosure string
 	Bay       int
-	Size      int64 `json:",omitempty"` // bytes as sold
+	Size      int64 `json:",omitempty"` // bytes as sold; of a LUN as designed
+	// LUN is the name of a LUN, and of its multipath map; "" for a disk. Its WWN
+	// is what says which one it is, and what a person types as its serial.
+	LUN string `json:",omitempty"`
+	// Direct: the LUN is of a controller in the server, with one path and no
+	// multipath.
+	Direct bool `json:",omitempty"`
 }
 
 func (r DiskRef) String() string {
+	if r.LUN != "" {
+		return fmt.Sprintf("LUN %s (array %s, WWN %s)", r.LUN, r.Enclosure, cmp.Or(r.WWN, "not in the spec"))
+	}
 	return fmt.Sprintf("disk %s (enclosure %s, bay %d)", r.Serial, r.Enclosure, r.Bay)
 }
 
@@ -49,10 +59,13 @@ func (f found) scsi() bool {
 // stable is the device the disk has once multipath is set up: what commands
 // and configurations are given, also in a plan made before.
 func (f found) stable() string {
-	if f.scsi() {
-		return "/dev/mapper/" + f.mapName()
+	switch {
+	case f.Ref.Direct || !f.scsi():
+		return f.Device
+	case f.Ref.LUN != "":
+		return "/dev/mapper/" + f.Ref.LUN
 	}
-	return f.Device
+	return "/dev/mapper/" + f.mapName()
 }
 
 // resolve finds each disk by serial, or by WWN. A disk that is missing, has
@@ -114,6 +127,12 @@ func match(facts []DiskFact, refs []DiskRef) ([]found, error) {
 				Mend: "correct size in the spec, or replace the disk",
 			}
 		}
+		if r.LUN != "" && f.Size > r.Size+r.Size/100 {
+			return nil, &Refusal{
+				What: fmt.Sprintf("%s has %d bytes, more than the %d of the design", r, f.Size, r.Size),
+				Mend: "see that arrays.wwns lists the LUNs in the order of their numbers (`mortar array verify`), and that the array has the RAID geometry of the design (`mortar array script`)",
+			}
+		}
 		fs = append(fs, found{Ref: r, DiskFact: *f})
 	}
 	if len(missing) > 0 {
@@ -135,9 +154,15 @@ func match(facts []DiskFact, refs []DiskRef) ([]found, error) {
 func only(facts []DiskFact, r DiskRef) (*DiskFact, error) {
 	var same, twins []DiskFact
 	for _, f := range facts {
-		if sameSerial(f.Serial, r.Serial) {
+		if sameSerial(f.Serial, r.Serial) || r.LUN != "" && md.SameUUID(f.WWN, r.WWN) {
 			same = append(same, f)
 		}
+	}
+	if r.LUN != "" && len(same) == 0 {
+		if r.WWN == "" {
+			return nil, &Refusal{What: r.String() + ": nothing says which device it is", Mend: "write the WWNs of the array's LUNs into arrays.wwns of the spec; `mortar array verify` prints them"}
+		}
+		return nil, nil
 	}
 	if len(same) == 0 {
 		i := slices.IndexFunc(facts, func(f DiskFact) bool { return md.SameUUID(f.WWN, r.WWN) })
@@ -199,8 +224,33 @@ type WantedDisk struct {
 	// Group is the UUID of the brick's md array the disk is a member of, or
 	// "" for a disk that is not used yet.
 	Group string
+	// VG is the volume group that a LUN is a physical volume of, FS the UUID of a
+	// file system straight on it; "" for others.
+	VG string `json:",omitempty"`
+	FS string `json:",omitempty"`
 	// Wipe: the user typed the serial under wipe.
 	Wipe bool `json:",omitempty"`
+}
+
+// mayCarry tells whether a signature is the brick's own.
+func (w WantedDisk) mayCarry(s signature) bool {
+	switch s.Type {
+	case "linux_raid_member":
+		return w.Group != "" && md.SameUUID(s.UUID, w.Group)
+	case "LVM2_member":
+		return w.VG != "" // VolumeGroup refuses a physical volume of another group
+	case "xfs":
+		return w.FS != "" && md.SameUUID(s.UUID, w.FS)
+	}
+	return false
+}
+
+// mayServe tells whether what uses a disk is the brick itself.
+func (w WantedDisk) mayServe(sys Sys, names []string, use string) bool {
+	if w.VG != "" && strings.HasPrefix(use, dmName(w.VG, "")) {
+		return true
+	}
+	return w.FS != "" && slices.Contains(names, kernelName(sys, "/dev/disk/by-uuid/"+w.FS))
 }
 
 // Disks are the disks of a brick on a server: all are there, nothing uses
@@ -298,6 +348,9 @@ func (d *Disks) diff(ctx context.Context, sys Sys) ([]Action, error) {
 			if err != nil {
 				return nil, err
 			}
+			if use != "" && d.List[i].mayServe(sys, names, use) {
+				continue
+			}
 			if use != "" {
 				foreign = append(foreign, fmt.Sprintf("%s is in use by %s", f.Ref, use))
 				continue
@@ -321,7 +374,7 @@ func (d *Disks) diff(ctx context.Context, sys Sys) ([]Action, error) {
 	for i, f := range look {
 		var bad []string
 		for _, s := range sigs[i] {
-			if s.Type == "linux_raid_member" && want[i].Group != "" && md.SameUUID(s.UUID, want[i].Group) {
+			if want[i].mayCarry(s) {
 				continue
 			}
 			bad = append(bad, d.describe(s))
@@ -338,7 +391,7 @@ func (d *Disks) diff(ctx context.Context, sys Sys) ([]Action, error) {
 			Title:    fmt.Sprintf("wipe %s: %s", f.Ref, what),
 			Why:      "its serial is listed under wipe",
 			Cmd:      []string{"wipefs", "--all", f.Device},
-			Destroys: []string{f.Serial},
+			Destroys: []string{f.Ref.Serial},
 		})
 	}
 	if len(foreign) > 0 {

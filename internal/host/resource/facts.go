@@ -19,6 +19,8 @@ type HostFacts struct {
 	Disks []DiskFact
 	// Arrays are the md arrays that are assembled on the host.
 	Arrays []linux.MDArray
+	// Volumes are the active logical volumes, by their names in the device mapper.
+	Volumes []string `json:",omitempty"`
 	// Mounts are the mounted file systems that have a device, source → target.
 	Mounts []linux.Mount
 	// Built are the volume groups that are built and were to be released since
@@ -81,6 +83,9 @@ func ObserveFacts(ctx context.Context, sys Sys) (HostFacts, error) {
 	if f.Arrays, err = linux.MDArrays(Tree{sys}); err != nil {
 		return f, fmt.Errorf("md arrays: %w", err)
 	}
+	if f.Volumes, err = activeVolumes(sys); err != nil {
+		return f, fmt.Errorf("logical volumes: %w", err)
+	}
 	ms, err := mounts(sys)
 	if err != nil {
 		return f, fmt.Errorf("mounts: %w", err)
@@ -102,6 +107,35 @@ func ObserveFacts(ctx context.Context, sys Sys) (HostFacts, error) {
 		}
 	}
 	return f, nil
+}
+
+// activeVolumes names the active logical volumes.
+func activeVolumes(sys Sys) ([]string, error) {
+	uuids, err := sys.Glob("/sys/block/dm-*/dm/uuid")
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	for _, p := range uuids {
+		uuid, err := readTrim(sys, p)
+		if err != nil {
+			return nil, err
+		}
+		if !strings.HasPrefix(uuid, "LVM-") {
+			continue
+		}
+		name, err := readTrim(sys, path.Join(path.Dir(p), "name"))
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, name)
+	}
+	return out, nil
+}
+
+// HasVolume tells whether a logical volume of the group is active.
+func (f HostFacts) HasVolume(vg string) bool {
+	return slices.ContainsFunc(f.Volumes, func(v string) bool { return strings.HasPrefix(v, dmName(vg, "")) })
 }
 
 // ClusterFacts is the cluster as one node sees it.

@@ -55,10 +55,13 @@ func dmName(vg, lv string) string {
 	return strings.ReplaceAll(vg, "-", "--") + "-" + strings.ReplaceAll(lv, "-", "--")
 }
 
-// VolumeGroup is an LVM volume group over md arrays.
+// VolumeGroup is an LVM volume group over md arrays or LUNs.
 type VolumeGroup struct {
 	Name string
-	PVs  []string // /dev/md/…
+	PVs  []string // /dev/md/…, /dev/mapper/…
+	// Serials are what a person types to have the LUNs wiped; of LUNs only. They
+	// must be blank when the group takes them.
+	Serials []string `json:",omitempty"`
 	// SystemID owns the group while apply builds it, so that no host activates
 	// it by itself; "" for a group with one host.
 	SystemID string
@@ -113,7 +116,7 @@ func (v *VolumeGroup) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 			out = append(out, pv)
 		case rows[i]["vg_name"] != v.Name:
 			return nil, &Refusal{
-				What: fmt.Sprintf("array %s is a physical volume of volume group %s, not %s", pv, rows[i]["vg_name"], v.Name),
+				What: fmt.Sprintf("%s is a physical volume of volume group %s, not %s", pv, rows[i]["vg_name"], v.Name),
 				Mend: "remove that volume group if its data may go, or correct the brick's name in the spec",
 			}
 		}
@@ -129,10 +132,10 @@ func (v *VolumeGroup) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 		argv = append(argv, "--dataalignment", strconv.FormatInt(v.Align/1024, 10)+"k")
 	}
 	argv = append(argv, lvmArgs(v.SystemID, v.PVs)...)
-	return []Action{{
+	return []Action{v.taking(out, Action{
 		Title: "extend volume group " + v.Name,
 		Cmd:   append(append(argv, v.Name), out...),
-	}}, nil
+	})}, nil
 }
 
 // own takes a group that apply released back, and refuses one of somebody else.
@@ -191,10 +194,22 @@ func (v *VolumeGroup) create() []Action {
 		why = "the system ID " + v.SystemID + " is no host's, and the resource agent refuses it: nothing brings the group up before it is built"
 	}
 	argv = append(argv, lvmArgs(v.SystemID, v.PVs)...)
-	return []Action{{
+	return []Action{v.taking(v.PVs, Action{
 		Title: "create volume group " + v.Name, Why: why,
 		Cmd: append(append(argv, v.Name), v.PVs...),
-	}}
+	})}
+}
+
+// taking marks an action that takes physical volumes: LUNs must be blank. An md
+// array of the brick was made of blank disks.
+func (v *VolumeGroup) taking(pvs []string, a Action) Action {
+	for i, s := range v.Serials {
+		if slices.Contains(pvs, v.PVs[i]) {
+			a.Blank = append(a.Blank, v.PVs[i])
+			a.Destroys = append(a.Destroys, s)
+		}
+	}
+	return a
 }
 
 // LogicalVolume takes all that is left of its group, or Size.

@@ -31,13 +31,17 @@ func (m *Multipath) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 	if err != nil {
 		return nil, err
 	}
-	var wwids []string
-	var loose []string
+	var wwids, devices, loose []string
+	var luns []found
 	for _, f := range fs {
 		if !f.scsi() {
 			continue
 		}
 		wwids = append(wwids, f.mapName())
+		devices = append(devices, f.stable())
+		if f.Ref.LUN != "" {
+			luns = append(luns, f)
+		}
 		for _, p := range f.Paths {
 			n := path.Base(p)
 			in, err := inMap(sys, n, f.mapName())
@@ -49,17 +53,18 @@ func (m *Multipath) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 			}
 		}
 		// The node multipathd or udev makes may lag behind the map.
-		if ok, err := exists(sys, "/dev/mapper/"+f.mapName()); err != nil {
+		if ok, err := exists(sys, f.stable()); err != nil {
 			return nil, err
 		} else if !ok && len(loose) == 0 {
-			loose = append(loose, f.mapName())
+			loose = append(loose, path.Base(f.stable()))
 		}
 	}
 	if len(wwids) == 0 {
 		return nil, nil
 	}
 	sort.Strings(wwids)
-	conf := TextFile{Path: multipathConf, Content: []byte(m.text(wwids))}
+	sort.Strings(devices)
+	conf := TextFile{Path: multipathConf, Content: []byte(m.text(wwids, luns))}
 	files, err := conf.Diff(ctx, sys)
 	if err != nil {
 		return nil, err
@@ -71,9 +76,7 @@ func (m *Multipath) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 	}
 	var cmds []Action
 	settle := Action{Title: "wait for the maps", Cmd: []string{"udevadm", "wait", "--timeout=150"}, Seconds: 180}
-	for _, w := range wwids {
-		settle.Cmd = append(settle.Cmd, "/dev/mapper/"+w)
-	}
+	settle.Cmd = append(settle.Cmd, devices...)
 	switch {
 	case !running:
 		cmds = append(cmds, Action{
@@ -112,7 +115,7 @@ func inMap(sys Sys, dev, name string) (bool, error) {
 	return false, nil
 }
 
-// fixed are settings that are no matter of tuning; the design's win.
+// fixed are settings of disks that are no matter of tuning; the design's win.
 var fixed = []Setting{
 	{"user_friendly_names", "no", "a map is named by its WWID: the same on both servers, whatever the order in which disks are found"},
 	{"find_multipaths", "greedy", "only disks of the brick are let through below, so every one of them becomes a map, even with one path left"},
@@ -123,16 +126,61 @@ var fixed = []Setting{
 	{"skip_kpartx", "yes", "members of md arrays have no partitions"},
 }
 
-func (m *Multipath) text(wwids []string) string {
+// fixedLUNs are those of LUNs: multipath's own table has the checker, priority
+// and hardware handler of each make of array.
+// Source: multipath -t; multipath.conf(5), overrides section
+var fixedLUNs = []Setting{
+	{"user_friendly_names", "no", "a map is named by its LUN in the design: the same on both servers"},
+	{"find_multipaths", "greedy", "only LUNs of the brick are let through below, so every one of them becomes a map, even with one path left"},
+	{"polling_interval", "5", "seconds between checks of a path"},
+	{"skip_kpartx", "yes", "LUNs of the brick have no partitions"},
+}
+
+func (m *Multipath) text(wwids []string, luns []found) string {
 	var b strings.Builder
-	b.WriteString(Header + "defaults {\n")
-	settings := slices.Clone(m.Settings)
-	for _, f := range fixed {
-		if !slices.ContainsFunc(settings, func(s Setting) bool { return s.Name == f.Name }) {
-			settings = append(settings, f)
+	b.WriteString(Header)
+	if len(luns) == 0 {
+		section(&b, "defaults", merged(m.Settings, fixed))
+	} else {
+		section(&b, "defaults", fixedLUNs)
+		b.WriteString("# These win over multipath's own table of arrays.\n")
+		section(&b, "overrides", merged(m.Settings, nil))
+	}
+	b.WriteString(`# Nothing but the brick's own disks is touched.
+blacklist {
+	wwid ".*"
+}
+blacklist_exceptions {
+`)
+	for _, w := range wwids {
+		b.WriteString("\twwid \"" + w + "\"\n")
+	}
+	b.WriteString("}\n")
+	if len(luns) > 0 {
+		b.WriteString("multipaths {\n")
+		for _, l := range luns {
+			fmt.Fprintf(&b, "\tmultipath {\n\t\twwid %q\n\t\talias %s\n\t}\n", l.mapName(), l.Ref.LUN)
+		}
+		b.WriteString("}\n")
+	}
+	return b.String()
+}
+
+// merged are settings and those of others that they do not have, by name.
+func merged(settings, others []Setting) []Setting {
+	out := slices.Clone(settings)
+	for _, f := range others {
+		if !slices.ContainsFunc(out, func(s Setting) bool { return s.Name == f.Name }) {
+			out = append(out, f)
 		}
 	}
-	slices.SortFunc(settings, func(a, b Setting) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(out, func(a, b Setting) int { return strings.Compare(a.Name, b.Name) })
+	return out
+}
+
+// section writes a section of multipath.conf(5), each value with its reason.
+func section(b *strings.Builder, name string, settings []Setting) {
+	b.WriteString(name + " {\n")
 	for _, s := range settings {
 		if s.Reason != "" {
 			for line := range strings.Lines(comment(s.Reason)) {
@@ -145,16 +193,5 @@ func (m *Multipath) text(wwids []string) string {
 		}
 		b.WriteString("\t" + s.Name + " " + v + "\n")
 	}
-	b.WriteString(`}
-# Nothing but the brick's own disks is touched.
-blacklist {
-	wwid ".*"
-}
-blacklist_exceptions {
-`)
-	for _, w := range wwids {
-		b.WriteString("\twwid \"" + w + "\"\n")
-	}
 	b.WriteString("}\n")
-	return b.String()
 }

@@ -14,6 +14,7 @@ type OCFConfig struct {
 	Path     string
 	Template json.RawMessage // ocf.Config without members
 	Members  [][]DiskRef     // of each array in the template, in order
+	LUNs     []DiskRef       `json:",omitempty"` // those of the template, in order
 	Agent    string          // program that writes it once a service runs
 }
 
@@ -48,6 +49,9 @@ func (o *OCFConfig) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 		}
 		m["members"] = devs
 	}
+	if err := o.luns(ctx, sys, cfg); err != nil {
+		return nil, err
+	}
 	// Keys come out sorted, so the text is the same every time.
 	b, err := json.MarshalIndent(cfg, "", "  ")
 	if err != nil {
@@ -75,4 +79,25 @@ func (o *OCFConfig) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 		Title: "configure " + o.Path, Why: "the exports change; this server tries them first",
 		Cmd: []string{o.Agent, "ocf", "configure", "--config", o.Path}, Stdin: f.Content, Seconds: 60,
 	}}, nil
+}
+
+// luns fills in the size of each LUN, which the array has rounded.
+func (o *OCFConfig) luns(ctx context.Context, sys Sys, cfg map[string]any) error {
+	luns, _ := cfg["luns"].([]any)
+	if len(luns) != len(o.LUNs) {
+		return fmt.Errorf("%s: %d LUNs, references to %d", o.Path, len(luns), len(o.LUNs))
+	}
+	fs, err := resolve(ctx, sys, o.LUNs)
+	if err != nil {
+		return err
+	}
+	for i, l := range luns {
+		m, ok := l.(map[string]any)
+		if !ok {
+			return fmt.Errorf("%s: LUN %d is no object", o.Path, i)
+		}
+		m["size"] = fs[i].Size
+		m["wwid"] = fs[i].mapName()
+	}
+	return nil
 }

@@ -15,6 +15,8 @@ import (
 type Unclaimed struct {
 	Service string            // the cluster's resource
 	Arrays  map[string]string // UUID to name; nil on the host that builds
+	// VG on LUNs has no active volume here; "" on the host that builds, and over md.
+	VG string `json:",omitempty"`
 }
 
 // Kind is "unclaimed".
@@ -33,6 +35,18 @@ func (u *Unclaimed) Diff(_ context.Context, sys Sys) ([]Action, error) {
 		return nil, &Refusal{
 			What: "the cluster has " + u.Service + " (" + linux.CIBFile + "): it alone brings up its storage",
 			Mend: "start Corosync and Pacemaker on all servers; the cluster starts the service",
+		}
+	}
+	if u.VG != "" {
+		volumes, err := activeVolumes(sys)
+		if err != nil {
+			return nil, err
+		}
+		if (HostFacts{Volumes: volumes}).HasVolume(u.VG) {
+			return nil, &Refusal{
+				What: "volume group " + u.VG + " is active here too",
+				Mend: "find out which server uses it, and deactivate it on the other with `vgchange --activate n " + u.VG + "`",
+			}
 		}
 	}
 	arrays, err := linux.MDArrays(Tree{sys})

@@ -13,6 +13,9 @@ type XFS struct {
 	Device string
 	UUID   string
 	Args   []string // of mkfs.xfs, without the device
+	// Serial is what a person types to have a LUN wiped that carries the file
+	// system without a volume group; it must be blank. "" for a volume.
+	Serial string `json:",omitempty"`
 }
 
 // Kind is "xfs".
@@ -116,8 +119,12 @@ func (x *XFS) mkfs(again bool) []Action {
 	if again {
 		argv, why = append(argv, "-f"), "an earlier mkfs.xfs of this brick was cut short"
 	}
-	return []Action{{
+	a := Action{
 		Title: "make the XFS file system on " + x.Device, Why: why,
 		Cmd: append(append(argv, x.Args...), x.Device), Seconds: 600,
-	}}
+	}
+	if x.Serial != "" && !again {
+		a.Blank, a.Destroys = []string{x.Device}, []string{x.Serial}
+	}
+	return []Action{a}
 }
