@@ -92,32 +92,41 @@ func (d *Design) targetServices(m *spec.Module) []Service {
 	groups := d.GroupsOf(m.Name)
 	luns := d.lunsOf(m.Name)
 	var out []Service
-	add := func(name string, st Storage, targets ...Target) {
-		out = append(out, Service{Name: strings.ToLower(name), Preferred: targets[0].Server, Storage: st, Targets: targets})
+	// Also one RAID group or LUN carries a volume group: its owner is what keeps
+	// two servers from one target.
+	add := func(st Storage, targets ...Target) {
+		last := &targets[len(targets)-1]
+		name := strings.ToLower(strings.TrimPrefix(last.Name, l.FSName+"-"))
+		st.VG = strings.ReplaceAll(d.Name+"_"+name, "-", "_")
+		st.Stripes, st.ExtentSize, st.SystemID = 1, extentSize, "mortar-"+d.Name
+		for i := range targets {
+			t := &targets[i]
+			t.Volume = strings.ToLower(strings.TrimPrefix(t.Name, l.FSName+"-"))
+			t.Device = "/dev/" + st.VG + "/" + t.Volume
+		}
+		out = append(out, Service{Name: name, Preferred: last.Server, Storage: st, Targets: targets})
 	}
 	switch {
 	case len(luns) > 0:
 		for _, u := range luns {
-			t := Target{Name: u.Name, Kind: u.Use, Group: u.Groups[0], Device: u.Device, Size: u.Size, Server: u.Server}
+			t := Target{Name: u.Name, Kind: u.Use, Group: u.Groups[0], Size: u.Size, Server: u.Server}
 			if t.Kind == "ost" {
 				t.Index = l.OSTs
 				l.OSTs++
 			}
-			add(strings.TrimPrefix(u.Name, l.FSName+"-"), Storage{Groups: u.Groups, LUNs: []string{u.Device}, Device: u.Device}, t)
+			add(Storage{Groups: u.Groups, LUNs: []string{u.Device}}, t)
 		}
 	case m.Role == "mds":
 		g := groups[0]
-		vg := strings.ReplaceAll(d.Name+"_"+m.Name, "-", "_")
 		size := spec.Bytes(g.Data) * mdData(g.Members[0].Size, g.Chunk)
 		rest := (size-spec.MiB)/extentSize*extentSize - mgtSize
-		add("mdt0000", Storage{Groups: []string{g.Name}, VG: vg, LV: "mdt0000", Stripes: 1},
-			Target{Name: l.FSName + "-MGT", Kind: "mgs", Group: g.Name, Device: "/dev/" + vg + "/mgt", Size: min(mgtSize, size/10), Server: m.Servers[0]},
-			Target{Name: l.FSName + "-MDT0000", Kind: "mdt", Group: g.Name, Device: "/dev/" + vg + "/mdt0000", Size: max(rest, size*9/10), Server: m.Servers[0]})
+		add(Storage{Groups: []string{g.Name}},
+			Target{Name: l.FSName + "-MGT", Kind: "mgs", Group: g.Name, Size: min(mgtSize, size/10), Server: m.Servers[0]},
+			Target{Name: l.FSName + "-MDT0000", Kind: "mdt", Group: g.Name, Size: max(rest, size*9/10), Server: m.Servers[0]})
 	default:
 		for i, g := range groups {
-			name := fmt.Sprintf("OST%04x", l.OSTs)
-			add(name, Storage{Groups: []string{g.Name}, Device: "/dev/md/" + g.Name}, Target{
-				Name: l.FSName + "-" + name, Kind: "ost", Index: l.OSTs, Group: g.Name, Device: "/dev/md/" + g.Name,
+			add(Storage{Groups: []string{g.Name}}, Target{
+				Name: fmt.Sprintf("%s-OST%04x", l.FSName, l.OSTs), Kind: "ost", Index: l.OSTs, Group: g.Name,
 				Size: spec.Bytes(g.Data) * mdData(g.Members[0].Size, g.Chunk), Server: m.Servers[half(i, len(groups))],
 			})
 			l.OSTs++
@@ -270,7 +279,14 @@ func lustreSettings(d *Design) []Setting {
 	add("client", "lustre", "stripe_count", strconv.Itoa(d.Lustre.StripeCount), "OSTs a new file lies on: 1 suits many files, more or -1 a few large ones, set for their directory with lfs setstripe -c", "lfs-setstripe(1); "+seed+"8.1")
 	add("client", "lustre", "stripe_size", d.Lustre.StripeSize.String(), "bytes on one OST before the next one's turn: a full stripe of the RAID group, or a multiple", "lfs-setstripe(1)")
 	haSettings(s.HA.Token, s.HA.Failback, add)
-	add("server", "pacemaker", "target-timeout", "300s", "mounting a target waits for the recovery of clients to begin", "ocf:lustre:Lustre")
+	for i := range out {
+		switch s := &out[i]; s.Name {
+		case "start-timeout":
+			s.Value, s.Reason, s.Source = "300s", "mounting a target waits until MMP is sure that no other server has it, and replays its journal", "ocf:lustre:Lustre; ext4(5), mmp"
+		case "stop-timeout":
+			s.Value, s.Reason, s.Source = "300s", "unmounting a target writes all that its clients have sent; after it the server is fenced", "ocf:lustre:Lustre"
+		}
+	}
 	return out
 }
 

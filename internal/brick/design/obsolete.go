@@ -99,7 +99,6 @@ func (d *Design) translate() {
 		fs := l.FSName
 		add("mkfs.lustre --failnode=NID", "mkfs.lustre --servicenode=NID for each server", "with failnode the first mount had to be on one certain server", b+"7.3; mkfs.lustre(8)")
 		add("mkfs.lustre without --index", "--index=N", "an index that is chosen when a target first mounts depends on the order of mounting", "mkfs.lustre(8)")
-		add("mount -t lustre DEVICE DIR (on servers)", "mount -t lustre_tgt DEVICE DIR", "since Lustre 2.13 targets have a type of their own; that of clients stays lustre", "mount.lustre(8)")
 		add("mount -t lustre mds01@o2ib;mds02@o2ib:/"+fs, "mount -t lustre "+l.Source, "NIDs of different servers are separated by colons", "mount.lustre(8)")
 		add("options lnet in /etc/modprobe.conf", "/etc/modprobe.d/lustre.conf", "one file has become a directory", "modprobe.d(5)")
 		add("lctl conf_param", "lctl set_param -P", "conf_param is obsolete; set_param -P names a setting as lctl get_param prints it", "lctl-conf_param(8)")

@@ -113,7 +113,7 @@ func (v *view) lustre() {
 		if v.o.Explain {
 			v.printf("      ")
 			v.wrapped("mkfs.lustre "+quoted(t.MkfsArgs), 8, dim)
-			v.printf("      %s\n", v.paint(dim, "mount -t lustre_tgt "+t.Device+" "+t.MountPoint))
+			v.printf("      %s\n", v.paint(dim, "mount -t lustre "+t.Device+" "+t.MountPoint))
 		}
 	}
 	count := fmt.Sprintf("%d OST", l.StripeCount)

@@ -278,7 +278,7 @@ func TestObsolete(t *testing.T) {
 	for _, x := range example(t, "lustre-brick").Translations {
 		said += x.Old + " → " + x.New + "\n"
 	}
-	for _, w := range []string{"elevator=", "conf_param", "Heartbeat v1", "--servicenode", "lustre_tgt", "lfs migrate", "lfsck_start"} {
+	for _, w := range []string{"elevator=", "conf_param", "Heartbeat v1", "--servicenode", "lfs migrate", "lfsck_start"} {
 		if !strings.Contains(said, w) {
 			t.Errorf("%s is not translated", w)
 		}
@@ -429,12 +429,9 @@ func TestMixedLustre(t *testing.T) {
 		t.Fatalf("%+v", d.Arrays)
 	}
 	for _, x := range d.Targets() {
-		want := "/dev/small_mds/"
-		if x.Kind == "ost" {
-			want = "/dev/mapper/small-OST"
-		}
-		if !strings.HasPrefix(x.Device, want) {
-			t.Errorf("%s on %s", x.Name, x.Device)
+		st := d.PairWith(x.Server).Services[0].Storage
+		if onLUN := len(st.LUNs) > 0; onLUN != (x.Kind == "ost") || !strings.HasSuffix(x.Device, "/"+x.Volume) {
+			t.Errorf("%s on %s: %+v", x.Name, x.Device, st)
 		}
 	}
 }

@@ -166,6 +166,7 @@ type Target struct {
 	Index        int        `json:"index"`
 	Module       string     `json:"module"`
 	Group        string     `json:"group"`
+	Volume       string     `json:"volume"` // logical volume in the group of its service
 	Device       string     `json:"device"`
 	Size         spec.Bytes `json:"size"`
 	Server       string     `json:"server"`        // that mounts it as a rule

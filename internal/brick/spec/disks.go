@@ -111,7 +111,7 @@ func (c *checker) disks() {
 		case re().dev.MatchString(w):
 			_, err := expandSerial(w)
 			c.split(at, "wipe: ", err)
-		case bySerial[w] == "" && !allKnown:
+		case bySerial[w] == "" && (!allKnown || slices.ContainsFunc(s.Arrays, func(a Array) bool { return slices.Contains(a.WWNs, w) })):
 		case bySerial[w] == "":
 			mend := "list only disks of this brick"
 			if near := Nearest(w, serials); near != "" {

@@ -31,6 +31,7 @@ func (b *builder) cib() (*resource.Element, error) {
 			constraints.Add(hasAttribute(resource.ServiceID(s.Name), "storage", "mortar-storage-"+s.Name))
 		}
 	}
+	b.kind().constraints(constraints)
 	if len(b.services()) > 0 && !b.stock() {
 		resources.Add(b.watch())
 	}

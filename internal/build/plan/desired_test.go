@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/mortarhpc/mortar/examples"
 	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
@@ -76,17 +78,32 @@ func TestStepsOfANewBrick(t *testing.T) {
 			t.Fatal(err)
 		}
 		golden(t, "steps-"+flavour+".txt", list(steps))
-		for _, s := range steps {
+	}
+}
+
+// Each resource of each example is the same on the host.
+func TestResourcesOnTheWire(t *testing.T) {
+	files, err := fs.Glob(examples.FS, "*.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		d, p, _ := offline(t, f)
+		for _, s := range p.Steps {
 			b, err := json.Marshal(s.Resource)
 			if err != nil {
 				t.Fatal(err)
 			}
 			r, err := resource.Decode(s.Resource.Kind(), b)
 			if err != nil {
-				t.Fatalf("%s: %v", s.Title, err)
+				t.Fatalf("%s: %s: %v", d.Name, s.Title, err)
 			}
-			if d := cmp.Diff(s.Resource, r); d != "" {
-				t.Errorf("%s is not the same after the wire:\n%s", s.Title, d)
+			again, err := json.Marshal(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d := cmp.Diff(string(b), string(again)); d != "" {
+				t.Errorf("%s: %s is not the same after the wire:\n%s", f, s.Title, d)
 			}
 		}
 	}

@@ -32,16 +32,20 @@ func (b *builder) distributions() error {
 	return all
 }
 
-// serverPackages are those of a server of NFS, in the order of installation.
+// serverPackages are those of a server, in the order of installation.
 func (b *builder) serverPackages(host string) *resource.Packages {
 	d := b.distro(host).Packages
-	p := &resource.Packages{Names: slices.Concat(d.MD, d.LVM, d.Multipath, d.XFS, d.NFSServer)}
+	p := &resource.Packages{Names: slices.Concat(b.storage().packages(d), b.kind().serverPackages(d))}
 	if b.pair.HA != nil {
 		p.Names = slices.Concat(p.Names, d.Cluster, d.FenceTest)
 		p.Fence = d.FenceAgents
 	}
 	if b.cached() != nil {
-		p.Names = append(p.Names, d.Cache...)
+		for _, more := range slices.Concat(d.Cache, d.MD) { // its mirrors are md arrays
+			if !slices.Contains(p.Names, more) {
+				p.Names = append(p.Names, more)
+			}
+		}
 	}
 	return p
 }

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io/fs"
@@ -21,7 +22,8 @@ import (
 // and no secret is read, so that it can be made for a brick that is not
 // bought yet, and for flavours that cannot be built yet.
 func Offline(ctx context.Context, d *design.Design) (*Plan, error) {
-	steps, err := offlineSteps(d)
+	d = named(d)
+	steps, err := Desired(d, Facts{}, offlineSecrets)
 	if err != nil {
 		return nil, err
 	}
@@ -48,36 +50,24 @@ func Offline(ctx context.Context, d *design.Design) (*Plan, error) {
 	return p, nil
 }
 
-func offlineSteps(d *design.Design) ([]Step, error) {
-	switch {
-	case d.Lustre != nil:
-		return lustreSteps(d)
-	case len(d.Arrays) > 0:
-		return arraySteps(d)
-	}
-	return Desired(d, Facts{}, offlineSecrets)
-}
-
 // offlineSecrets stands for the secrets, which an offline plan does not read.
 func offlineSecrets(file string) ([]byte, error) {
 	return []byte("(content of " + path.Base(file) + ")"), nil
 }
 
-// commands is a step of an offline plan that has no resource yet: what will
-// be done is known, how it is observed is not.
-type commands struct {
-	kind, id string
-	actions  []resource.Action
-}
-
-func (c *commands) Kind() string { return c.kind }
-func (c *commands) ID() string   { return c.id }
-func (c *commands) Diff(context.Context, resource.Sys) ([]resource.Action, error) {
-	return c.actions, nil
-}
-
-func cmd(title string, argv ...string) resource.Action {
-	return resource.Action{Title: title, Cmd: argv}
+// named is the design with something in the place of WWNs that are not known
+// before an array has made its LUNs.
+func named(d *design.Design) *design.Design {
+	out := *d
+	out.Arrays = slices.Clone(d.Arrays)
+	for i := range out.Arrays {
+		luns := slices.Clone(out.Arrays[i].LUNs)
+		for j := range luns {
+			luns[j].WWN = cmp.Or(luns[j].WWN, "<wwn-of-"+luns[j].Name+">")
+		}
+		out.Arrays[i].LUNs = luns
+	}
+	return &out
 }
 
 // blankHost is a host of that name with the default distribution, the spec's disks, and nothing
@@ -104,7 +94,14 @@ func blank(name string, d *design.Design) *blankHost {
 	if !server {
 		return h
 	}
-	disks := slices.Clone(d.Disks)
+	for _, a := range d.Arrays {
+		for _, l := range a.LUNs {
+			if slices.Contains(a.Servers, name) {
+				h.disks = append(h.disks, resource.DiskFact{WWN: l.WWN, Size: int64(l.Size), Device: l.Device, Paths: []string{"/dev/sd-" + l.Name}})
+			}
+		}
+	}
+	disks := slices.DeleteFunc(slices.Clone(d.Disks), func(k design.Disk) bool { return k.Array != "" })
 	if s := d.Cached(); s != nil {
 		disks = append(disks, s.Storage.Cache.SSDs...)
 	}

@@ -3,6 +3,7 @@ package plan
 import (
 	"bytes"
 	"io/fs"
+	"slices"
 	"strings"
 	"testing"
 
@@ -85,9 +86,9 @@ func inOrder(t *testing.T, text string, parts ...string) {
 // JBODs.
 func TestOfflineArray(t *testing.T) {
 	_, _, text := offline(t, "nss4-ha-144.yaml")
-	inOrder(t, text, "nss1\n", "install lvm2 xfsprogs", "scsi_dh_rdac", "no_path_retry 30", "prio rdac", "alias nss4-lun0", `ENV{DM_NAME}=="nss4-lun0"`,
-		"vgcreate --yes --dataalignment 5120k", "/dev/mapper/nss4-lun0 /dev/mapper/nss4-lun1 /dev/mapper/nss4-lun2 /dev/mapper/nss4-lun3",
-		"lvcreate", "--stripes 4 --stripesize 512k", "su=512k,sw=40", "umount /srv/scratch", "vgchange --activate n", "fence_ipmilan", "\nnss2\n")
+	inOrder(t, text, "nss1\n", "install lvm2 multipath-tools xfsprogs", "scsi_dh_rdac", "overrides {", "no_path_retry 30", "prio rdac", "alias nss4-lun0", `ENV{DM_UUID}=="mpath-3<wwn-of-nss4-lun0>`,
+		"vgcreate --yes --dataalignment 5120k", "--systemid mortar-nss4-building", "/dev/mapper/nss4-lun0 /dev/mapper/nss4-lun1 /dev/mapper/nss4-lun2 /dev/mapper/nss4-lun3",
+		"lvcreate", "--stripes 4 --stripesize 512k", "su=512k,sw=40", `"luns": [`, `"name": "nss4-lun0"`, "fence_ipmilan", "\nnss2\n")
 	for _, no := range []string{"mdadm", "raid456"} {
 		if strings.Contains(text, no) {
 			t.Errorf("%s in a plan without md", no)
@@ -105,26 +106,25 @@ func TestOfflineCache(t *testing.T) {
 
 // The Lustre brick: modules, targets and order.
 func TestOfflineLustre(t *testing.T) {
-	d, p, text := offline(t, "lustre-brick.yaml")
-	inOrder(t, text, "mds01\n", `options lnet networks="o2ib(ib0)"`, "mkfs.lustre --mgs --servicenode=10.20.0.11@o2ib --servicenode=10.20.0.12@o2ib /dev/mapper/testfs-MGT",
-		"mkfs.lustre --mdt --fsname=testfs --index=0 --mgsnode=10.20.0.11@o2ib --mgsnode=10.20.0.12@o2ib", "stride=16,stripe-width=64", "mount -t lustre_tgt /dev/mapper/testfs-MGT", "mount -t lustre_tgt /dev/mapper/testfs-MDT0000",
-		`id="target-testfs-MDT0000"`, "lctl set_param -P", "oss01\n", "--index=0", "--index=1", "--index=2", "mount -t lustre_tgt /dev/mapper/testfs-OST0000",
-		`id="target-testfs-OST0005"`, "oss02\n", "--index=5", "node01\n", "flock,noatime,_netdev 0 0", "lfs setstripe -c 1 -S 1048576 /lustre")
-	// The stages bring MGS, MDT and OSTs in this order, whatever the host.
-	var mounts []string
+	_, p, text := offline(t, "lustre-brick.yaml")
+	inOrder(t, text, "mds01\n", `options lnet networks="o2ib(ib0)"`, "mkfs.lustre --mgs --servicenode=10.20.0.11@o2ib --servicenode=10.20.0.12@o2ib /dev/lbrick_mgt/mgt",
+		"mkfs.lustre --mdt --fsname=testfs --index=0 --mgsnode=10.20.0.11@o2ib --mgsnode=10.20.0.12@o2ib", "stride=16,stripe-width=64", `id="service-mdt0000"`, `id="order-service-mgt-service-mdt0000"`,
+		"oss01\n", "--index=0", "--index=1", "--index=2", `id="service-ost0005"`, "oss02\n", "--index=5", "node01\n", "flock,noatime,_netdev 0 0")
+	// A target registers with the MGS when it starts first: the services of the
+	// MDS run before the cluster of any OSS has its configuration.
+	var order []string
 	for _, s := range p.Steps {
-		for _, a := range s.Actions {
-			if len(a.Cmd) > 3 && a.Cmd[2] == "lustre_tgt" {
-				mounts = append(mounts, a.Cmd[3])
-			}
+		if k := s.Resource.Kind(); k == "cib" || k == "running" && strings.HasPrefix(s.Title, "service ") {
+			order = append(order, s.Host+" "+s.Title)
 		}
 	}
-	if len(mounts) != len(d.Targets()) || mounts[0] != "/dev/mapper/testfs-MGT" || mounts[1] != "/dev/mapper/testfs-MDT0000" {
-		t.Errorf("%v", mounts)
+	want := []string{"mds01 cluster configuration", "mds02 service mgt", "mds02 service mdt0000", "oss01 cluster configuration"}
+	if len(order) < len(want) || !slices.Equal(order[:len(want)], want) {
+		t.Errorf("%q", order)
 	}
 	_, _, small := offline(t, "lustre-small.yaml")
-	inOrder(t, small, "mds01\n", "raid10", "ARRAY <ignore> UUID=", "ARRAY /dev/md/small-r0 UUID=", "mdadm --create /dev/md/small-r0", "--level=10", "vgcreate", "mkfs.lustre --mgs", "/dev/small_mds/mgt", "vgchange --activate n small_mds", "mdadm --stop /dev/md/small-r0",
-		`type="mdraid"`, "lctl pool_new small.disk", "lctl pool_add small.disk small-OST0000 small-OST0001", "oss01\n", "mkfs.lustre --ost", "/dev/md/small-r1")
+	inOrder(t, small, "mds01\n", "raid10", "ARRAY <ignore> UUID=", "mdadm --create /dev/md/small-r0", "--level=10", "vgcreate", "mkfs.lustre --mgs", "/dev/small_mdt0000/mgt", "/dev/small_mdt0000/mdt0000",
+		`"fsname": "small"`, "oss01\n", "mdadm --create /dev/md/small-r1", "mkfs.lustre --ost", "/dev/small_ost0000/ost0000")
 }
 
 func TestOfflineNFSHA(t *testing.T) {
@@ -135,9 +135,9 @@ func TestOfflineNFSHA(t *testing.T) {
 // A Lustre whose MDS has JBODs and whose OSS has an array.
 func TestOfflineMixedLustre(t *testing.T) {
 	_, _, text := offline(t, "lustre-small.yaml", "raid: {level: 6, data: 2, spares: 2", "kind: array\n        model: ME4084\n        raid: {level: 6, data: 2, spares: 2")
-	inOrder(t, text, "mds01\n", "mdadm --create /dev/md/small-r0", "vgcreate", `id="array-small-r0"`, `with-rsc="array-small-r0"`, "\noss01\n",
-		"alias small-OST0000", "/dev/mapper/small-OST0000", `target" value="/dev/mapper/small-OST0000"`)
-	if strings.Contains(text, "small-r1 ") || strings.Contains(text, "array-small-r1") {
+	inOrder(t, text, "mds01\n", "mdadm --create /dev/md/small-r0", "vgcreate", "\noss01\n",
+		"alias small-OST0000", "vgcreate", "/dev/mapper/small-OST0000", "mkfs.lustre --ost", "/dev/small_ost0000/ost0000")
+	if strings.Contains(text, "/dev/md/small-r1") {
 		t.Error("md on the servers of an array")
 	}
 }

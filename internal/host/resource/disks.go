@@ -154,7 +154,7 @@ func match(facts []DiskFact, refs []DiskRef) ([]found, error) {
 func only(facts []DiskFact, r DiskRef) (*DiskFact, error) {
 	var same, twins []DiskFact
 	for _, f := range facts {
-		if sameSerial(f.Serial, r.Serial) || r.LUN != "" && md.SameUUID(f.WWN, r.WWN) {
+		if r.LUN == "" && sameSerial(f.Serial, r.Serial) || r.LUN != "" && sameSerial(f.WWN, r.WWN) {
 			same = append(same, f)
 		}
 	}
@@ -185,7 +185,7 @@ func only(facts []DiskFact, r DiskRef) (*DiskFact, error) {
 		}
 	}
 	f := same[0]
-	if r.WWN != "" && !md.SameUUID(f.WWN, r.WWN) {
+	if r.LUN == "" && r.WWN != "" && !md.SameUUID(f.WWN, r.WWN) {
 		return nil, &Refusal{
 			What: fmt.Sprintf("%s has WWN %s, not %s", r, f.WWN, r.WWN),
 			Mend: "correct serial or wwn in the spec",

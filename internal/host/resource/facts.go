@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
@@ -19,8 +20,9 @@ type HostFacts struct {
 	Disks []DiskFact
 	// Arrays are the md arrays that are assembled on the host.
 	Arrays []linux.MDArray
-	// Volumes are the active logical volumes, by their names in the device mapper.
-	Volumes []string `json:",omitempty"`
+	// Mapped are the names of the device mapper's devices: active logical
+	// volumes, multipath maps.
+	Mapped []string `json:",omitempty"`
 	// Mounts are the mounted file systems that have a device, source → target.
 	Mounts []linux.Mount
 	// Built are the volume groups that are built and were to be released since
@@ -83,8 +85,8 @@ func ObserveFacts(ctx context.Context, sys Sys) (HostFacts, error) {
 	if f.Arrays, err = linux.MDArrays(Tree{sys}); err != nil {
 		return f, fmt.Errorf("md arrays: %w", err)
 	}
-	if f.Volumes, err = activeVolumes(sys); err != nil {
-		return f, fmt.Errorf("logical volumes: %w", err)
+	if f.Mapped, err = mapped(sys); err != nil {
+		return f, fmt.Errorf("device mapper: %w", err)
 	}
 	ms, err := mounts(sys)
 	if err != nil {
@@ -109,33 +111,26 @@ func ObserveFacts(ctx context.Context, sys Sys) (HostFacts, error) {
 	return f, nil
 }
 
-// activeVolumes names the active logical volumes.
-func activeVolumes(sys Sys) ([]string, error) {
-	uuids, err := sys.Glob("/sys/block/dm-*/dm/uuid")
+// mapped names the device mapper's devices.
+func mapped(sys Sys) ([]string, error) {
+	names, err := sys.Glob("/sys/block/dm-*/dm/name")
 	if err != nil {
 		return nil, err
 	}
 	var out []string
-	for _, p := range uuids {
-		uuid, err := readTrim(sys, p)
+	for _, p := range names {
+		n, err := readTrim(sys, p)
 		if err != nil {
 			return nil, err
 		}
-		if !strings.HasPrefix(uuid, "LVM-") {
-			continue
-		}
-		name, err := readTrim(sys, path.Join(path.Dir(p), "name"))
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, name)
+		out = append(out, n)
 	}
 	return out, nil
 }
 
 // HasVolume tells whether a logical volume of the group is active.
 func (f HostFacts) HasVolume(vg string) bool {
-	return slices.ContainsFunc(f.Volumes, func(v string) bool { return strings.HasPrefix(v, dmName(vg, "")) })
+	return slices.ContainsFunc(f.Mapped, func(v string) bool { return strings.HasPrefix(v, dmName(vg, "")) })
 }
 
 // ClusterFacts is the cluster as one node sees it.

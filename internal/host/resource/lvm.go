@@ -34,20 +34,8 @@ func lvActive(sys Sys, vg, lv string) (bool, error) {
 
 // dmThere tells whether the device mapper has a device of that name.
 func dmThere(sys Sys, want string) (bool, error) {
-	names, err := sys.Glob("/sys/block/dm-*/dm/name")
-	if err != nil {
-		return false, err
-	}
-	for _, p := range names {
-		n, err := readTrim(sys, p)
-		if err != nil {
-			return false, err
-		}
-		if n == want {
-			return true, nil
-		}
-	}
-	return false, nil
+	names, err := mapped(sys)
+	return slices.Contains(names, want), err
 }
 
 // dmName is the device mapper name of a logical volume.

@@ -210,6 +210,8 @@ type ReleaseStorage struct {
 	RestID     string // that owns it from now on
 	MountPoint string
 	Arrays     map[string]string // UUID → name
+	// PVs are the physical volumes where they are LUNs, which stay; nil over md.
+	PVs []string `json:",omitempty"`
 	// Cache is the config of the volume's cache, Cached the device mapper's
 	// name of what is mounted then; "" without.
 	Cache, Cached string
@@ -231,7 +233,7 @@ func (r *ReleaseStorage) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 	if _, ok := linux.MountAt(ms, r.MountPoint); ok {
 		as = append(as, Action{Title: "unmount " + r.MountPoint, Cmd: []string{"umount", r.MountPoint}, Seconds: 300})
 	}
-	active, err := lvActive(sys, r.VG, r.LV)
+	active, err := r.active(sys)
 	if err != nil {
 		return nil, err
 	}
@@ -259,21 +261,31 @@ func (r *ReleaseStorage) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 			}
 		}
 	}
+	pvs := append(slices.Clone(r.PVs), stop...)
 	if active {
-		argv := append([]string{"lvm", "vgchange", "--activate", "n"}, lvmArgs(r.SystemID, stop)...)
+		argv := append([]string{"lvm", "vgchange", "--activate", "n"}, lvmArgs(r.SystemID, pvs)...)
 		as = append(as, Action{Title: "deactivate volume group " + r.VG, Cmd: append(argv, r.VG)})
 	}
-	if len(stop) > 0 {
-		over, err := r.handOver(ctx, sys, stop)
+	if len(pvs) > 0 {
+		over, err := r.handOver(ctx, sys, pvs)
 		if err != nil {
 			return nil, err
 		}
-		as = append(append(as, over...), Action{
+		as = append(as, over...)
+	}
+	if len(stop) > 0 {
+		as = append(as, Action{
 			Title: "stop the arrays of " + r.VG, Why: "from now on only Pacemaker brings them up, on one server",
 			Cmd: append([]string{"mdadm", "--stop"}, stop...),
 		})
 	}
 	return as, nil
+}
+
+// active tells whether any of the group's volumes is.
+func (r *ReleaseStorage) active(sys Sys) (bool, error) {
+	names, err := mapped(sys)
+	return r.VG != "" && HostFacts{Mapped: names}.HasVolume(r.VG), err
 }
 
 // handOver gives the volume group the owner that the resource agent takes it

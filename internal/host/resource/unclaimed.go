@@ -38,11 +38,11 @@ func (u *Unclaimed) Diff(_ context.Context, sys Sys) ([]Action, error) {
 		}
 	}
 	if u.VG != "" {
-		volumes, err := activeVolumes(sys)
+		names, err := mapped(sys)
 		if err != nil {
 			return nil, err
 		}
-		if (HostFacts{Volumes: volumes}).HasVolume(u.VG) {
+		if (HostFacts{Mapped: names}).HasVolume(u.VG) {
 			return nil, &Refusal{
 				What: "volume group " + u.VG + " is active here too",
 				Mend: "find out which server uses it, and deactivate it on the other with `vgchange --activate n " + u.VG + "`",

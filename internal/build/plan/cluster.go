@@ -1,0 +1,197 @@
+package plan
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/host/resource"
+)
+
+// membership is Corosync and Pacemaker, up to a complete cluster.
+func (b *builder) membership() error {
+	ha := b.pair.HA
+	key, err := b.secrets(CorosyncKey)
+	if err != nil {
+		return err
+	}
+	consensus, err := strconv.Atoi(b.value("corosync", "consensus", strconv.Itoa(ha.TokenMS*6/5)))
+	if err != nil {
+		return fmt.Errorf("consensus: %w", err)
+	}
+	c := &resource.Corosync{Cluster: ha.Cluster, TokenMS: ha.TokenMS, ConsensusMS: consensus, Key: key}
+	var nodes []string
+	for _, n := range ha.Nodes {
+		c.Nodes = append(c.Nodes, resource.CorosyncNode{ID: n.ID, Name: n.Name, Rings: n.Rings})
+		nodes = append(nodes, n.Name)
+	}
+	for _, h := range b.servers {
+		b.add(StageMembership, h, "directory /etc/mortar", &resource.Directory{Path: "/etc/mortar", Mode: 0o700})
+		b.add(StageMembership, h, "directory for secrets", &resource.Directory{Path: secretsDir, Mode: 0o700})
+		for _, f := range b.fenceDevices() {
+			if f.SNMP != nil {
+				conf, err := b.snmpConfig(f)
+				if err != nil {
+					return err
+				}
+				b.add(StageMembership, h, "secret of "+f.ID, &resource.TextFile{
+					Path: SecretPath(f), Content: conf, Mode: 0o600, Secret: true,
+					Why: "read by net-snmp's commands, so that it is in no argument and not in the CIB",
+				})
+				continue
+			}
+			if f.SecretParam == "community" {
+				continue
+			}
+			secret, err := b.secret(f)
+			if err != nil {
+				return err
+			}
+			b.add(StageMembership, h, "secret of "+f.ID, &resource.TextFile{
+				Path: SecretPath(f), Content: append([]byte(secret), '\n'), Secret: true,
+				Why: "given to the fence agent by a script, so that it is in no argument and not in the CIB",
+			})
+			b.add(StageMembership, h, "script for the secret of "+f.ID, &resource.TextFile{
+				Path: SecretPath(f) + ".sh", Mode: 0o700,
+				Content: []byte("#!/bin/sh\n" + resource.Header + "exec cat " + SecretPath(f) + "\n"),
+			})
+		}
+		b.add(StageMembership, h, "order of stopping", &resource.TextFile{
+			Path: "/etc/systemd/system/resource-agents-deps.target.d/mortar.conf",
+			Content: []byte(resource.Header +
+				"# Pacemaker starts after these, and stops before them at shutdown.\n" +
+				"[Unit]\nRequires=rpcbind.socket\nAfter=rpcbind.socket multipathd.service\n"),
+		})
+		b.add(StageMembership, h, "corosync", c)
+		b.add(StageMembership, h, "cluster units", &resource.Units{Name: "cluster", NoWait: true, List: []resource.Unit{
+			{Name: "corosync.service", Enabled: true, Active: true},
+			{Name: "pacemaker.service", Enabled: true, Active: true},
+		}})
+	}
+	b.add(StageCluster, b.configurator(), "cluster "+ha.Cluster, &resource.Cluster{Name: ha.Cluster, Nodes: nodes, Seconds: 180})
+	return nil
+}
+
+// configurator is the server the cluster is configured from: one that has a
+// ready cluster, or the first.
+func (b *builder) configurator() string {
+	for _, s := range b.servers {
+		if c := b.facts.Hosts[s].Cluster; c != nil && c.Ready {
+			return s
+		}
+	}
+	return b.servers[0]
+}
+
+// SecretPath is where a fence device's secret is kept on the servers. Of a
+// user of SNMPv3 it is a configuration of net-snmp's commands: as options of
+// the fence agent the pass phrases would be arguments of those commands, which
+// every user of the server can read.
+//
+// Source: snmp.conf(5); fencing_snmp.py, prepare_cmd
+func SecretPath(f design.FenceDevice) string {
+	if f.SNMP != nil {
+		return secretsDir + "/" + f.ID + "/snmp.conf"
+	}
+	return secretsDir + "/" + f.ID
+}
+
+// snmpCommands are the parameters by which the fence agent calls net-snmp's
+// commands with the configuration of SecretPath and no other. The
+// configuration for one host that net-snmp looks for itself is not found: the
+// agent names the port with the address.
+//
+// Source: fence_apc_snmp(8), snmpget_path; snmp_config(5), SNMPCONFPATH
+func snmpCommands(f design.FenceDevice) map[string]string {
+	out := map[string]string{}
+	for _, c := range []string{"snmpget", "snmpset", "snmpwalk"} {
+		out[c+"_path"] = "/usr/bin/env SNMPCONFPATH=" + path.Dir(SecretPath(f)) + " /usr/bin/" + c
+	}
+	return out
+}
+
+// snmpConfig is the file of SecretPath for a user of SNMPv3.
+// Source: snmp.conf(5)
+func (b *builder) snmpConfig(f design.FenceDevice) ([]byte, error) {
+	var lines strings.Builder
+	lines.WriteString(resource.Header)
+	fmt.Fprintf(&lines, "defVersion 3\ndefSecurityName %s\ndefSecurityLevel authPriv\ndefAuthType %s\ndefPrivType %s\n", f.SNMP.User, f.SNMP.Auth, f.SNMP.Privacy)
+	for _, x := range []struct{ key, file string }{{"defAuthPassphrase", f.SNMP.AuthFile}, {"defPrivPassphrase", f.SNMP.PrivacyFile}} {
+		s, err := b.secretLine(x.file)
+		if err != nil {
+			return nil, err
+		}
+		// Source: RFC 3414, section 11.2; the file's quoting has no escape for all.
+		if len(s) < 8 || strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' || r == '"' || r == '\\' }) {
+			return nil, fmt.Errorf("secret file %s: a pass phrase of SNMPv3 has 8 characters or more, of ASCII without quotes and backslashes", x.file)
+		}
+		fmt.Fprintf(&lines, "%s \"%s\"\n", x.key, s)
+	}
+	return []byte(lines.String()), nil
+}
+
+// fenceDevices are all of them, once.
+func (b *builder) fenceDevices() []design.FenceDevice {
+	var out []design.FenceDevice
+	for _, l := range b.pair.HA.Fencing {
+		for _, f := range l.Devices {
+			if !slices.ContainsFunc(out, func(o design.FenceDevice) bool { return o.ID == f.ID }) {
+				out = append(out, f)
+			}
+		}
+	}
+	return out
+}
+
+// secret is a fence device's.
+func (b *builder) secret(f design.FenceDevice) (string, error) { return b.secretLine(f.SecretFile) }
+
+func (b *builder) secretLine(file string) (string, error) { return secretLine(file, b.secrets) }
+
+// secretLine is one line of a file; the newline an editor added is no part of it.
+func secretLine(file string, read func(file string) ([]byte, error)) (string, error) {
+	s, err := read(file)
+	if err != nil {
+		return "", err
+	}
+	t := strings.TrimRight(string(s), "\r\n")
+	if t == "" || strings.ContainsAny(t, "\n\r\x00") {
+		return "", fmt.Errorf("secret file %s: one line with the secret is wanted", file)
+	}
+	return t, nil
+}
+
+func (b *builder) configuration() error {
+	cib, err := b.cib()
+	if err != nil {
+		return err
+	}
+	at := b.configurator()
+	cluster, service := StageCluster, StageService
+	if b.pair.Role == "oss" {
+		cluster, service = StageOSSCluster, StageOSSService
+	}
+	b.add(cluster, at, "cluster configuration", &resource.CIB{
+		Configuration: cib.String(), Owned: []string{"service-", "fence-", "fencing-", "locate-", "order-", "mortar-"}, Secret: []string{"community"},
+	})
+	for _, s := range b.services() {
+		// Watched from the other server: this one is busy starting it.
+		at = b.servers[0]
+		if at == s.Preferred && len(b.servers) > 1 {
+			at = b.servers[1]
+		}
+		b.add(service, at, "service "+s.Name, &resource.Running{
+			Name: "service " + s.Name, Resources: []string{resource.ServiceID(s.Name)}, Seconds: 300,
+		})
+	}
+	var fencing []string
+	for _, f := range b.fenceDevices() {
+		fencing = append(fencing, f.ID)
+	}
+	// Last, because the clients need not wait for the devices to be tried.
+	b.add(StageFencing, at, "fence devices", &resource.Running{Name: "fencing", Resources: fencing, Seconds: 300})
+	return nil
+}

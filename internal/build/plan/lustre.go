@@ -1,0 +1,119 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/mortarhpc/mortar/internal/base/distro"
+	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/host/resource"
+	"github.com/mortarhpc/mortar/internal/serve/ocf"
+)
+
+// lustreKind are targets of a Lustre file system on ldiskfs. They are mounted
+// by the resource agent only: a target registers with the MGS when it starts for
+// the first time, so the services of the MDS start before those of the OSS.
+//
+// Source: Lustre Operations Manual, 10.1, 11.2 and 13.2
+type lustreKind struct{ *builder }
+
+func (b lustreKind) serverPackages(p distro.Packages) []string { return p.LustreServer }
+
+func (b lustreKind) clientPackages(p distro.Packages) []string { return p.LustreClient }
+
+func (b lustreKind) modules() []string { return nil }
+
+func (b lustreKind) client(h string) { b.lnet(h) }
+
+// lnet is the network of Lustre on one node.
+func (b lustreKind) lnet(h string) {
+	b.add(StageKernel, h, "LNET", &resource.TextFile{Path: "/etc/modprobe.d/lustre.conf", Content: []byte(resource.Header +
+		"# The interface Lustre speaks through. Source: Lustre Operations Manual, 9\n" +
+		"options lnet networks=\"" + b.d.Lustre.LNET + "\"\n")})
+}
+
+// volumes: each target has one; the last takes what is left.
+func (b lustreKind) volumes(s *design.Service) []volume {
+	var out []volume
+	for _, t := range s.Targets {
+		out = append(out, volume{t.Volume, int64(t.Size)})
+	}
+	out[len(out)-1].size = 0
+	return out
+}
+
+func (b lustreKind) mountPoints(s *design.Service) []string {
+	var out []string
+	for _, t := range s.Targets {
+		out = append(out, t.MountPoint)
+	}
+	return out
+}
+
+func (b lustreKind) builtOn(*design.Service) string { return "" }
+
+// content are the targets. A running one is only read.
+func (b lustreKind) content(s *design.Service, p place, _ []string) error {
+	for _, t := range s.Targets {
+		name, mgs := t.Name, b.d.Lustre.MGSNIDs
+		if t.Kind == "mgs" {
+			name, mgs = "MGS", nil
+		}
+		b.add(StageStorage, p.host, "target "+t.Name, &resource.LustreTarget{
+			Name: name, Device: t.Device, Args: slices.Clone(t.MkfsArgs[:len(t.MkfsArgs)-1]), MGSNIDs: mgs, ServiceNIDs: t.ServiceNIDs, Why: targetWhy(t),
+		})
+	}
+	return nil
+}
+
+func targetWhy(t design.Target) string {
+	switch t.Kind {
+	case "mgs":
+		return "configuration of the file system; either server may mount it"
+	case "mdt":
+		return fmt.Sprintf("room for %d million files; either server may mount it", t.Inodes/1_000_000)
+	}
+	return fmt.Sprintf("stride %d and stripe-width %d blocks of 4 KiB: one full RAID stripe; as a rule on %s", t.Stride, t.StripeWidth, t.Server)
+}
+
+func (b lustreKind) server(h string) error {
+	b.lnet(h)
+	return b.agents(h, func(*design.Service) {})
+}
+
+// constraints: the MGS starts before the targets that register with it, as far
+// as one cluster can tell.
+func (b lustreKind) constraints(all *resource.Element) {
+	var mgs string
+	for _, s := range b.services() {
+		id := resource.ServiceID(s.Name)
+		if s.Targets[0].Kind == "mgs" {
+			mgs = id
+			continue
+		}
+		if mgs != "" {
+			all.Add(resource.El("rsc_order", "id", "order-"+mgs+"-"+id, "first", mgs, "then", id, "kind", "Optional"))
+		}
+	}
+}
+
+func (b lustreKind) agent(s *design.Service, c *ocf.Config) error {
+	c.LustreService = &ocf.LustreService{FSName: b.d.Lustre.FSName}
+	for _, t := range s.Targets {
+		c.Targets = append(c.Targets, ocf.Target{Kind: t.Kind, Index: t.Index, Volume: t.Volume, MountPoint: t.MountPoint})
+	}
+	return nil
+}
+
+func (b lustreKind) served() {
+	l := b.d.Lustre
+	for _, c := range b.clientNames() {
+		b.add(StageClients, c, "mount "+l.Mount, &resource.MountPoint{
+			Source: l.Source, Path: l.Mount, Type: "lustre", Fstab: true,
+			// No nofail: mount(8) hands it on, and Lustre does not mount with an
+			// option it does not know; with _netdev a boot goes on without the file
+			// system.
+			Options: append(slices.Clone(l.MountOpts), "_netdev"),
+		})
+	}
+}

@@ -1,0 +1,321 @@
+package plan
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"slices"
+
+	"github.com/mortarhpc/mortar/internal/base/distro"
+	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/brick/spec"
+	"github.com/mortarhpc/mortar/internal/host/resource"
+	"github.com/mortarhpc/mortar/internal/serve/cache"
+	"github.com/mortarhpc/mortar/internal/serve/ocf"
+)
+
+// storageKind is what a kind of storage adds to the plan of a pair: md arrays
+// of disks, or LUNs of RAID arrays. Everything else is the same for both: volume
+// group, logical volumes, cache, and what a kind of service makes on them.
+type storageKind interface {
+	packages(p distro.Packages) []string // of a server, before those of the service's kind
+	modules() []string                   // of the kernel
+	// checks look at all devices of the pair on a server, before anything is
+	// changed.
+	checks(host string)
+	// carries looks, on the one server that builds, at what the devices of a
+	// service carry; first: also at those of no service.
+	carries(s *design.Service, host string, first bool)
+	// files keep the kernel, udev and the initial RAM disk from using the devices
+	// by themselves. more are files that the initial RAM disk has to have.
+	files(host string, more []string)
+	// devices are multipath and the queues of devices.
+	devices(host string)
+	// uses names what of a service's storage does I/O on a server; there tells
+	// whether any of it is there, also at rest.
+	uses(s *design.Service, host string) []string
+	there(s *design.Service, host string) bool
+	// build has the physical volumes of a service made. It gives their devices,
+	// and the serials of those that must be blank.
+	build(s *design.Service, p place) (pvs, serials []string)
+	// claim tells what makes storage one server's own, to those who look
+	// whether another has it, and to those who take it down.
+	claim(s *design.Service, u *resource.Unclaimed, r *resource.ReleaseStorage)
+	// agent tells the resource agent.
+	agent(s *design.Service, c *ocf.Config, r *resource.OCFConfig)
+}
+
+// storage is the kind of storage of the pair.
+func (b *builder) storage() storageKind {
+	if len(b.pair.Services[0].Storage.LUNs) > 0 {
+		return lunStorage{b}
+	}
+	return mdStorage{b}
+}
+
+// lvm keeps servers of a pair from activating each other's volume groups.
+const lvmConf = "/etc/lvm/lvmlocal.conf"
+
+// storageFiles are what keeps md and LVM from doing things by themselves, or
+// makes them do so.
+func (b *builder) storageFiles(h string) {
+	var files []string
+	if b.pair.HA != nil {
+		b.add(StageKernel, h, "LVM configuration", &resource.TextFile{Path: lvmConf, Content: []byte(resource.Header +
+			`# A volume group belongs to the server whose name it carries: the other one
+# refuses to activate it. Source: lvmsystemid(7)
+global {
+	system_id_source = "uname"
+}
+# Members of arrays and maps of disks are never physical volumes themselves.
+devices {
+	md_component_detection = 1
+	multipath_component_detection = 1
+}
+`)})
+		files = append(files, lvmConf)
+	}
+	b.storage().files(h, files)
+}
+
+// mdFiles are what udev and the initial RAM disk are told of md arrays: udev
+// by lines of mdadm.conf(5), the initial RAM disk to leave all of them alone,
+// also those of a single server. It does not know multipath, and would
+// assemble them of single paths.
+func (b *builder) mdFiles(h, lines string, arrays, files []string) {
+	if s := b.cached(); s != nil {
+		c := s.Storage.Cache
+		lines += ignoreSSDs(c)
+		arrays = slices.Concat(arrays, c.DirtyUUIDs, c.CleanUUIDs)
+		files = append(files, b.distro(h).BcacheRules, cacheRules)
+		b.cacheFiles(h)
+	}
+	b.add(StageKernel, h, "md configuration", &resource.MDConf{
+		Path: b.distro(h).MDConf.Dir + "mortar.conf", Content: []byte(resource.Header + lines), Arrays: arrays,
+	})
+	b.add(StageKernel, h, "initial RAM disk", &resource.Initramfs{Arrays: arrays, Files: files})
+}
+
+// blockQueue sets the queues of devices on a server.
+func (b *builder) blockQueue(h string, disks []resource.DiskRef, arrays []string) {
+	if b.stock() {
+		return // the kernel's queues as they are
+	}
+	var lvs []string
+	for _, s := range b.services() {
+		for _, v := range b.kind().volumes(s) {
+			lvs = append(lvs, s.Storage.VG+"/"+v.name)
+		}
+	}
+	b.add(StageMultipath, h, "block queues", &resource.BlockQueue{
+		Path: "/etc/udev/rules.d/90-mortar-block.rules", Disks: disks, Arrays: arrays, Volumes: lvs,
+		DiskSettings:   queueSettings(b.settings("server", "disk")),
+		ArraySettings:  queueSettings(b.settings("server", "md")),
+		VolumeSettings: queueSettings(b.settings("server", "lv")),
+	})
+}
+
+// build makes what a service stands on, on one server, from arrays or LUNs to
+// directories.
+func (b *builder) build(s *design.Service) error {
+	p := b.placeOf(s)
+	first := len(b.steps)
+	pvs, serials := b.storage().build(s, p)
+	if b.pair.HA != nil {
+		// Both servers have the mount points, so that the agent need not make them.
+		for _, host := range b.servers {
+			for _, m := range b.kind().mountPoints(s) {
+				b.add(StageRelease, host, "mount point "+m, &resource.Directory{Path: m, Keep: true})
+			}
+		}
+	}
+	if p.alone() || p.running {
+		if err := b.inside(s, p, pvs, serials); err != nil {
+			return err
+		}
+	}
+	// Otherwise the service is stopped or failed, and it is the cluster's to
+	// start, or the storage is being released: what is inside of the arrays
+	// cannot be looked at.
+	if b.pair.HA != nil && !p.managed {
+		b.guard(b.steps[first:], s, p.host)
+		b.release(s, p.host)
+	}
+	return nil
+}
+
+// owned is what storage is known by: its volume group, or without one the
+// service.
+func owned(s *design.Service) string {
+	if s.Storage.VG != "" {
+		return s.Storage.VG
+	}
+	return s.Name
+}
+
+// guard has every action that builds storage preceded by a look at all servers:
+// between the plan and the action somebody may have started a cluster.
+func (b *builder) guard(steps []Step, svc *design.Service, at string) {
+	var guards []Step
+	for _, s := range b.servers {
+		u := &resource.Unclaimed{Service: resource.ServiceID(svc.Name)}
+		if s != at {
+			b.storage().claim(svc, u, &resource.ReleaseStorage{})
+		}
+		guards = append(guards, Step{Stage: StageStorage, Title: "nobody else has " + owned(svc), Host: s, Resource: u})
+	}
+	for i := range steps {
+		if steps[i].Stage == StageStorage {
+			steps[i].Guards = guards
+		}
+	}
+}
+
+// release takes the storage down once it is built, and hands it over to the
+// resource agent.
+func (b *builder) release(s *design.Service, host string) {
+	v := &s.Storage
+	r := &resource.ReleaseStorage{VG: v.VG, LV: v.LV, SystemID: ocf.BuildingID(v.SystemID), RestID: v.SystemID, MountPoint: b.kind().builtOn(s)}
+	b.storage().claim(s, &resource.Unclaimed{}, r)
+	if v.Cache != nil {
+		r.Cache, r.Cached = cache.ConfigPath(s.Name), (&cache.Config{VG: v.VG}).Mounted()
+	}
+	b.add(StageRelease, host, "storage of "+owned(s)+" is built", &resource.Built{VG: owned(s), Digest: b.digest(s)})
+	b.add(StageRelease, host, "release "+owned(s), r)
+}
+
+// volume is a logical volume of a service; the last one takes what is left.
+type volume struct {
+	name string
+	size int64 // bytes; 0: what is left
+}
+
+// inside is what physical volumes carry, from the volume group up.
+func (b *builder) inside(s *design.Service, p place, pvs, serials []string) error {
+	v := &s.Storage
+	if v.VG != "" {
+		if err := b.volumes(s, p, pvs, serials); err != nil {
+			return err
+		}
+	}
+	return b.kind().content(s, p, serials)
+}
+
+// volumes are the volume group, its logical volumes and the cache.
+func (b *builder) volumes(s *design.Service, p place, pvs, serials []string) error {
+	v := &s.Storage
+	id, rest := "", ""
+	if b.pair.HA != nil {
+		id = v.SystemID
+		if !p.managed {
+			id, rest = ocf.BuildingID(v.SystemID), v.SystemID
+		}
+	}
+	align := b.align(v)
+	all := b.kind().volumes(s)
+	b.add(StageStorage, p.host, "volume group "+v.VG, &resource.VolumeGroup{
+		Name: v.VG, LV: all[len(all)-1].name, PVs: pvs, Serials: serials, SystemID: id, RestID: rest, Align: align, ExtentSize: int64(v.ExtentSize),
+	})
+	b.addHeader(v, p.host, id, pvs, align, !p.managed)
+	for _, lv := range all {
+		b.add(StageStorage, p.host, "logical volume "+v.VG+"/"+lv.name, &resource.LogicalVolume{
+			VG: v.VG, Name: lv.name, PVs: pvs, SystemID: id, Stripes: v.Stripes, StripeSize: int64(v.StripeSize), Size: lv.size, Activate: !p.managed,
+		})
+	}
+	if v.Cache != nil {
+		return b.addCache(s, p.host)
+	}
+	if b.d.Lustre == nil {
+		b.add(StageStorage, p.host, "no cache of "+v.VG+"/"+v.LV, &resource.NoCache{Path: cache.ConfigPath(s.Name)})
+	}
+	return nil
+}
+
+// align is where LVM starts data on each physical volume: at a multiple of a
+// full stripe, 1 MiB or more.
+func (b *builder) align(v *design.Storage) int64 {
+	groups := b.d.GroupsIn(v)
+	if len(groups) == 0 {
+		return 0
+	}
+	full := int64(groups[0].Data) * int64(groups[0].Chunk)
+	return (int64(spec.MiB) + full - 1) / full * full
+}
+
+// ocfConfig tells the resource agent what a service consists of.
+func (b *builder) ocfConfig(s *design.Service) (*resource.OCFConfig, error) {
+	v := &s.Storage
+	c := ocf.Config{Service: s.Name, VolumeGroup: ocf.VolumeGroup{VG: v.VG, LV: v.LV, SystemID: v.SystemID}, Nodes: map[string]string{}}
+	for _, x := range b.d.Spec.Servers {
+		if slices.Contains(b.servers, x.Name) {
+			c.Nodes[x.Name] = x.Public
+		}
+	}
+	if b.pair.HA != nil {
+		c.Rings = map[string][]string{}
+		for _, n := range b.pair.HA.Nodes {
+			c.Rings[n.Name] = n.Rings
+		}
+		for _, f := range b.fenceDevices() {
+			if !slices.Contains(c.Fences, f.Params["ip"]) {
+				c.Fences = append(c.Fences, f.Params["ip"])
+			}
+		}
+	}
+	if v.Cache != nil {
+		c.Cache = cache.ConfigPath(s.Name)
+	}
+	r := &resource.OCFConfig{Path: ocfConfigPath(s.Name), Agent: mortarPath}
+	b.storage().agent(s, &c, r)
+	if err := b.kind().agent(s, &c); err != nil {
+		return nil, err
+	}
+	var err error
+	r.Template, err = json.Marshal(c)
+	return r, err
+}
+
+// agents are the resource agents on a server, and what they are told of each
+// service; then is what follows for a service.
+func (b *builder) agents(h string, then func(*design.Service)) error {
+	dir := b.distro(h).OCF + "/mortar"
+	b.add(StageNFS, h, "resource agent", &resource.Directory{Path: dir})
+	for _, agent := range []string{"service", "watch"} {
+		b.add(StageNFS, h, "resource agent ocf:mortar:"+agent, &resource.Symlink{Path: dir + "/" + agent, Target: mortarPath})
+	}
+	for _, s := range b.services() {
+		r, err := b.ocfConfig(s)
+		if err != nil {
+			return err
+		}
+		b.add(StageNFS, h, "configuration of service "+s.Name, r)
+		then(s)
+	}
+	return nil
+}
+
+// servesNow: while the agent's service runs on a host, units are only masked,
+// never stopped.
+func (b *builder) servesNow(host string) bool {
+	for _, s := range b.services() {
+		if p := b.placeOf(s); p.running && p.host == host {
+			return true
+		}
+	}
+	return false
+}
+
+func ocfConfigPath(service string) string { return "/etc/mortar/service-" + service + ".json" }
+
+// directories makes those from a mount point down to each of dirs, on the
+// server that has it mounted.
+func (b *builder) directories(host, mount string, dirs []string) {
+	made := map[string]bool{filepath.Clean(mount): true}
+	for _, d := range dirs {
+		for _, dir := range below(mount, d) {
+			if !made[dir] {
+				made[dir] = true
+				b.add(StageStorage, host, "directory "+dir, &resource.Directory{Path: dir, Keep: true})
+			}
+		}
+	}
+}

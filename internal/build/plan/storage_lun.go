@@ -1,0 +1,140 @@
+package plan
+
+import (
+	"slices"
+
+	"github.com/mortarhpc/mortar/internal/base/distro"
+	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/host/resource"
+	"github.com/mortarhpc/mortar/internal/serve/ocf"
+)
+
+// lunStorage are LUNs of RAID arrays behind two controllers, or of a RAID
+// controller in the server.
+type lunStorage struct{ *builder }
+
+// hardwareHandlers are the modules by which the kernel knows which controller
+// owns a LUN, by family of arrays.
+//
+// Source: Linux, drivers/scsi/device_handler
+var hardwareHandlers = map[string]string{"md3": "scsi_dh_rdac", "me4": "scsi_dh_alua"}
+
+// direct tells whether LUNs are of a controller in the server: one path each.
+func (l lunStorage) direct() bool { return l.luns()[0].Direct }
+
+// luns are those of the pair.
+func (l lunStorage) luns() []resource.DiskRef {
+	var out []resource.DiskRef
+	for _, s := range l.services() {
+		out = append(out, l.of(s)...)
+	}
+	return out
+}
+
+// of are the LUNs of a service, in order.
+func (l lunStorage) of(s *design.Service) []resource.DiskRef {
+	var out []resource.DiskRef
+	for _, dev := range s.Storage.LUNs {
+		for _, a := range l.d.Arrays {
+			for _, u := range a.LUNs {
+				if u.Device == dev {
+					out = append(out, resource.DiskRef{
+						Serial: u.WWN, WWN: u.WWN, Enclosure: a.Name, Size: int64(u.Size), LUN: u.Name, Direct: a.Family == "perc",
+					})
+				}
+			}
+		}
+	}
+	return out
+}
+
+// wanted are the LUNs of a service and what they may carry.
+func (l lunStorage) wanted(s *design.Service) []resource.WantedDisk {
+	var out []resource.WantedDisk
+	for _, r := range l.of(s) {
+		w := resource.WantedDisk{DiskRef: r, VG: s.Storage.VG, Wipe: slices.Contains(l.d.Spec.Wipe, r.WWN)}
+		if w.VG == "" && s.NFS != nil {
+			w.FS = s.FSUUID
+		}
+		out = append(out, w)
+	}
+	return out
+}
+
+func (l lunStorage) packages(p distro.Packages) []string {
+	if l.direct() {
+		return p.LVM
+	}
+	return slices.Concat(p.LVM, p.Multipath)
+}
+
+func (l lunStorage) modules() []string {
+	if l.direct() {
+		return nil
+	}
+	out := []string{"dm_multipath"}
+	for _, a := range l.d.Arrays {
+		if m := hardwareHandlers[a.Family]; m != "" && !slices.Contains(out, m) {
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
+func (l lunStorage) checks(host string) {
+	var all []resource.WantedDisk
+	for _, s := range l.services() {
+		all = append(all, l.wanted(s)...)
+	}
+	l.add(StageHosts, host, "LUNs of "+host, &resource.Disks{Host: host, List: all})
+}
+
+func (l lunStorage) carries(s *design.Service, host string, _ bool) {
+	l.add(StageDisks, host, "LUNs of "+s.Name, &resource.Disks{Host: host, List: l.wanted(s), Check: true})
+}
+
+// files: LUNs have no md. A cache's mirrors do.
+func (l lunStorage) files(h string, more []string) {
+	if l.cached() != nil {
+		l.mdFiles(h, "", nil, more)
+	}
+}
+
+func (l lunStorage) devices(h string) {
+	if !l.direct() {
+		l.add(StageMultipath, h, "multipath", &resource.Multipath{Brick: l.d.Name, Disks: l.luns(), Settings: l.settings("server", "multipath")})
+	}
+	l.blockQueue(h, l.luns(), nil)
+}
+
+func (l lunStorage) there(s *design.Service, host string) bool {
+	return s.Storage.VG != "" && l.facts.Hosts[host].HasVolume(s.Storage.VG)
+}
+
+func (l lunStorage) uses(s *design.Service, host string) []string {
+	if l.there(s, host) {
+		return []string{"volume group " + s.Storage.VG}
+	}
+	return nil
+}
+
+func (l lunStorage) build(s *design.Service, _ place) (pvs, serials []string) {
+	for _, r := range l.of(s) {
+		serials = append(serials, r.Serial)
+	}
+	return s.Storage.LUNs, serials
+}
+
+func (l lunStorage) claim(s *design.Service, u *resource.Unclaimed, r *resource.ReleaseStorage) {
+	u.VG, r.PVs = s.Storage.VG, s.Storage.LUNs
+}
+
+func (l lunStorage) agent(s *design.Service, c *ocf.Config, r *resource.OCFConfig) {
+	// Nothing but a reservation keeps two servers from writing to a LUN that has
+	// no volume group with an owner.
+	c.LUNStorage = &ocf.LUNStorage{Reservations: s.Storage.VG == ""}
+	for _, u := range l.of(s) {
+		c.LUNs = append(c.LUNs, ocf.LUN{Name: u.LUN}) // the resource fills in WWID and size
+	}
+	r.LUNs = l.of(s)
+}

@@ -1,0 +1,163 @@
+package plan
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/mortarhpc/mortar/internal/base/distro"
+	"github.com/mortarhpc/mortar/internal/base/md"
+	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/host/resource"
+	"github.com/mortarhpc/mortar/internal/serve/ocf"
+)
+
+// mdStorage are md arrays of disks that both servers reach, each by two paths.
+type mdStorage struct{ *builder }
+
+func (m mdStorage) packages(p distro.Packages) []string {
+	return slices.Concat(p.MD, p.LVM, p.Multipath)
+}
+
+func (m mdStorage) modules() []string {
+	level := "raid456"
+	if m.groups()[0].Level == 10 {
+		level = "raid10"
+	}
+	return []string{level, "dm_multipath"}
+}
+
+// groups are the RAID groups of the pair.
+func (m mdStorage) groups() []design.Group {
+	if m.d.Lustre == nil {
+		return m.d.Groups
+	}
+	return m.d.GroupsOf(m.pair.Name)
+}
+
+// disks are those of the pair.
+func (m mdStorage) disks() []design.Disk {
+	if m.d.Lustre == nil {
+		return m.d.Disks
+	}
+	return slices.DeleteFunc(slices.Clone(m.d.Disks), func(k design.Disk) bool { return k.Module != m.pair.Name })
+}
+
+// uuids are those of all arrays of the pair.
+func (m mdStorage) uuids() []string {
+	var out []string
+	for _, g := range m.groups() {
+		out = append(out, g.UUID)
+	}
+	return out
+}
+
+// wanted are all disks of the pair, each with the array that it is a member of.
+func (m mdStorage) wanted() []resource.WantedDisk {
+	group := map[string]string{}
+	for _, g := range m.groups() {
+		for _, k := range append(slices.Clone(g.Members), g.Spares...) {
+			group[k.Serial] = g.UUID
+		}
+	}
+	var out []resource.WantedDisk
+	for _, k := range m.disks() {
+		out = append(out, resource.WantedDisk{DiskRef: ref(k), Group: group[k.Serial], Wipe: slices.Contains(m.d.Spec.Wipe, k.Serial)})
+	}
+	return out
+}
+
+func (m mdStorage) checks(host string) {
+	m.add(StageHosts, host, "disks of "+host, &resource.Disks{Host: host, List: m.wanted(), Arrays: m.uuids()})
+}
+
+func (m mdStorage) carries(s *design.Service, host string, first bool) {
+	used := map[string]bool{}
+	for _, g := range m.d.GroupsIn(&s.Storage) {
+		for _, k := range append(slices.Clone(g.Members), g.Spares...) {
+			used[k.Serial] = true
+		}
+	}
+	var mine []resource.WantedDisk
+	for i, w := range m.wanted() {
+		k := m.disks()[i]
+		ofNobody := k.Service == "" && k.Group == "" && !used[k.Serial]
+		if used[k.Serial] || k.Service == s.Name || ofNobody && first {
+			mine = append(mine, w)
+		}
+	}
+	m.add(StageDisks, host, "disks of "+s.Name, &resource.Disks{Host: host, List: mine, Arrays: m.uuids(), Check: true})
+}
+
+func (m mdStorage) files(h string, more []string) {
+	var text strings.Builder
+	if m.pair.HA != nil {
+		text.WriteString("# Shared arrays: nothing but the resource agent may assemble them, on the one\n" +
+			"# server that owns them. With <ignore>, udev does not.\n# Source: mdadm.conf(5)\n")
+	} else {
+		text.WriteString("# Assembled at boot, as their members appear.\n")
+	}
+	for _, g := range m.groups() {
+		dev := "/dev/md/" + g.Name
+		if m.pair.HA != nil {
+			dev = "<ignore>"
+		}
+		text.WriteString("ARRAY " + dev + " UUID=" + g.UUID + "\n")
+	}
+	m.mdFiles(h, text.String(), m.uuids(), more)
+}
+
+func (m mdStorage) devices(h string) {
+	m.add(StageMultipath, h, "multipath", &resource.Multipath{
+		Brick: m.d.Name, Disks: refs(m.disks()), Settings: m.settings("server", "multipath"),
+	})
+	m.blockQueue(h, refs(m.disks()), m.uuids())
+}
+
+func (m mdStorage) there(s *design.Service, host string) bool {
+	return slices.ContainsFunc(m.d.GroupsIn(&s.Storage), func(g design.Group) bool { return m.facts.HasArray(host, g.UUID) })
+}
+
+func (m mdStorage) uses(s *design.Service, host string) []string {
+	var out []string
+	for _, g := range m.d.GroupsIn(&s.Storage) {
+		if m.facts.RunsArray(host, g.UUID) {
+			out = append(out, "array "+g.Name)
+		}
+	}
+	return out
+}
+
+func (m mdStorage) build(s *design.Service, p place) (pvs, _ []string) {
+	for _, g := range m.d.GroupsIn(&s.Storage) {
+		pvs = append(pvs, "/dev/md/"+g.Name)
+		m.add(StageStorage, p.host, "md array "+g.Name, arrayOf(g, p.alone()))
+	}
+	return pvs, nil
+}
+
+func (m mdStorage) claim(s *design.Service, u *resource.Unclaimed, r *resource.ReleaseStorage) {
+	u.Arrays = map[string]string{}
+	for _, g := range m.d.GroupsIn(&s.Storage) {
+		u.Arrays[g.UUID] = g.Name
+	}
+	r.Arrays = u.Arrays
+}
+
+func (m mdStorage) agent(s *design.Service, c *ocf.Config, r *resource.OCFConfig) {
+	c.MDStorage = &ocf.MDStorage{}
+	for _, g := range m.d.GroupsIn(&s.Storage) {
+		c.Arrays = append(c.Arrays, ocf.Array{Name: g.Name, UUID: g.UUID, Need: md.Fewest(g.Level, len(g.Members))})
+		r.Members = append(r.Members, refs(append(slices.Clone(g.Members), g.Spares...)))
+	}
+}
+
+// ArrayOf is the md array of a RAID group, to be compared where it runs: its
+// diff adds disks of the group that it does not have.
+func ArrayOf(g design.Group) *resource.Array { return arrayOf(g, false) }
+
+func arrayOf(g design.Group, assemble bool) *resource.Array {
+	return &resource.Array{
+		Name: g.Name, UUID: g.UUID, Level: g.Level, Chunk: int64(g.Chunk),
+		Members: refs(g.Members), Spares: refs(g.Spares), Assemble: assemble,
+	}
+}
