@@ -4,50 +4,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
 	"github.com/mortarhpc/mortar/internal/brick/design"
-	"github.com/mortarhpc/mortar/internal/brick/spec"
 )
-
-// mountReasons are of the options that follow from the way of the mount
-// itself; the tuned ones carry their reason in the design.
-var mountReasons = map[string]design.Setting{
-	"vers":       {Reason: "protocol version; both ends could agree on another otherwise", Source: "nfs(5)"},
-	"proto":      {Reason: "TCP: the server's saved connections are reset at a takeover, so that clients come back at once", Source: "nfs(5)"},
-	"mountproto": {Reason: "the MOUNT protocol of v3 over TCP too: one transport to pass a firewall", Source: "nfs(5)"},
-	"retrans":    {Reason: "after so many timeouts the kernel logs 'server not responding'; with hard it goes on for ever", Source: "nfs(5)"},
-	"_netdev":    {Reason: "mounted once the network is up, unmounted before it goes", Source: "systemd.mount(5)"},
-	"flock":      {Reason: "locks that hold on all clients, as programs expect", Source: "mount.lustre(8)"},
-	"noatime":    {Reason: "reading writes nothing", Source: "mount(8)"},
-	"nofail":     {Reason: "a brick that is away does not keep the client from booting", Source: "systemd.mount(5)"},
-}
-
-// fstabOptions are those only fstab needs, by type of file system. Lustre
-// does not mount with nofail, which mount(8) hands on to it.
-var fstabOptions = map[string][]string{"nfs": {"_netdev", "nofail"}, "lustre": {"_netdev"}}
-
-// mountDoc is one mount as it is printed.
-type mountDoc struct {
-	Client  string        `json:"client,omitempty"` // "" if it is for any client
-	Service string        `json:"service"`
-	Source  string        `json:"source"`
-	Path    string        `json:"path"`
-	Version string        `json:"version"`
-	Options []mountOption `json:"options"`
-	Command []string      `json:"command"`
-	Fstab   string        `json:"fstab"`
-}
-
-type mountOption struct {
-	Option string `json:"option"`
-	Reason string `json:"reason"`
-	Source string `json:"source"`
-}
 
 func newMountOptionsCmd() *cobra.Command {
 	var (
@@ -68,7 +31,7 @@ any client would use. No host is reached.`,
 			if err != nil {
 				return err
 			}
-			docs, err := mountDocs(d, client)
+			docs, err := d.MountLines(client)
 			if err != nil {
 				return fail(exitBadInput, err)
 			}
@@ -88,81 +51,6 @@ any client would use. No host is reached.`,
 	return cmd
 }
 
-func mountDocs(d *design.Design, client string) ([]mountDoc, error) {
-	var names []string
-	for _, c := range d.Spec.Clients {
-		names = append(names, c.Name)
-	}
-	if client != "" && !slices.Contains(names, client) {
-		if len(names) == 0 {
-			return nil, fmt.Errorf("%s: no clients are listed: leave --client out, or list it under clients", d.Spec.File)
-		}
-		return nil, fmt.Errorf("%s: no client %s; choose one of %s", d.Spec.File, client, strings.Join(names, ", "))
-	}
-	mounts := d.Mounts
-	if l := d.Lustre; l != nil {
-		for _, n := range append(names, "")[:max(len(names), 1)] {
-			mounts = append(mounts, design.ClientMount{Client: n, Service: l.FSName, Source: l.Source, Path: l.Mount, Version: "lustre", Options: l.MountOpts})
-		}
-	} else if len(names) == 0 {
-		// What a client that says nothing about its mounts would get.
-		s := *d.Spec
-		s.Clients = []spec.Client{{}}
-		any, err := design.Derive(&s)
-		if err != nil {
-			return nil, err
-		}
-		mounts = any.Mounts
-	}
-	docs := []mountDoc{}
-	for _, m := range mounts {
-		if client != "" && m.Client != client {
-			continue
-		}
-		docs = append(docs, newMountDoc(d, m))
-	}
-	return docs, nil
-}
-
-func newMountDoc(d *design.Design, m design.ClientMount) mountDoc {
-	doc := mountDoc{Client: m.Client, Service: m.Service, Source: m.Source, Path: m.Path, Version: m.Version, Options: []mountOption{}}
-	all := slices.Clone(m.Options)
-	kind := "nfs"
-	if d.Lustre != nil {
-		kind = "lustre"
-	}
-	for _, o := range fstabOptions[kind] {
-		if !slices.Contains(all, o) {
-			all = append(all, o)
-		}
-	}
-	for _, o := range all {
-		r := mountReason(d, o)
-		doc.Options = append(doc.Options, mountOption{o, r.Reason, r.Source})
-	}
-	doc.Command = []string{"mount", "-t", kind, "-o", strings.Join(m.Options, ","), m.Source, m.Path}
-	doc.Fstab = strings.Join([]string{fstabEscape(m.Source), fstabEscape(m.Path), kind, strings.Join(all, ","), "0", "0"}, " ")
-	return doc
-}
-
-func mountReason(d *design.Design, option string) design.Setting {
-	name, _, _ := strings.Cut(option, "=")
-	for _, s := range d.SettingsOf("nfs") {
-		if slices.Contains(strings.Split(s.Name, ","), name) {
-			return s
-		}
-	}
-	if r, ok := mountReasons[name]; ok {
-		return r
-	}
-	return design.Setting{Reason: "set in the spec", Source: d.Spec.File}
-}
-
-// fstabEscape writes a field as fstab(5) wants it.
-func fstabEscape(s string) string {
-	return strings.NewReplacer(`\`, `\134`, " ", `\040`, "\t", `\011`, "\n", `\012`, "#", `\043`).Replace(s)
-}
-
 // shellQuote makes a word that a POSIX shell takes as it is.
 func shellQuote(s string) string {
 	if s != "" && strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+=:,./-") == "" {
@@ -171,10 +59,10 @@ func shellQuote(s string) string {
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
-func printMounts(w io.Writer, docs []mountDoc, fstab bool) error {
+func printMounts(w io.Writer, docs []design.MountLine, fstab bool) error {
 	var b strings.Builder
 	told := map[string]bool{}
-	var reasons []mountOption
+	var reasons []design.MountOption
 	last := "\x00"
 	for _, m := range docs {
 		if m.Client != last {
@@ -198,7 +86,7 @@ func printMounts(w io.Writer, docs []mountDoc, fstab bool) error {
 			fmt.Fprintf(&b, "mkdir -p %s\n%s\n", shellQuote(m.Path), strings.Join(words, " "))
 		}
 		for _, o := range m.Options {
-			if told[o.Option] || !fstab && slices.Contains(fstabOptions["nfs"], o.Option) {
+			if told[o.Option] || !fstab && o.FstabOnly {
 				continue
 			}
 			told[o.Option] = true

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/mortarhpc/mortar/examples"
+
+	"github.com/mortarhpc/mortar/internal/brick/design"
 )
 
 // specFile writes the commented spec of a flavour, changed, beside nothing. It
@@ -32,7 +34,7 @@ func TestMountOptions(t *testing.T) {
 	if err != nil || code != 0 {
 		t.Fatal(err, code)
 	}
-	var docs []mountDoc
+	var docs []design.MountLine
 	if err := json.Unmarshal([]byte(out), &docs); err != nil {
 		t.Fatal(err)
 	}

@@ -43,21 +43,11 @@ source and can be changed. Nothing but the spec is read.`,
 			if err != nil {
 				return err
 			}
-			modules, err := forecast.Modules(d, co)
-			if err != nil {
-				return fail(exitBadInput, err)
-			}
-			var done []forecast.Simulated
-			for _, m := range modules {
-				m.Fleet.Bricks, m.Fleet.Years, m.Fleet.Seed = bricks, years, seed
-				r, err := simulate(cmd.Context(), m, len(modules) > 1)
-				if err != nil {
-					return err
-				}
-				done = append(done, forecast.Simulated{Module: m, Result: r, MarkovHours: m.Fleet.Markov()})
-			}
-			s, err := forecast.Summarize(d.Name, h, co, done)
-			if err != nil {
+			s, err := forecast.SimulateDesign(cmd.Context(), d, h, co, forecast.Histories{Bricks: bricks, Years: years, Seed: seed}, simulateProgress)
+			switch {
+			case errors.Is(err, context.Canceled):
+				return fail(exitInterrupted, errors.New("interrupted"))
+			case err != nil:
 				return fail(exitBadInput, err)
 			}
 			if svg != "" {
@@ -82,34 +72,24 @@ source and can be changed. Nothing but the spec is read.`,
 	return c
 }
 
-// simulate runs one fleet, and says how far it is once that takes more than
-// two seconds.
-func simulate(ctx context.Context, m forecast.Module, named bool) (forecast.Result, error) {
-	if ctx == nil {
-		ctx = context.Background()
-	}
-	name := "simulating"
-	if named {
-		name += " " + m.Name
+// simulateProgress says how far a fleet is once that takes more than two seconds.
+func simulateProgress(name string, bricks int) (progress func(done int), end func()) {
+	what := "simulating"
+	if name != "" {
+		what += " " + name
 	}
 	start, last := time.Now(), time.Now()
 	shown := false
-	r, err := forecast.SimulateContext(ctx, m.Fleet, func(done int) {
-		if time.Since(start) < 2*time.Second || !isTerminal(os.Stderr) || time.Since(last) < 200*time.Millisecond {
-			return
+	return func(done int) {
+			if time.Since(start) < 2*time.Second || !isTerminal(os.Stderr) || time.Since(last) < 200*time.Millisecond {
+				return
+			}
+			last, shown = time.Now(), true
+			left := time.Duration(float64(time.Since(start)) / float64(max(done, 1)) * float64(bricks-done))
+			fmt.Fprintf(os.Stderr, "\r%s: %d %%, about %s left   ", what, 100*done/bricks, left.Round(time.Second))
+		}, func() {
+			if shown {
+				fmt.Fprint(os.Stderr, "\r\033[K")
+			}
 		}
-		last, shown = time.Now(), true
-		left := time.Duration(float64(time.Since(start)) / float64(max(done, 1)) * float64(m.Fleet.Bricks-done))
-		fmt.Fprintf(os.Stderr, "\r%s: %d %%, about %s left   ", name, 100*done/m.Fleet.Bricks, left.Round(time.Second))
-	})
-	if shown {
-		fmt.Fprint(os.Stderr, "\r\033[K")
-	}
-	switch {
-	case errors.Is(err, context.Canceled):
-		return r, fail(exitInterrupted, errors.New("interrupted"))
-	case err != nil:
-		return r, fail(exitBadInput, err)
-	}
-	return r, nil
 }

@@ -1,11 +1,14 @@
 package forecast
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"math"
 	"strconv"
 	"strings"
+
+	"github.com/mortarhpc/mortar/internal/brick/design"
 )
 
 // Simulated is a module with what a simulation found.
@@ -47,6 +50,39 @@ type Simulation struct {
 	LossProbability Estimate `json:"loss_probability"`
 	Scaling         []Scale  `json:"scaling"`
 	FileMiB         float64  `json:"file_mib"`
+}
+
+// Histories says what is played: so many bricks, for so many years each.
+type Histories struct {
+	Bricks int
+	Years  float64
+	Seed   uint64 // the same gives the same result
+}
+
+// SimulateDesign plays each fleet of a design. progress is called for each: its
+// name ("" if there is one only) and number of bricks; it gives what is told of
+// the bricks done, and of the end.
+func SimulateDesign(ctx context.Context, d *design.Design, h Hardware, c Coefficients, n Histories, progress func(name string, bricks int) (done func(int), end func())) (*Simulation, error) {
+	modules, err := Modules(d, c)
+	if err != nil {
+		return nil, err
+	}
+	var played []Simulated
+	for _, m := range modules {
+		m.Fleet.Bricks, m.Fleet.Years, m.Fleet.Seed = n.Bricks, n.Years, n.Seed
+		name := ""
+		if len(modules) > 1 {
+			name = m.Name
+		}
+		done, end := progress(name, n.Bricks)
+		r, err := SimulateContext(ctx, m.Fleet, done)
+		end()
+		if err != nil {
+			return nil, err
+		}
+		played = append(played, Simulated{Module: m, Result: r, MarkovHours: m.Fleet.Markov()})
+	}
+	return Summarize(d.Name, h, c, played)
 }
 
 // Summarize puts modules together.

@@ -1,0 +1,124 @@
+package design
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/mortarhpc/mortar/internal/brick/spec"
+)
+
+// mountReasons are of the options that follow from the way of the mount
+// itself; the tuned ones carry their reason in the
+var mountReasons = map[string]Setting{
+	"vers":       {Reason: "protocol version; both ends could agree on another otherwise", Source: "nfs(5)"},
+	"proto":      {Reason: "TCP: the server's saved connections are reset at a takeover, so that clients come back at once", Source: "nfs(5)"},
+	"mountproto": {Reason: "the MOUNT protocol of v3 over TCP too: one transport to pass a firewall", Source: "nfs(5)"},
+	"retrans":    {Reason: "after so many timeouts the kernel logs 'server not responding'; with hard it goes on for ever", Source: "nfs(5)"},
+	"_netdev":    {Reason: "mounted once the network is up, unmounted before it goes", Source: "systemd.mount(5)"},
+	"flock":      {Reason: "locks that hold on all clients, as programs expect", Source: "mount.lustre(8)"},
+	"noatime":    {Reason: "reading writes nothing", Source: "mount(8)"},
+	"nofail":     {Reason: "a brick that is away does not keep the client from booting", Source: "systemd.mount(5)"},
+}
+
+// fstabOptions are those only fstab needs, by type of file system. Lustre
+// does not mount with nofail, which mount(8) hands on to it.
+var fstabOptions = map[string][]string{"nfs": {"_netdev", "nofail"}, "lustre": {"_netdev"}}
+
+// MountLine is how a client mounts a service, in words that can be typed.
+type MountLine struct {
+	Client  string        `json:"client,omitempty"` // "" if it is for any client
+	Service string        `json:"service"`
+	Source  string        `json:"source"`
+	Path    string        `json:"path"`
+	Version string        `json:"version"`
+	Options []MountOption `json:"options"`
+	Command []string      `json:"command"`
+	Fstab   string        `json:"fstab"`
+}
+
+// MountOption is one option with the reason for it.
+type MountOption struct {
+	Option string `json:"option"`
+	Reason string `json:"reason"`
+	Source string `json:"source"`
+	// FstabOnly: mount(8) on a command line has no use for it.
+	FstabOnly bool `json:"-"`
+}
+
+// MountLines gives the mounts of the clients in the spec, or of the one that is
+// named; of a spec without clients, those that any client would use.
+func (d *Design) MountLines(client string) ([]MountLine, error) {
+	var names []string
+	for _, c := range d.Spec.Clients {
+		names = append(names, c.Name)
+	}
+	if client != "" && !slices.Contains(names, client) {
+		if len(names) == 0 {
+			return nil, fmt.Errorf("%s: no clients are listed: leave --client out, or list it under clients", d.Spec.File)
+		}
+		return nil, fmt.Errorf("%s: no client %s; choose one of %s", d.Spec.File, client, strings.Join(names, ", "))
+	}
+	mounts := d.Mounts
+	if l := d.Lustre; l != nil {
+		for _, n := range append(names, "")[:max(len(names), 1)] {
+			mounts = append(mounts, ClientMount{Client: n, Service: l.FSName, Source: l.Source, Path: l.Mount, Version: "lustre", Options: l.MountOpts})
+		}
+	} else if len(names) == 0 {
+		// What a client that says nothing about its mounts would get.
+		s := *d.Spec
+		s.Clients = []spec.Client{{}}
+		derived, err := Derive(&s)
+		if err != nil {
+			return nil, err
+		}
+		mounts = derived.Mounts
+	}
+	lines := []MountLine{}
+	for _, m := range mounts {
+		if client != "" && m.Client != client {
+			continue
+		}
+		lines = append(lines, d.mountLine(m))
+	}
+	return lines, nil
+}
+
+func (d *Design) mountLine(m ClientMount) MountLine {
+	doc := MountLine{Client: m.Client, Service: m.Service, Source: m.Source, Path: m.Path, Version: m.Version, Options: []MountOption{}}
+	all := slices.Clone(m.Options)
+	kind := "nfs"
+	if d.Lustre != nil {
+		kind = "lustre"
+	}
+	for _, o := range fstabOptions[kind] {
+		if !slices.Contains(all, o) {
+			all = append(all, o)
+		}
+	}
+	for _, o := range all {
+		r := d.mountReason(o)
+		doc.Options = append(doc.Options, MountOption{o, r.Reason, r.Source, slices.Contains(fstabOptions["nfs"], o)})
+	}
+	doc.Command = []string{"mount", "-t", kind, "-o", strings.Join(m.Options, ","), m.Source, m.Path}
+	doc.Fstab = strings.Join([]string{fstabEscape(m.Source), fstabEscape(m.Path), kind, strings.Join(all, ","), "0", "0"}, " ")
+	return doc
+}
+
+func (d *Design) mountReason(option string) Setting {
+	name, _, _ := strings.Cut(option, "=")
+	for _, s := range d.SettingsOf("nfs") {
+		if slices.Contains(strings.Split(s.Name, ","), name) {
+			return s
+		}
+	}
+	if r, ok := mountReasons[name]; ok {
+		return r
+	}
+	return Setting{Reason: "set in the spec", Source: d.Spec.File}
+}
+
+// fstabEscape writes a field as fstab(5) wants it.
+func fstabEscape(s string) string {
+	return strings.NewReplacer(`\`, `\134`, " ", `\040`, "\t", `\011`, "\n", `\012`, "#", `\043`).Replace(s)
+}
