@@ -140,11 +140,11 @@ func (m *Multipath) text(wwids []string, luns []found) string {
 	var b strings.Builder
 	b.WriteString(Header)
 	if len(luns) == 0 {
-		section(&b, "defaults", merged(m.Settings, fixed))
+		confSection(&b, "defaults", merged(m.Settings, fixed))
 	} else {
-		section(&b, "defaults", fixedLUNs)
+		confSection(&b, "defaults", fixedLUNs)
 		b.WriteString("# These win over multipath's own table of arrays.\n")
-		section(&b, "overrides", merged(m.Settings, nil))
+		confSection(&b, "overrides", merged(m.Settings, nil))
 	}
 	b.WriteString(`# Nothing but the brick's own disks is touched.
 blacklist {
@@ -178,8 +178,8 @@ func merged(settings, others []Setting) []Setting {
 	return out
 }
 
-// section writes a section of multipath.conf(5), each value with its reason.
-func section(b *strings.Builder, name string, settings []Setting) {
+// confSection writes a section of multipath.conf(5), each value with its reason.
+func confSection(b *strings.Builder, name string, settings []Setting) {
 	b.WriteString(name + " {\n")
 	for _, s := range settings {
 		if s.Reason != "" {
