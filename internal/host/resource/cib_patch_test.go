@@ -57,13 +57,13 @@ func patched(t *testing.T, cib *Element, patch []byte) *Element {
 	return cib
 }
 
-// section finds a section of the configuration.
-func section(cib *Element, name string) *Element { return cib.child("configuration").child(name) }
+// sectionOf finds a section of the configuration.
+func sectionOf(cib *Element, name string) *Element { return cib.child("configuration").child(name) }
 
 // ours picks one of the brick's own primitives.
 func ours(cib *Element, r *rand.Rand) *Element {
 	var all []*Element
-	for _, e := range section(cib, "resources").Children {
+	for _, e := range sectionOf(cib, "resources").Children {
 		if strings.HasPrefix(e.Attrs["id"], "fence-") || strings.HasPrefix(e.Attrs["id"], "service-") {
 			all = append(all, e)
 		}
@@ -83,12 +83,12 @@ func everyElement(e *Element, f func(*Element)) {
 // changes it, and returns ids that must still be there after a patch.
 var drifts = map[string]func(cib *Element, r *rand.Rand) []string{
 	"a primitive is gone": func(cib *Element, r *rand.Rand) []string {
-		s, gone := section(cib, "resources"), ours(cib, r)
+		s, gone := sectionOf(cib, "resources"), ours(cib, r)
 		s.Children = slices.DeleteFunc(s.Children, func(e *Element) bool { return e == gone })
 		return nil
 	},
 	"a constraint is gone": func(cib *Element, r *rand.Rand) []string {
-		s := section(cib, "constraints")
+		s := sectionOf(cib, "constraints")
 		s.Children = slices.DeleteFunc(s.Children, func(e *Element) bool { return strings.HasPrefix(e.Attrs["id"], "locate-fence-nfs1") })
 		return nil
 	},
@@ -98,7 +98,7 @@ var drifts = map[string]func(cib *Element, r *rand.Rand) []string{
 		return nil
 	},
 	"a section is empty": func(cib *Element, r *rand.Rand) []string {
-		section(cib, "constraints").Children = nil
+		sectionOf(cib, "constraints").Children = nil
 		return nil
 	},
 	"a value is another": func(cib *Element, r *rand.Rand) []string {
@@ -119,18 +119,18 @@ var drifts = map[string]func(cib *Element, r *rand.Rand) []string{
 		return nil
 	},
 	"an element left over": func(cib *Element, r *rand.Rand) []string {
-		s := section(cib, "resources")
+		s := sectionOf(cib, "resources")
 		s.Children = slices.Insert(s.Children, r.IntN(len(s.Children)+1), El("primitive", "id", "fence-nfs9-bmc", "class", "stonith", "type", "fence_ipmilan"))
 		return nil
 	},
 	"somebody else's elements": func(cib *Element, r *rand.Rand) []string {
-		s, c := section(cib, "resources"), section(cib, "constraints")
+		s, c := sectionOf(cib, "resources"), sectionOf(cib, "constraints")
 		s.Children = slices.Insert(s.Children, r.IntN(len(s.Children)+1), El("primitive", "id", "backup", "class", "systemd", "type", "backup"))
 		c.Children = slices.Insert(c.Children, r.IntN(len(c.Children)+1), El("rsc_location", "id", "cli-ban-x", "rsc", "backup", "node", "nfs1", "score", "-INFINITY"))
 		return []string{"backup", "cli-ban-x"}
 	},
 	"a property with another id": func(cib *Element, r *rand.Rand) []string {
-		for _, p := range section(cib, "crm_config").Children[0].Children {
+		for _, p := range sectionOf(cib, "crm_config").Children[0].Children {
 			if p.Attrs["name"] == "stonith-enabled" {
 				p.Attrs["id"], p.Attrs["value"] = "options-by-hand", "false"
 			}
@@ -138,12 +138,12 @@ var drifts = map[string]func(cib *Element, r *rand.Rand) []string{
 		return nil
 	},
 	"properties are gone": func(cib *Element, r *rand.Rand) []string {
-		set := section(cib, "crm_config").Children[0]
+		set := sectionOf(cib, "crm_config").Children[0]
 		set.Children = slices.DeleteFunc(set.Children, func(e *Element) bool { return strings.HasPrefix(e.Attrs["name"], "stonith") })
 		return nil
 	},
 	"somebody else's property": func(cib *Element, r *rand.Rand) []string {
-		set := section(cib, "crm_config").Children[0]
+		set := sectionOf(cib, "crm_config").Children[0]
 		set.Children = append(set.Children, El("nvpair", "id", "by-hand", "name", "maintenance-mode", "value", "true"))
 		return []string{"by-hand"}
 	},
