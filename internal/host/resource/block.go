@@ -167,7 +167,7 @@ func (q *BlockQueue) rules(disks []found) string {
 	var names []string
 	for _, v := range q.Volumes {
 		vg, lv, _ := strings.Cut(v, "/")
-		names = append(names, dmName(vg, lv))
+		names = append(names, linux.DMName(vg, lv))
 	}
 	rule("dm-*", "ENV{DM_NAME}", names, set(q.VolumeSettings, ""))
 	return b.String()

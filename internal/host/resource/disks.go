@@ -247,7 +247,7 @@ func (w WantedDisk) mayCarry(s signature) bool {
 
 // mayServe tells whether what uses a disk is the brick itself.
 func (w WantedDisk) mayServe(sys Sys, names []string, use string) bool {
-	if w.VG != "" && strings.HasPrefix(use, dmName(w.VG, "")) {
+	if w.VG != "" && strings.HasPrefix(use, linux.DMName(w.VG, "")) {
 		return true
 	}
 	return w.FS != "" && slices.Contains(names, kernelName(sys, "/dev/disk/by-uuid/"+w.FS))

@@ -130,7 +130,7 @@ func mapped(sys Sys) ([]string, error) {
 
 // HasVolume tells whether a logical volume of the group is active.
 func (f HostFacts) HasVolume(vg string) bool {
-	return slices.ContainsFunc(f.Mapped, func(v string) bool { return strings.HasPrefix(v, dmName(vg, "")) })
+	return slices.ContainsFunc(f.Mapped, func(v string) bool { return strings.HasPrefix(v, linux.DMName(vg, "")) })
 }
 
 // ClusterFacts is the cluster as one node sees it.

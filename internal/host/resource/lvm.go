@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/mortarhpc/mortar/internal/base/linux"
 )
 
 // lvmArgs are options every LVM command of Mortar gets: only the brick's
@@ -25,7 +27,7 @@ func lvmArgs(systemID string, pvs []string) []string {
 // lvActive tells whether the logical volume is there as a device, without a
 // fork.
 func lvActive(sys Sys, vg, lv string) (bool, error) {
-	there, err := dmThere(sys, dmName(vg, lv))
+	there, err := dmThere(sys, linux.DMName(vg, lv))
 	if err != nil || !there {
 		return false, err
 	}
@@ -36,11 +38,6 @@ func lvActive(sys Sys, vg, lv string) (bool, error) {
 func dmThere(sys Sys, want string) (bool, error) {
 	names, err := mapped(sys)
 	return slices.Contains(names, want), err
-}
-
-// dmName is the device mapper name of a logical volume.
-func dmName(vg, lv string) string {
-	return strings.ReplaceAll(vg, "-", "--") + "-" + strings.ReplaceAll(lv, "-", "--")
 }
 
 // VolumeGroup is an LVM volume group over md arrays or LUNs.
@@ -147,7 +144,7 @@ func (v *VolumeGroup) own(owner string) ([]Action, error) {
 // carries tells from sysfs, without a fork, whether each physical volume
 // holds part of the group's active volume.
 func (v *VolumeGroup) carries(sys Sys) (bool, error) {
-	want := dmName(v.Name, v.LV)
+	want := linux.DMName(v.Name, v.LV)
 	for _, pv := range v.PVs {
 		hs, err := sys.Glob("/sys/block/" + kernelName(sys, pv) + "/holders/dm-*/dm/name")
 		if err != nil {

@@ -611,7 +611,7 @@ func (v *view) volumes() *Part {
 	for i := range v.pair.Services {
 		vol := &v.pair.Services[i].Storage
 		name := vol.VG + "/" + vol.LV
-		dm := dmName(vol.VG) + "-" + dmName(vol.LV)
+		dm := linux.DMName(vol.VG, vol.LV)
 		var on []*server
 		for _, s := range v.servers {
 			if s.host == nil {
@@ -639,9 +639,6 @@ func (v *view) volumes() *Part {
 	p.Text = fmt.Sprintf("%d of %d active", n, len(v.pair.Services))
 	return p
 }
-
-// dmName doubles dashes, as LVM does in device-mapper names.
-func dmName(s string) string { return strings.ReplaceAll(s, "-", "--") }
 
 // fileSystems: mounted where the service runs, once, writable, answering,
 // not full.
@@ -676,7 +673,7 @@ func (v *view) fileSystems() *Part {
 		fs := s.host.FS[vol.MountPoint]
 		c := p.add(OK, vol.MountPoint, "%s on %s", m.Type, s.name)
 		st := &vol.Storage
-		dev, other := "/dev/mapper/"+dmName(st.VG)+"-"+dmName(st.LV), st.Backing()
+		dev, other := "/dev/mapper/"+linux.DMName(st.VG, st.LV), st.Backing()
 		if k := st.Cache; k != nil {
 			dev, other = k.Device, k.Device
 		} else if cached := "/dev/mapper/" + st.VG + ".cached"; m.Source == cached {

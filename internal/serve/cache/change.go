@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/base/md"
 )
 
@@ -892,7 +893,7 @@ func (s *Stack) Off(ctx context.Context, say Progress) error {
 // data is on the disks. It is asked before a volume that had a cache is
 // mounted by a config that has none.
 func (s *Stack) OnDisks() error {
-	if s.dm(lvmName(s.cfg.VG, HeaderLV)) == "" {
+	if s.dm(linux.DMName(s.cfg.VG, HeaderLV)) == "" {
 		return nil
 	}
 	if err := s.readLabel(); err != nil {

@@ -47,13 +47,6 @@ func (s *Stack) dm(name string) string {
 	return ""
 }
 
-// lvmName is the device mapper's name of a logical volume: dashes are doubled.
-// Source: lvm(8).
-func lvmName(vg, lv string) string {
-	esc := func(s string) string { return strings.ReplaceAll(s, "-", "--") }
-	return esc(vg) + "-" + esc(lv)
-}
-
 // sectors is a device's size.
 func (s *Stack) sectors(dev string) int64 {
 	n, _ := strconv.ParseInt(s.line("/sys/class/block/"+dev+"/size"), 10, 64)
@@ -235,7 +228,7 @@ func (s *Stack) backing(dev string) (*superblock, error) {
 // header is the device of the header volume, or an error that says why there
 // is none.
 func (s *Stack) header() (string, error) {
-	d := s.dm(lvmName(s.cfg.VG, HeaderLV))
+	d := s.dm(linux.DMName(s.cfg.VG, HeaderLV))
 	if d == "" {
 		return "", fmt.Errorf("volume %s/%s is not active: %w", s.cfg.VG, HeaderLV, fs.ErrNotExist)
 	}

@@ -129,7 +129,7 @@ func (s *Stack) Start(ctx context.Context) error {
 // of its disks is there.
 func (s *Stack) WaitVolume(ctx context.Context) error {
 	return s.wait(ctx, 4*time.Minute, fmt.Sprintf("volume %s/%s", s.cfg.VG, s.cfg.LV), func() bool {
-		return s.dm(lvmName(s.cfg.VG, s.cfg.LV)) != "" && s.dm(lvmName(s.cfg.VG, HeaderLV)) != ""
+		return s.dm(linux.DMName(s.cfg.VG, s.cfg.LV)) != "" && s.dm(linux.DMName(s.cfg.VG, HeaderLV)) != ""
 	})
 }
 
@@ -470,7 +470,7 @@ func (s *Stack) base() (hdr, lv string, err error) {
 	if hdr, err = s.header(); err != nil {
 		return "", "", err
 	}
-	if lv = s.dm(lvmName(s.cfg.VG, s.cfg.LV)); lv == "" {
+	if lv = s.dm(linux.DMName(s.cfg.VG, s.cfg.LV)); lv == "" {
 		return "", "", fmt.Errorf("volume %s/%s is not active", s.cfg.VG, s.cfg.LV)
 	}
 	return hdr, lv, nil
@@ -643,7 +643,7 @@ func (s *Stack) tune() {
 			set("/sys/fs/bcache/"+l.Set+"/congested_write_threshold_us", "0")
 		}
 	}
-	if lv, top := s.dm(lvmName(s.cfg.VG, s.cfg.LV)), s.dm(s.cfg.Mounted()); lv != "" && top != "" {
+	if lv, top := s.dm(linux.DMName(s.cfg.VG, s.cfg.LV)), s.dm(s.cfg.Mounted()); lv != "" && top != "" {
 		if ra := s.line("/sys/block/" + lv + "/queue/read_ahead_kb"); ra != "" {
 			set("/sys/block/"+top+"/queue/read_ahead_kb", ra)
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/serve/cache"
 )
 
@@ -89,7 +90,7 @@ func refused(err error) error {
 
 // noCache makes sure that a volume is not mounted past the cache it has.
 func (s *service) noCache() error {
-	if s.cfg.Cache != "" || !s.there(dmName(s.cfg.VG, cache.HeaderLV)) || s.there(s.cfg.VG+".cached") {
+	if s.cfg.Cache != "" || !s.there(linux.DMName(s.cfg.VG, cache.HeaderLV)) || s.there(s.cfg.VG+".cached") {
 		return nil
 	}
 	c, err := s.openCache()

@@ -373,7 +373,7 @@ func (h *fakeHost) tree(p string) map[string]string {
 	}
 	if h.active {
 		for i, lv := range h.lvs {
-			mapped(fmt.Sprintf("dm-%d", 7+i), dmName("vg-a", lv))
+			mapped(fmt.Sprintf("dm-%d", 7+i), linux.DMName("vg-a", lv))
 		}
 	}
 	if h.cached {
@@ -502,7 +502,7 @@ func (h *fakeHost) Realpath(p string) (string, error) {
 
 // mapper is the device that a name below /dev/mapper is of.
 func (h *fakeHost) mapper(p string) string {
-	if i := slices.IndexFunc(h.lvs, func(lv string) bool { return p == "/dev/mapper/"+dmName("vg-a", lv) }); i >= 0 && h.active {
+	if i := slices.IndexFunc(h.lvs, func(lv string) bool { return p == "/dev/mapper/"+linux.DMName("vg-a", lv) }); i >= 0 && h.active {
 		return fmt.Sprintf("dm-%d", 7+i)
 	}
 	if i := slices.IndexFunc(h.luns, func(l *fakeLUN) bool { return p == "/dev/mapper/"+l.name }); i >= 0 {

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/base/md"
 	"golang.org/x/sys/unix"
 )
@@ -280,7 +281,7 @@ func TestMountOptions(t *testing.T) {
 }
 
 func TestDMName(t *testing.T) {
-	if got := dmName("brick-a", "data-1"); got != "brick--a-data--1" {
+	if got := linux.DMName("brick-a", "data-1"); got != "brick--a-data--1" {
 		t.Error(got)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/serve/cache"
 )
 
@@ -44,13 +45,6 @@ func (v VolumeGroup) check(f *faults) {
 // BuildingID is the LVM system ID that a volume group has while apply builds
 // it. The agent refuses it: apply may have the devices on another server.
 func BuildingID(systemID string) string { return systemID + "-building" }
-
-// dmName is the device mapper's name of a logical volume.
-// Source: lvm(8), dashes are doubled.
-func dmName(vg, lv string) string {
-	esc := func(s string) string { return strings.ReplaceAll(s, "-", "--") }
-	return esc(vg) + "-" + esc(lv)
-}
 
 // called is what messages call a volume of the service.
 func (s *service) called(volume string) string {
@@ -96,7 +90,7 @@ func (s *service) on(volume string) (dev, devno string, err error) {
 	}
 	dev, devno = s.dm(names, s.cfg.VG+".cached")
 	if dev == "" && s.cfg.Cache == "" {
-		dev, devno = s.dm(names, dmName(s.cfg.VG, volume))
+		dev, devno = s.dm(names, linux.DMName(s.cfg.VG, volume))
 	}
 	return dev, devno, nil
 }
@@ -123,7 +117,7 @@ func (s *service) active() (some, all bool, err error) {
 	}
 	all = true
 	for _, v := range s.volumes {
-		dev, _ := s.dm(names, dmName(s.cfg.VG, v))
+		dev, _ := s.dm(names, linux.DMName(s.cfg.VG, v))
 		some, all = some || dev != "", all && dev != ""
 	}
 	return some, all, nil
@@ -137,7 +131,7 @@ func (s *service) volumeState() (state, error) {
 	up := 0
 	var faults error
 	for _, v := range s.volumes {
-		switch dev, _ := s.dm(names, dmName(s.cfg.VG, v)); {
+		switch dev, _ := s.dm(names, linux.DMName(s.cfg.VG, v)); {
 		case dev == "":
 			faults = errors.Join(faults, fmt.Errorf("logical volume %s/%s is not active", s.cfg.VG, v))
 		case s.line("/sys/block/"+dev+"/dm/suspended") == "1":
@@ -161,7 +155,7 @@ func (s *service) others(blocks []string) bool {
 		if !strings.HasPrefix(n, "dm-") {
 			return false
 		}
-		lv, ok := strings.CutPrefix(s.line("/sys/block/"+n+"/dm/name"), dmName(s.cfg.VG, ""))
+		lv, ok := strings.CutPrefix(s.line("/sys/block/"+n+"/dm/name"), linux.DMName(s.cfg.VG, ""))
 		return ok && !strings.HasPrefix(lv, "-") // the next dash is part of another group's name
 	})
 }
@@ -356,7 +350,7 @@ func (s *service) deactivate(ctx context.Context, devices []device) error {
 			// The device mapper need not, and refuses as well while the
 			// volume is in use.
 			for _, v := range append(slices.Clone(s.volumes), cache.HeaderLV) {
-				if name := dmName(s.cfg.VG, v); s.there(name) {
+				if name := linux.DMName(s.cfg.VG, v); s.there(name) {
 					_, derr := s.k.Run(ctx, command{argv: []string{"dmsetup", "remove", name}})
 					err = errors.Join(err, derr)
 				}
