@@ -3,6 +3,7 @@ package plan
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/mortarhpc/mortar/internal/base/distro"
 	"github.com/mortarhpc/mortar/internal/brick/design"
@@ -27,9 +28,7 @@ func (b lustreKind) client(h string) { b.lnet(h) }
 
 // lnet is the network of Lustre on one node.
 func (b lustreKind) lnet(h string) {
-	b.add(StageKernel, h, "LNET", &resource.TextFile{Path: "/etc/modprobe.d/lustre.conf", Content: []byte(resource.Header +
-		"# The interface Lustre speaks through. Source: Lustre Operations Manual, 9\n" +
-		"options lnet networks=\"" + b.d.Lustre.LNET + "\"\n")})
+	b.add(StageKernel, h, "LNet", &resource.LNet{Networks: b.d.Lustre.LNET})
 }
 
 // volumes: each target has one; the last takes what is left.
@@ -107,7 +106,23 @@ func (b lustreKind) agent(s *design.Service, c *ocf.Config) error {
 
 func (b lustreKind) served() {
 	l := b.d.Lustre
-	for _, c := range b.clientNames() {
+	// The MGS keeps them; whichever server of the MDS has it is the one that acts.
+	for _, p := range b.d.Pairs {
+		if p.Role != "mds" {
+			continue
+		}
+		for _, h := range p.Servers {
+			home := h == p.Services[0].Preferred
+			for _, set := range l.Params {
+				name, value, _ := strings.Cut(set, "=")
+				b.add(StageWhole, h, "setting "+name, &resource.LustreParam{Name: name, Value: value, Home: home})
+			}
+			for _, pool := range l.Pools {
+				b.add(StageWhole, h, "pool "+pool.Name, &resource.LustrePool{FSName: l.FSName, Name: pool.Name, OSTs: pool.Indices(l.OSTs), Home: home})
+			}
+		}
+	}
+	for i, c := range b.clientNames() {
 		b.add(StageClients, c, "mount "+l.Mount, &resource.MountPoint{
 			Source: l.Source, Path: l.Mount, Type: "lustre", Fstab: true,
 			// No nofail: mount(8) hands it on, and Lustre does not mount with an
@@ -115,5 +130,8 @@ func (b lustreKind) served() {
 			// system.
 			Options: append(slices.Clone(l.MountOpts), "_netdev"),
 		})
+		if i == 0 {
+			b.add(StageClients, c, "default striping", &resource.LustreStriping{Path: l.Mount, Count: l.StripeCount, Size: int64(l.StripeSize)})
+		}
 	}
 }
