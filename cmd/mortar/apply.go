@@ -127,42 +127,49 @@ func runApply(ctx context.Context, d *design.Design, in io.Reader, w io.Writer, 
 			os.Exit(137)
 		}
 	}
-	pr := prover{d: d, opts: failover.ProofOptions{On: fenceProgress(w, enc, start, f.asJSON)}, gate: host.Gate{Log: func(c host.Change) {
-		if c.State == host.Done {
-			tick()
-		}
-	}}}
-	p, err := pr.prepare(ctx, func() (*preparation, error) {
+	pr := &failover.Prover{
+		Design: d, Options: failover.ProofOptions{On: fenceProgress(w, enc, start, f.asJSON)}, Connect: connectOptions, Patience: patience,
+		Gate: host.Gate{Log: func(c host.Change) {
+			if c.State == host.Done {
+				tick()
+			}
+		}},
+	}
+	p, err := pr.Prepare(ctx, func() (*plan.Prepared, error) {
 		progress, progressDone := connectProgress(w, live)
 		defer progressDone()
-		return prepare(ctx, d, true, progress)
+		return plan.Prepare(ctx, d, preparing(true, progress))
 	})
-	if err != nil {
-		return err
+	var resume *failover.ResumeFailed
+	switch {
+	case errors.As(err, &resume):
+		return fenceTestFailed(ctx, resume.Err)
+	case err != nil:
+		return refused(ctx, d.Spec, err)
 	}
-	defer p.close()
-	defer pr.close()
-	pending := p.plan.Pending()
+	defer p.Close()
+	defer pr.Close()
+	pending := p.Plan.Pending()
 	if n := len(pending); n == 0 {
-		done.Unchanged = len(p.plan.Steps)
+		done.Unchanged = len(p.Plan.Steps)
 		if !f.asJSON {
-			fmt.Fprintf(w, "Nothing to change: %d resources on %d hosts are as wanted (%.1f s).\n", done.Unchanged, len(p.hosts), time.Since(start).Seconds())
+			fmt.Fprintf(w, "Nothing to change: %d resources on %d hosts are as wanted (%.1f s).\n", done.Unchanged, len(p.Hosts), time.Since(start).Seconds())
 		}
-		return pr.prove(ctx, p, in, w, f, &done)
+		return prove(ctx, pr, p, in, w, f, &done)
 	} else if !f.yes {
-		if err := p.plan.Show(w, planStyle(live)); err != nil {
+		if err := p.Plan.Show(w, planStyle(live)); err != nil {
 			return fail(exitFailed, err)
 		}
 		if d.Clustered() && !f.skipFenceTest {
 			fmt.Fprintln(w, "\nThen, unless they are proven: a fence test of each server's levels of fencing, which powers it off and on.")
 		}
-		if err := confirm(ctx, in, w, n, len(p.hosts)); err != nil {
+		if err := confirm(ctx, in, w, n, len(p.Hosts)); err != nil {
 			return err
 		}
 	} else if !f.asJSON {
-		fmt.Fprintf(w, "%s %d of %d resources to change on %d hosts (mortar plan shows them)\n", stamp(start), n, len(p.plan.Steps), len(p.hosts))
+		fmt.Fprintf(w, "%s %d of %d resources to change on %d hosts (mortar plan shows them)\n", stamp(start), n, len(p.Plan.Steps), len(p.Hosts))
 	}
-	if err := pr.forget(ctx, failover.TouchedLevels(d, pending)); err != nil {
+	if err := pr.Forget(ctx, pending); err != nil {
 		return fail(exitFailed, err)
 	}
 	opts := plan.ApplyOptions{MayDestroy: d.Spec.Wipe, AfterAction: func(int) { tick() }}
@@ -171,7 +178,7 @@ func runApply(ctx context.Context, d *design.Design, in io.Reader, w io.Writer, 
 	} else {
 		opts.OnEvent = applyProgress(w, start, live)
 	}
-	done.Result, err = p.plan.Apply(ctx, p.hosts, opts)
+	done.Result, err = p.Plan.Apply(ctx, p.Hosts, opts)
 	if err != nil {
 		if ctx.Err() != nil {
 			return fail(exitInterrupted, errors.New("interrupted; run apply again to go on"))
@@ -181,7 +188,7 @@ func runApply(ctx context.Context, d *design.Design, in io.Reader, w io.Writer, 
 	if !f.asJSON {
 		fmt.Fprintf(w, "Done: %d changed, %d unchanged (%.1f s).\n", done.Changed, done.Unchanged, time.Since(start).Seconds())
 	}
-	return pr.prove(ctx, p, in, w, f, &done)
+	return prove(ctx, pr, p, in, w, f, &done)
 }
 
 // confirm asks for a written yes.

@@ -43,23 +43,20 @@ A server that was confirmed off and was not will damage the file system.
 		RunE: func(cmd *cobra.Command, args []string) error {
 			node := args[1]
 			return m.runWith(cmd, args[0], func(ctx context.Context, d *design.Design, f observe.Facts, c *observe.Collector) (*failover.Plan, error) {
-				p, err := failover.ConfirmOff(d, f, node, failover.Look(ctx, d, f, c.Session, node))
-				if err != nil || p.Nothing != "" || m.dryRun {
-					return p, err
+				if m.dryRun {
+					return failover.Confirm(ctx, d, f, c, node, nil)
 				}
 				w := cmd.OutOrStdout()
 				if m.asJSON {
 					w = cmd.ErrOrStderr()
 				}
-				typed, err := confirmNode(cmd.InOrStdin(), w, node, p, confirm)
-				if err != nil || !typed {
-					return p, err
-				}
-				// Who goes to look at a server takes minutes, in which somebody else may
-				// have switched it on.
-				fmt.Fprintln(w, "looking once more")
-				f = c.Collect(ctx)
-				return failover.ConfirmOff(d, f, node, failover.Look(ctx, d, f, c.Session, node))
+				return failover.Confirm(ctx, d, f, c, node, func(p *failover.Plan) (bool, error) {
+					typed, err := confirmNode(cmd.InOrStdin(), w, node, p, confirm)
+					if err == nil && typed {
+						fmt.Fprintln(w, "looking once more")
+					}
+					return typed, err
+				})
 			})
 		},
 	}

@@ -21,7 +21,6 @@ import (
 	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/rack"
 	"github.com/mortarhpc/mortar/internal/run/failover"
-	"github.com/mortarhpc/mortar/internal/run/observe"
 )
 
 type fenceTestFlags struct {
@@ -101,7 +100,7 @@ func runFenceTest(ctx context.Context, in io.Reader, w io.Writer, file string, f
 	if err != nil {
 		return err
 	}
-	levels, err := chosenLevels(d, f.node, f.level)
+	levels, err := failover.ChosenLevels(d, f.node, f.level)
 	if err != nil {
 		return fail(exitBadInput, err)
 	}
@@ -121,7 +120,7 @@ func runFenceTest(ctx context.Context, in io.Reader, w io.Writer, file string, f
 	}
 	defer c.Close()
 	o := failover.ProofOptions{On: fenceProgress(w, enc, start, f.asJSON)}
-	if _, err := resumeFenceTest(ctx, d, c, o); err != nil {
+	if _, err := failover.ResumeProofs(ctx, d, c, o); err != nil {
 		return fenceTestFailed(ctx, err)
 	}
 	rs, err := failover.ProveFencing(ctx, d, c, levels, o)
@@ -164,26 +163,6 @@ func fenceTestFailed(ctx context.Context, err error) error {
 		return fail(exitFailed, fmt.Errorf("fencing does not work:\n%w\n%s Until it is mended, a failure of that server may stop its service for good", err, after))
 	}
 	return fail(exitFailed, err)
-}
-
-// chosenLevels are those of a node and level, or all.
-func chosenLevels(d *design.Design, node string, level int) ([]*design.FenceLevel, error) {
-	if !d.Clustered() {
-		return nil, fmt.Errorf("brick %s has one server and no fencing: this needs flavour nfs-ha", d.Name)
-	}
-	if node != "" && len(d.Levels(node)) == 0 {
-		return nil, fmt.Errorf("%s is not a server of this brick; choose one of %s", node, strings.Join(serverNamesOf(d), ", "))
-	}
-	var out []*design.FenceLevel
-	for _, l := range d.Fencing() {
-		if (node == "" || l.Node == node) && (level == 0 || l.Level == level) {
-			out = append(out, l)
-		}
-	}
-	if len(out) == 0 {
-		return nil, fmt.Errorf("there is no level %d of fencing; the levels are 1 and 2", level)
-	}
-	return out, nil
 }
 
 // virtualRack says whether a spec's hardware is a virtual rack that is up.
@@ -240,145 +219,10 @@ func fenceProgress(w io.Writer, enc *json.Encoder, start time.Time, asJSON bool)
 	}
 }
 
-// resumeFenceTest puts back what a fence test that was cut off left, and
-// waits until the servers are in the cluster again.
-func resumeFenceTest(ctx context.Context, d *design.Design, h failover.Hosts, o failover.ProofOptions) (resumed bool, err error) {
-	for _, via := range serverNamesOf(d) {
-		cctx, cancel := context.WithTimeout(ctx, 30*time.Second)
-		nodes, err := failover.InterruptedProofs(cctx, d, h, via)
-		cancel()
-		if ctx.Err() != nil {
-			return false, ctx.Err()
-		}
-		// A server that is off, or has no cluster, cannot tell; one that is
-		// itself marked leaves it to its partner.
-		if err != nil || slices.Contains(nodes, via) {
-			continue
-		}
-		for _, n := range nodes {
-			if err := failover.ResumeProof(ctx, d, h, via, n, o); err != nil {
-				return true, err
-			}
-		}
-		return len(nodes) > 0, nil
-	}
-	return false, nil
-}
-
-// prover does the fence test of an apply.
-type prover struct {
-	d    *design.Design
-	opts failover.ProofOptions
-	gate host.Gate
-	c    *observe.Collector // nil while no server's cluster answers
-	via  string             // a server whose cluster answers
-}
-
-func (pr *prover) close() {
-	if pr.c != nil {
-		pr.c.Close()
-	}
-	pr.c = nil
-}
-
-// open finds a server whose cluster answers, over the sessions there are. Where
-// none does there is no cluster, or none yet.
-func (pr *prover) open(ctx context.Context, hosts map[string]*host.Session) error {
-	pr.close()
-	if !pr.d.Clustered() {
-		return nil
-	}
-	dial, err := dialHosts(pr.d, connectOptions)
-	if err != nil {
-		return err
-	}
-	c := observe.NewCollector(pr.d, dial, patience, serverNamesOf(pr.d)...).Under(pr.gate)
-	for _, name := range serverNamesOf(pr.d) {
-		if h := hosts[name]; h != nil {
-			c.Keep(h)
-		}
-	}
-	for _, via := range serverNamesOf(pr.d) {
-		if _, err = failover.ReadCIB(ctx, c, via); err == nil {
-			pr.c, pr.via = c, via
-			return nil
-		}
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-	}
-	return nil
-}
-
-// prepare makes a plan, after it has put back what a fence test that was cut
-// off left: a server that is off cannot be planned for.
-func (pr *prover) prepare(ctx context.Context, plan func() (*preparation, error)) (*preparation, error) {
-	p, err := plan()
-	if err != nil {
-		if !pr.d.Clustered() || !errors.As(err, new(*unreachable)) {
-			return nil, err
-		}
-		c, derr := newCollector(pr.d, 20*time.Second, patience, serverNamesOf(pr.d)...)
-		if derr != nil {
-			return nil, err
-		}
-		c.Under(pr.gate)
-		defer c.Close()
-		resumed, rerr := resumeFenceTest(ctx, pr.d, c, pr.opts)
-		if rerr != nil {
-			return nil, fenceTestFailed(ctx, rerr)
-		}
-		if !resumed {
-			return nil, err
-		}
-		if p, err = plan(); err != nil {
-			return nil, err
-		}
-	}
-	if err := pr.open(ctx, p.hosts); err != nil {
-		p.close()
-		return nil, err
-	}
-	if pr.c == nil {
-		return p, nil
-	}
-	resumed, err := resumeFenceTest(ctx, pr.d, pr.c, pr.opts)
-	if err == nil && !resumed {
-		return p, nil
-	}
-	pr.close()
-	p.close()
-	if err != nil {
-		return nil, fenceTestFailed(ctx, err)
-	}
-	if p, err = plan(); err != nil {
-		return nil, err
-	}
-	return p, pr.open(ctx, p.hosts)
-}
-
-// forget takes away proofs that count no more.
-func (pr *prover) forget(ctx context.Context, levels []*design.FenceLevel) error {
-	if pr.c == nil {
-		return nil
-	}
-	return failover.ForgetProofs(ctx, pr.d, pr.c, pr.via, levels)
-}
-
 // prove ends an apply: it tests what is unproven.
-func (pr *prover) prove(ctx context.Context, p *preparation, in io.Reader, w io.Writer, f applyFlags, done *applyDone) error {
-	if !pr.d.Clustered() {
-		return nil
-	}
-	if pr.c == nil {
-		if err := pr.open(ctx, p.hosts); err != nil {
-			return err
-		}
-		if pr.c == nil {
-			return fail(exitFailed, errors.New("fence test: no server's cluster answers; see mortar status"))
-		}
-	}
-	levels, err := failover.Unproven(ctx, pr.d, pr.c, pr.via)
+func prove(ctx context.Context, pr *failover.Prover, p *plan.Prepared, in io.Reader, w io.Writer, f applyFlags, done *applyDone) error {
+	d := pr.Design
+	levels, err := pr.Unproven(ctx, p.Hosts)
 	if err != nil {
 		return fenceTestFailed(ctx, err)
 	}
@@ -389,7 +233,7 @@ func (pr *prover) prove(ctx context.Context, p *preparation, in io.Reader, w io.
 	switch {
 	case f.skipFenceTest:
 		why = "--skip-fence-test"
-	case !virtualRack(ctx, pr.d.Spec) && p.served():
+	case !virtualRack(ctx, d.Spec) && p.Served():
 		// It would interrupt clients twice; nobody asked for that by applying.
 		why = "the service runs already, and a fence test moves it"
 		if !f.yes && !f.asJSON && isTerminalReader(in) && confirmFencing(in, w, levels, "", false) == nil {
@@ -401,7 +245,7 @@ func (pr *prover) prove(ctx context.Context, p *preparation, in io.Reader, w io.
 			done.Unproven = append(done.Unproven, fmt.Sprintf("%s level %d", l.Node, l.Level))
 		}
 		if !f.asJSON {
-			fmt.Fprintf(w, "Fencing is not proven (%s): %s. mortar fence-test %s proves it.\n", why, strings.Join(done.Unproven, ", "), pr.d.Spec.File)
+			fmt.Fprintf(w, "Fencing is not proven (%s): %s. mortar fence-test %s proves it.\n", why, strings.Join(done.Unproven, ", "), d.Spec.File)
 		}
 		return nil
 	}
@@ -409,7 +253,7 @@ func (pr *prover) prove(ctx context.Context, p *preparation, in io.Reader, w io.
 		fmt.Fprintf(w, "Fence test: each level that is not proven is used, one by one (--skip-fence-test leaves it out)\n")
 	}
 	start := time.Now()
-	done.FenceTests, err = failover.ProveFencing(ctx, pr.d, pr.c, levels, pr.opts)
+	done.FenceTests, err = pr.Prove(ctx, levels)
 	var refused *resource.Refusal
 	switch {
 	case errors.As(err, &refused):
@@ -421,9 +265,4 @@ func (pr *prover) prove(ctx context.Context, p *preparation, in io.Reader, w io.
 		fmt.Fprintf(w, "Fencing proven: %s (%.0f s).\n", provenText(done.FenceTests), time.Since(start).Seconds())
 	}
 	return nil
-}
-
-// served says whether the services ran before anything was applied.
-func (p *preparation) served() bool {
-	return !slices.ContainsFunc(p.plan.Pending(), func(s plan.Planned) bool { return s.Stage == plan.StageService })
 }

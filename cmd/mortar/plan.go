@@ -1,15 +1,12 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -28,78 +25,10 @@ var connectOptions = host.Options{KeepAlive: 5 * time.Second, Missed: 6}
 // patience is how long such a host may give no sign of life.
 var patience = connectOptions.KeepAlive * time.Duration(connectOptions.Missed)
 
-// preparation is a plan and the hosts it was made for.
-type preparation struct {
-	plan  *plan.Plan
-	hosts map[string]*host.Session
-}
-
-func (p *preparation) close() { host.CloseAll(p.hosts) }
-
-// prepare does everything that comes before the first change: reach every
-// host, observe, compare. Whatever fails here is bad input: nothing was
-// changed. With keep, a cluster key that has to be made is kept.
-func prepare(ctx context.Context, d *design.Design, keep bool, progress func(host, what string)) (*preparation, error) {
-	targets, err := host.Inventory(d.Spec)
-	if err != nil {
-		return nil, fail(exitBadInput, err)
-	}
-	opts := connectOptions
-	opts.Progress = progress
-	hosts, err := host.ConnectAll(ctx, targets, opts)
-	if errors.Is(err, host.ErrUnreachable) {
-		return nil, &unreachable{refused(ctx, d.Spec, err)}
-	} else if err != nil {
-		return nil, refused(ctx, d.Spec, err)
-	}
-	p := &preparation{hosts: hosts}
-	binaries := map[string]string{}
-	for _, v := range d.Spec.Servers {
-		hello, err := hosts[v.Name].Hello(ctx)
-		if err != nil {
-			p.close()
-			return nil, refused(ctx, d.Spec, err)
-		}
-		binaries[v.Name] = hello.Binary
-	}
-	if p.plan, err = compare(ctx, d, p.hosts, binaries, keep, progress); err != nil {
-		p.close()
-		return nil, refused(ctx, d.Spec, err)
-	}
-	return p, nil
-}
-
-// unreachable is a refusal because a host does not answer.
-type unreachable struct{ error }
-
-func (u *unreachable) Unwrap() error { return u.error }
-
-func compare(ctx context.Context, d *design.Design, hosts map[string]*host.Session, binaries map[string]string, keep bool, progress func(host, what string)) (*plan.Plan, error) {
-	progress("", "observing")
-	var steps []plan.Step
-	for try := 0; ; try++ {
-		facts, err := plan.Observe(ctx, hosts)
-		if err != nil {
-			return nil, err
-		}
-		steps, err = plan.Desired(d, facts, plan.Secrets(d.Spec, keep))
-		// A service that moves while the servers are asked, one after the other,
-		// can look as if two had it.
-		if two := (plan.Refusals)(nil); errors.As(err, &two) && try == 0 {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		break
-	}
-	progress("", "comparing")
-	p, err := plan.Build(ctx, append(plan.BinaryLinks(binaries), steps...), hosts)
-	if err != nil {
-		return nil, err
-	}
-	p.DigestKey, err = plan.DigestKey(d.Spec, keep)
-	return p, err
+// preparing is how a plan is made; with keep, a cluster key that has to be made
+// is kept.
+func preparing(keep bool, progress func(host, what string)) plan.PrepareOptions {
+	return plan.PrepareOptions{Connect: connectOptions, Keep: keep, Progress: progress}
 }
 
 // refused ends a command that has changed nothing. What is wrong with a host
@@ -108,49 +37,7 @@ func refused(ctx context.Context, s *spec.Spec, err error) error {
 	if ctx.Err() != nil {
 		return fail(exitInterrupted, errors.New("interrupted; nothing was changed"))
 	}
-	return fail(exitBadInput, fmt.Errorf("%w\nNothing was changed", located(s, err)))
-}
-
-// located gives errors of hosts and refusals their place in the spec.
-func located(s *spec.Spec, err error) error {
-	var several host.Errors
-	var one *host.Error
-	var refusals plan.Refusals
-	var all spec.Errors
-	add := func(hostName, field, what, mend string) {
-		line, col := plan.Locate(s, hostName, field, what)
-		all = append(all, &spec.Error{File: s.File, Line: line, Col: col, Msg: what, Mend: mend})
-	}
-	switch {
-	case errors.As(err, &refusals):
-		for _, r := range refusals {
-			what := r.What
-			if !strings.Contains(what, r.Host) {
-				what = r.Host + ": " + what
-			}
-			add(r.Host, "name", what, r.Mend)
-		}
-	case errors.As(err, &several):
-	case errors.As(err, &one):
-		several = host.Errors{one.Host: one}
-	default:
-		return err
-	}
-	for _, e := range several {
-		if !errors.As(e, &one) {
-			return err
-		}
-		field := "address"
-		if errors.Is(one, host.ErrHostKey) {
-			field = "host_key"
-		}
-		line, col := plan.Locate(s, one.Host, field, "")
-		bare := *one
-		bare.Mend = ""
-		all = append(all, &spec.Error{File: s.File, Line: line, Col: col, Msg: bare.Error(), Mend: one.Mend})
-	}
-	slices.SortStableFunc(all, func(a, b *spec.Error) int { return cmp.Or(a.Line-b.Line, a.Col-b.Col) })
-	return all
+	return fail(exitBadInput, fmt.Errorf("%w\nNothing was changed", plan.Located(s, err)))
 }
 
 // connectProgress shows on a terminal what is being done before a plan.
@@ -257,22 +144,22 @@ func showOffline(ctx context.Context, file, profile string, w io.Writer, asJSON 
 
 func showPlan(ctx context.Context, d *design.Design, w io.Writer, asJSON bool) (pending bool, err error) {
 	progress, done := connectProgress(os.Stderr, !asJSON && isTerminal(os.Stderr))
-	p, err := prepare(ctx, d, false, progress)
+	p, err := plan.Prepare(ctx, d, preparing(false, progress))
 	done()
 	if err != nil {
-		return false, err
+		return false, refused(ctx, d.Spec, err)
 	}
-	defer p.close()
+	defer p.Close()
 	if asJSON {
 		enc := json.NewEncoder(w)
 		enc.SetIndent("", "  ")
 		enc.SetEscapeHTML(false)
-		err = enc.Encode(p.plan.Doc())
+		err = enc.Encode(p.Plan.Doc())
 	} else {
-		err = p.plan.Show(w, planStyle(isTerminal(os.Stdout)))
+		err = p.Plan.Show(w, planStyle(isTerminal(os.Stdout)))
 	}
 	if err != nil {
 		return false, fail(exitFailed, err)
 	}
-	return len(p.plan.Pending()) > 0, nil
+	return len(p.Plan.Pending()) > 0, nil
 }

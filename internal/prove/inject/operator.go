@@ -90,6 +90,6 @@ func (o *Operator) Standby(ctx context.Context, node string, on bool) error {
 
 func (o *Operator) ConfirmOff(ctx context.Context, node string) error {
 	return o.do(ctx, func(f observe.Facts) (*failover.Plan, error) {
-		return failover.ConfirmOff(o.d, f, node, failover.Look(ctx, o.d, f, o.servers.Session, node))
+		return failover.Confirm(ctx, o.d, f, o.servers, node, nil)
 	})
 }

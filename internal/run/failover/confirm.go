@@ -2,6 +2,7 @@ package failover
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,6 +11,23 @@ import (
 	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/run/observe"
 )
+
+// Confirm plans ConfirmOff by what can be seen of the server, and has somebody
+// confirm the plan. Who goes to look at a server takes minutes, in which somebody
+// else may have switched it on: if ask says that it asked a person, everything is
+// looked at once more. Without ask the plan is not confirmed, as in a dry run.
+func Confirm(ctx context.Context, d *design.Design, f observe.Facts, h Hosts, node string, ask func(*Plan) (asked bool, err error)) (*Plan, error) {
+	p, err := ConfirmOff(d, f, node, Look(ctx, d, f, h.Session, node))
+	if err != nil || p.Nothing != "" || ask == nil {
+		return p, err
+	}
+	asked, err := ask(p)
+	if err != nil || !asked {
+		return p, err
+	}
+	f = h.Collect(ctx)
+	return ConfirmOff(d, f, node, Look(ctx, d, f, h.Session, node))
+}
 
 // ConfirmOff plans to tell the cluster that a server it cannot fence is off:
 // the service starts elsewhere on nothing but that word. It is refused for a

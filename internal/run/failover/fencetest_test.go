@@ -451,21 +451,12 @@ func TestFencingFailures(t *testing.T) {
 // is unproven.
 func (p *pair) tryRun(o ProofOptions) (done bool, err error) {
 	ctx := p.t.Context()
+	if _, err := ResumeProofs(ctx, p.d, p, o); err != nil {
+		return false, err
+	}
 	via := "nfs1"
 	if !p.up(via) {
 		via = "nfs2"
-	}
-	nodes, err := InterruptedProofs(ctx, p.d, p, via)
-	if err != nil {
-		return false, err
-	}
-	if slices.Contains(nodes, via) {
-		via = p.d.PairWith(via).Other(via)
-	}
-	for _, n := range nodes {
-		if err := ResumeProof(ctx, p.d, p, via, n, o); err != nil {
-			return false, err
-		}
 	}
 	levels, err := Unproven(ctx, p.d, p, via)
 	if err != nil || len(levels) == 0 {
@@ -524,6 +515,21 @@ func TestKilledProofAgainAndAgain(t *testing.T) {
 	}
 	if l := slices.DeleteFunc(p.left(), func(s string) bool { return s == "home is on nfs2" }); len(l) > 0 {
 		t.Errorf("left: %q", l)
+	}
+}
+
+func TestChosenLevels(t *testing.T) {
+	d := theDesign(t)
+	for _, c := range []struct {
+		node  string
+		level int
+		want  int
+		say   string
+	}{{"", 0, len(d.Fencing()), ""}, {"nfs2", 0, len(d.Levels("nfs2")), ""}, {"nfs2", 1, 1, ""}, {"nfs3", 0, 0, "choose one of nfs1, nfs2"}, {"", 3, 0, "there is no level 3"}} {
+		ls, err := ChosenLevels(d, c.node, c.level)
+		if len(ls) != c.want || c.say == "" && err != nil || c.say != "" && (err == nil || !strings.Contains(err.Error(), c.say)) {
+			t.Errorf("%q %d: %d levels, %v", c.node, c.level, len(ls), err)
+		}
 	}
 }
 

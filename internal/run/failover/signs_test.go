@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/host/agent"
 	"github.com/mortarhpc/mortar/internal/host/hosttest"
 	"github.com/mortarhpc/mortar/internal/host/resource"
@@ -72,5 +73,44 @@ func TestLook(t *testing.T) {
 	}
 	if got := Look(t.Context(), theDesign(t), observe.Facts{}, nil, "nfs1"); len(got.Life) > 0 || !strings.Contains(strings.Join(got.Unknown, ""), "no other server") {
 		t.Errorf("%+v", got)
+	}
+}
+
+// later plays hosts that a person has gone to look at: everybody is silent, and
+// the facts are others by then.
+type later struct {
+	Hosts
+	t    *testing.T
+	then observe.Facts
+}
+
+func (l *later) Collect(context.Context) observe.Facts { return l.then }
+
+func (l *later) Session(name string) *host.Session {
+	return hosttest.Play(func(_ context.Context, _, _ string, _, result any) error {
+		return hosttest.Answer(result, resource.Output{Code: 1})
+	}).Session(name)
+}
+
+// What was seen before a person went to look is seen again afterwards.
+func TestConfirm(t *testing.T) {
+	d := theDesign(t)
+	failing, healthy := facts(t, "fencing-failing", nil), facts(t, "healthy", nil)
+	for name, c := range map[string]struct {
+		then  observe.Facts
+		ask   func(*Plan) (bool, error)
+		steps bool
+		say   string
+	}{
+		"dry run":            {healthy, nil, true, ""},
+		"given by a flag":    {healthy, func(*Plan) (bool, error) { return false, nil }, true, ""},
+		"still off":          {failing, func(*Plan) (bool, error) { return true, nil }, true, ""},
+		"switched on since":  {healthy, func(*Plan) (bool, error) { return true, nil }, false, "nfs1 is a member of the cluster"},
+		"not what was asked": {failing, func(*Plan) (bool, error) { return true, errors.New("not the name") }, true, "not the name"},
+	} {
+		p, err := Confirm(t.Context(), d, failing, &later{t: t, then: c.then}, "nfs1", c.ask)
+		if (c.say == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), c.say) || c.steps != (p != nil && len(p.Steps) > 0) {
+			t.Errorf("%s: %+v, %v", name, p, err)
+		}
 	}
 }

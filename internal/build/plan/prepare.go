@@ -1,0 +1,134 @@
+package plan
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/brick/spec"
+	"github.com/mortarhpc/mortar/internal/host"
+)
+
+// Prepared is a plan and the hosts it was made for.
+type Prepared struct {
+	Plan  *Plan
+	Hosts map[string]*host.Session
+}
+
+// Close ends the sessions.
+func (p *Prepared) Close() { host.CloseAll(p.Hosts) }
+
+// Served says whether the services ran before anything was applied.
+func (p *Prepared) Served() bool {
+	return !slices.ContainsFunc(p.Plan.Pending(), func(s Planned) bool { return s.Stage == StageService })
+}
+
+// PrepareOptions of Prepare.
+type PrepareOptions struct {
+	Connect  host.Options
+	Keep     bool                    // a cluster key that has to be made is kept
+	Progress func(host, what string) // is told what is being done
+}
+
+// Prepare does everything that comes before the first change: it reaches every
+// host, observes and compares. An error means that nothing was changed; it is a
+// host.ErrUnreachable if a host does not answer.
+func Prepare(ctx context.Context, d *design.Design, o PrepareOptions) (*Prepared, error) {
+	targets, err := host.Inventory(d.Spec)
+	if err != nil {
+		return nil, err
+	}
+	o.Connect.Progress = o.Progress
+	hosts, err := host.ConnectAll(ctx, targets, o.Connect)
+	if err != nil {
+		return nil, err
+	}
+	p := &Prepared{Hosts: hosts}
+	if p.Plan, err = compare(ctx, d, hosts, o); err != nil {
+		p.Close()
+		return nil, err
+	}
+	return p, nil
+}
+
+// compare makes the plan of what the hosts lack.
+func compare(ctx context.Context, d *design.Design, hosts map[string]*host.Session, o PrepareOptions) (*Plan, error) {
+	binaries := map[string]string{}
+	for _, v := range d.Spec.Servers {
+		hello, err := hosts[v.Name].Hello(ctx)
+		if err != nil {
+			return nil, err
+		}
+		binaries[v.Name] = hello.Binary
+	}
+	o.Progress("", "observing")
+	var steps []Step
+	for try := 0; ; try++ {
+		facts, err := Observe(ctx, hosts)
+		if err != nil {
+			return nil, err
+		}
+		steps, err = Desired(d, facts, Secrets(d.Spec, o.Keep))
+		// A service that moves while the servers are asked, one after the other,
+		// can look as if two had it.
+		if two := (Refusals)(nil); errors.As(err, &two) && try == 0 {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		break
+	}
+	o.Progress("", "comparing")
+	p, err := Build(ctx, append(BinaryLinks(binaries), steps...), hosts)
+	if err != nil {
+		return nil, err
+	}
+	p.DigestKey, err = DigestKey(d.Spec, o.Keep)
+	return p, err
+}
+
+// Located gives errors of hosts and refusals their place in the spec.
+func Located(s *spec.Spec, err error) error {
+	var several host.Errors
+	var one *host.Error
+	var refusals Refusals
+	var all spec.Errors
+	add := func(hostName, field, what, mend string) {
+		line, col := Locate(s, hostName, field, what)
+		all = append(all, &spec.Error{File: s.File, Line: line, Col: col, Msg: what, Mend: mend})
+	}
+	switch {
+	case errors.As(err, &refusals):
+		for _, r := range refusals {
+			what := r.What
+			if !strings.Contains(what, r.Host) {
+				what = r.Host + ": " + what
+			}
+			add(r.Host, "name", what, r.Mend)
+		}
+	case errors.As(err, &several):
+	case errors.As(err, &one):
+		several = host.Errors{one.Host: one}
+	default:
+		return err
+	}
+	for _, e := range several {
+		if !errors.As(e, &one) {
+			return err
+		}
+		field := "address"
+		if errors.Is(one, host.ErrHostKey) {
+			field = "host_key"
+		}
+		line, col := Locate(s, one.Host, field, "")
+		bare := *one
+		bare.Mend = ""
+		all = append(all, &spec.Error{File: s.File, Line: line, Col: col, Msg: bare.Error(), Mend: one.Mend})
+	}
+	slices.SortStableFunc(all, func(a, b *spec.Error) int { return cmp.Or(a.Line-b.Line, a.Col-b.Col) })
+	return all
+}

@@ -1,0 +1,211 @@
+package failover
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/build/plan"
+	"github.com/mortarhpc/mortar/internal/host"
+	"github.com/mortarhpc/mortar/internal/run/observe"
+)
+
+// ChosenLevels are those of a node and level, or all.
+func ChosenLevels(d *design.Design, node string, level int) ([]*design.FenceLevel, error) {
+	if !d.Clustered() {
+		return nil, fmt.Errorf("brick %s has one server and no fencing: this needs flavour nfs-ha", d.Name)
+	}
+	if node != "" && len(d.Levels(node)) == 0 {
+		return nil, fmt.Errorf("%s is not a server of this brick; choose one of %s", node, strings.Join(d.Servers(), ", "))
+	}
+	var out []*design.FenceLevel
+	for _, l := range d.Fencing() {
+		if (node == "" || l.Node == node) && (level == 0 || l.Level == level) {
+			out = append(out, l)
+		}
+	}
+	if len(out) == 0 {
+		return nil, fmt.Errorf("there is no level %d of fencing; the levels are 1 and 2", level)
+	}
+	return out, nil
+}
+
+// askMarks is how long a server may take to tell of tests that were cut off.
+const askMarks = 30 * time.Second
+
+// ResumeProofs puts back what a fence test that was cut off left, and waits
+// until the servers are in the cluster again.
+func ResumeProofs(ctx context.Context, d *design.Design, h Hosts, o ProofOptions) (resumed bool, err error) {
+	for _, via := range d.Servers() {
+		cctx, cancel := context.WithTimeout(ctx, askMarks)
+		nodes, err := InterruptedProofs(cctx, d, h, via)
+		cancel()
+		if ctx.Err() != nil {
+			return false, ctx.Err()
+		}
+		// A server that is off, or has no cluster, cannot tell; one that is
+		// itself marked leaves it to its partner.
+		if err != nil || slices.Contains(nodes, via) {
+			continue
+		}
+		for _, n := range nodes {
+			if err := ResumeProof(ctx, d, h, via, n, o); err != nil {
+				return true, err
+			}
+		}
+		return len(nodes) > 0, nil
+	}
+	return false, nil
+}
+
+// proverLogin bounds a login: a server may be off.
+const proverLogin = 20 * time.Second
+
+// Prover does the fence test of an apply.
+type Prover struct {
+	Design  *design.Design
+	Options ProofOptions
+	Gate    host.Gate
+	Connect host.Options
+	// Patience is how long a host may give no sign of life.
+	Patience time.Duration
+
+	c   *observe.Collector // nil while no server's cluster answers
+	via string             // a server whose cluster answers
+}
+
+// ResumeFailed says that what a fence test left could not be put back.
+type ResumeFailed struct{ Err error }
+
+func (e *ResumeFailed) Error() string { return e.Err.Error() }
+func (e *ResumeFailed) Unwrap() error { return e.Err }
+
+// errNoCluster: there is none, or none yet.
+var errNoCluster = errors.New("fence test: no server's cluster answers; see mortar status")
+
+// Close ends the sessions that Prepare's hosts do not have.
+func (pr *Prover) Close() {
+	if pr.c != nil {
+		pr.c.Close()
+	}
+	pr.c = nil
+}
+
+func (pr *Prover) collector() (*observe.Collector, error) {
+	targets, err := host.Inventory(pr.Design.Spec)
+	if err != nil {
+		return nil, err
+	}
+	opts := pr.Connect
+	opts.Timeout = proverLogin
+	return observe.NewCollector(pr.Design, host.Dialer(targets, opts), pr.Patience, pr.Design.Servers()...).Under(pr.Gate), nil
+}
+
+// open finds a server whose cluster answers, over the sessions there are. Where
+// none does there is no cluster, or none yet.
+func (pr *Prover) open(ctx context.Context, hosts map[string]*host.Session) error {
+	pr.Close()
+	if !pr.Design.Clustered() {
+		return nil
+	}
+	c, err := pr.collector()
+	if err != nil {
+		return err
+	}
+	for _, name := range pr.Design.Servers() {
+		if h := hosts[name]; h != nil {
+			c.Keep(h)
+		}
+	}
+	for _, via := range pr.Design.Servers() {
+		if _, err = ReadCIB(ctx, c, via); err == nil {
+			pr.c, pr.via = c, via
+			return nil
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// Prepare makes a plan, after it has put back what a fence test that was cut
+// off left: a server that is off cannot be planned for. An error is make's, or
+// a *ResumeFailed.
+func (pr *Prover) Prepare(ctx context.Context, make func() (*plan.Prepared, error)) (*plan.Prepared, error) {
+	p, err := make()
+	if err != nil {
+		if !pr.Design.Clustered() || !errors.Is(err, host.ErrUnreachable) {
+			return nil, err
+		}
+		c, cerr := pr.collector()
+		if cerr != nil {
+			return nil, err
+		}
+		defer c.Close()
+		resumed, rerr := ResumeProofs(ctx, pr.Design, c, pr.Options)
+		if rerr != nil {
+			return nil, &ResumeFailed{rerr}
+		}
+		if !resumed {
+			return nil, err
+		}
+		if p, err = make(); err != nil {
+			return nil, err
+		}
+	}
+	if err := pr.open(ctx, p.Hosts); err != nil {
+		p.Close()
+		return nil, err
+	}
+	if pr.c == nil {
+		return p, nil
+	}
+	resumed, err := ResumeProofs(ctx, pr.Design, pr.c, pr.Options)
+	if err == nil && !resumed {
+		return p, nil
+	}
+	pr.Close()
+	p.Close()
+	if err != nil {
+		return nil, &ResumeFailed{err}
+	}
+	if p, err = make(); err != nil {
+		return nil, err
+	}
+	return p, pr.open(ctx, p.Hosts)
+}
+
+// Forget takes away the proofs of levels that a plan changes.
+func (pr *Prover) Forget(ctx context.Context, pending []plan.Planned) error {
+	if pr.c == nil {
+		return nil
+	}
+	return ForgetProofs(ctx, pr.Design, pr.c, pr.via, TouchedLevels(pr.Design, pending))
+}
+
+// Unproven are the levels that are to be proven, over the sessions that an apply
+// has.
+func (pr *Prover) Unproven(ctx context.Context, hosts map[string]*host.Session) ([]*design.FenceLevel, error) {
+	if !pr.Design.Clustered() {
+		return nil, nil
+	}
+	if pr.c == nil {
+		if err := pr.open(ctx, hosts); err != nil {
+			return nil, err
+		}
+		if pr.c == nil {
+			return nil, errNoCluster
+		}
+	}
+	return Unproven(ctx, pr.Design, pr.c, pr.via)
+}
+
+// Prove tests levels; see ProveFencing.
+func (pr *Prover) Prove(ctx context.Context, levels []*design.FenceLevel) ([]LevelResult, error) {
+	return ProveFencing(ctx, pr.Design, pr.c, levels, pr.Options)
+}
