@@ -183,3 +183,21 @@ func TestLines(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// What is started without waiting goes on by itself.
+func TestStart(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "x")
+	p, err := Cmd{Argv: []string{"touch", file}, Group: OwnSession}.Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if state, err := p.Wait(); err != nil || !state.Success() {
+		t.Error(state, err)
+	}
+	if _, err := os.Stat(file); err != nil {
+		t.Error(err)
+	}
+	if _, err := (Cmd{Argv: []string{"no-such-program"}}).Start(); !errors.Is(err, exec.ErrNotFound) {
+		t.Error(err)
+	}
+}

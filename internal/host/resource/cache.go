@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/base/md"
 )
 
@@ -50,11 +49,7 @@ func (c *CacheSSDs) diff(ctx context.Context, sys Sys) ([]Action, error) {
 	if err != nil {
 		return nil, err
 	}
-	arrays, err := linux.MDArrays(Tree{sys})
-	if err != nil {
-		return nil, err
-	}
-	ms, err := mounts(sys)
+	arrays, ms, err := users(sys)
 	if err != nil {
 		return nil, err
 	}

@@ -303,6 +303,16 @@ func untilAssembled(ctx context.Context, sys Sys, look func() ([]Action, error))
 	return as, err
 }
 
+// users are the arrays and mounts of the host, which a disk may be part of.
+func users(sys Sys) ([]linux.MDArray, []linux.Mount, error) {
+	arrays, err := linux.MDArrays(Tree{sys})
+	if err != nil {
+		return nil, nil, err
+	}
+	ms, err := mounts(sys)
+	return arrays, ms, err
+}
+
 func (d *Disks) diff(ctx context.Context, sys Sys) ([]Action, error) {
 	refs := make([]DiskRef, len(d.List))
 	for i, w := range d.List {
@@ -312,11 +322,7 @@ func (d *Disks) diff(ctx context.Context, sys Sys) ([]Action, error) {
 	if err != nil {
 		return nil, err
 	}
-	arrays, err := linux.MDArrays(Tree{sys})
-	if err != nil {
-		return nil, err
-	}
-	ms, err := mounts(sys)
+	arrays, ms, err := users(sys)
 	if err != nil {
 		return nil, err
 	}

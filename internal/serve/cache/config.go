@@ -23,7 +23,6 @@ package cache
 import (
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 
@@ -76,24 +75,11 @@ type SSD struct {
 }
 
 // Load reads and checks a config file.
-func Load(file string) (*Config, error) {
-	src, err := os.ReadFile(file)
-	if err != nil {
-		return nil, err
-	}
-	return Parse(file, src)
-}
+func Load(file string) (*Config, error) { return strictjson.Load(file, (*Config).Check) }
 
 // Parse checks src, the content of file.
 func Parse(file string, src []byte) (*Config, error) {
-	var c Config
-	if err := strictjson.Decode(src, &c); err != nil {
-		return nil, fmt.Errorf("%s: %w", file, err)
-	}
-	if err := c.Check(); err != nil {
-		return nil, fmt.Errorf("%s: %w", file, err)
-	}
-	return &c, nil
+	return strictjson.Parse(file, src, (*Config).Check)
 }
 
 // Check finds every fault that can be seen without a host.

@@ -22,7 +22,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"os"
 	"path"
 	"slices"
 	"strings"
@@ -61,24 +60,11 @@ type Config struct {
 }
 
 // Load reads and checks a config file.
-func Load(file string) (*Config, error) {
-	src, err := os.ReadFile(file)
-	if err != nil {
-		return nil, err
-	}
-	return Parse(file, src)
-}
+func Load(file string) (*Config, error) { return strictjson.Load(file, (*Config).check) }
 
-// Parse checks src, the content of file, and returns it as a Config.
+// Parse checks src, the content of file.
 func Parse(file string, src []byte) (*Config, error) {
-	var c Config
-	if err := strictjson.Decode(src, &c); err != nil {
-		return nil, fmt.Errorf("%s: %w", file, err)
-	}
-	if err := c.check(); err != nil {
-		return nil, fmt.Errorf("%s: %w", file, err)
-	}
-	return &c, nil
+	return strictjson.Parse(file, src, (*Config).check)
 }
 
 // faults collects what is wrong with a config.
