@@ -52,8 +52,9 @@ func NewPool(dial Dial) *Pool { return &Pool{dial: dial, open: map[string]*Sessi
 // nothing: the pool closes it.
 func (p *Pool) Session(name string) *Session { return New(name, pooled{p, name}).Under(p.Gate) }
 
-// With hands f a session with a host that is connected. If f finds that one
-// that was kept is broken, it is called once more, with a new one.
+// With hands f a session with a host that is connected; f asks, and runs no
+// action. If f finds that a session that was kept is broken, it is called once
+// more, with a new one.
 func (p *Pool) With(ctx context.Context, name string, f func(*Session) error) error {
 	for fresh := false; ; fresh = true {
 		p.mu.Lock()
