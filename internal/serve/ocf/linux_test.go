@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -24,8 +25,18 @@ import (
 
 // TestMain runs the tests in user, network and mount namespaces of their own,
 // where they may do what the agent does as root, without any privilege and
-// without a trace on the machine.
+// without a trace on the machine. Called as the watcher it is the one of
+// TestWatchAgent, which keeps its file beside the first configuration.
 func TestMain(m *testing.M) {
+	if len(os.Args) > 3 && os.Args[1] == "ocf" && os.Args[2] == watchAction {
+		theWatcher.file = filepath.Join(filepath.Dir(os.Args[3]), "watch")
+		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+		defer stop()
+		if err := watchMain(ctx, os.Args[3:]); err != nil {
+			os.Exit(1)
+		}
+		return
+	}
 	const inside = "MORTAR_OCF_TEST_INSIDE"
 	if os.Getenv(inside) != "" {
 		os.Exit(m.Run())

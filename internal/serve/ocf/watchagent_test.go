@@ -1,11 +1,14 @@
 package ocf
 
 import (
+	"context"
+	"encoding/json"
 	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -109,4 +112,80 @@ func TestStopOfTheWatcher(t *testing.T) {
 		t.Error(err)
 	}
 	_ = next.Close()
+}
+
+// TestWatchAgent takes a real watcher through the actions of Pacemaker: this
+// test's own binary is the process that stays (see TestMain).
+func TestWatchAgent(t *testing.T) {
+	dir := t.TempDir()
+	if err := unix.Mount("none", "/run", "tmpfs", 0, ""); err != nil { // of this process's namespace
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount("/run", unix.MNT_DETACH) })
+	was := theWatcher
+	theWatcher.file = filepath.Join(dir, "watch")
+	t.Cleanup(func() {
+		_, _ = theWatcher.stop(context.Background())
+		theWatcher = was
+	})
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := func(name string, nodes map[string]string) string {
+		c := testConfig()
+		c.Nodes = nodes
+		b, err := json.Marshal(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := filepath.Join(dir, name)
+		if err := os.WriteFile(f, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	good := file("good.json", map[string]string{host: "10.0.0.1", "partner": "10.0.0.2"})
+	more := file("more.json", map[string]string{host: "10.0.0.1", "other": "10.0.0.2"})
+	bad := file("bad.json", map[string]string{"a": "10.0.0.1", "b": "10.0.0.2"})
+	last := 0
+	for _, c := range []struct {
+		action string
+		files  []string
+		code   int
+		runs   bool
+		same   bool // the process of the row before
+	}{
+		{"promote", []string{good}, ErrUnimplement, false, false},
+		{"start", nil, ErrConfigured, false, false},
+		{"validate-all", []string{good}, Success, false, false},
+		{"validate-all", []string{bad}, ErrInstalled, false, false},
+		{"monitor", []string{good}, NotRunning, false, false},
+		{"stop", nil, Success, false, false},
+		{"start", []string{bad}, ErrGeneric, false, false},
+		{"start", []string{good}, Success, true, false},
+		{"start", []string{good}, Success, true, true},
+		{"monitor", []string{good}, Success, true, true},
+		{"status", []string{good, more}, Success, true, false}, // apply has added a service
+		{"monitor", []string{good, more}, Success, true, true},
+		{"monitor", []string{bad}, ErrGeneric, false, false},
+		{"start", []string{good}, Success, true, false},
+		{"stop", []string{good}, Success, false, false},
+		{"stop", []string{good}, Success, false, false},
+	} {
+		code, err := watchDo(t.Context(), c.action, c.files)
+		pid, running := theWatcher.running()
+		if code != c.code || (err != nil) == (code == Success || code == NotRunning) || running != nil || (pid != 0) != c.runs || c.runs && (pid == last) != c.same {
+			t.Fatalf("%s %v: %d %v; process %d after %d, %v", c.action, c.files, code, err, pid, last, running)
+		}
+		last = pid
+	}
+	var out, reason strings.Builder
+	env := func(string) string { return "" }
+	if WatchMain(t.Context(), []string{"meta-data"}, env, &out, &reason) != Success || out.String() != watchMetadata {
+		t.Errorf("%s", out.String())
+	}
+	if WatchMain(t.Context(), nil, env, &out, &reason) != ErrArgs || WatchMain(t.Context(), []string{"start"}, env, &out, &reason) != ErrConfigured || !strings.Contains(reason.String(), "configs is not set") {
+		t.Errorf("%s", reason.String())
+	}
 }
