@@ -401,6 +401,43 @@ func lifecycle(t *testing.T, on storageSpecimen, serve serviceSpecimen) {
 			t.Errorf("again: %v, changes %q", err, h.changes[n:])
 		}
 	})
+	t.Run("watched", func(t *testing.T) {
+		sh, c := brick(t, on, serve)
+		h := sh.hosts["nfs1"]
+		h.cabled(true)
+		s := h.service(c)
+		w := h.watcher(s)
+		s.warm(ctx)
+		w.look(ctx)
+		mustState(t, s, stopped)
+		if err := s.start(ctx); err != nil {
+			t.Fatal(err)
+		}
+		w.look(ctx)
+		if err := s.tryIO(ctx); err != nil {
+			t.Error(err)
+		}
+		mustState(t, s, running)
+		if got := sh.attrs["nfs1 "+attrStorage+"home"]; got != "1" {
+			t.Errorf("the storage is %q", got)
+		}
+		// Its disks are lost, and the other server has them.
+		sh.attrs["nfs2 "+attrStorage+"home"] = "1"
+		h.cabled(false)
+		for _, l := range sh.luns {
+			l.paths = 0
+		}
+		for range 2 {
+			h.clock = h.clock.Add(2 * time.Second)
+			w.look(ctx)
+		}
+		if sh.attrs["nfs1 "+attrFence] != "true" || !s.kind.serving() {
+			t.Errorf("the server does not ask to be fenced: %v", sh.attrs)
+		}
+		if _, ok := h.all()[testConfig().prefix()]; ok {
+			t.Error("clients can still be answered with an error")
+		}
+	})
 	t.Run("take-over", func(t *testing.T) {
 		sh, s, h := start(t)
 		other := sh.hosts["nfs2"]
