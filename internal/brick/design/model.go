@@ -153,3 +153,41 @@ func (d *Design) GroupsIn(s *Storage) []Group {
 	}
 	return out
 }
+
+// Floating is the address that moves with a service, "" for a kind that has
+// none.
+func (s *Service) Floating() string {
+	if s.NFS == nil {
+		return ""
+	}
+	return s.Address
+}
+
+// MountPoints are where a service is mounted on the server that runs it.
+func (s *Service) MountPoints() []string {
+	if s.NFS != nil {
+		return []string{s.MountPoint}
+	}
+	var out []string
+	for _, t := range s.Targets {
+		out = append(out, t.MountPoint)
+	}
+	return out
+}
+
+// Volumes are a service's logical volumes, VG/LV, that of a cache's header left
+// out; none if it stands on a LUN itself.
+func (s *Service) Volumes() []string {
+	st := &s.Storage
+	switch {
+	case st.VG == "":
+		return nil
+	case s.NFS != nil:
+		return []string{st.VG + "/" + st.LV}
+	}
+	var out []string
+	for _, t := range s.Targets {
+		out = append(out, st.VG+"/"+t.Volume)
+	}
+	return out
+}

@@ -79,7 +79,7 @@ func ConfirmOff(d *design.Design, f observe.Facts, node string, signs Signs) (*P
 		if st == nil || st.Resource == "" || st.Role == "Started" && st.Server == p.To {
 			continue
 		}
-		p.Steps = append(p.Steps, Step{Title: fmt.Sprintf("wait until %s runs on %s", svc.Name, p.To), until: runsOn(svc.Name, p.To, slices.Clone(st.Failures)), hint: svc.Address})
+		p.Steps = append(p.Steps, Step{Title: fmt.Sprintf("wait until %s runs on %s", svc.Name, p.To), until: runsOn(svc.Name, p.To, slices.Clone(st.Failures)), hint: svc.Floating()})
 	}
 	p.Notes = append(p.Notes, slices.Concat(signs.Off, signs.Unknown)...)
 	return p, nil

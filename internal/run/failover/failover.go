@@ -131,7 +131,7 @@ func Service(d *design.Design, f observe.Facts, service, to string) (*Plan, erro
 	p.Steps = append(p.Steps,
 		Step{Title: fmt.Sprintf("tell the cluster to move %s to %s", svc.Name, to),
 			Action: &resource.Action{Title: "move " + svc.Name + " to " + to, Cmd: []string{"crm_resource", "--resource", st.Resource, "--move", "--node", to}}},
-		Step{Title: fmt.Sprintf("wait until %s runs on %s", svc.Name, to), until: runsOn(svc.Name, to, st.Failures), hint: svc.Address},
+		Step{Title: fmt.Sprintf("wait until %s runs on %s", svc.Name, to), until: runsOn(svc.Name, to, st.Failures), hint: svc.Floating()},
 		clear,
 		Step{Title: "see that it stays there", until: runsOn(svc.Name, to, st.Failures), twice: true})
 	p.Notes = []string{"clients wait while the service moves; nothing acknowledged is lost, locks are kept"}

@@ -51,8 +51,8 @@ func Look(ctx context.Context, d *design.Design, f observe.Facts, hosts host.ByN
 	l := looker{ctx: ctx, hosts: hosts, node: node}
 	held := f.Hosts[partner].Host
 	for _, svc := range pair.Services {
-		if !held.HasAddress(svc.Address) {
-			l.services = append(l.services, svc.Address)
+		if a := svc.Floating(); a != "" && !held.HasAddress(a) {
+			l.services = append(l.services, a)
 		}
 	}
 	var found []*Signs // in the order of the questions, whoever answers first

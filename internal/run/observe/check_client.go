@@ -9,7 +9,7 @@ import (
 )
 
 // clients: is every mount there, as designed, and answering.
-func (v *view) clients() *Part {
+func (v nfsKind) clients() *Part {
 	p := &Part{Name: "client"}
 	good := 0
 	for _, cl := range v.d.Spec.Clients {

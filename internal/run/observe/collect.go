@@ -11,7 +11,6 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/host"
-	"github.com/mortarhpc/mortar/internal/serve/ocf"
 )
 
 // Facts are the answers of all hosts of a brick. They hold no secrets: they
@@ -57,22 +56,17 @@ func requests(d *design.Design, timeout time.Duration) map[string]Request {
 			"/etc/os-release", "/proc/uptime"},
 		Links:     []string{"/dev/md/*", "/sys/block/dm-*/slaves/*"},
 		Run:       [][]string{strings.Fields(cmdDM)},
-		Processes: serverProcesses,
 		Disks:     true,
 		TimeoutMS: cmdMS, FSTimeoutMS: fsMS,
 	}
 	for _, f := range mdFiles {
 		server.Files = append(server.Files, "/sys/block/md*/md/"+f)
 	}
-	for _, svc := range d.Services() {
-		for _, f := range []string{"threads", "versions", "v4_end_grace", "nfsv4leasetime"} {
-			server.Files = append(server.Files, ocf.NFSDDir(svc.Namespace)+"/"+f)
+	for i := range d.Pairs {
+		v := &view{d: d, pair: &d.Pairs[i]}
+		for j := range v.pair.Services {
+			v.kind().request(&v.pair.Services[j], &server)
 		}
-		server.Files = append(server.Files, etabOf(svc))
-		if svc.Namespace != "" {
-			server.Namespaces = append(server.Namespaces, svc.Namespace)
-		}
-		server.FS = append(server.FS, svc.MountPoint)
 	}
 	if d.Cached() != nil {
 		server.Run = append(server.Run, cacheCommand(d))

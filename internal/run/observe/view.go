@@ -36,6 +36,7 @@ type server struct {
 	mounts []linux.Mount
 	arrays []*array
 	disks  map[string]*seenDisk // by the design's serial
+	luns   map[string]*seenDisk // by the design's name
 	links  []link
 	crm    *crm
 	crmErr string
@@ -148,7 +149,7 @@ func (s *server) read(d *design.Design, p *design.Pair) {
 			}
 		}
 	}
-	s.disks = map[string]*seenDisk{}
+	s.disks, s.luns = map[string]*seenDisk{}, map[string]*seenDisk{}
 	pathDisk := map[string]*design.Disk{} // sdX or nvmeXn1 -> disk
 	for i := range d.Disks {
 		want := &d.Disks[i]
@@ -156,22 +157,18 @@ func (s *server) read(d *design.Design, p *design.Pair) {
 			if !sameDisk(want, have) {
 				continue
 			}
-			sd := &seenDisk{DiskState: have, bad: map[string]string{}}
+			s.disks[want.Serial] = have.judged(failed)
 			for _, p := range have.Paths {
-				name := filepath.Base(p)
-				pathDisk[name] = want
-				switch st := have.PathState[name].State; {
-				case st != "" && st != "running" && st != "live":
-					sd.bad[name] = st
-				case failed[name] != "":
-					sd.bad[name] = failed[name]
-				default:
-					sd.good = append(sd.good, name)
-				}
+				pathDisk[filepath.Base(p)] = want
 			}
-			sort.Strings(sd.good)
-			s.disks[want.Serial] = sd
 			break
+		}
+	}
+	for _, l := range d.LUNs() {
+		for _, have := range h.Disks {
+			if l.WWN != "" && strings.EqualFold(l.WWN, have.WWN) {
+				s.luns[l.Name] = have.judged(failed)
+			}
 		}
 	}
 
@@ -208,6 +205,25 @@ func (s *server) read(d *design.Design, p *design.Pair) {
 		return nil
 	}
 	s.arrays = readArrays(h, diskOf)
+}
+
+// judged tells the paths that work from those that do not. failed are those
+// that multipath has given up.
+func (have DiskState) judged(failed map[string]string) *seenDisk {
+	sd := &seenDisk{DiskState: have, bad: map[string]string{}}
+	for _, p := range have.Paths {
+		name := filepath.Base(p)
+		switch st := have.PathState[name].State; {
+		case st != "" && st != "running" && st != "live":
+			sd.bad[name] = st
+		case failed[name] != "":
+			sd.bad[name] = failed[name]
+		default:
+			sd.good = append(sd.good, name)
+		}
+	}
+	sort.Strings(sd.good)
+	return sd
 }
 
 func sameDisk(want *design.Disk, have DiskState) bool {
@@ -324,7 +340,7 @@ func (c *crm) since(id, node string, utcOffset int) (time.Time, bool) {
 // where finds the server a service runs on: what the cluster says, or where
 // there is none the only server.
 func (v *view) where(svc *design.Service) Where {
-	w := Where{Service: svc.Name, Address: svc.Address, Preferred: svc.Preferred}
+	w := Where{Service: svc.Name, Address: svc.Floating(), Preferred: svc.Preferred}
 	if v.pair.HA == nil {
 		w.Server = v.servers[0].name
 		w.Preferred = w.Server
