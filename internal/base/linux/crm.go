@@ -80,6 +80,15 @@ func (r *CRMResource) Node() string {
 	return r.Nodes[0].Name
 }
 
+// NodeNames are all nodes where a resource is active.
+func (r *CRMResource) NodeNames() []string {
+	var names []string
+	for _, n := range r.Nodes {
+		names = append(names, n.Name)
+	}
+	return names
+}
+
 // CRMHistory is what a node has done with a resource.
 type CRMHistory struct {
 	ID          string `xml:"id,attr"`

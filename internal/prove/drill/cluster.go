@@ -12,62 +12,25 @@ import (
 // crmMonArgv asks Pacemaker for its state once.
 var crmMonArgv = []string{"crm_mon", "--one-shot", "--output-as=xml", "--inactive"}
 
-// cluster is what crm_mon says, as far as a drill needs it.
-type cluster struct {
-	Nodes     []clusterNode
-	Resources []clusterResource
-	Failures  []string // in words
-}
-
-type clusterNode struct {
-	Name                              string
-	Online, Unclean, Pending, Standby bool
-	Maintenance                       bool
-}
-
-type clusterResource struct {
-	ID, Agent string
-	Role      string
-	Managed   bool
-	Failed    bool
-	Nodes     []string // where it is active
-}
+// cluster is what crm_mon says.
+type cluster struct{ *linux.CRM }
 
 // parseCrmMon reads the XML of crm_mon(8).
 func parseCrmMon(text string) (cluster, error) {
 	x, err := linux.ParseCRM(text)
-	if err != nil {
-		return cluster{}, err
-	}
-	var c cluster
-	for _, n := range x.Nodes {
-		c.Nodes = append(c.Nodes, clusterNode{n.Name, n.Online, n.Unclean, n.Pending, n.Standby, n.Maintenance})
-	}
-	for _, r := range slices.Concat(x.Resources, x.Cloned) {
-		cr := clusterResource{ID: r.ID, Agent: r.Agent, Role: r.Role, Managed: r.Managed, Failed: r.Failed}
-		for _, n := range r.Nodes {
-			cr.Nodes = append(cr.Nodes, n.Name)
-		}
-		c.Resources = append(c.Resources, cr)
-	}
-	for _, f := range x.Failures {
-		t := fmt.Sprintf("%s on %s: %s", f.Op, f.Node, f.Status)
-		if f.Reason != "" {
-			t += " (" + f.Reason + ")"
-		}
-		c.Failures = append(c.Failures, t)
-	}
-	return c, nil
+	return cluster{x}, err
 }
 
+// all are the resources, those of clones too.
+func (c cluster) all() []linux.CRMResource { return slices.Concat(c.Resources, c.Cloned) }
+
 // service finds the resource that runs a service.
-func (c cluster) service(name string) (clusterResource, error) {
-	for _, r := range c.Resources {
-		if r.ID == resource.ServiceID(name) {
-			return r, nil
-		}
+func (c cluster) service(name string) (linux.CRMResource, error) {
+	id := resource.ServiceID(name)
+	if i := slices.IndexFunc(c.Resources, func(r linux.CRMResource) bool { return r.ID == id }); i >= 0 {
+		return c.Resources[i], nil
 	}
-	return clusterResource{}, fmt.Errorf("no resource %s in Pacemaker (mortar apply makes it)", resource.ServiceID(name))
+	return linux.CRMResource{}, fmt.Errorf("no resource %s in Pacemaker (mortar apply makes it)", id)
 }
 
 // problems lists what is not as it should be, in words: every node online,
@@ -75,7 +38,7 @@ func (c cluster) service(name string) (clusterResource, error) {
 func (c cluster) problems(nodes []string) []string {
 	var out []string
 	for _, want := range nodes {
-		i := slices.IndexFunc(c.Nodes, func(n clusterNode) bool { return n.Name == want })
+		i := slices.IndexFunc(c.Nodes, func(n linux.CRMNode) bool { return n.Name == want })
 		if i < 0 {
 			out = append(out, want+" is no member of the cluster")
 			continue
@@ -94,7 +57,7 @@ func (c cluster) problems(nodes []string) []string {
 		}
 	}
 	fences := 0
-	for _, r := range c.Resources {
+	for _, r := range c.all() {
 		if strings.HasPrefix(r.Agent, "stonith:") {
 			fences++
 		}
@@ -104,18 +67,22 @@ func (c cluster) problems(nodes []string) []string {
 		case r.Failed:
 			out = append(out, r.ID+" has failed")
 		case len(r.Nodes) > 0 && r.Role != "Started":
-			out = append(out, r.ID+" is "+strings.ToLower(r.Role)+" on "+strings.Join(r.Nodes, " and "))
+			out = append(out, r.ID+" is "+strings.ToLower(r.Role)+" on "+strings.Join(r.NodeNames(), " and "))
 		case len(r.Nodes) == 0:
 			out = append(out, r.ID+" is not running")
 		case len(r.Nodes) > 1:
-			out = append(out, r.ID+" runs on "+strings.Join(r.Nodes, " and "))
+			out = append(out, r.ID+" runs on "+strings.Join(r.NodeNames(), " and "))
 		}
 	}
 	if fences == 0 {
 		out = append(out, "no fence device is registered")
 	}
 	for _, f := range c.Failures {
-		out = append(out, "failed action: "+f)
+		t := fmt.Sprintf("failed action: %s on %s: %s", f.Op, f.Node, f.Status)
+		if f.Reason != "" {
+			t += " (" + f.Reason + ")"
+		}
+		out = append(out, t)
 	}
 	return out
 }

@@ -327,8 +327,8 @@ func (e *engine) preflight(ctx context.Context) error {
 	r, err := c.service(e.service.Name)
 	if err != nil {
 		problems = append(problems, err.Error())
-	} else if len(r.Nodes) == 1 && slices.Contains(e.servers, r.Nodes[0]) {
-		e.resource, e.active = r.ID, r.Nodes[0]
+	} else if len(r.Nodes) == 1 && slices.Contains(e.servers, r.Node()) {
+		e.resource, e.active = r.ID, r.Node()
 		for _, s := range e.servers {
 			if s != e.active {
 				e.survivor = s
@@ -340,7 +340,7 @@ func (e *engine) preflight(ctx context.Context) error {
 		if r, err := c.service(o.service.Name); err != nil {
 			problems = append(problems, err.Error())
 		} else if len(r.Nodes) == 1 {
-			o.on = r.Nodes[0]
+			o.on = r.Node()
 		}
 		mounted[o.service.MountPoint] = o.on
 	}
@@ -417,7 +417,7 @@ func (e *engine) location(ctx context.Context, service string) ([]string, error)
 		return nil, err
 	}
 	r, err := c.service(service)
-	return r.Nodes, err
+	return r.NodeNames(), err
 }
 
 // do runs an action on a host; the error carries what its command said.
@@ -832,7 +832,7 @@ func (e *engine) rejoin(ctx context.Context) error {
 		if len(problems) == 0 {
 			return "", nil
 		}
-		away := func(n clusterNode) bool { return !n.Online || n.Pending }
+		away := func(n linux.CRMNode) bool { return !n.Online || n.Pending }
 		for _, n := range c.Nodes {
 			// A fenced server that must not rejoin by itself is an
 			// administrator's decision; here, we are it.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/prove/report"
 	"github.com/mortarhpc/mortar/internal/prove/stream"
@@ -197,17 +198,17 @@ func TestParseCrmMon(t *testing.T) {
 		t.Fatal(err)
 	}
 	cl, err := parseCrmMon(string(real))
-	if err != nil || len(cl.Nodes) != 2 || len(cl.Resources) != 7 {
+	if err != nil || len(cl.Nodes) != 2 || len(cl.all()) != 7 {
 		t.Errorf("a real one: %+v %v", cl, err)
 	}
 	if d := cmp.Diff([]string{"service-home is starting on nfs1"}, cl.problems(nodes)); d != "" {
 		t.Error(d)
 	}
 	cl, _ = parseCrmMon(crmMon("nfs2"))
-	if r, err := cl.service("home"); err != nil || r.ID != "service-home" || !slices.Equal(r.Nodes, []string{"nfs2"}) {
+	if r, err := cl.service("home"); err != nil || r.ID != "service-home" || !slices.Equal(r.NodeNames(), []string{"nfs2"}) {
 		t.Errorf("service: %+v %v", r, err)
 	}
-	if _, err := (cluster{}).service("home"); err == nil {
+	if _, err := (cluster{&linux.CRM{}}).service("home"); err == nil {
 		t.Error("a cluster without the resource has a service")
 	}
 	for _, bad := range []string{"", "<", "<html/>", "crm_mon: Connection to cluster failed"} {
