@@ -2,7 +2,6 @@ package drill
 
 import (
 	"encoding/json"
-	"errors"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -386,54 +385,13 @@ func TestMarks(t *testing.T) {
 	if got, _ := marks(e); got != (report.Marks{}) {
 		t.Errorf("without events: %+v", got)
 	}
-}
-
-func TestJudge(t *testing.T) {
-	if c := failed(judge(evidenceOf())); c != nil {
-		t.Fatalf("a good run fails: %v", c)
-	}
-	for name, c := range map[string]struct {
-		spoil func(e *evidence)
-		want  string
-	}{
-		"lost":            {func(e *evidence) { e.verify.LostBytes = 4096; e.verify.VerifiedBytes -= 4096 }, "nothing lost"},
-		"wrong":           {func(e *evidence) { e.verify.BadBytes = 4096 }, "nothing lost"},
-		"nothing written": {func(e *evidence) { e.verify = report.Verify{} }, "nothing lost"},
-		"unread":          {func(e *evidence) { e.verifyErr = errors.New("mount failed") }, "nothing lost"},
-		"file unread":     {func(e *evidence) { e.verify.Errors = []string{"EIO"} }, "nothing lost"},
-		"less verified":   {func(e *evidence) { e.verify.VerifiedBytes = 1 }, "nothing lost"},
-		"stuck":           {func(e *evidence) { e.recovered = false; e.loads[0].result.Stuck = []string{"v3-c1-osync"} }, "every worker went on"},
-		"did not move":    {func(e *evidence) { e.location = []string{"nfs1"} }, "service where it belongs"},
-		"runs twice":      {func(e *evidence) { e.location = []string{"nfs1", "nfs2"} }, "service where it belongs"},
-		"runs nowhere":    {func(e *evidence) { e.location = nil }, "service where it belongs"},
-		"unknown place":   {func(e *evidence) { e.locationErr = errors.New("no answer") }, "service where it belongs"},
-		"not fenced":      {func(e *evidence) { e.events[1].Kind = report.EventFenceFail }, "fenced before taken over"},
-		"wrong one fenced": {func(e *evidence) {
-			e.events[1].Text = strings.ReplaceAll(e.events[1].Text, "nfs1", "nfs11")
-		}, "fenced before taken over"},
-		"started too soon": {func(e *evidence) { e.events[2].NS = e.events[1].NS - 1 }, "fenced before taken over"},
-		"mounted twice": {func(e *evidence) {
-			e.looks["nfs1"] = append(e.looks["nfs1"], look{106e9 - 1, 106e9, true}, look{107e9, 107e9, true})
-		}, "never mounted twice"},
-		"blind":          {func(e *evidence) { delete(e.looks, "nfs1") }, "never mounted twice"},
-		"stale handles":  {func(e *evidence) { e.loads[0].result.Workers[0].Errors = 1 }, "no errors"},
-		"load died":      {func(e *evidence) { e.loadErr = []string{"c1: session lost"} }, "no errors"},
-		"lock lost":      {func(e *evidence) { e.loads[0].result.Violations = 1 }, "locks and reads right"},
-		"worker gave up": {func(e *evidence) { e.loads[0].result.Workers[1].Failed = "lock: ENOLCK" }, "no errors"},
-		"not healed":     {func(e *evidence) { e.healthErr = errors.New("nfs1 is offline") }, "health restored"},
-	} {
-		e := evidenceOf()
-		c.spoil(&e)
-		if got := failed(judge(e)); !slices.Equal(got, []string{c.want}) {
-			t.Errorf("%s: failed checks %q, want %q", name, got, c.want)
-		}
-	}
-	// Where nothing has to move, fencing is a fault.
-	e := evidenceOf()
-	e.expect = Expect{Where: Stays, Fencing: Nobody}
-	e.location = []string{"nfs1"}
-	if got := failed(judge(e)); !slices.Equal(got, []string{"nobody fenced"}) {
-		t.Errorf("needless fencing: %q", got)
+	// A service that goes on where it is has no first I/O again, and its own
+	// server's log counts.
+	e = evidenceOf()
+	stays(&e)
+	e.events = []report.Event{{NS: e.fault + 1e9, Host: "nfs1", Kind: report.EventMembership}, {NS: e.fault + 5e8, Host: "nfs2", Kind: report.EventDetected}}
+	if got, io := marks(e); cmp.Diff(report.Marks{Detected: f(1)}, got) != "" || io != nil {
+		t.Errorf("it stays: %+v %v", got, io)
 	}
 }
 

@@ -1,0 +1,135 @@
+package drill
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/mortarhpc/mortar/internal/prove/report"
+	"github.com/mortarhpc/mortar/internal/prove/workload"
+)
+
+// row is one line of judge's decision table: what is other than in a run of
+// server-crash that passes, and what one check then says.
+type row struct {
+	name  string
+	spoil func(e *evidence)
+	check string
+	ok    bool
+	say   string // in its detail
+}
+
+// stays makes the evidence that of a fault that must not move the service, with
+// nobody fenced.
+func stays(e *evidence) {
+	e.expect = Expect{Where: Stays, Fencing: Nobody}
+	e.location, e.moved = []string{"nfs1"}, false
+	e.events = nil
+}
+
+func fencedAt(node string, ns int64) report.Event {
+	return report.Event{NS: ns, Host: "nfs2", Source: "pacemaker", Kind: report.EventFenced, Text: "Peer " + node + " was terminated (reboot) by x on behalf of y: OK"}
+}
+
+func failsWith(e *evidence, worker int, errno string) {
+	l := &e.loads[0].result
+	l.Workers[worker].Errors++
+	l.Errors = append(l.Errors, workload.OpError{Worker: l.Workers[worker].Worker, Op: "write", Errno: errno, Error: "says " + errno})
+}
+
+var judgeTable = []row{
+	{"all read back", func(*evidence) {}, "nothing lost", true, "1.0 MiB of 1.0 MiB acknowledged were read back as written, 0 B lost"},
+	{"lost", func(e *evidence) { e.verify.LostBytes = 4096; e.verify.VerifiedBytes -= 4096 }, "nothing lost", false, "4.0 KiB lost"},
+	{"wrong, never acknowledged", func(e *evidence) { e.verify.BadBytes = 4096 }, "nothing lost", false, "4.0 KiB never acknowledged but wrong"},
+	{"less verified", func(e *evidence) { e.verify.VerifiedBytes = 1 }, "nothing lost", false, "1 B of 1.0 MiB"},
+	{"nothing written", func(e *evidence) { e.verify = report.Verify{} }, "nothing lost", false, "nothing was proven"},
+	{"not read back", func(e *evidence) { e.verifyErr = errors.New("mount failed") }, "nothing lost", false, "could not be read back: mount failed"},
+	{"a file not read", func(e *evidence) { e.verify.Errors = []string{"EIO", "ESTALE"} }, "nothing lost", false, "EIO; ESTALE"},
+
+	{"all went on", func(*evidence) {}, "every worker went on", true, "all 3 did, the last one 10.0 s after the fault"},
+	{"stuck", func(e *evidence) { e.recovered = false; e.loads[0].result.Stuck = []string{"v3-c1-osync"} }, "every worker went on", false, "c1 v3-c1-osync hangs"},
+	{"an open stall", func(e *evidence) { e.recovered = false; e.loads[0].result.Stalls[1].Open = true }, "every worker went on", false, "c1 v3-c1-lock had not gone on"},
+	{"nobody knows who", func(e *evidence) { e.recovered = false }, "every worker went on", false, "their state was not known"},
+
+	{"moved", func(*evidence) {}, "service where it belongs", true, "it runs on nfs2"},
+	{"must move, stayed", func(e *evidence) { e.location = []string{"nfs1"} }, "service where it belongs", false, `it runs on "nfs1", not on nfs2`},
+	{"must stay, stayed", stays, "service where it belongs", true, "it runs on nfs1"},
+	{"must stay, moved", func(e *evidence) { stays(e); e.location = []string{"nfs2"} }, "service where it belongs", false, `it runs on "nfs2", not on nfs1`},
+	{"may be anywhere", func(e *evidence) { e.expect.Where = Anywhere; e.location = []string{"nfs1"} }, "service where it belongs", true, "it runs on nfs1"},
+	{"may be anywhere, but not there", func(e *evidence) { e.expect.Where = Anywhere; e.location = []string{"c1"} }, "service where it belongs", false, "not on nfs1 or nfs2"},
+	{"runs twice", func(e *evidence) { e.location = []string{"nfs1", "nfs2"} }, "service where it belongs", false, `"nfs1, nfs2"`},
+	{"runs nowhere", func(e *evidence) { e.location = nil }, "service where it belongs", false, `it runs on ""`},
+	{"nobody can tell where", func(e *evidence) { e.locationErr = errors.New("no answer") }, "service where it belongs", false, "no answer"},
+
+	{"victim fenced first", func(*evidence) {}, "fenced before taken over", true, "confirmed 4.00 s after the fault"},
+	{"victim not fenced", func(e *evidence) { e.events[1].Kind = report.EventFenceFail }, "fenced before taken over", false, "no fencing of nfs1 was confirmed"},
+	{"one of a like name fenced", func(e *evidence) { e.events[1].Text = strings.ReplaceAll(e.events[1].Text, "nfs1", "nfs11") }, "fenced before taken over", false, "no fencing of nfs1"},
+	{"fenced before the fault", func(e *evidence) { e.events[1].NS = e.fault - 1 }, "fenced before taken over", false, "no fencing of nfs1"},
+	{"started too soon", func(e *evidence) { e.events[2].NS = e.events[1].NS - 1e9 }, "fenced before taken over", false, "the start on nfs2 began 1.00 s before"},
+	{"started too soon, only its end is known", func(e *evidence) {
+		e.events = slices.Delete(e.events, 2, 4)
+		e.events[2].NS = e.events[1].NS - 2e9
+	}, "fenced before taken over", false, "the start on nfs2 began 2.00 s before"},
+	{"another resource started too soon", func(e *evidence) { e.events[3].NS = e.events[1].NS - 1e9 }, "fenced before taken over", true, "confirmed 4.00 s"},
+	{"both fenced", func(e *evidence) { e.events = append(e.events, fencedAt("nfs2", e.fault+9e9)) }, "fenced before taken over", false, "nfs1 and nfs2 were fenced, not nfs1 alone"},
+	{"may be fenced, was", func(e *evidence) { e.expect.Fencing = Allow }, "fencing", true, "nfs1 was fenced, which this fault allows"},
+	{"may be fenced, was not", func(e *evidence) { e.expect.Fencing = Allow; e.events = nil }, "fencing", true, "none had to be"},
+	{"must not be fenced, was not", stays, "nobody fenced", true, "no server was fenced"},
+	{"must not be fenced, was", func(e *evidence) { stays(e); e.events = []report.Event{fencedAt("nfs2", e.fault+1)} }, "nobody fenced", false, "nfs2 was fenced, which this fault does not call for"},
+
+	{"held back", func(e *evidence) { e.confirmed = e.fault + 1e9 }, "held back until confirmed", true, "for 1.00 s"},
+	{"not held back", func(e *evidence) { e.confirmed = e.fault + 6e9 }, "held back until confirmed", false, "before anybody had confirmed that nfs1 is off"},
+
+	{"mounted once", func(*evidence) {}, "never mounted twice", true, "3 looks"},
+	{"mounted twice", func(e *evidence) {
+		e.looks["nfs1"] = append(e.looks["nfs1"], look{106e9 - 1, 106e9, true}, look{107e9, 107e9, true})
+	}, "never mounted twice", false, "nfs1"},
+	{"one was not looked at", func(e *evidence) { delete(e.looks, "nfs1") }, "never mounted twice", false, "the mounts of nfs1 could not be read"},
+
+	{"no call failed", func(*evidence) {}, "no errors", true, "no call of any client failed"},
+	{"load died", func(e *evidence) { e.loadErr = []string{"c1: session lost"} }, "no errors", false, "c1: session lost"},
+	{"a worker gave up", func(e *evidence) { e.loads[0].result.Workers[1].Failed = "lock: ENOLCK" }, "no errors", false, "v3-c1-lock on c1: lock: ENOLCK"},
+	{"a write failed", func(e *evidence) { failsWith(e, 0, "ESTALE") }, "no errors", false, "clients saw 1 failed calls, first: v3-c1-osync on c1, write: says ESTALE"},
+	{"a write failed as it must", func(e *evidence) { e.expect.Tolerate = []string{"ENOSPC"}; failsWith(e, 0, "ENOSPC") }, "no other errors", true, "1 calls failed with ENOSPC, as they must"},
+	{"one as it must, another not", func(e *evidence) {
+		e.expect.Tolerate = []string{"ENOSPC"}
+		failsWith(e, 0, "ENOSPC")
+		failsWith(e, 0, "EIO")
+	}, "no errors", false, "says EIO"},
+	{"a lock call failed", func(e *evidence) { failsWith(e, 1, "ENOLCK") }, "no errors", true, "1 lock calls did and were repeated"},
+
+	{"locks kept", func(*evidence) {}, "locks and reads right", true, "0 times"},
+	{"lock lost", func(e *evidence) {
+		failsWith(e, 1, "")
+		e.loads[0].result.Workers[1].Violations, e.loads[0].result.Violations = 1, 1
+	}, "locks and reads right", false, "first: v3-c1-lock on c1"},
+	{"no load", func(e *evidence) { e.loads = nil }, "locks and reads right", false, "0 times"},
+
+	{"healed", func(*evidence) {}, checkHealth, true, "both servers online"},
+	{"not healed", func(e *evidence) { e.healthErr = errors.New("nfs1 is offline") }, checkHealth, false, "nfs1 is offline"},
+
+	{"a sight was seen", func(e *evidence) { e.sights = []report.Check{{Name: "status says so", OK: true, Detail: "a line"}} }, "status says so", true, "a line"},
+	{"a sight was not seen", func(e *evidence) { e.sights = []report.Check{{Name: "status says so", Detail: "no line"}} }, "status says so", false, "no line"},
+}
+
+// Each row changes one check, and no other fails.
+func TestJudge(t *testing.T) {
+	for _, r := range judgeTable {
+		e := evidenceOf()
+		r.spoil(&e)
+		checks := judge(e)
+		i := slices.IndexFunc(checks, func(c report.Check) bool { return c.Name == r.check })
+		if i < 0 || checks[i].OK != r.ok || !strings.Contains(checks[i].Detail, r.say) {
+			t.Errorf("%s: want %q %v %q in %+v", r.name, r.check, r.ok, r.say, checks)
+			continue
+		}
+		var want []string
+		if !r.ok {
+			want = []string{r.check}
+		}
+		if got := failed(checks); !slices.Equal(got, want) {
+			t.Errorf("%s: failed checks %q, want %q", r.name, got, want)
+		}
+	}
+}
