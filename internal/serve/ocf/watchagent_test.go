@@ -47,6 +47,9 @@ func process(t *testing.T, p watchProcess, script string) (cmd *exec.Cmd, held *
 		t.Fatal(err)
 	}
 	_ = r.Close()
+	if err := held.Truncate(0); err != nil { // this process's ID may have more digits
+		t.Fatal(err)
+	}
 	if _, err := held.WriteAt([]byte(strconv.Itoa(cmd.Process.Pid)+"\n"), 0); err != nil {
 		t.Fatal(err)
 	}
