@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"github.com/mortarhpc/mortar/examples"
-	"github.com/mortarhpc/mortar/internal/brick/spec"
 )
 
 func benchCmd(t *testing.T, args ...string) (string, error) {
@@ -102,22 +101,5 @@ func TestPrintSuite(t *testing.T) {
 		if out, err := benchCmd(t, haSpec(t), "--suite", f, "--dry-run"); err != nil {
 			t.Errorf("%s: %v %s", n, err, out)
 		}
-	}
-}
-
-func TestWithProfile(t *testing.T) {
-	src, err := os.ReadFile(haSpec(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, p := range []spec.Profile{spec.Stock, spec.Tuned} {
-		src = withProfile(src, p)
-		s, err := spec.Parse("x", src)
-		if err != nil || s.Profile != p {
-			t.Errorf("%s: %v", p, err)
-		}
-	}
-	if n := strings.Count(string(src), "\nprofile:"); n != 1 {
-		t.Errorf("%d lines", n)
 	}
 }

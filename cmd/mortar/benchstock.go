@@ -39,7 +39,7 @@ func benchAgainstStock(ctx context.Context, out, errOut io.Writer, specFile stri
 		progress = errOut
 	}
 	start := time.Now()
-	runs, failed := builtTwice(ctx, progress, start, specFile, f.out, func(file, run string) []string {
+	runs, failed := againstStock(ctx, progress, specFile, f.out, func(file, run string) []string {
 		return append([]string{"bench", file, "--out", run}, f.forward()...)
 	})
 	if runs == nil {

@@ -95,10 +95,7 @@ func runDemo(ctx context.Context, w io.Writer, dir, drill, how string) error {
 			if ctx.Err() != nil {
 				// Interrupted: a demo leaves nothing behind.
 				fmt.Fprintf(w, "\n%s interrupted; taking the rack down\n", stamp(start))
-				down := exec.Command(self, "rack", "down", spec)
-				down.Stdout, down.Stderr = w, os.Stderr
-				down.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a second Ctrl-C must not stop the clean-up
-				if err := down.Run(); err != nil {
+				if err := runSelf(context.WithoutCancel(ctx), w, self, []string{"rack", "down", spec}); err != nil {
 					return fail(exitInterrupted, fmt.Errorf("mortar rack down: %w", err))
 				}
 				return fail(exitInterrupted, nil)
@@ -120,6 +117,8 @@ func runSelf(ctx context.Context, w io.Writer, self string, args []string) error
 	c.Stdout, c.Stderr = w, os.Stderr
 	c.Cancel = func() error { return c.Process.Signal(syscall.SIGTERM) }
 	c.WaitDelay = 60 * time.Second
+	// What ctx cannot end cleans up: a second Ctrl-C must not stop it.
+	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: ctx.Done() == nil}
 	return c.Run()
 }
 

@@ -19,12 +19,12 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/mortarhpc/mortar/internal/brick/design"
-	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/build/plan"
 	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/prove/drill"
 	"github.com/mortarhpc/mortar/internal/prove/inject"
 	"github.com/mortarhpc/mortar/internal/prove/report"
+	"github.com/mortarhpc/mortar/internal/prove/versus"
 	"github.com/mortarhpc/mortar/internal/rack"
 )
 
@@ -199,27 +199,15 @@ func drillAgainstStock(ctx context.Context, out, errOut io.Writer, specFile stri
 	if f.asJSON {
 		progress = errOut
 	}
-	dirs, failed := builtTwice(ctx, progress, time.Now(), specFile, f.out, func(file, run string) []string {
+	dirs, failed := againstStock(ctx, progress, specFile, f.out, func(file, run string) []string {
 		return append([]string{"drill", file, "--all", "--out", run}, f.forward()...)
 	})
 	if dirs == nil {
 		return failed
 	}
-	var runs []*report.Run
-	for _, p := range []spec.Profile{spec.Stock, spec.Tuned} {
-		entries, _, err := report.LoadEntries(dirs[p])
-		if err != nil {
-			return fail(exitFailed, err)
-		}
-		for _, e := range entries {
-			for _, d := range e.Dirs {
-				r, err := report.Load(filepath.Join(dirs[p], d))
-				if err != nil {
-					return fail(exitFailed, err)
-				}
-				runs = append(runs, r)
-			}
-		}
+	runs, err := versus.DrillRuns(dirs)
+	if err != nil {
+		return fail(exitFailed, err)
 	}
 	gains := report.Gains(runs)
 	if len(gains) == 0 {

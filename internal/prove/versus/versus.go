@@ -1,0 +1,134 @@
+// Package versus builds a brick twice on virtual racks, one after the other: with
+// the values of the distribution, and with Mortar's. It has both measured and
+// finds the runs. It builds and measures nothing itself: it runs Mortar's own
+// commands, those that a user could type.
+package versus
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/brick/spec"
+	"github.com/mortarhpc/mortar/internal/prove/report"
+)
+
+// profiles in the order in which they are built. A brick of one cannot be turned
+// into one of the other.
+var profiles = []spec.Profile{spec.Stock, spec.Tuned}
+
+// Comparison is of one brick.
+type Comparison struct {
+	Spec string // its file
+	Dir  string // where both bricks and their runs go
+	// Measure gives the command that measures the brick of a file, and leaves its
+	// run in a directory.
+	Measure func(file, run string) []string
+	// Mortar runs one of Mortar's commands. If ctx can never end, nothing may
+	// stop the command: it cleans up.
+	Mortar func(ctx context.Context, args ...string) error
+}
+
+// Run does all of it and gives the directory of each profile's run. With both,
+// the error is that of a measurement that ended badly and left a result, as a
+// drill that fails does. Any other error is Mortar's, or says why nothing was
+// built.
+func (c *Comparison) Run(ctx context.Context) (map[spec.Profile]string, error) {
+	start := time.Now()
+	files, err := c.files()
+	if err != nil {
+		return nil, err
+	}
+	runs := map[spec.Profile]string{}
+	var failed error
+	for _, p := range profiles {
+		runs[p] = filepath.Join(c.Dir, string(p), "run")
+		err := c.one(ctx, files[p], runs[p])
+		// A run that was there before is not this one's.
+		if fi, serr := os.Stat(filepath.Join(runs[p], report.SummaryFile)); err != nil && (ctx.Err() != nil || serr != nil || fi.ModTime().Before(start)) {
+			return nil, err
+		}
+		failed = errors.Join(failed, err)
+	}
+	return runs, failed
+}
+
+// files writes a spec for each profile. Both must be buildable before the first
+// is built.
+func (c *Comparison) files() (map[spec.Profile]string, error) {
+	src, err := os.ReadFile(c.Spec)
+	if err != nil {
+		return nil, err
+	}
+	files := map[spec.Profile]string{}
+	for _, p := range profiles {
+		files[p] = filepath.Join(c.Dir, string(p), "brick.yaml")
+		if err := os.MkdirAll(filepath.Dir(files[p]), 0o755); err != nil {
+			return nil, err
+		}
+		if err := os.WriteFile(files[p], withProfile(src, p), 0o644); err != nil {
+			return nil, err
+		}
+		s, err := spec.Load(files[p])
+		if err != nil {
+			return nil, err
+		}
+		if _, err := design.New(s); err != nil {
+			return nil, err
+		}
+	}
+	return files, nil
+}
+
+// one brings a rack up, builds the brick, measures it and takes the rack down
+// again, whatever happens.
+func (c *Comparison) one(ctx context.Context, file, run string) (err error) {
+	defer func() {
+		if derr := c.Mortar(context.WithoutCancel(ctx), "rack", "down", file); derr != nil && err == nil {
+			err = derr
+		}
+	}()
+	for _, args := range [][]string{{"rack", "up", file}, {"apply", file, "--yes", "--skip-fence-test"}, c.Measure(file, run)} {
+		if err := c.Mortar(ctx, args...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+var profileRE = regexp.MustCompile(`(?m)^profile:.*$`)
+
+// withProfile is a spec's text with another profile.
+func withProfile(src []byte, p spec.Profile) []byte {
+	line := "profile: " + string(p)
+	if profileRE.Match(src) {
+		return profileRE.ReplaceAll(src, []byte(line))
+	}
+	return append([]byte(strings.TrimRight(string(src), "\n")+"\n"), line+"\n"...)
+}
+
+// DrillRuns loads the runs of all drills in the directories that Run gave.
+func DrillRuns(dirs map[spec.Profile]string) ([]*report.Run, error) {
+	var runs []*report.Run
+	for _, p := range profiles {
+		entries, _, err := report.LoadEntries(dirs[p])
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range entries {
+			for _, d := range e.Dirs {
+				r, err := report.Load(filepath.Join(dirs[p], d))
+				if err != nil {
+					return nil, err
+				}
+				runs = append(runs, r)
+			}
+		}
+	}
+	return runs, nil
+}
