@@ -179,7 +179,7 @@ func (c Cmd) ended(ctx context.Context, cmd *exec.Cmd) error {
 }
 
 // Lines gives each line that the command prints as it comes, until it ends or
-// ctx does. A line longer than 64 KiB comes in parts.
+// ctx does; Timeout does not count. A line longer than 64 KiB comes in parts.
 func (c Cmd) Lines(ctx context.Context, line func(string)) (Output, error) {
 	out := Output{Code: -1}
 	cmd, err := c.prepare(ctx)
