@@ -439,3 +439,75 @@ func TestEventWakes(t *testing.T) {
 	cancel()
 	<-ended
 }
+
+// blind is a host on which a device cannot be read.
+type blind struct {
+	kernel
+	dev string
+}
+
+func (b blind) ReadBlocks(dev string, off int64, n int) ([]byte, error) {
+	if dev == b.dev {
+		return nil, errors.New("input/output error")
+	}
+	return b.kernel.ReadBlocks(dev, off, n)
+}
+
+// TestMonitorOfAnOwnerThatIsNobody: a service that runs and does not own its
+// volume has failed; that another server owns it is tested elsewhere.
+func TestMonitorOfAnOwnerThatIsNobody(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		spoil func(sh *shared, s *service)
+		says  string
+	}{
+		{"well", func(*shared, *service) {}, ""},
+		{"given back while it runs", func(sh *shared, _ *service) { sh.owner = "at-rest" }, `volume group vg-a was taken by "at-rest" while it is active here`},
+		{"under construction while it runs", func(sh *shared, _ *service) { sh.owner = BuildingID("at-rest") }, "was taken by"},
+		{"the owner cannot be read", func(sh *shared, s *service) { s.k = blind{s.k, "/dev/" + sh.hosts["nfs1"].md[arrayUUID]} }, "input/output error"},
+		{"a cache of another volume", func(_ *shared, s *service) { s.cfg.Cache, s.cache = "/nowhere/cache.json", nil }, "/nowhere/cache.json"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			sh := newShared(t)
+			h := sh.hosts["nfs1"]
+			s := h.service(testConfig())
+			if err := s.start(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			c.spoil(sh, s)
+			st, err := s.monitor(t.Context())
+			if c.says == "" {
+				if st != running || err != nil {
+					t.Errorf("%v %v", st, err)
+				}
+				return
+			}
+			if st != broken || err == nil || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("%v %v", st, err)
+			}
+			if slices.ContainsFunc(h.changes, func(x string) bool { return strings.Contains(x, "sysrq") }) {
+				t.Error("the server is reset for an owner that is no server")
+			}
+		})
+	}
+}
+
+// What an agent that was killed holds back is let go by the next action; if
+// that fails, by the one after it.
+func TestHeldIsTriedAgain(t *testing.T) {
+	h := newShared(t).hosts["nfs1"]
+	s := h.service(testConfig())
+	f := &failing{kernel: h, bad: func(a []string) bool { return slices.Contains(a, "--start-exec-queue") }}
+	s.k = f
+	s.holdUdev(t.Context())
+	for i, bad := range []bool{true, true, false, false} {
+		if !bad {
+			f.bad = func([]string) bool { return false }
+		}
+		s.release()
+		_, err := h.ReadFile(s.held())
+		if (err == nil) != bad || f.count("udevadm control --start-exec-queue") != min(i+1, 3) {
+			t.Errorf("round %d: marked %v, %q", i, err == nil, f.ran)
+		}
+	}
+}
