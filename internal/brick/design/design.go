@@ -74,7 +74,11 @@ func derive(s *spec.Spec) (*Design, error) {
 		d.pair()
 	}
 	d.cache()
-	d.Mounts = clientMounts(s, d.Services())
+	if d.Lustre != nil {
+		d.Mounts = d.Lustre.mounts(s.Clients)
+	} else {
+		d.Mounts = clientMounts(s, d.Services())
+	}
 	if d.Lustre != nil {
 		d.Settings = lustreSettings(d)
 	} else {

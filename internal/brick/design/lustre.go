@@ -8,6 +8,15 @@ import (
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 )
 
+// mounts of the file system by clients.
+func (l *Lustre) mounts(clients []spec.Client) []ClientMount {
+	var out []ClientMount
+	for _, c := range clients {
+		out = append(out, ClientMount{Client: c.Name, Service: l.FSName, Source: l.Source, Path: l.Mount, Version: "lustre", Options: l.MountOpts})
+	}
+	return out
+}
+
 // block is that of ldiskfs.
 const block = 4 * spec.KiB
 

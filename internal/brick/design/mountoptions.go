@@ -60,11 +60,7 @@ func (d *Design) MountLines(client string) ([]MountLine, error) {
 		return nil, fmt.Errorf("%s: no client %s; choose one of %s", d.Spec.File, client, strings.Join(names, ", "))
 	}
 	mounts := d.Mounts
-	if l := d.Lustre; l != nil {
-		for _, n := range append(names, "")[:max(len(names), 1)] {
-			mounts = append(mounts, ClientMount{Client: n, Service: l.FSName, Source: l.Source, Path: l.Mount, Version: "lustre", Options: l.MountOpts})
-		}
-	} else if len(names) == 0 {
+	if len(names) == 0 {
 		// What a client that says nothing about its mounts would get.
 		s := *d.Spec
 		s.Clients = []spec.Client{{}}

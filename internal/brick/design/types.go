@@ -291,10 +291,10 @@ type FenceDevice struct {
 // ClientMount is one mount on one client.
 type ClientMount struct {
 	Client  string   `json:"client"`
-	Service string   `json:"service"`
-	Source  string   `json:"source"` // 10.0.0.1:/srv/x
+	Service string   `json:"service"` // of Lustre the file system
+	Source  string   `json:"source"`  // 10.0.0.1:/srv/x
 	Path    string   `json:"path"`
-	Version string   `json:"version"`
+	Version string   `json:"version"` // of NFS, or lustre
 	Options []string `json:"options"`
 }
 

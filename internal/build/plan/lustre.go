@@ -122,16 +122,16 @@ func (b lustreKind) served() {
 			}
 		}
 	}
-	for i, c := range b.clientNames() {
-		b.add(StageClients, c, "mount "+l.Mount, &resource.MountPoint{
-			Source: l.Source, Path: l.Mount, Type: "lustre", Fstab: true,
+	for i, m := range b.d.Mounts {
+		b.add(StageClients, m.Client, "mount "+m.Path, &resource.MountPoint{
+			Source: m.Source, Path: m.Path, Type: "lustre", Fstab: true,
 			// No nofail: mount(8) hands it on, and Lustre does not mount with an
 			// option it does not know; with _netdev a boot goes on without the file
 			// system.
-			Options: append(slices.Clone(l.MountOpts), "_netdev"),
+			Options: append(slices.Clone(m.Options), "_netdev"),
 		})
 		if i == 0 {
-			b.add(StageClients, c, "default striping", &resource.LustreStriping{Path: l.Mount, Count: l.StripeCount, Size: int64(l.StripeSize)})
+			b.add(StageClients, m.Client, "default striping", &resource.LustreStriping{Path: m.Path, Count: l.StripeCount, Size: int64(l.StripeSize)})
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/host/agent"
 	"github.com/mortarhpc/mortar/internal/host/resource"
+	"github.com/mortarhpc/mortar/internal/prove/kind"
 	"github.com/mortarhpc/mortar/internal/prove/testbed"
 )
 
@@ -202,16 +203,19 @@ func (r *runner) enable(ctx context.Context, id string) (string, error) {
 func (r *runner) restartSingle(ctx context.Context) error {
 	return host.Each(ctx, r.active(), func(ctx context.Context, server string) error {
 		r.say(Progress{State: "emptying caches: the NFS server restarts"})
-		err := r.do(ctx, server, "stop the NFS server", "systemctl", "stop", "nfs-server.service")
-		for _, v := range r.env.Design.Services() {
-			if err != nil {
+		stop, again := kind.Of(r.env.Design).Restart(r.env.Design.Services())
+		var errs []error
+		for _, a := range stop {
+			if _, err := r.host(server).Run(ctx, a); err != nil {
+				errs = append(errs, err)
 				break
 			}
-			if err = r.do(ctx, server, "unmount "+v.MountPoint, "umount", v.MountPoint); err == nil {
-				err = r.do(ctx, server, "mount "+v.MountPoint, "mount", v.MountPoint)
-			}
 		}
-		return errors.Join(err, r.do(ctx, server, "start the NFS server", "systemctl", "start", "nfs-server.service"))
+		for _, a := range again {
+			_, err := r.host(server).Run(ctx, a)
+			errs = append(errs, err)
+		}
+		return errors.Join(errs...)
 	})
 }
 
@@ -241,12 +245,12 @@ func (r *runner) findActive(ctx context.Context) error {
 	serves := map[string]string{}
 	for _, v := range r.env.Design.Services() {
 		for _, s := range r.servers {
-			if _, ok := linux.MountAt(mounted[s], v.MountPoint); ok {
+			if _, ok := linux.MountAt(mounted[s], v.MountPoints()[0]); ok {
 				serves[v.Name] = s
 			}
 		}
 		if serves[v.Name] == "" {
-			problems = append(problems, fmt.Sprintf("service %s runs on no server (%s is mounted nowhere)", v.Name, v.MountPoint))
+			problems = append(problems, fmt.Sprintf("service %s runs on no server (%s is mounted nowhere)", v.Name, v.MountPoints()[0]))
 		}
 	}
 	if len(problems) > 0 {

@@ -49,7 +49,7 @@ var cacheDrills = []Drill{
 			if s.Service.Storage.Cache.Mode != cache.WriteBack {
 				return nil, errors.New("the cache is write-through: nothing in it is dirty")
 			}
-			f := Fault{Kind: CacheFill, On: s.Active, Args: []string{s.Service.Name, s.Service.MountPoint}}
+			f := Fault{Kind: CacheFill, On: s.Active, Args: []string{s.Service.Name, s.Service.MountPoints()[0]}}
 			return []Step{
 				{Fault: f, Wait: linkHold, Look: true, Until: dirtyAt(s, "the mirror is full", func(percent int64) bool { return percent >= 60 })},
 				{Fault: f, Mend: true, Wait: 5 * time.Second, Until: dirtyAt(s, "dirty data shrinks", func(percent int64) bool { return percent < 60 })},

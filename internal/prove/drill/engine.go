@@ -19,6 +19,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/host/agent"
 	"github.com/mortarhpc/mortar/internal/host/resource"
+	"github.com/mortarhpc/mortar/internal/prove/kind"
 	"github.com/mortarhpc/mortar/internal/prove/report"
 	"github.com/mortarhpc/mortar/internal/prove/stream"
 	"github.com/mortarhpc/mortar/internal/prove/testbed"
@@ -212,9 +213,9 @@ func (e *engine) run(ctx context.Context) (_ *report.Run, err error) {
 	}
 	var looks map[string]map[string][]look
 	ev.events, looks = e.watch.snapshot()
-	ev.looks = looks[e.service.MountPoint]
+	ev.looks = looks[e.service.MountPoints()[0]]
 	for _, o := range e.others {
-		o.looks = looks[o.service.MountPoint]
+		o.looks = looks[o.service.MountPoints()[0]]
 		for _, l := range of(results, o.service.Name) {
 			o.stall = max(o.stall, longestStall(l, e.watch.fault, true))
 		}
@@ -335,14 +336,14 @@ func (e *engine) preflight(ctx context.Context) error {
 			}
 		}
 	}
-	mounted := map[string]string{e.service.MountPoint: e.active}
+	mounted := map[string]string{e.service.MountPoints()[0]: e.active}
 	for _, o := range e.others {
 		if r, err := c.service(o.service.Name); err != nil {
 			problems = append(problems, err.Error())
 		} else if len(r.Nodes) == 1 {
 			o.on = r.Node()
 		}
-		mounted[o.service.MountPoint] = o.on
+		mounted[o.service.MountPoints()[0]] = o.on
 	}
 	for at, server := range mounted {
 		if server == "" {
@@ -905,7 +906,7 @@ func (e *engine) verify(ctx context.Context, results []loaded) (report.Verify, m
 			if err := e.do(ctx, client, resource.Action{Title: "mount point for verification", Cmd: []string{"mkdir", "-p", at}}); err != nil {
 				return stream.Report{}, err
 			}
-			if err := e.do(ctx, client, resource.Action{Title: "mount for verification", Cmd: []string{"mount", "-t", "nfs", "-o", verifyOptions(via), via.Source, at}}); err != nil {
+			if err := e.do(ctx, client, resource.Action{Title: "mount for verification", Cmd: kind.For(via).ReadBack(via, at)}); err != nil {
 				return stream.Report{}, err
 			}
 			dirs[path.Join(m.Path, loadDir)] = path.Join(at, loadDir)
@@ -926,29 +927,6 @@ func (e *engine) verify(ctx context.Context, results []loaded) (report.Verify, m
 	v := verifyReport(reports)
 	v.Method = "After the brick was whole again, each client mounted the export anew (a mount of its own cache, the other protocol version where it has both) and read with O_DIRECT every block it has in its ledger, from the surviving server."
 	return v, reports, failed.Join()
-}
-
-// verifyOptions are a mount's own, with a cache of its own.
-func verifyOptions(m design.ClientMount) string {
-	opts := []string{}
-	vers := false
-	for _, o := range m.Options {
-		if strings.HasPrefix(o, "vers=") || strings.HasPrefix(o, "nfsvers=") {
-			vers = true
-		}
-		switch o {
-		case "_netdev", "auto", "noauto", "defaults", "sharecache", "bg":
-			continue
-		}
-		if strings.HasPrefix(o, "x-systemd.") {
-			continue
-		}
-		opts = append(opts, o)
-	}
-	if !vers {
-		opts = append(opts, "vers="+m.Version)
-	}
-	return strings.Join(append(opts, "nosharecache"), ",")
 }
 
 // clean removes the load's files, but keeps them and the ledgers where

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/prove/kind"
 	"github.com/mortarhpc/mortar/internal/prove/report"
 	"github.com/mortarhpc/mortar/internal/prove/stream"
 	"github.com/mortarhpc/mortar/internal/prove/workload"
@@ -43,7 +44,7 @@ func jobs(d *design.Design, service, runID string, rate float64) ([]clientJob, e
 			}})
 		}
 		j := &out[i]
-		base := "v" + m.Version
+		base := kind.For(m).Label(m)
 		if len(d.Services()) > 1 {
 			base = m.Service + "-" + base
 		}
@@ -260,14 +261,15 @@ func servedAfter(ls []loaded, afterNS int64, moves bool) served {
 			if w.Kind != "lock-probe" {
 				continue
 			}
-			v3 := strings.HasPrefix(l.mounts[w.Worker].Version, "3")
+			m := l.mounts[w.Worker]
+			asks := kind.For(m).AsksForLocks(m)
 			for _, c := range w.Completions {
 				issued, at := c.IssuedNs-l.offset, c.DoneNs-l.offset
 				if c.Op != "lock" || at < afterNS {
 					continue
 				}
 				waited := at-issued >= stallNS
-				if !moves || waited || v3 && first != 0 && issued >= first {
+				if !moves || waited || asks && first != 0 && issued >= first {
 					earlier(&r.firstLock, at)
 				}
 			}

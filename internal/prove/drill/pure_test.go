@@ -1,6 +1,7 @@
 package drill
 
 import (
+	"cmp"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -421,17 +422,6 @@ func TestTimelineOnOneClock(t *testing.T) {
 	}
 	if x := tl.Workers[0]; x.Version != "3" || x.Mode != "osync" || x.Pattern != "random" {
 		t.Errorf("%+v", x)
-	}
-}
-
-func TestVerifyOptions(t *testing.T) {
-	for in, want := range map[string]string{
-		"hard,vers=4.1,_netdev,x-systemd.automount,timeo=600": "hard,vers=4.1,timeo=600,nosharecache",
-		"hard": "hard,vers=3,nosharecache",
-	} {
-		if got := verifyOptions(design.ClientMount{Version: "3", Options: strings.Split(in, ",")}); got != want {
-			t.Errorf("%s: %s", in, got)
-		}
 	}
 }
 

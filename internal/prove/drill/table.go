@@ -348,7 +348,7 @@ func flap(network string) func(Scene) ([]Step, error) {
 const fullHold = 25 * time.Second
 
 func fullFS(s Scene) ([]Step, error) {
-	f := Fault{Kind: FillFS, On: s.Active, Args: []string{s.Service.MountPoint}}
+	f := Fault{Kind: FillFS, On: s.Active, Args: []string{s.Service.MountPoints()[0]}}
 	return []Step{
 		{Fault: f, Wait: fullHold, Look: true, Until: &Sight{What: "clients are told", Limit: 30 * time.Second, Look: func(ctx context.Context, v *View) (bool, string) {
 			said, room := v.probeSpace(ctx)

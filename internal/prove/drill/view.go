@@ -15,6 +15,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/host/agent"
 	"github.com/mortarhpc/mortar/internal/host/resource"
+	"github.com/mortarhpc/mortar/internal/prove/kind"
 	"github.com/mortarhpc/mortar/internal/prove/report"
 	"github.com/mortarhpc/mortar/internal/run/observe"
 )
@@ -60,7 +61,7 @@ func (v *View) mounted(ctx context.Context, server string) bool {
 	if err != nil {
 		return false
 	}
-	_, ok := linux.MountAt(linux.ParseMounts(s), v.Service.MountPoint)
+	_, ok := linux.MountAt(linux.ParseMounts(s), v.Service.MountPoints()[0])
 	return ok
 }
 
@@ -104,8 +105,8 @@ func (v *View) probeSpace(ctx context.Context) (said []string, room int) {
 		if m.Service != v.Service.Name {
 			continue
 		}
-		file := path.Join(m.Path, loadDir, "space-"+m.Client+"-v"+m.Version)
-		who := m.Client + " NFSv" + m.Version
+		file := path.Join(m.Path, loadDir, "space-"+m.Client+"-"+kind.For(m).Label(m))
+		who := m.Client + " " + kind.For(m).Name(m)
 		err := v.e.do(ctx, m.Client, resource.Action{Title: "write a new file", Seconds: 20,
 			Cmd: []string{"dd", "if=/dev/zero", "of=" + file, "bs=64k", "count=16", "conv=fsync", "status=none"}})
 		switch {

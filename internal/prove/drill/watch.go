@@ -132,9 +132,9 @@ const dialTime = 12 * time.Second
 // that comes back is watched again, and nothing that it logged since its boot
 // is missed.
 func (e *engine) follow(ctx context.Context, name string) {
-	volumes := []string{e.service.MountPoint}
+	volumes := []string{e.service.MountPoints()[0]}
 	for _, o := range e.others {
-		volumes = append(volumes, o.service.MountPoint)
+		volumes = append(volumes, o.service.MountPoints()[0])
 	}
 	for again := false; ; again = true {
 		e.watch.server(ctx, e.hosts.Session(name), name, e.service.Name, volumes, e.hosts.Clock(name).Offset, again)

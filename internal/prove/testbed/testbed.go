@@ -15,6 +15,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/host"
+	"github.com/mortarhpc/mortar/internal/prove/kind"
 	"github.com/mortarhpc/mortar/internal/prove/report"
 )
 
@@ -89,7 +90,7 @@ func Describe(d *design.Design) report.Config {
 		row(fmt.Sprintf("fencing %s, level %d", f.Node, f.Level), "%s", strings.Join(ids, " and "))
 	}
 	for _, m := range d.Mounts {
-		c.Mounts = append(c.Mounts, report.Row{Name: m.Client + " " + m.Path, Value: fmt.Sprintf("%s, NFSv%s, %s", m.Source, m.Version, strings.Join(m.Options, ","))})
+		c.Mounts = append(c.Mounts, report.Row{Name: m.Client + " " + m.Path, Value: fmt.Sprintf("%s, %s, %s", m.Source, kind.For(m).Name(m), strings.Join(m.Options, ","))})
 	}
 	for _, s := range d.Settings {
 		c.Settings = append(c.Settings, report.Setting{Role: s.Role, Kind: s.Kind, Name: s.Name, Value: s.Value, Reason: s.Reason, Source: s.Source})

@@ -62,22 +62,22 @@ func (v lustreKind) parts() []*Part {
 // clients: is the file system mounted on each.
 func (v lustreKind) clients() *Part {
 	p := &Part{Name: "client"}
-	good, l := 0, v.d.Lustre
-	for _, cl := range v.d.Spec.Clients {
-		a, asked := v.facts.Hosts[cl.Name]
+	good := 0
+	for _, want := range v.d.Mounts {
+		a, asked := v.facts.Hosts[want.Client]
 		switch {
 		case !asked:
 			continue
 		case a.Host == nil:
-			p.add(Unknown, cl.Name, "%s does not answer", cl.Name)
+			p.add(Unknown, want.Client, "%s does not answer", want.Client)
 			continue
 		}
-		if m, ok := linux.MountAt(linux.ParseMounts(a.Host.Files["/proc/self/mounts"]), l.Mount); !ok || m.Type != "lustre" {
-			p.add(Fault, cl.Name, "%s is not mounted on %s", l.Mount, cl.Name).Mend = "`mortar apply`, or `mortar mount-options` for the line in fstab"
+		if m, ok := linux.MountAt(linux.ParseMounts(a.Host.Files["/proc/self/mounts"]), want.Path); !ok || m.Type != "lustre" {
+			p.add(Fault, want.Client, "%s is not mounted on %s", want.Path, want.Client).Mend = "`mortar apply`, or `mortar mount-options` for the line in fstab"
 			continue
 		}
 		good++
-		p.add(OK, cl.Name, "%s mounted", l.Mount)
+		p.add(OK, want.Client, "%s mounted", want.Path)
 	}
 	p.Text = fmt.Sprintf("%d of %d mounted", good, len(p.Parts))
 	return p

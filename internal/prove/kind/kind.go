@@ -1,0 +1,104 @@
+// Package kind has what drills and benchmarks must know of a kind of service:
+// how its clients mount it, read it back with a cache of their own, and how its
+// servers are emptied of what they remember. It loads nothing, judges nothing and
+// reaches no host.
+package kind
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/host/resource"
+)
+
+// Kind is a kind of service as its clients have it.
+type Kind interface {
+	// Label names how a mount reaches the service, in a word: v4.1, lustre. Name
+	// does so for people.
+	Label(m design.ClientMount) string
+	Name(m design.ClientMount) string
+	// ReadBack is the command that mounts the same files at another directory,
+	// with a cache of its own.
+	ReadBack(m design.ClientMount, at string) []string
+	// AsksForLocks: the client asks the server for every lock. It holds no
+	// delegation, under which it would lock by itself.
+	AsksForLocks(m design.ClientMount) bool
+	// Restart stops a single server's services and starts them again, with empty
+	// caches. What is in again runs whatever fails before.
+	Restart(services []*design.Service) (stop, again []resource.Action)
+}
+
+// Of is the kind of a brick's services: they are all of one kind.
+func Of(d *design.Design) Kind {
+	if d.Services()[0].NFS != nil {
+		return nfs{}
+	}
+	return lustre{}
+}
+
+// For is the kind of service that a client mounts.
+func For(m design.ClientMount) Kind {
+	if m.Version == "lustre" {
+		return lustre{}
+	}
+	return nfs{}
+}
+
+// nfs are exports by kernel nfsd.
+type nfs struct{}
+
+func (nfs) Label(m design.ClientMount) string { return "v" + m.Version }
+func (nfs) Name(m design.ClientMount) string  { return "NFSv" + m.Version }
+
+func (nfs) ReadBack(m design.ClientMount, at string) []string {
+	opts := own(m.Options, "sharecache")
+	if !slices.ContainsFunc(opts, func(o string) bool { return strings.HasPrefix(o, "vers=") || strings.HasPrefix(o, "nfsvers=") }) {
+		opts = append(opts, "vers="+m.Version)
+	}
+	return []string{"mount", "-t", "nfs", "-o", strings.Join(append(opts, "nosharecache"), ","), m.Source, at}
+}
+
+// AsksForLocks: NFSv3 knows no delegations.
+func (nfs) AsksForLocks(m design.ClientMount) bool { return strings.HasPrefix(m.Version, "3") }
+
+func (nfs) Restart(services []*design.Service) (stop, again []resource.Action) {
+	stop = append(stop, command("stop the NFS server", "systemctl", "stop", "nfs-server.service"))
+	for _, s := range services {
+		stop = append(stop, command("unmount "+s.MountPoint, "umount", s.MountPoint), command("mount "+s.MountPoint, "mount", s.MountPoint))
+	}
+	return stop, []resource.Action{command("start the NFS server", "systemctl", "start", "nfs-server.service")}
+}
+
+// lustre are targets of a Lustre file system. A brick of it always has pairs, so
+// no single server is restarted.
+type lustre struct{}
+
+func (lustre) Label(design.ClientMount) string { return "lustre" }
+func (lustre) Name(design.ClientMount) string  { return "Lustre" }
+
+// ReadBack: each mount of Lustre has a client, and a cache, of its own.
+func (lustre) ReadBack(m design.ClientMount, at string) []string {
+	return []string{"mount", "-t", "lustre", "-o", strings.Join(own(m.Options), ","), m.Source, at}
+}
+
+// AsksForLocks: with -o flock the MDS gives them.
+func (lustre) AsksForLocks(design.ClientMount) bool { return true }
+
+func (lustre) Restart([]*design.Service) (stop, again []resource.Action) { return nil, nil }
+
+// own are the options that a mount by hand takes: those of fstab are left out,
+// and those of without.
+func own(options []string, without ...string) []string {
+	out := []string{}
+	for _, o := range options {
+		if !slices.Contains([]string{"_netdev", "auto", "noauto", "defaults", "bg"}, o) && !slices.Contains(without, o) && !strings.HasPrefix(o, "x-systemd.") {
+			out = append(out, o)
+		}
+	}
+	return out
+}
+
+func command(title string, argv ...string) resource.Action {
+	return resource.Action{Title: title, Cmd: argv, Seconds: 300}
+}

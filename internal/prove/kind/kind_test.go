@@ -1,0 +1,78 @@
+package kind
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/brick/spec"
+)
+
+// Both kinds pass the same cases: a mount has a name, and is read back at
+// another place with a cache of its own.
+func TestKinds(t *testing.T) {
+	for example, want := range map[string]struct{ label, name, readBack string }{
+		"nfs-ha":       {"v4.1", "NFSv4.1", "mount -t nfs -o vers=4.1,proto=tcp,hard,timeo=150,retrans=2,rsize=1048576,wsize=1048576,nosharecache 10.77.1.100:/srv/home/data /run/x"},
+		"lustre-small": {"lustre", "Lustre", "mount -t lustre -o flock,noatime 10.20.0.11@tcp:10.20.0.12@tcp:/small /run/x"},
+	} {
+		s, err := spec.Load("../../../examples/" + example + ".yaml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		d, err := design.Derive(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		k, m := Of(d), d.Mounts[0]
+		if k != For(m) {
+			t.Errorf("%s: the mount is of another kind than the services", example)
+		}
+		m.Options = append(m.Options, "_netdev", "x-systemd.automount")
+		if got := k.Label(m); got != want.label {
+			t.Errorf("%s: %s", example, got)
+		}
+		if got := k.Name(m); got != want.name {
+			t.Errorf("%s: %s", example, got)
+		}
+		if got := strings.Join(k.ReadBack(m, "/run/x"), " "); got != want.readBack {
+			t.Errorf("%s: %s", example, got)
+		}
+		for _, s := range d.Services() {
+			if len(s.MountPoints()) == 0 {
+				t.Errorf("%s: service %s is mounted nowhere", example, s.Name)
+			}
+		}
+	}
+}
+
+func TestReadBackOfNFS(t *testing.T) {
+	for in, want := range map[string]string{
+		"hard,vers=4.1,_netdev,x-systemd.automount,timeo=600": "hard,vers=4.1,timeo=600,nosharecache",
+		"hard,sharecache": "hard,vers=3,nosharecache",
+	} {
+		if got := (nfs{}).ReadBack(design.ClientMount{Version: "3", Options: strings.Split(in, ",")}, "/x")[4]; got != want {
+			t.Errorf("%s: %s", in, got)
+		}
+	}
+}
+
+func TestLocksOfNFS(t *testing.T) {
+	for version, want := range map[string]bool{"3": true, "4.1": false, "4.2": false} {
+		if got := (nfs{}).AsksForLocks(design.ClientMount{Version: version}); got != want {
+			t.Errorf("NFSv%s: %v", version, got)
+		}
+	}
+}
+
+// A restart ends with the server running, and nothing of it is in the part that
+// a failure cuts short.
+func TestRestart(t *testing.T) {
+	stop, again := nfs{}.Restart([]*design.Service{{NFS: &design.NFS{MountPoint: "/srv/home"}}})
+	var text []string
+	for _, a := range append(stop, again...) {
+		text = append(text, strings.Join(a.Cmd, " "))
+	}
+	if got, want := strings.Join(text, "; "), "systemctl stop nfs-server.service; umount /srv/home; mount /srv/home; systemctl start nfs-server.service"; got != want || len(again) != 1 {
+		t.Errorf("%s", got)
+	}
+}
