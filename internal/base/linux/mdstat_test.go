@@ -63,3 +63,19 @@ func TestProperties(t *testing.T) {
 		t.Error(d)
 	}
 }
+
+func TestLinks(t *testing.T) {
+	links, err := ParseLinks(`[{"ifname":"lo","addr_info":[{"local":"127.0.0.1"}]},{"ifname":"eth1","mtu":9000,"addr_info":[{"local":"10.0.2.1"},{"local":"fe80::1"}]}]`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if l, ok := LinkWith(links, "10.0.2.1"); !ok || l.Name != "eth1" || l.MTU != 9000 {
+		t.Errorf("%+v %v", l, ok)
+	}
+	if l, ok := LinkWith(links, "10.0.2.2"); ok {
+		t.Errorf("%+v has an address of nobody", l)
+	}
+	if _, err := ParseLinks("ip: no"); err == nil {
+		t.Error("what is no JSON gives links")
+	}
+}

@@ -2,7 +2,6 @@ package resource
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -77,27 +76,18 @@ func (h *Host) checkMTUs(ctx context.Context, sys Sys) error {
 	if err != nil {
 		return err
 	}
-	var links []struct {
-		Name  string `json:"ifname"`
-		MTU   int    `json:"mtu"`
-		Addrs []struct {
-			Local string `json:"local"`
-		} `json:"addr_info"`
-	}
-	if err := json.Unmarshal([]byte(out.Stdout), &links); err != nil {
-		return fmt.Errorf("ip -json address show: %w: %s", err, out.Stderr)
+	links, err := linux.ParseLinks(out.Stdout)
+	if err != nil {
+		return fmt.Errorf("%w: %s", err, out.Stderr)
 	}
 	var what, mend []string
-	for _, l := range links {
-		for _, a := range l.Addrs {
-			for _, w := range h.MTUs {
-				if a.Local != w.Address || l.MTU == w.MTU {
-					continue
-				}
-				what = append(what, fmt.Sprintf("interface %s of %s (%s, network %s) has MTU %d, the spec says %d", l.Name, h.Name, a.Local, w.Network, l.MTU, w.MTU))
-				mend = append(mend, fmt.Sprintf("`ip link set %s mtu %d`", l.Name, w.MTU))
-			}
+	for _, w := range h.MTUs {
+		l, ok := linux.LinkWith(links, w.Address)
+		if !ok || l.MTU == w.MTU {
+			continue
 		}
+		what = append(what, fmt.Sprintf("interface %s of %s (%s, network %s) has MTU %d, the spec says %d", l.Name, h.Name, w.Address, w.Network, l.MTU, w.MTU))
+		mend = append(mend, fmt.Sprintf("`ip link set %s mtu %d`", l.Name, w.MTU))
 	}
 	if len(what) == 0 {
 		return nil

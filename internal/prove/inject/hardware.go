@@ -3,7 +3,6 @@ package inject
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os/exec"
@@ -14,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/host"
@@ -180,35 +180,17 @@ func (h *Hardware) link(ctx context.Context, s *host.Session, f drill.Fault, sta
 	if err != nil {
 		return err
 	}
-	dev, err := interfaceOf(out.Stdout, address)
+	links, err := linux.ParseLinks(out.Stdout)
 	if err != nil {
 		return fmt.Errorf("%s: %w", f.On, err)
 	}
-	a := resource.Action{Title: "set " + dev + " " + state, Cmd: []string{"ip", "link", "set", "dev", dev, state}}
+	l, ok := linux.LinkWith(links, address)
+	if !ok {
+		return fmt.Errorf("%s: no interface has address %s", f.On, address)
+	}
+	a := resource.Action{Title: "set " + l.Name + " " + state, Cmd: []string{"ip", "link", "set", "dev", l.Name, state}}
 	_, err = s.Run(ctx, a)
 	return err
-}
-
-// interfaceOf finds the interface that has an address in the output of
-// `ip -json address show`.
-func interfaceOf(text, address string) (string, error) {
-	var links []struct {
-		Name  string `json:"ifname"`
-		Addrs []struct {
-			Local string `json:"local"`
-		} `json:"addr_info"`
-	}
-	if err := json.Unmarshal([]byte(text), &links); err != nil {
-		return "", fmt.Errorf("ip address: %w", err)
-	}
-	for _, l := range links {
-		for _, a := range l.Addrs {
-			if a.Local == address {
-				return l.Name, nil
-			}
-		}
-	}
-	return "", fmt.Errorf("no interface has address %s", address)
 }
 
 // deletePaths takes the SCSI devices of paths off a server, as a transport

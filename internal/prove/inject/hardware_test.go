@@ -53,18 +53,6 @@ func TestLinksThatMayBeCut(t *testing.T) {
 	}
 }
 
-func TestInterfaceOf(t *testing.T) {
-	const text = `[{"ifname":"lo","addr_info":[{"local":"127.0.0.1"}]},{"ifname":"eth1","addr_info":[{"local":"10.0.2.1"},{"local":"fe80::1"}]}]`
-	if dev, err := interfaceOf(text, "10.0.2.1"); err != nil || dev != "eth1" {
-		t.Errorf("%q %v", dev, err)
-	}
-	for _, bad := range [][2]string{{text, "10.0.2.2"}, {"ip: no", "10.0.2.1"}} {
-		if dev, err := interfaceOf(bad[0], bad[1]); err == nil {
-			t.Errorf("%v gives %q", bad, dev)
-		}
-	}
-}
-
 func TestExpendable(t *testing.T) {
 	a, b := "/sys/devices/pci0000:00/0000:00:1f.2/ata1/host0/target0:0:0/0:0:0:0/block/sda/sda2", "/sys/devices/pci0000:00/0000:00:1f.2/ata2/host1/target1:0:0/1:0:0:0/block/sdb/sdb2"
 	n := "/sys/devices/pci0000:00/0000:00:01.0/nvme/nvme0/nvme0n1/block/nvme0n1/nvme0n1p2"

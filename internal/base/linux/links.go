@@ -1,0 +1,36 @@
+package linux
+
+import (
+	"encoding/json"
+	"fmt"
+)
+
+// Link is a network interface with its addresses.
+type Link struct {
+	Name      string `json:"ifname"`
+	MTU       int    `json:"mtu"`
+	Addresses []struct {
+		Local string `json:"local"`
+	} `json:"addr_info"`
+}
+
+// ParseLinks reads `ip -json address show`. Source: ip-address(8)
+func ParseLinks(text string) ([]Link, error) {
+	var links []Link
+	if err := json.Unmarshal([]byte(text), &links); err != nil {
+		return nil, fmt.Errorf("ip -json address show: %w", err)
+	}
+	return links, nil
+}
+
+// LinkWith finds the interface that has an address.
+func LinkWith(links []Link, address string) (Link, bool) {
+	for _, l := range links {
+		for _, a := range l.Addresses {
+			if a.Local == address {
+				return l, true
+			}
+		}
+	}
+	return Link{}, false
+}
