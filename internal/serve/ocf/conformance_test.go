@@ -587,6 +587,27 @@ func TestWatcherReportsSickTargets(t *testing.T) {
 	}
 }
 
+// A target that ldiskfs has set read-only is healthy until Lustre writes to it,
+// which the deeper monitor has it do, and nothing else.
+func TestReadOnlyTargetIsFoundByWriting(t *testing.T) {
+	sh, c := brick(t, storageSpecimens[onDisks], serviceSpecimens[2])
+	h := sh.hosts["nfs1"]
+	s := h.service(c)
+	if err := s.start(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.tryIO(t.Context()); err != nil || h.writes {
+		t.Errorf("%v; Lustre goes on writing: %v", err, h.writes)
+	}
+	h.frozen = true
+	if st, err := s.monitor(t.Context()); st != running || err != nil {
+		t.Errorf("%v, %v", st, err)
+	}
+	if err := s.tryIO(t.Context()); err == nil || !strings.Contains(err.Error(), "NOT HEALTHY") || h.writes {
+		t.Errorf("%v; Lustre goes on writing: %v", err, h.writes)
+	}
+}
+
 // This build cannot reserve LUNs, so a service that needs it does not start.
 func TestReservationsAreNotBuilt(t *testing.T) {
 	sh, c := brick(t, storageSpecimens[onBareLUNs], serviceSpecimens[0])

@@ -83,6 +83,8 @@ type fakeHost struct {
 	active  bool // logical volumes
 	cached  bool // the cache over them
 	sick    bool // Lustre
+	frozen  bool // a target is read-only, which Lustre sees when it writes
+	writes  bool // to see that
 	mounts  []linux.Mount
 	procs   map[int]*fakeProc
 	nextPID int
@@ -155,7 +157,7 @@ func (h *fakeHost) boot() {
 		"/proc/sysrq-trigger":                                "",
 	}
 	h.md, h.active, h.nfsd, h.inert, h.ro, h.degr = map[string]string{}, false, 0, false, false, 0
-	h.cached, h.sick = false, false
+	h.cached, h.sick, h.frozen, h.writes = false, false, false, false
 	h.space, h.spaceLink, h.spaceAddrs = false, false, map[netip.Prefix]string{}
 	h.mounts = []linux.Mount{{Dev: "8:1", Root: "/", Target: "/", Options: []string{"rw"}, Type: "ext4", Source: "/dev/sda1", Super: []string{"rw"}}}
 	h.procs = map[int]*fakeProc{1: {name: "systemd"}}
@@ -404,7 +406,8 @@ func (h *fakeHost) tree(p string) map[string]string {
 		if m.Type == "lustre" {
 			t["/sys/fs/ldiskfs/"+h.mapper(m.Source)+"/x"] = ""
 			t["/sys/fs/lustre/health_check"] = "healthy\n"
-			if h.sick {
+			t["/sys/fs/lustre/enable_health_write"] = "0\n"
+			if h.sick || h.frozen && h.writes {
 				t["/sys/fs/lustre/health_check"] = "device testfs-OST0000 reported unhealthy\nNOT HEALTHY\n"
 			}
 		}
@@ -547,6 +550,10 @@ func (h *fakeHost) Poke(p, data string) error {
 	}
 	if path.Base(p) == "sync_speed_max" {
 		h.slow = data == "1001\n"
+		return nil
+	}
+	if path.Base(p) == "enable_health_write" {
+		h.writes = data == "1\n"
 		return nil
 	}
 	if path.Base(p) == "threads" {
@@ -1273,6 +1280,12 @@ func (h *fakeHost) run(c command, inside bool) (string, error) {
 		return "", nil
 	case a[0] == "crm_resource", a[0] == "/proc/self/exe":
 		return "", nil
+	case a[0] == "cat":
+		said, ok := h.tree(a[1])[a[1]]
+		if !ok {
+			return fails("%s: %w", a[1], fs.ErrNotExist)
+		}
+		return strings.TrimSpace(said), nil
 	case a[0] == "dd":
 		if a[2] != "of=/dev/null" || !h.there(strings.TrimPrefix(a[1], "if=/dev/")) {
 			h.t.Errorf("%q", a)

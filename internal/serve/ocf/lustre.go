@@ -11,6 +11,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
 )
@@ -139,8 +140,9 @@ func (s *lustreKind) targetState(t Target) (state, error) {
 	return running, nil
 }
 
-// healthy reads what Lustre says of this server. A target that the kernel has
-// set read-only, or that has met a bug, stays mounted, and its clients hang.
+// healthy reads what Lustre says of this server. A target that has met a bug
+// stays mounted, and its clients hang. One that ldiskfs has set read-only counts
+// as healthy until Lustre writes to it: see checkIO.
 // Source: Lustre Operations Manual, health_check; /proc is of releases before 2.12
 func (s *lustreKind) healthy() error {
 	b, err := s.k.ReadFile("/sys/fs/lustre/health_check")
@@ -150,10 +152,20 @@ func (s *lustreKind) healthy() error {
 	if err != nil {
 		return fmt.Errorf("health of Lustre: %w", err)
 	}
-	if said := strings.TrimSpace(string(b)); said != "healthy" {
+	return judgeHealth(string(b))
+}
+
+func judgeHealth(said string) error {
+	if said = strings.TrimSpace(said); said != "healthy" {
 		return fmt.Errorf("this server's Lustre is not healthy: %s", strings.ReplaceAll(said, "\n", "; "))
 	}
 	return nil
+}
+
+// readHealth reads it in a process: while checkIO has Lustre write, the reader
+// waits for the disks, and a process that hangs in the kernel can be given up.
+func (s *lustreKind) readHealth(ctx context.Context) (string, error) {
+	return s.k.Run(ctx, command{argv: []string{"cat", "/sys/fs/lustre/health_check"}})
 }
 
 func (s *lustreKind) startTarget(ctx context.Context, t Target) error {
@@ -264,7 +276,11 @@ func (s *lustreKind) serving() bool {
 	})
 }
 
-// checkIO reads each target's superblock from its device.
+// checkIO reads each target's superblock from its device, and has Lustre write
+// to each target. Without the write, a target whose disk failed, whose journal
+// was aborted and which ldiskfs set read-only was healthy for as long as one
+// looked; with it, the next look said NOT HEALTHY (Lustre 2.17.57, Linux
+// 6.12.107). It is off otherwise, so that no other look waits for a disk.
 func (s *lustreKind) checkIO(ctx context.Context) error {
 	for _, t := range s.cfg.Targets {
 		dev, _, err := s.on(t.Volume)
@@ -276,12 +292,29 @@ func (s *lustreKind) checkIO(ctx context.Context) error {
 			return fmt.Errorf("reading %s: %w", t.label(s.cfg.FSName), err)
 		}
 	}
-	return nil
+	const write = "/sys/fs/lustre/enable_health_write"
+	if err := s.k.Poke(write, "1\n"); err != nil {
+		return fmt.Errorf("health of Lustre: %w", err)
+	}
+	said, err := s.readHealth(ctx)
+	if err == nil {
+		err = judgeHealth(said)
+	}
+	return errors.Join(err, s.k.Poke(write, "0\n"))
 }
+
+// watchWait is less than the time between two looks of the watcher.
+const watchWait = time.Second
 
 // watch reports targets that hang their clients without waiting for a monitor.
 func (s *lustreKind) watch(ctx context.Context, w *watcher) {
-	if !s.serving() || s.healthy() == nil {
+	if !s.serving() {
+		return
+	}
+	soon, cancel := context.WithTimeout(ctx, watchWait)
+	defer cancel()
+	// No answer in time is for the monitor to judge: disks may be merely busy.
+	if said, err := s.readHealth(soon); err != nil || judgeHealth(said) == nil {
 		return
 	}
 	unlock, err := w.lock(s.cfg.Service)
