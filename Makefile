@@ -5,7 +5,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 GOFLAGS_BUILD := -trimpath -ldflags "-s -w -X main.version=$(VERSION)"
 
 .DEFAULT_GOAL := help
-.PHONY: help build deps demo demo-down test test-unit test-rack test-boot test-faults drills drills-xl lint fuzz bench bench-tools clean
+.PHONY: help build deps demo demo-down test test-unit test-rack test-boot test-array test-faults drills drills-xl lint fuzz bench bench-tools clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
@@ -36,6 +36,9 @@ test-rack: deps build ## two whole rack runs: deploy, apply again, crash, verify
 SUITE ?= trixie
 test-boot: deps build ## a fenced server boots as Debian does (SUITE=bookworm: Debian 12)
 	MORTAR_TEST_SUITE=$(SUITE) go test -tags rack -count=1 -timeout 22m -run TestFencedServerBoots -v ./test/rack
+
+test-array: deps build ## a RAID array in the rack: LUNs, path groups, reservations and each of its faults
+	go test -tags rack -count=1 -timeout 40m -run TestArray -v ./test/rack
 
 test-faults: deps build ## both fault injectors pass one suite on a rack
 	go test -tags rack -count=1 -timeout 40m -run TestLive -v ./internal/prove/inject

@@ -3,7 +3,7 @@
 # sources, and only what is missing.
 set -euo pipefail
 packages=(
-  qemu-system-x86 qemu-utils    # the nodes
+  qemu-system-x86 qemu-utils qemu-block-extra # the nodes; LUNs of arrays (iSCSI)
   mmdebstrap erofs-utils cpio zstd xz-utils busybox-static e2fsprogs # the node image
   iproute2 openssh-client       # networks of the rack; `mortar rack ssh`
   openipmi ipmitool             # virtual BMCs

@@ -19,6 +19,7 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
+	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/serve/ocf"
 )
 
@@ -48,9 +49,17 @@ func (e *exitError) Unwrap() error { return e.err }
 // silently.
 func fail(code int, err error) error { return &exitError{code, err} }
 
-// loadSpec reads a spec; its errors end the program with exitBadInput.
+// loadSpec reads a spec, with the sizes of its virtual rack where that is up
+// and scaled; its errors end the program with exitBadInput.
 func loadSpec(path string) (*spec.Spec, error) {
 	s, err := spec.Load(path)
+	if err != nil {
+		return nil, fail(exitBadInput, err)
+	}
+	scale, err := host.Scale(s)
+	if err == nil {
+		err = s.Scale(scale)
+	}
 	if err != nil {
 		return nil, fail(exitBadInput, err)
 	}

@@ -8,13 +8,13 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
 	"github.com/mortarhpc/mortar/internal/base/strictjson"
-	"github.com/mortarhpc/mortar/internal/brick/array"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/rack"
@@ -24,6 +24,7 @@ import (
 type rackFlags struct {
 	dir    string
 	config string
+	scale  int64 // of rack up: disks have 1/scale of their size
 }
 
 func (f *rackFlags) add(cmd *cobra.Command) {
@@ -70,23 +71,26 @@ func rackError(err error) error {
 func newRackCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rack",
-		Short: "A virtual rack: real Debian servers, shared disks, switches, BMCs and PDUs on this machine",
+		Short: "A virtual rack: real Debian servers, shared disks, RAID arrays, switches, BMCs and PDUs on this machine",
 	}
 	cmd.AddCommand(newRackUpCmd(), newRackDownCmd(), newRackStatusCmd(), newRackSSHCmd(), newRackFaultCmd(),
-		newRackChassisCmd(), newRackPDUCmd())
+		newRackChassisCmd(), newRackPDUCmd(), newRackFabricCmd())
 	return cmd
 }
 
 func newRackUpCmd() *cobra.Command {
 	var f rackFlags
-	var mirror, suite, accel, memory, boot, lustre string
+	var mirror, suite, accel, memory, boot, lustre, scale string
 	var asJSON, dryRun, sparse bool
 	cmd := &cobra.Command{
 		Use:     "up [SPEC]",
 		Short:   "Build the rack that a brick's file asks for, and wait until its nodes are up",
-		Example: "  mortar rack up brick.yaml\n  mortar rack up brick.yaml --dry-run\n  mortar rack up lustre-brick.yaml --sparse --memory 1GiB   # LUNs of an array in true size",
+		Example: "  mortar rack up brick.yaml\n  mortar rack up brick.yaml --dry-run\n  mortar rack up nss7.4-ha.yaml --scale 1/1000   # a RAID array with disks of a thousandth",
 		Args:    cobra.MaximumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			if f.scale, err = parseScale(scale); err != nil {
+				return fail(exitBadInput, err)
+			}
 			cfg, dir, err := f.describe(args)
 			if err != nil {
 				return err
@@ -137,6 +141,9 @@ func newRackUpCmd() *cobra.Command {
 			if asJSON {
 				return printJSON(cmd.OutOrStdout(), inv)
 			}
+			if inv.Scale > 1 {
+				fmt.Fprintf(cmd.OutOrStdout(), "disks have 1/%d of their size, machines the memory that they need here; commands for this brick reckon with these sizes while the rack is there\n", inv.Scale)
+			}
 			for _, h := range inv.Hosts {
 				fmt.Fprintf(cmd.OutOrStdout(), "%-12s %-8s %s\n", h.Name, h.Role, h.Address)
 			}
@@ -151,6 +158,7 @@ func newRackUpCmd() *cobra.Command {
 	cmd.Flags().StringVar(&accel, "accel", "", "kvm or tcg (default: try KVM by booting with it, else tcg)")
 	cmd.Flags().StringVar(&boot, "boot", "", "distribution: servers boot Debian's kernel and initial RAM disk by GRUB from a system disk (default: the rack's fast way)")
 	cmd.Flags().StringVar(&memory, "memory", "", "memory of every node, e.g. 1280MiB, instead of the spec's")
+	cmd.Flags().StringVar(&scale, "scale", "1/1", "size of the disks against the spec's, e.g. 1/1000; memory is then what the rack's nodes need, and all else as in the spec")
 	cmd.Flags().BoolVar(&sparse, "sparse", false, "allow disks that could not be filled, for want of room on this machine")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the inventory as JSON")
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "show the commands and files, and do nothing")
@@ -179,12 +187,23 @@ func (f *rackFlags) describe(args []string) (cfg rack.Config, dir string, err er
 	case len(args) == 0:
 		return cfg, "", badUsage("name the brick's file")
 	}
-	d, err := loadAnyDesign(args[0])
+	s, err := spec.Load(args[0])
 	if err != nil {
-		return cfg, "", err
+		return cfg, "", fail(exitBadInput, err)
 	}
-	if cfg, err = rack.FromSpec(d.Spec, rackLUNs(d)...); err != nil {
+	if err := s.Scale(f.scale); err != nil {
+		return cfg, "", fail(exitBadInput, err)
+	}
+	d, err := design.Derive(s)
+	if err != nil {
+		return cfg, "", fail(exitBadInput, err)
+	}
+	if cfg, err = rack.FromSpec(s, rackArrays(d)...); err != nil {
 		return cfg, "", rackError(err)
+	}
+	if f.scale > 1 {
+		// Groups of a thousandth are a terabyte together, and nobody fills them.
+		cfg.Scale, cfg.Sparse = f.scale, true
 	}
 	if f.dir != "" {
 		return cfg, f.dir, nil
@@ -193,19 +212,39 @@ func (f *rackFlags) describe(args []string) (cfg rack.Config, dir string, err er
 	return cfg, dir, err
 }
 
-// rackLUNs are the LUNs of the design's arrays as a rack shows them.
-func rackLUNs(d *design.Design) []rack.LUN {
-	var out []rack.LUN
+// rackArrays are the design's arrays as a rack makes them.
+func rackArrays(d *design.Design) []rack.Storage {
+	var out []rack.Storage
 	for i := range d.Arrays {
 		a := &d.Arrays[i]
-		for _, l := range a.LUNs {
-			out = append(out, rack.LUN{
-				Name: l.Name, Array: a.Name, Servers: a.Servers, Paths: d.PathsTo(a, a.Servers[0]), Product: array.Product(a.Family),
-				WWN: l.WWN, Bytes: int64(l.Size), Chunk: int64(l.Chunk), FullStripe: int64(l.FullStripe),
-			})
+		r := rack.Storage{Name: a.Name, Family: a.Family, Servers: a.Servers, Paths: d.PathsTo(a, a.Servers[0])}
+		for _, g := range d.Groups {
+			if g.Array != a.Name {
+				continue
+			}
+			group := rack.StorageGroup{Name: g.Name, Level: g.Level, Chunk: int64(g.Chunk)}
+			for _, m := range g.Members {
+				group.Serials = append(group.Serials, m.Serial)
+			}
+			r.Groups = append(r.Groups, group)
 		}
+		for _, l := range a.LUNs {
+			r.LUNs = append(r.LUNs, rack.StorageLUN{Name: l.Name, Group: l.Groups[0], Number: l.Number, Controller: l.Controller, WWN: l.WWN,
+				Bytes: int64(l.Size), Chunk: int64(l.Chunk), FullStripe: int64(l.FullStripe)})
+		}
+		out = append(out, r)
 	}
 	return out
+}
+
+// parseScale reads 1/1000 as 1000.
+func parseScale(text string) (int64, error) {
+	by, ok := strings.CutPrefix(text, "1/")
+	n, err := strconv.ParseInt(by, 10, 64)
+	if !ok || err != nil {
+		return 0, fmt.Errorf("--scale %q: want 1/N, e.g. 1/1000", text)
+	}
+	return n, nil
 }
 
 // rackProgress prints the steps of an operation as they end.
@@ -285,7 +324,11 @@ func newRackStatusCmd() *cobra.Command {
 }
 
 func printRackStatus(w io.Writer, s *rack.RackStatus) error {
-	fmt.Fprintf(w, "rack %s: %s, %s, network namespace %s\n\n", s.Name, s.Phase, s.Accel, s.Netns)
+	scale := ""
+	if s.Scale > 1 {
+		scale = fmt.Sprintf(", disks of 1/%d", s.Scale)
+	}
+	fmt.Fprintf(w, "rack %s: %s, %s, network namespace %s%s\n\n", s.Name, s.Phase, s.Accel, s.Netns, scale)
 	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
 	fmt.Fprintln(t, "NODE\tROLE\tADDRESS\tPOWER\tMACHINE\tBOOT\tSSH\tBMC\tFEEDS\tLINKS")
 	for _, n := range s.Nodes {
@@ -322,12 +365,48 @@ func printRackStatus(w io.Writer, s *rack.RackStatus) error {
 			return err
 		}
 	}
+	for _, a := range s.Arrays {
+		if err := printArray(w, t, a); err != nil {
+			return err
+		}
+	}
 	if len(s.Disks) > 0 {
 		fmt.Fprintln(t, "\nDISK\tENCLOSURE\tSERIAL\tWWN\tMIB\tPRESENT\tPATHS OUT")
 		for _, d := range s.Disks {
 			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\t%s\t%s\n", d.Name, d.Enclosure, d.Serial, d.WWN, d.Bytes>>20, yesNo(d.Present),
 				strings.Join(d.PathsOut, " "))
 		}
+	}
+	return t.Flush()
+}
+
+func printArray(w io.Writer, t *tabwriter.Writer, a rack.ArrayStatus) error {
+	fmt.Fprintf(w, "\narray %s: power %s, boot %s", a.Name, a.Power, a.Boot)
+	for _, c := range a.ControllersOut {
+		fmt.Fprintf(w, ", controller %d is out", c)
+	}
+	if len(a.DisksOut) > 0 {
+		fmt.Fprintf(w, ", disks out: %s", strings.Join(a.DisksOut, " "))
+	}
+	fmt.Fprintln(w)
+	fmt.Fprintln(t, "LUN\tNUMBER\tGROUP\tGROUP'S STATE\tOWNER\tSLOW")
+	for _, l := range a.LUNs {
+		state, owner, slow := "", fmt.Sprint(l.Owner), ""
+		for _, g := range a.Groups {
+			if g.Name != l.Group {
+				continue
+			}
+			if state = g.State; g.State == "rebuilding" {
+				state += fmt.Sprintf(" %.0f %%", g.Percent)
+			}
+		}
+		if l.Owner != l.Preferred {
+			owner += fmt.Sprintf(" (else %d)", l.Preferred)
+		}
+		if l.SlowMS > 0 {
+			slow = fmt.Sprintf("%d ms", l.SlowMS)
+		}
+		fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%s\t%s\n", l.Name, l.Number, l.Group, state, owner, slow)
 	}
 	return t.Flush()
 }
@@ -426,6 +505,15 @@ func newRackPDUCmd() *cobra.Command {
 		Use: "_pdu DIR PDU", Hidden: true, Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return rackError(rack.ServePDU(cmd.Context(), args[0], args[1], cmd.InOrStdin(), cmd.OutOrStdout()))
+		},
+	}
+}
+
+func newRackFabricCmd() *cobra.Command {
+	return &cobra.Command{
+		Use: "_fabric DIR ARRAY PIDFILE", Hidden: true, Args: cobra.ExactArgs(3),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return rackError(rack.ServeFabric(cmd.Context(), args[0], args[1]))
 		},
 	}
 }

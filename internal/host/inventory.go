@@ -31,6 +31,25 @@ func InventoryFile(s *spec.Spec) string {
 	return filepath.Join(filepath.Dir(s.File), ".mortar", s.Name, "rack", "inventory.json")
 }
 
+// Scale is by how much the rack of a spec, if there is one, is smaller than the
+// spec: 1000 means 1/1000, 1 as large.
+func Scale(s *spec.Spec) (int64, error) {
+	b, err := os.ReadFile(InventoryFile(s))
+	if errors.Is(err, fs.ErrNotExist) {
+		return 1, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("inventory: %w", err)
+	}
+	var doc struct {
+		Scale int64 `json:"scale"`
+	}
+	if err := json.Unmarshal(b, &doc); err != nil {
+		return 0, fmt.Errorf("inventory %s: %w; it is written by `mortar rack up`: take the rack down and up again", InventoryFile(s), err)
+	}
+	return max(doc.Scale, 1), nil
+}
+
 // Inventory gives the servers and clients of a spec by name, overlaid by the
 // inventory file if there is one.
 func Inventory(s *spec.Spec) (map[string]Target, error) {

@@ -102,11 +102,16 @@ func (r *rack) stopBMC(ctx context.Context, n *Node) error {
 
 // listensUDP tells whether something in the rack's namespace has bound the
 // UDP port.
-func (r *rack) listensUDP(a netip.Addr, port int) bool {
+func (r *rack) listensUDP(a netip.Addr, port int) bool { return r.bound("udp", a, port) }
+
+// listensTCP is the same for TCP.
+func (r *rack) listensTCP(a netip.AddrPort) bool { return r.bound("tcp", a.Addr(), int(a.Port())) }
+
+func (r *rack) bound(protocol string, a netip.Addr, port int) bool {
 	found := false
 	err := netns.Do(r.cfg.netns(), func() error {
 		// This thread's own view; /proc/net is the main thread's.
-		text, err := os.ReadFile("/proc/thread-self/net/udp")
+		text, err := os.ReadFile("/proc/thread-self/net/" + protocol)
 		found = strings.Contains(string(text), procNetAddress(a, port))
 		return err
 	})

@@ -43,6 +43,8 @@ type Config struct {
 	Networks   []Network   `json:"networks"`
 	Nodes      []Node      `json:"nodes"`
 	Enclosures []Enclosure `json:"enclosures,omitempty"`
+	// Scale is by how much the disks are smaller than the brick's: for who asks.
+	Scale int64 `json:"scale,omitempty"`
 	// Sparse lets the disks be larger than the room there is to fill them.
 	Sparse bool `json:"sparse,omitempty"`
 	// SSDs are NVMe drives that every server reaches, or that are inside one.
@@ -98,7 +100,7 @@ type NIC struct {
 
 // Enclosure is a disk shelf with two I/O modules: module 0 is reached over
 // every server's first HBA, module 1 over the second. A RAID array is one, too:
-// its disks are the array's LUNs, its modules the controllers.
+// its disks are the array's LUNs, its modules the controllers (see Array).
 type Enclosure struct {
 	Name string `json:"name"`
 	// Servers are those it is cabled to; empty: all.
@@ -107,6 +109,8 @@ type Enclosure struct {
 	// both modules, with 1 only the first HBA is cabled.
 	Paths int    `json:"paths,omitempty"`
 	Disks []Disk `json:"disks"`
+	// Array makes LUNs of the disks: they are what it shows its servers.
+	Array *Array `json:"array,omitempty"`
 }
 
 // Disk is a disk, shared or local.
@@ -115,8 +119,8 @@ type Disk struct {
 	Name   string `json:"name"`
 	Serial string `json:"serial"`
 	// WWN is the World Wide Name as 16 hexadecimal digits without prefix
-	// ("5000c50000000a01"); dm-multipath names the disk "3"+WWN. Not used
-	// for SSDs and local disks.
+	// ("5000c50000000a01"), of an array's LUN 32; dm-multipath names the disk
+	// "3"+WWN. Not used for SSDs, local disks and those inside an array.
 	WWN     string `json:"wwn,omitempty"`
 	Vendor  string `json:"vendor,omitempty"`
 	Product string `json:"product,omitempty"`
@@ -135,6 +139,8 @@ type Disk struct {
 	// Node is the server that an SSD is inside of; empty: every server
 	// reaches it.
 	Node string `json:"node,omitempty"`
+	// LUN is the place of an array's LUN; nil for a disk.
+	LUN *LUNPlace `json:"lun,omitempty"`
 }
 
 // BMC is a node's baseboard management controller (IPMI 2.0 over LAN).
@@ -188,6 +194,7 @@ var (
 	// No commas, quotes or blanks: these values travel in QEMU options.
 	inquiryRE = regexp.MustCompile(`^[A-Za-z0-9._/+-]*$`)
 	wwnRE     = regexp.MustCompile(`^[0-9a-f]{16}$`)
+	lunWWNRE  = regexp.MustCompile(`^6[0-9a-f]{31}$`)
 	userRE    = regexp.MustCompile(`^[A-Za-z0-9._-]{1,16}$`)
 )
 
@@ -207,6 +214,14 @@ func (c Config) WithDefaults() Config {
 	for i := range c.PDUs {
 		if c.PDUs[i].Outlets == 0 {
 			c.PDUs[i].Outlets = 8
+		}
+	}
+	c.Enclosures = slices.Clone(c.Enclosures)
+	for i := range c.Enclosures {
+		if a := c.Enclosures[i].Array; a != nil && a.MemoryMiB == 0 {
+			copy := *a
+			copy.MemoryMiB = arrayMemoryMiB
+			c.Enclosures[i].Array = &copy
 		}
 	}
 	c.Nodes = slices.Clone(c.Nodes)
@@ -290,11 +305,13 @@ func (c Config) Validate() error {
 
 	disk := func(d Disk, shared bool) {
 		name("disk", d.Name)
-		if d.Serial == "" || len(d.Serial) > 20 || !inquiryRE.MatchString(d.Serial) {
+		if lun := d.LUN != nil; !lun && (d.Serial == "" || len(d.Serial) > 20) || !inquiryRE.MatchString(d.Serial) {
 			say("disk %s: serial %q: want 1 to 20 letters and digits", d.Name, d.Serial)
 		}
 		unique("serial", d.Serial, "disk "+d.Name)
-		if shared && !wwnRE.MatchString(d.WWN) {
+		if d.LUN != nil && !lunWWNRE.MatchString(d.WWN) {
+			say("LUN %s: wwn %q: want 32 lower-case hexadecimal digits, a 6 first", d.Name, d.WWN)
+		} else if d.LUN == nil && shared && !wwnRE.MatchString(d.WWN) {
 			say("disk %s: wwn %q: want 16 lower-case hexadecimal digits", d.Name, d.WWN)
 		}
 		if d.WWN != "" {
@@ -326,7 +343,13 @@ func (c Config) Validate() error {
 		}
 		for _, d := range e.Disks {
 			disk(d, true)
-			targets += e.targets()
+		}
+		targets += e.allTargets()
+		if e.Array != nil {
+			for _, d := range e.Array.Disks {
+				disk(d, false)
+			}
+			bad = append(bad, e.problems()...)
 		}
 	}
 	if targets > maxTargets {

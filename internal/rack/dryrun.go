@@ -30,10 +30,7 @@ func DryRun(cfg Config, dir string) ([]string, error) {
 	for _, c := range networkCommands(&cfg, dir) {
 		out = append(out, "ip -n "+cfg.netns()+" "+c)
 	}
-	for _, d := range cfg.sharedDisks() {
-		out = append(out, "create "+d.image(dir)+" "+strconv.FormatInt(d.Bytes, 10)+" bytes")
-	}
-	for _, d := range cfg.SSDs {
+	for _, d := range cfg.images() {
 		out = append(out, "create "+diskImage(dir, d.Name)+" "+strconv.FormatInt(d.Bytes, 10)+" bytes")
 	}
 	for _, p := range cfg.PDUs {
@@ -43,12 +40,17 @@ func DryRun(cfg Config, dir string) ([]string, error) {
 	if accel == "" {
 		accel = "tcg" // or kvm, where booting with it works
 	}
+	for _, e := range cfg.arrays() {
+		args, err := arrayArgs(&cfg, dir, e, img, accel, &hardware{})
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, "create "+arrayState(dir, e.Name)+" "+strconv.Itoa(arrayStateBytes)+" bytes", shown(args),
+			"run mortar rack _fabric "+dir+" "+e.Name)
+	}
 	for i, n := range cfg.Nodes {
 		for _, d := range systemDisksOf(dir, &n) {
 			out = append(out, "create "+d.Image+" "+strconv.FormatInt(d.Bytes, 10)+" bytes")
-		}
-		for _, d := range n.LocalDisks {
-			out = append(out, "create "+diskImage(dir, d.Name)+" "+strconv.FormatInt(d.Bytes, 10)+" bytes")
 		}
 		if n.BMC != nil {
 			out = append(out, "run ipmi_sim -c "+confFile(dir, bmcName(n.Name)))
@@ -57,12 +59,17 @@ func DryRun(cfg Config, dir string) ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		for j, a := range args {
-			if strings.ContainsAny(a, " \"{}") {
-				args[j] = "'" + a + "'"
-			}
-		}
-		out = append(out, "run qemu-system-x86_64 "+strings.Join(args, " "))
+		out = append(out, shown(args))
 	}
 	return append(out, "create "+inventoryFile(dir)), nil
+}
+
+// shown is the command line of a machine, quoted for a shell.
+func shown(args []string) string {
+	for j, a := range args {
+		if strings.ContainsAny(a, " \"{}") {
+			args[j] = "'" + a + "'"
+		}
+	}
+	return "run qemu-system-x86_64 " + strings.Join(args, " ")
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strconv"
@@ -63,9 +64,9 @@ var faultKinds = []FaultKind{
 	{"path-in", "NODE DISK HBA", "mend the path", func(ctx context.Context, r *rack, a []string) error { return r.path(ctx, a, false) }},
 	{"paths-out", "NODE [ENCLOSURE]", "cut all paths of a server to all disks, or to one enclosure", func(ctx context.Context, r *rack, a []string) error { return r.paths(ctx, a, true) }},
 	{"paths-in", "NODE [ENCLOSURE]", "mend them", func(ctx context.Context, r *rack, a []string) error { return r.paths(ctx, a, false) }},
-	{"module-out", "ENCLOSURE MODULE", "let an enclosure's I/O module (0 or 1) die: one path of every server to each of its disks", func(ctx context.Context, r *rack, a []string) error { return r.module(ctx, a, true) }},
+	{"module-out", "ENCLOSURE MODULE", "let an enclosure's I/O module (0 or 1) die, or an array's controller: half the paths of every server to each of its disks; the other controller then owns the LUNs", func(ctx context.Context, r *rack, a []string) error { return r.module(ctx, a, true) }},
 	{"module-in", "ENCLOSURE MODULE", "replace the module", func(ctx context.Context, r *rack, a []string) error { return r.module(ctx, a, false) }},
-	{"disk-out", "DISK", "pull a disk or an SSD out of its slot", func(ctx context.Context, r *rack, a []string) error { return r.disk(ctx, a[0], true) }},
+	{"disk-out", "DISK", "pull a disk or an SSD out of its slot; of an array: a spare takes its place", func(ctx context.Context, r *rack, a []string) error { return r.disk(ctx, a[0], true) }},
 	{"disk-in", "DISK", "push it in again, with its data", func(ctx context.Context, r *rack, a []string) error { return r.disk(ctx, a[0], false) }},
 	{"system-disk-out", "NODE DISK", "pull one of a server's two mirrored system disks (0 or 1)", func(ctx context.Context, r *rack, a []string) error { return r.system(ctx, a, true) }},
 	{"system-disk-in", "NODE DISK", "push it in again, with its data, which are old by then: mdadm adds it to the mirror", func(ctx context.Context, r *rack, a []string) error { return r.system(ctx, a, false) }},
@@ -75,6 +76,19 @@ var faultKinds = []FaultKind{
 	{"throttle", "DISK IOPS BYTES_PER_SECOND", "bound a disk's speed; 0 is unbounded", func(ctx context.Context, r *rack, a []string) error {
 		return r.throttle(ctx, a)
 	}},
+	{"controller-failover", "ARRAY CONTROLLER", "have the other controller (0 or 1) of an array own this one's LUNs; all paths stay", func(ctx context.Context, r *rack, a []string) error {
+		return r.failover(ctx, a, true)
+	}},
+	{"controller-failback", "ARRAY CONTROLLER", "give them back", func(ctx context.Context, r *rack, a []string) error { return r.failover(ctx, a, false) }},
+	{"lun-out", "NODE LUN", "hide a LUN from one server; while the server is off: it is missing when it boots", func(ctx context.Context, r *rack, a []string) error {
+		return r.lun(ctx, a, true)
+	}},
+	{"lun-in", "NODE LUN", "show it again", func(ctx context.Context, r *rack, a []string) error { return r.lun(ctx, a, false) }},
+	{"lun-slow", "LUN MILLISECONDS", "let every answer of an array's LUN be late by so much; 0 is not", func(ctx context.Context, r *rack, a []string) error {
+		return r.slowLUN(ctx, a)
+	}},
+	{"array-off", "ARRAY", "take the power off an array: all of its paths go", func(ctx context.Context, r *rack, a []string) error { return r.arrayPower(ctx, a[0], true) }},
+	{"array-on", "ARRAY", "give it back", func(ctx context.Context, r *rack, a []string) error { return r.arrayPower(ctx, a[0], false) }},
 	{"bmc-dead", "NODE", "let a node's BMC die", func(ctx context.Context, r *rack, a []string) error { return r.bmc(ctx, a[0], true) }},
 	{"bmc-alive", "NODE", "bring the BMC back", func(ctx context.Context, r *rack, a []string) error { return r.bmc(ctx, a[0], false) }},
 	{"pdu-dead", "PDU", "let a PDU's controller die; its outlets stay as they are", func(ctx context.Context, r *rack, a []string) error { return r.pduController(ctx, a[0], true) }},
@@ -115,9 +129,9 @@ func Fault(ctx context.Context, dir, kind string, targets ...string) error {
 	named := slices.Clone(targets)
 	for i := range named {
 		switch strings.Trim(all[i], "[]") {
-		case "DISK":
+		case "DISK", "LUN":
 			named[i] = r.cfg.diskName(named[i])
-		case "ENCLOSURE":
+		case "ENCLOSURE", "ARRAY":
 			named[i] = r.cfg.enclosureName(named[i])
 		}
 	}
@@ -132,8 +146,8 @@ func (c *Config) diskName(name string) string {
 			return d.Name
 		}
 	}
-	for _, d := range c.SSDs {
-		if strings.EqualFold(d.Serial, name) {
+	for _, d := range c.images() {
+		if d.Serial != "" && strings.EqualFold(d.Serial, name) {
 			return d.Name
 		}
 	}
@@ -296,6 +310,9 @@ func (r *rack) module(ctx context.Context, a []string, out bool) error {
 }
 
 func (r *rack) disk(ctx context.Context, name string, out bool) error {
+	if e, i, ok := r.cfg.slot(name); ok {
+		return r.slotChange(ctx, e, i, out)
+	}
 	if !slices.ContainsFunc(r.cfg.SSDs, func(d Disk) bool { return d.Name == name }) {
 		if _, err := r.shared(name); err != nil {
 			return err
@@ -340,28 +357,27 @@ func (r *rack) system(ctx context.Context, a []string, out bool) error {
 // changePaths changes what disks the servers reach, and plugs and unplugs
 // until every running server has it so.
 func (r *rack) changePaths(ctx context.Context, change func(h *hardware)) error {
-	var before map[string]bool
+	var before, wasOff map[string]bool
 	return changeHardware(ctx, r, func(h *hardware) {
-		before = r.present(h)
+		before, wasOff = r.present(h), maps.Clone(h.ArraysOff)
 		change(h)
 	}, func(h *hardware) error {
 		after := r.present(h)
-		return r.each(ctx, isServer, func(n *Node, q *qmpClient) error {
+		if err := r.arrange(ctx, h, wasOff); err != nil {
+			return err
+		}
+		err := r.each(ctx, isServer, func(n *Node, q *qmpClient) error {
 			for _, d := range r.cfg.sharedDisks() {
 				for path := range d.Paths {
 					key := pathKey(n.Name, d.Name, path)
 					switch {
 					case before[key] == after[key]:
 					case after[key]:
-						p, err := d.pathDevice(path)
-						if err != nil {
-							return err
-						}
-						if err := q.plug(p); err != nil {
+						if err := r.plugPath(q, n, d, path); err != nil {
 							return err
 						}
 					default:
-						if err := q.unplug(d.pathID(path)); err != nil {
+						if err := r.unplugPath(q, d, path); err != nil {
 							return err
 						}
 					}
@@ -382,6 +398,13 @@ func (r *rack) changePaths(ctx context.Context, change func(h *hardware)) error 
 			}
 			return nil
 		})
+		// Last, when nobody uses them: a session whose array is dead hangs QEMU.
+		for _, e := range r.cfg.arrays() {
+			if err == nil && h.ArraysOff[e.Name] {
+				err = r.stopArray(e)
+			}
+		}
+		return err
 	})
 }
 
@@ -404,17 +427,16 @@ func (r *rack) present(h *hardware) map[string]bool {
 // corrupt overwrites a disk's bytes behind everybody's back.
 func (r *rack) corrupt(a []string) error {
 	size := int64(-1)
-	if d, err := r.shared(a[0]); err == nil {
-		size = d.Bytes
-	}
-	for _, d := range r.cfg.SSDs {
+	for _, d := range r.cfg.images() {
 		if d.Name == a[0] {
 			size = d.Bytes
 		}
 	}
 	if size < 0 {
-		_, err := r.shared(a[0])
-		return err
+		if _, err := r.shared(a[0]); err != nil {
+			return err
+		}
+		return refuse("%s is a LUN: name a disk of the array", a[0])
 	}
 	offset, err1 := strconv.ParseInt(a[1], 10, 64)
 	length, err2 := strconv.ParseInt(a[2], 10, 64)
@@ -451,13 +473,22 @@ func (r *rack) throttle(ctx context.Context, a []string) error {
 	}
 	object := ""
 	reaches := isServer
+	var inside *Enclosure
 	if i := slices.IndexFunc(r.cfg.SSDs, func(d Disk) bool { return d.Name == a[0] }); i >= 0 {
 		object = "limit-" + ssdID(i)
 		reaches = func(n *Node) bool { return isServer(n) && r.cfg.SSDs[i].in(n) }
+	} else if e, i, ok := r.cfg.slot(a[0]); ok {
+		inside, object = e, "limit-"+slotID(i)
 	} else if d, err := r.shared(a[0]); err != nil {
 		return err
+	} else if d.array != nil {
+		return refuse("%s is a LUN: lun-slow makes it slow, and throttle a disk of its array", a[0])
 	} else {
 		object = d.throttleID()
+	}
+	limit := func(q *qmpClient) error {
+		_, err := q.call("qom-set", props{"path": "/objects/" + object, "property": "limits", "value": limits(iops, bps)})
+		return err
 	}
 	return changeHardware(ctx, r, func(h *hardware) {
 		if h.Speeds == nil {
@@ -465,11 +496,90 @@ func (r *rack) throttle(ctx context.Context, a []string) error {
 		}
 		h.Speeds[a[0]] = speed{IOPS: iops, BytesPerSecond: bps}
 	}, func(h *hardware) error {
-		return r.each(ctx, reaches, func(n *Node, q *qmpClient) error {
-			_, err := q.call("qom-set", props{"path": "/objects/" + object, "property": "limits", "value": limits(iops, bps)})
-			return err
-		})
+		if inside != nil {
+			if running(r.dir, inside.Name) == nil {
+				return nil
+			}
+			return r.withQMP(ctx, inside.Name, limit)
+		}
+		return r.each(ctx, reaches, func(_ *Node, q *qmpClient) error { return limit(q) })
 	})
+}
+
+// arrayOf is an array by name.
+func (r *rack) arrayOf(name string) (*Enclosure, error) {
+	e, err := r.cfg.enclosure(name)
+	if err == nil && e.Array == nil {
+		err = refuse("%s is no array", name)
+	}
+	return e, err
+}
+
+// failover moves the LUNs of a controller to the other one, or back.
+func (r *rack) failover(ctx context.Context, a []string, moved bool) error {
+	e, err := r.arrayOf(a[0])
+	if err != nil {
+		return err
+	}
+	m, err := hbaNumber(a[1])
+	if err != nil {
+		return err
+	}
+	h, err := loadHardware(r.dir)
+	if err != nil {
+		return err
+	}
+	if moved && h.ModulesOut[moduleKey(e.Name, 1-m)] {
+		return refuse("controller %d of %s is out: it cannot take LUNs", 1-m, e.Name)
+	}
+	return r.changePaths(ctx, func(h *hardware) { set(&h.LUNsMoved, moduleKey(e.Name, m), moved) })
+}
+
+// lun hides a LUN, or a disk, from a server: all of its paths.
+func (r *rack) lun(ctx context.Context, a []string, out bool) error {
+	n, err := r.server(a[0])
+	if err != nil {
+		return err
+	}
+	d, err := r.shared(a[1])
+	if err != nil {
+		return err
+	}
+	return r.changePaths(ctx, func(h *hardware) {
+		for hba := range hbas {
+			set(&h.PathsOut, pathKey(n.Name, d.Name, hba), out)
+		}
+	})
+}
+
+func (r *rack) slowLUN(ctx context.Context, a []string) error {
+	d, err := r.shared(a[0])
+	if err != nil {
+		return err
+	}
+	if d.array == nil {
+		return refuse("%s is a disk: throttle makes it slow", d.Name)
+	}
+	// A server gives a command up after 30 s.
+	const most = 60_000
+	ms, err := strconv.Atoi(a[1])
+	if err != nil || ms < 0 || ms > most {
+		return refuse("%q: want milliseconds, 0 to %d", a[1], most)
+	}
+	return r.changePaths(ctx, func(h *hardware) {
+		if h.Slow == nil {
+			h.Slow = map[string]int{}
+		}
+		h.Slow[d.Name] = ms
+	})
+}
+
+func (r *rack) arrayPower(ctx context.Context, name string, off bool) error {
+	e, err := r.arrayOf(name)
+	if err != nil {
+		return err
+	}
+	return r.changePaths(ctx, func(h *hardware) { set(&h.ArraysOff, e.Name, off) })
 }
 
 func (r *rack) bmc(ctx context.Context, node string, dead bool) error {

@@ -15,22 +15,40 @@ import (
 // enclosurePrefix keeps the names of enclosures apart from those of nodes.
 const enclosurePrefix = "enc-"
 
-// LUN is what a RAID array shows to its servers: a disk to them.
-type LUN struct {
-	Name, Array string
-	Servers     []string // that are cabled to the array
-	Paths       int      // from each of them
-	Product     string   // of the SCSI inquiry
-	WWN         string   // empty: one is made of the name
-	// In bytes. Chunk and FullStripe are what it tells of its geometry.
+// Storage is a RAID array as the design has it: what it is asked to make of its
+// disks, which the spec lists.
+type Storage struct {
+	Name    string
+	Family  string   // me4, md3 or perc
+	Servers []string // that are cabled to it
+	Paths   int      // from each of them
+	Groups  []StorageGroup
+	LUNs    []StorageLUN
+}
+
+// StorageGroup is a RAID group, its disks by serial number in RAID order.
+type StorageGroup struct {
+	Name    string
+	Level   int
+	Chunk   int64 // bytes
+	Serials []string
+}
+
+// StorageLUN is what the array shows to its servers: a disk to them.
+type StorageLUN struct {
+	Name, Group        string
+	Number, Controller int
+	WWN                string // empty: one is made of the name
+	// In bytes. Chunk and FullStripe are what a LUN of a PERC tells of its geometry.
 	Bytes, Chunk, FullStripe int64
 }
 
 // FromSpec gives the virtual hardware a spec asks for: the same servers,
 // addresses, disks by serial and WWN, BMCs, PDUs and outlets as the real
-// hardware it stands for. A RAID array is there as the LUNs it is to have,
-// which follow from the design; its disks are not. It is pure.
-func FromSpec(s *spec.Spec, luns ...LUN) (Config, error) {
+// hardware it stands for. A RAID array is there with its disks, groups and
+// LUNs, which follow from the design; of one that is a card inside a server
+// (PERC) there are only the LUNs. It is pure.
+func FromSpec(s *spec.Spec, arrays ...Storage) (Config, error) {
 	c := Config{Name: s.Name, Suite: s.Rack.Suite, Mirror: s.Rack.Mirror}
 	mgmt := s.Networks.Management
 	if mgmt == nil {
@@ -57,8 +75,10 @@ func FromSpec(s *spec.Spec, luns ...LUN) (Config, error) {
 		c.Networks = append(c.Networks, Network{Name: "management", Admin: admin, MTU: mgmt.MTU})
 	}
 
-	if err := c.addLUNs(luns); err != nil {
-		return c, err
+	for _, a := range arrays {
+		if err := c.addArray(s, a); err != nil {
+			return c, err
+		}
 	}
 	for _, e := range s.Enclosures {
 		if e.Array != "" {
@@ -71,32 +91,12 @@ func FromSpec(s *spec.Spec, luns ...LUN) (Config, error) {
 				enc.Servers = set.Servers
 			}
 		}
-		bay := 0
-		for _, l := range e.Disks {
-			serials, err := l.Serials()
-			if err != nil {
-				return c, err
-			}
-			for _, serial := range serials {
-				bay++
-				d := Disk{
-					Name: fmt.Sprintf("%s-%02d", name, bay), Serial: serial, WWN: strings.ToLower(l.WWN),
-					Vendor: "MORTAR", Product: "VDISK", Bytes: int64(l.Size) / 512 * 512,
-					SSD: l.Type == "ssd" || l.Type == "nvme",
-				}
-				if d.WWN == "" {
-					d.WWN = wwnOf(serial)
-				}
-				if l.Type == "nvme" {
-					c.SSDs = append(c.SSDs, d)
-					continue
-				}
-				if !d.SSD {
-					d.IOPS = int64(s.Rack.IOPS)
-				}
-				enc.Disks = append(enc.Disks, d)
-			}
+		disks, drives, err := disksOf(e, int64(s.Rack.IOPS))
+		if err != nil {
+			return c, err
 		}
+		c.SSDs = append(c.SSDs, drives...)
+		enc.Disks = disks
 		if len(enc.Disks) > 0 {
 			c.Enclosures = append(c.Enclosures, enc)
 		}
@@ -187,28 +187,134 @@ func FromSpec(s *spec.Spec, luns ...LUN) (Config, error) {
 	return c, c.Validate()
 }
 
-// addLUNs makes an enclosure of each array.
-func (c *Config) addLUNs(luns []LUN) error {
-	for _, l := range luns {
-		name := enclosurePrefix + strings.ToLower(l.Array)
-		if n := len(c.Enclosures); n == 0 || c.Enclosures[n-1].Name != name {
-			c.Enclosures = append(c.Enclosures, Enclosure{Name: name, Servers: l.Servers, Paths: l.Paths})
+// inquiry is what a LUN of each family says of its make: vendor, product,
+// revision, and the company's digits of its WWN.
+//
+// Sources: multipath.conf(5) hwtable; the WWNs of arrays in the field.
+var inquiry = map[string]struct{ vendor, product, revision, company string }{
+	"md3":  {"DELL", "MD32xx", "0784", "90b11c"},
+	"me4":  {"DellEMC", "ME4", "G280", "00c0ff"},
+	"perc": {"DELL", "PERC", "", ""},
+}
+
+// addArray makes an enclosure of an array.
+func (c *Config) addArray(s *spec.Spec, a Storage) error {
+	who, ok := inquiry[a.Family]
+	if !ok {
+		return refuse("array %s: the rack knows no array of family %q", a.Name, a.Family)
+	}
+	e := Enclosure{Name: enclosurePrefix + strings.ToLower(a.Name), Servers: a.Servers, Paths: a.Paths}
+	digits := 16
+	if a.Family != "perc" {
+		digits = 32
+		box, err := arrayFrom(s, a)
+		if err != nil {
+			return err
 		}
-		d := Disk{
-			Name: strings.ToLower(l.Name), WWN: strings.ToLower(l.WWN), Vendor: "MORTAR", Product: l.Product,
+		box.Vendor, box.Product, box.Revision = who.vendor, who.product, who.revision
+		e.Array = box
+	}
+	used := map[string]int64{} // of each group
+	for _, l := range a.LUNs {
+		disk := Disk{
+			Name: strings.ToLower(l.Name), WWN: strings.ToLower(l.WWN), Vendor: who.vendor, Product: who.product,
 			Bytes: l.Bytes / 512 * 512, Chunk: l.Chunk, FullStripe: l.FullStripe,
 		}
-		if d.WWN == "" {
-			d.WWN = wwnOf(c.Name + " " + l.Name)
+		switch {
+		case disk.WWN != "" && len(disk.WWN) != digits:
+			return refuse("LUN %s: arrays.wwns says %s: in the rack a LUN of %s has a WWN of %d digits: leave wwns out for it", l.Name, l.WWN, a.Name, digits)
+		case disk.WWN == "" && e.Array != nil:
+			disk.WWN = "6" + who.company + hashed("mortar LUN " + c.Name + " " + l.Name)[:25]
+		case disk.WWN == "":
+			disk.WWN = wwnOf(c.Name + " " + l.Name)
 		}
-		if len(d.WWN) != 16 {
-			return refuse("LUN %s: a virtual disk has a WWN of 16 digits, and arrays.wwns says %s: leave wwns out for the rack", l.Name, l.WWN)
+		disk.Serial = disk.WWN
+		if e.Array != nil {
+			disk.LUN = &LUNPlace{Number: l.Number, Group: l.Group, Offset: used[l.Group], Controller: l.Controller}
+			used[l.Group] += disk.Bytes
 		}
-		d.Serial = d.WWN
-		e := &c.Enclosures[len(c.Enclosures)-1]
-		e.Disks = append(e.Disks, d)
+		e.Disks = append(e.Disks, disk)
 	}
+	for i := range e.groups() {
+		e.Array.Groups[i].fit(used[e.Array.Groups[i].Name])
+	}
+	c.Enclosures = append(c.Enclosures, e)
 	return nil
+}
+
+// arrayFrom gives an array's disks and groups.
+func arrayFrom(s *spec.Spec, a Storage) (*Array, error) {
+	box := &Array{}
+	named := map[string]string{} // by serial number
+	for _, e := range s.Enclosures {
+		if e.Array != a.Name {
+			continue
+		}
+		disks, _, err := disksOf(e, int64(s.Rack.IOPS))
+		if err != nil {
+			return nil, err
+		}
+		for _, k := range disks {
+			k.Bytes += metadataBytes
+			k.WWN = ""
+			named[k.Serial] = k.Name
+			box.Disks = append(box.Disks, k)
+		}
+	}
+	for _, g := range a.Groups {
+		group := RAIDGroup{Name: g.Name, Level: g.Level, Chunk: g.Chunk}
+		for _, serial := range g.Serials {
+			group.Members = append(group.Members, named[serial])
+		}
+		box.Groups = append(box.Groups, group)
+	}
+	return box, nil
+}
+
+// groups of an array; none of an enclosure.
+func (e *Enclosure) groups() []RAIDGroup {
+	if e.Array == nil {
+		return nil
+	}
+	return e.Array.Groups
+}
+
+// fit makes a group as large as its LUNs need.
+func (g *RAIDGroup) fit(bytes int64) {
+	stripe := int64(g.data()) * g.Chunk
+	g.MemberBytes = (bytes + stripe - 1) / stripe * g.Chunk
+}
+
+// disksOf lists the disks of an enclosure of the spec, by bay, those that
+// rotate with their speed, and apart from them its NVMe drives.
+func disksOf(e spec.Enclosure, iops int64) (disks, drives []Disk, err error) {
+	bay := 0
+	for _, l := range e.Disks {
+		serials, err := l.Serials()
+		if err != nil {
+			return nil, nil, err
+		}
+		for _, serial := range serials {
+			bay++
+			d := Disk{
+				Name: fmt.Sprintf("%s-%02d", strings.ToLower(e.Name), bay), Serial: serial, WWN: strings.ToLower(l.WWN),
+				Vendor: "MORTAR", Product: "VDISK", Bytes: int64(l.Size) / 512 * 512,
+				SSD: l.Type == "ssd" || l.Type == "nvme",
+			}
+			if d.WWN == "" {
+				d.WWN = wwnOf(serial)
+			}
+			if l.Type == "nvme" {
+				drives = append(drives, d)
+				continue
+			}
+			if !d.SSD {
+				d.IOPS = iops
+			}
+			disks = append(disks, d)
+		}
+	}
+	return disks, drives, nil
 }
 
 // addNICs gives the node its interfaces: public, private if it has one, and
@@ -243,8 +349,13 @@ func (n *Node) addNICs(s *spec.Spec, mgmt *spec.Network, public, private, addres
 // wwnOf makes an NAA 5 name of a serial number: the same for every host, as
 // on a real disk whose WWN the spec leaves out.
 func wwnOf(serial string) string {
-	h := sha256.Sum256([]byte("mortar disk " + serial))
-	return "5000c5" + hex.EncodeToString(h[:5])
+	return "5000c5" + hashed("mortar disk " + serial)[:10]
+}
+
+// hashed is a text's digest in hexadecimal.
+func hashed(text string) string {
+	h := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(h[:])
 }
 
 // outletsOf is the number of outlets of a virtual PDU: 8, or as many as the

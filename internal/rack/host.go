@@ -60,6 +60,9 @@ func checkHost(c *Config, dir string, spec imageSpec) error {
 	if bb := toolPath("busybox"); bb != "busybox" && !isStatic(bb) {
 		missing = append(missing, "busybox-static")
 	}
+	if m := iscsiModule(); len(c.arrays()) > 0 && m != "" {
+		missing = append(missing, m)
+	}
 	if len(missing) > 0 {
 		bad = append(bad, "the rack needs programs that are not installed: apt-get install "+strings.Join(missing, " "))
 	}
@@ -77,13 +80,18 @@ func checkHost(c *Config, dir string, spec imageSpec) error {
 			needMiB += int64(n.MemoryMiB) + overheadMiB
 		}
 	}
+	for _, e := range c.arrays() {
+		if running(dir, e.Name) == nil {
+			needMiB += int64(e.Array.MemoryMiB) + overheadMiB
+		}
+	}
 	meminfo, err := os.ReadFile("/proc/meminfo")
 	if err != nil {
 		return err
 	}
 	if have := linux.Memory(string(meminfo), "MemAvailable") >> 20; needMiB > 0 && have < needMiB+reserveMiB {
-		bad = append(bad, fmt.Sprintf("too little memory: the rack's %d nodes need %d MiB, and %d MiB must stay for the host, but only %d MiB are available",
-			len(c.Nodes), needMiB, reserveMiB, have))
+		bad = append(bad, fmt.Sprintf("too little memory: the rack's %d nodes and arrays need %d MiB, and %d MiB must stay for the host, but only %d MiB are available",
+			len(c.Nodes)+len(c.arrays()), needMiB, reserveMiB, have))
 	}
 
 	// A disk image is sparse, but it must be possible to fill it: a rack
@@ -129,6 +137,14 @@ func checkHost(c *Config, dir string, spec imageSpec) error {
 	return nil
 }
 
+// iscsiModule is the package of QEMU's iSCSI client, if it is not installed.
+func iscsiModule() string {
+	if found, err := filepath.Glob("/usr/lib/*/qemu/block-iscsi.so"); err == nil && len(found) > 0 {
+		return ""
+	}
+	return "qemu-block-extra"
+}
+
 func there(file string) bool {
 	_, err := os.Stat(file)
 	return err == nil
@@ -142,22 +158,17 @@ func stateFilesOf(c *Config, dir string) map[string]int64 {
 			out[d.Image] = d.Bytes
 		}
 	}
+	for _, e := range c.arrays() {
+		out[arrayState(dir, e.Name)] = arrayStateBytes
+	}
 	return out
 }
 
 // imageFilesOf is the same with those of all disks.
 func imageFilesOf(c *Config, dir string) map[string]int64 {
 	out := stateFilesOf(c, dir)
-	for _, d := range c.sharedDisks() {
-		out[d.image(dir)] = d.Bytes
-	}
-	for _, d := range c.SSDs {
+	for _, d := range c.images() {
 		out[diskImage(dir, d.Name)] = d.Bytes
-	}
-	for _, n := range c.Nodes {
-		for _, d := range n.LocalDisks {
-			out[diskImage(dir, d.Name)] = d.Bytes
-		}
 	}
 	return out
 }

@@ -37,6 +37,11 @@ func networkCommands(c *Config, dir string) []string {
 		}
 		cmds = append(cmds, fmt.Sprintf("link set %s mtu %d up", br, n.MTU))
 	}
+	for i := range c.arrays() {
+		tap := arrayTap(i)
+		cmds = append(cmds, "tuntap add dev "+tap+" mode tap",
+			fmt.Sprintf("link set %s mtu %d up", tap, maxMTU), fmt.Sprintf("addr add %s/24 dev %s", arrayNet(i, linkHost), tap))
+	}
 	for i, n := range c.Nodes {
 		for j, nic := range n.NICs {
 			tap := tapName(i, j)

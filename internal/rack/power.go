@@ -108,31 +108,75 @@ func (r *rack) start(ctx context.Context, h *hardware, node string, post int) er
 	if err != nil {
 		return err
 	}
+	if err := r.startMachine(ctx, n.Name, args); err != nil {
+		return err
+	}
+	return errors.Join(r.plugLUNs(ctx, h, n), r.plugLinks(ctx, h, n))
+}
+
+// startMachine starts a QEMU and waits until it listens to its machine protocol.
+func (r *rack) startMachine(ctx context.Context, name string, args []string) error {
 	run := runDir(r.dir)
-	for _, f := range []string{filepath.Join(run, qmpSocket(n.Name)), pidFile(r.dir, n.Name)} {
+	for _, f := range []string{filepath.Join(run, qmpSocket(name)), pidFile(r.dir, name)} {
 		if err := os.Remove(f); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
 	// From here on, what the console said before is history.
-	if err := consoleMark(r.dir, n.Name, "power-on"); err != nil {
+	if err := consoleMark(r.dir, name, "power-on"); err != nil {
 		return err
 	}
-	_, gone, err := spawn(r, n.Name, append([]string{"qemu-system-x86_64"}, args...)...)
+	_, gone, err := spawn(r, name, append([]string{"qemu-system-x86_64"}, args...)...)
 	if err != nil {
 		return err
 	}
-	if err := waitStarted(ctx, r, n.Name, gone, func() bool {
-		q, err := dialQMP(ctx, run, qmpSocket(n.Name))
+	return waitStarted(ctx, r, name, gone, func() bool {
+		q, err := dialQMP(ctx, run, qmpSocket(name))
 		if err != nil {
 			return false
 		}
 		q.close()
-		return running(r.dir, n.Name) != nil
-	}); err != nil {
+		return running(r.dir, name) != nil
+	})
+}
+
+// plugLUNs gives a server that was switched on the LUNs of arrays that it
+// reaches, and lets it run. A LUN that does not answer is not there.
+func (r *rack) plugLUNs(ctx context.Context, h *hardware, n *Node) error {
+	if !isServer(n) || !r.cfg.withArray(n.Name) {
+		return nil
+	}
+	return r.withQMP(ctx, n.Name, func(q *qmpClient) error {
+		var errs []error
+		for _, d := range r.cfg.sharedDisks() {
+			for path := range d.Paths {
+				if d.array != nil && running(r.dir, d.Enclosure) != nil && !h.pathGone(n.Name, d, path) {
+					errs = append(errs, r.plugPath(q, n, d, path))
+				}
+			}
+		}
+		_, err := q.call("cont", nil)
+		return errors.Join(append(errs, err)...)
+	})
+}
+
+// plugPath adds the disk at the end of a path, unplugPath removes it.
+func (r *rack) plugPath(q *qmpClient, n *Node, d sharedDisk, path int) error {
+	p, err := d.pathDevice(path)
+	if err != nil {
 		return err
 	}
-	return r.plugLinks(ctx, h, n)
+	if d.array != nil {
+		return q.plugLUN(d.pathBlock(r.cfg, n.Name, path), p)
+	}
+	return q.plug(p)
+}
+
+func (r *rack) unplugPath(q *qmpClient, d sharedDisk, path int) error {
+	if err := q.unplug(d.pathID(path)); err != nil || d.array == nil {
+		return err
+	}
+	return q.dropSession(d.sessionID(path))
 }
 
 // stopNode cuts a node's power: what it had not written is lost.

@@ -35,20 +35,45 @@ type sharedDisk struct {
 	Index     int
 	Servers   []string // cabled to it; empty: all
 	Paths     int
-	Target    int // first of its targets on an HBA
+	Target    int        // first of its targets on an HBA
+	array     *Enclosure // that it is a LUN of; nil: none
+	portal    int        // the array's place among the arrays
 }
 
 // sharedDisks lists the disks of all enclosures.
 func (c *Config) sharedDisks() []sharedDisk {
 	var out []sharedDisk
 	target := 1
-	for _, e := range c.Enclosures {
+	for i := range c.Enclosures {
+		e := &c.Enclosures[i]
 		for _, d := range e.Disks {
-			out = append(out, sharedDisk{d, e.Name, len(out), e.Servers, e.paths(), target})
+			s := sharedDisk{Disk: d, Enclosure: e.Name, Index: len(out), Servers: e.Servers, Paths: e.paths(), Target: target}
+			if e.Array != nil {
+				s.array, s.portal = e, c.arrayIndex(e.Name)
+			} else {
+				target += e.targets()
+			}
+			out = append(out, s)
+		}
+		if e.Array != nil {
 			target += e.targets()
 		}
 	}
 	return out
+}
+
+// cabledTo tells whether a server has cables to the enclosure.
+func (e *Enclosure) cabledTo(server string) bool {
+	return len(e.Servers) == 0 || slices.Contains(e.Servers, server)
+}
+
+// allTargets is the number of SCSI targets an enclosure takes on an HBA. The
+// LUNs of an array have its ports in common.
+func (e *Enclosure) allTargets() int {
+	if e.Array != nil {
+		return e.targets()
+	}
+	return e.targets() * len(e.Disks)
 }
 
 func (e *Enclosure) paths() int {
@@ -66,15 +91,16 @@ func (e *Enclosure) targets() int { return (e.paths() + hbas - 1) / hbas }
 func (d sharedDisk) hba(path int) int    { return path % hbas }
 func (d sharedDisk) module(path int) int { return (path + path/hbas) % hbas }
 
-func (d sharedDisk) blockID() string          { return "sd" + strconv.Itoa(d.Index) }
-func (d sharedDisk) throttleID() string       { return "limit-sd" + strconv.Itoa(d.Index) }
-func (d sharedDisk) pathID(path int) string   { return fmt.Sprintf("path%d-sd%d", path, d.Index) }
-func ssdID(i int) string                      { return "ssd" + strconv.Itoa(i) }
-func ssdDeviceID(i int) string                { return "nvme" + strconv.Itoa(i) }
-func nicID(i int) string                      { return "eth" + strconv.Itoa(i) }
-func tapName(node, nic int) string            { return fmt.Sprintf("n%de%d", node, nic) }
-func bridgeName(network string) string        { return "br-" + network }
-func (d sharedDisk) image(dir string) string  { return diskImage(dir, d.Name) }
+func (d sharedDisk) blockID() string           { return "sd" + strconv.Itoa(d.Index) }
+func (d sharedDisk) throttleID() string        { return "limit-sd" + strconv.Itoa(d.Index) }
+func (d sharedDisk) pathID(path int) string    { return fmt.Sprintf("path%d-sd%d", path, d.Index) }
+func (d sharedDisk) sessionID(path int) string { return "session-" + d.pathID(path) }
+func ssdID(i int) string                       { return "ssd" + strconv.Itoa(i) }
+func ssdDeviceID(i int) string                 { return "nvme" + strconv.Itoa(i) }
+func nicID(i int) string                       { return "eth" + strconv.Itoa(i) }
+func tapName(node, nic int) string             { return fmt.Sprintf("n%de%d", node, nic) }
+func bridgeName(network string) string         { return "br-" + network }
+
 func diskImage(dir, name string) string       { return filepath.Join(dir, "disks", name+".raw") }
 func (c *Config) processName(n string) string { return c.netns() + "." + n }
 
@@ -127,8 +153,22 @@ func (d systemDisk) device() props {
 	return p
 }
 
+// pathBlock is the session of a path to a LUN.
+func (d sharedDisk) pathBlock(c *Config, server string, path int) props {
+	return props{"driver": "iscsi", "node-name": d.sessionID(path), "transport": "tcp",
+		"portal": fmt.Sprintf("%s:%d", arrayNet(d.portal, linkHost), iscsiPort+d.module(path)),
+		"target": targetName(c, d.array), "lun": d.LUN.Number, "initiator-name": initiatorName(server, d.hba(path), d.LUN.Number),
+		"cache": props{"direct": true}}
+}
+
 // pathDevice is the disk at the end of one path.
 func (d sharedDisk) pathDevice(path int) (props, error) {
+	if d.array != nil {
+		// The LUN's own answers, errors too, go to the server as they are.
+		return props{"driver": "scsi-block", "id": d.pathID(path), "bus": fmt.Sprintf("hba%d.0", d.hba(path)),
+			"scsi-id": d.Target + path/hbas, "lun": d.LUN.Number, "drive": d.sessionID(path), "share-rw": true,
+			"rerror": "report", "werror": "report"}, nil
+	}
 	wwn, err := strconv.ParseUint(d.WWN, 16, 64)
 	if err != nil {
 		return nil, err
@@ -162,6 +202,48 @@ func (d sharedDisk) pathDevice(path int) (props, error) {
 // cabledTo tells whether a server has cables to the disk's enclosure.
 func (d sharedDisk) cabledTo(server string) bool {
 	return len(d.Servers) == 0 || slices.Contains(d.Servers, server)
+}
+
+// machine is the command line of a virtual machine as it grows.
+type machine struct {
+	args []string
+	err  error
+}
+
+// newMachine is a machine with what it boots and runs on, its memory, console and QEMU's own sockets. QEMU
+// is started in the rack's run directory; what it makes there has relative
+// names, because a socket's path must stay under 108 bytes.
+func newMachine(process, dir, name string, memoryMiB int, boot, accel []string) *machine {
+	return &machine{args: append(slices.Concat(baseArgs(), boot, accel),
+		"-name", process,
+		"-m", strconv.Itoa(memoryMiB),
+		"-chardev", "file,id=console,path="+consoleFile(name)+",append=on",
+		"-serial", "chardev:console",
+		"-qmp", "unix:"+qmpSocket(name)+",server=on,wait=off",
+		"-pidfile", pidFile(dir, name),
+	)}
+}
+
+func (m *machine) add(option string, p props) {
+	text, err := json.Marshal(p)
+	if err != nil && m.err == nil {
+		m.err = err
+	}
+	m.args = append(m.args, option, string(text))
+}
+
+// disk adds a disk image under a block node's name.
+func (m *machine) disk(id, file string, iops, bps int64) {
+	m.add("-object", props{"qom-type": "throttle-group", "id": "limit-" + id, "limits": limits(iops, bps)})
+	for _, b := range blockNodes(id, "limit-"+id, file) {
+		m.add("-blockdev", b)
+	}
+}
+
+// root adds the image's read-only root.
+func (m *machine) root(img *image) {
+	m.add("-blockdev", props{"driver": "file", "node-name": "root", "filename": img.file(imageRoot), "read-only": true})
+	m.add("-device", props{"driver": "virtio-blk-pci", "id": "vda", "drive": "root", "serial": "root"})
 }
 
 // ssdDevice is NVMe drive i in its slot.
@@ -275,76 +357,53 @@ func loadArgs(img *image, kernel string) []string {
 	return []string{"-boot", "strict=on", "-kernel", img.file(imageKernel), "-initrd", img.file(imageInitrd), "-append", kernel}
 }
 
-// nodeArgs is the command line of a node (without the program's name). QEMU
-// is started in the rack's run directory; what it makes there has relative
-// names, because a socket's path must stay under 108 bytes.
+// nodeArgs is the command line of a node (without the program's name).
 func nodeArgs(c *Config, dir string, index int, img *image, accel string, hw *hardware, post int) ([]string, error) {
 	n := &c.Nodes[index]
-	args := append(baseArgs(), bootArgs(n, img, post)...)
-	args = append(args, accelArgs(accel, n.CPUs)...)
-	args = append(args,
-		"-name", c.processName(n.Name),
-		"-m", strconv.Itoa(n.MemoryMiB),
-		"-chardev", "file,id=console,path="+consoleFile(n.Name)+",append=on",
-		"-serial", "chardev:console",
-		"-qmp", "unix:"+qmpSocket(n.Name)+",server=on,wait=off",
-		"-pidfile", pidFile(dir, n.Name),
-	)
-	var err error
-	add := func(option string, p props) {
-		text, e := json.Marshal(p)
-		if e != nil && err == nil {
-			err = e
-		}
-		args = append(args, option, string(text))
+	m := newMachine(c.processName(n.Name), dir, n.Name, n.MemoryMiB, bootArgs(n, img, post), accelArgs(accel, n.CPUs))
+	if n.Role == RoleServer && c.withArray(n.Name) {
+		// Until the LUNs are plugged: a server looks for them once.
+		m.args = append(m.args, "-S")
 	}
-	disk := func(id, file string, iops, bps int64) {
-		add("-object", props{"qom-type": "throttle-group", "id": "limit-" + id, "limits": limits(iops, bps)})
-		for _, b := range blockNodes(id, "limit-"+id, file) {
-			add("-blockdev", b)
-		}
-	}
-
 	if !n.distribution() {
-		add("-blockdev", props{"driver": "file", "node-name": "root", "filename": img.file(imageRoot), "read-only": true})
-		add("-device", props{"driver": "virtio-blk-pci", "id": "vda", "drive": "root", "serial": "root"})
+		m.root(img)
 	}
 	for _, d := range systemDisksOf(dir, n) {
-		disk(d.blockID(), d.Image, 0, 0)
+		m.disk(d.blockID(), d.Image, 0, 0)
 		if d.Slot >= 0 {
-			add("-device", d.port())
+			m.add("-device", d.port())
 		}
 		if !hw.systemOut(n.Name, d) {
 			p := d.device()
 			if n.distribution() {
 				p["bootindex"] = 1
 			}
-			add("-device", p)
+			m.add("-device", p)
 		}
 	}
 
 	for i, nic := range n.NICs {
-		args = append(args, "-netdev", fmt.Sprintf("tap,id=net%d,ifname=%s,script=no,downscript=no", i, tapName(index, i)))
-		add("-device", props{"driver": "virtio-net-pci", "id": nicID(i), "netdev": "net" + strconv.Itoa(i),
+		m.args = append(m.args, "-netdev", fmt.Sprintf("tap,id=net%d,ifname=%s,script=no,downscript=no", i, tapName(index, i)))
+		m.add("-device", props{"driver": "virtio-net-pci", "id": nicID(i), "netdev": "net" + strconv.Itoa(i),
 			"mac": nic.MAC, "romfile": ""})
 	}
 	for i, d := range n.LocalDisks {
 		id := "local" + strconv.Itoa(i)
-		disk(id, diskImage(dir, d.Name), d.IOPS, d.BytesPerSecond)
-		add("-device", props{"driver": "virtio-blk-pci", "id": id + "-dev", "drive": id, "serial": d.Serial})
+		m.disk(id, diskImage(dir, d.Name), d.IOPS, d.BytesPerSecond)
+		m.add("-device", props{"driver": "virtio-blk-pci", "id": id + "-dev", "drive": id, "serial": d.Serial})
 	}
 	if n.Role == RoleServer {
 		if len(c.Enclosures) > 0 {
 			for h := range hbas {
-				add("-device", props{"driver": "virtio-scsi-pci", "id": fmt.Sprintf("hba%d", h), "num_queues": 1})
+				m.add("-device", props{"driver": "virtio-scsi-pci", "id": fmt.Sprintf("hba%d", h), "num_queues": 1})
 			}
 		}
 		for _, d := range c.sharedDisks() {
-			if !d.cabledTo(n.Name) {
+			if !d.cabledTo(n.Name) || d.array != nil {
 				continue
 			}
 			iops, bps := hw.speed(d.Disk)
-			disk(d.blockID(), d.image(dir), iops, bps)
+			m.disk(d.blockID(), diskImage(dir, d.Name), iops, bps)
 			for h := range d.Paths {
 				if hw.pathGone(n.Name, d, h) {
 					continue
@@ -353,7 +412,7 @@ func nodeArgs(c *Config, dir string, index int, img *image, accel string, hw *ha
 				if e != nil {
 					return nil, e
 				}
-				add("-device", p)
+				m.add("-device", p)
 			}
 		}
 		for i, d := range c.SSDs {
@@ -361,12 +420,12 @@ func nodeArgs(c *Config, dir string, index int, img *image, accel string, hw *ha
 				continue
 			}
 			iops, bps := hw.speed(d)
-			disk(ssdID(i), diskImage(dir, d.Name), iops, bps)
-			add("-device", props{"driver": "pcie-root-port", "id": "slot" + strconv.Itoa(i), "chassis": i + 1, "slot": i + 1})
+			m.disk(ssdID(i), diskImage(dir, d.Name), iops, bps)
+			m.add("-device", props{"driver": "pcie-root-port", "id": "slot" + strconv.Itoa(i), "chassis": i + 1, "slot": i + 1})
 			if !hw.DisksOut[d.Name] {
-				add("-device", ssdDevice(i, d))
+				m.add("-device", ssdDevice(i, d))
 			}
 		}
 	}
-	return args, err
+	return m.args, m.err
 }

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 )
 
@@ -33,17 +34,21 @@ type qmpMessage struct {
 // hangs.
 const qmpTimeout = 20 * time.Second
 
-// dialQMP connects to the socket of that name in the run directory.
-func dialQMP(ctx context.Context, runDir, socket string) (*qmpClient, error) {
-	// Through the open directory, because the whole path may be longer
-	// than a socket's address can be.
+// dialSocket connects to a socket in the run directory: through the open
+// directory, because the whole path may be longer than a socket's address can be.
+func dialSocket(ctx context.Context, runDir, socket string) (net.Conn, error) {
 	d, err := os.Open(runDir)
 	if err != nil {
 		return nil, err
 	}
 	defer d.Close()
 	var dialer net.Dialer
-	conn, err := dialer.DialContext(ctx, "unix", filepath.Join("/proc/self/fd", fmt.Sprint(d.Fd()), socket))
+	return dialer.DialContext(ctx, "unix", filepath.Join("/proc/self/fd", fmt.Sprint(d.Fd()), socket))
+}
+
+// dialQMP connects to the socket of that name in the run directory.
+func dialQMP(ctx context.Context, runDir, socket string) (*qmpClient, error) {
+	conn, err := dialSocket(ctx, runDir, socket)
 	if err != nil {
 		return nil, err
 	}
@@ -142,6 +147,36 @@ func (q *qmpClient) plug(p props) error {
 	}
 	_, err := q.call("device_add", p)
 	return err
+}
+
+// plugLUN logs in to a LUN and adds it as a disk, unless it is there.
+func (q *qmpClient) plugLUN(session, device props) error {
+	if there, err := q.has(device["id"].(string)); err != nil || there {
+		return err
+	}
+	if err := q.dropSession(session["node-name"].(string)); err != nil { // of an unplug that was killed
+		return err
+	}
+	if _, err := q.call("blockdev-add", session); err != nil {
+		return err
+	}
+	_, err := q.call("device_add", device)
+	return err
+}
+
+// dropSession ends a LUN's session, once its device has let go of it.
+func (q *qmpClient) dropSession(name string) error {
+	for {
+		_, err := q.call("blockdev-del", props{"node-name": name})
+		e, ok := err.(*qmpError)
+		switch {
+		case ok && strings.Contains(e.Desc, "Failed to find node"):
+			return nil
+		case !ok || !strings.Contains(e.Desc, "in use"):
+			return err
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
 }
 
 // status is QEMU's run state: "running", "paused", ...

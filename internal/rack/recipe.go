@@ -341,7 +341,7 @@ if [ "$mirror" ]; then
   say mirror
 fi
 $b mount -t ext4 -o noatime $state /rw || fail "mounting the node's own disk"
-$b mount -t overlay -o lowerdir=/ro,upperdir=/rw/upper,workdir=/rw/work,redirect_dir=on,index=on,nfs_export=on root /new || fail "mounting the overlay"
+` + arrayInit + `$b mount -t overlay -o lowerdir=/ro,upperdir=/rw/upper,workdir=/rw/work,redirect_dir=on,index=on,nfs_export=on root /new || fail "mounting the overlay"
 [ -c /dev/loop-control ] || $b mknod -m 660 /dev/loop-control c 10 237
 $b ip link set lo up
 while read mac cidr mtu; do

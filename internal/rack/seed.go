@@ -30,6 +30,9 @@ type Inventory struct {
 	// Netns is the network namespace from which the addresses answer.
 	Netns string          `json:"netns"`
 	Hosts []InventoryHost `json:"hosts"`
+	// Scale is by how much disks are smaller than the spec's: 1000 means
+	// 1/1000; 0 and 1 as large.
+	Scale int64 `json:"scale,omitempty"`
 }
 
 // InventoryHost is one node.
@@ -101,7 +104,7 @@ func ensureSeeds(ctx context.Context, r *rack, base string) error {
 	if err != nil {
 		return err
 	}
-	inv := Inventory{Netns: r.cfg.netns()}
+	inv := Inventory{Netns: r.cfg.netns(), Scale: r.cfg.Scale}
 	var known strings.Builder
 	for i := range r.cfg.Nodes {
 		n := &r.cfg.Nodes[i]
@@ -123,6 +126,11 @@ func ensureSeeds(ctx context.Context, r *rack, base string) error {
 			IdentityFile: identityFile(r.dir), HostKey: authorized(hostKey), Netns: r.cfg.netns(),
 		})
 		fmt.Fprintf(&known, "%s,%s %s\n", n.Name, addr, authorized(hostKey))
+	}
+	for _, e := range r.cfg.arrays() {
+		if err := ensureArrayState(ctx, r, e); err != nil {
+			return err
+		}
 	}
 	if err := renameio.WriteFile(knownHostsFile(r.dir), []byte(known.String()), 0o600); err != nil {
 		return err
@@ -259,20 +267,29 @@ func makeSparse(file string, size int64) error {
 	return f.Close()
 }
 
+// images lists the disks that have an image, those inside of arrays included.
+func (c *Config) images() []Disk {
+	var out []Disk
+	for _, e := range c.Enclosures {
+		if e.Array != nil {
+			out = append(out, e.Array.Disks...)
+		} else {
+			out = append(out, e.Disks...)
+		}
+	}
+	out = append(out, c.SSDs...)
+	for _, n := range c.Nodes {
+		out = append(out, n.LocalDisks...)
+	}
+	return out
+}
+
 // ensureDisks makes the images of all disks.
 func ensureDisks(r *rack) error {
-	var disks []Disk
-	for _, d := range r.cfg.sharedDisks() {
-		disks = append(disks, d.Disk)
-	}
-	disks = append(disks, r.cfg.SSDs...)
-	for _, n := range r.cfg.Nodes {
-		disks = append(disks, n.LocalDisks...)
-	}
 	if err := os.MkdirAll(filepath.Join(r.dir, "disks"), 0o700); err != nil {
 		return err
 	}
-	for _, d := range disks {
+	for _, d := range r.cfg.images() {
 		if err := makeSparse(diskImage(r.dir, d.Name), d.Bytes); err != nil {
 			return err
 		}

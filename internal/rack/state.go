@@ -22,7 +22,7 @@ import (
 //	inventory.json  how to reach the nodes
 //	ssh/            the administrator's key and the pinned host keys
 //	disks/          images of the shared and local disks
-//	nodes/NAME/     the node's own layer over the root: its system disks
+//	nodes/NAME/     the node's own layer over the root: its system disks; an array's own disk
 //	run/            process files, sockets, consoles, logs
 
 // Phases of a rack.
@@ -101,6 +101,12 @@ type hardware struct {
 	SystemOut map[string]bool `json:"system_out,omitempty"`
 	// Speeds are limits other than the Config's, by disk.
 	Speeds map[string]speed `json:"speeds,omitempty"`
+	// ArraysOff are arrays without power.
+	ArraysOff map[string]bool `json:"arrays_off,omitempty"`
+	// LUNsMoved are controllers whose LUNs the other one has, as "enclosure/module".
+	LUNsMoved map[string]bool `json:"luns_moved,omitempty"`
+	// Slow is by how many milliseconds a LUN's answers are late.
+	Slow map[string]int `json:"slow,omitempty"`
 }
 
 type speed struct {
@@ -138,8 +144,8 @@ func (h *hardware) systemOut(node string, d systemDisk) bool { return h.SystemOu
 
 // pathGone tells whether a node cannot reach a disk over a path.
 func (h *hardware) pathGone(node string, d sharedDisk, path int) bool {
-	return !d.cabledTo(node) || h.DisksOut[d.Name] || h.PathsOut[pathKey(node, d.Name, d.hba(path))] ||
-		h.ModulesOut[d.Enclosure+"/"+strconv.Itoa(d.module(path))]
+	return !d.cabledTo(node) || h.DisksOut[d.Name] || h.ArraysOff[d.Enclosure] || h.PathsOut[pathKey(node, d.Name, d.hba(path))] ||
+		h.ModulesOut[moduleKey(d.Enclosure, d.module(path))]
 }
 
 // linkDown tells whether a node's cable to a network, or the switch, is out.

@@ -34,6 +34,51 @@ type RackStatus struct {
 	Nodes []NodeStatus `json:"nodes"`
 	PDUs  []PDUStatus  `json:"pdus"`
 	Disks []DiskStatus `json:"disks"`
+	// Arrays are the RAID arrays; their LUNs are among the disks.
+	Arrays []ArrayStatus `json:"arrays,omitempty"`
+	// Scale is by how much disks are smaller than the brick's: 1000 means 1/1000.
+	Scale int64 `json:"scale,omitempty"`
+}
+
+// ArrayStatus is one array.
+type ArrayStatus struct {
+	Name string `json:"name"`
+	// Power is "on" or "off"; Boot how far it has come, as a node's.
+	Power       string  `json:"power"`
+	Boot        string  `json:"boot"`
+	BootSeconds float64 `json:"boot_seconds"`
+	// ControllersOut lists the controllers that are out.
+	ControllersOut []int         `json:"controllers_out"`
+	Groups         []GroupStatus `json:"groups"`
+	LUNs           []LUNStatus   `json:"luns"`
+	// DisksOut are the serial numbers of disks that are out of their slots.
+	DisksOut []string `json:"disks_out"`
+}
+
+// GroupStatus is one RAID group of an array.
+type GroupStatus struct {
+	Name string `json:"name"`
+	// State is "optimal", "degraded", "rebuilding", "failed" or, of an array that
+	// does not answer, "unknown".
+	State string `json:"state"`
+	// Missing is the number of disks that the group lacks, those that are being
+	// rebuilt included.
+	Missing int `json:"missing"`
+	// Percent of a rebuild.
+	Percent float64 `json:"percent,omitempty"`
+}
+
+// LUNStatus is one LUN of an array.
+type LUNStatus struct {
+	Name   string `json:"name"`
+	Number int    `json:"number"`
+	WWN    string `json:"wwn"`
+	Group  string `json:"group"`
+	// Owner is the controller that has it now, Preferred the one that has it as a rule.
+	Owner     int `json:"owner"`
+	Preferred int `json:"preferred"`
+	// SlowMS is by how many milliseconds its answers are late.
+	SlowMS int `json:"slow_ms,omitempty"`
 }
 
 // NodeStatus is one node.
@@ -181,13 +226,16 @@ func Status(ctx context.Context, dir string) (*RackStatus, error) {
 	s := &RackStatus{
 		Name: r.cfg.Name, Dir: r.dir, Netns: r.cfg.netns(), Phase: r.st.Phase, Accel: r.st.Accel,
 		Image: filepath.Base(r.st.Image), Nodes: make([]NodeStatus, len(r.cfg.Nodes)),
-		PDUs: []PDUStatus{}, Disks: []DiskStatus{},
+		PDUs: []PDUStatus{}, Disks: []DiskStatus{}, Scale: r.cfg.Scale,
 	}
 	var wg sync.WaitGroup
 	for i := range r.cfg.Nodes {
 		wg.Go(func() { s.Nodes[i] = r.nodeStatus(ctx, h, &r.cfg.Nodes[i]) })
 	}
 	wg.Wait()
+	for _, e := range r.cfg.arrays() {
+		s.Arrays = append(s.Arrays, r.arrayStatus(ctx, h, e))
+	}
 	for _, p := range r.cfg.PDUs {
 		ps := PDUStatus{Name: p.Name, Address: p.Address.String(), Alive: running(r.dir, pduName(p.Name)) != nil, Off: []int{}}
 		for o := 1; o <= p.Outlets; o++ {

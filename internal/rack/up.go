@@ -211,9 +211,20 @@ func (r *rack) up(ctx context.Context, spec imageSpec, p *progress) error {
 		return err
 	}
 	boot, bctx := errgroup.WithContext(ctx)
+	arrays := make(chan struct{}) // closed when all are up
+	boot.Go(func() error {
+		defer close(arrays)
+		return r.upArrays(bctx, p)
+	})
 	for i := range r.cfg.Nodes {
 		n := &r.cfg.Nodes[i]
 		boot.Go(func() error {
+			if isServer(n) && r.cfg.withArray(n.Name) {
+				<-arrays
+			}
+			if err := bctx.Err(); err != nil {
+				return err
+			}
 			return p.step("boot "+n.Name, r.st.Accel, func() error {
 				off := false
 				if err := withPower(bctx, r, func(h *hardware) error {
@@ -233,33 +244,64 @@ func (r *rack) up(ctx context.Context, spec imageSpec, p *progress) error {
 	return r.st.save(r.dir)
 }
 
+// upArrays switches the arrays on, all at once, and waits until they export
+// their LUNs.
+func (r *rack) upArrays(ctx context.Context, p *progress) error {
+	boot, ctx := errgroup.WithContext(ctx)
+	for _, e := range r.cfg.arrays() {
+		boot.Go(func() error {
+			return p.step("boot "+e.Name, fmt.Sprintf("array of %d disks", len(e.Array.Disks)), func() error {
+				if err := withPower(ctx, r, func(h *hardware) error { return r.startArray(ctx, h, e) }); err != nil {
+					return err
+				}
+				if h, err := loadHardware(r.dir); err != nil || h.ArraysOff[e.Name] {
+					return err
+				}
+				if err := r.waitArray(ctx, e); err != nil {
+					return err
+				}
+				return withPower(ctx, r, func(h *hardware) error { return r.steer(ctx, h, e) })
+			})
+		})
+	}
+	return boot.Wait()
+}
+
 // waitBooted waits until a node is in multi-user and answers on its ssh
 // port. A node that is frozen on purpose is not waited for.
 func (r *rack) waitBooted(ctx context.Context, n *Node) error {
+	return r.waitUp(ctx, n.Name, func() bool {
+		if r.sshAnswers(ctx, r.cfg.adminAddress(n)) {
+			return true
+		}
+		h, err := loadHardware(r.dir)
+		return err == nil && h.linkDown(n.Name, r.cfg.adminNetwork().Name) // its cable is out: nobody can ask for more
+	})
+}
+
+// waitUp waits until a machine says on its console that it is up, and answers.
+func (r *rack) waitUp(ctx context.Context, name string, answers func() bool) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, bootTime, errBootTime)
 	defer cancel()
 	for {
-		b := r.boot(n.Name)
+		b := r.boot(name)
 		switch {
-		case b.Stage == stageUp && r.sshAnswers(ctx, r.cfg.adminAddress(n)):
+		case b.Stage == stageUp && answers():
 			return nil
 		case strings.HasPrefix(b.Stage, stageFailed):
-			return fmt.Errorf("node %s: %s\n%s", n.Name, b.Stage, tail(filepath.Join(runDir(r.dir), consoleFile(n.Name)), 10))
-		case running(r.dir, n.Name) == nil:
-			return fmt.Errorf("node %s went off while it booted:\n%s\n%s", n.Name,
-				tail(filepath.Join(runDir(r.dir), consoleFile(n.Name)), 10), tail(logFile(r.dir, n.Name), 5))
+			return fmt.Errorf("node %s: %s\n%s", name, b.Stage, tail(filepath.Join(runDir(r.dir), consoleFile(name)), 10))
+		case running(r.dir, name) == nil:
+			return fmt.Errorf("node %s went off while it booted:\n%s\n%s", name,
+				tail(filepath.Join(runDir(r.dir), consoleFile(name)), 10), tail(logFile(r.dir, name), 5))
 		}
 		select {
 		case <-ctx.Done():
 			err := context.Cause(ctx)
 			if errors.Is(err, errBootTime) {
-				err = fmt.Errorf("node %s: %w: %s\n%s", n.Name, err, b.Stage, tail(filepath.Join(runDir(r.dir), consoleFile(n.Name)), 10))
+				err = fmt.Errorf("node %s: %w: %s\n%s", name, err, b.Stage, tail(filepath.Join(runDir(r.dir), consoleFile(name)), 10))
 			}
 			return err
 		case <-time.After(100 * time.Millisecond):
-		}
-		if h, err := loadHardware(r.dir); err == nil && h.linkDown(n.Name, r.cfg.adminNetwork().Name) && b.Stage == stageUp {
-			return nil // its cable is out: nobody can ask for more
 		}
 	}
 }

@@ -1,0 +1,42 @@
+package spec
+
+import "fmt"
+
+// What a server and a client have in a scaled brick: enough to boot, serve and
+// be a member of the cluster. Source: the rack's nodes, docs/rack.md.
+const (
+	scaledServer = 1280 * MiB
+	scaledClient = 768 * MiB
+	// mostScale leaves less than a disk of anything.
+	mostScale = 1_000_000
+)
+
+// Scale makes the brick smaller for a virtual rack, in place: disks and SSDs
+// have 1/by of their size in whole MiB, machines the memory that a node of the
+// rack needs. Numbers of things, and how they are connected, stay.
+func (s *Spec) Scale(by int64) error {
+	if by < 1 || by > mostScale {
+		return fmt.Errorf("scale 1/%d: want 1/1 to 1/%d", by, mostScale)
+	}
+	if by == 1 {
+		return nil
+	}
+	shrink := func(lists []DiskList) {
+		for i := range lists {
+			lists[i].Size = max(lists[i].Size/Bytes(by)/MiB, 1) * MiB
+		}
+	}
+	for i := range s.Enclosures {
+		shrink(s.Enclosures[i].Disks)
+	}
+	if s.Cache != nil {
+		shrink(s.Cache.SSDs)
+	}
+	for i := range s.Servers {
+		s.Servers[i].Memory = max(s.Servers[i].Memory/Bytes(by), scaledServer)
+	}
+	for i := range s.Clients {
+		s.Clients[i].Memory = max(s.Clients[i].Memory/Bytes(by), scaledClient)
+	}
+	return nil
+}

@@ -1,0 +1,515 @@
+package rack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Array is a RAID array with two controllers. It is a machine of its own in
+// the rack: Linux, with RAID groups of md over its virtual disks, and its LUNs
+// exported by LIO. See docs/rack.md for the reasons.
+type Array struct {
+	// Vendor, Product and Revision are those of the SCSI inquiry.
+	Vendor   string `json:"vendor"`
+	Product  string `json:"product"`
+	Revision string `json:"revision"`
+	// MemoryMiB is the machine's memory in MiB; 0 is 512.
+	MemoryMiB int `json:"memory_mib,omitempty"`
+	// Disks in their slots. A disk that is in no group is a spare of all.
+	Disks  []Disk      `json:"disks"`
+	Groups []RAIDGroup `json:"groups"`
+}
+
+// RAIDGroup is a RAID group (disk group, virtual disk) of an array.
+type RAIDGroup struct {
+	Name string `json:"name"`
+	// Level is 6 or 10.
+	Level int `json:"level"`
+	// Chunk is the part of a stripe on one disk, in bytes.
+	Chunk int64 `json:"chunk"`
+	// MemberBytes is what the group uses of each disk.
+	MemberBytes int64 `json:"member_bytes"`
+	// Members are names of disks, in RAID order.
+	Members []string `json:"members"`
+}
+
+// LUNPlace says what a LUN of an array is made of and who owns it.
+type LUNPlace struct {
+	Number int    `json:"number"`
+	Group  string `json:"group"`
+	// Offset in the group, in bytes.
+	Offset int64 `json:"offset"`
+	// Controller owns it as a rule: 0 or 1.
+	Controller int `json:"controller"`
+}
+
+const (
+	// controllers of an array. Each has one portal.
+	controllers = 2
+	// arrayMemoryMiB is enough for 84 disks, 8 groups and 64 sessions, which
+	// leave 150 MiB of it free.
+	arrayMemoryMiB = 512
+	// disksPerHBA is how many disks an array has on one HBA.
+	disksPerHBA = 128
+	// metadataBytes is the room that md has on each disk beside the group's
+	// data: 1 MiB before it, and what rounding takes.
+	metadataBytes = 4 << 20
+	// iscsiPort is the registered one.
+	iscsiPort = 3260
+	// arrayTime bounds a command to an array. A switch of states takes less
+	// than two seconds; a disk that goes into a group takes three.
+	arrayTime = time.Minute
+)
+
+// ALUA states, as LIO numbers them.
+const (
+	aluaOptimized    = 0
+	aluaNonOptimized = 1
+	aluaUnavailable  = 3
+)
+
+// arrays lists the enclosures that are arrays.
+func (c *Config) arrays() []*Enclosure {
+	var out []*Enclosure
+	for i := range c.Enclosures {
+		if c.Enclosures[i].Array != nil {
+			out = append(out, &c.Enclosures[i])
+		}
+	}
+	return out
+}
+
+// withArray tells whether a server has LUNs of arrays.
+func (c *Config) withArray(server string) bool {
+	return slices.ContainsFunc(c.arrays(), func(e *Enclosure) bool { return e.cabledTo(server) })
+}
+
+// problems lists what is wrong with an array and its LUNs.
+func (e *Enclosure) problems() []string {
+	var bad []string
+	say := func(format string, args ...any) {
+		bad = append(bad, "array "+e.Name+": "+fmt.Sprintf(format, args...))
+	}
+	a := e.Array
+	group := map[string]int64{} // name: bytes
+	used := map[string]string{}
+	for _, g := range a.Groups {
+		data := int64(g.data())
+		switch {
+		case g.Level != 6 && g.Level != 10, data < 2, g.Level == 10 && len(g.Members)%2 != 0:
+			say("group %s: RAID %d of %d disks: want level 6 of 4 disks or more, or level 10 of an even number", g.Name, g.Level, len(g.Members))
+		case g.Chunk < 4096 || g.Chunk&(g.Chunk-1) != 0 || g.MemberBytes < 1 || g.MemberBytes%g.Chunk != 0:
+			say("group %s: chunk %d and %d bytes of each disk: want a power of two from 4096, and a multiple of it", g.Name, g.Chunk, g.MemberBytes)
+		}
+		group[g.Name] = data * g.MemberBytes
+		for _, m := range g.Members {
+			i := slices.IndexFunc(a.Disks, func(d Disk) bool { return d.Name == m })
+			switch {
+			case i < 0:
+				say("group %s: there is no disk %q", g.Name, m)
+			case a.Disks[i].Bytes < g.MemberBytes:
+				say("group %s: disk %s has %d bytes: want %d", g.Name, m, a.Disks[i].Bytes, g.MemberBytes)
+			case used[m] != "":
+				say("disk %s is in the groups %s and %s", m, used[m], g.Name)
+			}
+			used[m] = g.Name
+		}
+	}
+	numbers := map[int]bool{}
+	for _, d := range e.Disks {
+		l := d.LUN
+		switch {
+		case l == nil:
+			say("LUN %s has no place", d.Name)
+		case l.Offset < 0 || l.Offset%sectorBytes != 0 || l.Offset+d.Bytes > group[l.Group]:
+			say("LUN %s: %d bytes at %d do not fit into group %q", d.Name, d.Bytes, l.Offset, l.Group)
+		case l.Number < 0 || l.Number > 255 || numbers[l.Number]:
+			say("LUN %s: number %d is used, or not within 0 and 255", d.Name, l.Number)
+		case l.Controller < 0 || l.Controller >= controllers:
+			say("LUN %s: controller %d: want 0 or 1", d.Name, l.Controller)
+		default:
+			numbers[l.Number] = true
+		}
+	}
+	return bad
+}
+
+// data is the number of disks' worth of data in a group.
+func (g *RAIDGroup) data() int {
+	if g.Level == 10 {
+		return len(g.Members) / 2
+	}
+	return len(g.Members) - 2
+}
+
+// Every array has a link of its own to the servers, which stands for its SAS
+// cables: 198.18.0.0/15 is kept for tests of devices (RFC 2544), so that no
+// brick has it.
+func arrayNet(index, host int) netip.Addr {
+	return netip.AddrFrom4([4]byte{198, 18, byte(index), byte(host)})
+}
+
+const (
+	linkHost   = 1  // of our end, where the host ports listen
+	linkPortal = 11 // of controller 0; controller 1 has the next
+)
+
+func arrayTap(index int) string { return "array" + strconv.Itoa(index) }
+
+// fabricName is the process of an array's host ports.
+func fabricName(array string) string { return "fabric-" + array }
+
+// targetName is an array's iSCSI name, initiatorName that of a path's other end: an
+// HBA as it reaches one LUN. A name for each LUN gives each of QEMU's sessions,
+// which has one LUN, a nexus of its own with the same ISID.
+func targetName(c *Config, e *Enclosure) string { return "iqn.2026-11.rack:" + c.Name + "." + e.Name }
+func initiatorName(server string, hba, lun int) string {
+	return fmt.Sprintf("iqn.2026-11.rack:%s.hba%d.lun%d", server, hba, lun)
+}
+
+// arrayIndex is an array's place among the arrays.
+func (c *Config) arrayIndex(name string) int {
+	return slices.IndexFunc(c.arrays(), func(e *Enclosure) bool { return e.Name == name })
+}
+
+func arrayState(dir, name string) string { return filepath.Join(dir, "nodes", name, "state.ext4") }
+func controlSocket(name string) string   { return name + ".control" }
+
+// arrayArgs is the command line of an array's QEMU.
+func arrayArgs(c *Config, dir string, e *Enclosure, img *image, accel string, hw *hardware) ([]string, error) {
+	a := e.Array
+	in := 0
+	for _, d := range a.Disks {
+		if !hw.DisksOut[d.Name] {
+			in++
+		}
+	}
+	m := newMachine(c.processName(e.Name), dir, e.Name, a.MemoryMiB,
+		loadArgs(img, fmt.Sprintf("%s mortar.array mortar.disks=%d", kernelArgs, in)), accelArgs(accel, 1))
+	m.args = append(m.args, "-chardev", "socket,id=control,path="+controlSocket(e.Name)+",server=on,wait=off", "-serial", "chardev:control")
+	m.root(img)
+	m.disk("state", arrayState(dir, e.Name), 0, 0)
+	m.add("-device", props{"driver": "virtio-blk-pci", "id": "state-dev", "drive": "state", "serial": "state"})
+	m.args = append(m.args, "-netdev", "tap,id=net0,ifname="+arrayTap(c.arrayIndex(e.Name))+",script=no,downscript=no")
+	m.add("-device", props{"driver": "virtio-net-pci", "id": "eth0", "netdev": "net0", "romfile": ""})
+	for i, d := range a.Disks {
+		if i%disksPerHBA == 0 {
+			m.add("-device", props{"driver": "virtio-scsi-pci", "id": "shelf" + strconv.Itoa(i/disksPerHBA), "num_queues": 1})
+		}
+		iops, bps := hw.speed(d)
+		m.disk(slotID(i), diskImage(dir, d.Name), iops, bps)
+		if !hw.DisksOut[d.Name] {
+			m.add("-device", slotDevice(i, d))
+		}
+	}
+	return m.args, m.err
+}
+
+func slotID(i int) string       { return "slot" + strconv.Itoa(i) }
+func slotDeviceID(i int) string { return "disk" + strconv.Itoa(i) }
+
+// slotDevice is disk i of an array in its slot.
+func slotDevice(i int, d Disk) props {
+	return props{"driver": "scsi-hd", "id": slotDeviceID(i), "bus": "shelf" + strconv.Itoa(i/disksPerHBA) + ".0",
+		"scsi-id": i % disksPerHBA, "drive": slotID(i), "serial": d.Serial, "rotation_rate": 7200}
+}
+
+// ensureArrayState makes an array's own disk, with its firmware's settings.
+// What the array writes there outlives its power: which disks are in which
+// group, and reservations.
+func ensureArrayState(ctx context.Context, r *rack, e *Enclosure) error {
+	img := arrayState(r.dir, e.Name)
+	if there(img) {
+		return nil
+	}
+	seed := filepath.Join(filepath.Dir(img), "seed")
+	if err := errors.Join(os.RemoveAll(seed), os.MkdirAll(seed, 0o700)); err != nil {
+		return err
+	}
+	defer os.RemoveAll(seed)
+	if err := os.WriteFile(filepath.Join(seed, "array"), []byte(firmware(r.cfg, e)), 0o644); err != nil {
+		return err
+	}
+	part := img + ".part"
+	if err := os.RemoveAll(part); err != nil {
+		return err
+	}
+	if err := makeSparse(part, arrayStateBytes); err != nil {
+		return err
+	}
+	if err := run(ctx, "mkfs.ext4", "-q", "-F", "-m", "0", "-J", "size=4",
+		"-E", "lazy_itable_init=0,lazy_journal_init=0,root_owner=0:0", "-d", seed, part); err != nil {
+		return err
+	}
+	return os.Rename(part, img)
+}
+
+// arrayStateBytes is the size of an array's own disk: some settings.
+const arrayStateBytes = 64 << 20
+
+// startArray switches an array on, and its host ports. The caller holds the
+// power lock.
+func (r *rack) startArray(ctx context.Context, h *hardware, e *Enclosure) error {
+	if h.ArraysOff[e.Name] {
+		return nil
+	}
+	if running(r.dir, e.Name) == nil {
+		img, err := r.image()
+		if err != nil {
+			return err
+		}
+		args, err := arrayArgs(r.cfg, r.dir, e, img, r.st.Accel, h)
+		if err != nil {
+			return err
+		}
+		if err := r.startMachine(ctx, e.Name, args); err != nil {
+			return err
+		}
+	}
+	return r.startFabric(ctx, e)
+}
+
+// stopArray cuts an array's power. Nothing may use its LUNs any more: see unplug.
+func (r *rack) stopArray(e *Enclosure) error {
+	return errors.Join(stop(r.dir, fabricName(e.Name)), r.stopNode(e.Name))
+}
+
+// waitArray waits until an array exports its LUNs.
+func (r *rack) waitArray(ctx context.Context, e *Enclosure) error {
+	return r.waitUp(ctx, e.Name, func() bool { return true })
+}
+
+// steer gives each LUN of an array the states that the hardware says: at the
+// controller that owns it optimized, at the other non-optimized. A controller
+// that is out has none, and its LUNs are the other's.
+func (r *rack) steer(ctx context.Context, h *hardware, e *Enclosure) error {
+	var commands []string
+	for i, d := range e.Disks {
+		for c := range controllers {
+			commands = append(commands, fmt.Sprintf("alua %d %d %d", i, c, h.alua(e, d.LUN, c)))
+		}
+		if ms := h.Slow[d.Name]; ms > 0 || h.wasSlow(d.Name) {
+			commands = append(commands, fmt.Sprintf("slow %d %d", i, ms))
+		}
+	}
+	_, err := r.arrayCommand(ctx, e, strings.Join(append(commands, "wait; alua_ok"), "; "))
+	return err
+}
+
+// alua is the state of a LUN at a controller.
+func (h *hardware) alua(e *Enclosure, l *LUNPlace, controller int) int {
+	switch {
+	case h.ModulesOut[moduleKey(e.Name, controller)]:
+		return aluaUnavailable
+	case h.owner(e, l) == controller:
+		return aluaOptimized
+	}
+	return aluaNonOptimized
+}
+
+// owner is the controller that owns a LUN now.
+func (h *hardware) owner(e *Enclosure, l *LUNPlace) int {
+	c := l.Controller
+	if h.LUNsMoved[moduleKey(e.Name, c)] {
+		c = 1 - c
+	}
+	if h.ModulesOut[moduleKey(e.Name, c)] && !h.ModulesOut[moduleKey(e.Name, 1-c)] {
+		c = 1 - c
+	}
+	return c
+}
+
+// wasSlow tells whether a LUN has ever been slowed down.
+func (h *hardware) wasSlow(lun string) bool { _, ok := h.Slow[lun]; return ok }
+
+func moduleKey(enclosure string, module int) string { return enclosure + "/" + strconv.Itoa(module) }
+
+// arrange makes the arrays what the hardware says, before paths are plugged:
+// those that were off until now on, and all LUNs' states. The caller holds the
+// power lock.
+func (r *rack) arrange(ctx context.Context, h *hardware, wasOff map[string]bool) error {
+	var errs []error
+	for _, e := range r.cfg.arrays() {
+		on := running(r.dir, e.Name) != nil
+		if h.ArraysOff[e.Name] || !on && !wasOff[e.Name] {
+			continue
+		}
+		err := r.startArray(ctx, h, e)
+		if err == nil {
+			err = r.waitArray(ctx, e)
+		}
+		if err == nil {
+			err = r.steer(ctx, h, e)
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// arrayCommand has an array's firmware run a line and returns what it prints.
+// The firmware takes one line at a time, and answers with the line's own mark
+// and exit code. QEMU serves one client at a time, so a second one waits.
+func (r *rack) arrayCommand(ctx context.Context, e *Enclosure, line string) (string, error) {
+	if running(r.dir, e.Name) == nil {
+		return "", fmt.Errorf("array %s is switched off", e.Name)
+	}
+	conn, err := dialSocket(ctx, runDir(r.dir), controlSocket(e.Name))
+	if err != nil {
+		return "", fmt.Errorf("array %s: %w", e.Name, err)
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(arrayTime)); err != nil {
+		return "", err
+	}
+	out, code, err := exchange(conn, "done-"+strconv.FormatInt(time.Now().UnixNano(), 36), line)
+	if err == nil && code != 0 {
+		err = fmt.Errorf("exit %d", code)
+	}
+	if err != nil {
+		return out, fmt.Errorf("array %s: %s: %w\n%s", e.Name, line, err, out)
+	}
+	return out, nil
+}
+
+// exchange sends a line under a mark and reads up to the mark.
+func exchange(conn net.Conn, mark, line string) (out string, code int, err error) {
+	if _, err := fmt.Fprintf(conn, "%s %s\n", mark, line); err != nil {
+		return "", 0, err
+	}
+	var got []byte
+	buf := make([]byte, 4096)
+	for {
+		n, err := conn.Read(buf)
+		got = append(got, buf[:n]...)
+		// What is before the mark may be an answer that an earlier client did not wait for.
+		if before, after, ok := strings.Cut(string(got), mark+" "); ok && strings.Contains(after, "\n") {
+			rc, _, _ := strings.Cut(after, "\n")
+			code, err := strconv.Atoi(strings.TrimSpace(rc))
+			return strings.ReplaceAll(before, "\r", ""), code, err
+		}
+		if err != nil {
+			return string(got), 0, err
+		}
+	}
+}
+
+// slot finds a disk of an array.
+func (c *Config) slot(disk string) (*Enclosure, int, bool) {
+	for _, e := range c.arrays() {
+		if i := slices.IndexFunc(e.Array.Disks, func(d Disk) bool { return d.Name == disk }); i >= 0 {
+			return e, i, true
+		}
+	}
+	return nil, 0, false
+}
+
+// slotChange pulls a disk of an array, or pushes it in, as the hardware says.
+// The array then takes a spare for a group that lacks a disk.
+func (r *rack) slotChange(ctx context.Context, e *Enclosure, i int, out bool) error {
+	d := e.Array.Disks[i]
+	return changeHardware(ctx, r, func(h *hardware) { set(&h.DisksOut, d.Name, out) }, func(h *hardware) error {
+		if running(r.dir, e.Name) == nil {
+			return nil
+		}
+		if err := r.withQMP(ctx, e.Name, func(q *qmpClient) error {
+			if out {
+				return q.unplug(slotDeviceID(i))
+			}
+			return q.plug(slotDevice(i, d))
+		}); err != nil {
+			return err
+		}
+		command := "heal"
+		if !out {
+			command = fmt.Sprintf("arrived %d; heal", i)
+		}
+		_, err := r.arrayCommand(ctx, e, command)
+		return err
+	})
+}
+
+// arrayStatus looks at an array and changes nothing.
+func (r *rack) arrayStatus(ctx context.Context, h *hardware, e *Enclosure) ArrayStatus {
+	b := r.boot(e.Name)
+	s := ArrayStatus{Name: e.Name, Power: "off", Boot: b.Stage, BootSeconds: b.Seconds, ControllersOut: []int{}, DisksOut: []string{}}
+	said := ""
+	if running(r.dir, e.Name) != nil {
+		s.Power = "on"
+		if b.Stage == stageUp {
+			// Without an answer the groups' state stays unknown, which is what it is.
+			said, _ = r.arrayCommand(ctx, e, "state")
+		}
+	}
+	s.Groups = groupsOf(e.Array.Groups, said)
+	for c := range controllers {
+		if h.ModulesOut[moduleKey(e.Name, c)] {
+			s.ControllersOut = append(s.ControllersOut, c)
+		}
+	}
+	for _, d := range e.Array.Disks {
+		if h.DisksOut[d.Name] {
+			s.DisksOut = append(s.DisksOut, d.Serial)
+		}
+	}
+	for _, d := range e.Disks {
+		s.LUNs = append(s.LUNs, LUNStatus{Name: d.Name, Number: d.LUN.Number, WWN: d.WWN, Group: d.LUN.Group,
+			Owner: h.owner(e, d.LUN), Preferred: d.LUN.Controller, SlowMS: h.Slow[d.Name]})
+	}
+	return s
+}
+
+// groupsOf reads what the firmware's function state prints: a line for each
+// group, "group NUMBER ARRAY_STATE DEGRADED SYNC_ACTION DONE [/ ALL]" with the words
+// of md in sysfs.
+func groupsOf(groups []RAIDGroup, said string) []GroupStatus {
+	out := make([]GroupStatus, len(groups))
+	for i, g := range groups {
+		out[i] = GroupStatus{Name: g.Name, State: "unknown"}
+	}
+	for line := range strings.Lines(said) {
+		f := strings.Fields(line)
+		if len(f) < 6 || f[0] != "group" {
+			continue
+		}
+		i, err1 := strconv.Atoi(f[1])
+		missing, err2 := strconv.Atoi(f[3])
+		if err1 != nil || err2 != nil || i < 0 || i >= len(out) {
+			continue
+		}
+		g := &out[i]
+		g.Missing = missing
+		switch {
+		case missing > groups[i].survives() || f[2] == "inactive" || f[2] == "broken":
+			g.State = "failed"
+		case f[4] == "recover" && len(f) == 8:
+			g.State = "rebuilding"
+			done, err1 := strconv.ParseFloat(f[5], 64)
+			all, err2 := strconv.ParseFloat(f[7], 64)
+			if err1 == nil && err2 == nil && all > 0 {
+				g.Percent = 100 * done / all
+			}
+		case missing > 0:
+			g.State = "degraded"
+		default:
+			g.State = "optimal"
+		}
+	}
+	return out
+}
+
+// survives is how many missing disks a group may have and still have its data.
+func (g *RAIDGroup) survives() int {
+	if g.Level == 10 {
+		return len(g.Members) / 2 // one of each pair; md itself says if it is not so
+	}
+	return 2
+}

@@ -1,0 +1,295 @@
+package rack
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// arrayConfig is the rack of nss7.4-ha with disks of a thousandth: 84 of them,
+// eight groups of 8+2 dealt out in turn, a LUN of each.
+func arrayConfig(t *testing.T, wwns ...string) Config {
+	t.Helper()
+	s := parsed(t, "nss7.4-ha")
+	if err := s.Scale(1000); err != nil {
+		t.Fatal(err)
+	}
+	a := Storage{Name: "nss7", Family: "me4", Servers: []string{"nss1", "nss2"}, Paths: 4}
+	for g := range 8 {
+		name := fmt.Sprintf("nss7-r%d", g)
+		group := StorageGroup{Name: name, Level: 6, Chunk: 128 << 10}
+		for m := range 10 {
+			group.Serials = append(group.Serials, fmt.Sprintf("E1N%02d", 1+g+8*m))
+		}
+		a.Groups = append(a.Groups, group)
+		l := StorageLUN{Name: fmt.Sprintf("nss7-LUN%d", g), Group: name, Number: g, Controller: g % 2, Bytes: 89 << 30}
+		if g < len(wwns) {
+			l.WWN = wwns[g]
+		}
+		a.LUNs = append(a.LUNs, l)
+	}
+	c, err := FromSpec(s, a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// paths lists the ends of a server's paths to LUNs of arrays, as they are plugged.
+func paths(t *testing.T, c *Config, server string, h *hardware) []string {
+	t.Helper()
+	var out []string
+	seen := map[string]bool{}
+	for _, d := range c.sharedDisks() {
+		for path := range d.Paths {
+			if d.array == nil || h.pathGone(server, d, path) {
+				continue
+			}
+			p, err := d.pathDevice(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := d.pathBlock(c, server, path)
+			for _, k := range []string{fmt.Sprint(p["id"]), fmt.Sprint(p["bus"], p["scsi-id"], " ", p["lun"]), fmt.Sprint(s["portal"], s["initiator-name"])} {
+				if seen[k] {
+					t.Errorf("%s: two paths with %s", server, k)
+				}
+				seen[k] = true
+			}
+			out = append(out, fmt.Sprintf("%s %v", s["portal"], p["lun"]))
+		}
+	}
+	return out
+}
+
+func TestArrayPaths(t *testing.T) {
+	c := arrayConfig(t)
+	lun := c.arrays()[0].Disks[0].Name
+	for _, v := range []struct {
+		what string
+		h    hardware
+		a, b int
+	}{
+		{"whole", hardware{}, 32, 32},
+		{"a controller is out", hardware{ModulesOut: map[string]bool{"enc-nss7/0": true}}, 16, 16},
+		{"an HBA of nss2 does not reach LUN 0", hardware{PathsOut: map[string]bool{"nss2/" + lun + "/1": true}}, 32, 30},
+		{"LUN 0 is gone", hardware{DisksOut: map[string]bool{lun: true}}, 28, 28},
+		{"a disk of a group is out", hardware{DisksOut: map[string]bool{"e1-01": true}}, 32, 32},
+		{"the array has no power", hardware{ArraysOff: map[string]bool{"enc-nss7": true}}, 0, 0},
+	} {
+		if a, b := len(paths(t, &c, "nss1", &v.h)), len(paths(t, &c, "nss2", &v.h)); a != v.a || b != v.b {
+			t.Errorf("%s: %d and %d paths, want %d and %d", v.what, a, b, v.a, v.b)
+		}
+	}
+	// A server starts stopped and without its LUNs, which are plugged then.
+	args, err := nodeArgs(&c, "/rack", 0, &image{}, "tcg", &hardware{}, 0)
+	if text := strings.Join(args, " "); err != nil || !strings.Contains(text, " -S ") || strings.Contains(text, "scsi-hd") {
+		t.Errorf("%v %s", err, text)
+	}
+	// A WWN of the spec is the LUN's.
+	wwn := "600C0FF00053DC2A5000000001000000"
+	c = arrayConfig(t, wwn)
+	if d := c.arrays()[0].Disks; d[0].WWN != strings.ToLower(wwn) || d[1].WWN == "" || d[1].WWN == d[2].WWN {
+		t.Errorf("%s %s %s", d[0].WWN, d[1].WWN, d[2].WWN)
+	}
+}
+
+// A PERC is its LUNs, which are plain disks of one path.
+func TestPERC(t *testing.T) {
+	s := parsed(t, "nss5.5")
+	l := StorageLUN{Name: "nss5-LUN0", Bytes: 2 << 30, Chunk: 512 << 10, FullStripe: 5 << 20}
+	a := Storage{Name: "perc1", Family: "perc", Servers: []string{"nss1"}, Paths: 1, LUNs: []StorageLUN{l}}
+	c, err := FromSpec(s, a)
+	if err != nil || len(c.arrays()) != 0 || len(c.sharedDisks()) != 1 {
+		t.Fatal(err, c.Enclosures)
+	}
+	if d := c.sharedDisks()[0]; d.Paths != 1 || len(d.WWN) != 16 || d.Product != "PERC" || d.array != nil || d.FullStripe != 5<<20 {
+		t.Errorf("%+v", d)
+	}
+	a.LUNs[0].WWN = "600a0b80000000000000000000000001"
+	if _, err := FromSpec(s, a); err == nil || !strings.Contains(err.Error(), "leave wwns out") {
+		t.Errorf("a WWN no virtual disk can have: %v", err)
+	}
+	a.Family = "ds4000"
+	if _, err := FromSpec(s, a); err == nil || !strings.Contains(err.Error(), "no array of family") {
+		t.Errorf("an unknown family: %v", err)
+	}
+}
+
+// The array's machine has each disk in its slot, and its firmware is a program.
+func TestArrayMachine(t *testing.T) {
+	c := arrayConfig(t)
+	e := c.arrays()[0]
+	args, err := arrayArgs(&c, "/rack", e, &image{}, "tcg", &hardware{DisksOut: map[string]bool{"e1-07": true}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	disks := 0
+	for _, a := range args {
+		var p struct {
+			Driver string
+			ScsiID int `json:"scsi-id"`
+			Serial string
+		}
+		if json.Unmarshal([]byte(a), &p) != nil || p.Driver != "scsi-hd" {
+			continue
+		}
+		disks++
+		if want := fmt.Sprintf("E1N%02d", p.ScsiID+1); p.Serial != want {
+			t.Errorf("slot %d has %s, want %s", p.ScsiID, p.Serial, want)
+		}
+	}
+	if disks != 83 || !strings.Contains(strings.Join(args, " "), "mortar.disks=83") {
+		t.Errorf("%d disks: %s", disks, args)
+	}
+	text := firmware(&c, e)
+	sh := exec.Command("busybox", "sh", "-n")
+	sh.Stdin = strings.NewReader("b=\n" + strings.ReplaceAll(initScript, "@MODULES@", "") + text)
+	if out, err := sh.CombinedOutput(); err != nil {
+		t.Errorf("%v %s", err, out)
+	}
+	for _, want := range []string{
+		"group 0 6 10 128 ", "lun 7 7 0 ", "vendor=DellEMC product=ME4 ",
+		"map 1 7 7 iqn.2026-11.rack:nss1.hba0.lun7 iqn.2026-11.rack:nss1.hba1.lun7 iqn.2026-11.rack:nss2.hba0.lun7 ",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in the firmware:\n%s", want, text[len(arrayFirmware):])
+		}
+	}
+}
+
+// Who owns a LUN, and what a path to it says.
+func TestALUA(t *testing.T) {
+	e := &Enclosure{Name: "a"}
+	on := func(keys ...string) map[string]bool {
+		m := map[string]bool{}
+		for _, k := range keys {
+			m[k] = true
+		}
+		return m
+	}
+	for _, v := range []struct {
+		what   string
+		h      hardware
+		owned0 [2]int // states at either controller of a LUN of controller 0
+		owned1 [2]int
+	}{
+		{"whole", hardware{}, [2]int{0, 1}, [2]int{1, 0}},
+		{"controller 0 is out", hardware{ModulesOut: on("a/0")}, [2]int{3, 0}, [2]int{3, 0}},
+		{"controller 1 is out", hardware{ModulesOut: on("a/1")}, [2]int{0, 3}, [2]int{0, 3}},
+		{"both are out", hardware{ModulesOut: on("a/0", "a/1")}, [2]int{3, 3}, [2]int{3, 3}},
+		{"LUNs of controller 0 were moved", hardware{LUNsMoved: on("a/0")}, [2]int{1, 0}, [2]int{1, 0}},
+		{"and then controller 1 goes", hardware{LUNsMoved: on("a/0"), ModulesOut: on("a/1")}, [2]int{0, 3}, [2]int{0, 3}},
+		{"another array", hardware{ModulesOut: on("b/0"), LUNsMoved: on("b/1")}, [2]int{0, 1}, [2]int{1, 0}},
+	} {
+		for owner, want := range map[int][2]int{0: v.owned0, 1: v.owned1} {
+			l := &LUNPlace{Controller: owner}
+			if got := [2]int{v.h.alua(e, l, 0), v.h.alua(e, l, 1)}; got != want {
+				t.Errorf("%s: a LUN of controller %d: %v, want %v", v.what, owner, got, want)
+			}
+		}
+	}
+}
+
+func TestArrayProblems(t *testing.T) {
+	c := arrayConfig(t)
+	good, err := json.Marshal(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range []struct {
+		break_ func(e *Enclosure)
+		want   string
+	}{
+		{func(e *Enclosure) { e.Array.Groups[0].Level = 5 }, "RAID 5 of 10 disks"},
+		{func(e *Enclosure) { e.Array.Groups[1].Members[0] = "e1-01" }, "disk e1-01 is in the groups"},
+		{func(e *Enclosure) { e.Array.Groups[1].Members[0] = "e9-01" }, `no disk "e9-01"`},
+		{func(e *Enclosure) { e.Array.Groups[0].Chunk = 1000 }, "power of two"},
+		{func(e *Enclosure) { e.Array.Disks[0].Bytes = 1 << 20 }, "disk e1-01 has 1048576 bytes"},
+		{func(e *Enclosure) { e.Disks[0].Bytes *= 2 }, "do not fit into group"},
+		{func(e *Enclosure) { e.Disks[1].LUN.Number = 0 }, "number 0 is used"},
+		{func(e *Enclosure) { e.Disks[1].LUN.Controller = 2 }, "controller 2"},
+		{func(e *Enclosure) { e.Disks[1].LUN = nil }, "has no place"},
+		{func(e *Enclosure) { e.Disks[1].WWN = "5000c50000000a01" }, "want 32 lower-case"},
+	} {
+		var bad Config
+		if err := json.Unmarshal(good, &bad); err != nil {
+			t.Fatal(err)
+		}
+		v.break_(bad.arrays()[0])
+		if err := bad.Validate(); err == nil || !strings.Contains(err.Error(), v.want) {
+			t.Errorf("want %q, got %v", v.want, err)
+		}
+	}
+}
+
+// The array's answer is what stands before the command's own mark, whatever an
+// earlier client left unread.
+func TestExchange(t *testing.T) {
+	here, there := net.Pipe()
+	go func() {
+		b := make([]byte, 100)
+		n, _ := there.Read(b)
+		mark, _, _ := strings.Cut(string(b[:n]), " ")
+		for _, s := range []string{"old answer\ndone-old 0\n", "two\r\nlines\n" + mark, " 3", "\n"} {
+			fmt.Fprint(there, s)
+		}
+	}()
+	out, code, err := exchange(here, "done-new", "state")
+	if err != nil || code != 3 || !strings.HasSuffix(out, "two\nlines\n") {
+		t.Errorf("%q %d %v", out, code, err)
+	}
+	there.Close()
+	if _, _, err := exchange(here, "done-x", "state"); err == nil {
+		t.Error("a closed line is no error")
+	}
+}
+
+// A login keeps all but its ISID, and what follows is not touched.
+func TestLogin(t *testing.T) {
+	pdu := func(transit byte, ahs, text string) []byte {
+		b := make([]byte, pduHeader, 200)
+		b[0], b[1], b[4] = opLogin|opImmediate, transit, byte(len(ahs)/4)
+		binary.BigEndian.PutUint32(b[4:], binary.BigEndian.Uint32(b[4:])|uint32(len(text)))
+		copy(b[8:], "random")
+		b = append(b, ahs+text...)
+		return append(b, make([]byte, -len(text)&3)...)
+	}
+	first, last := pdu(0x81, "", "InitiatorName=a\x00"), pdu(loginTransit|4|fullFeature, "ahs1", "HeaderDigest=None\x00")
+	in := append(append(bytes.Clone(first), last...), "commands"...)
+	from, out := bytes.NewReader(in), &bytes.Buffer{}
+	if err := login(out, from); err != nil {
+		t.Fatal(err)
+	}
+	want := append(bytes.Clone(first), last...)
+	copy(want[8:14], fabricISID[:])
+	copy(want[len(first)+8:], fabricISID[:])
+	if rest, _ := io.ReadAll(from); !bytes.Equal(out.Bytes(), want) || string(rest) != "commands" {
+		t.Errorf("%q, then %q", out.Bytes(), rest)
+	}
+	for _, bad := range [][]byte{{}, first[:20], make([]byte, pduHeader), first[:50]} {
+		if err := login(io.Discard, bytes.NewReader(bad)); err == nil {
+			t.Errorf("%q is a login", bad)
+		}
+	}
+}
+
+func TestGroupsOf(t *testing.T) {
+	six := RAIDGroup{Level: 6, Members: make([]string, 10)}
+	groups := []RAIDGroup{six, six, six, six, {Level: 10, Members: make([]string, 4)}, six}
+	got := groupsOf(groups, "noise\ngroup 0 clean 0 idle none\ngroup 1 active 1 recover 50 / 200\ngroup 2 clean 2 idle none\n"+
+		"group 3 clean 3 idle none\ngroup 4 broken 2 idle none\ngroup 9 clean 0 idle none\ngroup x clean 0 idle none\n")
+	want := []GroupStatus{{State: "optimal"}, {State: "rebuilding", Missing: 1, Percent: 25}, {State: "degraded", Missing: 2},
+		{State: "failed", Missing: 3}, {State: "failed", Missing: 2}, {State: "unknown"}}
+	for i := range want {
+		if got[i] != want[i] {
+			t.Errorf("group %d: %+v, want %+v", i, got[i], want[i])
+		}
+	}
+}

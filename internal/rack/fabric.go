@@ -1,0 +1,165 @@
+package rack
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/google/renameio/v2"
+)
+
+// The host ports of an array: QEMU's iSCSI client connects to them, and they
+// to the controllers. They are there for one reason. QEMU's client draws a new
+// initiator session ID (ISID) for every connection, and to SCSI the ISID is
+// part of who somebody is: after each connection LIO would see a stranger
+// where it knew the holder of a reservation, and refuse its writes. (Seen: a
+// controller that came back made the holder's write fail.) An HBA's port has
+// one name for ever, so the ISID is made one here.
+
+// fabricISID is the ISID of every session: type "random" (10b), and a number of no
+// meaning. Sessions differ by their initiators' names.
+//
+// Source: RFC 7143, 11.12.5.
+var fabricISID = [6]byte{0x80, 'r', 'a', 'c', 0, 1}
+
+// startFabric starts an array's host ports unless they are there.
+func (r *rack) startFabric(ctx context.Context, e *Enclosure) error {
+	name := fabricName(e.Name)
+	if running(r.dir, name) != nil {
+		return nil
+	}
+	// The last argument is what running knows it by.
+	proc, gone, err := spawn(r, name, selfBinary(r.dir), "rack", "_fabric", r.dir, e.Name, pidFile(r.dir, name))
+	if err != nil {
+		return err
+	}
+	if err := renameio.WriteFile(pidFile(r.dir, name), fmt.Appendln(nil, proc.Pid), 0o600); err != nil {
+		return err
+	}
+	index := r.cfg.arrayIndex(e.Name)
+	return waitStarted(ctx, r, name, gone, func() bool {
+		return r.listensTCP(netip.AddrPortFrom(arrayNet(index, linkHost), iscsiPort+controllers-1))
+	})
+}
+
+// ServeFabric is the hidden command that is the host ports of an array. It runs
+// inside the rack's network namespace until it is killed.
+func ServeFabric(ctx context.Context, dir, array string) error {
+	if err := closeOnExec(); err != nil {
+		return err
+	}
+	r, err := openRack(dir)
+	if err != nil {
+		return err
+	}
+	index := r.cfg.arrayIndex(array)
+	if index < 0 {
+		return refuse("there is no array %q", array)
+	}
+	failed := make(chan error)
+	for c := range controllers {
+		l, err := net.Listen("tcp", net.JoinHostPort(arrayNet(index, linkHost).String(), strconv.Itoa(iscsiPort+c)))
+		if err != nil {
+			return err
+		}
+		go func() {
+			failed <- servePort(l, net.JoinHostPort(arrayNet(index, linkPortal+c).String(), strconv.Itoa(iscsiPort)))
+		}()
+	}
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case err := <-failed:
+		return err
+	}
+}
+
+func servePort(l net.Listener, portal string) error {
+	for {
+		conn, err := l.Accept()
+		if err != nil {
+			return err
+		}
+		go func() {
+			if err := carry(conn, portal); err != nil {
+				fmt.Fprintln(os.Stderr, portal, err)
+			}
+		}()
+	}
+}
+
+// carry connects an initiator with a controller's portal.
+func carry(conn net.Conn, portal string) error {
+	defer conn.Close()
+	up, err := net.DialTimeout("tcp", portal, 5*time.Second)
+	if err != nil {
+		return err
+	}
+	defer up.Close()
+	back := make(chan error, 1)
+	go func() {
+		_, err := io.Copy(conn, up)
+		// The controller's end is the session's: the initiator is to know.
+		back <- errors.Join(err, conn.Close())
+	}()
+	err = login(up, conn)
+	if err == nil {
+		_, err = io.Copy(up, conn) // by splice(2): the bytes do not come here
+	}
+	up.Close()
+	<-back
+	if errors.Is(err, net.ErrClosed) {
+		return nil
+	}
+	return err
+}
+
+const (
+	pduHeader    = 48 // basic header segment
+	opLogin      = 0x03
+	opImmediate  = 0x40
+	loginTransit = 0x80
+	stageMask    = 0x03
+	fullFeature  = 3
+	mostLogin    = 1 << 16 // no login text is longer
+)
+
+// login passes an initiator's login requests on, with the ISID in place of its
+// own, up to the one that ends the login.
+//
+// Source: RFC 7143, 11.2 and 11.12.
+func login(to io.Writer, from io.Reader) error {
+	for {
+		head := make([]byte, pduHeader)
+		if _, err := io.ReadFull(from, head); err != nil {
+			return err
+		}
+		if head[0]&^opImmediate != opLogin {
+			return fmt.Errorf("opcode %#x where a login is expected", head[0])
+		}
+		copy(head[8:14], fabricISID[:])
+		// Additional headers in words of four bytes, then data, padded to them.
+		rest := int(head[4])*4 + int(binary.BigEndian.Uint32(head[4:])&0xffffff+3)&^3
+		if rest > mostLogin {
+			return fmt.Errorf("a login of %d bytes", rest)
+		}
+		pdu := make([]byte, pduHeader+rest)
+		copy(pdu, head)
+		if _, err := io.ReadFull(from, pdu[pduHeader:]); err != nil {
+			return err
+		}
+		if _, err := to.Write(pdu); err != nil {
+			return err
+		}
+		if head[1]&loginTransit != 0 && head[1]&stageMask == fullFeature {
+			return nil
+		}
+	}
+}
