@@ -21,7 +21,6 @@ import (
 	"github.com/mortarhpc/mortar/internal/prove/bench"
 	"github.com/mortarhpc/mortar/internal/prove/report"
 	"github.com/mortarhpc/mortar/internal/prove/workload"
-	"github.com/mortarhpc/mortar/internal/rack"
 )
 
 type benchFlags struct {
@@ -237,16 +236,7 @@ func benchEnv(ctx context.Context, des *design.Design) (bench.Env, error) {
 	}
 	env := bench.Env{Design: des, Version: version, Dial: dial}
 	if env.Virtual = virtualRack(ctx, des.Spec); env.Virtual {
-		dir := rackOf(des.Spec)
-		env.Throttle = func(ctx context.Context, iops int, rate int64) error {
-			var errs []error
-			for _, g := range des.Groups {
-				for _, d := range g.Members {
-					errs = append(errs, rack.Fault(ctx, dir, "throttle", d.Serial, strconv.Itoa(iops), strconv.FormatInt(rate, 10)))
-				}
-			}
-			return errors.Join(errs...)
-		}
+		env.Throttle = rackInjector(des).Throttle
 	}
 	return env, nil
 }
@@ -300,26 +290,14 @@ func printBench(w io.Writer, r *report.Run) error {
 
 // showSets prints what a run would do.
 func showSets(w io.Writer, des *design.Design, suite *bench.Suite, opt bench.Options, asJSON bool) error {
-	memory := int64(0)
-	for i, s := range des.Spec.Servers {
-		if i < len(des.Services()) {
-			memory += int64(s.Memory)
-		}
-	}
-	var clients []string
-	for _, m := range des.Mounts {
-		if !slices.Contains(clients, m.Client) {
-			clients = append(clients, m.Client)
-		}
-	}
-	planned, err := bench.Plan(suite, opt, memory, len(clients)*len(des.Services()))
+	planned, err := bench.PlanOf(des, suite, opt)
 	if err != nil {
 		return fail(exitBadInput, err)
 	}
 	if asJSON {
 		return printJSON(w, planned)
 	}
-	fmt.Fprintf(w, "%s: %s. Caches: %s. Server memory by the spec: %s\n", planned.Suite, planned.Title, planned.Cold, report.Bytes(memory))
+	fmt.Fprintf(w, "%s: %s. Caches: %s. Server memory by the spec: %s\n", planned.Suite, planned.Title, planned.Cold, report.Bytes(planned.Memory))
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(tw, "TEST\tTHREADS\tON\tEACH\tTOGETHER\tTIMES\tPHASES\t")
 	for _, s := range planned.Sets {

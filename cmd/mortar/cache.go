@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -16,7 +15,6 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
-	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/run/observe"
 	"github.com/mortarhpc/mortar/internal/serve/cache"
 )
@@ -258,10 +256,10 @@ func watchFlush(ctx context.Context, d *design.Design, w io.Writer) {
 	if err != nil {
 		return
 	}
-	defer p.close()
+	defer p.Close()
 	last := int64(-1)
 	for ctx.Err() == nil {
-		if _, st, err := p.stats(ctx, false); err == nil && st.Dirty != last && (st.Dirty > 0 || last > 0) {
+		if _, st, err := p.Stats(ctx, false); err == nil && st.Dirty != last && (st.Dirty > 0 || last > 0) {
 			fmt.Fprintf(w, "       dirty: %s to be written to the disks\n", spec.Bytes(st.Dirty).Decimal())
 			last = st.Dirty
 		}
@@ -272,14 +270,7 @@ func watchFlush(ctx context.Context, d *design.Design, w io.Writer) {
 	}
 }
 
-// cachePeer asks the servers about the cache, over sessions it keeps.
-type cachePeer struct {
-	d     *design.Design
-	c     *observe.Collector
-	names []string
-}
-
-func openCachePeer(file string, timeout time.Duration) (*cachePeer, error) {
+func openCachePeer(file string, timeout time.Duration) (*observe.CachePeer, error) {
 	d, err := loadDesign(file)
 	if err != nil {
 		return nil, err
@@ -287,49 +278,16 @@ func openCachePeer(file string, timeout time.Duration) (*cachePeer, error) {
 	return newCachePeer(d, timeout)
 }
 
-func newCachePeer(d *design.Design, timeout time.Duration) (*cachePeer, error) {
-	if d.Cached() == nil {
-		return nil, fail(exitBadInput, errors.New("the brick has no cache: the spec has no key cache"))
-	}
-	names := serverNamesOf(d)
-	c, err := newCollector(d, timeout, timeout, names...)
+func newCachePeer(d *design.Design, timeout time.Duration) (*observe.CachePeer, error) {
+	c, err := newCollector(d, timeout, timeout, serverNamesOf(d)...)
 	if err != nil {
 		return nil, err
 	}
-	return &cachePeer{d: d, c: c, names: names}, nil
-}
-
-func (p *cachePeer) close() { p.c.Close() }
-
-func (p *cachePeer) query(ctx context.Context, host string, argv ...string) (resource.Output, error) {
-	out, err := p.c.Session(host).Query(ctx, argv...)
-	if err == nil && out.Code != 0 {
-		err = fmt.Errorf("%s: %s", host, strings.TrimSpace(out.Stderr))
+	p, err := observe.NewCachePeer(d, c)
+	if err != nil {
+		return nil, fail(exitBadInput, err)
 	}
-	return out, err
-}
-
-// stats asks the server that has the cache up, which it puts first for the
-// next time. Without smart, SSDs are not asked for their health, which takes
-// longer than all the rest.
-func (p *cachePeer) stats(ctx context.Context, smart bool) (string, cache.Stats, error) {
-	var errs []error
-	for i, h := range p.names {
-		out, err := p.query(ctx, h, "/usr/local/sbin/mortar", "host-cache", "stats", "--smart="+strconv.FormatBool(smart), cache.ConfigPath(p.d.Cached().Name))
-		var st cache.Stats
-		if err == nil {
-			err = json.Unmarshal([]byte(out.Stdout), &st)
-		}
-		if err == nil && !st.Up {
-			err = fmt.Errorf("%s: the cache is not up", h)
-		}
-		if err == nil {
-			p.names[0], p.names[i] = p.names[i], p.names[0]
-			return h, st, nil
-		}
-		errs = append(errs, err)
-	}
-	return "", cache.Stats{}, errors.Join(errs...)
+	return p, nil
 }
 
 func newCacheStatsCmd() *cobra.Command {
@@ -357,11 +315,11 @@ Exit codes: 0, 1 no server has the cache up, 2 bad input.`,
 			if err != nil {
 				return err
 			}
-			defer p.close()
+			defer p.Close()
 			out := cmd.OutOrStdout()
 			var last *cache.Stats
 			for n := 0; ; n++ {
-				server, st, err := p.stats(cmd.Context(), asJSON || !watch)
+				server, st, err := p.Stats(cmd.Context(), asJSON || !watch)
 				switch {
 				case cmd.Context().Err() != nil:
 					return fail(exitInterrupted, nil)
@@ -496,8 +454,8 @@ With --json one object a line: {"server", "time_us", "text"}.`,
 			if err != nil {
 				return err
 			}
-			defer p.close()
-			events, err := p.events(cmd.Context(), since)
+			defer p.Close()
+			events, err := p.Events(cmd.Context(), since)
 			for _, e := range events {
 				if asJSON {
 					if err := json.NewEncoder(cmd.OutOrStdout()).Encode(e); err != nil {
@@ -517,37 +475,4 @@ With --json one object a line: {"server", "time_us", "text"}.`,
 	cmd.Flags().StringVar(&since, "since", "-24h", "from when on, as journalctl(1) takes it")
 	cmd.Flags().DurationVar(&timeout, "timeout", 30*time.Second, "how long to wait for a server")
 	return cmd
-}
-
-type cacheEvent struct {
-	Server string `json:"server"`
-	Time   int64  `json:"time_us"`
-	Text   string `json:"text"`
-}
-
-func (p *cachePeer) events(ctx context.Context, since string) ([]cacheEvent, error) {
-	var all []cacheEvent
-	var errs []error
-	for _, h := range slices.Sorted(slices.Values(p.names)) {
-		// 1: there is no such line.
-		out, err := p.query(ctx, h, "journalctl", "--output=json", "--output-fields=MESSAGE", "--since="+since, "--lines=2000", "--grep="+cache.EventPattern)
-		if err != nil && out.Code != 1 {
-			errs = append(errs, fmt.Errorf("%s: %w", h, err))
-			continue
-		}
-		for line := range strings.Lines(out.Stdout) {
-			var j struct {
-				Time    string `json:"__REALTIME_TIMESTAMP"`
-				Message any    `json:"MESSAGE"`
-			}
-			if json.Unmarshal([]byte(line), &j) != nil {
-				continue
-			}
-			e := cacheEvent{Server: h, Text: fmt.Sprint(j.Message)}
-			_, _ = fmt.Sscan(j.Time, &e.Time)
-			all = append(all, e)
-		}
-	}
-	slices.SortStableFunc(all, func(a, b cacheEvent) int { return int(a.Time - b.Time) })
-	return all, errors.Join(errs...)
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -21,23 +20,18 @@ func newHostCacheCmd() *cobra.Command {
 		Short:  "Start, stop and change the cache of a volume, on the server that has it",
 		Hidden: true,
 	}
-	open := func(cmd *cobra.Command, file string) (*cache.Stack, *cache.Config, error) {
-		// A plan asks about a config that is not written yet.
-		load := cache.Load
-		if strings.HasPrefix(file, "{") {
-			load = func(text string) (*cache.Config, error) { return cache.Parse("config", []byte(text)) }
-		}
-		cfg, err := load(file)
+	open := func(cmd *cobra.Command, config string) (*cache.Stack, error) {
+		cfg, err := cache.LoadOrParse(config)
 		if err != nil {
-			return nil, nil, fail(exitBadInput, err)
+			return nil, fail(exitBadInput, err)
 		}
-		return cache.New(cfg, func(format string, a ...any) { fmt.Fprintf(cmd.ErrOrStderr(), format+"\n", a...) }), cfg, nil
+		return cache.New(cfg, func(format string, a ...any) { fmt.Fprintf(cmd.ErrOrStderr(), format+"\n", a...) }), nil
 	}
 	add := func(use, short string, run func(cmd *cobra.Command, s *cache.Stack) error) *cobra.Command {
 		sub := &cobra.Command{
 			Use: use + " CONFIG", Short: short, Args: cobra.ExactArgs(1),
 			RunE: func(cmd *cobra.Command, args []string) error {
-				s, _, err := open(cmd, args[0])
+				s, err := open(cmd, args[0])
 				if err != nil {
 					return err
 				}
@@ -105,7 +99,7 @@ func newHostCacheCmd() *cobra.Command {
 		c.AddCommand(&cobra.Command{
 			Use: x.use + " CONFIG FILE", Short: x.short, Args: cobra.ExactArgs(2),
 			RunE: func(cmd *cobra.Command, args []string) error {
-				s, _, err := open(cmd, args[0])
+				s, err := open(cmd, args[0])
 				if err != nil {
 					return err
 				}

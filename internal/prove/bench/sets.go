@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/prove/report"
 	"github.com/mortarhpc/mortar/internal/prove/workload"
 )
@@ -369,6 +370,8 @@ type Planned struct {
 	Measurements int `json:"measurements"`
 	ColdTimes    int `json:"cold_times"`
 	MostSeconds  int `json:"most_seconds"`
+	// Memory of the servers that serve, by the spec; 0: PlanOf was not asked.
+	Memory int64 `json:"-"`
 }
 
 // PlannedSet is a test at one thread count.
@@ -383,6 +386,25 @@ type PlannedSet struct {
 	Items      int      `json:"items"` // files in each
 	Files      int64    `json:"files"`
 	Seconds    int      `json:"limit_seconds"` // of each phase; 0: none
+}
+
+// PlanOf is Plan for a brick, by what its spec says of it.
+func PlanOf(d *design.Design, suite *Suite, opt Options) (Planned, error) {
+	memory := int64(0)
+	for i, s := range d.Spec.Servers {
+		if i < len(d.Services()) {
+			memory += int64(s.Memory)
+		}
+	}
+	var clients []string
+	for _, m := range d.Mounts {
+		if !slices.Contains(clients, m.Client) {
+			clients = append(clients, m.Client)
+		}
+	}
+	p, err := Plan(suite, opt, memory, len(clients)*len(d.Services()))
+	p.Memory = memory
+	return p, err
 }
 
 // Plan shows what Run would measure on servers with so much memory and so

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/prove/drill"
@@ -107,4 +108,16 @@ func (r *Rack) Heal(ctx context.Context, f drill.Fault) error {
 		return err
 	}
 	return r.Fault(ctx, "reset", f.On)
+}
+
+// Throttle bounds each disk of the RAID groups, in operations and bytes per
+// second; 0 is unbounded.
+func (r *Rack) Throttle(ctx context.Context, iops int, rate int64) error {
+	var errs []error
+	for _, g := range r.Design.Groups {
+		for _, d := range g.Members {
+			errs = append(errs, r.Fault(ctx, "throttle", d.Serial, strconv.Itoa(iops), strconv.FormatInt(rate, 10)))
+		}
+	}
+	return errors.Join(errs...)
 }

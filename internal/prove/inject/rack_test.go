@@ -76,6 +76,15 @@ func TestRack(t *testing.T) {
 	}
 	conform(t, rig{Injector: in, step: &step, tries: faultsOf(d, drill.LinkDown, drill.PathOut, drill.HBAOut, drill.PathsOut, drill.ModuleOut, drill.DiskOut, drill.LocalDisk),
 		there: func(f drill.Fault) bool { return outOfRack(status(), f) }})
+	if err := in.Throttle(t.Context(), 50, 1<<20); err != nil {
+		t.Fatal(err)
+	}
+	for _, x := range status().Disks {
+		member := slices.ContainsFunc(d.Groups[0].Members, func(m design.Disk) bool { return strings.EqualFold(m.Serial, x.Serial) })
+		if member != (x.IOPS == 50) {
+			t.Errorf("disk %s: %d operations a second", x.Serial, x.IOPS)
+		}
+	}
 }
 
 // faultsOf gives a fault of each kind that hits the first of what there is.

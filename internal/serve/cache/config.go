@@ -82,6 +82,15 @@ func Parse(file string, src []byte) (*Config, error) {
 	return strictjson.Parse(file, src, (*Config).Check)
 }
 
+// LoadOrParse takes the name of a file, or the content of one that is not written
+// yet: a plan asks about that.
+func LoadOrParse(config string) (*Config, error) {
+	if strings.HasPrefix(config, "{") {
+		return Parse("config", []byte(config))
+	}
+	return Load(config)
+}
+
 // Check finds every fault that can be seen without a host.
 func (c *Config) Check() error {
 	var errs []error

@@ -1,0 +1,61 @@
+package observe
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/host"
+	"github.com/mortarhpc/mortar/internal/host/agent"
+	"github.com/mortarhpc/mortar/internal/host/hosttest"
+	"github.com/mortarhpc/mortar/internal/host/resource"
+)
+
+func TestCachePeer(t *testing.T) {
+	d := theDesign(t)
+	dial := func(_ context.Context, name string) (*host.Session, error) {
+		if name == "nfs3" {
+			return nil, errors.New("no route to host")
+		}
+		return hosttest.Play(func(_ context.Context, name, _ string, params, result any) error {
+			argv := params.(agent.QueryParams).Argv
+			out := resource.Output{}
+			switch {
+			case argv[0] == "journalctl" && name == "nfs1":
+				out.Stdout = `{"__REALTIME_TIMESTAMP":"3000","MESSAGE":"late"}` + "\n" + `{"__REALTIME_TIMESTAMP":"1000","MESSAGE":"early"}` + "\nno JSON\n"
+			case argv[0] == "journalctl":
+				out.Code = 1 // no such line
+			case slices.Contains(argv, "stats"):
+				out.Stdout = `{"up":` + map[string]string{"nfs1": "false", "nfs2": "true"}[name] + `}`
+			}
+			return hosttest.Answer(result, out)
+		}).Session(name), nil
+	}
+	if _, err := NewCachePeer(d, NewCollector(d, dial, time.Second, d.Servers()...)); err == nil || !strings.Contains(err.Error(), "no cache") {
+		t.Errorf("a brick without a cache: %v", err)
+	}
+	d.Services()[0].Storage.Cache = &design.Cache{}
+	p, err := NewCachePeer(d, NewCollector(d, dial, time.Second, d.Servers()...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	server, st, err := p.Stats(t.Context(), true)
+	if err != nil || server != "nfs2" || !st.Up || p.names[0] != "nfs2" {
+		t.Errorf("%s %+v %v, then %v", server, st, err, p.names)
+	}
+	got, err := p.Events(t.Context(), "-1h")
+	if diff := cmp.Diff([]CacheEvent{{"nfs1", 1000, "early"}, {"nfs1", 3000, "late"}}, got); err != nil || diff != "" {
+		t.Errorf("%v\n%s", err, diff)
+	}
+	p.names = []string{"nfs1", "nfs3"}
+	if _, _, err := p.Stats(t.Context(), false); err == nil || !strings.Contains(err.Error(), "nfs1: the cache is not up") || !strings.Contains(err.Error(), "no route to host") {
+		t.Error(err)
+	}
+}
