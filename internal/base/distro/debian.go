@@ -66,16 +66,23 @@ func debianRelease(version, suite string, fenceAgents ...string) Distro {
 }
 
 // dpkgInstalled reads dpkg's status file: what is 'install ok installed', or
-// held.
+// held, and what those packages provide: the modules of Lustre have the
+// kernel's version in their name, and servers have the client's programs.
 func dpkgInstalled(status string) map[string]bool {
 	have := map[string]bool{}
 	name := ""
 	for line := range strings.Lines(status) {
+		field, value, _ := strings.Cut(strings.TrimRight(line, "\n"), ": ")
 		switch {
-		case strings.HasPrefix(line, "Package: "):
-			name = strings.TrimSpace(line[len("Package: "):])
-		case strings.HasPrefix(line, "Status: ") && strings.HasSuffix(strings.TrimSpace(line), " ok installed"):
+		case field == "Package":
+			name = value
+		case field == "Status" && strings.HasSuffix(value, " ok installed"):
 			have[name] = true
+		case field == "Provides" && have[name]: // dpkg writes it behind Status
+			for p := range strings.SplitSeq(value, ",") {
+				virtual, _, _ := strings.Cut(strings.TrimSpace(p), " ")
+				have[virtual] = true
+			}
 		}
 	}
 	return have

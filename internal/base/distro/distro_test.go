@@ -106,6 +106,29 @@ func TestInstalled(t *testing.T) {
 	}
 }
 
+// As dpkg writes them; the values are those of Lustre's Debian packages.
+func TestInstalledProvides(t *testing.T) {
+	have := dpkgInstalled(`Package: lustre-server-modules-6.12.107+deb13-cloud-amd64
+Status: install ok installed
+Provides: lustre-server-modules, lustre-client-modules
+Description: Lustre kernel modules
+ Provides: nothing
+
+Package: lustre-server-utils
+Status: install ok installed
+Provides: lustre-server-utils, lustre-client-utils (= 2.17.57-1)
+
+Package: gone
+Status: deinstall ok config-files
+Provides: old
+`)
+	for name, want := range map[string]bool{"lustre-server-modules": true, "lustre-client-modules": true, "lustre-client-utils": true, "old": false, "nothing": false} {
+		if have[name] != want {
+			t.Errorf("%s: %v, want %v", name, have[name], want)
+		}
+	}
+}
+
 func TestDracutConf(t *testing.T) {
 	if got := dracutConf("# h\n", MDConf{}, []string{"u"}, []string{"/etc/a", "/etc/b"}); got != "# h\nmdadmconf=\"yes\"\ninstall_items+=\" /etc/a /etc/b \"\n" {
 		t.Error(got)

@@ -29,6 +29,7 @@ func (b lustreKind) client(h string) { b.lnet(h) }
 // lnet is the network of Lustre on one node.
 func (b lustreKind) lnet(h string) {
 	b.add(StageKernel, h, "LNet", &resource.LNet{Networks: b.d.Lustre.LNET})
+	b.add(StageKernel, h, "udev rule for parameters of Lustre", resource.LustreRules())
 }
 
 // volumes: each target has one; the last takes what is left.
