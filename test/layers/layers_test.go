@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -123,4 +124,54 @@ func imports(t *testing.T) map[string][]string {
 		t.Fatalf("%d packages, %v", len(all), err)
 	}
 	return all
+}
+
+// asks finds code that asks what kind a service or its storage is.
+var asks = regexp.MustCompile(`\.(NFS|Lustre) [!=]= nil|\.Flavour [!=]= spec\.|len\([\w.()\[\]]*\.LUNs\) [>=!]|\.Array [!=]= ""|Storage\.Kind`)
+
+// mayAsk are the files that may, and why.
+var mayAsk = map[string]string{
+	"build/plan/kind.go":         "chooses the kind of service of a pair",
+	"build/plan/storage.go":      "chooses the kind of storage of a pair",
+	"build/plan/offline.go":      "makes the hosts of a plan without hosts",
+	"prove/kind/kind.go":         "chooses the kind of service of a brick",
+	"run/observe/kinds.go":       "chooses both",
+	"run/scrub/scrub.go":         "refuses a group that is inside of an array",
+	"serve/ocf/kinds.go":         "chooses both, from the configuration",
+	"serve/ocf/luns.go":          "checks its own section of the configuration",
+	"host/resource/ocfconfig.go": "compares two lists of LUNs",
+}
+
+// A service's kind and its storage's are chosen in one place of each package;
+// from there on the kinds differ by what they do, and nobody asks. Package
+// brick derives them.
+func TestNobodyAsksWhichKindItIs(t *testing.T) {
+	seen := map[string]bool{}
+	root := "../../internal"
+	err := filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.HasSuffix(p, ".go") || strings.HasSuffix(p, "_test.go") {
+			return err
+		}
+		rel, err := filepath.Rel(root, p)
+		if err != nil || folder(rel) == "brick" || folder(rel) == "rack" {
+			return err
+		}
+		b, err := os.ReadFile(p)
+		if err != nil {
+			return err
+		}
+		for n, line := range strings.Split(string(b), "\n") {
+			if !asks.MatchString(line) {
+				continue
+			}
+			seen[rel] = true
+			if mayAsk[rel] == "" {
+				t.Errorf("internal/%s:%d asks which kind it is: %s", rel, n+1, strings.TrimSpace(line))
+			}
+		}
+		return nil
+	})
+	if err != nil || !seen["build/plan/kind.go"] || !seen["run/observe/kinds.go"] {
+		t.Fatalf("%v: the search finds nothing where there is something (%v)", seen, err)
+	}
 }

@@ -1,6 +1,10 @@
 package design
 
-import "slices"
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
 
 // Services lists every service of every pair, in order.
 func (d *Design) Services() []*Service {
@@ -190,4 +194,37 @@ func (s *Service) Volumes() []string {
 		out = append(out, st.VG+"/"+t.Volume)
 	}
 	return out
+}
+
+// MDGroups are the md arrays that a service stands on, in order; none on LUNs,
+// where the array makes the groups.
+func (d *Design) MDGroups(s *Service) []Group {
+	return slices.DeleteFunc(d.GroupsIn(&s.Storage), func(g Group) bool { return g.Array != "" })
+}
+
+// DisksOf are the disks that the servers of a pair are cabled to.
+func (d *Design) DisksOf(p *Pair) []Disk {
+	return slices.DeleteFunc(slices.Clone(d.Disks), func(k Disk) bool { return k.Array != "" || k.Module != "" && k.Module != p.Name })
+}
+
+// ArraysOf are the md arrays that the servers of a pair make of these disks.
+func (d *Design) ArraysOf(p *Pair) []Group {
+	return slices.DeleteFunc(slices.Clone(d.Groups), func(g Group) bool { return g.Array != "" || g.Module != "" && g.Module != p.Name })
+}
+
+// FileSystem is the UUID of the file system that a service has on its volume,
+// "" for a kind that has none of its own making.
+func (s *Service) FileSystem() string {
+	if s.NFS == nil {
+		return ""
+	}
+	return s.FSUUID
+}
+
+// Content says what is on the volumes of a service.
+func (s *Service) Content() string {
+	if s.NFS == nil {
+		return fmt.Sprintf("ldiskfs of Lustre on %s", strings.Join(s.MountPoints(), " and "))
+	}
+	return fmt.Sprintf("XFS on %s, stripe unit %s, width %d", s.MountPoint, s.SU, s.SW)
 }

@@ -173,7 +173,7 @@ func (b *builder) addCache(s *design.Service, host string) error {
 
 // forgetCache removes what is left of a cache that was in the spec once.
 func (b *builder) forgetCache() {
-	if b.cached() != nil || b.d.Lustre != nil {
+	if b.cached() != nil || !b.kind().caches() {
 		return
 	}
 	name := b.pair.Services[0].Name

@@ -375,9 +375,6 @@ func (b *builder) kernel(h string) {
 	if b.cached() != nil {
 		m.Names = append(m.Names, "bcache", "raid0", "raid1", "raid10")
 	}
-	if slices.ContainsFunc(b.services(), func(s *design.Service) bool { return s.NFS != nil && s.Namespace != "" }) {
-		m.Names = append(m.Names, "ipvlan")
-	}
 	// A scheduler that is a module can only be chosen once it is loaded, also
 	// by udev, which may not load one.
 	if s := b.d.Value("disk", "scheduler"); s != "" && s != "none" {

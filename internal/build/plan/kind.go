@@ -14,6 +14,8 @@ type serviceKind interface {
 	serverPackages(p distro.Packages) []string
 	clientPackages(p distro.Packages) []string
 	modules() []string // of the kernel, on servers
+	// caches: the kind can stand on a cache, so one that was there may have to go.
+	caches() bool
 	// client prepares the kernel of a client, before anything is served.
 	client(host string)
 	// volumes are the logical volumes of a service, in the order of making.

@@ -24,6 +24,8 @@ func (b lustreKind) clientPackages(p distro.Packages) []string { return p.Lustre
 
 func (b lustreKind) modules() []string { return nil }
 
+func (b lustreKind) caches() bool { return false }
+
 func (b lustreKind) client(h string) { b.lnet(h) }
 
 // lnet is the network of Lustre on one node.

@@ -22,7 +22,15 @@ func (b nfsKind) serverPackages(p distro.Packages) []string { return slices.Conc
 
 func (b nfsKind) clientPackages(p distro.Packages) []string { return p.NFSClient }
 
-func (b nfsKind) modules() []string { return []string{"nfsd", "xfs"} }
+func (b nfsKind) modules() []string {
+	out := []string{"nfsd", "xfs"}
+	if slices.ContainsFunc(b.services(), func(s *design.Service) bool { return s.Namespace != "" }) {
+		out = append(out, "ipvlan")
+	}
+	return out
+}
+
+func (b nfsKind) caches() bool { return true }
 
 func (b nfsKind) client(h string) {
 	if ra := b.d.Value("nfs.conf", "nfsrahead.default"); ra != "" {

@@ -224,7 +224,7 @@ func (b *builder) volumes(s *design.Service, p place, pvs, serials []string) err
 	if v.Cache != nil {
 		return b.addCache(s, p.host)
 	}
-	if b.d.Lustre == nil {
+	if b.kind().caches() {
 		b.add(StageStorage, p.host, "no cache of "+v.VG+"/"+v.LV, &resource.NoCache{Path: cache.ConfigPath(s.Name)})
 	}
 	return nil

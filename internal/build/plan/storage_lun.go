@@ -52,11 +52,7 @@ func (l lunStorage) of(s *design.Service) []resource.DiskRef {
 func (l lunStorage) wanted(s *design.Service) []resource.WantedDisk {
 	var out []resource.WantedDisk
 	for _, r := range l.of(s) {
-		w := resource.WantedDisk{DiskRef: r, VG: s.Storage.VG, Wipe: slices.Contains(l.d.Spec.Wipe, r.WWN)}
-		if w.VG == "" && s.NFS != nil {
-			w.FS = s.FSUUID
-		}
-		out = append(out, w)
+		out = append(out, resource.WantedDisk{DiskRef: r, VG: s.Storage.VG, FS: s.FileSystem(), Wipe: slices.Contains(l.d.Spec.Wipe, r.WWN)})
 	}
 	return out
 }

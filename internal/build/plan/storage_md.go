@@ -26,21 +26,9 @@ func (m mdStorage) modules() []string {
 	return []string{level, "dm_multipath"}
 }
 
-// groups are the RAID groups of the pair.
-func (m mdStorage) groups() []design.Group {
-	if m.d.Lustre == nil {
-		return m.d.Groups
-	}
-	return m.d.GroupsOf(m.pair.Name)
-}
+func (m mdStorage) groups() []design.Group { return m.d.ArraysOf(m.pair) }
 
-// disks are those of the pair.
-func (m mdStorage) disks() []design.Disk {
-	if m.d.Lustre == nil {
-		return m.d.Disks
-	}
-	return slices.DeleteFunc(slices.Clone(m.d.Disks), func(k design.Disk) bool { return k.Module != m.pair.Name })
-}
+func (m mdStorage) disks() []design.Disk { return m.d.DisksOf(m.pair) }
 
 // uuids are those of all arrays of the pair.
 func (m mdStorage) uuids() []string {

@@ -68,7 +68,7 @@ func (r *runner) profile(ctx context.Context) {
 	} else {
 		r.note("", "there is one client host: NFS with many clients could not be profiled")
 	}
-	if len(d.Arrays) > 0 {
+	if len(groups) == 0 {
 		steps[0].title = report.Plural(len(disks), "LUN")
 	}
 	r.steps += len(steps)
@@ -119,18 +119,13 @@ func (r *runner) devices(ctx context.Context) (disks, groups, volumes []device) 
 		if err != nil {
 			r.note(server, "its disks could not be listed: %v", err)
 		}
-		for _, g := range d.Groups {
-			if g.Service != v.Name {
-				continue
-			}
-			if g.Array == "" {
-				groups = append(groups, device{server, "/dev/md/" + g.Name})
-			}
+		for _, g := range d.MDGroups(v) {
+			groups = append(groups, device{server, "/dev/md/" + g.Name})
 			for _, m := range g.Members {
 				i := slices.IndexFunc(facts.Disks, func(f resource.DiskFact) bool {
 					return f.Serial != "" && f.Serial == m.Serial || m.WWN != "" && strings.EqualFold(f.WWN, m.WWN)
 				})
-				if g.Array == "" && i >= 0 {
+				if i >= 0 {
 					disks = append(disks, device{server, facts.Disks[i].Device})
 				}
 			}

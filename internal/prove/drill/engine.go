@@ -252,10 +252,7 @@ func (e *engine) place(ctx context.Context) error {
 		if err := e.whole(ctx, "the arrays", e.opt.Rejoin); err != nil {
 			return &Unhealthy{[]string{err.Error()}}
 		}
-		for _, g := range e.env.Design.Groups {
-			if g.Service != e.service.Name || g.Array != "" {
-				continue
-			}
+		for _, g := range e.env.Design.MDGroups(e.service) {
 			members, err := e.members(ctx, g)
 			if err != nil {
 				return fmt.Errorf("%s: %w", e.active, err)
@@ -291,8 +288,8 @@ func Possible(env Env, d Drill, v Variant) error {
 	}
 	pair := env.Design.PairOf(s.Service.Name).Servers
 	s.Active, s.Passive = pair[0], pair[1]
-	for _, g := range env.Design.Groups {
-		if g.Service == s.Service.Name && g.Array == "" && len(s.Members) == 0 {
+	for _, g := range env.Design.MDGroups(s.Service) {
+		if len(s.Members) == 0 {
 			s.Group = g
 			for _, m := range g.Members {
 				s.Members = append(s.Members, m.Serial)

@@ -73,8 +73,8 @@ func Describe(d *design.Design) report.Config {
 		row("array "+g.Name, "RAID %d, %d data and %d parity disks, %d spares, chunk %s", g.Level, g.Data, g.Parity, len(g.Spares), report.Bytes(int64(g.Chunk)))
 	}
 	for _, s := range d.Services() {
-		if s.NFS != nil {
-			row("volume "+s.Storage.VG+"/"+s.Storage.LV, "XFS on %s, stripe unit %s, width %d", s.MountPoint, report.Bytes(int64(s.SU)), s.SW)
+		for _, v := range s.Volumes() {
+			row("volume "+v, "%s", s.Content())
 		}
 	}
 	if s := d.Cached(); s != nil {

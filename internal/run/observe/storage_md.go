@@ -455,17 +455,6 @@ func raidName(g *design.Group) string {
 	return fmt.Sprintf("RAID %d %d+%d", g.Level, g.Data, g.Parity)
 }
 
-// pairDisks are the disks that servers of the pair see, and groups their arrays.
-func (v mdStorage) pairDisks() []design.Disk {
-	if v.pair.Role == "" {
-		return v.d.Disks
-	}
-	return slices.DeleteFunc(slices.Clone(v.d.Disks), func(k design.Disk) bool { return k.Module != v.pair.Name })
-}
+func (v mdStorage) pairDisks() []design.Disk { return v.d.DisksOf(v.pair) }
 
-func (v mdStorage) groups() []design.Group {
-	if v.pair.Role == "" {
-		return v.d.Groups
-	}
-	return v.d.GroupsOf(v.pair.Name)
-}
+func (v mdStorage) groups() []design.Group { return v.d.ArraysOf(v.pair) }
