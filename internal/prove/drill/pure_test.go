@@ -1,7 +1,6 @@
 package drill
 
 import (
-	"cmp"
 	"encoding/json"
 	"os"
 	"path/filepath"
