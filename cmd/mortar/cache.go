@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"time"
 
@@ -87,13 +86,7 @@ after all of it is on the disks; what was cached of reads is dropped.` + cacheCh
 				return fail(exitBadInput, fmt.Errorf("--size: %w; nothing was changed", err))
 			}
 			return f.run(cmd, args[0], func(c *spec.Cache) (*spec.Cache, error) {
-				for _, serial := range args[1:] {
-					if slices.ContainsFunc(c.SSDs, func(l spec.DiskList) bool { return strings.EqualFold(l.Serial, serial) }) {
-						return nil, fmt.Errorf("SSD %s is in the cache already", serial)
-					}
-					c.SSDs = append(c.SSDs, spec.DiskList{Serial: serial, Size: bytes, Type: kind, Server: server})
-				}
-				return c, nil
+				return c, c.Add(spec.DiskList{Size: bytes, Type: kind, Server: server}, args[1:]...)
 			})
 		},
 	}
@@ -117,15 +110,8 @@ func newCacheRemoveCmd() *cobra.Command {
 		Args: cobra.MinimumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return f.run(cmd, args[0], func(c *spec.Cache) (*spec.Cache, error) {
-				for _, serial := range args[1:] {
-					i := slices.IndexFunc(c.SSDs, func(l spec.DiskList) bool { return strings.EqualFold(l.Serial, serial) })
-					if i < 0 {
-						return nil, fmt.Errorf("SSD %s is not in the cache", serial)
-					}
-					c.SSDs = slices.Delete(c.SSDs, i, i+1)
-				}
-				if len(c.SSDs) == 0 {
-					return nil, errors.New("no SSD would be left: use mortar cache off")
+				if err := c.Remove(args[1:]...); err != nil {
+					return nil, err
 				}
 				if mode != "" {
 					c.Mode = mode
@@ -168,30 +154,13 @@ func (f *cacheChange) run(cmd *cobra.Command, file string, change func(*spec.Cac
 	if err != nil {
 		return err
 	}
-	c := *s.Cache
-	if c.SSDs, err = c.Single(); err != nil {
-		return fail(exitBadInput, err)
-	}
-	want, err := change(&c)
+	next, want, err := s.ChangeCache(change)
 	if err != nil {
-		return fail(exitBadInput, fmt.Errorf("%s: %w; nothing was changed", file, err))
-	}
-	text, err := spec.SetCache(s.Source, want)
-	if err != nil {
-		return fail(exitBadInput, err)
-	}
-	// The rules of the spec say what may not be, before anything is written.
-	// Lines are those of a spec that is not on disk.
-	refuse := func(err error) error {
-		return fail(exitBadInput, fmt.Errorf("with this change, %w; nothing was changed", err))
-	}
-	next, err := spec.Parse(file, text)
-	if err != nil {
-		return refuse(err)
+		return fail(exitBadInput, fmt.Errorf("%w; nothing was changed", err))
 	}
 	d, err := design.New(next)
 	if err != nil {
-		return refuse(err)
+		return fail(exitBadInput, fmt.Errorf("with this change, %w; nothing was changed", err))
 	}
 	if !f.asJSON {
 		fmt.Fprintf(out, "%s, key cache:\n%s\n", file, indent(blockOf(want)))
@@ -208,7 +177,7 @@ func (f *cacheChange) run(cmd *cobra.Command, file string, change func(*spec.Cac
 			return err
 		}
 	}
-	if err := replaceFile(file, text); err != nil {
+	if err := replaceFile(file, next.Source); err != nil {
 		return fail(exitFailed, err)
 	}
 	if d, err = loadDesign(file); err != nil {

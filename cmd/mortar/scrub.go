@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -47,7 +46,7 @@ found out; 2 refused; 130 interrupted (the check on the server then ends).`,
 			if err != nil {
 				return err
 			}
-			chosen, err := groupsToScrub(d, groups)
+			chosen, err := scrub.Groups(d, groups)
 			if err != nil {
 				return fail(exitBadInput, err)
 			}
@@ -68,23 +67,6 @@ found out; 2 refused; 130 interrupted (the check on the server then ends).`,
 	cmd.Flags().StringSliceVar(&groups, "group", nil, "RAID groups, by name; default: all")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print a list with one entry for each group (progress goes to stderr)")
 	return cmd
-}
-
-func groupsToScrub(d *design.Design, names []string) ([]design.Group, error) {
-	var out []design.Group
-	var all []string
-	for _, g := range d.Groups {
-		all = append(all, g.Name)
-		if len(names) == 0 || slices.Contains(names, g.Name) {
-			out = append(out, g)
-		}
-	}
-	for _, n := range names {
-		if !slices.Contains(all, n) {
-			return nil, fmt.Errorf("there is no RAID group %s; there are %s", n, strings.Join(all, ", "))
-		}
-	}
-	return out, nil
 }
 
 func runScrub(ctx context.Context, out, errOut io.Writer, c *observe.Collector, d *design.Design, groups []design.Group, repair, asJSON bool) error {

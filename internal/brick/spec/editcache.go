@@ -1,7 +1,9 @@
 package spec
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -59,6 +61,60 @@ func cacheText(c *Cache) string {
 	}
 	fmt.Fprintf(&b, "  mode: %s\n  sequential_bypass: %s\n", c.Mode, c.Bypass)
 	return b.String()
+}
+
+// ChangeCache gives the spec as a change of its cache makes it, with the text in
+// Source, and its new cache; nil: none. The rules of the spec say what may not
+// be; their lines are those of a spec that is not on disk. s stays as it is.
+func (s *Spec) ChangeCache(change func(*Cache) (*Cache, error)) (next *Spec, want *Cache, err error) {
+	c := *s.Cache
+	if c.SSDs, err = c.Single(); err == nil {
+		want, err = change(&c)
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", s.File, err)
+	}
+	text, err := SetCache(s.Source, want)
+	if err != nil {
+		return nil, nil, err
+	}
+	if next, err = Parse(s.File, text); err != nil {
+		return nil, nil, fmt.Errorf("with this change, %w", err)
+	}
+	return next, want, nil
+}
+
+// at is the place of an SSD in the cache; negative: it is not in it.
+func (c *Cache) at(serial string) int {
+	return slices.IndexFunc(c.SSDs, func(l DiskList) bool { return strings.EqualFold(l.Serial, serial) })
+}
+
+// Add adds SSDs like one; each is listed on its own (see Single).
+func (c *Cache) Add(like DiskList, serials ...string) error {
+	for _, serial := range serials {
+		if c.at(serial) >= 0 {
+			return fmt.Errorf("SSD %s is in the cache already", serial)
+		}
+		like.Serial = serial
+		c.SSDs = append(c.SSDs, like)
+	}
+	return nil
+}
+
+// Remove takes SSDs away, of which one at least must stay; each is listed on its
+// own (see Single).
+func (c *Cache) Remove(serials ...string) error {
+	for _, serial := range serials {
+		i := c.at(serial)
+		if i < 0 {
+			return fmt.Errorf("SSD %s is not in the cache", serial)
+		}
+		c.SSDs = slices.Delete(c.SSDs, i, i+1)
+	}
+	if len(c.SSDs) == 0 {
+		return errors.New("no SSD would be left: use mortar cache off")
+	}
+	return nil
 }
 
 // Single lists each SSD of a cache on its own, ranges resolved.

@@ -3,6 +3,8 @@ package spec
 import (
 	"strings"
 	"testing"
+
+	"github.com/mortarhpc/mortar/examples"
 )
 
 func TestSetCache(t *testing.T) {
@@ -28,5 +30,60 @@ func TestSetCache(t *testing.T) {
 	}
 	if l, err := (&Cache{SSDs: []DiskList{{Serial: "S[1-3]", Size: GB}}}).Single(); err != nil || len(l) != 3 || l[2].Serial != "S3" || strings.Contains(l[0].Serial, "[") {
 		t.Errorf("%v, %v", l, err)
+	}
+}
+
+// A change of the cache that a rule of the spec or of the cache forbids leaves
+// everything as it was.
+func TestChangeCache(t *testing.T) {
+	src, err := examples.FS.ReadFile("nfs-ha.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	src = append(src, "\ncache:\n  ssds: [{serial: S1, size: 1.6TB, type: nvme}, {serial: S2, size: 1.6TB, type: nvme}]\n  mode: write-back\n"...)
+	s, err := Parse("x.yaml", src)
+	if err != nil {
+		t.Fatal(err)
+	}
+	size, _ := ParseBytes("1.6TB")
+	like := DiskList{Size: size, Type: "nvme"}
+	for name, tc := range map[string]struct {
+		change func(*Cache) (*Cache, error)
+		want   []string // the SSDs afterwards
+		say    string
+	}{
+		"add":                   {func(c *Cache) (*Cache, error) { return c, c.Add(like, "S3", "S4") }, []string{"S1", "S2", "S3", "S4"}, ""},
+		"add one that is there": {func(c *Cache) (*Cache, error) { return c, c.Add(like, "s2") }, nil, "x.yaml: SSD s2 is in the cache already"},
+		"add it twice":          {func(c *Cache) (*Cache, error) { return c, c.Add(like, "S3", "S3") }, nil, "SSD S3 is in the cache already"},
+		"remove": {func(c *Cache) (*Cache, error) {
+			c.Mode = "write-through"
+			return c, c.Remove("s1")
+		}, []string{"S2"}, ""},
+		"remove a stranger":          {func(c *Cache) (*Cache, error) { return c, c.Remove("S9") }, nil, "SSD S9 is not in the cache"},
+		"remove all":                 {func(c *Cache) (*Cache, error) { return c, c.Remove("S1", "S2") }, nil, "use mortar cache off"},
+		"remove one of a write-back": {func(c *Cache) (*Cache, error) { return c, c.Remove("S1") }, nil, "with this change, x.yaml:"},
+		"a mode that there is not":   {func(c *Cache) (*Cache, error) { c.Mode = "write-around"; return c, nil }, nil, "with this change, x.yaml:"},
+		"off":                        {func(*Cache) (*Cache, error) { return nil, nil }, nil, ""},
+	} {
+		next, want, err := s.ChangeCache(tc.change)
+		if tc.say == "" && err != nil || tc.say != "" && (err == nil || !strings.Contains(err.Error(), tc.say)) {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if len(s.Cache.SSDs) != 2 || s.Cache.Mode != "write-back" || string(s.Source) != string(src) {
+			t.Fatalf("%s: the spec was changed", name)
+		}
+		if err != nil {
+			continue
+		}
+		var got []string
+		if want != nil {
+			for _, l := range next.Cache.SSDs {
+				got = append(got, l.Serial)
+			}
+		}
+		if (next.Cache == nil) != (want == nil) || strings.Join(got, " ") != strings.Join(tc.want, " ") {
+			t.Errorf("%s: %v, want %v", name, got, tc.want)
+		}
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -165,4 +166,22 @@ func percent(s string) (float64, bool) {
 		return 0, false
 	}
 	return 100 * a / b, true
+}
+
+// Groups are the RAID groups of those names, or all.
+func Groups(d *design.Design, names []string) ([]design.Group, error) {
+	var out []design.Group
+	var all []string
+	for _, g := range d.Groups {
+		all = append(all, g.Name)
+		if len(names) == 0 || slices.Contains(names, g.Name) {
+			out = append(out, g)
+		}
+	}
+	for _, n := range names {
+		if !slices.Contains(all, n) {
+			return nil, fmt.Errorf("there is no RAID group %s; there are %s", n, strings.Join(all, ", "))
+		}
+	}
+	return out, nil
 }
