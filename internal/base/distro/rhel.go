@@ -7,7 +7,8 @@ import "strings"
 //
 // Sources: spec files of nfs-utils 2.5.4, fence-agents and mdadm 4.2 as rebuilt
 // for Enterprise Linux 9; dracut's 90mdraid/module-setup.sh; dracut(8);
-// dracut.conf(5); RHEL 9, Configuring and managing high availability clusters.
+// dracut.conf(5). Not looked up: names of the packages of the cluster and of
+// Lustre, the OCF directory and the options of dnf, which are as RHEL 8 has them.
 var rhel = []Distro{{
 	ID: "rhel", Version: "9", Name: "Red Hat Enterprise Linux 9",
 	NotRun: []string{

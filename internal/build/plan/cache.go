@@ -70,10 +70,6 @@ const cacheRules = "/etc/udev/rules.d/63-mortar-cache.rules"
 func (b *builder) cacheFiles(h string) {
 	s := b.cached()
 	v := &s.Storage
-	c, err := cacheConfig(s)
-	if err != nil {
-		return // storage reports it
-	}
 	b.add(StageKernel, h, "no bcache by itself", &resource.TextFile{
 		Path: b.distro(h).BcacheRules,
 		Content: []byte(resource.Header + "# In place of the rules of bcache-tools: a set or a backing device that is registered as\n" +
@@ -86,7 +82,7 @@ func (b *builder) cacheFiles(h string) {
 			"SUBSYSTEM==\"block\", ENV{ID_PART_ENTRY_NAME}==\"mortar-*\", ENV{ID_FS_TYPE}=\"\"\n"),
 	})
 	b.add(StageKernel, h, "directory /etc/mortar", &resource.Directory{Path: "/etc/mortar", Mode: 0o700})
-	b.add(StageKernel, h, "configuration of the cache", &resource.TextFile{Path: cache.ConfigPath(s.Name), Content: append(c, '\n'), Mode: 0o600})
+	b.add(StageKernel, h, "configuration of the cache", &resource.TextFile{Path: cache.ConfigPath(s.Name), Content: append(slices.Clone(b.cacheConf), '\n'), Mode: 0o600})
 	if b.pair.HA != nil {
 		return
 	}
@@ -153,14 +149,10 @@ func headerSize(align, extent int64, stripes int) int64 {
 }
 
 // addCache puts the SSDs in front of a volume.
-func (b *builder) addCache(s *design.Service, host string) error {
+func (b *builder) addCache(s *design.Service, host string) {
 	v := &s.Storage
-	c, err := cacheConfig(s)
-	if err != nil {
-		return err
-	}
 	b.add(StageStorage, host, "cache of "+v.VG+"/"+v.LV, &resource.Cache{
-		Path: cache.ConfigPath(s.Name), VG: v.VG, LV: v.LV, Header: v.Cache.Header, Device: v.Cache.Device, Config: c,
+		Path: cache.ConfigPath(s.Name), VG: v.VG, LV: v.LV, Header: v.Cache.Header, Device: v.Cache.Device, Config: b.cacheConf,
 	})
 	if b.pair.HA == nil {
 		b.add(StageStorage, host, "cache at boot", &resource.Units{Name: "cache", List: []resource.Unit{
@@ -168,7 +160,6 @@ func (b *builder) addCache(s *design.Service, host string) error {
 			{Name: watchUnit(s.Name), Active: true, Why: "writes down on the disks which SSDs hold the newest dirty data"},
 		}})
 	}
-	return nil
 }
 
 // forgetCache removes what is left of a cache that was in the spec once.

@@ -1,6 +1,9 @@
 package plan
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 func TestHeaderSize(t *testing.T) {
 	const mib = 1 << 20
@@ -18,5 +21,15 @@ func TestHeaderSize(t *testing.T) {
 		if got := headerSize(c.align, c.extent, c.stripes); got != c.want {
 			t.Errorf("align %d, extent %d, %d stripes: %d, want %d", c.align, c.extent, c.stripes, got, c.want)
 		}
+	}
+}
+
+// A configuration of the cache that the server would refuse ends the plan, before
+// any step: none is left out.
+func TestBadCacheEndsThePlan(t *testing.T) {
+	d, _, _ := offline(t, "nfs-dfc.yaml")
+	d.Cached().Storage.Cache.Mode = "write-around"
+	if steps, err := Desired(named(d), Facts{}, offlineSecrets); err == nil || !strings.Contains(err.Error(), "write-around") || len(steps) > 0 {
+		t.Errorf("%d steps, %v", len(steps), err)
 	}
 }

@@ -92,6 +92,13 @@ func Desired(d *design.Design, facts Facts, secrets func(file string) ([]byte, e
 
 // all is what makes a pair, once its hosts were looked at.
 func (b *builder) all() error {
+	if s := b.cached(); s != nil {
+		c, err := cacheConfig(s)
+		if err != nil {
+			return err
+		}
+		b.cacheConf = c
+	}
 	b.checks()
 	for _, h := range b.servers {
 		b.add(StagePackages, h, "packages", b.serverPackages(h))
@@ -99,9 +106,7 @@ func (b *builder) all() error {
 		b.storage().devices(h)
 	}
 	for _, s := range b.services() {
-		if err := b.build(s); err != nil {
-			return err
-		}
+		b.build(s)
 	}
 	for _, h := range b.servers {
 		if err := b.kind().server(h); err != nil {
@@ -137,6 +142,8 @@ type builder struct {
 	secrets func(string) ([]byte, error)
 	servers []string // of the pair
 	steps   []Step
+	// cacheConf is what the servers are told of the pair's cache; nil without one.
+	cacheConf []byte
 }
 
 func newBuilder(d *design.Design, p *design.Pair, facts Facts, secrets func(string) ([]byte, error)) *builder {

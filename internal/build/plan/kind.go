@@ -21,7 +21,7 @@ type serviceKind interface {
 	// volumes are the logical volumes of a service, in the order of making.
 	volumes(s *design.Service) []volume
 	// content is made on the volumes of a service, on the server that builds.
-	content(s *design.Service, p place, serials []string) error
+	content(s *design.Service, p place, serials []string)
 	// mountPoints are on every server; builtOn is the one that content mounts,
 	// "" if it mounts none.
 	mountPoints(s *design.Service) []string

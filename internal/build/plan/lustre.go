@@ -55,7 +55,7 @@ func (b lustreKind) mountPoints(s *design.Service) []string {
 func (b lustreKind) builtOn(*design.Service) string { return "" }
 
 // content are the targets. A running one is only read.
-func (b lustreKind) content(s *design.Service, p place, _ []string) error {
+func (b lustreKind) content(s *design.Service, p place, _ []string) {
 	for _, t := range s.Targets {
 		name, mgs := t.Name, b.d.Lustre.MGSNIDs
 		if t.Kind == "mgs" {
@@ -65,7 +65,6 @@ func (b lustreKind) content(s *design.Service, p place, _ []string) error {
 			Name: name, Device: t.Device, Args: slices.Clone(t.MkfsArgs[:len(t.MkfsArgs)-1]), MGSNIDs: mgs, ServiceNIDs: t.ServiceNIDs, Why: targetWhy(t),
 		})
 	}
-	return nil
 }
 
 func targetWhy(t design.Target) string {

@@ -57,7 +57,7 @@ func (b nfsKind) mountPoints(s *design.Service) []string { return []string{s.Mou
 func (b nfsKind) builtOn(s *design.Service) string { return s.MountPoint }
 
 // content is the file system, mounted, with its directories.
-func (b nfsKind) content(s *design.Service, p place, serials []string) error {
+func (b nfsKind) content(s *design.Service, p place, serials []string) {
 	v := &s.Storage
 	dev := v.Mounted()
 	fs := &resource.XFS{Device: dev, UUID: s.FSUUID, Args: s.MkfsArgs}
@@ -76,7 +76,6 @@ func (b nfsKind) content(s *design.Service, p place, serials []string) error {
 		dirs = append(dirs, e.Dir)
 	}
 	b.directories(p.host, s.MountPoint, dirs)
-	return nil
 }
 
 func (b nfsKind) mount(s *design.Service, dev string) *resource.MountPoint {

@@ -116,7 +116,7 @@ func (b *builder) blockQueue(h string, disks []resource.DiskRef, arrays []string
 
 // build makes what a service stands on, on one server, from arrays or LUNs to
 // directories.
-func (b *builder) build(s *design.Service) error {
+func (b *builder) build(s *design.Service) {
 	p := b.placeOf(s)
 	first := len(b.steps)
 	pvs, serials := b.storage().build(s, p)
@@ -129,9 +129,7 @@ func (b *builder) build(s *design.Service) error {
 		}
 	}
 	if p.alone() || p.running {
-		if err := b.inside(s, p, pvs, serials); err != nil {
-			return err
-		}
+		b.inside(s, p, pvs, serials)
 	}
 	// Otherwise the service is stopped or failed, and it is the cluster's to
 	// start, or the storage is being released: what is inside of the arrays
@@ -140,7 +138,6 @@ func (b *builder) build(s *design.Service) error {
 		b.guard(b.steps[first:], s, p.host)
 		b.release(s, p.host)
 	}
-	return nil
 }
 
 // owned is what storage is known by: its volume group, or without one the
@@ -190,18 +187,16 @@ type volume struct {
 }
 
 // inside is what physical volumes carry, from the volume group up.
-func (b *builder) inside(s *design.Service, p place, pvs, serials []string) error {
+func (b *builder) inside(s *design.Service, p place, pvs, serials []string) {
 	v := &s.Storage
 	if v.VG != "" {
-		if err := b.volumes(s, p, pvs, serials); err != nil {
-			return err
-		}
+		b.volumes(s, p, pvs, serials)
 	}
-	return b.kind().content(s, p, serials)
+	b.kind().content(s, p, serials)
 }
 
 // volumes are the volume group, its logical volumes and the cache.
-func (b *builder) volumes(s *design.Service, p place, pvs, serials []string) error {
+func (b *builder) volumes(s *design.Service, p place, pvs, serials []string) {
 	v := &s.Storage
 	id, rest := "", ""
 	if b.pair.HA != nil {
@@ -221,13 +216,12 @@ func (b *builder) volumes(s *design.Service, p place, pvs, serials []string) err
 			VG: v.VG, Name: lv.name, PVs: pvs, SystemID: id, Stripes: v.Stripes, StripeSize: int64(v.StripeSize), Size: lv.size, Activate: !p.managed,
 		})
 	}
-	if v.Cache != nil {
-		return b.addCache(s, p.host)
-	}
-	if b.kind().caches() {
+	switch {
+	case v.Cache != nil:
+		b.addCache(s, p.host)
+	case b.kind().caches():
 		b.add(StageStorage, p.host, "no cache of "+v.VG+"/"+v.LV, &resource.NoCache{Path: cache.ConfigPath(s.Name)})
 	}
-	return nil
 }
 
 // align is where LVM starts data on each physical volume: at a multiple of a
