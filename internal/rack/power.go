@@ -77,9 +77,20 @@ func (r *rack) index(node string) (int, *Node, error) {
 // startNode switches a node on. The caller holds the power lock. A node that
 // is on stays as it is; one without power stays off, which is no error: a
 // button without power does nothing.
+//
+// A LUN that does not answer is missing, as it would be: that is noted in the
+// node's log, and does not make a BMC or a fence agent believe that the server
+// is still off.
 func (r *rack) startNode(ctx context.Context, h *hardware, node string) error {
-	return r.start(ctx, h, node, postSeconds)
+	err := r.start(ctx, h, node, postSeconds)
+	if missing := (*lunError)(nil); errors.As(err, &missing) {
+		return appendLine(logFile(r.dir, node), missing.Error())
+	}
+	return err
 }
+
+// lunError is a server that runs, but lacks LUNs.
+type lunError struct{ error }
 
 // postSeconds is how long a server that is switched on looks at its own
 // hardware before it loads a kernel. Real servers take a minute or more; here
@@ -111,7 +122,10 @@ func (r *rack) start(ctx context.Context, h *hardware, node string, post int) er
 	if err := r.startMachine(ctx, n.Name, args); err != nil {
 		return err
 	}
-	return errors.Join(r.plugLUNs(ctx, h, n), r.plugLinks(ctx, h, n))
+	if err := r.plugLinks(ctx, h, n); err != nil {
+		return err
+	}
+	return r.plugLUNs(ctx, h, n)
 }
 
 // startMachine starts a QEMU and waits until it listens to its machine protocol.
@@ -155,8 +169,13 @@ func (r *rack) plugLUNs(ctx context.Context, h *hardware, n *Node) error {
 				}
 			}
 		}
-		_, err := q.call("cont", nil)
-		return errors.Join(append(errs, err)...)
+		if _, err := q.call("cont", nil); err != nil {
+			return err
+		}
+		if err := errors.Join(errs...); err != nil {
+			return &lunError{fmt.Errorf("LUNs of %s: %w", n.Name, err)}
+		}
+		return nil
 	})
 }
 
@@ -272,11 +291,16 @@ func (r *rack) setOutlets(ctx context.Context, pdu string, outlet int, on bool) 
 
 // consoleMark writes a line of ours into a node's console log.
 func consoleMark(dir, node, what string) error {
-	f, err := os.OpenFile(filepath.Join(runDir(dir), consoleFile(node)), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	return appendLine(filepath.Join(runDir(dir), consoleFile(node)), "\n"+markPrefix+what+" 0")
+}
+
+// appendLine adds a line to a log.
+func appendLine(file, line string) error {
+	f, err := os.OpenFile(file, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		return err
 	}
-	if _, err := fmt.Fprintf(f, "\n%s%s 0\n", markPrefix, what); err != nil {
+	if _, err := fmt.Fprintln(f, line); err != nil {
 		f.Close()
 		return err
 	}

@@ -94,7 +94,7 @@ func (a *arrayRack) lun0(script string) string {
 // states lists the ALUA states of LUN 0's groups as a server's path says: 0
 // optimized, 1 non-optimized, 3 unavailable.
 func (a *arrayRack) states(node string) string {
-	out, _ := a.on(node, a.lun0(`set -- $p; sg_rtpg --decode /dev/$1 | awk '/access state/ { gsub(/0x0/, "", $6); printf "%s ", $6 }'`))
+	out, _ := a.on(node, a.lun0(`set -- $p; sg_rtpg --decode /dev/$1 | awk '/access state/ { gsub(/0x0/, "", $8); printf "%s ", $8 }'`))
 	return out
 }
 
@@ -239,7 +239,7 @@ func (a *arrayRack) controllers() {
 	if code := <-writer; code != 0 {
 		a.t.Errorf("who wrote meanwhile ended with %d", code)
 	}
-	a.mustOn("nss1", "systemctl stop multipathd.socket multipathd; multipath -F")
+	a.mustOn("nss1", "systemctl stop multipathd.socket multipathd; multipath -F || true")
 }
 
 // diskOfGroup pulls a disk of a group: a spare takes its place, the LUN stays.
