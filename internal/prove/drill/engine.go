@@ -252,14 +252,13 @@ func (e *engine) place(ctx context.Context) error {
 		if err := e.whole(ctx, "the arrays", e.opt.Rejoin); err != nil {
 			return &Unhealthy{[]string{err.Error()}}
 		}
-		for _, g := range e.env.Design.MDGroups(e.service) {
-			members, err := e.members(ctx, g)
+		if all := e.env.Design.MDGroups(e.service); len(all) > 0 {
+			members, err := e.members(ctx, all[0])
 			if err != nil {
 				return fmt.Errorf("%s: %w", e.active, err)
 			}
-			s.Group, s.Members = g, members
-			e.group = g
-			break
+			s.Group, s.Members = all[0], members
+			e.group = all[0]
 		}
 	}
 	steps, err := e.vari.Steps(s)
@@ -288,12 +287,10 @@ func Possible(env Env, d Drill, v Variant) error {
 	}
 	pair := env.Design.PairOf(s.Service.Name).Servers
 	s.Active, s.Passive = pair[0], pair[1]
-	for _, g := range env.Design.MDGroups(s.Service) {
-		if len(s.Members) == 0 {
-			s.Group = g
-			for _, m := range g.Members {
-				s.Members = append(s.Members, m.Serial)
-			}
+	if all := env.Design.MDGroups(s.Service); len(all) > 0 {
+		s.Group = all[0]
+		for _, m := range s.Group.Members {
+			s.Members = append(s.Members, m.Serial)
 		}
 	}
 	steps, err := v.Steps(s)
