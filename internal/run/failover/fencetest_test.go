@@ -333,7 +333,7 @@ func all(d *design.Design) []*design.FenceLevel {
 	return append(d.Levels("nfs1"), d.Levels("nfs2")...)
 }
 
-var quick = ProofOptions{Poll: time.Millisecond, Boot: time.Second, Dark: 20 * time.Millisecond}
+var quick = ProofOptions{Poll: time.Millisecond, Boot: time.Second, Dark: 500 * time.Millisecond}
 
 func TestProveFencing(t *testing.T) {
 	d := theDesign(t)
