@@ -27,7 +27,7 @@ func (d *Design) Service(name string) *Service {
 	return nil
 }
 
-// PairWith gives the pair that a server is of, nil for a host that is no server.
+// PairWith gives the pair that a server belongs to, nil for another host.
 func (d *Design) PairWith(server string) *Pair {
 	for i := range d.Pairs {
 		if slices.Contains(d.Pairs[i].Servers, server) {

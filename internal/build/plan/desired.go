@@ -142,7 +142,7 @@ type builder struct {
 	secrets func(string) ([]byte, error)
 	servers []string // of the pair
 	steps   []Step
-	// cacheConf is what the servers are told of the pair's cache; nil without one.
+	// cacheConf is the configuration file of the pair's cache; nil without one.
 	cacheConf []byte
 }
 
@@ -375,7 +375,8 @@ func (b *builder) clients() {
 	}
 }
 
-// kernel is what a server's kernel loads, is told, and keeps its hands from.
+// kernel sets a server's modules, its sysctl values, and the files that keep the
+// kernel from using shared storage by itself.
 func (b *builder) kernel(h string) {
 	m := &resource.Modules{Options: b.settings("server", "module")}
 	m.Names = slices.Concat(b.storage().modules(), b.kind().modules())

@@ -22,9 +22,7 @@ type serviceKind interface {
 	volumes(s *design.Service) []volume
 	// content is made on the volumes of a service, on the server that builds.
 	content(s *design.Service, p place, serials []string)
-	// mountPoints are on every server; builtOn is the one that content mounts,
-	// "" if it mounts none.
-	mountPoints(s *design.Service) []string
+	// builtOn is the mount point that content mounts, "" if it mounts none.
 	builtOn(s *design.Service) string
 	// server configures what serves, on one server.
 	server(host string) error

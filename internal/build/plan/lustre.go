@@ -44,14 +44,6 @@ func (b lustreKind) volumes(s *design.Service) []volume {
 	return out
 }
 
-func (b lustreKind) mountPoints(s *design.Service) []string {
-	var out []string
-	for _, t := range s.Targets {
-		out = append(out, t.MountPoint)
-	}
-	return out
-}
-
 func (b lustreKind) builtOn(*design.Service) string { return "" }
 
 // content are the targets. A running one is only read.

@@ -52,8 +52,6 @@ func (b nfsKind) client(h string) {
 
 func (b nfsKind) volumes(s *design.Service) []volume { return []volume{{name: s.Storage.LV}} }
 
-func (b nfsKind) mountPoints(s *design.Service) []string { return []string{s.MountPoint} }
-
 func (b nfsKind) builtOn(s *design.Service) string { return s.MountPoint }
 
 // content is the file system, mounted, with its directories.
@@ -189,7 +187,7 @@ func (b nfsKind) agent(s *design.Service, c *ocf.Config) error {
 	return nil
 }
 
-// exportsOf are a service's exports as exportfs is told of them.
+// exportsOf are a service's exports in the form that exportfs takes.
 func exportsOf(s *design.Service) []ocf.Export {
 	var out []ocf.Export
 	for _, e := range s.Exports {

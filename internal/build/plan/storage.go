@@ -123,7 +123,7 @@ func (b *builder) build(s *design.Service) {
 	if b.pair.HA != nil {
 		// Both servers have the mount points, so that the agent need not make them.
 		for _, host := range b.servers {
-			for _, m := range b.kind().mountPoints(s) {
+			for _, m := range s.MountPoints() {
 				b.add(StageRelease, host, "mount point "+m, &resource.Directory{Path: m, Keep: true})
 			}
 		}
