@@ -32,9 +32,7 @@ func exampleFile(t *testing.T, name string) string {
 func TestDesignedNotBuilt(t *testing.T) {
 	for name, why := range map[string]string{
 		"lustre-brick": "flavour lustre can be designed but not built",
-		"nss-ha-xl":    "storage of kind array (LUNs of a RAID array) can be designed but not built",
-		"nss4-ha-144":  "storage of kind array (LUNs of a RAID array) can be designed but not built",
-		"nfs-dfc":      "storage of kind array (LUNs of a RAID array) can be designed but not built",
+		"lustre-rack":  "flavour lustre can be designed but not built",
 	} {
 		file := exampleFile(t, name)
 		for _, args := range [][]string{{"apply", file, "--yes"}, {"plan", file}, {"status", file}} {

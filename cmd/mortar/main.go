@@ -49,18 +49,14 @@ func (e *exitError) Unwrap() error { return e.err }
 // silently.
 func fail(code int, err error) error { return &exitError{code, err} }
 
-// loadSpec reads a spec, with the sizes of its virtual rack where that is up
-// and scaled; its errors end the program with exitBadInput.
+// loadSpec reads a spec, with the sizes and WWNs of its virtual rack where that
+// is up; its errors end the program with exitBadInput.
 func loadSpec(path string) (*spec.Spec, error) {
 	s, err := spec.Load(path)
 	if err != nil {
 		return nil, fail(exitBadInput, err)
 	}
-	scale, err := host.Scale(s)
-	if err == nil {
-		err = s.Scale(scale)
-	}
-	if err != nil {
+	if err := host.Hardware(s); err != nil {
 		return nil, fail(exitBadInput, err)
 	}
 	return s, nil

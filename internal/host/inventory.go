@@ -31,23 +31,45 @@ func InventoryFile(s *spec.Spec) string {
 	return filepath.Join(filepath.Dir(s.File), ".mortar", s.Name, "rack", "inventory.json")
 }
 
-// Scale is by how much the rack of a spec, if there is one, is smaller than the
-// spec: 1000 means 1/1000, 1 as large.
-func Scale(s *spec.Spec) (int64, error) {
-	b, err := os.ReadFile(InventoryFile(s))
+// inventory is what the program reads of an inventory file.
+type inventory struct {
+	Hosts []InventoryEntry `json:"hosts"`
+	// Scale: disks have 1/Scale of their size in the spec; 0 is 1.
+	Scale int64 `json:"scale"`
+	// WWNs of each array's LUNs by the array's name, in order of LUN number.
+	WWNs map[string][]string `json:"wwns"`
+}
+
+// readInventory gives nil if the spec has no inventory file.
+func readInventory(s *spec.Spec) (*inventory, error) {
+	file := InventoryFile(s)
+	b, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
-		return 1, nil
+		return nil, nil
 	}
 	if err != nil {
-		return 0, fmt.Errorf("inventory: %w", err)
+		return nil, fmt.Errorf("inventory: %w", err)
 	}
-	var doc struct {
-		Scale int64 `json:"scale"`
+	var out inventory
+	if err := json.Unmarshal(b, &out); err != nil {
+		return nil, fmt.Errorf("inventory %s: %w; `mortar rack up` writes it: take the rack down and up again", file, err)
 	}
-	if err := json.Unmarshal(b, &doc); err != nil {
-		return 0, fmt.Errorf("inventory %s: %w; it is written by `mortar rack up`: take the rack down and up again", InventoryFile(s), err)
+	return &out, nil
+}
+
+// Hardware puts into a spec what its inventory file knows of the hardware: the
+// scale of a virtual rack, and the WWNs of LUNs where the spec has none.
+func Hardware(s *spec.Spec) error {
+	inv, err := readInventory(s)
+	if err != nil || inv == nil {
+		return err
 	}
-	return max(doc.Scale, 1), nil
+	for i := range s.Arrays {
+		if a := &s.Arrays[i]; a.WWNs == nil {
+			a.WWNs = inv.WWNs[a.Name]
+		}
+	}
+	return s.Scale(max(inv.Scale, 1))
 }
 
 // Inventory gives the servers and clients of a spec by name, overlaid by the
@@ -66,28 +88,21 @@ func Inventory(s *spec.Spec) (map[string]Target, error) {
 	for _, h := range s.Clients {
 		add(h.Name, h.Address, h.HostKey)
 	}
-	file := InventoryFile(s)
-	b, err := os.ReadFile(file)
-	if errors.Is(err, fs.ErrNotExist) {
+	inv, err := readInventory(s)
+	if err != nil {
+		return nil, err
+	}
+	if inv == nil {
 		return all, nil
 	}
-	if err != nil {
-		return nil, fmt.Errorf("inventory: %w", err)
-	}
-	var doc struct {
-		Hosts []InventoryEntry `json:"hosts"`
-	}
-	if err := json.Unmarshal(b, &doc); err != nil {
-		return nil, fmt.Errorf("inventory %s: %w; it is written by `mortar rack up`: take the rack down and up again", file, err)
-	}
-	for _, e := range doc.Hosts {
+	for _, e := range inv.Hosts {
 		t, ok := all[e.Name]
 		if !ok {
 			continue // of an earlier state of the spec
 		}
 		overlay(&t.Address, e.Address)
 		overlay(&t.User, e.User)
-		overlay(&t.Identity, beside(file, e.IdentityFile))
+		overlay(&t.Identity, beside(InventoryFile(s), e.IdentityFile))
 		overlay(&t.HostKey, e.HostKey)
 		overlay(&t.NetNS, e.NetNS)
 		if e.Port != 0 {

@@ -56,3 +56,30 @@ func TestInventory(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// The inventory of a rack gives the spec its scale, and WWNs where it has none.
+func TestHardware(t *testing.T) {
+	s := &spec.Spec{File: filepath.Join(t.TempDir(), "brick.yaml"), Name: "b1",
+		Arrays:     []spec.Array{{Name: "A1"}, {Name: "A2", WWNs: []string{"typed"}}},
+		Enclosures: []spec.Enclosure{{Disks: []spec.DiskList{{Size: 12 * spec.TB}}}},
+	}
+	if err := Hardware(s); err != nil || s.Arrays[0].WWNs != nil || s.Enclosures[0].Disks[0].Size != 12*spec.TB {
+		t.Errorf("no inventory: %v %+v", err, s)
+	}
+	file := InventoryFile(s)
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte(`{"scale":1000,"wwns":{"A1":["w0","w1"],"A2":["x0"]}}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := Hardware(s); err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff([]spec.Array{{Name: "A1", WWNs: []string{"w0", "w1"}}, {Name: "A2", WWNs: []string{"typed"}}}, s.Arrays); d != "" {
+		t.Error(d)
+	}
+	if got := s.Enclosures[0].Disks[0].Size; got != 12*spec.TB/1000/spec.MiB*spec.MiB {
+		t.Errorf("size %d", got)
+	}
+}

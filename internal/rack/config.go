@@ -45,6 +45,9 @@ type Config struct {
 	Enclosures []Enclosure `json:"enclosures,omitempty"`
 	// Scale is by how much the disks are smaller than the brick's: for who asks.
 	Scale int64 `json:"scale,omitempty"`
+	// WWNs of each array's LUNs by the array's name in the brick, in order of LUN
+	// number: for who asks.
+	WWNs map[string][]string `json:"wwns,omitempty"`
 	// Sparse lets the disks be larger than the room there is to fill them.
 	Sparse bool `json:"sparse,omitempty"`
 	// SSDs are NVMe drives that every server reaches, or that are inside one.

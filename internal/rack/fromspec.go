@@ -234,6 +234,10 @@ func (c *Config) addArray(s *spec.Spec, a Storage) error {
 			used[l.Group] += disk.Bytes
 		}
 		e.Disks = append(e.Disks, disk)
+		if c.WWNs == nil {
+			c.WWNs = map[string][]string{}
+		}
+		c.WWNs[a.Name] = append(c.WWNs[a.Name], disk.WWN)
 	}
 	for i := range e.groups() {
 		e.Array.Groups[i].fit(used[e.Array.Groups[i].Name])

@@ -33,6 +33,9 @@ type Inventory struct {
 	// Scale is by how much disks are smaller than the spec's: 1000 means
 	// 1/1000; 0 and 1 as large.
 	Scale int64 `json:"scale,omitempty"`
+	// WWNs of each array's LUNs by the array's name in the spec, in order of LUN
+	// number.
+	WWNs map[string][]string `json:"wwns,omitempty"`
 }
 
 // InventoryHost is one node.
@@ -104,7 +107,7 @@ func ensureSeeds(ctx context.Context, r *rack, base string) error {
 	if err != nil {
 		return err
 	}
-	inv := Inventory{Netns: r.cfg.netns(), Scale: r.cfg.Scale}
+	inv := Inventory{Netns: r.cfg.netns(), Scale: r.cfg.Scale, WWNs: r.cfg.WWNs}
 	var known strings.Builder
 	for i := range r.cfg.Nodes {
 		n := &r.cfg.Nodes[i]

@@ -106,8 +106,6 @@ func Buildable(s *spec.Spec) error {
 	switch {
 	case s.Flavour == spec.Lustre:
 		return no("flavour", "flavour lustre")
-	case s.Storage.Kind != "jbod":
-		return no("storage.kind", "storage of kind %s (LUNs of a RAID array)", s.Storage.Kind)
 	case s.Cache != nil && len(s.Services) > 1:
 		return no("cache", "a cache for %d services", len(s.Services))
 	case len(s.Services) > 1 && s.Networks.Public.Link == "infiniband":

@@ -289,7 +289,7 @@ func TestObsolete(t *testing.T) {
 func TestBuildable(t *testing.T) {
 	for name, part := range map[string]string{
 		"nfs": "", "nfs-ha": "", "nfs-ha-xl": "", "nvme-ha": "", "jbod-ha": "",
-		"nss4-ha-144": "storage of kind array", "nss-ha-xl": "storage of kind array", "lustre-small": "flavour lustre",
+		"nss4-ha-144": "", "nss7.4-ha": "", "nss5.5": "", "nss-ha-xl": "two services over InfiniBand", "lustre-small": "flavour lustre",
 	} {
 		d := example(t, name)
 		_, err := New(d.Spec)

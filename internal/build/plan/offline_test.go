@@ -86,7 +86,7 @@ func inOrder(t *testing.T, text string, parts ...string) {
 // JBODs.
 func TestOfflineArray(t *testing.T) {
 	_, _, text := offline(t, "nss4-ha-144.yaml")
-	inOrder(t, text, "nss1\n", "install lvm2 multipath-tools xfsprogs", "scsi_dh_rdac", "overrides {", "no_path_retry 30", "prio rdac", "alias nss4-lun0", `ENV{DM_UUID}=="mpath-3<wwn-of-nss4-lun0>`,
+	inOrder(t, text, "nss1\n", "install lvm2 multipath-tools xfsprogs", "overrides {", "no_path_retry 30", "prio rdac", "alias nss4-lun0", `ENV{DM_UUID}=="mpath-3<wwn-of-nss4-lun0>`,
 		"vgcreate --yes --dataalignment 5120k", "--systemid mortar-nss4-building", "/dev/mapper/nss4-lun0 /dev/mapper/nss4-lun1 /dev/mapper/nss4-lun2 /dev/mapper/nss4-lun3",
 		"lvcreate", "--stripes 4 --stripesize 512k", "su=512k,sw=40", `"luns": [`, `"name": "nss4-lun0"`, "fence_ipmilan", "\nnss2\n")
 	for _, no := range []string{"mdadm", "raid456"} {

@@ -13,12 +13,6 @@ import (
 // controller in the server.
 type lunStorage struct{ *builder }
 
-// hardwareHandlers are the modules by which the kernel knows which controller
-// owns a LUN, by family of arrays.
-//
-// Source: Linux, drivers/scsi/device_handler
-var hardwareHandlers = map[string]string{"md3": "scsi_dh_rdac", "me4": "scsi_dh_alua"}
-
 // direct tells whether LUNs are of a controller in the server: one path each.
 func (l lunStorage) direct() bool { return l.luns()[0].Direct }
 
@@ -64,17 +58,15 @@ func (l lunStorage) packages(p distro.Packages) []string {
 	return slices.Concat(p.LVM, p.Multipath)
 }
 
+// modules: the kernel itself loads the device handler of a LUN (scsi_dh_alua,
+// scsi_dh_rdac) once it sees the LUN; a kernel for clouds has none.
+//
+// Source: Linux, drivers/scsi/scsi_dh.c
 func (l lunStorage) modules() []string {
 	if l.direct() {
 		return nil
 	}
-	out := []string{"dm_multipath"}
-	for _, a := range l.d.Arrays {
-		if m := hardwareHandlers[a.Family]; m != "" && !slices.Contains(out, m) {
-			out = append(out, m)
-		}
-	}
-	return out
+	return []string{"dm_multipath"}
 }
 
 func (l lunStorage) checks(host string) {
