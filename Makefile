@@ -5,7 +5,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 GOFLAGS_BUILD := -trimpath -ldflags "-s -w -X main.version=$(VERSION)"
 
 .DEFAULT_GOAL := help
-.PHONY: help build deps demo demo-down test test-unit test-rack test-boot test-array test-faults drills drills-xl lint fuzz bench bench-tools clean
+.PHONY: help build deps demo demo-down test test-unit test-rack test-boot test-array test-faults drills drills-xl systems lint fuzz bench bench-tools clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
@@ -48,6 +48,9 @@ drills: deps build ## the whole failure matrix on a rack, into out/drills (an ho
 
 drills-xl: deps build ## servers, links and paths failing under a brick with two services, into out/drills-xl
 	MORTAR_DRILL_ARGS="$(DRILL_ARGS)" go test -tags rack -count=1 -timeout 600m -run TestTwoServices -v ./test/rack
+
+systems: deps build ## every example on a rack: up, apply, apply again, a server's crash, down; into out/systems (hours; SYSTEMS="nss7.4-ha nss5.5": these; LUSTRE=DIR: Lustre's too)
+	SYSTEMS="$(SYSTEMS)" LUSTRE="$(LUSTRE)" go test -tags rack -count=1 -timeout 600m -run TestSystems -v ./test/rack
 
 lint: ## gofmt, go vet, staticcheck
 	@test -z "$$(gofmt -l cmd internal test 2>/dev/null)" || { gofmt -l cmd internal test; echo 'run gofmt -w'; exit 1; }

@@ -66,7 +66,11 @@ func TestSystemsDoc(t *testing.T) {
 			rules = []string{"none"}
 		}
 		c := d.Capacity
-		fmt.Fprintf(&b, "| [%s](../examples/%s) | %s | %d | %s | %s | %s = %s | %s | %s |\n", name, f, d.Flavour, len(d.Disks),
+		link := fmt.Sprintf("[%s](../examples/%s)", name, f)
+		if _, err := os.Stat("../../../docs/systems/" + name + ".md"); err == nil {
+			link = fmt.Sprintf("[%s](systems/%s.md)", name, name)
+		}
+		fmt.Fprintf(&b, "| %s | %s | %d | %s | %s | %s = %s | %s | %s |\n", link, d.Flavour, len(d.Disks),
 			strings.Join(shapes, ", "), c.Raw.Decimal(), c.RAID.Decimal(), c.RAID.Binary(), stripe, strings.Join(rules, ", "))
 	}
 	b.WriteString("\n")

@@ -1,0 +1,287 @@
+//go:build rack
+
+package rack_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/mortarhpc/mortar/internal/brick/spec"
+)
+
+// systemScale is by how much a rack divides the disks of an example, where it
+// is not by a thousand.
+var systemScale = map[string]string{
+	// Their disks are small, or few, already.
+	"nfs": "1/1", "nfs-ha": "1/1", "nfs-ha-xl": "1/1",
+	// md zeroes and syncs the disks of a JBOD; LUNs of an array have neither.
+	"jbod-ha": "1/4000", "nvme-ha": "1/20000", "lustre-small": "1/10000",
+	// An MD3220 keeps 512 MiB of each of the MDS' disks of 136 GB.
+	"lustre-brick": "1/200", "lustre-rack": "1/200",
+}
+
+// built is an entry of out/systems/summary.json: what became of one example.
+type built struct {
+	System             string   `json:"system"`
+	Built              bool     `json:"built"`
+	ChangedSecondApply *int     `json:"changed_second_apply"`
+	DrillVerdict       string   `json:"drill_verdict"` // pass, fail, refused; "" if it was not reached
+	Longest            *float64 `json:"longest_stall_seconds"`
+	Lost               *int64   `json:"lost_bytes"`
+	Seconds            float64  `json:"seconds"`
+
+	Scale   string    `json:"scale"` // of the disks
+	Drill   string    `json:"drill"` // what was done
+	Error   string    `json:"error"` // what ended it early
+	Started time.Time `json:"started"`
+
+	dir, spec string
+}
+
+// TestSystems builds every example, one after another: rack up, apply, a second
+// apply, a server's crash under load, rack down. An example that fails ends
+// with its entry, and the next one's turn comes. SYSTEMS chooses examples, the
+// entries of others stay. LUSTRE is the directory of Lustre's packages.
+func TestSystems(t *testing.T) {
+	names := strings.Fields(os.Getenv("SYSTEMS"))
+	if len(names) == 0 {
+		names = exampleNames(t)
+	}
+	out, err := filepath.Abs("../../out/systems")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		t.Run(name, func(t *testing.T) { buildSystem(t, out, name) })
+	}
+	fmt.Println("=== " + filepath.Join(out, "summary.json"))
+}
+
+func exampleNames(t *testing.T) []string {
+	files, err := filepath.Glob("../../examples/*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%d examples, %v", len(files), err)
+	}
+	for i, f := range files {
+		files[i] = strings.TrimSuffix(filepath.Base(f), ".yaml")
+	}
+	return files
+}
+
+func buildSystem(t *testing.T, out, name string) {
+	b := &built{System: name, Scale: "1/1000", Started: time.Now().UTC().Truncate(time.Second), dir: filepath.Join(out, name)}
+	if s := systemScale[name]; s != "" {
+		b.Scale = s
+	}
+	b.spec = filepath.Join(b.dir, "brick.yaml")
+	t.Cleanup(func() { b.save(t, filepath.Join(out, "summary.json")) })
+	text := b.mortar(t, "init", name)
+	s, err := spec.Parse(b.spec, []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	up := []string{"rack", "up", b.spec, "--scale", b.Scale}
+	if s.Flavour == spec.Lustre {
+		dir := os.Getenv("LUSTRE")
+		if dir == "" {
+			b.Error = "not built: give the directory of Lustre's Debian packages, make systems LUSTRE=DIR"
+			return
+		}
+		up = append(up, "--lustre", dir)
+	}
+	// What an earlier run left, if it was killed.
+	if _, err := os.Stat(filepath.Join(b.dir, ".mortar")); err == nil {
+		b.mortar(t, "rack", "down", b.spec)
+	}
+	if err := errors.Join(os.RemoveAll(b.dir), os.MkdirAll(b.dir, 0o755), os.WriteFile(b.spec, []byte(text), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.downOnSignal())
+	t.Cleanup(func() {
+		if _, msg, code := b.run("rack", "down", b.spec); code != 0 {
+			b.fail(t, "rack down: "+msg)
+		}
+		leftovers(t, b.dir)
+	})
+	b.mortar(t, up...)
+	b.mortar(t, "apply", b.spec, "--yes", "--skip-fence-test")
+	b.Built = true
+	var r applyResult
+	lastJSON(t, b.mortar(t, "apply", b.spec, "--yes", "--json", "--skip-fence-test"), &r)
+	if b.ChangedSecondApply = r.Changed; r.Changed == nil || *r.Changed != 0 {
+		b.fail(t, "the second apply changed something")
+	}
+	if s.Flavour == spec.NFS {
+		b.resetOnly(t, s)
+	} else {
+		b.drill(t)
+	}
+	if b.DrillVerdict != "pass" {
+		t.Errorf("%s: %s", b.Drill, b.DrillVerdict)
+	}
+}
+
+// drill has the active server stop executing, under load.
+func (b *built) drill(t *testing.T) {
+	b.Drill = "server-crash --how freeze"
+	dir := filepath.Join(b.dir, "drill")
+	_, msg, code := b.run("drill", b.spec, "server-crash", "--how", "freeze", "--out", dir)
+	if code == 2 {
+		b.DrillVerdict = "refused"
+		b.fail(t, msg)
+		return
+	}
+	text, err := os.ReadFile(filepath.Join(dir, "summary.json"))
+	if err != nil {
+		b.fail(t, msg)
+		return
+	}
+	var s struct {
+		Verdict string
+		Reasons []string
+		Longest *float64 `json:"longest_stall_seconds"`
+		Lost    *int64   `json:"lost_bytes"`
+	}
+	if err := json.Unmarshal(text, &s); err != nil {
+		t.Fatal(err)
+	}
+	b.DrillVerdict, b.Longest, b.Lost = s.Verdict, s.Longest, s.Lost
+	if len(s.Reasons) > 0 {
+		b.fail(t, strings.Join(s.Reasons, "; "))
+	}
+	b.mortar(t, "report", dir)
+}
+
+// resetWriter writes block after block, each synced, notes when each was
+// acknowledged, and tells the longest gap in ms and how many bytes are not as
+// written, read past the caches. It goes on until it has written for 20 s after
+// a gap of 5 s.
+const resetWriter = `cd DIR && dd if=/dev/urandom of=/root/data bs=4k count=16384 status=none
+n=0; gap=0; ms() { read up rest < /proc/uptime; echo ${up%.*}${up#*.}0; }; last=$(ms); after=
+until [ $n = 16384 ] || [ -n "$after" -a $(($(ms)-${after:-0})) -gt 20000 ]; do
+  dd if=/root/data of=crash bs=4k skip=$n seek=$n count=1 conv=notrunc oflag=sync status=none || exit 1
+  now=$(ms); d=$((now-last)); last=$now; n=$((n+1))
+  [ $d -gt $gap ] && gap=$d; [ $d -gt 5000 ] && after=$now
+done
+sync; echo 3 > /proc/sys/vm/drop_caches
+echo $gap $(cmp -l -n $((n*4096)) /root/data crash | wc -l) $((n*4096)) > /root/outcome`
+
+// resetOnly is for a single server, which has nobody to take over and so no
+// drill: it is reset while a client writes, and the client must go on once the
+// server is back.
+func (b *built) resetOnly(t *testing.T, s *spec.Spec) {
+	b.Drill = "the only server is reset while a client writes synced blocks"
+	server, client, dir := s.Servers[0].Name, s.Clients[0].Name, s.Clients[0].Mounts[0].Path
+	on := func(command string) string { return b.mortar(t, "rack", "ssh", b.spec, client, "--", command) }
+	on("setsid sh -c '" + strings.ReplaceAll(resetWriter, "DIR", dir) + "' > /root/writer.log 2>&1 < /dev/null & sleep 10")
+	b.mortar(t, "rack", "fault", b.spec, "reset", server)
+	// A server boots within two minutes even on a busy machine; clients may then
+	// wait out a lease.
+	got := on("for i in $(seq 300); do [ -e /root/outcome ] && break; sleep 2; done; cat /root/outcome /root/writer.log")
+	var gap, bad, size int64
+	b.DrillVerdict = "fail"
+	if n, err := fmt.Sscan(got, &gap, &bad, &size); n != 3 {
+		b.fail(t, fmt.Sprintf("the client did not go on: %v: %s", err, strings.TrimSpace(got)))
+		return
+	}
+	seconds := float64(gap) / 1000
+	b.Longest, b.Lost = &seconds, &bad
+	if bad == 0 && size > 0 {
+		b.DrillVerdict = "pass"
+	}
+	b.mortar(t, "status", b.spec)
+}
+
+// run is mortar; its output goes to the log as well. The message is the last
+// lines of stderr.
+func (b *built) run(args ...string) (stdout, message string, code int) {
+	fmt.Printf("=== %s $ mortar %s\n", b.System, strings.Join(args, " "))
+	start := time.Now()
+	cmd := exec.Command("../../bin/mortar", args...)
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = io.MultiWriter(&out, os.Stdout), io.MultiWriter(&errs, os.Stdout)
+	err := cmd.Run()
+	if code = cmd.ProcessState.ExitCode(); err != nil && code == 0 {
+		code = -1
+	}
+	fmt.Printf("=== %s exit %d after %.1f s\n", b.System, code, time.Since(start).Seconds())
+	lines := strings.Split(strings.TrimSpace(errs.String()), "\n")
+	return out.String(), strings.Join(lines[max(0, len(lines)-3):], " "), code
+}
+
+// mortar is run, and ends the system's test if it fails.
+func (b *built) mortar(t *testing.T, args ...string) string {
+	t.Helper()
+	out, msg, code := b.run(args...)
+	if code != 0 {
+		b.fail(t, fmt.Sprintf("mortar %s: exit %s: %s", strings.Join(args, " "), strconv.Itoa(code), msg))
+		t.FailNow()
+	}
+	return out
+}
+
+// fail notes what went wrong in the entry, too.
+func (b *built) fail(t *testing.T, text string) {
+	t.Helper()
+	t.Error(text)
+	if b.Error != "" {
+		text = b.Error + "; " + text
+	}
+	b.Error = text
+}
+
+// downOnSignal takes the rack down and ends the test if it is told to end; what
+// it returns puts that off.
+func (b *built) downOnSignal() func() {
+	told, over := make(chan os.Signal, 1), make(chan struct{})
+	signal.Notify(told, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		select {
+		case <-over:
+		case <-told:
+			b.run("rack", "down", b.spec)
+			os.Exit(130)
+		}
+	}()
+	return func() { signal.Stop(told); close(over) }
+}
+
+// save writes the entry into the list, in place of an earlier one's.
+func (b *built) save(t *testing.T, file string) {
+	b.Seconds = float64(int(10*time.Since(b.Started).Seconds())) / 10
+	var list []json.RawMessage
+	if text, err := os.ReadFile(file); err == nil {
+		if err := json.Unmarshal(text, &list); err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+	}
+	name := func(m json.RawMessage) string {
+		var e struct{ System string }
+		_ = json.Unmarshal(m, &e) // an entry of another shape sorts first
+		return e.System
+	}
+	list = slices.DeleteFunc(list, func(m json.RawMessage) bool { return name(m) == b.System })
+	mine, err := json.Marshal(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	list = append(list, mine)
+	slices.SortFunc(list, func(x, y json.RawMessage) int { return strings.Compare(name(x), name(y)) })
+	text, err := json.MarshalIndent(list, "", "  ")
+	if err := errors.Join(err, os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, append(text, '\n'), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+}
