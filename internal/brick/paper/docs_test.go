@@ -478,4 +478,3 @@ func outcome(b *strings.Builder, r run) {
 		fmt.Fprintf(b, "\n%s\n", r.Error)
 	}
 }
-

@@ -2,12 +2,15 @@ package drill
 
 import (
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/mortarhpc/mortar/internal/brick/paper"
+	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/prove/report"
 )
 
@@ -149,6 +152,17 @@ func TestTableIsComplete(t *testing.T) {
 			}
 			if !began {
 				t.Errorf("%s (%s) breaks nothing", d.Name, v.How)
+			}
+		}
+	}
+}
+
+// Each row of the papers' tables of failures has a drill that stands for it.
+func TestPapersFailures(t *testing.T) {
+	for _, f := range []spec.Flavour{spec.NFSHA, spec.Lustre} {
+		for _, row := range paper.Failures(f).Rows {
+			if !slices.ContainsFunc(Table, func(d Drill) bool { return slices.Contains(row.Drills, d.Name) }) {
+				t.Errorf("%s: no drill of %v", row.What, row.Drills)
 			}
 		}
 	}
