@@ -287,7 +287,7 @@ func lustreSettings(d *Design) []Setting {
 	}
 	add("client", "lustre", "stripe_count", strconv.Itoa(d.Lustre.StripeCount), "OSTs a new file lies on: 1 suits many files, more or -1 a few large ones, set for their directory with lfs setstripe -c", "lfs-setstripe(1); "+seed+"8.1")
 	add("client", "lustre", "stripe_size", d.Lustre.StripeSize.String(), "bytes on one OST before the next one's turn: a full stripe of the RAID group, or a multiple", "lfs-setstripe(1)")
-	haSettings(s.HA.Token, s.HA.Failback, add)
+	haSettings(s.HA.Token, s.HA.Failback, hasArrays(d), add)
 	for i := range out {
 		switch s := &out[i]; s.Name {
 		case "start-timeout":

@@ -3,8 +3,10 @@ package design
 import (
 	"io/fs"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -449,5 +451,40 @@ func TestDisksTooSmallForArray(t *testing.T) {
 	}
 	if _, err = Derive(s); err == nil || !strings.HasPrefix(err.Error(), "brick.yaml:28:92: disks of 1GB leave nothing for nss5-lun0") {
 		t.Errorf("%v", err)
+	}
+}
+
+// What LUNs do when paths are gone: they wait for a controller that restarts,
+// and a stop of the service outlasts that. Values that do nothing on SAS are not
+// set, and those for which multipath.conf(5) has no place in its section.
+func TestPathsOfLUNs(t *testing.T) {
+	for name, failback := range map[string]string{"nss2-ha": "followover", "nss7.4-ha": "immediate", "nss5.5": ""} {
+		d := example(t, name)
+		got := map[string]string{}
+		for _, s := range d.SettingsOf("multipath") {
+			got[s.Name] = s.Value
+		}
+		if got["failback"] != failback {
+			t.Errorf("%s: failback %q, want %q", name, got["failback"], failback)
+		}
+		if failback == "" {
+			if len(got) > 0 {
+				t.Errorf("%s: one path, and yet %v", name, got)
+			}
+			continue
+		}
+		checks, err := strconv.Atoi(got["no_path_retry"])
+		if err != nil || checks*5 != 150 {
+			t.Errorf("%s: no_path_retry %q", name, got["no_path_retry"])
+		}
+		stop, err := time.ParseDuration(d.Value("pacemaker", "stop-timeout"))
+		if err != nil || stop < 151*time.Second+120*time.Second {
+			t.Errorf("%s: a stop of the service has %s", name, stop)
+		}
+		for _, k := range []string{"fast_io_fail_tmo", "dev_loss_tmo", "hardware_handler", "polling_interval", "features"} {
+			if got[k] != "" {
+				t.Errorf("%s: %s %s", name, k, got[k])
+			}
+		}
 	}
 }

@@ -190,7 +190,7 @@ func settings(d *Design) []Setting {
 
 	// Cluster.
 	if ha := d.Pairs[0].HA; ha != nil {
-		haSettings(ha.TokenMS, ha.Failback, add)
+		haSettings(ha.TokenMS, ha.Failback, hasArrays(d), add)
 		add("server", "pacemaker", "power_timeout", bmcAnswer, "a BMC that does not answer one command within so many seconds is dead, and the PDUs' turn comes; one that is alive is asked so often, a second apart, whether its server is off. A BMC slower than that fails the fence test of apply", "fence_ipmilan(8)")
 		add("server", "pacemaker", "pcmk_reboot_timeout", bmcTimeout, "a BMC that has not switched its server off and on by then, tried once, is given up for the PDUs. ipmitool alone asks a dead one for 20 s", "pacemaker-fenced(7)")
 		add("server", "pacemaker", "priority-fencing-delay", raceDelay, "two servers that lose sight of each other fence each other. The one without the service is shot so much later, and so wins: it can serve, which is more than is known of the other. A dead server that served is fenced at once", "pacemaker-schedulerd(7)")
@@ -211,8 +211,9 @@ func settings(d *Design) []Setting {
 	return out
 }
 
-// haSettings are those of a cluster of two servers.
-func haSettings(token int, failback string, add func(role, kind, name, value, reason, source string)) {
+// haSettings are those of a cluster of two servers. queues: its storage lets I/O
+// wait while all paths are gone.
+func haSettings(token int, failback string, queues bool, add func(role, kind, name, value, reason, source string)) {
 	add("server", "corosync", "token", strconv.Itoa(token), "ms of silence after which a server counts as dead. Shorter finds it earlier, and fences a healthy server that was merely busy", "corosync.conf(5)")
 	add("server", "corosync", "consensus", strconv.Itoa(max(token/2, 500)), "ms to agree on who is left; of two servers less than the token is safe, and the default of 1.2 x token would be added to each takeover", "corosync.conf(5)")
 	add("server", "corosync", "two_node", "1", "one of two servers may go on alone, after fencing the other", "votequorum(5)")
@@ -226,7 +227,11 @@ func haSettings(token int, failback string, add func(role, kind, name, value, re
 	add("server", "pacemaker", "resource-stickiness", map[string]string{"manual": "1000", "auto": "0"}[failback], "failback is "+failback+": a second interruption comes when "+map[string]string{"manual": "you choose", "auto": "the server is back"}[failback], "pacemaker: resource meta-attributes")
 	add("server", "pacemaker", "monitor-interval", "10s", "each monitor costs milliseconds; a failed service is found within this time", "pacemaker: resource operations")
 	add("server", "pacemaker", "start-timeout", "180s", "assembling arrays and replaying the log of a large file system", "pacemaker: resource operations")
-	add("server", "pacemaker", "stop-timeout", "180s", "writing all dirty data; after it the server is fenced", "pacemaker: resource operations")
+	if queues {
+		add("server", "pacemaker", "stop-timeout", "330s", fmt.Sprintf("I/O waits up to %d s for a LUN whose paths are all gone; then writing all dirty data. After it the server is fenced", queueSeconds), "pacemaker: resource operations")
+	} else {
+		add("server", "pacemaker", "stop-timeout", "180s", "writing all dirty data; after it the server is fenced", "pacemaker: resource operations")
+	}
 }
 
 // arrayPrio is multipath's word for how a family reports ownership.
@@ -242,6 +247,14 @@ func like(arrays []Array) bool {
 	return true
 }
 
+// queueChecks is how many checks of a LUN without any path multipathd makes before
+// I/O to it fails, queueSeconds how long that takes: a check each 5 s
+// (polling_interval).
+const (
+	queueChecks  = 30
+	queueSeconds = queueChecks * 5
+)
+
 // multipathSettings are those of disks with two ports, or of LUNs behind two
 // controllers; a RAID controller in the server has one path.
 func multipathSettings(d *Design, add func(role, kind, name, value, reason, source string)) {
@@ -256,14 +269,16 @@ func multipathSettings(d *Design, add func(role, kind, name, value, reason, sour
 		then = "the service moves"
 	}
 	if hasArrays(d) {
-		add("server", "multipath", "no_path_retry", "30", "thirty checks (150 s) after the last path is gone I/O fails and "+then+": a controller that restarts hands its LUNs over within two minutes; 'queue' would hang it for ever", "multipath.conf(5); seed NSS4-HA, 4.3.2")
+		add("server", "multipath", "no_path_retry", strconv.Itoa(queueChecks), fmt.Sprintf("%d checks, 5 s apart, or %d s, after the last path is gone I/O fails and %s. A controller that restarts hands its LUNs over within two minutes. Without a value an ME4 would fail I/O at once, and 'queue' would hang it for ever", queueChecks, queueSeconds, then), "multipath.conf(5); seed NSS4-HA, 4.3.2")
 		add("server", "multipath", "path_grouping_policy", "group_by_prio", "the paths to the controller that owns the LUN first, the others only if those are gone", "multipath.conf(5)")
 		if like(d.Arrays) {
-			add("server", "multipath", "prio", arrayPrio[d.Arrays[0].Family], "how the array tells which controller owns a LUN", "multipath.conf(5), built-in table of arrays")
+			add("server", "multipath", "prio", arrayPrio[d.Arrays[0].Family], "how the array tells which controller owns a LUN; multipath finds ALUA out by itself, and then uses that", "multipath.conf(5), built-in table of arrays, detect_prio")
 		}
-		add("server", "multipath", "failback", "immediate", "a LUN returns to its own controller, so that both carry load", "multipath.conf(5)")
-		add("server", "multipath", "fast_io_fail_tmo", "5", "a dead SAS path gives its I/O back to the other path after 5 s", "multipath.conf(5)")
-		add("server", "multipath", "dev_loss_tmo", "60", "a pulled cable may come back within a minute without the LUN being forgotten", "multipath.conf(5)")
+		if d.Clustered() && slices.ContainsFunc(d.Arrays, func(a Array) bool { return a.Family == "md3" }) {
+			add("server", "multipath", "failback", "followover", "a LUN returns to its own controller when paths to that come back. With 'immediate' each server would take the LUN back that the other one needs where it is", "multipath.conf(5)")
+		} else {
+			add("server", "multipath", "failback", "immediate", "a LUN is used over the controller that owns it, so that both carry load. The array moves LUNs between its controllers, not the servers", "multipath.conf(5)")
+		}
 		return
 	}
 	if d.Clustered() && d.Lustre == nil {
@@ -272,8 +287,6 @@ func multipathSettings(d *Design, add func(role, kind, name, value, reason, sour
 	} else {
 		add("server", "multipath", "no_path_retry", "6", "six checks (30 s) after the last path is gone I/O fails and "+then+"; 'queue' would hang it for ever", "multipath.conf(5)")
 	}
-	add("server", "multipath", "fast_io_fail_tmo", "5", "a dead SAS or FC path gives its I/O back to the other path after 5 s", "multipath.conf(5)")
-	add("server", "multipath", "dev_loss_tmo", "60", "a pulled cable may come back within a minute without the disk being forgotten", "multipath.conf(5)")
 	add("server", "multipath", "path_selector", "service-time 0", "both HBAs carry load; the path that answers faster gets more", "multipath.conf(5)")
 	add("server", "multipath", "path_grouping_policy", "multibus", "the two ports of a JBOD disk are equal", "multipath.conf(5)")
 	add("server", "multipath", "user_friendly_names", "no", "maps are named by WWID, the same on both servers", "multipath.conf(5)")
