@@ -162,6 +162,7 @@ func HTML(w io.Writer, runs []*Run) error {
 		Runs  []runPage
 		Many  bool
 		Gains []Gain
+		Paper *papersTable
 	}{Gains: Gains(runs), CSS: template.CSS(pageCSS), Many: len(runs) > 1} //nolint:gosec // our own file
 	for i, r := range runs {
 		p := newRunPage(r, i)
@@ -176,6 +177,7 @@ func HTML(w io.Writer, runs []*Run) error {
 	}
 	data.Title = runs[0].Summary.Brick + ": " + data.Runs[0].Title
 	if data.Many {
+		data.Paper = papersTableOf(data.Runs)
 		data.Title = fmt.Sprintf("%s: %d drills", runs[0].Summary.Brick, len(runs))
 	}
 	return page().Execute(w, data)

@@ -2,6 +2,7 @@ package report
 
 import (
 	"bytes"
+	"encoding/json"
 	"flag"
 	"fmt"
 	"os"
@@ -103,6 +104,38 @@ func synthetic() *Run {
 	}
 	fillEmpty(r)
 	return r
+}
+
+// The page of several drills of a pair has the paper's table of failures: each
+// row with the drills that were done, or as not run.
+func TestPapersTable(t *testing.T) {
+	runs := []*Run{synthetic(), synthetic()}
+	runs[1].Summary.Drill, runs[1].Summary.How, runs[1].Summary.LongestStallSeconds = "path-one", "hba", 0.4
+	page := func(flavour string) string {
+		for _, r := range runs {
+			r.Config.Design = json.RawMessage(`{"Flavour": "` + flavour + `"}`)
+		}
+		var b bytes.Buffer
+		if err := HTML(&b, runs); err != nil {
+			t.Fatal(err)
+		}
+		return b.String()
+	}
+	got := page("nfs-ha")
+	for _, want := range []string{
+		"Table 10 of NSS-HA, row by row",
+		`<td>one server</td><td>the passive server fences it and takes over</td><td>30 to 60 s</td><td><a href="#run1">server-crash (freeze)</a> <span class="verdict pass">✓ pass</span>, longest stall 9.47 s, 0 B lost<br></td>`,
+		`<td>one SAS cable or port</td><td>multipath goes on over the others</td><td></td><td><a href="#run2">path-one (hba)</a>`,
+		"<td>not run (drill power-bus)</td>",
+		"<td>not run (drill controller-out or controller)</td>",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("the page lacks %s", want)
+		}
+	}
+	if strings.Contains(page("nfs"), "row by row") {
+		t.Error("a table for a single server, of which no paper has one")
+	}
 }
 
 func TestHTMLGolden(t *testing.T) {
