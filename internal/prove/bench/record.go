@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mortarhpc/mortar/internal/brick/paper"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/prove/report"
 	"github.com/mortarhpc/mortar/internal/prove/testbed"
@@ -21,7 +22,7 @@ func (r *runner) save(finished bool) (*report.Run, error) {
 		Suite: r.suite.Name, Engine: string(r.opt.Engine), Tuning: tuning(d.Spec.Profile), Scale: r.opt.Scale,
 		Peaks: b.PeakList(), Bottleneck: Bottleneck(b.Layers),
 		Started: r.began.UTC().Truncate(time.Millisecond), DurationSeconds: float64(time.Since(r.began).Milliseconds()) / 1e3,
-		Brick: d.Name, Flavour: string(d.Flavour), Virtual: r.env.Virtual, SpecSHA256: d.SHA256, MortarVersion: r.env.Version, RunID: r.runID,
+		Brick: d.Name, Flavour: string(d.Flavour), Virtual: r.env.Virtual, SpecSHA256: d.SHA256, MortarVersion: r.env.Version, RunID: r.runID, System: r.system(),
 	}
 	s := &b.BenchSummary
 	if r.suite.Name == "io500" {
@@ -142,4 +143,14 @@ func tuning(p spec.Profile) string {
 		return string(spec.Tuned)
 	}
 	return string(p)
+}
+
+// system is the example that the brick is built as, whose paper's figures suite
+// paper measures; "" for another suite or another brick.
+func (r *runner) system() string {
+	if r.suite.Name != "paper" {
+		return ""
+	}
+	y, _ := paper.Of(r.env.Design.Spec)
+	return y.Name
 }

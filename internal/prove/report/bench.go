@@ -57,6 +57,9 @@ type BenchSummary struct {
 	SpecSHA256      string    `json:"spec_sha256"`
 	MortarVersion   string    `json:"mortar_version"`
 	RunID           string    `json:"run_id"`
+	// System is the example whose paper has the figures that suite paper
+	// measures; absent for other suites and other bricks.
+	System string `json:"system,omitempty"`
 }
 
 // Peak is the best point of a phase: the median of its repetitions.

@@ -128,6 +128,33 @@ func TestBenchGolden(t *testing.T) {
 	}
 }
 
+// Of a system of the papers the page has the paper's figures in their order,
+// with its peaks, and does not draw the same curves twice.
+func TestPapersFigures(t *testing.T) {
+	r := syntheticBench(1)
+	r.Bench.System = "nss7.4-ha"
+	var b bytes.Buffer
+	if err := HTML(&b, []*Run{r}); err != nil {
+		t.Fatal(err)
+	}
+	got := b.String()
+	wellFormed(t, got)
+	at := 0
+	for _, want := range []string{
+		"The figures of NSS7.4-HA, in its paper’s order", "compare the shapes of curves",
+		"<h3>Figure 2: Sequential, N-to-N</h3><figure>", `<td>sequential write</td><td class="n">4,834 MB/s</td>`,
+		"<h3>Figure 3: Random 4 KiB</h3><figure>", `<td>random write</td><td class="n">7,290 1/s</td><td class="n">not measured</td>`, "16,607 1/s at 64 clients",
+		"<h3>Figure 4: Metadata: create</h3><figure>", "<h3>Figure 5: Metadata: stat</h3><figure>", "<h3>Figure 6: not measured</h3>\n<div",
+		"<h2>Sequential, N-to-N</h2>\n\n<div",
+	} {
+		i := strings.Index(got[at:], want)
+		if i < 0 {
+			t.Fatalf("the page lacks, after %d bytes: %s", at, want)
+		}
+		at += i
+	}
+}
+
 // wellFormed parses every drawing of a page.
 func wellFormed(t *testing.T, page string) {
 	t.Helper()

@@ -47,6 +47,7 @@ type benchRunPage struct {
 	Title   string
 	Tiles   []Peak
 	Summary []summaryRow
+	Paper   *papersFigures
 	Tests   []testPage
 	Layers  []layerPage
 }
@@ -122,7 +123,7 @@ func newBenchPage(r *Run, i int) benchRunPage {
 	if b.Suite == "profile" {
 		p.Title = "Layer by layer"
 	}
-	p.Tiles = b.PeakList()
+	p.Tiles, p.Paper = b.PeakList(), papersFiguresOf(b)
 	if len(p.Tiles) > 8 {
 		p.Tiles = p.Tiles[:8]
 	}
@@ -143,7 +144,11 @@ func newBenchPage(r *Run, i int) benchRunPage {
 				phases = append(phases, &b.Phases[k])
 			}
 		}
-		p.Tests = append(p.Tests, newTestPage(phases))
+		page := newTestPage(phases)
+		if p.Paper.draws(t) {
+			page.Charts = nil // they are there
+		}
+		p.Tests = append(p.Tests, page)
 	}
 	p.Layers = layerPages(b.Layers)
 	return p
