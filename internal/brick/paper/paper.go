@@ -33,6 +33,9 @@ type Figure struct {
 	Unit    string
 	Clients int    // that reach it; 0: not said
 	Says    string // what else the text says of the curve
+	// Example is why a brick as in the example should deliver something else;
+	// "": it should deliver this.
+	Example string
 }
 
 // Number is the figure's value as its paper prints it.
