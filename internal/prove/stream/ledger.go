@@ -63,6 +63,7 @@ var ErrLedger = errors.New("damaged ledger")
 
 type page struct {
 	acked, issued [pageBlocks]uint32
+	when          [pageBlocks]int64 // of the acknowledgement: wall clock, ns
 }
 
 // Index is a ledger in memory: what every block may be.
@@ -85,6 +86,7 @@ type write struct {
 	block uint64
 	n     uint32
 	gen   uint32
+	wall  int64 // of the record, ns
 }
 
 // Expect says what the ledger allows of a block.
@@ -94,6 +96,17 @@ func (x *Index) Expect(block uint64) Expect {
 		return Expect{Acked: pg.acked[i], Issued: pg.issued[i]}
 	}
 	return Expect{}
+}
+
+// Settled says that a block holds what was acknowledged before a moment (wall
+// clock of the ledger, ns), and that no write to it was issued since.
+func (x *Index) Settled(block uint64, beforeNs int64) bool {
+	p := block / pageBlocks
+	if p >= uint64(len(x.pages)) || x.pages[p] == nil {
+		return false
+	}
+	pg, i := x.pages[p], block%pageBlocks
+	return pg.acked[i] > 0 && pg.acked[i] == pg.issued[i] && pg.when[i] < beforeNs
 }
 
 // Blocks is how many blocks the file has at most, by what was issued.
@@ -131,13 +144,15 @@ func (x *Index) nextGen(block uint64, n uint32) (uint32, error) {
 	return g + 1, nil
 }
 
-func (x *Index) ack(w write) {
+func (x *Index) ack(w write, wall int64) {
 	for b := w.block; b < w.block+uint64(w.n); b++ {
-		p := &x.page(b).acked[b%pageBlocks]
-		if *p == 0 {
+		pg, i := x.page(b), b%pageBlocks
+		if pg.acked[i] == 0 {
 			x.acked++
 		}
-		*p = max(*p, w.gen)
+		if w.gen > pg.acked[i] {
+			pg.acked[i], pg.when[i] = w.gen, wall
+		}
 	}
 	x.ackedEnd = max(x.ackedEnd, w.block+uint64(w.n))
 }
@@ -180,12 +195,12 @@ func (x *Index) apply(k kind, w write) error {
 		if !ok {
 			return fmt.Errorf("write %d is acknowledged but not under way", w.seq)
 		}
-		x.ack(p)
+		x.ack(p, w.wall)
 	case kindSync:
 		rest := x.pending[:0]
 		for _, p := range x.pending {
 			if p.seq <= w.seq {
-				x.ack(p)
+				x.ack(p, w.wall)
 			} else {
 				rest = append(rest, p)
 			}
@@ -203,7 +218,7 @@ func (x *Index) apply(k kind, w write) error {
 	return nil
 }
 
-func encodeRecord(b []byte, crc uint32, k kind, w write, errno uint32, wall int64) {
+func encodeRecord(b []byte, crc uint32, k kind, w write, errno uint32) {
 	b = b[:recordSize:recordSize]
 	clear(b)
 	b[0] = byte(k)
@@ -212,7 +227,7 @@ func encodeRecord(b []byte, crc uint32, k kind, w write, errno uint32, wall int6
 	binary.LittleEndian.PutUint32(b[12:], errno)
 	binary.LittleEndian.PutUint64(b[16:], w.block)
 	binary.LittleEndian.PutUint64(b[24:], w.seq)
-	binary.LittleEndian.PutUint64(b[32:], uint64(wall))
+	binary.LittleEndian.PutUint64(b[32:], uint64(w.wall))
 	binary.LittleEndian.PutUint32(b[44:], crc32.Update(crc, castagnoli, b[:44]))
 }
 
@@ -225,6 +240,7 @@ func decodeRecord(b []byte, crc uint32) (kind, write, bool) {
 		block: binary.LittleEndian.Uint64(b[16:]),
 		n:     binary.LittleEndian.Uint32(b[4:]),
 		gen:   binary.LittleEndian.Uint32(b[8:]),
+		wall:  int64(binary.LittleEndian.Uint64(b[32:])),
 	}, true
 }
 
@@ -379,7 +395,8 @@ func (l *Ledger) Path() string { return l.path }
 func (l *Ledger) Close() error { return l.f.Close() }
 
 func (l *Ledger) put(k kind, w write, errno uint32) error {
-	encodeRecord(l.rec[:], l.x.crc, k, w, errno, l.now())
+	w.wall = l.now()
+	encodeRecord(l.rec[:], l.x.crc, k, w, errno)
 	if n, err := l.f.Write(l.rec[:]); err != nil {
 		// Half a record in the middle would spoil the ledger: take it back.
 		if n > 0 {

@@ -260,7 +260,7 @@ func FuzzParseLedger(f *testing.F) {
 					} else {
 						w = write{seq: uint64(r[24]), block: uint64(r[16])<<(r[17]%40) + uint64(r[18]), n: uint32(r[4]), gen: uint32(r[8])}
 					}
-					encodeRecord(r, x.crc, k, w, 0, 0)
+					encodeRecord(r, x.crc, k, w, 0)
 				}
 				in = append(bytes.Clone(head), recs...)
 			}
@@ -330,7 +330,7 @@ func (m *model) op() {
 			}
 			m.issued[b] = gen
 		}
-		return write{seq, block, n, gen}
+		return write{seq: seq, block: block, n: n, gen: gen}
 	}
 	store := func(to map[uint64][]byte, b uint64, w write) {
 		buf := make([]byte, BlockSize)

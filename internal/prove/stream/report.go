@@ -35,6 +35,11 @@ var Classes = []Class{OK, InDoubt, Unwritten, Stale, Zero, Hole, Short, Misplace
 //
 // acknowledged_bytes = verified_bytes + lost_bytes always holds.
 type Report struct {
+	// What was acknowledged before Options.BeforeNs and not written since: only
+	// these bytes show that what was there survived.
+	AcknowledgedBeforeBytes int64 `json:"acknowledged_before_bytes"`
+	VerifiedBeforeBytes     int64 `json:"verified_before_bytes"`
+
 	AcknowledgedBytes int64           `json:"acknowledged_bytes"` // bytes of blocks with an acknowledged write
 	VerifiedBytes     int64           `json:"verified_bytes"`     // of these, read back as acknowledged or as a later issued write
 	LostBytes         int64           `json:"lost_bytes"`         // of these, anything else
@@ -106,6 +111,8 @@ func (r *Report) Pass() bool {
 // Merge adds another report, for instance of another client, keeping at most
 // limit extents (0: all).
 func (r *Report) Merge(o *Report, limit int) {
+	r.AcknowledgedBeforeBytes += o.AcknowledgedBeforeBytes
+	r.VerifiedBeforeBytes += o.VerifiedBeforeBytes
 	r.AcknowledgedBytes += o.AcknowledgedBytes
 	r.VerifiedBytes += o.VerifiedBytes
 	r.LostBytes += o.LostBytes

@@ -18,6 +18,9 @@ type Options struct {
 	MaxExtents int               // findings kept, the worst first; default 1000
 	Names      map[uint32]string // stream id -> path, to say whose data a misplaced block is
 	Progress   func(bytes int64) // called as chunks are done, from several goroutines
+	// BeforeNs: what was acknowledged before this moment (wall clock of the
+	// ledger, ns) and not written since is counted apart; 0: nothing is.
+	BeforeNs int64
 
 	// NextData tells holes from zeros: the first byte at or after off that is
 	// allocated and the end of that allocated range; start is the file's
@@ -84,6 +87,7 @@ func Verify(ctx context.Context, r io.ReaderAt, size int64, x *Index, opt Option
 	}
 	rep := &Report{}
 	rep.Merge(&Report{
+		AcknowledgedBeforeBytes: total.before, VerifiedBeforeBytes: total.before - total.beforeLost,
 		AcknowledgedBytes: f.AcknowledgedBytes, VerifiedBytes: f.VerifiedBytes, LostBytes: f.LostBytes,
 		InDoubtBytes: f.InDoubtBytes, BadBytes: f.BadBytes, ReadBytes: f.ReadBytes, ByClass: f.ByClass,
 		Files: []FileReport{f}, Extents: total.extents, LedgerTailBytes: x.TailBytes,
@@ -183,6 +187,7 @@ func (v *verifier) read(b []byte, off int64) (int, error) {
 type collector struct {
 	path                          string
 	acked, lost, doubt, bad, read int64
+	before, beforeLost            int64
 	byClass                       map[Class]int64
 	extents                       []Extent
 	counts                        [2]int64 // ok and unwritten blocks, kept off the map
@@ -191,6 +196,12 @@ type collector struct {
 func (c *collector) add(v *verifier, block uint64, e Expect, f Finding, errText string) {
 	if e.Acked > 0 {
 		c.acked += BlockSize
+	}
+	if v.x.Settled(block, v.opt.BeforeNs) {
+		c.before += BlockSize
+		if f.Lost {
+			c.beforeLost += BlockSize
+		}
 	}
 	if f.Lost {
 		c.lost += BlockSize
@@ -251,6 +262,8 @@ func (c *collector) append(n Extent) {
 
 func (c *collector) merge(o *collector) {
 	c.acked += o.acked
+	c.before += o.before
+	c.beforeLost += o.beforeLost
 	c.lost += o.lost
 	c.doubt += o.doubt
 	c.bad += o.bad

@@ -495,3 +495,34 @@ func BenchmarkVerifyFile(b *testing.B) {
 	}
 	b.ReportMetric(float64(b.N)*benchBlocks*BlockSize/(1<<20)/(cpu(b)-start), "MiB/cpu-s")
 }
+
+// Only what was acknowledged before a moment and not written since shows that
+// what was there survived.
+func TestBefore(t *testing.T) {
+	b := newBrick(t, "before", 7)
+	b.write(0, 4) // before
+	b.write(4, 2) // before, then written again
+	b.issue(6, 1) // never decided
+	fault := b.l.now()
+	b.write(4, 1)
+	b.issue(5, 1)
+	b.write(8, 3) // after
+	rep := b.verify(Options{BeforeNs: fault})
+	if rep.AcknowledgedBeforeBytes != 4*BlockSize || rep.VerifiedBeforeBytes != 4*BlockSize || !rep.Pass() {
+		t.Errorf("%d of %d bytes, pass %v", rep.VerifiedBeforeBytes, rep.AcknowledgedBeforeBytes, rep.Pass())
+	}
+	b.put(2, make([]byte, BlockSize))
+	b.put(9, make([]byte, BlockSize))
+	rep = b.verify(Options{BeforeNs: fault})
+	if rep.AcknowledgedBeforeBytes != 4*BlockSize || rep.VerifiedBeforeBytes != 3*BlockSize || rep.LostBytes != 2*BlockSize {
+		t.Errorf("%d of %d bytes, %d lost", rep.VerifiedBeforeBytes, rep.AcknowledgedBeforeBytes, rep.LostBytes)
+	}
+	if rep = b.verify(Options{}); rep.AcknowledgedBeforeBytes != 0 {
+		t.Errorf("no moment: %d", rep.AcknowledgedBeforeBytes)
+	}
+	// The ledger on disk has the times.
+	x, err := ReadLedger(b.l.Path())
+	if err != nil || !x.Settled(0, fault) || x.Settled(4, fault) || x.Settled(8, fault) || x.Settled(1<<40, fault) {
+		t.Error(err)
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/host/agent"
@@ -20,6 +21,10 @@ const (
 	OpLoad agent.Stream[Job, Progress, *Result] = "load.run"
 	// OpLoadStop answers at once: the result comes from OpLoad.
 	OpLoadStop agent.Op[StopParams, agent.None] = "load.stop"
+	// OpLoadMark has writers keep what they have written until now: they go on
+	// behind it. A writer may still repeat what failed, and end the write that it
+	// was about to begin.
+	OpLoadMark agent.Op[StopParams, agent.None] = "load.mark"
 	// OpLoadResult waits for the end of a run, also of another session's.
 	OpLoadResult agent.Op[StopParams, *Result]                             = "load.result"
 	OpLoadClean  agent.Op[CleanParams, *CleanResult]                       = "load.clean"
@@ -37,11 +42,12 @@ const (
 
 // Handlers answer these ops.
 func Handlers() agent.Mux {
-	s := &service{stops: map[string]func(){}}
+	s := &service{stops: map[string]func(){}, marks: map[string]*atomic.Int64{}}
 	b := &benchService{runs: map[string]*benchControl{}}
 	m := agent.Mux{}
 	answerStream(m, OpLoad, s.run)
 	answer(m, OpLoadStop, s.stop)
+	answer(m, OpLoadMark, s.mark)
 	answer(m, OpLoadResult, s.result)
 	answer(m, OpLoadClean, s.clean)
 	answerStream(m, OpVerify, Verify)
@@ -72,6 +78,7 @@ func answer[P, R any](m agent.Mux, op agent.Op[P, R], f func(context.Context, P)
 type service struct {
 	mu    sync.Mutex
 	stops map[string]func()
+	marks map[string]*atomic.Int64
 }
 
 func (s *service) run(ctx context.Context, job Job, emit func(Progress)) (*Result, error) {
@@ -84,13 +91,26 @@ func (s *service) run(ctx context.Context, job Job, emit func(Progress)) (*Resul
 		return nil, fmt.Errorf("run %s is under way", job.RunID)
 	}
 	s.stops[job.RunID] = sync.OnceFunc(func() { close(stop) })
+	marks := new(atomic.Int64)
+	s.marks[job.RunID] = marks
 	s.mu.Unlock()
 	defer func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		delete(s.stops, job.RunID)
+		delete(s.marks, job.RunID)
 	}()
-	return Run(ctx, job, stop, emit)
+	return Run(ctx, job, Control{stop, marks}, emit)
+}
+
+func (s *service) mark(_ context.Context, p StopParams) (none agent.None, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.marks[p.RunID] == nil {
+		return none, fmt.Errorf("no run %s is under way in this session", p.RunID)
+	}
+	s.marks[p.RunID].Add(1)
+	return none, nil
 }
 
 func (s *service) stop(_ context.Context, p StopParams) (none agent.None, err error) {

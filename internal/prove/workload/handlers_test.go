@@ -204,7 +204,7 @@ func TestCancelled(t *testing.T) {
 	led := t.TempDir()
 	ctx, cancel := context.WithCancel(t.Context())
 	job := Job{RunID: "c", LedgerDir: led, ProgressSeconds: 0.02, Writers: []Writer{{Name: "w", Dir: t.TempDir(), BlockBytes: 4096}}}
-	res, err := Run(ctx, job, nil, func(p Progress) {
+	res, err := Run(ctx, job, Control{}, func(p Progress) {
 		if p.Workers[0].Ops > 0 {
 			cancel()
 		}

@@ -210,7 +210,7 @@ type OpError struct {
 // are counted.
 const MaxErrors = 200
 
-// StopParams are the parameters of load.stop and load.result.
+// StopParams are the parameters of load.stop, load.mark and load.result.
 type StopParams struct {
 	RunID     string `json:"run_id"`
 	LedgerDir string `json:"ledger_dir,omitempty"` // where, if not the default (load.stop: of another session's run)
@@ -222,6 +222,7 @@ type VerifyParams struct {
 	Dirs       map[string]string `json:"dirs,omitempty"`        // directory as written -> directory to read from (another mount)
 	Direct     bool              `json:"direct"`                // O_DIRECT; otherwise the page cache is dropped first
 	MaxExtents int               `json:"max_extents,omitempty"` // default 1000
+	BeforeNs   int64             `json:"before_ns,omitempty"`   // wall clock of this client: see stream.Options
 }
 
 // VerifyProgress is the event verify.run emits each second.

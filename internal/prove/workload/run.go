@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/renameio/v2"
@@ -41,21 +42,33 @@ type run struct {
 	clock   *clock
 	members []*member
 	stop    chan struct{}
-	halt    func()        // closes stop, once
+	halt    func() // closes stop, once
+	marks   *atomic.Int64
 	ended   chan struct{} // closed when every worker has ended
 	lock    *os.File
+}
+
+// Control is how a run is told something while it is under way.
+type Control struct {
+	Stop <-chan struct{} // closed: the run ends; nil: it does not
+	// Marks is raised by one before a fault: what was written until then is kept,
+	// and writers go on behind it. nil: never.
+	Marks *atomic.Int64
 }
 
 // Run carries out a job until its duration is over, stop is closed or ctx
 // ends, and then waits at most StuckSeconds for workers that hang. progress is
 // called from one goroutine and may be nil; one that blocks delays nothing but
 // itself.
-func Run(ctx context.Context, job Job, stop <-chan struct{}, progress func(Progress)) (*Result, error) {
-	r, err := prepare(job)
+func Run(ctx context.Context, job Job, c Control, progress func(Progress)) (*Result, error) {
+	if c.Marks == nil {
+		c.Marks = new(atomic.Int64)
+	}
+	r, err := prepare(job, c.Marks)
 	if err != nil {
 		return nil, err
 	}
-	res, err := r.drive(ctx, stop, progress)
+	res, err := r.drive(ctx, c.Stop, progress)
 	select {
 	case <-r.ended:
 		r.lock.Close()
@@ -72,14 +85,14 @@ func Run(ctx context.Context, job Job, stop <-chan struct{}, progress func(Progr
 
 // prepare makes the ledgers and the workers; nothing of it touches the system
 // under test.
-func prepare(job Job) (_ *run, err error) {
+func prepare(job Job, marks *atomic.Int64) (_ *run, err error) {
 	if err := job.fill(); err != nil {
 		return nil, err
 	}
 	if err := os.MkdirAll(job.LedgerDir, 0o755); err != nil {
 		return nil, err
 	}
-	r := &run{job: job, clock: newClock(), stop: make(chan struct{}), ended: make(chan struct{})}
+	r := &run{job: job, clock: newClock(), marks: marks, stop: make(chan struct{}), ended: make(chan struct{})}
 	r.halt = sync.OnceFunc(func() { close(r.stop) })
 	// Another agent may still run this job, after a broken connection.
 	r.lock, err = os.OpenFile(filepath.Join(job.LedgerDir, lockFile), os.O_RDWR|os.O_CREATE, 0o644)
@@ -114,7 +127,7 @@ func prepare(job Job) (_ *run, err error) {
 	writers := map[string]*writer{}
 	for i, cfg := range job.Writers {
 		id := job.StreamBase + uint32(i) + 1
-		w := &writer{worker: r.worker(cfg.Name, "writer"), cfg: cfg, id: id, stop: r.stop}
+		w := &writer{worker: r.worker(cfg.Name, "writer"), cfg: cfg, id: id, stop: r.stop, marks: marks}
 		rel := filepath.Join(job.RunID, cfg.Name+".data")
 		w.path = filepath.Join(cfg.Dir, rel)
 		w.res.Mode, w.res.Stream = string(cfg.Pattern)+"/"+string(cfg.Mode), id

@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 		if err := json.Unmarshal([]byte(raw), &job); err != nil {
 			panic(err)
 		}
-		_, err := Run(context.Background(), job, nil, func(p Progress) { fmt.Println(p.Workers[0].Ops) })
+		_, err := Run(context.Background(), job, Control{}, func(p Progress) { fmt.Println(p.Workers[0].Ops) })
 		fmt.Println(err)
 		os.Exit(1)
 	}
@@ -52,7 +52,7 @@ func until(t *testing.T, job Job, enough func(WorkerProgress) bool) *Result {
 	job.ProgressSeconds = 0.02
 	stop := make(chan struct{})
 	var closed atomic.Bool
-	res, err := Run(t.Context(), job, stop, func(p Progress) {
+	res, err := Run(t.Context(), job, Control{Stop: stop}, func(p Progress) {
 		if !slices.ContainsFunc(p.Workers, func(w WorkerProgress) bool { return !enough(w) }) && !closed.Swap(true) {
 			close(stop)
 		}
@@ -354,7 +354,7 @@ func TestStuckWorker(t *testing.T) {
 		}
 	}
 	// Nobody may go on with ledgers that a hanging worker still has.
-	if _, err := Run(t.Context(), job, nil, nil); err == nil || !strings.Contains(err.Error(), "under way") {
+	if _, err := Run(t.Context(), job, Control{}, nil); err == nil || !strings.Contains(err.Error(), "under way") {
 		t.Error(err)
 	}
 	if v, err := call(t, Handlers()["load.result"], StopParams{RunID: "stuck", LedgerDir: job.LedgerDir}, nil); err != nil || len(v.(*Result).Stuck) != 2 {
@@ -458,7 +458,7 @@ func TestCrashedFileSystem(t *testing.T) {
 		return !slices.ContainsFunc(p.Workers, func(w WorkerProgress) bool { return !enough(w) })
 	}
 	stop, stage := make(chan struct{}), 0
-	res, err := Run(t.Context(), job, stop, func(p Progress) {
+	res, err := Run(t.Context(), job, Control{Stop: stop}, func(p Progress) {
 		switch {
 		// All of them are at work: whoever has no file yet would give up.
 		case stage == 0 && all(p, func(w WorkerProgress) bool { return w.Ops > 60 }):
@@ -607,7 +607,7 @@ func TestLocks(t *testing.T) {
 	}
 	held := make(chan answer, 1)
 	go func() {
-		res, err := Run(t.Context(), holder, stop, func(p Progress) {
+		res, err := Run(t.Context(), holder, Control{Stop: stop}, func(p Progress) {
 			if p.Workers[0].Ops > 2 && !once.Swap(true) {
 				close(ready)
 			}
@@ -651,7 +651,7 @@ func TestRefusals(t *testing.T) {
 	w := func(d string) []Writer { return []Writer{{Name: "w", Dir: d, BlockBytes: 4096, FileBytes: 1 << 20}} }
 	// A directory that is not there: not made, as it may be a mount point.
 	missing := Job{RunID: "r", LedgerDir: t.TempDir(), Writers: w(dir + "/not-mounted")}
-	res, err := Run(t.Context(), missing, nil, nil)
+	res, err := Run(t.Context(), missing, Control{}, nil)
 	if err != nil || res.StoppedBy != "workers" || res.Workers[0].Failed == "" || res.Errors[0].Errno != "ENOENT" {
 		t.Errorf("%+v %v", res, err)
 	}
@@ -665,7 +665,7 @@ func TestRefusals(t *testing.T) {
 	if err := os.WriteFile(dir+"/r/w.data", []byte("precious"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	res, err = Run(t.Context(), Job{RunID: "r", LedgerDir: t.TempDir(), Writers: w(dir)}, nil, nil)
+	res, err = Run(t.Context(), Job{RunID: "r", LedgerDir: t.TempDir(), Writers: w(dir)}, Control{}, nil)
 	if err != nil || !strings.Contains(res.Workers[0].Failed, "no ledger knows it") {
 		t.Errorf("%+v %v", res, err)
 	}
@@ -675,7 +675,49 @@ func TestRefusals(t *testing.T) {
 	// Another worker's ledger.
 	led := t.TempDir()
 	until(t, Job{RunID: "q", LedgerDir: led, Writers: w(dir)}, func(p WorkerProgress) bool { return p.Ops > 0 })
-	if _, err := Run(t.Context(), Job{RunID: "q2", LedgerDir: led, Writers: w(dir)}, nil, nil); err == nil || !strings.Contains(err.Error(), "another run id") {
+	if _, err := Run(t.Context(), Job{RunID: "q2", LedgerDir: led, Writers: w(dir)}, Control{}, nil); err == nil || !strings.Contains(err.Error(), "another run id") {
 		t.Error(err)
+	}
+}
+
+// What was written before a mark is kept: whatever writers write later lies
+// behind it.
+func TestMark(t *testing.T) {
+	job := Job{RunID: "mark", LedgerDir: t.TempDir(), ProgressSeconds: 0.02}
+	dir := t.TempDir()
+	for _, p := range []Pattern{Seq, Random, Append} {
+		w := Writer{Name: string(p), Dir: dir, Pattern: p, Mode: OSync, BlockBytes: 4096, FileBytes: 16 * 4096, OpsPerSecond: 2000}
+		if p == Append {
+			w.FileBytes = 0
+		}
+		job.Writers = append(job.Writers, w)
+	}
+	stop, closed := make(chan struct{}), false
+	var marks atomic.Int64
+	var fault int64
+	_, err := Run(t.Context(), job, Control{stop, &marks}, func(p Progress) {
+		all := func(n int64) bool { return !slices.ContainsFunc(p.Workers, func(w WorkerProgress) bool { return w.Ops < n }) }
+		switch {
+		case fault == 0 && all(40):
+			marks.Add(1)
+			fault = time.Now().UnixNano()
+		case fault != 0 && all(4000) && !closed:
+			closed = true
+			close(stop)
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := verify(t, VerifyParams{Ledger: job.LedgerDir, BeforeNs: fault})
+	// 16 of seq, most of 16 at random, all of append; each writer may have
+	// written one more.
+	if !v.Pass || v.AcknowledgedBeforeBytes < (15+8+39)*4096 || v.VerifiedBeforeBytes != v.AcknowledgedBeforeBytes {
+		t.Errorf("%d of %d bytes from before the mark; %+v", v.VerifiedBeforeBytes, v.AcknowledgedBeforeBytes, v.Report)
+	}
+	for _, f := range v.Files {
+		if f.SizeBytes > 2*16*4096 && !strings.Contains(f.Path, "append") {
+			t.Errorf("%s grew to %d bytes by one mark", f.Path, f.SizeBytes)
+		}
 	}
 }

@@ -49,7 +49,7 @@ func Verify(ctx context.Context, p VerifyParams, progress func(VerifyProgress)) 
 	}
 	start := time.Now()
 	var done atomic.Int64
-	opt := stream.Options{MaxExtents: p.MaxExtents, Names: names, Progress: func(n int64) { done.Add(n) }}
+	opt := stream.Options{MaxExtents: p.MaxExtents, BeforeNs: p.BeforeNs, Names: names, Progress: func(n int64) { done.Add(n) }}
 	// In a goroutine: reading may hang, and then only the caller's end of it
 	// can be ended.
 	type answer struct {

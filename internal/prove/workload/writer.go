@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
@@ -26,9 +27,11 @@ type writer struct {
 	path   string
 	fresh  bool // the ledger is new, so the file must not exist
 	stop   <-chan struct{}
+	marks  *atomic.Int64 // of the run
 
 	fd      int
-	pos     int64  // seq, append: where the next write goes
+	begun   int64  // the mark whose window pos is in
+	pos     int64  // seq, append: where in the window the next write goes
 	redo    []span // ranges in doubt, to be written again first
 	pending []span // written since the last fsync
 	last    uint64 // sequence of the last write that returned
@@ -109,13 +112,16 @@ func (w *writer) next() span {
 		w.redo = w.redo[:n-1]
 		return sp
 	}
+	// Each mark begins a window of its own behind the last one. Writes to a
+	// window of which nothing was asked to be kept would hide what it lost.
+	base := w.marks.Load() * w.cfg.FileBytes
 	if w.cfg.Pattern == Random {
-		return span{w.rng.Int64N(w.cfg.FileBytes/w.cfg.BlockBytes) * w.cfg.BlockBytes, w.cfg.BlockBytes}
+		return span{base + w.rng.Int64N(w.cfg.FileBytes/w.cfg.BlockBytes)*w.cfg.BlockBytes, w.cfg.BlockBytes}
 	}
-	if w.cfg.FileBytes > 0 && w.pos+w.cfg.BlockBytes > w.cfg.FileBytes {
-		w.pos = 0
+	if w.cfg.FileBytes > 0 && (w.pos+w.cfg.BlockBytes > w.cfg.FileBytes || base != w.begun) {
+		w.pos, w.begun = 0, base
 	}
-	sp := span{w.pos, w.cfg.BlockBytes}
+	sp := span{base + w.pos, w.cfg.BlockBytes}
 	w.pos += w.cfg.BlockBytes
 	return sp
 }
