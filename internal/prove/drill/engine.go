@@ -195,7 +195,7 @@ func (e *engine) run(ctx context.Context) (_ *report.Run, err error) {
 	}
 	if err == nil {
 		e.say("reading back every acknowledged byte from another mount, past every cache")
-		ev.verify, ev.perClient, ev.verifyErr = e.verify(ctx, results)
+		ev.verify, ev.perClient, ev.verifyErr = e.verify(ctx, results, ev.fault)
 		if err = ctx.Err(); err == nil {
 			e.software = e.versions(ctx)
 		}
@@ -519,9 +519,15 @@ func (e *engine) perform(ctx context.Context, ev *evidence) error {
 
 // act breaks or mends one thing.
 func (e *engine) act(ctx context.Context, s Step, ev *evidence) error {
+	first := !s.Prepare && ev.fault == 0
+	if first {
+		if err := e.mark(ctx); err != nil {
+			return err
+		}
+	}
 	e.say("%s now", deed(s))
 	at := time.Now().UnixNano()
-	if !s.Prepare && ev.fault == 0 {
+	if first {
 		e.watch.setFault(at)
 		ev.fault = at
 	}
@@ -626,6 +632,16 @@ func (e *engine) startLoad(ctx context.Context, j clientJob) {
 			r.result = *res
 		}
 	}()
+}
+
+// mark has the writers of every client keep what they have written until now.
+func (e *engine) mark(ctx context.Context) error {
+	for _, r := range e.load {
+		if _, err := host.Ask(ctx, e.hosts.Session(r.client), workload.OpLoadMark, workload.StopParams{RunID: r.job.RunID}); err != nil {
+			return fmt.Errorf("%s: %w", r.client, err)
+		}
+	}
+	return nil
 }
 
 // loadErrors says which clients' load ended with an error.
@@ -866,10 +882,14 @@ func (e *engine) startCluster(ctx context.Context, name string) bool {
 	return e.do(ctx, name, resource.Action{Title: "start the cluster", Cmd: []string{"systemctl", "start", "pacemaker.service"}}) == nil
 }
 
-// verify reads everything back on each client, through fresh mounts.
-func (e *engine) verify(ctx context.Context, results []loaded) (report.Verify, map[string]stream.Report, error) {
+// verify reads everything back on each client, through fresh mounts, from
+// servers whose caches are empty.
+func (e *engine) verify(ctx context.Context, results []loaded, fault int64) (report.Verify, map[string]stream.Report, error) {
 	if len(results) == 0 {
 		return report.Verify{}, nil, errors.New("no client has a ledger")
+	}
+	if err := e.dropCaches(ctx); err != nil {
+		return report.Verify{}, nil, err
 	}
 	var names []string
 	by := map[string]loaded{}
@@ -912,15 +932,31 @@ func (e *engine) verify(ctx context.Context, results []loaded) (report.Verify, m
 				_ = e.do(cctx, client, resource.Action{Title: "remove mount point", Cmd: []string{"rmdir", path.Dir(at)}, OKCodes: []int{1}})
 			}()
 		}
-		res, err := host.Watch(ctx, h, workload.OpVerify, workload.VerifyParams{Ledger: l.result.Ledger, Dirs: dirs, Direct: true}, nil)
+		res, err := host.Watch(ctx, h, workload.OpVerify, workload.VerifyParams{Ledger: l.result.Ledger, Dirs: dirs, Direct: true, BeforeNs: fault + l.offset}, nil)
 		if err != nil {
 			return stream.Report{}, err
 		}
 		return res.Report, nil
 	})
 	v := verifyReport(reports)
-	v.Method = "After the brick was whole again, each client mounted the export anew (a mount of its own cache, the other protocol version where it has both) and read with O_DIRECT every block it has in its ledger, from the surviving server."
+	v.Method = "After the brick was whole again, each client mounted the export anew (a mount of its own cache, the other protocol version where it has both) and read with O_DIRECT every block it has in its ledger. The server had dropped its caches."
 	return v, reports, failed.Join()
+}
+
+// dropCaches has the servers that serve read from their disks.
+func (e *engine) dropCaches(ctx context.Context) error {
+	for _, s := range e.env.Design.Services() {
+		where, err := e.location(ctx, s.Name)
+		if err != nil {
+			return fmt.Errorf("service %s: %w", s.Name, err)
+		}
+		for _, on := range where {
+			if err := e.do(ctx, on, resource.Action{Title: "drop caches", Cmd: []string{"sysctl", "--quiet", "--write", "vm.drop_caches=3"}}); err != nil {
+				return fmt.Errorf("%s: dropping caches: %w", on, err)
+			}
+		}
+	}
+	return nil
 }
 
 // clean removes the load's files, but keeps them and the ledgers where

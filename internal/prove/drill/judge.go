@@ -68,6 +68,9 @@ func judge(e evidence) (checks []report.Check) {
 			d += ", " + report.Bytes(v.BadBytes) + " never acknowledged but wrong"
 		}
 		add(ok, "nothing lost", "%s", d)
+		before := v.AcknowledgedBeforeFaultBytes
+		add(before > 0 && v.VerifiedBeforeFaultBytes == before, "data from before the fault", "%s of %s acknowledged before the fault, and not written since, were read back",
+			report.Bytes(v.VerifiedBeforeFaultBytes), report.Bytes(before))
 	}
 
 	if e.recovered {

@@ -44,6 +44,9 @@ var judgeTable = []row{
 	{"wrong, never acknowledged", func(e *evidence) { e.verify.BadBytes = 4096 }, "nothing lost", false, "4.0 KiB never acknowledged but wrong"},
 	{"less verified", func(e *evidence) { e.verify.VerifiedBytes = 1 }, "nothing lost", false, "1 B of 1.0 MiB"},
 	{"nothing written", func(e *evidence) { e.verify = report.Verify{} }, "nothing lost", false, "nothing was proven"},
+	{"old data read back", func(*evidence) {}, "data from before the fault", true, "512.0 KiB of 512.0 KiB acknowledged before the fault"},
+	{"no old data", func(e *evidence) { e.verify.AcknowledgedBeforeFaultBytes, e.verify.VerifiedBeforeFaultBytes = 0, 0 }, "data from before the fault", false, "0 B of 0 B"},
+	{"old data lost", func(e *evidence) { e.verify.VerifiedBeforeFaultBytes -= 4096 }, "data from before the fault", false, "508.0 KiB of 512.0 KiB"},
 	{"not read back", func(e *evidence) { e.verifyErr = errors.New("mount failed") }, "nothing lost", false, "could not be read back: mount failed"},
 	{"a file not read", func(e *evidence) { e.verify.Errors = []string{"EIO", "ESTALE"} }, "nothing lost", false, "EIO; ESTALE"},
 

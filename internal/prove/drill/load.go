@@ -331,6 +331,8 @@ func verifyReport(rs map[string]stream.Report) report.Verify {
 	slices.Sort(clients)
 	for _, client := range clients {
 		r := rs[client]
+		v.AcknowledgedBeforeFaultBytes += r.AcknowledgedBeforeBytes
+		v.VerifiedBeforeFaultBytes += r.VerifiedBeforeBytes
 		v.AcknowledgedBytes += r.AcknowledgedBytes
 		v.VerifiedBytes += r.VerifiedBytes
 		v.LostBytes += r.LostBytes

@@ -326,7 +326,7 @@ var serverCrash, _, _ = Find("server-crash", "")
 func evidenceOf() evidence {
 	const s = int64(1e9)
 	fault := 100 * s
-	ok := stream.Report{AcknowledgedBytes: 1 << 20, VerifiedBytes: 1 << 20, ByClass: map[stream.Class]int64{stream.OK: 1 << 20}}
+	ok := stream.Report{AcknowledgedBytes: 1 << 20, VerifiedBytes: 1 << 20, AcknowledgedBeforeBytes: 1 << 19, VerifiedBeforeBytes: 1 << 19, ByClass: map[stream.Class]int64{stream.OK: 1 << 20}}
 	worker := func(name, kind string) workload.WorkerResult {
 		ops := make([]int64, 300)
 		for i := range ops {

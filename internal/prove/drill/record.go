@@ -14,6 +14,7 @@ func (e *engine) report(ev evidence, runID string, began time.Time) *report.Run 
 	r := &report.Run{Dir: e.opt.Dir, Timeline: timeline(ev.loads, ev.fault), Verify: ev.verify, Events: ev.events}
 	r.Summary = report.Summary{
 		Drill: e.drill.Name, How: e.vari.How, Checks: judge(ev), Marks: m, Phases: report.PhasesOf(m),
+		AcknowledgedBeforeFaultBytes: ev.verify.AcknowledgedBeforeFaultBytes, VerifiedBeforeFaultBytes: ev.verify.VerifiedBeforeFaultBytes,
 		AcknowledgedBytes: ev.verify.AcknowledgedBytes, VerifiedBytes: ev.verify.VerifiedBytes, LostBytes: ev.verify.LostBytes, InDoubtBytes: ev.verify.InDoubtBytes,
 		Started: began.UTC().Truncate(time.Millisecond), DurationSeconds: roundMS(time.Since(began).Seconds()), SteadySeconds: e.opt.Steady.Seconds(),
 		Brick: e.env.Design.Name, Service: e.service.Name, Target: e.active, Virtual: e.env.Virtual,

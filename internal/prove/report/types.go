@@ -49,6 +49,10 @@ type Summary struct {
 	VerifiedBytes     int64 `json:"verified_bytes"`
 	LostBytes         int64 `json:"lost_bytes"`
 	InDoubtBytes      int64 `json:"in_doubt_bytes"`
+	// AcknowledgedBeforeFaultBytes were acknowledged before the fault and not
+	// written since; VerifiedBeforeFaultBytes of these were read back.
+	AcknowledgedBeforeFaultBytes int64 `json:"acknowledged_before_fault_bytes"`
+	VerifiedBeforeFaultBytes     int64 `json:"verified_before_fault_bytes"`
 	// WrittenBytes counts every acknowledged write; AcknowledgedBytes each
 	// place in a file once, however often it was written.
 	WrittenBytes int64 `json:"written_bytes"`
@@ -238,6 +242,10 @@ type Verify struct {
 	VerifiedBytes     int64            `json:"verified_bytes"`
 	LostBytes         int64            `json:"lost_bytes"`
 	InDoubtBytes      int64            `json:"in_doubt_bytes"`
+
+	AcknowledgedBeforeFaultBytes int64 `json:"acknowledged_before_fault_bytes"` // and not written since
+	VerifiedBeforeFaultBytes     int64 `json:"verified_before_fault_bytes"`
+
 	BadBytes          int64            `json:"bad_bytes"` // wrong, but never acknowledged
 	Errors            []string         `json:"errors"`    // what kept a file from being read at all
 	Method            string           `json:"method"`    // how it was read
