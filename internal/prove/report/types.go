@@ -237,22 +237,22 @@ type Event struct {
 
 // Verify is verify.json: what reading everything back found.
 type Verify struct {
-	Schema            string           `json:"schema"`
-	AcknowledgedBytes int64            `json:"acknowledged_bytes"`
-	VerifiedBytes     int64            `json:"verified_bytes"`
-	LostBytes         int64            `json:"lost_bytes"`
-	InDoubtBytes      int64            `json:"in_doubt_bytes"`
+	Schema            string `json:"schema"`
+	AcknowledgedBytes int64  `json:"acknowledged_bytes"`
+	VerifiedBytes     int64  `json:"verified_bytes"`
+	LostBytes         int64  `json:"lost_bytes"`
+	InDoubtBytes      int64  `json:"in_doubt_bytes"`
 
 	AcknowledgedBeforeFaultBytes int64 `json:"acknowledged_before_fault_bytes"` // and not written since
 	VerifiedBeforeFaultBytes     int64 `json:"verified_before_fault_bytes"`
 
-	BadBytes          int64            `json:"bad_bytes"` // wrong, but never acknowledged
-	Errors            []string         `json:"errors"`    // what kept a file from being read at all
-	Method            string           `json:"method"`    // how it was read
-	Seconds           float64          `json:"seconds"`
-	Classes           map[string]Class `json:"classes"`
-	Extents           []Extent         `json:"extents"` // of classes other than ok; capped
-	Omitted           int              `json:"omitted_extents"`
+	BadBytes int64            `json:"bad_bytes"` // wrong, but never acknowledged
+	Errors   []string         `json:"errors"`    // what kept a file from being read at all
+	Method   string           `json:"method"`    // how it was read
+	Seconds  float64          `json:"seconds"`
+	Classes  map[string]Class `json:"classes"`
+	Extents  []Extent         `json:"extents"` // of classes other than ok; capped
+	Omitted  int              `json:"omitted_extents"`
 }
 
 // Class counts what was found of one kind.

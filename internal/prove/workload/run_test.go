@@ -696,7 +696,9 @@ func TestMark(t *testing.T) {
 	var marks atomic.Int64
 	var fault int64
 	_, err := Run(t.Context(), job, Control{stop, &marks}, func(p Progress) {
-		all := func(n int64) bool { return !slices.ContainsFunc(p.Workers, func(w WorkerProgress) bool { return w.Ops < n }) }
+		all := func(n int64) bool {
+			return !slices.ContainsFunc(p.Workers, func(w WorkerProgress) bool { return w.Ops < n })
+		}
 		switch {
 		case fault == 0 && all(40):
 			marks.Add(1)
