@@ -197,7 +197,7 @@ func arrayArgs(c *Config, dir string, e *Enclosure, img *image, accel string, hw
 		loadArgs(img, fmt.Sprintf("%s mortar.array mortar.disks=%d", kernelArgs, in)), accelArgs(accel, 1))
 	m.args = append(m.args, "-chardev", "socket,id=control,path="+controlSocket(e.Name)+",server=on,wait=off", "-serial", "chardev:control")
 	m.root(img)
-	m.disk("state", arrayState(dir, e.Name), 0, 0)
+	m.disk("state", arrayState(dir, e.Name), speed{})
 	m.add("-device", props{"driver": "virtio-blk-pci", "id": "state-dev", "drive": "state", "serial": "state"})
 	m.args = append(m.args, "-netdev", "tap,id=net0,ifname="+arrayTap(c.arrayIndex(e.Name))+",script=no,downscript=no")
 	m.add("-device", props{"driver": "virtio-net-pci", "id": "eth0", "netdev": "net0", "romfile": ""})
@@ -205,8 +205,7 @@ func arrayArgs(c *Config, dir string, e *Enclosure, img *image, accel string, hw
 		if i%disksPerHBA == 0 {
 			m.add("-device", props{"driver": "virtio-scsi-pci", "id": "shelf" + strconv.Itoa(i/disksPerHBA), "num_queues": 1})
 		}
-		iops, bps := hw.speed(d)
-		m.disk(slotID(i), diskImage(dir, d.Name), iops, bps)
+		m.disk(slotID(i), diskImage(dir, d.Name), hw.speed(d))
 		if !hw.DisksOut[d.Name] {
 			m.add("-device", slotDevice(i, d))
 		}

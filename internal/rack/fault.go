@@ -73,7 +73,7 @@ var faultKinds = []FaultKind{
 	{"corrupt", "DISK OFFSET LENGTH", "overwrite bytes of a disk with random ones, without an error", func(ctx context.Context, r *rack, a []string) error {
 		return r.corrupt(a)
 	}},
-	{"throttle", "DISK IOPS BYTES_PER_SECOND", "bound a disk's speed; 0 is unbounded", func(ctx context.Context, r *rack, a []string) error {
+	{"throttle", "DISK IOPS BYTES_PER_SECOND [WRITES]", "bound a disk's speed; 0 is unbounded. With WRITES a second, IOPS bounds reads only", func(ctx context.Context, r *rack, a []string) error {
 		return r.throttle(ctx, a)
 	}},
 	{"controller-failover", "ARRAY CONTROLLER", "have the other controller (0 or 1) of an array own this one's LUNs; all paths stay", func(ctx context.Context, r *rack, a []string) error {
@@ -466,10 +466,13 @@ func (r *rack) corrupt(a []string) error {
 }
 
 func (r *rack) throttle(ctx context.Context, a []string) error {
-	iops, err1 := strconv.ParseInt(a[1], 10, 64)
-	bps, err2 := strconv.ParseInt(a[2], 10, 64)
-	if err1 != nil || err2 != nil || iops < 0 || bps < 0 {
-		return refuse("%s %s: want I/O operations and bytes per second, 0 for no limit", a[1], a[2])
+	var s speed
+	for i, to := range []*int64{&s.IOPS, &s.BytesPerSecond, &s.Writes}[:len(a)-1] {
+		n, err := strconv.ParseInt(a[1+i], 10, 64)
+		if err != nil || n < 0 {
+			return refuse("%s: want I/O operations and bytes per second, 0 for no limit", strings.Join(a[1:], " "))
+		}
+		*to = n
 	}
 	object := ""
 	reaches := isServer
@@ -486,15 +489,18 @@ func (r *rack) throttle(ctx context.Context, a []string) error {
 	} else {
 		object = d.throttleID()
 	}
+	// QEMU keeps a limit that the new ones leave out.
+	value := props{"iops-read": 0, "iops-write": 0}
+	maps.Copy(value, limits(s))
 	limit := func(q *qmpClient) error {
-		_, err := q.call("qom-set", props{"path": "/objects/" + object, "property": "limits", "value": limits(iops, bps)})
+		_, err := q.call("qom-set", props{"path": "/objects/" + object, "property": "limits", "value": value})
 		return err
 	}
 	return changeHardware(ctx, r, func(h *hardware) {
 		if h.Speeds == nil {
 			h.Speeds = map[string]speed{}
 		}
-		h.Speeds[a[0]] = speed{IOPS: iops, BytesPerSecond: bps}
+		h.Speeds[a[0]] = s
 	}, func(h *hardware) error {
 		if inside != nil {
 			if running(r.dir, inside.Name) == nil {

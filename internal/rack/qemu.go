@@ -233,8 +233,8 @@ func (m *machine) add(option string, p props) {
 }
 
 // disk adds a disk image under a block node's name.
-func (m *machine) disk(id, file string, iops, bps int64) {
-	m.add("-object", props{"qom-type": "throttle-group", "id": "limit-" + id, "limits": limits(iops, bps)})
+func (m *machine) disk(id, file string, s speed) {
+	m.add("-object", props{"qom-type": "throttle-group", "id": "limit-" + id, "limits": limits(s)})
 	for _, b := range blockNodes(id, "limit-"+id, file) {
 		m.add("-blockdev", b)
 	}
@@ -257,9 +257,15 @@ func ssdDevice(i int, d Disk) props {
 // in tells whether a node reaches an SSD.
 func (d Disk) in(n *Node) bool { return d.Node == "" || d.Node == n.Name }
 
-// limits is a throttle group's setting; zeros mean no limit.
-func limits(iops, bytesPerSecond int64) props {
-	return props{"iops-total": iops, "bps-total": bytesPerSecond}
+// limits is a new throttle group's setting; zeros mean no limit. QEMU refuses
+// a total beside a limit of reads or writes.
+//
+// Source: QEMU, util/throttle.c, throttle_is_valid
+func limits(s speed) props {
+	if s.Writes > 0 {
+		return props{"iops-total": 0, "iops-read": s.IOPS, "iops-write": s.Writes, "bps-total": s.BytesPerSecond}
+	}
+	return props{"iops-total": s.IOPS, "bps-total": s.BytesPerSecond}
 }
 
 // blockNodes are the layers of a disk image: the file, and a throttle over
@@ -369,7 +375,7 @@ func nodeArgs(c *Config, dir string, index int, img *image, accel string, hw *ha
 		m.root(img)
 	}
 	for _, d := range systemDisksOf(dir, n) {
-		m.disk(d.blockID(), d.Image, 0, 0)
+		m.disk(d.blockID(), d.Image, speed{})
 		if d.Slot >= 0 {
 			m.add("-device", d.port())
 		}
@@ -389,7 +395,7 @@ func nodeArgs(c *Config, dir string, index int, img *image, accel string, hw *ha
 	}
 	for i, d := range n.LocalDisks {
 		id := "local" + strconv.Itoa(i)
-		m.disk(id, diskImage(dir, d.Name), d.IOPS, d.BytesPerSecond)
+		m.disk(id, diskImage(dir, d.Name), d.speed())
 		m.add("-device", props{"driver": "virtio-blk-pci", "id": id + "-dev", "drive": id, "serial": d.Serial})
 	}
 	if n.Role == RoleServer {
@@ -402,8 +408,7 @@ func nodeArgs(c *Config, dir string, index int, img *image, accel string, hw *ha
 			if !d.cabledTo(n.Name) || d.array != nil {
 				continue
 			}
-			iops, bps := hw.speed(d.Disk)
-			m.disk(d.blockID(), diskImage(dir, d.Name), iops, bps)
+			m.disk(d.blockID(), diskImage(dir, d.Name), hw.speed(d.Disk))
 			for h := range d.Paths {
 				if hw.pathGone(n.Name, d, h) {
 					continue
@@ -419,8 +424,7 @@ func nodeArgs(c *Config, dir string, index int, img *image, accel string, hw *ha
 			if !d.in(n) {
 				continue
 			}
-			iops, bps := hw.speed(d)
-			m.disk(ssdID(i), diskImage(dir, d.Name), iops, bps)
+			m.disk(ssdID(i), diskImage(dir, d.Name), hw.speed(d))
 			m.add("-device", props{"driver": "pcie-root-port", "id": "slot" + strconv.Itoa(i), "chassis": i + 1, "slot": i + 1})
 			if !hw.DisksOut[d.Name] {
 				m.add("-device", ssdDevice(i, d))

@@ -687,6 +687,7 @@ func TestFaultArguments(t *testing.T) {
 		{"corrupt e1d1 -1 5", "want bytes within"},
 		{"corrupt e1d1 1073741823 5", "want bytes within"},
 		{"throttle e1d1 -1 0", "want I/O operations"},
+		{"throttle e1d1 18 0 x", "want I/O operations"},
 		{"bmc-dead c1", "node c1 has no BMC"},
 		{"pdu-dead pdu9", `there is no pdu "pdu9"`},
 	} {
@@ -712,7 +713,7 @@ func TestFaultsAreRemembered(t *testing.T) {
 	if err := (&state{Phase: phaseUp}).save(dir); err != nil {
 		t.Fatal(err)
 	}
-	for _, f := range []string{"path-out s1 e1d1 1", "paths-out s2 enc2", "module-out enc1 0", "disk-out nv1", "link-down s1 private",
+	for _, f := range []string{"path-out s1 e1d1 1", "paths-out s2 enc2", "module-out enc1 0", "disk-out nv1", "link-down s1 private", "throttle e2d1 18 5000 3",
 		"throttle e1d1 10 0", "path-out s1 e2d1 0", "path-in s1 e2d1 0", "system-disk-out s2 1", "system-disk-in s2 0"} {
 		a := strings.Fields(f)
 		for range 2 {
@@ -731,7 +732,7 @@ func TestFaultsAreRemembered(t *testing.T) {
 		DisksOut:   map[string]bool{"nv1": true},
 		LinksDown:  map[string]bool{"s1/private": true},
 		SystemOut:  map[string]bool{"s2/1": true},
-		Speeds:     map[string]speed{"e1d1": {IOPS: 10}},
+		Speeds:     map[string]speed{"e1d1": {IOPS: 10}, "e2d1": {IOPS: 18, BytesPerSecond: 5000, Writes: 3}},
 	}
 	if d := cmp.Diff(want, h); d != "" {
 		t.Error(d)

@@ -109,9 +109,12 @@ type hardware struct {
 	Slow map[string]int `json:"slow,omitempty"`
 }
 
+// speed bounds a disk; 0 is unbounded.
 type speed struct {
 	IOPS           int64 `json:"iops"`
 	BytesPerSecond int64 `json:"bytes_per_second"`
+	// Writes bounds writes apart from reads, which are then what IOPS bounds.
+	Writes int64 `json:"writes,omitempty"`
 }
 
 // set adds a key to a set of the hardware or takes it out.
@@ -154,12 +157,15 @@ func (h *hardware) linkDown(node, network string) bool {
 }
 
 // speed is a disk's limits as they are now.
-func (h *hardware) speed(d Disk) (iops, bytesPerSecond int64) {
+func (h *hardware) speed(d Disk) speed {
 	if s, ok := h.Speeds[d.Name]; ok {
-		return s.IOPS, s.BytesPerSecond
+		return s
 	}
-	return d.IOPS, d.BytesPerSecond
+	return d.speed()
 }
+
+// speed is that of the Config.
+func (d Disk) speed() speed { return speed{IOPS: d.IOPS, BytesPerSecond: d.BytesPerSecond} }
 
 func loadHardware(dir string) (*hardware, error) {
 	h := &hardware{}

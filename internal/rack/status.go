@@ -269,9 +269,9 @@ func Status(ctx context.Context, dir string) (*RackStatus, error) {
 }
 
 func diskStatus(h *hardware, d Disk) DiskStatus {
-	iops, bps := h.speed(d)
+	s := h.speed(d)
 	return DiskStatus{Name: d.Name, Serial: d.Serial, WWN: d.WWN, Bytes: d.Bytes, Present: !h.DisksOut[d.Name],
-		IOPS: iops, BytesPerSecond: bps}
+		IOPS: s.IOPS, BytesPerSecond: s.BytesPerSecond}
 }
 
 func (r *rack) nodeStatus(ctx context.Context, h *hardware, n *Node) NodeStatus {

@@ -278,7 +278,7 @@ func (c *checker) cache(bySerial map[string]string) {
 		if l.Type != "nvme" && l.Type != "ssd" && slices.Contains(diskTypes, l.Type) {
 			c.errorf(at+".type", "use ssd or nvme", "a cache of %s disks is no faster than what it caches", l.Type)
 		}
-		if c.disk(l, at, map[string]string{}) && l.Size < GB {
+		if c.disk(l, at, map[string]string{}) && l.Size < leastSSD {
 			c.errorf(at+".size", "use SSDs of 1GB or more", "an SSD of %s has no room for the metadata of a cache", l.Size)
 		}
 		c.inside(l, at)

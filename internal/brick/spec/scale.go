@@ -11,9 +11,12 @@ const (
 	mostScale = 1_000_000
 )
 
+// leastSSD is the smallest SSD that has room for a cache's metadata.
+const leastSSD = GB
+
 // Scale makes the brick smaller for a virtual rack, in place: disks and SSDs
 // have 1/by of their size in whole MiB, machines the memory that a node of the
-// rack needs. Numbers of things, and how they are connected, stay.
+// rack needs, SSDs of a cache what its metadata needs. Numbers of things, and how they are connected, stay.
 func (s *Spec) Scale(by int64) error {
 	if by < 1 || by > mostScale {
 		return fmt.Errorf("scale 1/%d: want 1/1 to 1/%d", by, mostScale)
@@ -21,16 +24,16 @@ func (s *Spec) Scale(by int64) error {
 	if by == 1 {
 		return nil
 	}
-	shrink := func(lists []DiskList) {
+	shrink := func(lists []DiskList, least Bytes) {
 		for i := range lists {
-			lists[i].Size = max(lists[i].Size/Bytes(by)/MiB, 1) * MiB
+			lists[i].Size = max(lists[i].Size/Bytes(by)/MiB*MiB, least)
 		}
 	}
 	for i := range s.Enclosures {
-		shrink(s.Enclosures[i].Disks)
+		shrink(s.Enclosures[i].Disks, MiB)
 	}
 	if s.Cache != nil {
-		shrink(s.Cache.SSDs)
+		shrink(s.Cache.SSDs, leastSSD)
 	}
 	for i := range s.Servers {
 		s.Servers[i].Memory = max(s.Servers[i].Memory/Bytes(by), scaledServer)

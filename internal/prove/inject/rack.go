@@ -112,11 +112,33 @@ func (r *Rack) Heal(ctx context.Context, f drill.Fault) error {
 
 // Throttle bounds each disk of the RAID groups, in operations and bytes per
 // second; 0 is unbounded.
+//
+// The rack has no disks of a PERC. Each of its LUNs is as fast as a RAID 6
+// group of 4+2 such disks, whatever its spans are: a read costs one operation of
+// six disks, a small write six (it reads and writes data and both parities).
 func (r *Rack) Throttle(ctx context.Context, iops int, rate int64) error {
 	var errs []error
+	throttle := func(disk string, limits ...int64) {
+		target := []string{disk}
+		for _, n := range limits {
+			target = append(target, strconv.FormatInt(n, 10))
+		}
+		errs = append(errs, r.Fault(ctx, "throttle", target...))
+	}
+	plain := map[string]bool{} // arrays whose LUNs are all there is
+	for _, a := range r.Design.Arrays {
+		if plain[a.Name] = a.Family == "perc"; plain[a.Name] {
+			for _, l := range a.LUNs {
+				throttle(l.WWN, 6*int64(iops), 4*rate, int64(iops))
+			}
+		}
+	}
 	for _, g := range r.Design.Groups {
+		if plain[g.Array] {
+			continue
+		}
 		for _, d := range g.Members {
-			errs = append(errs, r.Fault(ctx, "throttle", d.Serial, strconv.Itoa(iops), strconv.FormatInt(rate, 10)))
+			throttle(d.Serial, int64(iops), rate)
 		}
 	}
 	return errors.Join(errs...)

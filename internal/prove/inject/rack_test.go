@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -16,13 +17,13 @@ import (
 	"github.com/mortarhpc/mortar/internal/rack"
 )
 
-func exampleDesign(t *testing.T) *design.Design {
+func exampleDesign(t *testing.T, name string) *design.Design {
 	t.Helper()
-	src, err := examples.FS.ReadFile("nfs-ha.yaml")
+	src, err := examples.FS.ReadFile(name + ".yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := spec.Parse("nfs-ha.yaml", src)
+	s, err := spec.Parse(name+".yaml", src)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +38,7 @@ func exampleDesign(t *testing.T) *design.Design {
 // for when they start. What needs a running node is seen in a live rack
 // (live_test.go).
 func TestRack(t *testing.T) {
-	d := exampleDesign(t)
+	d := exampleDesign(t, "nfs-ha")
 	c, err := rack.FromSpec(d.Spec)
 	if err != nil {
 		t.Fatal(err)
@@ -84,6 +85,29 @@ func TestRack(t *testing.T) {
 		if member != (x.IOPS == 50) {
 			t.Errorf("disk %s: %d operations a second", x.Serial, x.IOPS)
 		}
+	}
+}
+
+// LUNs of a PERC are bounded themselves, its disks are not there.
+func TestThrottleLUNs(t *testing.T) {
+	d := exampleDesign(t, "nss5.5")
+	var did []string
+	in := &Rack{Design: d, Fault: func(_ context.Context, kind string, targets ...string) error {
+		did = append(did, kind+" "+strings.Join(targets, " "))
+		return nil
+	}}
+	for i := range d.Arrays {
+		d.Arrays[i].LUNs[0].WWN = "5000c50000000" + strconv.Itoa(101+i)
+	}
+	if err := in.Throttle(t.Context(), 3, 1e6); err != nil {
+		t.Fatal(err)
+	}
+	if err := in.Throttle(t.Context(), 0, 0); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"throttle 5000c50000000101 18 4000000 3", "throttle 5000c50000000102 18 4000000 3", "throttle 5000c50000000101 0 0 0", "throttle 5000c50000000102 0 0 0"}
+	if !slices.Equal(did, want) {
+		t.Errorf("did %q", did)
 	}
 }
 
