@@ -12,6 +12,7 @@ import (
 	"github.com/google/renameio/v2"
 	"github.com/spf13/cobra"
 
+	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/run/observe"
@@ -352,7 +353,7 @@ func showCache(w io.Writer, server string, st cache.Stats) {
 	fmt.Fprintf(w, "  for reads  %s, %d %% used\n", b(st.CleanRoom), st.CleanUsed)
 	for _, x := range []struct {
 		name string
-		io   cache.IO
+		io   linux.BlockIO
 	}{{"volume", st.Volume}, {"disks", st.Disks}, {"SSDs", st.SSDIO}} {
 		fmt.Fprintf(w, "  %-10s %d reads, %s; %d writes, %s\n", x.name, x.io.Reads, b(x.io.ReadBytes), x.io.Writes, b(x.io.WriteBytes))
 	}
@@ -397,7 +398,7 @@ func cacheLine(a, b cache.Stats) string {
 		return fmt.Sprintf("%d", min(100, 100*x/of)) // what the SSDs took has bcache's journal in it
 	}
 	wrote, ssd := b.Volume.WriteBytes-a.Volume.WriteBytes, b.WrittenSSD-a.WrittenSSD
-	io := func(x, y cache.IO) string {
+	io := func(x, y linux.BlockIO) string {
 		return fmt.Sprintf("%9.0f %4.0f %5.1f", per(y.Reads-x.Reads), per(y.Writes-x.Writes), mb(y.ReadBytes-x.ReadBytes+y.WriteBytes-x.WriteBytes))
 	}
 	return fmt.Sprintf("%10.0f  %5s    %10.1f  %5s    %8.1f  %10.1f   %s    %s", per(b.Volume.Reads-a.Volume.Reads), pct(hits, hits+misses),

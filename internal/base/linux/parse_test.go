@@ -79,3 +79,24 @@ func TestLinks(t *testing.T) {
 		t.Error("what is no JSON gives links")
 	}
 }
+
+func TestParseBlockIO(t *testing.T) {
+	text := "    1181        2    95362     1012      505       13    22402     4021        0     1180     5033        0        0        0        0       12        0\n"
+	got, ok := ParseBlockIO(text)
+	if want := (BlockIO{1181, 95362 * 512, 505, 22402 * 512}); !ok || got != want {
+		t.Errorf("%+v %v", got, ok)
+	}
+	for _, bad := range []string{"", "1 2 3", "a 2 3 4 5 6 7"} {
+		if _, ok := ParseBlockIO(bad); ok {
+			t.Errorf("%q was read", bad)
+		}
+	}
+}
+
+func TestParseBcacheBytes(t *testing.T) {
+	for in, want := range map[string]int64{"": 0, "0": 0, "512": 512, "4.0k\n": 4096, "1.5M": 3 << 19, "2G": 2 << 30, "x": 0} {
+		if got := ParseBcacheBytes(in); got != want {
+			t.Errorf("%q is %d, want %d", in, got, want)
+		}
+	}
+}

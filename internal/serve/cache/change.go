@@ -222,26 +222,7 @@ func (s *Stack) setOf(dev string) string {
 }
 
 func (s *Stack) dirtyBytes(dev string) int64 {
-	return human(s.line("/sys/block/" + dev + "/bcache/dirty_data"))
-}
-
-// human reads bcache's numbers with a decimal and a binary prefix: 1.5k, 12M.
-func human(t string) int64 {
-	if t == "" {
-		return 0
-	}
-	i := strings.IndexByte("kMGTPEZY", t[len(t)-1])
-	if i >= 0 {
-		t = t[:len(t)-1]
-	}
-	f, err := strconv.ParseFloat(t, 64)
-	if err != nil {
-		return 0
-	}
-	for range i + 1 {
-		f *= 1024
-	}
-	return int64(f)
+	return linux.ParseBcacheBytes(s.line("/sys/block/" + dev + "/bcache/dirty_data"))
 }
 
 // Needs says in words what Apply would do, "" for nothing.
@@ -367,10 +348,10 @@ func (s *Stack) create(ctx context.Context, n need, say Progress) error {
 	if err := s.sys.WriteBlocks(hdr, 0, make([]byte, HeaderBytes)); err != nil {
 		return err
 	}
-	if err := s.linear(ctx, s.cfg.origin(), originTable(s.devno(hdr), s.devno(lv), s.sectors(lv))); err != nil {
+	if err := s.linear(ctx, s.cfg.Origin(), originTable(s.devno(hdr), s.devno(lv), s.sectors(lv))); err != nil {
 		return err
 	}
-	backing := s.dm(s.cfg.origin())
+	backing := s.dm(s.cfg.Origin())
 	for i := range 2 {
 		if _, err := s.sys.Run(ctx, "", "make-bcache", "-B", "--block", "4k", "--data-offset", strconv.Itoa(half/512), "/dev/"+backing); err != nil {
 			return err

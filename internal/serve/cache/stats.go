@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/mortarhpc/mortar/internal/base/linux"
 )
 
 // Stats is one look at a cache: counters since its layers came up, and the
@@ -38,20 +40,12 @@ type Stats struct {
 	Flushed   int64 `json:"flushed"`    // to the disks, since the layer came up
 
 	// The volume as its users see it, and the devices below.
-	Volume IO `json:"volume"`
-	Disks  IO `json:"disks"`
-	SSDIO  IO `json:"ssd_io"`
+	Volume linux.BlockIO `json:"volume"`
+	Disks  linux.BlockIO `json:"disks"`
+	SSDIO  linux.BlockIO `json:"ssd_io"`
 
 	Mirror Mirror `json:"mirror"`
 	SSDs   []Life `json:"ssds"`
-}
-
-// IO counts what a device did. Source: Documentation/block/stat.rst
-type IO struct {
-	Reads      int64 `json:"reads"`
-	ReadBytes  int64 `json:"read_bytes"`
-	Writes     int64 `json:"writes"`
-	WriteBytes int64 `json:"write_bytes"`
 }
 
 // Mirror of dirty data.
@@ -72,23 +66,12 @@ type Life struct {
 	Warning string `json:"warning,omitempty"`
 }
 
-func (s *Stack) io(devs ...string) IO {
-	var t IO
+func (s *Stack) io(devs ...string) (all linux.BlockIO) {
 	for _, d := range devs {
-		f := strings.Fields(s.line("/sys/class/block/" + d + "/stat"))
-		if len(f) < 7 {
-			continue
-		}
-		n := make([]int64, 7)
-		for i := range n {
-			n[i], _ = strconv.ParseInt(f[i], 10, 64)
-		}
-		t.Reads += n[0]
-		t.ReadBytes += n[2] * 512
-		t.Writes += n[4]
-		t.WriteBytes += n[6] * 512
+		one, _ := linux.ParseBlockIO(s.line("/sys/class/block/" + d + "/stat"))
+		all.Add(one)
 	}
-	return t
+	return all
 }
 
 // counted is what had been written when the mirror was put to use: bcache
@@ -141,7 +124,7 @@ func (s *Stack) Read(ctx context.Context, smart bool) Stats {
 	}
 	clean, dirty := s.layers()
 	st.Volume = s.io(s.dm(s.cfg.Mounted()))
-	if o := s.dm(s.cfg.origin()); o != "" {
+	if o := s.dm(s.cfg.Origin()); o != "" {
 		st.Disks = s.io(o)
 	}
 	if clean != "" {
@@ -166,7 +149,7 @@ func (s *Stack) Read(ctx context.Context, smart bool) Stats {
 		// reads of metadata.
 		since := s.attachedAt()
 		all := max(st.Volume.WriteBytes-since.Volume, 0)
-		st.WrittenSSD = min(human(s.line("/sys/fs/bcache/"+l.Set+"/cache0/written")), all)
+		st.WrittenSSD = min(linux.ParseBcacheBytes(s.line("/sys/fs/bcache/"+l.Set+"/cache0/written")), all)
 		st.WrittenDisks = all - st.WrittenSSD
 		st.Flushed = max(below.WriteBytes-since.Below-st.WrittenDisks, 0)
 		// A read of what is dirty is answered by the dirty layer.
@@ -186,11 +169,7 @@ func (s *Stack) Read(ctx context.Context, smart bool) Stats {
 	for _, serial := range s.cfg.here(s.sys.Hostname()) {
 		l := Life{Serial: serial, Device: there[serial], Left: -1}
 		if d := there[serial]; d != "" {
-			io := s.io(d)
-			st.SSDIO.Reads += io.Reads
-			st.SSDIO.ReadBytes += io.ReadBytes
-			st.SSDIO.Writes += io.Writes
-			st.SSDIO.WriteBytes += io.WriteBytes
+			st.SSDIO.Add(s.io(d))
 			if smart {
 				// smartctl's exit code is a bit mask, of warnings too.
 				out, _ := s.sys.Run(ctx, "", "smartctl", "--json", "--all", "/dev/"+d)
@@ -206,7 +185,7 @@ func (s *Stack) Read(ctx context.Context, smart bool) Stats {
 // rate reads writeback_rate, which has "/sec" behind a human number.
 func rate(t string) int64 {
 	t, _, _ = strings.Cut(t, "/")
-	return human(strings.TrimSpace(t))
+	return linux.ParseBcacheBytes(strings.TrimSpace(t))
 }
 
 // parseSMART reads smartctl --json. Source: smartctl(8)
