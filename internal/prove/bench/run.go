@@ -493,7 +493,12 @@ func (r *runner) setPhase(ctx context.Context, s *Set, p setPhase, st *setState)
 		return err
 	}
 	began := time.Now()
+	sampled := func() []report.BenchIO { return nil }
+	if p.measured {
+		sampled = r.sample(ctx, st.use)
+	}
 	shares, err := r.phase(ctx, s, p, st.use, st.regions)
+	io := sampled()
 	unthrottle()
 	if err != nil {
 		if aerr := r.after(st.use, shares, nil); aerr != nil {
@@ -507,7 +512,7 @@ func (r *runner) setPhase(ctx context.Context, s *Set, p setPhase, st *setState)
 			st.regions[service] = workload.MergeRegions(st.regions[service], res.Regions)
 		}
 	}
-	pt := r.record(s, p, st.use, shares, coldHow)
+	pt := r.record(s, p, st.use, shares, io, coldHow)
 	if p.measured {
 		r.stepSeconds = append(r.stepSeconds, time.Since(began).Seconds())
 	}
@@ -623,11 +628,12 @@ func (r *runner) after(use []lane, shares []share, pt *report.BenchPoint) error 
 }
 
 // record adds what a phase achieved to the run.
-func (r *runner) record(s *Set, p setPhase, use []lane, shares []share, coldHow string) *report.BenchPoint {
+func (r *runner) record(s *Set, p setPhase, use []lane, shares []share, io []report.BenchIO, coldHow string) *report.BenchPoint {
 	t := s.Test
 	title, unit := t.title(p.op)
 	evenly := even(p.op, t.IO == "direct")
 	run := join(shares, p.op, unit, evenly)
+	run.IO = io
 	if !p.measured {
 		return nil
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/prove/report"
 	"github.com/mortarhpc/mortar/internal/prove/workload"
+	"github.com/mortarhpc/mortar/internal/run/observe"
 )
 
 // brick is a pair of servers and two clients. Mounts and the cluster are
@@ -38,6 +39,8 @@ type brick struct {
 	onRun   func(client string, job workload.BenchJob)
 	change  func(op string, answer any)  // of the agent
 	onCmd   func(host, cmd string) error // with mu held
+	// devices answers what devices of a server did; nil: it does not know.
+	devices func(server string, r observe.Request) observe.Host
 	ro      bool
 	source  string
 }
@@ -143,6 +146,9 @@ func (h *testHost) Call(ctx context.Context, op string, params, result any, onEv
 			return nil
 		}
 		return nil
+	}
+	if r, asked := params.(observe.Request); asked && b.devices != nil {
+		return answer(b.devices(h.name, r))
 	}
 	raw, err := json.Marshal(params)
 	if err != nil {

@@ -51,7 +51,7 @@ type Test struct {
 	Reread    int        `yaml:"reread,omitempty" json:"reread,omitempty" doc:"rand-read: read so many records of each thread once, unmeasured, and measure reading these a second time; 0: each record, once" default:"0"`
 	IO        string     `yaml:"io,omitempty" json:"io,omitempty" doc:"buffered or direct (O_DIRECT); default: direct where a phase is random, else buffered"`
 
-	DiskIOPS int        `yaml:"disk_iops,omitempty" json:"disk_iops,omitempty" doc:"on a virtual rack: operations a second that each disk of the volumes takes in measured phases; 0: no limit. Nothing on real hardware" default:"0"`
+	DiskIOPS int        `yaml:"disk_iops,omitempty" json:"disk_iops,omitempty" doc:"on a virtual rack: operations a second that each disk of the volumes takes in measured phases (a LUN of a PERC: as a RAID 6 group of 4+2 such disks); 0: no limit. Nothing on real hardware" default:"0"`
 	DiskRate spec.Bytes `yaml:"disk_rate,omitempty" json:"disk_rate,omitempty" doc:"likewise, bytes a second" default:"0B"`
 
 	Dirs      []int      `yaml:"dirs,omitempty" json:"dirs,omitempty" doc:"directories of one thread, for each of threads (mdtest -b); default: 320 shared out among the threads, at least 4"`

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/mortarhpc/mortar/internal/base/linux"
 )
 
 // Kinds of runs, in summary.json's kind. Runs of before there were several
@@ -161,6 +163,43 @@ type BenchRun struct {
 	Threads       []BenchThread `json:"threads"`
 	Errors        []string      `json:"errors"`
 	Notes         []string      `json:"notes"` // what the reader of the figures must know
+	// IO is what the devices of each volume did meanwhile; none where the servers
+	// did not tell.
+	IO []BenchIO `json:"io,omitempty"`
+}
+
+// Groups of devices of a volume.
+const (
+	IOVolume = "volume" // what the file system is on
+	IODisks  = "disks"  // what is behind a cache's SSDs
+	IOSSDs   = "SSDs"   // of the cache, all together
+)
+
+// BenchIO is what the devices of a volume did, sampled about once a second.
+type BenchIO struct {
+	Service string `json:"service"`
+	Server  string `json:"server"`
+	// Times of the samples, ns since 1970 by the administrator's clock.
+	Times   []int64       `json:"times_ns"`
+	Devices []BenchDevice `json:"devices"`
+	// Dirty is how much was on SSDs only, at each sample; none without a cache.
+	Dirty []int64 `json:"dirty_bytes,omitempty"`
+}
+
+// BenchDevice is what a group of devices did between each sample and the one
+// after it.
+type BenchDevice struct {
+	Name       string  `json:"name"`
+	Reads      []int64 `json:"reads"`
+	ReadBytes  []int64 `json:"read_bytes"`
+	Writes     []int64 `json:"writes"`
+	WriteBytes []int64 `json:"write_bytes"`
+}
+
+// Add adds what was done between two looks at the counters.
+func (d *BenchDevice) Add(from, to linux.BlockIO) {
+	d.Reads, d.ReadBytes = append(d.Reads, to.Reads-from.Reads), append(d.ReadBytes, to.ReadBytes-from.ReadBytes)
+	d.Writes, d.WriteBytes = append(d.Writes, to.Writes-from.Writes), append(d.WriteBytes, to.WriteBytes-from.WriteBytes)
 }
 
 // BenchTimeline is what all threads completed in each bucket.

@@ -66,6 +66,7 @@ type testPage struct {
 	Rows      []testRow
 	Latency   template.HTML
 	Strips    template.HTML
+	IO        bool // the strips have what devices did
 	PerClient []clientRow
 	Failed    []string
 	Errors    []string
@@ -245,6 +246,7 @@ func newTestPage(phases []*BenchPhase) testPage {
 		}
 	}
 	t.Strips = strips(rows)
+	t.IO = slices.ContainsFunc(rows, func(r stripRow) bool { return len(r.run.IO) > 0 })
 	return t
 }
 

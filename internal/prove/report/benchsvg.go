@@ -204,7 +204,8 @@ type stripRow struct {
 }
 
 // strips draws what repetitions did over time: throughput as an area, the
-// 99th percentile of latency as a line below it, the common window shaded.
+// 99th percentile of latency as a line below it, the common window shaded, and
+// what the devices of the volumes did meanwhile.
 func strips(rows []stripRow) template.HTML {
 	end := 0.0
 	for _, r := range rows {
@@ -225,6 +226,9 @@ func strips(rows []stripRow) template.HTML {
 		plotW := width - left - right
 		x := func(sec float64) float64 { return left + plotW*math.Min(math.Max(sec/end, 0), 1) }
 		axisY := 6 + float64(len(rows))*(labelH+rowH+latH+gap)
+		for _, r := range rows {
+			axisY += float64(len(r.run.IO)) * ioHeight(phone)
+		}
 		s.h = axisY + 36
 		step := axis.Step(end, map[bool]int{true: 5, false: 10}[phone])
 		for v := 0.0; v <= end+1e-9; v += step {
@@ -299,6 +303,11 @@ func strips(rows []stripRow) template.HTML {
 			}
 			s.line("axis", left, base, left+plotW, base)
 			y = base + latH + gap
+			for i := range r.run.IO {
+				b := ioBand{io: &r.run.IO[i], unit: r.unit, start: t.StartNS, end: end, x: x, left: left, right: left + plotW, phone: phone}
+				b.draw(s, y)
+				y += ioHeight(phone)
+			}
 		}
 		return s, "Throughput and latency over time"
 	})

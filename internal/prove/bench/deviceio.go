@@ -1,0 +1,183 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mortarhpc/mortar/internal/base/linux"
+	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/host"
+	"github.com/mortarhpc/mortar/internal/prove/report"
+	"github.com/mortarhpc/mortar/internal/run/observe"
+	"github.com/mortarhpc/mortar/internal/serve/cache"
+)
+
+// sampleEvery is how often servers are asked what their devices did: often
+// enough for a phase of some seconds, seldom enough not to load them. A variable
+// for tests.
+var sampleEvery = time.Second
+
+// dirtyFiles have how much of a bcache device is dirty. Of a cache's two layers
+// one never has dirty data.
+const dirtyFiles = "/sys/block/bcache*/bcache/dirty_data"
+
+// sampler asks a server what the devices of a volume did, time and again.
+type sampler struct {
+	session *host.Session
+	offset  int64 // the server's clock minus this one's, ns
+	io      report.BenchIO
+	groups  [][]string // files of each of io's devices
+	last    []linux.BlockIO
+	stopped chan struct{}
+	ended   chan struct{}
+	err     error
+}
+
+// sample begins to sample the volumes that a phase uses. What it returns ends
+// that, and gives the samples by the clock of this machine.
+func (r *runner) sample(ctx context.Context, use []lane) func() []report.BenchIO {
+	var all []*sampler
+	for _, s := range r.env.Design.Services() {
+		server := r.serves[s.Name]
+		if r.host(server) == nil || !slices.ContainsFunc(use, func(l lane) bool { return l.service == s.Name && l.device == "" }) {
+			continue
+		}
+		m := &sampler{session: r.host(server), offset: r.hosts.Clock(server).Offset, stopped: make(chan struct{}), ended: make(chan struct{})}
+		m.io.Service, m.io.Server = s.Name, server
+		all = append(all, m)
+		go m.run(context.WithoutCancel(ctx), s)
+	}
+	return func() (out []report.BenchIO) {
+		for _, m := range all {
+			close(m.stopped)
+			<-m.ended
+			if m.err != nil {
+				r.noteOften(fmt.Sprintf("%s: what the devices of %s did was not seen: %v", m.io.Server, m.io.Service, m.err))
+			}
+			if len(m.io.Times) > 1 {
+				out = append(out, m.io)
+			}
+		}
+		return out
+	}
+}
+
+// sampleTime bounds one question: a server that does not answer must not hold up
+// the benchmark.
+const sampleTime = 10 * time.Second
+
+func (m *sampler) run(ctx context.Context, s *design.Service) {
+	defer close(m.ended)
+	if m.err = m.find(ctx, s); m.err != nil {
+		return
+	}
+	tick := time.NewTicker(sampleEvery)
+	defer tick.Stop()
+	for last := false; m.err == nil; {
+		m.err = m.look(ctx)
+		if last {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-m.stopped:
+			last = true
+		}
+	}
+}
+
+func (m *sampler) ask(ctx context.Context, req observe.Request) (observe.Host, error) {
+	ctx, cancel := context.WithTimeout(ctx, sampleTime)
+	defer cancel()
+	return host.Ask(ctx, m.session, observe.OpGather, req)
+}
+
+// find finds the kernel's names of the devices, which differ after each start
+// of the service.
+func (m *sampler) find(ctx context.Context, s *design.Service) error {
+	const names = "/sys/block/dm-*/dm/name"
+	v := &s.Storage
+	h, err := m.ask(ctx, observe.Request{Files: []string{names}, Disks: v.Cache != nil})
+	if err != nil {
+		return err
+	}
+	kernel := map[string]string{} // by the device mapper's name
+	for file, name := range h.Files {
+		kernel[strings.TrimSpace(name)] = strings.Split(file, "/")[3]
+	}
+	var missing []string
+	group := func(name string, devices ...string) {
+		var files []string
+		for _, d := range devices {
+			dev := path.Base(d)
+			if k := kernel[dev]; k != "" {
+				dev = k
+			} else if strings.HasPrefix(d, "/dev/mapper/") {
+				missing = append(missing, d)
+			}
+			files = append(files, "/sys/block/"+dev+"/stat")
+		}
+		m.io.Devices = append(m.io.Devices, report.BenchDevice{Name: name})
+		m.groups = append(m.groups, files)
+	}
+	if v.Cache == nil {
+		dev := v.Device
+		if v.VG != "" {
+			dev = "/dev/mapper/" + linux.DMName(v.VG, v.LV)
+		}
+		group(report.IOVolume, dev)
+	} else {
+		c := cache.Config{VG: v.VG}
+		group(report.IOVolume, c.Device())
+		group(report.IODisks, "/dev/mapper/"+c.Origin())
+		var ssds []string
+		for _, d := range h.Disks {
+			if slices.ContainsFunc(v.Cache.SSDs, func(x design.Disk) bool { return strings.EqualFold(x.Serial, d.Serial) }) {
+				ssds = append(ssds, d.Device)
+			}
+		}
+		group(report.IOSSDs, ssds...)
+	}
+	if len(missing) > 0 {
+		return fmt.Errorf("%s is not there", strings.Join(missing, ", "))
+	}
+	return nil
+}
+
+// look takes a sample.
+func (m *sampler) look(ctx context.Context) error {
+	h, err := m.ask(ctx, observe.Request{Files: append(slices.Concat(m.groups...), dirtyFiles)})
+	if err != nil {
+		return err
+	}
+	first := m.last == nil
+	now := make([]linux.BlockIO, len(m.groups))
+	for i, files := range m.groups {
+		for _, f := range files {
+			one, ok := linux.ParseBlockIO(h.Files[f])
+			if !ok {
+				return fmt.Errorf("%s is gone", f)
+			}
+			now[i].Add(one)
+		}
+		if !first {
+			m.io.Devices[i].Add(m.last[i], now[i])
+		}
+	}
+	m.last = now
+	m.io.Times = append(m.io.Times, h.NowNS-m.offset)
+	if len(m.io.Devices) > 1 {
+		dirty := int64(0)
+		for f, text := range h.Files {
+			if path.Base(f) == path.Base(dirtyFiles) {
+				dirty += linux.ParseBcacheBytes(text)
+			}
+		}
+		m.io.Dirty = append(m.io.Dirty, dirty)
+	}
+	return nil
+}

@@ -1,0 +1,124 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/host/resource"
+	"github.com/mortarhpc/mortar/internal/prove/report"
+	"github.com/mortarhpc/mortar/internal/run/observe"
+)
+
+// cachedDevices are those of a server with a volume g.cached and two SSDs. At
+// each look the volume has done one more write of 4 KiB, the disks behind it
+// two reads of 512 bytes, each SSD three of each, and 4 KiB more are dirty.
+func cachedDevices() func(server string, r observe.Request) observe.Host {
+	var looks atomic.Int64
+	return func(server string, r observe.Request) observe.Host {
+		h := observe.Host{NowNS: time.Now().UnixNano(), Files: map[string]string{}}
+		if server != "nfs2" {
+			return h
+		}
+		if r.Disks {
+			for _, serial := range []string{"S1", "s2", "OTHER"} {
+				h.Disks = append(h.Disks, observe.DiskState{DiskFact: resource.DiskFact{Serial: serial, Device: "/dev/nvme" + strings.ToLower(serial)}})
+			}
+			h.Files["/sys/block/dm-3/dm/name"] = "g.cached\n"
+			h.Files["/sys/block/dm-1/dm/name"] = "g.origin\n"
+			return h
+		}
+		n := looks.Add(1)
+		for _, f := range r.Files {
+			switch f {
+			case "/sys/block/dm-3/stat":
+				h.Files[f] = fmt.Sprintf("0 0 0 0 %d 0 %d 0 0 0 0", n, 8*n)
+			case "/sys/block/dm-1/stat":
+				h.Files[f] = fmt.Sprintf("%d 0 %d 0 0 0 0 0 0 0 0", 2*n, 2*n)
+			case "/sys/block/nvmes1/stat", "/sys/block/nvmes2/stat":
+				h.Files[f] = fmt.Sprintf("%d 0 %d 0 %d 0 %d 0 0 0 0", 3*n, 3*n, 3*n, 3*n)
+			}
+		}
+		h.Files["/sys/block/bcache0/bcache/dirty_data"] = "0.0k\n"
+		h.Files["/sys/block/bcache1/bcache/dirty_data"] = fmt.Sprintf("%d.0k\n", 4*n)
+		return h
+	}
+}
+
+// What the devices of a cached volume did while a phase was measured is in its
+// run.
+func TestDeviceIO(t *testing.T) {
+	every := sampleEvery
+	sampleEvery = time.Millisecond
+	t.Cleanup(func() { sampleEvery = every })
+	const suite = `apiVersion: mortar/v1
+kind: suite
+name: cache
+cold: drop
+tests:
+  - {name: random, phases: [rand-write], threads: [2], file: 1MiB, io: buffered}
+`
+	for what, c := range map[string]struct {
+		devices func(string, observe.Request) observe.Host
+		note    string
+	}{
+		"all of them":      {cachedDevices(), ""},
+		"no such device":   {func(string, observe.Request) observe.Host { return observe.Host{} }, "/dev/mapper/g.cached, /dev/mapper/g.origin is not there"},
+		"an agent of old":  {nil, "no op observe.gather"},
+		"one that is gone": {goneAfter(2), "/sys/block/dm-3/stat is gone"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			b := newBrick(t)
+			b.devices = c.devices
+			d := b.design()
+			d.Pairs[0].Services[0].Storage = design.Storage{VG: "g", LV: "data", Cache: &design.Cache{SSDs: []design.Disk{{Serial: "S1"}, {Serial: "S2"}}}}
+			r, err := Run(context.Background(), Env{Design: d, Dial: b.dial, Version: "test"}, suiteOf(t, suite), Options{Dir: filepath.Join(t.TempDir(), "run")})
+			if err != nil {
+				t.Fatal(err)
+			}
+			notes := strings.Join(r.Config.Caveats, "\n")
+			if c.note != "" {
+				if !strings.Contains(notes, "what the devices of home did was not seen: "+c.note) {
+					t.Errorf("notes: %s", notes)
+				}
+				return
+			}
+			io := r.Bench.Phases[0].Points[0].Runs[0].IO
+			if len(io) != 1 || io[0].Service != "home" || io[0].Server != "nfs2" || len(io[0].Times) < 2 || len(io[0].Dirty) != len(io[0].Times) {
+				t.Fatalf("%+v\n%s", io, notes)
+			}
+			if n := len(io[0].Dirty); io[0].Dirty[n-1]-io[0].Dirty[n-2] != 4096 {
+				t.Errorf("dirty %v", io[0].Dirty)
+			}
+			for i, want := range []string{"volume 0 0 1 4096", "disks 2 1024 0 0", "SSDs 6 3072 6 3072"} {
+				v := io[0].Devices[i]
+				if got := fmt.Sprint(v.Name, " ", v.Reads[0], v.ReadBytes[0], v.Writes[0], v.WriteBytes[0]); got != want {
+					t.Errorf("%s, want %s", got, want)
+				}
+				if len(v.Reads) != len(io[0].Times)-1 {
+					t.Errorf("%d intervals of %d samples", len(v.Reads), len(io[0].Times))
+				}
+			}
+			if io[0].Devices[1].Name != report.IODisks {
+				t.Error(io[0].Devices[1].Name)
+			}
+		})
+	}
+}
+
+// goneAfter has the devices of cachedDevices for some looks.
+func goneAfter(looks int64) func(string, observe.Request) observe.Host {
+	var n atomic.Int64
+	there := cachedDevices()
+	return func(server string, r observe.Request) observe.Host {
+		if !r.Disks && n.Add(1) > looks {
+			return observe.Host{}
+		}
+		return there(server, r)
+	}
+}

@@ -1,0 +1,63 @@
+package report
+
+import (
+	"strings"
+	"testing"
+)
+
+// sampledIO is a cached volume's second by second: the SSDs take 100 writes of
+// 4 KiB, the disks 8 from the second second on.
+func sampledIO(start int64) BenchIO {
+	b := BenchIO{Service: "scratch", Server: "nss1", Devices: []BenchDevice{{Name: IOVolume}, {Name: IODisks}, {Name: IOSSDs}}}
+	for i := range 6 {
+		b.Times = append(b.Times, start+int64(i-1)*1e9)
+		b.Dirty = append(b.Dirty, int64(i)<<20)
+		if i == 0 {
+			continue
+		}
+		for k, n := range []int64{50, 8, 100} {
+			if k == 1 && i < 3 {
+				n = 0
+			}
+			d := &b.Devices[k]
+			d.Reads, d.ReadBytes = append(d.Reads, 0), append(d.ReadBytes, 0)
+			d.Writes, d.WriteBytes = append(d.Writes, n), append(d.WriteBytes, n<<12)
+		}
+	}
+	return b
+}
+
+// The page shows what a cache's devices did beside the throughput, and of a
+// volume without a cache the volume itself.
+func TestDeviceIOPage(t *testing.T) {
+	r := syntheticBench(1)
+	ph := &r.Bench.Phases[0]
+	run := &ph.Points[len(ph.Points)-1].Runs[1]
+	ph.Unit = "ops/s"
+	page := func() string {
+		var b strings.Builder
+		if err := benchHTML(&b, []*Run{r}, nil); err != nil {
+			t.Fatal(err)
+		}
+		wellFormed(t, b.String())
+		return b.String()
+	}
+	if strings.Contains(page(), "devices of") {
+		t.Error("a run without samples shows some")
+	}
+	run.IO = []BenchIO{sampledIO(run.Timeline.StartNS)}
+	got := page()
+	for _, want := range []string{"devices of scratch on nss1", "dirty 5.0 MiB", "SSDs 100 ops/s", "disks 8.00 ops/s", "I/O of the cache’s SSDs"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("the page lacks %q", want)
+		}
+	}
+	if strings.Contains(got, "volume 50") {
+		t.Error("with a cache the volume is drawn too")
+	}
+	plain := &run.IO[0]
+	plain.Devices, plain.Dirty = plain.Devices[:1], nil
+	if got = page(); !strings.Contains(got, "volume 50.0 ops/s") || strings.Contains(got, "dirty 5") {
+		t.Error("the page lacks what a volume without a cache did")
+	}
+}
