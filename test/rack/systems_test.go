@@ -29,8 +29,8 @@ var systemScale = map[string]string{
 	"nfs": "1/1", "nfs-ha": "1/1", "nfs-ha-xl": "1/1",
 	// md zeroes and syncs the disks of a JBOD; LUNs of an array have neither.
 	"jbod-ha": "1/4000", "nvme-ha": "1/20000", "lustre-small": "1/10000",
-	// An MD3220 keeps 512 MiB of each of the MDS' disks of 136 GB.
-	"lustre-brick": "1/200", "lustre-rack": "1/200",
+	// An MD3220 keeps 512 MiB of each of the MDS' disks of 136 GB, and the MGT has 10 GiB.
+	"lustre-brick": "1/80", "lustre-rack": "1/80",
 }
 
 // built is an entry of out/systems/summary.json: what became of one example.
@@ -49,6 +49,7 @@ type built struct {
 	Started time.Time `json:"started"`
 
 	dir, spec string
+	began     time.Time
 }
 
 // TestSystems builds every example, one after another: rack up, apply, a second
@@ -56,9 +57,14 @@ type built struct {
 // with its entry, and the next one's turn comes. SYSTEMS chooses examples, the
 // entries of others stay. LUSTRE is the directory of Lustre's packages.
 func TestSystems(t *testing.T) {
-	names := strings.Fields(os.Getenv("SYSTEMS"))
+	names, known := strings.Fields(os.Getenv("SYSTEMS")), exampleNames(t)
 	if len(names) == 0 {
-		names = exampleNames(t)
+		names = known
+	}
+	for _, n := range names {
+		if !slices.Contains(known, n) {
+			t.Fatalf("SYSTEMS: there is no example %q; use %s", n, strings.Join(known, ", "))
+		}
 	}
 	out, err := filepath.Abs("../../out/systems")
 	if err != nil {
@@ -82,7 +88,8 @@ func exampleNames(t *testing.T) []string {
 }
 
 func buildSystem(t *testing.T, out, name string) {
-	b := &built{System: name, Scale: "1/1000", Started: time.Now().UTC().Truncate(time.Second), dir: filepath.Join(out, name)}
+	now := time.Now()
+	b := &built{System: name, Scale: "1/1000", Started: now.UTC().Truncate(time.Second), dir: filepath.Join(out, name), began: now}
 	if s := systemScale[name]; s != "" {
 		b.Scale = s
 	}
@@ -261,7 +268,7 @@ func (b *built) downOnSignal() func() {
 
 // save writes the entry into the list, in place of an earlier one's.
 func (b *built) save(t *testing.T, file string) {
-	b.Seconds = float64(int(10*time.Since(b.Started).Seconds())) / 10
+	b.Seconds = float64(int(10*time.Since(b.began).Seconds())) / 10
 	var list []json.RawMessage
 	if text, err := os.ReadFile(file); err == nil {
 		if err := json.Unmarshal(text, &list); err != nil {
