@@ -108,8 +108,6 @@ func Buildable(s *spec.Spec) error {
 		return no("flavour", "flavour lustre")
 	case s.Cache != nil && len(s.Services) > 1:
 		return no("cache", "a cache for %d services", len(s.Services))
-	case len(s.Services) > 1 && s.Networks.Public.Link == "infiniband":
-		return no("networks.public.link", "two services over InfiniBand (each has an interface of its own, an ipvlan, which only Ethernet carries)")
 	case s.Profile == spec.Stock && s.Cache != nil:
 		return no("cache", "a cache with profile stock (the standard resource agents know none)")
 	case s.Profile == spec.Stock && s.Flavour != spec.NFSHA:

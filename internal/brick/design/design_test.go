@@ -396,20 +396,6 @@ func TestStripeCache(t *testing.T) {
 	}
 }
 
-func TestNotBuildable(t *testing.T) {
-	for _, src := range []string{
-		strings.Replace(published[6].yaml(), "public: {", "public: {link: infiniband, interface: ib0, ", 1),
-	} {
-		s, err := spec.Parse("brick.yaml", []byte(src))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := New(s); err == nil || !strings.HasPrefix(err.Error(), "brick.yaml:") {
-			t.Errorf("%v", err)
-		}
-	}
-}
-
 func TestShow(t *testing.T) {
 	for _, c := range []struct {
 		file string

@@ -291,7 +291,7 @@ func TestObsolete(t *testing.T) {
 func TestBuildable(t *testing.T) {
 	for name, part := range map[string]string{
 		"nfs": "", "nfs-ha": "", "nfs-ha-xl": "", "nvme-ha": "", "jbod-ha": "",
-		"nss4-ha-144": "", "nss7.4-ha": "", "nss5.5": "", "nss-ha-xl": "two services over InfiniBand", "lustre-small": "flavour lustre",
+		"nss4-ha-144": "", "nss7.4-ha": "", "nss5.5": "", "nss-ha-xl": "", "lustre-small": "flavour lustre",
 	} {
 		d := example(t, name)
 		_, err := New(d.Spec)
@@ -320,6 +320,31 @@ func TestPerEnclosure(t *testing.T) {
 	_, err = Derive(s)
 	if err == nil || !strings.HasPrefix(err.Error(), "brick.yaml:93:65: a group of 10 disks over these enclosures has 2 in enclosure A0, more than the 1 allowed") {
 		t.Error(err)
+	}
+}
+
+// NSS-HA XL: each service has an array of its own, whose LUNs its own server
+// uses, half over either controller; the partner is cabled to it as well.
+func TestXL(t *testing.T) {
+	d := example(t, "nss-ha-xl")
+	at := map[string]string{"array-a": "home nss1", "array-b": "scratch nss2"}
+	for _, a := range d.Arrays {
+		if !slices.Equal(a.Servers, []string{"nss1", "nss2"}) || len(a.LUNs) != 8 {
+			t.Errorf("%+v", a)
+		}
+		for i, l := range a.LUNs {
+			if l.Set+" "+l.Server != at[a.Name] || l.Controller != i%2 {
+				t.Errorf("%+v", l)
+			}
+		}
+	}
+	for _, v := range d.Services() {
+		if len(v.Storage.LUNs) != 8 || v.Name == "home" != (v.Preferred == "nss1") {
+			t.Errorf("%+v", v)
+		}
+	}
+	if said := d.Value("nfsd", "interface"); said != "ipoib" {
+		t.Errorf("interface %q", said)
 	}
 }
 

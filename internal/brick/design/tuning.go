@@ -180,6 +180,9 @@ func settings(d *Design) []Setting {
 		}
 		add("server", "nfsd", "scope", sv.Scope, "the same on both servers: else v4 clients take the survivor for another server and do not reclaim", "rpc.nfsd(8), RFC 8881 2.10.4")
 	}
+	if len(s.Services) > 1 && s.Networks.Public.Link == "infiniband" {
+		add("server", "nfsd", "interface", "ipoib", "each of two services has an interface of its own, a child of the server's, of the same partition. This was not run on InfiniBand yet; on a rack, whose network is Ethernet, it is an ipvlan", "kernel: ipoib_netlink.c; ip-link(8)")
+	}
 	if everyExport(d, "sync") {
 		add("server", "export", "sync", "on", "an answer means that the data is on disk. async would lose acknowledged writes at a crash", "exports(5)")
 	}

@@ -154,6 +154,8 @@ func (b nfsKind) conf() string {
 		case "threads", "lease", "grace", "scope":
 			key := map[string]string{"threads": "threads", "lease": "lease-time", "grace": "grace-time", "scope": "scope"}[s.Name]
 			fmt.Fprintf(&t, "# %s\n%s=%s\n", s.Reason, key, s.Value)
+		case "interface":
+			fmt.Fprintf(&t, "# %s: %s\n", s.Name, s.Reason)
 		}
 	}
 	yes := func(v string) string {

@@ -1,6 +1,7 @@
 package ocf
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,17 +18,16 @@ import (
 
 func (*realKernel) Namespace(name string) (string, error) { return netns.ID(name) }
 
-// AddNamespace makes the interface an ipvlan of the parent: it has the
-// parent's hardware address, so neither a switch with port security nor a
-// NIC's address filter notices. It takes only Ethernet parents.
-// Source: Documentation/networking/ipvlan.rst of the kernel, mode L2.
-func (*realKernel) AddNamespace(name, link string, parent iface) (err error) {
+// AddNamespace makes the namespace with an interface that is a child of the
+// parent, as childOf has it.
+func (*realKernel) AddNamespace(name, link string, parent iface) error {
 	p, err := rtnl.LinkByIndex(parent.Index)
 	if err != nil {
 		return fmt.Errorf("interface %s: %w", parent.Name, err)
 	}
-	if t := p.Attrs().EncapType; t != "ether" {
-		return fmt.Errorf("interface %s is %s: a second interface for the service can only be made on Ethernet", parent.Name, t)
+	child, err := childOf(p, link)
+	if err != nil {
+		return err
 	}
 	if err := netns.Make(name); err != nil {
 		return err
@@ -37,10 +37,9 @@ func (*realKernel) AddNamespace(name, link string, parent iface) (err error) {
 		return err
 	}
 	defer ns.Close()
-	attrs := rtnl.NewLinkAttrs()
-	attrs.Name, attrs.ParentIndex, attrs.Namespace = link, parent.Index, rtnl.NsFd(int(ns.Fd()))
-	if err := rtnl.LinkAdd(&rtnl.IPVlan{LinkAttrs: attrs, Mode: rtnl.IPVLAN_MODE_L2}); err != nil {
-		return fmt.Errorf("ipvlan on %s: %w (EBUSY: it carries macvlan interfaces already)", parent.Name, err)
+	child.Attrs().Namespace = rtnl.NsFd(int(ns.Fd()))
+	if err := rtnl.LinkAdd(child); err != nil {
+		return fmt.Errorf("%s on %s: %w (EBUSY: it carries macvlan interfaces already)", child.Type(), parent.Name, err)
 	}
 	return netns.Do(name, func() error {
 		// Its link-local address would be the parent's.
@@ -48,16 +47,76 @@ func (*realKernel) AddNamespace(name, link string, parent iface) (err error) {
 			return err
 		}
 		for _, n := range []string{"lo", link} {
-			l, err := rtnl.LinkByName(n)
-			if err == nil {
-				err = rtnl.LinkSetUp(l)
-			}
-			if err != nil {
+			if err := linkUp(n, p.Attrs()); err != nil {
 				return fmt.Errorf("interface %s of namespace %s: %w", n, name, err)
 			}
 		}
 		return nil
 	})
+}
+
+// childOf is a second interface on the parent's network: an ipvlan of an Ethernet
+// interface, or another IPoIB interface on the port of an InfiniBand one.
+//
+// An ipvlan has the parent's hardware address, so neither a switch with port
+// security nor a NIC's address filter notices. An IPoIB interface has a queue
+// pair, and so an address, of its own. It takes the parent's partition and mode:
+// only over netlink may two interfaces have one partition, and an interface with
+// a parent cannot be one, so that one's parent is taken.
+//
+// Source: Documentation/networking/ipvlan.rst, mode L2, and ipoib_netlink.c and
+// ipoib_vlan.c of the kernel. The IPoIB half was not run on InfiniBand.
+func childOf(parent rtnl.Link, name string) (rtnl.Link, error) {
+	p := parent.Attrs()
+	attrs := rtnl.NewLinkAttrs()
+	attrs.Name, attrs.ParentIndex = name, p.Index
+	switch p.EncapType {
+	case "ether":
+		return &rtnl.IPVlan{LinkAttrs: attrs, Mode: rtnl.IPVLAN_MODE_L2}, nil
+	case "infiniband":
+		ib, ok := parent.(*rtnl.IPoIB)
+		if !ok {
+			return nil, fmt.Errorf("interface %s is of type %s: on InfiniBand a second interface for the service can only be made on the kernel's ipoib", p.Name, parent.Type())
+		}
+		attrs.ParentIndex = cmp.Or(p.ParentIndex, p.Index)
+		return &rtnl.IPoIB{LinkAttrs: attrs, Pkey: ib.Pkey, Mode: ib.Mode, Umcast: ib.Umcast}, nil
+	}
+	return nil, fmt.Errorf("interface %s is %s: a second interface for the service can only be made on Ethernet or InfiniBand", p.Name, p.EncapType)
+}
+
+// joinWait is how long an IPoIB interface may take to join its broadcast group,
+// for which it asks the subnet manager. Only then does it carry packets.
+const joinWait = 10 * time.Second
+
+// linkUp sets up an interface of the namespace this thread is in. One of IPoIB
+// gets its parent's MTU (connected mode begins with that of datagrams), and is
+// waited for, unless the parent's port has no link either.
+func linkUp(name string, parent *rtnl.LinkAttrs) error {
+	l, err := rtnl.LinkByName(name)
+	if err != nil {
+		return err
+	}
+	_, ipoib := l.(*rtnl.IPoIB)
+	if ipoib {
+		if err := rtnl.LinkSetMTU(l, parent.MTU); err != nil {
+			return fmt.Errorf("MTU %d: %w", parent.MTU, err)
+		}
+	}
+	if err := rtnl.LinkSetUp(l); err != nil {
+		return err
+	}
+	if !ipoib || parent.RawFlags&unix.IFF_RUNNING == 0 {
+		return nil
+	}
+	for end := time.Now().Add(joinWait); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		if l, err = rtnl.LinkByName(name); err != nil {
+			return err
+		}
+		if l.Attrs().RawFlags&unix.IFF_RUNNING != 0 {
+			return nil
+		}
+	}
+	return fmt.Errorf("it has no carrier after %s, though its parent has: see the kernel's log for what the subnet manager answers", joinWait)
 }
 
 func (*realKernel) CopyRoutes(name, link string, parent iface) error {
@@ -87,7 +146,7 @@ func (*realKernel) CopyRoutes(name, link string, parent iface) error {
 
 func (*realKernel) DelNamespace(name, link string) error {
 	// By hand, as the namespace may live on in some process: the address
-	// must not.
+	// must not. One of IPoIB would go back to the host with the namespace's end.
 	err := netns.Do(name, func() error {
 		l, err := rtnl.LinkByName(link)
 		if errors.As(err, &rtnl.LinkNotFoundError{}) {

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	rtnl "github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
@@ -186,15 +187,37 @@ func TestRoutesReal(t *testing.T) {
 	if b, err := os.ReadFile("/proc/" + pid + "/net/dev"); err != nil || strings.Contains(string(b), publicLink) {
 		t.Errorf("the interface is still there: %s, %v", b, err)
 	}
-	// An interface that is no Ethernet is refused, before anything is made.
+	// An interface that is neither Ethernet nor InfiniBand is refused, before anything is made.
 	lo, err := k.Link("lo")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := k.AddNamespace(name, publicLink, lo); err == nil || !strings.Contains(err.Error(), "only be made on Ethernet") {
+	if err := k.AddNamespace(name, publicLink, lo); err == nil || !strings.Contains(err.Error(), "only be made on Ethernet or InfiniBand") {
 		t.Errorf("%v", err)
 	}
 	if _, err := k.Namespace(name); !errors.Is(err, fs.ErrNotExist) {
 		t.Error("a namespace was made for nothing")
+	}
+}
+
+// The parent's link type decides. There is no fake of IPoIB in the kernel: a tun
+// device only has its hardware type, and is refused for that.
+func TestChildOf(t *testing.T) {
+	eth := &rtnl.Device{LinkAttrs: rtnl.LinkAttrs{Name: "eth1", Index: 3, EncapType: "ether"}}
+	c, err := childOf(eth, publicLink)
+	if v, ok := c.(*rtnl.IPVlan); err != nil || !ok || v.Mode != rtnl.IPVLAN_MODE_L2 || v.ParentIndex != 3 || v.Name != publicLink {
+		t.Errorf("%+v, %v", c, err)
+	}
+	ib := &rtnl.IPoIB{LinkAttrs: rtnl.LinkAttrs{Name: "ib0", Index: 7, EncapType: "infiniband"}, Pkey: 0xffff, Mode: rtnl.IPOIB_MODE_CONNECTED}
+	for parent, want := range map[int]int{0: 7, 5: 5} { // a partition's interface has a parent
+		ib.ParentIndex = parent
+		c, err := childOf(ib, publicLink)
+		if v, ok := c.(*rtnl.IPoIB); err != nil || !ok || v.Pkey != 0xffff || v.Mode != rtnl.IPOIB_MODE_CONNECTED || v.ParentIndex != want || v.Name != publicLink {
+			t.Errorf("parent %d: %+v, %v", parent, c, err)
+		}
+	}
+	tun := &rtnl.Tuntap{LinkAttrs: rtnl.LinkAttrs{Name: "ib0", Index: 7, EncapType: "infiniband"}}
+	if _, err := childOf(tun, publicLink); err == nil || !strings.Contains(err.Error(), "kernel's ipoib") {
+		t.Errorf("%v", err)
 	}
 }
