@@ -47,9 +47,10 @@ type Pool struct {
 // NewPool makes a pool of the hosts that dial knows.
 func NewPool(dial Dial) *Pool { return &Pool{dial: dial, open: map[string]*Session{}} }
 
-// Session is one with a host that is dialled when it is needed. A call over it
-// that finds the connection broken is made once more over a new one. Close does
-// nothing: the pool closes it.
+// Session is one with a host that is dialled when it is needed. A question over
+// it that finds the connection broken is asked once more over a new one. An
+// action is sent once: nobody knows whether a host that went silent has done it.
+// Close does nothing: the pool closes it.
 func (p *Pool) Session(name string) *Session { return New(name, pooled{p, name}).Under(p.Gate) }
 
 // With hands f a session with a host that is connected; f asks, and runs no
@@ -117,7 +118,18 @@ type pooled struct {
 }
 
 func (x pooled) Call(ctx context.Context, op string, params, result any, onEvent func(json.RawMessage)) error {
-	return x.pool.With(ctx, x.name, func(s *Session) error { return s.line.Call(ctx, op, params, result, onEvent) })
+	if !agent.Acts(op) {
+		return x.pool.With(ctx, x.name, func(s *Session) error { return s.line.Call(ctx, op, params, result, onEvent) })
+	}
+	var s *Session
+	if err := x.pool.With(ctx, x.name, func(alive *Session) error {
+		s = alive
+		_, err := s.Clock(ctx)
+		return err
+	}); err != nil {
+		return err
+	}
+	return s.line.Call(ctx, op, params, result, onEvent)
 }
 
 func (x pooled) Close() {}

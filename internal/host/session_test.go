@@ -181,6 +181,37 @@ func TestPoolReconnects(t *testing.T) {
 	}
 }
 
+// An action is sent once: if the connection breaks meanwhile, nobody knows
+// whether it was done. A connection that broke before is found by a question.
+func TestPoolSendsActionsOnce(t *testing.T) {
+	lost := errors.New("connection lost")
+	var asked []string
+	answers := []error{nil, nil, lost, nil, nil, lost}
+	p := NewPool(func(_ context.Context, name string) (*Session, error) {
+		return New(name, lineFunc(func(_ context.Context, op string, _ any) error {
+			asked = append(asked, op)
+			err := answers[0]
+			answers = answers[1:]
+			return err
+		})), nil
+	})
+	defer p.Close()
+	act := func() error {
+		_, err := p.Session("nfs1").Run(t.Context(), resource.Action{Title: "set", Cmd: []string{"set"}})
+		return err
+	}
+	if err := errors.Join(act(), act()); err != nil { // the second finds the connection broken
+		t.Fatal(err)
+	}
+	answers = []error{nil, lost}
+	if err := act(); !errors.Is(err, lost) {
+		t.Errorf("%v", err)
+	}
+	if want := []string{"time", "run", "time", "time", "run", "time", "run"}; !slices.Equal(asked, want) {
+		t.Errorf("asked %q, want %q", asked, want)
+	}
+}
+
 // The sessions of a pool are under its gate.
 func TestPoolIsUnderItsGate(t *testing.T) {
 	p := NewPool(func(_ context.Context, name string) (*Session, error) {

@@ -22,6 +22,9 @@ const (
 	OpRun Stream[RunParams, RunEvent, resource.Output] = "run"
 )
 
+// Acts says that an op carries out an action. It must not be sent twice.
+func Acts(op string) bool { return op == string(OpRun) }
+
 // Op is the name of an op, with the types of its parameters and its result:
 // both ends take them from here.
 type Op[P, R any] string
