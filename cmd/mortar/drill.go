@@ -37,6 +37,9 @@ type drillFlags struct {
 	only, skip        []string
 	repeat            int
 	againstStock      bool
+	random            bool
+	seed              uint64
+	count             int
 }
 
 func newDrillCmd() *cobra.Command {
@@ -69,6 +72,11 @@ other, with the values of the distribution and with Mortar's; the drill, or with
 and on one page (--out, default out/drills-against-stock). A drill that only
 stock fails is told of, and is no failure.
 
+With --random one to three faults are drawn, which overlap or hit while the brick
+recovers or heals. --seed chooses the first of --count schedules: the same seed draws
+the same schedule for the same brick. Of each schedule that fails, the smallest
+part that still fails is found, by drills with one fault less, and printed.
+
 On real hardware the drill asks for the brick's name first; without a terminal
 give it with --confirm.
 
@@ -79,12 +87,13 @@ interrupted (healed).`,
   mortar drill brick.yaml --all --repeat 5
   mortar drill brick.yaml --all --only server-crash,path-one-disk --out out/some
   mortar drill brick.yaml server-crash --against-stock --repeat 5
+  mortar drill brick.yaml --random --seed 17 --count 20
   mortar drill --list`,
 		Args: func(_ *cobra.Command, args []string) error {
 			switch {
 			case f.list && len(args) <= 1:
 				return nil
-			case !f.list && !f.all && len(args) == 2, f.all && !f.list && len(args) == 1:
+			case !f.list && !f.all && !f.random && len(args) == 2, (f.all || f.random) && !f.list && len(args) == 1:
 				return nil
 			}
 			return badUsage("give the spec and the drill: mortar drill SPEC DRILL; mortar drill --list names the drills")
@@ -99,6 +108,15 @@ interrupted (healed).`,
 			if !f.all && (len(f.only) > 0 || len(f.skip) > 0 || f.repeat != 1 && !f.againstStock) {
 				return fail(exitBadInput, errors.New("--only, --skip and --repeat go with --all"))
 			}
+			if f.random && (f.all || f.againstStock) {
+				return fail(exitBadInput, errors.New("--random draws its own drills: leave --all and --against-stock out"))
+			}
+			if !f.random && (cmd.Flags().Changed("seed") || cmd.Flags().Changed("count")) {
+				return fail(exitBadInput, errors.New("--seed and --count go with --random"))
+			}
+			if f.count < 1 || f.count > 10000 {
+				return fail(exitBadInput, fmt.Errorf("--count %d: give 1 to 10000", f.count))
+			}
 			if f.repeat < 1 || f.repeat > 1000 {
 				return fail(exitBadInput, fmt.Errorf("--repeat %d: give 1 to 1000", f.repeat))
 			}
@@ -112,7 +130,10 @@ interrupted (healed).`,
 				}
 				return drillAgainstStock(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), args[0], f)
 			}
-			if f.all {
+			if f.random && !cmd.Flags().Changed("seed") {
+				f.seed = uint64(time.Now().UnixNano()) % 1_000_000
+			}
+			if f.all || f.random {
 				return runDrill(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr(), args[0], "", f)
 			}
 			return runDrill(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr(), args[0], args[1], f)
@@ -131,6 +152,9 @@ interrupted (healed).`,
 	cmd.Flags().StringVar(&f.out, "out", "", "directory the run is written to (default out/DRILL-HOW; with --all out/drills)")
 	cmd.Flags().StringVar(&f.confirm, "confirm", "", "name of the brick, to confirm a drill on real hardware")
 	cmd.Flags().BoolVar(&f.againstStock, "against-stock", false, "build the brick twice on virtual racks, profile stock and profile tuned, drill both and compare the stalls")
+	cmd.Flags().BoolVar(&f.random, "random", false, "draw schedules of one to three faults from a seed, and do them")
+	cmd.Flags().Uint64Var(&f.seed, "seed", 0, "with --random: the first schedule (default: another one each time)")
+	cmd.Flags().IntVar(&f.count, "count", 1, "with --random: how many schedules")
 	cmd.Flags().BoolVar(&f.asJSON, "json", false, "print the summary, or with --all their list, as JSON (progress goes to stderr)")
 	return cmd
 }
@@ -264,12 +288,14 @@ func (f *drillFlags) check() error {
 
 func runDrill(ctx context.Context, in io.Reader, out, errOut io.Writer, specFile, name string, f drillFlags) error {
 	var choices []drill.Choice
-	if f.all {
+	switch {
+	case f.random:
+	case f.all:
 		var err error
 		if choices, err = drill.Choose(f.only, f.skip); err != nil {
 			return fail(exitBadInput, err)
 		}
-	} else {
+	default:
 		d, v, err := drill.Find(name, f.how)
 		if err != nil {
 			return fail(exitBadInput, err)
@@ -292,9 +318,13 @@ func runDrill(ctx context.Context, in io.Reader, out, errOut io.Writer, specFile
 		return err
 	}
 	if f.out == "" {
-		f.out = filepath.Join("out", choices[0].Name())
-		if f.all {
+		switch {
+		case f.random:
+			f.out = filepath.Join("out", "random")
+		case f.all:
 			f.out = filepath.Join("out", "drills")
+		default:
+			f.out = filepath.Join("out", choices[0].Name())
 		}
 	}
 	if err := writable(f.out); err != nil {
@@ -313,9 +343,14 @@ func runDrill(ctx context.Context, in io.Reader, out, errOut io.Writer, specFile
 		env.Virtual, env.Injector = true, rackInjector(des)
 	} else {
 		env.Injector = &inject.Hardware{Design: des, Dial: dial}
-		what := choices[0].Name()
-		if f.all {
+		var what string
+		switch {
+		case f.random:
+			what = fmt.Sprintf("%d schedules of random faults", f.count)
+		case f.all:
 			what = fmt.Sprintf("all (%d drills)", len(choices))
+		default:
+			what = choices[0].Name()
 		}
 		if err := confirmDrill(in, progress, des.Name, what, f.confirm); err != nil {
 			return err
@@ -334,7 +369,7 @@ func runDrill(ctx context.Context, in io.Reader, out, errOut io.Writer, specFile
 	}
 	defer release()
 	opt := drill.Options{Dir: f.out, Steady: time.Duration(f.seconds * float64(time.Second)), After: time.Duration(f.after * float64(time.Second)), Rate: f.rate}
-	if f.all {
+	if f.all || f.random {
 		opt.Thorough = true
 		return runMatrix(ctx, out, env, choices, opt, f)
 	}
@@ -381,7 +416,19 @@ func rackInjector(d *design.Design) *inject.Rack {
 
 // runMatrix does several drills and tells the outcome as one table.
 func runMatrix(ctx context.Context, out io.Writer, env drill.Env, choices []drill.Choice, opt drill.Options, f drillFlags) error {
-	entries, runs, err := drill.All(ctx, env, choices, f.repeat, f.out, opt)
+	var entries []report.Entry
+	var runs []*report.Run
+	var smallest []drill.Schedule
+	var err error
+	if f.random {
+		entries, runs, smallest, err = drill.Random(ctx, env, f.seed, f.count, f.out, opt)
+		var refused *drill.Refused
+		if errors.As(err, &refused) {
+			return fail(exitBadInput, err)
+		}
+	} else {
+		entries, runs, err = drill.All(ctx, env, choices, f.repeat, f.out, opt)
+	}
 	if len(runs) > 0 {
 		if werr := report.WriteHTML(filepath.Join(f.out, report.HTMLFile), runs); werr != nil && err == nil {
 			err = werr
@@ -395,6 +442,9 @@ func runMatrix(ctx context.Context, out io.Writer, env drill.Env, choices []dril
 		}
 	} else if len(entries) > 0 {
 		printMatrix(out, entries, f.out)
+		for _, s := range smallest {
+			fmt.Fprintf(out, "of seed %d, this alone fails: %s\n", s.Seed, strings.Join(s.Words(), "; "))
+		}
 	}
 	switch {
 	case ctx.Err() != nil && (err == nil || errors.Is(err, ctx.Err())):
@@ -436,7 +486,7 @@ func printMatrix(w io.Writer, entries []report.Entry, dir string) {
 		if e.Verdict == report.Pass {
 			passed++
 		}
-		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", e.Name(), e.Verdict, stall, target, report.Bytes(e.LostBytes), report.Bytes(e.VerifiedBytes), strings.Join(e.Reasons, "; "))
+		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", e.Name(), e.Verdict, stall, target, report.Bytes(e.LostBytes), report.Bytes(e.VerifiedBytes), strings.Join(slices.Concat(e.Schedule, e.Reasons), "; "))
 	}
 	_ = tw.Flush() // a terminal that is gone is told of by the exit code
 	fmt.Fprintf(w, "%d of %d passed; written to %s, page: %s\n", passed, len(entries), dir, filepath.Join(dir, report.HTMLFile))

@@ -105,6 +105,8 @@ type Variant struct {
 	Away bool
 	// Home: in a matrix it must be there.
 	Home bool
+	// Schedule is what the steps were drawn as; nil: they were not.
+	Schedule *Schedule
 }
 
 // Expected is what a variant of a drill must lead to.
@@ -131,6 +133,7 @@ type Scene struct {
 type Step struct {
 	Fault Fault // the zero Fault: nothing is done
 	Mend  bool  // mend it instead
+	Try   bool  // that it cannot be done is noted, and ends nothing
 	// Prepare: the clock of the drill starts with the first step without.
 	Prepare bool
 	Wait    time.Duration // then wait so long

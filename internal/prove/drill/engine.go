@@ -280,12 +280,27 @@ func (e *engine) place(ctx context.Context) error {
 // be told without reaching it, it can.
 func Possible(env Env, d Drill, v Variant) error {
 	e := &engine{env: env, drill: d, vari: v}
-	s := Scene{Design: env.Design}
-	var err error
-	if s.Service, err = env.service(); err != nil {
+	s, err := planned(env)
+	if err != nil {
 		return err
 	}
+	steps, err := v.Steps(s)
+	if err != nil {
+		return &Refused{fmt.Sprintf("drill %s --how %s cannot be done with this brick: %v", d.Name, v.How, err)}
+	}
+	return e.possible(steps)
+}
+
+// planned is the scene as the design has it.
+func planned(env Env) (s Scene, err error) {
+	s.Design = env.Design
+	if s.Service, err = env.service(); err != nil {
+		return s, err
+	}
 	pair := env.Design.PairOf(s.Service.Name).Servers
+	if len(pair) != 2 {
+		return s, &Refused{"drills need a pair of servers"}
+	}
 	s.Active, s.Passive = pair[0], pair[1]
 	if all := env.Design.MDGroups(s.Service); len(all) > 0 {
 		s.Group = all[0]
@@ -293,11 +308,7 @@ func Possible(env Env, d Drill, v Variant) error {
 			s.Members = append(s.Members, m.Serial)
 		}
 	}
-	steps, err := v.Steps(s)
-	if err != nil {
-		return &Refused{fmt.Sprintf("drill %s --how %s cannot be done with this brick: %v", d.Name, v.How, err)}
-	}
-	return e.possible(steps)
+	return s, nil
 }
 
 func (e *engine) possible(steps []Step) error {
@@ -542,6 +553,11 @@ func (e *engine) act(ctx context.Context, s Step, ev *evidence) error {
 		e.injected = append(e.injected, s.Fault)
 		e.watch.add(report.Event{NS: at, Host: s.Fault.On, Source: "drill", Kind: kind, Text: deed(s)})
 		err = in.Inject(ctx, s.Fault)
+	}
+	if err != nil && s.Try && ctx.Err() == nil {
+		e.say("not done: %s: %v", deed(s), err)
+		e.watch.add(report.Event{NS: time.Now().UnixNano(), Host: s.Fault.On, Source: "drill", Kind: report.EventNote, Text: fmt.Sprintf("not done: %s: %v", deed(s), err)})
+		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", deed(s), err)

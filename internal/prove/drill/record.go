@@ -21,6 +21,9 @@ func (e *engine) report(ev evidence, runID string, began time.Time) *report.Run 
 		Profile: string(e.env.Design.Spec.Profile), SpecSHA256: e.env.Design.SHA256, MortarVersion: e.env.Version, RunID: runID,
 	}
 	s := &r.Summary
+	if v := e.vari.Schedule; v != nil {
+		s.Seed, s.Schedule = &v.Seed, v.Words()
+	}
 	if ev.moved || e.expect.Where == Moves {
 		s.Survivor = e.survivor
 	}

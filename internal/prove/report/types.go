@@ -29,6 +29,9 @@ type Summary struct {
 	Drill   string `json:"drill"`         // name of the drill, e.g. server-crash
 	How     string `json:"how,omitempty"` // variant: freeze, panic, power
 	Verdict string `json:"verdict"`       // pass or fail
+	// Seed drew the schedule of a random drill, and Schedule is that, in words.
+	Seed     *uint64  `json:"seed,omitempty"`
+	Schedule []string `json:"schedule,omitempty"`
 	// Checks are what the verdict rests on; Reasons the failed ones in words.
 	Checks  []Check  `json:"checks"`
 	Reasons []string `json:"reasons"`

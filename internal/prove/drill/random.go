@@ -1,0 +1,315 @@
+package drill
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/mortarhpc/mortar/internal/prove/report"
+)
+
+// Schedule is a few faults in time that a seed draws. The same seed draws the
+// same schedule for the same brick.
+type Schedule struct {
+	Seed  uint64
+	Parts []Part
+}
+
+// Part is one fault of a schedule.
+type Part struct {
+	Kind Kind
+	// On is active or passive, where the service is when the drill begins; "" for
+	// a fault of no server.
+	On   string
+	Args []string
+	At   time.Duration // after the first fault
+	For  time.Duration // until it is mended; 0: it is none that is
+}
+
+const (
+	onActive  = "active"
+	onPassive = "passive"
+	moveArg   = "service" // stands for the service's name
+	diskArg   = "disk "   // stands, with a number, for a member of the RAID group
+)
+
+func (p Part) String() string {
+	words := slices.DeleteFunc(append([]string{string(p.Kind), p.On}, p.Args...), func(w string) bool { return w == "" })
+	s := fmt.Sprintf("+%g s %s", p.At.Seconds(), strings.Join(words, " "))
+	if p.For > 0 {
+		s += fmt.Sprintf(" for %g s", p.For.Seconds())
+	}
+	return s
+}
+
+// Words are the parts of a schedule, in order of time.
+func (s Schedule) Words() []string {
+	var out []string
+	for _, p := range s.Parts {
+		out = append(out, p.String())
+	}
+	return out
+}
+
+// chance is a kind of fault that a schedule may have.
+type chance struct {
+	kind Kind
+	on   []string // which servers; nil: none
+	// args gives what the fault may be done to, for a brick; nil: it has none.
+	args func(s Scene) [][]string
+	// shortest and longest time until it is mended, in seconds; 0: never.
+	shortest, longest int
+}
+
+var eitherServer = []string{onActive, onPassive}
+
+// chances are the faults that a schedule draws from. Those that a person has to
+// end (confirm-off), and those of which the client is told (a full file system),
+// are not among them.
+var chances = []chance{
+	{Freeze, eitherServer, nothing, 5, 60},
+	{Panic, eitherServer, nothing, 5, 60},
+	{PowerOff, eitherServer, nothing, 5, 60},
+	{LinkDown, eitherServer, words("private", "public"), 3, 40},
+	{SwitchDown, nil, words("private", "public"), 3, 20},
+	{HBAOut, eitherServer, words("0", "1"), 5, 40},
+	{PathsOut, eitherServer, nothing, 5, 40},
+	{ModuleOut, nil, modules, 5, 40},
+	{DiskOut, nil, groupDisks, 5, 40},
+	{LocalDisk, eitherServer, words("0", "1"), 5, 40},
+	{FeedOff, nil, pdus, 3, 30},
+	{BMCDead, eitherServer, nothing, 5, 40},
+	{PDUDead, nil, pdus, 5, 40},
+	{Kill, []string{onActive}, words("nfsd", "rpc.mountd", "rpc.statd", "nfsdcld", "pacemakerd", "corosync"), 0, 0},
+	{Move, eitherServer, words(moveArg), 0, 0},
+	{Standby, eitherServer, nothing, 5, 40},
+}
+
+func nothing(Scene) [][]string { return [][]string{nil} }
+
+func words(ws ...string) func(Scene) [][]string {
+	var out [][]string
+	for _, w := range ws {
+		out = append(out, []string{w})
+	}
+	return func(Scene) [][]string { return out }
+}
+
+func pdus(s Scene) (out [][]string) {
+	for _, p := range s.Design.Spec.PDUs {
+		out = append(out, []string{p.Name})
+	}
+	return out
+}
+
+func modules(s Scene) (out [][]string) {
+	for _, e := range s.Design.Spec.Enclosures {
+		out = append(out, []string{e.Name, "0"}, []string{e.Name, "1"})
+	}
+	return out
+}
+
+func groupDisks(s Scene) (out [][]string) {
+	for i := range s.Members {
+		out = append(out, []string{diskArg + strconv.Itoa(i)})
+	}
+	return out
+}
+
+// latest is when the last fault of a schedule begins: a takeover is over by
+// then, and a server that was fenced boots.
+const latest = 45 * time.Second
+
+// Draw draws one to three faults for a brick. can says which faults can be done
+// there.
+func Draw(s Scene, seed uint64, can func(Fault) error) (Schedule, error) {
+	r := rand.New(rand.NewPCG(seed, 0))
+	out := Schedule{Seed: seed}
+	var bag []chance
+	for _, c := range chances {
+		if args := c.args(s); len(args) > 0 && can(Part{Kind: c.kind, On: firstOf(c.on), Args: args[0]}.fault(s)) == nil {
+			bag = append(bag, c)
+		}
+	}
+	if len(bag) == 0 {
+		return out, errors.New("no fault can be injected into this brick")
+	}
+	for want := 1 + r.IntN(3); len(out.Parts) < want; {
+		c := bag[r.IntN(len(bag))]
+		args := c.args(s)
+		p := Part{Kind: c.kind, Args: args[r.IntN(len(args))]}
+		if len(c.on) > 0 {
+			p.On = c.on[r.IntN(len(c.on))]
+		}
+		if len(out.Parts) > 0 {
+			p.At = time.Duration(r.IntN(int(latest/time.Second)+1)) * time.Second
+		}
+		if c.longest > 0 {
+			p.For = time.Duration(c.shortest+r.IntN(c.longest-c.shortest+1)) * time.Second
+		}
+		if out.takes(p, s) {
+			out.Parts = append(out.Parts, p)
+		}
+	}
+	slices.SortStableFunc(out.Parts, func(a, b Part) int { return cmp.Compare(a.At, b.At) })
+	return out, nil
+}
+
+func firstOf(on []string) string {
+	if len(on) == 0 {
+		return ""
+	}
+	return on[0]
+}
+
+// takes says whether a part may join: no fault twice, never more disks of a
+// RAID group than it can lose, never both disks of a system mirror.
+func (s Schedule) takes(p Part, scene Scene) bool {
+	disks := 0
+	for _, q := range s.Parts {
+		if q.Kind == p.Kind && q.On == p.On && (slices.Equal(q.Args, p.Args) || p.Kind == LocalDisk) {
+			return false
+		}
+		if q.Kind == DiskOut {
+			disks++
+		}
+	}
+	return p.Kind != DiskOut || disks < max(scene.Group.Parity, 1)
+}
+
+// fault is a part where the drill plays.
+func (p Part) fault(s Scene) Fault {
+	f := Fault{Kind: p.Kind, Args: slices.Clone(p.Args)}
+	switch p.On {
+	case onActive:
+		f.On = s.Active
+	case onPassive:
+		f.On = s.Passive
+	}
+	for i, a := range f.Args {
+		if n, err := strconv.Atoi(strings.TrimPrefix(a, diskArg)); err == nil && strings.HasPrefix(a, diskArg) && n < len(s.Members) {
+			f.Args[i] = s.Members[n]
+		} else if a == moveArg {
+			f.Args[i] = s.Service.Name
+		}
+	}
+	return f
+}
+
+// steps puts the parts, and the ends of their faults, in order of time. What
+// cannot be done in the state that the others have brought about is noted: a
+// failover is refused while a server is away.
+func (s Schedule) steps(scene Scene) ([]Step, error) {
+	type event struct {
+		at   time.Duration
+		step Step
+	}
+	var all []event
+	for i, p := range s.Parts {
+		f := p.fault(scene)
+		all = append(all, event{p.At, Step{Fault: f, Try: i > 0}})
+		if p.For > 0 {
+			all = append(all, event{p.At + p.For, Step{Fault: f, Mend: true, Try: true}})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b event) int { return cmp.Compare(a.at, b.at) })
+	var out []Step
+	for i, e := range all {
+		if i+1 < len(all) {
+			e.step.Wait = all[i+1].at - e.at
+		}
+		out = append(out, e.step)
+	}
+	return out, nil
+}
+
+// choice is a schedule as a drill.
+func (s Schedule) choice(name string) Choice {
+	disks := slices.ContainsFunc(s.Parts, func(p Part) bool {
+		return slices.Contains([]Kind{DiskOut, PathsOut, HBAOut, ModuleOut, PowerOff, FeedOff, Freeze, Panic}, p.Kind)
+	})
+	return Choice{
+		// Servers may boot twice, and NFSv3 locks be reclaimed for as long as that.
+		Drill:   Drill{Name: "random", Title: "faults that a seed draws", Expect: Expect{Where: Anywhere, Fencing: Allow, Stall: none, Disks: disks, Within: 10 * time.Minute}},
+		Variant: Variant{How: name, Title: strings.Join(s.Words(), "; "), Steps: s.steps, Schedule: &s},
+	}
+}
+
+// Random draws count schedules, from seed on, and does them. For each that
+// fails, it does the schedules with one fault less, until none of them fails:
+// smallest has what is left. The entries are those of all that was done, also in
+// dir.
+func Random(ctx context.Context, env Env, seed uint64, count int, dir string, opt Options) (entries []report.Entry, runs []*report.Run, smallest []Schedule, err error) {
+	scene, err := planned(env)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	var all []Schedule
+	for i := range count {
+		s, err := Draw(scene, seed+uint64(i), (&engine{env: env}).can)
+		if err != nil {
+			return nil, nil, nil, err
+		}
+		all = append(all, s)
+	}
+	do := func(s Schedule, name string) (failed bool, err error) {
+		e, r, err := All(ctx, env, []Choice{s.choice(name)}, 1, filepath.Join(dir, name), opt)
+		for i := range e {
+			e[i].Dir = filepath.Join(name, e[i].Dir)
+			for k := range e[i].Dirs {
+				e[i].Dirs[k] = filepath.Join(name, e[i].Dirs[k])
+			}
+		}
+		entries, runs = append(entries, e...), append(runs, r...)
+		return slices.ContainsFunc(e, func(x report.Entry) bool { return x.Verdict == report.Fail }), errors.Join(err, report.SaveEntries(dir, entries))
+	}
+	for _, s := range all {
+		name := strconv.FormatUint(s.Seed, 10)
+		failed, err := do(s, name)
+		if failed && err == nil {
+			tries := 0
+			s, err = s.shrink(func(less Schedule) (bool, error) {
+				tries++
+				return do(less, fmt.Sprintf("%s-less-%d", name, tries))
+			})
+			smallest = append(smallest, s)
+		}
+		if err != nil {
+			return entries, runs, smallest, err
+		}
+	}
+	return entries, runs, smallest, nil
+}
+
+// shrink leaves faults out of a schedule that fails, one by one, for as long as
+// it fails without them.
+func (s Schedule) shrink(fails func(Schedule) (bool, error)) (Schedule, error) {
+	for i := 0; i < len(s.Parts) && len(s.Parts) > 1; i++ {
+		less := Schedule{Seed: s.Seed, Parts: slices.Delete(slices.Clone(s.Parts), i, i+1)}
+		shift(less.Parts)
+		failed, err := fails(less)
+		if err != nil {
+			return s, err
+		}
+		if failed {
+			s, i = less, -1
+		}
+	}
+	return s, nil
+}
+
+// shift has the first part begin at once.
+func shift(ps []Part) {
+	for i := len(ps) - 1; i >= 0; i-- {
+		ps[i].At -= ps[0].At
+	}
+}
+
+func (e *engine) can(f Fault) error { return e.injector(f).Can(f) }

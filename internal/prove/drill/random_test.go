@@ -1,0 +1,160 @@
+package drill
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/brick/spec"
+)
+
+func randomScene() Scene {
+	d := testDesign()
+	d.Spec = &spec.Spec{PDUs: []spec.PDU{{Name: "pdu-a"}, {Name: "pdu-b"}}, Enclosures: []spec.Enclosure{{Name: "E1"}, {Name: "E2"}}}
+	return Scene{Design: d, Service: &design.Service{Name: "home"}, Active: "nfs1", Passive: "nfs2", Group: design.Group{Parity: 2}, Members: []string{"S0", "S1", "S2", "S3"}}
+}
+
+func anything(Fault) error { return nil }
+
+// A seed draws the same schedule each time, and seeds draw every fault there is.
+func TestDraw(t *testing.T) {
+	scene := randomScene()
+	seen := map[Kind]int{}
+	sizes := map[int]int{}
+	for seed := range uint64(2000) {
+		s, err := Draw(scene, seed, anything)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, _ := Draw(scene, seed, anything)
+		if d := cmp.Diff(s, again); d != "" {
+			t.Fatal(d)
+		}
+		sizes[len(s.Parts)]++
+		disks, system := 0, map[string]int{}
+		for i, p := range s.Parts {
+			seen[p.Kind]++
+			c := chances[slices.IndexFunc(chances, func(c chance) bool { return c.kind == p.Kind })]
+			if p.For < time.Duration(c.shortest)*time.Second || p.For > time.Duration(c.longest)*time.Second || (p.On == "") != (c.on == nil) || p.At > latest || i == 0 && p.At != 0 {
+				t.Errorf("seed %d: %s", seed, p)
+			}
+			switch p.Kind {
+			case DiskOut:
+				disks++
+			case LocalDisk:
+				system[p.On]++
+			}
+		}
+		if disks > 2 || system[onActive] > 1 || system[onPassive] > 1 {
+			t.Errorf("seed %d takes %d disks of a RAID 6, and of system mirrors %v", seed, disks, system)
+		}
+		steps, err := s.steps(scene)
+		if err != nil || steps[0].Try || steps[0].Mend || steps[0].Fault.Kind != s.Parts[0].Kind {
+			t.Fatalf("seed %d: %v %+v", seed, err, steps)
+		}
+		out := map[string]int{}
+		for _, st := range steps {
+			if st.Wait < 0 || slices.ContainsFunc(st.Fault.Args, func(a string) bool { return strings.HasPrefix(a, diskArg) || a == moveArg }) {
+				t.Errorf("seed %d: %+v", seed, st)
+			}
+			if st.Mend {
+				out[st.Fault.String()]--
+			} else if slices.ContainsFunc(s.Parts, func(p Part) bool { return p.Kind == st.Fault.Kind && p.For > 0 }) {
+				out[st.Fault.String()]++
+			}
+		}
+		for f, n := range out {
+			if n != 0 {
+				t.Errorf("seed %d: %s is mended %d times too few", seed, f, n)
+			}
+		}
+	}
+	for _, c := range chances {
+		if seen[c.kind] < 50 {
+			t.Errorf("%s was drawn %d times in 2000 schedules", c.kind, seen[c.kind])
+		}
+	}
+	for n := 1; n <= 3; n++ {
+		if sizes[n] < 500 {
+			t.Errorf("%d schedules of %d faults", sizes[n], n)
+		}
+	}
+	if _, err := Draw(scene, 1, func(Fault) error { return fmt.Errorf("no") }); err == nil {
+		t.Error("nothing can be injected, no error")
+	}
+}
+
+// What the injector cannot do is not drawn.
+func TestDrawOnlyWhatCanBe(t *testing.T) {
+	for seed := range uint64(200) {
+		s, err := Draw(randomScene(), seed, func(f Fault) error {
+			if f.Kind != Freeze && f.Kind != Move {
+				return fmt.Errorf("not here")
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range s.Parts {
+			if p.Kind != Freeze && p.Kind != Move {
+				t.Errorf("%s", p)
+			}
+		}
+	}
+}
+
+func TestScheduleSteps(t *testing.T) {
+	s := Schedule{Seed: 7, Parts: []Part{
+		{Kind: Freeze, On: onActive, For: 20 * time.Second},
+		{Kind: DiskOut, Args: []string{diskArg + "3"}, At: 5 * time.Second, For: 30 * time.Second},
+		{Kind: Move, On: onPassive, Args: []string{moveArg}, At: 5 * time.Second},
+	}}
+	if d := cmp.Diff([]string{"+0 s freeze active for 20 s", "+5 s disk-out disk 3 for 30 s", "+5 s move passive service"}, s.Words()); d != "" {
+		t.Error(d)
+	}
+	steps, err := s.steps(randomScene())
+	if err != nil {
+		t.Fatal(err)
+	}
+	freeze, disk, move := Fault{Kind: Freeze, On: "nfs1"}, Fault{Kind: DiskOut, Args: []string{"S3"}}, Fault{Kind: Move, On: "nfs2", Args: []string{"home"}}
+	want := []Step{
+		{Fault: freeze, Wait: 5 * time.Second},
+		{Fault: disk, Try: true},
+		{Fault: move, Try: true, Wait: 15 * time.Second},
+		{Fault: freeze, Mend: true, Try: true, Wait: 15 * time.Second},
+		{Fault: disk, Mend: true, Try: true},
+	}
+	if d := cmp.Diff(want, steps); d != "" {
+		t.Error(d)
+	}
+}
+
+// The smallest schedule that still fails is found, whatever order that takes.
+func TestShrink(t *testing.T) {
+	part := func(k Kind, at time.Duration) Part { return Part{Kind: k, At: at * time.Second} }
+	s := Schedule{Parts: []Part{part(Freeze, 0), part(DiskOut, 5), part(Panic, 9)}}
+	tried := 0
+	got, err := s.shrink(func(x Schedule) (bool, error) {
+		tried++
+		has := func(k Kind) bool { return slices.ContainsFunc(x.Parts, func(p Part) bool { return p.Kind == k }) }
+		return has(DiskOut) && has(Panic), nil
+	})
+	if d := cmp.Diff(Schedule{Parts: []Part{part(DiskOut, 0), part(Panic, 4)}}, got); d != "" || err != nil {
+		t.Error(err, d)
+	}
+	if tried > 5 {
+		t.Errorf("%d schedules tried", tried)
+	}
+	if got, _ = s.shrink(func(Schedule) (bool, error) { return true, nil }); len(got.Parts) != 1 {
+		t.Errorf("%+v", got)
+	}
+	if _, err = s.shrink(func(Schedule) (bool, error) { return false, fmt.Errorf("rack is gone") }); err == nil {
+		t.Error("no error")
+	}
+}
