@@ -60,6 +60,11 @@ func TestDrillRefuses(t *testing.T) {
 		"unconfirmed":   {[]string{"brick.yaml", "server-crash"}, "--confirm brick1"},
 		"wrong name":    {[]string{"brick.yaml", "server-crash", "--confirm", "brick2"}, "brick2"},
 		"not possible":  {[]string{"brick.yaml", "server-crash", "--confirm", "brick1", "--how", "freeze"}, "cannot be frozen"},
+		"random, named": {[]string{"brick.yaml", "server-crash", "--random"}, "--list"},
+		"random, all":   {[]string{"brick.yaml", "--random", "--all"}, "--random"},
+		"seed alone":    {[]string{"brick.yaml", "server-crash", "--seed", "3"}, "--seed"},
+		"count":         {[]string{"brick.yaml", "--random", "--count", "0"}, "--count 0"},
+		"random, real":  {[]string{"brick.yaml", "--random"}, "--confirm brick1"},
 		"out is a file": {[]string{"brick.yaml", "server-crash", "--confirm", "brick1", "--out", "brick.yaml"}, "--out"},
 	} {
 		t.Run(name, func(t *testing.T) {
