@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/host/agent"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 )
@@ -105,6 +106,11 @@ func (s *Session) Hello(ctx context.Context) (agent.Hello, error) {
 // Facts are what a plan needs to know of the host.
 func (s *Session) Facts(ctx context.Context) (agent.Facts, error) {
 	return Ask(ctx, s, agent.OpFacts, agent.None{})
+}
+
+// SCSI lists the host's SCSI disks with their paths and the states of these.
+func (s *Session) SCSI(ctx context.Context) ([]linux.SCSIDisk, error) {
+	return Ask(ctx, s, agent.OpSCSI, agent.None{})
 }
 
 // Diffs compares resources with the host: one result for each, in order. at is

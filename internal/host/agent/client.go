@@ -36,6 +36,7 @@ const (
 var silence = map[string]time.Duration{
 	string(OpHello): answerLimit, string(OpTime): answerLimit, string(OpRead): answerLimit,
 	string(OpQuery): queryLimit + answerLimit, string(OpFacts): factsQueries*queryLimit + answerLimit,
+	string(OpSCSI):  queryLimit + answerLimit, // as one command: a path that does not answer costs portGroupsTime
 	string(OpDiffs): diffQueries*queryLimit + answerLimit,
 }
 

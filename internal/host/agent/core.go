@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/base/command"
+	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 )
 
@@ -99,6 +100,7 @@ func NewCore(sys HostSys, decode Decoder) Mux {
 	m := Mux{}
 	OpHello.Answer(m, func(context.Context, None) (Hello, error) { return sys.Hello() })
 	OpFacts.Answer(m, func(ctx context.Context, _ None) (Facts, error) { return sys.Facts(ctx) })
+	OpSCSI.Answer(m, func(ctx context.Context, _ None) ([]linux.SCSIDisk, error) { return sys.SCSI(ctx) })
 	OpTime.Answer(m, func(context.Context, None) (TimeResult, error) { return TimeResult{time.Now().UnixNano()}, nil })
 	OpDiffs.Answer(m, func(ctx context.Context, p DiffsParams, emit func(DiffsEvent)) (DiffsResult, error) {
 		var all DiffsResult

@@ -164,31 +164,11 @@ func (h HostSys) diskWWN(name string) string {
 		return strings.ToLower(id)
 	}
 	if b, err := h.ReadFile(dir + "/device/vpd_pg83"); err == nil {
-		if w := naaOfPage83(b); w != "" {
+		if w := hex.EncodeToString(linux.NAAOf(b)); w != "" {
 			return w
 		}
 	}
 	return strings.TrimPrefix(strings.ToLower(h.udev(name)["ID_WWN_WITH_EXTENSION"]), "0x")
-}
-
-// naaOfPage83 finds the NAA designator of the logical unit in SCSI vital
-// product data page 0x83. Source: SPC-4 7.8.6
-func naaOfPage83(b []byte) string {
-	if len(b) < 4 {
-		return ""
-	}
-	b = b[4:]
-	for len(b) >= 4 {
-		n := int(b[3])
-		if len(b) < 4+n {
-			return ""
-		}
-		if binary, lun, naa := b[0]&0x0f == 1, b[1]&0x30 == 0, b[1]&0x0f == 3; binary && lun && naa {
-			return hex.EncodeToString(b[4 : 4+n])
-		}
-		b = b[4+n:]
-	}
-	return ""
 }
 
 // udev gives what udev recorded of a block device.

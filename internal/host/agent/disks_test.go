@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 )
 
@@ -139,20 +140,39 @@ func TestDisksOfThisMachine(t *testing.T) {
 	}
 }
 
-func TestNAAOfPage83(t *testing.T) {
-	for in, want := range map[string]string{
-		// T10 vendor designator, then the logical unit's NAA, then a target port's.
-		"00830020" + "02010004" + "41424344" + "01030008" + "5000c500a0000001" + "61930008" + "5000c500a0000fff": "5000c500a0000001",
-		"": "", "0083": "", "00830000": "",
-		"00830008" + "01930004" + "00000001": "",
-		"0083000c" + "010300ff" + "5000c500": "", // longer than the page
-	} {
-		b, err := hex.DecodeString(in)
+func TestSCSI(t *testing.T) {
+	page := func(group string) string {
+		b, err := hex.DecodeString("0083001c" + "01030010" + "600c0ff0123456789abcdef012345678" + "61150004" + "0000" + group)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := naaOfPage83(b); got != want {
-			t.Errorf("%s: got %q, want %q", in, got, want)
-		}
+		return string(b)
+	}
+	files := map[string]string{"sys/block/nvme0n1/size": "8\n"}
+	for name, group := range map[string]string{"sdb": "0001", "sdc": "0002"} {
+		address := map[string]string{"sdb": "2:0:0:7", "sdc": "3:0:1:7"}[name]
+		dir := "sys/devices/" + address
+		files["sys/block/"+name+"/device"] = "-> ../../devices/" + address
+		files["sys/block/"+name+"/size"] = "2048\n"
+		files["sys/block/"+name+"/queue/minimum_io_size"] = "131072\n"
+		files["sys/block/"+name+"/queue/optimal_io_size"] = "1048576\n"
+		files[dir+"/wwid"] = "naa.600c0ff0123456789abcdef012345678\n"
+		files[dir+"/vpd_pg83"] = page(group)
+		files[dir+"/vendor"], files[dir+"/model"], files[dir+"/state"] = "DellEMC \n", "ME4             \n", "running\n"
+	}
+	files["sys/devices/3:0:1:7/access_state"] = "active/non-optimized\n"
+	got, err := tree(t, files).SCSI(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []linux.SCSIDisk{{
+		Device: "/dev/sdb", WWN: "600c0ff0123456789abcdef012345678", Vendor: "DellEMC", Product: "ME4", Size: 1 << 20, Chunk: 128 << 10, FullStripe: 1 << 20,
+		Paths: []linux.SCSIPath{
+			{Name: "sdb", Host: 2, Target: 0, LUN: 7, State: "running", Group: 1},
+			{Name: "sdc", Host: 3, Target: 1, LUN: 7, State: "running", Group: 2, Access: "active/non-optimized"},
+		},
+	}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 
+	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/base/strictjson"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 )
@@ -12,6 +13,7 @@ import (
 const (
 	OpHello  Op[None, Hello]                                   = "hello"
 	OpFacts  Op[None, Facts]                                   = "facts"
+	OpSCSI   Op[None, []linux.SCSIDisk]                        = "scsi"
 	OpTime   Op[None, TimeResult]                              = "time"
 	OpQuery  Op[QueryParams, resource.Output]                  = "query"
 	OpRead   Op[ReadParams, ReadResult]                        = "read"
