@@ -1,23 +1,33 @@
 package array
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"slices"
-	"sort"
 	"strings"
 
+	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 )
 
-// Seen is a LUN, or disk, as a host sees it.
+// Seen is a LUN as a host sees it.
 type Seen struct {
 	Device string     `json:"device"`
 	WWN    string     `json:"wwn"`
 	Serial string     `json:"serial"`
 	Model  string     `json:"model"` // vendor and model
 	Size   spec.Bytes `json:"size"`
-	Paths  int        `json:"paths"`
+	// Number is the LUN number on the paths.
+	Number int64 `json:"number"`
+	// Paths that work; Controllers are those through each controller, null if the
+	// paths do not tell.
+	Paths       int   `json:"paths"`
+	Controllers []int `json:"controllers"`
+	// Owner is the controller whose paths are optimized, null if the paths do not
+	// tell.
+	Owner *int `json:"owner"`
 	// Chunk and FullStripe are what the array tells of its geometry
 	// (queue/minimum_io_size and optimal_io_size); 0 where it tells nothing.
 	Chunk      spec.Bytes `json:"chunk,omitempty"`
@@ -36,6 +46,24 @@ type Finding struct {
 	Host string `json:"host"`
 	LUN  string `json:"lun,omitempty"`
 	Text string `json:"text"`
+	Mend string `json:"mend"`
+	// Passing: it can befall a brick that was right before: a path is out, a
+	// controller has taken over.
+	Passing bool `json:"passing"`
+}
+
+func (f Finding) String() string {
+	if f.LUN == "" {
+		return f.Text
+	}
+	return "LUN " + f.LUN + " " + f.Text
+}
+
+// Identity is what a spec without WWNs lacks of an array: the WWN of each LUN,
+// by number.
+type Identity struct {
+	Array string   `json:"array"`
+	WWNs  []string `json:"wwns"`
 }
 
 // Result of comparing every host.
@@ -43,6 +71,8 @@ type Result struct {
 	Expected int       `json:"expected"` // LUNs, counted once for each host
 	Matches  []Match   `json:"matches"`
 	Findings []Finding `json:"findings"`
+	// Identities are for arrays.wwns of the spec.
+	Identities []Identity `json:"identities,omitempty"`
 	// Unproven is what could not be compared, and why.
 	Unproven []string `json:"unproven,omitempty"`
 }
@@ -57,110 +87,339 @@ var products = map[string][]string{
 	"perc": {"PERC"},
 }
 
-// Product is the product name of a family's LUNs in the SCSI inquiry.
-func Product(family string) string { return products[family][0] }
+// controllerNames are what a family calls its controllers.
+var controllerNames = map[string][]string{"md3": {"0", "1"}, "me4": {"A", "B"}, "perc": {"0"}}
 
-func ofFamily(family, model string) bool {
-	return slices.ContainsFunc(products[family], func(p string) bool { return strings.Contains(strings.ToUpper(model), p) })
+// tellsWWNs is how a family's management tells the WWNs of its LUNs.
+var tellsWWNs = map[string]string{
+	"md3": "`SMcli … -c 'show allVirtualDisks;'`", "me4": "`show volumes details`", "perc": "`perccli64 /cALL/vALL show all`",
 }
 
-// Verify compares what hosts see with the design. A LUN is known by its WWN
-// if the spec has it, else by its size among those of the array's make.
-func Verify(d *design.Design, seen map[string][]Seen) Result {
-	var r Result
-	r.Findings, r.Matches = []Finding{}, []Match{}
-	add := func(host, lun, format string, args ...any) {
-		r.Findings = append(r.Findings, Finding{host, lun, fmt.Sprintf(format, args...)})
-	}
-	hosts := make([]string, 0, len(seen))
-	for h := range seen {
-		hosts = append(hosts, h)
-	}
-	sort.Strings(hosts)
-	tells, silent := 0, 0
-	wwnOf := map[string]map[string]string{} // LUN -> host -> WWN
-	for _, h := range hosts {
-		used := make([]bool, len(seen[h]))
-		families := map[string]bool{}
-		for i := range d.Arrays {
-			a := &d.Arrays[i]
-			if !slices.Contains(a.Servers, h) {
-				continue
-			}
-			families[a.Family] = true
-			for _, l := range a.LUNs {
-				r.Expected++
-				k := find(a, l, seen[h], used)
-				if k < 0 {
-					add(h, l.Name, "not there: LUN %d of array %s, %s%s", l.Number, a.Name, l.Size.Binary(), wwnText(l.WWN))
-					continue
-				}
-				used[k] = true
-				s := seen[h][k]
-				r.Matches = append(r.Matches, Match{l.Name, h, s})
-				if wwnOf[l.Name] == nil {
-					wwnOf[l.Name] = map[string]string{}
-				}
-				wwnOf[l.Name][h] = s.WWN
-				if !near(s.Size, l.Size) {
-					add(h, l.Name, "has %s (%d bytes), and the design %s (%d bytes)", s.Size.Binary(), s.Size, l.Size.Binary(), l.Size)
-				}
-				if want := d.PathsTo(a, h); s.Paths != want {
-					add(h, l.Name, "has %d of %d paths", s.Paths, want)
-				}
-				if s.FullStripe == 0 && s.Chunk <= 4096 {
-					silent++
-					continue
-				}
-				tells++
-				if s.Chunk > 4096 && s.Chunk != l.Chunk {
-					add(h, l.Name, "tells of a chunk of %s, and the design of %s", s.Chunk, l.Chunk)
-				}
-				if s.FullStripe != 0 && l.Level != 10 && s.FullStripe != l.FullStripe && s.FullStripe != l.FullStripe*spec.Bytes(len(l.Groups)) {
-					add(h, l.Name, "tells of a full stripe of %s, and the design of %s", s.FullStripe, l.FullStripe)
-				}
-			}
-		}
-		for k, s := range seen[h] {
-			for f := range families {
-				if !used[k] && ofFamily(f, s.Model) {
-					add(h, "", "%s (%s, %s%s) is no LUN of the design", s.Device, strings.Join(strings.Fields(s.Model), " "), s.Size.Binary(), wwnText(s.WWN))
-				}
-			}
-		}
-	}
-	r.sameOnAll(d, wwnOf)
-	if silent > 0 {
-		r.Unproven = append(r.Unproven, fmt.Sprintf("chunk and full stripe of %d LUNs: the array does not tell", silent))
-	}
-	for _, l := range d.LUNs() {
-		if l.WWN == "" {
-			r.Unproven = append(r.Unproven, "which LUN is which, where sizes are equal: the spec has no WWNs (arrays.wwns)")
-			break
-		}
-	}
-	return r
+func ofFamily(family string, k *linux.SCSIDisk) bool {
+	return slices.ContainsFunc(products[family], func(p string) bool { return strings.Contains(strings.ToUpper(k.Product), p) })
 }
 
-// find is the index of a LUN among what a host sees, or -1.
-func find(a *design.Array, l design.LUN, seen []Seen, used []bool) int {
-	if l.WWN != "" {
-		return slices.IndexFunc(seen, func(s Seen) bool { return sameWWN(s.WWN, l.WWN) })
+// Mends, each for one kind of difference.
+const (
+	mendMapping  = "see that the array is on and maps the LUN to every HBA port of this server (mortar array script), and look at the cables; `rescan-scsi-bus.sh` finds a LUN that was mapped while the server ran"
+	mendGeometry = "the array was configured otherwise: make its groups and LUNs anew with mortar array script, or correct the spec"
+	mendPaths    = "look at the cables, the HBA's ports and the array's controllers, and at the mapping of the LUN to every port of the server; `multipath -ll` shows paths that do not work"
+	mendMake     = "correct arrays.wwns, or arrays.model, in the spec"
+	mendNumber   = "map the LUN with its number (mortar array script), or correct the order of arrays.wwns"
+	mendOwner    = "see that both controllers run; then have the array give its LUNs back to their preferred controllers, or set the owner as mortar array script does"
+	mendPartner  = "map the same LUNs with the same numbers to both servers (mortar array script)"
+	mendExtra    = "remove its mapping to this server, or add it to the spec"
+)
+
+// Verify compares the LUNs that hosts see with the design. A LUN is known by its
+// WWN if the spec has it, else by its number and size among those of the array's
+// make.
+func Verify(d *design.Design, seen map[string][]linux.SCSIDisk) Result {
+	v := &verifier{d: d, wwn: map[string]map[string]string{}}
+	v.Findings, v.Matches = []Finding{}, []Match{}
+	for _, h := range slices.Sorted(maps.Keys(seen)) {
+		v.host(h, seen[h])
 	}
-	for k, s := range seen {
-		if !used[k] && near(s.Size, l.Size) && (s.Model == "" || ofFamily(a.Family, s.Model)) {
-			return k
-		}
+	for i := range d.Arrays {
+		v.sameOnAll(&d.Arrays[i])
+		v.identify(&d.Arrays[i])
 	}
-	return -1
+	v.notCompared()
+	return v.Result
 }
 
-func near(a, b spec.Bytes) bool {
-	diff := a - b
-	if diff < 0 {
-		diff = -diff
+type verifier struct {
+	Result
+	d      *design.Design
+	wwn    map[string]map[string]string // LUN -> host -> WWN
+	silent map[string]bool              // LUNs whose geometry nobody tells
+	owners bool                         // somebody tells who owns a LUN
+}
+
+func (v *verifier) add(host, lun, mend, format string, args ...any) *Finding {
+	v.Findings = append(v.Findings, Finding{Host: host, LUN: lun, Text: fmt.Sprintf(format, args...), Mend: mend})
+	return &v.Findings[len(v.Findings)-1]
+}
+
+// host compares one host.
+func (v *verifier) host(h string, disks []linux.SCSIDisk) {
+	f := &finder{disks: disks, used: make([]bool, len(disks)), at: map[string]int{}}
+	var arrays []*design.Array
+	for i := range v.d.Arrays {
+		if a := &v.d.Arrays[i]; slices.Contains(a.Servers, h) {
+			arrays = append(arrays, a)
+		}
 	}
-	return diff <= b/tolerance
+	twice := map[string]bool{} // families with a number that two arrays have
+	for _, a := range arrays {
+		if !twice[a.Family] && a.Family != "perc" && unnamed(a) {
+			twice[a.Family] = v.twice(h, a.Family, disks)
+		}
+	}
+	f.find(arrays, twice)
+	for _, a := range arrays {
+		ctl := f.controllers(a)
+		for i := range a.LUNs {
+			l := &a.LUNs[i]
+			v.Expected++
+			k, ok := f.at[l.Name]
+			switch {
+			case ok:
+				v.judge(h, a, l, &disks[k], ctl)
+			case !twice[a.Family] || l.WWN != "":
+				v.add(h, l.Name, mendMapping, "is not there: LUN %d of array %s, %s%s", l.Number, a.Name, l.Size.Binary(), wwnText(l.WWN))
+			}
+		}
+	}
+	for k := range disks {
+		for _, a := range arrays {
+			if !f.used[k] && !twice[a.Family] && ofFamily(a.Family, &disks[k]) {
+				v.add(h, "", mendExtra, "%s is no LUN of the design", describe(&disks[k]))
+				break
+			}
+		}
+	}
+}
+
+// unnamed tells whether the spec has no WWN of any of an array's LUNs.
+func unnamed(a *design.Array) bool {
+	return !slices.ContainsFunc(a.LUNs, func(l design.LUN) bool { return l.WWN != "" })
+}
+
+// twice finds LUN numbers that two arrays of a family present to a host: without
+// WWNs nobody can tell which LUN is which.
+func (v *verifier) twice(h, family string, disks []linux.SCSIDisk) bool {
+	byNumber := map[int64][]string{}
+	for i := range disks {
+		if ofFamily(family, &disks[i]) {
+			n := number(&disks[i])
+			byNumber[n] = append(byNumber[n], disks[i].WWN)
+		}
+	}
+	for _, n := range slices.Sorted(maps.Keys(byNumber)) {
+		if len(byNumber[n]) > 1 {
+			v.add(h, "", "list each array's WWNs in arrays.wwns of the spec, in order of LUN number; "+tellsWWNs[family]+" prints them, array by array",
+				"LUN number %d is there %d times (WWN %s), from several arrays of one make, and the spec does not say which is which", n, len(byNumber[n]), strings.Join(byNumber[n], ", "))
+			return true
+		}
+	}
+	return false
+}
+
+func number(k *linux.SCSIDisk) int64 {
+	if len(k.Paths) == 0 {
+		return -1
+	}
+	return k.Paths[0].LUN
+}
+
+// finder finds the LUNs of a host among its disks.
+type finder struct {
+	disks []linux.SCSIDisk
+	used  []bool
+	at    map[string]int // LUN -> index of the disk
+}
+
+// find looks for LUNs by WWN, then those without one by number and size, by
+// number alone and by size alone, so that what is wrong is said of the right one.
+// Numbers mean nothing on a controller in the server.
+func (f *finder) find(arrays []*design.Array, twice map[string]bool) {
+	unnamed := func(a *design.Array, l *design.LUN, k *linux.SCSIDisk) bool {
+		return l.WWN == "" && !twice[a.Family] && ofFamily(a.Family, k)
+	}
+	numbered := func(a *design.Array, l *design.LUN, k *linux.SCSIDisk) bool {
+		return unnamed(a, l, k) && a.Family != "perc" && number(k) == int64(l.Number)
+	}
+	sized := func(a *design.Array, l *design.LUN, k *linux.SCSIDisk) bool {
+		return unnamed(a, l, k) && near(k.Size, l.Size)
+	}
+	for _, like := range []func(*design.Array, *design.LUN, *linux.SCSIDisk) bool{
+		func(_ *design.Array, l *design.LUN, k *linux.SCSIDisk) bool { return sameWWN(k.WWN, l.WWN) },
+		func(a *design.Array, l *design.LUN, k *linux.SCSIDisk) bool {
+			return numbered(a, l, k) && sized(a, l, k)
+		},
+		numbered,
+		sized,
+	} {
+		for _, a := range arrays {
+			for i := range a.LUNs {
+				f.take(&a.LUNs[i], func(k *linux.SCSIDisk) bool { return like(a, &a.LUNs[i], k) })
+			}
+		}
+	}
+}
+
+// take gives a LUN that has none yet the first disk that is like it.
+func (f *finder) take(l *design.LUN, like func(*linux.SCSIDisk) bool) {
+	if _, found := f.at[l.Name]; found {
+		return
+	}
+	for k := range f.disks {
+		if !f.used[k] && like(&f.disks[k]) {
+			f.used[k], f.at[l.Name] = true, k
+			return
+		}
+	}
+}
+
+// controllers says which controller of an array each target port group is. The
+// design only has a first and a second one: of the two ways to number the
+// groups, the one by which more LUNs are at home, and else by their own numbers.
+// nil if the paths tell of no two groups.
+func (f *finder) controllers(a *design.Array) map[int]int {
+	groups := map[int]bool{}
+	home := [2]int{} // LUNs at home if the lower group is controller 0, and if it is 1
+	for _, l := range a.LUNs {
+		k, ok := f.at[l.Name]
+		if !ok {
+			continue
+		}
+		for _, p := range f.disks[k].Paths {
+			groups[p.Group] = true
+		}
+	}
+	delete(groups, 0)
+	if len(groups) != 2 {
+		return nil
+	}
+	ids := slices.Sorted(maps.Keys(groups))
+	for _, l := range a.LUNs {
+		k, ok := f.at[l.Name]
+		if !ok {
+			continue
+		}
+		for _, p := range f.disks[k].Paths {
+			if p.Optimized() {
+				home[(slices.Index(ids, p.Group)+l.Controller)%2]++
+			}
+		}
+	}
+	if home[1] > home[0] {
+		return map[int]int{ids[0]: 1, ids[1]: 0}
+	}
+	return map[int]int{ids[0]: 0, ids[1]: 1}
+}
+
+// judge compares a LUN on a host with the design.
+func (v *verifier) judge(h string, a *design.Array, l *design.LUN, k *linux.SCSIDisk, ctl map[int]int) {
+	s := see(k, ctl)
+	v.Matches = append(v.Matches, Match{l.Name, h, s})
+	if v.wwn[l.Name] == nil {
+		v.wwn[l.Name] = map[string]string{}
+	}
+	v.wwn[l.Name][h] = k.WWN
+	if !ofFamily(a.Family, k) {
+		v.add(h, l.Name, mendMake, "is %s, and array %s is %s", s.Model, a.Name, article(a.Model))
+	}
+	if a.Family != "perc" && s.Number != int64(l.Number) {
+		v.add(h, l.Name, mendNumber, "has LUN number %d, and the design %d", s.Number, l.Number)
+	}
+	if !near(k.Size, l.Size) {
+		v.add(h, l.Name, mendGeometry, "has %s (%d bytes), and the design %s (%d bytes)", s.Size.Binary(), s.Size, l.Size.Binary(), l.Size)
+	}
+	v.geometry(h, l, &s)
+	v.paths(h, a, l, k, &s)
+}
+
+// geometry compares segment size and stripe, as far as the array tells them.
+func (v *verifier) geometry(h string, l *design.LUN, s *Seen) {
+	if s.FullStripe == 0 && s.Chunk <= 4096 {
+		if v.silent == nil {
+			v.silent = map[string]bool{}
+		}
+		v.silent[l.Name] = true
+		return
+	}
+	if s.Chunk > 4096 && s.Chunk != l.Chunk {
+		v.add(h, l.Name, mendGeometry, "tells of a segment (chunk) of %s, and the design of %s", s.Chunk, l.Chunk)
+	}
+	if s.FullStripe != 0 && l.Level != 10 && s.FullStripe != l.FullStripe && s.FullStripe != l.FullStripe*spec.Bytes(len(l.Groups)) {
+		v.add(h, l.Name, mendGeometry, "tells of a full stripe of %s, and the design of %s: another RAID level or number of disks", s.FullStripe, l.FullStripe)
+	}
+}
+
+// paths compares the number of paths, and who owns the LUN.
+func (v *verifier) paths(h string, a *design.Array, l *design.LUN, k *linux.SCSIDisk, s *Seen) {
+	want := v.d.PathsTo(a, h)
+	each, uneven := "", false
+	for i, n := range s.Controllers {
+		each += fmt.Sprintf("%s %d by controller %s", []string{"", ","}[min(i, 1)], n, controllerName(a, i))
+		uneven = uneven || n != want/len(s.Controllers)
+	}
+	each = strings.TrimSpace(each)
+	switch {
+	case s.Paths == 0:
+		v.add(h, l.Name, mendPaths, "has %d paths, and none of them works", len(k.Paths)).Passing = true
+	case s.Paths == 1 && want > 1:
+		v.add(h, l.Name, mendPaths, "is seen over one path only (%s), and the design has %d", usable(k)[0].Name, want).Passing = true
+	case s.Paths != want && each != "":
+		v.add(h, l.Name, mendPaths, "has %d of %d paths: %s", s.Paths, want, each).Passing = true
+	case s.Paths != want:
+		v.add(h, l.Name, mendPaths, "has %d of %d paths", s.Paths, want).Passing = true
+	case uneven:
+		v.add(h, l.Name, mendPaths, "has its paths in the wrong places: %s, and the design %d by each", each, want/2).Passing = true
+	}
+	if s.Owner == nil {
+		return
+	}
+	v.owners = true
+	if *s.Owner != l.Controller {
+		v.add(h, l.Name, mendOwner, "belongs to controller %s, and in the design to controller %s", controllerName(a, *s.Owner), controllerName(a, l.Controller)).Passing = true
+	}
+}
+
+func usable(k *linux.SCSIDisk) []linux.SCSIPath {
+	return slices.DeleteFunc(slices.Clone(k.Paths), func(p linux.SCSIPath) bool { return !p.Usable() })
+}
+
+// see makes of a disk what is compared.
+func see(k *linux.SCSIDisk, ctl map[int]int) Seen {
+	s := Seen{Device: k.Device, WWN: k.WWN, Serial: k.Serial, Model: model(k), Size: spec.Bytes(k.Size), Number: number(k),
+		Chunk: spec.Bytes(k.Chunk), FullStripe: spec.Bytes(k.FullStripe)}
+	if ctl != nil {
+		s.Controllers = make([]int, len(ctl))
+	}
+	optimized := map[int]bool{}
+	for _, p := range usable(k) {
+		s.Paths++
+		c, known := ctl[p.Group]
+		if !known {
+			continue
+		}
+		s.Controllers[c]++
+		if p.Optimized() {
+			optimized[c] = true
+		}
+	}
+	if len(optimized) == 1 {
+		owner := slices.Collect(maps.Keys(optimized))[0]
+		s.Owner = &owner
+	}
+	return s
+}
+
+func controllerName(a *design.Array, i int) string { return controllerNames[a.Family][i] }
+
+// model is vendor and product, without the blanks that fill them up.
+func model(k *linux.SCSIDisk) string {
+	return strings.Join(strings.Fields(k.Vendor+" "+k.Product), " ")
+}
+
+func describe(k *linux.SCSIDisk) string {
+	return fmt.Sprintf("%s (%s, LUN %d, %s%s)", k.Device, model(k), number(k), spec.Bytes(k.Size).Binary(), wwnText(k.WWN))
+}
+
+// article is for the names of models, as they are spoken.
+func article(model string) string {
+	if strings.HasPrefix(model, "M") {
+		return "an " + model
+	}
+	return "a " + model
+}
+
+func near(size int64, want spec.Bytes) bool {
+	diff := spec.Bytes(size) - want
+	return max(diff, -diff) <= want/tolerance
 }
 
 func sameWWN(a, b string) bool {
@@ -177,30 +436,59 @@ func wwnText(w string) string {
 	return ", WWN " + w
 }
 
-// sameOnAll: all servers of an array must see the same LUNs, or the other
-// one could not take over. Where the spec has no WWNs, LUNs of one size are
-// told apart by nothing but their WWN, so the sets are compared.
-func (r *Result) sameOnAll(d *design.Design, wwnOf map[string]map[string]string) {
-	for i := range d.Arrays {
-		a := &d.Arrays[i]
-		if len(a.Servers) < 2 {
-			continue
-		}
-		sets := map[string][]string{}
-		for _, l := range a.LUNs {
-			for h, w := range wwnOf[l.Name] {
-				if w != "" {
-					sets[h] = append(sets[h], w)
-				}
+// sameOnAll: all servers of an array must see the same LUN under a number, or
+// the other one would take something else over.
+func (v *verifier) sameOnAll(a *design.Array) {
+	for _, l := range a.LUNs {
+		first := ""
+		for _, h := range a.Servers {
+			w := v.wwn[l.Name][h]
+			switch {
+			case w == "":
+			case first == "":
+				first = h
+			case !sameWWN(w, v.wwn[l.Name][first]):
+				v.add(h, l.Name, mendPartner, "is another one than on %s: WWN %s here, %s there", first, w, v.wwn[l.Name][first])
 			}
 		}
-		first := a.Servers[0]
-		for _, h := range a.Servers[1:] {
-			for _, w := range sets[first] {
-				if len(sets[h]) > 0 && !slices.Contains(sets[h], w) {
-					r.Findings = append(r.Findings, Finding{h, "", fmt.Sprintf("does not see the LUN with WWN %s that %s sees: it could not take it over", w, first)})
-				}
-			}
+	}
+}
+
+// identify collects the WWNs of an array that the spec has none of, if nothing
+// speaks against them.
+func (v *verifier) identify(a *design.Array) {
+	if !unnamed(a) {
+		return
+	}
+	id := Identity{Array: a.Name}
+	for _, l := range a.LUNs {
+		wwn := ""
+		for _, h := range a.Servers {
+			wwn = cmp.Or(wwn, v.wwn[l.Name][h])
 		}
+		if wwn == "" || slices.ContainsFunc(v.Findings, func(f Finding) bool { return f.LUN == l.Name && !f.Passing }) {
+			return
+		}
+		id.WWNs = append(id.WWNs, wwn)
+	}
+	v.Identities = append(v.Identities, id)
+}
+
+// notCompared says what nobody could tell.
+func (v *verifier) notCompared() {
+	say := func(format string, args ...any) { v.Unproven = append(v.Unproven, fmt.Sprintf(format, args...)) }
+	if n := len(v.silent); n > 0 {
+		say("segment size and full stripe of %d LUNs: the array does not tell", n)
+	}
+	direct := true
+	for i := range v.d.Arrays {
+		a := &v.d.Arrays[i]
+		direct = direct && a.Family == "perc"
+		if unnamed(a) {
+			say("which LUN of array %s is which, beyond number and size: the spec has no WWNs (arrays.wwns)", a.Name)
+		}
+	}
+	if !v.owners && !direct && len(v.Matches) > 0 {
+		say("which controller owns a LUN: the paths do not tell")
 	}
 }
