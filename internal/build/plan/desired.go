@@ -131,6 +131,9 @@ func (b *builder) refuse() error {
 	if err := b.profile(); err != nil {
 		return err
 	}
+	if err := b.storage().refuse(); err != nil {
+		return err
+	}
 	return b.oneOwner()
 }
 

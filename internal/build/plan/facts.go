@@ -11,6 +11,8 @@ import (
 type Facts struct {
 	Hosts map[string]resource.HostFacts
 	OS    map[string]linux.OSRelease
+	// SCSI are the disks of servers that have LUNs of arrays, with their paths.
+	SCSI map[string][]linux.SCSIDisk
 }
 
 // HasArray tells whether the md array with this UUID is assembled on a host.

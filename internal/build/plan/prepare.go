@@ -68,6 +68,9 @@ func compare(ctx context.Context, d *design.Design, hosts map[string]*host.Sessi
 	var steps []Step
 	for try := 0; ; try++ {
 		facts, err := Observe(ctx, hosts)
+		if err == nil {
+			facts.SCSI, err = seeLUNs(ctx, d, hosts)
+		}
 		if err != nil {
 			return nil, err
 		}

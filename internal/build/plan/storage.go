@@ -17,6 +17,8 @@ import (
 // of disks, or LUNs of RAID arrays. Everything else is the same for both: volume
 // group, logical volumes, cache, and what a kind of service makes on them.
 type storageKind interface {
+	// refuse says what of the facts speaks against any plan.
+	refuse() error
 	packages(p distro.Packages) []string // of a server, before those of the service's kind
 	modules() []string                   // of the kernel
 	// checks look at all devices of the pair on a server, before anything is

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/mortarhpc/mortar/internal/base/distro"
+	"github.com/mortarhpc/mortar/internal/brick/array"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/serve/ocf"
@@ -49,6 +50,46 @@ func (l lunStorage) wanted(s *design.Service) []resource.WantedDisk {
 		out = append(out, resource.WantedDisk{DiskRef: r, VG: s.Storage.VG, FS: s.FileSystem(), Wipe: slices.Contains(l.d.Spec.Wipe, r.WWN)})
 	}
 	return out
+}
+
+// refuse has LUNs that are not as designed refused, in the words of mortar array
+// verify. A path that is out, or an owner that changed, is for status to tell once
+// the pair serves: it must not keep anybody from changing something else.
+func (l lunStorage) refuse() error {
+	if l.facts.SCSI == nil {
+		return nil // a plan for blank hosts
+	}
+	serves := map[string]bool{} // by LUN
+	for _, s := range l.services() {
+		for _, u := range l.of(s) {
+			serves[u.LUN] = l.placeOf(s).managed || l.holder(s) != ""
+		}
+	}
+	var all Refusals
+	for _, f := range array.Verify(l.d, l.facts.SCSI).Findings {
+		if slices.Contains(l.servers, f.Host) && !(f.Passing && serves[f.LUN]) {
+			all = append(all, HostRefusal{Host: f.Host, Step: "LUNs of " + f.Host, Refusal: resource.Refusal{What: f.String(), Mend: f.Mend}})
+		}
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	return all
+}
+
+// foreign are steps that look at what each LUN carries that a server found as
+// designed; none changes anything.
+func (l lunStorage) foreign(found func(host, lun string) bool) []Step {
+	var steps []Step
+	for _, s := range l.services() {
+		host := l.placeOf(s).host
+		for _, w := range l.wanted(s) {
+			if found(host, w.LUN) {
+				steps = append(steps, Step{Title: w.LUN, Host: host, Resource: &resource.Disks{Host: host, List: []resource.WantedDisk{w}, Check: true}})
+			}
+		}
+	}
+	return steps
 }
 
 func (l lunStorage) packages(p distro.Packages) []string {

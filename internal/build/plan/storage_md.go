@@ -14,6 +14,8 @@ import (
 // mdStorage are md arrays of disks that both servers reach, each by two paths.
 type mdStorage struct{ *builder }
 
+func (m mdStorage) refuse() error { return nil }
+
 func (m mdStorage) packages(p distro.Packages) []string {
 	return slices.Concat(p.MD, p.LVM, p.Multipath)
 }

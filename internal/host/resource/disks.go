@@ -238,7 +238,7 @@ func (w WantedDisk) mayCarry(s signature) bool {
 	case "linux_raid_member":
 		return w.Group != "" && md.SameUUID(s.UUID, w.Group)
 	case "LVM2_member":
-		return w.VG != "" // VolumeGroup refuses a physical volume of another group
+		return w.VG != "" // of which group it is, volumeGroups tells
 	case "xfs":
 		return w.FS != "" && md.SameUUID(s.UUID, w.FS)
 	}
@@ -377,13 +377,19 @@ func (d *Disks) diff(ctx context.Context, sys Sys) ([]Action, error) {
 	if err != nil {
 		return nil, err
 	}
+	groups, err := volumeGroups(ctx, sys, look, want, sigs)
+	if err != nil {
+		return nil, err
+	}
 	for i, f := range look {
 		var bad []string
 		for _, s := range sigs[i] {
-			if want[i].mayCarry(s) {
-				continue
+			switch vg := groups[f.Device]; {
+			case !want[i].mayCarry(s):
+				bad = append(bad, d.describe(s))
+			case s.Type == "LVM2_member" && vg != "" && vg != want[i].VG:
+				bad = append(bad, d.describe(s)+" of volume group "+vg)
 			}
-			bad = append(bad, d.describe(s))
 		}
 		if len(bad) == 0 {
 			continue
@@ -580,6 +586,33 @@ func signatures(ctx context.Context, sys Sys, fs []found) ([][]signature, error)
 		sigs[i] = append(sigs[i], s)
 	}
 	return sigs, nil
+}
+
+// volumeGroups names the volume group of each LUN that is a physical volume, as
+// the brick's own may be, by the LUN's device.
+func volumeGroups(ctx context.Context, sys Sys, look []found, want []WantedDisk, sigs [][]signature) (map[string]string, error) {
+	var pvs []string
+	for i, f := range look {
+		if want[i].VG != "" && slices.ContainsFunc(sigs[i], func(s signature) bool { return s.Type == "LVM2_member" }) {
+			pvs = append(pvs, f.Device)
+		}
+	}
+	if len(pvs) == 0 {
+		return nil, nil
+	}
+	rows, err := lvmReport(ctx, sys, append([]string{"lvm", "pvs", "--foreign", "--reportformat", "json", "-o", "pv_name,vg_name"}, lvmArgs("", pvs)...))
+	if err != nil {
+		return nil, err
+	}
+	groups := map[string]string{}
+	for _, pv := range pvs {
+		for _, r := range rows {
+			if kernelName(sys, r["pv_name"]) == kernelName(sys, pv) {
+				groups[pv] = r["vg_name"]
+			}
+		}
+	}
+	return groups, nil
 }
 
 // parseWipefs reads `wipefs --json`: nothing at all if there is none.
