@@ -6,19 +6,19 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"os"
-	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/google/renameio/v2"
 	"github.com/spf13/cobra"
 
 	"github.com/mortarhpc/mortar/internal/brick/array"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
+	"github.com/mortarhpc/mortar/internal/build/plan"
 	"github.com/mortarhpc/mortar/internal/host"
 )
 
@@ -111,18 +111,24 @@ func writeScripts(w io.Writer, d *design.Design, dir, tool string, names []strin
 }
 
 func newArrayVerifyCmd() *cobra.Command {
-	var asJSON bool
+	var asJSON, write bool
 	cmd := &cobra.Command{
 		Use:   "verify SPEC",
 		Short: "Compare the LUNs that the servers see with the design",
 		Long: `Reaches the servers and compares the LUNs they see with the design: number,
-size, WWN (where the spec has it), number of paths, and chunk and full stripe
-where the array tells them. Nothing is changed, except that the mortar binary
-is copied to servers that do not have it yet.
+size, make, WWN (where the spec has it, and that both servers see the same),
+paths by each controller, the controller that owns the LUN, segment size and
+full stripe where the array tells them, and that no LUN carries foreign data.
+mortar plan and mortar apply refuse the same differences. On servers nothing is
+changed, except that the mortar binary is copied to those that do not have it.
+
+Where the spec has no WWNs, LUNs go by number and size, and the lines for
+arrays.wwns are printed; --write puts them into the spec.
 
 Exit codes: 0 as designed, 1 differences, 2 refused (bad spec, unreachable
 server …).`,
 		Example: `  mortar array verify brick.yaml
+  mortar array verify brick.yaml --write
   mortar array verify brick.yaml --json | jq '.'`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -133,17 +139,16 @@ server …).`,
 			if len(d.Arrays) == 0 {
 				return fail(exitBadInput, fmt.Errorf("%s: this brick has no array: its disks are JBODs (storage.kind)", args[0]))
 			}
-			seen, err := seenLUNs(cmd.Context(), d, !asJSON && isTerminal(os.Stderr))
+			r, err := verifyLUNs(cmd.Context(), d, !asJSON && isTerminal(os.Stderr))
 			if err != nil {
 				return err
 			}
-			r := array.Verify(d, seen)
 			if asJSON {
 				enc := json.NewEncoder(cmd.OutOrStdout())
 				enc.SetIndent("", "  ")
 				err = enc.Encode(r)
 			} else {
-				err = showVerify(cmd.OutOrStdout(), r)
+				err = showVerify(cmd.OutOrStdout(), d, r)
 			}
 			if err != nil {
 				return fail(exitFailed, err)
@@ -151,46 +156,23 @@ server …).`,
 			if len(r.Findings) > 0 {
 				return fail(exitFailed, nil)
 			}
+			if write {
+				return writeWWNs(args[0], r.Identities)
+			}
 			return nil
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.Flags().BoolVar(&write, "write", false, "put the WWNs that were found into the spec, if there is no difference and it has none")
 	return cmd
 }
 
-func showVerify(w io.Writer, r array.Result) error {
-	var b strings.Builder
-	for _, m := range r.Matches {
-		paths := "1 path "
-		if n := m.Seen.Paths; n != 1 {
-			paths = fmt.Sprintf("%d paths", n)
-		}
-		fmt.Fprintf(&b, "%-12s %-18s %10s  %s  %s\n", m.Host, m.LUN, m.Seen.Size.Binary(), paths, m.Seen.WWN)
-	}
-	for _, f := range r.Findings {
-		what := f.Text
-		if f.LUN != "" {
-			what = f.LUN + ": " + what
-		}
-		fmt.Fprintf(&b, "! %s: %s\n", f.Host, what)
-	}
-	for _, u := range r.Unproven {
-		fmt.Fprintf(&b, "not compared: %s\n", u)
-	}
-	differences := "1 difference"
-	if n := len(r.Findings); n != 1 {
-		differences = fmt.Sprintf("%d differences", n)
-	}
-	fmt.Fprintf(&b, "%d of %d LUNs found, %s.\n", len(r.Matches), r.Expected, differences)
-	_, err := io.WriteString(w, b.String())
-	return err
-}
-
-// seenLUNs asks every server that is cabled to an array for its disks.
-func seenLUNs(ctx context.Context, d *design.Design, live bool) (map[string][]array.Seen, error) {
+// verifyLUNs reaches the servers that are cabled to an array.
+func verifyLUNs(ctx context.Context, d *design.Design, live bool) (array.Result, error) {
+	none := array.Result{}
 	all, err := host.Inventory(d.Spec)
 	if err != nil {
-		return nil, fail(exitBadInput, err)
+		return none, fail(exitBadInput, err)
 	}
 	targets := map[string]host.Target{}
 	for _, a := range d.Arrays {
@@ -204,54 +186,84 @@ func seenLUNs(ctx context.Context, d *design.Design, live bool) (map[string][]ar
 	opts.Progress = progress
 	hosts, err := host.ConnectAll(ctx, targets, opts)
 	if err != nil {
-		return nil, refused(ctx, d.Spec, err)
+		return none, refused(ctx, d.Spec, err)
 	}
 	defer host.CloseAll(hosts)
-	seen, failed := host.All(ctx, slices.Sorted(maps.Keys(hosts)), func(ctx context.Context, name string) ([]array.Seen, error) {
-		progress(name, "looking at its LUNs")
-		out, err := disksOf(ctx, hosts[name])
+	progress("", "looking at the LUNs")
+	r, err := plan.VerifyLUNs(ctx, d, hosts)
+	if err != nil {
+		return r, refused(ctx, d.Spec, err)
+	}
+	return r, nil
+}
+
+// writeWWNs puts WWNs into a spec on disk.
+func writeWWNs(file string, ids []array.Identity) error {
+	for _, id := range ids {
+		s, err := spec.Load(file) // as the one before has left it
 		if err != nil {
-			err = fmt.Errorf("%s: %w", name, err)
+			return fail(exitBadInput, err)
 		}
-		return out, err
-	})
-	if err := failed.Join(); err != nil {
-		return nil, refused(ctx, d.Spec, err)
-	}
-	return seen, nil
-}
-
-// disksOf reads a host's disks, with what sysfs knows of their make and
-// geometry.
-func disksOf(ctx context.Context, h *host.Session) ([]array.Seen, error) {
-	f, err := h.Facts(ctx)
-	if err != nil {
-		return nil, err
-	}
-	var out []array.Seen
-	for _, k := range f.Disks {
-		s := array.Seen{Device: k.Device, WWN: k.WWN, Serial: k.Serial, Size: spec.Bytes(k.Size), Paths: len(k.Paths)}
-		if len(k.Paths) > 0 {
-			dir := "/sys/block/" + path.Base(k.Paths[0])
-			s.Model = readSys(ctx, h, dir+"/device/vendor") + " " + readSys(ctx, h, dir+"/device/model")
-			s.Chunk = bytesOf(readSys(ctx, h, dir+"/queue/minimum_io_size"))
-			s.FullStripe = bytesOf(readSys(ctx, h, dir+"/queue/optimal_io_size"))
+		text, err := s.SetWWNs(id.Array, id.WWNs)
+		if err != nil {
+			return fail(exitBadInput, err)
 		}
-		out = append(out, s)
+		if err := renameio.WriteFile(file, text, 0o644, renameio.WithExistingPermissions()); err != nil {
+			return fail(exitFailed, err)
+		}
 	}
-	return out, nil
+	return nil
 }
 
-// readSys reads a file of sysfs; what a device does not have is empty.
-func readSys(ctx context.Context, h *host.Session, file string) string {
-	text, _ := h.Read(ctx, file)
-	return strings.TrimSpace(text)
+func showVerify(w io.Writer, d *design.Design, r array.Result) error {
+	var b strings.Builder
+	for _, m := range r.Matches {
+		fmt.Fprintf(&b, "%-12s %-18s LUN %-3d %10s  %-24s %s\n", m.Host, m.LUN, m.Seen.Number, m.Seen.Size.Binary(), pathsText(d, m), m.Seen.WWN)
+	}
+	for _, f := range r.Findings {
+		fmt.Fprintf(&b, "! %s: %s\n    mend: %s\n", f.Host, f, f.Mend)
+	}
+	for _, u := range r.Unproven {
+		fmt.Fprintf(&b, "not compared: %s\n", u)
+	}
+	if len(r.Identities) > 0 {
+		b.WriteString("WWNs for the spec (arrays.wwns); mortar array verify --write puts them there:\n")
+	}
+	for _, id := range r.Identities {
+		fmt.Fprintf(&b, "  - name: %s\n    wwns: [\"%s\"]\n", id.Array, strings.Join(id.WWNs, `", "`))
+	}
+	differences := "1 difference"
+	if n := len(r.Findings); n != 1 {
+		differences = fmt.Sprintf("%d differences", n)
+	}
+	fmt.Fprintf(&b, "%d of %d LUNs found, %s.\n", len(r.Matches), r.Expected, differences)
+	_, err := io.WriteString(w, b.String())
+	return err
 }
 
-func bytesOf(s string) spec.Bytes {
-	n, err := strconv.ParseInt(s, 10, 64)
-	if err != nil {
-		return 0
+// pathsText is the paths to a LUN: "4 paths (A 2, B 2), owner A".
+func pathsText(d *design.Design, m array.Match) string {
+	text := fmt.Sprintf("%d paths", m.Seen.Paths)
+	if m.Seen.Paths == 1 {
+		text = "1 path"
 	}
-	return spec.Bytes(n)
+	name := func(c int) string {
+		for i := range d.Arrays {
+			if slices.ContainsFunc(d.Arrays[i].LUNs, func(l design.LUN) bool { return l.Name == m.LUN }) {
+				return array.ControllerName(&d.Arrays[i], c)
+			}
+		}
+		return strconv.Itoa(c)
+	}
+	var each []string
+	for c, n := range m.Seen.Controllers {
+		each = append(each, fmt.Sprintf("%s %d", name(c), n))
+	}
+	if len(each) > 0 {
+		text += " (" + strings.Join(each, ", ") + ")"
+	}
+	if m.Seen.Owner != nil {
+		text += ", owner " + name(*m.Seen.Owner)
+	}
+	return text
 }

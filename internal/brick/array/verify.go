@@ -343,7 +343,7 @@ func (v *verifier) paths(h string, a *design.Array, l *design.LUN, k *linux.SCSI
 	want := v.d.PathsTo(a, h)
 	each, uneven := "", false
 	for i, n := range s.Controllers {
-		each += fmt.Sprintf("%s %d by controller %s", []string{"", ","}[min(i, 1)], n, controllerName(a, i))
+		each += fmt.Sprintf("%s %d by controller %s", []string{"", ","}[min(i, 1)], n, ControllerName(a, i))
 		uneven = uneven || n != want/len(s.Controllers)
 	}
 	each = strings.TrimSpace(each)
@@ -364,7 +364,7 @@ func (v *verifier) paths(h string, a *design.Array, l *design.LUN, k *linux.SCSI
 	}
 	v.owners = true
 	if *s.Owner != l.Controller {
-		v.add(h, l.Name, mendOwner, "belongs to controller %s, and in the design to controller %s", controllerName(a, *s.Owner), controllerName(a, l.Controller)).Passing = true
+		v.add(h, l.Name, mendOwner, "belongs to controller %s, and in the design to controller %s", ControllerName(a, *s.Owner), ControllerName(a, l.Controller)).Passing = true
 	}
 }
 
@@ -398,7 +398,7 @@ func see(k *linux.SCSIDisk, ctl map[int]int) Seen {
 	return s
 }
 
-func controllerName(a *design.Array, i int) string { return controllerNames[a.Family][i] }
+func ControllerName(a *design.Array, i int) string { return controllerNames[a.Family][i] }
 
 // model is vendor and product, without the blanks that fill them up.
 func model(k *linux.SCSIDisk) string {

@@ -49,6 +49,7 @@ var badSystems = []struct {
 	{"too many bays", "nss4-ha-144", []string{`{name: E1, bays: 12, model: MD3200, disks: [{serial: "E1N[01-12]"`, `{name: E1, bays: 24, model: MD3200, disks: [{serial: "E1N[01-24]"`}},
 	{"bad WWN of a LUN", "nss4-ha-144", []string{"management: [10.22.0.41, 10.22.0.42]", "wwns: [abc]"}},
 	{"WWN of a LUN twice", "nss4-ha-144", []string{"management: [10.22.0.41, 10.22.0.42]", `wwns: ["600a0b80000000000000000000000001", "600A0B80000000000000000000000001"]`}},
+	{"WWN of a LUN in two arrays", "nss-ha-xl", []string{"management: [10.22.0.41, 10.22.0.42]", `wwns: ["600a0b80000000000000000000000001"]`, "management: [10.22.0.43, 10.22.0.44]", `wwns: ["600a0b80000000000000000000000001"]`}},
 	{"address of an array outside", "nss4-ha-144", []string{"management: [10.22.0.41, 10.22.0.42]", "management: [10.9.0.41]"}},
 	{"volume: device on JBODs", "nfs", []string{"storage:\n", "storage:\n  volume: device\n"}},
 	{"volume: device with a cache", "nfs-dfc", []string{"storage:\n", "storage:\n  volume: device\n"}},

@@ -69,7 +69,7 @@ func (c *checker) hardware() {
 func (c *checker) arrays() bool {
 	s := c.s
 	n := len(c.errs)
-	names := map[string]bool{}
+	names, wwns := map[string]bool{}, map[string]bool{}
 	for i := range s.Arrays {
 		a := &s.Arrays[i]
 		at := fmt.Sprintf("arrays[%d]", i)
@@ -102,7 +102,6 @@ func (c *checker) arrays() bool {
 			}
 			c.between(at+".controller", a.Controller, 0, 63, "")
 		}
-		wwns := map[string]bool{}
 		for j, w := range a.WWNs {
 			wat := fmt.Sprintf("%s.wwns[%d]", at, j)
 			f := re().wwn.FindStringSubmatch(w)
