@@ -1,10 +1,12 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/google/renameio/v2"
@@ -12,8 +14,11 @@ import (
 	"golang.org/x/term"
 
 	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/brick/spec"
+	"github.com/mortarhpc/mortar/internal/build/plan"
 	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/run/observe"
+	"github.com/mortarhpc/mortar/internal/run/raid"
 )
 
 // dialHosts connects to the hosts of a design's inventory.
@@ -45,7 +50,8 @@ func newStatusCmd() *cobra.Command {
 		Use:   "status SPEC",
 		Short: "Show the health of a brick, from disk to client",
 		Long: `Show the health of a brick as a tree: host, disk, path, RAID, volume, file
-system, export, cluster, fencing, client. Every host is asked once, all at the
+system, export, cluster, fencing, client. RAID arrays are asked themselves: an
+ME4 over HTTPS, an MD3 by SMcli, a PERC by perccli on its server. Every host is asked once, all at the
 same time; nothing is changed. A host that does not answer within --timeout is
 a fault, the others are shown all the same.
 
@@ -85,6 +91,9 @@ The JSON is described in docs/status.md.`,
 			}
 			defer c.Close()
 			c.AskOutlets()
+			if err := askArrays(c, d); err != nil {
+				return err
+			}
 			out := cmd.OutOrStdout()
 			screen := out == os.Stdout && isTerminal(os.Stdout)
 			for {
@@ -122,6 +131,23 @@ The JSON is described in docs/status.md.`,
 	f.StringVar(&save, "save-facts", "", "also write what the hosts said to this file (no secrets in it)")
 	f.StringVar(&facts, "facts", "", "judge what --save-facts wrote; no host is reached")
 	return cmd
+}
+
+// askArrays has a collector ask the brick's arrays from here.
+func askArrays(c *observe.Collector, d *design.Design) error {
+	dial, err := host.ManagementDial(d.Spec)
+	if err != nil {
+		return fail(exitBadInput, err)
+	}
+	secrets := plan.Secrets(d.Spec, false)
+	c.AskArrays(func(ctx context.Context, a *design.Array) raid.Answer {
+		i := slices.IndexFunc(d.Spec.Arrays, func(x spec.Array) bool { return x.Name == a.Name })
+		if i < 0 {
+			return raid.Answer{NotAsked: "the spec does not list it"}
+		}
+		return raid.Ask(ctx, a, &d.Spec.Arrays[i], secrets, dial)
+	})
+	return nil
 }
 
 func verdictOf(s *observe.Status, w io.Writer, asJSON, all, screen bool) error {

@@ -64,6 +64,27 @@ func (c *checker) hardware() {
 	}
 }
 
+// management4 checks what the management of an ME4 is asked with.
+func (c *checker) management4(at string, a *Array, family string) {
+	for _, k := range []struct{ key, value string }{{"user", a.User}, {"password_file", a.PasswordFile}, {"certificates", strings.Join(a.Certificates, "")}} {
+		if k.value != "" && family != "me4" {
+			c.errorf(at+"."+k.key, "remove it", "only an ME4 is asked with a %s", strings.ReplaceAll(k.key, "_", " "))
+			return
+		}
+	}
+	if (a.User == "") != (a.PasswordFile == "") {
+		c.errorf(at, "give both or none", "array %s has a user or a password_file alone", a.Name)
+	}
+	if a.PasswordFile != "" {
+		c.secretFile(at+".password_file", a.PasswordFile)
+	}
+	for j, f := range a.Certificates {
+		if !re().sha256.MatchString(f) {
+			c.errorf(fmt.Sprintf("%s.certificates[%d]", at, j), "write its 64 hex digits, in quotes, as `mortar status` prints them", "%q is no SHA-256 fingerprint", f)
+		}
+	}
+}
+
 // arrays checks the list of arrays and fills in those that are implied by
 // storage.model.
 func (c *checker) arrays() bool {
@@ -102,6 +123,7 @@ func (c *checker) arrays() bool {
 			}
 			c.between(at+".controller", a.Controller, 0, 63, "")
 		}
+		c.management4(at, a, m.Family)
 		for j, w := range a.WWNs {
 			wat := fmt.Sprintf("%s.wwns[%d]", at, j)
 			f := re().wwn.FindStringSubmatch(w)

@@ -7,7 +7,7 @@ import (
 
 // patterns are what words of a spec must look like.
 type patterns struct {
-	bmcUser, brick, brickID, client, defined, dev, file, fsname, host, iface, mirror, option, param, path, pool, ranges, sas, serial, service, size, snmpUser, speed, word, wwn *regexp.Regexp
+	bmcUser, brick, brickID, client, defined, dev, file, fsname, host, iface, mirror, option, param, path, pool, ranges, sas, serial, service, sha256, size, snmpUser, speed, word, wwn *regexp.Regexp
 }
 
 // re compiles the patterns when the first spec is read. A process of Mortar is
@@ -36,6 +36,7 @@ var re = sync.OnceValue(func() *patterns {
 		sas:      regexp.MustCompile(`^(?:0x)?([0-9A-Fa-f]{16})$`),
 		serial:   regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.:+-]{0,63}$`),
 		service:  regexp.MustCompile(`^[a-z]([a-z0-9-]{0,10}[a-z0-9])?$`),
+		sha256:   regexp.MustCompile(`^(?:[0-9A-Fa-f]{2}:?){32}$`),
 		size:     regexp.MustCompile(`^([0-9]{1,19}(?:\.[0-9]{1,9})?)\s*([A-Za-z]*)$`),
 		snmpUser: regexp.MustCompile(`^[A-Za-z0-9._@-]{1,32}$`),
 		speed:    regexp.MustCompile(`^[1-9][0-9]*(\.[0-9]+)?(Mb/s|Gb/s)$`),

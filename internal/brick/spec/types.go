@@ -186,10 +186,14 @@ type DiskList struct {
 type Array struct {
 	Name       string   `yaml:"name" json:"name" doc:"name of the array: letters, digits, dashes"`
 	Model      string   `yaml:"model" json:"model" doc:"MD3200, MD3220, PERC-H810 or ME4084"`
-	Management []string `yaml:"management,omitempty" json:"management,omitempty" doc:"addresses of its controllers, for mortar array script"`
-	Server     string   `yaml:"server,omitempty" json:"server,omitempty" doc:"PERC: the server the controller is in; default: the first"`
-	Controller int      `yaml:"controller,omitempty" json:"controller,omitempty" doc:"PERC: number of the controller, as omreport and perccli print it" default:"0"`
-	WWNs       []string `yaml:"wwns,omitempty" json:"wwns,omitempty" doc:"WWN of each LUN, in order of LUN number: written here once the array has made them, compared by mortar array verify"`
+	Management []string `yaml:"management,omitempty" json:"management,omitempty" doc:"addresses of its controllers, for mortar array script and mortar status"`
+	// User and what follows are for an ME4, whose management asks for them.
+	User         string   `yaml:"user,omitempty" json:"user,omitempty" doc:"ME4: user of its management that may only look (role monitor), for mortar status"`
+	PasswordFile string   `yaml:"password_file,omitempty" json:"password_file,omitempty" doc:"ME4: file with that user's password, relative to the spec; mode 0600"`
+	Certificates []string `yaml:"certificates,omitempty" json:"certificates,omitempty" doc:"ME4: SHA-256 fingerprints of its controllers' certificates; mortar status prints those it sees, and sends no password before they are here"`
+	Server       string   `yaml:"server,omitempty" json:"server,omitempty" doc:"PERC: the server the controller is in; default: the first"`
+	Controller   int      `yaml:"controller,omitempty" json:"controller,omitempty" doc:"PERC: number of the controller, as omreport and perccli print it" default:"0"`
+	WWNs         []string `yaml:"wwns,omitempty" json:"wwns,omitempty" doc:"WWN of each LUN, in order of LUN number: written here once the array has made them, compared by mortar array verify"`
 }
 
 // Cache is a pool of SSDs in front of the volume.

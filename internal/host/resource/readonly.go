@@ -30,6 +30,12 @@ var readers = map[string]func(args []string) bool{
 	"lnetctl":          showingLNet,
 	"lvm":              first("pvs", "vgs", "lvs"),
 	"mdadm":            first("--detail", "--examine"),
+	// What RAID controllers and arrays say of themselves; see package raid.
+	"SMcli":                           func(args []string) bool { return last(args, "-S", "-c", "show storageArray healthStatus;") },
+	"perccli64":                       showingRAID,
+	"storcli64":                       showingRAID,
+	"/opt/MegaRAID/perccli/perccli64": showingRAID,
+	"/opt/MegaRAID/storcli/storcli64": showingRAID,
 	"/usr/local/sbin/mortar": func(args []string) bool {
 		return len(args) > 1 && args[0] == "host-cache" && slices.Contains([]string{"stats", "needs", "on"}, args[1])
 	},
@@ -53,6 +59,11 @@ func first(words ...string) func([]string) bool {
 
 func last(args []string, words ...string) bool {
 	return len(args) >= len(words) && slices.Equal(args[len(args)-len(words):], words)
+}
+
+// showingRAID: everything of all controllers, as JSON, without a log file.
+func showingRAID(args []string) bool {
+	return slices.Equal(args, []string{"/cALL", "show", "all", "J", "nolog"})
 }
 
 // askingFence: a fence agent acts by --action, and reboots without one.

@@ -45,6 +45,9 @@ func Judge(d *design.Design, f Facts) *Status {
 // parts are those of a pair, from its hosts to its power.
 func (v *view) parts() []*Part {
 	out := append([]*Part{v.hosts()}, v.storage().parts()...)
+	if p := v.arrayHealth(); p != nil {
+		out = append(out, p)
+	}
 	out = append(out, v.volumes())
 	if v.cached() != nil {
 		out = append(out, v.cache())

@@ -11,6 +11,7 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/host"
+	"github.com/mortarhpc/mortar/internal/run/raid"
 )
 
 // Facts are the answers of all hosts of a brick. They hold no secrets: they
@@ -18,6 +19,9 @@ import (
 type Facts struct {
 	Time  time.Time         `json:"time"` // of the one who asked
 	Hosts map[string]Answer `json:"hosts"`
+	// Arrays are what the brick's RAID arrays said of themselves, by name; nil if
+	// nobody was to ask.
+	Arrays map[string]raid.Answer `json:"arrays,omitempty"`
 }
 
 // Answer is a host's facts, or why there are none.
@@ -109,6 +113,7 @@ type Collector struct {
 	timeout time.Duration
 	only    []string
 	outlets bool
+	arrays  func(context.Context, *design.Array) raid.Answer
 }
 
 // NewCollector makes a collector that waits at most timeout for any host. If
@@ -149,6 +154,7 @@ func (c *Collector) Collect(ctx context.Context) Facts {
 func (c *Collector) collect(ctx context.Context) Facts {
 	f := Facts{Time: time.Now()}
 	reqs := requests(c.d, c.timeout)
+	arrays := c.startArrays(ctx, reqs)
 	if len(c.only) > 0 {
 		maps.DeleteFunc(reqs, func(name string, _ Request) bool { return !slices.Contains(c.only, name) })
 	}
@@ -162,6 +168,7 @@ func (c *Collector) collect(ctx context.Context) Facts {
 		f.Hosts[name] = Answer{Err: err.Error()}
 		c.hosts.Drop(name)
 	}
+	f.Arrays = arrays()
 	return f
 }
 

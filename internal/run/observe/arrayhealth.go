@@ -1,0 +1,171 @@
+package observe
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/run/raid"
+)
+
+// AskArrays has Collect also ask the brick's RAID arrays, by f from this machine
+// and by their tools on servers.
+func (c *Collector) AskArrays(f func(context.Context, *design.Array) raid.Answer) { c.arrays = f }
+
+// startArrays begins to ask the arrays, and adds what servers are to run. It gives
+// what waits for the answers.
+func (c *Collector) startArrays(ctx context.Context, reqs map[string]Request) func() map[string]raid.Answer {
+	if c.arrays == nil || len(c.d.Arrays) == 0 {
+		return func() map[string]raid.Answer { return nil }
+	}
+	cctx, cancel := context.WithTimeoutCause(ctx, c.timeout, fmt.Errorf("no answer within %v", c.timeout))
+	out := make([]raid.Answer, len(c.d.Arrays))
+	var wg sync.WaitGroup
+	for i := range c.d.Arrays {
+		a := &c.d.Arrays[i]
+		for _, s := range a.Servers {
+			if r, ok := reqs[s]; ok {
+				for _, argv := range toolsFor(a) {
+					if !slices.ContainsFunc(r.Run, func(x []string) bool { return slices.Equal(x, argv) }) {
+						r.Run = append(slices.Clone(r.Run), argv)
+					}
+				}
+				reqs[s] = r
+			}
+		}
+		wg.Go(func() { out[i] = c.arrays(cctx, a) })
+	}
+	return func() map[string]raid.Answer {
+		defer cancel()
+		wg.Wait()
+		all := map[string]raid.Answer{}
+		for i, a := range c.d.Arrays {
+			all[a.Name] = out[i]
+		}
+		return all
+	}
+}
+
+// toolsFor are the commands that ask an array on its servers.
+func toolsFor(a *design.Array) [][]string {
+	switch a.Family {
+	case "perc":
+		return raid.PERC()
+	case "md3":
+		return [][]string{raid.SMcli(a.Management)}
+	}
+	return nil
+}
+
+// arrayHealth: what the arrays of the pair say of themselves; nil if nobody was
+// to ask them, or there are none.
+func (v *view) arrayHealth() *Part {
+	if v.facts.Arrays == nil {
+		return nil
+	}
+	p := &Part{Name: "array"}
+	well, all := 0, 0
+	for i := range v.d.Arrays {
+		a := &v.d.Arrays[i]
+		if !slices.ContainsFunc(a.Servers, func(s string) bool { return slices.Contains(v.pair.Servers, s) }) {
+			continue
+		}
+		all++
+		c := v.oneArray(a)
+		if c.settle(); c.Level == OK {
+			well++
+		}
+		p.Parts = append(p.Parts, c)
+	}
+	if all == 0 {
+		return nil
+	}
+	p.Text = fmt.Sprintf("%d of %d well, as they say themselves", well, all)
+	return p
+}
+
+func (v *view) oneArray(a *design.Array) *Part {
+	c := &Part{Name: a.Name}
+	answer := v.answerOf(a)
+	switch {
+	case answer.Health == nil && answer.NotAsked != "":
+		c.Level, c.Text, c.Mend = Unknown, fmt.Sprintf("array %s was not asked how it is, because %s", a.Name, oneLine(answer.NotAsked)), answer.Mend
+		return c
+	case answer.Health == nil:
+		c.Level, c.Text = Fault, fmt.Sprintf("the management of array %s does not answer: %s", a.Name, oneLine(answer.Err))
+		c.Mend = "see that the management ports of its controllers have a link, and that the password is right"
+		return c
+	}
+	h := answer.Health
+	c.Text = "asked: " + h.How
+	levels := map[raid.Level]Level{raid.Good: OK, raid.Watch: Warning, raid.Bad: Fault}
+	for _, i := range h.Items {
+		k := c.add(levels[i.Level], i.Kind+" "+i.Name, "%s", i.Text)
+		if i.Level != raid.Good {
+			k.Mend = i.Mend
+		}
+		if i.Percent != nil {
+			k.Text += fmt.Sprintf(" (%.0f %% done)", *i.Percent)
+			k.Progress = &Progress{Action: "rebuild", Percent: *i.Percent}
+		}
+	}
+	if h.Spares != nil {
+		k := c.add(OK, "spares", "%d of %d spares wait", *h.Spares, len(a.Spares))
+		if *h.Spares < len(a.Spares) {
+			k.Level, k.Mend = Warning, "replace the disks that failed or are out; the array takes new ones as spares once they are named so (mortar array script)"
+		}
+	}
+	v.raidLevels(c, a, h)
+	return c
+}
+
+// raidLevels compares the RAID levels that an array tells with the design.
+func (v *view) raidLevels(c *Part, a *design.Array, h *raid.Health) {
+	for _, l := range a.LUNs {
+		for _, name := range append(slices.Clone(l.Groups), l.Name) {
+			if got, told := h.Levels[name]; told && got != l.Level {
+				c.add(Fault, l.Name, "%s has RAID level %d, and the design %d", name, got, l.Level).Mend = "make it anew with mortar array script, or correct the spec"
+			}
+		}
+	}
+}
+
+// answerOf is what an array said: from the administrator's machine, or where that
+// did not ask, by its tool on a server.
+func (v *view) answerOf(a *design.Array) raid.Answer {
+	answer := v.facts.Arrays[a.Name]
+	var silent []string
+	for _, s := range v.answering() {
+		if answer.Health != nil || !slices.Contains(a.Servers, s.name) {
+			continue
+		}
+		for _, argv := range toolsFor(a) {
+			r, asked := s.host.Run[strings.Join(argv, " ")]
+			switch {
+			case !asked || strings.Contains(r.Err, "not found") || strings.Contains(r.Err, "no such file"):
+				continue // not installed
+			case r.Err != "":
+				return raid.Answer{Err: s.name + ": " + r.Err}
+			case a.Family == "md3":
+				return raid.FromSMcli(r.Stdout, r.Stderr, s.name)
+			}
+			h, err := raid.ParsePERC(r.Stdout, a.Controller)
+			if err != nil {
+				return raid.Answer{Err: s.name + ": " + err.Error()}
+			}
+			h.How += " on " + s.name
+			return raid.Answer{Health: h}
+		}
+		silent = append(silent, s.name)
+	}
+	if a.Family == "perc" && answer.Health == nil {
+		answer.NotAsked, answer.Mend = "no server that answers has it", ""
+		if len(silent) > 0 {
+			answer = raid.Answer{NotAsked: "neither perccli nor storcli is installed on " + list(silent), Mend: "install Dell's perccli there: cache policy, battery and disks are known to nobody else"}
+		}
+	}
+	return answer
+}

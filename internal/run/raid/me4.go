@@ -1,0 +1,333 @@
+package raid
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"crypto/tls"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// ME4 is the management of an ME4: one address for each controller, either of
+// which answers for both.
+//
+// Source: Dell EMC PowerVault ME4 Series Storage System CLI Reference Guide,
+// "Scripting guidelines" and "API basetype properties".
+type ME4 struct {
+	Addresses []string
+	// Certificates are the SHA-256 fingerprints that the controllers' certificates
+	// may have, in hex. Without one nobody is given the password.
+	Certificates []string
+	User         string
+	Password     string
+	Dial         Dial
+}
+
+// me4Time bounds one question. A management controller of an ME4 is slow: its
+// guide lets scripts wait for many seconds.
+const me4Time = 15 * time.Second
+
+// most of an answer that is read, in bytes: 336 disks have 2 kB each.
+const me4Most = 8 << 20
+
+// UnpinnedError is a certificate that nobody has vouched for.
+type UnpinnedError struct{ Fingerprint string }
+
+func (e *UnpinnedError) Error() string {
+	return "arrays.certificates of the spec does not list its certificate, with fingerprint " + e.Fingerprint + ": the password was not sent"
+}
+
+// Ask asks one controller after the other, until one answers. The others are
+// only tried, so that one that is dead is known.
+func (m *ME4) Ask(ctx context.Context) (*Health, error) {
+	var h *Health
+	var errs []error
+	type silent struct {
+		address string
+		err     error
+	}
+	var others []silent
+	for _, address := range m.Addresses {
+		c := m.client(address)
+		var err error
+		if h == nil {
+			h, err = c.ask(ctx, m.User, m.Password)
+		} else {
+			err = c.reach(ctx)
+		}
+		c.http.CloseIdleConnections()
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", address, err))
+			others = append(others, silent{address, err})
+		}
+	}
+	if h == nil {
+		return nil, errors.Join(errs...)
+	}
+	for _, o := range others {
+		h.add("controller", "management at "+o.address, Watch, "the management at %s does not answer: %v", o.address, o.err).Mend =
+			"look at that controller and its management cable; the array's other controller answers"
+	}
+	return h, nil
+}
+
+// me4Client is a session with one controller.
+type me4Client struct {
+	http    *http.Client
+	base    string
+	address string
+	key     string
+}
+
+func (m *ME4) client(address string) *me4Client {
+	dial := m.Dial
+	if dial == nil {
+		dial = (&net.Dialer{}).DialContext
+	}
+	return &me4Client{address: address, base: "https://" + address, http: &http.Client{Timeout: me4Time, Transport: &http.Transport{
+		DialContext: dial,
+		TLSClientConfig: &tls.Config{
+			// The certificate is the controller's own, so no authority can vouch for
+			// it: VerifyConnection compares it with those of the spec instead.
+			InsecureSkipVerify: true,
+			VerifyConnection:   m.verify,
+		},
+	}}}
+}
+
+func (m *ME4) verify(s tls.ConnectionState) error {
+	if len(s.PeerCertificates) == 0 {
+		return errors.New("it shows no certificate")
+	}
+	sum := sha256.Sum256(s.PeerCertificates[0].Raw)
+	got := hex.EncodeToString(sum[:])
+	for _, want := range m.Certificates {
+		if Fingerprint(want) == got {
+			return nil
+		}
+	}
+	return &UnpinnedError{got}
+}
+
+// Fingerprint is the one spelling of a fingerprint: hex digits without colons.
+func Fingerprint(s string) string {
+	return strings.TrimPrefix(strings.ToLower(strings.ReplaceAll(strings.TrimSpace(s), ":", "")), "sha256")
+}
+
+// reach shakes hands.
+func (c *me4Client) reach(ctx context.Context) error {
+	_, err := c.get(ctx, "/")
+	var status statusError
+	if errors.As(err, &status) {
+		return nil // whatever it says, it is there
+	}
+	return err
+}
+
+type statusError int
+
+func (e statusError) Error() string { return fmt.Sprintf("HTTP status %d", int(e)) }
+
+func (c *me4Client) get(ctx context.Context, path string) ([]byte, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("dataType", "json")
+	if c.key != "" {
+		req.Header.Set("sessionKey", c.key)
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		var unpinned *UnpinnedError
+		if errors.As(err, &unpinned) {
+			return nil, unpinned
+		}
+		// Its text has the URL, and that of a login what stands for the password.
+		for errors.Unwrap(err) != nil {
+			err = errors.Unwrap(err)
+		}
+		return nil, err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, me4Most))
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = statusError(resp.StatusCode)
+	}
+	return body, err
+}
+
+// ask logs in, asks and logs out.
+func (c *me4Client) ask(ctx context.Context, user, password string) (*Health, error) {
+	sum := sha256.Sum256([]byte(user + "_" + password))
+	body, err := c.get(ctx, "/api/login/"+hex.EncodeToString(sum[:]))
+	if err != nil {
+		return nil, err
+	}
+	var login me4Reply
+	if err := json.Unmarshal(body, &login); err != nil || len(login.Status) == 0 {
+		return nil, fmt.Errorf("login: no answer of a management controller: %.80q", body)
+	}
+	if login.Status[0].Type != "Success" {
+		return nil, fmt.Errorf("login of user %s: %s", user, cmp.Or(login.Status[0].Response, "refused"))
+	}
+	c.key = login.Status[0].Response
+	defer func() { _, _ = c.get(context.WithoutCancel(ctx), "/api/exit") }() // it ends by itself after half an hour
+	var all me4Reply
+	for _, what := range []string{"controllers", "disk-groups", "disks"} {
+		body, err := c.get(ctx, "/api/show/"+what)
+		if err != nil {
+			return nil, fmt.Errorf("show %s: %w", what, err)
+		}
+		all.Status = nil
+		if err := json.NewDecoder(bytes.NewReader(body)).Decode(&all); err != nil {
+			return nil, fmt.Errorf("show %s: %w", what, err)
+		}
+		if len(all.Status) == 0 || all.Status[0].Code != 0 {
+			return nil, fmt.Errorf("show %s: %s", what, all.said())
+		}
+	}
+	h := all.health()
+	h.How = "management controller " + c.address + ", user " + user + ", certificate as arrays.certificates has it"
+	return h, nil
+}
+
+// me4Reply has what is read of the answers: other properties are left out.
+type me4Reply struct {
+	Status []struct {
+		Type     string `json:"response-type"`
+		Response string `json:"response"`
+		Code     int    `json:"return-code"`
+	} `json:"status"`
+	Controllers []struct {
+		ID       string `json:"controller-id"`
+		Status   string `json:"status"`
+		Health   string `json:"health"`
+		Reason   string `json:"health-reason"`
+		Advice   string `json:"health-recommendation"`
+		Failed   string `json:"failed-over"`
+		Why      string `json:"fail-over-reason"`
+		Policy   string `json:"write-policy"`
+		Redundan string `json:"redundancy-status"`
+	} `json:"controllers"`
+	Groups []struct {
+		Name     string `json:"name"`
+		Level    string `json:"raidtype"`
+		Disks    int    `json:"diskcount"`
+		Status   string `json:"status"`
+		Job      string `json:"current-job"`
+		Progress string `json:"current-job-completion"`
+		Health   string `json:"health"`
+		Reason   string `json:"health-reason"`
+		Advice   string `json:"health-recommendation"`
+	} `json:"disk-groups"`
+	Drives []struct {
+		Place  string `json:"location"`
+		Serial string `json:"serial-number"`
+		Usage  string `json:"usage"`
+		Health string `json:"health"`
+		Reason string `json:"health-reason"`
+		Advice string `json:"health-recommendation"`
+	} `json:"drives"`
+}
+
+func (r *me4Reply) said() string {
+	if len(r.Status) == 0 {
+		return "no status in the answer"
+	}
+	return r.Status[0].Response
+}
+
+// me4Levels are what the array's own words for health mean. N/A is what is not
+// there on purpose.
+func me4Level(health string) Level {
+	switch health {
+	case "OK", "N/A", "":
+		return Good
+	case "Fault":
+		return Bad
+	}
+	return Watch // Degraded, Unknown
+}
+
+// me4Group are the states of disk groups: their meaning, and how bad it is.
+var me4Group = map[string]struct {
+	text  string
+	level Level
+}{
+	"FTOL": {"fault tolerant", Good},
+	"FTDN": {"fault tolerant with a disk down", Watch},
+	"CRIT": {"critical: degraded, a further failure may lose data", Bad},
+	"DGRD": {"degraded", Bad},
+	"OFFL": {"offline", Bad},
+	"QTCR": {"quarantined, critical", Bad},
+	"QTDN": {"quarantined with a disk down", Bad},
+	"QTOF": {"quarantined, offline", Bad},
+	"STOP": {"stopped", Bad},
+	"UP":   {"up", Good},
+}
+
+func (r *me4Reply) health() *Health {
+	h := &Health{Levels: map[string]int{}}
+	for _, c := range r.Controllers {
+		level := me4Level(c.Health)
+		if c.Status != "Operational" {
+			level = Bad
+		}
+		i := h.add("controller", c.ID, level, "%s", reason("controller "+c.ID+" is "+strings.ToLower(cmp.Or(c.Status, "in no state")), c.Reason))
+		i.Mend = c.Advice
+		if c.Failed != "" && c.Failed != "No" {
+			h.add("controller", c.ID, Watch, "%s", reason("controller "+c.ID+" has failed over", c.Why)).Mend = "look at why; the array gives LUNs back by itself once the controller is well"
+		}
+		switch c.Policy {
+		case "":
+		case "write-back":
+			h.add("cache", c.ID, Good, "cache of controller %s: write-back", c.ID)
+		default:
+			h.add("cache", c.ID, Watch, "cache of controller %s: %s, and write-back is configured: writes are slow", c.ID, c.Policy).Mend = "look at the controller's capacitor pack and compact flash, and at its partner (`show controllers`)"
+		}
+	}
+	for _, g := range r.Groups {
+		s, known := me4Group[g.Status]
+		if !known {
+			s.text, s.level = "in state "+g.Status, Watch
+		}
+		if g.Health == "Fault" {
+			s.level = Bad
+		}
+		h.Levels[g.Name] = levelOf(g.Level)
+		i := h.add("group", g.Name, s.level, "%s", reason(fmt.Sprintf("disk group %s (%s, %d disks) is %s", g.Name, g.Level, g.Disks, s.text), g.Reason))
+		i.Mend = g.Advice
+		if g.Job == "RCON" {
+			i.Percent = percentOf(g.Progress)
+			if i.Level == Good {
+				i.Level = Watch
+			}
+			i.Text += ", and rebuilds"
+		}
+	}
+	spares, disks := 0, len(r.Drives)
+	for _, k := range r.Drives {
+		level := me4Level(k.Health)
+		switch k.Usage {
+		case "GLOBAL SP", "DEDICATED SP":
+			spares++
+		case "FAILED", "LEFTOVR", "UNUSABLE":
+			level = Bad
+		}
+		if level != Good {
+			h.add("disk", k.Place, level, "%s", reason(fmt.Sprintf("disk %s in slot %s is %s (%s)", k.Serial, k.Place, strings.ToLower(k.Health), strings.ToLower(k.Usage)), k.Reason)).Mend = cmp.Or(k.Advice, "replace the disk")
+		}
+	}
+	h.Spares, h.Disks = &spares, &disks
+	return h
+}

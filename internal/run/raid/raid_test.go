@@ -1,0 +1,288 @@
+package raid
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/tls"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/brick/spec"
+)
+
+// said are the items that are not good, a line each.
+func said(h *Health) string {
+	var b strings.Builder
+	for _, i := range h.Items {
+		if i.Level == Good {
+			continue
+		}
+		fmt.Fprintf(&b, "%s %s %s", i.Level, i.Kind, i.Text)
+		if i.Percent != nil {
+			fmt.Fprintf(&b, " %g%%", *i.Percent)
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+// me4Server answers as a management controller does: objects in lists, a status
+// with each.
+func me4Server(t *testing.T, user, password string, change func(show map[string][]map[string]any)) *httptest.Server {
+	t.Helper()
+	sum := sha256.Sum256([]byte(user + "_" + password))
+	show := map[string][]map[string]any{}
+	for _, id := range []string{"A", "B"} {
+		show["controllers"] = append(show["controllers"], map[string]any{
+			"controller-id": id, "status": "Operational", "status-numeric": 0, "health": "OK", "health-numeric": 0, "health-reason": "",
+			"failed-over": "No", "fail-over-reason": "Not applicable", "write-policy": "write-back", "redundancy-status": "Redundant", "disks": 84,
+		})
+	}
+	for _, n := range []string{"r0", "r1"} {
+		show["disk-groups"] = append(show["disk-groups"], map[string]any{
+			"name": n, "raidtype": "RAID6", "diskcount": 10, "sparecount": 0, "status": "FTOL", "status-numeric": 0, "chunksize": "128k",
+			"owner": "A", "current-job": "", "current-job-completion": "", "health": "OK", "health-numeric": 0, "health-reason": "",
+		})
+	}
+	for i := range 21 {
+		usage := "LINEAR POOL"
+		if i == 20 {
+			usage = "GLOBAL SP"
+		}
+		show["drives"] = append(show["drives"], map[string]any{
+			"location": fmt.Sprint("0.", i), "slot": i, "serial-number": fmt.Sprint("S", i), "usage": usage, "health": "OK", "health-numeric": 0, "health-reason": "",
+		})
+	}
+	if change != nil {
+		change(show)
+	}
+	status := func(kind, text string, code int) []map[string]any {
+		return []map[string]any{{"object-name": "status", "response-type": kind, "response": text, "return-code": code}}
+	}
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		doc := map[string]any{}
+		what, isShow := strings.CutPrefix(r.URL.Path, "/api/show/")
+		switch {
+		case r.Header.Get("dataType") != "json":
+			t.Errorf("%s: wants XML", r.URL.Path)
+		case r.URL.Path == "/api/login/"+hex.EncodeToString(sum[:]):
+			doc["status"] = status("Success", "key-of-session", 1)
+		case strings.HasPrefix(r.URL.Path, "/api/login/"):
+			doc["status"] = status("Error", "Authentication Unsuccessful", 2)
+		case r.Header.Get("sessionKey") != "key-of-session":
+			w.WriteHeader(http.StatusForbidden)
+			return
+		case isShow:
+			key := map[string]string{"disks": "drives"}[what]
+			if key == "" {
+				key = what
+			}
+			doc[key], doc["status"] = show[key], status("Success", "Command completed successfully.", 0)
+		default:
+			doc["status"] = status("Success", "", 0)
+		}
+		if err := json.NewEncoder(w).Encode(doc); err != nil {
+			t.Error(err)
+		}
+	}))
+	s.Config.ErrorLog = log.New(io.Discard, "", 0) // clients that refuse its certificate
+	s.StartTLS()
+	t.Cleanup(s.Close)
+	return s
+}
+
+func fingerprint(s *httptest.Server) string {
+	sum := sha256.Sum256(s.TLS.Certificates[0].Certificate[0])
+	return hex.EncodeToString(sum[:])
+}
+
+func TestME4(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		change func(map[string][]map[string]any)
+		want   string
+		spares int
+	}{
+		{"well", nil, "", 1},
+		{"a group that rebuilds", func(s map[string][]map[string]any) {
+			g := s["disk-groups"][1]
+			g["status"], g["health"], g["health-reason"] = "FTDN", "Degraded", "The disk group is reconstructing."
+			g["current-job"], g["current-job-completion"] = "RCON", "12%"
+			s["drives"] = s["drives"][1:]
+			s["drives"][19]["usage"] = "LINEAR POOL"
+		}, "watch group disk group r1 (RAID6, 10 disks) is fault tolerant with a disk down: The disk group is reconstructing., and rebuilds 12%\n", 0},
+		{"a group that has lost all redundancy", func(s map[string][]map[string]any) { s["disk-groups"][0]["status"] = "CRIT" },
+			"bad group disk group r0 (RAID6, 10 disks) is critical: degraded, a further failure may lose data\n", 1},
+		{"a disk that failed", func(s map[string][]map[string]any) {
+			k := s["drives"][3]
+			k["usage"], k["health"], k["health-reason"] = "FAILED", "Fault", "The disk failed."
+		}, "bad disk disk S3 in slot 0.3 is fault (failed): The disk failed.\n", 1},
+		{"a controller that is down", func(s map[string][]map[string]any) {
+			k := s["controllers"][1]
+			k["status"], k["health"] = "Down", "Fault"
+			s["controllers"][0]["write-policy"] = "write-through"
+		}, "watch cache cache of controller A: write-through, and write-back is configured: writes are slow\nbad controller controller B is down\n", 1},
+	} {
+		s := me4Server(t, "look", "secret", c.change)
+		m := &ME4{Addresses: []string{s.Listener.Addr().String()}, Certificates: []string{fingerprint(s)}, User: "look", Password: "secret"}
+		h, err := m.Ask(t.Context())
+		if err != nil {
+			t.Errorf("%s: %v", c.name, err)
+			continue
+		}
+		if got := said(h); got != c.want || *h.Spares != c.spares || h.Levels["r0"] != 6 {
+			t.Errorf("%s:\n%s, want\n%s(%d spares, %v)", c.name, got, c.want, *h.Spares, h.Levels)
+		}
+	}
+}
+
+// Nobody gets the password whose certificate the spec does not list; a second
+// controller that is silent is told; the password is in no error.
+func TestME4Refuses(t *testing.T) {
+	s := me4Server(t, "look", "secret", nil)
+	address := s.Listener.Addr().String()
+	m := &ME4{Addresses: []string{address}, User: "look", Password: "secret"}
+	_, err := m.Ask(t.Context())
+	var unpinned *UnpinnedError
+	if !errors.As(err, &unpinned) || unpinned.Fingerprint != fingerprint(s) {
+		t.Errorf("%v", err)
+	}
+	colons := strings.TrimRight(strings.ToUpper(fingerprint(s)[:2])+":"+fingerprint(s)[2:], ":")
+	m.Certificates = []string{colons}
+	m.Addresses = []string{"127.0.0.1:1", address}
+	h, err := m.Ask(t.Context())
+	if err != nil || !strings.Contains(said(h), "watch controller the management at 127.0.0.1:1 does not answer: connection refused") {
+		t.Errorf("%v %v", h, err)
+	}
+	m.Password = "guessed"
+	if _, err = m.Ask(t.Context()); err == nil || !strings.Contains(err.Error(), "login of user look: Authentication Unsuccessful") {
+		t.Errorf("%v", err)
+	}
+	for _, no := range []string{"guessed", "login/"} {
+		if strings.Contains(err.Error(), no) {
+			t.Errorf("%q in %v", no, err)
+		}
+	}
+	plain := httptest.NewTLSServer(http.NotFoundHandler())
+	defer plain.Close()
+	m.Addresses, m.Certificates = []string{plain.Listener.Addr().String()}, []string{fingerprint(plain)}
+	if _, err = m.Ask(t.Context()); err == nil || !strings.Contains(err.Error(), "HTTP status 404") || strings.Contains(err.Error(), "login/") {
+		t.Errorf("%v", err)
+	}
+	if plain.TLS.MinVersion > tls.VersionTLS12 {
+		t.Error("the test serves no TLS 1.2, as an ME4 does")
+	}
+}
+
+func TestAskME4(t *testing.T) {
+	s := me4Server(t, "look", "secret", nil)
+	a := &design.Array{Family: "me4", Name: "nss7"}
+	full := spec.Array{Name: "nss7", Management: []string{"10.22.0.41"}, User: "look", PasswordFile: "f", Certificates: []string{fingerprint(s)}}
+	dial := func(ctx context.Context, network, _ string) (net.Conn, error) {
+		var d net.Dialer
+		return d.DialContext(ctx, network, s.Listener.Addr().String())
+	}
+	for name, c := range map[string]struct {
+		change func(*spec.Array)
+		secret error
+		want   string
+	}{
+		"all there":   {func(*spec.Array) {}, nil, "management controller 10.22.0.41, user look"},
+		"no address":  {func(x *spec.Array) { x.Management = nil }, nil, "not asked: the spec has no address"},
+		"no password": {func(x *spec.Array) { x.PasswordFile = "" }, nil, "not asked: the spec has no user and password"},
+		"no file":     {func(*spec.Array) {}, errors.New("f: no such file"), "not asked: f: no such file"},
+		"not pinned":  {func(x *spec.Array) { x.Certificates = nil }, nil, "not asked: 10.22.0.41: arrays.certificates of the spec does not list its certificate, with fingerprint " + fingerprint(s)},
+	} {
+		x := full
+		c.change(&x)
+		got := Ask(t.Context(), a, &x, func(string) ([]byte, error) { return []byte("secret\n"), c.secret }, dial)
+		text := got.Err
+		switch {
+		case got.Health != nil:
+			text = got.Health.How
+		case got.NotAsked != "":
+			text = "not asked: " + got.NotAsked
+		}
+		if !strings.HasPrefix(text, c.want) {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
+
+func TestSMcli(t *testing.T) {
+	for _, c := range []struct{ text, want string }{
+		{"Storage array health status = optimal.\n", ""},
+		{"Storage array health status = fixing.                    \nThe following failures have been found:\nFailed physical disk\nStorage array: nss4\nComponent reporting problem: Physical Disk in slot 1\n  Status: Failed\n\nDegraded Virtual Disk\nStorage array: nss4\n  Disk group: 1\n    RAID level: 6\n    Status: Degraded\n",
+			"bad array the array reports: Failed physical disk\nbad array the array reports: Degraded Virtual Disk\nwatch array the array mends itself\n"},
+		{"The following failures have been found:\r\nVolume - Hot Spare In Use\r\nStorage array: nss4\r\nVolume group: 4\r\n", "bad array the array reports: Volume - Hot Spare In Use\n"},
+		{"Storage array health status = needs attention.\n", "bad array the array's health is needs attention\n"},
+	} {
+		h := ParseSMcli(c.text)
+		if h == nil || said(h) != c.want {
+			t.Errorf("%q: %+v, want %q", c.text, h, c.want)
+		}
+	}
+	if h := ParseSMcli("SMcli failed: could not connect\n"); h != nil {
+		t.Errorf("%+v", h)
+	}
+	if a := FromSMcli("", "The host could not be found", "nss1"); a.Health != nil || !strings.Contains(a.Err, "SMcli on nss1: The host could not be found") {
+		t.Errorf("%+v", a)
+	}
+}
+
+// perc is an answer of perccli with what matters changed.
+func perc(bbu, vd, cache, battery, disk string) string {
+	return fmt.Sprintf(`{"Controllers":[
+ {"Command Status":{"CLI Version":"007.1616","Controller":0,"Status":"Success","Description":"None"},"Response Data":{"Basics":{"Model":"PERC H730"}}},
+ {"Command Status":{"Controller":1,"Status":"Success","Description":"None"},"Response Data":{
+  "Basics":{"Controller":1,"Model":"PERC H810 Adapter"},"Status":{"Controller Status":"Optimal","Memory Correctable Errors":0,"BBU Status":%s},
+  "VD LIST":[{"DG/VD":"0/0","TYPE":"RAID60","State":%q,"Access":"RW","Cache":%q,"Size":"54.5 TB","Name":"nss5-lun0"}],
+  "PD LIST":[{"EID:Slt":"32:0","DID":0,"State":"Onln","DG":0},{"EID:Slt":"32:1","DID":1,"State":%q,"DG":0},{"EID:Slt":"32:2","DID":2,"State":"GHS","DG":"-"}],
+  "BBU_Info":[{"Model":"BBU","State":%q,"RetentionTime":"0 hour(s)","Temp":"34C"}]}}]}`, bbu, vd, cache, disk, battery)
+}
+
+func TestPERC(t *testing.T) {
+	for _, c := range []struct{ name, text, want string }{
+		{"well", perc("0", "Optl", "RWBD", "Optimal", "Onln"), ""},
+		{"a learn cycle is due", perc("4096", "Optl", "RWBD", "Optimal", "Onln"), ""},
+		{"write-through", perc("0", "Optl", "NRWTD", "Optimal", "Onln"), "watch cache virtual disk nss5-lun0: write-through (NRWTD), and the design has write-back: writes are slow\n"},
+		{"always write-back", perc("0", "Optl", "RAWBD", "Optimal", "Onln"), "bad cache virtual disk nss5-lun0: write-back also without a battery (RAWBD): a loss of power loses data\n"},
+		{"a dead battery", perc("64", "Optl", "RWBD", "Failed", "Onln"), "bad cache battery BBU of controller 1 is failed (34C)\nwatch cache virtual disk nss5-lun0: write-back is configured (RWBD), and the controller writes through as long as its battery is not well\n"},
+		{"bits of the battery", perc("64", "Optl", "RWBD", "Optimal", "Onln"), "bad cache battery BBU of controller 1 is optimal (34C)\nwatch cache virtual disk nss5-lun0: write-back is configured (RWBD), and the controller writes through as long as its battery is not well\n"},
+		{"a disk that failed", perc("0", "Pdgd", "RWBD", "Optimal", "Rbld"), "watch LUN virtual disk nss5-lun0 (RAID60) is partially degraded: a disk is missing\nwatch disk the disk in enclosure:slot 32:1 is being rebuilt\n"},
+		{"no battery at all", strings.ReplaceAll(perc(`"NA"`, "Optl", "RWTD", "Optimal", "Onln"), "BBU_Info", "None"), "watch cache controller 1 has no battery and no CacheVault: writes wait for the disks\nwatch cache virtual disk nss5-lun0: write-through (RWTD), and the design has write-back: writes are slow\n"},
+	} {
+		h, err := ParsePERC(c.text, 1)
+		if err != nil || said(h) != c.want || *h.Spares != 1 || h.Levels["nss5-lun0"] != 60 {
+			t.Errorf("%s: %v\n%s, want\n%s%+v", c.name, err, said(h), c.want, h)
+		}
+	}
+	for _, text := range []string{"", "{}", perc("0", "Optl", "RWBD", "Optimal", "Onln")} {
+		if _, err := ParsePERC(text, 2); err == nil {
+			t.Errorf("controller 2 in %.20q", text)
+		}
+	}
+}
+
+func FuzzAnswers(f *testing.F) {
+	f.Add(perc("0", "Optl", "RWBD", "Optimal", "Onln"))
+	f.Add("Storage array health status = optimal.\n")
+	f.Fuzz(func(_ *testing.T, text string) {
+		ParseSMcli(text)
+		_, _ = ParsePERC(text, 0)
+		var r me4Reply
+		if json.Unmarshal([]byte(text), &r) == nil {
+			r.health()
+		}
+	})
+}
