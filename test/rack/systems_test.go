@@ -118,6 +118,9 @@ func buildSystem(t *testing.T, out, name string) {
 	}
 	t.Cleanup(b.downOnSignal())
 	t.Cleanup(func() {
+		if t.Failed() {
+			b.evidence(s)
+		}
 		if _, msg, code := b.run("rack", "down", b.spec); code != 0 {
 			b.fail(t, "rack down: "+msg)
 		}
@@ -238,6 +241,13 @@ func (b *built) mortar(t *testing.T, args ...string) string {
 		t.FailNow()
 	}
 	return out
+}
+
+// evidence has the log say how the servers are, before the rack is gone.
+func (b *built) evidence(s *spec.Spec) {
+	for _, v := range s.Servers {
+		b.run("rack", "ssh", b.spec, v.Name, "--", "uptime; timeout 20 crm_mon -1rf; multipath -ll | head -20; journalctl -b -p notice -n 60 --no-pager")
+	}
 }
 
 // fail notes what went wrong in the entry, too.
