@@ -411,6 +411,18 @@ func rackInjector(d *design.Design) *inject.Rack {
 			return rack.Fault(ctx, dir, kind, targets...)
 		},
 		Hangs: func(ctx context.Context, node string) (bool, error) { return rack.Hangs(ctx, dir, node) },
+		Groups: func(ctx context.Context) (out []drill.ArrayGroup, err error) {
+			st, err := rack.Status(ctx, dir)
+			if err != nil {
+				return nil, err
+			}
+			for _, a := range st.Arrays {
+				for _, g := range a.Groups {
+					out = append(out, drill.ArrayGroup{Name: g.Name, State: g.State, Members: g.Members})
+				}
+			}
+			return out, nil
+		},
 	}
 }
 

@@ -448,7 +448,7 @@ func (r *rack) arrayStatus(ctx context.Context, h *hardware, e *Enclosure) Array
 			said, _ = r.arrayCommand(ctx, e, "state")
 		}
 	}
-	s.Groups = groupsOf(e.Array.Groups, said)
+	s.Groups = groupsOf(e.Array, said)
 	for c := range controllers {
 		if h.ModulesOut[moduleKey(e.Name, c)] {
 			s.ControllersOut = append(s.ControllersOut, c)
@@ -468,14 +468,18 @@ func (r *rack) arrayStatus(ctx context.Context, h *hardware, e *Enclosure) Array
 
 // groupsOf reads what the firmware's function state prints: a line for each
 // group, "group NUMBER ARRAY_STATE DEGRADED SYNC_ACTION DONE [/ ALL]" with the words
-// of md in sysfs.
-func groupsOf(groups []RAIDGroup, said string) []GroupStatus {
+// of md in sysfs, and "in NUMBER SLOT ..." with the slots of its disks.
+func groupsOf(a *Array, said string) []GroupStatus {
+	groups := a.Groups
 	out := make([]GroupStatus, len(groups))
 	for i, g := range groups {
 		out[i] = GroupStatus{Name: g.Name, State: "unknown"}
 	}
 	for line := range strings.Lines(said) {
 		f := strings.Fields(line)
+		if len(f) > 2 && f[0] == "in" {
+			a.inGroup(out, f[1], f[2:])
+		}
 		if len(f) < 6 || f[0] != "group" {
 			continue
 		}
@@ -503,6 +507,19 @@ func groupsOf(groups []RAIDGroup, said string) []GroupStatus {
 		}
 	}
 	return out
+}
+
+// inGroup notes the disks of a group, by their slots.
+func (a *Array) inGroup(groups []GroupStatus, number string, slots []string) {
+	g, err := strconv.Atoi(number)
+	if err != nil || g < 0 || g >= len(groups) {
+		return
+	}
+	for _, s := range slots {
+		if i, err := strconv.Atoi(s); err == nil && i >= 0 && i < len(a.Disks) {
+			groups[g].Members = append(groups[g].Members, a.Disks[i].Serial)
+		}
+	}
 }
 
 // survives is how many missing disks a group may have and still have its data.

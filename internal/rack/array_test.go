@@ -10,6 +10,8 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 // arrayConfig is the rack of nss7.4-ha with disks of a thousandth: 84 of them,
@@ -283,13 +285,14 @@ func TestLogin(t *testing.T) {
 func TestGroupsOf(t *testing.T) {
 	six := RAIDGroup{Level: 6, Members: make([]string, 10)}
 	groups := []RAIDGroup{six, six, six, six, {Level: 10, Members: make([]string, 4)}, six}
-	got := groupsOf(groups, "noise\ngroup 0 clean 0 idle none\ngroup 1 active 1 recover 50 / 200\ngroup 2 clean 2 idle none\n"+
+	box := &Array{Groups: groups, Disks: []Disk{{Serial: "A"}, {Serial: "B"}, {Serial: "C"}}}
+	got := groupsOf(box, "in 0 2 0 7 x\nin 9 0\nnoise\ngroup 0 clean 0 idle none\ngroup 1 active 1 recover 50 / 200\ngroup 2 clean 2 idle none\n"+
 		"group 3 clean 3 idle none\ngroup 4 broken 2 idle none\ngroup 9 clean 0 idle none\ngroup x clean 0 idle none\n")
-	want := []GroupStatus{{State: "optimal"}, {State: "rebuilding", Missing: 1, Percent: 25}, {State: "degraded", Missing: 2},
+	want := []GroupStatus{{State: "optimal", Members: []string{"C", "A"}}, {State: "rebuilding", Missing: 1, Percent: 25}, {State: "degraded", Missing: 2},
 		{State: "failed", Missing: 3}, {State: "failed", Missing: 2}, {State: "unknown"}}
 	for i := range want {
-		if got[i] != want[i] {
-			t.Errorf("group %d: %+v, want %+v", i, got[i], want[i])
+		if diff := cmp.Diff(want[i], got[i]); diff != "" {
+			t.Errorf("group %d: %s", i, diff)
 		}
 	}
 }

@@ -82,6 +82,7 @@ state() {
   for m in $grouplist; do
     cd /sys/block/md$m/md; read a < array_state; read d < degraded; read s < sync_action; read c < sync_completed
     echo "group $m $a $d $s $c"
+    read c < /rw/group$m; echo "in $m $c"
   done
   cd /
 }

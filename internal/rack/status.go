@@ -66,6 +66,9 @@ type GroupStatus struct {
 	Missing int `json:"missing"`
 	// Percent of a rebuild.
 	Percent float64 `json:"percent,omitempty"`
+	// Members are the serial numbers of the disks in the group; none of an array
+	// that does not answer.
+	Members []string `json:"members,omitempty"`
 }
 
 // LUNStatus is one LUN of an array.

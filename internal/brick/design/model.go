@@ -158,6 +158,48 @@ func (d *Design) GroupsIn(s *Storage) []Group {
 	return out
 }
 
+// LUNsIn gives the LUNs that a service's storage stands on, in order; none on
+// md arrays.
+func (d *Design) LUNsIn(s *Storage) []LUN {
+	var out []LUN
+	for _, dev := range s.LUNs {
+		for _, l := range d.LUNs() {
+			if l.Device == dev {
+				out = append(out, l)
+			}
+		}
+	}
+	return out
+}
+
+// Reached is what servers have paths to: a disk of a JBOD, by its serial number,
+// or a LUN of an array, by its name.
+type Reached struct {
+	Name string
+	WWN  string // "": not known
+}
+
+// ReachedBy lists what a server has paths to.
+func (d *Design) ReachedBy(server string) []Reached {
+	var out []Reached
+	p := d.PairWith(server)
+	if p == nil {
+		return nil
+	}
+	for i := range p.Services {
+		for _, l := range d.LUNsIn(&p.Services[i].Storage) {
+			out = append(out, Reached{l.Name, l.WWN})
+		}
+	}
+	if len(out) > 0 {
+		return out
+	}
+	for _, k := range d.DisksOf(p) {
+		out = append(out, Reached{k.Serial, k.WWN})
+	}
+	return out
+}
+
 // Floating is the address that moves with a service, "" for a kind that has
 // none.
 func (s *Service) Floating() string {

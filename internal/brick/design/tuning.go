@@ -231,7 +231,7 @@ func haSettings(token int, failback string, queues bool, add func(role, kind, na
 	add("server", "pacemaker", "monitor-interval", "10s", "each monitor costs milliseconds; a failed service is found within this time", "pacemaker: resource operations")
 	add("server", "pacemaker", "start-timeout", "180s", "assembling arrays and replaying the log of a large file system", "pacemaker: resource operations")
 	if queues {
-		add("server", "pacemaker", "stop-timeout", "330s", fmt.Sprintf("I/O waits up to %d s for a LUN whose paths are all gone; then writing all dirty data. After it the server is fenced", queueSeconds), "pacemaker: resource operations")
+		add("server", "pacemaker", "stop-timeout", "330s", fmt.Sprintf("I/O waits up to %d s for a LUN whose paths are all gone; then writing all dirty data. After it the server is fenced", QueueSeconds), "pacemaker: resource operations")
 	} else {
 		add("server", "pacemaker", "stop-timeout", "180s", "writing all dirty data; after it the server is fenced", "pacemaker: resource operations")
 	}
@@ -251,11 +251,11 @@ func like(arrays []Array) bool {
 }
 
 // queueChecks is how many checks of a LUN without any path multipathd makes before
-// I/O to it fails, queueSeconds how long that takes: a check each 5 s
-// (polling_interval).
+// I/O to it fails, QueueSeconds how many seconds that takes: a check each 5 s
+// (polling_interval). Source: seed NSS4-HA, 4.3.2.
 const (
 	queueChecks  = 30
-	queueSeconds = queueChecks * 5
+	QueueSeconds = queueChecks * 5
 )
 
 // multipathSettings are those of disks with two ports, or of LUNs behind two
@@ -272,7 +272,7 @@ func multipathSettings(d *Design, add func(role, kind, name, value, reason, sour
 		then = "the service moves"
 	}
 	if hasArrays(d) {
-		add("server", "multipath", "no_path_retry", strconv.Itoa(queueChecks), fmt.Sprintf("%d checks, 5 s apart, or %d s, after the last path is gone I/O fails and %s. A controller that restarts hands its LUNs over within two minutes. Without a value an ME4 would fail I/O at once, and 'queue' would hang it for ever", queueChecks, queueSeconds, then), "multipath.conf(5); seed NSS4-HA, 4.3.2")
+		add("server", "multipath", "no_path_retry", strconv.Itoa(queueChecks), fmt.Sprintf("%d checks, 5 s apart, or %d s, after the last path is gone I/O fails and %s. A controller that restarts hands its LUNs over within two minutes. Without a value an ME4 would fail I/O at once, and 'queue' would hang it for ever", queueChecks, QueueSeconds, then), "multipath.conf(5); seed NSS4-HA, 4.3.2")
 		add("server", "multipath", "path_grouping_policy", "group_by_prio", "the paths to the controller that owns the LUN first, the others only if those are gone", "multipath.conf(5)")
 		if like(d.Arrays) {
 			add("server", "multipath", "prio", arrayPrio[d.Arrays[0].Family], "how the array tells which controller owns a LUN; multipath finds ALUA out by itself, and then uses that", "multipath.conf(5), built-in table of arrays, detect_prio")

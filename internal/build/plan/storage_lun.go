@@ -29,16 +29,11 @@ func (l lunStorage) luns() []resource.DiskRef {
 // of are the LUNs of a service, in order.
 func (l lunStorage) of(s *design.Service) []resource.DiskRef {
 	var out []resource.DiskRef
-	for _, dev := range s.Storage.LUNs {
-		for _, a := range l.d.Arrays {
-			for _, u := range a.LUNs {
-				if u.Device == dev {
-					out = append(out, resource.DiskRef{
-						Serial: u.WWN, WWN: u.WWN, Enclosure: a.Name, Size: int64(u.Size), LUN: u.Name, Direct: a.Family == "perc",
-					})
-				}
-			}
-		}
+	for _, u := range l.d.LUNsIn(&s.Storage) {
+		i := slices.IndexFunc(l.d.Arrays, func(a design.Array) bool { return a.Name == u.Array })
+		out = append(out, resource.DiskRef{
+			Serial: u.WWN, WWN: u.WWN, Enclosure: u.Array, Size: int64(u.Size), LUN: u.Name, Direct: l.d.Arrays[i].Family == "perc",
+		})
 	}
 	return out
 }
@@ -162,6 +157,9 @@ func (l lunStorage) agent(s *design.Service, c *ocf.Config, r *resource.OCFConfi
 	// Nothing but a reservation keeps two servers from writing to a LUN that has
 	// no volume group with an owner.
 	c.LUNStorage = &ocf.LUNStorage{Reservations: s.Storage.VG == ""}
+	if l.value("multipath", "no_path_retry", "") != "" {
+		c.QueueSeconds = design.QueueSeconds
+	}
 	for _, u := range l.of(s) {
 		c.LUNs = append(c.LUNs, ocf.LUN{Name: u.LUN}) // the resource fills in WWID and size
 	}

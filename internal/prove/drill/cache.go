@@ -83,6 +83,9 @@ func init() { Table = slices.Insert(Table, len(Table)-2, cacheDrills...) }
 // Suits leaves out of all drills those of parts that the brick does not have.
 func Suits(all []Choice, d *design.Design) []Choice {
 	return slices.DeleteFunc(slices.Clone(all), func(c Choice) bool {
+		if of := slices.ContainsFunc(arrayDrills, func(x Drill) bool { return x.Name == c.Drill.Name }); of {
+			return len(d.LUNs()) == 0
+		}
 		ofCache := slices.ContainsFunc(cacheDrills, func(x Drill) bool { return x.Name == c.Drill.Name })
 		if !ofCache {
 			return false

@@ -252,14 +252,11 @@ func (e *engine) place(ctx context.Context) error {
 		if err := e.whole(ctx, "the arrays", e.opt.Rejoin); err != nil {
 			return &Unhealthy{[]string{err.Error()}}
 		}
-		if all := e.env.Design.MDGroups(e.service); len(all) > 0 {
-			members, err := e.members(ctx, all[0])
-			if err != nil {
-				return fmt.Errorf("%s: %w", e.active, err)
-			}
-			s.Group, s.Members = all[0], members
-			e.group = all[0]
+		var err error
+		if s.Group, s.Members, err = s.storage().group(ctx, e); err != nil {
+			return err
 		}
+		e.group = s.Group
 	}
 	steps, err := e.vari.Steps(s)
 	if err != nil {
@@ -302,7 +299,7 @@ func planned(env Env) (s Scene, err error) {
 		return s, &Refused{"drills need a pair of servers"}
 	}
 	s.Active, s.Passive = pair[0], pair[1]
-	if all := env.Design.MDGroups(s.Service); len(all) > 0 {
+	if all := env.Design.GroupsIn(&s.Service.Storage); len(all) > 0 {
 		s.Group = all[0]
 		for _, m := range s.Group.Members {
 			s.Members = append(s.Members, m.Serial)

@@ -21,13 +21,22 @@ const (
 	LinkDown   Kind = "link-down"   // a server's cable; network
 	SwitchDown Kind = "switch-down" // a whole network
 
-	PathOut   Kind = "path-out"   // one path of a server to a disk; serial, HBA (from 0)
+	// A disk of a JBOD goes by its serial number, a LUN of an array by its name.
+	PathOut   Kind = "path-out"   // a server's paths over one HBA to a disk or LUN; which, HBA (from 0)
 	HBAOut    Kind = "hba-out"    // a server's HBA with all its paths; HBA (from 0)
 	PathsOut  Kind = "paths-out"  // every path of a server to every disk
 	ModuleOut Kind = "module-out" // an enclosure's I/O module: one path of both servers; enclosure, module (from 0)
 	DiskOut   Kind = "disk-out"   // a shared disk; serial
 	Corrupt   Kind = "corrupt"    // bytes of a shared disk are overwritten, without an error; serial, offset, length
 	LocalDisk Kind = "local-disk" // one disk of a server's system mirror; which (from 0)
+
+	// Of RAID arrays. An array goes by its name, its controllers are 0 and 1.
+	ControllerOut      Kind = "controller-out"      // a controller dies, the other one takes its LUNs; array, controller
+	ControllerFailover Kind = "controller-failover" // the other controller takes its LUNs by command, all paths stay; array, controller
+	ArrayDisk          Kind = "array-disk"          // a disk of a RAID group is pulled from an array; serial
+	ArrayPower         Kind = "array-power"         // an array's power; array
+	LUNSlow            Kind = "lun-slow"            // each answer of a LUN is late; LUN, milliseconds
+	LUNMissing         Kind = "lun-missing"         // a LUN is hidden from a server; LUN
 
 	FeedOff Kind = "feed-off" // a PDU's power
 	BMCDead Kind = "bmc-dead" // a server's BMC answers no more
@@ -64,21 +73,28 @@ type faultKind struct {
 type deedFunc func(e *engine, ctx context.Context, f Fault) error
 
 var kinds = map[Kind]faultKind{
-	Freeze:     {deed: "freezing {on}"},
-	Panic:      {deed: "panicking {on}"},
-	PowerOff:   {deed: "cutting the power of {on}"},
-	LinkDown:   {deed: "pulling the {0} cable of {on}"},
-	SwitchDown: {deed: "switching the {0} network off"},
-	PathOut:    {deed: "cutting the path of {on} to disk {0} over HBA {1}"},
-	HBAOut:     {deed: "cutting HBA {0} of {on}"},
-	PathsOut:   {deed: "cutting every path of {on}"},
-	ModuleOut:  {deed: "pulling I/O module {1} of enclosure {0}"},
-	DiskOut:    {deed: "pulling disk {0}", back: (*engine).returnDisk},
-	Corrupt:    {deed: "overwriting {2} bytes of disk {0} at offset {1}"},
-	LocalDisk:  {deed: "pulling a system disk of {on}", ready: (*engine).mirrored, back: (*engine).returnSystemDisk},
-	FeedOff:    {deed: "switching PDU {0} off"},
-	BMCDead:    {deed: "killing the BMC of {on}"},
-	PDUDead:    {deed: "killing the controller of PDU {0}"},
+	Freeze:             {deed: "freezing {on}"},
+	Panic:              {deed: "panicking {on}"},
+	PowerOff:           {deed: "cutting the power of {on}"},
+	LinkDown:           {deed: "pulling the {0} cable of {on}"},
+	SwitchDown:         {deed: "switching the {0} network off"},
+	PathOut:            {deed: "cutting the path of {on} to {0} over HBA {1}"},
+	HBAOut:             {deed: "cutting HBA {0} of {on}"},
+	PathsOut:           {deed: "cutting every path of {on}"},
+	ModuleOut:          {deed: "pulling I/O module {1} of enclosure {0}"},
+	DiskOut:            {deed: "pulling disk {0}", back: (*engine).returnDisk},
+	Corrupt:            {deed: "overwriting {2} bytes of disk {0} at offset {1}"},
+	LocalDisk:          {deed: "pulling a system disk of {on}", ready: (*engine).mirrored, back: (*engine).returnSystemDisk},
+	ControllerOut:      {deed: "killing controller {1} of array {0}"},
+	ControllerFailover: {deed: "moving the LUNs of controller {1} of array {0} to the other one"},
+	ArrayDisk:          {deed: "pulling disk {0} of an array"},
+	ArrayPower:         {deed: "cutting the power of array {0}"},
+	LUNSlow:            {deed: "delaying each answer of LUN {0} by {1} ms"},
+	LUNMissing:         {deed: "hiding LUN {0} from {on}"},
+
+	FeedOff: {deed: "switching PDU {0} off"},
+	BMCDead: {deed: "killing the BMC of {on}"},
+	PDUDead: {deed: "killing the controller of PDU {0}"},
 
 	Kill:       {deed: "killing {0} on {on}", can: mayKill, inject: (*engine).kill, heal: (*engine).startDaemon},
 	FillFS:     {deed: "filling {0} on {on}", inject: (*engine).fill, heal: (*engine).empty},

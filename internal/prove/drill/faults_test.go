@@ -16,7 +16,7 @@ func TestKinds(t *testing.T) {
 			t.Errorf("%s: the Injector does it, so can and heal are never asked", k)
 		}
 	}
-	if got := deed(Step{Fault: Fault{Kind: PathOut, On: "nfs1", Args: []string{"MA01", "0"}}}); got != "cutting the path of nfs1 to disk MA01 over HBA 0" {
+	if got := deed(Step{Fault: Fault{Kind: PathOut, On: "nfs1", Args: []string{"MA01", "0"}}}); got != "cutting the path of nfs1 to MA01 over HBA 0" {
 		t.Error(got)
 	}
 	if got := deed(Step{Fault: Fault{Kind: PDUDead, Args: []string{"pdu1"}}, Mend: true}); got != "mending: pdu-dead pdu1" {

@@ -124,10 +124,11 @@ var logRules = sync.OnceValue(func() []logRule {
 		{"pacemaker-fenced", regexp.MustCompile(`^Requesting (?:that \S+ perform '\w+' action|peer fencing \(\S+\)) targeting (?P<node>[^\s']+)`), report.EventFencing},
 		{"pacemaker-fenced", regexp.MustCompile(`^Delaying '\w+' action targeting (?P<node>\S+) using \S+ for `), report.EventNote},
 		{"multipathd", regexp.MustCompile(`remaining active paths: \d+`), report.EventMultipath},
-		{"multipathd", regexp.MustCompile(`(?i)\b(?:path (?:is )?(?:down|up)|mark as failed|reinstated|checker reports path is|path removed|path added|Entering recovery mode|Recovered to normal mode|queue_if_no_path)`), report.EventMultipath},
+		{"multipathd", regexp.MustCompile(`(?i)\b(?:path (?:is )?(?:down|up)|mark as failed|reinstated|checker reports path is|path removed|path added|Entering recovery mode|Recovered to normal mode|queue_if_no_path|switch to path group|path priorities changed|disable queueing)`), report.EventMultipath},
 		{"kernel", regexp.MustCompile(`\bmd/raid\S*: (?:Disk failure|Operation continuing|Cannot continue|.*not clean)`), report.EventRAID},
 		{"kernel", regexp.MustCompile(`^md: (?:recovery|resync|check|requested-resync|reshape|data-check) of RAID array|^md: \S+: (?:recovery|resync|data-check|requested-resync|recover|check)\b.*(?:done|interrupted)`), report.EventRAID},
 		{"kernel", regexp.MustCompile(`^device-mapper: multipath: \S+: (?:Failing|Reinstating) path`), report.EventMultipath},
+		{"kernel", regexp.MustCompile(`^sd \S+: (?:\[\w+\] )?(?:Asymmetric access state changed|alua: )`), report.EventMultipath},
 		{"kernel", regexp.MustCompile(`^XFS \(\S+\): (?:.*[Ss]hut(?:ting)? ?down|log I/O error|Ending clean mount|Starting recovery|Ending recovery|Unmounting)`), report.EventFS},
 		{"kernel", regexp.MustCompile(`(?i)^(?:nfsd?: .*(?:server|grace)|NFSD: .*grace|virtio_net .*link|\S+: (?:NIC )?Link is (?:up|down))`), report.EventNote},
 

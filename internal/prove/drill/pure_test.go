@@ -60,6 +60,11 @@ func TestMeaning(t *testing.T) {
 		{"pacemaker-controld", "Peer nfs1 was terminated (reboot) by nfs2 on behalf of pacemaker-controld.812: OK", finding{kind: report.EventFenced, node: "nfs1"}},
 		{"pacemaker-fenced", "Operation 'reboot' targeting nfs1 by nfs2 for pacemaker-controld.812@nfs2.1c6b0a1f: OK", finding{kind: report.EventFenced, node: "nfs1"}},
 		{"pacemaker-controld", "Result of start operation for service-home on nfs2: 0 (ok)", finding{kind: report.EventStarted, node: "nfs2", resource: "service-home"}},
+		// Linux 6.12, multipath-tools 0.11
+		{"kernel", "sd 2:0:0:3: Asymmetric access state changed", finding{kind: report.EventMultipath}},
+		{"multipathd", "nss7-lun0: switch to path group #2", finding{kind: report.EventMultipath}},
+		{"multipathd", "nss7-lun0: path priorities changed. reloading", finding{kind: report.EventMultipath}},
+		{"multipathd", "nss7-lun0: Entering recovery mode: max_retries=30", finding{kind: report.EventMultipath}},
 		// Somebody else's words mean nothing.
 		{"sshd", "A processor failed, forming new configuration.", finding{}},
 	} {

@@ -137,8 +137,8 @@ func coldRow(extents []extent, table string, chunk int64, data int) (int64, erro
 
 // bitRot spoils a disk and has the brick scrubbed.
 func bitRot(s Scene) ([]Step, error) {
-	if s.Group.Level != 6 || len(s.Service.Storage.Groups) != 1 {
-		return nil, errors.New("bytes are only found again on a volume of one RAID 6 group")
+	if err := s.storage().rot(); err != nil {
+		return nil, err
 	}
 	return []Step{
 		{Fault: Fault{Kind: BitRot, On: s.Active}, Wait: 2 * time.Second},

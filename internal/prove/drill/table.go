@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/prove/report"
 	"github.com/mortarhpc/mortar/internal/serve/ocf"
 )
@@ -40,24 +39,20 @@ var Table = []Drill{
 		Expect: Expect{Where: Stays, Fencing: Nobody, Stall: 5, Disks: true},
 		Variants: []Variant{
 			{How: "hba", Title: "its first HBA fails, with one path to every disk", Steps: active(Fault{Kind: HBAOut, Args: []string{"0"}}, pathHold)},
-			{How: "disk", Title: "one of its two paths to one disk fails", Steps: func(s Scene) ([]Step, error) {
-				d, err := s.disks(1)
+			{How: "disk", Title: "its paths over one HBA to one disk or LUN fail", Steps: func(s Scene) ([]Step, error) {
+				name, err := s.storage().reached()
 				if err != nil {
 					return nil, err
 				}
-				return []Step{{Fault: Fault{Kind: PathOut, On: s.Active, Args: []string{d[0], "0"}}, Wait: pathHold, Look: true}}, nil
+				return []Step{{Fault: Fault{Kind: PathOut, On: s.Active, Args: []string{name, "0"}}, Wait: pathHold, Look: true}}, nil
 			}},
 		},
 	},
 	{
-		Name: "controller", Title: "an enclosure's I/O module fails: every server loses a path to each of its disks",
+		Name: "controller", Title: "an enclosure's I/O module, or an array's controller, fails: every server loses half of its paths",
 		Expect: Expect{Where: Stays, Fencing: Nobody, Stall: 5, Disks: true},
-		Variants: []Variant{{How: "module", Title: "the first I/O module of the first enclosure is pulled", Steps: func(s Scene) ([]Step, error) {
-			if len(s.Design.Spec.Enclosures) == 0 {
-				return nil, fmt.Errorf("the brick has no enclosure")
-			}
-			return []Step{{Fault: Fault{Kind: ModuleOut, Args: []string{s.Design.Spec.Enclosures[0].Name, "0"}}, Wait: pathHold, Look: true}}, nil
-		}}},
+		Variants: []Variant{{How: "module", Title: "the first I/O module of the first enclosure is pulled; of an array: the controller that owns the service's first LUN dies, and comes back",
+			Steps: func(s Scene) ([]Step, error) { return s.storage().module() }}},
 	},
 	{
 		Name: "local-disk", Title: "a disk of the active server's own system mirror fails: clients do not notice, and status says so",
@@ -252,50 +247,13 @@ func diskLoss(n int) func(Scene) ([]Step, error) {
 		}
 		var steps []Step
 		for _, d := range ds {
-			steps = append(steps, Step{Fault: Fault{Kind: DiskOut, Args: []string{d}}, Wait: 3 * time.Second})
+			steps = append(steps, Step{Fault: s.storage().pulled(d), Wait: 3 * time.Second})
 		}
 		last := &steps[len(steps)-1]
 		last.Look = true
-		last.Until = degraded(s.Group, n)
-		if len(s.Group.Spares) >= n {
-			last.Until = rebuilding(s.Group)
-		}
+		last.Until = s.storage().without(n)
 		return steps, nil
 	}
-}
-
-// mdState reads what the kernel says of a group's array on the server that
-// has it.
-func mdState(ctx context.Context, v *View, g design.Group, file string) string {
-	for _, server := range []string{v.Active, v.Passive} {
-		// By its name; the kernel's own, md127, may differ from boot to boot.
-		out, err := v.e.query(ctx, server, "readlink", "-e", "/dev/md/"+g.Name)
-		if err != nil || out.Code != 0 {
-			continue
-		}
-		dev := strings.TrimPrefix(strings.TrimSpace(out.Stdout), "/dev/")
-		if s, err := v.e.read(ctx, server, "/sys/block/"+dev+"/md/"+file); err == nil {
-			return strings.TrimSpace(s)
-		}
-	}
-	return ""
-}
-
-func degraded(g design.Group, n int) *Sight {
-	return &Sight{What: "degraded", Limit: time.Minute, Look: func(ctx context.Context, v *View) (bool, string) {
-		d := mdState(ctx, v, g, "degraded")
-		return d == fmt.Sprint(n), fmt.Sprintf("array %s runs without %s of its disks", g.Name, d)
-	}}
-}
-
-func rebuilding(g design.Group) *Sight {
-	return &Sight{What: "spare takes over", Limit: time.Minute, Look: func(ctx context.Context, v *View) (bool, string) {
-		a := mdState(ctx, v, g, "sync_action")
-		if a != "recover" {
-			return false, fmt.Sprintf("array %s does not rebuild (sync_action is %q, degraded %s)", g.Name, a, mdState(ctx, v, g, "degraded"))
-		}
-		return true, fmt.Sprintf("array %s rebuilds a spare", g.Name)
-	}}
 }
 
 // kill stops a daemon and waits until one of that name runs again, where the

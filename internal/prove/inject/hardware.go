@@ -46,16 +46,23 @@ type hardwareFault struct {
 
 // hardwareFaults has what a command can do; anything else takes a hand.
 var hardwareFaults = map[drill.Kind]hardwareFault{
-	drill.Panic:     {inject: (*Hardware).panic, heal: (*Hardware).powerOn},
-	drill.PowerOff:  {can: (*Hardware).hasIPMI, inject: (*Hardware).powerOff, heal: (*Hardware).powerOn},
-	drill.LinkDown:  {can: (*Hardware).hasLink, inject: (*Hardware).linkDown, heal: (*Hardware).linkUp},
-	drill.PathOut:   {inject: (*Hardware).deletePaths, heal: (*Hardware).scan},
-	drill.HBAOut:    {inject: (*Hardware).deletePaths, heal: (*Hardware).scan},
-	drill.PathsOut:  {inject: (*Hardware).deletePaths, heal: (*Hardware).scan},
-	drill.DiskOut:   {inject: everywhere((*Hardware).deletePaths), heal: everywhere((*Hardware).scan)},
-	drill.LocalDisk: {inject: (*Hardware).deleteSystemDisk, heal: (*Hardware).rescan},
-	drill.Corrupt:   {never: "no byte of a real disk is spoilt on purpose"},
-	drill.Freeze:    {never: "a real server cannot be frozen from outside; use --how panic or --how power"},
+	drill.Panic:              {inject: (*Hardware).panic, heal: (*Hardware).powerOn},
+	drill.PowerOff:           {can: (*Hardware).hasIPMI, inject: (*Hardware).powerOff, heal: (*Hardware).powerOn},
+	drill.LinkDown:           {can: (*Hardware).hasLink, inject: (*Hardware).linkDown, heal: (*Hardware).linkUp},
+	drill.PathOut:            {inject: (*Hardware).deletePaths, heal: (*Hardware).scan},
+	drill.HBAOut:             {inject: (*Hardware).deletePaths, heal: (*Hardware).scan},
+	drill.PathsOut:           {inject: (*Hardware).deletePaths, heal: (*Hardware).scan},
+	drill.DiskOut:            {inject: everywhere((*Hardware).deletePaths), heal: everywhere((*Hardware).scan)},
+	drill.LocalDisk:          {inject: (*Hardware).deleteSystemDisk, heal: (*Hardware).rescan},
+	drill.ControllerOut:      {never: "Mortar gives no commands to arrays: shut the controller down by the array's own tool"},
+	drill.ControllerFailover: {never: "Mortar gives no commands to arrays: move the LUNs by the array's own tool"},
+	drill.ArrayDisk:          {never: "no command reaches a disk inside of an array: it takes a hand"},
+	drill.ArrayPower:         {never: "Mortar does not switch arrays off: it takes a hand"},
+	drill.LUNSlow:            {never: "no command makes a LUN of a real array slow"},
+	drill.LUNMissing:         {never: "a server finds a LUN again when it boots, unless the array hides it: unmap it by the array's own tool"},
+
+	drill.Corrupt: {never: "no byte of a real disk is spoilt on purpose"},
+	drill.Freeze:  {never: "a real server cannot be frozen from outside; use --how panic or --how power"},
 }
 
 // Can refuses what no command does to real hardware.
@@ -218,9 +225,9 @@ func (h *Hardware) deletePaths(ctx context.Context, f drill.Fault) error {
 			h.hbas = map[string][]int{}
 		}
 		if h.hbas[server] == nil {
-			h.hbas[server] = hbasOf(h.Design, facts.Disks, where)
+			h.hbas[server] = hbasOf(h.Design.ReachedBy(server), facts.Disks, where)
 		}
-		doomed := pathsOf(h.Design, facts.Disks, where, h.hbas[server], f)
+		doomed := pathsOf(h.Design.ReachedBy(server), facts.Disks, where, h.hbas[server], f)
 		if len(doomed) == 0 {
 			return fmt.Errorf("%s has no path that %q would take", server, f)
 		}
@@ -246,17 +253,23 @@ func scsiHost(place string) int {
 	return n
 }
 
-// ofBrick says whether a disk is one of the brick's.
-func ofBrick(d *design.Design, x resource.DiskFact) bool {
-	return slices.ContainsFunc(d.Disks, func(k design.Disk) bool { return strings.EqualFold(k.Serial, x.Serial) })
+// nameOf is what faults call a disk that a server sees: see design.Reached; ""
+// if it is none of the brick's.
+func nameOf(of []design.Reached, x resource.DiskFact) string {
+	for _, r := range of {
+		if strings.EqualFold(r.Name, x.Serial) || r.WWN != "" && strings.EqualFold(r.WWN, x.WWN) {
+			return r.Name
+		}
+	}
+	return ""
 }
 
 // hbasOf are the SCSI hosts that the brick's disks are on, in the kernel's order.
-func hbasOf(d *design.Design, disks []resource.DiskFact, where map[string]string) []int {
+func hbasOf(of []design.Reached, disks []resource.DiskFact, where map[string]string) []int {
 	var hosts []int
 	for _, x := range disks {
 		for _, p := range x.Paths {
-			if n := scsiHost(where[filepath.Base(p)]); ofBrick(d, x) && n >= 0 && !slices.Contains(hosts, n) {
+			if n := scsiHost(where[filepath.Base(p)]); nameOf(of, x) != "" && n >= 0 && !slices.Contains(hosts, n) {
 				hosts = append(hosts, n)
 			}
 		}
@@ -266,13 +279,14 @@ func hbasOf(d *design.Design, disks []resource.DiskFact, where map[string]string
 }
 
 // pathsOf picks the paths that a fault takes; hosts are the HBAs by number.
-func pathsOf(d *design.Design, disks []resource.DiskFact, where map[string]string, hosts []int, f drill.Fault) []string {
+func pathsOf(of []design.Reached, disks []resource.DiskFact, where map[string]string, hosts []int, f drill.Fault) []string {
 	var out []string
 	for _, x := range disks {
-		if !ofBrick(d, x) {
+		name := nameOf(of, x)
+		if name == "" {
 			continue
 		}
-		if (f.Kind == drill.PathOut || f.Kind == drill.DiskOut) && !strings.EqualFold(x.Serial, f.Args[0]) {
+		if (f.Kind == drill.PathOut || f.Kind == drill.DiskOut) && !strings.EqualFold(name, f.Args[0]) {
 			continue
 		}
 		for _, p := range x.Paths {

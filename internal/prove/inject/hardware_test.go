@@ -12,15 +12,17 @@ import (
 )
 
 func TestPathsOf(t *testing.T) {
-	d := &design.Design{Disks: []design.Disk{{Serial: "MA01"}, {Serial: "MA02"}}}
+	of := []design.Reached{{Name: "MA01"}, {Name: "MA02"}, {Name: "lun0", WWN: "600C0FF"}}
 	disks := []resource.DiskFact{
 		{Serial: "MA01", Paths: []string{"sdb", "sdd"}}, {Serial: "ma02", Paths: []string{"sdc", "sde"}},
-		{Serial: "SYSTEM", Paths: []string{"sda"}}, // no disk of the brick is ever taken
+		{Serial: "00c0ff", WWN: "600c0ff", Paths: []string{"sdf", "sdg"}}, // a LUN goes by its WWN
+		{Serial: "SYSTEM", Paths: []string{"sda"}},                        // no disk of the brick is ever taken
 	}
 	where := map[string]string{
 		"sda": "/sys/devices/pci0/ata1/host0/target0:0:0/0:0:0:0",
 		"sdb": "/sys/devices/pci0/host3/target3:0:0/3:0:0:0", "sdc": "/sys/devices/pci0/host3/target3:0:1/3:0:1:0",
 		"sdd": "/sys/devices/pci0/host11/target11:0:0/11:0:0:0", "sde": "/sys/devices/pci0/host11/target11:0:1/11:0:1:0",
+		"sdf": "/sys/devices/pci0/host3/target3:0:2/3:0:2:0", "sdg": "/sys/devices/pci0/host11/target11:0:2/11:0:2:0",
 	}
 	for _, c := range []struct {
 		f    drill.Fault
@@ -28,13 +30,14 @@ func TestPathsOf(t *testing.T) {
 	}{
 		{drill.Fault{Kind: drill.PathOut, Args: []string{"MA01", "0"}}, []string{"sdb"}},
 		{drill.Fault{Kind: drill.PathOut, Args: []string{"MA02", "1"}}, []string{"sde"}},
-		{drill.Fault{Kind: drill.HBAOut, Args: []string{"1"}}, []string{"sdd", "sde"}},
-		{drill.Fault{Kind: drill.PathsOut}, []string{"sdb", "sdc", "sdd", "sde"}},
+		{drill.Fault{Kind: drill.HBAOut, Args: []string{"1"}}, []string{"sdd", "sde", "sdg"}},
+		{drill.Fault{Kind: drill.PathOut, Args: []string{"lun0", "0"}}, []string{"sdf"}},
+		{drill.Fault{Kind: drill.PathsOut}, []string{"sdb", "sdc", "sdd", "sde", "sdf", "sdg"}},
 		{drill.Fault{Kind: drill.DiskOut, Args: []string{"MA02"}}, []string{"sdc", "sde"}},
 		{drill.Fault{Kind: drill.DiskOut, Args: []string{"SYSTEM"}}, nil},
 		{drill.Fault{Kind: drill.HBAOut, Args: []string{"2"}}, nil},
 	} {
-		if diff := cmp.Diff(c.want, pathsOf(d, disks, where, hbasOf(d, disks, where), c.f)); diff != "" {
+		if diff := cmp.Diff(c.want, pathsOf(of, disks, where, hbasOf(of, disks, where), c.f)); diff != "" {
 			t.Errorf("%s: (-want +got)\n%s", c.f, diff)
 		}
 	}

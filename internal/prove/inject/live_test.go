@@ -182,7 +182,7 @@ func (l *live) pathsOf(server string) map[string]int {
 	}
 	out := map[string]int{}
 	for _, x := range facts.Disks {
-		if ofBrick(l.d, x) && len(x.Paths) > 0 {
+		if nameOf(l.d.ReachedBy(server), x) != "" && len(x.Paths) > 0 {
 			out[strings.ToUpper(x.Serial)] = len(x.Paths)
 		}
 	}

@@ -19,35 +19,49 @@ type Rack struct {
 	// Hangs says whether a node has power and has booted, but does not answer;
 	// see rack.Hangs.
 	Hangs func(ctx context.Context, node string) (bool, error)
+	// Groups are the RAID groups inside of the rack's arrays.
+	Groups func(ctx context.Context) ([]drill.ArrayGroup, error)
 }
+
+// ArrayGroups are the RAID groups inside of the rack's arrays.
+func (r *Rack) ArrayGroups(ctx context.Context) ([]drill.ArrayGroup, error) { return r.Groups(ctx) }
 
 // rackFault is how the rack does a fault.
 type rackFault struct {
 	on  string   // the rack's fault
 	off []string // and what mends it, in order
-	// each: done to every disk of the brick, which goes between the server and
-	// the fault's other parts.
+	// each: done to everything that the server has paths to, which goes between
+	// the server and the fault's other parts.
 	each bool
+	// zero: mended by the same fault with 0 as its last part.
+	zero bool
 	// reset: a server that hangs afterwards is reset.
 	reset bool
 }
 
 var rackFaults = map[drill.Kind]rackFault{
-	drill.Freeze:     {on: "freeze", off: []string{"poweron", "unfreeze"}},
-	drill.Panic:      {on: "panic", off: []string{"poweron"}, reset: true},
-	drill.PowerOff:   {on: "kill", off: []string{"poweron"}},
-	drill.LinkDown:   {on: "link-down", off: []string{"link-up"}},
-	drill.SwitchDown: {on: "switch-down", off: []string{"switch-up"}},
-	drill.PathOut:    {on: "path-out", off: []string{"path-in"}},
-	drill.HBAOut:     {on: "path-out", off: []string{"path-in"}, each: true},
-	drill.PathsOut:   {on: "paths-out", off: []string{"paths-in"}},
-	drill.ModuleOut:  {on: "module-out", off: []string{"module-in"}},
-	drill.DiskOut:    {on: "disk-out", off: []string{"disk-in"}},
-	drill.LocalDisk:  {on: "system-disk-out", off: []string{"system-disk-in"}},
-	drill.Corrupt:    {on: "corrupt"}, // only a scrub mends it
-	drill.FeedOff:    {on: "feed-off", off: []string{"feed-on"}},
-	drill.BMCDead:    {on: "bmc-dead", off: []string{"bmc-alive"}},
-	drill.PDUDead:    {on: "pdu-dead", off: []string{"pdu-alive"}},
+	drill.Freeze:             {on: "freeze", off: []string{"poweron", "unfreeze"}},
+	drill.Panic:              {on: "panic", off: []string{"poweron"}, reset: true},
+	drill.PowerOff:           {on: "kill", off: []string{"poweron"}},
+	drill.LinkDown:           {on: "link-down", off: []string{"link-up"}},
+	drill.SwitchDown:         {on: "switch-down", off: []string{"switch-up"}},
+	drill.PathOut:            {on: "path-out", off: []string{"path-in"}},
+	drill.HBAOut:             {on: "path-out", off: []string{"path-in"}, each: true},
+	drill.PathsOut:           {on: "paths-out", off: []string{"paths-in"}},
+	drill.ModuleOut:          {on: "module-out", off: []string{"module-in"}},
+	drill.DiskOut:            {on: "disk-out", off: []string{"disk-in"}},
+	drill.ControllerOut:      {on: "module-out", off: []string{"module-in"}},
+	drill.ControllerFailover: {on: "controller-failover", off: []string{"controller-failback"}},
+	drill.ArrayDisk:          {on: "disk-out", off: []string{"disk-in"}},
+	drill.ArrayPower:         {on: "array-off", off: []string{"array-on"}},
+	drill.LUNSlow:            {on: "lun-slow", off: []string{"lun-slow"}, zero: true},
+	drill.LUNMissing:         {on: "lun-out", off: []string{"lun-in"}},
+
+	drill.LocalDisk: {on: "system-disk-out", off: []string{"system-disk-in"}},
+	drill.Corrupt:   {on: "corrupt"}, // only a scrub mends it
+	drill.FeedOff:   {on: "feed-off", off: []string{"feed-on"}},
+	drill.BMCDead:   {on: "bmc-dead", off: []string{"bmc-alive"}},
+	drill.PDUDead:   {on: "pdu-dead", off: []string{"pdu-alive"}},
 }
 
 // targets are what the rack's fault is done to, once for each.
@@ -60,8 +74,8 @@ func (r *Rack) targets(f drill.Fault) [][]string {
 		return [][]string{append(on, f.Args...)}
 	}
 	var out [][]string
-	for _, d := range r.Design.Disks {
-		out = append(out, append([]string{f.On, d.Serial}, f.Args...))
+	for _, x := range r.Design.ReachedBy(f.On) {
+		out = append(out, append([]string{f.On, x.Name}, f.Args...))
 	}
 	return out
 }
@@ -97,6 +111,9 @@ func (r *Rack) Heal(ctx context.Context, f drill.Fault) error {
 	var errs []error
 	for _, off := range how.off {
 		for _, t := range r.targets(f) {
+			if how.zero {
+				t[len(t)-1] = "0"
+			}
 			errs = append(errs, r.Fault(ctx, off, t...))
 		}
 	}

@@ -111,6 +111,46 @@ func TestThrottleLUNs(t *testing.T) {
 	}
 }
 
+// On a brick on LUNs, a server's paths lead to LUNs; the disks are the array's.
+func TestRackWithArray(t *testing.T) {
+	d := exampleDesign(t, "nss7.4-ha")
+	var did []string
+	in := &Rack{Design: d, Fault: func(_ context.Context, kind string, targets ...string) error {
+		did = append(did, strings.Join(append([]string{kind}, targets...), " "))
+		return nil
+	}}
+	every := func(kind string) (out []string) {
+		for _, l := range d.LUNs() {
+			out = append(out, kind+" nss1 "+l.Name+" 0")
+		}
+		return out
+	}
+	for _, c := range []struct {
+		f       drill.Fault
+		on, off []string
+	}{
+		{drill.Fault{Kind: drill.PathOut, On: "nss1", Args: []string{"nss7-lun0", "0"}}, []string{"path-out nss1 nss7-lun0 0"}, []string{"path-in nss1 nss7-lun0 0"}},
+		{drill.Fault{Kind: drill.HBAOut, On: "nss1", Args: []string{"0"}}, every("path-out"), every("path-in")},
+		{drill.Fault{Kind: drill.PathsOut, On: "nss1"}, []string{"paths-out nss1"}, []string{"paths-in nss1"}},
+		{drill.Fault{Kind: drill.ControllerOut, Args: []string{"nss7", "1"}}, []string{"module-out nss7 1"}, []string{"module-in nss7 1"}},
+		{drill.Fault{Kind: drill.ControllerFailover, Args: []string{"nss7", "0"}}, []string{"controller-failover nss7 0"}, []string{"controller-failback nss7 0"}},
+		{drill.Fault{Kind: drill.ArrayDisk, Args: []string{"E1N01"}}, []string{"disk-out E1N01"}, []string{"disk-in E1N01"}},
+		{drill.Fault{Kind: drill.ArrayPower, Args: []string{"nss7"}}, []string{"array-off nss7"}, []string{"array-on nss7"}},
+		{drill.Fault{Kind: drill.LUNSlow, Args: []string{"nss7-lun0", "1500"}}, []string{"lun-slow nss7-lun0 1500"}, []string{"lun-slow nss7-lun0 0"}},
+		{drill.Fault{Kind: drill.LUNMissing, On: "nss2", Args: []string{"nss7-lun3"}}, []string{"lun-out nss2 nss7-lun3"}, []string{"lun-in nss2 nss7-lun3"}},
+	} {
+		for _, do := range []struct {
+			how  func(context.Context, drill.Fault) error
+			want []string
+		}{{in.Inject, c.on}, {in.Heal, c.off}} {
+			did = nil
+			if err := do.how(t.Context(), c.f); err != nil || !slices.Equal(did, do.want) {
+				t.Errorf("%s: %v, %v; want %v", c.f, did, err, do.want)
+			}
+		}
+	}
+}
+
 // faultsOf gives a fault of each kind that hits the first of what there is.
 func faultsOf(d *design.Design, kinds ...drill.Kind) []drill.Fault {
 	server, serial := d.Servers()[0], d.Disks[0].Serial

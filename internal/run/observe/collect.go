@@ -68,6 +68,7 @@ func requests(d *design.Design, timeout time.Duration) map[string]Request {
 	}
 	for i := range d.Pairs {
 		v := &view{d: d, pair: &d.Pairs[i]}
+		v.storage().request(&server)
 		for j := range v.pair.Services {
 			v.kind().request(&v.pair.Services[j], &server)
 		}

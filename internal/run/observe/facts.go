@@ -32,6 +32,7 @@ type Request struct {
 	// Namespaces are network namespaces whose processes are counted apart.
 	Namespaces []string `json:"namespaces,omitempty"`
 	Disks      bool     `json:"disks,omitempty"`
+	SCSI       bool     `json:"scsi,omitempty"` // paths of SCSI disks, and the states of their port groups
 	CIB        bool     `json:"cib,omitempty"`
 	// Outlets to ask PDUs for.
 	Outlets []OutletAsk `json:"outlets,omitempty"`
@@ -54,6 +55,7 @@ type Host struct {
 	NetLinks  []Link               `json:"net_links,omitempty"` // interfaces of the host itself
 	Disks     []DiskState          `json:"disks,omitempty"`
 	Strays    []Stray              `json:"strays,omitempty"` // with Disks
+	SCSI      []linux.SCSIDisk     `json:"scsi,omitempty"`
 	CIB       *linux.CIB           `json:"cib,omitempty"`
 	Outlets   []Outlet             `json:"outlets,omitempty"`
 }
@@ -99,7 +101,7 @@ func Handlers() agent.Mux {
 
 // gather answers a Request. What cannot be read is missing in the answer:
 // whether that is a fault is for the checks to say.
-func gather(ctx context.Context, sys resource.Sys, pool *statfsPool, r Request) *Host {
+func gather(ctx context.Context, sys agent.HostSys, pool *statfsPool, r Request) *Host {
 	timeout := time.Duration(r.TimeoutMS) * time.Millisecond
 	if timeout <= 0 {
 		timeout = 5 * time.Second
@@ -167,6 +169,9 @@ func gather(ctx context.Context, sys resource.Sys, pool *statfsPool, r Request) 
 	if r.Disks {
 		h.Disks = diskStates(ctx, sys)
 		h.Strays = strays(sys)
+	}
+	if r.SCSI {
+		h.SCSI, _ = sys.SCSI(ctx) // what cannot be read is missing
 	}
 	if r.CIB {
 		if b, err := sys.ReadFile(linux.CIBFile); err == nil {

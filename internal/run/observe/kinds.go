@@ -5,6 +5,8 @@ import "github.com/mortarhpc/mortar/internal/brick/design"
 // storageKind judges what a pair's services stand on, below their volumes: md
 // arrays of disks, or LUNs.
 type storageKind interface {
+	// request asks a server for what parts needs.
+	request(r *Request)
 	parts() []*Part
 }
 

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/host/resource"
@@ -42,42 +43,71 @@ func TestLUNs(t *testing.T) {
 			d.Arrays[i].LUNs[j].WWN = fmt.Sprintf("600c0ff%09x", 16*i+j)
 		}
 	}
-	sees := func(lose func(host string, l design.LUN, path int) bool) Facts {
+	first := d.LUNs()[0].Name
+	access := func(l design.LUN, group int) string {
+		if group == l.Controller+1 {
+			return "active/optimized"
+		}
+		return "active/non-optimized"
+	}
+	type lose func(h *Host, server string, l design.LUN, x *linux.SCSIDisk)
+	sees := func(change lose) Facts {
 		f := Facts{Time: noon, Hosts: map[string]Answer{}}
 		for _, s := range d.Servers() {
-			h := &Host{Hostname: s, Files: map[string]string{}}
+			h := &Host{Hostname: s, Files: map[string]string{}, Run: map[string]RunResult{}}
 			for n, l := range d.LUNs() {
-				x := DiskState{DiskFact: resource.DiskFact{WWN: l.WWN, Size: int64(l.Size)}, PathState: map[string]PathState{}}
-				for p := range d.PathsTo(&d.Arrays[0], s) {
-					dev := fmt.Sprintf("sd%c%c", 'a'+n, 'a'+p)
-					state := "running"
-					if lose(s, l, p) {
-						state = "transport-offline"
-					}
-					x.Paths = append(x.Paths, dev)
-					x.PathState[dev] = PathState{State: state}
+				x := linux.SCSIDisk{WWN: l.WWN, Size: int64(l.Size), Vendor: "DellEMC", Product: "ME4"}
+				for p := range 4 {
+					x.Paths = append(x.Paths, linux.SCSIPath{Name: fmt.Sprintf("sd%c%c", 'a'+n, 'a'+p), State: "running", LUN: int64(l.Number), Group: p%2 + 1, Access: access(l, p%2+1)})
 				}
-				if !lose(s, l, -1) {
-					h.Disks = append(h.Disks, x)
+				if change(h, s, l, &x); x.WWN != "" {
+					h.SCSI = append(h.SCSI, x)
 				}
 			}
 			f.Hosts[s] = Answer{Host: h}
 		}
 		return f
 	}
-	first := d.LUNs()[0].Name
 	for name, c := range map[string]struct {
-		lose func(host string, l design.LUN, path int) bool
-		want string
+		change lose
+		want   string
 	}{
-		"all":        {func(string, design.LUN, int) bool { return false }, ""},
-		"one path":   {func(h string, l design.LUN, p int) bool { return h == "nss2" && l.Name == first && p == 0 }, "by 3 of 4 paths"},
-		"every path": {func(h string, l design.LUN, p int) bool { return h == "nss2" && l.Name == first && p >= 0 }, "all paths from nss2 to LUN " + first + " have failed"},
-		"not mapped": {func(h string, l design.LUN, p int) bool { return h == "nss1" && l.Name == first && p < 0 }, "nss1 does not see LUN " + first},
+		"as designed": {func(*Host, string, design.LUN, *linux.SCSIDisk) {}, ""},
+		"one path": {func(_ *Host, s string, l design.LUN, x *linux.SCSIDisk) {
+			if s == "nss2" && l.Name == first {
+				x.Paths[0].State = "transport-offline"
+			}
+		}, "warning: nss2: LUN " + first + " has 3 of 4 paths: 1 by controller A, 2 by controller B"},
+		"a path that multipath gave up": {func(h *Host, s string, l design.LUN, x *linux.SCSIDisk) {
+			if s == "nss2" && l.Name == first {
+				h.Files["/sys/block/"+x.Paths[1].Name+"/dev"] = "8:16"
+				h.Run[cmdDM] = RunResult{Output: resource.Output{Stdout: "x: 0 2048 multipath 2 0 0 0 1 1 A 0 1 2 8:16 F 1 0 1 \n"}}
+			}
+		}, "warning: nss2: LUN " + first + " has 3 of 4 paths: 2 by controller A, 1 by controller B"},
+		"every path": {func(_ *Host, s string, l design.LUN, x *linux.SCSIDisk) {
+			for i := range x.Paths {
+				if s == "nss2" && l.Name == first {
+					x.Paths[i].State = "offline"
+				}
+			}
+		}, "fault: nss2: LUN " + first + " has 4 paths, and none of them works"},
+		"not mapped": {func(_ *Host, s string, l design.LUN, x *linux.SCSIDisk) {
+			if s == "nss1" && l.Name == first {
+				x.WWN = ""
+			}
+		}, "fault: nss1: LUN " + first + " is not there: LUN 0 of array nss7"},
+		"a controller is out": {func(_ *Host, _ string, _ design.LUN, x *linux.SCSIDisk) {
+			x.Paths = []linux.SCSIPath{x.Paths[1], x.Paths[3]}
+		}, "warning: nss1 and nss2: each of the 8 LUNs of array nss7 has 2 of 4 paths"},
+		"LUNs moved to the other controller": {func(_ *Host, _ string, l design.LUN, x *linux.SCSIDisk) {
+			for i := range x.Paths {
+				x.Paths[i].Access = access(design.LUN{Controller: 1}, x.Paths[i].Group)
+			}
+		}, "warning: nss1 and nss2: each of the LUNs nss7-lun0, nss7-lun2, nss7-lun4 and nss7-lun6 belongs to controller B, and in the design to controller A"},
 	} {
-		parts := newView(d, &d.Pairs[0], sees(c.lose)).storage().parts()
+		parts := newView(d, &d.Pairs[0], sees(c.change)).storage().parts()
 		got := texts(parts[0])
-		if len(parts) != 1 || c.want == "" && got != "" || !strings.Contains(got, c.want) || strings.Count(got, "\n") > 0 {
+		if len(parts) != 1 || c.want == "" && got != "" || !strings.HasPrefix(got, c.want) || strings.Count(got, "\n") > 0 {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
 	}

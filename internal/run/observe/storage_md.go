@@ -16,6 +16,9 @@ import (
 // mdStorage are md arrays of disks, each seen by several paths.
 type mdStorage struct{ *view }
 
+// request: what every server is asked has it all.
+func (v mdStorage) request(*Request) {}
+
 func (v mdStorage) parts() []*Part { return []*Part{v.disksPart(), v.paths(), v.raid()} }
 
 // disksPart: is every disk of the design there at all. A disk that only one

@@ -36,7 +36,7 @@ type server struct {
 	mounts []linux.Mount
 	arrays []*array
 	disks  map[string]*seenDisk // by the design's serial
-	luns   map[string]*seenDisk // by the design's name
+	failed map[string]string    // paths that multipath has given up: sdX, why
 	links  []link
 	crm    *crm
 	crmErr string
@@ -149,7 +149,7 @@ func (s *server) read(d *design.Design, p *design.Pair) {
 			}
 		}
 	}
-	s.disks, s.luns = map[string]*seenDisk{}, map[string]*seenDisk{}
+	s.disks, s.failed = map[string]*seenDisk{}, failed
 	pathDisk := map[string]*design.Disk{} // sdX or nvmeXn1 -> disk
 	for i := range d.Disks {
 		want := &d.Disks[i]
@@ -164,14 +164,6 @@ func (s *server) read(d *design.Design, p *design.Pair) {
 			break
 		}
 	}
-	for _, l := range d.LUNs() {
-		for _, have := range h.Disks {
-			if l.WWN != "" && strings.EqualFold(l.WWN, have.WWN) {
-				s.luns[l.Name] = have.judged(failed)
-			}
-		}
-	}
-
 	// Device-mapper devices lead to the disks below them.
 	below := map[string][]string{} // dm-3 -> sda, sdg
 	for p := range h.Links {

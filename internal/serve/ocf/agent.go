@@ -251,9 +251,15 @@ const ioWait = 45 * time.Second
 
 // tryIO does I/O on the service's storage, but not for ever.
 func (s *service) tryIO(ctx context.Context) error {
+	if s.waits() {
+		return nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, ioWait)
 	defer cancel()
-	return s.kind.checkIO(ctx)
+	if err := s.kind.checkIO(ctx); err != nil && !s.waits() {
+		return err
+	}
+	return nil
 }
 
 // config loads what the `config` parameter names.

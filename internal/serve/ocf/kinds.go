@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 )
 
 // A storageKind brings the devices up that a service stands on: those that are
@@ -27,6 +28,9 @@ type storageKind interface {
 	// reachable says whether this server has paths to enough of the disks; it is
 	// the watcher's, who asks it about every 2 s.
 	reachable() bool
+	// queues is how long I/O waits for devices without any path before it fails; 0:
+	// no longer than a few seconds.
+	queues() time.Duration
 	// modules are what the kernel needs for the layers, for loading in advance.
 	modules() []string
 	// programs are what the layers run.

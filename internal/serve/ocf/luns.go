@@ -14,6 +14,8 @@ type LUNStorage struct {
 	// Reservations: LUNs are reserved for the server that has the service. Those
 	// without a volume group need it.
 	Reservations bool `json:"reservations,omitempty"`
+	// QueueSeconds is how long multipath lets I/O wait for a LUN without any path.
+	QueueSeconds int `json:"queue_seconds,omitempty"`
 }
 
 // LUN is one LUN.
@@ -28,6 +30,9 @@ type LUN struct {
 func checkLUNs(c *Config, f *faults) {
 	if len(c.LUNs) == 0 {
 		f.add("luns is empty")
+	}
+	if c.QueueSeconds < 0 {
+		f.add("queue_seconds %d: 0 or more are needed", c.QueueSeconds)
 	}
 	for i, l := range c.LUNs {
 		f.word(fmt.Sprintf("luns[%d].name", i), l.Name)
@@ -179,6 +184,8 @@ func (s *lunKind) reachable() bool {
 	}
 	return true
 }
+
+func (s *lunKind) queues() time.Duration { return time.Duration(s.cfg.QueueSeconds) * time.Second }
 
 func (s *lunKind) open(context.Context) error { return nil }
 func (s *lunKind) up() bool                   { return false }

@@ -84,6 +84,9 @@ func (s *mdKind) layers() []part {
 func (s *mdKind) programs() []string { return []string{"mdadm"} }
 
 // modules is the one of the arrays' level, by a superblock.
+// queues: md goes on without a member that has lost its paths for some seconds.
+func (s *mdKind) queues() time.Duration { return 0 }
+
 func (s *mdKind) modules() []string {
 	for _, dev := range s.cfg.Arrays[0].Members {
 		if sb, err := s.superblock(dev); err == nil {

@@ -223,6 +223,9 @@ func (s *service) takenBy(owner, so string) error {
 
 // monitor checks every part, and has the service keep what the next server needs.
 func (s *service) monitor(ctx context.Context) (state, error) {
+	if s.waits() {
+		return s.check()
+	}
 	owner, ownerErr := s.owned()
 	if s.cfg.Nodes[owner] != "" && owner != s.host {
 		return broken, s.resetServer(owner)
@@ -252,6 +255,11 @@ func (s *service) monitor(ctx context.Context) (state, error) {
 	}
 	return running, nil
 }
+
+// waits says whether I/O to the service's devices waits for their paths: nothing
+// may be read from them now. That is no failure: the watcher sees whether another
+// server can do better.
+func (s *service) waits() bool { return s.storage.queues() > 0 && !s.storage.reachable() }
 
 // onlyFaults says whether check found faults, and each is of a kind.
 func onlyFaults(err error, kind func(error) bool) bool {

@@ -21,7 +21,8 @@ import (
 //     (mortar-storage-SERVICE). Pacemaker moves a service to a server that has
 //     both, by rules in its configuration; where neither has, it stays.
 //   - a server that serves arrays it has lost the paths to gives up the service
-//     address at once, so that no error of a lost disk reaches a client, and
+//     address before I/O fails, so that no error of a lost disk reaches a client (of
+//     md arrays at once; I/O to LUNs waits, for as long as the design says), and
 //     asks to be fenced (node attribute terminate) if its partner can reach
 //     them: its I/O hangs, so it could not stop. If the paths come back first
 //     it takes that back. A fencing that the cluster has begun by then is not
@@ -59,6 +60,12 @@ const (
 	// after 3 s, and by then no client may be listening.
 	storageLostAfter = 1500 * time.Millisecond
 	foundAfter       = 15 * time.Second
+	// Where I/O waits (queues), a server that serves lets so long pass before it
+	// tells of a loss: an array that is off is lost to both servers, and the other
+	// one must have told so before this one asks whether it can do better.
+	queueLostAfter = 3 * time.Second
+	// Clients must be off before their I/O fails.
+	silenceBefore = 15 * time.Second
 )
 
 // patience is how long a loss must last.
@@ -156,6 +163,7 @@ type watcher struct {
 	restarts map[string][]time.Time // by service and daemon
 	failed   map[string]time.Time   // by service: nfsd was reported gone
 	fence    map[string]bool        // by service: asked to be fenced
+	gone     map[string]time.Time   // by service: since when its devices are out of reach
 	alone    time.Time              // when no network had a link, last seen
 	barred   *bool                  // from the fence devices; nil: not known
 }
@@ -194,7 +202,7 @@ func (w *watcher) look(ctx context.Context) {
 	w.bar(ctx, w.now().Sub(w.alone) < foundAfter)
 	seen := sight{attrLink: w.link()}
 	for _, s := range w.services {
-		seen[attrStorage+s.cfg.Service] = s.storage.reachable()
+		seen[attrStorage+s.cfg.Service] = w.reaches(s)
 	}
 	tell := w.judged.update(w.now(), seen)
 	// Lost is what is not seen now; a value that has not proved itself again
@@ -206,7 +214,7 @@ func (w *watcher) look(ctx context.Context) {
 	doomed := false
 	for _, s := range w.services {
 		if lost(s) {
-			if s.up() {
+			if s.up() && w.now().Sub(w.gone[s.cfg.Service]) >= s.storage.queues()-silenceBefore {
 				s.kind.silence(ctx, w.log)
 			}
 			// Before the attribute, for which Pacemaker would try a stop first.
@@ -233,6 +241,19 @@ func (w *watcher) look(ctx context.Context) {
 	for _, s := range w.services {
 		s.kind.watch(ctx, w)
 	}
+}
+
+// reaches says whether a service's devices can be reached from here.
+func (w *watcher) reaches(s *service) bool {
+	name := s.cfg.Service
+	if s.storage.reachable() {
+		delete(w.gone, name)
+		return true
+	}
+	if w.gone[name].IsZero() {
+		w.gone[name] = w.now()
+	}
+	return s.storage.queues() > 0 && s.up() && w.now().Sub(w.gone[name]) < queueLostAfter
 }
 
 func number(ok bool) string {
@@ -418,7 +439,7 @@ func (w *watcher) fail(ctx context.Context, s *service, why string) {
 func blankWatcher(k kernel, log func(string, ...any)) *watcher {
 	return &watcher{
 		k: k, log: log, now: time.Now, lock: tryLock,
-		judged: judgement{}, pids: map[string]int{}, restarts: map[string][]time.Time{}, failed: map[string]time.Time{}, fence: map[string]bool{},
+		judged: judgement{}, pids: map[string]int{}, restarts: map[string][]time.Time{}, failed: map[string]time.Time{}, fence: map[string]bool{}, gone: map[string]time.Time{},
 	}
 }
 

@@ -157,6 +157,69 @@ func TestWatcher(t *testing.T) {
 	attr(attrFence, "true")
 }
 
+// I/O to LUNs waits. An array that is off is lost to both servers, and the one that
+// sees it first does not ask to be fenced before the other has told the cluster.
+// Clients are cut off only when their I/O is about to fail.
+func TestWatcherOfLUNs(t *testing.T) {
+	sh := newShared(t)
+	h := sh.hosts["nfs1"]
+	c := testConfig()
+	c.MDStorage = nil
+	withLUNs(c, sh)
+	c.VolumeGroup, c.QueueSeconds = testConfig().VolumeGroup, 150
+	s := h.service(c)
+	h.files["/sys/class/net/eth0/carrier"] = "1\n"
+	ctx := t.Context()
+	w := h.watcher(s)
+	look := func(after time.Duration) {
+		h.clock = h.clock.Add(after)
+		w.look(ctx)
+	}
+	paths := func(n int) {
+		for _, l := range sh.luns {
+			l.paths = n
+		}
+	}
+	sh.attrs["nfs2 "+attrStorage+"home"] = "1"
+	if err := s.start(ctx); err != nil {
+		t.Fatal(err)
+	}
+	look(0)
+	paths(0)
+	look(time.Second)
+	look(2 * time.Second)
+	if sh.attrs["nfs1 "+attrStorage+"home"] != "1" || sh.attrs["nfs1 "+attrFence] != "" {
+		t.Errorf("it acts before its partner could tell: %v", sh.attrs)
+	}
+	sh.attrs["nfs2 "+attrStorage+"home"] = "0"
+	look(2 * time.Second)
+	look(2 * time.Second)
+	if sh.attrs["nfs1 "+attrStorage+"home"] != "0" || sh.attrs["nfs1 "+attrFence] != "" {
+		t.Errorf("both have lost the array: %v", sh.attrs)
+	}
+	present := func() bool {
+		name, _, err := nfs(s).present()
+		return name != "" && err == nil
+	}
+	mustState(t, s, running) // and nothing is read from the LUNs
+	if err := s.tryIO(ctx); err != nil || !present() {
+		t.Errorf("while I/O waits: %v, address %v", err, present())
+	}
+	look(125 * time.Second)
+	if !present() {
+		t.Error("the address is gone while I/O waits")
+	}
+	look(10 * time.Second)
+	if present() {
+		t.Error("clients can be answered with an error")
+	}
+	sh.attrs["nfs2 "+attrStorage+"home"] = "1"
+	look(time.Second)
+	if sh.attrs["nfs1 "+attrFence] != "true" {
+		t.Errorf("the partner could serve: %v", sh.attrs)
+	}
+}
+
 // A server whose disks come back before it is fenced is healthy: its wish to
 // be fenced does not stay behind, also if another watcher expressed it.
 func TestWishToBeFencedIsWithdrawn(t *testing.T) {

@@ -1,0 +1,313 @@
+package drill
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/mortarhpc/mortar/internal/base/linux"
+	"github.com/mortarhpc/mortar/internal/brick/array"
+	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/host"
+	"github.com/mortarhpc/mortar/internal/prove/report"
+)
+
+// An ArrayWatcher is an Injector that sees into RAID arrays. Servers do not.
+type ArrayWatcher interface {
+	ArrayGroups(ctx context.Context) ([]ArrayGroup, error)
+}
+
+// ArrayGroup is a RAID group inside of an array.
+type ArrayGroup struct {
+	Name string
+	// State is optimal, degraded, rebuilding, failed or unknown.
+	State   string
+	Members []string // serials of the disks that are in it
+}
+
+// lunStorage are LUNs of arrays.
+type lunStorage struct{ Scene }
+
+// lun is the first one of the service.
+func (s Scene) lun() (design.LUN, error) {
+	all := s.Design.LUNsIn(&s.Service.Storage)
+	if len(all) == 0 {
+		return design.LUN{}, fmt.Errorf("service %s stands on no LUN of an array", s.Service.Name)
+	}
+	return all[0], nil
+}
+
+// arrayGroups is what the injector sees of RAID groups inside of arrays.
+func (e *engine) arrayGroups(ctx context.Context) ([]ArrayGroup, error) {
+	w, ok := e.env.Injector.(ArrayWatcher)
+	if !ok {
+		return nil, errors.New("nobody here sees into the array")
+	}
+	return w.ArrayGroups(ctx)
+}
+
+// group is the first one of the service that lacks nothing: one that lost a disk
+// in an earlier drill may be rebuilt for long.
+func (l lunStorage) group(ctx context.Context, e *engine) (design.Group, []string, error) {
+	if _, ok := e.env.Injector.(ArrayWatcher); !ok {
+		return design.Group{}, nil, nil // nor can anybody pull a disk
+	}
+	seen, err := e.arrayGroups(ctx)
+	if err != nil {
+		return design.Group{}, nil, err
+	}
+	for _, g := range l.Design.GroupsIn(&l.Service.Storage) {
+		for _, x := range seen {
+			if x.Name == g.Name && x.State == "optimal" {
+				return g, x.Members, nil
+			}
+		}
+	}
+	return design.Group{}, nil, fmt.Errorf("no RAID group of service %s is whole: %+v", l.Service.Name, seen)
+}
+
+func (l lunStorage) reached() (string, error) {
+	x, err := l.lun()
+	return x.Name, err
+}
+
+// module has a controller die, and come back.
+func (l lunStorage) module() ([]Step, error) {
+	x, err := l.lun()
+	if err != nil {
+		return nil, err
+	}
+	f := Fault{Kind: ControllerOut, Args: []string{x.Array, strconv.Itoa(x.Controller)}}
+	return []Step{
+		{Fault: f, Wait: pathHold, Look: true, Until: l.paths("the LUNs on the other controller", x.Array, 1-x.Controller, 2)},
+		{Fault: f, Mend: true, Until: l.atHome()},
+	}, nil
+}
+
+func (l lunStorage) pulled(serial string) Fault {
+	return Fault{Kind: ArrayDisk, Args: []string{serial}}
+}
+
+// without: a spare takes the place of a disk, and the LUN stays.
+func (l lunStorage) without(n int) *Sight {
+	want := []string{"degraded"}
+	for _, a := range l.Design.Arrays {
+		if a.Name == l.Group.Array && len(a.Spares) >= n {
+			want = []string{"rebuilding", "optimal"}
+		}
+	}
+	g := l.Group.Name
+	return &Sight{What: "the array's group is " + want[0], Limit: time.Minute, Look: func(ctx context.Context, v *View) (bool, string) {
+		seen, err := v.e.arrayGroups(ctx)
+		if err != nil {
+			return false, err.Error()
+		}
+		for _, x := range seen {
+			if x.Name == g {
+				return slices.Contains(want, x.State), fmt.Sprintf("group %s is %s, with the disks %s", g, x.State, strings.Join(x.Members, ", "))
+			}
+		}
+		return false, "the array has no group " + g
+	}}
+}
+
+func (l lunStorage) rot() error {
+	return errors.New("the array keeps the parity, and no server can read or check it: scrub by the array's own tool")
+}
+
+// lunsSeen compares what the servers of the pair see of their LUNs with the design.
+func (v *View) lunsSeen(ctx context.Context) (array.Result, error) {
+	seen := map[string][]linux.SCSIDisk{}
+	for _, server := range []string{v.Active, v.Passive} {
+		disks, err := asked(ctx, v.e, server, (*host.Session).SCSI)
+		if err != nil {
+			return array.Result{}, fmt.Errorf("%s: %w", server, err)
+		}
+		seen[server] = disks
+	}
+	return array.Verify(v.Design, seen), nil
+}
+
+// paths waits until each server reaches each LUN of an array through one
+// controller: over one of share of its paths, or with share 1 over all, of which
+// those to the controller are optimized.
+func (l lunStorage) paths(what, name string, controller, share int) *Sight {
+	return &Sight{What: what, Limit: pathsLimit, Look: func(ctx context.Context, v *View) (bool, string) {
+		r, err := v.lunsSeen(ctx)
+		if err != nil {
+			return false, err.Error()
+		}
+		return throughOne(v.Design, r, name, controller, share)
+	}}
+}
+
+// throughOne judges for paths what is seen, and says it.
+func throughOne(d *design.Design, r array.Result, name string, controller, share int) (bool, string) {
+	ok := len(r.Matches) == r.Expected
+	said := map[string]int{}
+	for _, m := range r.Matches {
+		for i := range d.Arrays {
+			a := &d.Arrays[i]
+			if a.Name != name || !slices.ContainsFunc(a.LUNs, func(l design.LUN) bool { return l.Name == m.LUN }) {
+				continue
+			}
+			owner := "a controller that is not known"
+			if m.Seen.Owner != nil {
+				owner = "controller " + strconv.Itoa(*m.Seen.Owner)
+			}
+			said[fmt.Sprintf("by %d of %d paths, optimized those to %s", m.Seen.Paths, d.PathsTo(a, m.Host), owner)]++
+			ok = ok && m.Seen.Paths == d.PathsTo(a, m.Host)/share && (share > 1 || m.Seen.Owner != nil && *m.Seen.Owner == controller)
+		}
+	}
+	var out []string
+	for _, text := range slices.Sorted(maps.Keys(said)) {
+		out = append(out, fmt.Sprintf("%d times a server reaches a LUN %s", said[text], text))
+	}
+	return ok, strings.Join(out, "; ")
+}
+
+// atHome waits until the servers see all LUNs as they are designed.
+func (l lunStorage) atHome() *Sight {
+	return &Sight{What: "all paths back, each LUN on its own controller", Limit: pathsLimit, Look: func(ctx context.Context, v *View) (bool, string) {
+		r, err := v.lunsSeen(ctx)
+		if err != nil {
+			return false, err.Error()
+		}
+		var wrong []string
+		for _, f := range r.Findings {
+			wrong = append(wrong, f.Host+": "+f.String())
+		}
+		if len(wrong) > 0 {
+			return false, fmt.Sprintf("%d differences, first %s", len(wrong), wrong[0])
+		}
+		return true, fmt.Sprintf("%d times a server sees a LUN as designed", len(r.Matches))
+	}}
+}
+
+// pathsLimit: an emulated server needs minutes until all of 32 paths that came
+// back are in their maps.
+const pathsLimit = 3 * time.Minute
+
+// controllerFailover moves a controller's LUNs by command, and back.
+func controllerFailover(s Scene) ([]Step, error) {
+	x, err := s.lun()
+	if err != nil {
+		return nil, err
+	}
+	l := lunStorage{s}
+	f := Fault{Kind: ControllerFailover, Args: []string{x.Array, strconv.Itoa(x.Controller)}}
+	return []Step{
+		{Fault: f, Wait: pathHold, Look: true, Until: l.paths("the LUNs on the other controller", x.Array, 1-x.Controller, 1)},
+		{Fault: f, Mend: true, Wait: pathHold, Until: l.atHome()},
+	}, nil
+}
+
+// powerHold is how long an array is off: more than a controller needs to
+// restart, and less than I/O waits for it (no_path_retry).
+const powerHold = 45 * time.Second
+
+// arrayPower cuts the power of the array for a while. Servers and clients wait.
+func arrayPower(s Scene) ([]Step, error) {
+	x, err := s.lun()
+	if err != nil {
+		return nil, err
+	}
+	f := Fault{Kind: ArrayPower, Args: []string{x.Array}}
+	return []Step{{Fault: f, Wait: powerHold, Look: true}, {Fault: f, Mend: true, Until: lunStorage{s}.atHome()}}, nil
+}
+
+// slowMS is by how much a slow LUN is late: much more than a disk that has to
+// repeat a read, and less than the 30 s after which a command fails.
+const slowMS = 1500
+
+func lunSlow(s Scene) ([]Step, error) {
+	x, err := s.lun()
+	if err != nil {
+		return nil, err
+	}
+	return []Step{{Fault: Fault{Kind: LUNSlow, Args: []string{x.Name, strconv.Itoa(slowMS)}}, Wait: linkHold, Look: true}}, nil
+}
+
+// lunMissing has the passive server boot without one of the LUNs, and then the
+// active one die.
+func lunMissing(s Scene) ([]Step, error) {
+	x, err := s.lun()
+	if err != nil {
+		return nil, err
+	}
+	if len(s.Design.Services()) > 1 {
+		return nil, errors.New("with two services neither server is passive")
+	}
+	off := Fault{Kind: PowerOff, On: s.Passive}
+	return []Step{
+		{Fault: off, Prepare: true, Wait: 2 * time.Second},
+		{Fault: Fault{Kind: LUNMissing, On: s.Passive, Args: []string{x.Name}}, Prepare: true},
+		{Fault: off, Mend: true, Prepare: true, Look: true, Until: joinedWithout(x.Name, s.Passive, bootLimit)},
+		{Fault: Fault{Kind: Panic, On: s.Active}, Until: notStartedOn(s.Passive, s.Active, 2*bootLimit)},
+	}, nil
+}
+
+// joinedWithout waits until a server is in the cluster and mortar status says that
+// it lacks a LUN.
+func joinedWithout(lun, server string, limit time.Duration) *Sight {
+	return &Sight{What: "status says so", Limit: limit, Look: func(ctx context.Context, v *View) (bool, string) {
+		c, err := v.e.cluster(ctx, []string{v.Active})
+		if err != nil {
+			return false, err.Error()
+		}
+		if problems := c.problems([]string{v.Active, v.Passive}); len(problems) > 0 {
+			return false, strings.Join(problems, "; ")
+		}
+		for _, x := range v.status(ctx) {
+			if x.Level == "fault" && strings.Contains(x.Text, lun) && strings.Contains(x.Text, server) {
+				return true, x.Text
+			}
+		}
+		return false, fmt.Sprintf("no fault in mortar status names LUN %s and %s", lun, server)
+	}}
+}
+
+// notStartedOn waits until the service runs on its own server again, and says
+// whether it was started on the other one meanwhile.
+func notStartedOn(wrong, home string, limit time.Duration) *Sight {
+	return &Sight{What: "not started on " + wrong, Limit: limit, Look: func(ctx context.Context, v *View) (bool, string) {
+		for _, ev := range v.events() {
+			if ev.Kind == report.EventStarted && ev.Host == wrong && ev.NS > v.fault && aboutResource(ev, v.e.resource) {
+				return false, "it started there, without one of its LUNs"
+			}
+		}
+		return v.mounted(ctx, home), "it runs on " + home
+	}}
+}
+
+// arrayDrills are those of the parts that only a brick on LUNs has.
+var arrayDrills = []Drill{
+	{
+		Name: "controller-failover", Title: "an array's controller hands its LUNs to the other one: all paths stay, and multipath goes on over those that are optimized now",
+		Expect:   Expect{Where: Stays, Fencing: Nobody, Stall: 5, Disks: true},
+		Variants: []Variant{{How: "command", Title: "the LUNs of one controller are moved to the other one, and back", Steps: controllerFailover}},
+	},
+	{
+		Name: "lun-slow", Title: "a LUN answers late: clients wait longer, and nothing is given up",
+		Expect:   Expect{Where: Stays, Fencing: Nobody, Stall: none, Disks: true},
+		Variants: []Variant{{How: "delay", Title: "each answer of the service's first LUN is 1.5 s late", Steps: lunSlow}},
+	},
+	{
+		Name: "array-power", Title: "an array loses its power for less than I/O waits: clients wait, and go on when it is back",
+		Expect:   Expect{Where: Stays, Fencing: Nobody, Stall: none, Disks: true, Within: 6 * time.Minute},
+		Variants: []Variant{{How: "short", Title: "the array is off for 45 s", Steps: arrayPower}},
+	},
+	{
+		Name: "lun-missing", Title: "the passive server boots without one of the LUNs, then the active one dies: the service must not start without it, and comes back on its own server",
+		Expect:   Expect{Where: Stays, Fencing: Allow, Stall: none, Disks: true, Within: 8 * time.Minute},
+		Variants: []Variant{{How: "hidden", Title: "a LUN is hidden from the passive server while that is off; then the kernel of the active one panics", Steps: lunMissing}},
+	},
+}
+
+// Before the drills that cut the power of everything.
+func init() { Table = slices.Insert(Table, len(Table)-2, arrayDrills...) }
