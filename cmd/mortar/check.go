@@ -12,6 +12,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/build/plan"
 )
 
 // loadAnyDesign reads a spec and derives its design, also where this version
@@ -39,8 +40,9 @@ func newCheckCmd() *cobra.Command {
 		Short: "Validate a spec and show the design: layout, capacity, cluster, tuning with reasons",
 		Long: `Validate a spec and show the design that follows from it: the layout of the
 disks, capacity, alignment, the cluster and its fencing, client mounts, and
-every tuning value with its reason. Nothing but the spec is read, no host is
-reached. A spec that breaks a rule is refused with file:line:column, what is
+every tuning value with its reason. Nothing but the spec is read, and the names of
+the Lustre packages in the directory that it names: they tell which kernel they
+fit. No host is reached. A spec that breaks a rule is refused with file:line:column, what is
 wrong and how to mend it (exit code 2).
 
 With --profile stock the design is the same brick with the values of the
@@ -54,6 +56,10 @@ distribution and of ClusterLabs; --explain lists what differs from tuned.`,
 			d, err := loadAnyDesignAs(args[0], profile)
 			if err != nil {
 				return err
+			}
+			lustre, err := plan.LustreSourceOf(d.Spec)
+			if err != nil {
+				return fail(exitBadInput, err)
 			}
 			out := cmd.OutOrStdout()
 			if svg != "" {
@@ -72,7 +78,11 @@ distribution and of ClusterLabs; --explain lists what differs from tuned.`,
 					o.Width = min(max(w, 72), 140)
 				}
 			}
-			return design.Show(out, d, o)
+			if err := design.Show(out, d, o); err != nil || lustre == nil {
+				return err
+			}
+			lustre.Show(out)
+			return nil
 		},
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print the design as JSON")

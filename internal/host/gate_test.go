@@ -2,6 +2,8 @@ package host
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,6 +11,7 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -37,6 +40,28 @@ func (f *fakeHost) Call(_ context.Context, op string, params, result any, onEven
 	}
 	*result.(*resource.Output) = resource.Output{Stdout: "said"}
 	return f.err
+}
+
+// A file of the administrator's machine travels with the action, and only as it was when the plan was made.
+func TestSessionRunFrom(t *testing.T) {
+	from := filepath.Join(t.TempDir(), "lustre.deb")
+	if err := os.WriteFile(from, []byte("package"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	h := &fakeHost{}
+	s := &Session{Name: "nfs1", line: h}
+	sum := sha256.Sum256([]byte("package"))
+	a := resource.Action{Title: "copy", File: &resource.File{Path: "/x", From: from, SHA256: hex.EncodeToString(sum[:])}}
+	if _, err := s.Run(t.Context(), a); err != nil || len(h.ran) != 1 || string(h.ran[0].Action.File.Content) != "package" || h.ran[0].Action.File.From != "" {
+		t.Errorf("%v %+v", err, h.ran)
+	}
+	if a.File.Content != nil {
+		t.Error("the plan has the content")
+	}
+	a.File.SHA256 = "0"
+	if _, err := s.Run(t.Context(), a); err == nil || !strings.Contains(err.Error(), "has changed since the plan was made") || len(h.ran) != 1 {
+		t.Errorf("another file: %v", err)
+	}
 }
 
 func TestSessionRun(t *testing.T) {

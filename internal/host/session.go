@@ -2,7 +2,11 @@ package host
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
+	"fmt"
+	"os"
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
@@ -73,10 +77,31 @@ func Watch[P, E, R any](ctx context.Context, s *Session, op agent.Stream[P, E, R
 func (s *Session) Run(ctx context.Context, a resource.Action) (resource.Output, error) {
 	var out resource.Output
 	err := s.gate.Do(ctx, s.Name, a, func(ctx context.Context) (err error) {
+		if a.File, err = loaded(a.File); err != nil {
+			return err
+		}
 		out, err = Watch(ctx, s, agent.OpRun, agent.RunParams{Action: a, Permitted: s.gate.Permitted}, func(agent.RunEvent) { s.gate.log(s.Name, Waiting, a) })
 		return err
 	})
 	return out, err
+}
+
+// loaded is a file with its content, if that is on this machine. It must be what it was
+// when the action was made.
+func loaded(f *resource.File) (*resource.File, error) {
+	if f == nil || f.From == "" {
+		return f, nil
+	}
+	b, err := os.ReadFile(f.From)
+	if err != nil {
+		return nil, err
+	}
+	if sum := sha256.Sum256(b); hex.EncodeToString(sum[:]) != f.SHA256 {
+		return nil, fmt.Errorf("%s has changed since the plan was made: apply again", f.From)
+	}
+	out := *f
+	out.Content, out.From = b, ""
+	return &out, nil
 }
 
 // Query runs a command that only reads. Its exit code is in the output, and no

@@ -25,8 +25,11 @@ func debianRelease(version, suite string, fenceAgents ...string) Distro {
 			// fdisk has sfdisk.
 			Cache: []string{"bcache-tools", "fdisk", "smartmontools"},
 			// Source: Lustre Operations Manual, 8.1; names of the project's own packaging for Debian.
-			LustreServer: []string{"lustre-server-modules", "lustre-server-utils", "lustre-resource-agents", "e2fsprogs"},
-			LustreClient: []string{"lustre-client-modules", "lustre-client-utils"},
+			// Mortar's own resource agent mounts targets: lustre-resource-agents is not needed.
+			LustreServer:    []string{"lustre-server-modules-" + KernelRelease, "lustre-server-utils", "e2fsprogs"},
+			LustreClient:    []string{"lustre-client-modules-" + KernelRelease, "lustre-client-utils"},
+			LustreE2fsprogs: "e2fsprogs",
+			LustreHeld:      []string{"lustre-*", "e2fsprogs", "linux-image-*"}, KernelPrefix: "linux-image-",
 			Report: append(append([]string{"corosync", "pacemaker"}, fenceAgents...),
 				"resource-agents", "nfs-kernel-server", "mdadm", "lvm2", "xfsprogs", "multipath-tools"),
 		},
@@ -41,6 +44,7 @@ func debianRelease(version, suite string, fenceAgents ...string) Distro {
 			Install: []string{"apt-get", "-q", "-y", "--no-install-recommends", "-o", "DPkg::Lock::Timeout=600",
 				"-o", "Dpkg::Options::=--force-confold", "install"},
 			Versions: []string{"dpkg-query", "-W", "-f", `${Package} ${Version}\n`},
+			Held:     []string{"apt-mark", "showhold"}, Hold: []string{"apt-mark", "hold"},
 			// Debian starts a daemon when its package is installed. A cluster stack
 			// that runs before it is configured forms a cluster of its own, and nfsd
 			// would serve outside Pacemaker: invoke-rc.d is told no.

@@ -50,9 +50,21 @@ type Packages struct {
 	FenceAgents             []string // for IPMI, and for PDUs by SNMP
 	FenceTest               []string // what a fence test witnesses with: ipmitool and ping
 	Cache                   []string // to make bcache's superblocks, to partition SSDs, to see their wear
-	LustreServer            []string
+	LustreServer            []string // KernelRelease in a name stands for the release of the kernel
 	LustreClient            []string
+	LustreE2fsprogs         string   // the one of LustreServer that must have Lustre's patches
+	LustreHeld              []string // patterns of names: Lustre's and the kernel's packages, kept at their version
+	KernelPrefix            string   // of the kernel's packages; a release follows, or a word for the newest
 	Report                  []string // whose versions the report of a run names
+}
+
+// KernelRelease stands for what uname -r prints.
+const KernelRelease = "KERNEL"
+
+// OtherKernel tells whether a package is a kernel of another release: one that was running before.
+func (p Packages) OtherKernel(name, release string) bool {
+	rest, ok := strings.CutPrefix(name, p.KernelPrefix)
+	return ok && rest != release && rest != "" && rest[0] >= '0' && rest[0] <= '9'
 }
 
 // Manager is how packages are listed and installed. Commands are exact argv.
@@ -67,6 +79,8 @@ type Manager struct {
 	Refresh   []string // reads the archive's lists anew
 	Install   []string // names follow
 	Versions  []string // names follow; prints a line "name version" for each
+	Held      []string // prints the names of the packages that are kept at their version
+	Hold      []string // names follow
 	HoldFile  string   // keeps daemons of new packages from starting, while it is there
 	HoldLines string
 }

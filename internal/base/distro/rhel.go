@@ -27,8 +27,10 @@ var rhel = []Distro{{
 		FenceAgents: []string{"fence-agents-ipmilan", "fence-agents-apc-snmp"},
 		FenceTest:   []string{"ipmitool", "iputils"},
 		// Source: Lustre Operations Manual, 8.1, table of packages; ldiskfs.
-		LustreServer: []string{"kmod-lustre", "kmod-lustre-osd-ldiskfs", "lustre", "lustre-osd-ldiskfs-mount", "lustre-resource-agents", "e2fsprogs"},
-		LustreClient: []string{"kmod-lustre-client", "lustre-client"},
+		LustreServer:    []string{"kmod-lustre", "kmod-lustre-osd-ldiskfs", "lustre", "lustre-osd-ldiskfs-mount", "e2fsprogs"},
+		LustreClient:    []string{"kmod-lustre-client", "lustre-client"},
+		LustreE2fsprogs: "e2fsprogs",
+		LustreHeld:      []string{"kmod-lustre*", "lustre*", "e2fsprogs", "kernel*"}, KernelPrefix: "kernel-core-",
 		Report: []string{"corosync", "pacemaker", "fence-agents-ipmilan", "fence-agents-apc-snmp",
 			"resource-agents", "nfs-utils", "mdadm", "lvm2", "xfsprogs", "device-mapper-multipath"},
 	},
@@ -36,6 +38,7 @@ var rhel = []Distro{{
 		Query: []string{"rpm", "-qa", "--qf", `%{NAME}\n`}, Installed: lines,
 		Install:  []string{"dnf", "-q", "-y", "--setopt=install_weak_deps=False", "install"},
 		Versions: []string{"rpm", "-q", "--qf", `%{NAME} %{VERSION}-%{RELEASE}\n`},
+		Held:     []string{"dnf", "-q", "versionlock", "list"}, Hold: []string{"dnf", "-q", "versionlock", "add"},
 	},
 	MDConf: MDConf{Main: "/etc/mdadm.conf", Alt: "/etc/mdadm/mdadm.conf", Dir: "/etc/mdadm.conf.d/"},
 	Initrd: Initrd{

@@ -85,6 +85,12 @@ var badSystems = []struct {
 	// Lustre.
 	{"no lustre section", "lustre-brick", []string{"lustre:\n", "lusty:\n"}},
 	{"lustre in NFS", "nss4-ha-144", []string{"ha: {", "lustre: {fsname: x, modules: []}\nha: {"}},
+	{"Lustre from nowhere", "lustre-brick", []string{"fsname: testfs", "fsname: testfs\n  packages: {}"}},
+	{"Lustre from two places", "lustre-brick", []string{"fsname: testfs", "fsname: testfs\n  packages: {directory: lp, repository: https://x ./}"}},
+	{"a directory with a key", "lustre-brick", []string{"fsname: testfs", "fsname: testfs\n  packages: {directory: lp, key: k}"}},
+	{"a directory with a blank", "lustre-brick", []string{"fsname: testfs", "fsname: testfs\n  packages: {directory: l p}"}},
+	{"a repository without a suite", "lustre-brick", []string{"fsname: testfs", "fsname: testfs\n  packages: {repository: https://x, key: k}"}},
+	{"a repository without a key", "lustre-brick", []string{"fsname: testfs", "fsname: testfs\n  packages: {repository: https://x ./}"}},
 	{"long fsname", "lustre-brick", []string{"fsname: testfs", "fsname: scratchspace"}},
 	{"a target with one server", "lustre-brick", []string{"servers: [oss01, oss02]", "servers: [oss01]"}},
 	{"three servers in a module", "lustre-brick", []string{"servers: [oss01, oss02]", "servers: [oss01, oss02, oss01]"}},

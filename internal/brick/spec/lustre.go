@@ -39,12 +39,39 @@ func (c *checker) lustre() {
 	if l.StripeSize < 64*KiB || l.StripeSize%(64*KiB) != 0 || l.StripeSize >= 4*GiB {
 		c.errorf("lustre.stripe_size", "choose a multiple of 64KiB below 4GiB, e.g. 1MiB", "stripe_size is %s", l.StripeSize)
 	}
+	c.lustrePackages(l.Packages)
 	c.modules()
 	for i, p := range l.Params {
 		at := fmt.Sprintf("lustre.params[%d]", i)
 		if !re().param.MatchString(p) {
 			c.errorf(at, "write name=value, e.g. osc.*.max_dirty_mb=512", "%q is not a setting of Lustre", p)
 		}
+	}
+}
+
+// LustrePackages is where Lustre's packages come from; nil if they are installed already, or not wanted.
+func (s *Spec) LustrePackages() *LustrePackages {
+	if s.Lustre == nil {
+		return nil
+	}
+	return s.Lustre.Packages
+}
+
+// lustrePackages checks that one source is named.
+func (c *checker) lustrePackages(p *LustrePackages) {
+	const at = "lustre.packages"
+	switch {
+	case p == nil:
+	case (p.Directory == "") == (p.Repository == ""):
+		c.errorf(at, "name one: a directory of packages, or an apt repository with its key", "directory is %q and repository is %q", p.Directory, p.Repository)
+	case p.Directory != "" && p.Key != "":
+		c.errorf(at+".key", "remove it", "a directory of packages has no key")
+	case p.Directory != "" && !re().file.MatchString(p.Directory):
+		c.errorf(at+".directory", "use letters, digits and ._/~@+-", "%q cannot be a directory of packages", p.Directory)
+	case p.Repository != "" && !re().repository.MatchString(p.Repository):
+		c.errorf(at+".repository", "write address, suite and components as in sources.list(5), e.g. https://lustre.example.org/debian ./", "%q is no apt repository", p.Repository)
+	case p.Repository != "" && !re().file.MatchString(p.Key):
+		c.errorf(at, "add key: the file with the OpenPGP key that it is signed with", "repository %s has no key", p.Repository)
 	}
 }
 

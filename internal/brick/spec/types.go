@@ -257,14 +257,22 @@ type Export struct {
 // Lustrefs is a Lustre file system: modules of two servers each, with the
 // disks both reach. It is not called Lustre because the flavour is.
 type Lustrefs struct {
-	FSName      string    `yaml:"fsname" json:"fsname" doc:"name of the file system: at most 8 letters and digits"`
-	LNET        string    `yaml:"lnet,omitempty" json:"lnet,omitempty" doc:"network driver of LNET on the public network: tcp or o2ib (InfiniBand verbs)" default:"tcp"`
-	Modules     []Module  `yaml:"modules" json:"modules" doc:"one HA-MDS and one or more HA-OSS"`
-	StripeCount int       `yaml:"stripe_count,omitempty" json:"stripe_count,omitempty" doc:"OSTs a new file is striped over; -1: all" default:"1"`
-	StripeSize  Bytes     `yaml:"stripe_size,omitempty" json:"stripe_size,omitempty" doc:"bytes on one OST before the next one's turn; a multiple of 64KiB" default:"1MiB"`
-	Pools       []OSTPool `yaml:"pools,omitempty" json:"pools,omitempty" doc:"named sets of OSTs"`
-	Params      []string  `yaml:"params,omitempty" json:"params,omitempty" doc:"further settings for lctl set_param -P, e.g. osc.*.max_dirty_mb=512; those of conf_param's form are translated"`
-	Mount       string    `yaml:"mount,omitempty" json:"mount,omitempty" doc:"mount point on the clients" default:"/<fsname>"`
+	FSName      string          `yaml:"fsname" json:"fsname" doc:"name of the file system: at most 8 letters and digits"`
+	LNET        string          `yaml:"lnet,omitempty" json:"lnet,omitempty" doc:"network driver of LNET on the public network: tcp or o2ib (InfiniBand verbs)" default:"tcp"`
+	Modules     []Module        `yaml:"modules" json:"modules" doc:"one HA-MDS and one or more HA-OSS"`
+	StripeCount int             `yaml:"stripe_count,omitempty" json:"stripe_count,omitempty" doc:"OSTs a new file is striped over; -1: all" default:"1"`
+	StripeSize  Bytes           `yaml:"stripe_size,omitempty" json:"stripe_size,omitempty" doc:"bytes on one OST before the next one's turn; a multiple of 64KiB" default:"1MiB"`
+	Pools       []OSTPool       `yaml:"pools,omitempty" json:"pools,omitempty" doc:"named sets of OSTs"`
+	Params      []string        `yaml:"params,omitempty" json:"params,omitempty" doc:"further settings for lctl set_param -P, e.g. osc.*.max_dirty_mb=512; those of conf_param's form are translated"`
+	Mount       string          `yaml:"mount,omitempty" json:"mount,omitempty" doc:"mount point on the clients" default:"/<fsname>"`
+	Packages    *LustrePackages `yaml:"packages,omitempty" json:"packages,omitempty" doc:"where Lustre's packages come from; default: they are installed on the hosts already"`
+}
+
+// LustrePackages is where Lustre comes from: a directory or a repository.
+type LustrePackages struct {
+	Directory  string `yaml:"directory,omitempty" json:"directory,omitempty" doc:"directory of Debian packages, relative to the spec; apply copies them to the hosts"`
+	Repository string `yaml:"repository,omitempty" json:"repository,omitempty" doc:"instead of directory: an apt repository as in sources.list(5): address, suite and components, e.g. https://lustre.example.org/debian ./"`
+	Key        string `yaml:"key,omitempty" json:"key,omitempty" doc:"file with the OpenPGP key that the repository is signed with, relative to the spec"`
 }
 
 // Module is a pair of servers and their storage.

@@ -373,7 +373,9 @@ func (b *builder) digest(s *design.Service) string {
 // clients are packages and kernels of the hosts that mount something.
 func (b *builder) clients() {
 	for _, c := range b.clientNames() {
-		b.add(StagePackages, c, "packages", &resource.Packages{Names: b.kind().clientPackages(b.distro(c).Packages)})
+		if names := b.kind().clientPackages(b.distro(c).Packages); len(names) > 0 {
+			b.add(StagePackages, c, "packages", &resource.Packages{Names: names})
+		}
 		b.kind().client(c)
 	}
 }

@@ -13,6 +13,8 @@ type Facts struct {
 	OS    map[string]linux.OSRelease
 	// SCSI are the disks of servers that have LUNs of arrays, with their paths.
 	SCSI map[string][]linux.SCSIDisk
+	// Lustre is where its packages come from; nil if they are on the hosts.
+	Lustre *LustreSource
 }
 
 // HasArray tells whether the md array with this UUID is assembled on a host.

@@ -18,15 +18,20 @@ import (
 // Source: Lustre Operations Manual, 10.1, 11.2 and 13.2
 type lustreKind struct{ *builder }
 
-func (b lustreKind) serverPackages(p distro.Packages) []string { return p.LustreServer }
+// Lustre's own packages have a step of their own: see lustrePackages.
+func (b lustreKind) serverPackages(distro.Packages) []string { return nil }
 
-func (b lustreKind) clientPackages(p distro.Packages) []string { return p.LustreClient }
+func (b lustreKind) clientPackages(distro.Packages) []string { return nil }
 
 func (b lustreKind) modules() []string { return nil }
 
 func (b lustreKind) caches() bool { return false }
 
-func (b lustreKind) client(h string) { b.lnet(h) }
+func (b lustreKind) client(h string) {
+	p := b.distro(h).Packages
+	b.add(StagePackages, h, "packages of Lustre", b.facts.Lustre.packages(p.LustreClient, p.LustreServer))
+	b.lnet(h)
+}
 
 // lnet is the network of Lustre on one node.
 func (b lustreKind) lnet(h string) {
@@ -70,6 +75,7 @@ func targetWhy(t design.Target) string {
 }
 
 func (b lustreKind) server(h string) error {
+	b.add(StagePackages, h, "packages of Lustre", b.facts.Lustre.packages(b.distro(h).Packages.LustreServer, nil))
 	b.lnet(h)
 	return b.agents(h, func(*design.Service) {})
 }

@@ -23,9 +23,16 @@ import (
 // bought yet, and for flavours that cannot be built yet.
 func Offline(ctx context.Context, d *design.Design) (*Plan, error) {
 	d = named(d)
-	steps, err := Desired(d, Facts{}, offlineSecrets)
+	lustre, err := LustreSourceOf(d.Spec)
 	if err != nil {
 		return nil, err
+	}
+	steps, err := Desired(d, Facts{Lustre: lustre}, offlineSecrets)
+	if err != nil {
+		return nil, err
+	}
+	if lustre == nil { // its packages are on the hosts already
+		steps = slices.DeleteFunc(steps, func(s Step) bool { return s.Resource.Kind() == "lustre-packages" })
 	}
 	p := &Plan{Steps: make([]Planned, len(steps))}
 	hosts := map[string]*blankHost{}
@@ -33,6 +40,7 @@ func Offline(ctx context.Context, d *design.Design) (*Plan, error) {
 		h := hosts[s.Host]
 		if h == nil {
 			h = blank(s.Host, d)
+			h.files["/proc/sys/kernel/osrelease"] = cmp.Or(lustre.newestKernel(), distro.KernelRelease) + "\n"
 			hosts[s.Host] = h
 		}
 		actions, err := s.Resource.Diff(ctx, h)

@@ -64,6 +64,10 @@ func compare(ctx context.Context, d *design.Design, hosts map[string]*host.Sessi
 		}
 		binaries[v.Name] = hello.Binary
 	}
+	lustre, err := LustreSourceOf(d.Spec)
+	if err != nil {
+		return nil, err
+	}
 	o.Progress("", "observing")
 	var steps []Step
 	for try := 0; ; try++ {
@@ -74,6 +78,7 @@ func compare(ctx context.Context, d *design.Design, hosts map[string]*host.Sessi
 		if err != nil {
 			return nil, err
 		}
+		facts.Lustre = lustre
 		steps, err = Desired(d, facts, Secrets(d.Spec, o.Keep))
 		// A service that moves while the servers are asked, one after the other,
 		// can look as if two had it.

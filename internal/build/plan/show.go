@@ -68,6 +68,7 @@ type FileDoc struct {
 	Mode    string `json:"mode,omitempty"`
 	Owner   string `json:"owner,omitempty"`
 	Target  string `json:"target,omitempty"`  // of a symlink
+	From    string `json:"from,omitempty"`    // the file on the administrator's machine that is copied
 	Content string `json:"content,omitempty"` // new content, or what stands for a secret
 	Diff    string `json:"diff,omitempty"`    // unified, if there is a file already
 }
@@ -114,6 +115,8 @@ func (p *Plan) actionDoc(a resource.Action, before map[string][]byte) ActionDoc 
 		return d
 	case f.Mkdir:
 		d.File.Change = "directory"
+	case f.From != "":
+		d.File.From = f.From
 	default:
 		d.File.Content = p.presentable(f.Content, a.Secret)
 		if old, ok := before[f.Path]; ok && !a.Secret && text(old) && text(f.Content) {
@@ -245,6 +248,10 @@ func showAction(b *strings.Builder, a ActionDoc, st Style) {
 		fmt.Fprintf(b, "%s  directory %s %s\n", in, f.Path, st.Dim(f.Owner+" "+f.Mode))
 	default:
 		fmt.Fprintf(b, "%s  file %s %s\n", in, f.Path, st.Dim(f.Owner+" "+f.Mode))
+		if f.From != "" {
+			fmt.Fprintf(b, "%s    copy of %s\n", in, f.From)
+			return
+		}
 		if f.Diff == "" {
 			indent(b, in+"    + ", f.Content, st.Add)
 			return

@@ -104,6 +104,9 @@ func carryOut(ctx context.Context, a resource.Action) (resource.Output, error) {
 // doFile does what an action does to a file.
 func doFile(a resource.Action) error {
 	f := *a.File
+	if f.From != "" {
+		return &Error{Message: fmt.Sprintf("%s: the content of %s did not come along", a.Title, f.From)}
+	}
 	if f.Mode == 0 {
 		f.Mode = defaultMode(f, a.Secret)
 	}

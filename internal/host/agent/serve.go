@@ -36,8 +36,9 @@ func Merge(all ...map[string]Handler) Mux {
 }
 
 const (
-	// MaxLine bounds a line in either direction, in bytes.
-	MaxLine = 16 << 20
+	// MaxLine bounds a line in either direction, in bytes: the largest is a package of
+	// Lustre's modules, of 9 MB here and more with debug symbols, in base64.
+	MaxLine = 64 << 20
 	// maxRequests bounds the requests that run at once.
 	maxRequests = 256
 	// lingerAfterEOF is how long Serve waits, once its input has ended, for

@@ -37,20 +37,26 @@ func (p *Packages) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 		return nil, err
 	}
 	missing := slices.DeleteFunc(slices.Concat(p.Names, p.Fence), func(n string) bool { return have[n] })
+	as, err := install(sys, m, missing)
+	if err != nil {
+		return nil, err
+	}
+	return quietly(sys, m, as)
+}
+
+// quietly puts around an installation what keeps new daemons from starting. It also takes away what
+// an installation left that was cut short.
+func quietly(sys Sys, m distro.Manager, as []Action) ([]Action, error) {
 	if m.HoldFile == "" {
-		return install(sys, m, missing)
+		return as, nil
 	}
 	hold := []byte("#!/bin/sh\n" + Header + m.HoldLines)
 	policy, err := sys.ReadFile(m.HoldFile)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	as, err := install(sys, m, missing)
-	if err != nil {
-		return nil, err
-	}
 	ours := slices.Equal(policy, hold)
-	if len(missing) > 0 && len(policy) == 0 { // an administrator's own policy is left alone
+	if len(as) > 0 && len(policy) == 0 { // an administrator's own policy is left alone
 		as = append([]Action{{
 			Title: "keep new daemons from starting", Why: "they are started once they are configured",
 			File: &File{Path: m.HoldFile, Content: hold, Mode: 0o755},

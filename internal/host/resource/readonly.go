@@ -17,6 +17,7 @@ var readers = map[string]func(args []string) bool{
 	"crm_mon":          nil,
 	"debugfs":          readingDebugfs,
 	"df":               nil,
+	"apt-mark":         func(args []string) bool { return slices.Equal(args, []string{"showhold"}) },
 	"dmsetup":          first("table", "status", "info", "ls"),
 	"dpkg-query":       nil,
 	"fence_ipmilan":    askingFence,

@@ -52,6 +52,8 @@ func blank(kind string) Resource {
 		return &MountPoint{}
 	case "lnet":
 		return &LNet{}
+	case "lustre-packages":
+		return &LustrePackages{}
 	case "lustre-param":
 		return &LustreParam{}
 	case "lustre-pool":

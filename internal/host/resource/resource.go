@@ -109,12 +109,15 @@ func (a Action) Permitted(serials []string) error {
 type File struct {
 	Path    string
 	Content []byte
-	Mode    uint32
-	Owner   string // user name or "" for root
-	Group   string // group name or "" for root
-	Remove  bool   // delete the file instead
-	Mkdir   bool   // make a directory instead
-	Symlink string // make a symbolic link to this instead
+	// From is, instead of Content, a file on the administrator's machine, with its digest in
+	// hexadecimal: the session reads it when the action is run.
+	From, SHA256 string `json:",omitempty"`
+	Mode         uint32
+	Owner        string // user name or "" for root
+	Group        string // group name or "" for root
+	Remove       bool   // delete the file instead
+	Mkdir        bool   // make a directory instead
+	Symlink      string // make a symbolic link to this instead
 }
 
 // Resource is one thing wanted on one host. Its exported fields are its
