@@ -31,8 +31,8 @@ func exampleFile(t *testing.T, name string) string {
 // so many words, and shown by what only shows.
 func TestDesignedNotBuilt(t *testing.T) {
 	for name, why := range map[string]string{
-		"lustre-brick": "flavour lustre can be designed but not built",
-		"lustre-rack":  "flavour lustre can be designed but not built",
+		"lustre-brick": "Lustre on storage of kind array can be designed but not built",
+		"lustre-rack":  "Lustre on storage of kind array can be designed but not built",
 	} {
 		file := exampleFile(t, name)
 		for _, args := range [][]string{{"apply", file, "--yes"}, {"plan", file}, {"status", file}} {

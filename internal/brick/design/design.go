@@ -105,7 +105,14 @@ func Buildable(s *spec.Spec) error {
 	}
 	switch {
 	case s.Flavour == spec.Lustre:
-		return no("flavour", "flavour lustre")
+		for i, m := range s.Lustre.Modules {
+			if m.Storage.Kind != "jbod" {
+				return no(fmt.Sprintf("lustre.modules[%d].storage.kind", i), "Lustre on storage of kind %s", m.Storage.Kind)
+			}
+		}
+		if s.Profile == spec.Stock {
+			return no("profile", "profile stock of flavour %s", s.Flavour)
+		}
 	case s.Cache != nil && len(s.Services) > 1:
 		return no("cache", "a cache for %d services", len(s.Services))
 	case s.Profile == spec.Stock && s.Cache != nil:

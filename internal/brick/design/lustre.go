@@ -75,7 +75,6 @@ func (d *Design) lustre() {
 	}
 	l.Source = strings.Join(l.MGSNIDs, ":") + ":/" + l.FSName
 	l.Params = append(l.Params,
-		"debug=0",
 		"osc.*.max_dirty_mb=256",
 		"osc.*.max_rpcs_in_flight=32",
 	)
@@ -275,7 +274,6 @@ func lustreSettings(d *Design) []Setting {
 	add("server", "mkfs", "flex_bg", "-G 256", "bitmaps and inode tables of 256 block groups lie together: fewer seeks at mount and fsck", "mke2fs(8); "+seed+"7.3")
 	add("server", "lnet", "networks", d.Lustre.LNET, "the interface Lustre speaks through, on every node", "Lustre Operations Manual, LNet; "+seed+"7.2")
 	for _, v := range []struct{ name, reason string }{
-		{"debug", "no debug log in memory: small operations are faster"},
 		{"osc.*.max_dirty_mb", "MB of written data a client holds for each OST: writes go out in full RPCs"},
 		{"osc.*.max_rpcs_in_flight", "requests a client has out at each OST: small files wait less"},
 	} {

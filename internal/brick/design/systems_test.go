@@ -291,7 +291,7 @@ func TestObsolete(t *testing.T) {
 func TestBuildable(t *testing.T) {
 	for name, part := range map[string]string{
 		"nfs": "", "nfs-ha": "", "nfs-ha-xl": "", "nvme-ha": "", "jbod-ha": "",
-		"nss4-ha-144": "", "nss7.4-ha": "", "nss5.5": "", "nss-ha-xl": "", "lustre-small": "flavour lustre",
+		"nss4-ha-144": "", "nss7.4-ha": "", "nss5.5": "", "nss-ha-xl": "", "lustre-small": "", "lustre-brick": "Lustre on storage of kind array",
 	} {
 		d := example(t, name)
 		_, err := New(d.Spec)
