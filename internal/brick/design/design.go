@@ -220,6 +220,21 @@ type HostMTU struct {
 	MTU     int
 }
 
+// PublicOf is the address of a server or a client on the public network.
+func (d *Design) PublicOf(host string) string {
+	for _, v := range d.Spec.Servers {
+		if v.Name == host {
+			return v.Public
+		}
+	}
+	for _, c := range d.Spec.Clients {
+		if c.Name == host {
+			return c.Public
+		}
+	}
+	return ""
+}
+
 // MTUs are those that a host's interfaces must have: of the networks whose mtu
 // the spec gives. The default describes no network that anybody has looked at.
 func (d *Design) MTUs(host string) []HostMTU {

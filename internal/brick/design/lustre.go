@@ -127,10 +127,10 @@ func (d *Design) targetServices(m *spec.Module) []Service {
 	case m.Role == "mds":
 		g := groups[0]
 		size := spec.Bytes(g.Data) * mdData(g.Members[0].Size, g.Chunk)
-		rest := (size-spec.MiB)/extentSize*extentSize - mgtSize
+		mgt := min(mgtSize, size/10/extentSize*extentSize)
 		add(Storage{Groups: []string{g.Name}},
-			Target{Name: l.FSName + "-MGT", Kind: "mgs", Group: g.Name, Size: min(mgtSize, size/10), Server: m.Servers[0]},
-			Target{Name: l.FSName + "-MDT0000", Kind: "mdt", Group: g.Name, Size: max(rest, size*9/10), Server: m.Servers[0]})
+			Target{Name: l.FSName + "-MGT", Kind: "mgs", Group: g.Name, Size: mgt, Server: m.Servers[0]},
+			Target{Name: l.FSName + "-MDT0000", Kind: "mdt", Group: g.Name, Size: (size-spec.MiB)/extentSize*extentSize - mgt, Server: m.Servers[0]})
 	default:
 		for i, g := range groups {
 			add(Storage{Groups: []string{g.Name}}, Target{

@@ -35,7 +35,7 @@ func (b lustreKind) client(h string) {
 
 // lnet is the network of Lustre on one node.
 func (b lustreKind) lnet(h string) {
-	b.add(StageKernel, h, "LNet", &resource.LNet{Networks: b.d.Lustre.LNET})
+	b.add(StageKernel, h, "LNet", &resource.LNet{Networks: b.d.Lustre.LNET, Address: b.d.PublicOf(h)})
 	b.add(StageKernel, h, "udev rule for parameters of Lustre", resource.LustreRules())
 }
 

@@ -62,6 +62,19 @@ func (h *Host) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 	return nil, h.checkMTUs(ctx, sys)
 }
 
+// links are the host's network interfaces; nil for a plan without hosts.
+func links(ctx context.Context, sys Sys) ([]linux.Link, error) {
+	out, installed, err := query(ctx, sys, "ip", "-json", "address", "show")
+	if err != nil || !installed {
+		return nil, err
+	}
+	all, err := linux.ParseLinks(out.Stdout)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s", err, out.Stderr)
+	}
+	return all, nil
+}
+
 // checkMTUs refuses an interface whose MTU is not what the spec says of its
 // network. It is not set here: distributions configure networks in several
 // ways, and a host whose network is wrong cannot be reached any more.
@@ -69,16 +82,9 @@ func (h *Host) checkMTUs(ctx context.Context, sys Sys) error {
 	if len(h.MTUs) == 0 {
 		return nil
 	}
-	out, err := sys.Query(ctx, "ip", "-json", "address", "show")
-	if absent(err) {
-		return nil // a plan without hosts
-	}
-	if err != nil {
+	links, err := links(ctx, sys)
+	if err != nil || links == nil {
 		return err
-	}
-	links, err := linux.ParseLinks(out.Stdout)
-	if err != nil {
-		return fmt.Errorf("%w: %s", err, out.Stderr)
 	}
 	var what, mend []string
 	for _, w := range h.MTUs {

@@ -7,12 +7,17 @@ import (
 	"strings"
 
 	"github.com/goccy/go-yaml"
+
+	"github.com/mortarhpc/mortar/internal/base/linux"
 )
 
 // LNet is Lustre's network on a node: the option of its kernel module, and
 // what is up.
 type LNet struct {
 	Networks string // as the module takes them: "tcp(eth1)", "o2ib(ib0),tcp1(eth1,eth2)"
+	// Address is the host's own on the first network. The interface that has it is used, whatever its
+	// name is on this host.
+	Address string `json:",omitempty"`
 }
 
 // lnetConf is where the option stands.
@@ -35,9 +40,15 @@ func (l *LNet) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 	if err != nil {
 		return nil, err
 	}
+	networks := l.Networks
+	if l.Address != "" {
+		if networks, err = l.onAddress(ctx, sys, want); err != nil {
+			return nil, err
+		}
+	}
 	f := TextFile{Path: lnetConf, Content: []byte(Header +
 		"# The interface Lustre speaks through. Source: Lustre Operations Manual, 9\n" +
-		"options lnet networks=\"" + l.Networks + "\"\n")}
+		"options lnet networks=\"" + networks + "\"\n")}
 	as, err := f.Diff(ctx, sys)
 	if err != nil {
 		return nil, err
@@ -49,7 +60,7 @@ func (l *LNet) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 	if !loaded {
 		return append(as,
 			Action{Title: "load lnet", Cmd: []string{"modprobe", "lnet"}},
-			Action{Title: "bring LNet up: " + l.Networks, Cmd: []string{"lnetctl", "lnet", "configure", "--all"}}), nil
+			Action{Title: "bring LNet up: " + networks, Cmd: []string{"lnetctl", "lnet", "configure", "--all"}}), nil
 	}
 	running, up, err := lnetUp(ctx, sys)
 	if err != nil {
@@ -66,6 +77,38 @@ func (l *LNet) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 		as = append(as, more...)
 	}
 	return as, nil
+}
+
+// onAddress puts the interface that has the host's address in the place of the first network's.
+func (l *LNet) onAddress(ctx context.Context, sys Sys, want []lnetwork) (string, error) {
+	all, err := links(ctx, sys)
+	if err != nil {
+		return "", err
+	}
+	if all == nil {
+		return l.Networks, nil // a plan without hosts
+	}
+	link, ok := linux.LinkWith(all, l.Address)
+	if !ok {
+		return "", &Refusal{
+			What: fmt.Sprintf("no interface has the address %s, which Lustre speaks through (LNet network %s)", l.Address, want[0].name),
+			Mend: "configure the interface of the public network, or correct public: of this host in the spec",
+		}
+	}
+	want[0].interfaces = []string{link.Name}
+	var words []string
+	for _, w := range want {
+		words = append(words, w.String())
+	}
+	return strings.Join(words, ","), nil
+}
+
+// String is the network as the module takes it.
+func (w lnetwork) String() string {
+	if len(w.interfaces) == 0 {
+		return w.name
+	}
+	return w.name + "(" + strings.Join(w.interfaces, ",") + ")"
 }
 
 // bringUp compares a network with those that are up.
