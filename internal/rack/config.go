@@ -75,8 +75,8 @@ type Node struct {
 	// and initial RAM disk, by GRUB, from a system disk of its own. Empty: the
 	// rack's fast way.
 	Boot string `json:"boot,omitempty"`
-	// MemoryMiB is the node's memory in MiB; 0 is 1280 for a server, or 1536 with
-	// Lustre, and 768 for a client.
+	// MemoryMiB is the node's memory in MiB; 0 is 1280 for a server and
+	// 768 for a client.
 	MemoryMiB int `json:"memory_mib,omitempty"`
 	// CPUs; 0 is 2 with KVM and 1 in emulation, where more are slower.
 	CPUs int `json:"cpus,omitempty"`
@@ -232,9 +232,6 @@ func (c Config) WithDefaults() Config {
 		n := &c.Nodes[i]
 		if n.MemoryMiB == 0 {
 			n.MemoryMiB = 1280
-			if c.Lustre != "" {
-				n.MemoryMiB = 1536 // Lustre's modules, and stripe caches of arrays
-			}
 			if n.Role == RoleClient {
 				n.MemoryMiB = 768
 			}

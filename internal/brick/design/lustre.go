@@ -273,6 +273,8 @@ func lustreSettings(d *Design) []Setting {
 	}
 	add("server", "mkfs", "flex_bg", "-G 256", "bitmaps and inode tables of 256 block groups lie together: fewer seeks at mount and fsck", "mke2fs(8); "+seed+"7.3")
 	add("server", "lnet", "networks", d.Lustre.LNET, "the interface Lustre speaks through, on every node", "Lustre Operations Manual, LNet; "+seed+"7.2")
+	add("server", "sysctl", "kernel.panic_on_oops", "1", "unmounting a target whose disks have failed is a bug of the kernel (2.17.57): the server stops, is fenced, and its partner takes over; without this the unmount hangs", "kernel: admin-guide/sysctl/kernel")
+	add("both", "module", "libcfs.libcfs_debug", "0", "no debug log in memory: small operations are faster; set_param -P passes over debug", seed+"8.1; modinfo libcfs")
 	for _, v := range []struct{ name, reason string }{
 		{"osc.*.max_dirty_mb", "MB of written data a client holds for each OST: writes go out in full RPCs"},
 		{"osc.*.max_rpcs_in_flight", "requests a client has out at each OST: small files wait less"},

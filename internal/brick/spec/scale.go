@@ -6,6 +6,9 @@ import "fmt"
 // be a member of the cluster. Source: the rack's nodes, docs/rack.md.
 const (
 	scaledServer = 1280 * MiB
+	// With one OST a server had 372 MiB of 1280 left, and it takes over a second one: a mount of an OST enlarges md's
+	// stripe cache to 16384 entries, 256 MiB for four disks (Lustre 2.17.57).
+	scaledLustre = 1536 * MiB
 	scaledClient = 768 * MiB
 	// mostScale leaves less than a disk of anything.
 	mostScale = 1_000_000
@@ -35,8 +38,12 @@ func (s *Spec) Scale(by int64) error {
 	if s.Cache != nil {
 		shrink(s.Cache.SSDs, leastSSD)
 	}
+	server := scaledServer
+	if s.Flavour == Lustre {
+		server = scaledLustre
+	}
 	for i := range s.Servers {
-		s.Servers[i].Memory = max(s.Servers[i].Memory/Bytes(by), scaledServer)
+		s.Servers[i].Memory = max(s.Servers[i].Memory/Bytes(by), server)
 	}
 	for i := range s.Clients {
 		s.Clients[i].Memory = max(s.Clients[i].Memory/Bytes(by), scaledClient)

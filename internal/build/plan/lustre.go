@@ -30,6 +30,7 @@ func (b lustreKind) caches() bool { return false }
 func (b lustreKind) client(h string) {
 	p := b.distro(h).Packages
 	b.add(StagePackages, h, "packages of Lustre", b.facts.Lustre.packages(p.LustreClient, p.LustreServer))
+	b.add(StageKernel, h, "kernel modules", &resource.Modules{Options: b.settings("client", "module")})
 	b.lnet(h)
 }
 

@@ -80,8 +80,8 @@ func TestLNet(t *testing.T) {
 	wantShow(t, diff(t, &LNet{Networks: "tcp(eth1),tcp1(eth2)"}, sys), "write /etc/modprobe.d/lustre.conf 0644\nlnetctl net add --net tcp1 --if eth2")
 
 	// The interface is the one with the host's address, whatever its name.
-	const show = `[{"ifname":"lo","mtu":65536,"addr_info":[{"local":"127.0.0.1"}]},{"ifname":"eth1","mtu":1500,"addr_info":[{"local":"10.20.0.13"}]}]`
-	sys.outputs["ip -json address show"] = Output{Stdout: show}
+	const links = `[{"ifname":"lo","mtu":65536,"addr_info":[{"local":"127.0.0.1"}]},{"ifname":"eth1","mtu":1500,"addr_info":[{"local":"10.20.0.13"}]}]`
+	sys.outputs["ip -json address show"] = Output{Stdout: links}
 	if as := diff(t, &LNet{Networks: "tcp(ens1f0)", Address: "10.20.0.13"}, sys); len(as) != 0 {
 		t.Errorf("eth1 has the address: %s", show(as))
 	}

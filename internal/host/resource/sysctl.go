@@ -1,6 +1,7 @@
 package resource
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io/fs"
@@ -69,8 +70,8 @@ type Modules struct {
 // Kind is "modules".
 func (m *Modules) Kind() string { return "modules" }
 
-// ID is the list of modules.
-func (m *Modules) ID() string { return strings.Join(m.Names, " ") }
+// ID is the list of modules to load; without any, there are options only.
+func (m *Modules) ID() string { return cmp.Or(strings.Join(m.Names, " "), "options") }
 
 // Diff compares modules-load.d(5), modprobe.d(5), what is loaded, and the
 // live value of parameters that can be changed.
