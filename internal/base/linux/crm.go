@@ -59,17 +59,20 @@ type CRMNode struct {
 
 // CRMResource is a primitive and where it is active.
 type CRMResource struct {
-	ID      string `xml:"id,attr"`
-	Agent   string `xml:"resource_agent,attr"`
-	Role    string `xml:"role,attr"`
-	Active  bool   `xml:"active,attr"`
-	Blocked bool   `xml:"blocked,attr"`
-	Managed bool   `xml:"managed,attr"`
-	Failed  bool   `xml:"failed,attr"`
-	Pending string `xml:"pending,attr"`
-	Nodes   []struct {
-		Name string `xml:"name,attr"`
-	} `xml:"node"`
+	ID      string  `xml:"id,attr"`
+	Agent   string  `xml:"resource_agent,attr"`
+	Role    string  `xml:"role,attr"`
+	Active  bool    `xml:"active,attr"`
+	Blocked bool    `xml:"blocked,attr"`
+	Managed bool    `xml:"managed,attr"`
+	Failed  bool    `xml:"failed,attr"`
+	Pending string  `xml:"pending,attr"`
+	Nodes   []CRMOn `xml:"node"`
+}
+
+// CRMOn is a node that a resource is active on.
+type CRMOn struct {
+	Name string `xml:"name,attr"`
 }
 
 // Node is where a resource is active, the first of several; "" for nowhere.

@@ -80,9 +80,13 @@ var cacheDrills = []Drill{
 // Before the drills that cut the power of everything.
 func init() { Table = slices.Insert(Table, len(Table)-2, cacheDrills...) }
 
-// Suits leaves out of all drills those of parts that the brick does not have.
+// Suits leaves out of all drills those of parts that the brick does not have, a
+// partner too.
 func Suits(all []Choice, d *design.Design) []Choice {
 	return slices.DeleteFunc(slices.Clone(all), func(c Choice) bool {
+		if _, ok := alone[c.Name()]; !ok && !d.Clustered() {
+			return true
+		}
 		if of := slices.ContainsFunc(arrayDrills, func(x Drill) bool { return x.Name == c.Drill.Name }); of {
 			return len(d.LUNs()) == 0
 		}

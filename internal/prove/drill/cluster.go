@@ -34,7 +34,7 @@ func (c cluster) service(name string) (linux.CRMResource, error) {
 }
 
 // problems lists what is not as it should be, in words: every node online,
-// every resource started, every fence device started, no failed action.
+// every resource started, every fence device of a pair started, no failed action.
 func (c cluster) problems(nodes []string) []string {
 	var out []string
 	for _, want := range nodes {
@@ -74,7 +74,7 @@ func (c cluster) problems(nodes []string) []string {
 			out = append(out, r.ID+" runs on "+strings.Join(r.NodeNames(), " and "))
 		}
 	}
-	if fences == 0 {
+	if fences == 0 && len(nodes) > 1 {
 		out = append(out, "no fence device is registered")
 	}
 	for _, f := range c.Failures {

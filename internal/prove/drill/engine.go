@@ -86,11 +86,13 @@ type running struct {
 // nothing was changed. Whatever it broke it mends before it
 // returns, also when ctx ends.
 func Run(ctx context.Context, env Env, d Drill, v Variant, opt Options) (*report.Run, error) {
-	e := &engine{env: env, drill: d, vari: v, expect: d.Expected(v), opt: opt.WithDefaults(env.Virtual), loadDirs: map[string]string{}}
-	if !env.Design.Clustered() {
-		return nil, &Refused{"drill " + d.Name + " needs a pair of servers, and this brick has none"}
-	}
 	var err error
+	if !env.Design.Clustered() {
+		if v, err = onOne(d, v); err != nil {
+			return nil, err
+		}
+	}
+	e := &engine{env: env, drill: d, vari: v, expect: d.Expected(v), opt: opt.WithDefaults(env.Virtual), loadDirs: map[string]string{}}
 	if e.service, err = env.service(); err != nil {
 		return nil, err
 	}
@@ -133,7 +135,9 @@ func (e *engine) run(ctx context.Context) (_ *report.Run, err error) {
 	if err := e.place(ctx); err != nil {
 		return nil, err
 	}
-	e.say("healthy: service %s runs on %s; its partner is %s", e.service.Name, e.active, e.survivor)
+	if e.say("healthy: service %s runs on %s", e.service.Name, e.active); e.survivor != "" {
+		e.say("its partner is %s", e.survivor)
+	}
 	for _, o := range e.others {
 		e.say("service %s runs on %s, under load as well", o.service.Name, o.on)
 	}
@@ -276,6 +280,12 @@ func (e *engine) place(ctx context.Context) error {
 // Possible says why a drill cannot be done with a brick; nil: as far as can
 // be told without reaching it, it can.
 func Possible(env Env, d Drill, v Variant) error {
+	var err error
+	if !env.Design.Clustered() {
+		if v, err = onOne(d, v); err != nil {
+			return err
+		}
+	}
 	e := &engine{env: env, drill: d, vari: v}
 	s, err := planned(env)
 	if err != nil {
@@ -294,11 +304,9 @@ func planned(env Env) (s Scene, err error) {
 	if s.Service, err = env.service(); err != nil {
 		return s, err
 	}
-	pair := env.Design.PairOf(s.Service.Name).Servers
-	if len(pair) != 2 {
-		return s, &Refused{"drills need a pair of servers"}
-	}
-	s.Active, s.Passive = pair[0], pair[1]
+	pair := env.Design.PairOf(s.Service.Name)
+	s.Active = pair.Servers[0]
+	s.Passive = pair.Other(s.Active)
 	if all := env.Design.GroupsIn(&s.Service.Storage); len(all) > 0 {
 		s.Group = all[0]
 		for _, m := range s.Group.Members {
@@ -387,6 +395,9 @@ func (e *engine) preflight(ctx context.Context) error {
 
 // cluster asks the first of the servers that answers.
 func (e *engine) cluster(ctx context.Context, from []string) (c cluster, err error) {
+	if !e.env.Design.Clustered() {
+		return e.single(ctx)
+	}
 	err = errors.New("no server to ask")
 	for _, s := range from {
 		h := e.hosts.Session(s)
@@ -836,15 +847,18 @@ func (e *engine) healed(ctx context.Context) error {
 			return err
 		}
 	}
-	at := time.Now()
-	e.watch.add(report.Event{NS: at.UnixNano(), Source: "drill", Kind: report.EventHealed, Text: "both servers online, everything started"})
+	at, who := time.Now(), "both servers online"
+	if len(e.servers) == 1 {
+		who = e.servers[0] + " answers"
+	}
+	e.watch.add(report.Event{NS: at.UnixNano(), Source: "drill", Kind: report.EventHealed, Text: who + ", everything started"})
 	e.say("healthy again after %s", report.Seconds(at.Sub(e.healing).Seconds()))
 	return nil
 }
 
 // rejoin waits until both servers are in the cluster and all of it runs.
 func (e *engine) rejoin(ctx context.Context) error {
-	e.say("waiting for both servers to be in the cluster, and every resource to run")
+	e.say("waiting for %s to be there, and every resource to run", strings.Join(e.servers, " and "))
 	var cleaned time.Time
 	asked := map[string]bool{}
 	err := host.Wait{Limit: e.opt.Rejoin, Poll: 2 * time.Second}.Until(ctx, func(ctx context.Context) (string, error) {
@@ -1000,5 +1014,5 @@ func (e *engine) clean(ctx context.Context, runID string, keep bool) {
 
 // versions of what was tested, from the survivor and the first client.
 func (e *engine) versions(ctx context.Context) []report.Row {
-	return testbed.Versions(ctx, []string{e.survivor, e.clients[0]}, e.hosts.Session)
+	return testbed.Versions(ctx, []string{cmp.Or(e.survivor, e.active), e.clients[0]}, e.hosts.Session)
 }

@@ -204,7 +204,11 @@ func judge(e evidence) (checks []report.Check) {
 	if e.healthErr != nil {
 		add(false, checkHealth, "%v", e.healthErr)
 	} else {
-		add(true, checkHealth, "both servers online, every resource and fence device started, no failed action left")
+		detail := "both servers online, every resource and fence device started, no failed action left"
+		if len(e.nodes) == 1 {
+			detail = "the server answers, the volume is mounted and served"
+		}
+		add(true, checkHealth, "%s", detail)
 	}
 	return checks
 }

@@ -247,6 +247,9 @@ func (s Schedule) choice(name string) Choice {
 // smallest has what is left. The entries are those of all that was done, also in
 // dir.
 func Random(ctx context.Context, env Env, seed uint64, count int, dir string, opt Options) (entries []report.Entry, runs []*report.Run, smallest []Schedule, err error) {
+	if !env.Design.Clustered() {
+		return nil, nil, nil, &Refused{"random schedules: " + errNeedsPair.Error()}
+	}
 	scene, err := planned(env)
 	if err != nil {
 		return nil, nil, nil, err

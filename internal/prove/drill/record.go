@@ -84,11 +84,15 @@ func (e *engine) config() report.Config {
 	if e.opt.Rate > 0 {
 		rate = fmt.Sprintf("at up to %g operations per second each", e.opt.Rate)
 	}
+	failure := "Detection, fencing and start are read from the logs of corosync, Pacemaker and the resource agent on the surviving server; first I/O and first lock from the clients' own operations. Each host's clock is corrected by its offset to the administrator's, measured over the session before the fault."
+	if !e.env.Design.Clustered() {
+		failure = "The brick has one server. Nobody takes over: the drill itself mends the fault, as a person would, and clients wait until then."
+	}
 	c.Method = []string{
 		fmt.Sprintf("On every mount of every client one writer writes 16 KiB blocks with O_SYNC at random places, one writes 128 KiB blocks through the page cache and calls fsync after every fourth, %s, and one worker takes and gives back a lock twice a second. One lock on each mount is held through the whole drill while another mount keeps trying to get it.", rate),
 		"Every 4 KiB block names its run, file, place and generation and carries checksums. A ledger on the client's own disk records each write before it is issued and again once it is acknowledged: when the O_SYNC write, or the fsync after it, has returned.",
 		fmt.Sprintf("After %s of steady load, while the service runs on %s: %s.", report.Seconds(e.opt.Steady.Seconds()), e.active, e.vari.Title),
-		"Detection, fencing and start are read from the logs of corosync, Pacemaker and the resource agent on the surviving server; first I/O and first lock from the clients' own operations. Each host's clock is corrected by its offset to the administrator's, measured over the session before the fault.",
+		failure,
 		"An NFSv4 client that holds a delegation locks without asking the server, also while there is none. First lock is therefore the first one that was waited for across the take-over, or asked for by NFSv3 after it.",
 		"A stall is a time longer than half a second in which a worker had work to do and completed none of it.",
 		"Once every worker goes on and the load has ended, the failed server is healed, and when the cluster is whole again every block is read back. Lost is any acknowledged block that does not read as its last acknowledged write or a later issued one.",

@@ -34,8 +34,11 @@ func (e *engine) kill(ctx context.Context, f Fault) error {
 }
 
 // startDaemon leaves a daemon to the cluster; where that is itself the victim,
-// its unit is started.
+// or there is none, the daemon's unit is started.
 func (e *engine) startDaemon(ctx context.Context, f Fault) error {
+	if !e.env.Design.Clustered() {
+		return e.restart(ctx, f.On, f.Args[0])
+	}
 	unit := daemons[f.Args[0]]
 	if unit == "" {
 		return nil
