@@ -201,10 +201,15 @@ func exportsOf(s *design.Service) []ocf.Export {
 func (b nfsKind) served() {
 	for _, c := range b.clientNames() {
 		for _, svc := range b.d.Services() {
-			b.add(StageClients, c, "name of "+svc.Address, &resource.HostsEntry{
+			e := &resource.HostsEntry{
 				Address: svc.Address, Names: []string{svc.Address, svc.Scope},
 				Why: "statd looks the server's address up at the first lock of NFSv3, and where nobody answers waits ten seconds for a name",
-			})
+			}
+			if b.pair.HA == nil {
+				e.Names = append(e.Names, b.servers[0])
+				e.Why += "; a server that has booted tells its clients to reclaim their locks by its host name, which must be that address"
+			}
+			b.add(StageClients, c, "name of "+svc.Address, e)
 		}
 		for _, m := range b.d.Mounts {
 			if m.Client != c {
