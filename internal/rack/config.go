@@ -36,6 +36,9 @@ type Config struct {
 	// Lustre is a directory with Debian packages of Lustre for the nodes'
 	// kernel, all of which are installed on every node. Empty: none.
 	Lustre string `json:"lustre,omitempty"`
+	// RDMA gives every node Soft RoCE on the public network. Debian's standard
+	// kernel has it, the one for clouds, which nodes have else, has not.
+	RDMA bool `json:"rdma,omitempty"`
 	// Accel is "kvm", "tcg" or empty. Empty probes KVM by booting the
 	// nodes' kernel and falls back to emulation (TCG).
 	Accel string `json:"accel,omitempty"`

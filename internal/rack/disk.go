@@ -31,7 +31,7 @@ const (
 
 // diskKey names the disk that is made of the packages.
 func (s imageSpec) diskKey() string {
-	return hashOf("disk", s.baseKey(), recipeVersion, distributionRecipe, diskBytes, grubModules, grubConfig())
+	return hashOf("disk", s.baseKey(), recipeVersion, s.recipe(distributionRecipe), diskBytes, grubModules, grubConfig())
 }
 
 // diskFile is its place in the cache.
@@ -72,7 +72,7 @@ func ensureDisk(ctx context.Context, spec imageSpec, p *progress) (string, error
 		}
 		return p.step("system disk", "kernel, initramfs, boot loader, root", func() error {
 			part := filepath.Join(work, "disk.raw")
-			if err := buildDisk(ctx, base, filepath.Join(work, "root"), part); err != nil {
+			if err := buildDisk(ctx, spec, base, filepath.Join(work, "root"), part); err != nil {
 				return err
 			}
 			return os.Rename(part, disk)
@@ -81,11 +81,11 @@ func ensureDisk(ctx context.Context, spec imageSpec, p *progress) (string, error
 }
 
 // buildDisk makes the disk from the packages.
-func buildDisk(ctx context.Context, base, root, disk string) error {
+func buildDisk(ctx context.Context, spec imageSpec, base, root, disk string) error {
 	if err := unpack(ctx, base, root); err != nil {
 		return err
 	}
-	if err := customize(ctx, root, distributionRecipe); err != nil {
+	if err := customize(ctx, root, spec.recipe(distributionRecipe)); err != nil {
 		return err
 	}
 	core, err := installGRUB(ctx, root)

@@ -21,7 +21,7 @@ func DryRun(cfg Config, dir string) ([]string, error) {
 	img := &image{Dir: filepath.Join(cache, spec.key())}
 	var out []string
 	if cachedImage(img.Dir) == nil {
-		out = append(out, "build image "+img.Dir+": "+spec.Suite+" from "+spec.Mirror+" with "+strings.Join(nodePackages(spec.Suite), " "))
+		out = append(out, "build image "+img.Dir+": "+spec.Suite+" from "+spec.Mirror+" with "+strings.Join(spec.packages(), " "))
 	}
 	if cfg.distribution() && !there(spec.diskFile(cache)) {
 		out = append(out, "build system disk "+spec.diskFile(cache)+": Debian's kernel, initramfs and GRUB")

@@ -49,7 +49,7 @@ type StorageLUN struct {
 // LUNs, which follow from the design; of one that is a card inside a server
 // (PERC) there are only the LUNs. It is pure.
 func FromSpec(s *spec.Spec, arrays ...Storage) (Config, error) {
-	c := Config{Name: s.Name, Suite: s.Rack.Suite, Mirror: s.Rack.Mirror}
+	c := Config{Name: s.Name, Suite: s.Rack.Suite, Mirror: s.Rack.Mirror, RDMA: s.NFS.RDMA()}
 	mgmt := s.Networks.Management
 	if mgmt == nil {
 		mgmt = &s.Networks.Public

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path"
@@ -46,11 +47,33 @@ type imageSpec struct {
 	// Lustre are the files of Lustre's packages, if the nodes have it.
 	Lustre       []string
 	LustreDigest string
+	RDMA         bool
+}
+
+// packages are those of the archive.
+func (s imageSpec) packages() []string {
+	p := nodePackages(s.Suite)
+	if s.RDMA {
+		p[slices.Index(p, cloudKernel)] = standardKernel
+		p = append(p, "rdma-core")
+	}
+	return p
+}
+
+// recipe is that of nodes that boot one way or the other, with what this image
+// has besides.
+func (s imageSpec) recipe(of recipe) recipe {
+	if s.RDMA {
+		of.Files, of.Links = maps.Clone(of.Files), maps.Clone(of.Links)
+		maps.Copy(of.Files, softRoCEFiles)
+		maps.Copy(of.Links, softRoCELinks)
+	}
+	return of
 }
 
 // baseKey names the unpacked packages, key the finished image.
 func (s imageSpec) baseKey() string {
-	parts := []any{"base", s.Suite, s.Mirror, nodePackages(s.Suite), unpackExcludes}
+	parts := []any{"base", s.Suite, s.Mirror, s.packages(), unpackExcludes}
 	if s.LustreDigest != "" {
 		parts = append(parts, s.LustreDigest)
 	}
@@ -58,7 +81,7 @@ func (s imageSpec) baseKey() string {
 }
 
 func (s imageSpec) key() string {
-	return hashOf(s.baseKey(), recipeVersion, imageExcludes, fastRecipe, initrdModules, initScript)
+	return hashOf(s.baseKey(), recipeVersion, imageExcludes, s.recipe(fastRecipe), initrdModules, initScript)
 }
 
 func hashOf(parts ...any) string {
@@ -188,7 +211,7 @@ func makeImage(ctx context.Context, spec imageSpec, cache, work, final string, p
 		return err
 	}
 	if err := p.step("image", "kernel, initramfs, root", func() error {
-		return buildImage(ctx, base, filepath.Join(work, "root"), img, spec.LustreDigest != "")
+		return buildImage(ctx, base, filepath.Join(work, "root"), img, spec)
 	}); err != nil {
 		return err
 	}
@@ -247,7 +270,7 @@ func bootstrap(ctx context.Context, spec imageSpec, work, tar string) error {
 	// is, and its mounts go with its mount namespace.
 	argv := []string{"env", "TMPDIR=" + work, "unshare", "--pid", "--fork", "--kill-child", "--mount-proc",
 		"mmdebstrap", "--quiet", "--mode=root", "--format=tar", "--variant=minbase", "--components=main",
-		"--include=" + strings.Join(append(nodePackages(spec.Suite), spec.Lustre...), ","),
+		"--include=" + strings.Join(append(spec.packages(), spec.Lustre...), ","),
 		`--aptopt=Apt::Install-Recommends "false"`,
 	}
 	for _, x := range unpackExcludes {
@@ -273,7 +296,7 @@ func unpack(ctx context.Context, base, root string) error {
 }
 
 // buildImage makes the three files of the image from the packages.
-func buildImage(ctx context.Context, base, root string, img *image, lustre bool) error {
+func buildImage(ctx context.Context, base, root string, img *image, spec imageSpec) error {
 	if err := unpack(ctx, base, root); err != nil {
 		return err
 	}
@@ -285,7 +308,7 @@ func buildImage(ctx context.Context, base, root string, img *image, lustre bool)
 		return fmt.Errorf("the packages hold %d kernels, want one", len(kernels))
 	}
 	img.Kernel = strings.TrimPrefix(filepath.Base(kernels[0]), "vmlinuz-")
-	if lustre {
+	if spec.LustreDigest != "" {
 		if err := lustreFits(root, img.Kernel); err != nil {
 			return err
 		}
@@ -304,7 +327,7 @@ func buildImage(ctx context.Context, base, root string, img *image, lustre bool)
 	if err := uncompressModules(ctx, root, img.Kernel); err != nil {
 		return err
 	}
-	if err := customize(ctx, root, fastRecipe); err != nil {
+	if err := customize(ctx, root, spec.recipe(fastRecipe)); err != nil {
 		return err
 	}
 	busybox, err := exec.LookPath("busybox")

@@ -545,6 +545,11 @@ func TestImageKey(t *testing.T) {
 	if a.key() == b.key() || a.baseKey() == b.baseKey() || a.key() != (imageSpec{Suite: "trixie", Mirror: "http://a.example/debian"}).key() {
 		t.Error("the key must follow the content")
 	}
+	r := a
+	r.RDMA = true
+	if r.key() == a.key() || r.diskKey() == a.diskKey() || !slices.Contains(r.packages(), standardKernel) || slices.Contains(r.packages(), cloudKernel) {
+		t.Errorf("nodes with RDMA have another kernel: %q", r.packages())
+	}
 	dir := t.TempDir()
 	if cachedImage(dir) != nil {
 		t.Error("an empty directory is no image")

@@ -72,12 +72,40 @@ var distributionRecipe = recipe{
 	},
 }
 
+// The kernels of the archive. That for clouds boots quicker.
+const (
+	cloudKernel    = "linux-image-cloud-amd64"
+	standardKernel = "linux-image-amd64"
+)
+
+// softRoCEFiles and softRoCELinks make RDMA of the public network, which is the first
+// interface, before anything of a brick runs: what a card's driver does.
+// Source: rdma-link(8).
+var (
+	softRoCEFiles = map[string]string{
+		"etc/systemd/system/mortar-rack-rdma.service": `[Unit]
+Description=RDMA on the public network in software (Soft RoCE)
+DefaultDependencies=no
+Before=multi-user.target
+
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart=/sbin/modprobe rdma_rxe
+ExecStart=/usr/bin/rdma link add rxe0 type rxe netdev eth0
+`,
+	}
+	softRoCELinks = map[string]string{
+		"etc/systemd/system/multi-user.target.wants/mortar-rack-rdma.service": "../mortar-rack-rdma.service",
+	}
+)
+
 // nodePackages returns what a storage server or its client needs from
 // Debian. Nothing of it is configured or enabled in the image.
 func nodePackages(suite string) []string {
 	p := []string{
 		"systemd", "systemd-sysv", "dbus", "udev", "kmod", "iproute2",
-		"openssh-server", "openssh-client", "procps", "psmisc", "linux-image-cloud-amd64",
+		"openssh-server", "openssh-client", "procps", "psmisc", cloudKernel,
 		"mdadm", "lvm2", "multipath-tools", "xfsprogs", "thin-provisioning-tools", "bcache-tools", "fdisk",
 		"nfs-kernel-server", "nfs-common", "rpcbind",
 		"corosync", "pacemaker", "pacemaker-cli-utils",

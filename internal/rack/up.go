@@ -123,7 +123,7 @@ func specOf(c *Config) (imageSpec, error) {
 	if err != nil && c.Mirror == "" {
 		return imageSpec{}, err
 	}
-	spec := imageSpec{Suite: c.Suite, Mirror: c.Mirror, Keyring: source.Keyring}
+	spec := imageSpec{Suite: c.Suite, Mirror: c.Mirror, Keyring: source.Keyring, RDMA: c.RDMA}
 	if spec.Mirror == "" {
 		spec.Mirror = source.URI
 	}

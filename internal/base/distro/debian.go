@@ -19,6 +19,7 @@ func debianRelease(version, suite string, fenceAgents ...string) Distro {
 			MD: []string{"mdadm"}, LVM: []string{"lvm2"}, Multipath: []string{"multipath-tools"}, XFS: []string{"xfsprogs"},
 			NFSServer:   []string{"nfs-kernel-server", "nfs-common", "rpcbind"},
 			NFSClient:   []string{"nfs-common", "rpcbind"},
+			RDMA:        []string{"rdma-core"},
 			Cluster:     []string{"corosync", "pacemaker", "pacemaker-cli-utils", "resource-agents"},
 			FenceAgents: fenceAgents,
 			FenceTest:   []string{"ipmitool", "iputils-ping"},

@@ -46,6 +46,7 @@ type Distro struct {
 type Packages struct {
 	MD, LVM, Multipath, XFS []string
 	NFSServer, NFSClient    []string
+	RDMA                    []string // has udev load the drivers of cards that do RDMA
 	Cluster                 []string // Corosync, Pacemaker with its tools, resource agents
 	FenceAgents             []string // for IPMI, and for PDUs by SNMP
 	FenceTest               []string // what a fence test witnesses with: ipmitool and ping

@@ -23,6 +23,7 @@ var rhel = []Distro{{
 		MD: []string{"mdadm"}, LVM: []string{"lvm2"}, Multipath: []string{"device-mapper-multipath"}, XFS: []string{"xfsprogs"},
 		NFSServer:   []string{"nfs-utils", "rpcbind"},
 		NFSClient:   []string{"nfs-utils", "rpcbind"},
+		RDMA:        []string{"rdma-core"},
 		Cluster:     []string{"corosync", "pacemaker", "pacemaker-cli", "resource-agents"},
 		FenceAgents: []string{"fence-agents-ipmilan", "fence-agents-apc-snmp"},
 		FenceTest:   []string{"ipmitool", "iputils"},

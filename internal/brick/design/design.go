@@ -115,6 +115,10 @@ func Buildable(s *spec.Spec) error {
 		}
 	case s.Cache != nil && len(s.Services) > 1:
 		return no("cache", "a cache for %d services", len(s.Services))
+	case len(s.Services) > 1 && s.NFS.RDMA():
+		return no("nfs.transport", "transport rdma with two services (each has its nfsd in a network namespace of its own; Soft RoCE's packets arrive in the server's only, and no RDMA hardware was at hand to try)")
+	case s.Profile == spec.Stock && s.NFS.RDMA():
+		return no("nfs.transport", "transport rdma with profile stock (it is to measure what the distribution gives)")
 	case s.Profile == spec.Stock && s.Cache != nil:
 		return no("cache", "a cache with profile stock (the standard resource agents know none)")
 	case s.Profile == spec.Stock && s.Flavour != spec.NFSHA:
@@ -289,7 +293,7 @@ func clientMounts(s *spec.Spec, services []*Service) []ClientMount {
 						out = append(out, ClientMount{
 							Client: c.Name, Service: sv.Name, Source: sv.Address + ":" + e.Dir,
 							Path: m.Path, Version: m.Version,
-							Options: nfsMountOptions(s, m.Version, m.Options),
+							Options: nfsMountOptions(s, m),
 						})
 						break // the same directory exported to several networks is mounted once
 					}

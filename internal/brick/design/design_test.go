@@ -330,8 +330,40 @@ func TestClientMounts(t *testing.T) {
 		}
 	}
 	s := d.Spec
-	if got := nfsMountOptions(s, "4.1", []string{"timeo=600", "ro"}); strings.Count(strings.Join(got, ","), "timeo") != 1 {
+	if got := nfsMountOptions(s, spec.Mount{Version: "4.1", Options: []string{"timeo=600", "ro"}}); strings.Count(strings.Join(got, ","), "timeo") != 1 {
 		t.Errorf("timeo twice: %v", got)
+	}
+}
+
+// Over RDMA: the servers' transport is the default of mounts, and any of them may
+// go over TCP. Bricks that nobody could try it on are refused.
+func TestRDMA(t *testing.T) {
+	rdma := func(src string) string { return src + "nfs: {transport: rdma}\n" }
+	d := build(t, rdma(published[0].yaml()))
+	if v := d.Value("nfsd", "rdma"); v != "20049" {
+		t.Errorf("port %q", v)
+	}
+	for want, m := range map[string]spec.Mount{
+		"vers=4.1,proto=rdma,port=20049,hard":              {Version: "4.1"},
+		"vers=3,proto=rdma,port=20049,mountproto=tcp,hard": {Version: "3"},
+		"vers=4.1,proto=tcp,hard":                          {Version: "4.1", Transport: "tcp"},
+	} {
+		got := strings.Join(nfsMountOptions(d.Spec, m), ",")
+		if !strings.HasPrefix(got, want) || strings.Contains(got, "rdma") == strings.Contains(got, "nconnect") {
+			t.Errorf("%+v: %s", m, got)
+		}
+	}
+	for src, want := range map[string]string{
+		rdma(published[6].yaml()):                      "two services",
+		"profile: stock\n" + rdma(published[0].yaml()): "profile stock",
+	} {
+		s, err := spec.Parse("brick.yaml", []byte(src))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := New(s); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", want, err)
+		}
 	}
 }
 

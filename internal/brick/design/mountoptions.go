@@ -13,6 +13,8 @@ import (
 var mountReasons = map[string]Setting{
 	"vers":       {Reason: "protocol version; both ends could agree on another otherwise", Source: "nfs(5)"},
 	"proto":      {Reason: "TCP: the server's saved connections are reset at a takeover, so that clients come back at once", Source: "nfs(5)"},
+	"proto=rdma": {Reason: "RDMA: the card moves data without the client's processor. After a takeover the client's card gives the old connection up by itself", Source: "nfs(5); docs/rdma.md"},
+	"port":       {Reason: "where nfsd listens for RDMA", Source: "RFC 8267"},
 	"mountproto": {Reason: "the MOUNT protocol of v3 over TCP too: one transport to pass a firewall", Source: "nfs(5)"},
 	"retrans":    {Reason: "after so many timeouts the kernel logs 'server not responding'; with hard it goes on for ever", Source: "nfs(5)"},
 	"_netdev":    {Reason: "mounted once the network is up, unmounted before it goes", Source: "systemd.mount(5)"},
@@ -107,6 +109,9 @@ func (d *Design) mountReason(option string) Setting {
 		if slices.Contains(strings.Split(s.Name, ","), name) {
 			return s
 		}
+	}
+	if r, ok := mountReasons[option]; ok {
+		return r
 	}
 	if r, ok := mountReasons[name]; ok {
 		return r

@@ -11,22 +11,31 @@ import (
 
 // nfsMountOptions is how a client mounts: hard, so that programs wait through
 // a failover instead of losing data.
-func nfsMountOptions(s *spec.Spec, version string, further []string) []string {
-	out := []string{"vers=" + version, "proto=tcp"}
-	if version == "3" {
+func nfsMountOptions(s *spec.Spec, m spec.Mount) []string {
+	out := []string{"vers=" + m.Version, "proto=tcp"}
+	rdma := m.RDMA(&s.NFS)
+	if rdma {
+		out = []string{"vers=" + m.Version, "proto=rdma", "port=" + strconv.Itoa(RDMAPort)}
+	}
+	if m.Version == "3" {
 		out = append(out, "mountproto=tcp")
 	}
 	out = append(out, "hard", "timeo="+timeo, "retrans=2", "rsize=1048576", "wsize=1048576")
-	if n := nconnect(s); n > 1 {
+	if n := nconnect(s); n > 1 && !rdma { // the card itself does what several TCP connections spread over cores
 		out = append(out, fmt.Sprintf("nconnect=%d", n))
 	}
-	for _, o := range further { // the spec's own win over the same option of ours
+	for _, o := range m.Options { // the spec's own win over the same option of ours
 		name, _, _ := strings.Cut(o, "=")
 		out = slices.DeleteFunc(out, func(have string) bool { h, _, _ := strings.Cut(have, "="); return h == name })
 		out = append(out, o)
 	}
 	return out
 }
+
+// RDMAPort is where nfsd listens for RDMA.
+//
+// Source: RFC 8267, section 6 (registered with IANA as nfsrdma).
+const RDMAPort = 20049
 
 // lockGrace is the longest grace period of lockd in s. 15, three repetitions
 // of a lost notification, would give locks back sooner, but no drill has
@@ -179,6 +188,9 @@ func settings(d *Design) []Setting {
 			continue
 		}
 		add("server", "nfsd", "scope", sv.Scope, "the same on both servers: else v4 clients take the survivor for another server and do not reclaim", "rpc.nfsd(8), RFC 8881 2.10.4")
+	}
+	if s.NFS.RDMA() {
+		add("server", "nfsd", "rdma", strconv.Itoa(RDMAPort), "nfsd serves RDMA besides TCP, which stays there for clients that do not ask for it. It needs no port of a firewall: RDMA passes by the server's packet filters. RoCE's packets (UDP port 4791) and TCP port 2049 pass those in between", "nfs.conf(5), RFC 8267")
 	}
 	if len(s.Services) > 1 && s.Networks.Public.Link == "infiniband" {
 		add("server", "nfsd", "interface", "ipoib", "each of two services has an interface of its own, a child of the server's, of the same partition. This was not run on InfiniBand yet; on a rack, whose network is Ethernet, it is an ipvlan", "kernel: ipoib_netlink.c; ip-link(8)")

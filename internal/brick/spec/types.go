@@ -5,6 +5,8 @@
 // itself is read.
 package spec
 
+import "cmp"
+
 //go:generate go test . -run TestReference -update
 
 // APIVersion is the only version of the file this binary reads.
@@ -232,11 +234,24 @@ type Filesystem struct {
 
 // NFSConfig holds the kernel NFS server's settings.
 type NFSConfig struct {
-	Threads  int      `yaml:"threads,omitempty" json:"threads,omitempty" doc:"nfsd threads" default:"256"`
-	Versions []string `yaml:"versions,omitempty" json:"versions,omitempty" doc:"protocol versions served" default:"3, 4.1, 4.2"`
-	Lease    int      `yaml:"lease,omitempty" json:"lease,omitempty" doc:"NFSv4 lease in seconds; 30 at least in HA" default:"30"`
-	Grace    int      `yaml:"grace,omitempty" json:"grace,omitempty" doc:"NFSv4 and NLM grace period in seconds" default:"30"`
+	Threads   int      `yaml:"threads,omitempty" json:"threads,omitempty" doc:"nfsd threads" default:"256"`
+	Versions  []string `yaml:"versions,omitempty" json:"versions,omitempty" doc:"protocol versions served" default:"3, 4.1, 4.2"`
+	Lease     int      `yaml:"lease,omitempty" json:"lease,omitempty" doc:"NFSv4 lease in seconds; 30 at least in HA" default:"30"`
+	Grace     int      `yaml:"grace,omitempty" json:"grace,omitempty" doc:"NFSv4 and NLM grace period in seconds" default:"30"`
+	Transport string   `yaml:"transport,omitempty" json:"transport,omitempty" doc:"tcp; or rdma: nfsd serves RDMA (port 20049) besides TCP, and clients mount by it; default: tcp"`
 }
+
+// The ways that NFS can go.
+const (
+	TCP  = "tcp"
+	RDMA = "rdma"
+)
+
+// RDMA says whether nfsd serves RDMA besides TCP.
+func (n *NFSConfig) RDMA() bool { return n.Transport == RDMA }
+
+// RDMA says whether a mount goes over RDMA.
+func (m *Mount) RDMA(n *NFSConfig) bool { return cmp.Or(m.Transport, n.Transport) == RDMA }
 
 // Service is an address with exports on one volume.
 type Service struct {
@@ -307,11 +322,12 @@ type Client struct {
 
 // Mount of an export on a client.
 type Mount struct {
-	Service string   `yaml:"service" json:"service" doc:"name of the service"`
-	Export  string   `yaml:"export,omitempty" json:"export,omitempty" doc:"export of the service; default: its first"`
-	Path    string   `yaml:"path" json:"path" doc:"mount point on the client"`
-	Version string   `yaml:"version,omitempty" json:"version,omitempty" doc:"3, 4.1 or 4.2" default:"4.1"`
-	Options []string `yaml:"options,omitempty" json:"options,omitempty" doc:"further mount options"`
+	Service   string   `yaml:"service" json:"service" doc:"name of the service"`
+	Export    string   `yaml:"export,omitempty" json:"export,omitempty" doc:"export of the service; default: its first"`
+	Path      string   `yaml:"path" json:"path" doc:"mount point on the client"`
+	Version   string   `yaml:"version,omitempty" json:"version,omitempty" doc:"3, 4.1 or 4.2" default:"4.1"`
+	Transport string   `yaml:"transport,omitempty" json:"transport,omitempty" doc:"tcp or rdma; default: nfs.transport"`
+	Options   []string `yaml:"options,omitempty" json:"options,omitempty" doc:"further mount options"`
 }
 
 // Rack holds what a virtual rack needs beyond the hardware list.

@@ -778,6 +778,10 @@ func (c *checker) mount(v *Client, m *Mount, at string, used map[string]bool, pu
 	} else if c.versionsOK && !slices.Contains(c.s.NFS.Versions, m.Version) {
 		c.errorf(at+".version", "add it to nfs.versions, or use "+or(c.s.NFS.Versions), "NFS version %s is not among those served (nfs.versions)", m.Version)
 	}
+	c.transport(at+".transport", m.Transport)
+	if m.RDMA(&c.s.NFS) && !c.s.NFS.RDMA() {
+		c.errorf(at+".transport", "set nfs.transport to rdma: TCP stays there for the other mounts", "client %s is to mount over RDMA, which the servers do not serve", v.Name)
+	}
 	for j, o := range m.Options {
 		oat := fmt.Sprintf("%s.options[%d]", at, j)
 		switch name, _, _ := strings.Cut(o, "="); {
@@ -787,15 +791,24 @@ func (c *checker) mount(v *Client, m *Mount, at string, used map[string]bool, pu
 			c.errorf(oat, "remove it: hard is used", "a %s mount gives programs I/O errors during a failover and loses their data", name)
 		case name == "vers" || name == "nfsvers":
 			c.errorf(oat, "use the key version", "the NFS version is not set among the options")
+		case name == "proto" || name == TCP || name == "udp" || name == RDMA:
+			c.errorf(oat, "use the key transport", "the transport is not set among the options")
 		}
 	}
 }
 
 var versions = []string{"3", "4.1", "4.2"}
 
+func (c *checker) transport(at, v string) {
+	if v != "" && v != TCP && v != RDMA {
+		c.errorf(at, "use tcp or rdma", "unknown transport %q", v)
+	}
+}
+
 func (c *checker) nfs() {
 	n := &c.s.NFS
 	c.between("nfs.threads", n.Threads, 1, 8192, "") // NFSD_MAXSERVS in the kernel's fs/nfsd/nfssvc.c
+	c.transport("nfs.transport", n.Transport)
 	if len(n.Versions) == 0 {
 		c.errorf("nfs.versions", "use versions: [3, 4.1, 4.2]", "no NFS version is served")
 	}

@@ -225,7 +225,7 @@ func refs(ks []design.Disk) []resource.DiskRef {
 
 // host refuses a host that cannot be used.
 func (b *builder) host(h string) {
-	r := &resource.Host{Name: h, NodeName: b.pair.HA != nil && slices.Contains(b.servers, h)}
+	r := &resource.Host{Name: h, NodeName: b.pair.HA != nil && slices.Contains(b.servers, h), RDMA: b.d.Spec.NFS.RDMA()}
 	for _, m := range b.d.MTUs(h) {
 		r.MTUs = append(r.MTUs, resource.WantedMTU(m))
 	}

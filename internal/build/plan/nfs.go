@@ -18,12 +18,24 @@ import (
 // nfsKind are exports of an XFS file system by kernel nfsd, at an address.
 type nfsKind struct{ *builder }
 
-func (b nfsKind) serverPackages(p distro.Packages) []string { return slices.Concat(p.XFS, p.NFSServer) }
+func (b nfsKind) serverPackages(p distro.Packages) []string {
+	return slices.Concat(p.XFS, p.NFSServer, b.overRDMA(p.RDMA...))
+}
 
-func (b nfsKind) clientPackages(p distro.Packages) []string { return p.NFSClient }
+func (b nfsKind) clientPackages(p distro.Packages) []string {
+	return slices.Concat(p.NFSClient, b.overRDMA(p.RDMA...))
+}
+
+// overRDMA is what a brick needs that serves RDMA, nothing for another one.
+func (b nfsKind) overRDMA(what ...string) []string {
+	if !b.d.Spec.NFS.RDMA() {
+		return nil
+	}
+	return what
+}
 
 func (b nfsKind) modules() []string {
-	out := []string{"nfsd", "xfs"}
+	out := append([]string{"nfsd", "xfs"}, b.overRDMA("rpcrdma")...)
 	if slices.ContainsFunc(b.services(), func(s *design.Service) bool { return s.Namespace != "" }) {
 		out = append(out, "ipvlan")
 	}
@@ -39,7 +51,7 @@ func (b nfsKind) client(h string) {
 		})
 	}
 	// Loaded while the servers are being built, not while a mount waits.
-	b.add(StageKernel, h, "kernel modules", &resource.Modules{Names: []string{"nfs", "nfsv3", "nfsv4"}, Options: b.settings("client", "module")})
+	b.add(StageKernel, h, "kernel modules", &resource.Modules{Names: append([]string{"nfs", "nfsv3", "nfsv4"}, b.overRDMA("rpcrdma")...), Options: b.settings("client", "module")})
 	b.sysctl(h, "client")
 	u := &resource.Units{Name: "nfs-client", NoWait: true, List: []resource.Unit{
 		{Name: "rpcbind.socket", Enabled: true, Active: true, Why: "locks of NFSv3 need it"},
@@ -115,7 +127,7 @@ func (b nfsKind) server(h string) error {
 			{Name: "nfs-server.service", Enabled: true, Active: true},
 		}})
 		b.add(StageNFS, h, "exports", &resource.Exports{Path: "/etc/exports.d/mortar.exports", Lines: lines})
-		b.add(StageNFS, h, "NFS server", &resource.NFSServer{Threads: n.Threads, Versions: n.Versions, Lease: n.Lease, Grace: n.Grace})
+		b.add(StageNFS, h, "NFS server", &resource.NFSServer{Threads: n.Threads, Versions: n.Versions, Lease: n.Lease, Grace: n.Grace, RDMA: b.rdmaPort()})
 		return nil
 	}
 	b.add(StageNFS, h, "NFS units", &resource.Units{Name: "nfs", List: []resource.Unit{
@@ -151,8 +163,11 @@ func (b nfsKind) conf() string {
 			continue // each service has its own
 		}
 		switch s.Name {
-		case "threads", "lease", "grace", "scope":
-			key := map[string]string{"threads": "threads", "lease": "lease-time", "grace": "grace-time", "scope": "scope"}[s.Name]
+		case "threads", "lease", "grace", "scope", "rdma":
+			key := map[string]string{"lease": "lease-time", "grace": "grace-time"}[s.Name]
+			if key == "" {
+				key = s.Name
+			}
 			fmt.Fprintf(&t, "# %s\n%s=%s\n", s.Reason, key, s.Value)
 		case "interface":
 			fmt.Fprintf(&t, "# %s: %s\n", s.Name, s.Reason)
@@ -168,6 +183,14 @@ func (b nfsKind) conf() string {
 	return t.String()
 }
 
+// rdmaPort is where nfsd listens for RDMA, 0 if it does not.
+func (b nfsKind) rdmaPort() int {
+	if b.d.Spec.NFS.RDMA() {
+		return design.RDMAPort
+	}
+	return 0
+}
+
 func (b nfsKind) constraints(*resource.Element) {}
 
 func (b nfsKind) agent(s *design.Service, c *ocf.Config) error {
@@ -175,7 +198,7 @@ func (b nfsKind) agent(s *design.Service, c *ocf.Config) error {
 	c.NFSService = &ocf.NFSService{
 		FSUUID: s.FSUUID, MountPoint: filepath.Clean(s.MountPoint), MountOpts: s.MountOpts, StateDir: s.StateDir,
 		Namespace: s.Namespace,
-		NFS:       ocf.NFS{Threads: n.Threads, Versions: n.Versions, Lease: n.Lease, Grace: n.Grace, Scope: s.Scope},
+		NFS:       ocf.NFS{Threads: n.Threads, Versions: n.Versions, Lease: n.Lease, Grace: n.Grace, Scope: s.Scope, RDMA: b.rdmaPort()},
 		Address:   s.Address + "/" + strconv.Itoa(s.Prefix),
 		Exports:   exportsOf(s),
 	}

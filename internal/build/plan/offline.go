@@ -146,7 +146,13 @@ func (h *blankHost) Stat(p string) (resource.FileInfo, error) {
 	return resource.FileInfo{}, fmt.Errorf("%s: %w", p, fs.ErrNotExist)
 }
 
-func (h *blankHost) Glob(string) ([]string, error) { return nil, nil }
+// Glob finds an RDMA device, for a brick that needs one, and nothing else.
+func (h *blankHost) Glob(p string) ([]string, error) {
+	if p == "/sys/class/infiniband/*" {
+		return []string{"/sys/class/infiniband/x"}, nil
+	}
+	return nil, nil
+}
 
 func (h *blankHost) Initrd(context.Context, string, []string) (map[string]string, error) {
 	return nil, nil

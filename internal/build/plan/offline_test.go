@@ -132,6 +132,15 @@ func TestOfflineNFSHA(t *testing.T) {
 	inOrder(t, text, "\nnfs1\n"[1:], "mdadm --create /dev/md/brick1-r0", "lvm vgcreate", "lvm lvcreate", "mkfs.xfs -L home", "cibadmin")
 }
 
+// RDMA: a package, a module, a listener for whoever looks and one for the agent,
+// and the client's options.
+func TestOfflineRDMA(t *testing.T) {
+	_, _, text := offline(t, "nfs-ha.yaml", "\nnfs:\n", "\nnfs:\n  transport: rdma\n")
+	inOrder(t, text, "\nnfs1\n"[1:], "rdma-core", "rpcrdma", "rdma=20049", `"rdma": 20049`, "\nc1\n"[1:], "proto=rdma,port=20049,hard")
+	_, _, single := offline(t, "nfs.yaml", "\nnfs:\n", "\nnfs:\n  transport: rdma\n")
+	inOrder(t, single, "rdma-core", "rpcrdma", "rdma=20049", "proto=rdma,port=20049,hard")
+}
+
 // A Lustre whose MDS has JBODs and whose OSS has an array.
 func TestOfflineMixedLustre(t *testing.T) {
 	_, _, text := offline(t, "lustre-small.yaml", "raid: {level: 6, data: 2, spares: 2", "kind: array\n        model: ME4084\n        raid: {level: 6, data: 2, spares: 2")

@@ -21,6 +21,8 @@ type Host struct {
 	NodeName bool `json:",omitempty"`
 	// MTUs are those that the interfaces of some of its addresses must have.
 	MTUs []WantedMTU `json:",omitempty"`
+	// RDMA: the host must have a device for it.
+	RDMA bool `json:",omitempty"`
 }
 
 // WantedMTU is the MTU of the interface that has an address.
@@ -57,6 +59,18 @@ func (h *Host) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 		f := strings.Fields(line)
 		if len(f) > 2 && f[0] == "Uid:" && f[2] != "0" {
 			return nil, &Refusal{What: h.Name + " was reached without root's rights", Mend: "set ssh.user to root"}
+		}
+	}
+	if h.RDMA {
+		devices, err := sys.Glob("/sys/class/infiniband/*")
+		if err != nil {
+			return nil, err
+		}
+		if len(devices) == 0 {
+			return nil, &Refusal{
+				What: h.Name + " has no RDMA device (nothing in /sys/class/infiniband), and the spec says nfs.transport: rdma",
+				Mend: "see `lspci` and `rdma link show`: the card's driver is missing or RoCE is off; or remove nfs.transport",
+			}
 		}
 	}
 	return nil, h.checkMTUs(ctx, sys)

@@ -137,6 +137,7 @@ type NFSServer struct {
 	Versions []string
 	Lease    int // seconds
 	Grace    int // seconds
+	RDMA     int `json:",omitempty"` // port, 0: none
 }
 
 // Kind is "nfs-server".
@@ -175,6 +176,15 @@ func (n *NFSServer) Diff(_ context.Context, sys Sys) ([]Action, error) {
 		}
 		if got := servedVersions(vs); strings.Join(got, " ") != strings.Join(sorted(n.Versions), " ") {
 			why = append(why, fmt.Sprintf("versions %s, not %s", strings.Join(got, " "), strings.Join(n.Versions, " ")))
+		}
+	}
+	if threads != "" && threads != "0" && n.RDMA > 0 {
+		ports, err := sys.ReadFile("/proc/fs/nfsd/portlist")
+		if err != nil && !absent(err) {
+			return nil, err
+		}
+		if !ocf.ListensRDMA(string(ports), n.RDMA) {
+			why = append(why, fmt.Sprintf("no listener for RDMA on port %d", n.RDMA))
 		}
 	}
 	if len(why) == 0 {

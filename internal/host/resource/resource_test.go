@@ -498,6 +498,11 @@ func TestExportsAndServer(t *testing.T) {
 		sys.files["/proc/fs/nfsd/"+k] = v + "\n"
 	}
 	wantShow(t, diff(t, n, sys), "")
+	n.RDMA = 20049
+	sys.files["/proc/fs/nfsd/portlist"] = "tcp 2049\n"
+	wantShow(t, diff(t, n, sys), "systemctl restart nfs-server.service")
+	sys.files["/proc/fs/nfsd/portlist"] = "rdma 20049\nrdma 20049\ntcp 2049\n"
+	wantShow(t, diff(t, n, sys), "")
 	sys.files["/proc/fs/nfsd/versions"] = "+3 +4 +4.0 +4.1 +4.2\n"
 	wantShow(t, diff(t, n, sys), "systemctl restart nfs-server.service")
 }
@@ -587,6 +592,10 @@ func TestHost(t *testing.T) {
 		`{"ifindex":3,"ifname":"eth1","mtu":1500,"addr_info":[{"family":"inet","local":"10.77.2.11","prefixlen":24}]},{"ifindex":4,"ifname":"eth2","mtu":1500,"addr_info":[]}]`}}
 	refused(t, h, sys, "interface eth0 of nfs1 (10.77.1.11, network public) has MTU 1500, the spec says 9000", "`ip link set eth0 mtu 9000`")
 	h.MTUs[0].MTU = 1500
+	wantShow(t, diff(t, h, sys), "")
+	h.RDMA = true
+	refused(t, h, sys, "nfs1 has no RDMA device", "rdma link show")
+	sys.files["/sys/class/infiniband/mlx5_0"] = ""
 	wantShow(t, diff(t, h, sys), "")
 	sys.files["/proc/self/status"] = "Uid:\t1000\t1000\t1000\t1000\n"
 	refused(t, h, sys, "root")

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
+	"github.com/mortarhpc/mortar/internal/brick/spec"
 )
 
 // clients: is every mount there, as designed, and answering.
@@ -64,6 +65,9 @@ func (v nfsKind) clients() *Part {
 			if vers, ok := m.Option("vers"); ok && dm.Version != "" && vers != dm.Version {
 				c.add(Warning, dm.Path, "%s on %s uses NFSv%s, not v%s", dm.Path, cl.Name, vers, dm.Version)
 			}
+			if proto, over := m.Option("proto"); over && !slices.Contains(dm.Options, "proto="+proto) {
+				c.add(Warning, dm.Path, "%s on %s goes over %s, which the spec does not say", dm.Path, cl.Name, strings.ToUpper(proto))
+			}
 			if fs.Millis > slowStatfs {
 				c.add(Warning, dm.Path, "%s on %s took %s to answer", dm.Path, cl.Name, ms2(fs.Millis))
 			}
@@ -74,6 +78,9 @@ func (v nfsKind) clients() *Part {
 				again += max(0, s.Transmissions-s.Ops)
 			}
 			detail := c.add(OK, dm.Path, "NFSv%s from %s", strings.TrimPrefix(optionOr(m, "vers", dm.Version), "v"), m.Source)
+			if optionOr(m, "proto", "") == spec.RDMA {
+				detail.Text += " over RDMA"
+			}
 			if ops > 0 {
 				detail.Text += fmt.Sprintf(", %d calls, %d sent again", ops, again)
 			}

@@ -16,7 +16,7 @@ type nfsKind struct{ *view }
 
 func (v nfsKind) request(s *design.Service, r *Request) {
 	r.Processes = serverProcesses
-	for _, f := range []string{"threads", "versions", "v4_end_grace", "nfsv4leasetime"} {
+	for _, f := range []string{"threads", "versions", "v4_end_grace", "nfsv4leasetime", "portlist"} {
 		r.Files = append(r.Files, ocf.NFSDDir(s.Namespace)+"/"+f)
 	}
 	r.Files = append(r.Files, etabOf(s))
@@ -158,6 +158,13 @@ func (v nfsKind) serving(c *Part, svc *design.Service, s *server) {
 		for _, want := range v.d.Spec.NFS.Versions {
 			if on, known := have[want]; len(have) > 0 && (!known || !on) {
 				c.add(Fault, "NFSv"+want, "%s does not serve NFSv%s", s.name, want)
+			}
+		}
+		if v.d.Spec.NFS.RDMA() {
+			if ocf.ListensRDMA(h.Files[nfsd+"/portlist"], design.RDMAPort) {
+				c.Text += ", TCP and RDMA"
+			} else {
+				c.add(Fault, "RDMA", "%s does not serve RDMA", s.name)
 			}
 		}
 		if strings.TrimSpace(h.Files[nfsd+"/v4_end_grace"]) == "N" {

@@ -755,6 +755,26 @@ func TestMTU(t *testing.T) {
 	}
 }
 
+// Of a brick that serves RDMA a server without the listener is a fault, and a
+// mount that goes over TCP is told of.
+func TestOverRDMA(t *testing.T) {
+	d := designOf(t, "nfs-ha", "\nnfs:\n", "\nnfs:\n  transport: rdma\n")
+	f := healthy(t, d)
+	want := []string{"fault: nfs1 does not serve RDMA", neverProven1, neverProven2}
+	for _, m := range d.Mounts {
+		want = append(want, "warning: "+m.Path+" on c1 goes over TCP, which the spec does not say")
+	}
+	if got := complaints(Judge(d, f)); !slices.Equal(got, want) {
+		t.Errorf("%q", got)
+	}
+	f.Hosts["nfs1"].Host.Files["/proc/fs/nfsd/portlist"] = "rdma 20049\nrdma 20049\ntcp 2049\n"
+	c := f.Hosts["c1"].Host
+	c.Files["/proc/self/mounts"] = strings.ReplaceAll(c.Files["/proc/self/mounts"], "proto=tcp", "proto=rdma,port=20049")
+	if got := complaints(Judge(d, f)); !slices.Equal(got, []string{neverProven1, neverProven2}) {
+		t.Errorf("%q", got)
+	}
+}
+
 // A brick nobody answers for is judged all the same.
 func TestJudgeNobody(t *testing.T) {
 	d := theDesign(t)

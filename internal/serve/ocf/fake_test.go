@@ -89,6 +89,7 @@ type fakeHost struct {
 	procs   map[int]*fakeProc
 	nextPID int
 	nfsd    int
+	listens string // of nfsd besides TCP
 	addrs   map[netip.Prefix]string
 	// The service's network namespace, if there is one.
 	space      bool
@@ -413,6 +414,10 @@ func (h *fakeHost) tree(p string) map[string]string {
 		}
 		if m.Type == "nfsd" {
 			t[m.Target+"/threads"] = fmt.Sprintf("%d\n", h.nfsd)
+			t[m.Target+"/portlist"] = "tcp 2049\n"
+			if h.nfsd > 0 {
+				t[m.Target+"/portlist"] += h.listens
+			}
 		}
 	}
 	t["/proc/self/mountinfo"] = b.String()
@@ -556,9 +561,14 @@ func (h *fakeHost) Poke(p, data string) error {
 		h.writes = data == "1\n"
 		return nil
 	}
+	if path.Base(p) == "portlist" {
+		h.listens = data
+		return nil
+	}
 	if path.Base(p) == "threads" {
 		fmt.Sscan(data, &h.nfsd)
 		if h.nfsd == 0 {
+			h.listens = ""
 			// lockd is told of no host any more, and statd forgets them all.
 			maps.DeleteFunc(h.volume, func(f, _ string) bool { return below("/.nfs/sm", f) })
 		}

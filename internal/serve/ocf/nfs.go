@@ -508,7 +508,7 @@ func (s *nfsKind) startThreads(ctx context.Context) error {
 			return errors.New("nfsd has no threads although rpc.nfsd started them")
 		}
 		if s.tracked() {
-			return nil
+			return s.listenRDMA()
 		}
 		// nfsd asks once, at its start, who keeps its list of clients. If
 		// nfsdcld was too slow, the kernel has fallen back to a method whose
@@ -521,6 +521,31 @@ func (s *nfsKind) startThreads(ctx context.Context) error {
 			return errors.New("nfsd does not use nfsdcld: clients could not reclaim their locks after a failover")
 		}
 	}
+}
+
+// listenRDMA has nfsd serve RDMA too, if it is to and does not. A running nfsd takes
+// up another listener while clients go on. It needs no card: one that comes later
+// is listened on as well.
+// Source: nfsd(7), portlist.
+func (s *nfsKind) listenRDMA() error {
+	port := s.cfg.NFS.RDMA
+	if port == 0 {
+		return nil
+	}
+	file := s.nfsdDir() + "/portlist"
+	have, err := s.k.ReadFile(file)
+	if err != nil || ListensRDMA(string(have), port) {
+		return err
+	}
+	if err := s.k.Poke(file, fmt.Sprintf("rdma %d\n", port)); err != nil {
+		return fmt.Errorf("nfsd does not serve RDMA (is there a kernel module svcrdma?): %w", err)
+	}
+	return nil
+}
+
+// ListensRDMA says whether nfsd's portlist has RDMA on a port.
+func ListensRDMA(portlist string, port int) bool {
+	return slices.Contains(strings.Split(portlist, "\n"), fmt.Sprintf("rdma %d", port))
 }
 
 // tracked says whether nfsdcld has nfsd's pipe open.

@@ -36,6 +36,8 @@ type NFS struct {
 	// LockGrace is lockd's grace period in s; 0: as long as nfsd's.
 	LockGrace int    `json:"lock_grace,omitempty"`
 	Scope     string `json:"scope"` // server scope and statd name, equal on both nodes
+	// RDMA is the port on which nfsd serves RDMA besides TCP; 0: none.
+	RDMA int `json:"rdma,omitempty"`
 }
 
 // Export is one export.
@@ -100,6 +102,9 @@ func checkNFS(c *Config, f *faults) {
 	}
 	if c.NFS.LockGrace < 0 || c.NFS.LockGrace > c.NFS.Grace {
 		f.add("nfs.lock_grace %d: 1 to nfs.grace (%d s) is possible", c.NFS.LockGrace, c.NFS.Grace)
+	}
+	if c.NFS.RDMA < 0 || c.NFS.RDMA > 65535 {
+		f.add("nfs.rdma %d: a port of 1 to 65535 is needed, or 0 for none", c.NFS.RDMA)
 	}
 	f.word("nfs.scope", c.NFS.Scope)
 	if len(c.NFS.Versions) == 0 {

@@ -74,6 +74,9 @@ func (s *nfsKind) mend(ctx context.Context, st state, fault error) (state, error
 // keep keeps the list of connected clients and of those with NFSv3 locks.
 func (s *nfsKind) keep(ctx context.Context) error {
 	_ = s.moreThreads(ctx) // serving with fewer is better than not serving
+	if err := s.listenRDMA(); err != nil {
+		return err
+	}
 	s.keepRoom(reserve)
 	if err := s.noted(s.saveConnections()); err != nil {
 		return fmt.Errorf("saving client connections on the volume: %w", err)
@@ -121,6 +124,9 @@ func (s *nfsKind) silence(ctx context.Context, log func(string, ...any)) {
 
 func (s *nfsKind) modules() []string {
 	want := []string{"xfs", "nfsd", "tcp_diag"}
+	if s.cfg.NFS.RDMA > 0 {
+		want = append(want, "rpcrdma")
+	}
 	if s.cfg.Namespace != "" {
 		want = append(want, "ipvlan")
 	}

@@ -610,3 +610,37 @@ func testMonitorFindsIn(t *testing.T, cfg func() *Config) {
 		})
 	}
 }
+
+// nfsd serves RDMA besides TCP from its start on. One that runs already takes the
+// listener up with the next monitor, without a stop.
+func TestRDMA(t *testing.T) { flavours(t, testRDMAIn) }
+
+func testRDMAIn(t *testing.T, cfg func() *Config) {
+	c := cfg()
+	sh := newShared(t)
+	h := sh.hosts["nfs1"]
+	s := h.service(c)
+	if err := s.start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if st, err := s.monitor(t.Context()); st != running || err != nil || h.listens != "" {
+		t.Fatal(st, err, h.listens)
+	}
+	c.NFS.RDMA = 20049
+	s = h.service(c)
+	n := len(h.changes)
+	for range 2 { // the second one has nothing to do
+		if st, err := s.monitor(t.Context()); st != running || err != nil {
+			t.Fatal(st, err)
+		}
+	}
+	if h.listens != "rdma 20049\n" || len(h.changes) != n+1 {
+		t.Errorf("%q, %q", h.listens, h.changes[n:])
+	}
+	if err := s.stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.start(t.Context()); err != nil || h.listens != "rdma 20049\n" {
+		t.Errorf("%q, %v", h.listens, err)
+	}
+}
