@@ -130,8 +130,8 @@ func (m *MountPoint) sameSource(sys Sys, live linux.Mount) bool {
 	return a != "" && (a == b || until) && live.Type == m.Type
 }
 
-// sameOptions compares the options that decide over data: protocol version
-// and hard or soft. Sizes are negotiated, and connections shared between
+// sameOptions compares the options that decide over data, protocol version
+// and hard or soft, and the transport. Sizes are negotiated, and connections shared between
 // mounts of one server, so that their live values may rightly differ.
 func (m *MountPoint) sameOptions(live linux.Mount) bool {
 	if m.Type == "lustre" && slices.Contains(m.Options, "flock") && !slices.Contains(live.Options, "flock") {
@@ -142,7 +142,7 @@ func (m *MountPoint) sameOptions(live linux.Mount) bool {
 	}
 	for _, o := range m.Options {
 		switch {
-		case o == "hard", o == "soft", o == "softerr":
+		case o == "hard", o == "soft", o == "softerr", strings.HasPrefix(o, "proto="):
 			if !slices.Contains(live.Options, o) {
 				return false
 			}

@@ -471,6 +471,12 @@ func TestClientMount(t *testing.T) {
 	wantShow(t, diff(t, m, sys), "")
 	sys.files["/proc/self/mounts"] = strings.Replace(live, "hard", "soft", 1)
 	wantShow(t, diff(t, m, sys), "umount /mnt/home\nmount /mnt/home")
+	m.Options = append(m.Options, "proto=rdma", "port=20049")
+	sys.files["/etc/fstab"] = m.line() + "\n"
+	sys.files["/proc/self/mounts"] = live
+	wantShow(t, diff(t, m, sys), "umount /mnt/home\nmount /mnt/home")
+	sys.files["/proc/self/mounts"] = strings.Replace(live, "proto=tcp", "proto=rdma,port=20049", 1)
+	wantShow(t, diff(t, m, sys), "")
 	sys.files["/proc/self/mounts"] = strings.Replace(live, ".100", ".101", 1)
 	refused(t, m, sys, "10.77.1.101:/srv/home/data is mounted on /mnt/home")
 }
