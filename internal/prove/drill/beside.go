@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/prove/kind"
 	"github.com/mortarhpc/mortar/internal/prove/report"
 )
 
@@ -31,16 +32,16 @@ type other struct {
 	stall    float64  // longest of its clients' writers and readers
 }
 
-// others are all services but one.
-func others(d *design.Design, but string) ([]*other, error) {
+// others are all services of the pair but one. Services of another pair have a cluster of their own.
+func others(d *design.Design, but string) []*other {
 	var out []*other
-	for _, s := range d.Services() {
-		if s.Name == but {
-			continue
+	all := d.PairOf(but).Services
+	for i := range all {
+		if all[i].Name != but {
+			out = append(out, &other{service: &all[i]})
 		}
-		out = append(out, &other{service: s})
 	}
-	return out, nil
+	return out
 }
 
 // where is the server a service runs on when the fault comes.
@@ -106,7 +107,10 @@ func of(ls []loaded, service string) []loaded {
 	}
 	var out []loaded
 	for _, l := range ls {
-		mine := func(worker string) bool { return l.mounts[worker].Service == service }
+		mine := func(worker string) bool {
+			m := l.mounts[worker]
+			return kind.For(m).Uses(m, service)
+		}
 		r := l.result
 		r.Workers = nil
 		for _, w := range l.result.Workers {

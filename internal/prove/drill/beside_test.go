@@ -49,6 +49,19 @@ func TestJobsOfTwoServices(t *testing.T) {
 	}
 }
 
+// Services of another pair have a cluster of their own, and are not beside a drill's.
+func TestOthers(t *testing.T) {
+	d := twoServices()
+	d.Pairs = append(d.Pairs, design.Pair{Services: []design.Service{{Name: "mdt0000"}}})
+	var names []string
+	for _, o := range others(d, "home") {
+		names = append(names, o.service.Name)
+	}
+	if !slices.Equal(names, []string{"scratch"}) || len(others(d, "mdt0000")) > 0 {
+		t.Error(names)
+	}
+}
+
 func TestOtherService(t *testing.T) {
 	const s = int64(1e9)
 	for name, c := range map[string]struct {

@@ -65,9 +65,9 @@ type engine struct {
 	stopWatch func()
 	others    []*other
 	load      []*running
-	loadDirs  map[string]string // on the services' volumes, and whose
-	injected  []Fault           // in order; what has to be mended
-	healing   time.Time         // when the mending began
+	loadDirs  map[string]design.ClientMount // on the services' volumes, and how a client has them
+	injected  []Fault                       // in order; what has to be mended
+	healing   time.Time                     // when the mending began
 	software  []report.Row
 }
 
@@ -92,13 +92,11 @@ func Run(ctx context.Context, env Env, d Drill, v Variant, opt Options) (*report
 			return nil, err
 		}
 	}
-	e := &engine{env: env, drill: d, vari: v, expect: d.Expected(v), opt: opt.WithDefaults(env.Virtual), loadDirs: map[string]string{}}
+	e := &engine{env: env, drill: d, vari: v, expect: d.Expected(v), opt: opt.WithDefaults(env.Virtual), loadDirs: map[string]design.ClientMount{}}
 	if e.service, err = env.service(); err != nil {
 		return nil, err
 	}
-	if e.others, err = others(env.Design, e.service.Name); err != nil {
-		return nil, err
-	}
+	e.others = others(env.Design, e.service.Name)
 	e.servers = env.Design.PairOf(e.service.Name).Servers
 	// What cannot be done is found out before anything is reached, as far as
 	// that does not depend on where the service runs.
@@ -378,7 +376,7 @@ func (e *engine) preflight(ctx context.Context) error {
 			if want.Client != name {
 				continue
 			}
-			if m, ok := linux.MountAt(ms, want.Path); !ok || !strings.HasPrefix(m.Type, "nfs") || m.Source != want.Source {
+			if m, ok := linux.MountAt(ms, want.Path); !ok || !kind.For(want).Mounted(m.Type) || m.Source != want.Source {
 				problems = append(problems, fmt.Sprintf("%s is not mounted on %s of client %s (mortar apply mounts it)", want.Source, want.Path, name))
 			}
 		}
@@ -451,18 +449,20 @@ func (e *engine) do(ctx context.Context, name string, a resource.Action) error {
 // breakIt starts the load, breaks what is to be broken, and waits until
 // every worker goes on.
 func (e *engine) breakIt(ctx context.Context, jobs []clientJob, ev *evidence) error {
-	// Clients' root is squashed to nobody, so the directory is nobody's.
 	for _, m := range e.env.Design.Mounts {
-		_, dir, _ := strings.Cut(m.Source, ":")
-		dir = path.Join(dir, loadDir)
-		if e.loadDirs[dir] != "" {
+		onServer, dir, as := kind.For(m).LoadDir(m, loadDir)
+		if _, made := e.loadDirs[dir]; made {
 			continue
 		}
-		e.loadDirs[dir] = m.Service
-		on := e.where(m.Service)
-		a := resource.Action{Title: "directory for the load's files", Cmd: []string{"install", "-d", "-o", linux.Nobody, "-g", linux.Nobody, "-m", "0755", dir}}
-		if err := e.do(ctx, on, a); err != nil {
-			return fmt.Errorf("%s: %w", on, err)
+		e.loadDirs[dir] = m
+		on := m.Client
+		if onServer {
+			on = e.where(m.Service)
+		}
+		for _, a := range as {
+			if err := e.do(ctx, on, a); err != nil {
+				return fmt.Errorf("%s: %w", on, err)
+			}
 		}
 	}
 
@@ -471,7 +471,7 @@ func (e *engine) breakIt(ctx context.Context, jobs []clientJob, ev *evidence) er
 		workers += len(j.job.Writers) + len(j.job.Locks)
 		e.startLoad(ctx, j)
 	}
-	e.say("load starts: %d workers on %s, NFS and locks, every block with a ledger", workers, strings.Join(e.clients, ", "))
+	e.say("load starts: %d workers on %s, files and locks, every block with a ledger", workers, strings.Join(e.clients, ", "))
 	if err := e.waitWorkers(ctx, 2*time.Minute, func(p workload.WorkerProgress, _ int64) bool { return p.Ops > 0 }); err != nil {
 		return fmt.Errorf("load did not get going: %w", err)
 	}
@@ -972,7 +972,7 @@ func (e *engine) verify(ctx context.Context, results []loaded, fault int64) (rep
 
 // dropCaches has the servers that serve read from their disks.
 func (e *engine) dropCaches(ctx context.Context) error {
-	for _, s := range e.env.Design.Services() {
+	for _, s := range e.env.Design.PairOf(e.service.Name).Services {
 		where, err := e.location(ctx, s.Name)
 		if err != nil {
 			return fmt.Errorf("service %s: %w", s.Name, err)
@@ -1002,10 +1002,13 @@ func (e *engine) clean(ctx context.Context, runID string, keep bool) {
 		_, err := host.Ask(cctx, e.hosts.Session(name), workload.OpLoadClean, workload.CleanParams{RunID: runID, Ledger: true})
 		return err
 	})
-	for d, service := range e.loadDirs {
-		where, err := e.location(ctx, service)
-		if err != nil || len(where) != 1 {
-			continue
+	for d, m := range e.loadDirs {
+		where := []string{m.Client}
+		if onServer, _, _ := kind.For(m).LoadDir(m, loadDir); onServer {
+			var err error
+			if where, err = e.location(ctx, m.Service); err != nil || len(where) != 1 {
+				continue
+			}
 		}
 		_ = e.do(ctx, where[0], resource.Action{Title: "remove the load's directory", Cmd: []string{"rm", "-rf", "--one-file-system", "--", path.Join(d, runID)}})
 		_ = e.do(ctx, where[0], resource.Action{Title: "remove the load's directory", Cmd: []string{"rmdir", "--ignore-fail-on-non-empty", d}})

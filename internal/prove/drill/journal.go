@@ -130,6 +130,7 @@ var logRules = sync.OnceValue(func() []logRule {
 		{"kernel", regexp.MustCompile(`^device-mapper: multipath: \S+: (?:Failing|Reinstating) path`), report.EventMultipath},
 		{"kernel", regexp.MustCompile(`^sd \S+: (?:\[\w+\] )?(?:Asymmetric access state changed|alua: )`), report.EventMultipath},
 		{"kernel", regexp.MustCompile(`^XFS \(\S+\): (?:.*[Ss]hut(?:ting)? ?down|log I/O error|Ending clean mount|Starting recovery|Ending recovery|Unmounting)`), report.EventFS},
+		{"kernel", regexp.MustCompile(`^Lustre: \S+: (?:Recovery over|Will be in recovery|Denying connection|Imperative Recovery|.*evict)|^LustreError: .*(?:evict|LBUG|ASSERTION)|^LDISKFS-fs (?:error|warning) .*(?:MMP|multiple mount)`), report.EventFS},
 		{"kernel", regexp.MustCompile(`(?i)^(?:nfsd?: .*(?:server|grace)|NFSD: .*grace|virtio_net .*link|\S+: (?:NIC )?Link is (?:up|down))`), report.EventNote},
 
 		{"pacemaker-fenced", regexp.MustCompile(`^No (?:peers|remaining peers) .*capable of fencing \(\S+\) (?P<node>\S+) for `), report.EventFenceFail},

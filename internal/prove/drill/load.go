@@ -32,7 +32,7 @@ type clientJob struct {
 // where there is one, else the same client's other mount.
 func jobs(d *design.Design, service, runID string, rate float64) ([]clientJob, error) {
 	var out []clientJob
-	if !slices.ContainsFunc(d.Mounts, func(m design.ClientMount) bool { return m.Service == service }) {
+	if !slices.ContainsFunc(d.Mounts, func(m design.ClientMount) bool { return kind.For(m).Uses(m, service) }) {
 		return nil, fmt.Errorf("service %s is mounted on no client: a drill needs load; give the spec a client (clients:)", service)
 	}
 	for _, m := range d.Mounts {

@@ -65,6 +65,11 @@ func TestMeaning(t *testing.T) {
 		{"multipathd", "nss7-lun0: switch to path group #2", finding{kind: report.EventMultipath}},
 		{"multipathd", "nss7-lun0: path priorities changed. reloading", finding{kind: report.EventMultipath}},
 		{"multipathd", "nss7-lun0: Entering recovery mode: max_retries=30", finding{kind: report.EventMultipath}},
+		// Lustre 2.17.57
+		{"kernel", "Lustre: small-MDT0000: Imperative Recovery not enabled, recovery window 300-900", finding{kind: report.EventFS}},
+		{"kernel", "Lustre: small-MDT0000: Will be in recovery for at least 5:00, or until 1 client reconnects", finding{kind: report.EventFS}},
+		{"kernel", "Lustre: small-MDT0000: Recovery over after 0:01, of 1 clients 1 recovered and 0 were evicted.", finding{kind: report.EventFS}},
+		{"kernel", "Lustre: srv-small-OST0001: No data found on store. Initialize space.", finding{}},
 		// Somebody else's words mean nothing.
 		{"sshd", "A processor failed, forming new configuration.", finding{}},
 	} {

@@ -190,7 +190,7 @@ const passiveHold = 25 * time.Second
 func bothRings(whose func(Scene) string, hold time.Duration) func(Scene) ([]Step, error) {
 	return func(s Scene) ([]Step, error) {
 		on := whose(s)
-		if on != s.Active && len(s.Design.Services()) > 1 {
+		if on != s.Active && len(s.Design.PairOf(s.Service.Name).Services) > 1 {
 			return nil, errors.New("with two services neither server is passive")
 		}
 		return []Step{
@@ -364,7 +364,7 @@ const bootLimit = 3 * time.Minute
 // fenced the active one: it misses it after 3 s (token and consensus), and a
 // dead BMC holds it up for longer than that.
 func coldStartAlone(s Scene) ([]Step, error) {
-	if len(s.Design.Services()) > 1 {
+	if len(s.Design.PairOf(s.Service.Name).Services) > 1 {
 		return nil, errors.New("with two services neither server is passive")
 	}
 	off := Fault{Kind: PowerOff, On: s.Passive}

@@ -102,7 +102,7 @@ func statusLines(s *observe.Status) []report.StatusLine {
 // were told, and how many had room.
 func (v *View) probeSpace(ctx context.Context) (said []string, room int) {
 	for _, m := range v.Design.Mounts {
-		if m.Service != v.Service.Name {
+		if !kind.For(m).Uses(m, v.Service.Name) {
 			continue
 		}
 		file := path.Join(m.Path, loadDir, "space-"+m.Client+"-"+kind.For(m).Label(m))

@@ -5,9 +5,11 @@
 package kind
 
 import (
+	"path"
 	"slices"
 	"strings"
 
+	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 )
@@ -18,6 +20,14 @@ type Kind interface {
 	// does so for people.
 	Label(m design.ClientMount) string
 	Name(m design.ClientMount) string
+	// Mounted tells whether a client's mount of this type, as /proc/self/mounts has
+	// it, is of the kind.
+	Mounted(fstype string) bool
+	// Uses tells whether I/O on a client's mount needs a service.
+	Uses(m design.ClientMount, service string) bool
+	// LoadDir is where a directory of what the client mounts is made, and by which
+	// actions: on the server that has the service, or on the client if server is of no use.
+	LoadDir(m design.ClientMount, name string) (onServer bool, dir string, make []resource.Action)
 	// ReadBack is the command that mounts the same files at another directory,
 	// with a cache of its own.
 	ReadBack(m design.ClientMount, at string) []string
@@ -51,6 +61,18 @@ type nfs struct{}
 func (nfs) Label(m design.ClientMount) string { return "v" + m.Version }
 func (nfs) Name(m design.ClientMount) string  { return "NFSv" + m.Version }
 
+func (nfs) Mounted(fstype string) bool { return strings.HasPrefix(fstype, "nfs") }
+
+func (nfs) Uses(m design.ClientMount, service string) bool { return m.Service == service }
+
+// LoadDir: clients' root is squashed to nobody, so the directory is made on the
+// server, and is nobody's.
+func (nfs) LoadDir(m design.ClientMount, name string) (onServer bool, dir string, make []resource.Action) {
+	_, dir, _ = strings.Cut(m.Source, ":")
+	dir = path.Join(dir, name)
+	return true, dir, []resource.Action{command("directory for the load's files", "install", "-d", "-o", linux.Nobody, "-g", linux.Nobody, "-m", "0755", dir)}
+}
+
 func (nfs) ReadBack(m design.ClientMount, at string) []string {
 	opts := own(m.Options, "sharecache")
 	if !slices.ContainsFunc(opts, func(o string) bool { return strings.HasPrefix(o, "vers=") || strings.HasPrefix(o, "nfsvers=") }) {
@@ -76,6 +98,20 @@ type lustre struct{}
 
 func (lustre) Label(design.ClientMount) string { return "lustre" }
 func (lustre) Name(design.ClientMount) string  { return "Lustre" }
+
+func (lustre) Mounted(fstype string) bool { return fstype == "lustre" }
+
+// Uses: files are spread over all OSTs, and the MDS has their names.
+func (lustre) Uses(design.ClientMount, string) bool { return true }
+
+// LoadDir: its files have a stripe on every OST, so that each of them waits for an OST that fails.
+func (lustre) LoadDir(m design.ClientMount, name string) (onServer bool, dir string, make []resource.Action) {
+	dir = path.Join(m.Path, name)
+	return false, dir, []resource.Action{
+		command("directory for the load's files", "install", "-d", "-m", "0755", dir),
+		command("spread its files over all OSTs", "lfs", "setstripe", "--stripe-count", "-1", dir),
+	}
+}
 
 // ReadBack: each mount of Lustre has a client, and a cache, of its own.
 func (lustre) ReadBack(m design.ClientMount, at string) []string {

@@ -11,9 +11,11 @@ import (
 // Both kinds pass the same cases: a mount has a name, and is read back at
 // another place with a cache of its own.
 func TestKinds(t *testing.T) {
-	for example, want := range map[string]struct{ label, name, readBack string }{
-		"nfs-ha":       {"v4.1", "NFSv4.1", "mount -t nfs -o vers=4.1,proto=tcp,hard,timeo=150,retrans=2,rsize=1048576,wsize=1048576,nosharecache 10.77.1.100:/srv/home/data /run/x"},
-		"lustre-small": {"lustre", "Lustre", "mount -t lustre -o flock,noatime 10.20.0.11@tcp:10.20.0.12@tcp:/small /run/x"},
+	for example, want := range map[string]struct{ label, name, readBack, fstype, loadDir, foreign string }{
+		"nfs-ha": {"v4.1", "NFSv4.1", "mount -t nfs -o vers=4.1,proto=tcp,hard,timeo=150,retrans=2,rsize=1048576,wsize=1048576,nosharecache 10.77.1.100:/srv/home/data /run/x",
+			"nfs4", "server: install -d -o 65534 -g 65534 -m 0755 /srv/home/data/.mortar", "lustre"},
+		"lustre-small": {"lustre", "Lustre", "mount -t lustre -o flock,noatime 10.20.0.11@tcp:10.20.0.12@tcp:/small /run/x",
+			"lustre", "client: install -d -m 0755 /small/.mortar; lfs setstripe --stripe-count -1 /small/.mortar", "nfs4"},
 	} {
 		s, err := spec.Load("../../../examples/" + example + ".yaml")
 		if err != nil {
@@ -33,6 +35,28 @@ func TestKinds(t *testing.T) {
 		}
 		if got := k.Name(m); got != want.name {
 			t.Errorf("%s: %s", example, got)
+		}
+		if !k.Mounted(want.fstype) || k.Mounted(want.foreign) || k.Mounted("xfs") {
+			t.Errorf("%s: mounts of another type, or not its own", example)
+		}
+		for _, s := range d.Services() {
+			if !k.Uses(m, s.Name) {
+				t.Errorf("%s: a mount does not need %s", example, s.Name)
+			}
+		}
+		onServer, dir, as := k.LoadDir(m, ".mortar")
+		got := "client: "
+		if onServer {
+			got = "server: "
+		}
+		for i, a := range as {
+			if i > 0 {
+				got += "; "
+			}
+			got += strings.Join(a.Cmd, " ")
+		}
+		if got != want.loadDir || !strings.HasSuffix(dir, "/.mortar") {
+			t.Errorf("%s: %s (%s)", example, got, dir)
 		}
 		if got := strings.Join(k.ReadBack(m, "/run/x"), " "); got != want.readBack {
 			t.Errorf("%s: %s", example, got)
