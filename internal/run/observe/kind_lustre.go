@@ -1,7 +1,11 @@
 package observe
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
@@ -16,15 +20,33 @@ type lustreKind struct{ *view }
 // Source: Lustre Operations Manual, health_check
 const lustreHealth = "/sys/fs/lustre/health_check"
 
+// cmdTargets asks a server's targets how far their recovery is, and for the room on them.
+//
+// Source: Lustre Operations Manual, recovery_status; the parameters of osd-ldiskfs
+const cmdTargets = "lctl get_param obdfilter.*.recovery_status mdt.*.recovery_status osd-ldiskfs.*.kbytestotal osd-ldiskfs.*.kbytesavail osd-ldiskfs.*.filestotal osd-ldiskfs.*.filesfree"
+
 func (v lustreKind) request(_ *design.Service, r *Request) {
+	if slices.Contains(r.Files, lustreHealth) {
+		return // for another service
+	}
 	r.Files = append(r.Files, lustreHealth)
+	r.Run = append(r.Run, strings.Fields(cmdTargets))
 }
 
-// parts: is each target mounted, once, at home; are the servers healthy.
+// parts: is each target mounted, once, at home; are the servers healthy; have clients come back after the last
+// start; is there room.
 func (v lustreKind) parts() []*Part {
+	p := v.targets()
+	if len(v.answering()) == 0 {
+		return []*Part{p}
+	}
+	return []*Part{p, v.recovery(), v.space()}
+}
+
+func (v lustreKind) targets() *Part {
 	p := &Part{Name: "target"}
 	if len(v.answering()) == 0 {
-		return []*Part{unknown(p, "no server answers")}
+		return unknown(p, "no server answers")
 	}
 	n, all := 0, v.pair.Targets()
 	for _, t := range all {
@@ -56,7 +78,108 @@ func (v lustreKind) parts() []*Part {
 		}
 	}
 	p.Text = fmt.Sprintf("%d of %d mounted", n, len(all))
-	return []*Part{p}
+	return p
+}
+
+// params are what the servers that answer say of their targets.
+func (v lustreKind) params() map[string]string {
+	all := map[string]string{}
+	for _, s := range v.answering() {
+		maps.Copy(all, linux.ParseParams(s.host.Run[cmdTargets].Stdout))
+	}
+	return all
+}
+
+// recovery: after its start a target waits for the clients that it had. Those that do not come in time are
+// evicted: what they had not written yet is lost.
+//
+// Source: Lustre Operations Manual, 37 (recovery)
+func (v lustreKind) recovery() *Part {
+	p := &Part{Name: "recovery"}
+	params := v.params()
+	n, all := 0, 0
+	for _, t := range v.pair.Targets() {
+		if t.Kind == "mgs" {
+			continue // it has none
+		}
+		all++
+		kind := map[string]string{"mdt": "mdt", "ost": "obdfilter"}[t.Kind]
+		k := linux.ParseKeys(params[kind+"."+t.Name+".recovery_status"])
+		var came, had int
+		fmt.Sscanf(cmp.Or(k["completed_clients"], k["connected_clients"]), "%d/%d", &came, &had)
+		switch k["status"] {
+		case "":
+			p.add(Unknown, t.Name, "no server that answers knows of it")
+		case "INACTIVE", "COMPLETE":
+			n++
+			switch {
+			case came < had:
+				p.add(Warning, t.Name, "%d of %d clients did not come back after the last start, and were evicted", had-came, had).Mend = "look at the logs of the clients: what they had not written is lost"
+			case had > 0:
+				p.add(OK, t.Name, "%d of %d clients came back after the last start, in %s s", came, had, k["recovery_duration"])
+			}
+		default:
+			c := p.add(Warning, t.Name, "in recovery (%s): %d of %d clients are back", strings.ToLower(k["status"]), came, had)
+			if left := k["time_remaining"]; left != "" {
+				c.Text += "; it waits " + left + " s more for the others"
+			}
+		}
+	}
+	p.Text = fmt.Sprintf("%d of %d targets have their clients", n, all)
+	return p
+}
+
+// unevenWarn is how far the fullest OST may be ahead of the emptiest, in points of percent. Within 17 Lustre
+// gives new files to OSTs in turn; beyond, the emptier ones get more of them, and are slower for it.
+//
+// Source: Lustre Operations Manual, qos_threshold_rr
+const unevenWarn = 17
+
+// space: no target is full of data or of inodes, and OSTs are filled evenly.
+func (v lustreKind) space() *Part {
+	p := &Part{Name: "space"}
+	params := v.params()
+	used := func(target, total, free string) (float64, bool) {
+		t, err1 := strconv.ParseFloat(params["osd-ldiskfs."+target+"."+total], 64)
+		f, err2 := strconv.ParseFloat(params["osd-ldiskfs."+target+"."+free], 64)
+		if err1 != nil || err2 != nil || t == 0 {
+			return 0, false
+		}
+		return 100 * (t - min(f, t)) / t, true
+	}
+	type filled struct {
+		name string
+		used float64
+	}
+	var osts []filled
+	for _, t := range v.pair.Targets() {
+		name := t.Name
+		if t.Kind == "mgs" {
+			name = "MGS"
+		}
+		u, ok := used(name, "kbytestotal", "kbytesavail")
+		if !ok {
+			p.add(Unknown, t.Name, "no server that answers knows of it")
+			continue
+		}
+		inodes, _ := used(name, "filestotal", "filesfree")
+		c := p.add(OK, t.Name, "%.0f %% of its space and %.0f %% of its inodes used", u, inodes)
+		full(c, t.Name, t.Server, "space", u)
+		full(c, t.Name, t.Server, "inodes", inodes)
+		if t.Kind == "ost" {
+			osts = append(osts, filled{t.Name, u})
+		}
+	}
+	if len(osts) == 0 {
+		return p
+	}
+	less := func(a, b filled) int { return cmp.Compare(a.used, b.used) }
+	low, high := slices.MinFunc(osts, less), slices.MaxFunc(osts, less)
+	p.Text = fmt.Sprintf("OSTs are %.0f %% to %.0f %% full", low.used, high.used)
+	if high.used-low.used > unevenWarn {
+		p.add(Warning, "balance", "%s is %.0f %% full and %s %.0f %%: new files go to the emptier ones", high.name, high.used, low.name, low.used).Mend = "move files of the fullest OST by `lfs find --ost` and `lfs migrate`"
+	}
+	return p
 }
 
 // clients: is the file system mounted on each.

@@ -148,3 +148,43 @@ func TestLustreTargets(t *testing.T) {
 		}
 	}
 }
+
+// The words are those of Lustre 2.17.57; those of a recovery under way are of lustre-release, ldlm/ldlm_lib.c.
+func TestLustreRecoveryAndSpace(t *testing.T) {
+	d := derived(t, "lustre-small")
+	oss := &d.Pairs[1]
+	room := func(target string, avail int) string {
+		return fmt.Sprintf("osd-ldiskfs.%s.kbytestotal=1000\nosd-ldiskfs.%s.kbytesavail=%d\nosd-ldiskfs.%s.filestotal=100\nosd-ldiskfs.%s.filesfree=99\n", target, target, avail, target, target)
+	}
+	status := func(target, text string) string { return "obdfilter." + target + ".recovery_status=\n" + text + "\n" }
+	const complete = "status: COMPLETE\nrecovery_start: 1795399259\nrecovery_duration: 1\ncompleted_clients: 1/1\nreplayed_requests: 0\nIR: DISABLED"
+	for name, c := range map[string]struct {
+		first, second string // of the two OSTs
+		want          []string
+	}{
+		"well": {status("small-OST0000", complete) + room("small-OST0000", 900), status("small-OST0001", "status: INACTIVE") + room("small-OST0001", 890), nil},
+		"recovering": {status("small-OST0000", "status: RECOVERING\nrecovery_start: 1795399259\ntime_remaining: 120\nconnected_clients: 1/3\nreq_replay_clients: 1") + room("small-OST0000", 900),
+			status("small-OST0001", complete) + room("small-OST0001", 900), []string{"warning: in recovery (recovering): 1 of 3 clients are back; it waits 120 s more for the others"}},
+		"evicted": {status("small-OST0000", strings.Replace(complete, "1/1", "1/2", 1)) + room("small-OST0000", 900), status("small-OST0001", complete) + room("small-OST0001", 900),
+			[]string{"warning: 1 of 2 clients did not come back after the last start, and were evicted"}},
+		"full and uneven": {status("small-OST0000", complete) + room("small-OST0000", 20), status("small-OST0001", complete) + room("small-OST0001", 900),
+			[]string{"fault: small-OST0000 on oss01 is full: 98 % of its space used", "warning: small-OST0000 is 98 % full and small-OST0001 10 %: new files go to the emptier ones"}},
+		"nothing known": {"", status("small-OST0001", complete) + room("small-OST0001", 900), []string{"unknown: no server that answers knows of it", "unknown: no server that answers knows of it"}},
+	} {
+		f := Facts{Time: noon, Hosts: map[string]Answer{}}
+		for i, out := range []string{c.first, c.second} {
+			h := &Host{Hostname: oss.Servers[i], Run: map[string]RunResult{cmdTargets: {Output: resource.Output{Stdout: out}}}}
+			f.Hosts[oss.Servers[i]] = Answer{Host: h}
+		}
+		k := newView(d, oss, f).kind().(lustreKind)
+		var got []string
+		for _, p := range []*Part{k.recovery(), k.space()} {
+			if s := texts(p); s != "" {
+				got = append(got, s)
+			}
+		}
+		if strings.Join(got, "\n") != strings.Join(c.want, "\n") {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}
