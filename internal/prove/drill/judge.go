@@ -154,6 +154,7 @@ func judge(e evidence) (checks []report.Check) {
 	}
 
 	checks = append(checks, e.judgeOthers(fenced)...)
+	checks = append(checks, judgeRecovery(e.events, e.fault)...)
 
 	var ioErrs, lockErrs int64
 	var violations int64

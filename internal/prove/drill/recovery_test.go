@@ -1,0 +1,36 @@
+package drill
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/mortarhpc/mortar/internal/prove/report"
+)
+
+func TestJudgeRecovery(t *testing.T) {
+	const fault = int64(100e9)
+	said := func(at float64, text string) report.Event {
+		return report.Event{NS: fault + int64(at*1e9), Host: "oss02", Source: "kernel", Text: text}
+	}
+	const all = "Lustre: small-OST0000: Recovery over after 0:01, of 2 clients 2 recovered and 0 were evicted."
+	for name, c := range map[string]struct {
+		events []report.Event
+		ok     bool
+		says   string
+	}{
+		"no target":   {nil, false, ""},
+		"before":      {[]report.Event{said(-5, strings.Replace(all, "2 recovered and 0 were", "1 recovered and 1 was", 1))}, false, ""},
+		"all":         {[]report.Event{said(41.2, all)}, true, "clients came back to small-OST0000 41.2 s after the fault: 2 of 2"},
+		"one too few": {[]report.Event{said(41.2, strings.Replace(all, "2 recovered and 0 were", "1 recovered and 1 was", 1))}, false, "small-OST0000 evicted 1 of 2 clients"},
+		"a lock": {[]report.Event{said(41.2, all), said(50, "LustreError: 0:0:(ldlm_lockd.c:252:expired_lock_main()) ### lock callback timer expired after 100s: evicting client at 10.20.1.1@tcp")},
+			false, "oss02 at 50.0 s: LustreError"},
+	} {
+		checks := judgeRecovery(c.events, fault)
+		if c.says == "" && len(checks) == 0 {
+			continue
+		}
+		if len(checks) != 1 || checks[0].OK != c.ok || !strings.Contains(checks[0].Detail, c.says) {
+			t.Errorf("%s: %+v", name, checks)
+		}
+	}
+}
