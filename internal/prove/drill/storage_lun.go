@@ -58,7 +58,7 @@ func (l lunStorage) group(ctx context.Context, e *engine) (design.Group, []strin
 		return design.Group{}, nil, nil // nor can anybody pull a disk
 	}
 	seen, err := e.arrayGroups(ctx)
-	if err != nil {
+	if err != nil || len(seen) == 0 { // none inside a controller in the server
 		return design.Group{}, nil, err
 	}
 	for _, g := range l.Design.GroupsIn(&l.Service.Storage) {
