@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"path"
@@ -49,7 +50,7 @@ func (r *runner) sample(ctx context.Context, use []lane) func() []report.BenchIO
 		m := &sampler{session: r.host(server), offset: r.hosts.Clock(server).Offset, stopped: make(chan struct{}), ended: make(chan struct{})}
 		m.io.Service, m.io.Server = s.Name, server
 		all = append(all, m)
-		go m.run(context.WithoutCancel(ctx), s)
+		go m.run(context.WithoutCancel(ctx), r.env.Design, s)
 	}
 	return func() (out []report.BenchIO) {
 		for _, m := range all {
@@ -70,9 +71,9 @@ func (r *runner) sample(ctx context.Context, use []lane) func() []report.BenchIO
 // the benchmark.
 const sampleTime = 10 * time.Second
 
-func (m *sampler) run(ctx context.Context, s *design.Service) {
+func (m *sampler) run(ctx context.Context, d *design.Design, s *design.Service) {
 	defer close(m.ended)
-	if m.err = m.find(ctx, s); m.err != nil {
+	if m.err = m.find(ctx, d, s); m.err != nil {
 		return
 	}
 	tick := time.NewTicker(sampleEvery)
@@ -97,11 +98,9 @@ func (m *sampler) ask(ctx context.Context, req observe.Request) (observe.Host, e
 }
 
 // find finds the kernel's names of the devices, which differ after each start
-// of the service.
-func (m *sampler) find(ctx context.Context, s *design.Service) error {
-	const names = "/sys/block/dm-*/dm/name"
-	v := &s.Storage
-	h, err := m.ask(ctx, observe.Request{Files: []string{names}, Disks: v.Cache != nil})
+// of the service. A disk that is not there does nothing.
+func (m *sampler) find(ctx context.Context, d *design.Design, s *design.Service) error {
+	h, err := m.ask(ctx, observe.Request{Files: []string{"/sys/block/dm-*/dm/name"}, Disks: true})
 	if err != nil {
 		return err
 	}
@@ -112,40 +111,68 @@ func (m *sampler) find(ctx context.Context, s *design.Service) error {
 	var missing []string
 	group := func(name string, devices ...string) {
 		var files []string
-		for _, d := range devices {
-			dev := path.Base(d)
-			if k := kernel[dev]; k != "" {
-				dev = k
-			} else if strings.HasPrefix(d, "/dev/mapper/") {
-				missing = append(missing, d)
-			}
-			files = append(files, "/sys/block/"+dev+"/stat")
+		for _, dev := range devices {
+			files = append(files, "/sys/block/"+cmp.Or(kernel[path.Base(dev)], path.Base(dev))+"/stat")
+		}
+		if len(files) == 0 {
+			missing = append(missing, name)
 		}
 		m.io.Devices = append(m.io.Devices, report.BenchDevice{Name: name})
 		m.groups = append(m.groups, files)
 	}
-	if v.Cache == nil {
-		dev := v.Device
-		if v.VG != "" {
-			dev = "/dev/mapper/" + linux.DMName(v.VG, v.LV)
-		}
-		group(report.IOVolume, dev)
-	} else {
-		c := cache.Config{VG: v.VG}
-		group(report.IOVolume, c.Device())
-		group(report.IODisks, "/dev/mapper/"+c.Origin())
+	v := &s.Storage
+	group(report.IOVolume, volumeOf(v))
+	group(report.IODisks, here(h.Disks, behind(d, v))...)
+	if v.Cache != nil {
 		var ssds []string
-		for _, d := range h.Disks {
-			if slices.ContainsFunc(v.Cache.SSDs, func(x design.Disk) bool { return strings.EqualFold(x.Serial, d.Serial) }) {
-				ssds = append(ssds, d.Device)
-			}
+		for _, x := range v.Cache.SSDs {
+			ssds = append(ssds, x.Serial)
 		}
-		group(report.IOSSDs, ssds...)
+		group(report.IOSSDs, here(h.Disks, ssds)...)
 	}
 	if len(missing) > 0 {
-		return fmt.Errorf("%s is not there", strings.Join(missing, ", "))
+		return fmt.Errorf("no device of: %s", strings.Join(missing, ", "))
 	}
 	return nil
+}
+
+// volumeOf is the device that the file system is on, as device mapper knows it.
+func volumeOf(v *design.Storage) string {
+	switch {
+	case v.Cache != nil:
+		return (&cache.Config{VG: v.VG}).Device()
+	case v.VG != "":
+		return linux.DMName(v.VG, v.LV)
+	}
+	return v.Device
+}
+
+// behind names the disks or LUNs of a volume, by serial number or WWN. Servers do
+// not see the disks of an array.
+func behind(d *design.Design, v *design.Storage) []string {
+	var out []string
+	for _, l := range d.LUNsIn(v) {
+		out = append(out, l.WWN)
+	}
+	for _, g := range d.GroupsIn(v) {
+		for _, k := range slices.Concat(g.Members, g.Spares) {
+			out = append(out, k.Serial)
+		}
+	}
+	return out
+}
+
+// here are the devices of those that a server has.
+func here(disks []observe.DiskState, names []string) []string {
+	var out []string
+	for _, x := range disks {
+		if slices.ContainsFunc(names, func(n string) bool {
+			return n != "" && (strings.EqualFold(n, x.Serial) || strings.EqualFold(n, x.WWN))
+		}) {
+			out = append(out, x.Device)
+		}
+	}
+	return out
 }
 
 // look takes a sample.
@@ -170,7 +197,7 @@ func (m *sampler) look(ctx context.Context) error {
 	}
 	m.last = now
 	m.io.Times = append(m.io.Times, h.NowNS-m.offset)
-	if len(m.io.Devices) > 1 {
+	if len(m.io.Devices) > 2 {
 		dirty := int64(0)
 		for f, text := range h.Files {
 			if path.Base(f) == path.Base(dirtyFiles) {

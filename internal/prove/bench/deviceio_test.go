@@ -15,9 +15,9 @@ import (
 	"github.com/mortarhpc/mortar/internal/run/observe"
 )
 
-// cachedDevices are those of a server with a volume g.cached and two SSDs. At
-// each look the volume has done one more write of 4 KiB, the disks behind it
-// two reads of 512 bytes, each SSD three of each, and 4 KiB more are dirty.
+// cachedDevices are those of a server with a volume, a LUN, a disk of two paths and
+// two SSDs. At each look the volume has done one more write of 4 KiB, LUN and disk
+// a read of 512 bytes each, each SSD three of each, and 4 KiB more are dirty.
 func cachedDevices() func(server string, r observe.Request) observe.Host {
 	var looks atomic.Int64
 	return func(server string, r observe.Request) observe.Host {
@@ -26,20 +26,23 @@ func cachedDevices() func(server string, r observe.Request) observe.Host {
 			return h
 		}
 		if r.Disks {
+			h.Disks = append(h.Disks, observe.DiskState{DiskFact: resource.DiskFact{Serial: "X", WWN: "5000AB", Device: "/dev/sda"}},
+				observe.DiskState{DiskFact: resource.DiskFact{Serial: "D7", Device: "/dev/mapper/35000cd"}})
 			for _, serial := range []string{"S1", "s2", "OTHER"} {
 				h.Disks = append(h.Disks, observe.DiskState{DiskFact: resource.DiskFact{Serial: serial, Device: "/dev/nvme" + strings.ToLower(serial)}})
 			}
 			h.Files["/sys/block/dm-3/dm/name"] = "g.cached\n"
-			h.Files["/sys/block/dm-1/dm/name"] = "g.origin\n"
+			h.Files["/sys/block/dm-1/dm/name"] = "35000cd\n"
+			h.Files["/sys/block/dm-2/dm/name"] = "g-da--ta\n"
 			return h
 		}
 		n := looks.Add(1)
 		for _, f := range r.Files {
 			switch f {
-			case "/sys/block/dm-3/stat":
+			case "/sys/block/dm-3/stat", "/sys/block/dm-2/stat":
 				h.Files[f] = fmt.Sprintf("0 0 0 0 %d 0 %d 0 0 0 0", n, 8*n)
-			case "/sys/block/dm-1/stat":
-				h.Files[f] = fmt.Sprintf("%d 0 %d 0 0 0 0 0 0 0 0", 2*n, 2*n)
+			case "/sys/block/dm-1/stat", "/sys/block/sda/stat":
+				h.Files[f] = fmt.Sprintf("%d 0 %d 0 0 0 0 0 0 0 0", n, n)
 			case "/sys/block/nvmes1/stat", "/sys/block/nvmes2/stat":
 				h.Files[f] = fmt.Sprintf("%d 0 %d 0 %d 0 %d 0 0 0 0", 3*n, 3*n, 3*n, 3*n)
 			}
@@ -66,17 +69,25 @@ tests:
 	for what, c := range map[string]struct {
 		devices func(string, observe.Request) observe.Host
 		note    string
+		plain   bool // without a cache
 	}{
-		"all of them":      {cachedDevices(), ""},
-		"no such device":   {func(string, observe.Request) observe.Host { return observe.Host{} }, "/dev/mapper/g.cached, /dev/mapper/g.origin is not there"},
-		"an agent of old":  {nil, "no op observe.gather"},
-		"one that is gone": {goneAfter(2), "/sys/block/dm-3/stat is gone"},
+		"all of them":      {devices: cachedDevices()},
+		"no cache":         {devices: cachedDevices(), plain: true},
+		"no such device":   {devices: func(string, observe.Request) observe.Host { return observe.Host{} }, note: "no device of: disks, SSDs"},
+		"an agent of old":  {note: "no op observe.gather"},
+		"one that is gone": {devices: goneAfter(2), note: "/sys/block/dm-3/stat is gone"},
 	} {
 		t.Run(what, func(t *testing.T) {
 			b := newBrick(t)
 			b.devices = c.devices
 			d := b.design()
-			d.Pairs[0].Services[0].Storage = design.Storage{VG: "g", LV: "data", Cache: &design.Cache{SSDs: []design.Disk{{Serial: "S1"}, {Serial: "S2"}}}}
+			v := &d.Pairs[0].Services[0].Storage
+			*v = design.Storage{VG: "g", LV: "da-ta", Groups: []string{"r0"}, LUNs: []string{"/dev/lun"}, Cache: &design.Cache{SSDs: []design.Disk{{Serial: "S1"}, {Serial: "S2"}}}}
+			d.Groups = []design.Group{{Name: "r0", Members: []design.Disk{{Serial: "d7"}, {Serial: "D8"}}}}
+			d.Arrays = []design.Array{{LUNs: []design.LUN{{Device: "/dev/lun", WWN: "5000ab"}}}}
+			if c.plain {
+				v.Cache = nil
+			}
 			r, err := Run(context.Background(), Env{Design: d, Dial: b.dial, Version: "test"}, suiteOf(t, suite), Options{Dir: filepath.Join(t.TempDir(), "run")})
 			if err != nil {
 				t.Fatal(err)
@@ -89,13 +100,13 @@ tests:
 				return
 			}
 			io := r.Bench.Phases[0].Points[0].Runs[0].IO
-			if len(io) != 1 || io[0].Service != "home" || io[0].Server != "nfs2" || len(io[0].Times) < 2 || len(io[0].Dirty) != len(io[0].Times) {
+			if len(io) != 1 || io[0].Service != "home" || io[0].Server != "nfs2" || len(io[0].Times) < 2 || c.plain != (len(io[0].Dirty) != len(io[0].Times)) {
 				t.Fatalf("%+v\n%s", io, notes)
 			}
-			if n := len(io[0].Dirty); io[0].Dirty[n-1]-io[0].Dirty[n-2] != 4096 {
+			if n := len(io[0].Dirty); n > 1 && io[0].Dirty[n-1]-io[0].Dirty[n-2] != 4096 {
 				t.Errorf("dirty %v", io[0].Dirty)
 			}
-			for i, want := range []string{"volume 0 0 1 4096", "disks 2 1024 0 0", "SSDs 6 3072 6 3072"} {
+			for i, want := range []string{"volume 0 0 1 4096", "disks 2 1024 0 0", "SSDs 6 3072 6 3072"}[:len(io[0].Devices)] {
 				v := io[0].Devices[i]
 				if got := fmt.Sprint(v.Name, " ", v.Reads[0], v.ReadBytes[0], v.Writes[0], v.WriteBytes[0]); got != want {
 					t.Errorf("%s, want %s", got, want)
@@ -104,7 +115,7 @@ tests:
 					t.Errorf("%d intervals of %d samples", len(v.Reads), len(io[0].Times))
 				}
 			}
-			if io[0].Devices[1].Name != report.IODisks {
+			if c.plain != (len(io[0].Devices) == 2) || io[0].Devices[1].Name != report.IODisks {
 				t.Error(io[0].Devices[1].Name)
 			}
 		})

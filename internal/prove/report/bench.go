@@ -171,7 +171,7 @@ type BenchRun struct {
 // Groups of devices of a volume.
 const (
 	IOVolume = "volume" // what the file system is on
-	IODisks  = "disks"  // what is behind a cache's SSDs
+	IODisks  = "disks"  // disks or LUNs below it, all together
 	IOSSDs   = "SSDs"   // of the cache, all together
 )
 

@@ -49,8 +49,9 @@ func (b *ioBand) at(sample int) float64 { return float64(b.io.Times[sample]-b.st
 // shown tells whether any of an interval is on the axis.
 func (b *ioBand) shown(i int) bool { return b.at(i+1) > 0 && b.at(i) < b.end }
 
-// ioCurves are the groups that are drawn, and how.
-var ioCurves = []struct{ name, class string }{{IOSSDs, "s2"}, {IODisks, "s4"}, {IOVolume, "s4"}}
+// ioCurves are the groups that are drawn, and how. The volume's own I/O is the
+// throughput.
+var ioCurves = []struct{ name, class string }{{IOSSDs, "s2"}, {IODisks, "s4"}}
 
 func (b *ioBand) draw(s *svg, y float64) {
 	if b.phone {
@@ -70,9 +71,8 @@ func (b *ioBand) draw(s *svg, y float64) {
 	top := 0.0
 	for _, c := range ioCurves {
 		for i := range b.io.Devices {
-			// Without a cache the volume is all there is.
 			d := &b.io.Devices[i]
-			if d.Name != c.name || c.name == IOVolume && len(b.io.Devices) > 1 {
+			if d.Name != c.name {
 				continue
 			}
 			k := curve{c.name, c.class, b.rates(d), 0}

@@ -348,10 +348,10 @@ func (s *Stack) create(ctx context.Context, n need, say Progress) error {
 	if err := s.sys.WriteBlocks(hdr, 0, make([]byte, HeaderBytes)); err != nil {
 		return err
 	}
-	if err := s.linear(ctx, s.cfg.Origin(), originTable(s.devno(hdr), s.devno(lv), s.sectors(lv))); err != nil {
+	if err := s.linear(ctx, s.cfg.origin(), originTable(s.devno(hdr), s.devno(lv), s.sectors(lv))); err != nil {
 		return err
 	}
-	backing := s.dm(s.cfg.Origin())
+	backing := s.dm(s.cfg.origin())
 	for i := range 2 {
 		if _, err := s.sys.Run(ctx, "", "make-bcache", "-B", "--block", "4k", "--data-offset", strconv.Itoa(half/512), "/dev/"+backing); err != nil {
 			return err

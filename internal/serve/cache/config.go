@@ -140,8 +140,7 @@ func (c *Config) here(host string) []string {
 // Mounted is the device mapper's name of what the file system is on.
 func (c *Config) Mounted() string { return c.VG + ".cached" }
 
-// Origin is the device mapper's name of the volume behind the SSDs.
-func (c *Config) Origin() string { return c.VG + ".origin" }
+func (c *Config) origin() string { return c.VG + ".origin" }
 
 func (c *Config) between() string { return c.VG + ".clean" }
 

@@ -57,12 +57,12 @@ func (s *Stack) patience() time.Duration {
 // State tells whether the stack is up ("running"), down ("stopped"), or what
 // is wrong with it. It reads sysfs only.
 func (s *Stack) State() (running bool, err error) {
-	top, origin := s.dm(s.cfg.Mounted()), s.dm(s.cfg.Origin())
+	top, origin := s.dm(s.cfg.Mounted()), s.dm(s.cfg.origin())
 	if top == "" && origin == "" {
 		return false, nil
 	}
 	if top == "" {
-		return false, fmt.Errorf("the cache of %s is half up: %s is there without %s", s.cfg.VG, s.cfg.Origin(), s.cfg.Mounted())
+		return false, fmt.Errorf("the cache of %s is half up: %s is there without %s", s.cfg.VG, s.cfg.origin(), s.cfg.Mounted())
 	}
 	if s.line("/sys/block/"+top+"/dm/suspended") == "1" {
 		return true, fmt.Errorf("%s is suspended", s.cfg.Mounted())
@@ -77,7 +77,7 @@ func (s *Stack) State() (running bool, err error) {
 // layers are the bcache devices: that of the clean layer over the origin, and
 // that of the dirty layer over the clean one; "" for one that is not there.
 func (s *Stack) layers() (clean, dirty string) {
-	if o := s.dm(s.cfg.Origin()); o != "" {
+	if o := s.dm(s.cfg.origin()); o != "" {
 		clean = s.over(o)
 	}
 	if b := s.dm(s.cfg.between()); b != "" {
@@ -482,10 +482,10 @@ func (s *Stack) startDevices(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := s.linear(ctx, s.cfg.Origin(), originTable(s.devno(hdr), s.devno(lv), s.sectors(lv))); err != nil {
+	if err := s.linear(ctx, s.cfg.origin(), originTable(s.devno(hdr), s.devno(lv), s.sectors(lv))); err != nil {
 		return err
 	}
-	clean, err := s.device(s.dm(s.cfg.Origin()), s.label.Clean[s.place()])
+	clean, err := s.device(s.dm(s.cfg.origin()), s.label.Clean[s.place()])
 	if err != nil {
 		return err
 	}
@@ -657,7 +657,7 @@ func (s *Stack) Stop(ctx context.Context) error {
 		return err
 	}
 	inOrder := s.inOrder() // nothing writes any more
-	for _, name := range []string{s.cfg.between(), s.cfg.Origin()} {
+	for _, name := range []string{s.cfg.between(), s.cfg.origin()} {
 		// Its bcache device, or one that was registered and never ran.
 		if b := s.dm(name); b != "" && s.exists("/sys/class/block/"+b+"/bcache") {
 			if err := s.stopDevice(ctx, b); err != nil {
@@ -680,7 +680,7 @@ func (s *Stack) Stop(ctx context.Context) error {
 			return err
 		}
 	}
-	return s.remove(ctx, s.cfg.Origin())
+	return s.remove(ctx, s.cfg.origin())
 }
 
 // inOrder tells whether each layer that has a set is using it.

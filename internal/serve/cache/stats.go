@@ -124,7 +124,7 @@ func (s *Stack) Read(ctx context.Context, smart bool) Stats {
 	}
 	clean, dirty := s.layers()
 	st.Volume = s.io(s.dm(s.cfg.Mounted()))
-	if o := s.dm(s.cfg.Origin()); o != "" {
+	if o := s.dm(s.cfg.origin()); o != "" {
 		st.Disks = s.io(o)
 	}
 	if clean != "" {
