@@ -142,14 +142,26 @@ func Chassis(ctx context.Context, dir, node string, args []string, out io.Writer
 	if err != nil {
 		return err
 	}
+	h, err := loadHardware(r.dir)
+	if err != nil {
+		return err
+	}
+	said, lies := h.LyingBMCs[node]
 	for _, p := range list {
 		switch {
 		case op == "get" && p.name == "power":
 			on := 0
-			if running(r.dir, node) != nil {
+			if running(r.dir, node) != nil && !lies || said == powerWord(true) {
 				on = 1
 			}
 			fmt.Fprintf(out, "power:%d\n", on)
+		case op == "set" && p.name == "power" && lies:
+			err = changeHardware(ctx, r, func(h *hardware) {
+				if h.LyingBMCs[node] != "" {
+					h.LyingBMCs[node] = powerWord(p.value != "0")
+				}
+			}, func(*hardware) error { return nil })
+		case op == "set" && lies: // something else is reset
 		case op == "get":
 			fmt.Fprintf(out, "%s:0\n", p.name)
 		case op == "set" && p.name == "power":
@@ -167,6 +179,13 @@ func Chassis(ctx context.Context, dir, node string, args []string, out io.Writer
 		}
 	}
 	return nil
+}
+
+func powerWord(on bool) string {
+	if on {
+		return "on"
+	}
+	return "off"
 }
 
 type chassisParam struct{ name, value string }

@@ -91,6 +91,12 @@ var faultKinds = []FaultKind{
 	{"array-on", "ARRAY", "give it back", func(ctx context.Context, r *rack, a []string) error { return r.arrayPower(ctx, a[0], false) }},
 	{"bmc-dead", "NODE", "let a node's BMC die", func(ctx context.Context, r *rack, a []string) error { return r.bmc(ctx, a[0], true) }},
 	{"bmc-alive", "NODE", "bring the BMC back", func(ctx context.Context, r *rack, a []string) error { return r.bmc(ctx, a[0], false) }},
+	{"bmc-lies", "NODE", "let a node's BMC switch something else: it says that it is done, and the node runs on", func(ctx context.Context, r *rack, a []string) error { return r.bmcLies(ctx, a[0], true) }},
+	{"bmc-honest", "NODE", "let it switch its node again", func(ctx context.Context, r *rack, a []string) error { return r.bmcLies(ctx, a[0], false) }},
+	{"outlets-astray", "NODE", "plug a node's cords where no PDU switches them, and something else into its outlets", func(ctx context.Context, r *rack, a []string) error {
+		return r.astray(ctx, a[0], true)
+	}},
+	{"outlets-back", "NODE", "plug the cords into the node's own outlets", func(ctx context.Context, r *rack, a []string) error { return r.astray(ctx, a[0], false) }},
 	{"pdu-dead", "PDU", "let a PDU's controller die; its outlets stay as they are", func(ctx context.Context, r *rack, a []string) error { return r.pduController(ctx, a[0], true) }},
 	{"pdu-alive", "PDU", "bring the controller back", func(ctx context.Context, r *rack, a []string) error { return r.pduController(ctx, a[0], false) }},
 	{"feed-off", "PDU [OUTLET]", "take the power off one outlet, or off the whole PDU", func(ctx context.Context, r *rack, a []string) error { return r.feed(ctx, a, false) }},
@@ -601,6 +607,50 @@ func (r *rack) bmc(ctx context.Context, node string, dead bool) error {
 			return r.stopBMC(ctx, n)
 		}
 		return r.ensureBMC(ctx, h, n)
+	})
+}
+
+func (r *rack) bmcLies(ctx context.Context, node string, lies bool) error {
+	n, err := r.cfg.node(node)
+	if err != nil {
+		return err
+	}
+	if n.BMC == nil {
+		return refuse("node %s has no BMC", node)
+	}
+	return changeHardware(ctx, r, func(h *hardware) {
+		if !lies {
+			delete(h.LyingBMCs, node)
+			return
+		}
+		if h.LyingBMCs == nil {
+			h.LyingBMCs = map[string]string{}
+		}
+		if h.LyingBMCs[node] == "" {
+			h.LyingBMCs[node] = powerWord(running(r.dir, node) != nil)
+		}
+	}, func(*hardware) error { return nil })
+}
+
+// astray moves a node's cords away from its outlets, or back. Back on outlets
+// that are off by then, the node loses its power.
+func (r *rack) astray(ctx context.Context, node string, away bool) error {
+	n, err := r.cfg.node(node)
+	if err != nil {
+		return err
+	}
+	if len(n.Feeds) == 0 {
+		return refuse("node %s is on no PDU", node)
+	}
+	return changeHardware(ctx, r, func(h *hardware) {
+		for _, f := range n.Feeds {
+			set(&h.Astray, outletKey(f.PDU, f.Outlet), away)
+		}
+	}, func(h *hardware) error {
+		if h.powered(n) {
+			return nil
+		}
+		return r.stopNode(node)
 	})
 }
 

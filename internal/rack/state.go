@@ -87,6 +87,11 @@ type hardware struct {
 	// DeadBMCs and DeadPDUs do not answer, by node and by name.
 	DeadBMCs map[string]bool `json:"dead_bmcs,omitempty"`
 	DeadPDUs map[string]bool `json:"dead_pdus,omitempty"`
+	// LyingBMCs do what they are told to something else than their node: the power
+	// that they then tell of, on or off, by node.
+	LyingBMCs map[string]string `json:"lying_bmcs,omitempty"`
+	// Astray are outlets that something else than their node hangs on, as "pdu/outlet".
+	Astray map[string]bool `json:"astray,omitempty"`
 	// LinksDown are cables that are out, as "node/network".
 	LinksDown map[string]bool `json:"links_down,omitempty"`
 	// SwitchesDown are networks that carry nothing.
@@ -137,7 +142,10 @@ func pathKey(node, disk string, hba int) string {
 
 // powered tells whether any of the node's cords gives power.
 func (h *hardware) powered(n *Node) bool {
-	return len(n.Feeds) == 0 || slices.ContainsFunc(n.Feeds, func(f Feed) bool { return !h.Off[outletKey(f.PDU, f.Outlet)] })
+	return len(n.Feeds) == 0 || slices.ContainsFunc(n.Feeds, func(f Feed) bool {
+		key := outletKey(f.PDU, f.Outlet)
+		return !h.Off[key] || h.Astray[key]
+	})
 }
 
 func systemKey(node string, d systemDisk) string { return node + "/" + strconv.Itoa(d.Slot) }

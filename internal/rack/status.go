@@ -101,7 +101,7 @@ type NodeStatus struct {
 	BootSeconds float64 `json:"boot_seconds"`
 	// SSH tells whether an ssh server answers.
 	SSH bool `json:"ssh"`
-	// BMC is "alive", "dead" or "none".
+	// BMC is "alive", "dead" or "none"; "lies" if it switches something else.
 	BMC   string       `json:"bmc"`
 	Feeds []FeedStatus `json:"feeds"`
 	Links []LinkStatus `json:"links"`
@@ -122,6 +122,8 @@ type FeedStatus struct {
 	PDU    string `json:"pdu"`
 	Outlet int    `json:"outlet"`
 	On     bool   `json:"on"`
+	// Astray: the cord is plugged in elsewhere, and something else hangs on the outlet.
+	Astray bool `json:"astray,omitempty"`
 }
 
 // LinkStatus is one network cable of a node.
@@ -295,10 +297,14 @@ func (r *rack) nodeStatus(ctx context.Context, h *hardware, n *Node) NodeStatus 
 		s.BMC = "dead"
 		if running(r.dir, bmcName(n.Name)) != nil {
 			s.BMC = "alive"
+			if h.LyingBMCs[n.Name] != "" {
+				s.BMC = "lies"
+			}
 		}
 	}
 	for _, f := range n.Feeds {
-		s.Feeds = append(s.Feeds, FeedStatus{PDU: f.PDU, Outlet: f.Outlet, On: !h.Off[outletKey(f.PDU, f.Outlet)]})
+		s.Feeds = append(s.Feeds, FeedStatus{PDU: f.PDU, Outlet: f.Outlet, On: !h.Off[outletKey(f.PDU, f.Outlet)] || h.Astray[outletKey(f.PDU, f.Outlet)],
+			Astray: h.Astray[outletKey(f.PDU, f.Outlet)]})
 	}
 	for i, nic := range n.NICs {
 		s.Links = append(s.Links, LinkStatus{Network: nic.Network, Interface: nicID(i), MAC: nic.MAC,

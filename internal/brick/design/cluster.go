@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/mortarhpc/mortar/internal/base/pr"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 )
 
@@ -28,9 +29,17 @@ const bmcTimeout = "12s"
 const bmcAnswer = "5"
 
 // cluster is that of two servers of a spec.
-func cluster(s *spec.Spec, servers []spec.Server) *HA {
+func (d *Design) cluster(servers []spec.Server) *HA {
+	s := d.Spec
 	ha := &HA{Cluster: s.Name, TokenMS: s.HA.Token, Failback: s.HA.Failback}
+	reserved := d.Reservable() && s.HA.Reservations == "on"
 	for i, v := range servers {
+		if reserved {
+			if ha.Reservations == nil {
+				ha.Reservations = map[string]string{}
+			}
+			ha.Reservations[v.Name] = pr.KeyOf(s.Name+"/"+s.ID, v.Name).String()
+		}
 		ha.Nodes = append(ha.Nodes, Node{ID: i + 1, Name: v.Name, Rings: []string{v.Private, v.Public}})
 	}
 	pdus := pduDevices(s, servers)
@@ -65,6 +74,12 @@ func cluster(s *spec.Spec, servers []spec.Server) *HA {
 		ha.Fencing = append(ha.Fencing, FenceLevel{Node: v.Name, Level: 1, Devices: []FenceDevice{bmc}}, second)
 	}
 	return ha
+}
+
+// Reservable says whether LUNs can be reserved for a server: those of arrays, if
+// it is Mortar's agent that has them.
+func (d *Design) Reservable() bool {
+	return hasArrays(d) && d.Spec.Profile != spec.Stock
 }
 
 // outletDevices names the device of each outlet of a server. A PDU is one

@@ -167,7 +167,7 @@ func (d *Design) pair() {
 		p.Servers = append(p.Servers, v.Name)
 	}
 	if s.HA != nil {
-		p.HA = cluster(s, s.Servers)
+		p.HA = d.cluster(s.Servers)
 	}
 	for i := range s.Services {
 		p.Services = append(p.Services, d.nfsService(&s.Services[i]))

@@ -211,6 +211,9 @@ func (d *Design) warn() {
 	if at != "" {
 		add(at, "snmp", "SNMPv1 sends the community of %s in clear text: whoever listens on the management network can switch servers off. A user of SNMPv3 (snmp:) mends that", strings.Join(clear, " and "))
 	}
+	if s.HA != nil && s.HA.Reservations == "off" && d.Reservable() {
+		add("ha.reservations", "reservations", "reservations is off: a server that was taken for dead, and is not, can write to LUNs that its partner serves by then, which destroys acknowledged data. Remove it, unless this is a demonstration")
+	}
 	for _, sv := range s.Sets() {
 		worst, where, groups := 0, "", 0
 		for _, g := range d.GroupsOf(sv.Name) {

@@ -58,7 +58,7 @@ func (d *Design) lustre() {
 		// The module is a cluster of its own: what happens in one is no matter to
 		// the others.
 		p := Pair{Name: m.Name, Role: m.Role, Servers: m.Servers}
-		p.HA = cluster(s, []spec.Server{servers[m.Servers[0]], servers[m.Servers[1]]})
+		p.HA = d.cluster([]spec.Server{servers[m.Servers[0]], servers[m.Servers[1]]})
 		p.HA.Cluster = s.Name + "-" + m.Name
 		for _, sv := range d.targetServices(&m) {
 			for i := range sv.Targets {

@@ -443,6 +443,20 @@ func (v *view) pair(p *Pair, title, resources string) {
 			v.printf("    %-10s %s  %-22s %s\n", name, level, f.ID, fenceText(f, l.Node))
 		}
 	}
+	v.reservations(h)
+}
+
+// reservations are the second lock, behind fencing.
+func (v *view) reservations(h *HA) {
+	if len(h.Reservations) == 0 {
+		return
+	}
+	v.printf("\n  %s  ", v.paint(bold, "reservations"))
+	v.wrapped("SCSI-3, write exclusive for registrants: all paths of the server that serves a LUN are registered with its key, and nobody else's. A take-over takes the partner's away before it reads a block, "+
+		"so a server that was fenced by a device that lies writes nothing when it wakes up", 4, dim)
+	for _, n := range h.Nodes {
+		v.printf("    %-10s key %s\n", n.Name, h.Reservations[n.Name])
+	}
 }
 
 func fenceText(f FenceDevice, node string) string {

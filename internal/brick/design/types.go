@@ -257,6 +257,9 @@ type HA struct {
 	TokenMS  int          `json:"token_ms"`
 	Failback string       `json:"failback"`
 	Fencing  []FenceLevel `json:"fencing"`
+	// Reservations has the key of each server by which the LUNs of a service are
+	// reserved for the one that serves it (pr.KeyOf); empty: they are not.
+	Reservations map[string]string `json:"reservations,omitempty"`
 }
 
 // Node of the cluster; Rings are its addresses, private first.

@@ -308,6 +308,8 @@ type OSTPool struct {
 type HA struct {
 	Token    int    `yaml:"token_ms,omitempty" json:"token_ms,omitempty" doc:"corosync token timeout, ms" default:"1000"`
 	Failback string `yaml:"failback,omitempty" json:"failback,omitempty" doc:"manual or auto" default:"manual"`
+	// Reservations is on or off.
+	Reservations string `yaml:"reservations,omitempty" json:"reservations,omitempty" doc:"on or off: LUNs of MD3 and ME4 arrays are reserved for the server that serves them, so that a server that was wrongly taken for dead writes nothing; off is for demonstrations only" default:"on"`
 }
 
 // Client is a host that mounts the exports.

@@ -879,11 +879,18 @@ func (c *checker) ha() {
 		return
 	}
 	if s.HA == nil {
-		s.HA = &HA{Token: 1000, Failback: "manual"}
+		s.HA = &HA{Token: 1000, Failback: "manual", Reservations: "on"}
 	}
 	c.between("ha.token_ms", s.HA.Token, 500, 60000, " ms")
 	if s.HA.Failback != "manual" && s.HA.Failback != "auto" {
 		c.errorf("ha.failback", "use manual or auto", "failback is %q", s.HA.Failback)
+	}
+	switch bare := s.Flavour == Lustre || slices.ContainsFunc(s.Sets(), func(set Set) bool { return set.Storage.Volume == "device" }); {
+	case s.HA.Reservations == "on":
+	case s.HA.Reservations != "off":
+		c.errorf("ha.reservations", "use on or off", "reservations is %q", s.HA.Reservations)
+	case bare && len(s.Arrays) > 0:
+		c.errorf("ha.reservations", "remove it", "reservations is off: nothing else keeps two servers from writing to a LUN without a volume group")
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/mortarhpc/mortar/internal/base/distro"
+	"github.com/mortarhpc/mortar/internal/base/pr"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/host/resource"
@@ -184,5 +185,7 @@ func (h *blankHost) Query(_ context.Context, argv ...string) (resource.Output, e
 	}
 	return resource.Output{}, fmt.Errorf("%s: %w", argv[0], exec.ErrNotFound)
 }
+
+func (h *blankHost) Reservation(context.Context, string) (pr.State, error) { return pr.State{}, nil }
 
 func (h *blankHost) Disks(context.Context) ([]resource.DiskFact, error) { return h.disks, nil }

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/mortarhpc/mortar/internal/base/distro"
@@ -111,6 +112,9 @@ func (l lunStorage) checks(host string) {
 		all = append(all, l.wanted(s)...)
 	}
 	l.add(StageHosts, host, "LUNs of "+host, &resource.Disks{Host: host, List: all})
+	if !l.direct() {
+		l.add(StageHosts, host, "who else has LUNs of "+host, &resource.Reservations{Host: host, LUNs: l.luns(), Keys: l.keys()})
+	}
 }
 
 func (l lunStorage) carries(s *design.Service, host string, _ bool) {
@@ -126,9 +130,25 @@ func (l lunStorage) files(h string, more []string) {
 
 func (l lunStorage) devices(h string) {
 	if !l.direct() {
-		l.add(StageMultipath, h, "multipath", &resource.Multipath{Brick: l.d.Name, Disks: l.luns(), Settings: l.settings("server", "multipath")})
+		l.add(StageMultipath, h, "multipath", &resource.Multipath{Brick: l.d.Name, Disks: l.luns(), Settings: l.settings("server", "multipath"), Reservation: l.key(h)})
 	}
 	l.blockQueue(h, l.luns(), nil)
+}
+
+// key is what a server reserves LUNs with; "" if it does not.
+func (l lunStorage) key(h string) string {
+	if l.pair.HA == nil {
+		return ""
+	}
+	return l.pair.HA.Reservations[h]
+}
+
+// keys are those of all servers of the pair.
+func (l lunStorage) keys() []string {
+	if l.pair.HA == nil {
+		return nil
+	}
+	return slices.Sorted(maps.Values(l.pair.HA.Reservations))
 }
 
 func (l lunStorage) there(s *design.Service, host string) bool {
@@ -154,9 +174,10 @@ func (l lunStorage) claim(s *design.Service, u *resource.Unclaimed, r *resource.
 }
 
 func (l lunStorage) agent(s *design.Service, c *ocf.Config, r *resource.OCFConfig) {
-	// Nothing but a reservation keeps two servers from writing to a LUN that has
-	// no volume group with an owner.
-	c.LUNStorage = &ocf.LUNStorage{Reservations: s.Storage.VG == ""}
+	c.LUNStorage = &ocf.LUNStorage{}
+	if l.pair.HA != nil {
+		c.Reservations = l.pair.HA.Reservations
+	}
 	if l.value("multipath", "no_path_retry", "") != "" {
 		c.QueueSeconds = design.QueueSeconds
 	}

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
+	"github.com/mortarhpc/mortar/internal/base/pr"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 )
 
@@ -20,6 +21,26 @@ var (
 	diskName = regexp.MustCompile(`^(sd[a-z]+|vd[a-z]+|nvme\d+n\d+)$`)
 	wwnLink  = regexp.MustCompile(`^[0-9a-f]{16,32}$`)
 )
+
+// Reservation asks a LUN over one path who may write to it. A path that does not
+// answer is given up when ctx ends; the kernel ends the command later.
+func (h HostSys) Reservation(ctx context.Context, path string) (pr.State, error) {
+	type said struct {
+		st  pr.State
+		err error
+	}
+	answer := make(chan said, 1)
+	go func() {
+		st, err := pr.Device(h.path("/dev/" + filepath.Base(path))).Read()
+		answer <- said{st, err}
+	}()
+	select {
+	case a := <-answer:
+		return a.st, a.err
+	case <-ctx.Done():
+		return pr.State{}, fmt.Errorf("%s: %w: %w", path, pr.ErrPath, ctx.Err())
+	}
+}
 
 // Disks lists SCSI, virtio and NVMe disks from /sys, the two paths to one
 // disk and the multipath map over them being one. Two devices are one disk only

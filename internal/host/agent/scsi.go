@@ -2,17 +2,13 @@ package agent
 
 import (
 	"context"
-	"os"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
-	"syscall"
-	"unsafe"
-
-	"golang.org/x/sys/unix"
+	"time"
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
+	"github.com/mortarhpc/mortar/internal/base/sg"
 )
 
 // SCSI lists the SCSI disks with each of their paths, and the state of each
@@ -94,65 +90,17 @@ func (h HostSys) bytes(file string) int64 {
 	return n
 }
 
-// sgHeader is struct sg_io_hdr of <scsi/sg.h>.
-type sgHeader struct {
-	interfaceID  int32
-	direction    int32
-	cmdLen       uint8
-	maxSense     uint8
-	iovecs       uint16
-	length       uint32
-	data         unsafe.Pointer
-	cmd          unsafe.Pointer
-	sense        unsafe.Pointer
-	timeout      uint32 // milliseconds
-	flags        uint32
-	packID       int32
-	user         unsafe.Pointer
-	status       uint8
-	maskedStatus uint8
-	msgStatus    uint8
-	senseWritten uint8
-	hostStatus   uint16
-	driverStatus uint16
-	residual     int32
-	duration     uint32
-	info         uint32
-}
-
-const (
-	sgIO       = 0x2285
-	sgFromDisk = -3
-	// portGroupsTime bounds the question to one path, in milliseconds. An array
-	// answers it from its memory.
-	portGroupsTime = 5000
-)
+// portGroupsTime bounds the question to one path. An array answers it from its
+// memory.
+const portGroupsTime = 5 * time.Second
 
 // reportPortGroups sends REPORT TARGET PORT GROUPS, which only reads, and
 // returns the answer.
 //
 // Source: SPC-4, 6.37 (MAINTENANCE IN, service action 0Ah).
 func reportPortGroups(device string) ([]byte, error) {
-	f, err := os.OpenFile(device, os.O_RDONLY|unix.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	answer, sense := make([]byte, 1024), make([]byte, 32)
+	answer := make([]byte, 1024)
 	cmd := []byte{0xa3, 0x0a, 0, 0, 0, 0, 0, 0, byte(len(answer) >> 8), byte(len(answer) & 0xff), 0, 0}
-	h := sgHeader{
-		interfaceID: 'S', direction: sgFromDisk, cmdLen: uint8(len(cmd)), maxSense: uint8(len(sense)), length: uint32(len(answer)),
-		data: unsafe.Pointer(&answer[0]), cmd: unsafe.Pointer(&cmd[0]), sense: unsafe.Pointer(&sense[0]), timeout: portGroupsTime,
-	}
-	_, _, errno := unix.Syscall(unix.SYS_IOCTL, f.Fd(), sgIO, uintptr(unsafe.Pointer(&h)))
-	runtime.KeepAlive(answer)
-	runtime.KeepAlive(cmd)
-	runtime.KeepAlive(sense)
-	switch {
-	case errno != 0:
-		return nil, os.NewSyscallError("SG_IO", errno)
-	case h.status != 0 || h.hostStatus != 0 || h.driverStatus&0x0f != 0:
-		return nil, os.NewSyscallError("SG_IO", syscall.EIO)
-	}
-	return answer[:max(0, len(answer)-int(h.residual))], nil
+	n, err := sg.Do(device, cmd, answer, false, portGroupsTime)
+	return answer[:n], err
 }

@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/mortarhpc/mortar/internal/base/pr"
 )
 
 // fakeSys is a host made of maps: for the pure logic of what is compared and
@@ -24,6 +26,8 @@ type fakeSys struct {
 	outputs map[string]Output // by argv joined with spaces; a prefix matches too
 	disks   []DiskFact
 	asked   []string
+	// reservations by path, /dev/sda; others do not answer
+	reservations map[string]pr.State
 }
 
 func (f *fakeSys) resolve(p string) string {
@@ -143,6 +147,14 @@ func (f *fakeSys) Initrd(_ context.Context, image string, patterns []string) (ma
 		}
 	}
 	return out, nil
+}
+
+func (f *fakeSys) Reservation(_ context.Context, path string) (pr.State, error) {
+	st, ok := f.reservations[path]
+	if !ok {
+		return pr.State{}, pr.ErrPath
+	}
+	return st, nil
 }
 
 func (f *fakeSys) Disks(context.Context) ([]DiskFact, error) { return f.disks, nil }

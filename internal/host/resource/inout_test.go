@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mortarhpc/mortar/internal/base/pr"
 	"github.com/mortarhpc/mortar/internal/host/agent"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 )
@@ -22,7 +23,8 @@ type diskSys struct {
 	disks []resource.DiskFact
 }
 
-func (d diskSys) Disks(context.Context) ([]resource.DiskFact, error) { return d.disks, nil }
+func (d diskSys) Reservation(context.Context, string) (pr.State, error) { return pr.State{}, nil }
+func (d diskSys) Disks(context.Context) ([]resource.DiskFact, error)    { return d.disks, nil }
 
 const size = 16 << 20
 

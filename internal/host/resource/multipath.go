@@ -15,6 +15,8 @@ type Multipath struct {
 	Brick    string
 	Disks    []DiskRef
 	Settings []Setting // of the defaults section
+	// Reservation is the key of this server's reservations; "" for none.
+	Reservation string `json:",omitempty"`
 }
 
 // Kind is "multipath".
@@ -142,7 +144,7 @@ func (m *Multipath) text(wwids []string, luns []found) string {
 	if len(luns) == 0 {
 		confSection(&b, "defaults", merged(m.Settings, fixed))
 	} else {
-		confSection(&b, "defaults", fixedLUNs)
+		confSection(&b, "defaults", slices.Concat(fixedLUNs, m.reservation()))
 		b.WriteString("# These win over multipath's own table of arrays.\n")
 		confSection(&b, "overrides", merged(m.Settings, nil))
 	}
@@ -164,6 +166,18 @@ blacklist_exceptions {
 		b.WriteString("}\n")
 	}
 	return b.String()
+}
+
+// reservation has multipathd register a path that comes back, if this server is
+// registered by its other paths. It stands in defaults: multipath of Debian 12
+// takes none from the section multipaths.
+//
+// Source: multipath-tools, issue 92
+func (m *Multipath) reservation() []Setting {
+	if m.Reservation == "" {
+		return nil
+	}
+	return []Setting{{"reservation_key", m.Reservation, "a path that comes back to a LUN that this server has reserved is registered before it is used: it could not write otherwise"}}
 }
 
 // merged are settings and those of others that they do not have, by name.

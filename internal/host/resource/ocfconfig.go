@@ -70,7 +70,14 @@ func (o *OCFConfig) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 		return nil, err
 	}
 	var was map[string]any
-	if json.Unmarshal(old, &was) == nil && reflect.DeepEqual(was["exports"], cfg["exports"]) {
+	known := json.Unmarshal(old, &was) == nil
+	if known && was["reservations"] != nil && cfg["reservations"] == nil {
+		return nil, &Refusal{
+			What: o.Path + ": the LUNs of this service are reserved, and the spec says ha.reservations: off",
+			Mend: "leave them on: the other server could not take LUNs over that nobody gives up. A brick for a demonstration is built without them from the start",
+		}
+	}
+	if known && reflect.DeepEqual(was["exports"], cfg["exports"]) {
 		return as, nil
 	}
 	// A service that cannot export what its configuration says starts nowhere: the

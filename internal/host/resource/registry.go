@@ -38,6 +38,8 @@ func blank(kind string) Resource {
 		return &Disks{}
 	case "multipath":
 		return &Multipath{}
+	case "reservations":
+		return &Reservations{}
 	case "md-array":
 		return &Array{}
 	case "unclaimed":

@@ -9,6 +9,8 @@ import (
 	"context"
 	"slices"
 	"time"
+
+	"github.com/mortarhpc/mortar/internal/base/pr"
 )
 
 // Sys is the host as a resource may see it: read-only. Implementations run
@@ -32,6 +34,9 @@ type Sys interface {
 	Initrd(ctx context.Context, image string, patterns []string) (map[string]string, error)
 	// Disks lists the disks of the host, multipath maps resolved.
 	Disks(ctx context.Context) ([]DiskFact, error)
+	// Reservation asks a LUN over one path, sdX, who may write to it. It fails with
+	// pr.ErrPath if the path does not answer.
+	Reservation(ctx context.Context, path string) (pr.State, error)
 }
 
 // FileInfo is what a resource needs of a file's metadata.

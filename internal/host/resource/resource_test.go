@@ -625,6 +625,11 @@ func TestOCFConfigHasDevices(t *testing.T) {
 	sys.files[o.Path] = string(as[0].Stdin)
 	o.Template = []byte(`{"service":"hom","exports":[{"dir":"/a"}],"arrays":[{"name":"r0","uuid":"x","members":null}]}`)
 	wantShow(t, diff(t, o, sys), "write /etc/mortar/service-home.json 0600")
+	// Without reservations a partner could not take over LUNs that are reserved.
+	sys.files[o.Path] = `{"service":"home","reservations":{"a":"0x1"}}`
+	if _, err := o.Diff(t.Context(), sys); err == nil || !strings.Contains(err.Error(), "ha.reservations: off") {
+		t.Errorf("reservations are turned off: %v", err)
+	}
 }
 
 // An entry of /etc/hosts replaces other lines of its address, leaves the

@@ -92,7 +92,7 @@ func Suits(all []Choice, d *design.Design) []Choice {
 		}
 		ofCache := slices.ContainsFunc(cacheDrills, func(x Drill) bool { return x.Name == c.Drill.Name })
 		if !ofCache {
-			return false
+			return c.Drill.Name == fencingLiesName && !d.Reservable()
 		}
 		s := d.Cached()
 		if s == nil {

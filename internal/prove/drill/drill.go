@@ -85,6 +85,8 @@ type Expect struct {
 	Disks bool
 	// Within is how long every worker may take to go on; 0: Options.Recover.
 	Within time.Duration
+	// Wakes: the server that was hit wakes up with the volume still mounted.
+	Wakes bool
 	// Tolerate are errors clients must expect, by name, e.g. ENOSPC.
 	Tolerate []string
 }

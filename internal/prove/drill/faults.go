@@ -40,6 +40,8 @@ const (
 
 	FeedOff Kind = "feed-off" // a PDU's power
 	BMCDead Kind = "bmc-dead" // a server's BMC answers no more
+	BMCLies Kind = "bmc-lies" // a server's BMC says that it switched the server, and did not
+	Astray  Kind = "astray"   // something else is plugged into a server's outlets
 	PDUDead Kind = "pdu-dead" // a PDU's controller answers no more; its outlets stay as they are
 
 	// The agents on the servers do these, on any hardware.
@@ -94,6 +96,8 @@ var kinds = map[Kind]faultKind{
 
 	FeedOff: {deed: "switching PDU {0} off"},
 	BMCDead: {deed: "killing the BMC of {on}"},
+	BMCLies: {deed: "having the BMC of {on} switch something else"},
+	Astray:  {deed: "plugging something else into the outlets of {on}"},
 	PDUDead: {deed: "killing the controller of PDU {0}"},
 
 	Kill:       {deed: "killing {0} on {on}", can: mayKill, inject: (*engine).kill, heal: (*engine).startDaemon},

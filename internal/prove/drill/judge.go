@@ -144,7 +144,12 @@ func judge(e evidence) (checks []report.Check) {
 			blind = append(blind, h)
 		}
 	}
-	switch twice := doubleMount(e.looks, fenced); {
+	looks := e.looks
+	if e.expect.Wakes {
+		looks = maps.Clone(looks)
+		looks[e.active] = slices.DeleteFunc(slices.Clone(looks[e.active]), func(l look) bool { return l.doneNS > e.fault })
+	}
+	switch twice := doubleMount(looks, fenced); {
 	case len(blind) > 0:
 		add(false, "never mounted twice", "the mounts of %s could not be read", strings.Join(blind, ", "))
 	case twice != "":

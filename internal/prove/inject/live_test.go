@@ -98,7 +98,7 @@ func TestLive(t *testing.T) {
 			},
 			Hangs: func(ctx context.Context, node string) (bool, error) { return rack.Hangs(ctx, l.dir, node) },
 		}
-		conform(t, rig{Injector: in, there: l.there, limit: bootLimit, tries: faultsOf(d, append(paths, drill.SwitchDown, drill.ModuleOut, drill.BMCDead, drill.PDUDead, drill.FeedOff,
+		conform(t, rig{Injector: in, there: l.there, limit: bootLimit, tries: faultsOf(d, append(paths, drill.SwitchDown, drill.ModuleOut, drill.BMCDead, drill.BMCLies, drill.PDUDead, drill.FeedOff,
 			drill.Freeze, drill.Panic, drill.PowerOff)...)})
 	})
 }
@@ -116,6 +116,8 @@ func (l *live) there(f drill.Fault) bool {
 	switch f.Kind {
 	case drill.BMCDead:
 		return slices.ContainsFunc(st.Nodes, func(n rack.NodeStatus) bool { return n.Name == f.On && n.BMC == "dead" })
+	case drill.BMCLies:
+		return slices.ContainsFunc(st.Nodes, func(n rack.NodeStatus) bool { return n.Name == f.On && n.BMC == "lies" })
 	case drill.PDUDead:
 		return slices.ContainsFunc(st.PDUs, func(p rack.PDUStatus) bool { return p.Name == f.Args[0] && !p.Alive })
 	case drill.FeedOff:

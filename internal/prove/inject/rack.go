@@ -61,6 +61,8 @@ var rackFaults = map[drill.Kind]rackFault{
 	drill.Corrupt:   {on: "corrupt"}, // only a scrub mends it
 	drill.FeedOff:   {on: "feed-off", off: []string{"feed-on"}},
 	drill.BMCDead:   {on: "bmc-dead", off: []string{"bmc-alive"}},
+	drill.BMCLies:   {on: "bmc-lies", off: []string{"bmc-honest"}},
+	drill.Astray:    {on: "outlets-astray", off: []string{"outlets-back"}},
 	drill.PDUDead:   {on: "pdu-dead", off: []string{"pdu-alive"}},
 }
 

@@ -75,7 +75,7 @@ func TestRack(t *testing.T) {
 		},
 		Hangs: func(ctx context.Context, node string) (bool, error) { return rack.Hangs(ctx, dir, node) },
 	}
-	conform(t, rig{Injector: in, step: &step, tries: faultsOf(d, drill.LinkDown, drill.PathOut, drill.HBAOut, drill.PathsOut, drill.ModuleOut, drill.DiskOut, drill.LocalDisk),
+	conform(t, rig{Injector: in, step: &step, tries: faultsOf(d, drill.LinkDown, drill.PathOut, drill.HBAOut, drill.PathsOut, drill.ModuleOut, drill.DiskOut, drill.LocalDisk, drill.Astray),
 		there: func(f drill.Fault) bool { return outOfRack(status(), f) }})
 	if err := in.Throttle(t.Context(), 50, 1<<20); err != nil {
 		t.Fatal(err)
@@ -163,6 +163,8 @@ func faultsOf(d *design.Design, kinds ...drill.Kind) []drill.Fault {
 		{Kind: drill.DiskOut, Args: []string{serial}},
 		{Kind: drill.LocalDisk, On: server, Args: []string{"0"}},
 		{Kind: drill.BMCDead, On: server},
+		{Kind: drill.BMCLies, On: server},
+		{Kind: drill.Astray, On: server},
 		{Kind: drill.Freeze, On: server},
 		{Kind: drill.Panic, On: server},
 		{Kind: drill.PowerOff, On: server},
@@ -213,6 +215,8 @@ func outOfRack(st *rack.RackStatus, f drill.Fault) bool {
 		})
 	case drill.DiskOut:
 		return slices.ContainsFunc(st.Disks, func(d rack.DiskStatus) bool { return strings.EqualFold(d.Serial, f.Args[0]) && !d.Present })
+	case drill.Astray:
+		return slices.ContainsFunc(node.Feeds, func(f rack.FeedStatus) bool { return f.Astray })
 	case drill.LocalDisk:
 		return slices.ContainsFunc(node.SystemDisks, func(s rack.SystemDiskStatus) bool { return f.Args[0] == "0" && s.Disk == 0 && !s.Present })
 	}

@@ -3,6 +3,7 @@ package observe
 import (
 	"context"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/base/netns"
+	"github.com/mortarhpc/mortar/internal/base/pr"
 	"github.com/mortarhpc/mortar/internal/host/agent"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 )
@@ -34,6 +36,8 @@ type Request struct {
 	Disks      bool     `json:"disks,omitempty"`
 	SCSI       bool     `json:"scsi,omitempty"` // paths of SCSI disks, and the states of their port groups
 	CIB        bool     `json:"cib,omitempty"`
+	// Reservations are WWNs of LUNs to ask, with SCSI, who may write to them.
+	Reservations []string `json:"reservations,omitempty"`
 	// Outlets to ask PDUs for.
 	Outlets []OutletAsk `json:"outlets,omitempty"`
 	// Bounds of each command and of each statfs, in milliseconds.
@@ -56,8 +60,10 @@ type Host struct {
 	Disks     []DiskState          `json:"disks,omitempty"`
 	Strays    []Stray              `json:"strays,omitempty"` // with Disks
 	SCSI      []linux.SCSIDisk     `json:"scsi,omitempty"`
-	CIB       *linux.CIB           `json:"cib,omitempty"`
-	Outlets   []Outlet             `json:"outlets,omitempty"`
+	// Reservations by WWN in lower case, of LUNs that answer.
+	Reservations map[string]pr.State `json:"reservations,omitempty"`
+	CIB          *linux.CIB          `json:"cib,omitempty"`
+	Outlets      []Outlet            `json:"outlets,omitempty"`
 }
 
 // RunResult is a command's output, or why it could not be run.
@@ -172,6 +178,7 @@ func gather(ctx context.Context, sys agent.HostSys, pool *statfsPool, r Request)
 	}
 	if r.SCSI {
 		h.SCSI, _ = sys.SCSI(ctx) // what cannot be read is missing
+		h.Reservations = reservations(ctx, sys, h.SCSI, r.Reservations, timeout)
 	}
 	if r.CIB {
 		if b, err := sys.ReadFile(linux.CIBFile); err == nil {
@@ -269,6 +276,36 @@ func diskStates(ctx context.Context, sys resource.Sys) []DiskState {
 		}
 		out = append(out, s)
 	}
+	return out
+}
+
+// reservations asks LUNs at once who may write to them, each over the first path
+// that answers; by WWN in lower case.
+func reservations(ctx context.Context, sys resource.Sys, disks []linux.SCSIDisk, wwns []string, timeout time.Duration) map[string]pr.State {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	out := map[string]pr.State{}
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	for _, d := range disks {
+		if !slices.ContainsFunc(wwns, func(w string) bool { return strings.EqualFold(w, d.WWN) }) {
+			continue
+		}
+		wg.Go(func() {
+			for _, p := range d.Paths {
+				if !p.Usable() {
+					continue
+				}
+				if st, err := sys.Reservation(ctx, p.Name); err == nil {
+					mu.Lock()
+					defer mu.Unlock()
+					out[strings.ToLower(d.WWN)] = st
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
 	return out
 }
 

@@ -2,10 +2,12 @@ package observe
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
+	"github.com/mortarhpc/mortar/internal/base/pr"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/host/resource"
@@ -108,6 +110,52 @@ func TestLUNs(t *testing.T) {
 		parts := newView(d, &d.Pairs[0], sees(c.change)).storage().parts()
 		got := texts(parts[0])
 		if len(parts) != 1 || c.want == "" && got != "" || !strings.HasPrefix(got, c.want) || strings.Count(got, "\n") > 0 {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+// Who has reserved a LUN is said, and what is wrong with that.
+func TestReservations(t *testing.T) {
+	d := derived(t, "nss7.4-ha")
+	l := &d.Arrays[0].LUNs[0]
+	l.WWN = "600c0ff000000000"
+	key := map[string]pr.Key{"stranger": 0xbad}
+	for n, text := range d.Pairs[0].HA.Reservations {
+		k, err := pr.ParseKey(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		key[n] = k
+	}
+	const active = `<resource id="service-scratch" role="Started" managed="true"><node name="nss1"/></resource>`
+	for name, c := range map[string]struct {
+		crm    string
+		holder string
+		paths  int // of the holder that are registered
+		want   string
+	}{
+		"held":             {active, "nss1", 4, "reserved for nss1"},
+		"an old path":      {active, "nss1", 5, "reserved for nss1"},
+		"a path without":   {active, "nss1", 3, "warning: nss1: LUN nss7-lun0 has 4 paths of which 3 are registered"},
+		"the partner's":    {active, "nss2", 4, "fault: nss1: LUN nss7-lun0 is reserved for nss2, not for the server that serves it"},
+		"nobody's":         {active, "", 0, "fault: nss1: LUN nss7-lun0 is reserved for nobody"},
+		"a stranger's":     {active, "stranger", 1, "fault: nss1: LUN nss7-lun0 is used by another host: reservation key 0x0000000000000bad"},
+		"stopped":          {"", "", 0, "8 LUNs, each by 4 paths"},
+		"stopped, crashed": {"", "nss2", 4, "reserved for nss2"},
+	} {
+		st := pr.State{Holder: key[c.holder], Keys: slices.Repeat([]pr.Key{key[c.holder]}, c.paths)}
+		f := Facts{Time: noon, Hosts: map[string]Answer{}}
+		for _, s := range d.Servers() {
+			x := linux.SCSIDisk{WWN: l.WWN, Size: int64(l.Size)}
+			for _, p := range []string{"sda", "sdb", "sdc", "sdd"} {
+				x.Paths = append(x.Paths, linux.SCSIPath{Name: p, State: "running"})
+			}
+			f.Hosts[s] = Answer{Host: &Host{Hostname: s, SCSI: []linux.SCSIDisk{x}, Reservations: map[string]pr.State{l.WWN: st},
+				Run: map[string]RunResult{cmdCRM: {Output: resource.Output{Stdout: "<pacemaker-result><resources>" + c.crm + "</resources></pacemaker-result>"}}}}}
+		}
+		array := newView(d, &d.Pairs[0], f).storage().parts()[0].Parts[0]
+		if got := array.Text + "\n" + texts(array); !strings.Contains(got, c.want) {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
 	}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/base/md"
+	"github.com/mortarhpc/mortar/internal/base/pr"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/host/resource"
@@ -253,9 +254,10 @@ func (r tree) ReadFile(p string) ([]byte, error) {
 	}
 	return nil, os.ErrNotExist
 }
-func (tree) Stat(string) (resource.FileInfo, error)             { return resource.FileInfo{}, os.ErrNotExist }
-func (tree) Readlink(string) (string, error)                    { return "", os.ErrNotExist }
-func (tree) Disks(context.Context) ([]resource.DiskFact, error) { return nil, nil }
+func (tree) Stat(string) (resource.FileInfo, error)                { return resource.FileInfo{}, os.ErrNotExist }
+func (tree) Readlink(string) (string, error)                       { return "", os.ErrNotExist }
+func (tree) Reservation(context.Context, string) (pr.State, error) { return pr.State{}, nil }
+func (tree) Disks(context.Context) ([]resource.DiskFact, error)    { return nil, nil }
 func (tree) Query(context.Context, ...string) (resource.Output, error) {
 	return resource.Output{}, os.ErrNotExist
 }

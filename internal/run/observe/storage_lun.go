@@ -1,11 +1,13 @@
 package observe
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
+	"github.com/mortarhpc/mortar/internal/base/pr"
 	lunarray "github.com/mortarhpc/mortar/internal/brick/array"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 )
@@ -13,7 +15,15 @@ import (
 // lunStorage are LUNs of RAID arrays.
 type lunStorage struct{ *view }
 
-func (v lunStorage) request(r *Request) { r.SCSI = true }
+func (v lunStorage) request(r *Request) {
+	r.SCSI = true
+	if v.pair.HA == nil || len(v.pair.HA.Reservations) == 0 {
+		return
+	}
+	for _, l := range v.all() {
+		r.Reservations = append(r.Reservations, l.WWN)
+	}
+}
 
 // parts: does each server see each LUN as it is designed, by as many paths as it
 // is cabled with, and over the controller that owns it.
@@ -23,7 +33,8 @@ func (v lunStorage) parts() []*Part {
 	if len(up) == 0 {
 		return []*Part{unknown(p, "no server answers")}
 	}
-	found := lunarray.Verify(v.d, v.scsi(up)).Findings
+	reserved, wrong := v.reserved(up)
+	found := append(lunarray.Verify(v.d, v.scsi(up)).Findings, wrong...)
 	whole, all := 0, 0
 	for i := range v.d.Arrays {
 		a := &v.d.Arrays[i]
@@ -42,6 +53,15 @@ func (v lunStorage) parts() []*Part {
 			broken[f.LUN] = true
 		}
 		c := p.add(OK, "array "+a.Name, "%d LUNs, each by %d paths", len(luns), v.d.PathsTo(a, up[0].name))
+		for _, n := range v.pair.Servers {
+			mine := slices.DeleteFunc(slices.Clone(luns), func(l string) bool { return reserved[l] != n })
+			switch {
+			case len(mine) == len(luns):
+				c.Text += ", reserved for " + n
+			case len(mine) > 0:
+				c.Text += fmt.Sprintf(", %s reserved for %s", list(mine), n)
+			}
+		}
 		c.Parts = grouped(a, luns, mine)
 		all, whole = all+len(luns), whole+len(luns)-len(broken)
 	}
@@ -116,4 +136,69 @@ func grouped(a *design.Array, luns []string, found []lunarray.Finding) []*Part {
 		out = append(out, &Part{Name: g.luns[0], Level: level, Text: list(g.hosts) + ": " + which + " " + g.Text, Mend: g.Mend})
 	}
 	return out
+}
+
+// reserved tells for whom each LUN is reserved, by name, and what is wrong with
+// that.
+func (v lunStorage) reserved(up []*server) (holders map[string]string, wrong []lunarray.Finding) {
+	holders = map[string]string{}
+	if v.pair.HA == nil {
+		return holders, nil
+	}
+	node := map[pr.Key]string{}
+	var own []pr.Key
+	for n, text := range v.pair.HA.Reservations {
+		if k, err := pr.ParseKey(text); err == nil {
+			node[k], own = n, append(own, k)
+		}
+	}
+	for i := range v.pair.Services {
+		where := v.where(&v.pair.Services[i]).Server
+		for _, l := range v.d.LUNsIn(&v.pair.Services[i].Storage) {
+			st, paths := reservation(up, l, where)
+			if st == nil {
+				continue // nobody sees it, which is said elsewhere
+			}
+			holders[l.Name] = node[st.Holder]
+			f := lunarray.Finding{Host: cmp.Or(where, up[0].name), LUN: l.Name}
+			switch strangers := st.Others(own...); {
+			case len(strangers) > 0:
+				f.Text = fmt.Sprintf("is used by another host: reservation key %s is registered", strangers[0])
+				f.Mend = "see that the array presents it to this brick's servers only. " + pr.Mend("/dev/mapper/"+l.Name)
+			case where == "" || node[st.Holder] == where && paths <= st.Count(st.Holder):
+				continue
+			case node[st.Holder] == where:
+				f.Text, f.Passing = fmt.Sprintf("has %d paths of which %d are registered: the server cannot write over the others", paths, st.Count(st.Holder)), true
+				f.Mend = "the next monitor of the service registers them; if not, see `journalctl -u multipathd`"
+			default:
+				f.Text = fmt.Sprintf("is reserved for %s, not for the server that serves it: one that was wrongly taken for dead could write to it", cmp.Or(node[st.Holder], "nobody"))
+				f.Mend = "the next monitor of the service, within seconds, reserves it or resets the server; if it does not: `mortar failover`"
+			}
+			wrong = append(wrong, f)
+		}
+	}
+	return holders, wrong
+}
+
+// reservation is what a LUN says to the server that serves it, or else to any,
+// and how many paths the former has.
+func reservation(up []*server, l design.LUN, where string) (st *pr.State, paths int) {
+	for _, s := range up {
+		said, ok := s.host.Reservations[strings.ToLower(l.WWN)]
+		if !ok || st != nil && s.name != where {
+			continue
+		}
+		st = &said
+		if s.name != where {
+			continue
+		}
+		for _, d := range s.host.SCSI {
+			for _, p := range d.Paths {
+				if strings.EqualFold(d.WWN, l.WWN) && p.Usable() && s.failed[p.Name] == "" {
+					paths++
+				}
+			}
+		}
+	}
+	return st, paths
 }

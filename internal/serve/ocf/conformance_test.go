@@ -66,7 +66,12 @@ func withLUNs(c *Config, sh *shared) {
 
 func withBareLUNs(c *Config, sh *shared) {
 	withLUNs(c, sh)
-	c.VolumeGroup, c.Reservations = VolumeGroup{}, true
+	c.VolumeGroup, c.Reservations = VolumeGroup{}, fakeKeys
+}
+
+func withReservedLUNs(c *Config, sh *shared) {
+	withLUNs(c, sh)
+	c.Reservations, sh.reserved = fakeKeys, true
 }
 
 // cached puts a cache in front.
@@ -78,7 +83,14 @@ func cached(put func(*Config, *shared)) func(*Config, *shared) {
 }
 
 func ownedBy(sh *shared, by string) { sh.owner = by }
-func heldBy(sh *shared, by string)  { sh.holder = by }
+func heldBy(sh *shared, by string) {
+	for _, l := range sh.luns {
+		l.take(by)
+	}
+}
+
+// holder is who holds the first LUN.
+func holder(sh *shared) string { return sh.luns[0].by() }
 
 var (
 	lunMissing = mishap{"", func(sh *shared, _ *fakeHost) { sh.luns[0].gone = true }, "no multipath map has WWID 3600c0ff000000000"}
@@ -104,11 +116,12 @@ var (
 		}
 		sh.disks["/dev/mapper/d0"].gone = true
 	}, "was being written when its server died"}
-	mdBroken   = []mishap{{"array failed", func(_ *shared, h *fakeHost) { h.degr = 3 }, "lacks 3 of 6 members"}}
-	vgStranger = mishap{"", func(sh *shared, _ *fakeHost) { sh.owner = "backup-host" }, `owned by "backup-host", which is no node`}
-	vgOwner    = func(sh *shared) string { return sh.owner }
-	diskLate   = func(sh *shared, gone bool) { sh.disks["/dev/mapper/d0"].gone = gone }
-	lunLate    = func(sh *shared, gone bool) { sh.luns[0].gone = gone }
+	mdBroken    = []mishap{{"array failed", func(_ *shared, h *fakeHost) { h.degr = 3 }, "lacks 3 of 6 members"}}
+	vgStranger  = mishap{"", func(sh *shared, _ *fakeHost) { sh.owner = "backup-host" }, `owned by "backup-host", which is no node`}
+	lunStranger = mishap{"", func(sh *shared, _ *fakeHost) { heldBy(sh, "backup-host") }, "keys of no server of this cluster are registered: 0x0000000000000bad"}
+	vgOwner     = func(sh *shared) string { return sh.owner }
+	diskLate    = func(sh *shared, gone bool) { sh.disks["/dev/mapper/d0"].gone = gone }
+	lunLate     = func(sh *shared, gone bool) { sh.luns[0].gone = gone }
 )
 
 // Places in storageSpecimens.
@@ -116,6 +129,7 @@ const (
 	onDisks    = 0
 	onLUNs     = 2
 	onBareLUNs = 4
+	onReserved = 5
 )
 
 var storageSpecimens = []storageSpecimen{
@@ -125,8 +139,8 @@ var storageSpecimens = []storageSpecimen{
 	{"LUNs", withLUNs, lunMissing, lunForeign, lunWrong, lunLate, vgStranger, lunBroken, ownedBy, vgOwner},
 	{"LUNs with cache", cached(withLUNs), lunMissing, lunForeign, lunWrong, lunLate, vgStranger, lunBroken, ownedBy, vgOwner},
 	{"bare LUNs", withBareLUNs, lunMissing, lunForeign, lunWrong, lunLate,
-		mishap{"", func(sh *shared, _ *fakeHost) { sh.holder = "backup-host" }, `reserved for "backup-host", which is no node`},
-		lunBroken, heldBy, func(sh *shared) string { return "at-rest" + sh.holder }},
+		lunStranger, lunBroken, heldBy, func(sh *shared) string { return "at-rest" + holder(sh) }},
+	{"reserved LUNs", withReservedLUNs, lunMissing, lunForeign, lunWrong, lunLate, lunStranger, lunBroken, heldBy, vgOwner},
 }
 
 // withNFS serves an export tree from the storage.
@@ -489,7 +503,7 @@ func startFailsAt(t *testing.T, on storageSpecimen, serve serviceSpecimen, i int
 	ctx := t.Context()
 	h.failAt = i
 	err := s.start(ctx)
-	costsTime := slices.ContainsFunc([]string{"tickle_tcp", "start sm-notify", "nlm_", "4.2 256", "udev", "held-", "sync_speed_max", "link /dev/mapper", "routes", "reserve /"},
+	costsTime := slices.ContainsFunc([]string{"tickle_tcp", "start sm-notify", "nlm_", "4.2 256", "udev", "held-", "sync_speed_max", "link /dev/mapper", "routes", "reserve /", "setprstatus"},
 		func(x string) bool { return strings.Contains(what, x) })
 	if err == nil && !costsTime {
 		t.Fatalf("the start did not notice that %q failed", what)
@@ -605,16 +619,5 @@ func TestReadOnlyTargetIsFoundByWriting(t *testing.T) {
 	}
 	if err := s.tryIO(t.Context()); err == nil || !strings.Contains(err.Error(), "NOT HEALTHY") || h.writes {
 		t.Errorf("%v; Lustre goes on writing: %v", err, h.writes)
-	}
-}
-
-// This build cannot reserve LUNs, so a service that needs it does not start.
-func TestReservationsAreNotBuilt(t *testing.T) {
-	sh, c := brick(t, storageSpecimens[onBareLUNs], serviceSpecimens[0])
-	h := sh.hosts["nfs1"]
-	s := h.service(c)
-	s.reserve = noReservations{}
-	if err := s.start(t.Context()); err == nil || !strings.Contains(err.Error(), "cannot reserve LUNs") || len(h.changes) > 0 {
-		t.Errorf("%v, changes %q", err, h.changes)
 	}
 }

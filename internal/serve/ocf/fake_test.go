@@ -21,6 +21,7 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/base/md"
+	"github.com/mortarhpc/mortar/internal/base/pr"
 	"golang.org/x/sys/unix"
 )
 
@@ -36,14 +37,15 @@ type shared struct {
 	hosts  map[string]*fakeHost
 	attrs  map[string]string // node attributes, by "nfs1 name"
 	luns   []*fakeLUN        // the storage, if it is not md
-	lvs    []string          // logical volumes; they are dm-7, dm-8 …
-	fs     string            // device of the XFS file system
-	labels map[string]string // of ldiskfs file systems, by device
-	noMMP  bool
-	holder string // of the LUNs' reservation
-	deaf   bool   // the cluster hears no attribute
-	room   int64  // free on the file system
-	kept   int64  // taken up by the reserve
+	// reserved: the LUNs must be, whatever is on them.
+	reserved bool
+	lvs      []string          // logical volumes; they are dm-7, dm-8 …
+	fs       string            // device of the XFS file system
+	labels   map[string]string // of ldiskfs file systems, by device
+	noMMP    bool
+	deaf     bool  // the cluster hears no attribute
+	room     int64 // free on the file system
+	kept     int64 // taken up by the reserve
 }
 
 type fakeDisk struct {
@@ -61,6 +63,11 @@ type fakeLUN struct {
 	size       int64
 	gone       bool
 	paths      int
+	// Keys of registered paths, by "nfs1 /dev/sd00"; the path that holds the
+	// reservation; how often that changed.
+	keys       map[string]pr.Key
+	holder     string
+	generation uint32
 }
 
 const (
@@ -209,9 +216,6 @@ func (h *fakeHost) service(c *Config) *service {
 	if c.Cache != "" {
 		s.cache = &fakeStack{h}
 	}
-	if c.LUNStorage != nil && c.Reservations {
-		s.reserve = &fakeReserve{h}
-	}
 	return s
 }
 
@@ -243,29 +247,107 @@ func (f *fakeStack) NoteSync() error              { return nil }
 func (f *fakeStack) Revive(context.Context) error { return nil }
 func (f *fakeStack) OnDisks() error               { return nil }
 
-// fakeReserve are reservations of the LUNs.
-type fakeReserve struct{ *fakeHost }
+// fakeKeys are those of the servers, and a stranger's.
+var fakeKeys = map[string]string{"nfs1": "0x4d4f525400000001", "nfs2": "0x4d4f525400000002"}
 
-func (f *fakeReserve) Holder() (string, error) { return f.holder, nil }
-func (f *fakeReserve) Take(context.Context) error {
-	if err := f.change("reserve LUNs"); err != nil {
+func fakeKey(node string) pr.Key {
+	k, err := pr.ParseKey(fakeKeys[node])
+	if err != nil {
+		k = 0xbad
+	}
+	return k
+}
+
+// take has a host hold the reservation of a LUN, as if it had taken it.
+func (l *fakeLUN) take(host string) {
+	l.keys, l.holder = map[string]pr.Key{host + " x": fakeKey(host)}, host+" x"
+	l.generation += 2
+}
+
+// by is the host that holds the reservation.
+func (l *fakeLUN) by() string {
+	host, _, _ := strings.Cut(l.holder, " ")
+	return host
+}
+
+// fakePath is a path to a LUN, as an array without APTPL answers.
+type fakePath struct {
+	*fakeHost
+	*fakeLUN
+	name string // "nfs1 /dev/sd00"
+}
+
+func (h *fakeHost) Path(dev string) pr.Path {
+	return &fakePath{h, h.luns[dev[len("/dev/sd")]-'0'], h.name + " " + dev}
+}
+
+func (p *fakePath) alter(what string) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err := p.change("%s %s", what, strings.Fields(p.name)[1]); err != nil {
 		return err
 	}
-	f.holder = f.name
+	p.generation++
+	if p.keys == nil {
+		p.keys = map[string]pr.Key{}
+	}
 	return nil
 }
 
-func (f *fakeReserve) Give(context.Context) error {
-	if f.holder != f.name {
-		return nil
+func (p *fakePath) Read() (pr.State, error) {
+	s := pr.State{Generation: p.generation, Holder: p.keys[p.holder]}
+	if s.Holder != 0 {
+		s.Type = pr.WriteExclusiveRegistrantsOnly
 	}
-	if err := f.change("release LUNs"); err != nil {
+	for _, n := range slices.Sorted(maps.Keys(p.keys)) {
+		s.Keys = append(s.Keys, p.keys[n])
+	}
+	return s, nil
+}
+
+func (p *fakePath) Register(own pr.Key) error {
+	if err := p.alter("register"); err != nil {
 		return err
 	}
-	if f.inUse() {
-		f.t.Error("the reservation is given up while the LUNs are in use")
+	p.keys[p.name] = own
+	return nil
+}
+
+func (p *fakePath) Unregister() error {
+	if p.fakeHost.inUse() && p.holder == p.name {
+		p.t.Error("the reservation is given up while the LUNs are in use")
 	}
-	f.holder = ""
+	if err := p.alter("unregister"); err != nil {
+		return err
+	}
+	if delete(p.keys, p.name); p.holder == p.name {
+		p.holder = ""
+	}
+	return nil
+}
+
+func (p *fakePath) Reserve(own pr.Key) error {
+	if p.keys[p.name] != own || p.holder != "" && p.holder != p.name {
+		return pr.ErrConflict
+	}
+	if err := p.alter("reserve"); err != nil {
+		return err
+	}
+	p.holder = p.name
+	return nil
+}
+
+func (p *fakePath) Preempt(own, victim pr.Key) error {
+	if p.keys[p.name] != own {
+		return pr.ErrConflict
+	}
+	if err := p.alter("preempt"); err != nil {
+		return err
+	}
+	if p.keys[p.holder] == victim {
+		p.holder = p.name
+	}
+	maps.DeleteFunc(p.keys, func(n string, k pr.Key) bool { return k == victim && n != p.name })
 	return nil
 }
 
@@ -820,8 +902,10 @@ func (h *fakeHost) Mount(source, target, fstype string, flags uintptr, data stri
 
 // mayWrite fails the test if the storage is not this host's.
 func (h *fakeHost) mayWrite() {
-	if len(h.lvs) == 0 && h.holder != h.name {
-		h.t.Errorf("%s mounts LUNs that are reserved for %q", h.name, h.holder)
+	for _, l := range h.luns {
+		if (len(h.lvs) == 0 || h.reserved) && l.by() != h.name {
+			h.t.Errorf("%s mounts LUNs that are reserved for %q", h.name, l.by())
+		}
 	}
 	if len(h.lvs) > 0 && h.owner != h.name {
 		h.t.Errorf("%s mounts a volume of %q", h.name, h.owner)
@@ -1335,7 +1419,11 @@ func (h *fakeHost) left() string {
 	m := h.mounted("/srv/home")
 	add(m != nil && m.Dev == number253(h.fs), "mount")
 	add(h.cached, "cache")
-	add(h.holder == h.name, "reservation")
+	for _, l := range h.luns {
+		for path := range l.keys {
+			add(strings.HasPrefix(path, h.name+" "), "registration")
+		}
+	}
 	add(slices.ContainsFunc(h.mounts, func(m linux.Mount) bool { return m.Type == "lustre" }), "target")
 	add(h.mounted(nfsDir) != nil, "bind")
 	add(h.space, "namespace")

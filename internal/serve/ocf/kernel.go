@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"syscall"
 	"time"
+
+	"github.com/mortarhpc/mortar/internal/base/pr"
 )
 
 // kernel is the host as the agent sees it: everything that is not pure logic
@@ -66,6 +68,8 @@ type storage interface {
 	// what this host remembers of a disk another host writes. off and n are
 	// multiples of 4096.
 	ReadBlocks(dev string, off int64, n int) ([]byte, error)
+	// Path is one path to a LUN, for reservations.
+	Path(dev string) pr.Path
 	Mount(source, target, fstype string, flags uintptr, data string) error
 	Unmount(target string) error
 }

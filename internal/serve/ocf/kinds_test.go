@@ -141,7 +141,7 @@ func TestConfigOfKinds(t *testing.T) {
 		want  string
 	}{
 		"arrays without a group":    {at(md, nfs, func(c *Config) { c.VolumeGroup = VolumeGroup{} }), "two servers that write to one array destroy it"},
-		"LUNs without reservations": {at(bare, nfs, func(c *Config) { c.Reservations = false }), "nothing else keeps the partner from writing"},
+		"LUNs without reservations": {at(bare, nfs, func(c *Config) { c.Reservations = nil }), "nothing else keeps the partner from writing"},
 		"a LUN too many":            {at(bare, nfs, func(c *Config) { c.LUNs = append(c.LUNs, LUN{Name: "x", WWID: "3x", Size: 512}) }), "without a volume group each of"},
 		"a target on no LUN":        {at(bare, lustre, func(c *Config) { c.Targets[1].Volume = "x" }), "without a volume group each of"},
 		"no targets":                {at(bare, lustre, func(c *Config) { c.Targets = nil }), "targets is empty"},

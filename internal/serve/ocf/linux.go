@@ -18,6 +18,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/base/durable"
 	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/base/netns"
+	"github.com/mortarhpc/mortar/internal/base/pr"
 	"github.com/mortarhpc/mortar/internal/serve/cache"
 )
 
@@ -131,6 +132,8 @@ func (*realKernel) ReadBlocks(dev string, off int64, n int) ([]byte, error) {
 	}
 	return b, nil
 }
+
+func (*realKernel) Path(dev string) pr.Path { return pr.Device(dev) }
 
 func (*realKernel) Mount(source, target, fstype string, flags uintptr, data string) error {
 	return unix.Mount(source, target, fstype, flags, data)

@@ -11,9 +11,10 @@ import (
 // LUNStorage are LUNs of RAID arrays, each by its multipath map.
 type LUNStorage struct {
 	LUNs []LUN `json:"luns"`
-	// Reservations: LUNs are reserved for the server that has the service. Those
-	// without a volume group need it.
-	Reservations bool `json:"reservations,omitempty"`
+	// Reservations has the key of each node, with which LUNs are reserved for the
+	// server that has the service; empty: they are not. Those without a volume
+	// group need it.
+	Reservations map[string]string `json:"reservations,omitempty"`
 	// QueueSeconds is how long multipath lets I/O wait for a LUN without any path.
 	QueueSeconds int `json:"queue_seconds,omitempty"`
 }
@@ -51,9 +52,7 @@ func checkLUNs(c *Config, f *faults) {
 			}
 		}
 	}
-	if c.VG == "" && !c.Reservations {
-		f.add("luns without a volume group need \"reservations\": nothing else keeps the partner from writing to them")
-	}
+	checkReservations(c, f)
 }
 
 func namesOfLUNs(c *Config) []string {
@@ -72,10 +71,19 @@ const sector = 512
 // server all the time, so a start has nothing to do but to look.
 type lunKind struct{ *service }
 
+func newLUNs(s *service) *lunKind {
+	l := &lunKind{s}
+	if len(s.cfg.Reservations) > 0 {
+		s.reserve = newReservedLUNs(l)
+	}
+	return l
+}
+
 func (s *lunKind) layers() []part {
 	all := []part{{"luns", s.lunState, s.lookAtLUNs, func(context.Context) error { return nil }, true}}
-	if s.cfg.Reservations {
-		all = append(all, part{"reservations", s.reserveState, s.startReserve, s.stopReserve, false})
+	if len(s.cfg.Reservations) > 0 {
+		// After a crash they may be all that is left: a service is stopped then.
+		all = append(all, part{"reservations", s.reserveState, s.reserve.Take, s.reserve.Give, true})
 	}
 	return all
 }

@@ -4,50 +4,395 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/mortarhpc/mortar/internal/base/pr"
 )
 
 // reservations keep every server but one from writing to LUNs: SCSI-3 persistent
-// reservations. This build has none (issue 16): a service that needs them does
-// not start.
+// reservations. docs/ocf.md has the reasons.
 type reservations interface {
-	// Holder is the server that the LUNs are reserved for; "" for none. It fails
-	// if not all of them are reserved for the same.
+	// Holder is the server that the LUNs are reserved for; "" for none. Of LUNs
+	// that several have it is another server than this one.
 	Holder() (string, error)
-	// Take reserves all LUNs for this server, whoever has them: a partner that
-	// wakes up later can write no more.
+	// Take reserves all LUNs for this server, whichever server of the cluster has
+	// them: a partner that wakes up later can write no more. It refuses, before
+	// it changes anything, if a stranger is registered.
 	Take(ctx context.Context) error
+	// Keep looks after the reservation of LUNs that are in use here, and gives
+	// their holder. It reserves LUNs again that have forgotten it, and registers
+	// a path that is not. It fails with errTaken if this server has lost the LUNs.
+	Keep(ctx context.Context) (holder string, err error)
 	// Give gives up what this server has; what others have stays.
 	Give(ctx context.Context) error
 }
 
-// noReservations is what this build has.
+// errTaken says that the LUNs were taken from this server while it used them.
+var errTaken = errors.New("the reservation of this server was taken away")
+
+// noReservations is what storage has whose devices know none.
 type noReservations struct{}
 
-func (noReservations) Holder() (string, error)    { return "", nil }
-func (noReservations) Give(context.Context) error { return nil }
-func (noReservations) Take(context.Context) error {
-	return &refusal{errors.New("this build of mortar cannot reserve LUNs, so nothing would keep the partner from writing to them")}
+func (noReservations) Holder() (string, error)              { return "", nil }
+func (noReservations) Take(context.Context) error           { return nil }
+func (noReservations) Keep(context.Context) (string, error) { return "", nil }
+func (noReservations) Give(context.Context) error           { return nil }
+
+// reservedLUNs reserve the LUNs of a service.
+type reservedLUNs struct {
+	*lunKind
+	keys map[string]pr.Key // of each server
+}
+
+// newReservedLUNs is nil if a key cannot be read, which Config.check refuses.
+func newReservedLUNs(l *lunKind) *reservedLUNs {
+	r := &reservedLUNs{l, map[string]pr.Key{}}
+	for node, text := range l.cfg.Reservations {
+		r.keys[node], _ = pr.ParseKey(text)
+	}
+	return r
+}
+
+func (r *reservedLUNs) own() pr.Key { return r.keys[r.host] }
+
+// node is the server of a key; a stranger's is "key 0x…", and 0 is "".
+func (r *reservedLUNs) node(k pr.Key) string {
+	if k == 0 {
+		return ""
+	}
+	for n, key := range r.keys {
+		if key == k {
+			return n
+		}
+	}
+	return "key " + k.String()
+}
+
+// claim is a LUN, the paths that it answers over, and what it says.
+type claim struct {
+	LUN
+	paths []pr.Path
+	pr.State
+	err error // why no path answers
+}
+
+// look asks all LUNs, at once: one whose paths have just died answers late.
+func (r *reservedLUNs) look() []*claim {
+	all := make([]*claim, len(r.cfg.LUNs))
+	var wg sync.WaitGroup
+	for i, l := range r.cfg.LUNs {
+		all[i] = &claim{LUN: l}
+		wg.Go(func() { r.ask(all[i]) })
+	}
+	wg.Wait()
+	return all
+}
+
+// ask finds the paths of a LUN that work, and asks over the first that answers.
+func (r *reservedLUNs) ask(c *claim) {
+	dev, gone, err := r.find(c.LUN)
+	if c.err = errors.Join(err, gone); c.err != nil {
+		return
+	}
+	slaves, _ := r.k.ReadDir("/sys/block/" + dev + "/slaves")
+	for _, p := range slaves {
+		if r.hasPath(p) {
+			c.paths = append(c.paths, r.k.Path("/dev/"+p))
+		}
+	}
+	c.err = c.read()
+}
+
+// read asks a LUN again.
+func (c *claim) read() error {
+	errs := []error{fmt.Errorf("LUN %s: no path answers", c.Name)}
+	for _, p := range c.paths {
+		st, err := p.Read()
+		if err == nil {
+			c.State = st
+			return nil
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// register registers every path that works. One that fails is no matter: the
+// kernel uses it no more, and multipathd registers it before it does again.
+func (r *reservedLUNs) register(c *claim) error {
+	done := 0
+	for _, p := range c.paths {
+		switch err := p.Register(r.own()); {
+		case err == nil:
+			done++
+		case errors.Is(err, pr.ErrPath):
+			r.log.note("LUN %s: %v", c.Name, err)
+		default:
+			return fmt.Errorf("LUN %s: %w", c.Name, err)
+		}
+	}
+	if done == 0 {
+		return fmt.Errorf("LUN %s: no path could be registered", c.Name)
+	}
+	return c.read()
+}
+
+// over does a command over the first path that takes it.
+func (c *claim) over(do func(pr.Path) error) error {
+	var errs []error
+	for _, p := range c.paths {
+		err := do(p)
+		if err == nil {
+			return nil
+		}
+		errs = append(errs, err)
+		if !errors.Is(err, pr.ErrPath) {
+			break
+		}
+	}
+	return fmt.Errorf("LUN %s: %w", c.Name, errors.Join(errs...))
+}
+
+// ousts takes the registrations of the cluster's other servers away, and the
+// reservation with them.
+func (r *reservedLUNs) ousts(c *claim) error {
+	for _, k := range c.Others(r.own()) {
+		if r.strange(k) {
+			continue
+		}
+		r.log.note("LUN %s: taking it from %s", c.Name, r.node(k))
+		if err := c.over(func(p pr.Path) error { return p.Preempt(r.own(), k) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *reservedLUNs) strange(k pr.Key) bool { return r.cfg.Reservations[r.node(k)] == "" }
+
+func (r *reservedLUNs) Holder() (string, error) {
+	holder, seen := "", false
+	for _, c := range r.look() {
+		if c.err != nil {
+			continue
+		}
+		if by := r.node(c.Holder); !seen || by != r.host {
+			holder = by
+		}
+		seen = true
+	}
+	if !seen {
+		return "", errors.New("no LUN answers who it is reserved for")
+	}
+	return holder, nil
+}
+
+func (r *reservedLUNs) Take(ctx context.Context) error {
+	all := r.look()
+	for _, c := range all {
+		if c.err != nil {
+			return &refusal{c.err}
+		}
+		if err := r.ours(c); err != nil {
+			return &refusal{err}
+		}
+	}
+	for _, c := range all {
+		if err := r.take(c); err != nil {
+			return err
+		}
+	}
+	r.tellMultipath(ctx)
+	return r.k.Save(r.mark(), nil)
+}
+
+// mark is there while this server has all LUNs reserved for the service. Without
+// it the service was started by a configuration without reservations.
+func (r *reservedLUNs) mark() string { return runDir + "/reserved-" + r.cfg.Service }
+
+func (r *reservedLUNs) marked() bool {
+	_, err := r.k.ReadFile(r.mark())
+	return err == nil
+}
+
+// ours refuses a LUN that a stranger uses.
+func (r *reservedLUNs) ours(c *claim) error {
+	var strangers []string
+	for _, k := range c.Others() {
+		if r.strange(k) {
+			strangers = append(strangers, k.String())
+		}
+	}
+	what := ""
+	switch {
+	case len(strangers) > 0:
+		what = fmt.Sprintf("keys of no server of this cluster are registered: %s", strings.Join(strangers, ", "))
+	case c.Holder != 0 && c.Type != pr.WriteExclusiveRegistrantsOnly:
+		what = fmt.Sprintf("it has a reservation of type %d, which is not Mortar's", c.Type)
+	default:
+		return nil
+	}
+	return fmt.Errorf("LUN %s (WWID %s): %s: another host uses it; see that the array presents it to the servers of this cluster only. %s", c.Name, c.WWID, what, pr.Mend("/dev/mapper/"+c.Name))
+}
+
+// take reserves one LUN. Whoever else takes it meanwhile makes a command fail.
+func (r *reservedLUNs) take(c *claim) error {
+	if err := r.register(c); err != nil {
+		return err
+	}
+	if err := r.ousts(c); err != nil {
+		return err
+	}
+	if err := c.read(); err != nil {
+		return err
+	}
+	if c.Holder == 0 {
+		if err := c.over(func(p pr.Path) error { return p.Reserve(r.own()) }); err != nil {
+			return err
+		}
+		if err := c.read(); err != nil {
+			return err
+		}
+	}
+	if c.Holder != r.own() || c.Count(r.own()) == 0 || len(c.Others(r.own())) > 0 {
+		return fmt.Errorf("LUN %s: %s holds it although this server took it; registered are %v", c.Name, r.node(c.Holder), c.Keys)
+	}
+	return nil
+}
+
+// tellMultipath has multipathd register each path that comes back. It finds out
+// by itself, but only when a path is new to it.
+func (r *reservedLUNs) tellMultipath(ctx context.Context) {
+	for _, l := range r.cfg.LUNs {
+		if err := r.k.Start(command{argv: []string{"multipathd", "setprstatus", "map", l.Name}}); err != nil {
+			r.log.note("%v", err)
+		}
+	}
+}
+
+func (r *reservedLUNs) Keep(ctx context.Context) (string, error) {
+	// A LUN that does not answer is no reason to move the service: its I/O waits
+	// as long as the design says. Nor is it anybody else's.
+	for _, c := range r.look() {
+		if c.err != nil {
+			continue
+		}
+		if err := r.keep(c); err != nil {
+			return r.node(c.Holder), err
+		}
+	}
+	if !r.marked() {
+		return r.host, r.k.Save(r.mark(), nil)
+	}
+	return r.host, nil
+}
+
+// keep looks after one LUN that is in use here.
+func (r *reservedLUNs) keep(c *claim) error {
+	switch {
+	case c.Holder == r.own():
+	case c.Holder != 0:
+		return fmt.Errorf("LUN %s: %w: %s holds it", c.Name, errTaken, r.node(c.Holder))
+	case c.Count(r.own()) > 0:
+		// Whoever takes the LUN takes the registration away first: nobody has.
+	case len(c.Keys) == 0 && (c.Generation == 0 || !r.marked()):
+		// The array was switched off and has forgotten all, and nobody has
+		// registered since. A partner that had taken the LUN before that has the
+		// volume group, which was looked at before this. Or the service never had a
+		// reservation.
+		r.log.note("LUN %s has no reservation: reserving it", c.Name)
+	default:
+		return fmt.Errorf("LUN %s: %w: nobody holds it", c.Name, errTaken)
+	}
+	if c.Holder == r.own() && c.Count(r.own()) >= len(c.paths) && len(c.Others(r.own())) == 0 {
+		return nil
+	}
+	if c.Count(r.own()) < len(c.paths) {
+		r.log.note("LUN %s: %d of %d paths are registered: registering all", c.Name, c.Count(r.own()), len(c.paths))
+		if err := r.register(c); err != nil {
+			return err
+		}
+	}
+	if c.Holder == 0 {
+		err := c.over(func(p pr.Path) error { return p.Reserve(r.own()) })
+		if err != nil && !errors.Is(err, pr.ErrConflict) {
+			return err
+		}
+		if err := c.read(); err != nil {
+			return err
+		}
+	}
+	if c.Holder != r.own() {
+		// Somebody took it between the look and the registration, which may not
+		// stay: a registered path can write.
+		for _, p := range c.paths {
+			_ = p.Unregister()
+		}
+		return fmt.Errorf("LUN %s: %w: %s holds it", c.Name, errTaken, r.node(c.Holder))
+	}
+	// A partner that multipathd has registered again at the moment of the take-over.
+	return r.ousts(c)
+}
+
+func (r *reservedLUNs) Give(context.Context) error {
+	var errs []error
+	for _, c := range r.look() {
+		switch {
+		case c.err != nil:
+			// Nothing of the service runs here any more, and whoever takes the LUN
+			// does not ask for it.
+			r.log.note("the reservation stays: %v", c.err)
+		case c.Count(r.own()) > 0:
+			errs = append(errs, r.give(c))
+		}
+	}
+	if r.marked() {
+		errs = append(errs, r.k.Remove(r.mark()))
+	}
+	return errors.Join(errs...)
+}
+
+// give takes all registrations of this server away over one path, which has to
+// hold the reservation for that: the path that does may be dead.
+func (r *reservedLUNs) give(c *claim) error {
+	return c.over(func(p pr.Path) error {
+		if err := p.Register(r.own()); err != nil {
+			return err
+		}
+		if err := p.Preempt(r.own(), r.own()); err != nil {
+			return err
+		}
+		return p.Unregister()
+	})
 }
 
 func (s *lunKind) reserveState() (state, error) {
 	switch holder, err := s.reserve.Holder(); {
 	case err != nil:
-		return broken, err
+		return running, nil // nobody knows; Keep says the same
 	case holder != s.host:
 		return stopped, nil
 	}
 	return running, nil
 }
 
-func (s *lunKind) startReserve(ctx context.Context) error {
-	holder, err := s.reserve.Holder()
-	if err != nil || holder == s.host {
-		return err
+func checkReservations(c *Config, f *faults) {
+	if c.VG == "" && len(c.Reservations) == 0 {
+		f.add("luns without a volume group need \"reservations\": nothing else keeps the partner from writing to them")
 	}
-	if holder != "" && s.cfg.Nodes[holder] == "" {
-		return &refusal{fmt.Errorf("the LUNs of service %s are reserved for %q, which is no node of this cluster", s.cfg.Service, holder)}
+	var seen []string
+	for n, text := range c.Reservations {
+		if _, err := pr.ParseKey(text); err != nil {
+			f.add("reservations.%s: %w", n, err)
+		}
+		if _, ok := c.Nodes[n]; !ok || slices.Contains(seen, text) {
+			f.add("reservations.%s %s: each of nodes needs a key of its own", n, text)
+		}
+		seen = append(seen, text)
 	}
-	return s.reserve.Take(ctx)
+	if len(c.Reservations) > 0 && len(c.Reservations) != len(c.Nodes) {
+		f.add("reservations has %d keys: each of nodes needs a key of its own", len(c.Reservations))
+	}
 }
-
-func (s *lunKind) stopReserve(ctx context.Context) error { return s.reserve.Give(ctx) }

@@ -160,12 +160,12 @@ func (s *service) start(ctx context.Context) error {
 // stop takes the service down in the opposite order and fails at the first
 // part that does not stop: what lies below it is in use.
 func (s *service) stop(ctx context.Context) error {
-	if by, _ := s.owned(); s.cfg.Nodes[by] != "" && by != s.host {
+	if by, err := s.owned(ctx); s.lost(by, err) {
 		return s.resetServer(by) // unmounting would write
 	}
 	s.release()
 	if st, err := s.check(); err == nil && st == stopped {
-		return nil
+		return s.reserve.Give(ctx) // of a start that was cut short, or of a server that crashed
 	}
 	s.kind.stopping()
 	parts := s.parts()
@@ -183,12 +183,28 @@ func (s *service) stop(ctx context.Context) error {
 	})
 }
 
-// owned reads who owns the storage, if it is in use here; else it is "".
-func (s *service) owned() (string, error) {
+// owned reads who owns the storage, if it is in use here; else it is "". A volume
+// group comes before reservations: those that an array has forgotten are made
+// again, which must not be done for storage of the other server.
+func (s *service) owned(ctx context.Context) (string, error) {
 	if some, _, err := s.active(); err != nil || !some && !s.kind.serving() {
 		return "", err
 	}
-	return s.owner()
+	owner, err := s.host, error(nil)
+	if s.cfg.VG != "" {
+		if owner, err = s.owner(); owner != s.host {
+			return owner, err
+		}
+	}
+	if holder, err := s.reserve.Keep(ctx); err != nil {
+		return holder, err
+	}
+	return owner, err
+}
+
+// lost says whether the other server has the storage that is in use here.
+func (s *service) lost(owner string, err error) bool {
+	return s.cfg.Nodes[owner] != "" && owner != s.host || errors.Is(err, errTaken)
 }
 
 // resetServer stops this server at once. The other one took the volume because this
@@ -214,6 +230,9 @@ func (s *service) up() bool {
 
 // takenBy is the error of storage that somebody else owns while it is in use here.
 func (s *service) takenBy(owner, so string) error {
+	if owner == "" {
+		owner = "somebody who has left it"
+	}
 	what := "volume group " + s.cfg.VG
 	if s.cfg.VG == "" {
 		what = "storage of service " + s.cfg.Service
@@ -226,8 +245,8 @@ func (s *service) monitor(ctx context.Context) (state, error) {
 	if s.waits() {
 		return s.check()
 	}
-	owner, ownerErr := s.owned()
-	if s.cfg.Nodes[owner] != "" && owner != s.host {
+	owner, ownerErr := s.owned(ctx)
+	if s.lost(owner, ownerErr) {
 		return broken, s.resetServer(owner)
 	}
 	s.release()

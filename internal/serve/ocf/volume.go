@@ -160,13 +160,9 @@ func (s *service) others(blocks []string) bool {
 	})
 }
 
-// owner reads which server owns the storage: from the newest metadata on the
-// physical volumes of its volume group, or else from its reservations. It may
-// be the system ID of no server.
+// owner reads which server owns the volume group, from the newest metadata on its
+// physical volumes. It may be the system ID of no server.
 func (s *service) owner() (string, error) {
-	if s.cfg.VG == "" {
-		return s.reserve.Holder()
-	}
 	devices, err := s.storage.devices()
 	if err != nil {
 		return "", err

@@ -1,0 +1,77 @@
+package resource
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/mortarhpc/mortar/internal/base/pr"
+)
+
+// Reservations are the LUNs of a brick on a server: no other host has registered
+// with one, or reserved it. A host that has uses the LUN, whatever is on it.
+type Reservations struct {
+	Host string
+	LUNs []DiskRef
+	Keys []string `json:",omitempty"` // of the brick's own servers
+}
+
+// Kind is "reservations".
+func (r *Reservations) Kind() string { return "reservations" }
+
+// ID is the host.
+func (r *Reservations) ID() string { return r.Host }
+
+// Diff refuses, or has nothing to do: the resource agent reserves.
+func (r *Reservations) Diff(ctx context.Context, sys Sys) ([]Action, error) {
+	fs, err := resolve(ctx, sys, r.LUNs)
+	if err != nil {
+		return nil, err
+	}
+	var own []pr.Key
+	for _, text := range r.Keys {
+		k, err := pr.ParseKey(text)
+		if err != nil {
+			return nil, err
+		}
+		own = append(own, k)
+	}
+	for _, f := range fs {
+		if err := r.mine(ctx, sys, f, own); err != nil {
+			return nil, err
+		}
+	}
+	return nil, nil
+}
+
+func (r *Reservations) mine(ctx context.Context, sys Sys, f found, own []pr.Key) error {
+	var errs []error
+	for _, p := range f.Paths {
+		st, err := sys.Reservation(ctx, p)
+		if errors.Is(err, pr.ErrPath) {
+			errs = append(errs, err)
+			continue
+		}
+		if err != nil && len(own) == 0 {
+			return nil // there can be none
+		}
+		if err != nil {
+			return &Refusal{What: fmt.Sprintf("%s: %v", f.Ref, err), Mend: "see that the array's firmware allows persistent reservations for these hosts"}
+		}
+		var keys []string
+		for _, k := range st.Others(own...) {
+			keys = append(keys, k.String())
+		}
+		if len(keys) == 0 {
+			return nil
+		}
+		slices.Sort(keys)
+		return &Refusal{
+			What: fmt.Sprintf("%s: another host uses it: the reservation keys %s are registered, of no server of this brick", f.Ref, strings.Join(keys, ", ")),
+			Mend: "see that the array presents it to the servers of this brick only. " + pr.Mend("/dev/"+strings.TrimPrefix(p, "/dev/")),
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,36 @@
+package resource
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/mortarhpc/mortar/internal/base/pr"
+)
+
+// A LUN that another host uses is refused, whatever is on it, and the refusal
+// says how that host's keys go.
+func TestReservations(t *testing.T) {
+	own := pr.KeyOf("b/1", "nss1")
+	ref := DiskRef{LUN: "b-lun0", WWN: "600c0ff000000001", Enclosure: "a", Serial: "600c0ff000000001", Size: 1 << 40}
+	for name, c := range map[string]struct {
+		keys  []string
+		state map[string]pr.State
+		want  string
+	}{
+		"nobody":                      {[]string{own.String()}, map[string]pr.State{"/dev/sda": {}}, ""},
+		"own":                         {[]string{own.String()}, map[string]pr.State{"/dev/sda": {Keys: []pr.Key{own, own}, Holder: own}}, ""},
+		"a stranger":                  {[]string{own.String()}, map[string]pr.State{"/dev/sdb": {Keys: []pr.Key{own, 0xbad}}}, "0x0000000000000bad"},
+		"a stranger, no reservations": {nil, map[string]pr.State{"/dev/sda": {Keys: []pr.Key{0xbad}, Holder: 0xbad}}, "sg_persist --out --clear"},
+		"no path":                     {[]string{own.String()}, nil, "the path failed"},
+	} {
+		sys := &fakeSys{disks: []DiskFact{{WWN: ref.WWN, Size: 1 << 40, Device: "/dev/sda", Paths: []string{"/dev/sda", "/dev/sdb"}}}, reservations: c.state}
+		as, err := (&Reservations{Host: "nss1", LUNs: []DiskRef{ref}, Keys: c.keys}).Diff(t.Context(), sys)
+		text := ""
+		if err != nil {
+			text = err.Error()
+		}
+		if len(as) > 0 || (err == nil) != (c.want == "") || !strings.Contains(text, c.want) {
+			t.Errorf("%s: %v, %q, want %q", name, as, text, c.want)
+		}
+	}
+}
