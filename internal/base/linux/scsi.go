@@ -17,9 +17,11 @@ type SCSIDisk struct {
 	Size    int64  `json:"size_bytes"`
 	// Chunk and FullStripe are what it tells of its geometry, in bytes
 	// (queue/minimum_io_size and optimal_io_size).
-	Chunk      int64      `json:"chunk_bytes"`
-	FullStripe int64      `json:"full_stripe_bytes"`
-	Paths      []SCSIPath `json:"paths"`
+	Chunk      int64 `json:"chunk_bytes"`
+	FullStripe int64 `json:"full_stripe_bytes"`
+	// MaxTransfer is the longest command it takes, in bytes; 0 if it tells none.
+	MaxTransfer int64      `json:"max_transfer_bytes,omitempty"`
+	Paths       []SCSIPath `json:"paths"`
 }
 
 // SCSIPath is one way to a logical unit.
@@ -50,6 +52,17 @@ func (p SCSIPath) Optimized() bool { return p.Access == accessStates[0] }
 var accessStates = map[byte]string{
 	0: "active/optimized", 1: "active/non-optimized", 2: "standby", 3: "unavailable",
 	4: "lba-dependent", 14: "offline", 15: "transitioning",
+}
+
+// MaxTransferOf reads the longest command, in blocks, from vital product data
+// page 0xb0; 0 if it is not there.
+//
+// Source: SBC-4, 6.6.4 (maximum transfer length).
+func MaxTransferOf(page []byte) int64 {
+	if len(page) < 12 || page[1] != 0xb0 {
+		return 0
+	}
+	return int64(binary.BigEndian.Uint32(page[8:]))
 }
 
 // PortGroupOf finds the target port group of a path in vital product data

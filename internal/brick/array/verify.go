@@ -32,6 +32,8 @@ type Seen struct {
 	// (queue/minimum_io_size and optimal_io_size); 0 where it tells nothing.
 	Chunk      spec.Bytes `json:"chunk,omitempty"`
 	FullStripe spec.Bytes `json:"full_stripe,omitempty"`
+	// cut is the longest command, beyond which no stripe can be told.
+	cut spec.Bytes
 }
 
 // Match is a LUN of the design and what a host sees of it.
@@ -333,6 +335,9 @@ func (v *verifier) geometry(h string, l *design.LUN, s *Seen) {
 	if s.Chunk > 4096 && s.Chunk != l.Chunk {
 		v.add(h, l.Name, mendGeometry, "tells of a segment (chunk) of %s, and the design of %s", s.Chunk, l.Chunk)
 	}
+	if s.FullStripe == s.cut && s.FullStripe < l.FullStripe {
+		return // it tells the longest command instead: QEMU does so, and drivers may
+	}
 	if s.FullStripe != 0 && l.Level != 10 && s.FullStripe != l.FullStripe && s.FullStripe != l.FullStripe*spec.Bytes(len(l.Groups)) {
 		v.add(h, l.Name, mendGeometry, "tells of a full stripe of %s, and the design of %s: another RAID level or number of disks", s.FullStripe, l.FullStripe)
 	}
@@ -375,7 +380,7 @@ func usable(k *linux.SCSIDisk) []linux.SCSIPath {
 // see makes of a disk what is compared.
 func see(k *linux.SCSIDisk, ctl map[int]int) Seen {
 	s := Seen{Device: k.Device, WWN: k.WWN, Serial: k.Serial, Model: model(k), Size: spec.Bytes(k.Size), Number: number(k),
-		Chunk: spec.Bytes(k.Chunk), FullStripe: spec.Bytes(k.FullStripe)}
+		Chunk: spec.Bytes(k.Chunk), FullStripe: spec.Bytes(k.FullStripe), cut: spec.Bytes(k.MaxTransfer)}
 	if ctl != nil {
 		s.Controllers = make([]int, len(ctl))
 	}

@@ -112,6 +112,8 @@ func TestVerifyFindings(t *testing.T) {
 			"nss1: LUN nss4-lun0 has LUN number 9, and the design 0", "nss2: LUN nss4-lun0 has LUN number 9"}},
 		{"another segment", false, func(s all) { s["nss1"][lun0].Chunk = 128 << 10 }, []string{"nss1: LUN nss4-lun0 tells of a segment (chunk) of 128KiB, and the design of 512KiB"}},
 		{"another RAID level", false, func(s all) { s["nss1"][lun0].FullStripe = 11 * 512 << 10 }, []string{"nss1: LUN nss4-lun0 tells of a full stripe of 5632KiB, and the design of 5MiB: another RAID level"}},
+		{"a stripe longer than any command", false, func(s all) { s["nss1"][lun0].FullStripe, s["nss1"][lun0].MaxTransfer = 1<<20, 1<<20 }, nil},
+		{"a shorter stripe", false, func(s all) { s["nss1"][lun0].FullStripe, s["nss1"][lun0].MaxTransfer = 1<<20, 2<<20 }, []string{"nss1: LUN nss4-lun0 tells of a full stripe of 1MiB, and the design of 5MiB"}},
 		{"a path is missing", false, func(s all) { s["nss2"][lun0].Paths = s["nss2"][lun0].Paths[1:] }, []string{"nss2: LUN nss4-lun0 has 3 of 4 paths: 1 by controller 0, 2 by controller 1"}},
 		{"a path does not work", false, func(s all) { s["nss2"][lun0].Paths[0].State = "offline" }, []string{"nss2: LUN nss4-lun0 has 3 of 4 paths: 1 by controller 0, 2 by controller 1"}},
 		{"one path only", false, func(s all) { s["nss2"][lun0].Paths = s["nss2"][lun0].Paths[:1] }, []string{"nss2: LUN nss4-lun0 is seen over one path only (sd0b), and the design has 4"}},

@@ -156,6 +156,8 @@ func TestSCSI(t *testing.T) {
 		files["sys/block/"+name+"/size"] = "2048\n"
 		files["sys/block/"+name+"/queue/minimum_io_size"] = "131072\n"
 		files["sys/block/"+name+"/queue/optimal_io_size"] = "1048576\n"
+		files["sys/block/"+name+"/queue/logical_block_size"] = "512\n"
+		files[dir+"/vpd_pgb0"] = "\x00\xb0\x00\x3c\x00\x00\x00\x00\x00\x00\x10\x00"
 		files[dir+"/wwid"] = "naa.600c0ff0123456789abcdef012345678\n"
 		files[dir+"/vpd_pg83"] = page(group)
 		files[dir+"/vendor"], files[dir+"/model"], files[dir+"/state"] = "DellEMC \n", "ME4             \n", "running\n"
@@ -166,7 +168,7 @@ func TestSCSI(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []linux.SCSIDisk{{
-		Device: "/dev/sdb", WWN: "600c0ff0123456789abcdef012345678", Vendor: "DellEMC", Product: "ME4", Size: 1 << 20, Chunk: 128 << 10, FullStripe: 1 << 20,
+		Device: "/dev/sdb", WWN: "600c0ff0123456789abcdef012345678", Vendor: "DellEMC", Product: "ME4", Size: 1 << 20, Chunk: 128 << 10, FullStripe: 1 << 20, MaxTransfer: 2 << 20,
 		Paths: []linux.SCSIPath{
 			{Name: "sdb", Host: 2, Target: 0, LUN: 7, State: "running", Group: 1},
 			{Name: "sdc", Host: 3, Target: 1, LUN: 7, State: "running", Group: 2, Access: "active/non-optimized"},

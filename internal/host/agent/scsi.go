@@ -33,6 +33,9 @@ func (h HostSys) SCSI(ctx context.Context) ([]linux.SCSIDisk, error) {
 			if s.Vendor == "" {
 				s.Vendor, s.Product = h.line(dir+"/device/vendor"), h.line(dir+"/device/model")
 				s.Chunk, s.FullStripe = h.bytes(dir+"/queue/minimum_io_size"), h.bytes(dir+"/queue/optimal_io_size")
+				if page, err := h.ReadFile(dir + "/device/vpd_pgb0"); err == nil {
+					s.MaxTransfer = linux.MaxTransferOf(page) * h.bytes(dir+"/queue/logical_block_size")
+				}
 			}
 		}
 		h.portGroups(&s)
