@@ -38,6 +38,8 @@ type inventory struct {
 	Scale int64 `json:"scale"`
 	// WWNs of each array's LUNs by the array's name, in order of LUN number.
 	WWNs map[string][]string `json:"wwns"`
+	// Certificates are the fingerprints of those of each array's controllers.
+	Certificates map[string][]string `json:"certificates"`
 }
 
 // readInventory gives nil if the spec has no inventory file.
@@ -58,15 +60,20 @@ func readInventory(s *spec.Spec) (*inventory, error) {
 }
 
 // Hardware puts into a spec what its inventory file knows of the hardware: the
-// scale of a virtual rack, and the WWNs of LUNs where the spec has none.
+// scale of a virtual rack, and the WWNs of LUNs and the certificates of arrays where
+// the spec has none.
 func Hardware(s *spec.Spec) error {
 	inv, err := readInventory(s)
 	if err != nil || inv == nil {
 		return err
 	}
 	for i := range s.Arrays {
-		if a := &s.Arrays[i]; a.WWNs == nil {
+		a := &s.Arrays[i]
+		if a.WWNs == nil {
 			a.WWNs = inv.WWNs[a.Name]
+		}
+		if a.Certificates == nil {
+			a.Certificates = inv.Certificates[a.Name]
 		}
 	}
 	return s.Scale(max(inv.Scale, 1))

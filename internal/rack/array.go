@@ -27,6 +27,8 @@ type Array struct {
 	// Disks in their slots. A disk that is in no group is a spare of all.
 	Disks  []Disk      `json:"disks"`
 	Groups []RAIDGroup `json:"groups"`
+	// Management answers who asks how the array is; nil: nobody does.
+	Management *Management `json:"management,omitempty"`
 }
 
 // RAIDGroup is a RAID group (disk group, virtual disk) of an array.
@@ -274,12 +276,15 @@ func (r *rack) startArray(ctx context.Context, h *hardware, e *Enclosure) error 
 			return err
 		}
 	}
+	if err := r.managementAddresses(ctx, e, true); err != nil {
+		return err
+	}
 	return r.startFabric(ctx, e)
 }
 
 // stopArray cuts an array's power. Nothing may use its LUNs any more: see unplug.
-func (r *rack) stopArray(e *Enclosure) error {
-	return errors.Join(stop(r.dir, fabricName(e.Name)), r.stopNode(e.Name))
+func (r *rack) stopArray(ctx context.Context, e *Enclosure) error {
+	return errors.Join(stop(r.dir, fabricName(e.Name)), r.stopNode(e.Name), r.managementAddresses(ctx, e, false))
 }
 
 // waitArray waits until an array exports its LUNs.

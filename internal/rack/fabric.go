@@ -73,6 +73,11 @@ func ServeFabric(ctx context.Context, dir, array string) error {
 			failed <- servePort(l, net.JoinHostPort(arrayNet(index, linkPortal+c).String(), strconv.Itoa(iscsiPort)))
 		}()
 	}
+	if m := r.cfg.arrays()[index].Array.Management; m != nil {
+		for c := range m.Addresses {
+			go func() { failed <- r.serveManagement(r.cfg.arrays()[index], c) }()
+		}
+	}
 	select {
 	case <-ctx.Done():
 		return ctx.Err()

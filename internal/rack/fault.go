@@ -407,7 +407,7 @@ func (r *rack) changePaths(ctx context.Context, change func(h *hardware)) error 
 		// Last, when nobody uses them: a session whose array is dead hangs QEMU.
 		for _, e := range r.cfg.arrays() {
 			if err == nil && h.ArraysOff[e.Name] {
-				err = r.stopArray(e)
+				err = r.stopArray(ctx, e)
 			}
 		}
 		return err

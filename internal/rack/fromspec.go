@@ -124,6 +124,9 @@ func FromSpec(s *spec.Spec, arrays ...Storage) (Config, error) {
 		}
 		return filepath.Abs(filepath.Join(base, file))
 	}
+	if err := c.addManagement(s, secret); err != nil {
+		return c, err
+	}
 	for _, p := range s.PDUs {
 		addr, err := netip.ParseAddr(p.Address)
 		if err != nil {
@@ -243,6 +246,34 @@ func (c *Config) addArray(s *spec.Spec, a Storage) error {
 		e.Array.Groups[i].fit(used[e.Array.Groups[i].Name])
 	}
 	c.Enclosures = append(c.Enclosures, e)
+	return nil
+}
+
+// addManagement gives arrays whose management the spec has a user of what answers
+// there. That of an MD3 is no protocol that is written down, so it has none.
+func (c *Config) addManagement(s *spec.Spec, secret func(string) (string, error)) error {
+	for _, a := range s.Arrays {
+		if a.PasswordFile == "" {
+			continue
+		}
+		m := &Management{Array: a.Name, User: a.User}
+		for _, text := range a.Management {
+			addr, err := netip.ParseAddr(text)
+			if err != nil {
+				return refuse("management of array %s: %v", a.Name, err)
+			}
+			m.Addresses = append(m.Addresses, addr)
+		}
+		var err error
+		if m.PasswordFile, err = secret(a.PasswordFile); err != nil {
+			return err
+		}
+		for _, e := range c.arrays() {
+			if e.Name == enclosurePrefix+strings.ToLower(a.Name) {
+				e.Array.Management = m
+			}
+		}
+	}
 	return nil
 }
 
@@ -391,6 +422,11 @@ func usedAddresses(s *spec.Spec) (map[netip.Addr]bool, error) {
 			used[p] = true
 		}
 		return nil
+	}
+	for _, a := range s.Arrays {
+		if err := add(a.Management...); err != nil {
+			return nil, err
+		}
 	}
 	for _, v := range s.Servers {
 		if err := add(v.Address, v.Public, v.Private); err != nil {

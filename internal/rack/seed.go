@@ -36,6 +36,9 @@ type Inventory struct {
 	// WWNs of each array's LUNs by the array's name in the spec, in order of LUN
 	// number.
 	WWNs map[string][]string `json:"wwns,omitempty"`
+	// Certificates are the fingerprints of those of each array's controllers, by
+	// the array's name in the spec.
+	Certificates map[string][]string `json:"certificates,omitempty"`
 }
 
 // InventoryHost is one node.
@@ -130,9 +133,15 @@ func ensureSeeds(ctx context.Context, r *rack, base string) error {
 		})
 		fmt.Fprintf(&known, "%s,%s %s\n", n.Name, addr, authorized(hostKey))
 	}
+	inv.Certificates = map[string][]string{}
 	for _, e := range r.cfg.arrays() {
 		if err := ensureArrayState(ctx, r, e); err != nil {
 			return err
+		}
+		if m := e.Array.Management; m != nil {
+			if inv.Certificates[m.Array], err = r.certificates(e); err != nil {
+				return err
+			}
 		}
 	}
 	if err := renameio.WriteFile(knownHostsFile(r.dir), []byte(known.String()), 0o600); err != nil {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -48,6 +49,12 @@ func TestScripts(t *testing.T) {
 		{"nfs-dfc", "perc1", "omconfig"},
 		{"nss5.5", "perc2", ""},
 		{"nss7.4-ha", "nss7", ""},
+		{"nss2-ha", "nss2", ""},
+		{"nss3-ha", "nss3", ""},
+		{"nss4-ha-144", "nss4", ""},
+		{"nss7.3-ha", "nss7", ""},
+		{"nss-ha-xl", "array-b", ""},
+		{"lustre-rack", "md3200-3", ""},
 	} {
 		got, err := Script(example(t, c.example), c.array, c.tool)
 		if err != nil {
@@ -228,6 +235,31 @@ func TestScriptRefuses(t *testing.T) {
 		_, err := Script(c.d, c.array, c.tool)
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%v, want %s", err, c.want)
+		}
+	}
+}
+
+// The script for a PERC does nothing to another controller.
+func TestWrongModel(t *testing.T) {
+	for _, tool := range []string{"perccli", "omconfig"} {
+		text, err := Script(example(t, "nss5.5"), "perc2", tool)
+		if err != nil {
+			t.Fatal(err)
+		}
+		dir := t.TempDir()
+		for _, name := range []string{"perccli64", "omreport", "omconfig"} {
+			if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\necho \"$0 $*\" >> "+dir+"/log\necho Product Name = PERC H730\n"), 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+		cmd := exec.Command("sh", "-eu", "-c", text)
+		cmd.Env = []string{"PATH=" + dir + ":" + os.Getenv("PATH"), "E0=32", "E1=33"}
+		out, err := cmd.CombinedOutput()
+		if err == nil || string(out) != "controller 2 is no PERC-H810, for which this script is: nothing was changed\n" {
+			t.Errorf("%s: %v %s", tool, err, out)
+		}
+		if log, err := os.ReadFile(filepath.Join(dir, "log")); err != nil || strings.Count(string(log), "\n") != 1 || strings.Contains(string(log), "vd") || strings.Contains(string(log), "omconfig") {
+			t.Errorf("%s: it went on: %v %s", tool, err, log)
 		}
 	}
 }

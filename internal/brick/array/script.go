@@ -157,7 +157,8 @@ func (w *writer) smcli() (string, error) {
 	w.line("set storageArray cacheFlushStart=80;")
 	w.line("set storageArray cacheFlushStop=80;")
 	w.line("")
-	w.line("// Servers. Host type 1 is Linux: compare with 'show storageArray hostTypeTable;'.")
+	w.line("// Servers. Host type 1 is Linux, as the paper has it. Compare with 'show storageArray hostTypeTable;': by the type")
+	w.line("// 'Linux (DM-MP) (Kernel 3.10 or later)', where the firmware has it, the array tells of its paths by ALUA.")
 	w.line(`create hostGroup userLabel="%s";`, hosts)
 	for _, server := range a.Servers {
 		ports, err := w.ports(server)
@@ -310,6 +311,13 @@ func (w *writer) me4() (string, error) {
 	return w.b.String(), nil
 }
 
+// onlyOn ends a script before it changes anything if the controller is of another
+// model; show is the command that tells.
+func (w *writer) onlyOn(show string, args ...any) {
+	_, model, _ := strings.Cut(w.a.Model, "-")
+	w.line("%s | grep -q %s || { echo 'controller %d is no %s, for which this script is: nothing was changed' >&2; exit 1; }", fmt.Sprintf(show, args...), model, w.a.Controller, w.a.Model)
+}
+
 // omconfig is what the papers typed for a PERC.
 //
 // The disks are listed span by span: the controller makes a span of each
@@ -320,6 +328,7 @@ func (w *writer) omconfig() string {
 	a := w.a
 	w.line("#!/bin/sh -e")
 	w.head("#", "Run it on "+a.Servers[0]+". OpenManage Server Administrator is at its end: --tool perccli writes the same for its successor.")
+	w.onlyOn("omreport storage controller controller=%d", a.Controller)
 	w.line("# Connector 0, enclosures 0 to %d in the order of the chain: compare with", len(a.Enclosures)-1)
 	w.line("omreport storage pdisk controller=%d", a.Controller)
 	for _, l := range a.LUNs {
@@ -354,6 +363,7 @@ func (w *writer) perccli() string {
 	a := w.a
 	w.line("#!/bin/sh -eu")
 	w.head("#", "Run it on "+a.Servers[0]+".")
+	w.onlyOn("perccli64 /c%d show", a.Controller)
 	w.line("# The controller chose a device ID (EID) for each enclosure. Look them up with")
 	w.line("#     perccli64 /c%d/eall show", a.Controller)
 	w.line("# and give them: E0=… E1=… sh %s.perccli", a.Name)

@@ -15,9 +15,9 @@ func TestSetWWNs(t *testing.T) {
 	}
 	wwns := []string{"600c0ff0000000000000000000000001", "600c0ff0000000000000000000000002"}
 	const text = `wwns: ["600c0ff0000000000000000000000001", "600c0ff0000000000000000000000002"]`
-	const flow = "  - {name: nss7, model: ME4084, management: [10.22.0.41, 10.22.0.42]}\n"
+	const flow = "  - {name: nss7, model: ME4084, management: [10.22.0.41, 10.22.0.42], user: monitor, password_file: secrets/array-nss7}\n"
 	for _, c := range []struct{ name, was, want string }{
-		{"on one line", flow, "  - {name: nss7, model: ME4084, " + text + ", management: [10.22.0.41, 10.22.0.42]}\n"},
+		{"on one line", flow, "  - {name: nss7, model: ME4084, " + text + ", management: [10.22.0.41, 10.22.0.42], user: monitor, password_file: secrets/array-nss7}\n"},
 		{"the model last", "  - {name: nss7, model: ME4084} # ours\n", "  - {name: nss7, model: ME4084, " + text + "} # ours\n"},
 		{"line by line", "  - name: nss7 # the big one\n    model: ME4084 # 84 disks\n    management: [10.22.0.41]\n",
 			"  - name: nss7 # the big one\n    model: ME4084 # 84 disks\n    " + text + "\n    management: [10.22.0.41]\n"},

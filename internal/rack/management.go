@@ -1,0 +1,329 @@
+package rack
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/hex"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log"
+	"math/big"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/renameio/v2"
+)
+
+// Management is that of an array: HTTPS at an address for each controller, in the
+// words of an ME4. It reads; nothing can be set by it.
+//
+// Source: Dell EMC PowerVault ME4 Series Storage System CLI Reference Guide, "API
+// basetype properties"; package raid has the client.
+type Management struct {
+	Array     string       `json:"array"` // its name in the brick
+	Addresses []netip.Addr `json:"addresses"`
+	User      string       `json:"user"`
+	// PasswordFile holds the password of User.
+	PasswordFile string `json:"password_file"`
+}
+
+// managementPort is HTTPS.
+const managementPort = 443
+
+// managementCert is the file with a controller's certificate and key.
+func managementCert(dir, array string, controller int) string {
+	return filepath.Join(dir, "nodes", array, fmt.Sprintf("management-%d.pem", controller))
+}
+
+// certificates makes the certificates of an array's controllers where they are
+// not there yet, and gives their fingerprints (SHA-256, hex).
+func (r *rack) certificates(e *Enclosure) ([]string, error) {
+	var out []string
+	if e.Array.Management == nil {
+		return nil, nil
+	}
+	for c := range e.Array.Management.Addresses {
+		file := managementCert(r.dir, e.Name, c)
+		text, err := os.ReadFile(file)
+		if errors.Is(err, fs.ErrNotExist) {
+			if text, err = newCertificate(e.Name); err == nil {
+				err = errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), renameio.WriteFile(file, text, 0o600))
+			}
+		}
+		if err != nil {
+			return nil, err
+		}
+		block, _ := pem.Decode(text)
+		if block == nil {
+			return nil, fmt.Errorf("%s: no certificate; take the rack down and up again", file)
+		}
+		sum := sha256.Sum256(block.Bytes)
+		out = append(out, hex.EncodeToString(sum[:]))
+	}
+	return out, nil
+}
+
+// newCertificate is one that vouches for itself, as that of an array does, with
+// its key, in PEM.
+func newCertificate(name string) ([]byte, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	serial, err := rand.Int(rand.Reader, big.NewInt(1<<62))
+	if err != nil {
+		return nil, err
+	}
+	tmpl := &x509.Certificate{SerialNumber: serial, Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().AddDate(10, 0, 0)}
+	cert, err := x509.CreateCertificate(rand.Reader, tmpl, tmpl, key.Public(), key)
+	if err != nil {
+		return nil, err
+	}
+	private, err := x509.MarshalECPrivateKey(key)
+	if err != nil {
+		return nil, err
+	}
+	return append(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert}), pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: private})...), nil
+}
+
+// managementAddresses gives an array's controllers their addresses, or takes them
+// away.
+func (r *rack) managementAddresses(ctx context.Context, e *Enclosure, on bool) error {
+	if e.Array.Management == nil {
+		return nil
+	}
+	for _, a := range e.Array.Management.Addresses {
+		if err := r.hostAddress(ctx, a, on); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// serveManagement answers for one controller until its listener fails.
+func (r *rack) serveManagement(e *Enclosure, controller int) error {
+	m := e.Array.Management
+	password, err := ensureSecret(m.PasswordFile)
+	if err != nil {
+		return err
+	}
+	cert, err := tls.LoadX509KeyPair(managementCert(r.dir, e.Name, controller), managementCert(r.dir, e.Name, controller))
+	if err != nil {
+		return err
+	}
+	l, err := net.Listen("tcp", net.JoinHostPort(m.Addresses[controller].String(), strconv.Itoa(managementPort)))
+	if err != nil {
+		return err
+	}
+	s := &http.Server{
+		ReadHeaderTimeout: 10 * time.Second,
+		ErrorLog:          log.New(io.Discard, "", 0), // clients that do not take the certificate
+		TLSConfig:         &tls.Config{Certificates: []tls.Certificate{cert}},
+		Handler:           &managementAPI{user: m.User, password: password, ask: func(ctx context.Context) (me4Objects, error) { return r.me4(ctx, e) }},
+	}
+	return s.ServeTLS(aliveListener{l, func() bool {
+		h, err := loadHardware(r.dir)
+		return err == nil && !h.ModulesOut[moduleKey(e.Name, controller)]
+	}}, "", "")
+}
+
+// aliveListener takes connections only while its controller is there.
+type aliveListener struct {
+	net.Listener
+	alive func() bool
+}
+
+func (l aliveListener) Accept() (net.Conn, error) {
+	for {
+		conn, err := l.Listener.Accept()
+		if err != nil || l.alive() {
+			return conn, err
+		}
+		conn.Close()
+	}
+}
+
+// me4Objects are the lists of objects that the management shows, by name.
+type me4Objects map[string][]map[string]any
+
+// managementAPI is the management's API. A session's key follows from the
+// password, so that both controllers, and this process after it was started anew,
+// take it.
+type managementAPI struct {
+	user, password string
+	ask            func(context.Context) (me4Objects, error)
+}
+
+func hexSum(s string) string {
+	sum := sha256.Sum256([]byte(s))
+	return hex.EncodeToString(sum[:])
+}
+
+func same(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
+
+func (m *managementAPI) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	key := hexSum("session " + m.user + "_" + m.password)[:32]
+	reply := func(doc map[string]any, kind, text string, code int) {
+		if doc == nil {
+			doc = map[string]any{}
+		}
+		doc["status"] = []map[string]any{{"object-name": "status", "response-type": kind, "response": text, "return-code": code}}
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(doc) // the client is gone, or has it
+	}
+	what, show := strings.CutPrefix(req.URL.Path, "/api/show/")
+	login, isLogin := strings.CutPrefix(req.URL.Path, "/api/login/")
+	switch {
+	case isLogin && same(login, hexSum(m.user+"_"+m.password)):
+		reply(nil, "Success", key, 1)
+	case isLogin:
+		reply(nil, "Error", "Authentication Unsuccessful", 2)
+	case !same(req.Header.Get("sessionKey"), key):
+		w.WriteHeader(http.StatusForbidden)
+	case show:
+		list := map[string]string{"disks": "drives"}[what]
+		if list == "" {
+			list = what
+		}
+		all, err := m.ask(req.Context())
+		switch {
+		case err != nil:
+			reply(nil, "Error", err.Error(), -10001)
+		case all[list] == nil:
+			reply(nil, "Error", "The command was not recognized.", -10028)
+		default:
+			reply(map[string]any{list: all[list]}, "Success", "Command completed successfully.", 0)
+		}
+	default:
+		reply(nil, "Success", "", 0)
+	}
+}
+
+// me4 is the state of an array in the words of an ME4.
+func (r *rack) me4(ctx context.Context, e *Enclosure) (me4Objects, error) {
+	h, err := loadHardware(r.dir)
+	if err != nil {
+		return nil, err
+	}
+	said, err := r.arrayCommand(ctx, e, "state")
+	if err != nil {
+		return nil, err
+	}
+	return me4Of(e, h, said), nil
+}
+
+// me4Of makes the objects of what the firmware says. A disk that is out of its
+// slot is not listed, as on an ME4.
+func me4Of(e *Enclosure, h *hardware, said string) me4Objects {
+	out := me4Objects{"controllers": {}, "disk-groups": {}, "drives": {}}
+	for c, name := range []string{"A", "B"} {
+		k := map[string]any{"object-name": "controllers", "controller-id": name, "status": "Operational", "health": "OK", "health-reason": "",
+			"failed-over": "No", "fail-over-reason": "Not applicable", "write-policy": "write-back", "redundancy-status": "Redundant"}
+		switch {
+		case h.ModulesOut[moduleKey(e.Name, c)]:
+			k["status"], k["health"], k["health-reason"] = "Not Installed", "Fault", "The controller is not installed."
+			k["redundancy-status"] = "Down"
+		case h.ModulesOut[moduleKey(e.Name, 1-c)]:
+			k["failed-over"], k["fail-over-reason"], k["redundancy-status"] = "Yes", "The partner controller is down.", "Operational but not redundant"
+		}
+		out["controllers"] = append(out["controllers"], k)
+	}
+	group := map[int]string{} // by slot
+	for i, g := range groupsOf(e.Array.Groups, said) {
+		for _, slot := range membersOf(said, i) {
+			group[slot] = g.Name
+		}
+		status, health := me4Status(&e.Array.Groups[i], g)
+		k := map[string]any{"object-name": "disk-group", "name": g.Name, "raidtype": fmt.Sprintf("RAID%d", e.Array.Groups[i].Level),
+			"diskcount": len(e.Array.Groups[i].Members), "chunksize": fmt.Sprintf("%dk", e.Array.Groups[i].Chunk>>10), "storage-type": "Linear",
+			"status": status, "current-job": "", "current-job-completion": "", "health": health, "health-reason": ""}
+		switch g.State {
+		case "rebuilding":
+			k["current-job"], k["current-job-completion"] = "RCON", fmt.Sprintf("%.0f%%", g.Percent)
+			k["health-reason"] = "The disk group is reconstructing."
+		case "degraded", "failed":
+			k["health-reason"] = fmt.Sprintf("%d disks are missing.", g.Missing)
+		}
+		out["disk-groups"] = append(out["disk-groups"], k)
+	}
+	for i, d := range e.Array.Disks {
+		if h.DisksOut[d.Name] {
+			continue
+		}
+		usage := "GLOBAL SP"
+		if group[i] != "" {
+			usage = "LINEAR POOL"
+		}
+		out["drives"] = append(out["drives"], map[string]any{"object-name": "drive", "location": slotName(e, i), "serial-number": d.Serial, "usage": usage,
+			"disk-group": group[i], "status": "Up", "health": "OK", "health-reason": ""})
+	}
+	return out
+}
+
+// me4Status is a group's state in the words of an ME4: how much redundancy is
+// left.
+func me4Status(group *RAIDGroup, g GroupStatus) (status, health string) {
+	switch {
+	case g.State == "failed":
+		return "OFFL", "Fault"
+	case g.State == "unknown":
+		return "UNKN", "Unknown"
+	case g.Missing == 0:
+		return "FTOL", "OK"
+	case group.Level == 6 && g.Missing == 1:
+		return "FTDN", "Degraded"
+	}
+	return "CRIT", "Degraded"
+}
+
+// slotName is where a disk is: the number of its enclosure and of its slot
+// there, both from 0.
+func slotName(e *Enclosure, i int) string {
+	var shelves []string
+	slot := 0
+	for k := range e.Array.Disks[:i+1] {
+		name := e.Array.Disks[k].Name
+		shelf := name[:max(0, strings.LastIndexByte(name, '-'))]
+		if !slices.Contains(shelves, shelf) {
+			shelves, slot = append(shelves, shelf), -1
+		}
+		slot++
+	}
+	return fmt.Sprintf("%d.%d", len(shelves)-1, slot)
+}
+
+// membersOf reads the slots of a group's disks from what the firmware's function
+// state prints: "members NUMBER SLOT …".
+func membersOf(said string, group int) []int {
+	var out []int
+	for line := range strings.Lines(said) {
+		f := strings.Fields(line)
+		if len(f) < 2 || f[0] != "members" || f[1] != strconv.Itoa(group) {
+			continue
+		}
+		for _, s := range f[2:] {
+			if n, err := strconv.Atoi(s); err == nil {
+				out = append(out, n)
+			}
+		}
+	}
+	return out
+}

@@ -1,0 +1,118 @@
+package rack
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/mortarhpc/mortar/internal/run/raid"
+)
+
+// stateOf is what the firmware prints of groups that are whole, with their
+// disks as they were made; change has a line in place of another.
+func stateOf(c *Config, change ...string) string {
+	var b strings.Builder
+	a := c.arrays()[0].Array
+	for i, g := range a.Groups {
+		fmt.Fprintf(&b, "group %d clean 0 idle none\nmembers %d", i, i)
+		for _, m := range g.Members {
+			fmt.Fprintf(&b, " %d", slices.IndexFunc(a.Disks, func(d Disk) bool { return d.Name == m }))
+		}
+		b.WriteByte('\n')
+	}
+	return strings.NewReplacer(change...).Replace(b.String())
+}
+
+// The rack's management answers mortar status as an ME4 does: certificate,
+// login, controllers, groups, disks and spares.
+func TestManagement(t *testing.T) {
+	c := arrayConfig(t)
+	e := c.arrays()[0]
+	m := e.Array.Management
+	if m == nil || m.User != "monitor" || len(m.Addresses) != 2 || !filepath.IsAbs(m.PasswordFile) {
+		t.Fatalf("%+v", m)
+	}
+	r := &rack{cfg: &c, dir: t.TempDir()}
+	prints, err := r.certificates(e)
+	if err != nil || len(prints) != 2 || prints[0] == prints[1] {
+		t.Fatalf("%v %v", prints, err)
+	}
+	if again, err := r.certificates(e); err != nil || !slices.Equal(again, prints) {
+		t.Errorf("%v %v", again, err)
+	}
+	if st, err := os.Stat(managementCert(r.dir, e.Name, 0)); err != nil || st.Mode().Perm() != 0o600 {
+		t.Errorf("%v %v", st, err)
+	}
+	cert, err := tls.LoadX509KeyPair(managementCert(r.dir, e.Name, 0), managementCert(r.dir, e.Name, 0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, x := range []struct {
+		name   string
+		h      hardware
+		said   string
+		want   []string // items that are not good
+		spares int
+	}{
+		{"whole", hardware{}, stateOf(&c), nil, 4},
+		{"a disk is out, a spare takes its place", hardware{DisksOut: map[string]bool{"e1-01": true}},
+			stateOf(&c, "group 0 clean 0 idle none\nmembers 0 0 ", "group 0 clean 1 recover 300 / 1000\nmembers 0 80 "),
+			[]string{"disk group nss7-r0 (RAID6, 10 disks) is fault tolerant with a disk down: The disk group is reconstructing., and rebuilds 30%"}, 3},
+		{"two disks are out", hardware{}, stateOf(&c, "group 3 clean 0 idle", "group 3 clean 2 idle"),
+			[]string{"disk group nss7-r3 (RAID6, 10 disks) is critical: degraded, a further failure may lose data: 2 disks are missing."}, 4},
+		{"a controller is out", hardware{ModulesOut: map[string]bool{moduleKey(e.Name, 1): true}}, stateOf(&c),
+			[]string{"controller A has failed over: The partner controller is down.", "controller B is not installed: The controller is not installed."}, 4},
+	} {
+		api := &managementAPI{user: "monitor", password: "pass", ask: func(context.Context) (me4Objects, error) { return me4Of(e, &x.h, x.said), nil }}
+		s := httptest.NewUnstartedServer(api)
+		s.Config.ErrorLog = log.New(io.Discard, "", 0)
+		s.TLS = &tls.Config{Certificates: []tls.Certificate{cert}}
+		s.StartTLS()
+		ask := &raid.ME4{Addresses: []string{s.Listener.Addr().String()}, Certificates: prints, User: "monitor", Password: "pass"}
+		h, err := ask.Ask(t.Context())
+		if err != nil {
+			t.Fatalf("%s: %v", x.name, err)
+		}
+		var got []string
+		for _, i := range h.Items {
+			text := i.Text
+			if i.Percent != nil {
+				text += fmt.Sprintf(" %g%%", *i.Percent)
+			}
+			if i.Level != raid.Good {
+				got = append(got, text)
+			}
+		}
+		if !slices.Equal(got, x.want) || *h.Spares != x.spares || h.Levels["nss7-r0"] != 6 {
+			t.Errorf("%s: %q, want %q; %d spares", x.name, got, x.want, *h.Spares)
+		}
+		ask.Password = "other"
+		if _, err := ask.Ask(t.Context()); err == nil || !strings.Contains(err.Error(), "Authentication Unsuccessful") {
+			t.Errorf("%s: another password: %v", x.name, err)
+		}
+		w := httptest.NewRecorder()
+		api.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/api/show/disks", nil))
+		if w.Code != http.StatusForbidden {
+			t.Errorf("without a session: %d %s", w.Code, w.Body)
+		}
+		s.Close()
+	}
+}
+
+func TestSlotName(t *testing.T) {
+	e := &Enclosure{Array: &Array{Disks: []Disk{{Name: "a1-01"}, {Name: "a1-02"}, {Name: "a2-01"}, {Name: "a2-02"}}}}
+	for i, want := range []string{"0.0", "0.1", "1.0", "1.1"} {
+		if got := slotName(e, i); got != want {
+			t.Errorf("%d: %s, want %s", i, got, want)
+		}
+	}
+}
