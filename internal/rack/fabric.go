@@ -74,8 +74,12 @@ func ServeFabric(ctx context.Context, dir, array string) error {
 		}()
 	}
 	if m := r.cfg.arrays()[index].Array.Management; m != nil {
+		password, err := ensureSecret(m.PasswordFile)
+		if err != nil {
+			return err
+		}
 		for c := range m.Addresses {
-			go func() { failed <- r.serveManagement(r.cfg.arrays()[index], c) }()
+			go func() { failed <- r.serveManagement(r.cfg.arrays()[index], c, password) }()
 		}
 	}
 	select {

@@ -119,12 +119,8 @@ func (r *rack) managementAddresses(ctx context.Context, e *Enclosure, on bool) e
 }
 
 // serveManagement answers for one controller until its listener fails.
-func (r *rack) serveManagement(e *Enclosure, controller int) error {
+func (r *rack) serveManagement(e *Enclosure, controller int, password string) error {
 	m := e.Array.Management
-	password, err := ensureSecret(m.PasswordFile)
-	if err != nil {
-		return err
-	}
 	cert, err := tls.LoadX509KeyPair(managementCert(r.dir, e.Name, controller), managementCert(r.dir, e.Name, controller))
 	if err != nil {
 		return err
@@ -246,10 +242,10 @@ func me4Of(e *Enclosure, h *hardware, said string) me4Objects {
 		}
 		out["controllers"] = append(out["controllers"], k)
 	}
-	group := map[int]string{} // by slot
-	for i, g := range groupsOf(e.Array.Groups, said) {
-		for _, slot := range membersOf(said, i) {
-			group[slot] = g.Name
+	group := map[string]string{} // by serial number of the disk
+	for i, g := range groupsOf(e.Array, said) {
+		for _, serial := range g.Members {
+			group[serial] = g.Name
 		}
 		status, health := me4Status(&e.Array.Groups[i], g)
 		k := map[string]any{"object-name": "disk-group", "name": g.Name, "raidtype": fmt.Sprintf("RAID%d", e.Array.Groups[i].Level),
@@ -269,11 +265,11 @@ func me4Of(e *Enclosure, h *hardware, said string) me4Objects {
 			continue
 		}
 		usage := "GLOBAL SP"
-		if group[i] != "" {
+		if group[d.Serial] != "" {
 			usage = "LINEAR POOL"
 		}
 		out["drives"] = append(out["drives"], map[string]any{"object-name": "drive", "location": slotName(e, i), "serial-number": d.Serial, "usage": usage,
-			"disk-group": group[i], "status": "Up", "health": "OK", "health-reason": ""})
+			"disk-group": group[d.Serial], "status": "Up", "health": "OK", "health-reason": ""})
 	}
 	return out
 }
@@ -308,22 +304,4 @@ func slotName(e *Enclosure, i int) string {
 		slot++
 	}
 	return fmt.Sprintf("%d.%d", len(shelves)-1, slot)
-}
-
-// membersOf reads the slots of a group's disks from what the firmware's function
-// state prints: "members NUMBER SLOT …".
-func membersOf(said string, group int) []int {
-	var out []int
-	for line := range strings.Lines(said) {
-		f := strings.Fields(line)
-		if len(f) < 2 || f[0] != "members" || f[1] != strconv.Itoa(group) {
-			continue
-		}
-		for _, s := range f[2:] {
-			if n, err := strconv.Atoi(s); err == nil {
-				out = append(out, n)
-			}
-		}
-	}
-	return out
 }

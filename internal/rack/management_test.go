@@ -23,7 +23,7 @@ func stateOf(c *Config, change ...string) string {
 	var b strings.Builder
 	a := c.arrays()[0].Array
 	for i, g := range a.Groups {
-		fmt.Fprintf(&b, "group %d clean 0 idle none\nmembers %d", i, i)
+		fmt.Fprintf(&b, "group %d clean 0 idle none\nin %d", i, i)
 		for _, m := range g.Members {
 			fmt.Fprintf(&b, " %d", slices.IndexFunc(a.Disks, func(d Disk) bool { return d.Name == m }))
 		}
@@ -65,7 +65,7 @@ func TestManagement(t *testing.T) {
 	}{
 		{"whole", hardware{}, stateOf(&c), nil, 4},
 		{"a disk is out, a spare takes its place", hardware{DisksOut: map[string]bool{"e1-01": true}},
-			stateOf(&c, "group 0 clean 0 idle none\nmembers 0 0 ", "group 0 clean 1 recover 300 / 1000\nmembers 0 80 "),
+			stateOf(&c, "group 0 clean 0 idle none\nin 0 0 ", "group 0 clean 1 recover 300 / 1000\nin 0 80 "),
 			[]string{"disk group nss7-r0 (RAID6, 10 disks) is fault tolerant with a disk down: The disk group is reconstructing., and rebuilds 30%"}, 3},
 		{"two disks are out", hardware{}, stateOf(&c, "group 3 clean 0 idle", "group 3 clean 2 idle"),
 			[]string{"disk group nss7-r3 (RAID6, 10 disks) is critical: degraded, a further failure may lose data: 2 disks are missing."}, 4},

@@ -119,8 +119,12 @@ const (
 func Verify(d *design.Design, seen map[string][]linux.SCSIDisk) Result {
 	v := &verifier{d: d, wwn: map[string]map[string]string{}}
 	v.Findings, v.Matches = []Finding{}, []Match{}
+	var all []*finder
 	for _, h := range slices.Sorted(maps.Keys(seen)) {
-		v.host(h, seen[h])
+		all = append(all, v.look(h, seen[h]))
+	}
+	for _, f := range all {
+		v.host(f, all)
 	}
 	for i := range d.Arrays {
 		v.sameOnAll(&d.Arrays[i])
@@ -143,40 +147,43 @@ func (v *verifier) add(host, lun, mend, format string, args ...any) *Finding {
 	return &v.Findings[len(v.Findings)-1]
 }
 
-// host compares one host.
-func (v *verifier) host(h string, disks []linux.SCSIDisk) {
-	f := &finder{disks: disks, used: make([]bool, len(disks)), at: map[string]int{}}
-	var arrays []*design.Array
+// look finds the LUNs of one host.
+func (v *verifier) look(h string, disks []linux.SCSIDisk) *finder {
+	f := &finder{host: h, disks: disks, used: make([]bool, len(disks)), at: map[string]int{}, twice: map[string]bool{}}
 	for i := range v.d.Arrays {
 		if a := &v.d.Arrays[i]; slices.Contains(a.Servers, h) {
-			arrays = append(arrays, a)
+			f.arrays = append(f.arrays, a)
 		}
 	}
-	twice := map[string]bool{} // families with a number that two arrays have
-	for _, a := range arrays {
-		if !twice[a.Family] && a.Family != "perc" && unnamed(a) {
-			twice[a.Family] = v.twice(h, a.Family, disks)
+	for _, a := range f.arrays {
+		if !f.twice[a.Family] && a.Family != "perc" && unnamed(a) {
+			f.twice[a.Family] = v.twice(h, a.Family, disks)
 		}
 	}
-	f.find(arrays, twice)
-	for _, a := range arrays {
-		ctl := f.controllers(a)
+	f.find()
+	return f
+}
+
+// host compares what was found on a host; all are the finders of all hosts.
+func (v *verifier) host(f *finder, all []*finder) {
+	for _, a := range f.arrays {
+		ctl := controllers(a, all)
 		for i := range a.LUNs {
 			l := &a.LUNs[i]
 			v.Expected++
 			k, ok := f.at[l.Name]
 			switch {
 			case ok:
-				v.judge(h, a, l, &disks[k], ctl)
-			case !twice[a.Family] || l.WWN != "":
-				v.add(h, l.Name, mendMapping, "is not there: LUN %d of array %s, %s%s", l.Number, a.Name, l.Size.Binary(), wwnText(l.WWN))
+				v.judge(f.host, a, l, &f.disks[k], ctl)
+			case !f.twice[a.Family] || l.WWN != "":
+				v.add(f.host, l.Name, mendMapping, "is not there: LUN %d of array %s, %s%s", l.Number, a.Name, l.Size.Binary(), wwnText(l.WWN))
 			}
 		}
 	}
-	for k := range disks {
-		for _, a := range arrays {
-			if !f.used[k] && !twice[a.Family] && ofFamily(a.Family, &disks[k]) {
-				v.add(h, "", mendExtra, "%s is no LUN of the design", describe(&disks[k]))
+	for k := range f.disks {
+		for _, a := range f.arrays {
+			if !f.used[k] && !f.twice[a.Family] && ofFamily(a.Family, &f.disks[k]) {
+				v.add(f.host, "", mendExtra, "%s is no LUN of the design", describe(&f.disks[k]))
 				break
 			}
 		}
@@ -217,17 +224,20 @@ func number(k *linux.SCSIDisk) int64 {
 
 // finder finds the LUNs of a host among its disks.
 type finder struct {
-	disks []linux.SCSIDisk
-	used  []bool
-	at    map[string]int // LUN -> index of the disk
+	host   string
+	arrays []*design.Array // that the host is cabled to
+	disks  []linux.SCSIDisk
+	used   []bool
+	at     map[string]int  // LUN -> index of the disk
+	twice  map[string]bool // families with a number that two arrays have
 }
 
 // find looks for LUNs by WWN, then those without one by number and size, by
 // number alone and by size alone, so that what is wrong is said of the right one.
 // Numbers mean nothing on a controller in the server.
-func (f *finder) find(arrays []*design.Array, twice map[string]bool) {
+func (f *finder) find() {
 	unnamed := func(a *design.Array, l *design.LUN, k *linux.SCSIDisk) bool {
-		return l.WWN == "" && !twice[a.Family] && ofFamily(a.Family, k)
+		return l.WWN == "" && !f.twice[a.Family] && ofFamily(a.Family, k)
 	}
 	numbered := func(a *design.Array, l *design.LUN, k *linux.SCSIDisk) bool {
 		return unnamed(a, l, k) && a.Family != "perc" && number(k) == int64(l.Number)
@@ -243,7 +253,7 @@ func (f *finder) find(arrays []*design.Array, twice map[string]bool) {
 		numbered,
 		sized,
 	} {
-		for _, a := range arrays {
+		for _, a := range f.arrays {
 			for i := range a.LUNs {
 				f.take(&a.LUNs[i], func(k *linux.SCSIDisk) bool { return like(a, &a.LUNs[i], k) })
 			}
@@ -264,39 +274,34 @@ func (f *finder) take(l *design.LUN, like func(*linux.SCSIDisk) bool) {
 	}
 }
 
-// controllers says which controller of an array each target port group is. The
-// design only has a first and a second one: of the two ways to number the
-// groups, the one by which more LUNs are at home, and else by their own numbers.
-// nil if the paths tell of no two groups.
-func (f *finder) controllers(a *design.Array) map[int]int {
-	groups := map[int]bool{}
-	home := [2]int{} // LUNs at home if the lower group is controller 0, and if it is 1
-	for _, l := range a.LUNs {
-		k, ok := f.at[l.Name]
-		if !ok {
-			continue
-		}
-		for _, p := range f.disks[k].Paths {
-			groups[p.Group] = true
-		}
-	}
-	delete(groups, 0)
-	if len(groups) != 2 {
-		return nil
-	}
-	ids := slices.Sorted(maps.Keys(groups))
-	for _, l := range a.LUNs {
-		k, ok := f.at[l.Name]
-		if !ok {
-			continue
-		}
-		for _, p := range f.disks[k].Paths {
-			if p.Optimized() {
-				home[(slices.Index(ids, p.Group)+l.Controller)%2]++
+// controllers says which controller of an array each target port group is; nil if
+// the paths tell of no two groups. The design only has a first and a second
+// controller, so the lower number is the first's, unless far more LUNs are at
+// home the other way round: after one controller has taken all over, half are.
+func controllers(a *design.Array, all []*finder) map[int]int {
+	optimized := map[int][2]int{} // by group: paths that are optimized to LUNs of controller 0, and of 1
+	for _, f := range all {
+		for _, l := range a.LUNs {
+			k, ok := f.at[l.Name]
+			if !ok {
+				continue
+			}
+			for _, p := range f.disks[k].Paths {
+				n := optimized[p.Group]
+				if p.Optimized() {
+					n[l.Controller]++
+				}
+				optimized[p.Group] = n
 			}
 		}
 	}
-	if home[1] > home[0] {
+	delete(optimized, 0)
+	if len(optimized) != 2 {
+		return nil
+	}
+	ids := slices.Sorted(maps.Keys(optimized))
+	low, high := optimized[ids[0]], optimized[ids[1]]
+	if low[1]+high[0] > 2*(low[0]+high[1]) {
 		return map[int]int{ids[0]: 1, ids[1]: 0}
 	}
 	return map[int]int{ids[0]: 0, ids[1]: 1}

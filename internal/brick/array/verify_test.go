@@ -130,6 +130,20 @@ func TestVerifyFindings(t *testing.T) {
 				swap(&s["nss2"][i])
 			}
 		}, []string{"nss1: LUN nss4-lun0 belongs to controller 1", "nss1: LUN nss4-lun2 belongs to controller 1", "nss2: LUN nss4-lun0 belongs to controller 1", "nss2: LUN nss4-lun2 belongs to controller 1"}},
+		{"all of one controller, and one that is missing", false, func(s all) {
+			for i := lun0; i < 5; i += 2 {
+				swap(&s["nss1"][i])
+				swap(&s["nss2"][i])
+			}
+			s["nss2"] = s["nss2"][:4]
+		}, []string{"nss1: LUN nss4-lun0 belongs to controller 1", "nss1: LUN nss4-lun2 belongs to controller 1", "nss2: LUN nss4-lun0 belongs to controller 1", "nss2: LUN nss4-lun2 belongs to controller 1", "nss2: LUN nss4-lun3 is not there"}},
+		{"another numbering of the groups", false, func(s all) {
+			for _, disks := range s {
+				for i := range disks {
+					swap(&disks[i])
+				}
+			}
+		}, nil},
 		{"one too many", false, func(s all) {
 			s["nss1"] = append(s["nss1"], linux.SCSIDisk{Device: "/dev/sdz", WWN: "600a0b80000000000000000000000009", Vendor: "DELL", Product: "MD32xx", Size: 1e12, Paths: []linux.SCSIPath{{Name: "sdz", LUN: 9, State: "running"}}})
 		}, []string{"nss1: /dev/sdz (DELL MD32xx, LUN 9, 931.32 GiB, WWN 600a0b80000000000000000000000009) is no LUN of the design"}},
