@@ -157,7 +157,7 @@ server …).`,
 				return fail(exitFailed, nil)
 			}
 			if write {
-				return writeWWNs(args[0], r.Identities)
+				return writeWWNs(cmd.ErrOrStderr(), args[0], r.Identities)
 			}
 			return nil
 		},
@@ -197,8 +197,8 @@ func verifyLUNs(ctx context.Context, d *design.Design, live bool) (array.Result,
 	return r, nil
 }
 
-// writeWWNs puts WWNs into a spec on disk.
-func writeWWNs(file string, ids []array.Identity) error {
+// writeWWNs puts WWNs into a spec on disk, and says so.
+func writeWWNs(w io.Writer, file string, ids []array.Identity) error {
 	for _, id := range ids {
 		s, err := spec.Load(file) // as the one before has left it
 		if err != nil {
@@ -211,6 +211,7 @@ func writeWWNs(file string, ids []array.Identity) error {
 		if err := renameio.WriteFile(file, text, 0o644, renameio.WithExistingPermissions()); err != nil {
 			return fail(exitFailed, err)
 		}
+		fmt.Fprintf(w, "%s: array %s has its WWNs now\n", file, id.Array)
 	}
 	return nil
 }

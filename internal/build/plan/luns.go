@@ -52,8 +52,8 @@ func VerifyLUNs(ctx context.Context, d *design.Design, hosts map[string]*host.Se
 		return r, err
 	}
 	found := func(host, lun string) bool {
-		return slices.ContainsFunc(r.Matches, func(m array.Match) bool { return m.Host == host && m.LUN == lun }) &&
-			!slices.ContainsFunc(r.Findings, func(f array.Finding) bool { return f.LUN == lun && (!f.Passing || f.Host == host) })
+		return slices.ContainsFunc(r.Matches, func(m array.Match) bool { return m.Host == host && m.LUN == lun && m.Seen.Paths > 0 }) &&
+			!slices.ContainsFunc(r.Findings, func(f array.Finding) bool { return f.LUN == lun && !f.Passing })
 	}
 	var steps []Step
 	for i := range d.Pairs {

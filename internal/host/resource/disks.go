@@ -367,7 +367,7 @@ func (d *Disks) diff(ctx context.Context, sys Sys) ([]Action, error) {
 	if len(foreign) > 0 {
 		return nil, &Refusal{
 			What: strings.Join(foreign, "; "),
-			Mend: "stop what uses it, if its data may go, and list the serial under wipe in the spec",
+			Mend: "stop what uses it, if its data may go, and list the " + d.typed() + " under wipe in the spec",
 		}
 	}
 	if !d.Check || len(look) == 0 {
@@ -394,7 +394,7 @@ func (d *Disks) diff(ctx context.Context, sys Sys) ([]Action, error) {
 		if len(bad) == 0 {
 			continue
 		}
-		what := strings.Join(bad, " and ")
+		what := strings.Join(slices.Compact(bad), " and ") // a GPT is there twice
 		if !want[i].Wipe {
 			foreign = append(foreign, fmt.Sprintf("%s carries %s, not made by this brick", f.Ref, what))
 			continue
@@ -409,10 +409,18 @@ func (d *Disks) diff(ctx context.Context, sys Sys) ([]Action, error) {
 	if len(foreign) > 0 {
 		return nil, &Refusal{
 			What: strings.Join(foreign, "; "),
-			Mend: "if its data may go, list the serial under wipe in the spec",
+			Mend: "if its data may go, list the " + d.typed() + " under wipe in the spec",
 		}
 	}
 	return as, nil
+}
+
+// typed is what a person types to have a device wiped.
+func (d *Disks) typed() string {
+	if len(d.List) > 0 && d.List[0].LUN != "" {
+		return "WWN"
+	}
+	return "serial"
 }
 
 // stoppable tells whether every member of an array is one of our disks that

@@ -18,7 +18,7 @@ func TestLUNsWithForeignData(t *testing.T) {
 		{"its own volume group", "LVM2_member", "x", "nss7", ""},
 		{"an orphaned physical volume", "LVM2_member", "x", "", ""},
 		{"LVM of another system", "LVM2_member", "x", "oracle", "carries an LVM physical volume of volume group oracle, not made by this brick"},
-		{"a file system", "xfs", "11111111-2222-3333-4444-555555555555", "", "carries a signature of xfs, not made"},
+		{"a file system", "xfs", "11111111-2222-3333-4444-555555555555", "", "carries a signature of xfs, not made by this brick; if its data may go, list the WWN under wipe"},
 		{"a partition table", "gpt", "", "", "carries a partition table (gpt), not made"},
 		{"a member of an md array", "linux_raid_member", "11111111-2222-3333-4444-555555555555", "", "carries a member of md array 11111111:22223333:44445555:55555555"},
 	} {
