@@ -25,6 +25,7 @@ const (
 	StageStorage    = "storage"
 	StageRelease    = "release storage"
 	StageNFS        = "NFS server"
+	StageAgent      = "resource agent" // in the place of the NFS server
 	StageCluster    = "cluster configuration"
 	StageService    = "service"
 	StageClients    = "client mounts"
@@ -45,7 +46,7 @@ const (
 // so on: one stage is one run of steps, whatever the order in which they were
 // thought of.
 var order = []string{StageHosts, StagePackages, StageKernel, StageMembership, StageDisks, StageMultipath, StageStorage,
-	StageRelease, StageNFS, StageCluster, StageService, StageOSSCluster, StageOSSService, StageWhole, StageClients, StageFencing}
+	StageRelease, StageNFS, StageAgent, StageCluster, StageService, StageOSSCluster, StageOSSService, StageWhole, StageClients, StageFencing}
 
 // Desired is every step that makes a brick out of its hosts, in order.
 // Facts decide where the steps of storage go; secrets reads the files the

@@ -78,7 +78,7 @@ func targetWhy(t design.Target) string {
 func (b lustreKind) server(h string) error {
 	b.add(StagePackages, h, "packages of Lustre", b.facts.Lustre.packages(b.distro(h).Packages.LustreServer, nil))
 	b.lnet(h)
-	return b.agents(h, func(*design.Service) {})
+	return b.agents(StageAgent, h, func(*design.Service) {})
 }
 
 // constraints: the MGS starts before the targets that register with it, as far

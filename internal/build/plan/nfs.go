@@ -142,7 +142,7 @@ func (b nfsKind) server(h string) error {
 				"by its address, so that must be its name too, or they do not reclaim their locks",
 		})
 	}
-	return b.agents(h, func(s *design.Service) {
+	return b.agents(StageNFS, h, func(s *design.Service) {
 		// On both: which of them has the service may change meanwhile.
 		b.add(StageNFS, h, "exports of service "+s.Name, &resource.ServiceExports{
 			Service: s.Name, Agent: mortarPath, Config: ocfConfigPath(s.Name), StateDir: s.StateDir, Namespace: s.Namespace, Exports: exportsOf(s),

@@ -272,18 +272,18 @@ func (b *builder) ocfConfig(s *design.Service) (*resource.OCFConfig, error) {
 
 // agents are the resource agents on a server, and what they are told of each
 // service; then is what follows for a service.
-func (b *builder) agents(h string, then func(*design.Service)) error {
+func (b *builder) agents(stage, h string, then func(*design.Service)) error {
 	dir := b.distro(h).OCF + "/mortar"
-	b.add(StageNFS, h, "resource agent", &resource.Directory{Path: dir})
+	b.add(stage, h, "resource agent", &resource.Directory{Path: dir})
 	for _, agent := range []string{"service", "watch"} {
-		b.add(StageNFS, h, "resource agent ocf:mortar:"+agent, &resource.Symlink{Path: dir + "/" + agent, Target: mortarPath})
+		b.add(stage, h, "resource agent ocf:mortar:"+agent, &resource.Symlink{Path: dir + "/" + agent, Target: mortarPath})
 	}
 	for _, s := range b.services() {
 		r, err := b.ocfConfig(s)
 		if err != nil {
 			return err
 		}
-		b.add(StageNFS, h, "configuration of service "+s.Name, r)
+		b.add(stage, h, "configuration of service "+s.Name, r)
 		then(s)
 	}
 	return nil

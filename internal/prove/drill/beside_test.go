@@ -62,6 +62,23 @@ func TestOthers(t *testing.T) {
 	}
 }
 
+// What is done to files on a server, or to its daemons, cannot be done to Lustre.
+func TestDrillsOfLustre(t *testing.T) {
+	d := twoServices()
+	d.Pairs[0].Services = []design.Service{{Name: "ost0000"}, {Name: "ost0001"}}
+	s := Scene{Design: d, Service: &d.Pairs[0].Services[0], Active: "oss01", Passive: "oss02"}
+	for name, steps := range map[string]func(Scene) ([]Step, error){
+		"servers see no files": fullFS, "service ost0000 has no nfsd": kill("nfsd"), "service ost0000 has no rpc.statd": kill("rpc.statd"),
+	} {
+		if _, err := steps(s); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := kill("corosync")(s); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestOtherService(t *testing.T) {
 	const s = int64(1e9)
 	for name, c := range map[string]struct {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mortarhpc/mortar/internal/prove/kind"
 	"github.com/mortarhpc/mortar/internal/prove/workload"
 	"github.com/mortarhpc/mortar/internal/run/scrub"
 )
@@ -137,6 +138,9 @@ func coldRow(extents []extent, table string, chunk int64, data int) (int64, erro
 
 // bitRot spoils a disk and has the brick scrubbed.
 func bitRot(s Scene) ([]Step, error) {
+	if kind.Of(s.Design).Files(s.Service) == "" {
+		return nil, errNoFiles
+	}
 	if err := s.storage().rot(); err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
+	"github.com/mortarhpc/mortar/internal/prove/kind"
 	"github.com/mortarhpc/mortar/internal/prove/report"
 	"github.com/mortarhpc/mortar/internal/serve/ocf"
 )
@@ -270,8 +271,11 @@ func diskLoss(n int) func(Scene) ([]Step, error) {
 func kill(daemon string) func(Scene) ([]Step, error) {
 	return func(s Scene) ([]Step, error) {
 		st := Step{Fault: Fault{Kind: Kill, On: s.Active, Args: []string{daemon}}}
-		switch daemon {
-		case "pacemakerd", "corosync":
+		ofCluster := daemon == "pacemakerd" || daemon == "corosync"
+		switch {
+		case !ofCluster && !slices.Contains(kind.Of(s.Design).Daemons(), daemon):
+			return nil, fmt.Errorf("service %s has no %s", s.Service.Name, daemon)
+		case ofCluster:
 			// It may cost the server its membership and so its life: what must
 			// come back is the service, and health in the end.
 			st.Wait = 20 * time.Second
@@ -310,12 +314,19 @@ func flap(network string) func(Scene) ([]Step, error) {
 	}
 }
 
+// errNoFiles refuses what is done to files on a server.
+var errNoFiles = errors.New("servers see no files of this brick")
+
 // fullHold is how long the file system stays full: two monitors of the service
 // must find nothing wrong with that.
 const fullHold = 25 * time.Second
 
 func fullFS(s Scene) ([]Step, error) {
-	f := Fault{Kind: FillFS, On: s.Active, Args: []string{s.Service.MountPoints()[0]}}
+	dir := kind.Of(s.Design).Files(s.Service)
+	if dir == "" {
+		return nil, errNoFiles
+	}
+	f := Fault{Kind: FillFS, On: s.Active, Args: []string{dir}}
 	return []Step{
 		{Fault: f, Wait: fullHold, Look: true, Until: &Sight{What: "clients are told", Limit: 30 * time.Second, Look: func(ctx context.Context, v *View) (bool, string) {
 			said, room := v.probeSpace(ctx)

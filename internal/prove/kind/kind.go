@@ -28,6 +28,11 @@ type Kind interface {
 	// LoadDir is where a directory of what the client mounts is made, and by which
 	// actions: on the server that has the service, or on the client if server is of no use.
 	LoadDir(m design.ClientMount, name string) (onServer bool, dir string, make []resource.Action)
+	// Daemons are those on servers that may be killed in a drill.
+	Daemons() []string
+	// Files is the directory on a server that has the service's files in it, "" if
+	// servers see no files.
+	Files(s *design.Service) string
 	// ReadBack is the command that mounts the same files at another directory,
 	// with a cache of its own.
 	ReadBack(m design.ClientMount, at string) []string
@@ -73,6 +78,10 @@ func (nfs) LoadDir(m design.ClientMount, name string) (onServer bool, dir string
 	return true, dir, []resource.Action{command("directory for the load's files", "install", "-d", "-o", linux.Nobody, "-g", linux.Nobody, "-m", "0755", dir)}
 }
 
+func (nfs) Daemons() []string { return []string{"nfsd", "rpc.mountd", "rpc.statd", "nfsdcld"} }
+
+func (nfs) Files(s *design.Service) string { return s.MountPoints()[0] }
+
 func (nfs) ReadBack(m design.ClientMount, at string) []string {
 	opts := own(m.Options, "sharecache")
 	if !slices.ContainsFunc(opts, func(o string) bool { return strings.HasPrefix(o, "vers=") || strings.HasPrefix(o, "nfsvers=") }) {
@@ -112,6 +121,12 @@ func (lustre) LoadDir(m design.ClientMount, name string) (onServer bool, dir str
 		command("spread its files over all OSTs", "lfs", "setstripe", "--stripe-count", "-1", dir),
 	}
 }
+
+// Daemons: it has none but threads of the kernel.
+func (lustre) Daemons() []string { return nil }
+
+// Files: a target is mounted, and shows nothing.
+func (lustre) Files(*design.Service) string { return "" }
 
 // ReadBack: each mount of Lustre has a client, and a cache, of its own.
 func (lustre) ReadBack(m design.ClientMount, at string) []string {
