@@ -9,6 +9,7 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/base/sg"
+	"github.com/mortarhpc/mortar/internal/host/resource"
 )
 
 // SCSI lists the SCSI disks with each of their paths, and the state of each
@@ -18,6 +19,11 @@ func (h HostSys) SCSI(ctx context.Context) ([]linux.SCSIDisk, error) {
 	if err != nil {
 		return nil, err
 	}
+	return h.SCSIOf(ctx, disks)
+}
+
+// SCSIOf is SCSI for disks that are listed already.
+func (h HostSys) SCSIOf(ctx context.Context, disks []resource.DiskFact) ([]linux.SCSIDisk, error) {
 	out := []linux.SCSIDisk{}
 	for _, d := range disks {
 		if len(d.Paths) == 0 || !strings.HasPrefix(d.Paths[0], "sd") {

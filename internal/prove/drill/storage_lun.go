@@ -156,11 +156,11 @@ func throughOne(d *design.Design, r array.Result, name string, controller, share
 			if a.Name != name || !slices.ContainsFunc(a.LUNs, func(l design.LUN) bool { return l.Name == m.LUN }) {
 				continue
 			}
-			owner := "a controller that is not known"
-			if m.Seen.Owner != nil {
-				owner = "controller " + strconv.Itoa(*m.Seen.Owner)
+			text := fmt.Sprintf("by %d of %d paths", m.Seen.Paths, d.PathsTo(a, m.Host))
+			if m.Seen.Owner != nil { // with paths to one controller only nobody can tell which it is
+				text += ", optimized those to controller " + strconv.Itoa(*m.Seen.Owner)
 			}
-			said[fmt.Sprintf("by %d of %d paths, optimized those to %s", m.Seen.Paths, d.PathsTo(a, m.Host), owner)]++
+			said[text]++
 			ok = ok && m.Seen.Paths == d.PathsTo(a, m.Host)/share && (share > 1 || m.Seen.Owner != nil && *m.Seen.Owner == controller)
 		}
 	}

@@ -172,13 +172,16 @@ func gather(ctx context.Context, sys agent.HostSys, pool *statfsPool, r Request)
 	if len(r.Processes) > 0 {
 		h.Processes = processes(sys, r.Processes, r.Namespaces)
 	}
-	if r.Disks {
-		h.Disks = diskStates(ctx, sys)
-		h.Strays = strays(sys)
-	}
-	if r.SCSI {
-		h.SCSI, _ = sys.SCSI(ctx) // what cannot be read is missing
-		h.Reservations = reservations(ctx, sys, h.SCSI, r.Reservations, timeout)
+	if r.Disks || r.SCSI {
+		disks, _ := sys.Disks(ctx) // what cannot be read is missing
+		if r.Disks {
+			h.Disks = diskStates(sys, disks)
+			h.Strays = strays(sys)
+		}
+		if r.SCSI {
+			h.SCSI, _ = sys.SCSIOf(ctx, disks)
+			h.Reservations = reservations(ctx, sys, h.SCSI, r.Reservations, timeout)
+		}
 	}
 	if r.CIB {
 		if b, err := sys.ReadFile(linux.CIBFile); err == nil {
@@ -250,11 +253,7 @@ func inNamespace(name, namespace string) string {
 	return name + "@" + namespace
 }
 
-func diskStates(ctx context.Context, sys resource.Sys) []DiskState {
-	disks, err := sys.Disks(ctx)
-	if err != nil {
-		return nil
-	}
+func diskStates(sys resource.Sys, disks []resource.DiskFact) []DiskState {
 	var out []DiskState
 	for _, d := range disks {
 		s := DiskState{DiskFact: d, PathState: map[string]PathState{}}
