@@ -230,7 +230,9 @@ func lunSlow(s Scene) ([]Step, error) {
 	if err != nil {
 		return nil, err
 	}
-	return []Step{{Fault: Fault{Kind: LUNSlow, Args: []string{x.Name, strconv.Itoa(slowMS)}}, Wait: linkHold, Look: true}}, nil
+	// Mended under load: while a LUN is slow every operation counts as a stall.
+	f := Fault{Kind: LUNSlow, Args: []string{x.Name, strconv.Itoa(slowMS)}}
+	return []Step{{Fault: f, Wait: linkHold, Look: true}, {Fault: f, Mend: true}}, nil
 }
 
 // lunMissing has the passive server boot without one of the LUNs, and then the
