@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"path"
@@ -112,7 +111,7 @@ func (m *sampler) find(ctx context.Context, d *design.Design, s *design.Service)
 	group := func(name string, devices ...string) {
 		var files []string
 		for _, dev := range devices {
-			files = append(files, "/sys/block/"+cmp.Or(kernel[path.Base(dev)], path.Base(dev))+"/stat")
+			files = append(files, "/sys/block/"+dev+"/stat")
 		}
 		if len(files) == 0 {
 			missing = append(missing, name)
@@ -121,7 +120,11 @@ func (m *sampler) find(ctx context.Context, d *design.Design, s *design.Service)
 		m.groups = append(m.groups, files)
 	}
 	v := &s.Storage
-	group(report.IOVolume, volumeOf(v))
+	if dev := kernel[path.Base(volumeOf(v))]; dev != "" {
+		group(report.IOVolume, dev)
+	} else {
+		group(report.IOVolume)
+	}
 	group(report.IODisks, here(h.Disks, behind(d, v))...)
 	if v.Cache != nil {
 		var ssds []string
@@ -162,14 +165,16 @@ func behind(d *design.Design, v *design.Storage) []string {
 	return out
 }
 
-// here are the devices of those that a server has.
+// here are the kernel's names of all paths to those that a server has.
 func here(disks []observe.DiskState, names []string) []string {
 	var out []string
 	for _, x := range disks {
 		if slices.ContainsFunc(names, func(n string) bool {
 			return n != "" && (strings.EqualFold(n, x.Serial) || strings.EqualFold(n, x.WWN))
 		}) {
-			out = append(out, x.Device)
+			for _, p := range x.Paths {
+				out = append(out, path.Base(p))
+			}
 		}
 	}
 	return out

@@ -16,8 +16,8 @@ import (
 )
 
 // cachedDevices are those of a server with a volume, a LUN, a disk of two paths and
-// two SSDs. At each look the volume has done one more write of 4 KiB, LUN and disk
-// a read of 512 bytes each, each SSD three of each, and 4 KiB more are dirty.
+// two SSDs. At each look the volume has done one more write of 4 KiB, each path a
+// read of 512 bytes, each SSD three of each, and 4 KiB more are dirty.
 func cachedDevices() func(server string, r observe.Request) observe.Host {
 	var looks atomic.Int64
 	return func(server string, r observe.Request) observe.Host {
@@ -26,13 +26,12 @@ func cachedDevices() func(server string, r observe.Request) observe.Host {
 			return h
 		}
 		if r.Disks {
-			h.Disks = append(h.Disks, observe.DiskState{DiskFact: resource.DiskFact{Serial: "X", WWN: "5000AB", Device: "/dev/sda"}},
-				observe.DiskState{DiskFact: resource.DiskFact{Serial: "D7", Device: "/dev/mapper/35000cd"}})
+			h.Disks = append(h.Disks, observe.DiskState{DiskFact: resource.DiskFact{Serial: "X", WWN: "5000AB", Device: "/dev/disk/by-id/x", Paths: []string{"sda"}}},
+				observe.DiskState{DiskFact: resource.DiskFact{Serial: "D7", Device: "/dev/mapper/35000cd", Paths: []string{"sdb", "sdc"}}})
 			for _, serial := range []string{"S1", "s2", "OTHER"} {
-				h.Disks = append(h.Disks, observe.DiskState{DiskFact: resource.DiskFact{Serial: serial, Device: "/dev/nvme" + strings.ToLower(serial)}})
+				h.Disks = append(h.Disks, observe.DiskState{DiskFact: resource.DiskFact{Serial: serial, Paths: []string{"/dev/nvme" + strings.ToLower(serial)}}})
 			}
 			h.Files["/sys/block/dm-3/dm/name"] = "g.cached\n"
-			h.Files["/sys/block/dm-1/dm/name"] = "35000cd\n"
 			h.Files["/sys/block/dm-2/dm/name"] = "g-da--ta\n"
 			return h
 		}
@@ -41,7 +40,7 @@ func cachedDevices() func(server string, r observe.Request) observe.Host {
 			switch f {
 			case "/sys/block/dm-3/stat", "/sys/block/dm-2/stat":
 				h.Files[f] = fmt.Sprintf("0 0 0 0 %d 0 %d 0 0 0 0", n, 8*n)
-			case "/sys/block/dm-1/stat", "/sys/block/sda/stat":
+			case "/sys/block/sda/stat", "/sys/block/sdb/stat", "/sys/block/sdc/stat":
 				h.Files[f] = fmt.Sprintf("%d 0 %d 0 0 0 0 0 0 0 0", n, n)
 			case "/sys/block/nvmes1/stat", "/sys/block/nvmes2/stat":
 				h.Files[f] = fmt.Sprintf("%d 0 %d 0 %d 0 %d 0 0 0 0", 3*n, 3*n, 3*n, 3*n)
@@ -73,7 +72,7 @@ tests:
 	}{
 		"all of them":      {devices: cachedDevices()},
 		"no cache":         {devices: cachedDevices(), plain: true},
-		"no such device":   {devices: func(string, observe.Request) observe.Host { return observe.Host{} }, note: "no device of: disks, SSDs"},
+		"no such device":   {devices: func(string, observe.Request) observe.Host { return observe.Host{} }, note: "no device of: volume, disks, SSDs"},
 		"an agent of old":  {note: "no op observe.gather"},
 		"one that is gone": {devices: goneAfter(2), note: "/sys/block/dm-3/stat is gone"},
 	} {
@@ -106,7 +105,7 @@ tests:
 			if n := len(io[0].Dirty); n > 1 && io[0].Dirty[n-1]-io[0].Dirty[n-2] != 4096 {
 				t.Errorf("dirty %v", io[0].Dirty)
 			}
-			for i, want := range []string{"volume 0 0 1 4096", "disks 2 1024 0 0", "SSDs 6 3072 6 3072"}[:len(io[0].Devices)] {
+			for i, want := range []string{"volume 0 0 1 4096", "disks 3 1536 0 0", "SSDs 6 3072 6 3072"}[:len(io[0].Devices)] {
 				v := io[0].Devices[i]
 				if got := fmt.Sprint(v.Name, " ", v.Reads[0], v.ReadBytes[0], v.Writes[0], v.WriteBytes[0]); got != want {
 					t.Errorf("%s, want %s", got, want)
