@@ -304,7 +304,7 @@ func strips(rows []stripRow) template.HTML {
 			s.line("axis", left, base, left+plotW, base)
 			y = base + latH + gap
 			for i := range r.run.IO {
-				b := ioBand{io: &r.run.IO[i], unit: r.unit, start: t.StartNS, end: end, x: x, left: left, right: left + plotW, phone: phone}
+				b := ioBand{io: &r.run.IO[i], start: t.StartNS, end: end, x: x, left: left, right: left + plotW, phone: phone}
 				b.draw(s, y)
 				y += ioHeight(phone)
 			}

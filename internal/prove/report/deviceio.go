@@ -20,7 +20,6 @@ const ioPlot = 44.0
 // and the disks behind it on one scale, dirty data on its own.
 type ioBand struct {
 	io          *BenchIO
-	unit        string // of the phase: ops/s, or MiB/s
 	start       int64  // ns: second 0 of the axis
 	end         float64
 	x           func(seconds float64) float64
@@ -28,17 +27,14 @@ type ioBand struct {
 	phone       bool
 }
 
-// rates gives what a group did a second, reads and writes together, between
-// each sample and the next.
+// rates gives the bytes that a group moved a second, reads and writes together,
+// between each sample and the next. Operations say less: the kernel counts an
+// empty flush as a write.
 func (b *ioBand) rates(d *BenchDevice) []float64 {
 	out := make([]float64, len(d.Reads))
 	for i := range out {
-		n := float64(d.Reads[i] + d.Writes[i])
-		if b.unit == "MiB/s" {
-			n = float64(d.ReadBytes[i]+d.WriteBytes[i]) / (1 << 20)
-		}
 		if sec := b.at(i+1) - b.at(i); sec > 0 {
-			out[i] = n / sec
+			out[i] = float64(d.ReadBytes[i]+d.WriteBytes[i]) / sec
 		}
 	}
 	return out
@@ -85,7 +81,7 @@ func (b *ioBand) draw(s *svg, y float64) {
 		}
 	}
 	for _, c := range curves {
-		words = append(words, c.name+" "+Rate(c.top, b.unit))
+		words = append(words, c.name+" "+Bytes(int64(c.top))+"/s")
 		var d strings.Builder
 		pen := "M"
 		for i, v := range c.rates {

@@ -46,17 +46,17 @@ func TestDeviceIOPage(t *testing.T) {
 	}
 	run.IO = []BenchIO{sampledIO(run.Timeline.StartNS)}
 	got := page()
-	for _, want := range []string{"devices of scratch on nss1", "dirty 5.0 MiB", "SSDs 100 ops/s", "disks 8.00 ops/s", "I/O of the cache’s SSDs"} {
+	for _, want := range []string{"devices of scratch on nss1", "dirty 5.0 MiB", "SSDs 400.0 KiB/s", "disks 32.0 KiB/s", "I/O of the cache’s SSDs"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("the page lacks %q", want)
 		}
 	}
-	if strings.Contains(got, "volume 50") {
+	if strings.Contains(got, "volume 2") {
 		t.Error("the volume is drawn too")
 	}
 	plain := &run.IO[0]
 	plain.Devices, plain.Dirty = plain.Devices[:2], nil
-	if got = page(); !strings.Contains(got, "disks 8.00 ops/s") || strings.Contains(got, "dirty 5") || strings.Contains(got, "SSDs 100") {
+	if got = page(); !strings.Contains(got, "disks 32.0 KiB/s") || strings.Contains(got, "dirty 5") || strings.Contains(got, "SSDs 4") {
 		t.Error("the page lacks what the disks did without a cache")
 	}
 }
