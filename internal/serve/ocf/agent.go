@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	cmd "github.com/mortarhpc/mortar/internal/base/command"
 	"github.com/mortarhpc/mortar/internal/base/distro"
 	"github.com/mortarhpc/mortar/internal/base/flock"
 	"github.com/mortarhpc/mortar/internal/base/linux"
@@ -62,8 +63,10 @@ func Main(ctx context.Context, args []string, getenv func(string) string, stdout
 	case "usage", "help":
 		fmt.Fprintln(stdout, usage)
 		return Success
-	case "start", "stop", "monitor", "status", "validate-all", exportsAction:
+	case "start", "stop", "validate-all", exportsAction, lookAction:
 		return a.run(ctx, args[0])
+	case "monitor", "status":
+		return a.monitor(ctx)
 	case configureAction:
 		if err := a.configure(ctx, os.Stdin); err != nil {
 			a.reason(err)
@@ -95,9 +98,6 @@ func (a *agent) reason(err error) {
 }
 
 func (a *agent) run(ctx context.Context, action string) int {
-	if action == "status" {
-		action = "monitor"
-	}
 	cfg, code, err := a.config()
 	if err != nil {
 		a.reason(err)
@@ -107,8 +107,11 @@ func (a *agent) run(ctx context.Context, action string) int {
 		a.reason(errors.New("must be run as root"))
 		return ErrPerm
 	}
-	began := a.now()
-	s, err := a.service(action, cfg)
+	began, name := a.now(), action
+	if action == lookAction {
+		name = "monitor"
+	}
+	s, err := a.service(name, cfg)
 	if err != nil {
 		a.reason(err)
 		return ErrGeneric
@@ -117,8 +120,8 @@ func (a *agent) run(ctx context.Context, action string) int {
 	ctx, cancel := context.WithTimeout(ctx, a.timeout(action))
 	defer cancel()
 
-	if action == "monitor" {
-		return a.monitor(ctx, s)
+	if action == lookAction {
+		return a.look(ctx, s)
 	}
 	if code, err := s.validate(action); err != nil {
 		a.reason(err)
@@ -215,8 +218,65 @@ func (a *agent) configure(ctx context.Context, in io.Reader) error {
 	return save(file, src, 0o600)
 }
 
-// monitor maps the state of the service to an exit code.
-func (a *agent) monitor(ctx context.Context, s *service) int {
+// lookAction is a monitor in a process of its own.
+const lookAction = "_look"
+
+// monitor has a child look, and answers in time if that hangs in the kernel with
+// a disk that never answers. Pacemaker cannot: it kills a monitor that is late,
+// but learns of the failure only when the process ends.
+//
+// Source: Pacemaker, lib/common/mainloop.c, child_timeout_callback: "will not die!"
+func (a *agent) monitor(ctx context.Context) int {
+	cfg, code, err := a.config()
+	if err != nil {
+		a.reason(err)
+		return code
+	}
+	wait := a.timeout("monitor")
+	ctx, cancel := context.WithTimeout(ctx, max(wait-cmd.GivenUp, wait/2))
+	defer cancel()
+	out, err := cmd.Cmd{Argv: []string{"/proc/self/exe", "ocf", lookAction}, Env: a.environment()}.Run(ctx)
+	io.WriteString(a.stderr, out.Stderr)
+	if err == nil {
+		return out.Code
+	}
+	s, serr := a.service("monitor", cfg)
+	return a.late(cfg, err, serr != nil || s.storage.reachable())
+}
+
+// late judges a monitor that was given up. While no path to the disks is left
+// it waits with them: their maps queue for as long as the design says, and the
+// watcher moves the service if the partner has paths.
+func (a *agent) late(cfg *Config, err error, reachable bool) int {
+	if !reachable {
+		return Success
+	}
+	a.reason(fmt.Errorf("looking at service %s took too long: %w", cfg.Service, err))
+	a.note(cfg, err)
+	return ErrGeneric
+}
+
+// environment is what Pacemaker told the agent, for a child.
+func (a *agent) environment() []string {
+	var out []string
+	for _, kv := range os.Environ() {
+		if name, _, _ := strings.Cut(kv, "="); strings.HasPrefix(name, "OCF_") {
+			out = append(out, name+"="+a.getenv(name))
+		}
+	}
+	return append(out, "OCF_RESKEY_config="+a.getenv("OCF_RESKEY_config"))
+}
+
+// note writes why a monitor failed to the service's log.
+func (a *agent) note(cfg *Config, err error) {
+	if f, ferr := openLog(cfg.Service); ferr == nil {
+		defer f.Close()
+		(&steps{action: "monitor", stderr: a.stderr, now: a.now, file: f}).mark("monitor", a.now(), err)
+	}
+}
+
+// look maps the state of the service to an exit code.
+func (a *agent) look(ctx context.Context, s *service) int {
 	st, err := s.monitor(ctx)
 	level, _ := strconv.Atoi(a.getenv("OCF_CHECK_LEVEL"))
 	if err == nil && st == running && level >= 10 {
@@ -225,11 +285,7 @@ func (a *agent) monitor(ctx context.Context, s *service) int {
 	switch {
 	case err != nil:
 		a.reason(err)
-		if f, ferr := openLog(s.cfg.Service); ferr == nil {
-			defer f.Close()
-			s.log.file = f
-			s.log.mark("monitor", a.now(), err)
-		}
+		a.note(s.cfg, err)
 		return ErrGeneric
 	case st == running:
 		return Success

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -36,6 +37,12 @@ func TestMain(m *testing.M) {
 			os.Exit(1)
 		}
 		return
+	}
+	if len(os.Args) == 3 && os.Args[1] == "ocf" && os.Args[2] == lookAction {
+		if s, _ := strconv.Atoi(os.Getenv("OCF_RESKEY_test_sleep")); s > 0 {
+			time.Sleep(time.Duration(s) * time.Second)
+		}
+		os.Exit(Main(context.Background(), os.Args[2:], os.Getenv, os.Stdout, os.Stderr))
 	}
 	const inside = "MORTAR_OCF_TEST_INSIDE"
 	if os.Getenv(inside) != "" {
@@ -591,5 +598,38 @@ func TestReserve(t *testing.T) {
 	}
 	if free, err := k.Free(p); err != nil || free <= 0 {
 		t.Errorf("free: %d, %v", free, err)
+	}
+}
+
+// A monitor whose child hangs answers in time. While no path to the disks is
+// left, the service is not moved for it.
+func TestMonitorInTime(t *testing.T) {
+	config := filepath.Join(t.TempDir(), "service.json")
+	src, err := json.Marshal(testConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(config, src, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	env := map[string]string{"OCF_RESKEY_config": config, "OCF_RESKEY_CRM_meta_timeout": "2000", "OCF_RESKEY_CRM_meta_interval": "10000", "OCF_RESKEY_test_sleep": "600"}
+	for k, v := range env {
+		t.Setenv(k, v)
+	}
+	// The disks of the config are not on this machine: nothing reaches them.
+	var out, errs bytes.Buffer
+	if code := Main(t.Context(), []string{"monitor"}, os.Getenv, &out, &errs); code != Success {
+		t.Errorf("no paths: exit %d, %s", code, &errs)
+	}
+	a := &agent{getenv: os.Getenv, stderr: &errs, now: time.Now}
+	if code := a.late(testConfig(), errors.New("it hangs in the kernel"), true); code != ErrGeneric || !strings.Contains(errs.String(), "took too long: it hangs in the kernel") {
+		t.Errorf("paths: exit %d, %s", code, &errs)
+	}
+	// In time, the child's answer is the answer, with what it says.
+	t.Setenv("OCF_RESKEY_test_sleep", "")
+	t.Setenv("OCF_RESKEY_CRM_meta_clone", "0")
+	errs.Reset()
+	if code := Main(t.Context(), []string{"monitor"}, os.Getenv, &out, &errs); code != ErrConfigured || !strings.Contains(errs.String(), "must not be cloned") {
+		t.Errorf("clone: exit %d, %s", code, &errs)
 	}
 }
