@@ -25,13 +25,13 @@ demo: deps build ## the whole story on this machine: rack, brick, load, crash, p
 demo-down: build ## take the demo's rack down
 	@bin/mortar rack down out/demo/brick.yaml
 
-test: deps lint test-unit test-rack ## everything: lint, unit tests with the race detector, two rack runs
+test: deps lint test-unit test-rack ## everything: lint, unit tests with the race detector, three rack runs
 
 test-unit: deps ## unit tests with the race detector
 	CGO_ENABLED=1 go test -race -count=1 ./...
 
-test-rack: deps build ## two whole rack runs: deploy, apply again, crash, verify; a fenced server boots as Debian does
-	go test -tags rack -count=1 -timeout 30m -run 'TestBrick|TestFencedServerBoots' -v ./test/rack
+test-rack: deps build ## three whole rack runs: deploy, apply again, crash, verify, on disks and on a RAID array; a fenced server boots as Debian does
+	go test -tags rack -count=1 -timeout 30m -run 'TestBrick|TestArrayBrick|TestFencedServerBoots' -v ./test/rack
 
 SUITE ?= trixie
 test-boot: deps build ## a fenced server boots as Debian does (SUITE=bookworm: Debian 12)

@@ -253,25 +253,37 @@ func exportsInPlace(t *testing.T, spec string) {
 
 // TestDrills does the whole matrix of drills, and leaves list, runs and page in
 // out/drills. MORTAR_DRILL_ARGS has more flags for mortar drill --all.
-func TestDrills(t *testing.T) { drills(t, "nfs-ha", "drills") }
+func TestDrills(t *testing.T) { drills(t, rackBrick{example: "nfs-ha", fenceTest: true}, "drills") }
+
+// TestArrayBrick deploys a brick on a RAID array of a thousandth of its size,
+// and takes first a controller away, then the active server.
+func TestArrayBrick(t *testing.T) {
+	drills(t, rackBrick{example: "nss7.4-ha", scale: "1/1000"}, "drills-array", "--only", "controller,server-crash-freeze")
+}
 
 // TestTwoServices does the drills of servers, links and paths on a brick with
 // two services, both under load, into out/drills-xl.
 func TestTwoServices(t *testing.T) {
-	drills(t, "nfs-ha-xl", "drills-xl", "--only",
+	drills(t, rackBrick{example: "nfs-ha-xl", fenceTest: true}, "drills-xl", "--only",
 		"server-crash,heartbeat-link,both-rings-cables,public-link,private-switch,path-one,controller,paths-all,failover,failback,standby")
+}
+
+// rackBrick is how an example is deployed on a rack.
+type rackBrick struct {
+	example, scale string // scale "": as large as it is
+	fenceTest      bool   // minutes more
 }
 
 // drills deploys a brick, sees that a second apply changes nothing, and does
 // drills on it.
-func drills(t *testing.T, flavour, name string, args ...string) {
+func drills(t *testing.T, b rackBrick, name string, args ...string) {
 	dir := t.TempDir()
 	out, err := filepath.Abs("../../out/" + name)
 	if err != nil {
 		t.Fatal(err)
 	}
 	spec := filepath.Join(dir, "brick.yaml")
-	if err := os.WriteFile(spec, []byte(must(t, "init", flavour)), 0o644); err != nil {
+	if err := os.WriteFile(spec, []byte(must(t, "init", b.example)), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -280,15 +292,22 @@ func drills(t *testing.T, flavour, name string, args ...string) {
 		}
 		leftovers(t, dir)
 	})
-	must(t, "rack", "up", spec)
-	must(t, "apply", spec, "--yes")
+	up, apply := []string{"rack", "up", spec}, []string{"apply", spec, "--yes", "--json"}
+	if b.scale != "" {
+		up = append(up, "--scale", b.scale)
+	}
+	if !b.fenceTest {
+		apply = append(apply, "--skip-fence-test")
+	}
+	must(t, up...)
+	must(t, apply...)
 	var r applyResult
-	if lastJSON(t, must(t, "apply", spec, "--yes", "--json"), &r); r.Changed == nil || *r.Changed != 0 {
+	if lastJSON(t, must(t, apply...), &r); r.Changed == nil || *r.Changed != 0 {
 		t.Errorf("second apply: want changed 0, got %v", r.Changed)
 	}
 	args = append([]string{"drill", spec, "--all", "--out", out}, args...)
 	_, code := mortar(t, nil, append(args, strings.Fields(os.Getenv("MORTAR_DRILL_ARGS"))...)...)
-	b, err := os.ReadFile(filepath.Join(out, "summary.json"))
+	src, err := os.ReadFile(filepath.Join(out, "summary.json"))
 	if err != nil {
 		t.Fatalf("exit %d, %v", code, err)
 	}
@@ -297,8 +316,8 @@ func drills(t *testing.T, flavour, name string, args ...string) {
 		Reasons             []string
 		Lost                int64 `json:"lost_bytes"`
 	}
-	if err := json.Unmarshal(b, &list); err != nil || len(list) == 0 {
-		t.Fatalf("the list: %.200s %v", b, err)
+	if err := json.Unmarshal(src, &list); err != nil || len(list) == 0 {
+		t.Fatalf("the list: %.200s %v", src, err)
 	}
 	for _, e := range list {
 		if e.Verdict != "pass" || e.Lost != 0 {
