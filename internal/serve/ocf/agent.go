@@ -45,6 +45,9 @@ func Main(ctx context.Context, args []string, getenv func(string) string, stdout
 		}
 		return Success
 	}
+	if len(args) == 2 && args[0] == childAction {
+		return a.run(ctx, args[1])
+	}
 	if len(args) > 1 && args[0] == watchAction {
 		if err := watchMain(ctx, args[1:]); err != nil {
 			fmt.Fprintln(stderr, err)
@@ -63,10 +66,12 @@ func Main(ctx context.Context, args []string, getenv func(string) string, stdout
 	case "usage", "help":
 		fmt.Fprintln(stdout, usage)
 		return Success
-	case "start", "stop", "validate-all", exportsAction, lookAction:
+	case "start", "validate-all", exportsAction:
 		return a.run(ctx, args[0])
 	case "monitor", "status":
-		return a.monitor(ctx)
+		return a.inTime(ctx, "monitor")
+	case "stop":
+		return a.inTime(ctx, "stop")
 	case configureAction:
 		if err := a.configure(ctx, os.Stdin); err != nil {
 			a.reason(err)
@@ -107,11 +112,8 @@ func (a *agent) run(ctx context.Context, action string) int {
 		a.reason(errors.New("must be run as root"))
 		return ErrPerm
 	}
-	began, name := a.now(), action
-	if action == lookAction {
-		name = "monitor"
-	}
-	s, err := a.service(name, cfg)
+	began := a.now()
+	s, err := a.service(action, cfg)
 	if err != nil {
 		a.reason(err)
 		return ErrGeneric
@@ -120,8 +122,8 @@ func (a *agent) run(ctx context.Context, action string) int {
 	ctx, cancel := context.WithTimeout(ctx, a.timeout(action))
 	defer cancel()
 
-	if action == lookAction {
-		return a.look(ctx, s)
+	if action == "monitor" {
+		return a.monitor(ctx, s)
 	}
 	if code, err := s.validate(action); err != nil {
 		a.reason(err)
@@ -218,65 +220,68 @@ func (a *agent) configure(ctx context.Context, in io.Reader) error {
 	return save(file, src, 0o600)
 }
 
-// lookAction is a monitor in a process of its own.
-const lookAction = "_look"
+// childAction runs the action that follows in a process of its own.
+const childAction = "_child"
 
-// monitor has a child look, and answers in time if that hangs in the kernel with
-// a disk that never answers. Pacemaker cannot: it kills a monitor that is late,
-// but learns of the failure only when the process ends.
+// inTime has a child do an action, and answers in time if the child hangs in the
+// kernel with a disk that never answers. Pacemaker cannot: it kills an action that
+// is late, but learns that it failed only when the process ends. It misses a
+// monitor for ever then, and a stop for its timeout and cluster-delay.
 //
 // Source: Pacemaker, lib/common/mainloop.c, child_timeout_callback: "will not die!"
-func (a *agent) monitor(ctx context.Context) int {
+func (a *agent) inTime(ctx context.Context, action string) int {
 	cfg, code, err := a.config()
 	if err != nil {
 		a.reason(err)
 		return code
 	}
-	wait := a.timeout("monitor")
-	ctx, cancel := context.WithTimeout(ctx, max(wait-cmd.GivenUp, wait/2))
+	wait := a.timeout(action)
+	wait = max(wait-cmd.GivenUp, wait/2)
+	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
-	out, err := cmd.Cmd{Argv: []string{"/proc/self/exe", "ocf", lookAction}, Env: a.environment()}.Run(ctx)
+	out, err := cmd.Cmd{Argv: []string{"/proc/self/exe", "ocf", childAction, action}, Env: a.environment(wait)}.Run(ctx)
 	io.WriteString(a.stderr, out.Stderr)
 	if err == nil {
 		return out.Code
 	}
-	s, serr := a.service("monitor", cfg)
-	return a.late(cfg, err, serr != nil || s.storage.reachable())
+	s, serr := a.service(action, cfg)
+	return a.late(action, cfg, err, serr != nil || s.storage.reachable())
 }
 
-// late judges a monitor that was given up. While no path to the disks is left
-// it waits with them: their maps queue for as long as the design says, and the
-// watcher moves the service if the partner has paths.
-func (a *agent) late(cfg *Config, err error, reachable bool) int {
-	if !reachable {
+// late judges an action that was given up. While no path to the disks is left
+// a monitor waits with them: their maps queue for as long as the design says, and
+// the watcher moves the service if the partner has paths.
+func (a *agent) late(action string, cfg *Config, err error, reachable bool) int {
+	if action == "monitor" && !reachable {
 		return Success
 	}
-	a.reason(fmt.Errorf("looking at service %s took too long: %w", cfg.Service, err))
-	a.note(cfg, err)
+	err = fmt.Errorf("%s of service %s took too long: %w", action, cfg.Service, err)
+	a.reason(err)
+	a.note(action, cfg, err)
 	return ErrGeneric
 }
 
-// environment is what Pacemaker told the agent, for a child.
-func (a *agent) environment() []string {
+// environment is what Pacemaker told the agent, for a child that has less time.
+func (a *agent) environment(wait time.Duration) []string {
 	var out []string
 	for _, kv := range os.Environ() {
 		if name, _, _ := strings.Cut(kv, "="); strings.HasPrefix(name, "OCF_") {
 			out = append(out, name+"="+a.getenv(name))
 		}
 	}
-	return append(out, "OCF_RESKEY_config="+a.getenv("OCF_RESKEY_config"))
+	return append(out, "OCF_RESKEY_config="+a.getenv("OCF_RESKEY_config"), fmt.Sprintf("OCF_RESKEY_CRM_meta_timeout=%d", wait.Milliseconds()))
 }
 
-// note writes why a monitor failed to the service's log.
-func (a *agent) note(cfg *Config, err error) {
+// note writes why an action failed to the service's log.
+func (a *agent) note(action string, cfg *Config, err error) {
 	if f, ferr := openLog(cfg.Service); ferr == nil {
 		defer f.Close()
-		(&steps{action: "monitor", stderr: a.stderr, now: a.now, file: f}).mark("monitor", a.now(), err)
+		(&steps{action: action, stderr: a.stderr, now: a.now, file: f}).mark(action, a.now(), err)
 	}
 }
 
-// look maps the state of the service to an exit code.
-func (a *agent) look(ctx context.Context, s *service) int {
+// monitor maps the state of the service to an exit code.
+func (a *agent) monitor(ctx context.Context, s *service) int {
 	st, err := s.monitor(ctx)
 	level, _ := strconv.Atoi(a.getenv("OCF_CHECK_LEVEL"))
 	if err == nil && st == running && level >= 10 {
@@ -285,7 +290,7 @@ func (a *agent) look(ctx context.Context, s *service) int {
 	switch {
 	case err != nil:
 		a.reason(err)
-		a.note(s.cfg, err)
+		a.note("monitor", s.cfg, err)
 		return ErrGeneric
 	case st == running:
 		return Success

@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	if len(os.Args) == 3 && os.Args[1] == "ocf" && os.Args[2] == lookAction {
+	if len(os.Args) == 4 && os.Args[1] == "ocf" && os.Args[2] == childAction {
 		if s, _ := strconv.Atoi(os.Getenv("OCF_RESKEY_test_sleep")); s > 0 {
 			time.Sleep(time.Duration(s) * time.Second)
 		}
@@ -601,9 +601,9 @@ func TestReserve(t *testing.T) {
 	}
 }
 
-// A monitor whose child hangs answers in time. While no path to the disks is
+// An action whose child hangs answers in time. While no path to the disks is
 // left, the service is not moved for it.
-func TestMonitorInTime(t *testing.T) {
+func TestInTime(t *testing.T) {
 	config := filepath.Join(t.TempDir(), "service.json")
 	src, err := json.Marshal(testConfig())
 	if err != nil {
@@ -622,8 +622,12 @@ func TestMonitorInTime(t *testing.T) {
 		t.Errorf("no paths: exit %d, %s", code, &errs)
 	}
 	a := &agent{getenv: os.Getenv, stderr: &errs, now: time.Now}
-	if code := a.late(testConfig(), errors.New("it hangs in the kernel"), true); code != ErrGeneric || !strings.Contains(errs.String(), "took too long: it hangs in the kernel") {
+	if code := a.late("monitor", testConfig(), errors.New("it hangs in the kernel"), true); code != ErrGeneric || !strings.Contains(errs.String(), "took too long: it hangs in the kernel") {
 		t.Errorf("paths: exit %d, %s", code, &errs)
+	}
+	// A stop that hangs has failed, whatever the paths: only fencing helps.
+	if code := Main(t.Context(), []string{"stop"}, os.Getenv, &out, &errs); code != ErrGeneric || !strings.Contains(errs.String(), "stop of service home took too long") {
+		t.Errorf("stop: exit %d, %s", code, &errs)
 	}
 	// In time, the child's answer is the answer, with what it says.
 	t.Setenv("OCF_RESKEY_test_sleep", "")
