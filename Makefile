@@ -38,7 +38,7 @@ test-boot: deps build ## a fenced server boots as Debian does (SUITE=bookworm: D
 	MORTAR_TEST_SUITE=$(SUITE) go test -tags rack -count=1 -timeout 22m -run TestFencedServerBoots -v ./test/rack
 
 test-array: deps build ## a RAID array in the rack: LUNs, path groups, reservations and each of its faults
-	go test -tags rack -count=1 -timeout 40m -run TestArray -v ./test/rack
+	go test -tags rack -count=1 -timeout 40m -run 'TestArray$$' -v ./test/rack
 
 test-faults: deps build ## both fault injectors pass one suite on a rack
 	go test -tags rack -count=1 -timeout 40m -run TestLive -v ./internal/prove/inject
