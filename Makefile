@@ -5,7 +5,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 GOFLAGS_BUILD := -trimpath -ldflags "-s -w -X main.version=$(VERSION)"
 
 .DEFAULT_GOAL := help
-.PHONY: help build deps demo demo-down test test-unit test-rack test-boot test-array test-faults drills drills-xl systems lint fuzz bench bench-tools clean
+.PHONY: help build package test-package deps demo demo-down test test-unit test-rack test-boot test-array test-faults drills drills-xl systems lint fuzz bench bench-tools clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
@@ -25,7 +25,15 @@ demo: deps build ## the whole story on this machine: rack, brick, load, crash, p
 demo-down: build ## take the demo's rack down
 	@bin/mortar rack down out/demo/brick.yaml
 
-test: deps lint test-unit test-rack ## everything: lint, unit tests with the race detector, three rack runs
+# Without a tag: what the next release is called, the day and the commit.
+PACKAGE_VERSION ?= $(shell git describe --tags --exact-match 2>/dev/null | sed 's/^v//' | grep . || git log -1 --format=0.2.0~git%cd.%h --date=format:%Y%m%d)
+package: build ## the Debian package and the RPM of the administrator's machine, into out/package
+	@scripts/package.sh "$(PACKAGE_VERSION)"
+
+test-package: deps package ## lintian; the package installed, used and purged in a clean root
+	go test -tags pkg -count=1 -v ./test/pkg
+
+test: deps lint test-unit test-package test-rack ## everything: lint, unit tests with the race detector, three rack runs
 
 test-unit: deps ## unit tests with the race detector
 	CGO_ENABLED=1 go test -race -count=1 ./...

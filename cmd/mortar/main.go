@@ -124,6 +124,9 @@ func run() int {
 	return ee.code
 }
 
+// extraCommands are those of a build tag: man.go.
+var extraCommands []*cobra.Command
+
 func newRootCmd() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "mortar",
@@ -131,9 +134,8 @@ func newRootCmd() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	for _, c := range commands() {
-		root.AddCommand(c)
-	}
+	root.AddCommand(commands()...)
+	root.AddCommand(extraCommands...)
 	root.InitDefaultCompletionCmd() // a group as well
 	root.InitDefaultHelpCmd()
 	plainUsage(root)

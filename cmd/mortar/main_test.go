@@ -40,6 +40,13 @@ func TestUnknownCommand(t *testing.T) {
 	}
 }
 
+// A shell that completes a line asks by a command that no list has.
+func TestCompletion(t *testing.T) {
+	if out, code, err := runCmd(t, newRootCmd(), cobra.ShellCompRequestCmd, "dri"); code != 0 || err != nil || !strings.HasPrefix(out, "drill\t") {
+		t.Errorf("%q, %d, %v", out, code, err)
+	}
+}
+
 // What is wrong with flags and arguments is told in one line without the
 // words of the libraries.
 func TestBadUsage(t *testing.T) {

@@ -68,6 +68,9 @@ func unknownCommand(root *cobra.Command, args []string) error {
 	if !root.HasSubCommands() {
 		return nil
 	}
+	if len(args) > 0 && (args[0] == cobra.ShellCompRequestCmd || args[0] == cobra.ShellCompNoDescRequestCmd) {
+		return nil // a shell asks; cobra adds this command when it runs
+	}
 	root.Args = cobra.ArbitraryArgs // else Find itself fails, in several lines
 	group, rest, err := root.Find(args)
 	if err != nil {

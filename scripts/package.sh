@@ -1,0 +1,20 @@
+#!/bin/bash
+# Makes the Debian package and the RPM in out/package from bin/mortar.
+# usage: package.sh VERSION
+set -euo pipefail
+cd "$(dirname "$0")/.."
+export VERSION=$1 ARCH GOFLAGS=
+ARCH=$(go env GOARCH)
+out=out/package
+rm -rf $out && mkdir -p $out/completion
+MAN_DATE=$(git log -1 --format=%cI) go run -tags man -ldflags "-X main.version=$VERSION" ./cmd/mortar man $out/man
+gzip -9n $out/man/*.1
+for shell in bash:mortar zsh:_mortar fish:mortar.fish; do
+  bin/mortar completion "${shell%:*}" > $out/completion/"${shell#*:}"
+done
+# Lintian wants Debian's form; the changes themselves are in the manual.
+printf 'mortar (%s) unstable; urgency=medium\n\n  * See /usr/share/doc/mortar/manual and CHANGELOG.md of the source.\n\n -- Mortar <mortar@mortarhpc.example>  %s\n' "$VERSION" "$(git log -1 --format=%cD)" | gzip -9n > $out/changelog.gz
+go build -C packaging -o ../bin/nfpm github.com/goreleaser/nfpm/v2/cmd/nfpm
+for format in deb rpm; do
+  bin/nfpm package --config packaging/nfpm.yaml --packager $format --target $out
+done
