@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mortarhpc/mortar/examples"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/brick/forecast"
 	"github.com/mortarhpc/mortar/internal/brick/paper"
@@ -382,6 +383,54 @@ func TestPages(t *testing.T) {
 	}
 }
 
+// TestResults: docs/results/systems.md has what became of every example.
+func TestResults(t *testing.T) {
+	ran := runs(t)
+	var b strings.Builder
+	b.WriteString("<!-- written by go test ./internal/brick/paper -run TestResults -update -->\n\n# Every example, built and broken on a virtual rack\n\n")
+	b.WriteString("What `make systems` saw ([systems.md](../systems.md)): `mortar init SYSTEM`, `rack up --scale`, `apply --skip-fence-test`, the same again, `drill server-crash --how freeze`, `rack down`. ")
+	b.WriteString("The servers are emulated by two processors (QEMU without KVM), so times are longer than those of real servers. The rows are entries of [summary.json](../systems/summary.json).\n\n")
+	b.WriteString("| system | date | disks of | built | changed by the second apply | drill | longest stall | lost | whole time |\n|---|---|---|---|---|---|---|---|---|\n")
+	var names, open []string
+	files, err := fs.Glob(examples.FS, "*.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		names = append(names, strings.TrimSuffix(f, ".yaml"))
+	}
+	for name := range ran {
+		if !slices.Contains(names, name) {
+			t.Errorf("summary.json: there is no example %s", name)
+		}
+	}
+	for _, name := range names {
+		r, ok := ran[name]
+		if !ok {
+			open = append(open, "`"+name+"`")
+			continue
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", link(name), r.Started, r.Scale, strings.Join(r.cells(), " | "))
+	}
+	for _, name := range names {
+		if r := ran[name]; r.Error != "" {
+			fmt.Fprintf(&b, "\n`%s`: %s\n", name, r.Error)
+		}
+	}
+	if len(open) > 0 {
+		fmt.Fprintf(&b, "\nNot run yet: %s.\n", strings.Join(open, ", "))
+	}
+	compare(t, filepath.Join(docs, "../results/systems.md"), b.String())
+}
+
+// link is a system's page, or its file if no paper describes it.
+func link(name string) string {
+	if _, ok := paper.Find(name); ok {
+		return fmt.Sprintf("[%s](../systems/%s.md)", name, name)
+	}
+	return fmt.Sprintf("[%s](../../examples/%s.yaml)", name, name)
+}
+
 func compare(t *testing.T, file, want string) {
 	t.Helper()
 	if *update {
@@ -461,11 +510,25 @@ func failures(b *strings.Builder, d *design.Design) {
 }
 
 func outcome(b *strings.Builder, r run) {
-	fmt.Fprintf(b, "`make systems SYSTEMS=%s`, %s, disks of %s:\n\n", r.System, r.Started, r.Scale)
-	fmt.Fprintf(b, "| built | changed by the second apply | drill | verdict | longest stall | lost | whole time |\n|---|---|---|---|---|---|---|\n")
-	changed, stall, lost := "–", "–", "–"
+	fmt.Fprintf(b, "`make systems SYSTEMS=%s`, %s, disks of %s. All: [results/systems.md](../results/systems.md).\n\n", r.System, r.Started, r.Scale)
+	b.WriteString("| built | changed by the second apply | drill | longest stall | lost | whole time |\n|---|---|---|---|---|---|\n")
+	fmt.Fprintf(b, "| %s |\n", strings.Join(r.cells(), " | "))
+	if r.Error != "" {
+		fmt.Fprintf(b, "\n%s\n", r.Error)
+	}
+}
+
+// cells are what became of it: built, changed, drill, stall, lost, time.
+func (r run) cells() []string {
+	built, changed, drill, stall, lost := "no", "–", "–", "–", "–"
+	if r.Built {
+		built = "yes"
+	}
 	if r.Changed != nil {
 		changed = fmt.Sprint(*r.Changed)
+	}
+	if r.Verdict != "" {
+		drill = r.Drill + ": " + r.Verdict
 	}
 	if r.Longest != nil {
 		stall = fmt.Sprintf("%.1f s", *r.Longest)
@@ -473,8 +536,5 @@ func outcome(b *strings.Builder, r run) {
 	if r.Lost != nil {
 		lost = fmt.Sprintf("%d B", *r.Lost)
 	}
-	fmt.Fprintf(b, "| %v | %s | %s | %s | %s | %s | %.0f s |\n", map[bool]string{true: "yes", false: "no"}[r.Built], changed, r.Drill, r.Verdict, stall, lost, r.Seconds)
-	if r.Error != "" {
-		fmt.Fprintf(b, "\n%s\n", r.Error)
-	}
+	return []string{built, changed, drill, stall, lost, fmt.Sprintf("%.0f s", r.Seconds)}
 }

@@ -20,7 +20,7 @@ const ioPlot = 44.0
 // and the disks behind it on one scale, dirty data on its own.
 type ioBand struct {
 	io          *BenchIO
-	start       int64  // ns: second 0 of the axis
+	start       int64 // ns: second 0 of the axis
 	end         float64
 	x           func(seconds float64) float64
 	left, right float64
