@@ -387,8 +387,8 @@ func TestPages(t *testing.T) {
 func TestResults(t *testing.T) {
 	ran := runs(t)
 	var b strings.Builder
-	b.WriteString("<!-- written by go test ./internal/brick/paper -run TestResults -update -->\n\n# Every example, built and broken on a virtual rack\n\n")
-	b.WriteString("What `make systems` saw ([systems.md](../systems.md)): `mortar init SYSTEM`, `rack up --scale`, `apply --skip-fence-test`, the same again, `drill server-crash --how freeze`, `rack down`. ")
+	b.WriteString("<!-- written by go test ./internal/brick/paper -update -->\n\n# Every example, built and broken on a virtual rack\n\n")
+	b.WriteString("What `make systems` saw ([systems.md](../systems.md)): `mortar init SYSTEM`, `rack up --scale`, `apply --skip-fence-test`, the same again, a server's crash under load (`drill server-crash`), `rack down`. ")
 	b.WriteString("The servers are emulated by two processors (QEMU without KVM), so times are longer than those of real servers. The rows are entries of [summary.json](../systems/summary.json).\n\n")
 	b.WriteString("| system | date | disks of | built | changed by the second apply | drill | longest stall | lost | whole time |\n|---|---|---|---|---|---|---|---|---|\n")
 	var names, open []string
@@ -439,13 +439,13 @@ func compare(t *testing.T, file, want string) {
 		}
 	}
 	if have, err := os.ReadFile(file); err != nil || string(have) != want {
-		t.Errorf("%s is not what the program says now (%v); look at the difference after go test ./internal/brick/paper -run TestPages -update", file, err)
+		t.Errorf("%s is not what the program says now (%v); look at the difference after go test ./internal/brick/paper -update", file, err)
 	}
 }
 
 func page(t *testing.T, y paper.System, d *design.Design, r run, ran bool) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "<!-- written by go test ./internal/brick/paper -run TestPages -update -->\n\n# %s\n\n", y.Title)
+	fmt.Fprintf(&b, "<!-- written by go test ./internal/brick/paper -update -->\n\n# %s\n\n", y.Title)
 	fmt.Fprintf(&b, "Source: %s. Example: [%s.yaml](../../examples/%s.yaml), `mortar init %s`. All systems: [systems.md](../systems.md).\n\n", y.Source, y.Name, y.Name, y.Name)
 	b.WriteString("## Layout, capacity, tuning\n\n| what | paper | where | Mortar | obtained by | why it differs |\n|---|---|---|---|---|---|\n")
 	for key := range published[y.Name] {
