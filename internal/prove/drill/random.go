@@ -81,8 +81,13 @@ var chances = []chance{
 	{SwitchDown, nil, words("private", "public"), 3, 20},
 	{HBAOut, eitherServer, words("0", "1"), 5, 40},
 	{PathsOut, eitherServer, nothing, 5, 40},
-	{ModuleOut, nil, modules, 5, 40},
-	{DiskOut, nil, groupDisks, 5, 40},
+	{ModuleOut, nil, ofStorage(ModuleOut), 5, 40},
+	{DiskOut, nil, ofStorage(DiskOut), 5, 40},
+	{ControllerOut, nil, ofStorage(ControllerOut), 5, 40},
+	{ControllerFailover, nil, ofStorage(ControllerFailover), 5, 40},
+	{ArrayDisk, nil, ofStorage(ArrayDisk), 5, 40},
+	{ArrayPower, nil, ofStorage(ArrayPower), 5, 40}, // I/O waits for longer (no_path_retry)
+	{LUNSlow, nil, ofStorage(LUNSlow), 5, 40},
 	{LocalDisk, eitherServer, words("0", "1"), 5, 40},
 	{FeedOff, nil, pdus, 3, 30},
 	{BMCDead, eitherServer, nothing, 5, 40},
@@ -109,14 +114,14 @@ func pdus(s Scene) (out [][]string) {
 	return out
 }
 
-func modules(s Scene) (out [][]string) {
-	for _, e := range s.Design.Spec.Enclosures {
-		out = append(out, []string{e.Name, "0"}, []string{e.Name, "1"})
-	}
-	return out
+// ofStorage asks the kind of storage what a fault may be done to.
+func ofStorage(k Kind) func(Scene) [][]string {
+	return func(s Scene) [][]string { return s.storage().parts()[k] }
 }
 
-func groupDisks(s Scene) (out [][]string) {
+// members are the disks of the RAID group, by number: a schedule is drawn before
+// anybody knows which disks are in it.
+func (s Scene) members() (out [][]string) {
 	for i := range s.Members {
 		out = append(out, []string{diskArg + strconv.Itoa(i)})
 	}
@@ -169,19 +174,26 @@ func firstOf(on []string) string {
 	return on[0]
 }
 
+// oneOf are faults of which a schedule has one at most: a controller must not
+// die while the other one is out, or be asked to fail over in an array without power.
+var oneOf = []Kind{ControllerOut, ControllerFailover, ArrayPower}
+
 // takes says whether a part may join: no fault twice, never more disks of a
-// RAID group than it can lose, never both disks of a system mirror.
+// RAID group than it can lose, never both disks of a system mirror or both
+// controllers of an array.
 func (s Schedule) takes(p Part, scene Scene) bool {
+	disk := scene.storage().pulled("").Kind
 	disks := 0
 	for _, q := range s.Parts {
-		if q.Kind == p.Kind && q.On == p.On && (slices.Equal(q.Args, p.Args) || p.Kind == LocalDisk) {
+		if q.Kind == p.Kind && q.On == p.On && (slices.Equal(q.Args, p.Args) || p.Kind == LocalDisk) ||
+			slices.Contains(oneOf, p.Kind) && slices.Contains(oneOf, q.Kind) {
 			return false
 		}
-		if q.Kind == DiskOut {
+		if q.Kind == disk {
 			disks++
 		}
 	}
-	return p.Kind != DiskOut || disks < max(scene.Group.Parity, 1)
+	return p.Kind != disk || disks < max(scene.Group.Parity, 1)
 }
 
 // fault is a part where the drill plays.
@@ -233,7 +245,7 @@ func (s Schedule) steps(scene Scene) ([]Step, error) {
 // choice is a schedule as a drill.
 func (s Schedule) choice(name string) Choice {
 	disks := slices.ContainsFunc(s.Parts, func(p Part) bool {
-		return slices.Contains([]Kind{DiskOut, PathsOut, HBAOut, ModuleOut, PowerOff, FeedOff, Freeze, Panic}, p.Kind)
+		return slices.Contains([]Kind{DiskOut, PathsOut, HBAOut, ModuleOut, ControllerOut, ControllerFailover, ArrayDisk, ArrayPower, LUNSlow, PowerOff, FeedOff, Freeze, Panic}, p.Kind)
 	})
 	return Choice{
 		// Servers may boot twice, and NFSv3 locks be reclaimed for as long as that.

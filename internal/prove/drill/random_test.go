@@ -75,7 +75,7 @@ func TestDraw(t *testing.T) {
 		}
 	}
 	for _, c := range chances {
-		if seen[c.kind] < 50 {
+		if seen[c.kind] < 50 && len(c.args(scene)) > 0 {
 			t.Errorf("%s was drawn %d times in 2000 schedules", c.kind, seen[c.kind])
 		}
 	}
@@ -86,6 +86,45 @@ func TestDraw(t *testing.T) {
 	}
 	if _, err := Draw(scene, 1, func(Fault) error { return fmt.Errorf("no") }); err == nil {
 		t.Error("nothing can be injected, no error")
+	}
+}
+
+// A brick on LUNs of an array draws what can break there, and never more than
+// its array survives.
+func TestDrawOnLUNs(t *testing.T) {
+	scene, err := planned(Env{Design: exampleDesign(t, "nss7.4-ha.yaml")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[Kind]int{}
+	for seed := range uint64(2000) {
+		s, err := Draw(scene, seed, anything)
+		if err != nil {
+			t.Fatal(err)
+		}
+		disks, ofArray := 0, 0
+		for _, p := range s.Parts {
+			seen[p.Kind]++
+			switch p.Kind {
+			case ArrayDisk:
+				disks++
+				if f := p.fault(scene); !slices.Contains(scene.Members, f.Args[0]) {
+					t.Errorf("seed %d: %s pulls a disk of another group", seed, f)
+				}
+			case ControllerOut, ControllerFailover, ArrayPower:
+				ofArray++
+			case ModuleOut, DiskOut:
+				t.Errorf("seed %d: the brick has no %s", seed, p)
+			}
+		}
+		if disks > 2 || ofArray > 1 {
+			t.Errorf("seed %d takes too much at once: %v", seed, s.Words())
+		}
+	}
+	for _, k := range []Kind{ControllerOut, ControllerFailover, ArrayDisk, ArrayPower, LUNSlow, PathsOut, Freeze} {
+		if seen[k] < 50 {
+			t.Errorf("%s was drawn %d times in 2000 schedules", k, seen[k])
+		}
 	}
 }
 

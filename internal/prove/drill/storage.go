@@ -20,6 +20,8 @@ type storageKind interface {
 	pulled(serial string) Fault
 	// without is what must be seen of the group once it lacks n disks.
 	without(n int) *Sight
+	// parts are what a schedule may break of this kind, by fault: its arguments.
+	parts() map[Kind][][]string
 	// rot says why no byte of a disk can be spoilt and found again; nil: it can.
 	rot() error
 }

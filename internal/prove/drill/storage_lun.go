@@ -116,6 +116,19 @@ func (l lunStorage) without(n int) *Sight {
 	}}
 }
 
+// parts leaves out a LUN that is missing: it is so only when a server boots.
+func (l lunStorage) parts() map[Kind][][]string {
+	x, err := l.lun()
+	if err != nil {
+		return nil
+	}
+	controllers := [][]string{{x.Array, "0"}, {x.Array, "1"}}
+	return map[Kind][][]string{
+		ControllerOut: controllers, ControllerFailover: controllers, ArrayPower: {{x.Array}},
+		ArrayDisk: l.members(), LUNSlow: {{x.Name, strconv.Itoa(slowMS)}},
+	}
+}
+
 func (l lunStorage) rot() error {
 	return errors.New("the array keeps the parity, and no server can read or check it: scrub by the array's own tool")
 }

@@ -49,6 +49,14 @@ func (m mdStorage) without(n int) *Sight {
 	return degraded(m.Group, n)
 }
 
+func (m mdStorage) parts() map[Kind][][]string {
+	var modules [][]string
+	for _, e := range m.Design.Spec.Enclosures {
+		modules = append(modules, []string{e.Name, "0"}, []string{e.Name, "1"})
+	}
+	return map[Kind][][]string{ModuleOut: modules, DiskOut: m.members()}
+}
+
 func (m mdStorage) rot() error {
 	if m.Group.Level != 6 || len(m.Service.Storage.Groups) != 1 {
 		return errors.New("bytes are only found again on a volume of one RAID 6 group")
