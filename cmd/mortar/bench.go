@@ -167,6 +167,16 @@ func (f *benchFlags) options() (bench.Options, error) {
 	return opt, nil
 }
 
+// mountVersions are the NFS versions of a brick's mounts, each once.
+func mountVersions(d *design.Design) string {
+	var all []string
+	for _, m := range d.Mounts {
+		all = append(all, m.Version)
+	}
+	slices.Sort(all)
+	return strings.Join(slices.Compact(all), ", ")
+}
+
 func runBench(ctx context.Context, in io.Reader, out, errOut io.Writer, specFile string, f benchFlags) error {
 	if f.out == "" {
 		name := f.suite
@@ -182,6 +192,9 @@ func runBench(ctx context.Context, in io.Reader, out, errOut io.Writer, specFile
 	des, err := loadDesign(specFile)
 	if err != nil {
 		return err
+	}
+	if f.nfs != "" && !slices.ContainsFunc(des.Mounts, func(m design.ClientMount) bool { return m.Version == f.nfs }) {
+		return fail(exitBadInput, fmt.Errorf("--nfs %q: no client mounts by it; those of the spec mount by %s", f.nfs, mountVersions(des)))
 	}
 	suite := &bench.Suite{Name: "profile", Title: "Layer by layer", Cold: bench.ColdDrop, Repeat: 1}
 	if f.suite != "" {

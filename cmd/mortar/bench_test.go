@@ -48,21 +48,22 @@ func TestBenchRefusals(t *testing.T) {
 	}
 	out := t.TempDir()
 	for want, args := range map[string][]string{
-		"stock of flavour nfs can be designed but not": {exampleSpec(t, "nfs.yaml"), "--against-stock", "--out", out},
-		"no suite \"slow\"; use quick":                 {f, "--against-stock", "--suite", "slow", "--out", out},
-		"suite quick has no test \"y\"":                {f, "--against-stock", "--tests", "y", "--out", out},
-		"no suite \"fast\"; use quick, paper, io500":   {f, "--suite", "fast"},
-		"own.yaml:5:24: there is no phase":             {f, "--suite", own},
-		"--scale: \"x\" is no scale":                   {f, "--scale", "x"},
-		"--clients \"1,,2\": give numbers":             {f, "--clients", "1,,2"},
-		"--clients \"2,2\": 2 is there twice":          {f, "--clients", "2,2"},
-		"--engine \"dd\": use mortar, fio":             {f, "--engine", "dd"},
-		"--cold \"yes\": use restart, drop or none":    {f, "--cold", "yes"},
-		"--repeat 101: give 1 to 100":                  {f, "--repeat", "101"},
-		"has no test \"x\"; it has sequential":         {f, "--tests", "x", "--dry-run"},
-		"no suite \"none\"; use quick, paper, io500":   {"--print-suite", "none"},
-		"this is real hardware and nobody can be ask":  {f, "--suite", "paper"},
-		"\"wrong\" is not the brick's name":            {f, "--suite", "paper", "--confirm", "wrong"},
+		"stock of flavour nfs can be designed but not":                      {exampleSpec(t, "nfs.yaml"), "--against-stock", "--out", out},
+		"no suite \"slow\"; use quick":                                      {f, "--against-stock", "--suite", "slow", "--out", out},
+		"suite quick has no test \"y\"":                                     {f, "--against-stock", "--tests", "y", "--out", out},
+		"no suite \"fast\"; use quick, paper, io500":                        {f, "--suite", "fast"},
+		"own.yaml:5:24: there is no phase":                                  {f, "--suite", own},
+		"--scale: \"x\" is no scale":                                        {f, "--scale", "x"},
+		"--clients \"1,,2\": give numbers":                                  {f, "--clients", "1,,2"},
+		"--clients \"2,2\": 2 is there twice":                               {f, "--clients", "2,2"},
+		"--engine \"dd\": use mortar, fio":                                  {f, "--engine", "dd"},
+		"--nfs \"5\": no client mounts by it; those of the spec mount by 3": {exampleSpec(t, "nss7.4-ha.yaml"), "--nfs", "5", "--dry-run"},
+		"--cold \"yes\": use restart, drop or none":                         {f, "--cold", "yes"},
+		"--repeat 101: give 1 to 100":                                       {f, "--repeat", "101"},
+		"has no test \"x\"; it has sequential":                              {f, "--tests", "x", "--dry-run"},
+		"no suite \"none\"; use quick, paper, io500":                        {"--print-suite", "none"},
+		"this is real hardware and nobody can be ask":                       {f, "--suite", "paper"},
+		"\"wrong\" is not the brick's name":                                 {f, "--suite", "paper", "--confirm", "wrong"},
 	} {
 		out, err := benchCmd(t, args...)
 		var ee *exitError

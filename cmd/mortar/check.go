@@ -4,8 +4,11 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
+	"io/fs"
 	"os"
+	"path/filepath"
 
 	"github.com/google/renameio/v2"
 	"github.com/spf13/cobra"
@@ -113,8 +116,18 @@ func writeWhole(file string, b []byte) error {
 			return os.WriteFile(name, b, mode)
 		}
 	}
-	if err := write(file, b, 0o644); err != nil {
-		return fail(exitFailed, err)
+	return notWritten(file, write(file, b, 0o644))
+}
+
+// notWritten makes the error of a file's writing one of a command. That of a
+// missing directory has the name of a temporary file, which says nothing to a
+// user.
+func notWritten(file string, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, fs.ErrNotExist):
+		return fail(exitBadInput, fmt.Errorf("%s cannot be written: there is no directory %s", file, filepath.Dir(file)))
 	}
-	return nil
+	return fail(exitFailed, err)
 }

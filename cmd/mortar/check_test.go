@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -127,6 +128,9 @@ func TestCheckSVGAndJSON(t *testing.T) {
 	}
 	if out, code, err := runCmd(t, newCheckCmd(), spec, "--svg", svg); err != nil || code != 0 || out != "" {
 		t.Errorf("--svg alone: %d, %v, %.100q", code, err, out)
+	}
+	if _, code, err := runCmd(t, newCheckCmd(), spec, "--svg", "/proc/none/x.svg"); code != exitBadInput || !strings.Contains(fmt.Sprint(err), "/proc/none/x.svg cannot be written: there is no directory /proc/none") {
+		t.Errorf("--svg without its directory: %d, %v", code, err)
 	}
 	if out, code, err := runCmd(t, newCheckCmd(), spec, "--svg", "-", "--json"); err == nil || code != exitBadInput || out != "" {
 		t.Errorf("--svg - --json: %d, %v, %.100q", code, err, out)

@@ -17,19 +17,21 @@ import (
 // initFlavours are the examples `init` offers, the main one first.
 var initFlavours = []string{"nfs-ha", "nfs-ha-xl", "nfs"}
 
-// systems are the other examples: the systems of the papers, and two of today.
-func systems() []string {
-	files, err := fs.Glob(examples.FS, "*.yaml")
+// exampleNames are all that init prints, by name.
+func exampleNames() []string {
+	names, err := fs.Glob(examples.FS, "*.yaml")
 	if err != nil {
 		panic(err) // the pattern is a constant
 	}
-	var out []string
-	for _, f := range files {
-		if name := strings.TrimSuffix(f, ".yaml"); !slices.Contains(initFlavours, name) {
-			out = append(out, name)
-		}
+	for i, f := range names {
+		names[i] = strings.TrimSuffix(f, ".yaml")
 	}
-	return out
+	return names
+}
+
+// systems are the other examples: the systems of the papers, and two of today.
+func systems() []string {
+	return slices.DeleteFunc(exampleNames(), func(name string) bool { return slices.Contains(initFlavours, name) })
 }
 
 func newInitCmd() *cobra.Command {
@@ -50,7 +52,7 @@ Systems (docs/systems.md), some of which can be designed but not built:
 		ValidArgs: append(slices.Clone(initFlavours), systems()...),
 		Args:      cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if !slices.Contains(initFlavours, args[0]) && !slices.Contains(systems(), args[0]) {
+			if !slices.Contains(exampleNames(), args[0]) {
 				mend := fmt.Sprintf("use %s, or a system: %s", strings.Join(initFlavours, " or "), strings.Join(systems(), ", "))
 				if near := spec.Nearest(args[0], append(systems(), initFlavours...)); near != "" {
 					mend = fmt.Sprintf("did you mean %s?", near)

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -52,11 +53,24 @@ func fail(code int, err error) error { return &exitError{code, err} }
 // loadSpec reads a spec, with the sizes and WWNs of its virtual rack where that
 // is up; its errors end the program with exitBadInput.
 func loadSpec(path string) (*spec.Spec, error) {
-	s, err := spec.Load(path)
+	s, err := readSpec(path)
 	if err != nil {
-		return nil, fail(exitBadInput, err)
+		return nil, err
 	}
 	if err := host.Hardware(s); err != nil {
+		return nil, fail(exitBadInput, err)
+	}
+	return s, nil
+}
+
+// readSpec reads a spec as it stands in its file. Its errors end the program
+// with exitBadInput.
+func readSpec(path string) (*spec.Spec, error) {
+	s, err := spec.Load(path)
+	if errors.Is(err, fs.ErrNotExist) && slices.Contains(exampleNames(), path) {
+		err = fmt.Errorf("%s is an example, and no file here has its name; write it into one with `mortar init %s > brick.yaml`", path, path)
+	}
+	if err != nil {
 		return nil, fail(exitBadInput, err)
 	}
 	return s, nil

@@ -66,6 +66,10 @@ func TestBadUsage(t *testing.T) {
 		"version x":                                `mortar version wants no argument and got ["x"]; see mortar version --help`,
 		"init":                                     "mortar init wants FLAVOUR|SYSTEM and got nothing; see mortar init --help",
 		"init nss4-ha-28":                          `there is no template for flavour "nss4-ha-28"; did you mean nss4-ha-288?`,
+		"init nss7.4":                              `there is no template for flavour "nss7.4"; did you mean nss7.4-ha?`,
+		"check nss7.4-ha":                          "nss7.4-ha is an example, and no file here has its name; write it into one with `mortar init nss7.4-ha > brick.yaml`",
+		"rack up nss7.4-ha":                        "nss7.4-ha is an example, and no file here has its name; write it into one with `mortar init nss7.4-ha > brick.yaml`",
+		"report main_test.go":                      "main_test.go: no run; give the directory a drill or benchmark wrote, e.g. out/demo",
 		"--bogus":                                  "mortar has no flag --bogus; see mortar --help",
 		"simulate x --set":                         "--set wants a value; see mortar simulate --help",
 	} {

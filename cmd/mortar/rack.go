@@ -187,9 +187,9 @@ func (f *rackFlags) describe(args []string) (cfg rack.Config, dir string, err er
 	case len(args) == 0:
 		return cfg, "", badUsage("name the brick's file")
 	}
-	s, err := spec.Load(args[0])
+	s, err := readSpec(args[0])
 	if err != nil {
-		return cfg, "", fail(exitBadInput, err)
+		return cfg, "", err
 	}
 	if err := s.Scale(f.scale); err != nil {
 		return cfg, "", fail(exitBadInput, err)

@@ -31,8 +31,8 @@ HTML file: no script, nothing from any network, for screen, phone and paper.`,
 			if out == "" {
 				out = filepath.Join(runs[0].Dir, report.HTMLFile)
 			}
-			if err := report.WriteHTML(out, runs); err != nil {
-				return fail(exitFailed, err)
+			if err := notWritten(out, report.WriteHTML(out, runs)); err != nil {
+				return err
 			}
 			fmt.Fprintln(cmd.OutOrStdout(), out)
 			return nil
@@ -97,8 +97,8 @@ func compareBench(w io.Writer, runs []*report.Run, html string, asJSON bool) err
 		return fail(exitBadInput, err)
 	}
 	if html != "" {
-		if err := report.WriteComparison(html, runs, c); err != nil {
-			return fail(exitFailed, err)
+		if err := notWritten(html, report.WriteComparison(html, runs, c)); err != nil {
+			return err
 		}
 	}
 	if asJSON {

@@ -2,6 +2,7 @@ package spec
 
 import (
 	"fmt"
+	"slices"
 	"sort"
 	"strings"
 )
@@ -64,6 +65,10 @@ func (e Errors) sorted() Errors {
 // Nearest returns the candidate a mistyped word most likely meant, or "".
 func Nearest(word string, candidates []string) string {
 	best, bestDist := "", 1<<30
+	begins := slices.DeleteFunc(slices.Clone(candidates), func(c string) bool { return !strings.HasPrefix(c, word) })
+	if len(begins) == 1 && len(word) > 2 {
+		return begins[0]
+	}
 	for _, c := range candidates {
 		if d := distance(strings.ToLower(word), strings.ToLower(c)); d < bestDist {
 			best, bestDist = c, d

@@ -204,6 +204,18 @@ func TestSaveLoad(t *testing.T) {
 	if _, err := Load(t.TempDir()); err == nil || !strings.Contains(err.Error(), "no run there") {
 		t.Errorf("an empty directory gives %v", err)
 	}
+	for text, want := range map[string]string{
+		"[]":                  "the list of several drills; name them: mortar report " + r.Dir + "/*/",
+		"{":                   "not what a drill or benchmark wrote, or cut off",
+		`{"schema":"mortar"}`: `schema "mortar"; this binary reads`,
+	} {
+		if err := os.WriteFile(filepath.Join(r.Dir, SummaryFile), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Load(r.Dir); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s gives %v", text, err)
+		}
+	}
 }
 
 func TestSummaryFields(t *testing.T) {

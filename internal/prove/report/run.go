@@ -135,6 +135,9 @@ func fillEmpty(r *Run) {
 // Load reads a run: dir is its directory, or the path of its summary.json.
 func Load(dir string) (*Run, error) {
 	if fi, err := os.Stat(dir); err == nil && !fi.IsDir() {
+		if filepath.Base(dir) != SummaryFile {
+			return nil, fmt.Errorf("%s: no run; give the directory a drill or benchmark wrote, e.g. out/demo", dir)
+		}
 		dir = filepath.Dir(dir)
 	}
 	r := &Run{Dir: dir}
@@ -149,8 +152,11 @@ func Load(dir string) (*Run, error) {
 		if err != nil {
 			return nil, err
 		}
+		if f.name == SummaryFile && bytes.HasPrefix(bytes.TrimSpace(b), []byte("[")) {
+			return nil, fmt.Errorf("%s is the list of several drills; name them: mortar report %s/*/", path, dir)
+		}
 		if err := json.Unmarshal(b, f.v); err != nil {
-			return nil, fmt.Errorf("%s: %w", path, err)
+			return nil, fmt.Errorf("%s: not what a drill or benchmark wrote, or cut off: %w", path, err)
 		}
 		if f.name == SummaryFile && r.Summary.Kind == KindBench {
 			r.Bench = &Bench{}
