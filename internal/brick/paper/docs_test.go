@@ -8,11 +8,13 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/mortarhpc/mortar/examples"
+	"github.com/mortarhpc/mortar/internal/brick/array"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/brick/forecast"
 	"github.com/mortarhpc/mortar/internal/brick/paper"
@@ -46,6 +48,7 @@ var aspects = []aspect{
 		return fmt.Sprint(d.PathsTo(a, a.Servers[0]))
 	}},
 	{"luns", "LUNs", "`mortar check`, `mortar array script`", luns},
+	{"policy", "cache of the array", "`mortar array script`", policy},
 	{"lvm", "volumes over the LUNs", check, volumes},
 	{"cache", "cache", check, cache},
 	{"raw", "raw capacity", check, func(d *design.Design) string { return d.Capacity.Raw.Decimal() }},
@@ -168,6 +171,34 @@ func luns(d *design.Design) string {
 	return counted(all)
 }
 
+// cacheWords are what an array's script has of the cache, each with its name here.
+var cacheWords = []struct {
+	re   *regexp.Regexp
+	name string
+}{
+	{regexp.MustCompile(`\bwriteCacheEnabled=true| wb | write-policy write-back`), "write-back"},
+	{regexp.MustCompile(`\bmirrorEnabled=true`), "mirrored"},
+	{regexp.MustCompile(`\breadCacheEnabled=true`), "reads cached"},
+	{regexp.MustCompile(`\bcacheReadPrefetch=true| ra | read-ahead-size adaptive`), "read ahead"},
+	{regexp.MustCompile(`\bcacheBlockSize=32;`), "blocks of 32 KiB"},
+	{regexp.MustCompile(`\bpdcache=off`), "that of the disks off"},
+}
+
+// policy is of the last array.
+func policy(d *design.Design) string {
+	text, err := array.Script(d, d.Arrays[len(d.Arrays)-1].Name, "")
+	if err != nil {
+		return err.Error()
+	}
+	var all []string
+	for _, w := range cacheWords {
+		if w.re.MatchString(text) {
+			all = append(all, w.name)
+		}
+	}
+	return strings.Join(all, ", ")
+}
+
 func volumes(d *design.Design) string {
 	var all []string
 	for _, s := range d.Services() {
@@ -217,6 +248,7 @@ var published = func() map[string]map[string]says {
 	ha := map[string]says{
 		"groups":    {"RAID 6 10+2, segment 512 KB", "table 4", ""},
 		"lvm":       {"clustered LVM", "table 4", "a system ID in place of clustered locks: one server has the volume at a time"},
+		"policy":    {"write cache mirrored, read cache, dynamic prefetch", "table 4", ""},
 		"spares":    {"not named", "table 4", ""},
 		"paths":     {"two cards, each with a cable to storage", "table 10", "each card to both controllers"},
 		"retry":     {"150 s", "4.3.2", ""},
@@ -226,6 +258,8 @@ var published = func() map[string]map[string]says {
 		"threads":   {"not named (256 in NSS7.3-HA)", "", ""},
 		"export":    {"sync is meant: with async a failover corrupted a file", "A.3", ""},
 	}
+	// The paper names its own details only.
+	laterOnly := func(value, note string) says { return says{"not named (" + value + " in NSS3-HA)", "table 4", note} }
 	r710 := says{"2 x R710, 2 x E5630, 96 GB", "table 3", ""}
 	r620 := says{"2 x R620, 2 x E5-2680, 128 GB recommended (64 GB measured)", "tables 3 and 6", ""}
 	qdr, fdr := says{"QDR InfiniBand or 10 GbE", "table 1", "32 Gb/s is QDR's 40 less its line code"}, says{"FDR InfiniBand or 10 GbE", "table 1", ""}
@@ -237,6 +271,7 @@ var published = func() map[string]map[string]says {
 		"disks":      {"84 NL-SAS of up to 12 TB (10 TB measured)", "tables 1 and 2", ""},
 		"groups":     {"linear RAID 6 8+2, chunk 128 KiB", "table 1", ""},
 		"luns":       {"8", "table 1", ""},
+		"policy":     {"not named", "", ""},
 		"spares":     {"4 global", "table 1", ""},
 		"raw":        {"1008 TB (840 TB measured)", "table 1", ""},
 		"scheduler":  {"deadline", "performance summary", "its successor in kernels with many queues"},
@@ -257,6 +292,7 @@ var published = func() map[string]map[string]says {
 		"spread":      {"two: over all five enclosures", "4.2.1, appendix B", ""},
 		"paths":       {"four", "4.2", ""},
 		"luns":        {"one virtual disk for each disk group, no partitions", "4.2.1", ""},
+		"policy":      {"blocks of 32 KB, reads cached, prefetch; measured without mirroring, which is for scratch only", "4.2.1, 10.2", "without a mirror a dead controller loses what it acknowledged"},
 		"raw":         {"108.75 TB", "table 1", "does not follow from the geometry: see [systems.md](../systems.md#figures)"},
 		"usable":      {"87 TB", "table 1", tib},
 		"mds":         {"3.2 TB, 1.6 TB", "table 1", ""},
@@ -284,14 +320,16 @@ var published = func() map[string]map[string]says {
 	}
 	return map[string]map[string]says{
 		"nss2-ha": with(ha, map[string]says{"servers": {"2 x R710", "table 1", ""}, "network": qdr, "enclosures": {"MD3200 and MD1200", "table 1", ""},
-			"disks": {"2 TB NL-SAS", "table 1", ""}, "raw": {"96 TB", "table 2", ""}, "paths": {"two cards", "table 10", "one HBA, as NSS3-HA has by table 5: its two ports, each to a controller"}}),
+			"disks": {"2 TB NL-SAS", "table 1", ""}, "raw": {"48 TB and 96 TB", "table 1", ""},
+			"groups": laterOnly("RAID 6 10+2, segment 512 KB", ""), "policy": laterOnly("write cache mirrored, read cache, dynamic prefetch", ""), "spares": {"not named", "", ""},
+			"lvm": laterOnly("clustered LVM", ha["lvm"].note), "paths": {"two cards", "table 10", "one HBA, as NSS3-HA has by table 5: its two ports, each to a controller"}}),
 		"nss3-ha": with(ha, map[string]says{"servers": r710, "network": qdr, "enclosures": eight, "disks": {"96 of 3 TB, NL-SAS", "table 4", ""},
 			"raw": {"288 TB", "table 4", ""}, "usable": {"218 TB", "table 4", tib}, "paths": {"one HBA in each server; two by table 10", "tables 5 and 10", "its two ports, each to a controller"}}),
 		"nss4-ha-144": with(ha, map[string]says{"servers": r620, "network": fdr, "enclosures": four, "disks": {"48 of 3 TB, NL-SAS", "table 4", ""},
 			"raw": {"144 TB", "table 4", ""}, "usable": {"109 TB", "table 4", tib}}),
 		"nss4-ha-288": with(ha, map[string]says{"servers": r620, "network": fdr, "enclosures": eight, "disks": {"96 of 3 TB, NL-SAS", "table 4", ""},
 			"raw": {"288 TB", "table 4", ""}, "usable": {"218 TB", "table 4", tib}}),
-		"nss-ha-xl": with(ha, map[string]says{"servers": r620, "network": fdr, "enclosures": {"twice those of the 288 TB system", "2.2", ""},
+		"nss-ha-xl": with(ha, map[string]says{"servers": r620, "network": fdr, "enclosures": {"twice those of the 288 TB system", "2.2", ""}, "disks": {"3 TB NL-SAS", "table 4", ""},
 			"raw": {"2 x 288 TB", "table 2", ""}, "lvm": {"two file systems, each server active for one", "2.2", ""}}),
 		"nss7.3-ha": with(nss7, map[string]says{"servers": {"2 x R740, 2 x Gold 6136 of 12 cores, 192 GiB", "table 1", ""}}),
 		"nss7.4-ha": with(nss7, map[string]says{"servers": {"2 x R740, 2 x Gold 6240 of 18 cores, 192 GiB (measured with 2 x 8 cores)", "tables 1 and 2", ""}}),
@@ -300,6 +338,7 @@ var published = func() map[string]map[string]says {
 			"enclosures": {"4 MD1200 on two PERC H810", "table 2", ""},
 			"groups":     {"RAID 60 of 10+2, stripe element 512 KB", "introduction", ""},
 			"luns":       {"two RAID 60 sets", "introduction", ""},
+			"policy":     {"write back, read ahead, that of the disks disabled", "introduction", ""},
 			"lvm":        {"one logical volume of both", "introduction", ""},
 			"usable":     {"110 TB", "introduction", "`df -h` rounds 109.1 TiB up"},
 			"export":     {"async", "introduction", "what is acknowledged must be on disk"},
@@ -311,6 +350,7 @@ var published = func() map[string]map[string]says {
 			"groups":    {"RAID 60, span length 12, stripe 512 KB", "2.4.1, A.4", ""},
 			"spread":    {"three: over all four enclosures (the command lists them one enclosure after the other)", "2.4.1, A.4", ""},
 			"luns":      {"one virtual disk", "2.1", ""},
+			"policy":    {"write back, no read ahead, that of the disks disabled", "A.4", "streams pass the SSDs, so the PERC reads ahead for them"},
 			"bytes":     {"120001386250240 bytes", "A.4", ""},
 			"cache":     {"two SSDs of 350 GB, write-back or write-through", "table 3, A.5", "streams pass it: [cache.md](../cache.md)"},
 			"scheduler": {"deadline", "2.4.2", "its successor in kernels with many queues"},
