@@ -41,6 +41,12 @@ func TestDesignedNotBuilt(t *testing.T) {
 				t.Errorf("%v: %d\n%s%s", args, code, out, stderr)
 			}
 		}
+		if code, _, stderr := mortar(t, "check", file, "--profile", "stock"); code != exitBadInput || !strings.Contains(stderr, "Lustre has no profile stock") {
+			t.Errorf("check --profile stock %s: %d %s", name, code, stderr)
+		}
+		if code, out, stderr := mortar(t, "bench", file, "--suite", "paper", "--dry-run"); code != 0 || !strings.Contains(out, "seq-write") {
+			t.Errorf("bench --dry-run %s: %d %s%s", name, code, out, stderr)
+		}
 		if code, out, stderr := mortar(t, "check", file); code != 0 || !strings.Contains(out, "CAPACITY") {
 			t.Errorf("check %s: %d %s", name, code, stderr)
 		}

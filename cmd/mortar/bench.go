@@ -189,7 +189,11 @@ func runBench(ctx context.Context, in io.Reader, out, errOut io.Writer, specFile
 	if err != nil {
 		return err
 	}
-	des, err := loadDesign(specFile)
+	load := loadDesign
+	if f.dryRun {
+		load = loadAnyDesign
+	}
+	des, err := load(specFile)
 	if err != nil {
 		return err
 	}

@@ -47,8 +47,11 @@ func New(s *spec.Spec) (*Design, error) {
 // checked), also of one that cannot be built yet: for looking at, for an
 // offline plan, for a forecast.
 func Derive(s *spec.Spec) (*Design, error) {
-	if s.Profile != spec.Stock {
+	switch {
+	case s.Profile != spec.Stock:
 		return derive(s)
+	case s.Flavour == spec.Lustre:
+		return nil, errorAt(s, "profile", "leave profile and --profile out", "Lustre has no profile stock: no distribution has a Lustre brick to compare with")
 	}
 	tuned, err := derive(s)
 	if err != nil {
@@ -109,9 +112,6 @@ func Buildable(s *spec.Spec) error {
 			if m.Storage.Kind != "jbod" {
 				return no(fmt.Sprintf("lustre.modules[%d].storage.kind", i), "Lustre on storage of kind %s", m.Storage.Kind)
 			}
-		}
-		if s.Profile == spec.Stock {
-			return no("profile", "profile stock of flavour %s", s.Flavour)
 		}
 	case s.Cache != nil && len(s.Services) > 1:
 		return no("cache", "a cache for %d services", len(s.Services))
