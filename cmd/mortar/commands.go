@@ -22,6 +22,7 @@ func commands() []*cobra.Command {
 		newFailbackCmd(),
 		newConfirmOffCmd(),
 		newOutletsOnCmd(),
+		newLustreCmd(),
 		newScrubCmd(),
 		newScrubArrayCmd(),
 		newStandbyCmd(),

@@ -275,6 +275,7 @@ func lustreSettings(d *Design) []Setting {
 	add("server", "lnet", "networks", d.Lustre.LNET, "the interface Lustre speaks through, on every node", "Lustre Operations Manual, LNet; "+seed+"7.2")
 	add("server", "sysctl", "kernel.panic_on_oops", "1", "unmounting a target whose disks have failed is a bug of the kernel (2.17.57): the server stops, is fenced, and its partner takes over; without this the unmount hangs", "kernel: admin-guide/sysctl/kernel")
 	add("both", "module", "libcfs.libcfs_debug", "0", "no debug log in memory: small operations are faster; set_param -P passes over debug", seed+"8.1; modinfo libcfs")
+	add("both", "module", "mgc.mgc_requeue_timeout_min", "1", "seconds until a node that was told of a change asks the MGS for it, and up to as many again by chance (5 as built): clients hear sooner where a target is after a takeover", "modinfo mgc; kernel module: mgc_requeue_thread")
 	for _, v := range []struct{ name, reason string }{
 		{"osc.*.max_dirty_mb", "MB of written data a client holds for each OST: writes go out in full RPCs"},
 		{"osc.*.max_rpcs_in_flight", "requests a client has out at each OST: small files wait less"},

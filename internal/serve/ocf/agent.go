@@ -7,9 +7,11 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	cmd "github.com/mortarhpc/mortar/internal/base/command"
@@ -30,6 +32,9 @@ const (
 	ErrConfigured  = 6 // not possible on any node
 	NotRunning     = 7
 )
+
+// Damaged is the exit code of an offline check that leaves damage on a target.
+const Damaged = 100
 
 const usage = "usage: service {start|stop|monitor|status|validate-all|meta-data}"
 
@@ -54,6 +59,9 @@ func Main(ctx context.Context, args []string, getenv func(string) string, stdout
 			return ErrGeneric
 		}
 		return Success
+	}
+	if len(args) == 2 && offlineTools[args[0]] != nil {
+		return a.offline(ctx, args[0], args[1], stdout)
 	}
 	if len(args) != 1 {
 		fmt.Fprintln(stderr, usage)
@@ -193,6 +201,44 @@ func (a *agent) service(action string, cfg *Config) (*service, error) {
 		return fresh, release, nil
 	}
 	return s, nil
+}
+
+// offline runs a tool on a target that is mounted nowhere; its words go to stdout.
+func (a *agent) offline(ctx context.Context, action, target string, stdout io.Writer) int {
+	cfg, code, err := a.config()
+	if err != nil {
+		a.reason(err)
+		return code
+	}
+	damaged := false
+	s, err := a.service(action, cfg)
+	if err == nil {
+		var unlock func()
+		if unlock, err = lock(ctx, cfg.Service); err == nil {
+			defer unlock()
+			err = s.offline(ctx, target, offlineTools[action], func(argv []string) error {
+				c := exec.Command(argv[0], argv[1:]...)
+				c.Stdout, c.Stderr = stdout, a.stderr
+				c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // no Ctrl-C reaches it
+				err := c.Run()
+				if c.ProcessState != nil && strings.HasPrefix(action, "fsck") {
+					damaged = c.ProcessState.ExitCode()&4 != 0
+					if c.ProcessState.ExitCode()&^7 == 0 { // e2fsck(8): 8 and above are failures
+						return nil
+					}
+				}
+				return err
+			})
+		}
+	}
+	if err != nil {
+		a.reason(err)
+		return ErrGeneric
+	}
+	if damaged {
+		return Damaged
+	}
+	return Success
 }
 
 // configure writes a configuration if a service could start with it, as far as

@@ -79,6 +79,9 @@ type serviceKind interface {
 	programs() []string
 	// try finds out whether this server could serve a config that is not in use.
 	try(ctx context.Context) error
+	// volumeOf is the volume that a tool may work on while the service is stopped, by
+	// the name that the kind gives to what is on it.
+	volumeOf(name string) (volume string, ok bool)
 	// change brings a service that runs here in line with its config in place, as
 	// far as that is possible.
 	change(ctx context.Context) error

@@ -337,6 +337,15 @@ func (s *lustreKind) modules() []string {
 	return want
 }
 
+func (s *lustreKind) volumeOf(name string) (string, bool) {
+	for _, t := range s.cfg.Targets {
+		if t.label(s.cfg.FSName) == name {
+			return t.Volume, true
+		}
+	}
+	return "", false
+}
+
 func (s *lustreKind) programs() []string { return []string{"mount.lustre"} }
 
 // A target has nobody to ask, nothing to tell and nothing to mend: MMP refuses

@@ -217,3 +217,5 @@ func (s *nfsKind) dead(w *watcher) []string {
 		return true
 	})
 }
+
+func (s *nfsKind) volumeOf(string) (string, bool) { return "", false }

@@ -1,0 +1,91 @@
+package lustre
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"strconv"
+	"strings"
+
+	"github.com/mortarhpc/mortar/internal/brick/spec"
+)
+
+// Layout is how files of a directory are striped that say nothing else. Zero
+// values leave what Lustre inherits.
+type Layout struct {
+	Count int        // OSTs; -1: all
+	Size  spec.Bytes // on one OST before the next one's turn
+	Pool  string
+}
+
+// minStripe is the granularity of stripe sizes.
+// Source: lfs-setstripe(1)
+const minStripe = 64 * spec.KiB
+
+// LayoutOf is a directory's default layout, in the words of lfs getstripe.
+func (f *FS) LayoutOf(ctx context.Context, dir string) (string, error) {
+	client, at, err := f.directory(ctx, dir)
+	if err != nil {
+		return "", err
+	}
+	return f.query(ctx, client, "lfs", "getstripe", "--directory", "--yaml", at)
+}
+
+// SetLayout plans the default layout of a directory.
+func (f *FS) SetLayout(ctx context.Context, dir string, l Layout) (*Plan, error) {
+	client, at, err := f.directory(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	argv := []string{"lfs", "setstripe"}
+	switch n := f.d.Lustre.OSTs; {
+	case l.Count < -1 || l.Count > n:
+		return nil, refuse(fmt.Sprintf("choose 1 to %d, or -1 for all", n), "a stripe count of %d, and there are %d OSTs", l.Count, n)
+	case l.Count != 0:
+		argv = append(argv, "--stripe-count", strconv.Itoa(l.Count))
+	}
+	switch {
+	case l.Size < 0 || l.Size%minStripe != 0:
+		return nil, refuse("choose a multiple of 64 KiB, e.g. 4MiB", "a stripe size of %s", l.Size)
+	case l.Size != 0:
+		argv = append(argv, "--stripe-size", strconv.FormatInt(int64(l.Size), 10))
+	}
+	if l.Pool != "" {
+		all, err := f.Pools(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if find(all, l.Pool) == nil {
+			return nil, noPool(all, l.Pool)
+		}
+		argv = append(argv, "--pool", l.Pool)
+	}
+	if len(argv) == 2 {
+		return nil, refuse("give --stripe-count, --stripe-size or --pool", "nothing to set")
+	}
+	p := &Plan{What: "default layout of " + at, Steps: []Step{command(client, "set the default layout of "+at, 0, append(argv, at)...)},
+		Notes: []string{"new files get it; files that are there keep theirs"}}
+	if at == f.d.Lustre.Mount {
+		return nil, refuse("change lustre.stripe_count and stripe_size in the spec and run `mortar apply`", "the layout of %s is of the spec", at)
+	}
+	return p, nil
+}
+
+// directory is a directory of the file system, on a client that has it mounted.
+func (f *FS) directory(ctx context.Context, dir string) (client, at string, err error) {
+	client, mount, err := f.client(ctx)
+	if err != nil {
+		return "", "", err
+	}
+	at = dir
+	if !path.IsAbs(at) {
+		at = path.Join(mount, at)
+	}
+	if at = path.Clean(at); at != mount && !strings.HasPrefix(at, mount+"/") {
+		return "", "", refuse("name one below "+mount, "%s is not in the file system", dir)
+	}
+	if _, err := f.query(ctx, client, "ls", "-d", at+"/"); err != nil {
+		return "", "", refuse("make it first", "%v", err)
+	}
+	return client, at, nil
+}

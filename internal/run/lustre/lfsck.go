@@ -1,0 +1,126 @@
+package lustre
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/mortarhpc/mortar/internal/base/linux"
+	"github.com/mortarhpc/mortar/internal/host"
+)
+
+// Check is what a part of LFSCK found.
+type Check struct {
+	Part    string `json:"part"`   // namespace or layout
+	Status  string `json:"status"` // init, scanning-phase1, completed, ...
+	Checked int64  `json:"checked"`
+	Found   int64  `json:"found"` // inconsistencies, which it has repaired unless it only looked
+	Failed  int64  `json:"failed"`
+	Seconds int64  `json:"seconds"`
+}
+
+// LFSCK plans a check of the running file system: names and their inodes,
+// files and their objects on OSTs. dry only looks.
+//
+// Source: lctl-lfsck-start(8)
+func (f *FS) LFSCK(dry bool) (*Plan, error) {
+	server, err := f.server(f.mdt())
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range f.d.Pairs {
+		for _, t := range p.Targets() {
+			if t.Kind == "ost" {
+				if _, err := f.server(t.Name); err != nil {
+					return nil, err
+				}
+			}
+		}
+	}
+	argv := []string{"lctl", "lfsck_start", "-M", f.mdt(), "-A", "-t", "namespace,layout", "-r", "-n", onOff(dry)}
+	return &Plan{What: "check the file system (LFSCK)", Steps: []Step{
+		command(server, "start LFSCK", 0, argv...),
+		{Title: "wait until it has checked everything", Host: server, run: func(ctx context.Context, say func(string)) error {
+			return f.waitLFSCK(ctx, server, say)
+		}},
+	}, Notes: []string{"the file system goes on meanwhile; `lctl lfsck_stop -M " + f.mdt() + " -A` ends it"}}, nil
+}
+
+func onOff(on bool) string {
+	if on {
+		return "on"
+	}
+	return "off"
+}
+
+func (f *FS) waitLFSCK(ctx context.Context, server string, say func(string)) error {
+	return host.Wait{Limit: 30 * 24 * time.Hour, Poll: 2 * time.Second, Seen: say}.Until(ctx, func(ctx context.Context) (string, error) {
+		all, err := f.Checks(ctx, server)
+		if err != nil {
+			return err.Error(), nil // the server may be busy, or have failed over
+		}
+		var left []string
+		for _, c := range all {
+			switch c.Status {
+			case "completed":
+			case "init", "scanning-phase1", "scanning-phase2":
+				left = append(left, fmt.Sprintf("%s: %s, %d checked", c.Part, c.Status, c.Checked))
+			default: // failed, stopped, paused, crashed, partial, co-*
+				return "", fmt.Errorf("LFSCK of the %s ended as %q", c.Part, c.Status)
+			}
+		}
+		return strings.Join(left, "; "), nil
+	})
+}
+
+// Checks is what the last LFSCK has found, of the first MDT.
+//
+// Source: mdd.*.lfsck_namespace and lfsck_layout; recorded with Lustre 2.17.57
+func (f *FS) Checks(ctx context.Context, server string) ([]Check, error) {
+	text, err := f.query(ctx, server, "lctl", "get_param", "mdd."+f.mdt()+".lfsck_namespace", "mdd."+f.mdt()+".lfsck_layout")
+	if err != nil {
+		return nil, err
+	}
+	params := linux.ParseParams(text)
+	var out []Check
+	for _, part := range []string{"namespace", "layout"} {
+		k := linux.ParseKeys(params["mdd."+f.mdt()+".lfsck_"+part])
+		if k["status"] == "" {
+			return nil, fmt.Errorf("%s: no status of lfsck_%s", server, part)
+		}
+		c := Check{Part: part, Status: k["status"]}
+		for key, v := range k {
+			var n int64
+			if _, err := fmt.Sscan(v, &n); err != nil {
+				continue
+			}
+			switch {
+			case strings.HasPrefix(key, "checked_phase"):
+				c.Checked += n
+			case strings.HasPrefix(key, "failed_phase"):
+				c.Failed += n
+			case strings.HasPrefix(key, "run_time_phase"):
+				c.Seconds += n
+			case isFinding(key):
+				c.Found += n
+			}
+		}
+		out = append(out, c)
+	}
+	return out, nil
+}
+
+// isFinding tells counters of inconsistencies: repaired_dangling, nlinks_repaired; in a
+// dry run inconsistent_dangling, nlinks_inconsistent.
+func isFinding(key string) bool {
+	for _, w := range []string{"repaired", "inconsistent"} {
+		if strings.HasPrefix(key, w+"_") || strings.HasSuffix(key, "_"+w) {
+			return true
+		}
+	}
+	return false
+}
+
+// MDS is the server of the first MDT.
+func (f *FS) MDS() (string, error) { return f.server(f.mdt()) }

@@ -1,0 +1,212 @@
+// Package lustre has the procedures of a living Lustre file system: pools,
+// layouts of directories, draining an OST, checks. A procedure looks at the
+// servers first and refuses what cannot go well. Then it gives a plan, which is
+// shown and carried out through the gate.
+//
+// The package does not build a file system (package plan does), does not judge
+// health, and prints nothing.
+package lustre
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/host"
+	"github.com/mortarhpc/mortar/internal/host/resource"
+)
+
+// Plan is what will be done, in order.
+type Plan struct {
+	What    string   `json:"what"`
+	Steps   []Step   `json:"steps"`
+	Nothing string   `json:"nothing,omitempty"` // why there is nothing to do
+	Notes   []string `json:"notes,omitempty"`
+}
+
+// Step is one command on a host, or work whose commands are only known when its
+// turn comes.
+type Step struct {
+	Title  string
+	Host   string
+	Action *resource.Action // nil: run
+	// always: it is done also if a step before it failed, once one was done.
+	always bool
+	// judge looks at what a command that succeeded has said; may be nil.
+	judge func(resource.Output) error
+	run   func(ctx context.Context, say func(string)) error
+}
+
+// MarshalJSON writes what is shown of a step.
+func (s Step) MarshalJSON() ([]byte, error) {
+	shown := struct {
+		Title   string   `json:"title"`
+		Host    string   `json:"host"`
+		Command []string `json:"command,omitempty"`
+	}{Title: s.Title, Host: s.Host}
+	if s.Action != nil {
+		shown.Command = s.Action.Cmd
+	}
+	return json.Marshal(shown)
+}
+
+// command is a step of one command; seconds bounds it, 0 means the usual bound.
+func command(host, title string, seconds int, argv ...string) Step {
+	return Step{Title: title, Host: host, Action: &resource.Action{Title: title, Cmd: argv, Seconds: seconds}}
+}
+
+// Event is progress.
+type Event struct {
+	Step   int    `json:"step"` // from 1
+	Steps  int    `json:"steps"`
+	Title  string `json:"title"`
+	State  string `json:"state"` // started, waiting, done, failed
+	Detail string `json:"detail,omitempty"`
+}
+
+// refuse makes an error that means that nothing was changed.
+func refuse(mend, format string, args ...any) error {
+	return &resource.Refusal{What: fmt.Sprintf(format, args...), Mend: mend}
+}
+
+// FS is a file system that runs.
+type FS struct {
+	d     *design.Design
+	hosts host.ByName
+	// at are the servers by the devices of Lustre that they have: MGS,
+	// testfs-MDT0000, testfs-OST0000.
+	at map[string]string
+	// silent are servers that do not answer.
+	silent host.Errors
+}
+
+// Open asks every server which devices of Lustre it has.
+//
+// Source: lctl(8), device_list
+func Open(ctx context.Context, d *design.Design, hosts host.ByName) (*FS, error) {
+	if d.Lustre == nil {
+		return nil, refuse("the command is for flavour lustre", "brick %s has no Lustre", d.Name)
+	}
+	f := &FS{d: d, hosts: hosts, at: map[string]string{}}
+	var names []string
+	for _, s := range d.Spec.Servers {
+		names = append(names, s.Name)
+	}
+	all, silent := host.All(ctx, names, func(ctx context.Context, name string) (resource.Output, error) {
+		return hosts(name).Query(ctx, "lctl", "dl")
+	})
+	f.silent = silent
+	for name, out := range all {
+		for _, dev := range devices(out.Stdout) {
+			f.at[dev] = name
+		}
+	}
+	return f, ctx.Err()
+}
+
+// devices are the names of targets in the answer of `lctl dl`, whose lines are
+// index, state, type, name, UUID and a count.
+func devices(text string) []string {
+	var out []string
+	for line := range strings.Lines(text) {
+		w := strings.Fields(line)
+		if len(w) > 4 && w[1] == "UP" && slices.Contains([]string{"mgs", "mdt", "obdfilter"}, w[2]) {
+			out = append(out, w[3])
+		}
+	}
+	return out
+}
+
+// server is the one that has a device of Lustre.
+func (f *FS) server(device string) (string, error) {
+	if s := f.at[device]; s != "" {
+		return s, nil
+	}
+	if len(f.silent) > 0 {
+		return "", refuse("see `mortar status`", "no server that answers has %s: %v", device, f.silent)
+	}
+	return "", refuse("start its service; see `mortar status`", "%s runs on no server", device)
+}
+
+// client is the first client that answers and has the file system mounted.
+func (f *FS) client(ctx context.Context) (name, mount string, err error) {
+	var last error
+	for _, m := range f.d.Mounts {
+		out, err := f.query(ctx, m.Client, "lfs", "df", "-N", "--output=source", m.Path)
+		if err == nil && out != "" {
+			return m.Client, m.Path, nil
+		}
+		last = err
+	}
+	return "", "", refuse("mount it with `mortar apply`", "no client has the file system mounted: %v", last)
+}
+
+// query asks and wants success.
+func (f *FS) query(ctx context.Context, host string, argv ...string) (string, error) {
+	out, err := f.hosts(host).Query(ctx, argv...)
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("%s: %w", host, err)
+	case out.Code != 0:
+		return "", fmt.Errorf("%s: %s: exit code %d: %s", host, strings.Join(argv, " "), out.Code, strings.TrimSpace(out.Stderr))
+	}
+	return out.Stdout, nil
+}
+
+// ost is an OST of the design by its index, its hexadecimal name (OST000a) or its
+// whole name.
+func (f *FS) ost(word string) (design.Target, error) {
+	var names []string
+	for _, p := range f.d.Pairs {
+		for _, t := range p.Targets() {
+			if t.Kind != "ost" {
+				continue
+			}
+			short := strings.TrimPrefix(t.Name, f.d.Lustre.FSName+"-")
+			if slices.Contains([]string{t.Name, short, strings.ToLower(short), fmt.Sprint(t.Index)}, word) {
+				return t, nil
+			}
+			names = append(names, short)
+		}
+	}
+	return design.Target{}, refuse("choose one of "+strings.Join(names, ", "), "%q is no OST of %s", word, f.d.Lustre.FSName)
+}
+
+// Run carries a plan out. After the first step that fails only those are done that
+// always must be.
+func (f *FS) Run(ctx context.Context, p *Plan, on func(Event)) error {
+	var failed error
+	for i, s := range p.Steps {
+		if failed != nil && !s.always {
+			continue
+		}
+		emit := func(state, detail string) { on(Event{i + 1, len(p.Steps), s.Title, state, detail}) }
+		emit("started", "")
+		detail, err := f.do(ctx, s, func(left string) { emit("waiting", left) })
+		if err != nil {
+			err = fmt.Errorf("%s: %s: %w", s.Host, s.Title, err)
+			emit("failed", err.Error())
+			failed = errors.Join(failed, err)
+			ctx = context.WithoutCancel(ctx) // for those steps
+			continue
+		}
+		emit("done", detail)
+	}
+	return failed
+}
+
+// do does a step; detail is what its command said.
+func (f *FS) do(ctx context.Context, s Step, say func(string)) (detail string, err error) {
+	if s.Action == nil {
+		return "", s.run(ctx, say)
+	}
+	out, err := f.hosts(s.Host).Run(ctx, *s.Action)
+	if err == nil && s.judge != nil {
+		err = s.judge(out)
+	}
+	return strings.TrimSpace(out.Stdout), err
+}

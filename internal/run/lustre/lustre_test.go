@@ -1,0 +1,332 @@
+package lustre
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/brick/spec"
+	"github.com/mortarhpc/mortar/internal/host/agent"
+	"github.com/mortarhpc/mortar/internal/host/hosttest"
+	"github.com/mortarhpc/mortar/internal/host/resource"
+)
+
+// played are the hosts of lustre-small as they answered on a rack with Lustre
+// 2.17.57: testdata/2.17.57. Answers are by host and command; those of a test
+// come first.
+type played struct {
+	t       *testing.T
+	answers map[string]string
+	ran     []string
+	// onRun is called for each action; may be nil.
+	onRun func(command, stdin string) error
+	code  map[string]int // of commands, by a part of them
+}
+
+func (p *played) play(_ context.Context, host, op string, params, result any) error {
+	switch x := params.(type) {
+	case agent.QueryParams:
+		if err := resource.ReadOnly(x.Argv); err != nil {
+			p.t.Error(err)
+		}
+		key := host + " " + strings.Join(x.Argv, " ")
+		text, ok := p.answers[key]
+		if !ok || text == "-" {
+			return fmt.Errorf("no answer to %q", key)
+		}
+		return hosttest.Answer(result, resource.Output{Stdout: text})
+	case agent.RunParams:
+		c := host + " " + strings.Join(x.Action.Cmd, " ")
+		p.ran = append(p.ran, c)
+		if p.onRun != nil {
+			if err := p.onRun(c, string(x.Action.Stdin)); err != nil {
+				return err
+			}
+		}
+		var out resource.Output
+		for part, code := range p.code {
+			if strings.Contains(c, part) {
+				out.Code = code
+			}
+		}
+		return hosttest.Answer(result, out)
+	}
+	return fmt.Errorf("nobody plays %s", op)
+}
+
+func recorded(t *testing.T, name string) string {
+	t.Helper()
+	b, err := os.ReadFile("testdata/2.17.57/" + name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// open is the file system on the rack; answers replace or add to those recorded.
+func open(t *testing.T, answers map[string]string) (*FS, *played) {
+	t.Helper()
+	s, err := spec.Load("../../../examples/lustre-small.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := design.New(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &played{t: t, answers: map[string]string{
+		"mds01 lctl dl":                   recorded(t, "dl-mds01.txt"),
+		"mds02 lctl dl":                   "",
+		"oss01 lctl dl":                   recorded(t, "dl-oss01.txt"),
+		"oss02 lctl dl":                   recorded(t, "dl-oss02.txt"),
+		"mds01 lctl pool_list small":      recorded(t, "pools.txt"),
+		"mds01 lctl pool_list small.disk": recorded(t, "pool.txt"),
+		"mds01 lctl list_param mdt.small-MDT0000.exports.*":                                     recorded(t, "exports.txt"),
+		"node01 lfs df -N --output=source /small":                                               "small-MDT0000_UUID\n",
+		"mds01 lctl get_param osp.*.max_create_count":                                           recorded(t, "create-count.txt"),
+		"node01 ls -d /small/results/":                                                          "/small/results/\n",
+		"node01 ls -d /small/":                                                                  "/small/\n",
+		"node01 lfs find /small --ost 1 --type f --print0":                                      "/small/a b\x00/small/c\x00",
+		"node01 lfs find /small --ost 0 --type f --print0":                                      "",
+		"node01 lfs df -N --output=source,size,used,avail,itotal,iused /small":                  recorded(t, "df.txt"),
+		"mds01 lctl get_param mdd.small-MDT0000.lfsck_namespace mdd.small-MDT0000.lfsck_layout": recorded(t, "lfsck.txt"),
+	}}
+	for k, v := range answers {
+		p.answers[k] = v
+	}
+	f, err := Open(t.Context(), d, hosttest.Play(p.play).Session)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f, p
+}
+
+// withPool has a second pool, which is not of the spec.
+var withPool = map[string]string{
+	"mds01 lctl pool_list small":      "Pools from small:\nsmall.disk\nsmall.fast\n",
+	"mds01 lctl pool_list small.fast": "Pool: small.fast\nsmall-OST0001_UUID\n",
+}
+
+func TestPools(t *testing.T) {
+	f, _ := open(t, nil)
+	got, err := f.Pools(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]Pool{{"disk", []string{"small-OST0000", "small-OST0001"}, true}}, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// planned is a procedure by what it runs, or why it is refused.
+func TestPlans(t *testing.T) {
+	ctx := t.Context()
+	closed := map[string]string{"mds01 lctl get_param osp.*.max_create_count": "osp.small-OST0000-osc-MDT0000.max_create_count=20000\nosp.small-OST0001-osc-MDT0000.max_create_count=0\n"}
+	for name, c := range map[string]struct {
+		answers map[string]string
+		plan    func(f *FS) (*Plan, error)
+		want    []string // commands; or the refusal
+		refused string
+	}{
+		"create": {nil, func(f *FS) (*Plan, error) {
+			return f.PoolCreate(ctx, "fast", []string{"1", "OST0000", "small-OST0001"})
+		},
+			[]string{"mds01 lctl pool_new small.fast", "mds01 lctl pool_add small.fast small-OST0001 small-OST0000"}, ""},
+		"create without OSTs":    {nil, func(f *FS) (*Plan, error) { return f.PoolCreate(ctx, "fast", nil) }, nil, "a pool without OSTs"},
+		"create by a bad name":   {nil, func(f *FS) (*Plan, error) { return f.PoolCreate(ctx, "a b", []string{"0"}) }, nil, "cannot name a pool"},
+		"create none":            {nil, func(f *FS) (*Plan, error) { return f.PoolCreate(ctx, "none", []string{"0"}) }, nil, "cannot name a pool"},
+		"create of no OST":       {nil, func(f *FS) (*Plan, error) { return f.PoolCreate(ctx, "fast", []string{"OST0002"}) }, nil, `"OST0002" is no OST of small; choose one of OST0000, OST0001`},
+		"create one of the spec": {nil, func(f *FS) (*Plan, error) { return f.PoolCreate(ctx, "disk", []string{"0"}) }, nil, "is of the spec"},
+		"create again":           {withPool, func(f *FS) (*Plan, error) { return f.PoolCreate(ctx, "fast", []string{"0"}) }, nil, "there is a pool fast already"},
+		"add":                    {withPool, func(f *FS) (*Plan, error) { return f.PoolAdd(ctx, "fast", []string{"0", "1"}) }, []string{"mds01 lctl pool_add small.fast small-OST0000"}, ""},
+		"add what is there":      {withPool, func(f *FS) (*Plan, error) { return f.PoolAdd(ctx, "fast", []string{"1"}) }, nil, ""},
+		"add to none":            {withPool, func(f *FS) (*Plan, error) { return f.PoolAdd(ctx, "slow", []string{"1"}) }, nil, `there is no pool "slow"`},
+		"remove":                 {withPool, func(f *FS) (*Plan, error) { return f.PoolRemove(ctx, "fast", []string{"1"}) }, []string{"mds01 lctl pool_remove small.fast small-OST0001"}, ""},
+		"destroy": {withPool, func(f *FS) (*Plan, error) { return f.PoolDestroy(ctx, "fast") },
+			[]string{"mds01 lctl pool_remove small.fast small-OST0001", "mds01 lctl pool_destroy small.fast"}, ""},
+		"destroy one of the spec": {nil, func(f *FS) (*Plan, error) { return f.PoolDestroy(ctx, "disk") }, nil, "is of the spec"},
+		"no MGS":                  {map[string]string{"mds01 lctl dl": ""}, func(f *FS) (*Plan, error) { return f.PoolCreate(ctx, "fast", []string{"0"}) }, nil, "MGS runs on no server"},
+
+		"drain": {nil, func(f *FS) (*Plan, error) { return f.Drain(ctx, "1") },
+			[]string{"mds01 lctl set_param osp.small-OST0001-osc-MDT*.max_create_count=0", "node01: move its files to other OSTs"}, ""},
+		"drain the last": {closed, func(f *FS) (*Plan, error) { return f.Drain(ctx, "0") }, nil, "no other OST takes new files"},
+		"drain a full one": {map[string]string{"node01 lfs df -N --output=source,size,used,avail,itotal,iused /small": "small-OST0000_UUID 100 99 1 9 9\nsmall-OST0001_UUID 100 5 95 9 9\n"},
+			func(f *FS) (*Plan, error) { return f.Drain(ctx, "0") }, nil, "have room for"},
+		"drain no OST":          {nil, func(f *FS) (*Plan, error) { return f.Drain(ctx, "small-MDT0000") }, nil, "is no OST"},
+		"fill":                  {closed, func(f *FS) (*Plan, error) { return f.Fill(ctx, "1") }, []string{"mds01 lctl set_param osp.small-OST0001-osc-MDT*.max_create_count=20000"}, ""},
+		"fill an open one":      {nil, func(f *FS) (*Plan, error) { return f.Fill(ctx, "1") }, nil, ""},
+		"retire one with files": {nil, func(f *FS) (*Plan, error) { return f.Retire(ctx, "1") }, nil, "still has objects of 2 files, e.g. /small/a b"},
+		"retire one in a pool":  {nil, func(f *FS) (*Plan, error) { return f.Retire(ctx, "0") }, nil, "small-OST0000 is in pool disk"},
+		"retire": {map[string]string{"mds01 lctl pool_list small": "Pools from small:\n"}, func(f *FS) (*Plan, error) { return f.Retire(ctx, "0") },
+			[]string{"mds01 lctl set_param -P osp.small-OST0000-osc-MDT*.max_create_count=0", "mds01 lctl set_param -P osc.small-OST0000-*.active=0"}, ""},
+
+		"layout": {nil, func(f *FS) (*Plan, error) {
+			return f.SetLayout(ctx, "results", Layout{Count: -1, Size: 4 * spec.MiB, Pool: "disk"})
+		}, []string{"node01 lfs setstripe --stripe-count -1 --stripe-size 4194304 --pool disk /small/results"}, ""},
+		"layout of too many":  {nil, func(f *FS) (*Plan, error) { return f.SetLayout(ctx, "results", Layout{Count: 3}) }, nil, "there are 2 OSTs"},
+		"layout of odd size":  {nil, func(f *FS) (*Plan, error) { return f.SetLayout(ctx, "results", Layout{Size: 1000}) }, nil, "a stripe size of"},
+		"layout of no pool":   {nil, func(f *FS) (*Plan, error) { return f.SetLayout(ctx, "results", Layout{Pool: "x"}) }, nil, `there is no pool "x"`},
+		"layout of nothing":   {nil, func(f *FS) (*Plan, error) { return f.SetLayout(ctx, "results", Layout{}) }, nil, "nothing to set"},
+		"layout elsewhere":    {nil, func(f *FS) (*Plan, error) { return f.SetLayout(ctx, "/etc", Layout{Count: 1}) }, nil, "/etc is not in the file system"},
+		"layout above":        {nil, func(f *FS) (*Plan, error) { return f.SetLayout(ctx, "../etc", Layout{Count: 1}) }, nil, "not in the file system"},
+		"layout of the whole": {nil, func(f *FS) (*Plan, error) { return f.SetLayout(ctx, "/small", Layout{Count: 1}) }, nil, "is of the spec"},
+
+		"lfsck": {nil, func(f *FS) (*Plan, error) { return f.LFSCK(true) },
+			[]string{"mds01 lctl lfsck_start -M small-MDT0000 -A -t namespace,layout -r -n on", "mds01: wait until it has checked everything"}, ""},
+		"fsck": {nil, func(f *FS) (*Plan, error) { return f.FSCK("ost0001", true) }, []string{
+			"oss01 crm_resource --resource service-ost0001 --meta --set-parameter target-role --parameter-value Stopped", "oss01: wait until it is stopped",
+			"oss02 /usr/local/sbin/mortar ocf --config /etc/mortar/service-ost0001.json fsck-repair small-OST0001",
+			"oss01 crm_resource --resource service-ost0001 --meta --delete-parameter target-role", "oss01: wait until it is there"}, ""},
+		"fsck of nothing":       {nil, func(f *FS) (*Plan, error) { return f.FSCK("OST0007", false) }, nil, `"OST0007" is no target of small; choose one of MGT, MDT0000, OST0000, OST0001`},
+		"fsck without a server": {map[string]string{"oss01 lctl dl": "-"}, func(f *FS) (*Plan, error) { return f.FSCK("OST0001", false) }, nil, "oss01 does not answer"},
+		"writeconf with clients": {map[string]string{"mds01 lctl list_param mdt.small-MDT0000.exports.*": recorded(t, "exports.txt") + "mdt.small-MDT0000.exports.10.20.1.1@tcp\n"},
+			func(f *FS) (*Plan, error) { return f.Writeconf(ctx) }, nil, "client 10.20.1.1@tcp has the file system mounted"},
+		"writeconf": {nil,
+			func(f *FS) (*Plan, error) { return f.Writeconf(ctx) }, []string{
+				"mds01 crm_resource --resource service-mdt0000 --meta --set-parameter target-role --parameter-value Stopped", "mds01: wait until it is stopped",
+				"oss01 crm_resource --resource service-ost0000 --meta --set-parameter target-role --parameter-value Stopped", "oss01: wait until it is stopped",
+				"oss01 crm_resource --resource service-ost0001 --meta --set-parameter target-role --parameter-value Stopped", "oss01: wait until it is stopped",
+				"mds01 /usr/local/sbin/mortar ocf --config /etc/mortar/service-mdt0000.json writeconf small-MDT0000",
+				"oss01 /usr/local/sbin/mortar ocf --config /etc/mortar/service-ost0000.json writeconf small-OST0000",
+				"oss02 /usr/local/sbin/mortar ocf --config /etc/mortar/service-ost0001.json writeconf small-OST0001",
+				"mds01 crm_resource --resource service-mdt0000 --meta --delete-parameter target-role", "mds01: wait until it is there",
+				"oss01 crm_resource --resource service-ost0000 --meta --delete-parameter target-role", "oss01: wait until it is there",
+				"oss01 crm_resource --resource service-ost0001 --meta --delete-parameter target-role", "oss01: wait until it is there",
+				"mds01: make pool small.disk again: lctl pool_new small.disk",
+				"mds01: add its OSTs: lctl pool_add small.disk small-OST0000 small-OST0001"}, ""},
+		"lfsck without an OST": {map[string]string{"oss02 lctl dl": ""}, func(f *FS) (*Plan, error) { return f.LFSCK(false) }, nil, "small-OST0001 runs on no server"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f, hosts := open(t, c.answers)
+			p, err := c.plan(f)
+			if c.refused != "" {
+				var refusal *resource.Refusal
+				if !errors.As(err, &refusal) || !strings.Contains(err.Error(), c.refused) || refusal.Mend == "" {
+					t.Errorf("%v, want %q", err, c.refused)
+				}
+			} else if err != nil {
+				t.Fatal(err)
+			} else if diff := cmp.Diff(c.want, shown(p)); diff != "" || (p.Nothing == "") != (len(c.want) > 0) {
+				t.Errorf("%q\n%s", p.Nothing, diff)
+			}
+			if len(hosts.ran) > 0 {
+				t.Errorf("planning ran %q", hosts.ran)
+			}
+		})
+	}
+}
+
+func shown(p *Plan) []string {
+	var out []string
+	for _, s := range p.Steps {
+		if s.Action == nil {
+			out = append(out, s.Host+": "+s.Title)
+		} else {
+			out = append(out, s.Host+" "+strings.Join(s.Action.Cmd, " "))
+		}
+	}
+	return out
+}
+
+// Drain moves files until none is left, whatever their names; one that does not
+// move is named.
+func TestDrainMovesFiles(t *testing.T) {
+	const find = "node01 lfs find /small --ost 1 --type f --print0"
+	for name, stays := range map[string]bool{"all move": false, "one stays": true} {
+		f, hosts := open(t, nil)
+		var moved []string
+		hosts.onRun = func(c, stdin string) error {
+			if !strings.Contains(c, "lfs migrate --block --null") {
+				return nil
+			}
+			moved = append(moved, stdin)
+			hosts.answers[find] = ""
+			if stays {
+				hosts.answers[find] = "/small/c\x00"
+				return errors.New("exit code 16")
+			}
+			return nil
+		}
+		p, err := f.Drain(t.Context(), "1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = f.Run(t.Context(), p, func(Event) {})
+		if (err != nil) != stays || stays && !strings.Contains(err.Error(), "1 files stay on small-OST0001, e.g. /small/c") {
+			t.Errorf("%s: %v", name, err)
+		}
+		if moved[0] != "/small/a b\x00/small/c\x00" {
+			t.Errorf("%s: moved %q", name, moved)
+		}
+	}
+}
+
+func TestBalance(t *testing.T) {
+	f, _ := open(t, nil)
+	got, err := f.Balance(t.Context())
+	if err != nil || len(got) != 3 {
+		t.Fatal(got, err)
+	}
+	if want := (Usage{"small-OST0000", 29669304, 1412, 28090116, 458880, 299, true}); got[1] != want {
+		t.Errorf("%+v", got[1])
+	}
+}
+
+// A layout check that missed an OST ends the wait with an error.
+func TestChecks(t *testing.T) {
+	f, _ := open(t, nil)
+	got, err := f.Checks(t.Context(), "mds01")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]Check{{"namespace", "completed", 16, 0, 0, 0}, {"layout", "partial", 3, 0, 0, 1}}, got); diff != "" {
+		t.Error(diff)
+	}
+	p, err := f.LFSCK(true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Run(t.Context(), p, func(Event) {}); err == nil || !strings.Contains(err.Error(), `LFSCK of the layout ended as "partial"`) {
+		t.Error(err)
+	}
+	for key, want := range map[string]bool{"nlinks_repaired": true, "repaired_dangling": true, "inconsistent_orphan": true, "checked_phase1": false, "unknown_inconsistency": false} {
+		if isFinding(key) != want {
+			t.Error(key)
+		}
+	}
+}
+
+// A check that finds damage fails with what e2fsck said. The service starts again if
+// nothing was changed, and stays stopped if mending failed.
+func TestFSCKOfADamagedTarget(t *testing.T) {
+	for _, repair := range []bool{false, true} {
+		f, hosts := open(t, nil)
+		p, err := f.FSCK("OST0001", repair)
+		if err != nil {
+			t.Fatal(err)
+		}
+		hosts.code = map[string]int{"fsck-": 100}
+		dl := hosts.answers["oss02 lctl dl"]
+		hosts.onRun = func(c, _ string) error {
+			switch {
+			case strings.Contains(c, "Stopped"):
+				hosts.answers["oss02 lctl dl"] = ""
+			case strings.Contains(c, "--delete-parameter"):
+				hosts.answers["oss02 lctl dl"] = dl
+			}
+			return nil
+		}
+		if err := f.Run(t.Context(), p, func(Event) {}); err == nil || !strings.Contains(err.Error(), "small-OST0001 is damaged") {
+			t.Error(err)
+		}
+		if started := hosts.answers["oss02 lctl dl"] != ""; started == repair {
+			t.Errorf("repair %v: started %v; ran %q", repair, started, hosts.ran)
+		}
+	}
+}

@@ -1,0 +1,251 @@
+package lustre
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/host"
+	"github.com/mortarhpc/mortar/internal/host/resource"
+	"github.com/mortarhpc/mortar/internal/serve/ocf"
+)
+
+// long bounds a tool on a whole target: e2fsck of a big one takes hours.
+const long = 7 * 24 * 3600
+
+// settleTime bounds a start or stop of services; after a crash a mount waits for MMP.
+const settleTime = 600
+
+// FSCK plans to check one target, which is stopped for it; its clients wait. repair
+// mends what it finds. A target that could not be mended stays stopped.
+//
+// Source: Lustre Operations Manual, 24.2; e2fsck(8)
+func (f *FS) FSCK(word string, repair bool) (*Plan, error) {
+	t, err := f.target(word)
+	if err != nil {
+		return nil, err
+	}
+	svc, pair := f.serviceOf(t)
+	if err := f.everyServer(pair.Servers); err != nil {
+		return nil, err
+	}
+	tool, what := "fsck-look", "look at "
+	if repair {
+		tool, what = "fsck-repair", "mend "
+	}
+	p := &Plan{What: "e2fsck of " + t.Name}
+	p.Steps = append(p.Steps, f.stop(pair, svc)...)
+	check := f.offline(svc, t, tool, what+t.Name)
+	check.Action.OKCodes = []int{ocf.Damaged}
+	check.judge = func(out resource.Output) error {
+		if out.Code == ocf.Damaged {
+			return fmt.Errorf("%s is damaged:\n%s", t.Name, strings.TrimSpace(out.Stdout))
+		}
+		return nil
+	}
+	p.Steps = append(p.Steps, check)
+	p.Steps = append(p.Steps, f.start(pair, svc)...)
+	if !repair {
+		for i := range p.Steps[len(p.Steps)-2:] {
+			p.Steps[len(p.Steps)-2+i].always = true // only looking changed nothing
+		}
+	}
+	p.Notes = []string{"clients of service " + svc.Name + " wait meanwhile", "if mending fails the service stays stopped: crm_resource --resource " + resource.ServiceID(svc.Name) + " --meta --delete-parameter target-role starts it"}
+	return p, nil
+}
+
+// target is one of the design by its name, with the file system's or without.
+func (f *FS) target(word string) (design.Target, error) {
+	var names []string
+	for _, p := range f.d.Pairs {
+		for _, t := range p.Targets() {
+			short := strings.TrimPrefix(t.Name, f.d.Lustre.FSName+"-")
+			if word == t.Name || strings.EqualFold(word, short) {
+				return t, nil
+			}
+			names = append(names, short)
+		}
+	}
+	return design.Target{}, refuse("choose one of "+strings.Join(names, ", "), "%q is no target of %s", word, f.d.Lustre.FSName)
+}
+
+// label is a target's name on its servers.
+func label(t design.Target) string {
+	if t.Kind == "mgs" {
+		return "MGS"
+	}
+	return t.Name
+}
+
+func (f *FS) serviceOf(t design.Target) (*design.Service, *design.Pair) {
+	for i := range f.d.Pairs {
+		p := &f.d.Pairs[i]
+		for j := range p.Services {
+			if slices.ContainsFunc(p.Services[j].Targets, func(x design.Target) bool { return x.Name == t.Name }) {
+				return &p.Services[j], p
+			}
+		}
+	}
+	return nil, nil // a target is always of a service
+}
+
+// everyServer refuses if a server does not answer: it may have what is to be
+// stopped.
+func (f *FS) everyServer(servers []string) error {
+	for _, s := range servers {
+		if err := f.silent[s]; err != nil {
+			return refuse("see `mortar status`", "%s does not answer: %v", s, err)
+		}
+	}
+	return nil
+}
+
+// stop has the cluster stop a service, and start it again. They wait until no target
+// of it is there, or all are.
+func (f *FS) stop(pair *design.Pair, svc *design.Service) []Step {
+	return f.role(pair, svc, "stop", "stopped", false, "--set-parameter", "target-role", "--parameter-value", "Stopped")
+}
+
+func (f *FS) start(pair *design.Pair, svc *design.Service) []Step {
+	return f.role(pair, svc, "start", "there", true, "--delete-parameter", "target-role")
+}
+
+func (f *FS) role(pair *design.Pair, svc *design.Service, what, want string, up bool, meta ...string) []Step {
+	argv := append([]string{"crm_resource", "--resource", resource.ServiceID(svc.Name), "--meta"}, meta...)
+	return []Step{
+		command(pair.Servers[0], what+" service "+svc.Name, 0, argv...),
+		{Title: "wait until it is " + want, Host: pair.Servers[0], run: func(ctx context.Context, say func(string)) error {
+			return host.Wait{Limit: settleTime * time.Second, Poll: 2 * time.Second, Seen: say}.Until(ctx, func(ctx context.Context) (string, error) {
+				return f.left(ctx, pair, svc, up), nil
+			})
+		}},
+	}
+}
+
+// left says which targets of a service are not there yet, or still.
+func (f *FS) left(ctx context.Context, pair *design.Pair, svc *design.Service, up bool) string {
+	have := map[string]string{}
+	for _, s := range pair.Servers {
+		text, err := f.query(ctx, s, "lctl", "dl")
+		if err != nil {
+			return err.Error()
+		}
+		for _, d := range devices(text) {
+			have[d] = s
+		}
+	}
+	for _, t := range svc.Targets {
+		switch s := have[label(t)]; {
+		case up && s == "":
+			return t.Name + " is not mounted yet"
+		case !up && s != "":
+			return t.Name + " is still mounted on " + s
+		}
+	}
+	return ""
+}
+
+// offline is a step that runs a tool on a target of a stopped service, on its home.
+func (f *FS) offline(svc *design.Service, t design.Target, tool, title string) Step {
+	return command(t.Server, title, long, "/usr/local/sbin/mortar", "ocf", "--config", "/etc/mortar/service-"+svc.Name+".json", tool, label(t))
+}
+
+// Writeconf plans to have all targets write their configuration anew, as is
+// needed when addresses change or the configuration is damaged. The MGS forgets
+// the pools: they are made again. Parameters of set_param -P stay.
+//
+// Source: Lustre Operations Manual, 14.5; lustre-release, lustre/mgs/mgs_llog.c
+func (f *FS) Writeconf(ctx context.Context) (*Plan, error) {
+	var servers []string
+	for _, s := range f.d.Spec.Servers {
+		servers = append(servers, s.Name)
+	}
+	if err := f.everyServer(servers); err != nil {
+		return nil, err
+	}
+	if err := f.noClients(ctx); err != nil {
+		return nil, err
+	}
+	pools, err := f.Pools(ctx)
+	if err != nil {
+		return nil, err
+	}
+	p := &Plan{What: "write the configuration of " + f.d.Lustre.FSName + " anew"}
+	var first, rest, tools, up []Step
+	mgs := ""
+	for i := range f.d.Pairs {
+		pair := &f.d.Pairs[i]
+		for j := range pair.Services {
+			svc := &pair.Services[j]
+			if svc.Targets[0].Kind == "mgs" {
+				mgs = svc.Preferred
+				first = append(first, f.stop(pair, svc)...)
+				up = append(f.start(pair, svc), up...)
+			} else {
+				rest = append(rest, f.stop(pair, svc)...)
+				up = append(up, f.start(pair, svc)...)
+			}
+			for _, t := range svc.Targets {
+				if t.Kind != "mgs" {
+					tools = append(tools, f.offline(svc, t, "writeconf", "write the configuration of "+t.Name+" anew"))
+				}
+			}
+		}
+	}
+	p.Steps = slices.Concat(first, rest, tools, up)
+	for _, pool := range pools {
+		full := f.d.Lustre.FSName + "." + pool.Name
+		p.Steps = append(p.Steps, f.onMGS(mgs, "make pool "+full+" again", "lctl", "pool_new", full))
+		if len(pool.OSTs) > 0 {
+			p.Steps = append(p.Steps, f.onMGS(mgs, "add its OSTs", append([]string{"lctl", "pool_add", full}, pool.OSTs...)...))
+		}
+	}
+	p.Notes = []string{"the file system is down meanwhile", "interrupted, do the steps that are left by hand, in this order: an OST that was left out does not start", "`mortar apply` mounts the clients again"}
+	return p, nil
+}
+
+// onMGS is a step where the MGS runs, which may have been started on either server.
+func (f *FS) onMGS(home, title string, argv ...string) Step {
+	return Step{Title: title + ": " + strings.Join(argv, " "), Host: home, run: func(ctx context.Context, _ func(string)) error {
+		now, err := Open(ctx, f.d, f.hosts)
+		if err != nil {
+			return err
+		}
+		server, err := now.server("MGS")
+		if err != nil {
+			return err
+		}
+		_, err = f.hosts(server).Run(ctx, resource.Action{Title: title, Cmd: argv, Seconds: 300})
+		return err
+	}}
+}
+
+// noClients refuses while a client has the file system mounted.
+//
+// Source: mdt.*.exports, whose names are NIDs; recorded with Lustre 2.17.57
+func (f *FS) noClients(ctx context.Context) error {
+	server, err := f.server(f.mdt())
+	if err != nil {
+		return err
+	}
+	text, err := f.query(ctx, server, "lctl", "list_param", "mdt."+f.mdt()+".exports.*")
+	if err != nil {
+		return err
+	}
+	own := map[string]bool{"0@lo": true, "clear": true}
+	for _, p := range f.d.Pairs {
+		for _, nid := range p.Targets()[0].ServiceNIDs {
+			own[nid] = true
+		}
+	}
+	for line := range strings.Lines(text) {
+		nid := strings.TrimPrefix(strings.TrimSpace(line), "mdt."+f.mdt()+".exports.")
+		if nid != "" && !own[nid] {
+			return refuse("unmount it there", "client %s has the file system mounted", nid)
+		}
+	}
+	return nil
+}

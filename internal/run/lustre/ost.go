@@ -1,0 +1,277 @@
+package lustre
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/host/resource"
+)
+
+// Usage is how full a target is.
+type Usage struct {
+	Target string `json:"target"` // small-OST0000
+	KiB    int64  `json:"kib"`
+	Used   int64  `json:"used_kib"`
+	Free   int64  `json:"free_kib"` // for users
+	Inodes int64  `json:"inodes"`
+	IUsed  int64  `json:"inodes_used"`
+	// Creates says whether new files are put on it; always true of an MDT.
+	Creates bool `json:"creates"`
+}
+
+// Percent of its space that is used, as df(1) counts.
+func (u Usage) Percent() float64 { return share(u.Used, u.Used+u.Free) }
+
+func share(a, b int64) float64 {
+	if b == 0 {
+		return 0
+	}
+	return 100 * float64(a) / float64(b)
+}
+
+// createCount is the parameter of MDSs that says how many objects an MDT asks an OST for at
+// a time: 0 means that the OST gets no new files. allOn is what Lustre begins with.
+//
+// Source: lfs_migrate(1); lustre-release, lustre/include/lustre/lustre_idl.h, OST_MAX_PRECREATE
+func (f *FS) createCount(t design.Target) string {
+	return fmt.Sprintf("osp.%s-osc-MDT*.max_create_count", t.Name)
+}
+
+const allOn = 20000
+
+// Balance is how full all targets are.
+//
+// Source: lfs-df(1); recorded with Lustre 2.17.57
+func (f *FS) Balance(ctx context.Context) ([]Usage, error) {
+	client, mount, err := f.client(ctx)
+	if err != nil {
+		return nil, err
+	}
+	text, err := f.query(ctx, client, "lfs", "df", "-N", "--output=source,size,used,avail,itotal,iused", mount)
+	if err != nil {
+		return nil, err
+	}
+	all, err := parseUsage(text)
+	if err != nil {
+		return nil, err
+	}
+	server, err := f.server(f.mdt())
+	if err != nil {
+		return nil, err
+	}
+	params, err := f.query(ctx, server, "lctl", "get_param", "osp.*.max_create_count")
+	if err != nil {
+		return nil, err
+	}
+	for i := range all {
+		all[i].Creates = creates(params, all[i].Target)
+	}
+	return all, nil
+}
+
+// parseUsage reads lines of source, size, used, avail, itotal and iused.
+func parseUsage(text string) ([]Usage, error) {
+	var out []Usage
+	for line := range strings.Lines(text) {
+		w := strings.Fields(line)
+		if len(w) == 0 {
+			continue
+		}
+		u := Usage{Target: strings.TrimSuffix(w[0], "_UUID")}
+		if len(w) < 6 {
+			return nil, fmt.Errorf("lfs df: %q is no line of a target", line)
+		}
+		for i, p := range []*int64{&u.KiB, &u.Used, &u.Free, &u.Inodes, &u.IUsed} {
+			n, err := strconv.ParseInt(w[i+1], 10, 64)
+			if err != nil {
+				return nil, fmt.Errorf("lfs df: %q is no line of a target", line)
+			}
+			*p = n
+		}
+		out = append(out, u)
+	}
+	return out, nil
+}
+
+// creates looks for a create count of 0 among lines like
+// osp.small-OST0000-osc-MDT0000.max_create_count=20000.
+func creates(params, target string) bool {
+	for line := range strings.Lines(params) {
+		if strings.HasPrefix(line, "osp."+target+"-osc-") && strings.HasSuffix(strings.TrimSpace(line), "=0") {
+			return false
+		}
+	}
+	return true
+}
+
+// Drain plans that an OST gets no new files and that its files move to the
+// others.
+func (f *FS) Drain(ctx context.Context, word string) (*Plan, error) {
+	t, err := f.ost(word)
+	if err != nil {
+		return nil, err
+	}
+	all, err := f.Balance(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var used, free int64
+	open := 0
+	for _, u := range all {
+		switch {
+		case u.Target == t.Name:
+			used = u.Used
+		case strings.Contains(u.Target, "-OST") && u.Creates:
+			free, open = free+u.Free, open+1
+		}
+	}
+	switch {
+	case open == 0:
+		return nil, refuse("`mortar lustre ost fill` opens one again", "no other OST takes new files")
+	case used > free:
+		return nil, refuse("delete files, or add OSTs", "%s holds %d GiB and the other OSTs have room for %d GiB", t.Name, used>>20, free>>20)
+	}
+	server, err := f.server(f.mdt())
+	if err != nil {
+		return nil, err
+	}
+	client, mount, err := f.client(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &Plan{What: "drain " + t.Name, Steps: []Step{
+		command(server, "no new files on "+t.Name, 0, "lctl", "set_param", f.createCount(t)+"=0"),
+		{Title: "move its files to other OSTs", Host: client, run: func(ctx context.Context, say func(string)) error {
+			return f.moveFiles(ctx, client, mount, t, say)
+		}},
+	}, Notes: []string{
+		"applications that use a file wait while it is moved; files on several OSTs keep their layout where enough OSTs are left",
+		"the MDS forgets that the OST is closed when it fails over; `mortar lustre ost fill` opens it again",
+	}}, nil
+}
+
+// batch is how many files one command moves: progress is told after each.
+const batch = 100
+
+// moveFiles moves the files that have an object on an OST, until none is left.
+// A file that cannot be moved ends it after all others were tried.
+func (f *FS) moveFiles(ctx context.Context, client, mount string, t design.Target, say func(string)) error {
+	before := -1
+	for {
+		names, err := f.filesOn(ctx, client, mount, t)
+		switch {
+		case err != nil:
+			return err
+		case len(names) == 0:
+			return nil
+		case len(names) == before:
+			return fmt.Errorf("%d files stay on %s, e.g. %s: lfs migrate moved none of them", len(names), t.Name, names[0])
+		}
+		before = len(names)
+		var last error
+		for len(names) > 0 {
+			say(fmt.Sprintf("%d files left", len(names)))
+			n := min(batch, len(names))
+			var list bytes.Buffer
+			for _, name := range names[:n] {
+				list.WriteString(name + "\x00")
+			}
+			names = names[n:]
+			if _, last = f.hosts(client).Run(ctx, resource.Action{
+				Title: fmt.Sprintf("move %d files off %s", n, t.Name), Cmd: []string{"lfs", "migrate", "--block", "--null"}, Stdin: list.Bytes(), Seconds: 6 * 3600,
+			}); last != nil {
+				if ctx.Err() != nil {
+					return last
+				}
+				say(last.Error())
+			}
+		}
+	}
+}
+
+// filesOn are the files with an object on an OST.
+// Source: lfs-find(1)
+func (f *FS) filesOn(ctx context.Context, client, mount string, t design.Target) ([]string, error) {
+	text, err := f.query(ctx, client, "lfs", "find", mount, "--ost", strconv.Itoa(t.Index), "--type", "f", "--print0")
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	for name := range strings.SplitSeq(text, "\x00") {
+		if name = strings.TrimPrefix(name, "\n"); name != "" {
+			out = append(out, name)
+		}
+	}
+	return out, nil
+}
+
+// Fill plans that an OST gets new files again.
+func (f *FS) Fill(ctx context.Context, word string) (*Plan, error) {
+	t, err := f.ost(word)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := f.server(t.Name); err != nil {
+		return nil, err
+	}
+	server, err := f.server(f.mdt())
+	if err != nil {
+		return nil, err
+	}
+	p := &Plan{What: "fill " + t.Name}
+	params, err := f.query(ctx, server, "lctl", "get_param", "osp.*.max_create_count")
+	if err != nil {
+		return nil, err
+	}
+	if creates(params, t.Name) {
+		p.Nothing = t.Name + " gets new files already"
+		return p, nil
+	}
+	p.Steps = []Step{command(server, "new files on "+t.Name+" again", 0, "lctl", "set_param", fmt.Sprintf("%s=%d", f.createCount(t), allOn))}
+	return p, nil
+}
+
+// Retire plans that an OST without files is closed for good: no MDS gives it
+// new files, also after a failover, and clients stop asking it.
+//
+// Source: Lustre Operations Manual, 14.9.3 (removing an OST)
+func (f *FS) Retire(ctx context.Context, word string) (*Plan, error) {
+	t, err := f.ost(word)
+	if err != nil {
+		return nil, err
+	}
+	client, mount, err := f.client(ctx)
+	if err != nil {
+		return nil, err
+	}
+	names, err := f.filesOn(ctx, client, mount, t)
+	if err != nil {
+		return nil, err
+	}
+	if len(names) > 0 {
+		return nil, refuse("`mortar lustre ost drain` moves them", "%s still has objects of %d files, e.g. %s", t.Name, len(names), names[0])
+	}
+	pools, err := f.Pools(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range pools {
+		for _, o := range p.OSTs {
+			if o == t.Name {
+				return nil, refuse("take it out of the pool first", "%s is in pool %s", t.Name, p.Name)
+			}
+		}
+	}
+	server, err := f.server("MGS")
+	if err != nil {
+		return nil, err
+	}
+	return &Plan{What: "retire " + t.Name, Steps: []Step{
+		command(server, "no new files on "+t.Name+", for good", 300, "lctl", "set_param", "-P", f.createCount(t)+"=0"),
+		command(server, "clients stop asking "+t.Name, 300, "lctl", "set_param", "-P", "osc."+t.Name+"-*.active=0"),
+	}, Notes: []string{t.Name + " stays mounted and in the spec, so that the indices of the other OSTs stay"}}, nil
+}
