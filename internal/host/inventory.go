@@ -44,11 +44,15 @@ type inventory struct {
 
 // readInventory gives nil if the spec has no inventory file.
 func readInventory(s *spec.Spec) (*inventory, error) {
-	file := InventoryFile(s)
-	b, err := os.ReadFile(file)
+	inv, err := readInventoryFile(InventoryFile(s))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
+	return inv, err
+}
+
+func readInventoryFile(file string) (*inventory, error) {
+	b, err := os.ReadFile(file)
 	if err != nil {
 		return nil, fmt.Errorf("inventory: %w", err)
 	}
@@ -103,21 +107,37 @@ func Inventory(s *spec.Spec) (map[string]Target, error) {
 		return all, nil
 	}
 	for _, e := range inv.Hosts {
-		t, ok := all[e.Name]
-		if !ok {
-			continue // of an earlier state of the spec
+		if t, ok := all[e.Name]; ok { // else of an earlier state of the spec
+			all[e.Name] = e.over(t, InventoryFile(s))
 		}
-		overlay(&t.Address, e.Address)
-		overlay(&t.User, e.User)
-		overlay(&t.Identity, beside(InventoryFile(s), e.IdentityFile))
-		overlay(&t.HostKey, e.HostKey)
-		overlay(&t.NetNS, e.NetNS)
-		if e.Port != 0 {
-			t.Port = e.Port
-		}
-		all[e.Name] = t
 	}
 	return all, nil
+}
+
+// ReadTargets reads an inventory file without a spec.
+func ReadTargets(file string) (map[string]Target, error) {
+	inv, err := readInventoryFile(file)
+	if err != nil {
+		return nil, err
+	}
+	all := map[string]Target{}
+	for _, e := range inv.Hosts {
+		all[e.Name] = e.over(Target{Name: e.Name, Address: e.Name}, file)
+	}
+	return all, nil
+}
+
+// over is a target as an entry of an inventory file has it.
+func (e InventoryEntry) over(t Target, file string) Target {
+	overlay(&t.Address, e.Address)
+	overlay(&t.User, e.User)
+	overlay(&t.Identity, beside(file, e.IdentityFile))
+	overlay(&t.HostKey, e.HostKey)
+	overlay(&t.NetNS, e.NetNS)
+	if e.Port != 0 {
+		t.Port = e.Port
+	}
+	return t
 }
 
 func overlay(to *string, from string) {

@@ -138,6 +138,11 @@ func (s *Session) SCSI(ctx context.Context) ([]linux.SCSIDisk, error) {
 	return Ask(ctx, s, agent.OpSCSI, agent.None{})
 }
 
+// Hardware says what the host is made of.
+func (s *Session) Hardware(ctx context.Context) (resource.Hardware, error) {
+	return Ask(ctx, s, agent.OpHardware, agent.None{})
+}
+
 // Diffs compares resources with the host: one result for each, in order. at is
 // told which is compared next; it may be nil.
 func (s *Session) Diffs(ctx context.Context, resources []agent.WireResource, at func(agent.DiffsEvent)) ([]agent.DiffResult, error) {

@@ -9,8 +9,11 @@ import (
 type Link struct {
 	Name      string `json:"ifname"`
 	MTU       int    `json:"mtu"`
+	Type      string `json:"link_type"` // ether, infiniband, loopback …
 	Addresses []struct {
-		Local string `json:"local"`
+		Family string `json:"family"` // inet, inet6
+		Local  string `json:"local"`
+		Prefix int    `json:"prefixlen"`
 	} `json:"addr_info"`
 }
 

@@ -101,6 +101,9 @@ func NewCore(sys HostSys, decode Decoder) Mux {
 	OpHello.Answer(m, func(context.Context, None) (Hello, error) { return sys.Hello() })
 	OpFacts.Answer(m, func(ctx context.Context, _ None) (Facts, error) { return sys.Facts(ctx) })
 	OpSCSI.Answer(m, func(ctx context.Context, _ None) ([]linux.SCSIDisk, error) { return sys.SCSI(ctx) })
+	OpHardware.Answer(m, func(ctx context.Context, _ None) (resource.Hardware, error) {
+		return resource.ObserveHardware(ctx, sys)
+	})
 	OpTime.Answer(m, func(context.Context, None) (TimeResult, error) { return TimeResult{time.Now().UnixNano()}, nil })
 	OpDiffs.Answer(m, func(ctx context.Context, p DiffsParams, emit func(DiffsEvent)) (DiffsResult, error) {
 		var all DiffsResult

@@ -11,14 +11,15 @@ import (
 
 // The core ops. Programs call them by the methods of host.Session.
 const (
-	OpHello  Op[None, Hello]                                   = "hello"
-	OpFacts  Op[None, Facts]                                   = "facts"
-	OpSCSI   Op[None, []linux.SCSIDisk]                        = "scsi"
-	OpTime   Op[None, TimeResult]                              = "time"
-	OpQuery  Op[QueryParams, resource.Output]                  = "query"
-	OpRead   Op[ReadParams, ReadResult]                        = "read"
-	OpDiffs  Stream[DiffsParams, DiffsEvent, DiffsResult]      = "diffs"
-	OpFollow Stream[QueryParams, FollowEvent, resource.Output] = "follow"
+	OpHello    Op[None, Hello]                                   = "hello"
+	OpFacts    Op[None, Facts]                                   = "facts"
+	OpSCSI     Op[None, []linux.SCSIDisk]                        = "scsi"
+	OpTime     Op[None, TimeResult]                              = "time"
+	OpHardware Op[None, resource.Hardware]                       = "hardware"
+	OpQuery    Op[QueryParams, resource.Output]                  = "query"
+	OpRead     Op[ReadParams, ReadResult]                        = "read"
+	OpDiffs    Stream[DiffsParams, DiffsEvent, DiffsResult]      = "diffs"
+	OpFollow   Stream[QueryParams, FollowEvent, resource.Output] = "follow"
 	// OpRun is the only one that changes the host; host.Session.Run is the only
 	// one that calls it.
 	OpRun Stream[RunParams, RunEvent, resource.Output] = "run"

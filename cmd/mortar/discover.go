@@ -1,0 +1,174 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/brick/spec"
+	"github.com/mortarhpc/mortar/internal/host"
+	"github.com/mortarhpc/mortar/internal/run/discover"
+)
+
+func newDiscoverCmd() *cobra.Command {
+	var clients []string
+	var name, inventory string
+	var asJSON bool
+	to := host.Target{}
+	cmd := &cobra.Command{
+		Use:   "discover SERVER [SERVER]",
+		Short: "Look at bare servers and print a spec of them: mortar discover nfs1 nfs2 > brick.yaml",
+		Long: `Logs in to one or two servers and to clients, reads what is there, and prints a
+commented spec that passes "mortar check": disks by serial number, in the order
+of their bays where the enclosures tell them; networks told apart by who is on
+them; addresses, speeds, MTU; memory, processors, the BMC's address. What no host
+can tell is marked EDIT: PDUs, the service address, users.
+
+Only blank disks that every server reaches are in the layout. A disk that carries
+anything is a comment with what is on it. LUNs of RAID arrays are refused: begin
+with the example of a like system.
+
+On the hosts nothing is changed, except that the mortar binary is copied to those
+that do not have it. Host keys must be known (~/.ssh/known_hosts).
+
+Exit codes: 0 done, 1 a host could not be read, 2 refused.`,
+		Example: `  mortar discover nfs1 nfs2 --clients c1,c2 > brick.yaml
+  mortar discover 10.0.0.11 --identity ~/.ssh/storage
+  mortar discover nfs1 nfs2 --clients c1 --inventory .mortar/brick1/rack/inventory.json   # of a virtual rack`,
+		Args: cobra.RangeArgs(1, 2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			targets, err := discoverTargets(append(args, clients...), to, inventory)
+			if err != nil {
+				return fail(exitBadInput, err)
+			}
+			seen, err := lookAtHosts(cmd.Context(), targets, cmd.ErrOrStderr())
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return json.NewEncoder(cmd.OutOrStdout()).Encode(seen)
+			}
+			d, err := discover.New(name, seen[:len(args)], seen[len(args):])
+			var no *discover.Refusal
+			if errors.As(err, &no) {
+				return fail(exitBadInput, err)
+			}
+			if err != nil {
+				return err
+			}
+			text, err := d.Text()
+			if err != nil {
+				return err
+			}
+			if _, err := io.WriteString(cmd.OutOrStdout(), text); err != nil {
+				return err
+			}
+			return checkDraft(text)
+		},
+	}
+	f := cmd.Flags()
+	f.StringSliceVar(&clients, "clients", nil, "hosts that will mount the exports")
+	f.StringVar(&name, "name", "brick1", "name of the brick")
+	f.StringVar(&to.User, "user", "root", "login name; must be root")
+	f.IntVar(&to.Port, "port", 22, "TCP port of SSH")
+	f.StringVar(&to.Identity, "identity", "", "private key file (default: the agent and ~/.ssh/id_*)")
+	f.StringVar(&to.KnownHosts, "known-hosts", "", "file of pinned host keys (default ~/.ssh/known_hosts)")
+	f.StringVar(&inventory, "inventory", "", "file that says how to reach the hosts, as a virtual rack writes it")
+	f.BoolVar(&asJSON, "json", false, "print what was seen of each host as JSON, and no spec")
+	return cmd
+}
+
+// discoverTargets says how to reach the hosts, in their order.
+func discoverTargets(names []string, like host.Target, inventory string) ([]host.Target, error) {
+	known := map[string]host.Target{}
+	if inventory != "" {
+		var err error
+		if known, err = host.ReadTargets(inventory); err != nil {
+			return nil, err
+		}
+	}
+	var all []host.Target
+	twice := map[string]bool{}
+	for _, n := range names {
+		if twice[n] {
+			return nil, fmt.Errorf("%s is named twice", n)
+		}
+		twice[n] = true
+		t, ok := known[n]
+		if !ok && inventory != "" {
+			return nil, fmt.Errorf("%s has no host %s", inventory, n)
+		}
+		if !ok {
+			t = like
+			t.Name, t.Address = n, n
+		}
+		all = append(all, t)
+	}
+	return all, nil
+}
+
+// lookAtHosts reads all hosts at once.
+func lookAtHosts(ctx context.Context, targets []host.Target, progress io.Writer) ([]discover.Host, error) {
+	byName := map[string]host.Target{}
+	var names []string
+	for _, t := range targets {
+		byName[t.Name], names = t, append(names, t.Name)
+	}
+	sessions, err := host.ConnectAll(ctx, byName, host.Options{Progress: func(h, what string) { fmt.Fprintf(progress, "%s: %s\n", h, what) }})
+	if err != nil {
+		return nil, fail(exitBadInput, err)
+	}
+	defer host.CloseAll(sessions)
+	seen, errs := host.All(ctx, names, func(ctx context.Context, n string) (discover.Host, error) {
+		return lookAt(ctx, sessions[n], byName[n])
+	})
+	if err := errs.Join(); err != nil {
+		return nil, err
+	}
+	var all []discover.Host
+	for _, n := range names {
+		all = append(all, seen[n])
+	}
+	return all, nil
+}
+
+func lookAt(ctx context.Context, s *host.Session, t host.Target) (discover.Host, error) {
+	hello, err := s.Hello(ctx)
+	if err != nil {
+		return discover.Host{}, err
+	}
+	hw, err := s.Hardware(ctx)
+	if err != nil {
+		return discover.Host{}, err
+	}
+	address, err := netip.ParseAddr(t.Address)
+	if err != nil {
+		found, lookupErr := net.DefaultResolver.LookupNetIP(ctx, "ip4", t.Address)
+		if lookupErr != nil {
+			return discover.Host{}, lookupErr
+		}
+		address = found[0].Unmap()
+	}
+	return discover.Host{Name: hello.Hostname, Address: address, Memory: hello.MemBytes, Hardware: hw}, nil
+}
+
+// checkDraft holds a draft against the rules that the user's file must pass.
+func checkDraft(text string) error {
+	s, err := spec.Parse("brick.yaml", []byte(text))
+	if err == nil {
+		_, err = design.New(s)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "mortar: the draft does not pass mortar check yet:")
+		return fail(exitFailed, err)
+	}
+	return nil
+}

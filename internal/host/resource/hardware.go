@@ -1,0 +1,280 @@
+package resource
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/mortarhpc/mortar/internal/base/linux"
+)
+
+// Hardware is what a host is made of, as far as a spec can say it. What a host
+// does not tell is zero.
+type Hardware struct {
+	Model string // of the machine
+	CPU   CPU
+	NICs  []NIC
+	BMC   string // IP address
+	Cards []Card
+	Disks []DiskHardware
+	// Missing are the programs that would have told more.
+	Missing []string `json:",omitempty"`
+}
+
+// CPU is what is in the sockets. Source: proc_cpuinfo(5).
+type CPU struct {
+	Model   string
+	Sockets int
+	Cores   int // of one socket
+}
+
+// NIC is a network interface that is up and has an address.
+type NIC struct {
+	Name       string
+	MTU        int
+	Mbps       int // speed of the link, Mb/s
+	InfiniBand bool
+	Addresses  []string // IPv4 with prefix: 10.1.2.3/24
+}
+
+// Card is what is in a PCI slot.
+type Card struct {
+	Slot       string // as the firmware names it
+	Kind       string // as in a spec: sas-hba, raid, hca, nic, ssd
+	Lanes      int
+	Generation int // of PCI Express
+	Node       int // NUMA
+}
+
+// DiskHardware is a disk, where it is and what is on it.
+type DiskHardware struct {
+	DiskFact
+	Vendor, Product string
+	Rotating        bool
+	// Enclosure is the identifier of a SES enclosure, and Bay the number there.
+	Enclosure string
+	Bay       int
+	// Carries are what the disk has on it, in words; none: it is blank.
+	Carries []string
+}
+
+// ObserveHardware reads the host behind sys, and changes nothing.
+func ObserveHardware(ctx context.Context, sys Sys) (Hardware, error) {
+	var h Hardware
+	h.Model, _ = readTrim(sys, "/sys/class/dmi/id/product_name")
+	info, err := sys.ReadFile("/proc/cpuinfo")
+	if err != nil {
+		return h, err
+	}
+	h.CPU = parseCPUInfo(string(info))
+	if h.NICs, err = observeNICs(ctx, sys); err != nil {
+		return h, err
+	}
+	out, installed, err := query(ctx, sys, "ipmitool", "lan", "print")
+	switch {
+	case err != nil:
+		return h, err
+	case !installed:
+		h.Missing = append(h.Missing, "ipmitool")
+	case out.Code == 0:
+		h.BMC = parseLanPrint(out.Stdout)
+	}
+	if h.Cards, err = observeCards(sys); err != nil {
+		return h, err
+	}
+	h.Disks, err = observeDisks(ctx, sys)
+	return h, err
+}
+
+// parseCPUInfo counts sockets and cores.
+func parseCPUInfo(text string) CPU {
+	var c CPU
+	sockets := map[string]bool{}
+	processors := 0
+	for line := range strings.Lines(text) {
+		k, v, _ := strings.Cut(line, ":")
+		v = strings.TrimSpace(v)
+		switch strings.TrimSpace(k) {
+		case "processor":
+			processors++
+		case "model name":
+			c.Model = v
+		case "physical id":
+			sockets[v] = true
+		case "cpu cores":
+			c.Cores, _ = strconv.Atoi(v)
+		}
+	}
+	c.Sockets = max(len(sockets), 1)
+	c.Cores = cmp.Or(c.Cores, max(processors/c.Sockets, 1))
+	return c
+}
+
+// parseLanPrint finds the address of a BMC. Source: ipmitool(1), lan print
+func parseLanPrint(text string) string {
+	for line := range strings.Lines(text) {
+		k, v, _ := strings.Cut(line, ":")
+		if v = strings.TrimSpace(v); strings.TrimSpace(k) == "IP Address" && v != "0.0.0.0" {
+			return v
+		}
+	}
+	return ""
+}
+
+func observeNICs(ctx context.Context, sys Sys) ([]NIC, error) {
+	argv := []string{"ip", "-json", "address", "show", "up"}
+	out, installed, err := query(ctx, sys, argv...)
+	switch {
+	case err != nil:
+		return nil, err
+	case !installed:
+		return nil, fmt.Errorf("ip is missing (package iproute2)")
+	case out.Code != 0:
+		return nil, failed(out, argv...)
+	}
+	links, err := linux.ParseLinks(out.Stdout)
+	if err != nil {
+		return nil, err
+	}
+	var nics []NIC
+	for _, l := range links {
+		n := NIC{Name: l.Name, MTU: l.MTU, InfiniBand: l.Type == "infiniband"}
+		for _, a := range l.Addresses {
+			if a.Family == "inet" {
+				n.Addresses = append(n.Addresses, fmt.Sprintf("%s/%d", a.Local, a.Prefix))
+			}
+		}
+		if l.Type == "loopback" || len(n.Addresses) == 0 {
+			continue
+		}
+		// A link that does not know its speed says -1, or fails to be read.
+		speed, _ := readTrim(sys, "/sys/class/net/"+l.Name+"/speed")
+		mbps, _ := strconv.Atoi(speed)
+		n.Mbps = max(mbps, 0)
+		nics = append(nics, n)
+	}
+	return nics, nil
+}
+
+// cardKinds are a spec's words for classes of PCI devices.
+// Source: PCI Code and ID Assignment Specification
+var cardKinds = map[string]string{"0x0104": "raid", "0x0107": "sas-hba", "0x0108": "ssd", "0x0200": "nic", "0x0207": "hca"}
+
+// generations of PCI Express, by the speed of a lane in GT/s.
+var generations = map[string]int{"2.5": 1, "5.0": 2, "8.0": 3, "16.0": 4, "32.0": 5, "64.0": 6}
+
+func observeCards(sys Sys) ([]Card, error) {
+	slots, err := sys.Glob("/sys/bus/pci/slots/*/address")
+	if err != nil {
+		return nil, err
+	}
+	var cards []Card
+	for _, s := range slots {
+		address, err := readTrim(sys, s)
+		if err != nil {
+			return nil, err
+		}
+		dir := "/sys/bus/pci/devices/" + address + ".0/"
+		class, _ := readTrim(sys, dir+"class") // an empty slot has none
+		kind := cardKinds[class[:min(len(class), 6)]]
+		lanes, _ := readTrim(sys, dir+"max_link_width")
+		speed, _ := readTrim(sys, dir+"max_link_speed")
+		speed, _, _ = strings.Cut(speed, " ")
+		c := Card{Slot: path.Base(path.Dir(s)), Kind: kind, Generation: generations[speed]}
+		if c.Lanes, _ = strconv.Atoi(lanes); kind == "" || c.Lanes == 0 || c.Generation == 0 {
+			continue // not of those that a spec knows, or soldered to the bus
+		}
+		node, _ := readTrim(sys, dir+"numa_node")
+		c.Node, _ = strconv.Atoi(node)
+		c.Node = max(c.Node, 0)
+		cards = append(cards, c)
+	}
+	return cards, nil
+}
+
+func observeDisks(ctx context.Context, sys Sys) ([]DiskHardware, error) {
+	facts, err := sys.Disks(ctx)
+	if err != nil {
+		return nil, err
+	}
+	bays, err := observeBays(sys)
+	if err != nil {
+		return nil, err
+	}
+	ms, err := mounts(sys)
+	if err != nil {
+		return nil, err
+	}
+	var all []DiskHardware
+	var fs []found
+	for _, f := range facts {
+		if len(f.Paths) == 0 {
+			continue
+		}
+		d := DiskHardware{DiskFact: f}
+		dir := "/sys/block/" + path.Base(f.Paths[0])
+		d.Vendor, _ = readTrim(sys, dir+"/device/vendor")
+		d.Product, _ = readTrim(sys, dir+"/device/model")
+		turns, _ := readTrim(sys, dir+"/queue/rotational")
+		d.Rotating = turns == "1"
+		for _, p := range f.Paths {
+			if b, ok := bays[path.Base(p)]; ok {
+				d.Enclosure, d.Bay = b.enclosure, b.bay
+			}
+		}
+		all, fs = append(all, d), append(fs, found{DiskFact: f})
+	}
+	if len(fs) == 0 {
+		return nil, nil
+	}
+	sigs, err := signatures(ctx, sys, fs)
+	if err != nil {
+		return nil, err
+	}
+	for i := range all {
+		for _, s := range sigs[i] {
+			if words := (&Disks{}).describe(s); !slices.Contains(all[i].Carries, words) {
+				all[i].Carries = append(all[i].Carries, words)
+			}
+		}
+		use, err := inUse(sys, ms, kernelNames(sys, fs[i]))
+		if err != nil {
+			return nil, err
+		}
+		if use != "" {
+			all[i].Carries = append(all[i].Carries, "in use by "+use)
+		}
+	}
+	return all, nil
+}
+
+type bayOf struct {
+	enclosure string
+	bay       int
+}
+
+// observeBays says where disks are, by the kernel's names of their paths.
+// Source: Linux, drivers/misc/enclosure.c
+func observeBays(sys Sys) (map[string]bayOf, error) {
+	disks, err := sys.Glob("/sys/class/enclosure/*/*/device/block/*")
+	if err != nil {
+		return nil, err
+	}
+	bays := map[string]bayOf{}
+	for _, p := range disks {
+		component := path.Dir(path.Dir(path.Dir(p)))
+		enclosure := path.Dir(component)
+		id, _ := readTrim(sys, enclosure+"/id")
+		slot, _ := readTrim(sys, component+"/slot")
+		bay, err := strconv.Atoi(slot)
+		if err != nil {
+			continue // a component that says no number
+		}
+		bays[path.Base(p)] = bayOf{cmp.Or(id, path.Base(enclosure)), bay}
+	}
+	return bays, nil
+}

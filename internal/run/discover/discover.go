@@ -1,0 +1,235 @@
+// Package discover drafts a spec from what bare hosts are made of: which disks
+// they share, which networks they are on, what they compute with. It is pure:
+// cmd/mortar reads the hosts. It decides nothing that a person has to know; it
+// marks that EDIT. What a design makes of a spec lives in brick/design.
+package discover
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/mortarhpc/mortar/internal/brick/spec"
+	"github.com/mortarhpc/mortar/internal/host/resource"
+)
+
+// Host is a host that was looked at.
+type Host struct {
+	Name    string     // as `uname -n` prints it
+	Address netip.Addr // where SSH went
+	Memory  int64      // bytes
+	resource.Hardware
+}
+
+// Refusal says why no spec can be drafted, and what to do instead.
+type Refusal struct{ What, Mend string }
+
+func (r *Refusal) Error() string { return r.What + "; " + r.Mend }
+
+// Draft is what was made of the hosts.
+type Draft struct {
+	Name             string
+	Servers, Clients []Host
+	Networks         networks
+	// Enclosures are the disks for the layout; Taken are those that carry data.
+	Enclosures []Enclosure
+	Guessed    bool // the enclosures are guessed from the serial numbers
+	Taken      []resource.DiskHardware
+	Single     []string // disks that only one of two servers sees, in words
+	RAID       spec.RAID
+}
+
+// Enclosure has its disks in the order of the bays.
+type Enclosure struct {
+	Name  string
+	ID    string // of SES
+	Disks []resource.DiskHardware
+}
+
+// New drafts a spec named name. Servers are one, or the two of a pair.
+func New(name string, servers, clients []Host) (*Draft, error) {
+	if n := len(servers); n < 1 || n > 2 {
+		return nil, &Refusal{fmt.Sprintf("%d servers", n), "a brick of NFS has one or two; for Lustre begin with `mortar init lustre-small`"}
+	}
+	d := &Draft{Name: name, Servers: servers, Clients: clients}
+	var err error
+	if d.Networks, err = sortNetworks(servers, clients); err != nil {
+		return nil, err
+	}
+	free := d.sortDisks()
+	if err := noLUNs(free); err != nil {
+		return nil, err
+	}
+	d.Enclosures, d.Guessed = enclosures(free)
+	if d.RAID, err = raid(len(free), len(d.Enclosures)); err != nil {
+		return nil, &Refusal{err.Error() + d.whyFew(), "see that both servers reach the disks, and that these are blank"}
+	}
+	return d, nil
+}
+
+// identity is what two servers know a disk by.
+func identity(d resource.DiskHardware) string { return d.Serial + "\x00" + d.WWN }
+
+// sortDisks gives the disks that the brick may have: blank, with a serial
+// number, reached by every server. The others it keeps for comments.
+func (d *Draft) sortDisks() (free []resource.DiskHardware) {
+	seen := map[string]int{}
+	for _, s := range d.Servers {
+		for _, disk := range s.Disks {
+			seen[identity(disk)]++
+		}
+	}
+	done := map[string]bool{}
+	for _, s := range d.Servers {
+		for _, disk := range s.Disks {
+			id := identity(disk)
+			switch {
+			case disk.Serial == "" || done[id]:
+				continue
+			case seen[id] < len(d.Servers):
+				d.Single = append(d.Single, fmt.Sprintf("%s: %s", s.Name, words(disk)))
+			case len(carried(d.Servers, id)) > 0:
+				disk.Carries = carried(d.Servers, id)
+				d.Taken = append(d.Taken, disk)
+			default:
+				free = append(free, disk)
+			}
+			done[id] = true
+		}
+	}
+	return free
+}
+
+// carried is what any server sees on a disk.
+func carried(servers []Host, id string) []string {
+	var all []string
+	for _, s := range servers {
+		for _, disk := range s.Disks {
+			if identity(disk) == id {
+				all = append(all, disk.Carries...)
+			}
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// words describe a disk in a line.
+func words(d resource.DiskHardware) string {
+	s := fmt.Sprintf("%s, %s, %s", cmp.Or(d.Serial, d.Paths[0]), sold(d.Size), kindOf(d))
+	if len(d.Carries) > 0 {
+		s += ": " + strings.Join(d.Carries, ", ")
+	}
+	return s
+}
+
+func (d *Draft) whyFew() string {
+	var why []string
+	for _, t := range d.Taken {
+		why = append(why, words(t))
+	}
+	why = append(why, d.Single...)
+	if len(why) == 0 {
+		return ""
+	}
+	return " (not counted: " + strings.Join(why, "; ") + ")"
+}
+
+// noLUNs refuses LUNs of arrays: what is behind them no host can see.
+func noLUNs(disks []resource.DiskHardware) error {
+	makes := map[string]int{}
+	for _, d := range disks {
+		if m, ok := lunMakes[d.Vendor+" "+product(d)]; ok {
+			makes[m]++
+		}
+	}
+	for m, n := range makes {
+		return &Refusal{
+			fmt.Sprintf("%d of the disks are LUNs of %s, whose RAID groups no host can see", n, m),
+			"begin with the example of a like system (`mortar init`), and take the WWNs from `mortar array verify --write`",
+		}
+	}
+	return nil
+}
+
+// lunMakes are what arrays and RAID controllers call their LUNs.
+// Source: multipath-tools, libmultipath/hwtable.c
+var lunMakes = map[string]string{
+	"DELL MD32xx": "an MD3200 or MD3220", "DELL MD32xxi": "an MD3200i", "DELL MD36xxi": "an MD3600i", "DELL MD36xxf": "an MD3600f", "DELL MD34xx": "an MD3400", "DELL MD38xxf": "an MD3800f",
+	"DellEMC ME4": "an ME4", "DellEMC ME5": "an ME5", "DELL PERC": "a PERC",
+}
+
+func product(d resource.DiskHardware) string {
+	if first, _, _ := strings.Cut(d.Product, " "); first == "PERC" {
+		return first
+	}
+	return d.Product
+}
+
+// enclosures groups disks by SES, or else by the words before the numbers of
+// their serials, if these words part them evenly.
+func enclosures(disks []resource.DiskHardware) (all []Enclosure, guessed bool) {
+	by := map[string][]resource.DiskHardware{}
+	ses := true
+	for _, d := range disks {
+		ses = ses && d.Enclosure != ""
+	}
+	for _, d := range disks {
+		key := d.Enclosure
+		if !ses {
+			key, _ = splitSerial(d.Serial)
+		}
+		by[key] = append(by[key], d)
+	}
+	keys := sortedKeys(by)
+	if !ses && !even(by) {
+		by, keys = map[string][]resource.DiskHardware{"": disks}, []string{""}
+	}
+	for i, k := range keys {
+		e := Enclosure{Name: string(rune('A' + i%26)), Disks: by[k]}
+		if i >= 26 {
+			e.Name += fmt.Sprint(i / 26)
+		}
+		if ses {
+			e.ID = k
+		}
+		slices.SortFunc(e.Disks, func(a, b resource.DiskHardware) int {
+			return cmp.Or(cmp.Compare(a.Bay, b.Bay), strings.Compare(a.Serial, b.Serial))
+		})
+		all = append(all, e)
+	}
+	return all, !ses
+}
+
+// even says whether the groups have as many disks each, and several.
+func even(by map[string][]resource.DiskHardware) bool {
+	n := -1
+	for _, g := range by {
+		if n >= 0 && len(g) != n || len(g) < 2 {
+			return false
+		}
+		n = len(g)
+	}
+	return true
+}
+
+// raid proposes RAID 6 for n disks in so many enclosures: 8+2 where there are
+// enough; below that what leaves a spare, and survives the loss of an enclosure
+// if that can be.
+func raid(n, enclosures int) (spec.RAID, error) {
+	r := spec.RAID{Level: 6, Parity: 2, Data: 8, Chunk: 128 * spec.KiB}
+	if n < 4 {
+		return r, fmt.Errorf("%d blank disks that every server reaches, and RAID 6 needs 4", n)
+	}
+	if n < 11 {
+		r.Data = max(min(n-3, 8), 2)
+		if enclosures > 1 && 2*enclosures >= 4 {
+			r.Data = min(r.Data, 2*enclosures-2)
+		}
+	}
+	r.Groups = n / r.Width()
+	r.Spares = n - r.Groups*r.Width()
+	return r, nil
+}
