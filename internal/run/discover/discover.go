@@ -69,8 +69,14 @@ func New(name string, servers, clients []Host) (*Draft, error) {
 	return d, nil
 }
 
-// identity is what two servers know a disk by.
-func identity(d resource.DiskHardware) string { return d.Serial + "\x00" + d.WWN }
+// identity is what two servers know a disk by. Without a WWN a disk is its
+// server's own: virtual disks of two hosts may have one serial number.
+func identity(server string, d resource.DiskHardware) string {
+	if d.WWN == "" {
+		return d.Serial + "\x00" + server
+	}
+	return d.Serial + "\x00" + d.WWN
+}
 
 // sortDisks gives the disks that the brick may have: blank, with a serial
 // number, reached by every server. The others it keeps for comments.
@@ -78,13 +84,13 @@ func (d *Draft) sortDisks() (free []resource.DiskHardware) {
 	seen := map[string]int{}
 	for _, s := range d.Servers {
 		for _, disk := range s.Disks {
-			seen[identity(disk)]++
+			seen[identity(s.Name, disk)]++
 		}
 	}
 	done := map[string]bool{}
 	for _, s := range d.Servers {
 		for _, disk := range s.Disks {
-			id := identity(disk)
+			id := identity(s.Name, disk)
 			switch {
 			case disk.Serial == "" || done[id]:
 				continue
@@ -107,7 +113,7 @@ func carried(servers []Host, id string) []string {
 	var all []string
 	for _, s := range servers {
 		for _, disk := range s.Disks {
-			if identity(disk) == id {
+			if identity(s.Name, disk) == id {
 				all = append(all, disk.Carries...)
 			}
 		}

@@ -29,12 +29,16 @@ func machine(name string, i int, nets ...int) Host {
 	return h
 }
 
+var virtual = resource.DiskHardware{DiskFact: resource.DiskFact{Serial: "root", Paths: []string{"vda"}, Size: 2000000000}}
+
 func pair() ([]Host, []Host) {
 	a, b := machine("nfs1", 11, 1, 2, 3), machine("nfs2", 12, 1, 2, 3)
 	for _, s := range []string{"MA01", "MA02", "MA03", "MB01", "MB02", "MB03"} {
 		a.Disks, b.Disks = append(a.Disks, disk(s)), append(b.Disks, disk(s))
 	}
 	a.Disks = append(a.Disks, disk("SYS1", "in use by the mount on /"))
+	// A system disk of a hypervisor: each server has one of this serial.
+	a.Disks, b.Disks = append(a.Disks, virtual), append(b.Disks, virtual)
 	a.BMC = "10.77.3.21"
 	return []Host{a, b}, []Host{machine("c1", 51, 1, 3)}
 }
@@ -75,7 +79,7 @@ func TestPair(t *testing.T) {
 	if s.Servers[0].BMC.Address != "10.77.3.21" || s.Servers[0].CPU.MHz != 2700 || s.Servers[1].Private != "10.77.2.12" || s.Clients[0].Public != "10.77.1.51" {
 		t.Errorf("servers: %+v, clients: %+v", s.Servers, s.Clients)
 	}
-	if strings.Contains(text, `serial: "SYS1"`) || !strings.Contains(text, "#   nfs1: SYS1, 2GB, nl-sas: in use by the mount on /") {
+	if strings.Contains(text, `serial: "SYS1"`) || strings.Contains(text, `serial: "root"`) || !strings.Contains(text, "#   nfs1: SYS1, 2GB, nl-sas: in use by the mount on /") {
 		t.Errorf("a disk that one server has:\n%s", text)
 	}
 }
