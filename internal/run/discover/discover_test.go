@@ -122,6 +122,7 @@ func TestEnclosuresBySES(t *testing.T) {
 
 func TestOneServer(t *testing.T) {
 	servers, _ := pair()
+	servers[0].Disks = servers[0].Disks[:6]
 	s, _ := draft(t, servers[:1], nil)
 	if s.Flavour != spec.NFS || s.Networks.Private != nil {
 		t.Errorf("%+v", s)
