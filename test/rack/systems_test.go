@@ -47,6 +47,7 @@ type built struct {
 	Drill   string    `json:"drill"` // what was done
 	Error   string    `json:"error"` // what ended it early
 	Started time.Time `json:"started"`
+	Load    float64   `json:"load"` // of this machine before it began, over a minute: what else ran
 
 	dir, spec string
 	began     time.Time
@@ -92,6 +93,9 @@ func buildSystem(t *testing.T, out, name string) {
 	b := &built{System: name, Scale: "1/1000", Started: now.UTC().Truncate(time.Second), dir: filepath.Join(out, name), began: now}
 	if s := systemScale[name]; s != "" {
 		b.Scale = s
+	}
+	if text, err := os.ReadFile("/proc/loadavg"); err == nil {
+		_, _ = fmt.Sscan(string(text), &b.Load) // proc_loadavg(5): its first field is a number
 	}
 	b.spec = filepath.Join(b.dir, "brick.yaml")
 	t.Cleanup(func() { b.save(t, filepath.Join(out, "summary.json")) })

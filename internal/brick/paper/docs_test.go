@@ -384,7 +384,7 @@ type run struct {
 	Verdict                     string   `json:"drill_verdict"`
 	Longest                     *float64 `json:"longest_stall_seconds"`
 	Lost                        *int64   `json:"lost_bytes"`
-	Seconds                     float64
+	Seconds, Load               float64
 	Started                     string
 }
 
@@ -429,8 +429,8 @@ func TestResults(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("<!-- written by go test ./internal/brick/paper -update -->\n\n# Every example, built and broken on a virtual rack\n\n")
 	b.WriteString("What `make systems` saw ([systems.md](../systems.md)): `mortar init SYSTEM`, `rack up --scale`, `apply --skip-fence-test`, the same again, a server's crash under load (`drill server-crash`), `rack down`. ")
-	b.WriteString("The servers are emulated by two processors (QEMU without KVM), so times are longer than those of real servers. The rows are entries of [summary.json](../systems/summary.json).\n\n")
-	b.WriteString("| system | date | disks of | built | changed by the second apply | drill | longest stall | lost | whole time |\n|---|---|---|---|---|---|---|---|---|\n")
+	b.WriteString("The servers are emulated by two processors (QEMU without KVM), so times are longer than those of real servers; and where the load was above 1 before it began, other racks or builds ran beside it. The rows are entries of [summary.json](../systems/summary.json).\n\n")
+	b.WriteString("| system | date | disks of | load before | built | changed by the second apply | drill | longest stall | lost | whole time |\n|---|---|---|---|---|---|---|---|---|---|\n")
 	var names, open []string
 	files, err := fs.Glob(examples.FS, "*.yaml")
 	if err != nil {
@@ -450,7 +450,7 @@ func TestResults(t *testing.T) {
 			open = append(open, "`"+name+"`")
 			continue
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", link(name), r.Started, r.Scale, strings.Join(r.cells(), " | "))
+		fmt.Fprintf(&b, "| %s | %s | %s | %.1f | %s |\n", link(name), r.Started, r.Scale, r.Load, strings.Join(r.cells(), " | "))
 	}
 	for _, name := range names {
 		if r := ran[name]; r.Error != "" {
