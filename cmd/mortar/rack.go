@@ -74,7 +74,7 @@ func newRackCmd() *cobra.Command {
 		Short: "A virtual rack: real Debian servers, shared disks, RAID arrays, switches, BMCs and PDUs on this machine",
 	}
 	cmd.AddCommand(newRackUpCmd(), newRackDownCmd(), newRackStatusCmd(), newRackSSHCmd(), newRackFaultCmd(),
-		newRackChassisCmd(), newRackPDUCmd(), newRackFabricCmd())
+		newRackChassisCmd(), newRackPDUCmd(), newRackDisksCmd(), newRackFabricCmd())
 	return cmd
 }
 
@@ -505,6 +505,15 @@ func newRackPDUCmd() *cobra.Command {
 		Use: "_pdu DIR PDU", Hidden: true, Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return rackError(rack.ServePDU(cmd.Context(), args[0], args[1], cmd.InOrStdin(), cmd.OutOrStdout()))
+		},
+	}
+}
+
+func newRackDisksCmd() *cobra.Command {
+	return &cobra.Command{
+		Use: "_disks DIR PROCESS PIDFILE", Hidden: true, Args: cobra.ExactArgs(3),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return rackError(rack.ServeDisks(cmd.Context(), args[0], args[1]))
 		},
 	}
 }

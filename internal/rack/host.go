@@ -80,6 +80,9 @@ func checkHost(c *Config, dir string, spec imageSpec) error {
 			needMiB += int64(n.MemoryMiB) + overheadMiB
 		}
 	}
+	if running(dir, shelves) == nil {
+		needMiB += int64(len(c.sharedDisks())+len(c.SSDs)) * cacheBlocks * cacheBlock >> 20
+	}
 	for _, e := range c.arrays() {
 		if running(dir, e.Name) == nil {
 			needMiB += int64(e.Array.MemoryMiB) + overheadMiB

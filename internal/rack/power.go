@@ -119,6 +119,11 @@ func (r *rack) start(ctx context.Context, h *hardware, node string, post int) er
 	if err != nil {
 		return err
 	}
+	if isServer(n) {
+		if err := errors.Join(r.powerShelves(ctx, h), r.startDisks(ctx, insideName(n.Name))); err != nil {
+			return err
+		}
+	}
 	if err := r.startMachine(ctx, n.Name, args); err != nil {
 		return err
 	}
@@ -198,9 +203,10 @@ func (r *rack) unplugPath(q *qmpClient, d sharedDisk, path int) error {
 	return q.dropSession(d.sessionID(path))
 }
 
-// stopNode cuts a node's power: what it had not written is lost.
+// stopNode cuts a node's power: what it had not written is lost, and what the
+// disks inside had not.
 func (r *rack) stopNode(node string) error {
-	if err := stop(r.dir, node); err != nil {
+	if err := errors.Join(stop(r.dir, node), stop(r.dir, insideName(node))); err != nil {
 		return err
 	}
 	return consoleMark(r.dir, node, "power-off")
@@ -285,7 +291,7 @@ func (r *rack) setOutlets(ctx context.Context, pdu string, outlet int, on bool) 
 				errs = append(errs, r.powerNode(ctx, h, n, now))
 			}
 		}
-		return errors.Join(errs...)
+		return errors.Join(append(errs, r.powerShelves(ctx, h))...)
 	})
 }
 

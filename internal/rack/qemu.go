@@ -96,6 +96,7 @@ func (d sharedDisk) throttleID() string        { return "limit-sd" + strconv.Ito
 func (d sharedDisk) pathID(path int) string    { return fmt.Sprintf("path%d-sd%d", path, d.Index) }
 func (d sharedDisk) sessionID(path int) string { return "session-" + d.pathID(path) }
 func ssdID(i int) string                       { return "ssd" + strconv.Itoa(i) }
+func localID(i int) string                     { return "local" + strconv.Itoa(i) }
 func ssdDeviceID(i int) string                 { return "nvme" + strconv.Itoa(i) }
 func nicID(i int) string                       { return "eth" + strconv.Itoa(i) }
 func tapName(node, nic int) string             { return fmt.Sprintf("n%de%d", node, nic) }
@@ -233,9 +234,21 @@ func (m *machine) add(option string, p props) {
 }
 
 // disk adds a disk image under a block node's name.
-func (m *machine) disk(id, file string, s speed) {
-	m.add("-object", props{"qom-type": "throttle-group", "id": "limit-" + id, "limits": limits(s)})
-	for _, b := range blockNodes(id, "limit-"+id, file) {
+func (m *machine) disk(id, file string, s speed) { m.blocks(s, blockNodes(id, file)) }
+
+// served adds a disk that a process of the rack serves: see volatileDisk.
+func (m *machine) served(id, process string, s speed) {
+	m.blocks(s, []props{
+		{"driver": "nbd", "node-name": "nbd-" + id, "export": id, "discard": "unmap",
+			"server": props{"type": "unix", "path": nbdSocket(process)}},
+		throttled(id, "nbd-"+id),
+	})
+}
+
+// blocks adds the layers of a disk, the last of which has its name and limit.
+func (m *machine) blocks(s speed, layers []props) {
+	m.add("-object", props{"qom-type": "throttle-group", "id": layers[len(layers)-1]["throttle-group"], "limits": limits(s)})
+	for _, b := range layers {
 		m.add("-blockdev", b)
 	}
 }
@@ -274,14 +287,20 @@ func limits(s speed) props {
 // Flushes end in the host's page cache (no-flush): the power that the rack
 // cuts is a node's, never the host's, so what QEMU has written survives every
 // fault the rack can make, and a node's flush does not wait for the host's
-// disk.
-func blockNodes(id, throttle, file string) []props {
+// disk. A disk with a cache that can be lost is no file of QEMU's: see
+// volatileDisk.
+func blockNodes(id, file string) []props {
 	return []props{
 		{"driver": "file", "node-name": "file-" + id, "filename": file, "locking": "off",
 			"discard": "unmap", "cache": props{"direct": false, "no-flush": true}},
 		{"driver": "raw", "node-name": "raw-" + id, "file": "file-" + id, "discard": "unmap"},
-		{"driver": "throttle", "node-name": id, "throttle-group": throttle, "file": "raw-" + id, "discard": "unmap"},
+		throttled(id, "raw-"+id),
 	}
+}
+
+// throttled is the layer over another that bounds a disk's speed.
+func throttled(id, over string) props {
+	return props{"driver": "throttle", "node-name": id, "throttle-group": "limit-" + id, "file": over, "discard": "unmap"}
 }
 
 // kernelArgs are what every node boots with.
@@ -375,7 +394,11 @@ func nodeArgs(c *Config, dir string, index int, img *image, accel string, hw *ha
 		m.root(img)
 	}
 	for _, d := range systemDisksOf(dir, n) {
-		m.disk(d.blockID(), d.Image, speed{})
+		if isServer(n) {
+			m.served(d.blockID(), insideName(n.Name), speed{})
+		} else {
+			m.disk(d.blockID(), d.Image, speed{})
+		}
 		if d.Slot >= 0 {
 			m.add("-device", d.port())
 		}
@@ -394,8 +417,12 @@ func nodeArgs(c *Config, dir string, index int, img *image, accel string, hw *ha
 			"mac": nic.MAC, "romfile": ""})
 	}
 	for i, d := range n.LocalDisks {
-		id := "local" + strconv.Itoa(i)
-		m.disk(id, diskImage(dir, d.Name), d.speed())
+		id := localID(i)
+		if isServer(n) {
+			m.served(id, insideName(n.Name), d.speed())
+		} else {
+			m.disk(id, diskImage(dir, d.Name), d.speed())
+		}
 		m.add("-device", props{"driver": "virtio-blk-pci", "id": id + "-dev", "drive": id, "serial": d.Serial})
 	}
 	if n.Role == RoleServer {
@@ -408,7 +435,7 @@ func nodeArgs(c *Config, dir string, index int, img *image, accel string, hw *ha
 			if !d.cabledTo(n.Name) || d.array != nil {
 				continue
 			}
-			m.disk(d.blockID(), diskImage(dir, d.Name), hw.speed(d.Disk))
+			m.served(d.blockID(), shelves, hw.speed(d.Disk))
 			for h := range d.Paths {
 				if hw.pathGone(n.Name, d, h) {
 					continue
@@ -424,7 +451,7 @@ func nodeArgs(c *Config, dir string, index int, img *image, accel string, hw *ha
 			if !d.in(n) {
 				continue
 			}
-			m.disk(ssdID(i), diskImage(dir, d.Name), hw.speed(d))
+			m.served(ssdID(i), d.shelf(), hw.speed(d))
 			m.add("-device", props{"driver": "pcie-root-port", "id": "slot" + strconv.Itoa(i), "chassis": i + 1, "slot": i + 1})
 			if !hw.DisksOut[d.Name] {
 				m.add("-device", ssdDevice(i, d))

@@ -1,0 +1,295 @@
+package rack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+
+	"github.com/google/renameio/v2"
+	"golang.org/x/sys/unix"
+)
+
+// Disks have a write cache that loses what it holds when their power goes, and
+// that a flush empties. Here it is the memory of a process that serves the disks
+// over NBD and is killed with their power: one process for the disks that the
+// servers share (see shelves), and one for those inside each server. The file
+// below it never loses anything: the host's power is not the rack's.
+//
+// A RAID array's disks have none: arrays keep their cache over a loss of power.
+
+const (
+	// cacheBlock is what is written back as a whole: a page of the host.
+	cacheBlock = 4096
+	// cacheBlocks is how many blocks a disk keeps: 8 MiB. Real ones have up to
+	// 512 MiB, but here the host's memory holds them for all disks.
+	cacheBlocks = 2048
+	// shelves is the process of the disks that the servers share.
+	shelves = "shelves"
+)
+
+// volatileDisk is an image file behind such a cache.
+type volatileDisk struct {
+	file *os.File
+	size int64
+
+	mu    sync.Mutex
+	dirty map[int64][]byte // by block number
+	spare [][]byte
+}
+
+func openVolatile(file string) (*volatileDisk, error) {
+	f, err := os.OpenFile(file, os.O_RDWR, 0)
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return &volatileDisk{file: f, size: info.Size(), dirty: map[int64][]byte{}}, nil
+}
+
+func (d *volatileDisk) Size() int64 { return d.size }
+
+// pieces calls fn for the part of each block within length bytes from offset on:
+// the block, where the part begins in it and in the request, and its length.
+func pieces(offset, length int64, fn func(block, in, at, n int64) error) error {
+	for at := int64(0); at < length; {
+		block, in := (offset+at)/cacheBlock, (offset+at)%cacheBlock
+		n := min(cacheBlock-in, length-at)
+		if err := fn(block, in, at, n); err != nil {
+			return err
+		}
+		at += n
+	}
+	return nil
+}
+
+func (d *volatileDisk) ReadAt(b []byte, offset int64) (int, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	n, err := d.file.ReadAt(b, offset)
+	if err != nil || len(d.dirty) == 0 {
+		return n, err
+	}
+	return n, pieces(offset, int64(len(b)), func(block, in, at, n int64) error {
+		if have := d.dirty[block]; have != nil {
+			copy(b[at:at+n], have[in:])
+		}
+		return nil
+	})
+}
+
+func (d *volatileDisk) WriteAt(b []byte, offset int64) (int, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	err := pieces(offset, int64(len(b)), func(block, in, at, n int64) error {
+		have := d.dirty[block]
+		if have == nil {
+			have = d.block()
+			if n < cacheBlock {
+				clear(have)
+				if _, err := d.file.ReadAt(have, block*cacheBlock); err != nil && !errors.Is(err, io.EOF) {
+					return err
+				}
+			}
+			d.dirty[block] = have
+		}
+		copy(have[in:], b[at:at+n])
+		return nil
+	})
+	if err == nil && len(d.dirty) > cacheBlocks {
+		err = d.writeBack(cacheBlocks / 2)
+	}
+	return len(b), err
+}
+
+// block is room for a block, with anything in it.
+func (d *volatileDisk) block() []byte {
+	if n := len(d.spare); n > 0 {
+		b := d.spare[n-1]
+		d.spare = d.spare[:n-1]
+		return b
+	}
+	return make([]byte, cacheBlock)
+}
+
+// Zero is not delayed: a disk may write when it likes.
+func (d *volatileDisk) Zero(offset, length int64) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for block, have := range d.dirty {
+		from, to := max(offset-block*cacheBlock, 0), min(offset+length-block*cacheBlock, cacheBlock)
+		if from < to {
+			clear(have[from:to])
+		}
+	}
+	return unix.Fallocate(int(d.file.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, offset, length)
+}
+
+func (d *volatileDisk) Flush() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.writeBack(0)
+}
+
+// writeBack writes blocks to the file until only so many are left, in no order:
+// what a cache without a flush keeps is anybody's guess, as it is with a disk.
+func (d *volatileDisk) writeBack(left int) error {
+	for block, have := range d.dirty {
+		if len(d.dirty) <= left {
+			return nil
+		}
+		// The last block of a file need not be whole.
+		if _, err := d.file.WriteAt(have[:min(cacheBlock, d.size-block*cacheBlock)], block*cacheBlock); err != nil {
+			return err
+		}
+		delete(d.dirty, block)
+		d.spare = append(d.spare, have)
+	}
+	return nil
+}
+
+// insideName is the process of the disks inside a server.
+func insideName(server string) string { return "disks-" + server }
+
+// shelf is the process that serves a disk that servers share, or the SSD inside
+// of one.
+func (d Disk) shelf() string {
+	if d.Node != "" {
+		return insideName(d.Node)
+	}
+	return shelves
+}
+
+// nbdSocket is where a process serves its disks, within the run directory.
+func nbdSocket(process string) string { return process + ".nbd" }
+
+// imagesOf are the image files that a process serves, by the export's name.
+func (r *rack) imagesOf(process string) map[string]string {
+	out := map[string]string{}
+	for _, d := range r.cfg.sharedDisks() {
+		if d.array == nil && process == shelves {
+			out[d.blockID()] = diskImage(r.dir, d.Name)
+		}
+	}
+	for i, d := range r.cfg.SSDs {
+		if d.shelf() == process {
+			out[ssdID(i)] = diskImage(r.dir, d.Name)
+		}
+	}
+	for i := range r.cfg.Nodes {
+		n := &r.cfg.Nodes[i]
+		if !isServer(n) || insideName(n.Name) != process {
+			continue
+		}
+		for _, d := range systemDisksOf(r.dir, n) {
+			out[d.blockID()] = d.Image
+		}
+		for i, d := range n.LocalDisks {
+			out[localID(i)] = diskImage(r.dir, d.Name)
+		}
+	}
+	return out
+}
+
+// shelvesPowered tells whether the shared disks have power: they hang on every
+// PDU, so they lose it when each has switched all of its outlets off.
+func (h *hardware) shelvesPowered(c *Config) bool {
+	return len(c.PDUs) == 0 || slices.ContainsFunc(c.PDUs, func(p PDU) bool {
+		for o := 1; o <= p.Outlets; o++ {
+			if !h.Off[outletKey(p.Name, o)] {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// powerShelves gives the shared disks their power, or takes it and with it what
+// they had not written.
+func (r *rack) powerShelves(ctx context.Context, h *hardware) error {
+	if !h.shelvesPowered(r.cfg) {
+		return stop(r.dir, shelves)
+	}
+	return r.startDisks(ctx, shelves)
+}
+
+// startDisks switches a process's disks on unless they are.
+func (r *rack) startDisks(ctx context.Context, name string) error {
+	if running(r.dir, name) != nil || len(r.imagesOf(name)) == 0 {
+		return nil
+	}
+	socket := filepath.Join(runDir(r.dir), nbdSocket(name))
+	if err := os.Remove(socket); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	// The last argument is what running knows it by.
+	proc, gone, err := spawn(r, name, selfBinary(r.dir), "rack", "_disks", r.dir, name, pidFile(r.dir, name))
+	if err != nil {
+		return err
+	}
+	if err := renameio.WriteFile(pidFile(r.dir, name), fmt.Appendln(nil, proc.Pid), 0o600); err != nil {
+		return err
+	}
+	return waitStarted(ctx, r, name, gone, func() bool {
+		conn, err := dialSocket(ctx, runDir(r.dir), nbdSocket(name))
+		if err == nil {
+			conn.Close()
+		}
+		return err == nil
+	})
+}
+
+// ServeDisks is the hidden command that serves disks of the rack in dir until it is killed.
+func ServeDisks(ctx context.Context, dir, process string) error {
+	if err := closeOnExec(); err != nil {
+		return err
+	}
+	r, err := openRack(dir)
+	if err != nil {
+		return err
+	}
+	disks := map[string]*volatileDisk{}
+	for name, image := range r.imagesOf(process) {
+		if disks[name], err = openVolatile(image); err != nil {
+			return err
+		}
+	}
+	// A socket's path must stay under 108 bytes, and spawn starts us here.
+	l, err := net.Listen("unix", nbdSocket(process))
+	if err != nil {
+		return err
+	}
+	return serveDisks(ctx, l, disks)
+}
+
+// serveDisks serves disks by name to all who connect.
+func serveDisks(ctx context.Context, l net.Listener, disks map[string]*volatileDisk) error {
+	defer context.AfterFunc(ctx, func() { l.Close() })()
+	for {
+		conn, err := l.Accept()
+		if err != nil {
+			return errors.Join(ctx.Err(), err)
+		}
+		go func() {
+			err := serveNBD(conn, func(name string) export {
+				if d := disks[name]; d != nil {
+					return d
+				}
+				return nil
+			})
+			if err != nil {
+				fmt.Fprintln(os.Stderr, err)
+			}
+		}()
+	}
+}
