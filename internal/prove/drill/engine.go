@@ -198,6 +198,9 @@ func (e *engine) run(ctx context.Context) (_ *report.Run, err error) {
 	if err == nil {
 		e.say("reading back every acknowledged byte from another mount, past every cache")
 		ev.verify, ev.perClient, ev.verifyErr = e.verify(ctx, results, ev.fault)
+		if e.expect.Disks && ev.healthErr == nil {
+			ev.parity = e.view().storage().parity(ctx, e)
+		}
 		if err = ctx.Err(); err == nil {
 			e.software = e.versions(ctx)
 		}

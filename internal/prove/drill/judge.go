@@ -41,7 +41,8 @@ type evidence struct {
 	verify      report.Verify
 	perClient   map[string]stream.Report
 	verifyErr   error
-	healthErr   error // nil: health was restored
+	healthErr   error          // nil: health was restored
+	parity      []report.Check // of the RAID, once it is whole again
 }
 
 // checkHealth is the check that the brick is whole again.
@@ -79,7 +80,7 @@ func judge(e evidence) (checks []report.Check) {
 		add(false, "every worker went on", "not within %s: %s", report.Seconds(e.waited), strings.Join(notOn(e.loads), ", "))
 	}
 
-	checks = append(checks, e.sights...)
+	checks = append(append(checks, e.sights...), e.parity...)
 
 	want := []string{e.active}
 	switch e.expect.Where {

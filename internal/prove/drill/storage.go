@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/prove/report"
 )
 
 // storageKind is what a kind of storage has that a drill can break: disks of
@@ -22,6 +23,9 @@ type storageKind interface {
 	without(n int) *Sight
 	// parts are what a schedule may break of this kind, by fault: its arguments.
 	parts() map[Kind][][]string
+	// parity has the RAID compared with itself, and says what came of it; nothing
+	// where servers do not see into it.
+	parity(ctx context.Context, e *engine) []report.Check
 	// rot says why no byte of a disk can be spoilt and found again; nil: it can.
 	rot() error
 }

@@ -71,6 +71,8 @@ func (l lunStorage) group(ctx context.Context, e *engine) (design.Group, []strin
 	return design.Group{}, nil, fmt.Errorf("no RAID group of service %s is whole: %+v", l.Service.Name, seen)
 }
 
+func (lunStorage) parity(context.Context, *engine) []report.Check { return nil }
+
 func (l lunStorage) reached() (string, error) {
 	x, err := l.lun()
 	return x.Name, err

@@ -2,6 +2,7 @@ package drill
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -127,5 +128,25 @@ func TestThroughOneController(t *testing.T) {
 	missing.Expected++
 	if ok, _ := throughOne(d, missing, "nss7", 1, 2); ok {
 		t.Error("a LUN that a server does not see")
+	}
+}
+
+func TestWhatComparingARAIDSays(t *testing.T) {
+	g := design.Group{Name: "b-r0"}
+	for _, c := range []struct {
+		p    compared
+		err  error
+		ok   bool
+		want string
+	}{
+		{compared{Mismatches: "0"}, nil, true, "data and parities of b-r0 differ in 0 sectors"},
+		{compared{Mismatches: "8"}, nil, false, "differ in 8 sectors"},
+		{compared{Mismatches: "0", Done: "512 / 4096"}, nil, true, "differ in 0 of the sectors compared within 3 min 00 s (512 / 4096)"},
+		{compared{}, errors.New("no server has it"), false, "could not be compared: no server has it"},
+		{compared{}, nil, false, "differ in  sectors"},
+	} {
+		if got := c.p.check(g, c.err); got.OK != c.ok || !strings.Contains(got.Detail, c.want) {
+			t.Errorf("%+v, %v: %+v", c.p, c.err, got)
+		}
 	}
 }
