@@ -27,6 +27,7 @@ const (
 	PathsOut  Kind = "paths-out"  // every path of a server to every disk
 	ModuleOut Kind = "module-out" // an enclosure's I/O module: one path of both servers; enclosure, module (from 0)
 	DiskOut   Kind = "disk-out"   // a shared disk; serial
+	DiskSlow  Kind = "disk-slow"  // a shared disk answers late; serial, operations a second, bytes a second
 	Corrupt   Kind = "corrupt"    // bytes of a shared disk are overwritten, without an error; serial, offset, length
 	LocalDisk Kind = "local-disk" // one disk of a server's system mirror; which (from 0)
 
@@ -85,6 +86,7 @@ var kinds = map[Kind]faultKind{
 	PathsOut:           {deed: "cutting every path of {on}"},
 	ModuleOut:          {deed: "pulling I/O module {1} of enclosure {0}"},
 	DiskOut:            {deed: "pulling disk {0}", back: (*engine).returnDisk},
+	DiskSlow:           {deed: "holding disk {0} to {1} operations and {2} bytes a second"},
 	Corrupt:            {deed: "overwriting {2} bytes of disk {0} at offset {1}"},
 	LocalDisk:          {deed: "pulling a system disk of {on}", ready: (*engine).mirrored, back: (*engine).returnSystemDisk},
 	ControllerOut:      {deed: "killing controller {1} of array {0}"},

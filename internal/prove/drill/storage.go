@@ -19,6 +19,8 @@ type storageKind interface {
 	module() ([]Step, error)
 	// pulled is the fault of a disk of the group.
 	pulled(serial string) Fault
+	// slow is the fault of a disk of the group that answers late.
+	slow() (Fault, error)
 	// without is what must be seen of the group once it lacks n disks.
 	without(n int) *Sight
 	// parts are what a schedule may break of this kind, by fault: its arguments.

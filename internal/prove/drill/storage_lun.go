@@ -71,6 +71,10 @@ func (l lunStorage) group(ctx context.Context, e *engine) (design.Group, []strin
 	return design.Group{}, nil, fmt.Errorf("no RAID group of service %s is whole: %+v", l.Service.Name, seen)
 }
 
+func (lunStorage) slow() (Fault, error) {
+	return Fault{}, errors.New("servers do not see the disks of an array: lun-slow is what they see of one")
+}
+
 func (lunStorage) parity(context.Context, *engine) []report.Check { return nil }
 
 func (l lunStorage) reached() (string, error) {

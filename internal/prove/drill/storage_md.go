@@ -46,6 +46,14 @@ func (m mdStorage) module() ([]Step, error) {
 
 func (m mdStorage) pulled(serial string) Fault { return Fault{Kind: DiskOut, Args: []string{serial}} }
 
+func (m mdStorage) slow() (Fault, error) {
+	ds, err := m.disks(1)
+	if err != nil {
+		return Fault{}, err
+	}
+	return Fault{Kind: DiskSlow, Args: []string{ds[0], "2", "20000"}}, nil
+}
+
 func (m mdStorage) without(n int) *Sight {
 	if len(m.Group.Spares) >= n {
 		return rebuilding(m.Group)

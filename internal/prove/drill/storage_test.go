@@ -45,6 +45,8 @@ func TestDrillsBreakWhatIsThere(t *testing.T) {
 		{"nfs-ha.yaml", "path-one", "disk", "path-out nfs1 MA01 0"},
 		{"nfs-ha.yaml", "controller", "module", "module-out A 0"},
 		{"nfs-ha.yaml", "shared-disk", "pulled", "disk-out MA01"},
+		{"nfs-ha.yaml", "disk-slow", "throttled", "disk-slow MA01 2 20000"},
+		{"nss7.4-ha.yaml", "disk-slow", "throttled", ""},
 		{"nfs-ha.yaml", "controller-failover", "command", ""},
 		{"nfs-ha.yaml", "array-power", "short", ""},
 		{"nss7.4-ha.yaml", "path-one", "disk", "path-out nss1 nss7-lun0 0"},

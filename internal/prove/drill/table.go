@@ -72,6 +72,11 @@ var Table = []Drill{
 		Variants: []Variant{{How: "pulled", Title: "two disks of one group are pulled, one after the other", Steps: diskLoss(2)}},
 	},
 	{
+		Name: "disk-slow", Title: "a disk of a RAID group answers late: clients wait longer, nothing is given up, and status names the disk",
+		Expect:   Expect{Where: Stays, Fencing: Nobody, Stall: none, Disks: true},
+		Variants: []Variant{{How: "throttled", Title: "a disk does two operations and 20 kB a second", Steps: diskSlow}},
+	},
+	{
 		Name: "bit-rot", Title: "a disk holds other bytes than were written to it; a scrub finds which disk, and mends it",
 		Expect:   Expect{Where: Stays, Fencing: Nobody, Disks: true},
 		Variants: []Variant{{How: "scrub", Title: "bytes of one disk are overwritten beneath the RAID, then mortar scrub --repair runs", Append: true, Steps: bitRot}},
@@ -437,6 +442,28 @@ func coldStartAlone(s Scene) ([]Step, error) {
 		{Fault: Fault{Kind: PowerOff, On: s.Active}},
 		{Fault: Fault{Kind: ConfirmOff, On: s.Active}},
 	}, nil
+}
+
+// diskSlow has a disk take a hundred times as long as it should, until status
+// names it. It is mended under load: while it is slow every operation stalls.
+func diskSlow(s Scene) ([]Step, error) {
+	f, err := s.storage().slow()
+	if err != nil {
+		return nil, err
+	}
+	return []Step{{Fault: f, Wait: linkHold, Until: names("the slow disk", f.Args[0])}, {Fault: f, Mend: true}}, nil
+}
+
+// names waits until mortar status warns of something by name.
+func names(what, name string) *Sight {
+	return &Sight{What: "status names " + what, Limit: time.Minute, Look: func(ctx context.Context, v *View) (bool, string) {
+		for _, x := range v.status(ctx) {
+			if strings.Contains(x.Text, name) && strings.Contains(x.Text, "slow") {
+				return true, x.Text
+			}
+		}
+		return false, "mortar status says nothing of " + name
+	}}
 }
 
 func rackPower(s Scene) ([]Step, error) {

@@ -61,8 +61,9 @@ var hardwareFaults = map[drill.Kind]hardwareFault{
 	drill.LUNSlow:            {never: "no command makes a LUN of a real array slow"},
 	drill.LUNMissing:         {never: "a server finds a LUN again when it boots, unless the array hides it: unmap it by the array's own tool"},
 
-	drill.Corrupt: {never: "no byte of a real disk is spoilt on purpose"},
-	drill.Freeze:  {never: "a real server cannot be frozen from outside; use --how panic or --how power"},
+	drill.DiskSlow: {never: "no command makes a real disk slow"},
+	drill.Corrupt:  {never: "no byte of a real disk is spoilt on purpose"},
+	drill.Freeze:   {never: "a real server cannot be frozen from outside; use --how panic or --how power"},
 }
 
 // Can refuses what no command does to real hardware.

@@ -33,7 +33,7 @@ type rackFault struct {
 	// each: done to everything that the server has paths to, which goes between
 	// the server and the fault's other parts.
 	each bool
-	// zero: mended by the same fault with 0 as its last part.
+	// zero: mended by the same fault with 0 for all that follows its first part.
 	zero bool
 	// reset: a server that hangs afterwards is reset.
 	reset bool
@@ -58,6 +58,7 @@ var rackFaults = map[drill.Kind]rackFault{
 	drill.LUNMissing:         {on: "lun-out", off: []string{"lun-in"}},
 
 	drill.LocalDisk: {on: "system-disk-out", off: []string{"system-disk-in"}},
+	drill.DiskSlow:  {on: "throttle", off: []string{"throttle"}, zero: true},
 	drill.Corrupt:   {on: "corrupt"}, // only a scrub mends it
 	drill.FeedOff:   {on: "feed-off", off: []string{"feed-on"}},
 	drill.BMCDead:   {on: "bmc-dead", off: []string{"bmc-alive"}},
@@ -114,7 +115,9 @@ func (r *Rack) Heal(ctx context.Context, f drill.Fault) error {
 	for _, off := range how.off {
 		for _, t := range r.targets(f) {
 			if how.zero {
-				t[len(t)-1] = "0"
+				for i := range t[1:] {
+					t[1+i] = "0"
+				}
 			}
 			errs = append(errs, r.Fault(ctx, off, t...))
 		}

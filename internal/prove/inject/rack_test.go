@@ -137,6 +137,7 @@ func TestRackWithArray(t *testing.T) {
 		{drill.Fault{Kind: drill.ArrayDisk, Args: []string{"E1N01"}}, []string{"disk-out E1N01"}, []string{"disk-in E1N01"}},
 		{drill.Fault{Kind: drill.ArrayPower, Args: []string{"nss7"}}, []string{"array-off nss7"}, []string{"array-on nss7"}},
 		{drill.Fault{Kind: drill.LUNSlow, Args: []string{"nss7-lun0", "1500"}}, []string{"lun-slow nss7-lun0 1500"}, []string{"lun-slow nss7-lun0 0"}},
+		{drill.Fault{Kind: drill.DiskSlow, Args: []string{"MA01", "2", "20000"}}, []string{"throttle MA01 2 20000"}, []string{"throttle MA01 0 0"}},
 		{drill.Fault{Kind: drill.LUNMissing, On: "nss2", Args: []string{"nss7-lun3"}}, []string{"lun-out nss2 nss7-lun3"}, []string{"lun-in nss2 nss7-lun3"}},
 	} {
 		for _, do := range []struct {

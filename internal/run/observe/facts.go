@@ -34,8 +34,10 @@ type Request struct {
 	// Namespaces are network namespaces whose processes are counted apart.
 	Namespaces []string `json:"namespaces,omitempty"`
 	Disks      bool     `json:"disks,omitempty"`
-	SCSI       bool     `json:"scsi,omitempty"` // paths of SCSI disks, and the states of their port groups
-	CIB        bool     `json:"cib,omitempty"`
+	// Pace measures for a second how long disks take to answer.
+	Pace bool `json:"pace,omitempty"`
+	SCSI bool `json:"scsi,omitempty"` // paths of SCSI disks, and the states of their port groups
+	CIB  bool `json:"cib,omitempty"`
 	// Reservations are WWNs of LUNs to ask, with SCSI, who may write to them.
 	Reservations []string `json:"reservations,omitempty"`
 	// Outlets to ask PDUs for.
@@ -59,6 +61,7 @@ type Host struct {
 	NetLinks  []Link               `json:"net_links,omitempty"` // interfaces of the host itself
 	Disks     []DiskState          `json:"disks,omitempty"`
 	Strays    []Stray              `json:"strays,omitempty"` // with Disks
+	Pace      map[string]Pace      `json:"pace,omitempty"`   // of each block device that was busy, by sdX or dm-N
 	SCSI      []linux.SCSIDisk     `json:"scsi,omitempty"`
 	// Reservations by WWN in lower case, of LUNs that answer.
 	Reservations map[string]pr.State `json:"reservations,omitempty"`
@@ -153,6 +156,9 @@ func gather(ctx context.Context, sys agent.HostSys, pool *statfsPool, r Request)
 		})
 	}
 
+	if r.Pace {
+		wg.Go(func() { h.Pace = pace(ctx, sys) })
+	}
 	if len(r.Outlets) > 0 {
 		wg.Go(func() { h.Outlets = askOutlets(ctx, sys, r.Outlets, timeout) })
 	}
@@ -192,6 +198,50 @@ func gather(ctx context.Context, sys agent.HostSys, pool *statfsPool, r Request)
 	}
 	wg.Wait()
 	return h
+}
+
+// Pace is how a block device answered for a while.
+type Pace struct {
+	Done int64   `json:"done"` // requests that were answered
+	MS   float64 `json:"ms"`   // on the average, each; of none, how long they have waited at least
+}
+
+// paceWindow is long enough for a disk that answers twice a second, and no
+// longer than what else a server is asked takes.
+const paceWindow = time.Second
+
+// pace compares the kernel's counters at two moments.
+func pace(ctx context.Context, sys resource.Sys) map[string]Pace {
+	read := func() map[string]linux.DiskStat {
+		b, err := sys.ReadFile("/proc/diskstats")
+		if err != nil {
+			return nil
+		}
+		return linux.ParseDiskStats(string(b))
+	}
+	before, began := read(), time.Now()
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-time.After(paceWindow):
+	}
+	return paces(before, read(), time.Since(began))
+}
+
+func paces(before, after map[string]linux.DiskStat, window time.Duration) map[string]Pace {
+	out := map[string]Pace{}
+	for dev, b := range after {
+		a, ok := before[dev]
+		done := b.Done - a.Done
+		switch {
+		case !ok || done < 0:
+		case done > 0:
+			out[dev] = Pace{done, float64(b.MS-a.MS) / float64(done)}
+		case a.InFlight > 0 && b.InFlight > 0:
+			out[dev] = Pace{0, millis(window)}
+		}
+	}
+	return out
 }
 
 func readFiles(sys resource.Sys, patterns []string) map[string]string {

@@ -16,8 +16,7 @@ import (
 // mdStorage are md arrays of disks, each seen by several paths.
 type mdStorage struct{ *view }
 
-// request: what every server is asked has it all.
-func (v mdStorage) request(*Request) {}
+func (v mdStorage) request(r *Request) { r.Pace = true }
 
 func (v mdStorage) parts() []*Part { return []*Part{v.disksPart(), v.paths(), v.raid()} }
 
@@ -391,6 +390,7 @@ func (v mdStorage) group(g *design.Group) *Part {
 	case "suspended":
 		part.add(Warning, "state", "I/O to %s is suspended on %s", g.Name, s.name)
 	}
+	part.Parts = append(part.Parts, slowMembers(g, a, s.host.Pace)...)
 	if a.Mismatches > 0 && a.Action != "check" && a.Action != "repair" {
 		w := part.add(Warning, "parity", "the last check of %s found %d sectors whose parity did not match", g.Name, a.Mismatches)
 		w.Mend = fmt.Sprintf("`mortar scrub %s --repair` finds the disk that lies and mends it; `echo repair` to sync_action would not: it takes data for right", v.d.Spec.File)
@@ -399,6 +399,50 @@ func (v mdStorage) group(g *design.Group) *Part {
 		addProgress(part, a.stat, g.Name)
 	}
 	return part
+}
+
+const (
+	// slowFactor is how many times longer than its peers a disk answers that is
+	// called slow: the members of a group share its load evenly, so that a factor
+	// of two is chance and one of ten is not.
+	slowFactor = 10
+	// slowMS is what a disk may always take, milliseconds: a hard disk whose queue
+	// is full, or that repeats a read, takes that long.
+	slowMS = 250
+)
+
+// slowMembers names the disks of a group that answer much later than the others.
+func slowMembers(g *design.Group, a *array, pace map[string]Pace) (out []*Part) {
+	var all []float64
+	for _, m := range a.members {
+		if p, ok := pace[m.Dev]; ok && m.Is("in_sync") {
+			all = append(all, p.MS)
+		}
+	}
+	slices.Sort(all)
+	const fewest = 3 // of two nobody can say which is the strange one
+	if len(all) < fewest {
+		return nil
+	}
+	usual := all[(len(all)-1)/2]
+	for _, m := range a.members {
+		p, ok := pace[m.Dev]
+		if !ok || !m.Is("in_sync") || p.MS < slowMS || p.MS < slowFactor*usual {
+			continue
+		}
+		who := m.Dev
+		if m.disk != nil {
+			who = diskName(m.disk)
+		}
+		took := fmt.Sprintf("takes %.0f ms for an answer", p.MS)
+		if p.Done == 0 {
+			took = "answered nothing for a second"
+		}
+		out = append(out, &Part{Name: serialOf(who), Level: Warning,
+			Text: fmt.Sprintf("disk %s is slow and slows %s down: it %s, its peers %.0f ms", who, g.Name, took, usual),
+			Mend: fmt.Sprintf("look at its SMART data and its path; if it stays slow, replace it: `mdadm /dev/md/%s --replace` copies it to a spare, --fail ends it at once while the group can lose one", g.Name)})
+	}
+	return out
 }
 
 // addProgress says how far a rebuild or check of an array is.
