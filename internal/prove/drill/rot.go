@@ -55,7 +55,7 @@ func (e *engine) rot(ctx context.Context) (Fault, error) {
 		return Fault{}, fmt.Errorf("%s: %w", file, err)
 	}
 	row := at / int64(g.Chunk) / int64(g.Data)
-	_, _, data := scrub.Layout{Disks: disks}.Row(row)
+	_, _, data := raid6.Layout{Disks: disks}.Row(row)
 	slot := data[0]
 	member, err := ask("readlink", "-e", fmt.Sprintf("%srd%d/block", md, slot))
 	if err != nil {
@@ -166,6 +166,6 @@ func (v *View) scrub(ctx context.Context) (bool, string) {
 	for _, d := range g.Disks {
 		names = append(names, fmt.Sprintf("disk %s in %d blocks", d.Serial, d.Blocks))
 	}
-	ok := len(g.Disks) == 1 && strings.EqualFold(g.Disks[0].Serial, want) && g.Mended == rotBytes/scrub.Block && g.Unknown == 0 && g.Left == 0
+	ok := len(g.Disks) == 1 && strings.EqualFold(g.Disks[0].Serial, want) && g.Mended == rotBytes/raid6.Block && g.Unknown == 0 && g.Left == 0
 	return ok, fmt.Sprintf("%d bytes of disk %s were overwritten; the scrub blamed %s, mended %d blocks of 4 KiB and left %d sectors that do not match", rotBytes, want, strings.Join(names, ", "), g.Mended, g.Left)
 }

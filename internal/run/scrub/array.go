@@ -69,11 +69,11 @@ func Open(path string) (*Array, error) {
 	m := arrays[i]
 	a := &Array{Dev: m.Dev, Disks: m.RaidDisks, Chunk: int64(m.Chunk), Size: m.Size, sys: filepath.Join("/sys/block", m.Dev, "md")}
 	switch {
-	case m.Level != "raid6" || m.Layout != leftSymmetric:
-		return nil, fmt.Errorf("%s is %s with layout %d; only raid6 with the layout left-symmetric (%d) is known here", path, m.Level, m.Layout, leftSymmetric)
+	case m.Level != "raid6" || m.Layout != raid6.LeftSymmetric:
+		return nil, fmt.Errorf("%s is %s with layout %d; only raid6 with the layout left-symmetric (%d) is known here", path, m.Level, m.Layout, raid6.LeftSymmetric)
 	case m.Degraded != 0 || m.Action != "idle":
 		return nil, fmt.Errorf("%s is not whole and idle (degraded %d, %s): wait until it is", path, m.Degraded, m.Action)
-	case a.Disks < 4 || a.Chunk < Block || a.Chunk%Block != 0 || a.Size < a.Chunk:
+	case a.Disks < 4 || a.Chunk < raid6.Block || a.Chunk%raid6.Block != 0 || a.Size < a.Chunk:
 		return nil, fmt.Errorf("%s has %d disks, chunks of %d bytes and %d bytes of each disk", path, a.Disks, a.Chunk, a.Size)
 	}
 	members, err := linux.MDMembers(here{}, m.Dev)
@@ -89,10 +89,6 @@ func Open(path string) (*Array, error) {
 	}
 	return a, nil
 }
-
-// leftSymmetric is md's number of the layout that Row knows.
-// Source: drivers/md/raid5.h, ALGORITHM_LEFT_SYMMETRIC
-const leftSymmetric = 2
 
 func (a *Array) read(name string) (string, error) {
 	b, err := os.ReadFile(filepath.Join(a.sys, name))
@@ -235,18 +231,18 @@ func (a *Array) Scan(ctx context.Context, from, to int64, mend bool, found func(
 }
 
 // look reads a row and locates.
-func (a *Array) look(files []*os.File, bufs [][]byte, row int64) (Located, error) {
+func (a *Array) look(files []*os.File, bufs [][]byte, row int64) (raid6.Located, error) {
 	for i, f := range files {
 		if _, err := f.ReadAt(bufs[i], a.Members[i].Offset+row*a.Chunk); err != nil {
-			return Located{}, fmt.Errorf("%s: %w", a.Members[i].Dev, err)
+			return raid6.Located{}, fmt.Errorf("%s: %w", a.Members[i].Dev, err)
 		}
 	}
 	p, q, data := a.parts(bufs, row)
-	return Locate(p, q, data)
+	return raid6.Locate(p, q, data)
 }
 
 func (a *Array) parts(bufs [][]byte, row int64) (p, q []byte, data [][]byte) {
-	ip, iq, id := Layout{a.Disks}.Row(row)
+	ip, iq, id := raid6.Layout{Disks: a.Disks}.Row(row)
 	for _, i := range id {
 		data = append(data, bufs[i])
 	}
@@ -271,27 +267,27 @@ func (a *Array) row(files []*os.File, bufs [][]byte, row int64, mend bool, found
 	}
 	p, q, data := a.parts(bufs, row)
 	if mend {
-		Mend(p, q, data, l)
+		raid6.Mend(p, q, data, l)
 	}
-	ip, iq, id := Layout{a.Disks}.Row(row)
-	for b := range int(a.Chunk / Block) {
+	ip, iq, id := raid6.Layout{Disks: a.Disks}.Row(row)
+	for b := range int(a.Chunk / raid6.Block) {
 		culprit, ok := l.Bad[b]
 		if !ok {
 			continue
 		}
 		slot, holds := 0, "data"
 		switch culprit {
-		case P:
+		case raid6.P:
 			slot, holds = ip, "P"
-		case Q:
+		case raid6.Q:
 			slot, holds = iq, "Q"
 		default:
 			slot = id[culprit]
 		}
 		m := a.Members[slot]
-		x := Finding{Row: row, Member: m.Dev, Slot: slot, Offset: m.Offset + row*a.Chunk + int64(b*Block), Bytes: Block, Holds: holds}
+		x := Finding{Row: row, Member: m.Dev, Slot: slot, Offset: m.Offset + row*a.Chunk + int64(b*raid6.Block), Bytes: raid6.Block, Holds: holds}
 		if mend {
-			if _, err := files[slot].WriteAt(bufs[slot][b*Block:(b+1)*Block], x.Offset); err != nil {
+			if _, err := files[slot].WriteAt(bufs[slot][b*raid6.Block:(b+1)*raid6.Block], x.Offset); err != nil {
 				return fmt.Errorf("%s: %w", m.Dev, err)
 			}
 			x.Mended = true
@@ -299,7 +295,7 @@ func (a *Array) row(files []*os.File, bufs [][]byte, row int64, mend bool, found
 		found(x)
 	}
 	for _, b := range l.Unknown {
-		found(Finding{Row: row, Slot: -1, Offset: int64(b * Block), Bytes: Block, Holds: "data"})
+		found(Finding{Row: row, Slot: -1, Offset: int64(b * raid6.Block), Bytes: raid6.Block, Holds: "data"})
 	}
 	return nil
 }

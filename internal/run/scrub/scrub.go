@@ -4,7 +4,7 @@
 // two parities and one wrong member the culprit can be computed; raid6check of
 // mdadm's sources does so, but no Debian package carries it.
 //
-// raid6.go has the arithmetic, and is pure. array.go works on the server that
+// Package raid6 has the arithmetic. array.go works on the server that
 // has the array (`mortar scrub-array`). scrub.go, on the administrator's
 // machine, knows which group is where and which disk a member is. Nothing here
 // decides when to scrub, or prints.

@@ -1,10 +1,13 @@
-package scrub
-
-// The arithmetic of RAID 6, pure: no file is opened here.
+// Package raid6 is the arithmetic of RAID 6: which member holds what, which one
+// is wrong, and what it should hold. No file is opened here.
 //
 // Source: H. Peter Anvin, "The mathematics of RAID-6"; drivers/md/raid5.c
+package raid6
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // Places of the parities in a Finding.
 const (
@@ -28,6 +31,10 @@ func init() {
 	}
 	exp[255] = exp[0]
 }
+
+// LeftSymmetric is md's number of the layout that Row knows.
+// Source: drivers/md/raid5.h, ALGORITHM_LEFT_SYMMETRIC
+const LeftSymmetric = 2
 
 // Layout is which member holds what in a row of chunks.
 type Layout struct {
@@ -91,6 +98,33 @@ func Locate(p, q []byte, data [][]byte) (Located, error) {
 		}
 	}
 	return l, nil
+}
+
+// Disagree finds the blocks of a row in which P and Q do not tell the same of
+// the data chunk that is missing. data[missing] is room for it, and holds
+// afterwards what P says.
+func Disagree(p, q []byte, data [][]byte, missing int) (blocks []int, err error) {
+	if err := sameLength(p, q, data); err != nil {
+		return nil, err
+	}
+	lost := data[missing]
+	copy(lost, p)
+	for z, d := range data {
+		if z == missing {
+			continue
+		}
+		for i := range lost {
+			lost[i] ^= d[i]
+		}
+	}
+	dp, dq := make([]byte, Block), make([]byte, Block)
+	for b := 0; b*Block < len(p); b++ {
+		syndromes(dp, dq, p, q, data, b)
+		if slices.ContainsFunc(dq, func(x byte) bool { return x != 0 }) {
+			blocks = append(blocks, b)
+		}
+	}
+	return blocks, nil
 }
 
 // culpritOf says who explains the difference of one byte. An error e in data

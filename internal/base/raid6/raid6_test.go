@@ -1,4 +1,4 @@
-package scrub
+package raid6
 
 import (
 	"bytes"
@@ -116,4 +116,44 @@ func TestBadRows(t *testing.T) {
 			t.Errorf("%s: no error", name)
 		}
 	}
+}
+
+func TestDisagree(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 4))
+	for _, disks := range []int{1, 2, 10, 30} {
+		for missing := range disks {
+			p, q, data := row(rng, disks, 4)
+			want := bytes.Clone(data[missing])
+			clear(data[missing])
+			if bad, err := Disagree(p, q, data, missing); err != nil || bad != nil || !bytes.Equal(data[missing], want) {
+				t.Fatalf("%d disks without %d: a whole row is in doubt: %v, %v", disks, missing, bad, err)
+			}
+			// A write of the missing block itself that reached both parities is
+			// whole, one that reached only one of them is not.
+			p[Block+7] ^= 9
+			q[Block+7] ^= mul(power(missing), 9)
+			q[3*Block] ^= 1
+			if bad, err := Disagree(p, q, data, missing); err != nil || !slices.Equal(bad, []int{3}) {
+				t.Errorf("%d disks without %d: %v, %v, want block 3", disks, missing, bad, err)
+			}
+			if disks > 1 {
+				data[(missing+1)%disks][2*Block+5] ^= 0x40 // written, its parities not
+				if bad, err := Disagree(p, q, data, missing); err != nil || !slices.Equal(bad, []int{2, 3}) {
+					t.Errorf("%d disks without %d: %v, %v, want blocks 2 and 3", disks, missing, bad, err)
+				}
+			}
+		}
+	}
+	if _, err := Disagree(make([]byte, Block), make([]byte, Block), [][]byte{make([]byte, 1)}, 0); err == nil {
+		t.Error("chunks of different lengths are a row")
+	}
+}
+
+// power is 2^n in the field.
+func power(n int) byte {
+	g := byte(1)
+	for range n {
+		g = mul(g, 2)
+	}
+	return g
 }
