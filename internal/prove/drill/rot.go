@@ -10,9 +10,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mortarhpc/mortar/internal/base/raid6"
 	"github.com/mortarhpc/mortar/internal/prove/kind"
 	"github.com/mortarhpc/mortar/internal/prove/workload"
-	"github.com/mortarhpc/mortar/internal/run/scrub"
 )
 
 // rotBytes are flipped: a part of one chunk.
