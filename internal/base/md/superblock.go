@@ -23,6 +23,11 @@ type Superblock struct {
 	Events     uint64
 	ResyncedTo uint64 // sector up to which the array is in sync; all ones: clean
 	Roles      []uint16
+	Chunk      int64 // bytes
+	Size       int64 // bytes of each member that are used
+	// Data and Bitmap are where these begin, bytes from the member's start; a
+	// Bitmap of 0: there is none.
+	Data, Bitmap int64
 }
 
 // Where a superblock of version 1.2 is, bytes from the start of the member, and
@@ -33,9 +38,14 @@ const (
 	SuperblockMagic  = 0xa92b4efc
 )
 
+// sector is the unit of superblocks and bitmaps, bytes.
+const sector = 512
+
 // Features of a superblock.
 const (
+	FeatureBitmap   = 0x01  // there is a write-intent bitmap
 	FeatureRecovery = 0x02  // this member is being rebuilt
+	FeatureReshape  = 0x04  // the array's geometry is being changed
 	FeatureJournal  = 0x200 // writes go through a journal first
 	FeaturePPL      = 0x400 // partial parity log
 )
@@ -83,6 +93,12 @@ func ParseSuperblock(b []byte) (*Superblock, error) {
 		Events:     le.Uint64(b[200:]),
 		ResyncedTo: le.Uint64(b[208:]),
 		Roles:      make([]uint16, maxDev),
+		Chunk:      int64(le.Uint32(b[88:])) * sector,
+		Size:       int64(le.Uint64(b[80:])) * sector,
+		Data:       int64(le.Uint64(b[128:])) * sector,
+	}
+	if sb.Features&FeatureBitmap != 0 {
+		sb.Bitmap = SuperblockOffset + int64(int32(le.Uint32(b[96:])))*sector
 	}
 	for i := range sb.Roles {
 		sb.Roles[i] = le.Uint16(b[256+2*i:])

@@ -5,6 +5,8 @@
 package raid6
 
 import (
+	"crypto/subtle"
+	"encoding/binary"
 	"fmt"
 	"slices"
 )
@@ -110,11 +112,8 @@ func Disagree(p, q []byte, data [][]byte, missing int) (blocks []int, err error)
 	lost := data[missing]
 	copy(lost, p)
 	for z, d := range data {
-		if z == missing {
-			continue
-		}
-		for i := range lost {
-			lost[i] ^= d[i]
+		if z != missing {
+			subtle.XORBytes(lost, lost, d)
 		}
 	}
 	dp, dq := make([]byte, Block), make([]byte, Block)
@@ -139,26 +138,22 @@ func culpritOf(dp, dq byte) int {
 	return (int(log[dq]) - int(log[dp]) + 255) % 255
 }
 
-// syndromes are what P and Q of a block differ by from those of its data.
+// syndromes are what P and Q of a block differ by from those of its data. It
+// works on eight bytes at a time.
 func syndromes(dp, dq, p, q []byte, data [][]byte, block int) {
-	from, to := block*Block, (block+1)*Block
-	clear(dp)
-	clear(dq)
-	// Horner's rule: Q = (((d[n-1] * 2) + d[n-2]) * 2 + ...) + d[0].
-	for z := len(data) - 1; z >= 0; z-- {
-		for i, d := range data[z][from:to] {
-			dp[i] ^= d
-			hi := dq[i] & 0x80
-			dq[i] <<= 1
-			if hi != 0 {
-				dq[i] ^= 0x1d
-			}
-			dq[i] ^= d
+	const low, ones = 0xfefefefefefefefe, 0x0101010101010101
+	word := binary.LittleEndian
+	for i := 0; i < Block; i += 8 {
+		at := block*Block + i
+		var sp, sq uint64
+		// Horner's rule: Q = (((d[n-1] * 2) + d[n-2]) * 2 + ...) + d[0].
+		for z := len(data) - 1; z >= 0; z-- {
+			d := word.Uint64(data[z][at:])
+			sp ^= d
+			sq = (sq<<1)&low ^ (sq>>7&ones)*0x1d ^ d
 		}
-	}
-	for i := range Block {
-		dp[i] ^= p[from+i]
-		dq[i] ^= q[from+i]
+		word.PutUint64(dp[i:], sp^word.Uint64(p[at:]))
+		word.PutUint64(dq[i:], sq^word.Uint64(q[at:]))
 	}
 }
 

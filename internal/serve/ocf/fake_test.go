@@ -808,6 +808,9 @@ type testSuperblock struct {
 	features uint32
 	dirty    bool
 	roles    []uint16
+	// Bytes of a chunk, of each member that are used, where these begin, and the
+	// bitmap.
+	chunk, size, data, bitmap int64
 }
 
 func (t testSuperblock) bytes() []byte {
@@ -821,7 +824,14 @@ func (t testSuperblock) bytes() []byte {
 	copy(b[32:], "any:r0")
 	le.PutUint32(b[72:], uint32(t.level))
 	le.PutUint32(b[76:], t.layout)
+	le.PutUint64(b[80:], uint64(t.size/512))
+	le.PutUint32(b[88:], uint32(t.chunk/512))
 	le.PutUint32(b[92:], t.disks)
+	le.PutUint64(b[128:], uint64(t.data/512))
+	if t.bitmap != 0 {
+		le.PutUint32(b[96:], uint32((t.bitmap-md.SuperblockOffset)/512))
+		le.PutUint32(b[8:], t.features|md.FeatureBitmap)
+	}
 	le.PutUint32(b[160:], t.dev)
 	le.PutUint64(b[200:], t.events)
 	le.PutUint64(b[208:], math.MaxUint64)

@@ -20,8 +20,10 @@ type MDStorage struct {
 	// DirtyDegraded says what to do with an array that was being written when
 	// its server died and that lacks a member too. Its parity may not match
 	// its data, so the missing member's blocks may be rebuilt wrong, in
-	// stripes that were acknowledged long ago. "refuse" (default) leaves that
-	// to a human; "start" prefers a running service.
+	// stripes that were acknowledged long ago. "refuse" (default) starts it
+	// only if its two parities agree wherever it was being written (see
+	// settle), and else leaves that to a human; "start" prefers a running
+	// service.
 	DirtyDegraded string `json:"dirty_degraded,omitempty"`
 }
 
@@ -257,7 +259,10 @@ func (s *mdKind) startArrays(ctx context.Context) error {
 	verdicts := make([]verdict, len(s.cfg.Arrays))
 	for i, want := range s.cfg.Arrays {
 		var err error
-		if verdicts[i], err = s.look(ctx, want); err != nil {
+		if verdicts[i], err = s.look(ctx, want); err == nil {
+			err = s.settle(ctx, want, &verdicts[i])
+		}
+		if err != nil {
 			return &refusal{err}
 		}
 		for _, n := range verdicts[i].Notes {
@@ -334,7 +339,7 @@ func (s *mdKind) open(ctx context.Context) error {
 func (s *mdKind) assemble(ctx context.Context, a Array, v verdict) error {
 	if v.DirtyDegraded {
 		const param = "/sys/module/md_mod/parameters/start_dirty_degraded"
-		s.log.note("array %s is started dirty and degraded, as dirty_degraded says", a.Name)
+		s.log.note("array %s is started dirty and degraded", a.Name)
 		if err := s.k.Poke(param, "1\n"); err != nil {
 			return err
 		}

@@ -22,6 +22,13 @@ type verdict struct {
 	Missing       int      // members short of the full number
 	DirtyDegraded bool     // the kernel has to be told to start it nevertheless
 	Notes         []string // what an administrator should know
+	// Doubt is why the array must not be started unless its stripes are found
+	// to be whole (see settle); nil: it may.
+	Doubt error
+	// Slots are the members by their places, of which the newest superblock is
+	// Newest; a Slot without a superblock is missing.
+	Slots  []member
+	Newest *md.Superblock
 }
 
 // judge decides from the superblocks of all reachable members whether an
@@ -49,6 +56,7 @@ func judge(a Array, members []member, policy string) (verdict, error) {
 		return v, fmt.Errorf("array %s: none of its %d members was found%s", a.Name, len(members), because(v.Notes))
 	}
 	slot := make([]bool, fresh.RaidDisks)
+	v.Slots, v.Newest = make([]member, fresh.RaidDisks), fresh
 	filled := 0
 	for _, m := range usable {
 		role := uint16(md.RoleSpare)
@@ -67,6 +75,7 @@ func judge(a Array, members []member, policy string) (verdict, error) {
 				return v, fmt.Errorf("array %s: two devices claim its slot %d, one of them %s: is a disk a copy of another?", a.Name, role, m.Dev)
 			}
 			slot[role] = true
+			v.Slots[role] = m
 			filled++
 		case role != md.RoleSpare && stale:
 			v.Notes = append(v.Notes, m.Dev+" was thrown out of the array")
@@ -84,7 +93,7 @@ func judge(a Array, members []member, policy string) (verdict, error) {
 	dirty := fresh.ResyncedTo != math.MaxUint64
 	if v.Missing > 0 && parity && dirty && fresh.Features&(md.FeatureJournal|md.FeaturePPL) == 0 {
 		if policy != "start" {
-			return v, fmt.Errorf("array %s was being written when its server died and lacks %d of %d members%s: blocks of the missing members may be rebuilt wrong; "+
+			v.Doubt = fmt.Errorf("array %s was being written when its server died and lacks %d of %d members%s: blocks of the missing members may be rebuilt wrong; "+
 				"connect the missing disks, or accept that with \"dirty_degraded\": \"start\" in the agent's config",
 				a.Name, v.Missing, fresh.RaidDisks, because(v.Notes))
 		}

@@ -1,0 +1,216 @@
+package ocf
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/mortarhpc/mortar/internal/base/md"
+	"github.com/mortarhpc/mortar/internal/base/raid6"
+)
+
+// members are disks of a RAID 6 of four with a bitmap, as md writes them.
+type members struct {
+	kernel
+	dev map[string][]byte
+}
+
+const (
+	stripeChunk = 8192
+	stripeRows  = 64
+	bitmapChunk = 4 * stripeChunk
+	bitmapAt    = 8192
+	dataAt      = 1 << 16
+)
+
+func (m *members) Realpath(p string) (string, error) {
+	if m.dev[p] == nil {
+		return "", fs.ErrNotExist
+	}
+	return p, nil
+}
+
+func (m *members) ReadBlocks(dev string, off int64, n int) ([]byte, error) {
+	if off%4096 != 0 || n%4096 != 0 {
+		return nil, fmt.Errorf("%d bytes at %d with O_DIRECT", n, off)
+	}
+	if m.dev[dev] == nil {
+		return nil, fs.ErrNotExist
+	}
+	return m.dev[dev][off : off+int64(n)], nil
+}
+
+func (m *members) ReadFile(name string) ([]byte, error) {
+	if name == "/proc/uptime" {
+		return []byte("9999.0 1.0\n"), nil
+	}
+	return nil, fs.ErrNotExist
+}
+
+// double is a byte times two in the field of RAID 6.
+func double(b byte) byte {
+	if b&0x80 != 0 {
+		return b<<1 ^ 0x1d
+	}
+	return b << 1
+}
+
+// at is where a row's chunk begins on a member.
+func at(row int64) int64 { return dataAt + row*stripeChunk }
+
+// parities brings P and Q of a row up to date.
+func (m *members) parities(row int64) {
+	p, q, data := raid6.Layout{Disks: 4}.Row(row)
+	chunk := func(slot int) []byte { return m.dev[slotDev(slot)][at(row):][:stripeChunk] }
+	for i := range stripeChunk {
+		a, b := chunk(data[0])[i], chunk(data[1])[i]
+		chunk(p)[i], chunk(q)[i] = a^b, a^double(b)
+	}
+}
+
+func slotDev(slot int) string { return fmt.Sprintf("/dev/mapper/d%d", slot) }
+
+// newMembers is an array whose server died while it wrote where the bitmap's
+// bits dirty say.
+func newMembers(dirty ...int) *members {
+	m := &members{dev: map[string][]byte{}}
+	const size = stripeRows * stripeChunk
+	rng := rand.New(rand.NewPCG(5, 6))
+	for slot := range 4 {
+		d := make([]byte, dataAt+size)
+		for i := range d[dataAt:] {
+			d[dataAt+i] = byte(rng.Uint32())
+		}
+		sb := testSuperblock{uuid: arrayUUID, level: 6, layout: 2, disks: 4, dev: uint32(slot), events: 9, dirty: true,
+			roles: []uint16{0, 1, 2, 3}, chunk: stripeChunk, size: size, data: dataAt, bitmap: bitmapAt}
+		copy(d[md.SuperblockOffset:], sb.bytes())
+		copy(d[bitmapAt:], testBitmap(9, size, dirty...))
+		m.dev[slotDev(slot)] = d
+	}
+	for row := range int64(stripeRows) {
+		m.parities(row)
+	}
+	return m
+}
+
+func testBitmap(events uint64, size int64, dirty ...int) []byte {
+	le := binary.LittleEndian
+	b := make([]byte, 4096)
+	copy(b, "bitm")
+	le.PutUint32(b[4:], 4)
+	raw, _ := hex.DecodeString(arrayUUID)
+	copy(b[8:], raw)
+	le.PutUint64(b[24:], events)
+	le.PutUint64(b[32:], events)
+	le.PutUint64(b[40:], uint64(size/512))
+	le.PutUint32(b[52:], bitmapChunk)
+	for _, c := range dirty {
+		b[256+c/8] |= 1 << (c % 8)
+	}
+	return b
+}
+
+// start judges the array as a start does.
+func (m *members) start(t *testing.T) (verdict, error) {
+	t.Helper()
+	s := &mdKind{&service{k: m, cfg: &Config{MDStorage: &MDStorage{}}}}
+	a := Array{Name: "r0", UUID: md.UUID(arrayUUID)}
+	for slot := range 4 {
+		a.Members = append(a.Members, slotDev(slot))
+	}
+	v, err := s.look(t.Context(), a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v, s.settle(t.Context(), a, &v)
+}
+
+// A server died while it wrote, and one disk is missing: the array starts if its
+// parities agree wherever it was being written.
+func TestSettle(t *testing.T) {
+	const row = 5 // in chunk 1 of the bitmap; P is on slot 2, Q on 3, data on 0 and 1
+	flip := func(m *members, slot int, off int64) { m.dev[slotDev(slot)][at(row)+off] ^= 0x55 }
+	for _, c := range []struct {
+		name    string
+		dirty   []int
+		missing int
+		change  func(m *members)
+		want    string // of the refusal; empty: it starts
+	}{
+		{name: "nothing was under way", dirty: []int{1}, missing: 0},
+		{name: "no bit is set", missing: 1},
+		{name: "a neighbour and both parities are written", dirty: []int{1}, missing: 0, change: func(m *members) {
+			flip(m, 1, 9)
+			m.parities(row)
+		}},
+		{name: "a neighbour is written, its parities are not", dirty: []int{1}, missing: 0, change: func(m *members) { flip(m, 1, 9) },
+			want: "In doubt are 1 blocks of 4096 bytes of the array, at 81920; all else is whole"},
+		{name: "P is written, Q is not", dirty: []int{0, 1}, missing: 1, change: func(m *members) { flip(m, 2, 4096) },
+			want: "at 94208;"},
+		{name: "Q is written, P is not", dirty: []int{1, 15}, missing: 1, change: func(m *members) { flip(m, 3, 0) },
+			want: "at 90112;"},
+		{name: "torn where P is missing: all data are there", dirty: []int{1}, missing: 2, change: func(m *members) { flip(m, 1, 9) }},
+		{name: "torn where Q is missing", dirty: []int{1}, missing: 3, change: func(m *members) { flip(m, 1, 9) }},
+		{name: "only where a bit is set it can be torn", dirty: []int{2}, missing: 0, change: func(m *members) { flip(m, 1, 9) }},
+		{name: "bits of one member are enough", missing: 0, change: func(m *members) {
+			copy(m.dev[slotDev(3)][bitmapAt:], testBitmap(9, stripeRows*stripeChunk, 1))
+			flip(m, 1, 9)
+		}, want: "In doubt are 1 blocks"},
+		{name: "the bitmap is old", dirty: []int{1}, missing: 0, change: func(m *members) {
+			copy(m.dev[slotDev(3)][bitmapAt:], testBitmap(8, stripeRows*stripeChunk))
+		}, want: "d3: its bitmap is out of date"},
+		{name: "the bitmap is of another size", dirty: []int{1}, missing: 0, change: func(m *members) {
+			copy(m.dev[slotDev(3)][bitmapAt:], testBitmap(9, 2*stripeRows*stripeChunk))
+		}, want: "out of date"},
+		{name: "the bitmap could not be written", dirty: []int{1}, missing: 0, change: func(m *members) {
+			m.dev[slotDev(3)][bitmapAt+48] = 4
+		}, want: "out of date"},
+		{name: "there is no bitmap", missing: 0, change: func(m *members) { clear(m.dev[slotDev(3)][bitmapAt:][:8]) }, want: "no write-intent bitmap"},
+		{name: "two are missing", dirty: []int{1}, missing: 0, change: func(m *members) { delete(m.dev, slotDev(1)) }, want: "that lacks one member"},
+		{name: "a disk that cannot be read", dirty: []int{1}, missing: 0, change: func(m *members) { m.dev[slotDev(3)][bitmapAt] = 'x' }, want: "cannot be told"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			m := newMembers(c.dirty...)
+			if c.change != nil {
+				c.change(m)
+			}
+			delete(m.dev, slotDev(c.missing))
+			v, err := m.start(t)
+			if c.want != "" {
+				if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "was being written when its server died") {
+					t.Errorf("%v, want %q", err, c.want)
+				}
+				return
+			}
+			if err != nil || !v.DirtyDegraded || v.Doubt != nil {
+				t.Errorf("it does not start: %v, %+v", err, v)
+			}
+		})
+	}
+}
+
+func TestSettleTakesItsTime(t *testing.T) {
+	m := newMembers(1)
+	delete(m.dev, slotDev(0))
+	s := &mdKind{&service{k: m, cfg: &Config{MDStorage: &MDStorage{}}}}
+	v := verdict{Doubt: errors.New("doubt"), Missing: 1}
+	for slot := range 4 {
+		x := member{Dev: slotDev(slot)}
+		if slot != 0 {
+			x.SB, _ = s.superblock(x.Dev)
+			v.Newest = x.SB
+		}
+		v.Slots = append(v.Slots, x)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := s.settle(ctx, Array{Name: "r0", UUID: arrayUUID}, &v); err == nil || v.Doubt == nil {
+		t.Error("what was not compared is taken for whole")
+	}
+}
