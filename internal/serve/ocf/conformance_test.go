@@ -246,7 +246,7 @@ func TestStorageKinds(t *testing.T) {
 				t.Run(name, func(t *testing.T) {
 					sh, c := brick(t, on, nfs)
 					refuses(t, sh, c, m)
-					if n := sh.hosts["nfs1"].changes; len(n) > 0 {
+					if n := sh.hosts["nfs1"].touched(); len(n) > 0 {
 						t.Errorf("changed before it refused: %q", n)
 					}
 				})

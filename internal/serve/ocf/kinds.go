@@ -28,6 +28,9 @@ type storageKind interface {
 	// reachable says whether this server has paths to enough of the disks; it is
 	// the watcher's, who asks it about every 2 s.
 	reachable() bool
+	// sound says why a start would be refused for the storage's sake; nil: it
+	// would not. It only looks, and does not wait.
+	sound() error
 	// queues is how long I/O waits for devices without any path before it fails; 0:
 	// no longer than a few seconds.
 	queues() time.Duration

@@ -193,6 +193,8 @@ func (s *lunKind) reachable() bool {
 	return true
 }
 
+func (s *lunKind) sound() error { return s.judgeAll(true) }
+
 func (s *lunKind) queues() time.Duration { return time.Duration(s.cfg.QueueSeconds) * time.Second }
 
 func (s *lunKind) open(context.Context) error { return nil }

@@ -362,25 +362,7 @@ func (s *mdKind) look(ctx context.Context, a Array) (verdict, error) {
 		end = memberWait
 	}
 	for waited := time.Duration(0); ; waited += 250 * time.Millisecond {
-		var members []member
-		seen := map[string]bool{}
-		for _, name := range a.Members {
-			m := member{Dev: name}
-			real, err := s.k.Realpath(name)
-			if err == nil && seen[real] {
-				continue
-			}
-			if err == nil {
-				seen[real] = true
-				m.SB, err = s.superblock(real)
-			}
-			if errors.Is(err, fs.ErrNotExist) {
-				err = errors.New("not there")
-			}
-			m.Err = err
-			members = append(members, m)
-		}
-		v, err := judge(a, members, s.cfg.DirtyDegraded)
+		v, err := s.judge(a)
 		if (err == nil && v.Missing == 0) || waited >= end {
 			return v, err
 		}
@@ -388,6 +370,40 @@ func (s *mdKind) look(ctx context.Context, a Array) (verdict, error) {
 			return v, err
 		}
 	}
+}
+
+// judge reads the superblocks of all members as they are now.
+func (s *mdKind) judge(a Array) (verdict, error) {
+	var members []member
+	seen := map[string]bool{}
+	for _, name := range a.Members {
+		m := member{Dev: name}
+		real, err := s.k.Realpath(name)
+		if err == nil && seen[real] {
+			continue
+		}
+		if err == nil {
+			seen[real] = true
+			m.SB, err = s.superblock(real)
+		}
+		if errors.Is(err, fs.ErrNotExist) {
+			err = errors.New("not there")
+		}
+		m.Err = err
+		members = append(members, m)
+	}
+	return judge(a, members, s.cfg.DirtyDegraded)
+}
+
+// sound: an array in doubt is compared by a start only, which has the time.
+func (s *mdKind) sound() error {
+	for _, a := range s.cfg.Arrays {
+		v, err := s.judge(a)
+		if err := errors.Join(err, v.Doubt); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (s *mdKind) stopArrays(ctx context.Context) error {

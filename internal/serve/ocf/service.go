@@ -144,9 +144,10 @@ func (s *service) start(ctx context.Context) error {
 	defer s.letGo() // what the storage holds
 	for _, p := range s.parts() {
 		if err := s.log.step(p.name, func() error { return p.start(ctx) }); err != nil {
-			return err
+			return s.refused(err)
 		}
 	}
+	s.forget()
 	s.kind.started(ctx)
 	return s.log.step("check", func() error {
 		st, err := s.check()

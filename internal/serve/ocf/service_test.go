@@ -223,8 +223,8 @@ func TestRefusals(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Fatalf("error %v, want one with %q", err, tc.want)
 			}
-			if tc.untouched && len(h.changes) > 0 {
-				t.Errorf("changed: %q", h.changes)
+			if n := h.touched(); tc.untouched && len(n) > 0 {
+				t.Errorf("changed: %q", n)
 			}
 			if _, ok := h.addrs[netip.MustParsePrefix("10.0.0.9/24")]; ok {
 				t.Error("the address is up")

@@ -32,6 +32,8 @@ import (
 //     it has no way to tell whether its partner is well, and could serve
 //     nobody. Without that a passive server whose network card dies, but not
 //     its way to the BMCs, would fence the active one.
+//   - a start that was refused for the storage's sake is forgotten once the
+//     storage is sound, see forgive.
 //   - I/O that failed because a cache lost its SSDs for reads is tried again.
 //   - NFS daemons that died are started again, in place. Clients keep their
 //     locks and sessions, which are nfsd's. If nfsd itself is gone the service
@@ -163,6 +165,7 @@ type watcher struct {
 	restarts map[string][]time.Time // by service and daemon
 	failed   map[string]time.Time   // by service: nfsd was reported gone
 	fence    map[string]bool        // by service: asked to be fenced
+	weighed  map[string]time.Time   // by service: when it was last looked whether a refused start may be forgotten
 	gone     map[string]time.Time   // by service: since when its devices are out of reach
 	alone    time.Time              // when no network had a link, last seen
 	barred   *bool                  // from the fence devices; nil: not known
@@ -240,6 +243,7 @@ func (w *watcher) look(ctx context.Context) {
 	}
 	for _, s := range w.services {
 		s.kind.watch(ctx, w)
+		w.forgive(ctx, s)
 	}
 }
 
@@ -439,7 +443,7 @@ func (w *watcher) fail(ctx context.Context, s *service, why string) {
 func blankWatcher(k kernel, log func(string, ...any)) *watcher {
 	return &watcher{
 		k: k, log: log, now: time.Now, lock: tryLock,
-		judged: judgement{}, pids: map[string]int{}, restarts: map[string][]time.Time{}, failed: map[string]time.Time{}, fence: map[string]bool{}, gone: map[string]time.Time{},
+		judged: judgement{}, pids: map[string]int{}, restarts: map[string][]time.Time{}, failed: map[string]time.Time{}, fence: map[string]bool{}, gone: map[string]time.Time{}, weighed: map[string]time.Time{},
 	}
 }
 

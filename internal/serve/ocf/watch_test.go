@@ -388,3 +388,44 @@ func TestCutOffServerFencesNobody(t *testing.T) {
 		t.Errorf("%q", h.barred)
 	}
 }
+
+// A disk came back after a start was refused without it: the failure is
+// forgotten, once.
+func TestForgive(t *testing.T) {
+	sh := newShared(t)
+	for _, d := range sh.disks {
+		d.dirty = true
+	}
+	sh.disks["/dev/mapper/d0"].gone = true
+	h := sh.hosts["nfs1"]
+	h.files["/sys/class/net/eth0/carrier"] = "1\n"
+	h.cabled(true)
+	s := h.service(testConfig())
+	ctx := context.Background()
+	if err := s.start(ctx); err == nil || !strings.Contains(err.Error(), "was being written when its server died") {
+		t.Fatalf("it starts: %v", err)
+	}
+	w := h.watcher(s)
+	cleanups := func() (n int) {
+		for _, c := range h.changes {
+			if strings.HasPrefix(c, "crm_resource --cleanup --resource service-home --node nfs1") {
+				n++
+			}
+		}
+		return n
+	}
+	for _, c := range []struct {
+		gone bool
+		want int
+	}{{true, 0}, {true, 0}, {false, 1}, {false, 1}} {
+		sh.disks["/dev/mapper/d0"].gone = c.gone
+		h.clock = h.clock.Add(time.Minute)
+		w.look(ctx)
+		if got := cleanups(); got != c.want {
+			t.Errorf("with the disk gone %v the failure was forgotten %d times, want %d", c.gone, got, c.want)
+		}
+	}
+	if err := s.start(ctx); err != nil {
+		t.Errorf("it does not start with all its disks: %v", err)
+	}
+}
