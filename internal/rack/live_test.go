@@ -33,6 +33,8 @@ func TestMain(m *testing.M) {
 			err = Chassis(context.Background(), a[2], a[3], a[4:], os.Stdout)
 		case "_pdu":
 			err = ServePDU(context.Background(), a[2], a[3], os.Stdin, os.Stdout)
+		case "_disks":
+			err = ServeDisks(context.Background(), a[2], a[3])
 		case "_up":
 			_, err = Up(context.Background(), liveConfig(a[3], filepath.Dir(a[2])), a[2], nil)
 		}
@@ -305,7 +307,7 @@ func TestRack(t *testing.T) {
 	})
 
 	l.run("shared data, corruption, throttle", func(l *liveRack) {
-		l.must("s1", "d=/dev/disk/by-id/wwn-0x5000c50000000201; echo hello | dd of=$d bs=4096 count=1 conv=sync oflag=direct")
+		l.must("s1", "d=/dev/disk/by-id/wwn-0x5000c50000000201; echo hello | dd of=$d bs=4096 count=1 conv=sync,fsync oflag=direct")
 		read := "dd if=/dev/disk/by-id/wwn-0x5000c50000000201 bs=4096 count=1 iflag=direct | head -c 5"
 		if out := l.must("s2", read+" 2>/dev/null"); !strings.Contains(out, "hello") {
 			l.t.Errorf("s2 reads %q", out)
@@ -318,6 +320,37 @@ func TestRack(t *testing.T) {
 		out := l.must("s2", "dd if=/dev/disk/by-id/wwn-0x5000c50000000201 of=/dev/null bs=4096 count=60 iflag=direct 2>&1 | tail -1")
 		l.t.Logf("60 reads at 20 IOPS: %s", out)
 		l.fault("throttle e2d1 0 0")
+	})
+
+	// A file system that flushes keeps through a loss of power what was synced, and
+	// one that does not loses it: its kernel is told that the disk has no cache.
+	l.run("power that fails", func(l *liveRack) {
+		const disk = "/dev/disk/by-id/wwn-0x5000c50000000101"
+		write := "d=$(readlink -f " + disk + "); cat /sys/block/$(basename $d)/queue/write_cache; mkdir -p /p && mkfs.xfs -q -f $d && blockdev --flushbufs $d && " +
+			"mount $d /p && dd if=/dev/urandom of=/p/synced bs=64k count=8 conv=fsync status=none && sync -f /p && sha256sum < /p/synced"
+		look := "mkdir -p /p && mount " + disk + " /p && sha256sum < /p/synced"
+		cycle := func() {
+			for _, f := range []string{"feed-off pdu1", "feed-off pdu2", "feed-on pdu1", "feed-on pdu2"} {
+				l.fault(f)
+			}
+			l.up("s1")
+			l.eventually("the disk is there", func() bool { _, err := l.on("s1", "test -e "+disk); return err == nil })
+		}
+		before := l.must("s1", write)
+		cycle()
+		if after := l.must("s1", look); before != "write back\n"+after {
+			l.t.Errorf("what was synced is lost: %s, then %s", before, after)
+		}
+		l.must("s1", "umount /p; echo write through > /sys/block/$(basename $(readlink -f "+disk+"))/queue/write_cache")
+		before = l.must("s1", write)
+		cycle()
+		after, err := l.on("s1", look)
+		if err == nil && before == "write through\n"+after {
+			l.t.Errorf("without flushes nothing is lost: %s", after)
+		}
+		l.t.Logf("without flushes: %s, %v", after, err)
+		l.on("s1", "umount /p")
+		l.must("s1", "wipefs -q -a "+disk)
 	})
 
 	l.run("links", func(l *liveRack) {

@@ -148,6 +148,11 @@ var Table = []Drill{
 		},
 	},
 	{
+		Name: "degraded-crash", Title: "the active server dies while a RAID group lacks a disk; its partner looks whether every stripe is whole, and takes over",
+		Expect:   Expect{Where: Moves, Fencing: Victim, Stall: 20, Disks: true},
+		Variants: []Variant{{How: "panic", Title: "a disk is pulled from its slot, then the kernel panics mid-write", Steps: degradedCrash}},
+	},
+	{
 		Name: "fence-device", Title: "the active server's BMC is dead when the server fails; both PDU outlets fence it",
 		Expect: Expect{Where: Moves, Fencing: Victim, Stall: 15},
 		Variants: []Variant{{How: "freeze", Title: "its BMC dies, then it stops executing", Steps: func(s Scene) ([]Step, error) {
@@ -269,6 +274,18 @@ func diskLoss(n int) func(Scene) ([]Step, error) {
 		last.Until = s.storage().without(n)
 		return steps, nil
 	}
+}
+
+// degradedCrash has the server die before a spare is rebuilt.
+func degradedCrash(s Scene) ([]Step, error) {
+	steps, err := diskLoss(1)(s)
+	if err != nil {
+		return nil, err
+	}
+	for i := range steps {
+		steps[i].Prepare = true
+	}
+	return append(steps, Step{Fault: Fault{Kind: Panic, On: s.Active}}), nil
 }
 
 // kill stops a daemon and waits until one of that name runs again, where the
