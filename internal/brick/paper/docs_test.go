@@ -530,6 +530,9 @@ func peaks(t *testing.T, b *strings.Builder, y paper.System, d *design.Design) {
 		value, by := "none", ""
 		if ok {
 			value, by = paper.Figure{Peak: l.Peak, Unit: l.Unit}.Number(), l.Bottleneck
+			if g.Unit == "MiB/s" {
+				value += " = " + paper.Figure{Peak: l.Peak / 1.048576, Unit: g.Unit}.Number()
+			}
 		}
 		fmt.Fprintf(b, "| %s | %s/%s | %s | %s | %s | %s | %s |\n", g.Where, g.Test, g.Phase, g.Number(), g.Says, value, by, g.Example)
 	}
