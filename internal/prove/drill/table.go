@@ -73,7 +73,9 @@ var Table = []Drill{
 	},
 	{
 		Name: "disk-slow", Title: "a disk of a RAID group answers late: clients wait longer, nothing is given up, and status names the disk",
-		Expect:   Expect{Where: Stays, Fencing: Nobody, Stall: none, Disks: true},
+		// A monitor whose own I/O waits for the disk for too long fails, and the
+		// service moves, though its partner has no quicker disk.
+		Expect:   Expect{Where: Anywhere, Fencing: Nobody, Stall: none, Disks: true},
 		Variants: []Variant{{How: "throttled", Title: "a disk does two operations and 20 kB a second", Steps: diskSlow}},
 	},
 	{
