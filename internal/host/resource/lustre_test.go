@@ -169,6 +169,10 @@ func TestLustrePool(t *testing.T) {
 	if as := diff(t, p, otherNode); len(as) != 0 {
 		t.Errorf("its home, while the partner has it: %s", show(as))
 	}
+	// An apply that was cut short before the OSS is taken up.
+	early := mgs(t)
+	early.outputs["lctl pool_list home"] = Output{Code: 12}
+	wantShow(t, diff(t, &LustrePool{FSName: "home", Name: "flash", OSTs: []int{0}}, early), "lctl pool_new home.flash\nlctl pool_add home.flash home-OST0000")
 }
 
 func TestLustreStriping(t *testing.T) {

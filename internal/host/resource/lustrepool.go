@@ -60,12 +60,19 @@ func (p *LustrePool) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 	return as, nil
 }
 
+// noOSTs is the exit code of lctl pool_list while no OST has come to the MDT, as after
+// an apply that was cut short before the OSS. Seen with Lustre 2.17.57.
+const noOSTs = 12
+
 // list gives the pool's OSTs, and whether there is such a pool.
 func (p *LustrePool) list(ctx context.Context, sys Sys) (osts []string, made bool, err error) {
 	argv := []string{"lctl", "pool_list", p.FSName}
 	out, err := sys.Query(ctx, argv...)
 	if err != nil {
 		return nil, false, err
+	}
+	if out.Code == noOSTs {
+		return nil, false, nil
 	}
 	if out.Code != 0 {
 		return nil, false, failed(out, argv...)

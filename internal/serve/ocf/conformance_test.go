@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -567,12 +569,15 @@ func TestTargetIsJudged(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		err = Target{Kind: c.kind, Index: 10}.judge("testfs", b)
+		registered, err := Target{Kind: c.kind, Index: 10}.judge("testfs", b)
+		if registered != (name == "registered") && err == nil {
+			t.Errorf("%s: registered: %v", name, registered)
+		}
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
 	}
-	if err := (Target{Kind: "ost"}).judge("testfs", make([]byte, 4096)); err == nil {
+	if _, err := (Target{Kind: "ost"}).judge("testfs", make([]byte, 4096)); err == nil {
 		t.Error("an empty device is a target")
 	}
 }
@@ -614,6 +619,35 @@ func TestOfflineTool(t *testing.T) {
 	}
 	if err := other.start(t.Context()); err != nil {
 		t.Error("not startable after it:", err)
+	}
+}
+
+// After a crash each mount waits for MMP: targets that have registered are
+// mounted beside each other, one that has not waits for the MGS.
+func TestTargetsAreMountedTogether(t *testing.T) {
+	for label, together := range map[string]bool{"testfs-MDT0000": true, "testfs:MDT0000": false} {
+		sh, c := brick(t, storageSpecimens[onDisks], serviceSpecimens[2])
+		sh.labels["dm-8"] = label
+		h := sh.hosts["nfs1"]
+		var under, most atomic.Int32
+		h.mounting = func() {
+			most.Store(max(most.Load(), under.Add(1)))
+			for range 100 { // the other one has its chance
+				if under.Load() > 1 {
+					break
+				}
+				runtime.Gosched()
+				time.Sleep(time.Millisecond)
+			}
+			most.Store(max(most.Load(), under.Load()))
+		}
+		h.mountedOne = func() { under.Add(-1) }
+		if err := h.service(c).start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if (most.Load() == 2) != together {
+			t.Errorf("%s: %d mounts at a time", label, most.Load())
+		}
 	}
 }
 

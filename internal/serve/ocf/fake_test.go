@@ -79,25 +79,27 @@ const (
 // what the agent does has its consequences.
 type fakeHost struct {
 	*shared
-	mu      sync.Mutex // held by the methods that are called from goroutines
-	name    string
-	uptime  string
-	files   map[string]string // files of the host itself
-	md      map[string]string // assembled arrays: UUID to device
-	inert   bool              // arrays assembled but not started
-	ro      bool              // arrays assembled read-only
-	degr    int
-	active  bool // logical volumes
-	cached  bool // the cache over them
-	sick    bool // Lustre
-	frozen  bool // a target is read-only, which Lustre sees when it writes
-	writes  bool // to see that
-	mounts  []linux.Mount
-	procs   map[int]*fakeProc
-	nextPID int
-	nfsd    int
-	listens string // of nfsd besides TCP
-	addrs   map[netip.Prefix]string
+	mu     sync.Mutex // held by the methods that are called from goroutines
+	name   string
+	uptime string
+	files  map[string]string // files of the host itself
+	md     map[string]string // assembled arrays: UUID to device
+	inert  bool              // arrays assembled but not started
+	ro     bool              // arrays assembled read-only
+	degr   int
+	active bool // logical volumes
+	cached bool // the cache over them
+	sick   bool // Lustre
+	// mounting and mountedOne are called when the mount of a target begins and ends.
+	mounting, mountedOne func()
+	frozen               bool // a target is read-only, which Lustre sees when it writes
+	writes               bool // to see that
+	mounts               []linux.Mount
+	procs                map[int]*fakeProc
+	nextPID              int
+	nfsd                 int
+	listens              string // of nfsd besides TCP
+	addrs                map[netip.Prefix]string
 	// The service's network namespace, if there is one.
 	space      bool
 	spaceLink  bool
@@ -1281,6 +1283,12 @@ func (h *fakeHost) run(c command, inside bool) (string, error) {
 		h.md, h.inert, h.slow, h.ro = map[string]string{}, false, false, false
 		return "", nil
 	case a[0] == "mount" && a[1] == "-t" && a[2] == "lustre":
+		if h.mounting != nil {
+			h.mu.Unlock() // a mount holds up nothing else
+			h.mounting()
+			h.mountedOne()
+			h.mu.Lock()
+		}
 		return "", h.mountTarget(a[len(a)-2], a[len(a)-1])
 	case a[0] == "lvm":
 		if pvs := h.pvs(); len(pvs) == 0 || slices.ContainsFunc(pvs, func(p string) bool { return !slices.Contains(a, p) }) {
