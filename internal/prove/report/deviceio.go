@@ -47,7 +47,7 @@ func (b *ioBand) shown(i int) bool { return b.at(i+1) > 0 && b.at(i) < b.end }
 
 // ioCurves are the groups that are drawn, and how. The volume's own I/O is the
 // throughput.
-var ioCurves = []struct{ name, class string }{{IOSSDs, "s2"}, {IODisks, "s4"}}
+var ioCurves = []struct{ name, class string }{{IOSSDs, "s2"}, {IODisks, "s5"}}
 
 func (b *ioBand) draw(s *svg, y float64) {
 	if b.phone {
