@@ -329,13 +329,17 @@ func TestRack(t *testing.T) {
 		write := "d=$(readlink -f " + disk + "); cat /sys/block/$(basename $d)/queue/write_cache; mkdir -p /p && mkfs.xfs -q -f $d && blockdev --flushbufs $d && " +
 			"mount $d /p && dd if=/dev/urandom of=/p/synced bs=64k count=8 conv=fsync status=none && sync -f /p && sha256sum < /p/synced"
 		look := "mkdir -p /p && mount " + disk + " /p && sha256sum < /p/synced"
+		there := func() {
+			l.eventually("the disk is there", func() bool { _, err := l.on("s1", "test -e "+disk); return err == nil })
+		}
 		cycle := func() {
 			for _, f := range []string{"feed-off pdu1", "feed-off pdu2", "feed-on pdu1", "feed-on pdu2"} {
 				l.fault(f)
 			}
 			l.up("s1")
-			l.eventually("the disk is there", func() bool { _, err := l.on("s1", "test -e "+disk); return err == nil })
+			there()
 		}
+		there()
 		before := l.must("s1", write)
 		cycle()
 		if after := l.must("s1", look); before != "write back\n"+after {
