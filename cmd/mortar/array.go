@@ -221,8 +221,8 @@ func showVerify(w io.Writer, d *design.Design, r array.Result) error {
 	for _, m := range r.Matches {
 		fmt.Fprintf(&b, "%-12s %-18s LUN %-3d %10s  %-24s %s\n", m.Host, m.LUN, m.Seen.Number, m.Seen.Size.Binary(), pathsText(d, m), m.Seen.WWN)
 	}
-	for _, f := range r.Findings {
-		fmt.Fprintf(&b, "! %s: %s\n    mend: %s\n", f.Host, f, f.Mend)
+	for _, g := range array.Grouped(r.Findings) {
+		fmt.Fprintf(&b, "! %s: %s\n    mend: %s\n", strings.Join(g.Hosts, ", "), g.Sentence(d), g.Mend)
 	}
 	for _, u := range r.Unproven {
 		fmt.Fprintf(&b, "not compared: %s\n", u)

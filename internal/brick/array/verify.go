@@ -339,6 +339,9 @@ func (v *verifier) geometry(h string, l *design.LUN, s *Seen) {
 	}
 	if s.Chunk > 4096 && s.Chunk != l.Chunk {
 		v.add(h, l.Name, mendGeometry, "tells of a segment (chunk) of %s, and the design of %s", s.Chunk, l.Chunk)
+		if s.FullStripe*l.Chunk == l.FullStripe*s.Chunk {
+			return // as many data disks as designed: the stripe differs by its segments only
+		}
 	}
 	if s.FullStripe == s.cut && s.FullStripe < l.FullStripe {
 		return // it tells the longest command instead: QEMU does so, and drivers may

@@ -111,6 +111,7 @@ func TestVerifyFindings(t *testing.T) {
 		{"another number, no WWNs", false, func(s all) { renumber(&s["nss1"][lun0], 9); renumber(&s["nss2"][lun0], 9) }, []string{
 			"nss1: LUN nss4-lun0 has LUN number 9, and the design 0", "nss2: LUN nss4-lun0 has LUN number 9"}},
 		{"another segment", false, func(s all) { s["nss1"][lun0].Chunk = 128 << 10 }, []string{"nss1: LUN nss4-lun0 tells of a segment (chunk) of 128KiB, and the design of 512KiB"}},
+		{"another segment, and so another stripe", false, func(s all) { s["nss1"][lun0].Chunk, s["nss1"][lun0].FullStripe = 128<<10, 10*128<<10 }, []string{"nss1: LUN nss4-lun0 tells of a segment (chunk) of 128KiB, and the design of 512KiB"}},
 		{"another RAID level", false, func(s all) { s["nss1"][lun0].FullStripe = 11 * 512 << 10 }, []string{"nss1: LUN nss4-lun0 tells of a full stripe of 5632KiB, and the design of 5MiB: another RAID level"}},
 		{"a stripe longer than any command", false, func(s all) { s["nss1"][lun0].FullStripe, s["nss1"][lun0].MaxTransfer = 1<<20, 1<<20 }, nil},
 		{"a shorter stripe", false, func(s all) { s["nss1"][lun0].FullStripe, s["nss1"][lun0].MaxTransfer = 1<<20, 2<<20 }, []string{"nss1: LUN nss4-lun0 tells of a full stripe of 1MiB, and the design of 5MiB"}},
@@ -173,6 +174,33 @@ func TestVerifyFindings(t *testing.T) {
 		if !ok {
 			t.Errorf("%s:\n%v, want\n%q", c.name, r.Findings, c.want)
 		}
+	}
+}
+
+// What is wrong with all LUNs, or with several, is said once.
+func TestGrouped(t *testing.T) {
+	d := example(t, "nss4-ha-144")
+	seen := whatIsThere(d)
+	for _, disks := range seen {
+		for i := range disks {
+			if i > 0 {
+				disks[i].Chunk = 128 << 10
+			}
+		}
+	}
+	for _, i := range []int{1, 3} {
+		seen["nss1"][i].Size *= 2
+	}
+	var got []string
+	for _, g := range Grouped(Verify(d, seen).Findings) {
+		got = append(got, strings.Join(g.Hosts, ", ")+": "+g.Sentence(d))
+	}
+	want := []string{
+		"nss1: each of the LUNs nss4-lun0 and nss4-lun2 has 54.46 TiB (59881110330410 bytes), and the design 27.29 TiB (30000556277760 bytes)",
+		"nss1, nss2: each of the 4 LUNs of array nss4 tells of a segment (chunk) of 128KiB, and the design of 512KiB",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
 	}
 }
 

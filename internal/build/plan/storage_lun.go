@@ -61,10 +61,13 @@ func (l lunStorage) refuse() error {
 			serves[u.LUN] = l.placeOf(s).managed || l.holder(s) != ""
 		}
 	}
+	found := slices.DeleteFunc(array.Verify(l.d, l.facts.SCSI).Findings, func(f array.Finding) bool {
+		return !slices.Contains(l.servers, f.Host) || f.Passing && serves[f.LUN]
+	})
 	var all Refusals
-	for _, f := range array.Verify(l.d, l.facts.SCSI).Findings {
-		if slices.Contains(l.servers, f.Host) && !(f.Passing && serves[f.LUN]) {
-			all = append(all, HostRefusal{Host: f.Host, Step: "LUNs of " + f.Host, Refusal: resource.Refusal{What: f.String(), Mend: f.Mend}})
+	for _, g := range array.Grouped(found) {
+		for _, h := range g.Hosts {
+			all = append(all, HostRefusal{Host: h, Step: "LUNs of " + h, Refusal: resource.Refusal{What: g.Sentence(l.d), Mend: g.Mend}})
 		}
 	}
 	if len(all) == 0 {

@@ -62,7 +62,7 @@ func (v lunStorage) parts() []*Part {
 				c.Text += fmt.Sprintf(", %s reserved for %s", list(mine), n)
 			}
 		}
-		c.Parts = grouped(a, luns, mine)
+		c.Parts = grouped(v.d, mine)
 		all, whole = all+len(luns), whole+len(luns)-len(broken)
 	}
 	p.Text = fmt.Sprintf("%d of %d whole", whole, all)
@@ -98,42 +98,14 @@ func (v lunStorage) all() []design.LUN {
 }
 
 // grouped says once what is wrong with several LUNs, or on several servers.
-func grouped(a *design.Array, luns []string, found []lunarray.Finding) []*Part {
-	type group struct {
-		lunarray.Finding
-		hosts, luns []string
-	}
-	var byHost, all []*group
-	for _, f := range found {
-		i := slices.IndexFunc(byHost, func(g *group) bool { return g.Host == f.Host && g.Text == f.Text })
-		if i < 0 {
-			i = len(byHost)
-			byHost = append(byHost, &group{Finding: f})
-		}
-		byHost[i].luns = append(byHost[i].luns, f.LUN)
-	}
-	for _, g := range byHost {
-		i := slices.IndexFunc(all, func(o *group) bool { return o.Text == g.Text && slices.Equal(o.luns, g.luns) })
-		if i < 0 {
-			i = len(all)
-			all = append(all, g)
-		}
-		all[i].hosts = append(all[i].hosts, g.Host)
-	}
+func grouped(d *design.Design, found []lunarray.Finding) []*Part {
 	var out []*Part
-	for _, g := range all {
+	for _, g := range lunarray.Grouped(found) {
 		level := Fault
 		if g.Passing && !strings.Contains(g.Text, "none of them works") {
 			level = Warning
 		}
-		which := "LUN " + list(g.luns)
-		switch {
-		case len(g.luns) == len(luns) && len(luns) > 1:
-			which = fmt.Sprintf("each of the %d LUNs of array %s", len(luns), a.Name)
-		case len(g.luns) > 1:
-			which = fmt.Sprintf("each of the LUNs %s", list(g.luns))
-		}
-		out = append(out, &Part{Name: g.luns[0], Level: level, Text: list(g.hosts) + ": " + which + " " + g.Text, Mend: g.Mend})
+		out = append(out, &Part{Name: g.LUN, Level: level, Text: list(g.Hosts) + ": " + g.Sentence(d), Mend: g.Mend})
 	}
 	return out
 }

@@ -63,9 +63,10 @@ type Answer struct {
 // Dial opens a connection to a management address.
 type Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
-// reason puts what an array says of the cause behind a text.
+// reason puts what an array says of the cause behind a text. The array's full
+// stop goes, as more may follow.
 func reason(text, why string) string {
-	why = strings.Join(strings.Fields(why), " ")
+	why = strings.TrimSuffix(strings.Join(strings.Fields(why), " "), ".")
 	if why == "" {
 		return text
 	}

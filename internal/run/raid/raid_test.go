@@ -120,13 +120,13 @@ func TestME4(t *testing.T) {
 			g["current-job"], g["current-job-completion"] = "RCON", "12%"
 			s["drives"] = s["drives"][1:]
 			s["drives"][19]["usage"] = "LINEAR POOL"
-		}, "watch group disk group r1 (RAID6, 10 disks) is fault tolerant with a disk down: The disk group is reconstructing., and rebuilds 12%\n", 0},
+		}, "watch group disk group r1 (RAID6, 10 disks) is fault tolerant with a disk down: The disk group is reconstructing, and rebuilds 12%\n", 0},
 		{"a group that has lost all redundancy", func(s map[string][]map[string]any) { s["disk-groups"][0]["status"] = "CRIT" },
 			"bad group disk group r0 (RAID6, 10 disks) is critical: degraded, a further failure may lose data\n", 1},
 		{"a disk that failed", func(s map[string][]map[string]any) {
 			k := s["drives"][3]
 			k["usage"], k["health"], k["health-reason"] = "FAILED", "Fault", "The disk failed."
-		}, "bad disk disk S3 in slot 0.3 is fault (failed): The disk failed.\n", 1},
+		}, "bad disk disk S3 in slot 0.3 is fault (failed): The disk failed\n", 1},
 		{"a controller that is down", func(s map[string][]map[string]any) {
 			k := s["controllers"][1]
 			k["status"], k["health"] = "Down", "Fault"
