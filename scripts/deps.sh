@@ -9,7 +9,6 @@ packages=(
   openipmi ipmitool             # virtual BMCs
   snmpd snmp                    # virtual PDUs
   mdadm lvm2 xfsprogs multipath-tools util-linux # superblocks the tests plant and read
-  lintian rpm                   # the packages
   fio                           # a load engine that the tests run
   debian-archive-keyring ca-certificates gcc libc6-dev # gcc: the race detector
 )
