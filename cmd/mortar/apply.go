@@ -163,7 +163,7 @@ func runApply(ctx context.Context, d *design.Design, in io.Reader, w io.Writer, 
 		if d.Clustered() && !f.skipFenceTest {
 			fmt.Fprintln(w, "\nThen, unless they are proven: a fence test of each server's levels of fencing, which powers it off and on.")
 		}
-		if err := confirm(ctx, in, w, n, len(p.Hosts)); err != nil {
+		if err := confirm(ctx, in, w, applyQuestion(n, len(p.Hosts))); err != nil {
 			return err
 		}
 	} else if !f.asJSON {
@@ -191,9 +191,16 @@ func runApply(ctx context.Context, d *design.Design, in io.Reader, w io.Writer, 
 	return prove(ctx, pr, p, in, w, f, &done)
 }
 
-// confirm asks for a written yes.
-func confirm(ctx context.Context, in io.Reader, w io.Writer, changes, hosts int) error {
-	fmt.Fprintf(w, "\nApply these %d changes to %d hosts? Type yes: ", changes, hosts)
+// errNobodyToAsk refuses a change that nobody can confirm.
+var errNobodyToAsk = errors.New("nobody can be asked here: give --yes, or --dry-run to see what would be done; nothing was changed")
+
+func applyQuestion(changes, hosts int) string {
+	return fmt.Sprintf("\nApply these %d changes to %d hosts?", changes, hosts)
+}
+
+// confirm asks for a written yes. Ctrl-C ends it too.
+func confirm(ctx context.Context, in io.Reader, w io.Writer, question string) error {
+	fmt.Fprint(w, question+" Type yes: ")
 	answer := make(chan string, 1)
 	go func() {
 		line, _ := bufio.NewReader(in).ReadString('\n') // at its end: no answer

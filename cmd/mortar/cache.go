@@ -171,10 +171,10 @@ func (f *cacheChange) run(cmd *cobra.Command, file string, change func(*spec.Cac
 		return err
 	}
 	if !f.yes && (f.asJSON || !isTerminalReader(cmd.InOrStdin())) {
-		return fail(exitBadInput, errors.New("nobody can be asked here: give --yes, or --dry-run to see what would be done; nothing was changed"))
+		return fail(exitBadInput, errNobodyToAsk)
 	}
 	if !f.yes {
-		if err := confirm(cmd.Context(), cmd.InOrStdin(), out, 1, len(d.Spec.Servers)); err != nil {
+		if err := confirm(cmd.Context(), cmd.InOrStdin(), out, applyQuestion(1, len(d.Spec.Servers))); err != nil {
 			return err
 		}
 	}

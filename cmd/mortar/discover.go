@@ -8,13 +8,13 @@ import (
 	"io"
 	"net"
 	"net/netip"
-	"os"
 
 	"github.com/spf13/cobra"
 
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/host"
+	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/run/discover"
 )
 
@@ -57,7 +57,7 @@ Exit codes: 0 done, 1 a host could not be read, 2 refused.`,
 				return json.NewEncoder(cmd.OutOrStdout()).Encode(seen)
 			}
 			d, err := discover.New(name, seen[:len(args)], seen[len(args):])
-			var no *discover.Refusal
+			var no *resource.Refusal
 			if errors.As(err, &no) {
 				return fail(exitBadInput, err)
 			}
@@ -71,7 +71,7 @@ Exit codes: 0 done, 1 a host could not be read, 2 refused.`,
 			if _, err := io.WriteString(cmd.OutOrStdout(), text); err != nil {
 				return err
 			}
-			return checkDraft(text)
+			return checkDraft(text, cmd.ErrOrStderr())
 		},
 	}
 	f := cmd.Flags()
@@ -161,13 +161,13 @@ func lookAt(ctx context.Context, s *host.Session, t host.Target) (discover.Host,
 }
 
 // checkDraft holds a draft against the rules that the user's file must pass.
-func checkDraft(text string) error {
+func checkDraft(text string, w io.Writer) error {
 	s, err := spec.Parse("brick.yaml", []byte(text))
 	if err == nil {
 		_, err = design.New(s)
 	}
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "mortar: the draft does not pass mortar check yet:")
+		fmt.Fprintln(w, "mortar: the draft does not pass mortar check yet:")
 		return fail(exitFailed, err)
 	}
 	return nil

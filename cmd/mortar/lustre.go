@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -101,7 +100,7 @@ func (f *lustreFlags) run(ctx context.Context, in io.Reader, w io.Writer, fs *lu
 		Error   string `json:"error,omitempty"`
 	}{Plan: p, DryRun: f.dryRun}
 	if f.asJSON && !f.yes && !f.dryRun && p.Nothing == "" {
-		return fail(exitBadInput, errors.New("nobody can be asked here: give --yes, or --dry-run to see what would be done; nothing was changed"))
+		return fail(exitBadInput, errNobodyToAsk)
 	}
 	if !f.asJSON {
 		printLustrePlan(w, p)
@@ -113,7 +112,10 @@ func (f *lustreFlags) run(ctx context.Context, in io.Reader, w io.Writer, fs *lu
 		return nil
 	}
 	if !f.yes {
-		if err := askYes(in, w); err != nil {
+		if !isTerminalReader(in) {
+			return fail(exitBadInput, errNobodyToAsk)
+		}
+		if err := confirm(ctx, in, w, "Go on?"); err != nil {
 			return err
 		}
 	}
@@ -163,19 +165,6 @@ func printLustrePlan(w io.Writer, p *lustre.Plan) {
 	for _, n := range p.Notes {
 		fmt.Fprintf(w, "  note: %s\n", n)
 	}
-}
-
-// askYes wants a written yes.
-func askYes(in io.Reader, w io.Writer) error {
-	if !isTerminalReader(in) {
-		return fail(exitBadInput, errors.New("nobody can be asked here: give --yes, or --dry-run to see what would be done; nothing was changed"))
-	}
-	fmt.Fprint(w, "Go on? Type yes: ")
-	line, _ := bufio.NewReader(in).ReadString('\n') // at its end: no answer
-	if strings.TrimSpace(line) != "yes" {
-		return fail(exitBadInput, errors.New("not confirmed; nothing was changed"))
-	}
-	return nil
 }
 
 func newPoolCmd() *cobra.Command {

@@ -128,10 +128,7 @@ func procNetAddress(a netip.Addr, port int) string {
 // request: get, set or check, with a list of parameters and, for set, their
 // values. It answers on out.
 func Chassis(ctx context.Context, dir, node string, args []string, out io.Writer) error {
-	if err := closeOnExec(); err != nil {
-		return err
-	}
-	r, err := openRack(dir)
+	r, err := openChild(dir)
 	if err != nil {
 		return err
 	}
@@ -236,6 +233,14 @@ func (r *rack) resetNode(ctx context.Context, node string) error {
 			return err
 		})
 	})
+}
+
+// openChild is openRack for a hidden command that another program has started.
+func openChild(dir string) (*rack, error) {
+	if err := closeOnExec(); err != nil {
+		return nil, err
+	}
+	return openRack(dir)
 }
 
 // closeOnExec keeps files that the program which started us had open (a

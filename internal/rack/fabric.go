@@ -52,10 +52,7 @@ func (r *rack) startFabric(ctx context.Context, e *Enclosure) error {
 // ServeFabric is the hidden command that is the host ports of an array. It runs
 // inside the rack's network namespace until it is killed.
 func ServeFabric(ctx context.Context, dir, array string) error {
-	if err := closeOnExec(); err != nil {
-		return err
-	}
-	r, err := openRack(dir)
+	r, err := openChild(dir)
 	if err != nil {
 		return err
 	}

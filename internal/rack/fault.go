@@ -594,13 +594,19 @@ func (r *rack) arrayPower(ctx context.Context, name string, off bool) error {
 	return r.changePaths(ctx, func(h *hardware) { set(&h.ArraysOff, e.Name, off) })
 }
 
+// withBMC finds a node that has a BMC.
+func (r *rack) withBMC(name string) (*Node, error) {
+	n, err := r.cfg.node(name)
+	if err == nil && n.BMC == nil {
+		err = refuse("node %s has no BMC", name)
+	}
+	return n, err
+}
+
 func (r *rack) bmc(ctx context.Context, node string, dead bool) error {
-	n, err := r.cfg.node(node)
+	n, err := r.withBMC(node)
 	if err != nil {
 		return err
-	}
-	if n.BMC == nil {
-		return refuse("node %s has no BMC", node)
 	}
 	return changeHardware(ctx, r, func(h *hardware) { set(&h.DeadBMCs, node, dead) }, func(h *hardware) error {
 		if dead {
@@ -611,12 +617,8 @@ func (r *rack) bmc(ctx context.Context, node string, dead bool) error {
 }
 
 func (r *rack) bmcLies(ctx context.Context, node string, lies bool) error {
-	n, err := r.cfg.node(node)
-	if err != nil {
+	if _, err := r.withBMC(node); err != nil {
 		return err
-	}
-	if n.BMC == nil {
-		return refuse("node %s has no BMC", node)
 	}
 	return changeHardware(ctx, r, func(h *hardware) {
 		if !lies {

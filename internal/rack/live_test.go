@@ -322,8 +322,8 @@ func TestRack(t *testing.T) {
 		l.fault("throttle e2d1 0 0")
 	})
 
-	// A file system that flushes keeps through a loss of power what was synced, and
-	// one that does not loses it: its kernel is told that the disk has no cache.
+	// A file system that flushes keeps synced data through a power loss. One whose
+	// kernel believes that the disk has no cache sends no flushes, and loses data.
 	l.run("power that fails", func(l *liveRack) {
 		const disk = "/dev/disk/by-id/wwn-0x5000c50000000101"
 		write := "d=$(readlink -f " + disk + "); cat /sys/block/$(basename $d)/queue/write_cache; mkdir -p /p && mkfs.xfs -q -f $d && blockdev --flushbufs $d && " +

@@ -66,11 +66,11 @@ func TestManagement(t *testing.T) {
 		{"whole", hardware{}, stateOf(&c), nil, 4},
 		{"a disk is out, a spare takes its place", hardware{DisksOut: map[string]bool{"e1-01": true}},
 			stateOf(&c, "group 0 clean 0 idle none\nin 0 0 ", "group 0 clean 1 recover 300 / 1000\nin 0 80 "),
-			[]string{"disk group nss7-r0 (RAID6, 10 disks) is fault tolerant with a disk down: The disk group is reconstructing., and rebuilds 30%"}, 3},
+			[]string{"disk group nss7-r0 (RAID6, 10 disks) is fault tolerant with a disk down: The disk group is reconstructing, and rebuilds 30%"}, 3},
 		{"two disks are out", hardware{}, stateOf(&c, "group 3 clean 0 idle", "group 3 clean 2 idle"),
-			[]string{"disk group nss7-r3 (RAID6, 10 disks) is critical: degraded, a further failure may lose data: 2 disks are missing."}, 4},
+			[]string{"disk group nss7-r3 (RAID6, 10 disks) is critical: degraded, a further failure may lose data: 2 disks are missing"}, 4},
 		{"a controller is out", hardware{ModulesOut: map[string]bool{moduleKey(e.Name, 1): true}}, stateOf(&c),
-			[]string{"controller A has failed over: The partner controller is down.", "controller B is not installed: The controller is not installed."}, 4},
+			[]string{"controller A has failed over: The partner controller is down", "controller B is not installed: The controller is not installed"}, 4},
 	} {
 		api := &managementAPI{user: "monitor", password: "pass", ask: func(context.Context) (me4Objects, error) { return me4Of(e, &x.h, x.said), nil }}
 		s := httptest.NewUnstartedServer(api)

@@ -123,10 +123,7 @@ func (c *Config) outletName(pdu string, outlet int) string {
 //
 // Source: snmpd.conf(5), "MIB-Specific Extension Commands".
 func ServePDU(ctx context.Context, dir, name string, in io.Reader, out io.Writer) error {
-	if err := closeOnExec(); err != nil {
-		return err
-	}
-	r, err := openRack(dir)
+	r, err := openChild(dir)
 	if err != nil {
 		return err
 	}

@@ -87,8 +87,8 @@ type hardware struct {
 	// DeadBMCs and DeadPDUs do not answer, by node and by name.
 	DeadBMCs map[string]bool `json:"dead_bmcs,omitempty"`
 	DeadPDUs map[string]bool `json:"dead_pdus,omitempty"`
-	// LyingBMCs do what they are told to something else than their node: the power
-	// that they then tell of, on or off, by node.
+	// LyingBMCs switch something else in place of their node. The value is the power
+	// that the BMC reports, on or off, by node.
 	LyingBMCs map[string]string `json:"lying_bmcs,omitempty"`
 	// Astray are outlets that something else than their node hangs on, as "pdu/outlet".
 	Astray map[string]bool `json:"astray,omitempty"`

@@ -251,10 +251,7 @@ func (r *rack) startDisks(ctx context.Context, name string) error {
 
 // ServeDisks is the hidden command that serves disks of the rack in dir until it is killed.
 func ServeDisks(ctx context.Context, dir, process string) error {
-	if err := closeOnExec(); err != nil {
-		return err
-	}
-	r, err := openRack(dir)
+	r, err := openChild(dir)
 	if err != nil {
 		return err
 	}

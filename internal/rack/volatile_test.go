@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// volatileFile is a disk of a size that is no whole number of blocks.
+// volatileFile makes a disk whose last block is cut short.
 func volatileFile(t *testing.T) (string, *volatileDisk) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "disk.raw")

@@ -177,7 +177,7 @@ func TestVerifyFindings(t *testing.T) {
 	}
 }
 
-// What is wrong with all LUNs, or with several, is said once.
+// Grouped joins a fault of several LUNs into one finding.
 func TestGrouped(t *testing.T) {
 	d := example(t, "nss4-ha-144")
 	seen := whatIsThere(d)

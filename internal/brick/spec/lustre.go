@@ -167,7 +167,7 @@ func (c *checker) osts() {
 	for i := range l.Pools {
 		p := &l.Pools[i]
 		at := fmt.Sprintf("lustre.pools[%d]", i)
-		if !re().pool.MatchString(p.Name) {
+		if !NamesPool(p.Name) {
 			c.errorf(at+".name", "use at most 15 letters, digits, - and _", "%q cannot name a pool", p.Name)
 		} else if seen[p.Name] {
 			c.errorf(at+".name", "give each pool its own name", "pool %q is there twice", p.Name)
@@ -251,3 +251,8 @@ func (c *checker) enclosureModule(e *Enclosure, at string) string {
 	}
 	return e.Module
 }
+
+// NamesPool says whether Lustre takes a name for a pool of OSTs.
+//
+// Source: lctl-pool_new(8)
+func NamesPool(name string) bool { return re().pool.MatchString(name) }

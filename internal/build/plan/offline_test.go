@@ -132,8 +132,8 @@ func TestOfflineNFSHA(t *testing.T) {
 	inOrder(t, text, "\nnfs1\n"[1:], "mdadm --create /dev/md/brick1-r0", "lvm vgcreate", "lvm lvcreate", "mkfs.xfs -L home", "cibadmin")
 }
 
-// RDMA: a package, a module, a listener for whoever looks and one for the agent,
-// and the client's options.
+// NFS over RDMA adds a package, a module, the listener in nfs.conf and in the agent's
+// config, and the client's mount options.
 func TestOfflineRDMA(t *testing.T) {
 	_, _, text := offline(t, "nfs-ha.yaml", "\nnfs:\n", "\nnfs:\n  transport: rdma\n")
 	inOrder(t, text, "\nnfs1\n"[1:], "rdma-core", "rpcrdma", "rdma=20049", `"rdma": 20049`, "\nc1\n"[1:], "proto=rdma,port=20049,hard")

@@ -111,7 +111,7 @@ func lustrePatches(version string) bool { return strings.Contains(version, "wc")
 // install are the actions that bring the missing packages.
 func (h *lustreHost) install(ctx context.Context, sys Sys, missing []string) ([]Action, error) {
 	var as []Action
-	from := missing // what the package manager is told to install
+	from := missing // arguments of the package manager
 	switch {
 	case len(h.Files) > 0:
 		files, err := h.files(missing)
@@ -217,7 +217,7 @@ func KernelsOf(files []PackageFile) []string {
 	return out
 }
 
-// source is the repository as the package manager is told of it.
+// source is the package manager's configuration of the repository.
 //
 // Source: sources.list(5), deb822 style
 func (h *lustreHost) source() []TextFile {

@@ -73,9 +73,8 @@ func (m mdStorage) parts() map[Kind][][]string {
 // for the disks of a rack; real ones take days, and `mortar scrub` reads them whole.
 const parityTime = 3 * time.Minute
 
-// parity has md compare the groups of the service, all at once. A mirror is left
-// out: md may write a page that changes under way differently to its halves, and
-// that is no fault.
+// parity has md compare the groups of the service, all at once. It leaves mirrors
+// out: if a page changes while md writes it, the halves differ without a fault.
 //
 // Source: Documentation/admin-guide/md.rst, sync_action and mismatch_cnt; md(4), SCRUBBING AND MISMATCHES
 func (m mdStorage) parity(ctx context.Context, e *engine) []report.Check {

@@ -7,6 +7,7 @@ package discover
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -23,10 +24,10 @@ type Host struct {
 	resource.Hardware
 }
 
-// Refusal says why no spec can be drafted, and what to do instead.
-type Refusal struct{ What, Mend string }
-
-func (r *Refusal) Error() string { return r.What + "; " + r.Mend }
+// refuse says why no spec can be drafted, and what to do instead.
+func refuse(mend, format string, args ...any) error {
+	return &resource.Refusal{What: fmt.Sprintf(format, args...), Mend: mend}
+}
 
 // Draft is what was made of the hosts.
 type Draft struct {
@@ -51,7 +52,7 @@ type Enclosure struct {
 // New drafts a spec named name. Servers are one, or the two of a pair.
 func New(name string, servers, clients []Host) (*Draft, error) {
 	if n := len(servers); n < 1 || n > 2 {
-		return nil, &Refusal{fmt.Sprintf("%d servers", n), "a brick of NFS has one or two; for Lustre begin with `mortar init lustre-small`"}
+		return nil, refuse("a brick of NFS has one or two; for Lustre begin with `mortar init lustre-small`", "%d servers", n)
 	}
 	d := &Draft{Name: name, Servers: servers, Clients: clients}
 	var err error
@@ -64,7 +65,7 @@ func New(name string, servers, clients []Host) (*Draft, error) {
 	}
 	d.Enclosures, d.Guessed = enclosures(free)
 	if d.RAID, err = raid(len(free), len(d.Enclosures)); err != nil {
-		return nil, &Refusal{err.Error() + d.whyFew(), "see that both servers reach the disks, and that these are blank"}
+		return nil, refuse("see that both servers reach the disks, and that these are blank", "%v%s", err, d.whyFew())
 	}
 	return d, nil
 }
@@ -152,10 +153,8 @@ func noLUNs(disks []resource.DiskHardware) error {
 		}
 	}
 	for m, n := range makes {
-		return &Refusal{
-			fmt.Sprintf("%d of the disks are LUNs of %s, whose RAID groups no host can see", n, m),
-			"begin with the example of a like system (`mortar init`), and take the WWNs from `mortar array verify --write`",
-		}
+		return refuse("begin with the example of a like system (`mortar init`), and take the WWNs from `mortar array verify --write`",
+			"%d of the disks are LUNs of %s, whose RAID groups no host can see", n, m)
 	}
 	return nil
 }
@@ -189,7 +188,7 @@ func enclosures(disks []resource.DiskHardware) (all []Enclosure, guessed bool) {
 		}
 		by[key] = append(by[key], d)
 	}
-	keys := sortedKeys(by)
+	keys := slices.Sorted(maps.Keys(by))
 	if !ses && !even(by) {
 		by, keys = map[string][]resource.DiskHardware{"": disks}, []string{""}
 	}
@@ -231,7 +230,7 @@ func raid(n, enclosures int) (spec.RAID, error) {
 	}
 	if n < 11 {
 		r.Data = max(min(n-3, 8), 2)
-		if enclosures > 1 && 2*enclosures >= 4 {
+		if enclosures > 1 {
 			r.Data = min(r.Data, 2*enclosures-2)
 		}
 	}

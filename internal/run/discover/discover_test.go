@@ -149,7 +149,7 @@ func TestRefusals(t *testing.T) {
 	} {
 		servers, clients := pair()
 		c.change(&servers[0], &servers[1])
-		var no *Refusal
+		var no *resource.Refusal
 		if _, err := New("brick1", servers, clients); !errors.As(err, &no) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -3,11 +3,10 @@ package discover
 import (
 	_ "embed"
 	"fmt"
-	"maps"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"text/template"
 
 	"github.com/mortarhpc/mortar/internal/brick/spec"
@@ -100,11 +99,11 @@ func usable(serial string) bool {
 	return err == nil
 }
 
-var lastNumber = regexp.MustCompile(`^(.*?)([0-9]{1,9})$`)
+var lastNumber = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^(.*?)([0-9]{1,9})$`) })
 
 // splitSerial parts a serial number from the number it ends with.
 func splitSerial(serial string) (string, string) {
-	m := lastNumber.FindStringSubmatch(serial)
+	m := lastNumber().FindStringSubmatch(serial)
 	if m == nil {
 		return serial, ""
 	}
@@ -140,5 +139,3 @@ func follows(a, b resource.DiskHardware) bool {
 	y, errB := strconv.Atoi(nb)
 	return errA == nil && errB == nil && ha == hb && len(na) == len(nb) && y == x+1 && sold(a.Size) == sold(b.Size) && kindOf(a) == kindOf(b)
 }
-
-func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

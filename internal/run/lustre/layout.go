@@ -55,8 +55,8 @@ func (f *FS) SetLayout(ctx context.Context, dir string, l Layout) (*Plan, error)
 		if err != nil {
 			return nil, err
 		}
-		if find(all, l.Pool) == nil {
-			return nil, noPool(all, l.Pool)
+		if _, err := find(all, l.Pool); err != nil {
+			return nil, err
 		}
 		argv = append(argv, "--pool", l.Pool)
 	}
@@ -71,7 +71,7 @@ func (f *FS) SetLayout(ctx context.Context, dir string, l Layout) (*Plan, error)
 	return p, nil
 }
 
-// directory is a directory of the file system, on a client that has it mounted.
+// directory finds a directory of the file system on a client that mounts it. A relative path begins at the mount point.
 func (f *FS) directory(ctx context.Context, dir string) (client, at string, err error) {
 	client, mount, err := f.client(ctx)
 	if err != nil {

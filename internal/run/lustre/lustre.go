@@ -92,11 +92,7 @@ func Open(ctx context.Context, d *design.Design, hosts host.ByName) (*FS, error)
 		return nil, refuse("the command is for flavour lustre", "brick %s has no Lustre", d.Name)
 	}
 	f := &FS{d: d, hosts: hosts, at: map[string]string{}}
-	var names []string
-	for _, s := range d.Spec.Servers {
-		names = append(names, s.Name)
-	}
-	all, silent := host.All(ctx, names, func(ctx context.Context, name string) (resource.Output, error) {
+	all, silent := host.All(ctx, d.Servers(), func(ctx context.Context, name string) (resource.Output, error) {
 		return hosts(name).Query(ctx, "lctl", "dl")
 	})
 	f.silent = silent
@@ -160,20 +156,28 @@ func (f *FS) query(ctx context.Context, host string, argv ...string) (string, er
 // ost is an OST of the design by its index, its hexadecimal name (OST000a) or its
 // whole name.
 func (f *FS) ost(word string) (design.Target, error) {
+	return f.choose(word, "OST", func(t design.Target, short string) (kind, named bool) {
+		return t.Kind == "ost", slices.Contains([]string{t.Name, short, strings.ToLower(short), fmt.Sprint(t.Index)}, word)
+	})
+}
+
+// choose finds the target of a kind that a word names. is says whether a target,
+// whose name without the file system's is short, is of the kind and has the name.
+func (f *FS) choose(word, what string, is func(t design.Target, short string) (kind, named bool)) (design.Target, error) {
 	var names []string
 	for _, p := range f.d.Pairs {
 		for _, t := range p.Targets() {
-			if t.Kind != "ost" {
-				continue
-			}
 			short := strings.TrimPrefix(t.Name, f.d.Lustre.FSName+"-")
-			if slices.Contains([]string{t.Name, short, strings.ToLower(short), fmt.Sprint(t.Index)}, word) {
+			kind, named := is(t, short)
+			switch {
+			case kind && named:
 				return t, nil
+			case kind:
+				names = append(names, short)
 			}
-			names = append(names, short)
 		}
 	}
-	return design.Target{}, refuse("choose one of "+strings.Join(names, ", "), "%q is no OST of %s", word, f.d.Lustre.FSName)
+	return design.Target{}, refuse("choose one of "+strings.Join(names, ", "), "%q is no %s of %s", word, what, f.d.Lustre.FSName)
 }
 
 // Run carries a plan out. After the first step that fails only those are done that

@@ -59,17 +59,9 @@ func (f *FS) FSCK(word string, repair bool) (*Plan, error) {
 
 // target is one of the design by its name, with the file system's or without.
 func (f *FS) target(word string) (design.Target, error) {
-	var names []string
-	for _, p := range f.d.Pairs {
-		for _, t := range p.Targets() {
-			short := strings.TrimPrefix(t.Name, f.d.Lustre.FSName+"-")
-			if word == t.Name || strings.EqualFold(word, short) {
-				return t, nil
-			}
-			names = append(names, short)
-		}
-	}
-	return design.Target{}, refuse("choose one of "+strings.Join(names, ", "), "%q is no target of %s", word, f.d.Lustre.FSName)
+	return f.choose(word, "target", func(t design.Target, short string) (kind, named bool) {
+		return true, word == t.Name || strings.EqualFold(word, short)
+	})
 }
 
 // label is a target's name on its servers.
@@ -159,11 +151,7 @@ func (f *FS) offline(svc *design.Service, t design.Target, tool, title string) S
 //
 // Source: Lustre Operations Manual, 14.5; lustre-release, lustre/mgs/mgs_llog.c
 func (f *FS) Writeconf(ctx context.Context) (*Plan, error) {
-	var servers []string
-	for _, s := range f.d.Spec.Servers {
-		servers = append(servers, s.Name)
-	}
-	if err := f.everyServer(servers); err != nil {
+	if err := f.everyServer(f.d.Servers()); err != nil {
 		return nil, err
 	}
 	if err := f.noClients(ctx); err != nil {
@@ -197,7 +185,7 @@ func (f *FS) Writeconf(ctx context.Context) (*Plan, error) {
 	}
 	p.Steps = slices.Concat(first, rest, tools, up)
 	for _, pool := range pools {
-		full := f.d.Lustre.FSName + "." + pool.Name
+		full := f.pool(pool.Name)
 		p.Steps = append(p.Steps, f.onMGS(mgs, "make pool "+full+" again", "lctl", "pool_new", full))
 		if len(pool.OSTs) > 0 {
 			p.Steps = append(p.Steps, f.onMGS(mgs, "add its OSTs", append([]string{"lctl", "pool_add", full}, pool.OSTs...)...))

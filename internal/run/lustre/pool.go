@@ -2,9 +2,10 @@ package lustre
 
 import (
 	"context"
-	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/mortarhpc/mortar/internal/brick/spec"
 )
 
 // Pool is a named set of OSTs.
@@ -29,7 +30,7 @@ func (f *FS) Pools(ctx context.Context) ([]Pool, error) {
 	}
 	var out []Pool
 	for _, name := range poolNames(text, f.d.Lustre.FSName) {
-		text, err := f.query(ctx, server, "lctl", "pool_list", f.d.Lustre.FSName+"."+name)
+		text, err := f.query(ctx, server, "lctl", "pool_list", f.pool(name))
 		if err != nil {
 			return nil, err
 		}
@@ -40,6 +41,9 @@ func (f *FS) Pools(ctx context.Context) ([]Pool, error) {
 
 // mdt is the name of the first MDT, whose server knows the pools.
 func (f *FS) mdt() string { return f.d.Lustre.FSName + "-MDT0000" }
+
+// pool is a pool's name as lctl wants it.
+func (f *FS) pool(name string) string { return f.d.Lustre.FSName + "." + name }
 
 func (f *FS) inSpec(pool string) bool {
 	for _, p := range f.d.Lustre.Pools {
@@ -73,19 +77,15 @@ func poolMembers(text string) []string {
 	return out
 }
 
-// poolName is what Lustre takes.
-// Source: lctl-pool_new(8)
-var poolName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,15}$`)
-
 // PoolCreate plans a new pool of some OSTs.
 func (f *FS) PoolCreate(ctx context.Context, name string, osts []string) (*Plan, error) {
 	all, server, err := f.poolToChange(ctx, name)
 	switch {
 	case err != nil:
 		return nil, err
-	case !poolName.MatchString(name) || name == "none":
+	case !spec.NamesPool(name) || name == "none":
 		return nil, refuse("use at most 15 letters, digits, - and _", "%q cannot name a pool", name)
-	case find(all, name) != nil:
+	case slices.ContainsFunc(all, func(p Pool) bool { return p.Name == name }):
 		return nil, refuse("`mortar lustre pool add` adds OSTs to it", "there is a pool %s already", name)
 	case len(osts) == 0:
 		return nil, refuse("name OSTs, e.g. OST0000 OST0001", "a pool without OSTs serves nobody")
@@ -94,7 +94,7 @@ func (f *FS) PoolCreate(ctx context.Context, name string, osts []string) (*Plan,
 	if err != nil {
 		return nil, err
 	}
-	full := f.d.Lustre.FSName + "." + name
+	full := f.pool(name)
 	return &Plan{What: "create pool " + name, Steps: []Step{
 		command(server, "make pool "+full, 0, "lctl", "pool_new", full),
 		command(server, "add "+strings.Join(names, ", ")+" to it", 0, append([]string{"lctl", "pool_add", full}, names...)...),
@@ -116,13 +116,9 @@ func (f *FS) PoolRemove(ctx context.Context, name string, osts []string) (*Plan,
 }
 
 func (f *FS) poolChange(ctx context.Context, name string, osts []string, what, where string, wanted func(*Pool, string) bool) (*Plan, error) {
-	all, server, err := f.poolToChange(ctx, name)
+	pool, server, err := f.poolThere(ctx, name)
 	if err != nil {
 		return nil, err
-	}
-	pool := find(all, name)
-	if pool == nil {
-		return nil, noPool(all, name)
 	}
 	names, err := f.ostNames(osts)
 	if err != nil {
@@ -133,22 +129,18 @@ func (f *FS) poolChange(ctx context.Context, name string, osts []string, what, w
 		p.Nothing = "pool " + name + " is like that already"
 		return p, nil
 	}
-	full := f.d.Lustre.FSName + "." + name
+	full := f.pool(name)
 	p.Steps = []Step{command(server, what+" "+strings.Join(names, ", ")+" "+where+" pool "+full, 0, append([]string{"lctl", "pool_" + what, full}, names...)...)}
 	return p, nil
 }
 
 // PoolDestroy plans the end of a pool. Lustre destroys only an empty one.
 func (f *FS) PoolDestroy(ctx context.Context, name string) (*Plan, error) {
-	all, server, err := f.poolToChange(ctx, name)
+	pool, server, err := f.poolThere(ctx, name)
 	if err != nil {
 		return nil, err
 	}
-	pool := find(all, name)
-	if pool == nil {
-		return nil, noPool(all, name)
-	}
-	full := f.d.Lustre.FSName + "." + name
+	full := f.pool(name)
 	p := &Plan{What: "destroy pool " + name, Notes: []string{"files of the pool stay where they are; directories whose default layout names it get files on any OST"}}
 	if len(pool.OSTs) > 0 {
 		p.Steps = append(p.Steps, command(server, "take all OSTs out of pool "+full, 0, append([]string{"lctl", "pool_remove", full}, pool.OSTs...)...))
@@ -171,21 +163,26 @@ func (f *FS) poolToChange(ctx context.Context, name string) ([]Pool, string, err
 	return all, server, err
 }
 
-func find(all []Pool, name string) *Pool {
-	for i := range all {
-		if all[i].Name == name {
-			return &all[i]
-		}
+// poolThere is poolToChange for a pool that must be there.
+func (f *FS) poolThere(ctx context.Context, name string) (pool *Pool, server string, err error) {
+	all, server, err := f.poolToChange(ctx, name)
+	if err != nil {
+		return nil, "", err
 	}
-	return nil
+	pool, err = find(all, name)
+	return pool, server, err
 }
 
-func noPool(all []Pool, name string) error {
+// find finds a pool by its name; its error names those that there are.
+func find(all []Pool, name string) (*Pool, error) {
 	var names []string
-	for _, p := range all {
-		names = append(names, p.Name)
+	for i := range all {
+		if all[i].Name == name {
+			return &all[i], nil
+		}
+		names = append(names, all[i].Name)
 	}
-	return refuse("choose one of: "+strings.Join(names, ", "), "there is no pool %q", name)
+	return nil, refuse("choose one of: "+strings.Join(names, ", "), "there is no pool %q", name)
 }
 
 func (f *FS) ostNames(words []string) ([]string, error) {
