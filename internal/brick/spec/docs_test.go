@@ -63,14 +63,10 @@ func reference() string {
 		typ         reflect.Type
 	}
 	queue := []section{{"Top level", "", reflect.TypeOf(Spec{})}}
-	done := map[reflect.Type]bool{}
+	titles := map[reflect.Type]string{queue[0].typ: queue[0].title} // one type under two keys has one section
 	for len(queue) > 0 {
 		s := queue[0]
 		queue = queue[1:]
-		if done[s.typ] {
-			continue
-		}
-		done[s.typ] = true
 		fmt.Fprintf(&b, "## %s\n\n| key | type | default | meaning |\n|---|---|---|---|\n", s.title)
 		for i := range s.typ.NumField() {
 			f := s.typ.Field(i)
@@ -94,16 +90,12 @@ func reference() string {
 				path = s.path + "." + name
 			}
 			if sub != nil {
-				title := path
-				for _, q := range append(queue, section{}) { // one type under two keys has one section
-					if q.typ == sub {
-						title = q.title
-					}
+				if titles[sub] == "" {
+					titles[sub] = path
+					queue = append(queue, section{path, path, sub})
 				}
+				title := titles[sub]
 				typ = fmt.Sprintf("%s [%s](#%s)", typ, title, strings.ReplaceAll(strings.ToLower(title), ".", ""))
-				if !done[sub] {
-					queue = append(queue, section{title, path, sub})
-				}
 			}
 			fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", name, typ, def, f.Tag.Get("doc"))
 		}
