@@ -7,7 +7,7 @@
 // of I/O (which flags, when to sync, what to do on an error) does not belong
 // here, nor does any network or host.
 //
-// How fast it is, with and without a file under it: docs/performance.md.
+// How fast it is, with and without a file under it: docs/results/engine.md.
 package stream
 
 import (

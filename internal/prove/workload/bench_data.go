@@ -19,7 +19,7 @@ import (
 // dataWork moves the records of one region. Generating a record, or verifying
 // one, is done between the system calls by the thread itself: with a helper
 // on another core the hand-over and the way of the data from cache to cache
-// cost more CPU than the work (docs/performance.md). What it takes is counted
+// cost more CPU than the work (docs/results/engine.md). What it takes is counted
 // apart, and neither in a latency nor in a stall.
 type dataWork struct {
 	t       *benchThread

@@ -456,7 +456,7 @@ func TestBenchNoSpace(t *testing.T) {
 	var lim unix.Rlimit
 	_ = unix.Getrlimit(unix.RLIMIT_FSIZE, &lim)
 	// EFBIG is what a limit on files gives; what it takes to get ENOSPC, a
-	// file system of its own, is tried by hand (docs/performance.md).
+	// file system of its own, is tried by hand (docs/results/engine.md).
 	if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: 128 << 10, Max: lim.Max}); err != nil {
 		t.Fatal(err)
 	}
