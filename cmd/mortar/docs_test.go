@@ -21,10 +21,11 @@ const repository = "../.."
 // page is one Markdown file of the repository, taken apart as far as these
 // tests need it.
 type page struct {
-	file   string // from the root of the repository
-	prose  string // without blocks and inline code
-	blocks []string
-	inline []string // `code` within the prose
+	file    string // from the root of the repository
+	prose   string // without blocks and inline code
+	blocks  []string
+	inline  []string          // `code` within the prose
+	outputs map[string]string // by command, the block after <!-- output of: COMMAND -->
 }
 
 // pages reads every Markdown file of the repository.
@@ -66,10 +67,15 @@ func parsePage(text string) page {
 	var p page
 	var prose, block []string
 	fence, blank := "", true
+	outputOf := ""
+	p.outputs = map[string]string{}
 	end := func() {
 		if block != nil {
 			p.blocks = append(p.blocks, strings.TrimSpace(strings.Join(block, "\n")))
-			block = nil
+			if outputOf != "" {
+				p.outputs[outputOf] = strings.Join(block, "\n")
+			}
+			block, outputOf = nil, ""
 		}
 	}
 	for line := range strings.Lines(text) {
@@ -93,6 +99,9 @@ func parsePage(text string) page {
 		default:
 			end()
 			prose = append(prose, line)
+			if command, ok := strings.CutPrefix(trimmed, "<!-- output of: mortar "); ok {
+				outputOf = strings.TrimSuffix(command, " -->")
+			}
 		}
 		blank = trimmed == ""
 	}
@@ -290,5 +299,41 @@ func TestDocsSpecs(t *testing.T) {
 				t.Errorf("%s: check refuses the spec of this page: %s", p.file, stderr)
 			}
 		}
+	}
+}
+
+// A block after <!-- output of: mortar COMMAND EXAMPLE --> is what the command
+// prints for that example: each line is there, in this order; … leaves lines
+// out.
+func TestDocsOutputs(t *testing.T) {
+	count := 0
+	for _, p := range pages(t) {
+		for command, block := range p.outputs {
+			count++
+			words := strings.Fields(command)
+			_, text, _ := mortar(t, "init", words[1])
+			words[1] = filepath.Join(t.TempDir(), "brick.yaml")
+			if err := os.WriteFile(words[1], []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			code, out, stderr := mortar(t, words...)
+			if code != 0 {
+				t.Fatalf("%s: mortar %s: %d, %s", p.file, command, code, stderr)
+			}
+			for line := range strings.Lines(block) {
+				if line = strings.TrimRight(line, "\n"); line == "…" || line == "" || strings.HasPrefix(line, "$ mortar ") {
+					continue
+				}
+				_, rest, ok := strings.Cut("\n"+out, "\n"+line+"\n")
+				if !ok {
+					t.Errorf("%s: mortar %s does not print this line, or not here: %s", p.file, command, line)
+					continue
+				}
+				out = rest
+			}
+		}
+	}
+	if count < 3 {
+		t.Errorf("only %d blocks of output found", count)
 	}
 }
