@@ -5,7 +5,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 GOFLAGS_BUILD := -trimpath -ldflags "-s -w -X main.version=$(VERSION)"
 
 .DEFAULT_GOAL := help
-.PHONY: help build package test-package test-array-brick deps demo demo-down test test-unit test-rack test-boot test-array test-faults drills drills-xl systems lint fuzz bench bench-tools clean
+.PHONY: help build package test-package test-array-brick deps demo demo-down test test-unit test-rack test-boot test-array test-lustre test-faults drills drills-xl systems lint fuzz bench bench-tools clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
@@ -50,6 +50,9 @@ test-boot: deps build ## a fenced server boots as Debian does (SUITE=bookworm: D
 
 test-array: deps build ## a RAID array in the rack: LUNs, path groups, reservations and each of its faults
 	go test -tags rack -count=1 -timeout 40m -run 'TestArray$$' -v ./test/rack
+
+test-lustre: deps build ## a Lustre brick on a rack: deploy, its procedures, crashes of an OSS and of the MDS (LUSTRE=DIR: its Debian packages)
+	LUSTRE="$(LUSTRE)" go test -tags rack -count=1 -timeout 60m -run TestLustre -v ./test/rack
 
 test-faults: deps build ## both fault injectors pass one suite on a rack
 	go test -tags rack -count=1 -timeout 40m -run TestLive -v ./internal/prove/inject

@@ -272,18 +272,20 @@ func TestTwoServices(t *testing.T) {
 type rackBrick struct {
 	example, scale string // scale "": as large as it is
 	fenceTest      bool   // minutes more
+	lustre         string // directory of its packages
+	// edit changes the example; may be nil.
+	edit func(text string) string
 }
 
-// drills deploys a brick, sees that a second apply changes nothing, and does
-// drills on it.
-func drills(t *testing.T, b rackBrick, name string, args ...string) {
+// deploy builds a brick on a rack, and sees that a second apply changes nothing.
+func deploy(t *testing.T, b rackBrick) (spec string) {
 	dir := t.TempDir()
-	out, err := filepath.Abs("../../out/" + name)
-	if err != nil {
-		t.Fatal(err)
+	spec = filepath.Join(dir, "brick.yaml")
+	text := must(t, "init", b.example)
+	if b.edit != nil {
+		text = b.edit(text)
 	}
-	spec := filepath.Join(dir, "brick.yaml")
-	if err := os.WriteFile(spec, []byte(must(t, "init", b.example)), 0o644); err != nil {
+	if err := os.WriteFile(spec, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -296,6 +298,9 @@ func drills(t *testing.T, b rackBrick, name string, args ...string) {
 	if b.scale != "" {
 		up = append(up, "--scale", b.scale)
 	}
+	if b.lustre != "" {
+		up = append(up, "--lustre", b.lustre)
+	}
 	if !b.fenceTest {
 		apply = append(apply, "--skip-fence-test")
 	}
@@ -304,6 +309,21 @@ func drills(t *testing.T, b rackBrick, name string, args ...string) {
 	var r applyResult
 	if lastJSON(t, must(t, apply...), &r); r.Changed == nil || *r.Changed != 0 {
 		t.Errorf("second apply: want changed 0, got %v", r.Changed)
+	}
+	return spec
+}
+
+// drills deploys a brick, and does drills on it.
+func drills(t *testing.T, b rackBrick, name string, args ...string) {
+	drillAll(t, deploy(t, b), name, args...)
+}
+
+// drillAll does drills on a brick, and leaves their list in out/NAME. Each must pass.
+func drillAll(t *testing.T, spec, name string, args ...string) {
+	t.Helper()
+	out, err := filepath.Abs("../../out/" + name)
+	if err != nil {
+		t.Fatal(err)
 	}
 	args = append([]string{"drill", spec, "--all", "--out", out}, args...)
 	_, code := mortar(t, nil, append(args, strings.Fields(os.Getenv("MORTAR_DRILL_ARGS"))...)...)

@@ -471,7 +471,7 @@ func (e *engine) breakIt(ctx context.Context, jobs []clientJob, ev *evidence) er
 
 	workers := 0
 	for _, j := range jobs {
-		workers += len(j.job.Writers) + len(j.job.Locks)
+		workers += j.job.Workers()
 		e.startLoad(ctx, j)
 	}
 	e.say("load starts: %d workers on %s, files and locks, every block with a ledger", workers, strings.Join(e.clients, ", "))
@@ -707,7 +707,7 @@ func (e *engine) waitWorkers(ctx context.Context, limit time.Duration, ok func(p
 func (e *engine) workersLeft(ok func(p workload.WorkerProgress, offset int64) bool) (waiting []string, err error) {
 	for _, r := range e.load {
 		r.mu.Lock()
-		want := len(r.job.Writers) + len(r.job.Readers) + len(r.job.Locks)
+		want := r.job.Workers()
 		if len(r.progress.Workers) < want {
 			waiting = append(waiting, r.client+" has not reported")
 		}

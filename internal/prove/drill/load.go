@@ -25,9 +25,14 @@ type clientJob struct {
 	mounts map[string]design.ClientMount // by worker
 }
 
+// namesRate is how many directories a worker makes and removes, a second: enough
+// to see a stall of half a second, and little for a server.
+const namesRate = 5
+
 // jobs makes the load: on each mount of each client one O_SYNC writer at
 // random places, one buffered writer that calls fsync, and a worker that
-// takes and gives back a lock. On the first client one lock is held on every
+// takes and gives back a lock. Where names are served apart from data, a worker
+// makes and removes directories. On the first client one lock is held on every
 // mount for the whole run, and tried from another mount: a second client's
 // where there is one, else the same client's other mount.
 func jobs(d *design.Design, service, runID string, rate float64) ([]clientJob, error) {
@@ -60,6 +65,9 @@ func jobs(d *design.Design, service, runID string, rate float64) ([]clientJob, e
 			workload.Writer{Name: add(m.Client + "-osync"), Dir: dir, Pattern: workload.Random, Mode: workload.OSync, BlockBytes: 16 << 10, FileBytes: 16 << 20, OpsPerSecond: rate},
 			workload.Writer{Name: add(m.Client + "-fsync"), Dir: dir, Pattern: workload.Seq, Mode: workload.Fsync, FsyncEvery: 4, BlockBytes: 128 << 10, FileBytes: 32 << 20, OpsPerSecond: rate},
 		)
+		if kind.For(m).NamesApart() {
+			j.job.Names = append(j.job.Names, workload.Names{Name: add(m.Client + "-names"), Dir: dir, OpsPerSecond: namesRate})
+		}
 		j.job.Locks = append(j.job.Locks, workload.Lock{Name: add(m.Client + "-lock"), Dir: dir, Role: workload.Probe, IntervalSeconds: 0.5})
 	}
 	// Held locks, and who tries them.
@@ -140,7 +148,7 @@ func workerKind(k string) string {
 	return k
 }
 
-func isIO(kind string) bool { return kind == "writer" || kind == "reader" }
+func isIO(kind string) bool { return slices.Contains([]string{"writer", "reader", "names"}, kind) }
 
 // loaded is a client's result on the administrator's clock.
 type loaded struct {
@@ -214,7 +222,7 @@ func rebucket(vals []int64, shiftNS int64, seconds float64, bucketMS int) []int6
 
 // served is what the clients got after a moment; 0 where nothing was found.
 type served struct {
-	firstIO   map[string]int64 // by client: the first write acknowledged
+	firstIO   map[string]int64 // by client: the first write or name acknowledged
 	allIO     int64            // every writer and reader had completed something
 	firstLock int64            // the first lock granted
 	allLocks  int64            // every lock worker had completed something
@@ -227,6 +235,9 @@ type served struct {
 // server, also while there is none. Where the service moves, a lock therefore
 // counts only if it was waited for across the start, or if it was asked for
 // by NFSv3, which knows no delegations, after the first write was served.
+//
+// A writer of Lustre does not need every server. Where the service moves and held
+// a client's workers up, only these tell when it was served again.
 func servedAfter(ls []loaded, afterNS int64, moves bool) served {
 	r := served{firstIO: map[string]int64{}}
 	earlier := func(a *int64, b int64) {
@@ -235,6 +246,7 @@ func servedAfter(ls []loaded, afterNS int64, moves bool) served {
 		}
 	}
 	for _, l := range ls {
+		held := heldUp(l, afterNS)
 		for _, w := range l.result.Workers {
 			done := firstDone(w, l.offset, afterNS)
 			if done == 0 {
@@ -245,7 +257,7 @@ func servedAfter(ls []loaded, afterNS int64, moves bool) served {
 				continue
 			}
 			r.allIO = max(r.allIO, done)
-			if w.Kind == "writer" {
+			if w.Kind != "reader" && (!moves || len(held) == 0 || held[w.Worker]) {
 				f := r.firstIO[l.client]
 				earlier(&f, done)
 				r.firstIO[l.client] = f
@@ -278,6 +290,20 @@ func servedAfter(ls []loaded, afterNS int64, moves bool) served {
 	return r
 }
 
+// heldUp are the writers and makers of names of a client that had a stall over a
+// moment.
+func heldUp(l loaded, ns int64) map[string]bool {
+	held := map[string]bool{}
+	for _, w := range l.result.Workers {
+		for _, s := range l.result.Stalls {
+			if from := s.StartNs - l.offset; isIO(w.Kind) && w.Kind != "reader" && s.Worker == w.Worker && from < ns && from+int64(s.Seconds*1e9) >= ns {
+				held[w.Worker] = true
+			}
+		}
+	}
+	return held
+}
+
 // stallNS is what counts as a stall, ns: workload's default.
 const stallNS = int64(500e6)
 
@@ -305,8 +331,8 @@ func firstDone(w workload.WorkerResult, offset, afterNS int64) (done int64) {
 }
 
 // longestStall is the longest time a worker went without completing anything
-// among the stalls that ended after the fault; io: of writers and readers
-// only, otherwise of lock workers only.
+// among the stalls that ended after the fault; io: of writers, readers and
+// makers of names only, otherwise of lock workers only.
 func longestStall(l loaded, faultNS int64, io bool) float64 {
 	kinds := map[string]string{}
 	for _, w := range l.result.Workers {

@@ -325,6 +325,10 @@ func TestJobs(t *testing.T) {
 			t.Errorf("names clash: %v", names)
 		}
 	})
+	js, err := jobs(testDesign(m("c1", "/small", "lustre")), "home", "r1", 8)
+	if err != nil || js[0].job.Workers() != 5 || len(js[0].job.Names) != 1 || js[0].mounts["lustre-c1-names"].Path != "/small" {
+		t.Errorf("Lustre: %+v %v", js, err)
+	}
 	if _, err := jobs(testDesign(), "home", "r1", 8); err == nil {
 		t.Error("no mount, no error")
 	}
@@ -402,6 +406,31 @@ func TestMarks(t *testing.T) {
 	e.events = []report.Event{{NS: e.fault + 1e9, Host: "nfs1", Kind: report.EventMembership}, {NS: e.fault + 5e8, Host: "nfs2", Kind: report.EventDetected}}
 	if got, io := marks(e); cmp.Diff(report.Marks{Detected: f(1)}, got) != "" || io != nil {
 		t.Errorf("it stays: %+v %v", got, io)
+	}
+}
+
+// An MDS crashes: a writer of Lustre goes on, and the one on names waits. That is
+// the stall, and its end is the first I/O.
+func TestStallOfNames(t *testing.T) {
+	const s = int64(1e9)
+	e := evidenceOf()
+	l := &e.loads[0]
+	writer := &l.result.Workers[0]
+	names := *writer
+	writer.Completions, writer.Timeline.Ops = nil, slices.Repeat([]int64{1}, 300)
+	names.Worker, names.Kind = "lustre-c1-names", "names"
+	l.result.Workers = append(l.result.Workers, names)
+	l.result.Stalls = []workload.Stall{{Worker: names.Worker, StartNs: 100*s + 7, Seconds: 8, Op: "mkdir"}}
+	got, io := marks(e)
+	if got.FirstIO == nil || *got.FirstIO != 8 || io["c1"] != e.fault+8*s {
+		t.Errorf("%+v %v", got, io)
+	}
+	if d := longestStall(*l, e.fault, true); d != 8 {
+		t.Errorf("longest stall %g", d)
+	}
+	l.result.Stalls = nil
+	if got, _ := marks(e); got.FirstIO == nil || *got.FirstIO > 5 {
+		t.Errorf("nobody was held up: %+v", got)
 	}
 }
 

@@ -94,6 +94,7 @@ func (e *engine) config() report.Config {
 		fmt.Sprintf("After %s of steady load, while the service runs on %s: %s.", report.Seconds(e.opt.Steady.Seconds()), e.active, e.vari.Title),
 		failure,
 		"An NFSv4 client that holds a delegation locks without asking the server, also while there is none. First lock is therefore the first one that was waited for across the take-over, or asked for by NFSv3 after it.",
+		"Where names of files are served apart from their data, as in Lustre, one worker makes and removes directories. Where some workers of a client stalled over the start of the service, first I/O is theirs: the others did not need it.",
 		"A stall is a time longer than half a second in which a worker had work to do and completed none of it.",
 		"Once every worker goes on and the load has ended, the failed server is healed, and when the cluster is whole again every block is read back. Lost is any acknowledged block that does not read as its last acknowledged write or a later issued one.",
 	}

@@ -36,6 +36,9 @@ type Kind interface {
 	// ReadBack is the command that mounts the same files at another directory,
 	// with a cache of its own.
 	ReadBack(m design.ClientMount, at string) []string
+	// NamesApart: files have their names on another server than their data, so that
+	// a writer does not see it fail.
+	NamesApart() bool
 	// AsksForLocks: the client asks the server for every lock. It holds no
 	// delegation, under which it would lock by itself.
 	AsksForLocks(m design.ClientMount) bool
@@ -93,6 +96,8 @@ func (nfs) ReadBack(m design.ClientMount, at string) []string {
 // AsksForLocks: NFSv3 knows no delegations.
 func (nfs) AsksForLocks(m design.ClientMount) bool { return strings.HasPrefix(m.Version, "3") }
 
+func (nfs) NamesApart() bool { return false }
+
 func (nfs) Restart(services []*design.Service) (stop, again []resource.Action) {
 	stop = append(stop, command("stop the NFS server", "systemctl", "stop", "nfs-server.service"))
 	for _, s := range services {
@@ -135,6 +140,9 @@ func (lustre) ReadBack(m design.ClientMount, at string) []string {
 
 // AsksForLocks: with -o flock the MDS gives them.
 func (lustre) AsksForLocks(design.ClientMount) bool { return true }
+
+// NamesApart: the MDS has the names. A writer that has its file open needs only OSTs.
+func (lustre) NamesApart() bool { return true }
 
 func (lustre) Restart([]*design.Service) (stop, again []resource.Action) { return nil, nil }
 

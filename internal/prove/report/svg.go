@@ -160,6 +160,9 @@ func workerRows(t *Timeline, perColumn int) []row {
 			r.values = rates(w.Ops, t.BucketMS, perColumn)
 		case "lock-holder":
 			r.class, r.held = "c-lock", true
+		case "names":
+			r.unit = "operations/s"
+			r.values = rates(w.Ops, t.BucketMS, perColumn)
 		default:
 			if strings.HasPrefix(w.Version, "3") {
 				r.class = "c-v3"
@@ -176,10 +179,15 @@ func workerRows(t *Timeline, perColumn int) []row {
 // workerLabel names a worker in words.
 func workerLabel(w *Worker) string {
 	proto := ""
-	if w.Version != "" {
+	switch {
+	case w.Version == "lustre":
+		proto = "Lustre "
+	case w.Version != "":
 		proto = "NFSv" + w.Version + " "
 	}
 	switch w.Kind {
+	case "names":
+		return w.Client + " " + proto + "names"
 	case "lock-prober":
 		return w.Client + " " + proto + "locks"
 	case "lock-holder":

@@ -170,7 +170,7 @@ type Timeline struct {
 type Worker struct {
 	Client  string   `json:"client"`
 	Name    string   `json:"name"`
-	Kind    string   `json:"kind"`    // writer, reader, lock-holder, lock-prober
+	Kind    string   `json:"kind"`    // writer, reader, names, lock-holder, lock-prober
 	Version string   `json:"version"` // NFS version of its mount
 	Mode    string   `json:"mode"`    // osync, fsync, direct; "" for locks
 	Pattern string   `json:"pattern"` // seq, random-overwrite, append

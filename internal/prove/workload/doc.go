@@ -1,6 +1,6 @@
-// Package workload is load: writers, readers and lock workers that run inside
-// the agent on a client, write the self-describing data of package stream
-// through the mounts under test, keep a ledger off it, and record latencies,
+// Package workload is load: writers, readers, lock workers and makers of names
+// that run inside the agent on a client, write the self-describing data of
+// package stream through the mounts under test, keep a ledger off it, and record latencies,
 // stalls, errors and a timeline; and the reading back of what they wrote. It
 // measures and never judges: whether a stall is too long or a lost byte fails
 // a drill is the caller's business. It knows nothing of servers, clusters or

@@ -244,6 +244,14 @@ func Clean(p CleanParams) (*CleanResult, error) {
 				remove(filepath.Join(d, l.File+".lock"))
 			}
 		}
+		for _, n := range job.Names {
+			if isName(n.Name) {
+				n.Dir = mapDir(n.Dir, p.Dirs)
+				path := namesPath(p.RunID, n)
+				dirs = append(dirs, filepath.Dir(path))
+				remove(path) // a worker that hung has left it
+			}
+		}
 	}
 	for _, d := range dirs {
 		_ = os.Remove(d) // another client's files may still be there

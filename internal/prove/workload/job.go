@@ -22,6 +22,7 @@ type Job struct {
 	Writers         []Writer `json:"writers"`
 	Readers         []Reader `json:"readers,omitempty"`
 	Locks           []Lock   `json:"locks,omitempty"`
+	Names           []Names  `json:"names,omitempty"`
 }
 
 // Pattern says where a writer writes next.
@@ -84,6 +85,14 @@ type Lock struct {
 	IntervalSeconds float64  `json:"interval_seconds,omitempty"` // default 0.5
 }
 
+// Names is one worker that makes a directory and removes it, again and again:
+// what a file system's server of names must answer.
+type Names struct {
+	Name         string  `json:"name"`
+	Dir          string  `json:"dir"`                      // the directory is <dir>/<run id>/<name>.names
+	OpsPerSecond float64 `json:"ops_per_second,omitempty"` // pairs of mkdir and rmdir; 0: no limit
+}
+
 // Progress is the event load.run emits each second.
 type Progress struct {
 	RunID          string           `json:"run_id"`
@@ -128,7 +137,7 @@ type Result struct {
 // WorkerResult is one worker's part.
 type WorkerResult struct {
 	Worker     string  `json:"worker"`
-	Kind       string  `json:"kind"`           // writer, reader, lock-hold, lock-probe, lock-challenge
+	Kind       string  `json:"kind"`           // writer, reader, names, lock-hold, lock-probe, lock-challenge
 	Mode       string  `json:"mode,omitempty"` // writers: pattern/mode
 	Path       string  `json:"path"`
 	FSType     string  `json:"fs_type,omitempty"` // of the file system it is on, from mountinfo
@@ -142,7 +151,7 @@ type WorkerResult struct {
 	Reopens    int64   `json:"reopens"`
 	Violations int64   `json:"violations"`
 	Stuck      bool    `json:"stuck"`
-	StuckOp    string  `json:"stuck_op,omitempty"` // what it hung in: open, write, fsync, read, lock, unlock
+	StuckOp    string  `json:"stuck_op,omitempty"` // what it hung in: open, write, fsync, read, mkdir, rmdir, lock, unlock
 	FirstOpNs  int64   `json:"first_op_ns"`        // wall clock of the first completed operation; 0: none
 	LastOpNs   int64   `json:"last_op_ns"`
 	Latency    Latency `json:"latency"`
@@ -266,6 +275,9 @@ func isName(s string) bool {
 // DefaultLedgerDir is where a run's ledgers are kept on a client.
 func DefaultLedgerDir(runID string) string { return filepath.Join("/var/lib/mortar/runs", runID) }
 
+// Workers counts the workers of a job.
+func (j *Job) Workers() int { return len(j.Writers) + len(j.Readers) + len(j.Locks) + len(j.Names) }
+
 // fill sets defaults and reports the first thing that is wrong.
 func (j *Job) fill() error {
 	if !isName(j.RunID) {
@@ -292,7 +304,7 @@ func (j *Job) fill() error {
 	if j.BucketSeconds < 0.001 {
 		return fmt.Errorf("bucket_seconds is %g: must be at least 0.001", j.BucketSeconds)
 	}
-	if len(j.Writers)+len(j.Locks) == 0 {
+	if len(j.Writers)+len(j.Locks)+len(j.Names) == 0 {
 		return fmt.Errorf("run %s has no workers", j.RunID)
 	}
 	seen := map[string]bool{}
@@ -369,6 +381,14 @@ func (j *Job) fill() error {
 		}
 		if l.IntervalSeconds == 0 {
 			l.IntervalSeconds = 0.5
+		}
+	}
+	for _, n := range j.Names {
+		if err := name(n.Name, n.Dir); err != nil {
+			return err
+		}
+		if n.OpsPerSecond < 0 {
+			return fmt.Errorf("names %s: ops_per_second is negative", n.Name)
 		}
 	}
 	return nil

@@ -165,8 +165,15 @@ func prepare(job Job, marks *atomic.Int64) (_ *run, err error) {
 		r.describe(l.worker, l.path)
 		r.add(l.worker, l.run)
 	}
+	for _, cfg := range job.Names {
+		n := &namer{worker: r.worker(cfg.Name, "names"), cfg: cfg, stop: r.stop, path: namesPath(job.RunID, cfg)}
+		r.describe(n.worker, n.path)
+		r.add(n.worker, n.run)
+	}
 	return r, nil
 }
+
+func namesPath(runID string, n Names) string { return filepath.Join(n.Dir, runID, n.Name+".names") }
 
 func (r *run) worker(name, kind string) *worker {
 	w := &worker{

@@ -723,3 +723,40 @@ func TestMark(t *testing.T) {
 		}
 	}
 }
+
+// A worker on names sees that they cannot be changed, goes on when they can,
+// and leaves nothing. What one that was killed left, load.clean removes.
+func TestNames(t *testing.T) {
+	dir, img := mountLoop(t)
+	job := Job{RunID: "names", LedgerDir: t.TempDir(), StallSeconds: 0.05, Names: []Names{{Name: "n", Dir: dir, OpsPerSecond: 500}}}
+	if res := until(t, job, func(w WorkerProgress) bool { return w.Ops > 20 }); res.ErrorCount != 0 || res.Workers[0].Kind != "names" || res.Workers[0].Ops%2 != 0 {
+		t.Errorf("%+v", res)
+	}
+	path := namesPath(job.RunID, job.Names[0])
+	if _, err := os.Stat(path); !os.IsNotExist(err) {
+		t.Errorf("%s is left: %v", path, err)
+	}
+	if err := os.Mkdir(path, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if res := until(t, job, func(w WorkerProgress) bool { return w.Ops > 20 }); res.ErrorCount != 0 {
+		t.Errorf("over one that was left: %+v", res.Errors)
+	}
+	crash(t, dir, orderly)
+	if res := until(t, job, func(w WorkerProgress) bool { return w.Errors > 1 || w.Failed != "" }); res.Workers[0].Ops != 0 || res.Errors[0].Op != "mkdir" {
+		t.Errorf("%+v", res)
+	}
+	remount(t, dir, img)
+	if err := os.Mkdir(path, 0o755); err != nil && !os.IsExist(err) {
+		t.Fatal(err)
+	}
+	if c, err := Clean(CleanParams{RunID: job.RunID, LedgerDir: job.LedgerDir}); err != nil || len(c.Removed) != 1 {
+		t.Errorf("%+v %v", c, err)
+	}
+	for _, bad := range []Names{{Name: "a/b", Dir: dir}, {Name: "n", Dir: "here"}, {Name: "n", Dir: dir, OpsPerSecond: -1}} {
+		j := Job{RunID: "x", Names: []Names{bad}}
+		if err := j.fill(); err == nil {
+			t.Errorf("%+v passes", bad)
+		}
+	}
+}
