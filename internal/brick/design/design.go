@@ -72,7 +72,9 @@ func derive(s *spec.Spec) (*Design, error) {
 		return nil, err
 	}
 	if s.Flavour == spec.Lustre {
-		d.lustre()
+		if err := d.lustre(); err != nil {
+			return nil, err
+		}
 	} else {
 		d.pair()
 	}

@@ -24,7 +24,7 @@ const block = 4 * spec.KiB
 //
 // Source: Lustre Operations Manual, 10.1 and 11.2 (failover); seed Lustre
 // brick, 7.
-func (d *Design) lustre() {
+func (d *Design) lustre() error {
 	s := d.Spec
 	c := s.Lustre
 	l := &Lustre{
@@ -91,6 +91,34 @@ func (d *Design) lustre() {
 		}
 		l.Params = append(l.Params, p)
 	}
+	return d.fileRoom()
+}
+
+// fileRoom refuses an MDT with fewer inodes than its OSTs: each file takes one of the
+// MDT, and one of an OST at least. mkfs.lustre chooses by the size of a target, so that
+// the targets of a scaled brick stand in another proportion.
+func (d *Design) fileRoom() error {
+	var mdt, osts int64
+	at := ""
+	for i, m := range d.Spec.Lustre.Modules {
+		if m.Role == "mds" {
+			at = fmt.Sprintf("lustre.modules[%d].storage", i)
+		}
+	}
+	for _, p := range d.Pairs {
+		for _, t := range p.Targets() {
+			switch t.Kind {
+			case "mdt":
+				mdt += t.Inodes
+			case "ost":
+				osts += t.Inodes
+			}
+		}
+	}
+	if mdt >= osts || d.Spec.Scaled() {
+		return nil
+	}
+	return errorAt(d.Spec, at, "give the mds module larger disks, or more", "the MDT has room for %d files and the OSTs for %d: the file system would be full before they are", mdt, osts)
 }
 
 // targetServices are the services of a module: a target for each LUN or RAID

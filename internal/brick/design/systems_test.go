@@ -513,3 +513,26 @@ func TestPathsOfLUNs(t *testing.T) {
 		}
 	}
 }
+
+// An MDT has an inode for each that its OSTs have. On a scaled rack, where
+// mkfs.lustre chooses other proportions, it need not.
+func TestMDTHasRoomForFiles(t *testing.T) {
+	src, err := fs.ReadFile(examples.FS, "lustre-small.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := strings.Replace(strings.Replace(string(src), "size: 1920GB", "size: 60GB", 1), "size: 1920GB", "size: 60GB", 1)
+	s, err := spec.Parse("brick.yaml", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := New(s); err == nil || !strings.Contains(err.Error(), "the MDT has room for") || !strings.Contains(err.Error(), "brick.yaml:68:") {
+		t.Errorf("%v", err)
+	}
+	if err := s.Scale(1000); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := New(s); err != nil {
+		t.Error(err)
+	}
+}

@@ -98,6 +98,7 @@ var badSystems = []struct {
 	{"an unknown server", "lustre-brick", []string{"servers: [oss01, oss02]", "servers: [oss01, oss2]"}},
 	{"no mds", "lustre-small", []string{"role: mds", "role: oss", "level: 10, data: 2", "level: 6, data: 2"}},
 	{"two groups for an MDT", "lustre-small", []string{"level: 10, data: 2", "level: 10, data: 1"}},
+	{"an odd number of OSTs", "lustre-small", []string{"level: 6, data: 2, spares: 2", "level: 6, data: 6, spares: 2", "per_enclosure: 2", "per_enclosure: 4"}},
 	{"two mds", "lustre-small", []string{"role: oss", "role: mds", "level: 6, data: 2, spares: 2, chunk: 512KiB, per_enclosure: 2", "level: 10, data: 4, spares: 2"}},
 	{"metadata on parity", "lustre-small", []string{"level: 10, data: 2, spares: 2, chunk: 64KiB", "level: 6, data: 2, spares: 2, chunk: 64KiB"}},
 	{"unknown role", "lustre-small", []string{"role: oss", "role: ost"}},

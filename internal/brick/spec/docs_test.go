@@ -48,6 +48,7 @@ A file that breaks one of these is refused:
   flavour ` + "`nfs`" + `: no other server could take its disks over.
 - A write-back cache has two to four SSDs: what is dirty is on two of them.
 - Lustre has one HA-MDS, at least one HA-OSS, two servers in each, and every server in one of them. Metadata are on mirrors, OSTs on RAID 6.
+  An HA-OSS has an even number of OSTs, and the MDT at least as many inodes as all OSTs.
 - ` + "`wipe`" + ` takes serial numbers of this brick's disks, one by one: no ranges, no patterns.
 
 What the hardware makes impossible to keep is a warning with its line, in the output of ` + "`mortar check`" + `: RAID groups with more disks in an

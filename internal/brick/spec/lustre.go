@@ -152,12 +152,17 @@ func (c *checker) osts() {
 			n += m.Storage.RAID.Groups
 		}
 	}
-	if n == 0 {
+	if n == 0 || !slices.ContainsFunc(l.Modules, func(m Module) bool { return m.Role == "mds" }) {
 		return // said already
 	}
 	for i := range l.Modules {
-		if m := &l.Modules[i]; m.Role == "mds" && m.Storage.RAID.Groups != 1 {
-			c.errorf(fmt.Sprintf("lustre.modules[%d].storage.raid.data", i), "choose data so that all disks but the spares are one group", "the MDT lies on one RAID group, and these disks make %d", m.Storage.RAID.Groups)
+		at := fmt.Sprintf("lustre.modules[%d].storage.raid.data", i)
+		switch m := &l.Modules[i]; {
+		case m.Role == "mds" && m.Storage.RAID.Groups != 1:
+			c.errorf(at, "choose data so that all disks but the spares are one group", "the MDT lies on one RAID group, and these disks make %d", m.Storage.RAID.Groups)
+		case m.Role == "oss" && m.Storage.RAID.Groups%2 != 0:
+			c.errorf(at, "choose data so that the disks make an even number of groups: each is an OST, and half of them are at home on each server", "module %s has %s for two servers", m.Name, plural(m.Storage.RAID.Groups, "OST"))
+			return // what follows counts on them
 		}
 	}
 	if l.StripeCount < -1 || l.StripeCount == 0 || l.StripeCount > n {

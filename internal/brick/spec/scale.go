@@ -17,6 +17,9 @@ const (
 // leastSSD is the smallest SSD that has room for a cache's metadata.
 const leastSSD = GB
 
+// Scaled says that the sizes are not those of the spec.
+func (s *Spec) Scaled() bool { return s.scaled }
+
 // Scale makes the brick smaller for a virtual rack, in place: disks and SSDs
 // have 1/by of their size in whole MiB, machines the memory that a node of the
 // rack needs, SSDs of a cache what its metadata needs. Numbers of things, and how they are connected, stay.
@@ -27,6 +30,7 @@ func (s *Spec) Scale(by int64) error {
 	if by == 1 {
 		return nil
 	}
+	s.scaled = true
 	shrink := func(lists []DiskList, least Bytes) {
 		for i := range lists {
 			lists[i].Size = max(lists[i].Size/Bytes(by)/MiB*MiB, least)

@@ -55,7 +55,8 @@ type Spec struct {
 	File   string `yaml:"-" json:"file"`
 	Source []byte `yaml:"-" json:"-"`
 
-	pos positions
+	pos    positions
+	scaled bool // by Scale
 }
 
 // Profile is whose values a brick is built with.

@@ -3,10 +3,12 @@ package lustre
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/host/resource"
@@ -211,27 +213,29 @@ func (f *FS) onMGS(home, title string, argv ...string) Step {
 	}}
 }
 
-// noClients refuses while a client has the file system mounted.
+// noClients refuses while a client has the file system mounted. The MDS keeps the NIDs of
+// clients that have unmounted it; only those that are connected have UUIDs.
 //
-// Source: mdt.*.exports, whose names are NIDs; recorded with Lustre 2.17.57
+// Source: lustre-release, lustre/obdclass/lprocfs_status_server.c, ldebugfs_exp_uuid_seq_show
 func (f *FS) noClients(ctx context.Context) error {
 	server, err := f.server(f.mdt())
 	if err != nil {
 		return err
 	}
-	text, err := f.query(ctx, server, "lctl", "list_param", "mdt."+f.mdt()+".exports.*")
+	text, err := f.query(ctx, server, "lctl", "get_param", "mdt."+f.mdt()+".exports.*.uuid")
 	if err != nil {
 		return err
 	}
-	own := map[string]bool{"0@lo": true, "clear": true}
+	own := map[string]bool{"0@lo": true}
 	for _, p := range f.d.Pairs {
 		for _, nid := range p.Targets()[0].ServiceNIDs {
 			own[nid] = true
 		}
 	}
-	for line := range strings.Lines(text) {
-		nid := strings.TrimPrefix(strings.TrimSpace(line), "mdt."+f.mdt()+".exports.")
-		if nid != "" && !own[nid] {
+	exports := linux.ParseParams(text)
+	for _, name := range slices.Sorted(maps.Keys(exports)) {
+		nid := strings.TrimSuffix(strings.TrimPrefix(name, "mdt."+f.mdt()+".exports."), ".uuid")
+		if exports[name] != "" && !own[nid] {
 			return refuse("unmount it there", "client %s has the file system mounted", nid)
 		}
 	}
