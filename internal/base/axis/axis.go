@@ -13,7 +13,7 @@ type Axis struct {
 	log   bool
 }
 
-// Linear runs from 0 up to a round value that is at least top, with about n
+// Linear returns an axis from 0 up to a round value that is at least top, with about n
 // round steps. A curve that would run along the upper edge gets room above.
 func Linear(top float64, n int) Axis {
 	step := Step(top, n)
@@ -28,7 +28,7 @@ func Linear(top float64, n int) Axis {
 	return a
 }
 
-// Decades is logarithmic, from the power of ten below low to the one above
+// Decades returns a logarithmic axis, from the power of ten below low to the one above
 // top, with a tick at each. low must be above 0.
 func Decades(low, top float64) Axis {
 	from, to := math.Floor(math.Log10(low)), math.Ceil(math.Log10(top))
@@ -42,7 +42,7 @@ func Decades(low, top float64) Axis {
 	return a
 }
 
-// Log is logarithmic between two values above 0, whatever they are. Ticks are
+// Log returns a logarithmic axis between two values above 0, whatever they are. Ticks are
 // those of the given values that lie between them.
 func Log(from, to float64, ticks ...float64) Axis {
 	a := Axis{from: from, to: to, log: true}
@@ -54,7 +54,7 @@ func Log(from, to float64, ticks ...float64) Axis {
 	return a
 }
 
-// At is where a value lies: 0 at the axis' beginning, 1 at its end. On a
+// At returns where v lies: 0 at the axis' beginning, 1 at its end. On a
 // logarithmic axis what lies below its beginning is drawn there. On one of no
 // length every value is in the middle.
 func (a Axis) At(v float64) float64 {
@@ -68,7 +68,8 @@ func (a Axis) At(v float64) float64 {
 	return (v - from) / (to - from)
 }
 
-// Step is the distance of round ticks of which at most n divide a span.
+// Step returns the distance between round ticks, so that at most n of them
+// divide span.
 func Step(span float64, n int) float64 {
 	if !(span > 0) || n < 1 {
 		return 1

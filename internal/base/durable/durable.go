@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// File is what a file is to be.
+// File is the content and the metadata of the file to write.
 type File struct {
 	Content []byte
 	Mode    uint32 // permission bits, set whatever the umask
@@ -21,8 +21,8 @@ type File struct {
 	GID     int
 }
 
-// Write makes a file, or replaces one. The directory must be there. Once it
-// returns nil the new content is on the disk.
+// Write creates or replaces the file at path. Its directory must exist. When
+// Write returns nil, the content and the name are on the disk.
 func Write(path string, f File) error {
 	dir := filepath.Dir(path)
 	p, err := renameio.NewPendingFile(path, renameio.WithTempDir(dir), renameio.WithStaticPermissions(0o600))
@@ -45,7 +45,8 @@ func Write(path string, f File) error {
 	return SyncDir(dir)
 }
 
-// Symlink makes a symbolic link, or replaces what is at path with one.
+// Symlink creates a symbolic link at path, or replaces the file there with one.
+// When it returns nil, the link is on the disk.
 func Symlink(target, path string) error {
 	if err := renameio.Symlink(target, path); err != nil {
 		return err
@@ -53,8 +54,8 @@ func Symlink(target, path string) error {
 	return SyncDir(filepath.Dir(path))
 }
 
-// SyncDir has the names in a directory written. File systems that cannot, as
-// those under /proc and /run, need not.
+// SyncDir writes the names in a directory to the disk. It returns no error for
+// a file system that cannot do so, such as those at /proc and /run.
 func SyncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {

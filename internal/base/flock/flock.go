@@ -1,4 +1,6 @@
-// Package flock takes advisory locks on open files.
+// Package flock takes exclusive advisory locks (flock(2)) on open files. It
+// does not know what a lock protects. The kernel releases a lock when its file
+// is closed, and so also when the process dies.
 package flock
 
 import (
@@ -9,11 +11,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// interval between two tries: flock(2) itself could not be given up.
+// interval is the time between two tries. Wait polls because a blocking flock(2)
+// could not be cancelled.
 const interval = 50 * time.Millisecond
 
-// Wait takes the exclusive lock on a file, which goes with it. If ctx is done
-// before, its error is returned.
+// Wait waits for the exclusive lock on f, and holds it until f is closed. It
+// returns the error of ctx if that ends first.
 func Wait(ctx context.Context, f *os.File) error {
 	for {
 		if ok, err := Try(f); ok || err != nil {
@@ -27,7 +30,8 @@ func Wait(ctx context.Context, f *os.File) error {
 	}
 }
 
-// Try takes the exclusive lock on a file, which goes with it, if nobody has it.
+// Try takes the exclusive lock on f unless another holds it, and reports
+// whether it did. Closing f releases the lock.
 func Try(f *os.File) (bool, error) {
 	switch err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err {
 	case nil:

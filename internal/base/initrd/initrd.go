@@ -47,7 +47,7 @@ const (
 	maxFile = 4 << 20
 )
 
-// Files returns the regular files of the image that want asks for, by path
+// Files returns the regular files of the image whose names want accepts, by path
 // without a leading slash. Of two with the same path the last counts, as it
 // does for the kernel.
 func Files(ctx context.Context, image io.Reader, want func(name string) bool) (map[string][]byte, error) {

@@ -17,7 +17,7 @@ import (
 // Dir is where namespaces are kept by name: ip-netns(8) shows these too.
 const Dir = "/run/netns"
 
-// Path is the file a namespace is kept by.
+// Path returns the file below Dir that keeps the namespace alive.
 func Path(name string) string { return filepath.Join(Dir, name) }
 
 // OnThread calls f on a thread of its own that ends with the call: whatever
@@ -57,8 +57,8 @@ func Enter(name string) error {
 	return nil
 }
 
-// Do calls f inside a namespace. Sockets and processes that f makes are and
-// stay in there.
+// Do calls f inside the namespace. Sockets and processes that f creates stay in
+// it.
 func Do(name string, f func() error) error {
 	return OnThread(func() error {
 		if err := Enter(name); err != nil {
@@ -87,10 +87,10 @@ func ID(name string) (string, error) {
 	return fmt.Sprintf("net:[%d]", st.Ino), nil
 }
 
-// OfProcess is the ID of the namespace a process is in.
+// OfProcess returns the ID of the namespace that a process is in.
 func OfProcess(pid string) (string, error) { return os.Readlink("/proc/" + pid + "/ns/net") }
 
-// Make makes a namespace. Its only interface is lo, which is down.
+// Make creates a namespace. Its only interface is lo, which is down.
 func Make(name string) error {
 	p := Path(name)
 	if err := os.MkdirAll(Dir, 0o755); err != nil {

@@ -43,7 +43,7 @@ func (k *Key) UnmarshalText(b []byte) error {
 	return err
 }
 
-// ParseKey reads what String writes. Key 0 is none.
+// ParseKey parses the output of Key.String. It refuses 0, which is no key.
 func ParseKey(s string) (Key, error) {
 	n, err := strconv.ParseUint(strings.TrimPrefix(s, "0x"), 16, 64)
 	if err != nil || n == 0 || Key(n).String() != s {
@@ -57,7 +57,7 @@ func ParseKey(s string) (Key, error) {
 // its paths.
 const WriteExclusiveRegistrantsOnly = 5
 
-// State is what a LUN says of its reservation.
+// State is the answer of a LUN about its registrations and its reservation.
 type State struct {
 	// Generation counts registrations and what removes them, since the array
 	// was switched on.
@@ -70,7 +70,7 @@ type State struct {
 	Type byte `json:"type"`
 }
 
-// Count says how many paths are registered with a key.
+// Count returns the number of paths that are registered with k.
 func (s State) Count(k Key) int {
 	n := 0
 	for _, x := range s.Keys {
@@ -81,7 +81,7 @@ func (s State) Count(k Key) int {
 	return n
 }
 
-// Others are the keys that are not among own, each once.
+// Others returns the registered keys that are not in own, each once.
 func (s State) Others(own ...Key) []Key {
 	all := slices.Clone(s.Keys)
 	if s.Holder != 0 {
@@ -91,7 +91,8 @@ func (s State) Others(own ...Key) []Key {
 	return slices.DeleteFunc(slices.Compact(all), func(k Key) bool { return slices.Contains(own, k) })
 }
 
-// What a command fails with, besides what the LUN answers: see package sg.
+// ErrConflict and ErrPath are the errors of package sg: the LUN refused the
+// command because of a reservation, or the command did not reach the LUN.
 var (
 	ErrConflict = sg.ErrConflict
 	ErrPath     = sg.ErrPath

@@ -17,7 +17,8 @@ const (
 	Q = -2
 )
 
-// Block is the unit in which a culprit is looked for, bytes: md's own page.
+// Block is the size in bytes of the blocks that Locate checks one by one: md
+// computes parities in pages of this size.
 const Block = 4096
 
 // The field GF(2^8) of RAID 6: polynomial 0x11d, generator 2.
@@ -56,13 +57,13 @@ func (l Layout) Row(row int64) (p, q int, data []int) {
 	return p, q, data
 }
 
-// Located is what was found in a row.
+// Located is the result of Locate for one row.
 type Located struct {
 	Bad     map[int]int // block → index into data, P or Q
 	Unknown []int       // blocks that are wrong in a way that no single member explains
 }
 
-// OK says that everything fits.
+// OK reports whether data and parities of the row agree.
 func (l Located) OK() bool { return len(l.Bad) == 0 && len(l.Unknown) == 0 }
 
 // Locate finds the wrong member of each block of a row. p and q are its
@@ -157,7 +158,7 @@ func syndromes(dp, dq, p, q []byte, data [][]byte, block int) {
 	}
 }
 
-// Mend puts right, in memory, the blocks whose culprit is known.
+// Mend corrects, in memory, the blocks whose wrong member is known.
 func Mend(p, q []byte, data [][]byte, l Located) {
 	dp, dq := make([]byte, Block), make([]byte, Block)
 	for b, culprit := range l.Bad {

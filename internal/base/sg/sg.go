@@ -1,5 +1,5 @@
-// Package sg sends SCSI commands to one path of a disk (SG_IO), and says what the
-// disk or the path answered. It knows no command.
+// Package sg sends SCSI commands to a disk over one path (SG_IO) and returns the
+// answer of the disk or of the path. It knows no command by name.
 package sg
 
 import (
@@ -17,7 +17,7 @@ import (
 // or that is not registered with the key that it gave.
 var ErrConflict = errors.New("reservation conflict")
 
-// ErrPath is the failure of a path: the command did not reach the disk.
+// ErrPath is a failure of the path: the command did not reach the disk.
 var ErrPath = errors.New("the path failed")
 
 // Answer is a status of a LUN that is not GOOD.
@@ -64,7 +64,7 @@ const (
 // sent again.
 func (a Answer) Attention() bool { return a.Status == checkCondition && a.Sense == senseAttention }
 
-// Busy says that the LUN may take the command later.
+// Busy reports whether the LUN may accept the same command later.
 func (a Answer) Busy() bool {
 	return a.Status == busy || a.Status == taskSetFull || a.Status == checkCondition &&
 		(a.Sense == senseAborted || a.Sense == senseNotReady && a.ASC == 0x04 && a.ASCQ != 0x0b && a.ASCQ != 0x0c)
