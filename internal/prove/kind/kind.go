@@ -23,12 +23,12 @@ type Kind interface {
 	// Mounted tells whether a client's mount of this type, as /proc/self/mounts has
 	// it, is of the kind.
 	Mounted(fstype string) bool
-	// Uses tells whether I/O on a client's mount needs a service.
+	// Uses reports whether I/O on a client's mount needs the service of this name.
 	Uses(m design.ClientMount, service string) bool
 	// LoadDir is where a directory of what the client mounts is made, and by which
 	// actions: on the server that has the service, or on the client if server is of no use.
 	LoadDir(m design.ClientMount, name string) (onServer bool, dir string, make []resource.Action)
-	// Daemons are those on servers that may be killed in a drill.
+	// Daemons returns the daemons of a server that a drill may kill.
 	Daemons() []string
 	// Files is the directory on a server that has the service's files in it, "" if
 	// servers see no files.
@@ -36,18 +36,18 @@ type Kind interface {
 	// ReadBack is the command that mounts the same files at another directory,
 	// with a cache of its own.
 	ReadBack(m design.ClientMount, at string) []string
-	// NamesApart: files have their names on another server than their data, so that
-	// a writer does not see it fail.
+	// NamesApart reports whether another server holds the names of files than holds
+	// their data: then a writer of data does not notice when that server fails.
 	NamesApart() bool
-	// AsksForLocks: the client asks the server for every lock. It holds no
-	// delegation, under which it would lock by itself.
+	// AsksForLocks reports whether the client asks the server for every lock. A
+	// client with a delegation would lock without asking.
 	AsksForLocks(m design.ClientMount) bool
 	// Restart stops a single server's services and starts them again, with empty
 	// caches. What is in again runs whatever fails before.
 	Restart(services []*design.Service) (stop, again []resource.Action)
 }
 
-// Of is the kind of a brick's services: they are all of one kind.
+// Of returns the kind of a brick's services, which are all of one kind.
 func Of(d *design.Design) Kind {
 	if d.Services()[0].NFS != nil {
 		return nfs{}
@@ -55,7 +55,7 @@ func Of(d *design.Design) Kind {
 	return lustre{}
 }
 
-// For is the kind of service that a client mounts.
+// For returns the kind of service that a client mounts.
 func For(m design.ClientMount) Kind {
 	if m.Version == "lustre" {
 		return lustre{}

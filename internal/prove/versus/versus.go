@@ -22,7 +22,7 @@ import (
 // into one of the other.
 var profiles = []spec.Profile{spec.Stock, spec.Tuned}
 
-// Comparison is of one brick.
+// Comparison describes what to compare: one brick, built with each profile.
 type Comparison struct {
 	Spec string // its file
 	Dir  string // where both bricks and their runs go
@@ -34,7 +34,8 @@ type Comparison struct {
 	Mortar func(ctx context.Context, args ...string) error
 }
 
-// Run does all of it and gives the directory of each profile's run. With both,
+// Run builds and measures both bricks and returns the directory of each profile's
+// run. With both,
 // the error is that of a measurement that ended badly and left a result, as a
 // drill that fails does. Any other error is Mortar's, or says why nothing was
 // built.
