@@ -60,10 +60,10 @@ func (r *runner) run(ctx context.Context, p RunParams, emit func(RunEvent)) (res
 			return resource.Output{}, err
 		}
 	}
-	r.note(logLine(a))
+	r.note(signed(p.By, logLine(a)))
 	out, err := carryOut(ctx, a)
 	if err != nil {
-		r.note(fmt.Sprintf("failed: %s: %v", a.Title, err))
+		r.note(signed(p.By, fmt.Sprintf("failed: %s: %v", a.Title, err)))
 	}
 	return out, err
 }

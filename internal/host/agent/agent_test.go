@@ -410,14 +410,14 @@ func TestOnlyRunChangesTheHost(t *testing.T) {
 	destroy := resource.Action{Title: "wipe", Cmd: []string{"touch", file}, Destroys: []string{"MA01", "MA02"}}
 	for _, permitted := range [][]string{nil, {"MA01"}, {"MA01", "MA03"}} {
 		var e *Error
-		if err := c.Call(t.Context(), "run", RunParams{destroy, permitted}, nil, nil); !errors.As(err, &e) || !e.Refusal || !strings.Contains(e.Message, "serial MA0") {
+		if err := c.Call(t.Context(), "run", RunParams{Action: destroy, Permitted: permitted}, nil, nil); !errors.As(err, &e) || !e.Refusal || !strings.Contains(e.Message, "serial MA0") {
 			t.Errorf("permitted %v: %v", permitted, err)
 		}
 	}
 	if _, err := os.Stat(file); err == nil {
 		t.Error("what nobody permitted was destroyed")
 	}
-	if err := c.Call(t.Context(), "run", RunParams{destroy, []string{"MA02", "MA01"}}, nil, nil); err != nil {
+	if err := c.Call(t.Context(), "run", RunParams{Action: destroy, Permitted: []string{"MA02", "MA01"}}, nil, nil); err != nil {
 		t.Error(err)
 	}
 	if _, err := os.Stat(file); err != nil {
@@ -487,10 +487,10 @@ func TestChangesAreLogged(t *testing.T) {
 		{Title: "fail", Cmd: []string{"false"}, Destroys: []string{"MA01"}},
 		{Title: "write", Secret: true, File: &resource.File{Path: filepath.Join(t.TempDir(), "f"), Content: []byte("secret")}},
 	} {
-		_, _ = r.run(t.Context(), RunParams{a, []string{"MA01"}}, func(RunEvent) {})
+		_, _ = r.run(t.Context(), RunParams{Action: a, Permitted: []string{"MA01"}, By: "alice@ws (mortar apply)"}, func(RunEvent) {})
 	}
 	all := strings.Join(lines, "\n")
-	for _, want := range []string{"say: cat /dev/null a b", "fail: false; destroys the data on MA01", "failed: fail: ", "write: file /"} {
+	for _, want := range []string{"alice@ws (mortar apply): say: cat /dev/null a b", "fail: false; destroys the data on MA01", "alice@ws (mortar apply): failed: fail: ", "write: file /"} {
 		if !strings.Contains(all, want) {
 			t.Errorf("%q is missing in\n%s", want, all)
 		}

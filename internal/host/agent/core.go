@@ -57,6 +57,8 @@ type RunParams struct {
 	// Permitted are the serial numbers of the disks that the user allows to
 	// be wiped. The agent refuses an action that destroys any other.
 	Permitted []string `json:"permitted,omitempty"`
+	// By says who has it done and by which command, for the host's log.
+	By string `json:"by,omitempty"`
 }
 
 // RunEvent tells that an action has to wait for that of another session.

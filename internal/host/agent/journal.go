@@ -33,3 +33,12 @@ func logLine(a resource.Action) string {
 	}
 	return s
 }
+
+// signed puts who has something done in front of a line of the log. Package
+// events reads it there.
+func signed(by, line string) string {
+	if by = strings.Join(strings.Fields(by), " "); by == "" {
+		return line
+	}
+	return by + ": " + line
+}

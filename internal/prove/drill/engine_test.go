@@ -74,7 +74,7 @@ func (p *pair) tell(host, cmd, line string) {
 	}
 }
 
-func journal(ident, msg string) string {
+func journalLine(ident, msg string) string {
 	b, _ := json.Marshal(map[string]string{"__REALTIME_TIMESTAMP": fmt.Sprint(time.Now().UnixMicro()), "SYSLOG_IDENTIFIER": ident, "MESSAGE": " notice: " + msg})
 	return string(b)
 }
@@ -91,8 +91,8 @@ func (p *pair) Inject(_ context.Context, f Fault) error {
 		return nil
 	}
 	go func() {
-		p.tell("nfs2", "journalctl", journal("corosync", "[TOTEM ] A processor failed, forming new configuration: token timed out (1000ms), waiting 1200ms for consensus."))
-		p.tell("nfs2", "journalctl", journal("pacemaker-controld", "Peer nfs1 was terminated (reboot) by nfs2 on behalf of pacemaker-controld.1@nfs2: OK"))
+		p.tell("nfs2", "journalctl", journalLine("corosync", "[TOTEM ] A processor failed, forming new configuration: token timed out (1000ms), waiting 1200ms for consensus."))
+		p.tell("nfs2", "journalctl", journalLine("pacemaker-controld", "Peer nfs1 was terminated (reboot) by nfs2 on behalf of pacemaker-controld.1@nfs2: OK"))
 		p.mu.Lock()
 		p.active, p.started = "nfs2", true
 		p.mu.Unlock()

@@ -225,7 +225,7 @@ func judge(e evidence) (checks []report.Check) {
 func (e *evidence) aboutService(ev report.Event) bool { return aboutResource(ev, e.resource) }
 
 func aboutResource(ev report.Event, resource string) bool {
-	return ev.Source == "ocf" || meaning("pacemaker-controld", ev.Text).resource == resource
+	return ev.Source == "ocf" || meaning("pacemaker-controld", ev.Text).Resource == resource
 }
 
 // namesNode says that a fencing message is about a node.

@@ -1,10 +1,8 @@
 package drill
 
 import (
-	"encoding/json"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -18,112 +16,8 @@ import (
 	"github.com/mortarhpc/mortar/internal/prove/workload"
 )
 
-func TestMeaning(t *testing.T) {
-	for _, c := range []struct {
-		ident, msg string
-		want       finding
-	}{
-		// corosync 3.1
-		{"corosync", "[TOTEM ] Token has not been received in 750 ms ", finding{kind: report.EventNote}},
-		{"corosync", "[TOTEM ] A processor failed, forming new configuration: token timed out (1000ms), waiting 1200ms for consensus.", finding{kind: report.EventDetected}},
-		{"corosync", "[TOTEM ] A processor failed, forming new configuration.", finding{kind: report.EventDetected}},
-		{"corosync", "[KNET  ] link: host: 1 link: 0 is down", finding{kind: report.EventLink}},
-		{"corosync", "[KNET  ] host: host: 1 has no active links", finding{kind: report.EventLink}},
-		{"corosync", "[TOTEM ] A new membership (2.12) was formed. Members left: 1", finding{kind: report.EventMembership}},
-		{"corosync", "[TOTEM ] A new membership (1.16) was formed. Members joined: 1", finding{kind: report.EventMembership}},
-		{"corosync", "[QUORUM] Members[1]: 2", finding{}},
-		{"corosync", "[MAIN  ] Completed service synchronization, ready to provide service.", finding{}},
-		// Pacemaker 3.0
-		{"pacemaker-controld", "Our peer on the DC (nfs1) is dead", finding{kind: report.EventNote}},
-		{"pacemaker-controld", "Requesting fencing (reboot) targeting node nfs1", finding{kind: report.EventFencing, node: "nfs1"}},
-		{"pacemaker-fenced", "Client pacemaker-controld.812 wants to fence (reboot) nfs1 using any device", finding{kind: report.EventFencing, node: "nfs1"}},
-		{"pacemaker-fenced", "Requesting peer fencing (reboot) targeting nfs1", finding{kind: report.EventFencing, node: "nfs1"}},
-		{"pacemaker-fenced", "Requesting that nfs2 perform 'reboot' action targeting nfs1 using fence-nfs1-bmc", finding{kind: report.EventFencing, node: "nfs1"}},
-		{"pacemaker-fenced", "Delaying 'reboot' action targeting nfs1 using fence-nfs1-bmc for 2s", finding{kind: report.EventNote, node: "nfs1"}},
-		{"pacemaker-fenced", "Operation 'reboot' [1450] targeting nfs1 using fence-nfs1-bmc returned 0", finding{kind: report.EventNote, node: "nfs1"}},
-		{"pacemaker-fenced", "Operation 'reboot' [1450] (call 2 from pacemaker-controld.812) targeting nfs1 using fence-nfs1-bmc returned 0 (OK)", finding{kind: report.EventNote, node: "nfs1"}},
-		{"pacemaker-fenced", "Operation 'reboot' targeting nfs1 by nfs2 for pacemaker-controld.812@nfs2: OK (complete)", finding{kind: report.EventFenced, node: "nfs1"}},
-		{"pacemaker-fenced", "Operation 'reboot' targeting nfs1 by <anyone> for pacemaker-controld.812@nfs2: Error occurred (No fence device)", finding{kind: report.EventFenceFail, node: "nfs1"}},
-		{"pacemaker-controld", "Peer nfs1 was terminated (reboot) by nfs2 on behalf of pacemaker-controld.812@nfs2: OK (complete)", finding{kind: report.EventFenced, node: "nfs1"}},
-		{"pacemaker-controld", "Peer nfs1 was not terminated (reboot) by <anyone> on behalf of pacemaker-controld.812@nfs2: Error occurred (No fence device)", finding{kind: report.EventFenceFail, node: "nfs1"}},
-		{"pacemaker-controld", "Initiating start operation service-home_start_0 locally on nfs2", finding{kind: report.EventStarting, node: "nfs2", resource: "service-home"}},
-		{"pacemaker-controld", "Requesting local execution of start operation for service-home on nfs2", finding{kind: report.EventStarting, node: "nfs2", resource: "service-home"}},
-		{"pacemaker-controld", "Result of start operation for service-home on nfs2: ok", finding{kind: report.EventStarted, node: "nfs2", resource: "service-home"}},
-		{"pacemaker-controld", "Result of start operation for service-home on nfs2: error (array lost two members)", finding{kind: report.EventStartFail, node: "nfs2", resource: "service-home"}},
-		{"pacemaker-controld", "Result of start operation for service-home on nfs2: Timed out after 2m (Resource agent did not complete within 2m)", finding{kind: report.EventStartFail, node: "nfs2", resource: "service-home"}},
-		{"pacemaker-controld", "Result of start operation for service-home on nfs2: OK", finding{kind: report.EventStarted, node: "nfs2", resource: "service-home"}},
-		{"pacemaker-controld", "Result of monitor operation for service-home on nfs2: OK", finding{kind: report.EventNote, node: "nfs2", resource: "service-home"}},
-		{"pacemaker-fenced", "Operation 'reboot' targeting nfs1 by nfs2 for pacemaker-controld.561@nfs2: OK (Done)", finding{kind: report.EventFenced, node: "nfs1"}},
-		{"pacemaker-controld", "Result of stop operation for service-home on nfs1: ok", finding{kind: report.EventStopped, node: "nfs1", resource: "service-home"}},
-		// Pacemaker 2.1
-		{"pacemaker-controld", "Requesting fencing (reboot) of node nfs1", finding{kind: report.EventFencing, node: "nfs1"}},
-		{"pacemaker-controld", "Peer nfs1 was terminated (reboot) by nfs2 on behalf of pacemaker-controld.812: OK", finding{kind: report.EventFenced, node: "nfs1"}},
-		{"pacemaker-fenced", "Operation 'reboot' targeting nfs1 by nfs2 for pacemaker-controld.812@nfs2.1c6b0a1f: OK", finding{kind: report.EventFenced, node: "nfs1"}},
-		{"pacemaker-controld", "Result of start operation for service-home on nfs2: 0 (ok)", finding{kind: report.EventStarted, node: "nfs2", resource: "service-home"}},
-		// Linux 6.12, multipath-tools 0.11
-		{"kernel", "sd 2:0:0:3: Asymmetric access state changed", finding{kind: report.EventMultipath}},
-		{"multipathd", "nss7-lun0: switch to path group #2", finding{kind: report.EventMultipath}},
-		{"multipathd", "nss7-lun0: path priorities changed. reloading", finding{kind: report.EventMultipath}},
-		{"multipathd", "nss7-lun0: Entering recovery mode: max_retries=30", finding{kind: report.EventMultipath}},
-		// Lustre 2.17.57
-		{"kernel", "Lustre: small-MDT0000: Imperative Recovery not enabled, recovery window 300-900", finding{kind: report.EventFS}},
-		{"kernel", "Lustre: small-MDT0000: Will be in recovery for at least 5:00, or until 1 client reconnects", finding{kind: report.EventFS}},
-		{"kernel", "Lustre: small-MDT0000: Recovery over after 0:01, of 1 clients 1 recovered and 0 were evicted.", finding{kind: report.EventFS}},
-		{"kernel", "Lustre: srv-small-OST0001: No data found on store. Initialize space.", finding{}},
-		// Somebody else's words mean nothing.
-		{"sshd", "A processor failed, forming new configuration.", finding{}},
-	} {
-		if got := meaning(c.ident, c.msg); got != c.want {
-			t.Errorf("%s: %s\n got %+v\nwant %+v", c.ident, c.msg, got, c.want)
-		}
-	}
-}
-
-// TestRealJournal reads what a survivor logged while its partner was frozen,
-// fenced and rebooted: corosync 3.1.9, Pacemaker 3.0.0.
-func TestRealJournal(t *testing.T) {
-	b, err := os.ReadFile(filepath.Join("testdata", "journal-trixie.txt"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	re := regexp.MustCompile(`^\S+T(\S+)\+00:00 nfs1 (\S+)\[\d+\]: (.*)$`)
-	first := map[string]string{}
-	for line := range strings.Lines(string(b)) {
-		m := re.FindStringSubmatch(strings.TrimSpace(line))
-		if m == nil {
-			t.Fatalf("line %q", line)
-		}
-		f := meaning(m[2], cleanMessage(m[3]))
-		key := strings.TrimSpace(f.kind + " " + f.node + " " + f.resource)
-		if f.kind != "" && first[key] == "" {
-			first[key] = m[1]
-		}
-	}
-	want := map[string]string{
-		"link": "21:48:41", "note": "21:48:42", "detected": "21:48:43", "membership": "21:48:46", "fencing nfs2": "21:48:49",
-		"note nfs2": "21:48:52", "fenced nfs2": "21:48:52", "starting nfs1 service-home": "21:48:52", "started nfs1 service-home": "21:49:10",
-		"note nfs1 service-home": "21:49:11", "starting nfs2 fence-nfs1-bmc": "21:49:53",
-	}
-	if d := cmp.Diff(want, first); d != "" {
-		t.Error(d)
-	}
-}
-
-func TestParseJournal(t *testing.T) {
+func TestJournalEvent(t *testing.T) {
 	line := `{"__REALTIME_TIMESTAMP":"1795000000123456","_SOURCE_REALTIME_TIMESTAMP":"1795000000120000","SYSLOG_IDENTIFIER":"pacemaker-controld","MESSAGE":" notice: Peer nfs1 was terminated (reboot) by nfs2 on behalf of pacemaker-controld.812@nfs2: OK"}`
-	ns, ident, msg, err := parseJournal([]byte(line))
-	if err != nil || ns != 1795000000120000000 || ident != "pacemaker-controld" || !strings.HasPrefix(msg, "Peer nfs1 was terminated") {
-		t.Errorf("got %d %q %q %v", ns, ident, msg, err)
-	}
-	_, _, msg, err = parseJournal([]byte(`{"__REALTIME_TIMESTAMP":"1","SYSLOG_IDENTIFIER":"corosync","MESSAGE":[91,84,93,255]}`))
-	if err != nil || msg != "[T]?" {
-		t.Errorf("bytes: got %q %v", msg, err)
-	}
-	for _, bad := range []string{"", "-- Journal begins --", `{"MESSAGE":"x"}`, `{"__REALTIME_TIMESTAMP":"1"}`} {
-		if _, _, _, err := parseJournal([]byte(bad)); err == nil {
-			t.Errorf("%q: no error", bad)
-		}
-	}
 	e, ok := journalEvent([]byte(line), "nfs2")
 	if !ok || e.Kind != report.EventFenced || e.Source != "pacemaker" || e.Host != "nfs2" {
 		t.Errorf("event %+v %v", e, ok)
@@ -491,10 +385,5 @@ func FuzzJournal(f *testing.F) {
 		}
 		_, _ = ocfEvent(line, "h")
 		_, _ = parseCrmMon(string(line))
-		if !json.Valid(line) {
-			if _, _, _, err := parseJournal(line); err == nil {
-				t.Errorf("no error for %q", line)
-			}
-		}
 	})
 }

@@ -211,15 +211,3 @@ func (w *watcher) server(ctx context.Context, h *host.Session, name, service str
 		}
 	}
 }
-
-func journalEvent(line []byte, host string) (report.Event, bool) {
-	ns, ident, msg, err := parseJournal(line)
-	if err != nil {
-		return report.Event{}, false
-	}
-	f := meaning(ident, msg)
-	if f.kind == "" {
-		return report.Event{}, false
-	}
-	return report.Event{NS: ns, Host: host, Source: source(ident), Kind: f.kind, Text: msg}, true
-}

@@ -8,6 +8,8 @@ package report
 import (
 	"encoding/json"
 	"time"
+
+	"github.com/mortarhpc/mortar/internal/base/journal"
 )
 
 // Schema is the version of every file of a run.
@@ -202,30 +204,31 @@ type Latency struct {
 	Max   float64 `json:"max_ms"`
 }
 
-// Kinds of events that are marked on the timeline.
+// Kinds of events that are marked on the timeline: those of journals, and those
+// that only a drill has.
 const (
 	EventFault      = "fault"
-	EventDetected   = "detected"
-	EventMembership = "membership"
-	EventFencing    = "fencing"
-	EventFenced     = "fenced"
-	EventFenceFail  = "fence-failed"
-	EventStarting   = "starting"
+	EventDetected   = journal.Detected
+	EventMembership = journal.Membership
+	EventFencing    = journal.Fencing
+	EventFenced     = journal.Fenced
+	EventFenceFail  = journal.FenceFail
+	EventStarting   = journal.Starting
 	EventStep       = "step"
-	EventStarted    = "started"
-	EventStartFail  = "start-failed"
-	EventStopped    = "stopped"
+	EventStarted    = journal.Started
+	EventStartFail  = journal.StartFail
+	EventStopped    = journal.Stopped
 	EventFirstIO    = "first-io"
 	EventAllIO      = "all-io"
 	EventFirstLock  = "first-lock"
 	EventAllLocks   = "all-locks"
 	EventMended     = "mended" // one thing was mended as part of the drill
 	EventHealed     = "healed"
-	EventLink       = "link"
-	EventMultipath  = "multipath"
-	EventRAID       = "raid"
-	EventFS         = "filesystem"
-	EventNote       = "note"
+	EventLink       = journal.Link
+	EventMultipath  = journal.Multipath
+	EventRAID       = journal.RAID
+	EventFS         = journal.FS
+	EventNote       = journal.Note
 )
 
 // Event is one entry of events.json.

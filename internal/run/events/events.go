@@ -1,0 +1,254 @@
+// Package events is the history of a brick: what the journals of its hosts say,
+// in words and in one order. It reads the journals and changes nothing. What
+// lines mean is the table of package journal's.
+package events
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/mortarhpc/mortar/internal/base/journal"
+	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/host"
+	"github.com/mortarhpc/mortar/internal/run/observe"
+)
+
+// Event is one thing that happened, or several alike in a row.
+type Event struct {
+	Time  time.Time `json:"time"`           // by the host's clock
+	Until time.Time `json:"until,omitzero"` // of the last one, if there are several
+	Count int       `json:"count"`          // how many, 1 or more
+	Brick string    `json:"brick"`
+	Host  string    `json:"host"`
+	Part  string    `json:"part"`  // cluster, fencing, service, multipath, md, XFS, Lustre, NFS, network, kernel or mortar
+	Level string    `json:"level"` // ok, warning or fault
+	Text  string    `json:"text"`  // in words
+	// Message is the line of the journal; of several the first.
+	Message string `json:"message"`
+	// By and Command: who had Mortar make a change, user@machine, and with which
+	// command. Of an earlier build's change they are empty.
+	By      string `json:"by,omitempty"`
+	Command string `json:"command,omitempty"`
+
+	detail bool
+}
+
+// Window is what part of the history is asked for.
+type Window struct {
+	Since, Until time.Time // Until zero: now
+	// All: details too, and each event in a line of its own.
+	All bool
+}
+
+// lineLimit bounds what is read of one host: the newest lines count. A server
+// logs some 3,000 such lines at a boot and 100 at a failover, so that it is
+// seldom reached. A line has 300 bytes.
+const lineLimit = 50000
+
+// History of one host.
+type History struct {
+	Events []Event
+	// Gaps says what of the window is not in the host's journal, in words; "" if
+	// all of it is.
+	Gaps string
+	// Skew is how far the host's clock is ahead.
+	Skew time.Duration
+}
+
+// Of reads the journal of a host of a brick.
+func Of(ctx context.Context, s *host.Session, d *design.Design, w Window) (History, error) {
+	var h History
+	asked := time.Now()
+	now, err := host.Ask(ctx, s, observe.OpGather, observe.Request{Disks: true})
+	if err != nil {
+		return h, err
+	}
+	h.Skew = skew(asked, time.Now(), time.Unix(0, now.NowNS))
+	bounds := []string{"--priority=info", "-n", strconv.Itoa(lineLimit), fmt.Sprintf("--since=@%d", w.Since.Unix())}
+	if !w.Until.IsZero() {
+		bounds = append(bounds, fmt.Sprintf("--until=@%d", w.Until.Unix()))
+	}
+	r := newReader(d, s.Name, now.Disks)
+	lines := 0
+	var first time.Time
+	err = s.Follow(ctx, func(line string) {
+		lines++
+		l, err := journal.Parse([]byte(line))
+		if err != nil {
+			return // such as a line without a message: it says nothing
+		}
+		if first.IsZero() {
+			first = time.Unix(0, l.NS)
+		}
+		if e, ok := r.event(l); ok && (w.All || !e.detail) {
+			h.Events = append(h.Events, e)
+		}
+	}, journal.Argv(journal.Idents, bounds...)...)
+	if err != nil {
+		return h, err
+	}
+	if !w.All {
+		h.Events = join(h.Events)
+	}
+	if lines >= lineLimit {
+		h.Gaps = fmt.Sprintf("only the newest %d lines of its journal were read, those since %s: ask for less time", lineLimit, clockTime(first))
+		return h, nil
+	}
+	h.Gaps, err = before(ctx, s, w.Since, first)
+	return h, err
+}
+
+// before says whether a journal lacks the begin of the window: it does if it has
+// nothing older.
+func before(ctx context.Context, s *host.Session, since, first time.Time) (string, error) {
+	out, err := s.Query(ctx, "journalctl", "-o", "json", "--quiet", "--no-pager", "--output-fields=PRIORITY", "-n", "1", fmt.Sprintf("--until=@%d", since.Unix()))
+	if err != nil || strings.TrimSpace(out.Stdout) != "" {
+		return "", err
+	}
+	if first.IsZero() {
+		return "its journal has nothing of that time", nil
+	}
+	gap := "its journal begins at " + clockTime(first)
+	// journald.conf(5): with Storage=auto a journal is kept over boots if this
+	// directory exists.
+	if kept, err := s.Query(ctx, "ls", "-d", "/var/log/journal"); err == nil && kept.Code != 0 {
+		gap += ", as it is kept in memory (a folder /var/log/journal has journald keep it on disk)"
+	}
+	return gap, nil
+}
+
+// skew is how far a host's clock is ahead: nothing, if what it said lies between
+// question and answer.
+func skew(asked, answered, said time.Time) time.Duration {
+	switch {
+	case said.Before(asked):
+		return said.Sub(asked)
+	case said.After(answered):
+		return said.Sub(answered)
+	}
+	return 0
+}
+
+func clockTime(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05") }
+
+// reader makes events of the lines of one host.
+type reader struct {
+	brick, host string
+	servers     map[string]string // by number in the cluster
+	disks       *strings.Replacer // names of multipath maps to what a person finds
+}
+
+func newReader(d *design.Design, host string, seen []observe.DiskState) *reader {
+	r := &reader{brick: d.Name, host: host, servers: map[string]string{}}
+	if p := d.PairWith(host); p != nil && p.HA != nil {
+		for _, n := range p.HA.Nodes {
+			r.servers[strconv.Itoa(n.ID)] = n.Name
+		}
+	}
+	var names []string
+	for _, x := range d.Disks {
+		wwn := x.WWN
+		for _, y := range seen {
+			if wwn == "" && y.Serial == x.Serial {
+				wwn = y.WWN
+			}
+		}
+		if wwn != "" {
+			// multipathd(8) names a map without an alias by its WWID: 3 and the WWN.
+			names = append(names, "3"+strings.ToLower(wwn), fmt.Sprintf("disk %s (enclosure %s bay %d)", x.Serial, x.Enclosure, x.Bay))
+		}
+	}
+	r.disks = strings.NewReplacer(names...)
+	return r
+}
+
+// signature is who had Mortar make a change; package agent writes it.
+var signature = regexp.MustCompile(`^(\S+@\S+) \(([^()]+)\): (.*)$`)
+
+func (r *reader) event(l journal.Line) (Event, bool) {
+	e := Event{Time: time.Unix(0, l.NS).UTC(), Count: 1, Brick: r.brick, Host: r.host, Message: l.Message}
+	if l.Ident == "mortar" {
+		e.Part, e.Level, e.Text = "mortar", journal.OK, l.Message
+		if m := signature.FindStringSubmatch(l.Message); m != nil {
+			e.By, e.Command, e.Text = m[1], m[2], m[3]
+		}
+		if strings.HasPrefix(e.Text, "failed: ") {
+			e.Level = journal.Fault
+		}
+		return e, true
+	}
+	m, ok := journal.Means(l, func(id string) string { return r.servers[id] })
+	if !ok {
+		return e, false
+	}
+	e.Part, e.Level, e.Text, e.detail = m.Part, m.Level, r.disks.Replace(m.Text), m.Detail
+	return e, true
+}
+
+// Events that are alike count as one if no more than this lies between them: a
+// retry of multipathd or of a client is each 5 to 60 s, an action of an apply can
+// install packages for minutes.
+const (
+	alikeWithin  = 90 * time.Second
+	changeWithin = 10 * time.Minute
+)
+
+// join makes one event of several alike: a message that comes again, and the
+// changes of one command.
+func join(all []Event) []Event {
+	var out []Event
+	at := map[string]int{} // where the last one of its like is in out
+	for _, e := range all {
+		key := likeness(e)
+		i, seen := at[key]
+		within := alikeWithin
+		if e.Part == "mortar" {
+			within = changeWithin
+		}
+		if !seen || e.Time.Sub(last(out[i])) > within {
+			at[key] = len(out)
+			out = append(out, e)
+			continue
+		}
+		out[i].Count++
+		out[i].Until = e.Time
+	}
+	for i := range out {
+		if e := &out[i]; e.Part == "mortar" && e.Level == journal.OK && e.Count > 1 {
+			e.Text = fmt.Sprintf("%d changes, the first: %s", e.Count, e.Text)
+		}
+	}
+	return out
+}
+
+func last(e Event) time.Time {
+	if e.Count > 1 {
+		return e.Until
+	}
+	return e.Time
+}
+
+var digits = regexp.MustCompile(`[0-9]+`)
+
+// likeness is equal for events that are one to a reader: a line that nobody
+// knows may have another sector or address each time.
+func likeness(e Event) string {
+	switch {
+	case e.Part == "mortar" && e.Level == journal.OK:
+		return e.Part + e.By + e.Command
+	case e.Text == e.Message:
+		return e.Part + digits.ReplaceAllString(e.Text, "0")
+	}
+	return e.Part + e.Text
+}
+
+// Sort puts the events of several hosts into one order.
+func Sort(all []Event) {
+	slices.SortStableFunc(all, func(a, b Event) int { return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.Host, b.Host)) })
+}
