@@ -17,6 +17,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -34,9 +35,11 @@ func mortar(t *testing.T, env []string, args ...string) (string, int) {
 	cmd := exec.Command(bin, args...)
 	cmd.Env = append(os.Environ(), env...)
 	var out bytes.Buffer
-	cmd.Stdout = io.MultiWriter(&out, os.Stdout)
-	cmd.Stderr = os.Stdout
+	log := &prefixed{prefix: t.Name() + " | "}
+	cmd.Stdout = io.MultiWriter(&out, log)
+	cmd.Stderr = log
 	err = cmd.Run()
+	log.end()
 	code := cmd.ProcessState.ExitCode()
 	var ee *exec.ExitError
 	if err != nil && !errors.As(err, &ee) {
@@ -44,6 +47,36 @@ func mortar(t *testing.T, env []string, args ...string) (string, int) {
 	}
 	fmt.Printf("=== %s exit %d after %.1f s\n", t.Name(), code, time.Since(start).Seconds())
 	return out.String(), code
+}
+
+// prefixed writes whole lines to stdout, each with the test's name: two tests
+// run at a time. exec's two copying goroutines share it.
+type prefixed struct {
+	prefix string
+	mu     sync.Mutex
+	rest   []byte // of a line that has not ended
+}
+
+func (p *prefixed) Write(b []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.rest = append(p.rest, b...)
+	for {
+		i := bytes.IndexByte(p.rest, '\n')
+		if i < 0 {
+			return len(b), nil
+		}
+		fmt.Printf("%s%s", p.prefix, p.rest[:i+1])
+		p.rest = p.rest[i+1:]
+	}
+}
+
+// end writes a last line that did not end.
+func (p *prefixed) end() {
+	if p.mu.Lock(); len(p.rest) > 0 {
+		fmt.Printf("%s%s\n", p.prefix, p.rest)
+	}
+	p.mu.Unlock()
 }
 
 // must runs the binary and fails the test unless it exits 0.
@@ -256,8 +289,10 @@ func exportsInPlace(t *testing.T, spec string) {
 func TestDrills(t *testing.T) { drills(t, rackBrick{example: "nfs-ha", fenceTest: true}, "drills") }
 
 // TestArrayBrick deploys a brick on a RAID array of a thousandth of its size,
-// and takes first a controller away, then the active server.
+// and takes first a controller away, then the active server. It runs beside
+// TestFencedServerBoots: each waits for most of its time.
 func TestArrayBrick(t *testing.T) {
+	t.Parallel()
 	drills(t, rackBrick{example: "nss7.4-ha", scale: "1/1000"}, "drills-array", "--only", "controller,server-crash-freeze")
 }
 
