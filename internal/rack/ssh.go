@@ -37,5 +37,7 @@ func sshArgs(r *rack, n *Node) []string {
 	return []string{"ssh", "-F", "none", "-i", identityFile(r.dir),
 		"-o", "IdentitiesOnly=yes", "-o", "StrictHostKeyChecking=yes", "-o", "UserKnownHostsFile=" + knownHostsFile(r.dir),
 		"-o", "GlobalKnownHostsFile=none", "-o", "HostKeyAlias=" + n.Name, "-o", "ConnectTimeout=10",
+		// A node whose power is cut answers nothing: the session ends after a minute.
+		"-o", "ServerAliveInterval=15", "-o", "ServerAliveCountMax=4",
 		"root@" + r.cfg.adminAddress(n).String()}
 }

@@ -286,6 +286,10 @@ func marks(e evidence) (m report.Marks, io map[string]int64) {
 	if detected == 0 {
 		detected = at(report.EventMembership, onSurvivor)
 	}
+	// A heartbeat that is lost after the mending is no effect of the fault.
+	if mended := at(report.EventMended, nil); !e.moved && mended != 0 && detected > mended {
+		detected = 0
+	}
 	m.Detected = sec(detected)
 	m.Fenced = sec(at(report.EventFenced, func(ev report.Event) bool { return namesNode(ev.Text, e.active) }))
 	started := at(report.EventStarted, func(ev report.Event) bool { return onSurvivor(ev) && e.aboutService(ev) })

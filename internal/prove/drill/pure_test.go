@@ -301,6 +301,10 @@ func TestMarks(t *testing.T) {
 	if got, io := marks(e); cmp.Diff(report.Marks{Detected: f(1)}, got) != "" || io != nil {
 		t.Errorf("it stays: %+v %v", got, io)
 	}
+	e.events = append(e.events, report.Event{NS: e.fault + 8e8, Kind: report.EventMended})
+	if got, _ := marks(e); got.Detected != nil {
+		t.Errorf("a heartbeat lost after the mending: detected after %g s", *got.Detected)
+	}
 }
 
 // An MDS crashes: a writer of Lustre goes on, and the one on names waits. That is
