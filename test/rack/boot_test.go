@@ -22,7 +22,6 @@ import (
 // cache's SSDs. Nothing of them may be assembled there, at no time since power-on.
 // MORTAR_TEST_SUITE=bookworm does it on Debian 12.
 func TestFencedServerBoots(t *testing.T) {
-	t.Parallel() // with TestArrayBrick
 	dir := t.TempDir()
 	spec := filepath.Join(dir, "brick.yaml")
 	if err := os.WriteFile(spec, []byte(bootSpec(t)), 0o644); err != nil {

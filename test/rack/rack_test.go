@@ -49,8 +49,8 @@ func mortar(t *testing.T, env []string, args ...string) (string, int) {
 	return out.String(), code
 }
 
-// prefixed writes whole lines to stdout, each with the test's name: two tests
-// run at a time. exec's two copying goroutines share it.
+// prefixed writes whole lines to stdout, each with the test's name. exec's two
+// copying goroutines share it.
 type prefixed struct {
 	prefix string
 	mu     sync.Mutex
@@ -289,10 +289,8 @@ func exportsInPlace(t *testing.T, spec string) {
 func TestDrills(t *testing.T) { drills(t, rackBrick{example: "nfs-ha", fenceTest: true}, "drills") }
 
 // TestArrayBrick deploys a brick on a RAID array of a thousandth of its size,
-// and takes first a controller away, then the active server. It runs beside
-// TestFencedServerBoots: each waits for most of its time.
+// and takes first a controller away, then the active server.
 func TestArrayBrick(t *testing.T) {
-	t.Parallel()
 	drills(t, rackBrick{example: "nss7.4-ha", scale: "1/1000"}, "drills-array", "--only", "controller,server-crash-freeze")
 }
 
