@@ -103,6 +103,9 @@ type Variant struct {
 	// Append: a worker of each mount appends instead of overwriting, so that
 	// there is data that nobody touches again.
 	Append bool
+	// Rewrite: a worker of each mount writes a small file over and over, so that
+	// the server always has data in memory that is not on the disks.
+	Rewrite bool
 	// Away: the service must not be on its preferred server when it begins.
 	Away bool
 	// Home: in a matrix it must be there.
@@ -138,9 +141,12 @@ type Step struct {
 	Try   bool  // that it cannot be done is noted, and ends nothing
 	// Prepare: the clock of the drill starts with the first step without.
 	Prepare bool
-	Wait    time.Duration // then wait so long
-	Until   *Sight        // then wait for this
-	Look    bool          // then note what `mortar status` says
+	// Keep: writers keep what they have written until now, and go on elsewhere. A
+	// drill without such a step has them do so at the fault.
+	Keep  bool
+	Wait  time.Duration // then wait so long
+	Until *Sight        // then wait for this
+	Look  bool          // then note what `mortar status` says
 }
 
 // Sight is something that must be seen. If it is not in time, the drill fails

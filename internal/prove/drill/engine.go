@@ -69,6 +69,7 @@ type engine struct {
 	injected  []Fault                       // in order; what has to be mended
 	healing   time.Time                     // when the mending began
 	software  []report.Row
+	writeback [2]string // of the server that writes soon: its settings before
 }
 
 // running is the load on one client.
@@ -146,6 +147,11 @@ func (e *engine) run(ctx context.Context) (_ *report.Run, err error) {
 		return nil, &Refused{err.Error()}
 	}
 
+	if e.vari.Rewrite {
+		for i := range jobs {
+			jobs[i].addRewriters()
+		}
+	}
 	if e.vari.Append {
 		for _, j := range jobs {
 			for i := range j.job.Writers {
@@ -519,6 +525,11 @@ func (e *engine) perform(ctx context.Context, ev *evidence) error {
 				return err
 			}
 		}
+		if s.Keep {
+			if err := e.mark(ctx); err != nil {
+				return err
+			}
+		}
 		if s.Wait > 0 {
 			if err := e.sleep(ctx, s.Wait); err != nil {
 				return err
@@ -542,7 +553,7 @@ func (e *engine) perform(ctx context.Context, ev *evidence) error {
 // act breaks or mends one thing.
 func (e *engine) act(ctx context.Context, s Step, ev *evidence) error {
 	first := !s.Prepare && ev.fault == 0
-	if first {
+	if first && !slices.ContainsFunc(e.steps, func(s Step) bool { return s.Keep }) {
 		if err := e.mark(ctx); err != nil {
 			return err
 		}
@@ -591,11 +602,14 @@ func (e *engine) see(ctx context.Context, s *Sight, ev *evidence) error {
 			return err
 		}
 		if ok || time.Now().After(limit) {
-			at := float64(time.Now().UnixNano()-ev.fault) / 1e9
+			at := ""
+			if ev.fault != 0 {
+				at = fmt.Sprintf("%+.2f s  ", float64(time.Now().UnixNano()-ev.fault)/1e9)
+			}
 			if ok {
-				e.say("%+.2f s  %s: %s", at, s.What, detail)
+				e.say("%s%s: %s", at, s.What, detail)
 			} else {
-				e.say("%+.2f s  not seen within %s: %s; %s", at, report.Seconds(s.Limit.Seconds()), s.What, detail)
+				e.say("%snot seen within %s: %s; %s", at, report.Seconds(s.Limit.Seconds()), s.What, detail)
 			}
 			ev.sights = append(ev.sights, report.Check{Name: s.What, OK: ok, Detail: detail})
 			return nil

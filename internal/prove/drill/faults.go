@@ -47,6 +47,7 @@ const (
 
 	// The agents on the servers do these, on any hardware.
 	Kill       Kind = "kill"        // a daemon dies at once; its name, or nfsd for the kernel's threads
+	WriteSoon  Kind = "write-soon"  // a server writes data that it has in memory to the disks after a second, until it boots
 	FillFS     Kind = "fill-fs"     // the service's file system is filled to the last block
 	BitRot     Kind = "bit-rot"     // Corrupt, where it hits data of the load that is not overwritten
 	CacheApply Kind = "cache-apply" // a cache is brought to its config, as `mortar apply` does; service
@@ -103,6 +104,7 @@ var kinds = map[Kind]faultKind{
 	PDUDead: {deed: "killing the controller of PDU {0}"},
 
 	Kill:       {deed: "killing {0} on {on}", can: mayKill, inject: (*engine).kill, heal: (*engine).startDaemon},
+	WriteSoon:  {deed: "having {on} write data to its disks after a second", inject: (*engine).writeSoon, heal: (*engine).writeLater},
 	FillFS:     {deed: "filling {0} on {on}", inject: (*engine).fill, heal: (*engine).empty},
 	BitRot:     {deed: "overwriting bytes of one disk beneath the RAID", can: mayRot, inject: (*engine).spoil}, // the scrub mends it, or the verdict says that it did not
 	CacheApply: {deed: "giving SSDs back to the cache of {0}", inject: (*engine).applyCache},

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/prove/kind"
 	"github.com/mortarhpc/mortar/internal/prove/report"
 	"github.com/mortarhpc/mortar/internal/serve/ocf"
@@ -168,8 +167,8 @@ var Table = []Drill{
 		Name: fencingLiesName, Title: "the active server freezes, its fence device says that it is off, and it wakes up when its partner serves: what it still has in memory must not reach the LUNs",
 		Expect: Expect{Where: Moves, Fencing: Victim, Stall: 15, Wakes: true},
 		Variants: []Variant{
-			{How: "bmc", Title: "its BMC switches something else", Steps: fencingLies(BMCLies)},
-			{How: "outlets", Title: "its BMC is dead, and something else hangs on its outlets", Steps: fencingLies(BMCDead, Astray)},
+			{How: "bmc", Title: "its BMC switches something else", Rewrite: true, Steps: fencingLies(BMCLies)},
+			{How: "outlets", Title: "its BMC is dead, and something else hangs on its outlets", Rewrite: true, Steps: fencingLies(BMCDead, Astray)},
 		},
 	},
 	{
@@ -361,46 +360,6 @@ func fullFS(s Scene) ([]Step, error) {
 			return room > 0 && len(said) == room, fmt.Sprintf("a new file on each mount: %s", strings.Join(said, ", "))
 		}}},
 	}, nil
-}
-
-// fencingLiesName is the drill that only a brick with reservations survives.
-const fencingLiesName = "fencing-lies"
-
-// wakeAfter is how long the partner serves before the server wakes up: long
-// enough to have written over what that one has in memory.
-const wakeAfter = 10 * time.Second
-
-// fencingLies has a server fenced by devices that say that they did it.
-func fencingLies(lies ...Kind) func(Scene) ([]Step, error) {
-	return func(s Scene) ([]Step, error) {
-		if !s.Design.Reservable() {
-			return nil, fmt.Errorf("the disks of service %s know no reservations: a fence device that lies about a server that lives costs data, and no drill can show otherwise", s.Service.Name)
-		}
-		var steps []Step
-		for _, k := range lies {
-			steps = append(steps, Step{Fault: Fault{Kind: k, On: s.Active}, Prepare: true})
-		}
-		frozen := Fault{Kind: Freeze, On: s.Active}
-		return append(steps,
-			Step{Fault: frozen, Wait: wakeAfter, Until: &Sight{What: "the partner serves", Limit: 3 * time.Minute, Look: func(ctx context.Context, v *View) (bool, string) {
-				for _, e := range v.events() {
-					if e.Kind == report.EventStarted && e.NS > v.fault && e.Host == s.Passive {
-						return true, s.Passive + " has started the service while " + s.Active + " is frozen"
-					}
-				}
-				return false, s.Passive + " has not started the service"
-			}}},
-			Step{Wait: wakeAfter},
-			Step{Fault: frozen, Mend: true, Until: &Sight{What: "the server that woke up has let go", Limit: bootLimit, Look: func(ctx context.Context, v *View) (bool, string) {
-				mounts, err := v.e.read(ctx, s.Active, "/proc/self/mounts")
-				if err != nil {
-					return false, s.Active + " does not answer"
-				}
-				_, has := linux.MountAt(linux.ParseMounts(mounts), s.Service.MountPoints()[0])
-				return !has, fmt.Sprintf("the volume is mounted on %s: %v", s.Active, has)
-			}}},
-		), nil
-	}
 }
 
 // fenceHold is how long the service must be seen not to start while nothing
