@@ -98,6 +98,9 @@ func (e *engine) config() report.Config {
 		"A stall is a time longer than half a second in which a worker had work to do and completed none of it.",
 		"Once every worker goes on and the load has ended, the failed server is healed, and when the cluster is whole again every block is read back. Lost is any acknowledged block that does not read as its last acknowledged write or a later issued one.",
 	}
+	if e.vari.Rewrite {
+		c.Method = append(c.Method, fmt.Sprintf("On every mount one writer more writes a file of %s over and over, as fast as it can, and calls fsync after each pass. It stops before the server wakes up and goes on elsewhere: nothing hides what that server writes.", report.Bytes(rewriteBytes)))
+	}
 	if e.env.Virtual {
 		c.Caveats = append(c.Caveats,
 			"The servers, disks, switches, BMCs and PDUs are virtual and may share a processor or two of one machine. Throughput and latency say nothing about real hardware; ratios within one run do. Times of a failover are upper bounds where the processors are emulated.",

@@ -1,0 +1,112 @@
+package drill
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/prove/report"
+	"github.com/mortarhpc/mortar/internal/prove/workload"
+)
+
+// The server freezes while it has data in memory, and writers let the data alone
+// before it wakes up, not before it freezes.
+func TestFencingLies(t *testing.T) {
+	d := exampleDesign(t, "nss2-ha.yaml")
+	_, v, err := Find(fencingLiesName, "outlets")
+	if err != nil {
+		t.Fatal(err)
+	}
+	steps, err := v.Steps(Scene{Design: d, Service: d.Services()[0], Active: "nss1", Passive: "nss2"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, s := range steps {
+		text := s.Fault.String()
+		if s.Mend {
+			text = "mend " + text
+		}
+		if s.Keep {
+			text += "keep"
+		}
+		if s.Until != nil {
+			text += ": " + s.Until.What
+		}
+		got = append(got, text)
+	}
+	want := []string{"bmc-dead nss1", "astray nss1", "write-soon nss1: data in memory only", "freeze nss1: the partner serves", "", "keep",
+		"mend freeze nss1: writes of the server that woke up are refused", ": the server that woke up has let go"}
+	if !slices.Equal(got, want) || !v.Rewrite {
+		t.Errorf("steps %q, want %q; rewrite %v", got, want, v.Rewrite)
+	}
+	jbod := exampleDesign(t, "nfs-ha.yaml")
+	if _, err := v.Steps(Scene{Design: jbod, Service: jbod.Services()[0], Active: "nfs1", Passive: "nfs2"}); err == nil {
+		t.Error("done with disks that know no reservations")
+	}
+}
+
+func TestDirtyBytes(t *testing.T) {
+	text := "MemTotal:         979312 kB\nDirty:              1536 kB\nWriteback:           512 kB\nWritebackTmp:          8 kB\nHugePages_Total:       0\n"
+	if n := dirtyBytes(text); n != 2<<20 {
+		t.Errorf("%d bytes", n)
+	}
+	if n := dirtyBytes(""); n != 0 {
+		t.Errorf("%d bytes of nothing", n)
+	}
+}
+
+func TestRewriters(t *testing.T) {
+	js, err := jobs(testDesign(design.ClientMount{Client: "c1", Service: "home", Source: "10.0.0.9:/srv/home", Path: "/mnt/v3", Version: "3"}), "home", "r1", 8)
+	if err != nil {
+		t.Fatal(err)
+	}
+	js[0].addRewriters()
+	ws := js[0].job.Writers
+	w := ws[len(ws)-1]
+	if len(ws) != 3 || w.Name != "v3-c1-rewrite" || w.Mode != workload.Fsync || int64(w.FsyncEvery)*w.BlockBytes != w.FileBytes || w.OpsPerSecond != 0 {
+		t.Errorf("%d writers, the last is %+v", len(ws), w)
+	}
+	if m := js[0].mounts[w.Name]; m.Path != "/mnt/v3" {
+		t.Errorf("its mount is %+v", m)
+	}
+}
+
+// Writers keep what they have from the step that says so, and not from the fault.
+func TestKeep(t *testing.T) {
+	for _, later := range []bool{false, true} {
+		p := newPair(t)
+		frozen := Fault{Kind: Freeze, On: "nfs1"}
+		d, v, err := Find("server-crash", "freeze")
+		if err != nil {
+			t.Fatal(err)
+		}
+		writing := func(window int64) *Sight {
+			return &Sight{What: "writes", Limit: 20 * time.Second, Look: func(context.Context, *View) (bool, string) {
+				files, _ := filepath.Glob(filepath.Join(p.dir, loadDir, "*", "*osync.data"))
+				if len(files) != 1 {
+					return false, "no file"
+				}
+				st, err := os.Stat(files[0])
+				return err == nil && st.Size() > window*(16<<20) && st.Size() <= (window+1)*(16<<20), "its size"
+			}}
+		}
+		v.Steps = func(Scene) ([]Step, error) {
+			if !later {
+				return []Step{{Fault: frozen, Until: writing(1)}}, nil
+			}
+			return []Step{{Fault: frozen, Wait: 300 * time.Millisecond, Until: writing(0)}, {Keep: true, Until: writing(1)}}, nil
+		}
+		r, err := Run(t.Context(), Env{Design: p.design(), Dial: p.dial, Injector: p, Virtual: true, Version: "test", Progress: func(s string) { t.Log(s) }}, d, v, p.options(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Summary.Verdict != report.Pass {
+			t.Errorf("later %v: %q", later, r.Summary.Reasons)
+		}
+	}
+}
