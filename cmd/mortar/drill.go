@@ -63,14 +63,14 @@ with a list of the summaries (summary.json) and one page (report.html).
 
 The verdict is about what is right: nothing lost, locks kept, no error seen, the
 volume never mounted twice, the right server fenced, the service where it
-belongs, health restored. How long clients waited is told beside it, with the
+belongs, health restored. The summary also says how long clients waited, with the
 target for a virtual rack; a target that is missed is shown, and fails nothing.
 
 With --against-stock the brick is built twice on virtual racks, one after the
 other, with the values of the distribution and with Mortar's; the drill, or with
 --all each, is done --repeat times on both, and their stalls are compared, here
 and on one page (--out, default out/drills-against-stock). A drill that only
-stock fails is told of, and is no failure.
+stock fails is shown, and is no failure.
 
 With --random one to three faults are drawn, which overlap or hit while the brick
 recovers or heals. --seed chooses the first of --count schedules: the same seed draws

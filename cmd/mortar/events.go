@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -55,7 +56,7 @@ The JSON is described in docs/events.md.`,
 				return fail(exitBadInput, err)
 			}
 			if timeout <= 0 {
-				return fail(exitBadInput, fmt.Errorf("--timeout must be above 0"))
+				return fail(exitBadInput, errors.New("--timeout must be above 0"))
 			}
 			h, err := readHistory(cmd.Context(), args, w, timeout, cmd.ErrOrStderr())
 			if err != nil {
@@ -178,17 +179,13 @@ func clientsOf(d *design.Design) []string {
 	return all
 }
 
-// skewLimit is from where on clocks put events into a wrong order; `mortar
-// status` warns from there on, too.
-const skewLimit = 2 * time.Second
-
 // lacks says in words what a reader of a host's history must know.
 func lacks(h events.History) string {
 	var all []string
 	if h.Gaps != "" {
 		all = append(all, h.Gaps)
 	}
-	if h.Skew.Abs() > skewLimit {
+	if h.Skew.Abs() > observe.ClockSkew {
 		all = append(all, fmt.Sprintf("its clock is %v off: its events are that far from their place", h.Skew.Round(time.Second)))
 	}
 	return strings.Join(all, "; ")
@@ -215,7 +212,7 @@ func (h *history) show(w io.Writer, bricks, color bool) error {
 	if color {
 		paint = func(level, s string) string {
 			code := map[string]string{journal.Warning: "33", journal.Fault: "1;31"}[level]
-			return "\x1b[" + code + "m" + s + "\x1b[0m"
+			return sgr(code, s)
 		}
 	}
 	if err := events.Render(w, h.events, bricks, paint); err != nil {

@@ -17,7 +17,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 )
@@ -35,11 +34,9 @@ func mortar(t *testing.T, env []string, args ...string) (string, int) {
 	cmd := exec.Command(bin, args...)
 	cmd.Env = append(os.Environ(), env...)
 	var out bytes.Buffer
-	log := &prefixed{prefix: t.Name() + " | "}
-	cmd.Stdout = io.MultiWriter(&out, log)
-	cmd.Stderr = log
+	cmd.Stdout = io.MultiWriter(&out, os.Stdout)
+	cmd.Stderr = os.Stdout
 	err = cmd.Run()
-	log.end()
 	code := cmd.ProcessState.ExitCode()
 	var ee *exec.ExitError
 	if err != nil && !errors.As(err, &ee) {
@@ -47,36 +44,6 @@ func mortar(t *testing.T, env []string, args ...string) (string, int) {
 	}
 	fmt.Printf("=== %s exit %d after %.1f s\n", t.Name(), code, time.Since(start).Seconds())
 	return out.String(), code
-}
-
-// prefixed writes whole lines to stdout, each with the test's name. exec's two
-// copying goroutines share it.
-type prefixed struct {
-	prefix string
-	mu     sync.Mutex
-	rest   []byte // of a line that has not ended
-}
-
-func (p *prefixed) Write(b []byte) (int, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.rest = append(p.rest, b...)
-	for {
-		i := bytes.IndexByte(p.rest, '\n')
-		if i < 0 {
-			return len(b), nil
-		}
-		fmt.Printf("%s%s", p.prefix, p.rest[:i+1])
-		p.rest = p.rest[i+1:]
-	}
-}
-
-// end writes a last line that did not end.
-func (p *prefixed) end() {
-	if p.mu.Lock(); len(p.rest) > 0 {
-		fmt.Printf("%s%s\n", p.prefix, p.rest)
-	}
-	p.mu.Unlock()
 }
 
 // must runs the binary and fails the test unless it exits 0.
@@ -107,6 +74,19 @@ func lastJSON(t *testing.T, out string, v any) {
 
 type applyResult struct {
 	Changed *int `json:"changed"`
+}
+
+// unchanged reports whether an apply with --json changes nothing, and fails the test
+// otherwise.
+func unchanged(t *testing.T, apply ...string) bool {
+	t.Helper()
+	var r applyResult
+	lastJSON(t, must(t, apply...), &r)
+	if r.Changed == nil || *r.Changed != 0 {
+		t.Errorf("mortar %s: want changed 0, got %v", strings.Join(apply, " "), r.Changed)
+		return false
+	}
+	return true
 }
 
 // killEvery is after how many actions each apply is killed: 9 keeps CI short,
@@ -156,10 +136,8 @@ func TestBrick(t *testing.T) {
 	if kills == 0 {
 		t.Error("apply was never killed: the test hook does not work")
 	}
-	var r applyResult
-	lastJSON(t, must(t, "apply", spec, "--yes", "--json", "--skip-fence-test"), &r)
-	if r.Changed == nil || *r.Changed != 0 {
-		t.Fatalf("second apply: want changed 0, got %v", r.Changed)
+	if !unchanged(t, "apply", spec, "--yes", "--json", "--skip-fence-test") {
+		t.FailNow()
 	}
 	// One server's levels are proven here; both, as apply does it by itself,
 	// would take CI three minutes more.
@@ -194,10 +172,7 @@ func TestBrick(t *testing.T) {
 	if fi, err := os.Stat(filepath.Join(run, "report.html")); err != nil || fi.Size() < 10_000 {
 		t.Errorf("report.html: %v", err)
 	}
-	lastJSON(t, must(t, "apply", spec, "--yes", "--json", "--skip-fence-test"), &r)
-	if r.Changed == nil || *r.Changed != 0 {
-		t.Errorf("apply after the drill: want changed 0, got %v", r.Changed)
-	}
+	unchanged(t, "apply", spec, "--yes", "--json", "--skip-fence-test")
 	applyWhileStopped(t, spec)
 }
 
@@ -339,10 +314,7 @@ func deploy(t *testing.T, b rackBrick) (spec string) {
 	}
 	must(t, up...)
 	must(t, apply...)
-	var r applyResult
-	if lastJSON(t, must(t, apply...), &r); r.Changed == nil || *r.Changed != 0 {
-		t.Errorf("second apply: want changed 0, got %v", r.Changed)
-	}
+	unchanged(t, apply...)
 	return spec
 }
 

@@ -169,8 +169,8 @@ func TestWords(t *testing.T) {
 		{"kernel", "NFSD: starting 30-second grace period (net f0000000)", 6, "NFS ok clients may reclaim their locks, for 30 s"},
 		{"kernel", "nfs: server 10.9.1.100 not responding, still trying", 5, "NFS warning 10.9.1.100 does not answer this client: its I/O waits"},
 		{"kernel", "Linux version 6.12.48+deb13-amd64 (debian-kernel@lists.debian.org)", 5, "kernel ok the host boots (Linux 6.12.48+deb13-amd64)"},
-		// Nobody knows these: an error is told as it is, a warning only of the
-		// brick's parts.
+		// No rule matches these. Means returns an error literally, and a warning only
+		// if it is of the brick's parts.
 		{"kernel", "ACPI: no DMAR table found", 4, ""},
 		{"kernel", "megaraid_sas 0000:01:00.0: Found FW in FAULT state", 4, "kernel warning megaraid_sas 0000:01:00.0: Found FW in FAULT state"},
 		{"kernel", "ata1.00: exception Emask 0x0", 3, "kernel fault ata1.00: exception Emask 0x0"},

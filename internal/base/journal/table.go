@@ -205,8 +205,8 @@ var Idents = []string{corosync, controld, fenced, sched, "pacemakerd", "pacemake
 // them costs an emulated server time.
 var DrillIdents = []string{corosync, controld, fenced, mpathd, kernel}
 
-// Means says what a line means, and false if it is of no interest. A warning or
-// an error of a part of the brick that no rule knows is told literally. name
+// Means says what a line means, and false if it is of no interest. It returns a
+// warning or an error of a part of the brick literally if no rule matches. name
 // gives the server with a number in the cluster; nil leaves numbers.
 func Means(l Line, name func(id string) string) (Meaning, bool) {
 	for _, r := range rules() {

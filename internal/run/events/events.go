@@ -69,7 +69,7 @@ func Of(ctx context.Context, s *host.Session, d *design.Design, w Window) (Histo
 	if err != nil {
 		return h, err
 	}
-	h.Skew = skew(asked, time.Now(), time.Unix(0, now.NowNS))
+	h.Skew = observe.Ahead(asked, time.Now(), &now)
 	bounds := []string{"--priority=info", "-n", strconv.Itoa(lineLimit), fmt.Sprintf("--since=@%d", w.Since.Unix())}
 	if !w.Until.IsZero() {
 		bounds = append(bounds, fmt.Sprintf("--until=@%d", w.Until.Unix()))
@@ -104,10 +104,10 @@ func Of(ctx context.Context, s *host.Session, d *design.Design, w Window) (Histo
 	return h, err
 }
 
-// before says whether a journal lacks the begin of the window: it does if it has
-// nothing older.
+// before says in words that a journal lacks the begin of the window: it does if it
+// has nothing older.
 func before(ctx context.Context, s *host.Session, since, first time.Time) (string, error) {
-	out, err := s.Query(ctx, "journalctl", "-o", "json", "--quiet", "--no-pager", "--output-fields=PRIORITY", "-n", "1", fmt.Sprintf("--until=@%d", since.Unix()))
+	out, err := s.Query(ctx, journal.Argv(nil, "-n", "1", fmt.Sprintf("--until=@%d", since.Unix()))...)
 	if err != nil || strings.TrimSpace(out.Stdout) != "" {
 		return "", err
 	}
@@ -121,18 +121,6 @@ func before(ctx context.Context, s *host.Session, since, first time.Time) (strin
 		gap += ", as it is kept in memory (a folder /var/log/journal has journald keep it on disk)"
 	}
 	return gap, nil
-}
-
-// skew is how far a host's clock is ahead: nothing, if what it said lies between
-// question and answer.
-func skew(asked, answered, said time.Time) time.Duration {
-	switch {
-	case said.Before(asked):
-		return said.Sub(asked)
-	case said.After(answered):
-		return said.Sub(answered)
-	}
-	return 0
 }
 
 func clockTime(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05") }

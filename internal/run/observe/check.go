@@ -13,8 +13,7 @@ import (
 
 // Bounds of what passes without a word.
 const (
-	clockSkew  = 2 * time.Second // between hosts; NFSv4 leases and logs suffer beyond
-	spaceWarn  = 85.0            // percent of a file system used: XFS allocates badly on a full one
+	spaceWarn  = 85.0 // percent of a file system used: XFS allocates badly on a full one
 	spaceFault = 98.0
 	slowStatfs = 5000.0 // ms for a client's FSSTAT
 )
@@ -108,7 +107,7 @@ func (v *view) hosts() *Part {
 			v.system(c, s)
 		}
 		v.mtus(c, n, a.Host)
-		if off, ref := v.skew(n); off > clockSkew || off < -clockSkew {
+		if off, ref := v.skew(n); off.Abs() > ClockSkew {
 			c.Level = Warning
 			how := "ahead of"
 			if off < 0 {
@@ -141,8 +140,7 @@ func (v *view) mtus(c *Part, host string, h *Host) {
 func (v *view) skew(name string) (time.Duration, string) {
 	interval := func(n string) (lo, hi time.Duration) {
 		a := v.facts.Hosts[n]
-		now := time.Unix(0, a.Host.NowNS)
-		return now.Sub(a.Answered), now.Sub(a.Asked)
+		return ahead(a.Asked, a.Answered, a.Host)
 	}
 	for _, s := range v.servers {
 		if s.host == nil {
@@ -153,15 +151,36 @@ func (v *view) skew(name string) (time.Duration, string) {
 		}
 		lo, hi := interval(name)
 		refLo, refHi := interval(s.name)
-		switch {
-		case lo > refHi:
-			return lo - refHi, s.name
-		case hi < refLo:
-			return hi - refLo, s.name
-		}
-		return 0, s.name
+		return gap(lo, hi, refLo, refHi), s.name
 	}
 	return 0, name
+}
+
+// ClockSkew is how far clocks may differ: NFSv4 leases and logs suffer beyond.
+const ClockSkew = 2 * time.Second
+
+// Ahead says by how much at least a host's clock is ahead of the asker's.
+func Ahead(asked, answered time.Time, h *Host) time.Duration {
+	lo, hi := ahead(asked, answered, h)
+	return gap(lo, hi, 0, 0)
+}
+
+// ahead bounds how far a host's clock is ahead of the asker's.
+func ahead(asked, answered time.Time, h *Host) (lo, hi time.Duration) {
+	now := time.Unix(0, h.NowNS)
+	return now.Sub(answered), now.Sub(asked)
+}
+
+// gap is how far an interval lies above another: negative if it lies below, 0 if
+// they meet.
+func gap(lo, hi, refLo, refHi time.Duration) time.Duration {
+	switch {
+	case lo > refHi:
+		return lo - refHi
+	case hi < refLo:
+		return hi - refLo
+	}
+	return 0
 }
 
 // volumes: is each logical volume active where its service runs, on the
