@@ -372,6 +372,10 @@ func (s *lunKind) reserveState() (state, error) {
 	switch holder, err := s.reserve.Holder(); {
 	case err != nil:
 		return running, nil // nobody knows; Keep says the same
+	case holder == "" && s.waits():
+		// An array that was off returns LUN by LUN, without reservations. Keep makes
+		// them again when every LUN has a path.
+		return running, nil
 	case holder != s.host:
 		return stopped, nil
 	}

@@ -118,6 +118,7 @@ func TestReservationsAreKept(t *testing.T) {
 		"a path not registered":  {func(sh *shared) { delete(sh.luns[0].keys, "nfs1 /dev/sd03") }, false, 4, allOf1},
 		"the partner came back":  {func(sh *shared) { sh.luns[0].keys["nfs2 x"] = fakeKey("nfs2") }, false, 1, allOf1},
 		"no path":                {func(sh *shared) { sh.luns[0].paths = 0 }, false, 0, allOf1},
+		"forgotten, a LUN late":  {func(sh *shared) { forget(sh); sh.luns[1].paths = 0 }, false, 0, ofNobody},
 		"volume group was taken": {func(sh *shared) { forget(sh); sh.owner = "nfs2" }, true, 2, ofNobody},
 		"never reserved": {func(sh *shared) {
 			forget(sh)
@@ -128,6 +129,7 @@ func TestReservationsAreKept(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			sh, h, s, _ := reserved(t, storageSpecimens[onReserved])
+			s.cfg.QueueSeconds = 150
 			if err := s.start(t.Context()); err != nil {
 				t.Fatal(err)
 			}
