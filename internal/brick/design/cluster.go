@@ -31,7 +31,7 @@ const bmcAnswer = "5"
 // cluster is that of two servers of a spec.
 func (d *Design) cluster(servers []spec.Server) *HA {
 	s := d.Spec
-	ha := &HA{Cluster: s.Name, TokenMS: s.HA.Token, Failback: s.HA.Failback}
+	ha := &HA{Cluster: s.Name, TokenMS: s.HA.Token, Failback: s.HA.Failback, FenceTestDays: s.HA.FenceTestDays}
 	reserved := d.Reservable() && s.HA.Reservations == "on"
 	for i, v := range servers {
 		if reserved {

@@ -193,6 +193,7 @@ var bad = []struct {
 	{"soft mount", []string{"path: /mnt/home}", "path: /mnt/home, options: [soft]}"}},
 	{"short token", []string{"token_ms: 3000", "token_ms: 5"}},
 	{"failback", []string{"token_ms: 3000", "failback: sometimes"}},
+	{"a fence test that is never due", []string{"token_ms: 3000", "fence_test_days: 0"}},
 	{"unknown suite", []string{"wipe: [MA01]", "rack: {suite: sid}"}},
 	{"negative iops", []string{"wipe: [MA01]", "rack: {iops: -1}"}},
 	{"cluster of one", []string{"flavour: nfs-ha", "flavour: nfs"}},

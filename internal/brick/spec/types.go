@@ -307,8 +307,9 @@ type OSTPool struct {
 
 // HA holds cluster settings. Times are in milliseconds where they say so.
 type HA struct {
-	Token    int    `yaml:"token_ms,omitempty" json:"token_ms,omitempty" doc:"corosync token timeout, ms" default:"1000"`
-	Failback string `yaml:"failback,omitempty" json:"failback,omitempty" doc:"manual or auto" default:"manual"`
+	Token         int    `yaml:"token_ms,omitempty" json:"token_ms,omitempty" doc:"corosync token timeout, ms" default:"1000"`
+	Failback      string `yaml:"failback,omitempty" json:"failback,omitempty" doc:"manual or auto" default:"manual"`
+	FenceTestDays int    `yaml:"fence_test_days,omitempty" json:"fence_test_days,omitempty" doc:"days after which status asks for another fence test" default:"200"`
 	// Reservations is on or off.
 	Reservations string `yaml:"reservations,omitempty" json:"reservations,omitempty" doc:"on or off: LUNs of MD3 and ME4 arrays are reserved for the server that serves them, so that a server that was wrongly taken for dead writes nothing; off is for demonstrations only" default:"on"`
 }

@@ -879,9 +879,10 @@ func (c *checker) ha() {
 		return
 	}
 	if s.HA == nil {
-		s.HA = &HA{Token: 1000, Failback: "manual", Reservations: "on"}
+		s.HA = &HA{Token: 1000, Failback: "manual", FenceTestDays: 200, Reservations: "on"}
 	}
 	c.between("ha.token_ms", s.HA.Token, 500, 60000, " ms")
+	c.between("ha.fence_test_days", s.HA.FenceTestDays, 1, 3650, " days")
 	if s.HA.Failback != "manual" && s.HA.Failback != "auto" {
 		c.errorf("ha.failback", "use manual or auto", "failback is %q", s.HA.Failback)
 	}

@@ -330,14 +330,18 @@ func cib(t testing.TB, f Facts, file string) {
 	}
 }
 
-// prove records levels of fencing as proven.
+// prove records levels of fencing as proven a while ago.
 func prove(d *design.Design, f Facts, levels []design.FenceLevel) {
+	proveBefore(d, f, levels, 14*time.Minute)
+}
+
+func proveBefore(d *design.Design, f Facts, levels []design.FenceLevel, age time.Duration) {
 	var nodes []linux.CIBNode
 	for _, n := range d.Pairs[0].HA.Nodes {
 		x := linux.CIBNode{Name: n.Name}
 		for i := range levels {
 			if l := &levels[i]; l.Node == n.Name {
-				p := Proof{At: f.Time.Add(-14 * time.Minute), Seconds: 2.25, Fingerprint: l.Fingerprint()}
+				p := Proof{At: f.Time.Add(-age), Seconds: 2.25, Fingerprint: l.Fingerprint()}
 				x.Attrs = append(x.Attrs, linux.CIBPair{Name: ProofAttr(l.Level), Value: p.String()})
 			}
 		}
@@ -678,6 +682,12 @@ func TestJudge(t *testing.T) {
 			"warning: fence device fence-nfs2-bmc has no server to run on: the other one is away",
 			neverProven2}},
 		{"every level proven", func(f Facts) { prove(d, f, d.Pairs[0].HA.Fencing) }, nil},
+		{"every level proven, 200 days ago", func(f Facts) { proveBefore(d, f, d.Pairs[0].HA.Fencing, 200*24*time.Hour) }, nil},
+		{"every level proven long ago", func(f Facts) { proveBefore(d, f, d.Pairs[0].HA.Fencing, 201*24*time.Hour) }, []string{
+			"warning: level 1 of fencing nfs1 (fence-nfs1-bmc) was proven 2026-05-04 21:00, more than 200 days ago (ha.fence_test_days)",
+			"warning: level 2 of fencing nfs1 (fence-pdu-a + fence-pdu-b) was proven 2026-05-04 21:00, more than 200 days ago (ha.fence_test_days)",
+			"warning: level 1 of fencing nfs2 (fence-nfs2-bmc) was proven 2026-05-04 21:00, more than 200 days ago (ha.fence_test_days)",
+			"warning: level 2 of fencing nfs2 (fence-pdu-a + fence-pdu-b) was proven 2026-05-04 21:00, more than 200 days ago (ha.fence_test_days)"}},
 		{"one level proven", func(f Facts) { prove(d, f, d.Pairs[0].HA.Fencing[:1]) }, []string{
 			"warning: level 2 of fencing nfs1 (fence-pdu-a + fence-pdu-b) was never proven", neverProven2}},
 		{"proven with another BMC", func(f Facts) {

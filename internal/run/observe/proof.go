@@ -112,6 +112,13 @@ func FenceProblems(d *design.Design, f Facts, node string) []string {
 	return out
 }
 
+// aged says whether a proof is older than the design accepts. Cables are moved and
+// passwords changed meanwhile.
+func (v *view) aged(p *Proof) bool {
+	days := v.pair.HA.FenceTestDays
+	return days > 0 && v.now.Sub(p.At) > time.Duration(days)*24*time.Hour
+}
+
 // proven says which levels of fencing a node were seen to work and when, and
 // warns of those that were not.
 func (v *view) proven(c *Part, node string, history time.Time) {
@@ -127,6 +134,9 @@ func (v *view) proven(c *Part, node string, history time.Time) {
 		case p.Fingerprint != l.Fingerprint():
 			c.add(Warning, fmt.Sprintf("level %d", l.Level), "level %d of fencing %s (%s) was proven %s with another configuration",
 				l.Level, node, ids, v.clock(p.At)).Mend = mend
+		case v.aged(p):
+			c.add(Warning, fmt.Sprintf("level %d", l.Level), "level %d of fencing %s (%s) was proven %s, more than %d days ago (ha.fence_test_days)",
+				l.Level, node, ids, v.clock(p.At), v.pair.HA.FenceTestDays).Mend = mend
 		default:
 			c.add(OK, fmt.Sprintf("level %d", l.Level), "%s proven %s: done in %.1f s", ids, v.clock(p.At), p.Seconds)
 		}
