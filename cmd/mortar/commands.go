@@ -37,6 +37,7 @@ func commands() []*cobra.Command {
 		newAgentCmd(),
 		newOCFCmd(),
 		newHostCacheCmd(),
+		newHostMetricsCmd(),
 		newVersionCmd(),
 	}
 }

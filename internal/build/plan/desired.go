@@ -28,6 +28,7 @@ const (
 	StageAgent      = "resource agent" // in the place of the NFS server
 	StageCluster    = "cluster configuration"
 	StageService    = "service"
+	StageMetrics    = "metrics"
 	StageClients    = "client mounts"
 	StageFencing    = "fencing"
 	// Lustre: targets of an OSS register with the MGS when they start first, and
@@ -46,7 +47,7 @@ const (
 // so on: one stage is one run of steps, whatever the order in which they were
 // thought of.
 var order = []string{StageHosts, StagePackages, StageKernel, StageMembership, StageDisks, StageMultipath, StageStorage,
-	StageRelease, StageNFS, StageAgent, StageCluster, StageService, StageOSSCluster, StageOSSService, StageWhole, StageClients, StageFencing}
+	StageRelease, StageNFS, StageAgent, StageCluster, StageService, StageOSSCluster, StageOSSService, StageWhole, StageMetrics, StageClients, StageFencing}
 
 // Desired is every step that makes a brick out of its hosts, in order.
 // Facts decide where the steps of storage go; secrets reads the files the
@@ -111,6 +112,11 @@ func (b *builder) all() error {
 	}
 	for _, h := range b.servers {
 		if err := b.kind().server(h); err != nil {
+			return err
+		}
+	}
+	for _, h := range b.servers {
+		if err := b.metrics(h); err != nil {
 			return err
 		}
 	}

@@ -133,22 +133,7 @@ func (s *server) read(d *design.Design, p *design.Pair) {
 		}
 	}
 
-	// Path states: the kernel's multipath target knows of failed paths; the
-	// SCSI layer of offline devices.
-	devName := map[string]string{} // 8:16 -> sdb
-	for p, t := range h.Files {
-		if rest, ok := strings.CutPrefix(p, "/sys/block/sd"); ok {
-			devName[strings.TrimSpace(t)] = "sd" + strings.TrimSuffix(rest, "/dev")
-		}
-	}
-	failed := map[string]string{}
-	for _, paths := range parseDMStatus(h.Run[cmdDM].Stdout) {
-		for _, p := range paths {
-			if !p.Active {
-				failed[devName[p.Dev]] = "failed in multipath"
-			}
-		}
-	}
+	failed := failedPaths(h)
 	s.disks, s.failed = map[string]*seenDisk{}, failed
 	pathDisk := map[string]*design.Disk{} // sdX or nvmeXn1 -> disk
 	for i := range d.Disks {
@@ -197,6 +182,26 @@ func (s *server) read(d *design.Design, p *design.Pair) {
 		return nil
 	}
 	s.arrays = readArrays(h, diskOf)
+}
+
+// failedPaths are those that multipath has given up: the kernel's target knows
+// of them, the SCSI layer only of offline devices.
+func failedPaths(h *Host) map[string]string {
+	devName := map[string]string{} // 8:16 -> sdb
+	for p, t := range h.Files {
+		if rest, ok := strings.CutPrefix(p, "/sys/block/sd"); ok {
+			devName[strings.TrimSpace(t)] = "sd" + strings.TrimSuffix(rest, "/dev")
+		}
+	}
+	failed := map[string]string{}
+	for _, paths := range parseDMStatus(h.Run[cmdDM].Stdout) {
+		for _, p := range paths {
+			if !p.Active {
+				failed[devName[p.Dev]] = "failed in multipath"
+			}
+		}
+	}
+	return failed
 }
 
 // judged tells the paths that work from those that do not. failed are those

@@ -1,0 +1,40 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mortarhpc/mortar/internal/base/durable"
+	"github.com/mortarhpc/mortar/internal/run/observe"
+)
+
+// newHostMetricsCmd is the server's end of metrics: systemd runs it each minute.
+func newHostMetricsCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:    "host-metrics FILE [DIR]",
+		Short:  "Measure this server, for the textfile collector of node_exporter",
+		Long:   "Measures this server against FILE, which apply writes, and prints metrics in Prometheus' text format, or replaces DIR/mortar.prom with them.",
+		Hidden: true,
+		Args:   cobra.RangeArgs(1, 2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			b, err := os.ReadFile(args[0])
+			if err != nil {
+				return fail(exitBadInput, err)
+			}
+			m, err := observe.ReadMeasured(b)
+			if err != nil {
+				return fail(exitBadInput, fmt.Errorf("%s: %w", args[0], err))
+			}
+			text := observe.Metrics(cmd.Context(), m)
+			if len(args) == 1 {
+				_, err = fmt.Fprint(cmd.OutOrStdout(), text)
+				return err
+			}
+			// node_exporter reads it as user prometheus.
+			return durable.Write(filepath.Join(args[1], "mortar.prom"), durable.File{Content: []byte(text), Mode: 0o644, UID: os.Getuid(), GID: os.Getgid()})
+		},
+	}
+}

@@ -1,0 +1,289 @@
+package observe
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/mortarhpc/mortar/internal/base/linux"
+	"github.com/mortarhpc/mortar/internal/base/md"
+	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/host/agent"
+	"github.com/mortarhpc/mortar/internal/serve/ocf"
+)
+
+// Metrics measures this server, for the textfile collector of node_exporter.
+func Metrics(ctx context.Context, m design.Measured) string {
+	h := gather(ctx, agent.HostSys{}, &statfsPool{waiting: map[string]time.Time{}}, metricsRequest(m))
+	return metrics(m, h).text()
+}
+
+// metricsSeconds bounds each command and statfs(2): the timer comes each minute.
+const metricsSeconds = 20
+
+func metricsRequest(m design.Measured) Request {
+	r := Request{
+		Files:     []string{"/proc/mdstat", "/proc/self/mounts", "/proc/diskstats", "/sys/block/sd*/dev", "/sys/block/bcache*/bcache/dirty_data"},
+		Links:     []string{"/dev/md/*"},
+		Run:       [][]string{strings.Fields(cmdDM)},
+		Disks:     true,
+		CIB:       m.Cluster,
+		TimeoutMS: metricsSeconds * 1000,
+	}
+	for _, f := range mdFiles {
+		r.Files = append(r.Files, "/sys/block/md*/md/"+f)
+	}
+	if m.Cluster {
+		r.Run = append(r.Run, strings.Fields(cmdCRM))
+	}
+	for _, s := range m.Services {
+		r.FS = append(r.FS, s.Mounts...)
+		if s.Exports != nil {
+			r.Files = append(r.Files, ocf.NFSDDir(s.Namespace)+"/threads", measuredETab(s))
+		}
+	}
+	return r
+}
+
+// measuredETab is where a service's exports are listed.
+func measuredETab(s design.MeasuredService) string {
+	return etabOf(&design.Service{NFS: &design.NFS{Namespace: s.Namespace, StateDir: s.StateDir}})
+}
+
+// exposition is text in Prometheus' format, one family after the other.
+//
+// Source: prometheus/docs, exposition formats: text
+type exposition struct {
+	brick string
+	order []string
+	lines map[string][]string // samples by family
+}
+
+// families are all that a server exposes: type and help.
+var families = map[string][2]string{
+	"mortar_raid_disks":                        {"gauge", "Disks that a RAID group has when it is whole."},
+	"mortar_raid_disks_present":                {"gauge", "Disks of a RAID group that md takes data from."},
+	"mortar_raid_action":                       {"gauge", "1 while md does this with a RAID group: recovery, resync, check, reshape."},
+	"mortar_raid_mismatch_sectors":             {"gauge", "Sectors of 512 bytes that did not match in the last check."},
+	"mortar_disk_seen":                         {"gauge", "1 if the server sees the disk."},
+	"mortar_disk_paths":                        {"gauge", "Paths to a disk that work."},
+	"mortar_disk_requests_total":               {"counter", "Requests that a disk has answered, over all its paths."},
+	"mortar_disk_request_seconds_total":        {"counter", "How long these requests took together."},
+	"mortar_lun_paths":                         {"gauge", "Paths to a LUN that work."},
+	"mortar_lun_paths_wanted":                  {"gauge", "Paths to a LUN by the design."},
+	"mortar_cache_dirty_bytes":                 {"gauge", "Data that is on SSDs of a cache and not on the disks."},
+	"mortar_volume_mounted":                    {"gauge", "1 if the file system of a service is mounted here."},
+	"mortar_volume_readonly":                   {"gauge", "1 if it is mounted read-only."},
+	"mortar_volume_answers":                    {"gauge", "1 if statfs(2) of it ended in time and without an error."},
+	"mortar_volume_size_bytes":                 {"gauge", "Size of the file system."},
+	"mortar_volume_avail_bytes":                {"gauge", "What users may still write."},
+	"mortar_volume_inodes":                     {"gauge", "Inodes of the file system."},
+	"mortar_volume_inodes_free":                {"gauge", "Inodes that are free."},
+	"mortar_exports_wrong":                     {"gauge", "Exports that are missing, or other than in the spec, on the server that serves."},
+	"mortar_nfsd_threads":                      {"gauge", "Threads of nfsd for a service."},
+	"mortar_cluster_answers":                   {"gauge", "1 if Pacemaker answers on this server."},
+	"mortar_cluster_quorum":                    {"gauge", "1 if this server's part of the cluster has quorum."},
+	"mortar_cluster_fencing_enabled":           {"gauge", "1 if Pacemaker may fence."},
+	"mortar_cluster_failed_actions":            {"gauge", "Actions of resources and fence devices that failed and were not cleaned up."},
+	"mortar_cluster_server_online":             {"gauge", "1 if a server is in the cluster, as this one sees it."},
+	"mortar_cluster_server_standby":            {"gauge", "1 if a server is in standby."},
+	"mortar_service_running":                   {"gauge", "1 if the cluster runs a service on a server."},
+	"mortar_service_started_timestamp_seconds": {"gauge", "When the service was started where it runs: the last failover or move."},
+	"mortar_fence_proven_timestamp_seconds":    {"gauge", "When a level of fencing was seen to work with its present configuration; 0: never."},
+}
+
+// add is one sample; labels are pairs of name and value.
+func (e *exposition) add(family string, value float64, labels ...string) {
+	if e.lines[family] == nil {
+		e.order = append(e.order, family)
+	}
+	l := "brick=" + label(e.brick)
+	for i := 0; i+1 < len(labels); i += 2 {
+		l += "," + labels[i] + "=" + label(labels[i+1])
+	}
+	e.lines[family] = append(e.lines[family], fmt.Sprintf("%s{%s} %s\n", family, l, strconv.FormatFloat(value, 'g', -1, 64)))
+}
+
+func label(v string) string {
+	return `"` + strings.NewReplacer(`\`, `\\`, "\n", `\n`, `"`, `\"`).Replace(v) + `"`
+}
+
+func (e *exposition) text() string {
+	var b strings.Builder
+	for _, f := range e.order {
+		fmt.Fprintf(&b, "# HELP %s %s\n# TYPE %s %s\n%s", f, families[f][1], f, families[f][0], strings.Join(e.lines[f], ""))
+	}
+	return b.String()
+}
+
+func bit(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// metrics of what a server answered.
+func metrics(m design.Measured, h *Host) *exposition {
+	e := &exposition{brick: m.Brick, lines: map[string][]string{}}
+	e.raid(m, h)
+	e.disks(m, h)
+	e.volumes(m, h)
+	if m.Cluster {
+		e.cluster(m, h)
+	}
+	return e
+}
+
+// raid: of the arrays that run here, also those that are not the brick's.
+func (e *exposition) raid(m design.Measured, h *Host) {
+	for _, a := range readArrays(h, func(string) *design.Disk { return nil }) {
+		if !a.Running() || a.Level == "raid0" {
+			continue
+		}
+		name, disks := a.name, a.RaidDisks
+		if name == "" {
+			name = a.Dev
+		}
+		if i := slices.IndexFunc(m.Groups, func(g design.MeasuredGroup) bool { return md.SameUUID(g.UUID, a.UUID) }); i >= 0 {
+			name, disks = m.Groups[i].Name, m.Groups[i].Disks
+		}
+		present := 0
+		for _, p := range a.present() {
+			present += int(bit(p))
+		}
+		e.add("mortar_raid_disks", float64(disks), "group", name)
+		e.add("mortar_raid_disks_present", float64(present), "group", name)
+		e.add("mortar_raid_mismatch_sectors", float64(a.Mismatches), "group", name)
+		if a.Action != "" && a.Action != "idle" {
+			e.add("mortar_raid_action", 1, "group", name, "action", a.Action)
+		}
+	}
+}
+
+// disks: paths and latency of the brick's disks and LUNs.
+func (e *exposition) disks(m design.Measured, h *Host) {
+	failed := failedPaths(h)
+	stats := linux.ParseDiskStats(h.Files["/proc/diskstats"])
+	for _, x := range m.Disks {
+		labels := []string{"serial", x.Serial, "group", x.Group, "enclosure", x.Enclosure, "bay", strconv.Itoa(x.Bay)}
+		i := slices.IndexFunc(h.Disks, func(s DiskState) bool { return sameDisk(&design.Disk{Serial: x.Serial, WWN: x.WWN}, s) })
+		e.add("mortar_disk_seen", bit(i >= 0), labels...)
+		if i < 0 {
+			continue
+		}
+		d := h.Disks[i]
+		e.add("mortar_disk_paths", float64(len(d.judged(failed).good)), labels...)
+		var done, ms int64
+		for _, p := range d.Paths {
+			s := stats[filepath.Base(p)]
+			done, ms = done+s.Done, ms+s.MS
+		}
+		e.add("mortar_disk_requests_total", float64(done), labels...)
+		e.add("mortar_disk_request_seconds_total", float64(ms)/1000, labels...)
+	}
+	status := parseDMStatus(h.Run[cmdDM].Stdout)
+	for _, l := range m.LUNs {
+		good := 0
+		for _, p := range status[l.Name] {
+			good += int(bit(p.Active))
+		}
+		e.add("mortar_lun_paths", float64(good), "lun", l.Name, "array", l.Array)
+		e.add("mortar_lun_paths_wanted", float64(l.Paths), "lun", l.Name, "array", l.Array)
+	}
+	for _, p := range slices.Sorted(maps.Keys(h.Files)) {
+		if dev, ok := strings.CutSuffix(p, "/bcache/dirty_data"); ok {
+			e.add("mortar_cache_dirty_bytes", float64(linux.ParseBcacheBytes(h.Files[p])), "device", filepath.Base(dev))
+		}
+	}
+}
+
+func (e *exposition) volumes(m design.Measured, h *Host) {
+	mounts := linux.ParseMounts(h.Files["/proc/self/mounts"])
+	for _, s := range m.Services {
+		here := false
+		for _, path := range s.Mounts {
+			labels := []string{"service", s.Name, "path", path}
+			x, ok := linux.MountAt(mounts, path)
+			ok = ok && x.Type != "autofs"
+			e.add("mortar_volume_mounted", bit(ok), labels...)
+			if !ok {
+				continue
+			}
+			here = true
+			_, ro := x.Option("ro")
+			fs := h.FS[path]
+			answers := !fs.TimedOut && fs.Err == ""
+			e.add("mortar_volume_readonly", bit(ro), labels...)
+			e.add("mortar_volume_answers", bit(answers), labels...)
+			if answers {
+				e.add("mortar_volume_size_bytes", float64(fs.Size), labels...)
+				e.add("mortar_volume_avail_bytes", float64(fs.Avail), labels...)
+				e.add("mortar_volume_inodes", float64(fs.Files), labels...)
+				e.add("mortar_volume_inodes_free", float64(fs.FilesFree), labels...)
+			}
+		}
+		if here && s.Exports != nil {
+			var want []ocf.Export
+			for _, x := range s.Exports {
+				want = append(want, ocf.Export{Dir: x.Dir, Clients: x.Clients, FSID: x.FSID, Options: x.Options})
+			}
+			wrong := 0
+			for _, d := range ocf.CompareExports(ocf.ParseETab(h.Files[measuredETab(s)]), want) {
+				if !d.Extra || m.Cluster { // of another file than ours, perhaps
+					wrong++
+				}
+			}
+			threads, _ := strconv.Atoi(strings.TrimSpace(h.Files[ocf.NFSDDir(s.Namespace)+"/threads"])) // none: 0
+			e.add("mortar_exports_wrong", float64(wrong), "service", s.Name)
+			e.add("mortar_nfsd_threads", float64(threads), "service", s.Name)
+		}
+	}
+}
+
+func (e *exposition) cluster(m design.Measured, h *Host) {
+	c, err := parseCRM(h.Run[cmdCRM].Stdout)
+	e.add("mortar_cluster_answers", bit(err == nil))
+	if err == nil {
+		e.add("mortar_cluster_quorum", bit(c.DC.Quorum))
+		e.add("mortar_cluster_fencing_enabled", bit(c.Options.Stonith))
+		e.add("mortar_cluster_failed_actions", float64(len(c.Failures)))
+		for _, n := range c.Nodes {
+			e.add("mortar_cluster_server_online", bit(n.Online), "server", n.Name)
+			e.add("mortar_cluster_server_standby", bit(n.Standby), "server", n.Name)
+		}
+		for _, s := range m.Services {
+			r := c.resource(s.Name, make([]design.Service, len(m.Services)))
+			for _, n := range c.Nodes {
+				runs := r != nil && r.Role == "Started" && slices.Contains(r.NodeNames(), n.Name)
+				e.add("mortar_service_running", bit(runs), "service", s.Name, "server", n.Name)
+				if !runs {
+					continue
+				}
+				if t, ok := c.since(r.ID, n.Name, h.UTCOffset); ok {
+					e.add("mortar_service_started_timestamp_seconds", float64(t.Unix()), "service", s.Name, "server", n.Name)
+				}
+			}
+		}
+	}
+	for _, l := range m.Fencing {
+		at := 0.0
+		if p := proofOf(h.CIB, l.Server, l.Level); p != nil && p.Fingerprint == l.Fingerprint {
+			at = float64(p.At.Unix())
+		}
+		e.add("mortar_fence_proven_timestamp_seconds", at, "server", l.Server, "level", strconv.Itoa(l.Level))
+	}
+}
+
+// ReadMeasured reads what apply wrote for this server.
+func ReadMeasured(text []byte) (design.Measured, error) {
+	var m design.Measured
+	err := json.Unmarshal(text, &m)
+	return m, err
+}
