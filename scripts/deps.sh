@@ -10,7 +10,6 @@ packages=(
   snmpd snmp                    # virtual PDUs
   mdadm lvm2 xfsprogs multipath-tools util-linux # superblocks the tests plant and read
   fio                           # a load engine that the tests run
-  prometheus                    # promtool: the alert rules are tried
   debian-archive-keyring ca-certificates gcc libc6-dev # gcc: the race detector
 )
 missing=()

@@ -13,7 +13,11 @@ const rules = "../../packaging/prometheus/mortar.rules.yml"
 
 func promtool(t *testing.T, args ...string) string {
 	t.Helper()
-	out, err := exec.CommandContext(t.Context(), "promtool", args...).CombinedOutput()
+	path, err := exec.CommandContext(t.Context(), "../../scripts/promtool.sh").Output()
+	if err != nil {
+		t.Fatalf("scripts/promtool.sh: %v", err)
+	}
+	out, err := exec.CommandContext(t.Context(), strings.TrimSpace(string(path)), args...).CombinedOutput()
 	if err != nil {
 		t.Errorf("promtool %s: %v\n%s", strings.Join(args, " "), err, out)
 	}
