@@ -79,7 +79,7 @@ func Main(ctx context.Context, args []string, getenv func(string) string, stdout
 	case "monitor", "status":
 		return a.inTime(ctx, "monitor")
 	case "stop":
-		return a.inTime(ctx, "stop")
+		return a.stop(ctx)
 	case configureAction:
 		if err := a.configure(ctx, os.Stdin); err != nil {
 			a.reason(err)
@@ -339,6 +339,7 @@ func (a *agent) monitor(ctx context.Context, s *service) int {
 		a.note("monitor", s.cfg, err)
 		return ErrGeneric
 	case st == running:
+		s.notOverdue() // a person has seen to it
 		return Success
 	}
 	if interval := a.getenv("OCF_RESKEY_CRM_meta_interval"); interval == "" || interval == "0" {

@@ -211,15 +211,20 @@ func (s *service) lost(owner string, err error) bool {
 // resetServer stops this server at once. The other one took the volume because this
 // one counts as fenced: it was frozen, or a person was wrong. What it still has
 // in memory would overwrite what the other one has written since.
-//
-// Source: Linux, Documentation/admin-guide/sysrq.rst: 'b' reboots without
-// syncing or unmounting
 func (s *service) resetServer(by string) error {
 	why := s.takenBy(by, ": this server counts as fenced, and resets itself")
 	s.log.note("%v", why)
+	return errors.Join(why, s.reset(why))
+}
+
+// reset resets this server at once, without writing anything.
+//
+// Source: Linux, Documentation/admin-guide/sysrq.rst: 'b' reboots without
+// syncing or unmounting
+func (s *service) reset(why error) error {
 	// The log on disk is lost; a console or netconsole shows this.
 	_ = s.k.Poke("/dev/kmsg", "<0>mortar: "+why.Error()+"\n")
-	return errors.Join(why, s.k.Poke("/proc/sysrq-trigger", "b"))
+	return s.k.Poke("/proc/sysrq-trigger", "b")
 }
 
 // up says whether this server holds the service's storage: another one needs it

@@ -34,6 +34,8 @@ import (
 //     its way to the BMCs, would fence the active one.
 //   - a start that was refused for the storage's sake is forgotten once the
 //     storage is sound, see forgive.
+//   - a server whose service could not be stopped, and that no fence device has
+//     switched off since, resets itself, see unstopped.
 //   - I/O that failed because a cache lost its SSDs for reads is tried again.
 //   - NFS daemons that died are started again, in place. Clients keep their
 //     locks and sessions, which are nfsd's. If nfsd itself is gone the service
@@ -244,6 +246,7 @@ func (w *watcher) look(ctx context.Context) {
 	for _, s := range w.services {
 		s.kind.watch(ctx, w)
 		w.forgive(ctx, s)
+		w.unstopped(s)
 	}
 }
 

@@ -1,0 +1,90 @@
+package ocf
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// A service that cannot be stopped keeps its storage, and Pacemaker has this server
+// fenced. If no fence device works, nobody may start the service elsewhere, and it
+// is down until a person comes. So the watcher resets the server in the end. After
+// that it holds nothing, joins the cluster as a server that has just booted, and
+// the service starts. A reset costs no more than the fencing that failed.
+
+// unfencedFor is how long the cluster has to fence this server after a stop has
+// failed: each of two levels may take stonith-timeout (60 s).
+const unfencedFor = 150 * time.Second
+
+// overdueFile has the uptime, in seconds, at which this server resets itself unless
+// the service has been stopped.
+func (s *service) overdueFile() string { return runDir + "/unstopped-" + s.cfg.Service }
+
+// overdueIn has the watcher reset this server after a while.
+func (s *service) overdueIn(d time.Duration) {
+	if err := s.k.Save(s.overdueFile(), fmt.Appendf(nil, "%.0f\n", (s.uptime()+d).Seconds())); err != nil {
+		s.log.note("this server will not reset itself if it is not fenced: %v", err)
+	}
+}
+
+// notOverdue takes that back.
+func (s *service) notOverdue() {
+	if _, err := s.k.ReadFile(s.overdueFile()); err != nil {
+		return
+	}
+	if err := s.k.Remove(s.overdueFile()); err != nil {
+		s.log.note("%v", err)
+	}
+}
+
+// overdue says whether the service should have been stopped, or this server fenced,
+// by now.
+func (s *service) overdue() bool {
+	b, err := s.k.ReadFile(s.overdueFile())
+	if err != nil {
+		return false
+	}
+	end, err := strconv.ParseFloat(strings.TrimSpace(string(b)), 64)
+	return err == nil && s.uptime().Seconds() >= end && s.up()
+}
+
+// stop stops the service. Until that is done a file tells the watcher when to give
+// up; the agent itself may hang.
+func (a *agent) stop(ctx context.Context) int {
+	cfg, code, err := a.config()
+	if err != nil {
+		a.reason(err)
+		return code
+	}
+	s, err := a.service("stop", cfg)
+	if err != nil {
+		a.reason(err)
+		return ErrGeneric
+	}
+	if s.up() {
+		s.overdueIn(a.timeout("stop") + unfencedFor)
+	}
+	code = a.inTime(ctx, "stop")
+	switch {
+	case code == Success:
+		s.notOverdue()
+	case s.up():
+		s.overdueIn(unfencedFor)
+	}
+	return code
+}
+
+// unstopped resets this server if the service could not be stopped and nobody has
+// fenced the server since.
+func (w *watcher) unstopped(s *service) {
+	if !s.overdue() {
+		return
+	}
+	why := fmt.Errorf("service %s could not be stopped, and no fence device has switched this server off: it resets itself", s.cfg.Service)
+	w.log("%v", why)
+	if err := s.reset(why); err != nil {
+		w.log("%v", err)
+	}
+}
