@@ -457,6 +457,7 @@ func nodeArgs(c *Config, dir string, index int, img *image, accel string, hw *ha
 				m.add("-device", ssdDevice(i, d))
 			}
 		}
+		m.add("-device", props{"driver": "i6300esb", "id": "watchdog"}) // it resets the machine
 	}
 	return m.args, m.err
 }

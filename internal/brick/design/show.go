@@ -517,7 +517,7 @@ func (v *view) tuning() {
 		"sysctl": "sysctl", "disk": "queue of each disk", "md": "md arrays", "lv": "queue of the logical volume", "module": "module parameters",
 		"multipath": "multipath", "lvm": "LVM", "mkfs": mkfs, "mount": "mount of the volume", "nfsd": "NFS server",
 		"lnet": "LNET", "lustre": "lctl set_param -P, lfs setstripe",
-		"export": "exports", "corosync": "Corosync", "pacemaker": "Pacemaker", "nfs": "NFS mounts",
+		"export": "exports", "corosync": "Corosync", "systemd": "systemd", "pacemaker": "Pacemaker", "nfs": "NFS mounts",
 	}
 	for _, r := range roles {
 		kind := ""

@@ -235,6 +235,7 @@ func haSettings(token int, failback string, queues bool, add func(role, kind, na
 	add("server", "corosync", "wait_for_all", "1", "after a cold start of both, neither acts before it has seen the other once", "votequorum(5)")
 	add("server", "corosync", "crypto", "aes256/sha256", "nobody on the public network can forge or read a heartbeat", "corosync.conf(5)")
 	add("server", "corosync", "link_mode", "passive", "the private ring carries the heartbeat, the public one takes over", "corosync.conf(5)")
+	add("server", "systemd", "RuntimeWatchdogSec", "60", "s after which the hardware's watchdog resets a server whose kernel hangs, if no fence device has done so: it comes back without a person", "systemd-system.conf(5)")
 	add("server", "pacemaker", "stonith-enabled", "true", "no takeover without proof that the other server is off", "pacemaker-controld(7)")
 	add("server", "pacemaker", "stonith-timeout", "60s", "a fencing level that has not answered by then is given up for the next one", "pacemaker-controld(7)")
 	add("server", "pacemaker", "fence-reaction", "panic", "a server that is told of its own fencing still runs: the wrong outlet was switched, or a person was wrong. It resets itself at once, without writing anything back; by default only its cluster daemons would end, and it would go on writing to the shared disks", "pacemaker-controld(7); Linux: admin-guide/sysrq, b")

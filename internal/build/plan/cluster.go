@@ -65,6 +65,9 @@ func (b *builder) membership() error {
 				"# Pacemaker starts after these, and stops before them at shutdown.\n" +
 				"[Unit]\nRequires=rpcbind.socket\nAfter=rpcbind.socket multipathd.service\n"),
 		})
+		for _, s := range b.settings("server", "systemd") {
+			b.add(StageMembership, h, "watchdog", &resource.Watchdog{Timeout: s})
+		}
 		b.add(StageMembership, h, "corosync", c)
 		b.add(StageMembership, h, "cluster units", &resource.Units{Name: "cluster", NoWait: true, List: []resource.Unit{
 			{Name: "corosync.service", Enabled: true, Active: true},

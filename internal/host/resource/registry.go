@@ -26,6 +26,8 @@ func blank(kind string) Resource {
 		return &Units{}
 	case "sysctl":
 		return &Sysctl{}
+	case "watchdog":
+		return &Watchdog{}
 	case "modules":
 		return &Modules{}
 	case "block-queue":

@@ -49,6 +49,7 @@ const (
 	Kill       Kind = "kill"        // a daemon dies at once; its name, or nfsd for the kernel's threads
 	WriteSoon  Kind = "write-soon"  // a server writes data that it has in memory to the disks after a second, until it boots
 	FillFS     Kind = "fill-fs"     // the service's file system is filled to the last block
+	HoldFS     Kind = "hold-fs"     // the service's file system is kept in use, until the server boots; mount point
 	BitRot     Kind = "bit-rot"     // Corrupt, where it hits data of the load that is not overwritten
 	CacheApply Kind = "cache-apply" // a cache is brought to its config, as `mortar apply` does; service
 	CacheFill  Kind = "cache-fill"  // the mirror is filled with dirty data, which is not written to the disks meanwhile; service, mount point
@@ -106,6 +107,7 @@ var kinds = map[Kind]faultKind{
 	Kill:       {deed: "killing {0} on {on}", can: mayKill, inject: (*engine).kill, heal: (*engine).startDaemon},
 	WriteSoon:  {deed: "having {on} write data to its disks after a second", inject: (*engine).writeSoon, heal: (*engine).writeLater},
 	FillFS:     {deed: "filling {0} on {on}", inject: (*engine).fill, heal: (*engine).empty},
+	HoldFS:     {deed: "keeping {0} on {on} in use", inject: (*engine).hold, heal: (*engine).empty},
 	BitRot:     {deed: "overwriting bytes of one disk beneath the RAID", can: mayRot, inject: (*engine).spoil}, // the scrub mends it, or the verdict says that it did not
 	CacheApply: {deed: "giving SSDs back to the cache of {0}", inject: (*engine).applyCache},
 	CacheFill:  {deed: "filling the mirror of dirty data of {0}", inject: (*engine).fillCache, heal: (*engine).drainCache},

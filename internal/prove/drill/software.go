@@ -104,15 +104,29 @@ func (e *engine) fill(ctx context.Context, f Fault) error {
 	return nil
 }
 
+// hold has a loop device on a file keep the file system in use: no process to
+// kill, and no way to unmount.
+func (e *engine) hold(ctx context.Context, f Fault) error {
+	for _, a := range []resource.Action{
+		{Title: "make a file", Cmd: []string{"fallocate", "-l", "1M", filler(f)}},
+		{Title: "make a loop device of it", Cmd: []string{"losetup", "--find", filler(f)}},
+	} {
+		if err := e.do(ctx, f.On, a); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // empty removes the file, on the server that has the volume now.
 func (e *engine) empty(ctx context.Context, f Fault) error {
 	v := e.view()
-	errs := []error{fmt.Errorf("%s is mounted on no server: the file that fills it could not be removed", f.Args[0])}
+	errs := []error{fmt.Errorf("%s is mounted on no server: the drill's file could not be removed", f.Args[0])}
 	for _, server := range e.servers {
 		if !v.mounted(ctx, server) {
 			continue
 		}
-		err := e.do(ctx, server, resource.Action{Title: "remove the file that fills it", Cmd: []string{"rm", "-f", "--", filler(f)}})
+		err := e.do(ctx, server, resource.Action{Title: "remove the drill's file", Cmd: []string{"rm", "-f", "--", filler(f)}})
 		if err == nil {
 			return nil
 		}

@@ -183,10 +183,19 @@ var Table = []Drill{
 		Variants: []Variant{{How: "confirm", Title: "BMC and PDUs die, then it stops executing; then its power is cut by hand and mortar confirm-off says so", Steps: fenceAll}},
 	},
 	{
+		Name: "unfenced", Title: "the active server fails and no fence device works: it resets itself, and the brick comes back without a person",
+		// The server boots, after the watchdog or the wait for fencing.
+		Expect: Expect{Where: Anywhere, Fencing: Allow, Stall: none, Within: 12 * time.Minute},
+		Variants: []Variant{
+			{How: "hang", Title: "BMC and PDUs die, then its kernel panics", Steps: hangUnfenced},
+			{How: "stuck", Title: "BMC and PDUs die, something keeps the volume in use, and its public cable is pulled: the service cannot be stopped", Steps: stuckUnfenced},
+		},
+	},
+	{
 		Name: "cold-start-alone", Title: "the active server dies and cannot be fenced in time, and its partner, back after a power failure, is alone: the service must not start before a person has confirmed that the other one is off",
 		// As with fence-all; and the partner boots.
 		Expect:   Expect{Where: Moves, Fencing: Victim, Stall: none, Within: 10 * time.Minute},
-		Variants: []Variant{{How: "confirm", Title: "its BMC dies, its kernel panics, and its partner loses power and comes back; then its power is cut by hand and mortar confirm-off says so", Steps: coldStartAlone}},
+		Variants: []Variant{{How: "confirm", Title: "its BMC dies, it stops executing, and its partner loses power and comes back; then its power is cut by hand and mortar confirm-off says so", Steps: coldStartAlone}},
 	},
 	{
 		Name: "rack-power", Title: "the power of all servers fails mid-write; the brick comes back by itself once it returns",
@@ -366,12 +375,17 @@ func fullFS(s Scene) ([]Step, error) {
 // can fence: longer than a take-over ever took.
 const fenceHold = 45 * time.Second
 
-func fenceAll(s Scene) ([]Step, error) {
+// unfenceable has no fence device reach the active server.
+func unfenceable(s Scene) []Step {
 	steps := []Step{{Fault: Fault{Kind: BMCDead, On: s.Active}, Prepare: true}}
 	for _, p := range s.Design.Spec.PDUs {
 		steps = append(steps, Step{Fault: Fault{Kind: PDUDead, Args: []string{p.Name}}, Prepare: true})
 	}
-	return append(steps,
+	return steps
+}
+
+func fenceAll(s Scene) ([]Step, error) {
+	return append(unfenceable(s),
 		Step{Fault: Fault{Kind: Freeze, On: s.Active}, Until: &Sight{What: "fencing fails", Limit: 3 * time.Minute, Look: func(_ context.Context, v *View) (bool, string) {
 			for _, e := range v.events() {
 				if e.Kind == report.EventFenceFail && e.NS > v.fault && namesNode(e.Text, s.Active) {
@@ -413,7 +427,7 @@ func coldStartAlone(s Scene) ([]Step, error) {
 	off := Fault{Kind: PowerOff, On: s.Passive}
 	return []Step{
 		{Fault: Fault{Kind: BMCDead, On: s.Active}, Prepare: true, Wait: 2 * time.Second},
-		{Fault: Fault{Kind: Panic, On: s.Active}, Wait: time.Second},
+		{Fault: Fault{Kind: Freeze, On: s.Active}, Wait: time.Second},
 		{Fault: off, Wait: 2 * time.Second},
 		{Fault: off, Mend: true, Until: saysConfirmOff(s.Active, "waits for "+s.Active, bootLimit)},
 		{Wait: fenceHold, Look: true},

@@ -1,0 +1,42 @@
+package drill
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/mortarhpc/mortar/internal/base/linux"
+	"github.com/mortarhpc/mortar/internal/prove/kind"
+	"github.com/mortarhpc/mortar/internal/prove/report"
+)
+
+// hangUnfenced has the kernel of a server die that no fence device reaches: its
+// watchdog resets it.
+func hangUnfenced(s Scene) ([]Step, error) {
+	return append(unfenceable(s), Step{Fault: Fault{Kind: Panic, On: s.Active}, Until: resetItself(s.Active)}), nil
+}
+
+// stuckUnfenced has a server that no fence device reaches fail to stop the service.
+func stuckUnfenced(s Scene) ([]Step, error) {
+	dir := kind.Of(s.Design).Files(s.Service)
+	if dir == "" {
+		return nil, errNoFiles
+	}
+	return append(unfenceable(s),
+		Step{Fault: Fault{Kind: HoldFS, On: s.Active, Args: []string{dir}}, Prepare: true},
+		Step{Fault: Fault{Kind: LinkDown, On: s.Active, Args: []string{"public"}}, Until: resetItself(s.Active)},
+	), nil
+}
+
+// resetItself waits until a server has booted after the fault.
+func resetItself(server string) *Sight {
+	return &Sight{What: "the server has reset itself", Limit: 10 * time.Minute, Look: func(ctx context.Context, v *View) (bool, string) {
+		text, err := v.e.read(ctx, server, "/proc/uptime")
+		if err != nil {
+			return false, server + " does not answer"
+		}
+		up, ok := linux.Uptime(text)
+		since := time.Since(time.Unix(0, v.fault))
+		return ok && up < since, fmt.Sprintf("%s has run for %s, %s after the fault", server, report.Seconds(up.Seconds()), report.Seconds(since.Seconds()))
+	}}
+}
