@@ -462,7 +462,6 @@ func TestMonitorOfAnOwnerThatIsNobody(t *testing.T) {
 		says  string
 	}{
 		{"well", func(*shared, *service) {}, ""},
-		{"given back while it runs", func(sh *shared, _ *service) { sh.owner = "at-rest" }, `volume group vg-a was taken by "at-rest" while it is active here`},
 		{"under construction while it runs", func(sh *shared, _ *service) { sh.owner = BuildingID("at-rest") }, "was taken by"},
 		{"the owner cannot be read", func(sh *shared, s *service) { s.k = blind{s.k, "/dev/" + sh.hosts["nfs1"].md[arrayUUID]} }, "input/output error"},
 		{"a cache of another volume", func(_ *shared, s *service) { s.cfg.Cache, s.cache = "/nowhere/cache.json", nil }, "/nowhere/cache.json"},
@@ -487,6 +486,32 @@ func TestMonitorOfAnOwnerThatIsNobody(t *testing.T) {
 			}
 			if slices.ContainsFunc(h.changes, func(x string) bool { return strings.Contains(x, "sysrq") }) {
 				t.Error("the server is reset for an owner that is no server")
+			}
+		})
+	}
+}
+
+// A server that was frozen may wake up after its partner has taken the volume and
+// stopped the service in good order. Unmounting would write what is outdated.
+func TestTakenAndGivenBack(t *testing.T) {
+	for name, action := range map[string]func(*testing.T, *service) error{
+		"monitor": func(t *testing.T, s *service) error { _, err := s.monitor(t.Context()); return err },
+		"stop":    func(t *testing.T, s *service) error { return s.stop(t.Context()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			sh := newShared(t)
+			h := sh.hosts["nfs1"]
+			s := h.service(testConfig())
+			if err := s.start(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			n := len(h.changes)
+			sh.owner = "at-rest"
+			if err := action(t, s); err == nil || !strings.Contains(err.Error(), `volume group vg-a was taken by "at-rest" while it is active here`) {
+				t.Error(err)
+			}
+			if got := h.changes[n:]; len(got) != 2 || got[1] != "poke /proc/sysrq-trigger b" {
+				t.Errorf("%q", got)
 			}
 		})
 	}

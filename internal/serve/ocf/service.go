@@ -203,9 +203,12 @@ func (s *service) owned(ctx context.Context) (string, error) {
 	return owner, err
 }
 
-// lost says whether the other server has the storage that is in use here.
+// lost says whether the other server has the storage that is in use here, or has had
+// it and stopped since: the volume group is at rest then.
 func (s *service) lost(owner string, err error) bool {
-	return s.cfg.Nodes[owner] != "" && owner != s.host || errors.Is(err, errTaken)
+	taken := s.cfg.Nodes[owner] != "" && owner != s.host
+	givenBack := s.cfg.SystemID != "" && owner == s.cfg.SystemID
+	return taken || givenBack || errors.Is(err, errTaken)
 }
 
 // resetServer stops this server at once. The other one took the volume because this
