@@ -294,7 +294,7 @@ var imageLinks = map[string]string{
 // of the rack's hardware, so that udev need not look for one. Modules that
 // the kernel has built in are passed over.
 var initrdModules = []string{
-	"virtio_pci", "virtio_blk", "virtio_net", "virtio_scsi", "sd_mod", "sg", "nvme",
+	"virtio_pci", "virtio_blk", "virtio_net", "virtio_scsi", "sd_mod", "sg", "nvme", "i6300esb",
 	"crc32c_intel", "crc32c_generic", "ext4", "erofs", "overlay", "af_packet", "dm_mod", "raid1",
 }
 
