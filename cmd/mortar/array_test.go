@@ -27,20 +27,10 @@ func exampleFile(t *testing.T, name string) string {
 	return file
 }
 
-// What can be designed but not built is refused by what would build it, in
-// so many words, and shown by what only shows.
-func TestDesignedNotBuilt(t *testing.T) {
-	for name, why := range map[string]string{
-		"lustre-brick": "Lustre on storage of kind array can be designed but not built",
-		"lustre-rack":  "Lustre on storage of kind array can be designed but not built",
-	} {
+// What only shows needs no host, and writes nothing.
+func TestShownWithoutHosts(t *testing.T) {
+	for _, name := range []string{"lustre-brick", "lustre-rack"} {
 		file := exampleFile(t, name)
-		for _, args := range [][]string{{"apply", file, "--yes"}, {"plan", file}, {"status", file}} {
-			code, out, stderr := mortar(t, args...)
-			if code != exitBadInput || !strings.Contains(stderr, why) || !strings.Contains(stderr, file+":") {
-				t.Errorf("%v: %d\n%s%s", args, code, out, stderr)
-			}
-		}
 		if code, _, stderr := mortar(t, "check", file, "--profile", "stock"); code != exitBadInput || !strings.Contains(stderr, "Lustre has no profile stock") {
 			t.Errorf("check --profile stock %s: %d %s", name, code, stderr)
 		}
@@ -50,7 +40,7 @@ func TestDesignedNotBuilt(t *testing.T) {
 		if code, out, stderr := mortar(t, "check", file); code != 0 || !strings.Contains(out, "CAPACITY") {
 			t.Errorf("check %s: %d %s", name, code, stderr)
 		}
-		if code, out, stderr := mortar(t, "plan", "--offline", file); code != 0 || !strings.Contains(out, "resources to change") || !strings.Contains(out, "This is for reading: "+file) {
+		if code, out, stderr := mortar(t, "plan", "--offline", file); code != 0 || !strings.Contains(out, "resources to change") {
 			t.Errorf("plan --offline %s: %d %s", name, code, stderr)
 		}
 		if code, out, stderr := mortar(t, "mount-options", file); code != 0 || !strings.Contains(out, "mount -t ") {
@@ -68,7 +58,7 @@ func TestDesignedNotBuilt(t *testing.T) {
 		}
 		entries, err := os.ReadDir(filepath.Dir(file))
 		if err != nil || len(entries) != 1 {
-			t.Errorf("%s: refused, but something was written: %v", name, entries)
+			t.Errorf("%s: something was written: %v", name, entries)
 		}
 	}
 }

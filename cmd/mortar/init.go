@@ -46,8 +46,7 @@ Flavours:
   nfs-ha-xl  the same with two services, each server active for one
   nfs        one server
 
-Systems (docs/systems.md). lustre-brick and lustre-rack can be designed but not
-built, because they need Lustre on RAID arrays:
+Systems (docs/systems.md):
   ` + strings.Join(systems(), "\n  "),
 		Example:   "  mortar init nfs-ha > brick.yaml\n  mortar init nss4-ha-288 > nss.yaml",
 		ValidArgs: append(slices.Clone(initFlavours), systems()...),

@@ -29,8 +29,6 @@ var systemScale = map[string]string{
 	"nfs": "1/1", "nfs-ha": "1/1", "nfs-ha-xl": "1/1",
 	// md zeroes and syncs the disks of a JBOD; LUNs of an array have neither.
 	"jbod-ha": "1/4000", "nvme-ha": "1/20000", "lustre-small": "1/10000",
-	// An MD3220 keeps 512 MiB of each of the MDS' disks of 136 GB, and the MGT has 10 GiB.
-	"lustre-brick": "1/80", "lustre-rack": "1/80",
 }
 
 // built is an entry of out/systems/summary.json: what became of one example.

@@ -39,6 +39,9 @@ func arrayBytes(family string, size spec.Bytes) spec.Bytes {
 // some megabytes. Source: Lustre Operations Manual, 5.1.
 const mgtSize = 10 * spec.GiB
 
+// mgtOf is the size of the MGT on storage for metadata of a size: a tenth at most.
+func mgtOf(all spec.Bytes) spec.Bytes { return min(mgtSize, all/10/extentSize*extentSize) }
+
 // arrays makes the LUNs of each array: one for each group, or one over all
 // spans of a RAID 60. That of an MDS is cut in two: MGT and MDT.
 func (d *Design) arrays() {
@@ -125,10 +128,10 @@ func (d *Design) lunsOn(a *Array, set spec.Set, ost *int) {
 		switch role {
 		case "mds":
 			mgt := l
-			mgt.Name, mgt.Use, mgt.Size, mgt.Rest, mgt.Server = s.Lustre.FSName+"-MGT", "mgs", mgtSize, false, set.Servers[0]
+			mgt.Name, mgt.Use, mgt.Size, mgt.Rest, mgt.Server = s.Lustre.FSName+"-MGT", "mgs", mgtOf(l.Size), false, set.Servers[0]
 			if n == 0 {
 				a.LUNs = append(a.LUNs, mgt)
-				l.Size -= mgtSize
+				l.Size -= mgt.Size
 			}
 			l.Number = len(a.LUNs)
 			l.Name, l.Use, l.Server = fmt.Sprintf("%s-MDT%04x", s.Lustre.FSName, n), "mdt", set.Servers[0]

@@ -109,12 +109,6 @@ func Buildable(s *spec.Spec) error {
 		return errorAt(s, at, instead, format+" can be designed but not built by this version", args...)
 	}
 	switch {
-	case s.Flavour == spec.Lustre:
-		for i, m := range s.Lustre.Modules {
-			if m.Storage.Kind != "jbod" {
-				return no(fmt.Sprintf("lustre.modules[%d].storage.kind", i), "Lustre on storage of kind %s", m.Storage.Kind)
-			}
-		}
 	case s.Cache != nil && len(s.Services) > 1:
 		return no("cache", "a cache for %d services", len(s.Services))
 	case len(s.Services) > 1 && s.NFS.RDMA():

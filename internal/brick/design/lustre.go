@@ -155,7 +155,7 @@ func (d *Design) targetServices(m *spec.Module) []Service {
 	case m.Role == "mds":
 		g := groups[0]
 		size := spec.Bytes(g.Data) * mdData(g.Members[0].Size, g.Chunk)
-		mgt := min(mgtSize, size/10/extentSize*extentSize)
+		mgt := mgtOf(size)
 		add(Storage{Groups: []string{g.Name}},
 			Target{Name: l.FSName + "-MGT", Kind: "mgs", Group: g.Name, Size: mgt, Server: m.Servers[0]},
 			Target{Name: l.FSName + "-MDT0000", Kind: "mdt", Group: g.Name, Size: (size-spec.MiB)/extentSize*extentSize - mgt, Server: m.Servers[0]})

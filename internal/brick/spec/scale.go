@@ -14,6 +14,10 @@ const (
 	mostScale = 1_000_000
 )
 
+// leastArrayDisk leaves room for a target of Lustre next to what an array keeps for
+// itself on each disk, half a GiB.
+const leastArrayDisk = GiB
+
 // leastSSD is the smallest SSD that has room for a cache's metadata.
 const leastSSD = GB
 
@@ -22,7 +26,7 @@ func (s *Spec) Scaled() bool { return s.scaled }
 
 // Scale makes the brick smaller for a virtual rack, in place: disks and SSDs
 // have 1/by of their size in whole MiB, machines the memory that a node of the
-// rack needs, SSDs of a cache what its metadata needs. Numbers of things, and how they are connected, stay.
+// rack needs, SSDs of a cache what its metadata needs; LNet speaks TCP. Numbers of things, and how they are connected, stay.
 func (s *Spec) Scale(by int64) error {
 	if by < 1 || by > mostScale {
 		return fmt.Errorf("scale 1/%d: want 1/1 to 1/%d", by, mostScale)
@@ -37,7 +41,14 @@ func (s *Spec) Scale(by int64) error {
 		}
 	}
 	for i := range s.Enclosures {
-		shrink(s.Enclosures[i].Disks, MiB)
+		least := Bytes(MiB)
+		if s.Flavour == Lustre && s.Enclosures[i].Array != "" {
+			least = leastArrayDisk
+		}
+		shrink(s.Enclosures[i].Disks, least)
+	}
+	if s.Lustre != nil {
+		s.Lustre.LNET = "tcp" // the rack's networks stand in for InfiniBand, without its verbs
 	}
 	if s.Cache != nil {
 		shrink(s.Cache.SSDs, leastSSD)
