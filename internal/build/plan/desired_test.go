@@ -72,7 +72,7 @@ func list(steps []Step) string {
 }
 
 func TestStepsOfANewBrick(t *testing.T) {
-	for _, flavour := range []string{"nfs", "nfs-ha"} {
+	for _, flavour := range []string{"nfs", "nfs-ha", "lustre-brick"} {
 		steps, err := Desired(testDesign(t, flavour), Facts{}, testSecrets)
 		if err != nil {
 			t.Fatal(err)
