@@ -281,7 +281,9 @@ func lustreSettings(d *Design) []Setting {
 	} else {
 		add("server", "disk", "scheduler", "mq-deadline", "bounds how long a read waits behind writes", seed+"4.2.1; kernel: block/deadline-iosched")
 	}
-	add("server", "disk", "max_sectors_kb", "2048", "two RPCs of 1 MiB go to a target in one request", seed+"4.2.1")
+	if !hasArrays(d) { // a LUN says itself how much it takes at once, and the kernel heeds that
+		add("server", "disk", "max_sectors_kb", "2048", "two RPCs of 1 MiB go to a target in one request", seed+"4.2.1")
+	}
 	add("server", "disk", "read_ahead_kb", "2048", "the next full stripes are read while the client takes the first; the seed also names 8192", seed+"4.2.1")
 	multipathSettings(d, add)
 	for i := range d.Pairs {
