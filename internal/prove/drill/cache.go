@@ -162,9 +162,9 @@ func ssdAll(s Scene) ([]Step, error) {
 	return steps, nil
 }
 
-// cacheSight is something seen in the cache's counters.
-func cacheSight(s Scene, what string, seen func(cache.Stats) bool) *Sight {
-	return &Sight{What: what, Limit: time.Minute, Look: func(ctx context.Context, v *View) (bool, string) {
+// cacheCondition is something seen in the cache's counters.
+func cacheCondition(s Scene, what string, seen func(cache.Stats) bool) *Condition {
+	return &Condition{What: what, Limit: time.Minute, Look: func(ctx context.Context, v *View) (bool, string) {
 		for _, server := range []string{v.Active, v.Passive} {
 			out, err := v.e.query(ctx, server, hostMortar, "host-cache", "stats", cache.ConfigPath(s.Service.Name))
 			if err != nil || out.Code != 0 {
@@ -181,12 +181,12 @@ func cacheSight(s Scene, what string, seen func(cache.Stats) bool) *Sight {
 }
 
 // mirrorOf is seen when n SSDs hold the newest dirty data.
-func mirrorOf(s Scene, n int) *Sight {
-	return cacheSight(s, fmt.Sprintf("dirty data on %d SSDs", n), func(st cache.Stats) bool { return len(st.Mirror.InSync) == n })
+func mirrorOf(s Scene, n int) *Condition {
+	return cacheCondition(s, fmt.Sprintf("dirty data on %d SSDs", n), func(st cache.Stats) bool { return len(st.Mirror.InSync) == n })
 }
 
-func dirtyAt(s Scene, what string, is func(percent int64) bool) *Sight {
-	return cacheSight(s, what, func(st cache.Stats) bool { return st.DirtyRoom > 0 && is(100*st.Dirty/st.DirtyRoom) })
+func dirtyAt(s Scene, what string, is func(percent int64) bool) *Condition {
+	return cacheCondition(s, what, func(st cache.Stats) bool { return st.DirtyRoom > 0 && is(100*st.Dirty/st.DirtyRoom) })
 }
 
 // applyCache does what is to be done to bring the service's cache to its

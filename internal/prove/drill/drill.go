@@ -145,16 +145,16 @@ type Step struct {
 	// drill without such a step has them do so at the fault.
 	Keep  bool
 	Wait  time.Duration // then wait so long
-	Until *Sight        // then wait for this
+	Until *Condition    // then wait for this
 	Look  bool          // then note what `mortar status` says
 }
 
-// Sight is something that must be seen. If it is not in time, the drill fails
+// Condition is what a drill waits for. If it does not come in time, the drill fails
 // and goes on.
-type Sight struct {
+type Condition struct {
 	What  string // name of the check
 	Limit time.Duration
-	// Look says whether it is there, and what is.
+	// Look says whether the condition holds, and what there is.
 	Look func(ctx context.Context, v *View) (seen bool, detail string)
 }
 

@@ -43,11 +43,11 @@ const healTime = 10 * time.Minute
 
 // engine is one drill under way.
 type engine struct {
-	env   Env
-	drill Drill
-	vari  Variant
-	opt   Options
-	sayMu sync.Mutex
+	env     Env
+	drill   Drill
+	variant Variant
+	opt     Options
+	sayMu   sync.Mutex
 
 	hosts testbed.Hosts
 
@@ -93,7 +93,7 @@ func Run(ctx context.Context, env Env, d Drill, v Variant, opt Options) (*report
 			return nil, err
 		}
 	}
-	e := &engine{env: env, drill: d, vari: v, expect: d.Expected(v), opt: opt.WithDefaults(env.Virtual), loadDirs: map[string]design.ClientMount{}}
+	e := &engine{env: env, drill: d, variant: v, expect: d.Expected(v), opt: opt.WithDefaults(env.Virtual), loadDirs: map[string]design.ClientMount{}}
 	if e.service, err = env.service(); err != nil {
 		return nil, err
 	}
@@ -147,12 +147,12 @@ func (e *engine) run(ctx context.Context) (_ *report.Run, err error) {
 		return nil, &Refused{err.Error()}
 	}
 
-	if e.vari.Rewrite {
+	if e.variant.Rewrite {
 		for i := range jobs {
 			jobs[i].addRewriters()
 		}
 	}
-	if e.vari.Append {
+	if e.variant.Append {
 		for _, j := range jobs {
 			for i := range j.job.Writers {
 				if w := &j.job.Writers[i]; w.Mode == workload.Fsync {
@@ -251,7 +251,7 @@ func (e *engine) connect(ctx context.Context) error {
 // place puts the service where the drill wants it to begin, and finds out
 // what of the design the drill needs to know.
 func (e *engine) place(ctx context.Context) error {
-	if e.vari.Away && e.active == e.service.Preferred {
+	if e.variant.Away && e.active == e.service.Preferred {
 		e.say("moving service %s to %s first", e.service.Name, e.survivor)
 		if err := e.env.Operator.Move(ctx, e.service.Name, e.survivor); err != nil {
 			return fmt.Errorf("moving service %s to %s: %w", e.service.Name, e.survivor, err)
@@ -269,9 +269,9 @@ func (e *engine) place(ctx context.Context) error {
 		}
 		e.group = s.Group
 	}
-	steps, err := e.vari.Steps(s)
+	steps, err := e.variant.Steps(s)
 	if err != nil {
-		return &Refused{fmt.Sprintf("drill %s --how %s cannot be done with this brick: %v", e.drill.Name, e.vari.How, err)}
+		return &Refused{fmt.Sprintf("drill %s --how %s cannot be done with this brick: %v", e.drill.Name, e.variant.How, err)}
 	}
 	e.steps = steps
 	for _, st := range steps {
@@ -293,7 +293,7 @@ func Possible(env Env, d Drill, v Variant) error {
 			return err
 		}
 	}
-	e := &engine{env: env, drill: d, vari: v}
+	e := &engine{env: env, drill: d, variant: v}
 	s, err := planned(env)
 	if err != nil {
 		return err
@@ -329,7 +329,7 @@ func (e *engine) possible(steps []Step) error {
 			continue
 		}
 		if err := e.injector(s.Fault).Can(s.Fault); err != nil {
-			return &Refused{fmt.Sprintf("drill %s --how %s cannot be done here: %v", e.drill.Name, e.vari.How, err)}
+			return &Refused{fmt.Sprintf("drill %s --how %s cannot be done here: %v", e.drill.Name, e.variant.How, err)}
 		}
 	}
 	return nil
@@ -536,7 +536,7 @@ func (e *engine) perform(ctx context.Context, ev *evidence) error {
 			}
 		}
 		if s.Until != nil {
-			if err := e.see(ctx, s.Until, ev); err != nil {
+			if err := e.await(ctx, s.Until, ev); err != nil {
 				return err
 			}
 		}
@@ -558,7 +558,7 @@ func (e *engine) act(ctx context.Context, s Step, ev *evidence) error {
 			return err
 		}
 	}
-	e.say("%s now", deed(s))
+	e.say("%s now", describe(s))
 	at := time.Now().UnixNano()
 	if first {
 		e.watch.setFault(at)
@@ -573,19 +573,19 @@ func (e *engine) act(ctx context.Context, s Step, ev *evidence) error {
 	} else {
 		// Healed from here on, even if Inject says it failed.
 		e.injected = append(e.injected, s.Fault)
-		e.watch.add(report.Event{NS: at, Host: s.Fault.On, Source: "drill", Kind: kind, Text: deed(s)})
+		e.watch.add(report.Event{NS: at, Host: s.Fault.On, Source: "drill", Kind: kind, Text: describe(s)})
 		err = in.Inject(ctx, s.Fault)
 	}
 	if err != nil && s.Try && ctx.Err() == nil {
-		e.say("not done: %s: %v", deed(s), err)
-		e.watch.add(report.Event{NS: time.Now().UnixNano(), Host: s.Fault.On, Source: "drill", Kind: report.EventNote, Text: fmt.Sprintf("not done: %s: %v", deed(s), err)})
+		e.say("not done: %s: %v", describe(s), err)
+		e.watch.add(report.Event{NS: time.Now().UnixNano(), Host: s.Fault.On, Source: "drill", Kind: report.EventNote, Text: fmt.Sprintf("not done: %s: %v", describe(s), err)})
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("%s: %w", deed(s), err)
+		return fmt.Errorf("%s: %w", describe(s), err)
 	}
 	if s.Mend {
-		e.watch.add(report.Event{NS: at, Host: s.Fault.On, Source: "drill", Kind: kind, Text: deed(s)})
+		e.watch.add(report.Event{NS: at, Host: s.Fault.On, Source: "drill", Kind: kind, Text: describe(s)})
 	}
 	if s.Fault.Kind == ConfirmOff {
 		ev.confirmed = at
@@ -593,8 +593,8 @@ func (e *engine) act(ctx context.Context, s Step, ev *evidence) error {
 	return nil
 }
 
-// see waits for a sight.
-func (e *engine) see(ctx context.Context, s *Sight, ev *evidence) error {
+// await waits for a condition.
+func (e *engine) await(ctx context.Context, s *Condition, ev *evidence) error {
 	limit := time.Now().Add(s.Limit)
 	for {
 		ok, detail := s.Look(ctx, e.view())
@@ -611,7 +611,7 @@ func (e *engine) see(ctx context.Context, s *Sight, ev *evidence) error {
 			} else {
 				e.say("%snot seen within %s: %s; %s", at, report.Seconds(s.Limit.Seconds()), s.What, detail)
 			}
-			ev.sights = append(ev.sights, report.Check{Name: s.What, OK: ok, Detail: detail})
+			ev.conditions = append(ev.conditions, report.Check{Name: s.What, OK: ok, Detail: detail})
 			return nil
 		}
 		if err := e.sleep(ctx, time.Second); err != nil {

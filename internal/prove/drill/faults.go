@@ -62,59 +62,59 @@ const (
 
 // faultKind is what a drill knows of a kind of fault.
 type faultKind struct {
-	// deed says what is done: {on} is the server, {0} and {1} are the Args.
-	deed string
+	// phrase says what is done: {on} is the server, {0} and {1} are the Args.
+	phrase string
 	// inject and heal are of a fault that Mortar does itself, through the agents
 	// or by the administrator's commands; others are the Injector's. can says why
 	// it cannot be done; nil: it always can. A fault without heal mends itself.
 	can          func(e *engine, f Fault) error
-	inject, heal deedFunc
+	inject, heal faultFunc
 	// ready refuses a brick that would not survive the fault.
-	ready deedFunc
+	ready faultFunc
 	// back is what is left to be done once the hardware is whole again.
-	back deedFunc
+	back faultFunc
 }
 
-type deedFunc func(e *engine, ctx context.Context, f Fault) error
+type faultFunc func(e *engine, ctx context.Context, f Fault) error
 
 var kinds = map[Kind]faultKind{
-	Freeze:             {deed: "freezing {on}"},
-	Panic:              {deed: "panicking {on}"},
-	PowerOff:           {deed: "cutting the power of {on}"},
-	LinkDown:           {deed: "pulling the {0} cable of {on}"},
-	SwitchDown:         {deed: "switching the {0} network off"},
-	PathOut:            {deed: "cutting the path of {on} to {0} over HBA {1}"},
-	HBAOut:             {deed: "cutting HBA {0} of {on}"},
-	PathsOut:           {deed: "cutting every path of {on}"},
-	ModuleOut:          {deed: "pulling I/O module {1} of enclosure {0}"},
-	DiskOut:            {deed: "pulling disk {0}", back: (*engine).returnDisk},
-	DiskSlow:           {deed: "holding disk {0} to {1} operations and {2} bytes a second"},
-	Corrupt:            {deed: "overwriting {2} bytes of disk {0} at offset {1}"},
-	LocalDisk:          {deed: "pulling a system disk of {on}", ready: (*engine).mirrored, back: (*engine).returnSystemDisk},
-	ControllerOut:      {deed: "killing controller {1} of array {0}"},
-	ControllerFailover: {deed: "moving the LUNs of controller {1} of array {0} to the other one"},
-	ArrayDisk:          {deed: "pulling disk {0} of an array"},
-	ArrayPower:         {deed: "cutting the power of array {0}"},
-	LUNSlow:            {deed: "delaying each answer of LUN {0} by {1} ms"},
-	LUNMissing:         {deed: "hiding LUN {0} from {on}"},
+	Freeze:             {phrase: "freezing {on}"},
+	Panic:              {phrase: "panicking {on}"},
+	PowerOff:           {phrase: "cutting the power of {on}"},
+	LinkDown:           {phrase: "pulling the {0} cable of {on}"},
+	SwitchDown:         {phrase: "switching the {0} network off"},
+	PathOut:            {phrase: "cutting the path of {on} to {0} over HBA {1}"},
+	HBAOut:             {phrase: "cutting HBA {0} of {on}"},
+	PathsOut:           {phrase: "cutting every path of {on}"},
+	ModuleOut:          {phrase: "pulling I/O module {1} of enclosure {0}"},
+	DiskOut:            {phrase: "pulling disk {0}", back: (*engine).returnDisk},
+	DiskSlow:           {phrase: "holding disk {0} to {1} operations and {2} bytes a second"},
+	Corrupt:            {phrase: "overwriting {2} bytes of disk {0} at offset {1}"},
+	LocalDisk:          {phrase: "pulling a system disk of {on}", ready: (*engine).mirrored, back: (*engine).returnSystemDisk},
+	ControllerOut:      {phrase: "killing controller {1} of array {0}"},
+	ControllerFailover: {phrase: "moving the LUNs of controller {1} of array {0} to the other one"},
+	ArrayDisk:          {phrase: "pulling disk {0} of an array"},
+	ArrayPower:         {phrase: "cutting the power of array {0}"},
+	LUNSlow:            {phrase: "delaying each answer of LUN {0} by {1} ms"},
+	LUNMissing:         {phrase: "hiding LUN {0} from {on}"},
 
-	FeedOff: {deed: "switching PDU {0} off"},
-	BMCDead: {deed: "killing the BMC of {on}"},
-	BMCLies: {deed: "having the BMC of {on} switch something else"},
-	Astray:  {deed: "plugging something else into the outlets of {on}"},
-	PDUDead: {deed: "killing the controller of PDU {0}"},
+	FeedOff: {phrase: "switching PDU {0} off"},
+	BMCDead: {phrase: "killing the BMC of {on}"},
+	BMCLies: {phrase: "having the BMC of {on} switch something else"},
+	Astray:  {phrase: "plugging something else into the outlets of {on}"},
+	PDUDead: {phrase: "killing the controller of PDU {0}"},
 
-	Kill:       {deed: "killing {0} on {on}", can: mayKill, inject: (*engine).kill, heal: (*engine).startDaemon},
-	WriteSoon:  {deed: "having {on} write data to its disks after a second", inject: (*engine).writeSoon, heal: (*engine).writeLater},
-	FillFS:     {deed: "filling {0} on {on}", inject: (*engine).fill, heal: (*engine).empty},
-	HoldFS:     {deed: "keeping {0} on {on} in use", inject: (*engine).hold, heal: (*engine).empty},
-	BitRot:     {deed: "overwriting bytes of one disk beneath the RAID", can: mayRot, inject: (*engine).spoil}, // the scrub mends it, or the verdict says that it did not
-	CacheApply: {deed: "giving SSDs back to the cache of {0}", inject: (*engine).applyCache},
-	CacheFill:  {deed: "filling the mirror of dirty data of {0}", inject: (*engine).fillCache, heal: (*engine).drainCache},
+	Kill:       {phrase: "killing {0} on {on}", can: mayKill, inject: (*engine).kill, heal: (*engine).startDaemon},
+	WriteSoon:  {phrase: "having {on} write data to its disks after a second", inject: (*engine).writeSoon, heal: (*engine).writeLater},
+	FillFS:     {phrase: "filling {0} on {on}", inject: (*engine).fill, heal: (*engine).empty},
+	HoldFS:     {phrase: "keeping {0} on {on} in use", inject: (*engine).hold, heal: (*engine).empty},
+	BitRot:     {phrase: "overwriting bytes of one disk beneath the RAID", can: mayRot, inject: (*engine).spoil}, // the scrub mends it, or the verdict says that it did not
+	CacheApply: {phrase: "giving SSDs back to the cache of {0}", inject: (*engine).applyCache},
+	CacheFill:  {phrase: "filling the mirror of dirty data of {0}", inject: (*engine).fillCache, heal: (*engine).drainCache},
 
-	Move:       {deed: "moving service {0} to {on}", can: hasOperator, inject: (*engine).move}, // it may stay where it is
-	Standby:    {deed: "putting {on} in standby", can: hasOperator, inject: (*engine).standby, heal: (*engine).unstandby},
-	ConfirmOff: {deed: "confirming that {on} is off", can: hasOperator, inject: (*engine).confirmOff},
+	Move:       {phrase: "moving service {0} to {on}", can: hasOperator, inject: (*engine).move}, // it may stay where it is
+	Standby:    {phrase: "putting {on} in standby", can: hasOperator, inject: (*engine).standby, heal: (*engine).unstandby},
+	ConfirmOff: {phrase: "confirming that {on} is off", can: hasOperator, inject: (*engine).confirmOff},
 }
 
 // HardwareKinds are those that an Injector is asked for, in the order of their
@@ -145,8 +145,8 @@ func (f Fault) String() string {
 	return strings.Join(append(parts, f.Args...), " ")
 }
 
-// deed says a step in words.
-func deed(s Step) string {
+// describe says a step in words.
+func describe(s Step) string {
 	if s.Mend {
 		return "mending: " + s.Fault.String()
 	}
@@ -154,7 +154,7 @@ func deed(s Step) string {
 	for i, a := range s.Fault.Args {
 		words = append(words, "{"+strconv.Itoa(i)+"}", a)
 	}
-	return strings.NewReplacer(words...).Replace(kinds[s.Fault.Kind].deed)
+	return strings.NewReplacer(words...).Replace(kinds[s.Fault.Kind].phrase)
 }
 
 // injector is who does a fault: Mortar itself, or the hardware's injector.

@@ -33,7 +33,7 @@ type evidence struct {
 	location    []string
 	locationErr error
 	moved       bool // it runs on the other server
-	sights      []report.Check
+	conditions  []report.Check
 	confirmed   int64 // when a person confirmed that a server is off; 0: nobody did
 	status      []report.StatusLine
 	recovered   bool // every worker went on in time
@@ -80,7 +80,7 @@ func judge(e evidence) (checks []report.Check) {
 		add(false, "every worker went on", "not within %s: %s", report.Seconds(e.waited), strings.Join(notOn(e.loads), ", "))
 	}
 
-	checks = append(append(checks, e.sights...), e.parity...)
+	checks = append(append(checks, e.conditions...), e.parity...)
 
 	want := []string{e.active}
 	switch e.expect.Where {

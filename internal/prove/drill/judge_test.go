@@ -112,8 +112,8 @@ var judgeTable = []row{
 	{"healed", func(*evidence) {}, checkHealth, true, "both servers online"},
 	{"not healed", func(e *evidence) { e.healthErr = errors.New("nfs1 is offline") }, checkHealth, false, "nfs1 is offline"},
 
-	{"a sight was seen", func(e *evidence) { e.sights = []report.Check{{Name: "status says so", OK: true, Detail: "a line"}} }, "status says so", true, "a line"},
-	{"a sight was not seen", func(e *evidence) { e.sights = []report.Check{{Name: "status says so", Detail: "no line"}} }, "status says so", false, "no line"},
+	{"a condition was met", func(e *evidence) { e.conditions = []report.Check{{Name: "status says so", OK: true, Detail: "a line"}} }, "status says so", true, "a line"},
+	{"a condition was not met", func(e *evidence) { e.conditions = []report.Check{{Name: "status says so", Detail: "no line"}} }, "status says so", false, "no line"},
 }
 
 // Each row changes one check, and no other fails.

@@ -49,14 +49,14 @@ func fencingLies(lies ...Kind) func(Scene) ([]Step, error) {
 			Step{Wait: wakeAfter},
 			Step{Keep: true, Wait: keepAfter},
 			Step{Fault: frozen, Mend: true, Until: refusedTo(s.Active)},
-			Step{Until: letGo(s.Active, s.Service.MountPoints()[0])},
+			Step{Until: unmountedOn(s.Active, s.Service.MountPoints()[0])},
 		), nil
 	}
 }
 
 // unwritten waits until a server holds data in memory that is not on the disks.
-func unwritten(server string) *Sight {
-	return &Sight{What: "data in memory only", Limit: time.Minute, Look: func(ctx context.Context, v *View) (bool, string) {
+func unwritten(server string) *Condition {
+	return &Condition{What: "data in memory only", Limit: time.Minute, Look: func(ctx context.Context, v *View) (bool, string) {
 		text, err := v.e.read(ctx, server, "/proc/meminfo")
 		if err != nil {
 			return false, err.Error()
@@ -82,8 +82,8 @@ func dirtyBytes(meminfo string) (n int64) {
 
 // servedBy waits until a server has started the service while the other one is
 // frozen.
-func servedBy(server, frozen string) *Sight {
-	return &Sight{What: "the partner serves", Limit: 3 * time.Minute, Look: func(_ context.Context, v *View) (bool, string) {
+func servedBy(server, frozen string) *Condition {
+	return &Condition{What: "the partner serves", Limit: 3 * time.Minute, Look: func(_ context.Context, v *View) (bool, string) {
 		for _, e := range v.events() {
 			if e.Kind == report.EventStarted && e.NS > v.fault && e.Host == server {
 				return true, server + " has started the service while " + frozen + " is frozen"
@@ -95,8 +95,8 @@ func servedBy(server, frozen string) *Sight {
 
 // refusedTo waits until the kernel of a server reports that a LUN refused a write.
 // Without that the server tried to write nothing, and the drill shows nothing.
-func refusedTo(server string) *Sight {
-	return &Sight{What: "writes of the server that woke up are refused", Limit: 30 * time.Second, Look: func(_ context.Context, v *View) (bool, string) {
+func refusedTo(server string) *Condition {
+	return &Condition{What: "writes of the server that woke up are refused", Limit: 30 * time.Second, Look: func(_ context.Context, v *View) (bool, string) {
 		n := 0
 		for _, e := range v.events() {
 			if e.Host == server && e.NS > v.fault && strings.Contains(e.Text, reservationConflict) {
@@ -112,9 +112,9 @@ func refusedTo(server string) *Sight {
 // Source: Linux, drivers/scsi/scsi_error.c, scsi_decide_disposition
 const reservationConflict = "reservation conflict"
 
-// letGo waits until a server does not have the volume any more.
-func letGo(server, mountPoint string) *Sight {
-	return &Sight{What: "the server that woke up has let go", Limit: bootLimit, Look: func(ctx context.Context, v *View) (bool, string) {
+// unmountedOn waits until a server does not have the volume any more.
+func unmountedOn(server, mountPoint string) *Condition {
+	return &Condition{What: "the server that woke up has let go", Limit: bootLimit, Look: func(ctx context.Context, v *View) (bool, string) {
 		mounts, err := v.e.read(ctx, server, "/proc/self/mounts")
 		if err != nil {
 			return false, server + " does not answer"

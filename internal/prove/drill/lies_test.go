@@ -85,8 +85,8 @@ func TestKeep(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		writing := func(window int64) *Sight {
-			return &Sight{What: "writes", Limit: 20 * time.Second, Look: func(context.Context, *View) (bool, string) {
+		writing := func(window int64) *Condition {
+			return &Condition{What: "writes", Limit: 20 * time.Second, Look: func(context.Context, *View) (bool, string) {
 				files, _ := filepath.Glob(filepath.Join(p.dir, loadDir, "*", "*osync.data"))
 				if len(files) != 1 {
 					return false, "no file"

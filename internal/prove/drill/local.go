@@ -17,7 +17,7 @@ import (
 // system is on.
 func localDisk(s Scene) ([]Step, error) {
 	f := Fault{Kind: LocalDisk, On: s.Active, Args: []string{"0"}}
-	return []Step{{Fault: f, Wait: linkHold, Look: true, Until: &Sight{What: "status says so", Limit: time.Minute, Look: func(ctx context.Context, v *View) (bool, string) {
+	return []Step{{Fault: f, Wait: linkHold, Look: true, Until: &Condition{What: "status says so", Limit: time.Minute, Look: func(ctx context.Context, v *View) (bool, string) {
 		for _, l := range v.status(ctx) {
 			if strings.Contains(l.Text, "system mirror") && strings.Contains(l.Text, " of "+s.Active+" is degraded") {
 				return true, l.Text

@@ -143,7 +143,7 @@ func TestTableIsComplete(t *testing.T) {
 			began := false
 			for _, x := range steps {
 				began = began || x.Fault.Kind != "" && !x.Prepare
-				if x.Fault.Kind != "" && deed(x) == x.Fault.String() {
+				if x.Fault.Kind != "" && describe(x) == x.Fault.String() {
 					t.Errorf("%s: %q is not said in words", d.Name, x.Fault)
 				}
 				if x.Wait > time.Minute {

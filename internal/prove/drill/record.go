@@ -13,7 +13,7 @@ func (e *engine) report(ev evidence, runID string, began time.Time) *report.Run 
 	m, firstIO := marks(ev)
 	r := &report.Run{Dir: e.opt.Dir, Timeline: timeline(ev.loads, ev.fault), Verify: ev.verify, Events: ev.events}
 	r.Summary = report.Summary{
-		Drill: e.drill.Name, How: e.vari.How, Checks: judge(ev), Marks: m, Phases: report.PhasesOf(m),
+		Drill: e.drill.Name, How: e.variant.How, Checks: judge(ev), Marks: m, Phases: report.PhasesOf(m),
 		AcknowledgedBeforeFaultBytes: ev.verify.AcknowledgedBeforeFaultBytes, VerifiedBeforeFaultBytes: ev.verify.VerifiedBeforeFaultBytes,
 		AcknowledgedBytes: ev.verify.AcknowledgedBytes, VerifiedBytes: ev.verify.VerifiedBytes, LostBytes: ev.verify.LostBytes, InDoubtBytes: ev.verify.InDoubtBytes,
 		Started: began.UTC().Truncate(time.Millisecond), DurationSeconds: roundMS(time.Since(began).Seconds()), SteadySeconds: e.opt.Steady.Seconds(),
@@ -21,7 +21,7 @@ func (e *engine) report(ev evidence, runID string, began time.Time) *report.Run 
 		Profile: string(e.env.Design.Spec.Profile), SpecSHA256: e.env.Design.SHA256, MortarVersion: e.env.Version, RunID: runID,
 	}
 	s := &r.Summary
-	if v := e.vari.Schedule; v != nil {
+	if v := e.variant.Schedule; v != nil {
 		s.Seed, s.Schedule = &v.Seed, v.Words()
 	}
 	if ev.moved || e.expect.Where == Moves {
@@ -91,14 +91,14 @@ func (e *engine) config() report.Config {
 	c.Method = []string{
 		fmt.Sprintf("On every mount of every client one writer writes 16 KiB blocks with O_SYNC at random places, one writes 128 KiB blocks through the page cache and calls fsync after every fourth, %s, and one worker takes and gives back a lock twice a second. One lock on each mount is held through the whole drill while another mount keeps trying to get it.", rate),
 		"Every 4 KiB block names its run, file, place and generation and carries checksums. A ledger on the client's own disk records each write before it is issued and again once it is acknowledged: when the O_SYNC write, or the fsync after it, has returned.",
-		fmt.Sprintf("After %s of steady load, while the service runs on %s: %s.", report.Seconds(e.opt.Steady.Seconds()), e.active, e.vari.Title),
+		fmt.Sprintf("After %s of steady load, while the service runs on %s: %s.", report.Seconds(e.opt.Steady.Seconds()), e.active, e.variant.Title),
 		failure,
 		"An NFSv4 client that holds a delegation locks without asking the server, also while there is none. First lock is therefore the first one that was waited for across the take-over, or asked for by NFSv3 after it.",
 		"Where names of files are served apart from their data, as in Lustre, one worker makes and removes directories. Where some workers of a client stalled over the start of the service, first I/O is theirs: the others did not need it.",
 		"A stall is a time longer than half a second in which a worker had work to do and completed none of it.",
 		"Once every worker goes on and the load has ended, the failed server is healed, and when the cluster is whole again every block is read back. Lost is any acknowledged block that does not read as its last acknowledged write or a later issued one.",
 	}
-	if e.vari.Rewrite {
+	if e.variant.Rewrite {
 		c.Method = append(c.Method, fmt.Sprintf("On every mount one writer more writes a file of %s over and over, as fast as it can, and calls fsync after each pass. It stops before the server wakes up and goes on elsewhere: nothing hides what that server writes.", report.Bytes(rewriteBytes)))
 	}
 	if e.env.Virtual {

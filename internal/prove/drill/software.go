@@ -57,7 +57,7 @@ func mayRot(e *engine, _ Fault) error {
 
 // spoil spoils data, and sees to it that the next reader gets it from the disk.
 func (e *engine) spoil(ctx context.Context, _ Fault) error {
-	f, err := e.rot(ctx)
+	f, err := e.spoilable(ctx)
 	if err != nil {
 		return err
 	}

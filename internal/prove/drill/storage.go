@@ -22,7 +22,7 @@ type storageKind interface {
 	// slow is the fault of a disk of the group that answers late.
 	slow() (Fault, error)
 	// without is what must be seen of the group once it lacks n disks.
-	without(n int) *Sight
+	without(n int) *Condition
 	// parts are what a schedule may break of this kind, by fault: its arguments.
 	parts() map[Kind][][]string
 	// parity has the RAID compared with itself, and says what came of it; nothing

@@ -100,7 +100,7 @@ func (l lunStorage) pulled(serial string) Fault {
 }
 
 // without: a spare takes the place of a disk, and the LUN stays.
-func (l lunStorage) without(n int) *Sight {
+func (l lunStorage) without(n int) *Condition {
 	want := []string{"degraded"}
 	for _, a := range l.Design.Arrays {
 		if a.Name == l.Group.Array && len(a.Spares) >= n {
@@ -108,7 +108,7 @@ func (l lunStorage) without(n int) *Sight {
 		}
 	}
 	g := l.Group.Name
-	return &Sight{What: "the array's group is " + want[0], Limit: time.Minute, Look: func(ctx context.Context, v *View) (bool, string) {
+	return &Condition{What: "the array's group is " + want[0], Limit: time.Minute, Look: func(ctx context.Context, v *View) (bool, string) {
 		seen, err := v.e.arrayGroups(ctx)
 		if err != nil {
 			return false, err.Error()
@@ -155,8 +155,8 @@ func (v *View) lunsSeen(ctx context.Context) (array.Result, error) {
 // paths waits until each server reaches each LUN of an array through one
 // controller: over one of share of its paths, or with share 1 over all, of which
 // those to the controller are optimized.
-func (l lunStorage) paths(what, name string, controller, share int) *Sight {
-	return &Sight{What: what, Limit: pathsLimit, Look: func(ctx context.Context, v *View) (bool, string) {
+func (l lunStorage) paths(what, name string, controller, share int) *Condition {
+	return &Condition{What: what, Limit: pathsLimit, Look: func(ctx context.Context, v *View) (bool, string) {
 		r, err := v.lunsSeen(ctx)
 		if err != nil {
 			return false, err.Error()
@@ -191,8 +191,8 @@ func throughOne(d *design.Design, r array.Result, name string, controller, share
 }
 
 // atHome waits until the servers see all LUNs as they are designed.
-func (l lunStorage) atHome() *Sight {
-	return &Sight{What: "all paths back, each LUN on its own controller", Limit: pathsLimit, Look: func(ctx context.Context, v *View) (bool, string) {
+func (l lunStorage) atHome() *Condition {
+	return &Condition{What: "all paths back, each LUN on its own controller", Limit: pathsLimit, Look: func(ctx context.Context, v *View) (bool, string) {
 		r, err := v.lunsSeen(ctx)
 		if err != nil {
 			return false, err.Error()
@@ -275,8 +275,8 @@ func lunMissing(s Scene) ([]Step, error) {
 
 // joinedWithout waits until a server is in the cluster and mortar status says that
 // it lacks a LUN.
-func joinedWithout(lun, server string, limit time.Duration) *Sight {
-	return &Sight{What: "status says so", Limit: limit, Look: func(ctx context.Context, v *View) (bool, string) {
+func joinedWithout(lun, server string, limit time.Duration) *Condition {
+	return &Condition{What: "status says so", Limit: limit, Look: func(ctx context.Context, v *View) (bool, string) {
 		c, err := v.e.cluster(ctx, []string{v.Active})
 		if err != nil {
 			return false, err.Error()
@@ -295,8 +295,8 @@ func joinedWithout(lun, server string, limit time.Duration) *Sight {
 
 // notStartedOn waits until the service runs on its own server again, and says
 // whether it was started on the other one meanwhile.
-func notStartedOn(wrong, home string, limit time.Duration) *Sight {
-	return &Sight{What: "not started on " + wrong, Limit: limit, Look: func(ctx context.Context, v *View) (bool, string) {
+func notStartedOn(wrong, home string, limit time.Duration) *Condition {
+	return &Condition{What: "not started on " + wrong, Limit: limit, Look: func(ctx context.Context, v *View) (bool, string) {
 		for _, ev := range v.events() {
 			if ev.Kind == report.EventStarted && ev.Host == wrong && ev.NS > v.fault && aboutResource(ev, v.e.resource) {
 				return false, "it started there, without one of its LUNs"

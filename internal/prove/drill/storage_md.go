@@ -54,7 +54,7 @@ func (m mdStorage) slow() (Fault, error) {
 	return Fault{Kind: DiskSlow, Args: []string{ds[0], "2", "20000"}}, nil
 }
 
-func (m mdStorage) without(n int) *Sight {
+func (m mdStorage) without(n int) *Condition {
 	if len(m.Group.Spares) >= n {
 		return rebuilding(m.Group)
 	}
@@ -179,15 +179,15 @@ func mdState(ctx context.Context, v *View, g design.Group, file string) string {
 	return strings.TrimSpace(s)
 }
 
-func degraded(g design.Group, n int) *Sight {
-	return &Sight{What: "degraded", Limit: time.Minute, Look: func(ctx context.Context, v *View) (bool, string) {
+func degraded(g design.Group, n int) *Condition {
+	return &Condition{What: "degraded", Limit: time.Minute, Look: func(ctx context.Context, v *View) (bool, string) {
 		d := mdState(ctx, v, g, "degraded")
 		return d == fmt.Sprint(n), fmt.Sprintf("array %s runs without %s of its disks", g.Name, d)
 	}}
 }
 
-func rebuilding(g design.Group) *Sight {
-	return &Sight{What: "spare takes over", Limit: time.Minute, Look: func(ctx context.Context, v *View) (bool, string) {
+func rebuilding(g design.Group) *Condition {
+	return &Condition{What: "spare takes over", Limit: time.Minute, Look: func(ctx context.Context, v *View) (bool, string) {
 		a := mdState(ctx, v, g, "sync_action")
 		if a != "recover" {
 			return false, fmt.Sprintf("array %s does not rebuild (sync_action is %q, degraded %s)", g.Name, a, mdState(ctx, v, g, "degraded"))

@@ -312,7 +312,7 @@ func kill(daemon string) func(Scene) ([]Step, error) {
 			// come back is the service, and health in the end.
 			st.Wait = 20 * time.Second
 		default:
-			st.Until = &Sight{What: "daemon back", Limit: time.Minute, Look: func(ctx context.Context, v *View) (bool, string) {
+			st.Until = &Condition{What: "daemon back", Limit: time.Minute, Look: func(ctx context.Context, v *View) (bool, string) {
 				for _, server := range []string{v.Active, v.Passive} {
 					if daemonRuns(ctx, v, server, daemon) && v.mounted(ctx, server) {
 						return true, fmt.Sprintf("%s runs on %s", daemon, server)
@@ -360,11 +360,11 @@ func fullFS(s Scene) ([]Step, error) {
 	}
 	f := Fault{Kind: FillFS, On: s.Active, Args: []string{dir}}
 	return []Step{
-		{Fault: f, Wait: fullHold, Look: true, Until: &Sight{What: "clients are told", Limit: 30 * time.Second, Look: func(ctx context.Context, v *View) (bool, string) {
+		{Fault: f, Wait: fullHold, Look: true, Until: &Condition{What: "clients are told", Limit: 30 * time.Second, Look: func(ctx context.Context, v *View) (bool, string) {
 			said, room := v.probeSpace(ctx)
 			return len(said) > 0 && room == 0, fmt.Sprintf("a new file on each mount: %s", strings.Join(said, ", "))
 		}}},
-		{Fault: f, Mend: true, Until: &Sight{What: "clients have room again", Limit: 30 * time.Second, Look: func(ctx context.Context, v *View) (bool, string) {
+		{Fault: f, Mend: true, Until: &Condition{What: "clients have room again", Limit: 30 * time.Second, Look: func(ctx context.Context, v *View) (bool, string) {
 			said, room := v.probeSpace(ctx)
 			return room > 0 && len(said) == room, fmt.Sprintf("a new file on each mount: %s", strings.Join(said, ", "))
 		}}},
@@ -386,7 +386,7 @@ func unfenceable(s Scene) []Step {
 
 func fenceAll(s Scene) ([]Step, error) {
 	return append(unfenceable(s),
-		Step{Fault: Fault{Kind: Freeze, On: s.Active}, Until: &Sight{What: "fencing fails", Limit: 3 * time.Minute, Look: func(_ context.Context, v *View) (bool, string) {
+		Step{Fault: Fault{Kind: Freeze, On: s.Active}, Until: &Condition{What: "fencing fails", Limit: 3 * time.Minute, Look: func(_ context.Context, v *View) (bool, string) {
 			for _, e := range v.events() {
 				if e.Kind == report.EventFenceFail && e.NS > v.fault && namesNode(e.Text, s.Active) {
 					return true, fmt.Sprintf("%s after the fault: %s", report.Seconds(float64(e.NS-v.fault)/1e9), e.Text)
@@ -402,8 +402,8 @@ func fenceAll(s Scene) ([]Step, error) {
 
 // saysConfirmOff waits until a fault in `mortar status` has some words in it
 // and tells how to confirm that a server is off.
-func saysConfirmOff(node, words string, limit time.Duration) *Sight {
-	return &Sight{What: "status says so", Limit: limit, Look: func(ctx context.Context, v *View) (bool, string) {
+func saysConfirmOff(node, words string, limit time.Duration) *Condition {
+	return &Condition{What: "status says so", Limit: limit, Look: func(ctx context.Context, v *View) (bool, string) {
 		for _, l := range v.status(ctx) {
 			if l.Level == "fault" && strings.Contains(l.Text, words) && strings.Contains(l.Mend, "`mortar confirm-off "+v.Design.Spec.File+" "+node+"`") {
 				return true, l.Text
@@ -447,8 +447,8 @@ func diskSlow(s Scene) ([]Step, error) {
 }
 
 // names waits until mortar status warns of something by name.
-func names(what, name string) *Sight {
-	return &Sight{What: "status names " + what, Limit: time.Minute, Look: func(ctx context.Context, v *View) (bool, string) {
+func names(what, name string) *Condition {
+	return &Condition{What: "status names " + what, Limit: time.Minute, Look: func(ctx context.Context, v *View) (bool, string) {
 		for _, x := range v.status(ctx) {
 			if strings.Contains(x.Text, name) && strings.Contains(x.Text, "slow") {
 				return true, x.Text

@@ -29,8 +29,8 @@ func stuckUnfenced(s Scene) ([]Step, error) {
 }
 
 // resetItself waits until a server has booted after the fault.
-func resetItself(server string) *Sight {
-	return &Sight{What: "the server has reset itself", Limit: 10 * time.Minute, Look: func(ctx context.Context, v *View) (bool, string) {
+func resetItself(server string) *Condition {
+	return &Condition{What: "the server has reset itself", Limit: 10 * time.Minute, Look: func(ctx context.Context, v *View) (bool, string) {
 		text, err := v.e.read(ctx, server, "/proc/uptime")
 		if err != nil {
 			return false, server + " does not answer"

@@ -20,7 +20,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/run/observe"
 )
 
-// View is what a Sight looks with.
+// View is what a Condition looks with.
 type View struct {
 	Scene
 	e     *engine

@@ -200,18 +200,18 @@ func TestNextLook(t *testing.T) {
 	storage := attrStorage + "home"
 	for _, c := range []struct {
 		name  string
-		level level
+		level attribute
 		of    string
 		want  time.Duration
 	}{
-		{"nothing pends", level{known: true, value: true}, attrLink, watchTick},
-		{"a link has just gone", level{known: true, value: true, since: t0}, attrLink, lostAfter},
-		{"it went 300 ms ago", level{known: true, value: true, since: t0.Add(-300 * time.Millisecond)}, attrLink, 200 * time.Millisecond},
-		{"it is due", level{known: true, value: true, since: t0.Add(-time.Minute)}, attrLink, 10 * time.Millisecond},
-		{"disks have just gone", level{known: true, value: true, since: t0}, storage, storageLostAfter},
-		{"a link comes back", level{known: true, since: t0}, attrLink, watchTick},
+		{"nothing pends", attribute{known: true, value: true}, attrLink, watchTick},
+		{"a link has just gone", attribute{known: true, value: true, since: t0}, attrLink, lostAfter},
+		{"it went 300 ms ago", attribute{known: true, value: true, since: t0.Add(-300 * time.Millisecond)}, attrLink, 200 * time.Millisecond},
+		{"it is due", attribute{known: true, value: true, since: t0.Add(-time.Minute)}, attrLink, 10 * time.Millisecond},
+		{"disks have just gone", attribute{known: true, value: true, since: t0}, storage, storageLostAfter},
+		{"a link comes back", attribute{known: true, since: t0}, attrLink, watchTick},
 	} {
-		if got := (judgement{c.of: &c.level}).next(t0); got != c.want {
+		if got := (attributes{c.of: &c.level}).next(t0); got != c.want {
 			t.Errorf("%s: %v, want %v", c.name, got, c.want)
 		}
 	}
@@ -258,7 +258,7 @@ func lostDisks(t *testing.T, sh *shared) (h *fakeHost, w *watcher, look func(tim
 }
 
 // A wish to be fenced that the cluster did not hear is told again, and one is
-// never made while the partner's sight is not known.
+// never made while the partner's attribute is not known.
 func TestWishThatIsNotHeard(t *testing.T) {
 	sh := newShared(t)
 	sh.attrs["nfs2 "+attrStorage+"home"] = "1"

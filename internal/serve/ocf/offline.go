@@ -29,7 +29,7 @@ func (s *service) offline(ctx context.Context, target string, tool func(dev stri
 	if st, err := s.check(); err != nil || st != stopped {
 		return &refusal{fmt.Errorf("service %s is not stopped here (%v): a target that is mounted is not touched", s.cfg.Service, err)}
 	}
-	defer s.letGo()
+	defer s.resumeUdev()
 	parts := s.parts()
 	parts = parts[:len(parts)-len(s.kind.layers())]
 	defer func() {

@@ -141,7 +141,7 @@ func (s *service) start(ctx context.Context) error {
 	if err := s.log.step("probe", func() error { return s.kind.probe(ctx) }); err != nil {
 		return err
 	}
-	defer s.letGo() // what the storage holds
+	defer s.resumeUdev() // what the storage holds
 	for _, p := range s.parts() {
 		if err := s.log.step(p.name, func() error { return p.start(ctx) }); err != nil {
 			return s.refused(err)
@@ -343,10 +343,10 @@ func (s *service) holdUdev(ctx context.Context) {
 	}
 }
 
-// letGo undoes what the storage holds back, at the end of a start, without waiting
+// resumeUdev undoes what the storage holds back, at the end of a start, without waiting
 // for udev, which has much to do then. The mark stays: the next action makes
 // sure.
-func (s *service) letGo() {
+func (s *service) resumeUdev() {
 	if _, err := s.k.ReadFile(s.held()); err != nil {
 		return
 	}

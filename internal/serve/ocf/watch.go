@@ -94,11 +94,12 @@ const (
 	tellAgain = time.Minute
 )
 
-// sight is what is seen at one moment, by name of an attribute: true is well.
-type sight map[string]bool
+// observation is what the watcher sees at one moment, by name of an attribute: true is
+// well.
+type observation map[string]bool
 
-// level is one attribute's value, and what is seen if that is different.
-type level struct {
+// attribute is the value of one, and since when something else is seen.
+type attribute struct {
 	known   bool
 	value   bool
 	since   time.Time // that the opposite is seen; zero: it is not
@@ -106,18 +107,19 @@ type level struct {
 	unheard bool      // telling failed
 }
 
-// judgement makes values out of sights.
-type judgement map[string]*level
+// attributes are the node attributes of a server, by name. A value changes only when
+// observations have differed from it for long enough.
+type attributes map[string]*attribute
 
-// update takes a sight in and returns the attributes that the cluster must be
+// update takes an observation in and returns the attributes that the cluster must be
 // told, sorted by name.
-func (j judgement) update(now time.Time, s sight) []string {
+func (a attributes) update(now time.Time, seen observation) []string {
 	var tell []string
-	for name, ok := range s {
-		l := j[name]
+	for name, ok := range seen {
+		l := a[name]
 		if l == nil {
-			l = &level{}
-			j[name] = l
+			l = &attribute{}
+			a[name] = l
 		}
 		switch {
 		case !l.known:
@@ -142,10 +144,10 @@ func (j judgement) update(now time.Time, s sight) []string {
 	return tell
 }
 
-// next is when a sight that is pending would count.
-func (j judgement) next(now time.Time) time.Duration {
+// next is when a change that is pending would count.
+func (a attributes) next(now time.Time) time.Duration {
 	d := watchTick
-	for name, l := range j {
+	for name, l := range a {
 		if !l.since.IsZero() && l.value { // a loss
 			d = min(d, max(patience(name)-now.Sub(l.since), 10*time.Millisecond))
 		}
@@ -162,15 +164,15 @@ type watcher struct {
 	// lock keeps a service's actions from running, or fails if one runs.
 	lock func(service string) (func(), error)
 
-	judged   judgement
-	pids     map[string]int         // by service and daemon
-	restarts map[string][]time.Time // by service and daemon
-	failed   map[string]time.Time   // by service: nfsd was reported gone
-	fence    map[string]bool        // by service: asked to be fenced
-	weighed  map[string]time.Time   // by service: when it was last looked whether a refused start may be forgotten
-	gone     map[string]time.Time   // by service: since when its devices are out of reach
-	alone    time.Time              // when no network had a link, last seen
-	barred   *bool                  // from the fence devices; nil: not known
+	attributes attributes
+	pids       map[string]int         // by service and daemon
+	restarts   map[string][]time.Time // by service and daemon
+	failed     map[string]time.Time   // by service: nfsd was reported gone
+	fence      map[string]bool        // by service: asked to be fenced
+	weighed    map[string]time.Time   // by service: when it was last looked whether a refused start may be forgotten
+	gone       map[string]time.Time   // by service: since when its devices are out of reach
+	alone      time.Time              // when no network had a link, last seen
+	barred     *bool                  // from the fence devices; nil: not known
 }
 
 // run watches until ctx ends.
@@ -178,7 +180,7 @@ func (w *watcher) run(ctx context.Context, events <-chan struct{}) {
 	defer func() { w.bar(context.WithoutCancel(ctx), false) }()
 	for ctx.Err() == nil {
 		w.look(ctx)
-		t := time.NewTimer(w.judged.next(w.now()))
+		t := time.NewTimer(w.attributes.next(w.now()))
 		select {
 		case <-ctx.Done():
 		case <-t.C:
@@ -205,16 +207,16 @@ func (w *watcher) look(ctx context.Context) {
 		w.alone = w.now()
 	}
 	w.bar(ctx, w.now().Sub(w.alone) < foundAfter)
-	seen := sight{attrLink: w.link()}
+	seen := observation{attrLink: w.link()}
 	for _, s := range w.services {
 		seen[attrStorage+s.cfg.Service] = w.reaches(s)
 	}
-	tell := w.judged.update(w.now(), seen)
+	tell := w.attributes.update(w.now(), seen)
 	// Lost is what is not seen now; a value that has not proved itself again
 	// does not count.
 	lost := func(s *service) bool {
 		name := attrStorage + s.cfg.Service
-		return !seen[name] && !w.judged[name].value
+		return !seen[name] && !w.attributes[name].value
 	}
 	doomed := false
 	for _, s := range w.services {
@@ -233,7 +235,7 @@ func (w *watcher) look(ctx context.Context) {
 		w.withdraw(ctx)
 	}
 	for _, name := range tell {
-		l := w.judged[name]
+		l := w.attributes[name]
 		if err := w.tell(ctx, name, number(l.value)); err != nil {
 			l.unheard = true
 			continue
@@ -446,7 +448,7 @@ func (w *watcher) fail(ctx context.Context, s *service, why string) {
 func blankWatcher(k kernel, log func(string, ...any)) *watcher {
 	return &watcher{
 		k: k, log: log, now: time.Now, lock: tryLock,
-		judged: judgement{}, pids: map[string]int{}, restarts: map[string][]time.Time{}, failed: map[string]time.Time{}, fence: map[string]bool{}, gone: map[string]time.Time{}, weighed: map[string]time.Time{},
+		attributes: attributes{}, pids: map[string]int{}, restarts: map[string][]time.Time{}, failed: map[string]time.Time{}, fence: map[string]bool{}, gone: map[string]time.Time{}, weighed: map[string]time.Time{},
 	}
 }
 

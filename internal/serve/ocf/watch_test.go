@@ -22,17 +22,17 @@ func TestJudgement(t *testing.T) {
 		name  string
 		steps []step
 	}{
-		{"the first sight counts at once", []step{{0, false, "0"}, {1, false, ""}}},
+		{"the first observation counts at once", []step{{0, false, "0"}, {1, false, ""}}},
 		{"well stays well", []step{{0, true, "1"}, {2, true, ""}, {50, true, ""}}},
 		{"told again after a minute", []step{{0, true, "1"}, {59, true, ""}, {60, true, "1"}, {61, true, ""}}},
 		{"a blink is no loss", []step{{0, true, "1"}, {1, false, ""}, {1.4, true, ""}, {1.6, false, ""}, {2, false, ""}}},
 		{"a loss counts after half a second", []step{{0, true, "1"}, {1, false, ""}, {1.5, false, "0"}}},
 		{"what comes back must stay", []step{{0, true, "1"}, {1, false, ""}, {1.5, false, "0"}, {2, true, ""}, {10, false, ""}, {11, true, ""}, {25.9, true, ""}, {26, true, "1"}}},
 	} {
-		j := judgement{}
+		j := attributes{}
 		for _, st := range c.steps {
 			got := ""
-			for _, n := range j.update(at(st.s), sight{attrLink: st.ok}) {
+			for _, n := range j.update(at(st.s), observation{attrLink: st.ok}) {
 				got = number(j[n].value)
 				j[n].unheard, j[n].told = false, at(st.s)
 			}

@@ -18,9 +18,9 @@ import (
 // rotBytes are flipped: a part of one chunk.
 const rotBytes = 64 << 10
 
-// rot finds acknowledged data that nobody overwrites any more on one disk, and
+// spoilable finds acknowledged data that nobody overwrites any more on one disk, and
 // gives the fault that spoils it there.
-func (e *engine) rot(ctx context.Context) (Fault, error) {
+func (e *engine) spoilable(ctx context.Context) (Fault, error) {
 	g := e.group
 	if g.Level != 6 || len(e.service.Storage.Groups) != 1 {
 		return Fault{}, errors.New("bytes are only found again on a volume of one RAID 6 group")
@@ -146,7 +146,7 @@ func bitRot(s Scene) ([]Step, error) {
 	}
 	return []Step{
 		{Fault: Fault{Kind: BitRot, On: s.Active}, Wait: 2 * time.Second},
-		{Look: true, Until: &Sight{What: "scrub finds and mends", Look: func(ctx context.Context, v *View) (bool, string) { return v.scrub(ctx) }}},
+		{Look: true, Until: &Condition{What: "scrub finds and mends", Look: func(ctx context.Context, v *View) (bool, string) { return v.scrub(ctx) }}},
 	}, nil
 }
 
