@@ -25,7 +25,7 @@ const (
 	// partitioning tool has it. GRUB's core image is in the gap before it.
 	partitionStart = 1 << 20
 	sectorBytes    = 512
-	// diskUUID is that of the root file system, the same in every node.
+	// diskUUID is the UUID of the root file system, the same in every node.
 	diskUUID = "6d6f7274-6172-4272-8163-6b726f6f7400"
 )
 

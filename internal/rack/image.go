@@ -60,7 +60,7 @@ func (s imageSpec) packages() []string {
 	return p
 }
 
-// recipe is that of nodes that boot one way or the other, with what this image
+// recipe builds nodes that boot one way or the other, with what this image
 // has besides.
 func (s imageSpec) recipe(of recipe) recipe {
 	if s.RDMA {

@@ -32,7 +32,7 @@ import (
 	"github.com/google/renameio/v2"
 )
 
-// Management is that of an array: HTTPS at an address for each controller, in the
+// Management is the management of an array: HTTPS at an address for each controller, in the
 // words of an ME4. It reads; nothing can be set by it.
 //
 // Source: Dell EMC PowerVault ME4 Series Storage System CLI Reference Guide, "API

@@ -310,7 +310,7 @@ const markPrefix = "MORTAR-RACK "
 // With "mortar.mirror" on the kernel's command line the node's own layer is on
 // a mirror of two disks, the system disks, and comes up with one of them as
 // well. They are told apart from others by their serial numbers, since a disk
-// that is out changes the kernel's names. mdadm is that of the root.
+// that is out changes the kernel's names. mdadm comes from the root.
 //
 // The mirror is made at the first boot, when neither disk has a superblock.
 // --assume-clean is right there: the rack wrote both images, byte for byte the

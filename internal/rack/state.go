@@ -172,7 +172,7 @@ func (h *hardware) speed(d Disk) speed {
 	return d.speed()
 }
 
-// speed is that of the Config.
+// speed is the speed that the Config gives.
 func (d Disk) speed() speed { return speed{IOPS: d.IOPS, BytesPerSecond: d.BytesPerSecond} }
 
 func loadHardware(dir string) (*hardware, error) {

@@ -155,7 +155,7 @@ func (d *Design) GroupsOf(set string) []Group {
 	return out
 }
 
-// pair is that of an NFS brick: all of its servers, all of its services.
+// pair derives the pair of an NFS brick: all of its servers and services.
 func (d *Design) pair() {
 	s := d.Spec
 	p := Pair{Name: s.Name}

@@ -17,7 +17,7 @@ func (l *Lustre) mounts(clients []spec.Client) []ClientMount {
 	return out
 }
 
-// block is that of ldiskfs.
+// block is the block size of ldiskfs, in bytes.
 const block = 4 * spec.KiB
 
 // lustre derives targets, their servers and their place in the network.

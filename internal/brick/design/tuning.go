@@ -69,7 +69,7 @@ func nconnect(s *spec.Spec) int {
 	return 1
 }
 
-// memory is that of the smaller server; 0 if the spec does not say.
+// memory is the memory of the smaller server, in bytes; 0 if the spec does not say.
 func memory(s *spec.Spec) spec.Bytes {
 	var m spec.Bytes
 	for i, v := range s.Servers {

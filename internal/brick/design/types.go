@@ -345,7 +345,7 @@ type Capacity struct {
 	Sets []SetCapacity `json:"sets,omitempty"`
 }
 
-// SetCapacity is that of a module.
+// SetCapacity is the capacity of a module.
 type SetCapacity struct {
 	Name   string     `json:"name"`
 	Raw    spec.Bytes `json:"raw"`

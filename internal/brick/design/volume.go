@@ -166,7 +166,7 @@ func (d *Design) lvSize(service string) spec.Bytes {
 	return total
 }
 
-// capacity adds up what there is. For Lustre the total is that of the OSTs,
+// capacity adds up what there is. For Lustre the total counts the OSTs,
 // where file data go.
 func (d *Design) capacity() {
 	c := &d.Capacity

@@ -247,7 +247,7 @@ func (c *checker) geometry(path string, st *Storage) bool {
 		bad("storage.kind", "use jbod or array", "unknown kind of storage %q", st.Kind)
 	}
 	if st.Model != "" && st.Kind == "jbod" {
-		bad("storage.model", "remove it, or write kind: array", "a model is that of a RAID array, but kind is jbod")
+		bad("storage.model", "remove it, or write kind: array", "model names a RAID array, but kind is jbod")
 	}
 	if st.Kind == "array" && st.Model == "" && len(c.s.Arrays) == 0 {
 		bad("storage", "add model: "+or(ModelNames()), "which array is it?")

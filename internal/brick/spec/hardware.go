@@ -180,7 +180,7 @@ func (c *checker) arrays() bool {
 	return true
 }
 
-// article is that of an array model, as it is spoken.
+// article puts "a" or "an" before the name of an array model.
 func article(model string) string {
 	if strings.HasPrefix(model, "M") {
 		return "an " + model
@@ -255,7 +255,7 @@ func (c *checker) shelf(e *Enclosure, at string, a *Array, m ArrayModel) bool {
 		}
 	}
 	if n = max(n, disks); m.Bays > 0 && n > m.Bays {
-		c.errorf(at, "put the others into another enclosure", "enclosure %s is that of the controllers of %s, which has %d bays, not %d", e.Name, article(m.Name), m.Bays, n)
+		c.errorf(at, "put the others into another enclosure", "enclosure %s has the controllers of %s, which has %d bays, not %d", e.Name, article(m.Name), m.Bays, n)
 		return false
 	}
 	if len(chain) > m.Shelves {

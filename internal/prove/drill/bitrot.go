@@ -112,7 +112,7 @@ func parseFiemap(text string) []extent {
 }
 
 // coldRow gives where on the array a whole row of chunks begins that holds
-// nothing but the first bytes of a file; table is that of a logical volume
+// nothing but the first bytes of a file; table is the device-mapper table of a logical volume
 // that lies in one piece.
 func coldRow(extents []extent, table string, chunk int64, data int) (int64, error) {
 	f := strings.Fields(table)

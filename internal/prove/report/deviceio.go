@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// ioHeight is that of a band of I/O with its label and the gap below it.
+// ioHeight is the height of a band of I/O with its label and the gap below it.
 func ioHeight(phone bool) float64 {
 	if phone {
 		return ioPlot + 15 + 12

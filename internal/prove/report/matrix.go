@@ -9,7 +9,7 @@ import (
 )
 
 // Entry is one drill of a matrix: the summary of its run, and of its repeats.
-// Where there are several, the summary is that of the run with the median
+// Where there are several, the summary comes from the run with the median
 // stall; its verdict is pass only if all of them passed.
 type Entry struct {
 	Summary

@@ -55,7 +55,7 @@ func (h *Hosts) Session(name string) *host.Session {
 	return h.by[name].session
 }
 
-// Clock is that of a host when it was reached.
+// Clock is the time of a host when it was reached.
 func (h *Hosts) Clock(name string) Clock {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -36,7 +36,7 @@ type Comparison struct {
 
 // Run builds and measures both bricks and returns the directory of each profile's
 // run. With both,
-// the error is that of a measurement that ended badly and left a result, as a
+// the error comes from a measurement that ended badly and left a result, as a
 // drill that fails does. Any other error is Mortar's, or says why nothing was
 // built.
 func (c *Comparison) Run(ctx context.Context) (map[spec.Profile]string, error) {

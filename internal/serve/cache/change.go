@@ -233,7 +233,7 @@ func (s *Stack) Needs() (string, error) {
 	}
 	n, err := needs(s.cfg, s.sys.Hostname(), s.place(), v)
 	if m := (*missingSSD)(nil); errors.As(err, &m) {
-		// That it is not there is said by whoever looks for the spec's disks.
+		// The step that looks for the disks of the spec reports a missing SSD.
 		return "take SSD " + strings.Join(m.serials, ", ") + " back", nil
 	}
 	if err != nil || n.none() {

@@ -17,7 +17,7 @@ import (
 type nfsKind struct {
 	*service
 	in kernel // the host from the service's network namespace, if it has one
-	// grace is that of NFSv3 locks in s, once nfsd is to be started; if it is
+	// grace is the grace period of NFSv3 locks in s, once nfsd is to be started; if it is
 	// longer than nfsd's it is nfsd's as well.
 	grace int
 }
