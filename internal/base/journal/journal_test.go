@@ -23,7 +23,7 @@ func TestMeaning(t *testing.T) {
 		ident, msg string
 		want       Meaning
 	}{
-		{"kernel", "sd 2:0:0:1: reservation conflict", Meaning{Kind: Note}},
+		{"kernel", "sd 2:0:0:1: reservation conflict", Meaning{Kind: Conflict}},
 		// corosync 3.1
 		{"corosync", "[TOTEM ] Token has not been received in 750 ms ", Meaning{Kind: Note}},
 		{"corosync", "[TOTEM ] A processor failed, forming new configuration: token timed out (1000ms), waiting 1200ms for consensus.", Meaning{Kind: Detected}},

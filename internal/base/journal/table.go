@@ -21,6 +21,7 @@ const (
 	Multipath  = "multipath"
 	RAID       = "raid"
 	FS         = "filesystem"
+	Conflict   = "reservation-conflict" // a LUN that is reserved for another server refuses a command
 	Note       = "note"
 )
 
@@ -158,7 +159,7 @@ var rules = sync.OnceValue(func() []rule {
 
 		detail(kernel, `^device-mapper: multipath: \S+: (?:Failing|Reinstating) path`, Multipath, "multipath", ""),
 		detail(kernel, `^sd \S+: (?:\[\w+\] )?(?:Asymmetric access state changed|alua: )`, Multipath, "multipath", ""),
-		say(kernel, `^sd (?P<dev>\S+): reservation conflict`, Note, "multipath", Fault, "LUN {dev} refuses a command: it is reserved for another server"),
+		say(kernel, `^sd (?P<dev>\S+): reservation conflict`, Conflict, "multipath", Fault, "LUN {dev} refuses a command: it is reserved for another server"),
 		say(kernel, `^XFS \((?P<dev>\S+)\): .*[Ss]hut(?:ting)? ?down`, FS, "XFS", Fault, "the file system on {dev} was shut down: {message}"),
 		say(kernel, `^XFS \((?P<dev>\S+)\): log I/O error(?P<why>.*)`, FS, "XFS", Fault, "the journal of the file system on {dev} cannot be written: {why}"),
 		say(kernel, `^XFS \((?P<dev>\S+)\): Starting recovery`, FS, "XFS", OK, "the file system on {dev} was not unmounted: its journal is replayed"),

@@ -99,18 +99,13 @@ func refusedTo(server string) *Condition {
 	return &Condition{What: "writes of the server that woke up are refused", Limit: 30 * time.Second, Look: func(_ context.Context, v *View) (bool, string) {
 		n := 0
 		for _, e := range v.events() {
-			if e.Host == server && e.NS > v.fault && strings.Contains(e.Text, reservationConflict) {
+			if e.Host == server && e.NS > v.fault && e.Kind == report.EventConflict {
 				n++
 			}
 		}
 		return n > 0, fmt.Sprintf("the kernel of %s reports a reservation conflict %d times", server, n)
 	}}
 }
-
-// reservationConflict is what the kernel says of a command that a LUN refuses.
-//
-// Source: Linux, drivers/scsi/scsi_error.c, scsi_decide_disposition
-const reservationConflict = "reservation conflict"
 
 // unmountedOn waits until a server does not have the volume any more.
 func unmountedOn(server, mountPoint string) *Condition {

@@ -228,6 +228,7 @@ const (
 	EventMultipath  = journal.Multipath
 	EventRAID       = journal.RAID
 	EventFS         = journal.FS
+	EventConflict   = journal.Conflict
 	EventNote       = journal.Note
 )
 
