@@ -23,11 +23,11 @@ const wakeAfter = 10 * time.Second
 
 // keepAfter is how long writers have to end what they have begun, once they are
 // told to keep what is there: an fsync of rewriteBytes takes less.
-const keepAfter = 4 * time.Second
+const keepAfter = 8 * time.Second
 
 // inMemory is how much the server must hold in memory when it freezes, which is
 // not on the disks yet, in bytes.
-const inMemory = 1 << 20
+const inMemory = 4 << 20
 
 // fencingLies has a server fenced by devices that say that they did it. The server
 // freezes with data in memory that clients have sent and not committed. They send
@@ -161,7 +161,7 @@ func (e *engine) setWriteback(ctx context.Context, server, expire, look string) 
 // rewriteBytes is the size of a rewriter's file, and of what each fsync has to make
 // durable: many requests of the largest size, so that a client sends them without
 // asking for each to be on the disks, and commits them at the end.
-const rewriteBytes = 8 << 20
+const rewriteBytes = 32 << 20
 
 // addRewriters adds to each writer that calls fsync one that writes a file over and
 // over, as fast as it can: the server always has data of it in memory.
