@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -28,17 +27,8 @@ func newCacheCmd() *cobra.Command {
 	return c
 }
 
-// cacheChange is what every command that changes a cache does: it writes the
-// change into the spec, and applies that.
-type cacheChange struct {
-	yes, dryRun, asJSON bool
-}
-
-func (f *cacheChange) add(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&f.yes, "yes", false, "do not ask")
-	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "only show the change of the spec and the plan")
-	cmd.Flags().BoolVar(&f.asJSON, "json", false, "print events as JSON lines, the result last")
-}
+// cacheChange writes a change of the cache into the spec, and applies it.
+type cacheChange struct{ specChange }
 
 const cacheChangeHelp = `
 
@@ -143,8 +133,7 @@ func newCacheOffCmd() *cobra.Command {
 }
 
 func (f *cacheChange) run(cmd *cobra.Command, file string, change func(*spec.Cache) (*spec.Cache, error)) error {
-	out := cmd.OutOrStdout()
-	s, err := loadSpec(file)
+	s, err := readSpec(file)
 	if err != nil {
 		return err
 	}
@@ -159,43 +148,8 @@ func (f *cacheChange) run(cmd *cobra.Command, file string, change func(*spec.Cac
 	if err != nil {
 		return fail(exitBadInput, fmt.Errorf("%w; nothing was changed", err))
 	}
-	d, err := design.New(next)
-	if err != nil {
-		return fail(exitBadInput, fmt.Errorf("with this change, %w; nothing was changed", err))
-	}
-	if !f.asJSON {
-		fmt.Fprintf(out, "%s, key cache:\n%s\n", file, indent(blockOf(want)))
-	}
-	if f.dryRun {
-		_, err := showPlan(cmd.Context(), d, out, f.asJSON)
-		return err
-	}
-	if !f.yes && (f.asJSON || !isTerminalReader(cmd.InOrStdin())) {
-		return fail(exitBadInput, errNobodyToAsk)
-	}
-	if !f.yes {
-		if err := confirm(cmd.Context(), cmd.InOrStdin(), out, applyQuestion(1, len(d.Spec.Servers))); err != nil {
-			return err
-		}
-	}
-	if err := replaceFile(file, next.Source); err != nil {
-		return fail(exitFailed, err)
-	}
-	if d, err = loadDesign(file); err != nil {
-		return err
-	}
-	ctx, stop := context.WithCancel(cmd.Context())
-	defer stop()
-	if !f.asJSON {
-		go watchFlush(ctx, old, out)
-	}
-	err = runApply(cmd.Context(), d, cmd.InOrStdin(), out, applyFlags{yes: true, asJSON: f.asJSON, skipFenceTest: true})
-	if refused := (*exitError)(nil); errors.As(err, &refused) && refused.code == exitBadInput {
-		// Nothing was changed, so the spec is as it was too.
-		if rerr := replaceFile(file, s.Source); rerr != nil {
-			return fail(exitFailed, errors.Join(err, fmt.Errorf("the spec has the change all the same: %w", rerr)))
-		}
-	}
+	shown := fmt.Sprintf("%s, key cache:\n%s", file, indent(blockOf(want)))
+	_, err = f.specChange.run(cmd, s, next, shown, func(ctx context.Context) { watchFlush(ctx, old, cmd.OutOrStdout()) })
 	return err
 }
 

@@ -19,6 +19,7 @@ func commands() []*cobra.Command {
 		newStatusCmd(),
 		newEventsCmd(),
 		newMountOptionsCmd(),
+		newDiskCmd(),
 		newCacheCmd(),
 		newFailoverCmd(),
 		newFailbackCmd(),

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -68,6 +69,9 @@ var faultKinds = []FaultKind{
 	{"module-in", "ENCLOSURE MODULE", "replace the module", func(ctx context.Context, r *rack, a []string) error { return r.module(ctx, a, false) }},
 	{"disk-out", "DISK", "pull a disk or an SSD out of its slot; of an array: a spare takes its place", func(ctx context.Context, r *rack, a []string) error { return r.disk(ctx, a[0], true) }},
 	{"disk-in", "DISK", "push it in again, with its data", func(ctx context.Context, r *rack, a []string) error { return r.disk(ctx, a[0], false) }},
+	{"disk-blank", "DISK SERIAL", "push another disk into the slot of one that is out: blank, of the same size, with this serial number", func(ctx context.Context, r *rack, a []string) error {
+		return r.blankDisk(ctx, a[0], a[1])
+	}},
 	{"system-disk-out", "NODE DISK", "pull one of a server's two mirrored system disks (0 or 1)", func(ctx context.Context, r *rack, a []string) error { return r.system(ctx, a, true) }},
 	{"system-disk-in", "NODE DISK", "push it in again, with its data, which are old by then: mdadm adds it to the mirror", func(ctx context.Context, r *rack, a []string) error { return r.system(ctx, a, false) }},
 	{"corrupt", "DISK OFFSET LENGTH", "overwrite bytes of a disk with random ones, without an error", func(ctx context.Context, r *rack, a []string) error {
@@ -325,6 +329,64 @@ func (r *rack) disk(ctx context.Context, name string, out bool) error {
 		}
 	}
 	return r.changePaths(ctx, func(h *hardware) { set(&h.DisksOut, name, out) })
+}
+
+// blankDisk puts another disk into the slot of one that is out.
+func (r *rack) blankDisk(ctx context.Context, name, serial string) error {
+	d, err := r.shared(name)
+	if err != nil {
+		return err
+	}
+	if d.array != nil {
+		return refuse("%s is a LUN: name a disk that the servers see", name)
+	}
+	h, err := loadHardware(r.dir)
+	if err != nil {
+		return err
+	}
+	if !h.DisksOut[name] {
+		return refuse("disk %s is in its slot: disk-out %s first", d.Serial, d.Serial)
+	}
+	for i := range r.cfg.Enclosures {
+		for j := range r.cfg.Enclosures[i].Disks {
+			if k := &r.cfg.Enclosures[i].Disks[j]; k.Name == name {
+				k.Serial, k.WWN = serial, wwnOf(serial)
+			}
+		}
+	}
+	if err := r.cfg.Validate(); err != nil {
+		return err
+	}
+	if err := r.zero(ctx, d); err != nil {
+		return err
+	}
+	if err := saveJSON(filepath.Join(r.dir, "config.json"), r.cfg); err != nil {
+		return err
+	}
+	return r.disk(ctx, name, false)
+}
+
+// zero makes all of a shared disk zero. A running server does it, whose QEMU has
+// the disk open: what the disk's write cache holds must go, too.
+func (r *rack) zero(ctx context.Context, d *sharedDisk) error {
+	i := slices.IndexFunc(r.cfg.Nodes, func(n Node) bool { return isServer(&n) && running(r.dir, n.Name) != nil })
+	if i < 0 {
+		return refuse("no server of the rack runs: switch one on first")
+	}
+	return r.withQMP(ctx, r.cfg.Nodes[i].Name, func(q *qmpClient) error {
+		const most = 1 << 30
+		for at := int64(0); at < d.Bytes; at += most {
+			n := min(most, d.Bytes-at)
+			answer, err := q.call("human-monitor-command", props{"command-line": fmt.Sprintf(`qemu-io %s "write -z %d %d"`, d.blockID(), at, n)})
+			if err != nil {
+				return err
+			}
+			if want := fmt.Sprintf("wrote %d/%d bytes", n, n); !strings.Contains(string(answer), want) {
+				return fmt.Errorf("zeroes for disk %s: %s", d.Name, answer)
+			}
+		}
+		return nil
+	})
 }
 
 // system pulls a server's system disk, or pushes it in. The other one must be

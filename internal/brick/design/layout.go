@@ -28,7 +28,7 @@ func (d *Design) layOut() error {
 			}
 			for _, serial := range serials {
 				bay++
-				d.Disks = append(d.Disks, Disk{Serial: serial, WWN: l.WWN, Enclosure: e.Name, Bay: bay, Size: l.Size, Type: l.Type, Service: e.Service, Module: e.Module, Array: e.Array})
+				d.Disks = append(d.Disks, Disk{Serial: serial, WWN: l.WWN, Enclosure: e.Name, Bay: bay, Size: l.Size, Type: l.Type, Service: e.Service, Module: e.Module, Array: e.Array, Failed: slices.Contains(s.Failed, serial)})
 			}
 		}
 	}
@@ -46,6 +46,9 @@ func (d *Design) layOut() error {
 			d.layOutSet(set, a, groups/len(arrays), spares/len(arrays))
 		}
 		if err := d.perEnclosure(set); err != nil {
+			return err
+		}
+		if err := d.failedDisks(set); err != nil {
 			return err
 		}
 	}
@@ -79,6 +82,26 @@ func (d *Design) perEnclosure(set spec.Set) error {
 		}
 	}
 	return nil
+}
+
+// failedDisks refuses a group that lacks more disks than it can lose, and failed
+// disks of an array, which looks after them itself.
+func (d *Design) failedDisks(set spec.Set) error {
+	for _, g := range d.GroupsOf(set.Name) {
+		failed, spares := failedOf(g.Members), len(g.Spares)-len(failedOf(g.Spares))
+		if all := append(failed, failedOf(g.Spares)...); g.Array != "" && len(all) > 0 {
+			return errorAt(d.Spec, "failed", "remove it: the array replaces its disks by itself; swap the disk in its bay", "disk %s is inside of array %s", all[0].Serial, g.Array)
+		}
+		if len(failed) > g.Parity+spares {
+			return errorAt(d.Spec, "failed", "replace disks (mortar disk replace) before you take out another one", "%d members of group %s are marked as failed, and RAID %d %d+%d with %s can do without %d", len(failed), g.Name, g.Level, g.Data, g.Parity, plural(spares, "spare"), g.Parity+spares)
+		}
+	}
+	return nil
+}
+
+// failedOf are the disks that are marked as failed.
+func failedOf(ks []Disk) []Disk {
+	return slices.DeleteFunc(slices.Clone(ks), func(k Disk) bool { return !k.Failed })
 }
 
 // set is the service or module a disk is for.

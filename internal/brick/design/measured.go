@@ -77,9 +77,15 @@ func (d *Design) Measure(p *Pair, server string) Measured {
 		for _, g := range d.GroupsIn(&s.Storage) {
 			m.Groups = append(m.Groups, MeasuredGroup{Name: g.Name, UUID: g.UUID, Disks: len(g.Members)})
 			for _, x := range g.Members {
+				if x.Failed {
+					continue // nobody expects it
+				}
 				m.Disks = append(m.Disks, MeasuredDisk{Serial: x.Serial, WWN: x.WWN, Group: g.Name, Enclosure: x.Enclosure, Bay: x.Bay})
 			}
 			for _, x := range g.Spares {
+				if x.Failed {
+					continue
+				}
 				m.Disks = append(m.Disks, MeasuredDisk{Serial: x.Serial, WWN: x.WWN, Enclosure: x.Enclosure, Bay: x.Bay})
 			}
 		}

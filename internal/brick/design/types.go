@@ -214,6 +214,7 @@ type Disk struct {
 	Module    string     `json:"module,omitempty"` // of Lustre, in place of Service
 	Array     string     `json:"array,omitempty"`  // the enclosure is cabled to
 	Server    string     `json:"server,omitempty"` // that an SSD of a cache is inside of
+	Failed    bool       `json:"failed,omitempty"` // taken out of service; its group does without it
 }
 
 // Group is one RAID group: an md array on JBODs, a disk group or span on an

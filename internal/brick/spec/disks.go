@@ -103,28 +103,37 @@ func (c *checker) disks() {
 		count[service] += n
 		perArray[[2]string{service, e.Array}] += n
 	}
-	for i, w := range s.Wipe {
-		at := fmt.Sprintf("wipe[%d]", i)
-		switch {
-		case strings.ContainsAny(w, "[]*?"):
-			c.errorf(at, "write out the serial of each disk whose data may be destroyed", "wipe takes no ranges or patterns (%q)", w)
-		case re().dev.MatchString(w):
-			_, err := expandSerial(w)
-			c.split(at, "wipe: ", err)
-		case bySerial[w] == "" && (!allKnown || slices.ContainsFunc(s.Arrays, func(a Array) bool { return slices.Contains(a.WWNs, w) })):
-		case bySerial[w] == "":
-			mend := "list only disks of this brick"
-			if near := Nearest(w, serials); near != "" {
-				mend += fmt.Sprintf("; a near one is %s, but compare with the disk's label before you wipe it", near)
-			}
-			c.errorf(at, mend, "no disk of this brick has the serial %q", w)
-		case slices.Index(s.Wipe, w) < i:
-			c.errorf(at, "remove one", "serial %s is there twice", w)
-		}
-	}
+	c.serials("wipe", s.Wipe, bySerial, serials, allKnown)
+	c.serials("failed", s.Failed, bySerial, serials, allKnown)
 	c.cache(bySerial)
 	if geometry {
 		c.groups(count, perArray)
+	}
+}
+
+// serials checks a list of serial numbers of the brick's disks, at key, of which
+// something is done that must not hit another disk: bySerial has the disks' places,
+// all their serial numbers if each is known.
+func (c *checker) serials(key string, list []string, bySerial map[string]string, all []string, allKnown bool) {
+	s := c.s
+	for i, w := range list {
+		at := fmt.Sprintf("%s[%d]", key, i)
+		switch {
+		case strings.ContainsAny(w, "[]*?"):
+			c.errorf(at, "write out the serial of each disk", "%s takes no ranges or patterns (%q)", key, w)
+		case re().dev.MatchString(w):
+			_, err := expandSerial(w)
+			c.split(at, key+": ", err)
+		case bySerial[w] == "" && (!allKnown || slices.ContainsFunc(s.Arrays, func(a Array) bool { return slices.Contains(a.WWNs, w) })):
+		case bySerial[w] == "":
+			mend := "list only disks of this brick"
+			if near := Nearest(w, all); near != "" {
+				mend += fmt.Sprintf("; a near one is %s, but compare with the disk's label first", near)
+			}
+			c.errorf(at, mend, "no disk of this brick has the serial %q", w)
+		case slices.Index(list, w) < i:
+			c.errorf(at, "remove one", "serial %s is there twice", w)
+		}
 	}
 }
 

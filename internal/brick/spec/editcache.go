@@ -10,39 +10,45 @@ import (
 // SetCache returns the text of a spec with another cache, or without one:
 // only the lines of the key cache change.
 func SetCache(src []byte, c *Cache) ([]byte, error) {
+	block := ""
+	if c != nil {
+		block = cacheText(c)
+	}
+	return setBlock(src, "cache", block), nil
+}
+
+// setBlock returns the text of a spec with another block of a key at the top, or
+// without it: only the lines of the key change.
+func setBlock(src []byte, key, block string) []byte {
 	lines := strings.SplitAfter(string(src), "\n")
 	from, to := -1, -1
 	for i, l := range lines {
 		if from < 0 {
-			if strings.HasPrefix(l, "cache:") {
+			if strings.HasPrefix(l, key+":") {
 				from, to = i, i+1
 			}
 			continue
 		}
 		switch t := strings.TrimSpace(l); {
 		case t == "" || strings.HasPrefix(l, "#"):
-			continue // belongs to what follows, unless more of the cache does
+			continue // belongs to what follows, unless more of the block does
 		case strings.HasPrefix(l, " ") || strings.HasPrefix(l, "\t") || strings.HasPrefix(l, "-"):
 			to = i + 1
 			continue
 		}
 		break
 	}
-	block := ""
-	if c != nil {
-		block = cacheText(c)
-	}
 	if from < 0 {
-		if c == nil {
-			return src, nil
+		if block == "" {
+			return src
 		}
 		text := string(src)
 		if text != "" && !strings.HasSuffix(text, "\n") {
 			text += "\n"
 		}
-		return []byte(text + "\n" + block), nil
+		return []byte(text + "\n" + block)
 	}
-	return []byte(strings.Join(lines[:from], "") + block + strings.Join(lines[to:], "")), nil
+	return []byte(strings.Join(lines[:from], "") + block + strings.Join(lines[to:], ""))
 }
 
 func cacheText(c *Cache) string {

@@ -49,6 +49,7 @@ type Spec struct {
 	HA         *HA         `yaml:"ha,omitempty" json:"ha,omitempty" doc:"cluster settings, for nfs-ha, nfs-ha-xl and lustre"`
 	Clients    []Client    `yaml:"clients,omitempty" json:"clients,omitempty" doc:"client hosts Mortar mounts the exports on, and loads from in bench and drill"`
 	Wipe       []string    `yaml:"wipe,omitempty" json:"wipe,omitempty" doc:"serial numbers of disks that may be wiped although they carry data"`
+	Failed     []string    `yaml:"failed,omitempty" json:"failed,omitempty" doc:"serial numbers of disks that are out of service (mortar disk fail): their RAID groups do without them until mortar disk replace"`
 	Rack       Rack        `yaml:"rack,omitempty" json:"rack,omitempty" doc:"virtual rack only: what the hardware list does not say; ignored on real hardware"`
 
 	// File is the path the spec was read from; Source its bytes.

@@ -219,7 +219,7 @@ func (b *builder) value(kind, name, without string) string {
 }
 
 func ref(k design.Disk) resource.DiskRef {
-	return resource.DiskRef{Serial: k.Serial, WWN: k.WWN, Enclosure: k.Enclosure, Bay: k.Bay, Size: int64(k.Size)}
+	return resource.DiskRef{Serial: k.Serial, WWN: k.WWN, Enclosure: k.Enclosure, Bay: k.Bay, Size: int64(k.Size), Failed: k.Failed}
 }
 
 func refs(ks []design.Disk) []resource.DiskRef {

@@ -41,7 +41,8 @@ func (m mdStorage) uuids() []string {
 	return out
 }
 
-// wanted are all disks of the pair, each with the array that it is a member of.
+// wanted are the disks of the pair that are in service, each with the array that
+// it is a member of.
 func (m mdStorage) wanted() []resource.WantedDisk {
 	group := map[string]string{}
 	for _, g := range m.groups() {
@@ -50,10 +51,15 @@ func (m mdStorage) wanted() []resource.WantedDisk {
 		}
 	}
 	var out []resource.WantedDisk
-	for _, k := range m.disks() {
+	for _, k := range m.inService() {
 		out = append(out, resource.WantedDisk{DiskRef: ref(k), Group: group[k.Serial], Wipe: slices.Contains(m.d.Spec.Wipe, k.Serial)})
 	}
 	return out
+}
+
+// inService are the disks of the pair that are not marked as failed.
+func (m mdStorage) inService() []design.Disk {
+	return slices.DeleteFunc(slices.Clone(m.disks()), func(k design.Disk) bool { return k.Failed })
 }
 
 func (m mdStorage) checks(host string) {
@@ -69,7 +75,7 @@ func (m mdStorage) carries(s *design.Service, host string, first bool) {
 	}
 	var mine []resource.WantedDisk
 	for i, w := range m.wanted() {
-		k := m.disks()[i]
+		k := m.inService()[i]
 		ofNobody := k.Service == "" && k.Group == "" && !used[k.Serial]
 		if used[k.Serial] || k.Service == s.Name || ofNobody && first {
 			mine = append(mine, w)

@@ -29,6 +29,9 @@ type DiskRef struct {
 	// Direct: the LUN is of a controller in the server, with one path and no
 	// multipath.
 	Direct bool `json:",omitempty"`
+	// Failed: the disk is taken out of service. It may be missing; an array that
+	// has it gives it up.
+	Failed bool `json:",omitempty"`
 }
 
 func (r DiskRef) String() string {
@@ -69,7 +72,8 @@ func (f found) stable() string {
 }
 
 // resolve finds each disk by serial, or by WWN. A disk that is missing, has
-// two identities or is too small is refused.
+// two identities or is too small is refused. A missing disk that is marked as
+// failed is left out.
 func resolve(ctx context.Context, sys Sys, refs []DiskRef) ([]found, error) {
 	facts, err := sys.Disks(ctx)
 	if err != nil {
@@ -115,6 +119,9 @@ func match(facts []DiskFact, refs []DiskRef) ([]found, error) {
 		f, err := only(facts, r)
 		if err != nil {
 			return nil, err
+		}
+		if f == nil && r.Failed {
+			continue
 		}
 		if f == nil {
 			missing = append(missing, r.String())

@@ -53,6 +53,13 @@ func (a *Array) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 	if err != nil {
 		return nil, err
 	}
+	var failed []found
+	disks = slices.DeleteFunc(disks, func(d found) bool {
+		if d.Ref.Failed {
+			failed = append(failed, d)
+		}
+		return d.Ref.Failed
+	})
 	arrays, err := linux.MDArrays(Tree{sys})
 	if err != nil {
 		return nil, err
@@ -63,7 +70,7 @@ func (a *Array) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 			continue
 		}
 		if r.Running() {
-			as, err := a.diffRunning(sys, r, disks)
+			as, err := a.diffRunning(sys, r, disks, failed)
 			if err != nil {
 				return nil, err
 			}
@@ -87,9 +94,9 @@ func (a *Array) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 	return a.diffStopped(ctx, sys, disks, as)
 }
 
-// diffRunning checks geometry, which cannot be changed here, and adds disks
-// of the design that the array does not have.
-func (a *Array) diffRunning(sys Sys, r linux.MDArray, disks []found) ([]Action, error) {
+// diffRunning checks geometry, which cannot be changed here, adds disks of the
+// design that the array does not have, and takes failed ones out.
+func (a *Array) diffRunning(sys Sys, r linux.MDArray, disks, failed []found) ([]Action, error) {
 	for _, c := range []struct{ what, have, want string }{
 		{"level", r.Level, fmt.Sprintf("raid%d", a.Level)},
 		{"number of members", strconv.Itoa(r.RaidDisks), strconv.Itoa(len(a.Members))},
@@ -104,18 +111,28 @@ func (a *Array) diffRunning(sys Sys, r linux.MDArray, disks []found) ([]Action, 
 	}
 	var as []Action
 	for _, d := range disks {
-		in := slices.Contains(r.Members, kernelName(sys, d.Device))
-		for _, p := range d.Paths {
-			in = in || slices.Contains(r.Members, path.Base(p))
-		}
-		if !in {
+		if d.memberName(sys, r) == "" {
 			as = append(as, Action{
 				Title: fmt.Sprintf("add %s to array %s", d.Ref, a.Name),
 				Cmd:   []string{"mdadm", "--manage", "/dev/" + r.Dev, "--add", d.stable()},
 			})
 		}
 	}
-	return as, nil
+	if len(as) > 0 {
+		return as, nil // failed disks leave when the array has all others
+	}
+	return a.retire(sys, r, disks, failed)
+}
+
+// memberName is the kernel's name of a disk as a member of an array; "" if the
+// array does not have it.
+func (f found) memberName(sys Sys, r linux.MDArray) string {
+	for _, n := range kernelNames(sys, f) {
+		if slices.Contains(r.Members, n) {
+			return n
+		}
+	}
+	return ""
 }
 
 // diffStopped looks at the superblocks: create, assemble, or leave alone.
@@ -128,7 +145,7 @@ func (a *Array) diffStopped(ctx context.Context, sys Sys, disks []found, as []Ac
 	for _, sb := range sbs {
 		newest = max(newest, sb.Events)
 	}
-	present := make([]bool, len(a.Members))
+	present := make([]bool, len(a.Members)) // also of those that failed
 	var have []found
 	members := 0
 	for i, d := range disks {
@@ -183,6 +200,12 @@ func (a *Array) diffStopped(ctx context.Context, sys Sys, disks []found, as []Ac
 func (a *Array) create(sys Sys, disks []found) (Action, error) {
 	if a.Level != 6 && a.Level != 10 {
 		return Action{}, fmt.Errorf("array %s: RAID %d is not built here", a.Name, a.Level)
+	}
+	if i := slices.IndexFunc(slices.Concat(a.Members, a.Spares), func(d DiskRef) bool { return d.Failed }); i >= 0 {
+		return Action{}, &Refusal{
+			What: fmt.Sprintf("array %s is to be created, and %s is marked as failed", a.Name, slices.Concat(a.Members, a.Spares)[i]),
+			Mend: "a new array begins whole: write the serial of a good disk in its place, and remove failed",
+		}
 	}
 	argv := []string{"mdadm", "--create", a.dev(), "--run", "--metadata=1.2",
 		"--level=" + strconv.Itoa(a.Level), "--raid-devices=" + strconv.Itoa(len(a.Members)),

@@ -54,6 +54,11 @@ func (v mdStorage) disksPart() *Part {
 		}
 		if good {
 			seen[x.Enclosure]++
+		}
+		if x.Failed {
+			bad[x.Enclosure] = append(bad[x.Enclosure], v.outOfService(x))
+		}
+		if good || x.Failed {
 			continue
 		}
 		use := "a spare"
@@ -65,7 +70,7 @@ func (v mdStorage) disksPart() *Part {
 		}
 		bad[x.Enclosure] = append(bad[x.Enclosure], &Part{Name: x.Serial, Level: Fault,
 			Text: fmt.Sprintf("disk %s, %s, is gone: %s", diskName(x), use, list(reasons)),
-			Mend: "look at the bay; a disk that stays gone is to be replaced"})
+			Mend: "look at the bay; a disk that stays gone is to be replaced: " + v.replaceCommand(x)})
 	}
 	n := 0
 	for _, e := range order {
@@ -81,6 +86,18 @@ func (v mdStorage) disksPart() *Part {
 	}
 	p.Text = fmt.Sprintf("%d of %d", n, len(disks))
 	return p
+}
+
+// outOfService says that somebody took a disk out of service.
+func (v mdStorage) outOfService(x *design.Disk) *Part {
+	return &Part{Name: x.Serial, Level: Warning,
+		Text: fmt.Sprintf("disk %s is out of service: the spec lists it under failed", diskName(x)),
+		Mend: "put another disk into the bay: " + v.replaceCommand(x)}
+}
+
+// replaceCommand is what a person types once another disk is in the bay of x.
+func (v mdStorage) replaceCommand(x *design.Disk) string {
+	return fmt.Sprintf("`mortar disk replace %s %s --with SERIAL`", v.d.Spec.File, x.Serial)
 }
 
 // paths: has each server all its ways to each disk. How many there should be
@@ -149,6 +166,9 @@ func (v mdStorage) lostPaths(s *server, want int) []*Part {
 			enclosures = append(enclosures, x.Enclosure)
 		}
 		count[x.Enclosure]++
+		if x.Failed {
+			continue
+		}
 		sd := s.disks[x.Serial]
 		if sd != nil && len(sd.good) >= want && len(sd.bad) == 0 {
 			continue
@@ -343,7 +363,7 @@ func (v mdStorage) group(g *design.Group) *Part {
 	}
 	for i := range g.Spares {
 		x := &g.Spares[i]
-		if len(a.members) > 0 && !slices.ContainsFunc(a.members, func(m member) bool { return m.disk != nil && m.disk.Serial == x.Serial }) {
+		if len(a.members) > 0 && !x.Failed && !slices.ContainsFunc(a.members, func(m member) bool { return m.disk != nil && m.disk.Serial == x.Serial }) {
 			part.add(Warning, x.Serial, "spare %s is not in %s: it would not stand in", diskName(x), g.Name)
 		}
 	}
@@ -440,7 +460,7 @@ func slowMembers(g *design.Group, a *array, pace map[string]Pace) (out []*Part) 
 		}
 		out = append(out, &Part{Name: serialOf(who), Level: Warning,
 			Text: fmt.Sprintf("disk %s is slow and slows %s down: it %s, its peers %.0f ms", who, g.Name, took, usual),
-			Mend: fmt.Sprintf("look at its SMART data and its path; if it stays slow, replace it: `mdadm /dev/md/%s --replace` copies it to a spare, --fail ends it at once while the group can lose one", g.Name)})
+			Mend: "look at its SMART data and its path; if it stays slow, `mortar disk fail` copies it to a spare and takes it out"})
 	}
 	return out
 }

@@ -1,0 +1,326 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mortarhpc/mortar/internal/brick/spec"
+	"github.com/mortarhpc/mortar/internal/host/resource"
+	"github.com/mortarhpc/mortar/internal/run/disk"
+	"github.com/mortarhpc/mortar/internal/run/observe"
+)
+
+func newDiskCmd() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "disk",
+		Short: "Find a disk in its bay, take it out of service, put another in its place",
+	}
+	c.AddCommand(newDiskLocateCmd(), newDiskFailCmd(), newDiskReplaceCmd())
+	return c
+}
+
+func newDiskLocateCmd() *cobra.Command {
+	var off bool
+	cmd := &cobra.Command{
+		Use:   "locate SPEC SERIAL",
+		Short: "Switch the light of a disk's bay on or off",
+		Long: `Prints where a disk is, and switches the light of its bay on by ledctl on a
+server that sees the disk (package ledmon, which you install: Mortar does not).
+
+Exit codes: 0 done, 1 the enclosure did not do it, 2 refused.`,
+		Example: `  mortar disk locate brick.yaml ZA1B2C3D
+  mortar disk locate brick.yaml ZA1B2C3D --off`,
+		Args: cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return withDisk(args[0], args[1], func(p *disk.Place, c *observe.Collector) error {
+				ctx := cmd.Context()
+				fmt.Fprintln(cmd.OutOrStdout(), p)
+				seen, err := p.Found(ctx, c.Session, p.Disk.Serial)
+				if len(seen) == 0 {
+					return fail(exitBadInput, err)
+				}
+				state := "locate"
+				if off {
+					state += "_off"
+				}
+				// Every path leads to the same bay.
+				dev := "/dev/" + seen[0].Paths[0][strings.LastIndexByte(seen[0].Paths[0], '/')+1:]
+				a := resource.Action{Title: "light of disk " + p.Disk.Serial, Cmd: []string{"ledctl", state + "=" + dev}}
+				if _, err := c.Session(seen[0].Server).Run(ctx, a); err != nil {
+					return fail(exitFailed, fmt.Errorf("%s: %w; ledctl is in the package ledmon, and needs an enclosure with SES or SGPIO", seen[0].Server, err))
+				}
+				return nil
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&off, "off", false, "switch it off")
+	return cmd
+}
+
+const diskChangeHelp = `
+The change is written into the spec, whose plan is shown, asked for and applied.
+The service goes on. Then the progress of md is shown until it is done; Ctrl-C
+ends only the watching, and the same command takes it up again.
+
+Exit codes: 0 done, 1 failed half way (run it again), 2 refused (nothing was
+changed), 130 interrupted.`
+
+func newDiskFailCmd() *cobra.Command {
+	var f specChange
+	var bare bool
+	cmd := &cobra.Command{
+		Use:   "fail SPEC SERIAL",
+		Short: "Take a disk out of service; a spare gets its data first",
+		Long: `Takes a disk out of service that is about to fail, or has failed. If its group
+has a spare and the disk still works, md copies it to the spare first, so that
+the group keeps its redundancy; otherwise the group gives it up at once. The
+disk is listed under failed in the spec: apply leaves it out until mortar disk
+replace has another one in its place.
+
+Refused if the group would lose data, or its last redundancy.
+` + diskChangeHelp,
+		Example: `  mortar disk fail brick.yaml ZA1B2C3D
+  mortar disk fail brick.yaml ZA1B2C3D --dry-run`,
+		Args: cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error { return f.failDisk(cmd, args[0], args[1], bare) },
+	}
+	f.add(cmd)
+	cmd.Flags().BoolVar(&bare, "without-redundancy", false, "also if the next failure would lose data")
+	return cmd
+}
+
+func newDiskReplaceCmd() *cobra.Command {
+	var f specChange
+	var with string
+	cmd := &cobra.Command{
+		Use:   "replace SPEC SERIAL --with NEW",
+		Short: "Put another disk in the place of one that is out of service",
+		Long: `Puts another disk in the place of one that is gone, has failed, or was taken out
+by mortar disk fail. The new disk is in its bay, is at least as large, and carries
+nothing. Its serial number is written into the spec in the place of the old one;
+md rebuilds on it, or has it as a spare if a spare stood in.
+` + diskChangeHelp,
+		Example: `  mortar disk replace brick.yaml ZA1B2C3D --with ZX9Y8W7V
+  mortar disk replace brick.yaml ZA1B2C3D --with ZX9Y8W7V --dry-run`,
+		Args: cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error { return f.replaceDisk(cmd, args[0], args[1], with) },
+	}
+	f.add(cmd)
+	cmd.Flags().StringVar(&with, "with", "", "serial number of the new disk")
+	_ = cmd.MarkFlagRequired("with")
+	return cmd
+}
+
+// withDisk hands on the place of a disk and a way to the servers.
+func withDisk(file, serial string, do func(*disk.Place, *observe.Collector) error) error {
+	d, err := loadDesign(file)
+	if err != nil {
+		return err
+	}
+	p, err := disk.Find(d, serial)
+	if err != nil {
+		return fail(exitBadInput, err)
+	}
+	c, err := newCollector(d, 15*time.Second, 30*time.Second, serverNamesOf(d)...)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	return do(p, c)
+}
+
+// refuseDisk ends a command of disks that has changed nothing.
+func refuseDisk(err error) error {
+	return fail(exitBadInput, fmt.Errorf("%w; nothing was changed", err))
+}
+
+func (f *specChange) failDisk(cmd *cobra.Command, file, serial string, bare bool) error {
+	s, err := readSpec(file)
+	if err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(s.Failed, func(x string) bool { return strings.EqualFold(x, serial) }) {
+		if err := withDisk(file, serial, func(p *disk.Place, c *observe.Collector) error {
+			st, err := p.Look(cmd.Context(), c.Session)
+			if err == nil {
+				err = p.MayFail(st, bare)
+			}
+			if err != nil {
+				return refuseDisk(err)
+			}
+			return nil
+		}); err != nil {
+			return err
+		}
+	}
+	text, err := s.FailDisk(serial)
+	if err != nil {
+		return refuseDisk(err)
+	}
+	next, err := spec.Parse(file, text)
+	if err != nil {
+		return refuseDisk(err)
+	}
+	shown := fmt.Sprintf("%s: failed: [%s]\n", file, strings.Join(next.Failed, ", "))
+	if done, err := f.run(cmd, s, next, shown, nil); err != nil || !done {
+		return err
+	}
+	return f.untilOut(cmd, file, serial)
+}
+
+// untilOut waits until a disk that is being copied has left its group.
+func (f *specChange) untilOut(cmd *cobra.Command, file, serial string) error {
+	ctx, out := cmd.Context(), cmd.OutOrStdout()
+	return withDisk(file, serial, func(p *disk.Place, c *observe.Collector) error {
+		st, err := p.Look(ctx, c.Session)
+		if err != nil {
+			return fail(exitFailed, err)
+		}
+		if st.Member(serial) != nil {
+			if st, err = f.wait(ctx, out, p, c); err != nil {
+				return err
+			}
+			d, err := loadDesign(file)
+			if err != nil {
+				return err
+			}
+			if err := runApply(ctx, d, cmd.InOrStdin(), out, applyFlags{yes: true, asJSON: f.asJSON, skipFenceTest: true}); err != nil {
+				return err
+			}
+			if st, err = p.Look(ctx, c.Session); err != nil {
+				return fail(exitFailed, err)
+			}
+		}
+		if st.Member(serial) != nil {
+			return fail(exitFailed, fmt.Errorf("%s is still in its group: the copy did not end; run the command again", p))
+		}
+		return f.say(out, diskDone{Disk: p.Disk.Serial, Group: p.Group.Name, Enclosure: p.Disk.Enclosure, Bay: p.Disk.Bay, Degraded: st.Array.Degraded},
+			fmt.Sprintf("%s is out of service: pull it, push another one in, and run mortar disk replace %s %s --with SERIAL", p, file, p.Disk.Serial))
+	})
+}
+
+func (f *specChange) replaceDisk(cmd *cobra.Command, file, serial, with string) error {
+	s, err := readSpec(file)
+	if err != nil {
+		return err
+	}
+	d, err := loadDesign(file)
+	if err != nil {
+		return err
+	}
+	if strings.EqualFold(serial, with) {
+		return refuseDisk(errors.New("the new disk has the serial number of the old one; look at its label"))
+	}
+	next, shown := s, ""
+	if _, gone := disk.Find(d, serial); gone == nil {
+		if next, shown, err = swapped(cmd.Context(), s, serial, with); err != nil {
+			return err
+		}
+	} else if _, err := disk.Find(d, with); err != nil {
+		return refuseDisk(gone) // nor was it replaced by an earlier run
+	} else {
+		shown = fmt.Sprintf("%s has disk %s in the place of %s already\n", file, with, serial)
+	}
+	if done, err := f.run(cmd, s, next, shown, nil); err != nil || !done {
+		return err
+	}
+	return withDisk(file, with, func(p *disk.Place, c *observe.Collector) error {
+		st, err := f.wait(cmd.Context(), cmd.OutOrStdout(), p, c)
+		if err != nil {
+			return err
+		}
+		if err := p.Whole(st); err != nil {
+			return fail(exitFailed, err)
+		}
+		m := st.Member(with)
+		if m == nil {
+			return fail(exitFailed, fmt.Errorf("%s is not in its group: run the command again", p))
+		}
+		as := "a member"
+		if m.Slot < 0 {
+			as = "a spare"
+		}
+		return f.say(cmd.OutOrStdout(), diskDone{Disk: p.Disk.Serial, Group: p.Group.Name, Enclosure: p.Disk.Enclosure, Bay: p.Disk.Bay, Spare: m.Slot < 0},
+			fmt.Sprintf("%s is %s; the group is whole", p, as))
+	})
+}
+
+// swapped is the spec with another disk in the place of one, if nothing speaks
+// against that.
+func swapped(ctx context.Context, s *spec.Spec, serial, with string) (next *spec.Spec, shown string, err error) {
+	err = withDisk(s.File, serial, func(p *disk.Place, c *observe.Collector) error {
+		st, err := p.Look(ctx, c.Session)
+		if err == nil {
+			err = p.MayReplace(st, s.File)
+		}
+		if err != nil {
+			return refuseDisk(err)
+		}
+		seen, err := p.Found(ctx, c.Session, with)
+		if err != nil {
+			return refuseDisk(err)
+		}
+		text, err := s.ReplaceDisk(serial, seen[0].Serial, seen[0].WWN)
+		if err != nil {
+			return refuseDisk(err)
+		}
+		shown = fmt.Sprintf("%s: enclosure %s, bay %d: disk %s in the place of %s\n", s.File, p.Disk.Enclosure, p.Disk.Bay, seen[0].Serial, p.Disk.Serial)
+		next, err = spec.Parse(s.File, text)
+		return err
+	})
+	return next, shown, err
+}
+
+// diskDone is the last line of mortar disk --json.
+type diskDone struct {
+	Disk      string `json:"disk"`
+	Group     string `json:"group"`
+	Enclosure string `json:"enclosure"`
+	Bay       int    `json:"bay"`
+	Spare     bool   `json:"spare,omitempty"`
+	Degraded  int    `json:"degraded"` // members that the group lacks
+}
+
+func (f *specChange) say(w io.Writer, done diskDone, text string) error {
+	if f.asJSON {
+		return json.NewEncoder(w).Encode(done)
+	}
+	_, err := fmt.Fprintln(w, text)
+	return err
+}
+
+// wait shows how far md is until the group is at rest.
+func (f *specChange) wait(ctx context.Context, w io.Writer, p *disk.Place, c *observe.Collector) (*disk.State, error) {
+	start, last := time.Now(), time.Time{}
+	st, err := p.Wait(ctx, c.Session, func(g disk.Progress) {
+		const every = 10 * time.Second
+		if time.Since(last) < every {
+			return
+		}
+		last = time.Now()
+		if f.asJSON {
+			_ = json.NewEncoder(w).Encode(g)
+			return
+		}
+		left := ""
+		if g.Left > 0 {
+			left = fmt.Sprintf(", %s left", (time.Duration(g.Left) * time.Second).Round(time.Second))
+		}
+		fmt.Fprintf(w, "%s   %s on %s: %s %.1f %%%s\n", stamp(start), g.Group, g.Server, g.Action, g.Percent, left)
+	})
+	switch {
+	case ctx.Err() != nil:
+		return nil, fail(exitInterrupted, errors.New("interrupted; md goes on, and the same command shows it"))
+	case err != nil:
+		return nil, fail(exitFailed, err)
+	}
+	return st, nil
+}

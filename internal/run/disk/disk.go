@@ -1,0 +1,274 @@
+// Package disk has the work on single disks of md arrays: where a disk is, what
+// speaks against taking it out of service or putting another one in its place,
+// and how far md is with a rebuild. What is done to arrays is not here: the spec
+// says which disks are in service, and package plan makes the arrays so.
+//
+// The package does not change a host, does not write a spec, and prints nothing.
+package disk
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mortarhpc/mortar/internal/base/linux"
+	"github.com/mortarhpc/mortar/internal/base/md"
+	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/host"
+	"github.com/mortarhpc/mortar/internal/host/resource"
+	"github.com/mortarhpc/mortar/internal/run/observe"
+)
+
+// Place is a disk of a brick and the RAID group that it is dealt to.
+type Place struct {
+	Disk  design.Disk
+	Group design.Group
+	// servers that reach it.
+	servers []string
+}
+
+// String names the disk as a person finds it.
+func (p *Place) String() string {
+	return fmt.Sprintf("disk %s (enclosure %s, bay %d) of group %s", p.Disk.Serial, p.Disk.Enclosure, p.Disk.Bay, p.Group.Name)
+}
+
+// Find gives the place of a disk by its serial number.
+func Find(d *design.Design, serial string) (*Place, error) {
+	for i := range d.Pairs {
+		for _, g := range d.ArraysOf(&d.Pairs[i]) {
+			for _, k := range append(slices.Clone(g.Members), g.Spares...) {
+				if strings.EqualFold(k.Serial, serial) {
+					return &Place{Disk: k, Group: g, servers: d.Pairs[i].Servers}, nil
+				}
+			}
+		}
+	}
+	if slices.ContainsFunc(d.Disks, func(k design.Disk) bool { return strings.EqualFold(k.Serial, serial) }) {
+		return nil, &resource.Refusal{What: fmt.Sprintf("disk %s is in no md array", serial), Mend: "a RAID array looks after its disks by itself: swap it in its bay, and the array rebuilds"}
+	}
+	return nil, &resource.Refusal{What: fmt.Sprintf("no RAID group has a disk %s", serial), Mend: "`mortar check` lists the disks of the brick"}
+}
+
+// Seen is a disk on a server that sees it.
+type Seen struct {
+	Server string
+	resource.DiskFact
+}
+
+// State is a group as the server sees that has it assembled.
+type State struct {
+	Server  string
+	Array   linux.MDArray
+	Stat    linux.MDStat
+	Members []linux.MDMember
+	// disks of that server.
+	disks []observe.DiskState
+}
+
+// request asks for arrays and disks.
+func request() observe.Request {
+	r := observe.Request{Disks: true, Files: []string{"/proc/mdstat", "/sys/block/dm-*/dm/name"}, Links: []string{"/sys/block/md*/slaves/*"}}
+	for _, f := range []string{"array_state", "degraded", "sync_action", "raid_disks", "uuid", "level", "dev-*/state", "dev-*/slot"} {
+		r.Files = append(r.Files, "/sys/block/md*/md/"+f)
+	}
+	return r
+}
+
+// Look finds the server that has a place's group, and how the group is there.
+func (p *Place) Look(ctx context.Context, hosts host.ByName) (*State, error) {
+	var errs []error
+	for _, s := range p.servers {
+		h, err := host.Ask(ctx, hosts(s), observe.OpGather, request())
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", s, err))
+			continue
+		}
+		arrays, err := linux.MDArrays(linux.Files(h.Files))
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", s, err)
+		}
+		for _, a := range arrays {
+			if !md.SameUUID(a.UUID, p.Group.UUID) || !a.Running() {
+				continue
+			}
+			st := &State{Server: s, Array: a, disks: h.Disks}
+			if st.Members, err = linux.MDMembers(linux.Files(h.Files), a.Dev); err != nil {
+				return nil, fmt.Errorf("%s: %w", s, err)
+			}
+			for _, m := range linux.ParseMDStat(h.Files["/proc/mdstat"]) {
+				if m.Dev == a.Dev {
+					st.Stat = m
+				}
+			}
+			st.name(h.Files)
+			return st, nil
+		}
+	}
+	return nil, errors.Join(append(errs, fmt.Errorf("group %s runs on no server that answers", p.Group.Name))...)
+}
+
+// name gives each disk its kernel names: those of its paths, and of its map.
+func (st *State) name(files map[string]string) {
+	maps := map[string]string{}
+	for f, name := range files {
+		if rest, ok := strings.CutPrefix(f, "/sys/block/"); ok {
+			if dev, ok := strings.CutSuffix(rest, "/dm/name"); ok {
+				maps["/dev/mapper/"+strings.TrimSpace(name)] = dev
+			}
+		}
+	}
+	for i := range st.disks {
+		if dev := maps[st.disks[i].Device]; dev != "" {
+			st.disks[i].Paths = append(st.disks[i].Paths, dev)
+		}
+	}
+}
+
+// Member is the member of the array that a disk is; nil if it is none, or the
+// server does not see it.
+func (st *State) Member(serial string) *linux.MDMember {
+	for _, k := range st.disks {
+		if !strings.EqualFold(k.Serial, serial) {
+			continue
+		}
+		for i := range st.Members {
+			if slices.ContainsFunc(k.Paths, func(p string) bool { return p[strings.LastIndexByte(p, '/')+1:] == st.Members[i].Dev }) {
+				return &st.Members[i]
+			}
+		}
+	}
+	return nil
+}
+
+// Busy tells whether md rebuilds or copies in the group.
+func (st *State) Busy() bool {
+	return slices.Contains([]string{"recovery", "resync", "reshape"}, st.Stat.Action)
+}
+
+// Copying tells whether a member is being copied to a spare.
+func (st *State) Copying(m *linux.MDMember) bool {
+	return m != nil && m.Is("want_replacement") && !m.Is("faulty")
+}
+
+// spares are members that could stand in.
+func (st *State) spares() (n int) {
+	for _, m := range st.Members {
+		if m.Is("spare") && m.Slot < 0 && !m.Is("faulty") {
+			n++
+		}
+	}
+	return n
+}
+
+// MayFail refuses to take a disk out of service where its group would lose data,
+// or, unless bare is set, its last redundancy.
+func (p *Place) MayFail(st *State, bare bool) error {
+	m := st.Member(p.Disk.Serial)
+	if m == nil || m.Is("faulty") || m.Slot < 0 {
+		return nil // it works for nobody
+	}
+	if st.spares() > 0 && st.Array.Degraded == 0 {
+		return nil // it is copied first
+	}
+	present := linux.MDPresent(st.Array.RaidDisks, st.Members, func(x linux.MDMember) bool { return x.Dev != m.Dev })
+	switch left := md.CanLose(p.Group.Level, md.Near2, present); {
+	case left < 0:
+		return &resource.Refusal{What: fmt.Sprintf("%s cannot do without %s: %d of its %d members are missing already", p.Group.Name, p, st.Array.Degraded, st.Array.RaidDisks), Mend: "replace the missing disk first; see `mortar status`"}
+	case left == 0 && !bare:
+		return &resource.Refusal{What: fmt.Sprintf("without %s, another failure in %s would lose data, and no spare can take its place first", p, p.Group.Name), Mend: "put in another disk first (mortar disk replace), or give --without-redundancy"}
+	}
+	return nil
+}
+
+// MayReplace refuses to put another disk in the place of one that its group uses.
+func (p *Place) MayReplace(st *State, file string) error {
+	m := st.Member(p.Disk.Serial)
+	switch {
+	case st.Copying(m):
+		return &resource.Refusal{What: fmt.Sprintf("%s is being copied to a spare", p), Mend: fmt.Sprintf("wait for it: `mortar disk fail %s %s`", file, p.Disk.Serial)}
+	case m != nil && m.Is("in_sync"):
+		return &resource.Refusal{What: fmt.Sprintf("%s still works", p), Mend: fmt.Sprintf("take it out of service first: `mortar disk fail %s %s`", file, p.Disk.Serial)}
+	}
+	return nil
+}
+
+// Found finds a disk on each server that its place is cabled to, and refuses one
+// that a server does not see.
+func (p *Place) Found(ctx context.Context, hosts host.ByName, serial string) ([]Seen, error) {
+	var out []Seen
+	var not []string
+	for _, s := range p.servers {
+		f, err := hosts(s).Facts(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", s, err)
+		}
+		i := slices.IndexFunc(f.Disks, func(k resource.DiskFact) bool { return strings.EqualFold(k.Serial, serial) })
+		if i < 0 {
+			not = append(not, s)
+			continue
+		}
+		out = append(out, Seen{s, f.Disks[i]})
+	}
+	if len(not) > 0 {
+		return out, &resource.Refusal{What: fmt.Sprintf("disk %s is not seen by %s", serial, strings.Join(not, " and ")), Mend: "see that it is in its bay, and compare the serial number with its label"}
+	}
+	return out, nil
+}
+
+// Progress is how far md is.
+type Progress struct {
+	Group   string  `json:"group"`
+	Server  string  `json:"server"`
+	Action  string  `json:"action"`
+	Percent float64 `json:"percent"`
+	// Left is what md expects, seconds; 0: not known.
+	Left float64 `json:"seconds_left"`
+}
+
+// Wait looks every few seconds until md neither rebuilds nor copies in the
+// group, wherever the group is meanwhile, and says how the group is then.
+func (p *Place) Wait(ctx context.Context, hosts host.ByName, on func(Progress)) (*State, error) {
+	const (
+		every   = 3 * time.Second
+		patient = 5 * time.Minute // for a service that moves, or a server that is rebooted
+		settled = 3               // looks in a row: md begins a moment after a disk is added
+	)
+	t := time.NewTicker(every)
+	defer t.Stop()
+	idle, seen := 0, time.Now()
+	for {
+		st, err := p.Look(ctx, hosts)
+		switch {
+		case ctx.Err() != nil:
+			return nil, ctx.Err()
+		case err != nil && time.Since(seen) > patient:
+			return nil, err
+		case err != nil:
+			idle = 0
+		case st.Busy():
+			idle, seen = 0, time.Now()
+			on(Progress{p.Group.Name, st.Server, st.Stat.Action, st.Stat.Percent, st.Stat.Left.Seconds()})
+		default:
+			seen = time.Now()
+			if idle++; idle >= settled {
+				return st, nil
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-t.C:
+		}
+	}
+}
+
+// Whole refuses a group that still lacks members.
+func (p *Place) Whole(st *State) error {
+	if st.Array.Degraded > 0 {
+		return fmt.Errorf("group %s still lacks %d of %d members on %s, and nothing is being rebuilt: see `mortar status`", p.Group.Name, st.Array.Degraded, st.Array.RaidDisks, st.Server)
+	}
+	return nil
+}
