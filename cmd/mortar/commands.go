@@ -17,6 +17,7 @@ func commands() []*cobra.Command {
 		newApplyCmd(),
 		newFenceTestCmd(),
 		newStatusCmd(),
+		newWatchCmd(),
 		newEventsCmd(),
 		newMountOptionsCmd(),
 		newDiskCmd(),

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 )
@@ -373,20 +374,27 @@ func (r *rack) zero(ctx context.Context, d *sharedDisk) error {
 	if i < 0 {
 		return refuse("no server of the rack runs: switch one on first")
 	}
-	return r.withQMP(ctx, r.cfg.Nodes[i].Name, func(q *qmpClient) error {
+	if err := r.withQMP(ctx, r.cfg.Nodes[i].Name, func(q *qmpClient) error {
 		const most = 1 << 30
 		for at := int64(0); at < d.Bytes; at += most {
-			n := min(most, d.Bytes-at)
-			answer, err := q.call("human-monitor-command", props{"command-line": fmt.Sprintf(`qemu-io %s "write -z %d %d"`, d.blockID(), at, n)})
-			if err != nil {
-				return err
-			}
-			if want := fmt.Sprintf("wrote %d/%d bytes", n, n); !strings.Contains(string(answer), want) {
-				return fmt.Errorf("zeroes for disk %s: %s", d.Name, answer)
+			// What the command itself has to say goes to QEMU's standard output.
+			command := fmt.Sprintf(`qemu-io %s "write -z %d %d"`, d.blockID(), at, min(most, d.Bytes-at))
+			if answer, err := q.call("human-monitor-command", props{"command-line": command}); err != nil || string(answer) != `""` {
+				return fmt.Errorf("zeroes for disk %s: %s %w", d.Name, answer, err)
 			}
 		}
 		return nil
-	})
+	}); err != nil {
+		return err
+	}
+	info, err := os.Stat(diskImage(r.dir, d.Name))
+	if err != nil {
+		return err
+	}
+	if st, ok := info.Sys().(*syscall.Stat_t); ok && st.Blocks > 0 {
+		return fmt.Errorf("disk %s still holds %d bytes after it was written with zeroes", d.Name, st.Blocks*sectorBytes)
+	}
+	return nil
 }
 
 // system pulls a server's system disk, or pushes it in. The other one must be

@@ -114,6 +114,7 @@ type Collector struct {
 	timeout time.Duration
 	only    []string
 	outlets bool
+	traffic bool
 	arrays  func(context.Context, *design.Array) raid.Answer
 }
 
@@ -155,6 +156,9 @@ func (c *Collector) Collect(ctx context.Context) Facts {
 func (c *Collector) collect(ctx context.Context) Facts {
 	f := Facts{Time: time.Now()}
 	reqs := requests(c.d, c.timeout)
+	if c.traffic {
+		countTraffic(c.d, reqs)
+	}
 	arrays := c.startArrays(ctx, reqs)
 	if len(c.only) > 0 {
 		maps.DeleteFunc(reqs, func(name string, _ Request) bool { return !slices.Contains(c.only, name) })

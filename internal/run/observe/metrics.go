@@ -103,14 +103,15 @@ func (e *exposition) add(family string, value float64, labels ...string) {
 	if e.lines[family] == nil {
 		e.order = append(e.order, family)
 	}
-	l := "brick=" + label(e.brick)
+	l := "brick=" + Label(e.brick)
 	for i := 0; i+1 < len(labels); i += 2 {
-		l += "," + labels[i] + "=" + label(labels[i+1])
+		l += "," + labels[i] + "=" + Label(labels[i+1])
 	}
 	e.lines[family] = append(e.lines[family], fmt.Sprintf("%s{%s} %s\n", family, l, strconv.FormatFloat(value, 'g', -1, 64)))
 }
 
-func label(v string) string {
+// Label is a value of a label in Prometheus' text format.
+func Label(v string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, "\n", `\n`, `"`, `\"`).Replace(v) + `"`
 }
 

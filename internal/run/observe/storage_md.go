@@ -320,6 +320,7 @@ func (v mdStorage) group(g *design.Group) *Part {
 	// Who is in, and who of the design is not.
 	in := map[string]bool{}
 	var faulty, strangers, unnoticed []string
+	known := map[string]*design.Disk{} // of faulty
 	spares := 0
 	for _, m := range a.members {
 		who := m.Dev
@@ -329,6 +330,7 @@ func (v mdStorage) group(g *design.Group) *Part {
 		switch {
 		case m.Is("faulty"):
 			faulty = append(faulty, who)
+			known[who] = m.disk
 		case m.Is("in_sync"):
 			switch x := v.memberAt(g, a, m); {
 			case m.disk != nil:
@@ -348,8 +350,8 @@ func (v mdStorage) group(g *design.Group) *Part {
 	var out []string
 	for i := range g.Members {
 		x := &g.Members[i]
-		if !in[x.Serial] && !slices.Contains(faulty, diskName(x)) && !slices.ContainsFunc(a.members, func(m member) bool {
-			return m.disk != nil && m.disk.Serial == x.Serial && m.Is("spare") && m.Slot >= 0
+		if !in[x.Serial] && !x.Failed && !slices.Contains(faulty, diskName(x)) && !slices.ContainsFunc(a.members, func(m member) bool {
+			return m.disk != nil && m.disk.Serial == x.Serial && m.Is("spare") && (m.Slot >= 0 || a.Degraded == 0) // or a spare since its place was taken
 		}) {
 			out = append(out, diskName(x))
 		}
@@ -359,7 +361,9 @@ func (v mdStorage) group(g *design.Group) *Part {
 	}
 	for _, who := range faulty {
 		f := part.add(Fault, serialOf(who), "disk %s has failed in %s", who, g.Name)
-		f.Mend = "replace the disk"
+		if x := known[who]; x != nil {
+			f.Mend = "swap it in its bay, then " + v.replaceCommand(x)
+		}
 	}
 	for i := range g.Spares {
 		x := &g.Spares[i]

@@ -1,0 +1,181 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/mail"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mortarhpc/mortar/internal/run/observe"
+	"github.com/mortarhpc/mortar/internal/run/watch"
+)
+
+// watchFlags are those of mortar watch.
+type watchFlags struct {
+	listen, notify, mail string
+	interval, timeout    time.Duration
+}
+
+func newWatchCmd() *cobra.Command {
+	var f watchFlags
+	cmd := &cobra.Command{
+		Use:   "watch SPEC...",
+		Short: "Watch bricks: a live page, metrics for Prometheus, a message for each finding",
+		Long: `Looks at every brick again and again, as mortar status does, over SSH and without
+a change on any host, until it is interrupted. On --listen it serves
+
+  /             a page for a wall screen or a phone
+  /status.json  what the page shows
+  /metrics      the same for Prometheus
+
+to this machine only, unless you name another address. Whoever reaches that
+address can read everything that mortar status shows; nobody can change anything.
+Put a web server with passwords in front of it, or use an SSH tunnel.
+
+Each warning or fault that two looks in a row have found is printed once, and once
+more when it is over. --notify runs a program for each, with the finding as JSON
+on its standard input and in words as its argument; --mail sends it by sendmail.
+
+Exit codes: 130 interrupted, 1 the address cannot be used, 2 bad input.`,
+		Example: `  mortar watch brick.yaml
+  mortar watch home.yaml scratch.yaml --listen 127.0.0.1:9880 --mail root@example.org
+  mortar watch brick.yaml --notify /usr/local/bin/page-me`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
+	}
+	cmd.Flags().StringVar(&f.listen, "listen", "127.0.0.1:9880", "address and port to serve; empty: none")
+	cmd.Flags().StringVar(&f.notify, "notify", "", "program to run for each finding")
+	cmd.Flags().StringVar(&f.mail, "mail", "", "address to send each finding to")
+	cmd.Flags().DurationVar(&f.interval, "interval", 5*time.Second, "time between two looks")
+	cmd.Flags().DurationVar(&f.timeout, "timeout", 30*time.Second, "how long any host may take to answer")
+	return cmd
+}
+
+func (f *watchFlags) run(cmd *cobra.Command, files []string) error {
+	if f.interval < time.Second || f.timeout < time.Second {
+		return fail(exitBadInput, errors.New("--interval and --timeout must be 1s or more"))
+	}
+	if f.mail != "" {
+		if a, err := mail.ParseAddress(f.mail); err != nil || a.Address != f.mail {
+			return fail(exitBadInput, fmt.Errorf("--mail %q is no mail address such as root@example.org", f.mail))
+		}
+	}
+	if f.notify != "" && !filepath.IsAbs(f.notify) {
+		return fail(exitBadInput, fmt.Errorf("--notify %q: give the whole path of a program", f.notify))
+	}
+	ctx, stop := context.WithCancel(cmd.Context())
+	defer stop()
+	said := &printer{w: cmd.OutOrStdout()}
+	var bricks []*watch.Brick
+	for _, file := range files {
+		look, name, done, err := f.looker(file)
+		if err != nil {
+			return err
+		}
+		defer done()
+		if slices.ContainsFunc(bricks, func(b *watch.Brick) bool { return b.Name == name }) {
+			return fail(exitBadInput, fmt.Errorf("%s: brick %s is there already", file, name))
+		}
+		bricks = append(bricks, watch.New(name, look, func(c watch.Change) { f.tell(ctx, said, c) }))
+	}
+	server, err := f.serve(bricks, said)
+	if err != nil {
+		return err
+	}
+	var wg sync.WaitGroup
+	for _, b := range bricks {
+		wg.Go(func() { b.Run(ctx, f.interval) })
+	}
+	<-ctx.Done()
+	wg.Wait()
+	if server != nil {
+		_ = server.Close() // whoever reads finds it gone
+	}
+	return fail(exitInterrupted, nil)
+}
+
+// looker looks at the brick of a file.
+func (f *watchFlags) looker(file string) (look watch.Looker, name string, done func(), err error) {
+	d, err := loadDesign(file)
+	if err != nil {
+		return nil, "", nil, err
+	}
+	c, err := newCollector(d, f.timeout/2, f.timeout)
+	if err != nil {
+		return nil, "", nil, err
+	}
+	c.AskTraffic()
+	if err := askArrays(c, d); err != nil {
+		c.Close()
+		return nil, "", nil, err
+	}
+	return func(ctx context.Context) (watch.Look, error) {
+		facts := c.Collect(ctx)
+		l := watch.Look{Status: observe.Judge(d, facts), Traffic: observe.Traffics(d, facts), Silent: map[string]string{}, Hosts: len(facts.Hosts)}
+		for name, a := range facts.Hosts {
+			if a.Host == nil {
+				l.Silent[name] = a.Err
+			}
+		}
+		return l, ctx.Err()
+	}, d.Name, c.Close, nil
+}
+
+// serve begins to serve bricks.
+func (f *watchFlags) serve(bricks []*watch.Brick, said *printer) (*http.Server, error) {
+	if f.listen == "" {
+		return nil, nil
+	}
+	l, err := net.Listen("tcp", f.listen)
+	if err != nil {
+		return nil, fail(exitFailed, fmt.Errorf("--listen %s: %w", f.listen, err))
+	}
+	addr, ok := l.Addr().(*net.TCPAddr)
+	local := ok && addr.IP.IsLoopback()
+	said.printf("http://%s shows %d bricks\n", l.Addr(), len(bricks))
+	if !local {
+		said.printf("Whoever reaches this address can read what mortar status shows.\n")
+	}
+	s := &http.Server{Handler: watch.Handler(bricks, local), ReadHeaderTimeout: 10 * time.Second, WriteTimeout: time.Minute, IdleTimeout: time.Minute}
+	go func() { _ = s.Serve(l) }() // it ends when the server is closed
+	return s, nil
+}
+
+func (f *watchFlags) tell(ctx context.Context, said *printer, c watch.Change) {
+	said.printf("%s %s\n", c.Time.Format("2006-01-02 15:04:05"), c)
+	if c.Mend != "" && !c.Ended {
+		said.printf("%20s→ %s\n", "", c.Mend)
+	}
+	var errs []error
+	if f.notify != "" {
+		errs = append(errs, watch.Command(ctx, f.notify, c))
+	}
+	if f.mail != "" {
+		errs = append(errs, watch.Mail(ctx, f.mail, c))
+	}
+	if err := errors.Join(errs...); err != nil && ctx.Err() == nil {
+		said.printf("%20snobody was told: %s\n", "", strings.ReplaceAll(err.Error(), "\n", "; "))
+	}
+}
+
+// printer prints whole lines for several goroutines.
+type printer struct {
+	mu sync.Mutex
+	w  io.Writer
+}
+
+func (p *printer) printf(format string, args ...any) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	fmt.Fprintf(p.w, format, args...)
+}

@@ -1,0 +1,121 @@
+package watch
+
+import (
+	"embed"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/mortarhpc/mortar/internal/run/observe"
+)
+
+//go:embed page
+var page embed.FS
+
+// Handler serves bricks: / is a page, /status.json what it shows, /metrics the
+// same for Prometheus. It only reads. local: it answers only requests for this
+// machine by name, so that no page of another site can have a browser read it.
+func Handler(bricks []*Brick, local bool) http.Handler {
+	mux := http.NewServeMux()
+	for path, file := range map[string]string{"/{$}": "index.html", "/watch.js": "watch.js", "/watch.css": "watch.css"} {
+		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) {
+			http.ServeFileFS(w, r, page, "page/"+file)
+		})
+	}
+	mux.HandleFunc("GET /status.json", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(views(bricks)) // a client that went away
+	})
+	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+		Metrics(w, views(bricks))
+	})
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Security-Policy", "default-src 'self'")
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		w.Header().Set("Cache-Control", "no-store")
+		if local && !isLocal(r.Host) {
+			http.Error(w, "this server answers for localhost only", http.StatusForbidden)
+			return
+		}
+		mux.ServeHTTP(w, r)
+	})
+}
+
+func isLocal(host string) bool {
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		host = h
+	}
+	ip := net.ParseIP(strings.Trim(host, "[]"))
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+func views(bricks []*Brick) []View {
+	out := []View{}
+	for _, b := range bricks {
+		out = append(out, b.View())
+	}
+	return out
+}
+
+// Metrics writes what is known of bricks in Prometheus' text format.
+//
+// Source: prometheus/docs, exposition formats: text
+func Metrics(w io.Writer, all []View) {
+	family := func(name, kind, help string, samples func(v View, add func(value float64, labels ...string))) {
+		fmt.Fprintf(w, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, kind)
+		for _, v := range all {
+			samples(v, func(value float64, labels ...string) {
+				text := "brick=" + observe.Label(v.Name)
+				for i := 0; i+1 < len(labels); i += 2 {
+					text += "," + labels[i] + "=" + observe.Label(labels[i+1])
+				}
+				fmt.Fprintf(w, "%s{%s} %s\n", name, text, strconv.FormatFloat(value, 'g', -1, 64))
+			})
+		}
+	}
+	type add = func(value float64, labels ...string)
+	family("mortar_watch_looked_timestamp_seconds", "gauge", "When the brick was last seen; 0: never.", func(v View, add add) {
+		at := 0.0
+		if v.Looked != nil {
+			at = float64(v.Looked.Unix())
+		}
+		add(at)
+	})
+	family("mortar_watch_look_seconds", "gauge", "How long the last look took.", func(v View, add add) { add(v.Seconds) })
+	family("mortar_watch_hosts", "gauge", "Hosts of the brick.", func(v View, add add) { add(float64(v.Hosts)) })
+	family("mortar_watch_host_silent", "gauge", "1 for a host that did not answer.", func(v View, add add) {
+		for _, h := range slices.Sorted(maps.Keys(v.Silent)) {
+			add(1, "host", h)
+		}
+	})
+	family("mortar_status_level", "gauge", "Health of the brick and of its parts: 0 ok, 1 unknown, 2 warning, 3 fault.", func(v View, add add) {
+		if v.Status == nil {
+			return
+		}
+		add(float64(v.Status.Level), "part", "")
+		for _, p := range v.Status.Parts {
+			add(float64(p.Level), "part", p.Name)
+		}
+	})
+	family("mortar_status_findings", "gauge", "Parts that are not ok, by level.", func(v View, add add) {
+		if v.Status == nil {
+			return
+		}
+		add(float64(v.Status.Faults), "level", "fault")
+		add(float64(v.Status.Warnings), "level", "warning")
+		add(float64(v.Status.Unknown), "level", "unknown")
+	})
+	family("mortar_service_bytes_per_second", "gauge", "What the services' volumes read and wrote between the last two looks.", func(v View, add add) {
+		if n := len(v.Points); n > 0 {
+			add(v.Points[n-1].Read, "direction", "read")
+			add(v.Points[n-1].Written, "direction", "written")
+		}
+	})
+}

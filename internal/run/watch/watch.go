@@ -1,0 +1,250 @@
+// Package watch looks at bricks again and again. It keeps what the last looks
+// found: the health tree, how fast each service read and wrote, and which findings
+// came and went. http.go serves that as metrics and as a page; a Notifier is told
+// of each finding.
+//
+// The package reaches no host (it is handed a Looker) and judges nothing (package
+// observe does).
+package watch
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/mortarhpc/mortar/internal/run/observe"
+)
+
+// Look is one look at a brick.
+type Look struct {
+	Status  *observe.Status
+	Traffic []observe.Traffic
+	// Silent are hosts that did not answer, with the reason.
+	Silent map[string]string
+	Hosts  int
+	Took   time.Duration
+}
+
+// Looker looks at a brick once. An error means that nothing could be seen.
+type Looker func(ctx context.Context) (Look, error)
+
+// Point is how fast a brick's services read and wrote between two looks.
+type Point struct {
+	Time    time.Time `json:"time"`
+	Read    float64   `json:"read_bytes_per_second"`
+	Written float64   `json:"written_bytes_per_second"`
+}
+
+// Change is a finding that came or went.
+type Change struct {
+	Time  time.Time     `json:"time"`
+	Brick string        `json:"brick"`
+	Part  string        `json:"part"` // path in the tree: RAID / brick1-r0 / redundancy
+	Level observe.Level `json:"level"`
+	Text  string        `json:"text"`
+	Mend  string        `json:"mend,omitempty"`
+	// Ended tells that the finding is gone.
+	Ended bool `json:"ended"`
+}
+
+// String is a change in one line.
+func (c Change) String() string {
+	if c.Ended {
+		return fmt.Sprintf("%s: over: %s", c.Brick, c.Text)
+	}
+	return fmt.Sprintf("%s: %s: %s", c.Brick, c.Level, c.Text)
+}
+
+// How much is kept: of throughput an hour at an interval of five seconds, of
+// changes what fits a page.
+const (
+	keepPoints  = 720
+	keepChanges = 200
+	// confirm is how many looks in a row must agree before a finding counts as
+	// come or gone: a host that is late once is no alarm.
+	confirm = 2
+)
+
+// Brick is a brick that is watched.
+type Brick struct {
+	Name string
+	look Looker
+	tell func(Change)
+
+	mu      sync.Mutex
+	last    Look
+	at      time.Time // of the last look that saw something; zero: none did
+	err     error     // of the last look
+	looks   int
+	points  []Point
+	changes []Change
+	open    map[string]*finding
+}
+
+// finding is one that was seen, or was not seen any more, for some looks.
+type finding struct {
+	Change
+	seen, missed int
+	told         bool
+}
+
+// New is a brick to be watched. tell is called for each change, one after the
+// other; it may be nil.
+func New(name string, look Looker, tell func(Change)) *Brick {
+	return &Brick{Name: name, look: look, tell: tell, open: map[string]*finding{}}
+}
+
+// Run looks every so often until ctx ends.
+func (b *Brick) Run(ctx context.Context, every time.Duration) {
+	for {
+		start := time.Now()
+		l, err := b.look(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		l.Took = time.Since(start)
+		for _, c := range b.take(time.Now(), l, err) {
+			if b.tell != nil {
+				b.tell(c)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(max(0, every-time.Since(start))):
+		}
+	}
+}
+
+// take keeps a look, and gives the changes that it confirms.
+func (b *Brick) take(now time.Time, l Look, err error) []Change {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.err = err
+	if err != nil {
+		return nil
+	}
+	if p, ok := rate(b.last.Traffic, l.Traffic, b.at, now); ok {
+		b.points = append(b.points, p)
+		b.points = b.points[max(0, len(b.points)-keepPoints):]
+	}
+	b.last, b.at = l, now
+	b.looks++
+	changes := b.compare(now, l.Status)
+	b.changes = append(b.changes, changes...)
+	b.changes = b.changes[max(0, len(b.changes)-keepChanges):]
+	return changes
+}
+
+// compare finds out which findings came and went.
+func (b *Brick) compare(now time.Time, s *observe.Status) []Change {
+	var out []Change
+	seen := map[string]bool{}
+	for _, c := range findings(s) {
+		seen[c.Part] = true
+		f := b.open[c.Part]
+		if f == nil {
+			f = &finding{Change: c}
+			f.Time = now
+			b.open[c.Part] = f
+		}
+		worse := f.told && c.Level > f.Level
+		f.Level, f.Text, f.Mend, f.missed = c.Level, c.Text, c.Mend, 0
+		f.seen++
+		if !f.told && f.seen >= confirm || worse {
+			f.told = true
+			out = append(out, f.Change)
+		}
+	}
+	for part, f := range b.open {
+		if seen[part] {
+			continue
+		}
+		f.seen = 0
+		if f.missed++; f.missed < confirm && f.told {
+			continue
+		}
+		delete(b.open, part)
+		if f.told {
+			f.Ended, f.Time = true, now
+			out = append(out, f.Change)
+		}
+	}
+	slices.SortFunc(out, func(x, y Change) int { return int(y.Level) - int(x.Level) })
+	return out
+}
+
+// findings are the parts of a tree that are warnings or faults by themselves.
+func findings(s *observe.Status) []Change {
+	var out []Change
+	var walk func(path string, parts []*observe.Part)
+	walk = func(path string, parts []*observe.Part) {
+		for _, p := range parts {
+			at := p.Name
+			if path != "" {
+				at = path + " / " + p.Name
+			}
+			worst := observe.OK
+			for _, c := range p.Parts {
+				worst = max(worst, c.Level)
+			}
+			if p.Level >= observe.Warning && p.Level > worst {
+				out = append(out, Change{Brick: s.Brick, Part: at, Level: p.Level, Text: p.Text, Mend: p.Mend})
+			}
+			walk(at, p.Parts)
+		}
+	}
+	walk("", s.Parts)
+	return out
+}
+
+// rate is how fast services read and wrote between two looks. A counter that went
+// back is one of another server, or of another boot: the service counts again from
+// the next look on.
+func rate(before, after []observe.Traffic, from, to time.Time) (Point, bool) {
+	seconds := to.Sub(from).Seconds()
+	if from.IsZero() || seconds <= 0 {
+		return Point{}, false
+	}
+	p := Point{Time: to}
+	for _, a := range after {
+		i := slices.IndexFunc(before, func(b observe.Traffic) bool { return b.Service == a.Service && b.Server == a.Server })
+		if i < 0 || a.Read < before[i].Read || a.Written < before[i].Written {
+			continue
+		}
+		p.Read += float64(a.Read-before[i].Read) / seconds
+		p.Written += float64(a.Written-before[i].Written) / seconds
+	}
+	return p, true
+}
+
+// View is what is known of a brick.
+type View struct {
+	Name    string            `json:"name"`
+	Error   string            `json:"error,omitempty"` // of the last look
+	Looked  *time.Time        `json:"looked"`          // when; null: never yet
+	Seconds float64           `json:"seconds"`         // that the look took
+	Hosts   int               `json:"hosts"`
+	Silent  map[string]string `json:"silent"` // hosts that did not answer, with the reason
+	Status  *observe.Status   `json:"status"`
+	Points  []Point           `json:"points"`
+	Changes []Change          `json:"changes"`
+}
+
+// View gives what is known of a brick now.
+func (b *Brick) View() View {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	v := View{Name: b.Name, Seconds: b.last.Took.Seconds(), Hosts: b.last.Hosts, Silent: b.last.Silent, Status: b.last.Status,
+		Points: slices.Clone(b.points), Changes: slices.Clone(b.changes)}
+	if !b.at.IsZero() {
+		at := b.at
+		v.Looked = &at
+	}
+	if b.err != nil {
+		v.Error = b.err.Error()
+	}
+	return v
+}

@@ -1,0 +1,165 @@
+package watch
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mortarhpc/mortar/internal/run/observe"
+)
+
+// at is a brick's health with one part of a level.
+func at(level observe.Level, text string) *observe.Status {
+	return &observe.Status{Brick: "brick1", Level: level, Parts: []*observe.Part{{Name: "RAID", Level: level,
+		Parts: []*observe.Part{{Name: "brick1-r0", Level: level, Text: text, Mend: "replace the disk"}}}}}
+}
+
+// A finding is told once when two looks agree, once more when it gets worse, and
+// once when it is over; what one look saw is nothing.
+func TestChanges(t *testing.T) {
+	b := New("brick1", nil, nil)
+	now := time.Unix(1000, 0)
+	for i, step := range []struct {
+		status *observe.Status
+		want   string
+	}{
+		{at(observe.OK, ""), ""},
+		{at(observe.Fault, "late once"), ""},
+		{at(observe.OK, ""), ""},
+		{at(observe.Warning, "a rebuild, 1 %"), ""},
+		{at(observe.Warning, "a rebuild, 2 %"), "brick1: warning: a rebuild, 2 %"},
+		{at(observe.Warning, "a rebuild, 3 %"), ""},
+		{at(observe.Fault, "degraded"), "brick1: fault: degraded"},
+		{at(observe.OK, ""), ""},
+		{at(observe.Fault, "degraded"), ""},
+		{at(observe.OK, ""), ""},
+		{at(observe.OK, ""), "brick1: over: degraded"},
+		{at(observe.OK, ""), ""},
+	} {
+		var got []string
+		for _, c := range b.take(now.Add(time.Duration(i)*time.Second), Look{Status: step.status}, nil) {
+			got = append(got, c.String())
+		}
+		if strings.Join(got, "\n") != step.want {
+			t.Errorf("look %d: %q, want %q", i, got, step.want)
+		}
+	}
+	if v := b.View(); len(v.Changes) != 3 || v.Changes[0].Part != "RAID / brick1-r0" || v.Looked.Unix() != 1011 {
+		t.Errorf("%+v", v)
+	}
+}
+
+// Throughput is counted between looks on one server; a move or a boot, where the
+// counters begin anew, is no traffic.
+func TestRate(t *testing.T) {
+	b := New("brick1", nil, nil)
+	for i, tr := range []observe.Traffic{{Service: "home", Server: "nfs1", Read: 100, Written: 1000}, {Service: "home", Server: "nfs1", Read: 300, Written: 5000},
+		{Service: "home", Server: "nfs2", Read: 9000, Written: 90000}, {Service: "home", Server: "nfs2", Read: 1, Written: 1}, {Service: "home", Server: "nfs2", Read: 21, Written: 1}} {
+		b.take(time.Unix(int64(1000+2*i), 0), Look{Status: at(observe.OK, ""), Traffic: []observe.Traffic{tr}}, nil)
+	}
+	var got []float64
+	for _, p := range b.View().Points {
+		got = append(got, p.Read, p.Written)
+	}
+	if want := []float64{100, 2000, 0, 0, 0, 0, 10, 0}; !equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+}
+
+func equal(a, b []float64) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range a {
+		if a[i] != b[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// A brick that cannot be seen says so, and keeps what it saw last.
+func TestRun(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	looks := 0
+	b := New("brick1", func(context.Context) (Look, error) {
+		looks++
+		switch looks {
+		case 1:
+			return Look{Status: at(observe.OK, ""), Hosts: 3, Silent: map[string]string{"c1": "no answer within 30s"}}, nil
+		case 3:
+			stop()
+		}
+		return Look{}, errors.New("the spec is gone")
+	}, nil)
+	b.Run(ctx, time.Millisecond)
+	if v := b.View(); v.Error != "the spec is gone" || v.Status == nil || v.Hosts != 3 || v.Silent["c1"] == "" {
+		t.Errorf("%+v", v)
+	}
+}
+
+func TestHTTP(t *testing.T) {
+	b := New("brick1", nil, nil)
+	b.take(time.Unix(1000, 0), Look{Status: at(observe.Fault, "degraded"), Hosts: 2, Silent: map[string]string{`c"1`: "x"}}, nil)
+	get := func(path, host string, local bool) *httptest.ResponseRecorder {
+		r := httptest.NewRequest(http.MethodGet, "http://"+host+path, nil)
+		w := httptest.NewRecorder()
+		Handler([]*Brick{b}, local).ServeHTTP(w, r)
+		return w
+	}
+	for path, want := range map[string]string{"/": "<title>Mortar</title>", "/watch.js": "use strict", "/watch.css": "prefers-color-scheme", "/status.json": `"level":"fault"`,
+		"/metrics": `mortar_watch_host_silent{brick="brick1",host="c\"1"} 1`} {
+		if w := get(path, "127.0.0.1:9880", true); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), want) {
+			t.Errorf("%s: %d\n%s", path, w.Code, w.Body)
+		}
+	}
+	// Names that lead here by somebody else's DNS are refused, and so are changes.
+	if w := get("/status.json", "evil.example:9880", true); w.Code != http.StatusForbidden {
+		t.Error(w.Code)
+	}
+	if w := get("/status.json", "wall.example:9880", false); w.Code != http.StatusOK {
+		t.Error(w.Code)
+	}
+	w := httptest.NewRecorder()
+	Handler([]*Brick{b}, true).ServeHTTP(w, httptest.NewRequest(http.MethodPost, "http://localhost/status.json", nil))
+	if w.Code != http.StatusMethodNotAllowed {
+		t.Error(w.Code)
+	}
+	var text bytes.Buffer
+	Metrics(&text, views([]*Brick{b, New("brick2", nil, nil)}))
+	for _, want := range []string{`mortar_status_level{brick="brick1",part="RAID"} 3`, `mortar_watch_looked_timestamp_seconds{brick="brick2"} 0`, "# TYPE mortar_watch_hosts gauge"} {
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("no %s in\n%s", want, &text)
+		}
+	}
+}
+
+func TestCommand(t *testing.T) {
+	dir := t.TempDir()
+	program := filepath.Join(dir, "page")
+	if err := os.WriteFile(program, []byte("#!/bin/sh\necho \"$1\" > "+dir+"/words; cat > "+dir+"/json\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	c := Change{Brick: "brick1", Level: observe.Fault, Text: "nfs1's $(reboot) `x`"}
+	if err := Command(t.Context(), program, c); err != nil {
+		t.Fatal(err)
+	}
+	words, _ := os.ReadFile(filepath.Join(dir, "words"))
+	json, _ := os.ReadFile(filepath.Join(dir, "json"))
+	if string(words) != "brick1: fault: nfs1's $(reboot) `x`\n" || !strings.Contains(string(json), `"level":"fault"`) {
+		t.Errorf("%s %s", words, json)
+	}
+	if err := os.WriteFile(program, []byte("#!/bin/sh\necho no >&2; exit 3\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := Command(t.Context(), program, c); err == nil || !strings.Contains(err.Error(), "ended with 3: no") {
+		t.Error(err)
+	}
+}
