@@ -147,6 +147,7 @@ func TestBrick(t *testing.T) {
 	}
 
 	exportsInPlace(t, spec)
+	replaceDisk(t, spec)
 
 	run := filepath.Join(dir, "run")
 	must(t, "drill", spec, "server-crash", "--how", "freeze", "--out", run)
@@ -174,6 +175,29 @@ func TestBrick(t *testing.T) {
 	}
 	unchanged(t, "apply", spec, "--yes", "--json", "--skip-fence-test")
 	applyWhileStopped(t, spec)
+}
+
+// replaceDisk takes a disk out of service, swaps it in its bay, and puts the new
+// one in its place. A disk that works is not replaced before.
+func replaceDisk(t *testing.T, spec string) {
+	if _, code := mortar(t, nil, "disk", "replace", spec, "MA01", "--with", "ZX01", "--yes"); code != 2 {
+		t.Errorf("a disk that works was to be replaced: exit %d", code)
+	}
+	must(t, "disk", "fail", spec, "MA01", "--yes")
+	must(t, "rack", "fault", spec, "disk-out", "MA01")
+	must(t, "rack", "fault", spec, "disk-blank", "MA01", "ZX01")
+	out := must(t, "disk", "replace", spec, "MA01", "--with", "ZX01", "--yes", "--json")
+	var done struct {
+		Disk  string
+		Spare bool
+	}
+	if lastJSON(t, out, &done); done.Disk != "ZX01" || !done.Spare {
+		t.Errorf("replaced: %+v", done)
+	}
+	if text, err := os.ReadFile(spec); err != nil || strings.Contains(string(text), "failed:") || !strings.Contains(string(text), `{serial: "ZX01"`) {
+		t.Errorf("%v\n%s", err, text)
+	}
+	unchanged(t, "apply", spec, "--yes", "--json", "--skip-fence-test")
 }
 
 // applyWhileStopped stops the cluster on both servers and applies: the cluster
