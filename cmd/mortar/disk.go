@@ -185,7 +185,7 @@ func (f *specChange) untilOut(cmd *cobra.Command, file, serial string) error {
 			return fail(exitFailed, err)
 		}
 		if st.Member(serial) != nil {
-			if st, err = f.wait(ctx, out, p, c); err != nil {
+			if _, err := f.wait(ctx, out, p, c); err != nil {
 				return err
 			}
 			d, err := loadDesign(file)
