@@ -31,6 +31,7 @@ func commands() []*cobra.Command {
 		newScrubArrayCmd(),
 		newStandbyCmd(),
 		newUnstandbyCmd(),
+		newUpgradeCmd(),
 		newBenchCmd(),
 		newDrillCmd(),
 		newReportCmd(),

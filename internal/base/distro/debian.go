@@ -44,6 +44,8 @@ func debianRelease(version, suite string, fenceAgents ...string) Distro {
 			// apt-get alone would fail at once. Source: apt.conf(5), DPkg::Lock.
 			Install: []string{"apt-get", "-q", "-y", "--no-install-recommends", "-o", "DPkg::Lock::Timeout=600",
 				"-o", "Dpkg::Options::=--force-confold", "install"},
+			Upgrade: []string{"apt-get", "-q", "-y", "-o", "DPkg::Lock::Timeout=600", "-o", "Dpkg::Options::=--force-confold", "dist-upgrade"},
+			Pending: []string{"apt-get", "-s", "dist-upgrade"}, Newer: aptNewer,
 			Versions: []string{"dpkg-query", "-W", "-f", `${Package} ${Version}\n`},
 			Held:     []string{"apt-mark", "showhold"}, Hold: []string{"apt-mark", "hold"},
 			// Debian starts a daemon when its package is installed. A cluster stack
@@ -68,6 +70,26 @@ func debianRelease(version, suite string, fenceAgents ...string) Distro {
 		StatdUser:   "statd",
 		BcacheRules: "/etc/udev/rules.d/69-bcache.rules",
 	}
+}
+
+// aptNewer reads what apt-get -s says: "Inst NAME [OLD] (NEW …)".
+func aptNewer(pending string) []string {
+	var out []string
+	for line := range strings.Lines(pending) {
+		f := strings.Fields(line)
+		if len(f) < 3 || f[0] != "Inst" {
+			continue
+		}
+		text := f[1]
+		for _, w := range f[2:] {
+			if strings.HasPrefix(w, "(") {
+				text += " " + strings.TrimPrefix(w, "(")
+				break
+			}
+		}
+		out = append(out, text)
+	}
+	return out
 }
 
 // dpkgInstalled reads dpkg's status file: what is 'install ok installed', or

@@ -75,10 +75,15 @@ type Manager struct {
 	Installed func(list string) map[string]bool
 	// CutOff matches files that are there if the host lost power in the middle
 	// of an installation; Mend finishes that.
-	CutOff    string
-	Mend      []string
-	Refresh   []string // reads the archive's lists anew
-	Install   []string // names follow
+	CutOff  string
+	Mend    []string
+	Refresh []string // reads the archive's lists anew
+	Install []string // names follow
+	// Upgrade installs the newest version of every package that is there. Pending
+	// says which it would, and changes nothing; Newer reads that.
+	Upgrade   []string
+	Pending   []string
+	Newer     func(pending string) []string
 	Versions  []string // names follow; prints a line "name version" for each
 	Held      []string // prints the names of the packages that are kept at their version
 	Hold      []string // names follow

@@ -37,7 +37,9 @@ var rhel = []Distro{{
 	},
 	Manager: Manager{
 		Query: []string{"rpm", "-qa", "--qf", `%{NAME}\n`}, Installed: lines,
-		Install:  []string{"dnf", "-q", "-y", "--setopt=install_weak_deps=False", "install"},
+		Install: []string{"dnf", "-q", "-y", "--setopt=install_weak_deps=False", "install"},
+		Upgrade: []string{"dnf", "-q", "-y", "upgrade"},
+		Pending: []string{"dnf", "-q", "list", "--upgrades"}, Newer: dnfNewer,
 		Versions: []string{"rpm", "-q", "--qf", `%{NAME} %{VERSION}-%{RELEASE}\n`},
 		Held:     []string{"dnf", "-q", "versionlock", "list"}, Hold: []string{"dnf", "-q", "versionlock", "add"},
 	},
@@ -86,4 +88,16 @@ func dracutConf(header string, _ MDConf, _, files []string) string {
 		text += "install_items+=\" " + strings.Join(files, " ") + " \"\n"
 	}
 	return text
+}
+
+// dnfNewer reads what dnf list --upgrades says: "NAME.ARCH VERSION REPOSITORY"
+// below a heading.
+func dnfNewer(pending string) []string {
+	var out []string
+	for line := range strings.Lines(pending) {
+		if f := strings.Fields(line); len(f) == 3 {
+			out = append(out, f[0]+" "+f[1])
+		}
+	}
+	return out
 }

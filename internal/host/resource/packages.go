@@ -69,6 +69,25 @@ func quietly(sys Sys, m distro.Manager, as []Action) ([]Action, error) {
 	return as, nil
 }
 
+// UpgradePackages are the actions that install the newest version of every
+// package. Daemons of packages are not restarted meanwhile: they would be of
+// several versions, and a reboot follows.
+func UpgradePackages(m distro.Manager) []Action {
+	var as []Action
+	if len(m.Refresh) > 0 {
+		as = append(as, Action{Title: "update the package lists", Cmd: m.Refresh, Seconds: 600})
+	}
+	upgrade := Action{Title: "upgrade the packages", Cmd: m.Upgrade, Seconds: 3600}
+	if m.HoldFile == "" {
+		return append(as, upgrade)
+	}
+	return append(as,
+		Action{Title: "keep daemons from being restarted", Why: "the server is rebooted when all are upgraded",
+			File: &File{Path: m.HoldFile, Content: []byte("#!/bin/sh\n" + Header + m.HoldLines), Mode: 0o755}},
+		upgrade,
+		Action{Title: "let daemons start again", File: &File{Path: m.HoldFile, Remove: true}})
+}
+
 // installed are the names of the packages that the host has.
 func installed(ctx context.Context, sys Sys, m distro.Manager) (map[string]bool, error) {
 	if m.Status != "" {

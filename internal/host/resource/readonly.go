@@ -17,6 +17,8 @@ var readers = map[string]func(args []string) bool{
 	"crm_mon":          nil,
 	"debugfs":          readingDebugfs,
 	"df":               nil,
+	"apt-get":          first("-s"), // simulates
+	"dnf":              func(args []string) bool { return slices.Equal(args, []string{"-q", "list", "--upgrades"}) },
 	"apt-mark":         func(args []string) bool { return slices.Equal(args, []string{"showhold"}) },
 	"dmsetup":          first("table", "status", "info", "ls"),
 	"dpkg-query":       nil,

@@ -363,6 +363,18 @@ func (t *tester) hello(ctx context.Context, node string) (agent.Hello, error) {
 	return t.h.Session(node).Hello(cctx)
 }
 
+// AwaitBoot waits until a server that was rebooted is in the cluster again and
+// could serve, and until the fence devices are watched. before is the boot that
+// it ran since.
+func AwaitBoot(ctx context.Context, d *design.Design, h Hosts, node, before string, o ProofOptions) error {
+	t := &tester{d: d, h: h, o: o.WithDefaults(), start: time.Now()}
+	via := d.PairWith(node).Other(node)
+	if err := t.back(ctx, via, node, before); err != nil {
+		return err
+	}
+	return t.settled(ctx, via)
+}
+
 // back waits until a node is in the cluster again, newly booted.
 func (t *tester) back(ctx context.Context, via, node, oldBoot string) error {
 	if err := t.online(ctx, via, node); err != nil {
@@ -379,7 +391,7 @@ func (t *tester) back(ctx context.Context, via, node, oldBoot string) error {
 		return fmt.Errorf("%s is back in the cluster, but does not answer: %w", node, err)
 	}
 	if h.BootID == oldBoot {
-		return fmt.Errorf("%s was never off: it runs since the same boot (%s) as before the test", node, oldBoot)
+		return fmt.Errorf("%s was never off: it runs since the same boot (%s) as before", node, oldBoot)
 	}
 	// Its disks and their paths may be found after it has joined.
 	if err := t.wait(ctx, t.o.Boot, func(ctx context.Context) (string, error) {

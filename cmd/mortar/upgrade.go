@@ -1,0 +1,171 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/run/upgrade"
+)
+
+// upgradeFlags are those of mortar upgrade.
+type upgradeFlags struct {
+	node                                      string
+	rebootOnly, noFenceTest, yes, dry, asJSON bool
+	timeout                                   time.Duration
+}
+
+func newUpgradeCmd() *cobra.Command {
+	var f upgradeFlags
+	cmd := &cobra.Command{
+		Use:   "upgrade SPEC",
+		Short: "Upgrade the servers one at a time: packages, kernel, reboot, checks, fence test",
+		Long: `Upgrades the servers of a brick, one at a time, while it serves. For each, that
+one first which serves less:
+
+  1. standby: its services move to its partner
+  2. every package is brought to its newest version (apt-get dist-upgrade)
+  3. mortar apply: this version of Mortar, and the initial RAM disk of a new kernel
+  4. reboot, and mortar apply once more, which looks at everything
+  5. unstandby, and a test of its fencing, which powers it off and on
+  6. its services move back; the brick must be without a fault
+
+Clients see the two moves of each service that moves, and nothing else. It stops
+at the first step that fails, touches no other server, and says how to go back.
+Run it again to go on; --node names the one server that is left.
+
+Clients are not upgraded. Lustre's servers keep their kernel and Lustre (they are
+held at their version).
+
+Exit codes: 0 done, 1 stopped at a server, 2 refused (nothing was changed), 130
+interrupted (a server may be in standby: see mortar status).`,
+		Example: `  mortar upgrade brick.yaml --dry-run
+  mortar upgrade brick.yaml
+  mortar upgrade brick.yaml --node nfs2 --reboot-only   # firmware, for example`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args[0]) },
+	}
+	cmd.Flags().StringVar(&f.node, "node", "", "upgrade this server only")
+	cmd.Flags().BoolVar(&f.rebootOnly, "reboot-only", false, "leave the packages as they are")
+	cmd.Flags().BoolVar(&f.noFenceTest, "skip-fence-test", false, "do not prove the fencing of each server again")
+	cmd.Flags().BoolVar(&f.yes, "yes", false, "do not ask")
+	cmd.Flags().BoolVar(&f.dry, "dry-run", false, "only show what would be done, by the package lists that the servers have")
+	cmd.Flags().BoolVar(&f.asJSON, "json", false, "print events as JSON lines, the result last")
+	cmd.Flags().DurationVar(&f.timeout, "timeout", 30*time.Second, "how long a server that is up may take to answer")
+	return cmd
+}
+
+// upgradeDone is the last line of mortar upgrade --json.
+type upgradeDone struct {
+	Servers []upgrade.Done   `json:"servers"`
+	Planned []upgrade.Server `json:"planned"`
+	DryRun  bool             `json:"dry_run,omitempty"`
+	Seconds float64          `json:"seconds"`
+	Error   string           `json:"error,omitempty"`
+}
+
+func (f *upgradeFlags) run(cmd *cobra.Command, file string) (err error) {
+	ctx, w, start := cmd.Context(), cmd.OutOrStdout(), time.Now()
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	done := upgradeDone{Servers: []upgrade.Done{}, Planned: []upgrade.Server{}, DryRun: f.dry}
+	defer func() {
+		done.Seconds = time.Since(start).Seconds()
+		if err != nil {
+			done.Error = err.Error()
+		}
+		if f.asJSON {
+			err = errors.Join(err, enc.Encode(done))
+		}
+	}()
+	d, err := loadDesign(file)
+	if err != nil {
+		return err
+	}
+	c, err := newCollector(d, f.timeout/2, f.timeout)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	u := upgrade.New(d, c, upgrade.Options{RebootOnly: f.rebootOnly, NoFenceTest: f.noFenceTest, On: f.progress(w, enc, start),
+		Apply: func(ctx context.Context) error { return f.apply(ctx, cmd, file) }})
+	if done.Planned, err = u.Look(ctx, f.node); err != nil {
+		return refused(ctx, d.Spec, err)
+	}
+	if !f.asJSON {
+		f.show(w, d, done.Planned)
+	}
+	if f.dry {
+		return nil
+	}
+	if !f.yes && (f.asJSON || !isTerminalReader(cmd.InOrStdin())) {
+		return fail(exitBadInput, errNobodyToAsk)
+	}
+	if !f.yes {
+		if err := confirm(ctx, cmd.InOrStdin(), w, fmt.Sprintf("\nUpgrade and reboot %d servers, one at a time?", len(done.Planned))); err != nil {
+			return err
+		}
+	}
+	for _, s := range done.Planned {
+		r, err := u.Run(ctx, s)
+		if ctx.Err() != nil {
+			return fail(exitInterrupted, fmt.Errorf("interrupted: %w", err))
+		}
+		if err != nil {
+			return fail(exitFailed, err)
+		}
+		done.Servers = append(done.Servers, r)
+		if !f.asJSON {
+			fmt.Fprintf(w, "%s %s is done in %.0f s: kernel %s, %d packages upgraded\n", stamp(start), bold(r.Server), r.Seconds, r.KernelTo, len(r.Upgraded))
+		}
+	}
+	return nil
+}
+
+// apply is what mortar apply does, without a fence test, and quiet.
+func (f *upgradeFlags) apply(ctx context.Context, cmd *cobra.Command, file string) error {
+	d, err := loadDesign(file)
+	if err != nil {
+		return err
+	}
+	return runApply(ctx, d, cmd.InOrStdin(), io.Discard, applyFlags{yes: true, skipFenceTest: true})
+}
+
+func (f *upgradeFlags) show(w io.Writer, d *design.Design, planned []upgrade.Server) {
+	for _, s := range planned {
+		text := fmt.Sprintf("%s: kernel %s", s.Name, s.Kernel)
+		if len(s.Serves) > 0 {
+			text += fmt.Sprintf("; %s moves to %s and back", strings.Join(s.Serves, " and "), d.PairWith(s.Name).Other(s.Name))
+		} else {
+			text += "; serves nothing now"
+		}
+		if !f.rebootOnly {
+			text += fmt.Sprintf("; %d packages are out of date, by the lists it has", len(s.Newer))
+		}
+		fmt.Fprintln(w, text)
+		for _, p := range s.Newer {
+			fmt.Fprintln(w, "  "+p)
+		}
+	}
+}
+
+func (f *upgradeFlags) progress(w io.Writer, enc *json.Encoder, start time.Time) func(upgrade.Event) {
+	return func(e upgrade.Event) {
+		if f.asJSON {
+			_ = enc.Encode(e) // progress: the result's own write says if stdout is gone
+			return
+		}
+		text := e.Step
+		if e.Text != "" {
+			text = "  " + e.Text
+		}
+		fmt.Fprintf(w, "%s   %-10s %s\n", stamp(start), e.Server, text)
+	}
+}

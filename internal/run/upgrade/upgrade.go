@@ -1,0 +1,370 @@
+// Package upgrade brings servers to newer software, one at a time: services away,
+// packages, reboot, a check, fencing proven, services back. Clients see the planned
+// moves of the services and nothing else.
+//
+// The package knows the order and when to stop. What is moved, fenced and applied
+// is of packages failover and plan. It prints nothing.
+package upgrade
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mortarhpc/mortar/internal/base/distro"
+	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/host"
+	"github.com/mortarhpc/mortar/internal/host/agent"
+	"github.com/mortarhpc/mortar/internal/host/resource"
+	"github.com/mortarhpc/mortar/internal/run/failover"
+	"github.com/mortarhpc/mortar/internal/run/observe"
+)
+
+// Options of an upgrade.
+type Options struct {
+	// RebootOnly leaves the packages as they are.
+	RebootOnly bool
+	// NoFenceTest leaves out proving the fencing of each server that was rebooted.
+	NoFenceTest bool
+	// Apply makes the hosts what the spec says: a new kernel's initial RAM disk, a
+	// new version of Mortar. It is called while a server is in standby.
+	Apply func(ctx context.Context) error
+	// On is told of progress.
+	On func(Event)
+	// Boot bounds the wait for a server that is rebooted; 0: 15 minutes.
+	Boot time.Duration
+}
+
+// Event is progress.
+type Event struct {
+	Event   string  `json:"event"` // always "upgrade"
+	Server  string  `json:"server"`
+	Step    string  `json:"step"`
+	Text    string  `json:"text,omitempty"`
+	Seconds float64 `json:"seconds"` // since the upgrade began
+}
+
+// Server is what is known of a server before its turn.
+type Server struct {
+	Name   string   `json:"server"`
+	Kernel string   `json:"kernel"`
+	Newer  []string `json:"newer"` // packages that would be upgraded, each with its version
+	// Serves are the services that are there, and move away and back.
+	Serves []string `json:"serves"`
+}
+
+// Done is what came of a server.
+type Done struct {
+	Server     string   `json:"server"`
+	KernelFrom string   `json:"kernel_before"`
+	KernelTo   string   `json:"kernel_after"`
+	Upgraded   []string `json:"upgraded"`
+	Moved      []string `json:"moved"` // services that moved away and back
+	Seconds    float64  `json:"seconds"`
+}
+
+// Upgrade is one of a brick.
+type Upgrade struct {
+	d     *design.Design
+	hosts failover.Hosts
+	o     Options
+	start time.Time
+}
+
+// New is an upgrade of a brick's servers.
+func New(d *design.Design, hosts failover.Hosts, o Options) *Upgrade {
+	if o.On == nil {
+		o.On = func(Event) {}
+	}
+	return &Upgrade{d: d, hosts: hosts, o: o, start: time.Now()}
+}
+
+// Look says in which order servers are upgraded: of each pair the one first that
+// serves less, so that services move as late as possible. only names one server,
+// "" all. It refuses a brick that is not healthy: the partner of a server that is
+// rebooted must be able to serve alone.
+func (u *Upgrade) Look(ctx context.Context, only string) ([]Server, error) {
+	if !u.d.Clustered() {
+		return nil, &resource.Refusal{What: "this brick has one server: its clients wait while it is rebooted", Mend: "choose the hour, upgrade and reboot it by hand, then run `mortar apply`"}
+	}
+	if only != "" && !slices.Contains(u.d.Servers(), only) {
+		return nil, &resource.Refusal{What: only + " is not a server of this brick", Mend: "choose one of " + strings.Join(u.d.Servers(), ", ")}
+	}
+	f := u.hosts.Collect(ctx)
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	if faults := faultsOf(u.d, f); len(faults) > 0 {
+		return nil, &resource.Refusal{What: "the brick is not healthy: " + strings.Join(faults, "; "), Mend: "mend that first; see `mortar status`"}
+	}
+	var out []Server
+	for i := range u.d.Pairs {
+		p := &u.d.Pairs[i]
+		var pair []Server
+		for _, name := range p.Servers {
+			if only != "" && name != only {
+				continue
+			}
+			s, err := u.server(ctx, f, name)
+			if err != nil {
+				return nil, err
+			}
+			pair = append(pair, s)
+		}
+		slices.SortStableFunc(pair, func(a, b Server) int { return len(a.Serves) - len(b.Serves) })
+		out = append(out, pair...)
+	}
+	return out, nil
+}
+
+// faultsOf are the faults of a brick in words.
+func faultsOf(d *design.Design, f observe.Facts) []string {
+	var out []string
+	observe.Judge(d, f).Each(func(p *observe.Part) {
+		if p.Level == observe.Fault {
+			out = append(out, p.Text)
+		}
+	})
+	return out
+}
+
+func (u *Upgrade) server(ctx context.Context, f observe.Facts, name string) (Server, error) {
+	s := Server{Name: name, Newer: []string{}, Serves: []string{}}
+	h, err := u.hosts.Session(name).Hello(ctx)
+	if err != nil {
+		return s, fmt.Errorf("%s: %w", name, err)
+	}
+	s.Kernel = h.Kernel
+	if s.Newer, err = u.newer(ctx, name, h); err != nil {
+		return s, err
+	}
+	snap := observe.ClusterOf(u.d, u.d.PairWith(name), f)
+	for _, x := range snap.Services {
+		if x.Server == name {
+			s.Serves = append(s.Serves, x.Name)
+		}
+	}
+	return s, nil
+}
+
+// newer asks for the packages that are out of date, by the lists that a server has.
+func (u *Upgrade) newer(ctx context.Context, name string, h agent.Hello) ([]string, error) {
+	if u.o.RebootOnly {
+		return []string{}, nil
+	}
+	m := distro.Nearest(h.OSRelease).Manager
+	out, err := u.hosts.Session(name).Query(ctx, m.Pending...)
+	if err == nil && out.Code != 0 {
+		err = fmt.Errorf("exit code %d: %s", out.Code, strings.TrimSpace(out.Stderr))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %s: %w", name, strings.Join(m.Pending, " "), err)
+	}
+	return append([]string{}, m.Newer(out.Stdout)...), nil
+}
+
+// Stopped is an upgrade that stopped at a server.
+type Stopped struct {
+	Server string
+	Step   string
+	Back   string // how to go back
+	Err    error
+}
+
+func (e *Stopped) Error() string {
+	return fmt.Sprintf("%s: %s: %v\nStopped here; no other server is touched. %s", e.Server, e.Step, e.Err, e.Back)
+}
+
+// Unwrap gives the cause.
+func (e *Stopped) Unwrap() error { return e.Err }
+
+// step is one of a server's.
+type step struct {
+	name string
+	do   func(ctx context.Context) error
+}
+
+// Run upgrades a server. An error is a *Stopped.
+func (u *Upgrade) Run(ctx context.Context, s Server) (Done, error) {
+	start := time.Now()
+	done := Done{Server: s.Name, KernelFrom: s.Kernel, Upgraded: s.Newer, Moved: []string{}}
+	var boot string
+	steps := []step{
+		{"standby", func(ctx context.Context) error { return u.move(ctx, s.Name, failover.Standby) }},
+		{"packages", func(ctx context.Context) error { return u.packages(ctx, s, &done) }},
+		{"apply", u.o.Apply},
+		{"reboot", func(ctx context.Context) (err error) { boot, err = u.reboot(ctx, s.Name); return err }},
+		{"apply", u.o.Apply},
+		{"unstandby", func(ctx context.Context) error { return u.move(ctx, s.Name, failover.Unstandby) }},
+		{"wait", func(ctx context.Context) error {
+			return failover.AwaitBoot(ctx, u.d, u.hosts, s.Name, boot, failover.ProofOptions{Boot: u.o.Boot, On: u.proof(s.Name)})
+		}},
+		{"fence test", func(ctx context.Context) error { return u.fenceTest(ctx, s.Name) }},
+		{"failback", func(ctx context.Context) error { return u.failback(ctx, s, &done) }},
+		{"health", u.healthy},
+	}
+	for _, x := range steps {
+		u.say(s.Name, x.name, "")
+		if err := x.do(ctx); err != nil {
+			if ctx.Err() != nil {
+				err = ctx.Err()
+			}
+			return done, &Stopped{s.Name, x.name, u.back(s, x.name), err}
+		}
+	}
+	h, err := u.hosts.Session(s.Name).Hello(ctx)
+	if err != nil {
+		return done, &Stopped{s.Name, "health", u.back(s, "health"), err}
+	}
+	done.KernelTo, done.Seconds = h.Kernel, time.Since(start).Seconds()
+	return done, nil
+}
+
+// back says how things are put back after a step that failed.
+func (u *Upgrade) back(s Server, step string) string {
+	other := u.d.PairWith(s.Name).Other(s.Name)
+	switch step {
+	case "standby":
+		return fmt.Sprintf("`mortar unstandby` lets %s serve again.", s.Name)
+	case "packages", "apply", "reboot", "unstandby", "wait":
+		return fmt.Sprintf("%s serves meanwhile, and %s takes nothing over until `mortar unstandby`. To go back: boot the kernel before (%s) from the boot loader's menu, or install the versions before that the package manager's log names. Or mend it and run `mortar upgrade` again.",
+			other, s.Name, s.Kernel)
+	}
+	return fmt.Sprintf("%s is in the cluster again; see `mortar status`, mend it, and run `mortar upgrade` again.", s.Name)
+}
+
+func (u *Upgrade) say(server, step, text string) {
+	u.o.On(Event{"upgrade", server, step, text, time.Since(u.start).Seconds()})
+}
+
+func (u *Upgrade) moving(server, step string) failover.Options {
+	return failover.Options{Wait: 5 * time.Minute, Poll: 3 * time.Second, Glance: 500 * time.Millisecond, On: func(e failover.Event) {
+		if e.State == "failed" {
+			u.say(server, step, e.Title+": "+e.Detail)
+		}
+	}}
+}
+
+func (u *Upgrade) move(ctx context.Context, server string, plan func(*design.Design, observe.Facts, string) (*failover.Plan, error)) error {
+	p, err := plan(u.d, u.hosts.Collect(ctx), server)
+	if err != nil {
+		return err
+	}
+	return failover.Run(ctx, u.hosts, p, u.moving(server, p.What))
+}
+
+func (u *Upgrade) packages(ctx context.Context, s Server, done *Done) error {
+	if u.o.RebootOnly {
+		return nil
+	}
+	sess := u.hosts.Session(s.Name)
+	h, err := sess.Hello(ctx)
+	if err != nil {
+		return err
+	}
+	m := distro.Nearest(h.OSRelease).Manager
+	for _, a := range resource.UpgradePackages(m) {
+		u.say(s.Name, "packages", a.Title)
+		if _, err := sess.Run(ctx, a); err != nil {
+			return err
+		}
+		// The lists are new now: so is what is out of date.
+		if slices.Equal(a.Cmd, m.Refresh) {
+			if done.Upgraded, err = u.newer(ctx, s.Name, h); err != nil {
+				return err
+			}
+		}
+	}
+	u.say(s.Name, "packages", fmt.Sprintf("%d upgraded", len(done.Upgraded)))
+	return nil
+}
+
+// reboot reboots a server and waits until it answers again. It gives the boot that
+// the server ran since.
+func (u *Upgrade) reboot(ctx context.Context, server string) (before string, err error) {
+	sess := u.hosts.Session(server)
+	h, err := sess.Hello(ctx)
+	if err != nil {
+		return "", err
+	}
+	a := resource.Action{Title: "reboot " + server, Cmd: []string{"systemctl", "--no-block", "reboot"}, Seconds: 30}
+	var refused *resource.Refusal
+	if _, err := sess.Run(ctx, a); errors.As(err, &refused) {
+		return "", err
+	} else if err != nil {
+		u.say(server, "reboot", "no answer to the order: "+err.Error()) // it may be on its way down
+	}
+	limit := u.o.Boot
+	if limit == 0 {
+		limit = 15 * time.Minute
+	}
+	w := host.Wait{Limit: limit, Poll: 2 * time.Second}
+	err = w.Until(ctx, func(ctx context.Context) (string, error) {
+		cctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+		defer cancel()
+		now, err := sess.Hello(cctx)
+		switch {
+		case err != nil:
+			return err.Error(), nil
+		case now.BootID == h.BootID:
+			return server + " has not gone down yet", nil
+		}
+		return "", nil
+	})
+	if err != nil {
+		return "", fmt.Errorf("%s did not come back: %w; look at its console", server, err)
+	}
+	return h.BootID, nil
+}
+
+func (u *Upgrade) proof(server string) func(failover.ProofEvent) {
+	return func(e failover.ProofEvent) { u.say(server, "fence test", e.Text) }
+}
+
+// fenceTest proves the fencing of a server that serves nothing yet.
+func (u *Upgrade) fenceTest(ctx context.Context, server string) error {
+	if u.o.NoFenceTest {
+		return nil
+	}
+	levels, err := failover.ChosenLevels(u.d, server, 0)
+	if err != nil {
+		return err
+	}
+	_, err = failover.ProveFencing(ctx, u.d, u.hosts, levels, failover.ProofOptions{Boot: u.o.Boot, On: u.proof(server)})
+	return err
+}
+
+// failback moves services back that a server had, or prefers.
+func (u *Upgrade) failback(ctx context.Context, s Server, done *Done) error {
+	pair := u.d.PairWith(s.Name)
+	for i := range pair.Services {
+		svc := &pair.Services[i]
+		if !slices.Contains(s.Serves, svc.Name) {
+			continue
+		}
+		done.Moved = append(done.Moved, svc.Name)
+		if pair.HA.Failback == "auto" && svc.Preferred == s.Name {
+			continue // the cluster does it
+		}
+		p, err := failover.Service(u.d, u.hosts.Collect(ctx), svc.Name, s.Name)
+		if err != nil {
+			return err
+		}
+		if err := failover.Run(ctx, u.hosts, p, u.moving(s.Name, "failback")); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// healthy waits until the brick is without a fault: clients and fence devices take
+// a moment.
+func (u *Upgrade) healthy(ctx context.Context) error {
+	w := host.Wait{Limit: 3 * time.Minute, Poll: 5 * time.Second}
+	return w.Until(ctx, func(ctx context.Context) (string, error) {
+		return strings.Join(faultsOf(u.d, u.hosts.Collect(ctx)), "; "), nil
+	})
+}
