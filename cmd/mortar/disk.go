@@ -237,8 +237,8 @@ func (f *specChange) replaceDisk(cmd *cobra.Command, file, serial, with string) 
 		if err != nil {
 			return err
 		}
-		if err := p.Whole(st); err != nil {
-			return fail(exitFailed, err)
+		if n := p.Lacks(st); n > 0 {
+			return fail(exitFailed, fmt.Errorf("group %s still lacks %d of %d members on %s, and nothing is being rebuilt: see `mortar status`", p.Group.Name, n, st.Array.RaidDisks, st.Server))
 		}
 		m := st.Member(with)
 		if m == nil {
@@ -248,8 +248,12 @@ func (f *specChange) replaceDisk(cmd *cobra.Command, file, serial, with string) 
 		if m.Slot < 0 {
 			as = "a spare"
 		}
-		return f.say(cmd.OutOrStdout(), diskDone{Disk: p.Disk.Serial, Group: p.Group.Name, Enclosure: p.Disk.Enclosure, Bay: p.Disk.Bay, Spare: m.Slot < 0},
-			fmt.Sprintf("%s is %s; the group is whole", p, as))
+		whole := "the group is whole"
+		if n := st.Array.Degraded; n > 0 {
+			whole = fmt.Sprintf("the group still lacks %d of %d members, which are out of service", n, st.Array.RaidDisks)
+		}
+		return f.say(cmd.OutOrStdout(), diskDone{Disk: p.Disk.Serial, Group: p.Group.Name, Enclosure: p.Disk.Enclosure, Bay: p.Disk.Bay, Spare: m.Slot < 0, Degraded: st.Array.Degraded},
+			fmt.Sprintf("%s is %s; %s", p, as, whole))
 	})
 }
 

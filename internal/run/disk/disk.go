@@ -265,10 +265,14 @@ func (p *Place) Wait(ctx context.Context, hosts host.ByName, on func(Progress)) 
 	}
 }
 
-// Whole refuses a group that still lacks members.
-func (p *Place) Whole(st *State) error {
-	if st.Array.Degraded > 0 {
-		return fmt.Errorf("group %s still lacks %d of %d members on %s, and nothing is being rebuilt: see `mortar status`", p.Group.Name, st.Array.Degraded, st.Array.RaidDisks, st.Server)
+// Lacks is how many members a group lacks for which no disk was taken out of
+// service: what is neither whole nor being rebuilt.
+func (p *Place) Lacks(st *State) int {
+	out := 0
+	for _, k := range append(slices.Clone(p.Group.Members), p.Group.Spares...) {
+		if k.Failed {
+			out++
+		}
 	}
-	return nil
+	return max(0, st.Array.Degraded-out)
 }
