@@ -99,22 +99,29 @@ Refused if the group would lose data, or its last redundancy.
 
 func newDiskReplaceCmd() *cobra.Command {
 	var f specChange
-	var with string
+	var with, wipe string
 	cmd := &cobra.Command{
 		Use:   "replace SPEC SERIAL --with NEW",
 		Short: "Put another disk in the place of one that is out of service",
 		Long: `Puts another disk in the place of one that is gone, has failed, or was taken out
 by mortar disk fail. The new disk is in its bay, is at least as large, and carries
-nothing. Its serial number is written into the spec in the place of the old one;
+nothing, unless its data may go and you type its serial number once more. Its serial number is written into the spec in the place of the old one;
 md rebuilds on it, or has it as a spare if a spare stood in.
 ` + diskChangeHelp,
 		Example: `  mortar disk replace brick.yaml ZA1B2C3D --with ZX9Y8W7V
-  mortar disk replace brick.yaml ZA1B2C3D --with ZX9Y8W7V --dry-run`,
+  mortar disk replace brick.yaml ZA1B2C3D --with ZX9Y8W7V --dry-run
+  mortar disk replace brick.yaml ZA1B2C3D --with ZX9Y8W7V --wipe ZX9Y8W7V`,
 		Args: cobra.ExactArgs(2),
-		RunE: func(cmd *cobra.Command, args []string) error { return f.replaceDisk(cmd, args[0], args[1], with) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if wipe != "" && !strings.EqualFold(wipe, with) {
+				return refuseDisk(fmt.Errorf("--wipe %s is not the new disk %s", wipe, with))
+			}
+			return f.replaceDisk(cmd, args[0], args[1], with, wipe != "")
+		},
 	}
 	f.add(cmd)
 	cmd.Flags().StringVar(&with, "with", "", "serial number of the new disk")
+	cmd.Flags().StringVar(&wipe, "wipe", "", "serial number of the new disk once more: destroy what it carries")
 	_ = cmd.MarkFlagRequired("with")
 	return cmd
 }
@@ -207,7 +214,7 @@ func (f *specChange) untilOut(cmd *cobra.Command, file, serial string) error {
 	})
 }
 
-func (f *specChange) replaceDisk(cmd *cobra.Command, file, serial, with string) error {
+func (f *specChange) replaceDisk(cmd *cobra.Command, file, serial, with string, wipe bool) error {
 	s, err := readSpec(file)
 	if err != nil {
 		return err
@@ -228,6 +235,9 @@ func (f *specChange) replaceDisk(cmd *cobra.Command, file, serial, with string) 
 		return refuseDisk(gone) // nor was it replaced by an earlier run
 	} else {
 		shown = fmt.Sprintf("%s has disk %s in the place of %s already\n", file, with, serial)
+	}
+	if l, ok := next.DiskNamed(with); ok && wipe {
+		f.wipe = []string{l} // as the spec spells it
 	}
 	if done, err := f.run(cmd, s, next, shown, nil); err != nil || !done {
 		return err

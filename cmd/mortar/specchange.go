@@ -16,6 +16,8 @@ import (
 // applies it.
 type specChange struct {
 	yes, dryRun, asJSON bool
+	// wipe are disks whose data this change may destroy, besides those of the spec.
+	wipe []string
 }
 
 func (f *specChange) add(cmd *cobra.Command) {
@@ -37,6 +39,7 @@ func (f *specChange) run(cmd *cobra.Command, was, next *spec.Spec, shown string,
 	if err != nil {
 		return false, fail(exitBadInput, fmt.Errorf("with this change, %w; nothing was changed", err))
 	}
+	d.Spec.Wipe = append(d.Spec.Wipe, f.wipe...)
 	if !f.asJSON {
 		fmt.Fprintln(out, shown)
 	}
@@ -58,6 +61,7 @@ func (f *specChange) run(cmd *cobra.Command, was, next *spec.Spec, shown string,
 	if d, err = loadDesign(file); err != nil {
 		return false, err
 	}
+	d.Spec.Wipe = append(d.Spec.Wipe, f.wipe...)
 	ctx, stop := context.WithCancel(cmd.Context())
 	defer stop()
 	if !f.asJSON && during != nil {

@@ -6,6 +6,12 @@ import (
 	"strings"
 )
 
+// DiskNamed is the serial number of a disk of an enclosure as the spec spells it.
+func (s *Spec) DiskNamed(serial string) (string, bool) {
+	l, _, ok := s.diskAt(serial)
+	return l.Serial, ok
+}
+
 // diskEntry is where a disk is listed.
 type diskEntry struct {
 	at      string // path of its entry: enclosures[0].disks[1]
