@@ -32,6 +32,8 @@ func commands() []*cobra.Command {
 		newStandbyCmd(),
 		newUnstandbyCmd(),
 		newUpgradeCmd(),
+		newBackupCmd(),
+		newRestoreCmd(),
 		newBenchCmd(),
 		newDrillCmd(),
 		newReportCmd(),

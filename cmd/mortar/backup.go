@@ -1,0 +1,208 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/google/renameio/v2"
+	"github.com/spf13/cobra"
+
+	"github.com/mortarhpc/mortar/internal/build/plan"
+	"github.com/mortarhpc/mortar/internal/run/backup"
+)
+
+func newBackupCmd() *cobra.Command {
+	var out string
+	var asJSON bool
+	var timeout time.Duration
+	cmd := &cobra.Command{
+		Use:   "backup SPEC",
+		Short: "Keep what cannot be derived anew: spec, secrets, keys, metadata of the servers",
+		Long: `Writes one file with the spec, the secrets that it names, the keys that Mortar made,
+and what the servers know: the cluster's configuration with its proofs of fencing,
+and the metadata of LVM and md. It holds passwords: only its owner can read it;
+keep it where you keep those. It does not hold the users' data.
+
+mortar restore makes an administrator's machine of it; mortar restore --rehearse
+proves that it would.
+
+Exit codes: 0 done, 1 something could not be read (the rest is written), 2 refused.`,
+		Example: `  mortar backup brick.yaml
+  mortar backup brick.yaml --out /mnt/safe/brick1.tar.gz`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s, err := readSpec(args[0])
+			if err != nil {
+				return err
+			}
+			d, err := loadDesign(args[0])
+			if err != nil {
+				return err
+			}
+			now := time.Now()
+			if out == "" {
+				out = fmt.Sprintf("%s-%s.tar.gz", s.Name, now.Format("20060102-150405"))
+			}
+			if _, err := os.Lstat(out); err == nil {
+				return fail(exitBadInput, fmt.Errorf("%s is there already; name another file with --out", out))
+			}
+			c, err := newCollector(d, timeout/2, timeout, serverNamesOf(d)...)
+			if err != nil {
+				return err
+			}
+			defer c.Close()
+			b := backup.Local(s, version, now)
+			b.Servers(cmd.Context(), d, c.Session)
+			if cmd.Context().Err() != nil {
+				return fail(exitInterrupted, errors.New("interrupted; nothing was written"))
+			}
+			if err := writeBackup(out, b); err != nil {
+				return fail(exitFailed, err)
+			}
+			if asJSON {
+				if err := json.NewEncoder(cmd.OutOrStdout()).Encode(b.Manifest); err != nil {
+					return err
+				}
+			} else {
+				fmt.Fprintf(cmd.OutOrStdout(), "%s holds %d files of brick %s, passwords among them\n", out, len(b.Files), b.Brick)
+			}
+			if len(b.Missing) > 0 {
+				return fail(exitFailed, fmt.Errorf("not everything could be read: %s", strings.Join(b.Missing, "; ")))
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&out, "out", "", "file to write; default: BRICK-DATE-TIME.tar.gz here")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the list of what it holds as JSON")
+	cmd.Flags().DurationVar(&timeout, "timeout", 30*time.Second, "how long any host may take to answer")
+	return cmd
+}
+
+// writeBackup writes a file that is whole or not there, and its owner's alone.
+func writeBackup(file string, b *backup.Backup) error {
+	f, err := renameio.NewPendingFile(file, renameio.WithPermissions(0o600), renameio.WithTempDir(filepath.Dir(file)))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Cleanup() }() // nothing is left of it once it is in place
+	if err := b.Write(f); err != nil {
+		return err
+	}
+	return f.CloseAtomicallyReplace()
+}
+
+func newRestoreCmd() *cobra.Command {
+	var rehearse, asJSON bool
+	cmd := &cobra.Command{
+		Use:   "restore FILE [DIR]",
+		Short: "Make an administrator's machine of a backup, or prove that it could be done",
+		Long: `Unpacks what mortar backup wrote into a new directory, after a look that it is
+whole. mortar plan and every other command work from there. No host is changed.
+
+With --rehearse it is unpacked into a directory that goes again, and the hosts are
+compared with it: a backup that fits shows nothing to change.
+
+Exit codes: 0 done, 1 the hosts are not as the backup has them, 2 refused (damaged,
+the directory is not empty, a host that does not answer …).`,
+		Example: `  mortar restore brick1-20261123-120000.tar.gz brick1
+  mortar restore brick1-20261123-120000.tar.gz --rehearse`,
+		Args: cobra.RangeArgs(1, 2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if rehearse && len(args) > 1 {
+				return fail(exitBadInput, errors.New("a rehearsal leaves nothing behind: leave DIR out"))
+			}
+			b, err := readBackup(args[0])
+			if err != nil {
+				return err
+			}
+			if rehearse {
+				return rehearseRestore(cmd, b, asJSON)
+			}
+			dir := b.Brick
+			if len(args) > 1 {
+				dir = args[1]
+			}
+			file, err := b.Restore(dir)
+			if err != nil {
+				return fail(exitBadInput, err)
+			}
+			w := cmd.OutOrStdout()
+			if asJSON {
+				return json.NewEncoder(w).Encode(struct {
+					Spec      string   `json:"spec"`
+					Elsewhere []string `json:"elsewhere"`
+				}{file, append([]string{}, b.Elsewhere()...)})
+			}
+			fmt.Fprintf(w, "%s is brick %s as of %s; look at it with mortar plan %s\n", dir, b.Brick, b.Time.Format("2006-01-02 15:04"), file)
+			for _, e := range b.Elsewhere() {
+				fmt.Fprintf(w, "copy %s to %s, where the spec has it\n", filepath.Join(dir, "absolute", e), e)
+			}
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&rehearse, "rehearse", false, "compare the hosts with the backup, and leave nothing behind")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+func readBackup(file string) (*backup.Backup, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, fail(exitBadInput, err)
+	}
+	defer f.Close()
+	b, err := backup.Read(f)
+	if err != nil {
+		return nil, fail(exitBadInput, fmt.Errorf("%s: %w", file, err))
+	}
+	return b, nil
+}
+
+// rehearsal is what mortar restore --rehearse --json prints.
+type rehearsal struct {
+	Brick     string   `json:"brick"`
+	Resources int      `json:"resources"` // compared
+	Pending   []string `json:"pending"`   // that are not as the backup has them
+}
+
+func rehearseRestore(cmd *cobra.Command, b *backup.Backup, asJSON bool) error {
+	tmp, err := os.MkdirTemp("", "mortar-restore-")
+	if err != nil {
+		return fail(exitFailed, err)
+	}
+	defer os.RemoveAll(tmp)
+	file, err := b.Restore(tmp)
+	if err != nil {
+		return fail(exitFailed, err)
+	}
+	d, err := loadDesign(file)
+	if err != nil {
+		return err
+	}
+	p, err := plan.Prepare(cmd.Context(), d, preparing(false, func(string, string) {}))
+	if err != nil {
+		return refused(cmd.Context(), d.Spec, err)
+	}
+	defer p.Close()
+	r := rehearsal{Brick: b.Brick, Resources: len(p.Plan.Steps), Pending: []string{}}
+	for _, x := range p.Plan.Pending() {
+		r.Pending = append(r.Pending, x.Host+": "+x.Title)
+	}
+	if asJSON {
+		err = json.NewEncoder(cmd.OutOrStdout()).Encode(r)
+	} else if len(r.Pending) == 0 {
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%d resources are as the backup has them: it could be restored\n", r.Resources)
+	}
+	if err != nil {
+		return err
+	}
+	if n := len(r.Pending); n > 0 {
+		return fail(exitFailed, fmt.Errorf("%d of %d resources are not as the backup has them: %s; make a new backup, or see mortar plan", n, r.Resources, strings.Join(r.Pending, "; ")))
+	}
+	return nil
+}

@@ -1,0 +1,322 @@
+// Package backup keeps what of a brick cannot be derived anew, in one file: the
+// spec, the secrets that it names, the keys that Mortar made, and what the servers
+// know (the cluster's configuration with its proofs of fencing, LVM's and md's
+// metadata). It reads such a file back, whole or not at all.
+//
+// The package does not hold the users' data, and changes no host.
+package backup
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/brick/spec"
+	"github.com/mortarhpc/mortar/internal/build/plan"
+	"github.com/mortarhpc/mortar/internal/host"
+)
+
+// schema of the manifest.
+const schema = "mortar.backup/v1"
+
+const (
+	manifestName = "manifest.json"
+	specName     = "brick.yaml"
+	serversDir   = "servers"  // what servers said
+	absoluteDir  = "absolute" // files that the spec names outside of its directory
+	// most bounds a file, and the whole, when it is read back.
+	most = 64 << 20
+)
+
+// File is one that a backup holds.
+type File struct {
+	Path   string `json:"path"`
+	SHA256 string `json:"sha256"`
+	text   []byte
+}
+
+// Manifest says what a backup holds.
+type Manifest struct {
+	Schema  string    `json:"schema"`
+	Brick   string    `json:"brick"`
+	Time    time.Time `json:"time"`
+	Version string    `json:"mortar_version"`
+	Files   []File    `json:"files"`
+	// Missing is what could not be read, with the reason.
+	Missing []string `json:"missing"`
+}
+
+// Backup is one in memory.
+type Backup struct{ Manifest }
+
+func (b *Backup) add(name string, text []byte) {
+	sum := sha256.Sum256(text)
+	b.Files = append(b.Files, File{name, hex.EncodeToString(sum[:]), text})
+}
+
+func (b *Backup) miss(format string, args ...any) {
+	b.Missing = append(b.Missing, fmt.Sprintf(format, args...))
+}
+
+// Text is the content of a file of a backup; nil if it has none of that name.
+func (b *Backup) Text(name string) []byte {
+	for _, f := range b.Files {
+		if f.Path == name {
+			return f.text
+		}
+	}
+	return nil
+}
+
+// Local collects what is on this machine.
+func Local(s *spec.Spec, version string, now time.Time) *Backup {
+	b := &Backup{Manifest{Schema: schema, Brick: s.Name, Time: now.UTC().Truncate(time.Second), Version: version, Missing: []string{}}}
+	b.add(specName, s.Source)
+	dir := filepath.Dir(s.File)
+	for _, name := range filesOf(s) {
+		at, to := filepath.Join(dir, name), filepath.ToSlash(name)
+		if filepath.IsAbs(name) {
+			at = name
+		}
+		if !filepath.IsLocal(name) {
+			abs, err := filepath.Abs(at)
+			if err != nil {
+				b.miss("%s: %v", name, err)
+				continue
+			}
+			to = absoluteDir + filepath.ToSlash(abs)
+		}
+		b.read(at, to)
+	}
+	state := plan.StateDir(s)
+	keys, err := os.ReadDir(filepath.Join(state, "secrets"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		b.miss("keys that Mortar made: %v", err)
+	}
+	for _, k := range keys {
+		b.read(filepath.Join(state, "secrets", k.Name()), path.Join(".mortar", s.Name, "secrets", k.Name()))
+	}
+	if inventory := host.InventoryFile(s); exists(inventory) {
+		b.read(inventory, path.Join(".mortar", s.Name, "rack", "inventory.json"))
+	}
+	return b
+}
+
+func exists(file string) bool {
+	_, err := os.Stat(file)
+	return err == nil
+}
+
+func (b *Backup) read(at, to string) {
+	text, err := os.ReadFile(at)
+	if err != nil {
+		b.miss("%v", err)
+		return
+	}
+	b.add(to, text)
+}
+
+// filesOf are the files that a spec names and that nobody can make anew: secrets,
+// and the host keys that are trusted. A private key of SSH is no part of the brick.
+func filesOf(s *spec.Spec) []string {
+	var out []string
+	add := func(name string) {
+		if name != "" && !slices.Contains(out, name) {
+			out = append(out, name)
+		}
+	}
+	for _, v := range s.Servers {
+		if v.BMC != nil {
+			add(v.BMC.PasswordFile)
+		}
+	}
+	for _, p := range s.PDUs {
+		add(p.CommunityFile)
+		if p.SNMP != nil {
+			add(p.SNMP.AuthFile)
+			add(p.SNMP.PrivacyFile)
+		}
+	}
+	for _, a := range s.Arrays {
+		add(a.PasswordFile)
+	}
+	if k := s.SSH.KnownHosts; k != "" && !strings.HasPrefix(k, "~") {
+		add(k)
+	}
+	return out
+}
+
+// Servers collects what servers know. One that does not answer is listed as
+// missing.
+func (b *Backup) Servers(ctx context.Context, d *design.Design, hosts host.ByName) {
+	for i := range d.Pairs {
+		p := &d.Pairs[i]
+		for _, server := range p.Servers {
+			s := hosts(server)
+			if _, err := s.Hello(ctx); err != nil {
+				b.miss("server %s: %v", server, err)
+				continue
+			}
+			at := func(name string) string { return path.Join(serversDir, server, name) }
+			if p.HA != nil {
+				b.ask(ctx, s, at("cib.xml"), "cibadmin", "--query")
+			}
+			for j := range p.Services {
+				svc := &p.Services[j]
+				for _, g := range d.MDGroups(svc) {
+					b.ask(ctx, s, at("md-"+g.Name+".txt"), "mdadm", "--detail", "/dev/md/"+g.Name)
+				}
+				if vg := svc.Storage.VG; vg != "" {
+					if text, err := s.Read(ctx, "/etc/lvm/backup/"+vg); err == nil { // only who has had it
+						b.add(at("lvm-"+vg+".txt"), []byte(text))
+					}
+				}
+			}
+		}
+	}
+}
+
+// ask keeps what a command says that succeeds: the server without the service has
+// no arrays.
+func (b *Backup) ask(ctx context.Context, s *host.Session, to string, argv ...string) {
+	out, err := s.Query(ctx, argv...)
+	switch {
+	case err != nil:
+		b.miss("%s: %s: %v", s.Name, strings.Join(argv, " "), err)
+	case out.Code == 0:
+		b.add(to, []byte(out.Stdout))
+	}
+}
+
+// Write writes a backup as a compressed archive of tar(1).
+func (b *Backup) Write(w io.Writer) error {
+	z := gzip.NewWriter(w)
+	t := tar.NewWriter(z)
+	text, err := json.MarshalIndent(b.Manifest, "", "  ")
+	if err != nil {
+		return err
+	}
+	for _, f := range append([]File{{Path: manifestName, text: append(text, '\n')}}, b.Files...) {
+		h := &tar.Header{Name: path.Join(b.Brick, f.Path), Mode: 0o600, Size: int64(len(f.text)), ModTime: b.Time, Format: tar.FormatPAX}
+		if err := t.WriteHeader(h); err != nil {
+			return err
+		}
+		if _, err := t.Write(f.text); err != nil {
+			return err
+		}
+	}
+	return errors.Join(t.Close(), z.Close())
+}
+
+// Read reads a backup, and refuses one that is not whole.
+func Read(r io.Reader) (*Backup, error) {
+	files, err := unpack(r)
+	if err != nil {
+		return nil, fmt.Errorf("this is no backup of Mortar's, or a damaged one: %w", err)
+	}
+	b := &Backup{}
+	if err := json.Unmarshal(files[manifestName], &b.Manifest); err != nil || b.Schema != schema {
+		return nil, fmt.Errorf("this is no backup of Mortar's, or one of another version: %s with schema %q: %w", manifestName, b.Schema, err)
+	}
+	for i := range b.Files {
+		f := &b.Files[i]
+		text, ok := files[f.Path]
+		if !ok {
+			return nil, fmt.Errorf("the backup is damaged: %s is missing", f.Path)
+		}
+		if sum := sha256.Sum256(text); hex.EncodeToString(sum[:]) != f.SHA256 {
+			return nil, fmt.Errorf("the backup is damaged: %s is not as it was", f.Path)
+		}
+		if !filepath.IsLocal(f.Path) {
+			return nil, fmt.Errorf("the backup has a file outside of its directory: %s", f.Path)
+		}
+		f.text = text
+	}
+	if b.Text(specName) == nil {
+		return nil, errors.New("the backup has no spec")
+	}
+	return b, nil
+}
+
+// unpack gives the files of an archive, below the one directory that it has.
+func unpack(r io.Reader) (map[string][]byte, error) {
+	z, err := gzip.NewReader(r)
+	if err != nil {
+		return nil, err
+	}
+	t := tar.NewReader(z)
+	files := map[string][]byte{}
+	left := int64(most)
+	for {
+		h, err := t.Next()
+		if errors.Is(err, io.EOF) {
+			return files, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		if h.Typeflag != tar.TypeReg {
+			return nil, fmt.Errorf("%s is no plain file", h.Name)
+		}
+		if left -= h.Size; left < 0 {
+			return nil, fmt.Errorf("it holds more than %d MiB", most>>20)
+		}
+		_, name, ok := strings.Cut(h.Name, "/")
+		if !ok {
+			return nil, fmt.Errorf("%s is in no directory", h.Name)
+		}
+		var text bytes.Buffer
+		if _, err := io.CopyN(&text, t, h.Size); err != nil {
+			return nil, err
+		}
+		files[name] = text.Bytes()
+	}
+}
+
+// Restore writes the files of a backup below a directory that is empty or not
+// there. What servers said is kept beside them, to be read. It gives the place of
+// the spec.
+func (b *Backup) Restore(dir string) (specFile string, err error) {
+	if there, err := os.ReadDir(dir); err == nil && len(there) > 0 {
+		return "", fmt.Errorf("%s is not empty: name a new directory", dir)
+	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", err
+	}
+	for _, f := range b.Files {
+		to := filepath.Join(dir, filepath.FromSlash(f.Path))
+		if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
+			return "", err
+		}
+		if err := os.WriteFile(to, f.text, 0o600); err != nil {
+			return "", err
+		}
+	}
+	return filepath.Join(dir, specName), nil
+}
+
+// Elsewhere are files that the spec names outside of its directory: where they
+// were, for the administrator to put them there.
+func (b *Backup) Elsewhere() []string {
+	var out []string
+	for _, f := range b.Files {
+		if rest, ok := strings.CutPrefix(f.Path, absoluteDir); ok {
+			out = append(out, rest)
+		}
+	}
+	return out
+}

@@ -1,0 +1,131 @@
+package backup
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mortarhpc/mortar/examples"
+	"github.com/mortarhpc/mortar/internal/brick/spec"
+)
+
+// site is a directory with a spec, its secrets, and a key that Mortar made.
+func site(t *testing.T) *spec.Spec {
+	t.Helper()
+	dir := t.TempDir()
+	text, err := examples.FS.ReadFile("nfs-ha.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	outside := filepath.Join(t.TempDir(), "bmc2")
+	text = bytes.Replace(text, []byte("secrets/bmc-nfs2"), []byte(outside), 1)
+	write := func(file, text string) {
+		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(filepath.Join(dir, "site.yaml"), string(text))
+	for _, s := range []string{"bmc-nfs1", "pdu-a-auth", "pdu-a-privacy", "pdu-b-auth"} { // pdu-b-privacy is missing
+		write(filepath.Join(dir, "secrets", s), "secret of "+s)
+	}
+	write(outside, "secret of bmc2")
+	write(filepath.Join(dir, ".mortar", "brick1", "secrets", "corosync.key"), "key")
+	s, err := spec.Load(filepath.Join(dir, "site.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// Everything that is there comes back, readable by its owner only; what is missing
+// is told.
+func TestThereAndBack(t *testing.T) {
+	b := Local(site(t), "v0.2.0", time.Unix(1000, 0))
+	if len(b.Missing) != 1 || !strings.Contains(b.Missing[0], "pdu-b-privacy") {
+		t.Errorf("missing: %q", b.Missing)
+	}
+	var file bytes.Buffer
+	if err := b.Write(&file); err != nil {
+		t.Fatal(err)
+	}
+	again, err := Read(bytes.NewReader(file.Bytes()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(t.TempDir(), "new")
+	at, err := again.Restore(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s, err := spec.Load(at); err != nil || s.Name != "brick1" {
+		t.Errorf("%v", err)
+	}
+	for name, want := range map[string]string{"secrets/bmc-nfs1": "secret of bmc-nfs1", ".mortar/brick1/secrets/corosync.key": "key"} {
+		info, err := os.Stat(filepath.Join(dir, name))
+		if err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if text, _ := os.ReadFile(filepath.Join(dir, name)); string(text) != want {
+			t.Errorf("%s: %s", name, text)
+		}
+	}
+	if e := again.Elsewhere(); len(e) != 1 || !strings.HasSuffix(e[0], "/bmc2") {
+		t.Errorf("%q", e)
+	}
+	if _, err := again.Restore(dir); err == nil || !strings.Contains(err.Error(), "is not empty") {
+		t.Error(err)
+	}
+}
+
+// A damaged archive, or somebody else's, is refused.
+func TestDamaged(t *testing.T) {
+	var file bytes.Buffer
+	if err := Local(site(t), "v0.2.0", time.Unix(1000, 0)).Write(&file); err != nil {
+		t.Fatal(err)
+	}
+	whole := file.Bytes()
+	cut := whole[:len(whole)/2]
+	archive := func(name, text string, link bool) []byte {
+		var out bytes.Buffer
+		z := gzip.NewWriter(&out)
+		w := tar.NewWriter(z)
+		h := &tar.Header{Name: name, Mode: 0o600, Size: int64(len(text))}
+		if link {
+			h.Typeflag, h.Linkname, h.Size, text = tar.TypeSymlink, "/etc/passwd", 0, ""
+		}
+		if err := w.WriteHeader(h); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Write([]byte(text)); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if err := z.Close(); err != nil {
+			t.Fatal(err)
+		}
+		return out.Bytes()
+	}
+	for name, text := range map[string][]byte{
+		"damaged":               cut,
+		"no backup":             []byte("hello"),
+		"no plain file":         archive("brick1/x", "", true),
+		"another version":       archive("brick1/manifest.json", `{"schema":"mortar.backup/v9"}`, false),
+		"is missing":            archive("brick1/manifest.json", `{"schema":"mortar.backup/v1","files":[{"path":"brick.yaml","sha256":"00"}]}`, false),
+		"this is no backup of ": archive("x", "y", false),
+	} {
+		if _, err := Read(bytes.NewReader(text)); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
