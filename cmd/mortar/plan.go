@@ -73,10 +73,10 @@ func planStyle(colour bool) plan.Style {
 }
 
 func newPlanCmd() *cobra.Command {
-	var asJSON, detailed, offline bool
-	var profile string
+	var asJSON, detailed, offline, drifted bool
+	var profile, textfile string
 	cmd := &cobra.Command{
-		Use:   "plan SPEC",
+		Use:   "plan SPEC...",
 		Short: "Show what apply would change, host by host, with the exact commands and files",
 		Long: `Reaches every host of the spec, compares what is there with what is wanted and
 shows each change: the exact command, the file with its content or the
@@ -87,12 +87,28 @@ With --offline no host is reached: the plan is the one for blank hosts, and
 secrets are not read. It works for every flavour, also for one that this
 version cannot build.
 
+With --drift, several bricks are compared with their specs and each difference is
+one line, for a daily timer; --textfile writes metrics for node_exporter as well.
+
 Exit codes: 0 shown, 2 refused (bad spec, unreachable host, a disk with foreign
-data …), 3 changes are pending (with --detailed-exitcode only).`,
+data …), 3 changes are pending (with --detailed-exitcode or --drift only).`,
 		Example: `  mortar plan brick.yaml
+  mortar plan --drift home.yaml scratch.yaml
+  mortar plan --drift brick.yaml --textfile /var/lib/prometheus/node-exporter/mortar-drift.prom
   mortar plan brick.yaml --json | jq '.hosts[].changes[].step'`,
-		Args: cobra.ExactArgs(1),
+		Args: func(cmd *cobra.Command, args []string) error {
+			if drifted {
+				return cobra.MinimumNArgs(1)(cmd, args)
+			}
+			return cobra.ExactArgs(1)(cmd, args)
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case textfile != "" && !drifted, drifted && (offline || profile != "" || detailed):
+				return fail(exitBadInput, errors.New("--textfile belongs to --drift, and --offline, --profile and --detailed-exitcode do not"))
+			case drifted:
+				return runDrift(cmd, args, asJSON, textfile)
+			}
 			if offline {
 				return showOffline(cmd.Context(), args[0], profile, cmd.OutOrStdout(), asJSON)
 			}
@@ -110,6 +126,8 @@ data …), 3 changes are pending (with --detailed-exitcode only).`,
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the plan as JSON")
 	cmd.Flags().BoolVar(&offline, "offline", false, "plan for blank hosts, without reaching any")
 	profileFlag(cmd, &profile)
+	cmd.Flags().BoolVar(&drifted, "drift", false, "compare bricks with their specs, a line for each difference")
+	cmd.Flags().StringVar(&textfile, "textfile", "", "with --drift: also write metrics to this file")
 	cmd.Flags().BoolVar(&detailed, "detailed-exitcode", false, "end with 3 if changes are pending")
 	return cmd
 }
