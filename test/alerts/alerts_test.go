@@ -7,17 +7,26 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/mortarhpc/mortar/internal/run/observe"
+	"github.com/mortarhpc/mortar/internal/run/watch"
 )
 
 const rules = "../../packaging/prometheus/mortar.rules.yml"
 
-func promtool(t *testing.T, args ...string) string {
+func promtool(t *testing.T, args ...string) string { return promtoolOf(t, "", args...) }
+
+// promtoolOf runs promtool with a text on its standard input.
+func promtoolOf(t *testing.T, stdin string, args ...string) string {
 	t.Helper()
 	path, err := exec.CommandContext(t.Context(), "../../scripts/promtool.sh").Output()
 	if err != nil {
 		t.Fatalf("scripts/promtool.sh: %v", err)
 	}
-	out, err := exec.CommandContext(t.Context(), strings.TrimSpace(string(path)), args...).CombinedOutput()
+	cmd := exec.CommandContext(t.Context(), strings.TrimSpace(string(path)), args...)
+	cmd.Stdin = strings.NewReader(stdin)
+	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Errorf("promtool %s: %v\n%s", strings.Join(args, " "), err, out)
 	}
@@ -36,6 +45,25 @@ func read(t *testing.T, file string) string {
 		t.Fatal(err)
 	}
 	return string(b)
+}
+
+// What mortar watch serves is text that Prometheus reads, and its documentation
+// has every metric.
+func TestWatchMetrics(t *testing.T) {
+	now := time.Now()
+	var b strings.Builder
+	watch.Metrics(&b, []watch.View{
+		{Name: "brick1", Looked: &now, Hosts: 3, Silent: map[string]string{"c1": `"late"`}, Points: []watch.Point{{Read: 1, Written: 2}},
+			Status: &observe.Status{Level: observe.Fault, Faults: 1, Parts: []*observe.Part{{Name: "file system", Level: observe.Fault}}}},
+		{Name: "brick2"},
+	})
+	promtoolOf(t, b.String(), "check", "metrics")
+	docs := read(t, "../../docs/watch.md")
+	for _, m := range regexp.MustCompile(`# TYPE (\w+)`).FindAllStringSubmatch(b.String(), -1) {
+		if !strings.Contains(docs, m[1]) {
+			t.Errorf("docs/watch.md lacks %s", m[1])
+		}
+	}
 }
 
 // Each alert has a test in which it fires.
