@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/google/renameio/v2"
@@ -47,10 +48,10 @@ func newStatusCmd() *cobra.Command {
 		facts, save, profile string
 	)
 	cmd := &cobra.Command{
-		Use:   "status SPEC",
+		Use:   "status SPEC...",
 		Short: "Show the health of a brick, from disk to client",
-		Long: `Show the health of a brick as a tree: host, disk, path, RAID, volume, file
-system, export, cluster, fencing, client. RAID arrays are asked themselves: an
+		Long: `Show the health of a brick, or of several, as a tree: host, disk, path, RAID, volume,
+file system, export, cluster, fencing, client. RAID arrays are asked themselves: an
 ME4 over HTTPS, an MD3 by SMcli, a PERC by perccli on its server. Every host is asked once, all at the
 same time; nothing is changed. A host that does not answer within --timeout is
 a fault, the others are shown all the same.
@@ -64,53 +65,54 @@ Exit code: 0 without a fault, 1 with one, 2 if the spec is bad.
 The JSON is described in docs/status.md.`,
 		Example: `  mortar status brick.yaml
   mortar status brick.yaml --watch
+  mortar status home.yaml scratch.yaml
   mortar status brick.yaml --json | jq -r '.. | select(.level? == "fault") | .text'`,
-		Args: cobra.ExactArgs(1),
+		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if interval <= 0 || timeout <= 0 {
+			switch {
+			case interval <= 0 || timeout <= 0:
 				return fail(exitBadInput, fmt.Errorf("--interval and --timeout must be above 0"))
+			case facts != "" && (watch || save != ""):
+				return fail(exitBadInput, fmt.Errorf("--facts is a file that does not change: leave --watch and --save-facts out"))
+			case len(args) > 1 && (facts != "" || save != ""):
+				return fail(exitBadInput, fmt.Errorf("--facts and --save-facts are for one brick"))
 			}
-			d, err := loadDesignAs(args[0], profile)
-			if err != nil {
-				return err
-			}
+			out := cmd.OutOrStdout()
+			screen := out == os.Stdout && isTerminal(os.Stdout)
 			if facts != "" {
-				if watch || save != "" {
-					return fail(exitBadInput, fmt.Errorf("--facts is a file that does not change: leave --watch and --save-facts out"))
+				d, err := loadDesignAs(args[0], profile)
+				if err != nil {
+					return err
 				}
 				f, err := readFacts(facts)
 				if err != nil {
 					return fail(exitBadInput, err)
 				}
-				out := cmd.OutOrStdout()
-				return verdictOf(observe.Judge(d, f), out, asJSON, all, out == os.Stdout && isTerminal(os.Stdout))
+				return verdictOf([]*observe.Status{observe.Judge(d, f)}, out, asJSON, all, screen)
 			}
-			c, err := newCollector(d, timeout/2, timeout)
-			if err != nil {
-				return err
+			var bricks []*looked
+			for _, file := range args {
+				b, err := openLooked(file, profile, timeout)
+				if err != nil {
+					return err
+				}
+				defer b.c.Close()
+				bricks = append(bricks, b)
 			}
-			defer c.Close()
-			c.AskOutlets()
-			if err := askArrays(c, d); err != nil {
-				return err
-			}
-			out := cmd.OutOrStdout()
-			screen := out == os.Stdout && isTerminal(os.Stdout)
 			for {
-				f := c.Collect(cmd.Context())
+				ss := lookAtAll(cmd.Context(), bricks)
 				if cmd.Context().Err() != nil {
 					return fail(exitInterrupted, nil)
 				}
 				if save != "" {
-					if err := writeFacts(save, f); err != nil {
+					if err := writeFacts(save, bricks[0].facts); err != nil {
 						return fail(exitFailed, err)
 					}
 				}
-				s := observe.Judge(d, f)
 				if !watch {
-					return verdictOf(s, out, asJSON, all, screen)
+					return verdictOf(ss, out, asJSON, all, screen)
 				}
-				if err := printStatus(out, s, asJSON, all, watch, screen); err != nil {
+				if err := printStatus(out, ss, asJSON, all, watch, screen); err != nil {
 					return err
 				}
 				select {
@@ -122,7 +124,7 @@ The JSON is described in docs/status.md.`,
 		},
 	}
 	f := cmd.Flags()
-	f.BoolVar(&asJSON, "json", false, "print JSON; with --watch one line each time")
+	f.BoolVar(&asJSON, "json", false, "print JSON; of several bricks, or with --watch, one line each")
 	f.BoolVar(&watch, "watch", false, "go on until interrupted")
 	profileFlag(cmd, &profile)
 	f.BoolVar(&all, "all", false, "show every part, also what lies below a part that is ok")
@@ -131,6 +133,44 @@ The JSON is described in docs/status.md.`,
 	f.StringVar(&save, "save-facts", "", "also write what the hosts said to this file (no secrets in it)")
 	f.StringVar(&facts, "facts", "", "judge what --save-facts wrote; no host is reached")
 	return cmd
+}
+
+// looked is a brick that is looked at.
+type looked struct {
+	d     *design.Design
+	c     *observe.Collector
+	facts observe.Facts // of the last look
+}
+
+func openLooked(file, profile string, timeout time.Duration) (*looked, error) {
+	d, err := loadDesignAs(file, profile)
+	if err != nil {
+		return nil, err
+	}
+	c, err := newCollector(d, timeout/2, timeout)
+	if err != nil {
+		return nil, err
+	}
+	c.AskOutlets()
+	if err := askArrays(c, d); err != nil {
+		c.Close()
+		return nil, err
+	}
+	return &looked{d: d, c: c}, nil
+}
+
+// lookAtAll looks at all bricks at the same time.
+func lookAtAll(ctx context.Context, bricks []*looked) []*observe.Status {
+	out := make([]*observe.Status, len(bricks))
+	var wg sync.WaitGroup
+	for i, b := range bricks {
+		wg.Go(func() {
+			b.facts = b.c.Collect(ctx)
+			out[i] = observe.Judge(b.d, b.facts)
+		})
+	}
+	wg.Wait()
+	return out
 }
 
 // askArrays has a collector ask the brick's arrays from here.
@@ -150,11 +190,11 @@ func askArrays(c *observe.Collector, d *design.Design) error {
 	return nil
 }
 
-func verdictOf(s *observe.Status, w io.Writer, asJSON, all, screen bool) error {
-	if err := printStatus(w, s, asJSON, all, false, screen); err != nil {
+func verdictOf(ss []*observe.Status, w io.Writer, asJSON, all, screen bool) error {
+	if err := printStatus(w, ss, asJSON, all, false, screen); err != nil {
 		return err
 	}
-	if s.Level == observe.Fault {
+	if slices.ContainsFunc(ss, func(s *observe.Status) bool { return s.Level == observe.Fault }) {
 		return fail(exitFailed, nil)
 	}
 	return nil
@@ -180,24 +220,38 @@ func writeFacts(path string, f observe.Facts) error {
 	return renameio.WriteFile(path, append(b, '\n'), 0o600)
 }
 
-func printStatus(w io.Writer, s *observe.Status, asJSON, all, watch, screen bool) error {
-	if asJSON {
-		b, err := s.JSON(!watch)
-		if err != nil {
-			return err
-		}
-		_, err = fmt.Fprintf(w, "%s\n", b)
-		return err
-	}
+// printStatus prints bricks one after the other; as JSON a line for each if there
+// are several, or more to come.
+func printStatus(w io.Writer, ss []*observe.Status, asJSON, all, watch, screen bool) error {
 	look := observe.Look{All: all, Color: screen}
 	if screen {
 		look.Width, _, _ = term.GetSize(int(os.Stdout.Fd())) // 0 if it cannot be told: no wrapping
 	}
-	if watch && screen {
+	if watch && screen && !asJSON {
 		// Home, then clear: less flicker than the other way round.
 		if _, err := io.WriteString(w, "\x1b[H\x1b[2J"); err != nil {
 			return err
 		}
 	}
-	return observe.Render(w, s, look)
+	for i, s := range ss {
+		var err error
+		switch {
+		case asJSON:
+			var b []byte
+			if b, err = s.JSON(!watch && len(ss) == 1); err == nil {
+				_, err = fmt.Fprintf(w, "%s\n", b)
+			}
+		case i > 0:
+			if _, err = fmt.Fprintln(w); err != nil {
+				return err
+			}
+			err = observe.Render(w, s, look)
+		default:
+			err = observe.Render(w, s, look)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
