@@ -110,7 +110,8 @@ func commandsReference() string {
 		if len(flags) == 0 {
 			return
 		}
-		fmt.Fprintf(&b, "\n**`%s`**\n\n| flag | means |\n|---|---|\n%s", c.UseLine(), strings.Join(flags, ""))
+		_, arguments, _ := strings.Cut(c.Use, " ")
+		fmt.Fprintf(&b, "\n### %s %s\n\n| flag | means |\n|---|---|\n%s", c.CommandPath(), arguments, strings.Join(flags, ""))
 	})
 	return b.String()
 }
