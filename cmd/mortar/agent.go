@@ -19,7 +19,8 @@ func agentMux() agent.Mux {
 }
 
 func newAgentCmd() *cobra.Command {
-	return &cobra.Command{
+	var watchOnly bool
+	cmd := &cobra.Command{
 		Use:    "agent",
 		Short:  "Answer requests on stdin; started over SSH by the other commands",
 		Hidden: true,
@@ -28,10 +29,16 @@ func newAgentCmd() *cobra.Command {
 			// The other end may go away while an action runs, which is
 			// finished all the same: its answer must not kill the agent.
 			signal.Ignore(syscall.SIGPIPE)
-			if err := agent.Serve(cmd.Context(), os.Stdin, os.Stdout, agentMux()); err != nil {
+			mux := agentMux()
+			if watchOnly {
+				mux = agent.Merge(agent.WatchCore(), observe.WatchHandlers())
+			}
+			if err := agent.Serve(cmd.Context(), os.Stdin, os.Stdout, mux); err != nil {
 				return fail(exitFailed, err)
 			}
 			return nil
 		},
 	}
+	cmd.Flags().BoolVar(&watchOnly, "watch-only", false, "answer only what status, watch and events ask (docs/security.md)")
+	return cmd
 }

@@ -3,6 +3,8 @@ package agent
 import (
 	"context"
 	"encoding/json"
+	"slices"
+	"strings"
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/base/strictjson"
@@ -24,6 +26,42 @@ const (
 	// one that calls it.
 	OpRun Stream[RunParams, RunEvent, resource.Output] = "run"
 )
+
+// WatchCore are the core ops of an agent that may only watch: who the host is, its
+// clock, and its journal.
+func WatchCore() Mux {
+	core := Core()
+	m := Mux{}
+	for _, op := range []string{string(OpHello), string(OpTime)} {
+		m[op] = core[op]
+	}
+	OpQuery.Answer(m, func(ctx context.Context, p QueryParams) (resource.Output, error) {
+		if err := journalOnly(p.Argv); err != nil {
+			return resource.Output{}, err
+		}
+		return HostSys{}.Query(ctx, p.Argv...)
+	})
+	follow := core[string(OpFollow)]
+	m[string(OpFollow)] = func(ctx context.Context, raw json.RawMessage, emit func(any)) (any, error) {
+		var p QueryParams
+		if err := strictjson.Decode(raw, &p); err != nil {
+			return nil, &Error{Message: string(OpFollow) + ": parameters: " + err.Error()}
+		}
+		if err := journalOnly(p.Argv); err != nil {
+			return nil, err
+		}
+		return follow(ctx, raw, emit)
+	}
+	return m
+}
+
+// journalOnly refuses a command that reads anything but the journal.
+func journalOnly(argv []string) error {
+	if len(argv) > 0 && argv[0] == "journalctl" || slices.Equal(argv, []string{"ls", "-d", "/var/log/journal"}) {
+		return nil // what is allowed of journalctl, ReadOnly knows
+	}
+	return &resource.Refusal{What: "this agent may only watch, and runs no " + strings.Join(argv, " "), Mend: "log in with a key that may do more (docs/security.md)"}
+}
 
 // Acts says that an op carries out an action. It must not be sent twice.
 func Acts(op string) bool { return op == string(OpRun) }

@@ -99,10 +99,18 @@ type PathState struct {
 }
 
 // Handlers are the ops that this package adds to the agent.
-func Handlers() agent.Mux {
+func Handlers() agent.Mux { return handlers(func(Request) error { return nil }) }
+
+// WatchHandlers are those of an agent that may only watch.
+func WatchHandlers() agent.Mux { return handlers(mustWatch) }
+
+func handlers(may func(Request) error) agent.Mux {
 	m := agent.Mux{}
 	fs := &statfsPool{waiting: map[string]time.Time{}}
 	OpGather.Answer(m, func(ctx context.Context, r Request) (Host, error) {
+		if err := may(r); err != nil {
+			return Host{}, err
+		}
 		return *gather(ctx, agent.HostSys{}, fs, r), nil
 	})
 	return m

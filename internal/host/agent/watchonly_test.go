@@ -1,0 +1,35 @@
+package agent
+
+import (
+	"encoding/json"
+	"testing"
+)
+
+// An agent that may only watch carries out nothing, reads no file that it is told,
+// and of programs runs only the one that shows its journal.
+func TestWatchCore(t *testing.T) {
+	m := WatchCore()
+	for _, op := range []string{string(OpRun), string(OpRead), string(OpDiffs), string(OpFacts), string(OpHardware)} {
+		if m[op] != nil {
+			t.Errorf("%s is answered", op)
+		}
+	}
+	ask := func(op string, argv ...string) error {
+		b, err := json.Marshal(QueryParams{Argv: argv})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = m[op](t.Context(), b, func(any) {})
+		return err
+	}
+	for _, op := range []string{string(OpQuery), string(OpFollow)} {
+		for _, argv := range [][]string{{"tail", "/etc/shadow"}, {"ls", "/root"}, {"journalctl", "--vacuum-size=1"}, {"crm_mon"}, nil} {
+			if ask(op, argv...) == nil {
+				t.Errorf("%s %v is answered", op, argv)
+			}
+		}
+	}
+	if err := ask(string(OpQuery), "ls", "-d", "/var/log/journal"); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,70 @@
+package observe
+
+import (
+	"fmt"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/mortarhpc/mortar/internal/host/resource"
+	"github.com/mortarhpc/mortar/internal/serve/cache"
+)
+
+// MayWatch refuses a request that asks for more than what status, watch and
+// metrics need: an agent that may only watch reads no other file and starts no
+// other program, as root though it is.
+func (r Request) MayWatch() error {
+	refuse := func(what string) error {
+		return &resource.Refusal{What: "this agent may only watch, and does not " + what, Mend: "log in with a key that may do more (docs/security.md)"}
+	}
+	for _, p := range slices.Concat(r.Files, r.Links) {
+		if !watchedFile.MatchString(p) || path.Clean(p) != p {
+			return refuse("read " + p)
+		}
+	}
+	for _, argv := range r.Run {
+		if !watchedCommand(argv) {
+			return refuse("run " + strings.Join(argv, " "))
+		}
+	}
+	if len(r.Outlets) > 0 {
+		return refuse("ask PDUs, for which it would need their passwords")
+	}
+	return nil
+}
+
+// watchedFile are the patterns of files and links that requests have: what the
+// kernel tells of storage, mounts and NFS, and the list of exports.
+var watchedFile = regexp.MustCompile(`^(/proc/(mdstat|diskstats|uptime|self/mounts|self/mountstats|fs/nfsd/[a-z0-9_]+)` +
+	`|/sys/(block|fs/lustre)/[][A-Za-z0-9_.*/-]+` +
+	`|/dev/md/\*` +
+	`|/etc/os-release` +
+	`|/run/[A-Za-z0-9_./-]+/nfsd/[a-z0-9_]+` +
+	`|/([A-Za-z0-9_.-]+/)+etab)$`)
+
+// plainAddress is an address or a name of a host, and no option.
+var plainAddress = regexp.MustCompile(`^[0-9A-Za-z][0-9A-Za-z.:-]*$`)
+
+func watchedCommand(argv []string) bool {
+	if slices.Contains([]string{cmdCRM, cmdLinks, cmdWaits, cmdDM, cmdTargets}, strings.Join(argv, " ")) {
+		return true
+	}
+	switch {
+	case len(argv) == 4 && slices.Equal(argv[:3], []string{"/usr/local/sbin/mortar", "host-cache", "stats"}):
+		return path.Dir(argv[3]) == path.Dir(cache.ConfigPath("x")) && path.Clean(argv[3]) == argv[3]
+	case len(argv) > 4 && argv[0] == "SMcli":
+		return resource.ReadOnly(argv) == nil && !slices.ContainsFunc(argv[1:len(argv)-3], func(a string) bool { return !plainAddress.MatchString(a) })
+	case len(argv) == 6: // perccli and its kin, see package raid
+		return slices.Equal(argv[1:], []string{"/cALL", "show", "all", "J", "nolog"}) && resource.ReadOnly(argv) == nil
+	}
+	return false
+}
+
+// mustWatch is the error of a request that an agent which may only watch gets.
+func mustWatch(r Request) error {
+	if err := r.MayWatch(); err != nil {
+		return fmt.Errorf("%s: %w", OpGather, err)
+	}
+	return nil
+}
