@@ -14,8 +14,9 @@ const (
 	maxTargets = 200
 	// maxPaths is the number of paths to a disk: four target ports on each HBA.
 	maxPaths = 8
-	// Every NVMe drive needs a root port on the node's root bus.
-	maxSSDs = 16
+	// Every NVMe drive needs a root port on the node's root bus. Eight ports are the
+	// functions of one device: the bus has 32.
+	maxSSDs = 32
 	// maxMTU is IPoIB's, which taps, bridges and virtio-net can carry as well.
 	maxMTU = 65520
 	// hbas is the number of host bus adapters of a server, and of I/O
@@ -259,6 +260,14 @@ func (m *machine) root(img *image) {
 	m.add("-device", props{"driver": "virtio-blk-pci", "id": "vda", "drive": "root", "serial": "root"})
 }
 
+// ssdPort is the slot of NVMe drive i, the nth of a node. The first port of each
+// device must be there, or the others are not found.
+func ssdPort(i, nth int) props {
+	const perDevice, first = 8, 0x10
+	return props{"driver": "pcie-root-port", "id": "slot" + strconv.Itoa(i), "chassis": i + 1, "slot": i + 1,
+		"addr": fmt.Sprintf("%x.%x", first+nth/perDevice, nth%perDevice), "multifunction": true}
+}
+
 // ssdDevice is NVMe drive i in its slot.
 func ssdDevice(i int, d Disk) props {
 	return props{
@@ -456,12 +465,14 @@ func nodeArgs(c *Config, dir string, index int, img *image, accel string, hw *ha
 				m.add("-device", p)
 			}
 		}
+		ports := 0
 		for i, d := range c.SSDs {
 			if !d.in(n) {
 				continue
 			}
 			m.served(ssdID(i), d.shelf(), hw.speed(d))
-			m.add("-device", props{"driver": "pcie-root-port", "id": "slot" + strconv.Itoa(i), "chassis": i + 1, "slot": i + 1})
+			m.add("-device", ssdPort(i, ports))
+			ports++
 			if !hw.DisksOut[d.Name] {
 				m.add("-device", ssdDevice(i, d))
 			}
