@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
@@ -86,10 +87,11 @@ func (q *BlockQueue) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 	return as, nil
 }
 
-// liveQueue sets one value on all devices that have the file and another
-// value, with one command.
+// liveQueue sets a value on all devices that have the file and another value,
+// with one command for each value.
 func liveQueue(sys Sys, s Setting, devs []string) ([]Action, error) {
-	argv := []string{"tee"}
+	files := map[string][]string{} // by the value that they get
+	var values []string
 	for _, d := range devs {
 		p := "/sys/block/" + d + "/" + s.Name
 		got, err := readTrim(sys, p)
@@ -109,17 +111,50 @@ func liveQueue(sys Sys, s Setting, devs []string) ([]Action, error) {
 				continue // the scheduler below, on the paths, is the one that sorts
 			}
 		}
-		if got != s.Value {
-			argv = append(argv, p)
+		want, err := possible(sys, s, d)
+		if err != nil {
+			return nil, err
 		}
+		if got == want {
+			continue
+		}
+		if files[want] == nil {
+			values = append(values, want)
+		}
+		files[want] = append(files[want], p)
 	}
-	if len(argv) == 1 {
-		return nil, nil
+	var as []Action
+	for _, v := range values {
+		why := s.Reason
+		if v != s.Value {
+			why = fmt.Sprintf("the hardware allows no more; %s would be wanted: %s", s.Value, s.Reason)
+		}
+		as = append(as, Action{
+			Title: fmt.Sprintf("set %s to %s on %d devices", path.Base(s.Name), v, len(files[v])), Why: why,
+			Cmd: append([]string{"tee"}, files[v]...), Stdin: []byte(v),
+		})
 	}
-	return []Action{{
-		Title: fmt.Sprintf("set %s to %s on %d devices", path.Base(s.Name), s.Value, len(argv)-1), Why: s.Reason,
-		Cmd: argv, Stdin: []byte(s.Value),
-	}}, nil
+	return as, nil
+}
+
+// possible is the value of a setting that a device can have: a request is no larger
+// than its hardware takes. Linux before 6.10 refuses more, later ones ignore it.
+//
+// Source: Documentation/ABI/stable/sysfs-block, max_hw_sectors_kb
+func possible(sys Sys, s Setting, dev string) (string, error) {
+	if s.Name != "queue/max_sectors_kb" {
+		return s.Value, nil
+	}
+	text, err := readTrim(sys, "/sys/block/"+dev+"/queue/max_hw_sectors_kb")
+	if err != nil {
+		return "", err
+	}
+	most, err1 := strconv.Atoi(text)
+	want, err2 := strconv.Atoi(s.Value)
+	if err1 == nil && err2 == nil && most > 0 && most < want {
+		return text, nil
+	}
+	return s.Value, nil
 }
 
 // rules writes the udev rules. A line of a rule is bounded, so disks are

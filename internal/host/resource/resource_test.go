@@ -444,6 +444,23 @@ tee /sys/block/md127/queue/read_ahead_kb <<< "4096"`)
 	}
 }
 
+// A request cannot be larger than the hardware takes: such a device is as wanted
+// with its most.
+func TestRequestsNoLargerThanTheHardware(t *testing.T) {
+	sys := twoPathDisks(false)
+	for dev, kb := range map[string][2]string{"sda": {"512", "512"}, "sdb": {"128", "512"}, "sdc": {"1024", "32767"}, "sdd": {"512", "32767"}} {
+		sys.files["/sys/block/"+dev+"/queue/max_sectors_kb"] = kb[0] + "\n"
+		sys.files["/sys/block/"+dev+"/queue/max_hw_sectors_kb"] = kb[1] + "\n"
+	}
+	as, err := liveQueue(sys, Setting{"queue/max_sectors_kb", "1024", "whole chunks"}, []string{"sda", "sdb", "sdc", "sdd"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantShow(t, as, `
+tee /sys/block/sdb/queue/max_sectors_kb <<< "512"
+tee /sys/block/sdd/queue/max_sectors_kb <<< "1024"`)
+}
+
 func TestFstabKeepsOtherLines(t *testing.T) {
 	const old = "# mine\nUUID=1 / ext4 defaults 0 1\n10.0.0.9:/old /mnt/home nfs soft 0 0\n10.0.0.9:/old /mnt/home/ nfs soft 0 0\n"
 	got := setFstab(old, "new /mnt/home nfs hard 0 0", "/mnt/home")
