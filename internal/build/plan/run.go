@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -233,15 +234,22 @@ func (e *engine) diff(ctx context.Context, h *host.Session, s Step) (agent.DiffR
 	return r[0], nil
 }
 
-// converge runs actions until none is left to run.
+// converge runs actions until none is left to run. Of a resource that comes about
+// by itself, only actions that were not run before.
 func (e *engine) converge(ctx context.Context, h *host.Session, s Step, actions []resource.Action) error {
+	_, waits := s.Resource.(resource.Settler)
+	ran := map[string]bool{} // commands
 	for range maxRounds {
 		for _, a := range actions {
+			if waits && ran[commandOf(a)] {
+				continue
+			}
+			ran[commandOf(a)] = true
 			if err := e.do(ctx, h, s, a); err != nil {
 				return err
 			}
 		}
-		res, err := e.settle(ctx, h, s)
+		res, err := e.settle(ctx, h, s, ran)
 		if err != nil {
 			return err
 		}
@@ -250,7 +258,7 @@ func (e *engine) converge(ctx context.Context, h *host.Session, s Step, actions 
 		}
 		same := reflect.DeepEqual(res.Actions, actions)
 		actions = res.Actions
-		if _, waited := s.Resource.(resource.Settler); same || waited {
+		if same || waits && !fresh(actions, ran) {
 			break // the same once more would do the same
 		}
 	}
@@ -266,8 +274,17 @@ func (e *engine) converge(ctx context.Context, h *host.Session, s Step, actions 
 		Err: fmt.Errorf("did not converge: the commands succeeded, but it would still have to %s", strings.Join(left, ", "))}
 }
 
-// settle compares after actions; what comes about by itself gets its time.
-func (e *engine) settle(ctx context.Context, h *host.Session, s Step) (agent.DiffResult, error) {
+// commandOf tells actions of a step apart.
+func commandOf(a resource.Action) string { return strings.Join(a.Cmd, "\x00") }
+
+// fresh tells whether any of the actions was not run yet.
+func fresh(actions []resource.Action, ran map[string]bool) bool {
+	return slices.ContainsFunc(actions, func(a resource.Action) bool { return !ran[commandOf(a)] })
+}
+
+// settle compares after actions; what comes about by itself gets its time, unless
+// something else is to be done for it that was not done yet.
+func (e *engine) settle(ctx context.Context, h *host.Session, s Step, ran map[string]bool) (agent.DiffResult, error) {
 	var limit time.Duration
 	if r, ok := s.Resource.(resource.Settler); ok {
 		limit = r.Settle()
@@ -277,7 +294,7 @@ func (e *engine) settle(ctx context.Context, h *host.Session, s Step) (agent.Dif
 		if err == nil && res.Error != nil {
 			err = &Failure{Host: s.Host, Stage: s.Stage, Step: s.Title, What: "observe", Err: res.Error}
 		}
-		if err != nil || len(res.Actions) == 0 || time.Since(start) >= limit {
+		if err != nil || len(res.Actions) == 0 || time.Since(start) >= limit || fresh(res.Actions, ran) {
 			return res, err
 		}
 		select {

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/host"
@@ -306,6 +307,29 @@ func TestDidNotConverge(t *testing.T) {
 	_, err = mustBuild(t, []Step{step("s", "x", thing{Name: "b", Steps: []string{"1", "2", "3", "4", "5", "6"}})}, hosts).Apply(t.Context(), hosts, ApplyOptions{})
 	if err == nil || !strings.Contains(err.Error(), "did not converge") {
 		t.Errorf("endless rounds: %v", err)
+	}
+}
+
+// waiting is a thing that comes about by itself.
+type waiting struct{ thing }
+
+func (r *waiting) Settle() time.Duration { return 3 * time.Second }
+
+// What is waited for may need something else meanwhile, which is done once: a fence
+// device that failed is tried again.
+func TestWaitedForAndHelped(t *testing.T) {
+	fakes, hosts := fleet("x")
+	s := step("s", "x", thing{})
+	s.Resource = &waiting{thing{Name: "a", Want: "there", Steps: []string{"failed"}}}
+	res, err := mustBuild(t, []Step{s}, hosts).Apply(t.Context(), hosts, ApplyOptions{})
+	if err != nil || res.Changed != 1 || fakes["x"].runs != 2 || fakes["x"].has["a"] != "there" {
+		t.Errorf("%+v %v, %d actions", res, err, fakes["x"].runs)
+	}
+	// Nothing is run over and over while it is waited for.
+	s.Resource = &waiting{thing{Name: "b", Want: "there", Stubborn: true}}
+	fakes["x"].runs = 0
+	if _, err = mustBuild(t, []Step{s}, hosts).Apply(t.Context(), hosts, ApplyOptions{}); err == nil || fakes["x"].runs != 1 {
+		t.Errorf("%v, %d actions", err, fakes["x"].runs)
 	}
 }
 

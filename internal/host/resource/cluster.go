@@ -105,10 +105,18 @@ func (s *Running) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 		return nil, err
 	}
 	var down []string
+	var as []Action
 	for _, id := range s.Resources {
 		r, ok := f.Resource(id)
 		if ok && f.rests(r) {
 			continue
+		}
+		if ok && r.Role != "Started" && strings.HasPrefix(r.Agent, "stonith:") && f.failedToStart(id) {
+			as = append(as, Action{
+				Title: "have Pacemaker start " + id + " again",
+				Why:   "its device did not answer in time; Pacemaker would try again after 10 minutes",
+				Cmd:   []string{"crm_resource", "--cleanup", "--resource", id}, OKCodes: notYet, Seconds: 60,
+			})
 		}
 		if !ok || r.Role != "Started" || r.Node == "" || r.Failed {
 			down = append(down, id)
@@ -127,5 +135,11 @@ func (s *Running) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 	if len(why) > 0 {
 		wait.Why += fmt.Sprintf(" (%s; when mended: crm_resource --cleanup)", strings.Join(why, "; "))
 	}
-	return []Action{wait}, nil
+	return append(as, wait), nil
+}
+
+// failedToStart tells whether Pacemaker remembers that a resource could not be
+// started.
+func (c *ClusterFacts) failedToStart(id string) bool {
+	return slices.ContainsFunc(c.Failures, func(f ClusterFailure) bool { return f.Operation == id+"_start_0" })
 }

@@ -65,6 +65,16 @@ func TestRunning(t *testing.T) {
 	}
 }
 
+// A fence device whose first try failed, on a busy network for example, is tried
+// again at once: until then the server could not be fenced by it.
+func TestFailedFenceDeviceIsTriedAgain(t *testing.T) {
+	s := &Running{Name: "fencing", Resources: []string{"fence-nfs1-bmc"}, Seconds: 60}
+	as := diff(t, s, clusterSys(t, `<resource id="fence-nfs1-bmc" resource_agent="stonith:fence_ipmilan" role="Started" active="true"`,
+		`<resource id="fence-nfs1-bmc" resource_agent="stonith:fence_ipmilan" role="Stopped" active="false"`,
+		`<status code="0"`, `<failures><failure op_key="fence-nfs1-bmc_start_0" node="nfs2" exitstatus="error" exitreason="timed out"/></failures><status code="0"`))
+	wantShow(t, as, "crm_resource --cleanup --resource fence-nfs1-bmc\ncrm_resource --locate --resource fence-nfs1-bmc")
+}
+
 func TestFactsOfAClusterNode(t *testing.T) {
 	sys := clusterSys(t, `role="Starting"`, `role="Started"`)
 	f, err := ObserveFacts(t.Context(), sys)
