@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/mortarhpc/mortar/internal/base/netns"
 )
@@ -78,16 +79,43 @@ func netnsOwner(c *Config, dir string) (ours, marked bool, err error) {
 	return strings.Contains(alias, ownerMark(dir)), marked, err
 }
 
-// checkNetns refuses a namespace that is another rack's.
+// checkNetns refuses a namespace in which another rack runs. The management
+// hardware of a rack that is up is always a process of its namespace. One without
+// a process is what a reboot or a kill left, and up makes it anew.
 func checkNetns(c *Config, dir string) error {
 	if !netnsExists(c.netns()) {
 		return nil
 	}
-	if ours, marked, err := netnsOwner(c, dir); err == nil && marked && !ours {
-		return refuse("network namespace %s belongs to a rack in another directory: take that one down, or give this brick another name", c.netns())
+	if ours, marked, err := netnsOwner(c, dir); err != nil || !marked || ours {
+		return nil
 	}
-	return nil
+	pids, err := netns.Processes(c.netns())
+	if err != nil || len(pids) == 0 {
+		return err
+	}
+	return refuse("network namespace %s belongs to a rack in another directory (process %s runs in it): take that one down, or give this brick another name",
+		c.netns(), pids[0])
 }
+
+// lockName keeps others from making a rack of the same name while this one has
+// no process in its namespace yet.
+func lockName(ctx context.Context, c *Config) (unlock func(), err error) {
+	if err := os.MkdirAll(locksDir, 0o700); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+	defer cancel()
+	unlock, err = lockFile(ctx, nameLock(c))
+	if errors.Is(err, context.DeadlineExceeded) {
+		return nil, refuse("another mortar is building a rack named %s", c.Name)
+	}
+	return unlock, err
+}
+
+// locksDir holds the locks of the racks' names, which are the machine's.
+const locksDir = "/run/mortar/racks"
+
+func nameLock(c *Config) string { return filepath.Join(locksDir, c.netns()+".lock") }
 
 // ensureNetwork builds the namespace with everything in it, unless it is
 // there already.

@@ -63,6 +63,11 @@ func Up(ctx context.Context, cfg Config, dir string, fn Progress) (*Inventory, e
 	if err != nil {
 		return nil, err
 	}
+	free, err := lockName(ctx, &cfg)
+	if err != nil {
+		return nil, err
+	}
+	defer free()
 
 	// An earlier rack in this directory.
 	keep := false

@@ -90,6 +90,27 @@ func ID(name string) (string, error) {
 // OfProcess returns the ID of the namespace that a process is in.
 func OfProcess(pid string) (string, error) { return os.Readlink("/proc/" + pid + "/ns/net") }
 
+// Processes lists the processes that live in a namespace.
+func Processes(name string) ([]string, error) {
+	id, err := ID(name)
+	if err != nil {
+		return nil, err
+	}
+	links, err := filepath.Glob("/proc/[0-9]*/ns/net")
+	if err != nil {
+		return nil, err
+	}
+	var in []string
+	for _, link := range links {
+		pid := filepath.Base(filepath.Dir(filepath.Dir(link)))
+		// A process that has ended since the listing is in no namespace.
+		if of, err := OfProcess(pid); err == nil && of == id {
+			in = append(in, pid)
+		}
+	}
+	return in, nil
+}
+
 // Make creates a namespace. Its only interface is lo, which is down.
 func Make(name string) error {
 	p := Path(name)
