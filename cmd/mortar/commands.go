@@ -21,6 +21,7 @@ func commands() []*cobra.Command {
 		newEventsCmd(),
 		newMountOptionsCmd(),
 		newDiskCmd(),
+		newGrowCmd(),
 		newCacheCmd(),
 		newFailoverCmd(),
 		newFailbackCmd(),

@@ -28,7 +28,7 @@ func (d *Design) layOut() error {
 			}
 			for _, serial := range serials {
 				bay++
-				d.Disks = append(d.Disks, Disk{Serial: serial, WWN: l.WWN, Enclosure: e.Name, Bay: bay, Size: l.Size, Type: l.Type, Service: e.Service, Module: e.Module, Array: e.Array, Failed: slices.Contains(s.Failed, serial)})
+				d.Disks = append(d.Disks, Disk{Serial: serial, WWN: l.WWN, Enclosure: e.Name, Bay: bay, Size: l.Size, Type: l.Type, Service: e.Service, Module: e.Module, Array: e.Array, Failed: slices.Contains(s.Failed, serial), Growth: l.Growth})
 			}
 		}
 	}
@@ -43,8 +43,11 @@ func (d *Design) layOut() error {
 			}
 		}
 		for _, a := range arrays {
-			d.layOutSet(set, a, groups/len(arrays), spares/len(arrays))
+			d.layOutSet(set, a, 0, groups/len(arrays), spares/len(arrays))
 		}
+	}
+	d.layOutGrowths()
+	for _, set := range s.Sets() {
 		if err := d.perEnclosure(set); err != nil {
 			return err
 		}
@@ -54,6 +57,28 @@ func (d *Design) layOut() error {
 	}
 	d.arrays()
 	return d.leftOfLUNs()
+}
+
+// layOutGrowths makes groups of the disks by which the brick has grown: behind all
+// others, so that nothing that exists gets another place or name.
+func (d *Design) layOutGrowths() {
+	last := 0
+	for _, k := range d.Disks {
+		last = max(last, k.Growth)
+	}
+	for growth := 1; growth <= last; growth++ {
+		for _, set := range d.Spec.Sets() {
+			disks := 0
+			for _, k := range d.Disks {
+				if k.set() == set.Name && k.Growth == growth {
+					disks++
+				}
+			}
+			if groups := disks / set.Storage.RAID.Width(); groups > 0 {
+				d.layOutSet(set, "", growth, groups, disks-groups*set.Storage.RAID.Width())
+			}
+		}
+	}
 }
 
 // leftOfLUNs refuses disks of which an array leaves nothing for data.
@@ -112,14 +137,15 @@ func (k *Disk) set() string {
 	return k.Service
 }
 
-// layOutSet makes the groups of one set, on one array if it is on any.
-func (d *Design) layOutSet(set spec.Set, array string, groups, spares int) {
+// layOutSet makes the groups of one set, on one array if it is on any, of the disks
+// of one growth.
+func (d *Design) layOutSet(set spec.Set, array string, growth, groups, spares int) {
 	s := d.Spec
 	r := set.Storage.RAID
 	var enclosures []string
 	free := map[string][]int{} // enclosure -> indices into d.Disks, in bay order
 	for i, k := range d.Disks {
-		if k.set() != set.Name || k.Array != array {
+		if k.set() != set.Name || k.Array != array || k.Growth != growth {
 			continue
 		}
 		if free[k.Enclosure] == nil {
@@ -160,7 +186,7 @@ func (d *Design) layOutSet(set spec.Set, array string, groups, spares int) {
 		name := fmt.Sprintf("%s-r%d", s.Name, base+g)
 		group := Group{
 			Name: name, Service: set.Name,
-			Level: level, Data: r.Data, Parity: r.Parity, Chunk: r.Chunk, Array: array,
+			Level: level, Data: r.Data, Parity: r.Parity, Chunk: r.Chunk, Array: array, Growth: growth,
 		}
 		if s.Flavour == spec.Lustre {
 			group.Service, group.Module = "", set.Name

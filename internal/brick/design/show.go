@@ -340,6 +340,9 @@ func (v *view) volumes() {
 		if vol.Stripes > 1 {
 			line("LVM", fmt.Sprintf("striped over %d "+map[bool]string{true: "LUNs", false: "groups"}[len(vol.LUNs) > 0]+", %s each in turn", vol.Stripes, vol.StripeSize))
 		}
+		for i, names := range vol.Growths {
+			line(fmt.Sprintf("growth %d", i+1), strings.Join(v.shortNames(names), " ")+" behind what was there; the file system is told so while it is mounted")
+		}
 		if vol.Device != "" {
 			line("mount", strings.Join(s.MountOpts, ","))
 			if v.o.Explain {

@@ -146,9 +146,9 @@ func settings(d *Design) []Setting {
 		add("server", "lvm", "stripes", strconv.Itoa(v.Stripes), "every file is spread over all groups", "lvcreate(8)")
 	}
 	add("server", "mkfs", "su", sv.SU.String(), "the RAID chunk: XFS places and extends files in these units, so that full stripes are written without reading", "mkfs.xfs(8)")
-	add("server", "mkfs", "sw", strconv.Itoa(sv.SW), "data disks: "+dataDisks(r.Data, len(v.Groups)), "mkfs.xfs(8)")
+	add("server", "mkfs", "sw", strconv.Itoa(sv.SW), "data disks: "+dataDisks(r.Data, len(first(d.GroupsIn(v)))), "mkfs.xfs(8)")
 	add("server", "mkfs", "sectsize", "4096", "disks write 4 KiB at once whatever they report; and a cache of 4 KiB sectors can be put under it later", "mkfs.xfs(8)")
-	lv := d.lvSize(sv.Name)
+	lv := d.lvSize(sv.Name, 0)
 	add("server", "mkfs", "log size", logSize(lv).String(), "room for many creates in flight, and replayed within seconds at a takeover", "mkfs.xfs(8)")
 	add("server", "mkfs", "log su", logSU.String(), "every log write is padded to this, and sync exports force the log at each COMMIT: small, or a takeover has much to replay", "mkfs.xfs(8)")
 	add("server", "mount", "noatime", "on", "reading writes nothing", "mount(8)")

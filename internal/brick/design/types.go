@@ -55,11 +55,13 @@ type Service struct {
 // joined by a volume group, with a cache of SSDs in front or without.
 type Storage struct {
 	Groups []string `json:"groups"` // RAID groups; md arrays, or inside of LUNs
+	// Growths are the groups that each growth added, in order: the last of Groups.
+	Growths [][]string `json:"growths,omitempty"`
 	// LUNs are devices, where an array makes the groups.
 	LUNs       []string   `json:"luns,omitempty"`
 	VG         string     `json:"vg"`
 	LV         string     `json:"lv"`      // device /dev/<VG>/<LV>
-	Stripes    int        `json:"stripes"` // LVM stripes (1: linear)
+	Stripes    int        `json:"stripes"` // LVM stripes (1: linear), over the groups that were there first
 	StripeSize spec.Bytes `json:"stripe_size"`
 	// SystemID is the LVM system ID that owns the volume group while nobody
 	// serves it. HA: that of no host, mortar-<brick>. One server: its host
@@ -215,6 +217,7 @@ type Disk struct {
 	Array     string     `json:"array,omitempty"`  // the enclosure is cabled to
 	Server    string     `json:"server,omitempty"` // that an SSD of a cache is inside of
 	Failed    bool       `json:"failed,omitempty"` // taken out of service; its group does without it
+	Growth    int        `json:"growth,omitempty"` // the growth it came with; 0: there from the first
 }
 
 // Group is one RAID group: an md array on JBODs, a disk group or span on an
@@ -231,7 +234,8 @@ type Group struct {
 	Spares  []Disk     `json:"spares"`
 	Usable  spec.Bytes `json:"usable"` // data disks x disk size, before metadata
 	Module  string     `json:"module,omitempty"`
-	Array   string     `json:"array,omitempty"` // "" for md
+	Array   string     `json:"array,omitempty"`  // "" for md
+	Growth  int        `json:"growth,omitempty"` // the growth that added it; 0: there from the first
 }
 
 // Set is the service or module the group is for.

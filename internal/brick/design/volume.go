@@ -34,7 +34,7 @@ func (d *Design) storage(v *spec.Service, groups []Group) Storage {
 	out := Storage{
 		VG:         strings.ReplaceAll(s.Name+"_"+v.Name, "-", "_"),
 		LV:         "data",
-		Stripes:    len(groups),
+		Stripes:    len(first(groups)),
 		StripeSize: stripeSize(r),
 		ExtentSize: extentSize,
 		SystemID:   s.Servers[0].Name,
@@ -44,6 +44,12 @@ func (d *Design) storage(v *spec.Service, groups []Group) Storage {
 	}
 	for _, g := range groups {
 		out.Groups = append(out.Groups, g.Name)
+		if g.Growth > 0 {
+			for len(out.Growths) < g.Growth {
+				out.Growths = append(out.Growths, nil)
+			}
+			out.Growths[g.Growth-1] = append(out.Growths[g.Growth-1], g.Name)
+		}
 	}
 	if len(luns) > 0 {
 		out.Stripes = len(luns)
@@ -62,13 +68,19 @@ func (d *Design) storage(v *spec.Service, groups []Group) Storage {
 	return out
 }
 
+// first are the groups that were there from the first: the geometry of what is
+// made once follows from them alone.
+func first(groups []Group) []Group {
+	return slices.DeleteFunc(slices.Clone(groups), func(g Group) bool { return g.Growth > 0 })
+}
+
 // fileSystem is the XFS of a service of an NFS brick.
 func (d *Design) fileSystem(v *spec.Service, groups []Group) *NFS {
 	s := d.Spec
 	r := s.Storage.RAID
 	out := &NFS{
 		FSUUID: stableUUID(s, "xfs", v.Name).String(), FSLabel: v.Name,
-		SU: r.Chunk, SW: r.Data * len(groups),
+		SU: r.Chunk, SW: r.Data * len(first(groups)),
 		MountPoint: v.Path, MountOpts: mountOptions(s),
 	}
 	out.MkfsArgs = []string{
@@ -76,7 +88,7 @@ func (d *Design) fileSystem(v *spec.Service, groups []Group) *NFS {
 		"-m", "uuid=" + out.FSUUID,
 		"-s", "size=4096",
 		"-d", fmt.Sprintf("su=%dk,sw=%d", out.SU/spec.KiB, out.SW),
-		"-l", fmt.Sprintf("size=%dm,su=%dk", logSize(d.lvSize(v.Name))/spec.MiB, logSU/spec.KiB),
+		"-l", fmt.Sprintf("size=%dm,su=%dk", logSize(d.lvSize(v.Name, 0))/spec.MiB, logSU/spec.KiB),
 	}
 	return out
 }
@@ -143,9 +155,10 @@ func mountOptions(s *spec.Spec) []string {
 	return out
 }
 
-// lvSize is the volume of a service: whole extents behind LVM's own
-// metadata, which is aligned to the full stripe; or the LUN itself.
-func (d *Design) lvSize(service string) spec.Bytes {
+// lvSize is the volume of a service after a number of growths: whole extents
+// behind LVM's own metadata, which is aligned to the full stripe; or the LUN
+// itself.
+func (d *Design) lvSize(service string, growths int) spec.Bytes {
 	var total spec.Bytes
 	if luns := d.lunsOf(service); len(luns) > 0 {
 		for _, l := range luns {
@@ -158,6 +171,9 @@ func (d *Design) lvSize(service string) spec.Bytes {
 		return total
 	}
 	for _, g := range d.GroupsOf(service) {
+		if g.Growth > growths {
+			continue
+		}
 		full := spec.Bytes(g.Data) * g.Chunk
 		start := (spec.MiB + full - 1) / full * full
 		array := spec.Bytes(g.Data) * mdData(g.Members[0].Size, g.Chunk)
@@ -195,7 +211,6 @@ func (d *Design) capacity() {
 		}
 	}
 	for _, v := range d.Services() {
-		lv := d.lvSize(v.Name)
-		c.Usable += lv - logSize(lv)
+		c.Usable += d.lvSize(v.Name, len(v.Storage.Growths)) - logSize(d.lvSize(v.Name, 0))
 	}
 }

@@ -27,7 +27,12 @@ func (c *checker) disks() {
 		size Bytes
 		typ  string
 	}
-	first := map[string]like{} // by service
+	type lot struct { // disks that make groups together
+		service string
+		growth  int
+	}
+	first := map[lot]like{}
+	grown := map[string][]int{} // disks of each growth, from 1, by service
 	count := map[string]int{}
 	perArray := map[[2]string]int{} // set and array
 	var serials []string
@@ -44,7 +49,7 @@ func (c *checker) disks() {
 		names[e.Name] = at + ".name"
 		service := c.enclosureSet(e, at)
 		geometry = geometry && service != "" && c.enclosureArray(e, at)
-		n := 0
+		n, later := 0, 0
 		for j := range e.Disks {
 			l := &e.Disks[j]
 			lat := fmt.Sprintf("%s.disks[%d]", at, j)
@@ -81,12 +86,20 @@ func (c *checker) disks() {
 				c.errorf(lat+".serial", "each disk has a serial number of its own: look at its label", "%s already listed at %s", what, line)
 			}
 			n += len(list)
-			f, ok := first[service]
+			if l.Growth > 0 {
+				later += len(list)
+				for len(grown[service]) < l.Growth {
+					grown[service] = append(grown[service], 0)
+				}
+				grown[service][l.Growth-1] += len(list)
+			}
+			of := lot{service, l.Growth}
+			f, ok := first[of]
 			if !sound {
 				continue
 			}
 			if !ok {
-				first[service] = like{lat, l.Size, l.Type}
+				first[of] = like{lat, l.Size, l.Type}
 			} else if l.Size != f.size || l.Type != f.typ {
 				c.errorf(lat, "use like disks in all groups of a "+c.setWord()+", or make it two "+c.setWord()+"s", "disks of %s %s and, at %s, of %s %s would share RAID groups: every group would be as small and as slow as its worst disk", l.Size, l.Type, c.at(f.at), f.size, f.typ)
 			}
@@ -100,15 +113,43 @@ func (c *checker) disks() {
 		if c.between(at+".bays", e.Bays, 1, 1024, "") && n > e.Bays {
 			c.errorf(at+".bays", "mend bays or disks", "enclosure %s has %s but %d disks", e.Name, plural(e.Bays, "bay"), n)
 		}
-		count[service] += n
-		perArray[[2]string{service, e.Array}] += n
+		count[service] += n - later
+		perArray[[2]string{service, e.Array}] += n - later
 	}
 	c.serials("wipe", s.Wipe, bySerial, serials, allKnown)
 	c.serials("failed", s.Failed, bySerial, serials, allKnown)
 	c.cache(bySerial)
 	if geometry {
 		c.groups(count, perArray)
+		c.growth(grown)
 	}
+}
+
+// growth checks that the disks by which a set grew make groups, one growth after
+// the other.
+func (c *checker) growth(grown map[string][]int) {
+	for _, set := range c.s.Sets() {
+		r := set.Storage.RAID
+		for i, disks := range grown[set.Name] {
+			if disks < r.Width() {
+				c.errorf(c.firstOf(set.Name, i+1), fmt.Sprintf("add disks until there are %d or more; growths are numbered from 1 without a gap", r.Width()),
+					"growth %d of %s %s has %s, too few for one group of RAID %d %d+%d (%d disks)", i+1, c.setWord(), set.Name, plural(disks, "disk"), r.Level, r.Data, r.Parity, r.Width())
+			}
+		}
+	}
+}
+
+// firstOf is where the first disks of a growth of a set are listed, or where the
+// enclosures are if there are none.
+func (c *checker) firstOf(set string, growth int) string {
+	for i, e := range c.s.Enclosures {
+		for j, l := range e.Disks {
+			if e.Set() == set && l.Growth == growth {
+				return fmt.Sprintf("enclosures[%d].disks[%d].growth", i, j)
+			}
+		}
+	}
+	return "enclosures"
 }
 
 // serials checks a list of serial numbers of the brick's disks, at key, of which
@@ -202,6 +243,7 @@ func (c *checker) disk(l *DiskList, at string, byWWN map[string]string) (sound b
 	if l.Server != "" && !ofCache {
 		c.errorf(at+".server", "remove it", "the disks of an enclosure are reached by the servers it is cabled to")
 	}
+	c.diskGrowth(l, at, ofCache)
 	if l.RPM < 0 || l.RPM > 20000 {
 		c.errorf(at+".rpm", "write e.g. 7200, or 0 for solid state", "rpm is %d", l.RPM)
 	}
@@ -222,6 +264,31 @@ func (c *checker) disk(l *DiskList, at string, byWWN map[string]string) (sound b
 		byWWN[l.WWN] = at + ".wwn"
 	}
 	return sound
+}
+
+// maxGrowth bounds how often a brick can grow; a file system that has grown so
+// often is better made anew.
+const maxGrowth = 100
+
+// diskGrowth checks the growth of one entry: which bricks can grow.
+func (c *checker) diskGrowth(l *DiskList, at string, ofCache bool) {
+	at += ".growth"
+	if l.Growth == 0 {
+		return
+	}
+	switch {
+	case l.Growth < 0 || l.Growth > maxGrowth:
+		c.errorf(at, fmt.Sprintf("number growths 1 to %d", maxGrowth), "growth is %d", l.Growth)
+		l.Growth = 0
+	case ofCache:
+		c.errorf(at, "remove it", "an SSD of a cache makes no RAID group")
+	case c.s.Flavour == Lustre:
+		c.errorf(at, "add a module with enclosures of its own: that is how Lustre grows", "the targets of a Lustre module do not grow")
+	case c.s.Storage.Kind == "array":
+		c.errorf(at, "build another brick beside it", "a brick on RAID arrays cannot grow in this version")
+	case c.s.Cache != nil:
+		c.errorf(at, "take the cache away (mortar cache remove), or build another brick beside it", "a volume that grows takes no cache in this version")
+	}
 }
 
 // geometries checks every storage section of the spec.

@@ -146,6 +146,9 @@ func (s *Spec) diskText(at string, l DiskList) string {
 	if s.Given(at + ".rpm") {
 		text += fmt.Sprintf(", rpm: %d", l.RPM)
 	}
+	if l.Growth > 0 {
+		text += fmt.Sprintf(", growth: %d", l.Growth)
+	}
 	return text + "}"
 }
 

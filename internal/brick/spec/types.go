@@ -183,6 +183,9 @@ type DiskList struct {
 	Type   string `yaml:"type,omitempty" json:"type,omitempty" doc:"nl-sas, sas, ssd or nvme" default:"nl-sas"`
 	RPM    int    `yaml:"rpm,omitempty" json:"rpm,omitempty" doc:"rotation rate; 0 for solid state"`
 	Server string `yaml:"server,omitempty" json:"server,omitempty" doc:"an SSD of a cache that is inside one server: its name; default: every server reaches it"`
+	// Growth keeps what is there from being dealt anew: groups are made of disks of
+	// one number only, those of 0 first.
+	Growth int `yaml:"growth,omitempty" json:"growth,omitempty" doc:"written by mortar grow: 1 for the disks by which the brick grew first, then 2, and so on. They make groups of their own; what is left over becomes their spares"`
 }
 
 // Array is a RAID array, or a RAID controller in a server. The first of the

@@ -26,6 +26,7 @@ const (
 	StageRelease    = "release storage"
 	StageNFS        = "NFS server"
 	StageAgent      = "resource agent" // in the place of the NFS server
+	StageGrowth     = "growth"         // of volumes that the cluster serves
 	StageCluster    = "cluster configuration"
 	StageService    = "service"
 	StageMetrics    = "metrics"
@@ -47,7 +48,7 @@ const (
 // so on: one stage is one run of steps, whatever the order in which they were
 // thought of.
 var order = []string{StageHosts, StagePackages, StageKernel, StageMembership, StageDisks, StageMultipath, StageStorage,
-	StageRelease, StageNFS, StageAgent, StageCluster, StageService, StageOSSCluster, StageOSSService, StageWhole, StageMetrics, StageClients, StageFencing}
+	StageRelease, StageNFS, StageAgent, StageGrowth, StageCluster, StageService, StageOSSCluster, StageOSSService, StageWhole, StageMetrics, StageClients, StageFencing}
 
 // Desired is every step that makes a brick out of its hosts, in order.
 // Facts decide where the steps of storage go; secrets reads the files the

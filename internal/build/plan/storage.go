@@ -197,6 +197,43 @@ func (b *builder) inside(s *design.Service, p place, pvs, serials []string) {
 	b.kind().content(s, p, serials)
 }
 
+// firstPVs are the physical volumes that a volume group is made of; those of its
+// growths are added later, and are the last of all.
+func firstPVs(v *design.Storage, pvs []string) []string {
+	for _, names := range v.Growths {
+		pvs = pvs[:len(pvs)-len(names)]
+	}
+	return pvs
+}
+
+// growths has a volume take the groups of its growths in, and its file system all
+// of the volume. Where the cluster has the service, both servers' agents are told
+// of the groups before the volume group needs them.
+func (b *builder) growths(s *design.Service, p place, id string, pvs []string, align int64) {
+	v := &s.Storage
+	if len(v.Growths) == 0 {
+		return
+	}
+	stage := StageStorage
+	if p.managed {
+		stage = StageGrowth
+	}
+	g := &resource.GrownVolume{
+		VG: v.VG, LV: v.LV, PVs: pvs, SystemID: id, Align: align, StripeSize: int64(v.StripeSize), Slack: int64(v.ExtentSize),
+	}
+	if s.NFS != nil {
+		g.MountPoint = filepath.Clean(s.MountPoint)
+	}
+	for _, names := range v.Growths {
+		var of []string
+		for _, n := range names {
+			of = append(of, pvOf(n))
+		}
+		g.Growths = append(g.Growths, of)
+	}
+	b.add(stage, p.host, "growth of "+v.VG+"/"+v.LV, g)
+}
+
 // volumes are the volume group, its logical volumes and the cache.
 func (b *builder) volumes(s *design.Service, p place, pvs, serials []string) {
 	v := &s.Storage
@@ -209,15 +246,17 @@ func (b *builder) volumes(s *design.Service, p place, pvs, serials []string) {
 	}
 	align := b.align(v)
 	all := b.kind().volumes(s)
+	first := firstPVs(v, pvs)
 	b.add(StageStorage, p.host, "volume group "+v.VG, &resource.VolumeGroup{
-		Name: v.VG, LV: all[len(all)-1].name, PVs: pvs, Serials: serials, SystemID: id, RestID: rest, Align: align, ExtentSize: int64(v.ExtentSize),
+		Name: v.VG, LV: all[len(all)-1].name, PVs: first, Later: pvs[len(first):], Serials: serials, SystemID: id, RestID: rest, Align: align, ExtentSize: int64(v.ExtentSize),
 	})
 	b.addHeader(v, p.host, id, pvs, align, !p.managed)
 	for _, lv := range all {
 		b.add(StageStorage, p.host, "logical volume "+v.VG+"/"+lv.name, &resource.LogicalVolume{
-			VG: v.VG, Name: lv.name, PVs: pvs, SystemID: id, Stripes: v.Stripes, StripeSize: int64(v.StripeSize), Size: lv.size, Activate: !p.managed,
+			VG: v.VG, Name: lv.name, PVs: first, Later: pvs[len(first):], SystemID: id, Stripes: v.Stripes, StripeSize: int64(v.StripeSize), Size: lv.size, Activate: !p.managed,
 		})
 	}
+	b.growths(s, p, id, pvs, align)
 	switch {
 	case v.Cache != nil:
 		b.addCache(s, p.host)

@@ -124,12 +124,22 @@ func (m mdStorage) uses(s *design.Service, host string) []string {
 }
 
 func (m mdStorage) build(s *design.Service, p place) (pvs, _ []string) {
-	for _, g := range m.d.GroupsIn(&s.Storage) {
-		pvs = append(pvs, "/dev/md/"+g.Name)
-		m.add(StageStorage, p.host, "md array "+g.Name, arrayOf(g, p.alone()))
+	groups := m.d.GroupsIn(&s.Storage)
+	for _, g := range groups {
+		pvs = append(pvs, pvOf(g.Name))
+	}
+	for _, g := range groups {
+		a := arrayOf(g, p.alone())
+		if g.Growth > 0 && p.managed {
+			a.Grow = &resource.Growing{VG: s.Storage.VG, LV: s.Storage.LV, PVs: pvs}
+		}
+		m.add(StageStorage, p.host, "md array "+g.Name, a)
 	}
 	return pvs, nil
 }
+
+// pvOf is an array as a physical volume.
+func pvOf(group string) string { return "/dev/md/" + group }
 
 func (m mdStorage) claim(s *design.Service, u *resource.Unclaimed, r *resource.ReleaseStorage) {
 	u.Arrays = map[string]string{}

@@ -337,6 +337,7 @@ func (d *Disks) diff(ctx context.Context, sys Sys) ([]Action, error) {
 	var look []found
 	var want []WantedDisk
 	var foreign []string
+	ours := false // a disk is in another group of this brick
 	stopped := map[string]bool{}
 	for i, f := range fs {
 		names := kernelNames(sys, f)
@@ -354,6 +355,7 @@ func (d *Disks) diff(ctx context.Context, sys Sys) ([]Action, error) {
 				})
 			}
 		case in:
+			ours = ours || d.array(a.UUID)
 			foreign = append(foreign, fmt.Sprintf("%s is in use by md array %s (%s)", f.Ref, a.Dev, md.UUID(a.UUID)))
 			continue
 		default:
@@ -374,7 +376,7 @@ func (d *Disks) diff(ctx context.Context, sys Sys) ([]Action, error) {
 	if len(foreign) > 0 {
 		return nil, &Refusal{
 			What: strings.Join(foreign, "; "),
-			Mend: "stop what uses it, if its data may go, and list the " + d.typed() + " under wipe in the spec",
+			Mend: d.mend(ours, "stop what uses it, if its data may go, and list the "+d.typed()+" under wipe in the spec"),
 		}
 	}
 	if !d.Check || len(look) == 0 {
@@ -390,9 +392,13 @@ func (d *Disks) diff(ctx context.Context, sys Sys) ([]Action, error) {
 	}
 	for i, f := range look {
 		var bad []string
+		made := ", not made by this brick"
 		for _, s := range sigs[i] {
 			switch vg := groups[f.Device]; {
 			case !want[i].mayCarry(s):
+				if s.Type == "linux_raid_member" && d.array(s.UUID) {
+					ours, made = true, ""
+				}
 				bad = append(bad, d.describe(s))
 			case s.Type == "LVM2_member" && vg != "" && vg != want[i].VG:
 				bad = append(bad, d.describe(s)+" of volume group "+vg)
@@ -403,7 +409,7 @@ func (d *Disks) diff(ctx context.Context, sys Sys) ([]Action, error) {
 		}
 		what := strings.Join(slices.Compact(bad), " and ") // a GPT is there twice
 		if !want[i].Wipe {
-			foreign = append(foreign, fmt.Sprintf("%s carries %s, not made by this brick", f.Ref, what))
+			foreign = append(foreign, fmt.Sprintf("%s carries %s%s", f.Ref, what, made))
 			continue
 		}
 		as = append(as, Action{
@@ -416,10 +422,24 @@ func (d *Disks) diff(ctx context.Context, sys Sys) ([]Action, error) {
 	if len(foreign) > 0 {
 		return nil, &Refusal{
 			What: strings.Join(foreign, "; "),
-			Mend: "if its data may go, list the " + d.typed() + " under wipe in the spec",
+			Mend: d.mend(ours, "if its data may go, list the "+d.typed()+" under wipe in the spec"),
 		}
 	}
 	return as, nil
+}
+
+// array tells whether a UUID is that of an array of this brick.
+func (d *Disks) array(uuid string) bool {
+	return slices.ContainsFunc(d.Arrays, func(u string) bool { return md.SameUUID(u, uuid) })
+}
+
+// mend says what to do about disks that carry something. Nobody is told to wipe
+// a member of this brick's own arrays: the spec has changed their layout.
+func (d *Disks) mend(ours bool, foreign string) string {
+	if ours {
+		return "the disks carry this brick's data, and the spec deals them to other groups than they are in: put its disks and its RAID geometry back as they were, and add disks by mortar grow"
+	}
+	return foreign
 }
 
 // typed is what a person types to have a device wiped.
@@ -433,7 +453,7 @@ func (d *Disks) typed() string {
 // stoppable tells whether every member of an array is one of our disks that
 // may be wiped, and nothing is on top of it.
 func (d *Disks) stoppable(sys Sys, ms []linux.Mount, a linux.MDArray, fs []found) bool {
-	if slices.ContainsFunc(d.Arrays, func(u string) bool { return md.SameUUID(u, a.UUID) }) {
+	if d.array(a.UUID) {
 		return false // an array of this brick is never in the way by accident
 	}
 	for _, m := range a.Members {
@@ -451,7 +471,7 @@ func (d *Disks) stoppable(sys Sys, ms []linux.Mount, a linux.MDArray, fs []found
 func (d *Disks) describe(s signature) string {
 	t := s.Type
 	switch {
-	case t == "linux_raid_member" && slices.ContainsFunc(d.Arrays, func(u string) bool { return md.SameUUID(u, s.UUID) }):
+	case t == "linux_raid_member" && d.array(s.UUID):
 		return "a member of another array of this brick"
 	case t == "linux_raid_member":
 		t = "a member of md array " + md.UUID(s.UUID)

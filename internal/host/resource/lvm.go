@@ -60,6 +60,8 @@ type VolumeGroup struct {
 	ExtentSize int64
 	// LV is the group's logical volume; if that is active, so is the group.
 	LV string
+	// Later are physical volumes that growths add, or have added.
+	Later []string `json:",omitempty"`
 }
 
 // Kind is "volume-group".
@@ -85,51 +87,84 @@ func (v *VolumeGroup) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 			return nil, err
 		}
 	}
-	argv := append([]string{"lvm", "pvs", "--foreign", "--reportformat", "json", "-o", "pv_name,vg_name,vg_systemid"},
-		lvmArgs(v.SystemID, v.PVs)...)
-	rows, err := lvmReport(ctx, sys, argv)
+	devices, err := withLater(sys, v.PVs, v.Later)
 	if err != nil {
 		return nil, err
 	}
-	var out []string
-	for _, pv := range v.PVs {
+	out, owner, err := outside(ctx, sys, v.Name, v.PVs, lvmArgs(v.SystemID, devices))
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case len(out) == 0:
+		return v.own(owner, devices)
+	case len(out) == len(v.PVs):
+		return v.create(), nil
+	}
+	return []Action{v.taking(out, vgextend(v.Name, v.Align, lvmArgs(v.SystemID, devices), out))}, nil
+}
+
+// withLater adds to physical volumes those of growths that are there already: LVM
+// sees only the devices that it is told of, and must see all of a volume group.
+func withLater(sys Sys, pvs, later []string) ([]string, error) {
+	out := slices.Clone(pvs)
+	for _, pv := range later {
+		ok, err := exists(sys, pv)
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			out = append(out, pv)
+		}
+	}
+	return out, nil
+}
+
+// outside lists those devices that are in no volume group, and the system ID of
+// the group that the others are in. It refuses one of another group. args are
+// lvmArgs.
+func outside(ctx context.Context, sys Sys, vg string, pvs, args []string) (out []string, owner string, err error) {
+	rows, err := lvmReport(ctx, sys, append([]string{"lvm", "pvs", "--foreign", "--reportformat", "json", "-o", "pv_name,vg_name,vg_systemid"}, args...))
+	if err != nil {
+		return nil, "", err
+	}
+	for _, pv := range pvs {
 		i := slices.IndexFunc(rows, func(r map[string]string) bool {
 			return kernelName(sys, r["pv_name"]) == kernelName(sys, pv)
 		})
 		switch {
 		case i < 0 || rows[i]["vg_name"] == "":
 			out = append(out, pv)
-		case rows[i]["vg_name"] != v.Name:
-			return nil, &Refusal{
-				What: fmt.Sprintf("%s is a physical volume of volume group %s, not %s", pv, rows[i]["vg_name"], v.Name),
+		case rows[i]["vg_name"] != vg:
+			return nil, "", &Refusal{
+				What: fmt.Sprintf("%s is a physical volume of volume group %s, not %s", pv, rows[i]["vg_name"], vg),
 				Mend: "remove that volume group if its data may go, or correct the brick's name in the spec",
 			}
+		default:
+			owner = rows[i]["vg_systemid"]
 		}
 	}
-	switch {
-	case len(out) == 0:
-		return v.own(rows[0]["vg_systemid"])
-	case len(out) == len(v.PVs):
-		return v.create(), nil
+	return out, owner, nil
+}
+
+func vgextend(vg string, align int64, args, pvs []string) Action {
+	argv := []string{"lvm", "vgextend", "--yes"}
+	if align > 0 {
+		argv = append(argv, "--dataalignment", strconv.FormatInt(align/1024, 10)+"k")
 	}
-	argv = []string{"lvm", "vgextend", "--yes"}
-	if v.Align > 0 {
-		argv = append(argv, "--dataalignment", strconv.FormatInt(v.Align/1024, 10)+"k")
+	return Action{
+		Title: "extend volume group " + vg,
+		Cmd:   append(append(append(argv, args...), vg), pvs...),
 	}
-	argv = append(argv, lvmArgs(v.SystemID, v.PVs)...)
-	return []Action{v.taking(out, Action{
-		Title: "extend volume group " + v.Name,
-		Cmd:   append(append(argv, v.Name), out...),
-	})}, nil
 }
 
 // own takes a group that apply released back, and refuses one of somebody else.
-func (v *VolumeGroup) own(owner string) ([]Action, error) {
+func (v *VolumeGroup) own(owner string, devices []string) ([]Action, error) {
 	switch {
 	case v.RestID == "" || owner == v.SystemID:
 		return nil, nil
 	case owner == v.RestID:
-		argv := append([]string{"lvm", "vgchange", "--yes", "--systemid", v.SystemID}, lvmArgs(owner, v.PVs)...)
+		argv := append([]string{"lvm", "vgchange", "--yes", "--systemid", v.SystemID}, lvmArgs(owner, devices)...)
 		return []Action{{
 			Title: "take volume group " + v.Name + " back to build it", Cmd: append(argv, v.Name),
 			Why: "no cluster has its service, and with this owner the resource agent refuses it",
@@ -144,25 +179,27 @@ func (v *VolumeGroup) own(owner string) ([]Action, error) {
 // carries tells from sysfs, without a fork, whether each physical volume
 // holds part of the group's active volume.
 func (v *VolumeGroup) carries(sys Sys) (bool, error) {
-	want := linux.DMName(v.Name, v.LV)
 	for _, pv := range v.PVs {
-		hs, err := sys.Glob("/sys/block/" + kernelName(sys, pv) + "/holders/dm-*/dm/name")
-		if err != nil {
+		if held, err := holds(sys, pv, v.Name, v.LV); err != nil || !held {
 			return false, err
-		}
-		found := false
-		for _, h := range hs {
-			n, err := readTrim(sys, h)
-			if err != nil {
-				return false, err
-			}
-			found = found || n == want
-		}
-		if !found {
-			return false, nil
 		}
 	}
 	return true, nil
+}
+
+// holds tells whether a device holds part of an active logical volume.
+func holds(sys Sys, pv, vg, lv string) (bool, error) {
+	hs, err := sys.Glob("/sys/block/" + kernelName(sys, pv) + "/holders/dm-*/dm/name")
+	if err != nil {
+		return false, err
+	}
+	for _, h := range hs {
+		n, err := readTrim(sys, h)
+		if err != nil || n == linux.DMName(vg, lv) {
+			return err == nil, err
+		}
+	}
+	return false, nil
 }
 
 func (v *VolumeGroup) create() []Action {
@@ -206,6 +243,8 @@ type LogicalVolume struct {
 	StripeSize int64 // bytes
 	Size       int64 // bytes, rounded up to LVM's extents; 0: all that is left
 	Activate   bool
+	// Later are physical volumes that growths add, or have added.
+	Later []string `json:",omitempty"`
 }
 
 // Kind is "logical-volume".
@@ -239,8 +278,12 @@ func (l *LogicalVolume) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 			return []Action{{Title: "create logical volume " + l.ID(), Cmd: create}}, nil
 		}
 	}
+	devices, err := withLater(sys, l.PVs, l.Later)
+	if err != nil {
+		return nil, err
+	}
 	rows, err := lvmReport(ctx, sys, append([]string{"lvm", "lvs", "--foreign", "--reportformat", "json",
-		"-o", "lv_name,vg_name"}, lvmArgs(l.SystemID, l.PVs)...))
+		"-o", "lv_name,vg_name"}, lvmArgs(l.SystemID, devices)...))
 	if err != nil {
 		return nil, err
 	}
@@ -249,7 +292,7 @@ func (l *LogicalVolume) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 			if !l.Activate {
 				return nil, nil
 			}
-			argv := append([]string{"lvm", "lvchange", "--activate", "y"}, lvmArgs(l.SystemID, l.PVs)...)
+			argv := append([]string{"lvm", "lvchange", "--activate", "y"}, lvmArgs(l.SystemID, devices)...)
 			return []Action{{Title: "activate logical volume " + l.ID(), Cmd: append(argv, l.ID())}}, nil
 		}
 	}

@@ -37,6 +37,16 @@ type Array struct {
 	// superblocks are on the disks counts as there (a cluster brings it up),
 	// and one that is not is refused.
 	Assemble bool
+	// Grow is the volume that this array is to make larger while a cluster serves it
+	// here: then the array is created, also without Assemble.
+	Grow *Growing `json:",omitempty"`
+}
+
+// Growing is a volume that is to grow; PVs are all physical volumes that its group
+// has or is to have.
+type Growing struct {
+	VG, LV string
+	PVs    []string
 }
 
 // Kind is "md-array".
@@ -174,6 +184,10 @@ func (a *Array) diffStopped(ctx context.Context, sys Sys, disks []found, as []Ac
 			What: fmt.Sprintf("array %s has only %d of its %d members", a.Name, members, len(a.Members)),
 			Mend: "find the missing disks; nothing is assembled or created over them",
 		}
+	case a.Grow != nil:
+		if err := a.mayGrow(ctx, sys); err != nil {
+			return nil, err
+		}
 	case !a.Assemble:
 		return nil, &Refusal{
 			What: "array " + a.Name + " is on none of its disks, but its service was already set up",
@@ -194,6 +208,43 @@ func (a *Array) diffStopped(ctx context.Context, sys Sys, disks []found, as []Ac
 		as = append(as, Action{Title: "remove what is left of a creation of array " + a.Name + " that was cut short", Cmd: argv})
 	}
 	return append(as, create, a.wait()), nil
+}
+
+// mayGrow refuses to create an array for a volume that is not active here, or that
+// had the array already: then its superblocks are lost, and a new array in its
+// place would be a hole in the file system.
+func (a *Array) mayGrow(ctx context.Context, sys Sys) error {
+	g := a.Grow
+	active, err := lvActive(sys, g.VG, g.LV)
+	if err != nil {
+		return err
+	}
+	if !active {
+		return &Refusal{
+			What: fmt.Sprintf("array %s is to make volume %s/%s larger, which is not active", a.Name, g.VG, g.LV),
+			Mend: "a volume grows while its service runs: start the service (mortar status says why it does not run), then apply again",
+		}
+	}
+	there, err := withLater(sys, nil, g.PVs)
+	if err != nil {
+		return err
+	}
+	argv := append([]string{"lvm", "vgs", "--foreign", "--reportformat", "json", "-o", "vg_name,vg_missing_pv_count"}, lvmArgs("", there)...)
+	rows, err := lvmReport(ctx, sys, argv)
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(rows, func(r map[string]string) bool { return r["vg_name"] == g.VG })
+	if i < 0 {
+		return fmt.Errorf("%s does not list volume group %s, whose volume is active", strings.Join(argv, " "), g.VG)
+	}
+	if n := rows[i]["vg_missing_pv_count"]; n != "0" {
+		return &Refusal{
+			What: fmt.Sprintf("array %s is on none of its disks, and volume group %s misses %s of its physical volumes", a.Name, g.VG, n),
+			Mend: "find the disks on which the array was; nothing is created in its place",
+		}
+	}
+	return nil
 }
 
 // create makes the array on disks that carry nothing.

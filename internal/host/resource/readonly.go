@@ -14,7 +14,7 @@ var readers = map[string]func(args []string) bool{
 	"cibadmin":         first("--query"),
 	"corosync-cfgtool": first("-s"),
 	"corosync-cmapctl": first("-g"),
-	"crm_mon":          nil,
+	"crm_mon":          among("--one-shot", "--output-as=xml", "--inactive"), // --output-to would write a file
 	"debugfs":          readingDebugfs,
 	"df":               nil,
 	"apt-get":          first("-s"), // simulates
@@ -54,12 +54,20 @@ var readers = map[string]func(args []string) bool{
 	"tunefs.lustre": func(args []string) bool { return len(args) == 2 && args[0] == "--dryrun" },
 	"wipefs":        first("--no-act"),
 	"xfs_db":        first("-r"),
+	"xfs_info":      nil,
 	"xfs_io":        first("-r"),
 }
 
 // first wants the first argument to be one of words.
 func first(words ...string) func([]string) bool {
 	return func(args []string) bool { return len(args) > 0 && slices.Contains(words, args[0]) }
+}
+
+// among wants no argument but these.
+func among(words ...string) func([]string) bool {
+	return func(args []string) bool {
+		return !slices.ContainsFunc(args, func(a string) bool { return !slices.Contains(words, a) })
+	}
 }
 
 func last(args []string, words ...string) bool {

@@ -50,6 +50,8 @@ func blank(kind string) Resource {
 		return &VolumeGroup{}
 	case "logical-volume":
 		return &LogicalVolume{}
+	case "grown-volume":
+		return &GrownVolume{}
 	case "xfs":
 		return &XFS{}
 	case "mount":

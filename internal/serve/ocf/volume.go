@@ -134,7 +134,7 @@ func (s *service) volumeState() (state, error) {
 		switch dev, _ := s.dm(names, linux.DMName(s.cfg.VG, v)); {
 		case dev == "":
 			faults = errors.Join(faults, fmt.Errorf("logical volume %s/%s is not active", s.cfg.VG, v))
-		case s.line("/sys/block/"+dev+"/dm/suspended") == "1":
+		case s.suspended(dev):
 			return broken, fmt.Errorf("logical volume %s/%s is suspended", s.cfg.VG, v)
 		default:
 			up++
@@ -147,6 +147,20 @@ func (s *service) volumeState() (state, error) {
 		return broken, faults
 	}
 	return running, nil
+}
+
+// suspended tells whether a device stays suspended: one that is being extended is
+// suspended for a moment.
+func (s *service) suspended(dev string) bool {
+	for range 20 {
+		if s.line("/sys/block/"+dev+"/dm/suspended") != "1" {
+			return false
+		}
+		if s.k.Sleep(context.Background(), 100*time.Millisecond) != nil {
+			break
+		}
+	}
+	return true
 }
 
 // others says whether any logical volume of the volume group is active.

@@ -1,0 +1,115 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/brick/spec"
+)
+
+func newGrowCmd() *cobra.Command {
+	var f specChange
+	var disks []string
+	var size, service string
+	cmd := &cobra.Command{
+		Use:   "grow SPEC --disks ENCLOSURE=SERIALS…",
+		Short: "Make a volume larger by more disks, while it is used",
+		Long: `Adds disks to a brick of md arrays: their serial numbers are written into the
+spec, they become RAID groups of their own, of the width of the others, and what is
+left over their spares. The plan is shown, asked for and applied: new arrays,
+vgextend, lvextend, xfs_growfs. The service goes on. No group that exists
+changes.
+
+New disks are of one size and type. They go into bays of enclosures that the spec
+has, or into new enclosures, are seen by both servers, and carry nothing. Without
+--size they are taken for disks like the last ones of their enclosure.
+
+An XFS cannot be made smaller again. Files that exist stay on the old groups; new
+ones are spread over the allocation groups of all.
+
+Exit codes: 0 done, 1 failed half way (run it again), 2 refused (nothing was
+changed), 130 interrupted.`,
+		Example: `  mortar grow brick.yaml --disks 'A=ZA[11-12]' --disks 'B=ZA[13-14]'
+  mortar grow brick.yaml --disks 'C=ZB[01-12]' --size 20TB
+  mortar grow brick.yaml --disks 'A=ZA[11-12]' --disks 'B=ZA[13-14]' --dry-run`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			added, err := addedDisks(disks, size, service)
+			if err != nil {
+				return refuseDisk(err)
+			}
+			return f.grow(cmd, args[0], added)
+		},
+	}
+	f.add(cmd)
+	cmd.Flags().StringArrayVar(&disks, "disks", nil, "enclosure, and the serial numbers of its new disks: A=ZA11, A=ZA[11-14]; again for each enclosure or range")
+	cmd.Flags().StringVar(&size, "size", "", "size of the new disks as sold, e.g. 20TB")
+	cmd.Flags().StringVar(&service, "service", "", "the service whose volume grows, for new enclosures of a brick with two")
+	_ = cmd.MarkFlagRequired("disks")
+	return cmd
+}
+
+// addedDisks reads the flags of grow.
+func addedDisks(disks []string, size, service string) ([]spec.Added, error) {
+	var bytes spec.Bytes
+	if size != "" {
+		var err error
+		if bytes, err = spec.ParseBytes(size); err != nil {
+			return nil, fmt.Errorf("--size: %w", err)
+		}
+	}
+	var out []spec.Added
+	for _, d := range disks {
+		enclosure, serial, ok := strings.Cut(d, "=")
+		if !ok || enclosure == "" || serial == "" {
+			return nil, fmt.Errorf("--disks %s: write ENCLOSURE=SERIALS, e.g. A=ZA[11-14]", d)
+		}
+		out = append(out, spec.Added{Enclosure: enclosure, Serial: serial, Size: bytes, Service: service})
+	}
+	return out, nil
+}
+
+func (f *specChange) grow(cmd *cobra.Command, file string, added []spec.Added) error {
+	s, err := readSpec(file)
+	if err != nil {
+		return err
+	}
+	next := s
+	if !s.HasGrown(added) {
+		text, err := s.Grow(added)
+		if err == nil {
+			next, err = spec.Parse(file, text)
+		}
+		if err != nil {
+			return refuseDisk(err)
+		}
+	}
+	shown, err := growthText(s, next)
+	if err != nil {
+		return refuseDisk(err)
+	}
+	_, err = f.run(cmd, s, next, shown, nil)
+	return err
+}
+
+// growthText says by what a brick grows.
+func growthText(s, next *spec.Spec) (string, error) {
+	was, err := design.New(s)
+	if err != nil {
+		return "", err
+	}
+	d, err := design.New(next)
+	if err != nil {
+		return "", err
+	}
+	text := fmt.Sprintf("%s: growth %d\n", s.File, next.Growth())
+	for _, g := range d.Groups {
+		if g.Growth == next.Growth() {
+			text += fmt.Sprintf("  %s  RAID %d %d+%d, %s each, %s usable, spares %d\n", g.Name, g.Level, g.Data, g.Parity, g.Members[0].Size, g.Usable, len(g.Spares))
+		}
+	}
+	return text + fmt.Sprintf("  usable  %s → %s\n", was.Capacity.Usable, d.Capacity.Usable), nil
+}

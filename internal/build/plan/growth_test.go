@@ -1,0 +1,81 @@
+package plan
+
+import (
+	"os"
+	"slices"
+	"testing"
+
+	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/brick/spec"
+	"github.com/mortarhpc/mortar/internal/host/resource"
+)
+
+// grownDesign is the example nfs-ha with a growth of one group.
+func grownDesign(t *testing.T) *design.Design {
+	t.Helper()
+	text, err := os.ReadFile("../../../examples/nfs-ha.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := spec.Parse("x.yaml", text)
+	if err == nil {
+		text, err = s.Grow([]spec.Added{{Enclosure: "A", Serial: "MA[04-05]"}, {Enclosure: "B", Serial: "MB[04-05]"}})
+	}
+	if err == nil {
+		s, err = spec.Parse("x.yaml", text)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := design.New(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// While the cluster serves a volume, the new array is made first, then both agents
+// learn of it, and only then the volume group needs it: a takeover at any moment
+// finds all that it needs. A volume that is being built has it from the start.
+func TestOrderOfGrowth(t *testing.T) {
+	d := grownDesign(t)
+	svc := d.Services()[0]
+	runs := resource.HostFacts{
+		Cluster: &resource.ClusterFacts{Ready: true, Resources: []resource.ClusterResource{{ID: resource.ServiceID(svc.Name), Role: "Started", Node: "nfs2"}}},
+	}
+	at := func(steps []Step, kind, id, host string) int {
+		return slices.IndexFunc(steps, func(s Step) bool {
+			return s.Resource.Kind() == kind && s.Resource.ID() == id && s.Host == host
+		})
+	}
+	vol := svc.Storage.VG + "/" + svc.Storage.LV
+	steps, err := Desired(d, Facts{Hosts: map[string]resource.HostFacts{"nfs1": runs, "nfs2": runs}}, testSecrets)
+	if err != nil {
+		t.Fatal(err)
+	}
+	array := at(steps, "md-array", svc.Storage.Growths[0][0], "nfs2")
+	growth := at(steps, "grown-volume", vol, "nfs2")
+	for _, h := range []string{"nfs1", "nfs2"} {
+		if agent := at(steps, "ocf-config", ocfConfigPath(svc.Name), h); array < 0 || array > agent || agent > growth {
+			t.Errorf("array %d, agent of %s %d, growth %d", array, h, agent, growth)
+		}
+	}
+	if a := steps[array].Resource.(*resource.Array); a.Grow == nil || a.Assemble {
+		t.Errorf("%+v", a)
+	}
+	if a := steps[at(steps, "md-array", svc.Storage.Groups[0], "nfs2")].Resource.(*resource.Array); a.Grow != nil {
+		t.Errorf("a group that was there first may be made anew: %+v", a)
+	}
+
+	if steps, err = Desired(d, Facts{}, testSecrets); err != nil {
+		t.Fatal(err)
+	}
+	lv, growth := at(steps, "logical-volume", vol, "nfs1"), at(steps, "grown-volume", vol, "nfs1")
+	fs := at(steps, "xfs", "/dev/"+vol, "nfs1")
+	if lv < 0 || lv > growth || growth > fs {
+		t.Errorf("volume %d, growth %d, file system %d", lv, growth, fs)
+	}
+	if l := steps[lv].Resource.(*resource.LogicalVolume); len(l.PVs) != 1 || len(l.Later) != 1 || l.Stripes != 1 {
+		t.Errorf("%+v", l)
+	}
+}
