@@ -103,7 +103,9 @@ func killEvery() string {
 func TestBrick(t *testing.T) {
 	dir := t.TempDir()
 	spec := filepath.Join(dir, "brick.yaml")
-	if err := os.WriteFile(spec, []byte(must(t, "init", "nfs-ha")), 0o644); err != nil {
+	// Smaller disks than the example's: replaceDisk waits for one to be copied.
+	text := strings.ReplaceAll(must(t, "init", "nfs-ha"), "size: 2GB", "size: 1GB")
+	if err := os.WriteFile(spec, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	must(t, "check", spec)
