@@ -55,6 +55,9 @@ test-lustre: deps build ## a Lustre brick on a rack: deploy, its procedures, cra
 test-faults: deps build ## both fault injectors pass one suite on a rack
 	go test -tags rack -count=1 -timeout 40m -run TestLive -v ./internal/prove/inject
 
+test-alerts: deps build ## a broken path becomes an alert: node_exporter on a rack's servers, Prometheus, Alertmanager, and heals
+	go test -tags rack -count=1 -timeout 30m -run TestAlerts -v ./test/rack
+
 drills: deps build ## the whole failure matrix on a rack, into out/drills (an hour; DRILL_ARGS="--repeat 5": five; "--only server-crash": less)
 	MORTAR_DRILL_ARGS="$(DRILL_ARGS)" go test -tags rack -count=1 -timeout 600m -run TestDrills -v ./test/rack
 

@@ -20,9 +20,9 @@ func promtool(t *testing.T, args ...string) string { return promtoolOf(t, "", ar
 // promtoolOf runs promtool with a text on its standard input.
 func promtoolOf(t *testing.T, stdin string, args ...string) string {
 	t.Helper()
-	path, err := exec.CommandContext(t.Context(), "../../scripts/promtool.sh").Output()
+	path, err := exec.CommandContext(t.Context(), "../../scripts/debian-program.sh", "promtool", "promtool", "prometheus").Output()
 	if err != nil {
-		t.Fatalf("scripts/promtool.sh: %v", err)
+		t.Fatalf("scripts/debian-program.sh promtool: %v", err)
 	}
 	cmd := exec.CommandContext(t.Context(), strings.TrimSpace(string(path)), args...)
 	cmd.Stdin = strings.NewReader(stdin)
