@@ -60,6 +60,9 @@ func TestOrderOfGrowth(t *testing.T) {
 			t.Errorf("array %d, agent of %s %d, growth %d", array, h, agent, growth)
 		}
 	}
+	if g := steps[growth].Resource.(*resource.GrownVolume); g.SystemID != "" {
+		t.Errorf("LVM is to change a volume that is served as another owner than its server: %+v", g)
+	}
 	if a := steps[array].Resource.(*resource.Array); a.Grow == nil || a.Assemble {
 		t.Errorf("%+v", a)
 	}

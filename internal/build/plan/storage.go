@@ -216,7 +216,7 @@ func (b *builder) growths(s *design.Service, p place, id string, pvs []string, a
 	}
 	stage := StageStorage
 	if p.managed {
-		stage = StageGrowth
+		stage, id = StageGrowth, "" // the server that serves it owns it
 	}
 	g := &resource.GrownVolume{
 		VG: v.VG, LV: v.LV, PVs: pvs, SystemID: id, Align: align, StripeSize: int64(v.StripeSize), Slack: int64(v.ExtentSize),
