@@ -22,6 +22,7 @@ func commands() []*cobra.Command {
 		newMountOptionsCmd(),
 		newDiskCmd(),
 		newGrowCmd(),
+		newQuotaCmd(),
 		newCacheCmd(),
 		newFailoverCmd(),
 		newFailbackCmd(),

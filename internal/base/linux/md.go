@@ -60,7 +60,8 @@ type MDArray struct {
 	Degraded  int    // members that are missing
 	Size      int64  // bytes of each member that are used
 	Action    string // sync_action: idle, resync, recovery, check, repair …
-	// Mismatches are the sectors that did not match in the last check or repair.
+	// Mismatches are the sectors that did not match in the last check or repair. The
+	// kernel also counts what a resync writes anew, which is no damage: 0.
 	Mismatches int64
 	Members    []string // kernel names: dm-3, sda
 }
@@ -98,7 +99,12 @@ func MDArrays(t Tree) ([]MDArray, error) {
 		// "4 (3)" while it is reshaped; absent while it is inactive.
 		a.Chunk, a.RaidDisks, a.Degraded = r.number("chunk_size"), r.number("raid_disks"), r.number("degraded")
 		a.Size = int64(r.number("component_size")) * 1024
-		a.Action, a.Mismatches = r.line("sync_action"), int64(r.number("mismatch_cnt"))
+		a.Action = r.line("sync_action")
+		// The last action is the present one while there is one. Kernels have called
+		// it resync and recovery, or recover.
+		if last := r.line("last_sync_action"); !strings.HasPrefix(last, "re") || last == "repair" {
+			a.Mismatches = int64(r.number("mismatch_cnt"))
+		}
 		if r.err != nil {
 			return nil, r.err
 		}

@@ -33,7 +33,7 @@ func TestMDArrays(t *testing.T) {
 	}}
 	for name, text := range map[string]string{
 		"array_state": "clean", "level": "raid10", "layout": "258", "uuid": "5d1c0aaa-0123-4567-89ab-cdef00000001",
-		"chunk_size": "131072", "raid_disks": "4 (3)", "degraded": "1", "component_size": "1950976", "sync_action": "recover", "mismatch_cnt": "8",
+		"chunk_size": "131072", "raid_disks": "4 (3)", "degraded": "1", "component_size": "1950976", "sync_action": "recover", "mismatch_cnt": "8", "last_sync_action": "check",
 		"dev-dm-1/state": "in_sync", "dev-dm-1/slot": "0", "dev-dm-2/state": "faulty,blocked", "dev-dm-2/slot": "none", "dev-dm-2/offset": "2048",
 		"dev-dm-3/state": "spare", "dev-dm-3/slot": "1", "dev-dm-4/state": "in_sync,write_error", "dev-dm-4/slot": "3",
 	} {
@@ -51,6 +51,10 @@ func TestMDArrays(t *testing.T) {
 	}
 	if d := cmp.Diff(want, got); d != "" || err != nil {
 		t.Error(err, d)
+	}
+	f.Files["/sys/block/md127/md/last_sync_action"] = "resync\n"
+	if resynced, err := MDArrays(f); err != nil || resynced[1].Mismatches != 0 {
+		t.Errorf("what a resync wrote anew counts as damage: %+v, %v", resynced, err)
 	}
 	if got[0].Running() || !got[1].Running() {
 		t.Error("an inactive array does no I/O, a clean one does")

@@ -56,6 +56,7 @@ var readers = map[string]func(args []string) bool{
 	"xfs_db":        first("-r"),
 	"xfs_info":      nil,
 	"xfs_io":        first("-r"),
+	"xfs_quota":     reportingQuota,
 }
 
 // first wants the first argument to be one of words.
@@ -88,6 +89,12 @@ func askingFence(args []string) bool {
 		}
 	}
 	return n == 1 && slices.Contains(args, "--action=status")
+}
+
+// reportingQuota: xfs_quota(8) sets limits as well, and a report can go to a file.
+func reportingQuota(args []string) bool {
+	return len(args) == 4 && args[0] == "-x" && args[1] == "-c" &&
+		slices.Contains([]string{"report -u -N -b -i", "report -g -N -b -i", "report -p -N -b -i"}, args[2])
 }
 
 // showing: ip(8) takes options, then an object, then what to do with it.

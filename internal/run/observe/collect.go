@@ -42,7 +42,7 @@ const (
 	cmdDM    = "dmsetup status --target multipath"
 )
 
-var mdFiles = []string{"array_state", "degraded", "sync_action", "raid_disks", "uuid", "level", "mismatch_cnt", "dev-*/state", "dev-*/slot"}
+var mdFiles = []string{"array_state", "degraded", "sync_action", "raid_disks", "uuid", "level", "mismatch_cnt", "last_sync_action", "dev-*/state", "dev-*/slot"}
 
 // serverProcesses are the daemons a server that is active needs beside nfsd.
 var serverProcesses = []string{"rpc.mountd", "rpc.statd", "nfsdcld", "rpcbind"}

@@ -1,0 +1,277 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/brick/spec"
+	"github.com/mortarhpc/mortar/internal/build/plan"
+	"github.com/mortarhpc/mortar/internal/host"
+	"github.com/mortarhpc/mortar/internal/host/resource"
+	"github.com/mortarhpc/mortar/internal/run/quota"
+)
+
+func newQuotaCmd() *cobra.Command {
+	var service string
+	cmd := &cobra.Command{
+		Use:   "quota",
+		Short: "Show and set how much users, groups and projects may have",
+	}
+	cmd.PersistentFlags().StringVar(&service, "service", "", "of one service; default: the only one, or all")
+	cmd.AddCommand(newQuotaShowCmd(&service), newQuotaSetCmd(&service), newQuotaProjectCmd(&service))
+	return cmd
+}
+
+func newQuotaShowCmd(service *string) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "show SPEC",
+		Short: "Print what users, groups and projects have, and may have",
+		Long: `Asks the server that serves a file system, by xfs_quota. A file system counts a
+kind if its mount option is in the spec: filesystem: {mount: [uquota, gquota, pquota]}.
+
+XFS keeps quotas in the file system: they move with it, and are in no spec. A
+limit counts at once, for NFS clients too ("Disk quota exceeded").
+
+Exit codes: 0 done, 1 failed.`,
+		Example: `  mortar quota show brick.yaml
+  mortar quota show brick.yaml --service home --json`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return withQuota(cmd.Context(), args[0], *service, func(ctx context.Context, on []served) error {
+				return showQuotas(ctx, cmd.OutOrStdout(), on, asJSON)
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print a list with one entry for each user, group and project")
+	return cmd
+}
+
+func newQuotaSetCmd(service *string) *cobra.Command {
+	var space, softSpace string
+	var files, softFiles int64
+	var dryRun bool
+	cmd := &cobra.Command{
+		Use:   "set SPEC user|group|project ID",
+		Short: "Set the limits of a user, a group or a project",
+		Long: `Sets limits; those that are not given stay as they are, 0 takes one away. Above a
+hard limit nothing is written; above a soft one only for a week.
+
+Exit codes: 0 done, 1 failed, 2 refused (nothing was changed).`,
+		Example: `  mortar quota set brick.yaml user anna --space 2TiB --soft-space 1800GiB
+  mortar quota set brick.yaml project 42 --space 50TiB
+  mortar quota set brick.yaml user anna --space 0`,
+		Args: cobra.ExactArgs(3),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			w := quota.Wanted{Kind: args[1], ID: args[2]}
+			for flag, v := range map[string]struct {
+				text string
+				to   **int64
+			}{"space": {space, &w.SpaceHard}, "soft-space": {softSpace, &w.SpaceSoft}} {
+				if !cmd.Flags().Changed(flag) {
+					continue
+				}
+				n, err := spaceOf(v.text)
+				if err != nil {
+					return refuseDisk(fmt.Errorf("--%s: %w", flag, err))
+				}
+				*v.to = &n
+			}
+			if cmd.Flags().Changed("files") {
+				w.FilesHard = &files
+			}
+			if cmd.Flags().Changed("soft-files") {
+				w.FilesSoft = &softFiles
+			}
+			if files < 0 || softFiles < 0 {
+				return refuseDisk(errors.New("a number of files is 0 or more"))
+			}
+			return changeQuota(cmd, args[0], *service, w.Kind, dryRun, w.Set)
+		},
+	}
+	cmd.Flags().StringVar(&space, "space", "", "hard limit of space, e.g. 2TiB; 0: none")
+	cmd.Flags().StringVar(&softSpace, "soft-space", "", "soft limit of space")
+	cmd.Flags().Int64Var(&files, "files", 0, "hard limit of files; 0: none")
+	cmd.Flags().Int64Var(&softFiles, "soft-files", 0, "soft limit of files")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only print the command")
+	return cmd
+}
+
+func newQuotaProjectCmd(service *string) *cobra.Command {
+	var dryRun bool
+	cmd := &cobra.Command{
+		Use:   "project SPEC NUMBER DIRECTORY",
+		Short: "Make a directory a project's: all that is in it counts together",
+		Long: `Gives a directory and all that is in it, now and later, the number of a project.
+Its limits are set by mortar quota set SPEC project NUMBER. DIRECTORY is the path
+on the server, below the service's mount point.
+
+Exit codes: 0 done, 1 failed, 2 refused (nothing was changed).`,
+		Example: `  mortar quota project brick.yaml 42 /srv/home/data/chem
+  mortar quota set brick.yaml project 42 --space 50TiB`,
+		Args: cobra.ExactArgs(3),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return changeQuota(cmd, args[0], *service, "project", dryRun, func(s *design.Service) (resource.Action, error) {
+				return quota.Project(s, args[1], args[2])
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only print the command")
+	return cmd
+}
+
+// spaceOf reads a size; 0 needs no unit.
+func spaceOf(text string) (int64, error) {
+	if text == "0" {
+		return 0, nil
+	}
+	b, err := spec.ParseBytes(text)
+	return int64(b), err
+}
+
+// served is a service and the server that has it mounted.
+type served struct {
+	*design.Service
+	server string
+	host   *host.Session
+	kinds  []string // that it counts
+}
+
+// withQuota hands on the services of a brick, each with the server that has it.
+func withQuota(ctx context.Context, file, service string, do func(context.Context, []served) error) error {
+	d, err := loadDesign(file)
+	if err != nil {
+		return err
+	}
+	if d.Lustre != nil {
+		return refuseDisk(errors.New("quotas of Lustre are set by lfs setquota on a client"))
+	}
+	var names []string
+	for _, s := range d.Services() {
+		names = append(names, s.Name)
+	}
+	if service != "" && !slices.Contains(names, service) {
+		return refuseDisk(fmt.Errorf("there is no service %s; there are: %v", service, names))
+	}
+	c, err := newCollector(d, 15*time.Second, 30*time.Second, serverNamesOf(d)...)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	var on []served
+	for _, s := range d.Services() {
+		if service != "" && s.Name != service {
+			continue
+		}
+		x, err := servedOn(ctx, s, serverNamesOf(d), c.Session)
+		if err != nil {
+			return fail(exitFailed, err)
+		}
+		on = append(on, *x)
+	}
+	return do(ctx, on)
+}
+
+func servedOn(ctx context.Context, s *design.Service, servers []string, hosts host.ByName) (*served, error) {
+	var errs []error
+	for _, v := range servers {
+		h := hosts(v)
+		kinds, mounted, err := quota.Mounted(ctx, h, s.MountPoint)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", v, err))
+		}
+		if mounted {
+			return &served{s, v, h, kinds}, nil
+		}
+	}
+	return nil, errors.Join(append(errs, fmt.Errorf("no server that answers has %s mounted", s.MountPoint))...)
+}
+
+// changeQuota runs an action on the server of the one service that is meant.
+func changeQuota(cmd *cobra.Command, file, service, kind string, dryRun bool, make func(*design.Service) (resource.Action, error)) error {
+	return withQuota(cmd.Context(), file, service, func(ctx context.Context, on []served) error {
+		if len(on) != 1 {
+			return refuseDisk(errors.New("there are two services: name one with --service"))
+		}
+		s := on[0]
+		a, err := make(s.Service)
+		if err == nil && !slices.Contains(s.kinds, kind) {
+			err = quota.Off(s.Service, kind)
+		}
+		if err != nil {
+			return refuseDisk(err)
+		}
+		fmt.Fprintf(cmd.OutOrStdout(), "%s: %s\n  $ %s\n", s.server, a.Title, plan.Quote(a.Cmd))
+		if dryRun {
+			return nil
+		}
+		if _, err := s.host.Run(ctx, a); err != nil {
+			return fail(exitFailed, fmt.Errorf("%s: %w", s.server, err))
+		}
+		return nil
+	})
+}
+
+func showQuotas(ctx context.Context, out io.Writer, on []served, asJSON bool) error {
+	all := []quota.Entry{}
+	for _, s := range on {
+		for _, k := range s.kinds {
+			es, err := quota.Report(ctx, s.host, s.Service, k)
+			if err != nil {
+				return fail(exitFailed, fmt.Errorf("%s: %w", s.server, err))
+			}
+			all = append(all, es...)
+		}
+		if len(s.kinds) == 0 && !asJSON {
+			fmt.Fprintln(out, quota.Off(s.Service, "user"))
+		}
+	}
+	if asJSON {
+		return json.NewEncoder(out).Encode(all)
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	t := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(t, "SERVICE\tKIND\tID\tSPACE\tSOFT\tHARD\tFILES\tSOFT\tHARD\t")
+	for _, e := range all {
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\n", e.Service, e.Kind, e.ID, spec.Bytes(e.Space.Used).Binary(), limitText(e.Space.Soft, true), limitText(e.Space.Hard, true),
+			e.Files.Used, limitText(e.Files.Soft, false), limitText(e.Files.Hard, false), overText(e))
+	}
+	return t.Flush()
+}
+
+func limitText(n int64, bytes bool) string {
+	switch {
+	case n == 0:
+		return "-"
+	case bytes:
+		return spec.Bytes(n).Binary()
+	}
+	return fmt.Sprint(n)
+}
+
+// overText tells what is above a limit.
+func overText(e quota.Entry) string {
+	for _, l := range []struct {
+		of string
+		quota.Limit
+	}{{"space", e.Space}, {"files", e.Files}} {
+		switch {
+		case l.Hard > 0 && l.Used >= l.Hard:
+			return "no more " + l.of
+		case l.Grace != "":
+			return l.of + " above soft limit: " + l.Grace + " left"
+		}
+	}
+	return ""
+}

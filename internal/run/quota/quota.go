@@ -1,0 +1,204 @@
+// Package quota has the quotas of an XFS that a server serves: what they are, and the
+// actions that set them. XFS keeps them in the file system itself, so that they move
+// with it and stand in no spec. Whether a file system counts at all is the spec's
+// matter: mount options.
+//
+// The package does not connect to hosts and prints nothing.
+package quota
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/mortarhpc/mortar/internal/base/linux"
+	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/host/resource"
+)
+
+// Kinds are what XFS counts by, with the options of xfs_quota(8) and of mount(8).
+var Kinds = []string{"user", "group", "project"}
+
+// option is the mount option by which XFS counts a kind. Source: xfs(5).
+func option(kind string) string { return kind[:1] + "quota" }
+
+// synonyms are other names of the mount options. Source: xfs(5).
+var synonyms = map[string][]string{
+	"user": {"uquota", "usrquota", "quota", "uqnoenforce", "qnoenforce"}, "group": {"gquota", "grpquota", "gqnoenforce"},
+	"project": {"pquota", "prjquota", "pqnoenforce"},
+}
+
+// Entry is how much one user, group or project has, and may have.
+type Entry struct {
+	Service string `json:"service"`
+	Kind    string `json:"kind"`
+	// ID as the server names it: a name, or a number where it knows none.
+	ID    string `json:"id"`
+	Space Limit  `json:"space"` // bytes
+	Files Limit  `json:"files"`
+}
+
+// Limit has the values of one counter; 0 for Soft or Hard: there is none.
+type Limit struct {
+	Used int64 `json:"used"`
+	Soft int64 `json:"soft"`
+	Hard int64 `json:"hard"`
+	// Grace is how much time is left above the soft limit, in xfs_quota's words; ""
+	// below it.
+	Grace string `json:"grace,omitempty"`
+}
+
+// Host is a server, as far as quotas need it.
+type Host interface {
+	Query(ctx context.Context, argv ...string) (resource.Output, error)
+	Read(ctx context.Context, path string) (string, error)
+}
+
+// Mounted tells by what kinds the XFS counts that a server has mounted at a path;
+// mounted is false where it has none there.
+func Mounted(ctx context.Context, h Host, at string) (kinds []string, mounted bool, err error) {
+	text, err := h.Read(ctx, "/proc/mounts")
+	if err != nil {
+		return nil, false, err
+	}
+	for _, m := range linux.ParseMounts(text) {
+		if m.Type != "xfs" || m.Target != path.Clean(at) {
+			continue
+		}
+		for _, k := range Kinds {
+			if slices.ContainsFunc(synonyms[k], func(o string) bool { return slices.Contains(m.Options, o) }) {
+				kinds = append(kinds, k)
+			}
+		}
+		return kinds, true, nil
+	}
+	return nil, false, nil
+}
+
+// Report lists the quotas of one kind of a mounted service.
+func Report(ctx context.Context, h Host, s *design.Service, kind string) ([]Entry, error) {
+	argv := []string{"xfs_quota", "-x", "-c", "report -" + kind[:1] + " -N -b -i", path.Clean(s.MountPoint)}
+	out, err := h.Query(ctx, argv...)
+	if err != nil {
+		return nil, err
+	}
+	if out.Code != 0 {
+		return nil, fmt.Errorf("%s: exit code %d: %s", strings.Join(argv, " "), out.Code, strings.TrimSpace(out.Stderr))
+	}
+	entries, err := parse(out.Stdout)
+	for i := range entries {
+		entries[i].Service, entries[i].Kind = s.Name, kind
+	}
+	return entries, err
+}
+
+// line is one of report: ID, and for space and files each used, soft, hard, warnings
+// and the time that is left. Space is in KiB.
+var line = regexp.MustCompile(`^(\S+)\s+(\d+)\s+(\d+)\s+(\d+)\s+\d+\s+\[([^\]]*)\]\s+(\d+)\s+(\d+)\s+(\d+)\s+\d+\s+\[([^\]]*)\]$`)
+
+func parse(text string) ([]Entry, error) {
+	var out []Entry
+	for l := range strings.Lines(text) {
+		if l = strings.TrimSpace(l); l == "" {
+			continue
+		}
+		m := line.FindStringSubmatch(l)
+		if m == nil {
+			return nil, fmt.Errorf("xfs_quota: %q is no line of a report", l)
+		}
+		var n [6]int64
+		for i, s := range []string{m[2], m[3], m[4], m[6], m[7], m[8]} {
+			v, err := strconv.ParseInt(s, 10, 64)
+			if err != nil {
+				return nil, fmt.Errorf("xfs_quota: %q: %w", l, err)
+			}
+			n[i] = v
+		}
+		out = append(out, Entry{
+			ID:    strings.TrimPrefix(m[1], "#"),
+			Space: Limit{n[0] << 10, n[1] << 10, n[2] << 10, grace(m[5])},
+			Files: Limit{n[3], n[4], n[5], grace(m[9])},
+		})
+	}
+	return out, nil
+}
+
+// grace is "" for the dashes that stand where no time runs.
+func grace(s string) string {
+	if strings.Trim(s, "-") == "" {
+		return ""
+	}
+	return strings.Trim(s, "-")
+}
+
+// Wanted are the limits that somebody sets; a nil one stays as it is, 0 takes it away.
+type Wanted struct {
+	Kind, ID             string
+	SpaceSoft, SpaceHard *int64 // bytes, rounded up to KiB
+	FilesSoft, FilesHard *int64
+}
+
+// word is what a name or number may look like, so that it is one word of a command
+// of xfs_quota.
+var word = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.@-]*$`)
+
+// Set is the action that sets limits.
+func (w *Wanted) Set(s *design.Service) (resource.Action, error) {
+	if !slices.Contains(Kinds, w.Kind) {
+		return resource.Action{}, fmt.Errorf("%q is none of %s", w.Kind, strings.Join(Kinds, ", "))
+	}
+	if !word.MatchString(w.ID) {
+		return resource.Action{}, fmt.Errorf("%q is no name and no number of a %s", w.ID, w.Kind)
+	}
+	if _, err := strconv.ParseUint(w.ID, 10, 32); w.Kind == "project" && err != nil {
+		return resource.Action{}, fmt.Errorf("project %q: projects are named by number here: the servers have no names for them", w.ID)
+	}
+	var limits []string
+	add := func(name string, v *int64, unit int64, suffix string) {
+		if v != nil {
+			limits = append(limits, fmt.Sprintf("%s=%d%s", name, (*v+unit-1)/unit, suffix))
+		}
+	}
+	add("bsoft", w.SpaceSoft, 1024, "k")
+	add("bhard", w.SpaceHard, 1024, "k")
+	add("isoft", w.FilesSoft, 1, "")
+	add("ihard", w.FilesHard, 1, "")
+	if len(limits) == 0 {
+		return resource.Action{}, fmt.Errorf("no limit is given")
+	}
+	return resource.Action{
+		Title: fmt.Sprintf("set the quota of %s %s on %s", w.Kind, w.ID, s.Name),
+		Cmd:   []string{"xfs_quota", "-x", "-c", fmt.Sprintf("limit -%s %s %s", w.Kind[:1], strings.Join(limits, " "), w.ID), path.Clean(s.MountPoint)},
+	}, nil
+}
+
+// Project is the action that makes a directory, with all that is in it and will be, a
+// project's.
+func Project(s *design.Service, id, dir string) (resource.Action, error) {
+	if n, err := strconv.ParseUint(id, 10, 32); err != nil || n == 0 {
+		return resource.Action{}, fmt.Errorf("project %q: choose a number from 1", id)
+	}
+	dir = path.Clean(dir)
+	if !strings.HasPrefix(dir, path.Clean(s.MountPoint)+"/") || strings.HasPrefix(dir, path.Clean(path.Dir(s.StateDir))) {
+		return resource.Action{}, fmt.Errorf("%s is no directory of users below %s", dir, s.MountPoint)
+	}
+	if strings.ContainsAny(dir, " \t\n\"'\\") {
+		return resource.Action{}, fmt.Errorf("%q: xfs_quota takes no path with blanks or quotes", dir)
+	}
+	return resource.Action{
+		Title: fmt.Sprintf("make %s the directory of project %s", dir, id),
+		Cmd:   []string{"xfs_quota", "-x", "-c", "project -s -p " + dir + " " + id, path.Clean(s.MountPoint)}, Seconds: 3600,
+	}, nil
+}
+
+// Off says how to have a kind counted that a service's file system does not count.
+func Off(s *design.Service, kind string) error {
+	return &resource.Refusal{
+		What: fmt.Sprintf("the file system of %s counts no %ss", s.Name, kind),
+		Mend: fmt.Sprintf("add %s to filesystem.mount of the spec and apply; it counts from the next start of the service (mortar failover)", option(kind)),
+	}
+}
