@@ -1,13 +1,14 @@
 #!/bin/bash
-# Prints the path of a program, for tests. Where it is not installed, it is taken
-# out of its Debian package, into the cache: installed, many packages would run a
-# daemon on this machine.
+# Prints the path of a program, for tests. Where it is not installed, its Debian
+# package is unpacked into the cache, and the path ends in /usr/bin/PROGRAM below
+# that: installed, many packages would run a daemon on this machine.
 #
 #   debian-program.sh PROGRAM PACKAGE...     the first of these packages that there is
 set -euo pipefail
 program=$1; shift
 command -v "$program" && exit 0
-tool="${XDG_CACHE_HOME:-$HOME/.cache}/mortar/tools/$program"
+root="${XDG_CACHE_HOME:-$HOME/.cache}/mortar/tools/$program.d"
+tool="$root/usr/bin/$program"
 fetch() {
   for package in "$@"; do
     apt-get download -qq "$package" 2>> err && return
@@ -21,8 +22,9 @@ if [ ! -x "$tool" ]; then
   cd "$tmp"
   fetch "$@" || { apt-get update -qq && fetch "$@"; } || { cat err >&2; exit 1; }
   dpkg-deb -x *.deb root
-  mkdir -p "$(dirname "$tool")"
-  install -m 755 "root/usr/bin/$program" "$tool.new"
-  mv "$tool.new" "$tool"
+  mkdir -p "$(dirname "$root")"
+  rm -rf "$root" "$root.new"
+  cp -a root "$root.new"
+  mv "$root.new" "$root"
 fi
 echo "$tool"

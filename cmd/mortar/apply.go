@@ -29,6 +29,11 @@ type applyFlags struct {
 	yes, dryRun, asJSON, skipFenceTest bool
 
 	profile string
+	// prepare is a server that gets what it needs before it may see shared disks, and
+	// nothing else; "": all of the brick.
+	prepare string
+	// replaced is a server that is another machine now.
+	replaced string
 }
 
 func newApplyCmd() *cobra.Command {
@@ -128,7 +133,7 @@ func runApply(ctx context.Context, d *design.Design, in io.Reader, w io.Writer, 
 		}
 	}
 	pr := &failover.Prover{
-		Design: d, Options: failover.ProofOptions{On: fenceProgress(w, enc, start, f.asJSON)}, Connect: connectOptions, Patience: patience,
+		Design: d, Options: failover.ProofOptions{On: fenceProgress(w, enc, start, f.asJSON)}, Connect: connectOptions, Patience: patience, Replaced: f.replaced,
 		Gate: host.Gate{Log: func(c host.Change) {
 			if c.State == host.Done {
 				tick()
@@ -138,7 +143,7 @@ func runApply(ctx context.Context, d *design.Design, in io.Reader, w io.Writer, 
 	p, err := pr.Prepare(ctx, func() (*plan.Prepared, error) {
 		progress, progressDone := connectProgress(w, live)
 		defer progressDone()
-		return plan.Prepare(ctx, d, preparing(true, progress))
+		return plan.Prepare(ctx, d, f.preparing(true, progress))
 	})
 	var resume *failover.ResumeFailed
 	switch {

@@ -34,6 +34,7 @@ func commands() []*cobra.Command {
 		newStandbyCmd(),
 		newUnstandbyCmd(),
 		newUpgradeCmd(),
+		newServerCmd(),
 		newBackupCmd(),
 		newRestoreCmd(),
 		newBenchCmd(),

@@ -31,6 +31,15 @@ func preparing(keep bool, progress func(host, what string)) plan.PrepareOptions 
 	return plan.PrepareOptions{Connect: connectOptions, Keep: keep, Progress: progress}
 }
 
+// preparing are the options for an apply with these flags.
+func (f *applyFlags) preparing(keep bool, progress func(host, what string)) plan.PrepareOptions {
+	o := preparing(keep, progress)
+	if f.prepare != "" {
+		o.Only = plan.BeforeDisks(f.prepare)
+	}
+	return o
+}
+
 // refused ends a command that has changed nothing. What is wrong with a host
 // or disk is shown with the place where the spec has it.
 func refused(ctx context.Context, s *spec.Spec, err error) error {
@@ -161,8 +170,14 @@ func showOffline(ctx context.Context, file, profile string, w io.Writer, asJSON 
 }
 
 func showPlan(ctx context.Context, d *design.Design, w io.Writer, asJSON bool) (pending bool, err error) {
+	return showPlanOf(ctx, d, w, applyFlags{asJSON: asJSON})
+}
+
+// showPlanOf shows what apply would do with these flags.
+func showPlanOf(ctx context.Context, d *design.Design, w io.Writer, f applyFlags) (pending bool, err error) {
+	asJSON := f.asJSON
 	progress, done := connectProgress(os.Stderr, !asJSON && isTerminal(os.Stderr))
-	p, err := plan.Prepare(ctx, d, preparing(false, progress))
+	p, err := plan.Prepare(ctx, d, f.preparing(false, progress))
 	done()
 	if err != nil {
 		return false, refused(ctx, d.Spec, err)

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -57,6 +58,9 @@ var faultKinds = []FaultKind{
 			}
 			return r.startNode(ctx, h, n.Name)
 		})
+	}},
+	{"server-new", "NODE", "put another machine in the place of a server that is off: its system disks are as freshly installed; BMC, outlets and addresses stay", func(ctx context.Context, r *rack, a []string) error {
+		return r.newServer(ctx, a[0])
 	}},
 	{"link-down", "NODE NETWORK", "pull a node's network cable", func(ctx context.Context, r *rack, a []string) error { return r.link(ctx, a[0], a[1], true) }},
 	{"link-up", "NODE NETWORK", "plug the cable in", func(ctx context.Context, r *rack, a []string) error { return r.link(ctx, a[0], a[1], false) }},
@@ -330,6 +334,30 @@ func (r *rack) disk(ctx context.Context, name string, out bool) error {
 		}
 	}
 	return r.changePaths(ctx, func(h *hardware) { set(&h.DisksOut, name, out) })
+}
+
+// newServer makes a server's system disks anew.
+func (r *rack) newServer(ctx context.Context, name string) error {
+	n, err := r.server(name)
+	if err != nil {
+		return err
+	}
+	switch {
+	case running(r.dir, n.Name) != nil:
+		return refuse("server %s is on: poweroff %s first", n.Name, n.Name)
+	case n.distribution():
+		return refuse("server %s boots from a disk of its own (--boot distribution): such a one cannot be made anew", n.Name)
+	}
+	for _, d := range systemDisksOf(r.dir, n) {
+		if err := os.Remove(d.Image); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	key, err := ensureKey(identityFile(r.dir), "mortar rack "+r.cfg.Name)
+	if err != nil {
+		return err
+	}
+	return ensureStateImage(ctx, r, n, authorized(key))
 }
 
 // blankDisk puts another disk into the slot of one that is out.

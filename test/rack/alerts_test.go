@@ -195,7 +195,11 @@ receivers: [{name: none}, {name: hook, webhook_configs: [{url: "http://127.0.0.1
 			t.Fatal(err)
 		}
 	}
-	start(t, space, at, program(t, "prometheus-alertmanager", "prometheus-alertmanager"), "--config.file=alertmanager.yml", "--storage.path=am",
+	// It insists on a file of its package at its place.
+	manager := program(t, "prometheus-alertmanager", "prometheus-alertmanager")
+	share := filepath.Join(filepath.Dir(filepath.Dir(manager)), "share")
+	start(t, space, at, "/usr/bin/unshare", "--mount", "/bin/sh", "-ec", `mount -t overlay overlay -o "lowerdir=$1:/usr/share" /usr/share; shift; exec "$@"`, "sh", share,
+		manager, "--config.file=alertmanager.yml", "--storage.path=am",
 		"--web.listen-address=127.0.0.1:9093", "--cluster.listen-address=")
 	start(t, space, at, program(t, "prometheus", "prometheus"), "--config.file=prometheus.yml", "--storage.tsdb.path=tsdb", "--web.listen-address=127.0.0.1:9090")
 	return m

@@ -39,10 +39,37 @@ const (
 	StageWhole      = "file system"
 )
 
+// stageBinary comes before all others.
+const stageBinary = "mortar"
+
 const (
 	secretsDir = "/etc/mortar/secrets"
 	mortarPath = "/usr/local/sbin/mortar" // a link to this binary, made when the host is reached
 )
+
+// BeforeDisks are the steps that a server needs before it may see disks which its
+// partner serves: with them its kernel leaves alone what it finds there.
+func BeforeDisks(server string) func(Step) bool {
+	return func(s Step) bool {
+		switch s.Stage {
+		case StageHosts:
+			return s.Host == server && s.Resource.Kind() == "host"
+		case stageBinary, StagePackages, StageKernel:
+			return s.Host == server
+		}
+		return false
+	}
+}
+
+// LeavesArraysAlone tells whether a step keeps a server's kernel from assembling the
+// arrays of its pair by itself.
+func LeavesArraysAlone(s Step) bool {
+	switch s.Resource.(type) {
+	case *resource.MDConf, *resource.Initramfs:
+		return true
+	}
+	return false
+}
 
 // order is that of the stages. Release comes after storage of all services, and
 // so on: one stage is one run of steps, whatever the order in which they were

@@ -12,7 +12,7 @@ const BinaryName = "/usr/local/sbin/mortar"
 func BinaryLinks(binaries map[string]string) []Step {
 	var steps []Step
 	for _, h := range names(binaries) {
-		steps = append(steps, Step{Stage: "mortar", Title: "this version of mortar", Host: h,
+		steps = append(steps, Step{Stage: stageBinary, Title: "this version of mortar", Host: h,
 			Resource: &resource.Symlink{Path: BinaryName, Target: binaries[h]}})
 	}
 	return steps

@@ -31,6 +31,8 @@ type PrepareOptions struct {
 	Connect  host.Options
 	Keep     bool                    // a cluster key that has to be made is kept
 	Progress func(host, what string) // is told what is being done
+	// Only keeps the steps for which it is true; nil: all.
+	Only func(Step) bool
 }
 
 // Prepare does everything that comes before the first change: it reaches every
@@ -91,7 +93,11 @@ func compare(ctx context.Context, d *design.Design, hosts map[string]*host.Sessi
 		break
 	}
 	o.Progress("", "comparing")
-	p, err := Build(ctx, append(BinaryLinks(binaries), steps...), hosts)
+	steps = append(BinaryLinks(binaries), steps...)
+	if o.Only != nil {
+		steps = slices.DeleteFunc(steps, func(s Step) bool { return !o.Only(s) })
+	}
+	p, err := Build(ctx, steps, hosts)
 	if err != nil {
 		return nil, err
 	}

@@ -58,6 +58,26 @@ type Seen struct {
 	resource.DiskFact
 }
 
+// SeenBy lists which disks of a pair's md arrays a server sees, and which it does
+// not. Disks that are marked as failed count for neither.
+func SeenBy(ctx context.Context, hosts host.ByName, d *design.Design, p *design.Pair, server string) (seen, missing []string, err error) {
+	h, err := host.Ask(ctx, hosts(server), observe.OpGather, observe.Request{Disks: true})
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", server, err)
+	}
+	for _, k := range d.DisksOf(p) {
+		if k.Failed {
+			continue
+		}
+		if slices.ContainsFunc(h.Disks, func(x observe.DiskState) bool { return strings.EqualFold(x.Serial, k.Serial) }) {
+			seen = append(seen, k.Serial)
+		} else {
+			missing = append(missing, k.Serial)
+		}
+	}
+	return seen, missing, nil
+}
+
 // State is a group as the server sees that has it assembled.
 type State struct {
 	Server  string

@@ -73,6 +73,9 @@ type Prover struct {
 	Connect host.Options
 	// Patience is how long a host may give no sign of life.
 	Patience time.Duration
+	// Replaced is a server whose machine is another one: what was proven of its
+	// fencing counts no more.
+	Replaced string
 
 	c   *observe.Collector // nil while no server's cluster answers
 	via string             // a server whose cluster answers
@@ -185,7 +188,13 @@ func (pr *Prover) Forget(ctx context.Context, pending []plan.Planned) error {
 	if pr.c == nil {
 		return nil
 	}
-	return ForgetProofs(ctx, pr.Design, pr.c, pr.via, TouchedLevels(pr.Design, pending))
+	levels := TouchedLevels(pr.Design, pending)
+	for _, l := range pr.Design.Fencing() {
+		if l.Node == pr.Replaced && !slices.Contains(levels, l) {
+			levels = append(levels, l)
+		}
+	}
+	return ForgetProofs(ctx, pr.Design, pr.c, pr.via, levels)
 }
 
 // Unproven are the levels that are to be proven, over the sessions that an apply

@@ -1,0 +1,137 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/build/plan"
+	"github.com/mortarhpc/mortar/internal/host/resource"
+	"github.com/mortarhpc/mortar/internal/run/disk"
+)
+
+func newServerCmd() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "server",
+		Short: "Put another machine in the place of a server",
+	}
+	c.AddCommand(newServerReplaceCmd())
+	return c
+}
+
+func newServerReplaceCmd() *cobra.Command {
+	var f applyFlags
+	cmd := &cobra.Command{
+		Use:   "replace SPEC SERVER",
+		Short: "Make a new machine the server that it takes the place of",
+		Long: `Makes a machine with a fresh Debian a server of the brick, in the place of one that
+is dead or to be retired, while its partner serves. It has the old one's name,
+addresses, BMC and outlets, or the spec has been changed first; its host key is
+new.
+
+Run it twice. A kernel that finds the members of md arrays assembles them, and
+begins to repair them while the partner writes: so first without the shared
+disks, then with them.
+
+  1. The new machine boots without its cables to the enclosures (or with its HBAs
+     switched off). The command gives it packages, and the settings by which its
+     kernel leaves the brick's arrays alone.
+  2. Plug the cables in. The command does all the rest: apply. What was proven of
+     this server's fencing counts no more, and is tested as apply does.
+
+The command sees by itself where the machine is. It refuses one that sees the disks
+before it was prepared. LUNs of RAID arrays may be cabled from the first.
+
+Exit codes: 0 done, 1 failed half way (run it again), 2 refused (nothing was
+changed), 130 interrupted.`,
+		Example: `  mortar server replace brick.yaml nfs2
+  mortar server replace brick.yaml nfs2 --dry-run`,
+		Args: cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error { return replaceServer(cmd, args[0], args[1], f) },
+	}
+	cmd.Flags().BoolVar(&f.yes, "yes", false, "do not ask")
+	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "only show the plan")
+	cmd.Flags().BoolVar(&f.asJSON, "json", false, "print events as JSON lines, the result last")
+	cmd.Flags().BoolVar(&f.skipFenceTest, "skip-fence-test", false, "do not end with a fence test of what is unproven")
+	return cmd
+}
+
+func replaceServer(cmd *cobra.Command, file, server string, f applyFlags) error {
+	ctx, out := cmd.Context(), cmd.OutOrStdout()
+	d, err := loadDesign(file)
+	if err != nil {
+		return err
+	}
+	if !slices.Contains(d.Servers(), server) {
+		return refuseDisk(fmt.Errorf("%s is not a server of this brick; choose one of %s", server, strings.Join(d.Servers(), ", ")))
+	}
+	pair := &d.Pairs[slices.IndexFunc(d.Pairs, func(p design.Pair) bool { return slices.Contains(p.Servers, server) })]
+	if pair.HA == nil {
+		return refuseDisk(errors.New("a brick with one server has no partner that serves meanwhile: stop the old one, cable the new one, and run mortar apply"))
+	}
+	f.replaced = server
+	if len(d.ArraysOf(pair)) > 0 {
+		cabled, err := cabledAndReady(ctx, d, pair, server)
+		if err != nil {
+			return err
+		}
+		if !cabled {
+			f.prepare = server
+		}
+	}
+	if f.dryRun {
+		_, err = showPlanOf(ctx, d, out, f)
+		return err
+	}
+	if err := runApply(ctx, d, cmd.InOrStdin(), out, f); err != nil || f.asJSON {
+		return err
+	}
+	if f.prepare != "" {
+		fmt.Fprintf(out, "%s is prepared: its kernel leaves the brick's arrays alone. Plug in its cables to the enclosures, then run the same command again.\n", server)
+		return nil
+	}
+	fmt.Fprintf(out, "%s is part of the brick. If it is in standby, `mortar unstandby %s %s` ends that.\n", server, file, server)
+	return nil
+}
+
+// cabledAndReady tells whether a server sees the disks of its pair and may. It
+// refuses one that sees some of them, or that nobody has prepared.
+func cabledAndReady(ctx context.Context, d *design.Design, pair *design.Pair, server string) (bool, error) {
+	c, err := newCollector(d, 15*time.Second, 30*time.Second, server)
+	if err != nil {
+		return false, err
+	}
+	defer c.Close()
+	seen, missing, err := disk.SeenBy(ctx, c.Session, d, pair, server)
+	switch {
+	case err != nil:
+		return false, refuseDisk(err)
+	case len(seen) == 0:
+		return false, nil
+	}
+	f := applyFlags{prepare: server}
+	p, err := plan.Prepare(ctx, d, f.preparing(false, func(string, string) {}))
+	if err != nil {
+		return false, refused(ctx, d.Spec, err)
+	}
+	defer p.Close()
+	if slices.ContainsFunc(p.Plan.Pending(), func(s plan.Planned) bool { return plan.LeavesArraysAlone(s.Step) }) {
+		return false, refuseDisk(&resource.Refusal{
+			What: fmt.Sprintf("%s sees %d disks of the brick and was not prepared for it: its kernel may have assembled arrays that its partner writes to, and be repairing them", server, len(seen)),
+			Mend: "power it off now; boot it without its cables to the enclosures, and run this again; check the arrays later (mortar scrub)",
+		})
+	}
+	if len(missing) > 0 {
+		return false, refuseDisk(&resource.Refusal{
+			What: fmt.Sprintf("%s sees %d of %d disks; it lacks %s", server, len(seen), len(seen)+len(missing), strings.Join(missing, ", ")),
+			Mend: "check its cables to the enclosures",
+		})
+	}
+	return true, nil
+}
