@@ -311,7 +311,7 @@ func (v mdStorage) group(g *design.Group) *Part {
 	}
 	if len(on) > 1 {
 		return &Part{Level: Fault, Text: fmt.Sprintf("%s is assembled on %s at once: writing from both destroys it", layout, list(serverNames(on))),
-			Mend: "stop the service on one of them now, and find out why fencing did not"}
+			Mend: "power off the one that does not serve, now; then check the array (mortar scrub) and the file system (xfs_repair -n). A new server sees the disks only after mortar server replace"}
 	}
 	s := on[0]
 	a := s.array(g)
