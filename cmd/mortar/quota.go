@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -214,8 +215,8 @@ func changeQuota(cmd *cobra.Command, file, service, kind string, dryRun bool, ma
 		if dryRun {
 			return nil
 		}
-		if _, err := s.host.Run(ctx, a); err != nil {
-			return fail(exitFailed, fmt.Errorf("%s: %w", s.server, err))
+		if o, err := s.host.Run(ctx, a); err != nil {
+			return fail(exitFailed, fmt.Errorf("%s: %w: %s", s.server, err, strings.TrimSpace(o.Stdout+o.Stderr)))
 		}
 		return nil
 	})
