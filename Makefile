@@ -58,6 +58,9 @@ test-faults: deps build ## both fault injectors pass one suite on a rack
 test-alerts: deps build ## a broken path becomes an alert: node_exporter on a rack's servers, Prometheus, Alertmanager, and heals
 	go test -tags rack -count=1 -timeout 30m -run TestAlerts -v ./test/rack
 
+years: deps build ## a brick's years under load: discover, apply, Prometheus, a disk, growth, upgrades, another server; into out/years (half an hour)
+	go test -tags rack -count=1 -timeout 90m -run TestYears -v ./test/rack
+
 drills: deps build ## the whole failure matrix on a rack, into out/drills (an hour; DRILL_ARGS="--repeat 5": five; "--only server-crash": less)
 	MORTAR_DRILL_ARGS="$(DRILL_ARGS)" go test -tags rack -count=1 -timeout 600m -run TestDrills -v ./test/rack
 

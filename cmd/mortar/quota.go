@@ -17,6 +17,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/build/plan"
 	"github.com/mortarhpc/mortar/internal/host"
+	"github.com/mortarhpc/mortar/internal/host/agent"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/run/quota"
 )
@@ -41,7 +42,8 @@ func newQuotaShowCmd(service *string) *cobra.Command {
 kind if its mount option is in the spec: filesystem: {mount: [uquota, gquota, pquota]}.
 
 XFS keeps quotas in the file system: they move with it, and are in no spec. A
-limit counts at once, for NFS clients too ("Disk quota exceeded").
+limit counts at once, for NFS clients too: "Disk quota exceeded"; above that of a
+project, "No space left on device".
 
 Exit codes: 0 done, 1 failed.`,
 		Example: `  mortar quota show brick.yaml
@@ -215,8 +217,12 @@ func changeQuota(cmd *cobra.Command, file, service, kind string, dryRun bool, ma
 		if dryRun {
 			return nil
 		}
-		if o, err := s.host.Run(ctx, a); err != nil {
-			return fail(exitFailed, fmt.Errorf("%s: %w: %s", s.server, err, strings.TrimSpace(o.Stdout+o.Stderr)))
+		if _, err := s.host.Run(ctx, a); err != nil {
+			why := ""
+			if ae := (*agent.Error)(nil); errors.As(err, &ae) {
+				why = ": " + strings.TrimSpace(ae.Stderr)
+			}
+			return fail(exitFailed, fmt.Errorf("%s: %w%s", s.server, err, why))
 		}
 		return nil
 	})

@@ -44,9 +44,7 @@ func TestAlerts(t *testing.T) {
 	must(t, "apply", spec, "--yes", "--skip-fence-test")
 	exporter := program(t, "prometheus-node-exporter", "prometheus-node-exporter")
 	for _, s := range []string{"nfs1", "nfs2"} {
-		install(t, spec, s, exporter, "/usr/local/bin/node-exporter")
-		must(t, "rack", "ssh", spec, s, "--", "mkdir -p /var/lib/prometheus/node-exporter && systemd-run --quiet --unit=node-exporter "+
-			"/usr/local/bin/node-exporter --collector.textfile.directory=/var/lib/prometheus/node-exporter")
+		exportMetrics(t, spec, s, exporter)
 	}
 	got := alerting(t, dir, "mortar-alerts")
 
@@ -66,6 +64,15 @@ func TestAlerts(t *testing.T) {
 	if names := got.firing(); len(names) > 0 {
 		t.Errorf("still firing: %v", names)
 	}
+}
+
+// exportMetrics runs node_exporter on a server, with the folder that makes the
+// server write metrics.
+func exportMetrics(t *testing.T, spec, server, exporter string) {
+	t.Helper()
+	install(t, spec, server, exporter, "/usr/local/bin/node-exporter")
+	must(t, "rack", "ssh", spec, server, "--", "mkdir -p /var/lib/prometheus/node-exporter && systemd-run --quiet --unit=node-exporter "+
+		"/usr/local/bin/node-exporter --collector.textfile.directory=/var/lib/prometheus/node-exporter")
 }
 
 // program is the path of a program of a Debian package.
