@@ -82,7 +82,7 @@ func (y *years) healthy() {
 }
 
 // TestYears lives through the years of a brick in one go, while a client writes:
-// three servers that nobody knows become a brick, Prometheus is attached, a disk
+// two servers that nobody knows become a brick, Prometheus is attached, a disk
 // is replaced, the volume grows, both servers are upgraded, one is replaced. Every
 // acknowledged file is read back.
 func TestYears(t *testing.T) {

@@ -190,6 +190,9 @@ func (b *builder) configuration() error {
 			Name: "service " + s.Name, Resources: []string{resource.ServiceID(s.Name)}, Seconds: 300,
 		})
 	}
+	if len(b.services()) > 0 && !b.stock() {
+		b.add(service, at, "watch on each server", &resource.Everywhere{Resource: watchID, Servers: b.servers, Seconds: 120})
+	}
 	var fencing []string
 	for _, f := range b.fenceDevices() {
 		fencing = append(fencing, f.ID)

@@ -132,10 +132,13 @@ func hasAttribute(rsc, name, attribute string) *resource.Element {
 			el("expression", "id", id+"-well", "attribute", attribute, "operation", "eq", "value", "1")))
 }
 
+// watchID is the resource of ocf:mortar:watch.
+const watchID = "mortar-watch"
+
 // watch is the clone of ocf:mortar:watch.
 func (b *builder) watch() *resource.Element {
 	el := resource.El
-	const id = "mortar-watch"
+	const id = watchID
 	var configs []string
 	for _, s := range b.services() {
 		configs = append(configs, ocfConfigPath(s.Name))

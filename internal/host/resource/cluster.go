@@ -138,6 +138,58 @@ func (s *Running) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 	return append(as, wait), nil
 }
 
+// Everywhere is a clone that is to run on each server that is online and not in
+// standby.
+type Everywhere struct {
+	Resource string // ID in the CIB
+	Servers  []string
+	Seconds  int // how long it may take
+}
+
+// Kind is "everywhere".
+func (e *Everywhere) Kind() string { return "everywhere" }
+
+// ID is the resource's.
+func (e *Everywhere) ID() string { return e.Resource }
+
+// Settle is how long starting may take.
+func (e *Everywhere) Settle() time.Duration { return time.Duration(e.Seconds) * time.Second }
+
+// Diff asks crm_mon. Pacemaker remembers of a server that joined before its agents
+// were there that it cannot run them ("not installed"), and never asks again by
+// itself.
+func (e *Everywhere) Diff(ctx context.Context, sys Sys) ([]Action, error) {
+	refresh := func(server string) Action {
+		return Action{
+			Title: "have Pacemaker look at " + e.Resource + " on " + server + " again",
+			Cmd:   []string{"crm_resource", "--refresh", "--resource", e.Resource, "--node", server}, OKCodes: notYet, Seconds: 60,
+		}
+	}
+	if !clusterRuns(sys) {
+		return []Action{refresh(e.Servers[0])}, nil // it is started before
+	}
+	f, err := clusterFacts(ctx, sys)
+	if err != nil {
+		return nil, err
+	}
+	var as []Action
+	for _, server := range e.Servers {
+		if !f.Online[server] || f.Standby[server] {
+			continue
+		}
+		i := slices.IndexFunc(f.Resources, func(r ClusterResource) bool { return r.ID == e.Resource && r.Node == server })
+		switch {
+		case i < 0:
+			as = append(as, refresh(server))
+		case f.Resources[i].Role != "Started":
+			as = append(as, Action{
+				Title: "wait until " + e.Resource + " runs on " + server, Cmd: []string{"crm_resource", "--locate", "--resource", e.Resource}, OKCodes: notYet, Seconds: 60,
+			})
+		}
+	}
+	return as, nil
+}
+
 // failedToStart tells whether Pacemaker remembers that a resource could not be
 // started.
 func (c *ClusterFacts) failedToStart(id string) bool {

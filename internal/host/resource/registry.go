@@ -92,6 +92,8 @@ func blank(kind string) Resource {
 		return &Cluster{}
 	case "cib":
 		return &CIB{}
+	case "everywhere":
+		return &Everywhere{}
 	case "running":
 		return &Running{}
 	}
