@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -51,6 +52,13 @@ func WatchCore() Mux {
 			return nil, err
 		}
 		return follow(ctx, raw, emit)
+	}
+	for op := range core {
+		if m[op] == nil {
+			m[op] = func(context.Context, json.RawMessage, func(any)) (any, error) {
+				return nil, &Error{Message: fmt.Sprintf("this key may only watch, and %q is more than that: log in with another one", op)}
+			}
+		}
 	}
 	return m
 }

@@ -182,7 +182,7 @@ func (v *view) power() *Part {
 					c.Mend = "see that it has power and a link, and that its address and secrets are those of the spec"
 					if o.TimedOut {
 						c.Level = Unknown
-						c.Text = fmt.Sprintf("%s (%s) was asked by %s, which was not done in time: %s", v.pdu(dev), dev.Params["ip"], by, oneLine(o.Err))
+						c.Text = fmt.Sprintf("%s (%s): %s has no answer: %s", v.pdu(dev), dev.Params["ip"], by, oneLine(o.Err))
 						c.Mend = ""
 					}
 				}

@@ -55,7 +55,7 @@ func TestPower(t *testing.T) {
 				o.On, o.Err, o.TimedOut = false, "no answer within 15s", true
 			}
 		}, "3 of 4 outlets on", []string{"unknown: outlet 2 of pdu-a (feed A): nothing is known → ",
-			"unknown: pdu-a (10.77.3.31) was asked by nfs1, which was not done in time: no answer within 15s → "}},
+			"unknown: pdu-a (10.77.3.31): nfs1 has no answer: no answer within 15s → "}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			f := healthy(t, d)
