@@ -147,7 +147,7 @@ func (v *view) member(n design.Node) *Part {
 	case c.Health != "" && c.Health != "green":
 		return &Part{Level: Warning, Text: fmt.Sprintf("%s is online, its health is %s", n.Name, c.Health)}
 	case v.crm.DC.Quorum && v.unwatched(n.Name): // without quorum nothing runs
-		return &Part{Level: Warning, Text: fmt.Sprintf("%s is online, but ocf:mortar:watch does not run there: a lost link or path is noticed late", n.Name), Mend: "`crm_resource --cleanup --resource mortar-watch`"}
+		return &Part{Level: Warning, Text: fmt.Sprintf("%s is online, but ocf:mortar:watch does not run there: a lost link or path is noticed late", n.Name), Mend: fmt.Sprintf("`mortar apply %s` has Pacemaker start it", v.d.Spec.File)}
 	}
 	return &Part{Level: OK, Text: "online"}
 }
