@@ -177,11 +177,11 @@ func (e *Everywhere) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 		if !f.Online[server] || f.Standby[server] {
 			continue
 		}
-		i := slices.IndexFunc(f.Resources, func(r ClusterResource) bool { return r.ID == e.Resource && r.Node == server })
+		i := slices.IndexFunc(f.Cloned, func(r ClusterResource) bool { return r.ID == e.Resource && r.Node == server })
 		switch {
 		case i < 0:
 			as = append(as, refresh(server))
-		case f.Resources[i].Role != "Started":
+		case f.Cloned[i].Role != "Started":
 			as = append(as, Action{
 				Title: "wait until " + e.Resource + " runs on " + server, Cmd: []string{"crm_resource", "--locate", "--resource", e.Resource}, OKCodes: notYet, Seconds: 60,
 			})

@@ -144,7 +144,9 @@ type ClusterFacts struct {
 	// Resources with their state; while the cluster is not ready, those it is
 	// configured to run, in no state.
 	Resources []ClusterResource
-	Failures  []ClusterFailure
+	// Cloned are the instances of clones that Pacemaker shows.
+	Cloned   []ClusterResource
+	Failures []ClusterFailure
 }
 
 // ClusterResource is one primitive as crm_mon(8) shows it.
@@ -229,6 +231,14 @@ func configuredResources(sys Sys) ([]ClusterResource, error) {
 	return rs, nil
 }
 
+func clusterResource(r linux.CRMResource) ClusterResource {
+	out := ClusterResource{ID: r.ID, Agent: r.Agent, Role: r.Role, Pending: r.Pending, Failed: r.Failed, Blocked: r.Blocked, Managed: r.Managed}
+	if r.Active {
+		out.Node = r.Node()
+	}
+	return out
+}
+
 // parseCrmMon reads `crm_mon --output-as=xml`.
 func parseCrmMon(text string) (*ClusterFacts, error) {
 	m, err := linux.ParseCRM(text)
@@ -241,11 +251,10 @@ func parseCrmMon(text string) (*ClusterFacts, error) {
 		c.Standby[n.Name] = n.Standby
 	}
 	for _, r := range m.Resources {
-		cr := ClusterResource{ID: r.ID, Agent: r.Agent, Role: r.Role, Pending: r.Pending, Failed: r.Failed, Blocked: r.Blocked, Managed: r.Managed}
-		if r.Active {
-			cr.Node = r.Node()
-		}
-		c.Resources = append(c.Resources, cr)
+		c.Resources = append(c.Resources, clusterResource(r))
+	}
+	for _, r := range m.Cloned {
+		c.Cloned = append(c.Cloned, clusterResource(r))
 	}
 	for _, f := range m.Failures {
 		c.Failures = append(c.Failures, ClusterFailure{Node: f.Node, Operation: f.Op, Reason: cmp.Or(f.Reason, f.Status)})
