@@ -12,7 +12,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 )
 
-var update = flag.Bool("update", false, "write the made parts of docs/forecast.md and its drawings")
+var update = flag.Bool("update", false, "write the made parts of the pages of forecast and simulate, and their drawings")
 
 const docs = "../../../docs/"
 
@@ -79,7 +79,7 @@ func example(t *testing.T, name string) (*design.Design, Hardware) {
 	return d, h
 }
 
-// TestDocs: what docs/forecast.md says of the model is what the model says.
+// TestDocs: what the pages of forecast and simulate say of the model is what the model says.
 func TestDocs(t *testing.T) {
 	d, h := example(t, "nss4-ha-288")
 	fc, err := New(h, Defaults())
@@ -115,28 +115,33 @@ func TestDocs(t *testing.T) {
 	compare(t, docs+"forecast-nss4-ha.svg", fc.SVG())
 	compare(t, docs+"simulate-lustre-rack.svg", sim.SVG())
 
-	src, err := os.ReadFile(docs + "forecast.md")
+	for _, part := range []struct{ page, name, text string }{
+		{"forecast.md", "forecast", "```\n" + text.String() + "```\n"}, {"simulate.md", "simulate", "```\n" + simText.String() + "```\n"},
+		{"forecast.md", "figures", figuresTable(t)}, {"coefficients.md", "coefficients", coefficientsTable()}, {"coefficients.md", "hardware", hardwareTable()},
+	} {
+		made(t, docs+part.page, part.name, part.text)
+	}
+}
+
+// made compares a part of a page with what it is made of.
+func made(t *testing.T, page, name, text string) {
+	t.Helper()
+	src, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)
 	}
 	got := string(src)
-	for _, part := range []struct{ name, text string }{
-		{"forecast", "```\n" + text.String() + "```\n"}, {"simulate", "```\n" + simText.String() + "```\n"},
-		{"figures", figuresTable(t)}, {"coefficients", coefficientsTable()}, {"hardware", hardwareTable()},
-	} {
-		begin, end := "<!-- made: "+part.name+" -->\n", "<!-- end -->"
-		i := strings.Index(got, begin)
-		if i < 0 {
-			t.Fatalf("docs/forecast.md has no %q", strings.TrimSpace(begin))
-		}
-		i += len(begin)
-		j := strings.Index(got[i:], end)
-		if j < 0 {
-			t.Fatalf("docs/forecast.md: %s has no end", part.name)
-		}
-		got = got[:i] + "\n" + part.text + "\n" + got[i+j:]
+	begin, end := "<!-- made: "+name+" -->\n", "<!-- end -->"
+	i := strings.Index(got, begin)
+	if i < 0 {
+		t.Fatalf("%s has no %q", page, strings.TrimSpace(begin))
 	}
-	compare(t, docs+"forecast.md", got)
+	i += len(begin)
+	j := strings.Index(got[i:], end)
+	if j < 0 {
+		t.Fatalf("%s: %s has no end", page, name)
+	}
+	compare(t, page, got[:i]+"\n"+text+"\n"+got[i+j:])
 }
 
 func compare(t *testing.T, file, want string) {
@@ -186,9 +191,13 @@ func TestDocsCores(t *testing.T) {
 			t.Errorf("file stat with %d cores (0: the example's): %s, the page says %s", cores, got, want)
 		}
 	}
+	sim, err := os.ReadFile("../../../docs/simulate.md")
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, say := range []string{"2 x 18 cores", "522,231", "exponential repair"} {
-		if !strings.Contains(string(page), say) {
-			t.Errorf("docs/forecast.md does not say %q", say)
+		if !strings.Contains(string(page)+string(sim), say) {
+			t.Errorf("docs/forecast.md and simulate.md do not say %q", say)
 		}
 	}
 }

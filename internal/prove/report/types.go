@@ -2,7 +2,7 @@
 // verification, configuration, all JSON) and turns one or more such runs into
 // a page that opens offline, or into a comparison. It measures nothing,
 // judges nothing and reaches no host: whatever it shows was written by the
-// package that ran the drill. docs/json.md describes the files.
+// package that ran the drill. docs/json-drill.md and docs/json-bench.md describe the files.
 package report
 
 import (

@@ -12,7 +12,7 @@ import (
 )
 
 // reservations keep every server but one from writing to LUNs: SCSI-3 persistent
-// reservations. docs/ocf.md has the reasons.
+// reservations. docs/reservations.md has the reasons.
 type reservations interface {
 	// Holder is the server that the LUNs are reserved for; "" for none. Of LUNs
 	// that several have it is another server than this one.
