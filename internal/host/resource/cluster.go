@@ -157,16 +157,15 @@ func (e *Everywhere) Settle() time.Duration { return time.Duration(e.Seconds) * 
 
 // Diff asks crm_mon. Pacemaker remembers of a server that joined before its agents
 // were there that it cannot run them ("not installed"), and never asks again by
-// itself.
+// itself, nor when the server leaves standby.
 func (e *Everywhere) Diff(ctx context.Context, sys Sys) ([]Action, error) {
-	refresh := func(server string) Action {
+	wait := func(server string) Action {
 		return Action{
-			Title: "have Pacemaker look at " + e.Resource + " on " + server + " again",
-			Cmd:   []string{"crm_resource", "--refresh", "--resource", e.Resource, "--node", server}, OKCodes: notYet, Seconds: 60,
+			Title: "wait until " + e.Resource + " runs on " + server, Cmd: []string{"crm_resource", "--locate", "--resource", e.Resource}, OKCodes: notYet, Seconds: 60,
 		}
 	}
 	if !clusterRuns(sys) {
-		return []Action{refresh(e.Servers[0])}, nil // it is started before
+		return []Action{wait(e.Servers[0])}, nil // it is started before
 	}
 	f, err := clusterFacts(ctx, sys)
 	if err != nil {
@@ -174,20 +173,31 @@ func (e *Everywhere) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 	}
 	var as []Action
 	for _, server := range e.Servers {
-		if !f.Online[server] || f.Standby[server] {
+		if !f.Online[server] || slices.ContainsFunc(f.Cloned, func(r ClusterResource) bool { return r.ID == e.Resource && r.Node == server && r.Role == "Started" }) {
 			continue
 		}
-		i := slices.IndexFunc(f.Cloned, func(r ClusterResource) bool { return r.ID == e.Resource && r.Node == server })
+		never, err := e.notInstalled(ctx, sys, server)
 		switch {
-		case i < 0:
-			as = append(as, refresh(server))
-		case f.Cloned[i].Role != "Started":
+		case err != nil:
+			return nil, err
+		case never:
 			as = append(as, Action{
-				Title: "wait until " + e.Resource + " runs on " + server, Cmd: []string{"crm_resource", "--locate", "--resource", e.Resource}, OKCodes: notYet, Seconds: 60,
+				Title: "have Pacemaker look at " + e.Resource + " on " + server + " again", Why: "when the server joined, the agent was not there",
+				Cmd: []string{"crm_resource", "--refresh", "--resource", e.Resource, "--node", server}, OKCodes: notYet, Seconds: 60,
 			})
+		case !f.Standby[server]:
+			as = append(as, wait(server))
 		}
 	}
 	return as, nil
+}
+
+// notInstalled tells whether Pacemaker remembers that a server lacks the agent.
+// Source: Pacemaker Explained, OCF return codes: 5.
+func (e *Everywhere) notInstalled(ctx context.Context, sys Sys, server string) (bool, error) {
+	out, _, err := query(ctx, sys, "cibadmin", "--query", "--xpath",
+		fmt.Sprintf("//node_state[@uname='%s']//lrm_resource[starts-with(@id,'%s')]/lrm_rsc_op[@rc-code='5']", server, e.Resource))
+	return err == nil && out.Code == 0 && strings.Contains(out.Stdout, "<lrm_rsc_op"), err
 }
 
 // failedToStart tells whether Pacemaker remembers that a resource could not be
