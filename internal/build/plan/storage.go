@@ -206,9 +206,9 @@ func firstPVs(v *design.Storage, pvs []string) []string {
 	return pvs
 }
 
-// growths has a volume take the groups of its growths in, and its file system all
-// of the volume. Where the cluster has the service, both servers' agents are told
-// of the groups before the volume group needs them.
+// growths extends a volume by the groups of its growths, and its file system to all
+// of the volume. While the cluster serves the volume, both servers' agents learn of
+// the groups first: then a takeover at any moment finds what it needs.
 func (b *builder) growths(s *design.Service, p place, id string, pvs []string, align int64) {
 	v := &s.Storage
 	if len(v.Growths) == 0 {

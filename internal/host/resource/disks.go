@@ -433,8 +433,8 @@ func (d *Disks) array(uuid string) bool {
 	return slices.ContainsFunc(d.Arrays, func(u string) bool { return md.SameUUID(u, uuid) })
 }
 
-// mend says what to do about disks that carry something. Nobody is told to wipe
-// a member of this brick's own arrays: the spec has changed their layout.
+// mend is the advice about disks that carry something. A member of one of this
+// brick's own arrays holds its data: the spec has changed their layout.
 func (d *Disks) mend(ours bool, foreign string) string {
 	if ours {
 		return "the disks carry this brick's data, and the spec deals them to other groups than they are in: put its disks and its RAID geometry back as they were, and add disks by mortar grow"

@@ -10,8 +10,8 @@ import (
 	"github.com/mortarhpc/mortar/internal/base/linux"
 )
 
-// GrownVolume is a logical volume that has taken in the groups of its growths, and
-// whose file system fills it.
+// GrownVolume is a logical volume that covers the groups of its growths, and whose
+// file system fills it.
 type GrownVolume struct {
 	VG, LV string
 	// PVs are all physical volumes of the group; Growths those of each growth, in

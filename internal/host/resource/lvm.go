@@ -104,8 +104,8 @@ func (v *VolumeGroup) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 	return []Action{v.taking(out, vgextend(v.Name, v.Align, lvmArgs(v.SystemID, devices), out))}, nil
 }
 
-// withLater adds to physical volumes those of growths that are there already: LVM
-// sees only the devices that it is told of, and must see all of a volume group.
+// withLater adds those physical volumes of growths that exist. LVM sees only the
+// devices in its arguments, and must see all of a volume group.
 func withLater(sys Sys, pvs, later []string) ([]string, error) {
 	out := slices.Clone(pvs)
 	for _, pv := range later {

@@ -37,8 +37,8 @@ type Array struct {
 	// superblocks are on the disks counts as there (a cluster brings it up),
 	// and one that is not is refused.
 	Assemble bool
-	// Grow is the volume that this array is to make larger while a cluster serves it
-	// here: then the array is created, also without Assemble.
+	// Grow is the volume that this array makes larger while a cluster serves it on this
+	// host: then Diff creates the array, also without Assemble.
 	Grow *Growing `json:",omitempty"`
 }
 

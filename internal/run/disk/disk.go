@@ -58,8 +58,8 @@ type Seen struct {
 	resource.DiskFact
 }
 
-// SeenBy lists which disks of a pair's md arrays a server sees, and which it does
-// not. Disks that are marked as failed count for neither.
+// SeenBy lists the disks of a pair's md arrays that a server sees, and those that it
+// does not. It leaves out disks that the spec marks as failed.
 func SeenBy(ctx context.Context, hosts host.ByName, d *design.Design, p *design.Pair, server string) (seen, missing []string, err error) {
 	h, err := host.Ask(ctx, hosts(server), observe.OpGather, observe.Request{Disks: true})
 	if err != nil {
