@@ -191,7 +191,11 @@ func (b *builder) configuration() error {
 		})
 	}
 	if len(b.services()) > 0 && !b.stock() {
-		b.add(service, at, "watch on each server", &resource.Everywhere{Resource: watchID, Servers: b.servers, Seconds: 120})
+		var ids []string
+		for _, s := range b.services() {
+			ids = append(ids, resource.ServiceID(s.Name))
+		}
+		b.add(service, at, "each server can serve", &resource.Everywhere{Resource: watchID, Able: ids, Servers: b.servers, Seconds: 120})
 	}
 	var fencing []string
 	for _, f := range b.fenceDevices() {

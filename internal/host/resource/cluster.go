@@ -142,8 +142,10 @@ func (s *Running) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 // standby.
 type Everywhere struct {
 	Resource string // ID in the CIB
-	Servers  []string
-	Seconds  int // how long it may take
+	// Able are resources that each server must be able to run: services.
+	Able    []string `json:",omitempty"`
+	Servers []string
+	Seconds int // how long it may take
 }
 
 // Kind is "everywhere".
@@ -173,19 +175,25 @@ func (e *Everywhere) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 	}
 	var as []Action
 	for _, server := range e.Servers {
-		if !f.Online[server] || slices.ContainsFunc(f.Cloned, func(r ClusterResource) bool { return r.ID == e.Resource && r.Node == server && r.Role == "Started" }) {
+		if !f.Online[server] {
 			continue
 		}
-		never, err := e.notInstalled(ctx, sys, server)
-		switch {
-		case err != nil:
-			return nil, err
-		case never:
-			as = append(as, Action{
-				Title: "have Pacemaker look at " + e.Resource + " on " + server + " again", Why: "when the server joined, the agent was not there",
-				Cmd: []string{"crm_resource", "--refresh", "--resource", e.Resource, "--node", server}, OKCodes: notYet, Seconds: 60,
-			})
-		case !f.Standby[server]:
+		runs := slices.ContainsFunc(f.Cloned, func(r ClusterResource) bool { return r.ID == e.Resource && r.Node == server && r.Role == "Started" })
+		again := 0
+		for _, id := range append([]string{e.Resource}, e.Able...) {
+			never, err := notInstalled(ctx, sys, id, server)
+			if err != nil {
+				return nil, err
+			}
+			if never {
+				again++
+				as = append(as, Action{
+					Title: "have Pacemaker look at " + id + " on " + server + " again", Why: "when the server joined, the agent was not there, and Pacemaker would never start it there",
+					Cmd: []string{"crm_resource", "--refresh", "--resource", id, "--node", server}, OKCodes: notYet, Seconds: 60,
+				})
+			}
+		}
+		if !runs && again == 0 && !f.Standby[server] {
 			as = append(as, wait(server))
 		}
 	}
@@ -194,9 +202,9 @@ func (e *Everywhere) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 
 // notInstalled tells whether Pacemaker remembers that a server lacks the agent.
 // Source: Pacemaker Explained, OCF return codes: 5.
-func (e *Everywhere) notInstalled(ctx context.Context, sys Sys, server string) (bool, error) {
+func notInstalled(ctx context.Context, sys Sys, id, server string) (bool, error) {
 	out, _, err := query(ctx, sys, "cibadmin", "--query", "--xpath",
-		fmt.Sprintf("//node_state[@uname='%s']//lrm_resource[starts-with(@id,'%s')]/lrm_rsc_op[@rc-code='5']", server, e.Resource))
+		fmt.Sprintf("//node_state[@uname='%s']//lrm_resource[starts-with(@id,'%s')]/lrm_rsc_op[@rc-code='5']", server, id))
 	return err == nil && out.Code == 0 && strings.Contains(out.Stdout, "<lrm_rsc_op"), err
 }
 

@@ -24,7 +24,13 @@ func TestEverywhere(t *testing.T) {
 	standby := []string{`name="nfs1" id="1" online="true" standby="false"`, `name="nfs1" id="1" online="true" standby="true"`}
 	one := []string{end, clone(on("nfs2", "Started"))}
 	const refresh = "crm_resource --refresh --resource mortar-watch --node nfs1"
-	wantShow(t, diff(t, e, clusterSys(t, end, clone(on("nfs1", "Started")+on("nfs2", "Started")))), "")
+	both := []string{end, clone(on("nfs1", "Started") + on("nfs2", "Started"))}
+	wantShow(t, diff(t, e, remembers(clusterSys(t, both...), "")), "")
+	// A service that Pacemaker takes for impossible on a server that is well otherwise.
+	e.Able = []string{"service-home"}
+	sys := remembers(clusterSys(t, both...), "")
+	sys.outputs["cibadmin --query --xpath //node_state[@uname='nfs1']//lrm_resource[starts-with(@id,'service-home')]/lrm_rsc_op[@rc-code='5']"] = Output{Stdout: "<lrm_rsc_op/>"}
+	wantShow(t, diff(t, e, sys), "crm_resource --refresh --resource service-home --node nfs1")
 	wantShow(t, diff(t, e, remembers(clusterSys(t, one...), "nfs1")), refresh)
 	wantShow(t, diff(t, e, remembers(clusterSys(t, append(one, standby...)...), "nfs1")), refresh)
 	wantShow(t, diff(t, e, remembers(clusterSys(t, append(one, standby...)...), "")), "")
