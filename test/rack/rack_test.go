@@ -152,7 +152,7 @@ func TestBrick(t *testing.T) {
 	replaceDisk(t, spec)
 
 	run := filepath.Join(dir, "run")
-	must(t, "drill", spec, "server-crash", "--how", "freeze", "--out", run)
+	must(t, "drill", spec, "server-crash", "--how", "freeze", "--seconds", "5", "--after", "3", "--out", run)
 	b, err := os.ReadFile(filepath.Join(run, "summary.json"))
 	if err != nil {
 		t.Fatal(err)
