@@ -114,7 +114,7 @@ md rebuilds on it, or has it as a spare if a spare stood in.
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if wipe != "" && !strings.EqualFold(wipe, with) {
-				return refuseDisk(fmt.Errorf("--wipe %s is not the new disk %s", wipe, with))
+				return refuseChange(fmt.Errorf("--wipe %s is not the new disk %s", wipe, with))
 			}
 			return f.replaceDisk(cmd, args[0], args[1], with, wipe != "")
 		},
@@ -144,8 +144,8 @@ func withDisk(file, serial string, do func(*disk.Place, *observe.Collector) erro
 	return do(p, c)
 }
 
-// refuseDisk ends a command of disks that has changed nothing.
-func refuseDisk(err error) error {
+// refuseChange ends a command that has changed nothing, and says so.
+func refuseChange(err error) error {
 	return fail(exitBadInput, fmt.Errorf("%w; nothing was changed", err))
 }
 
@@ -161,7 +161,7 @@ func (f *specChange) failDisk(cmd *cobra.Command, file, serial string, bare bool
 				err = p.MayFail(st, bare)
 			}
 			if err != nil {
-				return refuseDisk(err)
+				return refuseChange(err)
 			}
 			return nil
 		}); err != nil {
@@ -170,11 +170,11 @@ func (f *specChange) failDisk(cmd *cobra.Command, file, serial string, bare bool
 	}
 	text, err := s.FailDisk(serial)
 	if err != nil {
-		return refuseDisk(err)
+		return refuseChange(err)
 	}
 	next, err := spec.Parse(file, text)
 	if err != nil {
-		return refuseDisk(err)
+		return refuseChange(err)
 	}
 	shown := fmt.Sprintf("%s: failed: [%s]\n", file, strings.Join(next.Failed, ", "))
 	if done, err := f.run(cmd, s, next, shown, nil); err != nil || !done {
@@ -224,7 +224,7 @@ func (f *specChange) replaceDisk(cmd *cobra.Command, file, serial, with string, 
 		return err
 	}
 	if strings.EqualFold(serial, with) {
-		return refuseDisk(errors.New("the new disk has the serial number of the old one; look at its label"))
+		return refuseChange(errors.New("the new disk has the serial number of the old one; look at its label"))
 	}
 	next, shown := s, ""
 	if _, gone := disk.Find(d, serial); gone == nil {
@@ -232,7 +232,7 @@ func (f *specChange) replaceDisk(cmd *cobra.Command, file, serial, with string, 
 			return err
 		}
 	} else if _, err := disk.Find(d, with); err != nil {
-		return refuseDisk(gone) // nor was it replaced by an earlier run
+		return refuseChange(gone) // nor was it replaced by an earlier run
 	} else {
 		shown = fmt.Sprintf("%s has disk %s in the place of %s already\n", file, with, serial)
 	}
@@ -276,15 +276,15 @@ func swapped(ctx context.Context, s *spec.Spec, serial, with string) (next *spec
 			err = p.MayReplace(st, s.File)
 		}
 		if err != nil {
-			return refuseDisk(err)
+			return refuseChange(err)
 		}
 		seen, err := p.Found(ctx, c.Session, with)
 		if err != nil {
-			return refuseDisk(err)
+			return refuseChange(err)
 		}
 		text, err := s.ReplaceDisk(serial, seen[0].Serial, seen[0].WWN)
 		if err != nil {
-			return refuseDisk(err)
+			return refuseChange(err)
 		}
 		shown = fmt.Sprintf("%s: enclosure %s, bay %d: disk %s in the place of %s\n", s.File, p.Disk.Enclosure, p.Disk.Bay, seen[0].Serial, p.Disk.Serial)
 		next, err = spec.Parse(s.File, text)

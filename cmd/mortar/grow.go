@@ -39,7 +39,7 @@ changed), 130 interrupted.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			added, err := addedDisks(disks, size, service)
 			if err != nil {
-				return refuseDisk(err)
+				return refuseChange(err)
 			}
 			return f.grow(cmd, args[0], added)
 		},
@@ -84,12 +84,12 @@ func (f *specChange) grow(cmd *cobra.Command, file string, added []spec.Added) e
 			next, err = spec.Parse(file, text)
 		}
 		if err != nil {
-			return refuseDisk(err)
+			return refuseChange(err)
 		}
 	}
 	shown, err := growthText(s, next)
 	if err != nil {
-		return refuseDisk(err)
+		return refuseChange(err)
 	}
 	_, err = f.run(cmd, s, next, shown, nil)
 	return err

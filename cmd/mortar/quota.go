@@ -85,7 +85,7 @@ Exit codes: 0 done, 1 failed, 2 refused (nothing was changed).`,
 				}
 				n, err := spaceOf(v.text)
 				if err != nil {
-					return refuseDisk(fmt.Errorf("--%s: %w", flag, err))
+					return refuseChange(fmt.Errorf("--%s: %w", flag, err))
 				}
 				*v.to = &n
 			}
@@ -96,7 +96,7 @@ Exit codes: 0 done, 1 failed, 2 refused (nothing was changed).`,
 				w.FilesSoft = &softFiles
 			}
 			if files < 0 || softFiles < 0 {
-				return refuseDisk(errors.New("a number of files is 0 or more"))
+				return refuseChange(errors.New("a number of files is 0 or more"))
 			}
 			return changeQuota(cmd, args[0], *service, w.Kind, dryRun, w.Set)
 		},
@@ -156,14 +156,14 @@ func withQuota(ctx context.Context, file, service string, do func(context.Contex
 		return err
 	}
 	if d.Lustre != nil {
-		return refuseDisk(errors.New("quotas of Lustre are set by lfs setquota on a client"))
+		return refuseChange(errors.New("quotas of Lustre are set by lfs setquota on a client"))
 	}
 	var names []string
 	for _, s := range d.Services() {
 		names = append(names, s.Name)
 	}
 	if service != "" && !slices.Contains(names, service) {
-		return refuseDisk(fmt.Errorf("there is no service %s; there are: %v", service, names))
+		return refuseChange(fmt.Errorf("there is no service %s; there are: %v", service, names))
 	}
 	c, err := newCollector(d, 15*time.Second, 30*time.Second, serverNamesOf(d)...)
 	if err != nil {
@@ -203,7 +203,7 @@ func servedOn(ctx context.Context, s *design.Service, servers []string, hosts ho
 func changeQuota(cmd *cobra.Command, file, service, kind string, dryRun bool, make func(*design.Service) (resource.Action, error)) error {
 	return withQuota(cmd.Context(), file, service, func(ctx context.Context, on []served) error {
 		if len(on) != 1 {
-			return refuseDisk(errors.New("there are two services: name one with --service"))
+			return refuseChange(errors.New("there are two services: name one with --service"))
 		}
 		s := on[0]
 		a, err := make(s.Service)
@@ -211,7 +211,7 @@ func changeQuota(cmd *cobra.Command, file, service, kind string, dryRun bool, ma
 			err = quota.Off(s.Service, kind)
 		}
 		if err != nil {
-			return refuseDisk(err)
+			return refuseChange(err)
 		}
 		fmt.Fprintf(cmd.OutOrStdout(), "%s: %s\n  $ %s\n", s.server, a.Title, plan.Quote(a.Cmd))
 		if dryRun {

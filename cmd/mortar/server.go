@@ -69,11 +69,11 @@ func replaceServer(cmd *cobra.Command, file, server string, f applyFlags) error 
 		return err
 	}
 	if !slices.Contains(d.Servers(), server) {
-		return refuseDisk(fmt.Errorf("%s is not a server of this brick; choose one of %s", server, strings.Join(d.Servers(), ", ")))
+		return refuseChange(fmt.Errorf("%s is not a server of this brick; choose one of %s", server, strings.Join(d.Servers(), ", ")))
 	}
 	pair := &d.Pairs[slices.IndexFunc(d.Pairs, func(p design.Pair) bool { return slices.Contains(p.Servers, server) })]
 	if pair.HA == nil {
-		return refuseDisk(errors.New("a brick with one server has no partner that serves meanwhile: stop the old one, cable the new one, and run mortar apply"))
+		return refuseChange(errors.New("a brick with one server has no partner that serves meanwhile: stop the old one, cable the new one, and run mortar apply"))
 	}
 	f.replaced = server
 	if len(d.ArraysOf(pair)) > 0 {
@@ -111,7 +111,7 @@ func cabledAndReady(ctx context.Context, d *design.Design, pair *design.Pair, se
 	seen, missing, err := disk.SeenBy(ctx, c.Session, d, pair, server)
 	switch {
 	case err != nil:
-		return false, refuseDisk(err)
+		return false, refuseChange(err)
 	case len(seen) == 0:
 		return false, nil
 	}
@@ -122,13 +122,13 @@ func cabledAndReady(ctx context.Context, d *design.Design, pair *design.Pair, se
 	}
 	defer p.Close()
 	if slices.ContainsFunc(p.Plan.Pending(), func(s plan.Planned) bool { return plan.LeavesArraysAlone(s.Step) }) {
-		return false, refuseDisk(&resource.Refusal{
+		return false, refuseChange(&resource.Refusal{
 			What: fmt.Sprintf("%s sees %d disks of the brick and was not prepared for it: its kernel may have assembled arrays that its partner writes to, and be repairing them", server, len(seen)),
 			Mend: "power it off now; boot it without its cables to the enclosures, and run this again; check the arrays later (mortar scrub)",
 		})
 	}
 	if len(missing) > 0 {
-		return false, refuseDisk(&resource.Refusal{
+		return false, refuseChange(&resource.Refusal{
 			What: fmt.Sprintf("%s sees %d of %d disks; it lacks %s", server, len(seen), len(seen)+len(missing), strings.Join(missing, ", ")),
 			Mend: "check its cables to the enclosures",
 		})

@@ -18,7 +18,13 @@ func stockDesign(t *testing.T) *design.Design {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := spec.Parse("brick.yaml", []byte(strings.Replace(string(src), "flavour: nfs-ha\n", "flavour: nfs-ha\nprofile: stock\n", 1)))
+	return designOf(t, []byte(strings.Replace(string(src), "flavour: nfs-ha\n", "flavour: nfs-ha\nprofile: stock\n", 1)))
+}
+
+// designOf makes the design of a spec's text.
+func designOf(t *testing.T, text []byte) *design.Design {
+	t.Helper()
+	s, err := spec.Parse("brick.yaml", text)
 	if err != nil {
 		t.Fatal(err)
 	}

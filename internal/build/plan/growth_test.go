@@ -21,17 +21,10 @@ func grownDesign(t *testing.T) *design.Design {
 	if err == nil {
 		text, err = s.Grow([]spec.Added{{Enclosure: "A", Serial: "MA[04-05]"}, {Enclosure: "B", Serial: "MB[04-05]"}})
 	}
-	if err == nil {
-		s, err = spec.Parse("x.yaml", text)
-	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := design.New(s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return d
+	return designOf(t, text)
 }
 
 // While the cluster serves a volume, the new array is made first, then both agents

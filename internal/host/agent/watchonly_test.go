@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// An agent that may only watch carries out nothing, reads no file that it is told,
-// and of programs runs only the one that shows its journal.
+// An agent that may only watch runs no action and reads no file that a caller names.
+// Of programs it runs only those that show its journal.
 func TestWatchCore(t *testing.T) {
 	m := WatchCore()
 	for op := range Core() {
