@@ -234,7 +234,7 @@ func haSettings(token int, failback string, queues bool, add func(role, kind, na
 	add("server", "corosync", "two_node", "1", "one of two servers may go on alone, after fencing the other", "votequorum(5)")
 	add("server", "corosync", "wait_for_all", "1", "after a cold start of both, neither acts before it has seen the other once", "votequorum(5)")
 	add("server", "corosync", "crypto", "aes256/sha256", "nobody on the public network can forge or read a heartbeat", "corosync.conf(5)")
-	add("server", "corosync", "link_mode", "passive", "the private ring carries the heartbeat, the public one takes over", "corosync.conf(5)")
+	add("server", "corosync", "link_mode", "active", "both rings carry every message, so a ring that comes and goes delays none. With passive the other ring takes over only when knet has given the first one up, and one that has just come back gets ten times as long: more than the token", "corosync.conf(5); kronosnet: KNET_LINK_PONG_TIMEOUT_BACKOFF")
 	add("server", "systemd", "RuntimeWatchdogSec", "60", "s after which the hardware's watchdog resets a server whose kernel hangs, if no fence device has done so: it comes back without a person", "systemd-system.conf(5)")
 	add("server", "pacemaker", "stonith-enabled", "true", "no takeover without proof that the other server is off", "pacemaker-controld(7)")
 	add("server", "pacemaker", "stonith-timeout", "60s", "a fencing level that has not answered by then is given up for the next one", "pacemaker-controld(7)")

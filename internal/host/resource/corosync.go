@@ -70,16 +70,10 @@ func (c *Corosync) Text() string {
 	# A node that is silent for so long (ms) is taken for lost and fenced.
 	token: %d
 	consensus: %d
-	# The rings are used one at a time, ring 0 (private) first.
-	link_mode: passive
-	interface {
-		linknumber: 0
-		knet_link_priority: 2
-	}
-	interface {
-		linknumber: 1
-		knet_link_priority: 1
-	}
+	# Every message goes over both rings. With passive a ring that has just come
+	# back and is lost again costs the token, and a healthy server its power: knet
+	# gives such a ring ten times the time to answer.
+	link_mode: active
 }
 
 nodelist {

@@ -3,6 +3,7 @@ package drill
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/mortarhpc/mortar/internal/base/journal"
@@ -33,6 +34,9 @@ func journalEvent(line []byte, host string) (report.Event, bool) {
 	m := meaning(l.Ident, l.Message)
 	if m.Kind == "" {
 		return report.Event{}, false
+	}
+	if strings.HasPrefix(m.Resource, "fence-") && slices.Contains([]string{report.EventStarting, report.EventStarted, report.EventStartFail, report.EventStopped}, m.Kind) {
+		m.Kind = report.EventNote // a fence device, not the service
 	}
 	return report.Event{NS: l.NS, Host: host, Source: source(l.Ident), Kind: m.Kind, Text: l.Message}, true
 }

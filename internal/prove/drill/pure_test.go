@@ -22,6 +22,13 @@ func TestJournalEvent(t *testing.T) {
 	if !ok || e.Kind != report.EventFenced || e.Source != "pacemaker" || e.Host != "nfs2" {
 		t.Errorf("event %+v %v", e, ok)
 	}
+	// A fence device that does not start is no service that does not start.
+	for res, kind := range map[string]string{"service-home": report.EventStartFail, "fence-pdu-a": report.EventNote} {
+		line := `{"__REALTIME_TIMESTAMP":"1795000000123456","SYSLOG_IDENTIFIER":"pacemaker-controld","MESSAGE":" notice: Result of start operation for ` + res + ` on nfs2: Error occurred"}`
+		if e, ok := journalEvent([]byte(line), "nfs2"); !ok || e.Kind != kind {
+			t.Errorf("%s: %+v %v", res, e, ok)
+		}
+	}
 }
 
 func TestOCFEvent(t *testing.T) {
