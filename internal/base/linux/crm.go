@@ -105,6 +105,30 @@ type CRMHistory struct {
 	} `xml:"operation_history"`
 }
 
+// Lacking are the resources whose agent a node did not have when the cluster
+// looked ("not installed"). It never looks again by itself, and starts them there
+// no more. crm_mon counts that among no failures.
+//
+// Source: Pacemaker Explained, OCF return codes, 5.
+func (c *CRM) Lacking(node string) []string {
+	const notInstalled = 5
+	var ids []string
+	for _, n := range c.History {
+		for _, r := range n.Resources {
+			last, rc := -1, 0
+			for _, op := range r.Ops {
+				if op.Call > last {
+					last, rc = op.Call, op.RC
+				}
+			}
+			if n.Node == node && rc == notInstalled {
+				ids = append(ids, r.ID)
+			}
+		}
+	}
+	return ids
+}
+
 // CRMFailure is an operation that failed.
 type CRMFailure struct {
 	Op     string `xml:"op_key,attr"`

@@ -180,6 +180,14 @@ func (b *builder) configuration() error {
 	b.add(cluster, at, "cluster configuration", &resource.CIB{
 		Configuration: cib.String(), Owned: []string{"service-", "fence-", "fencing-", "locate-", "order-", "mortar-"}, Secret: []string{"community"},
 	})
+	if len(b.services()) > 0 && !b.stock() {
+		var ids []string
+		for _, s := range b.services() {
+			ids = append(ids, resource.ServiceID(s.Name))
+		}
+		// First: a service that is thought impossible on a server would not start there.
+		b.add(service, at, "each server can serve", &resource.Everywhere{Resource: watchID, Able: ids, Servers: b.servers, Seconds: 120})
+	}
 	for _, s := range b.services() {
 		// Watched from the other server: this one is busy starting it.
 		at = b.servers[0]
@@ -189,13 +197,6 @@ func (b *builder) configuration() error {
 		b.add(service, at, "service "+s.Name, &resource.Running{
 			Name: "service " + s.Name, Resources: []string{resource.ServiceID(s.Name)}, Seconds: 300,
 		})
-	}
-	if len(b.services()) > 0 && !b.stock() {
-		var ids []string
-		for _, s := range b.services() {
-			ids = append(ids, resource.ServiceID(s.Name))
-		}
-		b.add(service, at, "each server can serve", &resource.Everywhere{Resource: watchID, Able: ids, Servers: b.servers, Seconds: 120})
 	}
 	var fencing []string
 	for _, f := range b.fenceDevices() {

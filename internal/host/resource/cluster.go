@@ -181,14 +181,10 @@ func (e *Everywhere) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 		runs := slices.ContainsFunc(f.Cloned, func(r ClusterResource) bool { return r.ID == e.Resource && r.Node == server && r.Role == "Started" })
 		again := 0
 		for _, id := range append([]string{e.Resource}, e.Able...) {
-			never, err := notInstalled(ctx, sys, id, server)
-			if err != nil {
-				return nil, err
-			}
-			if never {
+			if slices.Contains(f.Lacking[server], id) {
 				again++
 				as = append(as, Action{
-					Title: "have Pacemaker look at " + id + " on " + server + " again", Why: "when the server joined, the agent was not there, and Pacemaker would never start it there",
+					Title: "have Pacemaker look at " + id + " on " + server + " again", Why: "when it looked, the agent was not there, and it would never start it there",
 					Cmd: []string{"crm_resource", "--refresh", "--resource", id, "--node", server}, OKCodes: notYet, Seconds: 60,
 				})
 			}
@@ -198,14 +194,6 @@ func (e *Everywhere) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 		}
 	}
 	return as, nil
-}
-
-// notInstalled tells whether Pacemaker remembers that a server lacks the agent.
-// Source: Pacemaker Explained, OCF return codes: 5.
-func notInstalled(ctx context.Context, sys Sys, id, server string) (bool, error) {
-	out, _, err := query(ctx, sys, "cibadmin", "--query", "--xpath",
-		fmt.Sprintf("//node_state[@uname='%s']//lrm_resource[starts-with(@id,'%s')]/lrm_rsc_op[@rc-code='5']", server, id))
-	return err == nil && out.Code == 0 && strings.Contains(out.Stdout, "<lrm_rsc_op"), err
 }
 
 // failedToStart tells whether Pacemaker remembers that a resource could not be

@@ -14,27 +14,25 @@ func TestEverywhere(t *testing.T) {
 	on := func(node, role string) string {
 		return `<resource id="mortar-watch" resource_agent="ocf:mortar:watch" role="` + role + `" active="true"><node name="` + node + `" id="1" cached="true"/></resource>`
 	}
-	// remembers adds what cibadmin says of a probe on a server.
-	remembers := func(sys *fakeSys, server string) *fakeSys {
-		sys.outputs["cibadmin --query --xpath"] = Output{Code: 105}
-		sys.outputs["cibadmin --query --xpath //node_state[@uname='"+server+"']//lrm_resource[starts-with(@id,'mortar-watch')]/lrm_rsc_op[@rc-code='5']"] =
-			Output{Stdout: `<lrm_rsc_op id="mortar-watch_last_0" operation="monitor" rc-code="5"/>`}
-		return sys
+	// remembers is crm_mon with what it knows of a probe on nfs1, if it is of a resource.
+	remembers := func(resource string, change ...string) *fakeSys {
+		if resource != "" {
+			change = append(change, `<node name="nfs1">`, `<node name="nfs1"><resource_history id="`+resource+`"><operation_history call="196" task="probe" rc="5" rc_text="Not installed"/></resource_history>`)
+		}
+		return clusterSys(t, change...)
 	}
 	standby := []string{`name="nfs1" id="1" online="true" standby="false"`, `name="nfs1" id="1" online="true" standby="true"`}
 	one := []string{end, clone(on("nfs2", "Started"))}
 	const refresh = "crm_resource --refresh --resource mortar-watch --node nfs1"
 	both := []string{end, clone(on("nfs1", "Started") + on("nfs2", "Started"))}
-	wantShow(t, diff(t, e, remembers(clusterSys(t, both...), "")), "")
+	wantShow(t, diff(t, e, remembers("", both...)), "")
+	wantShow(t, diff(t, e, remembers("mortar-watch", one...)), refresh)
+	wantShow(t, diff(t, e, remembers("mortar-watch", append(one, standby...)...)), refresh)
+	wantShow(t, diff(t, e, remembers("", append(one, standby...)...)), "")
 	// A service that Pacemaker takes for impossible on a server that is well otherwise.
 	e.Able = []string{"service-home"}
-	sys := remembers(clusterSys(t, both...), "")
-	sys.outputs["cibadmin --query --xpath //node_state[@uname='nfs1']//lrm_resource[starts-with(@id,'service-home')]/lrm_rsc_op[@rc-code='5']"] = Output{Stdout: "<lrm_rsc_op/>"}
-	wantShow(t, diff(t, e, sys), "crm_resource --refresh --resource service-home --node nfs1")
-	wantShow(t, diff(t, e, remembers(clusterSys(t, one...), "nfs1")), refresh)
-	wantShow(t, diff(t, e, remembers(clusterSys(t, append(one, standby...)...), "nfs1")), refresh)
-	wantShow(t, diff(t, e, remembers(clusterSys(t, append(one, standby...)...), "")), "")
-	wantShow(t, diff(t, e, remembers(clusterSys(t, end, clone(on("nfs1", "Starting")+on("nfs2", "Started"))), "")), "crm_resource --locate --resource mortar-watch")
+	wantShow(t, diff(t, e, remembers("service-home", both...)), "crm_resource --refresh --resource service-home --node nfs1")
+	wantShow(t, diff(t, e, remembers("", end, clone(on("nfs1", "Starting")+on("nfs2", "Started")))), "crm_resource --locate --resource mortar-watch")
 	if as := diff(t, e, &fakeSys{}); len(as) != 1 {
 		t.Errorf("a cluster that does not run yet: %v", as)
 	}

@@ -147,6 +147,9 @@ type ClusterFacts struct {
 	// Cloned are the instances of clones that Pacemaker shows.
 	Cloned   []ClusterResource
 	Failures []ClusterFailure
+	// Lacking are the resources whose agent a node did not have when the cluster
+	// looked, by node.
+	Lacking map[string][]string
 }
 
 // ClusterResource is one primitive as crm_mon(8) shows it.
@@ -245,8 +248,9 @@ func parseCrmMon(text string) (*ClusterFacts, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &ClusterFacts{Ready: m.DC.Present, Quorum: m.DC.Quorum, Online: map[string]bool{}, Standby: map[string]bool{}}
+	c := &ClusterFacts{Ready: m.DC.Present, Quorum: m.DC.Quorum, Online: map[string]bool{}, Standby: map[string]bool{}, Lacking: map[string][]string{}}
 	for _, n := range m.Nodes {
+		c.Lacking[n.Name] = m.Lacking(n.Name)
 		c.Online[n.Name] = n.Online && !n.Pending && !n.Unclean
 		c.Standby[n.Name] = n.Standby
 	}

@@ -89,6 +89,12 @@ func (v *view) cluster() *Part {
 			c.Text += fmt.Sprintf("; it cannot run on %s until that is cleaned up", f.Node)
 		}
 	}
+	for _, n := range v.pair.HA.Nodes {
+		for _, id := range m.Lacking(n.Name) {
+			c := p.add(Fault, id, "%s cannot run on %s: its agent was not there when the cluster looked, and it does not look again by itself", id, n.Name)
+			c.Mend = "`mortar apply` has it look again"
+		}
+	}
 	if v.cib != nil {
 		for _, l := range v.cib.Constraints {
 			if strings.HasPrefix(l.ID, "cli-") {

@@ -604,6 +604,17 @@ func TestJudge(t *testing.T) {
 		}, append([]string{
 			"fault: ring 0 (private): nfs1 and nfs2 do not reach each other",
 			"warning: service home on nfs2 since 20:51, its preferred server is nfs1"}, both...)},
+		{"the agent was missing on the partner", func(f Facts) {
+			for _, h := range f.Hosts {
+				if h.Host == nil || h.Host.Run == nil {
+					continue
+				}
+				r := h.Host.Run[cmdCRM]
+				r.Stdout = strings.Replace(r.Stdout, "</node_history>",
+					`<node name="nfs2"><resource_history id="home"><operation_history call="996" task="probe" rc="5" rc_text="Not installed"/></resource_history></node></node_history>`, 1)
+				h.Host.Run[cmdCRM] = r
+			}
+		}, append([]string{"fault: home cannot run on nfs2: its agent was not there when the cluster looked, and it does not look again by itself"}, both...)},
 		{"pacemaker starts on the partner", func(f Facts) {
 			r := f.Hosts["nfs2"].Host.Run[cmdCRM]
 			r.Stdout = strings.Replace(r.Stdout, `pacemakerd-state="running"`, `pacemakerd-state="starting_daemons"`, 1)

@@ -208,6 +208,9 @@ func NotReady(d *design.Design, f Facts, service, target string) []string {
 	if v.crm.barred(r.ID, target) {
 		add("%s failed to start on %s before; when that is mended: `crm_resource --cleanup --resource %s`", service, target, r.ID)
 	}
+	if slices.Contains(v.crm.Lacking(target), r.ID) {
+		add("the cluster remembers that %s lacks the agent of %s; `mortar apply` has it look again", target, service)
+	}
 	for _, b := range v.crm.Bans {
 		if b.Resource == r.ID && b.Node == target {
 			add("constraint %s keeps %s off %s; take it away with `crm_resource --resource %s --clear`", b.ID, service, target, r.ID)
