@@ -275,8 +275,7 @@ func exportsInPlace(t *testing.T, spec string) {
 	if _, code := client("ls /mnt/extra"); code == 0 {
 		t.Error("an export that was removed is read")
 	}
-	// It has taken 73 s: then the log says what was waited for.
-	client("umount -f /mnt/extra & for i in 1 2 3 4 5 6; do sleep 1; kill -0 $! 2> /dev/null || break; cat /proc/$!/stack; done; wait $!; touch /tmp/enough")
+	client("umount -f /mnt/extra; touch /tmp/enough")
 	if code := <-wrote; code != 0 {
 		t.Errorf("a client that wrote meanwhile ended with %d", code)
 	}

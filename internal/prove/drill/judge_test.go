@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/prove/report"
 	"github.com/mortarhpc/mortar/internal/prove/workload"
 )
@@ -133,6 +134,22 @@ func TestJudge(t *testing.T) {
 		}
 		if got := failed(checks); !slices.Equal(got, want) {
 			t.Errorf("%s: failed checks %q, want %q", r.name, got, want)
+		}
+	}
+}
+
+func TestStallTarget(t *testing.T) {
+	for _, c := range []struct {
+		e    Expect
+		f    spec.Flavour
+		want float64
+	}{
+		{Expect{Where: Moves, Stall: 10}, spec.NFSHA, 10},
+		{Expect{Where: Moves, Stall: 10}, spec.Lustre, 45},
+		{Expect{Where: Stays, Stall: 5}, spec.Lustre, 5},
+	} {
+		if got := stallTarget(c.e, c.f); got != c.want {
+			t.Errorf("%+v, %s: %g s, want %g s", c.e, c.f, got, c.want)
 		}
 	}
 }
