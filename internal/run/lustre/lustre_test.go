@@ -40,6 +40,10 @@ func (p *played) play(_ context.Context, host, op string, params, result any) er
 		if !ok || text == "-" {
 			return fmt.Errorf("no answer to %q", key)
 		}
+		stdout, stderr, failed := strings.Cut(text, "exit 19: ")
+		if failed {
+			return hosttest.Answer(result, resource.Output{Code: 19, Stdout: stdout, Stderr: stderr})
+		}
 		return hosttest.Answer(result, resource.Output{Stdout: text})
 	case agent.RunParams:
 		c := host + " " + strings.Join(x.Action.Cmd, " ")
@@ -187,6 +191,9 @@ func TestPlans(t *testing.T) {
 		"fsck without a server": {map[string]string{"oss01 lctl dl": "-"}, func(f *FS) (*Plan, error) { return f.FSCK("OST0001", false) }, nil, "oss01 does not answer"},
 		"writeconf with clients": {map[string]string{"mds01 lctl get_param mdt.small-MDT0000.exports.*.uuid": recorded(t, "exports.txt") + "mdt.small-MDT0000.exports.10.20.1.2@tcp.uuid=5f9a6b2e-57b5-4ab6-8f5e-3d1b0f2c7a61\n"},
 			func(f *FS) (*Plan, error) { return f.Writeconf(ctx) }, nil, "client 10.20.1.2@tcp has the file system mounted"},
+		"writeconf with a client beside one that is gone": {map[string]string{"mds01 lctl get_param mdt.small-MDT0000.exports.*.uuid": "mdt.small-MDT0000.exports.10.20.1.2@tcp.uuid=5f9a6b2e-57b5-4ab6-8f5e-3d1b0f2c7a61\nexit 19: " +
+			"error: read_param: '/sys/kernel/debug/lustre/mdt/small-MDT0000/exports/10.20.1.1@tcp/uuid': No such device\n"},
+			func(f *FS) (*Plan, error) { return f.Writeconf(ctx) }, nil, "client 10.20.1.2@tcp has the file system mounted"},
 		"writeconf": {nil,
 			func(f *FS) (*Plan, error) { return f.Writeconf(ctx) }, []string{
 				"mds01 crm_resource --resource service-mdt0000 --meta --set-parameter target-role --parameter-value Stopped", "mds01: wait until it is stopped",
@@ -327,6 +334,15 @@ func TestFSCKOfADamagedTarget(t *testing.T) {
 		}
 		if started := hosts.answers["oss02 lctl dl"] != ""; started == repair {
 			t.Errorf("repair %v: started %v; ran %q", repair, started, hosts.ran)
+		}
+	}
+}
+
+func TestUnmounted(t *testing.T) {
+	const gone = "error: read_param: '/sys/kernel/debug/lustre/mdt/small-MDT0000/exports/10.20.1.1@tcp/uuid': No such device\n"
+	for text, want := range map[string]bool{gone: true, gone + gone: true, "": false, gone + "error: get_param: out of memory\n": false, "error: get_param: param_path 'mdt': No such device\n": false} {
+		if unmounted(text) != want {
+			t.Errorf("%q: %v", text, !want)
 		}
 	}
 }

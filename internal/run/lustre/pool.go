@@ -34,7 +34,9 @@ func (f *FS) Pools(ctx context.Context) ([]Pool, error) {
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, Pool{Name: name, OSTs: poolMembers(text), Spec: f.inSpec(name)})
+		osts := poolMembers(text)
+		slices.Sort(osts) // lctl lists them as they were added
+		out = append(out, Pool{Name: name, OSTs: osts, Spec: f.inSpec(name)})
 	}
 	return out, nil
 }
