@@ -213,10 +213,11 @@ func (f *FS) onMGS(home, title string, argv ...string) Step {
 	}}
 }
 
-// unmounted tells whether lctl failed only at exports of clients that are gone: right
-// after an unmount their files cannot be read. It prints the others.
+// unmounted tells whether lctl get_param failed only at exports of clients that are
+// gone: right after an unmount their files cannot be read. lctl goes on and prints
+// the others.
 //
-// Source: seen with 2.17.57
+// Source: lustre-release, lustre/utils/lustre_param.c, do_param_op; seen with 2.17.57
 func unmounted(stderr string) bool {
 	for line := range strings.Lines(stderr) {
 		if t := strings.TrimSpace(line); t != "" && !(strings.Contains(t, "/exports/") && strings.HasSuffix(t, "No such device")) {
