@@ -307,7 +307,7 @@ func printBalance(w io.Writer, all []lustre.Usage) {
 func newLFSCKCmd() *cobra.Command {
 	var dry bool
 	c := lustreCmd(&cobra.Command{Use: "lfsck SPEC", Short: "Check the running file system, and repair it", Args: cobra.ExactArgs(1),
-		Long:    "Has Lustre compare names with inodes, and files with their objects on OSTs, while the file\nsystem serves. What does not match is repaired, unless --only-look is given.",
+		Long:    "Has Lustre compare names with inodes, and files with their objects on OSTs, while the file\nsystem serves. LFSCK repairs what does not match, unless you give --only-look. Exit code 1:\ninconsistencies are left.",
 		Example: "  mortar lustre lfsck brick.yaml --only-look"}, &lustreFlags{},
 		func(_ context.Context, fs *lustre.FS, _ []string) (*lustre.Plan, error) { return fs.LFSCK(dry) },
 		func(ctx context.Context, w io.Writer, fs *lustre.FS) error {
@@ -319,8 +319,13 @@ func newLFSCKCmd() *cobra.Command {
 			if err != nil {
 				return fail(exitFailed, err)
 			}
+			left := int64(0)
 			for _, c := range all {
-				fmt.Fprintf(w, "%s: %d checked in %d s, %d inconsistencies found, %d failures\n", c.Part, c.Checked, c.Seconds, c.Found, c.Failed)
+				fmt.Fprintln(w, c)
+				left += c.Left()
+			}
+			if left > 0 {
+				return fail(exitFailed, fmt.Errorf("%d inconsistencies are left: `lctl get_param mdd.*.lfsck_namespace mdd.*.lfsck_layout` on %s counts them by kind", left, server))
 			}
 			return nil
 		})

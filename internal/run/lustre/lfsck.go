@@ -3,6 +3,7 @@ package lustre
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,6 +19,23 @@ type Check struct {
 	Found   int64  `json:"found"` // inconsistencies, which it has repaired unless it only looked
 	Failed  int64  `json:"failed"`
 	Seconds int64  `json:"seconds"`
+	DryRun  bool   `json:"dry_run"` // it only looked
+}
+
+// Left is how many inconsistencies are still there.
+func (c Check) Left() int64 {
+	if c.DryRun {
+		return c.Found // LFSCK counts some of them as failures, too
+	}
+	return c.Failed
+}
+
+func (c Check) String() string {
+	found := fmt.Sprintf("%d inconsistencies repaired, %d left", c.Found, c.Left())
+	if c.DryRun {
+		found = fmt.Sprintf("%d inconsistencies found, nothing changed", c.Found)
+	}
+	return fmt.Sprintf("%s: %d checked in %d s, %s", c.Part, c.Checked, c.Seconds, found)
 }
 
 // LFSCK plans a check of the running file system: names and their inodes,
@@ -38,11 +56,12 @@ func (f *FS) LFSCK(dry bool) (*Plan, error) {
 			}
 		}
 	}
-	argv := []string{"lctl", "lfsck_start", "-M", f.mdt(), "-A", "-t", "namespace,layout", "-r", "-n", onOff(dry)}
+	// lctl takes "-n off", with a space, for "-n": the check repairs nothing then (2.17.57).
+	argv := []string{"lctl", "lfsck_start", "-M", f.mdt(), "-A", "-t", "namespace,layout", "-r", "--dryrun=" + onOff(dry)}
 	return &Plan{What: "check the file system (LFSCK)", Steps: []Step{
 		command(server, "start LFSCK", 0, argv...),
 		{Title: "wait until it has checked everything", Host: server, run: func(ctx context.Context, say func(string)) error {
-			return f.waitLFSCK(ctx, server, say)
+			return f.waitLFSCK(ctx, server, dry, say)
 		}},
 	}, Notes: []string{"the file system goes on meanwhile; `lctl lfsck_stop -M " + f.mdt() + " -A` ends it"}}, nil
 }
@@ -54,7 +73,7 @@ func onOff(on bool) string {
 	return "off"
 }
 
-func (f *FS) waitLFSCK(ctx context.Context, server string, say func(string)) error {
+func (f *FS) waitLFSCK(ctx context.Context, server string, dry bool, say func(string)) error {
 	return host.Wait{Limit: 30 * 24 * time.Hour, Poll: 2 * time.Second, Seen: say}.Until(ctx, func(ctx context.Context) (string, error) {
 		all, err := f.Checks(ctx, server)
 		if err != nil {
@@ -62,6 +81,9 @@ func (f *FS) waitLFSCK(ctx context.Context, server string, say func(string)) err
 		}
 		var left []string
 		for _, c := range all {
+			if c.DryRun != dry {
+				return "", fmt.Errorf("LFSCK of the %s runs with dryrun %s instead of %s", c.Part, onOff(c.DryRun), onOff(dry))
+			}
 			switch c.Status {
 			case "completed":
 			case "init", "scanning-phase1", "scanning-phase2":
@@ -89,7 +111,7 @@ func (f *FS) Checks(ctx context.Context, server string) ([]Check, error) {
 		if k["status"] == "" {
 			return nil, fmt.Errorf("%s: no status of lfsck_%s", server, part)
 		}
-		c := Check{Part: part, Status: k["status"]}
+		c := Check{Part: part, Status: k["status"], DryRun: slices.Contains(strings.Split(k["param"], ","), "dryrun")}
 		for key, v := range k {
 			var n int64
 			if _, err := fmt.Sscan(v, &n); err != nil {

@@ -182,7 +182,7 @@ func TestPlans(t *testing.T) {
 		"layout of the whole": {nil, func(f *FS) (*Plan, error) { return f.SetLayout(ctx, "/small", Layout{Count: 1}) }, nil, "is of the spec"},
 
 		"lfsck": {nil, func(f *FS) (*Plan, error) { return f.LFSCK(true) },
-			[]string{"mds01 lctl lfsck_start -M small-MDT0000 -A -t namespace,layout -r -n on", "mds01: wait until it has checked everything"}, ""},
+			[]string{"mds01 lctl lfsck_start -M small-MDT0000 -A -t namespace,layout -r --dryrun=on", "mds01: wait until it has checked everything"}, ""},
 		"fsck": {nil, func(f *FS) (*Plan, error) { return f.FSCK("ost0001", true) }, []string{
 			"oss01 crm_resource --resource service-ost0001 --meta --set-parameter target-role --parameter-value Stopped", "oss01: wait until it is stopped",
 			"oss02 /usr/local/sbin/mortar ocf --config /etc/mortar/service-ost0001.json fsck-repair small-OST0001",
@@ -292,7 +292,7 @@ func TestChecks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]Check{{"namespace", "completed", 16, 0, 0, 0}, {"layout", "partial", 3, 0, 0, 1}}, got); diff != "" {
+	if diff := cmp.Diff([]Check{{"namespace", "completed", 16, 0, 0, 0, true}, {"layout", "partial", 3, 0, 0, 1, true}}, got); diff != "" {
 		t.Error(diff)
 	}
 	p, err := f.LFSCK(true)
@@ -301,6 +301,12 @@ func TestChecks(t *testing.T) {
 	}
 	if err := f.Run(t.Context(), p, func(Event) {}); err == nil || !strings.Contains(err.Error(), `LFSCK of the layout ended as "partial"`) {
 		t.Error(err)
+	}
+	if p, err = f.LFSCK(false); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Run(t.Context(), p, func(Event) {}); err == nil || !strings.Contains(err.Error(), "runs with dryrun on instead of off") {
+		t.Errorf("a repair that only looks: %v", err)
 	}
 	for key, want := range map[string]bool{"nlinks_repaired": true, "repaired_dangling": true, "inconsistent_orphan": true, "checked_phase1": false, "unknown_inconsistency": false} {
 		if isFinding(key) != want {
