@@ -38,6 +38,7 @@ func (d *Design) lustre() error {
 	servers := map[string]spec.Server{}
 	for _, v := range s.Servers {
 		public[v.Name] = v.Public + "@" + c.LNET
+		l.ServerNIDs = append(l.ServerNIDs, public[v.Name])
 		servers[v.Name] = v
 	}
 	nids := func(names []string, first string) []string {
@@ -77,7 +78,6 @@ func (d *Design) lustre() error {
 	l.Params = append(l.Params,
 		"osc.*.max_dirty_mb=256",
 		"osc.*.max_rpcs_in_flight=32",
-		"mgs.MGS.ldlm_enqueue_min=5",
 	)
 	for _, p := range c.Params {
 		if now, old := modernParam(p); old {
@@ -310,14 +310,13 @@ func lustreSettings(d *Design) []Setting {
 	if strings.HasPrefix(d.Spec.Lustre.LNET, "tcp") {
 		add("both", "module", "ksocklnd.sock_timeout", "10", "seconds until a node closes a connection on which nothing moves (50 as built): without this a client's attempts to reconnect wait on the connection to the crashed server", "modinfo ksocklnd; kernel module: ksocknal_timeout")
 	}
-	for _, v := range []struct{ on, name, reason, source string }{
-		{"client", "osc.*.max_dirty_mb", "MB of written data a client holds for each OST: writes go out in full RPCs", seed + "8.1"},
-		{"client", "osc.*.max_rpcs_in_flight", "requests a client has out at each OST: small files wait less", seed + "8.1"},
-		{"server", "mgs.MGS.ldlm_enqueue_min", "seconds that the MGS waits for the configuration lock of a node that does not answer (100 as built): a crashed server holds one, and the MGS tells clients after it where the target is now (imperative recovery)", "kernel module: ldlm_bl_timeout"},
+	for _, v := range []struct{ name, reason string }{
+		{"osc.*.max_dirty_mb", "MB of written data a client holds for each OST: writes go out in full RPCs"},
+		{"osc.*.max_rpcs_in_flight", "requests a client has out at each OST: small files wait less"},
 	} {
 		for _, p := range d.Lustre.Params {
 			if n, value, _ := strings.Cut(p, "="); n == v.name {
-				add(v.on, "lustre", n, value, v.reason, "lctl-set_param(8); "+v.source)
+				add("client", "lustre", n, value, v.reason, "lctl-set_param(8); "+seed+"8.1")
 			}
 		}
 	}

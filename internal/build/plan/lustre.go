@@ -101,6 +101,9 @@ func (b lustreKind) agent(s *design.Service, c *ocf.Config) error {
 	c.LustreService = &ocf.LustreService{FSName: b.d.Lustre.FSName}
 	for _, t := range s.Targets {
 		c.Targets = append(c.Targets, ocf.Target{Kind: t.Kind, Index: t.Index, Volume: t.Volume, MountPoint: t.MountPoint})
+		if t.Kind == "mgs" {
+			c.Servers = b.d.Lustre.ServerNIDs
+		}
 	}
 	return nil
 }

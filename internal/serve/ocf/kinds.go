@@ -115,7 +115,7 @@ var storageKinds = kinds[storageKind]{"storage", []kind[storageKind]{
 
 var serviceKinds = kinds[serviceKind]{"service", []kind[serviceKind]{
 	{"nfs", func(c *Config) bool { return c.NFSService != nil }, checkNFS, volumesOfNFS, func(s *service) serviceKind { return newNFS(s) }},
-	{"targets", func(c *Config) bool { return c.LustreService != nil }, checkLustre, volumesOfTargets, func(s *service) serviceKind { return &lustreKind{s} }},
+	{"targets", func(c *Config) bool { return c.LustreService != nil }, checkLustre, volumesOfTargets, func(s *service) serviceKind { return &lustreKind{service: s} }},
 }}
 
 // of is the kind that a config describes.

@@ -155,6 +155,8 @@ func TestConfigOfKinds(t *testing.T) {
 		"OST before MGS":            {at(luns, lustre, func(c *Config) { slices.Reverse(c.Targets) }), "in this order"},
 		"one target twice":          {at(luns, lustre, func(c *Config) { c.Targets[1] = c.Targets[0] }), "of another one"},
 		"evicting clients":          {at(luns, lustre, func(c *Config) { c.Targets[1].MountOpts = []string{"abort_recov"} }), "takes the service or clients' data away"},
+		"servers without an MGS":    {at(bare, lustre, func(c *Config) { c.Servers = []string{"10.20.0.13@tcp"} }), "the service that has the MGS"},
+		"servers by name":           {at(luns, lustre, func(c *Config) { c.Servers = []string{"oss01"} }), "is no NID"},
 		"long fsname":               {at(luns, lustre, func(c *Config) { c.FSName = "scratchspace" }), "1 to 8 letters"},
 		"index":                     {at(luns, lustre, func(c *Config) { c.Targets[1].Index = 1 << 16 }), "0 to 65534"},
 	} {

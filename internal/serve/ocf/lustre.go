@@ -21,6 +21,9 @@ import (
 type LustreService struct {
 	FSName  string   `json:"fsname"`
 	Targets []Target `json:"targets"` // in the order of mounting: MGS, MDTs, OSTs
+	// Servers are the NIDs of the file system's servers. The service of the MGS has
+	// them: see silence.
+	Servers []string `json:"servers,omitempty"`
 }
 
 // Target is one MGS, MDT or OST on ldiskfs.
@@ -47,6 +50,14 @@ func checkLustre(c *Config, f *faults) {
 	}
 	if c.LV != "" || c.Cache != "" {
 		f.add("lv %q, cache %q: targets of Lustre name their volumes and have no cache", c.LV, c.Cache)
+	}
+	for _, nid := range c.Servers {
+		if !plain(nid, ".:@") || !strings.Contains(nid, "@") {
+			f.add("servers: %q is no NID, such as 10.20.0.13@tcp", nid)
+		}
+	}
+	if len(c.Servers) > 0 && !c.hasMGS() {
+		f.add("servers belong to the service that has the MGS")
 	}
 	last := 0
 	for i, t := range c.Targets {
@@ -94,7 +105,10 @@ func (t Target) label(fsname string) string {
 // client knows both servers of a target. What keeps a target from being mounted
 // by two servers is its volume group's owner or its reservation, and ldiskfs'
 // multiple mount protection (MMP).
-type lustreKind struct{ *service }
+type lustreKind struct {
+	*service
+	silent silentServers
+}
 
 func (s *lustreKind) layers() []part {
 	var all []part
@@ -351,6 +365,7 @@ func (s *lustreKind) watch(ctx context.Context, w *watcher) {
 	if !s.serving() {
 		return
 	}
+	s.silent.look(ctx, s.k, s.cfg.Servers, w.log)
 	soon, cancel := context.WithTimeout(ctx, watchWait)
 	defer cancel()
 	// No answer in time is for the monitor to judge: disks may be merely busy.

@@ -1,0 +1,73 @@
+package ocf
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"sync/atomic"
+	"time"
+)
+
+// silentAfter is how many pings in a row a server does not answer until the MGS
+// forgets it: some ten seconds, long before its partner has mounted its targets.
+const silentAfter = 3
+
+// pingWait is how long one ping waits for an answer.
+const pingWait = 2 * time.Second
+
+// silentServers finds servers of a Lustre file system that crashed, and has the MGS
+// evict them.
+//
+// A crashed server holds locks on the configuration. The MGS waits for them, up
+// to 160 s (2.17.57): until then clients do not hear where its targets are now
+// (imperative recovery), and lctl set_param -P hangs. An evicted server that
+// was merely cut off connects to the MGS again. No target evicts anybody here.
+type silentServers struct {
+	busy   atomic.Bool    // one round at a time
+	missed map[string]int // by NID: pings in a row without an answer; only the round that runs uses it
+}
+
+// look starts a round beside the watcher, whose own looks must not wait for a
+// ping, unless a round runs already.
+func (s *silentServers) look(ctx context.Context, k kernel, nids []string, log func(string, ...any)) {
+	if len(nids) == 0 || !s.busy.CompareAndSwap(false, true) {
+		return
+	}
+	go func() {
+		defer s.busy.Store(false)
+		s.round(ctx, k, nids, log)
+	}()
+}
+
+// round pings each server once.
+func (s *silentServers) round(ctx context.Context, k kernel, nids []string, log func(string, ...any)) {
+	if s.missed == nil {
+		s.missed = map[string]int{}
+	}
+	for _, nid := range nids {
+		soon, cancel := context.WithTimeout(ctx, 5*pingWait)
+		_, err := k.Run(soon, command{argv: []string{"lctl", "ping", nid, strconv.Itoa(int(pingWait.Seconds()))}})
+		cancel()
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err == nil:
+			s.missed[nid] = 0
+			continue
+		}
+		if s.missed[nid]++; s.missed[nid] != silentAfter {
+			continue
+		}
+		log("%s does not answer: the MGS evicts it, so that clients hear where its targets are", nid)
+		soon, cancel = context.WithTimeout(ctx, 5*pingWait)
+		if _, err := k.Run(soon, command{argv: []string{"lctl", "set_param", "mgs.MGS.evict_client=nid:" + nid}}); err != nil {
+			log("%v", err)
+		}
+		cancel()
+	}
+}
+
+// hasMGS tells whether the MGS is one of the targets.
+func (l *LustreService) hasMGS() bool {
+	return slices.ContainsFunc(l.Targets, func(t Target) bool { return t.Kind == "mgs" })
+}
