@@ -18,7 +18,7 @@ type pingKernel struct {
 
 func (k *pingKernel) Run(_ context.Context, c command) (string, error) {
 	if c.argv[1] == "ping" {
-		if !k.up[c.argv[2]] {
+		if !k.up[c.argv[4]] {
 			return "", errors.New("failed to ping: No route to host")
 		}
 		return "", nil
