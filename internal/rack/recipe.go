@@ -32,7 +32,9 @@ var fastRecipe = recipe{disabledUnits, maskedUnits, maskedGenerators, maskedRule
 // spends seconds on.
 var distributionRecipe = recipe{
 	Disabled: []string{
-		"multi-user.target.wants/corosync.service",
+		"chronyd.service", // an alias
+	"multi-user.target.wants/chrony.service",
+	"multi-user.target.wants/corosync.service",
 		"multi-user.target.wants/logd.service",
 		"multi-user.target.wants/nfs-server.service",
 		"multi-user.target.wants/nfs-client.target",
@@ -110,7 +112,7 @@ func nodePackages(suite string) []string {
 		"nfs-kernel-server", "nfs-common", "rpcbind",
 		"corosync", "pacemaker", "pacemaker-cli-utils",
 		"ipmitool", "snmp", "iputils-arping", "iputils-ping",
-		"gawk", "sg3-utils", "smartmontools", "ethtool", "ca-certificates",
+		"gawk", "sg3-utils", "smartmontools", "ethtool", "chrony", "ca-certificates",
 		// What a server has that boots the distribution's way.
 		"initramfs-tools", "zstd", "busybox", "e2fsprogs", "grub-pc", "ifupdown",
 	}

@@ -22,6 +22,7 @@ func debianRelease(version, suite string, fenceAgents ...string) Distro {
 			RDMA:        []string{"rdma-core"},
 			Cluster:     []string{"corosync", "pacemaker", "pacemaker-cli-utils", "resource-agents"},
 			FenceAgents: fenceAgents,
+			Time:        []string{"chrony"},
 			FenceTest:   []string{"ipmitool", "iputils-ping"},
 			// fdisk has sfdisk.
 			Cache: []string{"bcache-tools", "fdisk", "smartmontools"},
@@ -68,6 +69,7 @@ func debianRelease(version, suite string, fenceAgents ...string) Distro {
 		OCF:         "/usr/lib/ocf/resource.d",
 		PipeFS:      "/run/rpc_pipefs", // Source: nfs.conf(5) of Debian, pipefs-directory
 		StatdUser:   "statd",
+		TimeUnit:    "chrony.service",
 		BcacheRules: "/etc/udev/rules.d/69-bcache.rules",
 	}
 }

@@ -34,6 +34,8 @@ type Distro struct {
 	PipeFS string
 	// StatdUser is the user that rpc.statd runs as.
 	StatdUser string
+	// TimeUnit is the unit of Packages.Time.
+	TimeUnit string
 	// BcacheRules replaces the rules of udev that come with bcache-tools.
 	BcacheRules string
 
@@ -49,6 +51,7 @@ type Packages struct {
 	RDMA                    []string // has udev load the drivers of cards that do RDMA
 	Cluster                 []string // Corosync, Pacemaker with its tools, resource agents
 	FenceAgents             []string // for IPMI, and for PDUs by SNMP
+	Time                    []string // keeps the clock right
 	FenceTest               []string // what a fence test witnesses with: ipmitool and ping
 	Cache                   []string // to make bcache's superblocks, to partition SSDs, to see their wear
 	LustreServer            []string // KernelRelease in a name stands for the release of the kernel

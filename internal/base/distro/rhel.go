@@ -26,6 +26,7 @@ var rhel = []Distro{{
 		RDMA:        []string{"rdma-core"},
 		Cluster:     []string{"corosync", "pacemaker", "pacemaker-cli", "resource-agents"},
 		FenceAgents: []string{"fence-agents-ipmilan", "fence-agents-apc-snmp"},
+		Time:        []string{"chrony"},
 		FenceTest:   []string{"ipmitool", "iputils"},
 		// Source: Lustre Operations Manual, 8.1, table of packages; ldiskfs.
 		LustreServer:    []string{"kmod-lustre", "kmod-lustre-osd-ldiskfs", "lustre", "lustre-osd-ldiskfs-mount", "e2fsprogs"},
@@ -58,6 +59,7 @@ var rhel = []Distro{{
 	OCF:       "/usr/lib/ocf/resource.d",
 	PipeFS:    "/var/lib/nfs/rpc_pipefs",
 	StatdUser: "rpcuser",
+	TimeUnit:  "chronyd.service",
 	Lacks: map[string]string{
 		"Suite":             "a virtual rack boots Debian only",
 		"Packages.Cache":    "the kernel is built without bcache (CONFIG_BCACHE is not set)",

@@ -411,6 +411,7 @@ func (b *builder) clients() {
 		if names := b.kind().clientPackages(b.distro(c).Packages); len(names) > 0 {
 			b.add(StagePackages, c, "packages", &resource.Packages{Names: names})
 		}
+		b.add(StageKernel, c, "time service", &resource.TimeService{})
 		b.kind().client(c)
 	}
 }
@@ -429,6 +430,7 @@ func (b *builder) kernel(h string) {
 		m.Names = append(m.Names, s)
 	}
 	b.add(StageKernel, h, "kernel modules", m)
+	b.add(StageKernel, h, "time service", &resource.TimeService{})
 	b.sysctl(h, "server")
 	b.storageFiles(h)
 }

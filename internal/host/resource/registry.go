@@ -26,6 +26,8 @@ func blank(kind string) Resource {
 		return &Units{}
 	case "sysctl":
 		return &Sysctl{}
+	case "time":
+		return &TimeService{}
 	case "watchdog":
 		return &Watchdog{}
 	case "modules":

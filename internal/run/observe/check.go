@@ -114,7 +114,7 @@ func (v *view) hosts() *Part {
 				off, how = -off, "behind"
 			}
 			c.Text = fmt.Sprintf("clock of %s is %s %s that of %s", n, duration(off), how, ref)
-			c.Mend = "run a time service (chrony, systemd-timesyncd) on every host"
+			c.Mend = "see why the host's time service does not follow its servers (`chronyc sources`); `mortar apply` starts one where none runs"
 		}
 	}
 	p.Text = fmt.Sprintf("%d of %d answer", answering, asked)
