@@ -11,6 +11,8 @@ type Measured struct {
 	LUNs     []MeasuredLUN     `json:"luns,omitempty"`
 	Disks    []MeasuredDisk    `json:"disks,omitempty"` // of md arrays, with spares
 	Services []MeasuredService `json:"services"`
+	// Cache is the service whose volume is behind a cache of SSDs.
+	Cache string `json:"cache,omitempty"`
 	Fencing  []MeasuredLevel   `json:"fencing,omitempty"`
 }
 
@@ -64,6 +66,9 @@ func (d *Design) Measure(p *Pair, server string) Measured {
 			x.Namespace, x.StateDir, x.Exports = s.Namespace, s.StateDir, s.Exports
 		}
 		m.Services = append(m.Services, x)
+		if s.Storage.Cache != nil {
+			m.Cache = s.Name
+		}
 		for _, l := range d.LUNsIn(&s.Storage) {
 			for j := range d.Arrays {
 				if a := &d.Arrays[j]; a.Name == l.Array && a.Family != "perc" {

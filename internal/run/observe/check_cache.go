@@ -12,8 +12,8 @@ import (
 
 // cacheCommand asks a server for its view of the cache; what its disks say of
 // their health takes a command each, which the agent's time-out covers.
-func cacheCommand(d *design.Design) []string {
-	return []string{"/usr/local/sbin/mortar", "host-cache", "stats", cache.ConfigPath(d.Cached().Name)}
+func cacheCommand(service string) []string {
+	return []string{"/usr/local/sbin/mortar", "host-cache", "stats", cache.ConfigPath(service)}
 }
 
 const (
@@ -39,7 +39,7 @@ func (v *view) cache() *Part {
 		if s.host == nil {
 			continue
 		}
-		r, asked := s.host.Run[strings.Join(cacheCommand(v.d), " ")]
+		r, asked := s.host.Run[strings.Join(cacheCommand(v.d.Cached().Name), " ")]
 		var st cache.Stats
 		if !asked || json.Unmarshal([]byte(r.Stdout), &st) != nil || !st.Up {
 			continue

@@ -74,7 +74,7 @@ func requests(d *design.Design, timeout time.Duration) map[string]Request {
 		}
 	}
 	if d.Cached() != nil {
-		server.Run = append(server.Run, cacheCommand(d))
+		server.Run = append(server.Run, cacheCommand(d.Cached().Name))
 	}
 	if d.Clustered() {
 		// Each server is asked for its own view: two that disagree are parted.

@@ -15,6 +15,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/base/md"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/host/agent"
+	"github.com/mortarhpc/mortar/internal/serve/cache"
 	"github.com/mortarhpc/mortar/internal/serve/ocf"
 )
 
@@ -38,6 +39,9 @@ func metricsRequest(m design.Measured) Request {
 	}
 	for _, f := range mdFiles {
 		r.Files = append(r.Files, "/sys/block/md*/md/"+f)
+	}
+	if m.Cache != "" {
+		r.Run = append(r.Run, cacheCommand(m.Cache))
 	}
 	if m.Cluster {
 		r.Run = append(r.Run, strings.Fields(cmdCRM))
@@ -78,6 +82,10 @@ var families = map[string][2]string{
 	"mortar_lun_paths":                         {"gauge", "Paths to a LUN that work."},
 	"mortar_lun_paths_wanted":                  {"gauge", "Paths to a LUN by the design."},
 	"mortar_cache_dirty_bytes":                 {"gauge", "Data that is on SSDs of a cache and not on the disks."},
+	"mortar_cache_mirror_members":              {"gauge", "SSDs that a cache's mirror of unwritten data has when it is whole."},
+	"mortar_cache_mirror_members_in_sync":      {"gauge", "SSDs that the mirror takes data from."},
+	"mortar_cache_ssd_life_left_percent":       {"gauge", "Life that an SSD of a cache has left, as it says itself."},
+	"mortar_cache_ssd_failing":                 {"gauge", "1 if an SSD of a cache predicts its failure."},
 	"mortar_volume_mounted":                    {"gauge", "1 if the file system of a service is mounted here."},
 	"mortar_volume_readonly":                   {"gauge", "1 if it is mounted read-only."},
 	"mortar_volume_answers":                    {"gauge", "1 if statfs(2) of it ended in time and without an error."},
@@ -135,6 +143,7 @@ func metrics(m design.Measured, h *Host) *exposition {
 	e := &exposition{brick: m.Brick, lines: map[string][]string{}}
 	e.raid(m, h)
 	e.disks(m, h)
+	e.cache(m, h)
 	e.volumes(m, h)
 	if m.Cluster {
 		e.cluster(m, h)
@@ -201,6 +210,24 @@ func (e *exposition) disks(m design.Measured, h *Host) {
 	for _, p := range slices.Sorted(maps.Keys(h.Files)) {
 		if dev, ok := strings.CutSuffix(p, "/bcache/dirty_data"); ok {
 			e.add("mortar_cache_dirty_bytes", float64(linux.ParseBcacheBytes(h.Files[p])), "device", filepath.Base(dev))
+		}
+	}
+}
+
+// cache: on the server that has it.
+func (e *exposition) cache(m design.Measured, h *Host) {
+	var st cache.Stats
+	if m.Cache == "" || json.Unmarshal([]byte(h.Run[strings.Join(cacheCommand(m.Cache), " ")].Stdout), &st) != nil || !st.Up {
+		return
+	}
+	if st.Mirror.Members > 0 { // write-through has none
+		e.add("mortar_cache_mirror_members", float64(st.Mirror.Members), "service", m.Cache)
+		e.add("mortar_cache_mirror_members_in_sync", float64(len(st.Mirror.InSync)), "service", m.Cache)
+	}
+	for _, s := range st.SSDs {
+		e.add("mortar_cache_ssd_failing", bit(s.Failing), "service", m.Cache, "serial", s.Serial)
+		if s.Left >= 0 {
+			e.add("mortar_cache_ssd_life_left_percent", float64(s.Left), "service", m.Cache, "serial", s.Serial)
 		}
 	}
 }

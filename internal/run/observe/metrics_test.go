@@ -4,6 +4,9 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+
+	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/host/resource"
 )
 
 // What a server that serves tells, and the other one.
@@ -26,6 +29,32 @@ func TestMetrics(t *testing.T) {
 	}
 	golden(t, "metrics-nfs1.prom", text["nfs1"])
 	golden(t, "metrics-nfs2.prom", text["nfs2"])
+}
+
+// The server that has a cache tells of its mirror and its SSDs; the other one is silent.
+func TestCacheMetrics(t *testing.T) {
+	m := design.Measured{Brick: "b1", Cache: "home"}
+	for stats, want := range map[string]string{
+		`{"up":true,"mirror":{"members":2,"in_sync":["A"]},"ssds":[{"serial":"A","life_left_percent":90},{"serial":"B","life_left_percent":-1,"failure_predicted":true}]}`: "" +
+			`members{brick="b1",service="home"} 2|members_in_sync{brick="b1",service="home"} 1|` +
+			`failing{brick="b1",service="home",serial="A"} 0|failing{brick="b1",service="home",serial="B"} 1|life_left_percent{brick="b1",service="home",serial="A"} 90`,
+		`{"up":false,"mirror":{"members":2}}`: "",
+		"":                                    "",
+	} {
+		e := &exposition{brick: "b1", lines: map[string][]string{}}
+		e.cache(m, &Host{Run: map[string]RunResult{strings.Join(cacheCommand("home"), " "): {Output: resource.Output{Stdout: stats}}}})
+		var got []string
+		for line := range strings.Lines(e.text()) {
+			if !strings.HasPrefix(line, "#") {
+				line, _ = strings.CutPrefix(strings.TrimSpace(line), "mortar_cache_")
+				line = strings.TrimPrefix(strings.TrimPrefix(line, "mirror_"), "ssd_")
+				got = append(got, line)
+			}
+		}
+		if strings.Join(got, "|") != want {
+			t.Errorf("%s: got %q", stats, got)
+		}
+	}
 }
 
 // A family that is used has its words, and words are of a family in use or of
