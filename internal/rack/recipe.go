@@ -33,8 +33,8 @@ var fastRecipe = recipe{disabledUnits, maskedUnits, maskedGenerators, maskedRule
 var distributionRecipe = recipe{
 	Disabled: []string{
 		"chronyd.service", // an alias
-	"multi-user.target.wants/chrony.service",
-	"multi-user.target.wants/corosync.service",
+		"multi-user.target.wants/chrony.service",
+		"multi-user.target.wants/corosync.service",
 		"multi-user.target.wants/logd.service",
 		"multi-user.target.wants/nfs-server.service",
 		"multi-user.target.wants/nfs-client.target",

@@ -12,8 +12,8 @@ type Measured struct {
 	Disks    []MeasuredDisk    `json:"disks,omitempty"` // of md arrays, with spares
 	Services []MeasuredService `json:"services"`
 	// Cache is the service whose volume is behind a cache of SSDs.
-	Cache string `json:"cache,omitempty"`
-	Fencing  []MeasuredLevel   `json:"fencing,omitempty"`
+	Cache   string          `json:"cache,omitempty"`
+	Fencing []MeasuredLevel `json:"fencing,omitempty"`
 }
 
 // MeasuredGroup is an md array.

@@ -152,7 +152,7 @@ type Lustre struct {
 	LNET        string         `json:"lnet"` // networks= of the lnet module, e.g. o2ib(ib0)
 	MGSNIDs     []string       `json:"mgs_nids"`
 	ServerNIDs  []string       `json:"server_nids"` // of all servers: the MGS evicts one that does not answer
-	Mount       string         `json:"mount"` // on clients
+	Mount       string         `json:"mount"`       // on clients
 	Source      string         `json:"source"`
 	MountOpts   []string       `json:"mount_options"`
 	StripeCount int            `json:"stripe_count"`
