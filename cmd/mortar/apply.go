@@ -94,7 +94,10 @@ type applyDone struct {
 	plan.Result
 	FenceTests []failover.LevelResult `json:"fence_tests,omitempty"`
 	Unproven   []string               `json:"fencing_unproven,omitempty"` // levels of fencing that apply left unproven
-	Error      string                 `json:"error,omitempty"`
+	// Prepared is the server that mortar server replace has made ready for its
+	// cables: the command must be run once more.
+	Prepared string `json:"prepared,omitempty"`
+	Error    string `json:"error,omitempty"`
 }
 
 func runApply(ctx context.Context, d *design.Design, in io.Reader, w io.Writer, f applyFlags) (err error) {
@@ -106,6 +109,8 @@ func runApply(ctx context.Context, d *design.Design, in io.Reader, w io.Writer, 
 		done.Seconds = time.Since(start).Seconds()
 		if err != nil {
 			done.Error = err.Error()
+		} else {
+			done.Prepared = f.prepare
 		}
 		if f.asJSON {
 			err = errors.Join(err, enc.Encode(done))

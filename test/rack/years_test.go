@@ -150,7 +150,9 @@ func TestYears(t *testing.T) {
 		y.fault("paths-out", "nfs1")
 		y.fault("poweron", "nfs1")
 		y.until("nfs1", "true")
-		must(t, "server", "replace", y.spec, "nfs1", "--yes")
+		if out := must(t, "server", "replace", y.spec, "nfs1", "--yes", "--json"); !strings.Contains(out, `"prepared":"nfs1"`) {
+			t.Error("the first run of server replace does not say that nfs1 is prepared")
+		}
 		y.fault("paths-in", "nfs1")
 		y.until("nfs1", "lsblk -dno SERIAL | grep -q MB05")
 		must(t, "server", "replace", y.spec, "nfs1", "--yes", "--skip-fence-test")
