@@ -2,10 +2,10 @@
 // network namespace where the inventory says so, over one long-lived
 // connection. It pushes this very binary and starts `mortar agent` with it.
 //
-// What others get is a [Session]: typed calls of the agent's ops, and the gate
-// that each action passes. All and Each are for many hosts at once, Wait for
-// what comes about by itself. What an action does is not known here, nor what a
-// design is, only where a host of a spec is found.
+// Callers get a [Session]: typed calls of the agent's operations, and the gate that
+// each action passes. All and Each run on many hosts at once; Wait polls until a
+// condition holds. The package knows where to find a host of a spec. It may know
+// neither what an action does nor what a design is.
 package host
 
 import (

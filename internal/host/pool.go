@@ -27,8 +27,8 @@ func Dialer(targets map[string]Target, opts Options) Dial {
 	}
 }
 
-// ByName gives the session with a host; it may be one that is dialled when it is
-// needed.
+// ByName gives the session with a host. It may connect to the host at its first
+// call.
 type ByName func(name string) *Session
 
 // Pool keeps a session with each host that it was asked for: it dials when one

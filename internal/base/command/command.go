@@ -46,7 +46,8 @@ const (
 	// lives on when the group of this process is killed, and it may keep the
 	// command's output open, which goes to memory and not through a pipe.
 	OwnSession
-	// ParentGroup: whoever kills the group of this process kills the command.
+	// ParentGroup keeps the command in the process group of the caller: a signal to
+	// the group also reaches the command.
 	ParentGroup
 )
 

@@ -65,7 +65,8 @@ func Parse(line []byte) (Line, error) {
 	return l, nil
 }
 
-// text of a message: one that is not plain text comes as an array of bytes.
+// text decodes a message. journalctl prints a message that is not plain text as an
+// array of bytes.
 func text(raw json.RawMessage) (string, bool) {
 	var s string
 	if json.Unmarshal(raw, &s) == nil {

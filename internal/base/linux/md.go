@@ -154,9 +154,9 @@ func MDMembers(t Tree, dev string) ([]MDMember, error) {
 	return ms, nil
 }
 
-// MDPresent tells of each slot of an array whether md takes data from its
-// member: not from one that it has thrown out, and not yet from one that is
-// rebuilt. With also, that must hold for the member too.
+// MDPresent tells for each slot of an array whether md reads data from its member.
+// md does not read from a member that it has thrown out, nor from one whose rebuild
+// has not ended. also is a further condition on the member; it may be nil.
 func MDPresent(disks int, members []MDMember, also func(MDMember) bool) []bool {
 	present := make([]bool, disks)
 	for _, m := range members {

@@ -12,7 +12,7 @@ import (
 type MDStat struct {
 	Dev            string // md127
 	Disks, Working int    // 0: the level has no redundancy
-	// What it is doing: resync, recovery, reshape, check or repair; "" nothing.
+	// Action is resync, recovery, reshape, check or repair; "" when the array is idle.
 	Action  string
 	Percent float64       // done; 0 while it waits
 	Left    time.Duration // as the kernel estimates; 0 unknown

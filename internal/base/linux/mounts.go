@@ -1,6 +1,7 @@
-// Package linux reads what the kernel and standard tools of a host print: one
-// parser for each format, whoever asks. It is pure: it is handed text and runs
-// nothing, reads no file and knows no brick. It also has what the kernel asks of memory.
+// Package linux parses what the kernel and standard tools of a host print: one
+// parser for each format, which all callers share. It is pure: callers hand it text;
+// it runs no command, reads no file and knows no brick. It also has the kernel's
+// demands on memory.
 package linux
 
 import (

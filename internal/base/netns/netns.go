@@ -81,7 +81,7 @@ func ID(name string) (string, error) {
 		return "", &fs.PathError{Op: "statfs", Path: p, Err: err}
 	}
 	if vfs.Type != unix.NSFS_MAGIC {
-		// What is left of one whose maker was interrupted.
+		// The file stays behind when the maker of a namespace is interrupted.
 		return "", &fs.PathError{Op: "open", Path: p, Err: fs.ErrNotExist}
 	}
 	return fmt.Sprintf("net:[%d]", st.Ino), nil

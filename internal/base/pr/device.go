@@ -51,8 +51,8 @@ func (d device) out(action, kind byte, key, other Key) error {
 	return err
 }
 
-// How long a LUN that is not ready is asked again. A switch of a controller
-// takes a second on the rack and some on real arrays.
+// notReady is how long a command is repeated while the LUN is not ready. A switch
+// of a controller takes a second on the rack, and several on real arrays.
 const (
 	notReady = 15 * time.Second
 	pause    = 200 * time.Millisecond

@@ -140,8 +140,8 @@ func (w *writer) addresses() string {
 // brick, 6.2 and Appendix B.
 func (w *writer) smcli() (string, error) {
 	a := w.a
-	// What is larger than a cache block takes several; a small one wastes less
-	// on metadata.
+	// A segment larger than a cache block takes several blocks; a small block
+	// spends more of the cache on metadata.
 	block := 32
 	if len(a.LUNs) > 0 && a.LUNs[0].Chunk < 128*spec.KiB {
 		block = 4

@@ -232,8 +232,8 @@ type finder struct {
 	twice  map[string]bool // families with a number that two arrays have
 }
 
-// find looks for LUNs by WWN, then those without one by number and size, by
-// number alone and by size alone, so that what is wrong is said of the right one.
+// find matches LUNs by WWN, then those without a WWN by number and size, by number
+// alone and by size alone. A finding names the right LUN that way.
 // Numbers mean nothing on a controller in the server.
 func (f *finder) find() {
 	unnamed := func(a *design.Array, l *design.LUN, k *linux.SCSIDisk) bool {

@@ -9,9 +9,9 @@ import (
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 )
 
-// raceDelay is how much later the server without the service is fenced, if
-// the two have lost sight of each other: of two that fence each other the
-// passive one wins. The active one, if it is dead, is fenced without delay.
+// raceDelay delays the fencing of the server without the service. Two servers that
+// have lost sight of each other both fence; the passive one wins. A dead active
+// server is fenced without delay.
 const raceDelay = "10s"
 
 // tieDelay is the same between two servers that serve one service each, where

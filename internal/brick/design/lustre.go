@@ -56,8 +56,8 @@ func (d *Design) lustre() error {
 		}
 	}
 	for _, m := range c.Modules {
-		// The module is a cluster of its own: what happens in one is no matter to
-		// the others.
+		// Each module is a cluster of its own: a failure in one fences no server of
+		// another.
 		p := Pair{Name: m.Name, Role: m.Role, Servers: m.Servers}
 		p.HA = d.cluster([]spec.Server{servers[m.Servers[0]], servers[m.Servers[1]]})
 		p.HA.Cluster = s.Name + "-" + m.Name

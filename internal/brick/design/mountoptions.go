@@ -48,8 +48,8 @@ type MountOption struct {
 	FstabOnly bool `json:"-"`
 }
 
-// MountLines gives the mounts of the clients in the spec, or of the one that is
-// named; of a spec without clients, those that any client would use.
+// MountLines gives the mounts of all clients in the spec, or of client unless it is
+// "". A spec without clients gives the mounts that any client would use.
 func (d *Design) MountLines(client string) ([]MountLine, error) {
 	var names []string
 	for _, c := range d.Spec.Clients {
@@ -63,7 +63,7 @@ func (d *Design) MountLines(client string) ([]MountLine, error) {
 	}
 	mounts := d.Mounts
 	if len(names) == 0 {
-		// What a client that says nothing about its mounts would get.
+		// A client without options of its own.
 		s := *d.Spec
 		s.Clients = []spec.Client{{}}
 		derived, err := Derive(&s)

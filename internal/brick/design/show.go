@@ -205,8 +205,8 @@ func cellColour(c string) string {
 	return dim
 }
 
-// groups says what each group is; alike neighbours are said once, unless
-// everything is to be explained.
+// groups prints a line for each RAID group. Neighbours that are alike share a line,
+// unless the user asked for every detail.
 func (v *view) groups() {
 	first, last := "", ""
 	said := ""
@@ -486,7 +486,7 @@ func (v *view) clients() {
 		return
 	}
 	v.heading("CLIENT MOUNTS", "")
-	// Like mounts of many clients are said once.
+	// Clients with the same mount share a line.
 	type key struct{ source, path, options string }
 	var order []key
 	by := map[key][]string{}

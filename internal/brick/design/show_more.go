@@ -171,7 +171,7 @@ func (v *view) advice() {
 		return
 	}
 	v.heading("CARDS AND CABLES", "")
-	// Servers of which the same is said are named together.
+	// Servers with the same cards and cables share a line.
 	said := func(server string) string {
 		var all []string
 		for _, a := range v.d.Advice {

@@ -80,8 +80,8 @@ func (d *Design) stock(tuned []Setting) {
 	}
 }
 
-// stockSettings are the values that profile stock sets, and the defaults that
-// matter to whoever compares.
+// stockSettings are the values that profile stock sets, and the distribution's
+// defaults that differ from Mortar's values.
 func (d *Design) stockSettings() []Setting {
 	s := d.Spec
 	var out []Setting

@@ -228,7 +228,8 @@ func (m model) sequential() []Stage {
 			Formula: fmt.Sprintf("%g x %s at %g MB/s", bricks*float64(h.Arrays), h.RAID, m.get(n))})
 	}
 
-	// What goes over SAS and PCIe: with md the server writes parity too.
+	// inflate is the traffic over SAS and PCIe per byte of data: with md the server
+	// writes parity too.
 	inflate, note := 1.0, ""
 	if write && h.RAID == "md" {
 		inflate = float64(h.Data+h.Parity) / float64(h.Data)

@@ -2,8 +2,8 @@ package spec
 
 import "fmt"
 
-// What a server and a client have in a scaled brick: enough to boot, serve and
-// be a member of the cluster. Source: the rack's nodes, docs/rack.md.
+// Memory of a server and a client in a scaled brick: enough to boot, to serve and
+// to be a member of the cluster. Source: the rack's nodes, docs/rack.md.
 const (
 	scaledServer = 1280 * MiB
 	// With one OST a server had 372 MiB of 1280 left, and it takes over a second one: a mount of an OST enlarges md's

@@ -274,9 +274,9 @@ func (b *builder) checks() {
 		b.storage().checks(h)
 	}
 	b.cacheSSDs()
-	// What the disks carry is looked at once, where each volume is or will be.
-	// What is to be wiped goes before multipath makes new devices of the disks,
-	// on which udev would assemble an array that is found there.
+	// One server, which has the volume or will have it, looks at the contents of its
+	// disks. It wipes disks before multipath makes devices of them: udev would
+	// assemble an old array from those devices.
 	for i, s := range b.services() {
 		b.storage().carries(s, b.placeOf(s).host, i == 0)
 	}

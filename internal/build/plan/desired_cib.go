@@ -65,8 +65,8 @@ func (b *builder) cib() (*resource.Element, error) {
 					}
 				}
 			}
-			// Fencing does not need a started device, which is only one that is
-			// watched; clients need the service.
+			// Pacemaker fences with a device that is not started, too: started means
+			// monitored. Clients need the service.
 			for _, s := range b.services() {
 				if b.stock() {
 					break
@@ -244,7 +244,8 @@ func (b *builder) service(s *design.Service) *resource.Element {
 			// One failure moves the service: the other server is more likely to be
 			// well than this one after a restart.
 			"migration-threshold": "1",
-			// Should it be found on both, the one that is where it should be goes on.
+			// If Pacemaker finds the service on both servers, it stops the one that it did
+			// not expect.
 			"multiple-active": "stop_unexpected",
 			// Makes the server that has the service the lesser one in a race of
 			// two that fence each other: priority-fencing-delay is the other's.

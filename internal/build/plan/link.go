@@ -7,8 +7,8 @@ import "github.com/mortarhpc/mortar/internal/host/resource"
 const BinaryName = "/usr/local/sbin/mortar"
 
 // BinaryLinks are the steps that make BinaryName lead to the binary that
-// answers on each server (host to path). Which version runs there changes by
-// apply alone, whoever else connects.
+// answers on each server (host to path). Only apply changes which version runs
+// there; other commands push their version beside it.
 func BinaryLinks(binaries map[string]string) []Step {
 	var steps []Step
 	for _, h := range names(binaries) {

@@ -49,7 +49,7 @@ func Offline(ctx context.Context, d *design.Design) (*Plan, error) {
 			return nil, fmt.Errorf("%s: %s: %w", s.Host, s.Title, err)
 		}
 		if s.Resource.Kind() == "cib" {
-			// No real secret is in it, and it is what one wants to see.
+			// An offline plan has no real secret, and readers want to see the CIB.
 			for k := range actions {
 				actions[k].Secret = false
 			}

@@ -1,8 +1,8 @@
 // Package plan turns a Design and facts into ordered steps, compares them
 // with what is on the hosts, shows what would change, and applies it: every
 // mutation goes through the one gate (host.Session.Run). It knows order, hosts and
-// parallelism; what a resource is made of it leaves to package resource, and
-// how a host is reached to whoever hands it one.
+// parallelism. Package resource knows how a resource is observed and changed; the
+// caller supplies the sessions with hosts.
 package plan
 
 import (

@@ -214,7 +214,7 @@ func (c *Client) Call(ctx context.Context, op string, params, result any, onEven
 			defer end()
 			return &SilentError{Op: op, Limit: limit, Alive: c.Call(actx, string(OpTime), nil, nil, nil) == nil}
 		case <-c.done:
-			// What came before the end still counts.
+			// Answers that arrived before the connection ended still count.
 			if fin, err := c.drain(p, op, result, onEvent); fin {
 				return err
 			}

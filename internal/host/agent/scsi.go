@@ -54,7 +54,7 @@ func (h HostSys) scsiPath(name string) linux.SCSIPath {
 	dir := "/sys/block/" + name + "/device"
 	p := linux.SCSIPath{Name: name, State: h.line(dir + "/state"), Access: h.line(dir + "/access_state")}
 	if to, err := h.Readlink(dir); err == nil {
-		// What has no such name is no SCSI device: its address stays 0.
+		// A device without such a name is no SCSI device: its address stays 0.
 		p.Host, p.Target, p.LUN, _ = linux.ParseSCSIAddress(filepath.Base(to))
 	}
 	if page, err := h.ReadFile(dir + "/vpd_pg83"); err == nil {

@@ -1,7 +1,7 @@
-// Package netprobe measures what a network carries between two hosts by
-// itself: TCP streams with a number of records on their way at a time in
-// each, as LNET selftest does it for Lustre. It runs inside the agents; the
-// listener takes whoever knows the probe's token, and ends with the probe.
+// Package netprobe measures the network between two hosts without storage: TCP
+// streams, each with a number of records under way, as LNET selftest does it for
+// Lustre. It runs inside the agents. The listener accepts only peers that know the
+// probe's token, and closes when the probe ends.
 package netprobe
 
 import (

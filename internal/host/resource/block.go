@@ -188,9 +188,9 @@ func (q *BlockQueue) rules(disks []found) string {
 	}
 	const group = 16
 	rule := func(match, attr string, values []string, sets string) {
-		// Whoever closes a disk after writing makes udev look at all of it once
-		// more, with half a dozen programs; what is on these devices changes only
-		// through tools that tell udev themselves.
+		// When a program closes a disk that it wrote to, udev probes the disk again
+		// with half a dozen programs. The tools that change these devices tell udev
+		// themselves, so the probes are not needed.
 		sets = strings.TrimPrefix(sets+`, OPTIONS+="nowatch"`, ", ")
 		for c := range slices.Chunk(values, group) {
 			fmt.Fprintf(&b, "ACTION==\"add|change\", SUBSYSTEM==\"block\", KERNEL==\"%s\", %s==\"%s\", %s\n", match, attr, strings.Join(c, "|"), sets)

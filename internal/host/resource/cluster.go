@@ -91,8 +91,8 @@ func (s *Running) Settle() time.Duration { return time.Duration(s.Seconds) * tim
 
 // Diff asks crm_mon; what Pacemaker recorded as failed is the reason given.
 func (s *Running) Diff(ctx context.Context, sys Sys) ([]Action, error) {
-	// What is waited for is seen by looking again. Not crm_resource --wait: that
-	// waits until the whole cluster has nothing left to do.
+	// The wait looks again and again. crm_resource --wait would wait until the whole
+	// cluster has nothing left to do.
 	wait := Action{
 		Title: "wait until " + s.Name + " runs", Cmd: []string{"crm_resource", "--locate", "--resource", s.Resources[0]},
 		OKCodes: notYet, Seconds: 60,

@@ -262,8 +262,8 @@ func (w WantedDisk) mayServe(sys Sys, names []string, use string) bool {
 
 // Disks are the disks of a brick on a server: all are there, nothing uses
 // them but the brick, and none carries anything that this brick has not made.
-// What they carry is looked at only with Check, on the one server that
-// builds.
+// Only with Check, on the one server that builds, does Diff look at the contents of
+// the disks.
 type Disks struct {
 	Host  string
 	List  []WantedDisk

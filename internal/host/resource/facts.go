@@ -196,8 +196,8 @@ func unitHasProcesses(sys Sys, unit string) bool {
 	return false
 }
 
-// clusterFacts asks crm_mon once. A cluster that does not answer, or has no
-// coordinator, is one that is not ready, not an error.
+// clusterFacts asks crm_mon once. It returns no error for a cluster that does not
+// answer or has no coordinator yet: such a cluster is not ready.
 func clusterFacts(ctx context.Context, sys Sys) (*ClusterFacts, error) {
 	out, err := sys.Query(ctx, "crm_mon", "--output-as=xml", "--one-shot", "--inactive")
 	if err != nil {

@@ -33,9 +33,9 @@ type Array struct {
 	Chunk   int64 // bytes
 	Members []DiskRef
 	Spares  []DiskRef
-	// Assemble: bring it up here if it is not. Without, an array whose
-	// superblocks are on the disks counts as there (a cluster brings it up),
-	// and one that is not is refused.
+	// Assemble brings the array up here. Without Assemble the array's superblocks on
+	// the disks suffice (the cluster brings the array up), and Diff refuses disks
+	// without them.
 	Assemble bool
 	// Grow is the volume that this array makes larger while a cluster serves it on this
 	// host: then Diff creates the array, also without Assemble.

@@ -12,9 +12,9 @@ import (
 var timeUnits = []string{"chrony.service", "chronyd.service", "systemd-timesyncd.service", "ntpsec.service", "ntp.service", "ntpd.service",
 	"openntpd.service", "phc2sys.service", "timemaster.service"}
 
-// TimeService keeps a host's clock right. A time service that runs already is
-// left as it is, whichever it is. Hosts without one get chrony with the
-// distribution's configuration.
+// TimeService keeps a host's clock right. Mortar leaves any time service that runs
+// already as it is. A host without one gets chrony with the distribution's
+// configuration.
 //
 // Locks, leases, logs of several hosts and the check of acknowledged writes all
 // compare times.
