@@ -15,9 +15,9 @@ import (
 	"time"
 )
 
-// probeWait is how long the network is asked whether the service address is
-// alive elsewhere before anything is touched. A live server answers ARP from
-// its kernel within a millisecond or, emulated and loaded, some tens.
+// probeWait is how long start sends ARP probes for the service address before
+// it changes anything. A live server answers ARP from its kernel within a
+// millisecond; an emulated and loaded one needs some tens.
 const probeWait = 200 * time.Millisecond
 
 const nfsPort = 2049
@@ -50,8 +50,8 @@ func (s *nfsKind) addressState() (state, error) {
 	return running, nil
 }
 
-// probe refuses to start a service whose address answers: then it is
-// most likely alive on a node that was not fenced.
+// probe refuses to start the service if another host answers for its address:
+// the service then most likely runs on a node that was not fenced.
 func (s *nfsKind) probe(ctx context.Context) error {
 	if name, _, err := s.present(); err != nil || name != "" {
 		return err
@@ -94,7 +94,7 @@ func (s *nfsKind) startAddress(ctx context.Context) error {
 		}
 	}
 	if s.cfg.Namespace != "" {
-		// Clients on the service's own network need none.
+		// Clients on the service's own network need no route.
 		if err := s.k.CopyRoutes(s.cfg.Namespace, publicLink, own); err != nil {
 			s.log.note("clients on other networks may not be reached: %v", err)
 		}
@@ -102,9 +102,9 @@ func (s *nfsKind) startAddress(ctx context.Context) error {
 	return s.announce(ctx, ifc)
 }
 
-// announce tells the network three times where the address is: a single
-// packet may be lost, and a client with the old entry would wait for it to
-// expire.
+// announce sends three gratuitous ARP announcements of the address: a network
+// may lose one packet, and a client with the old ARP entry waits until the
+// entry expires.
 func (s *nfsKind) announce(ctx context.Context, ifc iface) error {
 	for i := range 3 {
 		if i > 0 && s.k.Sleep(ctx, 20*time.Millisecond) != nil {
@@ -118,7 +118,7 @@ func (s *nfsKind) announce(ctx context.Context, ifc iface) error {
 }
 
 func (s *nfsKind) stopAddress(ctx context.Context) error {
-	for range 4 { // once for each prefix length it may have been added with
+	for range 4 { // the address may have been added with any of four prefix lengths
 		name, as, err := s.present()
 		if err != nil || name == "" {
 			return err
@@ -130,8 +130,9 @@ func (s *nfsKind) stopAddress(ctx context.Context) error {
 	return fmt.Errorf("%s does not go away", s.cfg.prefix().Addr())
 }
 
-// reset ends connections of the service address that nobody serves. Should
-// the kernel not know how, clients may wait longer; that is no reason to fail.
+// reset ends TCP connections of the service address that no server serves any
+// more. A kernel without that request only makes clients wait longer, so reset
+// returns no error.
 func (s *nfsKind) reset() {
 	if err := s.in.ResetConnections(s.cfg.prefix().Addr(), nfsPort); err != nil {
 		s.log.note("old connections of %s are not reset: %v", s.cfg.prefix().Addr(), err)
@@ -177,17 +178,19 @@ func parseSocket(s string) (netip.AddrPort, error) {
 	return netip.AddrPortFrom(ip.Unmap(), uint16(port)), nil
 }
 
-// goneFor is how long a connection that is not seen any more is remembered.
-// A client that has not come back since the last failover must be woken by
-// the next one too; after this time its own timers have done it.
+// goneFor is how long the file keeps a connection that has ended. A client that
+// has not come back since the last failover needs the next server's wake-up
+// packet too; after this time its own timers have woken it.
 const goneFor = 5 * time.Minute
 
-// A line of the connections file is "LOCAL REMOTE", or "LOCAL REMOTE TIME"
-// (seconds since 1970) for one that is gone since then.
+// A line of the connections file is "LOCAL REMOTE" for an established
+// connection, or "LOCAL REMOTE TIME" for one that ended at TIME (seconds since
+// 1970).
 
-// mergeConnections brings the file up to date with what is connected now.
+// mergeConnections adds the connections of now to the file's content, and marks
+// the others as ended.
 func mergeConnections(was []byte, now []connection, t time.Time) []byte {
-	lines := map[string]string{} // connection to time
+	lines := map[string]string{} // connection → time at which it ended
 	for line := range strings.Lines(string(was)) {
 		f := strings.Fields(line)
 		if len(f) < 2 || len(f) > 3 {
@@ -227,13 +230,14 @@ func tickleList(file []byte) string {
 
 func (s *nfsKind) connectionsFile() string { return s.cfg.StateDir + "/mortar/connections" }
 
-// saveConnections keeps the clients' connections on the volume, for the next
-// server to wake them. Written only when they changed, so that an idle
-// service does not write.
+// saveConnections writes the clients' connections to the volume, where the next
+// server reads them to wake the clients. It writes only when they changed, so
+// that an idle service causes no writes.
 func (s *nfsKind) saveConnections() error {
 	to := netip.AddrPortFrom(s.cfg.prefix().Addr(), nfsPort)
 	var all []connection
-	// Those of the thread that reads: /proc/net is the process's.
+	// /proc/net shows the network of the process; /proc/thread-self/net shows
+	// that of the thread, which tells when the service has a namespace.
 	for _, f := range []string{"/proc/thread-self/net/tcp", "/proc/thread-self/net/tcp6"} {
 		b, err := s.in.ReadFile(f)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -255,10 +259,10 @@ func (s *nfsKind) saveConnections() error {
 	return s.k.Save(s.connectionsFile(), now)
 }
 
-// tickle wakes clients whose connections died with the former server: a
-// packet out of order makes a client answer, the answer is met by a reset,
-// and the client connects anew at once instead of after its retransmission
-// timer (up to minutes).
+// tickle wakes clients whose connections died with the former server. It sends
+// a packet out of order, the client answers, the kernel answers that with a
+// reset, and the client connects anew at once instead of after its
+// retransmission timer (up to minutes).
 func (s *nfsKind) tickle(ctx context.Context) error {
 	b, err := s.k.ReadFile(s.connectionsFile())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -275,14 +279,15 @@ func (s *nfsKind) tickle(ctx context.Context) error {
 	return err
 }
 
-// notify tells NFSv3 clients that held locks to reclaim them. In the
-// background: an unreachable client is retried for minutes.
+// notify tells NFSv3 clients that held locks to reclaim them. sm-notify runs in
+// the background: it retries an unreachable client for minutes.
 func (s *nfsKind) notify() error {
 	if !s.cfg.NFS.serves("3") {
 		return nil
 	}
-	// -P: where retire has put them; -v: the name clients know the server by.
-	// Source: sm-notify(8). With no client to notify it ends lockd's grace
-	// period at once.
+	// -P names the directory that retire filled; -v gives the name by which
+	// clients know the server. If there is no client to notify, sm-notify ends
+	// lockd's grace period at once.
+	// Source: sm-notify(8).
 	return s.in.Start(command{argv: []string{"sm-notify", "-P", s.cfg.StateDir + notifyDir, "-v", s.cfg.prefix().Addr().String()}, binds: s.binds()})
 }

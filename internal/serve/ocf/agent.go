@@ -33,7 +33,8 @@ const (
 	NotRunning     = 7
 )
 
-// Damaged is the exit code of an offline check that leaves damage on a target.
+// Damaged is the exit code of an offline check that did not repair all damage
+// of a target.
 const Damaged = 100
 
 const usage = "usage: service {start|stop|monitor|status|validate-all|meta-data}"
@@ -43,7 +44,8 @@ const usage = "usage: service {start|stop|monitor|status|validate-all|meta-data}
 func Main(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) int {
 	a := &agent{getenv: getenv, stderr: stderr, now: time.Now}
 	if len(args) == 2 && args[0] == ioAction {
-		// A file system without room for a file that is not there yet is full, not broken.
+		// ENOSPC means that the file did not exist yet and the file system is
+		// full: the storage works.
 		if err := writeRead(args[1]); err != nil && !errors.Is(err, unix.ENOSPC) {
 			fmt.Fprintln(stderr, err)
 			return ErrGeneric
@@ -91,9 +93,9 @@ func Main(ctx context.Context, args []string, getenv func(string) string, stdout
 	return ErrUnimplement
 }
 
-// Actions of apply. The first brings the exports of a service that runs here in
-// line with its configuration, while clients use it. The second puts what is on
-// standard input in the configuration's place, once exportfs has tried its exports.
+// Actions of apply. The first changes the exports of a service that runs here
+// to those of its configuration, while clients use it. The second replaces the
+// configuration with standard input, after exportfs has accepted its exports.
 const (
 	exportsAction   = "exports"
 	configureAction = "configure"
@@ -105,7 +107,7 @@ type agent struct {
 	now    func() time.Time
 }
 
-// reason tells Pacemaker why, in one line.
+// reason prints the reason of a failure in one line, which Pacemaker shows.
 func (a *agent) reason(err error) {
 	fmt.Fprintln(a.stderr, "ocf-exit-reason:"+strings.ReplaceAll(err.Error(), "\n", "; "))
 }
@@ -176,7 +178,7 @@ func (a *agent) run(ctx context.Context, action string) int {
 	return Success
 }
 
-// service is the one of a configuration, on this host.
+// service makes the service of a configuration on this host.
 func (a *agent) service(action string, cfg *Config) (*service, error) {
 	k := newLinux()
 	host, err := k.Hostname()
@@ -193,7 +195,7 @@ func (a *agent) service(action string, cfg *Config) (*service, error) {
 		if err != nil {
 			return nil, nil, err
 		}
-		fresh, _, err := a.config() // may have been written since this process read it
+		fresh, _, err := a.config() // apply may have written it since this process read it
 		if err != nil {
 			release()
 			return nil, nil, err
@@ -203,7 +205,8 @@ func (a *agent) service(action string, cfg *Config) (*service, error) {
 	return s, nil
 }
 
-// offline runs a tool on a target that is mounted nowhere; its words go to stdout.
+// offline runs a tool on a target that no server has mounted, and prints the
+// tool's output to stdout.
 func (a *agent) offline(ctx context.Context, action, target string, stdout io.Writer) int {
 	cfg, code, err := a.config()
 	if err != nil {
@@ -219,7 +222,7 @@ func (a *agent) offline(ctx context.Context, action, target string, stdout io.Wr
 			err = s.offline(ctx, target, offlineTools[action], func(argv []string) error {
 				c := exec.Command(argv[0], argv[1:]...)
 				c.Stdout, c.Stderr = stdout, a.stderr
-				c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // no Ctrl-C reaches it
+				c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C must not kill the tool
 				err := c.Run()
 				if c.ProcessState != nil && strings.HasPrefix(action, "fsck") {
 					damaged = c.ProcessState.ExitCode()&4 != 0
@@ -241,8 +244,7 @@ func (a *agent) offline(ctx context.Context, action, target string, stdout io.Wr
 	return Success
 }
 
-// configure writes a configuration if a service could start with it, as far as
-// its exports go.
+// configure writes a configuration if exportfs accepts its exports.
 func (a *agent) configure(ctx context.Context, in io.Reader) error {
 	file := a.getenv("OCF_RESKEY_config")
 	if !path.IsAbs(file) {
@@ -266,13 +268,14 @@ func (a *agent) configure(ctx context.Context, in io.Reader) error {
 	return save(file, src, 0o600)
 }
 
-// childAction runs the action that follows in a process of its own.
+// childAction makes the agent run the action that follows in its own process.
 const childAction = "_child"
 
-// inTime has a child do an action, and answers in time if the child hangs in the
-// kernel with a disk that never answers. Pacemaker cannot: it kills an action that
-// is late, but learns that it failed only when the process ends. It misses a
-// monitor for ever then, and a stop for its timeout and cluster-delay.
+// inTime runs an action in a child process, and returns in time even if the
+// child hangs in the kernel on a disk that never answers. Pacemaker cannot do
+// that: it kills a late action but learns of the failure only when the process
+// ends. It would never see the result of a monitor, and would wait for a stop
+// for its timeout and cluster-delay.
 //
 // Source: Pacemaker, lib/common/mainloop.c, child_timeout_callback: "will not die!"
 func (a *agent) inTime(ctx context.Context, action string) int {
@@ -294,9 +297,10 @@ func (a *agent) inTime(ctx context.Context, action string) int {
 	return a.late(action, cfg, err, serr != nil || s.storage.reachable())
 }
 
-// late judges an action that was given up. While no path to the disks is left
-// a monitor waits with them: their maps queue for as long as the design says, and
-// the watcher moves the service if the partner has paths.
+// late gives the exit code of an action that inTime gave up. While no path to
+// the disks works, a monitor reports no failure: the multipath maps queue I/O
+// for as long as the design says, and the watcher moves the service if the
+// partner has paths.
 func (a *agent) late(action string, cfg *Config, err error, reachable bool) int {
 	if action == "monitor" && !reachable {
 		return Success
@@ -307,7 +311,7 @@ func (a *agent) late(action string, cfg *Config, err error, reachable bool) int 
 	return ErrGeneric
 }
 
-// environment is what Pacemaker told the agent, for a child that has less time.
+// environment passes Pacemaker's parameters on to a child that has less time.
 func (a *agent) environment(wait time.Duration) []string {
 	var out []string
 	for _, kv := range os.Environ() {
@@ -318,7 +322,7 @@ func (a *agent) environment(wait time.Duration) []string {
 	return append(out, "OCF_RESKEY_config="+a.getenv("OCF_RESKEY_config"), fmt.Sprintf("OCF_RESKEY_CRM_meta_timeout=%d", wait.Milliseconds()))
 }
 
-// note writes why an action failed to the service's log.
+// note writes the reason why an action failed to the service's log.
 func (a *agent) note(action string, cfg *Config, err error) {
 	if f, ferr := openLog(cfg.Service); ferr == nil {
 		defer f.Close()
@@ -339,25 +343,25 @@ func (a *agent) monitor(ctx context.Context, s *service) int {
 		a.note("monitor", s.cfg, err)
 		return ErrGeneric
 	case st == running:
-		s.notOverdue() // a person has seen to it
+		s.notOverdue() // an administrator has cleaned up
 		return Success
 	}
 	if interval := a.getenv("OCF_RESKEY_CRM_meta_interval"); interval == "" || interval == "0" {
-		s.warm(ctx) // a probe
+		s.warm(ctx) // this monitor is a probe
 	}
 	return NotRunning
 }
 
-// ioAction is the agent calling itself, to try the volume in a process of its
-// own: one that hangs in the kernel can be given up, a thread cannot.
+// ioAction makes the agent try the volume in its own process: the agent can
+// give up a process that hangs in the kernel, but not a thread.
 const ioAction = "_io"
 
-// ioWait is less than Pacemaker grants a monitor. It is not short: the watcher
-// sees disks that are gone at once, and a volume that is merely busy, with a
-// resync and clients at it, must not move.
+// ioWait is less than Pacemaker grants a monitor. It is long because a volume
+// that is merely busy with a resync and clients must not move; the watcher
+// notices lost disks at once.
 const ioWait = 45 * time.Second
 
-// tryIO does I/O on the service's storage, but not for ever.
+// tryIO does I/O on the service's storage, with a time limit.
 func (s *service) tryIO(ctx context.Context) error {
 	if s.waits() {
 		return nil
@@ -370,7 +374,7 @@ func (s *service) tryIO(ctx context.Context) error {
 	return nil
 }
 
-// config loads what the `config` parameter names.
+// config loads the file that the `config` parameter names.
 func (a *agent) config() (*Config, int, error) {
 	if a.getenv("OCF_RESKEY_CRM_meta_clone") != "" {
 		return nil, ErrConfigured, errors.New("the service must not be cloned: its file system would be mounted twice")
@@ -394,8 +398,8 @@ func (a *agent) config() (*Config, int, error) {
 	return cfg, Success, nil
 }
 
-// timeout is how long the action may take: a little less than what Pacemaker
-// grants, so that the agent can still say why it gave up.
+// timeout is how long the action may take: a little less than Pacemaker grants,
+// so that the agent can still report why it gave up.
 func (a *agent) timeout(action string) time.Duration {
 	if ms, err := strconv.Atoi(a.getenv("OCF_RESKEY_CRM_meta_timeout")); err == nil && ms > 0 {
 		d := time.Duration(ms) * time.Millisecond
@@ -410,18 +414,18 @@ func (a *agent) timeout(action string) time.Duration {
 	return 25 * time.Second
 }
 
-// distro is what the host's distribution calls things. A service goes on after
-// an upgrade to a release that the agent does not know yet.
+// distro describes the host's distribution. A service keeps running after an
+// upgrade to a release that the agent does not know yet.
 func (s *service) distro() distro.Distro {
 	b, _ := s.k.ReadFile("/etc/os-release")
 	return distro.Nearest(linux.ParseOSRelease(string(b)))
 }
 
-// validate checks what must hold on a node for the service to run there,
-// whether its disks are here now or not.
+// validate checks what a node needs to run the service, except whether its
+// disks are visible now.
 func (s *service) validate(action string) (int, error) {
 	if action == "stop" {
-		return Success, nil // must be tried whatever is missing
+		return Success, nil // a stop must be tried even if something is missing
 	}
 	need := s.storage.programs()
 	if s.cfg.VG != "" {
@@ -439,8 +443,9 @@ func (s *service) validate(action string) (int, error) {
 	return Success, nil
 }
 
-// lock keeps two actions that change things from running at once, be it
-// Pacemaker and somebody by hand. The kernel drops it with the process.
+// lock keeps two actions from changing the service at once, whether Pacemaker
+// or an administrator started them. The kernel drops the lock when the process
+// ends.
 func lock(ctx context.Context, service string) (func(), error) {
 	if err := os.MkdirAll(runDir, 0o755); err != nil {
 		return nil, err

@@ -9,7 +9,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/serve/cache"
 )
 
-// stack is the cache between the volume and its file system.
+// stack is the cache between the volume and its file system (package cache).
 type stack interface {
 	State() (running bool, err error)
 	Start(ctx context.Context) error
@@ -19,8 +19,8 @@ type stack interface {
 	OnDisks() error
 }
 
-// openCache reads the config of the volume's cache. Without one, what is
-// there of a cache that was turned off can still be taken down.
+// openCache reads the config of the volume's cache. Without a config it returns
+// a stack that can only take down the remains of a cache that was turned off.
 func (s *service) openCache() (stack, error) {
 	if s.cache != nil {
 		return s.cache, nil
@@ -39,7 +39,7 @@ func (s *service) openCache() (stack, error) {
 	return s.cache, nil
 }
 
-// there tells whether the device mapper has a device of that name.
+// there says whether the device mapper has a device of that name.
 func (s *service) there(name string) bool {
 	names, err := s.k.ReadDir("/sys/block")
 	if err != nil {
@@ -79,7 +79,7 @@ func (s *service) stopCache(ctx context.Context) error {
 	return c.Stop(ctx)
 }
 
-// refused passes a refusal of the cache on as one of the agent.
+// refused turns a refusal by the cache into a refusal by the agent.
 func refused(err error) error {
 	var r *cache.Refusal
 	if errors.As(err, &r) {
@@ -88,7 +88,8 @@ func refused(err error) error {
 	return err
 }
 
-// noCache makes sure that a volume is not mounted past the cache it has.
+// noCache refuses to mount the volume without its cache while the volume has
+// one.
 func (s *service) noCache() error {
 	if s.cfg.Cache != "" || !s.there(linux.DMName(s.cfg.VG, cache.HeaderLV)) || s.there(s.cfg.VG+".cached") {
 		return nil
@@ -100,7 +101,7 @@ func (s *service) noCache() error {
 	return refused(c.OnDisks())
 }
 
-// dropCache takes down what is left of a cache that was turned off.
+// dropCache takes down the remains of a cache that was turned off.
 func (s *service) dropCache(ctx context.Context) error {
 	if s.cfg.Cache != "" || !s.there(s.cfg.VG+".cached") && !s.there(s.cfg.VG+".origin") {
 		return nil

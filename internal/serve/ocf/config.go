@@ -1,21 +1,22 @@
-// Package ocf is Mortar's OCF resource agent, run on a server by Pacemaker as
-// ocf:mortar:service: it brings one service of a brick up and down in one
-// process, layer by layer, and checks each layer. It is handed everything in its
-// Config; it knows neither spec nor design, and it never decides where a service
+// Package ocf is Mortar's OCF resource agent. Pacemaker runs it on a server as
+// ocf:mortar:service. It starts and stops one service of a brick in one
+// process, layer by layer, and checks each layer. Its Config holds all it
+// needs: it reads neither spec nor design, and it never decides where a service
 // runs.
 //
-// A service has a kind (an NFS export tree; targets of Lustre) and stands on
-// storage of a kind (md arrays; LUNs), with a volume group and a cache or
-// without. Kinds are behind two interfaces in kinds.go, with one table each. What
-// a kind's layers do, its section of the config and its check are in its own
-// files, and nothing else asks which kind it is.
+// A service has a kind (an NFS export tree; targets of Lustre) and its storage
+// has a kind (md arrays; LUNs), with or without a volume group and a cache. Two
+// interfaces in kinds.go hide the kinds, with one table each. A kind's layers,
+// its section of the config and the check of that section are in the kind's own
+// files; no other code tests for a kind.
 //
-// It guards data by refusing: an array that lacks members beyond its
-// redundancy, a LUN of another size, a volume group owned by a stranger, a file
-// system with another UUID or a target with another name, a device mounted twice,
-// a service address somebody else answers for. It never forces: no `mdadm
-// --force`, no lazy unmount, no file system repair. What it cannot stop it
-// reports as not stopped, so that Pacemaker fences.
+// The agent guards data by refusing: an array that lacks members beyond its
+// redundancy, a LUN of another size, a volume group that belongs to an unknown
+// host, a file system with another UUID or a target with another name, a device
+// mounted twice, a service address that another host answers for. It never
+// forces: no `mdadm --force`, no lazy unmount, no file system repair. If a
+// layer does not stop, it reports the service as not stopped, so that Pacemaker
+// fences the server.
 package ocf
 
 import (
@@ -29,12 +30,12 @@ import (
 	"github.com/mortarhpc/mortar/internal/base/strictjson"
 )
 
-// Config is the file the agent's `config` parameter names. Written by apply
-// on each server, root only.
+// Config is the file that the agent's `config` parameter names. apply writes it
+// on each server; only root may read it.
 //
-// A service has a kind, and stands on storage of a kind. The keys say which:
-// those of exactly one storage section and of exactly one service section are
-// there. All keys are on one level, as the builds before there were kinds wrote
+// The service's kind and its storage's kind follow from the keys: exactly one
+// storage section and exactly one service section are present. All keys are on
+// one level because files of builds without kinds have that form.
 // them.
 type Config struct {
 	Service string `json:"service"`
@@ -49,12 +50,12 @@ type Config struct {
 	*NFSService
 	*LustreService
 
-	// Nodes maps each cluster node to its public address, to find the
-	// interface the service address goes on.
+	// Nodes maps each cluster node to its public address, by which the agent
+	// finds the interface for the service address.
 	Nodes map[string]string `json:"nodes"`
 	// Rings maps each cluster node to its addresses on Corosync's networks, and
-	// Fences lists those of all fence devices: the watcher keeps a server that
-	// is on none of the networks from fencing.
+	// Fences lists the addresses of all fence devices: the watcher keeps a
+	// server without a link to any of the networks from fencing.
 	Rings  map[string][]string `json:"rings,omitempty"`
 	Fences []string            `json:"fences,omitempty"`
 }
@@ -67,7 +68,7 @@ func Parse(file string, src []byte) (*Config, error) {
 	return strictjson.Parse(file, src, (*Config).check)
 }
 
-// faults collects what is wrong with a config.
+// faults collects the faults of a config.
 type faults []error
 
 func (f *faults) add(format string, a ...any) { *f = append(*f, fmt.Errorf(format, a...)) }
@@ -81,7 +82,7 @@ func (f *faults) word(key, v string) {
 	}
 }
 
-// abs checks a path and says whether it is one.
+// abs checks that a path is absolute, and says whether it is.
 func (f *faults) abs(key, v string) bool {
 	if !path.IsAbs(v) || path.Clean(v) != v || v == "/" || strings.ContainsAny(v, " \t\r\n\"\\") {
 		f.add("%s %q: a clean absolute path without blanks, below /, is needed", key, v)
@@ -98,7 +99,7 @@ func (f *faults) addresses(key string, as ...string) {
 	}
 }
 
-// check finds every fault of a config that can be seen without a host.
+// check finds every fault of a config that is visible without a host.
 func (c *Config) check() error {
 	var f faults
 	f.word("service", c.Service)

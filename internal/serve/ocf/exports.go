@@ -39,12 +39,15 @@ func ParseETab(text string) []Exported {
 // options are what exportfs is given.
 func (e Export) options() []string { return append(slices.Clone(e.Options), "fsid="+e.FSID) }
 
-// ExportDifference is how one export in a table is not as wanted.
+// ExportDifference describes how one export in a table differs from the wanted
+// one.
 type ExportDifference struct {
 	Dir, Clients string
-	// Missing: it is not in the table; Extra: it is, and is not wanted.
+	// Missing: the table lacks a wanted export. Extra: the table has an export
+	// that is not wanted.
 	Missing, Extra bool
-	// Have and Want are the options that differ, if it is neither.
+	// Have and Want are the options that differ, if the export is neither
+	// missing nor extra.
 	Have, Want []string
 }
 
@@ -65,9 +68,9 @@ func orDefault(options []string) string {
 	return strings.Join(options, ",")
 }
 
-// CompareExports says how a table differs from the exports that are wanted.
-// Options are compared by what they mean: the table has all, those that were
-// left out too.
+// CompareExports lists the differences between a table and the wanted exports.
+// It compares options by their meaning, because the table also lists the
+// defaults.
 func CompareExports(table []Exported, want []Export) []ExportDifference {
 	live := map[[2]string]Exported{}
 	for _, e := range table {
@@ -94,7 +97,7 @@ func CompareExports(table []Exported, want []Export) []ExportDifference {
 	return out
 }
 
-// differing gives the options in which two lists differ.
+// differing returns the options that only one of the lists has.
 func differing(a, b []string) (onlyA, onlyB []string) {
 	x, y := exportProperties(a), exportProperties(b)
 	names := maps.Clone(x)
@@ -113,8 +116,8 @@ func differing(a, b []string) (onlyA, onlyB []string) {
 	return onlyA, onlyB
 }
 
-// exportFlags are the options without a value, in pairs: the first is what holds
-// if neither is there. Source: exports(5).
+// exportFlags are the options without a value, in pairs; the first of a pair is
+// the default. Source: exports(5).
 var exportFlags = [][2]string{
 	{"ro", "rw"}, {"sync", "async"}, {"wdelay", "no_wdelay"}, {"hide", "nohide"}, {"nocrossmnt", "crossmnt"}, {"secure", "insecure"},
 	{"root_squash", "no_root_squash"}, {"no_all_squash", "all_squash"}, {"no_subtree_check", "subtree_check"},
@@ -124,9 +127,9 @@ var exportFlags = [][2]string{
 // exportSynonyms are second names of options. Source: exports(5).
 var exportSynonyms = map[string]string{"auth_nlm": "secure_locks", "no_auth_nlm": "insecure_locks"}
 
-// exportProperties is what a list of options says, defaults filled in: name of
-// the property → the option that says it. The table repeats some flags behind
-// each sec=, for the flavours of that; the last one holds.
+// exportProperties gives the meaning of a list of options, with defaults filled
+// in: name of the property → the option that sets it. The table repeats some
+// flags behind each sec=, for its flavours; the last flag holds.
 func exportProperties(options []string) map[string]string {
 	p := map[string]string{"anonuid": "anonuid=65534", "anongid": "anongid=65534"}
 	property := map[string]string{}
@@ -165,8 +168,8 @@ func exportProperties(options []string) map[string]string {
 	return p
 }
 
-// exportsDiffer is the fault of exports that are not as configured: what is
-// exported is served, and it is changed in place.
+// exportsDiffer is a fault of exports that differ from the configuration.
+// Clients are still served; mendExports changes the exports in place.
 type exportsDiffer struct{ error }
 
 func differences(d []ExportDifference) error {
@@ -177,8 +180,8 @@ func differences(d []ExportDifference) error {
 	return errors.New(strings.Join(all, "; "))
 }
 
-// ExportsPending is a file that is there while a service's table of exports was
-// changed and the kernel has not been told.
+// ExportsPending is a file that exists while the table of a service's exports
+// has changed and the kernel has not read it yet.
 func ExportsPending(service string) string { return scratch(service) + "/pending" }
 
 // scratch is where a table is made before it is used.
@@ -196,7 +199,8 @@ func (s *nfsKind) exported() ([]Exported, error) {
 }
 
 func (s *nfsKind) exportState() (state, error) {
-	// Without the volume's own table what is exported is not ours.
+	// If the volume's table is not bound, the exports belong to another NFS
+	// server.
 	if st, err := s.bindState(); err != nil || st != running {
 		return stopped, nil
 	}
@@ -229,9 +233,8 @@ func (s *nfsKind) startExports(ctx context.Context) error {
 	return nil
 }
 
-// setExports makes the table as configured, all at once: what is removed, added
-// and changed is so for clients from one moment to the next, and what stays is
-// served throughout.
+// setExports replaces the table in one step: clients see all changes at one
+// moment, and the other exports are served throughout.
 func (s *nfsKind) setExports(ctx context.Context) error {
 	table, err := s.exported()
 	if err != nil {
@@ -250,14 +253,14 @@ func (s *nfsKind) setExports(ctx context.Context) error {
 		if err := s.k.Save(ExportsPending(s.cfg.Service), nil); err != nil {
 			return err
 		}
-		// A new file: by that rpc.mountd knows that it must be read again.
+		// rpc.mountd reads the table again only if it is a new file.
 		if err := s.k.Save(s.etab(), text); err != nil {
 			return fmt.Errorf("the table of exports stays as it was: %w", err)
 		}
 	} else if !s.exportsPending() {
 		return nil
 	}
-	// The kernel forgets what it knows, and asks rpc.mountd anew.
+	// exportfs -f empties the kernel's table; the kernel then asks rpc.mountd.
 	if _, err := s.in.Run(ctx, command{argv: []string{"exportfs", "-f"}, binds: s.binds()}); err != nil {
 		return err
 	}
@@ -268,10 +271,11 @@ func (s *nfsKind) setExports(ctx context.Context) error {
 	return err
 }
 
-// makeTable has exportfs make the table of the configured exports aside, and
-// gives it if it is right. exportfs does not notice that a file system is full:
-// it would leave an empty table and report success (seen with nfs-utils 2.6.2).
-// Nor does its exit code tell of a name that does not resolve (2.6.2, 2.8.3).
+// makeTable runs exportfs on a separate table of the configured exports and
+// returns the table if it is right. exportfs does not notice a full file
+// system: it leaves an empty table and reports success (seen with nfs-utils
+// 2.6.2). Nor does its exit code report a name that does not resolve (2.6.2,
+// 2.8.3).
 func (s *nfsKind) makeTable(ctx context.Context, binds []bind) ([]byte, error) {
 	dir := scratch(s.cfg.Service)
 	if err := s.k.Mkdir(dir, 0o700, 0, 0); err != nil {
@@ -280,10 +284,10 @@ func (s *nfsKind) makeTable(ctx context.Context, binds []bind) ([]byte, error) {
 	if err := s.k.Empty(dir + "/etab"); err != nil {
 		return nil, err
 	}
-	// First: a later one may hide where it comes from.
+	// This bind comes first: a later one may hide its source.
 	binds = append([]bind{{dir, nfsDir}}, slices.DeleteFunc(slices.Clone(binds), func(b bind) bool { return b.at == nfsDir })...)
 	for _, e := range s.cfg.Exports {
-		// -i: the server's /etc/exports have no say here.
+		// -i makes exportfs ignore the server's /etc/exports.
 		argv := []string{"exportfs", "-i", "-o", strings.Join(e.options(), ","), e.Clients + ":" + e.Dir}
 		if _, err := s.in.Run(ctx, command{argv: argv, binds: binds}); err != nil {
 			return nil, err
@@ -299,8 +303,8 @@ func (s *nfsKind) makeTable(ctx context.Context, binds []bind) ([]byte, error) {
 	return text, nil
 }
 
-// change brings the table of a service that runs here in line with its
-// configuration, as it is when nobody else changes the service.
+// change changes the table of a service that runs here to its configuration,
+// under the lock of the service.
 func (s *nfsKind) change(ctx context.Context) error {
 	fresh, release, err := s.hold(ctx)
 	if err != nil {
@@ -309,7 +313,7 @@ func (s *nfsKind) change(ctx context.Context) error {
 	defer release()
 	s.cfg.Exports = fresh.Exports
 	if st, err := s.bindState(); err != nil || st != running || s.threads() == 0 {
-		return err // it does not run here
+		return err // the service does not run here
 	}
 	err = s.setExports(ctx)
 	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
@@ -319,13 +323,14 @@ func (s *nfsKind) change(ctx context.Context) error {
 }
 
 // mendWait is how long a monitor waits for exportfs, which may ask a name
-// service, and for whoever changes the service; Pacemaker grants a monitor more.
+// service, and for another action that holds the lock. Pacemaker grants a
+// monitor more.
 const mendWait = 10 * time.Second
 
-// mendExports is change for a monitor that has found nothing but
-// differences in the exports. If that does not succeed it finds no fault as long
-// as one of the exports is served: on another server the same would fail, and
-// then for all of them.
+// mendExports calls change for a monitor whose only faults are differences in
+// the exports. If change fails, mendExports reports no fault as long as one of
+// the exports is served: on another server the same change would fail, and
+// there for all exports.
 func (s *nfsKind) mendExports(ctx context.Context, st state, fault error) (state, error) {
 	differ := func(e error) bool { return errors.As(e, new(exportsDiffer)) }
 	if !onlyFaults(fault, differ) {
@@ -352,8 +357,8 @@ func (s *nfsKind) mendExports(ctx context.Context, st state, fault error) (state
 	return st, fault
 }
 
-// try has exportfs make the table of a configuration that is not in use
-// yet, on a directory of the host instead of those on the volume.
+// try runs exportfs on a configuration that is not in use yet, with a directory
+// of the host instead of those on the volume.
 func (s *nfsKind) try(ctx context.Context) error {
 	cfg, section, host := *s.cfg, *s.cfg.NFSService, *s.service
 	cfg.Service += ".try"
@@ -379,12 +384,13 @@ func (s *nfsKind) stopExports(ctx context.Context) error {
 	if st, err := s.exportState(); err == nil && st == stopped {
 		return nil
 	}
-	// Emptied in place, which takes no room on a volume that clients have filled.
+	// The table is emptied in place, which needs no room on a volume that
+	// clients have filled.
 	if err := s.k.Empty(s.etab()); err != nil {
 		return err
 	}
 	if id, err := s.namespace(); err != nil || id == "" && s.cfg.Namespace != "" {
-		return err // what was exported there went with it
+		return err // the volume's table left the host with the bind
 	}
 	_, err := s.in.Run(ctx, command{argv: []string{"exportfs", "-f"}, binds: s.binds()})
 	return err

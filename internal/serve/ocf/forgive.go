@@ -7,16 +7,17 @@ import (
 	"time"
 )
 
-// Pacemaker does not start a service again where its start has failed, until it
-// forgets the failure, after minutes. If the start was refused for the storage's
-// sake (too few disks, a LUN that was not there), the watcher has it forgotten as
-// soon as the storage is sound: the next crash finds a partner that may start.
+// Pacemaker does not start a service again on a server where its start failed,
+// until it forgets the failure after minutes. If the agent refused the start
+// because of the storage (too few disks, a missing LUN), the watcher makes
+// Pacemaker forget the failure as soon as the storage is sound. After the next
+// crash the partner may then start the service.
 
-// refusedFile is there while the last start on this server was refused for the
-// storage's sake. It does not outlive a boot, and neither does the failure.
+// refusedFile exists if the agent refused the last start on this server because
+// of the storage. Neither the file nor Pacemaker's failure outlives a boot.
 func (s *service) refusedFile() string { return runDir + "/refused-" + s.cfg.Service }
 
-// refused notes a start that the storage does not allow now. It gives the error back.
+// refused notes that the storage does not allow a start now. It returns err.
 func (s *service) refused(err error) error {
 	if r := (*refusal)(nil); errors.As(err, &r) && s.storage.sound() != nil {
 		err = errors.Join(err, s.k.Save(s.refusedFile(), []byte(err.Error()+"\n")))
@@ -24,7 +25,8 @@ func (s *service) refused(err error) error {
 	return err
 }
 
-// forget drops the note. That it was there may be told too often, not too seldom.
+// forget removes the note. Of two errors, a note that stays is the harmless
+// one.
 func (s *service) forget() {
 	if _, err := s.k.ReadFile(s.refusedFile()); err != nil {
 		return
@@ -34,10 +36,11 @@ func (s *service) forget() {
 	}
 }
 
-// forgiveEvery is how often the storage of a refused service is looked at.
+// forgiveEvery is how often the watcher checks the storage of a refused
+// service.
 const forgiveEvery = 10 * time.Second
 
-// forgive has Pacemaker forget a refused start whose cause is gone.
+// forgive makes Pacemaker forget a refused start whose cause is gone.
 func (w *watcher) forgive(ctx context.Context, s *service) {
 	name := s.cfg.Service
 	if w.now().Sub(w.weighed[name]) < forgiveEvery {
@@ -47,7 +50,7 @@ func (w *watcher) forgive(ctx context.Context, s *service) {
 	if _, err := s.k.ReadFile(s.refusedFile()); err != nil || s.storage.sound() != nil {
 		return
 	}
-	// Not while a start or stop of it runs.
+	// A start or stop that runs now holds the lock.
 	release, err := w.lock(name)
 	if err != nil {
 		return

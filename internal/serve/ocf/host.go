@@ -66,7 +66,7 @@ func (s *service) uptime() time.Duration {
 	return up
 }
 
-// paths counts the paths of a multipath map that work.
+// paths counts the working paths of a multipath map.
 func (s *service) paths(dev string) int {
 	n := 0
 	slaves, _ := s.k.ReadDir("/sys/block/" + dev + "/slaves")
@@ -78,8 +78,9 @@ func (s *service) paths(dev string) int {
 	return n
 }
 
-// hasPath says whether a disk, or one of the paths of a multipath map, is
-// there and running. Source: scsi_sysfs.c, sdev_states; nvme's are "live".
+// hasPath says whether a disk, or one of the paths of a multipath map, exists
+// and runs. Source: scsi_sysfs.c, sdev_states; the state of an NVMe path is
+// "live".
 func (s *service) hasPath(dev string) bool {
 	if !strings.HasPrefix(dev, "dm-") {
 		if _, err := s.k.ReadDir("/sys/block/" + dev); err != nil {

@@ -9,10 +9,10 @@ import (
 	"github.com/mortarhpc/mortar/internal/base/pr"
 )
 
-// kernel is the host as the agent sees it: everything that is not pure logic
-// goes through it. The real one is linux; tests have one that models a host.
-// While NFS daemons are started, files, Run, Kill and Sleep are called from
-// several goroutines; else everything is from one.
+// kernel is the agent's access to the host: all code but pure logic goes
+// through it. realKernel is the running kernel; the tests have a model of a
+// host. While the agent starts NFS daemons, several goroutines call files, Run,
+// Kill and Sleep; otherwise one goroutine calls everything.
 type kernel interface {
 	files
 	storage
@@ -24,15 +24,15 @@ type kernel interface {
 // files reads and writes files: those of the kernel (/proc, /sys) and the
 // agent's own on the volume.
 type files interface {
-	// ReadFile and ReadDir (names, sorted) fail with fs.ErrNotExist for what
-	// is not there.
+	// ReadFile and ReadDir (names, sorted) fail with fs.ErrNotExist if the path
+	// does not exist.
 	ReadFile(path string) ([]byte, error)
 	ReadDir(path string) ([]string, error)
 	// Readlink reads one link; Realpath follows all.
 	Readlink(path string) (string, error)
 	Realpath(path string) (string, error)
-	// Access reads a path's metadata from its file system, so that one that
-	// has shut down is noticed.
+	// Access reads a path's metadata from its file system, so that it fails on
+	// a file system that has shut down.
 	Access(path string) error
 	// Poke writes data to an existing file in one write(2), as the kernel's
 	// files want it.
@@ -41,22 +41,22 @@ type files interface {
 	Empty(path string) error
 	// Symlink makes a link to target, in place of whatever is there.
 	Symlink(target, path string) error
-	// Remove removes a file, which may be gone already.
+	// Remove removes a file; it succeeds if there is none.
 	Remove(path string) error
-	// Rename gives a file another name in its file system, in place of what
-	// has that name.
+	// Rename renames a file within its file system and replaces a file that has
+	// the new name.
 	Rename(from, to string) error
-	// Save replaces a file so that after a crash it is old or new, never
-	// half: temporary file, fsync, rename, fsync of the directory.
+	// Save replaces a file so that a crash leaves the old or the new content,
+	// never half: temporary file, fsync, rename, fsync of the directory.
 	Save(path string, data []byte) error
-	// Free tells how much room a file system has, in bytes.
+	// Free returns the free room of a file system in bytes.
 	Free(path string) (int64, error)
-	// Reserve makes a file that takes up size bytes, or makes one longer that
-	// takes up less.
+	// Reserve makes a file that takes up size bytes, or extends one that takes
+	// up less.
 	Reserve(path string, size int64) error
-	// Mkdir makes a directory and its parents, if they are not there. A mode
-	// other than 0 is set in any case; a uid other than -1 makes it, and the
-	// plain files in it, that user's.
+	// Mkdir makes a directory and its missing parents. A mode other than 0 is
+	// always set; a uid other than -1 becomes the owner of the directory and of
+	// the plain files in it.
 	Mkdir(path string, mode uint32, uid, gid int) error
 	// Own gives one file to a user.
 	Own(path string, uid, gid int) error
@@ -64,9 +64,9 @@ type files interface {
 
 // storage reads block devices and mounts.
 type storage interface {
-	// ReadBlocks reads n bytes at off with O_DIRECT: what is on the disk, not
-	// what this host remembers of a disk another host writes. off and n are
-	// multiples of 4096.
+	// ReadBlocks reads n bytes at off with O_DIRECT: this host's page cache may
+	// be older than a disk that another host writes. off and n are multiples of
+	// 4096.
 	ReadBlocks(dev string, off int64, n int) ([]byte, error)
 	// Path is one path to a LUN, for reservations.
 	Path(dev string) pr.Path
@@ -94,7 +94,6 @@ type network interface {
 	ResetConnections(a netip.Addr, port uint16) error
 }
 
-// iface is a network interface.
 type iface struct {
 	Index int
 	Name  string
@@ -102,11 +101,11 @@ type iface struct {
 
 // processes runs, watches and ends processes.
 type processes interface {
-	// Run runs a command to its end and returns what it said; an exit code
-	// other than 0 is an error that holds stderr. Daemons that a command
-	// leaves behind are not waited for.
+	// Run runs a command to its end and returns its stdout. An exit code other
+	// than 0 is an error that holds stderr. Run does not wait for daemons that
+	// the command leaves behind.
 	Run(ctx context.Context, c command) (string, error)
-	// Start runs a command and does not wait.
+	// Start runs a command and does not wait for its end.
 	Start(c command) error
 	// Executable finds a program in the usual directories.
 	Executable(name string) (string, error)
@@ -121,32 +120,32 @@ type command struct {
 	argv  []string
 	stdin string
 	env   []string // besides PATH and LC_ALL
-	// nodename is what uname(2) tells the process as the host's name, if not
-	// the host's own.
+	// nodename is the host name that uname(2) tells the process; "" for the
+	// host's own.
 	nodename string
-	// binds are directories the process sees at other places than others do,
-	// each with all that is mounted below it; in this order.
+	// binds are directories that the process sees at other places, each with
+	// all mounts below it; in this order.
 	binds []bind
 }
 
-// bind is a directory and where it is seen.
+// bind is a directory and the place where the process sees it.
 type bind struct{ from, at string }
 
 // namespaces give a service a network of its own.
 type namespaces interface {
-	// Namespace tells a network namespace by what /proc/PID/ns/net of a
-	// process in it links to; fs.ErrNotExist if there is none of the name.
+	// Namespace returns the target of /proc/PID/ns/net of a process in the
+	// network namespace; fs.ErrNotExist if no namespace has the name.
 	Namespace(name string) (id string, err error)
 	// AddNamespace makes a network namespace with an interface that is on
 	// parent's network and up.
 	AddNamespace(name, link string, parent iface) error
-	// CopyRoutes gives the interface of a namespace parent's routes that lead
-	// over a gateway.
+	// CopyRoutes copies parent's routes that lead over a gateway to the
+	// interface in the namespace.
 	CopyRoutes(name, link string, parent iface) error
 	// DelNamespace removes the interface, and the namespace by its name.
 	DelNamespace(name, link string) error
-	// Within is the same host seen from a namespace: its network is another,
-	// and what is mounted, run or started there belongs to it. Else, and for
-	// no name, it is the same.
+	// Within returns the same host seen from a namespace: network, Run and
+	// Start act inside the namespace, and mounts are kept there. "" returns the
+	// host itself.
 	Within(name string) kernel
 }

@@ -34,7 +34,8 @@ func (*realKernel) Readlink(p string) (string, error) { return os.Readlink(p) }
 
 func (*realKernel) Access(p string) error {
 	var st unix.Statx_t
-	// Not from the inode cache: XFS then says when it has shut down.
+	// AT_STATX_FORCE_SYNC bypasses the inode cache: an XFS that has shut down
+	// then returns an error.
 	return unix.Statx(unix.AT_FDCWD, p, unix.AT_STATX_FORCE_SYNC, unix.STATX_BASIC_STATS, &st)
 }
 
@@ -143,9 +144,9 @@ func (*realKernel) Unmount(target string) error { return unix.Unmount(target, un
 
 func (*realKernel) Executable(name string) (string, error) { return cmd.LookPath(name) }
 
-// process is the command for package command, in a network namespace if one is
-// named. Its session is its own: Pacemaker kills the group of an agent that is
-// late, and daemons begin as children of this process.
+// process makes the command for package cmd, in a network namespace if one is
+// named. It gets its own session: Pacemaker kills the process group of a late
+// agent, and daemons begin as children of this process.
 func (c command) process(namespace string) cmd.Cmd {
 	p := cmd.Cmd{Argv: c.argv, Stdin: []byte(c.stdin), Env: c.env, Group: cmd.OwnSession, Limit: 64 << 10}
 	if c.nodename != "" || len(c.binds) > 0 || namespace != "" {
@@ -161,8 +162,8 @@ func run(ctx context.Context, c command, namespace string) (string, error) {
 	return strings.TrimSpace(out), err
 }
 
-// launch starts a process in the surroundings that the command asks for, by way
-// of a thread that has them.
+// launch starts a process from a thread that has the namespaces and mounts of
+// the command.
 func (c command) launch(start func() error, namespace string) error {
 	return netns.OnThread(func() error {
 		if namespace != "" {
@@ -174,8 +175,8 @@ func (c command) launch(start func() error, namespace string) error {
 			if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
 				return fmt.Errorf("mount namespace: %w", err)
 			}
-			// What is unmounted on the host is unmounted in there too, so that no
-			// file system is kept alive; what is mounted in there stays in there.
+			// An unmount on the host reaches the process, so that it keeps no
+			// file system alive; mounts of the process do not reach the host.
 			if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
 				return fmt.Errorf("mount --make-rslave /: %w", err)
 			}

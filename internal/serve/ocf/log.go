@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// runDir holds what need not outlive a boot.
+// runDir holds files that need not outlive a boot.
 const runDir = "/run/mortar"
 
 // Step is one line of /run/mortar/ocf-<service>.log. The drill reads it to
@@ -24,11 +24,11 @@ type Step struct {
 	Note    string  `json:"note,omitempty"`
 }
 
-// LogFile is where the steps of a service's actions are kept.
+// LogFile is the path of the log of a service's actions.
 func LogFile(service string) string { return runDir + "/ocf-" + service + ".log" }
 
-// steps tells what an action does: one line per step on stderr, which
-// Pacemaker logs, and one in the service's log.
+// steps logs what an action does: one line per step on stderr, which Pacemaker
+// logs, and one in the service's log.
 type steps struct {
 	action string
 	stderr io.Writer
@@ -81,7 +81,8 @@ func (l *steps) note(format string, a ...any) {
 	l.write(Step{TNS: l.now().UnixNano(), Step: "note", Note: fmt.Sprintf(format, a...)})
 }
 
-// maxLog is where a log is begun anew; the former one is kept once.
+// maxLog is the size in bytes at which openLog begins a new log; it keeps one
+// former log.
 const maxLog = 1 << 20
 
 // openLog opens a service's log for appending.
