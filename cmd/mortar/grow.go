@@ -1,7 +1,9 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
+	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -13,11 +15,11 @@ import (
 func newGrowCmd() *cobra.Command {
 	var f specChange
 	var disks []string
-	var size, service string
+	var size, service, to string
 	cmd := &cobra.Command{
-		Use:   "grow SPEC --disks ENCLOSURE=SERIALS…",
-		Short: "Make a volume larger by more disks, while it is used",
-		Long: `Adds disks to a brick of md arrays: their serial numbers are written into the
+		Use:   "grow SPEC --disks ENCLOSURE=SERIALS… | --to FILE",
+		Short: "Make a volume or a Lustre file system larger, while it is used",
+		Long: `--disks adds disks to a brick of md arrays: their serial numbers are written into the
 spec, they become RAID groups of their own, of the width of the others, and what is
 left over their spares. The plan is shown, asked for and applied: new arrays,
 vgextend, lvextend, xfs_growfs. The service goes on. No group that exists
@@ -30,13 +32,25 @@ has, or into new enclosures, are seen by both servers, and carry nothing. Withou
 An XFS cannot be made smaller again. Files that exist stay on the old groups; new
 ones are spread over the allocation groups of all.
 
+--to adds pairs of servers to a Lustre file system. FILE is the spec with the new
+servers, their enclosures and their modules, behind the modules that are there. grow
+compares both files, and refuses one in which a server, RAID group or target that
+exists would be another. Then it shows the new targets and the plan, asks, writes
+FILE's text into the spec and applies it. Clients stay mounted, and use the new OSTs
+at once. Files that exist stay on the old OSTs; 'mortar lustre balance' shows how full
+each OST is.
+
 Exit codes: 0 done, 1 failed half way (run it again), 2 refused (nothing was
 changed), 130 interrupted.`,
 		Example: `  mortar grow brick.yaml --disks 'A=ZA[11-12]' --disks 'B=ZA[13-14]'
   mortar grow brick.yaml --disks 'C=ZB[01-12]' --size 20TB
-  mortar grow brick.yaml --disks 'A=ZA[11-12]' --disks 'B=ZA[13-14]' --dry-run`,
+  mortar grow brick.yaml --disks 'A=ZA[11-12]' --disks 'B=ZA[13-14]' --dry-run
+  mortar grow brick.yaml --to two-bricks.yaml`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if to != "" {
+				return f.growTo(cmd, args[0], to)
+			}
 			added, err := addedDisks(disks, size, service)
 			if err != nil {
 				return refuseChange(err)
@@ -48,16 +62,20 @@ changed), 130 interrupted.`,
 	cmd.Flags().StringArrayVar(&disks, "disks", nil, "enclosure, and the serial numbers of its new disks: A=ZA11, A=ZA[11-14]; again for each enclosure or range")
 	cmd.Flags().StringVar(&size, "size", "", "size of the new disks as sold, e.g. 20TB")
 	cmd.Flags().StringVar(&service, "service", "", "the service whose volume grows, for new enclosures of a brick with two")
-	_ = cmd.MarkFlagRequired("disks")
+	cmd.Flags().StringVar(&to, "to", "", "of Lustre: the spec with the new pairs of servers")
+	cmd.MarkFlagsOneRequired("disks", "to")
+	cmd.MarkFlagsMutuallyExclusive("disks", "to")
+	cmd.MarkFlagsMutuallyExclusive("size", "to")
+	cmd.MarkFlagsMutuallyExclusive("service", "to")
 	return cmd
 }
 
 // addedDisks reads the flags of grow.
 func addedDisks(disks []string, size, service string) ([]spec.Added, error) {
-	var bytes spec.Bytes
+	var each spec.Bytes
 	if size != "" {
 		var err error
-		if bytes, err = spec.ParseBytes(size); err != nil {
+		if each, err = spec.ParseBytes(size); err != nil {
 			return nil, fmt.Errorf("--size: %w", err)
 		}
 	}
@@ -67,7 +85,7 @@ func addedDisks(disks []string, size, service string) ([]spec.Added, error) {
 		if !ok || enclosure == "" || serial == "" {
 			return nil, fmt.Errorf("--disks %s: write ENCLOSURE=SERIALS, e.g. A=ZA[11-14]", d)
 		}
-		out = append(out, spec.Added{Enclosure: enclosure, Serial: serial, Size: bytes, Service: service})
+		out = append(out, spec.Added{Enclosure: enclosure, Serial: serial, Size: each, Service: service})
 	}
 	return out, nil
 }
@@ -112,4 +130,56 @@ func growthText(s, next *spec.Spec) (string, error) {
 		}
 	}
 	return text + fmt.Sprintf("  usable  %s → %s\n", was.Capacity.Usable, d.Capacity.Usable), nil
+}
+
+// growTo adds the pairs of servers that the spec in to has beyond those of file.
+func (f *specChange) growTo(cmd *cobra.Command, file, to string) error {
+	s, err := readSpec(file)
+	if err != nil {
+		return err
+	}
+	text, err := os.ReadFile(to)
+	if err != nil {
+		return fail(exitBadInput, err)
+	}
+	// Under its own name first: a fault in it is at a line of that file.
+	if _, err := spec.Parse(to, text); err != nil {
+		return refuseChange(err)
+	}
+	next, err := spec.Parse(file, text)
+	if err != nil {
+		return refuseChange(err)
+	}
+	was, err := design.New(s)
+	if err != nil {
+		return refuseChange(err)
+	}
+	d, err := design.New(next)
+	if err != nil {
+		return refuseChange(err)
+	}
+	pairs, err := d.Extends(was)
+	if err != nil {
+		return refuseChange(err)
+	}
+	// An earlier run may have written the spec and failed on the hosts.
+	if len(pairs) == 0 && !bytes.Equal(s.Source, next.Source) {
+		return refuseChange(fmt.Errorf("%s has no module that %s lacks; use 'mortar apply' for other changes", to, file))
+	}
+	_, err = f.run(cmd, s, next, pairsText(was, d, pairs), nil)
+	return err
+}
+
+// pairsText says by what a Lustre file system grows.
+func pairsText(was, d *design.Design, pairs []design.Pair) string {
+	text := fmt.Sprintf("%s: %d new modules\n", was.Spec.File, len(pairs))
+	for _, p := range pairs {
+		text += fmt.Sprintf("  %s  servers %s\n", p.Name, strings.Join(p.Servers, ", "))
+		for _, s := range p.Services {
+			for _, t := range s.Targets {
+				text += fmt.Sprintf("    %s  on %s, %s usable\n", t.Name, t.Server, t.Usable)
+			}
+		}
+	}
+	return text + fmt.Sprintf("  usable  %s → %s\n", was.Capacity.Usable, d.Capacity.Usable)
 }

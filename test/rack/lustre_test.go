@@ -32,6 +32,30 @@ func TestLustreCrash(t *testing.T) {
 	}
 }
 
+// TestLustreGrow adds a pair of OSS to lustre-small, while a client writes.
+func TestLustreGrow(t *testing.T) {
+	whole, err := os.ReadFile("testdata/lustre-grown.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	small := smallLustre(t)
+	small.edit, small.hardware = nil, string(whole)
+	b := lustreBrick{t, deploy(t, small)}
+	b.on("node01", `mkdir /small/w; nohup sh -c 'i=0; while [ ! -e /tmp/stop ]; do
+		dd if=/dev/urandom of=/tmp/f bs=64k count=4 status=none; md5sum < /tmp/f | sed "s/-/f$i/" > /tmp/sum
+		dd if=/tmp/f of=/small/w/f$i bs=64k oflag=sync status=none && cat /tmp/sum >> /tmp/sums || echo "f$i" >> /tmp/failed
+		date +%s.%N >> /tmp/times; i=$((i+1)); sleep 0.2; done' > /dev/null 2>&1 &`)
+	must(t, "grow", b.spec, "--to", "testdata/lustre-grown.yaml", "--yes")
+	b.has(b.on("node01", "lfs df /small"), "small-OST0002", "small-OST0003")
+	b.on("node01", `sleep 15; touch /tmp/stop; sleep 5; cd /small/w && md5sum --quiet -c /tmp/sums && ! cat /tmp/failed 2> /dev/null`)
+	t.Log("longest time between two files, s:", b.on("node01", `awk '{if (p && $1-p > m) m = $1-p; p = $1} END {print m}' /tmp/times`))
+	b.has(b.on("node01", "lfs getstripe -i /small/w/* | sort -n | uniq"), "2", "3")
+	b.applied()
+	must(t, "status", b.spec)
+	// Again: what is there stays.
+	unchanged(t, "grow", b.spec, "--to", "testdata/lustre-grown.yaml", "--yes", "--json")
+}
+
 // lustreBrick is a Lustre brick on a rack, with one client.
 type lustreBrick struct {
 	t    *testing.T

@@ -9,6 +9,7 @@ package rack_test
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -310,6 +311,8 @@ type rackBrick struct {
 	lustre         string // directory of its packages
 	// edit changes the example; may be nil.
 	edit func(text string) string
+	// hardware is a spec with everything that the rack has; "": the brick's.
+	hardware string
 }
 
 // deploy builds a brick on a rack, and sees that a second apply changes nothing.
@@ -320,9 +323,12 @@ func deploy(t *testing.T, b rackBrick) (spec string) {
 	if b.edit != nil {
 		text = b.edit(text)
 	}
-	if err := os.WriteFile(spec, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
+	write := func(text string) {
+		if err := os.WriteFile(spec, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
 	}
+	write(cmp.Or(b.hardware, text))
 	t.Cleanup(func() {
 		if out, code := mortar(t, nil, "rack", "down", spec); code != 0 {
 			t.Errorf("rack down: exit %d\n%s", code, out)
@@ -340,6 +346,7 @@ func deploy(t *testing.T, b rackBrick) (spec string) {
 		apply = append(apply, "--skip-fence-test")
 	}
 	must(t, up...)
+	write(text)
 	must(t, apply...)
 	unchanged(t, apply...)
 	return spec
