@@ -220,9 +220,9 @@ func runBench(ctx context.Context, in io.Reader, out, errOut io.Writer, specFile
 	if err != nil {
 		return err
 	}
-	cold := suite.Cold
-	if f.cold != "" {
-		cold = f.cold
+	cold, err := bench.ColdOf(des, suite, f.cold)
+	if err != nil {
+		return fail(exitBadInput, err)
 	}
 	if !env.Virtual && cold == bench.ColdRestart {
 		warning := fmt.Sprintf("To empty caches the benchmark stops and starts the service of brick %q before each phase: all of its clients will stall (--cold drop leaves it alone).", des.Name)

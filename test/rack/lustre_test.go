@@ -4,6 +4,7 @@ package rack_test
 
 import (
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -41,11 +42,15 @@ func TestLustreGrow(t *testing.T) {
 	small := smallLustre(t)
 	small.edit, small.hardware = nil, string(whole)
 	b := lustreBrick{t, deploy(t, small)}
+	grown := filepath.Join(t.TempDir(), "grown.yaml")
+	if err := os.WriteFile(grown, append(whole, idOf(t, b.spec)...), 0o644); err != nil {
+		t.Fatal(err)
+	}
 	b.on("node01", `mkdir /small/w; nohup sh -c 'i=0; while [ ! -e /tmp/stop ]; do
 		dd if=/dev/urandom of=/tmp/f bs=64k count=4 status=none; md5sum < /tmp/f | sed "s/-/f$i/" > /tmp/sum
 		dd if=/tmp/f of=/small/w/f$i bs=64k oflag=sync status=none && cat /tmp/sum >> /tmp/sums || echo "f$i" >> /tmp/failed
 		date +%s.%N >> /tmp/times; i=$((i+1)); sleep 0.2; done' > /dev/null 2>&1 &`)
-	must(t, "grow", b.spec, "--to", "testdata/lustre-grown.yaml", "--yes")
+	must(t, "grow", b.spec, "--to", grown, "--yes")
 	b.has(b.on("node01", "lfs df /small"), "small-OST0002", "small-OST0003")
 	b.on("node01", `sleep 15; touch /tmp/stop; sleep 5; cd /small/w && md5sum --quiet -c /tmp/sums && ! cat /tmp/failed 2> /dev/null`)
 	t.Log("longest time between two files, s:", b.on("node01", `awk '{if (p && $1-p > m) m = $1-p; p = $1} END {print m}' /tmp/times`))
@@ -53,7 +58,22 @@ func TestLustreGrow(t *testing.T) {
 	b.applied()
 	must(t, "status", b.spec)
 	// Again: what is there stays.
-	unchanged(t, "grow", b.spec, "--to", "testdata/lustre-grown.yaml", "--yes", "--json")
+	unchanged(t, "grow", b.spec, "--to", grown, "--yes", "--json")
+}
+
+// idOf is the line of a spec with the id that mortar init has drawn.
+func idOf(t *testing.T, spec string) string {
+	text, err := os.ReadFile(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if strings.HasPrefix(line, "id:") {
+			return line
+		}
+	}
+	t.Fatal("the spec has no id")
+	return ""
 }
 
 // lustreBrick is a Lustre brick on a rack, with one client.

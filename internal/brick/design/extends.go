@@ -17,7 +17,7 @@ func (d *Design) Extends(was *Design) ([]Pair, error) {
 		return nil, fmt.Errorf("%s: only a Lustre file system grows by servers; others grow by disks", was.Name)
 	}
 	if what, of, is := fileSystemDiffers(was, d); what != "" {
-		return nil, fmt.Errorf("%s: %s would change from %s to %s; a growth only adds", d.Name, what, of, is)
+		return nil, fmt.Errorf("%s: %s would change from %q to %q; a growth only adds", d.Name, what, of, is)
 	}
 	for _, s := range was.Spec.Servers {
 		i := slices.IndexFunc(d.Spec.Servers, func(is spec.Server) bool { return is.Name == s.Name })
@@ -43,6 +43,7 @@ func (d *Design) Extends(was *Design) ([]Pair, error) {
 func fileSystemDiffers(was, is *Design) (what, of, becomes string) {
 	for _, v := range []struct{ what, was, is string }{
 		{"the brick's name", was.Name, is.Name},
+		{"id", was.Spec.ID, is.Spec.ID},
 		{"lustre.fsname", was.Lustre.FSName, is.Lustre.FSName},
 		{"LNET", was.Lustre.LNET, is.Lustre.LNET},
 		{"lustre.mount", was.Lustre.Mount, is.Lustre.Mount},

@@ -77,7 +77,7 @@ func (m *Multipath) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 		return nil, err
 	}
 	var cmds []Action
-	settle := Action{Title: "wait for the maps", Cmd: []string{"udevadm", "wait", "--timeout=150"}, Seconds: 180}
+	settle := Action{Title: "wait for the maps", Cmd: []string{"udevadm", "wait", "--timeout=600"}, Seconds: 630}
 	settle.Cmd = append(settle.Cmd, devices...)
 	switch {
 	case !running:

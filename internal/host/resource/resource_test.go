@@ -132,7 +132,7 @@ func TestMultipathBeforeAndAfter(t *testing.T) {
 write /var/lib/mortar/pending-multipath 0644
 write /etc/multipath.conf 0644
 systemctl enable --now multipathd.service && remove /var/lib/mortar/pending-multipath
-udevadm wait --timeout=150 /dev/mapper/35000c50000000101 /dev/mapper/35000c50000000102`)
+udevadm wait --timeout=600 /dev/mapper/35000c50000000101 /dev/mapper/35000c50000000102`)
 	conf := string(as[1].File.Content)
 	for _, w := range []string{"user_friendly_names no", "no_path_retry 6", `wwid ".*"`, `wwid "35000c50000000101"`, "# why"} {
 		if !strings.Contains(conf, w) {
@@ -146,7 +146,7 @@ udevadm wait --timeout=150 /dev/mapper/35000c50000000101 /dev/mapper/35000c50000
 
 	// A path that multipathd does not have is put into its map.
 	delete(sys.files, "/sys/block/sdd/holders/dm-1/dm/uuid")
-	wantShow(t, diff(t, m, sys), "multipath -v1\nudevadm wait --timeout=150 /dev/mapper/35000c50000000101 /dev/mapper/35000c50000000102")
+	wantShow(t, diff(t, m, sys), "multipath -v1\nudevadm wait --timeout=600 /dev/mapper/35000c50000000101 /dev/mapper/35000c50000000102")
 
 	// Killed between writing the file and the reload.
 	sys = twoPathDisks(true)
@@ -155,7 +155,7 @@ udevadm wait --timeout=150 /dev/mapper/35000c50000000101 /dev/mapper/35000c50000
 	sys.files["/var/lib/mortar/pending-multipath"] = ""
 	wantShow(t, diff(t, m, sys), `
 multipathd reconfigure && remove /var/lib/mortar/pending-multipath
-udevadm wait --timeout=150 /dev/mapper/35000c50000000101 /dev/mapper/35000c50000000102`)
+udevadm wait --timeout=600 /dev/mapper/35000c50000000101 /dev/mapper/35000c50000000102`)
 }
 
 const groupUUID = "11111111:22222222:33333333:44444444"

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
+	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/host/agent"
@@ -29,6 +31,22 @@ var coldTexts = map[string]string{
 	ColdRestart: "Before each phase that works on what is there, caches are emptied as the papers do it: the clients unmount, the service is stopped, which unmounts XFS, it is started again, and the clients mount.",
 	ColdDrop:    "Before each phase that works on what is there, the clients mount anew and the server drops its page cache (vm.drop_caches). The disks' own caches, and those of a RAID controller, are not emptied by that.",
 	ColdNone:    "Caches are not emptied: what is read may come from memory.",
+}
+
+// ColdOf returns how caches are emptied on a brick: as the user asked, "" for as the
+// suite has it. The targets of a Lustre file system are in several clusters, and each
+// waits for MMP when it starts, so its servers only drop their page caches.
+func ColdOf(d *design.Design, suite *Suite, asked string) (string, error) {
+	if d.Lustre == nil {
+		return cmp.Or(asked, suite.Cold), nil
+	}
+	if asked == ColdRestart {
+		return "", &Unfit{[]string{"--cold restart: a Lustre file system is not restarted for a benchmark; use drop or none"}}
+	}
+	if asked == "" && suite.Cold == ColdRestart {
+		return ColdDrop, nil
+	}
+	return cmp.Or(asked, suite.Cold), nil
 }
 
 // do runs a command that changes a host.

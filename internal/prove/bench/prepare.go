@@ -13,6 +13,8 @@ import (
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/host"
+	"github.com/mortarhpc/mortar/internal/host/resource"
+	"github.com/mortarhpc/mortar/internal/prove/kind"
 	"github.com/mortarhpc/mortar/internal/prove/report"
 	"github.com/mortarhpc/mortar/internal/prove/testbed"
 	"github.com/mortarhpc/mortar/internal/prove/workload"
@@ -121,12 +123,13 @@ func (r *runner) findLanes(ctx context.Context) error {
 		mounts[c] = ms
 	}
 	// Neighbouring lanes are on different clients and different services.
-	n, k := len(r.clients), len(d.Services())
+	volumes := kind.Of(d).Volumes(d)
+	n, k := len(r.clients), len(volumes)
 	for i := range n * k {
-		c, s := r.clients[i%n], d.Services()[(i+i/n)%k]
-		m, ok := chosen[c+"/"+s.Name]
+		c, s := r.clients[i%n], volumes[(i+i/n)%k]
+		m, ok := chosen[c+"/"+s]
 		if !ok {
-			problems = append(problems, fmt.Sprintf("client %s has no mount of service %s by NFSv%s", c, s.Name, r.opt.NFSVersion))
+			problems = append(problems, fmt.Sprintf("client %s has no mount of service %s by NFSv%s", c, s, r.opt.NFSVersion))
 			continue
 		}
 		live, there := linux.MountAt(mounts[c], m.Path)
@@ -139,7 +142,7 @@ func (r *runner) findLanes(ctx context.Context) error {
 		if d := differs(m.Options, live.Options); there && d != "" {
 			r.note(c, "%s is mounted with %s: what server and client agreed on", m.Path, d)
 		}
-		r.lanes = append(r.lanes, lane{client: c, service: s.Name, dir: path.Join(m.Path, benchDir), runID: r.runID + "-" + s.Name})
+		r.lanes = append(r.lanes, lane{client: c, service: s, dir: path.Join(m.Path, benchDir), runID: r.runID + "-" + s})
 	}
 	if len(problems) > 0 {
 		return &Unfit{problems}
@@ -167,18 +170,26 @@ func differs(want, have []string) string {
 // benchDir, on a mount, is where a run's files go: <mount>/.mortar/<run id>.
 const benchDir = ".mortar"
 
+// dirOf returns the directory of a mount's runs, the action that makes it, and the
+// host to do that on.
+func (r *runner) dirOf(m design.ClientMount) (on, dir string, create resource.Action) {
+	onServer, dir, create := kind.For(m).LoadDir(m, benchDir)
+	if onServer {
+		return r.serves[m.Service], dir, create
+	}
+	return m.Client, dir, create
+}
+
 // makeDirs makes the directories of the run and sees whether the suite fits.
 func (r *runner) makeDirs(ctx context.Context) error {
 	d := r.env.Design
 	for _, m := range d.Mounts {
-		_, dir, _ := strings.Cut(m.Source, ":")
-		dir = path.Join(dir, benchDir)
+		on, dir, create := r.dirOf(m)
 		if slices.Contains(r.dirs, dir) {
 			continue
 		}
-		// Clients' root may be squashed to nobody, so the directory is nobody's.
-		if err := r.do(ctx, r.serves[m.Service], "directory for the benchmark's files", "install", "-d", "-o", linux.Nobody, "-g", linux.Nobody, "-m", "0755", dir); err != nil {
-			return fmt.Errorf("%s: %w", r.serves[m.Service], err)
+		if _, err := r.host(on).Run(ctx, create); err != nil {
+			return fmt.Errorf("%s: %w", on, err)
 		}
 		r.dirs = append(r.dirs, dir)
 	}
@@ -218,7 +229,7 @@ func (r *runner) makeDirs(ctx context.Context) error {
 		for _, s := range round.sets {
 			// What is laid out is so whole, whatever then ends by time.
 			if s.Test.Seconds == 0 || s.Test.layOut() && s.Test.File != 0 {
-				together += s.TotalBytes / int64(len(d.Services()))
+				together += s.TotalBytes / int64(len(kind.Of(d).Volumes(d)))
 			}
 		}
 		need = max(need, together)

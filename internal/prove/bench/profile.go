@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/host/netprobe"
@@ -48,29 +49,7 @@ var (
 // profile measures every layer bottom up. A layer that cannot be measured is
 // reported as such; the others go on.
 func (r *runner) profile(ctx context.Context) {
-	type step struct {
-		name, title, below string
-		run                func(context.Context, *report.Layer) error
-	}
-	d := r.env.Design
-	disks, groups, volumes := r.devices(ctx)
-	servers := strings.Join(r.active(), " and ")
-	steps := []step{
-		{"disks", report.Plural(len(disks), "raw disk"), "", func(ctx context.Context, l *report.Layer) error { return r.readDevices(ctx, l, disks) }},
-		{"raid", "RAID, " + report.Plural(len(d.Groups), "group"), "disks", func(ctx context.Context, l *report.Layer) error { return r.readDevices(ctx, l, groups) }},
-		{"volume", "logical volume", "raid", func(ctx context.Context, l *report.Layer) error { return r.readDevices(ctx, l, volumes) }},
-		{"filesystem", "XFS, on " + servers, "volume", r.probeLocal},
-		{"network", "network, TCP", "", r.probeNetwork},
-		{"nfs-one", "NFS, one client", "filesystem", func(ctx context.Context, l *report.Layer) error { return r.probeNFS(ctx, l, 1) }},
-	}
-	if n := len(r.clients); n > 1 {
-		steps = append(steps, step{"nfs-many", fmt.Sprintf("NFS, %d clients", n), "filesystem", func(ctx context.Context, l *report.Layer) error { return r.probeNFS(ctx, l, n) }})
-	} else {
-		r.note("", "there is one client host: NFS with many clients could not be profiled")
-	}
-	if len(groups) == 0 {
-		steps[0].title = report.Plural(len(disks), "LUN")
-	}
+	steps := r.layers(ctx)
 	r.steps += len(steps)
 	for _, s := range steps {
 		if ctx.Err() != nil {
@@ -107,13 +86,70 @@ func (r *runner) profile(ctx context.Context) {
 	}
 }
 
+// layer is one that a profile measures.
+type layer struct {
+	name, title string
+	below       string // the layer that it is compared with; "": none
+	run         func(context.Context, *report.Layer) error
+}
+
+// layers lists the layers of a brick, from the bottom to the clients.
+func (r *runner) layers(ctx context.Context) []layer {
+	disks, groups, volumes := r.devices(ctx)
+	read := func(devices []device) func(context.Context, *report.Layer) error {
+		return func(ctx context.Context, l *report.Layer) error { return r.readDevices(ctx, l, devices) }
+	}
+	out := []layer{
+		{"disks", report.Plural(len(disks), "raw disk"), "", read(disks)},
+		{"raid", "RAID, " + report.Plural(len(groups), "group"), "disks", read(groups)},
+		{"volume", report.Plural(len(volumes), "logical volume"), "raid", read(volumes)},
+	}
+	if len(groups) == 0 {
+		out[0].title, out[2].below = report.Plural(len(disks), "LUN"), "disks"
+		out = slices.Delete(out, 1, 2)
+	}
+	name, title, below := "nfs", "NFS", "filesystem"
+	if r.env.Design.Lustre != nil {
+		name, title, below = "lustre", "Lustre", "osts"
+		out = append(out, r.lustreLayers()...)
+	} else {
+		out = append(out,
+			layer{below, "XFS, on " + strings.Join(r.active(), " and "), "volume", r.probeLocal},
+			layer{"network", "network, TCP", "", r.probeNetwork})
+	}
+	mounts := func(n int) func(context.Context, *report.Layer) error {
+		return func(ctx context.Context, l *report.Layer) error { return r.probeMounts(ctx, l, n) }
+	}
+	out = append(out, layer{name + "-one", title + ", one client", below, mounts(1)})
+	if n := len(r.clients); n > 1 {
+		return append(out, layer{name + "-many", fmt.Sprintf("%s, %d clients", title, n), below, mounts(n)})
+	}
+	r.note("", "there is one client host: %s with many clients could not be profiled", title)
+	return out
+}
+
 // device is a block device on a server.
 type device struct{ server, path string }
 
-// devices finds what the brick's volumes are made of, where they are in use.
+// holdsData reports whether a service has the data of files: every NFS service has, and
+// those of Lustre with an OST.
+func holdsData(s *design.Service) bool {
+	return s.NFS != nil || slices.ContainsFunc(s.Targets, func(t design.Target) bool { return t.Kind == "ost" })
+}
+
+// dataService is the first service that has data.
+func (r *runner) dataService() *design.Service {
+	all := r.env.Design.Services()
+	return all[slices.IndexFunc(all, holdsData)]
+}
+
+// devices finds what the brick's volumes of data are made of, where they are in use.
 func (r *runner) devices(ctx context.Context) (disks, groups, volumes []device) {
 	d := r.env.Design
 	for _, v := range d.Services() {
+		if !holdsData(v) {
+			continue
+		}
 		server := r.serves[v.Name]
 		facts, err := r.host(server).Facts(ctx)
 		if err != nil {
@@ -287,8 +323,8 @@ func (r *runner) probeLocal(ctx context.Context, l *report.Layer) error {
 	return r.fileProbes(ctx, l, use, nil)
 }
 
-// probeNFS measures the mounts of some clients.
-func (r *runner) probeNFS(ctx context.Context, l *report.Layer, clients int) error {
+// probeMounts measures the mounts of some clients.
+func (r *runner) probeMounts(ctx context.Context, l *report.Layer, clients int) error {
 	var use []lane
 	of := map[string]int{}
 	for _, x := range r.lanes {
@@ -315,7 +351,7 @@ func (r *runner) probeNetwork(ctx context.Context, l *report.Layer) error {
 	tok := hex.EncodeToString(secret[:])
 	sctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	server := r.active()[0]
+	server := r.serves[r.dataService().Name]
 	address := ""
 	for _, s := range r.env.Design.Spec.Servers {
 		if s.Name == server {
@@ -373,113 +409,4 @@ func best(layers []report.Layer, name, load string) float64 {
 		}
 	}
 	return 0
-}
-
-// levers are what would move a layer: settings of the spec, or parts.
-var levers = map[string]string{
-	"disks":      "more or faster disks (enclosures), or SSDs in front of them (cache)",
-	"raid":       "md's stripe_cache_size and group_thread_cnt, the chunk (storage.raid.chunk), or more groups (storage.raid.groups)",
-	"volume":     "LVM's striping over the groups and its read-ahead (both in mortar check --explain)",
-	"filesystem": "XFS's alignment and log (su, sw, logbsize in mortar check --explain), or a faster server processor",
-	"network":    "a faster public network (networks.public.speed), a larger MTU, or more links",
-	"nfs":        "more nfsd threads (nfs.threads), nconnect and rsize/wsize of the clients' mounts, or faster processors in server and clients",
-	"client":     "more clients, or nconnect and a faster link on the one there is",
-}
-
-// Bottleneck says for each kind of load which layer bounds it and what would
-// move that, in a sentence for each layer that does. A layer bounds what is
-// above it if NFS reaches most of it; if NFS stays well below all of them, it
-// is NFS itself. Of several layers nearly as slow, the lowest is the cause.
-func Bottleneck(layers []report.Layer) string {
-	var found []verdict
-	for _, load := range []string{loadRead, loadWrite, loadRandom} {
-		v, ok := bottleneck(layers, load)
-		if !ok {
-			continue
-		}
-		if i := slices.IndexFunc(found, func(o verdict) bool { return o.what == v.what && o.lever == v.lever }); i >= 0 {
-			found[i].loads = append(found[i].loads, v.loads...)
-			continue
-		}
-		found = append(found, v)
-	}
-	var out []string
-	for _, v := range found {
-		out = append(out, fmt.Sprintf("The bottleneck of %s is %s. What would move it: %s.", strings.Join(v.loads, "; of "), v.what, v.lever))
-	}
-	return strings.Join(out, "\n")
-}
-
-// verdict is what bounds loads.
-type verdict struct {
-	what  string
-	loads []string // with their figures
-	lever string
-}
-
-// Shares from which on a layer counts as used up, and within which layers
-// count as equally slow.
-const (
-	usedUp = 0.7
-	alike  = 1.15
-)
-
-func bottleneck(layers []report.Layer, load string) (verdict, bool) {
-	one, many := best(layers, "nfs-one", load), best(layers, "nfs-many", load)
-	top, who := one, "one client gets"
-	if many > 0 {
-		top, who = many, "the clients together get"
-	}
-	unit := "MiB/s"
-	if load == loadRandom {
-		unit = "ops/s"
-	}
-	title := func(n string) string {
-		for _, l := range layers {
-			if l.Name == n {
-				return l.Title
-			}
-		}
-		return n
-	}
-	least, slowest := math.Inf(1), ""
-	below := []string{"disks", "raid", "volume", "filesystem", "network"}
-	can := map[string]float64{}
-	for i, n := range below {
-		b := best(layers, n, load)
-		if b <= 0 {
-			continue
-		}
-		// What went through a layer for one above it, it can: it was measured
-		// at a worse moment. The network is above none of the others.
-		if n != "network" {
-			for _, above := range below[i+1 : len(below)-1] {
-				b = max(b, best(layers, above, load))
-			}
-		}
-		if can[n] = max(b, top); can[n] < least {
-			least, slowest = can[n], n
-		}
-	}
-	if top <= 0 || slowest == "" {
-		return verdict{}, false
-	}
-	figure := fmt.Sprintf("%s (%s %s", load, who, report.Rate(top, unit))
-	if top < usedUp*least {
-		v := verdict{what: "NFS itself", lever: levers["nfs"]}
-		if load == loadRead {
-			v.lever = "the clients' read-ahead (nfsrahead in mortar check --explain), " + v.lever
-		}
-		if many == 0 {
-			v.what, v.lever = "NFS itself, or this one client", v.lever+"; "+levers["client"]
-		}
-		v.loads = []string{fmt.Sprintf("%s, %.0f %% of the %s that the slowest layer below it can: %s)", figure, 100*top/least, report.Rate(least, unit), title(slowest))}
-		return v, true
-	}
-	for _, n := range below {
-		if b := can[n]; b > 0 && b <= alike*least {
-			return verdict{what: title(n), lever: levers[n], loads: []string{fmt.Sprintf("%s, of the %s there)", figure, report.Rate(b, unit))}}, true
-		}
-	}
-	return verdict{}, false
 }

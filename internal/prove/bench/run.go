@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -15,6 +14,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/host/agent"
+	"github.com/mortarhpc/mortar/internal/prove/kind"
 	"github.com/mortarhpc/mortar/internal/prove/report"
 	"github.com/mortarhpc/mortar/internal/prove/testbed"
 	"github.com/mortarhpc/mortar/internal/prove/workload"
@@ -126,6 +126,11 @@ func Run(ctx context.Context, env Env, suite *Suite, opt Options) (*report.Run, 
 	if opt.Engine == "" {
 		opt.Engine = workload.EngineMortar
 	}
+	cold, err := ColdOf(env.Design, suite, opt.Cold)
+	if err != nil {
+		return nil, err
+	}
+	opt.Cold = cold
 	s, err := opt.of(suite)
 	if err != nil {
 		return nil, err
@@ -693,7 +698,7 @@ func (r *runner) removeSet(ctx context.Context, use []lane, set string) error {
 		}
 		seen[l.service] = true
 	}
-	if len(seen) > 0 && len(seen) == len(r.env.Design.Services()) {
+	if len(seen) > 0 && len(seen) == len(kind.Of(r.env.Design).Volumes(r.env.Design)) {
 		return nil
 	}
 	return errors.Join(errs...)
@@ -761,11 +766,10 @@ func (r *runner) cleanup(ctx context.Context) {
 		r.note("", "files may be left in %s: %v", benchDir, err)
 	}
 	for _, m := range r.env.Design.Mounts {
-		_, dir, _ := strings.Cut(m.Source, ":")
-		dir = path.Join(dir, benchDir)
+		on, dir, _ := r.dirOf(m)
 		if i := slices.Index(r.dirs, dir); i >= 0 {
 			r.dirs = slices.Delete(r.dirs, i, i+1)
-			_ = r.do(cctx, r.serves[m.Service], "remove the benchmark's directory", "rmdir", "--ignore-fail-on-non-empty", dir)
+			_ = r.do(cctx, on, "remove the benchmark's directory", "rmdir", "--ignore-fail-on-non-empty", dir)
 		}
 	}
 }

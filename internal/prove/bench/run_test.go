@@ -717,7 +717,10 @@ func TestProfile(t *testing.T) {
 			}
 		}
 	}
-	for _, n := range []string{"raid", "volume"} {
+	if l, ok := got["raid"]; ok {
+		t.Errorf("RAID was measured where there are no md arrays: %+v", l)
+	}
+	for _, n := range []string{"disks", "volume"} {
 		if got[n].Error == "" {
 			t.Errorf("%s was measured where there is none: %+v", n, got[n])
 		}

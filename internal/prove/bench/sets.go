@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/prove/kind"
 	"github.com/mortarhpc/mortar/internal/prove/report"
 	"github.com/mortarhpc/mortar/internal/prove/workload"
 )
@@ -402,7 +403,12 @@ func PlanOf(d *design.Design, suite *Suite, opt Options) (Planned, error) {
 			clients = append(clients, m.Client)
 		}
 	}
-	p, err := Plan(suite, opt, memory, len(clients)*len(d.Services()))
+	cold, err := ColdOf(d, suite, opt.Cold)
+	if err != nil {
+		return Planned{}, err
+	}
+	opt.Cold = cold
+	p, err := Plan(suite, opt, memory, len(clients)*len(kind.Of(d).Volumes(d)))
 	p.Memory = memory
 	return p, err
 }

@@ -78,7 +78,7 @@ func Names() []string { return []string{"quick", "paper", "io500", "cache"} }
 // with the flavour.
 func builtin(name string, flavour spec.Flavour) (string, bool) {
 	switch name {
-	case "quick", "io500", "cache":
+	case "quick", "io500", "cache", "paper-nfs", "paper-nfs-ha", "paper-lustre":
 		return name + ".yaml", true
 	case "paper":
 		switch flavour {

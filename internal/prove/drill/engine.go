@@ -459,7 +459,7 @@ func (e *engine) do(ctx context.Context, name string, a resource.Action) error {
 // every worker goes on.
 func (e *engine) breakIt(ctx context.Context, jobs []clientJob, ev *evidence) error {
 	for _, m := range e.env.Design.Mounts {
-		onServer, dir, as := kind.For(m).LoadDir(m, loadDir)
+		onServer, dir, create := kind.For(m).LoadDir(m, loadDir)
 		if _, made := e.loadDirs[dir]; made {
 			continue
 		}
@@ -468,7 +468,7 @@ func (e *engine) breakIt(ctx context.Context, jobs []clientJob, ev *evidence) er
 		if onServer {
 			on = e.where(m.Service)
 		}
-		for _, a := range as {
+		for _, a := range append([]resource.Action{create}, kind.For(m).Spread(dir)...) {
 			if err := e.do(ctx, on, a); err != nil {
 				return fmt.Errorf("%s: %w", on, err)
 			}

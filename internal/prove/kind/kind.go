@@ -25,9 +25,15 @@ type Kind interface {
 	Mounted(fstype string) bool
 	// Uses reports whether I/O on a client's mount needs the service of this name.
 	Uses(m design.ClientMount, service string) bool
-	// LoadDir is where a directory of what the client mounts is made, and by which
-	// actions: on the server that has the service, or on the client if server is of no use.
-	LoadDir(m design.ClientMount, name string) (onServer bool, dir string, make []resource.Action)
+	// Volumes returns what clients mount, each once, by the name that their mounts
+	// have for it (ClientMount.Service).
+	Volumes(d *design.Design) []string
+	// LoadDir returns a directory of what the client mounts, and the action that makes
+	// it: on the server that has the service, or on the client.
+	LoadDir(m design.ClientMount, name string) (onServer bool, dir string, make resource.Action)
+	// Spread returns the actions on a client that have each file of a directory wait
+	// for every server of its data.
+	Spread(dir string) []resource.Action
 	// Daemons returns the daemons of a server that a drill may kill.
 	Daemons() []string
 	// Files is the directory on a server that has the service's files in it, "" if
@@ -75,10 +81,22 @@ func (nfs) Uses(m design.ClientMount, service string) bool { return m.Service ==
 
 // LoadDir: clients' root is squashed to nobody, so the directory is made on the
 // server, and is nobody's.
-func (nfs) LoadDir(m design.ClientMount, name string) (onServer bool, dir string, make []resource.Action) {
+func (nfs) LoadDir(m design.ClientMount, name string) (onServer bool, dir string, make resource.Action) {
 	_, dir, _ = strings.Cut(m.Source, ":")
 	dir = path.Join(dir, name)
-	return true, dir, []resource.Action{command("directory for the load's files", "install", "-d", "-o", linux.Nobody, "-g", linux.Nobody, "-m", "0755", dir)}
+	return true, dir, command("directory for the load's files", "install", "-d", "-o", linux.Nobody, "-g", linux.Nobody, "-m", "0755", dir)
+}
+
+// Spread: a service is on one server.
+func (nfs) Spread(string) []resource.Action { return nil }
+
+// Volumes: each service has one, whether a client mounts it or not.
+func (nfs) Volumes(d *design.Design) []string {
+	var out []string
+	for _, s := range d.Services() {
+		out = append(out, s.Name)
+	}
+	return out
 }
 
 func (nfs) Daemons() []string { return []string{"nfsd", "rpc.mountd", "rpc.statd", "nfsdcld"} }
@@ -118,14 +136,18 @@ func (lustre) Mounted(fstype string) bool { return fstype == "lustre" }
 // Uses: files are spread over all OSTs, and the MDS has their names.
 func (lustre) Uses(design.ClientMount, string) bool { return true }
 
-// LoadDir: its files have a stripe on every OST, so that each of them waits for an OST that fails.
-func (lustre) LoadDir(m design.ClientMount, name string) (onServer bool, dir string, make []resource.Action) {
+func (lustre) LoadDir(m design.ClientMount, name string) (onServer bool, dir string, make resource.Action) {
 	dir = path.Join(m.Path, name)
-	return false, dir, []resource.Action{
-		command("directory for the load's files", "install", "-d", "-m", "0755", dir),
-		command("spread its files over all OSTs", "lfs", "setstripe", "--stripe-count", "-1", dir),
-	}
+	return false, dir, command("directory for the load's files", "install", "-d", "-m", "0755", dir)
 }
+
+// Spread: files have a stripe on every OST.
+func (lustre) Spread(dir string) []resource.Action {
+	return []resource.Action{command("spread its files over all OSTs", "lfs", "setstripe", "--stripe-count", "-1", dir)}
+}
+
+// Volumes: one file system, whatever targets it has.
+func (lustre) Volumes(d *design.Design) []string { return []string{d.Lustre.FSName} }
 
 // Daemons: it has none but threads of the kernel.
 func (lustre) Daemons() []string { return nil }

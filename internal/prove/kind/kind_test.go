@@ -6,6 +6,7 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
+	"github.com/mortarhpc/mortar/internal/host/resource"
 )
 
 // Both kinds pass the same cases: a mount has a name, and is read back at
@@ -44,12 +45,15 @@ func TestKinds(t *testing.T) {
 				t.Errorf("%s: a mount does not need %s", example, s.Name)
 			}
 		}
-		onServer, dir, as := k.LoadDir(m, ".mortar")
+		if got := k.Volumes(d); len(got) != 1 || got[0] != m.Service {
+			t.Errorf("%s: volumes %v, want %s", example, got, m.Service)
+		}
+		onServer, dir, create := k.LoadDir(m, ".mortar")
 		got := "client: "
 		if onServer {
 			got = "server: "
 		}
-		for i, a := range as {
+		for i, a := range append([]resource.Action{create}, k.Spread(dir)...) {
 			if i > 0 {
 				got += "; "
 			}

@@ -1,0 +1,296 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/mortarhpc/mortar/internal/base/linux"
+	"github.com/mortarhpc/mortar/internal/host"
+	"github.com/mortarhpc/mortar/internal/host/resource"
+	"github.com/mortarhpc/mortar/internal/prove/report"
+)
+
+// lustreLayers are those between the logical volumes and the mounts of Lustre: the OSTs
+// without network and clients, as obdfilter-survey measures them, TCP, and LNet
+// without disks.
+// Source: High Performance, Open Source, Dell Lustre Storage System, sections 10.3, 10.4
+func (r *runner) lustreLayers() []layer {
+	osts := r.osts()
+	return []layer{
+		{"osts", report.Plural(len(osts), "OST"), "volume", func(ctx context.Context, l *report.Layer) error { return r.probeOSTs(ctx, l, osts) }},
+		{"network", "network, TCP", "", r.probeNetwork},
+		{"lnet", "LNet", "network", r.probeLNet},
+	}
+}
+
+// ost is an OST where it is mounted.
+type ost struct {
+	server, name string
+	objects      []string // of the benchmark, hexadecimal
+}
+
+// device is the echo client's: a Lustre device that does I/O on the OST's objects
+// from the server's kernel.
+func (o *ost) device() string { return "mortar-" + o.name }
+
+func (r *runner) osts() []*ost {
+	var out []*ost
+	for _, s := range r.env.Design.Services() {
+		for _, t := range s.Targets {
+			if t.Kind == "ost" {
+				out = append(out, &ost{server: r.serves[s.Name], name: t.Name})
+			}
+		}
+	}
+	return out
+}
+
+// probeOSTs writes objects on all OSTs at once, and reads them past the servers'
+// caches.
+func (r *runner) probeOSTs(ctx context.Context, l *report.Layer, osts []*ost) (err error) {
+	defer func() { err = errors.Join(err, r.dropEcho(ctx, osts)) }()
+	write := report.LayerValue{Load: loadWrite, Unit: "MiB/s"}
+	read := report.LayerValue{Load: loadRead, Unit: "MiB/s"}
+	grids := [][2]int{{1, 1}, {1, 4}, {4, 1}, {4, 4}}
+	const most = 4 // objects
+	if err := eachOST(osts, func(o *ost) error { return r.addEcho(ctx, o, most) }); err != nil {
+		return err
+	}
+	// The slowest OST says how much is written in the time of a probe.
+	trial, err := r.brw(ctx, osts, true, [2]int{1, 1}, 16)
+	if err != nil {
+		return err
+	}
+	for _, g := range grids {
+		n := g[0] * g[1]
+		count := min(max(int(trial/float64(len(osts)))*probeSeconds/n, 4), 4096)
+		for _, v := range []*report.LayerValue{&write, &read} {
+			if v == &read {
+				if err := r.dropServer(ctx); err != nil {
+					return err
+				}
+			}
+			began := time.Now()
+			sum, err := r.brw(ctx, osts, v == &write, g, count)
+			if err != nil {
+				return err
+			}
+			v.Grid = append(v.Grid, report.LayerPoint{X: g[0], Y: g[1], Value: sum, Seconds: time.Since(began).Seconds()})
+			atBest(v, sum, report.Plural(g[0], "object")+" on each OST, "+report.Plural(g[1], "thread")+" on each object")
+		}
+	}
+	l.Results = append(l.Results, read, write)
+	return nil
+}
+
+// eachOST calls f for all OSTs at once.
+func eachOST(osts []*ost, f func(*ost) error) error {
+	errs := make([]error, len(osts))
+	var wg sync.WaitGroup
+	for i, o := range osts {
+		wg.Go(func() {
+			if err := f(o); err != nil {
+				errs[i] = fmt.Errorf("%s on %s: %w", o.name, o.server, err)
+			}
+		})
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// lctl runs a command of lctl(8) on the OST's server.
+func (r *runner) lctl(ctx context.Context, o *ost, title string, args ...string) (string, error) {
+	out, err := r.host(o.server).Run(ctx, resource.Action{Title: title, Cmd: append([]string{"lctl"}, args...), Seconds: 300})
+	return out.Stdout, err
+}
+
+// addEcho gives an OST an echo client, and objects.
+// Source: lctl(8), attach, setup; lustre-iokit's obdfilter-survey
+func (r *runner) addEcho(ctx context.Context, o *ost, objects int) error {
+	if err := r.do(ctx, o.server, "load the echo client", "modprobe", "obdecho"); err != nil {
+		return err
+	}
+	if _, err := r.lctl(ctx, o, "attach an echo client", "attach", "echo_client", o.device(), o.device()+"_UUID"); err != nil {
+		return err
+	}
+	if _, err := r.lctl(ctx, o, "set the echo client up", "--device", o.device(), "setup", o.name); err != nil {
+		return err
+	}
+	text, err := r.lctl(ctx, o, "create objects", "--device", o.device(), "create", strconv.Itoa(objects))
+	if err != nil {
+		return err
+	}
+	o.objects = linux.ParseEchoObjects(text)
+	if len(o.objects) != objects {
+		return fmt.Errorf("lctl created %d of %d objects: %s", len(o.objects), objects, strings.TrimSpace(text))
+	}
+	return nil
+}
+
+// brw writes or reads count records of 1 MiB by each thread, objects × threads on all
+// OSTs at once, and returns their rate together, MiB/s.
+func (r *runner) brw(ctx context.Context, osts []*ost, write bool, grid [2]int, count int) (float64, error) {
+	mode := "rx" // x: without a check of what is in the pages, which costs processor time
+	if write {
+		mode = "wx"
+	}
+	var mu sync.Mutex
+	sum := 0.0
+	err := eachOST(osts, func(o *ost) error {
+		text, err := r.lctl(ctx, o, "I/O on objects", "--threads", strconv.Itoa(grid[0]*grid[1]), "q", o.device(), "test_brw", strconv.Itoa(count), mode, "q", "256",
+			strconv.Itoa(grid[1])+"t"+o.objects[0], "p256")
+		if err != nil {
+			return err
+		}
+		rate, ok := linux.ParseBRW(text)
+		if !ok {
+			return fmt.Errorf("lctl test_brw gave no rate: %s", strings.TrimSpace(text))
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		sum += rate
+		return nil
+	})
+	return sum, err
+}
+
+// dropEcho removes objects and echo clients, also of a run that was interrupted.
+func (r *runner) dropEcho(ctx context.Context, osts []*ost) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanTime)
+	defer cancel()
+	return eachOST(osts, func(o *ost) error {
+		var errs []error
+		if len(o.objects) > 0 {
+			_, err := r.lctl(ctx, o, "remove objects", "--device", o.device(), "destroy", o.objects[0], strconv.Itoa(len(o.objects)))
+			errs = append(errs, err)
+		}
+		for _, w := range []string{"cleanup", "detach"} {
+			if _, err := r.lctl(ctx, o, w+" of the echo client", "--device", o.device(), w); err != nil && len(o.objects) > 0 {
+				errs = append(errs, err)
+			}
+		}
+		return errors.Join(errs...)
+	})
+}
+
+// probeLNet has LNet's self-test send records of 1 MiB between all clients and the
+// servers of the OSTs.
+// Source: lst(8)
+func (r *runner) probeLNet(ctx context.Context, l *report.Layer) (err error) {
+	var servers []string
+	for _, s := range r.env.Design.Services() {
+		if holdsData(s) && !slices.Contains(servers, r.serves[s.Name]) {
+			servers = append(servers, r.serves[s.Name])
+		}
+	}
+	nids := map[string]string{}
+	var mu sync.Mutex
+	err = host.Each(ctx, append(append([]string{}, servers...), r.clients...), func(ctx context.Context, name string) error {
+		if err := r.do(ctx, name, "load LNet's self-test", "modprobe", "lnet_selftest"); err != nil {
+			return err
+		}
+		out, err := r.host(name).Query(ctx, "lctl", "list_nids")
+		mu.Lock()
+		defer mu.Unlock()
+		if nids[name], _, _ = strings.Cut(strings.TrimSpace(out.Stdout), "\n"); err == nil && nids[name] == "" {
+			err = errors.New("it has no NID")
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	t := selfTest{r: r, console: r.clients[0], session: strconv.Itoa(int(time.Now().UnixNano()%30000) + 1), servers: len(servers)}
+	defer func() { err = errors.Join(err, t.end(ctx)) }()
+	if err := t.begin(ctx, nidsOf(nids, servers), nidsOf(nids, r.clients)); err != nil {
+		return err
+	}
+	for _, write := range []bool{false, true} {
+		v := report.LayerValue{Load: map[bool]string{false: loadRead, true: loadWrite}[write], Unit: "MiB/s"}
+		for _, at := range []int{1, 8} {
+			rate, err := t.measure(ctx, write, at)
+			if err != nil {
+				return err
+			}
+			v.Grid = append(v.Grid, report.LayerPoint{X: 1, Y: at, Value: rate, Seconds: float64(probeSeconds)})
+			atBest(&v, rate, report.Plural(at, "record")+" at a time from each client")
+		}
+		l.Results = append(l.Results, v)
+	}
+	return nil
+}
+
+func nidsOf(nids map[string]string, hosts []string) []string {
+	var out []string
+	for _, h := range hosts {
+		out = append(out, nids[h])
+	}
+	return out
+}
+
+// selfTest is a session of LNet's self-test, led by one host.
+type selfTest struct {
+	r                *runner
+	console, session string
+	servers          int
+}
+
+func (t *selfTest) lst(ctx context.Context, title string, args ...string) (string, error) {
+	out, err := t.r.host(t.console).Run(ctx, resource.Action{Title: title, Cmd: append([]string{"env", "LST_SESSION=" + t.session, "lst"}, args...), Seconds: 120})
+	return out.Stdout, err
+}
+
+func (t *selfTest) begin(ctx context.Context, servers, clients []string) error {
+	for _, args := range [][]string{
+		{"new_session", "--timeout", "300", "mortar"},
+		append([]string{"add_group", "servers"}, servers...),
+		append([]string{"add_group", "clients"}, clients...),
+	} {
+		if _, err := t.lst(ctx, "LNet's self-test", args...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// measure gives the rate of all servers together, MiB/s.
+func (t *selfTest) measure(ctx context.Context, write bool, concurrency int) (float64, error) {
+	op := map[bool]string{false: "read", true: "write"}[write]
+	batch := fmt.Sprintf("%s%d", op, concurrency)
+	for _, args := range [][]string{
+		{"add_batch", batch},
+		{"add_test", "--batch", batch, "--concurrency", strconv.Itoa(concurrency), "--from", "clients", "--to", "servers", "brw", op, "size=1M"},
+		{"run", batch},
+	} {
+		if _, err := t.lst(ctx, "LNet's self-test", args...); err != nil {
+			return 0, err
+		}
+	}
+	text, err := t.lst(ctx, "rates of LNet's self-test", "stat", "--bw", "--delay", strconv.Itoa(probeSeconds), "--count", "1", "servers")
+	_, serr := t.lst(ctx, "end a batch of LNet's self-test", "stop", batch)
+	if err := errors.Join(err, serr); err != nil {
+		return 0, err
+	}
+	received, sent, ok := linux.ParseLNetRates(text)
+	if !ok {
+		return 0, fmt.Errorf("lst stat gave no rate: %s", strings.TrimSpace(text))
+	}
+	// lst gives the mean of the group's servers.
+	if write {
+		return received * float64(t.servers), nil
+	}
+	return sent * float64(t.servers), nil
+}
+
+func (t *selfTest) end(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanTime)
+	defer cancel()
+	_, err := t.lst(ctx, "end LNet's self-test", "end_session")
+	return err
+}
