@@ -126,10 +126,10 @@ func growthText(s, next *spec.Spec) (string, error) {
 	text := fmt.Sprintf("%s: growth %d\n", s.File, next.Growth())
 	for _, g := range d.Groups {
 		if g.Growth == next.Growth() {
-			text += fmt.Sprintf("  %s  RAID %d %d+%d, %s each, %s usable, spares %d\n", g.Name, g.Level, g.Data, g.Parity, g.Members[0].Size, g.Usable, len(g.Spares))
+			text += fmt.Sprintf("  %s  RAID %d %d+%d, %s each, %s usable, spares %d\n", g.Name, g.Level, g.Data, g.Parity, g.Members[0].Size.Decimal(), g.Usable.Decimal(), len(g.Spares))
 		}
 	}
-	return text + fmt.Sprintf("  usable  %s → %s\n", was.Capacity.Usable, d.Capacity.Usable), nil
+	return text + fmt.Sprintf("  usable  %s → %s\n", was.Capacity.Usable.Decimal(), d.Capacity.Usable.Decimal()), nil
 }
 
 // growTo adds the pairs of servers that the spec in to has beyond those of file.
@@ -177,9 +177,9 @@ func pairsText(was, d *design.Design, pairs []design.Pair) string {
 		text += fmt.Sprintf("  %s  servers %s\n", p.Name, strings.Join(p.Servers, ", "))
 		for _, s := range p.Services {
 			for _, t := range s.Targets {
-				text += fmt.Sprintf("    %s  on %s, %s usable\n", t.Name, t.Server, t.Usable)
+				text += fmt.Sprintf("    %s  on %s, %s usable\n", t.Name, t.Server, t.Usable.Decimal())
 			}
 		}
 	}
-	return text + fmt.Sprintf("  usable  %s → %s\n", was.Capacity.Usable, d.Capacity.Usable)
+	return text + fmt.Sprintf("  usable  %s → %s\n", was.Capacity.Usable.Decimal(), d.Capacity.Usable.Decimal())
 }

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -189,11 +190,12 @@ func (r *runner) startTogether(ctx context.Context, use []lane, runs []*laneRun,
 	})
 }
 
-// eachLane runs f for all lanes at once.
+// eachLane runs f for all lanes at once. A server has several lanes of one profile: one
+// for each of its devices.
 func eachLane(ctx context.Context, use []lane, f func(context.Context, lane) error) error {
 	by := map[string]lane{}
 	for _, l := range use {
-		by[l.client+" service "+l.service] = l
+		by[l.client+" "+cmp.Or(l.device, "service "+l.service)] = l
 	}
 	return host.Each(ctx, slices.Sorted(maps.Keys(by)), func(ctx context.Context, key string) error { return f(ctx, by[key]) })
 }

@@ -1,17 +1,20 @@
 package bench
 
 import (
+	"context"
 	"errors"
 	"math"
 	"os"
 	"path/filepath"
 	"reflect"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/prove/report"
 	"github.com/mortarhpc/mortar/internal/prove/workload"
@@ -413,7 +416,7 @@ func TestScore(t *testing.T) {
 func TestBottleneck(t *testing.T) {
 	mk := func(vals map[string]float64) []report.Layer {
 		var out []report.Layer
-		for _, n := range []string{"disks", "raid", "volume", "filesystem", "network", "nfs-one", "nfs-many"} {
+		for _, n := range []string{"disks", "raid", "volume", "filesystem", "osts", "network", "lnet", "nfs-one", "nfs-many", "lustre-one"} {
 			if v, ok := vals[n]; ok {
 				out = append(out, report.Layer{Name: n, Title: "the " + n, Results: []report.LayerValue{{Load: loadRead, Unit: "MiB/s", Best: v}}})
 			}
@@ -430,6 +433,8 @@ func TestBottleneck(t *testing.T) {
 		{"nfs", "(the clients together get 200 MiB/s, 23 % of the 870 MiB/s that the slowest layer below it can: the filesystem) is NFS itself.", map[string]float64{"disks": 900, "filesystem": 870, "network": 9000, "nfs-one": 190, "nfs-many": 200}},
 		{"one client", "is NFS itself, or this one client. What would move it: the clients' read-ahead (nfsrahead in mortar check --explain), more nfsd", map[string]float64{"disks": 900, "filesystem": 870, "network": 9000, "nfs-one": 200}},
 		{"raid measured at a bad moment", "200 MiB/s, 25 % of the 800 MiB/s that the slowest layer below it can: the filesystem) is NFS itself", map[string]float64{"disks": 900, "raid": 500, "volume": 950, "filesystem": 800, "nfs-many": 200}},
+		{"an OST", "is the osts. What would move it: more OSTs", map[string]float64{"disks": 900, "volume": 880, "osts": 400, "network": 9000, "lnet": 5000, "lustre-one": 380}},
+		{"Lustre", "is Lustre itself, or this one client. What would move it: stripe_count", map[string]float64{"disks": 900, "osts": 800, "lnet": 5000, "lustre-one": 200}},
 		{"nothing below", "", map[string]float64{"nfs-one": 200}},
 		{"nothing", "", nil},
 	} {
@@ -501,5 +506,41 @@ func TestOptionsOf(t *testing.T) {
 	}
 	if suite.Tests[0].Seconds != 0 || suite.Repeat != 1 || suite.Cold != ColdRestart {
 		t.Errorf("changed: %+v", suite)
+	}
+}
+
+// Each device of a server is a lane of its own.
+func TestEachLane(t *testing.T) {
+	var mu sync.Mutex
+	seen := map[string]int{}
+	err := eachLane(context.Background(), []lane{
+		{client: "nfs1", device: "/dev/sda", runID: "r-dev0"}, {client: "nfs1", device: "/dev/sdb", runID: "r-dev1"},
+		{client: "c1", service: "home", runID: "r-home"}, {client: "c1", service: "scratch", runID: "r-scratch"},
+	}, func(_ context.Context, l lane) error {
+		mu.Lock()
+		defer mu.Unlock()
+		seen[l.runID]++
+		return nil
+	})
+	if err != nil || len(seen) != 4 {
+		t.Errorf("%v %v", err, seen)
+	}
+}
+
+// A Lustre file system is not restarted to empty caches.
+func TestColdOf(t *testing.T) {
+	lustre, nfs := &design.Design{Lustre: &design.Lustre{}}, &design.Design{}
+	suite := &Suite{Cold: ColdRestart}
+	for _, c := range []struct {
+		d           *design.Design
+		asked, want string
+		refused     bool
+	}{
+		{nfs, "", ColdRestart, false}, {nfs, ColdNone, ColdNone, false},
+		{lustre, "", ColdDrop, false}, {lustre, ColdNone, ColdNone, false}, {lustre, ColdRestart, "", true},
+	} {
+		if got, err := ColdOf(c.d, suite, c.asked); got != c.want || (err != nil) != c.refused {
+			t.Errorf("%v %q: %q, %v", c.d.Lustre != nil, c.asked, got, err)
+		}
 	}
 }
