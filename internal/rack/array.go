@@ -196,7 +196,7 @@ func arrayArgs(c *Config, dir string, e *Enclosure, img *image, accel string, hw
 		}
 	}
 	m := newMachine(c.processName(e.Name), dir, e.Name, a.MemoryMiB,
-		loadArgs(img, fmt.Sprintf("%s mortar.array mortar.disks=%d", kernelArgs, in)), accelArgs(accel, 1))
+		loadArgs(img, fmt.Sprintf("%s%s mortar.array mortar.disks=%d", kernelArgs, clockArgs(accel), in)), accelArgs(accel, 1))
 	m.args = append(m.args, "-chardev", "socket,id=control,path="+controlSocket(e.Name)+",server=on,wait=off", "-serial", "chardev:control")
 	m.root(img)
 	m.disk("state", arrayState(dir, e.Name), speed{})

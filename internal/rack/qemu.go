@@ -374,7 +374,7 @@ func baseArgs() []string {
 
 // bootArgs are how a node comes to its kernel. post is for how many seconds it
 // looks at its own hardware before.
-func bootArgs(n *Node, img *image, post int) []string {
+func bootArgs(n *Node, img *image, accel string, post int) []string {
 	if !isServer(n) {
 		post = 0
 	}
@@ -384,7 +384,7 @@ func bootArgs(n *Node, img *image, post int) []string {
 		}
 		return []string{"-boot", "strict=on,menu=on,splash-time=" + strconv.Itoa(1000*post)}
 	}
-	kernel := kernelArgs
+	kernel := kernelArgs + clockArgs(accel)
 	// The initrd reads these.
 	if post > 0 {
 		kernel += " mortar.post=" + strconv.Itoa(post)
@@ -403,7 +403,7 @@ func loadArgs(img *image, kernel string) []string {
 // nodeArgs is the command line of a node (without the program's name).
 func nodeArgs(c *Config, dir string, index int, img *image, accel string, hw *hardware, post int) ([]string, error) {
 	n := &c.Nodes[index]
-	m := newMachine(c.processName(n.Name), dir, n.Name, n.MemoryMiB, bootArgs(n, img, post), accelArgs(accel, n.CPUs))
+	m := newMachine(c.processName(n.Name), dir, n.Name, n.MemoryMiB, bootArgs(n, img, accel, post), accelArgs(accel, n.CPUs))
 	if n.Role == RoleServer && c.withArray(n.Name) {
 		// Until the LUNs are plugged: a server looks for them once.
 		m.args = append(m.args, "-S")

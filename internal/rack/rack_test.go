@@ -114,6 +114,9 @@ func TestNodeArgs(t *testing.T) {
 	c := testConfig()
 	img := &image{Dir: "/cache/0123"}
 	hw := &hardware{PathsOut: map[string]bool{"s1/e1d1/1": true}, Speeds: map[string]speed{"e2d1": {IOPS: 50}}}
+	measured := tscKHz
+	t.Cleanup(func() { tscKHz = measured })
+	tscKHz = func() int { return 2_600_000 }
 	for i, accel := range []string{"tcg", "kvm", "tcg"} {
 		args, err := nodeArgs(&c, "/rack", i, img, accel, hw, 0)
 		if err != nil {
