@@ -1,7 +1,7 @@
 // Package kind has what drills and benchmarks must know of a kind of service:
-// how its clients mount it, read it back with a cache of their own, and how its
-// servers are emptied of what they remember. It loads nothing, judges nothing and
-// reaches no host.
+// how its clients mount it, how a second mount reads the files with a cache of
+// its own, and how to empty the caches of its servers. It puts no load on
+// anything, judges nothing and reaches no host.
 package kind
 
 import (
@@ -14,42 +14,44 @@ import (
 	"github.com/mortarhpc/mortar/internal/host/resource"
 )
 
-// Kind is a kind of service as its clients have it.
+// Kind is a kind of service as its clients see it.
 type Kind interface {
-	// Label names how a mount reaches the service, in a word: v4.1, lustre. Name
-	// does so for people.
+	// Label names the protocol of a mount in one word: v4.1, lustre. Name is the
+	// same in the usual spelling: NFSv4.1, Lustre.
 	Label(m design.ClientMount) string
 	Name(m design.ClientMount) string
-	// Mounted tells whether a client's mount of this type, as /proc/self/mounts has
-	// it, is of the kind.
+	// Mounted reports whether a mount of this file system type (third field of
+	// /proc/self/mounts) is of the kind.
 	Mounted(fstype string) bool
 	// Uses reports whether I/O on a client's mount needs the service of this name.
 	Uses(m design.ClientMount, service string) bool
 	// Volumes returns what clients mount, each once, by the name that their mounts
 	// have for it (ClientMount.Service).
 	Volumes(d *design.Design) []string
-	// LoadDir returns a directory of what the client mounts, and the action that makes
-	// it: on the server that has the service, or on the client.
+	// LoadDir returns the path of a directory called name in the mounted file
+	// system, and the action that makes it. If onServer, action and path are for
+	// the server that has the service, otherwise for the client.
 	LoadDir(m design.ClientMount, name string) (onServer bool, dir string, make resource.Action)
 	// Spread returns the actions on a client that have each file of a directory wait
 	// for every server of its data.
 	Spread(dir string) []resource.Action
 	// Daemons returns the daemons of a server that a drill may kill.
 	Daemons() []string
-	// Files is the directory on a server that has the service's files in it, "" if
+	// Files is the directory on a server that holds the service's files, "" if
 	// servers see no files.
 	Files(s *design.Service) string
 	// ReadBack is the command that mounts the same files at another directory,
 	// with a cache of its own.
 	ReadBack(m design.ClientMount, at string) []string
-	// NamesApart reports whether another server holds the names of files than holds
-	// their data: then a writer of data does not notice when that server fails.
+	// NamesApart reports whether one server holds the names of files and others
+	// hold their data. Then a writer of data does not notice that the server of
+	// names fails.
 	NamesApart() bool
 	// AsksForLocks reports whether the client asks the server for every lock. A
 	// client with a delegation would lock without asking.
 	AsksForLocks(m design.ClientMount) bool
-	// Restart stops a single server's services and starts them again, with empty
-	// caches. What is in again runs whatever fails before.
+	// Restart returns the actions that stop a single server's services and start
+	// them again with empty caches. The caller runs again even if stop fails.
 	Restart(services []*design.Service) (stop, again []resource.Action)
 }
 
@@ -79,8 +81,8 @@ func (nfs) Mounted(fstype string) bool { return strings.HasPrefix(fstype, "nfs")
 
 func (nfs) Uses(m design.ClientMount, service string) bool { return m.Service == service }
 
-// LoadDir: clients' root is squashed to nobody, so the directory is made on the
-// server, and is nobody's.
+// LoadDir: exports squash the clients' root to nobody, so the server makes the
+// directory and gives it to nobody.
 func (nfs) LoadDir(m design.ClientMount, name string) (onServer bool, dir string, make resource.Action) {
 	_, dir, _ = strings.Cut(m.Source, ":")
 	dir = path.Join(dir, name)
@@ -111,7 +113,7 @@ func (nfs) ReadBack(m design.ClientMount, at string) []string {
 	return []string{"mount", "-t", "nfs", "-o", strings.Join(append(opts, "nosharecache"), ","), m.Source, at}
 }
 
-// AsksForLocks: NFSv3 knows no delegations.
+// AsksForLocks: NFSv3 has no delegations.
 func (nfs) AsksForLocks(m design.ClientMount) bool { return strings.HasPrefix(m.Version, "3") }
 
 func (nfs) NamesApart() bool { return false }
@@ -133,7 +135,7 @@ func (lustre) Name(design.ClientMount) string  { return "Lustre" }
 
 func (lustre) Mounted(fstype string) bool { return fstype == "lustre" }
 
-// Uses: files are spread over all OSTs, and the MDS has their names.
+// Uses: files have stripes on all OSTs, and the MDS has their names.
 func (lustre) Uses(design.ClientMount, string) bool { return true }
 
 func (lustre) LoadDir(m design.ClientMount, name string) (onServer bool, dir string, make resource.Action) {
@@ -149,10 +151,10 @@ func (lustre) Spread(dir string) []resource.Action {
 // Volumes: one file system, whatever targets it has.
 func (lustre) Volumes(d *design.Design) []string { return []string{d.Lustre.FSName} }
 
-// Daemons: it has none but threads of the kernel.
+// Daemons: Lustre has only kernel threads.
 func (lustre) Daemons() []string { return nil }
 
-// Files: a target is mounted, and shows nothing.
+// Files: the mount point of a target shows no files.
 func (lustre) Files(*design.Service) string { return "" }
 
 // ReadBack: each mount of Lustre has a client, and a cache, of its own.
@@ -160,7 +162,7 @@ func (lustre) ReadBack(m design.ClientMount, at string) []string {
 	return []string{"mount", "-t", "lustre", "-o", strings.Join(own(m.Options), ","), m.Source, at}
 }
 
-// AsksForLocks: with -o flock the MDS gives them.
+// AsksForLocks: with -o flock the MDS grants every lock.
 func (lustre) AsksForLocks(design.ClientMount) bool { return true }
 
 // NamesApart: the MDS has the names. A writer that has its file open needs only OSTs.
@@ -168,8 +170,8 @@ func (lustre) NamesApart() bool { return true }
 
 func (lustre) Restart([]*design.Service) (stop, again []resource.Action) { return nil, nil }
 
-// own are the options that a mount by hand takes: those of fstab are left out,
-// and those of without.
+// own returns the options that mount(8) takes: it leaves out the options that
+// only fstab has, and those in without.
 func own(options []string, without ...string) []string {
 	out := []string{}
 	for _, o := range options {

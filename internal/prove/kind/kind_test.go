@@ -9,8 +9,8 @@ import (
 	"github.com/mortarhpc/mortar/internal/host/resource"
 )
 
-// Both kinds pass the same cases: a mount has a name, and is read back at
-// another place with a cache of its own.
+// Both kinds pass the same cases: a mount has a name, and a second mount of the
+// same files has a cache of its own.
 func TestKinds(t *testing.T) {
 	for example, want := range map[string]struct{ label, name, readBack, fstype, loadDir, foreign string }{
 		"nfs-ha": {"v4.1", "NFSv4.1", "mount -t nfs -o vers=4.1,proto=tcp,hard,timeo=150,retrans=2,rsize=1048576,wsize=1048576,nosharecache 10.77.1.100:/srv/home/data /run/x",
@@ -92,8 +92,8 @@ func TestLocksOfNFS(t *testing.T) {
 	}
 }
 
-// A restart ends with the server running, and nothing of it is in the part that
-// a failure cuts short.
+// A restart ends with the server running: every start is in again, which a
+// failure does not interrupt.
 func TestRestart(t *testing.T) {
 	stop, again := nfs{}.Restart([]*design.Service{{NFS: &design.NFS{MountPoint: "/srv/home"}}})
 	var text []string

@@ -1,13 +1,13 @@
-// Package stream is self-describing verified data and its ledger. Every
-// 4 KiB block says which run, stream (file), block, generation and writer it
-// comes from, its payload can be regenerated from these, and every sector
-// carries a keyed tag, so that whatever is found on disk can be named: stale,
-// misplaced, torn, of another run, corrupt in so many bits. The ledger says
-// what was issued and what was acknowledged. Verify compares the two. Policy
-// of I/O (which flags, when to sync, what to do on an error) does not belong
-// here, nor does any network or host.
+// Package stream has self-describing data and its ledger. Every 4 KiB block
+// names its run, stream (file), block number, generation and writer. Its payload
+// can be regenerated from these, and every sector carries a keyed tag. So Verify
+// can classify any block found on disk: stale, misplaced, torn, of another run,
+// corrupt in so many bits. The ledger records the writes issued and
+// acknowledged; Verify compares the blocks with the ledger. The package decides
+// nothing about I/O (which flags, when to sync, what to do after an error) and
+// knows no network or host.
 //
-// How fast it is, with and without a file under it: docs/results/engine.md.
+// Its speed, with and without a file: docs/results/engine.md.
 package stream
 
 import (
@@ -76,7 +76,7 @@ type Header struct {
 	Sequence   uint64 // of the write among all writes of the stream
 }
 
-// What is wrong with a block that Decode refuses.
+// The errors of Decode.
 var (
 	ErrSize    = errors.New("not a whole block")
 	ErrMagic   = errors.New("no block header")
@@ -124,7 +124,7 @@ func tagCheck(seed uint64, sector int) uint64 {
 	return mum(seed^c3, uint64(sector)*c0^c2)
 }
 
-// pool is what payloads are cut from: random words, the same for all.
+// pool has random words, the same in every program; payloads are pieces of it.
 var pool = func() (p [poolSize]byte) {
 	x := uint64(c0)
 	for w := p[:]; len(w) > 0; w = w[8:] {
@@ -137,10 +137,10 @@ var pool = func() (p [poolSize]byte) {
 // The pool and a block fit into a core's first-level cache together.
 const poolSize = 16<<10 + BlockSize
 
-// generate fills b (one block) with the generator's words, and with the tags:
-// a piece of the pool from where the seed says, each word combined with the
-// seed. That costs a third of computing each word, and leaves nothing that
-// could be compressed or found twice. Any sector can be regenerated.
+// generate fills b (one block) with the generator's words and the tags. The seed
+// selects a piece of the pool and is combined with each word. That costs a third
+// of computing each word, and storage can neither compress nor deduplicate the
+// result. Any sector can be regenerated.
 func generate(b []byte, seed, block uint64, gen uint32) {
 	b = b[:BlockSize:BlockSize]
 	from := seed % (poolSize - BlockSize) / 8 * 8
@@ -196,7 +196,8 @@ func decodeHeader(b []byte) (h Header, err error) {
 	if crc32.Checksum(b[:68], castagnoli) != binary.LittleEndian.Uint32(b[68:]) {
 		return h, ErrHeader
 	}
-	// After the checksum: a flipped bit in the version is damage, not news.
+	// After the checksum, so that a flipped bit in the version counts as damage
+	// and not as another version.
 	if b[7] != Version {
 		return h, ErrVersion
 	}
@@ -210,8 +211,8 @@ func decodeHeader(b []byte) (h Header, err error) {
 }
 
 // Decode reads a block's header and checks header and payload against their
-// checksums. The header is returned with ErrPayload too; the other errors
-// leave it empty.
+// checksums. It returns the header with ErrPayload too, and an empty header with
+// any other error.
 func Decode(b []byte) (Header, error) {
 	if len(b) != BlockSize {
 		return Header{}, ErrSize

@@ -30,7 +30,7 @@ func TestEncodeDecode(t *testing.T) {
 	}
 }
 
-// The format may not change unnoticed: ledgers and blocks outlive programs.
+// The format must not change unnoticed: ledgers and blocks outlive programs.
 func TestFormatIsStable(t *testing.T) {
 	s := NewStream(NewRunID("golden"), 1)
 	b := make([]byte, BlockSize)
@@ -66,7 +66,7 @@ func TestBlocksDiffer(t *testing.T) {
 			}
 		}
 	}
-	// No word repeats within a block, but for what the tags say in clear.
+	// No word repeats within a block, except the plain numbers in the tags.
 	seen := map[uint64]bool{}
 	for i := 0; i+8 <= BlockSize; i += 8 {
 		if i%SectorSize == 0 {
@@ -138,7 +138,7 @@ func FuzzDecode(f *testing.F) {
 	f.Fuzz(func(t *testing.T, in []byte, acked, issued uint32) {
 		h, err := Decode(in)
 		if err == nil && h.Run == s.Run && h.Stream == s.ID {
-			// Only what Encode made may pass; nobody finds another by fuzzing.
+			// Only a block of Encode may pass; the fuzzer cannot find another.
 			want := make([]byte, BlockSize)
 			s.Encode(want, h.Block, h.Generation, h.Sequence, h.Writer)
 			if !bytes.Equal(in, want) {
@@ -162,8 +162,8 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// The short way is no less strict: a flip of any bit is found, and any other
-// run, stream, place or generation.
+// The fast check is as strict as Classify: it refuses any flipped bit, and any
+// other run, stream, place or generation.
 func TestHolds(t *testing.T) {
 	s := NewStream(NewRunID("holds"), 3)
 	b := make([]byte, BlockSize)

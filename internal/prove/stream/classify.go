@@ -9,19 +9,20 @@ import (
 	"github.com/zeebo/xxh3"
 )
 
-// Expect is what the ledger allows of a block: the last acknowledged
-// generation or a later issued one; with none acknowledged, also nothing.
+// Expect is what the ledger allows of a block: the last acknowledged generation
+// or a later issued one. Without an acknowledged generation the block may also
+// be empty.
 type Expect struct {
 	Acked  uint32 // 0: none
 	Issued uint32 // 0: none; never less than Acked
 }
 
-// Finding is what a block turned out to be.
+// Finding is the verdict on one block.
 type Finding struct {
 	Class      Class
 	Lost       bool   // acknowledged data is gone
 	Bad        bool   // not allowed, acknowledged or not
-	Generation uint32 // found; 0: none readable
+	Generation uint32 // the generation found; 0: none readable
 	FromStream uint32 // misplaced
 	FromBlock  uint64 // misplaced
 	Run        RunID  // foreign
@@ -31,9 +32,9 @@ type Finding struct {
 
 var zeros [BlockSize]byte
 
-// Classify names what b, one block read where block belongs, is. Other
-// streams of the run whose sectors may have strayed here can be named.
-// It allocates only for damaged blocks.
+// Classify classifies b, one block read from the place of block. others are
+// streams of the run whose sectors may be in b by mistake. Classify allocates
+// memory only for damaged blocks.
 func (s *Stream) Classify(b []byte, block uint64, e Expect, others ...Stream) Finding {
 	b = b[:BlockSize:BlockSize]
 	if s.Holds(b, block, e.Acked) {
@@ -62,8 +63,9 @@ func (s *Stream) Classify(b []byte, block uint64, e Expect, others ...Stream) Fi
 	return Finding{Class: InDoubt, Generation: h.Generation}
 }
 
-// Holds is the short way to what nearly every block is: undamaged, in its
-// place, and of that generation. What else it may be, Classify tells.
+// Holds reports whether b is undamaged, in its place and of that generation, as
+// nearly every block is. It is faster than Classify, which handles all other
+// blocks.
 func (s *Stream) Holds(b []byte, block uint64, gen uint32) bool {
 	h := b[:headerSize:headerSize]
 	return binary.LittleEndian.Uint64(h[32:]) == block && binary.LittleEndian.Uint32(h[40:]) == gen && gen > 0 &&
@@ -72,7 +74,7 @@ func (s *Stream) Holds(b []byte, block uint64, gen uint32) bool {
 		xxh3.Hash(b[headerSize:BlockSize]) == binary.LittleEndian.Uint64(h[56:])
 }
 
-// absent is the finding for a block that holds nothing: c says how.
+// absent is the finding for an empty block of class c.
 func absent(c Class, e Expect) Finding {
 	switch {
 	case e.Acked > 0:
@@ -83,22 +85,23 @@ func absent(c Class, e Expect) Finding {
 	return Finding{Class: Unwritten}
 }
 
-// maxCandidates bounds how many undecided generations are tried on a sector
-// whose tag is gone.
+// maxCandidates bounds the undecided generations to try on a sector without a
+// valid tag.
 const maxCandidates = 64
 
-// A sector of random data differs from what it should be in 2048 of 4096
-// bits, give or take 32; below this it is that sector, damaged.
+// A sector of random data differs from the expected one in 2048 of 4096 bits,
+// with a standard deviation of 32. With fewer differences than maxFlipped it is
+// the expected sector, damaged.
 const maxFlipped = SectorSize * 8 / 8
 
-// damaged looks at the eight sectors one by one.
+// damaged classifies the eight sectors one by one.
 func (s *Stream) damaged(b []byte, block uint64, e Expect, others []Stream) Finding {
 	var (
 		sectors = make([]Sector, Sectors)
 		unknown []int
 		cand    []uint32
 		want    [BlockSize]byte
-		strayed *Stream // whose sectors the strange ones are
+		strayed *Stream // the stream of the misplaced sectors
 		foreign *Header
 	)
 	addCand := func(g uint32) {
@@ -225,7 +228,7 @@ func (s *Stream) damaged(b []byte, block uint64, e Expect, others []Stream) Find
 	case foreign != nil && data == 0:
 		f.Class, f.Run, f.FromStream, f.FromBlock = Foreign, foreign.Run, foreign.Stream, foreign.Block
 	case other == Sectors && uniform && strayed != nil:
-		// Whole and of one generation, and still Decode refused it.
+		// All sectors are of one generation, and still Decode refused the block.
 		f.Class, f.FromStream, f.FromBlock, f.Generation = Misplaced, strayed.ID, sectors[0].FromBlock, sectors[0].Generation
 	case data > 0 && (!uniform || zero > 0 || other > 0):
 		f.Class = Torn
@@ -233,11 +236,11 @@ func (s *Stream) damaged(b []byte, block uint64, e Expect, others []Stream) Find
 		f.Class = Torn
 	default:
 		f.Class = Corrupt
-		// Every sector may be as generated and only the payload checksum in
-		// the header wrong, with the header's own checksum matching it.
+		// Every sector may be right and only the payload checksum in the header
+		// wrong, while the header's own checksum is valid.
 		f.Flipped = max(f.Flipped, 1)
 		if garbage > 0 && data == 0 {
-			f.Flipped = 0 // not countable
+			f.Flipped = 0 // the flipped bits cannot be counted
 		}
 		f.Bad, f.Lost = true, e.Acked > 0
 	}
@@ -245,9 +248,9 @@ func (s *Stream) damaged(b []byte, block uint64, e Expect, others []Stream) Find
 }
 
 // headerFlips counts the flipped bits of a damaged header whose block and
-// generation are known. want is the block as generated. Sequence and writer
-// are not known, so they are repaired by trying: one flipped bit in them is
-// found exactly; more count as one and the rest shows in nothing.
+// generation are known. want is the block as generated. Sequence and writer are
+// unknown, so headerFlips tries to flip each of their bits: it finds one flipped
+// bit exactly, and counts several as one.
 func (s *Stream) headerFlips(got, want []byte, block uint64, gen uint32) int {
 	var ref [headerSize]byte
 	copy(ref[:], magic)

@@ -11,9 +11,9 @@ import (
 	"sync"
 )
 
-// A ledger file: a prologue (magic, length, JSON header, CRC32C), then records
-// of one size. Every record's CRC32C is seeded with the prologue's, so that a
-// record of another ledger does not pass. A record says:
+// A ledger file is a prologue (magic, length, JSON header, CRC32C), then records
+// of one size. The prologue's CRC32C seeds that of every record, so a record of
+// another ledger does not pass. A record has:
 //
 //	 0  kind (1), 1 to 3 reserved
 //	 4  number of blocks (4)
@@ -36,15 +36,15 @@ const (
 type kind uint8
 
 const (
-	kindIntent  kind = 1 + iota // about to write
-	kindAck                     // that write is acknowledged
+	kindIntent  kind = 1 + iota // a write is about to begin
+	kindAck                     // the write is acknowledged
 	kindSync                    // an fsync begun after every write up to that sequence has succeeded
-	kindDoubt                   // that write failed or was cut short
-	kindSyncErr                 // the fsync failed: nothing written since the last one is acknowledged by a later one
-	kindResume                  // the writer died and began again: what was under way stays undecided
+	kindDoubt                   // the write failed or was short
+	kindSyncErr                 // an fsync failed: a later fsync does not acknowledge the writes before it
+	kindResume                  // the writer died and a new one continues: writes under way stay undecided
 )
 
-// LedgerHeader says whose ledger it is.
+// LedgerHeader names the run and the worker of a ledger.
 type LedgerHeader struct {
 	Format    int    `json:"format"`
 	Run       string `json:"run"`
@@ -57,8 +57,8 @@ type LedgerHeader struct {
 	CreatedNs int64  `json:"created_ns"`
 }
 
-// ErrLedger marks a ledger that cannot be trusted: damaged elsewhere than in
-// its last record, or no ledger.
+// ErrLedger marks a file that is no ledger, or a ledger with damage before its
+// last record.
 var ErrLedger = errors.New("damaged ledger")
 
 type page struct {
@@ -66,13 +66,13 @@ type page struct {
 	when          [pageBlocks]int64 // of the acknowledgement: wall clock, ns
 }
 
-// Index is a ledger in memory: what every block may be.
+// Index is a ledger in memory: it holds what the ledger allows of every block.
 type Index struct {
 	Header    LedgerHeader
-	TailBytes int64 // bytes of a half-written last record that were ignored
+	TailBytes int64 // size of a half-written last record, which is ignored
 
 	pages     []*page
-	pending   []write // written, or being written, and not yet decided
+	pending   []write // issued and not yet decided
 	seq       uint64
 	acked     int64  // blocks with an acknowledged generation
 	ackedEnd  uint64 // blocks up to the end of the last acknowledged
@@ -89,7 +89,7 @@ type write struct {
 	wall  int64 // of the record, ns
 }
 
-// Expect says what the ledger allows of a block.
+// Expect returns what the ledger allows of a block.
 func (x *Index) Expect(block uint64) Expect {
 	if p := block / pageBlocks; p < uint64(len(x.pages)) && x.pages[p] != nil {
 		pg, i := x.pages[p], block%pageBlocks
@@ -98,8 +98,8 @@ func (x *Index) Expect(block uint64) Expect {
 	return Expect{}
 }
 
-// Settled says that a block holds what was acknowledged before a moment (wall
-// clock of the ledger, ns), and that no write to it was issued since.
+// Settled reports whether the block's last write was acknowledged before
+// beforeNs (wall clock of the ledger, ns) and no later one was issued.
 func (x *Index) Settled(block uint64, beforeNs int64) bool {
 	p := block / pageBlocks
 	if p >= uint64(len(x.pages)) || x.pages[p] == nil {
@@ -109,16 +109,17 @@ func (x *Index) Settled(block uint64, beforeNs int64) bool {
 	return pg.acked[i] > 0 && pg.acked[i] == pg.issued[i] && pg.when[i] < beforeNs
 }
 
-// Blocks is how many blocks the file has at most, by what was issued.
+// Blocks is the number of blocks that the file has at most, by the writes
+// issued.
 func (x *Index) Blocks() uint64 { return x.issuedEnd }
 
-// SizeBytes is how long the file must be at least.
+// SizeBytes is the minimum size of the file.
 func (x *Index) SizeBytes() int64 { return int64(x.ackedEnd) * BlockSize }
 
-// AckedBytes is how many bytes of the file hold acknowledged data.
+// AckedBytes is the number of bytes of the file that hold acknowledged data.
 func (x *Index) AckedBytes() int64 { return x.acked * BlockSize }
 
-// Stream is the stream this is the ledger of.
+// Stream is the ledger's stream.
 func (x *Index) Stream() Stream { return NewStream(NewRunID(x.Header.Run), x.Header.Stream) }
 
 func (x *Index) page(block uint64) *page {
@@ -157,7 +158,7 @@ func (x *Index) ack(w write, wall int64) {
 	x.ackedEnd = max(x.ackedEnd, w.block+uint64(w.n))
 }
 
-// drop takes the write of that sequence from those pending.
+// drop removes the write of that sequence from the pending writes.
 func (x *Index) drop(seq uint64) (write, bool) {
 	for i := len(x.pending) - 1; i >= 0; i-- {
 		if x.pending[i].seq == seq {
@@ -169,8 +170,8 @@ func (x *Index) drop(seq uint64) (write, bool) {
 	return write{}, false
 }
 
-// apply is the one way a record changes the index, when written and when read
-// again.
+// apply changes the index by one record. Writing and reading a ledger both use
+// it, so they agree.
 func (x *Index) apply(k kind, w write) error {
 	switch k {
 	case kindIntent:
@@ -244,11 +245,10 @@ func decodeRecord(b []byte, crc uint32) (kind, write, bool) {
 	}, true
 }
 
-// ParseLedger reads a whole ledger. A last record that is half written is
-// what a killed writer leaves: it is ignored, which is safe, as an intent that
-// is not whole was not followed by its write, and an acknowledgement that is
-// not whole only leaves its write undecided. Damage anywhere else is
-// ErrLedger.
+// ParseLedger reads a whole ledger. It ignores a half-written last record, which
+// a killed writer leaves. That is safe: no write follows an incomplete intent,
+// and an incomplete acknowledgement only leaves its write undecided. Any other
+// damage is ErrLedger.
 func ParseLedger(r io.Reader) (*Index, error) {
 	var fixed [12]byte
 	if _, err := io.ReadFull(r, fixed[:]); err != nil || string(fixed[:8]) != ledgerMagic {
@@ -274,7 +274,7 @@ func ParseLedger(r io.Reader) (*Index, error) {
 	}
 	x.size = int64(len(fixed) + len(head))
 	buf := make([]byte, recordSize*2048)
-	bad := int64(-1) // offset of a record that did not check, excusable as the last only
+	bad := int64(-1) // offset of a record with a wrong checksum, allowed only if it is the last
 	for {
 		got, err := io.ReadFull(r, buf)
 		if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {
@@ -324,11 +324,11 @@ func ReadLedger(path string) (*Index, error) {
 	return x, nil
 }
 
-// Ledger is a ledger being written. Records go straight to the file (one
-// write call each, no buffer), so they survive the death of the process; not
-// a crash of the machine it is kept on, which is not the one under test.
+// Ledger is a ledger being written. Each record goes to the file with one write
+// call, without a buffer. So records survive the death of the process, but not a
+// crash of its machine, which is not under test.
 //
-// One goroutine writes; Expect may be called from others.
+// One goroutine writes; others may call Expect and AckedEnd.
 type Ledger struct {
 	path string
 	f    *os.File
@@ -339,8 +339,8 @@ type Ledger struct {
 	x  *Index
 }
 
-// CreateLedger begins a new ledger; the file must not exist. now gives the
-// wall clock in ns.
+// CreateLedger creates a new ledger. The file must not exist; the error is
+// os.ErrExist if it does. now returns the wall clock in ns.
 func CreateLedger(path string, h LedgerHeader, now func() int64) (*Ledger, error) {
 	h.Format = ledgerFormat
 	head, err := json.Marshal(h)
@@ -398,7 +398,7 @@ func (l *Ledger) put(k kind, w write, errno uint32) error {
 	w.wall = l.now()
 	encodeRecord(l.rec[:], l.x.crc, k, w, errno)
 	if n, err := l.f.Write(l.rec[:]); err != nil {
-		// Half a record in the middle would spoil the ledger: take it back.
+		// Half a record in the middle would damage the ledger: remove it.
 		if n > 0 {
 			if terr := l.f.Truncate(l.x.size); terr == nil {
 				_, _ = l.f.Seek(l.x.size, io.SeekStart)
@@ -412,9 +412,9 @@ func (l *Ledger) put(k kind, w write, errno uint32) error {
 	return l.x.apply(k, w)
 }
 
-// Intent records that n blocks from block on are about to be written, and
-// gives the generation and the sequence to write them with. Without a nil
-// error the write must not be issued.
+// Intent records that the writer is about to write n blocks from block on. It
+// returns the generation and the sequence to write them with. After an error the
+// writer must not issue the write.
 func (l *Ledger) Intent(block uint64, n uint32) (gen uint32, seq uint64, err error) {
 	gen, err = l.x.nextGen(block, n)
 	if err != nil {
@@ -424,33 +424,33 @@ func (l *Ledger) Intent(block uint64, n uint32) (gen uint32, seq uint64, err err
 	return gen, seq, l.put(kindIntent, write{seq: seq, block: block, n: n, gen: gen}, 0)
 }
 
-// Ack records that the write was acknowledged: a synchronous write returned
-// whole.
+// Ack records that the write is acknowledged: a synchronous write wrote all its
+// bytes.
 func (l *Ledger) Ack(seq uint64) error { return l.put(kindAck, write{seq: seq}, 0) }
 
-// Synced records that an fsync succeeded that was begun after write seq (and
-// all before it) returned: all of them are acknowledged, but for those in
+// Synced records the success of an fsync that began after write seq and all
+// writes before it had returned. It acknowledges all of them except those in
 // doubt.
 func (l *Ledger) Synced(seq uint64) error { return l.put(kindSync, write{seq: seq}, 0) }
 
-// Doubt records that the write failed or was short: its range is undecided
-// until it is acknowledged again.
+// Doubt records that the write failed or was short: its range stays undecided
+// until a later write of it is acknowledged.
 func (l *Ledger) Doubt(seq uint64, errno uint32) error {
 	return l.put(kindDoubt, write{seq: seq}, errno)
 }
 
-// SyncFailed records that an fsync failed: the kernel has forgotten which
-// pages, so no later fsync acknowledges what was written before it.
+// SyncFailed records that an fsync failed. No later fsync acknowledges the
+// writes before it, since the kernel no longer knows which pages failed.
 func (l *Ledger) SyncFailed(errno uint32) error { return l.put(kindSyncErr, write{}, errno) }
 
-// Expect says what the ledger allows of a block at this moment.
+// Expect returns what the ledger allows of a block at this moment.
 func (l *Ledger) Expect(block uint64) Expect {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	return l.x.Expect(block)
 }
 
-// Index is the ledger's index, for use when its writer is done.
+// Index is the ledger's index. Use it only when the writer has ended.
 func (l *Ledger) Index() *Index { return l.x }
 
 // AckedEnd is the block after the last acknowledged one, at this moment.

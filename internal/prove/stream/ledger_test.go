@@ -57,7 +57,7 @@ func TestLedgerRules(t *testing.T) {
 	must(l.Ack(intent(0, 1)))
 	want(0, 5, 5)
 
-	// An fsync acknowledges what it covers, without what failed.
+	// An fsync acknowledges the writes before it, except failed ones.
 	s1, s2 := intent(10, 1), intent(11, 1)
 	must(l.Doubt(s1, 5))
 	s3 := intent(12, 1)
@@ -65,7 +65,8 @@ func TestLedgerRules(t *testing.T) {
 	want(10, 0, 1)
 	want(11, 1, 1)
 	want(12, 0, 1)
-	// A failed one leaves all before it in doubt, also for the next.
+	// A failed fsync leaves all writes before it in doubt, also after the next
+	// fsync.
 	must(l.SyncFailed(5))
 	intent(13, 1)
 	must(l.Synced(s3 + 1))
@@ -98,7 +99,7 @@ func TestLedgerResume(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	// An fsync of the new process says nothing about the old one's write.
+	// An fsync of the new process does not acknowledge the old process's write.
 	gen, seq, err := l.Intent(100, 1)
 	if err != nil || gen != 1 || seq != 3 {
 		t.Fatal(gen, seq, err)
@@ -117,8 +118,8 @@ func TestLedgerResume(t *testing.T) {
 	}
 }
 
-// However many bytes of the last record a dying machine leaves, the ledger
-// is read and never promises more than was recorded.
+// Whatever part of the last record a dying machine leaves, the ledger can be
+// read and never promises more than was recorded.
 func TestLedgerTail(t *testing.T) {
 	b := newBrick(t, "run", 1)
 	b.write(0, 1)
@@ -143,7 +144,7 @@ func TestLedgerTail(t *testing.T) {
 			t.Fatalf("%d bytes of the header: %v", n, err)
 		}
 	}
-	// Continued after a cut, it is whole again.
+	// OpenLedger repairs a ledger with a half last record.
 	path := filepath.Join(t.TempDir(), "l")
 	if err := os.WriteFile(path, whole[:len(whole)-10], 0o644); err != nil {
 		t.Fatal(err)
@@ -170,7 +171,7 @@ func TestLedgerDamage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Any flipped bit but in the last record is refused.
+	// A flipped bit before the last record is refused.
 	for i := range len(whole) - recordSize {
 		bad := bytes.Clone(whole)
 		bad[i] ^= 1 << (i % 8)
@@ -178,7 +179,7 @@ func TestLedgerDamage(t *testing.T) {
 			t.Fatalf("bit in byte %d: %v", i, err)
 		}
 	}
-	// Records of another ledger do not pass for its own.
+	// Records of another ledger are refused.
 	o := newBrick(t, "run", 2)
 	for i := range uint64(4) {
 		o.write(i, 1)
@@ -295,8 +296,8 @@ func FuzzParseLedger(f *testing.F) {
 	})
 }
 
-// model is a disk that keeps what it must and loses what it may, beside a
-// ledger; it has its own book of what was acknowledged.
+// model is a disk with a ledger. The disk keeps what it must and loses what it
+// may. The model itself remembers what was acknowledged.
 type model struct {
 	t   *testing.T
 	rng *rand.Rand
@@ -484,8 +485,8 @@ func (m *model) verify(img []byte) *Report {
 	return r
 }
 
-// Whatever an honest disk does, nothing is lost or wrong; whatever is then
-// taken from it is found, and nothing else.
+// On an honest disk Verify finds nothing lost or wrong. Of blocks then taken
+// away Verify finds each one, and no other.
 func TestModel(t *testing.T) {
 	for seed := range uint64(60) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {

@@ -5,16 +5,16 @@ import (
 	"sort"
 )
 
-// Class names what a block on disk turned out to be. The first three are
-// allowed; the others are findings.
+// Class is the class of a block on disk. The first three classes are allowed;
+// the others are findings.
 type Class string
 
-// The classes. A class says what was found; whether an acknowledged byte is
-// gone because of it is Extent.Lost, because a torn block, say, is allowed
-// where a write was undecided when the server died.
+// The classes. A class alone does not mean loss: Extent.Lost says whether
+// acknowledged bytes are gone. A torn block, for example, is allowed if a write
+// was undecided when the server died.
 const (
 	OK         Class = "ok"         // the last acknowledged generation
-	InDoubt    Class = "in-doubt"   // a write that was issued and never decided: old or new are both allowed
+	InDoubt    Class = "in-doubt"   // a write was issued and never decided: old and new data are both allowed
 	Unwritten  Class = "unwritten"  // never issued, reads as zeros or lies past the end
 	Stale      Class = "stale"      // an older generation than the last acknowledged: a lost acknowledged write
 	Zero       Class = "zero"       // allocated zeros where acknowledged data belongs
@@ -35,23 +35,23 @@ var Classes = []Class{OK, InDoubt, Unwritten, Stale, Zero, Hole, Short, Misplace
 //
 // acknowledged_bytes = verified_bytes + lost_bytes always holds.
 type Report struct {
-	// What was acknowledged before Options.BeforeNs and not written since: only
-	// these bytes show that what was there survived.
+	// Bytes acknowledged before Options.BeforeNs and not written since: only
+	// these bytes prove that data from before that moment survived.
 	AcknowledgedBeforeBytes int64 `json:"acknowledged_before_bytes"`
 	VerifiedBeforeBytes     int64 `json:"verified_before_bytes"`
 
 	AcknowledgedBytes int64           `json:"acknowledged_bytes"` // bytes of blocks with an acknowledged write
-	VerifiedBytes     int64           `json:"verified_bytes"`     // of these, read back as acknowledged or as a later issued write
-	LostBytes         int64           `json:"lost_bytes"`         // of these, anything else
+	VerifiedBytes     int64           `json:"verified_bytes"`     // acknowledged bytes read back as acknowledged or as a later issued write
+	LostBytes         int64           `json:"lost_bytes"`         // the other acknowledged bytes
 	InDoubtBytes      int64           `json:"in_doubt_bytes"`     // bytes of blocks with an undecided write (allowed either way)
-	BadBytes          int64           `json:"bad_bytes"`          // findings in blocks never acknowledged: not lost, but wrong
+	BadBytes          int64           `json:"bad_bytes"`          // wrong bytes in blocks never acknowledged, so nothing is lost
 	ReadBytes         int64           `json:"read_bytes"`         // bytes read from the file system
 	Seconds           float64         `json:"seconds"`            // wall time of the verification
 	ByClass           map[Class]int64 `json:"by_class"`           // bytes per class
 	Files             []FileReport    `json:"files"`
 	Extents           []Extent        `json:"extents"`           // findings and in-doubt ranges, capped
-	ExtentsOmitted    int64           `json:"extents_omitted"`   // how many were left off
-	Errors            []string        `json:"errors,omitempty"`  // what kept a file from being verified at all
+	ExtentsOmitted    int64           `json:"extents_omitted"`   // number of extents beyond the cap
+	Errors            []string        `json:"errors,omitempty"`  // why files could not be verified at all
 	LedgerTailBytes   int64           `json:"ledger_tail_bytes"` // bytes of half-written last ledger records, ignored
 }
 
@@ -103,12 +103,12 @@ type Sector struct {
 	FlippedBits int    `json:"flipped_bits,omitempty"` // data
 }
 
-// Pass says that nothing acknowledged is lost and nothing found is wrong.
+// Pass reports whether no acknowledged byte is lost and no byte is wrong.
 func (r *Report) Pass() bool {
 	return r.LostBytes == 0 && r.BadBytes == 0 && len(r.Errors) == 0 && r.VerifiedBytes == r.AcknowledgedBytes
 }
 
-// Merge adds another report, for instance of another client, keeping at most
+// Merge adds another report, for example of another client, and keeps at most
 // limit extents (0: all).
 func (r *Report) Merge(o *Report, limit int) {
 	r.AcknowledgedBeforeBytes += o.AcknowledgedBeforeBytes
@@ -153,7 +153,7 @@ func (r *Report) Cap(limit int) {
 	}
 }
 
-// String describes the extent in one line for a person.
+// String describes the extent in one line.
 func (e Extent) String() string {
 	s := fmt.Sprintf("%s: %s, %d bytes at %d", e.Path, e.Class, e.Bytes, e.Offset)
 	switch e.Class {

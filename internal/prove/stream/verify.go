@@ -12,26 +12,26 @@ import (
 
 // Options of Verify. The zero value is good.
 type Options struct {
-	Path       string            // named in extents
+	Path       string            // Path of the extents
 	Workers    int               // chunks checked at once; default 2
 	ChunkBytes int               // one read; default 1 MiB
 	MaxExtents int               // findings kept, the worst first; default 1000
 	Names      map[uint32]string // stream id -> path, to say whose data a misplaced block is
 	Progress   func(bytes int64) // called as chunks are done, from several goroutines
-	// BeforeNs: what was acknowledged before this moment (wall clock of the
-	// ledger, ns) and not written since is counted apart; 0: nothing is.
+	// BeforeNs: Verify counts separately the bytes acknowledged before this
+	// moment (wall clock of the ledger, ns) and not written since; 0: none.
 	BeforeNs int64
 
-	// NextData tells holes from zeros: the first byte at or after off that is
-	// allocated and the end of that allocated range; start is the file's
-	// size when none follows. nil: every zero is Zero.
+	// NextData distinguishes holes from zeros. It returns the first allocated
+	// byte at or after off and the end of that allocated range; start is the
+	// file's size if no allocated byte follows. nil: every zero is Zero.
 	NextData func(off int64) (start, end int64, err error)
 }
 
-// Verify reads size bytes of r and compares them with the ledger: every
-// block ever issued and everything else in the file. r is read in chunks from
-// several goroutines, into buffers aligned to 4096 bytes. A read error makes
-// the blocks it covers Unreadable; the error of Verify is that of ctx alone.
+// Verify reads size bytes of r and compares them with the ledger: every block
+// ever issued and everything else in the file. It reads r in chunks from several
+// goroutines, into buffers aligned to 4096 bytes. A read error makes its blocks
+// Unreadable; Verify itself returns only the error of ctx.
 func Verify(ctx context.Context, r io.ReaderAt, size int64, x *Index, opt Options) (*Report, error) {
 	if opt.Workers <= 0 {
 		opt.Workers = 2
@@ -118,7 +118,7 @@ func (v *verifier) chunk(buf []byte, first, n uint64) *collector {
 	return c
 }
 
-// blocks classifies n blocks of which got bytes are in buf.
+// blocks classifies n blocks; buf holds the first got bytes of them.
 func (v *verifier) blocks(c *collector, buf []byte, first, n uint64, got int) {
 	for i := range n {
 		e := v.x.Expect(first + i)
@@ -128,7 +128,8 @@ func (v *verifier) blocks(c *collector, buf []byte, first, n uint64, got int) {
 			continue
 		}
 		b := buf[lo : lo+BlockSize]
-		// The way of nearly every block, without a call or a copy more.
+		// Nearly every block takes this path, so it avoids further calls and
+		// copies.
 		f := v.s.Classify(b, first+i, e, v.others...)
 		c.add(v, first+i, e, f, "")
 	}
@@ -139,7 +140,7 @@ func (v *verifier) tail(buf []byte, lo, got int, block uint64, e Expect) Finding
 	if lo >= got || e.Issued > 0 {
 		return absent(Short, e)
 	}
-	// Part of a block that was never issued: anything but zeros is strange.
+	// Of a part of a block that was never issued, only zeros are allowed.
 	for _, b := range buf[lo:got] {
 		if b != 0 {
 			return Finding{Class: Corrupt, Bad: true}
@@ -148,7 +149,7 @@ func (v *verifier) tail(buf []byte, lo, got int, block uint64, e Expect) Finding
 	return Finding{Class: Unwritten}
 }
 
-// single goes block by block over a chunk whose read failed after done blocks.
+// single reads a chunk block by block after its read failed behind done blocks.
 func (v *verifier) single(c *collector, buf []byte, first, n uint64, done int) {
 	v.blocks(c, buf, first, uint64(done), done*BlockSize)
 	for i := uint64(done); i < n; i++ {
@@ -164,9 +165,9 @@ func (v *verifier) single(c *collector, buf []byte, first, n uint64, done int) {
 	}
 }
 
-// read fills b from off on; fewer bytes without an error mean the end (a file
-// that shrank while it is read is short from there on). Whole blocks are asked
-// for even at the end, as O_DIRECT wants it.
+// read fills b from off on. Fewer bytes without an error mean the end of the
+// file; a file that shrinks meanwhile is short from there on. read asks for
+// whole blocks even at the end, as O_DIRECT requires.
 func (v *verifier) read(b []byte, off int64) (int, error) {
 	left := int(min(max(v.size-off, 0), int64(len(b))))
 	n := 0
@@ -183,7 +184,7 @@ func (v *verifier) read(b []byte, off int64) (int, error) {
 	return min(n, left), nil
 }
 
-// collector sums up findings into extents, in the order of blocks.
+// collector joins findings into extents, in the order of blocks.
 type collector struct {
 	path                          string
 	acked, lost, doubt, bad, read int64
@@ -243,7 +244,7 @@ func (c *collector) add(v *verifier, block uint64, e Expect, f Finding, errText 
 	c.append(n)
 }
 
-// append adds an extent, to the last one if it continues it.
+// append adds an extent. It extends the last extent if n continues that one.
 func (c *collector) append(n Extent) {
 	if len(c.extents) > 0 {
 		if l := &c.extents[len(c.extents)-1]; l.Offset+l.Bytes == n.Offset && l.Class == n.Class && l.Lost == n.Lost && l.Bad == n.Bad &&

@@ -51,7 +51,7 @@ func (b *brick) encode(block uint64, gen uint32, seq uint64) []byte {
 	return buf
 }
 
-// issue writes n blocks and leaves them undecided.
+// issue records and writes n blocks and leaves them undecided.
 func (b *brick) issue(block uint64, n uint32) (gen uint32, seq uint64) {
 	b.t.Helper()
 	gen, seq, err := b.l.Intent(block, n)
@@ -72,7 +72,7 @@ func (b *brick) write(block uint64, n uint32) {
 	}
 }
 
-// put writes bytes past the ledger: that is how faults are planted.
+// put writes bytes without the ledger, to plant a fault.
 func (b *brick) put(block uint64, buf []byte) { b.putAt(int64(block)*BlockSize, buf) }
 
 func (b *brick) putAt(off int64, buf []byte) {
@@ -159,7 +159,7 @@ func TestPlantedFaults(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
 		plant func(b *brick)
-		want  []finding // besides what stands below in `always`
+		want  []finding // in addition to always below
 		cut   bool      // blocks 72-79 are gone too
 	}{
 		{name: "nothing", plant: func(b *brick) {}},
@@ -419,8 +419,8 @@ func TestReportCap(t *testing.T) {
 	}
 }
 
-// cpu is the user and system time this process has used, in seconds: the fair
-// measure on a machine that others use too.
+// cpu is the user and system time of this process in seconds. Other processes on
+// the machine do not change it.
 func cpu(b *testing.B) float64 {
 	var ru unix.Rusage
 	if err := unix.Getrusage(unix.RUSAGE_SELF, &ru); err != nil {
@@ -431,8 +431,8 @@ func cpu(b *testing.B) float64 {
 
 const benchBlocks = 65536 // 256 MiB
 
-// Generating at speed: encoded, with the ledger, in 1 MiB writes over a file
-// on tmpfs that has its pages already.
+// The speed of generating: encode, ledger, and 1 MiB writes over a file on tmpfs
+// that already has its pages.
 func BenchmarkGenerateFile(b *testing.B) {
 	b.Chdir("/dev/shm")
 	f, err := os.CreateTemp("", "mortar-bench-")
@@ -475,7 +475,7 @@ func BenchmarkGenerateFile(b *testing.B) {
 	b.ReportMetric(float64(b.N)*benchBlocks*BlockSize/(1<<20)/(cpu(b)-start), "MiB/cpu-s")
 }
 
-// Verifying at speed: from the page cache, against the ledger.
+// The speed of verifying: from the page cache, against the ledger.
 func BenchmarkVerifyFile(b *testing.B) {
 	br := newBrick(b, "run", 1)
 	for i := uint64(0); i < benchBlocks; i += 256 {
@@ -496,8 +496,8 @@ func BenchmarkVerifyFile(b *testing.B) {
 	b.ReportMetric(float64(b.N)*benchBlocks*BlockSize/(1<<20)/(cpu(b)-start), "MiB/cpu-s")
 }
 
-// Only what was acknowledged before a moment and not written since shows that
-// what was there survived.
+// Only data acknowledged before a moment and not written since proves that older
+// data survived.
 func TestBefore(t *testing.T) {
 	b := newBrick(t, "before", 7)
 	b.write(0, 4) // before

@@ -7,8 +7,8 @@ import (
 	"github.com/mortarhpc/mortar/internal/host"
 )
 
-// Hosts are the sessions of a run, and the clocks of their hosts. The zero value
-// has none. It is safe for concurrent use.
+// Hosts has the sessions of a run and the clocks of their hosts. The zero value
+// is empty and ready to use. It is safe for concurrent use.
 type Hosts struct {
 	mu sync.Mutex
 	by map[string]reached
@@ -19,12 +19,13 @@ type reached struct {
 	clock   Clock
 }
 
-// Clock is how far a host's wall clock is ahead of ours, and how long the
-// question took, both in ns. The error of the offset is at most half of that.
+// Clock compares a host's wall clock with ours. Offset is how far the host is
+// ahead, RoundTrip how long the query took, both in ns. The error of Offset is
+// at most half of RoundTrip.
 type Clock struct{ Offset, RoundTrip int64 }
 
-// Connect reaches a host and measures its clock: after a boot it is another. The
-// session replaces the one that there was.
+// Connect opens a session with a host and measures its clock, which may differ
+// after each boot. The new session replaces the host's old one.
 func (h *Hosts) Connect(ctx context.Context, dial host.Dial, name string) (*host.Session, error) {
 	s, err := dial(ctx, name)
 	if err != nil {
@@ -48,14 +49,14 @@ func (h *Hosts) Connect(ctx context.Context, dial host.Dial, name string) (*host
 	return s, nil
 }
 
-// Session is the one with a host, nil if it was never reached.
+// Session returns the session with a host, nil if Connect never reached it.
 func (h *Hosts) Session(name string) *host.Session {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.by[name].session
 }
 
-// Clock is the time of a host when it was reached.
+// Clock returns the clock of a host as measured by its last Connect.
 func (h *Hosts) Clock(name string) Clock {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -1,7 +1,7 @@
-// Package testbed says what a run was made on: hardware, mounts and settings
-// of the design, and software on the hosts. Drills and benchmarks put it into
-// what they leave on disk. It also keeps the sessions of a run, with the clocks
-// of their hosts. It changes nothing and judges nothing.
+// Package testbed describes the system of a run: hardware, mounts and settings
+// of the design, and software on the hosts. Drills and benchmarks store the
+// description with their results. The package also keeps the sessions of a run,
+// with the clocks of their hosts. It changes nothing and judges nothing.
 package testbed
 
 import (
@@ -19,14 +19,14 @@ import (
 	"github.com/mortarhpc/mortar/internal/prove/report"
 )
 
-// Mounts are a host's.
+// Mounts returns the mounts of a host.
 func Mounts(ctx context.Context, h *host.Session) ([]linux.Mount, error) {
 	s, err := h.Read(ctx, "/proc/self/mounts")
 	return linux.ParseMounts(s), err
 }
 
-// Describe has the hardware, mounts, settings and design of a brick as a run
-// keeps them; software, method and caveats are the caller's to add.
+// Describe returns the hardware, mounts, settings and design of a brick for a
+// run's record. The caller adds software, method and caveats.
 func Describe(d *design.Design) report.Config {
 	var c report.Config
 	row := func(name, format string, args ...any) {
@@ -95,7 +95,7 @@ func Describe(d *design.Design) report.Config {
 	for _, s := range d.Settings {
 		c.Settings = append(c.Settings, report.Setting{Role: s.Role, Kind: s.Kind, Name: s.Name, Value: s.Value, Reason: s.Reason, Source: s.Source})
 	}
-	// Plain types only: this cannot fail.
+	// Marshalling cannot fail, since all types are plain.
 	c.Design, _ = json.Marshal(struct {
 		Name    string
 		Flavour string
@@ -106,8 +106,8 @@ func Describe(d *design.Design) report.Config {
 	return c
 }
 
-// Versions tells system and kernel of each host, in the order given, and the
-// packages of the first, which is to be a server.
+// Versions returns the system and the kernel of each host, in the order of
+// names, and the package versions of the first host, which must be a server.
 func Versions(ctx context.Context, names []string, hosts host.ByName) []report.Row {
 	var rows []report.Row
 	for i, name := range names {

@@ -1,7 +1,7 @@
-// Package versus builds a brick twice on virtual racks, one after the other: with
-// the values of the distribution, and with Mortar's. It has both measured and
-// finds the runs. It builds and measures nothing itself: it runs Mortar's own
-// commands, those that a user could type.
+// Package versus builds a brick twice on virtual racks, one after the other:
+// first with the values of the distribution, then with Mortar's. It measures both
+// bricks and returns the directories of the runs. It does so with Mortar's own
+// commands, which a user could type.
 package versus
 
 import (
@@ -18,27 +18,26 @@ import (
 	"github.com/mortarhpc/mortar/internal/prove/report"
 )
 
-// profiles in the order in which they are built. A brick of one cannot be turned
-// into one of the other.
+// profiles lists the profiles in the order of the builds. A brick cannot change
+// its profile, so each profile gets a new build.
 var profiles = []spec.Profile{spec.Stock, spec.Tuned}
 
 // Comparison describes what to compare: one brick, built with each profile.
 type Comparison struct {
-	Spec string // its file
-	Dir  string // where both bricks and their runs go
-	// Measure gives the command that measures the brick of a file, and leaves its
-	// run in a directory.
+	Spec string // the brick's file
+	Dir  string // directory for both bricks' files and their runs
+	// Measure returns the command that measures the brick of file and leaves the
+	// run in the directory run.
 	Measure func(file, run string) []string
-	// Mortar runs one of Mortar's commands. If ctx can never end, nothing may
-	// stop the command: it cleans up.
+	// Mortar runs one of Mortar's commands. If ctx can never end, the command
+	// cleans up and nothing may stop it.
 	Mortar func(ctx context.Context, args ...string) error
 }
 
 // Run builds and measures both bricks and returns the directory of each profile's
-// run. With both,
-// the error comes from a measurement that ended badly and left a result, as a
-// drill that fails does. Any other error is Mortar's, or says why nothing was
-// built.
+// run. If it returns both runs and an error, the error is of a measurement that
+// failed and still left a result, such as a failed drill. Without runs, the
+// error is of a command, or says why Run built nothing.
 func (c *Comparison) Run(ctx context.Context) (map[spec.Profile]string, error) {
 	start := time.Now()
 	files, err := c.files()
@@ -50,7 +49,7 @@ func (c *Comparison) Run(ctx context.Context) (map[spec.Profile]string, error) {
 	for _, p := range profiles {
 		runs[p] = filepath.Join(c.Dir, string(p), "run")
 		err := c.one(ctx, files[p], runs[p])
-		// A run that was there before is not this one's.
+		// A summary from before start is of an earlier run.
 		if fi, serr := os.Stat(filepath.Join(runs[p], report.SummaryFile)); err != nil && (ctx.Err() != nil || serr != nil || fi.ModTime().Before(start)) {
 			return nil, err
 		}
@@ -59,8 +58,8 @@ func (c *Comparison) Run(ctx context.Context) (map[spec.Profile]string, error) {
 	return runs, failed
 }
 
-// files writes a spec for each profile. Both must be buildable before the first
-// is built.
+// files writes a spec for each profile. It checks both before Run builds the
+// first.
 func (c *Comparison) files() (map[spec.Profile]string, error) {
 	src, err := os.ReadFile(c.Spec)
 	if err != nil {
@@ -86,8 +85,8 @@ func (c *Comparison) files() (map[spec.Profile]string, error) {
 	return files, nil
 }
 
-// one brings a rack up, builds the brick, measures it and takes the rack down
-// again, whatever happens.
+// one brings a rack up, builds the brick and measures it. It takes the rack down
+// even after an error.
 func (c *Comparison) one(ctx context.Context, file, run string) (err error) {
 	defer func() {
 		if derr := c.Mortar(context.WithoutCancel(ctx), "rack", "down", file); derr != nil && err == nil {
@@ -113,7 +112,7 @@ func withProfile(src []byte, p spec.Profile) []byte {
 	return append([]byte(strings.TrimRight(string(src), "\n")+"\n"), line+"\n"...)
 }
 
-// DrillRuns loads the runs of all drills in the directories that Run gave.
+// DrillRuns loads the runs of all drills in the directories that Run returned.
 func DrillRuns(dirs map[spec.Profile]string) ([]*report.Run, error) {
 	var runs []*report.Run
 	for _, p := range profiles {

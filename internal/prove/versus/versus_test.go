@@ -27,14 +27,14 @@ func example(t *testing.T) string {
 	return file
 }
 
-// Each rack is taken down, whatever happens, and a measurement that ended badly
-// counts if it left a result.
+// Run takes down each rack even after an error. A failed measurement counts if
+// it left a result.
 func TestRun(t *testing.T) {
 	broken := errors.New("broken")
 	for name, c := range map[string]struct {
 		fails  string // the command that fails
-		result bool   // measuring leaves one
-		want   string // first words of the commands
+		result bool   // the measurement leaves a result
+		want   string // the first words of each command
 		ok     bool   // there are runs
 	}{
 		"all well":                      {"", true, "rack up, apply, drill, rack down, rack up, apply, drill, rack down", true},
@@ -84,7 +84,7 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// Nothing is built of a brick that cannot be built both ways.
+// Run builds nothing if one profile of the brick cannot be built.
 func TestRefused(t *testing.T) {
 	x := Comparison{Spec: filepath.Join(t.TempDir(), "none.yaml"), Dir: t.TempDir(), Mortar: func(context.Context, ...string) error {
 		t.Error("a command is run")

@@ -10,33 +10,33 @@ import (
 // BenchPhase is what the threads of a benchmark phase do.
 type BenchPhase string
 
-// Phases. Sequential and random ones move records of a data set, one region
-// of it per thread; metadata ones work on a tree per thread.
+// Phases. Sequential and random phases move the records of a data set, in which
+// each thread has a region. Metadata phases work on a tree per thread.
 const (
 	SeqWrite  BenchPhase = "seq-write"  // each thread writes its region from start to end; fsync and close are inside the timing (iozone -i 0 -c -e -w)
 	SeqRead   BenchPhase = "seq-read"   // each thread reads a region from start to end (iozone -i 1 -c)
-	RandWrite BenchPhase = "rand-write" // each record of the region once, in random order (iozone -i 2 -I -O; O_DIRECT unless Buffered)
-	RandRead  BenchPhase = "rand-read"  // likewise
-	MDCreate  BenchPhase = "md-create"  // the tree is made first and timed apart, then the files: open with O_CREAT, write ItemBytes, close
-	MDStat    BenchPhase = "md-stat"    // each file once, in random order (mdtest -T -R)
-	MDRead    BenchPhase = "md-read"    // each file is opened, read whole and closed, in the order of their names (mdtest -E -e)
-	MDRemove  BenchPhase = "md-remove"  // the files are unlinked; then the tree is removed, timed apart
-	// Find looks at everything in the run's directory, of all its sets: an
-	// operation is an entry that is no directory. Those with 01 in their names
-	// are statted for their size and age (io500's find).
+	RandWrite BenchPhase = "rand-write" // each thread writes each record of its region once, in random order (iozone -i 2 -I -O; O_DIRECT unless Buffered)
+	RandRead  BenchPhase = "rand-read"  // each thread reads each record of a region once, in random order
+	MDCreate  BenchPhase = "md-create"  // each thread makes its tree, which is timed separately, then the files: open with O_CREAT, write ItemBytes, close
+	MDStat    BenchPhase = "md-stat"    // each thread stats each file once, in random order (mdtest -T -R)
+	MDRead    BenchPhase = "md-read"    // each thread opens, reads whole and closes each file, in the order of names (mdtest -E -e)
+	MDRemove  BenchPhase = "md-remove"  // each thread unlinks the files, then removes its tree, which is timed separately
+	// Find walks all sets in the run's directory. An operation is one entry
+	// that is no directory. Find stats the entries with 01 in their names for
+	// their size and age (io500's find).
 	Find BenchPhase = "find"
 )
 
 // BenchPhases lists every phase, each after those whose files it needs.
 var BenchPhases = []BenchPhase{SeqWrite, SeqRead, RandRead, RandWrite, MDCreate, Find, MDStat, MDRead, MDRemove}
 
-// Metadata says that the phase is one on trees of files, whose unit is the
-// operation; the others move data.
+// Metadata reports whether the phase works on trees of files and so counts
+// operations. The other phases count bytes too.
 func (p BenchPhase) Metadata() bool {
 	return p == MDCreate || p == Find || p == MDStat || p == MDRead || p == MDRemove
 }
 
-// Writes says that the phase needs a writable file system.
+// Writes reports whether the phase needs a writable file system.
 func (p BenchPhase) Writes() bool {
 	return p == SeqWrite || p == RandWrite || p == MDCreate || p == MDRemove
 }
@@ -54,20 +54,20 @@ const (
 // BenchLayouts lists every layout.
 var BenchLayouts = []BenchLayout{OwnFile, Segmented, Strided}
 
-// BenchJob is one phase on one client: the parameters of OpBench. The ops for
-// benchmarks are used in the order OpBenchPrepare, OpBench, OpBenchStart (for a
-// job with Hold: begin at that time), OpBenchStop, OpBenchCleanup. The results
-// of a phase that is stopped come from OpBench.
+// BenchJob is one phase on one client: the parameters of OpBench. The
+// coordinator calls the ops in the order OpBenchPrepare, OpBench, OpBenchStart
+// (only for a job with Hold: the moment to begin at), OpBenchStop,
+// OpBenchCleanup. OpBench also delivers the results of a stopped phase.
 //
-// OpBench knows of no other client: whoever coordinates starts it with Hold
-// on each, waits for the state "waiting" of all (making a tree or opening
-// files may take its time, or never end), sends OpBenchStart with one moment
-// shortly ahead, and joins the results.
+// OpBench knows no other client. The coordinator starts it with Hold on each
+// client and waits until all are in the state "waiting" (making a tree or
+// opening files may take long, or never end). Then it sends OpBenchStart with
+// one moment shortly ahead, and joins the results.
 //
-// The same job goes to every client of a run, except for Client, ClientIndex
-// and StartNs. Threads are counted over all clients: rank = ClientIndex *
-// Threads + thread. Files are <Dir>/<RunID>/<Set>/...; nothing else in Dir is
-// ever touched, and bench.cleanup removes just these.
+// Every client of a run gets the same job, except for Client, ClientIndex and
+// StartNs. Ranks number the threads of all clients: rank = ClientIndex *
+// Threads + thread. Files are <Dir>/<RunID>/<Set>/...; a job touches nothing
+// else in Dir, and OpBenchCleanup removes only these.
 type BenchJob struct {
 	RunID       string      `json:"run_id"`           // letters, digits, '.', '_', '-'; the same on every client and in every phase of a run
 	Set         string      `json:"set,omitempty"`    // name of the data set or tree; default "data" or "tree". Phases with the same RunID and Set share files
@@ -84,62 +84,64 @@ type BenchJob struct {
 	RecordBytes int64       `json:"record_bytes,omitempty"` // one call; default 1 MiB (sequential) or 4096 (random: a multiple of it)
 	Direct      bool        `json:"direct,omitempty"`       // O_DIRECT in sequential phases
 	Buffered    bool        `json:"buffered,omitempty"`     // no O_DIRECT in random phases
-	Limit       int64       `json:"limit,omitempty"`        // rand-read: no more of each thread's records, in its order
-	NoFsync     bool        `json:"no_fsync,omitempty"`     // seq-write, rand-write: leave the flush out of the timing; what is then unwritten counts as written
-	ReadShift   int         `json:"read_shift,omitempty"`   // work on what the client this many further on wrote (IOR -C is 1), so that this one's cache does not help; md-read: twice as far, md-remove: three times (mdtest -N)
-	DropCache   bool        `json:"drop_cache,omitempty"`   // reading: before the start, have this client forget the cached pages of the files (posix_fadvise)
-	Unverified  bool        `json:"unverified,omitempty"`   // reading: do not compare with what was written. Writing is always self-describing
+	Limit       int64       `json:"limit,omitempty"`        // rand-read: each thread reads at most this many records, the first in its order; 0: all
+	NoFsync     bool        `json:"no_fsync,omitempty"`     // seq-write, rand-write: no fsync at the end; records still in the page cache count as written
+	ReadShift   int         `json:"read_shift,omitempty"`   // work on the files of the client with this much higher an index (IOR -C is 1), so that this client's cache does not help; md-read: twice as far, md-remove: three times (mdtest -N)
+	DropCache   bool        `json:"drop_cache,omitempty"`   // reading: before the start, drop the files' pages from this client's page cache (posix_fadvise)
+	Unverified  bool        `json:"unverified,omitempty"`   // reading: do not compare with the data written. Written data is self-describing in any case
 
 	Branch    int   `json:"branch,omitempty"`     // metadata: directories in each thread's tree (mdtest -b with -z 1 -L -u); default 320
-	Items     int   `json:"items,omitempty"`      // files in each (mdtest -I); default 3000
+	Items     int   `json:"items,omitempty"`      // files in each directory (mdtest -I); default 3000
 	ItemBytes int64 `json:"item_bytes,omitempty"` // written to each new file, and compared by md-read (mdtest -w)
-	Shared    bool  `json:"shared,omitempty"`     // one directory for the files of all threads, Branch times Items of each (mdtest without -u)
-	ItemSync  bool  `json:"item_sync,omitempty"`  // and fsynced (mdtest -y, which without -w does nothing)
+	Shared    bool  `json:"shared,omitempty"`     // one directory holds the files of all threads, Branch times Items of each thread (mdtest without -u)
+	ItemSync  bool  `json:"item_sync,omitempty"`  // fsync each new file after ItemBytes (mdtest -y, which does nothing without -w)
 
-	// Device, instead of Dir: reading phases on a block device in equal parts
-	// (sgpdd's regions), FileBytes of each or all; O_DIRECT, never verified,
-	// never written to. RegionThreads take turns with the records of each
-	// part, so there are Threads/RegionThreads parts; default 1.
+	// Device, instead of Dir, is a block device to read from with O_DIRECT, in
+	// equal parts (sgpdd's regions); FileBytes limits how much of each part.
+	// Device phases never write or verify. RegionThreads (default 1) threads
+	// take turns with the records of one part, so there are
+	// Threads/RegionThreads parts.
 	Device        string `json:"device,omitempty"`
 	RegionThreads int    `json:"region_threads,omitempty"`
 
-	Hold            bool    `json:"hold,omitempty"`             // once ready, with files open, wait for bench.start
+	Hold            bool    `json:"hold,omitempty"`             // once ready, with files open, wait for OpBenchStart
 	StartNs         int64   `json:"start_ns,omitempty"`         // without Hold: wall clock of this client at which all threads begin; 0: at once
-	DurationSeconds float64 `json:"duration_seconds,omitempty"` // stonewall: end then, finished or not; 0: when all is done
+	DurationSeconds float64 `json:"duration_seconds,omitempty"` // stonewall: end after this time, finished or not; 0: end when all work is done
 	StallSeconds    float64 `json:"stall_seconds,omitempty"`    // a gap longer than this is recorded as a stall; default 0.5
-	GiveUpSeconds   float64 `json:"give_up_seconds,omitempty"`  // a thread without progress for so long is left behind as stuck; default 180
+	GiveUpSeconds   float64 `json:"give_up_seconds,omitempty"`  // the phase no longer waits for a thread without progress for so long, and reports it as stuck; default 180
 	BucketSeconds   float64 `json:"bucket_seconds,omitempty"`   // timeline resolution; default 1
 	ProgressSeconds float64 `json:"progress_seconds,omitempty"` // interval of progress events; default 1
 
-	// Regions is what the set holds: the Regions of the results of all
-	// phases that wrote to it, of all clients, joined by MergeRegions. Reading
-	// and overwriting need them.
+	// Regions is what the set holds. The coordinator joins the Regions in the
+	// results of all phases that wrote to the set, of all clients, with
+	// MergeRegions. Phases that read or overwrite need them.
 	Regions []BenchRegion `json:"regions,omitempty"`
 }
 
-// BenchRegion is the region of one rank and all that was written to it. It is
-// carried from results into jobs as it is.
+// BenchRegion is the region of one rank with everything written to it. The
+// coordinator passes regions unchanged from results into later jobs.
 type BenchRegion struct {
 	Rank   int         `json:"rank"`
 	Bytes  int64       `json:"bytes"`            // planned size
 	Passes []BenchPass `json:"passes,omitempty"` // oldest first; the n-th writes generation n
 }
 
-// BenchPass is one phase's writing to a region: records in an order that its
-// kind and the region's name determine, so that the counts say which.
+// BenchPass is one phase's writing to a region. Its kind and the region's name
+// determine the order of the records, so the counts say which records were
+// written.
 type BenchPass struct {
 	Random      bool  `json:"random,omitempty"`
 	RecordBytes int64 `json:"record_bytes"`
 	Issued      int64 `json:"issued"` // records begun
-	Acked       int64 `json:"acked"`  // the first so many are safely written (fsynced unless NoFsync)
+	Acked       int64 `json:"acked"`  // the first so many records are written, and fsynced unless NoFsync
 }
 
-// BenchProgress is the event bench.run emits each second.
+// BenchProgress is the event that OpBench emits every ProgressSeconds.
 type BenchProgress struct {
 	RunID          string                `json:"run_id"`
 	Phase          BenchPhase            `json:"phase"`
 	TNs            int64                 `json:"t_ns"`            // wall clock of this client
-	State          string                `json:"state"`           // preparing (opening files, making a tree), waiting (ready: for bench.start or StartNs), running, flushing (every thread is past its last record)
+	State          string                `json:"state"`           // preparing (opening files, making a tree), waiting (for OpBenchStart or StartNs), running, flushing (every thread has done its last record)
 	ElapsedSeconds float64               `json:"elapsed_seconds"` // since StartNs
 	Ops            int64                 `json:"ops"`             // all threads so far
 	Bytes          int64                 `json:"bytes"`
@@ -148,19 +150,19 @@ type BenchProgress struct {
 	Threads        []BenchThreadProgress `json:"threads"`
 }
 
-// BenchThreadProgress is one thread's line in it: what remains of its figures
-// should the client vanish.
+// BenchThreadProgress is one thread's part of a BenchProgress. If the client
+// vanishes, the last one is all that remains of the thread's figures.
 type BenchThreadProgress struct {
 	Thread      int     `json:"thread"`
 	Ops         int64   `json:"ops"`
 	Bytes       int64   `json:"bytes"`
 	Done        bool    `json:"done,omitempty"`
 	IdleSeconds float64 `json:"idle_seconds,omitempty"` // since the last completed operation, once over StallSeconds
-	Error       string  `json:"error,omitempty"`        // it has given up: why
+	Error       string  `json:"error,omitempty"`        // why the thread has given up
 }
 
-// BenchResult is what bench.run answers. Failing threads are in it and no
-// error of the op: that is for a job that could not begin.
+// BenchResult is the answer of OpBench. Failures of threads are part of the
+// result; the op itself fails only if the job could not begin.
 type BenchResult struct {
 	RunID         string      `json:"run_id"`
 	Set           string      `json:"set"`
@@ -168,12 +170,12 @@ type BenchResult struct {
 	ClientIndex   int         `json:"client_index"`
 	Phase         BenchPhase  `json:"phase"`
 	Engine        BenchEngine `json:"engine"`
-	EngineVersion string      `json:"engine_version,omitempty"` // other engines: what it says of itself
-	Command       []string    `json:"command,omitempty"`        // other engines: as started
+	EngineVersion string      `json:"engine_version,omitempty"` // other engines: the version that the program prints
+	Command       []string    `json:"command,omitempty"`        // other engines: the command line
 
-	StartNs   int64  `json:"start_ns"`   // the agreed start, or the moment it became
-	LateNs    int64  `json:"late_ns"`    // how long after StartNs the last thread began: above some ms, it was not ready in time
-	EndNs     int64  `json:"end_ns"`     // when the last thread had closed its file (stuck ones: when they were left)
+	StartNs   int64  `json:"start_ns"`   // the agreed start, or without an agreed one the moment of the start
+	LateNs    int64  `json:"late_ns"`    // how long after StartNs the last thread began: above some ms, the thread was not ready in time
+	EndNs     int64  `json:"end_ns"`     // when the last thread had closed its file (stuck threads: when the phase stopped waiting)
 	StoppedBy string `json:"stopped_by"` // done, duration, stop, cancelled
 
 	Ops            int64         `json:"ops"` // sums over the threads
@@ -186,24 +188,25 @@ type BenchResult struct {
 
 	TreeMakeSeconds   float64       `json:"tree_make_seconds,omitempty"`   // md-create: mkdir of the directories, before StartNs
 	TreeRemoveSeconds float64       `json:"tree_remove_seconds,omitempty"` // md-remove: rmdir of them, after EndNs
-	Verified          *BenchVerify  `json:"verified,omitempty"`            // reading: absent where nothing was compared
+	Verified          *BenchVerify  `json:"verified,omitempty"`            // reading: absent if nothing was compared
 	Regions           []BenchRegion `json:"regions,omitempty"`             // writing: what the regions of this client's ranks hold now
 	FSType            string        `json:"fs_type,omitempty"`
 	Source            string        `json:"source,omitempty"`
-	Notes             []string      `json:"notes,omitempty"` // what the reader of the figures must know
+	Notes             []string      `json:"notes,omitempty"` // caveats for the reader of the figures
 }
 
-// Faults of a thread, as far as they have a name of their own.
+// Faults of a thread.
 const (
 	FaultNoSpace  = "no-space"  // ENOSPC, EDQUOT
 	FaultReadOnly = "read-only" // EROFS
 	FaultVanished = "vanished"  // ESTALE, ENOENT, ENXIO, ENODEV, ENOTCONN: the file, mount or device is gone
-	FaultStuck    = "stuck"     // no progress within GiveUpSeconds, or still hanging when all else was over
+	FaultStuck    = "stuck"     // no progress within GiveUpSeconds, or still hanging at the end of the phase
 	FaultIO       = "io"        // anything else
 )
 
-// BenchThread is one thread's part. Its rate is Ops or Bytes over StartNs to
-// EndNs; a rate over a window that all threads share is taken from Timeline.
+// BenchThread is one thread's part of a result. The thread's rate is Ops or
+// Bytes over StartNs to EndNs. For a rate over a window that all threads share,
+// use the timelines.
 type BenchThread struct {
 	Thread        int          `json:"thread"` // 0 ... Threads-1
 	Rank          int          `json:"rank"`
@@ -213,22 +216,21 @@ type BenchThread struct {
 	EndNs         int64        `json:"end_ns"`         // flushed and closed
 	FlushSeconds  float64      `json:"flush_seconds"`  // fsync
 	CloseSeconds  float64      `json:"close_seconds"`  // close
-	OwnSeconds    float64      `json:"own_seconds"`    // of it, generating or verifying data; not in Latency
-	Finished      bool         `json:"finished"`       // did all of its work
-	Ops           int64        `json:"ops"`            // records, or files created, statted, removed
-	Bytes         int64        `json:"bytes"`          // moved by them
-	Latency       BenchLatency `json:"latency"`        // of each
+	OwnSeconds    float64      `json:"own_seconds"`    // time for generating or verifying data; not in Latency
+	Finished      bool         `json:"finished"`       // the thread did all of its work
+	Ops           int64        `json:"ops"`            // records, or files created, statted, read, removed
+	Bytes         int64        `json:"bytes"`          // moved by the operations
+	Latency       BenchLatency `json:"latency"`        // of the operations
 	TimelineOps   []int64      `json:"timeline_ops"`   // per bucket of the result's Timeline
 	TimelineBytes []int64      `json:"timeline_bytes"` // likewise; null in metadata phases
 	Stalls        []Stall      `json:"stalls,omitempty"`
-	Fault         string       `json:"fault,omitempty"` // why it ended early: one of the Fault constants
+	Fault         string       `json:"fault,omitempty"` // why the thread ended early: one of the Fault constants
 	Errno         string       `json:"errno,omitempty"`
-	Error         string       `json:"error,omitempty"` // in words, with what may mend it
+	Error         string       `json:"error,omitempty"` // in words, with a remedy
 }
 
 // BenchLatency is a distribution of operation times in seconds, from issue to
-// completion. Other engines fill in what they tell; the histogram is then
-// absent.
+// completion. Engines other than Mortar may report only some of the fields.
 type BenchLatency struct {
 	Count     int64   `json:"count"`
 	Mean      float64 `json:"mean_seconds"`
@@ -251,7 +253,7 @@ type BenchTimeline struct {
 	Buckets       []BenchTimeBucket `json:"buckets"`
 }
 
-// BenchTimeBucket is all threads of a client together.
+// BenchTimeBucket is one bucket, over all threads of a client.
 type BenchTimeBucket struct {
 	Ops       int64   `json:"ops"`
 	Bytes     int64   `json:"bytes"`
@@ -261,21 +263,21 @@ type BenchTimeBucket struct {
 	Histogram string  `json:"histogram,omitempty"` // as in BenchLatency, to merge clients with
 }
 
-// BenchVerify is what comparing with the data written has found. Lost and
-// wrong are counted and named as in the drills' verification.
+// BenchVerify is the result of comparing the data read with the data written.
+// Classes of bad data have the names of package stream.
 type BenchVerify struct {
 	Bytes    int64    `json:"bytes"`             // compared
-	BadBytes int64    `json:"bad_bytes"`         // not what was written: stale, misplaced, foreign, zero, torn, corrupt
+	BadBytes int64    `json:"bad_bytes"`         // other than written: stale, misplaced, foreign, zero, torn, corrupt
 	Findings []string `json:"findings"`          // the first MaxFindings, one line each
 	Skipped  string   `json:"skipped,omitempty"` // why some of what was read was not compared
 }
 
-// MaxFindings is how many findings of one thread are kept in words.
+// MaxFindings bounds the findings of one thread that are kept as text.
 const MaxFindings = 20
 
-// BenchPrepareParams are the parameters of OpBenchPrepare, once per run and
-// client, before the first phase: it makes <dir>/<run id> and tells what is
-// there. It fails with a clear error when the directory is missing, not
+// BenchPrepareParams are the parameters of OpBenchPrepare, which the coordinator
+// calls once per run and client, before the first phase. The op makes
+// <dir>/<run id> and answers with BenchFacts. It fails if dir is missing, not
 // writable, or has less than NeedBytes free.
 type BenchPrepareParams struct {
 	RunID     string `json:"run_id"`
@@ -284,53 +286,53 @@ type BenchPrepareParams struct {
 	NeedFiles int64  `json:"need_files,omitempty"`
 }
 
-// BenchFacts is what OpBenchPrepare answers.
+// BenchFacts is the answer of OpBenchPrepare.
 type BenchFacts struct {
-	NowNs        int64             `json:"now_ns"` // wall clock, to compare clients with
+	NowNs        int64             `json:"now_ns"` // wall clock, to compare the clients' clocks
 	CPUs         int               `json:"cpus"`
 	MemBytes     int64             `json:"mem_bytes"`
 	FSType       string            `json:"fs_type"`
 	Source       string            `json:"source"`
 	MountOptions string            `json:"mount_options"`
 	FreeBytes    int64             `json:"free_bytes"`
-	FreeFiles    int64             `json:"free_files"` // 0: the file system does not tell
+	FreeFiles    int64             `json:"free_files"` // 0: the file system does not report it
 	Engines      map[string]string `json:"engines"`    // engine -> version, those installed
-	Others       []string          `json:"others"`     // directories that other runs made and have not removed: under way, or killed
+	Others       []string          `json:"others"`     // directories of other runs, which are under way or were killed
 }
 
-// BenchCleanupParams are the parameters of bench.cleanup: <dir>/<run id>, or
-// only one set in it, is removed with everything in it, if OpBenchPrepare made
-// it for that run. One client does it for all.
+// BenchCleanupParams are the parameters of OpBenchCleanup. The op removes
+// <dir>/<run id>, or only one set in it, with everything in it, if OpBenchPrepare
+// made it for that run. The coordinator calls it on one client.
 type BenchCleanupParams struct {
 	RunID string `json:"run_id"`
 	Dir   string `json:"dir"`
 	Set   string `json:"set,omitempty"`
 }
 
-// BenchCleanupProgress is the event bench.cleanup emits each second.
+// BenchCleanupProgress is the event that OpBenchCleanup emits each second.
 type BenchCleanupProgress struct {
 	Removed int64 `json:"removed"` // files and directories so far
 }
 
-// BenchCleanupResult is what bench.cleanup answers.
+// BenchCleanupResult is the answer of OpBenchCleanup.
 type BenchCleanupResult struct {
 	Removed int64 `json:"removed"`
 }
 
-// BenchStartParams are the parameters of bench.start.
+// BenchStartParams are the parameters of OpBenchStart.
 type BenchStartParams struct {
 	RunID   string `json:"run_id"`
 	StartNs int64  `json:"start_ns"` // wall clock of this client; 0 or past: at once
 }
 
-// BenchStopParams are the parameters of bench.stop: the phase under way ends
-// now, is flushed and closed, and bench.run answers with what there is.
+// BenchStopParams are the parameters of OpBenchStop. The phase under way ends,
+// flushes and closes its files, and OpBench answers with the results so far.
 type BenchStopParams struct {
 	RunID string `json:"run_id"`
 }
 
-// MergeRegions adds what later phases, or other clients, report to what is
-// known of a set.
+// MergeRegions adds the regions that later phases or other clients report to
+// the known regions of a set.
 func MergeRegions(known, news []BenchRegion) []BenchRegion {
 	out := append([]BenchRegion(nil), known...)
 	at := map[int]int{}
@@ -348,7 +350,7 @@ func MergeRegions(known, news []BenchRegion) []BenchRegion {
 	return out
 }
 
-// fill sets defaults and reports the first thing that is wrong.
+// fill sets defaults and returns the first mistake as an error.
 func (j *BenchJob) fill() error {
 	bad := func(format string, a ...any) error { return fmt.Errorf(format, a...) }
 	if !isName(j.RunID) {

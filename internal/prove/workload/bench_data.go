@@ -16,11 +16,11 @@ import (
 	"github.com/mortarhpc/mortar/internal/prove/stream"
 )
 
-// dataWork moves the records of one region. Generating a record, or verifying
-// one, is done between the system calls by the thread itself: with a helper
-// on another core the hand-over and the way of the data from cache to cache
-// cost more CPU than the work (docs/results/engine.md). What it takes is counted
-// apart, and neither in a latency nor in a stall.
+// dataWork moves the records of one region. The thread itself generates and
+// verifies records between the system calls: with a helper on another core, the
+// hand-over and the transfer between the caches cost more CPU than the work
+// (docs/results/engine.md). That time is counted separately, in no latency and
+// no stall.
 type dataWork struct {
 	t       *benchThread
 	job     *BenchJob
@@ -39,13 +39,13 @@ type dataWork struct {
 	records atomic.Int64 // planned
 	order   permutation  // random
 	buf     []byte
-	// plain says that records are no multiple of the blocks of package
-	// stream: each is then a pattern of its own (fillPattern), written once
-	// and compared as a whole with expected.
+	// plain means that the record size is no multiple of the block size of
+	// package stream. Each record is then a pattern of its own (fillPattern),
+	// written once and compared as a whole with expected.
 	plain    bool
 	expected []byte
 
-	mu       sync.Mutex // guards what follows: others read it
+	mu       sync.Mutex // guards the fields below, which other goroutines read
 	pass     BenchPass
 	findings BenchVerify
 }
@@ -132,8 +132,8 @@ func (w *dataWork) permutation(generation int, records, record int64) permutatio
 	return newPermutation(fmt.Sprintf("%s/%s/%d/%d/%d", w.job.RunID, w.job.Set, w.rank, generation, record), records)
 }
 
-// offset is where in the file a byte of the region lies, which begins a
-// record.
+// offset converts an offset in the region, at the start of a record, to an
+// offset in the file.
 func (w *dataWork) offset(at int64) int64 {
 	switch w.job.Layout {
 	case Segmented:
@@ -188,7 +188,7 @@ func (w *dataWork) open() error {
 	return nil
 }
 
-// part finds a device's part that is the thread's.
+// part finds the thread's part of the device.
 func (w *dataWork) part() error {
 	size, err := unix.Seek(w.fd, 0, io.SeekEnd)
 	if err != nil {
@@ -223,7 +223,7 @@ func (w *dataWork) generate(i, off int64, gen uint32) {
 	}
 }
 
-// seed is what the pattern of the i-th record follows from.
+// seed is the seed of the pattern of the i-th record.
 func (w *dataWork) seed(i int64) uint64 {
 	return xxh3.HashString(fmt.Sprintf("%s/%s/%d/%d", w.job.RunID, w.job.Set, w.rank, i))
 }
@@ -263,7 +263,8 @@ func (w *dataWork) writeAll() error {
 		begun := clock.now()
 		issued++
 		if issued%256 == 1 {
-			// Should the thread hang, this is what may have been written.
+			// If the thread hangs, the result assumes that it may have written
+			// these records.
 			w.mu.Lock()
 			w.pass.Issued = issued + 255
 			w.mu.Unlock()
@@ -280,7 +281,7 @@ func (w *dataWork) writeAll() error {
 	return nil
 }
 
-// finish flushes and closes, inside the timing.
+// finish flushes and closes the file, inside the timing.
 func (w *dataWork) finish(failed error) error {
 	clock := w.t.run.clock
 	var errs []error
@@ -298,14 +299,14 @@ func (w *dataWork) finish(failed error) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if err != nil {
-		// Which of the records are safe nobody can say.
+		// After a failed fsync or close no record is known to be safe.
 		w.pass.Acked = 0
 	}
 	return err
 }
 
-// written is the region with what this phase has done to it. left says the
-// thread still hangs, so nothing of it is sure.
+// written is the region after this phase. left means that the thread still
+// hangs, so no record of the phase is known to be safe.
 func (w *dataWork) written(left bool) BenchRegion {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -357,7 +358,7 @@ func (w *dataWork) readAll() error {
 	return nil
 }
 
-// pread reads all of b but at the end of the file.
+// pread fills b, except at the end of the file.
 func pread(fd int, b []byte, off int64) (int, error) {
 	n, err := unix.Pread(fd, b, off)
 	if n == len(b) && err == nil {
@@ -379,8 +380,8 @@ func pread(fd int, b []byte, off int64) (int, error) {
 	}
 }
 
-// verify compares the i-th record, read from off, with what was written; n
-// bytes of it were there.
+// verify compares the i-th record with the data written. The record was read
+// from off; the file had n bytes of it.
 func (w *dataWork) verify(v *BenchVerify, i, off int64, n int) {
 	if w.plain {
 		fillPattern(w.expected, w.seed(i))
@@ -399,7 +400,7 @@ func (w *dataWork) verify(v *BenchVerify, i, off int64, n int) {
 	}
 }
 
-// found adds to the findings, for all to see, and empties v.
+// found moves v into the findings that other goroutines read.
 func (w *dataWork) found(v *BenchVerify) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -435,7 +436,7 @@ func (w *dataWork) compare(v *BenchVerify, b []byte, off int64) {
 	}
 }
 
-// verified is what the verifier has found so far, nil where there is none.
+// verified is what verify has found so far, nil if the phase verifies nothing.
 func (w *dataWork) verified() *BenchVerify {
 	if w.write || w.expect == nil && w.expected == nil {
 		return nil
@@ -456,7 +457,7 @@ func (w *dataWork) close() {
 
 // expectations tell which generations each block of a region may hold.
 type expectations struct {
-	uniform stream.Expect   // of every block, where blocks is nil
+	uniform stream.Expect   // of every block, if blocks is nil
 	blocks  []stream.Expect // of the region, in its order
 	end     int64           // bytes from the region's start on that hold acknowledged data throughout
 }
@@ -515,9 +516,9 @@ func (w *dataWork) inRegion(off int64) int64 {
 	return off
 }
 
-// permutation is a fixed random order of n things, without a table: a
-// Feistel network over the next larger power of four, walked until it lands
-// below n (Black and Rogaway, "Ciphers with Arbitrary Finite Domains", 2002).
+// permutation is a fixed random order of n things, computed without a table: a
+// Feistel network over the next larger power of four, repeated until the value
+// is below n (Black and Rogaway, "Ciphers with Arbitrary Finite Domains", 2002).
 type permutation struct {
 	n    uint64
 	half uint // bits

@@ -8,40 +8,44 @@ import (
 	"strings"
 )
 
-// BenchEngine is what makes the load: Mortar, or a program of that name, which
-// must be installed on the client.
+// BenchEngine is the name of what makes the load: Mortar itself, or a program of
+// that name that is installed on the client.
 type BenchEngine string
 
 // EngineMortar is Mortar's own engine, inside the agents.
 const EngineMortar BenchEngine = "mortar"
 
-// engine describes what makes the load: what it can do, how it is run, and how
-// its output is read. Each has a file of its own, and its line in engines.
+// engine describes one BenchEngine: the phases it can run, its command, and the
+// parser of its output. Each engine has a file of its own and an entry in
+// engines.
 type engine struct {
 	name       BenchEngine
 	pack       string       // its Debian package; "": Debian 12 has none
-	phases     []BenchPhase // those it can do
+	phases     []BenchPhase // phases that it can run
 	layouts    []BenchLayout
-	endsByTime bool // it can end a phase after a time, done or not
-	mpi        bool // several threads are several processes under mpirun
-	// command is what to run. Files lie in dir, report is a file for the
-	// program to write its results to; client is whose files are to be read.
+	endsByTime bool // it can end a phase after a given time, finished or not
+	mpi        bool // threads are processes under mpirun
+	// command returns the command line. The program's files lie in dir, and it
+	// writes its results to the file report. client is the index of the client
+	// whose files it uses.
 	command func(j *BenchJob, dir, report string, client int) []string
-	// parse reads the report, or the standard output where there is none.
+	// parse reads the report, or the standard output if the program writes no
+	// report.
 	parse func(j *BenchJob, out []byte) (*foreignResult, error)
-	// version asks the program; nil: only the result of a phase tells.
+	// version asks the program for its version; nil: only the output of a phase
+	// has the version.
 	version func(ctx context.Context, path string) string
-	notes   []string // what the reader of its figures must know
+	notes   []string // caveats for the reader of its figures
 }
 
-// engines has every engine, in the order in which they are named.
+// engines has every engine, in the order in which messages list them.
 var engines = []*engine{{name: EngineMortar, phases: BenchPhases, layouts: BenchLayouts, endsByTime: true}, &fio, &iozone, &mdtest, &ior}
 
-// foreignResult is what a program tells of its phase.
+// foreignResult is what a program reports of its phase.
 type foreignResult struct {
 	version     string
-	threads     []foreignThread // one for all where it tells no more
-	makeSeconds float64         // of the tree
+	threads     []foreignThread // a single entry for all threads if the program reports only sums
+	makeSeconds float64         // for making the tree
 	rmSeconds   float64
 	all         *BenchLatency
 }
@@ -53,7 +57,7 @@ type foreignThread struct {
 	err        error
 }
 
-// engineOf gives an engine by name; nil: there is none.
+// engineOf returns the engine of that name, or nil.
 func engineOf(name BenchEngine) *engine {
 	if i := slices.IndexFunc(engines, func(e *engine) bool { return e.name == name }); i >= 0 {
 		return engines[i]
@@ -61,7 +65,7 @@ func engineOf(name BenchEngine) *engine {
 	return nil
 }
 
-// BenchEngineNames lists the engines for a reader: "a, b or c".
+// BenchEngineNames lists the engines as text: "a, b or c".
 func BenchEngineNames() string {
 	var names []string
 	for _, e := range engines {
@@ -79,13 +83,14 @@ func (e BenchEngine) Check() error {
 	return nil
 }
 
-// EndsByTime says that the engine can end a phase after a time, done or not.
+// EndsByTime reports whether the engine can end a phase after a given time,
+// finished or not.
 func (e BenchEngine) EndsByTime() bool {
 	x := engineOf(e)
 	return x == nil || x.endsByTime
 }
 
-// Install says how a client gets the engine.
+// Install returns a command, or a hint, for installing the engine on a client.
 func (e BenchEngine) Install() string {
 	if p := engineOf(e).pack; p != "" {
 		return "apt-get install " + p
@@ -93,8 +98,8 @@ func (e BenchEngine) Install() string {
 	return "Debian 12 has no package: build it from source"
 }
 
-// Able says why the job's engine cannot do the job; nil: it can. It looks at
-// the kind of the job only, not at sizes.
+// Able returns why the job's engine cannot do the job, or nil if it can. It
+// checks the kind of the job only, not its sizes.
 func (j *BenchJob) Able() error {
 	e := engineOf(j.Engine)
 	switch {
@@ -112,8 +117,8 @@ func (j *BenchJob) Able() error {
 	return nil
 }
 
-// installedEngines are those that this client has, with what they say is their
-// version.
+// installedEngines returns the engines installed on this client, with their
+// versions.
 func installedEngines(ctx context.Context) map[string]string {
 	found := map[string]string{string(EngineMortar): "built in"}
 	for _, e := range engines {

@@ -12,12 +12,12 @@ import (
 
 const mib = 1 << 20
 
-// engineCase is what the conformance suite has to know of one engine.
+// engineCase is one engine's data for the conformance suite.
 type engineCase struct {
-	// outputs are what the real program printed (testdata: fio 3.33, iozone
-	// 3.471, mdtest and IOR 4.1.0+dev).
+	// outputs are recorded outputs of the real program (testdata: fio 3.33,
+	// iozone 3.471, mdtest and IOR 4.1.0+dev).
 	outputs []engineOutput
-	// argv are words that must be in the command for a job, in that order.
+	// argv are words that a job's command must contain, in that order.
 	argv []engineArgv
 }
 
@@ -27,11 +27,11 @@ type engineOutput struct {
 	version string
 	ops     int64
 	bytes   int64
-	rate    float64 // of all: bytes/s, or ops/s where there are no bytes; 0: not compared
+	rate    float64 // of all threads: bytes/s, or ops/s of a phase without bytes; 0: not compared
 }
 
 type engineArgv struct {
-	change func(*BenchJob) // of a sequential read
+	change func(*BenchJob) // applied to a sequential read
 	want   string
 }
 
@@ -107,7 +107,8 @@ func TestEngines(t *testing.T) {
 	}
 }
 
-// engineJobs are the kinds of jobs that there are.
+// engineJobs returns a job of every kind that the engine can do, and of every
+// kind that it cannot.
 func engineJobs(e *engine) (able, unable []BenchJob) {
 	for _, p := range BenchPhases {
 		for _, l := range BenchLayouts {
@@ -130,8 +131,8 @@ func engineJobs(e *engine) (able, unable []BenchJob) {
 	return able, unable
 }
 
-// What an engine says it can do is what it is let do; anything else is refused
-// before a file is touched.
+// Able accepts exactly the jobs that the engine declares. Bench refuses any
+// other job before it touches a file.
 func engineIsAble(t *testing.T, e *engine) {
 	able, unable := engineJobs(e)
 	if len(able) == 0 {
@@ -168,11 +169,11 @@ func engineIsAble(t *testing.T, e *engine) {
 	}
 }
 
-// The command is complete and exact: the program, its words, the files of the
-// client that is meant, and another for each phase.
+// The command names the program, its options and the files of the right client,
+// and differs from phase to phase.
 func engineCommand(t *testing.T, e *engine, c engineCase) {
 	if e.command == nil {
-		return // Mortar is no other program
+		return // Mortar's own engine has no command
 	}
 	able, _ := engineJobs(e)
 	seen := map[string]BenchPhase{}
@@ -185,7 +186,7 @@ func engineCommand(t *testing.T, e *engine, c engineCase) {
 		if argv[0] != string(e.name) || slices.Contains(argv, "") || !strings.Contains(text, "/d") || j.Layout == OwnFile && !strings.Contains(text, "c003") {
 			t.Errorf("%s %s: %q", j.Phase, j.Layout, argv)
 		}
-		// iozone writes and reads at random in one go.
+		// One iozone command does the random writes and reads.
 		if p, twice := seen[text]; twice && e.name != "iozone" {
 			t.Errorf("%s and %s: the same command %q", p, j.Phase, argv)
 		}
@@ -219,7 +220,7 @@ func engineCommand(t *testing.T, e *engine, c engineCase) {
 	}
 }
 
-// The parser reads what the real program printed, and nothing of it by halves.
+// The parser reads the real program's output, and refuses truncated output.
 func engineOutputs(t *testing.T, e *engine, c engineCase) {
 	if e.parse == nil {
 		return
@@ -262,8 +263,8 @@ func engineOutputs(t *testing.T, e *engine, c engineCase) {
 	}
 }
 
-// The real program does every job that the engine says it can; where it is not
-// installed (scripts/deps.sh installs fio), the refusal says so.
+// The real program does every job that the engine declares. If the program is
+// not installed (scripts/deps.sh installs fio), the error says so.
 func engineRuns(t *testing.T, e *engine) {
 	_, missing := exec.LookPath(string(e.name))
 	if e.name == EngineMortar {
@@ -303,13 +304,13 @@ func engineRuns(t *testing.T, e *engine) {
 	if e.command == nil || missing != nil || !slices.Contains(e.phases, SeqRead) {
 		return
 	}
-	// Files that are not there.
+	// The files do not exist.
 	b := newBench(t)
 	r, err := b.try(b.job(SeqRead, func(j *BenchJob) { j.Engine = e.name }))
 	if err != nil || r.Threads[0].Fault == "" || !strings.Contains(r.Threads[0].Error, string(e.name)) {
 		t.Errorf("%v, %+v", err, r)
 	}
-	// Ended from outside.
+	// A stop ends the program.
 	size := func(j *BenchJob) { j.Engine, j.FileBytes, j.RecordBytes = e.name, 64*mib, 4096 }
 	b.do(b.job(SeqWrite, size))
 	stop := make(chan struct{})

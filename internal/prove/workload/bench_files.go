@@ -16,12 +16,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// benchMarker is a file in a run's directory that says whose it is: nothing
-// is written to, or removed from, a directory without it.
+// benchMarker is a file in a run's directory that holds the run's id. No op
+// writes to, or removes from, a directory without it.
 const benchMarker = ".mortar-bench"
 
-// patiently runs f in a goroutine, as whatever touches a file system may hang,
-// and leaves it behind when ctx ends first.
+// patiently runs f in a goroutine, since a call on a file system may hang. If
+// ctx ends first, it returns and leaves the goroutine behind.
 func patiently[T any](ctx context.Context, f func() (T, error)) (T, error) {
 	type answer struct {
 		v   T
@@ -41,7 +41,7 @@ func patiently[T any](ctx context.Context, f func() (T, error)) (T, error) {
 	}
 }
 
-// BenchPrepare makes a run's directory and tells what there is to test.
+// BenchPrepare carries out OpBenchPrepare; see [BenchPrepareParams].
 func BenchPrepare(ctx context.Context, p BenchPrepareParams) (*BenchFacts, error) {
 	if !isName(p.RunID) {
 		return nil, fmt.Errorf("run_id %q: use letters, digits, '.', '_' and '-'", p.RunID)
@@ -89,8 +89,8 @@ func (f *BenchFacts) prepare(p BenchPrepareParams) error {
 	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	} else if err != nil {
-		// Made by another client, or by an earlier run: then with our mark.
-		// The other one may be between the two steps.
+		// Another client of the run has made it, and may not have written the
+		// marker yet. Or it is left from a run with the same id.
 		for range 20 {
 			if err = checkMarker(dir, p.RunID); err == nil {
 				return nil
@@ -102,7 +102,7 @@ func (f *BenchFacts) prepare(p BenchPrepareParams) error {
 	return os.WriteFile(filepath.Join(dir, benchMarker), []byte(p.RunID+"\n"), 0o644)
 }
 
-// checkMarker says why a directory is not one that bench.prepare made for the
+// checkMarker returns an error unless OpBenchPrepare made the directory for the
 // run.
 func checkMarker(dir, runID string) error {
 	b, err := os.ReadFile(filepath.Join(dir, benchMarker))
@@ -134,7 +134,7 @@ func (r *benchRun) setDir() error {
 	return nil
 }
 
-// BenchCleanup removes what a run, or one set of it, has left.
+// BenchCleanup carries out OpBenchCleanup; see [BenchCleanupParams].
 func BenchCleanup(ctx context.Context, p BenchCleanupParams, progress func(BenchCleanupProgress)) (*BenchCleanupResult, error) {
 	if !isName(p.RunID) || p.Set != "" && !isName(p.Set) {
 		return nil, fmt.Errorf("run_id %q, set %q: use letters, digits, '.', '_' and '-'", p.RunID, p.Set)
@@ -173,7 +173,7 @@ func BenchCleanup(ctx context.Context, p BenchCleanupParams, progress func(Bench
 		g := &errgroup.Group{}
 		g.SetLimit(16) // on NFS each removal is a round trip
 		err := removeAll(quit, target, &removed, g)
-		// The mark goes last: what is cut short can be done again.
+		// Remove the marker last, so that an interrupted cleanup can be repeated.
 		if err == nil && p.Set == "" {
 			if err = os.Remove(filepath.Join(dir, benchMarker)); err == nil {
 				removed.Add(1)
@@ -187,8 +187,8 @@ func BenchCleanup(ctx context.Context, p BenchCleanupParams, progress func(Bench
 	})
 }
 
-// removeAll removes what is in dir, the directories in it in parallel, and
-// dir itself unless it holds the mark.
+// removeAll removes the contents of dir, its directories in parallel, and dir
+// itself unless it holds the marker.
 func removeAll(ctx context.Context, dir string, removed *atomic.Int64, g *errgroup.Group) error {
 	f, err := os.Open(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -213,7 +213,7 @@ func removeAll(ctx context.Context, dir string, removed *atomic.Int64, g *errgro
 		case e.Name() == benchMarker:
 			marked = true
 		case e.IsDir():
-			// In a goroutine of the group if it has room, else here.
+			// In a goroutine if the group has room, else here.
 			if done := make(chan error, 1); g.TryGo(func() error { done <- removeAll(ctx, path, removed, g); return nil }) {
 				subs.Go(func() error { return <-done })
 			} else if err := removeAll(ctx, path, removed, g); err != nil {

@@ -14,24 +14,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// findWork is one thread's part of io500's find over all that a run has made:
+// findWork is one thread's part of io500's find over all files of a run:
 //
 //	find RUN -newer MARK -size ITEM_BYTESc -name '*01*'
 //
-// Every entry that is no directory counts; only those whose name matches are
-// statted. The threads share the work without a word: of what lies directly
-// in a set, be it a directory or a file, each takes what the hash of its name
-// says, and walks its directories to the end. So trees of threads are shared
-// out whole, and a directory of all threads is read by all and its entries
-// are shared out.
+// Every entry that is no directory counts; find stats only those whose name
+// matches. The threads divide the work without talking to each other: the hash
+// of its name gives each entry at the top of a set to one thread, which walks a
+// directory to its end. So the tree of a thread goes whole to one thread. All
+// threads read a shared directory, and divide its entries among them.
 // Source: pfind.c (find_do_readdir, find_do_lstat), phase_find.c of IO500
 type findWork struct {
 	t      *benchThread
 	job    *BenchJob
 	ranks  uint64
 	rank   uint64
-	newer  int64 // ns: entries changed before do not count
-	expect int64 // matches this thread must have in the job's set; -1: not known
+	newer  int64 // ns: entries changed before it do not match
+	expect int64 // matches that this thread must find in the job's set; -1: unknown
 
 	mu       sync.Mutex
 	findings BenchVerify
@@ -44,11 +43,12 @@ func newFindWork(t *benchThread) *findWork {
 	return w
 }
 
-// findPattern is what a name must have in it.
+// findPattern is the part of a name that matches.
 const findPattern = "01"
 
 func (w *findWork) open() error {
-	// Older than everything but itself, and by the server's clock.
+	// The marker is older than every other file of the run, by the server's
+	// clock.
 	st, err := os.Stat(filepath.Join(w.t.res.Path, benchMarker))
 	if err != nil {
 		return err
@@ -57,7 +57,7 @@ func (w *findWork) open() error {
 	if !w.job.Shared {
 		return nil
 	}
-	// What was made in the directory of all is known by name.
+	// The names in a shared directory are known, so count the matches.
 	w.expect = 0
 	for _, r := range w.job.Regions {
 		for n := int64(0); len(r.Passes) > 0 && n < r.Passes[0].Acked; n++ {
@@ -86,7 +86,7 @@ func (w *findWork) loop() error {
 	}
 	for _, set := range sets {
 		if !set.IsDir() {
-			continue // the mark
+			continue // the marker
 		}
 		dir := filepath.Join(w.t.res.Path, set.Name())
 		if err := w.walk(s, dir, set.Name() == w.job.Set, w.mine); err != nil {
@@ -109,8 +109,8 @@ func (w *findWork) loop() error {
 	return nil
 }
 
-// walk looks at what is in dir, as far as mine says, and below it. counts says
-// that matches are those of the job's set.
+// walk visits the entries of dir that mine accepts, and all below them. counts
+// means that dir belongs to the job's set.
 func (w *findWork) walk(s *findState, dir string, counts bool, mine func(string) bool) error {
 	f, err := os.Open(dir)
 	if err != nil {

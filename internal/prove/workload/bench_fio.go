@@ -12,15 +12,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fio runs fio. Source: fio(1)
+// fio is the engine fio. Source: fio(1)
 var fio = engine{
 	name: "fio", pack: "fio", phases: []BenchPhase{SeqWrite, SeqRead, RandRead, RandWrite}, layouts: []BenchLayout{OwnFile, Segmented}, endsByTime: true,
 	command: fioCommand, parse: parseFio,
 	version: func(ctx context.Context, path string) string { return firstLine(ctx, path, "--version") },
 }
 
-// fioCommand has fio do what the phase means: a file per thread, one call at
-// a time, flushed and closed at the end inside its runtime, each record once.
+// fioCommand builds the command of a phase: fio uses a file per thread, makes
+// one call at a time, moves each record once, and flushes and closes the file
+// inside its runtime.
 func fioCommand(j *BenchJob, dir, report string, client int) []string {
 	rw := map[BenchPhase]string{SeqWrite: "write", SeqRead: "read", RandWrite: "randwrite", RandRead: "randread"}[j.Phase]
 	direct := j.Direct
@@ -31,8 +32,8 @@ func fioCommand(j *BenchJob, dir, report string, client int) []string {
 		"fio", "--name=mortar", "--directory=" + escapeFio(dir), "--rw=" + rw, "--bs=" + strconv.FormatInt(j.RecordBytes, 10),
 		"--size=" + strconv.FormatInt(j.FileBytes, 10), "--numjobs=" + strconv.Itoa(j.Threads), "--ioengine=psync", "--thread=1",
 		"--direct=" + bit(direct), "--fallocate=none", "--invalidate=" + bit(j.DropCache && !j.Phase.Writes()),
-		// Left to itself fio has the kernel read twice as far ahead
-		// (posix_fadvise(2)), which neither the papers' programs nor Mortar do.
+		// By default fio doubles the kernel's read-ahead (posix_fadvise(2)). The
+		// papers' programs and Mortar do not.
 		"--fadvise_hint=0",
 		"--output-format=json+", "--output=" + report,
 	}
@@ -46,7 +47,7 @@ func fioCommand(j *BenchJob, dir, report string, client int) []string {
 	case !j.Phase.Writes():
 		argv = append(argv, "--allow_file_create=0")
 	case j.Phase == SeqWrite && j.Layout == OwnFile:
-		// Otherwise fio makes the file in its full size before it starts.
+		// Without this, fio makes the file in its full size before it starts.
 		argv = append(argv, "--create_on_open=1")
 	}
 	if j.Phase.Writes() && !j.NoFsync {
@@ -58,7 +59,7 @@ func fioCommand(j *BenchJob, dir, report string, client int) []string {
 	return argv
 }
 
-// escapeFio protects what fio takes for a list of directories.
+// escapeFio escapes the ':' with which fio separates directories.
 func escapeFio(path string) string { return strings.ReplaceAll(path, ":", `\:`) }
 
 func bit(b bool) string {
@@ -90,7 +91,7 @@ type fioSide struct {
 // parseFio reads --output-format=json+. Latencies are those of completion,
 // which for the engine psync are the times of the system calls.
 func parseFio(j *BenchJob, out []byte) (*foreignResult, error) {
-	// Messages may precede it.
+	// Messages may precede the JSON.
 	if i := bytes.Index(out, []byte("{\n")); i > 0 {
 		out = out[i:]
 	}

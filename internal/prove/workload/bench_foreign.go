@@ -17,8 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// benchForeign carries out a phase by another program. It gets a set of its
-// own, as its files are not self-describing.
+// benchForeign carries out a phase with another program. The program gets a set
+// of its own, as its files are not self-describing.
 func benchForeign(ctx context.Context, job BenchJob, start <-chan int64, stop <-chan struct{}, progress func(BenchProgress)) (*BenchResult, error) {
 	f := engineOf(job.Engine)
 	if err := job.Able(); err != nil {
@@ -114,18 +114,19 @@ type program struct {
 	clock       *clock
 	emit        func(state string, elapsed float64)
 	every       time.Duration
-	giveUp      time.Duration // without its using any CPU it is taken to hang
+	giveUp      time.Duration // a program that uses no CPU for so long counts as hung
 	out, errOut bytes.Buffer
-	left        bool // it is still there
+	left        bool // the process still exists
 	err         error
 }
 
-// run runs it to its end, which a stop brings about with SIGINT, as a person
-// at the keyboard would, and with SIGKILL when that is not heard.
+// run runs the program to its end. A stop sends SIGINT, as Ctrl-C does, and
+// later SIGKILL if the program is still running.
 func (p *program) run(ctx context.Context, stop <-chan struct{}, res *BenchResult) {
 	cmd := exec.Command(p.argv[0], p.argv[1:]...)
 	cmd.Stdout, cmd.Stderr = &p.out, &p.errOut
-	// mpirun refuses to run as root, or more processes than cores, unless told.
+	// Without these settings mpirun refuses to run as root, or more processes
+	// than cores.
 	cmd.Env = append(os.Environ(), "LC_ALL=C", "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
 		"OMPI_MCA_rmaps_base_oversubscribe=1", "PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -176,7 +177,7 @@ func (p *program) run(ctx context.Context, stop <-chan struct{}, res *BenchResul
 			signal(syscall.SIGKILL)
 			kill, leave = nil, time.After(hurry)
 		case <-leave:
-			// Its output is still being written: nobody may look.
+			// The process may still write its output, so do not read it.
 			p.err, p.left = fmt.Errorf("it hangs in the kernel and cannot even be killed: %w", errHung), true
 			return
 		}
@@ -191,9 +192,9 @@ func groupCPU(pgid int) int64 {
 	for _, d := range dirs {
 		b, err := os.ReadFile(d)
 		if err != nil {
-			continue // it has ended
+			continue // the process has ended
 		}
-		// The name, in brackets, may hold anything.
+		// The name, in brackets, may hold spaces and brackets.
 		f := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:]))
 		if len(f) < 15 || f[2] != strconv.Itoa(pgid) {
 			continue
@@ -206,7 +207,7 @@ func groupCPU(pgid int) int64 {
 	return sum
 }
 
-// fill makes a result of what the program has reported.
+// fill makes a result of the program's report.
 func (f *engine) fill(job *BenchJob, res *BenchResult, p *program, report string) {
 	out, err := os.ReadFile(report)
 	if err != nil && !p.left {
@@ -251,7 +252,8 @@ func (f *engine) fill(job *BenchJob, res *BenchResult, p *program, report string
 	if !whole || !(job.Phase.Writes() && job.Phase != MDRemove) {
 		return
 	}
-	// For whoever keeps the account: all that was planned is written.
+	// The program reports no counts per region. It ended well, so all planned
+	// records are written.
 	for n := range job.Threads {
 		r := BenchRegion{Rank: job.ClientIndex*job.Threads + n, Bytes: job.FileBytes}
 		if job.Phase.Metadata() {
@@ -267,7 +269,7 @@ func (f *engine) fill(job *BenchJob, res *BenchResult, p *program, report string
 
 var errHung = errors.New("a server or device that does not answer?")
 
-// read parses, and refuses what cannot be.
+// read parses the program's output, and refuses impossible figures.
 func (f *engine) read(j *BenchJob, out []byte) (*foreignResult, error) {
 	r, err := f.parse(j, out)
 	if err != nil {
@@ -281,8 +283,8 @@ func (f *engine) read(j *BenchJob, out []byte) (*foreignResult, error) {
 	return r, nil
 }
 
-// failure is the error of a program that ended badly, with the error number
-// that its words tell of.
+// failure is the error of a program that failed, with the error number that its
+// message names.
 func (p *program) failure(parse error) error {
 	if errors.Is(p.err, errHung) {
 		return fmt.Errorf("%s: %w", p.argv[0], p.err)
@@ -305,7 +307,7 @@ func lastLines(s string, n int) string {
 	return strings.Join(lines[max(0, len(lines)-n):], "; ")
 }
 
-// firstLine is what a program prints first when asked with one argument.
+// firstLine is the first line that a program prints when run with arg.
 func firstLine(ctx context.Context, path, arg string) string {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()

@@ -31,7 +31,7 @@ func TestFioLatency(t *testing.T) {
 	}
 }
 
-// fio on a full file system: the error is told with its number.
+// On a full file system the error of fio has its errno.
 func TestFioNoSpace(t *testing.T) {
 	out, err := os.ReadFile("testdata/fio-no-space.json")
 	if err != nil {
@@ -52,7 +52,7 @@ func TestForeignFailure(t *testing.T) {
 	}
 }
 
-// A program that does nothing any more is ended, and says so.
+// Bench ends a program that uses no CPU, and the error says so.
 func TestForeignHangs(t *testing.T) {
 	p := &program{argv: []string{"sleep", "3600"}, clock: newClock(), emit: func(string, float64) {}, every: 20 * time.Millisecond, giveUp: 300 * time.Millisecond}
 	res := &BenchResult{}
@@ -63,8 +63,7 @@ func TestForeignHangs(t *testing.T) {
 	}
 }
 
-// Whatever a program prints, its parser answers with figures that make sense
-// or with an error.
+// For any output of a program, its parser returns plausible figures or an error.
 func FuzzForeignOutputs(f *testing.F) {
 	files, err := filepath.Glob("testdata/*")
 	if err != nil {

@@ -8,14 +8,14 @@ import (
 	"strconv"
 )
 
-// ior runs IOR. Source: ior(1) of IOR 4
+// ior is the engine IOR. Source: ior(1) of IOR 4
 var ior = engine{
 	name: "ior", phases: []BenchPhase{SeqWrite, SeqRead, RandRead, RandWrite}, layouts: BenchLayouts, endsByTime: true, mpi: true,
 	command: iorCommand, parse: parseIOR,
 	notes: []string{"IOR's time includes opening the files"},
 }
 
-// iorCommand has IOR do what the phase means.
+// iorCommand builds IOR's command of a phase.
 func iorCommand(j *BenchJob, dir, report string, client int) []string {
 	argv := []string{
 		"ior", "-a", "POSIX", "-k", "-o", filepath.Join(dir, fmt.Sprintf("c%03d", client)), "-t", strconv.FormatInt(j.RecordBytes, 10),
@@ -72,7 +72,7 @@ func parseIOR(j *BenchJob, out []byte) (*foreignResult, error) {
 	}
 	for _, s := range r.Summary {
 		if s.Operation == want && s.BW > 0 && s.Seconds > 0 {
-			// To the record: the time is printed with four decimals.
+			// Round to whole records: IOR prints the time with four decimals.
 			records := int64(math.Round(s.BW * (1 << 20) * s.Seconds / float64(j.RecordBytes)))
 			if all := int64(j.Threads) * j.FileBytes / j.RecordBytes; j.DurationSeconds == 0 {
 				records = all

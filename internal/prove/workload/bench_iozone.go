@@ -10,15 +10,15 @@ import (
 	"time"
 )
 
-// iozone runs iozone. Source: iozone(1)
+// iozone is the engine iozone. Source: iozone(1)
 var iozone = engine{
 	name: "iozone", phases: []BenchPhase{SeqWrite, SeqRead, RandRead, RandWrite}, layouts: []BenchLayout{OwnFile},
 	command: iozoneCommand, parse: parseIozone, version: iozoneVersion,
 	notes: []string{"iozone's rate is what its children see up to the moment the first of them is done"},
 }
 
-// iozoneCommand is the papers' own: -i 0|1 -c -e -w, or -i 2 -w -I -O, each
-// with -+n (no retest), in throughput mode with named files.
+// iozoneCommand builds the command that the papers use: -i 0|1 -c -e -w, or
+// -i 2 -w -I -O, each with -+n (no retest), in throughput mode with named files.
 func iozoneCommand(j *BenchJob, dir, _ string, client int) []string {
 	argv := []string{"iozone"}
 	switch j.Phase {
@@ -51,7 +51,7 @@ func iozoneVersion(ctx context.Context, path string) string {
 	return iozoneRevision(out)
 }
 
-// iozoneRevision finds it in what iozone prints; "" if it is not there.
+// iozoneRevision finds the version in iozone's output; "" if it has none.
 func iozoneRevision(out []byte) string {
 	if m := regexp.MustCompile(`Version \$Revision: ([0-9.]+) \$`).FindSubmatch(out); m != nil {
 		return "iozone " + string(m[1])
@@ -59,8 +59,8 @@ func iozoneRevision(out []byte) string {
 	return ""
 }
 
-// parseIozone finds the phase's line. iozone tells a rate for all its
-// processes together; the time is that which the planned amount takes at it.
+// parseIozone finds the phase's line. iozone prints one rate for all its
+// processes together; the time is the planned amount divided by that rate.
 func parseIozone(j *BenchJob, out []byte) (*foreignResult, error) {
 	res := &foreignResult{version: iozoneRevision(out)}
 	want := map[BenchPhase]string{SeqWrite: "initial writers", SeqRead: "readers", RandRead: "random readers", RandWrite: "random writers"}[j.Phase]

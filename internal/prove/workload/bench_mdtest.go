@@ -7,13 +7,14 @@ import (
 	"strconv"
 )
 
-// mdtest runs mdtest. Source: mdtest(1) of IOR 4
+// mdtest is the engine mdtest. Source: mdtest(1) of IOR 4
 var mdtest = engine{
 	name: "mdtest", phases: []BenchPhase{MDCreate, MDStat, MDRemove}, layouts: []BenchLayout{OwnFile}, mpi: true,
 	command: mdtestCommand, parse: parseMdtest,
 }
 
-// mdtestCommand is the papers' own, for files only, one phase at a time.
+// mdtestCommand builds the command that the papers use, for files only, one
+// phase at a time.
 func mdtestCommand(j *BenchJob, dir, _ string, client int) []string {
 	argv := []string{
 		"mdtest", "-d", filepath.Join(dir, fmt.Sprintf("c%03d", client)), "-b", strconv.Itoa(j.Branch), "-z", "1", "-L", "-I", strconv.Itoa(j.Items),
@@ -49,7 +50,7 @@ func parseMdtest(j *BenchJob, out []byte) (*foreignResult, error) {
 		return nil, err
 	}
 	rates := map[string]float64{}
-	// Operation, then the maximum over the iterations, of which there is one.
+	// Operation, then the maximum over the iterations; mdtest runs only one.
 	rate := regexp.MustCompile(`(?m)^\s+(File creation|File stat|File removal|Tree creation|Tree removal)\s*:?\s+([0-9.]+)`)
 	for _, m := range rate.FindAllSubmatch(out, -1) {
 		if rates[string(m[1])], err = strconv.ParseFloat(string(m[2]), 64); err != nil {

@@ -20,11 +20,11 @@ import (
 //
 //	mdtest_tree.RANK.0/mdtest_tree.RANK.D/file.mdtest.RANK.N
 //
-// with D from 1 to Branch and N from D*Items on, Items of them in each
-// directory; if Shared, all in the set's directory, with N from 0 on. Files are
-// opened with O_CREAT|O_RDWR and closed; -y is an fsync after -w has written
-// something, and nothing without it. What is written differs from file to
-// file, so that reading it back proves whose it is.
+// with D from 1 to Branch and N from D*Items on, Items files in each
+// directory; if Shared, all in the set's directory, with N from 0 on. mdWork
+// opens files with O_CREAT|O_RDWR and closes them; it fsyncs (-y) only after a
+// write (-w). Each file has its own data, so that md-read proves whose data a
+// file holds.
 // Source: mdtest.c of IOR 4.1 (create_file, create_remove_items, mdtest_stat, mdtest_read)
 type mdWork struct {
 	t      *benchThread
@@ -32,18 +32,19 @@ type mdWork struct {
 	rank   int // whose tree
 	root   string
 	rootFD int
-	files  int64 // there, or to be made
+	files  int64 // that exist, or that md-create makes
 	order  permutation
 	data   []byte
-	read   []byte // what md-read found: one byte more, so that a longer file shows
+	read   []byte // buffer of md-read: one byte longer than data, so that a longer file shows
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	making   float64
 	findings BenchVerify
 }
 
-// mdShift is how many clients further on a phase works, in units of
-// ReadShift: no client shall have in its cache what it works on.
+// mdShift says on whose files a phase works: those of the client this many
+// times ReadShift further on. So no client has the files of a phase in its
+// cache.
 // Source: mdtest.c of IOR 4.1 (stat_name, read_name, rm_name)
 var mdShift = map[BenchPhase]int{MDStat: 1, MDRead: 2, MDRemove: 3}
 
@@ -53,7 +54,7 @@ func newMDWork(t *benchThread) (*mdWork, error) {
 	all := j.Clients * j.Threads
 	w.rank = ((w.rank+mdShift[j.Phase]*j.ReadShift*j.Threads)%all + all) % all
 	if j.Phase != MDCreate {
-		// A creation that was cut short has made the first ones alone.
+		// An md-create that ended early has made only the first files.
 		for _, r := range j.Regions {
 			if r.Rank == w.rank && len(r.Passes) > 0 {
 				w.files = min(w.files, r.Passes[0].Acked)
@@ -111,8 +112,8 @@ func (w *mdWork) makeSeconds() float64 {
 
 func (w *mdWork) leaf(d int) string { return fmt.Sprintf("mdtest_tree.%d.%d", w.rank, d) }
 
-// path is a name under construction, NUL-terminated for the kernel: a string
-// for each of a million files would be garbage for each.
+// path builds file names in one buffer, NUL-terminated for the kernel. A string
+// for each of a million files would load the garbage collector.
 type path struct {
 	b    []byte
 	head int
@@ -122,7 +123,7 @@ func newPath(head string) *path {
 	return &path{b: append(make([]byte, 0, 256), head...), head: len(head)}
 }
 
-// with sets what follows the head and returns the whole.
+// with sets the part after the head and returns the whole name.
 func (p *path) with(n int64, tail string, m int64) *byte {
 	p.b = p.b[:p.head]
 	if tail != "" {
@@ -190,8 +191,7 @@ func (w *mdWork) eachFile() error {
 	return nil
 }
 
-// inDir does it with n files of a directory, of which the first has the
-// number from.
+// inDir calls do for the n files of a directory, numbered from from on.
 func (w *mdWork) inDir(fd int, dir string, from, n int64, name *path, do func(int, *byte, int64) (string, error), now int64) (int64, error) {
 	clock, t := w.t.run.clock, w.t
 	for i := from; i < from+n; i++ {
@@ -230,12 +230,12 @@ func (w *mdWork) create(dir int, name *byte, n int64) (string, error) {
 	return op, err
 }
 
-// fillData makes what belongs into file n.
+// fillData makes the data of file n.
 func (w *mdWork) fillData(n int64) {
 	fillPattern(w.data, xxh3.HashString(fmt.Sprintf("%s/%s/%d/%d", w.job.RunID, w.job.Set, w.rank, n)))
 }
 
-// fillPattern fills b with words that follow from a seed.
+// fillPattern fills b with pseudo-random words of a seed.
 // Source: SplitMix64, https://prng.di.unimi.it/splitmix64.c
 func fillPattern(b []byte, seed uint64) {
 	for ; len(b) >= 8; b = b[8:] {
@@ -284,14 +284,14 @@ func (w *mdWork) readBack(dir int, name *byte, n int64, v *BenchVerify) (string,
 	return "", nil
 }
 
-// found takes over what a phase found.
+// found adds v to the findings.
 func (w *mdWork) found(v BenchVerify) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.findings = v
 }
 
-// statAll looks at each file once, in random order.
+// statAll stats each file once, in random order.
 func (w *mdWork) statAll() error {
 	clock, t := w.t.run.clock, w.t
 	head := newPath(fmt.Sprintf("mdtest_tree.%d.", w.rank))
@@ -336,7 +336,7 @@ func (w *mdWork) statAll() error {
 	return nil
 }
 
-// verified is there only when something was amiss, or sizes could be compared.
+// verified is nil unless md-stat or md-read compared something or found an error.
 func (w *mdWork) verified() *BenchVerify {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -350,8 +350,8 @@ func (w *mdWork) close() {
 	}
 }
 
-// removeTrees removes the emptied directories of the threads that have
-// removed all their files, and tells how long the slowest took.
+// removeTrees removes the directories of the threads that have removed all
+// their files. It returns the time of the slowest thread in seconds.
 func (r *benchRun) removeTrees() float64 {
 	type outcome struct {
 		t   *benchThread
@@ -393,7 +393,7 @@ func (r *benchRun) removeTrees() float64 {
 
 func (w *mdWork) removeTree() error {
 	if w.job.Shared {
-		return nil // the directory is the set's, and goes with it
+		return nil // OpBenchCleanup removes the set's directory
 	}
 	for d := 1; d <= w.job.Branch; d++ {
 		dir := filepath.Join(w.root, w.leaf(d))
@@ -404,8 +404,8 @@ func (w *mdWork) removeTree() error {
 	return pathError("rmdir", w.root, unix.Rmdir(w.root))
 }
 
-// The system calls on names that are bytes already: package unix makes a new
-// copy of each string.
+// These system calls take a name in bytes: the functions of package unix copy
+// each string.
 
 func openat(dir int, name *byte, flags int, mode uint32) (int, error) {
 	return again(func() (int, error) {
@@ -428,8 +428,8 @@ func unlinkat(dir int, name *byte) error {
 	return err
 }
 
-// statat asks for what stat(2) tells; statx is the one call that all
-// architectures know by one name.
+// statat gets the fields of stat(2) by statx, which has the same name on all
+// architectures.
 func statat(dir int, name *byte) (unix.Statx_t, error) {
 	var st unix.Statx_t
 	_, err := again(func() (int, error) {

@@ -23,18 +23,19 @@ type benchRun struct {
 	threads []*benchThread
 
 	gate     chan struct{} // closed when startNs is decided
-	startNs  int64         // read only after the gate is open
+	startNs  int64         // read only after gate is closed
 	deadline int64         // the stonewall, wall clock; 0: none; like startNs
-	over     atomic.Bool   // threads end after the operation under way
+	over     atomic.Bool   // tells the threads to end after the operation under way
 
 	timeline recorder
 }
 
-// Bench carries out one phase on this client. start delivers the moment to
-// begin at for a job with Hold; when stop is closed or ctx ends, the phase
-// ends early with what there is. progress is called from one goroutine and
-// may be nil; one that blocks delays nothing but itself. The error is for a
-// job that could not begin; what befalls single threads is in the result.
+// Bench carries out one phase on this client. For a job with Hold, start
+// delivers the moment to begin at. When stop is closed or ctx ends, the phase
+// ends early and returns the results so far. Bench calls progress, which may be
+// nil, from one goroutine; a progress that blocks does not delay the phase.
+// Bench returns an error only if the job could not begin; failures of threads
+// are in the result.
 func Bench(ctx context.Context, job BenchJob, start <-chan int64, stop <-chan struct{}, progress func(BenchProgress)) (*BenchResult, error) {
 	if err := job.fill(); err != nil {
 		return nil, err
@@ -74,7 +75,7 @@ func (r *benchRun) makeThreads() error {
 	return nil
 }
 
-// waitStart returns the agreed start when it has come.
+// waitStart waits for the start of the phase and returns its wall clock.
 func (r *benchRun) waitStart() int64 {
 	<-r.gate
 	for !r.over.Load() {
@@ -82,20 +83,20 @@ func (r *benchRun) waitStart() int64 {
 		if d <= 0 {
 			break
 		}
-		// In steps, so that a stop before the start is heard.
+		// Sleep in steps to notice a stop before the start.
 		time.Sleep(min(time.Duration(d), 100*time.Millisecond))
 	}
 	return r.startNs
 }
 
-// enough says that a thread is to end: it is told to, or now is past the
-// stonewall.
+// enough reports whether a thread must end: the phase is over, or now is past
+// the stonewall.
 func (r *benchRun) enough(now int64) bool {
 	return r.over.Load() || r.deadline > 0 && now >= r.deadline
 }
 
-// hurry is how long hanging threads are waited for once somebody has asked
-// for the end.
+// hurry is how long a phase waits for hanging threads after a stop or a
+// cancelled context.
 const hurry = 10 * time.Second
 
 func (r *benchRun) drive(ctx context.Context, start <-chan int64, stop <-chan struct{}, progress func(BenchProgress)) *BenchResult {
@@ -115,7 +116,7 @@ func (r *benchRun) drive(ctx context.Context, start <-chan int64, stop <-chan st
 	emit := func() {
 		select {
 		case events <- r.progress(state):
-		default: // the last one is not even gone yet
+		default: // the previous event is still waiting
 		}
 	}
 	begin := func(at int64) {
@@ -127,7 +128,7 @@ func (r *benchRun) drive(ctx context.Context, start <-chan int64, stop <-chan st
 		close(r.gate)
 		state, start = "running", nil
 	}
-	var due <-chan time.Time // without Hold: StartNs, waiting for nobody then
+	var due <-chan time.Time // without Hold: fires at StartNs, whether all threads are ready or not
 	if r.job.Hold {
 		if start == nil {
 			start = make(chan int64)
@@ -193,7 +194,7 @@ loop:
 			}
 			switch {
 			case state == "preparing" && !r.job.Hold && now-began > giveUp:
-				begin(0) // without those that hang
+				begin(0) // without the threads that hang
 			case (state == "running" || state == "flushing") && r.hopeless(now, giveUp):
 				break loop
 			}
@@ -205,7 +206,7 @@ loop:
 	}
 	r.over.Store(true)
 	if state == "preparing" || state == "waiting" {
-		begin(0) // whoever wakes up yet must not hang here
+		begin(0) // opens the gate, so that a thread that becomes ready later ends
 	}
 	treeSeconds := 0.0
 	if r.job.Phase == MDRemove && by == "" {
@@ -231,8 +232,8 @@ func closedAfter(wg *sync.WaitGroup) <-chan struct{} {
 	return c
 }
 
-// hopeless says that every thread is either done or without progress for so
-// long that it is left behind.
+// hopeless reports whether every thread is either done or without progress for
+// giveUp.
 func (r *benchRun) hopeless(now, giveUp int64) bool {
 	for _, t := range r.threads {
 		select {
@@ -242,7 +243,7 @@ func (r *benchRun) hopeless(now, giveUp int64) bool {
 		}
 		idle := t.idle(now)
 		if idle == 0 {
-			idle = now - r.startNs // it hung before the start
+			idle = now - r.startNs // the thread hung before the start
 		}
 		if idle < giveUp {
 			return false
@@ -251,7 +252,7 @@ func (r *benchRun) hopeless(now, giveUp int64) bool {
 	return true
 }
 
-// allPast says that no thread has a record left.
+// allPast reports whether no thread has a record left.
 func (r *benchRun) allPast() bool {
 	for _, t := range r.threads {
 		t.mu.Lock()
@@ -282,7 +283,7 @@ func (r *benchRun) progress(state string) BenchProgress {
 	return p
 }
 
-// planned is how much a thread is to do. 0 while it is not known.
+// planned is how much work a thread has in total, 0 while that is unknown.
 func planned(w benchWork) (ops, bytes int64) {
 	switch w := w.(type) {
 	case *dataWork:
@@ -371,7 +372,7 @@ func (r *benchRun) result(by string) *BenchResult {
 	return res
 }
 
-// orNil is a copy of the result, or nil if nothing was compared nor found.
+// orNil is a copy of the result, or nil if the phase compared and found nothing.
 func (v BenchVerify) orNil() *BenchVerify {
 	if v.Bytes == 0 && len(v.Findings) == 0 {
 		return nil
@@ -392,24 +393,24 @@ func (v *BenchVerify) add(o *BenchVerify) {
 // one goroutine.
 type recorder struct {
 	start   int64
-	bucket  int64 // ns, as the threads count
-	double  uint  // buckets are joined 2^double by 2^double, as results travel as one line
+	bucket  int64 // ns, of the threads' buckets
+	double  uint  // one bucket here is 2^double buckets of the threads, since a result travels as one line of JSON
 	merged  []*hdrhistogram.Histogram
 	encoded []BenchTimeBucket
 	ops     [][]int64 // per thread
 	bytes   [][]int64
 }
 
-// maxTimeline bounds the buckets of a timeline. A phase that needs more gets
-// coarser ones.
+// maxTimeline bounds the buckets of a timeline. A longer phase gets wider
+// buckets.
 var maxTimeline = 3600
 
 func (c *recorder) collect(threads []*benchThread, now int64) {
 	for i, t := range threads {
 		c.add(i, t, t.collect(now))
 	}
-	// What is two buckets back is complete, or nearly so: it need not be kept
-	// unfolded.
+	// Buckets before the previous one get few further operations, so keep them
+	// encoded to save memory.
 	c.fold(int((now-c.start)/c.bucket>>c.double) - 1)
 }
 
@@ -463,7 +464,7 @@ func (c *recorder) encode(b int) {
 	e.Histogram = encodeHistogram(h)
 }
 
-// unfold makes a bucket's histogram open for more.
+// unfold decodes a bucket's histogram to add operations to it.
 func (c *recorder) unfold(b int) {
 	if c.merged[b] != nil {
 		return
@@ -477,7 +478,7 @@ func (c *recorder) unfold(b int) {
 	c.merged[b] = benchHistogram(2)
 }
 
-// coarsen joins each two neighbours.
+// coarsen joins neighbouring buckets two by two.
 func (c *recorder) coarsen() {
 	c.double++
 	for b := range c.merged {
@@ -504,7 +505,7 @@ func (c *recorder) coarsen() {
 	}
 }
 
-// finish puts everything into the result, all timelines of one length.
+// finish puts all timelines into the result, with the same length.
 func (c *recorder) finish(res *BenchResult) {
 	for b := range c.merged {
 		c.encode(b)

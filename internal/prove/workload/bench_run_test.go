@@ -18,7 +18,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/prove/stream"
 )
 
-// bench is a directory under test with the state a coordinator would keep.
+// bench is a directory under test with the state that a coordinator keeps.
 type bench struct {
 	t       *testing.T
 	dir     string
@@ -62,7 +62,7 @@ func (b *bench) try(j BenchJob) (*BenchResult, error) {
 	return r, err
 }
 
-// do runs a phase that must have nothing to complain of.
+// do runs a phase that must succeed.
 func (b *bench) do(j BenchJob) *BenchResult {
 	b.t.Helper()
 	r, err := b.try(j)
@@ -111,7 +111,7 @@ func TestBenchData(t *testing.T) {
 			// All of it once more, in random order: generation 2.
 			b.do(b.job(RandWrite, lay))
 			b.clean(b.do(b.job(SeqRead, lay)))
-			// What the ledger of the coordinator does not know of is found.
+			// Verification finds data that differs from the coordinator's regions.
 			stale := b.regions["data"][0].Passes
 			b.regions["data"][0].Passes = append(stale[:len(stale):len(stale)], BenchPass{RecordBytes: 16 << 10, Issued: 16, Acked: 16})
 			b.regions["data"][1].Passes = append([]BenchPass{}, b.regions["data"][1].Passes[0])
@@ -132,7 +132,7 @@ func TestBenchDirect(t *testing.T) {
 		t.Fatal(err)
 	}
 	if f := r.Threads[0].Fault; f != "" {
-		// Not every file system does: then it says so.
+		// Some file systems have no O_DIRECT; then the error names a remedy.
 		if !strings.Contains(r.Threads[0].Error, "use buffered I/O") {
 			t.Errorf("%+v", r.Threads[0])
 		}
@@ -144,7 +144,7 @@ func TestBenchDirect(t *testing.T) {
 	b.clean(b.do(b.job(SeqRead, direct)))
 }
 
-// Whatever happened to the file, a reading phase names it.
+// A reading phase names the kind of damage.
 func TestBenchVerifyFinds(t *testing.T) {
 	block := func(s stream.Stream, n uint64, gen uint32) []byte {
 		b := make([]byte, stream.BlockSize)
@@ -189,7 +189,7 @@ func TestBenchVerifyFinds(t *testing.T) {
 	}
 }
 
-// A file cut short ends its own thread's reading, and shows as bad.
+// A truncated file ends the reading of its own thread only, and counts as bad.
 func TestBenchShortFile(t *testing.T) {
 	b := newBench(t)
 	b.do(b.job(SeqWrite))
@@ -211,7 +211,7 @@ func TestBenchShortFile(t *testing.T) {
 	}
 }
 
-// A stonewall leaves a set that is written in part, and reading keeps to it.
+// A stonewall leaves a partly written set; reading phases read only that part.
 func TestBenchStonewall(t *testing.T) {
 	b := newBench(t)
 	big := func(j *BenchJob) {
@@ -224,7 +224,7 @@ func TestBenchStonewall(t *testing.T) {
 	if w.StoppedBy != "duration" || w.Threads[0].Finished || w.Bytes == 0 {
 		t.Errorf("stopped by %s, %d bytes", w.StoppedBy, w.Bytes)
 	}
-	// What a random pass cut short has left, the counts alone say.
+	// The counts alone say which records an interrupted random pass wrote.
 	part := func(j *BenchJob) { j.FileBytes = 256 << 10; j.RecordBytes = 4096; j.Set = "part" }
 	b.do(b.job(SeqWrite, part))
 	b.do(b.job(RandWrite, part))
@@ -234,7 +234,8 @@ func TestBenchStonewall(t *testing.T) {
 		p.Acked, p.Issued = 10, 12
 	}
 	r := b.do(b.job(SeqRead, part))
-	// 12 of 64 are generation 2 rightly; of the others the ledger knows nothing.
+	// 12 of 64 records rightly have generation 2; for the other 52 the regions
+	// allow only generation 1.
 	if want := int64(2 * 52 * 4096); r.Verified.BadBytes != want || !strings.Contains(r.Verified.Findings[0], "impossible") {
 		t.Errorf("%d bad bytes, want %d: %v", r.Verified.BadBytes, want, r.Verified.Findings[:1])
 	}
@@ -283,7 +284,7 @@ func TestBenchMetadata(t *testing.T) {
 	if r := b.do(b.job(MDStat, sized)); r.Verified == nil || r.Verified.BadBytes != 0 || r.Verified.Bytes != 30*3901 {
 		t.Errorf("%+v", r.Verified)
 	}
-	// A thread whose tree is gone costs its own numbers.
+	// A missing tree costs only the figures of its own thread.
 	if err := os.RemoveAll(b.file("sized/mdtest_tree.1.0")); err != nil {
 		t.Fatal(err)
 	}
@@ -293,8 +294,8 @@ func TestBenchMetadata(t *testing.T) {
 	}
 }
 
-// Records of IOR hard's size are verified as well, though no block of a
-// stream fits into them.
+// Records of the size of IOR hard are verified too, though it is no multiple of
+// the block size of package stream.
 func TestBenchOddRecords(t *testing.T) {
 	b := newBench(t)
 	odd := func(client int) func(*BenchJob) {
@@ -354,7 +355,7 @@ func TestBenchShared(t *testing.T) {
 	if ops, _, _ := all(MDCreate); ops != 600 {
 		t.Errorf("%d created", ops)
 	}
-	// Another set is walked by find as well, and none of its files match.
+	// Find walks the other set too, of which no file matches.
 	b.do(b.job(MDCreate))
 	for _, name := range []string{"hard/file.mdtest.0.0", "hard/file.mdtest.3.149"} {
 		if st, err := os.Stat(b.file(name)); err != nil || st.Size() != 3901 {
@@ -402,7 +403,7 @@ func TestBenchShared(t *testing.T) {
 	}
 }
 
-// A thread that hangs is left behind; the others' figures stand.
+// A phase does not wait for a thread that hangs; the others' figures count.
 func TestBenchStuck(t *testing.T) {
 	b := newBench(t)
 	if err := os.MkdirAll(b.file("data"), 0o755); err != nil {
@@ -422,7 +423,7 @@ func TestBenchStuck(t *testing.T) {
 	if th := r.Threads[0]; th.Fault != "" || !th.Finished || th.Bytes != 256<<10 {
 		t.Errorf("the other: %+v", th)
 	}
-	// Let the goroutine go: with O_TRUNC and all, it must find the run over.
+	// Release the goroutine: after its open it must see that the run is over.
 	f, err := os.OpenFile(b.file("data/c000-t001.data"), os.O_RDWR|unix.O_NONBLOCK, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -449,14 +450,14 @@ func TestBenchFaults(t *testing.T) {
 	}
 }
 
-// Running out of space keeps what was measured, and what was flushed can be
-// read.
+// A phase that runs out of space keeps its measurements, and later phases can
+// read the flushed records.
 func TestBenchNoSpace(t *testing.T) {
 	b := newBench(t)
 	var lim unix.Rlimit
 	_ = unix.Getrlimit(unix.RLIMIT_FSIZE, &lim)
-	// EFBIG is what a limit on files gives; what it takes to get ENOSPC, a
-	// file system of its own, is tried by hand (docs/results/engine.md).
+	// The limit on file sizes gives EFBIG. ENOSPC needs a file system of its
+	// own and was tried by hand (docs/results/engine.md).
 	if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: 128 << 10, Max: lim.Max}); err != nil {
 		t.Fatal(err)
 	}
@@ -504,7 +505,7 @@ func TestBenchHoldAndStop(t *testing.T) {
 	if waiting.Load() == 0 || running.Load() < 2 {
 		t.Errorf("%d waiting, %d running", waiting.Load(), running.Load())
 	}
-	// Told to stop before it was told to start.
+	// A stop arrives before the start.
 	stop = make(chan struct{})
 	close(stop)
 	r, err = Bench(t.Context(), j, nil, stop, nil)
@@ -518,8 +519,8 @@ func TestBenchHoldAndStop(t *testing.T) {
 	}
 }
 
-// The timeline, the threads' timelines and the histograms all tell of the
-// same operations, however coarse the buckets become.
+// The timeline, the threads' timelines and the histograms count the same
+// operations, for any width of the buckets.
 func TestBenchTimeline(t *testing.T) {
 	old := maxTimeline
 	maxTimeline = 16
@@ -601,7 +602,7 @@ func TestBenchCleanup(t *testing.T) {
 	if r, err := BenchCleanup(t.Context(), params, nil); err != nil || r.Removed != 0 {
 		t.Errorf("again: %+v, %v", r, err)
 	}
-	// What is not ours stays.
+	// Cleanup refuses directories that no run made.
 	other := filepath.Join(b.dir, "home")
 	if err := os.MkdirAll(filepath.Join(other, "data"), 0o755); err != nil {
 		t.Fatal(err)

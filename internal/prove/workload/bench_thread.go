@@ -11,13 +11,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// benchThread is one thread of a phase. Its goroutine makes the system calls
-// and holds mu only to write down what came of one, so that everyone may read
-// the figures while it hangs.
+// benchThread is one thread of a phase. Its goroutine makes the system calls and
+// never holds mu across one, so other goroutines can read the figures while the
+// thread hangs.
 type benchThread struct {
 	run  *benchRun
 	work benchWork
-	// ready is closed when it could begin, done when all is over.
+	// The thread closes ready when it can begin or has failed, and done at its
+	// end.
 	ready, done chan struct{}
 
 	mu       sync.Mutex
@@ -27,7 +28,7 @@ type benchThread struct {
 	edge     int64
 	rolled   []tally // complete buckets not yet collected
 	spare    *hdrhistogram.Histogram
-	last     int64 // when the last operation completed, or the first could be issued
+	last     int64 // when the last operation completed, or before that the thread's start
 	started  bool
 	finished bool
 	own      int64 // ns spent generating or verifying
@@ -42,20 +43,21 @@ type tally struct {
 
 // benchWork is what a thread does.
 type benchWork interface {
-	// open gets everything ready that is not to be timed.
+	// open prepares the work; it is not timed.
 	open() error
-	// loop does the timed work and ends early, without an error, once the run
-	// is over.
+	// loop does the timed work. It ends early, without an error, when
+	// benchRun.enough returns true.
 	loop() error
-	// verified is what was compared with what was written, nil where nothing
-	// was; it may be asked while loop runs.
+	// verified returns what the comparison with the data written has found so
+	// far, nil without a comparison. It may be called while loop runs.
 	verified() *BenchVerify
-	// close releases what open and loop have opened; it is called in any case.
+	// close closes what open and loop have opened. It is called even if open
+	// failed.
 	close()
 }
 
-// Latencies are kept from 64 ns up to an hour: in three significant digits
-// over the phase, in two for each bucket of the timeline.
+// benchHistogram keeps latencies from 64 ns to an hour. The phase keeps three
+// significant digits, each bucket of the timeline two.
 func benchHistogram(digits int) *hdrhistogram.Histogram {
 	return hdrhistogram.New(64, int64(time.Hour), digits)
 }
@@ -92,9 +94,9 @@ func (t *benchThread) main() {
 	}
 }
 
-// record writes down an operation that was issued at begun and completed at
-// end; between the completion of the one before, at last, and its issue the
-// thread was busy with the data itself.
+// record records an operation issued at begun and completed at end. From last,
+// when the operation before it completed, until begun the thread generated or
+// verified data.
 func (t *benchThread) record(last, begun, end, bytes int64) {
 	t.mu.Lock()
 	if end >= t.edge {
@@ -129,7 +131,7 @@ func (t *benchThread) roll(now int64) {
 	t.edge = t.run.startNs + (t.cur.bucket+1)*t.run.bucket
 }
 
-// collect takes the buckets that were complete at now.
+// collect returns and clears the buckets that are complete at now.
 func (t *benchThread) collect(now int64) []tally {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -141,7 +143,7 @@ func (t *benchThread) collect(now int64) []tally {
 	return out
 }
 
-// rest takes the bucket under way as well.
+// rest is collect with the bucket under way.
 func (t *benchThread) rest() []tally {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -153,7 +155,7 @@ func (t *benchThread) rest() []tally {
 	return out
 }
 
-// recycle gives back an empty histogram.
+// recycle keeps a histogram for reuse.
 func (t *benchThread) recycle(h *hdrhistogram.Histogram) {
 	h.Reset()
 	t.mu.Lock()
@@ -169,7 +171,7 @@ func (t *benchThread) stalled(since, now int64, open bool) {
 	}
 }
 
-// fail says why the thread ends early. The first reason counts.
+// fail records why the thread ends early. The first reason counts.
 func (t *benchThread) fail(err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -185,7 +187,8 @@ func (t *benchThread) set(f func(r *BenchThread)) {
 	f(&t.res)
 }
 
-// idle is how long nothing has completed, in ns; 0 when nothing is owed.
+// idle is the time since the last completed operation, in ns; 0 before the start
+// and after the end of the thread's work.
 func (t *benchThread) idle(now int64) int64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -206,7 +209,7 @@ func (t *benchThread) progress(now int64) BenchThreadProgress {
 	return p
 }
 
-// result is a copy of everything; left says the goroutine still hangs.
+// result copies the figures. left means that the goroutine still hangs.
 func (t *benchThread) result(now int64, left bool) BenchThread {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -251,7 +254,7 @@ func encodeHistogram(h *hdrhistogram.Histogram) string {
 	return string(b)
 }
 
-// benchFault names an error's kind.
+// benchFault returns the Fault constant of an error.
 func benchFault(err error) string {
 	is := func(all ...unix.Errno) bool {
 		for _, e := range all {
@@ -274,7 +277,7 @@ func benchFault(err error) string {
 	return FaultIO
 }
 
-// explain adds what may mend it.
+// explain is the error's text with a remedy.
 func explain(err error) string {
 	s := err.Error()
 	switch benchFault(err) {
@@ -294,7 +297,7 @@ func explain(err error) string {
 
 var errDirect = errors.New("with O_DIRECT")
 
-// pathError says which call on what failed.
+// pathError adds the failed call and the path to an error.
 func pathError(op, path string, err error) error {
 	if err == nil {
 		return nil

@@ -17,15 +17,17 @@ import (
 
 // The agent's ops for load.
 const (
-	// OpLoad runs until it is told to stop; its result is also left on disk.
+	// OpLoad runs a job to its end and answers with the result. The agent also
+	// leaves the result on the client's disk.
 	OpLoad agent.Stream[Job, Progress, *Result] = "load.run"
-	// OpLoadStop answers at once: the result comes from OpLoad.
+	// OpLoadStop ends a run. It answers at once; OpLoad delivers the result.
 	OpLoadStop agent.Op[StopParams, agent.None] = "load.stop"
-	// OpLoadMark has writers keep what they have written until now: they go on
-	// behind it. A writer may still repeat what failed, and end the write that it
-	// was about to begin.
+	// OpLoadMark tells the writers to leave the data written until now as it is
+	// and to go on behind it. A writer may still repeat writes that failed, and
+	// carry out the write that it was about to begin.
 	OpLoadMark agent.Op[StopParams, agent.None] = "load.mark"
-	// OpLoadResult waits for the end of a run, also of another session's.
+	// OpLoadResult waits for the end of a run, which another session may have
+	// started.
 	OpLoadResult agent.Op[StopParams, *Result]                             = "load.result"
 	OpLoadClean  agent.Op[CleanParams, *CleanResult]                       = "load.clean"
 	OpVerify     agent.Stream[VerifyParams, VerifyProgress, *VerifyResult] = "verify.run"
@@ -59,7 +61,8 @@ func Handlers() agent.Mux {
 	return m
 }
 
-// answerStream has m answer an op; its errors begin with its name.
+// answerStream registers f with m as the handler of op. Errors begin with the
+// op's name.
 func answerStream[P, E, R any](m agent.Mux, op agent.Stream[P, E, R], f func(context.Context, P, func(E)) (R, error)) {
 	op.Answer(m, func(ctx context.Context, p P, emit func(E)) (R, error) {
 		r, err := f(ctx, p, emit)
@@ -82,7 +85,8 @@ type service struct {
 }
 
 func (s *service) run(ctx context.Context, job Job, emit func(Progress)) (*Result, error) {
-	// A lost connection stops the load; the result is still to be written.
+	// A lost connection stops the load. Hold keeps the agent alive until the
+	// result is written.
 	defer agent.Hold(ctx)()
 	stop := make(chan struct{})
 	s.mu.Lock()
@@ -139,8 +143,8 @@ func (s *service) result(ctx context.Context, p StopParams) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A run removes the result of the one before it when it begins, so one
-	// that is there is the last one's, even while a stuck worker lingers.
+	// A run removes the previous run's result when it begins. So an existing
+	// result is that of the last run, even while a stuck worker lingers.
 	var b []byte
 	for {
 		running, err := busy(dir)
@@ -166,7 +170,7 @@ func (s *service) result(ctx context.Context, p StopParams) (*Result, error) {
 }
 
 func (s *service) clean(ctx context.Context, p CleanParams) (*CleanResult, error) {
-	// In a goroutine: removing may hang as all else on a mount may.
+	// In a goroutine, since removing a file on a mount may hang.
 	type answer struct {
 		res *CleanResult
 		err error
@@ -194,8 +198,8 @@ func runDir(runID, ledgerDir string) (string, error) {
 	return DefaultLedgerDir(runID), nil
 }
 
-// Clean removes what a run left: the files its ledgers and its job name, one
-// by one, and directories only when they are empty then.
+// Clean removes the files that a run's ledgers and job name, and the directories
+// that are empty then.
 func Clean(p CleanParams) (*CleanResult, error) {
 	dir, err := runDir(p.RunID, p.LedgerDir)
 	if err != nil {
@@ -249,7 +253,7 @@ func Clean(p CleanParams) (*CleanResult, error) {
 				n.Dir = mapDir(n.Dir, p.Dirs)
 				path := namesPath(p.RunID, n)
 				dirs = append(dirs, filepath.Dir(path))
-				remove(path) // a worker that hung has left it
+				remove(path) // left by a worker that hung
 			}
 		}
 	}

@@ -88,7 +88,7 @@ func TestHandlers(t *testing.T) {
 		t.Error("an unknown key passes")
 	}
 
-	// Cleaning takes the run's files and nothing else.
+	// load.clean removes only the run's files.
 	keep := filepath.Join(dir, "h", "precious")
 	if err := os.WriteFile(keep, nil, 0o644); err != nil {
 		t.Fatal(err)
@@ -112,8 +112,7 @@ func TestHandlers(t *testing.T) {
 	}
 }
 
-// A session that lost its run's connection stops it from another, and gets
-// the result.
+// After a broken connection, another session stops the run and gets its result.
 func TestStopFromAnotherSession(t *testing.T) {
 	led := t.TempDir()
 	job := Job{RunID: "s", LedgerDir: led, ProgressSeconds: 0.02, Writers: []Writer{{Name: "w", Dir: t.TempDir(), BlockBytes: 4096}}}

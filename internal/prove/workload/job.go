@@ -25,17 +25,17 @@ type Job struct {
 	Names           []Names  `json:"names,omitempty"`
 }
 
-// Pattern says where a writer writes next.
+// Pattern is the order in which a writer writes its file.
 type Pattern string
 
-// Mode says how a writer writes, and so when a write counts as acknowledged.
+// Mode is how a writer writes, and so when a write counts as acknowledged.
 type Mode string
 
 // Patterns and modes.
 const (
 	Seq    Pattern = "seq"    // from start to end of the file, then again (overwriting)
 	Random Pattern = "random" // uniformly distributed within the file size
-	Append Pattern = "append" // ever further; file_size_bytes 0: without end, else like seq after it
+	Append Pattern = "append" // appends; with file_size_bytes 0 without end, else like seq once the file has that size
 
 	OSync  Mode = "osync"  // O_SYNC: acknowledged when write returns
 	Fsync  Mode = "fsync"  // buffered: acknowledged when the fsync after it returns
@@ -85,15 +85,15 @@ type Lock struct {
 	IntervalSeconds float64  `json:"interval_seconds,omitempty"` // default 0.5
 }
 
-// Names is one worker that makes a directory and removes it, again and again:
-// what a file system's server of names must answer.
+// Names is one worker that makes and removes a directory in turns, so that a
+// drill sees whether the file system's metadata server answers.
 type Names struct {
 	Name         string  `json:"name"`
 	Dir          string  `json:"dir"`                      // the directory is <dir>/<run id>/<name>.names
 	OpsPerSecond float64 `json:"ops_per_second,omitempty"` // pairs of mkdir and rmdir; 0: no limit
 }
 
-// Progress is the event load.run emits each second.
+// Progress is the event that load.run emits every ProgressSeconds.
 type Progress struct {
 	RunID          string           `json:"run_id"`
 	TNs            int64            `json:"t_ns"` // wall clock of this client
@@ -101,7 +101,7 @@ type Progress struct {
 	Workers        []WorkerProgress `json:"workers"`
 }
 
-// WorkerProgress is one worker's line in it.
+// WorkerProgress is one worker's part of a Progress.
 type WorkerProgress struct {
 	Worker       string  `json:"worker"`
 	Ops          int64   `json:"ops"`           // completed so far: writes, fsyncs, reads, lock and unlock calls
@@ -111,10 +111,10 @@ type WorkerProgress struct {
 	LastOpNs     int64   `json:"last_op_ns"`    // wall clock of the last completed operation; 0: none yet
 	LastError    string  `json:"last_error,omitempty"`
 	Violations   int64   `json:"violations,omitempty"`
-	Failed       string  `json:"failed,omitempty"` // the worker has given up: why
+	Failed       string  `json:"failed,omitempty"` // why the worker has given up
 }
 
-// Result is what load.run answers in the end. It is also written to
+// Result is the answer of load.run. The agent also writes it to
 // <ledger dir>/result.json, for load.result after a broken connection.
 type Result struct {
 	RunID     string `json:"run_id"`
@@ -134,7 +134,7 @@ type Result struct {
 	Stuck               []string       `json:"stuck"`      // workers that still hung in a call when the wait was over
 }
 
-// WorkerResult is one worker's part.
+// WorkerResult is one worker's part of a Result.
 type WorkerResult struct {
 	Worker     string  `json:"worker"`
 	Kind       string  `json:"kind"`           // writer, reader, names, lock-hold, lock-probe, lock-challenge
@@ -155,12 +155,12 @@ type WorkerResult struct {
 	FirstOpNs  int64   `json:"first_op_ns"`        // wall clock of the first completed operation; 0: none
 	LastOpNs   int64   `json:"last_op_ns"`
 	Latency    Latency `json:"latency"`
-	// FsyncLatency is apart: a fsync carries many writes.
+	// FsyncLatency is separate because an fsync carries many writes.
 	FsyncLatency *Latency `json:"fsync_latency,omitempty"`
 	Timeline     Timeline `json:"timeline"`
 	// Completions are the operations that ended a stall or followed errors,
-	// and of lock workers every one, with issue and completion time: the
-	// first I/O and the first lock after a failover are found here.
+	// and every operation of a lock worker. The drill finds the first I/O and
+	// the first lock after a failover here.
 	Completions []Completion `json:"completions"`
 }
 
@@ -219,10 +219,11 @@ type OpError struct {
 // are counted.
 const MaxErrors = 200
 
-// StopParams are the parameters of load.stop, load.mark and load.result.
+// StopParams are the parameters of load.stop, load.mark and load.result; they
+// name a run.
 type StopParams struct {
 	RunID     string `json:"run_id"`
-	LedgerDir string `json:"ledger_dir,omitempty"` // where, if not the default (load.stop: of another session's run)
+	LedgerDir string `json:"ledger_dir,omitempty"` // of the job, if not the default; load.stop needs it only for a run of another session
 }
 
 // VerifyParams are the parameters of verify.run.
@@ -246,9 +247,8 @@ type VerifyResult struct {
 	stream.Report
 }
 
-// CleanParams are the parameters of load.clean: the run's data files (those
-// its ledgers name, and its lock files) are removed, and with Ledger the
-// ledgers too.
+// CleanParams are the parameters of load.clean. It removes the run's lock files
+// and the data files that its ledgers name, and with Ledger the ledgers too.
 type CleanParams struct {
 	RunID     string            `json:"run_id"`
 	LedgerDir string            `json:"ledger_dir,omitempty"`
@@ -261,8 +261,8 @@ type CleanResult struct {
 	Removed []string `json:"removed"`
 }
 
-// isName tells whether s may be part of a file's name: letters, digits, '_', and
-// after the first '.' and '-'; at most 100 bytes.
+// isName reports whether s can be part of a file's name: letters, digits and
+// '_', except at the start also '.' and '-'; at most 100 bytes.
 func isName(s string) bool {
 	if s == "" || len(s) > 100 || s[0] == '.' || s[0] == '-' {
 		return false
@@ -278,7 +278,7 @@ func DefaultLedgerDir(runID string) string { return filepath.Join("/var/lib/mort
 // Workers counts the workers of a job.
 func (j *Job) Workers() int { return len(j.Writers) + len(j.Readers) + len(j.Locks) + len(j.Names) }
 
-// fill sets defaults and reports the first thing that is wrong.
+// fill sets defaults and returns the first mistake as an error.
 func (j *Job) fill() error {
 	if !isName(j.RunID) {
 		return fmt.Errorf("run_id %q: use letters, digits, '.', '_' and '-'", j.RunID)

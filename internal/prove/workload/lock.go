@@ -12,8 +12,8 @@ import (
 
 // locker is the goroutine of one Lock.
 //
-// The holder writes into the file what its lock's state is, so that a
-// challenger that gets the lock can tell a lock given twice from one let go.
+// The holder writes the state of its lock into the file. So a challenger that
+// gets the lock can tell a lock granted twice from a released lock.
 type locker struct {
 	*worker
 	cfg  Lock
@@ -44,8 +44,8 @@ func (l *locker) run() {
 	}
 }
 
-// try asks for the lock (or lets go of it) without waiting for a holder; while
-// the server is in its grace period the kernel waits all the same.
+// try takes or releases the lock without waiting for a holder. The kernel still
+// waits while the server is in its grace period.
 func (l *locker) try(typ int16) error {
 	cmd := unix.F_OFD_SETLK
 	if l.cfg.Kind == "posix" {
@@ -59,7 +59,7 @@ func (l *locker) try(typ int16) error {
 
 func denied(err error) bool { return errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EACCES) }
 
-// open opens the lock file, creating it unless it is another's.
+// open opens the lock file, and creates it unless the role is Challenge.
 func (l *locker) open() error {
 	var wait backoff
 	first := true
@@ -100,9 +100,9 @@ func (l *locker) openOnce() (err error) {
 	return err
 }
 
-// refresh has the kernel ask the server about the directory. A challenger that
-// came before the holder's file was there would otherwise hear for acdirmin,
-// 30 s, from its own cache that there is no such file.
+// refresh makes the kernel ask the server about the directory. Otherwise a
+// challenger that starts before the holder makes its file gets ENOENT from the
+// client's own cache for acdirmin (30 s).
 // Source: nfs(5), "Directory entry caching"; opening a directory revalidates it.
 func (l *locker) refresh(dir string) error {
 	l.begin("open")
@@ -147,7 +147,7 @@ func (l *locker) hold() error {
 		if !held {
 			l.begin("lock")
 			if err := l.try(unix.F_WRLCK); err != nil {
-				// A holder that died a moment ago may still be known to the server.
+				// The server may still keep the lock of a holder that has just died.
 				l.fail(err, 0, 0)
 				if denied(err) {
 					if !wait.wait(l.stop) {
@@ -252,7 +252,7 @@ func (l *locker) challenge() error {
 			}
 			l.succeed(0)
 		case denied(err):
-			l.succeed(0) // as it should be
+			l.succeed(0) // the server refused, as it must
 		default:
 			l.fail(err, 0, 0)
 			if err := l.reopen(&wait); err != nil {

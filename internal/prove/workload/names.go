@@ -36,7 +36,8 @@ func (n *namer) loop() error {
 		}
 		n.begin(op)
 		_, err := again(func() (int, error) { return 0, call() })
-		// One of an earlier run of the job, or a call whose answer was lost.
+		// The directory is left from an earlier run of the job, or the
+		// server carried out a call whose answer was lost.
 		if !made && errors.Is(err, unix.EEXIST) || made && errors.Is(err, unix.ENOENT) {
 			err = nil
 		}
@@ -54,7 +55,7 @@ func (n *namer) loop() error {
 	return nil
 }
 
-// runDir makes the run's directory, again and again until it is told to stop.
+// runDir makes the run's directory. It retries until the run stops.
 func (n *namer) runDir() error {
 	var wait backoff
 	for {

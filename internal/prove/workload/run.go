@@ -48,18 +48,18 @@ type run struct {
 	lock    *os.File
 }
 
-// Control is how a run is told something while it is under way.
+// Control lets the caller of Run steer a run under way.
 type Control struct {
-	Stop <-chan struct{} // closed: the run ends; nil: it does not
-	// Marks is raised by one before a fault: what was written until then is kept,
-	// and writers go on behind it. nil: never.
+	Stop <-chan struct{} // the caller closes it to end the run; nil: the caller never does
+	// Marks: the caller adds one before a fault. Writers then leave the data
+	// written so far as it is, and go on behind it. nil: no marks.
 	Marks *atomic.Int64
 }
 
-// Run carries out a job until its duration is over, stop is closed or ctx
-// ends, and then waits at most StuckSeconds for workers that hang. progress is
-// called from one goroutine and may be nil; one that blocks delays nothing but
-// itself.
+// Run carries out a job until its duration is over, c.Stop is closed or ctx
+// ends, and then waits at most StuckSeconds for workers that hang. Run calls
+// progress, which may be nil, from one goroutine; a progress that blocks does
+// not delay the run.
 func Run(ctx context.Context, job Job, c Control, progress func(Progress)) (*Result, error) {
 	if c.Marks == nil {
 		c.Marks = new(atomic.Int64)
@@ -73,8 +73,8 @@ func Run(ctx context.Context, job Job, c Control, progress func(Progress)) (*Res
 	case <-r.ended:
 		r.lock.Close()
 	default:
-		// A worker that hangs may still write to its ledger, some day: until
-		// then nobody else may continue it.
+		// A worker that hangs may still write to its ledger later. The lock keeps
+		// other runs away from the ledger until the worker ends.
 		go func() {
 			<-r.ended
 			r.lock.Close()
@@ -83,7 +83,7 @@ func Run(ctx context.Context, job Job, c Control, progress func(Progress)) (*Res
 	return res, err
 }
 
-// prepare makes the ledgers and the workers; nothing of it touches the system
+// prepare makes the ledgers and the workers. It does not touch the file system
 // under test.
 func prepare(job Job, marks *atomic.Int64) (_ *run, err error) {
 	if err := job.fill(); err != nil {
@@ -94,7 +94,7 @@ func prepare(job Job, marks *atomic.Int64) (_ *run, err error) {
 	}
 	r := &run{job: job, clock: newClock(), marks: marks, stop: make(chan struct{}), ended: make(chan struct{})}
 	r.halt = sync.OnceFunc(func() { close(r.stop) })
-	// Another agent may still run this job, after a broken connection.
+	// After a broken connection another agent may still run this job.
 	r.lock, err = os.OpenFile(filepath.Join(job.LedgerDir, lockFile), os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
 		return nil, err
@@ -192,7 +192,8 @@ func (r *run) add(w *worker, f func()) {
 	r.members = append(r.members, &member{w: w, run: f, done: make(chan struct{})})
 }
 
-// openLedger begins a ledger, or continues one that is of the same worker.
+// openLedger creates a ledger, or continues the existing one if it belongs to
+// the same worker. fresh means that the data file may not exist yet.
 func openLedger(path string, h stream.LedgerHeader, now func() int64) (l *stream.Ledger, fresh bool, err error) {
 	l, err = stream.CreateLedger(path, h, now)
 	if !errors.Is(err, os.ErrExist) {
@@ -207,7 +208,7 @@ func openLedger(path string, h stream.LedgerHeader, now func() int64) (l *stream
 		l.Close()
 		return nil, false, fmt.Errorf("%s is the ledger of run %s, worker %s, stream %d in %s: use another run id, or load.clean", path, o.Run, o.Worker, o.Stream, o.Dir)
 	}
-	// Nothing issued: it may be that the file was never made.
+	// Without a block issued, the file may not exist.
 	return l, x.Blocks() == 0, nil
 }
 
@@ -239,10 +240,10 @@ func (r *run) drive(ctx context.Context, stop <-chan struct{}, progress func(Pro
 		case <-tick.C:
 			select {
 			case events <- r.progress():
-			default: // the last one is not even gone yet
+			default: // the previous event is still waiting
 			}
-			// Another session's load.stop: this one's connection may be dead
-			// without anybody here knowing.
+			// load.stop of another session writes this file: the connection of
+			// this session may be dead without the agent noticing.
 			if _, err := os.Lstat(filepath.Join(r.job.LedgerDir, stopFile)); err == nil {
 				by = "stop"
 			}
@@ -325,7 +326,7 @@ func (r *run) result(by string) *Result {
 	return res
 }
 
-// writeJSON replaces a file whole.
+// writeJSON replaces a file atomically.
 func writeJSON(path string, v any) error {
 	b, err := json.Marshal(v)
 	if err != nil {
@@ -334,7 +335,8 @@ func writeJSON(path string, v any) error {
 	return renameio.WriteFile(path, append(b, '\n'), 0o644)
 }
 
-// tryLock takes the lock that the process of a run holds; false: it is taken.
+// tryLock takes the lock that the process of a run holds. It returns false if
+// another process holds the lock.
 func tryLock(f *os.File) (bool, error) {
 	err := unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_WRLCK, Whence: unix.SEEK_SET})
 	if denied(err) {
@@ -343,8 +345,8 @@ func tryLock(f *os.File) (bool, error) {
 	return err == nil, err
 }
 
-// busy says whether a process is carrying out the run kept in dir. It looks
-// without taking the lock, so it is in nobody's way.
+// busy reports whether a process is carrying out the run kept in dir. It tests
+// the lock without taking it, so a run can start meanwhile.
 func busy(dir string) (bool, error) {
 	f, err := os.OpenFile(filepath.Join(dir, lockFile), os.O_RDWR, 0)
 	if errors.Is(err, os.ErrNotExist) {
@@ -361,9 +363,9 @@ func busy(dir string) (bool, error) {
 	return l.Type != unix.F_UNLCK, nil
 }
 
-// forward hands what is put into events to progress, which may be nil, from a
-// goroutine of its own: the other end of the pipe may be slow, and stopping
-// must not wait for it. emitted is closed when events is, and handed on.
+// forward passes each event to progress, which may be nil, in a goroutine of its
+// own: the reader of the pipe may be slow, and a stop must not wait for it.
+// emitted is closed after events is closed and progress has had every event.
 func forward[T any](progress func(T)) (events chan T, emitted <-chan struct{}) {
 	events = make(chan T, 1)
 	done := make(chan struct{})

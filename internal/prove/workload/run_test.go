@@ -19,8 +19,8 @@ import (
 	"github.com/mortarhpc/mortar/internal/prove/stream"
 )
 
-// The test binary is also the worker process that tests kill: with a job in
-// its environment it runs that, says so, and goes on until it dies.
+// The test binary is also the worker process that tests kill: with a job in its
+// environment it runs the job until a test kills it.
 func TestMain(m *testing.M) {
 	if raw := os.Getenv("MORTAR_TEST_JOB"); raw != "" {
 		var job Job
@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// scratch is a directory on the machine's disk and one on tmpfs.
+// scratch makes a directory on the machine's disk and one on tmpfs.
 func scratch(t *testing.T) map[string]string {
 	t.Helper()
 	shm, err := os.MkdirTemp("/dev/shm", "mortar-test-")
@@ -45,8 +45,8 @@ func scratch(t *testing.T) map[string]string {
 	return map[string]string{"disk": t.TempDir(), "tmpfs": shm}
 }
 
-// until ends a run as soon as every worker satisfies enough: no test here
-// depends on how fast the machine is.
+// until ends a run when every worker satisfies enough, so that no test depends
+// on the machine's speed.
 func until(t *testing.T, job Job, enough func(WorkerProgress) bool) *Result {
 	t.Helper()
 	job.ProgressSeconds = 0.02
@@ -120,8 +120,8 @@ func TestEveryModeVerifies(t *testing.T) {
 	}
 }
 
-// kill -9 in the middle, again and again: what was acknowledged is there,
-// and the run goes on from its ledger.
+// After each of several kill -9, the acknowledged data exists and the run
+// continues from its ledger.
 func TestKilledWriter(t *testing.T) {
 	for fs, dir := range scratch(t) {
 		t.Run(fs, func(t *testing.T) {
@@ -160,8 +160,8 @@ func TestKilledWriter(t *testing.T) {
 				}
 				_ = cmd.Wait()
 				v := verify(t, VerifyParams{Ledger: job.LedgerDir, Direct: true})
-				// It need not grow from kill to kill: what was acknowledged is in doubt
-				// again while it is rewritten.
+				// The acknowledged bytes need not grow from kill to kill: a rewrite
+				// puts acknowledged blocks in doubt again.
 				if !v.Pass || v.AcknowledgedBytes == 0 {
 					t.Fatalf("%+v", v)
 				}
@@ -229,7 +229,7 @@ func TestDamageIsFound(t *testing.T) {
 			}
 		})
 	}
-	// Through another mount, and through one that is not there.
+	// Verify through another mount, and through a missing one.
 	if err := os.CopyFS(other, os.DirFS(dir)); err != nil {
 		t.Fatal(err)
 	}
@@ -248,7 +248,7 @@ func TestDamageIsFound(t *testing.T) {
 	}
 }
 
-// A full file system is a real source of failing and of short writes.
+// A full file system causes failed and short writes.
 func TestErrorsLeaveRangesInDoubt(t *testing.T) {
 	dir, dir2 := mountTmpfs(t, "size=300k"), mountTmpfs(t, "size=300k")
 	job := Job{RunID: "full", LedgerDir: t.TempDir(), StallSeconds: 0.1, Writers: []Writer{
@@ -275,7 +275,7 @@ func TestErrorsLeaveRangesInDoubt(t *testing.T) {
 	if !v.Pass || v.InDoubtBytes == 0 || v.AcknowledgedBytes == 0 {
 		t.Errorf("%+v", v)
 	}
-	// With room again the same run goes on, ranges in doubt first.
+	// With free space again the same run goes on, ranges in doubt first.
 	for _, d := range []string{dir, dir2} {
 		if err := unix.Mount("", d, "", unix.MS_REMOUNT, "size=8m"); err != nil {
 			t.Fatal(err)
@@ -290,8 +290,8 @@ func TestErrorsLeaveRangesInDoubt(t *testing.T) {
 	}
 }
 
-// While it runs, room comes back: the worker itself recovers, and says how
-// long it stood.
+// Space becomes free during the run: the worker recovers, and its result has
+// the stall.
 func TestRecovers(t *testing.T) {
 	dir := mountTmpfs(t, "size=128k")
 	job := Job{RunID: "recover", LedgerDir: t.TempDir(), StallSeconds: 0.05, Writers: []Writer{{Name: "w", Dir: dir, Mode: Fsync, FsyncEvery: 4, BlockBytes: 8192, FileBytes: 1 << 20}}}
@@ -353,15 +353,15 @@ func TestStuckWorker(t *testing.T) {
 			t.Errorf("%+v", s)
 		}
 	}
-	// Nobody may go on with ledgers that a hanging worker still has.
+	// No other run may continue the ledgers of a hanging worker.
 	if _, err := Run(t.Context(), job, Control{}, nil); err == nil || !strings.Contains(err.Error(), "under way") {
 		t.Error(err)
 	}
 	if v, err := call(t, Handlers()["load.result"], StopParams{RunID: "stuck", LedgerDir: job.LedgerDir}, nil); err != nil || len(v.(*Result).Stuck) != 2 {
 		t.Error(v, err)
 	}
-	// The ledger leaves the hanging writes undecided, and the data is good
-	// once it can be read.
+	// The ledger leaves the hanging writes undecided. The data verifies once
+	// it can be read.
 	if err := thaw(); err != nil {
 		t.Fatal(err)
 	}
@@ -407,13 +407,13 @@ func command(t *testing.T, argv ...string) {
 	}
 }
 
-// Ways a file system stops. Source: EXT4_IOC_SHUTDOWN in linux/fs/ext4/ext4.h
+// Ways to stop a file system. Source: EXT4_IOC_SHUTDOWN in linux/fs/ext4/ext4.h
 const (
-	// orderly: writes under way end first. Aborting them (abrupt) races with an
-	// O_SYNC write whose data is on the disk and whose new size is not: Linux
-	// 6.18 then sometimes answers with success, which is ext4's loss, not ours.
+	// orderly: writes under way end first. An abrupt stop races with an O_SYNC
+	// write whose data is on the disk and whose new size is not: Linux 6.18
+	// then sometimes returns success, a loss by ext4 that is not under test.
 	orderly = 0
-	// abrupt: what is not on the disk, journal included, is gone.
+	// abrupt: all that is not on the disk is lost, including the journal.
 	abrupt = 2
 )
 
@@ -439,8 +439,8 @@ func remount(t *testing.T, dir, img string) {
 	command(t, "mount", "-o", "loop", img, dir)
 }
 
-// A power cut under load: every acknowledged byte is there afterwards, the
-// writers saw EIO and held on, and the run goes on when the disk is back.
+// After a power cut under load every acknowledged byte exists. The writers get
+// EIO and retry, and the run goes on when the disk is back.
 func TestCrashedFileSystem(t *testing.T) {
 	dir, img := mountLoop(t)
 	job := Job{RunID: "crash", LedgerDir: t.TempDir(), StallSeconds: 0.05, Locks: []Lock{{Name: "held", Dir: dir, Role: Hold, IntervalSeconds: 0.01}}}
@@ -460,7 +460,7 @@ func TestCrashedFileSystem(t *testing.T) {
 	stop, stage := make(chan struct{}), 0
 	res, err := Run(t.Context(), job, Control{Stop: stop}, func(p Progress) {
 		switch {
-		// All of them are at work: whoever has no file yet would give up.
+		// All workers have opened their files: a worker without one gives up.
 		case stage == 0 && all(p, func(w WorkerProgress) bool { return w.Ops > 60 }):
 			stage = 1
 			crash(t, dir, orderly)
@@ -481,7 +481,7 @@ func TestCrashedFileSystem(t *testing.T) {
 	if !slices.Contains(errs, "EIO") || res.Workers[9].Violations == 0 || len(res.Stuck) != 0 {
 		t.Errorf("%v %+v", errs, res.Workers[9])
 	}
-	// Nothing can be read now, and that must not pass for good.
+	// Unreadable data must not pass as good.
 	if v := verify(t, VerifyParams{Ledger: job.LedgerDir}); v.Pass || v.ByClass[stream.Unreadable] == 0 {
 		t.Errorf("%+v", v)
 	}
@@ -500,8 +500,8 @@ func TestCrashedFileSystem(t *testing.T) {
 	}
 }
 
-// The control of the test above: who acknowledges before it is on the disk,
-// as an async export does, is found out by the same crash.
+// The control of the test above: the same crash reveals a server that
+// acknowledges before the data is on the disk, as an async export does.
 func TestAsyncIsFoundOut(t *testing.T) {
 	dir, img := mountLoop(t)
 	led := t.TempDir()
@@ -550,7 +550,7 @@ func TestAsyncIsFoundOut(t *testing.T) {
 	}
 }
 
-// A reader that runs beside the writer finds damage while it runs.
+// A reader finds damage while the writer is running.
 func TestReaderFindsDamage(t *testing.T) {
 	dir := t.TempDir()
 	job := Job{RunID: "live", LedgerDir: t.TempDir(), Writers: []Writer{{Name: "w", Dir: dir, BlockBytes: 4096, FileBytes: 8 * 4096, OpsPerSecond: 1000}},
@@ -558,7 +558,7 @@ func TestReaderFindsDamage(t *testing.T) {
 	path := filepath.Join(dir, "live", "w.data")
 	res := until(t, job, func(w WorkerProgress) bool {
 		if w.Worker != "w" && w.Ops > 20 && w.Violations == 0 {
-			// Zeros, which no undecided write excuses once acknowledged.
+			// Zeros: no undecided write explains them in an acknowledged block.
 			f, err := os.OpenFile(path, os.O_WRONLY, 0)
 			if err != nil {
 				t.Error(err)
@@ -581,7 +581,8 @@ func TestReaderFindsDamage(t *testing.T) {
 	}
 }
 
-// unmount waits for workers that a test left hanging to let go.
+// unmount retries until the workers that a test left hanging have closed their
+// files.
 func unmount(t *testing.T, dir string) {
 	for range 100 {
 		if err := unix.Unmount(dir, 0); err == nil {
@@ -620,8 +621,9 @@ func TestLocks(t *testing.T) {
 	if res.Violations != 0 || res.ErrorCount != 0 {
 		t.Errorf("%+v", res)
 	}
-	// Take the lock from under it: on Linux closing no descriptor does that,
-	// so the file is replaced, as a server that forgot its state would.
+	// Take the lock away from the holder. On Linux no close of another
+	// descriptor does that, so replace the file: the effect is that of a server
+	// that lost its state.
 	path := filepath.Join(dir, "locks", "held.lock")
 	if err := os.WriteFile(path+".new", []byte(heldMark), 0o644); err != nil {
 		t.Fatal(err)
@@ -649,7 +651,7 @@ func TestLocks(t *testing.T) {
 func TestRefusals(t *testing.T) {
 	dir := t.TempDir()
 	w := func(d string) []Writer { return []Writer{{Name: "w", Dir: d, BlockBytes: 4096, FileBytes: 1 << 20}} }
-	// A directory that is not there: not made, as it may be a mount point.
+	// Run does not make a missing directory, as it may be a mount point.
 	missing := Job{RunID: "r", LedgerDir: t.TempDir(), Writers: w(dir + "/not-mounted")}
 	res, err := Run(t.Context(), missing, Control{}, nil)
 	if err != nil || res.StoppedBy != "workers" || res.Workers[0].Failed == "" || res.Errors[0].Errno != "ENOENT" {
@@ -658,7 +660,7 @@ func TestRefusals(t *testing.T) {
 	if _, err := os.Stat(dir + "/not-mounted"); !os.IsNotExist(err) {
 		t.Error("the mount point was made")
 	}
-	// A file of somebody else's.
+	// The file exists and is not the run's.
 	if err := os.MkdirAll(dir+"/r", 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -680,8 +682,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// What was written before a mark is kept: whatever writers write later lies
-// behind it.
+// Data written before a mark stays: later writes lie behind it.
 func TestMark(t *testing.T) {
 	job := Job{RunID: "mark", LedgerDir: t.TempDir(), ProgressSeconds: 0.02}
 	dir := t.TempDir()
@@ -724,8 +725,8 @@ func TestMark(t *testing.T) {
 	}
 }
 
-// A worker on names sees that they cannot be changed, goes on when they can,
-// and leaves nothing. What one that was killed left, load.clean removes.
+// A names worker records the time in which names cannot change, goes on
+// afterwards, and leaves nothing. load.clean removes what a killed worker left.
 func TestNames(t *testing.T) {
 	dir, img := mountLoop(t)
 	job := Job{RunID: "names", LedgerDir: t.TempDir(), StallSeconds: 0.05, Names: []Names{{Name: "n", Dir: dir, OpsPerSecond: 500}}}

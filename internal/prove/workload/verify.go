@@ -17,8 +17,9 @@ import (
 	"github.com/mortarhpc/mortar/internal/prove/stream"
 )
 
-// Verify reads back everything a run's ledgers know of and compares. A file
-// that cannot be opened at all counts as unreadable, and as lost.
+// Verify reads back all data that a run's ledgers name and compares it with
+// them. A file that cannot be opened counts as unreadable, and its acknowledged
+// bytes as lost.
 func Verify(ctx context.Context, p VerifyParams, progress func(VerifyProgress)) (*VerifyResult, error) {
 	if p.MaxExtents <= 0 {
 		p.MaxExtents = 1000
@@ -50,8 +51,7 @@ func Verify(ctx context.Context, p VerifyParams, progress func(VerifyProgress)) 
 	start := time.Now()
 	var done atomic.Int64
 	opt := stream.Options{MaxExtents: p.MaxExtents, BeforeNs: p.BeforeNs, Names: names, Progress: func(n int64) { done.Add(n) }}
-	// In a goroutine: reading may hang, and then only the caller's end of it
-	// can be ended.
+	// In a goroutine, since a read may hang: then Verify returns without it.
 	type answer struct {
 		rep *stream.Report
 		err error
@@ -116,8 +116,8 @@ func escapeGlob(s string) string {
 	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(s)
 }
 
-// mapDir says where a directory is to be read: the longest entry that is it
-// or a parent of it.
+// mapDir returns the directory to read dir from: the entry of dirs with the
+// longest key that is dir or a parent of it decides.
 func mapDir(dir string, dirs map[string]string) string {
 	best, to := -1, dir
 	for from, t := range dirs {
@@ -138,7 +138,7 @@ func verifyFile(ctx context.Context, x *stream.Index, dir string, direct bool, o
 	}
 	fd, err := open(path, flags)
 	if errors.Is(err, unix.ENOENT) && isDir(dir) {
-		// Gone, on a file system that is there: cut to nothing.
+		// The directory exists but the file is gone: verify it as an empty file.
 		return stream.Verify(ctx, nothing{}, 0, x, opt)
 	}
 	var st unix.Stat_t
@@ -176,8 +176,8 @@ func isDir(path string) bool {
 	return err == nil && st.IsDir()
 }
 
-// file reads a descriptor. os.File would read on after a short read, at an
-// offset O_DIRECT refuses.
+// file reads from a descriptor. os.File would read on after a short read, at an
+// offset that O_DIRECT refuses.
 type file struct {
 	fd   int
 	size int64

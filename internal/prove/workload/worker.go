@@ -25,14 +25,14 @@ func newClock() *clock {
 
 func (c *clock) now() int64 { return c.wall + int64(time.Since(c.start)) }
 
-// worker holds one worker's figures. Its goroutine makes the system calls;
-// everyone may read the figures at any time, as mu is never held across one.
+// worker holds one worker's figures. Its goroutine makes the system calls and
+// never holds mu across one, so other goroutines can always read the figures.
 type worker struct {
 	clock  *clock
 	stall  int64 // ns
 	bucket int64 // ns
-	keep   int   // completions kept
-	all    bool  // keep every completion, not those after a stall only
+	keep   int   // bound of the completions kept
+	all    bool  // keep every completion, not only those after a stall
 
 	mu      sync.Mutex
 	res     WorkerResult
@@ -41,8 +41,8 @@ type worker struct {
 	stalls  []Stall
 	errs    []OpError
 	op      string // under way; "": idle
-	issued  int64  // when op was begun
-	waiting int64  // when the first operation since the last success was begun; 0: none is owed
+	issued  int64  // when op began
+	waiting int64  // when the first operation since the last success began; 0: no operation is owed
 	waitOp  string
 	failed  bool // errors since the last success
 	lastErr string
@@ -58,7 +58,7 @@ func (w *worker) setPath(path, fstype, source string) {
 	w.res.Path, w.res.FSType, w.res.Source = path, fstype, source
 }
 
-// begin says that an operation is issued now.
+// begin records that the worker issues an operation now.
 func (w *worker) begin(op string) {
 	t := w.clock.now()
 	w.mu.Lock()
@@ -69,7 +69,7 @@ func (w *worker) begin(op string) {
 	}
 }
 
-// succeed says that it completed, and acknowledged that many bytes.
+// succeed records that the operation completed and acknowledged that many bytes.
 func (w *worker) succeed(bytes int64) {
 	t := w.clock.now()
 	w.mu.Lock()
@@ -102,7 +102,7 @@ func (w *worker) succeed(bytes int64) {
 	w.op, w.waiting, w.failed = "", 0, false
 }
 
-// fail says that it failed and which range that leaves in doubt.
+// fail records that the operation failed and which range that leaves in doubt.
 func (w *worker) fail(err error, offset, bytes int64) {
 	t := w.clock.now()
 	w.mu.Lock()
@@ -111,15 +111,15 @@ func (w *worker) fail(err error, offset, bytes int64) {
 	w.op, w.failed = "", true
 }
 
-// done says that an operation that is no progress by itself (open, close)
-// completed.
+// done records that an operation completed that is no progress by itself (open,
+// close).
 func (w *worker) done() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.op = ""
 }
 
-// violation records that something was wrong that no error told of.
+// violation records a wrong outcome of a call that returned no error.
 func (w *worker) violation(op, what string, offset, bytes int64) {
 	t := w.clock.now()
 	w.mu.Lock()
@@ -134,8 +134,8 @@ func (w *worker) reopened() {
 	w.res.Reopens++
 }
 
-// finish says that no further operation is owed: a stall under way ends as
-// open.
+// finish records that no further operation is owed. A stall under way is kept
+// with Open set.
 func (w *worker) finish() {
 	t := w.clock.now()
 	w.mu.Lock()
@@ -146,8 +146,8 @@ func (w *worker) finish() {
 	w.op, w.waiting = "", 0
 }
 
-// close closes what the worker is done with. That may hang too, and then shows
-// as such, but it is no operation anyone waits for.
+// close closes a descriptor that the worker no longer needs. A close that hangs
+// shows in the result as stuck; a slow close is no stall.
 func (w *worker) close(fd int) {
 	w.finish()
 	if fd >= 0 {
@@ -159,7 +159,7 @@ func (w *worker) close(fd int) {
 	w.op, w.waiting = "", 0
 }
 
-// giveUp says why the worker ends early.
+// giveUp records why the worker ends early.
 func (w *worker) giveUp(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -171,7 +171,7 @@ func (w *worker) addStall(s Stall) {
 		w.stalls = append(w.stalls, s)
 		return
 	}
-	// Full: the shortest goes.
+	// The list is full: drop the shortest stall.
 	short := 0
 	for i := range w.stalls {
 		if w.stalls[i].Seconds < w.stalls[short].Seconds {
@@ -192,11 +192,11 @@ func (w *worker) addError(e OpError) {
 	}
 }
 
-// maxBuckets bounds a timeline, as results travel as one line. A run that
-// needs more gets coarser ones.
+// maxBuckets bounds a timeline, since a result travels as one line of JSON. A
+// longer run gets wider buckets.
 const maxBuckets = 20000
 
-// at returns the bucket of a time, making the timeline reach there.
+// at returns the bucket of a time and extends the timeline up to it.
 func (w *worker) at(t int64) int {
 	tl := &w.res.Timeline
 	for (t-w.clock.wall)/w.bucket >= maxBuckets {
@@ -210,7 +210,7 @@ func (w *worker) at(t int64) int {
 	return i
 }
 
-// pairs adds up each two neighbours.
+// pairs sums neighbouring buckets two by two.
 func pairs(a []int64) []int64 {
 	for i, n := range a {
 		if i%2 == 0 {
@@ -235,7 +235,7 @@ func (w *worker) progress(t int64) WorkerProgress {
 	return p
 }
 
-// result is a copy of everything as of t; running says the goroutine has not
+// result copies the figures as of t. running means that the goroutine has not
 // ended.
 func (w *worker) result(t int64, running bool) (WorkerResult, []Stall, []OpError) {
 	w.mu.Lock()
@@ -315,8 +315,8 @@ func open(path string, flags int) (int, error) {
 	return fd, nil
 }
 
-// pwrite writes all of b or says how it failed: what follows a short write
-// tells why it was short.
+// pwrite writes all of b or returns an error. After a short write it writes the
+// rest, since the next call returns the reason.
 func pwrite(fd int, b []byte, off int64) error {
 	for len(b) > 0 {
 		n, err := again(func() (int, error) { return unix.Pwrite(fd, b, off) })
@@ -346,7 +346,7 @@ func syncDir(path string) error {
 }
 
 // pacer spaces operations evenly. After a stall it does not catch up: a burst
-// would be a load nobody asked for.
+// would exceed the rate of the job.
 type pacer struct {
 	every time.Duration
 	next  time.Time
@@ -360,7 +360,7 @@ func newPacer(perSecond float64) *pacer {
 	return p
 }
 
-// wait sleeps until the next operation is due; false: stop.
+// wait sleeps until the next operation is due. It returns false after a stop.
 func (p *pacer) wait(stop <-chan struct{}) bool {
 	now := time.Now()
 	if p.every > 0 {
@@ -381,7 +381,7 @@ func (p *pacer) wait(stop <-chan struct{}) bool {
 	}
 }
 
-// sleep returns false when told to stop meanwhile.
+// sleep returns false if stop was closed meanwhile.
 func sleep(d time.Duration, stop <-chan struct{}) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()

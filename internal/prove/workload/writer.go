@@ -112,8 +112,8 @@ func (w *writer) next() span {
 		w.redo = w.redo[:n-1]
 		return sp
 	}
-	// Each mark begins a window of its own behind the last one. Writes to a
-	// window of which nothing was asked to be kept would hide what it lost.
+	// Each mark begins a new window behind the last one: writing to the old
+	// window again would hide the data that it lost.
 	base := w.marks.Load() * w.cfg.FileBytes
 	if w.cfg.Pattern == Random {
 		return span{base + w.rng.Int64N(w.cfg.FileBytes/w.cfg.BlockBytes)*w.cfg.BlockBytes, w.cfg.BlockBytes}
@@ -126,8 +126,8 @@ func (w *writer) next() span {
 	return sp
 }
 
-// sync makes what is pending durable; on failure it is all in doubt and will
-// be written again.
+// sync fsyncs the pending writes. After a failure all of them are in doubt, and
+// the writer writes them again.
 func (w *writer) sync(wait *backoff) error {
 	var bytes int64
 	for _, sp := range w.pending {
@@ -146,9 +146,9 @@ func (w *writer) sync(wait *backoff) error {
 	return nil
 }
 
-// recover is what follows a failed write or fsync: what no fsync covered is
-// in doubt (a new descriptor may never hear of the old one's lost pages), and
-// the file is opened anew.
+// recover follows a failed write or fsync. It opens the file again and puts all
+// writes without an fsync in doubt: an fsync of the new descriptor may not
+// report the pages that the old descriptor lost.
 func (w *writer) recover(wait *backoff, cause error) error {
 	if len(w.pending) > 0 {
 		if err := w.ledger.SyncFailed(errnoNumber(cause)); err != nil {
@@ -168,9 +168,8 @@ func (w *writer) recover(wait *backoff, cause error) error {
 	return w.open(false)
 }
 
-// open opens the file, again and again until it is told to stop. The file is
-// created only for a new ledger: should it be gone later, that must show, and
-// not be papered over by an empty new one.
+// open opens the file and retries until the run stops. It creates the file only
+// for a new ledger: an empty new file would hide that the old file was lost.
 func (w *writer) open(create bool) error {
 	flags := unix.O_RDWR
 	switch w.cfg.Mode {
@@ -202,8 +201,8 @@ func (w *writer) openOnce(flags int, create bool) (int, error) {
 		w.begin("open")
 		return open(w.path, flags)
 	}
-	// The directory of the run, never the mount point: writing into one that
-	// is not mounted would test the wrong disk.
+	// Make the directory of the run, never the mount point: without the mount
+	// the writer would test the client's own disk.
 	dir := filepath.Dir(w.path)
 	if err := makeRunDir(w.worker, dir); err != nil {
 		return -1, err
@@ -211,7 +210,7 @@ func (w *writer) openOnce(flags int, create bool) (int, error) {
 	w.begin("create")
 	fd, err := open(w.path, flags|unix.O_CREAT|unix.O_EXCL)
 	if errors.Is(err, os.ErrExist) {
-		// Ours if empty: a creation whose answer was lost.
+		// An empty file is ours: the server made it and its answer was lost.
 		if fd, err = open(w.path, flags); err == nil {
 			var st unix.Stat_t
 			if err = unix.Fstat(fd, &st); err == nil && st.Size > 0 {
@@ -225,7 +224,7 @@ func (w *writer) openOnce(flags int, create bool) (int, error) {
 	if err != nil {
 		return -1, err
 	}
-	// A file system may forget the name of a file whose data it has synced.
+	// An fsync of the file need not make its name durable (fsync(2)).
 	if err := syncDir(dir); err != nil && !errors.Is(err, unix.EINVAL) {
 		_ = unix.Close(fd)
 		return -1, err
@@ -235,7 +234,7 @@ func (w *writer) openOnce(flags int, create bool) (int, error) {
 
 var errForeignFile = errors.New("the file exists")
 
-// hopeless says that trying again will not help.
+// hopeless reports whether a retry cannot help.
 func hopeless(err error) bool {
 	for _, e := range []error{unix.EINVAL, unix.EOPNOTSUPP, unix.ENOENT, unix.ENOTDIR, unix.EACCES, unix.EPERM, unix.EROFS, unix.EISDIR, errForeignFile} {
 		if errors.Is(err, e) {
@@ -266,7 +265,7 @@ type reader struct {
 	*worker
 	cfg    Reader
 	path   string
-	other  bool // through another mount: open for each read, as only that revalidates what is cached
+	other  bool // through another mount: open the file for each read, as only an open revalidates the client's cache
 	of     *writer
 	rng    *rand.Rand
 	stop   <-chan struct{}
@@ -285,7 +284,7 @@ func (r *reader) run() {
 	}
 	var wait backoff
 	for pace.wait(r.stop) {
-		// Only what is acknowledged is sure to be there.
+		// Only acknowledged data is sure to exist.
 		end := r.of.ledger.AckedEnd() * stream.BlockSize
 		if end < r.cfg.BlockBytes {
 			if !sleep(50e6, r.stop) {
@@ -333,7 +332,8 @@ func (r *reader) read(buf []byte, off int64, flags int) error {
 	if err != nil {
 		return err
 	}
-	// What is missing at the end must not pass as what the buffer held.
+	// Old contents of the buffer must not pass for data missing at the end
+	// of the file.
 	clear(buf[n:])
 	return nil
 }
@@ -346,8 +346,8 @@ func (r *reader) expect(off int64) {
 	}
 }
 
-// check compares what was read with what the ledger allowed at any moment of
-// the reading. A block that was being written meanwhile may be torn.
+// check compares the data read with every state that the ledger allowed during
+// the read. A block that a writer was writing meanwhile may be torn.
 func (r *reader) check(buf []byte, off int64) {
 	for i := range r.before {
 		block := uint64(off/stream.BlockSize) + uint64(i)
