@@ -45,6 +45,9 @@ type fakeHost struct {
 	log  func(string)
 	runs int
 	asks int
+	// blind is how many looks fail after an action.
+	blind   int
+	blinded int
 	// blank: the agent looks whether a disk is blank before it destroys.
 	blank bool
 }
@@ -93,6 +96,7 @@ func (h *fakeHost) Call(ctx context.Context, op string, params, result any, _ fu
 			return e
 		}
 		h.runs++
+		h.blinded = h.blind
 		if value != "nothing" {
 			h.has[name] = value
 		}
@@ -112,6 +116,9 @@ func (h *fakeHost) Call(ctx context.Context, op string, params, result any, _ fu
 
 func (h *fakeHost) diff(r thing) agent.DiffResult {
 	switch {
+	case h.blinded > 0:
+		h.blinded--
+		return agent.DiffResult{Error: &agent.Error{Message: "crm_mon: not done after 1m0s"}}
 	case r.Refuse != "":
 		return agent.DiffResult{Error: &agent.Error{Refusal: true, Message: r.Refuse, Mend: "mend it"}}
 	case r.Needs != "" && h.has[r.Needs] == "":
@@ -330,6 +337,27 @@ func TestWaitedForAndHelped(t *testing.T) {
 	fakes["x"].runs = 0
 	if _, err = mustBuild(t, []Step{s}, hosts).Apply(t.Context(), hosts, ApplyOptions{}); err == nil || fakes["x"].runs != 1 {
 		t.Errorf("%v, %d actions", err, fakes["x"].runs)
+	}
+}
+
+// A busy server may not answer in time while its service starts.
+func TestLookThatFailsIsRepeated(t *testing.T) {
+	fakes, hosts := fleet("x")
+	s := step("s", "x", thing{})
+	s.Resource = &waiting{thing{Name: "a", Want: "there"}}
+	fakes["x"].blind = 2
+	if _, err := mustBuild(t, []Step{s}, hosts).Apply(t.Context(), hosts, ApplyOptions{}); err != nil {
+		t.Error(err)
+	}
+	s.Resource = &waiting{thing{Name: "b", Want: "there"}}
+	fakes["x"].blind = 3
+	if _, err := mustBuild(t, []Step{s}, hosts).Apply(t.Context(), hosts, ApplyOptions{}); err == nil || !strings.Contains(err.Error(), "not done after") {
+		t.Errorf("three looks that fail: %v", err)
+	}
+	// What does not come about by itself is looked at once.
+	fakes["x"].blind = 1
+	if _, err := mustBuild(t, []Step{step("s", "x", thing{Name: "c"})}, hosts).Apply(t.Context(), hosts, ApplyOptions{}); err == nil {
+		t.Error("a look that failed was repeated for nothing")
 	}
 }
 
