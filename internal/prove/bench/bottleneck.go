@@ -20,7 +20,9 @@ var levers = map[string]string{
 	"osts":       "more OSTs, ldiskfs's alignment (mkfs_args in mortar check --explain), or a faster server processor",
 	"lnet":       "LNet's peer credits, more clients, or a faster processor in server and clients",
 	"lustre":     "stripe_count, the clients' osc settings (max_rpcs_in_flight, max_dirty_mb in lustre.params), or faster processors in server and clients",
-	"client":     "more clients, or nconnect and a faster link on the one there is",
+
+	"nfs client":    "more clients, or nconnect and a faster link on the one there is",
+	"lustre client": "more clients, or a faster link on the one there is",
 }
 
 // kindTitles name what clients mount, for people.
@@ -128,7 +130,7 @@ func bottleneck(layers []report.Layer, load string) (verdict, bool) {
 			v.lever = "the clients' read-ahead (nfsrahead in mortar check --explain), " + v.lever
 		}
 		if !many {
-			v.what, v.lever = v.what+", or this one client", v.lever+"; "+levers["client"]
+			v.what, v.lever = v.what+", or this one client", v.lever+"; "+levers[kind+" client"]
 		}
 		v.loads = []string{fmt.Sprintf("%s, %.0f %% of the %s that the slowest layer below it can: %s)", figure, 100*top/least, report.Rate(least, unit), title(slowest))}
 		return v, true

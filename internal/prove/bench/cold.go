@@ -34,10 +34,9 @@ var coldTexts = map[string]string{
 }
 
 // ColdOf returns how caches are emptied on a brick: as the user asked, "" for as the
-// suite has it. The targets of a Lustre file system are in several clusters, and each
-// waits for MMP when it starts, so its servers only drop their page caches.
+// suite has it. The servers of a brick that is not restarted drop their page caches.
 func ColdOf(d *design.Design, suite *Suite, asked string) (string, error) {
-	if d.Lustre == nil {
+	if kind.Of(d).Restarts() {
 		return cmp.Or(asked, suite.Cold), nil
 	}
 	if asked == ColdRestart {

@@ -13,21 +13,9 @@ import (
 	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/host/resource"
+	"github.com/mortarhpc/mortar/internal/prove/kind"
 	"github.com/mortarhpc/mortar/internal/prove/report"
 )
-
-// lustreLayers are those between the logical volumes and the mounts of Lustre: the OSTs
-// without network and clients, as obdfilter-survey measures them, TCP, and LNet
-// without disks.
-// Source: High Performance, Open Source, Dell Lustre Storage System, sections 10.3, 10.4
-func (r *runner) lustreLayers() []layer {
-	osts := r.osts()
-	return []layer{
-		{"osts", report.Plural(len(osts), "OST"), "volume", func(ctx context.Context, l *report.Layer) error { return r.probeOSTs(ctx, l, osts) }},
-		{"network", "network, TCP", "", r.probeNetwork},
-		{"lnet", "LNet", "network", r.probeLNet},
-	}
-}
 
 // ost is an OST where it is mounted.
 type ost struct {
@@ -52,7 +40,8 @@ func (r *runner) osts() []*ost {
 }
 
 // probeOSTs writes objects on all OSTs at once, and reads them past the servers'
-// caches.
+// caches: without network and clients, as obdfilter-survey does.
+// Source: High Performance, Open Source, Dell Lustre Storage System, section 10.3
 func (r *runner) probeOSTs(ctx context.Context, l *report.Layer, osts []*ost) (err error) {
 	defer func() { err = errors.Join(err, r.dropEcho(ctx, osts)) }()
 	write := report.LayerValue{Load: loadWrite, Unit: "MiB/s"}
@@ -180,12 +169,12 @@ func (r *runner) dropEcho(ctx context.Context, osts []*ost) error {
 }
 
 // probeLNet has LNet's self-test send records of 1 MiB between all clients and the
-// servers of the OSTs.
-// Source: lst(8)
+// servers of the OSTs, without disks.
+// Source: lst(8); High Performance, Open Source, Dell Lustre Storage System, section 10.4
 func (r *runner) probeLNet(ctx context.Context, l *report.Layer) (err error) {
 	var servers []string
 	for _, s := range r.env.Design.Services() {
-		if holdsData(s) && !slices.Contains(servers, r.serves[s.Name]) {
+		if kind.Of(r.env.Design).HoldsData(s) && !slices.Contains(servers, r.serves[s.Name]) {
 			servers = append(servers, r.serves[s.Name])
 		}
 	}
@@ -195,7 +184,7 @@ func (r *runner) probeLNet(ctx context.Context, l *report.Layer) (err error) {
 		if err := r.do(ctx, name, "load LNet's self-test", "modprobe", "lnet_selftest"); err != nil {
 			return err
 		}
-		out, err := r.host(name).Query(ctx, "lctl", "list_nids")
+		out, err := r.host(name).Run(ctx, resource.Action{Title: "list the NIDs", Cmd: []string{"lctl", "list_nids"}, Seconds: 60})
 		mu.Lock()
 		defer mu.Unlock()
 		if nids[name], _, _ = strings.Cut(strings.TrimSpace(out.Stdout), "\n"); err == nil && nids[name] == "" {
@@ -266,7 +255,7 @@ func (t *selfTest) measure(ctx context.Context, write bool, concurrency int) (fl
 	for _, args := range [][]string{
 		{"add_batch", batch},
 		{"add_test", "--batch", batch, "--concurrency", strconv.Itoa(concurrency), "--from", "clients", "--to", "servers", "brw", op, "size=1M"},
-		{"run", batch},
+		strings.Fields("run " + batch), // a command of lst
 	} {
 		if _, err := t.lst(ctx, "LNet's self-test", args...); err != nil {
 			return 0, err

@@ -17,6 +17,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/host/netprobe"
 	"github.com/mortarhpc/mortar/internal/host/resource"
+	"github.com/mortarhpc/mortar/internal/prove/kind"
 	"github.com/mortarhpc/mortar/internal/prove/report"
 	"github.com/mortarhpc/mortar/internal/prove/workload"
 )
@@ -108,14 +109,19 @@ func (r *runner) layers(ctx context.Context) []layer {
 		out[0].title, out[2].below = report.Plural(len(disks), "LUN"), "disks"
 		out = slices.Delete(out, 1, 2)
 	}
-	name, title, below := "nfs", "NFS", "filesystem"
-	if r.env.Design.Lustre != nil {
-		name, title, below = "lustre", "Lustre", "osts"
-		out = append(out, r.lustreLayers()...)
-	} else {
-		out = append(out,
-			layer{below, "XFS, on " + strings.Join(r.active(), " and "), "volume", r.probeLocal},
-			layer{"network", "network, TCP", "", r.probeNetwork})
+	osts := r.osts()
+	known := []layer{
+		{"filesystem", "XFS, on " + strings.Join(r.active(), " and "), "volume", r.probeLocal},
+		{"osts", report.Plural(len(osts), "OST"), "volume", func(ctx context.Context, l *report.Layer) error { return r.probeOSTs(ctx, l, osts) }},
+		{"network", "network, TCP", "", r.probeNetwork},
+		{"lnet", "LNet", "network", r.probeLNet},
+	}
+	name, between := kind.Of(r.env.Design).Layers()
+	title, below := kindTitles[name], between[0]
+	for _, l := range known {
+		if slices.Contains(between, l.name) {
+			out = append(out, l)
+		}
 	}
 	mounts := func(n int) func(context.Context, *report.Layer) error {
 		return func(ctx context.Context, l *report.Layer) error { return r.probeMounts(ctx, l, n) }
@@ -131,23 +137,17 @@ func (r *runner) layers(ctx context.Context) []layer {
 // device is a block device on a server.
 type device struct{ server, path string }
 
-// holdsData reports whether a service has the data of files: every NFS service has, and
-// those of Lustre with an OST.
-func holdsData(s *design.Service) bool {
-	return s.NFS != nil || slices.ContainsFunc(s.Targets, func(t design.Target) bool { return t.Kind == "ost" })
-}
-
 // dataService is the first service that has data.
 func (r *runner) dataService() *design.Service {
 	all := r.env.Design.Services()
-	return all[slices.IndexFunc(all, holdsData)]
+	return all[slices.IndexFunc(all, kind.Of(r.env.Design).HoldsData)]
 }
 
 // devices finds what the brick's volumes of data are made of, where they are in use.
 func (r *runner) devices(ctx context.Context) (disks, groups, volumes []device) {
 	d := r.env.Design
 	for _, v := range d.Services() {
-		if !holdsData(v) {
+		if !kind.Of(d).HoldsData(v) {
 			continue
 		}
 		server := r.serves[v.Name]
@@ -169,7 +169,12 @@ func (r *runner) devices(ctx context.Context) (disks, groups, volumes []device) 
 		for _, l := range v.Storage.LUNs {
 			disks = append(disks, device{server, l})
 		}
-		volumes = append(volumes, device{server, v.Storage.Backing()})
+		for _, name := range v.Volumes() {
+			volumes = append(volumes, device{server, "/dev/" + name})
+		}
+		if v.Storage.Device != "" {
+			volumes = append(volumes, device{server, v.Storage.Device})
+		}
 	}
 	return disks, groups, volumes
 }

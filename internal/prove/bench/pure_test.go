@@ -529,7 +529,10 @@ func TestEachLane(t *testing.T) {
 
 // A Lustre file system is not restarted to empty caches.
 func TestColdOf(t *testing.T) {
-	lustre, nfs := &design.Design{Lustre: &design.Lustre{}}, &design.Design{}
+	brick := func(s design.Service) *design.Design {
+		return &design.Design{Pairs: []design.Pair{{Services: []design.Service{s}}}}
+	}
+	lustre, nfs := brick(design.Service{}), brick(design.Service{NFS: &design.NFS{}})
 	suite := &Suite{Cold: ColdRestart}
 	for _, c := range []struct {
 		d           *design.Design
@@ -540,7 +543,7 @@ func TestColdOf(t *testing.T) {
 		{lustre, "", ColdDrop, false}, {lustre, ColdNone, ColdNone, false}, {lustre, ColdRestart, "", true},
 	} {
 		if got, err := ColdOf(c.d, suite, c.asked); got != c.want || (err != nil) != c.refused {
-			t.Errorf("%v %q: %q, %v", c.d.Lustre != nil, c.asked, got, err)
+			t.Errorf("%v %q: %q, %v", c.d == lustre, c.asked, got, err)
 		}
 	}
 }

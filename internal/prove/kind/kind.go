@@ -50,6 +50,13 @@ type Kind interface {
 	// AsksForLocks reports whether the client asks the server for every lock. A
 	// client with a delegation would lock without asking.
 	AsksForLocks(m design.ClientMount) bool
+	// Restarts reports whether a benchmark may restart the services to empty caches.
+	Restarts() bool
+	// HoldsData reports whether a service has the data of files.
+	HoldsData(s *design.Service) bool
+	// Layers names what clients mount, in a word, and the layers of a profile between
+	// the logical volumes and the mounts, the one that mounts are compared with first.
+	Layers() (mount string, between []string)
 	// Restart returns the actions that stop a single server's services and start
 	// them again with empty caches. The caller runs again even if stop fails.
 	Restart(services []*design.Service) (stop, again []resource.Action)
@@ -101,6 +108,14 @@ func (nfs) Volumes(d *design.Design) []string {
 	return out
 }
 
+func (nfs) Restarts() bool { return true }
+
+func (nfs) HoldsData(*design.Service) bool { return true }
+
+func (nfs) Layers() (mount string, between []string) {
+	return "nfs", []string{"filesystem", "network"}
+}
+
 func (nfs) Daemons() []string { return []string{"nfsd", "rpc.mountd", "rpc.statd", "nfsdcld"} }
 
 func (nfs) Files(s *design.Service) string { return s.MountPoints()[0] }
@@ -150,6 +165,18 @@ func (lustre) Spread(dir string) []resource.Action {
 
 // Volumes: one file system, whatever targets it has.
 func (lustre) Volumes(d *design.Design) []string { return []string{d.Lustre.FSName} }
+
+// Restarts: targets are in several clusters, and each waits for MMP when it starts.
+func (lustre) Restarts() bool { return false }
+
+// HoldsData: those with an OST do.
+func (lustre) HoldsData(s *design.Service) bool {
+	return slices.ContainsFunc(s.Targets, func(t design.Target) bool { return t.Kind == "ost" })
+}
+
+func (lustre) Layers() (mount string, between []string) {
+	return "lustre", []string{"osts", "network", "lnet"}
+}
 
 // Daemons: Lustre has only kernel threads.
 func (lustre) Daemons() []string { return nil }
