@@ -27,8 +27,8 @@ const (
 	loadRandom = "random 4 KiB read"
 )
 
-// probeSeconds is how long each measurement of a profile takes. A variable
-// for tests.
+// probeSeconds is the duration of each measurement of a profile. A variable for
+// tests.
 var probeSeconds = 3
 
 // probe is one kind of load of a profile.
@@ -41,12 +41,12 @@ type probe struct {
 
 var (
 	readProbe = probe{loadRead, workload.SeqRead, "MiB/s", [][2]int{{1, 1}, {1, 4}, {4, 1}, {4, 4}}}
-	// Where in the device a random record lies does not matter.
+	// One region: the place of a random record does not matter.
 	randomProbe = probe{loadRandom, workload.RandRead, "ops/s", [][2]int{{1, 1}, {1, 8}, {1, 32}}}
 )
 
-// profile measures every layer bottom up. A layer that cannot be measured is
-// reported as such; the others go on.
+// profile measures every layer bottom up. It notes a layer that it cannot
+// measure and goes on with the others.
 func (r *runner) profile(ctx context.Context) {
 	type step struct {
 		name, title, below string
@@ -110,7 +110,7 @@ func (r *runner) profile(ctx context.Context) {
 // device is a block device on a server.
 type device struct{ server, path string }
 
-// devices finds what the brick's volumes are made of, where they are in use.
+// devices finds the devices of the brick's volumes, on the servers that use them.
 func (r *runner) devices(ctx context.Context) (disks, groups, volumes []device) {
 	d := r.env.Design
 	for _, v := range d.Services() {
@@ -138,9 +138,9 @@ func (r *runner) devices(ctx context.Context) (disks, groups, volumes []device) 
 	return disks, groups, volumes
 }
 
-// readDevices reads devices, which may be in use, with O_DIRECT and opened
-// for reading only: regions are equal parts of each, and the threads of a
-// region take turns with its records.
+// readDevices measures reads of devices, which may be in use: it opens them
+// read-only and with O_DIRECT. Regions are equal parts of a device; the threads
+// of a region take turns with its records.
 func (r *runner) readDevices(ctx context.Context, l *report.Layer, devices []device) error {
 	if len(devices) == 0 {
 		return errors.New("there is none")
@@ -179,7 +179,7 @@ func (r *runner) probeTest(p probe) *Test {
 	return t
 }
 
-// probed does one measurement.
+// probed carries out one measurement.
 func (r *runner) probed(ctx context.Context, s *Set, p probe, use []lane, regions map[string][]workload.BenchRegion) (*report.BenchRun, error) {
 	shares, err := r.phase(ctx, s, setPhase{op: p.op, measured: true}, use, regions)
 	for i := range shares {
@@ -214,8 +214,8 @@ func atBest(v *report.LayerValue, value float64, at string) {
 	}
 }
 
-// fileProbes measures files on lanes: written, then read past the cache, at
-// some thread counts of each lane.
+// fileProbes measures writes of files on lanes, then reads with cold caches, at
+// several thread counts of each lane.
 func (r *runner) fileProbes(ctx context.Context, l *report.Layer, use []lane, before func() error) error {
 	var free int64 = math.MaxInt64
 	for _, x := range use {
@@ -236,7 +236,7 @@ func (r *runner) fileProbes(ctx context.Context, l *report.Layer, use []lane, be
 	read := report.LayerValue{Load: loadRead, Unit: "MiB/s"}
 	random := report.LayerValue{Load: loadRandom, Unit: "ops/s"}
 	for _, n := range []int{1, 4} {
-		// Enough for the time the probes last, if the volume has the room.
+		// Enough data for probeSeconds, if the volume has the space.
 		total := min(2*r.memory, free/4)
 		per := max(total/int64(n*len(use))>>20<<20, 4<<20)
 		regions := map[string][]workload.BenchRegion{}
@@ -266,7 +266,7 @@ func (r *runner) fileProbes(ctx context.Context, l *report.Layer, use []lane, be
 	return nil
 }
 
-// dropServer empties the page cache of the servers.
+// dropServer drops the page cache of the servers.
 func (r *runner) dropServer(ctx context.Context) error {
 	return host.Each(ctx, r.active(), func(ctx context.Context, server string) error {
 		return errors.Join(r.do(ctx, server, "write out what is dirty", "sync"),
@@ -287,7 +287,7 @@ func (r *runner) probeLocal(ctx context.Context, l *report.Layer) error {
 	return r.fileProbes(ctx, l, use, nil)
 }
 
-// probeNFS measures the mounts of some clients.
+// probeNFS measures the mounts of the first clients.
 func (r *runner) probeNFS(ctx context.Context, l *report.Layer, clients int) error {
 	var use []lane
 	of := map[string]int{}
@@ -305,8 +305,8 @@ func (r *runner) probeNFS(ctx context.Context, l *report.Layer, clients int) err
 	return r.fileProbes(ctx, l, use, func() error { return r.dropServer(ctx) })
 }
 
-// probeNetwork sends records over TCP between the servers' public addresses
-// and all clients at once.
+// probeNetwork measures TCP between the servers' public addresses and all
+// clients at once.
 func (r *runner) probeNetwork(ctx context.Context, l *report.Layer) error {
 	var secret [16]byte
 	if _, err := rand.Read(secret[:]); err != nil {
@@ -363,7 +363,7 @@ func (r *runner) probeNetwork(ctx context.Context, l *report.Layer) error {
 	return nil
 }
 
-// best is what a layer did with a load; 0 if it was not measured.
+// best is the best figure of a layer for a load; 0 if it was not measured.
 func best(layers []report.Layer, name, load string) float64 {
 	for _, l := range layers {
 		for _, v := range l.Results {
@@ -375,7 +375,7 @@ func best(layers []report.Layer, name, load string) float64 {
 	return 0
 }
 
-// levers are what would move a layer: settings of the spec, or parts.
+// levers are the settings of the spec, or the parts, that make a layer faster.
 var levers = map[string]string{
 	"disks":      "more or faster disks (enclosures), or SSDs in front of them (cache)",
 	"raid":       "md's stripe_cache_size and group_thread_cnt, the chunk (storage.raid.chunk), or more groups (storage.raid.groups)",
@@ -386,10 +386,10 @@ var levers = map[string]string{
 	"client":     "more clients, or nconnect and a faster link on the one there is",
 }
 
-// Bottleneck says for each kind of load which layer bounds it and what would
-// move that, in a sentence for each layer that does. A layer bounds what is
-// above it if NFS reaches most of it; if NFS stays well below all of them, it
-// is NFS itself. Of several layers nearly as slow, the lowest is the cause.
+// Bottleneck returns the layer that limits each kind of load and its lever, in
+// one sentence per layer. A layer is the limit if NFS reaches most of the layer's
+// figure. If NFS stays well below all layers, NFS itself is the limit. Of several
+// layers of nearly the same speed, the lowest is the cause.
 func Bottleneck(layers []report.Layer) string {
 	var found []verdict
 	for _, load := range []string{loadRead, loadWrite, loadRandom} {
@@ -410,15 +410,16 @@ func Bottleneck(layers []report.Layer) string {
 	return strings.Join(out, "\n")
 }
 
-// verdict is what bounds loads.
+// verdict is a layer that limits loads.
 type verdict struct {
 	what  string
-	loads []string // with their figures
+	loads []string // the loads, with their figures
 	lever string
 }
 
-// Shares from which on a layer counts as used up, and within which layers
-// count as equally slow.
+// usedUp is the share of a layer's figure from which NFS counts as limited by
+// it. Layers whose figures differ by less than the factor alike count as equally
+// fast.
 const (
 	usedUp = 0.7
 	alike  = 1.15
@@ -450,8 +451,8 @@ func bottleneck(layers []report.Layer, load string) (verdict, bool) {
 		if b <= 0 {
 			continue
 		}
-		// What went through a layer for one above it, it can: it was measured
-		// at a worse moment. The network is above none of the others.
+		// A layer can do at least what the layers above it did, even if its own
+		// measurement was lower. The network is above no other layer.
 		if n != "network" {
 			for _, above := range below[i+1 : len(below)-1] {
 				b = max(b, best(layers, above, load))
