@@ -19,14 +19,14 @@ import (
 	"github.com/mortarhpc/mortar/internal/prove/testbed"
 )
 
-// coldTime bounds emptying the caches, which is finished once begun.
+// coldTime bounds the emptying of the caches, which an interrupt does not cut
+// short.
 const coldTime = 10 * time.Minute
 
-// startTime is how long a service may take to be back once the cluster has
-// come to rest.
+// startTime bounds the wait for a service after the cluster is idle.
 const startTime = time.Minute
 
-// coldTexts say in a sentence how caches were emptied.
+// coldTexts describe how a run empties the caches.
 var coldTexts = map[string]string{
 	ColdRestart: "Before each phase that works on what is there, caches are emptied as the papers do it: the clients unmount, the service is stopped, which unmounts XFS, it is started again, and the clients mount.",
 	ColdDrop:    "Before each phase that works on what is there, the clients mount anew and the server drops its page cache (vm.drop_caches). The disks' own caches, and those of a RAID controller, are not emptied by that.",
@@ -54,8 +54,8 @@ func (r *runner) do(ctx context.Context, host, title string, argv ...string) err
 	return err
 }
 
-// cold empties every cache between the disks and the threads. It is not
-// interrupted halfway: the brick would be left without its service.
+// cold empties every cache between the disks and the threads. An interrupt does
+// not stop it halfway, which would leave the brick without its service.
 func (r *runner) cold(ctx context.Context, how string) error {
 	if err := ctx.Err(); err != nil || how == ColdNone {
 		return err
@@ -76,7 +76,7 @@ func (r *runner) cold(ctx context.Context, how string) error {
 			err = r.restartSingle(cctx)
 		}
 	}
-	// Whatever failed, the clients get their mounts back.
+	// Mount the clients again even after an error.
 	r.say(Progress{State: "emptying caches: clients mount"})
 	r.unmounted = true
 	if err = errors.Join(err, r.mountAll(cctx)); err != nil {
@@ -86,7 +86,7 @@ func (r *runner) cold(ctx context.Context, how string) error {
 	return ctx.Err()
 }
 
-// unmount takes a client's mounts of the brick away, the last one first.
+// unmount unmounts the brick on a client, the last mount first.
 func (r *runner) unmount(ctx context.Context, client string) error {
 	ms, err := testbed.Mounts(ctx, r.host(client))
 	if err != nil {
@@ -109,7 +109,7 @@ func (r *runner) unmount(ctx context.Context, client string) error {
 	return nil
 }
 
-// mountAll gives every client its mounts back, if they were taken away.
+// mountAll mounts the brick on every client again, if cold has unmounted it.
 func (r *runner) mountAll(ctx context.Context) error {
 	if !r.unmounted {
 		return nil
@@ -119,8 +119,7 @@ func (r *runner) mountAll(ctx context.Context) error {
 	return err
 }
 
-// mount gives a client its mounts of the brick back, which apply has put into
-// fstab.
+// mount mounts the brick on a client, with the lines that apply wrote to fstab.
 func (r *runner) mount(ctx context.Context, client string) error {
 	ms, err := testbed.Mounts(ctx, r.host(client))
 	if err != nil {
@@ -140,8 +139,8 @@ func (r *runner) mount(ctx context.Context, client string) error {
 	return nil
 }
 
-// restartClustered has the cluster stop and start every service, which takes
-// XFS, the volume and the arrays down and up.
+// restartClustered makes the cluster stop and start every service with its XFS,
+// volume and arrays.
 func (r *runner) restartClustered(ctx context.Context) error {
 	asked := r.active()[0]
 	var failed error
@@ -162,8 +161,8 @@ func (r *runner) restartClustered(ctx context.Context) error {
 		}
 		asked = other
 	}
-	// A start that is only under way counts as done for --restart, and before
-	// Pacemaker 2.1.7 for --wait: so both are asked for, and it is looked.
+	// For --restart, and before Pacemaker 2.1.7 for --wait, a start under way
+	// counts as done. So use both, then look for the mounts.
 	// Source: https://github.com/ClusterLabs/pacemaker/pull/3256; seen with 3.0.0
 	waited := r.do(ctx, asked, "wait until the cluster is idle", "crm_resource", "--wait", "--timeout", "240s")
 	err := host.Wait{Limit: startTime, Poll: time.Second}.Until(ctx, func(ctx context.Context) (string, error) {
@@ -176,21 +175,21 @@ func (r *runner) restartClustered(ctx context.Context) error {
 		return errors.Join(failed, waited, err)
 	}
 	if waited != nil {
-		// Something else keeps it busy, e.g. a fence device that fails.
+		// The cluster is busy with something else, e.g. a failing fence device.
 		r.note(asked, "the services are back, but the cluster does not come to rest (mortar status shows why): %v", waited)
 	}
 	return failed
 }
 
-// enableTime is how long a server is looked for that can enable a service
-// again; the one that was asked to restart it may have been fenced.
+// enableTime bounds the search for a server that can enable a service again. The
+// server that ran crm_resource may have been fenced.
 const enableTime = 2 * time.Minute
 
-// enable takes back what a restart that broke off leaves behind: crm_resource
-// has disabled the service by then, and would have enabled it in the end. It
-// returns the server that did it.
+// enable enables a service after an interrupted restart: crm_resource --restart
+// disables the service first and enables it only at its end. It returns the
+// server that ran the command.
 func (r *runner) enable(ctx context.Context, id string) (string, error) {
-	r.say(Progress{State: "emptying caches: the restart broke off, the service is enabled again"})
+	r.say(Progress{State: "emptying caches: the restart was interrupted, enabling the service again"})
 	enable := func(ctx context.Context, server string) error {
 		return r.do(ctx, server, "enable "+id, "crm_resource", "--resource", id, "--meta", "--delete-parameter", "target-role")
 	}
@@ -215,8 +214,8 @@ func (r *runner) enable(ctx context.Context, id string) (string, error) {
 	return by, err
 }
 
-// restartSingle does the same on a server without a cluster. Once the NFS
-// server is stopped everything is started again, whatever fails.
+// restartSingle restarts the services of a server without a cluster. After the
+// stop of the NFS server it starts everything again even if a step fails.
 func (r *runner) restartSingle(ctx context.Context) error {
 	return host.Each(ctx, r.active(), func(ctx context.Context, server string) error {
 		r.say(Progress{State: "emptying caches: the NFS server restarts"})
@@ -236,7 +235,7 @@ func (r *runner) restartSingle(ctx context.Context) error {
 	})
 }
 
-// active lists the servers that serve, each once.
+// active lists the servers that run services, without duplicates.
 func (r *runner) active() []string {
 	var out []string
 	for _, s := range r.env.Design.Services() {
@@ -247,7 +246,7 @@ func (r *runner) active() []string {
 	return out
 }
 
-// findActive finds the server each service's volume is mounted on.
+// findActive finds the server on which each service's volume is mounted.
 func (r *runner) findActive(ctx context.Context) error {
 	mounted := map[string][]linux.Mount{}
 	var problems, unreachable []string

@@ -16,16 +16,16 @@ import (
 	"github.com/mortarhpc/mortar/internal/serve/cache"
 )
 
-// sampleEvery is how often servers are asked what their devices did: often
-// enough for a phase of some seconds, seldom enough not to load them. A variable
-// for tests.
+// sampleEvery is the interval between samples of the servers' devices: short
+// enough for a phase of some seconds, long enough not to load the servers. A
+// variable for tests.
 var sampleEvery = time.Second
 
-// dirtyFiles have how much of a bcache device is dirty. Of a cache's two layers
+// dirtyFiles have the dirty bytes of a bcache device. Of a cache's two layers
 // one never has dirty data.
 const dirtyFiles = "/sys/block/bcache*/bcache/dirty_data"
 
-// sampler asks a server what the devices of a volume did, time and again.
+// sampler samples the I/O of a volume's devices on a server.
 type sampler struct {
 	session *host.Session
 	offset  int64 // the server's clock minus this one's, ns
@@ -37,8 +37,8 @@ type sampler struct {
 	err     error
 }
 
-// sample begins to sample the volumes that a phase uses. What it returns ends
-// that, and gives the samples by the clock of this machine.
+// sample begins to sample the volumes that a phase uses. The function that it
+// returns ends that and returns the samples, by the clock of this machine.
 func (r *runner) sample(ctx context.Context, use []lane) func() []report.BenchIO {
 	var all []*sampler
 	for _, s := range r.env.Design.Services() {
@@ -66,8 +66,8 @@ func (r *runner) sample(ctx context.Context, use []lane) func() []report.BenchIO
 	}
 }
 
-// sampleTime bounds one question: a server that does not answer must not hold up
-// the benchmark.
+// sampleTime bounds one sample: a server that does not answer must not delay the
+// benchmark.
 const sampleTime = 10 * time.Second
 
 func (m *sampler) run(ctx context.Context, d *design.Design, s *design.Service) {
@@ -97,7 +97,7 @@ func (m *sampler) ask(ctx context.Context, req observe.Request) (observe.Host, e
 }
 
 // find finds the kernel's names of the devices, which differ after each start
-// of the service. A disk that is not there does nothing.
+// of the service. It skips missing disks.
 func (m *sampler) find(ctx context.Context, d *design.Design, s *design.Service) error {
 	h, err := m.ask(ctx, observe.Request{Files: []string{"/sys/block/dm-*/dm/name"}, Disks: true})
 	if err != nil {
@@ -139,7 +139,7 @@ func (m *sampler) find(ctx context.Context, d *design.Design, s *design.Service)
 	return nil
 }
 
-// volumeOf is the device that the file system is on, as device mapper knows it.
+// volumeOf is the device mapper's name of the device below the file system.
 func volumeOf(v *design.Storage) string {
 	switch {
 	case v.Cache != nil:
@@ -150,8 +150,8 @@ func volumeOf(v *design.Storage) string {
 	return v.Device
 }
 
-// behind names the disks or LUNs of a volume, by serial number or WWN. Servers do
-// not see the disks of an array.
+// behind returns the serial numbers or WWNs of a volume's disks or LUNs. Of an
+// array it returns the LUNs, since servers do not see its disks.
 func behind(d *design.Design, v *design.Storage) []string {
 	var out []string
 	for _, l := range d.LUNsIn(v) {
@@ -165,7 +165,8 @@ func behind(d *design.Design, v *design.Storage) []string {
 	return out
 }
 
-// here are the kernel's names of all paths to those that a server has.
+// here returns the kernel's names of all paths to the named disks that a server
+// has.
 func here(disks []observe.DiskState, names []string) []string {
 	var out []string
 	for _, x := range disks {
@@ -180,7 +181,7 @@ func here(disks []observe.DiskState, names []string) []string {
 	return out
 }
 
-// look takes a sample.
+// look takes one sample.
 func (m *sampler) look(ctx context.Context) error {
 	h, err := m.ask(ctx, observe.Request{Files: append(slices.Concat(m.groups...), dirtyFiles)})
 	if err != nil {

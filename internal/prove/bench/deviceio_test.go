@@ -15,9 +15,10 @@ import (
 	"github.com/mortarhpc/mortar/internal/run/observe"
 )
 
-// cachedDevices are those of a server with a volume, a LUN, a disk of two paths and
-// two SSDs. At each look the volume has done one more write of 4 KiB, each path a
-// read of 512 bytes, each SSD three of each, and 4 KiB more are dirty.
+// cachedDevices has the devices of a server with a volume, a LUN, a disk of two
+// paths and two SSDs. In each sample the volume has done one more write of 4 KiB,
+// each path one more read of 512 bytes, each SSD three more of both, and 4 KiB
+// more are dirty.
 func cachedDevices() func(server string, r observe.Request) observe.Host {
 	var looks atomic.Int64
 	return func(server string, r observe.Request) observe.Host {
@@ -52,8 +53,7 @@ func cachedDevices() func(server string, r observe.Request) observe.Host {
 	}
 }
 
-// What the devices of a cached volume did while a phase was measured is in its
-// run.
+// A run has the I/O of a cached volume's devices during its measured phases.
 func TestDeviceIO(t *testing.T) {
 	every := sampleEvery
 	sampleEvery = time.Millisecond
@@ -121,7 +121,7 @@ tests:
 	}
 }
 
-// goneAfter has the devices of cachedDevices for some looks.
+// goneAfter has the devices of cachedDevices for some samples, then none.
 func goneAfter(looks int64) func(string, observe.Request) observe.Host {
 	var n atomic.Int64
 	there := cachedDevices()

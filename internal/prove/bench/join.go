@@ -11,8 +11,8 @@ import (
 	"github.com/mortarhpc/mortar/internal/prove/workload"
 )
 
-// share is one lane's part in a phase: its result, or what was last heard of
-// it before it vanished.
+// share is one lane's part of a phase: its result, or its last progress if it
+// vanished.
 type share struct {
 	client   string
 	offset   int64 // client's clock minus administrator's, ns
@@ -22,14 +22,14 @@ type share struct {
 	err      error
 }
 
-// even says how a phase's work is counted in a window. Writes that end in a
-// flush are spread evenly: a record that is only in the client's memory is no
-// work of the brick's.
+// even reports whether a window counts a phase's work as spread evenly over its
+// time. It does so for writes that end in a flush, because a record in the
+// client's memory is not yet work of the brick.
 func even(p workload.BenchPhase, direct bool) bool {
 	return p == workload.SeqWrite && !direct
 }
 
-// join makes one run of what the lanes did.
+// join makes one run of the lanes' shares.
 func join(shares []share, p workload.BenchPhase, unit string, evenly bool) report.BenchRun {
 	bytes := unit == "MiB/s"
 	scale := 1.0
@@ -46,12 +46,12 @@ func join(shares []share, p workload.BenchPhase, unit string, evenly bool) repor
 	for si := range shares {
 		s := &shares[si]
 		if s.result == nil {
-			// Vanished: what it last told is all there is.
+			// The client vanished: its last progress is all there is.
 			for _, w := range s.progress.Threads {
 				t := thread{client: s.client, rank: w.Thread, start: s.start, end: max(s.progress.TNs-s.offset, s.start), amount: w.Ops, faulty: true}
 				switch {
 				case evenly:
-					t.amount = 0 // it went before its flush: what was in its memory has not reached the brick
+					t.amount = 0 // the client vanished before the flush, so its records may not have reached the brick
 				case bytes:
 					t.amount = w.Bytes
 				}
@@ -152,7 +152,7 @@ func join(shares []share, p workload.BenchPhase, unit string, evenly bool) repor
 			o := &out.Clients[k]
 			o.Threads, o.Value, o.Bytes, o.Ops = o.Threads+c.Threads, o.Value+c.Value, o.Bytes+c.Bytes, o.Ops+c.Ops
 			o.Latency = worst(o.Latency, c.Latency)
-			o.CPUSeconds = math.Max(o.CPUSeconds, c.CPUSeconds) // of the whole agent, both times
+			o.CPUSeconds = math.Max(o.CPUSeconds, c.CPUSeconds) // each figure is of the whole agent
 			if o.Error == "" {
 				o.Error = c.Error
 			}
@@ -166,7 +166,7 @@ func join(shares []share, p workload.BenchPhase, unit string, evenly bool) repor
 
 func seconds(ns int64) float64 { return float64(ns) / 1e9 }
 
-// joinTimelines adds the lanes' buckets up on the administrator's clock.
+// joinTimelines adds up the lanes' buckets by the administrator's clock.
 func joinTimelines(shares []share) report.BenchTimeline {
 	out := report.BenchTimeline{Ops: []int64{}, Bytes: []int64{}, P50: []float64{}, P99: []float64{}, Max: []float64{}}
 	for i := range shares {
@@ -187,7 +187,7 @@ func joinTimelines(shares []share) report.BenchTimeline {
 			continue
 		}
 		for k, b := range r.Timeline.Buckets {
-			// The middle of a bucket says which of the joined ones it is.
+			// A bucket goes into the joined bucket that its middle lies in.
 			at := float64(r.Timeline.StartNs-shares[i].offset-out.StartNS)/1e9 + (float64(k)+0.5)*r.Timeline.BucketSeconds
 			n := max(int(at/out.BucketSeconds), 0)
 			for len(out.Ops) <= n {
@@ -196,7 +196,7 @@ func joinTimelines(shares []share) report.BenchTimeline {
 				hists = append(hists, nil)
 			}
 			out.Ops[n], out.Bytes[n] = out.Ops[n]+b.Ops, out.Bytes[n]+b.Bytes
-			// Without a histogram the worse of the lanes' percentiles stands.
+			// Without a histogram keep the worst percentile of the lanes.
 			out.P50[n] = math.Max(out.P50[n], b.P50*1e3)
 			out.P99[n] = math.Max(out.P99[n], b.P99*1e3)
 			out.Max[n] = math.Max(out.Max[n], b.Max*1e3)
@@ -224,7 +224,8 @@ func joinTimelines(shares []share) report.BenchTimeline {
 // newHistogram holds latencies of 1 ns to 10 min with three digits.
 func newHistogram() *hdrhistogram.Histogram { return hdrhistogram.New(1, 600e9, 3) }
 
-// mergeInto adds an encoded histogram and says whether there was one.
+// mergeInto adds an encoded histogram to h. It returns false if encoded has no
+// histogram.
 func mergeInto(h *hdrhistogram.Histogram, encoded string) bool {
 	if encoded == "" {
 		return false
@@ -237,7 +238,7 @@ func mergeInto(h *hdrhistogram.Histogram, encoded string) bool {
 	return true
 }
 
-// latencyFrom reads percentiles off a histogram of nanoseconds.
+// latencyFrom computes percentiles of a histogram of nanoseconds.
 func latencyFrom(h *hdrhistogram.Histogram) (*report.Latency, string) {
 	if h.TotalCount() == 0 {
 		return nil, ""
@@ -257,8 +258,8 @@ func latencyOf(l workload.BenchLatency) *report.Latency {
 	return &report.Latency{Count: l.Count, P50: l.P50 * 1e3, P90: l.P90 * 1e3, P99: l.P99 * 1e3, P999: l.P999 * 1e3, Max: l.Max * 1e3}
 }
 
-// worst joins two distributions of which only percentiles are known: no
-// percentile of both together is above the larger one.
+// worst joins two distributions of which only percentiles are known. It takes
+// the larger value of each: no percentile of the union is above it.
 func worst(a, b *report.Latency) *report.Latency {
 	if a == nil || b == nil {
 		if a == nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/prove/workload"
 )
 
-// job of a phase on a lane.
+// job returns the job of a phase on a lane.
 func (r *runner) job(s *Set, p setPhase, l lane, regions []workload.BenchRegion) workload.BenchJob {
 	t := s.Test
 	j := workload.BenchJob{
@@ -39,7 +39,7 @@ func (r *runner) job(s *Set, p setPhase, l lane, regions []workload.BenchRegion)
 	switch p.op {
 	case workload.SeqWrite, workload.SeqRead:
 		j.Direct = t.IO == "direct"
-		// What is over in a second or two has a timeline all the same.
+		// Small files get short buckets, as the phase may last only a second.
 		switch {
 		case s.FileBytes <= 16<<20:
 			j.BucketSeconds = 0.05
@@ -57,13 +57,13 @@ func (r *runner) job(s *Set, p setPhase, l lane, regions []workload.BenchRegion)
 	}
 	if !p.op.Writes() {
 		j.ReadShift = t.ReadShift
-		// Without a restart the client's own pages are dropped all the same.
+		// Without a restart the client may still have pages in its cache.
 		j.DropCache = r.suite.Cold != ColdNone && l.device == ""
 	}
 	return j
 }
 
-// laneRun is one lane's bench.run under way.
+// laneRun is one lane's OpBench under way.
 type laneRun struct {
 	mu       sync.Mutex
 	progress workload.BenchProgress
@@ -83,12 +83,13 @@ func (l *laneRun) look() (workload.BenchProgress, bool, error) {
 	}
 }
 
-// startLead is how far ahead the common start is set: every client must have
-// heard of it. A variable for tests.
+// startLead is how far ahead the common start lies, so that every client knows
+// the start in time. A variable for tests.
 var startLead = 400 * time.Millisecond
 
-// phase has all lanes do one phase together. An error means that it did not
-// begin; whose fault that was, and whatever happens later, is in the shares.
+// phase runs one phase on all lanes together. It returns an error if the phase
+// did not begin; the shares have the lanes' own errors, also those after the
+// begin.
 func (r *runner) phase(ctx context.Context, s *Set, p setPhase, use []lane, regions map[string][]workload.BenchRegion) ([]share, error) {
 	title, unit := s.Test.title(p.op)
 	switch {
@@ -106,8 +107,8 @@ func (r *runner) phase(ctx context.Context, s *Set, p setPhase, use []lane, regi
 		h := r.host(l.client)
 		go func() {
 			defer close(lr.done)
-			// Not the caller's context: an interrupt stops the phase in order,
-			// so that what was measured is told.
+			// Not the caller's context: an interrupt stops the phase with OpBenchStop,
+			// so that its measurements are kept.
 			res, err := host.Watch(context.WithoutCancel(ctx), h, workload.OpBench, job, func(pr workload.BenchProgress) {
 				lr.mu.Lock()
 				defer lr.mu.Unlock()
@@ -130,7 +131,7 @@ func (r *runner) phase(ctx context.Context, s *Set, p setPhase, use []lane, regi
 		r.stopAll(use)
 		waitAll(runs, time.Minute)
 		if slices.ContainsFunc(out, func(s share) bool { return s.err != nil }) {
-			return out, errors.New("not begun") // why is for after to tell
+			return out, errors.New("not begun") // r.after notes the reasons in the shares
 		}
 		return out, fmt.Errorf("not begun: %w", err)
 	}
@@ -141,7 +142,7 @@ func (r *runner) phase(ctx context.Context, s *Set, p setPhase, use []lane, regi
 		out[i] = share{client: l.client, offset: r.hosts.Clock(l.client).Offset, progress: pr, start: start, err: err}
 		switch {
 		case !ended:
-			out[i].err = errors.New("it did not end when told to")
+			out[i].err = errors.New("the phase did not end after a stop")
 		case err == nil:
 			out[i].result = runs[i].result
 		}
@@ -149,8 +150,8 @@ func (r *runner) phase(ctx context.Context, s *Set, p setPhase, use []lane, regi
 	return out, nil
 }
 
-// startTogether waits until every lane is ready and gives all of them one
-// moment to start at.
+// startTogether waits until every lane is ready and sends all of them the same
+// start. It returns that start.
 func (r *runner) startTogether(ctx context.Context, use []lane, runs []*laneRun, base Progress) (int64, error) {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
@@ -190,7 +191,7 @@ func (r *runner) startTogether(ctx context.Context, use []lane, runs []*laneRun,
 	})
 }
 
-// eachLane runs f for all lanes at once. A server has several lanes of one profile: one
+// eachLane runs f for all lanes concurrently. A server has several lanes of one profile: one
 // for each of its devices.
 func eachLane(ctx context.Context, use []lane, f func(context.Context, lane) error) error {
 	by := map[string]lane{}
@@ -200,14 +201,14 @@ func eachLane(ctx context.Context, use []lane, f func(context.Context, lane) err
 	return host.Each(ctx, slices.Sorted(maps.Keys(by)), func(ctx context.Context, key string) error { return f(ctx, by[key]) })
 }
 
-// endedEarly tells why a lane ended before it was told to begin.
+// endedEarly returns why a lane ended before its start.
 func endedEarly(res *workload.BenchResult) error {
 	for _, t := range res.Threads {
 		if t.Fault != "" {
 			return fmt.Errorf("%s: %s", t.Fault, t.Error)
 		}
 	}
-	return errors.New("it ended before it began")
+	return errors.New("the phase ended before its start")
 }
 
 // stopAll ends the phase under way on every lane.
@@ -232,8 +233,8 @@ func waitAll(runs []*laneRun, limit time.Duration) {
 	}
 }
 
-// follow waits for the end of a phase and tells how it goes. An interrupt
-// stops it, and waits for what was measured.
+// follow waits for the end of a phase and reports its progress. After an
+// interrupt it stops the phase and waits for the measurements.
 func (r *runner) follow(ctx context.Context, s *Set, p setPhase, use []lane, runs []*laneRun, base Progress) {
 	tick := time.NewTicker(500 * time.Millisecond)
 	defer tick.Stop()
@@ -301,8 +302,8 @@ func (r *runner) follow(ctx context.Context, s *Set, p setPhase, use []lane, run
 	}
 }
 
-// left estimates the seconds until everything is done: what remains of this
-// measurement, and the mean of those behind us for each that is to come.
+// left estimates the seconds until the end of the run: the rest of this
+// measurement, and for each later one the mean of the finished ones.
 func (r *runner) left(elapsed, done float64) float64 {
 	mean := 0.0
 	for _, s := range r.stepSeconds {

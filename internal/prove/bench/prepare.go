@@ -20,9 +20,9 @@ import (
 	"github.com/mortarhpc/mortar/internal/prove/workload"
 )
 
-// prepare reaches every host, finds where the services run, checks the
-// mounts and makes the directories of the run. Only the last changes
-// anything.
+// prepare connects to every host, finds the servers of the services, checks the
+// mounts and makes the directories of the run. Only the last step changes
+// hosts.
 func (r *runner) prepare(ctx context.Context) error {
 	d := r.env.Design
 	for _, s := range d.Spec.Servers {
@@ -71,13 +71,12 @@ func (r *runner) prepare(ctx context.Context) error {
 		return err
 	}
 	all := append(slices.Clone(r.active()), r.clients...)
-	// Behind them, the engine's on each client.
+	// The hosts' versions go before those of the engine on each client.
 	r.software = append(testbed.Versions(ctx, all, r.host), r.software...)
 	return nil
 }
 
-// noteArrays says which arrays are not as they should be: figures are lower
-// while they are rebuilt.
+// noteArrays notes degraded or rebuilding arrays, which lower the figures.
 func (r *runner) noteArrays(ctx context.Context) {
 	for _, s := range r.active() {
 		mdstat, err := r.host(s).Read(ctx, "/proc/mdstat")
@@ -140,7 +139,7 @@ func (r *runner) findLanes(ctx context.Context) error {
 			problems = append(problems, fmt.Sprintf("%s is mounted read-only on client %s: a benchmark writes; mount it rw", m.Path, c))
 		}
 		if d := differs(m.Options, live.Options); there && d != "" {
-			r.note(c, "%s is mounted with %s: what server and client agreed on", m.Path, d)
+			r.note(c, "%s is mounted with %s, which client and server negotiated", m.Path, d)
 		}
 		r.lanes = append(r.lanes, lane{client: c, service: s, dir: path.Join(m.Path, benchDir), runID: r.runID + "-" + s})
 	}
@@ -150,7 +149,7 @@ func (r *runner) findLanes(ctx context.Context) error {
 	return nil
 }
 
-// differs tells which values of mount options are not those asked for.
+// differs returns the mount options whose values are not the requested ones.
 func differs(want, have []string) string {
 	var out []string
 	for _, w := range want {
@@ -167,7 +166,8 @@ func differs(want, have []string) string {
 	return strings.Join(out, "; ")
 }
 
-// benchDir, on a mount, is where a run's files go: <mount>/.mortar/<run id>.
+// benchDir is the directory on a mount for the runs' files:
+// <mount>/.mortar/<run id>.
 const benchDir = ".mortar"
 
 // dirOf returns the directory of a mount's runs, the action that makes it, and the
@@ -180,7 +180,7 @@ func (r *runner) dirOf(m design.ClientMount) (on, dir string, create resource.Ac
 	return m.Client, dir, create
 }
 
-// makeDirs makes the directories of the run and sees whether the suite fits.
+// makeDirs makes the directories of the run and checks the space for the suite.
 func (r *runner) makeDirs(ctx context.Context) error {
 	d := r.env.Design
 	for _, m := range d.Mounts {
@@ -203,10 +203,10 @@ func (r *runner) makeDirs(ctx context.Context) error {
 		}
 		r.facts[l.client] = *f
 		for _, o := range f.Others {
-			// The other service's run of this one is in another volume, or beside it.
+			// This run has a directory for each service; those are no other runs.
 			if !slices.ContainsFunc(r.lanes, func(x lane) bool { return x.runID == o }) && !slices.Contains(others, o) {
 				others = append(others, o)
-				r.note(l.client, "%s is of another run: if that was killed and is not under way, remove it (rm -r)", path.Join(l.dir, o))
+				r.note(l.client, "%s belongs to another run: if that run is not under way, remove the directory (rm -r)", path.Join(l.dir, o))
 			}
 		}
 		if free < 0 || f.FreeBytes < free {
@@ -222,12 +222,13 @@ func (r *runner) makeDirs(ctx context.Context) error {
 			r.software = append(r.software, report.Row{Name: string(r.opt.Engine) + " on " + l.client, Value: v})
 		}
 	}
-	// Services may share the load; the smallest volume must hold its part.
+	// Services share the load; the smallest volume must hold its part.
 	need := int64(0)
 	for _, round := range rounds(r.suite, r.sets()) {
 		together := int64(0)
 		for _, s := range round.sets {
-			// What is laid out is so whole, whatever then ends by time.
+			// Files that are laid out have their full size, even if the measured
+			// phases end by time.
 			if s.Test.Seconds == 0 || s.Test.layOut() && s.Test.File != 0 {
 				together += s.TotalBytes / int64(len(kind.Of(d).Volumes(d)))
 			}
@@ -250,9 +251,9 @@ func (r *runner) makeDirs(ctx context.Context) error {
 	return nil
 }
 
-// limitSizes bounds what a test that is ended by time would do at most: it
-// shall not end by running out of space. Tests that share the space share it
-// evenly.
+// limitSizes bounds the sizes of tests that end by time, so that they do not run
+// out of space before. Tests whose files exist together get equal parts of the
+// space.
 func (r *runner) limitSizes(free int64) {
 	if len(r.suite.Order) > 0 {
 		free /= int64(len(r.suite.Tests))
@@ -276,8 +277,8 @@ func (r *runner) limitSizes(free int64) {
 	}
 }
 
-// limitItems does the same for files that hold something; a file takes whole
-// blocks of 4 KiB.
+// limitItems does the same for the files of metadata tests that have contents.
+// A file takes whole blocks of 4 KiB.
 func (r *runner) limitItems(t *Test, free int64) {
 	each := (int64(t.ItemBytes) + 4095) / 4096 * 4096
 	most := int64(0)

@@ -29,8 +29,8 @@ const (
 	loadRandom = "random 4 KiB read"
 )
 
-// probeSeconds is how long each measurement of a profile takes. A variable
-// for tests.
+// probeSeconds is the duration of each measurement of a profile. A variable for
+// tests.
 var probeSeconds = 3
 
 // probe is one kind of load of a profile.
@@ -43,12 +43,12 @@ type probe struct {
 
 var (
 	readProbe = probe{loadRead, workload.SeqRead, "MiB/s", [][2]int{{1, 1}, {1, 4}, {4, 1}, {4, 4}}}
-	// Where in the device a random record lies does not matter.
+	// One region: the place of a random record does not matter.
 	randomProbe = probe{loadRandom, workload.RandRead, "ops/s", [][2]int{{1, 1}, {1, 8}, {1, 32}}}
 )
 
-// profile measures every layer bottom up. A layer that cannot be measured is
-// reported as such; the others go on.
+// profile measures every layer bottom up. It notes a layer that it cannot
+// measure and goes on with the others.
 func (r *runner) profile(ctx context.Context) {
 	steps := r.layers(ctx)
 	r.steps += len(steps)
@@ -179,9 +179,9 @@ func (r *runner) devices(ctx context.Context) (disks, groups, volumes []device) 
 	return disks, groups, volumes
 }
 
-// readDevices reads devices, which may be in use, with O_DIRECT and opened
-// for reading only: regions are equal parts of each, and the threads of a
-// region take turns with its records.
+// readDevices measures reads of devices, which may be in use: it opens them
+// read-only and with O_DIRECT. Regions are equal parts of a device; the threads
+// of a region take turns with its records.
 func (r *runner) readDevices(ctx context.Context, l *report.Layer, devices []device) error {
 	if len(devices) == 0 {
 		return errors.New("there is none")
@@ -220,7 +220,7 @@ func (r *runner) probeTest(p probe) *Test {
 	return t
 }
 
-// probed does one measurement.
+// probed carries out one measurement.
 func (r *runner) probed(ctx context.Context, s *Set, p probe, use []lane, regions map[string][]workload.BenchRegion) (*report.BenchRun, error) {
 	shares, err := r.phase(ctx, s, setPhase{op: p.op, measured: true}, use, regions)
 	for i := range shares {
@@ -255,8 +255,8 @@ func atBest(v *report.LayerValue, value float64, at string) {
 	}
 }
 
-// fileProbes measures files on lanes: written, then read past the cache, at
-// some thread counts of each lane.
+// fileProbes measures writes of files on lanes, then reads with cold caches, at
+// several thread counts of each lane.
 func (r *runner) fileProbes(ctx context.Context, l *report.Layer, use []lane, before func() error) error {
 	var free int64 = math.MaxInt64
 	for _, x := range use {
@@ -277,7 +277,7 @@ func (r *runner) fileProbes(ctx context.Context, l *report.Layer, use []lane, be
 	read := report.LayerValue{Load: loadRead, Unit: "MiB/s"}
 	random := report.LayerValue{Load: loadRandom, Unit: "ops/s"}
 	for _, n := range []int{1, 4} {
-		// Enough for the time the probes last, if the volume has the room.
+		// Enough data for probeSeconds, if the volume has the space.
 		total := min(2*r.memory, free/4)
 		per := max(total/int64(n*len(use))>>20<<20, 4<<20)
 		regions := map[string][]workload.BenchRegion{}
@@ -307,7 +307,7 @@ func (r *runner) fileProbes(ctx context.Context, l *report.Layer, use []lane, be
 	return nil
 }
 
-// dropServer empties the page cache of the servers.
+// dropServer drops the page cache of the servers.
 func (r *runner) dropServer(ctx context.Context) error {
 	return host.Each(ctx, r.active(), func(ctx context.Context, server string) error {
 		return errors.Join(r.do(ctx, server, "write out what is dirty", "sync"),
@@ -346,8 +346,8 @@ func (r *runner) probeMounts(ctx context.Context, l *report.Layer, clients int) 
 	return r.fileProbes(ctx, l, use, func() error { return r.dropServer(ctx) })
 }
 
-// probeNetwork sends records over TCP between the servers' public addresses
-// and all clients at once.
+// probeNetwork measures TCP between the servers' public addresses and all
+// clients at once.
 func (r *runner) probeNetwork(ctx context.Context, l *report.Layer) error {
 	var secret [16]byte
 	if _, err := rand.Read(secret[:]); err != nil {
@@ -404,7 +404,7 @@ func (r *runner) probeNetwork(ctx context.Context, l *report.Layer) error {
 	return nil
 }
 
-// best is what a layer did with a load; 0 if it was not measured.
+// best is the best figure of a layer for a load; 0 if it was not measured.
 func best(layers []report.Layer, name, load string) float64 {
 	for _, l := range layers {
 		for _, v := range l.Results {

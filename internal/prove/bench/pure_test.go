@@ -111,7 +111,7 @@ func TestScale(t *testing.T) {
 	}
 }
 
-// Data and random orders follow from a set's name: no two are alike.
+// Data and random orders follow from a set's name, so no two names are equal.
 func TestSetNames(t *testing.T) {
 	s := load(t, "paper", spec.NFSHA)
 	s.Repeat = 3
@@ -124,8 +124,8 @@ func TestSetNames(t *testing.T) {
 	}
 }
 
-// At a scale below 1 the paper's suite is a look at the brick: as many threads
-// on a mount as the papers have on a client, and phases ended by time.
+// At a scale below 1 the paper's suite is short: it has at most as many threads
+// on a mount as the papers have on a client, and its phases end by time.
 func TestScaledPaper(t *testing.T) {
 	for _, c := range []struct {
 		opt     Options
@@ -265,17 +265,17 @@ func TestWindow(t *testing.T) {
 	}{
 		{name: "two alike", even: true, rate: 200, whole: 200, window: 10, wallShare: 1, ts: []thread{
 			{start: at(0), end: at(10), amount: 1000}, {start: at(0), end: at(10), amount: 1000}}},
-		// The slow one goes on alone for ten seconds: in the common window both
-		// work (100 + 50 a second), over all time the mean is lower.
+		// The slow thread works alone for ten seconds. In the common window both
+		// work (100 + 50 a second); over the whole time the mean is lower.
 		{name: "one is slow", even: true, rate: 150, whole: 100, window: 10, wallShare: 0.75, ts: []thread{
 			{start: at(0), end: at(10), amount: 1000}, {start: at(0), end: at(20), amount: 1000}}},
 		{name: "one is late", even: true, rate: 200, whole: 2000.0 / 12, window: 8, wallShare: 0.9, ts: []thread{
 			{start: at(0), end: at(10), amount: 1000}, {start: at(2), end: at(12), amount: 1000}}},
-		// Counted exactly: the second did all its work in its first two seconds.
+		// With buckets: the second thread did all its work in two seconds.
 		{name: "exact", rate: (1000 + 500) / 10.0, whole: 1500.0 / 20, window: 10, wallShare: 1, ts: []thread{
 			{start: at(0), end: at(10), amount: 1000, origin: at(0), bucket: s, buckets: []int64{100, 100, 100, 100, 100, 100, 100, 100, 100, 100}},
 			{start: at(0), end: at(20), amount: 500, origin: at(0), bucket: s, buckets: []int64{250, 250, 0}}}},
-		// A thread that dies does not end the window, but what it did counts.
+		// A thread that dies does not end the window, but its work counts.
 		{name: "one dies", rate: (1000 + 200) / 10.0, whole: 120, window: 10, wallShare: 1, ts: []thread{
 			{start: at(0), end: at(10), amount: 1000, origin: at(0), bucket: s, buckets: []int64{100, 100, 100, 100, 100, 100, 100, 100, 100, 100}},
 			{start: at(0), end: at(2), amount: 200, faulty: true, origin: at(0), bucket: s, buckets: []int64{100, 100}}}},
@@ -300,8 +300,7 @@ func TestWindow(t *testing.T) {
 	}
 }
 
-// Whatever threads do, the window lies within the run and no more is counted
-// in it than was done.
+// For any threads, the window lies within the run and has at most their work.
 func FuzzWindow(f *testing.F) {
 	f.Add(int64(0), int64(10), int64(5), int64(7), int64(100), int64(3), true)
 	f.Fuzz(func(t *testing.T, s1, d1, s2, d2, a1, a2 int64, even bool) {
@@ -345,7 +344,7 @@ func TestJoin(t *testing.T) {
 			Verified: &workload.BenchVerify{Bytes: n << 20},
 		}}
 	}
-	// Clocks an hour apart are one clock afterwards.
+	// join corrects clocks that differ by an hour.
 	r := join([]share{lane("c1", 0, 1, 1, 1, 1), lane("c2", 3600e9, 9, 9, 9, 9)}, workload.SeqRead, "MiB/s", false)
 	if r.StartNS != t0 || r.Ops != 8 || r.WindowSeconds != 1 || math.Abs(r.Value-8) > 1e-9 || r.VerifiedBytes != 8<<20 {
 		t.Errorf("%+v", r)
@@ -359,17 +358,19 @@ func TestJoin(t *testing.T) {
 	if len(r.Clients) != 2 || math.Abs(r.Clients[0].Value-4) > 1e-9 || len(r.Threads) != 2 {
 		t.Errorf("clients %+v threads %+v", r.Clients, r.Threads)
 	}
-	// The same flushed writes, counted evenly over the time with the flush.
+	// The same work as flushed writes, spread evenly over the time with the flush.
 	if r := join([]share{lane("c1", 0, 1, 1, 1, 1)}, workload.SeqWrite, "MiB/s", true); math.Abs(r.Value-2) > 1e-9 {
 		t.Errorf("with the flush: %g", r.Value)
 	}
-	// A client that vanishes leaves what it last told; the other's figures stand.
+	// Of a client that vanishes the last progress counts; the other client's
+	// figures stay.
 	gone := share{client: "c2", start: t0, err: errors.New("connection lost"), progress: workload.BenchProgress{TNs: t0 + 5e8, Threads: []workload.BenchThreadProgress{{Ops: 2, Bytes: 2 << 20}}}}
 	r = join([]share{lane("c1", 0, 1, 1, 1, 1), gone}, workload.SeqRead, "MiB/s", false)
 	if r.Ops != 6 || r.WindowSeconds != 1 || math.Abs(r.Value-6) > 1e-9 || r.Clients[1].Error == "" || r.Threads[1].Error == "" || len(r.Errors) != 1 {
 		t.Errorf("%+v", r)
 	}
-	// Of writes that are flushed in the end nothing it told counts.
+	// Of writes that end in a flush, the progress of a vanished client does not
+	// count.
 	r = join([]share{lane("c1", 0, 1, 1, 1, 1), gone}, workload.SeqWrite, "MiB/s", true)
 	if math.Abs(r.Value-2) > 1e-9 || math.Abs(r.WholeValue-2) > 1e-9 || r.Threads[1].Bytes != 2<<20 {
 		t.Errorf("unflushed: %+v", r)
@@ -497,7 +498,7 @@ func TestDocs(t *testing.T) {
 	}
 }
 
-// Options take the place of what a suite says, and leave the suite alone.
+// Options replace values of a copy of the suite.
 func TestOptionsOf(t *testing.T) {
 	suite := &Suite{Name: "s", Cold: ColdRestart, Repeat: 1, Tests: []Test{{Name: "a"}, {Name: "b", Seconds: 5}, {Name: "c", Seconds: 60}}}
 	got, err := (&Options{Seconds: 10, Repeat: 3, Cold: ColdNone, Tests: []string{"a", "b", "c"}}).of(suite)

@@ -13,7 +13,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/prove/workload"
 )
 
-// save writes what there is; until the end it says that it is not all.
+// save writes the results so far; unless finished, their verdict is partial.
 func (r *runner) save(finished bool) (*report.Run, error) {
 	b := r.bench
 	d := r.env.Design
@@ -51,7 +51,7 @@ func (r *runner) save(finished bool) (*report.Run, error) {
 	return run, run.Save()
 }
 
-// config describes what was measured and how.
+// config describes the system under test and the method.
 func (r *runner) config() report.Config {
 	c := testbed.Describe(r.env.Design)
 	c.Software = r.software
@@ -103,7 +103,7 @@ func sourceOf(s *Suite) string {
 	return ", after " + s.Source
 }
 
-// caveats say what the figures do not.
+// caveats returns what limits the meaning of the figures.
 func (r *runner) caveats() []string {
 	var out []string
 	if r.env.Virtual {
@@ -145,8 +145,8 @@ func tuning(p spec.Profile) string {
 	return string(p)
 }
 
-// system is the example that the brick is built as, whose paper's figures suite
-// paper measures; "" for another suite or another brick.
+// system is the example that the brick is built as, if the suite is paper and
+// that example has a paper; otherwise "".
 func (r *runner) system() string {
 	if r.suite.Name != "paper" {
 		return ""

@@ -20,63 +20,64 @@ import (
 	"github.com/mortarhpc/mortar/internal/prove/workload"
 )
 
-// Unfit says that a brick cannot be measured as it is; nothing was changed.
+// Unfit is the error of a brick that cannot be measured in its present state.
+// Nothing was changed.
 type Unfit struct{ Problems []string }
 
 func (e *Unfit) Error() string { return strings.Join(e.Problems, "; ") }
 
-// Env is what a benchmark works with.
+// Env is the environment of a benchmark.
 type Env struct {
 	Design  *design.Design
 	Dial    host.Dial
 	Virtual bool   // a virtual rack
 	Version string // of mortar
-	// Throttle bounds what every disk of the volumes takes: operations and
-	// bytes a second, 0 for no limit. Nil where that cannot be.
+	// Throttle limits every disk of the volumes to iops operations and rate
+	// bytes a second; 0 is no limit. Nil: the disks cannot be throttled.
 	Throttle func(ctx context.Context, iops int, rate int64) error
-	// Progress is told what happens as it happens, from several goroutines,
-	// one at a time; may be nil.
+	// Progress receives each event of the run. Run calls it from several
+	// goroutines, one at a time. It may be nil.
 	Progress func(Progress)
 }
 
 // Options of a run.
 type Options struct {
-	Dir        string               // where the run is written
+	Dir        string               // directory to write the run to
 	Scale      float64              // factor on the suite's sizes; 0: 1
-	Threads    []int                // in place of the suite's thread counts
+	Threads    []int                // replaces the suite's thread counts; nil: the suite's
 	Tests      []string             // of the suite, in its order; nil: all
-	Repeat     int                  // in place of the suite's; 0: the suite's
-	Cold       string               // in place of the suite's; "": the suite's
-	Seconds    int                  // end each phase after so long at the latest; 0: as the suite says
+	Repeat     int                  // replaces the suite's; 0: the suite's
+	Cold       string               // replaces the suite's; "": the suite's
+	Seconds    int                  // upper limit of each phase's duration; 0: the suite's
 	Engine     workload.BenchEngine // "": Mortar's own
-	NFSVersion string               // which mount of a client; "": its first
+	NFSVersion string               // selects the mount of a client by its version; "": its first mount
 	Profile    bool                 // measure every layer below NFS too
 }
 
-// Progress is what is going on.
+// Progress is the present state of a run.
 type Progress struct {
-	Step, Steps int    // measurement under way, and how many there are
-	Phase       string // title; empty while something else is done
+	Step, Steps int    // number of the measurement under way, and of all
+	Phase       string // title of the phase; empty between phases
 	Threads     int
 	Hosts       int
 	State       string // preparing, running, flushing, emptying caches …
 	Rate        float64
 	Unit        string
 	Done        float64 // of this measurement, 0 to 1
-	Left        float64 // seconds until everything is done, as far as can be told; 0: not known
-	Note        string  // something worth a line of its own
+	Left        float64 // estimated seconds until the end of the run; 0: unknown
+	Note        string  // a message for the user
 	Finished    *report.BenchRun
 }
 
-// lane is one mount of one client: where threads run.
+// lane is one mount of one client, on which threads run.
 type lane struct {
 	client  string
 	service string
 	dir     string // on the client
 	runID   string // each service has a run of its own, so that one client can load both
-	index   int    // among the lanes of its service that are used
-	of      int
-	device  string // instead of dir: a block device that is read
+	index   int    // among the used lanes of its service
+	of      int    // number of the used lanes of its service
+	device  string // instead of dir: a block device to read
 }
 
 // runner is one benchmark under way.
@@ -105,8 +106,8 @@ type runner struct {
 	reasons     []string
 	software    []report.Row
 	coldSeconds float64
-	unmounted   bool // clients may be without their mounts
-	full        bool // the phase just done ran out of space
+	unmounted   bool // cold has unmounted the clients
+	full        bool // the last phase ran out of space
 	steps, step int
 	stepSeconds []float64
 	interrupted bool
@@ -115,10 +116,10 @@ type runner struct {
 // cleanTime bounds the clean-up after an interrupt or failure.
 const cleanTime = 10 * time.Minute
 
-// Run does a suite and gives its run, saved in opt.Dir; it is saved after each
-// data set, so that nothing measured is lost however this process ends. An
-// error of type *Unfit means that nothing was measured or changed; with any
-// other there may be a run all the same, whose verdict is partial.
+// Run carries out a suite, saves its run in opt.Dir and returns it. It saves
+// after each data set, so that a crash loses no finished measurement. An error of
+// type *Unfit means that nothing was measured or changed. With any other error
+// the run may still be returned; its verdict is partial.
 func Run(ctx context.Context, env Env, suite *Suite, opt Options) (*report.Run, error) {
 	if opt.Scale == 0 {
 		opt.Scale = 1
@@ -148,11 +149,11 @@ func Run(ctx context.Context, env Env, suite *Suite, opt Options) (*report.Run, 
 		return nil, err
 	}
 	defer r.cleanup(ctx)
-	// What an earlier run has measured is not overwritten.
+	// Keep the results of an earlier run.
 	if old, aerr := report.Aside(opt.Dir); aerr != nil {
-		r.note("", "the run that is in %s could not be moved away: %v", opt.Dir, aerr)
+		r.note("", "the earlier run in %s cannot be moved away: %v", opt.Dir, aerr)
 	} else if old != "" {
-		r.say(Progress{Note: fmt.Sprintf("the run that was in %s is in %s now", opt.Dir, old)})
+		r.say(Progress{Note: fmt.Sprintf("the earlier run in %s is now in %s", opt.Dir, old)})
 	}
 	err = r.measure(ctx)
 	if opt.Profile && err == nil && ctx.Err() == nil {
@@ -172,8 +173,8 @@ func Run(ctx context.Context, env Env, suite *Suite, opt Options) (*report.Run, 
 	return run, errors.Join(err, serr)
 }
 
-// elsewhere writes a run that could not be written to where it was to go, so
-// that hours of measuring are not lost to a full disk.
+// elsewhere writes a run to a temporary directory after a failed write to its
+// own, so that a full disk does not cost hours of measurements.
 func elsewhere(run *report.Run, failed error) error {
 	dir, err := os.MkdirTemp("", "mortar-bench-")
 	if err == nil {
@@ -181,12 +182,12 @@ func elsewhere(run *report.Run, failed error) error {
 		err = run.Save()
 	}
 	if err != nil {
-		return fmt.Errorf("what was measured could not be written: %w", errors.Join(failed, err))
+		return fmt.Errorf("cannot write the measurements: %w", errors.Join(failed, err))
 	}
-	return fmt.Errorf("what was measured is in %s: where it was to go it could not be written: %w", dir, failed)
+	return fmt.Errorf("the measurements are in %s, because the run's own directory cannot be written: %w", dir, failed)
 }
 
-// of is a suite with the options in place of what it says.
+// of returns a copy of suite with the options applied.
 func (o *Options) of(suite *Suite) (Suite, error) {
 	s := *suite
 	s.Tests = slices.Clone(s.Tests)
@@ -209,7 +210,7 @@ func (o *Options) of(suite *Suite) (Suite, error) {
 	return s, err
 }
 
-// pick leaves only the named tests.
+// pick keeps only the named tests.
 func pick(s *Suite, names []string) error {
 	if len(names) == 0 {
 		return nil
@@ -234,7 +235,7 @@ func pick(s *Suite, names []string) error {
 	return nil
 }
 
-// orderKept leaves of the order what is of tests that are still there.
+// orderKept removes the phases of dropped tests from the order.
 func (s *Suite) orderKept() {
 	s.Order = slices.DeleteFunc(slices.Clone(s.Order), func(step string) bool {
 		test, _, _ := strings.Cut(step, "/")
@@ -242,7 +243,8 @@ func (s *Suite) orderKept() {
 	})
 }
 
-// engineTests leaves out what the engine has no load for, and says so.
+// engineTests removes the tests that the engine cannot do, and returns a text
+// that names them.
 func (r *runner) engineTests() (left string, err error) {
 	can := func(t *Test) bool {
 		return !slices.ContainsFunc(t.phases(), func(p workload.BenchPhase) bool {
@@ -286,7 +288,7 @@ func (r *runner) say(p Progress) {
 	r.env.Progress(p)
 }
 
-// note keeps something worth knowing, and tells it at once.
+// note keeps a message for the run's record and reports it at once.
 func (r *runner) note(host, format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	if host != "" {
@@ -301,7 +303,7 @@ func (r *runner) note(host, format string, args ...any) {
 	r.say(Progress{Note: text})
 }
 
-// often is a note that many measurements give with other figures.
+// often is a note that many measurements repeat with other figures.
 type often struct {
 	text  string
 	at    int // among the notes
@@ -310,8 +312,8 @@ type often struct {
 
 var figures = regexp.MustCompile(`[0-9.]+`)
 
-// noteOften keeps the first of the notes that differ by their figures only,
-// and how many measurements gave one; each has its own in its run.
+// noteOften notes a text. Of texts that differ only in their figures it keeps
+// the first, with their number; each measurement has its own text in its run.
 func (r *runner) noteOften(text string) {
 	host, what, _ := strings.Cut(text, ": ")
 	key := host + ": " + figures.ReplaceAllString(what, "#")
@@ -333,7 +335,7 @@ func (r *runner) connect(ctx context.Context, name string) error {
 	return err
 }
 
-// noteClock tells of a clock that is not the same as ours.
+// noteClock notes a host's clock that differs from ours.
 func (r *runner) noteClock(name string) {
 	c := r.hosts.Clock(name)
 	s := seconds(c.Offset)
@@ -353,7 +355,7 @@ func (r *runner) sizing() Sizing {
 
 func (r *runner) sets() []Set { return Sets(r.suite, r.sizing()) }
 
-// measure does every set.
+// measure carries out all sets.
 func (r *runner) measure(ctx context.Context) error {
 	all := rounds(r.suite, r.sets())
 	if left := r.suite.leftOut(r.sizing()); len(left) > 0 {
@@ -373,7 +375,7 @@ func (r *runner) measure(ctx context.Context) error {
 		}
 		failed = append(failed, r.round(ctx, round)...)
 		if _, err := r.save(false); err != nil {
-			r.note("", "what was measured could not be written, which is tried again: %v", err)
+			r.note("", "the measurements cannot be written now; mortar tries again after the next data set: %v", err)
 		}
 		if len(r.lanes) == 0 {
 			break
@@ -382,7 +384,8 @@ func (r *runner) measure(ctx context.Context) error {
 	return errors.Join(failed...)
 }
 
-// LeftOutText tells which thread counts are left out, and how to have them.
+// LeftOutText names the thread counts that are left out, and the flag that
+// includes them.
 func LeftOutText(s *Suite, left []int) string {
 	words := strings.Trim(strings.Join(strings.Fields(fmt.Sprint(left)), ", "), "[]")
 	return fmt.Sprintf("at this scale thread counts of more than %d on each mount are left out: %s (--clients has any measured)", s.ScaledThreads, words)
@@ -402,17 +405,17 @@ func (r *runner) used(n int) []lane {
 	return out
 }
 
-// setState is a set while its phases are done.
+// setState is the state of a set during its phases.
 type setState struct {
 	use     []lane
 	regions map[string][]workload.BenchRegion // by service
-	err     error                             // why its other phases are left out
+	err     error                             // why the remaining phases are left out
 }
 
 // begin chooses a set's lanes.
 func (r *runner) begin(s *Set) *setState {
 	st := &setState{regions: map[string][]workload.BenchRegion{}}
-	// A client may have gone since the sets were planned.
+	// A client may have vanished since the plan of the sets.
 	if s.Lanes > len(r.lanes) {
 		if len(r.lanes) == 0 {
 			st.err = errors.New("no client is left")
@@ -425,9 +428,9 @@ func (r *runner) begin(s *Set) *setState {
 	return st
 }
 
-// round makes the sets of a round, does their phases and removes them. A set
-// in which something failed is left out from then on; the errors, one of each
-// such set, are told as they come.
+// round makes the sets of a round, carries out their phases and removes them.
+// After an error it skips the remaining phases of that set. It reports each
+// set's error at once and returns all of them.
 func (r *runner) round(ctx context.Context, rd round) (failed []error) {
 	states := map[*Set]*setState{}
 	fail := func(s *Set, err error) {
@@ -481,10 +484,10 @@ func (r *runner) round(ctx context.Context, rd round) (failed []error) {
 	return failed
 }
 
-// setPhase does one phase of a set.
+// setPhase carries out one phase of a set.
 func (r *runner) setPhase(ctx context.Context, s *Set, p setPhase, st *setState) error {
 	if err := r.mountAll(ctx); err != nil {
-		return fmt.Errorf("the clients did not get their mounts back: %w", err)
+		return fmt.Errorf("the clients cannot mount the brick again: %w", err)
 	}
 	coldHow := ""
 	if p.cold && r.suite.Cold != ColdNone {
@@ -533,22 +536,22 @@ func (r *runner) setPhase(ctx context.Context, s *Set, p setPhase, st *setState)
 	return nil
 }
 
-// throttle slows the disks down for a measured phase of a test that asks for
-// it, on a virtual rack; what it returns ends that.
+// throttle slows down the disks of a virtual rack for a measured phase, if the
+// test asks for it. The function that it returns ends that.
 func (r *runner) throttle(ctx context.Context, t *Test, p setPhase) (func(), error) {
 	if !p.measured || t.DiskIOPS == 0 && t.DiskRate == 0 {
 		return func() {}, nil
 	}
 	if r.env.Throttle == nil {
-		r.note("", "disks are as they are: disk_iops and disk_rate of the suite are for virtual racks")
+		r.note("", "the disks are not throttled: disk_iops and disk_rate of the suite work only on virtual racks")
 		return func() {}, nil
 	}
 	end := func() {
-		// Not the caller's context: disks are not left slow by an interrupt.
+		// Not the caller's context: an interrupt must not leave the disks slow.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 		defer cancel()
 		if err := r.env.Throttle(ctx, 0, 0); err != nil {
-			r.note("", "disks may be left slow (mortar rack fault ... throttle DISK 0 0 ends that): %v", err)
+			r.note("", "disks may still be throttled (mortar rack fault ... throttle DISK 0 0 ends that): %v", err)
 		}
 	}
 	if err := r.env.Throttle(ctx, t.DiskIOPS, int64(t.DiskRate)); err != nil {
@@ -566,22 +569,22 @@ func (r *runner) throttle(ctx context.Context, t *Test, p setPhase) (func(), err
 	return end, nil
 }
 
-// after looks at what went wrong in a phase: an error means that the set's
-// other phases have nothing to work on.
+// after notes the failures of a phase. It returns an error if the set's other
+// phases have nothing to work on.
 func (r *runner) after(use []lane, shares []share, pt *report.BenchPoint) error {
 	var stop []string
 	for i := range shares {
 		s := &shares[i]
 		switch {
 		case errors.Is(s.err, agent.ErrLost):
-			r.note(use[i].client, "vanished: %v; what it last told is kept, its threads do not bound the common window", s.err)
+			r.note(use[i].client, "vanished: %v; the run keeps its last figures, and its threads do not bound the common window", s.err)
 			stop = append(stop, fmt.Sprintf("client %s vanished", use[i].client))
 			continue
 		case s.err != nil:
 			stop = append(stop, fmt.Sprintf("%s: %v", use[i].client, s.err))
 			continue
 		case s.result == nil:
-			continue // it was not begun, because of another
+			continue // another lane's failure kept this lane from beginning
 		}
 		faults := map[string]int{}
 		for _, t := range s.result.Threads {
@@ -609,7 +612,8 @@ func (r *runner) after(use []lane, shares []share, pt *report.BenchPoint) error 
 			r.note("", "%s read back WRONG: see errors in bench.json", report.Bytes(bad))
 		}
 	}
-	// Clients that vanished are tried once more; else the rest goes on.
+	// Connect once more to clients that vanished. If that fails, go on without
+	// them.
 	var gone []string
 	for i := range shares {
 		if errors.Is(shares[i].err, agent.ErrLost) && !slices.Contains(gone, use[i].client) {
@@ -621,7 +625,7 @@ func (r *runner) after(use []lane, shares []share, pt *report.BenchPoint) error 
 		err := r.connect(ctx, c)
 		cancel()
 		if err != nil {
-			r.note(c, "is not to be reached: the benchmark goes on without it")
+			r.note(c, "cannot be reached: the benchmark goes on without this client")
 			r.lanes = slices.DeleteFunc(r.lanes, func(l lane) bool { return l.client == c })
 			r.clients = slices.DeleteFunc(r.clients, func(x string) bool { return x == c })
 		}
@@ -632,7 +636,7 @@ func (r *runner) after(use []lane, shares []share, pt *report.BenchPoint) error 
 	return nil
 }
 
-// record adds what a phase achieved to the run.
+// record adds the figures of a phase to the run.
 func (r *runner) record(s *Set, p setPhase, use []lane, shares []share, io []report.BenchIO, coldHow string) *report.BenchPoint {
 	t := s.Test
 	title, unit := t.title(p.op)
@@ -672,7 +676,7 @@ func (r *runner) record(s *Set, p setPhase, use []lane, shares []share, io []rep
 	return pt
 }
 
-// laneClients are the hosts of lanes, each once.
+// laneClients returns the hosts of lanes, without duplicates.
 func laneClients(use []lane) []string {
 	var out []string
 	for _, l := range use {
@@ -683,7 +687,7 @@ func laneClients(use []lane) []string {
 	return out
 }
 
-// removeSet removes a data set: one client of each service does it for all.
+// removeSet removes a data set, with one client for each service.
 func (r *runner) removeSet(ctx context.Context, use []lane, set string) error {
 	var errs []error
 	seen := map[string]bool{}
@@ -704,14 +708,14 @@ func (r *runner) removeSet(ctx context.Context, use []lane, set string) error {
 	return errors.Join(errs...)
 }
 
-// spaceTime is how long the space of removed files may take to be free again.
-// A variable for tests.
+// spaceTime bounds the wait for the space of removed files. A variable for
+// tests.
 var spaceTime = time.Minute
 
-// awaitSpace waits, after a set has filled the volume and was removed, until
-// its space is back: servers free it behind a client's back, later, and
-// whatever comes next would fail for want of it, too. free is what was free
-// before the removal.
+// awaitSpace waits until the space of a removed set that filled the volume is
+// free again. Servers free space some time after a client's unlink returns, and
+// the next set would run out of space too. free is the free space before the
+// removal.
 func (r *runner) awaitSpace(ctx context.Context, st *setState, free int64) {
 	l, written := st.use[0], int64(0)
 	for _, x := range st.regions[l.service] {
@@ -730,11 +734,11 @@ func (r *runner) awaitSpace(ctx context.Context, st *setState, free int64) {
 		return report.Bytes(now) + " free", nil
 	})
 	if errors.Is(err, host.ErrNotDone) {
-		r.note(l.client, "%s of files were removed, and only %s more are free after %s: what follows may run out of space, too", report.Bytes(written), report.Bytes(max(now-free, 0)), report.Seconds(spaceTime.Seconds()))
+		r.note(l.client, "%s of files were removed, but only %s more are free after %s: the next tests may run out of space too", report.Bytes(written), report.Bytes(max(now-free, 0)), report.Seconds(spaceTime.Seconds()))
 	}
 }
 
-// free is what is free on a lane's volume; -1 if nobody can tell.
+// free is the free space of a lane's volume in bytes; -1 if unknown.
 func (r *runner) free(ctx context.Context, l lane) int64 {
 	f, err := r.prepared(ctx, l)
 	if err != nil {
@@ -743,7 +747,8 @@ func (r *runner) free(ctx context.Context, l lane) int64 {
 	return f.FreeBytes
 }
 
-// prepared has a lane's client make its directory and say what it finds there.
+// prepared calls OpBenchPrepare on a lane's client: it makes the run's directory
+// and returns the facts.
 func (r *runner) prepared(ctx context.Context, l lane) (*workload.BenchFacts, error) {
 	h := r.host(l.client)
 	if h == nil {
@@ -752,7 +757,7 @@ func (r *runner) prepared(ctx context.Context, l lane) (*workload.BenchFacts, er
 	return host.Ask(ctx, h, workload.OpBenchPrepare, workload.BenchPrepareParams{RunID: l.runID, Dir: l.dir})
 }
 
-// cleanup removes everything the run made.
+// cleanup removes all files of the run.
 func (r *runner) cleanup(ctx context.Context) {
 	if r.runID == "" {
 		return
@@ -760,7 +765,7 @@ func (r *runner) cleanup(ctx context.Context) {
 	cctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanTime)
 	defer cancel()
 	if err := r.mountAll(cctx); err != nil {
-		r.note("", "clients are left without their mounts (mortar apply mounts them): %v", err)
+		r.note("", "clients have no mounts of the brick (mortar apply mounts them): %v", err)
 	}
 	if err := r.removeSet(cctx, r.lanes, ""); err != nil {
 		r.note("", "files may be left in %s: %v", benchDir, err)
@@ -774,8 +779,8 @@ func (r *runner) cleanup(ctx context.Context) {
 	}
 }
 
-// checkClocks measures the offsets again: a clock that was set, or runs at
-// another speed, shifts timelines against each other.
+// checkClocks measures the offsets again: a clock that was set or drifts shifts
+// timelines against each other.
 func (r *runner) checkClocks(ctx context.Context) {
 	cctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 20*time.Second)
 	defer cancel()
@@ -786,10 +791,10 @@ func (r *runner) checkClocks(ctx context.Context) {
 		}
 		off, rtt, err := h.ClockOffset(cctx)
 		if err != nil {
-			continue // it has been said already that it vanished
+			continue // the run already has a note that the client vanished
 		}
 		if moved := seconds(off - r.hosts.Clock(c).Offset); max(moved, -moved) > 0.1+seconds(rtt) {
-			r.note(c, "its clock moved by %s against this machine's during the run: starts of later phases are off by as much", report.Seconds(max(moved, -moved)))
+			r.note(c, "the clock moved by %s against this machine's during the run: starts of later phases are off by as much", report.Seconds(max(moved, -moved)))
 		}
 	}
 }

@@ -24,9 +24,8 @@ import (
 	"github.com/mortarhpc/mortar/internal/run/observe"
 )
 
-// brick is a pair of servers and two clients. Mounts and the cluster are
-// played; the load is the real engine's, on a local directory that stands for
-// the volume.
+// brick is a pair of servers and two clients. Mounts and the cluster are fakes.
+// The real engine makes the load, on a local directory in place of the volume.
 type brick struct {
 	t   *testing.T
 	dir string
@@ -37,9 +36,9 @@ type brick struct {
 	offset  map[string]int64 // clocks
 	lost    map[string]bool  // hosts that are gone
 	onRun   func(client string, job workload.BenchJob)
-	change  func(op string, answer any)  // of the agent
+	change  func(op string, answer any)  // changes an answer of the agent
 	onCmd   func(host, cmd string) error // with mu held
-	// devices answers what devices of a server did; nil: it does not know.
+	// devices answers with the I/O of a server's devices; nil: no device.
 	devices func(server string, r observe.Request) observe.Host
 	ro      bool
 	source  string
@@ -272,7 +271,7 @@ func TestRun(t *testing.T) {
 	if finished != 2*(2*2+2+3) {
 		t.Errorf("%d measurements were told", finished)
 	}
-	// Caches were emptied by the papers' procedure, in its order.
+	// The caches were emptied in the order of the papers' procedure.
 	i := slices.Index(b.cmds, "nfs2 crm_resource --restart --resource service-home")
 	if i < 2 || !strings.Contains(b.cmds[i-1], "umount") || !strings.HasPrefix(b.cmds[i+1], "nfs2 crm_resource --wait") || !strings.Contains(b.cmds[i+2], " mount") {
 		t.Errorf("commands: %q", b.cmds)
@@ -283,8 +282,8 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// The report says which version of another engine made the load, and that it
-// compared nothing.
+// The report names the version of a foreign engine, and says that it verified
+// nothing.
 func TestForeignEngine(t *testing.T) {
 	b := newBrick(t)
 	b.change = func(op string, answer any) {
@@ -292,7 +291,7 @@ func TestForeignEngine(t *testing.T) {
 			f.Engines = map[string]string{"ior": "IOR-4.1"}
 		}
 	}
-	// It is not installed here: nothing is measured.
+	// ior is not installed here: Run measures nothing.
 	r, _ := Run(context.Background(), Env{Design: b.design(), Dial: b.dial, Version: "test"}, suiteOf(t, testSuite), Options{Dir: t.TempDir(), Engine: "ior", Tests: []string{"sequential"}})
 	if r == nil {
 		t.Fatal("no run")
@@ -318,8 +317,8 @@ tests:
 order: [ior-easy/seq-write, ior-hard/seq-write, mdtest-hard/md-create, mdtest-hard/find, ior-easy/seq-read, mdtest-hard/md-stat, ior-hard/seq-read, mdtest-hard/md-read, mdtest-hard/md-remove]
 `
 
-// With an order all tests' files are there at once, and what befalls one test
-// costs its own phases only.
+// With an order the files of all tests exist at once. A failing test costs only
+// its own phases.
 func TestOrder(t *testing.T) {
 	b := newBrick(t)
 	var ran []string
@@ -366,8 +365,8 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// Records that are read a second time are the same ones, and the disks are
-// slow in measured phases only, whatever happens in them.
+// A second read takes the same records. The disks are throttled only in measured
+// phases, even if those fail.
 func TestRereadThrottled(t *testing.T) {
 	const suite = `apiVersion: mortar/v1
 kind: suite
@@ -415,7 +414,7 @@ tests:
 	}
 }
 
-// What is ended by time does not end by running out of space before.
+// A test that ends by time does not run out of space before.
 func TestLimitSizes(t *testing.T) {
 	suite := load(t, "io500", spec.NFS)
 	r := &runner{suite: suite, opt: Options{Scale: 1}, memory: 64 << 30, lanes: make([]lane, 4)}
@@ -436,13 +435,13 @@ func TestLimitSizes(t *testing.T) {
 	}
 }
 
-// A set that has run out of space is left out; the next one waits until the
-// space of what was removed is back.
+// After a set has run out of space, Run skips its other phases. The next set
+// waits until the space of the removed files is free.
 func TestSpaceComesBack(t *testing.T) {
 	defer func(d time.Duration) { spaceTime = d }(spaceTime)
 	for _, tc := range []struct {
 		name  string
-		looks int // how often the space is looked at before it is back
+		looks int // number of queries until the space is free
 		wait  time.Duration
 		note  bool
 	}{{"back", 1, time.Minute, false}, {"never", 1000, 0, true}} {
@@ -476,14 +475,14 @@ func TestSpaceComesBack(t *testing.T) {
 			if r == nil || err == nil || !strings.Contains(err.Error(), "ran out of space") || r.Bench.Verdict != report.Partial || len(r.Bench.Phases) != 4 {
 				t.Fatalf("%v %+v", err, r)
 			}
-			if note := strings.Contains(fmt.Sprint(r.Config.Caveats), "what follows may run out of space"); note != tc.note || began < 2 {
+			if note := strings.Contains(fmt.Sprint(r.Config.Caveats), "the next tests may run out of space"); note != tc.note || began < 2 {
 				t.Errorf("told: %v; the space was looked at %d times before the next set", note, began)
 			}
 		})
 	}
 }
 
-// What a killed run has left is named, and not touched.
+// Run names the directory of a killed run and does not touch it.
 func TestLeftByAnother(t *testing.T) {
 	b := newBrick(t)
 	left := filepath.Join(b.dir, ".mortar", "bench-killed")
@@ -526,8 +525,8 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
-// A client that goes in the middle costs its own figures; the rest of the
-// suite is done with what is left.
+// A client that vanishes costs its own figures; the other clients do the rest of
+// the suite.
 func TestVanishes(t *testing.T) {
 	b := newBrick(t)
 	b.onRun = func(client string, j workload.BenchJob) {
@@ -551,8 +550,8 @@ func TestVanishes(t *testing.T) {
 	}
 }
 
-// The directory of the run can no longer be written to, as on a full disk:
-// the suite is done all the same, and its run is somewhere else.
+// If the run's directory can no longer be written to, as on a full disk, Run
+// still does the suite and writes the run elsewhere.
 func TestRunDirectoryGone(t *testing.T) {
 	b := newBrick(t)
 	out := filepath.Join(t.TempDir(), "run")
@@ -568,7 +567,7 @@ func TestRunDirectoryGone(t *testing.T) {
 	if r == nil || err == nil || r.Dir == out || !strings.Contains(err.Error(), r.Dir) || !strings.Contains(err.Error(), out) {
 		t.Fatalf("%v %+v", err, r)
 	}
-	if told := strings.Count(fmt.Sprint(r.Config.Caveats), "could not be written"); told != 1 {
+	if told := strings.Count(fmt.Sprint(r.Config.Caveats), "cannot be written"); told != 1 {
 		t.Errorf("told %d times: %v", told, r.Config.Caveats)
 	}
 	back, err := report.Load(r.Dir)
@@ -577,7 +576,7 @@ func TestRunDirectoryGone(t *testing.T) {
 	}
 }
 
-// Notes that differ by their figures only are told once.
+// Of notes that differ only in their figures, the first is reported.
 func TestNoteOften(t *testing.T) {
 	r := &runner{often: map[string]*often{}}
 	r.note("c1", "1 of 2 threads ran out of space")
@@ -595,10 +594,10 @@ func TestNoteOften(t *testing.T) {
 	}
 }
 
-// A server whose service does not stop is fenced in the middle of the restart
-// it was asked for, and takes the command with it: the service is disabled by
-// then. It must run again, on the other server, and the clients must have
-// their mounts; tests that come later are done.
+// The cluster fences a server whose service does not stop, in the middle of
+// crm_resource --restart on that server, which has disabled the service by then.
+// Run must enable the service, which starts on the other server, mount the
+// clients again, and do the later tests.
 func TestRestartBreaksOff(t *testing.T) {
 	b := newBrick(t)
 	disabled, failed := false, 0
@@ -665,7 +664,7 @@ func TestUnfit(t *testing.T) {
 	}
 }
 
-// A host whose clock is hours off measures like any other.
+// A host whose clock is hours off gives the same figures.
 func TestClocks(t *testing.T) {
 	b := newBrick(t)
 	b.offset["nfs1"] = 7200e9
@@ -680,8 +679,8 @@ func TestClocks(t *testing.T) {
 
 func mkdir(dir string) error { return os.MkdirAll(dir, 0o755) }
 
-// Layer by layer: a file stands for a disk, and the md array and volume are
-// not there, which costs those layers only.
+// The profile with a file in place of a disk. The md array and the volume are
+// missing, which costs only those layers.
 func TestProfile(t *testing.T) {
 	b := newBrick(t)
 	probeSeconds = 1
@@ -690,7 +689,7 @@ func TestProfile(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := b.design()
-	// The server's own way to the volume.
+	// The server's own path to the volume.
 	for i := range d.Mounts {
 		d.Mounts[i].Source = "10.0.0.9:" + b.dir
 	}

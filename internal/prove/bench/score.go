@@ -7,13 +7,13 @@ import (
 	"github.com/mortarhpc/mortar/internal/prove/workload"
 )
 
-// io500 lists the phases of io500's score, in its order: those of bandwidth
-// in GiB/s, the others in thousand operations per second.
+// io500 lists the phases of io500's score, in io500's order. Phases of bandwidth
+// count GiB/s, the others thousand operations per second.
 // Source: https://io500.org/rules-submission; src/phase-definitions.h and
 // calc_score in src/main.c of https://github.com/IO500/io500
 var io500 = []struct {
 	name  string
-	phase string // of ours
+	phase string // test/phase of Mortar
 	bw    bool
 }{
 	{"ior-easy-write", "ior-easy/" + string(workload.SeqWrite), true},
@@ -30,10 +30,10 @@ var io500 = []struct {
 	{"mdtest-hard-delete", "mdtest-hard/" + string(workload.MDRemove), false},
 }
 
-// Score is io500's formula over the phases there are: the geometric mean of
-// the bandwidths, that of the metadata rates, and the square root of their
-// product. nil if the run has none of the phases. It takes the values of
-// whole phases (all work over all time), as io500 does.
+// Score is io500's score of the phases that the run has: the geometric mean of
+// the bandwidths, that of the metadata rates, and the square root of the product
+// of both. It uses the rates of whole phases (all work over all time), as io500
+// does. It returns nil if the run has none of the phases.
 func Score(phases []report.BenchPhase) *report.Score {
 	s := &report.Score{Phases: []report.ScorePhase{}, Missing: []string{}}
 	var bw, md []float64

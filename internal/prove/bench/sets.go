@@ -15,27 +15,27 @@ import (
 
 // Sizing is what the sizes of a suite depend on.
 type Sizing struct {
-	// Memory of the servers that serve, bytes: sequential tests move at least
-	// twice as much, so that no cache answers for the disks.
+	// Memory of the serving servers in bytes. Sequential tests move at least
+	// twice as much, so that caches do not hide the disks.
 	Memory int64
 	// Scale is a factor on every size of the suite; 0 is 1.
 	Scale float64
 	// Threads replaces the thread counts of every test; nil: the suite's.
 	Threads []int
-	// Lanes is how many mounts there are to spread threads over.
+	// Lanes is the number of mounts to spread threads over.
 	Lanes int
 }
 
-// Set is one data set or tree: a test at one thread count, once.
+// Set is one data set or tree: one repetition of a test at one thread count.
 type Set struct {
 	Test    *Test
-	Name    string // of its directory
+	Name    string // of the set's directory
 	Threads int
 	Repeat  int // from 1
-	// Lanes of the threads, and threads of each: the largest number that
-	// shares them out evenly.
+	// Lanes that the threads run on, and threads per lane: as many lanes as
+	// divide the threads evenly.
 	Lanes, PerLane int
-	RegionThreads  int // of a device that is read; 0: 1
+	RegionThreads  int // threads per region of a device; 0: 1
 
 	FileBytes   int64 // of one thread's region
 	RecordBytes int64
@@ -44,26 +44,27 @@ type Set struct {
 	Files       int64
 }
 
-// Phases a set goes through; the first may be one that only lays the files
-// out for the others and is not measured.
+// setPhase is a phase of a set. The first phase of a set may lay out the files
+// for the others; it is not measured.
 type setPhase struct {
 	op       workload.BenchPhase
 	measured bool
-	cold     bool // works on what is there: caches first
+	cold     bool // works on existing files, so caches must be empty first
 }
 
-// lays says that the phase makes the files for others.
+// lays reports whether the phase lays out the files for the others.
 func (p setPhase) lays() bool { return !p.measured && p.op == workload.SeqWrite }
 
-// minRecords of a thread, whatever the scale: fewer measure the start.
+// The least records of a thread at any scale: with fewer, the start of the
+// phase would dominate the figures.
 const (
 	minRecords       = 4
 	minRandomRecords = 64
 )
 
-// Sets plans a suite: every data set in the order it is made. Repetitions are
-// spread out (a test is done at all thread counts before it is repeated), so
-// that what drifts meets them all.
+// Sets returns every data set of a suite, in their order. A test runs at all
+// thread counts before its next repetition, so that a drift affects all thread
+// counts alike.
 func Sets(s *Suite, z Sizing) []Set {
 	scale := z.Scale
 	if scale == 0 {
@@ -75,8 +76,8 @@ func Sets(s *Suite, z Sizing) []Set {
 		threads, _ := s.counts(t, z)
 		for rep := 1; rep <= s.Repeat; rep++ {
 			for _, n := range threads {
-				// Data and random orders follow from the name: each repetition has
-				// its own, so that none reads right what an earlier one left.
+				// Data and random orders follow from the name. Each repetition has
+				// its own name, so data left by an earlier one is an error.
 				name := fmt.Sprintf("%s.%d", t.Name, n)
 				if rep > 1 {
 					name += fmt.Sprintf(".%d", rep)
@@ -95,8 +96,8 @@ func Sets(s *Suite, z Sizing) []Set {
 	return out
 }
 
-// counts are the thread counts of a test, and those that are left out of it
-// because of the scale. The smallest stays.
+// counts returns the thread counts of a test, and those that the scale leaves
+// out. It always keeps the smallest.
 func (s *Suite) counts(t *Test, z Sizing) (threads, left []int) {
 	if len(z.Threads) > 0 {
 		return z.Threads, nil
@@ -115,8 +116,8 @@ func (s *Suite) counts(t *Test, z Sizing) (threads, left []int) {
 	return threads, left
 }
 
-// leftOut are all thread counts that the scale leaves out of one test or
-// another, ascending.
+// leftOut returns all thread counts that the scale leaves out of any test,
+// ascending.
 func (s *Suite) leftOut(z Sizing) []int {
 	var out []int
 	for i := range s.Tests {
@@ -127,8 +128,8 @@ func (s *Suite) leftOut(z Sizing) []int {
 	return slices.Compact(out)
 }
 
-// round is what is there at the same time: one set, or with the suite's order
-// those of all tests.
+// round is the sets whose files exist at the same time: one set, or with an
+// order in the suite the sets of all tests.
 type round struct {
 	sets  []*Set
 	steps []step
@@ -140,7 +141,7 @@ type step struct {
 	setPhase
 }
 
-// rounds puts sets into the order in which their phases are done.
+// rounds groups sets into rounds with their phases in order.
 func rounds(s *Suite, sets []Set) []round {
 	var out []round
 	if len(s.Order) == 0 {
@@ -171,7 +172,7 @@ func rounds(s *Suite, sets []Set) []round {
 					continue
 				}
 				for _, p := range x.phases() {
-					// What is laid out is so right before the test's first phase.
+					// The layout comes right before the test's first phase.
 					if string(p.op) == phase && !p.lays() || p.lays() && x.Test.Phases[0] == phase {
 						r.steps = append(r.steps, step{x, p})
 					}
@@ -182,7 +183,7 @@ func rounds(s *Suite, sets []Set) []round {
 	return out
 }
 
-// lanes is the largest number of lanes that shares n threads out evenly.
+// lanes is the largest number of lanes that divides n threads evenly.
 func lanes(n, have int) int {
 	for l := min(n, max(have, 1)); l > 1; l-- {
 		if n%l == 0 {
@@ -209,7 +210,8 @@ func (s *Set) data(n int, memory int64, scale float64) {
 	}
 	records := max(int64(math.Ceil(per*scale/float64(s.RecordBytes))), least)
 	if t.layOut() {
-		// Laid out in records of 1 MiB, so the size is a multiple of both.
+		// The layout uses records of 1 MiB, so the size must be a multiple of
+		// both record sizes.
 		step := lcm(s.RecordBytes, layRecord) / s.RecordBytes
 		records = (records + step - 1) / step * step
 	}
@@ -217,15 +219,16 @@ func (s *Set) data(n int, memory int64, scale float64) {
 	s.TotalBytes = s.FileBytes * int64(n)
 }
 
-// tree sizes the trees: the scale is shared out evenly between directories
-// and files in each, so that neither becomes one.
+// tree sizes the trees. The scale applies evenly to the number of directories
+// and of files in each, so that neither becomes 1.
 func (s *Set) tree(n int, scale float64) {
 	t := s.Test
 	dirs := max(320/n, 4)
 	if i := slices.Index(t.Threads, n); i >= 0 && len(t.Dirs) > 0 {
 		dirs = t.Dirs[i]
 	} else if len(t.Dirs) > 0 {
-		// A thread count the suite does not have: as many in all as at its first.
+		// The suite lacks this thread count: use as many directories in total
+		// as at its first.
 		dirs = max(t.Dirs[0]*t.Threads[0]/n, 1)
 	}
 	files := float64(dirs) * float64(t.Items) * scale
@@ -235,13 +238,14 @@ func (s *Set) tree(n int, scale float64) {
 	s.TotalBytes = s.Files * int64(t.ItemBytes)
 }
 
-// layRecord is the record files are laid out in for random phases.
+// layRecord is the record size of the layout for random phases.
 const layRecord = int64(1) << 20
 
-// layOut says that the files of the test have to be made before its phases.
+// layOut reports whether the files of the test must be laid out before its
+// phases.
 func (t *Test) layOut() bool { return !t.metadata() && t.Phases[0] != string(workload.SeqWrite) }
 
-// phases of the set, with what has to be done before them.
+// phases returns the set's phases, with the layout before them.
 func (s *Set) phases() []setPhase {
 	var out []setPhase
 	if s.Test.layOut() {
@@ -280,7 +284,7 @@ func ParseScale(s string) (float64, error) {
 	return f, nil
 }
 
-// title of a phase for people, and the unit of its figures.
+// title returns the title of a phase, and the unit of its figures.
 func (t *Test) title(p workload.BenchPhase) (title, unit string) {
 	unit = "ops/s"
 	verb := map[workload.BenchPhase]string{
@@ -293,7 +297,8 @@ func (t *Test) title(p workload.BenchPhase) (title, unit string) {
 	return t.Title + ": " + verb, unit
 }
 
-// whose files a metadata phase works on; times is the phase's part of the shift.
+// whose describes the files that a metadata phase works on; times is the phase's
+// multiple of ReadShift.
 func (t *Test) whose(times int) string {
 	if t.ReadShift == 0 {
 		return "its files"
@@ -301,7 +306,8 @@ func (t *Test) whose(times int) string {
 	return fmt.Sprintf("the files of the client %d further on", times*t.ReadShift)
 }
 
-// method of a phase in a sentence. Engines of others compare nothing.
+// method describes a phase in a sentence. Engines other than Mortar's do not
+// verify data.
 func (t *Test) method(p workload.BenchPhase, engine workload.BenchEngine) string {
 	compared := "; every block is compared with what was written"
 	if engine != workload.EngineMortar {
@@ -357,21 +363,22 @@ func (t *Test) method(p workload.BenchPhase, engine workload.BenchEngine) string
 	return ""
 }
 
-// Planned is what a run would measure, without reaching a host.
+// Planned is the plan of a run.
 type Planned struct {
 	Suite  string       `json:"suite"`
 	Title  string       `json:"title"`
 	Cold   string       `json:"cold"`
 	Repeat int          `json:"repeat"`
 	Sets   []PlannedSet `json:"sets"`
-	// LeftOut are thread counts the scale leaves out.
+	// LeftOut are the thread counts that the scale leaves out.
 	LeftOut []int `json:"left_out"`
-	// Measurements in all, how often caches are emptied for them, and the
-	// seconds that measuring takes at most; 0 where a phase has no limit.
+	// The number of measurements, the number of times that the run empties the
+	// caches, and the most seconds that the measurements take; 0 if a phase has
+	// no limit.
 	Measurements int `json:"measurements"`
 	ColdTimes    int `json:"cold_times"`
 	MostSeconds  int `json:"most_seconds"`
-	// Memory of the servers that serve, by the spec; 0: PlanOf was not asked.
+	// Memory of the serving servers in bytes, by the spec; only PlanOf sets it.
 	Memory int64 `json:"-"`
 }
 
@@ -379,17 +386,17 @@ type Planned struct {
 type PlannedSet struct {
 	Test       string   `json:"test"`
 	Threads    int      `json:"threads"`
-	Lanes      int      `json:"mounts"` // they are spread over
+	Lanes      int      `json:"mounts"` // mounts that the threads are spread over
 	Phases     []string `json:"phases"`
 	FileBytes  int64    `json:"file_bytes"`
 	TotalBytes int64    `json:"total_bytes"`
 	Dirs       int      `json:"dirs"`  // of each thread
-	Items      int      `json:"items"` // files in each
+	Items      int      `json:"items"` // files in each directory
 	Files      int64    `json:"files"`
 	Seconds    int      `json:"limit_seconds"` // of each phase; 0: none
 }
 
-// PlanOf is Plan for a brick, by what its spec says of it.
+// PlanOf is Plan for the memory and the mounts of a brick's spec.
 func PlanOf(d *design.Design, suite *Suite, opt Options) (Planned, error) {
 	memory := int64(0)
 	for i, s := range d.Spec.Servers {
@@ -413,8 +420,8 @@ func PlanOf(d *design.Design, suite *Suite, opt Options) (Planned, error) {
 	return p, err
 }
 
-// Plan shows what Run would measure on servers with so much memory and so
-// many mounts.
+// Plan returns what Run measures on servers with that much memory (bytes) and
+// that many mounts. It reaches no host.
 func Plan(suite *Suite, opt Options, memory int64, mounts int) (Planned, error) {
 	s, err := opt.of(suite)
 	p := Planned{Suite: s.Name, Title: s.Title, Cold: s.Cold, Repeat: s.Repeat, Sets: []PlannedSet{}}

@@ -26,11 +26,11 @@ type Suite struct {
 	Source     string `yaml:"source,omitempty" json:"source,omitempty" doc:"the paper, or whatever else the values are from"`
 	Cold       string `yaml:"cold,omitempty" json:"cold,omitempty" doc:"how caches are emptied before a phase that works on what is there: restart (unmount the clients, stop the service, unmount XFS, start, mount), drop (mount the clients anew, drop the server's page cache) or none" default:"restart"`
 	Repeat     int    `yaml:"repeat,omitempty" json:"repeat,omitempty" doc:"how often each test is done; significance needs at least 3" default:"1"`
-	// What a smaller scale is worth: a look at the brick, not hours.
+	// Limits of a run at a smaller scale, so that it takes minutes, not hours.
 	ScaledSeconds int    `yaml:"scaled_seconds,omitempty" json:"scaled_seconds,omitempty" doc:"with --scale below 1: end each phase after so long, done or not, in tests without seconds of their own; --seconds overrides it; 0: when it is done" default:"0"`
 	ScaledThreads int    `yaml:"scaled_threads,omitempty" json:"scaled_threads,omitempty" doc:"with --scale below 1: leave out thread counts of more than so many on each mount; --clients overrides it; 0: leave none out" default:"0"`
 	Tests         []Test `yaml:"tests" json:"tests" doc:"the tests, in order"`
-	// Order has every phase of every test, as test/phase.
+	// Order lists every phase of every test, as test/phase.
 	Order []string `yaml:"order,omitempty" json:"order,omitempty" doc:"all phases of all tests in one sequence, e.g. [easy/seq-write, hard/seq-write, easy/seq-read, hard/seq-read]: what one test writes is there while the others run; default: test after test, each removed before the next"`
 }
 
@@ -71,11 +71,11 @@ const (
 //go:embed suites/*.yaml
 var suites embed.FS
 
-// Names lists the suites that come with Mortar, for people.
+// Names lists the built-in suites.
 func Names() []string { return []string{"quick", "paper", "io500", "cache"} }
 
-// builtin names the file of a suite that comes with Mortar; paper differs
-// with the flavour.
+// builtin returns the file of a built-in suite. The file of paper depends on the
+// flavour.
 func builtin(name string, flavour spec.Flavour) (string, bool) {
 	switch name {
 	case "quick", "io500", "cache", "paper-nfs", "paper-nfs-ha", "paper-lustre":
@@ -92,7 +92,7 @@ func builtin(name string, flavour spec.Flavour) (string, bool) {
 	return "", false
 }
 
-// Source gives the text of a suite: one that comes with Mortar, or a file.
+// Source returns the name and the text of a suite, built-in or from a file.
 func Source(name string, flavour spec.Flavour) (file string, src []byte, err error) {
 	if f, ok := builtin(name, flavour); ok {
 		b, err := suites.ReadFile(path.Join("suites", f))
@@ -105,7 +105,7 @@ func Source(name string, flavour spec.Flavour) (file string, src []byte, err err
 	return name, b, err
 }
 
-// Load reads a suite by name or from a file.
+// Load reads a built-in suite by name, or a suite from a file.
 func Load(name string, flavour spec.Flavour) (*Suite, error) {
 	file, src, err := Source(name, flavour)
 	if err != nil {
@@ -183,12 +183,12 @@ func Parse(file string, src []byte) (*Suite, error) {
 	return s, nil
 }
 
-// checkOrder finds what is wrong with the sequence of phases.
+// checkOrder reports mistakes in the order of phases.
 func (s *Suite) checkOrder(bad func(at, mend, format string, a ...any)) {
 	if len(s.Order) == 0 {
 		return
 	}
-	next := map[string]int{} // phase that is next, by test
+	next := map[string]int{} // index of the next phase, by test
 	for i, step := range s.Order {
 		at := fmt.Sprintf("order[%d]", i)
 		name, phase, _ := strings.Cut(step, "/")
@@ -215,8 +215,7 @@ func (s *Suite) checkOrder(bad func(at, mend, format string, a ...any)) {
 	}
 }
 
-// check finds what is wrong with a test and fills in what depends on other
-// keys.
+// check reports mistakes in a test and sets defaults that depend on other keys.
 func (t *Test) check(at func(string) string, bad func(at, mend, format string, a ...any), oneOf func(at, key, v string, allowed ...string)) {
 	var known []string
 	for _, p := range workload.BenchPhases {
@@ -327,7 +326,7 @@ func (t *Test) check(at func(string) string, bad func(at, mend, format string, a
 	}
 }
 
-// phases as workload knows them.
+// phases returns the test's phases as types of package workload.
 func (t *Test) phases() []workload.BenchPhase {
 	out := make([]workload.BenchPhase, len(t.Phases))
 	for i, p := range t.Phases {
@@ -336,8 +335,8 @@ func (t *Test) phases() []workload.BenchPhase {
 	return out
 }
 
-// shared says that the files of all threads are in one directory.
+// shared reports whether the files of all threads are in one directory.
 func (t *Test) shared() bool { return t.Tree == "shared" }
 
-// metadata says that the test is one on trees of files.
+// metadata reports whether the test works on trees of files.
 func (t *Test) metadata() bool { return workload.BenchPhase(t.Phases[0]).Metadata() }

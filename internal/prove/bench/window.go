@@ -8,30 +8,30 @@ import (
 type thread struct {
 	client     string
 	rank       int
-	start, end int64 // first record begun; last one done, or flushed and closed if that is inside the timing
-	amount     int64 // bytes or operations, whatever the phase counts
-	faulty     bool  // it ended early: it has its own figures, but does not end the window
+	start, end int64 // begin of the first record; end of the last, or of the flush and close if the timing includes them
+	amount     int64 // bytes or operations, depending on the phase
+	faulty     bool  // the thread ended early: it keeps its figures, but does not end the window
 	// Timeline: amount in buckets of bucket ns from origin on.
 	origin, bucket int64
 	buckets        []int64
 }
 
-// windowed is a run seen as one.
+// windowed has the figures of all threads together.
 type windowed struct {
 	start, end   int64   // first start, last end
-	from, to     int64   // common window; from == to: there is none
+	from, to     int64   // common window; from == to: none
 	amount       float64 // in the window
-	whole        int64   // in all
+	whole        int64   // in total
 	perThread    []float64
 	stonewall    int64   // first end of a thread without fault
-	wallShare    float64 // of all work, done by then
+	wallShare    float64 // share of all work done until stonewall
 	windowedRate float64 // per second
 	wholeRate    float64
 }
 
-// within is how much of a thread's work falls into a window. even spreads it
-// over the thread's own time: what is flushed in the end is on the server
-// only then, so when each part was handed to the kernel says nothing.
+// within is the part of a thread's work that falls into a window. even spreads
+// the work over the thread's own time: data may reach the server only in the
+// final flush, so the time of each write call says nothing.
 func (t *thread) within(from, to int64, even bool) float64 {
 	if even || len(t.buckets) == 0 {
 		return float64(t.amount) * overlap(t.start, t.end, from, to)
@@ -60,9 +60,9 @@ func overlap(a, b, from, to int64) float64 {
 	return math.Max(0, float64(min(b, to)-max(a, from))) / float64(b-a)
 }
 
-// window finds the time in which all threads worked, and what they achieved
-// in it together. Threads with a fault do not bound it, as long as there are
-// others; what they completed within it counts.
+// window finds the time in which all threads worked, and their work in it. If
+// some threads have no fault, only those bound the window; the work of all
+// threads within it counts.
 func window(ts []thread, even bool) windowed {
 	var w windowed
 	healthy := 0
@@ -118,8 +118,8 @@ func window(ts []thread, even bool) windowed {
 	return w
 }
 
-// wholly makes the whole time the window: of work that the threads share
-// unevenly, the first one's end says nothing.
+// wholly makes the whole time the window: if the threads divide the work
+// unevenly, the end of the first thread says nothing.
 func (w *windowed) wholly(ts []thread) {
 	w.from, w.to, w.amount, w.windowedRate = w.start, w.end, float64(w.whole), w.wholeRate
 	for i := range ts {

@@ -10,16 +10,16 @@ import (
 	"github.com/mortarhpc/mortar/internal/host/resource"
 )
 
-// A brick with one server has nobody who takes over: the drill itself gives the
-// server its power back, plugs the cable in and starts the daemon again. Until
-// then clients wait.
+// A brick with one server has no partner that takes over. The drill itself
+// restores the server's power, plugs the cable in and starts the daemon again.
+// Until then clients wait.
 
-// aloneHold is how long a fault is left before the drill mends it: a person
-// takes longer, and a client notices after much less. A variable for tests.
+// aloneHold is how long a fault lasts before the drill mends it. A person takes
+// longer, and clients notice the fault much sooner. A variable for tests.
 var aloneHold = 10 * time.Second
 
-// alone are the drills of a brick with one server, as DRILL-HOW, with their
-// steps there; nil: those of the table.
+// alone has the drills of a brick with one server, by DRILL-HOW, with their
+// steps; nil: the steps of the table.
 var alone = map[string]func(Scene) ([]Step, error){
 	"path-one-hba": nil, "path-one-disk": nil, "controller-module": nil, "shared-disk-pulled": nil, "two-disks-pulled": nil, "bit-rot-scrub": nil,
 	"local-disk-pulled": nil, "full-fs-full": nil, "flapping-public": nil,
@@ -30,10 +30,10 @@ var alone = map[string]func(Scene) ([]Step, error){
 	"ssd-missing-freeze": ssdGone(false), "ssd-missing-returned": ssdGone(true),
 }
 
-// errNeedsPair is of drills in which a partner has a part.
+// errNeedsPair refuses drills that need a partner.
 var errNeedsPair = errors.New("a pair of servers is needed, and this brick has none")
 
-// onOne is a variant of a drill as it is done with one server.
+// onOne adapts a variant of a drill to a brick with one server.
 func onOne(d Drill, v Variant) (Variant, error) {
 	steps, ok := alone[Choice{d, v}.Name()]
 	if !ok {
@@ -43,7 +43,7 @@ func onOne(d Drill, v Variant) (Variant, error) {
 	switch {
 	case steps != nil:
 		v.Steps = steps
-		expect.Stall = none // it is a person who mends it
+		expect.Stall = none // the stall lasts until a person mends the fault
 	case expect.Disks && d.Name != "local-disk":
 		v.Steps = withDisks(v.Steps)
 	}
@@ -52,8 +52,8 @@ func onOne(d Drill, v Variant) (Variant, error) {
 	return v, nil
 }
 
-// withDisks refuses to take disks or paths from a RAID controller inside the
-// server: it has one path to each LUN, and its disks are its own.
+// withDisks refuses faults of disks or paths if a RAID controller inside the
+// server has them: the server has one path to each LUN and does not see the disks.
 func withDisks(steps func(Scene) ([]Step, error)) func(Scene) ([]Step, error) {
 	return func(s Scene) ([]Step, error) {
 		for i := range s.Design.Arrays {
@@ -65,7 +65,7 @@ func withDisks(steps func(Scene) ([]Step, error)) func(Scene) ([]Step, error) {
 	}
 }
 
-// mended is a fault of the server that is mended after a while.
+// mended is a fault of the server that the drill mends after aloneHold.
 func mended(f Fault) func(Scene) ([]Step, error) {
 	return func(s Scene) ([]Step, error) {
 		f.On = s.Active
@@ -73,7 +73,7 @@ func mended(f Fault) func(Scene) ([]Step, error) {
 	}
 }
 
-// restarted is a daemon that is killed, and started again by its unit.
+// restarted kills a daemon, which its unit then starts again.
 func restarted(daemon string) func(Scene) ([]Step, error) {
 	return func(s Scene) ([]Step, error) {
 		steps, err := kill(daemon)(s)
@@ -86,8 +86,8 @@ func restarted(daemon string) func(Scene) ([]Step, error) {
 	}
 }
 
-// ssdGone is a server that loses its power while an SSD is missing, or holds what
-// is not true any more.
+// ssdGone cuts the server's power while an SSD of the cache is missing, or holds
+// stale data.
 func ssdGone(returned bool) func(Scene) ([]Step, error) {
 	return func(s Scene) ([]Step, error) {
 		steps, err := ssdFail(0)(s)
@@ -103,13 +103,13 @@ func ssdGone(returned bool) func(Scene) ([]Step, error) {
 	}
 }
 
-// units start the daemons of a single server again. In a cluster the resource
-// agent does.
+// units are the systemd units that start the daemons of a single server again.
+// In a cluster the resource agent starts them.
 //
 // Source: systemd units of nfs-utils
 var units = map[string]string{"nfsd": "nfs-server.service", "rpc.mountd": "nfs-mountd.service", "rpc.statd": "rpc-statd.service", "nfsdcld": "nfsdcld.service"}
 
-// restart is what an administrator of a single server does.
+// restart starts a daemon of a single server again, as its administrator does.
 func (e *engine) restart(ctx context.Context, server, daemon string) error {
 	unit := units[daemon]
 	if unit == "" {
@@ -118,8 +118,8 @@ func (e *engine) restart(ctx context.Context, server, daemon string) error {
 	return e.do(ctx, server, resource.Action{Title: "restart " + unit, Cmd: []string{"systemctl", "restart", unit}, Seconds: 120})
 }
 
-// single is a server without a cluster, in the words of one: a service runs if
-// its volume is mounted and nfsd has threads.
+// single describes a server without a cluster as a cluster of one node. A service
+// runs if its volume is mounted and nfsd has threads.
 func (e *engine) single(ctx context.Context) (cluster, error) {
 	server := e.servers[0]
 	c := cluster{&linux.CRM{Nodes: []linux.CRMNode{{Name: server, Online: true}}}}

@@ -12,7 +12,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/prove/report"
 )
 
-// lone is a brick with one server: what goes down comes back when it is mended.
+// lone is a brick with one server: a part that goes down comes back after Heal.
 type lone struct{ *pair }
 
 func (l lone) Inject(_ context.Context, f Fault) error {
@@ -29,8 +29,8 @@ func loneDesign(p *pair) *design.Design {
 	return d
 }
 
-// A server without a partner is given its power back by the drill, and must
-// then serve.
+// The drill restores the power of a server without a partner, which must then
+// serve.
 func TestRunAlone(t *testing.T) {
 	hold := aloneHold
 	aloneHold = 100 * time.Millisecond
@@ -53,7 +53,7 @@ func TestRunAlone(t *testing.T) {
 	p.leftNothing(t)
 }
 
-// The disks and paths of a controller inside the server are not drilled.
+// No drill breaks disks or paths of a controller inside the server.
 func TestAloneInside(t *testing.T) {
 	p := newPair(t)
 	d := loneDesign(p)
@@ -91,7 +91,7 @@ func TestAloneTable(t *testing.T) {
 			}
 			steps, err := one.Steps(s)
 			if err != nil {
-				continue // not with this brick
+				continue // impossible with this brick
 			}
 			if slices.ContainsFunc(steps, func(x Step) bool { return x.Fault.On == "nfs2" }) {
 				t.Errorf("%s: %+v", name, steps)
@@ -119,7 +119,7 @@ func mustChoose(t *testing.T) []Choice {
 	return all
 }
 
-// A drill that needs a pair is refused before anything is reached.
+// Run refuses a drill that needs a pair before it reaches a host.
 func TestAloneRefused(t *testing.T) {
 	p := newPair(t)
 	for _, name := range []string{"failover", "fence-all", "both-rings"} {

@@ -15,11 +15,11 @@ import (
 	"github.com/mortarhpc/mortar/internal/prove/workload"
 )
 
-// rotBytes are flipped: a part of one chunk.
+// rotBytes is how many bytes the drill overwrites: a part of one chunk.
 const rotBytes = 64 << 10
 
-// spoilable finds acknowledged data that nobody overwrites any more on one disk, and
-// gives the fault that spoils it there.
+// spoilable finds acknowledged data on one disk that no worker overwrites any
+// more. It returns the fault that corrupts that data.
 func (e *engine) spoilable(ctx context.Context) (Fault, error) {
 	g := e.group
 	if g.Level != 6 || len(e.service.Storage.Groups) != 1 {
@@ -81,7 +81,7 @@ func (e *engine) spoilable(ctx context.Context) (Fault, error) {
 	return Fault{Kind: Corrupt, Args: []string{serial, strconv.FormatInt(begin*512+row*int64(g.Chunk), 10), strconv.Itoa(rotBytes)}}, nil
 }
 
-// coldFile is, on the server, the file of a worker that only appends.
+// coldFile is the path on the server of the file of a worker that only appends.
 func (e *engine) coldFile() (string, error) {
 	for _, r := range e.load {
 		for _, w := range r.job.Writers {
@@ -111,9 +111,9 @@ func parseFiemap(text string) []extent {
 	return out
 }
 
-// coldRow gives where on the array a whole row of chunks begins that holds
-// nothing but the first bytes of a file; table is the device-mapper table of a logical volume
-// that lies in one piece.
+// coldRow finds a whole row of chunks that holds only the first bytes of a file.
+// It returns the offset of the row on the array in bytes. table is the
+// device-mapper table of a logical volume with a single extent.
 func coldRow(extents []extent, table string, chunk int64, data int) (int64, error) {
 	f := strings.Fields(table)
 	if len(f) != 5 || f[2] != "linear" {
@@ -124,7 +124,7 @@ func coldRow(extents []extent, table string, chunk int64, data int) (int64, erro
 		return 0, fmt.Errorf("table of its volume: %w", err)
 	}
 	width := chunk * int64(data)
-	// What was written last may still be written around.
+	// Only the beginning of the file: writes may still go on around its end.
 	const early = 2 << 20
 	for _, x := range extents {
 		from := begin*512 + x.device
@@ -136,7 +136,7 @@ func coldRow(extents []extent, table string, chunk int64, data int) (int64, erro
 	return 0, fmt.Errorf("no row of %d bytes is full of its first %d bytes", width, early)
 }
 
-// bitRot spoils a disk and has the brick scrubbed.
+// bitRot corrupts data on a disk and scrubs the brick.
 func bitRot(s Scene) ([]Step, error) {
 	if kind.Of(s.Design).Files(s.Service) == "" {
 		return nil, errNoFiles
@@ -150,8 +150,8 @@ func bitRot(s Scene) ([]Step, error) {
 	}, nil
 }
 
-// scrub has the group scrubbed and says whether it found what was spoilt, no
-// more and no less, and mended it.
+// scrub scrubs the group. It reports whether the scrub found exactly the
+// corrupted data and repaired it.
 func (v *View) scrub(ctx context.Context) (bool, string) {
 	g, err := v.e.env.Operator.Scrub(ctx, v.e.group)
 	if err != nil {

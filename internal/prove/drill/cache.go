@@ -17,9 +17,8 @@ import (
 // hostMortar is the binary on a server.
 const hostMortar = "/usr/local/sbin/mortar"
 
-// cacheDrills are those of a brick with SSDs in front of its volume. With
-// server-crash and rack-power they show that dirty data goes where the
-// service goes.
+// cacheDrills are the drills of a brick with SSDs in front of its volume. With
+// server-crash and rack-power they prove that dirty data moves with the service.
 var cacheDrills = []Drill{
 	{
 		Name: "ssd-fail", Title: "an SSD of the cache fails mid-write; dirty data is on the other one",
@@ -77,11 +76,11 @@ var cacheDrills = []Drill{
 	},
 }
 
-// Before the drills that cut the power of everything.
+// These drills come before those that cut all power.
 func init() { Table = slices.Insert(Table, len(Table)-2, cacheDrills...) }
 
-// Suits leaves out of all drills those of parts that the brick does not have, a
-// partner too.
+// Suits returns the drills whose parts the brick has. A brick with one server
+// has no partner.
 func Suits(all []Choice, d *design.Design) []Choice {
 	return slices.DeleteFunc(slices.Clone(all), func(c Choice) bool {
 		if _, ok := alone[c.Name()]; !ok && !d.Clustered() {
@@ -104,7 +103,8 @@ func Suits(all []Choice, d *design.Design) []Choice {
 	})
 }
 
-// ssd gives the cache's SSDs, all of which both servers reach.
+// ssd returns the serial of the i-th SSD of the cache. Both servers reach all
+// SSDs.
 func (s Scene) ssd(i int) (string, error) {
 	c := s.Service.Storage.Cache
 	if c == nil {
@@ -162,7 +162,7 @@ func ssdAll(s Scene) ([]Step, error) {
 	return steps, nil
 }
 
-// cacheCondition is something seen in the cache's counters.
+// cacheCondition waits until seen accepts the cache's counters.
 func cacheCondition(s Scene, what string, seen func(cache.Stats) bool) *Condition {
 	return &Condition{What: what, Limit: time.Minute, Look: func(ctx context.Context, v *View) (bool, string) {
 		for _, server := range []string{v.Active, v.Passive} {
@@ -180,7 +180,7 @@ func cacheCondition(s Scene, what string, seen func(cache.Stats) bool) *Conditio
 	}}
 }
 
-// mirrorOf is seen when n SSDs hold the newest dirty data.
+// mirrorOf waits until n SSDs hold the newest dirty data.
 func mirrorOf(s Scene, n int) *Condition {
 	return cacheCondition(s, fmt.Sprintf("dirty data on %d SSDs", n), func(st cache.Stats) bool { return len(st.Mirror.InSync) == n })
 }
@@ -189,8 +189,8 @@ func dirtyAt(s Scene, what string, is func(percent int64) bool) *Condition {
 	return cacheCondition(s, what, func(st cache.Stats) bool { return st.DirtyRoom > 0 && is(100*st.Dirty/st.DirtyRoom) })
 }
 
-// applyCache does what is to be done to bring the service's cache to its
-// config, where it runs.
+// applyCache brings the service's cache to its config, on the server that runs
+// the service.
 func (e *engine) applyCache(ctx context.Context, f Fault) error {
 	return e.do(ctx, f.On, resource.Action{
 		Title: "bring the cache to its config", Cmd: []string{hostMortar, "host-cache", "apply", cache.ConfigPath(f.Args[0])}, Seconds: 600,
@@ -199,14 +199,14 @@ func (e *engine) applyCache(ctx context.Context, f Fault) error {
 
 func cacheFiller(f Fault) string { return path.Join(f.Args[1], ".mortar-cache-fill") }
 
-// fillCache runs where the service is.
+// fillCache fills the mirror of dirty data, on the server that runs the service.
 func (e *engine) fillCache(ctx context.Context, f Fault) error {
 	return e.do(ctx, f.On, resource.Action{
 		Title: "fill the mirror of dirty data", Cmd: []string{hostMortar, "host-cache", "fill", cache.ConfigPath(f.Args[0]), cacheFiller(f)}, Seconds: 300,
 	})
 }
 
-// drainCache undoes it on the server that has the volume now.
+// drainCache undoes fillCache on the server that has the volume now.
 func (e *engine) drainCache(ctx context.Context, f Fault) error {
 	v := e.view()
 	for _, server := range e.servers {
@@ -219,7 +219,7 @@ func (e *engine) drainCache(ctx context.Context, f Fault) error {
 	return fmt.Errorf("%s is mounted on no server: %s could not be removed", f.Args[1], cacheFiller(f))
 }
 
-// cacheHas tells whether a disk is an SSD of the cache.
+// cacheHas reports whether a disk is an SSD of a cache.
 func cacheHas(d *design.Design, serial string) bool {
 	return slices.ContainsFunc(d.Services(), func(s *design.Service) bool {
 		return s.Storage.Cache != nil && slices.ContainsFunc(s.Storage.Cache.SSDs, func(x design.Disk) bool { return x.Serial == serial })

@@ -9,10 +9,10 @@ import (
 	"github.com/mortarhpc/mortar/internal/host/resource"
 )
 
-// crmMonArgv asks Pacemaker for its state once.
+// crmMonArgv prints Pacemaker's state once.
 var crmMonArgv = []string{"crm_mon", "--one-shot", "--output-as=xml", "--inactive"}
 
-// cluster is what crm_mon says.
+// cluster is the state that crm_mon prints.
 type cluster struct{ *linux.CRM }
 
 // parseCrmMon reads the XML of crm_mon(8).
@@ -21,7 +21,7 @@ func parseCrmMon(text string) (cluster, error) {
 	return cluster{x}, err
 }
 
-// all are the resources, those of clones too.
+// all returns the resources, including those of clones.
 func (c cluster) all() []linux.CRMResource { return slices.Concat(c.Resources, c.Cloned) }
 
 // service finds the resource that runs a service.
@@ -33,7 +33,7 @@ func (c cluster) service(name string) (linux.CRMResource, error) {
 	return linux.CRMResource{}, fmt.Errorf("no resource %s in Pacemaker (mortar apply makes it)", id)
 }
 
-// problems lists what is not as it should be, in words: every node online,
+// problems describes all differences from a healthy cluster: every node online,
 // every resource started, every fence device of a pair started, no failed action.
 func (c cluster) problems(nodes []string) []string {
 	var out []string

@@ -1,9 +1,9 @@
-// Package drill breaks a brick under verified load and judges how it took it:
-// the table of drills, the flow of one (health, load, fault, watch, heal,
-// read back, verdict), what the cluster's logs mean, and the rules of the
-// verdict. It reaches hosts only through the agent and breaks things only
-// through an Injector; it knows neither QEMU nor IPMI, and it makes no load
-// of its own (package workload does) and no page (package report does).
+// Package drill breaks a brick under verified load and judges the brick's
+// reaction. It has the table of drills, the flow of a drill (health, load, fault,
+// watch, heal, read back, verdict), the meaning of the cluster's logs, and the
+// rules of the verdict. It reaches hosts only through the agent and breaks
+// hardware only through an Injector; it knows neither QEMU nor IPMI. Package
+// workload makes the load, package report the pages.
 package drill
 
 import (
@@ -18,31 +18,33 @@ import (
 	"github.com/mortarhpc/mortar/internal/run/scrub"
 )
 
-// Injector breaks and mends hardware. The engine calls from one goroutine at
-// a time. Heal must work whether or not Inject did, and more than once: it
-// brings what was hit back to how it was, a server powered on and running.
+// Injector breaks and mends hardware. The engine calls it from one goroutine at a
+// time. Heal restores the hardware to its state before the fault, with servers
+// powered on and running. It must work even if Inject failed, and several times.
 type Injector interface {
-	// Can says why a fault cannot be injected here; nil: it can.
+	// Can returns why it is impossible to inject a fault here, nil if it is
+	// possible.
 	Can(f Fault) error
 	Inject(ctx context.Context, f Fault) error
 	Heal(ctx context.Context, f Fault) error
 }
 
-// Operator does what an administrator does by command.
+// Operator runs the commands of an administrator.
 type Operator interface {
-	// Move moves a service and returns when it runs there.
+	// Move moves a service to a server and waits until it runs there.
 	Move(ctx context.Context, service, to string) error
-	// Standby puts a server in standby, or ends that, and waits for it.
+	// Standby puts a server in standby or ends its standby, and waits for the
+	// effect.
 	Standby(ctx context.Context, node string, on bool) error
-	// ConfirmOff tells the cluster that a person has seen a server to be off.
+	// ConfirmOff tells the cluster that a person has seen that a server is off.
 	ConfirmOff(ctx context.Context, node string) error
-	// Scrub checks a RAID group and mends it.
+	// Scrub checks a RAID group and repairs it.
 	Scrub(ctx context.Context, g design.Group) (scrub.Group, error)
-	// Status is what `mortar status` finds.
+	// Status returns what `mortar status` finds.
 	Status(ctx context.Context) (*observe.Status, error)
 }
 
-// Drill is one entry of the table: what is broken and what must then happen.
+// Drill is one entry of the table: what it breaks and what must then happen.
 type Drill struct {
 	Name     string
 	Title    string
@@ -50,7 +52,7 @@ type Drill struct {
 	Expect   Expect
 }
 
-// Place is where the service must be in the end.
+// Place is where the service must be at the end of a drill.
 type Place string
 
 // Places.
@@ -60,61 +62,63 @@ const (
 	Anywhere Place = "anywhere" // on one of the two
 )
 
-// Fencing is who must or may be fenced.
+// Fencing is which servers the cluster must or may fence.
 type Fencing string
 
-// Fencing, from none to all.
+// Values of Fencing, from none to all.
 const (
 	Nobody Fencing = "nobody"
-	Victim Fencing = "victim" // the server that was hit, before the service starts elsewhere
-	Allow  Fencing = "allow"  // nobody has to be, anybody may be
+	Victim Fencing = "victim" // the cluster fences the server with the fault before the service starts elsewhere
+	Allow  Fencing = "allow"  // the cluster may fence any server
 )
 
-// Expect is what must happen. The verdict rests on it, and on what holds for
-// every drill: nothing lost, locks kept, no error seen, never mounted on two
-// servers, every worker goes on, health restored.
+// Expect is what must happen in a drill. The verdict depends on it and on the
+// rules of every drill: no data lost, locks kept, no error on clients, the volume
+// never mounted on two servers, every worker goes on, health restored.
 type Expect struct {
 	Where   Place
 	Fencing Fencing
-	// Stall is the longest stall aimed at, in seconds; negative: none. It is
-	// reported beside the figure and is no part of the verdict: a slow answer
-	// is not a wrong one, and a rack's processors are no measure of a server's.
+	// Stall is the target of the longest stall, in seconds; negative: no target.
+	// The report shows it beside the figure. It is no part of the verdict: a slow
+	// answer is not wrong, and a rack's processors differ from a server's.
 	Stall float64
-	// Disks: the drill takes disks or paths away, so health includes them:
-	// every array whole and in sync, before and after.
+	// Disks: the drill removes disks or paths, so health includes them: every
+	// array must be whole and in sync, before and after.
 	Disks bool
-	// Within is how long every worker may take to go on; 0: Options.Recover.
+	// Within is the time limit for every worker to go on; Options.Recover if
+	// that is longer.
 	Within time.Duration
-	// Wakes: the server that was hit wakes up with the volume still mounted.
+	// Wakes: the server with the fault wakes up with the volume still mounted.
 	Wakes bool
 	// Tolerate are errors clients must expect, by name, e.g. ENOSPC.
 	Tolerate []string
 }
 
-// Variant is a way to do a drill.
+// Variant is a way to carry out a drill.
 type Variant struct {
 	How   string
 	Title string
-	// Steps gives what is done, one after the other. An error says why the
-	// drill cannot be done with this brick.
+	// Steps returns the steps of the drill in order. An error says why the drill
+	// is impossible with this brick.
 	Steps func(s Scene) ([]Step, error)
 	// Expect replaces that of the drill.
 	Expect *Expect
-	// Append: a worker of each mount appends instead of overwriting, so that
-	// there is data that nobody touches again.
+	// Append: a worker on each mount appends instead of overwriting, so that
+	// some data stays as it is.
 	Append bool
-	// Rewrite: a worker of each mount writes a small file over and over, so that
-	// the server always has data in memory that is not on the disks.
+	// Rewrite: a worker on each mount rewrites a small file all the time, so that
+	// the server always has dirty data in memory.
 	Rewrite bool
-	// Away: the service must not be on its preferred server when it begins.
+	// Away: the service must not be on its preferred server at the start.
 	Away bool
-	// Home: in a matrix it must be there.
+	// Home: in a matrix, the service must be on its preferred server at the
+	// start.
 	Home bool
-	// Schedule is what the steps were drawn as; nil: they were not.
+	// Schedule is the random schedule of the steps; nil: they are not random.
 	Schedule *Schedule
 }
 
-// Expected is what a variant of a drill must lead to.
+// Expected is the Expect of a variant of the drill.
 func (d Drill) Expected(v Variant) Expect {
 	if v.Expect != nil {
 		return *v.Expect
@@ -122,43 +126,44 @@ func (d Drill) Expected(v Variant) Expect {
 	return d.Expect
 }
 
-// Scene is where a drill plays.
+// Scene is what the steps of a drill work on.
 type Scene struct {
 	Design  *design.Design
 	Service *design.Service
 	Active  string // server that the service runs on
 	Passive string // the other one
-	// Group is a RAID group of the service, Members the serials of the disks
-	// that are in it now.
+	// Group is a RAID group of the service, Members the serials of its present
+	// disks.
 	Group   design.Group
 	Members []string
 }
 
-// Step is one thing done in a drill.
+// Step is one step of a drill.
 type Step struct {
-	Fault Fault // the zero Fault: nothing is done
-	Mend  bool  // mend it instead
-	Try   bool  // that it cannot be done is noted, and ends nothing
-	// Prepare: the clock of the drill starts with the first step without.
+	Fault Fault // the zero Fault: the step injects nothing
+	Mend  bool  // mend the fault instead of injecting it
+	Try   bool  // after an error note it and go on
+	// Prepare: the step comes before the clock of the drill starts.
 	Prepare bool
-	// Keep: writers keep what they have written until now, and go on elsewhere. A
-	// drill without such a step has them do so at the fault.
+	// Keep: writers leave the data written so far as it is, and go on behind it.
+	// Without such a step they do so at the fault.
 	Keep  bool
-	Wait  time.Duration // then wait so long
-	Until *Condition    // then wait for this
-	Look  bool          // then note what `mortar status` says
+	Wait  time.Duration // then wait this long
+	Until *Condition    // then wait for this condition
+	Look  bool          // then record the findings of `mortar status`
 }
 
-// Condition is what a drill waits for. If it does not come in time, the drill fails
-// and goes on.
+// Condition is what a drill waits for. If it is not met within Limit, the drill
+// fails but goes on.
 type Condition struct {
 	What  string // name of the check
 	Limit time.Duration
-	// Look says whether the condition holds, and what there is.
+	// Look reports whether the condition is met, and describes what it saw.
 	Look func(ctx context.Context, v *View) (seen bool, detail string)
 }
 
-// Find gives a drill and its variant by name; how "" is the default variant.
+// Find returns a drill and its variant by name; how "" is the default variant.
+// An unknown name is an error.
 func Find(name, how string) (Drill, Variant, error) {
 	var names []string
 	for _, d := range Table {
@@ -178,36 +183,36 @@ func Find(name, how string) (Drill, Variant, error) {
 	return Drill{}, Variant{}, fmt.Errorf("no drill %q; there are: %s (mortar drill --list)", name, strings.Join(names, ", "))
 }
 
-// Env is what a drill works with.
+// Env is the environment of a drill.
 type Env struct {
 	Design   *design.Design
 	Dial     host.Dial
 	Injector Injector
 	Operator Operator
-	Service  string // the one the drills are about; "": the design's first
+	Service  string // the service under test; "": the design's first
 	Virtual  bool   // a virtual rack
 	Version  string // of mortar
-	// Progress is told what happens, in words, as it happens; may be nil.
-	// It is called from several goroutines, one at a time.
+	// Progress receives a text for each event of the drill. Drills call it from
+	// several goroutines, one at a time. It may be nil.
 	Progress func(text string)
 }
 
 // Options of a run.
 type Options struct {
-	Dir     string        // where the run is written
-	Steady  time.Duration // load before the fault
-	After   time.Duration // load after every worker goes on again
-	Recover time.Duration // how long to wait for that
-	Rejoin  time.Duration // how long the healed server may take to rejoin
-	// Thorough: what was broken is healed only when `mortar status` finds no
-	// fault at all, not when the cluster is whole.
+	Dir     string        // directory to write the run to
+	Steady  time.Duration // duration of the load before the fault
+	After   time.Duration // duration of the load after every worker goes on again
+	Recover time.Duration // time limit for every worker to go on again
+	Rejoin  time.Duration // time limit for the healed server to rejoin the cluster
+	// Thorough: the brick counts as healed only when `mortar status` finds no
+	// fault at all, not already when the cluster is whole.
 	Thorough bool
 	Rate     float64 // operations per second of each writer; 0: 8 on a virtual rack, else unlimited
 
-	verifyDir string // on clients, for the mounts data is read back through
+	verifyDir string // directory on clients for the mounts of the verification
 }
 
-// WithDefaults fills what is zero.
+// WithDefaults sets the defaults of options that are zero.
 func (o Options) WithDefaults(virtual bool) Options {
 	for _, f := range []struct {
 		v   *time.Duration
@@ -221,9 +226,8 @@ func (o Options) WithDefaults(virtual bool) Options {
 		o.verifyDir = "/run/mortar"
 	}
 	if o.Rate == 0 && virtual {
-		// Emulated servers share the machine's few cores with the load: at
-		// full speed the drill would measure how long the cluster waits for
-		// a processor.
+		// Emulated servers share the machine's few cores with the load. At full
+		// speed the drill would measure how long the cluster waits for a core.
 		o.Rate = 8
 	}
 	return o

@@ -26,14 +26,16 @@ import (
 	"github.com/mortarhpc/mortar/internal/prove/workload"
 )
 
-// Unhealthy says that a brick is not fit to be broken; nothing was changed.
+// Unhealthy is the error of a brick with problems before the drill. The drill
+// changed nothing.
 type Unhealthy struct{ Problems []string }
 
 func (e *Unhealthy) Error() string {
 	return "the brick is not healthy, so nothing was broken: " + strings.Join(e.Problems, "; ") + " (mortar status shows more)"
 }
 
-// Refused says that a drill cannot be done here; nothing was changed.
+// Refused is the error of a drill that is impossible here. The drill changed
+// nothing.
 type Refused struct{ Why string }
 
 func (e *Refused) Error() string { return e.Why }
@@ -65,11 +67,11 @@ type engine struct {
 	stopWatch func()
 	others    []*other
 	load      []*running
-	loadDirs  map[string]design.ClientMount // on the services' volumes, and how a client has them
-	injected  []Fault                       // in order; what has to be mended
+	loadDirs  map[string]design.ClientMount // directories on the services' volumes, with the mount of a client
+	injected  []Fault                       // faults to mend, in the order of their injection
 	healing   time.Time                     // when the mending began
 	software  []report.Row
-	writeback [2]string // of the server that writes soon: its settings before
+	writeback [2]string // settings of the server before WriteSoon
 }
 
 // running is the load on one client.
@@ -82,10 +84,9 @@ type running struct {
 	done     chan struct{}
 }
 
-// Run does one drill and gives its run, already saved in opt.Dir. An error
-// means that no verdict could be reached; *Unhealthy and *Refused, that
-// nothing was changed. Whatever it broke it mends before it
-// returns, also when ctx ends.
+// Run carries out one drill, saves its run in opt.Dir and returns it. An error
+// means that there is no verdict; *Unhealthy and *Refused also mean that nothing
+// was changed. Run mends all its faults before it returns, even if ctx ends.
 func Run(ctx context.Context, env Env, d Drill, v Variant, opt Options) (*report.Run, error) {
 	var err error
 	if !env.Design.Clustered() {
@@ -99,8 +100,8 @@ func Run(ctx context.Context, env Env, d Drill, v Variant, opt Options) (*report
 	}
 	e.others = others(env.Design, e.service.Name)
 	e.servers = env.Design.PairOf(e.service.Name).Servers
-	// What cannot be done is found out before anything is reached, as far as
-	// that does not depend on where the service runs.
+	// Refuse an impossible drill before reaching any host, unless that depends
+	// on where the service runs.
 	if err := Possible(env, d, v); err != nil {
 		return nil, err
 	}
@@ -162,7 +163,7 @@ func (e *engine) run(ctx context.Context) (_ *report.Run, err error) {
 		}
 	}
 
-	// From here on there is something to undo, whatever happens.
+	// From here on there are changes to undo.
 	ev := evidence{drill: e.drill, expect: e.expect, active: e.active, survivor: e.survivor, resource: e.resource, nodes: e.servers, service: e.service.Name, others: e.others,
 		byCommand: slices.ContainsFunc(e.steps, func(s Step) bool { return s.Fault.Kind == Move })}
 	cleanup := func() (context.Context, context.CancelFunc) {
@@ -183,7 +184,7 @@ func (e *engine) run(ctx context.Context) (_ *report.Run, err error) {
 	if err == nil {
 		ev.location, ev.locationErr = e.location(ctx, e.service.Name)
 		for _, o := range e.others {
-			o.location, _ = e.location(ctx, o.service.Name) // none is none that it may be on
+			o.location, _ = e.location(ctx, o.service.Name) // no location fails the check of where it may be
 		}
 		ev.moved = slices.Equal(ev.location, []string{e.survivor})
 	}
@@ -240,7 +241,7 @@ func (e *engine) run(ctx context.Context) (_ *report.Run, err error) {
 	return r, nil
 }
 
-// connect reaches every host and measures its clock.
+// connect connects to every host and measures its clock.
 func (e *engine) connect(ctx context.Context) error {
 	return host.Each(ctx, append(slices.Clone(e.servers), e.clients...), func(ctx context.Context, name string) error {
 		_, err := e.hosts.Connect(ctx, e.env.Dial, name)
@@ -248,8 +249,8 @@ func (e *engine) connect(ctx context.Context) error {
 	})
 }
 
-// place puts the service where the drill wants it to begin, and finds out
-// what of the design the drill needs to know.
+// place moves the service to the server on which the drill begins, and finds
+// the RAID group and the steps of the drill.
 func (e *engine) place(ctx context.Context) error {
 	if e.variant.Away && e.active == e.service.Preferred {
 		e.say("moving service %s to %s first", e.service.Name, e.survivor)
@@ -284,8 +285,8 @@ func (e *engine) place(ctx context.Context) error {
 	return e.possible(steps)
 }
 
-// Possible says why a drill cannot be done with a brick; nil: as far as can
-// be told without reaching it, it can.
+// Possible returns why a drill is impossible with a brick. It reaches no host,
+// so nil does not mean that the drill is possible in the brick's present state.
 func Possible(env Env, d Drill, v Variant) error {
 	var err error
 	if !env.Design.Clustered() {
@@ -305,7 +306,7 @@ func Possible(env Env, d Drill, v Variant) error {
 	return e.possible(steps)
 }
 
-// planned is the scene as the design has it.
+// planned is the scene by the design alone.
 func planned(env Env) (s Scene, err error) {
 	s.Design = env.Design
 	if s.Service, err = env.service(); err != nil {
@@ -364,7 +365,7 @@ func (e *engine) preflight(ctx context.Context) error {
 	}
 	for at, server := range mounted {
 		if server == "" {
-			continue // said already
+			continue // already among the problems
 		}
 		ms, err := testbed.Mounts(ctx, e.hosts.Session(server))
 		if err != nil {
@@ -400,7 +401,8 @@ func (e *engine) preflight(ctx context.Context) error {
 	return nil
 }
 
-// cluster asks the first of the servers that answers.
+// cluster returns the cluster's state as seen by the first server of from that
+// answers.
 func (e *engine) cluster(ctx context.Context, from []string) (c cluster, err error) {
 	if !e.env.Design.Clustered() {
 		return e.single(ctx)
@@ -441,7 +443,7 @@ func (e *engine) location(ctx context.Context, service string) ([]string, error)
 	return r.NodeNames(), err
 }
 
-// do runs an action on a host; the error carries what its command said.
+// do runs an action on a host; the error has the output of its command.
 func (e *engine) do(ctx context.Context, name string, a resource.Action) error {
 	h := e.hosts.Session(name)
 	if h == nil {
@@ -455,8 +457,8 @@ func (e *engine) do(ctx context.Context, name string, a resource.Action) error {
 	return err
 }
 
-// breakIt starts the load, breaks what is to be broken, and waits until
-// every worker goes on.
+// breakIt starts the load, performs the drill's steps, and waits until every
+// worker goes on.
 func (e *engine) breakIt(ctx context.Context, jobs []clientJob, ev *evidence) error {
 	for _, m := range e.env.Design.Mounts {
 		onServer, dir, create := kind.For(m).LoadDir(m, loadDir)
@@ -503,13 +505,14 @@ func (e *engine) breakIt(ctx context.Context, jobs []clientJob, ev *evidence) er
 		ev.recovered = true
 		e.say("%+.2f s  every worker on every client goes on; %s more of load", ev.waited, report.Seconds(e.opt.After.Seconds()))
 	}
-	// What an administrator would be told now costs the clients nothing.
+	// Record what `mortar status` shows an administrator now, concurrently, so
+	// that it costs no time.
 	looked := make(chan []report.StatusLine, 1)
 	go func() { looked <- e.view().status(ctx) }()
 	if ev.recovered {
 		err = e.pause(ctx, e.opt.After)
 	} else {
-		err = nil // a finding, not a failure of the drill
+		err = nil // the verdict reports it; the drill itself goes on
 	}
 	if lines := <-looked; len(ev.status) == 0 {
 		ev.status = lines
@@ -517,7 +520,7 @@ func (e *engine) breakIt(ctx context.Context, jobs []clientJob, ev *evidence) er
 	return err
 }
 
-// perform does the steps of the drill, one after the other.
+// perform carries out the steps of the drill, one after the other.
 func (e *engine) perform(ctx context.Context, ev *evidence) error {
 	for _, s := range e.steps {
 		if s.Fault.Kind != "" {
@@ -550,7 +553,7 @@ func (e *engine) perform(ctx context.Context, ev *evidence) error {
 	return nil
 }
 
-// act breaks or mends one thing.
+// act injects or mends the fault of a step.
 func (e *engine) act(ctx context.Context, s Step, ev *evidence) error {
 	first := !s.Prepare && ev.fault == 0
 	if first && !slices.ContainsFunc(e.steps, func(s Step) bool { return s.Keep }) {
@@ -571,7 +574,7 @@ func (e *engine) act(ctx context.Context, s Step, ev *evidence) error {
 		kind = report.EventMended
 		err = in.Heal(ctx, s.Fault)
 	} else {
-		// Healed from here on, even if Inject says it failed.
+		// heal mends the fault even if Inject fails.
 		e.injected = append(e.injected, s.Fault)
 		e.watch.add(report.Event{NS: at, Host: s.Fault.On, Source: "drill", Kind: kind, Text: describe(s)})
 		err = in.Inject(ctx, s.Fault)
@@ -675,7 +678,8 @@ func (e *engine) startLoad(ctx context.Context, j clientJob) {
 	}()
 }
 
-// mark has the writers of every client keep what they have written until now.
+// mark tells the writers of every client to leave the data written so far as it
+// is.
 func (e *engine) mark(ctx context.Context) error {
 	for _, r := range e.load {
 		if _, err := host.Ask(ctx, e.hosts.Session(r.client), workload.OpLoadMark, workload.StopParams{RunID: r.job.RunID}); err != nil {
@@ -685,7 +689,7 @@ func (e *engine) mark(ctx context.Context) error {
 	return nil
 }
 
-// loadErrors says which clients' load ended with an error.
+// loadErrors describes the errors of clients whose load failed.
 func (e *engine) loadErrors() []string {
 	var out []string
 	for _, r := range e.load {
@@ -698,8 +702,8 @@ func (e *engine) loadErrors() []string {
 	return out
 }
 
-// waitWorkers waits until ok holds for every worker of every client; offset
-// is its client's clock's.
+// waitWorkers waits until ok holds for every worker of every client; offset is
+// how far the client's clock is ahead, in ns.
 func (e *engine) waitWorkers(ctx context.Context, limit time.Duration, ok func(p workload.WorkerProgress, offset int64) bool) error {
 	w := host.Wait{Limit: limit, Pause: func(ctx context.Context) {
 		select {
@@ -742,14 +746,14 @@ func (e *engine) workersLeft(ok func(p workload.WorkerProgress, offset int64) bo
 	return waiting, err
 }
 
-// waitRecovered waits until every worker has completed something that the
-// brick served after the fault: where the service has to move, after the
-// other server's start.
+// waitRecovered waits until every worker has completed an operation that the
+// brick served after the fault. If the service must move, the operation must
+// come after its start on the other server.
 func (e *engine) waitRecovered(ctx context.Context, ev *evidence) error {
 	within := max(e.opt.Recover, e.expect.Within)
 	limit := time.Now().Add(within)
-	// A worker counts as going on if it completes something after the last
-	// step, and not only what was under way in the moment of the fault.
+	// A worker goes on if it completes an operation after the last step that was
+	// not under way at the moment of the fault.
 	after := max(ev.fault+(3*time.Second).Nanoseconds(), ev.done)
 	if e.expect.Where == Moves {
 		err := host.Wait{Limit: within, Poll: 200 * time.Millisecond}.Until(ctx, func(context.Context) (string, error) {
@@ -759,7 +763,7 @@ func (e *engine) waitRecovered(ctx context.Context, ev *evidence) error {
 			if !ok {
 				return fmt.Sprintf("service %s has not started on %s", e.service.Name, e.survivor), nil
 			}
-			// The load may have gone on while the last step was under way.
+			// The load may have gone on during the last step.
 			after = s.NS
 			return "", nil
 		})
@@ -772,7 +776,7 @@ func (e *engine) waitRecovered(ctx context.Context, ev *evidence) error {
 	})
 }
 
-// stopLoad ends the load everywhere and collects what was measured.
+// stopLoad ends the load on all clients and collects the results.
 func (e *engine) stopLoad(cleanup func() (context.Context, context.CancelFunc)) []loaded {
 	if len(e.load) == 0 {
 		return nil
@@ -824,8 +828,8 @@ func (e *engine) stopLoad(cleanup func() (context.Context, context.CancelFunc)) 
 	return out
 }
 
-// heal mends what was broken: both servers are in the cluster again, and
-// every disk in its array. It must be done, so ctx is not the user's.
+// heal mends all faults: afterwards both servers are in the cluster and every
+// disk is in its array. An interrupt must not stop heal, so ctx is not the user's.
 func (e *engine) heal(ctx context.Context) error {
 	e.healing = time.Now()
 	var errs []error
@@ -837,7 +841,7 @@ func (e *engine) heal(ctx context.Context) error {
 		mended[f.String()] = true
 		e.say("healing: %s", f)
 		if err := e.injector(f).Heal(ctx, f); err != nil {
-			errs = append(errs, fmt.Errorf("healing %s: %w", f, err)) // the others all the same
+			errs = append(errs, fmt.Errorf("healing %s: %w", f, err)) // still heal the others
 		}
 	}
 	if len(errs) > 0 {
@@ -856,8 +860,8 @@ func (e *engine) heal(ctx context.Context) error {
 	return nil
 }
 
-// healed waits until nothing is missing any more, such as a rebuild. That
-// goes on without us, so here a user who interrupts need not wait.
+// healed waits until the brick is whole, for example until a rebuild ends. The
+// rebuild goes on without Mortar, so an interrupt ends the wait.
 func (e *engine) healed(ctx context.Context) error {
 	if e.expect.Disks || e.opt.Thorough {
 		if err := e.whole(ctx, "the brick", e.opt.Rejoin); err != nil {
@@ -873,9 +877,9 @@ func (e *engine) healed(ctx context.Context) error {
 	return nil
 }
 
-// rejoin waits until both servers are in the cluster and all of it runs.
+// rejoin waits until both servers are in the cluster and every resource runs.
 func (e *engine) rejoin(ctx context.Context) error {
-	e.say("waiting for %s to be there, and every resource to run", strings.Join(e.servers, " and "))
+	e.say("waiting until %s are in the cluster and every resource runs", strings.Join(e.servers, " and "))
 	var cleaned time.Time
 	asked := map[string]bool{}
 	err := host.Wait{Limit: e.opt.Rejoin, Poll: 2 * time.Second}.Until(ctx, func(ctx context.Context) (string, error) {
@@ -889,8 +893,8 @@ func (e *engine) rejoin(ctx context.Context) error {
 		}
 		away := func(n linux.CRMNode) bool { return !n.Online || n.Pending }
 		for _, n := range c.Nodes {
-			// A fenced server that must not rejoin by itself is an
-			// administrator's decision; here, we are it.
+			// On a fenced server an administrator may have to start Pacemaker.
+			// Here the drill does so.
 			if !n.Online && !asked[n.Name] && e.hosts.Session(n.Name) != nil {
 				qctx, cancel := context.WithTimeout(ctx, 15*time.Second)
 				asked[n.Name] = e.startCluster(qctx, n.Name)
@@ -913,8 +917,8 @@ func (e *engine) rejoin(ctx context.Context) error {
 	return nil
 }
 
-// startCluster starts Pacemaker where it is not started at boot, and says
-// whether the server could be asked.
+// startCluster starts Pacemaker on a server that does not start it at boot. It
+// returns false if that failed or the server does not answer.
 func (e *engine) startCluster(ctx context.Context, name string) bool {
 	out, err := e.query(ctx, name, "systemctl", "is-enabled", "pacemaker.service")
 	if err != nil {
@@ -926,8 +930,8 @@ func (e *engine) startCluster(ctx context.Context, name string) bool {
 	return e.do(ctx, name, resource.Action{Title: "start the cluster", Cmd: []string{"systemctl", "start", "pacemaker.service"}}) == nil
 }
 
-// verify reads everything back on each client, through fresh mounts, from
-// servers whose caches are empty.
+// verify reads all data back on each client, through new mounts, after the
+// servers have dropped their caches.
 func (e *engine) verify(ctx context.Context, results []loaded, fault int64) (report.Verify, map[string]stream.Report, error) {
 	if len(results) == 0 {
 		return report.Verify{}, nil, errors.New("no client has a ledger")
@@ -952,7 +956,7 @@ func (e *engine) verify(ctx context.Context, results []loaded, fault int64) (rep
 		}
 		dirs := map[string]string{}
 		for i, m := range ms {
-			// Read by the other protocol where the client has it.
+			// Read through the other protocol if the client has a mount with it.
 			via := m
 			for k := 1; k < len(ms); k++ {
 				if o := ms[(i+k)%len(ms)]; o.Source == m.Source && o.Version != m.Version {
@@ -987,7 +991,8 @@ func (e *engine) verify(ctx context.Context, results []loaded, fault int64) (rep
 	return v, reports, failed.Join()
 }
 
-// dropCaches has the servers that serve read from their disks.
+// dropCaches drops the page cache of the serving servers, so that they read from
+// their disks.
 func (e *engine) dropCaches(ctx context.Context) error {
 	for _, s := range e.env.Design.PairOf(e.service.Name).Services {
 		where, err := e.location(ctx, s.Name)
@@ -1003,8 +1008,8 @@ func (e *engine) dropCaches(ctx context.Context) error {
 	return nil
 }
 
-// clean removes the load's files, but keeps them and the ledgers where
-// something was lost: they are the evidence.
+// clean removes the load's files. With keep it leaves them and the ledgers as
+// evidence of lost data.
 func (e *engine) clean(ctx context.Context, runID string, keep bool) {
 	if len(e.load) == 0 {
 		return
@@ -1032,7 +1037,8 @@ func (e *engine) clean(ctx context.Context, runID string, keep bool) {
 	}
 }
 
-// versions of what was tested, from the survivor and the first client.
+// versions returns the versions of the software on the survivor and on the first
+// client.
 func (e *engine) versions(ctx context.Context) []report.Row {
 	return testbed.Versions(ctx, []string{cmp.Or(e.survivor, e.active), e.clients[0]}, e.hosts.Session)
 }

@@ -24,10 +24,9 @@ import (
 	"github.com/mortarhpc/mortar/internal/run/observe"
 )
 
-// pair is a brick of two servers and a client: the cluster is played, the
-// load, its ledger and the reading back are real, on a local directory that
-// stands for the volume. What the engine does with them is under test, not
-// the failover itself: that is done on a rack.
+// pair is a brick of two servers and a client. The cluster is a fake. The load,
+// its ledger and the verification are real, on a local directory in place of the
+// volume. The tests cover the engine; the failover itself is tested on a rack.
 type pair struct {
 	t   *testing.T
 	dir string // the volume
@@ -39,11 +38,11 @@ type pair struct {
 	lines    map[string][]chan string // followers by host and command
 	injected []string
 	healed   []string
-	started  bool // the survivor runs the service
+	started  bool // the survivor has started the service
 	mounts   map[string]bool
 	tamper   func()
 	noStart  bool // the survivor never starts
-	// alternate: the service goes home once the drill is healed.
+	// alternate: the service moves back after the healing.
 	alternate bool
 	crm       []string
 }
@@ -116,7 +115,7 @@ func (p *pair) Heal(_ context.Context, f Fault) error {
 	return nil
 }
 
-// session with one played host; the client's load ops are the real ones.
+// dial opens a session with a fake host; the client has the real ops of the load.
 func (p *pair) dial(ctx context.Context, name string) (*host.Session, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -185,7 +184,7 @@ func (p *pair) query(_ context.Context, raw json.RawMessage, _ func(any)) (any, 
 	return resource.Output{Stdout: "pacemaker 3.0\n"}, nil
 }
 
-// run plays actions: a mount becomes a symbolic link to what is mounted.
+// run fakes actions: a mount becomes a symbolic link to its source.
 func (p *pair) run(_ context.Context, raw json.RawMessage, _ func(any)) (any, error) {
 	var r agent.RunParams
 	if err := json.Unmarshal(raw, &r); err != nil {
@@ -357,8 +356,8 @@ func TestRunRefusesUnhealthy(t *testing.T) {
 	p.leftNothing(t)
 }
 
-// TestRunInterrupted cancels while the service is being waited for: the
-// brick is healed all the same, and nothing is left.
+// TestRunInterrupted cancels during the wait for the service: Run still heals the
+// brick and leaves nothing.
 func TestRunInterrupted(t *testing.T) {
 	p := newPair(t)
 	p.noStart = true
@@ -385,7 +384,7 @@ func TestRunInterrupted(t *testing.T) {
 	p.leftNothing(t)
 }
 
-// neverWhole is an administrator whose brick has a fault for ever.
+// neverWhole is an Operator whose brick always has a fault.
 type neverWhole struct {
 	Operator
 	asked func()
@@ -396,8 +395,8 @@ func (n neverWhole) Status(context.Context) (*observe.Status, error) {
 	return &observe.Status{Parts: []*observe.Part{{Level: observe.Fault, Text: "array rebuilds"}}}, nil
 }
 
-// TestInterruptedWaiting cancels while a brick is waited for that is mended
-// but not whole: nobody has to wait for the rest of it.
+// TestInterruptedWaiting cancels during the wait for a mended brick to become
+// whole: Run returns without further waiting.
 func TestInterruptedWaiting(t *testing.T) {
 	p := newPair(t)
 	ctx, cancel := context.WithCancel(t.Context())

@@ -8,15 +8,16 @@ import (
 	"strings"
 )
 
-// Kind of a fault: what is broken. An Injector says which it can do.
+// Kind is the kind of a fault. Injector.Can reports which kinds an Injector can
+// inject.
 type Kind string
 
-// Kinds of faults; Fault.On and Fault.Args say where. Each has its line in
+// Kinds of faults; Fault.On and Fault.Args say which part. Each has an entry in
 // kinds.
 const (
 	Freeze   Kind = "freeze"    // the server stops executing; its power stays on
-	Panic    Kind = "panic"     // its kernel panics
-	PowerOff Kind = "power-off" // it loses power at once
+	Panic    Kind = "panic"     // the server's kernel panics
+	PowerOff Kind = "power-off" // the server loses power at once
 
 	LinkDown   Kind = "link-down"   // a server's cable; network
 	SwitchDown Kind = "switch-down" // a whole network
@@ -25,13 +26,13 @@ const (
 	PathOut   Kind = "path-out"   // a server's paths over one HBA to a disk or LUN; which, HBA (from 0)
 	HBAOut    Kind = "hba-out"    // a server's HBA with all its paths; HBA (from 0)
 	PathsOut  Kind = "paths-out"  // every path of a server to every disk
-	ModuleOut Kind = "module-out" // an enclosure's I/O module: one path of both servers; enclosure, module (from 0)
+	ModuleOut Kind = "module-out" // an enclosure's I/O module, with one path of each server; enclosure, module (from 0)
 	DiskOut   Kind = "disk-out"   // a shared disk; serial
 	DiskSlow  Kind = "disk-slow"  // a shared disk answers late; serial, operations a second, bytes a second
 	Corrupt   Kind = "corrupt"    // bytes of a shared disk are overwritten, without an error; serial, offset, length
 	LocalDisk Kind = "local-disk" // one disk of a server's system mirror; which (from 0)
 
-	// Of RAID arrays. An array goes by its name, its controllers are 0 and 1.
+	// Faults of RAID arrays. An array goes by its name, its controllers are 0 and 1.
 	ControllerOut      Kind = "controller-out"      // a controller dies, the other one takes its LUNs; array, controller
 	ControllerFailover Kind = "controller-failover" // the other controller takes its LUNs by command, all paths stay; array, controller
 	ArrayDisk          Kind = "array-disk"          // a disk of a RAID group is pulled from an array; serial
@@ -40,38 +41,39 @@ const (
 	LUNMissing         Kind = "lun-missing"         // a LUN is hidden from a server; LUN
 
 	FeedOff Kind = "feed-off" // a PDU's power
-	BMCDead Kind = "bmc-dead" // a server's BMC answers no more
-	BMCLies Kind = "bmc-lies" // a server's BMC says that it switched the server, and did not
+	BMCDead Kind = "bmc-dead" // a server's BMC no longer answers
+	BMCLies Kind = "bmc-lies" // a server's BMC reports that it switched the server, and did not
 	Astray  Kind = "astray"   // something else is plugged into a server's outlets
-	PDUDead Kind = "pdu-dead" // a PDU's controller answers no more; its outlets stay as they are
+	PDUDead Kind = "pdu-dead" // a PDU's controller no longer answers; its outlets stay as they are
 
-	// The agents on the servers do these, on any hardware.
+	// Faults that the agents on the servers inject, on any hardware.
 	Kill       Kind = "kill"        // a daemon dies at once; its name, or nfsd for the kernel's threads
-	WriteSoon  Kind = "write-soon"  // a server writes data that it has in memory to the disks after a second, until it boots
+	WriteSoon  Kind = "write-soon"  // a server writes dirty data to the disks after a second, until it boots
 	FillFS     Kind = "fill-fs"     // the service's file system is filled to the last block
 	HoldFS     Kind = "hold-fs"     // the service's file system is kept in use, until the server boots; mount point
-	BitRot     Kind = "bit-rot"     // Corrupt, where it hits data of the load that is not overwritten
+	BitRot     Kind = "bit-rot"     // Corrupt, on data of the load that no worker overwrites
 	CacheApply Kind = "cache-apply" // a cache is brought to its config, as `mortar apply` does; service
-	CacheFill  Kind = "cache-fill"  // the mirror is filled with dirty data, which is not written to the disks meanwhile; service, mount point
+	CacheFill  Kind = "cache-fill"  // the mirror is filled with dirty data, and does not write it to the disks meanwhile; service, mount point
 
-	// These are the administrator's commands; Mend undoes a standby.
-	Move       Kind = "move"        // mortar failover or failback; On is where to
+	// The administrator's commands; Mend ends a standby.
+	Move       Kind = "move"        // mortar failover or failback; On is the target
 	Standby    Kind = "standby"     // mortar standby
 	ConfirmOff Kind = "confirm-off" // mortar confirm-off
 )
 
-// faultKind is what a drill knows of a kind of fault.
+// faultKind describes a kind of fault.
 type faultKind struct {
-	// phrase says what is done: {on} is the server, {0} and {1} are the Args.
+	// phrase describes the fault: {on} is the server, {0} and {1} are the Args.
 	phrase string
-	// inject and heal are of a fault that Mortar does itself, through the agents
-	// or by the administrator's commands; others are the Injector's. can says why
-	// it cannot be done; nil: it always can. A fault without heal mends itself.
+	// inject and heal are set for a fault that Mortar injects itself, through the
+	// agents or by the administrator's commands; the Injector injects the others.
+	// can returns why the fault is impossible; a nil can means always possible. A
+	// fault without heal mends itself.
 	can          func(e *engine, f Fault) error
 	inject, heal faultFunc
 	// ready refuses a brick that would not survive the fault.
 	ready faultFunc
-	// back is what is left to be done once the hardware is whole again.
+	// back does what remains to be done after the hardware is whole again.
 	back faultFunc
 }
 
@@ -108,17 +110,16 @@ var kinds = map[Kind]faultKind{
 	WriteSoon:  {phrase: "having {on} write data to its disks after a second", inject: (*engine).writeSoon, heal: (*engine).writeLater},
 	FillFS:     {phrase: "filling {0} on {on}", inject: (*engine).fill, heal: (*engine).empty},
 	HoldFS:     {phrase: "keeping {0} on {on} in use", inject: (*engine).hold, heal: (*engine).empty},
-	BitRot:     {phrase: "overwriting bytes of one disk beneath the RAID", can: mayRot, inject: (*engine).spoil}, // the scrub mends it, or the verdict says that it did not
+	BitRot:     {phrase: "overwriting bytes of one disk beneath the RAID", can: mayRot, inject: (*engine).spoil}, // the scrub mends the data, or the drill fails
 	CacheApply: {phrase: "giving SSDs back to the cache of {0}", inject: (*engine).applyCache},
 	CacheFill:  {phrase: "filling the mirror of dirty data of {0}", inject: (*engine).fillCache, heal: (*engine).drainCache},
 
-	Move:       {phrase: "moving service {0} to {on}", can: hasOperator, inject: (*engine).move}, // it may stay where it is
+	Move:       {phrase: "moving service {0} to {on}", can: hasOperator, inject: (*engine).move}, // the service may stay there, so no heal
 	Standby:    {phrase: "putting {on} in standby", can: hasOperator, inject: (*engine).standby, heal: (*engine).unstandby},
 	ConfirmOff: {phrase: "confirming that {on} is off", can: hasOperator, inject: (*engine).confirmOff},
 }
 
-// HardwareKinds are those that an Injector is asked for, in the order of their
-// names.
+// HardwareKinds returns the kinds that an Injector injects, sorted by name.
 func HardwareKinds() []Kind {
 	var out []Kind
 	for k, how := range kinds {
@@ -130,11 +131,11 @@ func HardwareKinds() []Kind {
 	return out
 }
 
-// Fault is one thing to break, or to be done to the brick.
+// Fault is one fault to inject, or one command to run on the brick.
 type Fault struct {
 	Kind Kind
-	On   string   // server; "" for what belongs to none
-	Args []string // which part, for kinds that need it
+	On   string   // server; "" for parts that belong to no server
+	Args []string // the part, for kinds that need one
 }
 
 func (f Fault) String() string {
@@ -145,7 +146,7 @@ func (f Fault) String() string {
 	return strings.Join(append(parts, f.Args...), " ")
 }
 
-// describe says a step in words.
+// describe is the text of a step.
 func describe(s Step) string {
 	if s.Mend {
 		return "mending: " + s.Fault.String()
@@ -157,7 +158,7 @@ func describe(s Step) string {
 	return strings.NewReplacer(words...).Replace(kinds[s.Fault.Kind].phrase)
 }
 
-// injector is who does a fault: Mortar itself, or the hardware's injector.
+// injector returns the Injector of a fault: Mortar itself or env.Injector.
 func (e *engine) injector(f Fault) Injector {
 	if how := kinds[f.Kind]; how.inject != nil {
 		return ours{e, how}
@@ -165,7 +166,7 @@ func (e *engine) injector(f Fault) Injector {
 	return e.env.Injector
 }
 
-// ours injects the faults that Mortar does itself.
+// ours is the Injector of the faults that Mortar injects itself.
 type ours struct {
 	e *engine
 	faultKind

@@ -10,8 +10,8 @@ import (
 	"github.com/mortarhpc/mortar/internal/prove/report"
 )
 
-// journalArgv follows the journal of those who tell of a failover, from now on or
-// from the boot.
+// journalArgv follows the journal of the programs that log a failover, from now
+// on or from the boot.
 func journalArgv(fromBoot bool) []string {
 	n := "0"
 	if fromBoot {
@@ -20,7 +20,7 @@ func journalArgv(fromBoot bool) []string {
 	return journal.Argv(journal.DrillIdents, "-b", "-f", "-n", n)
 }
 
-// meaning of one message, if it is of interest to a drill.
+// meaning returns the meaning of one message.
 func meaning(ident, msg string) journal.Meaning {
 	m, _ := journal.Means(journal.Line{Ident: ident, Message: msg, Priority: 6}, nil)
 	return m
@@ -41,7 +41,7 @@ func journalEvent(line []byte, host string) (report.Event, bool) {
 	return report.Event{NS: l.NS, Host: host, Source: source(l.Ident), Kind: m.Kind, Text: l.Message}, true
 }
 
-// source of an event by who logged it.
+// source is the source of an event, by the program that logged it.
 func source(ident string) string {
 	if strings.HasPrefix(ident, "pacemaker") {
 		return "pacemaker"
@@ -49,8 +49,8 @@ func source(ident string) string {
 	return ident
 }
 
-// ocfLine is one line of the OCF agent's log, as package ocf writes it. A
-// step's time is its begin; "begin" and "end" frame an action.
+// ocfLine is one line of the OCF agent's log, as package ocf writes it. TNS of a
+// step is its begin; the steps "begin" and "end" frame an action.
 type ocfLine struct {
 	TNS     int64   `json:"t_ns"`
 	Action  string  `json:"action"`
@@ -60,7 +60,7 @@ type ocfLine struct {
 	Note    string  `json:"note"`
 }
 
-// ocfEvent reads one line of the agent's log. Monitors are of no interest.
+// ocfEvent reads one line of the OCF agent's log. It skips monitor actions.
 func ocfEvent(line []byte, host string) (report.Event, bool) {
 	var l ocfLine
 	if json.Unmarshal(line, &l) != nil || l.TNS == 0 || (l.Action != "start" && l.Action != "stop") {

@@ -11,30 +11,30 @@ import (
 	"github.com/mortarhpc/mortar/internal/prove/workload"
 )
 
-// evidence is everything a verdict rests on.
+// evidence is everything that a verdict depends on.
 type evidence struct {
 	drill     Drill
 	expect    Expect
 	fault     int64 // administrator's clock, ns
-	done      int64 // when the last step was done
+	done      int64 // when the last step ended
 	active    string
 	survivor  string
 	resource  string // of the service, in Pacemaker
 	nodes     []string
-	service   string // the one the drill is about
+	service   string // the service under test
 	others    []*other
-	byCommand bool // the service was told to move
+	byCommand bool // a command moves the service
 
 	events  []report.Event
 	looks   map[string][]look
 	loads   []loaded
 	loadErr []string
-	// location of the service after the recovery, before anything was healed.
+	// location of the service after the recovery, before the healing.
 	location    []string
 	locationErr error
-	moved       bool // it runs on the other server
+	moved       bool // the service runs on the other server
 	conditions  []report.Check
-	confirmed   int64 // when a person confirmed that a server is off; 0: nobody did
+	confirmed   int64 // when confirm-off was run; 0: never
 	status      []report.StatusLine
 	recovered   bool // every worker went on in time
 	waited      float64
@@ -48,7 +48,7 @@ type evidence struct {
 // checkHealth is the check that the brick is whole again.
 const checkHealth = "health restored"
 
-// judge applies the rules. Every check is in the list, passed or not.
+// judge applies the rules and returns every check, passed or not.
 func judge(e evidence) (checks []report.Check) {
 	add := func(ok bool, name, format string, args ...any) {
 		checks = append(checks, report.Check{Name: name, OK: ok, Detail: fmt.Sprintf(format, args...)})
@@ -220,15 +220,15 @@ func judge(e evidence) (checks []report.Check) {
 	return checks
 }
 
-// aboutService says that a start or stop is the service's: the agent's log is
-// only its own, Pacemaker's lines name the resource.
+// aboutService reports whether a start or stop is of the service. The agent's log
+// is only about its own service; Pacemaker's lines name the resource.
 func (e *evidence) aboutService(ev report.Event) bool { return aboutResource(ev, e.resource) }
 
 func aboutResource(ev report.Event, resource string) bool {
 	return ev.Source == "ocf" || meaning("pacemaker-controld", ev.Text).Resource == resource
 }
 
-// namesNode says that a fencing message is about a node.
+// namesNode reports whether a fencing message is about a node.
 func namesNode(text, node string) bool {
 	return strings.HasPrefix(text, "Peer "+node+" ") || strings.Contains(text, " targeting "+node+" ")
 }
@@ -241,7 +241,7 @@ func countWorkers(ls []loaded) int {
 	return n
 }
 
-// notOn names the workers that hung in the end.
+// notOn describes the workers that still hung at the end.
 func notOn(ls []loaded) []string {
 	var out []string
 	for _, l := range ls {
@@ -276,7 +276,7 @@ func marks(e evidence) (m report.Marks, io map[string]int64) {
 		}
 		return ev.NS
 	}
-	// What matters is what the server saw that serves in the end.
+	// Use the log of the server that serves in the end.
 	server := e.survivor
 	if !e.moved && e.expect.Where != Moves {
 		server = e.active
@@ -286,7 +286,7 @@ func marks(e evidence) (m report.Marks, io map[string]int64) {
 	if detected == 0 {
 		detected = at(report.EventMembership, onSurvivor)
 	}
-	// A heartbeat that is lost after the mending is no effect of the fault.
+	// A heartbeat lost after the mending is no effect of the fault.
 	if mended := at(report.EventMended, nil); !e.moved && mended != 0 && detected > mended {
 		detected = 0
 	}
@@ -296,10 +296,10 @@ func marks(e evidence) (m report.Marks, io map[string]int64) {
 	m.Started = sec(started)
 	after := e.fault
 	if !e.moved && started == 0 {
-		return m, nil // it went on: there is no first I/O again
+		return m, nil // the service never stopped, so there is no first I/O after the fault
 	}
 	if e.moved || started != 0 {
-		// Served by the survivor: not before its start began.
+		// The survivor cannot serve before its start begins.
 		begin := at(report.EventStarting, func(ev report.Event) bool { return onSurvivor(ev) && e.aboutService(ev) })
 		if begin == 0 {
 			begin = started

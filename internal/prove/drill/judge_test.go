@@ -11,18 +11,18 @@ import (
 	"github.com/mortarhpc/mortar/internal/prove/workload"
 )
 
-// row is one line of judge's decision table: what is other than in a run of
-// server-crash that passes, and what one check then says.
+// row is one line of judge's decision table: a change to a passing run of
+// server-crash, and the result of one check.
 type row struct {
 	name  string
 	spoil func(e *evidence)
 	check string
 	ok    bool
-	say   string // in its detail
+	say   string // part of the check's detail
 }
 
-// stays makes the evidence that of a fault that must not move the service, with
-// nobody fenced.
+// stays changes the evidence to that of a fault that must not move the service,
+// without fencing.
 func stays(e *evidence) {
 	e.expect = Expect{Where: Stays, Fencing: Nobody}
 	e.location, e.moved = []string{"nfs1"}, false

@@ -17,22 +17,23 @@ import (
 // fencingLiesName is the drill that only a brick with reservations survives.
 const fencingLiesName = "fencing-lies"
 
-// wakeAfter is how long the partner serves before the server wakes up: long
-// enough for clients to write over what that server has in memory.
+// wakeAfter is how long the partner serves before the frozen server wakes up:
+// long enough for clients to overwrite the data that it holds in memory.
 const wakeAfter = 10 * time.Second
 
-// keepAfter is how long writers have to end what they have begun, once they are
-// told to keep what is there: an fsync of rewriteBytes takes less.
+// keepAfter is how long writers get to finish their writes after a mark. An fsync
+// of rewriteBytes takes less.
 const keepAfter = 8 * time.Second
 
-// inMemory is how much the server must hold in memory when it freezes, which is
-// not on the disks yet, in bytes.
+// inMemory is the least dirty data in bytes that the server must hold when it
+// freezes.
 const inMemory = 4 << 20
 
-// fencingLies has a server fenced by devices that say that they did it. The server
-// freezes with data in memory that clients have sent and not committed. They send
-// it again to the partner and write over it. The server wakes up and writes to the
-// same blocks what it still has: only the LUNs can refuse that.
+// fencingLies tests fence devices that report success and do nothing. The server
+// freezes with data in memory that clients have sent and not committed. The
+// clients send that data to the partner again and overwrite it. Then the server
+// wakes up and writes its old data to the same blocks. Only the reservations of
+// the LUNs can refuse these writes.
 func fencingLies(lies ...Kind) func(Scene) ([]Step, error) {
 	return func(s Scene) ([]Step, error) {
 		if !s.Design.Reservable() {
@@ -54,7 +55,7 @@ func fencingLies(lies ...Kind) func(Scene) ([]Step, error) {
 	}
 }
 
-// unwritten waits until a server holds data in memory that is not on the disks.
+// unwritten waits until a server holds inMemory bytes of dirty data.
 func unwritten(server string) *Condition {
 	return &Condition{What: "data in memory only", Limit: time.Minute, Look: func(ctx context.Context, v *View) (bool, string) {
 		text, err := v.e.read(ctx, server, "/proc/meminfo")
@@ -94,7 +95,7 @@ func servedBy(server, frozen string) *Condition {
 }
 
 // refusedTo waits until the kernel of a server reports that a LUN refused a write.
-// Without that the server tried to write nothing, and the drill shows nothing.
+// Otherwise the server wrote nothing, and the drill proves nothing.
 func refusedTo(server string) *Condition {
 	return &Condition{What: "writes of the server that woke up are refused", Limit: 30 * time.Second, Look: func(_ context.Context, v *View) (bool, string) {
 		n := 0
@@ -107,7 +108,7 @@ func refusedTo(server string) *Condition {
 	}}
 }
 
-// unmountedOn waits until a server does not have the volume any more.
+// unmountedOn waits until a server no longer has the volume mounted.
 func unmountedOn(server, mountPoint string) *Condition {
 	return &Condition{What: "the server that woke up has let go", Limit: bootLimit, Look: func(ctx context.Context, v *View) (bool, string) {
 		mounts, err := v.e.read(ctx, server, "/proc/self/mounts")
@@ -119,10 +120,11 @@ func unmountedOn(server, mountPoint string) *Condition {
 	}}
 }
 
-// A kernel writes data to the disks once it is this old, and looks for such data
-// this often, in hundredths of a second; by default 3000 and 500. A server that
-// wakes up is reset within seconds if its partner reaches it. With these values it
-// writes until then what another server, which nobody reaches, writes later.
+// The kernel writes dirty data of this age to the disks, and looks for such data
+// at this interval, both in hundredths of a second; the defaults are 3000 and 500.
+// A partner that reaches the server resets it within seconds of its waking up.
+// With these values the server still writes its dirty data before the reset, as
+// an unreachable server does later.
 //
 // Source: Linux, Documentation/admin-guide/sysctl/vm.rst
 const (
@@ -130,7 +132,7 @@ const (
 	lookSetting, soonLooked    = "dirty_writeback_centisecs", "50"
 )
 
-// writeSoon has a server write data to the disks after a second.
+// writeSoon makes a server write dirty data to the disks after a second.
 func (e *engine) writeSoon(ctx context.Context, f Fault) error {
 	var before [2]string
 	for i, name := range []string{expireSetting, lookSetting} {
@@ -144,7 +146,7 @@ func (e *engine) writeSoon(ctx context.Context, f Fault) error {
 	return e.setWriteback(ctx, f.On, soonExpired, soonLooked)
 }
 
-// writeLater undoes it, unless the server has booted since.
+// writeLater undoes writeSoon, unless the server has booted since.
 func (e *engine) writeLater(ctx context.Context, f Fault) error {
 	now, err := e.read(ctx, f.On, "/proc/sys/vm/"+expireSetting)
 	if err != nil || strings.TrimSpace(now) != soonExpired || e.writeback[0] == "" {
@@ -158,13 +160,13 @@ func (e *engine) setWriteback(ctx context.Context, server, expire, look string) 
 		Cmd: []string{"sysctl", "--quiet", "--write", "vm." + expireSetting + "=" + expire, "vm." + lookSetting + "=" + look}})
 }
 
-// rewriteBytes is the size of a rewriter's file, and of what each fsync has to make
-// durable: many requests of the largest size, so that a client sends them without
-// asking for each to be on the disks, and commits them at the end.
+// rewriteBytes is the size of a rewriter's file, and of the data of each fsync: so
+// many requests of the largest size that an NFS client sends them UNSTABLE and
+// commits them at the end.
 const rewriteBytes = 32 << 20
 
-// addRewriters adds to each writer that calls fsync one that writes a file over and
-// over, as fast as it can: the server always has data of it in memory.
+// addRewriters adds, for each writer in mode fsync, a writer that rewrites a file
+// as fast as it can, so that the server always has dirty data in memory.
 func (j *clientJob) addRewriters() {
 	for _, w := range slices.Clone(j.job.Writers) {
 		if w.Mode != workload.Fsync {

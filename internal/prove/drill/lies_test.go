@@ -13,8 +13,8 @@ import (
 	"github.com/mortarhpc/mortar/internal/prove/workload"
 )
 
-// The server freezes while it has data in memory, and writers let the data alone
-// before it wakes up, not before it freezes.
+// The server freezes with dirty data in memory. The writers get their mark before
+// the server wakes up, not before it freezes.
 func TestFencingLies(t *testing.T) {
 	d := exampleDesign(t, "nss2-ha.yaml")
 	_, v, err := Find(fencingLiesName, "outlets")
@@ -76,7 +76,7 @@ func TestRewriters(t *testing.T) {
 	}
 }
 
-// Writers keep what they have from the step that says so, and not from the fault.
+// The writers get their mark at the step with Keep, not at the fault.
 func TestKeep(t *testing.T) {
 	for _, later := range []bool{false, true} {
 		p := newPair(t)

@@ -14,27 +14,27 @@ import (
 	"github.com/mortarhpc/mortar/internal/prove/workload"
 )
 
-// loadDir, on a mount, is where a run's files go: <mount>/.mortar/<run id>/.
+// loadDir is the directory on a mount for the runs' files:
+// <mount>/.mortar/<run id>/.
 const loadDir = ".mortar"
 
-// clientJob is the load on one client, with what the report needs to know of
-// each worker.
+// clientJob is the load on one client, with each worker's mount for the report.
 type clientJob struct {
 	client string
 	job    workload.Job
 	mounts map[string]design.ClientMount // by worker
 }
 
-// namesRate is how many directories a worker makes and removes, a second: enough
-// to see a stall of half a second, and little for a server.
+// namesRate is how many directories a worker makes and removes per second: enough
+// to see a stall of half a second, and little load for a server.
 const namesRate = 5
 
-// jobs makes the load: on each mount of each client one O_SYNC writer at
-// random places, one buffered writer that calls fsync, and a worker that
-// takes and gives back a lock. Where names are served apart from data, a worker
-// makes and removes directories. On the first client one lock is held on every
-// mount for the whole run, and tried from another mount: a second client's
-// where there is one, else the same client's other mount.
+// jobs makes the load. Each mount of each client has an O_SYNC writer at random
+// places, a buffered writer that calls fsync, and a worker that takes and releases
+// a lock. If a server of its own holds the names of files, another worker makes
+// and removes directories. On every mount of the first client a worker holds a
+// lock for the whole run. A challenger tries to take that lock from another mount:
+// on a second client if there is one, else on the same client.
 func jobs(d *design.Design, service, runID string, rate float64) ([]clientJob, error) {
 	var out []clientJob
 	if !slices.ContainsFunc(d.Mounts, func(m design.ClientMount) bool { return kind.For(m).Uses(m, service) }) {
@@ -61,7 +61,7 @@ func jobs(d *design.Design, service, runID string, rate float64) ([]clientJob, e
 			return name
 		}
 		j.job.Writers = append(j.job.Writers,
-			// Names carry the client: all of them share one directory.
+			// Names contain the client: all clients share one directory.
 			workload.Writer{Name: add(m.Client + "-osync"), Dir: dir, Pattern: workload.Random, Mode: workload.OSync, BlockBytes: 16 << 10, FileBytes: 16 << 20, OpsPerSecond: rate},
 			workload.Writer{Name: add(m.Client + "-fsync"), Dir: dir, Pattern: workload.Seq, Mode: workload.Fsync, FsyncEvery: 4, BlockBytes: 128 << 10, FileBytes: 32 << 20, OpsPerSecond: rate},
 		)
@@ -70,7 +70,7 @@ func jobs(d *design.Design, service, runID string, rate float64) ([]clientJob, e
 		}
 		j.job.Locks = append(j.job.Locks, workload.Lock{Name: add(m.Client + "-lock"), Dir: dir, Role: workload.Probe, IntervalSeconds: 0.5})
 	}
-	// Held locks, and who tries them.
+	// Held locks and their challengers.
 	first := &out[0]
 	var held []workload.Lock
 	for _, w := range slices.Clone(first.job.Locks) {
@@ -85,8 +85,8 @@ func jobs(d *design.Design, service, runID string, rate float64) ([]clientJob, e
 	for _, h := range held {
 		other := &out[len(out)-1]
 		m := first.mounts[h.Name]
-		// Another client, or another mount of the same client, of the same
-		// export; by the same protocol where it has it.
+		// The challenger is on another client, or on another mount of the same
+		// client, with the same export. It uses the same protocol if possible.
 		var from workload.Lock
 		for _, l := range other.job.Locks {
 			o := other.mounts[l.Name]
@@ -98,7 +98,7 @@ func jobs(d *design.Design, service, runID string, rate float64) ([]clientJob, e
 			}
 		}
 		if from.Name == "" {
-			continue // nobody can try
+			continue // no mount for a challenger
 		}
 		from.Name = strings.TrimSuffix(h.Name, "-held") + "-tried"
 		from.Role, from.File, from.IntervalSeconds = workload.Challenge, h.Name, 1
@@ -108,8 +108,8 @@ func jobs(d *design.Design, service, runID string, rate float64) ([]clientJob, e
 	return out, nil
 }
 
-// prefixOf names a mount shortly: its base (v4.1 or v3), with a number if that
-// is taken.
+// prefixOf is a short name of a mount: base (v4.1 or v3), with a number if the
+// name is taken.
 func prefixOf(base string, m design.ClientMount, have map[string]design.ClientMount) string {
 	p := base
 	for n := 2; ; n++ {
@@ -158,7 +158,7 @@ type loaded struct {
 	mounts map[string]design.ClientMount
 }
 
-// timeline puts the workers of all clients on one clock.
+// timeline joins the timelines of all clients on the administrator's clock.
 func timeline(ls []loaded, faultNS int64) report.Timeline {
 	const bucketMS = 100
 	t := report.Timeline{FaultNS: faultNS, BucketMS: bucketMS}
@@ -200,7 +200,7 @@ func timeline(ls []loaded, faultNS int64) report.Timeline {
 	return t
 }
 
-// rebucket moves counts onto the common buckets.
+// rebucket moves counts into the common buckets.
 func rebucket(vals []int64, shiftNS int64, seconds float64, bucketMS int) []int64 {
 	if seconds <= 0 {
 		return nil
@@ -220,24 +220,26 @@ func rebucket(vals []int64, shiftNS int64, seconds float64, bucketMS int) []int6
 	return out
 }
 
-// served is what the clients got after a moment; 0 where nothing was found.
+// served has the first operations of the clients after a moment, by the
+// administrator's clock in ns; 0: none.
 type served struct {
-	firstIO   map[string]int64 // by client: the first write or name acknowledged
-	allIO     int64            // every writer and reader had completed something
+	firstIO   map[string]int64 // by client: the first acknowledged write or name
+	allIO     int64            // when every writer and reader had completed an operation
 	firstLock int64            // the first lock granted
-	allLocks  int64            // every lock worker had completed something
+	allLocks  int64            // when every lock worker had completed an operation
 }
 
-// servedAfter finds these from a moment on the administrator's clock: that
-// at which the service began to start, or the fault if it does not move.
+// servedAfter finds the first operations after a moment on the administrator's
+// clock: the beginning of the service's start, or the fault if the service does
+// not move.
 //
-// An NFSv4 client may hold a delegation and then locks without asking the
-// server, also while there is none. Where the service moves, a lock therefore
-// counts only if it was waited for across the start, or if it was asked for
-// by NFSv3, which knows no delegations, after the first write was served.
+// An NFSv4 client with a delegation locks without asking the server, even while
+// no server runs. If the service moves, a lock therefore counts only if the client
+// waited for the lock across the start, or asked for it by NFSv3, which has no
+// delegations, after the first served write.
 //
-// A writer of Lustre does not need every server. Where the service moves and held
-// a client's workers up, only these tell when it was served again.
+// A writer of Lustre does not need every server. If the service moves and some of
+// a client's workers stalled, only those show when the client was served again.
 func servedAfter(ls []loaded, afterNS int64, moves bool) served {
 	r := served{firstIO: map[string]int64{}}
 	earlier := func(a *int64, b int64) {
@@ -290,8 +292,8 @@ func servedAfter(ls []loaded, afterNS int64, moves bool) served {
 	return r
 }
 
-// heldUp are the writers and makers of names of a client that had a stall over a
-// moment.
+// heldUp returns a client's writers and makers of names that were stalled at the
+// moment ns.
 func heldUp(l loaded, ns int64) map[string]bool {
 	held := map[string]bool{}
 	for _, w := range l.result.Workers {
@@ -304,13 +306,12 @@ func heldUp(l loaded, ns int64) map[string]bool {
 	return held
 }
 
-// stallNS is what counts as a stall, ns: workload's default.
+// stallNS is the shortest stall in ns, the default of package workload.
 const stallNS = int64(500e6)
 
-// firstDone is when a worker first completed something after a moment, on
-// the administrator's clock. What ended a stall is known to the nanosecond;
-// failing that the worker never stalled, and its timeline says when it next
-// completed something, to a bucket.
+// firstDone is when a worker completed its first operation after a moment, on the
+// administrator's clock in ns. The end of a stall is exact. A worker that never
+// stalled has its first operation in the timeline, to the precision of a bucket.
 func firstDone(w workload.WorkerResult, offset, afterNS int64) (done int64) {
 	for _, c := range w.Completions {
 		if at := c.DoneNs - offset; at >= afterNS && (done == 0 || at < done) {
@@ -330,9 +331,8 @@ func firstDone(w workload.WorkerResult, offset, afterNS int64) (done int64) {
 	return done
 }
 
-// longestStall is the longest time a worker went without completing anything
-// among the stalls that ended after the fault; io: of writers, readers and
-// makers of names only, otherwise of lock workers only.
+// longestStall is the longest stall that ended after the fault, in seconds. With
+// io it covers writers, readers and makers of names, otherwise lock workers.
 func longestStall(l loaded, faultNS int64, io bool) float64 {
 	kinds := map[string]string{}
 	for _, w := range l.result.Workers {
@@ -347,7 +347,7 @@ func longestStall(l loaded, faultNS int64, io bool) float64 {
 	return longest
 }
 
-// verifyReport turns what stream found into the report's form.
+// verifyReport converts the reports of package stream, by client, for the run.
 func verifyReport(rs map[string]stream.Report) report.Verify {
 	v := report.Verify{Classes: map[string]report.Class{}}
 	clients := make([]string, 0, len(rs))

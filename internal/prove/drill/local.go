@@ -13,8 +13,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/run/observe"
 )
 
-// localDisk pulls the first disk of the mirror that the active server's own
-// system is on.
+// localDisk pulls the first disk of the active server's system mirror.
 func localDisk(s Scene) ([]Step, error) {
 	f := Fault{Kind: LocalDisk, On: s.Active, Args: []string{"0"}}
 	return []Step{{Fault: f, Wait: linkHold, Look: true, Until: &Condition{What: "status says so", Limit: time.Minute, Look: func(ctx context.Context, v *View) (bool, string) {
@@ -27,7 +26,7 @@ func localDisk(s Scene) ([]Step, error) {
 	}}}}, nil
 }
 
-// systemMirrors are the mirrors of a server that are not the brick's.
+// systemMirrors returns the mirrors of a server that are not part of the brick.
 func (e *engine) systemMirrors(ctx context.Context, server string) ([]observe.SystemArray, error) {
 	h, err := asked(ctx, e, server, func(s *host.Session, ctx context.Context) (observe.Host, error) {
 		return host.Ask(ctx, s, observe.OpGather, observe.SystemRequest())
@@ -38,7 +37,7 @@ func (e *engine) systemMirrors(ctx context.Context, server string) ([]observe.Sy
 	return slices.DeleteFunc(observe.SystemArrays(e.env.Design, &h), func(a observe.SystemArray) bool { return a.Level != "raid1" }), nil
 }
 
-// mirrored says why a server cannot lose a system disk; nil: it can.
+// mirrored returns why a server cannot lose a system disk, nil if it can.
 func (e *engine) mirrored(ctx context.Context, f Fault) error {
 	server := f.On
 	ms, err := e.systemMirrors(ctx, server)
@@ -59,8 +58,8 @@ func (e *engine) mirrored(ctx context.Context, f Fault) error {
 	return nil
 }
 
-// returnSystemDisk gives a system disk that is in its slot again back to its
-// mirrors, and waits until they are whole.
+// returnSystemDisk adds a system disk that is in its slot again to its mirrors,
+// and waits until they are whole.
 func (e *engine) returnSystemDisk(ctx context.Context, f Fault) error {
 	server := f.On
 	e.say("giving the system disk back to its mirror on %s", server)
@@ -81,8 +80,8 @@ func (e *engine) returnSystemDisk(ctx context.Context, f Fault) error {
 				if added[dev] {
 					continue
 				}
-				// With its bitmap only what was written meanwhile is copied.
-				// Source: mdadm(8), --add: "re-added" where it was part of it recently
+				// With a write-intent bitmap md copies only the data written meanwhile.
+				// Source: mdadm(8), --add: a recent member is "re-added"
 				a := resource.Action{Title: "give " + dev + " back to " + m.Dev, Cmd: []string{"mdadm", "--manage", "/dev/" + m.Dev, "--add", "/dev/" + dev}}
 				if err := e.do(ctx, server, a); err != nil {
 					left = append(left, err.Error())

@@ -101,14 +101,14 @@ func TestReturnSystemDisk(t *testing.T) {
 	if d := cmp.Diff([]string{"mdadm --manage /dev/md0 --add /dev/vdb"}, m.ran); d != "" {
 		t.Error(d)
 	}
-	// A disk that does not come back.
+	// The disk does not come back.
 	m = &mirrored{degraded: "1", level: "raid1"}
 	if err := m.engine(t).returnSystemDisk(t.Context(), Fault{On: "nfs1"}); err == nil || !strings.Contains(err.Error(), "not whole") || len(m.ran) > 0 {
 		t.Errorf("%v, ran %q", err, m.ran)
 	}
 }
 
-// The drill pulls a disk of the server that serves, and no other.
+// The drill pulls a disk of the active server only.
 func TestLocalDiskSteps(t *testing.T) {
 	steps, err := localDisk(Scene{Active: "nfs2", Passive: "nfs1"})
 	if err != nil || len(steps) != 1 || steps[0].Fault.String() != "local-disk nfs2 0" {

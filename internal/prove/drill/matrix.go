@@ -18,11 +18,12 @@ type Choice struct {
 	Variant Variant
 }
 
-// Name of a choice, as --only takes it and its directory is called.
+// Name is DRILL-HOW: the name of the choice in --only, and of its directory.
 func (c Choice) Name() string { return c.Drill.Name + "-" + c.Variant.How }
 
-// Choose picks from the table: all of it, or what only names, without what
-// skip names. A name is a drill's, or drill-how for one variant.
+// Choose returns the choices of the table that only names, or all, without those
+// that skip names. A name is that of a drill, or drill-how for one variant. An
+// unknown name is an error.
 func Choose(only, skip []string) ([]Choice, error) {
 	used := map[string]bool{}
 	in := func(list []string, c Choice) bool {
@@ -55,11 +56,11 @@ func Choose(only, skip []string) ([]Choice, error) {
 	return out, nil
 }
 
-// All does several drills, each repeat times, restores health after each, and
-// gives an entry for each; they are also written to dir after each drill. Two
-// services begin each drill on their preferred servers. It ends early when ctx
-// does, or when the brick cannot be healed: the error says which; the entries
-// are those of what was done.
+// All carries out several drills, each repeat times, and restores health after
+// each. It returns an entry for each drill done, and writes the entries to dir
+// after each drill. In a brick with two services each drill begins with both on
+// their preferred servers. All ends early, with an error, if ctx ends or if the
+// brick cannot be healed.
 func All(ctx context.Context, env Env, choices []Choice, repeat int, dir string, opt Options) ([]report.Entry, []*report.Run, error) {
 	var entries []report.Entry
 	var runs []*report.Run
@@ -127,7 +128,7 @@ func All(ctx context.Context, env Env, choices []Choice, repeat int, dir string,
 		if failure == nil && !slices.ContainsFunc(done, unhealed) {
 			continue
 		}
-		// One drill's trouble must not be the next one's.
+		// Faults of one drill must not affect the next.
 		if err := recuperate(ctx, env, opt); err != nil {
 			return entries, runs, fmt.Errorf("after %s the brick did not become whole again, so the remaining %d drills were not done: %w", c.Name(), len(choices)-i-1, err)
 		}
@@ -135,15 +136,15 @@ func All(ctx context.Context, env Env, choices []Choice, repeat int, dir string,
 	return entries, runs, nil
 }
 
-// unhealed says that a run left the brick not as it was.
+// unhealed reports whether a run did not restore the brick's health.
 func unhealed(r *report.Run) bool {
 	return slices.ContainsFunc(r.Summary.Checks, func(c report.Check) bool { return c.Name == checkHealth && !c.OK })
 }
 
-// home moves the services to their preferred servers if the drill needs that;
-// not the one the drill is about if it wants that away. With one service a
-// pair is symmetric: most drills may begin on either server, and begin where
-// the last one ended, without the 30 s of grace that a move costs.
+// home moves the services to their preferred servers if the drill needs that. It
+// does not move the service under test if the variant has Away. With one service
+// a pair is symmetric: most drills begin on the server on which the last one
+// ended, which saves the 30 s of grace of a move.
 func home(ctx context.Context, env Env, c Choice) error {
 	drilled, err := env.service()
 	if err != nil || env.Operator == nil || len(env.Design.Services()) == 1 && !c.Variant.Home {
@@ -160,7 +161,7 @@ func home(ctx context.Context, env Env, c Choice) error {
 	return nil
 }
 
-// recuperate waits until nothing is wrong with the brick.
+// recuperate waits until the brick has no fault.
 func recuperate(ctx context.Context, env Env, opt Options) error {
 	e := &engine{env: env, opt: opt.WithDefaults(env.Virtual)}
 	return e.whole(ctx, "the brick", e.opt.Rejoin)

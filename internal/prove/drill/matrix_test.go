@@ -53,10 +53,10 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-// TestAll does a drill twice and one that cannot be done.
+// TestAll carries out a drill twice, and an impossible one.
 func TestAll(t *testing.T) {
 	p := newPair(t)
-	p.alternate = true // the service goes back and forth
+	p.alternate = true // the service moves back after each drill
 	opt := p.options(t)
 	dir := t.TempDir()
 	d, v, err := Find("server-crash", "freeze")
@@ -127,7 +127,7 @@ func TestColdRow(t *testing.T) {
 	}
 }
 
-// Every step of every drill says what it does, and every fault has an end.
+// Every step of every drill has a text, and every fault has an end.
 func TestTableIsComplete(t *testing.T) {
 	d := newPair(t).design()
 	s := Scene{Design: d, Service: d.Services()[0], Active: "nfs1", Passive: "nfs2"}
@@ -138,7 +138,7 @@ func TestTableIsComplete(t *testing.T) {
 		for _, v := range d.Variants {
 			steps, err := v.Steps(s)
 			if err != nil {
-				continue // not with this brick
+				continue // impossible with this brick
 			}
 			began := false
 			for _, x := range steps {
@@ -157,7 +157,7 @@ func TestTableIsComplete(t *testing.T) {
 	}
 }
 
-// Each row of the papers' tables of failures has a drill that stands for it.
+// Each row of the papers' tables of failures has a drill.
 func TestPapersFailures(t *testing.T) {
 	for _, f := range []spec.Flavour{spec.NFSHA, spec.Lustre} {
 		for _, row := range paper.Failures(f).Rows {

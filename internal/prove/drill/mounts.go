@@ -5,17 +5,17 @@ import (
 	"slices"
 )
 
-// look is one look at a server's mounts. A look that failed is not recorded.
+// look is one query of a server's mounts. Failed queries are not recorded.
 type look struct {
 	ns      int64 // administrator's clock, when asked
 	doneNS  int64 // when answered
 	mounted bool
 }
 
-// doubleMount looks for a time at which a volume was mounted on two servers
-// at once: two looks, one at each, whose answers were both "mounted", with no
-// look in between that said otherwise. A server that was fenced counts as not
-// mounted from then on (it has no power), until it is seen again.
+// doubleMount finds a time at which a volume was mounted on two servers at once:
+// two looks, one at each server, both found the volume mounted, and no look in
+// between found otherwise. A fenced server has no power, so it counts as not
+// mounted from its fencing until the next look.
 func doubleMount(looks map[string][]look, fenced map[string]int64) string {
 	type span struct{ from, to int64 }
 	spans := map[string][]span{}

@@ -9,7 +9,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/prove/report"
 )
 
-// service is the one a drill is about.
+// service returns the service under test: Env.Service, or the design's first.
 func (env Env) service() (*design.Service, error) {
 	var names []string
 	for _, s := range env.Design.Services() {
@@ -21,18 +21,19 @@ func (env Env) service() (*design.Service, error) {
 	return nil, &Refused{fmt.Sprintf("there is no service %q; there are: %v", env.Service, names)}
 }
 
-// other is a service that a drill is not about. It is under the same load,
-// and judged as well.
+// other is a service other than the one under test. It gets the same load, and
+// the drill judges it too.
 type other struct {
 	service *design.Service
-	on      string // server it runs on when the fault comes
+	on      string // server of the service at the time of the fault
 
 	looks    map[string][]look
 	location []string // in the end
-	stall    float64  // longest of its clients' writers and readers
+	stall    float64  // longest stall of its clients' writers and readers, seconds
 }
 
-// others are all services of the pair but one. Services of another pair have a cluster of their own.
+// others returns all other services of a service's pair. Another pair has a
+// cluster of its own.
 func others(d *design.Design, but string) []*other {
 	var out []*other
 	all := d.PairOf(but).Services
@@ -44,7 +45,7 @@ func others(d *design.Design, but string) []*other {
 	return out
 }
 
-// where is the server a service runs on when the fault comes.
+// where is the server of a service at the time of the fault.
 func (e *engine) where(service string) string {
 	for _, o := range e.others {
 		if o.service.Name == service {
@@ -54,10 +55,10 @@ func (e *engine) where(service string) string {
 	return e.active
 }
 
-// places are the servers another service may be on in the end. It is what
-// befalls its server that counts: one on the partner stays there; one beside
-// the service of the drill goes where that goes, unless it is only that one
-// that was told to.
+// places returns the servers that another service may end on. The fate of its
+// server decides: a service on the partner stays there. A service on the server
+// of the service under test goes where that goes, unless a command moved only
+// that one.
 func (e *evidence) places(o *other) []string {
 	switch {
 	case e.expect.Where == Anywhere:
@@ -68,7 +69,7 @@ func (e *evidence) places(o *other) []string {
 	return []string{o.on}
 }
 
-// judgeOthers says how the services took it that the drill was not about.
+// judgeOthers checks the services other than the one under test.
 func (e *evidence) judgeOthers(fenced map[string]int64) (checks []report.Check) {
 	for _, o := range e.others {
 		want := e.places(o)
@@ -100,7 +101,7 @@ func (e *evidence) judgeOthers(fenced map[string]int64) (checks []report.Check) 
 	return checks
 }
 
-// of are the results of the workers on a service's mounts.
+// of returns the results of the workers on a service's mounts.
 func of(ls []loaded, service string) []loaded {
 	if service == "" {
 		return ls

@@ -22,8 +22,8 @@ func twoServices() *design.Design {
 	return d
 }
 
-// With two services both are under load; a held lock is tried on the same
-// file system, by the other protocol.
+// With two services both are under load. A challenger tries a held lock on the
+// same file system, by the other protocol.
 func TestJobsOfTwoServices(t *testing.T) {
 	js, err := jobs(twoServices(), "scratch", "r1", 8)
 	if err != nil || len(js) != 1 {
@@ -49,7 +49,8 @@ func TestJobsOfTwoServices(t *testing.T) {
 	}
 }
 
-// Services of another pair have a cluster of their own, and are not beside a drill's.
+// Services of another pair are not among the others, since they have a cluster of
+// their own.
 func TestOthers(t *testing.T) {
 	d := twoServices()
 	d.Pairs = append(d.Pairs, design.Pair{Services: []design.Service{{Name: "mdt0000"}}})
@@ -62,7 +63,7 @@ func TestOthers(t *testing.T) {
 	}
 }
 
-// What is done to files on a server, or to its daemons, cannot be done to Lustre.
+// Lustre has no drills on files or daemons of a server.
 func TestDrillsOfLustre(t *testing.T) {
 	d := twoServices()
 	d.Pairs[0].Services = []design.Service{{Name: "ost0000"}, {Name: "ost0001"}}
@@ -123,7 +124,7 @@ func TestOtherService(t *testing.T) {
 	}
 }
 
-// The stalls of a drill are those of its own service.
+// Only the stalls of the service under test count as stalls of the drill.
 func TestLoadOfOneService(t *testing.T) {
 	l := loaded{client: "c1", mounts: map[string]design.ClientMount{"a": {Service: "home"}, "b": {Service: "scratch"}},
 		result: workload.Result{

@@ -22,7 +22,7 @@ func TestJournalEvent(t *testing.T) {
 	if !ok || e.Kind != report.EventFenced || e.Source != "pacemaker" || e.Host != "nfs2" {
 		t.Errorf("event %+v %v", e, ok)
 	}
-	// A fence device that does not start is no service that does not start.
+	// A failed start of a fence device is no failed start of a service.
 	for res, kind := range map[string]string{"service-home": report.EventStartFail, "fence-pdu-a": report.EventNote} {
 		line := `{"__REALTIME_TIMESTAMP":"1795000000123456","SYSLOG_IDENTIFIER":"pacemaker-controld","MESSAGE":" notice: Result of start operation for ` + res + ` on nfs2: Error occurred"}`
 		if e, ok := journalEvent([]byte(line), "nfs2"); !ok || e.Kind != kind {
@@ -55,7 +55,7 @@ func TestOCFEvent(t *testing.T) {
 	}
 }
 
-// crmMon renders what crm_mon prints, with one thing at a time wrong.
+// crmMon is an output of crm_mon, with edits that put one thing wrong.
 func crmMon(active string, edit ...string) string {
 	s := `<?xml version="1.0"?>
 <pacemaker-result api-version="2.38" request="crm_mon --one-shot --output-as=xml --inactive">
@@ -177,7 +177,7 @@ func TestJobs(t *testing.T) {
 		want := map[string]string{
 			"v4.1-c1-lock": "probe /mnt/v41/.mortar ", "v3-c1-lock": "probe /mnt/v3/.mortar ",
 			"v4.1-c1-held": "hold /mnt/v41/.mortar ", "v3-c1-held": "hold /mnt/v3/.mortar ",
-			// Each held lock is tried through the other protocol.
+			// A challenger tries each held lock through the other protocol.
 			"v4.1-c1-tried": "challenge /mnt/v3/.mortar v4.1-c1-held", "v3-c1-tried": "challenge /mnt/v41/.mortar v3-c1-held",
 		}
 		if d := cmp.Diff(want, roles); d != "" {
@@ -237,7 +237,7 @@ func TestJobs(t *testing.T) {
 
 var serverCrash, _, _ = Find("server-crash", "")
 
-// evidenceOf is that of a drill that passes.
+// evidenceOf is the evidence of a drill that passes.
 func evidenceOf() evidence {
 	const s = int64(1e9)
 	fault := 100 * s
@@ -254,8 +254,8 @@ func evidenceOf() evidence {
 	}
 	lock := worker("v3-c1-lock", "lock-probe")
 	lock.Completions = []workload.Completion{{Op: "lock", IssuedNs: 107 * s, DoneNs: 109*s + 7}}
-	// Locks that a client gives itself under a delegation while the server
-	// is away.
+	// A client with a delegation grants these locks itself while the server is
+	// away.
 	local := worker("v4.1-c1-lock", "lock-probe")
 	local.Completions = nil
 	for i := range local.Timeline.Ops {
@@ -300,8 +300,8 @@ func TestMarks(t *testing.T) {
 	if got, _ := marks(e); got != (report.Marks{}) {
 		t.Errorf("without events: %+v", got)
 	}
-	// A service that goes on where it is has no first I/O again, and its own
-	// server's log counts.
+	// A service that stays has no first I/O after the fault, and the log of its
+	// own server counts.
 	e = evidenceOf()
 	stays(&e)
 	e.events = []report.Event{{NS: e.fault + 1e9, Host: "nfs1", Kind: report.EventMembership}, {NS: e.fault + 5e8, Host: "nfs2", Kind: report.EventDetected}}
@@ -314,8 +314,8 @@ func TestMarks(t *testing.T) {
 	}
 }
 
-// An MDS crashes: a writer of Lustre goes on, and the one on names waits. That is
-// the stall, and its end is the first I/O.
+// An MDS crashes: a writer of Lustre goes on, and the worker on names stalls. The
+// end of that stall is the first I/O.
 func TestStallOfNames(t *testing.T) {
 	const s = int64(1e9)
 	e := evidenceOf()

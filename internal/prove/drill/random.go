@@ -15,8 +15,8 @@ import (
 	"github.com/mortarhpc/mortar/internal/prove/report"
 )
 
-// Schedule is a few faults in time that a seed draws. The same seed draws the
-// same schedule for the same brick.
+// Schedule is a random sequence of a few faults. The same seed draws the same
+// schedule for the same brick.
 type Schedule struct {
 	Seed  uint64
 	Parts []Part
@@ -25,19 +25,19 @@ type Schedule struct {
 // Part is one fault of a schedule.
 type Part struct {
 	Kind Kind
-	// On is active or passive, where the service is when the drill begins; "" for
-	// a fault of no server.
+	// On is active or passive, by the server of the service when the drill
+	// begins; "" for a fault of no server.
 	On   string
 	Args []string
 	At   time.Duration // after the first fault
-	For  time.Duration // until it is mended; 0: it is none that is
+	For  time.Duration // until the drill mends it; 0: the fault needs no mending
 }
 
 const (
 	onActive  = "active"
 	onPassive = "passive"
 	moveArg   = "service" // stands for the service's name
-	diskArg   = "disk "   // stands, with a number, for a member of the RAID group
+	diskArg   = "disk "   // with a number: stands for a member of the RAID group
 )
 
 func (p Part) String() string {
@@ -49,7 +49,7 @@ func (p Part) String() string {
 	return s
 }
 
-// Words are the parts of a schedule, in order of time.
+// Words describes the parts of a schedule, in order of time.
 func (s Schedule) Words() []string {
 	var out []string
 	for _, p := range s.Parts {
@@ -58,21 +58,23 @@ func (s Schedule) Words() []string {
 	return out
 }
 
-// chance is a kind of fault that a schedule may have.
+// chance is a kind of fault that a schedule can contain.
 type chance struct {
 	kind Kind
 	on   []string // which servers; nil: none
-	// args gives what the fault may be done to, for a brick; nil: it has none.
+	// args returns the possible arguments of the fault for a brick; none: the
+	// brick has no part for this fault.
 	args func(s Scene) [][]string
-	// shortest and longest time until it is mended, in seconds; 0: never.
+	// shortest and longest time until the drill mends the fault, in seconds; 0:
+	// the fault needs no mending.
 	shortest, longest int
 }
 
 var eitherServer = []string{onActive, onPassive}
 
-// chances are the faults that a schedule draws from. Those that a person has to
-// end (confirm-off), and those of which the client is told (a full file system),
-// are not among them.
+// chances are the faults that a schedule draws from. They do not include faults
+// that a person must end (confirm-off), and faults that clients see as errors (a
+// full file system).
 var chances = []chance{
 	{Freeze, eitherServer, nothing, 5, 60},
 	{Panic, eitherServer, nothing, 5, 60},
@@ -114,13 +116,13 @@ func pdus(s Scene) (out [][]string) {
 	return out
 }
 
-// ofStorage asks the kind of storage what a fault may be done to.
+// ofStorage returns the arguments of a fault that the kind of storage has.
 func ofStorage(k Kind) func(Scene) [][]string {
 	return func(s Scene) [][]string { return s.storage().parts()[k] }
 }
 
-// members are the disks of the RAID group, by number: a schedule is drawn before
-// anybody knows which disks are in it.
+// members are the disks of the RAID group, by number: Draw does not know yet which
+// disks are in the group.
 func (s Scene) members() (out [][]string) {
 	for i := range s.Members {
 		out = append(out, []string{diskArg + strconv.Itoa(i)})
@@ -128,12 +130,12 @@ func (s Scene) members() (out [][]string) {
 	return out
 }
 
-// latest is when the last fault of a schedule begins: a takeover is over by
-// then, and a server that was fenced boots.
+// latest is the latest begin of a schedule's faults: by then a takeover has ended
+// and a fenced server boots.
 const latest = 45 * time.Second
 
-// Draw draws one to three faults for a brick. can says which faults can be done
-// there.
+// Draw draws one to three faults for a brick. can returns an error for a fault
+// that is impossible there.
 func Draw(s Scene, seed uint64, can func(Fault) error) (Schedule, error) {
 	r := rand.New(rand.NewPCG(seed, 0))
 	out := Schedule{Seed: seed}
@@ -174,13 +176,13 @@ func firstOf(on []string) string {
 	return on[0]
 }
 
-// oneOf are faults of which a schedule has one at most: a controller must not
-// die while the other one is out, or be asked to fail over in an array without power.
+// oneOf are faults of which a schedule contains at most one: a controller must not
+// die while the other one is out, or fail over in an array without power.
 var oneOf = []Kind{ControllerOut, ControllerFailover, ArrayPower}
 
-// takes says whether a part may join: no fault twice, never more disks of a
-// RAID group than it can lose, never both disks of a system mirror or both
-// controllers of an array.
+// takes reports whether the schedule can add a part: no fault twice, not more
+// disks of a RAID group than it can lose, not both disks of a system mirror, not
+// both controllers of an array.
 func (s Schedule) takes(p Part, scene Scene) bool {
 	disk := scene.storage().pulled("").Kind
 	disks := 0
@@ -196,7 +198,7 @@ func (s Schedule) takes(p Part, scene Scene) bool {
 	return p.Kind != disk || disks < max(scene.Group.Parity, 1)
 }
 
-// fault is a part where the drill plays.
+// fault is the part's fault in a scene.
 func (p Part) fault(s Scene) Fault {
 	f := Fault{Kind: p.Kind, Args: slices.Clone(p.Args)}
 	switch p.On {
@@ -215,9 +217,9 @@ func (p Part) fault(s Scene) Fault {
 	return f
 }
 
-// steps puts the parts, and the ends of their faults, in order of time. What
-// cannot be done in the state that the others have brought about is noted: a
-// failover is refused while a server is away.
+// steps puts the beginnings and the ends of the faults in order of time. Other
+// faults can make a step impossible (mortar refuses a failover while a server is
+// away): the drill notes that and goes on.
 func (s Schedule) steps(scene Scene) ([]Step, error) {
 	type event struct {
 		at   time.Duration
@@ -242,22 +244,22 @@ func (s Schedule) steps(scene Scene) ([]Step, error) {
 	return out, nil
 }
 
-// choice is a schedule as a drill.
+// choice is the drill of a schedule.
 func (s Schedule) choice(name string) Choice {
 	disks := slices.ContainsFunc(s.Parts, func(p Part) bool {
 		return slices.Contains([]Kind{DiskOut, PathsOut, HBAOut, ModuleOut, ControllerOut, ControllerFailover, ArrayDisk, ArrayPower, LUNSlow, PowerOff, FeedOff, Freeze, Panic}, p.Kind)
 	})
 	return Choice{
-		// Servers may boot twice, and NFSv3 locks be reclaimed for as long as that.
+		// Servers may boot twice, and the reclaim of NFSv3 locks may take as long.
 		Drill:   Drill{Name: "random", Title: "faults that a seed draws", Expect: Expect{Where: Anywhere, Fencing: Allow, Stall: none, Disks: disks, Within: 10 * time.Minute}},
 		Variant: Variant{How: name, Title: strings.Join(s.Words(), "; "), Steps: s.steps, Schedule: &s},
 	}
 }
 
-// Random draws count schedules, from seed on, and does them. For each that
-// fails, it does the schedules with one fault less, until none of them fails:
-// smallest has what is left. The entries are those of all that was done, also in
-// dir.
+// Random draws count schedules, from seed on, and carries them out. For each one
+// that fails it tries the schedules with one fault less, until none of them
+// fails; smallest has the remaining schedules. entries and runs are those of all
+// drills done; Random writes them to dir too.
 func Random(ctx context.Context, env Env, seed uint64, count int, dir string, opt Options) (entries []report.Entry, runs []*report.Run, smallest []Schedule, err error) {
 	if !env.Design.Clustered() {
 		return nil, nil, nil, &Refused{"random schedules: " + errNeedsPair.Error()}
@@ -303,8 +305,8 @@ func Random(ctx context.Context, env Env, seed uint64, count int, dir string, op
 	return entries, runs, smallest, nil
 }
 
-// shrink leaves faults out of a schedule that fails, one by one, for as long as
-// it fails without them.
+// shrink removes faults from a failing schedule, one by one, as long as the rest
+// still fails.
 func (s Schedule) shrink(fails func(Schedule) (bool, error)) (Schedule, error) {
 	for i := 0; i < len(s.Parts) && len(s.Parts) > 1; i++ {
 		less := Schedule{Seed: s.Seed, Parts: slices.Delete(slices.Clone(s.Parts), i, i+1)}
@@ -320,7 +322,7 @@ func (s Schedule) shrink(fails func(Schedule) (bool, error)) (Schedule, error) {
 	return s, nil
 }
 
-// shift has the first part begin at once.
+// shift moves the parts so that the first begins at 0.
 func shift(ps []Part) {
 	for i := len(ps) - 1; i >= 0; i-- {
 		ps[i].At -= ps[0].At

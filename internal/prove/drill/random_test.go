@@ -21,7 +21,7 @@ func randomScene() Scene {
 
 func anything(Fault) error { return nil }
 
-// A seed draws the same schedule each time, and seeds draw every fault there is.
+// A seed draws the same schedule each time, and some seed draws each fault.
 func TestDraw(t *testing.T) {
 	scene := randomScene()
 	seen := map[Kind]int{}
@@ -89,8 +89,8 @@ func TestDraw(t *testing.T) {
 	}
 }
 
-// A brick on LUNs of an array draws what can break there, and never more than
-// its array survives.
+// A schedule for a brick on LUNs of an array has only faults of such a brick, and
+// no more than its array survives.
 func TestDrawOnLUNs(t *testing.T) {
 	scene, err := planned(Env{Design: exampleDesign(t, "nss7.4-ha.yaml")})
 	if err != nil {
@@ -128,7 +128,7 @@ func TestDrawOnLUNs(t *testing.T) {
 	}
 }
 
-// What the injector cannot do is not drawn.
+// Draw does not draw a fault that the Injector cannot inject.
 func TestDrawOnlyWhatCanBe(t *testing.T) {
 	for seed := range uint64(200) {
 		s, err := Draw(randomScene(), seed, func(f Fault) error {
@@ -174,7 +174,7 @@ func TestScheduleSteps(t *testing.T) {
 	}
 }
 
-// The smallest schedule that still fails is found, whatever order that takes.
+// shrink finds the smallest schedule that still fails, in any order of the faults.
 func TestShrink(t *testing.T) {
 	part := func(k Kind, at time.Duration) Part { return Part{Kind: k, At: at * time.Second} }
 	s := Schedule{Parts: []Part{part(Freeze, 0), part(DiskOut, 5), part(Panic, 9)}}

@@ -36,7 +36,7 @@ func (e *engine) report(ev evidence, runID string, began time.Time) *report.Run 
 			s.Reasons = append(s.Reasons, c.Name+": "+c.Detail)
 		}
 	}
-	// Stalls are those of the service the drill is about.
+	// Stalls are those of the service under test.
 	stalls, lockStalls := map[string]float64{}, map[string]float64{}
 	for _, l := range of(ev.loads, e.service.Name) {
 		stalls[l.client], lockStalls[l.client] = longestStall(l, ev.fault, true), longestStall(l, ev.fault, false)
@@ -58,7 +58,7 @@ func (e *engine) report(ev evidence, runID string, began time.Time) *report.Run 
 		s.LongestLockStallSeconds = max(s.LongestLockStallSeconds, lockStalls[l.client])
 	}
 	if e.expect.Stall >= 0 && e.env.Virtual {
-		// The targets are those of a rack: real servers have others.
+		// The targets apply to a virtual rack only.
 		t := stallTarget(e.expect, e.env.Design.Flavour)
 		met := s.LongestStallSeconds <= max(t, float64(stallNS)/1e9)
 		s.StallTargetSeconds, s.StallTargetMet = &t, &met
@@ -75,8 +75,9 @@ func (e *engine) report(ev evidence, runID string, began time.Time) *report.Run 
 	return r
 }
 
-// stallTarget is the longest stall aimed at on a rack, in seconds. A target of Lustre
-// that moves waits for MMP first (22 to 28 s), and its clients then try the servers in turn.
+// stallTarget is the target of the longest stall on a rack, in seconds. A Lustre
+// target that moves first waits for MMP (22 to 28 s); then its clients try the
+// servers in turn.
 func stallTarget(e Expect, f spec.Flavour) float64 {
 	const lustreMoves = 45
 	if f == spec.Lustre && e.Where == Moves {
@@ -87,7 +88,7 @@ func stallTarget(e Expect, f spec.Flavour) float64 {
 
 func roundMS(s float64) float64 { return float64(int64(s*1000+0.5)) / 1000 }
 
-// config describes what was tested.
+// config describes the system under test.
 func (e *engine) config() report.Config {
 	c := testbed.Describe(e.env.Design)
 	c.Software = e.software

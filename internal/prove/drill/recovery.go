@@ -9,20 +9,21 @@ import (
 	"github.com/mortarhpc/mortar/internal/prove/report"
 )
 
-// recoveryOver is what the kernel says of a target of Lustre whose clients came back, or did not in time.
+// recoveryOver matches the kernel's message at the end of a Lustre target's recovery. It counts the clients that reconnected in time and those that did not.
 //
 // Source: Lustre 2.17.57; lustre-release, ldlm/ldlm_lib.c, target_finish_recovery
 var recoveryOver = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`^Lustre: (\S+): Recovery over after \S+ of (\d+) clients (\d+) recovered and (\d+) w(?:as|ere) evicted`)
 })
 
-// evicted is what the kernel of a server says when it evicts a client outside of a recovery.
+// evicted matches the message of a server's kernel that evicts a client outside of a recovery.
 var evicted = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`^LustreError: .*\bevicting client (?:from|at) `)
 })
 
-// judgeRecovery says whether every client of a target came back after the fault. No client died in a drill, so
-// none may be evicted: what it had not written yet is lost. There is nothing to say without such a target.
+// judgeRecovery checks that every client of a target reconnected after the fault. No client dies in a drill, so
+// a server must not evict any: an evicted client loses its unwritten data. Without a recovering target there is
+// no check.
 func judgeRecovery(events []report.Event, fault int64) (checks []report.Check) {
 	var over, lost []string
 	for _, e := range events {

@@ -12,8 +12,8 @@ import (
 	"github.com/mortarhpc/mortar/internal/serve/ocf"
 )
 
-// daemons that may be killed, and the unit that starts one again where
-// nothing else does.
+// daemons has the daemons that a drill can kill, with the unit that starts the
+// daemon again if nothing else does.
 var daemons = map[string]string{"nfsd": "", "rpc.mountd": "", "rpc.statd": "", "nfsdcld": "", "pacemakerd": "pacemaker.service", "corosync": "pacemaker.service"}
 
 func mayKill(_ *engine, f Fault) error {
@@ -26,15 +26,15 @@ func mayKill(_ *engine, f Fault) error {
 func (e *engine) kill(ctx context.Context, f Fault) error {
 	a := resource.Action{Title: "kill " + f.Args[0], Cmd: []string{"pkill", "-KILL", "-x", f.Args[0]}}
 	if f.Args[0] == "nfsd" {
-		// Kernel threads take no signal from pkill by name; this is how they end.
+		// pkill cannot signal kernel threads by name; writing 0 ends them.
 		// Source: nfsd(7)
 		a.Cmd, a.Stdin = []string{"tee", ocf.NFSDDir(e.service.Namespace) + "/threads"}, []byte("0\n")
 	}
 	return e.do(ctx, f.On, a)
 }
 
-// startDaemon leaves a daemon to the cluster; where that is itself the victim,
-// or there is none, the daemon's unit is started.
+// startDaemon starts a daemon's unit if the daemon belongs to the cluster software
+// or the brick has no cluster. Otherwise the cluster starts the daemon.
 func (e *engine) startDaemon(ctx context.Context, f Fault) error {
 	if !e.env.Design.Clustered() {
 		return e.restart(ctx, f.On, f.Args[0])
@@ -45,17 +45,18 @@ func (e *engine) startDaemon(ctx context.Context, f Fault) error {
 	}
 	out, err := e.query(ctx, f.On, "systemctl", "is-active", unit)
 	if err != nil || out.Code == 0 {
-		return nil // fenced, and booting; or it runs
+		return nil // the server was fenced and boots, or the daemon runs
 	}
 	return e.do(ctx, f.On, resource.Action{Title: "start " + unit, Cmd: []string{"systemctl", "start", unit}})
 }
 
-// mayRot asks for what spoil will have done.
+// mayRot asks the Injector whether it can corrupt a disk, as spoil needs.
 func mayRot(e *engine, _ Fault) error {
 	return e.env.Injector.Can(Fault{Kind: Corrupt, Args: []string{"", "0", "0"}})
 }
 
-// spoil spoils data, and sees to it that the next reader gets it from the disk.
+// spoil corrupts data, and drops the page cache so that the next read comes from
+// the disk.
 func (e *engine) spoil(ctx context.Context, _ Fault) error {
 	f, err := e.spoilable(ctx)
 	if err != nil {
@@ -72,8 +73,8 @@ func (e *engine) spoil(ctx context.Context, _ Fault) error {
 
 func filler(f Fault) string { return path.Join(f.Args[0], ".mortar-fill") }
 
-// fill takes every block: most of them by allocation, which costs nothing,
-// the rest by writing until there is no more.
+// fill fills the file system: most of it by allocation, which costs nothing, the
+// rest by writing until no block is free.
 func (e *engine) fill(ctx context.Context, f Fault) error {
 	out, err := e.query(ctx, f.On, "df", "--output=avail", "-B1", f.Args[0])
 	if err != nil {
@@ -104,8 +105,8 @@ func (e *engine) fill(ctx context.Context, f Fault) error {
 	return nil
 }
 
-// hold has a loop device on a file keep the file system in use: no process to
-// kill, and no way to unmount.
+// hold keeps the file system in use with a loop device on a file: there is no
+// process to kill, and no unmount succeeds.
 func (e *engine) hold(ctx context.Context, f Fault) error {
 	for _, a := range []resource.Action{
 		{Title: "make a file", Cmd: []string{"fallocate", "-l", "1M", filler(f)}},
@@ -118,7 +119,7 @@ func (e *engine) hold(ctx context.Context, f Fault) error {
 	return nil
 }
 
-// empty removes the file, on the server that has the volume now.
+// empty removes the drill's file, on the server that has the volume now.
 func (e *engine) empty(ctx context.Context, f Fault) error {
 	v := e.view()
 	errs := []error{fmt.Errorf("%s is mounted on no server: the drill's file could not be removed", f.Args[0])}

@@ -7,32 +7,35 @@ import (
 	"github.com/mortarhpc/mortar/internal/prove/report"
 )
 
-// storageKind is what a kind of storage has that a drill can break: disks of
+// storageKind has the parts of a kind of storage that a drill can break: disks of
 // JBODs under md, or LUNs of arrays.
 type storageKind interface {
-	// group is the RAID group that loses disks, and the serials of those that are
-	// in it now.
+	// group returns the RAID group that loses disks, and the serials of its
+	// present disks.
 	group(ctx context.Context, e *engine) (design.Group, []string, error)
-	// reached is something that servers have several paths to, as faults name it.
+	// reached is the name, for faults, of a disk or LUN that servers have several
+	// paths to.
 	reached() (string, error)
-	// module are the steps of a part failing that half of all paths lead through.
+	// module returns the steps in which a part with half of all paths fails.
 	module() ([]Step, error)
-	// pulled is the fault of a disk of the group.
+	// pulled is the fault that pulls a disk of the group.
 	pulled(serial string) Fault
-	// slow is the fault of a disk of the group that answers late.
+	// slow is the fault that slows a disk of the group down.
 	slow() (Fault, error)
-	// without is what must be seen of the group once it lacks n disks.
+	// without waits until the group shows that it lacks n disks.
 	without(n int) *Condition
-	// parts are what a schedule may break of this kind, by fault: its arguments.
+	// parts returns the possible arguments of each fault that a schedule can
+	// contain.
 	parts() map[Kind][][]string
-	// parity has the RAID compared with itself, and says what came of it; nothing
-	// where servers do not see into it.
+	// parity compares the RAID's data with its parities and returns the checks;
+	// none if servers do not see the disks of the RAID.
 	parity(ctx context.Context, e *engine) []report.Check
-	// rot says why no byte of a disk can be spoilt and found again; nil: it can.
+	// rot returns why a drill cannot corrupt bytes of a disk and find them again,
+	// nil if it can.
 	rot() error
 }
 
-// storage is the kind that the drill's service stands on.
+// storage is the kind of storage of the service under test.
 func (s Scene) storage() storageKind {
 	if len(s.Service.Storage.LUNs) > 0 {
 		return lunStorage{s}

@@ -17,7 +17,8 @@ import (
 	"github.com/mortarhpc/mortar/internal/prove/report"
 )
 
-// An ArrayWatcher is an Injector that sees into RAID arrays. Servers do not.
+// An ArrayWatcher is an Injector that sees the RAID groups inside arrays, which
+// servers do not see.
 type ArrayWatcher interface {
 	ArrayGroups(ctx context.Context) ([]ArrayGroup, error)
 }
@@ -27,13 +28,13 @@ type ArrayGroup struct {
 	Name string
 	// State is optimal, degraded, rebuilding, failed or unknown.
 	State   string
-	Members []string // serials of the disks that are in it
+	Members []string // serials of its present disks
 }
 
 // lunStorage are LUNs of arrays.
 type lunStorage struct{ Scene }
 
-// lun is the first one of the service.
+// lun is the first LUN of the service.
 func (s Scene) lun() (design.LUN, error) {
 	all := s.Design.LUNsIn(&s.Service.Storage)
 	if len(all) == 0 {
@@ -42,7 +43,7 @@ func (s Scene) lun() (design.LUN, error) {
 	return all[0], nil
 }
 
-// arrayGroups is what the injector sees of RAID groups inside of arrays.
+// arrayGroups returns the RAID groups inside arrays, as the Injector sees them.
 func (e *engine) arrayGroups(ctx context.Context) ([]ArrayGroup, error) {
 	w, ok := e.env.Injector.(ArrayWatcher)
 	if !ok {
@@ -51,14 +52,14 @@ func (e *engine) arrayGroups(ctx context.Context) ([]ArrayGroup, error) {
 	return w.ArrayGroups(ctx)
 }
 
-// group is the first one of the service that lacks nothing: one that lost a disk
-// in an earlier drill may be rebuilt for long.
+// group is the first complete RAID group of the service. A group that lost a disk
+// in an earlier drill may be rebuilding for a long time.
 func (l lunStorage) group(ctx context.Context, e *engine) (design.Group, []string, error) {
 	if _, ok := e.env.Injector.(ArrayWatcher); !ok {
-		return design.Group{}, nil, nil // nor can anybody pull a disk
+		return design.Group{}, nil, nil // no drill can pull a disk either
 	}
 	seen, err := e.arrayGroups(ctx)
-	if err != nil || len(seen) == 0 { // none inside a controller in the server
+	if err != nil || len(seen) == 0 { // a controller inside a server has none
 		return design.Group{}, nil, err
 	}
 	for _, g := range l.Design.GroupsIn(&l.Service.Storage) {
@@ -82,7 +83,7 @@ func (l lunStorage) reached() (string, error) {
 	return x.Name, err
 }
 
-// module has a controller die, and come back.
+// module makes a controller die and come back.
 func (l lunStorage) module() ([]Step, error) {
 	x, err := l.lun()
 	if err != nil {
@@ -99,7 +100,7 @@ func (l lunStorage) pulled(serial string) Fault {
 	return Fault{Kind: ArrayDisk, Args: []string{serial}}
 }
 
-// without: a spare takes the place of a disk, and the LUN stays.
+// without: a spare replaces the disk, and the LUN stays.
 func (l lunStorage) without(n int) *Condition {
 	want := []string{"degraded"}
 	for _, a := range l.Design.Arrays {
@@ -122,7 +123,7 @@ func (l lunStorage) without(n int) *Condition {
 	}}
 }
 
-// parts leaves out a LUN that is missing: it is so only when a server boots.
+// parts does not include LUNMissing: a LUN is missing only after a server's boot.
 func (l lunStorage) parts() map[Kind][][]string {
 	x, err := l.lun()
 	if err != nil {
@@ -139,7 +140,7 @@ func (l lunStorage) rot() error {
 	return errors.New("the array keeps the parity, and no server can read or check it: scrub by the array's own tool")
 }
 
-// lunsSeen compares what the servers of the pair see of their LUNs with the design.
+// lunsSeen compares the LUNs that the servers of the pair see with the design.
 func (v *View) lunsSeen(ctx context.Context) (array.Result, error) {
 	seen := map[string][]linux.SCSIDisk{}
 	for _, server := range []string{v.Active, v.Passive} {
@@ -153,7 +154,7 @@ func (v *View) lunsSeen(ctx context.Context) (array.Result, error) {
 }
 
 // paths waits until each server reaches each LUN of an array through one
-// controller: over one of share of its paths, or with share 1 over all, of which
+// controller: over 1/share of its paths. With share 1 it has all its paths, and
 // those to the controller are optimized.
 func (l lunStorage) paths(what, name string, controller, share int) *Condition {
 	return &Condition{What: what, Limit: pathsLimit, Look: func(ctx context.Context, v *View) (bool, string) {
@@ -165,7 +166,8 @@ func (l lunStorage) paths(what, name string, controller, share int) *Condition {
 	}}
 }
 
-// throughOne judges for paths what is seen, and says it.
+// throughOne decides for paths whether the condition is met, and describes what
+// the servers see.
 func throughOne(d *design.Design, r array.Result, name string, controller, share int) (bool, string) {
 	ok := len(r.Matches) == r.Expected
 	said := map[string]int{}
@@ -176,7 +178,7 @@ func throughOne(d *design.Design, r array.Result, name string, controller, share
 				continue
 			}
 			text := fmt.Sprintf("by %d of %d paths", m.Seen.Paths, d.PathsTo(a, m.Host))
-			if m.Seen.Owner != nil { // with paths to one controller only nobody can tell which it is
+			if m.Seen.Owner != nil { // nil with paths to one controller only, which cannot be identified
 				text += ", optimized those to controller " + strconv.Itoa(*m.Seen.Owner)
 			}
 			said[text]++
@@ -190,7 +192,7 @@ func throughOne(d *design.Design, r array.Result, name string, controller, share
 	return ok, strings.Join(out, "; ")
 }
 
-// atHome waits until the servers see all LUNs as they are designed.
+// atHome waits until the servers see all LUNs as designed.
 func (l lunStorage) atHome() *Condition {
 	return &Condition{What: "all paths back, each LUN on its own controller", Limit: pathsLimit, Look: func(ctx context.Context, v *View) (bool, string) {
 		r, err := v.lunsSeen(ctx)
@@ -208,8 +210,8 @@ func (l lunStorage) atHome() *Condition {
 	}}
 }
 
-// pathsLimit: an emulated server needs minutes until all of 32 paths that came
-// back are in their maps.
+// pathsLimit: an emulated server needs minutes to add 32 returned paths to their
+// multipath maps.
 const pathsLimit = 3 * time.Minute
 
 // controllerFailover moves a controller's LUNs by command, and back.
@@ -226,8 +228,8 @@ func controllerFailover(s Scene) ([]Step, error) {
 	}, nil
 }
 
-// powerHold is how long an array is off: more than a controller needs to
-// restart, and less than I/O waits for it (no_path_retry).
+// powerHold is how long an array is off: longer than the restart of a controller,
+// and shorter than I/O waits for paths (no_path_retry).
 const powerHold = 45 * time.Second
 
 // arrayPower cuts the power of the array for a while. Servers and clients wait.
@@ -240,8 +242,8 @@ func arrayPower(s Scene) ([]Step, error) {
 	return []Step{{Fault: f, Wait: powerHold, Look: true}, {Fault: f, Mend: true, Until: lunStorage{s}.atHome()}}, nil
 }
 
-// slowMS is by how much a slow LUN is late: much more than a disk that has to
-// repeat a read, and less than the 30 s after which a command fails.
+// slowMS is the delay of a slow LUN in milliseconds: much longer than a disk's
+// repeated read, and shorter than the 30 s after which a command fails.
 const slowMS = 1500
 
 func lunSlow(s Scene) ([]Step, error) {
@@ -249,13 +251,13 @@ func lunSlow(s Scene) ([]Step, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Mended under load: while a LUN is slow every operation counts as a stall.
+	// Mend under load: while a LUN is slow, every operation counts as a stall.
 	f := Fault{Kind: LUNSlow, Args: []string{x.Name, strconv.Itoa(slowMS)}}
 	return []Step{{Fault: f, Wait: linkHold, Look: true}, {Fault: f, Mend: true}}, nil
 }
 
-// lunMissing has the passive server boot without one of the LUNs, and then the
-// active one die.
+// lunMissing boots the passive server without one of the LUNs, then makes the
+// active server die.
 func lunMissing(s Scene) ([]Step, error) {
 	x, err := s.lun()
 	if err != nil {
@@ -273,8 +275,8 @@ func lunMissing(s Scene) ([]Step, error) {
 	}, nil
 }
 
-// joinedWithout waits until a server is in the cluster and mortar status says that
-// it lacks a LUN.
+// joinedWithout waits until a server is in the cluster and mortar status reports
+// its missing LUN.
 func joinedWithout(lun, server string, limit time.Duration) *Condition {
 	return &Condition{What: "status says so", Limit: limit, Look: func(ctx context.Context, v *View) (bool, string) {
 		c, err := v.e.cluster(ctx, []string{v.Active})
@@ -293,8 +295,8 @@ func joinedWithout(lun, server string, limit time.Duration) *Condition {
 	}}
 }
 
-// notStartedOn waits until the service runs on its own server again, and says
-// whether it was started on the other one meanwhile.
+// notStartedOn waits until the service runs on its own server again, and checks
+// that the other server did not start it meanwhile.
 func notStartedOn(wrong, home string, limit time.Duration) *Condition {
 	return &Condition{What: "not started on " + wrong, Limit: limit, Look: func(ctx context.Context, v *View) (bool, string) {
 		for _, ev := range v.events() {
@@ -306,7 +308,7 @@ func notStartedOn(wrong, home string, limit time.Duration) *Condition {
 	}}
 }
 
-// arrayDrills are those of the parts that only a brick on LUNs has.
+// arrayDrills are the drills of parts that only a brick on LUNs has.
 var arrayDrills = []Drill{
 	{
 		Name: "controller-failover", Title: "an array's controller hands its LUNs to the other one: all paths stay, and multipath goes on over those that are optimized now",
@@ -330,5 +332,5 @@ var arrayDrills = []Drill{
 	},
 }
 
-// Before the drills that cut the power of everything.
+// These drills come before those that cut all power.
 func init() { Table = slices.Insert(Table, len(Table)-2, arrayDrills...) }

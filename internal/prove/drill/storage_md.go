@@ -69,12 +69,13 @@ func (m mdStorage) parts() map[Kind][][]string {
 	return map[Kind][][]string{ModuleOut: modules, DiskOut: m.members()}
 }
 
-// parityTime is how long a group's data and parities are compared. It is enough
-// for the disks of a rack; real ones take days, and `mortar scrub` reads them whole.
+// parityTime bounds the comparison of a group's data and parities. It is enough
+// for the disks of a virtual rack. Real disks take days; `mortar scrub` reads them
+// whole.
 const parityTime = 3 * time.Minute
 
-// parity has md compare the groups of the service, all at once. It leaves mirrors
-// out: if a page changes while md writes it, the halves differ without a fault.
+// parity makes md compare the groups of the service concurrently. It skips
+// mirrors: if a page changes while md writes it, the halves differ without a fault.
 //
 // Source: Documentation/admin-guide/md.rst, sync_action and mismatch_cnt; md(4), SCRUBBING AND MISMATCHES
 func (m mdStorage) parity(ctx context.Context, e *engine) []report.Check {
@@ -92,13 +93,13 @@ func (m mdStorage) parity(ctx context.Context, e *engine) []report.Check {
 	return out
 }
 
-// compared is how far md has come, and what it found.
+// compared is the progress and the result of a comparison by md.
 type compared struct {
-	Done       string // sync_completed, if it was not done in time
+	Done       string // sync_completed, if the comparison did not end in time
 	Mismatches string // sectors
 }
 
-// check is nothing but a pass if no sector differs.
+// check passes only if no sector differs.
 func (p compared) check(g design.Group, err error) report.Check {
 	c := report.Check{Name: "RAID consistent", OK: err == nil && p.Mismatches == "0"}
 	switch {
@@ -112,7 +113,7 @@ func (p compared) check(g design.Group, err error) report.Check {
 	return c
 }
 
-// compare has md read a group, until it is through or parityTime has passed.
+// compare makes md read a group, to its end or until parityTime has passed.
 func (e *engine) compare(ctx context.Context, g design.Group) (p compared, err error) {
 	on, dev := e.view().arrayOf(ctx, g)
 	if on == "" {
@@ -153,8 +154,8 @@ func (m mdStorage) rot() error {
 	return nil
 }
 
-// arrayOf is the server that has a group's array, and the kernel's name of it
-// there: md127 may differ from boot to boot.
+// arrayOf returns the server that has a group's array, and the array's kernel
+// name there, such as md127, which may change with each boot.
 func (v *View) arrayOf(ctx context.Context, g design.Group) (server, dev string) {
 	for _, server := range []string{v.Active, v.Passive} {
 		out, err := v.e.query(ctx, server, "readlink", "-e", "/dev/md/"+g.Name)
@@ -165,8 +166,8 @@ func (v *View) arrayOf(ctx context.Context, g design.Group) (server, dev string)
 	return "", ""
 }
 
-// mdState reads what the kernel says of a group's array on the server that
-// has it.
+// mdState reads a file of md in sysfs about a group's array, on the server that
+// has the array.
 func mdState(ctx context.Context, v *View, g design.Group, file string) string {
 	server, dev := v.arrayOf(ctx, g)
 	if server == "" {

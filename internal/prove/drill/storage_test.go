@@ -30,7 +30,7 @@ func exampleDesign(t *testing.T, file string) *design.Design {
 	return d
 }
 
-// insider sees into an array.
+// insider is an Injector that sees the RAID groups of an array.
 type insider struct {
 	*pair
 	groups []ArrayGroup
@@ -38,7 +38,7 @@ type insider struct {
 
 func (i insider) ArrayGroups(context.Context) ([]ArrayGroup, error) { return i.groups, nil }
 
-// Each drill breaks what the brick has: disks of JBODs, or LUNs and what is in
+// Each drill breaks parts that the brick has: disks of JBODs, or LUNs and parts of
 // their array.
 func TestDrillsBreakWhatIsThere(t *testing.T) {
 	for _, c := range []struct{ example, drill, how, first string }{
@@ -78,7 +78,7 @@ func TestDrillsBreakWhatIsThere(t *testing.T) {
 	}
 }
 
-// A disk is pulled from a group that lacks none: another may still be rebuilt.
+// A drill pulls a disk from a complete group, since another one may be rebuilding.
 func TestGroupOfArray(t *testing.T) {
 	d := exampleDesign(t, "nss7.4-ha.yaml")
 	s := Scene{Design: d, Service: d.Services()[0]}

@@ -13,11 +13,11 @@ import (
 	"github.com/mortarhpc/mortar/internal/serve/ocf"
 )
 
-// none: no stall is aimed at.
+// none: the drill has no target for the stall.
 const none = -1.0
 
-// Table lists every drill, in the order `mortar drill --all` does them: what
-// needs no take-over first, what cuts the power of everything last.
+// Table lists every drill in the order of `mortar drill --all`: drills without a
+// takeover first, drills that cut all power last.
 var Table = []Drill{
 	{
 		Name: "power-bus", Title: "one power feed fails; every server has a second one",
@@ -72,8 +72,8 @@ var Table = []Drill{
 	},
 	{
 		Name: "disk-slow", Title: "a disk of a RAID group answers late: clients wait longer, nothing is given up, and status names the disk",
-		// A monitor whose own I/O waits for the disk for too long fails, and the
-		// service moves, though its partner has no quicker disk.
+		// A monitor whose own I/O waits too long for the disk fails. Then the
+		// service moves, although the partner uses the same slow disk.
 		Expect:   Expect{Where: Anywhere, Fencing: Nobody, Stall: none, Disks: true},
 		Variants: []Variant{{How: "throttled", Title: "a disk does two operations and 20 kB a second", Steps: diskSlow}},
 	},
@@ -193,7 +193,7 @@ var Table = []Drill{
 	},
 	{
 		Name: "cold-start-alone", Title: "the active server dies and cannot be fenced in time, and its partner, back after a power failure, is alone: the service must not start before a person has confirmed that the other one is off",
-		// As with fence-all; and the partner boots.
+		// As with fence-all, and the partner boots too.
 		Expect:   Expect{Where: Moves, Fencing: Victim, Stall: none, Within: 10 * time.Minute},
 		Variants: []Variant{{How: "confirm", Title: "its BMC dies, it stops executing, and its partner loses power and comes back; then its power is cut by hand and mortar confirm-off says so", Steps: coldStartAlone}},
 	},
@@ -206,15 +206,15 @@ var Table = []Drill{
 }
 
 const (
-	// linkHold is how long a fault that must not matter is left: several times
-	// what the cluster waits before it declares a server dead.
+	// linkHold is how long a fault without consequences lasts: several times the
+	// time after which the cluster declares a server dead.
 	linkHold = 15 * time.Second
 	// pathHold is longer than multipathd's polling interval.
 	pathHold = 15 * time.Second
 )
 
-// passiveHold is longer than the passive server needs to fence the active one,
-// or the active one, which waits for priority-fencing-delay, to fence it.
+// passiveHold is longer than either server needs to fence the other; one of them
+// first waits for priority-fencing-delay.
 const passiveHold = 25 * time.Second
 
 func bothRings(whose func(Scene) string, hold time.Duration) func(Scene) ([]Step, error) {
@@ -230,7 +230,7 @@ func bothRings(whose func(Scene) string, hold time.Duration) func(Scene) ([]Step
 	}
 }
 
-// one is a single fault, left for a while.
+// one is a single fault that lasts for hold.
 func one(f Fault, hold time.Duration) func(Scene) ([]Step, error) {
 	return func(Scene) ([]Step, error) { return []Step{{Fault: f, Wait: hold, Look: hold > 0}}, nil }
 }
@@ -286,7 +286,7 @@ func diskLoss(n int) func(Scene) ([]Step, error) {
 	}
 }
 
-// degradedCrash has the server die before a spare is rebuilt.
+// degradedCrash makes the server die before the rebuild of a spare ends.
 func degradedCrash(s Scene) ([]Step, error) {
 	steps, err := diskLoss(1)(s)
 	if err != nil {
@@ -298,8 +298,8 @@ func degradedCrash(s Scene) ([]Step, error) {
 	return append(steps, Step{Fault: Fault{Kind: Panic, On: s.Active}}), nil
 }
 
-// kill stops a daemon and waits until one of that name runs again, where the
-// service is.
+// kill kills a daemon and waits until a daemon of that name runs again on the
+// server of the service.
 func kill(daemon string) func(Scene) ([]Step, error) {
 	return func(s Scene) ([]Step, error) {
 		st := Step{Fault: Fault{Kind: Kill, On: s.Active, Args: []string{daemon}}}
@@ -308,8 +308,8 @@ func kill(daemon string) func(Scene) ([]Step, error) {
 		case !ofCluster && !slices.Contains(kind.Of(s.Design).Daemons(), daemon):
 			return nil, fmt.Errorf("service %s has no %s", s.Service.Name, daemon)
 		case ofCluster:
-			// It may cost the server its membership and so its life: what must
-			// come back is the service, and health in the end.
+			// The server may lose its membership and be fenced. So the drill
+			// requires only the service, and health at the end.
 			st.Wait = 20 * time.Second
 		default:
 			st.Until = &Condition{What: "daemon back", Limit: time.Minute, Look: func(ctx context.Context, v *View) (bool, string) {
@@ -346,11 +346,11 @@ func flap(network string) func(Scene) ([]Step, error) {
 	}
 }
 
-// errNoFiles refuses what is done to files on a server.
+// errNoFiles refuses drills that need files on a server.
 var errNoFiles = errors.New("servers see no files of this brick")
 
-// fullHold is how long the file system stays full: two monitors of the service
-// must find nothing wrong with that.
+// fullHold is how long the file system stays full: long enough for two monitors
+// of the service, which must succeed.
 const fullHold = 25 * time.Second
 
 func fullFS(s Scene) ([]Step, error) {
@@ -371,11 +371,11 @@ func fullFS(s Scene) ([]Step, error) {
 	}, nil
 }
 
-// fenceHold is how long the service must be seen not to start while nothing
-// can fence: longer than a take-over ever took.
+// fenceHold is how long the drill watches that the service does not start while
+// no fence device works: longer than the slowest takeover so far.
 const fenceHold = 45 * time.Second
 
-// unfenceable has no fence device reach the active server.
+// unfenceable breaks every fence device of the active server.
 func unfenceable(s Scene) []Step {
 	steps := []Step{{Fault: Fault{Kind: BMCDead, On: s.Active}, Prepare: true}}
 	for _, p := range s.Design.Spec.PDUs {
@@ -400,8 +400,8 @@ func fenceAll(s Scene) ([]Step, error) {
 	), nil
 }
 
-// saysConfirmOff waits until a fault in `mortar status` has some words in it
-// and tells how to confirm that a server is off.
+// saysConfirmOff waits until a fault in `mortar status` contains words and the
+// command that confirms that a server is off.
 func saysConfirmOff(node, words string, limit time.Duration) *Condition {
 	return &Condition{What: "status says so", Limit: limit, Look: func(ctx context.Context, v *View) (bool, string) {
 		for _, l := range v.status(ctx) {
@@ -413,13 +413,13 @@ func saysConfirmOff(node, words string, limit time.Duration) *Condition {
 	}}
 }
 
-// bootLimit is how long a server of a rack may take from its power to a
-// cluster that has elected a coordinator.
+// bootLimit bounds the time from a rack server's power-on to a cluster with an
+// elected coordinator.
 const bootLimit = 3 * time.Minute
 
-// coldStartAlone has the passive server lose its power before it can have
-// fenced the active one: it misses it after 3 s (token and consensus), and a
-// dead BMC holds it up for longer than that.
+// coldStartAlone cuts the passive server's power before it can fence the active
+// one. The passive server misses the active one after 3 s (token and consensus),
+// and the dead BMC delays the fencing for longer than that.
 func coldStartAlone(s Scene) ([]Step, error) {
 	if len(s.Design.PairOf(s.Service.Name).Services) > 1 {
 		return nil, errors.New("with two services neither server is passive")
@@ -436,8 +436,8 @@ func coldStartAlone(s Scene) ([]Step, error) {
 	}, nil
 }
 
-// diskSlow has a disk take a hundred times as long as it should, until status
-// names it. It is mended under load: while it is slow every operation stalls.
+// diskSlow makes a disk a hundred times slower until status names the disk. It
+// mends the disk under load: while the disk is slow, every operation stalls.
 func diskSlow(s Scene) ([]Step, error) {
 	f, err := s.storage().slow()
 	if err != nil {
@@ -446,7 +446,7 @@ func diskSlow(s Scene) ([]Step, error) {
 	return []Step{{Fault: f, Wait: linkHold, Until: names("the slow disk", f.Args[0])}, {Fault: f, Mend: true}}, nil
 }
 
-// names waits until mortar status warns of something by name.
+// names waits until mortar status reports that name as slow.
 func names(what, name string) *Condition {
 	return &Condition{What: "status names " + what, Limit: time.Minute, Look: func(ctx context.Context, v *View) (bool, string) {
 		for _, x := range v.status(ctx) {

@@ -10,13 +10,14 @@ import (
 	"github.com/mortarhpc/mortar/internal/prove/report"
 )
 
-// hangUnfenced has the kernel of a server die that no fence device reaches: its
-// watchdog resets it.
+// hangUnfenced makes the kernel panic on a server that no fence device reaches.
+// The server's watchdog resets it.
 func hangUnfenced(s Scene) ([]Step, error) {
 	return append(unfenceable(s), Step{Fault: Fault{Kind: Panic, On: s.Active}, Until: resetItself(s.Active)}), nil
 }
 
-// stuckUnfenced has a server that no fence device reaches fail to stop the service.
+// stuckUnfenced makes the stop of the service fail on a server that no fence
+// device reaches.
 func stuckUnfenced(s Scene) ([]Step, error) {
 	dir := kind.Of(s.Design).Files(s.Service)
 	if dir == "" {

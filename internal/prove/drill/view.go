@@ -20,7 +20,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/run/observe"
 )
 
-// View is what a Condition looks with.
+// View is what a Condition sees of the brick.
 type View struct {
 	Scene
 	e     *engine
@@ -32,10 +32,10 @@ func (e *engine) view() *View {
 		Scene: Scene{Design: e.env.Design, Service: e.service, Active: e.active, Passive: e.survivor}}
 }
 
-// askTime bounds what is asked of a server that may be broken.
+// askTime bounds a query of a server that may be broken.
 const askTime = 40 * time.Second
 
-// asked asks a host, over the session there is.
+// asked asks a host over its present session.
 func asked[R any](ctx context.Context, e *engine, name string, ask func(*host.Session, context.Context) (R, error)) (R, error) {
 	h := e.hosts.Session(name)
 	if h == nil {
@@ -55,7 +55,7 @@ func (e *engine) read(ctx context.Context, name, file string) (string, error) {
 	return asked(ctx, e, name, func(s *host.Session, ctx context.Context) (string, error) { return s.Read(ctx, file) })
 }
 
-// mounted says whether a server has the service's volume mounted.
+// mounted reports whether a server has the service's volume mounted.
 func (v *View) mounted(ctx context.Context, server string) bool {
 	s, err := v.e.read(ctx, server, "/proc/self/mounts")
 	if err != nil {
@@ -70,8 +70,8 @@ func (v *View) events() []report.Event {
 	return ev
 }
 
-// status is what `mortar status` finds wrong, faults first; nothing if it
-// cannot be asked.
+// status returns the faults, then the warnings, of `mortar status`; nothing if it
+// fails.
 func (v *View) status(ctx context.Context) []report.StatusLine {
 	if v.e.env.Operator == nil {
 		return nil
@@ -83,7 +83,7 @@ func (v *View) status(ctx context.Context) []report.StatusLine {
 	return statusLines(s)
 }
 
-// statusLines are the faults and warnings of a status.
+// statusLines returns the faults, then the warnings, of a status.
 func statusLines(s *observe.Status) []report.StatusLine {
 	var faults, warnings []report.StatusLine
 	s.Each(func(p *observe.Part) {
@@ -98,8 +98,8 @@ func statusLines(s *observe.Status) []report.StatusLine {
 	return append(faults, warnings...)
 }
 
-// probeSpace writes a small new file on each mount of each client: what they
-// were told, and how many had room.
+// probeSpace writes a small new file on each mount of each client. It returns the
+// outcomes, and how many writes succeeded.
 func (v *View) probeSpace(ctx context.Context) (said []string, room int) {
 	for _, m := range v.Design.Mounts {
 		if !kind.For(m).Uses(m, v.Service.Name) {
@@ -123,8 +123,7 @@ func (v *View) probeSpace(ctx context.Context) (said []string, room int) {
 	return said, room
 }
 
-// whole waits until `mortar status` finds no fault and no array is being
-// rebuilt.
+// whole waits until `mortar status` finds no fault and no array is rebuilding.
 func (e *engine) whole(ctx context.Context, what string, limit time.Duration) error {
 	if e.env.Operator == nil {
 		return nil
@@ -155,8 +154,8 @@ func (e *engine) whole(ctx context.Context, what string, limit time.Duration) er
 	return nil
 }
 
-// members are the serials of the disks that work in a group's array now, in
-// RAID order, as the active server sees it.
+// members returns the serials of the working disks of a group's array, in RAID
+// order, as the active server sees them.
 func (e *engine) members(ctx context.Context, g design.Group) ([]string, error) {
 	out, err := e.query(ctx, e.active, "mdadm", "--detail", "--export", "/dev/md/"+g.Name)
 	if err != nil {
@@ -179,8 +178,8 @@ func (e *engine) members(ctx context.Context, g design.Group) ([]string, error) 
 	return serials, nil
 }
 
-// parseMembers reads `mdadm --detail --export`: the devices of the members
-// that have a slot, in its order.
+// parseMembers reads `mdadm --detail --export`. It returns the devices of the
+// members that have a slot, in the order of slots.
 //
 // Source: mdadm(8); Detail.c prints MD_DEVICE_<dev>_ROLE and _DEV
 func parseMembers(text string) []string {
@@ -215,9 +214,8 @@ func parseMembers(text string) []string {
 	return out
 }
 
-// returnDisk gives a disk that was pulled and is in its slot again back to
-// its array, as a spare or in its old place, by the actions `mortar apply`
-// would run.
+// returnDisk adds a disk that is in its slot again to its array, as a spare or in
+// its old place, with the actions of `mortar apply`.
 func (e *engine) returnDisk(ctx context.Context, f Fault) error {
 	serial := f.Args[0]
 	var g design.Group
@@ -256,9 +254,9 @@ func (e *engine) returnDisk(ctx context.Context, f Fault) error {
 	return nil
 }
 
-// untilSeen tries to give a disk back until it succeeds: the kernel sees one, its
-// paths and its multipath map, a little after it is in its slot. A try that is
-// under way is not cut short.
+// untilSeen calls try until it succeeds: the kernel sees a disk, its paths and its
+// multipath map some time after the disk is in its slot. It does not interrupt a
+// try.
 func untilSeen(ctx context.Context, try func() error) error {
 	return host.Wait{Limit: time.Minute, Poll: 2 * time.Second}.Until(ctx, func(context.Context) (string, error) {
 		if err := try(); err != nil {
@@ -269,7 +267,7 @@ func untilSeen(ctx context.Context, try func() error) error {
 }
 
 func (e *engine) giveBack(ctx context.Context, server string, g design.Group, wire agent.WireResource) error {
-	// A member that md has given up stays in the list until it is taken out.
+	// A failed member stays in md's list until it is removed.
 	for _, which := range []string{"failed", "detached"} {
 		a := resource.Action{Title: "take " + which + " members out of " + g.Name, Cmd: []string{"mdadm", "--manage", "/dev/md/" + g.Name, "--remove", which}}
 		if err := e.do(ctx, server, a); err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/prove/testbed"
 )
 
-// watcher collects events and looks at mounts while a drill runs.
+// watcher collects events and the servers' mounts during a drill.
 type watcher struct {
 	say func(string)
 
@@ -22,16 +22,17 @@ type watcher struct {
 	fault  int64 // administrator's clock; 0: not yet
 	events []report.Event
 	known  map[string]bool
-	seen   map[string]bool              // kinds told on the terminal, by host
+	seen   map[string]bool              // kinds shown on the terminal, by host
 	looks  map[string]map[string][]look // by mount point and host
-	wake   chan struct{}                // something came
+	wake   chan struct{}                // signals a new event
 }
 
 func newWatcher(say func(string)) *watcher {
 	return &watcher{say: say, known: map[string]bool{}, seen: map[string]bool{}, looks: map[string]map[string][]look{}, wake: make(chan struct{}, 1)}
 }
 
-// told kinds of events are shown on the terminal as they come, once each.
+// told has the kinds of events that the terminal shows, once for each host, and
+// their texts.
 var told = map[string]string{
 	report.EventDetected: "fault detected", report.EventFencing: "fencing begins", report.EventFenced: "fenced", report.EventFenceFail: "FENCING FAILED",
 	report.EventStarting: "service starting", report.EventStarted: "service started", report.EventStartFail: "START FAILED", report.EventStopped: "service stopped",
@@ -39,7 +40,7 @@ var told = map[string]string{
 
 func (w *watcher) add(e report.Event) {
 	w.mu.Lock()
-	// A journal that is read again after a session was lost says what it said.
+	// After a lost session the journal is read again, with the same events.
 	key := fmt.Sprintf("%s %d %s", e.Host, e.NS/int64(time.Millisecond), e.Text)
 	if w.known[key] {
 		w.mu.Unlock()
@@ -75,8 +76,8 @@ func (w *watcher) faultNS() int64 {
 	return w.fault
 }
 
-// first gives the earliest event of a kind at or after a time, on one of the
-// hosts (none: any).
+// first returns the earliest event of a kind at or after a time that match
+// accepts.
 func (w *watcher) first(kind string, afterNS int64, match func(report.Event) bool) (report.Event, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -92,7 +93,7 @@ func firstEvent(events []report.Event, kind string, afterNS int64, match func(re
 	return found, ok
 }
 
-// snapshot of everything seen so far, events in order of time.
+// snapshot returns the events so far in order of time, and the looks.
 func (w *watcher) snapshot() ([]report.Event, map[string]map[string][]look) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -119,18 +120,17 @@ func (w *watcher) snapshot() ([]report.Event, map[string]map[string][]look) {
 	return ev, looks
 }
 
-// lookInterval between two looks at a server's mounts. A look costs an
-// emulated server about 10 ms of its processor.
+// lookInterval is the time between two looks at a server's mounts. A look costs
+// an emulated server about 10 ms of CPU time.
 const lookInterval = time.Second
 
-// dialTime bounds one try to reach a server that was lost: a try that began
-// while it was off must not outlast its boot.
+// dialTime bounds one attempt to reconnect to a server: an attempt that began
+// while the server was off must not outlast its boot.
 const dialTime = 12 * time.Second
 
-// follow watches one server until ctx ends. A session that is lost, as that
-// of a server that is fenced, is made anew as soon as it can be: a server
-// that comes back is watched again, and nothing that it logged since its boot
-// is missed.
+// follow watches one server until ctx ends. After a lost session, as with a
+// fenced server, it reconnects as soon as possible and reads the journal from the
+// boot, so that it misses no event.
 func (e *engine) follow(ctx context.Context, name string) {
 	volumes := []string{e.service.MountPoints()[0]}
 	for _, o := range e.others {
@@ -155,18 +155,18 @@ func (e *engine) follow(ctx context.Context, name string) {
 	}
 }
 
-// server watches one server until ctx ends or its session is lost; again: from
-// its boot, not from now.
+// server watches one server until ctx ends or the session is lost. With again it
+// reads the journal from the server's boot, otherwise from now.
 func (w *watcher) server(ctx context.Context, h *host.Session, name, service string, volumes []string, offset int64, again bool) {
 	ctx, stop := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	defer stop() // what follows ends with the looks
+	defer stop() // the followers end with the looks
 	follow := func(argv []string, line func(string)) {
 		wg.Go(func() {
 			err := h.Follow(ctx, line, argv...)
 			if ctx.Err() == nil {
-				// Expected of the server that is broken, worth knowing of the other.
+				// Normal for the broken server, worth a note for the other one.
 				w.add(report.Event{NS: time.Now().UnixNano(), Host: name, Source: "drill", Kind: report.EventNote, Text: fmt.Sprintf("no longer watched (%s): %v", argv[0], err)})
 			}
 		})

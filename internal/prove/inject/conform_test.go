@@ -9,15 +9,15 @@ import (
 	"github.com/mortarhpc/mortar/internal/prove/drill"
 )
 
-// rig is an injector, and a way to see without it what it did.
+// rig is an Injector with an independent way to see its effects.
 type rig struct {
 	drill.Injector
-	// tries are the faults that can be seen here, one of a kind at least.
+	// tries are faults whose effect the rig can see, at least one of each kind.
 	tries []drill.Fault
-	// there says whether a fault is there now, all of it and nothing more.
+	// there reports whether exactly the effect of a fault is present now.
 	there func(f drill.Fault) bool
-	// limit is how long a change may take to be seen; 0: none, and the other
-	// faults can be looked at as well.
+	// limit bounds the time until a change is visible. 0: at once, and then the
+	// suite checks the other faults too.
 	limit time.Duration
 	// step is called after each change, if the rig can tell; the suite sets it.
 	step *func()
@@ -44,12 +44,12 @@ func conform(t *testing.T, r rig) {
 				t.Fatal(err)
 			}
 			see(t, f, false)
-			heal(t, f) // what is whole
+			heal(t, f) // of whole hardware
 			if err := r.Inject(t.Context(), f); err != nil {
 				t.Fatal(err)
 			}
 			see(t, f, true)
-			// Again breaks nothing else: it does nothing, or is refused.
+			// A second Inject does nothing or returns an error.
 			others := r.others(f)
 			_ = r.Inject(t.Context(), f)
 			see(t, f, true)
@@ -76,7 +76,7 @@ func conform(t *testing.T, r rig) {
 				t.Error("it changed nothing")
 			}
 			if err == nil {
-				see(t, f, true) // it had one thing to do
+				see(t, f, true) // the fault has only one step
 			}
 			heal(t, f)
 		})
@@ -100,7 +100,7 @@ func conform(t *testing.T, r rig) {
 	})
 }
 
-// becomes waits until a fault is there, or is not.
+// becomes waits until the effect of a fault is present, or until it is gone.
 func (r rig) becomes(f drill.Fault, want bool) bool {
 	for end := time.Now().Add(r.limit); ; time.Sleep(500 * time.Millisecond) {
 		if r.there(f) == want {
@@ -112,7 +112,7 @@ func (r rig) becomes(f drill.Fault, want bool) bool {
 	}
 }
 
-// others are the other faults of the rig that are there.
+// others are the other faults of the rig that are present.
 func (r rig) others(f drill.Fault) []string {
 	var out []string
 	for _, o := range r.tries {
@@ -123,8 +123,8 @@ func (r rig) others(f drill.Fault) []string {
 	return out
 }
 
-// Each injector knows each kind of fault that is the hardware's: it does it,
-// or says why not.
+// Each Injector knows each kind of hardware fault: it injects the fault, or Can
+// returns why it cannot.
 func TestEveryKindIsAnswered(t *testing.T) {
 	for _, k := range drill.HardwareKinds() {
 		if _, ok := rackFaults[k]; !ok {

@@ -1,6 +1,6 @@
-// Package inject has those who break and mend in a drill: the injector of a
-// virtual rack, the one of real hardware, and the operator, who does what an
-// administrator types. It knows how a fault is done; which faults make a drill,
-// and what must come of them, is in package drill. A new fault is a line in
-// rackFaults, and one in hardwareFaults if a real server can do it by command.
+// Package inject has the injectors of drills: Rack breaks a virtual rack, Hardware
+// breaks real servers, and Operator runs an administrator's commands. The package
+// knows how to inject a fault. Package drill has the faults of each drill and the
+// outcome that each must have. A new fault needs an entry in rackFaults, and one in
+// hardwareFaults if a command can inject the fault on a real server.
 package inject

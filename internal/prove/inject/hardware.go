@@ -22,29 +22,31 @@ import (
 	"github.com/mortarhpc/mortar/internal/run/observe"
 )
 
-// sysrqGrace is how long a server is given to die of a SysRq crash before
-// its silence counts as that.
+// sysrqGrace is how long a server gets to answer a SysRq crash. A server without
+// an answer counts as crashed.
 const sysrqGrace = 5 * time.Second
 
-// Hardware breaks real servers: by the kernel's SysRq, by their devices in
-// /sys, and by the BMC.
+// Hardware breaks real servers with the kernel's SysRq, their devices in /sys and
+// the BMC.
 type Hardware struct {
 	Design *design.Design
 	Dial   host.Dial
 
-	// hbas are each server's SCSI hosts as they were at the first fault since the
-	// last Heal: a host that has lost its paths keeps its number.
+	// hbas are each server's SCSI hosts at the first fault since the last Heal, so
+	// that a host without paths keeps its number.
 	hbas map[string][]int
 }
 
-// hardwareFault is how real hardware does a fault.
+// hardwareFault is how Hardware injects a fault.
 type hardwareFault struct {
 	can          func(h *Hardware, f drill.Fault) error // nil: always
 	inject, heal func(h *Hardware, ctx context.Context, f drill.Fault) error
-	never        string // why nothing does it
+	never        string // why no command can inject the fault
 }
 
-// hardwareFaults has what a command can do; anything else takes a hand.
+// hardwareFaults has the faults that a command can inject, and others with the
+// reason why no command can. For kinds without an entry Can names the general
+// reason.
 var hardwareFaults = map[drill.Kind]hardwareFault{
 	drill.Panic:              {inject: (*Hardware).panic, heal: (*Hardware).powerOn},
 	drill.PowerOff:           {can: (*Hardware).hasIPMI, inject: (*Hardware).powerOff, heal: (*Hardware).powerOn},
@@ -56,22 +58,22 @@ var hardwareFaults = map[drill.Kind]hardwareFault{
 	drill.LocalDisk:          {inject: (*Hardware).deleteSystemDisk, heal: (*Hardware).rescan},
 	drill.ControllerOut:      {never: "Mortar gives no commands to arrays: shut the controller down by the array's own tool"},
 	drill.ControllerFailover: {never: "Mortar gives no commands to arrays: move the LUNs by the array's own tool"},
-	drill.ArrayDisk:          {never: "no command reaches a disk inside of an array: it takes a hand"},
-	drill.ArrayPower:         {never: "Mortar does not switch arrays off: it takes a hand"},
+	drill.ArrayDisk:          {never: "no command reaches a disk inside an array: pull the disk by hand"},
+	drill.ArrayPower:         {never: "Mortar does not switch arrays off: switch the array off by hand"},
 	drill.LUNSlow:            {never: "no command makes a LUN of a real array slow"},
 	drill.LUNMissing:         {never: "a server finds a LUN again when it boots, unless the array hides it: unmap it by the array's own tool"},
 
 	drill.DiskSlow: {never: "no command makes a real disk slow"},
-	drill.Corrupt:  {never: "no byte of a real disk is spoilt on purpose"},
+	drill.Corrupt:  {never: "Mortar never corrupts data on real disks"},
 	drill.Freeze:   {never: "a real server cannot be frozen from outside; use --how panic or --how power"},
 }
 
-// Can refuses what no command does to real hardware.
+// Can refuses faults that no command can inject on real hardware.
 func (h *Hardware) Can(f drill.Fault) error {
 	how, ok := hardwareFaults[f.Kind]
 	switch {
 	case !ok:
-		return fmt.Errorf("there is no way to do %q to real hardware by command: it takes a hand", f.Kind)
+		return fmt.Errorf("no command injects fault %q on real hardware: a person must do it by hand", f.Kind)
 	case how.never != "":
 		return errors.New(how.never)
 	case how.can != nil:
@@ -80,7 +82,7 @@ func (h *Hardware) Can(f drill.Fault) error {
 	return nil
 }
 
-// Inject breaks what the fault says.
+// Inject injects the fault.
 func (h *Hardware) Inject(ctx context.Context, f drill.Fault) error {
 	if err := h.Can(f); err != nil {
 		return err
@@ -88,18 +90,18 @@ func (h *Hardware) Inject(ctx context.Context, f drill.Fault) error {
 	return hardwareFaults[f.Kind].inject(h, ctx, f)
 }
 
-// Heal brings links up and paths back, and switches a server on that is off;
-// one that runs is left alone.
+// Heal restores links and paths, and switches on a server that is off. It does
+// not change the power of a running server.
 func (h *Hardware) Heal(ctx context.Context, f drill.Fault) error {
 	how := hardwareFaults[f.Kind]
 	if how.heal == nil {
 		return h.Can(f)
 	}
-	h.hbas = nil // a boot may number them anew
+	h.hbas = nil // a boot may change their numbers
 	return how.heal(h, ctx, f)
 }
 
-// everywhere does something on every server in place of one.
+// everywhere calls do for every server.
 func everywhere(do func(*Hardware, context.Context, drill.Fault) error) func(*Hardware, context.Context, drill.Fault) error {
 	return func(h *Hardware, ctx context.Context, f drill.Fault) error {
 		for _, n := range h.Design.Servers() {
@@ -124,7 +126,7 @@ func (h *Hardware) hasLink(f drill.Fault) error {
 	return err
 }
 
-// panic has the kernel panic at once, so that no answer is the answer.
+// panic makes the kernel panic at once, so the missing answer means success.
 // Source: Documentation/admin-guide/sysrq.rst: 'c'
 func (h *Hardware) panic(ctx context.Context, f drill.Fault) error {
 	s, err := h.Dial(ctx, f.On)
@@ -141,7 +143,7 @@ func (h *Hardware) panic(ctx context.Context, f drill.Fault) error {
 	return ctx.Err()
 }
 
-// linkAddress is the address that is on the interface of a link, by the spec.
+// linkAddress is the spec's address of the interface of a link.
 func (h *Hardware) linkAddress(f drill.Fault) (string, error) {
 	for _, s := range h.Design.Spec.Servers {
 		if s.Name != f.On {
@@ -177,7 +179,7 @@ func (h *Hardware) linkUp(ctx context.Context, f drill.Fault) error {
 	return h.unlessGone(ctx, f.On, func(s *host.Session) error { return h.link(ctx, s, f, "up") })
 }
 
-// link takes the interface with the link's address down, or up again.
+// link sets the interface with the link's address down or up.
 // Source: ip-link(8)
 func (h *Hardware) link(ctx context.Context, s *host.Session, f drill.Fault, state string) error {
 	address, err := h.linkAddress(f)
@@ -201,8 +203,8 @@ func (h *Hardware) link(ctx context.Context, s *host.Session, f drill.Fault, sta
 	return err
 }
 
-// deletePaths takes the SCSI devices of paths off a server, as a transport
-// that loses them does; a scan of its hosts brings them back.
+// deletePaths deletes the SCSI devices of paths on a server, as a transport that
+// loses them does. A scan of the SCSI hosts brings them back.
 //
 // Source: Documentation/ABI/testing/sysfs-bus-scsi-devices and scsi_host
 func (h *Hardware) deletePaths(ctx context.Context, f drill.Fault) error {
@@ -244,7 +246,7 @@ func (h *Hardware) deletePaths(ctx context.Context, f drill.Fault) error {
 
 var scsiHostRE = regexp.MustCompile(`/host(\d+)/`)
 
-// scsiHost is the number of the SCSI host in a path's place in /sys; -1: none.
+// scsiHost is the number of the SCSI host in a device's path in /sys; -1: none.
 func scsiHost(place string) int {
 	m := scsiHostRE.FindStringSubmatch(place)
 	if m == nil {
@@ -254,8 +256,8 @@ func scsiHost(place string) int {
 	return n
 }
 
-// nameOf is what faults call a disk that a server sees: see design.Reached; ""
-// if it is none of the brick's.
+// nameOf is the name, for faults, of a disk that a server sees: see
+// design.Reached. It is "" if the disk does not belong to the brick.
 func nameOf(of []design.Reached, x resource.DiskFact) string {
 	for _, r := range of {
 		if strings.EqualFold(r.Name, x.Serial) || r.WWN != "" && strings.EqualFold(r.WWN, x.WWN) {
@@ -265,7 +267,7 @@ func nameOf(of []design.Reached, x resource.DiskFact) string {
 	return ""
 }
 
-// hbasOf are the SCSI hosts that the brick's disks are on, in the kernel's order.
+// hbasOf returns the SCSI hosts with disks of the brick, in the kernel's order.
 func hbasOf(of []design.Reached, disks []resource.DiskFact, where map[string]string) []int {
 	var hosts []int
 	for _, x := range disks {
@@ -279,7 +281,7 @@ func hbasOf(of []design.Reached, disks []resource.DiskFact, where map[string]str
 	return hosts
 }
 
-// pathsOf picks the paths that a fault takes; hosts are the HBAs by number.
+// pathsOf returns the paths that a fault removes; hosts are the HBAs by number.
 func pathsOf(of []design.Reached, disks []resource.DiskFact, where map[string]string, hosts []int, f drill.Fault) []string {
 	var out []string
 	for _, x := range disks {
@@ -304,9 +306,9 @@ func pathsOf(of []design.Reached, disks []resource.DiskFact, where map[string]st
 	return out
 }
 
-// deleteSystemDisk takes a disk of the server's system mirror off it: a SCSI
-// disk as deletePaths does, an NVMe or virtio drive by taking its PCI function
-// off the bus, which a rescan brings back.
+// deleteSystemDisk removes a disk of the server's system mirror: a SCSI disk as
+// deletePaths does, an NVMe or virtio drive by removing its PCI function. A
+// rescan brings the disk back.
 //
 // Source: Documentation/ABI/testing/sysfs-bus-pci
 func (h *Hardware) deleteSystemDisk(ctx context.Context, f drill.Fault) error {
@@ -356,14 +358,14 @@ func (h *Hardware) deleteSystemDisk(ctx context.Context, f drill.Fault) error {
 				switches = append(switches, at+"/"+name)
 			}
 		}
-		// The nearest that there is; ls says nothing of the others on its output.
+		// Use the nearest switch that exists; ls lists only existing ones on stdout.
 		there, err := query(append([]string{"ls", "-U", "-d"}, switches...)...)
 		if err != nil {
 			return err
 		}
 		off, _, _ := strings.Cut(there, "\n")
 		if off == "" {
-			return fmt.Errorf("%s: disk %s cannot be taken off by command: it takes a hand", server, disk)
+			return fmt.Errorf("%s: no command removes disk %s: pull the disk by hand", server, disk)
 		}
 		a := resource.Action{Title: "take " + disk + " off", File: &resource.File{Path: off, Content: []byte("1")}}
 		_, err = s.Run(ctx, a)
@@ -371,8 +373,8 @@ func (h *Hardware) deleteSystemDisk(ctx context.Context, f drill.Fault) error {
 	})
 }
 
-// expendable picks the first disk of members, given by their places in /sys,
-// that nothing but arrays is on; inUse are the mounts and swaps of the host.
+// expendable returns the first disk of the members, given by their paths in /sys,
+// that only arrays use; inUse are the mounts and swaps of the host.
 func expendable(places []string, inUse string) (string, error) {
 	var why []string
 	for _, p := range places {
@@ -380,7 +382,7 @@ func expendable(places []string, inUse string) (string, error) {
 		_, rest, ok := strings.Cut(p, "/block/")
 		disk, _, _ := strings.Cut(rest, "/")
 		if !ok || disk == "" {
-			continue // an array of arrays
+			continue // the member is an array itself
 		}
 		used := ""
 		for line := range strings.Lines(inUse) {
@@ -397,7 +399,7 @@ func expendable(places []string, inUse string) (string, error) {
 	return "", fmt.Errorf("no disk of its system mirror can be done without: %s", strings.Join(why, ", "))
 }
 
-// scan looks for devices on every SCSI host of a server.
+// scan makes every SCSI host of a server look for devices.
 func (h *Hardware) scan(ctx context.Context, f drill.Fault) error {
 	server := f.On
 	return h.unlessGone(ctx, server, func(s *host.Session) error {
@@ -415,7 +417,7 @@ func (h *Hardware) scan(ctx context.Context, f drill.Fault) error {
 	})
 }
 
-// rescan looks for devices on every SCSI host and on the PCI bus.
+// rescan makes every SCSI host and the PCI bus look for devices.
 func (h *Hardware) rescan(ctx context.Context, f drill.Fault) error {
 	if err := h.scan(ctx, f); err != nil {
 		return err
@@ -427,14 +429,14 @@ func (h *Hardware) rescan(ctx context.Context, f drill.Fault) error {
 	})
 }
 
-// unlessGone is on for a server that must be mended; one that does not answer
-// is being fenced, and its boot mends it.
+// unlessGone is on, but ignores a server that does not answer: the cluster fences
+// that server, and its boot mends the fault.
 func (h *Hardware) unlessGone(ctx context.Context, server string, f func(*host.Session) error) error {
 	cctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
 	s, err := h.Dial(cctx, server)
 	if err != nil {
-		return ctx.Err() // see above; the drill waits until the server joins the cluster again
+		return ctx.Err() // the drill waits until the server joins the cluster again
 	}
 	defer s.Close()
 	return f(s)
@@ -444,8 +446,8 @@ func (h *Hardware) powerOff(ctx context.Context, f drill.Fault) error {
 	return h.ipmi(ctx, f.On, "off")
 }
 
-// powerOn leaves a server without a BMC alone: only its fence devices can
-// switch it, and they did.
+// powerOn does nothing for a server without a BMC: only the fence devices can
+// switch its power, and they have done so.
 func (h *Hardware) powerOn(ctx context.Context, f drill.Fault) error {
 	if b, err := h.bmc(f.On); err != nil || b == nil {
 		return err

@@ -16,7 +16,7 @@ func TestPathsOf(t *testing.T) {
 	disks := []resource.DiskFact{
 		{Serial: "MA01", Paths: []string{"sdb", "sdd"}}, {Serial: "ma02", Paths: []string{"sdc", "sde"}},
 		{Serial: "00c0ff", WWN: "600c0ff", Paths: []string{"sdf", "sdg"}}, // a LUN goes by its WWN
-		{Serial: "SYSTEM", Paths: []string{"sda"}},                        // no disk of the brick is ever taken
+		{Serial: "SYSTEM", Paths: []string{"sda"}},                        // not a disk of the brick: no fault removes it
 	}
 	where := map[string]string{
 		"sda": "/sys/devices/pci0/ata1/host0/target0:0:0/0:0:0:0",

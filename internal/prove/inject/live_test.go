@@ -22,22 +22,22 @@ import (
 	"github.com/mortarhpc/mortar/internal/rack"
 )
 
-// bootLimit is how long a server of the rack may take to boot.
+// bootLimit bounds the boot of a server of the rack.
 const bootLimit = 3 * time.Minute
 
-// live is a rack whose servers run and have no cluster, which would fence them.
+// live is a rack whose servers run without a cluster, which would fence them.
 type live struct {
 	t      *testing.T
 	d      *design.Design
 	dir    string // the rack's
 	mortar string // the binary
 	dial   host.Dial
-	paths  map[string]map[string]int // as they are when all is whole: server, serial, paths
+	paths  map[string]map[string]int // number of paths of the whole rack, by server and serial
 }
 
-// TestLive has both injectors pass the suite on a virtual rack: make test-faults.
-// MORTAR_BRICK is the spec of one that is up and bare; without, the test makes
-// one.
+// TestLive runs the suite for both injectors on a virtual rack: make test-faults.
+// MORTAR_BRICK is the spec of a running rack without a brick on it. If it is
+// unset, the test makes a rack.
 func TestLive(t *testing.T) {
 	bin, err := filepath.Abs("../../../bin/mortar")
 	if err != nil {
@@ -88,7 +88,7 @@ func TestLive(t *testing.T) {
 	t.Run("rack", func(t *testing.T) {
 		in := &Rack{
 			Design: d,
-			// By the binary: BMCs and PDUs that are started anew call it.
+			// Use the binary: BMCs and PDUs that are started again call it.
 			Fault: func(ctx context.Context, kind string, targets ...string) error {
 				out, err := exec.CommandContext(ctx, bin, append([]string{"rack", "fault", file, kind}, targets...)...).CombinedOutput()
 				if err != nil {
@@ -103,7 +103,7 @@ func TestLive(t *testing.T) {
 	})
 }
 
-// there says what the hosts, or for what they cannot see the rack, tell of it.
+// there asks the hosts about a fault, or the rack if hosts cannot see the fault.
 func (l *live) there(f drill.Fault) bool {
 	st, err := rack.Status(l.t.Context(), l.dir)
 	if err != nil {
@@ -144,7 +144,7 @@ func (l *live) there(f drill.Fault) bool {
 func (l *live) session(name string) *host.Session {
 	var s *host.Session
 	var err error
-	for range 12 { // it may boot
+	for range 12 { // the server may be booting
 		ctx, cancel := context.WithTimeout(l.t.Context(), 15*time.Second)
 		s, err = l.dial(ctx, name)
 		cancel()
@@ -191,7 +191,7 @@ func (l *live) pathsOf(server string) map[string]int {
 	return out
 }
 
-// left is what a fault leaves of a server's paths.
+// left is the number of a server's paths after a fault, by serial.
 func (l *live) left(server string, f drill.Fault) map[string]int {
 	out := maps.Clone(l.paths[server])
 	for _, k := range l.d.Disks {

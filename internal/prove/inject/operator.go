@@ -12,12 +12,12 @@ import (
 	"github.com/mortarhpc/mortar/internal/run/scrub"
 )
 
-// Operator does in a drill what an administrator types: failover, standby,
-// confirm-off, status. It keeps its sessions.
+// Operator runs an administrator's commands in a drill: failover, standby,
+// confirm-off, status. It keeps its sessions open.
 type Operator struct {
 	d *design.Design
 
-	mu      sync.Mutex // a collector serves one at a time
+	mu      sync.Mutex // a Collector is not safe for concurrent use
 	all     *observe.Collector
 	servers *observe.Collector
 }
@@ -26,17 +26,17 @@ type Operator struct {
 const operatorWait = 3 * time.Minute
 
 const (
-	// operatorTimeout is how long a server may take to answer a command.
+	// operatorTimeout bounds a server's answer to a command.
 	operatorTimeout = 45 * time.Second
-	// lookTimeout is the same for status, which also asks servers that were
-	// broken, and which must not outlast what it looks at.
+	// lookTimeout is the same for status, which also asks broken servers and must
+	// end before the state of the brick changes.
 	lookTimeout = 20 * time.Second
 	// OperatorLogin bounds a login.
 	OperatorLogin = 8 * time.Second
 )
 
-// NewOperator reaches the brick's hosts by dial when it has to; Close ends its
-// sessions.
+// NewOperator returns an Operator that connects to the brick's hosts with dial
+// when needed. Close ends its sessions.
 func NewOperator(d *design.Design, dial host.Dial) *Operator {
 	all := observe.NewCollector(d, dial, lookTimeout)
 	all.AskOutlets()
@@ -58,7 +58,7 @@ func (o *Operator) Status(ctx context.Context) (*observe.Status, error) {
 	return observe.Judge(o.d, f), nil
 }
 
-// do makes a plan of what is there now, and runs it.
+// do makes a plan from the present facts and runs it.
 func (o *Operator) do(ctx context.Context, plan func(observe.Facts) (*failover.Plan, error)) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()

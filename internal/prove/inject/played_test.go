@@ -21,12 +21,12 @@ import (
 	"github.com/mortarhpc/mortar/internal/run/observe"
 )
 
-// machine plays what the hardware injector sees of a server.
+// machine is a fake of the parts of a server that Hardware uses.
 type machine struct {
 	down     map[string]bool // links, by interface
 	gone     map[string]bool // disks, by kernel name: sdX, vdX
 	panicked bool
-	chassis  string // file with the word that its BMC keeps: on or off
+	chassis  string // file with the state of the power: on or off
 }
 
 // The disks of the brick, over two HBAs, and the two of the system, on PCI.
@@ -93,7 +93,7 @@ func (x *machine) disks() (out []resource.DiskFact) {
 	return out
 }
 
-// mirror is what the kernel says of the array that the system is on.
+// mirror is the kernel's state of the system's array.
 func (x *machine) mirror() observe.Host {
 	h := observe.Host{Files: map[string]string{"/sys/block/md0/md/array_state": "active\n", "/sys/block/md0/md/level": "raid1\n", "/sys/block/md0/md/raid_disks": "2\n",
 		"/sys/block/md0/md/uuid": "c0ffee00-1111-2222-3333-444455556666\n", "/proc/self/mounts": "/dev/md0 / ext4 rw 0 0\n"}}
@@ -195,7 +195,7 @@ func (x *machine) run(a resource.Action) error {
 	return nil
 }
 
-// out says whether a fault is there, and all of it.
+// out reports whether the whole effect of a fault is present.
 func (m *machines) out(f drill.Fault) bool {
 	gone := func(server, serial, host string) bool {
 		for p, at := range playedPaths {
@@ -222,14 +222,14 @@ func (m *machines) out(f drill.Fault) bool {
 	case drill.DiskOut:
 		return gone("nfs1", f.Args[0], "") && gone("nfs2", f.Args[0], "")
 	case drill.LocalDisk:
-		return m.all[f.On].gone["vda"] != m.all[f.On].gone["vdb"] // without both it is no server
+		return m.all[f.On].gone["vda"] != m.all[f.On].gone["vdb"] // a server needs one of the two
 	}
 	return false
 }
 
 func TestHardware(t *testing.T) {
 	dir := t.TempDir()
-	// The BMC: ipmitool writes the word into the file that stands for the chassis.
+	// The fake ipmitool writes the state of the power into the chassis file.
 	tool := "#!/bin/sh\nwhile [ $# -gt 1 ]; do [ \"$1\" = -H ] && address=$2; shift; done\necho $1 > " + dir + "/$address\n"
 	if err := os.WriteFile(filepath.Join(dir, "ipmitool"), []byte(tool), 0o755); err != nil {
 		t.Fatal(err)

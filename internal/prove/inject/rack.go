@@ -10,32 +10,32 @@ import (
 	"github.com/mortarhpc/mortar/internal/prove/drill"
 )
 
-// Rack breaks a virtual rack. It knows the names of the rack's faults; the
-// rack itself (package rack, which only cmd/mortar may import) is handed in.
+// Rack breaks a virtual rack. It knows the names of the rack's faults. The caller
+// provides the functions of package rack, which only cmd/mortar may import.
 type Rack struct {
 	Design *design.Design
-	// Fault breaks or mends one thing of the rack; see rack.Fault.
+	// Fault injects or mends one fault of the rack; see rack.Fault.
 	Fault func(ctx context.Context, kind string, targets ...string) error
-	// Hangs says whether a node has power and has booted, but does not answer;
+	// Hangs reports whether a node has power and has booted, but does not answer;
 	// see rack.Hangs.
 	Hangs func(ctx context.Context, node string) (bool, error)
-	// Groups are the RAID groups inside of the rack's arrays.
+	// Groups returns the RAID groups inside the rack's arrays.
 	Groups func(ctx context.Context) ([]drill.ArrayGroup, error)
 }
 
-// ArrayGroups are the RAID groups inside of the rack's arrays.
+// ArrayGroups returns the RAID groups inside the rack's arrays.
 func (r *Rack) ArrayGroups(ctx context.Context) ([]drill.ArrayGroup, error) { return r.Groups(ctx) }
 
-// rackFault is how the rack does a fault.
+// rackFault is how Rack injects a fault.
 type rackFault struct {
-	on  string   // the rack's fault
-	off []string // and what mends it, in order
-	// each: done to everything that the server has paths to, which goes between
-	// the server and the fault's other parts.
+	on  string   // the rack's fault that injects
+	off []string // the rack's faults that mend, in order
+	// each: inject the fault for every disk or LUN that the server has paths to.
+	// Its name goes between the server and the fault's arguments.
 	each bool
-	// zero: mended by the same fault with 0 for all that follows its first part.
+	// zero: the same fault with 0 for all arguments after the first mends it.
 	zero bool
-	// reset: a server that hangs afterwards is reset.
+	// reset: Heal resets a server that still hangs.
 	reset bool
 }
 
@@ -67,7 +67,7 @@ var rackFaults = map[drill.Kind]rackFault{
 	drill.PDUDead:   {on: "pdu-dead", off: []string{"pdu-alive"}},
 }
 
-// targets are what the rack's fault is done to, once for each.
+// targets returns the arguments of each call of the rack's fault.
 func (r *Rack) targets(f drill.Fault) [][]string {
 	var on []string
 	if f.On != "" {
@@ -83,7 +83,7 @@ func (r *Rack) targets(f drill.Fault) [][]string {
 	return out
 }
 
-// Can refuses what a rack has no fault for.
+// Can refuses kinds for which a rack has no fault.
 func (r *Rack) Can(f drill.Fault) error {
 	if _, ok := rackFaults[f.Kind]; !ok {
 		return fmt.Errorf("a virtual rack has no fault %q", f.Kind)
@@ -91,7 +91,7 @@ func (r *Rack) Can(f drill.Fault) error {
 	return nil
 }
 
-// Inject breaks what the fault says.
+// Inject injects the fault.
 func (r *Rack) Inject(ctx context.Context, f drill.Fault) error {
 	if err := r.Can(f); err != nil {
 		return err
@@ -104,8 +104,9 @@ func (r *Rack) Inject(ctx context.Context, f drill.Fault) error {
 	return nil
 }
 
-// Heal leaves a server alone that runs: fencing has already power-cycled it.
-// One that was not fenced is let run on, or reset if its kernel is dead.
+// Heal mends the fault. It does nothing to a running server, which fencing has
+// power-cycled. A server that was not fenced is resumed, or reset if its kernel is
+// dead.
 func (r *Rack) Heal(ctx context.Context, f drill.Fault) error {
 	if err := r.Can(f); err != nil {
 		return err
@@ -132,8 +133,8 @@ func (r *Rack) Heal(ctx context.Context, f drill.Fault) error {
 	return r.Fault(ctx, "reset", f.On)
 }
 
-// Throttle bounds each disk of the RAID groups, in operations and bytes per
-// second; 0 is unbounded.
+// Throttle limits each disk of the RAID groups, in operations and bytes per
+// second; 0 is no limit.
 //
 // The rack has no disks of a PERC. Each of its LUNs is as fast as a RAID 6
 // group of 4+2 such disks, whatever its spans are: a read costs one operation of
@@ -147,7 +148,7 @@ func (r *Rack) Throttle(ctx context.Context, iops int, rate int64) error {
 		}
 		errs = append(errs, r.Fault(ctx, "throttle", target...))
 	}
-	plain := map[string]bool{} // arrays whose LUNs are all there is
+	plain := map[string]bool{} // arrays that have LUNs but no disks in the rack
 	for _, a := range r.Design.Arrays {
 		if plain[a.Name] = a.Family == "perc"; plain[a.Name] {
 			for _, l := range a.LUNs {

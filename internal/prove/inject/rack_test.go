@@ -34,9 +34,8 @@ func exampleDesign(t *testing.T, name string) *design.Design {
 	return d
 }
 
-// The rack here is the real one with its nodes off: it remembers what is out
-// for when they start. What needs a running node is seen in a live rack
-// (live_test.go).
+// The rack here is a real one with its nodes off, which remembers faults for the
+// nodes' start. live_test.go tests the faults that need a running node.
 func TestRack(t *testing.T) {
 	d := exampleDesign(t, "nfs-ha")
 	c, err := rack.FromSpec(d.Spec)
@@ -88,7 +87,7 @@ func TestRack(t *testing.T) {
 	}
 }
 
-// LUNs of a PERC are bounded themselves, its disks are not there.
+// Of a PERC, Throttle limits the LUNs, since the rack has no disks of it.
 func TestThrottleLUNs(t *testing.T) {
 	d := exampleDesign(t, "nss5.5")
 	var did []string
@@ -111,7 +110,7 @@ func TestThrottleLUNs(t *testing.T) {
 	}
 }
 
-// On a brick on LUNs, a server's paths lead to LUNs; the disks are the array's.
+// On a brick with LUNs, a server's paths lead to LUNs; the array has the disks.
 func TestRackWithArray(t *testing.T) {
 	d := exampleDesign(t, "nss7.4-ha")
 	var did []string
@@ -152,7 +151,7 @@ func TestRackWithArray(t *testing.T) {
 	}
 }
 
-// faultsOf gives a fault of each kind that hits the first of what there is.
+// faultsOf returns a fault of each kind, on the first part of that kind.
 func faultsOf(d *design.Design, kinds ...drill.Kind) []drill.Fault {
 	server, serial := d.Servers()[0], d.Disks[0].Serial
 	all := []drill.Fault{
@@ -179,8 +178,7 @@ func faultsOf(d *design.Design, kinds ...drill.Kind) []drill.Fault {
 	return slices.DeleteFunc(all, func(f drill.Fault) bool { return !slices.Contains(kinds, f.Kind) })
 }
 
-// outOfRack says by the rack's own account whether a fault is there, and all of
-// it.
+// outOfRack reports whether the rack's status shows the whole effect of a fault.
 func outOfRack(st *rack.RackStatus, f drill.Fault) bool {
 	out := func(serial, server, hba string) bool {
 		for _, d := range st.Disks {

@@ -9,14 +9,14 @@ import (
 	"github.com/mortarhpc/mortar/internal/base/linux"
 )
 
-// Kinds of runs, in summary.json's kind. Runs of before there were several
-// have none and are drills.
+// Kinds of runs, in summary.json's kind. Runs of old versions have no kind and are
+// drills.
 const (
 	KindDrill = "drill"
 	KindBench = "bench"
 )
 
-// Verdicts of a benchmark. One that is wrong read back data it had not
+// Verdicts of a benchmark. Wrong: the benchmark read back data other than it had
 // written.
 const (
 	Complete = "complete"
@@ -24,7 +24,7 @@ const (
 	Wrong    = "wrong"
 )
 
-// BenchFile has all that a benchmark measured; a run that is a drill has none.
+// BenchFile has all measurements of a benchmark; a drill's run has no such file.
 const BenchFile = "bench.json"
 
 // BenchSummary is summary.json of a benchmark: its outcome in one screen.
@@ -32,20 +32,20 @@ type BenchSummary struct {
 	Schema  string `json:"schema"`
 	Kind    string `json:"kind"`    // bench
 	Verdict string `json:"verdict"` // complete, partial or wrong
-	// Reasons say in words why it is not complete.
+	// Reasons describe why the verdict is not complete.
 	Reasons []string `json:"reasons"`
 
 	Suite  string `json:"suite"`
 	Engine string `json:"engine"` // see workload.BenchEngine
 	Tuning string `json:"tuning"` // profile of the brick: tuned or stock
-	// Scale is the factor on the rule's sizes; 1: none, as the papers have it.
+	// Scale is the factor on the suite's sizes; 1: the papers' sizes.
 	Scale float64 `json:"scale"`
 	// Peaks has the best point of each phase, in the order of the suite.
 	Peaks []Peak `json:"peaks"`
 	// Score is io500's; null for other suites.
 	Score *Score `json:"score"`
-	// Bottleneck has a line for each layer that bounds something, from a
-	// profile; empty without one.
+	// Bottleneck has a line for each layer that limits a load; empty without a
+	// profile.
 	Bottleneck string `json:"bottleneck"`
 
 	VerifiedBytes int64 `json:"verified_bytes"` // read back and found as written
@@ -71,7 +71,7 @@ type Peak struct {
 	Unit    string  `json:"unit"`
 	Threads int     `json:"threads"`
 	Value   float64 `json:"value"`
-	P99     float64 `json:"p99_ms"` // latency, of the same repetition
+	P99     float64 `json:"p99_ms"` // 99th percentile of latency, of the same repetition
 }
 
 // Score is io500's: geometric means of the phases, and the square root of
@@ -80,10 +80,10 @@ type Score struct {
 	Bandwidth float64 `json:"bandwidth_gib_per_second"`
 	Metadata  float64 `json:"metadata_kiops"`
 	Total     float64 `json:"total"`
-	// Phases went into it, in io500's order and units.
+	// Phases of the score, in io500's order and units.
 	Phases []ScorePhase `json:"phases"`
-	// Missing lists the phases of io500 that were not run: while there are
-	// any, the score is of the others only and no score of io500's.
+	// Missing lists the phases of io500 that were not run. If it is not empty,
+	// the score covers only the others and is no io500 score.
 	Missing []string `json:"missing"`
 }
 
@@ -97,8 +97,8 @@ type ScorePhase struct {
 // Bench is bench.json: everything a benchmark measured.
 type Bench struct {
 	BenchSummary
-	// ServerMemoryBytes is what the size rule is made of: the memory of the
-	// servers that served.
+	// ServerMemoryBytes is the memory of the serving servers, which determines
+	// the sizes of tests.
 	ServerMemoryBytes int64        `json:"server_memory_bytes"`
 	Clients           []string     `json:"clients"`
 	Phases            []BenchPhase `json:"phases"`
@@ -109,16 +109,16 @@ type Bench struct {
 type BenchPhase struct {
 	Name  string `json:"name"`  // unique in the run, e.g. sequential-write
 	Test  string `json:"test"`  // test of the suite it belongs to
-	Op    string `json:"op"`    // what the workers do
+	Op    string `json:"op"`    // phase of the load, see workload.BenchPhase
 	Title string `json:"title"` // for people
 	Unit  string `json:"unit"`  // MiB/s, GiB/s, ops/s
 	// RecordBytes is the size of one operation; 0 for metadata.
 	RecordBytes int64  `json:"record_bytes"`
 	Method      string `json:"method"` // one sentence
-	// Window says how the headline value was counted: "even" spreads each
-	// thread's bytes over its own time (writes that are flushed at the end),
-	// "exact" counts what was completed within the window; "whole" has no
-	// window but the whole time (find).
+	// Window is how Value of a run was computed: "even" spreads each thread's
+	// bytes over its own time (writes with a flush at the end), "exact" counts
+	// the operations completed within the window, "whole" uses the whole time
+	// instead of a window (find).
 	Window string       `json:"window"`
 	Points []BenchPoint `json:"points"`
 }
@@ -128,11 +128,11 @@ type BenchPoint struct {
 	Threads    int        `json:"threads"`
 	Hosts      int        `json:"hosts"`            // client hosts they ran on
 	FileBytes  int64      `json:"file_bytes"`       // of one file
-	TotalBytes int64      `json:"total_bytes"`      // asked for
+	TotalBytes int64      `json:"total_bytes"`      // planned
 	Files      int64      `json:"files,omitempty"`  // metadata: files of all threads together
-	Cold       string     `json:"cold"`             // how caches were emptied before it; empty: not
+	Cold       string     `json:"cold"`             // how the caches were emptied before; "": not at all
 	Runs       []BenchRun `json:"runs"`             // repetitions
-	Failed     string     `json:"failed,omitempty"` // what went wrong: the figures are of what went on
+	Failed     string     `json:"failed,omitempty"` // what failed: the figures are of the rest
 }
 
 // BenchRun is one repetition of a point.
@@ -146,10 +146,10 @@ type BenchRun struct {
 	WholeValue    float64 `json:"whole_value"`
 	WholeSeconds  float64 `json:"whole_seconds"`
 	// StonewallSeconds is when the first thread was done, after StartNS;
-	// StonewallShare how much of all work was done by then.
+	// StonewallShare the share of all work done by then.
 	StonewallSeconds float64 `json:"stonewall_seconds"`
 	StonewallShare   float64 `json:"stonewall_share"`
-	// Limited: the time limit ended it, not the amount of work.
+	// Limited: the time limit ended the repetition, not the end of its work.
 	Limited bool `json:"limited"`
 
 	Bytes         int64         `json:"bytes"`
@@ -162,32 +162,31 @@ type BenchRun struct {
 	Clients       []BenchClient `json:"clients"`
 	Threads       []BenchThread `json:"threads"`
 	Errors        []string      `json:"errors"`
-	Notes         []string      `json:"notes"` // what the reader of the figures must know
-	// IO is what the devices of each volume did meanwhile; none where the servers
-	// did not tell.
+	Notes         []string      `json:"notes"` // caveats for the reader of the figures
+	// IO is the I/O of each volume's devices meanwhile; none if the servers did
+	// not report it.
 	IO []BenchIO `json:"io,omitempty"`
 }
 
 // Groups of devices of a volume.
 const (
-	IOVolume = "volume" // what the file system is on
+	IOVolume = "volume" // the device below the file system
 	IODisks  = "disks"  // disks or LUNs below it, all together
 	IOSSDs   = "SSDs"   // of the cache, all together
 )
 
-// BenchIO is what the devices of a volume did, sampled about once a second.
+// BenchIO is the I/O of a volume's devices, sampled about once a second.
 type BenchIO struct {
 	Service string `json:"service"`
 	Server  string `json:"server"`
 	// Times of the samples, ns since 1970 by the administrator's clock.
 	Times   []int64       `json:"times_ns"`
 	Devices []BenchDevice `json:"devices"`
-	// Dirty is how much was on SSDs only, at each sample; none without a cache.
+	// Dirty is the data on SSDs only, at each sample; none without a cache.
 	Dirty []int64 `json:"dirty_bytes,omitempty"`
 }
 
-// BenchDevice is what a group of devices did between each sample and the one
-// after it.
+// BenchDevice is the I/O of a group of devices between successive samples.
 type BenchDevice struct {
 	Name       string  `json:"name"`
 	Reads      []int64 `json:"reads"`
@@ -196,13 +195,13 @@ type BenchDevice struct {
 	WriteBytes []int64 `json:"write_bytes"`
 }
 
-// Add adds what was done between two looks at the counters.
+// Add adds the I/O between two samples of the counters.
 func (d *BenchDevice) Add(from, to linux.BlockIO) {
 	d.Reads, d.ReadBytes = append(d.Reads, to.Reads-from.Reads), append(d.ReadBytes, to.ReadBytes-from.ReadBytes)
 	d.Writes, d.WriteBytes = append(d.Writes, to.Writes-from.Writes), append(d.WriteBytes, to.WriteBytes-from.WriteBytes)
 }
 
-// BenchTimeline is what all threads completed in each bucket.
+// BenchTimeline is the completed work of all threads in each bucket.
 type BenchTimeline struct {
 	StartNS       int64     `json:"start_ns"`
 	BucketSeconds float64   `json:"bucket_seconds"`
@@ -221,7 +220,7 @@ type BenchClient struct {
 	Bytes   int64    `json:"bytes"`
 	Ops     int64    `json:"ops"`
 	Latency *Latency `json:"latency"`
-	// CPUSeconds the load itself took on the client, user and system.
+	// CPUSeconds of the load itself on the client, user and system.
 	CPUSeconds float64 `json:"cpu_seconds"`
 	Error      string  `json:"error,omitempty"`
 }
@@ -235,7 +234,7 @@ type BenchThread struct {
 	Bytes   int64   `json:"bytes"`
 	Ops     int64   `json:"ops"`
 	Error   string  `json:"error,omitempty"`
-	Stalled float64 `json:"stalled_seconds,omitempty"` // longest time it completed nothing
+	Stalled float64 `json:"stalled_seconds,omitempty"` // longest time without a completed operation
 }
 
 // Layer is one layer of a profile.
@@ -246,20 +245,20 @@ type Layer struct {
 	Error   string       `json:"error,omitempty"` // why it could not be measured
 }
 
-// LayerValue is what a layer did with one kind of load.
+// LayerValue is a layer's figures for one kind of load.
 type LayerValue struct {
 	Load  string  `json:"load"` // sequential read, sequential write, random read …
 	Unit  string  `json:"unit"`
 	Best  float64 `json:"best"`
-	At    string  `json:"at"`    // where the best was: 4 threads, 8 streams
-	Below string  `json:"below"` // layer it is compared with; empty: none
-	// Share is Best over the layer below's; null where there is none.
+	At    string  `json:"at"`    // parameters of Best: 4 threads, 8 streams
+	Below string  `json:"below"` // layer to compare with; "": none
+	// Share is Best divided by that of layer Below; null without one.
 	Share *float64     `json:"share"`
 	Grid  []LayerPoint `json:"grid"`
 }
 
-// LayerPoint is one measurement: x is regions, streams or threads; y threads
-// or requests at a time in each.
+// LayerPoint is one measurement: X is the number of regions, streams or threads;
+// Y the number of threads or concurrent requests in each.
 type LayerPoint struct {
 	X       int     `json:"x"`
 	Y       int     `json:"y"`
@@ -267,7 +266,7 @@ type LayerPoint struct {
 	Seconds float64 `json:"seconds"`
 }
 
-// Values of a point's repetitions.
+// Values returns the values of the point's repetitions.
 func (p *BenchPoint) Values() []float64 {
 	out := make([]float64, len(p.Runs))
 	for i := range p.Runs {
@@ -276,9 +275,9 @@ func (p *BenchPoint) Values() []float64 {
 	return out
 }
 
-// Median run of a point by value; nil if it has none. Of an even number it
-// is the lower one of the two in the middle, so that all that is shown comes
-// from one and the same repetition.
+// Median returns the median run of a point by value; nil if it has no run. Of an
+// even number of runs it returns the lower of the two in the middle, so that all
+// figures shown are of the same repetition.
 func (p *BenchPoint) Median() *BenchRun {
 	if len(p.Runs) == 0 {
 		return nil
@@ -291,9 +290,9 @@ func (p *BenchPoint) Median() *BenchRun {
 	return order[(len(order)-1)/2]
 }
 
-// Value is the median of a point's repetitions, of an even number the mean of
-// the two in the middle; 0 if it has none. Comparisons take it: they show
-// nothing else of any one repetition.
+// Value is the median of a point's repetitions, of an even number the mean of the
+// two in the middle; 0 without repetitions. It is for comparisons, which show
+// nothing else of a repetition.
 func (p *BenchPoint) Value() float64 {
 	v := p.Values()
 	slices.Sort(v)
@@ -303,7 +302,7 @@ func (p *BenchPoint) Value() float64 {
 	return 0
 }
 
-// at is the point of a thread count, nil if it was not measured.
+// at is the point of a thread count, nil if there is no measurement.
 func (p *BenchPhase) at(threads int) *BenchPoint {
 	for i := range p.Points {
 		if p.Points[i].Threads == threads && len(p.Points[i].Runs) > 0 {
@@ -313,7 +312,7 @@ func (p *BenchPhase) at(threads int) *BenchPoint {
 	return nil
 }
 
-// Peak is the phase's best point; nil if nothing was measured.
+// Peak is the phase's best point; nil without a measurement.
 func (p *BenchPhase) Peak() *BenchPoint {
 	var best *BenchPoint
 	for i := range p.Points {
@@ -324,7 +323,7 @@ func (p *BenchPhase) Peak() *BenchPoint {
 	return best
 }
 
-// Peaks lists the best point of each phase.
+// PeakList returns the best point of each phase.
 func (b *Bench) PeakList() []Peak {
 	out := []Peak{}
 	for i := range b.Phases {

@@ -17,9 +17,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// syntheticBench is a benchmark of the shape a run writes, with made-up
-// numbers: the page's tests need one that never changes. factor is how fast
-// the brick is.
+// syntheticBench is a benchmark with made-up numbers that never change, for the
+// tests of the page. factor multiplies the figures.
 func syntheticBench(factor float64) *Run {
 	const t0 = 1_795_000_000_000_000_000
 	b := &Bench{BenchSummary: BenchSummary{
@@ -128,8 +127,8 @@ func TestBenchGolden(t *testing.T) {
 	}
 }
 
-// Of a system of the papers the page has the paper's figures in their order,
-// with its peaks, and does not draw the same curves twice.
+// For a system of the papers the page shows the paper's figures in their order,
+// with the paper's peaks, and draws no curve twice.
 func TestPapersFigures(t *testing.T) {
 	r := syntheticBench(1)
 	r.Bench.System = "nss7.4-ha"
@@ -210,7 +209,7 @@ func TestCompareBench(t *testing.T) {
 	if math.Abs(*ch.Percent+10) > 1e-9 || ch.P == nil || *ch.P > 0.05 || !strings.Contains(ch.Words(), "10.0 % decrease, significant") {
 		t.Errorf("%+v %s", ch, ch.Words())
 	}
-	// The same brick twice: no difference, and no significance.
+	// Equal runs have no difference and no significance.
 	c, err = CompareBench([]*Run{a, syntheticBench(1)})
 	if err != nil {
 		t.Fatal(err)
@@ -218,7 +217,7 @@ func TestCompareBench(t *testing.T) {
 	if w := c.Rows[0].Changes[0].Words(); w != "no change, may be chance (p = 1)" {
 		t.Error(w)
 	}
-	// What became many times as much is told so.
+	// The text of a large change names the factor, not a percentage.
 	c, err = CompareBench([]*Run{a, syntheticBench(20)})
 	if err != nil {
 		t.Fatal(err)
@@ -226,8 +225,8 @@ func TestCompareBench(t *testing.T) {
 	if w := c.Rows[0].Changes[0].Words(); !strings.HasPrefix(w, "20.0 x, significant") {
 		t.Error(w)
 	}
-	// One repetition says nothing about chance; a phase one run has not got is
-	// no row of zeros.
+	// One repetition gives no significance. A phase that one run lacks gives no
+	// row of zeros.
 	one := syntheticBench(2)
 	one.Bench.Phases = one.Bench.Phases[:1]
 	for i := range one.Bench.Phases[0].Points {
@@ -267,7 +266,7 @@ func TestWelch(t *testing.T) {
 	if ch.P == nil || math.Abs(*ch.P-0.008049893) > 1e-6 || math.Abs(*ch.Percent-40) > 1e-9 {
 		t.Errorf("%v %v", *ch.P, *ch.Percent)
 	}
-	// No scatter at all cannot be judged.
+	// A difference between values without scatter does not count as chance.
 	if ch := changeOf(mk(1, 1), mk(2, 2)); ch.P != nil && *ch.P > 0.05 {
 		t.Errorf("p = %v", *ch.P)
 	}

@@ -11,17 +11,15 @@ import (
 	"github.com/aclements/go-moremath/stats"
 )
 
-// BenchComparison puts benchmarks side by side; the first is what the others
-// are compared with.
+// BenchComparison compares benchmarks with the first of them.
 type BenchComparison struct {
 	Schema string     `json:"schema"`
 	Kind   string     `json:"kind"` // bench
 	Runs   []RunLabel `json:"runs"`
-	// Notes say why the runs may not be comparable.
+	// Notes are reasons why the runs may not be comparable.
 	Notes []string   `json:"notes"`
 	Rows  []BenchRow `json:"rows"`
-	// Differences are settings, software and hardware that are not the same
-	// in all runs.
+	// Differences are settings, software and hardware that differ between runs.
 	Differences []Difference `json:"differences"`
 }
 
@@ -42,9 +40,9 @@ type BenchRow struct {
 	Phase string `json:"phase"`
 	Title string `json:"title"`
 	Unit  string `json:"unit"`
-	// Peaks of each run, null where it has none; Changes of each run but the
-	// first against the first, at the peaks, which may be at different thread
-	// counts.
+	// Peaks has the peak of each run, null if the run has none. Changes compares
+	// the peaks of the later runs with that of the first; the peaks may be at
+	// different thread counts.
 	Peaks   []*Peak    `json:"peaks"`
 	Changes []Change   `json:"changes"`
 	Points  []BenchAt  `json:"points"`
@@ -56,31 +54,31 @@ type chartRef struct{ phase *BenchPhase }
 // BenchAt is a phase of the runs at one thread count.
 type BenchAt struct {
 	Threads int        `json:"threads"`
-	Values  []*float64 `json:"values"` // medians; null where a run has none
+	Values  []*float64 `json:"values"` // median of each run; null if the run has none
 	Changes []Change   `json:"changes"`
 }
 
-// Change is a run against the first.
+// Change compares a run with the first.
 type Change struct {
-	// Percent is by how much it is more (or less); null where one of the two
-	// is missing.
+	// Percent is the difference relative to the first run; null if one of the two
+	// values is missing.
 	Percent *float64 `json:"percent"`
-	// P is the probability that repetitions of one and the same brick differ
-	// so much by chance (Welch's t-test, two-sided); null with fewer than two
-	// repetitions on either side.
+	// P is the probability that repetitions on the same brick differ so much by
+	// chance (Welch's t-test, two-sided); null if either run has fewer than two
+	// repetitions.
 	P *float64 `json:"p"`
 }
 
-// Difference is something that is not the same in all runs.
+// Difference is a setting, version or part that differs between runs.
 type Difference struct {
 	Name   string   `json:"name"`
-	Values []string `json:"values"` // of each run; empty: it has none
+	Values []string `json:"values"` // of each run; "": the run has none
 }
 
-// significant is the level below which a difference counts as one.
+// significant is the value of P below which a change is significant.
 const significant = 0.05
 
-// Words tells a change as the papers do.
+// Words describes a change in the style of the papers.
 func (c Change) Words() string {
 	if c.Percent == nil {
 		return "–"
@@ -240,7 +238,7 @@ func rowOf(name string, runs []*Run) BenchRow {
 	return row
 }
 
-// differences lists what the descriptions of the runs do not have in common.
+// differences lists the differences between the runs' descriptions.
 func differences(runs []*Run) []Difference {
 	out := []Difference{}
 	var names []string
@@ -283,8 +281,8 @@ func differences(runs []*Run) []Difference {
 	return out
 }
 
-// Text prints the comparison as the papers close: peaks and by how much they
-// differ.
+// Text prints the comparison in the style of the papers' conclusions: the peaks
+// and their changes.
 func (c *BenchComparison) Text(w io.Writer) error {
 	for _, r := range c.Runs {
 		fmt.Fprintf(w, "%s: %s (%s, engine %s, brick %s %s, %s)\n", r.Label, r.Dir, r.Suite, r.Engine, r.Brick, r.Tuning, r.Started.UTC().Format("2006-01-02 15:04"))

@@ -17,8 +17,8 @@ var benchSource string
 //go:embed bench.css
 var benchCSS string
 
-// benchPage shares functions and the part on what was tested with the
-// drills' page.
+// benchPage shares its functions, and the section on the system under test, with
+// the drills' page.
 var benchPage = sync.OnceValue(func() *template.Template {
 	return template.Must(template.Must(page().Clone()).New("benchmarks").Funcs(benchFuncs).Parse(benchSource))
 })
@@ -66,7 +66,7 @@ type testPage struct {
 	Rows      []testRow
 	Latency   template.HTML
 	Strips    template.HTML
-	IO        bool // the strips have what devices did
+	IO        bool // the strips show the I/O of devices
 	PerClient []clientRow
 	Failed    []string
 	Errors    []string
@@ -110,7 +110,7 @@ type gridRow struct {
 // verbOf is the last word of a phase's title: write, read, create …
 func verbOf(title string) string { return title[strings.LastIndex(title, " ")+1:] }
 
-// testTitle is the rest of it.
+// testTitle is a phase's title without the last word.
 func testTitle(title string) string {
 	if i := strings.LastIndex(title, ": "); i > 0 {
 		return title[:i]
@@ -147,7 +147,7 @@ func newBenchPage(r *Run, i int) benchRunPage {
 		}
 		page := newTestPage(phases)
 		if p.Paper.draws(t) {
-			page.Charts = nil // they are there
+			page.Charts = nil // the paper's figures have these curves
 		}
 		p.Tests = append(p.Tests, page)
 	}
@@ -165,7 +165,8 @@ func newTestPage(phases []*BenchPhase) testPage {
 		t.Phases = append(t.Phases, phaseHead{ph.Title, verb, ph.Unit, ph.Method})
 		se := seriesOf(ph, verb, i)
 		if metadata && len(phases) > 1 {
-			// As in the papers: stat is an order of magnitude above create.
+			// A chart for each phase, as in the papers: stat is ten times as fast
+			// as create.
 			t.Charts = append(t.Charts, chart{title: ph.Title, yTitle: verb + ", " + ph.Unit, value: axisValue, series: []chartSeries{se}}.svgOf())
 		} else {
 			curves = append(curves, se)
@@ -186,7 +187,7 @@ func newTestPage(phases []*BenchPhase) testPage {
 		}
 	}
 	if len(counts) == 1 {
-		// No curve: the table has it all.
+		// With one thread count there is no curve; the table has the figures.
 		t.Charts, curves = nil, nil
 	}
 	if len(curves) > 0 {
@@ -318,9 +319,9 @@ type comparedChart struct {
 	SVG   template.HTML
 }
 
-// runNames are the last parts of the runs' directories, as many as it takes to
-// tell them apart, without what they all end in (stock/run, tuned/run: stock
-// and tuned).
+// runNames returns a short unique name for each run: the last parts of its
+// directory, without the end that all runs share (stock/run, tuned/run: stock and
+// tuned).
 func runNames(c *BenchComparison) []string {
 	parts := make([][]string, len(c.Runs))
 	for i, r := range c.Runs {

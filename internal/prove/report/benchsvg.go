@@ -17,8 +17,8 @@ type chartPoint struct {
 	dots []float64
 }
 
-// chartSeries is a curve. style picks colour, marker and dashes together, so
-// that curves are told apart without colour too.
+// chartSeries is a curve. style selects colour, marker and dashes together, so
+// that curves differ without colour too.
 type chartSeries struct {
 	name   string
 	style  int
@@ -132,8 +132,8 @@ func (c chart) svgOf() template.HTML {
 			s.add(`<path class="curve s%d" d="%s"/>`, se.style%6, d.String())
 		}
 		for i, se := range c.series {
-			// Repetitions of one curve lie beside another's, and where there is
-			// no curve at all the medians do, too.
+			// Shift the repetitions of each curve sideways, so that they do not
+			// cover others; with one thread count shift the medians too.
 			beside := (float64(i) - float64(len(c.series)-1)/2) * 10
 			apart := 0.0
 			if len(xs) == 1 {
@@ -151,7 +151,7 @@ func (c chart) svgOf() template.HTML {
 	})
 }
 
-// axisValue is a figure on an axis: thin, without its unit.
+// axisValue formats a figure on an axis: short, without its unit.
 func axisValue(v float64) string {
 	if v >= 10000 {
 		return num(round(v/1000, 3)) + "k"
@@ -196,16 +196,16 @@ func latencySeries(ph *BenchPhase, name string, style int, pick func(*Latency) f
 	return se
 }
 
-// stripRow is a repetition on the timelines' figure.
+// stripRow is one repetition in the figure of timelines.
 type stripRow struct {
 	label string
 	unit  string
 	run   *BenchRun
 }
 
-// strips draws what repetitions did over time: throughput as an area, the
-// 99th percentile of latency as a line below it, the common window shaded, and
-// what the devices of the volumes did meanwhile.
+// strips draws the timelines of repetitions: throughput as an area, the 99th
+// percentile of latency as a line below, the common window shaded, and the I/O of
+// the volumes' devices.
 func strips(rows []stripRow) template.HTML {
 	end := 0.0
 	for _, r := range rows {
@@ -250,7 +250,7 @@ func strips(rows []stripRow) template.HTML {
 			} else {
 				s.text("rowlabel end", left-8, y+rowH/2+4, r.label)
 			}
-			// From the timeline's origin; the run's first start may be later.
+			// The window relative to the timeline's origin; the run may start later.
 			shift := float64(r.run.StartNS-t.StartNS) / 1e9
 			from := shift + r.run.StonewallSeconds - r.run.WindowSeconds
 			s.rect("window", x(from), y, x(from+r.run.WindowSeconds)-x(from), rowH+latH, "common window")
@@ -313,7 +313,7 @@ func strips(rows []stripRow) template.HTML {
 	})
 }
 
-// layerBars draws what each layer did with one kind of load.
+// layerBars draws each layer's figure for one kind of load.
 func layerBars(layers []Layer, load string) template.HTML {
 	type bar struct {
 		label string

@@ -19,14 +19,14 @@ type Comparison struct {
 type ComparedBy struct {
 	Name string `json:"name"`
 	Unit string `json:"unit"` // seconds, bytes, operations/second, milliseconds
-	// A and B are null where a run has no such value.
+	// A and B are null if the run has no such value.
 	A *float64 `json:"a"`
 	B *float64 `json:"b"`
-	// Ratio is B divided by A; null where that says nothing.
+	// Ratio is B divided by A; null if that is meaningless.
 	Ratio *float64 `json:"ratio"`
 }
 
-// Compare reads two runs against each other.
+// Compare compares two runs.
 func Compare(a, b *Run) Comparison {
 	c := Comparison{Schema: Schema, A: a.Dir, B: b.Dir, Notes: []string{}}
 	sa, sb := a.Summary, b.Summary

@@ -16,8 +16,8 @@ func ioHeight(phone bool) float64 {
 
 const ioPlot = 44.0
 
-// ioBand draws what the devices of a volume did over time: the SSDs of a cache
-// and the disks behind it on one scale, dirty data on its own.
+// ioBand draws the I/O of a volume's devices over time: the SSDs of a cache and the
+// disks behind them on one scale, dirty data on a scale of its own.
 type ioBand struct {
 	io          *BenchIO
 	start       int64 // ns: second 0 of the axis
@@ -27,9 +27,9 @@ type ioBand struct {
 	phone       bool
 }
 
-// rates gives the bytes that a group moved a second, reads and writes together,
-// between each sample and the next. Operations say less: the kernel counts an
-// empty flush as a write.
+// rates returns the bytes per second of a group, reads and writes together,
+// between successive samples. Operations would mislead: the kernel counts an empty
+// flush as a write.
 func (b *ioBand) rates(d *BenchDevice) []float64 {
 	out := make([]float64, len(d.Reads))
 	for i := range out {
@@ -42,11 +42,11 @@ func (b *ioBand) rates(d *BenchDevice) []float64 {
 
 func (b *ioBand) at(sample int) float64 { return float64(b.io.Times[sample]-b.start) / 1e9 }
 
-// shown tells whether any of an interval is on the axis.
+// shown reports whether part of an interval is on the axis.
 func (b *ioBand) shown(i int) bool { return b.at(i+1) > 0 && b.at(i) < b.end }
 
-// ioCurves are the groups that are drawn, and how. The volume's own I/O is the
-// throughput.
+// ioCurves are the groups to draw, with their CSS class. The volume's own I/O is
+// not among them: it is the throughput.
 var ioCurves = []struct{ name, class string }{{IOSSDs, "s2"}, {IODisks, "s5"}}
 
 func (b *ioBand) draw(s *svg, y float64) {
@@ -99,7 +99,7 @@ func (b *ioBand) draw(s *svg, y float64) {
 	s.line("axis", b.left, base, b.right, base)
 }
 
-// drawDirty gives the most there was.
+// drawDirty draws the dirty data and returns its maximum.
 func (b *ioBand) drawDirty(s *svg, base float64) int64 {
 	most := int64(0)
 	for i, n := range b.io.Dirty {
@@ -128,7 +128,7 @@ func (b *ioBand) drawDirty(s *svg, base float64) int64 {
 	return most
 }
 
-// label has the largest figures: beside the band, or on a phone above it.
+// label writes the largest figures beside the band, or above it on a phone.
 func (b *ioBand) label(s *svg, y float64, words []string) {
 	name := "devices of " + b.io.Service + " on " + b.io.Server
 	if b.phone {

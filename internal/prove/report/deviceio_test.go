@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// sampledIO is a cached volume's second by second: the SSDs take 100 writes of
-// 4 KiB, the disks 8 from the second second on.
+// sampledIO is a cached volume's I/O per second: the SSDs take 100 writes of 4 KiB,
+// the disks 8 from the second second on.
 func sampledIO(start int64) BenchIO {
 	b := BenchIO{Service: "scratch", Server: "nss1", Devices: []BenchDevice{{Name: IOVolume}, {Name: IODisks}, {Name: IOSSDs}}}
 	for i := range 6 {
@@ -27,7 +27,7 @@ func sampledIO(start int64) BenchIO {
 	return b
 }
 
-// The page shows what a volume's devices did beside the throughput.
+// The page shows the I/O of a volume's devices with the throughput.
 func TestDeviceIOPage(t *testing.T) {
 	r := syntheticBench(1)
 	ph := &r.Bench.Phases[0]

@@ -8,27 +8,27 @@ import (
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 )
 
-// papersTable is a paper's table of failures with what happened here.
+// papersTable is a paper's table of failures with the outcomes of the drills.
 type papersTable struct {
 	paper.FailureTable
 	Outcomes []failureRow
 }
 
-// failureRow is a row of the paper with the runs of the drills that stand for
-// it; without a run, it was not run.
+// failureRow is a row of the paper with the runs of its drills; without runs the
+// page says "not run".
 type failureRow struct {
 	paper.Failure
 	Runs []runPage
 }
 
-// papersTableOf gives the table of the paper that describes the runs' flavour;
-// nil for a flavour that no paper has a table for.
+// papersTableOf returns the table of the paper that describes the runs' flavour;
+// nil if no paper has a table for that flavour.
 func papersTableOf(runs []runPage) *papersTable {
 	var d struct {
 		Flavour spec.Flavour `json:"flavour"`
 	}
 	if err := json.Unmarshal(runs[0].Config.Design, &d); err != nil {
-		return nil // a run without a design says nothing of its flavour
+		return nil // without a design the flavour is unknown
 	}
 	t := &papersTable{FailureTable: paper.Failures(d.Flavour)}
 	for _, f := range t.Rows {

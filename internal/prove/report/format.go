@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Seconds formats a duration for people: "0.43 s", "12.3 s", "2 min 05 s".
+// Seconds formats a duration: "0.43 s", "12.3 s", "2 min 05 s".
 func Seconds(s float64) string {
 	switch {
 	case s < 0:
@@ -53,7 +53,7 @@ func Plural(n int, what string) string {
 	return Count(int64(n)) + " " + what + "s"
 }
 
-// Count puts thin separators into a number: "1 234 567".
+// Count formats a number with separators: "1 234 567".
 func Count(n int64) string {
 	s := strconv.FormatInt(n, 10)
 	neg := strings.HasPrefix(s, "-")
@@ -81,7 +81,7 @@ func secondsPtr(p *float64) string {
 // millis formats a latency given in milliseconds.
 func millis(ms float64) string { return Seconds(ms / 1000) }
 
-// num is a coordinate: at most two decimals, no trailing zeros.
+// num formats a coordinate: at most two decimals, no trailing zeros.
 func num(f float64) string {
 	s := strconv.FormatFloat(f, 'f', 2, 64)
 	s = strings.TrimRight(strings.TrimRight(s, "0"), ".")

@@ -29,9 +29,9 @@ type Gain struct {
 	TunedPassed int `json:"tuned_passed"`
 }
 
-// Gains pairs the runs of each drill that was done with both profiles, in
-// the order in which drills first appear. Runs without a profile, of an older
-// version, are left out.
+// Gains compares the profiles for each drill that has runs with both, in the order
+// in which drills first appear. It skips runs without a profile, which old versions
+// wrote.
 func Gains(runs []*Run) []Gain {
 	by := map[string]*Gain{}
 	var names []string
@@ -73,7 +73,7 @@ func Gains(runs []*Run) []Gain {
 	return out
 }
 
-// ratio is a ratio for people.
+// ratio formats a ratio.
 func ratio(q *float64) string {
 	if q == nil {
 		return "–"

@@ -15,8 +15,8 @@ var pageSource string
 //go:embed page.css
 var pageCSS string
 
-// page is parsed when it is first wanted: the agent, and the resource agent
-// that runs every ten seconds, start without it.
+// page is parsed at its first use, to keep the start of the agent, and of the
+// resource agent that runs every ten seconds, fast.
 var page = sync.OnceValue(func() *template.Template {
 	return template.Must(template.New("page").Funcs(pageFuncs).Parse(pageSource))
 })
@@ -37,7 +37,7 @@ var pageFuncs = template.FuncMap{
 	},
 }
 
-// target is the stall a drill aims at, and whether it was met.
+// target is the text of a drill's stall target, and whether the drill met it.
 func target(s Summary) string {
 	if s.StallTargetSeconds == nil {
 		return "–"
@@ -66,8 +66,8 @@ type runPage struct {
 	Classes   []classRow
 	Log       []Event
 	LogMore   int
-	// ShowConfig: hardware, software and settings are shown here, and not with
-	// another run of the same page.
+	// ShowConfig: show hardware, software and settings with this run, and not
+	// with a later run of the same brick.
 	ShowConfig bool
 }
 
@@ -78,7 +78,8 @@ type classRow struct {
 	Bad bool
 }
 
-// meanings of the classes of internal/prove/stream, and whether one is a fault.
+// meanings has the meaning of each class of internal/prove/stream, and whether the
+// class is a fault.
 var meanings = map[string]struct {
 	text string
 	bad  bool
@@ -166,7 +167,7 @@ func HTML(w io.Writer, runs []*Run) error {
 	}{Gains: Gains(runs), CSS: template.CSS(pageCSS), Many: len(runs) > 1} //nolint:gosec // our own file
 	for i, r := range runs {
 		p := newRunPage(r, i)
-		// The same brick built by the same version is described once.
+		// Describe a brick built by the same version once.
 		p.ShowConfig = true
 		for _, o := range runs[:i] {
 			if o.Summary.SpecSHA256 == r.Summary.SpecSHA256 && o.Summary.MortarVersion == r.Summary.MortarVersion {

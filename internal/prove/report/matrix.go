@@ -8,12 +8,12 @@ import (
 	"slices"
 )
 
-// Entry is one drill of a matrix: the summary of its run, and of its repeats.
-// Where there are several, the summary comes from the run with the median
-// stall; its verdict is pass only if all of them passed.
+// Entry is one drill of a matrix: the summary of its run or of its repeats. With
+// repeats the summary is that of the run with the median stall; its verdict is pass
+// only if all runs passed.
 type Entry struct {
 	Summary
-	Dir  string   `json:"dir"`  // of that run, relative to the list
+	Dir  string   `json:"dir"`  // of the summary's run, relative to the list
 	Dirs []string `json:"dirs"` // of all runs
 	// StallsSeconds are the longest stalls of all runs, in order of time.
 	StallsSeconds      []float64 `json:"stalls_seconds"`
@@ -21,10 +21,10 @@ type Entry struct {
 	Repeats            int       `json:"repeats"` // runs with a verdict
 }
 
-// Name of the drill with its variant.
+// Name is the drill with its variant: DRILL-HOW.
 func (e *Entry) Name() string { return e.Drill + "-" + e.How }
 
-// EntryOf sums up the runs of one drill; dir is where the list is written.
+// EntryOf makes the entry of one drill's runs; dir is the directory of the list.
 func EntryOf(dir string, runs []*Run) Entry {
 	e := Entry{Repeats: len(runs), Dirs: []string{}, StallsSeconds: []float64{}}
 	if len(runs) == 0 {
@@ -70,10 +70,10 @@ func EntryOf(dir string, runs []*Run) Entry {
 	return e
 }
 
-// stallThreshold, in seconds, is what counts as a stall at all.
+// stallThreshold is the shortest stall in seconds.
 const stallThreshold = 0.5
 
-// Median of some values; 0 of none.
+// Median returns the median of values; 0 without values.
 func Median(vs []float64) float64 {
 	if len(vs) == 0 {
 		return 0

@@ -8,8 +8,8 @@ import (
 	"github.com/mortarhpc/mortar/internal/brick/paper"
 )
 
-// papersFigures are the curves of a run in the order of the paper's figures,
-// with the paper's peaks beside.
+// papersFigures are the curves of a run in the order of the paper's figures, with
+// the paper's peaks.
 type papersFigures struct {
 	paper.System
 	Drawn []papersFigure
@@ -22,14 +22,14 @@ type papersFigure struct {
 	Curves       []papersCurve
 }
 
-// papersCurve is one curve of it; Here is nil if it was not measured.
+// papersCurve is one curve of a figure; Here is nil if the run has no such curve.
 type papersCurve struct {
 	paper.Figure
 	Here *Peak
 }
 
-// papersFiguresOf gives the figures of the system that a run's brick is; nil
-// if it is none, or if another suite was run.
+// papersFiguresOf returns the figures of the papers' system that a run's brick is;
+// nil if the brick is no such system, or if the suite is not paper.
 func papersFiguresOf(b *Bench) *papersFigures {
 	y, ok := paper.Find(b.System)
 	if !ok || len(y.Figures) == 0 {
@@ -47,7 +47,7 @@ func papersFiguresOf(b *Bench) *papersFigures {
 	return p
 }
 
-// papersFigure draws the curves of one figure that were measured.
+// papersFigure draws the measured curves of one figure.
 func (b *Bench) papersFigure(curves []paper.Figure) papersFigure {
 	f := papersFigure{Where: curves[0].Where, Title: "not measured"}
 	var series []chartSeries
@@ -70,7 +70,7 @@ func (b *Bench) papersFigure(curves []paper.Figure) papersFigure {
 	return f
 }
 
-// phase finds what a test of the suite measured.
+// phase finds the phase of a test; nil if there is none.
 func (b *Bench) phase(test, op string) *BenchPhase {
 	i := slices.IndexFunc(b.Phases, func(p BenchPhase) bool { return p.Test == test && p.Op == op })
 	if i < 0 {
@@ -79,12 +79,12 @@ func (b *Bench) phase(test, op string) *BenchPhase {
 	return &b.Phases[i]
 }
 
-// Verb is what a curve's phase does, for people.
+// Verb is the text of a curve's phase.
 func (c papersCurve) Verb() string {
 	return strings.NewReplacer("seq-", "sequential ", "rand-", "random ", "md-", "file ").Replace(c.Phase)
 }
 
-// draws says whether a test's curves are among the figures.
+// draws reports whether a test's curves are among the figures.
 func (p *papersFigures) draws(test string) bool {
 	return p != nil && slices.ContainsFunc(p.Figures, func(f paper.Figure) bool { return f.Test == test })
 }

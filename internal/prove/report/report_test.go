@@ -19,8 +19,8 @@ var update = flag.Bool("update", false, "rewrite golden files")
 
 func fp(f float64) *float64 { return &f }
 
-// synthetic is a run of the shape a drill writes, with made-up numbers: the
-// page's tests need one that never changes.
+// synthetic is a drill's run with made-up numbers that never change, for the tests
+// of the page.
 func synthetic() *Run {
 	const t0 = 1_795_000_000_000_000_000
 	fault := int64(t0 + 15e9)
@@ -331,7 +331,7 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-// A run makes way for the next; what is no run is left alone.
+// Aside moves an old run away, and leaves a directory without a run as it is.
 func TestAside(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "bench")
 	for n := range 3 {

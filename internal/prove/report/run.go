@@ -28,9 +28,9 @@ type file struct {
 	v    any
 }
 
-// Save writes the run into r.Dir, which is made if missing. Each file is
-// written whole or not at all; summary.json comes last, so a directory that
-// has one is complete.
+// Save writes the run into r.Dir, and makes the directory if it is missing. It
+// replaces each file atomically and writes summary.json last, so a directory with
+// that file is complete.
 func (r *Run) Save() error {
 	if err := os.MkdirAll(r.Dir, 0o755); err != nil {
 		return fmt.Errorf("run directory: %w", err)
@@ -54,9 +54,8 @@ func (r *Run) Save() error {
 	return nil
 }
 
-// Aside makes way for a new run where there is one already: the old one's
-// directory gets a number behind its name. It returns the new name, or "" if
-// no run is there.
+// Aside moves the run in dir away, if there is one: it appends a number to the
+// directory's name. It returns the new name, or "" if dir has no run.
 func Aside(dir string) (string, error) {
 	if _, err := os.Stat(filepath.Join(dir, SummaryFile)); err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
@@ -74,7 +73,7 @@ func Aside(dir string) (string, error) {
 	}
 }
 
-// fillEmpty turns nil lists into empty ones: readers get [] and not null.
+// fillEmpty turns nil lists into empty ones, so that JSON has [] and not null.
 func fillEmpty(r *Run) {
 	s := &r.Summary
 	if s.Checks == nil {
@@ -188,11 +187,11 @@ func marshal(v any) ([]byte, error) {
 	enc.SetIndent("", " ")
 	switch v.(type) {
 	case *Timeline, *Bench:
-		enc.SetIndent("", "") // thousands of numbers: one line
+		enc.SetIndent("", "") // one line, since these have thousands of numbers
 	}
 	err := enc.Encode(v)
 	return b.Bytes(), err
 }
 
-// writeFile replaces a file, whole.
+// writeFile replaces a file atomically.
 func writeFile(path string, b []byte) error { return renameio.WriteFile(path, b, 0o644) }

@@ -11,8 +11,8 @@ import (
 	"github.com/mortarhpc/mortar/internal/base/axis"
 )
 
-// svg builds one drawing. Colours are CSS classes, so that one drawing serves
-// light, dark and paper.
+// svg builds one drawing. Colours are CSS classes, so the same drawing works on
+// light screens, dark screens and paper.
 type svg struct {
 	b    strings.Builder
 	w, h float64
@@ -42,7 +42,7 @@ func (s *svg) done(class, title string) template.HTML {
 		class, num(s.w), num(s.h), html.EscapeString(title), s.b.String())) //nolint:gosec // every text is escaped above
 }
 
-// drawings gives a drawing twice, for wide screens and paper and for phones;
+// drawings returns a drawing twice: for wide screens and paper, and for phones.
 // CSS shows one of them.
 func drawings(draw func(width float64) (*svg, string)) template.HTML {
 	wide, title := draw(1040)
@@ -50,7 +50,7 @@ func drawings(draw func(width float64) (*svg, string)) template.HTML {
 	return wide.done("wide", title) + narrow.done("narrow", title)
 }
 
-// mark is a numbered moment.
+// mark is a numbered moment on the timeline.
 type mark struct {
 	N       int
 	Seconds float64
@@ -69,8 +69,9 @@ func marksOf(r *Run) []mark {
 		EventHealed: "health restored", EventFenceFail: "fencing failed", EventStartFail: "start failed", EventMended: "mended", EventLink: "cluster link", EventMultipath: "path",
 		EventRAID: "RAID", EventFS: "file system", EventConflict: "LUN refuses",
 	}
-	// What is done may be done several times, and the cluster's logs tell links,
-	// paths, arrays and file systems only by their words.
+	// Every event of these kinds gets a mark with its text: a drill may have
+	// several steps, and events of links, paths, arrays and file systems differ
+	// only in their text.
 	told := map[string]bool{EventFault: true, EventMended: true, EventLink: true, EventMultipath: true, EventRAID: true, EventFS: true}
 	seen, count := map[string]bool{}, map[string]int{}
 	var out []mark
@@ -107,7 +108,8 @@ func shorten(s string, n int) string {
 	return string(r[:n-1]) + "…"
 }
 
-// bounds of the timeline in seconds relative to the fault.
+// bounds returns the ends of the timeline in seconds relative to the fault; ok is
+// false if it has no bucket.
 func bounds(t *Timeline) (from, to float64, ok bool) {
 	n := 0
 	for _, w := range t.Workers {
@@ -154,7 +156,7 @@ func workerRows(t *Timeline, perColumn int) []row {
 		r := row{label: workerLabel(w), stalls: w.Stalls, unit: "MiB/s", class: "c-v4"}
 		switch w.Kind {
 		case "lock-challenger":
-			continue // what it got is in the checks
+			continue // the checks show its result
 		case "lock-prober":
 			r.unit, r.class = "locks/s", "c-lock"
 			r.values = rates(w.Ops, t.BucketMS, perColumn)
@@ -230,12 +232,12 @@ func timelineSVG(r *Run) template.HTML {
 		per := max(2, 500/r.Timeline.BucketMS, int(math.Ceil(float64(n)/(plotW/1.5))))
 		rows := workerRows(&r.Timeline, per)
 
-		// Marks that would touch go to further lanes.
+		// Put marks that would touch others into further lanes.
 		lanes := []float64{}
 		lane := make([]int, len(marks))
 		for i, m := range marks {
 			if m.Seconds > to {
-				continue // after the load's end
+				continue // after the end of the load
 			}
 			mx := x(m.Seconds)
 			l := 0
@@ -275,8 +277,8 @@ func timelineSVG(r *Run) template.HTML {
 				}
 				s.rect("stall", x(a), y, x(b)-x(a), rowH, fmt.Sprintf("%s: no operation completed for %s", w.label, Seconds(st.Seconds)))
 			}
-			// Each row has a scale of its own: a strip shows when a worker
-			// worked, and small writes beside large ones would vanish.
+			// Each row has its own scale: on a common one, small writes would
+			// vanish beside large ones.
 			p := 0.0
 			for _, v := range w.values {
 				p = math.Max(p, v)
@@ -425,8 +427,8 @@ type latencyRow struct {
 	Latency                       *Latency
 }
 
-// latencies lists what is worth showing: writers, readers and probers, and
-// for buffered writers the calls of fsync, which is where they wait.
+// latencies lists the distributions to show: of writers, readers and probers, and
+// for buffered writers those of fsync, in which they wait.
 func latencies(t *Timeline) []latencyRow {
 	var out []latencyRow
 	for i := range t.Workers {
@@ -460,7 +462,7 @@ func latencySVG(t *Timeline) template.HTML {
 	lo, hi := math.Inf(1), 0.0
 	for _, it := range latencies(t) {
 		if it.Latency.P50 <= 0 {
-			continue // a logarithmic axis has no place for it
+			continue // a logarithmic axis has no zero
 		}
 		c := "c-v4"
 		if strings.HasPrefix(it.Version, "3") {

@@ -1,8 +1,8 @@
-// Package report holds what a run leaves on disk (summary, timeline, events,
-// verification, configuration, all JSON) and turns one or more such runs into
-// a page that opens offline, or into a comparison. It measures nothing,
-// judges nothing and reaches no host: whatever it shows was written by the
-// package that ran the drill. docs/json-drill.md and docs/json-bench.md describe the files.
+// Package report has the files of a run (summary, timeline, events, verification,
+// configuration, all JSON), and renders runs as a page that opens offline, or as a
+// comparison. It measures nothing, judges nothing and reaches no host: packages
+// drill and bench fill in the runs. docs/json-drill.md and docs/json-bench.md
+// describe the files.
 package report
 
 import (
@@ -15,36 +15,37 @@ import (
 // Schema is the version of every file of a run.
 const Schema = "mortar.run/v1"
 
-// Verdicts of a run. The last two are only found in the list of a matrix.
+// Verdicts of a run. The last two occur only in the list of a matrix.
 const (
 	Pass      = "pass"
 	Fail      = "fail"
-	Refused   = "refused"    // the drill cannot be done with this brick or here
-	NoVerdict = "no verdict" // it was tried, and something kept it from being judged
+	Refused   = "refused"    // the drill is impossible with this brick or here
+	NoVerdict = "no verdict" // the drill began and ended with an error
 )
 
-// Summary is summary.json: the outcome of a drill in one screen. Times are
-// seconds, sizes bytes. That of a benchmark is a BenchSummary.
+// Summary is summary.json of a drill: its outcome in one screen. Times are in
+// seconds, sizes in bytes. A benchmark has a BenchSummary instead.
 type Summary struct {
 	Schema  string `json:"schema"`
 	Kind    string `json:"kind"`          // drill
 	Drill   string `json:"drill"`         // name of the drill, e.g. server-crash
 	How     string `json:"how,omitempty"` // variant: freeze, panic, power
 	Verdict string `json:"verdict"`       // pass or fail
-	// Seed drew the schedule of a random drill, and Schedule is that, in words.
+	// Seed is the seed of a random drill, and Schedule its faults as text.
 	Seed     *uint64  `json:"seed,omitempty"`
 	Schedule []string `json:"schedule,omitempty"`
-	// Checks are what the verdict rests on; Reasons the failed ones in words.
+	// Checks determine the verdict; Reasons has the failed ones as text.
 	Checks  []Check  `json:"checks"`
 	Reasons []string `json:"reasons"`
 
-	// LongestStallSeconds is the longest time any client's writer or reader
-	// completed nothing; LongestLockStallSeconds the same of lock workers.
+	// LongestStallSeconds is the longest time without a completed operation of
+	// any client's writer or reader; LongestLockStallSeconds that of lock
+	// workers.
 	LongestStallSeconds     float64 `json:"longest_stall_seconds"`
 	LongestLockStallSeconds float64 `json:"longest_lock_stall_seconds"`
-	// StallTargetSeconds is the longest stall the drill aims at on a rack, and
-	// StallTargetMet whether it was met; null where there is no target. It is no
-	// part of the verdict.
+	// StallTargetSeconds is the drill's target of the longest stall on a virtual
+	// rack, StallTargetMet whether the drill met it; null without a target. It is
+	// no part of the verdict.
 	StallTargetSeconds *float64 `json:"stall_target_seconds"`
 	StallTargetMet     *bool    `json:"stall_target_met"`
 	Phases             Phases   `json:"phases"`
@@ -55,16 +56,16 @@ type Summary struct {
 	LostBytes         int64 `json:"lost_bytes"`
 	InDoubtBytes      int64 `json:"in_doubt_bytes"`
 	// AcknowledgedBeforeFaultBytes were acknowledged before the fault and not
-	// written since; VerifiedBeforeFaultBytes of these were read back.
+	// written since. VerifiedBeforeFaultBytes is how many of these the drill read
+	// back.
 	AcknowledgedBeforeFaultBytes int64 `json:"acknowledged_before_fault_bytes"`
 	VerifiedBeforeFaultBytes     int64 `json:"verified_before_fault_bytes"`
-	// WrittenBytes counts every acknowledged write; AcknowledgedBytes each
-	// place in a file once, however often it was written.
+	// WrittenBytes counts every acknowledged write; AcknowledgedBytes counts each
+	// place in a file once, even after several writes.
 	WrittenBytes int64 `json:"written_bytes"`
 
 	Clients []Client `json:"clients"`
-	// Status is what `mortar status` said while it was broken: faults and
-	// warnings.
+	// Status has the faults and warnings of `mortar status` during the fault.
 	Status []StatusLine `json:"status"`
 
 	Started         time.Time `json:"started"`
@@ -72,8 +73,8 @@ type Summary struct {
 	SteadySeconds   float64   `json:"steady_seconds"` // load before the fault
 	Brick           string    `json:"brick"`
 	Service         string    `json:"service"`
-	Target          string    `json:"target"`   // what the fault hit, e.g. the active server
-	Survivor        string    `json:"survivor"` // server that had to take over; "" where none had to
+	Target          string    `json:"target"`   // part with the fault, e.g. the active server
+	Survivor        string    `json:"survivor"` // server that must take over; "": none
 	Virtual         bool      `json:"virtual"`  // true: a virtual rack
 	Profile         string    `json:"profile"`  // tuned or stock
 	SpecSHA256      string    `json:"spec_sha256"`
@@ -81,13 +82,13 @@ type Summary struct {
 	RunID           string    `json:"run_id"`
 }
 
-// Phases are the parts of a failover, one after the other, each in seconds;
-// null where it was not reached (or the drill has no such phase). Detect runs
-// from the fault to the cluster's noticing it, fence from there to the
-// confirmed fencing, start from there to the end of the service's start,
-// first I/O and first lock from there to the first acknowledged write and the
-// first lock granted. A client may be served a moment before the start is
-// reported as finished: then the phase is 0 and Marks has the exact time.
+// Phases are the successive parts of a failover, each in seconds; null if the drill
+// did not reach the phase or has none. Detect lasts from the fault until the
+// cluster notices it, Fence from there to the confirmed fencing, Start from there
+// to the end of the service's start, first I/O and first lock from there to the
+// first acknowledged write and the first granted lock. A client may be served a
+// moment before the start is reported as finished: then the phase is 0 and Marks
+// has the exact time.
 type Phases struct {
 	Detect    *float64 `json:"detect_seconds"`
 	Fence     *float64 `json:"fence_seconds"`
@@ -96,8 +97,8 @@ type Phases struct {
 	FirstLock *float64 `json:"first_lock_seconds"`
 }
 
-// Marks are the same moments on one clock: seconds after the fault, null
-// where not reached.
+// Marks are the moments between the phases: seconds after the fault, null if the
+// drill did not reach the moment.
 type Marks struct {
 	Detected  *float64 `json:"detected_at_seconds"`
 	Fenced    *float64 `json:"fenced_at_seconds"`
@@ -141,7 +142,7 @@ type StatusLine struct {
 	Mend  string `json:"mend,omitempty"`
 }
 
-// Client is what one client saw.
+// Client is the outcome for one client.
 type Client struct {
 	Name                string  `json:"name"`
 	LongestStallSeconds float64 `json:"longest_stall_seconds"`
@@ -157,9 +158,9 @@ type Client struct {
 	Workers           int      `json:"workers"`
 }
 
-// Timeline is timeline.json: what every worker did, in buckets of equal
-// length on one clock (the administrator's; clients' clocks are corrected by
-// their measured offset).
+// Timeline is timeline.json: the work of every worker, in buckets of equal length
+// by the administrator's clock. Times of clients are corrected by the measured
+// offset of their clocks.
 type Timeline struct {
 	Schema   string   `json:"schema"`
 	StartNS  int64    `json:"start_ns"`  // wall clock of bucket 0, ns since 1970
@@ -180,8 +181,8 @@ type Worker struct {
 	Bytes   []int64  `json:"bytes"`   // per bucket, acknowledged
 	Stalls  []Stall  `json:"stalls"`
 	Latency *Latency `json:"latency"`
-	// FsyncLatency is of the calls of fsync in mode fsync, where Latency is
-	// of writes into the page cache.
+	// FsyncLatency is the latency of the fsync calls in mode fsync, in which
+	// Latency covers only the writes into the page cache.
 	FsyncLatency *Latency `json:"fsync_latency"`
 	Errors       []string `json:"errors,omitempty"`
 	Stuck        bool     `json:"stuck"`
@@ -204,8 +205,8 @@ type Latency struct {
 	Max   float64 `json:"max_ms"`
 }
 
-// Kinds of events that are marked on the timeline: those of journals, and those
-// that only a drill has.
+// Kinds of events on the timeline: those of journals, and those that only a drill
+// has.
 const (
 	EventFault      = "fault"
 	EventDetected   = journal.Detected
@@ -222,7 +223,7 @@ const (
 	EventAllIO      = "all-io"
 	EventFirstLock  = "first-lock"
 	EventAllLocks   = "all-locks"
-	EventMended     = "mended" // one thing was mended as part of the drill
+	EventMended     = "mended" // a step of the drill mended a fault
 	EventHealed     = "healed"
 	EventLink       = journal.Link
 	EventMultipath  = journal.Multipath
@@ -242,7 +243,7 @@ type Event struct {
 	Text    string  `json:"text"`
 }
 
-// Verify is verify.json: what reading everything back found.
+// Verify is verify.json: the result of reading all data back.
 type Verify struct {
 	Schema            string `json:"schema"`
 	AcknowledgedBytes int64  `json:"acknowledged_bytes"`
@@ -254,21 +255,21 @@ type Verify struct {
 	VerifiedBeforeFaultBytes     int64 `json:"verified_before_fault_bytes"`
 
 	BadBytes int64            `json:"bad_bytes"` // wrong, but never acknowledged
-	Errors   []string         `json:"errors"`    // what kept a file from being read at all
-	Method   string           `json:"method"`    // how it was read
+	Errors   []string         `json:"errors"`    // why files could not be read at all
+	Method   string           `json:"method"`    // how the data was read
 	Seconds  float64          `json:"seconds"`
 	Classes  map[string]Class `json:"classes"`
 	Extents  []Extent         `json:"extents"` // of classes other than ok; capped
 	Omitted  int              `json:"omitted_extents"`
 }
 
-// Class counts what was found of one kind.
+// Class counts the findings of one class.
 type Class struct {
 	Extents int64 `json:"extents"`
 	Bytes   int64 `json:"bytes"`
 }
 
-// Extent is a range of a file that is not plainly ok.
+// Extent is a range of a file of a class other than ok.
 type Extent struct {
 	Client string `json:"client"`
 	File   string `json:"file"`
@@ -278,7 +279,7 @@ type Extent struct {
 	Detail string `json:"detail"`
 }
 
-// Config is design.json: what was tested.
+// Config is design.json: the system under test.
 type Config struct {
 	Schema   string          `json:"schema"`
 	Hardware []Row           `json:"hardware"`
@@ -306,8 +307,8 @@ type Setting struct {
 	Source string `json:"source,omitempty"`
 }
 
-// Run is everything in a run's directory. Of a benchmark, Bench, Events and
-// Config are filled, and of Summary what both kinds have.
+// Run is everything in a run's directory. A benchmark fills Bench, Events and
+// Config, and the fields of Summary that BenchSummary has too.
 type Run struct {
 	Dir      string
 	Bench    *Bench
