@@ -1,9 +1,9 @@
-// Package backup keeps what of a brick cannot be derived anew, in one file: the
-// spec, the secrets that it names, the keys that Mortar made, and what the servers
-// know (the cluster's configuration with its proofs of fencing, LVM's and md's
-// metadata). It reads such a file back, whole or not at all.
+// Package backup writes everything of a brick that cannot be derived again into one
+// file: the spec, the secrets that it names, the keys that Mortar made, and the
+// servers' state (the cluster's configuration with its fencing proofs, LVM's and
+// md's metadata). It reads such a file back, and refuses a damaged one.
 //
-// The package does not hold the users' data, and changes no host.
+// A backup does not contain the users' data. The package changes no host.
 package backup
 
 import (
@@ -37,31 +37,31 @@ const schema = "mortar.backup/v1"
 const (
 	manifestName = "manifest.json"
 	specName     = "brick.yaml"
-	serversDir   = "servers"  // what servers said
-	absoluteDir  = "absolute" // files that the spec names outside of its directory
-	// most bounds a file, and the whole, when it is read back.
+	serversDir   = "servers"  // the servers' state
+	absoluteDir  = "absolute" // files that the spec names outside its directory
+	// most bounds each file and the whole backup on reading, in bytes.
 	most = 64 << 20
 )
 
-// File is one that a backup holds.
+// File is a file in a backup.
 type File struct {
 	Path   string `json:"path"`
 	SHA256 string `json:"sha256"`
 	text   []byte
 }
 
-// Manifest says what a backup holds.
+// Manifest describes a backup.
 type Manifest struct {
 	Schema  string    `json:"schema"`
 	Brick   string    `json:"brick"`
 	Time    time.Time `json:"time"`
 	Version string    `json:"mortar_version"`
 	Files   []File    `json:"files"`
-	// Missing is what could not be read, with the reason.
+	// Missing has the files and states that could not be read, with the reason.
 	Missing []string `json:"missing"`
 }
 
-// Backup is one in memory.
+// Backup is a backup in memory.
 type Backup struct{ Manifest }
 
 func (b *Backup) add(name string, text []byte) {
@@ -73,7 +73,7 @@ func (b *Backup) miss(format string, args ...any) {
 	b.Missing = append(b.Missing, fmt.Sprintf(format, args...))
 }
 
-// Text is the content of a file of a backup; nil if it has none of that name.
+// Text returns the content of a file; nil if the backup has no file of that name.
 func (b *Backup) Text(name string) []byte {
 	for _, f := range b.Files {
 		if f.Path == name {
@@ -83,7 +83,7 @@ func (b *Backup) Text(name string) []byte {
 	return nil
 }
 
-// Local collects what is on this machine.
+// Local starts a backup with the files on this machine.
 func Local(s *spec.Spec, version string, now time.Time) *Backup {
 	b := &Backup{Manifest{Schema: schema, Brick: s.Name, Time: now.UTC().Truncate(time.Second), Version: version, Missing: []string{}}}
 	b.add(specName, s.Source)
@@ -131,8 +131,8 @@ func (b *Backup) read(at, to string) {
 	b.add(to, text)
 }
 
-// filesOf are the files that a spec names and that nobody can make anew: secrets,
-// and the host keys that are trusted. A private key of SSH is no part of the brick.
+// filesOf returns the files of a spec that cannot be made again: secrets, and the
+// trusted host keys. A private SSH key is no part of the brick.
 func filesOf(s *spec.Spec) []string {
 	var out []string
 	add := func(name string) {
@@ -161,8 +161,7 @@ func filesOf(s *spec.Spec) []string {
 	return out
 }
 
-// Servers collects what servers know. One that does not answer is listed as
-// missing.
+// Servers adds the servers' state. A silent server goes into Missing.
 func (b *Backup) Servers(ctx context.Context, d *design.Design, hosts host.ByName) {
 	for i := range d.Pairs {
 		p := &d.Pairs[i]
@@ -182,7 +181,7 @@ func (b *Backup) Servers(ctx context.Context, d *design.Design, hosts host.ByNam
 					b.ask(ctx, s, at("md-"+g.Name+".txt"), "mdadm", "--detail", "/dev/md/"+g.Name)
 				}
 				if vg := svc.Storage.VG; vg != "" {
-					if text, err := s.Read(ctx, "/etc/lvm/backup/"+vg); err == nil { // only who has had it
+					if text, err := s.Read(ctx, "/etc/lvm/backup/"+vg); err == nil { // only servers that have had the VG have the file
 						b.add(at("lvm-"+vg+".txt"), []byte(text))
 					}
 				}
@@ -191,8 +190,8 @@ func (b *Backup) Servers(ctx context.Context, d *design.Design, hosts host.ByNam
 	}
 }
 
-// ask keeps what a command says that succeeds: the server without the service has
-// no arrays.
+// ask adds the output of a successful command. A non-zero exit code is no error,
+// since a server without the service has no arrays. A failed query goes into Missing.
 func (b *Backup) ask(ctx context.Context, s *host.Session, to string, argv ...string) {
 	out, err := s.Query(ctx, argv...)
 	switch {
@@ -223,7 +222,7 @@ func (b *Backup) Write(w io.Writer) error {
 	return errors.Join(t.Close(), z.Close())
 }
 
-// Read reads a backup, and refuses one that is not whole.
+// Read reads a backup. It refuses a truncated or damaged one.
 func Read(r io.Reader) (*Backup, error) {
 	files, err := unpack(r)
 	if err != nil {
@@ -253,7 +252,7 @@ func Read(r io.Reader) (*Backup, error) {
 	return b, nil
 }
 
-// unpack gives the files of an archive, below the one directory that it has.
+// unpack returns the files of an archive, below its single top directory.
 func unpack(r io.Reader) (map[string][]byte, error) {
 	z, err := gzip.NewReader(r)
 	if err != nil {
@@ -288,9 +287,9 @@ func unpack(r io.Reader) (map[string][]byte, error) {
 	}
 }
 
-// Restore writes the files of a backup below a directory that is empty or not
-// there. What servers said is kept beside them, to be read. It gives the place of
-// the spec.
+// Restore writes the files of a backup into dir, which must be empty or missing. It
+// also writes the servers' state there, for reading only. It returns the path of the
+// spec.
 func (b *Backup) Restore(dir string) (specFile string, err error) {
 	if there, err := os.ReadDir(dir); err == nil && len(there) > 0 {
 		return "", fmt.Errorf("%s is not empty: name a new directory", dir)
@@ -309,8 +308,8 @@ func (b *Backup) Restore(dir string) (specFile string, err error) {
 	return filepath.Join(dir, specName), nil
 }
 
-// Elsewhere are files that the spec names outside of its directory: where they
-// were, for the administrator to put them there.
+// Elsewhere returns the original paths of files that the spec names outside its
+// directory. The administrator must put these back.
 func (b *Backup) Elsewhere() []string {
 	var out []string
 	for _, f := range b.Files {

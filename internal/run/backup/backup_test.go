@@ -45,8 +45,8 @@ func site(t *testing.T) *spec.Spec {
 	return s
 }
 
-// Everything that is there comes back, readable by its owner only; what is missing
-// is told.
+// Restore writes all existing files, readable by their owner only. Missing lists the
+// others.
 func TestThereAndBack(t *testing.T) {
 	b := Local(site(t), "v0.2.0", time.Unix(1000, 0))
 	if len(b.Missing) != 1 || !strings.Contains(b.Missing[0], "pdu-b-privacy") {
@@ -86,7 +86,7 @@ func TestThereAndBack(t *testing.T) {
 	}
 }
 
-// A damaged archive, or somebody else's, is refused.
+// Read refuses a damaged or foreign archive.
 func TestDamaged(t *testing.T) {
 	var file bytes.Buffer
 	if err := Local(site(t), "v0.2.0", time.Unix(1000, 0)).Write(&file); err != nil {

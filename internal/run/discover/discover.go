@@ -1,7 +1,7 @@
-// Package discover drafts a spec from what bare hosts are made of: which disks
-// they share, which networks they are on, what they compute with. It is pure:
-// cmd/mortar reads the hosts. It decides nothing that a person has to know; it
-// marks that EDIT. What a design makes of a spec lives in brick/design.
+// Package discover drafts a spec from the hardware of bare hosts: their shared
+// disks, networks, processors and memory. It is pure: cmd/mortar reads the hosts. It
+// marks with EDIT everything that only a person can decide. Package brick/design
+// derives the design from the spec.
 package discover
 
 import (
@@ -16,29 +16,29 @@ import (
 	"github.com/mortarhpc/mortar/internal/host/resource"
 )
 
-// Host is a host that was looked at.
+// Host is the hardware of one host.
 type Host struct {
 	Name    string     // as `uname -n` prints it
-	Address netip.Addr // where SSH went
+	Address netip.Addr // address of the SSH session
 	Memory  int64      // bytes
 	resource.Hardware
 }
 
-// refuse says why no spec can be drafted, and what to do instead.
+// refuse makes a *resource.Refusal: why no spec can be drafted, and a remedy.
 func refuse(mend, format string, args ...any) error {
 	return &resource.Refusal{What: fmt.Sprintf(format, args...), Mend: mend}
 }
 
-// Draft is what was made of the hosts.
+// Draft is the draft of a spec for the hosts.
 type Draft struct {
 	Name             string
 	Servers, Clients []Host
 	Networks         networks
-	// Enclosures are the disks for the layout; Taken are those that carry data.
+	// Enclosures has the disks for the layout, Taken the disks with data.
 	Enclosures []Enclosure
 	Guessed    bool // the enclosures are guessed from the serial numbers
 	Taken      []resource.DiskHardware
-	Single     []string // disks that only one of two servers sees, in words
+	Single     []string // descriptions of disks that only one of two servers sees
 	RAID       spec.RAID
 }
 
@@ -49,7 +49,8 @@ type Enclosure struct {
 	Disks []resource.DiskHardware
 }
 
-// New drafts a spec named name. Servers are one, or the two of a pair.
+// New drafts a spec named name, for one server or the two of a pair. It returns a
+// refusal if the hosts do not fit a brick.
 func New(name string, servers, clients []Host) (*Draft, error) {
 	if n := len(servers); n < 1 || n > 2 {
 		return nil, refuse("a brick of NFS has one or two; for Lustre begin with `mortar init lustre-small`", "%d servers", n)
@@ -70,8 +71,9 @@ func New(name string, servers, clients []Host) (*Draft, error) {
 	return d, nil
 }
 
-// identity is what two servers know a disk by. Without a WWN a disk is its
-// server's own: virtual disks of two hosts may have one serial number.
+// identity is the key by which two servers' disks are the same disk. A disk without
+// a WWN belongs to its server alone: virtual disks of two hosts may have the same
+// serial number.
 func identity(server string, d resource.DiskHardware) string {
 	if d.WWN == "" {
 		return d.Serial + "\x00" + server
@@ -79,8 +81,8 @@ func identity(server string, d resource.DiskHardware) string {
 	return d.Serial + "\x00" + d.WWN
 }
 
-// sortDisks gives the disks that the brick may have: blank, with a serial
-// number, reached by every server. The others it keeps for comments.
+// sortDisks returns the disks that the brick can use: blank, with a serial number,
+// and reached by every server. It keeps the others for comments in the draft.
 func (d *Draft) sortDisks() (free []resource.DiskHardware) {
 	seen := map[string]int{}
 	for _, s := range d.Servers {
@@ -109,7 +111,7 @@ func (d *Draft) sortDisks() (free []resource.DiskHardware) {
 	return free
 }
 
-// carried is what any server sees on a disk.
+// carried returns the contents that any server sees on a disk.
 func carried(servers []Host, id string) []string {
 	var all []string
 	for _, s := range servers {
@@ -123,7 +125,7 @@ func carried(servers []Host, id string) []string {
 	return slices.Compact(all)
 }
 
-// words describe a disk in a line.
+// words describes a disk in one line.
 func words(d resource.DiskHardware) string {
 	s := fmt.Sprintf("%s, %s, %s", cmp.Or(d.Serial, d.Paths[0]), sold(d.Size), kindOf(d))
 	if len(d.Carries) > 0 {
@@ -144,7 +146,7 @@ func (d *Draft) whyFew() string {
 	return " (not counted: " + strings.Join(why, "; ") + ")"
 }
 
-// noLUNs refuses LUNs of arrays: what is behind them no host can see.
+// noLUNs refuses LUNs of arrays, since no host sees the disks behind them.
 func noLUNs(disks []resource.DiskHardware) error {
 	makes := map[string]int{}
 	for _, d := range disks {
@@ -159,7 +161,7 @@ func noLUNs(disks []resource.DiskHardware) error {
 	return nil
 }
 
-// lunMakes are what arrays and RAID controllers call their LUNs.
+// lunMakes maps vendor and model of LUNs to the array or RAID controller.
 // Source: multipath-tools, libmultipath/hwtable.c
 var lunMakes = map[string]string{
 	"DELL MD32xx": "an MD3200 or MD3220", "DELL MD32xxi": "an MD3200i", "DELL MD36xxi": "an MD3600i", "DELL MD36xxf": "an MD3600f", "DELL MD34xx": "an MD3400", "DELL MD38xxf": "an MD3800f",
@@ -173,8 +175,8 @@ func product(d resource.DiskHardware) string {
 	return d.Product
 }
 
-// enclosures groups disks by SES, or else by the words before the numbers of
-// their serials, if these words part them evenly.
+// enclosures groups disks by SES. Without SES it groups them by the prefixes of
+// their serial numbers, if these give groups of equal size (guessed).
 func enclosures(disks []resource.DiskHardware) (all []Enclosure, guessed bool) {
 	by := map[string][]resource.DiskHardware{}
 	ses := true
@@ -208,7 +210,7 @@ func enclosures(disks []resource.DiskHardware) (all []Enclosure, guessed bool) {
 	return all, !ses
 }
 
-// even says whether the groups have as many disks each, and several.
+// even reports whether all groups have the same number of disks, and more than one.
 func even(by map[string][]resource.DiskHardware) bool {
 	n := -1
 	for _, g := range by {
@@ -220,9 +222,9 @@ func even(by map[string][]resource.DiskHardware) bool {
 	return true
 }
 
-// raid proposes RAID 6 for n disks in so many enclosures: 8+2 where there are
-// enough; below that what leaves a spare, and survives the loss of an enclosure
-// if that can be.
+// raid proposes RAID 6 for n disks in a number of enclosures: 8+2 if there are enough
+// disks, otherwise a smaller group that leaves a spare and, if possible, survives the
+// loss of an enclosure.
 func raid(n, enclosures int) (spec.RAID, error) {
 	r := spec.RAID{Level: 6, Parity: 2, Data: 8, Chunk: 128 * spec.KiB}
 	if n < 4 {

@@ -37,7 +37,7 @@ func pair() ([]Host, []Host) {
 		a.Disks, b.Disks = append(a.Disks, disk(s)), append(b.Disks, disk(s))
 	}
 	a.Disks = append(a.Disks, disk("SYS1", "in use by the mount on /"))
-	// A system disk of a hypervisor: each server has one of this serial.
+	// A virtual system disk: each server has one with this serial.
 	a.Disks, b.Disks = append(a.Disks, virtual), append(b.Disks, virtual)
 	a.BMC = "10.77.3.21"
 	return []Host{a, b}, []Host{machine("c1", 51, 1, 3)}
@@ -72,7 +72,7 @@ func TestPair(t *testing.T) {
 	if len(s.Enclosures) != 2 || s.Enclosures[0].Disks[0].Serial != "MA[01-03]" || s.Enclosures[1].Disks[0].Size != 2*spec.GB {
 		t.Errorf("enclosures: %+v", s.Enclosures)
 	}
-	// As in the example nfs-ha: an enclosure may die.
+	// As in the example nfs-ha, the brick survives the loss of an enclosure.
 	if r := s.Storage.RAID; r.Data != 2 || r.Spares != 2 {
 		t.Errorf("RAID: %+v", r)
 	}
@@ -87,7 +87,7 @@ func TestPair(t *testing.T) {
 func first(a, _ []Host) []Host  { return a }
 func second(_, b []Host) []Host { return b }
 
-// A disk that one server sees data on is in the layout of neither.
+// A disk on which one server sees data is not in the layout.
 func TestTaken(t *testing.T) {
 	servers, clients := pair()
 	servers[1].Disks[2].Carries = []string{"an LVM physical volume"}

@@ -10,7 +10,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/host/resource"
 )
 
-// network is an IP network with the interfaces that hosts have on it.
+// network is an IP network with the hosts' interfaces on it.
 type network struct {
 	netip.Prefix
 	on map[string]at // by host
@@ -24,10 +24,10 @@ type at struct {
 // networks of a brick; Private is nil if there is none.
 type networks struct {
 	Public, Management, Private *network
-	Others                      []*network // that could be meant as well
+	Others                      []*network // other candidates
 }
 
-// Mbps is the speed of the slowest link, 0 if any does not know it.
+// Mbps is the speed of the slowest link, 0 if the speed of any link is unknown.
 func (n *network) Mbps() int {
 	speed := -1
 	for _, a := range n.on {
@@ -38,7 +38,7 @@ func (n *network) Mbps() int {
 	return max(speed, 0)
 }
 
-// MTU is that of all, or 0 if they differ or have the usual one.
+// MTU is the common MTU of all interfaces, or 0 if they differ or have the usual one.
 func (n *network) MTU() int {
 	mtu := 0
 	for _, a := range n.on {
@@ -53,7 +53,7 @@ func (n *network) MTU() int {
 	return mtu
 }
 
-// InfiniBand says whether any interface on it is.
+// InfiniBand reports whether any interface on the network is InfiniBand.
 func (n *network) InfiniBand() bool {
 	for _, a := range n.on {
 		if a.InfiniBand {
@@ -63,10 +63,10 @@ func (n *network) InfiniBand() bool {
 	return false
 }
 
-// Of is the address that a host has on the network.
+// Of is the address of a host on the network.
 func (n *network) Of(host string) netip.Addr { return n.on[host].Addr }
 
-// Free is the i-th address from the network's end that no host is known to have.
+// Free is the i-th address from the network's end that no known host has.
 func (n *network) Free(i int) netip.Addr {
 	taken := map[netip.Addr]bool{}
 	for _, a := range n.on {
@@ -93,9 +93,9 @@ func last(p netip.Prefix) netip.Addr {
 	return a
 }
 
-// sortNetworks tells the networks apart by who is on them. SSH goes over the
-// management network; the fastest other one that all hosts share is public; one
-// that only servers share is private.
+// sortNetworks assigns roles to networks by their hosts. SSH uses the management
+// network. The fastest other network of all hosts is public. A network of servers
+// only is private.
 func sortNetworks(servers, clients []Host) (networks, error) {
 	all, err := findNetworks(slices.Concat(servers, clients))
 	if err != nil {
@@ -154,7 +154,7 @@ func findNetworks(hosts []Host) ([]*network, error) {
 					n = &network{p.Masked(), map[string]at{}}
 					by[p.Masked()] = n
 				}
-				// The address that SSH goes to, if the host has several there.
+				// Prefer the address of the SSH session if the host has several.
 				if known, ok := n.on[h.Name]; !ok || known.Addr != h.Address {
 					n.on[h.Name] = at{p.Addr(), nic}
 				}

@@ -32,10 +32,10 @@ func (d *Draft) Text() (string, error) {
 	return b.String(), nil
 }
 
-// Pair says whether there are two servers.
+// Pair reports whether there are two servers.
 func (d *Draft) Pair() bool { return len(d.Servers) == 2 }
 
-// Managed is the network that BMCs and PDUs are on.
+// Managed is the network of the BMCs and PDUs.
 func (d *Draft) Managed() *network {
 	if d.Networks.Management != nil {
 		return d.Networks.Management
@@ -52,7 +52,7 @@ func (d *Draft) Free() int {
 	return n
 }
 
-// memory rounds down what the kernel left of the memory, to what a spec can say.
+// memory formats the memory that the kernel reports, rounded down to MiB.
 func memory(bytes int64) string { return (spec.Bytes(bytes) / spec.MiB * spec.MiB).String() }
 
 func speed(mbps int) string {
@@ -62,7 +62,8 @@ func speed(mbps int) string {
 	return fmt.Sprintf("%dMb/s", mbps)
 }
 
-// clock is a processor's nominal clock, MHz, where its name has it; else 0.
+// clock is a processor's nominal clock in MHz, from its model name; 0 if the name
+// has none.
 func clock(model string) int {
 	_, ghz, _ := strings.Cut(model, "@ ")
 	f, err := strconv.ParseFloat(strings.TrimSuffix(ghz, "GHz"), 64)
@@ -72,7 +73,7 @@ func clock(model string) int {
 	return int(f*1000 + 0.5)
 }
 
-// sold is a size as it is sold: three digits, rounded down.
+// sold formats a size as vendors do: three digits, rounded down.
 func sold(bytes int64) string {
 	unit := int64(1)
 	for bytes/unit >= 1000 {
@@ -81,8 +82,8 @@ func sold(bytes int64) string {
 	return spec.Bytes(bytes / unit * unit).String()
 }
 
-// kindOf is a spec's word for a kind of disk. 7,200 and 10,000 turns a minute
-// look alike from here.
+// kindOf is a spec's word for a kind of disk. It cannot distinguish 7,200 from 10,000
+// rpm.
 func kindOf(d resource.DiskHardware) string {
 	switch {
 	case strings.HasPrefix(d.Paths[0], "nvme"):
@@ -93,7 +94,7 @@ func kindOf(d resource.DiskHardware) string {
 	return "nl-sas"
 }
 
-// usable says whether a spec can name the disk by its serial number.
+// usable reports whether a spec can name the disk by its serial number.
 func usable(serial string) bool {
 	_, err := spec.DiskList{Serial: serial}.Serials()
 	return err == nil
@@ -101,7 +102,7 @@ func usable(serial string) bool {
 
 var lastNumber = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^(.*?)([0-9]{1,9})$`) })
 
-// splitSerial parts a serial number from the number it ends with.
+// splitSerial splits a serial number into a prefix and the number at its end.
 func splitSerial(serial string) (string, string) {
 	m := lastNumber().FindStringSubmatch(serial)
 	if m == nil {
@@ -113,7 +114,7 @@ func splitSerial(serial string) (string, string) {
 // list is one line of an enclosure's disks.
 type list struct{ Serial, Size, Type, From, To string }
 
-// lists joins like disks with consecutive serial numbers.
+// lists joins similar disks with consecutive serial numbers.
 func lists(disks []resource.DiskHardware) []list {
 	var out []list
 	for i := 0; i < len(disks); {

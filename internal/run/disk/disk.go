@@ -1,7 +1,7 @@
-// Package disk has the work on single disks of md arrays: where a disk is, what
-// speaks against taking it out of service or putting another one in its place,
-// and how far md is with a rebuild. What is done to arrays is not here: the spec
-// says which disks are in service, and package plan makes the arrays so.
+// Package disk handles single disks of md arrays: it finds a disk, returns the
+// reasons against taking it out of service or replacing it, and follows md's
+// rebuild. It does not change arrays: the spec says which disks are in service, and
+// package plan changes the arrays accordingly.
 //
 // The package does not change a host, does not write a spec, and prints nothing.
 package disk
@@ -22,7 +22,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/run/observe"
 )
 
-// Place is a disk of a brick and the RAID group that it is dealt to.
+// Place is a disk of a brick and its RAID group in the design.
 type Place struct {
 	Disk  design.Disk
 	Group design.Group
@@ -30,12 +30,13 @@ type Place struct {
 	servers []string
 }
 
-// String names the disk as a person finds it.
+// String names the disk with enclosure, bay and group.
 func (p *Place) String() string {
 	return fmt.Sprintf("disk %s (enclosure %s, bay %d) of group %s", p.Disk.Serial, p.Disk.Enclosure, p.Disk.Bay, p.Group.Name)
 }
 
-// Find gives the place of a disk by its serial number.
+// Find returns the place of a disk by its serial number. An unknown serial is an
+// error.
 func Find(d *design.Design, serial string) (*Place, error) {
 	for i := range d.Pairs {
 		for _, g := range d.ArraysOf(&d.Pairs[i]) {
@@ -52,14 +53,14 @@ func Find(d *design.Design, serial string) (*Place, error) {
 	return nil, &resource.Refusal{What: fmt.Sprintf("no RAID group has a disk %s", serial), Mend: "`mortar check` lists the disks of the brick"}
 }
 
-// Seen is a disk on a server that sees it.
+// Seen is a disk as a server sees it.
 type Seen struct {
 	Server string
 	resource.DiskFact
 }
 
-// SeenBy lists the disks of a pair's md arrays that a server sees, and those that it
-// does not. It leaves out disks that the spec marks as failed.
+// SeenBy returns the disks of a pair's md arrays that a server sees, and those that
+// the server misses. It skips disks that the spec lists as failed.
 func SeenBy(ctx context.Context, hosts host.ByName, d *design.Design, p *design.Pair, server string) (seen, missing []string, err error) {
 	h, err := host.Ask(ctx, hosts(server), observe.OpGather, observe.Request{Disks: true})
 	if err != nil {
@@ -78,7 +79,7 @@ func SeenBy(ctx context.Context, hosts host.ByName, d *design.Design, p *design.
 	return seen, missing, nil
 }
 
-// State is a group as the server sees that has it assembled.
+// State is a group on the server that has it assembled.
 type State struct {
 	Server  string
 	Array   linux.MDArray
@@ -97,7 +98,8 @@ func request() observe.Request {
 	return r
 }
 
-// Look finds the server that has a place's group, and how the group is there.
+// Look finds the server that has a place's group assembled, and returns the group's
+// state.
 func (p *Place) Look(ctx context.Context, hosts host.ByName) (*State, error) {
 	var errs []error
 	for _, s := range p.servers {
@@ -130,7 +132,8 @@ func (p *Place) Look(ctx context.Context, hosts host.ByName) (*State, error) {
 	return nil, errors.Join(append(errs, fmt.Errorf("group %s runs on no server that answers", p.Group.Name))...)
 }
 
-// name gives each disk its kernel names: those of its paths, and of its map.
+// name adds to each disk its kernel names: those of its paths and of its multipath
+// map.
 func (st *State) name(files map[string]string) {
 	maps := map[string]string{}
 	for f, name := range files {
@@ -147,8 +150,8 @@ func (st *State) name(files map[string]string) {
 	}
 }
 
-// Member is the member of the array that a disk is; nil if it is none, or the
-// server does not see it.
+// Member returns a disk's member of the array; nil if the disk is no member, or the
+// server does not see the disk.
 func (st *State) Member(serial string) *linux.MDMember {
 	for _, k := range st.disks {
 		if !strings.EqualFold(k.Serial, serial) {
@@ -163,17 +166,17 @@ func (st *State) Member(serial string) *linux.MDMember {
 	return nil
 }
 
-// Busy tells whether md rebuilds or copies in the group.
+// Busy reports whether md rebuilds or copies in the group.
 func (st *State) Busy() bool {
 	return slices.Contains([]string{"recovery", "resync", "reshape"}, st.Stat.Action)
 }
 
-// Copying tells whether a member is being copied to a spare.
+// Copying reports whether md is copying a member to a spare.
 func (st *State) Copying(m *linux.MDMember) bool {
 	return m != nil && m.Is("want_replacement") && !m.Is("faulty")
 }
 
-// spares are members that could stand in.
+// spares counts the members that can replace another.
 func (st *State) spares() (n int) {
 	for _, m := range st.Members {
 		if m.Is("spare") && m.Slot < 0 && !m.Is("faulty") {
@@ -183,15 +186,15 @@ func (st *State) spares() (n int) {
 	return n
 }
 
-// MayFail refuses to take a disk out of service where its group would lose data,
-// or, unless bare is set, its last redundancy.
+// MayFail refuses to take a disk out of service if its group would lose data, or,
+// unless bare is set, its last redundancy.
 func (p *Place) MayFail(st *State, bare bool) error {
 	m := st.Member(p.Disk.Serial)
 	if m == nil || m.Is("faulty") || m.Slot < 0 {
-		return nil // it works for nobody
+		return nil // the disk holds no data of the group
 	}
 	if st.spares() > 0 && st.Array.Degraded == 0 {
-		return nil // it is copied first
+		return nil // md copies the disk to the spare first
 	}
 	present := linux.MDPresent(st.Array.RaidDisks, st.Members, func(x linux.MDMember) bool { return x.Dev != m.Dev })
 	switch left := md.CanLose(p.Group.Level, md.Near2, present); {
@@ -203,7 +206,7 @@ func (p *Place) MayFail(st *State, bare bool) error {
 	return nil
 }
 
-// MayReplace refuses to put another disk in the place of one that its group uses.
+// MayReplace refuses to replace a disk that its group still uses.
 func (p *Place) MayReplace(st *State, file string) error {
 	m := st.Member(p.Disk.Serial)
 	switch {
@@ -215,8 +218,8 @@ func (p *Place) MayReplace(st *State, file string) error {
 	return nil
 }
 
-// Found finds a disk on each server that its place is cabled to, and refuses one
-// that a server does not see.
+// Found finds a disk on each server that its place is cabled to. It refuses a disk
+// that one of these servers does not see.
 func (p *Place) Found(ctx context.Context, hosts host.ByName, serial string) ([]Seen, error) {
 	var out []Seen
 	var not []string
@@ -238,23 +241,23 @@ func (p *Place) Found(ctx context.Context, hosts host.ByName, serial string) ([]
 	return out, nil
 }
 
-// Progress is how far md is.
+// Progress is the progress of md.
 type Progress struct {
 	Group   string  `json:"group"`
 	Server  string  `json:"server"`
 	Action  string  `json:"action"`
 	Percent float64 `json:"percent"`
-	// Left is what md expects, seconds; 0: not known.
+	// Left is md's estimate in seconds; 0: unknown.
 	Left float64 `json:"seconds_left"`
 }
 
-// Wait looks every few seconds until md neither rebuilds nor copies in the
-// group, wherever the group is meanwhile, and says how the group is then.
+// Wait waits until md neither rebuilds nor copies in the group, and returns the
+// group's state. It follows the group to another server. on receives progress.
 func (p *Place) Wait(ctx context.Context, hosts host.ByName, on func(Progress)) (*State, error) {
 	const (
 		every   = 3 * time.Second
-		patient = 5 * time.Minute // for a service that moves, or a server that is rebooted
-		settled = 3               // looks in a row: md begins a moment after a disk is added
+		patient = 5 * time.Minute // for the move of a service, or the reboot of a server
+		settled = 3               // idle looks in a row: md starts a moment after the disk is added
 	)
 	t := time.NewTicker(every)
 	defer t.Stop()
@@ -285,8 +288,8 @@ func (p *Place) Wait(ctx context.Context, hosts host.ByName, on func(Progress)) 
 	}
 }
 
-// Lacks is how many members a group lacks for which no disk was taken out of
-// service: what is neither whole nor being rebuilt.
+// Lacks is the number of missing members of a group that are not explained by disks
+// taken out of service.
 func (p *Place) Lacks(st *State) int {
 	out := 0
 	for _, k := range append(slices.Clone(p.Group.Members), p.Group.Spares...) {

@@ -43,8 +43,8 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// state is a RAID 6 2+2 whose members have these states, on disks MA01, MB01,
-// MA02, MB02 and, from the fifth on, spares.
+// state is a RAID 6 2+2 with members in these states, on disks MA01, MB01, MA02 and
+// MB02, and from the fifth on spares.
 func state(degraded int, states ...string) *State {
 	st := &State{Server: "nfs1", Array: linux.MDArray{Dev: "md127", Level: "raid6", RaidDisks: 4, Degraded: degraded}}
 	for i, s := range states {
@@ -60,8 +60,8 @@ func state(degraded int, states ...string) *State {
 	return st
 }
 
-// A disk may leave if the group keeps its redundancy: by a spare, or by what it has
-// left. Its last redundancy only goes if somebody says so, its data never.
+// A disk may leave if the group keeps redundancy: through a spare, or through its
+// remaining members. The last redundancy may go only with bare, data never.
 func TestMayFail(t *testing.T) {
 	p, err := Find(brick(t, "nfs-ha", ""), "MA01")
 	if err != nil {
@@ -106,7 +106,7 @@ func TestMayReplace(t *testing.T) {
 	}
 }
 
-// What a group lacks because of disks that were taken out is no failure of a
+// Members missing because of disks taken out of service do not count as a failed
 // replacement.
 func TestLacks(t *testing.T) {
 	st := state(1, "in_sync", "in_sync", "in_sync", "faulty")

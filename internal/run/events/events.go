@@ -1,6 +1,6 @@
-// Package events is the history of a brick: what the journals of its hosts say,
-// in words and in one order. It reads the journals and changes nothing. What
-// lines mean is the table of package journal's.
+// Package events is the history of a brick: the events in its hosts' journals, as
+// text in order of time. It reads the journals and changes nothing. Package journal
+// has the table of the lines' meanings.
 package events
 
 import (
@@ -19,49 +19,49 @@ import (
 	"github.com/mortarhpc/mortar/internal/run/observe"
 )
 
-// Event is one thing that happened, or several alike in a row.
+// Event is one event, or several similar ones in a row.
 type Event struct {
 	Time  time.Time `json:"time"`           // by the host's clock
-	Until time.Time `json:"until,omitzero"` // of the last one, if there are several
-	Count int       `json:"count"`          // how many, 1 or more
+	Until time.Time `json:"until,omitzero"` // time of the last one, if there are several
+	Count int       `json:"count"`          // number of events, at least 1
 	Brick string    `json:"brick"`
 	Host  string    `json:"host"`
 	Part  string    `json:"part"`  // cluster, fencing, service, multipath, md, XFS, Lustre, NFS, network, kernel or mortar
 	Level string    `json:"level"` // ok, warning or fault
-	Text  string    `json:"text"`  // in words
-	// Message is the line of the journal; of several the first.
+	Text  string    `json:"text"`  // description
+	// Message is the line of the journal; of several events the first.
 	Message string `json:"message"`
-	// By and Command: who had Mortar make a change, user@machine, and with which
-	// command. Of an earlier build's change they are empty.
+	// By is the user (user@machine) who had Mortar make a change, Command the
+	// mortar command. Both are empty for changes by old versions.
 	By      string `json:"by,omitempty"`
 	Command string `json:"command,omitempty"`
 
 	detail bool
 }
 
-// Window is what part of the history is asked for.
+// Window selects a part of the history.
 type Window struct {
 	Since, Until time.Time // Until zero: now
-	// All: details too, and each event in a line of its own.
+	// All: include details, and do not join similar events.
 	All bool
 }
 
-// lineLimit bounds what is read of one host: the newest lines count. A server
-// logs some 3,000 such lines at a boot and 100 at a failover, so that it is
-// seldom reached. A line has 300 bytes.
+// lineLimit bounds the lines read of one host, the newest ones. A server logs about
+// 3,000 such lines at a boot and 100 at a failover, so few windows reach the limit.
+// A line has about 300 bytes.
 const lineLimit = 50000
 
-// History of one host.
+// History is the history of one host.
 type History struct {
 	Events []Event
-	// Gaps says what of the window is not in the host's journal, in words; "" if
-	// all of it is.
+	// Gaps describes the part of the window that the host's journal lacks; "" if
+	// it lacks none.
 	Gaps string
 	// Skew is how far the host's clock is ahead.
 	Skew time.Duration
 }
 
-// Of reads the journal of a host of a brick.
+// Of reads the journal of a host of a brick and returns its events in the window.
 func Of(ctx context.Context, s *host.Session, d *design.Design, w Window) (History, error) {
 	var h History
 	asked := time.Now()
@@ -81,7 +81,7 @@ func Of(ctx context.Context, s *host.Session, d *design.Design, w Window) (Histo
 		lines++
 		l, err := journal.Parse([]byte(line))
 		if err != nil {
-			return // such as a line without a message: it says nothing
+			return // for example a line without a message
 		}
 		if first.IsZero() {
 			first = time.Unix(0, l.NS)
@@ -104,8 +104,8 @@ func Of(ctx context.Context, s *host.Session, d *design.Design, w Window) (Histo
 	return h, err
 }
 
-// before says in words that a journal lacks the begin of the window: it does if it
-// has nothing older.
+// before describes the missing begin of the window, "" if it is not missing. A
+// journal without older lines may lack the begin.
 func before(ctx context.Context, s *host.Session, since, first time.Time) (string, error) {
 	out, err := s.Query(ctx, journal.Argv(nil, "-n", "1", fmt.Sprintf("--until=@%d", since.Unix()))...)
 	if err != nil || strings.TrimSpace(out.Stdout) != "" {
@@ -115,7 +115,7 @@ func before(ctx context.Context, s *host.Session, since, first time.Time) (strin
 		return "its journal has nothing of that time", nil
 	}
 	gap := "its journal begins at " + clockTime(first)
-	// journald.conf(5): with Storage=auto a journal is kept over boots if this
+	// journald.conf(5): with Storage=auto the journal survives boots if this
 	// directory exists.
 	if kept, err := s.Query(ctx, "ls", "-d", "/var/log/journal"); err == nil && kept.Code != 0 {
 		gap += ", as it is kept in memory (a folder /var/log/journal has journald keep it on disk)"
@@ -125,11 +125,11 @@ func before(ctx context.Context, s *host.Session, since, first time.Time) (strin
 
 func clockTime(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05") }
 
-// reader makes events of the lines of one host.
+// reader turns the lines of one host into events.
 type reader struct {
 	brick, host string
 	servers     map[string]string // by number in the cluster
-	disks       *strings.Replacer // names of multipath maps to what a person finds
+	disks       *strings.Replacer // from names of multipath maps to serial, enclosure and bay
 }
 
 func newReader(d *design.Design, host string, seen []observe.DiskState) *reader {
@@ -156,7 +156,7 @@ func newReader(d *design.Design, host string, seen []observe.DiskState) *reader 
 	return r
 }
 
-// signature is who had Mortar make a change; package agent writes it.
+// signature matches the author of a change by Mortar, which package agent writes.
 var signature = regexp.MustCompile(`^(\S+@\S+) \(([^()]+)\): (.*)$`)
 
 func (r *reader) event(l journal.Line) (Event, bool) {
@@ -179,19 +179,18 @@ func (r *reader) event(l journal.Line) (Event, bool) {
 	return e, true
 }
 
-// Events that are alike count as one if no more than this lies between them: a
-// retry of multipathd or of a client is each 5 to 60 s, an action of an apply can
-// install packages for minutes.
+// Similar events become one if no more than this lies between them: multipathd and
+// clients retry every 5 to 60 s, and one action of an apply can install packages
+// for minutes.
 const (
 	alikeWithin  = 90 * time.Second
 	changeWithin = 10 * time.Minute
 )
 
-// join makes one event of several alike: a message that comes again, and the
-// changes of one command.
+// join merges similar events: a repeated message, and the changes of one command.
 func join(all []Event) []Event {
 	var out []Event
-	at := map[string]int{} // where the last one of its like is in out
+	at := map[string]int{} // likeness → index in out of the last such event
 	for _, e := range all {
 		key := likeness(e)
 		i, seen := at[key]
@@ -224,8 +223,8 @@ func last(e Event) time.Time {
 
 var digits = regexp.MustCompile(`[0-9]+`)
 
-// likeness is equal for events that are one to a reader: a line that nobody
-// knows may have another sector or address each time.
+// likeness is a key that similar events share. It ignores numbers in unknown lines,
+// which may name another sector or address each time.
 func likeness(e Event) string {
 	switch {
 	case e.Part == "mortar" && e.Level == journal.OK:
@@ -236,7 +235,7 @@ func likeness(e Event) string {
 	return e.Part + e.Text
 }
 
-// Sort puts the events of several hosts into one order.
+// Sort sorts the events of several hosts by time, then by host.
 func Sort(all []Event) {
 	slices.SortStableFunc(all, func(a, b Event) int { return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.Host, b.Host)) })
 }

@@ -36,10 +36,10 @@ func example(t *testing.T) *design.Design {
 	return d
 }
 
-// server plays a host with a journal.
+// server is a fake host with a journal.
 type server struct {
 	lines  []string
-	older  string // what it has of before the window
+	older  string // journal before the window
 	memory bool   // no /var/log/journal
 	serial string // of its disk
 	asked  []string

@@ -8,8 +8,8 @@ import (
 	"github.com/mortarhpc/mortar/internal/base/journal"
 )
 
-// Render prints events in lines, with a head for each day. bricks: each line
-// names its brick; paint marks up a word of a level, nil leaves it.
+// Render prints a line for each event, with a heading for each day. With bricks
+// each line names its brick. paint marks up the word of a level; it may be nil.
 func Render(w io.Writer, all []Event, bricks bool, paint func(level, s string) string) error {
 	var b strings.Builder
 	hosts := 0
@@ -47,7 +47,7 @@ func where(e Event, bricks bool) string {
 	return e.Host
 }
 
-// sentence is an event with who did it and how often it came.
+// sentence is the text of an event with its author and its count.
 func (e Event) sentence() string {
 	s := e.Text
 	if e.By != "" {

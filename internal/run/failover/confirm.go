@@ -12,10 +12,11 @@ import (
 	"github.com/mortarhpc/mortar/internal/run/observe"
 )
 
-// Confirm plans ConfirmOff by what can be seen of the server, and has somebody
-// confirm the plan. Who goes to look at a server takes minutes, in which somebody
-// else may have switched it on: if ask says that it asked a person, everything is
-// looked at once more. Without ask the plan is not confirmed, as in a dry run.
+// Confirm plans ConfirmOff from the facts and from Look, and calls ask to confirm
+// the plan. A person needs minutes to look at a server, and somebody else may
+// switch it on meanwhile. So if ask reports that it asked a person, Confirm
+// collects the facts again and makes a new plan. With a nil ask it returns the
+// unconfirmed plan, for a dry run.
 func Confirm(ctx context.Context, d *design.Design, f observe.Facts, h Hosts, node string, ask func(*Plan) (asked bool, err error)) (*Plan, error) {
 	p, err := ConfirmOff(d, f, node, Look(ctx, d, f, h.Session, node))
 	if err != nil || p.Nothing != "" || ask == nil {
@@ -29,16 +30,16 @@ func Confirm(ctx context.Context, d *design.Design, f observe.Facts, h Hosts, no
 	return ConfirmOff(d, f, node, Look(ctx, d, f, h.Session, node))
 }
 
-// ConfirmOff plans to tell the cluster that a server it cannot fence is off:
-// the service starts elsewhere on nothing but that word. It is refused for a
-// server that the cluster does not wait for, and while anything says that the
-// server lives.
+// ConfirmOff plans to tell the cluster that a server it cannot fence is off. The
+// service then starts elsewhere without any other proof. ConfirmOff refuses if the
+// cluster does not wait for the server, or if there is any sign of life of the
+// server.
 //
-// After a cold start the cluster also waits for the server without any failed
-// fencing: it has no quorum before it has seen both. That wait is ended last,
-// after the server counts as fenced. The other way round, the cluster would
-// have quorum, would try to fence a server that it has never seen, and would
-// switch it on again.
+// After a cold start the cluster waits for the server even without a failed
+// fencing: it has no quorum before it has seen both servers. The plan ends that
+// wait last, after the server counts as fenced. In the other order the cluster
+// would get quorum, try to fence a server that it has never seen, and switch it on
+// again.
 func ConfirmOff(d *design.Design, f observe.Facts, node string, signs Signs) (*Plan, error) {
 	snap, n, err := nodeOf(d, f, node)
 	if err != nil {
@@ -61,8 +62,9 @@ func ConfirmOff(d *design.Design, f observe.Facts, node string, signs Signs) (*P
 		return nil, refuse("see `mortar status`", "%s, which has to take over, does not answer", p.Via)
 	}
 	if snap.Coordinator == "" {
-		// Nobody would note the word; a server that has just booted waits 20 s
-		// for others. Source: pacemaker-controld(7), dc-deadtime
+		// Without a coordinator the confirmation has no effect; a server that
+		// has just booted waits 20 s for others to become one.
+		// Source: pacemaker-controld(7), dc-deadtime
 		p.Steps = append(p.Steps, Step{Title: "wait until the cluster has elected a coordinator", until: func(s *observe.Snapshot) (bool, string, error) {
 			return s.Coordinator != "", cmp.Or(s.Coordinator, "none") + " is the coordinator", nil
 		}})
@@ -85,7 +87,7 @@ func ConfirmOff(d *design.Design, f observe.Facts, node string, signs Signs) (*P
 	return p, nil
 }
 
-// takenForFenced has the cluster take a server for fenced.
+// takenForFenced makes the cluster consider a server fenced.
 func takenForFenced(node string) []Step {
 	return []Step{
 		{Title: fmt.Sprintf("tell the cluster that %s is off", node), Action: &resource.Action{

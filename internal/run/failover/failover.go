@@ -1,13 +1,13 @@
-// Package failover moves services between the servers of a brick gracefully
-// and puts servers in standby. It refuses what cannot go well, runs the
-// cluster's own commands through the gate, waits until they have come true,
-// and leaves no constraint behind.
+// Package failover moves services between the servers of a brick gracefully and
+// puts servers in standby. It refuses moves that would fail, runs the cluster's own
+// commands through the gate, waits for their effect, and leaves no constraint
+// behind.
 //
-// Its files fencetest*.go prove fencing before it is needed. ProveFencing uses
-// each level of each server alone, through the cluster's own fencer, and sees
-// what it did by other ways than the device's word. It powers servers off
-// and on, so it moves services away first, leaves a mark in the cluster for as
-// long as anything is off, and puts everything back whatever happens.
+// Its files fencetest*.go prove fencing before it is needed. ProveFencing uses each
+// level of each server alone, through the cluster's own fencer, and checks the
+// effect independently of the device's report. It powers servers off and on. So it
+// moves services away first, keeps a mark in the cluster while a server is off, and
+// restores everything even after an error.
 //
 // The package does not judge health (observe does) and prints nothing.
 package failover
@@ -28,38 +28,38 @@ import (
 	"github.com/mortarhpc/mortar/internal/run/observe"
 )
 
-// Plan is what will be done, in order.
+// Plan is a list of steps to carry out in order.
 type Plan struct {
 	What    string   `json:"what"` // failover, standby, unstandby
 	Service string   `json:"service,omitempty"`
 	Node    string   `json:"node,omitempty"` // standby and unstandby
 	From    string   `json:"from,omitempty"`
 	To      string   `json:"to,omitempty"`
-	Via     string   `json:"via"` // host the commands are run on
+	Via     string   `json:"via"` // host to run the commands on
 	Steps   []Step   `json:"steps"`
 	Nothing string   `json:"nothing,omitempty"` // why there is nothing to do
 	Notes   []string `json:"notes,omitempty"`
 }
 
-// Step is one command, or something waited for.
+// Step is one command, or a wait for a state of the cluster.
 type Step struct {
 	Title  string
 	Action *resource.Action // nil for a wait
-	// Always: it is run even if an earlier step failed or was interrupted,
-	// once any command has been run.
+	// Always: Run runs the step even if an earlier step failed or was
+	// interrupted, provided that it has run a command before.
 	Always bool
 
 	until func(*observe.Snapshot) (done bool, state string, err error)
-	// hint is the service address that appears on To when it is worth asking
-	// the cluster: asking costs a process on a server that has other things to
-	// do while it takes over.
+	// hint is a service address. When the address appears on To, Run asks the
+	// cluster at once. Otherwise it asks seldom, since each query costs a process
+	// on a server that is busy with a takeover.
 	hint string
-	// twice: it must hold in two looks in a row, because the cluster may only
+	// twice: until must be met in two successive looks, because the cluster may
 	// be about to act.
 	twice bool
 }
 
-// MarshalJSON writes what is shown of a step.
+// MarshalJSON writes the visible part of a step.
 func (s Step) MarshalJSON() ([]byte, error) {
 	shown := struct {
 		Title   string   `json:"title"`
@@ -71,7 +71,7 @@ func (s Step) MarshalJSON() ([]byte, error) {
 	return json.Marshal(shown)
 }
 
-// refuse makes an error that means that nothing was changed.
+// refuse makes a *resource.Refusal: nothing was changed.
 func refuse(mend, format string, args ...any) error {
 	return &resource.Refusal{What: fmt.Sprintf(format, args...), Mend: mend}
 }
@@ -119,7 +119,7 @@ func Service(d *design.Design, f observe.Facts, service, to string) (*Plan, erro
 			"ha.failback is auto: service %s would go back to %s at once", svc.Name, svc.Preferred)
 	}
 	why := observe.NotReady(d, f, svc.Name, to)
-	// A leftover ban is taken away by the first step.
+	// The first step removes a leftover ban.
 	if why = slices.DeleteFunc(why, func(s string) bool { return strings.HasPrefix(s, "constraint cli-") }); len(why) > 0 {
 		return nil, refuse("see `mortar status`", "%s cannot take service %s over: %s", to, svc.Name, strings.Join(why, "; "))
 	}
@@ -151,7 +151,8 @@ func Failback(d *design.Design, f observe.Facts, service string) (*Plan, error) 
 	return p, err
 }
 
-// Standby plans that a server gives up its services and takes none over.
+// Standby plans to put a server in standby: it gives up its services and takes
+// none over.
 func Standby(d *design.Design, f observe.Facts, node string) (*Plan, error) {
 	snap, n, err := nodeOf(d, f, node)
 	if err != nil {
@@ -175,7 +176,7 @@ func Standby(d *design.Design, f observe.Facts, node string) (*Plan, error) {
 		moving = append(moving, s.Name)
 	}
 	if h := f.Hosts[p.Via].Host; h == nil {
-		p.Via = node // no service moves; the cluster is asked where it answers
+		p.Via = node // no service moves, so ask the cluster through the node itself
 	}
 	p.Steps = append(p.Steps, Step{Title: "tell the cluster that " + node + " takes nothing",
 		Action: &resource.Action{Title: "standby " + node, Cmd: []string{"crm_attribute", "--node", node, "--name", "standby", "--update", "on", "--lifetime", "forever"},
@@ -207,7 +208,7 @@ func Standby(d *design.Design, f observe.Facts, node string) (*Plan, error) {
 	return p, nil
 }
 
-// Unstandby plans that a server takes services again.
+// Unstandby plans to end the standby of a server.
 func Unstandby(d *design.Design, f observe.Facts, node string) (*Plan, error) {
 	_, n, err := nodeOf(d, f, node)
 	if err != nil {
@@ -275,8 +276,8 @@ func pick(d *design.Design, service string) (*design.Service, error) {
 	return nil, refuse("choose one of "+strings.Join(all, ", "), "brick %s has no service %s", d.Name, service)
 }
 
-// runsOn waits for a service; a failure that was not there before ends the
-// wait.
+// runsOn waits until a service runs on node. A failure that is not in before ends
+// the wait.
 func runsOn(service, node string, before []string) func(*observe.Snapshot) (bool, string, error) {
 	return func(s *observe.Snapshot) (bool, string, error) {
 		st := s.Service(service)
@@ -298,22 +299,22 @@ func runsOn(service, node string, before []string) func(*observe.Snapshot) (bool
 	}
 }
 
-// Hosts is what a plan is carried out on; *observe.Collector is one. Tests play
-// a cluster.
+// Hosts are the hosts on which Run carries a plan out; *observe.Collector
+// implements it. Tests have a fake cluster.
 type Hosts interface {
-	// Session is the one with a host.
+	// Session returns the session with a host.
 	Session(name string) *host.Session
-	// Cluster asks a host's cluster where things are.
+	// Cluster returns the state of the cluster as a host sees it.
 	Cluster(ctx context.Context, host string) (*observe.Snapshot, error)
-	// HasAddress says whether a host has an address on an interface; it costs
+	// HasAddress reports whether a host has an address on an interface. It starts
 	// no process.
 	HasAddress(ctx context.Context, host, address string) (bool, error)
-	// Collect asks all servers everything.
+	// Collect returns all facts of all servers.
 	Collect(ctx context.Context) observe.Facts
 }
 
-// Event is progress: a step that begins, what is seen while waiting, a step
-// that ended.
+// Event is progress: the begin of a step, a new state during a wait, or the end of
+// a step.
 type Event struct {
 	Step    int     `json:"step"` // from 1
 	Steps   int     `json:"steps"`
@@ -327,19 +328,18 @@ type Event struct {
 type Options struct {
 	// Wait bounds each wait.
 	Wait time.Duration
-	// Poll is the pause between two looks at the cluster, Glance that between
-	// two looks at what costs nothing.
+	// Poll is the pause between two looks at the cluster, Glance the pause
+	// between two calls of HasAddress, which cost nothing.
 	Poll, Glance time.Duration
-	// On is told of progress; may be nil.
+	// On receives progress; it may be nil.
 	On func(Event)
 }
 
-// clearing is how long a step that must always run may take once the
-// context of Run has ended.
+// clearing bounds a step with Always after the context of Run has ended.
 const clearing = 30 * time.Second
 
-// Run does a plan. If a step fails or ctx ends, the steps that must always be
-// run are, and the first error is returned.
+// Run carries out a plan. After a failed step, or the end of ctx, it runs only the
+// steps with Always. It returns the first error.
 func Run(ctx context.Context, h Hosts, p *Plan, o Options) error {
 	var failed error
 	ran := -1 // last step that was run
@@ -350,7 +350,7 @@ func Run(ctx context.Context, h Hosts, p *Plan, o Options) error {
 			if failed == nil {
 				failed = context.Cause(ctx)
 			}
-			// A constraint is there to be cleared only if the move was asked for.
+			// Without a command before there is no constraint to remove.
 			if !s.Always || !asked(p, ran) {
 				continue
 			}
@@ -381,7 +381,7 @@ func Run(ctx context.Context, h Hosts, p *Plan, o Options) error {
 	return failed
 }
 
-// asked says whether a command was run, or tried, up to step ran.
+// asked reports whether Run has run a command, even a failed one, up to step ran.
 func asked(p *Plan, ran int) bool {
 	for i := 0; i <= ran; i++ {
 		if p.Steps[i].Action != nil {
@@ -408,7 +408,7 @@ func do(ctx context.Context, h Hosts, p *Plan, s *Step, o Options, emit func(sta
 	err := w.Until(ctx, func(ctx context.Context) (string, error) {
 		snap, err := h.Cluster(ctx, p.Via)
 		if err != nil {
-			left = err.Error() // the cluster may be deaf for a moment; the bound on the wait holds
+			left = err.Error() // the cluster may not answer for a moment; Wait bounds that
 			return left, nil
 		}
 		var done bool
@@ -430,12 +430,12 @@ func do(ctx context.Context, h Hosts, p *Plan, s *Step, o Options, emit func(sta
 	return seen, nil
 }
 
-// pause waits until it is time to ask the cluster again: after Poll, or as
-// soon as the address appears, or ctx has ended.
+// pause waits until Run should ask the cluster again: for Poll, until the address
+// of the step's hint appears, or until ctx ends.
 func pause(ctx context.Context, h Hosts, p *Plan, s *Step, o Options) {
 	again := time.NewTimer(o.Poll)
 	defer again.Stop()
-	// An address that is there already says nothing more.
+	// An address that is already present is no signal.
 	glance := s.hint != "" && o.Glance > 0
 	if glance {
 		if has, err := h.HasAddress(ctx, p.To, s.hint); has || err != nil {

@@ -39,8 +39,8 @@ func theDesign(t *testing.T, replace ...string) *design.Design {
 	return d
 }
 
-// facts of both servers, with what was recorded of a real cluster; the
-// recordings are those of package observe.
+// facts returns the facts of both servers, from the recordings of a real cluster
+// in package observe.
 func facts(t *testing.T, situation string, cib *linux.CIB) observe.Facts {
 	t.Helper()
 	f := observe.Facts{Time: time.Unix(0, 0), Hosts: map[string]observe.Answer{}}
@@ -157,7 +157,7 @@ func TestPlans(t *testing.T) {
 	}
 }
 
-// fake is a cluster that does what it is told, one state each look.
+// fake is a cluster that goes to the next of its states with each look.
 type fake struct {
 	states []observe.ServiceState
 	node   observe.NodeState
@@ -249,8 +249,8 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// Interrupted while it waits, the constraint is taken away all the same;
-// interrupted before the move was asked for, nothing is run.
+// Interrupted during its wait, Run still removes the constraint. Interrupted
+// before the move, it runs nothing.
 func TestRunInterrupted(t *testing.T) {
 	p, err := Service(theDesign(t), facts(t, "healthy", nil), "", "")
 	if err != nil {
@@ -273,13 +273,13 @@ func TestRunInterrupted(t *testing.T) {
 	}
 }
 
-// The cluster is asked at once when the address has appeared.
+// Run asks the cluster as soon as the address appears.
 func TestRunGlances(t *testing.T) {
 	p, err := Service(theDesign(t), facts(t, "healthy", nil), "", "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.Steps = p.Steps[:2] // the wait alone: the others would sleep their Poll
+	p.Steps = p.Steps[:2] // without the later waits, which would sleep for Poll
 	f := &fake{states: []observe.ServiceState{on("nfs1", "Started"), on("nfs2", "Started")}}
 	if err := Run(t.Context(), f, p, Options{Wait: time.Hour, Poll: time.Hour, Glance: time.Microsecond}); err != nil {
 		t.Fatal(err)

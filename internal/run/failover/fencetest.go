@@ -16,40 +16,40 @@ import (
 	"github.com/mortarhpc/mortar/internal/run/observe"
 )
 
-// ProofEvent is progress.
+// ProofEvent is progress of ProveFencing.
 type ProofEvent struct {
 	Event   string  `json:"event"` // always "fence-test"
 	Node    string  `json:"node"`
-	Level   int     `json:"level,omitempty"` // 0: not of one level
+	Level   int     `json:"level,omitempty"` // 0: the event belongs to no level
 	State   string  `json:"state"`           // doing, proven, failed, done
 	Text    string  `json:"text"`
 	Seconds float64 `json:"seconds"` // since ProveFencing began
 }
 
-// LevelResult says what came of one level.
+// LevelResult is the result of the test of one level.
 type LevelResult struct {
 	Node     string   `json:"node"`
 	Level    int      `json:"level"`
 	Devices  []string `json:"devices"`
 	Proven   bool     `json:"proven"`
-	Seconds  float64  `json:"seconds"`            // from the order to the cluster's word that it is done; 0 if it never came
-	Evidence []string `json:"evidence,omitempty"` // what was seen besides
+	Seconds  float64  `json:"seconds"`            // from the command to the cluster's report of success; 0 without one
+	Evidence []string `json:"evidence,omitempty"` // independent observations of the effect
 	Error    string   `json:"error,omitempty"`
 }
 
 // ProofOptions of ProveFencing.
 type ProofOptions struct {
-	// Fence bounds the fencing by one level, Boot how long a server may take
-	// to be back in the cluster, Dark how long a BMC may live on without
-	// power, and take to come back with it.
+	// Fence bounds the fencing with one level, Boot the time until a server is
+	// back in the cluster, Dark the time until a BMC dies without power, and
+	// until it answers after the power is back.
 	Fence, Boot, Dark time.Duration
 	// Poll is the pause between two looks.
 	Poll time.Duration
-	// On is told of progress; may be nil.
+	// On receives progress; it may be nil.
 	On func(ProofEvent)
 }
 
-// WithDefaults fills what is zero.
+// WithDefaults sets the defaults of options that are zero.
 func (o ProofOptions) WithDefaults() ProofOptions {
 	for _, f := range []struct {
 		v   *time.Duration
@@ -62,11 +62,11 @@ func (o ProofOptions) WithDefaults() ProofOptions {
 	return o
 }
 
-// restoreTime bounds putting things back after an interrupt.
+// restoreTime bounds restore after an interrupt.
 const restoreTime = 3 * time.Minute
 
-// ProofFailed says that a level, or several, did not do what it must. Left is what
-// could not be put back after it, nil if all is as before.
+// ProofFailed is the error if at least one level failed its test. Left is the error
+// of restoring the state before the test, nil if that succeeded.
 type ProofFailed struct {
 	Results []LevelResult
 	Left    error
@@ -91,8 +91,8 @@ type tester struct {
 	start time.Time
 }
 
-// fitForProof says why the levels cannot be tested now; nil if they can. It changes
-// nothing.
+// fitForProof returns why the levels cannot be tested now, nil if they can. It
+// changes nothing.
 func fitForProof(d *design.Design, f observe.Facts, levels []*design.FenceLevel) error {
 	if !d.Clustered() {
 		return refuse("fencing needs flavour nfs-ha", "brick %s has no pair of servers", d.Name)
@@ -132,7 +132,7 @@ func fitForProof(d *design.Design, f observe.Facts, levels []*design.FenceLevel)
 	return nil
 }
 
-// nodesOf names the nodes of levels, once each.
+// nodesOf returns the nodes of levels, without duplicates.
 func nodesOf(levels []*design.FenceLevel) []string {
 	var out []string
 	for _, l := range levels {
@@ -143,8 +143,8 @@ func nodesOf(levels []*design.FenceLevel) []string {
 	return out
 }
 
-// InterruptedProofs names the servers that a test which was cut off has left
-// fenced, or about to be, as the cluster of host via knows.
+// InterruptedProofs returns the servers that an interrupted test has left fenced or
+// was about to fence, by the marks in the cluster of host via.
 func InterruptedProofs(ctx context.Context, d *design.Design, h Hosts, via string) ([]string, error) {
 	c, err := ReadCIB(ctx, h, via)
 	if err != nil {
@@ -159,8 +159,8 @@ func InterruptedProofs(ctx context.Context, d *design.Design, h Hosts, via strin
 	return out, nil
 }
 
-// ReadCIB reads Mortar's part of the cluster's configuration. From the cluster, not
-// from its file, which lags behind.
+// ReadCIB reads Mortar's part of the cluster's configuration. It asks the cluster,
+// because the file on disk lags behind.
 func ReadCIB(ctx context.Context, h Hosts, via string) (*linux.CIB, error) {
 	out, err := h.Session(via).Query(ctx, "cibadmin", "--query")
 	if err != nil {
@@ -172,7 +172,7 @@ func ReadCIB(ctx context.Context, h Hosts, via string) (*linux.CIB, error) {
 	return linux.ParseCIB([]byte(out.Stdout))
 }
 
-// Unproven are the levels that the cluster has no valid proof of.
+// Unproven returns the levels without a valid proof in the cluster.
 func Unproven(ctx context.Context, d *design.Design, h Hosts, via string) ([]*design.FenceLevel, error) {
 	c, err := ReadCIB(ctx, h, via)
 	if err != nil {
@@ -181,9 +181,9 @@ func Unproven(ctx context.Context, d *design.Design, h Hosts, via string) ([]*de
 	return observe.Unproven(d, c), nil
 }
 
-// ResumeProof puts back what a test that was cut off left: it switches a server
-// on, completes the levels and ends its standby, all by commands on via.
-// It waits until the server is back and everything runs again.
+// ResumeProof undoes the changes of an interrupted test: it switches the server on,
+// completes its levels and ends its standby, all with commands on via. Then it
+// waits until the server is in the cluster and every resource runs.
 func ResumeProof(ctx context.Context, d *design.Design, h Hosts, via, node string, o ProofOptions) error {
 	t := &tester{d: d, h: h, o: o.WithDefaults(), start: time.Now()}
 	c, err := ReadCIB(ctx, h, via)
@@ -200,9 +200,10 @@ func ResumeProof(ctx context.Context, d *design.Design, h Hosts, via, node strin
 	return t.settled(ctx, via)
 }
 
-// ProveFencing tests levels, node by node, by the cluster on its partner. The results
-// are those of all levels that were tried; the error is *ProofFailed if a level failed.
-// Whatever was switched off is on again when it returns, also if ctx ends.
+// ProveFencing tests levels, node by node, through the cluster on the node's
+// partner. It returns the results of all levels tested; the error is *ProofFailed
+// if a level failed. Before it returns, it switches everything on again, even if
+// ctx ends.
 func ProveFencing(ctx context.Context, d *design.Design, h Hosts, levels []*design.FenceLevel, o ProofOptions) ([]LevelResult, error) {
 	t := &tester{d: d, h: h, o: o.WithDefaults(), start: time.Now()}
 	f := h.Collect(ctx)
@@ -213,14 +214,14 @@ func ProveFencing(ctx context.Context, d *design.Design, h Hosts, levels []*desi
 		return nil, err
 	}
 	nodes := nodesOf(levels)
-	// Those that serve come last: the service moves as late as possible, and
-	// back at once.
+	// Test serving nodes last, so that a service is away for as short as possible.
 	serves := func(node string) int { return len(servedBy(observe.ClusterOf(d, d.PairWith(node), f), node)) }
 	slices.SortStableFunc(nodes, func(a, b string) int { return serves(a) - serves(b) })
 	var all []LevelResult
 	for i, n := range nodes {
 		if i > 0 {
-			// As after the first: the devices of this node are with its partner.
+			// The fence devices of the next node run on its partner, which was just
+			// tested: collect new facts.
 			if f = h.Collect(ctx); ctx.Err() != nil {
 				return all, ctx.Err()
 			}
@@ -263,12 +264,12 @@ func (t *tester) say(node string, level int, state, format string, args ...any) 
 	}
 }
 
-// run is the one way through which a test changes anything.
+// run runs an action. A test makes all its changes through run.
 func (t *tester) run(ctx context.Context, via string, a resource.Action) (resource.Output, error) {
 	return t.h.Session(via).Run(ctx, a)
 }
 
-// do is run for a command whose output says nothing.
+// do is run for a command whose output does not matter.
 func (t *tester) do(ctx context.Context, via, title string, cmd ...string) error {
 	_, err := t.run(ctx, via, resource.Action{Title: title, Cmd: cmd, Seconds: 120})
 	if err != nil {
@@ -299,21 +300,21 @@ func (t *tester) node(ctx context.Context, f observe.Facts, node string, levels 
 	if len(moved) > 0 {
 		mark = observe.TestingStandby
 	}
-	// From here on there is something to put back.
+	// From here on there are changes to undo.
 	if err := t.do(ctx, via, "mark the test of "+node, "crm_attribute", "--node", node, "--name", observe.AttrTesting, "--update", mark, "--lifetime", "forever"); err != nil {
 		return nil, err
 	}
 	restored := false
 	putBack := func(ctx context.Context) error {
 		err := t.restore(ctx, via, node, mark == observe.TestingStandby)
-		restored = ctx.Err() == nil // whether it could be done or not
+		restored = ctx.Err() == nil // even if restore failed: a repetition would fail too
 		return err
 	}
 	defer func() {
 		if restored {
 			return
 		}
-		// Cut short: the power comes back before anybody is told.
+		// Interrupted: switch the power on before returning.
 		t.say(node, 0, "doing", "putting everything back")
 		cctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), restoreTime)
 		defer cancel()
@@ -356,16 +357,16 @@ func (t *tester) moving() Options {
 	return Options{Wait: 5 * time.Minute, Poll: 2 * t.o.Poll, Glance: t.o.Poll / 2}
 }
 
-// hello asks a server who it is, without waiting long for one that is away.
+// hello asks a server for its boot and version. It waits at most 20 s.
 func (t *tester) hello(ctx context.Context, node string) (agent.Hello, error) {
 	cctx, cancel := context.WithTimeoutCause(ctx, 20*time.Second, errors.New("no answer"))
 	defer cancel()
 	return t.h.Session(node).Hello(cctx)
 }
 
-// AwaitBoot waits until a server that was rebooted is in the cluster again and
-// could serve, and until the fence devices are watched. before is the boot that
-// it ran since.
+// AwaitBoot waits until a rebooted server is in the cluster again and can serve,
+// and until the cluster monitors the fence devices. before is the id of the boot
+// before the reboot.
 func AwaitBoot(ctx context.Context, d *design.Design, h Hosts, node, before string, o ProofOptions) error {
 	t := &tester{d: d, h: h, o: o.WithDefaults(), start: time.Now()}
 	via := d.PairWith(node).Other(node)
@@ -375,7 +376,7 @@ func AwaitBoot(ctx context.Context, d *design.Design, h Hosts, node, before stri
 	return t.settled(ctx, via)
 }
 
-// back waits until a node is in the cluster again, newly booted.
+// back waits until a node is in the cluster again after a boot.
 func (t *tester) back(ctx context.Context, via, node, oldBoot string) error {
 	if err := t.online(ctx, via, node); err != nil {
 		return err
@@ -393,7 +394,7 @@ func (t *tester) back(ctx context.Context, via, node, oldBoot string) error {
 	if h.BootID == oldBoot {
 		return fmt.Errorf("%s was never off: it runs since the same boot (%s) as before", node, oldBoot)
 	}
-	// Its disks and their paths may be found after it has joined.
+	// The node may join before it has found its disks and their paths.
 	if err := t.wait(ctx, t.o.Boot, func(ctx context.Context) (string, error) {
 		f := t.h.Collect(ctx)
 		var why []string
@@ -427,7 +428,7 @@ func (t *tester) online(ctx context.Context, via, node string) error {
 	return nil
 }
 
-// home moves services back to where they were.
+// home moves services back to node.
 func (t *tester) home(ctx context.Context, node string, moved []string) error {
 	for _, name := range moved {
 		if t.d.PairWith(node).HA.Failback == "auto" {
@@ -458,8 +459,8 @@ func (t *tester) home(ctx context.Context, node string, moved []string) error {
 	return nil
 }
 
-// settled waits until everything the cluster runs is started: fence devices
-// of a server that came back are so one after the other.
+// settled waits until all resources of the cluster are started. The cluster starts
+// the fence devices of a returned server one after the other.
 func (t *tester) settled(ctx context.Context, via string) error {
 	t.say(via, 0, "doing", "waiting for the fence devices to be watched again")
 	return t.wait(ctx, 5*time.Minute, func(ctx context.Context) (string, error) {
@@ -474,7 +475,7 @@ func (t *tester) settled(ctx context.Context, via string) error {
 	})
 }
 
-// wait looks until there is nothing left to wait for; look gives what is.
+// wait calls look until it returns "", else what the wait is for.
 func (t *tester) wait(ctx context.Context, limit time.Duration, look func(context.Context) (string, error)) error {
 	err := host.Wait{Limit: limit, Poll: t.o.Poll}.Until(ctx, look)
 	if err != nil && ctx.Err() != nil {

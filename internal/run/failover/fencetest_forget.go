@@ -12,8 +12,8 @@ import (
 	"github.com/mortarhpc/mortar/internal/run/observe"
 )
 
-// TouchedLevels are the levels whose devices a plan changes: a secret, or their
-// definition in the cluster. What was proven of them counts no more.
+// TouchedLevels returns the levels whose devices a plan changes: a secret, or their
+// definition in the cluster. Old proofs of these levels no longer count.
 func TouchedLevels(d *design.Design, pending []plan.Planned) []*design.FenceLevel {
 	if !d.Clustered() {
 		return nil
@@ -24,7 +24,7 @@ func TouchedLevels(d *design.Design, pending []plan.Planned) []*design.FenceLeve
 			case *resource.TextFile:
 				return r.Path == plan.SecretPath(f)
 			case *resource.CIB:
-				// The patch has a device that is changed in whole.
+				// A CIB patch contains each changed device as a whole.
 				return slices.ContainsFunc(s.Actions, func(a resource.Action) bool {
 					return bytes.Contains(a.Stdin, []byte(`<primitive id="`+f.ID+`"`))
 				})
@@ -41,7 +41,7 @@ func TouchedLevels(d *design.Design, pending []plan.Planned) []*design.FenceLeve
 	return out
 }
 
-// ForgetProofs takes the proofs of levels away.
+// ForgetProofs deletes the proofs of levels from the cluster.
 func ForgetProofs(ctx context.Context, d *design.Design, h Hosts, via string, levels []*design.FenceLevel) error {
 	if len(levels) == 0 {
 		return nil

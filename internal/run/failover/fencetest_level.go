@@ -24,10 +24,11 @@ const (
 	noAnswer = "no answer"
 )
 
-// chassis is what a BMC says of its server's power.
+// chassis is the state of a server's power as its BMC reports it, with the BMC's
+// own words.
 type chassis struct{ state, said string }
 
-// bmc is the device of a node that is its BMC.
+// bmc is the fence device that is a node's BMC.
 func (t *tester) bmc(node string) *design.FenceDevice {
 	for _, l := range t.d.Levels(node) {
 		for i := range l.Devices {
@@ -39,15 +40,15 @@ func (t *tester) bmc(node string) *design.FenceDevice {
 	return nil
 }
 
-// power asks a node's BMC for the state of its power, from another server. It
-// is asked by ipmitool, not by the fence agent: that one is being tested.
+// power asks a node's BMC for the state of its power, from another server. It uses
+// ipmitool, since the fence agent is under test.
 func (t *tester) power(ctx context.Context, via, node string) (chassis, error) {
 	b := t.bmc(node)
 	if b == nil {
 		return chassis{}, fmt.Errorf("%s has no BMC in the design: nothing could witness its fencing", node)
 	}
-	// One try of 2 s, and one more: a BMC that is dead is to be found out
-	// soon, and this is asked again where it must not be dead.
+	// One try of 2 s and one retry find a dead BMC soon. Callers that need an
+	// answer ask again.
 	argv := []string{"ipmitool", "-I", "lanplus", "-N", "2", "-R", "1", "-H", b.Params["ip"], "-U", b.Params["username"],
 		"-f", plan.SecretPath(*b), "-C", b.Params["cipher"], "chassis", "power", "status"}
 	out, err := t.h.Session(via).Query(ctx, argv...)
@@ -57,7 +58,7 @@ func (t *tester) power(ctx context.Context, via, node string) (chassis, error) {
 	return chassisOf(out), nil
 }
 
-// chassisOf reads what ipmitool(1) says: "Chassis Power is on", or off.
+// chassisOf reads the output of ipmitool(1): "Chassis Power is on", or off.
 func chassisOf(out resource.Output) chassis {
 	said := strings.TrimSpace(out.Stdout + out.Stderr)
 	if out.Code == 0 {
@@ -69,7 +70,7 @@ func chassisOf(out resource.Output) chassis {
 	return chassis{noAnswer, said}
 }
 
-// level fences a node by one level and sees what came of it.
+// level fences a node with one level and checks the effect.
 func (t *tester) level(ctx context.Context, via string, l *design.FenceLevel) (r LevelResult) {
 	r = LevelResult{Node: l.Node, Level: l.Level, Devices: l.IDs()}
 	t.say(l.Node, l.Level, "doing", "fencing %s by level %d alone: %s", l.Node, l.Level, strings.Join(r.Devices, " + "))
@@ -100,7 +101,7 @@ func (t *tester) level(ctx context.Context, via string, l *design.FenceLevel) (r
 	return r
 }
 
-// devices names those of a level with their agents and addresses.
+// devices lists the devices of a level with their agents and addresses.
 func devices(l *design.FenceLevel) string {
 	var out []string
 	for _, f := range l.Devices {
@@ -110,19 +111,19 @@ func devices(l *design.FenceLevel) string {
 }
 
 // only leaves one level of a node in the cluster's topology, so that no other
-// can do its work.
+// level fences the node.
 func (t *tester) only(ctx context.Context, via string, l *design.FenceLevel) error {
 	return t.topology(ctx, via, l.Node, func(o *design.FenceLevel) bool { return o.Level == l.Level })
 }
 
-// topology makes the cluster's topology have those levels of a node that are
-// wanted. What is so already is left alone.
+// topology changes the cluster's topology so that it has exactly the wanted levels
+// of a node.
 func (t *tester) topology(ctx context.Context, via, node string, wanted func(*design.FenceLevel) bool) error {
 	c, err := ReadCIB(ctx, t.h, via)
 	if err != nil {
 		return err
 	}
-	// What comes in first, so that there is a level at any time.
+	// Add levels first, so that the node always has one.
 	for _, put := range []bool{true, false} {
 		for _, l := range t.d.Levels(node) {
 			if wanted(l) != put || observe.HasLevel(c, l) == put {
@@ -141,7 +142,7 @@ func (t *tester) topology(ctx context.Context, via, node string, wanted func(*de
 	return nil
 }
 
-// fence has the cluster fence a node. What the fencer logged is in the error.
+// fence makes the cluster fence a node. An error contains the fencer's log.
 func (t *tester) fence(ctx context.Context, via string, l *design.FenceLevel) (seconds float64, err error) {
 	now, err := t.h.Session(via).Clock(ctx)
 	if err != nil {
@@ -156,8 +157,8 @@ func (t *tester) fence(ctx context.Context, via string, l *design.FenceLevel) (s
 		if err != nil {
 			break
 		}
-		// The fencer hears of a new topology some moments after cibadmin has
-		// returned: did it use this level, or still another one?
+		// The fencer learns of a new topology some moments after cibadmin
+		// returns. Try again if it used another level.
 		if again > 0 || !usedOther(t.journal(ctx, via, now), t.d.Levels(l.Node), l) {
 			return took, nil
 		}
@@ -176,10 +177,10 @@ func (t *tester) fence(ctx context.Context, via string, l *design.FenceLevel) (s
 	return 0, errors.New(text)
 }
 
-// logLines bounds what is shown of the fencer's log.
+// logLines bounds the lines of the fencer's log in an error.
 const logLines = 12
 
-// log is what the fencer logged since a time about the devices of a level.
+// log is the fencer's log about the devices of a level since a time.
 func (t *tester) log(ctx context.Context, via string, l *design.FenceLevel, sinceNS int64) string {
 	return fencerSaid(t.journal(ctx, via, sinceNS), l)
 }
@@ -194,8 +195,8 @@ func (t *tester) journal(ctx context.Context, via string, sinceNS int64) string 
 	return out.Stdout
 }
 
-// usedOther says whether a log tells that only devices of other levels than l
-// were used on its node.
+// usedOther reports whether the log shows that the fencer used only devices of
+// levels other than l.
 func usedOther(log string, levels []*design.FenceLevel, l *design.FenceLevel) bool {
 	used := func(l *design.FenceLevel) bool {
 		return slices.ContainsFunc(l.Devices, func(f design.FenceDevice) bool {
@@ -205,8 +206,8 @@ func usedOther(log string, levels []*design.FenceLevel, l *design.FenceLevel) bo
 	return !used(l) && slices.ContainsFunc(levels, used)
 }
 
-// fencerSaid picks what a log says of a level's devices and what their
-// agents printed.
+// fencerSaid returns the lines of a log about a level's devices, and the output of
+// their agents.
 func fencerSaid(log string, l *design.FenceLevel) string {
 	var out []string
 	for line := range strings.Lines(log) {
@@ -227,10 +228,10 @@ func fencerSaid(log string, l *design.FenceLevel) string {
 	return strings.Join(out, "\n")
 }
 
-// witness sees by other ways than the device's own word that a node is dead,
-// and that it was the level's devices that killed it.
+// witness checks, independently of the devices' own reports, that a node is dead
+// and that the level's devices killed it.
 func (t *tester) witness(ctx context.Context, via string, l *design.FenceLevel) (evidence []string, err error) {
-	want := noAnswer // both feeds are cut: the BMC dies with its server
+	want := noAnswer // PDUs cut both feeds, so the BMC dies with its server
 	if slices.ContainsFunc(l.Devices, func(f design.FenceDevice) bool { return f.Agent == ipmiAgent }) {
 		want = powerOff
 	}
@@ -247,7 +248,7 @@ func (t *tester) witness(ctx context.Context, via string, l *design.FenceLevel) 
 		case want == powerOff:
 			return "the BMC of " + l.Node + " does not answer: " + p.said, nil
 		}
-		// Power supplies feed a BMC some seconds longer.
+		// Power supplies feed a BMC for some more seconds.
 		return fmt.Sprintf("the BMC of %s still answers (its server is %s) though its outlets were switched off: it has power from elsewhere, or these are outlets of something else", l.Node, p.state), nil
 	})
 	if err != nil {
@@ -287,7 +288,7 @@ func (t *tester) witness(ctx context.Context, via string, l *design.FenceLevel) 
 	return append(evidence, "out of the cluster"), nil
 }
 
-// alive says whether a node answers over SSH within seconds.
+// alive reports whether a node answers over SSH within 3 s.
 func (t *tester) alive(ctx context.Context, node string) bool {
 	cctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
@@ -295,7 +296,7 @@ func (t *tester) alive(ctx context.Context, node string) bool {
 	return err == nil
 }
 
-// addresses of a server on the brick's networks.
+// addresses returns the addresses of a server on the brick's networks.
 func (t *tester) addresses(node string) []string {
 	var out []string
 	for _, s := range t.d.Spec.Servers {
@@ -311,16 +312,16 @@ func (t *tester) addresses(node string) []string {
 	return out
 }
 
-// restore switches a node on by every level, puts every level back, ends the
-// standby and takes the mark away. It does all of it whatever it finds, so it
-// may be done again.
+// restore switches a node on with every level, completes the topology, ends the
+// standby and deletes the mark. It does all steps in any state, so it can be
+// repeated.
 func (t *tester) restore(ctx context.Context, via, node string, standby bool) error {
 	levels := t.d.Levels(node)
 	var errs []error
 	on := func() {
 		errs = append(errs, t.do(ctx, via, "switch "+node+" on", "stonith_admin", "--unfence", node, "--timeout", strconv.Itoa(int(t.o.Fence.Seconds()))))
 	}
-	// Outlets before the BMC, which has no power without: the last level first.
+	// The last level first: outlets before the BMC, which needs their power.
 	for _, l := range slices.Backward(levels) {
 		if l.Level == levels[0].Level {
 			continue
@@ -339,7 +340,7 @@ func (t *tester) restore(ctx context.Context, via, node string, standby bool) er
 			return "", err
 		}
 		if t.alive(ctx, node) {
-			return "", nil // it is the BMC that is dead
+			return "", nil // the node runs; only its BMC is dead
 		}
 		return "the BMC of " + node + " does not answer: " + p.said, nil
 	})
@@ -352,7 +353,7 @@ func (t *tester) restore(ctx context.Context, via, node string, standby bool) er
 		errs = append(errs, t.do(ctx, via, "end the standby of "+node, "crm_attribute", "--node", node, "--name", "standby", "--delete", "--lifetime", "forever"))
 	}
 	if err := errors.Join(errs...); err != nil {
-		return err // the mark stays, for whoever tries again
+		return err // leave the mark, so that a later run restores the node
 	}
 	return t.do(ctx, via, "take away the mark of the test", "crm_attribute", "--node", node, "--name", observe.AttrTesting, "--delete", "--lifetime", "forever")
 }

@@ -24,8 +24,8 @@ import (
 	"github.com/mortarhpc/mortar/internal/run/observe"
 )
 
-// pair is two servers, their power and their cluster, as far as a fence test
-// sees them. The real ones are in test/rack.
+// pair is a fake of two servers, their power and their cluster, as far as a fence
+// test uses them. test/rack has real ones.
 type pair struct {
 	t       *testing.T
 	d       *design.Design
@@ -36,16 +36,16 @@ type pair struct {
 	boot    map[string]int
 	serves  string
 
-	// What is wrong with it.
-	liar    string // device that says it did, and did not
+	// Faults of the pair.
+	liar    string // device that reports success and does nothing
 	dead    string // device that fails
-	foreign string // outlet of something else
+	foreign string // device with an outlet of something else
 	gate    host.Gate
-	killAt  int // the test's program ends after so many commands
+	killAt  int // the test's program dies after this many commands
 	acted   int
 	log     []string
 	fencer  string // what the fencer logged
-	late    bool   // the fencer does not know of the last change of the topology
+	late    bool   // the fencer does not yet know the last change of the topology
 }
 
 func newPair(t *testing.T, d *design.Design) *pair {
@@ -65,7 +65,7 @@ func newPair(t *testing.T, d *design.Design) *pair {
 
 func levelID(l *design.FenceLevel) string { return fmt.Sprintf("fencing-%s-%d", l.Node, l.Level) }
 
-// fed says whether a node has power.
+// fed reports whether a node has power.
 func (p *pair) fed(node string) bool {
 	for _, f := range p.d.Levels(node)[1].Devices {
 		if p.outlets[node+" "+f.ID] || p.foreign == f.ID {
@@ -79,7 +79,7 @@ func (p *pair) up(node string) bool { return p.chassis[node] && p.fed(node) }
 
 func (p *pair) standby(node string) bool { return p.attrs[node]["standby"] == "on" }
 
-// settle is what the cluster does by itself.
+// settle does what the cluster does by itself.
 func (p *pair) settle() {
 	for _, n := range []string{"nfs1", "nfs2"} {
 		if p.serves == n && (p.standby(n) || !p.up(n)) {
@@ -108,7 +108,7 @@ func (p *pair) call(ctx context.Context, host, op string, params, result any) er
 		return err
 	}
 	if p.killAt > 0 && p.acted >= p.killAt {
-		return errKilled // the program is gone: nothing it would do happens
+		return errKilled // a dead program runs nothing
 	}
 	if !p.up(host) {
 		return errors.New("no route to host")
@@ -236,7 +236,7 @@ func (p *pair) run(host string, argv []string) error {
 	return nil
 }
 
-// level switches by one level; false if a device failed.
+// level switches a node with one level; false if a device failed.
 func (p *pair) level(l *design.FenceLevel, on bool) bool {
 	was := p.up(l.Node)
 	for _, f := range l.Devices {
@@ -252,7 +252,7 @@ func (p *pair) level(l *design.FenceLevel, on bool) bool {
 			p.outlets[l.Node+" "+f.ID] = on
 		}
 	}
-	// What has power again runs again, as a server set to does.
+	// A server boots when its power returns.
 	if l.Level == 2 && on {
 		p.chassis[l.Node] = true
 	}
@@ -279,7 +279,7 @@ func (p *pair) snapshot() *observe.Snapshot {
 	return s
 }
 
-// Collect gives recordings of a real cluster in the state the pair is in.
+// Collect returns recordings of a real cluster in the state of the pair.
 func (p *pair) Collect(context.Context) observe.Facts {
 	situation := "healthy"
 	switch {
@@ -300,7 +300,7 @@ func (p *pair) Collect(context.Context) observe.Facts {
 	return f
 }
 
-// left says what is not as before the test.
+// left lists the differences from the state before the test.
 func (p *pair) left() []string {
 	var out []string
 	for n, on := range p.chassis {
@@ -386,7 +386,7 @@ func TestProveFencing(t *testing.T) {
 	}
 }
 
-// A fencer that still has the old topology is asked again.
+// If the fencer still has the old topology, the test fences again.
 func TestLateTopology(t *testing.T) {
 	d := theDesign(t)
 	p := newPair(t, d)
@@ -396,8 +396,8 @@ func TestLateTopology(t *testing.T) {
 	}
 }
 
-// A level that does not do what it says is found out, everything is put
-// back, and what is wrong is said.
+// The test finds a level that fails or lies, restores everything, and the error
+// names the cause.
 func TestFencingFailures(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
@@ -439,7 +439,7 @@ func TestFencingFailures(t *testing.T) {
 			if !slices.Equal(proven, tt.proven) || len(rs) != tt.results {
 				t.Errorf("proven: %q of %d, want %q of %d", proven, len(rs), tt.proven, tt.results)
 			}
-			// What a dead device cannot switch on again stays, and stays marked.
+			// With a dead device the outlet stays off and the mark stays.
 			if l := p.left(); tt.name != "a dead PDU" && len(l) > 0 {
 				t.Errorf("left: %q", l)
 			}
@@ -447,8 +447,8 @@ func TestFencingFailures(t *testing.T) {
 	}
 }
 
-// tryRun is what a command does: go on where one was cut off, then test what
-// is unproven.
+// tryRun does what mortar does: undo the changes of an interrupted test, then
+// test the unproven levels.
 func (p *pair) tryRun(o ProofOptions) (done bool, err error) {
 	ctx := p.t.Context()
 	if _, err := ResumeProofs(ctx, p.d, p, o); err != nil {
@@ -466,8 +466,8 @@ func (p *pair) tryRun(o ProofOptions) (done bool, err error) {
 	return false, err
 }
 
-// Killed after any command, the test goes on when it is run again, and
-// nothing is left off.
+// Killed after any command, the test succeeds when run again, and leaves nothing
+// off.
 func TestKilledProof(t *testing.T) {
 	d := theDesign(t)
 	whole := newPair(t, d)
@@ -478,7 +478,7 @@ func TestKilledProof(t *testing.T) {
 		t.Run(strconv.Itoa(n), func(t *testing.T) {
 			p := newPair(t, d)
 			p.killAt = n
-			_, _ = p.tryRun(quick) // whatever a dead program says
+			_, _ = p.tryRun(quick) // a killed program has no result
 			if p.acted != n {
 				t.Fatalf("killed after %d commands", p.acted)
 			}
@@ -489,8 +489,8 @@ func TestKilledProof(t *testing.T) {
 			if un, err := Unproven(t.Context(), d, p, "nfs1"); err != nil || len(un) > 0 {
 				t.Errorf("unproven: %v %v", un, err)
 			}
-			// The service may have been left where the test had moved it to: clients
-			// are not interrupted again for that.
+			// The service may stay where the test has moved it: moving it back would
+			// interrupt clients once more.
 			l := slices.DeleteFunc(p.left(), func(s string) bool { return s == "home is on nfs2" })
 			if len(l) > 0 {
 				t.Errorf("left: %q", l)
@@ -499,8 +499,8 @@ func TestKilledProof(t *testing.T) {
 	}
 }
 
-// A program that is killed after every nine commands, as test/rack does it, gets
-// done all the same.
+// A test that is killed after every nine commands, as in test/rack, still
+// completes.
 func TestKilledProofAgainAndAgain(t *testing.T) {
 	p := newPair(t, theDesign(t))
 	for kills := 0; ; kills++ {
@@ -552,7 +552,7 @@ func TestFitForProof(t *testing.T) {
 	}
 }
 
-// Interrupted by the user: everything is on again before ProveFencing returns.
+// After an interrupt everything is on again before ProveFencing returns.
 func TestInterruptedProof(t *testing.T) {
 	d := theDesign(t)
 	whole := newPair(t, d)
@@ -621,7 +621,7 @@ func TestTouchedLevels(t *testing.T) {
 	if err != nil || !slices.Equal(names(un), []string{"nfs1 1"}) || !maps.Equal(before, p.attrs["nfs2"]) {
 		t.Errorf("%q %v", names(un), err)
 	}
-	// A changed address counts as well, a changed delay does not.
+	// A changed address invalidates a proof, a changed delay does not.
 	d2 := theDesign(t, "address: 10.77.3.22", "address: 10.77.3.99")
 	if un, err = Unproven(t.Context(), d2, p, "nfs1"); err != nil || !slices.Equal(names(un), []string{"nfs1 1", "nfs2 1"}) {
 		t.Errorf("%q %v", names(un), err)

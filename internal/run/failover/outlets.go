@@ -11,11 +11,11 @@ import (
 	"github.com/mortarhpc/mortar/internal/run/observe"
 )
 
-// OutletsOn plans to switch those outlets of a server on that are off, which a
-// fencing that was cut short leaves behind. It is refused while the server is
-// to be fenced: an outlet that comes back between the two that are switched off
-// would leave a server running that counts as fenced. secret reads a file of
-// the spec.
+// OutletsOn plans to switch on the outlets of a server that an interrupted fencing
+// has left off. It refuses while the cluster wants to fence the server: the fencing
+// switches the outlets off one after the other, and an outlet that comes back in
+// between would leave a server running that counts as fenced. secret reads a file
+// of the spec.
 func OutletsOn(d *design.Design, f observe.Facts, node string, secret func(file string) ([]byte, error)) (*Plan, error) {
 	snap, n, err := nodeOf(d, f, node)
 	if err != nil {

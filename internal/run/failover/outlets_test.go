@@ -17,7 +17,8 @@ func TestOutletsOn(t *testing.T) {
 	outlet := func(dev, port string, on bool, err string) observe.Outlet {
 		return observe.Outlet{OutletAsk: observe.OutletAsk{Device: dev, Port: port}, On: on, Err: err}
 	}
-	// What Pacemaker gives the agent, too: SNMPv3 with pass phrases in a file.
+	// The parameters that Pacemaker gives the agent too: SNMPv3 with pass phrases
+	// in a file.
 	on := func(pdu string) string {
 		env := "/usr/bin/env SNMPCONFPATH=/etc/mortar/secrets/fence-pdu-" + pdu + " /usr/bin/"
 		return "nfs2 fence_apc_snmp: ip=10.77.3.3" + map[string]string{"a": "1", "b": "2"}[pdu] + " port=1 power_wait=0 snmp_sec_level=authPriv snmp_version=3" +
@@ -26,7 +27,7 @@ func TestOutletsOn(t *testing.T) {
 	for _, tt := range []struct {
 		name, situation, node string
 		outlets               []observe.Outlet // as nfs2 has them
-		want                  []string         // what the agent reads
+		want                  []string         // input of the fence agent
 		nothing, refused      string
 	}{
 		{"one off", "healthy", "nfs1", []observe.Outlet{outlet("fence-pdu-a", "1", true, ""), outlet("fence-pdu-b", "1", false, "")},
@@ -69,7 +70,7 @@ func TestOutletsOn(t *testing.T) {
 	}
 }
 
-// A community is among the agent's parameters, never among its arguments.
+// A community goes to the agent's standard input, never into its arguments.
 func TestOutletsOnByCommunity(t *testing.T) {
 	d := theDesign(t, "snmp: {user: mortar, auth_file: secrets/pdu-a-auth, privacy_file: secrets/pdu-a-privacy}", "community_file: secrets/pdu-a")
 	f := facts(t, "healthy", nil)

@@ -14,7 +14,8 @@ import (
 	"github.com/mortarhpc/mortar/internal/run/observe"
 )
 
-// ChosenLevels are those of a node and level, or all.
+// ChosenLevels returns the fence levels of node ("": all servers) with number
+// level (0: all). It is an error if there is none.
 func ChosenLevels(d *design.Design, node string, level int) ([]*design.FenceLevel, error) {
 	if !d.Clustered() {
 		return nil, fmt.Errorf("brick %s has one server and no fencing: this needs flavour nfs-ha", d.Name)
@@ -34,11 +35,11 @@ func ChosenLevels(d *design.Design, node string, level int) ([]*design.FenceLeve
 	return out, nil
 }
 
-// askMarks is how long a server may take to tell of tests that were cut off.
+// askMarks bounds the query of a server for interrupted tests.
 const askMarks = 30 * time.Second
 
-// ResumeProofs puts back what a fence test that was cut off left, and waits
-// until the servers are in the cluster again.
+// ResumeProofs undoes the changes of an interrupted fence test, and waits until
+// the servers are in the cluster again. resumed is false if there was none.
 func ResumeProofs(ctx context.Context, d *design.Design, h Hosts, o ProofOptions) (resumed bool, err error) {
 	for _, via := range d.Servers() {
 		cctx, cancel := context.WithTimeout(ctx, askMarks)
@@ -47,8 +48,8 @@ func ResumeProofs(ctx context.Context, d *design.Design, h Hosts, o ProofOptions
 		if ctx.Err() != nil {
 			return false, ctx.Err()
 		}
-		// A server that is off, or has no cluster, cannot tell; one that is
-		// itself marked leaves it to its partner.
+		// A server that is off or has no cluster does not know the marks. A
+		// server with a mark itself is restored through its partner.
 		if err != nil || slices.Contains(nodes, via) {
 			continue
 		}
@@ -62,35 +63,36 @@ func ResumeProofs(ctx context.Context, d *design.Design, h Hosts, o ProofOptions
 	return false, nil
 }
 
-// proverLogin bounds a login: a server may be off.
+// proverLogin bounds a login, since a server may be off.
 const proverLogin = 20 * time.Second
 
-// Prover does the fence test of an apply.
+// Prover runs the fence test of an apply.
 type Prover struct {
 	Design  *design.Design
 	Options ProofOptions
 	Gate    host.Gate
 	Connect host.Options
-	// Patience is how long a host may give no sign of life.
+	// Patience bounds the time without a sign of life from a host.
 	Patience time.Duration
-	// Replaced is a server whose machine is another one: what was proven of its
-	// fencing counts no more.
+	// Replaced is a server with a new machine: its old fencing proofs no longer
+	// count. "": none.
 	Replaced string
 
 	c   *observe.Collector // nil while no server's cluster answers
 	via string             // a server whose cluster answers
 }
 
-// ResumeFailed says that what a fence test left could not be put back.
+// ResumeFailed is the error if the changes of an interrupted fence test could not
+// be undone.
 type ResumeFailed struct{ Err error }
 
 func (e *ResumeFailed) Error() string { return e.Err.Error() }
 func (e *ResumeFailed) Unwrap() error { return e.Err }
 
-// errNoCluster: there is none, or none yet.
+// errNoCluster: there is no cluster, or not yet.
 var errNoCluster = errors.New("fence test: no server's cluster answers; see mortar status")
 
-// Close ends the sessions that Prepare's hosts do not have.
+// Close ends the sessions that the Prover opened itself.
 func (pr *Prover) Close() {
 	if pr.c != nil {
 		pr.c.Close()
@@ -108,8 +110,8 @@ func (pr *Prover) collector() (*observe.Collector, error) {
 	return observe.NewCollector(pr.Design, host.Dialer(targets, opts), pr.Patience, pr.Design.Servers()...).Under(pr.Gate), nil
 }
 
-// open finds a server whose cluster answers, over the sessions there are. Where
-// none does there is no cluster, or none yet.
+// open finds a server whose cluster answers, over the existing sessions. If none
+// answers, there is no cluster, or not yet.
 func (pr *Prover) open(ctx context.Context, hosts map[string]*host.Session) error {
 	pr.Close()
 	if !pr.Design.Clustered() {
@@ -136,9 +138,9 @@ func (pr *Prover) open(ctx context.Context, hosts map[string]*host.Session) erro
 	return nil
 }
 
-// Prepare makes a plan, after it has put back what a fence test that was cut
-// off left: a server that is off cannot be planned for. An error is make's, or
-// a *ResumeFailed.
+// Prepare makes a plan. If the changes of an interrupted fence test remain, it
+// undoes them first, since make cannot plan for a server that is off. An error is
+// that of make, or a *ResumeFailed.
 func (pr *Prover) Prepare(ctx context.Context, make func() (*plan.Prepared, error)) (*plan.Prepared, error) {
 	p, err := make()
 	if err != nil {
@@ -183,7 +185,7 @@ func (pr *Prover) Prepare(ctx context.Context, make func() (*plan.Prepared, erro
 	return p, pr.open(ctx, p.Hosts)
 }
 
-// Forget takes away the proofs of levels that a plan changes.
+// Forget deletes the proofs of levels that a plan changes.
 func (pr *Prover) Forget(ctx context.Context, pending []plan.Planned) error {
 	if pr.c == nil {
 		return nil
@@ -197,8 +199,8 @@ func (pr *Prover) Forget(ctx context.Context, pending []plan.Planned) error {
 	return ForgetProofs(ctx, pr.Design, pr.c, pr.via, levels)
 }
 
-// Unproven are the levels that are to be proven, over the sessions that an apply
-// has.
+// Unproven returns the levels without a valid proof, over the sessions of an
+// apply.
 func (pr *Prover) Unproven(ctx context.Context, hosts map[string]*host.Session) ([]*design.FenceLevel, error) {
 	if !pr.Design.Clustered() {
 		return nil, nil

@@ -15,25 +15,25 @@ import (
 	"github.com/mortarhpc/mortar/internal/run/observe"
 )
 
-// Signs are what was found out about whether a server is off, before a person
-// is asked.
+// Signs are the findings about whether a server is off, before Mortar asks a
+// person.
 type Signs struct {
-	// Life is every sign of life, in words: it answers ping, SSH, or its BMC
-	// says that it has power.
+	// Life has every sign of life as text: the server answers ping or SSH, or its
+	// BMC reports power.
 	Life []string
-	// Off is what says that it has none.
+	// Off has the signs that the server is off.
 	Off []string
-	// Unknown is what could not be found out.
+	// Unknown has the checks that failed.
 	Unknown []string
 }
 
-// lookTime bounds each question that Look asks of a host.
+// lookTime bounds each query of Look.
 const lookTime = 15 * time.Second
 
-// Look looks for life in a server. The witnesses are its partner, which pings
-// each of its addresses and asks its BMC, and every client of the spec, which
-// pings its public address: the partner's own network may be what has failed.
-// All of them ping the service addresses that the partner does not have.
+// Look looks for signs of life of a server. Its partner pings each of its addresses
+// and asks its BMC. Every client of the spec pings its public address, because the
+// partner's own network may have failed. All of them also ping the service
+// addresses that the partner does not have.
 func Look(ctx context.Context, d *design.Design, f observe.Facts, hosts host.ByName, node string) Signs {
 	var s Signs
 	pair := d.PairWith(node)
@@ -55,7 +55,7 @@ func Look(ctx context.Context, d *design.Design, f observe.Facts, hosts host.ByN
 			l.services = append(l.services, a)
 		}
 	}
-	var found []*Signs // in the order of the questions, whoever answers first
+	var found []*Signs // in the order of the queries, not of the answers
 	var wg sync.WaitGroup
 	ask := func(look func(*Signs)) {
 		part := &Signs{}
@@ -89,7 +89,7 @@ type looker struct {
 	ctx      context.Context
 	hosts    host.ByName
 	node     string
-	services []string // service addresses that nobody should have
+	services []string // service addresses that no server may have if the server is off
 }
 
 func (l *looker) query(host string, argv ...string) (resource.Output, error) {
@@ -98,7 +98,7 @@ func (l *looker) query(host string, argv ...string) (resource.Output, error) {
 	return l.hosts(host).Query(ctx, argv...)
 }
 
-// ping has a witness ping addresses of the server, and the services'.
+// ping makes a witness ping addresses of the server and the service addresses.
 func (l *looker) ping(s *Signs, witness string, addresses ...string) {
 	var silent, unserved []string
 	for _, a := range slices.Concat(addresses, l.services) {
@@ -111,7 +111,7 @@ func (l *looker) ping(s *Signs, witness string, addresses ...string) {
 		switch {
 		case err != nil:
 			s.Unknown = append(s.Unknown, fmt.Sprintf("%s could not be asked to ping %s: %v", witness, a, err))
-			return // a host that does not answer is not asked again
+			return // do not ask a silent host again
 		case out.Code > 1:
 			s.Unknown = append(s.Unknown, fmt.Sprintf("%s could not ping %s: %s", witness, a, strings.TrimSpace(out.Stderr)))
 		case out.Code == 0 && service:
@@ -132,7 +132,7 @@ func (l *looker) ping(s *Signs, witness string, addresses ...string) {
 	}
 }
 
-// power has the partner ask the server's BMC.
+// power makes the partner ask the server's BMC.
 func (l *looker) power(s *Signs, partner string, argv []string) {
 	out, err := l.query(partner, argv...)
 	switch {

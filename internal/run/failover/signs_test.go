@@ -15,7 +15,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/run/observe"
 )
 
-// Who sees life in nfs1: nfs2 holds no service, c1 is a client.
+// Look for signs of life of nfs1: nfs2 has no service, c1 is a client.
 func TestLook(t *testing.T) {
 	d := theDesign(t)
 	const silent2, silent1 = "nfs1 does not answer ping from nfs2 at 10.77.3.11, 10.77.1.11, 10.77.2.11", "nfs1 does not answer ping from c1 at 10.77.1.11"
@@ -76,8 +76,8 @@ func TestLook(t *testing.T) {
 	}
 }
 
-// later plays hosts that a person has gone to look at: everybody is silent, and
-// the facts are others by then.
+// later fakes the hosts after a person has looked at the server: no host answers,
+// and the facts have changed.
 type later struct {
 	Hosts
 	t    *testing.T
@@ -92,7 +92,7 @@ func (l *later) Session(name string) *host.Session {
 	}).Session(name)
 }
 
-// What was seen before a person went to look is seen again afterwards.
+// Confirm looks again after a person has confirmed.
 func TestConfirm(t *testing.T) {
 	d := theDesign(t)
 	failing, healthy := facts(t, "fencing-failing", nil), facts(t, "healthy", nil)

@@ -10,11 +10,11 @@ import (
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 )
 
-// Layout is how files of a directory are striped that say nothing else. Zero
-// values leave what Lustre inherits.
+// Layout is the default striping of new files in a directory. Zero values are
+// inherited.
 type Layout struct {
 	Count int        // OSTs; -1: all
-	Size  spec.Bytes // on one OST before the next one's turn
+	Size  spec.Bytes // stripe size
 	Pool  string
 }
 
@@ -22,7 +22,7 @@ type Layout struct {
 // Source: lfs-setstripe(1)
 const minStripe = 64 * spec.KiB
 
-// LayoutOf is a directory's default layout, in the words of lfs getstripe.
+// LayoutOf returns a directory's default layout, as lfs getstripe prints it.
 func (f *FS) LayoutOf(ctx context.Context, dir string) (string, error) {
 	client, at, err := f.directory(ctx, dir)
 	if err != nil {

@@ -11,21 +11,21 @@ import (
 	"github.com/mortarhpc/mortar/internal/host"
 )
 
-// Check is what a part of LFSCK found.
+// Check is the result of one part of LFSCK.
 type Check struct {
 	Part    string `json:"part"`   // namespace or layout
 	Status  string `json:"status"` // init, scanning-phase1, completed, ...
 	Checked int64  `json:"checked"`
-	Found   int64  `json:"found"` // inconsistencies, which it has repaired unless it only looked
+	Found   int64  `json:"found"` // inconsistencies; LFSCK repairs them unless DryRun
 	Failed  int64  `json:"failed"`
 	Seconds int64  `json:"seconds"`
-	DryRun  bool   `json:"dry_run"` // it only looked
+	DryRun  bool   `json:"dry_run"` // LFSCK repaired nothing
 }
 
-// Left is how many inconsistencies are still there.
+// Left is the number of remaining inconsistencies.
 func (c Check) Left() int64 {
 	if c.DryRun {
-		return c.Found // LFSCK counts some of them as failures, too
+		return c.Found // in a dry run LFSCK counts some of them as failures too
 	}
 	return c.Failed
 }
@@ -38,8 +38,8 @@ func (c Check) String() string {
 	return fmt.Sprintf("%s: %d checked in %d s, %s", c.Part, c.Checked, c.Seconds, found)
 }
 
-// LFSCK plans a check of the running file system: names and their inodes,
-// files and their objects on OSTs. dry only looks.
+// LFSCK plans a check and repair of the running file system: names and their inodes,
+// files and their objects on OSTs. With dry it repairs nothing.
 //
 // Source: lctl-lfsck-start(8)
 func (f *FS) LFSCK(dry bool) (*Plan, error) {
@@ -56,7 +56,7 @@ func (f *FS) LFSCK(dry bool) (*Plan, error) {
 			}
 		}
 	}
-	// lctl takes "-n off", with a space, for "-n": the check repairs nothing then (2.17.57).
+	// lctl reads "-n off", with a space, as "-n", and then repairs nothing (2.17.57).
 	argv := []string{"lctl", "lfsck_start", "-M", f.mdt(), "-A", "-t", "namespace,layout", "-r", "--dryrun=" + onOff(dry)}
 	return &Plan{What: "check the file system (LFSCK)", Steps: []Step{
 		command(server, "start LFSCK", 0, argv...),
@@ -96,7 +96,7 @@ func (f *FS) waitLFSCK(ctx context.Context, server string, dry bool, say func(st
 	})
 }
 
-// Checks is what the last LFSCK has found, of the first MDT.
+// Checks returns the results of the last LFSCK, of the first MDT.
 //
 // Source: mdd.*.lfsck_namespace and lfsck_layout; recorded with Lustre 2.17.57
 func (f *FS) Checks(ctx context.Context, server string) ([]Check, error) {
@@ -133,8 +133,8 @@ func (f *FS) Checks(ctx context.Context, server string) ([]Check, error) {
 	return out, nil
 }
 
-// isFinding tells counters of inconsistencies: repaired_dangling, nlinks_repaired; in a
-// dry run inconsistent_dangling, nlinks_inconsistent.
+// isFinding reports whether a counter counts inconsistencies: repaired_dangling,
+// nlinks_repaired; in a dry run inconsistent_dangling, nlinks_inconsistent.
 func isFinding(key string) bool {
 	for _, w := range []string{"repaired", "inconsistent"} {
 		if strings.HasPrefix(key, w+"_") || strings.HasSuffix(key, "_"+w) {

@@ -1,7 +1,7 @@
-// Package lustre has the procedures of a living Lustre file system: pools,
-// layouts of directories, draining an OST, checks. A procedure looks at the
-// servers first and refuses what cannot go well. Then it gives a plan, which is
-// shown and carried out through the gate.
+// Package lustre has the procedures for a running Lustre file system: pools, layouts
+// of directories, draining an OST, checks. A procedure first queries the servers and
+// refuses if it would fail. Then it returns a plan, which the caller shows and
+// carries out through the gate.
 //
 // The package does not build a file system (package plan does), does not judge
 // health, and prints nothing.
@@ -20,7 +20,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/host/resource"
 )
 
-// Plan is what will be done, in order.
+// Plan is a list of steps to carry out in order.
 type Plan struct {
 	What    string   `json:"what"`
 	Steps   []Step   `json:"steps"`
@@ -28,20 +28,20 @@ type Plan struct {
 	Notes   []string `json:"notes,omitempty"`
 }
 
-// Step is one command on a host, or work whose commands are only known when its
-// turn comes.
+// Step is one command on a host, or work whose commands are known only when the
+// step begins.
 type Step struct {
 	Title  string
 	Host   string
 	Action *resource.Action // nil: run
-	// always: it is done also if a step before it failed, once one was done.
+	// always: Run carries out the step even after a failed step.
 	always bool
-	// judge looks at what a command that succeeded has said; may be nil.
+	// judge checks the output of a successful command; it may be nil.
 	judge func(resource.Output) error
 	run   func(ctx context.Context, say func(string)) error
 }
 
-// MarshalJSON writes what is shown of a step.
+// MarshalJSON writes the visible part of a step.
 func (s Step) MarshalJSON() ([]byte, error) {
 	shown := struct {
 		Title   string   `json:"title"`
@@ -54,12 +54,12 @@ func (s Step) MarshalJSON() ([]byte, error) {
 	return json.Marshal(shown)
 }
 
-// command is a step of one command; seconds bounds it, 0 means the usual bound.
+// command is a step of one command; seconds bounds the command, 0 is the default.
 func command(host, title string, seconds int, argv ...string) Step {
 	return Step{Title: title, Host: host, Action: &resource.Action{Title: title, Cmd: argv, Seconds: seconds}}
 }
 
-// Event is progress.
+// Event is progress of Run.
 type Event struct {
 	Step   int    `json:"step"` // from 1
 	Steps  int    `json:"steps"`
@@ -68,23 +68,24 @@ type Event struct {
 	Detail string `json:"detail,omitempty"`
 }
 
-// refuse makes an error that means that nothing was changed.
+// refuse makes a *resource.Refusal: nothing was changed.
 func refuse(mend, format string, args ...any) error {
 	return &resource.Refusal{What: fmt.Sprintf(format, args...), Mend: mend}
 }
 
-// FS is a file system that runs.
+// FS is a running file system.
 type FS struct {
 	d     *design.Design
 	hosts host.ByName
-	// at are the servers by the devices of Lustre that they have: MGS,
-	// testfs-MDT0000, testfs-OST0000.
+	// at maps Lustre devices (MGS, testfs-MDT0000, testfs-OST0000) to their
+	// servers.
 	at map[string]string
-	// silent are servers that do not answer.
+	// silent has the errors of servers that do not answer.
 	silent host.Errors
 }
 
-// Open asks every server which devices of Lustre it has.
+// Open asks every server for its Lustre devices. Silent servers are no error; the
+// procedures refuse if they need one.
 //
 // Source: lctl(8), device_list
 func Open(ctx context.Context, d *design.Design, hosts host.ByName) (*FS, error) {
@@ -104,7 +105,7 @@ func Open(ctx context.Context, d *design.Design, hosts host.ByName) (*FS, error)
 	return f, ctx.Err()
 }
 
-// devices are the names of targets in the answer of `lctl dl`, whose lines are
+// devices returns the names of targets in the output of `lctl dl`, whose lines have
 // index, state, type, name, UUID and a count.
 func devices(text string) []string {
 	var out []string
@@ -117,7 +118,7 @@ func devices(text string) []string {
 	return out
 }
 
-// server is the one that has a device of Lustre.
+// server returns the server of a Lustre device.
 func (f *FS) server(device string) (string, error) {
 	if s := f.at[device]; s != "" {
 		return s, nil
@@ -128,7 +129,8 @@ func (f *FS) server(device string) (string, error) {
 	return "", refuse("start its service; see `mortar status`", "%s runs on no server", device)
 }
 
-// client is the first client that answers and has the file system mounted.
+// client returns the first client that answers and has the file system mounted, and
+// the mount point.
 func (f *FS) client(ctx context.Context) (name, mount string, err error) {
 	var last error
 	for _, m := range f.d.Mounts {
@@ -141,7 +143,7 @@ func (f *FS) client(ctx context.Context) (name, mount string, err error) {
 	return "", "", refuse("mount it with `mortar apply`", "no client has the file system mounted: %v", last)
 }
 
-// query asks and wants success.
+// query runs a query on a host; a non-zero exit code is an error.
 func (f *FS) query(ctx context.Context, host string, argv ...string) (string, error) {
 	out, err := f.hosts(host).Query(ctx, argv...)
 	switch {
@@ -153,16 +155,16 @@ func (f *FS) query(ctx context.Context, host string, argv ...string) (string, er
 	return out.Stdout, nil
 }
 
-// ost is an OST of the design by its index, its hexadecimal name (OST000a) or its
-// whole name.
+// ost finds an OST of the design by its index, its hexadecimal name (OST000a) or its
+// full name.
 func (f *FS) ost(word string) (design.Target, error) {
 	return f.choose(word, "OST", func(t design.Target, short string) (kind, named bool) {
 		return t.Kind == "ost", slices.Contains([]string{t.Name, short, strings.ToLower(short), fmt.Sprint(t.Index)}, word)
 	})
 }
 
-// choose finds the target of a kind that a word names. is says whether a target,
-// whose name without the file system's is short, is of the kind and has the name.
+// choose finds the target of a kind that word names. is reports whether a target is
+// of that kind and has that name; short is its name without the file system's.
 func (f *FS) choose(word, what string, is func(t design.Target, short string) (kind, named bool)) (design.Target, error) {
 	var names []string
 	for _, p := range f.d.Pairs {
@@ -180,8 +182,8 @@ func (f *FS) choose(word, what string, is func(t design.Target, short string) (k
 	return design.Target{}, refuse("choose one of "+strings.Join(names, ", "), "%q is no %s of %s", word, what, f.d.Lustre.FSName)
 }
 
-// Run carries a plan out. After the first step that fails only those are done that
-// always must be.
+// Run carries a plan out. After a failed step it carries out only steps with always,
+// and returns all errors.
 func (f *FS) Run(ctx context.Context, p *Plan, on func(Event)) error {
 	var failed error
 	for i, s := range p.Steps {
@@ -195,7 +197,7 @@ func (f *FS) Run(ctx context.Context, p *Plan, on func(Event)) error {
 			err = fmt.Errorf("%s: %s: %w", s.Host, s.Title, err)
 			emit("failed", err.Error())
 			failed = errors.Join(failed, err)
-			ctx = context.WithoutCancel(ctx) // for those steps
+			ctx = context.WithoutCancel(ctx) // for the steps with always
 			continue
 		}
 		emit("done", detail)
@@ -203,7 +205,7 @@ func (f *FS) Run(ctx context.Context, p *Plan, on func(Event)) error {
 	return failed
 }
 
-// do does a step; detail is what its command said.
+// do carries out a step; detail is the output of its command.
 func (f *FS) do(ctx context.Context, s Step, say func(string)) (detail string, err error) {
 	if s.Action == nil {
 		return "", s.run(ctx, say)

@@ -17,16 +17,16 @@ import (
 	"github.com/mortarhpc/mortar/internal/host/resource"
 )
 
-// played are the hosts of lustre-small as they answered on a rack with Lustre
-// 2.17.57: testdata/2.17.57. Answers are by host and command; those of a test
-// come first.
+// played are fake hosts of lustre-small with the answers of a rack with Lustre
+// 2.17.57 (testdata/2.17.57), by host and command. Answers of a test take
+// precedence.
 type played struct {
 	t       *testing.T
 	answers map[string]string
 	ran     []string
 	// onRun is called for each action; may be nil.
 	onRun func(command, stdin string) error
-	code  map[string]int // of commands, by a part of them
+	code  map[string]int // exit codes, by a part of the command
 }
 
 func (p *played) play(_ context.Context, host, op string, params, result any) error {
@@ -73,7 +73,8 @@ func recorded(t *testing.T, name string) string {
 	return string(b)
 }
 
-// open is the file system on the rack; answers replace or add to those recorded.
+// open opens the file system of the rack; answers replace or extend the recorded
+// ones.
 func open(t *testing.T, answers map[string]string) (*FS, *played) {
 	t.Helper()
 	s, err := spec.Load("../../../examples/lustre-small.yaml")
@@ -111,7 +112,7 @@ func open(t *testing.T, answers map[string]string) (*FS, *played) {
 	return f, p
 }
 
-// withPool has a second pool, which is not of the spec.
+// withPool has a second pool, which is not in the spec.
 var withPool = map[string]string{
 	"mds01 lctl pool_list small":      "Pools from small:\nsmall.disk\nsmall.fast\n",
 	"mds01 lctl pool_list small.fast": "Pool: small.fast\nsmall-OST0001_UUID\n",
@@ -128,7 +129,7 @@ func TestPools(t *testing.T) {
 	}
 }
 
-// planned is a procedure by what it runs, or why it is refused.
+// Each procedure has the expected commands, or is refused.
 func TestPlans(t *testing.T) {
 	ctx := t.Context()
 	closed := map[string]string{"mds01 lctl get_param osp.*.max_create_count": "osp.small-OST0000-osc-MDT0000.max_create_count=20000\nosp.small-OST0001-osc-MDT0000.max_create_count=0\n"}
@@ -241,8 +242,7 @@ func shown(p *Plan) []string {
 	return out
 }
 
-// Drain moves files until none is left, whatever their names; one that does not
-// move is named.
+// Drain moves all files, with any name, and names a file that it cannot move.
 func TestDrainMovesFiles(t *testing.T) {
 	const find = "node01 lfs find /small --ost 1 --type f --print0"
 	for name, stays := range map[string]bool{"all move": false, "one stays": true} {
@@ -285,7 +285,7 @@ func TestBalance(t *testing.T) {
 	}
 }
 
-// A layout check that missed an OST ends the wait with an error.
+// A layout check without one OST ends the wait with an error.
 func TestChecks(t *testing.T) {
 	f, _ := open(t, nil)
 	got, err := f.Checks(t.Context(), "mds01")
@@ -315,8 +315,8 @@ func TestChecks(t *testing.T) {
 	}
 }
 
-// A check that finds damage fails with what e2fsck said. The service starts again if
-// nothing was changed, and stays stopped if mending failed.
+// A check that finds damage fails with the output of e2fsck. The service starts
+// again after a check only, and stays stopped after a failed repair.
 func TestFSCKOfADamagedTarget(t *testing.T) {
 	for _, repair := range []bool{false, true} {
 		f, hosts := open(t, nil)

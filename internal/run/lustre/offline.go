@@ -15,14 +15,17 @@ import (
 	"github.com/mortarhpc/mortar/internal/serve/ocf"
 )
 
-// long bounds a tool on a whole target: e2fsck of a big one takes hours.
+// long bounds a tool on a whole target, in seconds: e2fsck of a big one takes
+// hours.
 const long = 7 * 24 * 3600
 
-// settleTime bounds a start or stop of services; after a crash a mount waits for MMP.
+// settleTime bounds a start or stop of services, in seconds; after a crash a mount
+// waits for MMP.
 const settleTime = 600
 
-// FSCK plans to check one target, which is stopped for it; its clients wait. repair
-// mends what it finds. A target that could not be mended stays stopped.
+// FSCK plans to check one target offline. It stops the target's service, whose
+// clients wait. With repair e2fsck repairs the damage. After a failed repair the
+// service stays stopped.
 //
 // Source: Lustre Operations Manual, 24.2; e2fsck(8)
 func (f *FS) FSCK(word string, repair bool) (*Plan, error) {
@@ -52,14 +55,15 @@ func (f *FS) FSCK(word string, repair bool) (*Plan, error) {
 	p.Steps = append(p.Steps, f.start(pair, svc)...)
 	if !repair {
 		for i := range p.Steps[len(p.Steps)-2:] {
-			p.Steps[len(p.Steps)-2+i].always = true // only looking changed nothing
+			p.Steps[len(p.Steps)-2+i].always = true // a check without repair changes nothing
 		}
 	}
 	p.Notes = []string{"clients of service " + svc.Name + " wait meanwhile", "if mending fails the service stays stopped: crm_resource --resource " + resource.ServiceID(svc.Name) + " --meta --delete-parameter target-role starts it"}
 	return p, nil
 }
 
-// target is one of the design by its name, with the file system's or without.
+// target finds a target of the design by its name, with or without that of the file
+// system.
 func (f *FS) target(word string) (design.Target, error) {
 	return f.choose(word, "target", func(t design.Target, short string) (kind, named bool) {
 		return true, word == t.Name || strings.EqualFold(word, short)
@@ -83,11 +87,11 @@ func (f *FS) serviceOf(t design.Target) (*design.Service, *design.Pair) {
 			}
 		}
 	}
-	return nil, nil // a target is always of a service
+	return nil, nil // unreachable: every target belongs to a service
 }
 
-// everyServer refuses if a server does not answer: it may have what is to be
-// stopped.
+// everyServer refuses if a server does not answer, since that server may run the
+// service to stop.
 func (f *FS) everyServer(servers []string) error {
 	for _, s := range servers {
 		if err := f.silent[s]; err != nil {
@@ -97,8 +101,8 @@ func (f *FS) everyServer(servers []string) error {
 	return nil
 }
 
-// stop has the cluster stop a service, and start it again. They wait until no target
-// of it is there, or all are.
+// stop returns the steps in which the cluster stops a service and waits until none
+// of its targets is mounted.
 func (f *FS) stop(pair *design.Pair, svc *design.Service) []Step {
 	return f.role(pair, svc, "stop", "stopped", false, "--set-parameter", "target-role", "--parameter-value", "Stopped")
 }
@@ -119,7 +123,7 @@ func (f *FS) role(pair *design.Pair, svc *design.Service, what, want string, up 
 	}
 }
 
-// left says which targets of a service are not there yet, or still.
+// left names the targets of a service that are not mounted yet (up), or still.
 func (f *FS) left(ctx context.Context, pair *design.Pair, svc *design.Service, up bool) string {
 	have := map[string]string{}
 	for _, s := range pair.Servers {
@@ -142,14 +146,15 @@ func (f *FS) left(ctx context.Context, pair *design.Pair, svc *design.Service, u
 	return ""
 }
 
-// offline is a step that runs a tool on a target of a stopped service, on its home.
+// offline is a step that runs a tool on a target of a stopped service, on the
+// target's preferred server.
 func (f *FS) offline(svc *design.Service, t design.Target, tool, title string) Step {
 	return command(t.Server, title, long, "/usr/local/sbin/mortar", "ocf", "--config", "/etc/mortar/service-"+svc.Name+".json", tool, label(t))
 }
 
-// Writeconf plans to have all targets write their configuration anew, as is
-// needed when addresses change or the configuration is damaged. The MGS forgets
-// the pools: they are made again. Parameters of set_param -P stay.
+// Writeconf plans to regenerate the configuration of all targets, which is needed
+// after a change of addresses or if the configuration is damaged. The MGS loses its
+// pools, so the plan makes them again. Parameters of set_param -P stay.
 //
 // Source: Lustre Operations Manual, 14.5; lustre-release, lustre/mgs/mgs_llog.c
 func (f *FS) Writeconf(ctx context.Context) (*Plan, error) {
@@ -197,7 +202,8 @@ func (f *FS) Writeconf(ctx context.Context) (*Plan, error) {
 	return p, nil
 }
 
-// onMGS is a step where the MGS runs, which may have been started on either server.
+// onMGS is a step on the server of the MGS, which the cluster may start on either
+// server.
 func (f *FS) onMGS(home, title string, argv ...string) Step {
 	return Step{Title: title + ": " + strings.Join(argv, " "), Host: home, run: func(ctx context.Context, _ func(string)) error {
 		now, err := Open(ctx, f.d, f.hosts)
@@ -213,9 +219,8 @@ func (f *FS) onMGS(home, title string, argv ...string) Step {
 	}}
 }
 
-// unmounted tells whether lctl get_param failed only at exports of clients that are
-// gone: right after an unmount their files cannot be read. lctl goes on and prints
-// the others.
+// unmounted reports whether lctl get_param failed only for exports of clients that
+// have just unmounted, whose files cannot be read. lctl still prints the others.
 //
 // Source: lustre-release, lustre/utils/lustre_param.c, do_param_op; seen with 2.17.57
 func unmounted(stderr string) bool {
@@ -227,8 +232,8 @@ func unmounted(stderr string) bool {
 	return strings.TrimSpace(stderr) != ""
 }
 
-// noClients refuses while a client has the file system mounted. The MDS keeps the NIDs of
-// clients that have unmounted it; only those that are connected have UUIDs.
+// noClients refuses while a client has the file system mounted. The MDS keeps the
+// NIDs of clients after their unmount; only connected clients have UUIDs.
 //
 // Source: lustre-release, lustre/obdclass/lprocfs_status_server.c, ldebugfs_exp_uuid_seq_show
 func (f *FS) noClients(ctx context.Context) error {

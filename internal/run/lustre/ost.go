@@ -19,11 +19,11 @@ type Usage struct {
 	Free   int64  `json:"free_kib"` // for users
 	Inodes int64  `json:"inodes"`
 	IUsed  int64  `json:"inodes_used"`
-	// Creates says whether new files are put on it; always true of an MDT.
+	// Creates: the target gets new files; always true for an MDT.
 	Creates bool `json:"creates"`
 }
 
-// Percent of its space that is used, as df(1) counts.
+// Percent is the used share of the space in percent, as df(1) computes it.
 func (u Usage) Percent() float64 { return share(u.Used, u.Used+u.Free) }
 
 func share(a, b int64) float64 {
@@ -33,8 +33,8 @@ func share(a, b int64) float64 {
 	return 100 * float64(a) / float64(b)
 }
 
-// createCount is the parameter of MDSs that says how many objects an MDT asks an OST for at
-// a time: 0 means that the OST gets no new files. allOn is what Lustre begins with.
+// createCount is the name of the parameter for how many objects an MDT preallocates
+// on an OST at a time: with 0 the OST gets no new files. allOn is Lustre's default.
 //
 // Source: lfs_migrate(1); lustre-release, lustre/include/lustre/lustre_idl.h, OST_MAX_PRECREATE
 func (f *FS) createCount(t design.Target) string {
@@ -43,7 +43,7 @@ func (f *FS) createCount(t design.Target) string {
 
 const allOn = 20000
 
-// Balance is how full all targets are.
+// Balance returns the usage of all targets.
 //
 // Source: lfs-df(1); recorded with Lustre 2.17.57
 func (f *FS) Balance(ctx context.Context) ([]Usage, error) {
@@ -108,8 +108,7 @@ func creates(params, target string) bool {
 	return true
 }
 
-// Drain plans that an OST gets no new files and that its files move to the
-// others.
+// Drain plans to give an OST no new files and to move its files to other OSTs.
 func (f *FS) Drain(ctx context.Context, word string) (*Plan, error) {
 	t, err := f.ost(word)
 	if err != nil {
@@ -154,11 +153,12 @@ func (f *FS) Drain(ctx context.Context, word string) (*Plan, error) {
 	}}, nil
 }
 
-// batch is how many files one command moves: progress is told after each.
+// batch is how many files one command moves; each command gives one event of
+// progress.
 const batch = 100
 
-// moveFiles moves the files that have an object on an OST, until none is left.
-// A file that cannot be moved ends it after all others were tried.
+// moveFiles moves the files with an object on an OST, until none is left. If a pass
+// over all files moved none, it returns an error that names one of them.
 func (f *FS) moveFiles(ctx context.Context, client, mount string, t design.Target, say func(string)) error {
 	before := -1
 	for {
@@ -193,7 +193,7 @@ func (f *FS) moveFiles(ctx context.Context, client, mount string, t design.Targe
 	}
 }
 
-// filesOn are the files with an object on an OST.
+// filesOn returns the files with an object on an OST.
 // Source: lfs-find(1)
 func (f *FS) filesOn(ctx context.Context, client, mount string, t design.Target) ([]string, error) {
 	text, err := f.query(ctx, client, "lfs", "find", mount, "--ost", strconv.Itoa(t.Index), "--type", "f", "--print0")
@@ -209,7 +209,7 @@ func (f *FS) filesOn(ctx context.Context, client, mount string, t design.Target)
 	return out, nil
 }
 
-// Fill plans that an OST gets new files again.
+// Fill plans to give an OST new files again.
 func (f *FS) Fill(ctx context.Context, word string) (*Plan, error) {
 	t, err := f.ost(word)
 	if err != nil {
@@ -235,8 +235,8 @@ func (f *FS) Fill(ctx context.Context, word string) (*Plan, error) {
 	return p, nil
 }
 
-// Retire plans that an OST without files is closed for good: no MDS gives it
-// new files, also after a failover, and clients stop asking it.
+// Retire plans to disable an OST without files permanently: no MDS gives it new
+// files, even after a failover, and clients stop using it.
 //
 // Source: Lustre Operations Manual, 14.9.3 (removing an OST)
 func (f *FS) Retire(ctx context.Context, word string) (*Plan, error) {

@@ -12,11 +12,11 @@ import (
 type Pool struct {
 	Name string   `json:"name"`
 	OSTs []string `json:"osts"` // small-OST0000
-	// Spec: lustre.pools has it, and apply sees to it.
+	// Spec: the pool is in lustre.pools of the spec, and apply maintains it.
 	Spec bool `json:"in_spec"`
 }
 
-// Pools are those that the MGS knows.
+// Pools returns the pools that the MGS knows.
 //
 // Source: lctl-pool_list(8); recorded with Lustre 2.17.57
 func (f *FS) Pools(ctx context.Context) ([]Pool, error) {
@@ -35,7 +35,7 @@ func (f *FS) Pools(ctx context.Context) ([]Pool, error) {
 			return nil, err
 		}
 		osts := poolMembers(text)
-		slices.Sort(osts) // lctl lists them as they were added
+		slices.Sort(osts) // lctl lists them in the order of their addition
 		out = append(out, Pool{Name: name, OSTs: osts, Spec: f.inSpec(name)})
 	}
 	return out, nil
@@ -44,7 +44,7 @@ func (f *FS) Pools(ctx context.Context) ([]Pool, error) {
 // mdt is the name of the first MDT, whose server knows the pools.
 func (f *FS) mdt() string { return f.d.Lustre.FSName + "-MDT0000" }
 
-// pool is a pool's name as lctl wants it.
+// pool is a pool's full name for lctl.
 func (f *FS) pool(name string) string { return f.d.Lustre.FSName + "." + name }
 
 func (f *FS) inSpec(pool string) bool {
@@ -136,7 +136,7 @@ func (f *FS) poolChange(ctx context.Context, name string, osts []string, what, w
 	return p, nil
 }
 
-// PoolDestroy plans the end of a pool. Lustre destroys only an empty one.
+// PoolDestroy plans to empty and destroy a pool. Lustre destroys only empty pools.
 func (f *FS) PoolDestroy(ctx context.Context, name string) (*Plan, error) {
 	pool, server, err := f.poolThere(ctx, name)
 	if err != nil {
@@ -151,8 +151,8 @@ func (f *FS) PoolDestroy(ctx context.Context, name string) (*Plan, error) {
 	return p, nil
 }
 
-// poolToChange gives all pools and the MGS's server, and refuses to change a
-// pool of the spec: the next apply would change it back.
+// poolToChange returns all pools and the MGS's server. It refuses to change a pool
+// of the spec, because the next apply would undo the change.
 func (f *FS) poolToChange(ctx context.Context, name string) ([]Pool, string, error) {
 	if f.inSpec(name) {
 		return nil, "", refuse("change lustre.pools in the spec and run `mortar apply`; to destroy the pool, take it out of the spec first", "pool %s is of the spec", name)
@@ -165,7 +165,7 @@ func (f *FS) poolToChange(ctx context.Context, name string) ([]Pool, string, err
 	return all, server, err
 }
 
-// poolThere is poolToChange for a pool that must be there.
+// poolThere is poolToChange for a pool that must exist.
 func (f *FS) poolThere(ctx context.Context, name string) (pool *Pool, server string, err error) {
 	all, server, err := f.poolToChange(ctx, name)
 	if err != nil {
@@ -175,7 +175,7 @@ func (f *FS) poolThere(ctx context.Context, name string) (pool *Pool, server str
 	return pool, server, err
 }
 
-// find finds a pool by its name; its error names those that there are.
+// find finds a pool by its name; its error lists the existing pools.
 func find(all []Pool, name string) (*Pool, error) {
 	var names []string
 	for i := range all {

@@ -8,20 +8,20 @@ import (
 	"github.com/mortarhpc/mortar/internal/base/netns"
 )
 
-// addresses lists the addresses of the host's interfaces that are up, and of
-// those in namespaces of services.
+// addresses lists the addresses of the interfaces that are up, of the host and of
+// the services' namespaces.
 func addresses() []string {
 	out := interfaceAddresses()
 	names, err := os.ReadDir(netns.Dir)
 	if err != nil {
-		return out // no namespace was ever made
+		return out // no namespace exists
 	}
 	for _, n := range names {
 		if !strings.HasPrefix(n.Name(), "mortar-") {
 			continue
 		}
 		var in []string
-		// One that ends meanwhile has none.
+		// A namespace that vanishes meanwhile has no addresses.
 		if netns.Do(n.Name(), func() error { in = interfaceAddresses(); return nil }) == nil {
 			out = append(out, in...)
 		}
@@ -44,8 +44,8 @@ func interfaceAddresses() []string {
 	return out
 }
 
-// links are the interfaces of this thread's network namespace that are up, but
-// for lo.
+// links returns the interfaces of this thread's network namespace that are up,
+// except lo.
 func links() []Link {
 	var out []Link
 	ifs, err := net.Interfaces()

@@ -11,12 +11,12 @@ import (
 	"github.com/mortarhpc/mortar/internal/run/raid"
 )
 
-// AskArrays has Collect also ask the brick's RAID arrays, by f from this machine
-// and by their tools on servers.
+// AskArrays makes Collect also ask the brick's RAID arrays, with f from this machine
+// and with their tools on servers.
 func (c *Collector) AskArrays(f func(context.Context, *design.Array) raid.Answer) { c.arrays = f }
 
-// startArrays begins to ask the arrays, and adds what servers are to run. It gives
-// what waits for the answers.
+// startArrays begins to ask the arrays, and adds the tools that servers run to the
+// requests. The function that it returns waits for the answers.
 func (c *Collector) startArrays(ctx context.Context, reqs map[string]Request) func() map[string]raid.Answer {
 	if c.arrays == nil || len(c.d.Arrays) == 0 {
 		return func() map[string]raid.Answer { return nil }
@@ -49,7 +49,7 @@ func (c *Collector) startArrays(ctx context.Context, reqs map[string]Request) fu
 	}
 }
 
-// toolsFor are the commands that ask an array on its servers.
+// toolsFor returns the commands that ask an array on its servers.
 func toolsFor(a *design.Array) [][]string {
 	switch a.Family {
 	case "perc":
@@ -60,8 +60,8 @@ func toolsFor(a *design.Array) [][]string {
 	return nil
 }
 
-// arrayHealth: what the arrays of the pair say of themselves; nil if nobody was
-// to ask them, or there are none.
+// arrayHealth checks the reports of the pair's arrays; nil if nobody asked the
+// arrays, or there are none.
 func (v *view) arrayHealth() *Part {
 	if v.facts.Arrays == nil {
 		return nil
@@ -122,7 +122,7 @@ func (v *view) oneArray(a *design.Array) *Part {
 	return c
 }
 
-// raidLevels compares the RAID levels that an array tells with the design.
+// raidLevels compares the RAID levels that an array reports with the design.
 func (v *view) raidLevels(c *Part, a *design.Array, h *raid.Health) {
 	for _, l := range a.LUNs {
 		for _, name := range append(slices.Clone(l.Groups), l.Name) {
@@ -133,8 +133,8 @@ func (v *view) raidLevels(c *Part, a *design.Array, h *raid.Health) {
 	}
 }
 
-// answerOf is what an array said: from the administrator's machine, or where that
-// did not ask, by its tool on a server.
+// answerOf returns an array's answer to the administrator's machine, or, if that
+// did not ask, to its tool on a server.
 func (v *view) answerOf(a *design.Array) raid.Answer {
 	answer := v.facts.Arrays[a.Name]
 	var silent []string

@@ -8,8 +8,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/run/raid"
 )
 
-// What an array says of itself is shown; that it could not be asked is never
-// taken for well.
+// Status shows an array's own report. An array that could not be asked is never ok.
 func TestArrayHealth(t *testing.T) {
 	percent := 12.0
 	spares, none := 4, 3
@@ -41,7 +40,7 @@ func TestArrayHealth(t *testing.T) {
 	}
 }
 
-// A PERC is asked on its server, by the first tool that is there.
+// The server of a PERC asks it, with the first installed tool.
 func TestArrayHealthOnServer(t *testing.T) {
 	d := derived(t, "nss5.5")
 	gone := RunResult{Output: resource.Output{Code: -1}, Err: `exec: "perccli64": executable file not found in $PATH`}

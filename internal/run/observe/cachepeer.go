@@ -14,15 +14,15 @@ import (
 	"github.com/mortarhpc/mortar/internal/serve/cache"
 )
 
-// CachePeer asks the servers about the cache, over sessions that a collector
-// keeps.
+// CachePeer asks the servers about the cache, over the sessions of a Collector.
 type CachePeer struct {
-	service string // that has the cache
+	service string // service with the cache
 	all     *Collector
 	names   []string
 }
 
-// NewCachePeer is for the brick of a collector; Close closes both.
+// NewCachePeer returns a CachePeer for the brick of a Collector; its Close closes
+// both. It is an error if the brick has no cache.
 func NewCachePeer(d *design.Design, c *Collector) (*CachePeer, error) {
 	s := d.Cached()
 	if s == nil {
@@ -42,9 +42,9 @@ func (p *CachePeer) query(ctx context.Context, host string, argv ...string) (res
 	return out, err
 }
 
-// Stats asks the server that has the cache up, which it puts first for the
-// next time. Without smart, SSDs are not asked for their health, which takes
-// longer than all the rest.
+// Stats returns the name and the cache's counters of the server on which the cache
+// is up, and asks that server first next time. With smart it includes the SSDs'
+// health, which takes longer than all the rest.
 func (p *CachePeer) Stats(ctx context.Context, smart bool) (string, cache.Stats, error) {
 	var errs []error
 	for i, h := range p.names {
@@ -72,13 +72,14 @@ type CacheEvent struct {
 	Text   string `json:"text"`
 }
 
-// Events are what the servers' journals say of the cache since a time, as
-// journalctl(1) takes it, in order of time; with an error, those of the others.
+// Events returns the lines about the cache in the servers' journals, in order of
+// time. since has the format of journalctl(1). If some servers fail, Events returns
+// the others' lines with an error.
 func (p *CachePeer) Events(ctx context.Context, since string) ([]CacheEvent, error) {
 	var all []CacheEvent
 	var errs []error
 	for _, h := range slices.Sorted(slices.Values(p.names)) {
-		// 1: there is no such line.
+		// journalctl exits with 1 if no line matches.
 		out, err := p.query(ctx, h, "journalctl", "--output=json", "--output-fields=MESSAGE", "--since="+since, "--lines=2000", "--grep="+cache.EventPattern)
 		if err != nil && out.Code != 1 {
 			errs = append(errs, fmt.Errorf("%s: %w", h, err))

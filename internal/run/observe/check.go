@@ -11,15 +11,15 @@ import (
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 )
 
-// Bounds of what passes without a word.
+// Limits below which Judge finds nothing.
 const (
 	spaceWarn  = 85.0 // percent of a file system used: XFS allocates badly on a full one
 	spaceFault = 98.0
 	slowStatfs = 5000.0 // ms for a client's FSSTAT
 )
 
-// Judge makes the health tree of a brick from what should be and what is. It
-// is pure: the same design and facts always give the same status.
+// Judge compares the facts of a brick with its design and returns the tree of its
+// health. It is pure: the same design and facts always give the same status.
 func Judge(d *design.Design, f Facts) *Status {
 	s := &Status{Brick: d.Name, Flavour: string(d.Flavour), Time: f.Time, SpecSHA256: d.SHA256, Services: []Where{}}
 	v := newView(d, &d.Pairs[0], f)
@@ -41,7 +41,7 @@ func Judge(d *design.Design, f Facts) *Status {
 	return s
 }
 
-// parts are those of a pair, from its hosts to its power.
+// parts returns the parts of a pair, from its hosts to its power.
 func (v *view) parts() []*Part {
 	out := append([]*Part{v.hosts()}, v.storage().parts()...)
 	if p := v.arrayHealth(); p != nil {
@@ -71,7 +71,7 @@ func (v *view) cached() *design.Service {
 	return nil
 }
 
-// hosts: does each answer, is its clock right.
+// hosts checks that each host answers and that its clock is right.
 func (v *view) hosts() *Part {
 	p := &Part{Name: "host"}
 	var names []string
@@ -121,7 +121,7 @@ func (v *view) hosts() *Part {
 	return p
 }
 
-// mtus: has each interface the MTU that the spec says of its network.
+// mtus checks that each interface has the MTU of its network in the spec.
 func (v *view) mtus(c *Part, host string, h *Host) {
 	for _, want := range v.d.MTUs(host) {
 		for _, l := range h.NetLinks {
@@ -133,10 +133,10 @@ func (v *view) mtus(c *Part, host string, h *Host) {
 	}
 }
 
-// skew says by how much at least a host's clock is off that of the first
-// server that answers. A host read its clock somewhere between being asked and
-// having answered, so each is known to lie in an interval; what counts is the
-// gap between two.
+// skew returns by how much at least a host's clock differs from that of the first
+// answering server. A host reads its clock between the question and the answer, so
+// each clock is known only to an interval. skew is the gap between the two
+// intervals.
 func (v *view) skew(name string) (time.Duration, string) {
 	interval := func(n string) (lo, hi time.Duration) {
 		a := v.facts.Hosts[n]
@@ -156,16 +156,19 @@ func (v *view) skew(name string) (time.Duration, string) {
 	return 0, name
 }
 
-// ClockSkew is how far clocks may differ: NFSv4 leases and logs suffer beyond.
+// ClockSkew is how far clocks may differ; a larger skew harms NFSv4 leases and the
+// order of logs.
 const ClockSkew = 2 * time.Second
 
-// Ahead says by how much at least a host's clock is ahead of the asker's.
+// Ahead returns by how much at least a host's clock is ahead of the caller's, which
+// asked the host at asked and had the answer at answered. It is negative if the
+// host's clock is behind, and 0 if no difference is certain.
 func Ahead(asked, answered time.Time, h *Host) time.Duration {
 	lo, hi := ahead(asked, answered, h)
 	return gap(lo, hi, 0, 0)
 }
 
-// ahead bounds how far a host's clock is ahead of the asker's.
+// ahead bounds how far a host's clock is ahead of the caller's.
 func ahead(asked, answered time.Time, h *Host) (lo, hi time.Duration) {
 	now := time.Unix(0, h.NowNS)
 	return now.Sub(answered), now.Sub(asked)
@@ -183,8 +186,8 @@ func gap(lo, hi, refLo, refHi time.Duration) time.Duration {
 	return 0
 }
 
-// volumes: is each logical volume active where its service runs, on the
-// arrays it should be on.
+// volumes checks that each logical volume is active on its service's server, and on
+// the arrays of the design.
 func (v *view) volumes() *Part {
 	p := &Part{Name: "volume"}
 	if len(v.answering()) == 0 {
@@ -226,7 +229,7 @@ func (v *view) volumes() *Part {
 	return p
 }
 
-// answering are the servers with facts, in the design's order.
+// answering returns the servers with facts, in the design's order.
 func (v *view) answering() []*server {
 	var out []*server
 	for _, s := range v.servers {
@@ -237,8 +240,8 @@ func (v *view) answering() []*server {
 	return out
 }
 
-// silent are the names of the servers without facts that may still run; one
-// that the cluster has fenced or seen leave does not.
+// silent returns the names of the servers without facts that may still run. A server
+// that the cluster has fenced, or that has left the cluster, does not run.
 func (v *view) silent() []string {
 	var out []string
 	for _, s := range v.servers {
@@ -253,7 +256,7 @@ func (v *view) silent() []string {
 	return out
 }
 
-// node is the cluster's word on a server.
+// node is the cluster's view of a server, nil if it has none.
 func (v *view) node(name string) *linux.CRMNode {
 	if v.crm == nil {
 		return nil
@@ -288,7 +291,7 @@ func isAre(n int) string {
 
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
-// duration in the two largest units that matter.
+// duration formats a duration in its two largest units.
 func duration(d time.Duration) string {
 	switch {
 	case d < time.Second:
@@ -305,10 +308,10 @@ func duration(d time.Duration) string {
 	return fmt.Sprintf("%d days", int(d.Hours()/24))
 }
 
-// size in decimal units, as disks are sold.
+// size formats a size in decimal units, as on the labels of disks.
 func size(b uint64) string { return spec.Bytes(b).Decimal() }
 
-// serialOf shortens what diskName says to the serial, for a part's name.
+// serialOf shortens the result of diskName to the serial, for a part's name.
 func serialOf(disk string) string {
 	s, _, _ := strings.Cut(disk, " (")
 	return s

@@ -10,24 +10,25 @@ import (
 	"github.com/mortarhpc/mortar/internal/serve/cache"
 )
 
-// cacheCommand asks a server for its view of the cache; what its disks say of
-// their health takes a command each, which the agent's time-out covers.
+// cacheCommand asks a server for its view of the cache. The health of each SSD takes
+// a command of its own; the agent's time-out covers them.
 func cacheCommand(service string) []string {
 	return []string{"/usr/local/sbin/mortar", "host-cache", "stats", cache.ConfigPath(service)}
 }
 
 const (
 	wornWarn = 10 // percent of life left
-	// fullWarn is how much of the mirror may be dirty: bcache takes no more at
-	// seven tenths, and writes then go at the disks' speed.
+	// fullWarn is the share of dirty data in the mirror, in percent, from which
+	// status warns: from 70 % on bcache takes no more, and writes have the disks'
+	// speed.
 	fullWarn = 60
-	// stuckWarn is how long, in seconds, dirty data may go without becoming
-	// less: bcache writes some of it all the time.
+	// stuckWarn is how long, in seconds, dirty data may stay without decreasing:
+	// bcache writes some of it back all the time.
 	stuckWarn = 600
 )
 
-// cache: is it up where the volume is, is dirty data on two SSDs, how worn
-// are they.
+// cache checks that the cache is up on the volume's server, that dirty data is on
+// two SSDs, and the SSDs' wear.
 func (v *view) cache() *Part {
 	p := &Part{Name: "cache"}
 	if len(v.answering()) == 0 {
@@ -56,7 +57,7 @@ func (v *view) cache() *Part {
 	return p
 }
 
-// judgeCache looks at a cache that is up.
+// judgeCache judges a cache that is up.
 func judgeCache(p *Part, k *design.Cache, server string, st cache.Stats) {
 	b := func(n int64) string { return spec.Bytes(n).Decimal() }
 	p.Text = k.Mode + " on " + server

@@ -8,7 +8,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/serve/cache"
 )
 
-// What is a warning, and of which part.
+// Each change makes warnings in the expected parts.
 func TestJudgeCache(t *testing.T) {
 	whole := func() cache.Stats {
 		return cache.Stats{

@@ -9,7 +9,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 )
 
-// clients: is every mount there, as designed, and answering.
+// clients checks that every mount exists, is as designed, and answers.
 func (v nfsKind) clients() *Part {
 	p := &Part{Name: "client"}
 	good := 0
@@ -71,7 +71,7 @@ func (v nfsKind) clients() *Part {
 			if fs.Millis > slowStatfs {
 				c.add(Warning, dm.Path, "%s on %s took %s to answer", dm.Path, cl.Name, ms2(fs.Millis))
 			}
-			// Retransmissions are part of a failover's history, not a fault.
+			// Retransmissions are no fault: they remain from a failover.
 			var ops, again int64
 			for _, s := range stats[dm.Path] {
 				ops += s.Ops

@@ -10,7 +10,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/brick/design"
 )
 
-// noCluster says why a server that answers says nothing of the cluster.
+// noCluster returns why an answering server has no view of the cluster.
 func (s *server) noCluster() string {
 	if s.crmSlow {
 		return fmt.Sprintf("the cluster on %s did not answer in time", s.name)
@@ -25,7 +25,7 @@ func (s *server) startCluster() string {
 	return "`systemctl start pacemaker` there (it starts corosync), or `mortar apply`"
 }
 
-// cluster: members, quorum, links, and where each service runs.
+// cluster checks members, quorum, links, and where each service runs.
 func (v *view) cluster() *Part {
 	p := &Part{Name: "cluster"}
 	ha := v.pair.HA
@@ -80,7 +80,7 @@ func (v *view) cluster() *Part {
 	}
 	for _, f := range m.Failures {
 		if strings.HasPrefix(f.Op, "fence-") || v.fenceDevice(resourceOf(f)) != nil {
-			continue // under fencing
+			continue // fencing has these
 		}
 		c := p.add(Warning, resourceOf(f), "%s of %s failed on %s%s: %s", f.Task, resourceOf(f), f.Node, v.at(f.When), failureText(f))
 		c.Mend = fmt.Sprintf("when the cause is mended: `crm_resource --cleanup --resource %s`", resourceOf(f))
@@ -106,7 +106,7 @@ func (v *view) cluster() *Part {
 	return p
 }
 
-// unseen are the servers that the cluster waits for since a cold start.
+// unseen returns the servers that the cluster waits for since a cold start.
 func (v *view) unseen() []string {
 	if v.crm == nil || !v.crmOf.waits {
 		return nil
@@ -120,7 +120,7 @@ func (v *view) unseen() []string {
 	return out
 }
 
-// mendUnseen says what to do about a server that the cluster waits for.
+// mendUnseen is the remedy for a server that the cluster waits for.
 func (v *view) mendUnseen(node string) string {
 	return fmt.Sprintf("switch %s on, and the cluster starts; if %s is gone for good, cut its power by hand, and then `mortar confirm-off %s %s`", node, node, v.d.Spec.File, node)
 }
@@ -152,13 +152,13 @@ func (v *view) member(n design.Node) *Part {
 		return &Part{Level: Fault, Text: fmt.Sprintf("%s was put in standby after a failure", n.Name)}
 	case c.Health != "" && c.Health != "green":
 		return &Part{Level: Warning, Text: fmt.Sprintf("%s is online, its health is %s", n.Name, c.Health)}
-	case v.crm.DC.Quorum && v.unwatched(n.Name): // without quorum nothing runs
+	case v.crm.DC.Quorum && v.unwatched(n.Name): // without quorum no resource runs
 		return &Part{Level: Warning, Text: fmt.Sprintf("%s is online, but ocf:mortar:watch does not run there: a lost link or path is noticed late", n.Name), Mend: fmt.Sprintf("`mortar apply %s` has Pacemaker start it", v.d.Spec.File)}
 	}
 	return &Part{Level: OK, Text: "online"}
 }
 
-// unwatched says whether a brick with watchers has none on a server.
+// unwatched reports whether a brick with watchers has none on a server.
 func (v *view) unwatched(node string) bool {
 	known := false
 	for _, r := range v.crm.Cloned {
@@ -172,7 +172,7 @@ func (v *view) unwatched(node string) bool {
 	return known
 }
 
-// disagreement compares the servers' views of who is in: two that both
+// disagreement compares the servers' views of the members: two servers that both
 // believe the other is gone are a split brain.
 func (v *view) disagreement(p *Part) {
 	for i, a := range v.servers {
@@ -199,8 +199,8 @@ func (v *view) disagreement(p *Part) {
 	}
 }
 
-// infinity is Pacemaker's INFINITY: a resource that failed so often on a node
-// is not started there again.
+// infinity is Pacemaker's INFINITY: Pacemaker does not start a resource again on a
+// node where it failed so often.
 const infinity = 1000000
 
 func (c *crm) barred(resource, node string) bool {
@@ -218,7 +218,7 @@ func (c *crm) online(name string) bool {
 	return slices.ContainsFunc(c.Nodes, func(n linux.CRMNode) bool { return n.Name == name && n.Online })
 }
 
-// rings: each corosync link between each two servers, from both ends.
+// rings checks each corosync link between two servers, from both ends.
 func (v *view) rings() []*Part {
 	ha := v.pair.HA
 	var out []*Part
@@ -256,7 +256,7 @@ func (v *view) rings() []*Part {
 					continue
 				}
 				if c := v.node(peer.Name); c != nil && !c.Online && (!c.Unclean || v.byName[peer.Name].host == nil && slices.Contains(v.unseen(), peer.Name)) {
-					away = append(away, peer.Name) // no wonder then
+					away = append(away, peer.Name) // the peer is away, so the link must be down
 					continue
 				}
 				if st := l.Peers[peer.ID]; st != "connected" {
@@ -283,7 +283,7 @@ func (v *view) rings() []*Part {
 	return out
 }
 
-// ringNetwork names the network a ring is on.
+// ringNetwork is the name of a ring's network.
 func (v *view) ringNetwork(id int) string {
 	n := v.pair.HA.Nodes[0]
 	if id >= len(n.Rings) {
@@ -305,7 +305,7 @@ func (v *view) ringNetwork(id int) string {
 	return ""
 }
 
-// service: does it run, where, since when, is that where it should be.
+// service checks that a service runs, and that it runs on its preferred server.
 func (v *view) service(svc *design.Service) *Part {
 	p := &Part{Name: "service " + svc.Name}
 	r := v.crm.resource(svc.Name, v.pair.Services)
@@ -371,7 +371,7 @@ func failureText(f linux.CRMFailure) string {
 	return s
 }
 
-// at says when, " at 14:02" or nothing.
+// at formats a time as " at 14:02", "" if it cannot be parsed.
 func (v *view) at(when string) string {
 	t, ok := linux.ParseCRMTime(when, v.crmOf.host.UTCOffset)
 	if !ok {
@@ -380,7 +380,7 @@ func (v *view) at(when string) string {
 	return " at " + v.clock(t)
 }
 
-// clock prints a time in the reader's zone; the date only if it is not today.
+// clock formats a time in the reader's zone, with the date only if it is not today.
 func (v *view) clock(t time.Time) string {
 	t = t.In(v.now.Location())
 	if t.Format(time.DateOnly) == v.now.Format(time.DateOnly) {
@@ -400,8 +400,8 @@ func (v *view) fenceDevice(id string) *design.FenceDevice {
 	return nil
 }
 
-// fencing: is every level there, is every device registered and answering,
-// and has fencing ever worked.
+// fencing checks that every level is configured, that every device is registered and
+// answers, and that fencing has worked.
 func (v *view) fencing() *Part {
 	p := &Part{Name: "fencing"}
 	if v.crm == nil {
@@ -461,7 +461,7 @@ func (v *view) fencing() *Part {
 	return p
 }
 
-// HasLevel says whether a level is in the topology as the design has it.
+// HasLevel reports whether the topology has a level as designed.
 func HasLevel(c *linux.CIB, want *design.FenceLevel) bool {
 	return slices.ContainsFunc(c.Levels, func(l linux.CIBLevel) bool {
 		have := strings.Split(l.Devices, ",")
@@ -473,7 +473,7 @@ func HasLevel(c *linux.CIB, want *design.FenceLevel) bool {
 	})
 }
 
-// device judges one fence device; nil if it is well.
+// device judges one fence device; nil if it is ok.
 func (v *view) device(dev *design.FenceDevice, node string) *Part {
 	var r *linux.CRMResource
 	for i := range v.crm.Resources {
@@ -495,16 +495,16 @@ func (v *view) device(dev *design.FenceDevice, node string) *Part {
 		}
 		f.Mend = fmt.Sprintf("see that it has power and answers, then `crm_resource --cleanup --resource %s`", dev.ID)
 		if r.Node() == "" && !r.Failed && !v.failed(dev.ID) {
-			// Stopped without a failure: nobody is left to run it, because a
-			// device never runs on the node it fences.
+			// Stopped without a failure: perhaps no node is left for the device,
+			// which never runs on the node that it fences.
 			others := false
 			for _, n := range v.crm.Nodes {
 				others = others || n.Name != node && n.Online && !n.Standby
 			}
 			f.Level, f.Mend = Warning, ""
 			if others {
-				// So it is for some time after a server joined: devices are
-				// started one after the other.
+				// This is normal for some time after a server joined: the cluster
+				// starts devices one after the other.
 				f.Text = fmt.Sprintf("fence device %s is not watched now: the cluster has not started it", dev.ID)
 				f.Mend = fmt.Sprintf("if it stays so: `crm_resource --cleanup --resource %s`", dev.ID)
 			} else {
@@ -520,11 +520,11 @@ func (v *view) failed(id string) bool {
 	return slices.ContainsFunc(v.crm.Failures, func(f linux.CRMFailure) bool { return resourceOf(f) == id })
 }
 
-// history says if fencing of a node is under way or failed, and what is known
-// of its working.
+// history adds whether fencing of a node is under way or failed, and when it last
+// worked.
 func (v *view) history(c *Part, node string) {
 	offset := v.crmOf.host.UTCOffset
-	var good, ended, bad time.Time // ended: also by a person's word
+	var good, ended, bad time.Time // ended: the last success, including confirmations by a person
 	var badWhy string
 	pending := false
 	for _, e := range v.crm.Fences {
@@ -560,8 +560,8 @@ func (v *view) history(c *Part, node string) {
 		}
 		f.Mend = "see pacemaker.log; a service waits until fencing works"
 		if v.crm.online(node) {
-			// It is back, and nothing waits: it may have been confirmed off by hand
-			// while the last attempt was still under way.
+			// The node is back and the cluster no longer waits: a person may have
+			// confirmed it off while the last attempt was still under way.
 			f.Level = Warning
 			f.Mend = fmt.Sprintf("see pacemaker.log; `mortar fence-test %s --node %s` shows whether it works again", v.d.Spec.File, node)
 		}

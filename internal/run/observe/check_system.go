@@ -12,17 +12,17 @@ import (
 	"github.com/mortarhpc/mortar/internal/host/resource"
 )
 
-// Stray is a device that belongs to an array which runs without it, as a disk
-// that was out of its slot and is back.
+// Stray is a device that belongs to a running array but is not in it, for example a
+// disk that was out of its slot and is back.
 type Stray struct {
 	Dev   string `json:"dev"`   // vdb, sda2
 	Array string `json:"array"` // md0
 }
 
-// strays finds them, by what udev has read from the devices.
+// strays finds stray devices, by the properties that udev has read from them.
 func strays(sys resource.Sys) []Stray {
 	host := resource.Tree{Sys: sys}
-	arrays, _ := linux.MDArrays(host) // what cannot be read is no array to judge
+	arrays, _ := linux.MDArrays(host) // ignore arrays that cannot be read
 	if len(arrays) == 0 {
 		return nil
 	}
@@ -46,7 +46,7 @@ func strays(sys resource.Sys) []Stray {
 			continue
 		}
 		props := linux.ParseUdev(string(b))
-		if props["ID_FS_TYPE"] != "linux_raid_member" { // as libblkid names md members
+		if props["ID_FS_TYPE"] != "linux_raid_member" { // libblkid's name of md members
 			continue
 		}
 		for _, a := range arrays {
@@ -58,8 +58,7 @@ func strays(sys resource.Sys) []Stray {
 	return out
 }
 
-// systemArrays are a server's arrays that are not the brick's: what its system
-// is on.
+// systemArrays returns a server's arrays outside the brick: those of its system.
 func (s *server) systemArrays(d *design.Design) []*array {
 	ours := map[string]bool{}
 	for i := range d.Groups {
@@ -78,23 +77,23 @@ func (s *server) systemArrays(d *design.Design) []*array {
 		}
 	}
 	return slices.DeleteFunc(slices.Clone(s.arrays), func(a *array) bool {
-		// Without redundancy, or a container of arrays: nothing can be degraded.
+		// Skip arrays without redundancy and containers, which cannot be degraded.
 		return ours[a.Dev] || a.RaidDisks < 2 || a.Level == "raid0" || a.Level == "linear" ||
 			slices.ContainsFunc(a.members, func(m member) bool { return m.disk != nil })
 	})
 }
 
-// SystemArray is an array of a server that its system is on.
+// SystemArray is an array of a server's system.
 type SystemArray struct {
 	Dev      string   // md0
 	Level    string   // raid1
-	Degraded int      // how many members are missing
-	Busy     bool     // it is being resynced, rebuilt or checked
-	Members  []string // devices that work in it: vdb, sda2
-	Strays   []string // devices that belong to it and are not in it
+	Degraded int      // number of missing members
+	Busy     bool     // a resync, rebuild or check is running
+	Members  []string // working members: vdb, sda2
+	Strays   []string // devices that belong to the array and are not in it
 }
 
-// SystemRequest asks for what SystemArrays needs.
+// SystemRequest returns the request for the facts that SystemArrays needs.
 func SystemRequest() Request {
 	r := Request{Files: []string{"/proc/mdstat"}, Links: []string{"/dev/md/*"}, Disks: true}
 	for _, f := range mdFiles {
@@ -103,10 +102,10 @@ func SystemRequest() Request {
 	return r
 }
 
-// SystemArrays finds them in a server's answer.
+// SystemArrays finds the system's arrays in a server's answer.
 func SystemArrays(d *design.Design, h *Host) []SystemArray {
 	s := &server{host: h}
-	s.read(d, &design.Pair{}) // its cluster is not asked
+	s.read(d, &design.Pair{}) // an empty pair, since the cluster does not matter
 	var out []SystemArray
 	for _, a := range s.systemArrays(d) {
 		x := SystemArray{Dev: a.Dev, Level: a.Level, Degraded: a.Degraded, Busy: a.stat.Action != ""}
@@ -125,9 +124,9 @@ func SystemArrays(d *design.Design, h *Host) []SystemArray {
 	return out
 }
 
-// system says how the server's own arrays are: in the host's line, and below it
-// what is wrong. They are no part of the brick, which its partner carries if
-// the server dies of them, so one that is degraded is a warning.
+// system judges the server's own arrays. It adds a summary to the host's line, and
+// findings below. A degraded array is only a warning: the arrays are not part of the
+// brick, and the partner takes over if the server dies of them.
 func (v *view) system(c *Part, s *server) {
 	for _, a := range s.systemArrays(v.d) {
 		name := "array " + a.Dev
@@ -169,7 +168,7 @@ func (s *server) judgeSystem(c *Part, a *array, name string) {
 			}
 		}
 		for i := range a.RaidDisks {
-			if !slots[i] && len(bad) == 0 { // nothing tells which disk it was
+			if !slots[i] && len(bad) == 0 { // the missing disk is unknown
 				bad = append(bad, fmt.Sprintf("the disk of slot %d is missing", i))
 			}
 		}
@@ -190,8 +189,8 @@ func (s *server) judgeSystem(c *Part, a *array, name string) {
 	}
 }
 
-// mountedFrom lists where file systems of a device are mounted, also of volumes
-// on it.
+// mountedFrom lists the mount points of a device's file systems, and of those of
+// volumes on it.
 func (s *server) mountedFrom(dev string) []string {
 	from := map[string]bool{"/dev/" + dev: true}
 	for p := range s.host.Links {
@@ -210,7 +209,7 @@ func (s *server) mountedFrom(dev string) []string {
 	return at
 }
 
-// localDisk names a disk, or the one that a partition is on, by serial number.
+// localDisk names a disk, or the disk of a partition, by serial number.
 func (s *server) localDisk(dev string) string {
 	for _, d := range s.host.Disks {
 		for _, p := range d.Paths {

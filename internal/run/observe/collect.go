@@ -14,27 +14,27 @@ import (
 	"github.com/mortarhpc/mortar/internal/run/raid"
 )
 
-// Facts are the answers of all hosts of a brick. They hold no secrets: they
+// Facts are the answers of all hosts of a brick. They contain no secrets, so they
 // may be kept, sent and judged elsewhere.
 type Facts struct {
-	Time  time.Time         `json:"time"` // of the one who asked
+	Time  time.Time         `json:"time"` // by the collector's clock
 	Hosts map[string]Answer `json:"hosts"`
-	// Arrays are what the brick's RAID arrays said of themselves, by name; nil if
-	// nobody was to ask.
+	// Arrays are the reports of the brick's RAID arrays, by name; nil without
+	// AskArrays.
 	Arrays map[string]raid.Answer `json:"arrays,omitempty"`
 }
 
-// Answer is a host's facts, or why there are none.
+// Answer is a host's facts, or an error.
 type Answer struct {
 	Host *Host  `json:"host,omitempty"`
 	Err  string `json:"err,omitempty"`
-	// When the host was asked and when it had answered, by the clock of the
-	// one who asked: Host.NowNS lies between.
+	// When the collector asked the host and had its answer, by the collector's
+	// clock: Host.NowNS lies between.
 	Asked    time.Time `json:"asked"`
 	Answered time.Time `json:"answered"`
 }
 
-// Commands asked of a server; their output is found in Host.Run by these.
+// Commands to run on a server, which are also the keys of their outputs in Host.Run.
 const (
 	cmdCRM   = "crm_mon --one-shot --output-as=xml"
 	cmdLinks = "corosync-cfgtool -s"
@@ -44,15 +44,15 @@ const (
 
 var mdFiles = []string{"array_state", "degraded", "sync_action", "raid_disks", "uuid", "level", "mismatch_cnt", "last_sync_action", "dev-*/state", "dev-*/slot"}
 
-// serverProcesses are the daemons a server that is active needs beside nfsd.
+// serverProcesses are the daemons that an active server needs in addition to nfsd.
 var serverProcesses = []string{"rpc.mountd", "rpc.statd", "nfsdcld", "rpcbind"}
 
-// requests says what to ask of each host of the design.
+// requests returns the request to each host of the design.
 func requests(d *design.Design, timeout time.Duration) map[string]Request {
 	out := map[string]Request{}
-	// The agent gives up on a single command or file system before we give up
-	// on the agent; on file systems sooner, so that a mount that hangs does not
-	// hold up the whole picture.
+	// The agent's limits for a command and for a file system are shorter than
+	// ours for the agent. That for file systems is the shortest, so that a hanging
+	// mount does not delay the whole answer.
 	cmdMS := int((timeout * 2 / 3).Milliseconds())
 	fsMS := int(min(timeout/3, 10*time.Second).Milliseconds())
 	server := Request{
@@ -77,7 +77,7 @@ func requests(d *design.Design, timeout time.Duration) map[string]Request {
 		server.Run = append(server.Run, cacheCommand(d.Cached().Name))
 	}
 	if d.Clustered() {
-		// Each server is asked for its own view: two that disagree are parted.
+		// Ask each server for its own view: two different views mean a split.
 		server.Run = append(server.Run, strings.Fields(cmdCRM), strings.Fields(cmdLinks), strings.Fields(cmdWaits))
 		server.CIB = true
 	}
@@ -96,9 +96,9 @@ func requests(d *design.Design, timeout time.Duration) map[string]Request {
 	return out
 }
 
-// etabOf is where a service's exports are listed: nfs-utils' own directory,
-// or, if only the service's own processes have that at this place, what it is
-// on the volume.
+// etabOf is the file with a service's exports. It is in nfs-utils' directory. With a
+// namespace only the service's own processes see that directory there, so etabOf
+// returns its path on the volume.
 func etabOf(svc *design.Service) string {
 	if svc.Namespace == "" {
 		return "/var/lib/nfs/etab"
@@ -106,8 +106,8 @@ func etabOf(svc *design.Service) string {
 	return svc.StateDir + "/etab"
 }
 
-// Collector gathers the facts of a brick, again and again if need be, over
-// sessions it keeps open. It is not safe for use by several goroutines.
+// Collector gathers the facts of a brick, repeatedly, over sessions that it keeps
+// open. It is not safe for concurrent use.
 type Collector struct {
 	d       *design.Design
 	hosts   *host.Pool
@@ -118,8 +118,8 @@ type Collector struct {
 	arrays  func(context.Context, *design.Array) raid.Answer
 }
 
-// NewCollector makes a collector that waits at most timeout for any host. If
-// hosts are named, only these are asked.
+// NewCollector returns a Collector that waits at most timeout for each host. With
+// hosts it asks only these.
 func NewCollector(d *design.Design, dial host.Dial, timeout time.Duration, hosts ...string) *Collector {
 	return &Collector{d: d, hosts: host.NewPool(dial), timeout: timeout, only: hosts}
 }
@@ -131,20 +131,19 @@ func (c *Collector) Under(g host.Gate) *Collector {
 	return c
 }
 
-// Keep gives the collector a session that is open already; the collector closes
-// it.
+// Keep hands an open session over to the collector, which closes it in Close.
 func (c *Collector) Keep(s *host.Session) { c.hosts.Keep(s) }
 
-// Session is the one with a host, dialled when it is needed.
+// Session returns the session with a host, which connects when it is first used.
 func (c *Collector) Session(name string) *host.Session { return c.hosts.Session(name) }
 
 // Close ends all sessions.
 func (c *Collector) Close() { c.hosts.Close() }
 
-// Collect asks all hosts at once. A host that does not answer in time has an
-// Err; the others' facts are there all the same. It returns within the
-// collector's timeout, and a second, even if a session ignores its context; with
-// AskOutlets, up to 16 s later.
+// Collect asks all hosts concurrently. A host that does not answer in time has an
+// Err; Collect still returns the others' facts. It returns within the collector's
+// timeout plus a second, even if a session ignores its context; with AskOutlets, up
+// to 16 s later.
 func (c *Collector) Collect(ctx context.Context) Facts {
 	f := c.collect(ctx)
 	if c.outlets && c.d.Clustered() && ctx.Err() == nil {

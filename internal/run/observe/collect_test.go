@@ -14,7 +14,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/host/resource"
 )
 
-// realLine answers with the handlers themselves, on this machine.
+// realLine answers with the real handlers, on this machine.
 type realLine struct{ closed chan struct{} }
 
 func (realLine) Call(ctx context.Context, op string, params, result any, _ func(json.RawMessage)) error {
@@ -35,7 +35,7 @@ func (realLine) Call(ctx context.Context, op string, params, result any, _ func(
 
 func (c realLine) Close() { close(c.closed) }
 
-// deafLine does not even mind its context.
+// deafLine never answers, even after the end of its context.
 type deafLine chan struct{}
 
 func (d deafLine) Call(context.Context, string, any, any, func(json.RawMessage)) error {
@@ -114,7 +114,7 @@ func TestGather(t *testing.T) {
 	}
 }
 
-// While one statfs hangs, no second thread is sent after it.
+// While a statfs hangs, the pool starts no second one for the same path.
 func TestStatfsStuck(t *testing.T) {
 	p := &statfsPool{waiting: map[string]time.Time{"/hangs": time.Now()}}
 	if fs := p.statfs(t.Context(), "/hangs", time.Hour); !fs.TimedOut {
@@ -122,8 +122,8 @@ func TestStatfsStuck(t *testing.T) {
 	}
 }
 
-// A query that is not known as one that only reads is refused on the host, and
-// status would know nothing of what it tells.
+// The host refuses a query that is not on the list of read-only ones. Then status
+// would lack its output, so every query must be on the list.
 func TestRequestsOnlyRead(t *testing.T) {
 	for _, flavour := range []string{"nfs", "nfs-ha", "nfs-ha-xl"} {
 		for host, r := range requests(designOf(t, flavour), time.Minute) {

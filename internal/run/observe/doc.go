@@ -1,6 +1,5 @@
-// Package observe says how healthy a brick is: it gathers facts of every host
-// in one read-only request each, and judges them against the Design as a tree
-// from disk to client. The judgement is pure: functions over recorded facts.
-// Nothing here may change a host, and nothing here may know how a fault is
-// mended beyond saying it in words.
+// Package observe judges the health of a brick. It gathers facts from each host in
+// one read-only request, and compares them with the Design. The result is a tree
+// from disk to client. The judgement is pure: functions of recorded facts. The
+// package never changes a host; remedies are texts only.
 package observe

@@ -23,47 +23,47 @@ import (
 // OpGather is the agent's read-only op that answers a Request with a Host.
 const OpGather agent.Op[Request, Host] = "observe.gather"
 
-// Request says what to read on one host. Everything in it is answered in one
-// process: only Run starts others, which are dear where the CPU is emulated.
+// Request is a query of one host. The agent answers in its own process; only Run and
+// Outlets start others, which are expensive on an emulated CPU.
 type Request struct {
 	Files     []string   `json:"files,omitempty"` // patterns, see filepath.Match
 	Links     []string   `json:"links,omitempty"` // patterns of links to resolve fully
 	Run       [][]string `json:"run,omitempty"`   // commands that only read
-	FS        []string   `json:"fs,omitempty"`    // mount points to ask statfs(2) of
+	FS        []string   `json:"fs,omitempty"`    // mount points for statfs(2)
 	Processes []string   `json:"processes,omitempty"`
-	// Namespaces are network namespaces whose processes are counted apart.
+	// Namespaces are network namespaces whose processes are counted separately.
 	Namespaces []string `json:"namespaces,omitempty"`
 	Disks      bool     `json:"disks,omitempty"`
-	// Pace measures for a second how long disks take to answer.
+	// Pace measures for a second how fast disks answer.
 	Pace bool `json:"pace,omitempty"`
 	SCSI bool `json:"scsi,omitempty"` // paths of SCSI disks, and the states of their port groups
 	CIB  bool `json:"cib,omitempty"`
-	// Reservations are WWNs of LUNs to ask, with SCSI, who may write to them.
+	// Reservations are WWNs of LUNs whose reservations to read, with SCSI.
 	Reservations []string `json:"reservations,omitempty"`
-	// Outlets to ask PDUs for.
+	// Outlets whose state to ask PDUs for.
 	Outlets []OutletAsk `json:"outlets,omitempty"`
 	// Bounds of each command and of each statfs, in milliseconds.
 	TimeoutMS   int `json:"timeout_ms,omitempty"`
 	FSTimeoutMS int `json:"fs_timeout_ms,omitempty"`
 }
 
-// Host is what a host answered.
+// Host is a host's answer to a Request.
 type Host struct {
 	Hostname  string               `json:"hostname"`
 	NowNS     int64                `json:"now_ns"`       // wall clock of the host, ns since 1970
 	UTCOffset int                  `json:"utc_offset_s"` // of the host's local time, seconds east of UTC
 	Files     map[string]string    `json:"files,omitempty"`
 	Links     map[string]string    `json:"links,omitempty"`
-	Run       map[string]RunResult `json:"run,omitempty"` // by the command, joined with spaces
+	Run       map[string]RunResult `json:"run,omitempty"` // by the command's words, joined with spaces
 	FS        map[string]FS        `json:"fs,omitempty"`
-	Processes map[string]int       `json:"processes,omitempty"` // how many run, by name, or name@namespace
+	Processes map[string]int       `json:"processes,omitempty"` // number of running processes, by name, or name@namespace
 	Addresses []string             `json:"addresses,omitempty"` // with prefix length; also those in the services' namespaces
 	NetLinks  []Link               `json:"net_links,omitempty"` // interfaces of the host itself
 	Disks     []DiskState          `json:"disks,omitempty"`
 	Strays    []Stray              `json:"strays,omitempty"` // with Disks
 	Pace      map[string]Pace      `json:"pace,omitempty"`   // of each block device that was busy, by sdX or dm-N
 	SCSI      []linux.SCSIDisk     `json:"scsi,omitempty"`
-	// Reservations by WWN in lower case, of LUNs that answer.
+	// Reservations of the LUNs that answer, by WWN in lower case.
 	Reservations map[string]pr.State `json:"reservations,omitempty"`
 	CIB          *linux.CIB          `json:"cib,omitempty"`
 	Outlets      []Outlet            `json:"outlets,omitempty"`
@@ -75,7 +75,7 @@ type RunResult struct {
 	Err string `json:"err,omitempty"`
 }
 
-// FS is what statfs(2) said of a mount point.
+// FS is the result of statfs(2) for a mount point.
 type FS struct {
 	Err       string  `json:"err,omitempty"`
 	TimedOut  bool    `json:"timed_out,omitempty"`
@@ -83,7 +83,7 @@ type FS struct {
 	Avail     uint64  `json:"avail"` // bytes, to users
 	Files     uint64  `json:"files"`
 	FilesFree uint64  `json:"files_free"`
-	Millis    float64 `json:"ms"` // how long the answer took
+	Millis    float64 `json:"ms"` // duration of the call
 }
 
 // DiskState is a disk and the state of each path to it.
@@ -101,7 +101,7 @@ type PathState struct {
 // Handlers are the ops that this package adds to the agent.
 func Handlers() agent.Mux { return handlers(func(Request) error { return nil }) }
 
-// WatchHandlers are those of an agent that may only watch.
+// WatchHandlers are the ops of an agent that may only watch.
 func WatchHandlers() agent.Mux { return handlers(mustWatch) }
 
 func handlers(may func(Request) error) agent.Mux {
@@ -116,8 +116,8 @@ func handlers(may func(Request) error) agent.Mux {
 	return m
 }
 
-// gather answers a Request. What cannot be read is missing in the answer:
-// whether that is a fault is for the checks to say.
+// gather answers a Request. Facts that cannot be read are missing in the answer; the
+// checks decide whether that is a fault.
 func gather(ctx context.Context, sys agent.HostSys, pool *statfsPool, r Request) *Host {
 	timeout := time.Duration(r.TimeoutMS) * time.Millisecond
 	if timeout <= 0 {
@@ -132,7 +132,7 @@ func gather(ctx context.Context, sys agent.HostSys, pool *statfsPool, r Request)
 	h := &Host{NowNS: now.UnixNano(), UTCOffset: offset, Addresses: addresses(), NetLinks: links()}
 	h.Hostname, _ = os.Hostname()
 
-	// What may take long runs beside the rest.
+	// Run slow parts concurrently.
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	if len(r.Run) > 0 {
@@ -187,7 +187,7 @@ func gather(ctx context.Context, sys agent.HostSys, pool *statfsPool, r Request)
 		h.Processes = processes(sys, r.Processes, r.Namespaces)
 	}
 	if r.Disks || r.SCSI {
-		disks, _ := sys.Disks(ctx) // what cannot be read is missing
+		disks, _ := sys.Disks(ctx) // disks that cannot be read are missing
 		if r.Disks {
 			h.Disks = diskStates(sys, disks)
 			h.Strays = strays(sys)
@@ -208,14 +208,14 @@ func gather(ctx context.Context, sys agent.HostSys, pool *statfsPool, r Request)
 	return h
 }
 
-// Pace is how a block device answered for a while.
+// Pace is how fast a block device answered during paceWindow.
 type Pace struct {
-	Done int64   `json:"done"` // requests that were answered
-	MS   float64 `json:"ms"`   // on the average, each; of none, how long they have waited at least
+	Done int64   `json:"done"` // completed requests
+	MS   float64 `json:"ms"`   // mean time of a request; without a completed one, a lower bound of the waiting time
 }
 
-// paceWindow is long enough for a disk that answers twice a second, and no
-// longer than what else a server is asked takes.
+// paceWindow is long enough for a disk that answers twice a second, and no longer
+// than the other queries of a server take.
 const paceWindow = time.Second
 
 // pace compares the kernel's counters at two moments.
@@ -260,7 +260,7 @@ func readFiles(sys resource.Sys, patterns []string) map[string]string {
 			paths, _ = sys.Glob(pattern)
 		}
 		for _, p := range paths {
-			// An attribute of /sys or /proc may be listed and still refuse to be read.
+			// An attribute of /sys or /proc may be listed and still not be readable.
 			if b, err := sys.ReadFile(p); err == nil {
 				files[p] = string(b)
 			}
@@ -269,11 +269,11 @@ func readFiles(sys resource.Sys, patterns []string) map[string]string {
 	return files
 }
 
-// processes counts the running processes of each name (comm, 15 bytes), and
-// those of them that are in a network namespace as name@namespace.
+// processes counts the running processes of each name (comm, 15 bytes). Processes in
+// one of the network namespaces count as name@namespace too.
 func processes(sys resource.Sys, names, namespaces []string) map[string]int {
 	n := map[string]int{}
-	space := map[string]string{} // what /proc/PID/ns/net links to, to name
+	space := map[string]string{} // target of /proc/PID/ns/net → name
 	for _, ns := range namespaces {
 		if id, err := netns.ID(ns); err == nil {
 			space[id] = ns
@@ -303,7 +303,7 @@ func processes(sys resource.Sys, names, namespaces []string) map[string]int {
 	return n
 }
 
-// inNamespace is the key of a count of processes.
+// inNamespace is the key of a count in Host.Processes.
 func inNamespace(name, namespace string) string {
 	if namespace == "" {
 		return name
@@ -336,8 +336,8 @@ func diskStates(sys resource.Sys, disks []resource.DiskFact) []DiskState {
 	return out
 }
 
-// reservations asks LUNs at once who may write to them, each over the first path
-// that answers; by WWN in lower case.
+// reservations reads the reservations of LUNs concurrently, each over the first path
+// that answers. The result is by WWN in lower case.
 func reservations(ctx context.Context, sys resource.Sys, disks []linux.SCSIDisk, wwns []string, timeout time.Duration) map[string]pr.State {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -366,12 +366,12 @@ func reservations(ctx context.Context, sys resource.Sys, disks []linux.SCSIDisk,
 	return out
 }
 
-// statfsPool asks statfs(2) with a bound on the wait. A file system that does
-// not answer holds its thread in the kernel until it does: no second thread
-// is sent after the first.
+// statfsPool calls statfs(2) with a time limit. A file system that does not answer
+// keeps the calling thread in the kernel, so the pool starts no second call for the
+// same path.
 type statfsPool struct {
 	mu      sync.Mutex
-	waiting map[string]time.Time // since when, by path
+	waiting map[string]time.Time // begin of the call under way, by path
 }
 
 func (p *statfsPool) statfs(ctx context.Context, path string, timeout time.Duration) FS {

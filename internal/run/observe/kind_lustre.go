@@ -15,26 +15,28 @@ import (
 // lustreKind are targets of a Lustre file system.
 type lustreKind struct{ *view }
 
-// lustreHealth says "healthy" while no target of a server is in trouble.
+// lustreHealth contains "healthy" while no target of a server has a fault.
 //
 // Source: Lustre Operations Manual, health_check
 const lustreHealth = "/sys/fs/lustre/health_check"
 
-// cmdTargets asks a server's targets how far their recovery is, and for the room on them.
+// cmdTargets asks a server's targets for the progress of their recovery and for
+// their free space.
 //
 // Source: Lustre Operations Manual, recovery_status; the parameters of osd-ldiskfs
 const cmdTargets = "lctl get_param obdfilter.*.recovery_status mdt.*.recovery_status osd-ldiskfs.*.kbytestotal osd-ldiskfs.*.kbytesavail osd-ldiskfs.*.filestotal osd-ldiskfs.*.filesfree"
 
 func (v lustreKind) request(_ *design.Service, r *Request) {
 	if slices.Contains(r.Files, lustreHealth) {
-		return // for another service
+		return // another service has added them
 	}
 	r.Files = append(r.Files, lustreHealth)
 	r.Run = append(r.Run, strings.Fields(cmdTargets))
 }
 
-// parts: is each target mounted, once, at home; are the servers healthy; have clients come back after the last
-// start; is there room.
+// parts checks that each target is mounted once and on its preferred server, that
+// the servers are healthy, that clients reconnected after the last start, and the
+// free space.
 func (v lustreKind) parts() []*Part {
 	p := v.targets()
 	if len(v.answering()) == 0 {
@@ -81,7 +83,7 @@ func (v lustreKind) targets() *Part {
 	return p
 }
 
-// params are what the servers that answer say of their targets.
+// params returns the parameters of the targets on the answering servers.
 func (v lustreKind) params() map[string]string {
 	all := map[string]string{}
 	for _, s := range v.answering() {
@@ -90,8 +92,9 @@ func (v lustreKind) params() map[string]string {
 	return all
 }
 
-// recovery: after its start a target waits for the clients that it had. Those that do not come in time are
-// evicted: what they had not written yet is lost.
+// recovery checks the targets' recovery. After its start a target waits for its
+// former clients. It evicts clients that do not reconnect in time, and their
+// unwritten data is lost.
 //
 // Source: Lustre Operations Manual, 37 (recovery)
 func (v lustreKind) recovery() *Part {
@@ -100,7 +103,7 @@ func (v lustreKind) recovery() *Part {
 	n, all := 0, 0
 	for _, t := range v.pair.Targets() {
 		if t.Kind == "mgs" {
-			continue // it has none
+			continue // an MGS has no recovery
 		}
 		all++
 		kind := map[string]string{"mdt": "mdt", "ost": "obdfilter"}[t.Kind]
@@ -129,13 +132,14 @@ func (v lustreKind) recovery() *Part {
 	return p
 }
 
-// unevenWarn is how far the fullest OST may be ahead of the emptiest, in points of percent. Within 17 Lustre
-// gives new files to OSTs in turn; beyond, the emptier ones get more of them, and are slower for it.
+// unevenWarn is how far the fullest OST may be ahead of the emptiest, in percentage
+// points. Within 17 Lustre gives new files to OSTs in turn. Beyond that the emptier
+// OSTs get more files, and become slower.
 //
 // Source: Lustre Operations Manual, qos_threshold_rr
 const unevenWarn = 17
 
-// space: no target is full of data or of inodes, and OSTs are filled evenly.
+// space checks that no target is full of data or inodes, and that OSTs fill evenly.
 func (v lustreKind) space() *Part {
 	p := &Part{Name: "space"}
 	params := v.params()
@@ -182,7 +186,7 @@ func (v lustreKind) space() *Part {
 	return p
 }
 
-// clients: is the file system mounted on each.
+// clients checks that each client has the file system mounted.
 func (v lustreKind) clients() *Part {
 	p := &Part{Name: "client"}
 	good := 0

@@ -28,8 +28,8 @@ func (v nfsKind) request(s *design.Service, r *Request) {
 
 func (v nfsKind) parts() []*Part { return []*Part{v.fileSystems(), v.exports()} }
 
-// fileSystems: mounted where the service runs, once, writable, answering,
-// not full.
+// fileSystems checks that each file system is mounted only on the service's server,
+// is writable, answers, and is not full.
 func (v nfsKind) fileSystems() *Part {
 	p := &Part{Name: "file system"}
 	if len(v.answering()) == 0 {
@@ -65,7 +65,7 @@ func (v nfsKind) fileSystems() *Part {
 		if k := st.Cache; k != nil {
 			dev, other = k.Device, k.Device
 		} else if cached := "/dev/mapper/" + st.VG + ".cached"; m.Source == cached {
-			other = cached // a cache that was turned off passes everything on until the service stops
+			other = cached // after its removal a cache passes all I/O through until the service stops
 		}
 		if m.Source != dev && m.Source != other {
 			c.add(Fault, "device", "%s on %s is mounted from %s, not from %s", vol.MountPoint, s.name, m.Source, dev)
@@ -101,8 +101,8 @@ func full(c *Part, path, host, what string, used float64) {
 	}
 }
 
-// exports: where the service runs, are nfsd, its daemons, its exports and
-// its address there; and is the address nowhere else.
+// exports checks that the service's server has nfsd, its daemons, the exports and
+// the address, and that no other server has the address.
 func (v nfsKind) exports() *Part {
 	p := &Part{Name: "export"}
 	if len(v.answering()) == 0 {
@@ -114,7 +114,7 @@ func (v nfsKind) exports() *Part {
 		w := v.where(svc)
 		s := v.byName[w.Server]
 		if s == nil {
-			// The cluster does not say; look who has the address.
+			// The cluster does not know the server: use the one with the address.
 			for _, x := range v.servers {
 				if x.hasAddress(svc.Address) {
 					s = x
@@ -193,8 +193,8 @@ func (v nfsKind) serving(c *Part, svc *design.Service, s *server) {
 	v.exported(c, svc, s)
 }
 
-// exported compares the table that the server's rpc.mountd reads with the
-// service's exports, options and all.
+// exported compares the table that the server's rpc.mountd reads with the service's
+// exports and their options.
 func (v nfsKind) exported(c *Part, svc *design.Service, s *server) {
 	var want []ocf.Export
 	for _, e := range svc.Exports {
@@ -206,7 +206,7 @@ func (v nfsKind) exported(c *Part, svc *design.Service, s *server) {
 		case d.Missing:
 			f = c.add(Fault, d.Dir, "%s is not exported to %s on %s", d.Dir, d.Clients, s.name)
 		case d.Extra && v.pair.HA == nil:
-			continue // of another file than ours, perhaps
+			continue // the export may come from another file
 		case d.Extra:
 			f = c.add(Warning, d.Dir, "%s is exported to %s on %s, which the spec does not say", d.Dir, d.Clients, s.name)
 		case slices.Contains(d.Have, "async"):

@@ -2,17 +2,17 @@ package observe
 
 import "github.com/mortarhpc/mortar/internal/brick/design"
 
-// storageKind judges what a pair's services stand on, below their volumes: md
-// arrays of disks, or LUNs.
+// storageKind judges the storage below the volumes of a pair's services: md arrays
+// of disks, or LUNs.
 type storageKind interface {
-	// request asks a server for what parts needs.
+	// request adds the facts that parts needs to the request to a server.
 	request(r *Request)
 	parts() []*Part
 }
 
-// serviceKind judges what a kind of service makes of its volumes.
+// serviceKind judges the services of a kind, on top of their volumes.
 type serviceKind interface {
-	// request asks a server for what parts needs.
+	// request adds the facts that parts needs to the request to a server.
 	request(s *design.Service, r *Request)
 	parts() []*Part
 	// clients judges the mounts of the clients of all pairs.
@@ -27,7 +27,7 @@ func (v *view) storage() storageKind {
 	return mdStorage{v}
 }
 
-// kind is that of the pair's services.
+// kind is the kind of the pair's services.
 func (v *view) kind() serviceKind {
 	if v.pair.Services[0].NFS != nil {
 		return nfsKind{v}

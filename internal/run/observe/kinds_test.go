@@ -27,7 +27,7 @@ func derived(t *testing.T, name string) *design.Design {
 	return d
 }
 
-// texts are what is wrong in a part, by level.
+// texts returns the findings of a part, with their levels.
 func texts(p *Part) string {
 	var out []string
 	p.leaves(func(c *Part) {
@@ -115,7 +115,7 @@ func TestLUNs(t *testing.T) {
 	}
 }
 
-// Who has reserved a LUN is said, and what is wrong with that.
+// Status names the server that holds a LUN's reservation, and wrong reservations.
 func TestReservations(t *testing.T) {
 	d := derived(t, "nss7.4-ha")
 	l := &d.Arrays[0].LUNs[0]
@@ -132,7 +132,7 @@ func TestReservations(t *testing.T) {
 	for name, c := range map[string]struct {
 		crm    string
 		holder string
-		paths  int // of the holder that are registered
+		paths  int // registered paths of the holder
 		want   string
 	}{
 		"held":             {active, "nss1", 4, "reserved for nss1"},
@@ -197,7 +197,7 @@ func TestLustreTargets(t *testing.T) {
 	}
 }
 
-// The words are those of Lustre 2.17.57; those of a recovery under way are of lustre-release, ldlm/ldlm_lib.c.
+// The texts are from Lustre 2.17.57; those of a recovery under way are from lustre-release, ldlm/ldlm_lib.c.
 func TestLustreRecoveryAndSpace(t *testing.T) {
 	d := derived(t, "lustre-small")
 	oss := &d.Pairs[1]

@@ -19,13 +19,15 @@ import (
 	"github.com/mortarhpc/mortar/internal/serve/ocf"
 )
 
-// Metrics measures this server, for the textfile collector of node_exporter.
+// Metrics measures this server and returns its metrics for the textfile collector of
+// node_exporter.
 func Metrics(ctx context.Context, m design.Measured) string {
 	h := gather(ctx, agent.HostSys{}, &statfsPool{waiting: map[string]time.Time{}}, metricsRequest(m))
 	return metrics(m, h).text()
 }
 
-// metricsSeconds bounds each command and statfs(2): the timer comes each minute.
+// metricsSeconds bounds each command and statfs(2), since the timer starts them each
+// minute.
 const metricsSeconds = 20
 
 func metricsRequest(m design.Measured) Request {
@@ -55,12 +57,12 @@ func metricsRequest(m design.Measured) Request {
 	return r
 }
 
-// measuredETab is where a service's exports are listed.
+// measuredETab is the file with a service's exports.
 func measuredETab(s design.MeasuredService) string {
 	return etabOf(&design.Service{NFS: &design.NFS{Namespace: s.Namespace, StateDir: s.StateDir}})
 }
 
-// exposition is text in Prometheus' format, one family after the other.
+// exposition builds text in Prometheus' format, one family after the other.
 //
 // Source: prometheus/docs, exposition formats: text
 type exposition struct {
@@ -69,7 +71,7 @@ type exposition struct {
 	lines map[string][]string // samples by family
 }
 
-// families are all that a server exposes: type and help.
+// families has the type and the help text of each family that a server exposes.
 var families = map[string][2]string{
 	"mortar_raid_disks":                        {"gauge", "Disks that a RAID group has when it is whole."},
 	"mortar_raid_disks_present":                {"gauge", "Disks of a RAID group that md takes data from."},
@@ -106,7 +108,7 @@ var families = map[string][2]string{
 	"mortar_fence_proven_timestamp_seconds":    {"gauge", "When a level of fencing was seen to work with its present configuration; 0: never."},
 }
 
-// add is one sample; labels are pairs of name and value.
+// add adds one sample; labels are pairs of name and value.
 func (e *exposition) add(family string, value float64, labels ...string) {
 	if e.lines[family] == nil {
 		e.order = append(e.order, family)
@@ -118,7 +120,7 @@ func (e *exposition) add(family string, value float64, labels ...string) {
 	e.lines[family] = append(e.lines[family], fmt.Sprintf("%s{%s} %s\n", family, l, strconv.FormatFloat(value, 'g', -1, 64)))
 }
 
-// Label is a value of a label in Prometheus' text format.
+// Label quotes the value of a label for Prometheus' text format.
 func Label(v string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, "\n", `\n`, `"`, `\"`).Replace(v) + `"`
 }
@@ -138,7 +140,7 @@ func bit(b bool) float64 {
 	return 0
 }
 
-// metrics of what a server answered.
+// metrics returns the metrics in a server's answer.
 func metrics(m design.Measured, h *Host) *exposition {
 	e := &exposition{brick: m.Brick, lines: map[string][]string{}}
 	e.raid(m, h)
@@ -151,7 +153,7 @@ func metrics(m design.Measured, h *Host) *exposition {
 	return e
 }
 
-// raid: of the arrays that run here, also those that are not the brick's.
+// raid adds the arrays that run on this server, including those outside the brick.
 func (e *exposition) raid(m design.Measured, h *Host) {
 	for _, a := range readArrays(h, func(string) *design.Disk { return nil }) {
 		if !a.Running() || a.Level == "raid0" {
@@ -177,7 +179,7 @@ func (e *exposition) raid(m design.Measured, h *Host) {
 	}
 }
 
-// disks: paths and latency of the brick's disks and LUNs.
+// disks adds paths and latency of the brick's disks and LUNs.
 func (e *exposition) disks(m design.Measured, h *Host) {
 	failed := failedPaths(h)
 	stats := linux.ParseDiskStats(h.Files["/proc/diskstats"])
@@ -214,13 +216,13 @@ func (e *exposition) disks(m design.Measured, h *Host) {
 	}
 }
 
-// cache: on the server that has it.
+// cache adds the cache, on the server that has it.
 func (e *exposition) cache(m design.Measured, h *Host) {
 	var st cache.Stats
 	if m.Cache == "" || json.Unmarshal([]byte(h.Run[strings.Join(cacheCommand(m.Cache), " ")].Stdout), &st) != nil || !st.Up {
 		return
 	}
-	if st.Mirror.Members > 0 { // write-through has none
+	if st.Mirror.Members > 0 { // a write-through cache has none
 		e.add("mortar_cache_mirror_members", float64(st.Mirror.Members), "service", m.Cache)
 		e.add("mortar_cache_mirror_members_in_sync", float64(len(st.Mirror.InSync)), "service", m.Cache)
 	}
@@ -264,7 +266,7 @@ func (e *exposition) volumes(m design.Measured, h *Host) {
 			}
 			wrong := 0
 			for _, d := range ocf.CompareExports(ocf.ParseETab(h.Files[measuredETab(s)]), want) {
-				if !d.Extra || m.Cluster { // of another file than ours, perhaps
+				if !d.Extra || m.Cluster { // without a cluster, an extra export may come from another file
 					wrong++
 				}
 			}
@@ -309,7 +311,7 @@ func (e *exposition) cluster(m design.Measured, h *Host) {
 	}
 }
 
-// ReadMeasured reads what apply wrote for this server.
+// ReadMeasured parses the file that apply wrote for this server.
 func ReadMeasured(text []byte) (design.Measured, error) {
 	var m design.Measured
 	err := json.Unmarshal(text, &m)

@@ -9,7 +9,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/host/resource"
 )
 
-// What a server that serves tells, and the other one.
+// The metrics of the serving server, and of the other one.
 func TestMetrics(t *testing.T) {
 	d := theDesign(t)
 	f := healthy(t, d)
@@ -31,7 +31,8 @@ func TestMetrics(t *testing.T) {
 	golden(t, "metrics-nfs2.prom", text["nfs2"])
 }
 
-// The server that has a cache tells of its mirror and its SSDs; the other one is silent.
+// The server with the cache has metrics of the mirror and the SSDs; the other server
+// has none.
 func TestCacheMetrics(t *testing.T) {
 	m := design.Measured{Brick: "b1", Cache: "home"}
 	for stats, want := range map[string]string{
@@ -57,8 +58,8 @@ func TestCacheMetrics(t *testing.T) {
 	}
 }
 
-// A family that is used has its words, and words are of a family in use or of
-// storage that the example does not have.
+// Every family in use has a help text. Every help text is of a family in use, or of
+// storage that the example lacks.
 func TestExposition(t *testing.T) {
 	e := &exposition{brick: "b\"1\\", lines: map[string][]string{}}
 	e.add("mortar_lun_paths", 2, "lun", "a\nb")

@@ -57,9 +57,9 @@ func recorded(t testing.TB, name string) string {
 
 var noon = time.Date(2026, 11, 21, 21, 0, 0, 0, time.UTC)
 
-// healthy makes the facts of the example brick when all is well and the
-// service is on nfs1. The cluster's words are recorded from Pacemaker 3.0;
-// the files follow the kernel's formats.
+// healthy returns the facts of the healthy example brick with the service on nfs1.
+// The cluster's output is recorded from Pacemaker 3.0; the files follow the kernel's
+// formats.
 func healthy(t testing.TB, d *design.Design) Facts {
 	f := Facts{Time: noon, Hosts: map[string]Answer{}}
 	for i, server := range d.Spec.Servers {
@@ -142,8 +142,8 @@ func healthy(t testing.TB, d *design.Design) Facts {
 	return f
 }
 
-// mirror gives a server a system mirror of two virtio disks; out: the first is
-// out of it.
+// mirror adds a system mirror of two virtio disks to a server; with out the mirror
+// lacks the first disk.
 func mirror(h *Host, out bool) {
 	md := "/sys/block/md0/md/"
 	for k, v := range map[string]string{"uuid": "c0ffee00-1111-2222-3333-444455556666", "array_state": "active", "degraded": "0",
@@ -294,8 +294,8 @@ func dmOf(d *design.Design, serial string) string {
 	return fmt.Sprintf("dm-%d", slices.IndexFunc(d.Disks, func(x design.Disk) bool { return x.Serial == serial }))
 }
 
-// cluster puts what was recorded of a situation into facts; a server with
-// no recording of its own does not answer.
+// cluster puts the recordings of a situation into facts; a server without a
+// recording does not answer.
 func cluster(t testing.TB, f Facts, situation string) {
 	t.Helper()
 	for _, name := range []string{"nfs1", "nfs2"} {
@@ -311,7 +311,7 @@ func cluster(t testing.TB, f Facts, situation string) {
 		}
 		ring, err := os.ReadFile(filepath.Join("testdata", situation+"."+name+".ring"))
 		if err != nil {
-			continue // as it was
+			continue // no recording: leave the links
 		}
 		h.Run[cmdLinks] = RunResult{Output: resource.Output{Stdout: string(ring)}}
 	}
@@ -378,7 +378,7 @@ func move(d *design.Design, f Facts, from, to string) {
 	b.Addresses = append(b.Addresses, addr)
 }
 
-// complaints are the texts of all parts that are not ok by themselves.
+// complaints returns the texts of all parts that are not ok themselves.
 func complaints(s *Status) []string {
 	var out []string
 	for _, p := range s.Parts {
@@ -394,7 +394,7 @@ func complaints(s *Status) []string {
 const neverProven1 = "warning: fencing of nfs1 was never proven: no success since the cluster was started"
 const neverProven2 = "warning: fencing of nfs2 was never proven: no success since the cluster was started"
 
-// What to do after a cold start with one server gone is the exact command.
+// After a cold start without one server, the remedy is the exact command.
 func TestColdStartMend(t *testing.T) {
 	d := theDesign(t)
 	f := healthy(t, d)
@@ -633,7 +633,7 @@ func TestJudge(t *testing.T) {
 			"fault: start of home failed on nfs2 at 20:59: error occurred: array brick1-r0 has 2 of 4 members; it cannot run on nfs2 until that is cleaned up",
 			"warning: fencing of nfs1 worked 20:52, but each level of it was never proven",
 			neverProven2}},
-		// A cleanup erased when the service was started.
+		// A cleanup erased the time of the service's start.
 		{"BMC and PDUs of nfs1 do not answer", func(f Facts) {
 			move(d, f, "nfs1", "nfs2")
 			cluster(t, f, "device-failed")
@@ -762,8 +762,7 @@ func TestJudgeOneServer(t *testing.T) {
 	}
 }
 
-// Interfaces are compared with the MTU of their network where the spec gives
-// one.
+// Judge compares an interface's MTU with that of its network, if the spec has one.
 func TestMTU(t *testing.T) {
 	d := designOf(t, "nfs-ha", "cidr: 10.77.1.0/24", "cidr: 10.77.1.0/24\n    mtu: 9000")
 	f := healthy(t, d)
@@ -778,8 +777,8 @@ func TestMTU(t *testing.T) {
 	}
 }
 
-// Of a brick that serves RDMA a server without the listener is a fault, and a
-// mount that goes over TCP is told of.
+// For a brick with RDMA, a server without the listener is a fault, and a mount over
+// TCP is a finding.
 func TestOverRDMA(t *testing.T) {
 	d := designOf(t, "nfs-ha", "\nnfs:\n", "\nnfs:\n  transport: rdma\n")
 	f := healthy(t, d)
@@ -798,7 +797,7 @@ func TestOverRDMA(t *testing.T) {
 	}
 }
 
-// A brick nobody answers for is judged all the same.
+// Judge also works if no host answers.
 func TestJudgeNobody(t *testing.T) {
 	d := theDesign(t)
 	s := Judge(d, Facts{Time: noon})
@@ -813,7 +812,7 @@ func TestJudgeNobody(t *testing.T) {
 	if s.Level != Fault || s.Faults != 3 {
 		t.Errorf("level %v with %d faults, want fault with 3: %v", s.Level, s.Faults, complaints(s))
 	}
-	// An agent that gives nothing but empty answers must not be believed.
+	// Empty answers of all agents must not give OK.
 	for n := range f.Hosts {
 		f.Hosts[n] = Answer{Host: &Host{}}
 	}
@@ -910,7 +909,7 @@ func TestNotReady(t *testing.T) {
 			f := healthy(t, d)
 			tt.change(f)
 			got := NotReady(d, f, "home", tt.target)
-			if tt.name == "standby" { // a device warning is no reason
+			if tt.name == "standby" { // ignore the warning about a device
 				got = slices.DeleteFunc(got, func(s string) bool { return strings.Contains(s, "cannot be fenced") })
 				tt.want = tt.want[:1]
 			}
@@ -921,7 +920,7 @@ func TestNotReady(t *testing.T) {
 	}
 }
 
-// Recorded from crm_mon of Pacemaker 3.0 while it did not run.
+// Recorded from crm_mon of Pacemaker 3.0 while Pacemaker did not run.
 const notConnected = `<pacemaker-result api-version="2.38" request="crm_mon --output-as=xml -1">
   <status code="102" message="Not connected">
     <errors>
@@ -971,7 +970,7 @@ func TestProof(t *testing.T) {
 			t.Errorf("%q is taken", bad)
 		}
 	}
-	// Of a node's attributes only Mortar's are kept.
+	// onlyOwn keeps only Mortar's attributes of a node.
 	c, err := linux.ParseCIB([]byte(`<cib><configuration><nodes><node id="1" uname="nfs1"><instance_attributes id="nodes-1">` +
 		`<nvpair id="a" name="mortar-fence-test" value="standby"/><nvpair id="b" name="ipmi_password" value="hunter2"/></instance_attributes></node></nodes></configuration></cib>`))
 	if onlyOwn(c); err != nil || c.Attr("nfs1", AttrTesting) != TestingStandby || len(c.Nodes[0].Attrs) != 1 {

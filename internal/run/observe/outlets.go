@@ -17,32 +17,32 @@ import (
 	"github.com/mortarhpc/mortar/internal/host/resource"
 )
 
-// OutletAsk names an outlet: the fence device that switches it, and its number
-// there.
+// OutletAsk names an outlet: the fence device that switches it, and the outlet's
+// number on that device.
 type OutletAsk struct {
 	Device string `json:"device"`
 	Port   string `json:"port"`
 }
 
-// Outlet is what a PDU said of an outlet.
+// Outlet is a PDU's answer about an outlet.
 type Outlet struct {
 	OutletAsk
 	On       bool   `json:"on"`
-	Err      string `json:"err,omitempty"` // why nothing is known
+	Err      string `json:"err,omitempty"` // why the state is unknown
 	TimedOut bool   `json:"timed_out,omitempty"`
 }
 
-// outletTime bounds what all outlets together may take. fence_apc_snmp gives a
-// PDU that is dead up on its own after 7 s (measured, on an emulated server).
+// outletTime bounds the queries of all outlets together. fence_apc_snmp itself gives
+// up a dead PDU after 7 s (measured on an emulated server).
 const outletTime = 15 * time.Second
 
-// AskOutlets has Collect also ask the PDUs which outlets of the servers are on.
-// A server's partner is asked, which is who would fence it. It costs that
-// server a process for each outlet.
+// AskOutlets makes Collect also ask the PDUs for the state of the servers' outlets.
+// A server's partner asks, since the partner would fence it. Each outlet costs the
+// asking server a process.
 func (c *Collector) AskOutlets() { c.outlets = true }
 
-// collectOutlets asks each server that answered for the outlets of its
-// partner, and for its own if the partner did not answer.
+// collectOutlets makes each answering server query the outlets of its partner, and
+// its own if the partner did not answer.
 func (c *Collector) collectOutlets(ctx context.Context, f Facts) {
 	asks := map[string][]OutletAsk{}
 	for _, l := range c.d.Fencing() {
@@ -74,8 +74,8 @@ func (c *Collector) collectOutlets(ctx context.Context, f Facts) {
 	}
 }
 
-// askOutlets asks for the state of outlets with the parameters, and the
-// secret, that Pacemaker would fence with.
+// askOutlets queries the state of outlets with the parameters and the secret that
+// Pacemaker uses for fencing.
 func askOutlets(ctx context.Context, sys resource.Sys, asks []OutletAsk, timeout time.Duration) []Outlet {
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("no answer within %v", timeout))
 	defer cancel()
@@ -136,8 +136,8 @@ func fenceParams(cib []byte, id string) (name string, params map[string]string, 
 	return "", nil, fmt.Errorf("fence device %s is not in the cluster's configuration", id)
 }
 
-// fenceError is the first error that a fence agent reports, without any of its
-// parameters that could be a secret.
+// fenceError is the first error that a fence agent reports, without parameters that
+// may be secret.
 func fenceError(out resource.Output, params map[string]string) string {
 	text := oneLine(strings.TrimSpace(out.Stderr))
 	for line := range strings.Lines(out.Stderr) {
@@ -157,7 +157,8 @@ func fenceError(out resource.Output, params map[string]string) string {
 	return text
 }
 
-// power: which outlets are on, and does each PDU answer; nil if none was asked.
+// power checks that all outlets are on and that each PDU answers; nil if no PDU was
+// asked.
 func (v *view) power() *Part {
 	p := &Part{Name: "power"}
 	silent := &Part{} // the PDUs
@@ -227,8 +228,8 @@ func (v *view) supply(node string, on, off, unknown []string) *Part {
 	return p
 }
 
-// outlet is what is known of the outlet by which a device switches a server,
-// and who asked for it.
+// outlet returns the state of the outlet with which a device switches a server, and
+// the server that asked for it.
 func (v *view) outlet(dev *design.FenceDevice, node string) (o *Outlet, by string) {
 	port := dev.Outlet(node)
 	for _, s := range v.servers {
@@ -254,7 +255,7 @@ func (v *view) pdu(dev *design.FenceDevice) string {
 	return dev.ID
 }
 
-// fencingNow says whether the cluster is fencing a node.
+// fencingNow reports whether the cluster is fencing a node.
 func (v *view) fencingNow(node string) bool {
 	return v.crm != nil && slices.Contains(snapshot(v.pair, v.crm, nil, false).Fencing, node)
 }
@@ -266,7 +267,7 @@ type SupplyOutlet struct {
 	PDU    string // its name in the spec
 }
 
-// OutletsOf are the outlets of a server, as far as the facts know them.
+// OutletsOf returns the outlets of a server that the facts contain.
 func OutletsOf(d *design.Design, f Facts, node string) []SupplyOutlet {
 	v := newView(d, d.PairWith(node), f)
 	var out []SupplyOutlet

@@ -11,8 +11,8 @@ import (
 	"github.com/mortarhpc/mortar/internal/host/resource"
 )
 
-// outletsOf are all four outlets of the example's two servers, asked by the
-// partners, after change.
+// outletsOf adds the four outlets of the example's two servers, as asked by the
+// partners, to the facts, after change.
 func outletsOf(f Facts, change func(by string, o *Outlet)) {
 	for by, port := range map[string]string{"nfs1": "2", "nfs2": "1"} {
 		h := f.Hosts[by].Host
@@ -35,7 +35,7 @@ func TestPower(t *testing.T) {
 		name   string
 		change func(by string, o *Outlet)
 		text   string
-		want   []string // complaints and what to do
+		want   []string // findings and remedies
 	}{
 		{"all on", nil, "4 of 4 outlets on", nil},
 		{"one off", func(_ string, o *Outlet) { o.On = o.Port != "2" || o.Device != "fence-pdu-b" }, "3 of 4 outlets on",
@@ -78,7 +78,7 @@ func TestPower(t *testing.T) {
 			}
 		})
 	}
-	// Facts of a look that asked no PDU have no such part.
+	// Without answers of PDUs the status has no part power.
 	for _, p := range Judge(d, healthy(t, d)).Parts {
 		if p.Name == "power" {
 			t.Errorf("%+v", p)
@@ -102,12 +102,13 @@ func TestFenceParams(t *testing.T) {
 			t.Errorf("%s is a fence device", id)
 		}
 	}
-	// As fence_apc_snmp 4.16 says it of a PDU that is dead.
+	// The output of fence_apc_snmp 4.16 for a dead PDU.
 	text := fenceError(resource.Output{Code: 1, Stderr: "2026-11-22 18:11:58,882 ERROR: Returned 1: Timeout: No Response from 10.77.3.39:161 (hunter2)\n\n\n2026-11-22 18:11:58,914 ERROR: Please use '-h' for usage\n"}, params)
 	if text != "Returned 1: Timeout: No Response from 10.77.3.39:161 (…)" {
 		t.Errorf("%q", text)
 	}
-	// A device that the cluster does not know is said to be so, and nothing runs.
+	// For a device that the cluster does not know, the answer is an error and no
+	// program runs.
 	got := askOutlets(t.Context(), tree{linux.CIBFile: fenceCIB}, []OutletAsk{{"fence-pdu-b", "1"}}, time.Minute)
 	if len(got) != 1 || got[0].On || !strings.Contains(got[0].Err, "fence-pdu-b is not in the cluster's configuration") {
 		t.Errorf("%+v", got)

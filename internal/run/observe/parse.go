@@ -7,7 +7,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/base/linux"
 )
 
-// dmPath is a path's state as the multipath target of the kernel has it.
+// dmPath is the state of a path in the kernel's multipath target.
 type dmPath struct {
 	Dev    string // major:minor
 	Active bool
@@ -51,7 +51,8 @@ func parseDMStatus(text string) map[string][]dmPath {
 	return out
 }
 
-// fields is a cursor over words; bad once a word is missing or no number.
+// fields is a cursor over words. bad is set after a missing word or a word that
+// should be a number and is none.
 type fields struct {
 	f   []string
 	bad bool
@@ -85,7 +86,7 @@ func (r *fields) skip(n int) {
 	}
 }
 
-// link is one corosync link of a node: which peers it reaches.
+// link is one corosync link of a node, with the peers that it reaches.
 type link struct {
 	ID    int
 	Addr  string
@@ -128,9 +129,9 @@ func parseLinks(text string) []link {
 	return out
 }
 
-// parseWaits reads what corosync-cmapctl prints of
-// runtime.votequorum.wait_for_all_status: true until the server has seen every
-// other one since its corosync started.
+// parseWaits reads corosync-cmapctl's output of
+// runtime.votequorum.wait_for_all_status: true until the server has seen every other
+// server since the start of its corosync.
 // Source: corosync exec/votequorum.c, update_wait_for_all_status
 func parseWaits(text string) bool {
 	_, value, _ := strings.Cut(text, " = ")

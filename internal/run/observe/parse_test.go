@@ -102,7 +102,7 @@ device 10.77.1.100:/srv/home/data mounted on /mnt/home-v3 with fstype nfs statve
 	}
 }
 
-// Whatever a host sends, judging it ends and does not panic.
+// For any answer of a host, the parsers end and do not panic.
 func FuzzParsers(f *testing.F) {
 	for _, s := range []string{"md1 : x\n[=> check = 1.0% finish=1min", "a: 0 1 multipath 65536 65536", "LINK ID 0\nnodeid: 1: x", "device a mounted on b with fstype nfs\nper-op\nX: 1 2 3 4 5 6 7 8", "/a\tb(c)", notConnected} {
 		f.Add(s)

@@ -11,15 +11,15 @@ import (
 	"github.com/mortarhpc/mortar/internal/brick/design"
 )
 
-// What a fence test leaves in the cluster are attributes of the node it
-// fenced, in the CIB: they are on both servers, outlive them, and go with the
-// cluster they tell of.
+// A fence test records its results as attributes of the fenced node in the CIB.
+// There both servers have them, they survive a server's replacement, and they
+// vanish with the cluster that they describe.
 const (
-	// ownAttribute begins the name of every attribute of Mortar's.
+	// ownAttribute is the prefix of the names of Mortar's attributes.
 	ownAttribute = "mortar-"
-	// AttrTesting is set while a fence test of the node is under way: it may be
-	// off, and a level may be missing. Its value is TestingStandby if the test
-	// put the node in standby, else TestingPlain.
+	// AttrTesting is set while a fence test of the node is under way: the node may
+	// be off, and the topology may lack a level. Its value is TestingStandby if the
+	// test put the node in standby, else TestingPlain.
 	AttrTesting    = "mortar-fence-test"
 	TestingPlain   = "fenced"
 	TestingStandby = "standby"
@@ -28,11 +28,11 @@ const (
 // ProofAttr is the attribute with a level's Proof.
 func ProofAttr(level int) string { return "mortar-fence-proven-" + strconv.Itoa(level) }
 
-// Proof is the record that a level of fencing a node was seen to work.
+// Proof records that a fence level of a node has worked.
 type Proof struct {
 	At      time.Time
-	Seconds float64 // from the order to the cluster's word that it is done
-	// Fingerprint of the level then, see design.FenceLevel.
+	Seconds float64 // from the command to the cluster's report of success
+	// Fingerprint of the level at that time, see design.FenceLevel.
 	Fingerprint string
 }
 
@@ -41,7 +41,7 @@ func (p Proof) String() string {
 	return fmt.Sprintf("%s %.1fs %s", p.At.UTC().Format(time.RFC3339), p.Seconds, p.Fingerprint)
 }
 
-// ParseProof reads what String wrote.
+// ParseProof parses the output of String.
 func ParseProof(s string) (Proof, error) {
 	var p Proof
 	f := strings.Fields(s)
@@ -59,7 +59,7 @@ func ParseProof(s string) (Proof, error) {
 	return p, nil
 }
 
-// onlyOwn leaves Mortar's attributes of nodes.
+// onlyOwn removes all attributes of nodes except Mortar's, which hold no secrets.
 func onlyOwn(c *linux.CIB) *linux.CIB {
 	for i := range c.Nodes {
 		c.Nodes[i].Attrs = slices.DeleteFunc(c.Nodes[i].Attrs, func(a linux.CIBPair) bool { return !strings.HasPrefix(a.Name, ownAttribute) })
@@ -67,7 +67,8 @@ func onlyOwn(c *linux.CIB) *linux.CIB {
 	return c
 }
 
-// proofOf is what is recorded of a level, nil if there is nothing (readable).
+// proofOf returns the recorded proof of a level, nil if there is none or it cannot
+// be parsed.
 func proofOf(c *linux.CIB, node string, level int) *Proof {
 	p, err := ParseProof(c.Attr(node, ProofAttr(level)))
 	if err != nil {
@@ -76,8 +77,8 @@ func proofOf(c *linux.CIB, node string, level int) *Proof {
 	return &p
 }
 
-// Unproven are the levels of fencing that were never tested with the
-// configuration they have in the design.
+// Unproven returns the fence levels without a proof for their configuration in the
+// design.
 func Unproven(d *design.Design, c *linux.CIB) []*design.FenceLevel {
 	var out []*design.FenceLevel
 	for _, l := range d.Fencing() {
@@ -88,8 +89,8 @@ func Unproven(d *design.Design, c *linux.CIB) []*design.FenceLevel {
 	return out
 }
 
-// FenceProblems says what keeps the levels of fencing a node from being used:
-// devices that fail or are not registered, levels that are not configured.
+// FenceProblems returns why the cluster cannot use the fence levels of a node:
+// devices fail or are not registered, levels are not configured.
 func FenceProblems(d *design.Design, f Facts, node string) []string {
 	v := newView(d, d.PairWith(node), f)
 	if v.crm == nil {
@@ -112,15 +113,15 @@ func FenceProblems(d *design.Design, f Facts, node string) []string {
 	return out
 }
 
-// aged says whether a proof is older than the design accepts. Cables are moved and
-// passwords changed meanwhile.
+// aged reports whether a proof is older than the design accepts. Somebody may have
+// moved cables or changed passwords since.
 func (v *view) aged(p *Proof) bool {
 	days := v.pair.HA.FenceTestDays
 	return days > 0 && v.now.Sub(p.At) > time.Duration(days)*24*time.Hour
 }
 
-// proven says which levels of fencing a node were seen to work and when, and
-// warns of those that were not.
+// proven adds the proven fence levels of a node with the time of the proof, and a
+// warning for the others.
 func (v *view) proven(c *Part, node string, history time.Time) {
 	mend := fmt.Sprintf("`mortar fence-test %s --node %s` proves it", v.d.Spec.File, node)
 	levels := v.pair.HA.Levels(node)

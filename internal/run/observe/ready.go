@@ -12,20 +12,20 @@ import (
 	"github.com/mortarhpc/mortar/internal/host"
 )
 
-// Snapshot is the cluster's word on services and servers at one moment.
+// Snapshot is the cluster's state of services and servers at one moment.
 type Snapshot struct {
 	Services []ServiceState
 	Nodes    []NodeState
-	// Coordinator is the server that decides (DC); "" if none is elected.
+	// Coordinator is the designated controller (DC); "" if none is elected.
 	Coordinator string
 	Quorum      bool
 	// Waits: after a cold start corosync gives no quorum before it has seen
 	// every server at once (wait_for_all).
 	Waits bool
-	// Fencing names the servers that are being fenced.
+	// Fencing has the servers that the cluster is fencing.
 	Fencing []string
-	// Down names what the cluster is to run and has not started: services and
-	// fence devices.
+	// Down has the services and fence devices that the cluster should run and has
+	// not started.
 	Down []string
 }
 
@@ -36,7 +36,7 @@ type ServiceState struct {
 	Server   string // "" if nowhere
 	Role     string // Started, Stopped, Starting …
 	Failures []string
-	// Leftover names constraints that a move left behind.
+	// Leftover has the constraints that a move left behind.
 	Leftover []string
 }
 
@@ -44,11 +44,11 @@ type ServiceState struct {
 type NodeState struct {
 	Name            string
 	Online, Standby bool
-	// Unclean: the cluster lost it and waits until it is fenced.
+	// Unclean: the cluster lost the server and waits for its fencing.
 	Unclean bool
 }
 
-// Service finds a service.
+// Service returns the state of a service, nil if it has none.
 func (s *Snapshot) Service(name string) *ServiceState {
 	for i := range s.Services {
 		if s.Services[i].Name == name {
@@ -58,7 +58,7 @@ func (s *Snapshot) Service(name string) *ServiceState {
 	return nil
 }
 
-// Node finds a server.
+// Node returns the state of a server, nil if it has none.
 func (s *Snapshot) Node(name string) *NodeState {
 	for i := range s.Nodes {
 		if s.Nodes[i].Name == name {
@@ -68,8 +68,8 @@ func (s *Snapshot) Node(name string) *NodeState {
 	return nil
 }
 
-// Cluster asks one host's cluster where things are: much cheaper than
-// Collect, for those who wait for a change.
+// Cluster returns the state of the cluster as one host sees it. It is much cheaper
+// than Collect, for callers that wait for a change.
 func (c *Collector) Cluster(ctx context.Context, host string) (*Snapshot, error) {
 	h, err := c.gather(ctx, host, Request{Run: [][]string{strings.Fields(cmdCRM), strings.Fields(cmdWaits)}, CIB: true, TimeoutMS: int(c.timeout.Milliseconds())})
 	if err != nil {
@@ -86,7 +86,7 @@ func (c *Collector) Cluster(ctx context.Context, host string) (*Snapshot, error)
 	return snapshot(c.d.PairWith(host), m, h.CIB, parseWaits(h.Run[cmdWaits].Stdout)), nil
 }
 
-// HasAddress says whether a host has an address on an interface that is up.
+// HasAddress reports whether a host has an address on an interface that is up.
 func (c *Collector) HasAddress(ctx context.Context, host, address string) (bool, error) {
 	h, err := c.gather(ctx, host, Request{})
 	return err == nil && h.HasAddress(address), err
@@ -136,8 +136,8 @@ func snapshot(p *design.Pair, m *crm, cib *linux.CIB, waits bool) *Snapshot {
 	return s
 }
 
-// ClusterOf gives the snapshot of a pair that is in facts; nil if no server's
-// cluster answered.
+// ClusterOf returns the snapshot of a pair from facts; nil if no server's cluster
+// answered.
 func ClusterOf(d *design.Design, p *design.Pair, f Facts) *Snapshot {
 	v := newView(d, p, f)
 	if v.crm == nil {
@@ -146,8 +146,8 @@ func ClusterOf(d *design.Design, p *design.Pair, f Facts) *Snapshot {
 	return snapshot(p, v.crm, v.cib, v.crmOf.waits)
 }
 
-// NotReady says why a server could not take a service over now; empty if it
-// could. Each reason is a sentence with what to do about it.
+// NotReady returns why a server cannot take a service over now, nothing if it can.
+// Each reason has a remedy.
 func NotReady(d *design.Design, f Facts, service, target string) []string {
 	p := d.PairOf(service)
 	if p == nil {
@@ -190,7 +190,7 @@ func NotReady(d *design.Design, f Facts, service, target string) []string {
 	}
 	from := v.byName[v.where(svc).Server]
 	if from != nil && from.host != nil {
-		// What the service uses now the target must reach too.
+		// The target must reach the disks that the service uses now.
 		var lost []string
 		for i := range d.Disks {
 			x := &d.Disks[i]
@@ -222,7 +222,7 @@ func NotReady(d *design.Design, f Facts, service, target string) []string {
 	return why
 }
 
-// fenceable says whether any level of fencing a node works.
+// fenceable reports whether any fence level of a node works.
 func (v *view) fenceable(node string) bool {
 	if !v.crm.Options.Stonith {
 		return false

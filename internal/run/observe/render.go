@@ -7,11 +7,11 @@ import (
 	"unicode/utf8"
 )
 
-// Look says how a status is printed.
+// Look has the options of Render.
 type Look struct {
 	Color bool
-	// All shows every part; without it, what lies below a part that is ok is
-	// left out beyond the second level.
+	// All shows every part. Without it, Render leaves out the parts below a part
+	// that is ok, from the third level on.
 	All bool
 	// Width of the terminal in columns; 0 does not wrap.
 	Width int
@@ -42,7 +42,7 @@ type row struct {
 	part  *Part
 }
 
-// Render prints a status as a tree with aligned columns: name, level, words.
+// Render prints a status as a tree with aligned columns: name, level, text.
 func Render(w io.Writer, s *Status, look Look) error {
 	var rows []row
 	var walk func(ps []*Part, depth int)
@@ -138,8 +138,8 @@ func bar(percent float64) string {
 	return "[" + strings.Repeat("=", full) + strings.Repeat(".", n-full) + "]"
 }
 
-// wrap breaks text at spaces into lines of at most width runes; one line if
-// width is too small to be of use.
+// wrap breaks text at spaces into lines of at most width runes. With a width below
+// 20 it returns one line.
 func wrap(text string, width int) []string {
 	if width < 20 {
 		return []string{text}

@@ -25,8 +25,8 @@ func (v lunStorage) request(r *Request) {
 	}
 }
 
-// parts: does each server see each LUN as it is designed, by as many paths as it
-// is cabled with, and over the controller that owns it.
+// parts checks that each server sees each LUN as designed, over all cabled paths and
+// over the controller that owns it.
 func (v lunStorage) parts() []*Part {
 	p := &Part{Name: "LUN"}
 	up := v.answering()
@@ -69,8 +69,8 @@ func (v lunStorage) parts() []*Part {
 	return []*Part{p}
 }
 
-// scsi is what servers see of SCSI disks. A path that multipath has given up
-// does not work, whatever the kernel says.
+// scsi returns the SCSI disks that servers see. A path that multipath considers
+// failed does not work, even if the SCSI layer reports it as running.
 func (v lunStorage) scsi(up []*server) map[string][]linux.SCSIDisk {
 	out := map[string][]linux.SCSIDisk{}
 	for _, s := range up {
@@ -88,7 +88,7 @@ func (v lunStorage) scsi(up []*server) map[string][]linux.SCSIDisk {
 	return out
 }
 
-// all are the LUNs of the pair.
+// all returns the LUNs of the pair.
 func (v lunStorage) all() []design.LUN {
 	var out []design.LUN
 	for i := range v.pair.Services {
@@ -97,7 +97,7 @@ func (v lunStorage) all() []design.LUN {
 	return out
 }
 
-// grouped says once what is wrong with several LUNs, or on several servers.
+// grouped joins equal findings about several LUNs, or on several servers.
 func grouped(d *design.Design, found []lunarray.Finding) []*Part {
 	var out []*Part
 	for _, g := range lunarray.Grouped(found) {
@@ -110,8 +110,8 @@ func grouped(d *design.Design, found []lunarray.Finding) []*Part {
 	return out
 }
 
-// reserved tells for whom each LUN is reserved, by name, and what is wrong with
-// that.
+// reserved returns the server that holds the reservation of each LUN, by the LUN's
+// name, and findings about the reservations.
 func (v lunStorage) reserved(up []*server) (holders map[string]string, wrong []lunarray.Finding) {
 	holders = map[string]string{}
 	if v.pair.HA == nil {
@@ -129,7 +129,7 @@ func (v lunStorage) reserved(up []*server) (holders map[string]string, wrong []l
 		for _, l := range v.d.LUNsIn(&v.pair.Services[i].Storage) {
 			st, paths := reservation(up, l, where)
 			if st == nil {
-				continue // nobody sees it, which is said elsewhere
+				continue // no server sees the LUN; parts has another finding for that
 			}
 			holders[l.Name] = node[st.Holder]
 			f := lunarray.Finding{Host: cmp.Or(where, up[0].name), LUN: l.Name}
@@ -152,8 +152,9 @@ func (v lunStorage) reserved(up []*server) (holders map[string]string, wrong []l
 	return holders, wrong
 }
 
-// reservation is what a LUN says to the server that serves it, or else to any,
-// and how many paths the former has.
+// reservation returns the state of a LUN's reservation as the server that serves the
+// LUN sees it, else as any server sees it, and the number of paths of the serving
+// server.
 func reservation(up []*server, l design.LUN, where string) (st *pr.State, paths int) {
 	for _, s := range up {
 		said, ok := s.host.Reservations[strings.ToLower(l.WWN)]

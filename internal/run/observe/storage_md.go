@@ -20,8 +20,8 @@ func (v mdStorage) request(r *Request) { r.Pace = true }
 
 func (v mdStorage) parts() []*Part { return []*Part{v.disksPart(), v.paths(), v.raid()} }
 
-// disksPart: is every disk of the design there at all. A disk that only one
-// server does not see is a matter of paths.
+// disksPart checks that at least one server sees each disk of the design. paths
+// covers a disk that only one server does not see.
 func (v mdStorage) disksPart() *Part {
 	p := &Part{Name: "disk"}
 	up := v.answering()
@@ -88,20 +88,20 @@ func (v mdStorage) disksPart() *Part {
 	return p
 }
 
-// outOfService says that somebody took a disk out of service.
+// outOfService is the finding for a disk that an administrator took out of service.
 func (v mdStorage) outOfService(x *design.Disk) *Part {
 	return &Part{Name: x.Serial, Level: Warning,
 		Text: fmt.Sprintf("disk %s is out of service: the spec lists it under failed", diskName(x)),
 		Mend: "put another disk into the bay: " + v.replaceCommand(x)}
 }
 
-// replaceCommand is what a person types once another disk is in the bay of x.
+// replaceCommand is the command to run after a new disk is in the bay of x.
 func (v mdStorage) replaceCommand(x *design.Disk) string {
 	return fmt.Sprintf("`mortar disk replace %s %s --with SERIAL`", v.d.Spec.File, x.Serial)
 }
 
-// paths: has each server all its ways to each disk. How many there should be
-// is learnt from the disks that have most: the spec does not say.
+// paths checks that each server has all paths to each disk. The expected number is
+// that of the disk with most paths, since the spec does not have it.
 func (v mdStorage) paths() *Part {
 	p := &Part{Name: "path"}
 	up := v.answering()
@@ -139,9 +139,10 @@ func (v mdStorage) paths() *Part {
 	return p
 }
 
-// lostPaths names what a server cannot reach, whole enclosures first.
+// lostPaths names the disks and paths that a server has lost, whole enclosures
+// first.
 func (v mdStorage) lostPaths(s *server, want int) []*Part {
-	// Paths are numbered by the order of the HBAs they go over.
+	// The HBAs' order gives the numbers of the paths.
 	hbas := map[int]bool{}
 	for _, sd := range s.disks {
 		for _, st := range sd.PathState {
@@ -174,7 +175,7 @@ func (v mdStorage) lostPaths(s *server, want int) []*Part {
 			continue
 		}
 		if sd == nil && !v.seenElsewhere(x, s) {
-			continue // the disk itself is gone: said under disk
+			continue // the disk itself is gone: disksPart has the finding
 		}
 		var l loss
 		switch {
@@ -216,7 +217,7 @@ func (v mdStorage) lostPaths(s *server, want int) []*Part {
 		lost[x.Enclosure][l] = append(lost[x.Enclosure][l], x)
 	}
 	var out []*Part
-	// The same path lost to every disk is one loss: of the HBA.
+	// If every disk has lost the same path, the loss is that of the HBA.
 	if len(enclosures) > 1 {
 		all := map[loss]int{}
 		for _, e := range enclosures {
@@ -274,7 +275,7 @@ func (v mdStorage) seenElsewhere(x *design.Disk, not *server) bool {
 	return false
 }
 
-// raid: is each group assembled, on one server, whole, and in sync.
+// raid checks that each group is assembled on one server, whole, and in sync.
 func (v mdStorage) raid() *Part {
 	p := &Part{Name: "RAID"}
 	if len(v.answering()) == 0 {
@@ -317,7 +318,7 @@ func (v mdStorage) group(g *design.Group) *Part {
 	a := s.array(g)
 	part := &Part{Level: OK, Text: fmt.Sprintf("%s on %s, %s", layout, s.name, whole(a))}
 
-	// Who is in, and who of the design is not.
+	// Find the members, and the disks of the design that are not members.
 	in := map[string]bool{}
 	var faulty, strangers, unnoticed []string
 	known := map[string]*design.Disk{} // of faulty
@@ -351,7 +352,7 @@ func (v mdStorage) group(g *design.Group) *Part {
 	for i := range g.Members {
 		x := &g.Members[i]
 		if !in[x.Serial] && !x.Failed && !slices.Contains(faulty, diskName(x)) && !slices.ContainsFunc(a.members, func(m member) bool {
-			return m.disk != nil && m.disk.Serial == x.Serial && m.Is("spare") && (m.Slot >= 0 || a.Degraded == 0) // or a spare since its place was taken
+			return m.disk != nil && m.disk.Serial == x.Serial && m.Is("spare") && (m.Slot >= 0 || a.Degraded == 0) // or it is a spare since another disk took its place
 		}) {
 			out = append(out, diskName(x))
 		}
@@ -426,16 +427,16 @@ func (v mdStorage) group(g *design.Group) *Part {
 }
 
 const (
-	// slowFactor is how many times longer than its peers a disk answers that is
-	// called slow: the members of a group share its load evenly, so that a factor
-	// of two is chance and one of ten is not.
+	// slowFactor: a disk is slow if it takes this many times as long as its peers.
+	// The members of a group share its load evenly, so a factor of two may be
+	// chance, a factor of ten is not.
 	slowFactor = 10
-	// slowMS is what a disk may always take, milliseconds: a hard disk whose queue
-	// is full, or that repeats a read, takes that long.
+	// slowMS is the time in milliseconds up to which no disk is slow: a hard disk
+	// with a full queue, or one that repeats a read, takes that long.
 	slowMS = 250
 )
 
-// slowMembers names the disks of a group that answer much later than the others.
+// slowMembers finds the disks of a group that answer much later than the others.
 func slowMembers(g *design.Group, a *array, pace map[string]Pace) (out []*Part) {
 	var all []float64
 	for _, m := range a.members {
@@ -444,7 +445,7 @@ func slowMembers(g *design.Group, a *array, pace map[string]Pace) (out []*Part) 
 		}
 	}
 	slices.Sort(all)
-	const fewest = 3 // of two nobody can say which is the strange one
+	const fewest = 3 // two disks do not show which of them is slow
 	if len(all) < fewest {
 		return nil
 	}
@@ -469,7 +470,7 @@ func slowMembers(g *design.Group, a *array, pace map[string]Pace) (out []*Part) 
 	return out
 }
 
-// addProgress says how far a rebuild or check of an array is.
+// addProgress adds the progress of a rebuild or check of an array.
 func addProgress(part *Part, pr linux.MDStat, array string) {
 	action := map[string]string{"recovery": "rebuild"}[pr.Action]
 	if action == "" {
@@ -493,9 +494,9 @@ func addProgress(part *Part, pr linux.MDStat, array string) {
 	c.Progress = prog
 }
 
-// memberAt finds the disk of a member whose paths are all gone, so that no
-// serial can be read: the one the design has at its place in the array, if no
-// other member is that disk and no server sees it.
+// memberAt finds the disk of a member without paths, whose serial cannot be read. It
+// is the design's disk in the same slot of the array, if no other member is that
+// disk and no server sees it.
 func (v mdStorage) memberAt(g *design.Group, a *array, m member) *design.Disk {
 	if m.disk != nil || m.Slot < 0 || m.Slot >= len(g.Members) {
 		return nil

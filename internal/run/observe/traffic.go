@@ -7,8 +7,8 @@ import (
 	"github.com/mortarhpc/mortar/internal/brick/design"
 )
 
-// Traffic is what the volumes of a service read and wrote on a server since it
-// activated them.
+// Traffic is the bytes that the volumes of a service have read and written on a
+// server since it activated them.
 type Traffic struct {
 	Service string
 	Server  string
@@ -16,7 +16,7 @@ type Traffic struct {
 	Written int64 // bytes
 }
 
-// AskTraffic has Collect also ask the servers for what Traffics needs.
+// AskTraffic makes Collect also ask the servers for the facts that Traffics needs.
 func (c *Collector) AskTraffic() { c.traffic = true }
 
 const diskStats = "/proc/diskstats"
@@ -29,8 +29,8 @@ func countTraffic(d *design.Design, reqs map[string]Request) {
 	}
 }
 
-// Traffics gives the traffic of each service where it has its volumes. A service
-// without logical volumes, or that runs nowhere, has none.
+// Traffics returns the traffic of each service on the server with its volumes. A
+// service without logical volumes, or one that runs nowhere, has no traffic.
 func Traffics(d *design.Design, f Facts) []Traffic {
 	var out []Traffic
 	for i := range d.Pairs {

@@ -6,21 +6,19 @@ import (
 	"time"
 )
 
-// Level says how well a part is.
+// Level is the health of a part.
 type Level int
 
-// The levels, in the order a parent takes them from its children: the worst
-// wins.
+// The levels from best to worst. A parent has the worst level of its children.
 const (
 	// OK: the part is as designed.
 	OK Level = iota
-	// Unknown: nothing could be found out.
+	// Unknown: the facts are missing.
 	Unknown
-	// Warning: it serves and nothing is broken, but somebody should look: a
-	// rebuild runs, a service is not on its preferred server, fencing was
-	// never proven.
+	// Warning: the part works, but an administrator should look: a rebuild runs,
+	// a service is not on its preferred server, fencing was never proven.
 	Warning
-	// Fault: something is broken or missing, even where redundancy carries it.
+	// Fault: the part is broken or missing, even if redundancy hides that.
 	Fault
 )
 
@@ -36,7 +34,7 @@ func (l Level) String() string {
 // MarshalText writes the level's name.
 func (l Level) MarshalText() ([]byte, error) { return []byte(l.String()), nil }
 
-// UnmarshalText reads it.
+// UnmarshalText reads a level's name; an unknown name is an error.
 func (l *Level) UnmarshalText(b []byte) error {
 	for i, n := range levelNames {
 		if n == string(b) {
@@ -51,17 +49,17 @@ func (l *Level) UnmarshalText(b []byte) error {
 type Part struct {
 	Name     string    `json:"name"`
 	Level    Level     `json:"level"`
-	Text     string    `json:"text,omitempty"`     // in words, with host, disk, enclosure and bay
-	Mend     string    `json:"mend,omitempty"`     // what to do
+	Text     string    `json:"text,omitempty"`     // description, with host, disk, enclosure and bay
+	Mend     string    `json:"mend,omitempty"`     // remedy
 	Progress *Progress `json:"progress,omitempty"` // of a rebuild or check
 	Parts    []*Part   `json:"parts,omitempty"`
 }
 
-// Progress of something that runs.
+// Progress of a rebuild or check.
 type Progress struct {
 	Action  string  `json:"action"`  // rebuild, resync, reshape, check or repair
 	Percent float64 `json:"percent"` // 0 to 100
-	// SecondsLeft is the kernel's estimate; nil where there is none.
+	// SecondsLeft is the kernel's estimate; nil if it has none.
 	SecondsLeft *float64 `json:"seconds_left"`
 }
 
@@ -79,7 +77,7 @@ type Status struct {
 	Parts      []*Part   `json:"parts"` // host, disk, path, RAID, … client
 }
 
-// Where says where a service runs.
+// Where is the server of a service.
 type Where struct {
 	Service   string     `json:"service"`
 	Address   string     `json:"address"`
@@ -95,7 +93,7 @@ func (p *Part) add(level Level, name, format string, args ...any) *Part {
 	return c
 }
 
-// settle gives every part the worst level of its children, and itself.
+// settle sets every part's level to the worst of its own and its children's.
 func (p *Part) settle() {
 	for _, c := range p.Parts {
 		c.settle()
@@ -123,7 +121,7 @@ func (s *Status) Each(f func(*Part)) {
 	}
 }
 
-// finish settles the tree and counts.
+// finish settles the tree and counts the levels.
 func (s *Status) finish() {
 	for _, p := range s.Parts {
 		p.settle()

@@ -15,15 +15,15 @@ import (
 	"github.com/mortarhpc/mortar/internal/host/resource"
 )
 
-// view is the facts about one pair, in the shape the checks ask for. It judges
+// view is the facts about one pair, in the form that the checks need. It judges
 // nothing.
 type view struct {
 	d       *design.Design
 	pair    *design.Pair
 	now     time.Time
 	servers []*server          // all of the pair, in its order
-	byName  map[string]*server // the same
-	crm     *crm               // of the server whose view counts; nil if no server's cluster answers
+	byName  map[string]*server // the same servers
+	crm     *crm               // view of the server crmOf, which the checks use; nil if no server's cluster answers
 	crmOf   *server
 	cib     *linux.CIB
 	facts   Facts
@@ -36,29 +36,29 @@ type server struct {
 	mounts []linux.Mount
 	arrays []*array
 	disks  map[string]*seenDisk // by the design's serial
-	failed map[string]string    // paths that multipath has given up: sdX, why
+	failed map[string]string    // paths that multipath considers failed: sdX to reason
 	links  []link
 	crm    *crm
 	crmErr string
-	// waits: its corosync waits for all members.
+	// waits: the server's corosync waits for all members.
 	waits bool
-	// crmSlow: it was asked, and had not answered when its time was up.
+	// crmSlow: crm_mon did not answer in time.
 	crmSlow bool
 }
 
 // seenDisk is a disk of the design as one server sees it.
 type seenDisk struct {
 	DiskState
-	good []string // paths that work, sdX
+	good []string // working paths, sdX
 	bad  map[string]string
 }
 
-// array is an md array that is assembled on a server.
+// array is an assembled md array on a server.
 type array struct {
 	linux.MDArray
 	name    string // in /dev/md
 	members []member
-	// stat has what it is doing.
+	// stat is the array's present activity.
 	stat linux.MDStat
 }
 
@@ -67,7 +67,7 @@ type member struct {
 	disk *design.Disk
 }
 
-// present tells of each slot whether md takes data from its member.
+// present reports for each slot whether md uses the data of its member.
 func (a *array) present() []bool {
 	var ms []linux.MDMember
 	for _, m := range a.members {
@@ -90,9 +90,8 @@ func newView(d *design.Design, p *design.Pair, f Facts) *view {
 		v.servers = append(v.servers, sv)
 		v.byName[s] = sv
 	}
-	// The view of a partition with quorum counts; among these the DC's, then
-	// the first. A frozen corosync leaves its node with an old view, so one
-	// that its peer has put out of the cluster does not count.
+	// Prefer the view of a server in a partition with quorum; among these the
+	// DC's own view, then the first.
 	for _, s := range v.servers {
 		if s.crm == nil {
 			continue
@@ -110,7 +109,7 @@ func newView(d *design.Design, p *design.Pair, f Facts) *view {
 	return v
 }
 
-// read parses what a server answered.
+// read parses a server's answer.
 func (s *server) read(d *design.Design, p *design.Pair) {
 	h := s.host
 	s.mounts = linux.ParseMounts(h.Files["/proc/self/mounts"])
@@ -121,7 +120,7 @@ func (s *server) read(d *design.Design, p *design.Pair) {
 		c, err := parseCRM(r.Stdout)
 		switch {
 		case err == nil && (c.Stack.Daemon == "init" || c.Stack.Daemon == "starting_daemons" || c.Stack.Daemon == "wait_for_ping"):
-			s.crmErr = "pacemaker is starting" // and knows of no servers yet
+			s.crmErr = "pacemaker is starting" // and does not know the servers yet
 		case err == nil:
 			s.crm = c
 		case r.Err != "":
@@ -149,7 +148,7 @@ func (s *server) read(d *design.Design, p *design.Pair) {
 			break
 		}
 	}
-	// Device-mapper devices lead to the disks below them.
+	// Map device-mapper devices to the disks below.
 	below := map[string][]string{} // dm-3 -> sda, sdg
 	for p := range h.Links {
 		if rest, ok := strings.CutPrefix(p, "/sys/block/"); ok {
@@ -174,7 +173,7 @@ func (s *server) read(d *design.Design, p *design.Pair) {
 			if sd := s.disks[w.Serial]; sd != nil && name != "" && sd.Device == "/dev/mapper/"+name {
 				return w
 			}
-			// All paths gone: only the map's WWID is left.
+			// Without a path only the map's WWID identifies the disk.
 			if w.WWN != "" && strings.EqualFold(uuid, "mpath-3"+w.WWN) {
 				return w
 			}
@@ -184,8 +183,8 @@ func (s *server) read(d *design.Design, p *design.Pair) {
 	s.arrays = readArrays(h, diskOf)
 }
 
-// failedPaths are those that multipath has given up: the kernel's target knows
-// of them, the SCSI layer only of offline devices.
+// failedPaths returns the paths that multipath considers failed. The kernel's
+// multipath target knows them; the SCSI layer knows only offline devices.
 func failedPaths(h *Host) map[string]string {
 	devName := map[string]string{} // 8:16 -> sdb
 	for p, t := range h.Files {
@@ -204,8 +203,8 @@ func failedPaths(h *Host) map[string]string {
 	return failed
 }
 
-// judged tells the paths that work from those that do not. failed are those
-// that multipath has given up.
+// judged divides the paths into working and bad ones. failed are the paths that
+// multipath considers failed.
 func (have DiskState) judged(failed map[string]string) *seenDisk {
 	sd := &seenDisk{DiskState: have, bad: map[string]string{}}
 	for _, p := range have.Paths {
@@ -232,12 +231,12 @@ func sameDisk(want *design.Disk, have DiskState) bool {
 
 func readArrays(h *Host, diskOf func(string) *design.Disk) []*array {
 	files := linux.Files(h.Files)
-	found, _ := linux.MDArrays(files) // what was copied can be read
+	found, _ := linux.MDArrays(files) // reading from a map cannot fail
 	stats := linux.ParseMDStat(h.Files["/proc/mdstat"])
 	var out []*array
 	for _, f := range found {
 		if f.State == "clear" {
-			continue // stopped: the device lingers
+			continue // stopped; the device still exists
 		}
 		a := &array{MDArray: f}
 		if i := slices.IndexFunc(stats, func(m linux.MDStat) bool { return m.Dev == f.Dev }); i >= 0 {
@@ -257,7 +256,7 @@ func readArrays(h *Host, diskOf func(string) *design.Disk) []*array {
 	return out
 }
 
-// array finds the array of a group on a server, assembled.
+// array finds the assembled array of a group on a server.
 func (s *server) array(g *design.Group) *array {
 	for _, a := range s.arrays {
 		if md.SameUUID(a.UUID, g.UUID) || a.UUID == "" && a.name == g.Name {
@@ -267,17 +266,17 @@ func (s *server) array(g *design.Group) *array {
 	return nil
 }
 
-// mountOf finds the file system of a volume where it is mounted.
+// mountOf finds the mount of a volume's file system on a server.
 func (s *server) mountOf(vol *design.Service) (linux.Mount, bool) {
 	m, ok := linux.MountAt(s.mounts, vol.MountPoint)
 	return m, ok && m.Type != "autofs"
 }
 
-// hasAddress says whether a server has an address on an interface.
+// hasAddress reports whether a server has an address on an interface.
 func (s *server) hasAddress(addr string) bool { return s.host.HasAddress(addr) }
 
-// HasAddress says whether a host has an address on an interface; one that did
-// not answer has none.
+// HasAddress reports whether a host has an address on an interface. It is false for
+// a nil Host, which did not answer.
 func (h *Host) HasAddress(addr string) bool {
 	return h != nil && slices.ContainsFunc(h.Addresses, func(a string) bool {
 		ip, _, _ := strings.Cut(a, "/")
@@ -310,7 +309,7 @@ func (c *crm) resource(service string, all []design.Service) *linux.CRMResource 
 	return nil
 }
 
-// since says when a resource was last started on a node.
+// since returns when a resource was last started on a node.
 func (c *crm) since(id, node string, utcOffset int) (time.Time, bool) {
 	best, call := time.Time{}, -1
 	for _, n := range c.History {
@@ -334,8 +333,8 @@ func (c *crm) since(id, node string, utcOffset int) (time.Time, bool) {
 	return best, call >= 0
 }
 
-// where finds the server a service runs on: what the cluster says, or where
-// there is none the only server.
+// where finds the server of a service: by the cluster, or without one the only
+// server.
 func (v *view) where(svc *design.Service) Where {
 	w := Where{Service: svc.Name, Address: svc.Floating(), Preferred: svc.Preferred}
 	if v.pair.HA == nil {
@@ -357,7 +356,8 @@ func (v *view) where(svc *design.Service) Where {
 	return w
 }
 
-// diskName names a disk the way somebody at the rack finds it.
+// diskName names a disk by serial, enclosure and bay, as a person at the rack needs
+// it.
 func diskName(x *design.Disk) string {
 	s := x.Serial
 	if x.Enclosure != "" {

@@ -11,9 +11,9 @@ import (
 	"github.com/mortarhpc/mortar/internal/serve/cache"
 )
 
-// MayWatch refuses a request that asks for more than what status, watch and
-// metrics need: an agent that may only watch reads no other file and starts no
-// other program, as root though it is.
+// MayWatch refuses a request for more than status, watch and metrics need. So an
+// agent that may only watch reads no other file and starts no other program,
+// although it runs as root.
 func (r Request) MayWatch() error {
 	refuse := func(what string) error {
 		return &resource.Refusal{What: "this agent may only watch, and does not " + what, Mend: "log in with a key that may do more (docs/security.md)"}
@@ -34,8 +34,8 @@ func (r Request) MayWatch() error {
 	return nil
 }
 
-// watchedFile are the patterns of files and links that requests have: what the
-// kernel tells of storage, mounts and NFS, and the list of exports.
+// watchedFile matches the patterns of files and links in requests: the kernel's
+// state of storage, mounts and NFS, and the list of exports.
 var watchedFile = regexp.MustCompile(`^(/proc/(mdstat|diskstats|uptime|self/mounts|self/mountstats|fs/nfsd/[a-z0-9_]+)` +
 	`|/sys/(block|fs/lustre)/[][A-Za-z0-9_.*/-]+` +
 	`|/dev/md/\*` +
@@ -43,7 +43,7 @@ var watchedFile = regexp.MustCompile(`^(/proc/(mdstat|diskstats|uptime|self/moun
 	`|/run/[A-Za-z0-9_./-]+/nfsd/[a-z0-9_]+` +
 	`|/([A-Za-z0-9_.-]+/)+etab)$`)
 
-// plainAddress is an address or a name of a host, and no option.
+// plainAddress matches an address or a host's name, but no option.
 var plainAddress = regexp.MustCompile(`^[0-9A-Za-z][0-9A-Za-z.:-]*$`)
 
 func watchedCommand(argv []string) bool {
@@ -55,13 +55,14 @@ func watchedCommand(argv []string) bool {
 		return path.Dir(argv[3]) == path.Dir(cache.ConfigPath("x")) && path.Clean(argv[3]) == argv[3]
 	case len(argv) > 4 && argv[0] == "SMcli":
 		return resource.ReadOnly(argv) == nil && !slices.ContainsFunc(argv[1:len(argv)-3], func(a string) bool { return !plainAddress.MatchString(a) })
-	case len(argv) == 6: // perccli and its kin, see package raid
+	case len(argv) == 6: // perccli and similar tools, see package raid
 		return slices.Equal(argv[1:], []string{"/cALL", "show", "all", "J", "nolog"}) && resource.ReadOnly(argv) == nil
 	}
 	return false
 }
 
-// mustWatch is the error of a request that an agent which may only watch gets.
+// mustWatch returns an error for a request that an agent which may only watch must
+// refuse.
 func mustWatch(r Request) error {
 	if err := r.MayWatch(); err != nil {
 		return fmt.Errorf("%s: %w", OpGather, err)

@@ -9,8 +9,8 @@ import (
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 )
 
-// An agent that may only watch answers what status and watch ask of every kind of
-// brick, and nothing else.
+// An agent that may only watch answers the requests of status and watch for every
+// kind of brick, and no others.
 func TestMayWatch(t *testing.T) {
 	for _, name := range []string{"nfs", "nfs-ha", "nfs-ha-xl", "nfs-dfc", "nss2-ha", "nss5.5", "lustre-brick", "lustre-small"} {
 		b, err := examples.FS.ReadFile(name + ".yaml")

@@ -1,7 +1,6 @@
-// Package quota has the quotas of an XFS that a server serves: what they are, and the
-// actions that set them. XFS keeps them in the file system itself, so that they move
-// with it and stand in no spec. Whether a file system counts at all is the spec's
-// matter: mount options.
+// Package quota reads the quotas of a server's XFS and makes the actions that set
+// them. XFS keeps quotas in the file system itself, so they move with it and are not
+// in the spec. The spec has only the mount options that enable accounting.
 //
 // The package does not connect to hosts and prints nothing.
 package quota
@@ -20,10 +19,11 @@ import (
 	"github.com/mortarhpc/mortar/internal/host/resource"
 )
 
-// Kinds are what XFS counts by, with the options of xfs_quota(8) and of mount(8).
+// Kinds are the kinds of quotas of XFS. Their initials are the options of
+// xfs_quota(8).
 var Kinds = []string{"user", "group", "project"}
 
-// option is the mount option by which XFS counts a kind. Source: xfs(5).
+// option is the mount option that enables the accounting of a kind. Source: xfs(5).
 func option(kind string) string { return kind[:1] + "quota" }
 
 // synonyms are other names of the mount options. Source: xfs(5).
@@ -32,34 +32,35 @@ var synonyms = map[string][]string{
 	"project": {"pquota", "prjquota", "pqnoenforce"},
 }
 
-// Entry is how much one user, group or project has, and may have.
+// Entry is the usage and the limits of one user, group or project.
 type Entry struct {
 	Service string `json:"service"`
 	Kind    string `json:"kind"`
-	// ID as the server names it: a name, or a number where it knows none.
+	// ID is the name on the server, or the number if the server has no name for
+	// it.
 	ID    string `json:"id"`
 	Space Limit  `json:"space"` // bytes
 	Files Limit  `json:"files"`
 }
 
-// Limit has the values of one counter; 0 for Soft or Hard: there is none.
+// Limit has the values of one counter; 0 for Soft or Hard: no limit.
 type Limit struct {
 	Used int64 `json:"used"`
 	Soft int64 `json:"soft"`
 	Hard int64 `json:"hard"`
-	// Grace is how much time is left above the soft limit, in xfs_quota's words; ""
-	// below it.
+	// Grace is the time left above the soft limit, as xfs_quota prints it; ""
+	// below the limit.
 	Grace string `json:"grace,omitempty"`
 }
 
-// Host is a server, as far as quotas need it.
+// Host is the part of a session with a server that quotas need.
 type Host interface {
 	Query(ctx context.Context, argv ...string) (resource.Output, error)
 	Read(ctx context.Context, path string) (string, error)
 }
 
-// Mounted tells by what kinds the XFS counts that a server has mounted at a path;
-// mounted is false where it has none there.
+// Mounted returns the kinds with accounting of the XFS mounted at a path; mounted is
+// false if no XFS is mounted there.
 func Mounted(ctx context.Context, h Host, at string) (kinds []string, mounted bool, err error) {
 	text, err := h.Read(ctx, "/proc/mounts")
 	if err != nil {
@@ -96,8 +97,8 @@ func Report(ctx context.Context, h Host, s *design.Service, kind string) ([]Entr
 	return entries, err
 }
 
-// line is one of report: ID, and for space and files each used, soft, hard, warnings
-// and the time that is left. Space is in KiB.
+// line matches a line of report: ID, and for space and files each used, soft, hard,
+// warnings and the time left. Space is in KiB.
 var line = regexp.MustCompile(`^(\S+)\s+(\d+)\s+(\d+)\s+(\d+)\s+\d+\s+\[([^\]]*)\]\s+(\d+)\s+(\d+)\s+(\d+)\s+\d+\s+\[([^\]]*)\]$`)
 
 func parse(text string) ([]Entry, error) {
@@ -127,7 +128,7 @@ func parse(text string) ([]Entry, error) {
 	return out, nil
 }
 
-// grace is "" for the dashes that stand where no time runs.
+// grace returns "" for dashes, which mean that no time runs.
 func grace(s string) string {
 	if strings.Trim(s, "-") == "" {
 		return ""
@@ -135,18 +136,17 @@ func grace(s string) string {
 	return strings.Trim(s, "-")
 }
 
-// Wanted are the limits that somebody sets; a nil one stays as it is, 0 takes it away.
+// Wanted has the limits to set. A nil limit stays as it is, 0 removes the limit.
 type Wanted struct {
 	Kind, ID             string
 	SpaceSoft, SpaceHard *int64 // bytes, rounded up to KiB
 	FilesSoft, FilesHard *int64
 }
 
-// word is what a name or number may look like, so that it is one word of a command
-// of xfs_quota.
+// word matches a name or number that is a single word in a command of xfs_quota.
 var word = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.@-]*$`)
 
-// Set is the action that sets limits.
+// Set returns the action that sets the limits.
 func (w *Wanted) Set(s *design.Service) (resource.Action, error) {
 	if !slices.Contains(Kinds, w.Kind) {
 		return resource.Action{}, fmt.Errorf("%q is none of %s", w.Kind, strings.Join(Kinds, ", "))
@@ -176,8 +176,8 @@ func (w *Wanted) Set(s *design.Service) (resource.Action, error) {
 	}, nil
 }
 
-// Project is the action that makes a directory, with all that is in it and will be, a
-// project's.
+// Project returns the action that assigns a directory, with its present and future
+// contents, to a project.
 func Project(s *design.Service, id, dir string) (resource.Action, error) {
 	if n, err := strconv.ParseUint(id, 10, 32); err != nil || n == 0 {
 		return resource.Action{}, fmt.Errorf("project %q: choose a number from 1", id)
@@ -195,7 +195,7 @@ func Project(s *design.Service, id, dir string) (resource.Action, error) {
 	}, nil
 }
 
-// Off says how to have a kind counted that a service's file system does not count.
+// Off is the refusal for a kind without accounting, with the remedy.
 func Off(s *design.Service, kind string) error {
 	return &resource.Refusal{
 		What: fmt.Sprintf("the file system of %s counts no %ss", s.Name, kind),

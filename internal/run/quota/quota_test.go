@@ -23,7 +23,7 @@ func service() *design.Service {
 	return &design.Service{Name: "home", NFS: &design.NFS{MountPoint: "/srv/home", StateDir: "/srv/home/.mortar/nfs"}}
 }
 
-// The report is what xfs_quota 6.13 prints.
+// The report is an output of xfs_quota 6.13.
 func TestReport(t *testing.T) {
 	h := server{
 		mounts: "/dev/dm-3 /srv/home xfs rw,noatime,attr2,usrquota,prjquota 0 0\n",

@@ -16,8 +16,9 @@ import (
 // smcliTime bounds SMcli, a Java program that asks both controllers.
 const smcliTime = 60 * time.Second
 
-// Ask asks an array from this machine. A PERC answers only on its server, and an
-// MD3 there too if SMcli is not here: see PERC and SMcli.
+// Ask asks an array from this machine. A PERC answers only on its server; an MD3 can
+// answer there if this machine has no SMcli: see PERC and SMcli. secret reads a file
+// of the spec.
 func Ask(ctx context.Context, a *design.Array, s *spec.Array, secret func(file string) ([]byte, error), dial Dial) Answer {
 	switch a.Family {
 	case "me4":
@@ -50,7 +51,7 @@ func askME4(ctx context.Context, s *spec.Array, secret func(file string) ([]byte
 	return Answer{Err: err.Error()}
 }
 
-// unpinned are the fingerprints in errors of several controllers, in quotes.
+// unpinned returns the fingerprints in the errors of several controllers, in quotes.
 func unpinned(err error) []string {
 	var out []string
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
@@ -79,7 +80,7 @@ func askMD3(ctx context.Context, s *spec.Array) Answer {
 	return FromSMcli(out.Stdout, out.Stderr, "this machine")
 }
 
-// FromSMcli judges what SMcli printed on a host.
+// FromSMcli is the answer in SMcli's output on a host.
 func FromSMcli(stdout, stderr, host string) Answer {
 	h := ParseSMcli(stdout)
 	if h == nil {

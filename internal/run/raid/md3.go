@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// SMcli asks an MD3. Show commands need no password, and none is given: it would
-// stand in the arguments.
+// SMcli returns the command that asks an MD3. Show commands need no password; a
+// password would be visible among the arguments.
 //
 // Source: Dell PowerVault Modular Disk Storage Arrays CLI Guide.
 func SMcli(addresses []string) []string {
@@ -19,9 +19,9 @@ var (
 	md3Failure = regexp.MustCompile(`(?m)^(\S[^:=]*)\r?\n(?:Storage array|Component reporting problem):`)
 )
 
-// ParseSMcli reads the answer to SMcli: the state of the whole array and the
-// titles of its failures; nil if there is neither. How far a rebuild has come is
-// not in it.
+// ParseSMcli parses the output of SMcli: the state of the whole array and the titles
+// of its failures; nil if it has neither. The output does not contain the progress
+// of a rebuild.
 //
 // Source: outputs published with monitoring plugins (check_engenio_raid, sos).
 func ParseSMcli(text string) *Health {

@@ -17,37 +17,37 @@ import (
 	"time"
 )
 
-// ME4 is the management of an ME4: one address for each controller, either of
-// which answers for both.
+// ME4 is the management of an ME4, with one address for each controller. Either
+// controller answers for both.
 //
 // Source: Dell EMC PowerVault ME4 Series Storage System CLI Reference Guide,
 // "Scripting guidelines" and "API basetype properties".
 type ME4 struct {
 	Addresses []string
-	// Certificates are the SHA-256 fingerprints that the controllers' certificates
-	// may have, in hex. Without one nobody is given the password.
+	// Certificates are the accepted SHA-256 fingerprints of the controllers'
+	// certificates, in hex. Without a match Ask sends no password.
 	Certificates []string
 	User         string
 	Password     string
 	Dial         Dial
 }
 
-// me4Time bounds one question. A management controller of an ME4 is slow: its
-// guide lets scripts wait for many seconds.
+// me4Time bounds one request. An ME4's management controller is slow: its guide lets
+// scripts wait for many seconds.
 const me4Time = 15 * time.Second
 
-// most of an answer that is read, in bytes: 336 disks have 2 kB each.
+// me4Most is the maximum size of an answer in bytes: 336 disks have 2 kB each.
 const me4Most = 8 << 20
 
-// UnpinnedError is a certificate that nobody has vouched for.
+// UnpinnedError is the error for a certificate that the spec does not list.
 type UnpinnedError struct{ Fingerprint string }
 
 func (e *UnpinnedError) Error() string {
 	return "arrays.certificates of the spec does not list its certificate, with fingerprint " + e.Fingerprint + ": the password was not sent"
 }
 
-// Ask asks one controller after the other, until one answers. The others are
-// only tried, so that one that is dead is known.
+// Ask asks one controller after the other until one answers. It only connects to the
+// others, to find a dead one.
 func (m *ME4) Ask(ctx context.Context) (*Health, error) {
 	var h *Health
 	var errs []error
@@ -96,8 +96,8 @@ func (m *ME4) client(address string) *me4Client {
 	return &me4Client{address: address, base: "https://" + address, http: &http.Client{Timeout: me4Time, Transport: &http.Transport{
 		DialContext: dial,
 		TLSClientConfig: &tls.Config{
-			// The certificate is the controller's own, so no authority can vouch for
-			// it: VerifyConnection compares it with those of the spec instead.
+			// The certificate is self-signed, so no authority vouches for it:
+			// VerifyConnection compares its fingerprint with those of the spec.
 			InsecureSkipVerify: true,
 			VerifyConnection:   m.verify,
 		},
@@ -118,17 +118,17 @@ func (m *ME4) verify(s tls.ConnectionState) error {
 	return &UnpinnedError{got}
 }
 
-// Fingerprint is the one spelling of a fingerprint: hex digits without colons.
+// Fingerprint normalizes a fingerprint to lower-case hex digits without colons.
 func Fingerprint(s string) string {
 	return strings.TrimPrefix(strings.ToLower(strings.ReplaceAll(strings.TrimSpace(s), ":", "")), "sha256")
 }
 
-// reach shakes hands.
+// reach checks that the controller answers HTTPS.
 func (c *me4Client) reach(ctx context.Context) error {
 	_, err := c.get(ctx, "/")
 	var status statusError
 	if errors.As(err, &status) {
-		return nil // whatever it says, it is there
+		return nil // any status is an answer
 	}
 	return err
 }
@@ -152,7 +152,8 @@ func (c *me4Client) get(ctx context.Context, path string) ([]byte, error) {
 		if errors.As(err, &unpinned) {
 			return nil, unpinned
 		}
-		// Its text has the URL, and that of a login what stands for the password.
+		// The error's text contains the URL, and that of a login contains the
+		// password's hash.
 		for errors.Unwrap(err) != nil {
 			err = errors.Unwrap(err)
 		}
@@ -181,7 +182,7 @@ func (c *me4Client) ask(ctx context.Context, user, password string) (*Health, er
 		return nil, fmt.Errorf("login of user %s: %s", user, cmp.Or(login.Status[0].Response, "refused"))
 	}
 	c.key = login.Status[0].Response
-	defer func() { _, _ = c.get(context.WithoutCancel(ctx), "/api/exit") }() // it ends by itself after half an hour
+	defer func() { _, _ = c.get(context.WithoutCancel(ctx), "/api/exit") }() // without it the session ends after half an hour
 	var all me4Reply
 	for _, what := range []string{"controllers", "disk-groups", "disks"} {
 		body, err := c.get(ctx, "/api/show/"+what)
@@ -201,7 +202,7 @@ func (c *me4Client) ask(ctx context.Context, user, password string) (*Health, er
 	return h, nil
 }
 
-// me4Reply has what is read of the answers: other properties are left out.
+// me4Reply has the properties of the answers that this package uses.
 type me4Reply struct {
 	Status []struct {
 		Type     string `json:"response-type"`
@@ -247,8 +248,8 @@ func (r *me4Reply) said() string {
 	return r.Status[0].Response
 }
 
-// me4Levels are what the array's own words for health mean. N/A is what is not
-// there on purpose.
+// me4Level is the level of an array's own word for health. N/A is for parts that are
+// absent on purpose.
 func me4Level(health string) Level {
 	switch health {
 	case "OK", "N/A", "":
@@ -259,7 +260,7 @@ func me4Level(health string) Level {
 	return Watch // Degraded, Unknown
 }
 
-// me4Group are the states of disk groups: their meaning, and how bad it is.
+// me4Group has the states of disk groups with their meaning and level.
 var me4Group = map[string]struct {
 	text  string
 	level Level

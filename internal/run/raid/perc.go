@@ -8,12 +8,12 @@ import (
 	"strings"
 )
 
-// percTools are where Dell's and Broadcom's packages put the tool; both print
+// percTools are the paths of the tool in Dell's and Broadcom's packages; both print
 // the same.
 var percTools = []string{"/opt/MegaRAID/perccli/perccli64", "perccli64", "/opt/MegaRAID/storcli/storcli64", "storcli64"}
 
-// PERC are the commands that ask the controllers of a server, of which the first
-// that is there counts.
+// PERC returns the commands that ask the controllers of a server. Use the first one
+// that is installed.
 //
 // Source: PERC CLI Reference Guide; J prints JSON, nolog writes no log file.
 func PERC() [][]string {
@@ -64,8 +64,8 @@ type percBattery struct {
 	Temp  string `json:"Temp"`
 }
 
-// ParsePERC reads what the controllers of a server answer, and gives that with
-// the number.
+// ParsePERC parses the answer of a server's controllers and returns the health of
+// the controller with that number.
 func ParsePERC(text string, number int) (*Health, error) {
 	var r percReply
 	if err := json.Unmarshal([]byte(text), &r); err != nil {
@@ -84,8 +84,7 @@ func ParsePERC(text string, number int) (*Health, error) {
 	return nil, fmt.Errorf("the server has no controller %d", number)
 }
 
-// percDisk are the states of disks that are as they should be, and what the
-// others mean.
+// percDisk has the states of disks with their meaning and level.
 var percDisk = map[string]struct {
 	text  string
 	level Level
@@ -95,7 +94,7 @@ var percDisk = map[string]struct {
 	"Offln": {"is offline", Bad}, "UBad": {"is bad", Bad}, "Failed": {"has failed", Bad}, "Msng": {"is missing", Bad},
 }
 
-// percVirtual are the states of virtual disks.
+// percVirtual has the states of virtual disks with their meaning and level.
 var percVirtual = map[string]struct {
 	text  string
 	level Level
@@ -142,8 +141,8 @@ func (c *percController) health(number int) *Health {
 	return h
 }
 
-// battery tells whether what is in the cache outlives a loss of power. BBU
-// Status has bits: 0 is well, 8 charges, 4096 waits for a learn cycle.
+// battery reports whether the cache's content survives a loss of power, and adds an
+// item. BBU Status has bits: 0 is good, 8 charging, 4096 waiting for a learn cycle.
 //
 // Source: prometheus-community textfile collector, issue 27.
 func (c *percController) battery(h *Health, number int) bool {
@@ -167,9 +166,9 @@ func (c *percController) battery(h *Health, number int) bool {
 	return good
 }
 
-// cachePolicy reads the letters of a virtual disk's policy, such as RWBD: (N)R
-// read-ahead, WB, AWB or WT, D or C. What is configured is not what happens: with
-// WB and no good battery the controller writes through.
+// cachePolicy adds an item for a virtual disk's cache policy, such as RWBD: (N)R
+// read-ahead, WB, AWB or WT, D or C. The policy may not be in effect: with WB and no
+// good battery the controller writes through.
 func cachePolicy(h *Health, name, policy string, battery bool) {
 	switch {
 	case strings.Contains(policy, "AWB"):

@@ -1,7 +1,7 @@
-// Package raid asks RAID arrays and controllers how they are, each family by
-// its own management: ME4 over HTTPS, MD3 by SMcli, PERC by perccli. It reads
-// only. What an array says becomes Items; what they mean for a brick is for
-// package observe to say.
+// Package raid asks RAID arrays and controllers for their health, each family
+// through its own management: ME4 over HTTPS, MD3 by SMcli, PERC by perccli. It only
+// reads. It returns an array's report as Items; package observe judges what they
+// mean for a brick.
 package raid
 
 import (
@@ -12,13 +12,13 @@ import (
 	"strings"
 )
 
-// Level says how well an item is.
+// Level is the health of an item.
 type Level string
 
 // Levels of items.
 const (
 	Good  Level = "good"
-	Watch Level = "watch" // it serves, and somebody should look
+	Watch Level = "watch" // the item works, but an administrator should look
 	Bad   Level = "bad"
 )
 
@@ -33,12 +33,12 @@ type Item struct {
 	Mend    string   `json:"mend,omitempty"`
 }
 
-// Health is what an array says of itself.
+// Health is an array's report on itself.
 type Health struct {
-	How   string `json:"how"` // who was asked, and what was checked of him
+	How   string `json:"how"` // management that answered, and how its identity was checked
 	Items []Item `json:"items"`
-	// Spares are disks that wait to take a failed one's place, Disks those that
-	// the array has; nil: it does not tell.
+	// Spares is the number of spare disks, Disks that of all disks of the array;
+	// nil: the array does not report it.
 	Spares *int `json:"spares,omitempty"`
 	Disks  *int `json:"disks,omitempty"`
 	// Levels are the RAID levels of groups or virtual disks by name.
@@ -50,11 +50,11 @@ func (h *Health) add(kind, name string, level Level, format string, args ...any)
 	return &h.Items[len(h.Items)-1]
 }
 
-// Answer is an array's health, or why there is none.
+// Answer is an array's health, or why it is unknown.
 type Answer struct {
 	Health *Health `json:"health,omitempty"`
-	// NotAsked says why nobody could ask: no tool, no password. Err: it was asked,
-	// and did not answer.
+	// NotAsked is why the array was not asked: no tool, no password. Err is why
+	// an array that was asked did not answer.
 	NotAsked string `json:"not_asked,omitempty"`
 	Mend     string `json:"mend,omitempty"`
 	Err      string `json:"err,omitempty"`
@@ -63,8 +63,8 @@ type Answer struct {
 // Dial opens a connection to a management address.
 type Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
-// reason puts what an array says of the cause behind a text. The array's full
-// stop goes, as more may follow.
+// reason appends an array's text on the cause to text, without the array's full
+// stop, as more may follow.
 func reason(text, why string) string {
 	why = strings.TrimSuffix(strings.Join(strings.Fields(why), " "), ".")
 	if why == "" {
@@ -73,7 +73,7 @@ func reason(text, why string) string {
 	return text + ": " + why
 }
 
-// percentOf reads "12%"; nil if it is none.
+// percentOf reads "12%"; nil if s is no percentage.
 func percentOf(s string) *float64 {
 	var p float64
 	if _, err := fmt.Sscanf(strings.TrimSpace(s), "%g%%", &p); err != nil || p < 0 || p > 100 {
@@ -82,7 +82,7 @@ func percentOf(s string) *float64 {
 	return &p
 }
 
-// levelOf reads the level out of a name like RAID6.
+// levelOf returns the level in a name like RAID6.
 func levelOf(s string) int {
 	var n int
 	if _, err := fmt.Sscanf(strings.ToUpper(cmp.Or(strings.TrimSpace(s), "-")), "RAID%d", &n); err != nil {

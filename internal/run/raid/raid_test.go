@@ -20,7 +20,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 )
 
-// said are the items that are not good, a line each.
+// said lists the items that are not good, one per line.
 func said(h *Health) string {
 	var b strings.Builder
 	for _, i := range h.Items {
@@ -36,8 +36,8 @@ func said(h *Health) string {
 	return b.String()
 }
 
-// me4Server answers as a management controller does: objects in lists, a status
-// with each.
+// me4Server is a fake management controller: it answers with lists of objects, each
+// with a status.
 func me4Server(t *testing.T, user, password string, change func(show map[string][]map[string]any)) *httptest.Server {
 	t.Helper()
 	sum := sha256.Sum256([]byte(user + "_" + password))
@@ -146,8 +146,8 @@ func TestME4(t *testing.T) {
 	}
 }
 
-// Nobody gets the password whose certificate the spec does not list; a second
-// controller that is silent is told; the password is in no error.
+// A server whose certificate the spec does not list gets no password. Ask reports a
+// silent second controller. No error contains the password.
 func TestME4Refuses(t *testing.T) {
 	s := me4Server(t, "look", "secret", nil)
 	address := s.Listener.Addr().String()
@@ -240,7 +240,7 @@ func TestSMcli(t *testing.T) {
 	}
 }
 
-// perc is an answer of perccli with what matters changed.
+// perc is an answer of perccli with the given values.
 func perc(bbu, vd, cache, battery, disk string) string {
 	return fmt.Sprintf(`{"Controllers":[
  {"Command Status":{"CLI Version":"007.1616","Controller":0,"Status":"Success","Description":"None"},"Response Data":{"Basics":{"Model":"PERC H730"}}},

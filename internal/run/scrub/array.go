@@ -22,7 +22,7 @@ type Array struct {
 	Dev   string // md127
 	Disks int
 	Chunk int64 // bytes
-	Size  int64 // bytes of each member that are used
+	Size  int64 // used bytes of each member
 	// Members by slot.
 	Members []Member
 
@@ -38,7 +38,7 @@ type Member struct {
 // sector of sysfs and of md, bytes.
 const sector = 512
 
-// here lets package linux read this host.
+// here lets package linux read the files of this host.
 type here struct{}
 
 func (here) ReadFile(p string) ([]byte, error) { return os.ReadFile(p) }
@@ -51,9 +51,9 @@ func (here) List(dir string) ([]string, error) {
 	return ps, err
 }
 
-// Open reads what the kernel says of an array; path is any name of it, e.g.
-// /dev/md/brick1-r0. An array that is degraded, is being synced or has another
-// layout is refused: with one member away nothing can be located.
+// Open reads the kernel's description of an array; path is any name of the array,
+// e.g. /dev/md/brick1-r0. Open refuses a degraded or syncing array and other
+// layouts: without one member the wrong one cannot be located.
 func Open(path string) (*Array, error) {
 	real, err := filepath.EvalSymlinks(path)
 	if err != nil {
@@ -108,8 +108,8 @@ func (a *Array) number(name string) (int64, error) {
 	return n, nil
 }
 
-// write hands the kernel a value. While it clears away the end of the check
-// before, which takes a moment, it is busy.
+// write writes a value to a file of md in sysfs. It retries for a moment, since the
+// kernel returns EBUSY while it finishes the previous check.
 func (a *Array) write(name, value string) error {
 	for try := 0; ; try++ {
 		err := a.put(name, value)
@@ -129,11 +129,11 @@ func (a *Array) put(name, value string) error {
 	return errors.Join(err, f.Close())
 }
 
-// Rows is how many rows of chunks the array has.
+// Rows is the number of rows of chunks in the array.
 func (a *Array) Rows() int64 { return a.Size / a.Chunk }
 
-// Check lets the kernel compare data and parities of a range of rows, which it
-// does at the speed of the disks, and gives the sectors that did not match.
+// Check makes the kernel compare data and parities of a range of rows, at the speed
+// of the disks. It returns the number of sectors that did not match.
 //
 // Source: Documentation/admin-guide/md.rst, sync_action, sync_min, mismatch_cnt
 func (a *Array) Check(ctx context.Context, from, to int64) (mismatches int64, err error) {
@@ -142,7 +142,7 @@ func (a *Array) Check(ctx context.Context, from, to int64) (mismatches int64, er
 	if to >= a.Rows() {
 		end = "max"
 	}
-	// The kernel refuses a minimum above the maximum of before.
+	// Raise the maximum first: the kernel refuses a minimum above it.
 	for _, w := range [][2]string{{"sync_max", "max"}, {"sync_min", strconv.FormatInt(from*per, 10)}, {"sync_max", end}, {"sync_action", "check"}} {
 		if err := a.write(w[0], w[1]); err != nil {
 			return 0, fmt.Errorf("%s %s: %w", w[0], w[1], err)
@@ -157,7 +157,7 @@ func (a *Array) Check(ctx context.Context, from, to int64) (mismatches int64, er
 			return 0, err
 		}
 		if action != "check" {
-			break // done, or another has ended it
+			break // the check is done, or was ended from outside
 		}
 		// At a maximum below the end of the array md waits instead of ending.
 		done, err := a.read("sync_completed")
@@ -178,20 +178,20 @@ func (a *Array) Check(ctx context.Context, from, to int64) (mismatches int64, er
 	return a.number("mismatch_cnt")
 }
 
-// Finding is a run of blocks of one member that was wrong, or, with Member "",
-// that nobody can be blamed for.
+// Finding is a run of wrong blocks of one member, or with Member "" a run of
+// mismatches whose wrong member is unknown.
 type Finding struct {
 	Row    int64  `json:"row"`              // of chunks, from 0
 	Member string `json:"member,omitempty"` // device; dm-3
-	Slot   int    `json:"slot"`             // of the member; -1: nobody
+	Slot   int    `json:"slot"`             // of the member; -1: unknown
 	Offset int64  `json:"offset"`           // on the member's device, bytes
 	Bytes  int64  `json:"bytes"`
 	Holds  string `json:"holds"` // data, P or Q
 	Mended bool   `json:"mended"`
 }
 
-// Scan looks for the culprits in a range of rows, and with mend writes what
-// they should hold. While a row is mended the kernel lets nobody write to it.
+// Scan finds the wrong members in a range of rows, and with mend writes the right
+// data to them. The kernel suspends writes to a row while Scan mends it.
 func (a *Array) Scan(ctx context.Context, from, to int64, mend bool, found func(Finding)) (err error) {
 	files := make([]*os.File, a.Disks)
 	defer func() {
@@ -203,7 +203,7 @@ func (a *Array) Scan(ctx context.Context, from, to int64, mend bool, found func(
 	}()
 	bufs := make([][]byte, a.Disks)
 	for i, m := range a.Members {
-		// Past the page cache, as md itself reads and writes.
+		// With O_DIRECT, since md itself does not use the page cache.
 		mode := os.O_RDONLY
 		if mend {
 			mode = os.O_RDWR
@@ -231,7 +231,7 @@ func (a *Array) Scan(ctx context.Context, from, to int64, mend bool, found func(
 	return nil
 }
 
-// look reads a row and locates.
+// look reads a row and locates the wrong blocks.
 func (a *Array) look(files []*os.File, bufs [][]byte, row int64) (raid6.Located, error) {
 	for i, f := range files {
 		if _, err := f.ReadAt(bufs[i], a.Members[i].Offset+row*a.Chunk); err != nil {
@@ -250,11 +250,11 @@ func (a *Array) parts(bufs [][]byte, row int64) (p, q []byte, data [][]byte) {
 	return bufs[ip], bufs[iq], data
 }
 
-// row looks again while nobody writes there: what was seen before may have
-// been a write under way.
+// row looks at a row again while writes to it are suspended, since a mismatch may
+// have been a write under way.
 func (a *Array) row(files []*os.File, bufs [][]byte, row int64, mend bool, found func(Finding)) (err error) {
 	width := a.Chunk * int64(a.Disks-2) / sector
-	// Sectors of the array; nothing is held back while low is not below high.
+	// In sectors of the array; md suspends no writes while low is not below high.
 	// Source: Documentation/admin-guide/md.rst, suspend_lo
 	if err := errors.Join(a.write("suspend_lo", strconv.FormatInt(row*width, 10)), a.write("suspend_hi", strconv.FormatInt((row+1)*width, 10))); err != nil {
 		return errors.Join(err, a.write("suspend_hi", "0"), a.write("suspend_lo", "0"))
@@ -301,8 +301,7 @@ func (a *Array) row(files []*os.File, bufs [][]byte, row int64, mend bool, found
 	return nil
 }
 
-// Forget drops what md still has of the array in its stripe cache: after a
-// mend it may hold what was wrong.
+// Forget empties md's stripe cache: after a repair it may still hold wrong data.
 func (a *Array) Forget() error {
 	size, err := a.read("stripe_cache_size")
 	if err != nil {
@@ -314,27 +313,27 @@ func (a *Array) Forget() error {
 
 // Result of a scrub.
 type Result struct {
-	Array      string    `json:"array"` // as it was named
+	Array      string    `json:"array"` // the name given by the caller
 	Dev        string    `json:"dev"`   // the kernel's name
-	Bytes      int64     `json:"bytes"` // checked, of all members together
+	Bytes      int64     `json:"bytes"` // checked bytes of all members together
 	Mismatches int64     `json:"mismatches_sectors"`
-	Findings   []Finding `json:"findings"` // the first of them
-	Found      int       `json:"found"`    // blocks that were wrong
+	Findings   []Finding `json:"findings"` // the first mostFindings
+	Found      int       `json:"found"`    // wrong blocks
 	Mended     int       `json:"mended"`
-	Unknown    int       `json:"unknown"` // blocks that nobody can be blamed for
-	// Left are the sectors that still do not match after mending.
+	Unknown    int       `json:"unknown"` // mismatching blocks whose wrong member is unknown
+	// Left is the number of sectors that still do not match after the repair.
 	Left int64 `json:"left_sectors"`
 }
 
-// few rows are looked through block by block; more are first narrowed down by
-// the kernel, which is faster.
+// few is the number of rows up to which Scrub looks block by block. For more it first
+// narrows the range down with the kernel's faster check.
 const few = 64
 
-// mostFindings are kept in a result.
+// mostFindings bounds the findings in a result.
 const mostFindings = 1000
 
-// Scrub checks the whole array, looks for the culprits where it does not fit,
-// and with mend puts them right and checks these places again.
+// Scrub checks the whole array and finds the wrong members of mismatches. With mend
+// it repairs these and checks the places again.
 func (a *Array) Scrub(ctx context.Context, mend bool) (Result, error) {
 	r := Result{Dev: a.Dev, Bytes: a.Size * int64(a.Disks), Findings: []Finding{}}
 	var wrong [][2]int64
@@ -369,7 +368,8 @@ func (a *Array) Scrub(ctx context.Context, mend bool) (Result, error) {
 	for _, w := range wrong {
 		n, err := a.Check(ctx, w[0], w[1])
 		if err == nil && n > 0 {
-			// A stripe that was in the cache all the same is gone from it now.
+			// Check again: the first check may have used stripes of the cache, and
+			// it has replaced them.
 			n, err = a.Check(ctx, w[0], w[1])
 		}
 		if err != nil {
@@ -380,8 +380,8 @@ func (a *Array) Scrub(ctx context.Context, mend bool) (Result, error) {
 	return r, nil
 }
 
-// narrow checks a range part by part, and finds the ranges of few rows in
-// which something does not match; mismatches are those of the whole range.
+// narrow checks a range part by part and collects the ranges of few rows with
+// mismatches. It returns the mismatches of the whole range.
 func (a *Array) narrow(ctx context.Context, from, to int64, wrong *[][2]int64) (mismatches int64, err error) {
 	if to-from <= few {
 		n, err := a.Check(ctx, from, to)

@@ -1,13 +1,13 @@
-// Package scrub checks the RAID groups of a brick and mends them where a single
-// member is wrong. The kernel's own "repair" does not: it takes the data for
-// right and computes P and Q anew, so that wrong data becomes consistent. With
-// two parities and one wrong member the culprit can be computed; raid6check of
-// mdadm's sources does so, but no Debian package carries it.
+// Package scrub checks the RAID groups of a brick and repairs stripes in which a
+// single member is wrong. The kernel's own "repair" does not: it assumes that the
+// data is right and computes P and Q again, which makes wrong data consistent. From
+// two parities and one wrong member, scrub computes which member is wrong.
+// raid6check of mdadm's sources does the same, but no Debian package contains it.
 //
-// Package raid6 has the arithmetic. array.go works on the server that
-// has the array (`mortar scrub-array`). scrub.go, on the administrator's
-// machine, knows which group is where and which disk a member is. Nothing here
-// decides when to scrub, or prints.
+// Package raid6 has the arithmetic. array.go works on the server that has the array
+// (`mortar scrub-array`). scrub.go works on the administrator's machine and maps
+// groups to servers and members to disks. The package does not decide when to scrub
+// and prints nothing.
 package scrub
 
 import (
@@ -32,13 +32,13 @@ import (
 // Group is the outcome for one RAID group.
 type Group struct {
 	Name   string `json:"group"`
-	Server string `json:"server"` // that had the array
+	Server string `json:"server"` // server of the array
 	Result
-	// Disks that were wrong: how many blocks of each.
+	// Disks with wrong blocks.
 	Disks []Disk `json:"disks"`
 }
 
-// Disk that did not hold what it should.
+// Disk is a disk with wrong blocks.
 type Disk struct {
 	Serial    string `json:"serial"`
 	Enclosure string `json:"enclosure"`
@@ -46,14 +46,14 @@ type Disk struct {
 	Blocks    int    `json:"blocks"` // of 4 KiB, among the findings
 }
 
-// Clean says that nothing is wrong any more.
+// Clean reports whether no mismatch is left.
 func (g *Group) Clean() bool { return g.Left == 0 }
 
-// longest a scrub of the largest disks may take.
+// longest bounds a scrub of the largest disks, in seconds.
 const longest = 14 * 24 * 3600
 
-// Run scrubs a group. progress is told how far the kernel's check is, in percent
-// of a pass.
+// Run scrubs a group, and with repair mends it. progress, which may be nil, receives
+// the kernel's progress in percent of a pass.
 func Run(ctx context.Context, hosts host.ByName, d *design.Design, g design.Group, repair bool, progress func(percent float64)) (Group, error) {
 	out := Group{Name: g.Name, Disks: []Disk{}}
 	if g.Array != "" {
@@ -105,7 +105,7 @@ func Run(ctx context.Context, hosts host.ByName, d *design.Design, g design.Grou
 	return out, out.blame(ctx, server, d, facts.Disks)
 }
 
-// blame finds out which disks the members are.
+// blame finds the disks of the wrong members.
 func (g *Group) blame(ctx context.Context, s *host.Session, d *design.Design, disks []resource.DiskFact) error {
 	blocks := map[string]int{}
 	var order []string
@@ -134,7 +134,7 @@ func (g *Group) blame(ctx context.Context, s *host.Session, d *design.Design, di
 	return nil
 }
 
-// follow looks how far the check is. Source: Documentation/admin-guide/md.rst
+// follow reports the progress of the check. Source: Documentation/admin-guide/md.rst
 func follow(ctx context.Context, s *host.Session, dev string, progress func(float64)) {
 	if progress == nil {
 		return
@@ -149,7 +149,7 @@ func follow(ctx context.Context, s *host.Session, dev string, progress func(floa
 		}
 		text, err := s.Read(ctx, path.Join("/sys/block", dev, "md/sync_completed"))
 		if err != nil {
-			continue // the outcome is told by the scrub itself
+			continue // the scrub itself reports errors
 		}
 		if p, ok := percent(text); ok {
 			progress(p)
@@ -168,7 +168,8 @@ func percent(s string) (float64, bool) {
 	return 100 * a / b, true
 }
 
-// Groups are the RAID groups of those names, or all.
+// Groups returns the RAID groups with those names, or all. An unknown name is an
+// error.
 func Groups(d *design.Design, names []string) ([]design.Group, error) {
 	var out []design.Group
 	var all []string

@@ -29,7 +29,7 @@ func TestPercent(t *testing.T) {
 	}
 }
 
-// servers plays the servers: nfs2 has the array.
+// servers fakes the servers: nfs2 has the array.
 func servers(result string) host.ByName {
 	return hosttest.Play(func(_ context.Context, host, op string, params, result2 any) error {
 		switch op {

@@ -1,9 +1,9 @@
-// Package upgrade brings servers to newer software, one at a time: services away,
-// packages, reboot, a check, fencing proven, services back. Clients see the planned
-// moves of the services and nothing else.
+// Package upgrade upgrades servers, one at a time: it moves services away, upgrades
+// packages, reboots, checks the server, proves its fencing, and moves services back.
+// Clients see only the planned moves of the services.
 //
-// The package knows the order and when to stop. What is moved, fenced and applied
-// is of packages failover and plan. It prints nothing.
+// The package knows the order of steps and when to stop. Packages failover and plan
+// move, fence and apply. It prints nothing.
 package upgrade
 
 import (
@@ -27,14 +27,15 @@ import (
 type Options struct {
 	// RebootOnly leaves the packages as they are.
 	RebootOnly bool
-	// NoFenceTest leaves out proving the fencing of each server that was rebooted.
+	// NoFenceTest skips the fence test of each rebooted server.
 	NoFenceTest bool
-	// Apply makes the hosts what the spec says: a new kernel's initial RAM disk, a
-	// new version of Mortar. It is called while a server is in standby.
+	// Apply applies the spec to the hosts, which rebuilds a new kernel's initial
+	// RAM disk and installs a new version of Mortar. Run calls it while a server is
+	// in standby.
 	Apply func(ctx context.Context) error
-	// On is told of progress.
+	// On receives progress; it may be nil.
 	On func(Event)
-	// Boot bounds the wait for a server that is rebooted; 0: 15 minutes.
+	// Boot bounds the wait for a rebooting server; 0: 15 minutes.
 	Boot time.Duration
 }
 
@@ -47,16 +48,16 @@ type Event struct {
 	Seconds float64 `json:"seconds"` // since the upgrade began
 }
 
-// Server is what is known of a server before its turn.
+// Server is the state of a server before its upgrade.
 type Server struct {
 	Name   string   `json:"server"`
 	Kernel string   `json:"kernel"`
-	Newer  []string `json:"newer"` // packages that would be upgraded, each with its version
-	// Serves are the services that are there, and move away and back.
+	Newer  []string `json:"newer"` // packages to upgrade, each with its new version
+	// Serves are the server's services, which move away and back.
 	Serves []string `json:"serves"`
 }
 
-// Done is what came of a server.
+// Done is the result of a server's upgrade.
 type Done struct {
 	Server     string   `json:"server"`
 	KernelFrom string   `json:"kernel_before"`
@@ -66,7 +67,7 @@ type Done struct {
 	Seconds    float64  `json:"seconds"`
 }
 
-// Upgrade is one of a brick.
+// Upgrade upgrades the servers of a brick.
 type Upgrade struct {
 	d     *design.Design
 	hosts failover.Hosts
@@ -74,7 +75,7 @@ type Upgrade struct {
 	start time.Time
 }
 
-// New is an upgrade of a brick's servers.
+// New returns an Upgrade of a brick's servers.
 func New(d *design.Design, hosts failover.Hosts, o Options) *Upgrade {
 	if o.On == nil {
 		o.On = func(Event) {}
@@ -82,10 +83,10 @@ func New(d *design.Design, hosts failover.Hosts, o Options) *Upgrade {
 	return &Upgrade{d: d, hosts: hosts, o: o, start: time.Now()}
 }
 
-// Look says in which order servers are upgraded: of each pair the one first that
-// serves less, so that services move as late as possible. only names one server,
-// "" all. It refuses a brick that is not healthy: the partner of a server that is
-// rebooted must be able to serve alone.
+// Look returns the servers in the order of their upgrades. In each pair the server
+// with fewer services comes first, so that services move as late as possible. only
+// selects one server, "" all. Look refuses an unhealthy brick: the partner of a
+// rebooting server must be able to serve alone.
 func (u *Upgrade) Look(ctx context.Context, only string) ([]Server, error) {
 	if !u.d.Clustered() {
 		return nil, &resource.Refusal{What: "this brick has one server: its clients wait while it is rebooted", Mend: "choose the hour, upgrade and reboot it by hand, then run `mortar apply`"}
@@ -120,7 +121,7 @@ func (u *Upgrade) Look(ctx context.Context, only string) ([]Server, error) {
 	return out, nil
 }
 
-// faultsOf are the faults of a brick in words.
+// faultsOf returns the texts of a brick's faults.
 func faultsOf(d *design.Design, f observe.Facts) []string {
 	var out []string
 	observe.Judge(d, f).Each(func(p *observe.Part) {
@@ -150,7 +151,7 @@ func (u *Upgrade) server(ctx context.Context, f observe.Facts, name string) (Ser
 	return s, nil
 }
 
-// newer asks for the packages that are out of date, by the lists that a server has.
+// newer returns the packages that are out of date, by the server's present lists.
 func (u *Upgrade) newer(ctx context.Context, name string, h agent.Hello) ([]string, error) {
 	if u.o.RebootOnly {
 		return []string{}, nil
@@ -166,7 +167,7 @@ func (u *Upgrade) newer(ctx context.Context, name string, h agent.Hello) ([]stri
 	return append([]string{}, m.Newer(out.Stdout)...), nil
 }
 
-// Stopped is an upgrade that stopped at a server.
+// Stopped is the error of an upgrade that stopped at a server.
 type Stopped struct {
 	Server string
 	Step   string
@@ -178,10 +179,10 @@ func (e *Stopped) Error() string {
 	return fmt.Sprintf("%s: %s: %v\nStopped here; no other server is touched. %s", e.Server, e.Step, e.Err, e.Back)
 }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (e *Stopped) Unwrap() error { return e.Err }
 
-// step is one of a server's.
+// step is one step of a server's upgrade.
 type step struct {
 	name string
 	do   func(ctx context.Context) error
@@ -223,7 +224,7 @@ func (u *Upgrade) Run(ctx context.Context, s Server) (Done, error) {
 	return done, nil
 }
 
-// back says how things are put back after a step that failed.
+// back describes how to recover after a failed step.
 func (u *Upgrade) back(s Server, step string) string {
 	other := u.d.PairWith(s.Name).Other(s.Name)
 	switch step {
@@ -271,7 +272,7 @@ func (u *Upgrade) packages(ctx context.Context, s Server, done *Done) error {
 		if _, err := sess.Run(ctx, a); err != nil {
 			return err
 		}
-		// The lists are new now: so is what is out of date.
+		// The lists are new, so the outdated packages may have changed.
 		if slices.Equal(a.Cmd, m.Refresh) {
 			if done.Upgraded, err = u.newer(ctx, s.Name, h); err != nil {
 				return err
@@ -282,8 +283,8 @@ func (u *Upgrade) packages(ctx context.Context, s Server, done *Done) error {
 	return nil
 }
 
-// reboot reboots a server and waits until it answers again. It gives the boot that
-// the server ran since.
+// reboot reboots a server and waits until it answers again. It returns the id of the
+// boot before the reboot.
 func (u *Upgrade) reboot(ctx context.Context, server string) (before string, err error) {
 	sess := u.hosts.Session(server)
 	h, err := sess.Hello(ctx)
@@ -295,7 +296,7 @@ func (u *Upgrade) reboot(ctx context.Context, server string) (before string, err
 	if _, err := sess.Run(ctx, a); errors.As(err, &refused) {
 		return "", err
 	} else if err != nil {
-		u.say(server, "reboot", "no answer to the order: "+err.Error()) // it may be on its way down
+		u.say(server, "reboot", "no answer to the reboot command: "+err.Error()) // the server may be shutting down
 	}
 	limit := u.o.Boot
 	if limit == 0 {
@@ -324,7 +325,7 @@ func (u *Upgrade) proof(server string) func(failover.ProofEvent) {
 	return func(e failover.ProofEvent) { u.say(server, "fence test", e.Text) }
 }
 
-// fenceTest proves the fencing of a server that serves nothing yet.
+// fenceTest proves the fencing of the server while it has no services yet.
 func (u *Upgrade) fenceTest(ctx context.Context, server string) error {
 	if u.o.NoFenceTest {
 		return nil
@@ -337,7 +338,7 @@ func (u *Upgrade) fenceTest(ctx context.Context, server string) error {
 	return err
 }
 
-// failback moves services back that a server had, or prefers.
+// failback moves the services back that ran on the server before its upgrade.
 func (u *Upgrade) failback(ctx context.Context, s Server, done *Done) error {
 	pair := u.d.PairWith(s.Name)
 	for i := range pair.Services {
@@ -347,7 +348,7 @@ func (u *Upgrade) failback(ctx context.Context, s Server, done *Done) error {
 		}
 		done.Moved = append(done.Moved, svc.Name)
 		if pair.HA.Failback == "auto" && svc.Preferred == s.Name {
-			continue // the cluster does it
+			continue // the cluster moves it back itself
 		}
 		p, err := failover.Service(u.d, u.hosts.Collect(ctx), svc.Name, s.Name)
 		if err != nil {
@@ -360,8 +361,8 @@ func (u *Upgrade) failback(ctx context.Context, s Server, done *Done) error {
 	return nil
 }
 
-// healthy waits until the brick is without a fault: clients and fence devices take
-// a moment.
+// healthy waits until the brick has no fault: clients and fence devices need a
+// moment.
 func (u *Upgrade) healthy(ctx context.Context) error {
 	w := host.Wait{Limit: 3 * time.Minute, Poll: 5 * time.Second}
 	return w.Until(ctx, func(ctx context.Context) (string, error) {

@@ -18,9 +18,10 @@ import (
 //go:embed page
 var page embed.FS
 
-// Handler serves bricks: / is a page, /status.json what it shows, /metrics the
-// same for Prometheus. It only reads. local: it answers only requests for this
-// machine by name, so that no page of another site can have a browser read it.
+// Handler serves bricks: / is a page, /status.json its data, /metrics the same data
+// for Prometheus. It allows no changes. With local it answers only requests whose
+// host name is this machine, so that no page of another site can make a browser
+// read the data (DNS rebinding).
 func Handler(bricks []*Brick, local bool) http.Handler {
 	mux := http.NewServeMux()
 	for path, file := range map[string]string{"/{$}": "index.html", "/watch.js": "watch.js", "/watch.css": "watch.css"} {
@@ -30,7 +31,7 @@ func Handler(bricks []*Brick, local bool) http.Handler {
 	}
 	mux.HandleFunc("GET /status.json", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(views(bricks)) // a client that went away
+		_ = json.NewEncoder(w).Encode(views(bricks)) // fails only if the client has gone
 	})
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
@@ -64,7 +65,7 @@ func views(bricks []*Brick) []View {
 	return out
 }
 
-// Metrics writes what is known of bricks in Prometheus' text format.
+// Metrics writes the views of bricks in Prometheus' text format.
 //
 // Source: prometheus/docs, exposition formats: text
 func Metrics(w io.Writer, all []View) {

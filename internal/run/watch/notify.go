@@ -10,11 +10,11 @@ import (
 	"github.com/mortarhpc/mortar/internal/base/command"
 )
 
-// notifySeconds bounds a program that is told of a change.
+// notifySeconds bounds the notification program.
 const notifySeconds = 30
 
-// Command tells of a change by running a program, which gets the change as JSON on
-// its standard input and in words as its only argument.
+// Command runs a program for a change. The program gets the change as JSON on its
+// standard input and as text in its only argument.
 func Command(ctx context.Context, program string, c Change) error {
 	text, err := json.Marshal(c)
 	if err != nil {
@@ -23,7 +23,7 @@ func Command(ctx context.Context, program string, c Change) error {
 	return tell(ctx, append(text, '\n'), program, c.String())
 }
 
-// Mail tells of a change by mail, which sendmail(8) of this machine takes.
+// Mail mails a change through sendmail(8) of this machine.
 func Mail(ctx context.Context, to string, c Change) error {
 	body := c.Text
 	if c.Mend != "" && !c.Ended {

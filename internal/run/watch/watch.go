@@ -1,10 +1,10 @@
-// Package watch looks at bricks again and again. It keeps what the last looks
-// found: the health tree, how fast each service read and wrote, and which findings
-// came and went. http.go serves that as metrics and as a page; a Notifier is told
-// of each finding.
+// Package watch looks at bricks periodically. It keeps the results of the last
+// looks: the health tree, the throughput of the services, and the findings that
+// came and went. http.go serves these as metrics and as a page; Command and Mail
+// notify an administrator of each finding.
 //
-// The package reaches no host (it is handed a Looker) and judges nothing (package
-// observe does).
+// The package reaches no host (the caller provides a Looker) and judges nothing
+// (package observe does).
 package watch
 
 import (
@@ -27,10 +27,10 @@ type Look struct {
 	Took   time.Duration
 }
 
-// Looker looks at a brick once. An error means that nothing could be seen.
+// Looker looks at a brick once. An error means that the look has no result.
 type Looker func(ctx context.Context) (Look, error)
 
-// Point is how fast a brick's services read and wrote between two looks.
+// Point is the throughput of a brick's services between two looks.
 type Point struct {
 	Time    time.Time `json:"time"`
 	Read    float64   `json:"read_bytes_per_second"`
@@ -45,7 +45,7 @@ type Change struct {
 	Level observe.Level `json:"level"`
 	Text  string        `json:"text"`
 	Mend  string        `json:"mend,omitempty"`
-	// Ended tells that the finding is gone.
+	// Ended: the finding is over.
 	Ended bool `json:"ended"`
 }
 
@@ -57,17 +57,17 @@ func (c Change) String() string {
 	return fmt.Sprintf("%s: %s: %s", c.Brick, c.Level, c.Text)
 }
 
-// How much is kept: of throughput an hour at an interval of five seconds, of
-// changes what fits a page.
+// Points and changes to keep: an hour of throughput at an interval of five
+// seconds, and the changes that fit a page.
 const (
 	keepPoints  = 720
 	keepChanges = 200
-	// confirm is how many looks in a row must agree before a finding counts as
-	// come or gone: a host that is late once is no alarm.
+	// confirm is how many successive looks must agree before a finding counts as
+	// begun or ended, so that a single late answer raises no alarm.
 	confirm = 2
 )
 
-// Brick is a brick that is watched.
+// Brick is a watched brick. Its methods are safe for concurrent use.
 type Brick struct {
 	Name string
 	look Looker
@@ -75,7 +75,7 @@ type Brick struct {
 
 	mu      sync.Mutex
 	last    Look
-	at      time.Time // of the last look that saw something; zero: none did
+	at      time.Time // of the last successful look; zero: none
 	err     error     // of the last look
 	looks   int
 	points  []Point
@@ -83,20 +83,20 @@ type Brick struct {
 	open    map[string]*finding
 }
 
-// finding is one that was seen, or was not seen any more, for some looks.
+// finding is a finding with the number of successive looks that saw or missed it.
 type finding struct {
 	Change
 	seen, missed int
 	told         bool
 }
 
-// New is a brick to be watched. tell is called for each change, one after the
-// other; it may be nil.
+// New returns a Brick to watch with look. Run calls tell, which may be nil, for
+// each change, one after the other.
 func New(name string, look Looker, tell func(Change)) *Brick {
 	return &Brick{Name: name, look: look, tell: tell, open: map[string]*finding{}}
 }
 
-// Run looks every so often until ctx ends.
+// Run looks at the given interval until ctx ends.
 func (b *Brick) Run(ctx context.Context, every time.Duration) {
 	for {
 		start := time.Now()
@@ -118,7 +118,7 @@ func (b *Brick) Run(ctx context.Context, every time.Duration) {
 	}
 }
 
-// take keeps a look, and gives the changes that it confirms.
+// take keeps a look, and returns the changes that it confirms.
 func (b *Brick) take(now time.Time, l Look, err error) []Change {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -138,7 +138,7 @@ func (b *Brick) take(now time.Time, l Look, err error) []Change {
 	return changes
 }
 
-// compare finds out which findings came and went.
+// compare returns the findings that began or ended.
 func (b *Brick) compare(now time.Time, s *observe.Status) []Change {
 	var out []Change
 	seen := map[string]bool{}
@@ -176,7 +176,7 @@ func (b *Brick) compare(now time.Time, s *observe.Status) []Change {
 	return out
 }
 
-// findings are the parts of a tree that are warnings or faults by themselves.
+// findings returns the parts of a tree that are warnings or faults themselves.
 func findings(s *observe.Status) []Change {
 	var out []Change
 	var walk func(path string, parts []*observe.Part)
@@ -200,9 +200,9 @@ func findings(s *observe.Status) []Change {
 	return out
 }
 
-// rate is how fast services read and wrote between two looks. A counter that went
-// back is one of another server, or of another boot: the service counts again from
-// the next look on.
+// rate is the throughput of services between two looks. A counter that decreased
+// belongs to another server or another boot: it gives no throughput until the next
+// look.
 func rate(before, after []observe.Traffic, from, to time.Time) (Point, bool) {
 	seconds := to.Sub(from).Seconds()
 	if from.IsZero() || seconds <= 0 {
@@ -220,12 +220,12 @@ func rate(before, after []observe.Traffic, from, to time.Time) (Point, bool) {
 	return p, true
 }
 
-// View is what is known of a brick.
+// View is the known state of a brick.
 type View struct {
 	Name    string            `json:"name"`
 	Error   string            `json:"error,omitempty"` // of the last look
-	Looked  *time.Time        `json:"looked"`          // when; null: never yet
-	Seconds float64           `json:"seconds"`         // that the look took
+	Looked  *time.Time        `json:"looked"`          // time of the last successful look; null: never
+	Seconds float64           `json:"seconds"`         // duration of the look
 	Hosts   int               `json:"hosts"`
 	Silent  map[string]string `json:"silent"` // hosts that did not answer, with the reason
 	Status  *observe.Status   `json:"status"`
@@ -233,7 +233,7 @@ type View struct {
 	Changes []Change          `json:"changes"`
 }
 
-// View gives what is known of a brick now.
+// View returns the present view of the brick.
 func (b *Brick) View() View {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -15,14 +15,14 @@ import (
 	"github.com/mortarhpc/mortar/internal/run/observe"
 )
 
-// at is a brick's health with one part of a level.
+// at is the health of a brick with one part at a level.
 func at(level observe.Level, text string) *observe.Status {
 	return &observe.Status{Brick: "brick1", Level: level, Parts: []*observe.Part{{Name: "RAID", Level: level,
 		Parts: []*observe.Part{{Name: "brick1-r0", Level: level, Text: text, Mend: "replace the disk"}}}}}
 }
 
-// A finding is told once when two looks agree, once more when it gets worse, and
-// once when it is over; what one look saw is nothing.
+// A Brick reports a finding when two looks agree, again when it gets worse, and
+// when it ends. A finding of a single look is not reported.
 func TestChanges(t *testing.T) {
 	b := New("brick1", nil, nil)
 	now := time.Unix(1000, 0)
@@ -56,8 +56,8 @@ func TestChanges(t *testing.T) {
 	}
 }
 
-// Throughput is counted between looks on one server; a move or a boot, where the
-// counters begin anew, is no traffic.
+// Throughput is measured between looks at the same server. A move or a boot resets
+// the counters and gives no throughput.
 func TestRate(t *testing.T) {
 	b := New("brick1", nil, nil)
 	for i, tr := range []observe.Traffic{{Service: "home", Server: "nfs1", Read: 100, Written: 1000}, {Service: "home", Server: "nfs1", Read: 300, Written: 5000},
@@ -85,7 +85,7 @@ func equal(a, b []float64) bool {
 	return true
 }
 
-// A brick that cannot be seen says so, and keeps what it saw last.
+// A brick that does not answer shows the error, and keeps its last state.
 func TestRun(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	looks := 0
@@ -120,7 +120,7 @@ func TestHTTP(t *testing.T) {
 			t.Errorf("%s: %d\n%s", path, w.Code, w.Body)
 		}
 	}
-	// Names that lead here by somebody else's DNS are refused, and so are changes.
+	// The handler refuses foreign names that resolve to this machine, and changes.
 	if w := get("/status.json", "evil.example:9880", true); w.Code != http.StatusForbidden {
 		t.Error(w.Code)
 	}
