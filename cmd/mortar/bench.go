@@ -41,8 +41,9 @@ read is compared with what was written. Data goes into .mortar on the mounts
 and is removed at the end; nothing else is touched.
 
 Suites: quick (two minutes), paper (the tests of the paper that describes the
-flavour; by name paper-nfs, paper-nfs-ha or paper-lustre), io500 (its phases and score), cache (what SSDs in front of the volume
-are for), or a file (--print-suite prints one to start from).
+flavour; by name paper-nfs, paper-nfs-ha or paper-lustre), io500 (its phases and
+score), cache (what SSDs in front of the volume are for), or a file (--print-suite
+prints one to start from).
 
 Sequential tests move twice the memory of the servers, so that no cache answers
 for the disks; --scale 1/256 makes every size smaller, and --seconds 20 ends
