@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// aptSource is what the host's apt says about its Debian archive.
+// aptSource is the host's apt entry for the Debian archive.
 type aptSource struct {
 	URI string
 	// Keyring is the path of the key file the entry is signed by; empty
@@ -17,8 +17,8 @@ type aptSource struct {
 	Keyring string
 }
 
-// debianSuites are the suite names by which an entry is recognised as the
-// Debian archive itself (not its security or a third party's archive).
+// debianSuites are the suites of the Debian archive itself. Entries with other
+// suites are for security updates or third parties.
 var debianSuites = []string{
 	"bookworm", "trixie", "forky", "sid",
 	"oldstable", "stable", "testing", "unstable",
@@ -79,8 +79,8 @@ func firstMirror(file string) (string, error) {
 	return "", fmt.Errorf("%s names no mirror", file)
 }
 
-// usable tells whether an entry is Debian's main archive and mmdebstrap can
-// fetch from it.
+// usable reports whether an entry is Debian's main archive and mmdebstrap can fetch
+// from it.
 func usable(types []string, uri string, suites, components []string) bool {
 	if !slices.Contains(types, "deb") || !slices.Contains(components, "main") {
 		return false
@@ -167,9 +167,9 @@ func parseDeb822(text string) []aptSource {
 	return out
 }
 
-// keyringPath keeps a key file's path. A key that stands in the entry itself
-// or is named by fingerprint is left out: mmdebstrap then uses the keys of
-// the debian-archive-keyring package.
+// keyringPath returns the path of a key file. It returns "" for a key in the entry
+// itself or a fingerprint: mmdebstrap then uses the keys of package
+// debian-archive-keyring.
 func keyringPath(signedBy string) string {
 	for _, p := range strings.FieldsFunc(signedBy, func(r rune) bool { return r == ',' || r == ' ' || r == '\n' }) {
 		if filepath.IsAbs(p) {

@@ -18,16 +18,16 @@ import (
 // the rack: Linux, with RAID groups of md over its virtual disks, and its LUNs
 // exported by LIO. See docs/rack.md for the reasons.
 type Array struct {
-	// Vendor, Product and Revision are those of the SCSI inquiry.
+	// Vendor, Product and Revision of the SCSI inquiry.
 	Vendor   string `json:"vendor"`
 	Product  string `json:"product"`
 	Revision string `json:"revision"`
 	// MemoryMiB is the machine's memory in MiB; 0 is 512.
 	MemoryMiB int `json:"memory_mib,omitempty"`
-	// Disks in their slots. A disk that is in no group is a spare of all.
+	// Disks in their slots. A disk in no group is a global spare.
 	Disks  []Disk      `json:"disks"`
 	Groups []RAIDGroup `json:"groups"`
-	// Management answers who asks how the array is; nil: nobody does.
+	// Management is the array's management interface; nil: none.
 	Management *Management `json:"management,omitempty"`
 }
 
@@ -38,19 +38,19 @@ type RAIDGroup struct {
 	Level int `json:"level"`
 	// Chunk is the part of a stripe on one disk, in bytes.
 	Chunk int64 `json:"chunk"`
-	// MemberBytes is what the group uses of each disk.
+	// MemberBytes is how much of each disk the group uses.
 	MemberBytes int64 `json:"member_bytes"`
 	// Members are names of disks, in RAID order.
 	Members []string `json:"members"`
 }
 
-// LUNPlace says what a LUN of an array is made of and who owns it.
+// LUNPlace is the place of a LUN in an array, and the controller that owns the LUN.
 type LUNPlace struct {
 	Number int    `json:"number"`
 	Group  string `json:"group"`
 	// Offset in the group, in bytes.
 	Offset int64 `json:"offset"`
-	// Controller owns it as a rule: 0 or 1.
+	// Controller is the preferred owner: 0 or 1.
 	Controller int `json:"controller"`
 }
 
@@ -62,13 +62,13 @@ const (
 	arrayMemoryMiB = 512
 	// disksPerHBA is how many disks an array has on one HBA.
 	disksPerHBA = 128
-	// metadataBytes is the room that md has on each disk beside the group's
-	// data: 1 MiB before it, and what rounding takes.
+	// metadataBytes is md's space on each disk in addition to the group's data:
+	// 1 MiB before the data, and losses by rounding.
 	metadataBytes = 4 << 20
-	// iscsiPort is the registered one.
+	// iscsiPort is the registered port of iSCSI.
 	iscsiPort = 3260
-	// arrayTime bounds a command to an array. A switch of states takes less
-	// than two seconds; a disk that goes into a group takes three.
+	// arrayTime bounds a command to an array. A change of ALUA states takes less
+	// than two seconds, adding a disk to a group three.
 	arrayTime = time.Minute
 )
 
@@ -90,12 +90,12 @@ func (c *Config) arrays() []*Enclosure {
 	return out
 }
 
-// withArray tells whether a server has LUNs of arrays.
+// withArray reports whether a server has LUNs of arrays.
 func (c *Config) withArray(server string) bool {
 	return slices.ContainsFunc(c.arrays(), func(e *Enclosure) bool { return e.cabledTo(server) })
 }
 
-// problems lists what is wrong with an array and its LUNs.
+// problems lists the mistakes in the description of an array and its LUNs.
 func (e *Enclosure) problems() []string {
 	var bad []string
 	say := func(format string, args ...any) {
@@ -145,7 +145,7 @@ func (e *Enclosure) problems() []string {
 	return bad
 }
 
-// data is the number of disks' worth of data in a group.
+// data is the capacity of a group in disks.
 func (g *RAIDGroup) data() int {
 	if g.Level == 10 {
 		return len(g.Members) / 2
@@ -153,16 +153,16 @@ func (g *RAIDGroup) data() int {
 	return len(g.Members) - 2
 }
 
-// Every array has a link of its own to the servers, which stands for its SAS
-// cables: 198.18.0.0/15 is kept for tests of devices (RFC 2544), so that no
-// brick has it.
+// arrayNet is an address on an array's own link to the servers, which replaces its
+// SAS cables. 198.18.0.0/15 is reserved for tests of devices (RFC 2544), so no brick
+// uses these addresses.
 func arrayNet(index, host int) netip.Addr {
 	return netip.AddrFrom4([4]byte{198, 18, byte(index), byte(host)})
 }
 
 const (
-	linkHost   = 1  // of our end, where the host ports listen
-	linkPortal = 11 // of controller 0; controller 1 has the next
+	linkHost   = 1  // our end, on which the host ports listen
+	linkPortal = 11 // controller 0; controller 1 has the next address
 )
 
 func arrayTap(index int) string { return "array" + strconv.Itoa(index) }
@@ -170,9 +170,9 @@ func arrayTap(index int) string { return "array" + strconv.Itoa(index) }
 // fabricName is the process of an array's host ports.
 func fabricName(array string) string { return "fabric-" + array }
 
-// targetName is an array's iSCSI name, initiatorName that of a path's other end: an
-// HBA as it reaches one LUN. A name for each LUN gives each of QEMU's sessions,
-// which has one LUN, a nexus of its own with the same ISID.
+// targetName is an array's iSCSI name. initiatorName is the name of the other end of
+// a path: an HBA and one LUN. Each of QEMU's sessions has one LUN, so a name for each
+// LUN gives each session its own nexus with the same ISID.
 func targetName(c *Config, e *Enclosure) string { return "iqn.2026-11.rack:" + c.Name + "." + e.Name }
 func initiatorName(server string, hba, lun int) string {
 	return fmt.Sprintf("iqn.2026-11.rack:%s.hba%d.lun%d", server, hba, lun)
@@ -224,9 +224,9 @@ func slotDevice(i int, d Disk) props {
 		"scsi-id": i % disksPerHBA, "drive": slotID(i), "serial": d.Serial, "rotation_rate": 7200}
 }
 
-// ensureArrayState makes an array's own disk, with its firmware's settings.
-// What the array writes there outlives its power: which disks are in which
-// group, and reservations.
+// ensureArrayState makes an array's own disk, with its firmware's settings. On that
+// disk the array keeps the members of its groups, and reservations, over a loss of
+// power.
 func ensureArrayState(ctx context.Context, r *rack, e *Enclosure) error {
 	img := arrayState(r.dir, e.Name)
 	if there(img) {
@@ -282,7 +282,7 @@ func (r *rack) startArray(ctx context.Context, h *hardware, e *Enclosure) error 
 	return r.startFabric(ctx, e)
 }
 
-// stopArray cuts an array's power. Nothing may use its LUNs any more: see unplug.
+// stopArray cuts an array's power. Unplug its LUNs from all servers before.
 func (r *rack) stopArray(ctx context.Context, e *Enclosure) error {
 	return errors.Join(stop(r.dir, fabricName(e.Name)), r.stopNode(e.Name), r.managementAddresses(ctx, e, false))
 }
@@ -292,9 +292,9 @@ func (r *rack) waitArray(ctx context.Context, e *Enclosure) error {
 	return r.waitUp(ctx, e.Name, func() bool { return true })
 }
 
-// steer gives each LUN of an array the states that the hardware says: at the
-// controller that owns it optimized, at the other non-optimized. A controller
-// that is out has none, and its LUNs are the other's.
+// steer sets the ALUA states of each LUN of an array from the hardware: optimized at
+// the controller that owns the LUN, non-optimized at the other. The LUNs of a dead
+// controller belong to the other one.
 func (r *rack) steer(ctx context.Context, h *hardware, e *Enclosure) error {
 	var commands []string
 	for i, d := range e.Disks {
@@ -332,14 +332,14 @@ func (h *hardware) owner(e *Enclosure, l *LUNPlace) int {
 	return c
 }
 
-// wasSlow tells whether a LUN has ever been slowed down.
+// wasSlow reports whether a LUN has ever been slowed down.
 func (h *hardware) wasSlow(lun string) bool { _, ok := h.Slow[lun]; return ok }
 
 func moduleKey(enclosure string, module int) string { return enclosure + "/" + strconv.Itoa(module) }
 
-// arrange makes the arrays what the hardware says, before paths are plugged:
-// those that were off until now on, and all LUNs' states. The caller holds the
-// power lock.
+// arrange brings the arrays to the state of the hardware, before paths are plugged:
+// it switches on those that were off until now, and sets all LUNs' ALUA states. The
+// caller holds the power lock.
 func (r *rack) arrange(ctx context.Context, h *hardware, wasOff map[string]bool) error {
 	var errs []error
 	for _, e := range r.cfg.arrays() {
@@ -359,9 +359,9 @@ func (r *rack) arrange(ctx context.Context, h *hardware, wasOff map[string]bool)
 	return errors.Join(errs...)
 }
 
-// arrayCommand has an array's firmware run a line and returns what it prints.
-// The firmware takes one line at a time, and answers with the line's own mark
-// and exit code. QEMU serves one client at a time, so a second one waits.
+// arrayCommand makes an array's firmware run a line and returns its output. The
+// firmware takes one line at a time, and ends its answer with the line's mark and
+// exit code. QEMU serves one client at a time, so a second one waits.
 func (r *rack) arrayCommand(ctx context.Context, e *Enclosure, line string) (string, error) {
 	if running(r.dir, e.Name) == nil {
 		return "", fmt.Errorf("array %s is switched off", e.Name)
@@ -394,7 +394,7 @@ func exchange(conn net.Conn, mark, line string) (out string, code int, err error
 	for {
 		n, err := conn.Read(buf)
 		got = append(got, buf[:n]...)
-		// What is before the mark may be an answer that an earlier client did not wait for.
+		// Text before the mark may be the answer to an earlier client that has gone.
 		if before, after, ok := strings.Cut(string(got), mark+" "); ok && strings.Contains(after, "\n") {
 			rc, _, _ := strings.Cut(after, "\n")
 			code, err := strconv.Atoi(strings.TrimSpace(rc))
@@ -416,8 +416,8 @@ func (c *Config) slot(disk string) (*Enclosure, int, bool) {
 	return nil, 0, false
 }
 
-// slotChange pulls a disk of an array, or pushes it in, as the hardware says.
-// The array then takes a spare for a group that lacks a disk.
+// slotChange pulls a disk of an array, or pushes it in. The array then gives a spare
+// to a group that lacks a disk.
 func (r *rack) slotChange(ctx context.Context, e *Enclosure, i int, out bool) error {
 	d := e.Array.Disks[i]
 	return changeHardware(ctx, r, func(h *hardware) { set(&h.DisksOut, d.Name, out) }, func(h *hardware) error {
@@ -441,7 +441,7 @@ func (r *rack) slotChange(ctx context.Context, e *Enclosure, i int, out bool) er
 	})
 }
 
-// arrayStatus looks at an array and changes nothing.
+// arrayStatus returns the state of an array.
 func (r *rack) arrayStatus(ctx context.Context, h *hardware, e *Enclosure) ArrayStatus {
 	b := r.boot(e.Name)
 	s := ArrayStatus{Name: e.Name, Power: "off", Boot: b.Stage, BootSeconds: b.Seconds, ControllersOut: []int{}, DisksOut: []string{}}
@@ -449,7 +449,7 @@ func (r *rack) arrayStatus(ctx context.Context, h *hardware, e *Enclosure) Array
 	if running(r.dir, e.Name) != nil {
 		s.Power = "on"
 		if b.Stage == stageUp {
-			// Without an answer the groups' state stays unknown, which is what it is.
+			// Without an answer the groups' state stays unknown.
 			said, _ = r.arrayCommand(ctx, e, "state")
 		}
 	}
@@ -471,9 +471,9 @@ func (r *rack) arrayStatus(ctx context.Context, h *hardware, e *Enclosure) Array
 	return s
 }
 
-// groupsOf reads what the firmware's function state prints: a line for each
-// group, "group NUMBER ARRAY_STATE DEGRADED SYNC_ACTION DONE [/ ALL]" with the words
-// of md in sysfs, and "in NUMBER SLOT ..." with the slots of its disks.
+// groupsOf parses the output of the firmware's function state: a line for each group,
+// "group NUMBER ARRAY_STATE DEGRADED SYNC_ACTION DONE [/ ALL]" with md's values in
+// sysfs, and "in NUMBER SLOT ..." with the slots of its disks.
 func groupsOf(a *Array, said string) []GroupStatus {
 	groups := a.Groups
 	out := make([]GroupStatus, len(groups))
@@ -514,7 +514,7 @@ func groupsOf(a *Array, said string) []GroupStatus {
 	return out
 }
 
-// inGroup notes the disks of a group, by their slots.
+// inGroup adds the disks of a group, by their slots.
 func (a *Array) inGroup(groups []GroupStatus, number string, slots []string) {
 	g, err := strconv.Atoi(number)
 	if err != nil || g < 0 || g >= len(groups) {
@@ -527,10 +527,10 @@ func (a *Array) inGroup(groups []GroupStatus, number string, slots []string) {
 	}
 }
 
-// survives is how many missing disks a group may have and still have its data.
+// survives is how many disks a group can lose without losing data.
 func (g *RAIDGroup) survives() int {
 	if g.Level == 10 {
-		return len(g.Members) / 2 // one of each pair; md itself says if it is not so
+		return len(g.Members) / 2 // one of each pair; md itself reports a lost pair
 	}
 	return 2
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// arrayConfig is the rack of nss7.4-ha with disks of a thousandth: 84 of them,
-// eight groups of 8+2 dealt out in turn, a LUN of each.
+// arrayConfig is the rack of nss7.4-ha with disks of a thousandth of their size: 84
+// disks, eight groups of 8+2 with one LUN each.
 func arrayConfig(t *testing.T, wwns ...string) Config {
 	t.Helper()
 	s := parsed(t, "nss7.4-ha")
@@ -89,7 +89,7 @@ func TestArrayPaths(t *testing.T) {
 			t.Errorf("%s: %d and %d paths, want %d and %d", v.what, a, b, v.a, v.b)
 		}
 	}
-	// A server starts stopped and without its LUNs, which are plugged then.
+	// A server starts stopped and without its LUNs, which the rack plugs later.
 	args, err := nodeArgs(&c, "/rack", 0, &image{}, "tcg", &hardware{}, 0)
 	if text := strings.Join(args, " "); err != nil || !strings.Contains(text, " -S ") || strings.Contains(text, "scsi-hd") {
 		t.Errorf("%v %s", err, text)
@@ -102,7 +102,7 @@ func TestArrayPaths(t *testing.T) {
 	}
 }
 
-// A PERC is its LUNs, which are plain disks of one path.
+// Of a PERC the rack has only the LUNs, as plain disks with one path.
 func TestPERC(t *testing.T) {
 	s := parsed(t, "nss5.5")
 	l := StorageLUN{Name: "nss5-LUN0", Bytes: 2 << 30, Chunk: 512 << 10, FullStripe: 5 << 20}
@@ -166,7 +166,7 @@ func TestArrayMachine(t *testing.T) {
 	}
 }
 
-// Who owns a LUN, and what a path to it says.
+// The owner of a LUN, and the ALUA states of its paths.
 func TestALUA(t *testing.T) {
 	e := &Enclosure{Name: "a"}
 	on := func(keys ...string) map[string]bool {
@@ -231,8 +231,8 @@ func TestArrayProblems(t *testing.T) {
 	}
 }
 
-// The array's answer is what stands before the command's own mark, whatever an
-// earlier client left unread.
+// The array's answer ends at the command's own mark, even if an earlier client left
+// text unread.
 func TestExchange(t *testing.T) {
 	here, there := net.Pipe()
 	go func() {
@@ -253,7 +253,7 @@ func TestExchange(t *testing.T) {
 	}
 }
 
-// A login keeps all but its ISID, and what follows is not touched.
+// login changes only the ISID of a login request, and no later data.
 func TestLogin(t *testing.T) {
 	pdu := func(transit byte, ahs, text string) []byte {
 		b := make([]byte, pduHeader, 200)

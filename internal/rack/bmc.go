@@ -100,8 +100,8 @@ func (r *rack) stopBMC(ctx context.Context, n *Node) error {
 	return r.hostAddress(ctx, n.BMC.Address, false)
 }
 
-// listensUDP tells whether something in the rack's namespace has bound the
-// UDP port.
+// listensUDP reports whether a process in the rack's namespace has bound the UDP
+// port.
 func (r *rack) listensUDP(a netip.Addr, port int) bool { return r.bound("udp", a, port) }
 
 // listensTCP is the same for TCP.
@@ -118,7 +118,7 @@ func (r *rack) bound(protocol string, a netip.Addr, port int) bool {
 	return err == nil && found
 }
 
-// procNetAddress is an IPv4 address and port as /proc/net writes them.
+// procNetAddress formats an IPv4 address and port as in /proc/net.
 func procNetAddress(a netip.Addr, port int) string {
 	b := a.As4()
 	return fmt.Sprintf(" %02X%02X%02X%02X:%04X ", b[3], b[2], b[1], b[0], port)
@@ -158,7 +158,7 @@ func Chassis(ctx context.Context, dir, node string, args []string, out io.Writer
 					h.LyingBMCs[node] = powerWord(p.value != "0")
 				}
 			}, func(*hardware) error { return nil })
-		case op == "set" && lies: // something else is reset
+		case op == "set" && lies: // the BMC resets something else
 		case op == "get":
 			fmt.Fprintf(out, "%s:0\n", p.name)
 		case op == "set" && p.name == "power":
@@ -228,14 +228,14 @@ func (r *rack) resetNode(ctx context.Context, node string) error {
 			if _, err := q.call("system_reset", nil); err != nil {
 				return err
 			}
-			// A node that was frozen runs again.
+			// The reset ends a freeze.
 			_, err := q.call("cont", nil)
 			return err
 		})
 	})
 }
 
-// openChild is openRack for a hidden command that another program has started.
+// openChild is openRack for a hidden command that another program starts.
 func openChild(dir string) (*rack, error) {
 	if err := closeOnExec(); err != nil {
 		return nil, err
@@ -243,8 +243,8 @@ func openChild(dir string) (*rack, error) {
 	return openRack(dir)
 }
 
-// closeOnExec keeps files that the program which started us had open (a
-// BMC's socket, a pipe) from reaching the machines that we start.
+// closeOnExec prevents the machines that we start from inheriting open files of the
+// program that started us (a BMC's socket, a pipe).
 func closeOnExec() error {
 	return unix.CloseRange(3, ^uint(0), unix.CLOSE_RANGE_CLOEXEC)
 }

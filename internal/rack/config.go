@@ -18,12 +18,11 @@ const (
 	RoleClient = "client"
 )
 
-// BootDistribution is the way of booting that is Debian's own.
+// BootDistribution is the value of Node.Boot for Debian's own way of booting.
 const BootDistribution = "distribution"
 
-// Config describes the hardware of one rack. It is a pure description: it
-// says nothing about how anything is done, and the same Config always gives
-// the same hardware (names, serials, addresses).
+// Config describes the hardware of one rack. It is a pure description: the same
+// Config always gives the same hardware (names, serials, addresses).
 type Config struct {
 	// Name is the brick's name; the rack's network namespace is
 	// "mortar-"+Name. Lower-case letters, digits and hyphens, at most 32.
@@ -36,8 +35,8 @@ type Config struct {
 	// Lustre is a directory with Debian packages of Lustre for the nodes'
 	// kernel, all of which are installed on every node. Empty: none.
 	Lustre string `json:"lustre,omitempty"`
-	// RDMA gives every node Soft RoCE on the public network. Debian's standard
-	// kernel has it, the one for clouds, which nodes have else, has not.
+	// RDMA gives every node Soft RoCE on the public network, and Debian's standard
+	// kernel: the kernel for clouds, which nodes have otherwise, lacks Soft RoCE.
 	RDMA bool `json:"rdma,omitempty"`
 	// Accel is "kvm", "tcg" or empty. Empty probes KVM by booting the
 	// nodes' kernel and falls back to emulation (TCG).
@@ -46,14 +45,15 @@ type Config struct {
 	Networks   []Network   `json:"networks"`
 	Nodes      []Node      `json:"nodes"`
 	Enclosures []Enclosure `json:"enclosures,omitempty"`
-	// Scale is by how much the disks are smaller than the brick's: for who asks.
+	// Scale is the factor by which the disks are smaller than the brick's. The rack
+	// only reports it.
 	Scale int64 `json:"scale,omitempty"`
 	// WWNs of each array's LUNs by the array's name in the brick, in order of LUN
-	// number: for who asks.
+	// number. The rack only reports them.
 	WWNs map[string][]string `json:"wwns,omitempty"`
-	// Sparse lets the disks be larger than the room there is to fill them.
+	// Sparse allows disks that together are larger than the free space of the host.
 	Sparse bool `json:"sparse,omitempty"`
-	// SSDs are NVMe drives that every server reaches, or that are inside one.
+	// SSDs are NVMe drives that every server reaches, or that are inside one server.
 	SSDs []Disk `json:"ssds,omitempty"`
 	PDUs []PDU  `json:"pdus,omitempty"`
 }
@@ -74,19 +74,19 @@ type Network struct {
 type Node struct {
 	Name string `json:"name"`
 	Role string `json:"role"`
-	// Boot is "distribution" for a node that boots as Debian does: its kernel
-	// and initial RAM disk, by GRUB, from a system disk of its own. Empty: the
-	// rack's fast way.
+	// Boot is "distribution" for a node that boots as Debian does: GRUB loads
+	// Debian's kernel and initial RAM disk from the node's own system disk. Empty:
+	// the rack's fast way.
 	Boot string `json:"boot,omitempty"`
 	// MemoryMiB is the node's memory in MiB; 0 is 1280 for a server and
 	// 768 for a client.
 	MemoryMiB int `json:"memory_mib,omitempty"`
-	// CPUs; 0 is 2 with KVM and 1 in emulation, where more are slower.
+	// CPUs; 0 is 2 with KVM and 1 in emulation, in which more CPUs are slower.
 	CPUs int `json:"cpus,omitempty"`
 	// NICs in the order the node sees them: eth0, eth1, ...
 	NICs []NIC `json:"nics"`
-	// LocalDisks are blank disks that only this node has, beside those it boots
-	// from: /dev/disk/by-id/virtio-SERIAL.
+	// LocalDisks are blank disks of this node only, in addition to its boot disks:
+	// /dev/disk/by-id/virtio-SERIAL.
 	LocalDisks []Disk `json:"local_disks,omitempty"`
 	// BMC is nil for a node without one.
 	BMC *BMC `json:"bmc,omitempty"`
@@ -104,18 +104,18 @@ type NIC struct {
 	Address netip.Prefix `json:"address"`
 }
 
-// Enclosure is a disk shelf with two I/O modules: module 0 is reached over
-// every server's first HBA, module 1 over the second. A RAID array is one, too:
-// its disks are the array's LUNs, its modules the controllers (see Array).
+// Enclosure is a disk shelf with two I/O modules: every server's first HBA reaches
+// module 0, the second module 1. A RAID array is an Enclosure too: its Disks are the
+// array's LUNs, its modules the controllers (see Array).
 type Enclosure struct {
 	Name string `json:"name"`
-	// Servers are those it is cabled to; empty: all.
+	// Servers that the enclosure is cabled to; empty: all.
 	Servers []string `json:"servers,omitempty"`
 	// Paths from a server to each disk; 0 is 2. With 4 each HBA is cabled to
 	// both modules, with 1 only the first HBA is cabled.
 	Paths int    `json:"paths,omitempty"`
 	Disks []Disk `json:"disks"`
-	// Array makes LUNs of the disks: they are what it shows its servers.
+	// Array makes the Disks LUNs of a RAID array.
 	Array *Array `json:"array,omitempty"`
 }
 
@@ -124,9 +124,9 @@ type Disk struct {
 	// Name within the rack, for example "e1d01".
 	Name   string `json:"name"`
 	Serial string `json:"serial"`
-	// WWN is the World Wide Name as 16 hexadecimal digits without prefix
-	// ("5000c50000000a01"), of an array's LUN 32; dm-multipath names the disk
-	// "3"+WWN. Not used for SSDs, local disks and those inside an array.
+	// WWN is the World Wide Name without prefix: 16 hexadecimal digits
+	// ("5000c50000000a01"), or 32 for an array's LUN. dm-multipath names the disk
+	// "3"+WWN. SSDs, local disks and disks inside an array have none.
 	WWN     string `json:"wwn,omitempty"`
 	Vendor  string `json:"vendor,omitempty"`
 	Product string `json:"product,omitempty"`
@@ -137,13 +137,12 @@ type Disk struct {
 	BytesPerSecond int64 `json:"bytes_per_second,omitempty"`
 	// SSD disks do not report a rotation rate.
 	SSD bool `json:"ssd,omitempty"`
-	// Chunk and FullStripe, in bytes, are what the LUN of an array tells of
-	// its geometry (optimal transfer length granularity and optimal transfer
-	// length of the block limits VPD page); 0 is nothing.
+	// Chunk and FullStripe, in bytes, are the geometry that an array's LUN
+	// reports (optimal transfer length granularity and optimal transfer length of
+	// the block limits VPD page); 0: none.
 	Chunk      int64 `json:"chunk,omitempty"`
 	FullStripe int64 `json:"full_stripe,omitempty"`
-	// Node is the server that an SSD is inside of; empty: every server
-	// reaches it.
+	// Node is the server with the SSD inside; empty: every server reaches the SSD.
 	Node string `json:"node,omitempty"`
 	// LUN is the place of an array's LUN; nil for a disk.
 	LUN *LUNPlace `json:"lun,omitempty"`
@@ -153,9 +152,8 @@ type Disk struct {
 type BMC struct {
 	Address netip.Addr `json:"address"`
 	User    string     `json:"user"`
-	// PasswordFile holds the password, at most 16 characters (the limit
-	// that every IPMI tool honours). Created with a random one, mode
-	// 0600, where it does not exist.
+	// PasswordFile holds the password, at most 16 characters (the limit of every
+	// IPMI tool). Up creates a missing file with a random password, mode 0600.
 	PasswordFile string `json:"password_file"`
 }
 
@@ -163,9 +161,8 @@ type BMC struct {
 type PDU struct {
 	Name    string     `json:"name"`
 	Address netip.Addr `json:"address"`
-	// CommunityFile holds the SNMP read-write community, SNMP the user of
-	// SNMPv3 in its place. A secret whose file does not exist is created, a
-	// random one, mode 0600.
+	// CommunityFile holds the SNMP read-write community; SNMP is instead a user of
+	// SNMPv3. Up creates a missing file with a random secret, mode 0600.
 	CommunityFile string `json:"community_file,omitempty"`
 	SNMP          *SNMP  `json:"snmp,omitempty"`
 	// Outlets is the number of outlets; 0 is 8.
@@ -181,7 +178,7 @@ type SNMP struct {
 	PrivacyFile string `json:"privacy_file"`
 }
 
-// secrets are the files with what opens a PDU.
+// secrets returns the files with a PDU's secrets.
 func (p *PDU) secrets() []string {
 	if p.SNMP != nil {
 		return []string{p.SNMP.AuthFile, p.SNMP.PrivacyFile}
@@ -197,15 +194,14 @@ type Feed struct {
 
 var (
 	nameRE = regexp.MustCompile(`^[a-z][a-z0-9-]{0,31}$`)
-	// No commas, quotes or blanks: these values travel in QEMU options.
+	// No commas, quotes or blanks, since these values go into QEMU options.
 	inquiryRE = regexp.MustCompile(`^[A-Za-z0-9._/+-]*$`)
 	wwnRE     = regexp.MustCompile(`^[0-9a-f]{16}$`)
 	lunWWNRE  = regexp.MustCompile(`^6[0-9a-f]{31}$`)
 	userRE    = regexp.MustCompile(`^[A-Za-z0-9._-]{1,16}$`)
 )
 
-// WithDefaults returns the Config with every value that may be left out
-// filled in.
+// WithDefaults returns the Config with defaults for all missing values.
 func (c Config) WithDefaults() Config {
 	if c.Suite == "" {
 		c.Suite = distro.Default().Suite
@@ -250,8 +246,8 @@ func (c Config) WithDefaults() Config {
 	return c
 }
 
-// Validate says what is wrong with the Config: nil, or an error that lists
-// every problem. It expects defaults to be filled in.
+// Validate returns an error that lists every mistake in the Config, nil if there is
+// none. Call WithDefaults before.
 func (c Config) Validate() error {
 	var bad []string
 	say := func(format string, args ...any) { bad = append(bad, fmt.Sprintf(format, args...)) }
@@ -448,7 +444,7 @@ func (c Config) Validate() error {
 
 func (n *Node) distribution() bool { return n.Boot == BootDistribution }
 
-// distribution tells whether a node of the rack boots so.
+// distribution reports whether any node of the rack boots the distribution's way.
 func (c *Config) distribution() bool {
 	return slices.ContainsFunc(c.Nodes, func(n Node) bool { return n.distribution() })
 }
@@ -490,8 +486,8 @@ func (c *Config) enclosure(name string) (*Enclosure, error) {
 	return nil, notThere("enclosure", name, c.Enclosures, func(e Enclosure) string { return e.Name })
 }
 
-// adminNetwork is the one that carries the admin's address; Validate
-// guarantees it.
+// adminNetwork is the network with the admin's address; Validate guarantees that one
+// exists.
 func (c *Config) adminNetwork() *Network {
 	for i := range c.Networks {
 		if c.Networks[i].Admin.IsValid() {
@@ -526,8 +522,8 @@ func notThere[T any](kind, name string, have []T, of func(T) string) error {
 	return refuse("there is no %s %q: the rack has %s", kind, name, strings.Join(names, ", "))
 }
 
-// RefusedError is bad input or a host on which the rack cannot run. Nothing
-// was changed.
+// RefusedError is the error for bad input, or for a host on which the rack cannot
+// run. Nothing was changed.
 type RefusedError struct {
 	Problems []string
 }

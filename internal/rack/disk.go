@@ -12,29 +12,29 @@ import (
 	"github.com/google/renameio/v2"
 )
 
-// A node that boots the distribution's way has one system disk: a partition
-// with the whole system, and Debian's GRUB in front of it. SeaBIOS loads GRUB,
-// GRUB loads Debian's kernel and initial RAM disk, and from there on nothing
-// of the rack takes part: see distributionRecipe.
+// A node that boots the distribution's way has one system disk: a partition with the
+// whole system, and Debian's GRUB in front of it. SeaBIOS loads GRUB, and GRUB loads
+// Debian's kernel and initial RAM disk. The rest of the boot is Debian's own: see
+// distributionRecipe.
 
 const (
-	// diskBytes is the size of such a disk: the system has 1 GiB, and another
-	// kernel with its initial RAM disk finds room. The file is sparse.
+	// diskBytes is the size of such a disk. The system takes 1 GiB, and there is
+	// space for another kernel with its initial RAM disk. The file is sparse.
 	diskBytes = 3 << 30
-	// partitionStart is where the only partition begins: at 1 MiB, as every
-	// partitioning tool has it. GRUB's core image is in the gap before it.
+	// partitionStart is the begin of the only partition: 1 MiB, the default of all
+	// partitioning tools. GRUB's core image is in the gap before it.
 	partitionStart = 1 << 20
 	sectorBytes    = 512
 	// diskUUID is the UUID of the root file system, the same in every node.
 	diskUUID = "6d6f7274-6172-4272-8163-6b726f6f7400"
 )
 
-// diskKey names the disk that is made of the packages.
+// diskKey is the cache key of the disk that buildDisk makes from the packages.
 func (s imageSpec) diskKey() string {
 	return hashOf("disk", s.baseKey(), recipeVersion, s.recipe(distributionRecipe), diskBytes, grubModules, grubConfig())
 }
 
-// diskFile is its place in the cache.
+// diskFile is the disk's path in the cache.
 func (s imageSpec) diskFile(cache string) string {
 	return filepath.Join(cache, "disk-"+s.diskKey()+".raw")
 }
@@ -42,8 +42,8 @@ func (s imageSpec) diskFile(cache string) string {
 // grubModules are in GRUB's core image; it needs no others to boot.
 var grubModules = []string{"biosdisk", "part_msdos", "ext2", "normal", "linux", "echo", "sleep", "serial", "terminal"}
 
-// grubConfig boots the newest kernel, to which Debian's packages keep links.
-// A server in emulation need not show a menu.
+// grubConfig boots the newest kernel, to which Debian's packages maintain links,
+// without a menu.
 func grubConfig() string {
 	args := strings.ReplaceAll(kernelArgs, "raid=noautodetect ", "")
 	return "set timeout=0\nset root=hd0,msdos1\n" +
@@ -51,8 +51,8 @@ func grubConfig() string {
 		"initrd /initrd.img\nboot\n"
 }
 
-// ensureDisk returns the system disk that the nodes' own ones begin as,
-// building it if the cache does not have it.
+// ensureDisk returns the base of the nodes' system disks, and builds it if the cache
+// does not have it.
 func ensureDisk(ctx context.Context, spec imageSpec, p *progress) (string, error) {
 	cache, err := cacheDir()
 	if err != nil {
@@ -119,8 +119,8 @@ func buildDisk(ctx context.Context, spec imageSpec, base, root, disk string) err
 	return f.Close()
 }
 
-// installGRUB does below /boot what grub-install does, and returns the core
-// image. grub-install itself wants a block device.
+// installGRUB installs GRUB below /boot, as grub-install does, and returns the core
+// image. grub-install itself needs a block device.
 func installGRUB(ctx context.Context, root string) ([]byte, error) {
 	if err := os.MkdirAll(filepath.Join(root, "boot/grub"), 0o755); err != nil {
 		return nil, err
@@ -136,10 +136,10 @@ func installGRUB(ctx context.Context, root string) ([]byte, error) {
 	return os.ReadFile(filepath.Join(root, core))
 }
 
-// diskFront is what stands before the partition: GRUB's boot sector with the
-// partition table, and its core image right behind. Both are as built: the
-// boot sector loads the core from sector 1, and the core's first sector the
-// rest of it from sector 2.
+// diskFront is the disk's content before the partition: GRUB's boot sector with the
+// partition table, then its core image. Both are unpatched: by default the boot
+// sector loads the core from sector 1, and the core's first sector loads the rest
+// from sector 2.
 //
 // Source: grub-core/boot/i386/pc/boot.S and diskboot.S of GRUB.
 func diskFront(boot, core []byte) ([]byte, error) {
@@ -151,7 +151,8 @@ func diskFront(boot, core []byte) ([]byte, error) {
 	clear(front[table:510])
 	entry := front[table:]
 	entry[0] = 0x80 // active
-	// Addresses by cylinder, head and sector are out of range, and say so.
+	// This value means that addresses by cylinder, head and sector are out of
+	// range.
 	copy(entry[1:4], []byte{0xfe, 0xff, 0xff})
 	entry[4] = 0x83 // Linux
 	copy(entry[5:8], []byte{0xfe, 0xff, 0xff})
@@ -161,8 +162,8 @@ func diskFront(boot, core []byte) ([]byte, error) {
 	return front, nil
 }
 
-// ensureSystemDisk makes a node's system disk: a copy of the base with all
-// that makes this node itself.
+// ensureSystemDisk makes a node's system disk: a copy of the base with the node's
+// identity (names, addresses, keys).
 func ensureSystemDisk(ctx context.Context, r *rack, n *Node, base, adminKey string) error {
 	img := systemDisksOf(r.dir, n)[0].Image
 	if _, err := os.Stat(img); err == nil {
@@ -193,7 +194,7 @@ func ensureSystemDisk(ctx context.Context, r *rack, n *Node, base, adminKey stri
 		if err := os.WriteFile(from, []byte(f.text), f.mode); err != nil {
 			return err
 		}
-		if err := os.Chmod(from, f.mode); err != nil { // whatever the umask
+		if err := os.Chmod(from, f.mode); err != nil { // independent of the umask
 			return err
 		}
 		commands += "write " + from + " " + f.name + "\n"
@@ -206,8 +207,7 @@ func ensureSystemDisk(ctx context.Context, r *rack, n *Node, base, adminKey stri
 	if err := run(ctx, "cp", "--sparse=always", base, part); err != nil {
 		return err
 	}
-	// debugfs(8) ends with 0 whatever became of its commands: what it wrote is
-	// read again.
+	// debugfs(8) exits with 0 even after errors, so read back what it wrote.
 	fs := fmt.Sprintf("%s?offset=%d", part, partitionStart)
 	if err := run(ctx, "debugfs", "-w", "-f", script, fs); err != nil {
 		return err

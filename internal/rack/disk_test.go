@@ -41,8 +41,7 @@ func TestDiskFront(t *testing.T) {
 	}
 }
 
-// A node's system disk has what makes the node itself, and nobody else reads
-// its key.
+// A node's system disk has the node's identity, and only root can read its key.
 func TestSystemDisk(t *testing.T) {
 	c := testConfig()
 	n := &c.Nodes[0]
@@ -64,7 +63,7 @@ func TestSystemDisk(t *testing.T) {
 	if _, err := ensureKey(hostKeyFile(r.dir, n.Name), "root@"+n.Name); err != nil {
 		t.Fatal(err)
 	}
-	for range 2 { // the second time it is there
+	for range 2 { // the second time the disk exists
 		if err := ensureSystemDisk(t.Context(), r, n, base, "ssh-ed25519 AAAA admin"); err != nil {
 			t.Fatal(err)
 		}

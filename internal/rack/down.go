@@ -10,17 +10,16 @@ import (
 	"time"
 )
 
-// DownOptions say what Down leaves.
+// DownOptions are the options of Down.
 type DownOptions struct {
-	// KeepDisks leaves the disk images, the nodes' own state and the
-	// keys: the next Up powers the same machines on.
+	// KeepDisks keeps the disk images, the nodes' own state and the keys, so that
+	// the next Up powers the same machines on.
 	KeepDisks bool
 }
 
-// Down removes the rack in dir: every process, the network namespace with
-// all in it, and the directory's content. It finds them by the rack's unique
-// directory and name, so it works however little of Up was done and however
-// Up ended, and doing it twice is no error.
+// Down removes the rack in dir: every process, the network namespace, and the
+// directory's content. It finds them by the rack's unique directory and name, so it
+// works after an incomplete or killed Up. A second Down is no error.
 func Down(ctx context.Context, dir string, opt DownOptions) error {
 	dir, err := absDir(dir)
 	if err != nil {
@@ -57,7 +56,7 @@ func Down(ctx context.Context, dir string, opt DownOptions) error {
 	if opt.KeepDisks {
 		return nil
 	}
-	// Only what a rack makes: the directory is the user's.
+	// Remove only files of a rack: the directory belongs to the user.
 	for _, name := range []string{
 		"disks", "nodes", "ssh", "inventory.json", "hardware.json", "power.lock", "state.json", "config.json", "up.lock",
 	} {
@@ -65,14 +64,13 @@ func Down(ctx context.Context, dir string, opt DownOptions) error {
 			return err
 		}
 	}
-	// Gone if nothing else is in it.
+	// This fails, as it must, if the directory has other files.
 	_ = os.Remove(dir)
 	return nil
 }
 
-// killAll kills every process of the rack. Killing one may let another
-// start one more (a BMC that was about to switch a node on), so it looks
-// again until there is none.
+// killAll kills every process of the rack. Meanwhile a process may start another (a
+// BMC that switches a node on), so killAll repeats until none is left.
 func killAll(ctx context.Context, dir string) error {
 	for range 50 {
 		procs, err := rackProcesses(dir)
@@ -95,7 +93,7 @@ func killAll(ctx context.Context, dir string) error {
 	return fmt.Errorf("the processes of the rack in %s keep coming back", dir)
 }
 
-// cleanCache removes what a killed image build left, unless one is running.
+// cleanCache removes the files of a killed image build, unless a build is running.
 func cleanCache() error {
 	cache, err := cacheDir()
 	if err != nil {

@@ -6,9 +6,8 @@ import (
 	"strings"
 )
 
-// DryRun returns what Up would do for this rack in dir, as the commands it
-// would run and the files it would make, and changes nothing. It refuses what
-// Up would refuse.
+// DryRun returns the commands that Up would run for this rack in dir, and the files
+// that it would make. It changes nothing, and refuses whatever Up refuses.
 func DryRun(cfg Config, dir string) ([]string, error) {
 	cfg, dir, spec, err := accept(cfg, dir)
 	if err != nil {
@@ -38,7 +37,7 @@ func DryRun(cfg Config, dir string) ([]string, error) {
 	}
 	accel := cfg.Accel
 	if accel == "" {
-		accel = "tcg" // or kvm, where booting with it works
+		accel = "tcg" // or kvm, if a kernel boots with it
 	}
 	for _, e := range cfg.arrays() {
 		args, err := arrayArgs(&cfg, dir, e, img, accel, &hardware{})

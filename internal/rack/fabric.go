@@ -15,16 +15,15 @@ import (
 	"github.com/google/renameio/v2"
 )
 
-// The host ports of an array: QEMU's iSCSI client connects to them, and they
-// to the controllers. They are there for one reason. QEMU's client draws a new
-// initiator session ID (ISID) for every connection, and to SCSI the ISID is
-// part of who somebody is: after each connection LIO would see a stranger
-// where it knew the holder of a reservation, and refuse its writes. (Seen: a
-// controller that came back made the holder's write fail.) An HBA's port has
-// one name for ever, so the ISID is made one here.
+// The host ports of an array: QEMU's iSCSI client connects to them, and they connect
+// to the controllers. They exist for one reason. QEMU's client draws a new initiator
+// session ID (ISID) for every connection, and the ISID is part of an initiator's
+// identity. So after each reconnect LIO would not recognize the holder of a
+// reservation, and refuse its writes (seen after the return of a controller). A real
+// HBA's port keeps its name, so the host ports set a constant ISID.
 
-// fabricISID is the ISID of every session: type "random" (10b), and a number of no
-// meaning. Sessions differ by their initiators' names.
+// fabricISID is the ISID of every session: type "random" (10b), and an arbitrary
+// number. Sessions differ by their initiators' names.
 //
 // Source: RFC 7143, 11.12.5.
 var fabricISID = [6]byte{0x80, 'r', 'a', 'c', 0, 1}
@@ -35,7 +34,7 @@ func (r *rack) startFabric(ctx context.Context, e *Enclosure) error {
 	if running(r.dir, name) != nil {
 		return nil
 	}
-	// The last argument is what running knows it by.
+	// running identifies the process by the last argument.
 	proc, gone, err := spawn(r, name, selfBinary(r.dir), "rack", "_fabric", r.dir, e.Name, pidFile(r.dir, name))
 	if err != nil {
 		return err
@@ -49,7 +48,7 @@ func (r *rack) startFabric(ctx context.Context, e *Enclosure) error {
 	})
 }
 
-// ServeFabric is the hidden command that is the host ports of an array. It runs
+// ServeFabric is the hidden command that serves the host ports of an array. It runs
 // inside the rack's network namespace until it is killed.
 func ServeFabric(ctx context.Context, dir, array string) error {
 	r, err := openChild(dir)
@@ -112,12 +111,12 @@ func carry(conn net.Conn, portal string) error {
 	back := make(chan error, 1)
 	go func() {
 		_, err := io.Copy(conn, up)
-		// The controller's end is the session's: the initiator is to know.
+		// If the controller ends the session, close the initiator's connection too.
 		back <- errors.Join(err, conn.Close())
 	}()
 	err = login(up, conn)
 	if err == nil {
-		_, err = io.Copy(up, conn) // by splice(2): the bytes do not come here
+		_, err = io.Copy(up, conn) // by splice(2), without copies through this process
 	}
 	up.Close()
 	<-back
@@ -134,11 +133,11 @@ const (
 	loginTransit = 0x80
 	stageMask    = 0x03
 	fullFeature  = 3
-	mostLogin    = 1 << 16 // no login text is longer
+	mostLogin    = 1 << 16 // maximum size of a login request, bytes
 )
 
-// login passes an initiator's login requests on, with the ISID in place of its
-// own, up to the one that ends the login.
+// login forwards an initiator's login requests with fabricISID in place of their
+// ISID, up to the one that ends the login.
 //
 // Source: RFC 7143, 11.2 and 11.12.
 func login(to io.Writer, from io.Reader) error {

@@ -20,7 +20,7 @@ import (
 // FaultKind is one way to break the rack or to mend it.
 type FaultKind struct {
 	Name string
-	// Args names the targets in order; those in brackets may be left out.
+	// Args names the targets in order; those in brackets are optional.
 	Args string
 	Help string
 	run  func(ctx context.Context, r *rack, args []string) error
@@ -112,10 +112,9 @@ var faultKinds = []FaultKind{
 	{"feed-on", "PDU [OUTLET]", "give it back; nodes that were without power start", func(ctx context.Context, r *rack, a []string) error { return r.feed(ctx, a, true) }},
 }
 
-// Fault breaks or mends one thing of the rack in dir. Breaking what is
-// broken, and mending what is whole, is no error. Everything but the state
-// of a running processor (freeze, panic, reset, kill) outlasts the node's
-// power, as a pulled cable does.
+// Fault breaks or mends one part of the rack in dir. Breaking a broken part, or
+// mending a whole one, is no error. All faults except those of a running processor
+// (freeze, panic, reset, kill) persist while the node is off, as a pulled cable does.
 func Fault(ctx context.Context, dir, kind string, targets ...string) error {
 	i := slices.IndexFunc(faultKinds, func(k FaultKind) bool { return k.Name == kind })
 	if i < 0 {
@@ -153,8 +152,8 @@ func Fault(ctx context.Context, dir, kind string, targets ...string) error {
 	return k.run(ctx, r, named)
 }
 
-// diskName is the rack's name of a disk that is named by it, or by serial
-// number as in the spec; what is neither stays as it is.
+// diskName returns the rack's name of a disk, given that name or the serial number
+// in the spec. It returns an unknown name unchanged.
 func (c *Config) diskName(name string) string {
 	for _, d := range c.sharedDisks() {
 		if strings.EqualFold(d.Serial, name) {
@@ -169,8 +168,8 @@ func (c *Config) diskName(name string) string {
 	return name
 }
 
-// enclosureName is the rack's name of an enclosure that is named by it, or
-// as in the spec (see FromSpec).
+// enclosureName returns the rack's name of an enclosure, given that name or the name
+// in the spec (see FromSpec).
 func (c *Config) enclosureName(name string) string {
 	for _, e := range c.Enclosures {
 		if e.Name == enclosurePrefix+strings.ToLower(name) {
@@ -187,7 +186,7 @@ func powerOff(ctx context.Context, r *rack, a []string) error {
 	return withPower(ctx, r, func(*hardware) error { return r.stopNode(a[0]) })
 }
 
-// machine gives a node's QEMU one command without arguments.
+// machine sends a command without arguments to a node's QEMU.
 func (r *rack) machine(ctx context.Context, node, command string) error {
 	if _, err := r.cfg.node(node); err != nil {
 		return err
@@ -239,13 +238,13 @@ func (r *rack) networkSwitch(ctx context.Context, network string, down bool) err
 		if down {
 			on = "down"
 		}
-		// The bridge as well: BMCs, PDUs and the admin hang on it.
+		// Switch the bridge too: BMCs, PDUs and the admin are connected to it.
 		return errors.Join(r.ip(ctx, "link set "+bridgeName(network)+" "+on),
 			r.each(ctx, func(*Node) bool { return true }, func(n *Node, q *qmpClient) error { return setLinks(q, h, n) }))
 	})
 }
 
-// shared returns the enclosures' disk of that name.
+// shared returns the shared disk of that name.
 func (r *rack) shared(name string) (*sharedDisk, error) {
 	disks := r.cfg.sharedDisks()
 	for i := range disks {
@@ -336,7 +335,7 @@ func (r *rack) disk(ctx context.Context, name string, out bool) error {
 	return r.changePaths(ctx, func(h *hardware) { set(&h.DisksOut, name, out) })
 }
 
-// newServer makes a server's system disks anew.
+// newServer replaces a server's system disks by freshly installed ones.
 func (r *rack) newServer(ctx context.Context, name string) error {
 	n, err := r.server(name)
 	if err != nil {
@@ -360,7 +359,7 @@ func (r *rack) newServer(ctx context.Context, name string) error {
 	return ensureStateImage(ctx, r, n, authorized(key))
 }
 
-// blankDisk puts another disk into the slot of one that is out.
+// blankDisk puts a new blank disk into the slot of a pulled one.
 func (r *rack) blankDisk(ctx context.Context, name, serial string) error {
 	d, err := r.shared(name)
 	if err != nil {
@@ -395,8 +394,8 @@ func (r *rack) blankDisk(ctx context.Context, name, serial string) error {
 	return r.disk(ctx, name, false)
 }
 
-// zero makes all of a shared disk zero. A running server does it, whose QEMU has
-// the disk open: what the disk's write cache holds must go, too.
+// zero overwrites a shared disk with zeroes. It uses the QEMU of a running server,
+// which has the disk open, so that the disk's write cache is overwritten too.
 func (r *rack) zero(ctx context.Context, d *sharedDisk) error {
 	i := slices.IndexFunc(r.cfg.Nodes, func(n Node) bool { return isServer(&n) && running(r.dir, n.Name) != nil })
 	if i < 0 {
@@ -405,7 +404,8 @@ func (r *rack) zero(ctx context.Context, d *sharedDisk) error {
 	if err := r.withQMP(ctx, r.cfg.Nodes[i].Name, func(q *qmpClient) error {
 		const most = 1 << 30
 		for at := int64(0); at < d.Bytes; at += most {
-			// What the command itself has to say goes to QEMU's standard output.
+			// qemu-io's own output goes to QEMU's standard output, so an answer is
+			// an error.
 			command := fmt.Sprintf(`qemu-io %s "write -z %d %d"`, d.blockID(), at, min(most, d.Bytes-at))
 			if answer, err := q.call("human-monitor-command", props{"command-line": command}); err != nil || string(answer) != `""` {
 				return fmt.Errorf("zeroes for disk %s: %s %w", d.Name, answer, err)
@@ -425,8 +425,8 @@ func (r *rack) zero(ctx context.Context, d *sharedDisk) error {
 	return nil
 }
 
-// system pulls a server's system disk, or pushes it in. The other one must be
-// in: without a disk the server would be no server.
+// system pulls a server's system disk, or pushes it in. It refuses to pull the last
+// one, without which the server cannot run.
 func (r *rack) system(ctx context.Context, a []string, out bool) error {
 	n, err := r.cfg.node(a[0])
 	if err != nil {
@@ -458,8 +458,8 @@ func (r *rack) system(ctx context.Context, a []string, out bool) error {
 	})
 }
 
-// changePaths changes what disks the servers reach, and plugs and unplugs
-// until every running server has it so.
+// changePaths changes the disks that the servers reach, then plugs and unplugs
+// devices of every running server accordingly.
 func (r *rack) changePaths(ctx context.Context, change func(h *hardware)) error {
 	var before, wasOff map[string]bool
 	return changeHardware(ctx, r, func(h *hardware) {
@@ -502,7 +502,8 @@ func (r *rack) changePaths(ctx context.Context, change func(h *hardware)) error 
 			}
 			return nil
 		})
-		// Last, when nobody uses them: a session whose array is dead hangs QEMU.
+		// Stop arrays last, when no server uses them: a session with a dead array
+		// hangs QEMU.
 		for _, e := range r.cfg.arrays() {
 			if err == nil && h.ArraysOff[e.Name] {
 				err = r.stopArray(ctx, e)
@@ -512,7 +513,7 @@ func (r *rack) changePaths(ctx context.Context, change func(h *hardware)) error 
 	})
 }
 
-// present lists the paths and the SSDs that are there.
+// present lists the paths and SSDs that are plugged in.
 func (r *rack) present(h *hardware) map[string]bool {
 	out := map[string]bool{}
 	for _, n := range r.cfg.Nodes {
@@ -528,7 +529,7 @@ func (r *rack) present(h *hardware) map[string]bool {
 	return out
 }
 
-// corrupt overwrites a disk's bytes behind everybody's back.
+// corrupt overwrites bytes of a disk's image, without an error on any server.
 func (r *rack) corrupt(a []string) error {
 	size := int64(-1)
 	for _, d := range r.cfg.images() {
@@ -593,7 +594,7 @@ func (r *rack) throttle(ctx context.Context, a []string) error {
 	} else {
 		object = d.throttleID()
 	}
-	// QEMU keeps a limit that the new ones leave out.
+	// QEMU keeps a limit that the command omits, so reset these two.
 	value := props{"iops-read": 0, "iops-write": 0}
 	maps.Copy(value, limits(s))
 	limit := func(q *qmpClient) error {
@@ -616,7 +617,7 @@ func (r *rack) throttle(ctx context.Context, a []string) error {
 	})
 }
 
-// arrayOf is an array by name.
+// arrayOf finds an array by name.
 func (r *rack) arrayOf(name string) (*Enclosure, error) {
 	e, err := r.cfg.enclosure(name)
 	if err == nil && e.Array == nil {
@@ -670,7 +671,7 @@ func (r *rack) slowLUN(ctx context.Context, a []string) error {
 	if d.array == nil {
 		return refuse("%s is a disk: throttle makes it slow", d.Name)
 	}
-	// A server gives a command up after 30 s.
+	// A server gives up a command after 30 s.
 	const most = 60_000
 	ms, err := strconv.Atoi(a[1])
 	if err != nil || ms < 0 || ms > most {
@@ -732,8 +733,8 @@ func (r *rack) bmcLies(ctx context.Context, node string, lies bool) error {
 	}, func(*hardware) error { return nil })
 }
 
-// astray moves a node's cords away from its outlets, or back. Back on outlets
-// that are off by then, the node loses its power.
+// astray moves a node's cords away from its outlets, or back. If its outlets are off
+// when the cords come back, the node loses its power.
 func (r *rack) astray(ctx context.Context, node string, away bool) error {
 	n, err := r.cfg.node(node)
 	if err != nil {
@@ -779,5 +780,5 @@ func (r *rack) feed(ctx context.Context, a []string, on bool) error {
 	return r.setOutlets(ctx, a[0], outlet, on)
 }
 
-// String is the fault with its targets, as a command line shows it.
+// String is the fault with its targets, as on a command line.
 func (k FaultKind) String() string { return fmt.Sprintf("%s %s", k.Name, k.Args) }

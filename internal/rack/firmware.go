@@ -5,27 +5,27 @@ import (
 	"strings"
 )
 
-// arrayInit is what the nodes' first stage does in an array: its firmware runs
-// from the root's programs and never gives way to an init.
+// arrayInit is the part of the nodes' first stage for arrays: it starts the firmware,
+// which uses the root's programs and never hands over to an init.
 const arrayInit = `case " $cmdline " in *" mortar.array "*)
   . /rw/array;;
 esac
 `
 
-// arrayFirmware is the firmware's functions, for busybox's shell. Forks are
-// dear in emulation, so it globs and reads where it can.
+// arrayFirmware has the firmware's functions, for busybox's shell. It globs and reads
+// instead of forking, which is expensive in emulation.
 //
-//   - A disk is known by its slot: HBA slot/128, target slot%128.
-//   - /rw/groupN holds the slots of group N. A group is created where there is
-//     no such file, and only there. --assume-clean is right: the disks are
-//     blank, and the parity of zeroes is zero.
-//   - heal drops disks that are gone from their groups, gives each group that
-//     lacks one a disk that is in no group, and notes who is where.
+//   - A slot identifies a disk: HBA slot/128, target slot%128.
+//   - /rw/groupN holds the slots of group N. The firmware creates a group only if
+//     that file is missing. --assume-clean is right: the disks are blank, and the
+//     parity of zeroes is zero.
+//   - heal removes missing disks from their groups, gives a disk in no group to each
+//     group that lacks one, and records the members of each group.
 //   - With access type 1 (implicit) an array moves its LUNs by itself, as these
-//     do; with explicit, Linux promotes its own group and LIO demotes nobody.
-//   - nonop_delay_msecs is 100 if left alone: ten operations a second.
-//   - A rebuild leaves the processor to the servers' I/O: see rebuildKiB.
-//   - A switch passes through "transitioning" for trans_delay_msecs.
+//     arrays do. With explicit, Linux promotes its own group and LIO demotes none.
+//   - The default of nonop_delay_msecs is 100: ten operations a second.
+//   - rebuildKiB limits a rebuild, to leave the processor to the servers' I/O.
+//   - A change of states passes through "transitioning" for trans_delay_msecs.
 const arrayFirmware = `r() { MDADM_NO_UDEV=1 $b chroot /ro "$@"; }
 dev() { set -- /sys/class/scsi_device/$(($1 / 128)):0:$(($1 % 128)):0/device/block/sd*; d=/dev/${1##*/}; [ -b "$d" ]; }
 devs() { o=; for s in "$@"; do dev $s && o="$o $d"; done; }
@@ -124,8 +124,8 @@ want=0; for w in $cmdline; do case $w in mortar.disks=*) want=${w#mortar.disks=}
 n=0; until set -- /sys/block/sd*; [ $# -ge $want ]; do n=$((n+1)); [ $n -gt 300 ] && break; $b usleep 100000; done
 `
 
-// arrayServe is the end of the firmware: it takes commands for as long as the array
-// has power.
+// arrayServe is the last part of the firmware: it takes commands while the array has
+// power.
 const arrayServe = `heal
 exec 3<> /dev/ttyS1
 say multi-user
@@ -133,14 +133,13 @@ while read -r mark line <&3; do eval "$line" >&3 2>&1; echo "$mark $?" >&3; done
 fail "the control line"
 `
 
-// transitionMS is how long a switch of ALUA states takes, in milliseconds. An
-// array in the field needs some seconds; longer than a path checker's interval
-// teaches nothing more.
+// transitionMS is the duration of a change of ALUA states, in milliseconds. Real
+// arrays need some seconds, but more than a path checker's interval would test
+// nothing more.
 const transitionMS = 1000
 
-// rebuildKiB bounds a rebuild, in KiB/s. An emulated processor rebuilds at 12
-// MiB/s and serves the LUNs with gaps of a second meanwhile (seen); at this
-// rate it serves them.
+// rebuildKiB bounds a rebuild, in KiB/s. Without a bound an emulated processor
+// rebuilds at 12 MiB/s, and the LUNs have gaps of a second (seen).
 const rebuildKiB = 4096
 
 // firmware is the whole program of an array: functions, then its own disks,
@@ -178,7 +177,7 @@ func firmware(c *Config, e *Enclosure) string {
 	}
 	for i, d := range e.Disks {
 		say("lun %d %d %d %d || fail 'LUN %s'", i, groups[d.LUN.Group], d.LUN.Offset/sectorBytes, d.Bytes/sectorBytes, d.Name)
-		// A WWN is NAA 6: the company's six digits and 25 of the serial number.
+		// The WWN is of type NAA 6: six digits of the company, 25 of the serial number.
 		say("expose %d %s %s", i, d.WWN[7:], d.WWN[1:7])
 	}
 	say("target=/sys/kernel/config/target/iscsi/%s", targetName(c, e))

@@ -15,13 +15,13 @@ import (
 // enclosurePrefix keeps the names of enclosures apart from those of nodes.
 const enclosurePrefix = "enc-"
 
-// Storage is a RAID array as the design has it: what it is asked to make of its
-// disks, which the spec lists.
+// Storage is a RAID array in the design: the groups and LUNs to make from its disks,
+// which the spec lists.
 type Storage struct {
 	Name    string
 	Family  string   // me4, md3 or perc
-	Servers []string // that are cabled to it
-	Paths   int      // from each of them
+	Servers []string // servers cabled to the array
+	Paths   int      // paths from each server
 	Groups  []StorageGroup
 	LUNs    []StorageLUN
 }
@@ -34,20 +34,19 @@ type StorageGroup struct {
 	Serials []string
 }
 
-// StorageLUN is what the array shows to its servers: a disk to them.
+// StorageLUN is a LUN that the array exports to its servers.
 type StorageLUN struct {
 	Name, Group        string
 	Number, Controller int
-	WWN                string // empty: one is made of the name
-	// In bytes. Chunk and FullStripe are what a LUN of a PERC tells of its geometry.
+	WWN                string // empty: derived from the name
+	// In bytes. Chunk and FullStripe are the geometry that a LUN of a PERC reports.
 	Bytes, Chunk, FullStripe int64
 }
 
-// FromSpec gives the virtual hardware a spec asks for: the same servers,
-// addresses, disks by serial and WWN, BMCs, PDUs and outlets as the real
-// hardware it stands for. A RAID array is there with its disks, groups and
-// LUNs, which follow from the design; of one that is a card inside a server
-// (PERC) there are only the LUNs. It is pure.
+// FromSpec returns the virtual hardware for a spec: the same servers, addresses,
+// disks by serial and WWN, BMCs, PDUs and outlets as the real hardware. A RAID array
+// has its disks, and the groups and LUNs of the design. Of a RAID card inside a server
+// (PERC) the rack has only the LUNs. FromSpec is pure.
 func FromSpec(s *spec.Spec, arrays ...Storage) (Config, error) {
 	c := Config{Name: s.Name, Suite: s.Rack.Suite, Mirror: s.Rack.Mirror, RDMA: s.NFS.RDMA()}
 	mgmt := s.Networks.Management
@@ -103,7 +102,7 @@ func FromSpec(s *spec.Spec, arrays ...Storage) (Config, error) {
 	}
 
 	if s.Cache != nil {
-		// Whatever their type: the rack's solid state disks are NVMe drives.
+		// All SSDs of the rack are NVMe drives, independent of the spec's type.
 		for _, l := range s.Cache.SSDs {
 			serials, err := l.Serials()
 			if err != nil {
@@ -170,8 +169,8 @@ func FromSpec(s *spec.Spec, arrays ...Storage) (Config, error) {
 		c.Nodes = append(c.Nodes, n)
 	}
 	for _, cl := range s.Clients {
-		// The rack reaches its nodes on the management network, so a client that
-		// has no place there in the spec gets one.
+		// The rack reaches its nodes over the management network, so a client without
+		// an address there gets one.
 		if mgmt.CIDR != s.Networks.Public.CIDR && cl.Address == cl.Public {
 			a, err := freeAddress(mgmt.CIDR, used)
 			if err != nil {
@@ -190,7 +189,7 @@ func FromSpec(s *spec.Spec, arrays ...Storage) (Config, error) {
 	return c, c.Validate()
 }
 
-// inquiry is what a LUN of each family says of its make: vendor, product,
+// inquiry has the SCSI inquiry data of a LUN of each family: vendor, product,
 // revision, and the company's digits of its WWN.
 //
 // Sources: multipath.conf(5) hwtable; the WWNs of arrays in the field.
@@ -200,7 +199,7 @@ var inquiry = map[string]struct{ vendor, product, revision, company string }{
 	"perc": {"DELL", "PERC", "", ""},
 }
 
-// addArray makes an enclosure of an array.
+// addArray adds an array as an enclosure.
 func (c *Config) addArray(s *spec.Spec, a Storage) error {
 	who, ok := inquiry[a.Family]
 	if !ok {
@@ -249,8 +248,8 @@ func (c *Config) addArray(s *spec.Spec, a Storage) error {
 	return nil
 }
 
-// addManagement gives arrays whose management the spec has a user of what answers
-// there. That of an MD3 is no protocol that is written down, so it has none.
+// addManagement adds the management interface of arrays for which the spec has a
+// user. An MD3 has none: its protocol is undocumented.
 func (c *Config) addManagement(s *spec.Spec, secret func(string) (string, error)) error {
 	for _, a := range s.Arrays {
 		if a.PasswordFile == "" {
@@ -277,7 +276,7 @@ func (c *Config) addManagement(s *spec.Spec, secret func(string) (string, error)
 	return nil
 }
 
-// arrayFrom gives an array's disks and groups.
+// arrayFrom returns an array with its disks and groups.
 func arrayFrom(s *spec.Spec, a Storage) (*Array, error) {
 	box := &Array{}
 	named := map[string]string{} // by serial number
@@ -314,14 +313,14 @@ func (e *Enclosure) groups() []RAIDGroup {
 	return e.Array.Groups
 }
 
-// fit makes a group as large as its LUNs need.
+// fit sets a group's size to that of its LUNs.
 func (g *RAIDGroup) fit(bytes int64) {
 	stripe := int64(g.data()) * g.Chunk
 	g.MemberBytes = (bytes + stripe - 1) / stripe * g.Chunk
 }
 
-// disksOf lists the disks of an enclosure of the spec, by bay, those that
-// rotate with their speed, and apart from them its NVMe drives.
+// disksOf returns the disks of an enclosure of the spec by bay, rotating ones with
+// their speed, and separately its NVMe drives.
 func disksOf(e spec.Enclosure, iops int64) (disks, drives []Disk, err error) {
 	bay := 0
 	for _, l := range e.Disks {
@@ -381,8 +380,8 @@ func (n *Node) addNICs(s *spec.Spec, mgmt *spec.Network, public, private, addres
 	return nil
 }
 
-// wwnOf makes an NAA 5 name of a serial number: the same for every host, as
-// on a real disk whose WWN the spec leaves out.
+// wwnOf derives a WWN (NAA 5) from a serial number, for a disk whose WWN the spec
+// does not have. It is the same for every host.
 func wwnOf(serial string) string {
 	return "5000c5" + hashed("mortar disk " + serial)[:10]
 }
@@ -407,7 +406,7 @@ func outletsOf(s *spec.Spec, pdu string) int {
 	return n
 }
 
-// usedAddresses lists every address the spec gives to something.
+// usedAddresses returns every address that the spec assigns.
 func usedAddresses(s *spec.Spec) (map[netip.Addr]bool, error) {
 	used := map[netip.Addr]bool{}
 	add := func(list ...string) error {
@@ -456,8 +455,7 @@ func usedAddresses(s *spec.Spec) (map[netip.Addr]bool, error) {
 	return used, nil
 }
 
-// freeAddress is the first host address of a network that nothing uses: the
-// administrator's own in the rack.
+// freeAddress is the first unused host address of a network.
 func freeAddress(cidr string, used map[netip.Addr]bool) (netip.Prefix, error) {
 	p, err := netip.ParsePrefix(cidr)
 	if err != nil {

@@ -63,7 +63,7 @@ func TestFromSpec(t *testing.T) {
 	}
 }
 
-// A PDU has what its users have: a user of SNMPv3, or a community.
+// A PDU has the spec's SNMPv3 user or community.
 func TestFromSpecPDU(t *testing.T) {
 	s := parsed(t, "nfs-ha", "snmp: {user: mortar, auth_file: secrets/pdu-b-auth, privacy_file: secrets/pdu-b-privacy}", "community_file: /c/pdu-b")
 	c, err := FromSpec(s)

@@ -18,7 +18,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/base/linux"
 )
 
-// hostTools are the programs a rack needs, with the Debian package of each.
+// hostTools are the programs that a rack needs, with their Debian packages.
 var hostTools = []struct{ tool, pkg string }{
 	{"qemu-system-x86_64", "qemu-system-x86"},
 	{"mmdebstrap", "mmdebstrap"},
@@ -38,17 +38,17 @@ var hostTools = []struct{ tool, pkg string }{
 }
 
 const (
-	// overheadMiB is what a node's QEMU needs beyond the node's memory.
+	// overheadMiB is the memory of a node's QEMU in addition to the node's memory.
 	overheadMiB = 256
-	// reserveMiB is what the host keeps.
+	// reserveMiB is the memory that stays free for the host.
 	reserveMiB = 512
 	// imageBuildMiB is the room an image takes while it is built: the
 	// packages, the unpacked system and the finished files.
 	imageBuildMiB = 2560
 )
 
-// checkHost says what keeps this host from running the rack. Nothing is
-// changed by it.
+// checkHost returns why this host cannot run the rack, nil if it can. It changes
+// nothing.
 func checkHost(c *Config, dir string, spec imageSpec) error {
 	var bad []string
 	var missing []string
@@ -97,8 +97,8 @@ func checkHost(c *Config, dir string, spec imageSpec) error {
 			len(c.Nodes)+len(c.arrays()), needMiB, reserveMiB, have))
 	}
 
-	// A disk image is sparse, but it must be possible to fill it: a rack
-	// that runs out of room breaks in ways that no real one does.
+	// A disk image is sparse, but the host must have space for all of it: a rack
+	// that runs out of space breaks in ways that no real rack does.
 	need := map[string]int64{}
 	files := imageFilesOf(c, dir)
 	if c.Sparse {
@@ -167,7 +167,7 @@ func stateFilesOf(c *Config, dir string) map[string]int64 {
 	return out
 }
 
-// imageFilesOf is the same with those of all disks.
+// imageFilesOf is stateFilesOf with the images of all disks.
 func imageFilesOf(c *Config, dir string) map[string]int64 {
 	out := stateFilesOf(c, dir)
 	for _, d := range c.images() {
@@ -176,7 +176,7 @@ func imageFilesOf(c *Config, dir string) map[string]int64 {
 	return out
 }
 
-// allocated is the room a file already takes.
+// allocated is the space that a file already takes, in bytes.
 func allocated(file string) int64 {
 	var st unix.Stat_t
 	if unix.Stat(file, &st) != nil {
@@ -185,8 +185,8 @@ func allocated(file string) int64 {
 	return st.Blocks * 512
 }
 
-// freeBytes is the free room of the file system that a directory is on, or
-// will be on once it exists.
+// freeBytes returns the free space of a directory's file system; the directory need
+// not exist yet.
 func freeBytes(dir string) (dev uint64, free int64, err error) {
 	for {
 		var st unix.Stat_t
@@ -205,8 +205,8 @@ func freeBytes(dir string) (dev uint64, free int64, err error) {
 	}
 }
 
-// isStatic tells whether a program needs no interpreter (dynamic linker):
-// the node's first stage has none.
+// isStatic reports whether a program needs no dynamic linker: the node's first stage
+// has none.
 func isStatic(file string) bool {
 	f, err := elf.Open(file)
 	if err != nil {
@@ -216,13 +216,12 @@ func isStatic(file string) bool {
 	return !slices.ContainsFunc(f.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_INTERP })
 }
 
-// kvmProbeTime is how long the nodes' kernel may take to its first program
-// under KVM. Half a second is usual; what takes longer is no help.
+// kvmProbeTime bounds the time to the kernel's first program under KVM. Half a
+// second is usual; a slower KVM is no better than emulation.
 const kvmProbeTime = 3 * time.Second
 
-// chooseAccel returns the accelerator for the nodes. That /dev/kvm is there
-// says little: nested or restricted, it may not be able to run a stock
-// kernel. So the kernel is booted with it.
+// chooseAccel returns the accelerator for the nodes. It boots the kernel with KVM,
+// because a nested or restricted /dev/kvm may not be able to run a stock kernel.
 func chooseAccel(ctx context.Context, c *Config, img *image) (string, error) {
 	if c.Accel != "" {
 		return c.Accel, nil
@@ -236,8 +235,8 @@ func chooseAccel(ctx context.Context, c *Config, img *image) (string, error) {
 	return "tcg", ctx.Err()
 }
 
-// bootsWith tells whether the image's kernel reaches its first program in
-// that time.
+// bootsWith reports whether the image's kernel reaches its first program within
+// limit.
 func bootsWith(ctx context.Context, accel string, img *image, limit time.Duration) bool {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

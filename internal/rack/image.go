@@ -23,11 +23,10 @@ import (
 type image struct {
 	// Dir is the cache entry; its last element is the image's key.
 	Dir string `json:"-"`
-	// Suite and Kernel say what is inside.
+	// Suite and Kernel of the image.
 	Suite  string `json:"suite"`
 	Kernel string `json:"kernel"`
-	// Sizes of the files in bytes, by name: a truncated cache entry is
-	// made again.
+	// Sizes of the files in bytes, by name, to detect a truncated cache entry.
 	Sizes map[string]int64 `json:"sizes"`
 }
 
@@ -39,7 +38,7 @@ const (
 
 func (i *image) file(name string) string { return filepath.Join(i.Dir, name) }
 
-// imageSpec is everything that decides what an image contains.
+// imageSpec is everything that determines an image's content.
 type imageSpec struct {
 	Suite   string
 	Mirror  string
@@ -50,7 +49,7 @@ type imageSpec struct {
 	RDMA         bool
 }
 
-// packages are those of the archive.
+// packages returns the packages to install from the archive.
 func (s imageSpec) packages() []string {
 	p := nodePackages(s.Suite)
 	if s.RDMA {
@@ -60,8 +59,7 @@ func (s imageSpec) packages() []string {
 	return p
 }
 
-// recipe builds nodes that boot one way or the other, with what this image
-// has besides.
+// recipe extends one of the two recipes with the image's own additions.
 func (s imageSpec) recipe(of recipe) recipe {
 	if s.RDMA {
 		of.Files, of.Links = maps.Clone(of.Files), maps.Clone(of.Links)
@@ -71,7 +69,7 @@ func (s imageSpec) recipe(of recipe) recipe {
 	return of
 }
 
-// baseKey names the unpacked packages, key the finished image.
+// baseKey is the cache key of the unpacked packages, key that of the finished image.
 func (s imageSpec) baseKey() string {
 	parts := []any{"base", s.Suite, s.Mirror, s.packages(), unpackExcludes}
 	if s.LustreDigest != "" {
@@ -94,7 +92,7 @@ func hashOf(parts ...any) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// cacheDir is where images are kept.
+// cacheDir is the directory of the cached images.
 func cacheDir() (string, error) {
 	base := os.Getenv("XDG_CACHE_HOME")
 	if !filepath.IsAbs(base) {
@@ -107,7 +105,7 @@ func cacheDir() (string, error) {
 	return filepath.Join(base, "mortar", "images"), nil
 }
 
-// cachedImage returns the image if the cache has it whole, else nil.
+// cachedImage returns the image if the cache has it complete, else nil.
 func cachedImage(dir string) *image {
 	text, err := os.ReadFile(filepath.Join(dir, "manifest.json"))
 	if err != nil {
@@ -126,8 +124,8 @@ func cachedImage(dir string) *image {
 	return img
 }
 
-// ensureImage returns the node image, building it if the cache does not have
-// it. Two processes that need the same image build it once.
+// ensureImage returns the node image, and builds it if the cache does not have it.
+// If two processes need the same image, only one builds it.
 func ensureImage(ctx context.Context, spec imageSpec, p *progress) (*image, error) {
 	cache, err := cacheDir()
 	if err != nil {
@@ -153,8 +151,8 @@ func ensureImage(ctx context.Context, spec imageSpec, p *progress) (*image, erro
 	return img, nil
 }
 
-// building calls fn with an empty work directory while nobody else builds
-// anything in the cache.
+// building calls fn with an empty work directory, under a lock that keeps other
+// processes from building in the cache.
 func building(ctx context.Context, cache string, fn func(work string) error) error {
 	if err := os.MkdirAll(cache, 0o755); err != nil {
 		return err
@@ -164,8 +162,7 @@ func building(ctx context.Context, cache string, fn func(work string) error) err
 		return err
 	}
 	defer unlock()
-	// Whoever was killed here left its work behind; we hold the lock, so
-	// nobody is using it.
+	// Remove the work of a killed build. We hold the lock, so no process uses it.
 	old, err := filepath.Glob(filepath.Join(cache, "building-*"))
 	if err != nil {
 		return err
@@ -228,11 +225,11 @@ func makeImage(ctx context.Context, spec imageSpec, cache, work, final string, p
 	return os.Rename(img.Dir, final)
 }
 
-// keepUnused is how long an image that no rack uses stays in the cache.
+// keepUnused is how long an unused image stays in the cache.
 const keepUnused = 30 * 24 * time.Hour
 
-// prune removes the images and packages that were last used before then. The
-// caller holds the cache's lock.
+// prune removes the images and packages last used before a time. The caller holds
+// the cache's lock.
 func prune(cache string, before time.Time) error {
 	entries, err := os.ReadDir(cache)
 	if err != nil {
@@ -252,8 +249,7 @@ func prune(cache string, before time.Time) error {
 	return nil
 }
 
-// used keeps an image in the cache: its directory's time is when it was last
-// used.
+// used records the use of an image in its directory's time, which prune reads.
 func (i *image) used() error { return touch(i.Dir) }
 
 func touch(file string) error {
@@ -261,13 +257,13 @@ func touch(file string) error {
 	return os.Chtimes(file, now, now)
 }
 
-// bootstrap installs the packages into a tar file. What mmdebstrap needs on
-// the way stands in the work directory.
+// bootstrap installs the packages into a tar file. mmdebstrap's temporary files are
+// in the work directory.
 func bootstrap(ctx context.Context, spec imageSpec, work, tar string) error {
 	part := tar + ".part"
 	defer os.Remove(part)
-	// A process namespace of its own: if we are killed, everything in it
-	// is, and its mounts go with its mount namespace.
+	// In a process namespace of its own: if we are killed, all its processes
+	// are too, and its mounts vanish with its mount namespace.
 	argv := []string{"env", "TMPDIR=" + work, "unshare", "--pid", "--fork", "--kill-child", "--mount-proc",
 		"mmdebstrap", "--quiet", "--mode=root", "--format=tar", "--variant=minbase", "--components=main",
 		"--include=" + strings.Join(append(spec.packages(), spec.Lustre...), ","),
@@ -287,7 +283,7 @@ func bootstrap(ctx context.Context, spec imageSpec, work, tar string) error {
 	return os.Rename(part, tar)
 }
 
-// unpack makes the system that the packages are.
+// unpack unpacks the installed packages into a root directory.
 func unpack(ctx context.Context, base, root string) error {
 	if err := os.Mkdir(root, 0o755); err != nil {
 		return err
@@ -341,8 +337,8 @@ func buildImage(ctx context.Context, base, root string, img *image, spec imageSp
 	if err := os.WriteFile(img.file(imageInitrd), initrd, 0o644); err != nil {
 		return err
 	}
-	// Not compressed: it is 400 MB and not 230, but a node in emulation reads
-	// it in a fraction of the time.
+	// Not compressed: the image has 400 MB instead of 230, but an emulated node
+	// reads it in a fraction of the time.
 	argv := []string{"mkfs.erofs", "--quiet"}
 	for _, x := range imageExcludes {
 		argv = append(argv, "--exclude-regex="+x)
@@ -360,8 +356,8 @@ func buildImage(ctx context.Context, base, root string, img *image, spec imageSp
 	return nil
 }
 
-// uncompressModules undoes the compression of kernel modules: a node in
-// emulation reads them faster.
+// uncompressModules uncompresses kernel modules: an emulated node then reads them
+// faster.
 func uncompressModules(ctx context.Context, root, kernel string) error {
 	dir := filepath.Join(root, "lib/modules", kernel)
 	packed := map[string][]string{}
@@ -392,7 +388,7 @@ func uncompressModules(ctx context.Context, root, kernel string) error {
 	return run(ctx, "chroot", root, "depmod", kernel)
 }
 
-// customize follows the recipe: units, rules and files.
+// customize applies the recipe: units, rules and files.
 func customize(ctx context.Context, root string, how recipe) error {
 	units := filepath.Join(root, "etc/systemd/system")
 	for _, u := range how.Disabled {
@@ -460,9 +456,9 @@ func customize(ctx context.Context, root string, how recipe) error {
 			return err
 		}
 	}
-	// Fence agents are Python programs that a node under emulation would
-	// compile anew at every call. The byte code does not depend on the
-	// files' times, which the image may not keep.
+	// Compile the fence agents, which an emulated node would otherwise compile at
+	// every call. The byte code does not depend on the files' times, which the
+	// image may not keep.
 	return run(ctx, "chroot", root, "python3", "-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash",
 		"/usr/share/fence", "/usr/lib/python3/dist-packages")
 }
@@ -506,9 +502,9 @@ func buildInitrd(root, kernel, busybox string) ([]byte, error) {
 	return w.close(), nil
 }
 
-// moduleOrder returns the files of the wanted modules and of all they depend
-// on, in the order in which they must be loaded. Modules built into the
-// kernel are left out; one that exists in neither form is an error.
+// moduleOrder returns the files of the wanted modules and of their dependencies, in
+// the order of loading. It skips modules built into the kernel; an unknown module is
+// an error.
 func moduleOrder(dep, builtin string, want []string) ([]string, error) {
 	norm := func(file string) string {
 		return strings.ReplaceAll(strings.TrimSuffix(path.Base(file), ".ko"), "-", "_")

@@ -34,15 +34,15 @@ func kernelPayload(bz []byte) ([]byte, error) {
 	return bz[start:end], nil
 }
 
-// uncompressedKernel turns a bzImage into the ELF file inside it. Emulated
-// code that decompresses itself costs seconds at every boot.
+// uncompressedKernel returns the ELF file inside a bzImage. In emulation the kernel
+// would take seconds to decompress itself at every boot.
 func uncompressedKernel(ctx context.Context, bz []byte) ([]byte, error) {
 	p, err := kernelPayload(bz)
 	if err != nil {
 		return nil, err
 	}
-	// All but gzip, which ends with it, are followed by the size of the
-	// uncompressed data in 4 bytes that are no part of the stream.
+	// The size of the uncompressed data follows the stream in 4 bytes; only in
+	// gzip these bytes are part of the stream.
 	body := p[:len(p)-4]
 	var out []byte
 	switch {
@@ -71,7 +71,7 @@ func uncompressedKernel(ctx context.Context, bz []byte) ([]byte, error) {
 		return nil, fmt.Errorf("the kernel is compressed in an unknown way (starts with % x)", p[:6])
 	}
 	if size := binary.LittleEndian.Uint32(p[len(p)-4:]); uint32(len(out)) != size {
-		// gzip's own trailer is the size too.
+		// In gzip these bytes are its trailer, which is the size too.
 		return nil, fmt.Errorf("the kernel inside the image has %d bytes, want %d", len(out), size)
 	}
 	if !bytes.HasPrefix(out, []byte("\x7fELF")) {

@@ -24,8 +24,8 @@ func authorized(k ssh.PublicKey) string {
 }
 func inventoryFile(dir string) string { return filepath.Join(dir, "inventory.json") }
 
-// ensureKey returns the public half of the SSH key in a file, making a new
-// key pair where there is none.
+// ensureKey returns the public half of the SSH key in a file, and makes a new key
+// pair if the file is missing.
 func ensureKey(file, comment string) (ssh.PublicKey, error) {
 	text, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -54,8 +54,8 @@ func ensureKey(file, comment string) (ssh.PublicKey, error) {
 	return signer.PublicKey(), nil
 }
 
-// ensureSecret returns the one line of a secret's file, making a random one
-// where there is no file. A file that others may read is refused.
+// ensureSecret returns the single line of a secret's file, and makes a random secret
+// if the file is missing. It refuses a file that others can read.
 func ensureSecret(file string) (string, error) {
 	st, err := os.Stat(file)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -79,8 +79,8 @@ func ensureSecret(file string) (string, error) {
 		return "", err
 	}
 	secret := strings.TrimSpace(string(text))
-	// The value goes into configuration files of ipmi_sim and snmpd, whose
-	// quoting differs; and IPMI 2.0 tools send at most 16 bytes.
+	// The secret goes into configuration files of ipmi_sim and snmpd, whose quoting
+	// differs. IPMI 2.0 tools send at most 16 bytes.
 	for _, r := range secret {
 		if r <= ' ' || r > '~' || strings.ContainsRune("\"'\\#", r) {
 			return "", refuse("%s: a secret may have printable ASCII characters without blanks, quotes, backslash and #", file)

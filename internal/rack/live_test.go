@@ -22,8 +22,8 @@ import (
 	"github.com/mortarhpc/mortar/internal/base/netns"
 )
 
-// TestMain lets the test binary be what BMCs and PDUs call, and a rack's
-// builder that can be killed.
+// TestMain: BMCs and PDUs also call the test binary, and tests run it as a rack's
+// builder to kill.
 func TestMain(m *testing.M) {
 	a := os.Args[1:]
 	if len(a) > 3 && a[0] == "rack" {
@@ -131,7 +131,7 @@ func (l *liveRack) node(name string) NodeStatus {
 	return NodeStatus{}
 }
 
-// eventually waits until ok says so; the limit only ends a test that fails.
+// eventually waits until ok returns true; the limit only ends a failing test.
 func (l *liveRack) eventually(what string, ok func() bool) {
 	l.t.Helper()
 	for end := time.Now().Add(2 * time.Minute); !ok(); time.Sleep(300 * time.Millisecond) {
@@ -150,7 +150,7 @@ func (l *liveRack) run(name string, fn func(l *liveRack)) {
 	l.t.Run(name, func(t *testing.T) { fn(&liveRack{t: t, dir: l.dir, r: l.r}) })
 }
 
-// nothingLeft fails if anything of the rack is still there.
+// nothingLeft fails if any part of the rack still exists.
 func nothingLeft(t *testing.T, dir, netns string) {
 	t.Helper()
 	procs, err := rackProcesses(dir)
@@ -300,7 +300,7 @@ func TestRack(t *testing.T) {
 			return err == nil
 		})
 		l.eventually("two of two", mirror("[UU]"))
-		// What was written meanwhile is on the disk that was out.
+		// The returned disk has the data written while it was out.
 		l.must("s1", "mdadm --wait /dev/md0; mdadm --manage /dev/md0 --fail /dev/disk/by-id/virtio-sys1-s1 --remove failed; "+
 			"echo 3 > /proc/sys/vm/drop_caches; grep one /etc/one; mdadm --manage /dev/md0 --add /dev/disk/by-id/virtio-sys1-s1")
 		l.eventually("two of two again", mirror("[UU]"))
@@ -489,8 +489,8 @@ func TestRack(t *testing.T) {
 	})
 }
 
-// A builder that is killed at any moment leaves nothing that Down does not
-// remove, and one that is interrupted leaves nothing at all.
+// Down removes everything that a builder killed at any moment leaves. An interrupted
+// builder leaves nothing.
 func TestKilledUp(t *testing.T) {
 	tmp := t.TempDir()
 	dir := filepath.Join(tmp, "rack")

@@ -11,9 +11,9 @@ import (
 	"strings"
 )
 
-// lustreHooks are options of mmdebstrap that let it install package files,
-// whose dependencies apt then finds in the archive. Its own hook leaves an empty
-// file of each package's path in the image.
+// lustreHooks are options with which mmdebstrap installs package files; apt finds
+// their dependencies in the archive. mmdebstrap's own hook would leave an empty file
+// at each package's path in the image.
 // Source: mmdebstrap(1), --include and file-mirror-automount.
 func lustreHooks(packages []string) []string {
 	if len(packages) == 0 {
@@ -26,8 +26,8 @@ func lustreHooks(packages []string) []string {
 	return argv
 }
 
-// packageFiles lists the Debian packages of a directory, and the digest of
-// their content: other packages make another image.
+// packageFiles returns the Debian packages in a directory, and the digest of their
+// content, which is part of the image's key.
 func packageFiles(dir string) (files []string, digest string, err error) {
 	files, err = filepath.Glob(filepath.Join(dir, "*.deb"))
 	if err != nil {

@@ -32,8 +32,8 @@ import (
 	"github.com/google/renameio/v2"
 )
 
-// Management is the management of an array: HTTPS at an address for each controller, in the
-// words of an ME4. It reads; nothing can be set by it.
+// Management is an array's management interface: the HTTPS API of an ME4, at an address
+// for each controller. It is read-only.
 //
 // Source: Dell EMC PowerVault ME4 Series Storage System CLI Reference Guide, "API
 // basetype properties"; package raid has the client.
@@ -53,8 +53,8 @@ func managementCert(dir, array string, controller int) string {
 	return filepath.Join(dir, "nodes", array, fmt.Sprintf("management-%d.pem", controller))
 }
 
-// certificates makes the certificates of an array's controllers where they are
-// not there yet, and gives their fingerprints (SHA-256, hex).
+// certificates makes missing certificates of an array's controllers, and returns the
+// fingerprints of all (SHA-256, hex).
 func (r *rack) certificates(e *Enclosure) ([]string, error) {
 	var out []string
 	if e.Array.Management == nil {
@@ -81,8 +81,8 @@ func (r *rack) certificates(e *Enclosure) ([]string, error) {
 	return out, nil
 }
 
-// newCertificate is one that vouches for itself, as that of an array does, with
-// its key, in PEM.
+// newCertificate returns a self-signed certificate, as arrays have, with its key, in
+// PEM.
 func newCertificate(name string) ([]byte, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -104,8 +104,7 @@ func newCertificate(name string) ([]byte, error) {
 	return append(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert}), pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: private})...), nil
 }
 
-// managementAddresses gives an array's controllers their addresses, or takes them
-// away.
+// managementAddresses adds the addresses of an array's controllers, or removes them.
 func (r *rack) managementAddresses(ctx context.Context, e *Enclosure, on bool) error {
 	if e.Array.Management == nil {
 		return nil
@@ -118,7 +117,7 @@ func (r *rack) managementAddresses(ctx context.Context, e *Enclosure, on bool) e
 	return nil
 }
 
-// serveManagement answers for one controller until its listener fails.
+// serveManagement serves one controller's interface until its listener fails.
 func (r *rack) serveManagement(e *Enclosure, controller int, password string) error {
 	m := e.Array.Management
 	cert, err := tls.LoadX509KeyPair(managementCert(r.dir, e.Name, controller), managementCert(r.dir, e.Name, controller))
@@ -131,7 +130,7 @@ func (r *rack) serveManagement(e *Enclosure, controller int, password string) er
 	}
 	s := &http.Server{
 		ReadHeaderTimeout: 10 * time.Second,
-		ErrorLog:          log.New(io.Discard, "", 0), // clients that do not take the certificate
+		ErrorLog:          log.New(io.Discard, "", 0), // of clients that refuse the certificate
 		TLSConfig:         &tls.Config{Certificates: []tls.Certificate{cert}},
 		Handler:           &managementAPI{user: m.User, password: password, ask: func(ctx context.Context) (me4Objects, error) { return r.me4(ctx, e) }},
 	}
@@ -141,7 +140,7 @@ func (r *rack) serveManagement(e *Enclosure, controller int, password string) er
 	}}, "", "")
 }
 
-// aliveListener takes connections only while its controller is there.
+// aliveListener accepts connections only while its controller is alive.
 type aliveListener struct {
 	net.Listener
 	alive func() bool
@@ -157,12 +156,11 @@ func (l aliveListener) Accept() (net.Conn, error) {
 	}
 }
 
-// me4Objects are the lists of objects that the management shows, by name.
+// me4Objects are the API's lists of objects, by name.
 type me4Objects map[string][]map[string]any
 
-// managementAPI is the management's API. A session's key follows from the
-// password, so that both controllers, and this process after it was started anew,
-// take it.
+// managementAPI is the API. A session's key is derived from the password, so both
+// controllers accept it, even after a restart of this process.
 type managementAPI struct {
 	user, password string
 	ask            func(context.Context) (me4Objects, error)
@@ -183,7 +181,7 @@ func (m *managementAPI) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		}
 		doc["status"] = []map[string]any{{"object-name": "status", "response-type": kind, "response": text, "return-code": code}}
 		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(doc) // the client is gone, or has it
+		_ = json.NewEncoder(w).Encode(doc) // fails only if the client has gone
 	}
 	what, show := strings.CutPrefix(req.URL.Path, "/api/show/")
 	login, isLogin := strings.CutPrefix(req.URL.Path, "/api/login/")
@@ -213,7 +211,7 @@ func (m *managementAPI) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	}
 }
 
-// me4 is the state of an array in the words of an ME4.
+// me4 returns the state of an array as objects of an ME4.
 func (r *rack) me4(ctx context.Context, e *Enclosure) (me4Objects, error) {
 	h, err := loadHardware(r.dir)
 	if err != nil {
@@ -226,8 +224,8 @@ func (r *rack) me4(ctx context.Context, e *Enclosure) (me4Objects, error) {
 	return me4Of(e, h, said), nil
 }
 
-// me4Of makes the objects of what the firmware says. A disk that is out of its
-// slot is not listed, as on an ME4.
+// me4Of makes the objects from the firmware's output. As on an ME4, a disk out of its
+// slot is not listed.
 func me4Of(e *Enclosure, h *hardware, said string) me4Objects {
 	out := me4Objects{"controllers": {}, "disk-groups": {}, "drives": {}}
 	for c, name := range []string{"A", "B"} {
@@ -274,8 +272,7 @@ func me4Of(e *Enclosure, h *hardware, said string) me4Objects {
 	return out
 }
 
-// me4Status is a group's state in the words of an ME4: how much redundancy is
-// left.
+// me4Status is a group's state and health as an ME4 reports it, by the redundancy left.
 func me4Status(group *RAIDGroup, g GroupStatus) (status, health string) {
 	switch {
 	case g.State == "failed":
@@ -290,8 +287,8 @@ func me4Status(group *RAIDGroup, g GroupStatus) (status, health string) {
 	return "CRIT", "Degraded"
 }
 
-// slotName is where a disk is: the number of its enclosure and of its slot
-// there, both from 0.
+// slotName is a disk's place: the number of its enclosure and of its slot there, both
+// from 0.
 func slotName(e *Enclosure, i int) string {
 	var shelves []string
 	slot := 0

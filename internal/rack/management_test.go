@@ -17,8 +17,8 @@ import (
 	"github.com/mortarhpc/mortar/internal/run/raid"
 )
 
-// stateOf is what the firmware prints of groups that are whole, with their
-// disks as they were made; change has a line in place of another.
+// stateOf is the firmware's output for whole groups with their original disks; change
+// replaces lines.
 func stateOf(c *Config, change ...string) string {
 	var b strings.Builder
 	a := c.arrays()[0].Array
@@ -32,7 +32,7 @@ func stateOf(c *Config, change ...string) string {
 	return strings.NewReplacer(change...).Replace(b.String())
 }
 
-// The rack's management answers mortar status as an ME4 does: certificate,
+// The rack's management interface answers mortar status as an ME4 does: certificate,
 // login, controllers, groups, disks and spares.
 func TestManagement(t *testing.T) {
 	c := arrayConfig(t)

@@ -60,13 +60,13 @@ type export interface {
 	io.WriterAt
 	// Zero makes the bytes zero.
 	Zero(offset, length int64) error
-	// Flush returns when all that was written survives a loss of power.
+	// Flush returns when all data written survives a loss of power.
 	Flush() error
 	Size() int64
 }
 
-// serveNBD answers a client until it goes. find returns nil for a disk that is
-// not there.
+// serveNBD serves a client until it disconnects. find returns nil for an unknown
+// disk.
 func serveNBD(conn net.Conn, find func(name string) export) error {
 	defer conn.Close()
 	rw := bufio.NewReadWriter(bufio.NewReaderSize(conn, 1<<17), bufio.NewWriterSize(conn, 1<<17))
@@ -80,7 +80,7 @@ func serveNBD(conn net.Conn, find func(name string) export) error {
 	return err
 }
 
-// put sends numbers as the protocol has them, and what follows them.
+// put sends numbers in the protocol's byte order, then data.
 func put(w *bufio.ReadWriter, data []byte, numbers ...any) error {
 	for _, n := range numbers {
 		if err := binary.Write(w, binary.BigEndian, n); err != nil {
@@ -93,7 +93,7 @@ func put(w *bufio.ReadWriter, data []byte, numbers ...any) error {
 	return w.Flush()
 }
 
-// negotiate returns the disk that the client chose; nil if it wants none.
+// negotiate returns the disk that the client chose; nil if the client chose none.
 func negotiate(rw *bufio.ReadWriter, find func(name string) export) (export, error) {
 	if err := put(rw, nil, uint64(nbdMagic), uint64(nbdOptionMagic), uint16(nbdFixedNewstyle|nbdNoZeroes)); err != nil {
 		return nil, err
@@ -198,7 +198,7 @@ func transmit(rw *bufio.ReadWriter, disk export) error {
 		if _, err := rw.Write(data); err != nil {
 			return err
 		}
-		// More requests wait: one answer with theirs.
+		// More requests wait: send this answer together with theirs.
 		if rw.Reader.Buffered() >= len(head) {
 			continue
 		}
@@ -208,7 +208,7 @@ func transmit(rw *bufio.ReadWriter, disk export) error {
 	}
 }
 
-// carryOut returns the protocol's number of the error, 0 for none.
+// carryOut carries out a request. It returns the protocol's error number, 0 for none.
 func carryOut(disk export, kind, flags uint16, data []byte, offset, length int64) uint32 {
 	if offset < 0 || offset > disk.Size()-length {
 		return nbdEINVAL

@@ -16,8 +16,8 @@ import (
 	"github.com/mortarhpc/mortar/internal/base/netns"
 )
 
-// ownerMark is put on the rack's management bridge, so that a namespace
-// tells whose it is.
+// ownerMark is the alias of the rack's management bridge. It identifies the rack that
+// owns the namespace.
 func ownerMark(dir string) string {
 	sum := sha256.Sum256([]byte(dir))
 	return "mortar rack " + hex.EncodeToString(sum[:8])
@@ -63,12 +63,12 @@ func netnsExists(name string) bool {
 	return err == nil
 }
 
-// netnsOwner says whose the namespace is: ours if the mark is ours, nobody's
-// if there is none (someone was killed between making it and marking it).
+// netnsOwner reports whether the namespace has an owner mark, and whether the mark is
+// ours. A builder that was killed before the marking leaves a namespace without one.
 func netnsOwner(c *Config, dir string) (ours, marked bool, err error) {
 	alias := ""
 	err = netns.Do(c.netns(), func() error {
-		// /sys shows the namespace of whoever mounted it, so ask ip.
+		// /sys shows the namespace in which it was mounted, so ask ip.
 		out, err := runInput(context.Background(), nil, "ip", "-d", "link", "show", bridgeName(c.adminNetwork().Name))
 		if err == nil {
 			alias = string(out)
@@ -79,9 +79,9 @@ func netnsOwner(c *Config, dir string) (ours, marked bool, err error) {
 	return strings.Contains(alias, ownerMark(dir)), marked, err
 }
 
-// checkNetns refuses a namespace in which another rack runs. The management
-// hardware of a rack that is up is always a process of its namespace. One without
-// a process is what a reboot or a kill left, and up makes it anew.
+// checkNetns refuses a namespace in which another rack runs. A running rack always
+// has processes in its namespace: those of its management hardware. A namespace
+// without a process is left from a reboot or a kill, and Up makes it again.
 func checkNetns(c *Config, dir string) error {
 	if !netnsExists(c.netns()) {
 		return nil
@@ -97,8 +97,8 @@ func checkNetns(c *Config, dir string) error {
 		c.netns(), pids[0])
 }
 
-// lockName keeps others from making a rack of the same name while this one has
-// no process in its namespace yet.
+// lockName keeps other processes from making a rack of the same name while this rack
+// has no process in its namespace yet.
 func lockName(ctx context.Context, c *Config) (unlock func(), err error) {
 	if err := os.MkdirAll(locksDir, 0o700); err != nil {
 		return nil, err
@@ -112,13 +112,12 @@ func lockName(ctx context.Context, c *Config) (unlock func(), err error) {
 	return unlock, err
 }
 
-// locksDir holds the locks of the racks' names, which are the machine's.
+// locksDir holds the locks of the racks' names, which are unique on the machine.
 const locksDir = "/run/mortar/racks"
 
 func nameLock(c *Config) string { return filepath.Join(locksDir, c.netns()+".lock") }
 
-// ensureNetwork builds the namespace with everything in it, unless it is
-// there already.
+// ensureNetwork builds the namespace with everything in it, unless it is complete.
 func ensureNetwork(ctx context.Context, r *rack) error {
 	ns := r.cfg.netns()
 	if netnsExists(ns) {
@@ -128,7 +127,7 @@ func ensureNetwork(ctx context.Context, r *rack) error {
 		if ours, _, err := netnsOwner(r.cfg, r.dir); err == nil && ours && r.taps(ctx) {
 			return nil
 		}
-		// Half made: make it again.
+		// Incomplete: make it again.
 		if err := run(ctx, "ip", "netns", "del", ns); err != nil {
 			return err
 		}
@@ -139,7 +138,7 @@ func ensureNetwork(ctx context.Context, r *rack) error {
 	return r.ip(ctx, networkCommands(r.cfg, r.dir)...)
 }
 
-// taps tells whether the last thing that ensureNetwork makes is there.
+// taps reports whether the last device that ensureNetwork makes exists.
 func (r *rack) taps(ctx context.Context) bool {
 	i := len(r.cfg.Nodes) - 1
 	j := len(r.cfg.Nodes[i].NICs) - 1
@@ -153,13 +152,13 @@ func (r *rack) ip(ctx context.Context, commands ...string) error {
 	return err
 }
 
-// hostAddress gives a BMC or a PDU its address on the management network, or
-// takes it away: a device without power does not even answer ARP.
+// hostAddress adds the address of a BMC or a PDU on the management network, or
+// removes it, so that a device without power does not even answer ARP.
 func (r *rack) hostAddress(ctx context.Context, a netip.Addr, on bool) error {
 	dev := bridgeName(r.cfg.adminNetwork().Name)
 	p := netip.PrefixFrom(a, a.BitLen()).String()
 	if on {
-		// replace is add that may find it done.
+		// replace, unlike add, succeeds if the address exists.
 		return r.ip(ctx, "addr replace "+p+" dev "+dev)
 	}
 	out, err := runInput(ctx, nil, "ip", "-n", r.cfg.netns(), "-o", "addr", "show", "dev", dev)
@@ -169,7 +168,7 @@ func (r *rack) hostAddress(ctx context.Context, a netip.Addr, on bool) error {
 	return r.ip(ctx, "addr del "+p+" dev "+dev)
 }
 
-// removeNetns removes the rack's namespace if it is there and nobody else's.
+// removeNetns removes the rack's namespace, unless it belongs to another rack.
 func removeNetns(ctx context.Context, c *Config, dir string) error {
 	if !netnsExists(c.netns()) {
 		return nil

@@ -12,8 +12,8 @@ import (
 	"github.com/mortarhpc/mortar/internal/base/netns"
 )
 
-// A namespace that a reboot or a kill left keeps no rack from being made. One in
-// which another rack runs, or is being made, does.
+// Up refuses a namespace in which another rack runs or is being built, but not one
+// left from a reboot or a kill.
 func TestNamespaceOfAnother(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Log("not root: a network namespace cannot be made")

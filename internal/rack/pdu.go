@@ -106,7 +106,7 @@ func snmpNext(t []snmpValue, o []int) *snmpValue {
 	return nil
 }
 
-// outletName is what is written next to an outlet: the node on it.
+// outletName is the label of an outlet: the node on it.
 func (c *Config) outletName(pdu string, outlet int) string {
 	for _, n := range c.Nodes {
 		for _, f := range n.Feeds {
@@ -118,8 +118,8 @@ func (c *Config) outletName(pdu string, outlet int) string {
 	return "Outlet " + strconv.Itoa(outlet)
 }
 
-// PDU is the hidden command that snmpd runs to answer for a PDU: the
-// pass_persist protocol on in and out. It ends when snmpd does.
+// ServePDU is the hidden command that snmpd runs to answer for a PDU: it speaks the
+// pass_persist protocol on in and out, and ends when snmpd does.
 //
 // Source: snmpd.conf(5), "MIB-Specific Extension Commands".
 func ServePDU(ctx context.Context, dir, name string, in io.Reader, out io.Writer) error {
@@ -144,9 +144,9 @@ func ServePDU(ctx context.Context, dir, name string, in io.Reader, out io.Writer
 	})
 }
 
-// servePass speaks the pass_persist protocol for a table of objects and a
-// switch. An error of the switch is the requester's error, and goes to
-// standard error; the PDU lives on.
+// servePass speaks the pass_persist protocol for a table of objects, and calls turn to
+// switch an outlet. An error of turn becomes the requester's error and goes to
+// standard error; servePass goes on.
 func servePass(in io.Reader, out io.Writer, table func() ([]snmpValue, error), turn func(outlet int, on bool) error) error {
 	sc := bufio.NewScanner(in)
 	line := func() string {
@@ -194,7 +194,7 @@ func servePass(in io.Reader, out io.Writer, table func() ([]snmpValue, error), t
 	return sc.Err()
 }
 
-// setOutlet does one set request and returns the protocol's answer.
+// setOutlet carries out one set request and returns the protocol's answer.
 func setOutlet(target, value string, table func() ([]snmpValue, error), turn func(outlet int, on bool) error) string {
 	o, err := parseOID(target)
 	t, tableErr := table()
@@ -229,7 +229,7 @@ func done(err error) string {
 	return "DONE"
 }
 
-// pduSNMPConfig is snmpd's configuration of a PDU; secrets are those of its
+// pduSNMPConfig is snmpd's configuration of a PDU; secrets are the contents of its
 // files. Source: snmpd.conf(5)
 func pduSNMPConfig(p *PDU, secrets []string) string {
 	access := "rwcommunity " + secrets[0]
@@ -261,7 +261,7 @@ func (r *rack) ensurePDU(ctx context.Context, h *hardware, p *PDU) error {
 		}
 		secrets = append(secrets, s)
 	}
-	// snmpd keeps users there, with the pass phrases of when it first saw them.
+	// snmpd keeps users there, with the pass phrases of their creation.
 	state := filepath.Join(runDir(r.dir), name+".state")
 	if err := os.RemoveAll(state); err != nil {
 		return err
@@ -275,7 +275,7 @@ func (r *rack) ensurePDU(ctx context.Context, h *hardware, p *PDU) error {
 	if err := r.hostAddress(ctx, p.Address, true); err != nil {
 		return err
 	}
-	// -I: only what answers who it is and passes the rest on.
+	// -I: only the modules for identity, users and pass_persist.
 	proc, gone, err := spawn(r, name, "snmpd", "-f", "-Lo", "-C", "-c", confFile(r.dir, name),
 		"-I", "system_mib,sysORTable,pass,pass_persist,override,snmpEngine,usmConf,vacm_conf,vacm_context")
 	if err != nil {

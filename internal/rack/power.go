@@ -9,15 +9,15 @@ import (
 	"path/filepath"
 )
 
-// rack is a rack that exists: its directory and what stands in there.
+// rack is an existing rack: its directory and the state in it.
 type rack struct {
 	dir string
 	cfg *Config
 	st  *state
 }
 
-// absDir is the one true name of a rack's directory, without symbolic links:
-// processes are known by it. What does not exist yet is taken as it is.
+// absDir is the unique path of a rack's directory, without symbolic links, by which
+// the rack's processes are found. It leaves parts that do not exist yet unchanged.
 func absDir(dir string) (string, error) {
 	abs, err := filepath.Abs(dir)
 	if err != nil {
@@ -52,7 +52,7 @@ func openRack(dir string) (*rack, error) {
 	return &rack{dir: abs, cfg: cfg, st: st}, nil
 }
 
-// image is the image that the rack's nodes run.
+// image returns the image of the rack's nodes.
 func (r *rack) image() (*image, error) {
 	img := cachedImage(r.st.Image)
 	if img == nil {
@@ -74,13 +74,13 @@ func (r *rack) index(node string) (int, *Node, error) {
 	panic("unreachable: the node is one of the Config's")
 }
 
-// startNode switches a node on. The caller holds the power lock. A node that
-// is on stays as it is; one without power stays off, which is no error: a
-// button without power does nothing.
+// startNode switches a node on. The caller holds the power lock. It does nothing to a
+// node that is on. A node without power stays off, which is no error: its power
+// button has no effect.
 //
-// A LUN that does not answer is missing, as it would be: that is noted in the
-// node's log, and does not make a BMC or a fence agent believe that the server
-// is still off.
+// As on a real server, a LUN that does not answer is missing. startNode notes that in
+// the node's log and returns no error, so that a BMC or a fence agent does not
+// believe that the server is still off.
 func (r *rack) startNode(ctx context.Context, h *hardware, node string) error {
 	err := r.start(ctx, h, node, postSeconds)
 	if missing := (*lunError)(nil); errors.As(err, &missing) {
@@ -89,17 +89,15 @@ func (r *rack) startNode(ctx context.Context, h *hardware, node string) error {
 	return err
 }
 
-// lunError is a server that runs, but lacks LUNs.
+// lunError means that a server runs but lacks LUNs.
 type lunError struct{ error }
 
-// postSeconds is how long a server that is switched on looks at its own
-// hardware before it loads a kernel. Real servers take a minute or more; here
-// it also keeps a fenced server from taking the processor, which all nodes
-// share, from the survivor in the very seconds of the takeover.
+// postSeconds is the duration of a server's self test before it loads a kernel. Real
+// servers take a minute or more. The self test also keeps a fenced server from
+// competing with the survivor for the shared processor during the takeover.
 const postSeconds = 20
 
-// start is startNode with a given time of self test: none when the rack is
-// built.
+// start is startNode with a given duration of the self test, which Up sets to 0.
 func (r *rack) start(ctx context.Context, h *hardware, node string, post int) error {
 	i, n, err := r.index(node)
 	if err != nil {
@@ -141,7 +139,7 @@ func (r *rack) startMachine(ctx context.Context, name string, args []string) err
 			return err
 		}
 	}
-	// From here on, what the console said before is history.
+	// lastStage ignores console output before this mark.
 	if err := consoleMark(r.dir, name, "power-on"); err != nil {
 		return err
 	}
@@ -159,8 +157,8 @@ func (r *rack) startMachine(ctx context.Context, name string, args []string) err
 	})
 }
 
-// plugLUNs gives a server that was switched on the LUNs of arrays that it
-// reaches, and lets it run. A LUN that does not answer is not there.
+// plugLUNs plugs the LUNs of arrays into a server that was switched on, and lets the
+// server run. It skips LUNs that do not answer, and returns them as an error.
 func (r *rack) plugLUNs(ctx context.Context, h *hardware, n *Node) error {
 	if !isServer(n) || !r.cfg.withArray(n.Name) {
 		return nil
@@ -203,8 +201,8 @@ func (r *rack) unplugPath(q *qmpClient, d sharedDisk, path int) error {
 	return q.dropSession(d.sessionID(path))
 }
 
-// stopNode cuts a node's power: what it had not written is lost, and what the
-// disks inside had not.
+// stopNode cuts a node's power. The node loses its unwritten data, and so do the
+// caches of the disks inside.
 func (r *rack) stopNode(node string) error {
 	if err := errors.Join(stop(r.dir, node), stop(r.dir, insideName(node))); err != nil {
 		return err
@@ -212,14 +210,14 @@ func (r *rack) stopNode(node string) error {
 	return consoleMark(r.dir, node, "power-off")
 }
 
-// plugLinks makes the node's cables what the hardware says.
+// plugLinks sets the node's cables to the state of the hardware.
 func (r *rack) plugLinks(ctx context.Context, h *hardware, n *Node) error {
 	down := false
 	for _, nic := range n.NICs {
 		down = down || h.linkDown(n.Name, nic.Network)
 	}
 	if !down {
-		return nil // as QEMU starts
+		return nil // QEMU starts with all links up
 	}
 	return r.withQMP(ctx, n.Name, func(q *qmpClient) error { return setLinks(q, h, n) })
 }
@@ -249,9 +247,9 @@ func (r *rack) withQMP(ctx context.Context, node string, fn func(q *qmpClient) e
 	return nil
 }
 
-// powerNode makes a node and its BMC what its cords say. The caller holds
-// the power lock. A node whose power comes back starts: the restore policy
-// of a server is "always on".
+// powerNode switches a node and its BMC on or off, by the power of the node's cords.
+// The caller holds the power lock. A node whose power comes back starts: the restore
+// policy of a server is "always on".
 func (r *rack) powerNode(ctx context.Context, h *hardware, n *Node, cameBack bool) error {
 	if !h.powered(n) {
 		return errors.Join(r.stopNode(n.Name), r.stopBMC(ctx, n))
@@ -263,8 +261,8 @@ func (r *rack) powerNode(ctx context.Context, h *hardware, n *Node, cameBack boo
 	return err
 }
 
-// setOutlets switches outlets of a PDU, all of them for outlet 0. It is what
-// both the PDU's own controller and the feed faults do.
+// setOutlets switches an outlet of a PDU, or all for outlet 0. The PDU's controller
+// and the feed faults both use it.
 func (r *rack) setOutlets(ctx context.Context, pdu string, outlet int, on bool) error {
 	p, err := r.cfg.pdu(pdu)
 	if err != nil {

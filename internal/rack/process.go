@@ -30,23 +30,22 @@ func pduName(pdu string) string        { return "pdu-" + pdu }
 func logFile(dir, name string) string  { return filepath.Join(runDir(dir), name+".log") }
 func confFile(dir, name string) string { return filepath.Join(runDir(dir), name+".conf") }
 
-// process is one line of /proc.
+// process is a process as /proc describes it.
 type process struct {
 	pid  int
 	exe  string
 	args []string
 }
 
-// readProcess looks a process up; nil if it is not there or only waits to be
-// reaped.
+// readProcess returns a process; nil if it does not exist or is a zombie.
 func readProcess(pid int) *process {
 	base := "/proc/" + strconv.Itoa(pid)
 	stat, err := os.ReadFile(base + "/stat")
 	if err != nil {
 		return nil
 	}
-	// The state follows the name, which stands in parentheses and may
-	// contain anything.
+	// The state follows the name, which is in parentheses and may contain any
+	// character.
 	if i := bytes.LastIndexByte(stat, ')'); i < 0 || i+2 >= len(stat) || stat[i+2] == 'Z' || stat[i+2] == 'X' {
 		return nil
 	}
@@ -65,12 +64,12 @@ func readProcess(pid int) *process {
 	}
 }
 
-// rackTools are the programs that a rack runs, besides the copy of our own
-// in its run directory.
+// rackTools are the programs that a rack runs, in addition to the copy of our own
+// binary in its run directory.
 var rackTools = []string{"qemu-system-x86_64", "ipmi_sim", "snmpd", "ssh"}
 
-// ofRack tells whether a process belongs to the rack in dir: it is one of
-// the programs a rack runs, and names a file of that directory.
+// ofRack reports whether a process belongs to the rack in dir: it runs one of the
+// rack's programs, and its arguments name a file of that directory.
 func (p *process) ofRack(dir string) bool {
 	if p.exe == selfBinary(dir) {
 		return true
@@ -98,8 +97,8 @@ func rackProcesses(dir string) ([]*process, error) {
 	return out, nil
 }
 
-// running returns the process whose number stands in the rack's pid file of
-// that name, if it really is the rack's.
+// running returns the process in the rack's pid file of that name, nil if that process
+// does not exist or is not the rack's.
 func running(dir, name string) *process {
 	text, err := os.ReadFile(pidFile(dir, name))
 	if err != nil {
@@ -113,16 +112,17 @@ func running(dir, name string) *process {
 	if p == nil || !p.ofRack(dir) {
 		return nil
 	}
-	// The number may since have gone to another process of this rack.
+	// Another process of this rack may have reused the number.
 	if !slices.ContainsFunc(p.args, func(a string) bool { return a == pidFile(dir, name) || a == confFile(dir, name) }) {
 		return nil
 	}
 	return p
 }
 
-// kill ends a process at once and waits until it is gone.
+// kill kills a process and waits until it is gone.
 func (p *process) kill() error {
-	// A process file descriptor cannot come to mean another process.
+	// os.FindProcess holds a process file descriptor, which a reused number
+	// cannot confuse.
 	fd, err := os.FindProcess(p.pid)
 	if err != nil {
 		return err
@@ -158,9 +158,9 @@ func stop(dir, name string) error {
 	return nil
 }
 
-// spawn starts a program of the rack inside its network namespace, in a
-// session of its own, with the run directory as its own and its output in
-// the log of that name. The channel is closed when the program has ended.
+// spawn starts a program of the rack inside its network namespace, in a session of
+// its own, with the run directory as working directory and its output in the log of
+// that name. It closes the channel when the program has ended.
 func spawn(r *rack, name string, argv ...string) (*os.Process, <-chan struct{}, error) {
 	log, err := os.OpenFile(logFile(r.dir, name), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
@@ -177,15 +177,14 @@ func spawn(r *rack, name string, argv ...string) (*os.Process, <-chan struct{}, 
 	}
 	gone := make(chan struct{})
 	go func() {
-		// What it says when it ends stands in the log.
+		// The log has the program's last output.
 		_ = cmd.Wait()
 		close(gone)
 	}()
 	return cmd.Process, gone, nil
 }
 
-// waitStarted polls until ready says so, the program ends, or the context
-// does.
+// waitStarted waits until ready returns true, the program ends, or ctx ends.
 func waitStarted(ctx context.Context, r *rack, name string, gone <-chan struct{}, ready func() bool) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()

@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// Event is one piece of news about a running operation.
+// Event is the begin or the end of a step of a running operation.
 type Event struct {
 	// Step is the step's short name: "packages", "image", "network",
 	// "disks", "power", "nodes", "boot <node>", ...
 	Step string
-	// Detail says more, for people.
+	// Detail is a text for people.
 	Detail string
 	// Done is false when the step begins and true when it has ended.
 	Done bool
@@ -20,8 +20,8 @@ type Event struct {
 	Elapsed time.Duration
 }
 
-// Progress hears of every step's beginning and end. Steps overlap, but the
-// function is never called twice at once. It must not block.
+// Progress receives the begin and the end of every step. Steps overlap, but calls do
+// not. It must not block.
 type Progress func(Event)
 
 type progress struct {

@@ -8,7 +8,7 @@ import (
 	"strconv"
 )
 
-// Limits of the hardware a node is made of.
+// Limits of a node's hardware.
 const (
 	// virtio-scsi addresses targets 0 to 255.
 	maxTargets = 200
@@ -17,7 +17,7 @@ const (
 	// Every NVMe drive needs a root port on the node's root bus. Eight ports are the
 	// functions of one device: the bus has 32.
 	maxSSDs = 32
-	// maxMTU is IPoIB's, which taps, bridges and virtio-net can carry as well.
+	// maxMTU is that of IPoIB; taps, bridges and virtio-net support it too.
 	maxMTU = 65520
 	// hbas is the number of host bus adapters of a server, and of I/O
 	// modules of an enclosure.
@@ -37,7 +37,7 @@ type sharedDisk struct {
 	Servers   []string // cabled to it; empty: all
 	Paths     int
 	Target    int        // first of its targets on an HBA
-	array     *Enclosure // that it is a LUN of; nil: none
+	array     *Enclosure // the array of a LUN; nil for a disk
 	portal    int        // the array's place among the arrays
 }
 
@@ -63,13 +63,13 @@ func (c *Config) sharedDisks() []sharedDisk {
 	return out
 }
 
-// cabledTo tells whether a server has cables to the enclosure.
+// cabledTo reports whether a server has cables to the enclosure.
 func (e *Enclosure) cabledTo(server string) bool {
 	return len(e.Servers) == 0 || slices.Contains(e.Servers, server)
 }
 
-// allTargets is the number of SCSI targets an enclosure takes on an HBA. The
-// LUNs of an array have its ports in common.
+// allTargets is the number of SCSI targets that an enclosure takes on an HBA. The LUNs
+// of an array share its ports.
 func (e *Enclosure) allTargets() int {
 	if e.Array != nil {
 		return e.targets()
@@ -87,8 +87,8 @@ func (e *Enclosure) paths() int {
 // targets is the number of SCSI targets each disk takes on an HBA.
 func (e *Enclosure) targets() int { return (e.paths() + hbas - 1) / hbas }
 
-// hba and module are the two ends of a path. Paths beyond the first two cross
-// over: each HBA to the other module.
+// hba and module are the two ends of a path. Paths after the first two lead from each
+// HBA to the other module.
 func (d sharedDisk) hba(path int) int    { return path % hbas }
 func (d sharedDisk) module(path int) int { return (path + path/hbas) % hbas }
 
@@ -106,20 +106,19 @@ func bridgeName(network string) string         { return "br-" + network }
 func diskImage(dir, name string) string       { return filepath.Join(dir, "disks", name+".raw") }
 func (c *Config) processName(n string) string { return c.netns() + "." + n }
 
-// systemDisks is the number of disks that a server's own layer is mirrored on.
+// systemDisks is the number of mirrored disks with a server's own layer.
 const systemDisks = 2
 
-// systemDisk is one of the disks that hold a node's own layer, or the disk that
-// a node boots from.
+// systemDisk is one of the disks with a node's own layer, or the boot disk of a node.
 type systemDisk struct {
 	Image  string
 	Serial string
-	Slot   int // 0 or 1: of a server, in a slot that it can be pulled from; -1: in none
+	Slot   int // 0 or 1: slot of a server's disk that can be pulled; -1: none
 	Bytes  int64
 }
 
-// systemDisksOf lists the disks of a node's own layer: a server has a mirror, as
-// servers do, a client a single disk, and so has who boots the distribution's way.
+// systemDisksOf lists the disks with a node's own layer: a server has a mirror; a
+// client, and a node that boots the distribution's way, has a single disk.
 func systemDisksOf(dir string, n *Node) []systemDisk {
 	at := func(name string) string { return filepath.Join(dir, "nodes", n.Name, name) }
 	if n.distribution() {
@@ -130,7 +129,7 @@ func systemDisksOf(dir string, n *Node) []systemDisk {
 	}
 	var out []systemDisk
 	for i := range systemDisks {
-		// At most 20 characters fit; the initrd looks for their beginning.
+		// A serial has at most 20 characters; the initrd looks for its prefix.
 		serial := fmt.Sprintf("sys%d-%s", i, n.Name)
 		out = append(out, systemDisk{at(fmt.Sprintf("system%d.raw", i)), serial[:min(len(serial), 20)], i, stateBytes})
 	}
@@ -142,7 +141,7 @@ func (d systemDisk) deviceID() string { return d.blockID() + "-dev" }
 
 // port is the slot of a disk that can be pulled.
 func (d systemDisk) port() props {
-	// Behind those of the SSDs.
+	// After the slots of the SSDs.
 	n := maxSSDs + 1 + d.Slot
 	return props{"driver": "pcie-root-port", "id": "sysslot" + strconv.Itoa(d.Slot), "chassis": n, "slot": n}
 }
@@ -166,7 +165,7 @@ func (d sharedDisk) pathBlock(c *Config, server string, path int) props {
 // pathDevice is the disk at the end of one path.
 func (d sharedDisk) pathDevice(path int) (props, error) {
 	if d.array != nil {
-		// The LUN's own answers, errors too, go to the server as they are.
+		// The server gets the LUN's own answers, including errors, unchanged.
 		return props{"driver": "scsi-block", "id": d.pathID(path), "bus": fmt.Sprintf("hba%d.0", d.hba(path)),
 			"scsi-id": d.Target + path/hbas, "lun": d.LUN.Number, "drive": d.sessionID(path), "share-rw": true,
 			"rerror": "report", "werror": "report"}, nil
@@ -201,20 +200,20 @@ func (d sharedDisk) pathDevice(path int) (props, error) {
 	return p, nil
 }
 
-// cabledTo tells whether a server has cables to the disk's enclosure.
+// cabledTo reports whether a server has cables to the disk's enclosure.
 func (d sharedDisk) cabledTo(server string) bool {
 	return len(d.Servers) == 0 || slices.Contains(d.Servers, server)
 }
 
-// machine is the command line of a virtual machine as it grows.
+// machine builds the command line of a virtual machine.
 type machine struct {
 	args []string
 	err  error
 }
 
-// newMachine is a machine with what it boots and runs on, its memory, console and QEMU's own sockets. QEMU
-// is started in the rack's run directory; what it makes there has relative
-// names, because a socket's path must stay under 108 bytes.
+// newMachine returns a machine with its boot options, accelerator, memory, console and
+// QEMU's sockets. QEMU starts in the rack's run directory. Names of files there are
+// relative, because a socket's path must be shorter than 108 bytes.
 func newMachine(process, dir, name string, memoryMiB int, boot, accel []string) *machine {
 	return &machine{args: append(slices.Concat(baseArgs(), boot, accel),
 		"-name", process,
@@ -246,7 +245,7 @@ func (m *machine) served(id, process string, s speed) {
 	})
 }
 
-// blocks adds the layers of a disk, the last of which has its name and limit.
+// blocks adds the layers of a disk. The last layer has the disk's name and limit.
 func (m *machine) blocks(s speed, layers []props) {
 	m.add("-object", props{"qom-type": "throttle-group", "id": layers[len(layers)-1]["throttle-group"], "limits": limits(s)})
 	for _, b := range layers {
@@ -260,8 +259,8 @@ func (m *machine) root(img *image) {
 	m.add("-device", props{"driver": "virtio-blk-pci", "id": "vda", "drive": "root", "serial": "root"})
 }
 
-// ssdPort is the slot of NVMe drive i, the nth of a node. The first port of each
-// device must be there, or the others are not found.
+// ssdPort is the slot of NVMe drive i, the nth of a node. Without the first port of a
+// device, the node does not find the device's other ports.
 func ssdPort(i, nth int) props {
 	const perDevice, first = 8, 0x10
 	return props{"driver": "pcie-root-port", "id": "slot" + strconv.Itoa(i), "chassis": i + 1, "slot": i + 1,
@@ -276,11 +275,11 @@ func ssdDevice(i int, d Disk) props {
 	}
 }
 
-// in tells whether a node reaches an SSD.
+// in reports whether a node reaches an SSD.
 func (d Disk) in(n *Node) bool { return d.Node == "" || d.Node == n.Name }
 
-// limits is a new throttle group's setting; zeros mean no limit. QEMU refuses
-// a total beside a limit of reads or writes.
+// limits is the setting of a new throttle group; zeros mean no limit. QEMU refuses a
+// total together with a limit of reads or writes.
 //
 // Source: QEMU, util/throttle.c, throttle_is_valid
 func limits(s speed) props {
@@ -293,11 +292,10 @@ func limits(s speed) props {
 // blockNodes are the layers of a disk image: the file, and a throttle over
 // it under the name that devices use.
 //
-// Flushes end in the host's page cache (no-flush): the power that the rack
-// cuts is a node's, never the host's, so what QEMU has written survives every
-// fault the rack can make, and a node's flush does not wait for the host's
-// disk. A disk with a cache that can be lost is no file of QEMU's: see
-// volatileDisk.
+// Flushes end in the host's page cache (no-flush). The rack cuts the power of nodes,
+// never of the host, so QEMU's writes survive every fault of the rack, and a node's
+// flush need not wait for the host's disk. volatileDisk serves the disks whose cache
+// can be lost.
 func blockNodes(id, file string) []props {
 	return []props{
 		{"driver": "file", "node-name": "file-" + id, "filename": file, "locking": "off",
@@ -307,26 +305,26 @@ func blockNodes(id, file string) []props {
 	}
 }
 
-// throttled is the layer over another that bounds a disk's speed.
+// throttled is the layer that bounds a disk's speed, on top of the layer over.
 func throttled(id, over string) props {
 	return props{"driver": "throttle", "node-name": id, "throttle-group": "limit-" + id, "file": over, "discard": "unmap"}
 }
 
-// kernelArgs are what every node boots with.
+// kernelArgs is the kernel command line of every node.
 //
-//   - norandmaps: TCG translates code anew for each address that a program is
-//     mapped at; a program that starts where it was before runs four times as
-//     fast (fork and exec of /bin/true: 12 ms and not 48).
-//   - Also for speed in emulation: mitigations, nokaslr, audit,
-//     no_timer_check, tsc=reliable, cryptomgr.notests, random.trust_cpu, no
-//     security modules that only check (AppArmor, BPF), no waiting for RCU, no
-//     accounts of memory by control group.
-//   - Stable names: net.ifnames=0 (eth0 is the first NIC), and every NVMe
-//     drive a device of its own (nvme_core.multipath).
-//   - nvme_core.io_timeout: QEMU 7.2 misses a doorbell of an NVMe drive now and
-//     then; all of its commands stand still for twice this time, in seconds.
-//   - unknown_nmi_panic: the panic fault is a non-maskable interrupt. A node
-//     that panicked stays where it is until it is fenced, as a server does.
+//   - norandmaps: TCG translates code again for each address at which a program is
+//     mapped. A program at its previous address starts four times as fast (fork and
+//     exec of /bin/true: 12 ms instead of 48).
+//   - Also for speed in emulation: mitigations, nokaslr, audit, no_timer_check,
+//     tsc=reliable, cryptomgr.notests, random.trust_cpu, no security modules that
+//     only check (AppArmor, BPF), expedited RCU, no memory accounting by control
+//     group.
+//   - Stable names: net.ifnames=0 (eth0 is the first NIC), and each NVMe drive is a
+//     device of its own (nvme_core.multipath).
+//   - nvme_core.io_timeout: QEMU 7.2 sometimes misses a doorbell of an NVMe drive.
+//     Then all of the drive's commands wait for twice this time, in seconds.
+//   - unknown_nmi_panic: the panic fault is a non-maskable interrupt. A panicked node
+//     stays down until it is fenced, as a real server does.
 const kernelArgs = "console=ttyS0 quiet loglevel=4 mitigations=off nokaslr norandmaps audit=0 no_timer_check tsc=reliable " +
 	"random.trust_cpu=on cryptomgr.notests nmi_watchdog=0 raid=noautodetect net.ifnames=0 systemd.show_status=0 " +
 	"nvme_core.multipath=N nvme_core.io_timeout=2 unknown_nmi_panic=1 apparmor=0 lsm=landlock,yama rcupdate.rcu_expedited=1 cgroup_disable=memory"
@@ -342,20 +340,20 @@ func accelArgs(accel string, cpus int) []string {
 	if cpus == 0 {
 		cpus = 1
 	}
-	// The default translation buffer is a quarter of the guest's memory and
-	// is flushed, at great cost, whenever it is full.
+	// tb-size: the default translation buffer is a quarter of the guest's memory;
+	// QEMU flushes a full buffer at great cost.
 	// Without cx16: TCG of QEMU 7.2 computes the flags of cmpxchg16b from stale
-	// operands, and once in a while a kernel that uses it (SLUB) dies of a
-	// double fault with half a pointer in EFLAGS. Without erms: the kernel then
-	// clears and copies by eight bytes a step and not by one; each is a step of
-	// the emulation too. Without la57: tables of four levels are walked quicker.
+	// operands. Sometimes a kernel that uses cmpxchg16b (SLUB) then dies of a double
+	// fault with half a pointer in EFLAGS. Without erms the kernel clears and copies
+	// eight bytes per step instead of one, and each step is one of the emulation too.
+	// Without la57 page tables have four levels, which are walked faster.
 	return []string{"-accel", "tcg,thread=multi,tb-size=512", "-cpu", "max,-cx16,-erms,-la57", "-smp", tcgProcessors(cpus)}
 }
 
-// tcgProcessors gives an emulated machine room for two processors, whatever it has.
-// TCG of QEMU before 8.1 leaves out the memory barriers of a machine that can have
-// one only, although its devices run beside it. Then a virtio interrupt is lost once
-// in some hours, and with it all I/O of that device (seen: every disk of an array).
+// tcgProcessors lets an emulated machine have at least two processors, even if it has
+// one. TCG of QEMU before 8.1 omits the memory barriers of a machine with at most one
+// processor, although its devices run concurrently. Then a virtio interrupt is lost
+// every few hours, and with it all I/O of that device (seen: every disk of an array).
 //
 // Source: QEMU, commit c914d46d0a64, "tcg: Do not elide memory barriers for
 // !CF_PARALLEL in system mode"; accel/tcg/tcg-accel-ops-mttcg.c, max_cpus
@@ -365,15 +363,15 @@ func tcgProcessors(n int) string { return fmt.Sprintf("%d,maxcpus=%d", n, max(n,
 func baseArgs() []string {
 	return []string{
 		"-nodefaults", "-no-user-config", "-display", "none",
-		// SeaBIOS, QEMU's own firmware. qboot is two seconds quicker, but takes
-		// memory for zeroed: after a reboot it may load nothing over the kernel
-		// and run that. Strict: it looks at no disk but one that it is told to.
+		// SeaBIOS, QEMU's default firmware. qboot is two seconds faster, but it
+		// assumes that memory is zeroed: after a reboot it may fail to load a kernel
+		// and run the old one.
 		"-M", "q35",
 	}
 }
 
-// bootArgs are how a node comes to its kernel. post is for how many seconds it
-// looks at its own hardware before.
+// bootArgs are the options with which a node finds its kernel. post is the duration of
+// its self test before, in seconds.
 func bootArgs(n *Node, img *image, accel string, post int) []string {
 	if !isServer(n) {
 		post = 0
@@ -395,7 +393,8 @@ func bootArgs(n *Node, img *image, accel string, post int) []string {
 	return loadArgs(img, kernel)
 }
 
-// loadArgs has QEMU load the image's kernel, with these arguments.
+// loadArgs makes QEMU load the image's kernel with these arguments. strict=on:
+// SeaBIOS tries no other disk.
 func loadArgs(img *image, kernel string) []string {
 	return []string{"-boot", "strict=on", "-kernel", img.file(imageKernel), "-initrd", img.file(imageInitrd), "-append", kernel}
 }
@@ -405,7 +404,7 @@ func nodeArgs(c *Config, dir string, index int, img *image, accel string, hw *ha
 	n := &c.Nodes[index]
 	m := newMachine(c.processName(n.Name), dir, n.Name, n.MemoryMiB, bootArgs(n, img, accel, post), accelArgs(accel, n.CPUs))
 	if n.Role == RoleServer && c.withArray(n.Name) {
-		// Until the LUNs are plugged: a server looks for them once.
+		// Start stopped until the LUNs are plugged: a server looks for them only once.
 		m.args = append(m.args, "-S")
 	}
 	if !n.distribution() {
@@ -477,7 +476,7 @@ func nodeArgs(c *Config, dir string, index int, img *image, accel string, hw *ha
 				m.add("-device", ssdDevice(i, d))
 			}
 		}
-		m.add("-device", props{"driver": "i6300esb", "id": "watchdog"}) // it resets the machine
+		m.add("-device", props{"driver": "i6300esb", "id": "watchdog"}) // resets the machine
 	}
 	return m.args, m.err
 }

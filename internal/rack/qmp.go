@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// qmpClient talks to one QEMU over its machine protocol. QEMU serves one
-// client at a time, so a client is opened for one errand and closed.
+// qmpClient talks to one QEMU over its machine protocol. QEMU serves one client at a
+// time, so open a client for one task only and close it.
 //
 // Source: docs/interop/qmp-spec.rst of QEMU.
 type qmpClient struct {
@@ -30,12 +30,11 @@ type qmpMessage struct {
 	} `json:"error"`
 }
 
-// qmpTimeout bounds an errand: QEMU answers at once unless its main loop
-// hangs.
+// qmpTimeout bounds a client's task: QEMU answers at once unless its main loop hangs.
 const qmpTimeout = 20 * time.Second
 
-// dialSocket connects to a socket in the run directory: through the open
-// directory, because the whole path may be longer than a socket's address can be.
+// dialSocket connects to a socket in the run directory. It uses a path through the
+// open directory, because the full path may be too long for a socket's address.
 func dialSocket(ctx context.Context, runDir, socket string) (net.Conn, error) {
 	d, err := os.Open(runDir)
 	if err != nil {
@@ -101,8 +100,8 @@ func (q *qmpClient) call(command string, args props) (json.RawMessage, error) {
 	}
 }
 
-// unplug removes a device and waits until the guest has let go of it. A
-// device that is not there is no error.
+// unplug removes a device and waits until the guest has released it. A missing device
+// is no error.
 func (q *qmpClient) unplug(id string) error {
 	if _, err := q.call("device_del", props{"id": id}); err != nil {
 		if e, ok := err.(*qmpError); ok && e.Class == "DeviceNotFound" {
@@ -111,8 +110,8 @@ func (q *qmpClient) unplug(id string) error {
 		return err
 	}
 	for {
-		// The device is listed until it is gone; the list tells it also
-		// when the event came before we listened.
+		// QEMU lists the device until it is gone. The event may have come
+		// before we connected, so use the list.
 		if there, err := q.has(id); err != nil || !there {
 			return err
 		}
@@ -120,7 +119,7 @@ func (q *qmpClient) unplug(id string) error {
 	}
 }
 
-// has tells whether a device of that id is plugged in.
+// has reports whether a device of that id is plugged in.
 func (q *qmpClient) has(id string) (bool, error) {
 	out, err := q.call("qom-list", props{"path": "/machine/peripheral"})
 	if err != nil {
@@ -140,7 +139,7 @@ func (q *qmpClient) has(id string) (bool, error) {
 	return false, nil
 }
 
-// plug adds a device unless it is already there.
+// plug adds a device unless it is already plugged in.
 func (q *qmpClient) plug(p props) error {
 	if there, err := q.has(p["id"].(string)); err != nil || there {
 		return err
@@ -149,12 +148,12 @@ func (q *qmpClient) plug(p props) error {
 	return err
 }
 
-// plugLUN logs in to a LUN and adds it as a disk, unless it is there.
+// plugLUN logs in to a LUN and adds it as a disk, unless it is already plugged in.
 func (q *qmpClient) plugLUN(session, device props) error {
 	if there, err := q.has(device["id"].(string)); err != nil || there {
 		return err
 	}
-	if err := q.dropSession(session["node-name"].(string)); err != nil { // of an unplug that was killed
+	if err := q.dropSession(session["node-name"].(string)); err != nil { // left by a killed unplug
 		return err
 	}
 	if _, err := q.call("blockdev-add", session); err != nil {
@@ -164,7 +163,7 @@ func (q *qmpClient) plugLUN(session, device props) error {
 	return err
 }
 
-// dropSession ends a LUN's session, once its device has let go of it.
+// dropSession ends a LUN's session, and waits until its device has released it.
 func (q *qmpClient) dropSession(name string) error {
 	for {
 		_, err := q.call("blockdev-del", props{"node-name": name})

@@ -124,8 +124,8 @@ func TestNodeArgs(t *testing.T) {
 		}
 		golden(t, "args-"+c.Nodes[i].Name+".txt", strings.Join(args, "\n")+"\n")
 	}
-	// A disk that is out has no path anywhere, and a dead module takes one
-	// path of each of its disks.
+	// A pulled disk has no path on any server, and a dead module costs each of its
+	// disks one path.
 	hw = &hardware{DisksOut: map[string]bool{"e1d1": true, "nv1": true}, ModulesOut: map[string]bool{"enc2/0": true},
 		SystemOut: map[string]bool{"s2/0": true}}
 	args, err := nodeArgs(&c, "/rack", 1, img, "tcg", hw, 0)
@@ -160,8 +160,8 @@ func TestNodeFiles(t *testing.T) {
 	}
 }
 
-// The two system disks of a server hold the same bytes: it takes them for a
-// mirror that is in sync.
+// The two system disks of a server hold the same bytes, since the server assumes a
+// mirror in sync.
 func TestSystemDisksAreEqual(t *testing.T) {
 	c := testConfig()
 	r := &rack{dir: t.TempDir(), cfg: &c}
@@ -202,7 +202,7 @@ func TestSystemDisksAreEqual(t *testing.T) {
 	if len(sums) != 1 {
 		t.Error("they differ")
 	}
-	// A disk whose image is gone is not made anew beside the other.
+	// ensureStateImage does not make one of two images again.
 	if err := os.Remove(disks[1].Image); err != nil {
 		t.Fatal(err)
 	}
@@ -711,7 +711,7 @@ func TestFaultArguments(t *testing.T) {
 	}
 }
 
-// A fault of a rack whose nodes are off is remembered for when they start.
+// The rack remembers faults of nodes that are off, for their start.
 func TestFaultsAreRemembered(t *testing.T) {
 	c := testConfig()
 	dir := t.TempDir()
@@ -800,8 +800,7 @@ func TestCorrupt(t *testing.T) {
 	}
 }
 
-// Down of a directory that never held a rack, or no longer does, is no
-// error, and leaves what is not the rack's.
+// Down of a directory without a rack is no error, and leaves other files.
 func TestDownOfNothing(t *testing.T) {
 	dir := t.TempDir()
 	for range 2 {
@@ -810,7 +809,7 @@ func TestDownOfNothing(t *testing.T) {
 		}
 	}
 	if os.Geteuid() != 0 {
-		return // the rest takes what only root may take
+		return // the rest needs root
 	}
 	mine := filepath.Join(dir, "notes.txt")
 	if err := os.WriteFile(mine, nil, 0o644); err != nil {
@@ -836,7 +835,7 @@ func TestProcNetAddress(t *testing.T) {
 	}
 }
 
-// A rack is the same rack by whatever name its directory is reached.
+// Different paths of a directory mean the same rack.
 func TestAbsDir(t *testing.T) {
 	tmp, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {

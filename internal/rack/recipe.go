@@ -9,12 +9,12 @@ import (
 // The node image's recipe, as data. Everything in this file is part of the
 // image's content hash: see imageSpec.key.
 
-// recipeVersion changes where the code that follows the recipe does.
+// recipeVersion must change with the code that applies the recipe.
 const recipeVersion = 1
 
-// recipe is what becomes of the unpacked packages.
+// recipe is the list of changes to the unpacked packages.
 type recipe struct {
-	Disabled   []string // links below etc/systemd/system that are removed
+	Disabled   []string // links below etc/systemd/system to remove
 	Masked     []string // units
 	Generators []string // of systemd, masked
 	Rules      []string // of udev, masked
@@ -25,11 +25,10 @@ type recipe struct {
 // fastRecipe is for nodes that boot the rack's way.
 var fastRecipe = recipe{disabledUnits, maskedUnits, maskedGenerators, maskedRules, imageFiles, imageLinks}
 
-// distributionRecipe is for nodes that boot as Debian does. What decides on
-// block devices is Debian's own: every rule of udev, the units of LVM, md and
-// multipath, the hooks and scripts of the initial RAM disk. Left out are
-// programs that a server under test has no use for, and that an emulated one
-// spends seconds on.
+// distributionRecipe is for nodes that boot as Debian does. It keeps everything of
+// Debian that affects block devices: all udev rules, the units of LVM, md and
+// multipath, the hooks and scripts of the initial RAM disk. It removes programs that a
+// server under test does not need, and that cost an emulated one seconds.
 var distributionRecipe = recipe{
 	Disabled: []string{
 		"chronyd.service", // an alias
@@ -74,14 +73,14 @@ var distributionRecipe = recipe{
 	},
 }
 
-// The kernels of the archive. That for clouds boots quicker.
+// The kernels of the archive. The one for clouds boots faster.
 const (
 	cloudKernel    = "linux-image-cloud-amd64"
 	standardKernel = "linux-image-amd64"
 )
 
-// softRoCEFiles and softRoCELinks make RDMA of the public network, which is the first
-// interface, before anything of a brick runs: what a card's driver does.
+// softRoCEFiles and softRoCELinks add an RDMA device to the public network, which is
+// the first interface, before a brick's services start, as a card's driver does.
 // Source: rdma-link(8).
 var (
 	softRoCEFiles = map[string]string{
@@ -102,8 +101,8 @@ ExecStart=/usr/bin/rdma link add rxe0 type rxe netdev eth0
 	}
 )
 
-// nodePackages returns what a storage server or its client needs from
-// Debian. Nothing of it is configured or enabled in the image.
+// nodePackages returns the Debian packages that a storage server or its client needs.
+// The image does not configure or enable them.
 func nodePackages(suite string) []string {
 	p := []string{
 		"systemd", "systemd-sysv", "dbus", "udev", "kmod", "iproute2",
@@ -113,39 +112,38 @@ func nodePackages(suite string) []string {
 		"corosync", "pacemaker", "pacemaker-cli-utils",
 		"ipmitool", "snmp", "iputils-arping", "iputils-ping",
 		"gawk", "sg3-utils", "smartmontools", "ethtool", "chrony", "ca-certificates",
-		// What a server has that boots the distribution's way.
+		// For servers that boot the distribution's way.
 		"initramfs-tools", "zstd", "busybox", "e2fsprogs", "grub-pc", "ifupdown",
 	}
 	d, _ := distro.OfSuite(suite)
 	return slices.Concat(p, []string{"resource-agents"}, d.Packages.FenceAgents)
 }
 
-// unpackExcludes are paths that no package of the image unpacks: text for
-// people.
+// unpackExcludes are paths that dpkg does not unpack: documentation.
 var unpackExcludes = []string{
 	"/usr/share/doc/*", "/usr/share/man/*", "/usr/share/info/*", "/usr/share/locale/*",
 	"/usr/share/lintian/*",
 }
 
-// imageExcludes are regular expressions (mkfs.erofs --exclude-regex) of
-// what the image leaves out of the unpacked system.
+// imageExcludes are regular expressions (mkfs.erofs --exclude-regex) of files of the
+// unpacked system that the image omits.
 var imageExcludes = []string{
 	`^boot/.`, `^var/cache/.+/.`, `^var/lib/apt/lists/.`, `^var/log/.+\.log$`,
 	// ipmitool reads all of it, 5 MB, at each call: 0.6 s emulated.
 	`^usr/share/misc/enterprise-numbers\.txt`,
 	`^usr/lib/udev/hwdb\.(bin|d)`, `^usr/lib/python3/dist-packages/botocore/data`,
-	// Scripts of System V: all have units of systemd, and for each script of a
-	// unit that is enabled systemctl runs update-rc.d, which has systemd read
-	// all its units again.
+	// Scripts of System V, which all have systemd units. For each script of an
+	// enabled unit, systemctl runs update-rc.d, which makes systemd reload all
+	// units.
 	`^etc/init\.d/.`, `^etc/rc[0-9S]\.d/.`,
-	// Generators for what a rack has not, run whenever systemd reads its units.
+	// Generators for features that a rack lacks; systemd runs them whenever it reads
+	// its units.
 	`^usr/lib/systemd/system-generators/systemd-(bless-boot|cryptsetup|debug|getty|gpt-auto|hibernate-resume|import|integritysetup|rc-local|run|ssh|system-update|sysv|tpm2|veritysetup)-generator`,
 }
 
-// disabledUnits are links below etc/systemd/system that a Debian package
-// made at installation and that the image removes: what a brick needs of
-// them is enabled on the node itself, as on a real server; the rest is time
-// at boot.
+// disabledUnits are links below etc/systemd/system that Debian packages make and the
+// image removes. apply enables those that a brick needs, as on a real server. The
+// others would only cost time at boot.
 var disabledUnits = []string{
 	"multi-user.target.wants/corosync.service",
 	"multi-user.target.wants/logd.service",
@@ -171,9 +169,9 @@ var disabledUnits = []string{
 	"ssh.service.wants/sshd-keygen.service",
 	"getty.target.wants/getty@tty1.service",
 	"timers.target.wants",
-	// Comes by its socket.
+	// Its socket starts it.
 	"../../../usr/lib/systemd/system/multi-user.target.wants/dbus.service",
-	// Nothing but a comment, for which a program would run at every boot.
+	// Only a comment, for which a program would run at every boot.
 	"../../modules-load.d/modules.conf",
 }
 
@@ -189,7 +187,7 @@ var maskedUnits = []string{
 	"systemd-hwdb-update.service", "systemd-journal-catalog-update.service", "ldconfig.service",
 	"systemd-update-done.service", "systemd-remount-fs.service", "systemd-random-seed.service",
 	"systemd-journal-flush.service", "systemd-tmpfiles-clean.timer",
-	// Hardware that is not there.
+	// Missing hardware.
 	"systemd-pcrphase.service", "systemd-pcrphase-sysinit.service", "systemd-pcrmachine.service",
 	"systemd-tpm2-setup.service", "systemd-tpm2-setup-early.service", "systemd-hibernate-clear.service",
 	"systemd-pstore.service", "systemd-pcrextend.socket", "systemd-pcrlock.socket",
@@ -197,8 +195,8 @@ var maskedUnits = []string{
 	"sys-fs-fuse-connections.mount", "sys-kernel-tracing.mount", "dev-hugepages.mount",
 	"modprobe@drm.service", "modprobe@efi_pstore.service", "modprobe@fuse.service",
 	"systemd-creds.socket", "systemd-sysext.socket", "systemd-hostnamed.socket",
-	// Mounts that nothing here uses, and the modules for them; /run/lock
-	// is then a directory of /run, and /tmp one of the root.
+	// Unused mounts and their modules. /run/lock is then a directory of /run, and
+	// /tmp a directory of the root.
 	"sys-kernel-debug.mount", "sys-kernel-config.mount", "modprobe@configfs.service", "dev-mqueue.mount",
 	"run-lock.mount", "tmp.mount",
 	// The first stage makes the device nodes that load a module.
@@ -206,8 +204,8 @@ var maskedUnits = []string{
 	"systemd-udev-load-credentials.service",
 }
 
-// maskedGenerators run at every boot and would find nothing. The ones that
-// stay: systemd-fstab-generator, nfs-server-generator, rpc-pipefs-generator.
+// maskedGenerators would run at every boot and find nothing. These stay:
+// systemd-fstab-generator, nfs-server-generator, rpc-pipefs-generator.
 var maskedGenerators = []string{
 	"systemd-debug-generator", "systemd-getty-generator", "systemd-gpt-auto-generator",
 	"systemd-hibernate-resume-generator", "systemd-rc-local-generator", "systemd-run-generator",
@@ -217,8 +215,7 @@ var maskedGenerators = []string{
 }
 
 // maskedRules are udev rules for hardware that a rack node cannot have, and
-// 55-scsi-sg3_id, which asks every path of every disk again what
-// 60-persistent-storage has already asked.
+// 55-scsi-sg3_id, which repeats the queries of 60-persistent-storage for every path.
 var maskedRules = []string{
 	"50-firmware", "55-scsi-sg3_id", "58-scsi-sg3_symlink", "60-autosuspend", "60-cdrom_id",
 	"60-drm", "60-evdev", "60-fido-id", "60-infiniband", "60-input-id", "60-persistent-alsa",
@@ -231,8 +228,8 @@ var maskedRules = []string{
 
 // imageFiles are the files that the image adds or replaces, by path.
 var imageFiles = map[string]string{
-	// sshd starts as soon as systemd runs, not after everything else. It
-	// is a unit of its own because a drop-in cannot take an After= away.
+	// sshd starts as soon as systemd runs, not after everything else. It has a unit
+	// of its own because a drop-in cannot remove an After=.
 	"etc/systemd/system/ssh.service": `[Unit]
 Description=OpenBSD Secure Shell server
 DefaultDependencies=no
@@ -261,7 +258,7 @@ UseDNS no
 PrintMotd no
 Subsystem sftp internal-sftp
 `,
-	// Tells the console, and so the rack, that the node is up.
+	// Reports on the console, which the rack reads, that the node is up.
 	"etc/systemd/system/mortar-rack-up.service": `[Unit]
 Description=Report on the console that the node is up
 DefaultDependencies=no
@@ -271,7 +268,7 @@ After=multi-user.target
 Type=oneshot
 ExecStart=/bin/sh -c 'read up idle < /proc/uptime; echo "` + markPrefix + `multi-user $$up" > /dev/console'
 `,
-	// The kernel and the first stage have driven everything but disks.
+	// The kernel and the first stage have set up all devices except disks.
 	"etc/systemd/system/systemd-udev-trigger.service.d/mortar-rack.conf": `[Service]
 ExecStart=
 ExecStart=-udevadm trigger --type=devices --action=add --subsystem-match=block --subsystem-match=nvme --subsystem-match=net
@@ -292,9 +289,9 @@ var imageLinks = map[string]string{
 	"etc/systemd/system/default.target":                                 "/usr/lib/systemd/system/multi-user.target",
 }
 
-// initrdModules are what the node needs to reach its root, and every driver
-// of the rack's hardware, so that udev need not look for one. Modules that
-// the kernel has built in are passed over.
+// initrdModules are the modules that the node needs for its root, and every driver of
+// the rack's hardware, so that udev need not look for one. moduleOrder skips modules
+// built into the kernel.
 var initrdModules = []string{
 	"virtio_pci", "virtio_blk", "virtio_net", "virtio_scsi", "sd_mod", "sg", "nvme", "i6300esb",
 	"crc32c_intel", "crc32c_generic", "ext4", "erofs", "overlay", "af_packet", "dm_mod", "raid1",
@@ -304,26 +301,24 @@ var initrdModules = []string{
 // console.
 const markPrefix = "MORTAR-RACK "
 
-// initScript is the first program of the node: the initramfs' /init. It
-// mounts the shared read-only root and the node's own layer over it, sets
-// the addresses that stand on the node's own disk, and gives way to systemd.
-// The list of modules is put in the place of @MODULES@.
+// initScript is the first program of the node: the initramfs' /init. It mounts the
+// shared read-only root and the node's own layer over it, sets the addresses from the
+// node's own disk, and starts systemd. The list of modules replaces @MODULES@.
 //
-// With "mortar.mirror" on the kernel's command line the node's own layer is on
-// a mirror of two disks, the system disks, and comes up with one of them as
-// well. They are told apart from others by their serial numbers, since a disk
-// that is out changes the kernel's names. mdadm comes from the root.
+// With "mortar.mirror" on the kernel's command line the node's own layer is on a
+// mirror of two disks, the system disks; one of them is enough for the boot. initScript
+// finds them by their serial numbers, since a missing disk changes the kernel's names.
+// mdadm comes from the root.
 //
-// The mirror is made at the first boot, when neither disk has a superblock.
-// --assume-clean is right there: the rack wrote both images, byte for byte the
-// same (see ensureStateImage), so there is nothing to copy. The superblock is
-// at the end (1.0), so that the file system may be there before it. The bitmap
-// has a disk that was out, or a mirror that lost power, copy what was written
-// near that time and not all of it; its bits are coarse, for each that is set
-// is a write of the bitmap before the write itself.
+// initScript makes the mirror at the first boot, when neither disk has a superblock.
+// --assume-clean is right: the rack wrote both images byte for byte the same (see
+// ensureStateImage). The superblock is at the end (1.0), because the file system
+// already exists. With the bitmap md copies, after a disk was out or a mirror lost
+// power, only the data written near that time. Its bits are coarse, since each newly
+// set bit costs a write of the bitmap before the write itself.
 //
-// With "mortar.probe" on the kernel's command line it reports and switches
-// the machine off: that is how KVM is tried.
+// With "mortar.probe" on the kernel's command line initScript reports and switches the
+// machine off: bootsWith tests KVM that way.
 const initScript = `#!/bin/sh
 b=/bin/busybox
 $b mount -t devtmpfs dev /dev

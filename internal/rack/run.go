@@ -15,8 +15,8 @@ import (
 	"github.com/mortarhpc/mortar/internal/base/flock"
 )
 
-// run runs a tool of the host and waits for it. The tool dies with us, even
-// if we are killed. Its output is part of the error only.
+// run runs a tool of the host and waits for it. The tool dies with us, even if we are
+// killed. Its output appears only in an error.
 func run(ctx context.Context, argv ...string) error {
 	_, err := runInput(ctx, nil, argv...)
 	return err
@@ -35,8 +35,8 @@ func runInput(ctx context.Context, in []byte, argv ...string) ([]byte, error) {
 	}
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
-	// The parent-death signal is tied to the thread that started the
-	// child, so the thread stays ours until the child has ended.
+	// The kernel sends the parent-death signal when the thread that started the
+	// child ends, so keep the thread until then.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -50,9 +50,8 @@ func runInput(ctx context.Context, in []byte, argv ...string) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// toolPath finds a tool, also in the directories in which Debian keeps
-// administration tools and which not every PATH has. It returns the bare name
-// of a tool that is not there, for the error message.
+// toolPath finds a tool, even in Debian's directories for administration tools that
+// PATH may lack. It returns the bare name of a missing tool, for the error message.
 func toolPath(name string) string {
 	if p, err := exec.LookPath(name); err == nil {
 		return p
@@ -65,13 +64,13 @@ func toolPath(name string) string {
 	return name
 }
 
-// toolEnv is the environment of tools: the same messages and sort order
-// everywhere, and the directories in which Debian keeps administration tools.
+// toolEnv is the environment of tools: a fixed locale, and a PATH with Debian's
+// directories for administration tools.
 func toolEnv() []string {
 	return append(os.Environ(), "LC_ALL=C.UTF-8", "PATH="+os.Getenv("PATH")+":/usr/sbin:/sbin:/usr/bin:/bin")
 }
 
-// toolError says which tool failed, how, and the end of what it said.
+// toolError names the failed tool and its error, with the end of its output.
 func toolError(argv []string, err error, said string) error {
 	lines := strings.Split(strings.TrimSpace(said), "\n")
 	if len(lines) > 12 {
@@ -80,8 +79,7 @@ func toolError(argv []string, err error, said string) error {
 	return fmt.Errorf("%s: %w\n%s", strings.Join(argv, " "), err, strings.Join(lines, "\n"))
 }
 
-// lockFile takes the lock on a file, waiting for whoever holds it. The lock
-// goes with the process.
+// lockFile waits for the lock on a file and takes it. The lock ends with the process.
 func lockFile(ctx context.Context, path string) (unlock func(), err error) {
 	for {
 		f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
@@ -89,8 +87,8 @@ func lockFile(ctx context.Context, path string) (unlock func(), err error) {
 			return nil, err
 		}
 		if err = flock.Wait(ctx, f); err == nil {
-			// Whoever held it may have removed the file, and a lock on a
-			// file that nobody else can open locks nothing.
+			// The previous holder may have removed the file. A lock on a removed
+			// file is useless, since no other process can open it.
 			mine, err1 := f.Stat()
 			there, err2 := os.Stat(path)
 			if err1 == nil && err2 == nil && os.SameFile(mine, there) {

@@ -21,23 +21,24 @@ import (
 const (
 	// stateBytes is the size of a system disk. The file is sparse.
 	stateBytes = 1 << 30
-	// mirrorBytes at its end are left to md: superblock, bitmap, list of bad blocks.
+	// mirrorBytes is the space for md at its end: superblock, bitmap, list of bad
+	// blocks.
 	mirrorBytes = 1 << 20
 )
 
-// Inventory says how to reach the nodes; it is what inventory.json holds.
+// Inventory is the content of inventory.json: how to reach the nodes.
 type Inventory struct {
-	// Netns is the network namespace from which the addresses answer.
+	// Netns is the network namespace in which the addresses are reachable.
 	Netns string          `json:"netns"`
 	Hosts []InventoryHost `json:"hosts"`
-	// Scale is by how much disks are smaller than the spec's: 1000 means
-	// 1/1000; 0 and 1 as large.
+	// Scale is the factor by which disks are smaller than the spec's: 1000 means
+	// 1/1000; 0 and 1 mean the same size.
 	Scale int64 `json:"scale,omitempty"`
 	// WWNs of each array's LUNs by the array's name in the spec, in order of LUN
 	// number.
 	WWNs map[string][]string `json:"wwns,omitempty"`
-	// Certificates are the fingerprints of those of each array's controllers, by
-	// the array's name in the spec.
+	// Certificates are the fingerprints of the certificates of each array's
+	// controllers, by the array's name in the spec.
 	Certificates map[string][]string `json:"certificates,omitempty"`
 }
 
@@ -76,7 +77,7 @@ func hostsFile(c *Config) string {
 	return b.String()
 }
 
-// addressesFile is what the node's first stage reads: MAC, address and MTU.
+// addressesFile is the file that the node's first stage reads: MAC, address and MTU.
 func addressesFile(c *Config, n *Node) string {
 	var b strings.Builder
 	for _, nic := range n.NICs {
@@ -96,15 +97,14 @@ func (c *Config) mtu(network string) int {
 // machineID is a node's machine-id(5): the same for the same rack and node.
 func machineID(c *Config, n *Node) string {
 	sum := sha256.Sum256([]byte("mortar rack\x00" + c.Name + "\x00" + n.Name))
-	// As a version 4 UUID, which systemd makes of machine-id where it
-	// needs one.
+	// A version 4 UUID, as which systemd uses the machine-id.
 	sum[6] = sum[6]&0x0f | 0x40
 	sum[8] = sum[8]&0x3f | 0x80
 	return hex.EncodeToString(sum[:16])
 }
 
-// ensureSeeds makes the keys, the nodes' own layers and the inventory. base is
-// the system disk of those that boot the distribution's way.
+// ensureSeeds makes the keys, the nodes' own layers and the inventory. base is the base
+// of the system disks of nodes that boot the distribution's way.
 func ensureSeeds(ctx context.Context, r *rack, base string) error {
 	adminKey, err := ensureKey(identityFile(r.dir), "mortar rack "+r.cfg.Name)
 	if err != nil {
@@ -166,10 +166,9 @@ func LoadInventory(dir string) (*Inventory, error) {
 	return inv, nil
 }
 
-// ensureStateImage makes the node's own layer: an ext4 file system with the
-// overlay's upper directory, which holds all that makes this node itself. It
-// is on each of the node's system disks, byte for byte: the node makes a
-// mirror of them, and need not copy one to the other.
+// ensureStateImage makes the node's own layer: an ext4 file system with the overlay's
+// upper directory, which has the node's identity. Each of the node's system disks has
+// the same bytes, so that the node can make a mirror without copying.
 func ensureStateImage(ctx context.Context, r *rack, n *Node, adminKey string) error {
 	disks := systemDisksOf(r.dir, n)
 	img := disks[0].Image
@@ -220,8 +219,8 @@ func ensureStateImage(ctx context.Context, r *rack, n *Node, adminKey string) er
 	if err := makeSparse(part, stateBytes); err != nil {
 		return err
 	}
-	// Everything that ext4 would finish in the background on its first
-	// mount is done now, on the host, and kept small.
+	// Initialize now, on the host, all that ext4 would initialize in the
+	// background after its first mount, and keep it small.
 	if err := run(ctx, "mkfs.ext4", "-q", "-F", "-m", "0", "-i", "32768", "-J", "size=16",
 		"-E", "lazy_itable_init=0,lazy_journal_init=0,root_owner=0:0", "-d", seed, part,
 		strconv.Itoa((stateBytes-mirrorBytes)>>10)+"k"); err != nil {
@@ -232,21 +231,22 @@ func ensureStateImage(ctx context.Context, r *rack, n *Node, adminKey string) er
 			return err
 		}
 	}
-	// The first comes last: as long as it is not there, all are made anew.
+	// Rename the first image last: while it is missing, the next call makes all
+	// images again.
 	return os.Rename(part, img)
 }
 
-// seedFile is one of the files that make a node itself.
+// seedFile is a file of a node's identity.
 type seedFile struct {
 	name, text string
 	mode       os.FileMode
 }
 
-// allThere tells whether a node has its system disks; with some of them only, a
-// node would go on from old data.
+// allThere reports whether a node has its system disks. It is an error if only a later
+// one is missing, since the node would continue from old data.
 func allThere(disks []systemDisk) (bool, error) {
 	if _, err := os.Stat(disks[0].Image); err != nil {
-		return false, nil //nolint:nilerr // made anew, which says what is wrong
+		return false, nil //nolint:nilerr // the caller makes the disks again, and reports errors
 	}
 	for _, d := range disks[1:] {
 		if _, err := os.Stat(d.Image); err != nil {
@@ -256,8 +256,8 @@ func allThere(disks []systemDisk) (bool, error) {
 	return true, nil
 }
 
-// makeSparse makes a file of that size that takes no room yet. A file that
-// is there and has the size is kept as it is.
+// makeSparse makes a sparse file of that size. It keeps an existing file of the same
+// size.
 func makeSparse(file string, size int64) error {
 	if st, err := os.Stat(file); err == nil {
 		if st.Size() != size {

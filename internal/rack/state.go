@@ -14,10 +14,10 @@ import (
 	"github.com/google/renameio/v2"
 )
 
-// What a rack's directory holds:
+// Content of a rack's directory:
 //
-//	config.json     the Config it was built from
-//	state.json      how far Up got, and with what
+//	config.json     the rack's Config
+//	state.json      the progress of Up, with image and accelerator
 //	hardware.json   what is unplugged, switched off or broken
 //	inventory.json  how to reach the nodes
 //	ssh/            the administrator's key and the pinned host keys
@@ -31,12 +31,11 @@ const (
 	phaseUp       = "up"
 )
 
-// state is what Up has done so far. Every step is recorded before it is
-// taken, so that Down finds all of it after a crash at any point.
+// state is the progress of Up. Up records every step before it takes it, so that Down
+// finds everything after a crash at any point.
 type state struct {
 	Phase string `json:"phase"`
-	// Netns and Image are what the rack uses; Accel is the accelerator
-	// that was chosen.
+	// Netns, Image and Accel are the namespace, image and accelerator of the rack.
 	Netns string `json:"netns"`
 	Image string `json:"image,omitempty"`
 	Accel string `json:"accel,omitempty"`
@@ -79,18 +78,18 @@ func loadJSON(path string, v any) error {
 	return nil
 }
 
-// hardware is what is not as the Config says: cords, cables and disks that
-// are out, devices that are dead. It outlives a node's power.
+// hardware is the set of differences from the Config: pulled cords, cables and disks,
+// dead devices. It persists while a node is off.
 type hardware struct {
 	// Off are the outlets that give no power, as "pdu/outlet".
 	Off map[string]bool `json:"off,omitempty"`
 	// DeadBMCs and DeadPDUs do not answer, by node and by name.
 	DeadBMCs map[string]bool `json:"dead_bmcs,omitempty"`
 	DeadPDUs map[string]bool `json:"dead_pdus,omitempty"`
-	// LyingBMCs switch something else in place of their node. The value is the power
-	// that the BMC reports, on or off, by node.
+	// LyingBMCs switch something else instead of their node. The value, by node, is
+	// the power that the BMC reports: on or off.
 	LyingBMCs map[string]string `json:"lying_bmcs,omitempty"`
-	// Astray are outlets that something else than their node hangs on, as "pdu/outlet".
+	// Astray are outlets with something else than their node, as "pdu/outlet".
 	Astray map[string]bool `json:"astray,omitempty"`
 	// LinksDown are cables that are out, as "node/network".
 	LinksDown map[string]bool `json:"links_down,omitempty"`
@@ -108,9 +107,10 @@ type hardware struct {
 	Speeds map[string]speed `json:"speeds,omitempty"`
 	// ArraysOff are arrays without power.
 	ArraysOff map[string]bool `json:"arrays_off,omitempty"`
-	// LUNsMoved are controllers whose LUNs the other one has, as "enclosure/module".
+	// LUNsMoved are controllers whose LUNs the other controller owns, as
+	// "enclosure/module".
 	LUNsMoved map[string]bool `json:"luns_moved,omitempty"`
-	// Slow is by how many milliseconds a LUN's answers are late.
+	// Slow is the delay of a LUN's answers in milliseconds.
 	Slow map[string]int `json:"slow,omitempty"`
 }
 
@@ -118,11 +118,11 @@ type hardware struct {
 type speed struct {
 	IOPS           int64 `json:"iops"`
 	BytesPerSecond int64 `json:"bytes_per_second"`
-	// Writes bounds writes apart from reads, which are then what IOPS bounds.
+	// Writes bounds writes; IOPS then bounds reads only. 0: IOPS bounds both.
 	Writes int64 `json:"writes,omitempty"`
 }
 
-// set adds a key to a set of the hardware or takes it out.
+// set adds a key to a set of the hardware or removes it.
 func set(m *map[string]bool, key string, on bool) {
 	if !on {
 		delete(*m, key)
@@ -140,7 +140,7 @@ func pathKey(node, disk string, hba int) string {
 	return node + "/" + disk + "/" + strconv.Itoa(hba)
 }
 
-// powered tells whether any of the node's cords gives power.
+// powered reports whether any of the node's cords has power.
 func (h *hardware) powered(n *Node) bool {
 	return len(n.Feeds) == 0 || slices.ContainsFunc(n.Feeds, func(f Feed) bool {
 		key := outletKey(f.PDU, f.Outlet)
@@ -150,21 +150,21 @@ func (h *hardware) powered(n *Node) bool {
 
 func systemKey(node string, d systemDisk) string { return node + "/" + strconv.Itoa(d.Slot) }
 
-// systemOut tells whether a node's system disk is out of its slot.
+// systemOut reports whether a node's system disk is out of its slot.
 func (h *hardware) systemOut(node string, d systemDisk) bool { return h.SystemOut[systemKey(node, d)] }
 
-// pathGone tells whether a node cannot reach a disk over a path.
+// pathGone reports whether a node cannot reach a disk over a path.
 func (h *hardware) pathGone(node string, d sharedDisk, path int) bool {
 	return !d.cabledTo(node) || h.DisksOut[d.Name] || h.ArraysOff[d.Enclosure] || h.PathsOut[pathKey(node, d.Name, d.hba(path))] ||
 		h.ModulesOut[moduleKey(d.Enclosure, d.module(path))]
 }
 
-// linkDown tells whether a node's cable to a network, or the switch, is out.
+// linkDown reports whether a node's cable to a network is pulled or the switch is off.
 func (h *hardware) linkDown(node, network string) bool {
 	return h.LinksDown[node+"/"+network] || h.SwitchesDown[network]
 }
 
-// speed is a disk's limits as they are now.
+// speed is a disk's present limits.
 func (h *hardware) speed(d Disk) speed {
 	if s, ok := h.Speeds[d.Name]; ok {
 		return s
@@ -184,7 +184,8 @@ func loadHardware(dir string) (*hardware, error) {
 	return h, err
 }
 
-// withPower calls fn while no other process switches anything of the rack.
+// withPower calls fn under the rack's power lock, so that no other process switches
+// parts of the rack meanwhile.
 func withPower(ctx context.Context, r *rack, fn func(h *hardware) error) error {
 	unlock, err := lockFile(ctx, filepath.Join(r.dir, "power.lock"))
 	if err != nil {
@@ -198,7 +199,7 @@ func withPower(ctx context.Context, r *rack, fn func(h *hardware) error) error {
 	return fn(h)
 }
 
-// changeHardware records a change of the hardware and then makes it so.
+// changeHardware records a change of the hardware, then calls makeSo to apply it.
 func changeHardware(ctx context.Context, r *rack, change func(h *hardware), makeSo func(h *hardware) error) error {
 	return withPower(ctx, r, func(h *hardware) error {
 		change(h)

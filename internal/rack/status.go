@@ -10,7 +10,7 @@ import (
 	"sync"
 )
 
-// Stages of a node's boot, as its console tells them.
+// Stages of a node's boot, as its console reports them.
 const (
 	stageOff     = "off"
 	stageStart   = "power-on"
@@ -26,8 +26,7 @@ type RackStatus struct {
 	Name  string `json:"name"`
 	Dir   string `json:"dir"`
 	Netns string `json:"netns"`
-	// Phase is "up", or "starting" while it is being built (or its
-	// builder was killed).
+	// Phase is "up", or "starting" during Up (or after its builder was killed).
 	Phase string       `json:"phase"`
 	Accel string       `json:"accel"`
 	Image string       `json:"image"`
@@ -36,14 +35,15 @@ type RackStatus struct {
 	Disks []DiskStatus `json:"disks"`
 	// Arrays are the RAID arrays; their LUNs are among the disks.
 	Arrays []ArrayStatus `json:"arrays,omitempty"`
-	// Scale is by how much disks are smaller than the brick's: 1000 means 1/1000.
+	// Scale is the factor by which disks are smaller than the brick's: 1000 means
+	// 1/1000.
 	Scale int64 `json:"scale,omitempty"`
 }
 
 // ArrayStatus is one array.
 type ArrayStatus struct {
 	Name string `json:"name"`
-	// Power is "on" or "off"; Boot how far it has come, as a node's.
+	// Power is "on" or "off"; Boot the stage of its boot, as for a node.
 	Power       string  `json:"power"`
 	Boot        string  `json:"boot"`
 	BootSeconds float64 `json:"boot_seconds"`
@@ -58,16 +58,16 @@ type ArrayStatus struct {
 // GroupStatus is one RAID group of an array.
 type GroupStatus struct {
 	Name string `json:"name"`
-	// State is "optimal", "degraded", "rebuilding", "failed" or, of an array that
-	// does not answer, "unknown".
+	// State is "optimal", "degraded", "rebuilding" or "failed", or "unknown" if the
+	// array does not answer.
 	State string `json:"state"`
-	// Missing is the number of disks that the group lacks, those that are being
-	// rebuilt included.
+	// Missing is the number of disks that the group lacks, including those that are
+	// rebuilding.
 	Missing int `json:"missing"`
 	// Percent of a rebuild.
 	Percent float64 `json:"percent,omitempty"`
-	// Members are the serial numbers of the disks in the group; none of an array
-	// that does not answer.
+	// Members are the serial numbers of the disks in the group; none if the array
+	// does not answer.
 	Members []string `json:"members,omitempty"`
 }
 
@@ -77,10 +77,10 @@ type LUNStatus struct {
 	Number int    `json:"number"`
 	WWN    string `json:"wwn"`
 	Group  string `json:"group"`
-	// Owner is the controller that has it now, Preferred the one that has it as a rule.
+	// Owner is the controller that owns the LUN now, Preferred its preferred owner.
 	Owner     int `json:"owner"`
 	Preferred int `json:"preferred"`
-	// SlowMS is by how many milliseconds its answers are late.
+	// SlowMS is the delay of its answers in milliseconds.
 	SlowMS int `json:"slow_ms,omitempty"`
 }
 
@@ -94,12 +94,12 @@ type NodeStatus struct {
 	// Machine is QEMU's run state: "running", "paused" (frozen), ... Empty
 	// while the node is off.
 	Machine string `json:"machine,omitempty"`
-	// Boot is how far the node has come: "power-on", "kernel", "mirror" (a
-	// server has its system disks), "multi-user", "failed: ..." or "off".
+	// Boot is the stage of the node's boot: "power-on", "kernel", "mirror" (a server
+	// has its system disks), "multi-user", "failed: ..." or "off".
 	Boot string `json:"boot"`
-	// BootSeconds is the node's uptime when it reached that stage.
+	// BootSeconds is the node's uptime at that stage.
 	BootSeconds float64 `json:"boot_seconds"`
-	// SSH tells whether an ssh server answers.
+	// SSH: an ssh server answers.
 	SSH bool `json:"ssh"`
 	// BMC is "alive", "dead" or "none"; "lies" if it switches something else.
 	BMC   string       `json:"bmc"`
@@ -109,7 +109,7 @@ type NodeStatus struct {
 	SystemDisks []SystemDiskStatus `json:"system_disks,omitempty"`
 }
 
-// SystemDiskStatus is one of them.
+// SystemDiskStatus is one system disk of a server.
 type SystemDiskStatus struct {
 	Disk   int    `json:"disk"`
 	Serial string `json:"serial"`
@@ -122,7 +122,7 @@ type FeedStatus struct {
 	PDU    string `json:"pdu"`
 	Outlet int    `json:"outlet"`
 	On     bool   `json:"on"`
-	// Astray: the cord is plugged in elsewhere, and something else hangs on the outlet.
+	// Astray: the cord is plugged in elsewhere, and the outlet feeds something else.
 	Astray bool `json:"astray,omitempty"`
 }
 
@@ -139,7 +139,7 @@ type LinkStatus struct {
 type PDUStatus struct {
 	Name    string `json:"name"`
 	Address string `json:"address"`
-	// Alive tells whether the unit's controller answers.
+	// Alive: the unit's controller answers.
 	Alive bool `json:"alive"`
 	// Off lists the outlets without power.
 	Off []int `json:"off"`
@@ -154,8 +154,8 @@ type DiskStatus struct {
 	Bytes     int64  `json:"bytes"`
 	// Present tells whether the disk is in its slot.
 	Present bool `json:"present"`
-	// PathsOut lists cut paths as "node/hba", or "node/hba/controller" where an
-	// HBA is cabled to both controllers of an array.
+	// PathsOut lists cut paths as "node/hba", or "node/hba/controller" if an HBA is
+	// cabled to both controllers of an array.
 	PathsOut []string `json:"paths_out,omitempty"`
 	IOPS     int64    `json:"iops,omitempty"`
 	// BytesPerSecond bounds the disk's speed; 0 is unbounded.
@@ -167,7 +167,7 @@ type bootState struct {
 	Seconds float64
 }
 
-// boot reads a node's console for the last stage it reported.
+// boot returns the last stage in a node's console.
 func (r *rack) boot(node string) bootState {
 	if running(r.dir, node) == nil {
 		return bootState{Stage: stageOff}
@@ -179,8 +179,8 @@ func (r *rack) boot(node string) bootState {
 	return lastStage(string(text))
 }
 
-// lastStage finds the last report in a console log: the prefix, the stage,
-// and the node's uptime.
+// lastStage finds the last report in a console log: the prefix, the stage, and the
+// node's uptime.
 func lastStage(console string) bootState {
 	i := strings.LastIndex(console, markPrefix)
 	if i < 0 {
@@ -199,8 +199,8 @@ func lastStage(console string) bootState {
 	return bootState{Stage: line[:cut], Seconds: seconds}
 }
 
-// Hangs says whether a node has power and has booted, but does not answer: its
-// kernel has panicked, or a fault keeps it from the rack's own network.
+// Hangs reports whether a node has power and has booted, but does not answer: its
+// kernel has panicked, or a fault cuts it off from the management network.
 func Hangs(ctx context.Context, dir, node string) (bool, error) {
 	r, err := openRack(dir)
 	if err != nil {
@@ -218,7 +218,7 @@ func Hangs(ctx context.Context, dir, node string) (bool, error) {
 	return st.Power == "on" && st.Boot == stageUp && !st.SSH, nil
 }
 
-// Status looks at the rack in dir and changes nothing.
+// Status returns the state of the rack in dir. It changes nothing.
 func Status(ctx context.Context, dir string) (*RackStatus, error) {
 	r, err := openRack(dir)
 	if err != nil {
@@ -286,7 +286,7 @@ func (r *rack) nodeStatus(ctx context.Context, h *hardware, n *Node) NodeStatus 
 		BMC: "none", Feeds: []FeedStatus{}, Links: []LinkStatus{}}
 	if running(r.dir, n.Name) != nil {
 		s.Power = "on"
-		// Without an answer the state stays unknown, which is what it is.
+		// Without an answer the state stays unknown.
 		_ = r.withQMP(ctx, n.Name, func(q *qmpClient) (err error) {
 			s.Machine, err = q.status()
 			return err

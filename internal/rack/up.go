@@ -20,16 +20,16 @@ import (
 	"github.com/mortarhpc/mortar/internal/base/netns"
 )
 
-// bootTime bounds a node's way from power-on to multi-user: several times
-// what an emulated node takes on a busy two-core host.
+// bootTime bounds a node's boot to multi-user: several times the boot of an emulated
+// node on a busy two-core host.
 const bootTime = 5 * time.Minute
 
 var errBootTime = fmt.Errorf("not up after %s", bootTime)
 
-// accept fills in a Config and refuses it, or this host, where a rack cannot
-// be. It changes nothing.
+// accept adds the defaults to a Config. It refuses a wrong Config, and a host that
+// cannot run the rack. It changes nothing.
 func accept(cfg Config, dir string) (Config, string, imageSpec, error) {
-	if os.Geteuid() != 0 { // who is not may not even look where it would be
+	if os.Geteuid() != 0 { // without root even reading the directory may fail
 		return cfg, dir, imageSpec{}, refuse("a rack needs root: it makes a network namespace and virtual machines")
 	}
 	dir, err := absDir(dir)
@@ -47,14 +47,13 @@ func accept(cfg Config, dir string) (Config, string, imageSpec, error) {
 	return cfg, dir, spec, checkHost(&cfg, dir, spec)
 }
 
-// Up builds the rack that cfg describes in dir and waits until all of its
-// nodes are up. It may be called again at any time: a rack that is up stays
-// as it is (nodes that are switched off are switched on), one that was being
-// built when its builder was killed is built from the start, and one whose
-// host was rebooted is powered on with its disks as they were.
+// Up builds the rack that cfg describes in dir and waits until all of its nodes are
+// up. It may be called again at any time. A rack that is up stays as it is, except
+// that Up switches on nodes that are off. After a killed Up it builds the rack from
+// the start. After a reboot of the host it powers the rack on with its old disks.
 //
-// If ctx ends or anything fails, nothing of a new rack is left, and a rack
-// that was up before keeps its disks.
+// If ctx ends or a step fails, Up leaves nothing of a new rack, and keeps the disks of
+// a rack that was up before.
 //
 // A *RefusedError means that nothing was changed.
 func Up(ctx context.Context, cfg Config, dir string, fn Progress) (*Inventory, error) {
@@ -99,7 +98,7 @@ func Up(ctx context.Context, cfg Config, dir string, fn Progress) (*Inventory, e
 	r := &rack{dir: dir, cfg: &cfg, st: &state{Phase: phaseStarting, Netns: cfg.netns()}}
 	if keep {
 		if r.st, err = loadState(dir); err == nil {
-			// The nodes' own layers only fit the root they began with.
+			// The nodes' own layers fit only their original root.
 			_, err = r.image()
 		}
 		if err != nil {
@@ -110,7 +109,7 @@ func Up(ctx context.Context, cfg Config, dir string, fn Progress) (*Inventory, e
 	err = r.up(ctx, spec, p)
 	unlock()
 	if err != nil {
-		// The context may be what ended; taking down must still work.
+		// Not ctx, which may have ended: Down must still work.
 		clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 		defer cancel()
 		var refused *RefusedError
@@ -122,7 +121,7 @@ func Up(ctx context.Context, cfg Config, dir string, fn Progress) (*Inventory, e
 	return LoadInventory(dir)
 }
 
-// specOf is the image that a rack's nodes need.
+// specOf is the spec of the image for a rack's nodes.
 func specOf(c *Config) (imageSpec, error) {
 	source, err := hostAptSource("/etc/apt")
 	if err != nil && c.Mirror == "" {
@@ -139,7 +138,7 @@ func specOf(c *Config) (imageSpec, error) {
 	return spec, err
 }
 
-// up takes all steps; each finds out for itself whether it is already done.
+// up takes all steps; each step checks itself whether it is already done.
 func (r *rack) up(ctx context.Context, spec imageSpec, p *progress) error {
 	if err := saveJSON(filepath.Join(r.dir, "config.json"), r.cfg); err != nil {
 		return err
@@ -249,8 +248,8 @@ func (r *rack) up(ctx context.Context, spec imageSpec, p *progress) error {
 	return r.st.save(r.dir)
 }
 
-// upArrays switches the arrays on, all at once, and waits until they export
-// their LUNs.
+// upArrays switches all arrays on concurrently, and waits until they export their
+// LUNs.
 func (r *rack) upArrays(ctx context.Context, p *progress) error {
 	boot, ctx := errgroup.WithContext(ctx)
 	for _, e := range r.cfg.arrays() {
@@ -272,19 +271,20 @@ func (r *rack) upArrays(ctx context.Context, p *progress) error {
 	return boot.Wait()
 }
 
-// waitBooted waits until a node is in multi-user and answers on its ssh
-// port. A node that is frozen on purpose is not waited for.
+// waitBooted waits until a node is in multi-user and answers on its ssh port. It does
+// not wait for ssh on a node whose management cable is pulled.
 func (r *rack) waitBooted(ctx context.Context, n *Node) error {
 	return r.waitUp(ctx, n.Name, func() bool {
 		if r.sshAnswers(ctx, r.cfg.adminAddress(n)) {
 			return true
 		}
 		h, err := loadHardware(r.dir)
-		return err == nil && h.linkDown(n.Name, r.cfg.adminNetwork().Name) // its cable is out: nobody can ask for more
+		return err == nil && h.linkDown(n.Name, r.cfg.adminNetwork().Name) // without its cable the node cannot answer
 	})
 }
 
-// waitUp waits until a machine says on its console that it is up, and answers.
+// waitUp waits until a machine reports on its console that it is up, and answers
+// returns true.
 func (r *rack) waitUp(ctx context.Context, name string, answers func() bool) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, bootTime, errBootTime)
 	defer cancel()
@@ -311,14 +311,13 @@ func (r *rack) waitUp(ctx context.Context, name string, answers func() bool) err
 	}
 }
 
-// sshAnswers tells whether an ssh server greets at the address.
+// sshAnswers reports whether an ssh server answers at the address.
 func (r *rack) sshAnswers(ctx context.Context, a netip.Addr) bool {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
 	err := netns.Do(r.cfg.netns(), func() error {
-		// A dialer without deadline goroutines would do; but DialContext
-		// makes its socket on the calling thread only where it need not
-		// try several addresses, which one address guarantees.
+		// The socket must be made on this thread, which is in the namespace.
+		// DialContext guarantees that for a single address.
 		var d net.Dialer
 		conn, err := d.DialContext(ctx, "tcp", net.JoinHostPort(a.String(), "22"))
 		if err != nil {
@@ -340,8 +339,7 @@ func (r *rack) sshAnswers(ctx context.Context, a netip.Addr) bool {
 	return err == nil
 }
 
-// lockRack keeps two processes from building or taking down the same rack
-// at once.
+// lockRack keeps two processes from building or removing the same rack at once.
 func lockRack(ctx context.Context, dir string) (unlock func(), err error) {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
@@ -352,8 +350,8 @@ func lockRack(ctx context.Context, dir string) (unlock func(), err error) {
 	return unlock, err
 }
 
-// copySelf puts a copy of our own binary into the rack: BMCs and PDUs call
-// it for as long as the rack lives, whatever becomes of the original.
+// copySelf copies our own binary into the rack, so that BMCs and PDUs can call it even
+// after the original was replaced.
 func copySelf(dir string) error {
 	if _, err := os.Stat(selfBinary(dir)); err == nil {
 		return nil

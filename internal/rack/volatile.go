@@ -16,21 +16,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Disks have a write cache that loses what it holds when their power goes, and
-// that a flush empties. Here it is the memory of a process that serves the disks
-// over NBD and is killed with their power: one process for the disks that the
-// servers share (see shelves), and one for those inside each server. The file
-// below it never loses anything: the host's power is not the rack's.
+// Disks have a write cache that a flush empties, and that loses its content with their
+// power. Here the cache is the memory of a process that serves the disks over NBD; the
+// rack kills the process to cut their power. There is one process for the shared disks
+// (see shelves), and one for the disks inside each server. The file below never loses
+// data, since the host keeps its power.
 //
-// A RAID array's disks have none: arrays keep their cache over a loss of power.
+// A RAID array's disks have no such cache: arrays keep their cache over a loss of
+// power.
 
 const (
-	// cacheBlock is what is written back as a whole: a page of the host.
+	// cacheBlock is the size of a block, which is written back as a whole: a page of
+	// the host.
 	cacheBlock = 4096
-	// cacheBlocks is how many blocks a disk keeps: 8 MiB. Real ones have up to
-	// 512 MiB, but here the host's memory holds them for all disks.
+	// cacheBlocks is the number of blocks in a disk's cache: 8 MiB. Real disks have
+	// up to 512 MiB, but here the host's memory holds the caches of all disks.
 	cacheBlocks = 2048
-	// shelves is the process of the disks that the servers share.
+	// shelves is the process of the shared disks.
 	shelves = "shelves"
 )
 
@@ -112,7 +114,7 @@ func (d *volatileDisk) WriteAt(b []byte, offset int64) (int, error) {
 	return len(b), err
 }
 
-// block is room for a block, with anything in it.
+// block returns memory for a block, with any content.
 func (d *volatileDisk) block() []byte {
 	if n := len(d.spare); n > 0 {
 		b := d.spare[n-1]
@@ -122,7 +124,7 @@ func (d *volatileDisk) block() []byte {
 	return make([]byte, cacheBlock)
 }
 
-// Zero is not delayed: a disk may write when it likes.
+// Zero writes at once, which a disk may do at any time.
 func (d *volatileDisk) Zero(offset, length int64) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -141,14 +143,14 @@ func (d *volatileDisk) Flush() error {
 	return d.writeBack(0)
 }
 
-// writeBack writes blocks to the file until only so many are left, in no order:
-// what a cache without a flush keeps is anybody's guess, as it is with a disk.
+// writeBack writes blocks to the file until only left blocks remain, in no particular
+// order: as with a real disk, the order of unflushed writes is undefined.
 func (d *volatileDisk) writeBack(left int) error {
 	for block, have := range d.dirty {
 		if len(d.dirty) <= left {
 			return nil
 		}
-		// The last block of a file need not be whole.
+		// The last block of a file may be partial.
 		if _, err := d.file.WriteAt(have[:min(cacheBlock, d.size-block*cacheBlock)], block*cacheBlock); err != nil {
 			return err
 		}
@@ -161,8 +163,7 @@ func (d *volatileDisk) writeBack(left int) error {
 // insideName is the process of the disks inside a server.
 func insideName(server string) string { return "disks-" + server }
 
-// shelf is the process that serves a disk that servers share, or the SSD inside
-// of one.
+// shelf is the process that serves a shared disk, or an SSD inside a server.
 func (d Disk) shelf() string {
 	if d.Node != "" {
 		return insideName(d.Node)
@@ -170,10 +171,10 @@ func (d Disk) shelf() string {
 	return shelves
 }
 
-// nbdSocket is where a process serves its disks, within the run directory.
+// nbdSocket is the socket of a process that serves disks, in the run directory.
 func nbdSocket(process string) string { return process + ".nbd" }
 
-// imagesOf are the image files that a process serves, by the export's name.
+// imagesOf returns the image files that a process serves, by the export's name.
 func (r *rack) imagesOf(process string) map[string]string {
 	out := map[string]string{}
 	for _, d := range r.cfg.sharedDisks() {
@@ -201,8 +202,8 @@ func (r *rack) imagesOf(process string) map[string]string {
 	return out
 }
 
-// shelvesPowered tells whether the shared disks have power: they hang on every
-// PDU, so they lose it when each has switched all of its outlets off.
+// shelvesPowered reports whether the shared disks have power. They are connected to
+// every PDU, so they lose power when all outlets of all PDUs are off.
 func (h *hardware) shelvesPowered(c *Config) bool {
 	return len(c.PDUs) == 0 || slices.ContainsFunc(c.PDUs, func(p PDU) bool {
 		for o := 1; o <= p.Outlets; o++ {
@@ -214,8 +215,7 @@ func (h *hardware) shelvesPowered(c *Config) bool {
 	})
 }
 
-// powerShelves gives the shared disks their power, or takes it and with it what
-// they had not written.
+// powerShelves switches the shared disks on or off. Off they lose their unwritten data.
 func (r *rack) powerShelves(ctx context.Context, h *hardware) error {
 	if !h.shelvesPowered(r.cfg) {
 		return stop(r.dir, shelves)
@@ -223,7 +223,7 @@ func (r *rack) powerShelves(ctx context.Context, h *hardware) error {
 	return r.startDisks(ctx, shelves)
 }
 
-// startDisks switches a process's disks on unless they are.
+// startDisks switches a process's disks on unless they are on.
 func (r *rack) startDisks(ctx context.Context, name string) error {
 	if running(r.dir, name) != nil || len(r.imagesOf(name)) == 0 {
 		return nil
@@ -232,7 +232,7 @@ func (r *rack) startDisks(ctx context.Context, name string) error {
 	if err := os.Remove(socket); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	// The last argument is what running knows it by.
+	// running identifies the process by the last argument.
 	proc, gone, err := spawn(r, name, selfBinary(r.dir), "rack", "_disks", r.dir, name, pidFile(r.dir, name))
 	if err != nil {
 		return err
@@ -261,7 +261,8 @@ func ServeDisks(ctx context.Context, dir, process string) error {
 			return err
 		}
 	}
-	// A socket's path must stay under 108 bytes, and spawn starts us here.
+	// A relative path, since a socket's path must be shorter than 108 bytes; spawn
+	// starts this process in the run directory.
 	l, err := net.Listen("unix", nbdSocket(process))
 	if err != nil {
 		return err
@@ -269,7 +270,7 @@ func ServeDisks(ctx context.Context, dir, process string) error {
 	return serveDisks(ctx, l, disks)
 }
 
-// serveDisks serves disks by name to all who connect.
+// serveDisks serves disks by name to all clients.
 func serveDisks(ctx context.Context, l net.Listener, disks map[string]*volatileDisk) error {
 	defer context.AfterFunc(ctx, func() { l.Close() })()
 	for {

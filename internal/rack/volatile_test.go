@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// volatileFile makes a disk whose last block is cut short.
+// volatileFile makes a disk whose last block is partial.
 func volatileFile(t *testing.T) (string, *volatileDisk) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "disk.raw")
@@ -22,7 +22,7 @@ func volatileFile(t *testing.T) (string, *volatileDisk) {
 	return file, reopen(t, file)
 }
 
-// reopen is the disk after its power has come back.
+// reopen opens the disk again after a loss of power.
 func reopen(t *testing.T, file string) *volatileDisk {
 	t.Helper()
 	d, err := openVolatile(file)
@@ -71,10 +71,10 @@ func TestVolatileDiskIsADisk(t *testing.T) {
 	}
 }
 
-// qemuIO runs commands of qemu-io(1) on a disk that is served.
+// qemuIO runs commands of qemu-io(1) on a served disk.
 func qemuIO(t *testing.T, socket string, commands ...string) string {
 	t.Helper()
-	// No cache of its own, and no flush that nobody asked for.
+	// Without a cache of its own, and without additional flushes.
 	args := []string{"-t", "none", "--image-opts", "driver=nbd,export=sd0,server.type=unix,server.path=" + socket}
 	for _, c := range commands {
 		args = append(args, "-c", c)
@@ -87,7 +87,7 @@ func qemuIO(t *testing.T, socket string, commands ...string) string {
 	return string(out)
 }
 
-// Power that goes takes what was not flushed, and nothing else. The client is QEMU's.
+// A loss of power loses only unflushed data. The client is QEMU's.
 func TestPowerLossLosesWhatWasNotFlushed(t *testing.T) {
 	file, d := volatileFile(t)
 	serve := func(d *volatileDisk) (string, func()) {
@@ -105,8 +105,8 @@ func TestPowerLossLosesWhatWasNotFlushed(t *testing.T) {
 		return socket, func() { cancel(); <-done }
 	}
 	socket, off := serve(d)
-	// Killed, as QEMU is with its power: one that ends in order flushes. A write
-	// with FUA (-f) writes all back here.
+	// Kill the client, since one that exits normally flushes. Here a write with FUA
+	// (-f) writes all blocks back.
 	qemuIO(t, socket, "write -P 1 0 8k", "flush", "write -P 2 4k 8k", "write -f -P 3 32k 4k",
 		"write -P 4 8k 512", "write -P 5 100k 4k", "read -P 4 8k 512", "read -P 5 100k 4k", "sigraise 9")
 	off()

@@ -115,7 +115,7 @@ func TestBucket(t *testing.T) {
 	}
 }
 
-// needs: what is to be done for each change, and what is refused.
+// needs returns the steps for each change, or refuses.
 func TestNeeds(t *testing.T) {
 	label := func(split bool, ssds ...string) *Label {
 		l := &Label{Sequence: 3, SSDs: ssds, Split: split, Clean: map[string]*Layer{"": {Array: "c", Set: "cs", Members: ssds}}}
@@ -200,7 +200,7 @@ func TestOriginTable(t *testing.T) {
 	}
 }
 
-// Since when there has not been less dirty data.
+// nextLook returns since when dirty data has not decreased.
 func TestNextLook(t *testing.T) {
 	at := func(min int) time.Time { return time.Unix(int64(60*min), 0) }
 	last, ok := look{}, false
@@ -217,7 +217,7 @@ func TestNextLook(t *testing.T) {
 	}
 }
 
-// What may be believed of the sets when the stack comes up again.
+// trusted decides which sets are valid when the stack comes up again.
 func TestTrusted(t *testing.T) {
 	for _, c := range []struct {
 		name         string

@@ -15,21 +15,21 @@ import (
 	"github.com/mortarhpc/mortar/internal/base/md"
 )
 
-// Progress is told how a change goes on; of flushes, how many bytes are still
-// to be written to the disks.
+// Progress receives the progress of a change. During a flush, left is the number of
+// bytes that are still to be written to the disks, of total.
 type Progress func(what string, left, total int64)
 
-// need is what is to be done to bring a cache to its config.
+// need has the steps that bring a cache to its config.
 type need struct {
-	Create    bool // the stack has never been made
-	Start     bool // it is down
-	DropDirty bool // flush the dirty layer and take its SSDs away
+	Create    bool // make the stack for the first time
+	Start     bool // start the stack
+	DropDirty bool // flush the dirty layer and detach its SSDs
 	DropClean bool
-	Partition []string // SSDs to be given partitions
+	Partition []string // SSDs to partition
 	MakeDirty bool
 	MakeClean bool
 	Replace   []string // SSDs that become members of the mirror
-	Expel     []string // SSDs that leave it
+	Expel     []string // SSDs that leave the mirror
 }
 
 func (n need) none() bool {
@@ -37,7 +37,7 @@ func (n need) none() bool {
 		len(n.Partition)+len(n.Replace)+len(n.Expel) == 0
 }
 
-// String says it in words, for a plan.
+// String is the text of the steps, for a plan.
 func (n need) String() string {
 	var out []string
 	add := func(yes bool, what string) {
@@ -57,28 +57,29 @@ func (n need) String() string {
 	return strings.Join(out, "; ")
 }
 
-// seen is what needs looks at.
+// seen is the observed state that needs compares with the config.
 type seen struct {
 	Label *Label
 	Up    bool
-	There []string // SSDs
-	// DirtySync are the members in sync of the running mirror, DirtyDisks how
-	// many it should have; CleanUp and DirtyUp: the layer has its set attached.
+	There []string // SSDs present on this server
+	// DirtySync are the members in sync of the running mirror, DirtyDisks the
+	// number of members that it should have. CleanUp, DirtyUp: the layer has its
+	// set attached.
 	DirtyUp, CleanUp bool
 	DirtySync        []string
 	DirtyDisks       int
-	// DirtyBytes are on SSDs and not on the disks.
+	// DirtyBytes is the amount of data on SSDs that is not on the disks.
 	DirtyBytes int64
 }
 
-// missingSSD says that SSDs of the config are not there.
+// missingSSD is the error for SSDs of the config that are missing.
 type missingSSD struct{ serials []string }
 
 func (m *missingSSD) Error() string {
 	return fmt.Sprintf("SSD %s is not there: check slot, power and the serial on the label, or take it out of the cache (mortar cache remove)", strings.Join(m.serials, " and "))
 }
 
-// needs compares a config with what is seen. It is pure.
+// needs compares a config with the observed state. It is pure.
 func needs(c *Config, host, place string, v seen) (need, error) {
 	var n need
 	want := c.here(host)
@@ -97,7 +98,7 @@ func needs(c *Config, host, place string, v seen) (need, error) {
 		return need{Create: true, Partition: want, MakeDirty: wb, MakeClean: len(want) > 0}, nil
 	}
 	if !v.Up {
-		return need{Start: true}, nil // what else is to be done is seen then
+		return need{Start: true}, nil // further steps are visible only after the start
 	}
 	l := v.Label
 	var have []string
@@ -124,7 +125,7 @@ func needs(c *Config, host, place string, v seen) (need, error) {
 		case !wb:
 			n.DropDirty = true
 		case !v.DirtyUp:
-			n.DropDirty, n.MakeDirty = true, true // its mirror died, without dirty data
+			n.DropDirty, n.MakeDirty = true, true // the mirror died, without dirty data
 		case v.DirtyDisks != 0 && v.DirtyDisks != len(want) || len(keep) == 0:
 			n.DropDirty, n.MakeDirty = true, true
 		default:
@@ -154,7 +155,7 @@ func needs(c *Config, host, place string, v seen) (need, error) {
 	}
 	for _, s := range want {
 		fresh := !slices.Contains(l.SSDs, s)
-		// All of them anew if nothing of the cache is on them meanwhile.
+		// Partition all again if no layer is on them meanwhile.
 		if fresh || !same && (l.Dirty == nil || n.DropDirty) {
 			n.Partition = append(n.Partition, s)
 		}
@@ -162,7 +163,7 @@ func needs(c *Config, host, place string, v seen) (need, error) {
 	return n, nil
 }
 
-// look observes.
+// look observes the state of the cache.
 func (s *Stack) look() (seen, error) {
 	var v seen
 	if err := s.readLabel(); err != nil {
@@ -185,7 +186,7 @@ func (s *Stack) look() (seen, error) {
 		v.DirtyUp = s.takesWrites(dirty, l)
 		if a := s.array(l.Array); a != nil {
 			v.DirtySync, v.DirtyDisks = s.inSync(a), a.RaidDisks
-			for _, m := range a.Members { // one that is being filled is a member too
+			for _, m := range a.Members { // a member that is still syncing counts too
 				if st := s.line("/sys/block/" + a.Dev + "/md/dev-" + m + "/state"); !strings.Contains(st, "faulty") && !strings.Contains(st, "in_sync") {
 					for serial, d := range s.ssds() {
 						if s.partitions(d)[partDirty] == m {
@@ -203,16 +204,16 @@ func (s *Stack) look() (seen, error) {
 	return v, nil
 }
 
-// attached tells whether a bcache device has the set of its layer.
+// attached reports whether a bcache device has the set of its layer.
 func (s *Stack) attached(dev string, l *Layer) bool { return s.setOf(dev) == l.Set }
 
-// takesWrites tells whether the dirty layer has its set, and uses it.
+// takesWrites reports whether the dirty layer has its set and takes writes.
 func (s *Stack) takesWrites(dev string, l *Layer) bool {
 	return s.attached(dev, l) && strings.Contains(s.line("/sys/block/"+dev+"/bcache/cache_mode"), "[writeback]")
 }
 
-// setOf is the set that a bcache device has, "" for none. The file state does
-// not tell: a device whose set has failed goes on and stays "clean".
+// setOf is the set of a bcache device, "" for none. It does not use the file state: a
+// device whose set has failed goes on and stays "clean".
 func (s *Stack) setOf(dev string) string {
 	p, err := s.sys.Realpath("/sys/block/" + dev + "/bcache/cache")
 	if err != nil {
@@ -225,7 +226,7 @@ func (s *Stack) dirtyBytes(dev string) int64 {
 	return linux.ParseBcacheBytes(s.line("/sys/block/" + dev + "/bcache/dirty_data"))
 }
 
-// Needs says in words what Apply would do, "" for nothing.
+// Needs describes what Apply would do, "" for nothing.
 func (s *Stack) Needs() (string, error) {
 	v, err := s.look()
 	if err != nil {
@@ -233,7 +234,7 @@ func (s *Stack) Needs() (string, error) {
 	}
 	n, err := needs(s.cfg, s.sys.Hostname(), s.place(), v)
 	if m := (*missingSSD)(nil); errors.As(err, &m) {
-		// The step that looks for the disks of the spec reports a missing SSD.
+		// The check of the spec's disks reports a missing SSD.
 		return "take SSD " + strings.Join(m.serials, ", ") + " back", nil
 	}
 	if err != nil || n.none() {
@@ -242,11 +243,11 @@ func (s *Stack) Needs() (string, error) {
 	return n.String(), nil
 }
 
-// Apply brings the cache to its config, under load where it is up. Killed
-// anywhere, it is resumed by being run again: the label says at each point
-// what may be believed.
+// Apply brings the cache to its config. A cache that is up stays in use meanwhile. If
+// Apply is killed, a second Apply continues: at each point the label says which SSDs
+// and arrays are valid.
 func (s *Stack) Apply(ctx context.Context, say Progress) error {
-	for range 4 { // starting shows what else is to be done
+	for range 4 { // a start may show further steps
 		v, err := s.look()
 		if err != nil {
 			return err
@@ -270,9 +271,9 @@ func (s *Stack) change(ctx context.Context, n need, say Progress) error {
 	if err := s.modules(ctx); err != nil {
 		return err
 	}
-	// Until the new partitions are in use: udev looks at what was written to, so
-	// that a partition is busy, and has a new table read once more, for which
-	// the partitions go and come back.
+	// Keep udev away until the new partitions are in use. udev opens a device
+	// after a write, which makes a partition busy, and makes the kernel read a new
+	// table again, for which the partitions vanish and come back.
 	unlock, err := s.lock(ctx, n.Partition)
 	defer unlock()
 	if err != nil {
@@ -330,9 +331,9 @@ func (s *Stack) change(ctx context.Context, n need, say Progress) error {
 	return nil
 }
 
-// create makes the empty stack, whose layers pass everything on.
+// create makes the empty stack, whose layers pass all I/O through.
 func (s *Stack) create(ctx context.Context, n need, say Progress) error {
-	// What a creation that was cut short has left.
+	// Remove the remains of an interrupted creation.
 	if err := s.Stop(ctx); err != nil {
 		return err
 	}
@@ -374,7 +375,7 @@ func (s *Stack) create(ctx context.Context, n need, say Progress) error {
 	return s.writeLabel()
 }
 
-// lock keeps udev away from those SSDs that are there, see system.Lock.
+// lock keeps udev away from the SSDs that are present, see system.Lock.
 func (s *Stack) lock(ctx context.Context, serials []string) (unlock func(), err error) {
 	var all []func()
 	unlock = func() {
@@ -397,10 +398,10 @@ func (s *Stack) lock(ctx context.Context, serials []string) (unlock func(), err 
 	return unlock, nil
 }
 
-// split: a part of each SSD is for dirty data.
+// split reports whether a part of each SSD is for dirty data.
 func (s *Stack) split() bool { return s.cfg.Mode == WriteBack }
 
-// partition gives SSDs their partitions. What was on them is gone.
+// partition partitions SSDs. It destroys their content.
 func (s *Stack) partition(ctx context.Context, serials []string, say Progress) error {
 	for name, devs := range s.devices() {
 		if len(devs) > 1 && slices.ContainsFunc(serials, func(x string) bool { return strings.EqualFold(x, name) }) {
@@ -419,8 +420,8 @@ func (s *Stack) partition(ctx context.Context, serials []string, say Progress) e
 				return &Refusal{fmt.Sprintf("SSD %s is in use: %s has its partition %s", serial, h, p)}
 			}
 		}
-		// Tells the SSD that nothing on it is needed any more. One that does not
-		// take it keeps what there was, below new superblocks.
+		// Discard the SSD's content. An SSD without support for that keeps old data
+		// below the new superblocks, which is harmless.
 		_, _ = s.sys.Run(ctx, "", "blkdiscard", "--force", "/dev/"+d)
 		for _, p := range s.partitions(d) {
 			if err := s.sys.WriteBlocks("/dev/"+p, 0, make([]byte, 1<<20)); err != nil {
@@ -453,7 +454,7 @@ func (s *Stack) partition(ctx context.Context, serials []string, say Progress) e
 		}
 	}
 	if s.label.Sequence == 0 {
-		return nil // written once the stack is made
+		return nil // create writes the label after the stack exists
 	}
 	s.label.SSDs = slices.DeleteFunc(s.label.SSDs, func(x string) bool {
 		return !slices.ContainsFunc(s.cfg.SSDs, func(d SSD) bool { return d.Serial == x })
@@ -467,8 +468,8 @@ func (s *Stack) partition(ctx context.Context, serials []string, say Progress) e
 	return s.writeLabel()
 }
 
-// bucket is bcache's unit of allocation: 512 KiB, and less on small SSDs,
-// since it takes no set with fewer than 513. Source: make-bcache(8)
+// bucket is bcache's unit of allocation: 512 KiB, or less on small SSDs, since bcache
+// refuses a set with fewer than 513 buckets. Source: make-bcache(8)
 func bucket(bytes int64) string {
 	kib := int64(512)
 	for kib > 16 && bytes/(kib<<10) < 2048 {
@@ -491,7 +492,7 @@ func (s *Stack) makeLayer(ctx context.Context, name, uuid string, devs []string,
 	if a == nil {
 		return nil, fmt.Errorf("array %s is not there although mdadm made it", s.arrayName(name))
 	}
-	// make-bcache takes no device with another signature, be it stale.
+	// make-bcache refuses a device with any other signature, even a stale one.
 	if _, err := s.sys.Run(ctx, "", "wipefs", "--all", "--force", "/dev/"+a.Dev); err != nil {
 		return nil, err
 	}
@@ -505,8 +506,8 @@ func (s *Stack) makeLayer(ctx context.Context, name, uuid string, devs []string,
 	return &Layer{Array: uuid, Set: set}, nil
 }
 
-// stopStrays stops arrays that are no layer's: of a change that was cut short
-// before the label had them, or when it had let go of them.
+// stopStrays stops the cache's arrays that belong to no layer in the label. An
+// interrupted change leaves them: the label did not have them yet, or no longer.
 func (s *Stack) stopStrays(ctx context.Context) error {
 	known := func(uuid string) bool {
 		if d := s.label.Dirty; d != nil && md.Hex(d.Array) == md.Hex(uuid) {
@@ -532,13 +533,13 @@ func (s *Stack) stopStrays(ctx context.Context) error {
 func newUUID() string {
 	var b [16]byte
 	if _, err := rand.Read(b[:]); err != nil {
-		panic(err) // does not happen: crypto/rand.Read never fails on Linux
+		panic(err) // crypto/rand.Read never fails on Linux
 	}
 	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
-// next counts a generation, and writes it down before its arrays exist.
+// next counts a generation, and writes the label before the generation's arrays exist.
 func (s *Stack) next() (int, error) {
 	s.label.Generation++
 	return s.label.Generation % Generations, s.writeLabel()
@@ -554,8 +555,8 @@ func (s *Stack) makeDirty(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// --assume-clean: bcache reads nothing it has not written, so there is
-	// nothing to copy. With two SSDs a mirror, with more RAID 10, near 2.
+	// --assume-clean: bcache reads nothing that it has not written, so there is
+	// nothing to copy. Two SSDs make a mirror, more make RAID 10, near 2.
 	level := []string{"--level=1", "--assume-clean", "--bitmap=internal"}
 	if len(devs) > 2 {
 		level = []string{"--level=10", "--layout=n2", "--assume-clean", "--bitmap=internal"}
@@ -566,7 +567,7 @@ func (s *Stack) makeDirty(ctx context.Context) error {
 	}
 	l.Members = slices.Clone(serials)
 	slices.Sort(l.Members)
-	// The label first: dirty data must never be where it does not point to.
+	// Write the label first: it must always point to all dirty data.
 	s.label.Dirty = l
 	if err := s.writeLabel(); err != nil {
 		return err
@@ -603,7 +604,7 @@ func (s *Stack) makeClean(ctx context.Context) error {
 	return s.attach(ctx, false, l, "writethrough")
 }
 
-// attach gives a layer of the running stack its set.
+// attach attaches a set to a layer of the running stack.
 func (s *Stack) attach(ctx context.Context, toDirty bool, l *Layer, mode string) error {
 	dev, dirty := s.layers()
 	if toDirty {
@@ -629,19 +630,19 @@ func (s *Stack) attach(ctx context.Context, toDirty bool, l *Layer, mode string)
 	return s.deepen(ctx, dev, l)
 }
 
-// To deepen a tree takes as many extents as a node of it holds: 2,700 in 64 KiB,
-// 11,000 in the 256 KiB of large sets. It may take so many reads, and so long.
+// Limits of deepen: reads per batch and in total. A tree gets a second level when it
+// has more extents than a node holds: 2,700 in 64 KiB, 11,000 in the 256 KiB of large
+// sets.
 const (
 	deepBatch = 500
 	deepMost  = 40 * deepBatch
 	deepTime  = 2 * time.Minute
 )
 
-// deepen lets the tree of a new set grow beyond its root, by reading scattered
-// blocks of the volume through its layer. bcache makes room in its journal by
-// writing out tree nodes, and does not find the root for that: as long as it is
-// the only node, stable writes wait for it for up to 30 s. A tree does not lose
-// a level again.
+// deepen makes the tree of a new set grow beyond its root, by reading scattered
+// blocks of the volume through its layer. bcache frees its journal by writing out tree
+// nodes, but it cannot choose the root for that: while the root is the only node,
+// stable writes wait for up to 30 s. A tree never loses a level again.
 //
 // Source: bch_btree_set_root, btree_flush_write of Linux 6.12
 func (s *Stack) deepen(ctx context.Context, dev string, l *Layer) error {
@@ -666,7 +667,7 @@ func (s *Stack) deepen(ctx context.Context, dev string, l *Layer) error {
 	return nil
 }
 
-// detach takes a layer's set away, after everything dirty is on the disks.
+// detach detaches a layer's set, after all dirty data is on the disks.
 func (s *Stack) detach(ctx context.Context, dev string, say Progress) error {
 	if s.setOf(dev) == "" {
 		return nil
@@ -732,12 +733,12 @@ func (s *Stack) dropClean(ctx context.Context) error {
 	return nil
 }
 
-// outdated tells of a key of Label.Clean that SSDs are no longer where it
-// says: inside a server, or reached by all of them.
+// outdated reports whether a key of Label.Clean no longer fits the SSDs: they moved
+// from inside a server to where all servers reach them, or the other way round.
 func outdated(at, place string) bool { return (at == "") != (place == "") }
 
-// destroy ends a set and its array, and what is on those members that are
-// there.
+// destroy stops a set and its array, and erases md's superblocks on the members that
+// are present.
 func (s *Stack) destroy(ctx context.Context, l *Layer, number int) error {
 	if l == nil {
 		return nil
@@ -762,20 +763,20 @@ func (s *Stack) destroy(ctx context.Context, l *Layer, number int) error {
 	return nil
 }
 
-// replace makes SSDs members of the running mirror and takes others out.
+// replace adds SSDs to the running mirror and removes others.
 func (s *Stack) replace(ctx context.Context, n need, say Progress) error {
 	a := s.array(s.label.Dirty.Array)
 	if a == nil {
 		return errors.New("the mirror of dirty data does not run")
 	}
-	// Members that are gone or failed make room.
+	// Remove failed and detached members first.
 	_, _ = s.sys.Run(ctx, "", "mdadm", "--manage", "/dev/"+a.Dev, "--quiet", "--remove", "failed", "--remove", "detached")
 	devs, missing := s.partsOf(n.Replace, partDirty)
 	if len(missing) > 0 {
 		return fmt.Errorf("SSD %s has no partition for dirty data", strings.Join(missing, " and "))
 	}
 	for _, d := range devs {
-		// Where it was a member before, only what changed meanwhile is copied.
+		// For a former member md copies only the changes since.
 		if _, err := s.sys.Run(ctx, "", "mdadm", "--manage", "/dev/"+a.Dev, "--quiet", "--re-add", d); err == nil {
 			continue
 		}
@@ -785,8 +786,8 @@ func (s *Stack) replace(ctx context.Context, n need, say Progress) error {
 	}
 	old, _ := s.partsOf(n.Expel, partDirty)
 	if len(old) > 0 && len(old) <= len(devs) {
-		// Copied while both old members still count, so that there are two
-		// copies at any time. Source: mdadm(8), --replace
+		// md copies while both old members are still in the mirror, so that there
+		// are always two copies. Source: mdadm(8), --replace
 		argv := []string{"mdadm", "--manage", "/dev/" + a.Dev, "--quiet"}
 		for i, d := range old {
 			argv = append(argv, "--replace", d, "--with", devs[i])
@@ -836,8 +837,8 @@ func (s *Stack) synced(ctx context.Context, say Progress) error {
 	}
 }
 
-// Off writes dirty data to the disks and frees the SSDs, under load. What is
-// left passes everything on until the service is started the next time.
+// Off writes dirty data to the disks and frees the SSDs, under load. The remaining
+// devices pass all I/O through until the next start of the service.
 func (s *Stack) Off(ctx context.Context, say Progress) error {
 	if err := s.readLabel(); err != nil {
 		return err
@@ -870,9 +871,9 @@ func (s *Stack) Off(ctx context.Context, say Progress) error {
 	return s.stopStrays(ctx)
 }
 
-// OnDisks says whether the volume may be used without its cache: nil if all
-// data is on the disks. It is asked before a volume that had a cache is
-// mounted by a config that has none.
+// OnDisks returns nil if all data is on the disks, so that the volume may be used
+// without its cache, and an error otherwise. The agent calls it before it mounts a
+// volume that had a cache by a config without one.
 func (s *Stack) OnDisks() error {
 	if s.dm(linux.DMName(s.cfg.VG, HeaderLV)) == "" {
 		return nil

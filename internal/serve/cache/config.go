@@ -1,8 +1,7 @@
-// Package cache puts SSDs in front of a volume, on the server that has the
-// volume: it makes, starts, changes, stops and describes the stack of bcache
-// devices over md arrays of SSD partitions. It is handed everything in its
-// Config and knows neither spec nor design, and not who asks: Pacemaker's
-// resource agent, systemd at boot, or apply.
+// Package cache puts SSDs in front of a volume, on the server that has the volume. It
+// makes, starts, changes, stops and describes the stack of bcache devices on md arrays
+// of SSD partitions. Its Config holds all it needs: it reads neither spec nor design.
+// Its callers are Pacemaker's resource agent, systemd at boot, and apply.
 //
 // The stack, from the file system down:
 //
@@ -15,9 +14,9 @@
 //	VG.origin   dm-linear: 8 MiB for bcache's superblocks, then the volume
 //	VG/LV       on the disks
 //
-// The file system begins at the volume's first byte, with and without a
-// cache. What the SSDs carry is written in the label, on the disks (see
-// Label): an SSD that comes back from the dead is not believed.
+// The file system begins at the volume's first byte, with and without a cache. The
+// label on the disks records the content of the SSDs (see Label), so that the stale
+// data of an SSD that comes back after a failure is not used.
 package cache
 
 import (
@@ -44,9 +43,9 @@ const (
 	half        = HeaderBytes / 2
 )
 
-// Generations is how many array UUIDs a config has for each layer. Every
-// time an array is made it gets the next one, so that an SSD that was away
-// meanwhile is not taken for a member.
+// Generations is the number of array UUIDs in a config for each layer. Each new array
+// gets the next UUID, so that an SSD that was away meanwhile does not count as a
+// member.
 const Generations = 8
 
 // Config is the cache of one volume, as apply writes it on each server.
@@ -56,18 +55,18 @@ type Config struct {
 	LV      string `json:"lv"`
 	SSDs    []SSD  `json:"ssds"`
 	Mode    string `json:"mode"`
-	// Bypass is how long a stream has to run until it goes past the SSDs,
-	// bytes; 0: never.
+	// Bypass is the length in bytes from which a sequential stream bypasses the
+	// SSDs; 0: never.
 	Bypass int64 `json:"sequential_bypass"`
-	// MirrorBytes is the part of each SSD that is for dirty data.
+	// MirrorBytes is the size of the part of each SSD for dirty data.
 	MirrorBytes int64 `json:"mirror_bytes"`
-	// DirtyUUIDs and CleanUUIDs are md UUIDs to choose from; mdadm.conf has
-	// them, so that nothing but this package assembles the arrays.
+	// DirtyUUIDs and CleanUUIDs are the layers' md UUIDs, by generation. mdadm.conf
+	// lists them, so that only this package assembles the arrays.
 	DirtyUUIDs []string `json:"dirty_uuids"`
 	CleanUUIDs []string `json:"clean_uuids"`
 }
 
-// SSD is one of the pool.
+// SSD is one SSD of the cache.
 type SSD struct {
 	Serial string `json:"serial"`
 	// Server: the SSD is inside that server only; empty: every server has it.
@@ -82,8 +81,8 @@ func Parse(file string, src []byte) (*Config, error) {
 	return strictjson.Parse(file, src, (*Config).Check)
 }
 
-// LoadOrParse takes the name of a file, or the content of one that is not written
-// yet: a plan asks about that.
+// LoadOrParse reads a config from its argument: the name of a file, or, for a plan,
+// the content of a file that is not written yet.
 func LoadOrParse(config string) (*Config, error) {
 	if strings.HasPrefix(config, "{") {
 		return Parse("config", []byte(config))
@@ -91,7 +90,7 @@ func LoadOrParse(config string) (*Config, error) {
 	return Load(config)
 }
 
-// Check finds every fault that can be seen without a host.
+// Check returns every mistake that is visible without a host.
 func (c *Config) Check() error {
 	var errs []error
 	bad := func(format string, a ...any) { errs = append(errs, fmt.Errorf(format, a...)) }
@@ -126,7 +125,7 @@ func (c *Config) Check() error {
 	return errors.Join(errs...)
 }
 
-// here are the SSDs that a server reaches.
+// here returns the SSDs that a server reaches.
 func (c *Config) here(host string) []string {
 	var out []string
 	for _, s := range c.SSDs {
@@ -137,15 +136,15 @@ func (c *Config) here(host string) []string {
 	return out
 }
 
-// Mounted is the device mapper's name of what the file system is on.
+// Mounted is the device mapper's name of the device below the file system.
 func (c *Config) Mounted() string { return c.VG + ".cached" }
 
 func (c *Config) origin() string { return c.VG + ".origin" }
 
 func (c *Config) between() string { return c.VG + ".clean" }
 
-// Device is the path of what the file system is on.
+// Device is the path of the device below the file system.
 func (c *Config) Device() string { return "/dev/mapper/" + c.Mounted() }
 
-// ConfigPath is where apply writes the config of a service's cache.
+// ConfigPath is the file to which apply writes the config of a service's cache.
 func ConfigPath(service string) string { return "/etc/mortar/cache-" + service + ".json" }

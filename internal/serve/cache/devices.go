@@ -30,7 +30,7 @@ func (s *Stack) exists(p string) bool {
 	return err == nil
 }
 
-// list is a directory's names, sorted; none if it is not there.
+// list returns the sorted names in a directory; none if it does not exist.
 func (s *Stack) list(p string) []string {
 	names, _ := s.sys.ReadDir(p)
 	slices.Sort(names)
@@ -47,7 +47,7 @@ func (s *Stack) dm(name string) string {
 	return ""
 }
 
-// sectors is a device's size.
+// sectors is a device's size in sectors of 512 bytes.
 func (s *Stack) sectors(dev string) int64 {
 	n, _ := strconv.ParseInt(s.line("/sys/class/block/"+dev+"/size"), 10, 64)
 	return n
@@ -60,7 +60,7 @@ func (s *Stack) over(dev string) string {
 	}
 	p, err := s.sys.Realpath("/sys/class/block/" + dev + "/bcache/dev")
 	if err != nil {
-		return "" // not a backing device, or one that does not run
+		return "" // not a backing device, or not running
 	}
 	return path.Base(p)
 }
@@ -81,7 +81,7 @@ func (t tree) List(dir string) ([]string, error) { return t.s.list(dir), nil }
 func (s *Stack) arrays() []array {
 	found, err := linux.MDArrays(tree{s})
 	if err != nil {
-		return nil // mdadm refuses to assemble what is assembled
+		return nil // harmless: mdadm refuses to assemble a running array
 	}
 	var out []array
 	for _, f := range found {
@@ -102,7 +102,7 @@ func (s *Stack) array(uuid string) *array {
 	return nil
 }
 
-// inSync are the serials of an array's members that take part in it.
+// inSync returns the serials of an array's members that are in sync.
 func (s *Stack) inSync(a *array) []string {
 	by := map[string]string{}
 	for serial, d := range s.ssds() {
@@ -124,7 +124,7 @@ func (s *Stack) inSync(a *array) []string {
 	return out
 }
 
-// ssds finds the SSDs of the config that are there, by serial: kernel names
+// ssds finds the SSDs of the config that are present. It maps serials to kernel names
 // of whole devices (nvme0n1, or dm-4 for a multipath map).
 func (s *Stack) ssds() map[string]string {
 	found := map[string]string{}
@@ -134,7 +134,7 @@ func (s *Stack) ssds() map[string]string {
 				found[w.Serial] = devs[0]
 			}
 		}
-		// Also one that was in the pool, to be taken out of it.
+		// Include SSDs of the label, which may have to leave the cache.
 		if l := s.label; l != nil && found[serial] == "" && (slices.Contains(l.SSDs, serial) || l.Dirty != nil && slices.Contains(l.Dirty.Members, serial)) {
 			found[serial] = devs[0]
 		}
@@ -142,8 +142,8 @@ func (s *Stack) ssds() map[string]string {
 	return found
 }
 
-// devices lists whole devices by serial: more than one where a serial does not
-// tell disks apart, as with two namespaces of an NVMe drive.
+// devices lists whole devices by serial. A serial may have several devices, such as
+// the namespaces of an NVMe drive.
 func (s *Stack) devices() map[string][]string {
 	all := map[string][]string{}
 	for _, n := range s.list("/sys/block") {
@@ -172,8 +172,8 @@ func (s *Stack) devices() map[string][]string {
 	return all
 }
 
-// partitions of a whole device, by number: those of the kernel, or kpartx's
-// over a multipath map.
+// partitions returns the partitions of a whole device, by number: the kernel's, or
+// those of kpartx on a multipath map.
 func (s *Stack) partitions(dev string) map[int]string {
 	out := map[int]string{}
 	for _, n := range s.list("/sys/block/" + dev) {
@@ -192,7 +192,7 @@ func (s *Stack) partitions(dev string) map[int]string {
 	return out
 }
 
-// wait polls until done says so.
+// wait polls until done returns true. It fails after most; what is for the error.
 func (s *Stack) wait(ctx context.Context, most time.Duration, what string, done func() bool) error {
 	const step = 50 * time.Millisecond
 	for waited := time.Duration(0); ; waited += step {
@@ -225,8 +225,7 @@ func (s *Stack) backing(dev string) (*superblock, error) {
 	return parseSuperblock(b)
 }
 
-// header is the device of the header volume, or an error that says why there
-// is none.
+// header is the device of the header volume. It is an error if there is none.
 func (s *Stack) header() (string, error) {
 	d := s.dm(linux.DMName(s.cfg.VG, HeaderLV))
 	if d == "" {
@@ -235,8 +234,8 @@ func (s *Stack) header() (string, error) {
 	return "/dev/" + d, nil
 }
 
-// readLabel reads what the disks know of the cache; nil without an error if
-// there never was one.
+// readLabel reads the label from the disks into s.label, which is nil if the volume
+// never had a cache.
 func (s *Stack) readLabel() error {
 	l, err := s.labelOnDisk()
 	if err != nil {
@@ -264,11 +263,12 @@ func (s *Stack) labelOnDisk() (*Label, error) {
 	return l, err
 }
 
-// writeLabel makes the label in memory the one in force. Whoever watches the
-// stack may have written down meanwhile which SSDs are in sync: that holds.
+// writeLabel writes the label in memory to the disks. It keeps the members in sync
+// that NoteSync may have written meanwhile.
 func (s *Stack) writeLabel() error { return s.putLabel(false) }
 
-// writeMembers is for who has just looked at which SSDs are in sync.
+// writeMembers is writeLabel with the members of the label in memory, which the caller
+// has just observed.
 func (s *Stack) writeMembers() error { return s.putLabel(true) }
 
 func (s *Stack) putLabel(members bool) error {
@@ -294,7 +294,7 @@ func (s *Stack) putLabel(members bool) error {
 	return s.sys.WriteBlocks(dev, labelOffsets[s.label.Sequence%2], b)
 }
 
-// remove removes a device of the device mapper, if it is there.
+// remove removes a device of the device mapper if it exists.
 func (s *Stack) remove(ctx context.Context, name string) error {
 	if s.dm(name) == "" {
 		return nil
@@ -311,7 +311,7 @@ func (s *Stack) remove(ctx context.Context, name string) error {
 	return err
 }
 
-// linear makes a device of the device mapper.
+// linear makes a device of the device mapper unless it exists.
 func (s *Stack) linear(ctx context.Context, name, table string) error {
 	if s.dm(name) != "" {
 		return nil

@@ -13,20 +13,20 @@ import (
 	"time"
 )
 
-// fakeTree is a sysfs of files and links, for what is decided by reading it.
+// fakeTree is a fake sysfs of files and links.
 type fakeTree struct {
 	files map[string]string
 	links map[string]string
 	// poked is called for every write.
 	poked func(t *fakeTree, p, data string) error
 	now   time.Time
-	// locked are the devices that udev is kept from; ran are the commands, each
-	// with the devices locked by then.
+	// locked are the devices locked against udev; ran are the commands, each with
+	// the devices locked at that time.
 	locked map[string]bool
 	ran    []string
 	out    map[string]string // of commands
 	read   func(dev string, offset, step int64, n int) error
-	blocks map[int64][]byte // of the header, by offset; nil: there is none
+	blocks map[int64][]byte // of the header, by offset; nil: no header
 }
 
 func (t *fakeTree) ReadFile(p string) ([]byte, error) {
@@ -107,8 +107,8 @@ func (t *fakeTree) Sleep(ctx context.Context, d time.Duration) (err error) {
 	return ctx.Err()
 }
 
-// A device whose set has failed has none, although bcache goes on to call it
-// clean: to take the set away is done at once then. It used to be waited for.
+// A device whose set has failed has no set, although bcache still calls it clean. So
+// detach returns at once, where it once waited for ever.
 func TestDetachAfterFailure(t *testing.T) {
 	sys := &fakeTree{files: map[string]string{"/sys/block/bcache0/bcache/state": "clean\n"}, links: map[string]string{}}
 	sys.poked = func(_ *fakeTree, p, _ string) error { return errors.New("written to " + p) }
@@ -121,7 +121,7 @@ func TestDetachAfterFailure(t *testing.T) {
 	}
 }
 
-// What is dirty is written to the disks first, and how much is left is told.
+// detach writes dirty data to the disks first, and reports how much is left.
 func TestDetachTellsProgress(t *testing.T) {
 	const dir = "/sys/block/bcache1/bcache/"
 	sys := &fakeTree{files: map[string]string{dir + "state": "dirty\n", dir + "dirty_data": "2.0M\n"}, links: map[string]string{dir + "cache": "/sys/fs/bcache/set"}}
@@ -153,7 +153,7 @@ func TestDetachTellsProgress(t *testing.T) {
 	}
 }
 
-// SSDs that are not there are waited for after a boot only.
+// Start waits for missing SSDs only after a boot.
 func TestPatience(t *testing.T) {
 	for uptime, want := range map[string]time.Duration{"31.20 50.00\n": late, "86400.00 1.00\n": 0, "": late} {
 		sys := &fakeTree{files: map[string]string{"/proc/uptime": uptime}}
@@ -163,8 +163,7 @@ func TestPatience(t *testing.T) {
 	}
 }
 
-// While an SSD gets new partitions, and until they are in use, udev neither
-// opens them nor has the table read again.
+// udev is locked out from the partitioning of an SSD until its partitions are in use.
 func TestPartitionWithoutUdev(t *testing.T) {
 	sys := &fakeTree{files: map[string]string{
 		"/sys/fs/bcache/register": "", "/sys/module/raid1/refcnt": "", "/sys/module/raid0/refcnt": "",
@@ -182,7 +181,7 @@ func TestPartitionWithoutUdev(t *testing.T) {
 	}
 }
 
-// A serial that two devices have names neither of them.
+// A serial that two devices share names neither of them.
 func TestPartitionOfAnAmbiguousSerial(t *testing.T) {
 	sys := &fakeTree{files: map[string]string{
 		"/sys/fs/bcache/register": "", "/sys/module/raid1/refcnt": "", "/sys/module/raid0/refcnt": "",
@@ -200,8 +199,8 @@ func TestPartitionOfAnAmbiguousSerial(t *testing.T) {
 	}
 }
 
-// What failed between the layers is tried again; given up if the disks
-// themselves do not answer; and kept again once they did.
+// Revive retries I/O that failed between the layers. It gives up if the disks do not
+// answer, and keeps failed I/O again after they have answered.
 func TestRevive(t *testing.T) {
 	sys := &fakeTree{files: map[string]string{
 		"/sys/block/dm-8/dm/name": "vg.origin\n", "/sys/block/dm-9/dm/name": "vg.clean\n", "/sys/class/block/bcache0/dev": "251:0\n",
@@ -250,8 +249,7 @@ func TestRevive(t *testing.T) {
 	}
 }
 
-// The tree of a new set gets a second level; where it does not, that is told,
-// and nothing else happens.
+// The tree of a new set gets a second level. If it does not, deepen only notes that.
 func TestDeepen(t *testing.T) {
 	const depth = "/sys/fs/bcache/set/tree_depth"
 	for _, c := range []struct {
@@ -298,8 +296,8 @@ func s64(text string) int64 {
 	return n
 }
 
-// Of a change that was killed after the label had let go of a layer, and
-// before its array was stopped, the array is in the way of what follows.
+// A change that was killed after the label dropped a layer leaves the layer's array
+// running. The next change must stop that array.
 func TestStraysGo(t *testing.T) {
 	dev := func(name, serial string) map[string]string {
 		return map[string]string{
@@ -334,7 +332,7 @@ func TestStraysGo(t *testing.T) {
 	}
 }
 
-// An SSD that is to leave the mirror is found as long as it is a member.
+// ssds finds an SSD that must leave the mirror while it is still a member.
 func TestLeavingSSD(t *testing.T) {
 	sys := &fakeTree{files: map[string]string{}}
 	for i, serial := range []string{"A", "B", "C", "D"} {
@@ -349,8 +347,8 @@ func TestLeavingSSD(t *testing.T) {
 	}
 }
 
-// The mirror takes writes only once its mode is written down: a change that
-// was killed before that is not done.
+// The mirror takes writes only after its mode is set: a change that was killed before
+// is not complete.
 func TestMirrorWithoutWriteBack(t *testing.T) {
 	const mode = "/sys/block/bcache1/bcache/cache_mode"
 	sys := &fakeTree{files: map[string]string{mode: "writethrough [writeback] writearound none\n"},
@@ -366,8 +364,8 @@ func TestMirrorWithoutWriteBack(t *testing.T) {
 	}
 }
 
-// Whoever watches writes down which SSDs are in sync while a change goes on
-// that read the label before: what either of them wrote stays.
+// NoteSync writes the members in sync during a change that has read the label before:
+// the writes of both stay.
 func TestTwoWritersOfTheLabel(t *testing.T) {
 	sys := &fakeTree{files: map[string]string{"/sys/block/dm-6/dm/name": "b_home-cacheheader\n"}, blocks: map[int64][]byte{}}
 	stack := func() *Stack {

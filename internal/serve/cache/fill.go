@@ -14,14 +14,13 @@ import (
 	"github.com/mortarhpc/mortar/internal/base/linux"
 )
 
-// fillBlock is much shorter than any stream, and large enough to fill a mirror
-// in reasonable time.
+// fillBlock is the size of a write: much shorter than any stream, and large enough to
+// fill a mirror in reasonable time.
 const fillBlock = 64 << 10
 
-// Fill makes the mirror full of dirty data, for a drill: what is dirty is no
-// longer written to the disks, and the blocks of a new file are written in
-// random order until bcache takes no more. Drain ends it. It returns what
-// percentage of the mirror is dirty then.
+// Fill fills the mirror with dirty data, for a drill. It stops bcache's writes to the
+// disks, and writes the blocks of a new file in random order until bcache takes no
+// more. It returns the dirty share of the mirror in percent. Drain undoes it.
 func (s *Stack) Fill(ctx context.Context, file string) (int64, error) {
 	dirty, room, err := s.mirror()
 	if err != nil {
@@ -49,14 +48,14 @@ func (s *Stack) Fill(ctx context.Context, file string) (int64, error) {
 			b := pattern(fillBlock)
 			for n := next.Add(1) - 1; n < int64(blocks) && !full.Load() && ctx.Err() == nil; n = next.Add(1) - 1 {
 				if _, errs[i] = f.WriteAt(b, int64(order[n])*fillBlock); errs[i] != nil {
-					full.Store(true) // for the others, and for who waits
+					full.Store(true) // stops the other writers and the wait below
 					return
 				}
 			}
 		})
 	}
-	// It is full when more was taken, and there is no more dirty than a moment
-	// ago. Nothing taken at all is a wait of bcache's, see docs/cache.md.
+	// The mirror is full when dirty data stops growing after it has grown. If it
+	// has not grown at all, bcache itself waits, see docs/cache.md.
 	for last, was := int64(-1), int64(0); ctx.Err() == nil && !full.Load(); {
 		if err := s.sys.Sleep(ctx, 2*time.Second); err != nil {
 			break
@@ -87,7 +86,7 @@ func (s *Stack) Drain(file string) error {
 	return err
 }
 
-// mirror is the running dirty layer, and its room in bytes.
+// mirror returns the running dirty layer, and its size in bytes.
 func (s *Stack) mirror() (dev string, room int64, err error) {
 	if err := s.readLabel(); err != nil {
 		return "", 0, err

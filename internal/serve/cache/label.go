@@ -9,28 +9,26 @@ import (
 	"slices"
 )
 
-// Label is what the disks know of the SSDs. It decides what may be believed
-// when they meet again: which arrays are the cache's, and which SSDs hold the
-// newest dirty data.
+// Label is the record of the SSDs on the disks. At a start it decides which data on
+// the SSDs is valid: which arrays belong to the cache, and which SSDs hold the newest
+// dirty data.
 //
-// It is written twice, in turn, at 1 and 2 MiB of the header volume: one
-// block of 4 KiB with magic, length, CRC32C and JSON.
+// There are two copies, at 1 and 2 MiB of the header volume, written in turn. Each is
+// one block of 4 KiB with magic, length, CRC32C and JSON.
 type Label struct {
 	Sequence int64 `json:"sequence"` // of writes of the label
-	// Generation counts the arrays made: the next one takes the UUID of its
-	// number.
+	// Generation counts the arrays made; it selects the UUID of the next one.
 	Generation int `json:"generation"`
-	// SSDs are those partitioned for the cache; Split: with a partition for
-	// dirty data.
+	// SSDs are the partitioned SSDs; Split: with a partition for dirty data.
 	SSDs  []string `json:"ssds"`
 	Split bool     `json:"split"`
-	// Dirty and Clean are the layers' arrays; a layer without one passes
-	// everything on. Clean is by the server that the SSDs are inside of, "" if
-	// all reach them.
+	// Dirty and Clean are the layers; a layer without an entry passes all I/O
+	// through. Clean is by the server with the SSDs inside, "" if all servers reach
+	// them.
 	Dirty *Layer            `json:"dirty,omitempty"`
 	Clean map[string]*Layer `json:"clean,omitempty"`
-	// Open: the stack is up, or went down without being stopped, or a layer had
-	// lost its set by then. See trusted.
+	// Open: the stack is up, or went down without a stop, or a layer had lost its
+	// set at the stop. See trusted.
 	Open bool `json:"open,omitempty"`
 }
 
@@ -38,8 +36,8 @@ type Label struct {
 type Layer struct {
 	Array string `json:"array"` // md UUID
 	Set   string `json:"set"`   // bcache set UUID
-	// Members are serials. Of the dirty layer: those in sync when last looked
-	// at. One that left the mirror holds old data.
+	// Members are serials. Of the dirty layer: the members in sync at the last
+	// look; an SSD that left the mirror holds old data.
 	Members []string `json:"members"`
 }
 
@@ -68,7 +66,7 @@ func (l *Label) encode() ([]byte, error) {
 	return b, nil
 }
 
-// errNoLabel: there is none, as on a volume that never had a cache.
+// errNoLabel: there is no label, as on a volume that never had a cache.
 var errNoLabel = errors.New("no label of a cache")
 
 func decodeLabel(b []byte) (*Label, error) {
@@ -91,8 +89,8 @@ func decodeLabel(b []byte) (*Label, error) {
 	return &l, nil
 }
 
-// newest is the label in force of the two copies: the later one of those that
-// are whole. Both damaged is an error: what the SSDs hold is not known then.
+// newest returns the later one of the undamaged copies of the label. It is an error if
+// both are damaged, since the content of the SSDs is unknown then.
 func newest(a, b []byte) (*Label, error) {
 	la, ea := decodeLabel(a)
 	lb, eb := decodeLabel(b)
@@ -115,7 +113,7 @@ func newest(a, b []byte) (*Label, error) {
 	return nil, ea
 }
 
-// superblock is what matters of bcache's superblock on a backing device.
+// superblock has the needed fields of bcache's superblock on a backing device.
 // Source: bcache_ondisk.h of the kernel, struct cache_sb_disk, BDEV_STATE.
 type superblock struct {
 	Set   [16]byte
@@ -130,8 +128,8 @@ const (
 	stateStale = 3 // ran without its cache
 )
 
-// mdEvents is the count of changes in a member's superblock. A member that
-// was given up has a lower one than those that went on.
+// mdEvents is the event count in a member's superblock. A failed member has a lower
+// count than the members that went on.
 // Source: struct mdp_superblock_1 of the kernel; version 1.2 is 4 KiB into the member
 func mdEvents(b []byte) (uint64, error) {
 	if len(b) < 208 || binary.LittleEndian.Uint32(b) != 0xa92b4efc {
@@ -140,20 +138,19 @@ func mdEvents(b []byte) (uint64, error) {
 	return binary.LittleEndian.Uint64(b[200:]), nil
 }
 
-// trusted tells of each layer whether what its set holds may be believed
-// when the stack comes up again. A set that fails while nothing in it is dirty
-// leaves its device running, and bcache does not write that down: should the
-// SSDs come back, it would answer with what was true before.
+// trusted reports for each layer whether its set is valid when the stack comes up
+// again. If a set without dirty data fails, its device goes on without the set, and
+// bcache does not record that. If the SSDs come back, bcache would answer reads with
+// stale data.
 //
-//   - After a stop with every set in place, both hold.
-//   - A layer with dirty data holds: bcache stops its device rather than pass
-//     its set by.
-//   - Then also the mirror has not failed as a whole, and tells which SSD was
-//     given up: md counts that on the others before a write goes on. Without
-//     one such, reads hold too.
+//   - After a stop with every set in use, both sets are valid.
+//   - A dirty layer with dirty data is valid: bcache stops the device rather than
+//     bypass a dirty set.
+//   - In that case the mirror as a whole has not failed. It also shows which SSD
+//     failed: md counts an event on the other members before a write goes on. If no
+//     SSD failed, the clean layer is valid too.
 //
-// witness: of every SSD of the clean layer there is a member of the mirror
-// that was not given up.
+// witness: every SSD of the clean layer has a member of the mirror that did not fail.
 func trusted(open bool, dirtyState int, witness bool) (clean, dirty bool) {
 	if !open {
 		return true, true

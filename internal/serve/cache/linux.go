@@ -16,7 +16,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/base/linux"
 )
 
-// system is the host, as far as the stack needs it.
+// system is the part of the host that the stack needs.
 type system interface {
 	ReadFile(path string) ([]byte, error)
 	ReadDir(path string) ([]string, error)
@@ -27,12 +27,12 @@ type system interface {
 	WriteFile(path string, data []byte) error
 	Now() time.Time
 	ReadBlocks(dev string, offset int64, n int) ([]byte, error)
-	// ReadPast reads n blocks of 4 KiB past the page cache, one every step bytes.
+	// ReadPast reads n blocks of 4 KiB with O_DIRECT, one every step bytes.
 	ReadPast(ctx context.Context, dev string, offset, step int64, n int) error
 	// WriteBlocks returns when the data is on stable storage.
 	WriteBlocks(dev string, offset int64, data []byte) error
-	// Lock keeps udev from looking at a whole device and its partitions, and
-	// from having its partition table read again.
+	// Lock keeps udev from opening a whole device and its partitions, and from
+	// making the kernel read the partition table again.
 	Lock(ctx context.Context, dev string) (unlock func(), err error)
 	// Run runs a command and returns its standard output.
 	Run(ctx context.Context, stdin string, argv ...string) (string, error)
@@ -127,7 +127,7 @@ func (Linux) WriteBlocks(dev string, offset int64, data []byte) error {
 	return errors.Join(err, f.Close())
 }
 
-// Lock waits until udev has done with the device.
+// Lock waits until udev has finished with the device, and keeps it away.
 // Source: https://systemd.io/BLOCK_DEVICE_LOCKING
 func (Linux) Lock(ctx context.Context, dev string) (func(), error) {
 	f, err := os.Open(dev)
@@ -140,11 +140,11 @@ func (Linux) Lock(ctx context.Context, dev string) (func(), error) {
 	return func() { f.Close() }, nil
 }
 
-// Run runs a command. It is killed with whoever runs this process, be it
-// Pacemaker or the agent of package host.
+// Run runs a command in this process' group, so that Pacemaker, or the agent of
+// package host, kills the command together with this process.
 func (Linux) Run(ctx context.Context, stdin string, argv ...string) (string, error) {
-	// MDADM_NO_UDEV: mdadm makes its links itself and does not wait for udev,
-	// which the resource agent holds while it starts. Source: mdadm(8).
+	// MDADM_NO_UDEV: mdadm makes its links itself and does not wait for udev, whose
+	// queue the resource agent stops during a start. Source: mdadm(8).
 	return command.Cmd{Argv: argv, Stdin: []byte(stdin), Env: []string{"MDADM_NO_UDEV=1"}, Group: command.ParentGroup}.Text(ctx)
 }
 
@@ -160,7 +160,7 @@ func (Linux) Sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// Hostname is the node name, as the cluster has it.
+// Hostname is the host's name, which is its node name in the cluster.
 func (Linux) Hostname() string {
 	n, _ := os.Hostname()
 	return n

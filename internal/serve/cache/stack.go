@@ -19,29 +19,30 @@ import (
 type Stack struct {
 	cfg   *Config
 	sys   system
-	note  func(format string, a ...any) // what a person may want to know later
+	note  func(format string, a ...any) // writes to the log
 	label *Label
-	// held are arrays whose sets are registered after their backing device runs
-	// without them, so that bcache forgets what they hold. By set.
+	// held are the arrays, by set, whose sets are not trusted. Start registers them
+	// only after their backing device runs without them, so that bcache discards
+	// their content.
 	held map[string]string
-	// revived counts looks in a row that found failed I/O, see Revive.
+	// revived counts successive looks with failed I/O, see Revive.
 	revived int
 }
 
-// New is the stack that a config describes; note is told what is unusual.
+// New returns the stack of a config; note receives messages about unusual events.
 func New(cfg *Config, note func(format string, a ...any)) *Stack {
 	return &Stack{cfg: cfg, sys: Linux{}, note: note}
 }
 
-// Refusal says that the stack cannot come up without risk to data, and that
-// trying again will not help without a human.
+// Refusal is the error if the stack cannot come up without risk to data. A retry does
+// not help before an administrator has acted.
 type Refusal struct{ What string }
 
 func (r *Refusal) Error() string { return r.What }
 
-// late is how long SSDs are waited for that are not there, on a server that
-// has booted a moment ago: after a power cut of the whole rack they may come
-// up later than it. At a take-over nobody waits.
+// late bounds the wait for missing SSDs on a server whose uptime is below moment:
+// after a power cut of the whole rack, SSDs may come up later than the server. A
+// takeover does not wait.
 const (
 	late   = 10 * time.Second
 	moment = 3 * time.Minute
@@ -54,8 +55,7 @@ func (s *Stack) patience() time.Duration {
 	return late
 }
 
-// State tells whether the stack is up ("running"), down ("stopped"), or what
-// is wrong with it. It reads sysfs only.
+// State reports whether the stack is up, or returns its fault. It only reads sysfs.
 func (s *Stack) State() (running bool, err error) {
 	top, origin := s.dm(s.cfg.Mounted()), s.dm(s.cfg.origin())
 	if top == "" && origin == "" {
@@ -74,8 +74,8 @@ func (s *Stack) State() (running bool, err error) {
 	return true, nil
 }
 
-// layers are the bcache devices: that of the clean layer over the origin, and
-// that of the dirty layer over the clean one; "" for one that is not there.
+// layers returns the bcache devices: that of the clean layer on the origin, and that
+// of the dirty layer on the clean one; "" for a missing device.
 func (s *Stack) layers() (clean, dirty string) {
 	if o := s.dm(s.cfg.origin()); o != "" {
 		clean = s.over(o)
@@ -96,8 +96,8 @@ func (s *Stack) place() string {
 	return ""
 }
 
-// Start brings the stack up over an active volume. It is idempotent. An SSD
-// that is missing is gone without, unless dirty data would be missing with it.
+// Start brings the stack up on an active volume. It is idempotent. It goes without a
+// missing SSD, unless dirty data would be missing too: then it returns a *Refusal.
 func (s *Stack) Start(ctx context.Context) error {
 	if up, err := s.State(); up && err == nil {
 		return nil
@@ -125,8 +125,8 @@ func (s *Stack) Start(ctx context.Context) error {
 	return nil
 }
 
-// WaitVolume waits for the volume, which LVM activates at boot when the last
-// of its disks is there.
+// WaitVolume waits for the volume, which LVM activates at boot after the last of its
+// disks has appeared.
 func (s *Stack) WaitVolume(ctx context.Context) error {
 	return s.wait(ctx, 4*time.Minute, fmt.Sprintf("volume %s/%s", s.cfg.VG, s.cfg.LV), func() bool {
 		return s.dm(linux.DMName(s.cfg.VG, s.cfg.LV)) != "" && s.dm(linux.DMName(s.cfg.VG, HeaderLV)) != ""
@@ -177,16 +177,16 @@ func (s *Stack) startSets(ctx context.Context) error {
 			s.note("reads start uncached: the cache was not stopped, and an SSD may have been away meanwhile")
 		}
 		if err := s.startClean(ctx, clean, trustClean); err != nil {
-			// Nothing is lost without it.
+			// Without the clean layer no data is lost.
 			s.note("reads are not cached: %v", err)
 		}
 	}
 	return nil
 }
 
-// rescan lets the kernel read partition tables again that another server may
-// have written. Only what differs is changed: a partition that goes and comes
-// back has udev take it out of its array, when the array is up again.
+// rescan makes the kernel read partition tables again, which another server may have
+// written. It changes only partitions that differ: if a partition vanishes and comes
+// back, udev removes it from its running array.
 func (s *Stack) rescan(ctx context.Context) error {
 	for _, d := range s.ssds() {
 		used := false
@@ -213,7 +213,7 @@ const (
 	partDirty = 2
 )
 
-// partsOf are the partitions of those SSDs that are there.
+// partsOf returns the partitions of the SSDs that are present, and the missing serials.
 func (s *Stack) partsOf(serials []string, number int) (devs []string, missing []string) {
 	there := s.ssds()
 	for _, serial := range serials {
@@ -244,8 +244,8 @@ func (s *Stack) dirtyState() (int, error) {
 	return sb.State, nil
 }
 
-// witness: see trusted. It looks before the mirror is assembled, since md
-// might take a member back.
+// witness: see trusted. It must run before the assembly of the mirror, since md may
+// take a failed member back.
 func (s *Stack) witness(clean *Layer) bool {
 	l := s.label.Dirty
 	if l == nil {
@@ -274,7 +274,7 @@ func (s *Stack) witness(clean *Layer) bool {
 	return slices.Min(all) == slices.Max(all)
 }
 
-// setOpen writes down that the stack is up, or was stopped in order.
+// setOpen records in the label that the stack is up, or was stopped in order.
 func (s *Stack) setOpen(open bool) error {
 	if s.label.Open == open {
 		return nil
@@ -283,9 +283,8 @@ func (s *Stack) setOpen(open bool) error {
 	return s.writeLabel()
 }
 
-// startDirty assembles the mirror from SSDs that are known to hold the newest
-// data, and refuses to go without them if there is anything on them that is
-// not on the disks.
+// startDirty assembles the mirror from the SSDs that hold the newest data. If too many
+// of them are missing, it refuses, unless all data is on the disks.
 func (s *Stack) startDirty(ctx context.Context, state int, trust bool) error {
 	l := s.label.Dirty
 	if s.exists("/sys/fs/bcache/" + l.Set) {
@@ -343,7 +342,7 @@ func (s *Stack) startDirty(ctx context.Context, state int, trust bool) error {
 	return nil
 }
 
-// copies is how many members of the mirror of n may be missing.
+// copies is how many of the mirror's n members may be missing.
 func copies(n int) int {
 	if n > 1 {
 		return 1
@@ -351,8 +350,8 @@ func copies(n int) int {
 	return 0
 }
 
-// noteSync writes down which SSDs hold the newest dirty data, if that has
-// changed: before anything is written to them while one is away.
+// noteSync records in the label which SSDs hold the newest dirty data, if that has
+// changed, before writes to the remaining SSDs go on.
 func (s *Stack) noteSync(a *array) error {
 	in := s.inSync(a)
 	was := slices.Clone(s.label.Dirty.Members)
@@ -365,8 +364,8 @@ func (s *Stack) noteSync(a *array) error {
 	return s.writeMembers()
 }
 
-// NoteSync is for whoever watches a running stack: it writes down which SSDs
-// hold the newest dirty data, and since when there has not been less of it.
+// NoteSync records which SSDs hold the newest dirty data, and since when dirty data
+// has not decreased. The watcher of a running stack calls it.
 func (s *Stack) NoteSync() error {
 	if err := s.readLabel(); err != nil || s.label == nil || s.label.Dirty == nil {
 		return err
@@ -392,8 +391,8 @@ func (s *Stack) NoteSync() error {
 	return s.sys.WriteFile(s.lookFile(), b)
 }
 
-// look is how much was dirty when that was last looked at, and since when it
-// had not become less.
+// look is the amount of dirty data at the last look, and since when it has not
+// decreased.
 type look struct {
 	Dirty int64     `json:"dirty"`
 	Since time.Time `json:"since"`
@@ -413,8 +412,8 @@ func (s *Stack) lastLook() (last look, ok bool) {
 	return last, err == nil && json.Unmarshal(b, &last) == nil
 }
 
-// Watch keeps the label true and I/O alive for as long as the stack is up,
-// where no resource agent does that.
+// Watch calls NoteSync and Revive while the stack is up, on a server without a
+// resource agent that does so.
 func (s *Stack) Watch(ctx context.Context) error {
 	for {
 		if err := errors.Join(s.Revive(ctx), s.NoteSync()); err != nil && ctx.Err() == nil {
@@ -465,7 +464,7 @@ func (s *Stack) startClean(ctx context.Context, l *Layer, trust bool) error {
 
 func (s *Stack) arrayName(layer string) string { return s.cfg.VG + "-" + layer }
 
-// base finds what the layers stand on: the header and the volume.
+// base finds the devices below the layers: the header and the volume.
 func (s *Stack) base() (hdr, lv string, err error) {
 	if hdr, err = s.header(); err != nil {
 		return "", "", err
@@ -499,15 +498,15 @@ func (s *Stack) startDevices(ctx context.Context) error {
 	return s.whole(ctx, s.cfg.Mounted(), dirty)
 }
 
-// whole makes a device of the device mapper that is all of another one.
+// whole makes a device of the device mapper that maps all of another one.
 func (s *Stack) whole(ctx context.Context, name, dev string) error {
 	return s.linear(ctx, name, fmt.Sprintf("0 %d linear %s 0\n", s.sectors(dev), s.devno(dev)))
 }
 
-// retried puts the device between the layers over the clean one. When a set
-// fails, bcache answers everything with an error until it has let go of it,
-// some hundredths of a second later: also what is for the disks. A multipath
-// map of one path keeps what failed; Revive has it tried again.
+// retried makes the device between the layers, on top of the clean one. When a set
+// fails, bcache fails all I/O, even for the disks, until it has detached the set, some
+// hundredths of a second later. A multipath map of one path keeps the failed I/O;
+// Revive makes it retry.
 func (s *Stack) retried(ctx context.Context, clean string) error {
 	return s.linear(ctx, s.cfg.between(), retryTable(s.sectors(clean), s.devno(clean)))
 }
@@ -517,12 +516,12 @@ func retryTable(sectors int64, devno string) string {
 	return fmt.Sprintf("0 %d multipath 3 queue_if_no_path queue_mode bio 0 1 1 service-time 0 1 1 %s 1\n", sectors, devno)
 }
 
-// revivals is how many looks in a row may find I/O that has failed: the disks
-// themselves do not answer then, and whoever waits is told.
+// revivals is the number of successive looks with failed I/O after which Revive gives
+// up: then the disks themselves do not answer, and the waiting I/O gets an error.
 const revivals = 20
 
-// Revive has I/O that failed between the layers tried again. It is asked every
-// second or two while the stack is up.
+// Revive makes I/O that failed between the layers retry. Call it every second or two
+// while the stack is up.
 func (s *Stack) Revive(ctx context.Context) error {
 	clean, _ := s.layers()
 	if clean == "" || s.dm(s.cfg.between()) == "" {
@@ -558,15 +557,15 @@ func (s *Stack) Revive(ctx context.Context) error {
 	return say("reinstate_path", devno)
 }
 
-// originTable is the header, and behind it the volume.
+// originTable maps the header, and after it the volume.
 // Source: Documentation/admin-guide/device-mapper/linear.rst
 func originTable(hdr, lv string, sectors int64) string {
 	const h = HeaderBytes / 512
 	return fmt.Sprintf("0 %d linear %s 0\n%d %d linear %s 0\n", h, hdr, h, sectors, lv)
 }
 
-// device brings up the bcache device over a backing device, with the set of
-// its layer if that is there.
+// device brings up the bcache device of a backing device, with the set of its layer if
+// that is registered.
 func (s *Stack) device(backing string, l *Layer) (string, error) {
 	if s.over(backing) == "" && !s.exists("/sys/class/block/"+backing+"/bcache") {
 		if err := s.register(backing); err != nil {
@@ -574,8 +573,8 @@ func (s *Stack) device(backing string, l *Layer) (string, error) {
 		}
 	}
 	if s.over(backing) == "" {
-		// It waits for its set. To run without, bcache marks it: what the set
-		// holds is thrown away should it come back.
+		// The device waits for its set. Make it run without: bcache then marks the
+		// device, and discards the set's content if the set comes back.
 		sb, err := s.backing(backing)
 		if err != nil {
 			return "", err
@@ -595,27 +594,27 @@ func (s *Stack) device(backing string, l *Layer) (string, error) {
 		return "", fmt.Errorf("bcache makes no device of %s", backing)
 	}
 	if l != nil && s.held[l.Set] != "" {
-		// It is marked as run without its set by now.
+		// By now the device is marked as having run without its set.
 		if err := s.register(s.held[l.Set]); err != nil && !s.exists("/sys/fs/bcache/"+l.Set) {
 			s.note("%v", err)
 		}
 	}
 	if l != nil && s.exists("/sys/fs/bcache/"+l.Set) && !s.attached(dev, l) {
 		if err := s.sys.Poke("/sys/block/"+dev+"/bcache/attach", l.Set+"\n"); err != nil {
-			// Nothing in it is dirty: see above.
+			// The set has no dirty data: see above.
 			s.note("bcache does not attach %s: %v (see the kernel's log)", l.Set, err)
 		}
 	}
 	return dev, nil
 }
 
-// tune sets what bcache does not keep itself.
+// tune sets the parameters that bcache does not store.
 //
 //   - congested_*_threshold_us 0: a busy SSD is still faster than the disks.
-//   - readahead_cache_policy meta-only on the dirty layer: every read of file
-//     data comes by the page cache's read-ahead, and is for the clean layer to
-//     keep, once instead of mirrored.
-//   - sequential_cutoff on both: streams go past.
+//   - readahead_cache_policy meta-only on the dirty layer: every read of file data
+//     comes from the page cache's read-ahead. The clean layer keeps that data, once
+//     instead of mirrored.
+//   - sequential_cutoff on both: streams bypass the SSDs.
 //
 // Source: Documentation/admin-guide/bcache.rst
 func (s *Stack) tune() {
@@ -650,15 +649,14 @@ func (s *Stack) tune() {
 	}
 }
 
-// Stop takes the stack down, whatever of it is there. Dirty data stays on the
-// SSDs.
+// Stop takes down all existing parts of the stack. Dirty data stays on the SSDs.
 func (s *Stack) Stop(ctx context.Context) error {
 	if err := s.remove(ctx, s.cfg.Mounted()); err != nil {
 		return err
 	}
-	inOrder := s.inOrder() // nothing writes any more
+	inOrder := s.inOrder() // now, after the last write
 	for _, name := range []string{s.cfg.between(), s.cfg.origin()} {
-		// Its bcache device, or one that was registered and never ran.
+		// The device's bcache device may be registered without running.
 		if b := s.dm(name); b != "" && s.exists("/sys/class/block/"+b+"/bcache") {
 			if err := s.stopDevice(ctx, b); err != nil {
 				return err
@@ -683,7 +681,7 @@ func (s *Stack) Stop(ctx context.Context) error {
 	return s.remove(ctx, s.cfg.origin())
 }
 
-// inOrder tells whether each layer that has a set is using it.
+// inOrder reports whether every layer with a set in the label is using that set.
 func (s *Stack) inOrder() bool {
 	if s.readLabel() != nil || s.label == nil {
 		return false

@@ -10,33 +10,32 @@ import (
 	"github.com/mortarhpc/mortar/internal/base/linux"
 )
 
-// Stats is one look at a cache: counters since its layers came up, and the
-// state of its parts. Bytes where nothing else is said.
+// Stats is the state of a cache: counters since its layers came up, and the state of
+// its parts. Amounts are in bytes unless the field says otherwise.
 type Stats struct {
 	TimeNS int64  `json:"t_ns"`
 	Mode   string `json:"mode"`
 	Up     bool   `json:"up"`
 	Error  string `json:"error,omitempty"`
 
-	// Reads of file data: served by SSDs, or by the disks. A request that is
-	// served by both is a miss. Source: admin-guide/bcache.rst, stats_total
+	// Reads of file data from SSDs, and from the disks. A request to both is a
+	// miss. Source: admin-guide/bcache.rst, stats_total
 	ReadHits   int64 `json:"read_hits"`
 	ReadMisses int64 `json:"read_misses"`
-	// Of them misses that were not cached either: parts of a stream.
+	// ReadBypassed are misses that were not cached afterwards: parts of a stream.
 	ReadBypassed int64 `json:"read_bypassed"`
-	// What was written since the mirror is in use: taken by SSDs, or passed on
-	// to the disks.
+	// Writes since the mirror is in use: to the SSDs, and past them to the disks.
 	WrittenSSD   int64 `json:"written_to_ssds"`
 	WrittenDisks int64 `json:"written_past_ssds"`
 
 	Dirty int64 `json:"dirty"` // on SSDs only
-	// DirtySeconds is since when there has not been less of it.
+	// DirtySeconds is for how long dirty data has not decreased.
 	DirtySeconds int64 `json:"dirty_not_less_seconds"`
-	DirtyRoom    int64 `json:"dirty_room"` // of the mirror
+	DirtyRoom    int64 `json:"dirty_room"` // size of the mirror
 	CleanRoom    int64 `json:"clean_room"`
 	// CleanUsed is in percent of CleanRoom.
 	CleanUsed int64 `json:"clean_used_percent"`
-	FlushRate int64 `json:"flush_rate"` // bytes/s, that bcache aims at
+	FlushRate int64 `json:"flush_rate"` // bcache's target rate, bytes/s
 	Flushed   int64 `json:"flushed"`    // to the disks, since the layer came up
 
 	// The volume as its users see it, and the devices below.
@@ -50,7 +49,7 @@ type Stats struct {
 
 // Mirror of dirty data.
 type Mirror struct {
-	Members int      `json:"members"` // it should have
+	Members int      `json:"members"` // number of members that it should have
 	InSync  []string `json:"in_sync"` // serials
 }
 
@@ -58,8 +57,8 @@ type Mirror struct {
 // (log 02h): percentage used, critical warning.
 type Life struct {
 	Serial string `json:"serial"`
-	Device string `json:"device,omitempty"` // "" if it is not there
-	// Left is the life remaining, percent; -1 if the SSD does not say.
+	Device string `json:"device,omitempty"` // "" if the SSD is missing
+	// Left is the remaining life in percent; -1 if the SSD does not report it.
 	Left int `json:"life_left_percent"`
 	// Failing: the SSD predicts its failure.
 	Failing bool   `json:"failure_predicted"`
@@ -74,8 +73,8 @@ func (s *Stack) io(devs ...string) (all linux.BlockIO) {
 	return all
 }
 
-// counted is what had been written when the mirror was put to use: bcache
-// counts from then on, the devices from when they came up.
+// counted is the amount written before the mirror was put to use: bcache counts from
+// that moment, but the devices count since they came up.
 type counted struct {
 	Volume int64 `json:"volume"`
 	Below  int64 `json:"below"`
@@ -106,8 +105,8 @@ func (s *Stack) number(p string) int64 {
 	return n
 }
 
-// Read looks at the cache; smart also asks the SSDs for their health, which
-// takes a command each.
+// Read returns the state of the cache. With smart it also asks each SSD for its
+// health, which takes a command each.
 func (s *Stack) Read(ctx context.Context, smart bool) Stats {
 	st := Stats{Mode: s.cfg.Mode}
 	if err := s.readLabel(); err != nil {
@@ -144,15 +143,14 @@ func (s *Stack) Read(ctx context.Context, smart bool) Stats {
 	below := s.io(clean)
 	st.WrittenDisks = st.Volume.WriteBytes
 	if l := s.label.Dirty; l != nil && dirty != "" {
-		// The dirty layer keeps no reads of file data, so what was written to its
-		// set is what the SSDs have taken of the volume's writes, but for a few
-		// reads of metadata.
+		// The dirty layer caches no reads of file data. So the bytes written to its
+		// set are the volume's writes to the SSDs, except a few reads of metadata.
 		since := s.attachedAt()
 		all := max(st.Volume.WriteBytes-since.Volume, 0)
 		st.WrittenSSD = min(linux.ParseBcacheBytes(s.line("/sys/fs/bcache/"+l.Set+"/cache0/written")), all)
 		st.WrittenDisks = all - st.WrittenSSD
 		st.Flushed = max(below.WriteBytes-since.Below-st.WrittenDisks, 0)
-		// A read of what is dirty is answered by the dirty layer.
+		// The dirty layer answers reads of dirty data.
 		t := "/sys/block/" + dirty + "/bcache/stats_total/"
 		st.ReadHits += s.number(t+"cache_hits") + s.number(t+"cache_bypass_hits")
 		st.Dirty = s.dirtyBytes(dirty)
@@ -171,7 +169,7 @@ func (s *Stack) Read(ctx context.Context, smart bool) Stats {
 		if d := there[serial]; d != "" {
 			st.SSDIO.Add(s.io(d))
 			if smart {
-				// smartctl's exit code is a bit mask, of warnings too.
+				// Ignore smartctl's exit code, a bit mask that includes warnings.
 				out, _ := s.sys.Run(ctx, "", "smartctl", "--json", "--all", "/dev/"+d)
 				parseSMART(out, &l)
 			}
@@ -226,7 +224,7 @@ func parseSMART(out string, l *Life) {
 	}
 }
 
-// EventPattern finds lines of the journal about a cache's parts: bcache, the
-// arrays of its SSDs, NVMe, and the cache's own commands.
-// Not the kernel's command line, which may set a parameter of nvme_core.
+// EventPattern matches lines of the journal about a cache's parts: bcache, the arrays
+// of its SSDs, NVMe, and the cache's own commands. It does not match the kernel's
+// command line, which may set a parameter of nvme_core.
 const EventPattern = "bcache|md/raid[01]|md1?[0-9]+: |nvme[0-9]|SSD|host-cache|mortar-cache"
