@@ -14,8 +14,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/prove/versus"
 )
 
-// againstStock has a brick built and measured with each profile; see
-// versus.Comparison.
+// againstStock builds and measures a brick with each profile. Source: versus.Comparison.
 func againstStock(ctx context.Context, w io.Writer, specFile, dir string, measure func(file, run string) []string) (map[spec.Profile]string, error) {
 	if err := writable(dir); err != nil {
 		return nil, fail(exitBadInput, fmt.Errorf("--out: %w", err))
@@ -31,7 +30,7 @@ func againstStock(ctx context.Context, w io.Writer, specFile, dir string, measur
 	return runs, err
 }
 
-// step says which command comes now, and runs it.
+// step prints a command and runs it.
 func step(ctx context.Context, out, progress io.Writer, start time.Time, args []string) error {
 	self, err := os.Executable()
 	if err != nil {
@@ -41,7 +40,8 @@ func step(ctx context.Context, out, progress io.Writer, start time.Time, args []
 	return childFailed(ctx, args[0], runSelf(ctx, out, self, args))
 }
 
-// childFailed gives a command's failure its own exit code; it has told why.
+// childFailed returns a child command's failure with the child's exit code. The child has
+// already printed its error.
 func childFailed(ctx context.Context, name string, err error) error {
 	switch ee := (*exec.ExitError)(nil); {
 	case err == nil:

@@ -13,7 +13,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/run/observe"
 )
 
-// agentMux has the ops of every package that runs something on hosts.
+// agentMux registers the operations of every package that runs something on hosts.
 func agentMux() agent.Mux {
 	return agent.Merge(agent.Core(), workload.Handlers(), netprobe.Handlers(), observe.Handlers())
 }
@@ -26,8 +26,8 @@ func newAgentCmd() *cobra.Command {
 		Hidden: true,
 		Args:   cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			// The other end may go away while an action runs, which is
-			// finished all the same: its answer must not kill the agent.
+			// The administrator's end may close while an action runs. The agent finishes the
+			// action and must survive the write of its answer to a closed pipe.
 			signal.Ignore(syscall.SIGPIPE)
 			mux := agentMux()
 			if watchOnly {

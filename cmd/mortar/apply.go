@@ -21,18 +21,18 @@ import (
 	"github.com/mortarhpc/mortar/internal/run/failover"
 )
 
-// killAfterEnv is a test hook: apply ends hard, as if killed, after that many
-// commands and files, so that resuming can be tested at every step.
+// killAfterEnv is a test hook: apply exits hard, as if killed, after that many commands and
+// files. Tests use it to resume at every step.
 const killAfterEnv = "MORTAR_KILL_AFTER"
 
 type applyFlags struct {
 	yes, dryRun, asJSON, skipFenceTest bool
 
 	profile string
-	// prepare is a server that gets what it needs before it may see shared disks, and
-	// nothing else; "": all of the brick.
+	// prepare names a server that apply prepares before its disks are cabled, and nothing
+	// else; "" means the whole brick.
 	prepare string
-	// replaced is a server that is another machine now.
+	// replaced names a server whose hardware is new.
 	replaced string
 }
 
@@ -93,9 +93,9 @@ after N commands and files.`,
 type applyDone struct {
 	plan.Result
 	FenceTests []failover.LevelResult `json:"fence_tests,omitempty"`
-	Unproven   []string               `json:"fencing_unproven,omitempty"` // levels of fencing that apply left unproven
-	// Prepared is the server that mortar server replace has made ready for its
-	// cables: the command must be run once more.
+	Unproven   []string               `json:"fencing_unproven,omitempty"` // levels of fencing that apply did not prove
+	// Prepared names the server that mortar server replace has prepared for its cables. The
+	// command must run once more after cabling.
 	Prepared string `json:"prepared,omitempty"`
 	Error    string `json:"error,omitempty"`
 }
@@ -201,19 +201,19 @@ func runApply(ctx context.Context, d *design.Design, in io.Reader, w io.Writer, 
 	return prove(ctx, pr, p, in, w, f, &done)
 }
 
-// errNobodyToAsk refuses a change that nobody can confirm.
+// errNobodyToAsk refuses a change that no terminal can confirm.
 var errNobodyToAsk = errors.New("nobody can be asked here: give --yes, or --dry-run to see what would be done; nothing was changed")
 
 func applyQuestion(changes, hosts int) string {
 	return fmt.Sprintf("\nApply these %d changes to %d hosts?", changes, hosts)
 }
 
-// confirm asks for a written yes. Ctrl-C ends it too.
+// confirm asks for a written yes. Ctrl-C ends the question too.
 func confirm(ctx context.Context, in io.Reader, w io.Writer, question string) error {
 	fmt.Fprint(w, question+" Type yes: ")
 	answer := make(chan string, 1)
 	go func() {
-		line, _ := bufio.NewReader(in).ReadString('\n') // at its end: no answer
+		line, _ := bufio.NewReader(in).ReadString('\n') // end of input counts as no answer
 		answer <- strings.TrimSpace(line)
 	}()
 	select {
@@ -228,8 +228,8 @@ func confirm(ctx context.Context, in io.Reader, w io.Writer, question string) er
 	return nil
 }
 
-// applyProgress prints a line for each stage and change, and on a terminal
-// what is in hand.
+// applyProgress prints a line for each stage and change. On a terminal it also shows the
+// action that runs.
 func applyProgress(w io.Writer, start time.Time, live bool) func(plan.Event) {
 	clear := ""
 	if live {
@@ -257,7 +257,7 @@ func applyProgress(w io.Writer, start time.Time, live bool) func(plan.Event) {
 	}
 }
 
-// isTerminalReader says whether somebody can be asked.
+// isTerminalReader reports whether the program can ask a question on r.
 func isTerminalReader(r io.Reader) bool {
 	f, ok := r.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))

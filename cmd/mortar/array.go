@@ -81,7 +81,7 @@ running the script is yours.`,
 	return cmd
 }
 
-// writeScripts puts each script into a file of its own; none is overwritten.
+// writeScripts writes each script to its own file and refuses to overwrite one.
 func writeScripts(w io.Writer, d *design.Design, dir, tool string, names []string, scripts map[string]string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fail(exitFailed, err)
@@ -167,7 +167,7 @@ server …).`,
 	return cmd
 }
 
-// verifyLUNs reaches the servers that are cabled to an array.
+// verifyLUNs connects to the servers that are cabled to an array.
 func verifyLUNs(ctx context.Context, d *design.Design, live bool) (array.Result, error) {
 	none := array.Result{}
 	all, err := host.Inventory(d.Spec)
@@ -197,10 +197,10 @@ func verifyLUNs(ctx context.Context, d *design.Design, live bool) (array.Result,
 	return r, nil
 }
 
-// writeWWNs puts WWNs into a spec on disk, and says so.
+// writeWWNs writes WWNs into the spec's file and reports each.
 func writeWWNs(w io.Writer, file string, ids []array.Identity) error {
 	for _, id := range ids {
-		s, err := spec.Load(file) // as the one before has left it
+		s, err := spec.Load(file) // the previous array changed the file
 		if err != nil {
 			return fail(exitBadInput, err)
 		}
@@ -242,7 +242,7 @@ func showVerify(w io.Writer, d *design.Design, r array.Result) error {
 	return err
 }
 
-// pathsText is the paths to a LUN: "4 paths (A 2, B 2), owner A".
+// pathsText formats the paths to a LUN: "4 paths (A 2, B 2), owner A".
 func pathsText(d *design.Design, m array.Match) string {
 	text := fmt.Sprintf("%d paths", m.Seen.Paths)
 	if m.Seen.Paths == 1 {

@@ -83,13 +83,13 @@ Exit codes: 0 done, 1 something could not be read (the rest is written), 2 refus
 	return cmd
 }
 
-// writeBackup writes a file that is whole or not there, and its owner's alone.
+// writeBackup writes a file atomically, readable by its owner alone.
 func writeBackup(file string, b *backup.Backup) error {
 	f, err := renameio.NewPendingFile(file, renameio.WithPermissions(0o600), renameio.WithTempDir(filepath.Dir(file)))
 	if err != nil {
 		return err
 	}
-	defer func() { _ = f.Cleanup() }() // nothing is left of it once it is in place
+	defer func() { _ = f.Cleanup() }() // removes the temporary file if the rename did not happen
 	if err := b.Write(f); err != nil {
 		return err
 	}
@@ -166,8 +166,8 @@ func readBackup(file string) (*backup.Backup, error) {
 // rehearsal is what mortar restore --rehearse --json prints.
 type rehearsal struct {
 	Brick     string   `json:"brick"`
-	Resources int      `json:"resources"` // compared
-	Pending   []string `json:"pending"`   // that are not as the backup has them
+	Resources int      `json:"resources"` // number of resources compared
+	Pending   []string `json:"pending"`   // resources that differ from the backup
 }
 
 func rehearseRestore(cmd *cobra.Command, b *backup.Backup, asJSON bool) error {

@@ -81,7 +81,7 @@ is kept), 2 refused (nothing was changed), 130 interrupted (likewise kept).`,
 			if f.print != "" {
 				return printSuite(cmd.OutOrStdout(), f.print, args)
 			}
-			// A profile alone is no suite.
+			// A profile alone chooses no suite.
 			if f.profile && !cmd.Flags().Changed("suite") {
 				f.suite = ""
 			}
@@ -118,14 +118,14 @@ func printSuite(w io.Writer, name string, args []string) error {
 		flavour = s.Flavour
 	}
 	_, src, err := bench.Source(name, flavour)
-	if err != nil || strings.ContainsAny(name, "/.") { // a file is its own example
+	if err != nil || strings.ContainsAny(name, "/.") { // a path names a file, not an example
 		return fail(exitBadInput, fmt.Errorf("no suite %q; use %s", name, strings.Join(bench.Names(), ", ")))
 	}
 	_, err = w.Write(src)
 	return err
 }
 
-// options checks the flags against each other.
+// options checks the combination of flags.
 func (f *benchFlags) options() (bench.Options, error) {
 	opt := bench.Options{Dir: f.out, Tests: f.tests, Repeat: f.repeat, Cold: f.cold, Engine: workload.BenchEngine(f.engine), NFSVersion: f.nfs, Profile: f.profile}
 	bad := func(format string, a ...any) (bench.Options, error) {
@@ -165,7 +165,7 @@ func (f *benchFlags) options() (bench.Options, error) {
 	return opt, nil
 }
 
-// mountVersions are the NFS versions of a brick's mounts, each once.
+// mountVersions lists the NFS versions of a brick's mounts without duplicates.
 func mountVersions(d *design.Design) string {
 	var all []string
 	for _, m := range d.Mounts {
@@ -228,7 +228,7 @@ func runBench(ctx context.Context, in io.Reader, out, errOut io.Writer, specFile
 			return err
 		}
 	}
-	release, err := plan.Lock(des.Spec) // no apply meanwhile, and no drill
+	release, err := plan.Lock(des.Spec) // keep apply and drill out meanwhile
 	if err != nil {
 		return fail(exitBadInput, err)
 	}
@@ -243,7 +243,7 @@ func runBench(ctx context.Context, in io.Reader, out, errOut io.Writer, specFile
 	return benchOutcome(ctx, out, r, err, f.asJSON)
 }
 
-// benchEnv is how a benchmark reaches the hosts.
+// benchEnv connects a benchmark to the hosts.
 func benchEnv(ctx context.Context, des *design.Design) (bench.Env, error) {
 	dial, err := dialHosts(des, connectOptions)
 	if err != nil {
@@ -256,7 +256,7 @@ func benchEnv(ctx context.Context, des *design.Design) (bench.Env, error) {
 	return env, nil
 }
 
-// benchOutcome prints what came out and gives the exit code.
+// benchOutcome prints the result and returns the exit code.
 func benchOutcome(ctx context.Context, out io.Writer, r *report.Run, err error, asJSON bool) error {
 	var unfit *bench.Unfit
 	if r == nil {
@@ -286,7 +286,7 @@ func benchOutcome(ctx context.Context, out io.Writer, r *report.Run, err error, 
 	return nil
 }
 
-// printBench tells the outcome on the terminal.
+// printBench prints the result for a person.
 func printBench(w io.Writer, r *report.Run) error {
 	b := r.Bench
 	fmt.Fprintf(w, "\n%s on brick %s, engine %s: %s\n", b.Suite, b.Brick, b.Engine, bold(strings.ToUpper(b.Verdict)))
@@ -303,7 +303,7 @@ func printBench(w io.Writer, r *report.Run) error {
 	return err
 }
 
-// showSets prints what a run would do.
+// showSets prints the measurements that a run would make.
 func showSets(w io.Writer, des *design.Design, suite *bench.Suite, opt bench.Options, asJSON bool) error {
 	planned, err := bench.PlanOf(des, suite, opt)
 	if err != nil {
@@ -341,9 +341,8 @@ func showSets(w io.Writer, des *design.Design, suite *bench.Suite, opt bench.Opt
 
 const clearLine = "\r\x1b[K"
 
-// benchProgress prints a line for each measurement that is done and whatever
-// is worth noting; between them, on a terminal, one line that is written over
-// and over, elsewhere a line now and then.
+// benchProgress prints a line for each finished measurement and each note. Between them it
+// rewrites one status line on a terminal, and prints a line now and then elsewhere.
 func benchProgress(w io.Writer, start time.Time, live bool) func(bench.Progress) {
 	var lastLine time.Time
 	state := ""

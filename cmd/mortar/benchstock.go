@@ -12,8 +12,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/prove/bench"
 )
 
-// benchAgainstStock measures a brick, and the same as the distribution would
-// have it.
+// benchAgainstStock measures a brick with the profile tuned and with the profile stock.
 func benchAgainstStock(ctx context.Context, out, errOut io.Writer, specFile string, f benchFlags) error {
 	if f.out == "" {
 		f.out = filepath.Join("out", "bench-against-stock")
@@ -26,7 +25,7 @@ func benchAgainstStock(ctx context.Context, out, errOut io.Writer, specFile stri
 	if err != nil {
 		return err
 	}
-	// What is wrong with the suite is better told before two bricks are built.
+	// Check the suite before two bricks are built.
 	suite, err := bench.Load(f.suite, des.Flavour)
 	if err != nil {
 		return fail(exitBadInput, err)
@@ -55,7 +54,7 @@ func benchAgainstStock(ctx context.Context, out, errOut io.Writer, specFile stri
 	return failed
 }
 
-// forward gives the flags that say what is measured.
+// forward returns the flags of the child command that choose what it measures.
 func (f *benchFlags) forward() []string {
 	out := []string{"--scale", f.scale, "--engine", f.engine}
 	for _, x := range [][2]string{{"--suite", f.suite}, {"--clients", f.clients}, {"--cold", f.cold}, {"--nfs", f.nfs}, {"--tests", strings.Join(f.tests, ",")}} {

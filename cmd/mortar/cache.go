@@ -27,7 +27,7 @@ func newCacheCmd() *cobra.Command {
 	return c
 }
 
-// cacheChange writes a change of the cache into the spec, and applies it.
+// cacheChange writes a change of the cache into the spec and applies it.
 type cacheChange struct{ specChange }
 
 const cacheChangeHelp = `
@@ -153,7 +153,7 @@ func (f *cacheChange) run(cmd *cobra.Command, file string, change func(*spec.Cac
 	return err
 }
 
-// blockOf is the key cache as it is written.
+// blockOf formats the spec's key cache as YAML.
 func blockOf(c *spec.Cache) string {
 	if c == nil {
 		return "(removed)\n"
@@ -169,12 +169,12 @@ func indent(text string) string {
 	return "  " + strings.ReplaceAll(strings.TrimRight(text, "\n"), "\n", "\n  ")
 }
 
-// replaceFile writes a file anew, so that it is the old or the new one.
+// replaceFile replaces a file atomically: a reader sees the old or the new one.
 func replaceFile(file string, text []byte) error {
 	return renameio.WriteFile(file, text, 0o644, renameio.WithExistingPermissions())
 }
 
-// watchFlush tells how much is still to be written to the disks.
+// watchFlush prints how much dirty data the SSDs still hold.
 func watchFlush(ctx context.Context, d *design.Design, w io.Writer) {
 	p, err := newCachePeer(d, 20*time.Second)
 	if err != nil {
@@ -287,7 +287,7 @@ Exit codes: 0, 1 no server has the cache up, 2 bad input.`,
 
 func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
 
-// showCache prints one look.
+// showCache prints one observation.
 func showCache(w io.Writer, server string, st cache.Stats) {
 	b := func(n int64) string { return spec.Bytes(n).Decimal() }
 	fmt.Fprintf(w, "cache on %s, %s\n", server, st.Mode)
@@ -298,7 +298,7 @@ func showCache(w io.Writer, server string, st cache.Stats) {
 	fmt.Fprintf(w, "  writes     %s to SSD, %s past them (%s)\n", b(st.WrittenSSD), b(st.WrittenDisks), share(st.WrittenSSD, st.WrittenDisks))
 	if st.DirtyRoom > 0 {
 		rate := ""
-		if st.Dirty > 0 { // idle, bcache sets it to a number without a meaning
+		if st.Dirty > 0 { // the rate of an idle bcache device means nothing
 			rate = ", written to the disks at up to " + b(st.FlushRate) + "/s"
 		}
 		fmt.Fprintf(w, "  dirty      %s of %s%s; %s written so far\n", b(st.Dirty), b(st.DirtyRoom), rate, b(st.Flushed))
@@ -326,7 +326,7 @@ func showCache(w io.Writer, server string, st cache.Stats) {
 	}
 }
 
-// share of a in both.
+// share returns a as a percentage of a+b.
 func share(a, b int64) string {
 	if a+b == 0 {
 		return "none yet"
@@ -336,7 +336,7 @@ func share(a, b int64) string {
 
 const cacheHeads = "   reads/s  hit %    write MB/s  ssd %    dirty MB  flush MB/s   disks r/s  w/s  MB/s    ssds r/s  w/s  MB/s"
 
-// cacheLine is what happened between two looks.
+// cacheLine formats the difference between two observations.
 func cacheLine(a, b cache.Stats) string {
 	sec := float64(b.TimeNS-a.TimeNS) / 1e9
 	if sec <= 0 {
@@ -349,7 +349,7 @@ func cacheLine(a, b cache.Stats) string {
 		if of <= 0 {
 			return "-"
 		}
-		return fmt.Sprintf("%d", min(100, 100*x/of)) // what the SSDs took has bcache's journal in it
+		return fmt.Sprintf("%d", min(100, 100*x/of)) // the SSDs' writes include bcache's journal
 	}
 	wrote, ssd := b.Volume.WriteBytes-a.Volume.WriteBytes, b.WrittenSSD-a.WrittenSSD
 	io := func(x, y linux.BlockIO) string {

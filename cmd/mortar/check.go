@@ -18,11 +18,10 @@ import (
 	"github.com/mortarhpc/mortar/internal/build/plan"
 )
 
-// loadAnyDesign reads a spec and derives its design, also where this version
-// cannot build it.
+// loadAnyDesign reads a spec and derives its design, even if this version cannot build it.
 func loadAnyDesign(path string) (*design.Design, error) { return loadAnyDesignAs(path, "") }
 
-// loadAnyDesignAs is loadAnyDesign with a profile that a flag gave.
+// loadAnyDesignAs is loadAnyDesign with the profile of a flag.
 func loadAnyDesignAs(path, profile string) (*design.Design, error) {
 	s, err := loadSpecAs(path, profile)
 	if err != nil {
@@ -95,7 +94,7 @@ distribution and of ClusterLabs; --explain lists what differs from tuned.`,
 	return c
 }
 
-// writeSVG draws the design into a file that is whole or not there.
+// writeSVG draws the design into a file.
 func writeSVG(file string, out io.Writer, d *design.Design) error {
 	if file == "-" {
 		return design.SVG(out, d)
@@ -107,8 +106,8 @@ func writeSVG(file string, out io.Writer, d *design.Design) error {
 	return writeWhole(file, b.Bytes())
 }
 
-// writeWhole writes a file that is whole or not there; what is no file, such
-// as /dev/stdout or a pipe, is written to as it is.
+// writeWhole writes a regular file atomically. It writes directly to anything else, such as
+// /dev/stdout or a pipe.
 func writeWhole(file string, b []byte) error {
 	write := renameio.WriteFile
 	if st, err := os.Stat(file); err == nil && !st.Mode().IsRegular() {
@@ -119,9 +118,8 @@ func writeWhole(file string, b []byte) error {
 	return notWritten(file, write(file, b, 0o644))
 }
 
-// notWritten makes the error of a file's writing one of a command. That of a
-// missing directory has the name of a temporary file, which says nothing to a
-// user.
+// notWritten turns the error of a write into one of the command. renameio reports a missing
+// directory with the name of a temporary file, which means nothing to a user.
 func notWritten(file string, err error) error {
 	switch {
 	case err == nil:

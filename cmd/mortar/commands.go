@@ -2,8 +2,8 @@ package main
 
 import "github.com/spf13/cobra"
 
-// commands lists every subcommand, in the order of a brick's life. Each file
-// of this package adds its line here.
+// commands lists every subcommand in the order of a brick's life. Each file of this package
+// adds its line here.
 func commands() []*cobra.Command {
 	return []*cobra.Command{
 		newInitCmd(),

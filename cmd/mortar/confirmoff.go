@@ -65,8 +65,8 @@ A server that was confirmed off and was not will damage the file system.
 	return cmd
 }
 
-// confirmNode has the user type the name of the server that is said to be off,
-// unless it was given; typed: somebody was asked.
+// confirmNode has the user type the name of the server that the user knows to be off, unless
+// --confirm gave it. typed reports whether the program asked.
 func confirmNode(in io.Reader, w io.Writer, node string, p *failover.Plan, given string) (typed bool, err error) {
 	for _, n := range p.Notes {
 		fmt.Fprintln(w, n)

@@ -16,14 +16,14 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// demoStep is one command a user could type.
+// demoStep is one command of the demo.
 type demoStep struct {
 	say  string
 	args []string
-	out  string // file its stdout goes to instead of the terminal
+	out  string // file that receives stdout instead of the terminal
 }
 
-// demoSteps is the demo: the README's commands, one after the other.
+// demoSteps lists the README's commands in order.
 func demoSteps(spec, dir, drill, how string) []demoStep {
 	return []demoStep{
 		{"the design: what one short file becomes", []string{"check", spec}, ""},
@@ -93,7 +93,7 @@ func runDemo(ctx context.Context, w io.Writer, dir, drill, how string) error {
 				code = ee.ExitCode()
 			}
 			if ctx.Err() != nil {
-				// Interrupted: a demo leaves nothing behind.
+				// An interrupted demo leaves nothing behind.
 				fmt.Fprintf(w, "\n%s interrupted; taking the rack down\n", stamp(start))
 				if err := runSelf(context.WithoutCancel(ctx), w, self, []string{"rack", "down", spec}); err != nil {
 					return fail(exitInterrupted, fmt.Errorf("mortar rack down: %w", err))
@@ -109,21 +109,21 @@ func runDemo(ctx context.Context, w io.Writer, dir, drill, how string) error {
 	return demoSummary(w, start, dir, spec)
 }
 
-// runSelf runs one command of this binary with the terminal it was given.
-// On Ctrl-C the child, in the same process group, has got the signal itself;
-// on SIGTERM it is passed on. Either way the child is given time to clean up.
+// runSelf runs one command of this binary on the same terminal. On Ctrl-C the terminal signals
+// the child itself, because it is in the same process group; on SIGTERM runSelf passes the
+// signal on. Either way it waits for the child to clean up.
 func runSelf(ctx context.Context, w io.Writer, self string, args []string) error {
 	c := exec.CommandContext(ctx, self, args...)
 	c.Stdout, c.Stderr = w, os.Stderr
 	c.Cancel = func() error { return c.Process.Signal(syscall.SIGTERM) }
 	c.WaitDelay = 60 * time.Second
-	// What ctx cannot end cleans up: a second Ctrl-C must not stop it.
+	// A second Ctrl-C must not stop the clean-up.
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: ctx.Done() == nil}
 	return c.Run()
 }
 
-// demoSummary prints what was built, what was broken, how long the clients
-// waited, how many bytes were checked and how many were lost.
+// demoSummary prints what the demo built and broke, how long clients waited, and how many
+// bytes it compared and lost.
 func demoSummary(w io.Writer, start time.Time, dir, spec string) error {
 	b, err := os.ReadFile(filepath.Join(dir, "summary.json"))
 	if err != nil {
@@ -170,7 +170,7 @@ func demoSummary(w io.Writer, start time.Time, dir, spec string) error {
 	return nil
 }
 
-// demoHints says how to look around and how to take the rack down.
+// demoHints prints how to look around and how to take the rack down.
 func demoHints(w io.Writer, spec string) {
 	fmt.Fprintf(w, `  mortar status %[1]s             health, from disk to client
   mortar rack ssh %[1]s nfs1      a shell on a server

@@ -86,7 +86,7 @@ Exit codes: 0 done, 1 a host could not be read, 2 refused.`,
 	return cmd
 }
 
-// discoverTargets says how to reach the hosts, in their order.
+// discoverTargets returns how to reach each host, in the order of the arguments.
 func discoverTargets(names []string, like host.Target, inventory string) ([]host.Target, error) {
 	known := map[string]host.Target{}
 	if inventory != "" {
@@ -115,7 +115,7 @@ func discoverTargets(names []string, like host.Target, inventory string) ([]host
 	return all, nil
 }
 
-// lookAtHosts reads all hosts at once.
+// lookAtHosts reads all hosts at the same time.
 func lookAtHosts(ctx context.Context, targets []host.Target, progress io.Writer) ([]discover.Host, error) {
 	byName := map[string]host.Target{}
 	var names []string
@@ -160,7 +160,7 @@ func lookAt(ctx context.Context, s *host.Session, t host.Target) (discover.Host,
 	return discover.Host{Name: hello.Hostname, Address: address, Memory: hello.MemBytes, Hardware: hw}, nil
 }
 
-// checkDraft holds a draft against the rules that the user's file must pass.
+// checkDraft checks a draft by the rules for a user's file.
 func checkDraft(text string, w io.Writer) error {
 	s, err := spec.Parse("brick.yaml", []byte(text))
 	if err == nil {

@@ -126,7 +126,7 @@ md rebuilds on it, or has it as a spare if a spare stood in.
 	return cmd
 }
 
-// withDisk hands on the place of a disk and a way to the servers.
+// withDisk finds a disk's place in the design, connects to the servers, and calls do.
 func withDisk(file, serial string, do func(*disk.Place, *observe.Collector) error) error {
 	d, err := loadDesign(file)
 	if err != nil {
@@ -144,7 +144,7 @@ func withDisk(file, serial string, do func(*disk.Place, *observe.Collector) erro
 	return do(p, c)
 }
 
-// refuseChange ends a command that has changed nothing, and says so.
+// refuseChange returns a refusal that says that nothing was changed.
 func refuseChange(err error) error {
 	return fail(exitBadInput, fmt.Errorf("%w; nothing was changed", err))
 }
@@ -183,7 +183,7 @@ func (f *specChange) failDisk(cmd *cobra.Command, file, serial string, bare bool
 	return f.untilOut(cmd, file, serial)
 }
 
-// untilOut waits until a disk that is being copied has left its group.
+// untilOut waits until a disk whose data is being copied has left its group.
 func (f *specChange) untilOut(cmd *cobra.Command, file, serial string) error {
 	ctx, out := cmd.Context(), cmd.OutOrStdout()
 	return withDisk(file, serial, func(p *disk.Place, c *observe.Collector) error {
@@ -232,7 +232,7 @@ func (f *specChange) replaceDisk(cmd *cobra.Command, file, serial, with string, 
 			return err
 		}
 	} else if _, err := disk.Find(d, with); err != nil {
-		return refuseChange(gone) // nor was it replaced by an earlier run
+		return refuseChange(gone) // an earlier run did not replace it either
 	} else {
 		shown = fmt.Sprintf("%s has disk %s in the place of %s already\n", file, with, serial)
 	}
@@ -267,8 +267,8 @@ func (f *specChange) replaceDisk(cmd *cobra.Command, file, serial, with string, 
 	})
 }
 
-// swapped is the spec with another disk in the place of one, if nothing speaks
-// against that.
+// swapped returns the spec with the disk `with` in the place of `serial`. It refuses if the
+// group still needs the old disk, or if the new disk is not in its bay.
 func swapped(ctx context.Context, s *spec.Spec, serial, with string) (next *spec.Spec, shown string, err error) {
 	err = withDisk(s.File, serial, func(p *disk.Place, c *observe.Collector) error {
 		st, err := p.Look(ctx, c.Session)
@@ -311,7 +311,7 @@ func (f *specChange) say(w io.Writer, done diskDone, text string) error {
 	return err
 }
 
-// wait shows how far md is until the group is at rest.
+// wait prints md's progress until the group is idle.
 func (f *specChange) wait(ctx context.Context, w io.Writer, p *disk.Place, c *observe.Collector) (*disk.State, error) {
 	start, last := time.Now(), time.Time{}
 	st, err := p.Wait(ctx, c.Session, func(g disk.Progress) {

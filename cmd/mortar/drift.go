@@ -15,17 +15,16 @@ import (
 	"github.com/mortarhpc/mortar/internal/run/observe"
 )
 
-// drift is how far a brick's hosts are from its spec.
+// drift is how many resources of a brick's hosts differ from its spec.
 type drift struct {
 	Spec      string   `json:"spec"`
 	Brick     string   `json:"brick"`
-	Resources int      `json:"resources"` // compared
-	Pending   []string `json:"pending"`   // that differ
+	Resources int      `json:"resources"` // number of resources compared
+	Pending   []string `json:"pending"`   // resources that differ
 	Error     string   `json:"error,omitempty"`
 }
 
-// runDrift compares each brick with its spec. One that cannot be compared costs its
-// own row only.
+// runDrift compares each brick with its spec. A brick that cannot be reached fails alone.
 func runDrift(cmd *cobra.Command, files []string, asJSON bool, textfile string) error {
 	var all []drift
 	for _, file := range files {
@@ -101,7 +100,7 @@ func printDrift(w io.Writer, r drift) {
 	}
 }
 
-// driftMetrics is what was found, for the textfile collector of node_exporter.
+// driftMetrics writes the comparison for node_exporter's textfile collector.
 func driftMetrics(all []drift, now time.Time) string {
 	var b strings.Builder
 	family := func(name, help string, value func(drift) (float64, bool)) {

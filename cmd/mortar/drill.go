@@ -165,7 +165,7 @@ func listDrills(w io.Writer, asJSON bool) error {
 		How   string `json:"how"`
 		Title string `json:"title"`
 		What  string `json:"what"`
-		// Target is the longest stall aimed at on a virtual rack; null: none.
+		// Target is the longest stall aimed at on a virtual rack, in seconds; null means none.
 		Target *float64 `json:"stall_target_seconds"`
 	}
 	var lines []line
@@ -193,8 +193,7 @@ func listDrills(w io.Writer, asJSON bool) error {
 	return tw.Flush()
 }
 
-// drillAgainstStock drills a brick, and the same as the distribution would
-// have it.
+// drillAgainstStock drills a brick with the profile tuned and with the profile stock.
 func drillAgainstStock(ctx context.Context, out, errOut io.Writer, specFile string, f drillFlags) error {
 	if f.out == "" {
 		f.out = filepath.Join("out", "drills-against-stock")
@@ -210,7 +209,7 @@ func drillAgainstStock(ctx context.Context, out, errOut io.Writer, specFile stri
 	if err != nil {
 		return err
 	}
-	// What cannot be done is better told before two bricks are built.
+	// Refuse an impossible drill before two bricks are built.
 	if len(f.only) == 0 {
 		choices = drill.Suits(choices, des)
 	}
@@ -254,14 +253,14 @@ func drillAgainstStock(ctx context.Context, out, errOut io.Writer, specFile stri
 		}
 		fmt.Fprintf(out, "written to %s, page: %s\n", f.out, page)
 	}
-	// That stock fails a drill is what was to be found out.
+	// A failure of the profile stock is a result, not an error.
 	if slices.ContainsFunc(gains, func(g report.Gain) bool { return g.TunedPassed < len(g.Tuned) }) {
 		return fail(exitFailed, nil)
 	}
 	return nil
 }
 
-// forward gives the flags that say what is drilled.
+// forward returns the flags of the child command that choose the drill.
 func (f *drillFlags) forward() []string {
 	out := []string{"--repeat", strconv.Itoa(f.repeat), "--seconds", fmt.Sprint(f.seconds), "--after", fmt.Sprint(f.after), "--rate", fmt.Sprint(f.rate)}
 	for _, x := range [][2]string{{"--only", strings.Join(f.only, ",")}, {"--skip", strings.Join(f.skip, ",")}, {"--service", f.service}} {
@@ -272,7 +271,7 @@ func (f *drillFlags) forward() []string {
 	return out
 }
 
-// check says what is wrong with the numbers given.
+// check validates the numbers of the flags.
 func (f *drillFlags) check() error {
 	if f.seconds < 1 || f.seconds > 3600 {
 		return fail(exitBadInput, fmt.Errorf("--seconds %g: give 1 to 3600", f.seconds))
@@ -312,7 +311,7 @@ func runDrill(ctx context.Context, in io.Reader, out, errOut io.Writer, specFile
 	if f.all && len(f.only) == 0 {
 		choices = drill.Suits(choices, des)
 	}
-	// A host whose processor is busy with a failover or a rebuild answers late.
+	// A host answers late while a failover or a rebuild keeps its processor busy.
 	dial, err := dialHosts(des, host.Options{KeepAlive: 3 * time.Second, Missed: 12})
 	if err != nil {
 		return err
@@ -363,7 +362,7 @@ func runDrill(ctx context.Context, in io.Reader, out, errOut io.Writer, specFile
 	op := inject.NewOperator(des, opDial)
 	defer op.Close()
 	env.Operator = op
-	release, err := plan.Lock(des.Spec) // no apply meanwhile, and no second drill
+	release, err := plan.Lock(des.Spec) // keep apply and a second drill out meanwhile
 	if err != nil {
 		return fail(exitBadInput, err)
 	}
@@ -402,7 +401,7 @@ func runDrill(ctx context.Context, in io.Reader, out, errOut io.Writer, specFile
 	return nil
 }
 
-// rackInjector breaks the rack beside a spec.
+// rackInjector breaks the virtual rack of a spec.
 func rackInjector(d *design.Design) *inject.Rack {
 	dir := rackOf(d.Spec)
 	return &inject.Rack{
@@ -426,7 +425,7 @@ func rackInjector(d *design.Design) *inject.Rack {
 	}
 }
 
-// runMatrix does several drills and tells the outcome as one table.
+// runMatrix runs several drills and prints one table.
 func runMatrix(ctx context.Context, out io.Writer, env drill.Env, choices []drill.Choice, opt drill.Options, f drillFlags) error {
 	var entries []report.Entry
 	var runs []*report.Run
@@ -500,12 +499,12 @@ func printMatrix(w io.Writer, entries []report.Entry, dir string) {
 		}
 		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", e.Name(), e.Verdict, stall, target, report.Bytes(e.LostBytes), report.Bytes(e.VerifiedBytes), strings.Join(slices.Concat(e.Schedule, e.Reasons), "; "))
 	}
-	_ = tw.Flush() // a terminal that is gone is told of by the exit code
+	_ = tw.Flush() // the exit code reports a closed terminal
 	fmt.Fprintf(w, "%d of %d passed; written to %s, page: %s\n", passed, len(entries), dir, filepath.Join(dir, report.HTMLFile))
 }
 
-// writable says whether a directory can be written to, or made: found out
-// before a drill, so that its outcome has a place to go.
+// writable checks that a directory exists or can be made, and that files can be written there.
+// It runs before a drill, so that the results have a place.
 func writable(dir string) error {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -529,13 +528,13 @@ func writable(dir string) error {
 	}
 }
 
-// confirmDrill has the user name the brick that is about to be broken.
+// confirmDrill has the user type the name of the brick that the drill breaks.
 func confirmDrill(in io.Reader, w io.Writer, brick, what, given string) error {
 	return confirmBrick(in, w, fmt.Sprintf("Drill %s breaks brick %q under load.", what, brick), "nothing was broken", brick, given)
 }
 
-// confirmBrick has the user name the brick before something is done to real
-// hardware that its users will notice.
+// confirmBrick has the user type the brick's name before a change to real hardware that its
+// users notice.
 func confirmBrick(in io.Reader, w io.Writer, warning, undone, brick, given string) error {
 	if given == "" && isTerminalReader(in) {
 		fmt.Fprintf(w, "This is real hardware. %s\nType the brick's name to go on: ", warning)
@@ -554,7 +553,7 @@ func confirmBrick(in io.Reader, w io.Writer, warning, undone, brick, given strin
 	return fail(exitBadInput, fmt.Errorf("%q is not the brick's name, %q; %s", given, brick, undone))
 }
 
-// printSummary tells the outcome on the terminal.
+// printSummary prints the result for a person.
 func printSummary(w io.Writer, r *report.Run) {
 	s := r.Summary
 	fmt.Fprintf(w, "\n%s (%s): %s\n", s.Drill, s.How, bold(strings.ToUpper(s.Verdict)))

@@ -83,7 +83,7 @@ The JSON is described in docs/events.md.`,
 	return cmd
 }
 
-// pointInTime reads 90m, 36h or 7d, before now, or a date with or without time.
+// pointInTime parses 90m, 36h or 7d before now, or a date with or without a time.
 func pointInTime(s string, now time.Time) (time.Time, error) {
 	if n, ok := strings.CutSuffix(s, "d"); ok {
 		if days, err := strconv.Atoi(n); err == nil && days >= 0 {
@@ -101,22 +101,22 @@ func pointInTime(s string, now time.Time) (time.Time, error) {
 	return time.Time{}, fmt.Errorf("time %q: want 90m, 36h or 7d, or such as 2026-11-20 or \"2026-11-20 18:00\"", s)
 }
 
-// history is what the hosts of all specs said.
+// history holds the events of all hosts of all specs.
 type history struct {
 	events []events.Event
-	notes  []historyNote // one a host at most, in the order of specs and hosts
+	notes  []historyNote // at most one per host, in the order of specs and hosts
 	failed bool          // a host did not answer
 }
 
-// historyNote says what is missing of a host.
+// historyNote says what a host's history lacks.
 type historyNote struct {
 	Brick string `json:"brick"`
 	Host  string `json:"host"`
-	Error string `json:"error,omitempty"` // it did not answer
+	Error string `json:"error,omitempty"` // why the host did not answer
 	Note  string `json:"note,omitempty"`  // what its history lacks
 }
 
-// readHistory asks all hosts of all specs at once.
+// readHistory reads all hosts of all specs at the same time.
 func readHistory(ctx context.Context, files []string, w events.Window, timeout time.Duration, stderr io.Writer) (*history, error) {
 	type who struct {
 		d    *design.Design
@@ -179,7 +179,7 @@ func clientsOf(d *design.Design) []string {
 	return all
 }
 
-// lacks says in words what a reader of a host's history must know.
+// lacks describes what a host's history does not contain.
 func lacks(h events.History) string {
 	var all []string
 	if h.Gaps != "" {
@@ -238,7 +238,7 @@ func (h *history) show(w io.Writer, bricks, color bool) error {
 	return nil
 }
 
-// pending tells, from 2 s on, which hosts are still waited for.
+// pending prints, after 2 s, the hosts that have not answered yet.
 type pending struct {
 	mu   sync.Mutex
 	left []string

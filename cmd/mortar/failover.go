@@ -18,10 +18,10 @@ import (
 	"github.com/mortarhpc/mortar/internal/run/observe"
 )
 
-// moveFlags are those of the four commands that move services.
+// moveFlags are the flags of the four commands that move services.
 type moveFlags struct {
 	dryRun, asJSON bool
-	outlets        bool // the PDUs are asked, too
+	outlets        bool // ask the PDUs too
 	wait, timeout  time.Duration
 }
 
@@ -143,8 +143,8 @@ func (m *moveFlags) run(cmd *cobra.Command, file string, plan func(*design.Desig
 	})
 }
 
-// runWith runs what plan makes of the facts; plan may ask the servers more.
-// Its errors are refusals.
+// runWith asks the servers, makes a plan by plan, and carries it out. Errors of plan are
+// refusals.
 func (m *moveFlags) runWith(cmd *cobra.Command, file string, plan func(context.Context, *design.Design, observe.Facts, *observe.Collector) (*failover.Plan, error)) error {
 	if m.wait <= 0 || m.timeout <= 0 {
 		return fail(exitBadInput, errors.New("--wait and --timeout must be above 0"))
@@ -156,7 +156,7 @@ func (m *moveFlags) runWith(cmd *cobra.Command, file string, plan func(context.C
 	}
 	var facts observe.Facts
 	var c *observe.Collector
-	if d.Clustered() { // without, the plan says so, and no host need be asked
+	if d.Clustered() { // the plan refuses a single server without asking a host
 		if c, err = newCollector(d, m.timeout/2, m.timeout, serverNamesOf(d)...); err != nil {
 			return err
 		}
@@ -251,11 +251,11 @@ func commandLine(a *resource.Action) string {
 	return strings.Join(words, " ")
 }
 
-// progress prints a line for each thing that happened.
+// progress prints a line for each event.
 func (m *moveFlags) progress(w io.Writer, start time.Time) func(failover.Event) {
 	return func(e failover.Event) {
 		if m.asJSON {
-			_ = json.NewEncoder(w).Encode(e) // progress: the result's own write says if stdout is gone
+			_ = json.NewEncoder(w).Encode(e) // a closed stdout shows in the result's own write
 			return
 		}
 		at := fmt.Sprintf("%6.1f s", time.Since(start).Seconds())

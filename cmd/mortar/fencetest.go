@@ -134,7 +134,7 @@ func runFenceTest(ctx context.Context, in io.Reader, w io.Writer, file string, f
 	return nil
 }
 
-// provenText says what was proven, by server.
+// provenText lists the proven levels of each server.
 func provenText(rs []failover.LevelResult) string {
 	var out []string
 	for _, r := range rs {
@@ -143,7 +143,7 @@ func provenText(rs []failover.LevelResult) string {
 	return strings.Join(out, ", ")
 }
 
-// fenceTestFailed gives an error of a test its exit code.
+// fenceTestFailed gives the error of a test its exit code.
 func fenceTestFailed(ctx context.Context, err error) error {
 	var refused *resource.Refusal
 	var failed *failover.ProofFailed
@@ -165,16 +165,16 @@ func fenceTestFailed(ctx context.Context, err error) error {
 	return fail(exitFailed, err)
 }
 
-// virtualRack says whether a spec's hardware is a virtual rack that is up.
+// virtualRack reports whether the spec's hardware is a virtual rack that is up.
 func virtualRack(ctx context.Context, s *spec.Spec) bool {
 	_, err := rack.Status(ctx, rackOf(s))
 	return err == nil
 }
 
-// rackOf is where the virtual rack of a spec is, if it has one.
+// rackOf returns the directory of a spec's virtual rack, if it has one.
 func rackOf(s *spec.Spec) string { return filepath.Dir(host.InventoryFile(s)) }
 
-// confirmFencing has the user name the servers that will be powered off.
+// confirmFencing has the user type the names of the servers that the test powers off.
 func confirmFencing(in io.Reader, w io.Writer, levels []*design.FenceLevel, given string, asJSON bool) error {
 	var nodes []string
 	for _, l := range levels {
@@ -200,17 +200,17 @@ func confirmFencing(in io.Reader, w io.Writer, levels []*design.FenceLevel, give
 	return fail(exitBadInput, fmt.Errorf("%q is not %q; nothing was changed", given, want))
 }
 
-// fenceProgress prints what happens.
+// fenceProgress prints each event.
 func fenceProgress(w io.Writer, enc *json.Encoder, start time.Time, asJSON bool) func(failover.ProofEvent) {
 	return func(e failover.ProofEvent) {
 		if asJSON {
-			_ = enc.Encode(e) // progress: the result's own write says if stdout is gone
+			_ = enc.Encode(e) // a closed stdout shows in the result's own write
 			return
 		}
 		text := e.Text
 		switch e.State {
 		case "failed":
-			text, _, _ = strings.Cut(text, "\n") // the whole is in the error
+			text, _, _ = strings.Cut(text, "\n") // the error has the rest
 			text = bold("FAILED") + " " + text
 		case "proven":
 			text = bold("proven") + " " + text
@@ -219,7 +219,7 @@ func fenceProgress(w io.Writer, enc *json.Encoder, start time.Time, asJSON bool)
 	}
 }
 
-// prove ends an apply: it tests what is unproven.
+// prove tests, at the end of an apply, the levels that are not proven.
 func prove(ctx context.Context, pr *failover.Prover, p *plan.Prepared, in io.Reader, w io.Writer, f applyFlags, done *applyDone) error {
 	d := pr.Design
 	if f.prepare != "" {
@@ -237,7 +237,7 @@ func prove(ctx context.Context, pr *failover.Prover, p *plan.Prepared, in io.Rea
 	case f.skipFenceTest:
 		why = "--skip-fence-test"
 	case !virtualRack(ctx, d.Spec) && p.Served():
-		// It would interrupt clients twice; nobody asked for that by applying.
+		// A test would interrupt clients twice, and an apply does not ask for that.
 		why = "the service runs already, and a fence test moves it"
 		if !f.yes && !f.asJSON && isTerminalReader(in) && confirmFencing(in, w, levels, "", false) == nil {
 			why = ""

@@ -63,8 +63,8 @@ and a source and can be changed. Nothing but the spec is read.`,
 	return c
 }
 
-// forecastInput is what forecast and simulate calculate with: the design, its
-// hardware, and the coefficients with the user's changes.
+// forecastInput holds what forecast and simulate calculate with: the design, its hardware, and
+// the coefficients with the user's changes.
 func forecastInput(specFile, coFile string, set []string) (*design.Design, forecast.Hardware, forecast.Coefficients, error) {
 	var h forecast.Hardware
 	var co forecast.Coefficients
@@ -84,8 +84,8 @@ func addCoefficientFlags(c *cobra.Command, file *string, set *[]string) {
 	c.Flags().StringArrayVar(set, "set", nil, "change one coefficient or hardware fact, `name=value`; may be repeated, and wins over the file")
 }
 
-// coefficients is the built-in table with the user's changes, which also go
-// to the hardware if there is one.
+// coefficients returns the built-in table with the user's changes. A virtual rack's hardware
+// gets the changes too.
 func coefficients(file string, set []string, h *forecast.Hardware) (forecast.Coefficients, error) {
 	co := forecast.Defaults()
 	var list []forecast.Assignment

@@ -70,7 +70,7 @@ changed), 130 interrupted.`,
 	return cmd
 }
 
-// addedDisks reads the flags of grow.
+// addedDisks parses the flags of grow.
 func addedDisks(disks []string, size, service string) ([]spec.Added, error) {
 	var each spec.Bytes
 	if size != "" {
@@ -113,7 +113,7 @@ func (f *specChange) grow(cmd *cobra.Command, file string, added []spec.Added) e
 	return err
 }
 
-// growthText says by what a brick grows.
+// growthText describes what grow adds.
 func growthText(s, next *spec.Spec) (string, error) {
 	was, err := design.New(s)
 	if err != nil {
@@ -132,7 +132,7 @@ func growthText(s, next *spec.Spec) (string, error) {
 	return text + fmt.Sprintf("  usable  %s → %s\n", was.Capacity.Usable.Decimal(), d.Capacity.Usable.Decimal()), nil
 }
 
-// growTo adds the pairs of servers that the spec in to has beyond those of file.
+// growTo adds the pairs of servers that the spec `to` has and the spec `file` lacks.
 func (f *specChange) growTo(cmd *cobra.Command, file, to string) error {
 	s, err := readSpec(file)
 	if err != nil {
@@ -142,7 +142,7 @@ func (f *specChange) growTo(cmd *cobra.Command, file, to string) error {
 	if err != nil {
 		return fail(exitBadInput, err)
 	}
-	// Under its own name first: a fault in it is at a line of that file.
+	// Check the new spec under its own name first, so that an error names a line of that file.
 	if _, err := spec.Parse(to, text); err != nil {
 		return refuseChange(err)
 	}
@@ -162,7 +162,7 @@ func (f *specChange) growTo(cmd *cobra.Command, file, to string) error {
 	if err != nil {
 		return refuseChange(err)
 	}
-	// An earlier run may have written the spec and failed on the hosts.
+	// An earlier run may have written the spec and then failed on the hosts.
 	if len(pairs) == 0 && !bytes.Equal(s.Source, next.Source) {
 		return refuseChange(fmt.Errorf("%s has no module that %s lacks; use 'mortar apply' for other changes", to, file))
 	}
@@ -170,7 +170,7 @@ func (f *specChange) growTo(cmd *cobra.Command, file, to string) error {
 	return err
 }
 
-// pairsText says by what a Lustre file system grows.
+// pairsText describes the servers that grow adds to a Lustre file system.
 func pairsText(was, d *design.Design, pairs []design.Pair) string {
 	text := fmt.Sprintf("%s: %d new modules\n", was.Spec.File, len(pairs))
 	for _, p := range pairs {

@@ -12,8 +12,8 @@ import (
 	"github.com/mortarhpc/mortar/internal/serve/cache"
 )
 
-// newHostCacheCmd is the server's end of a cache: run by systemd at boot, by
-// apply, and by the agent for mortar cache.
+// newHostCacheCmd is the part of the cache that runs on a server. systemd runs it at boot;
+// apply and the agent run it too.
 func newHostCacheCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:    "host-cache",
@@ -110,7 +110,7 @@ func newHostCacheCmd() *cobra.Command {
 	return c
 }
 
-// progressLines writes progress as lines of JSON.
+// progressLines writes progress as JSON lines.
 func progressLines(w io.Writer) cache.Progress {
 	last := ""
 	return func(what string, left, total int64) {

@@ -11,7 +11,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/run/observe"
 )
 
-// newHostMetricsCmd is the server's end of metrics: systemd runs it each minute.
+// newHostMetricsCmd writes a server's metrics. systemd runs it every minute.
 func newHostMetricsCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:    "host-metrics FILE [DIR]",
@@ -33,7 +33,7 @@ func newHostMetricsCmd() *cobra.Command {
 				_, err = fmt.Fprint(cmd.OutOrStdout(), text)
 				return err
 			}
-			// node_exporter reads it as user prometheus.
+			// node_exporter reads the file as user prometheus.
 			return durable.Write(filepath.Join(args[1], "mortar.prom"), durable.File{Content: []byte(text), Mode: 0o644, UID: os.Getuid(), GID: os.Getgid()})
 		},
 	}

@@ -14,10 +14,10 @@ import (
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 )
 
-// initFlavours are the examples `init` offers, the main one first.
+// initFlavours lists the examples that the help of init describes, the main one first.
 var initFlavours = []string{"nfs-ha", "nfs-ha-xl", "nfs"}
 
-// exampleNames are all that init prints, by name.
+// exampleNames lists every example by name.
 func exampleNames() []string {
 	names, err := fs.Glob(examples.FS, "*.yaml")
 	if err != nil {
@@ -29,7 +29,7 @@ func exampleNames() []string {
 	return names
 }
 
-// systems are the other examples: the systems of the papers, and two of today.
+// systems lists the other examples: the systems of the papers, and two of today.
 func systems() []string {
 	return slices.DeleteFunc(exampleNames(), func(name string) bool { return slices.Contains(initFlavours, name) })
 }
@@ -71,7 +71,7 @@ Systems (docs/systems.md):
 
 var nameLine = regexp.MustCompile(`(?m)^name: .*\n`)
 
-// withID puts a random ID after the name of the brick.
+// withID writes a random ID below the name of the brick.
 func withID(text []byte, random string) []byte {
 	at := nameLine.FindIndex(text)
 	if at == nil {

@@ -34,13 +34,13 @@ The plan is shown before, and asked for.
 Exit codes: 0 done or nothing to do; 1 it was tried and failed; 2 refused (nothing was
 changed); 130 interrupted.`
 
-// lustreFlags are those of every command of mortar lustre that changes something.
+// lustreFlags are the flags of every mortar lustre command that changes something.
 type lustreFlags struct {
 	yes, dryRun, asJSON bool
 	timeout             time.Duration
 }
 
-// lustreCmd is a command of mortar lustre that carries out what make plans.
+// lustreCmd makes a mortar lustre command that carries out a plan.
 func lustreCmd(c *cobra.Command, f *lustreFlags, make func(ctx context.Context, fs *lustre.FS, args []string) (*lustre.Plan, error), after func(ctx context.Context, w io.Writer, fs *lustre.FS) error) *cobra.Command {
 	c.Long += lustreExit
 	c.Flags().BoolVar(&f.yes, "yes", false, "do not ask")
@@ -59,7 +59,7 @@ func lustreCmd(c *cobra.Command, f *lustreFlags, make func(ctx context.Context, 
 	return c
 }
 
-// withLustre opens the file system of a spec.
+// withLustre connects to the file system of a spec.
 func withLustre(cmd *cobra.Command, file string, timeout time.Duration, dryRun bool, use func(ctx context.Context, fs *lustre.FS) error) error {
 	if timeout <= 0 {
 		return fail(exitBadInput, errors.New("--timeout must be above 0"))
@@ -72,7 +72,7 @@ func withLustre(cmd *cobra.Command, file string, timeout time.Duration, dryRun b
 	if err != nil {
 		return err
 	}
-	release, err := plan.Lock(d.Spec) // no apply meanwhile
+	release, err := plan.Lock(d.Spec) // keep apply out meanwhile
 	if err != nil {
 		return fail(exitBadInput, err)
 	}
@@ -91,7 +91,7 @@ func withLustre(cmd *cobra.Command, file string, timeout time.Duration, dryRun b
 	return use(ctx, fs)
 }
 
-// run shows a plan, asks, and carries it out. after prints what came of it, to people.
+// run shows a plan, asks, and carries it out. after prints the result for a person.
 func (f *lustreFlags) run(ctx context.Context, in io.Reader, w io.Writer, fs *lustre.FS, p *lustre.Plan, after func(context.Context, io.Writer, *lustre.FS) error) error {
 	result := struct {
 		*lustre.Plan
@@ -123,7 +123,7 @@ func (f *lustreFlags) run(ctx context.Context, in io.Reader, w io.Writer, fs *lu
 	err := fs.Run(ctx, p, func(e lustre.Event) {
 		switch {
 		case f.asJSON:
-			_ = json.NewEncoder(w).Encode(e) // the result's own write says if stdout is gone
+			_ = json.NewEncoder(w).Encode(e) // a closed stdout shows in the result's own write
 		case e.State == "started":
 			fmt.Fprintf(w, "%s %d/%d %s\n", stamp(start), e.Step, e.Steps, e.Title)
 		case e.Detail != "" && e.State != "failed":
@@ -197,7 +197,7 @@ func newPoolCmd() *cobra.Command {
 	return c
 }
 
-// lustreShow is a command of mortar lustre that only looks.
+// lustreShow makes a mortar lustre command that changes nothing.
 func lustreShow[T any](c *cobra.Command, look func(ctx context.Context, fs *lustre.FS, args []string) (T, error), print func(io.Writer, T)) *cobra.Command {
 	var asJSON bool
 	var timeout time.Duration

@@ -1,6 +1,5 @@
-// Command mortar turns commodity servers and disks into HPC storage and
-// proves that it holds. This package holds flags, help, exit codes and
-// output; what is done lives in internal/.
+// Command mortar turns commodity servers and disks into HPC storage and proves that it holds.
+// This package has flags, help, exit codes and output. Everything else lives in internal/.
 package main
 
 import (
@@ -24,9 +23,9 @@ import (
 	"github.com/mortarhpc/mortar/internal/serve/ocf"
 )
 
-// Exit codes, also in docs/json.md.
+// Exit codes. Source: docs/json.md.
 const (
-	exitFailed      = 1   // something was tried and failed, or a verdict is "fail"
+	exitFailed      = 1   // an action failed, or a verdict is "fail"
 	exitBadInput    = 2   // refused; nothing was changed
 	exitPending     = 3   // plan --detailed-exitcode: changes are pending
 	exitInterrupted = 130 // Ctrl-C
@@ -46,12 +45,11 @@ func (e *exitError) Error() string {
 }
 func (e *exitError) Unwrap() error { return e.err }
 
-// fail makes an error that ends the program with code; a nil err ends it
-// silently.
+// fail returns an error that ends the program with code. A nil err prints nothing.
 func fail(code int, err error) error { return &exitError{code, err} }
 
-// loadSpec reads a spec, with the sizes and WWNs of its virtual rack where that
-// is up; its errors end the program with exitBadInput.
+// loadSpec reads a spec. If its virtual rack is up, the disks get the rack's sizes and WWNs.
+// Errors end the program with exitBadInput.
 func loadSpec(path string) (*spec.Spec, error) {
 	s, err := readSpec(path)
 	if err != nil {
@@ -63,8 +61,7 @@ func loadSpec(path string) (*spec.Spec, error) {
 	return s, nil
 }
 
-// readSpec reads a spec as it stands in its file. Its errors end the program
-// with exitBadInput.
+// readSpec reads a spec from its file alone. Errors end the program with exitBadInput.
 func readSpec(path string) (*spec.Spec, error) {
 	s, err := spec.Load(path)
 	if errors.Is(err, fs.ErrNotExist) && slices.Contains(exampleNames(), path) {
@@ -81,7 +78,7 @@ func profileFlag(cmd *cobra.Command, profile *string) {
 	cmd.Flags().StringVar(profile, "profile", "", "tuned or stock, in place of the spec's profile")
 }
 
-// loadSpecAs is loadSpec with another profile than the spec's, if one is given.
+// loadSpecAs is loadSpec with the profile of a flag; "" keeps the spec's.
 func loadSpecAs(path, profile string) (*spec.Spec, error) {
 	s, err := loadSpec(path)
 	if err != nil || profile == "" {
@@ -97,7 +94,7 @@ func loadSpecAs(path, profile string) (*spec.Spec, error) {
 // loadDesign reads a spec and derives its design.
 func loadDesign(path string) (*design.Design, error) { return loadDesignAs(path, "") }
 
-// loadDesignAs is loadDesign with a profile that a flag gave, "" for none.
+// loadDesignAs is loadDesign with the profile of a flag; "" keeps the spec's.
 func loadDesignAs(path, profile string) (*design.Design, error) {
 	s, err := loadSpecAs(path, profile)
 	if err != nil {
@@ -110,13 +107,13 @@ func loadDesignAs(path, profile string) (*design.Design, error) {
 	return d, nil
 }
 
-// isTerminal says whether f is a terminal: colour and live progress only then.
+// isTerminal reports whether f is a terminal that may show colour and live progress.
 func isTerminal(f *os.File) bool { return term.IsTerminal(int(f.Fd())) && os.Getenv("NO_COLOR") == "" }
 
 func main() { os.Exit(run()) }
 
 func run() int {
-	switch filepath.Base(os.Args[0]) { // in /usr/lib/ocf/resource.d/mortar
+	switch filepath.Base(os.Args[0]) { // names in /usr/lib/ocf/resource.d/mortar
 	case "service":
 		return ocfMain(os.Args[1:], ocf.Main)
 	case "watch":
@@ -130,7 +127,7 @@ func run() int {
 	}
 	var ee *exitError
 	if !errors.As(err, &ee) {
-		ee = &exitError{exitFailed, err} // execute makes no such
+		ee = &exitError{exitFailed, err} // execute returns only exitErrors
 	}
 	if ee.err != nil {
 		fmt.Fprintln(os.Stderr, "mortar:", ee.err)
@@ -138,7 +135,7 @@ func run() int {
 	return ee.code
 }
 
-// extraCommands are those of a build tag: man.go.
+// extraCommands are the commands of a build tag. Source: man.go.
 var extraCommands []*cobra.Command
 
 func newRootCmd() *cobra.Command {
@@ -150,7 +147,7 @@ func newRootCmd() *cobra.Command {
 	}
 	root.AddCommand(commands()...)
 	root.AddCommand(extraCommands...)
-	root.InitDefaultCompletionCmd() // a group as well
+	root.InitDefaultCompletionCmd() // counts as a command of a group
 	root.InitDefaultHelpCmd()
 	plainUsage(root)
 	return root

@@ -51,7 +51,7 @@ any client would use. No host is reached.`,
 	return cmd
 }
 
-// shellQuote makes a word that a POSIX shell takes as it is.
+// shellQuote quotes a word for a POSIX shell.
 func shellQuote(s string) string {
 	if s != "" && strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+=:,./-") == "" {
 		return s

@@ -15,18 +15,17 @@ import (
 // agentMain is a resource agent: ocf.Main or ocf.WatchMain.
 type agentMain func(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) int
 
-// ocfMain is the binary as a resource agent, ocf:mortar:service or
-// ocf:mortar:watch: Pacemaker calls it by that name, with an action as
-// argument and OCF_* variables.
+// ocfMain runs the binary as a resource agent, ocf:mortar:service or ocf:mortar:watch.
+// Pacemaker calls it by that name, with an action as argument and OCF_* variables in the
+// environment.
 func ocfMain(args []string, main agentMain) int {
-	// Pacemaker ends an action that is late with SIGTERM: say so while there
-	// is time.
+	// Pacemaker sends SIGTERM to an action that is late. Report it while there is time.
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer stop()
 	return main(ctx, args, os.Getenv, os.Stdout, os.Stderr)
 }
 
-// newOCFCmd runs the agent by hand, on a server.
+// newOCFCmd runs the agent by hand on a server.
 func newOCFCmd() *cobra.Command {
 	var config string
 	c := &cobra.Command{

@@ -18,20 +18,20 @@ import (
 	"github.com/mortarhpc/mortar/internal/host"
 )
 
-// connectOptions are patient: a host that installs packages, makes file systems
-// or is loaded to the brim is not gone because it is busy.
+// connectOptions allow long silences: a host that installs packages or makes file systems is
+// busy, not gone.
 var connectOptions = host.Options{KeepAlive: 5 * time.Second, Missed: 6}
 
-// patience is how long such a host may give no sign of life.
+// patience is how long such a host may stay silent.
 var patience = connectOptions.KeepAlive * time.Duration(connectOptions.Missed)
 
-// preparing is how a plan is made; with keep, a cluster key that has to be made
-// is kept.
+// preparing returns how to make a plan. With keep, Prepare stores a cluster key that it has to
+// make.
 func preparing(keep bool, progress func(host, what string)) plan.PrepareOptions {
 	return plan.PrepareOptions{Connect: connectOptions, Keep: keep, Progress: progress}
 }
 
-// preparing are the options for an apply with these flags.
+// preparing returns how to make the plan of an apply with these flags.
 func (f *applyFlags) preparing(keep bool, progress func(host, what string)) plan.PrepareOptions {
 	o := preparing(keep, progress)
 	if f.prepare != "" {
@@ -40,8 +40,8 @@ func (f *applyFlags) preparing(keep bool, progress func(host, what string)) plan
 	return o
 }
 
-// refused ends a command that has changed nothing. What is wrong with a host
-// or disk is shown with the place where the spec has it.
+// refused ends a command that has changed nothing. An error about a host or disk gets its
+// place in the spec.
 func refused(ctx context.Context, s *spec.Spec, err error) error {
 	if ctx.Err() != nil {
 		return fail(exitInterrupted, errors.New("interrupted; nothing was changed"))
@@ -49,7 +49,7 @@ func refused(ctx context.Context, s *spec.Spec, err error) error {
 	return fail(exitBadInput, fmt.Errorf("%w\nNothing was changed", plan.Located(s, err)))
 }
 
-// connectProgress shows on a terminal what is being done before a plan.
+// connectProgress shows on a terminal what happens before the plan.
 func connectProgress(w io.Writer, live bool) (progress func(host, what string), done func()) {
 	if !live {
 		return func(string, string) {}, func() {}
@@ -70,7 +70,7 @@ func connectProgress(w io.Writer, live bool) (progress func(host, what string), 
 		}
 }
 
-// planStyle marks up a plan on a terminal.
+// planStyle formats a plan for a terminal.
 func planStyle(colour bool) plan.Style {
 	if !colour {
 		return plan.Style{}
@@ -141,7 +141,7 @@ data …), 3 changes are pending (with --detailed-exitcode or --drift only).`,
 	return cmd
 }
 
-// showOffline shows the plan of a brick whose hosts are blank.
+// showOffline shows the plan of a brick as if its hosts were blank.
 func showOffline(ctx context.Context, file, profile string, w io.Writer, asJSON bool) error {
 	d, err := loadAnyDesignAs(file, profile)
 	if err != nil {
@@ -173,7 +173,7 @@ func showPlan(ctx context.Context, d *design.Design, w io.Writer, asJSON bool) (
 	return showPlanOf(ctx, d, w, applyFlags{asJSON: asJSON})
 }
 
-// showPlanOf shows what apply would do with these flags.
+// showPlanOf shows what apply with these flags would change.
 func showPlanOf(ctx context.Context, d *design.Design, w io.Writer, f applyFlags) (pending bool, err error) {
 	asJSON := f.asJSON
 	progress, done := connectProgress(os.Stderr, !asJSON && isTerminal(os.Stderr))

@@ -132,7 +132,7 @@ Exit codes: 0 done, 1 failed, 2 refused (nothing was changed).`,
 	return cmd
 }
 
-// spaceOf reads a size; 0 needs no unit.
+// spaceOf parses a size; 0 needs no unit.
 func spaceOf(text string) (int64, error) {
 	if text == "0" {
 		return 0, nil
@@ -141,15 +141,15 @@ func spaceOf(text string) (int64, error) {
 	return int64(b), err
 }
 
-// served is a service and the server that has it mounted.
+// served is a service and the server that has its volume mounted.
 type served struct {
 	*design.Service
 	server string
 	host   *host.Session
-	kinds  []string // that it counts
+	kinds  []string // the kinds of quota that its volume counts
 }
 
-// withQuota hands on the services of a brick, each with the server that has it.
+// withQuota finds the server of each service of a brick, and calls do.
 func withQuota(ctx context.Context, file, service string, do func(context.Context, []served) error) error {
 	d, err := loadDesign(file)
 	if err != nil {
@@ -199,7 +199,7 @@ func servedOn(ctx context.Context, s *design.Service, servers []string, hosts ho
 	return nil, errors.Join(append(errs, fmt.Errorf("no server that answers has %s mounted", s.MountPoint))...)
 }
 
-// changeQuota runs an action on the server of the one service that is meant.
+// changeQuota runs an action on the server of the service that the flags choose.
 func changeQuota(cmd *cobra.Command, file, service, kind string, dryRun bool, make func(*design.Service) (resource.Action, error)) error {
 	return withQuota(cmd.Context(), file, service, func(ctx context.Context, on []served) error {
 		if len(on) != 1 {
@@ -267,7 +267,7 @@ func limitText(n int64, bytes bool) string {
 	return fmt.Sprint(n)
 }
 
-// overText tells what is above a limit.
+// overText describes what exceeds a limit.
 func overText(e quota.Entry) string {
 	for _, l := range []struct {
 		of string

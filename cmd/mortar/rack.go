@@ -20,19 +20,18 @@ import (
 	"github.com/mortarhpc/mortar/internal/rack"
 )
 
-// rackFlags say which rack a command means.
+// rackFlags choose the rack of a command.
 type rackFlags struct {
 	dir    string
 	config string
-	scale  int64 // of rack up: disks have 1/scale of their size
+	scale  int64 // rack up: a disk has 1/scale of its size
 }
 
 func (f *rackFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.dir, "dir", "", "directory of the rack (default: .mortar/BRICK/rack next to the spec)")
 }
 
-// find returns the rack's directory for a command that takes an optional
-// spec as its first argument.
+// find returns the rack's directory for a command whose first argument may be a spec.
 func (f *rackFlags) find(specFile string) (string, error) {
 	if f.dir != "" {
 		return f.dir, nil
@@ -47,7 +46,7 @@ func (f *rackFlags) find(specFile string) (string, error) {
 	return rackDir(specFile, s.Name)
 }
 
-// rackDir is where the rack of a brick lives: next to its file.
+// rackDir returns the directory of a brick's rack, next to its spec.
 func rackDir(file, brick string) (string, error) {
 	return filepath.Abs(filepath.Join(filepath.Dir(file), ".mortar", brick, "rack"))
 }
@@ -165,8 +164,8 @@ func newRackUpCmd() *cobra.Command {
 	return cmd
 }
 
-// describe returns the hardware and the directory that the flags and
-// arguments of "rack up" mean.
+// describe returns the hardware and the directory that the flags and arguments of rack up
+// choose.
 func (f *rackFlags) describe(args []string) (cfg rack.Config, dir string, err error) {
 	switch {
 	case f.config != "" && len(args) > 0:
@@ -202,7 +201,7 @@ func (f *rackFlags) describe(args []string) (cfg rack.Config, dir string, err er
 		return cfg, "", rackError(err)
 	}
 	if f.scale > 1 {
-		// Groups of a thousandth are a terabyte together, and nobody fills them.
+		// At a scale of a thousand the groups still add up to a terabyte, which no test fills.
 		cfg.Scale, cfg.Sparse = f.scale, true
 	}
 	if f.dir != "" {
@@ -212,7 +211,7 @@ func (f *rackFlags) describe(args []string) (cfg rack.Config, dir string, err er
 	return cfg, dir, err
 }
 
-// rackArrays are the design's arrays as a rack makes them.
+// rackArrays returns the rack's arrays for those of a design.
 func rackArrays(d *design.Design) []rack.Storage {
 	var out []rack.Storage
 	for i := range d.Arrays {
@@ -237,7 +236,7 @@ func rackArrays(d *design.Design) []rack.Storage {
 	return out
 }
 
-// parseScale reads 1/1000 as 1000.
+// parseScale parses 1/1000 as 1000.
 func parseScale(text string) (int64, error) {
 	by, ok := strings.CutPrefix(text, "1/")
 	n, err := strconv.ParseInt(by, 10, 64)
@@ -247,7 +246,7 @@ func parseScale(text string) (int64, error) {
 	return n, nil
 }
 
-// rackProgress prints the steps of an operation as they end.
+// rackProgress prints each step of an operation when it ends.
 func rackProgress(w io.Writer) rack.Progress {
 	return func(e rack.Event) {
 		switch {
@@ -463,7 +462,7 @@ func newRackFaultCmd() *cobra.Command {
 	for _, k := range rack.Faults() {
 		fmt.Fprintf(t, "  %s\t%s\n", k, k.Help)
 	}
-	_ = t.Flush() // a strings.Builder takes everything
+	_ = t.Flush() // a strings.Builder never fails
 	cmd := &cobra.Command{
 		Use:     "fault [SPEC] KIND TARGET...",
 		Short:   "Break one thing of the rack, or mend it",
@@ -489,7 +488,7 @@ func newRackFaultCmd() *cobra.Command {
 	return cmd
 }
 
-// newRackChassisCmd is what a BMC runs to work the power of its node.
+// newRackChassisCmd switches a node's power. A virtual BMC runs it.
 func newRackChassisCmd() *cobra.Command {
 	return &cobra.Command{
 		Use: "_chassis DIR NODE REQUEST...", Hidden: true, Args: cobra.MinimumNArgs(3), DisableFlagParsing: true,
@@ -499,7 +498,7 @@ func newRackChassisCmd() *cobra.Command {
 	}
 }
 
-// newRackPDUCmd is what a PDU's SNMP agent runs to work its outlets.
+// newRackPDUCmd switches outlets. A virtual PDU's SNMP agent runs it.
 func newRackPDUCmd() *cobra.Command {
 	return &cobra.Command{
 		Use: "_pdu DIR PDU", Hidden: true, Args: cobra.ExactArgs(2),

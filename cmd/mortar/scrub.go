@@ -54,7 +54,7 @@ found out; 2 refused; 130 interrupted (the check on the server then ends).`,
 			if err != nil {
 				return err
 			}
-			release, err := plan.Lock(d.Spec) // no apply meanwhile
+			release, err := plan.Lock(d.Spec) // keep apply out meanwhile
 			if err != nil {
 				return fail(exitBadInput, err)
 			}
@@ -113,7 +113,7 @@ func runScrub(ctx context.Context, out, errOut io.Writer, c *observe.Collector, 
 	return nil
 }
 
-// sayScrub tells the outcome of a group in words.
+// sayScrub describes the result of a group.
 func sayScrub(g *scrub.Group) string {
 	s := fmt.Sprintf("%s on %s: %s compared", g.Name, g.Server, report.Bytes(g.Bytes))
 	if g.Mismatches == 0 {
@@ -137,7 +137,7 @@ func sayScrub(g *scrub.Group) string {
 	return s
 }
 
-// newScrubArrayCmd is what mortar scrub runs on a server.
+// newScrubArrayCmd runs on a server for mortar scrub.
 func newScrubArrayCmd() *cobra.Command {
 	var repair bool
 	cmd := &cobra.Command{

@@ -100,8 +100,8 @@ func replaceServer(cmd *cobra.Command, file, server string, f applyFlags) error 
 	return nil
 }
 
-// cabledAndReady tells whether a server sees the disks of its pair and may. It
-// refuses one that sees some of them, or that nobody has prepared.
+// cabledAndReady reports whether a server sees the disks of its pair and is prepared for them.
+// It refuses a server that sees only some of them, and one that sees them unprepared.
 func cabledAndReady(ctx context.Context, d *design.Design, pair *design.Pair, server string) (bool, error) {
 	c, err := newCollector(d, 15*time.Second, 30*time.Second, server)
 	if err != nil {

@@ -72,7 +72,7 @@ source and can be changed. Nothing but the spec is read.`,
 	return c
 }
 
-// simulateProgress says how far a fleet is once that takes more than two seconds.
+// simulateProgress prints how far a simulation is, if it takes more than two seconds.
 func simulateProgress(name string, bricks int) (progress func(done int), end func()) {
 	what := "simulating"
 	if name != "" {

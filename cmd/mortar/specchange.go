@@ -12,11 +12,10 @@ import (
 	"github.com/mortarhpc/mortar/internal/host"
 )
 
-// specChange is what every command does that writes a change into the spec and
-// applies it.
+// specChange is the common part of commands that change the spec and apply it.
 type specChange struct {
 	yes, dryRun, asJSON bool
-	// wipe are disks whose data this change may destroy, besides those of the spec.
+	// wipe lists disks whose data this change may destroy, in addition to the spec's list.
 	wipe []string
 }
 
@@ -26,10 +25,10 @@ func (f *specChange) add(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&f.asJSON, "json", false, "print events as JSON lines, the result last")
 }
 
-// run asks, writes the spec and applies it, with during beside it. Both specs are
-// as their text has them, not scaled as a virtual rack is. shown is the
-// change of the spec in words. A spec whose plan is refused is put back. done is
-// false if nothing was to be changed on hosts yet: a dry run.
+// run shows the change, asks, writes the spec and applies it. during runs in the background
+// meanwhile. was and next have the sizes of their files, not those of a virtual rack. shown
+// describes the change. If apply refuses the plan, run restores the spec. done is false after
+// a dry run and after a failure.
 func (f *specChange) run(cmd *cobra.Command, was, next *spec.Spec, shown string, during func(ctx context.Context)) (done bool, err error) {
 	out, file := cmd.OutOrStdout(), was.File
 	if err := host.Hardware(next); err != nil {
@@ -69,7 +68,7 @@ func (f *specChange) run(cmd *cobra.Command, was, next *spec.Spec, shown string,
 	}
 	err = runApply(cmd.Context(), d, cmd.InOrStdin(), out, applyFlags{yes: true, asJSON: f.asJSON, skipFenceTest: true})
 	if refused := (*exitError)(nil); errors.As(err, &refused) && refused.code == exitBadInput {
-		// Nothing was changed, so the spec is as it was too.
+		// The hosts are unchanged, so restore the spec too.
 		if rerr := replaceFile(file, was.Source); rerr != nil {
 			return false, fail(exitFailed, errors.Join(err, fmt.Errorf("the spec has the change all the same: %w", rerr)))
 		}

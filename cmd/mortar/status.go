@@ -31,8 +31,8 @@ func dialHosts(d *design.Design, opts host.Options) (host.Dial, error) {
 	return host.Dialer(targets, opts), nil
 }
 
-// newCollector makes a collector of a design's hosts, all or those named. A login
-// may take as long as it says, pushing the binary is not counted.
+// newCollector returns a collector for all hosts of a design, or for those named. login limits
+// a login without the time to copy the binary.
 func newCollector(d *design.Design, login, timeout time.Duration, names ...string) (*observe.Collector, error) {
 	dial, err := dialHosts(d, host.Options{Timeout: login})
 	if err != nil {
@@ -135,11 +135,11 @@ The JSON is described in docs/status.md.`,
 	return cmd
 }
 
-// looked is a brick that is looked at.
+// looked is a brick that status or watch observes.
 type looked struct {
 	d     *design.Design
 	c     *observe.Collector
-	facts observe.Facts // of the last look
+	facts observe.Facts // the last observation
 }
 
 func openLooked(file, profile string, timeout time.Duration) (*looked, error) {
@@ -159,7 +159,7 @@ func openLooked(file, profile string, timeout time.Duration) (*looked, error) {
 	return &looked{d: d, c: c}, nil
 }
 
-// lookAtAll looks at all bricks at the same time.
+// lookAtAll observes all bricks at the same time.
 func lookAtAll(ctx context.Context, bricks []*looked) []*observe.Status {
 	out := make([]*observe.Status, len(bricks))
 	var wg sync.WaitGroup
@@ -173,7 +173,7 @@ func lookAtAll(ctx context.Context, bricks []*looked) []*observe.Status {
 	return out
 }
 
-// askArrays has a collector ask the brick's arrays from here.
+// askArrays sets a collector to ask the brick's arrays from this machine.
 func askArrays(c *observe.Collector, d *design.Design) error {
 	dial, err := host.ManagementDial(d.Spec)
 	if err != nil {
@@ -220,15 +220,15 @@ func writeFacts(path string, f observe.Facts) error {
 	return renameio.WriteFile(path, append(b, '\n'), 0o600)
 }
 
-// printStatus prints bricks one after the other; as JSON a line for each if there
-// are several, or more to come.
+// printStatus prints the bricks in order. With --json it prints a line for each, if there are
+// several bricks or repetitions.
 func printStatus(w io.Writer, ss []*observe.Status, asJSON, all, watch, screen bool) error {
 	look := observe.Look{All: all, Color: screen}
 	if screen {
-		look.Width, _, _ = term.GetSize(int(os.Stdout.Fd())) // 0 if it cannot be told: no wrapping
+		look.Width, _, _ = term.GetSize(int(os.Stdout.Fd())) // 0 on failure: no wrapping
 	}
 	if watch && screen && !asJSON {
-		// Home, then clear: less flicker than the other way round.
+		// Clearing after the cursor moves home flickers less.
 		if _, err := io.WriteString(w, "\x1b[H\x1b[2J"); err != nil {
 			return err
 		}

@@ -129,7 +129,7 @@ func (f *upgradeFlags) run(cmd *cobra.Command, file string) (err error) {
 	return nil
 }
 
-// apply is what mortar apply does, without a fence test, and quiet.
+// apply does what mortar apply does, without a fence test and without output.
 func (f *upgradeFlags) apply(ctx context.Context, cmd *cobra.Command, file string) error {
 	d, err := loadDesign(file)
 	if err != nil {
@@ -159,7 +159,7 @@ func (f *upgradeFlags) show(w io.Writer, d *design.Design, planned []upgrade.Ser
 func (f *upgradeFlags) progress(w io.Writer, enc *json.Encoder, start time.Time) func(upgrade.Event) {
 	return func(e upgrade.Event) {
 		if f.asJSON {
-			_ = enc.Encode(e) // progress: the result's own write says if stdout is gone
+			_ = enc.Encode(e) // a closed stdout shows in the result's own write
 			return
 		}
 		text := e.Step

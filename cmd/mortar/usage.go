@@ -13,9 +13,8 @@ import (
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 )
 
-// execute runs the program with arguments. Whatever is wrong with them is told
-// in one line that says how to mend it, and ends with exitBadInput; an error
-// without an exit code is a failure, such as a full disk behind stdout.
+// execute runs the program. A wrong argument ends with exitBadInput and one line that says how
+// to mend it. An error without an exit code is a failure, such as a full disk behind stdout.
 func execute(ctx context.Context, root *cobra.Command, args []string) error {
 	if err := unknownCommand(root, args); err != nil {
 		return fail(exitBadInput, err)
@@ -33,8 +32,8 @@ func execute(ctx context.Context, root *cobra.Command, args []string) error {
 	return err
 }
 
-// plainUsage gives a command and those below it the errors of this file
-// instead of the flag library's.
+// plainUsage replaces the errors of cobra and pflag by those of this file, for a command and
+// those below it.
 func plainUsage(cmd *cobra.Command) {
 	cmd.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return fail(exitBadInput, flagError(c, err)) })
 	for _, c := range cmd.Commands() {
@@ -62,16 +61,16 @@ func plainUsage(cmd *cobra.Command) {
 
 func helpOf(c *cobra.Command) string { return fmt.Sprintf("see %s --help", c.CommandPath()) }
 
-// unknownCommand refuses a word that is no command where one is wanted: cobra
-// would print a group's help and call that success.
+// unknownCommand refuses an unknown word where a command belongs. cobra would print the
+// group's help and exit 0.
 func unknownCommand(root *cobra.Command, args []string) error {
 	if !root.HasSubCommands() {
 		return nil
 	}
 	if len(args) > 0 && (args[0] == cobra.ShellCompRequestCmd || args[0] == cobra.ShellCompNoDescRequestCmd) {
-		return nil // a shell asks; cobra adds this command when it runs
+		return nil // a shell's completion; cobra adds this command at run time
 	}
-	root.Args = cobra.ArbitraryArgs // else Find itself fails, in several lines
+	root.Args = cobra.ArbitraryArgs // otherwise Find fails with several lines
 	group, rest, err := root.Find(args)
 	if err != nil {
 		return err
@@ -97,7 +96,7 @@ func unknownCommand(root *cobra.Command, args []string) error {
 	return fmt.Errorf("unknown command %q for %q; %s", rest[0], group.CommandPath(), mend)
 }
 
-// flagError is what is wrong with a flag, in words.
+// flagError describes what is wrong with a flag.
 func flagError(c *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
 	var none *pflag.ValueRequiredError
@@ -128,7 +127,7 @@ func flagError(c *cobra.Command, err error) error {
 		switch cause := errors.Unwrap(bad); {
 		case errors.Is(cause, strconv.ErrRange):
 			want += ", not so large"
-		case want == "a value": // a type of our own: it says what it wants
+		case want == "a value": // the error of our own type names what it wants
 			want = strings.TrimPrefix(cause.Error(), "want ")
 		}
 		return fmt.Errorf("--%s %s: want %s", f.Name, bad.GetValue(), want)
@@ -136,7 +135,7 @@ func flagError(c *cobra.Command, err error) error {
 	return fmt.Errorf("%w; %s", err, helpOf(c))
 }
 
-// wantOf says what a flag takes.
+// wantOf describes a flag's value.
 func wantOf(f *pflag.Flag) string {
 	switch f.Value.Type() {
 	case "int", "int64":

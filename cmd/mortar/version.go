@@ -6,7 +6,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// version is set by the linker (see the Makefile).
+// The linker sets version. Source: Makefile.
 var version = "unknown"
 
 func newVersionCmd() *cobra.Command {

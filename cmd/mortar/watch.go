@@ -99,12 +99,12 @@ func (f *watchFlags) run(cmd *cobra.Command, files []string) error {
 	<-ctx.Done()
 	wg.Wait()
 	if server != nil {
-		_ = server.Close() // whoever reads finds it gone
+		_ = server.Close() // readers get a closed connection
 	}
 	return fail(exitInterrupted, nil)
 }
 
-// looker looks at the brick of a file.
+// looker returns a function that observes the brick of a file.
 func (f *watchFlags) looker(file string) (look watch.Looker, name string, done func(), err error) {
 	d, err := loadDesign(file)
 	if err != nil {
@@ -131,7 +131,7 @@ func (f *watchFlags) looker(file string) (look watch.Looker, name string, done f
 	}, d.Name, c.Close, nil
 }
 
-// serve begins to serve bricks.
+// serve starts the HTTP server.
 func (f *watchFlags) serve(bricks []*watch.Brick, said *printer) (*http.Server, error) {
 	if f.listen == "" {
 		return nil, nil
@@ -147,7 +147,7 @@ func (f *watchFlags) serve(bricks []*watch.Brick, said *printer) (*http.Server, 
 		said.printf("Whoever reaches this address can read what mortar status shows.\n")
 	}
 	s := &http.Server{Handler: watch.Handler(bricks, local), ReadHeaderTimeout: 10 * time.Second, WriteTimeout: time.Minute, IdleTimeout: time.Minute}
-	go func() { _ = s.Serve(l) }() // it ends when the server is closed
+	go func() { _ = s.Serve(l) }() // Serve ends when Close is called
 	return s, nil
 }
 
@@ -168,7 +168,7 @@ func (f *watchFlags) tell(ctx context.Context, said *printer, c watch.Change) {
 	}
 }
 
-// printer prints whole lines for several goroutines.
+// printer prints whole lines from several goroutines.
 type printer struct {
 	mu sync.Mutex
 	w  io.Writer
