@@ -24,7 +24,7 @@ func TestDrillForward(t *testing.T) {
 	if want := "--repeat 5 --seconds 4 --after 8 --rate 0 --only server-crash-freeze,both-rings --service home"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
-	// Every flag given on must be one that the command has.
+	// The child command must know every flag that forward returns.
 	cmd := newDrillCmd()
 	for _, a := range f.forward() {
 		if name, ok := strings.CutPrefix(a, "--"); ok && cmd.Flags().Lookup(name) == nil {

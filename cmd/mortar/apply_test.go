@@ -17,7 +17,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/host/sshtest"
 )
 
-// The test binary is what is pushed over SSH: as `mortar agent` it is mortar.
+// The test binary is what host copies over SSH: as `mortar agent` it runs the agent.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "agent" {
 		os.Exit(run())
@@ -25,10 +25,10 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// site is a directory with a spec whose hosts are all an SSH server here.
+// site is a directory with a spec. One SSH server of this test stands for all of its hosts.
 type site struct {
 	spec  string
-	hosts []map[string]any // of the inventory
+	hosts []map[string]any // the inventory's hosts
 }
 
 func newSite(t *testing.T, s *sshtest.Server, edit func(string) string) *site {
@@ -72,7 +72,7 @@ func (x *site) inventory(t *testing.T) {
 	}
 }
 
-// mortar runs a command and gives its exit code, stdout and error.
+// mortar runs a command and returns its exit code, stdout and error.
 func mortar(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	root := newRootCmd()
@@ -90,7 +90,7 @@ func mortar(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	return ee.code, out.String(), ee.Error()
 }
 
-// lineOf is the line of the spec that has a text first, as an error names it.
+// lineOf returns the first line of the spec that contains a text, as an error names it.
 func (x *site) lineOf(t *testing.T, text string) string {
 	t.Helper()
 	b, err := os.ReadFile(x.spec)
@@ -104,8 +104,8 @@ func (x *site) lineOf(t *testing.T, text string) string {
 	return fmt.Sprintf("%s:%d:", x.spec, strings.Count(before, "\n")+1)
 }
 
-// Whatever is wrong before the first change ends plan and apply with 2, and
-// says where, what and how to mend it.
+// A fault before the first change ends plan and apply with 2. The message says where, what and
+// how to mend it.
 func TestRefused(t *testing.T) {
 	s := sshtest.Start(t)
 	closed, err := net.Listen("tcp", "127.0.0.1:0")
@@ -118,7 +118,7 @@ func TestRefused(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		edit func(*site)
-		at   string   // text of the spec the error is about
+		at   string   // text at the place that the error names
 		want []string // patterns
 	}{
 		{"missing disks", func(*site) {}, `serial: "MA`, []string{`nfs1`, `MA01`, `not there`, `check cabling`}},

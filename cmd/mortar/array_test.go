@@ -13,7 +13,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/host/sshtest"
 )
 
-// exampleFile writes an example into a directory of its own.
+// exampleFile writes an example to its own directory.
 func exampleFile(t *testing.T, name string) string {
 	t.Helper()
 	b, err := fs.ReadFile(examples.FS, name+".yaml")
@@ -27,7 +27,7 @@ func exampleFile(t *testing.T, name string) string {
 	return file
 }
 
-// What only shows needs no host, and writes nothing.
+// Commands that only show need no host and write nothing.
 func TestShownWithoutHosts(t *testing.T) {
 	for _, name := range []string{"lustre-brick", "lustre-rack"} {
 		file := exampleFile(t, name)
@@ -89,8 +89,8 @@ func TestArrayScriptCmd(t *testing.T) {
 	}
 }
 
-// Through SSH and a real agent: this machine has none of the LUNs, and that
-// is what is found. A server that cannot be reached is another matter.
+// Through SSH and a real agent: array verify reports that this machine has none of the LUNs. A
+// server that cannot be reached is a different error.
 func TestArrayVerifyCmd(t *testing.T) {
 	s := sshtest.Start(t)
 	x := newSite(t, s, func(string) string {

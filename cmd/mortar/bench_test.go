@@ -88,7 +88,7 @@ func TestBenchDryRun(t *testing.T) {
 	}
 }
 
-// What is printed to start from is a suite.
+// bench accepts the suite that it prints as a template.
 func TestPrintSuite(t *testing.T) {
 	for _, n := range []string{"quick", "paper", "io500"} {
 		out, err := benchCmd(t, "--print-suite", n)

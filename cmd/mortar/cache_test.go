@@ -11,7 +11,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/serve/cache"
 )
 
-// A change of the cache that the hosts refuse leaves the spec as it was.
+// A change of the cache that the hosts refuse leaves the spec unchanged.
 func TestCacheRefused(t *testing.T) {
 	const block = "cache:\n  # two of them\n  ssds: [{serial: S1, size: 1.6TB, type: nvme}, {serial: S2, size: 1.6TB, type: nvme}]\n  mode: write-back\n"
 	x := newSite(t, sshtest.Start(t), func(s string) string { return s + block })
@@ -23,7 +23,7 @@ func TestCacheRefused(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"mode", x.spec, "write-through"}, "Nothing was changed"}, // the disks are not there
+		{[]string{"mode", x.spec, "write-through"}, "Nothing was changed"}, // this machine lacks the disks
 		{[]string{"off", x.spec}, "Nothing was changed"},
 		{[]string{"mode", x.spec, "write-around"}, "write-around"},
 		{[]string{"add", x.spec, "s1", "--size", "1.6TB"}, "SSD s1 is in the cache already"},
@@ -44,7 +44,7 @@ func TestCacheRefused(t *testing.T) {
 	}
 }
 
-// What happened between two looks, each figure under its head.
+// cacheLine puts each figure below its heading.
 func TestCacheLine(t *testing.T) {
 	a := cache.Stats{TimeNS: 1e9, ReadHits: 100, ReadMisses: 50, WrittenSSD: 1e6, Flushed: 1e6}
 	b := a

@@ -16,7 +16,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/brick/design"
 )
 
-// runCmd runs one command and gives its output and exit code.
+// runCmd runs one command and returns its output and exit code.
 func runCmd(t *testing.T, c *cobra.Command, args ...string) (string, int, error) {
 	t.Helper()
 	var out bytes.Buffer
@@ -35,7 +35,7 @@ func runCmd(t *testing.T, c *cobra.Command, args ...string) (string, int, error)
 	return out.String(), code, err
 }
 
-// What init prints, check accepts.
+// check accepts what init prints.
 func TestInitThenCheck(t *testing.T) {
 	for _, flavour := range initFlavours {
 		text, code, err := runCmd(t, newInitCmd(), flavour)
@@ -63,7 +63,7 @@ func TestInitThenCheck(t *testing.T) {
 	}
 }
 
-// Two bricks of one name have different arrays; the ID alone decides.
+// Two bricks of one name have different md UUIDs, because their IDs differ.
 func TestInitGivesEachBrickAnID(t *testing.T) {
 	uuidOf := func(text string) string {
 		file := filepath.Join(t.TempDir(), "brick.yaml")
@@ -114,7 +114,7 @@ func TestCheckRefuses(t *testing.T) {
 	}
 }
 
-// --svg does not swallow --json; both to stdout would be neither.
+// --svg works with --json, unless both write to stdout.
 func TestCheckSVGAndJSON(t *testing.T) {
 	svg := filepath.Join(t.TempDir(), "brick.svg")
 	spec := "../../examples/nfs-ha.yaml"

@@ -13,7 +13,7 @@ import (
 
 var update = flag.Bool("update", false, "write docs/commands.md anew")
 
-// every visits each command that people type, in order.
+// every visits each command that users type, in order.
 func every(root *cobra.Command, visit func(*cobra.Command)) {
 	for _, c := range root.Commands() {
 		if c.Hidden || c.Name() == "help" || c.Name() == "completion" {
@@ -26,7 +26,7 @@ func every(root *cobra.Command, visit func(*cobra.Command)) {
 	}
 }
 
-// Flags that several commands have mean the same and are called the same.
+// A flag has the same name and meaning in every command.
 func TestCommandsAgree(t *testing.T) {
 	words := map[string]string{
 		"yes":     "do not ask",
@@ -54,7 +54,7 @@ func TestCommandsAgree(t *testing.T) {
 	})
 }
 
-// docs/commands.md is made of the commands: `go test ./cmd/mortar -update`.
+// docs/commands.md is generated: `go test ./cmd/mortar -update`.
 func TestCommandsReference(t *testing.T) {
 	const file = repository + "/docs/commands.md"
 	want := commandsReference()

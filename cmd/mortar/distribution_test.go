@@ -13,8 +13,8 @@ import (
 	"github.com/mortarhpc/mortar/internal/host/sshtest"
 )
 
-// TestDistributionNotRun reaches hosts that say they run Red Hat Enterprise
-// Linux 9: a process of its own sees another os-release(5) than this machine.
+// TestDistributionNotRun connects to hosts whose os-release(5) says Red Hat Enterprise Linux
+// 9. A process with its own mount namespace sees that file.
 func TestDistributionNotRun(t *testing.T) {
 	const inside = "MORTAR_TEST_OTHER_DISTRIBUTION"
 	if os.Getenv(inside) == "" {

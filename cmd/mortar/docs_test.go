@@ -18,14 +18,13 @@ import (
 
 const repository = "../.."
 
-// page is one Markdown file of the repository, taken apart as far as these
-// tests need it.
+// page is a parsed Markdown file of the repository.
 type page struct {
-	file    string // from the root of the repository
-	prose   string // without blocks and inline code
+	file    string // relative to the root of the repository
+	prose   string // text without code
 	blocks  []string
-	inline  []string          // `code` within the prose
-	outputs map[string]string // by command, the block after <!-- output of: COMMAND -->
+	inline  []string          // `code` within the text
+	outputs map[string]string // the block after <!-- output of: COMMAND -->, by command
 }
 
 // pages reads every Markdown file of the repository.
@@ -62,7 +61,7 @@ func pages(t *testing.T) []page {
 
 var inlineCode = regexp.MustCompile("`[^`\n]+`")
 
-// parsePage separates blocks of code, fenced or indented, from prose.
+// parsePage separates code blocks, fenced or indented, from text.
 func parsePage(text string) page {
 	var p page
 	var prose, block []string
@@ -120,7 +119,7 @@ var (
 	linked  = regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`)
 )
 
-// anchors are the names that a forge gives to a page's headings.
+// anchors returns the names that a forge gives to a page's headings.
 func anchors(t *testing.T, file string) []string {
 	t.Helper()
 	text, err := os.ReadFile(file)
@@ -142,7 +141,7 @@ func anchors(t *testing.T, file string) []string {
 	return names
 }
 
-// Every link within the repository leads to a file, and to a heading of it.
+// Every link within the repository leads to an existing file and heading.
 func TestDocsLinks(t *testing.T) {
 	count := 0
 	for _, p := range pages(t) {
@@ -174,8 +173,8 @@ var (
 	shellAnd = regexp.MustCompile(`\s(?:&&|\|\||[|;])\s`)
 )
 
-// Every line of a block that runs mortar is one that mortar accepts: command,
-// flags, number of arguments, names of drills and examples.
+// mortar accepts every mortar command of a code block: command, flags, number of arguments,
+// names of drills and examples.
 func TestDocsCommands(t *testing.T) {
 	count := 0
 	for _, p := range pages(t) {
@@ -196,7 +195,7 @@ func TestDocsCommands(t *testing.T) {
 	}
 }
 
-// checkCommandLine does what cobra does before it runs a command.
+// checkCommandLine validates a command line as cobra does before it runs a command.
 func checkCommandLine(t *testing.T, file string, args []string) {
 	t.Helper()
 	said := "mortar " + strings.Join(args, " ")
@@ -230,8 +229,7 @@ func checkCommandLine(t *testing.T, file string, args []string) {
 	}
 }
 
-// Commands named within a sentence exist, and their flags. The changelog is
-// history: it may name what is gone.
+// Commands named in the text exist, and their flags too. The changelog may name removed ones.
 func TestDocsInlineCommands(t *testing.T) {
 	for _, p := range pages(t) {
 		if p.file == "CHANGELOG.md" {
@@ -245,8 +243,8 @@ func TestDocsInlineCommands(t *testing.T) {
 	}
 }
 
-// checkMention looks a command up that may have placeholders in it, and
-// alternatives such as up|down.
+// checkMention looks up a command that may contain placeholders, and alternatives such as
+// up|down.
 func checkMention(t *testing.T, file string, words []string) {
 	t.Helper()
 	groups := []*cobra.Command{newRootCmd()}
@@ -277,8 +275,7 @@ func checkMention(t *testing.T, file string, words []string) {
 	}
 }
 
-// A block that is a whole spec is one that check accepts; one that is a whole
-// suite is one that bench accepts.
+// check accepts every block that is a whole spec, and bench every block that is a whole suite.
 func TestDocsSpecs(t *testing.T) {
 	for _, p := range pages(t) {
 		for _, block := range p.blocks {
@@ -302,9 +299,8 @@ func TestDocsSpecs(t *testing.T) {
 	}
 }
 
-// A block after <!-- output of: mortar COMMAND EXAMPLE --> is what the command
-// prints for that example: each line is there, in this order; … leaves lines
-// out.
+// A block after <!-- output of: mortar COMMAND EXAMPLE --> shows lines of that command's
+// output for the example, in order. A line … stands for omitted lines.
 func TestDocsOutputs(t *testing.T) {
 	count := 0
 	for _, p := range pages(t) {

@@ -16,7 +16,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/prove/report"
 )
 
-// command runs the command line in this process.
+// command runs a command line in this process.
 func drillCommand(t *testing.T, args ...string) (out string, code int, err error) {
 	t.Helper()
 	var b bytes.Buffer
@@ -91,7 +91,7 @@ func TestDrillList(t *testing.T) {
 	}
 }
 
-// Every drill of the table can be done with the example brick in a rack.
+// The example brick on a rack can run every drill of the table.
 func TestRackCanDoEveryDrill(t *testing.T) {
 	src, err := examples.FS.ReadFile("nfs-ha.yaml")
 	if err != nil {

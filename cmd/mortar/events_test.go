@@ -24,10 +24,10 @@ func TestPointInTime(t *testing.T) {
 	}
 }
 
-// A host that is away costs its own row: it is named, in words and in JSON, and
-// the exit code tells.
+// A host that does not answer fails alone: events names it in text and JSON, and the exit code
+// is 1.
 func TestEventsOfNobody(t *testing.T) {
-	t.Setenv("HOME", t.TempDir()) // without known hosts nobody is dialled
+	t.Setenv("HOME", t.TempDir()) // without known hosts no connection is made
 	file := specFile(t, "nfs-ha")
 	code, out, _ := mortar(t, "events", file, "--timeout", "2s", "--json")
 	if code != exitFailed {

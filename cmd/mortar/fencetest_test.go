@@ -9,7 +9,7 @@ import (
 	"github.com/mortarhpc/mortar/examples"
 )
 
-// What is wrong with the request itself is refused before any host is reached.
+// fence-test refuses an invalid request before it connects to a host.
 func TestFenceTestRefused(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"nfs.yaml", "nfs-ha.yaml"} {

@@ -21,7 +21,7 @@ func exampleFiles(t *testing.T) []string {
 	return files
 }
 
-// Every example has a forecast, as text, JSON and a drawing.
+// Every example has a forecast as text, JSON and SVG.
 func TestForecastExamples(t *testing.T) {
 	for _, f := range exampleFiles(t) {
 		svg := filepath.Join(t.TempDir(), "curves.svg")

@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// A word that is no command of its group is refused, not answered with help.
+// An unknown word after a group of commands is refused, not answered with help.
 func TestUnknownCommand(t *testing.T) {
 	groups := 0
 	for _, c := range newRootCmd().Commands() {
@@ -40,15 +40,14 @@ func TestUnknownCommand(t *testing.T) {
 	}
 }
 
-// A shell that completes a line asks by a command that no list has.
+// Shell completion uses a hidden command.
 func TestCompletion(t *testing.T) {
 	if out, code, err := runCmd(t, newRootCmd(), cobra.ShellCompRequestCmd, "dri"); code != 0 || err != nil || !strings.HasPrefix(out, "drill\t") {
 		t.Errorf("%q, %d, %v", out, code, err)
 	}
 }
 
-// What is wrong with flags and arguments is told in one line without the
-// words of the libraries.
+// A wrong flag or argument gives one line in Mortar's own words.
 func TestBadUsage(t *testing.T) {
 	for args, want := range map[string]string{
 		"simulate --bricks abc x":                  "--bricks abc: want a whole number",
@@ -80,7 +79,7 @@ func TestBadUsage(t *testing.T) {
 	}
 }
 
-// Every command that is shown shows how it is used.
+// Every visible command has an example.
 func TestExamples(t *testing.T) {
 	var walk func(c *cobra.Command)
 	walk = func(c *cobra.Command) {

@@ -13,8 +13,8 @@ import (
 	"github.com/mortarhpc/mortar/internal/brick/design"
 )
 
-// specFile writes the commented spec of a flavour, changed, beside nothing. It
-// has no ID: recorded facts have the UUIDs of a brick without one.
+// specFile writes the commented spec of a flavour, edited, to a new directory. It has no ID,
+// because the recorded facts have the UUIDs of a brick without one.
 func specFile(t *testing.T, flavour string, replace ...string) string {
 	t.Helper()
 	text, err := fs.ReadFile(examples.FS, flavour+".yaml")
@@ -64,7 +64,7 @@ func TestMountOptions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Appended to fstab as it is: whatever is no line of it is a comment.
+	// The output is appended to fstab, so every line must be an entry or a comment.
 	for line := range strings.Lines(text) {
 		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") && len(strings.Fields(line)) != 6 {
 			t.Errorf("%q belongs in no fstab", line)
@@ -75,7 +75,7 @@ func TestMountOptions(t *testing.T) {
 		t.Errorf("%d, %v", code, err)
 	}
 
-	// Options of the spec's own, and a spec that lists no clients.
+	// The spec sets options of its own and lists no clients.
 	file = specFile(t, "nfs-ha", "    memory: 768MiB\n", "    memory: 768MiB\n    mounts:\n      - {service: home, path: /homes, options: [actimeo=30]}\n")
 	text, code, err = runCmd(t, newMountOptionsCmd(), file)
 	if err != nil || code != 0 || !strings.Contains(text, " /homes\n") || !strings.Contains(text, "actimeo=30") {
@@ -100,7 +100,7 @@ func TestMountOptions(t *testing.T) {
 	}
 }
 
-// What cannot be done is refused before any host is asked.
+// An impossible request is refused before a host is asked.
 func TestMoveRefused(t *testing.T) {
 	one := specFile(t, "nfs")
 	pair := specFile(t, "nfs-ha")

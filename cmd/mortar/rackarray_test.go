@@ -9,12 +9,12 @@ import (
 	"github.com/mortarhpc/mortar/internal/rack"
 )
 
-// Every array of the papers is in the rack with its disks, groups, LUNs and
-// paths, of a thousandth of their size; PERCs are their LUNs.
+// The rack has every array of the papers with its disks, groups, LUNs and paths, at a
+// thousandth of their size. A PERC is its LUNs alone.
 func TestRackArrays(t *testing.T) {
 	for _, v := range []struct {
 		example                                   string
-		arrays, disks, groups, luns, spare, paths int // of each array
+		arrays, disks, groups, luns, spare, paths int // per array
 	}{
 		{"nss2-ha", 1, 48, 4, 4, 0, 2},
 		{"nss3-ha", 1, 96, 8, 8, 0, 2},

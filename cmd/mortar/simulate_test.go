@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Every example can be simulated; the same seed gives the same text.
+// Every example can be simulated. The same seed gives the same output.
 func TestSimulateExamples(t *testing.T) {
 	for _, f := range exampleFiles(t) {
 		svg := filepath.Join(t.TempDir(), "scale.svg")
@@ -25,7 +25,8 @@ func TestSimulateExamples(t *testing.T) {
 		if again != out {
 			t.Errorf("%s: another result with the same seed\n%s\n%s", f, out, again)
 		}
-		// No losses in so few bricks: what is infinite has to be JSON all the same.
+		// So few bricks lose nothing; an infinite time between losses must still be valid
+		// JSON.
 		out, _, err = runCmd(t, newSimulateCmd(), f, "--bricks", "1", "--years", "0.1", "--json")
 		var got struct {
 			Modules []struct {

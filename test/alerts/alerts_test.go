@@ -47,8 +47,8 @@ func read(t *testing.T, file string) string {
 	return string(b)
 }
 
-// What mortar watch serves is text that Prometheus reads, and its documentation
-// has every metric.
+// Prometheus can parse the metrics of mortar watch, and docs/metrics.md documents each of
+// them.
 func TestWatchMetrics(t *testing.T) {
 	now := time.Now()
 	var b strings.Builder
@@ -66,7 +66,7 @@ func TestWatchMetrics(t *testing.T) {
 	}
 }
 
-// Each alert has a test in which it fires.
+// Each alert fires in a test of promtool.
 func TestEachAlertIsTried(t *testing.T) {
 	tried := read(t, "mortar.test.yml")
 	names := regexp.MustCompile(`alert: (\w+)`).FindAllStringSubmatch(read(t, rules), -1)
@@ -80,7 +80,7 @@ func TestEachAlertIsTried(t *testing.T) {
 	}
 }
 
-// Rules and board ask for metrics that the documentation has. Package observe
+// The rules and the board use only metrics that docs/metrics.md documents. Package observe
 // writes no others.
 func TestMetricsAreDocumented(t *testing.T) {
 	docs := read(t, "../../docs/metrics.md")

@@ -1,5 +1,5 @@
-// Package layers_test holds the architecture: which package may import which,
-// and that docs/architecture.md has a row for each.
+// Package layers_test checks the architecture: which package may import which, and that
+// docs/architecture.md has a row for each.
 package layers_test
 
 import (
@@ -17,19 +17,19 @@ import (
 
 const module = "github.com/mortarhpc/mortar/"
 
-// layers are the folders below internal, from the bottom to the top. A package
-// imports packages of its own folder and of those below, and none above: a
-// later stage of the way of the data never reaches into an earlier one.
+// layers lists the folders below internal from the bottom to the top. A package imports
+// packages of its own folder and of those below it.
 var layers = []string{"base", "brick", "serve", "host", "build", "run", "prove", "rack"}
 
-// never are imports that the order of the layers would allow.
+// never lists imports that the order of the layers would allow and that are forbidden all the
+// same.
 var never = map[string][]string{
-	"serve":      {"brick"},                                         // what serves gets its configuration as a file
-	"rack":       {"brick/design", "host", "build", "run", "prove"}, // it is hardware
+	"serve":      {"brick"},                                         // what runs on servers gets its configuration as a file
+	"rack":       {"brick/design", "host", "build", "run", "prove"}, // a rack is hardware
 	"host/agent": {"brick"},
 }
 
-// pure packages read no file and run no command.
+// pure lists packages that read no file and run no command.
 var pure = []string{"base/axis", "base/distro", "base/journal", "base/linux", "base/md", "brick/array", "brick/design", "brick/forecast"}
 
 func TestLayers(t *testing.T) {
@@ -58,13 +58,13 @@ func TestLayers(t *testing.T) {
 	}
 }
 
-// folder is the first part of a package's path.
+// folder returns the first element of a package's path.
 func folder(pkg string) string {
 	f, _, _ := strings.Cut(pkg, "/")
 	return f
 }
 
-// forbidden looks a package, and the folder it is in, up in never.
+// forbidden looks up a package and its folder in never.
 func forbidden(pkg, of string) bool {
 	for _, who := range []string{pkg, folder(pkg)} {
 		for _, what := range never[who] {
@@ -88,7 +88,7 @@ func TestEveryRoomIsOnThePlan(t *testing.T) {
 	}
 }
 
-// imports are those of each package below internal, tests left out.
+// imports returns the imports of each package below internal, without those of tests.
 func imports(t *testing.T) map[string][]string {
 	t.Helper()
 	all := map[string][]string{}
@@ -105,7 +105,7 @@ func imports(t *testing.T) map[string][]string {
 		if err != nil {
 			return err
 		}
-		if rel == "host/sshtest" || rel == "host/hosttest" { // helpers of tests
+		if rel == "host/sshtest" || rel == "host/hosttest" { // test helpers
 			return nil
 		}
 		for _, i := range f.Imports {
@@ -126,10 +126,10 @@ func imports(t *testing.T) map[string][]string {
 	return all
 }
 
-// asks finds code that asks what kind a service or its storage is.
+// asks matches code that branches on the kind of a service or of its storage.
 var asks = regexp.MustCompile(`\.(NFS|Lustre) [!=]= nil|\.Flavour [!=]= spec\.|len\([\w.()\[\]]*\.LUNs\) [>=!]|\.Array [!=]= ""|Storage\.Kind`)
 
-// mayAsk are the files that may, and why.
+// mayAsk lists the files that may branch on a kind, and why.
 var mayAsk = map[string]string{
 	"build/plan/kind.go":         "chooses the kind of service of a pair",
 	"build/plan/storage.go":      "chooses the kind of storage of a pair",
@@ -144,9 +144,8 @@ var mayAsk = map[string]string{
 	"host/resource/ocfconfig.go": "compares two lists of LUNs",
 }
 
-// A service's kind and its storage's are chosen in one place of each package;
-// from there on the kinds differ by what they do, and nobody asks. Package
-// brick derives them.
+// Each package chooses the kind of a service and of its storage in one file; the rest calls
+// the kind's methods. Package brick derives the kinds.
 func TestNobodyAsksWhichKindItIs(t *testing.T) {
 	seen := map[string]bool{}
 	root := "../../internal"

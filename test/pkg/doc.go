@@ -1,3 +1,3 @@
-// Package pkg tests the packages that `make package` makes: lintian, and a life
-// in a root directory of their own. It holds tests only.
+// Package pkg tests the packages that `make package` builds: lintian, and installation, use
+// and removal in a root directory of their own. It has tests only.
 package pkg

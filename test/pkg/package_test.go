@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// only gives the one file that a pattern below out/package matches.
+// only returns the one file below out/package that matches a pattern.
 func only(t *testing.T, pattern string) string {
 	t.Helper()
 	found, _ := filepath.Glob("../../out/package/" + pattern)
@@ -38,7 +38,7 @@ func TestLintian(t *testing.T) {
 	run(t, "lintian", "--allow-root", "--fail-on", "error,warning", "--info", only(t, "*.deb"))
 }
 
-// TestRPM looks into the RPM: no machine of the test has its package manager.
+// TestRPM reads the RPM's header and files. No machine of the test can install it.
 func TestRPM(t *testing.T) {
 	files := strings.Split(run(t, "rpm", "-qp", "--list", only(t, "*.rpm")), "\n")
 	for _, want := range []string{"/usr/bin/mortar", "/usr/share/man/man1/mortar-drill.1.gz", "/usr/share/bash-completion/completions/mortar"} {
@@ -68,7 +68,7 @@ func TestLife(t *testing.T) {
 	if done := in("mortar", "__complete", "dri"); !strings.HasPrefix(done, "drill\t") {
 		t.Errorf("\"mortar dri\" is completed to %q", done)
 	}
-	// Each command that the help lists has its manual page.
+	// Each command of the help has a manual page.
 	for _, line := range strings.Split(in("mortar", "help"), "\n") {
 		f := strings.Fields(line)
 		if len(f) < 2 || !strings.HasPrefix(line, "  ") || f[0] == "help" || f[0] == "mortar" || strings.HasPrefix(f[0], "-") {

@@ -22,11 +22,11 @@ import (
 	"github.com/mortarhpc/mortar/internal/base/netns"
 )
 
-// TestAlerts breaks a path to a disk of a rack and waits for the message that a
-// person gets: metrics of the servers' timer, read by node_exporter, scraped by
-// Prometheus with Mortar's rules, sent on by Alertmanager. The message names what
-// mortar status names. When the path is mended, it says so. All programs are
-// Debian's. Only the rules' waiting times are shorter.
+// TestAlerts breaks a path to a disk of a rack and waits for the message that a person gets.
+// The servers' timer writes metrics, node_exporter reads them, Prometheus scrapes them with
+// Mortar's rules, Alertmanager sends the message. The message names what mortar status names.
+// When the path is mended, a second message says so. All programs are Debian's; only the
+// rules' waiting times are shorter.
 func TestAlerts(t *testing.T) {
 	dir := t.TempDir()
 	spec := filepath.Join(dir, "brick.yaml")
@@ -66,7 +66,7 @@ func TestAlerts(t *testing.T) {
 	}
 }
 
-// exportMetrics runs node_exporter on a server, with the folder that makes the
+// exportMetrics runs node_exporter on a server, with the folder whose existence makes the
 // server write metrics.
 func exportMetrics(t *testing.T, spec, server, exporter string) {
 	t.Helper()
@@ -75,7 +75,7 @@ func exportMetrics(t *testing.T, spec, server, exporter string) {
 		"/usr/local/bin/node-exporter --collector.textfile.directory=/var/lib/prometheus/node-exporter")
 }
 
-// program is the path of a program of a Debian package.
+// program returns the path of a program of a Debian package.
 func program(t *testing.T, name, pkg string) string {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "../../scripts/debian-program.sh", name, pkg).Output()
@@ -100,7 +100,7 @@ func install(t *testing.T, spec, node, from, to string) {
 	}
 }
 
-// messages are those that Alertmanager sent.
+// messages records what Alertmanager sends.
 type messages struct {
 	t    *testing.T
 	mu   sync.Mutex
@@ -113,7 +113,7 @@ type message struct {
 	Annotations map[string]string
 }
 
-// ServeHTTP takes what Alertmanager sends to a webhook.
+// ServeHTTP receives Alertmanager's webhook.
 func (m *messages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var body struct{ Alerts []message }
 	if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
@@ -128,7 +128,7 @@ func (m *messages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// wait gives the words of an alert once it is in a state.
+// wait returns the text of an alert once the alert is in a state.
 func (m *messages) wait(status, name string) string {
 	m.t.Helper()
 	for end := time.Now().Add(8 * time.Minute); time.Now().Before(end); time.Sleep(time.Second) {
@@ -156,12 +156,12 @@ func (m *messages) firing() (names []string) {
 	return names
 }
 
-// waits are the times for which a rule waits before it fires and before it
-// resolves. Servers write metrics each minute.
+// waits matches the times for which a rule waits before it fires and resolves. The test
+// shortens them, because servers write metrics every minute.
 var waits = regexp.MustCompile(`(?m)^(\s+(?:keep_firing_for|for):).*$`)
 
-// alerting runs Prometheus and Alertmanager in the rack's network, on its loopback.
-// The alert of a brick whose fencing was not tried is left out.
+// alerting runs Prometheus and Alertmanager on the loopback of the rack's network. It leaves
+// out the alert of a brick whose fencing was never tested.
 func alerting(t *testing.T, dir, space string) *messages {
 	m := &messages{t: t, last: map[string]message{}}
 	var l net.Listener
@@ -202,7 +202,7 @@ receivers: [{name: none}, {name: hook, webhook_configs: [{url: "http://127.0.0.1
 			t.Fatal(err)
 		}
 	}
-	// It insists on a file of its package at its place.
+	// The program needs a file of its package at a fixed path.
 	manager := program(t, "prometheus-alertmanager", "prometheus-alertmanager")
 	share := filepath.Join(filepath.Dir(filepath.Dir(manager)), "share")
 	start(t, space, at, "/usr/bin/unshare", "--mount", "/bin/sh", "-ec", `mount -t overlay overlay -o "lowerdir=$1:/usr/share" /usr/share; shift; exec "$@"`, "sh", share,
@@ -227,7 +227,7 @@ func start(t *testing.T, space, dir, path string, args ...string) {
 	}
 	t.Cleanup(func() {
 		cancel()
-		_ = cmd.Wait() // it was killed
+		_ = cmd.Wait() // the test killed it
 		if t.Failed() {
 			t.Logf("%s:\n%s", filepath.Base(path), out.String())
 		}

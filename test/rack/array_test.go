@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// arrayRack is a rack with one array, and two servers cabled to it.
+// arrayRack is a rack with one array and two servers cabled to it.
 type arrayRack struct {
 	t    *testing.T
 	spec string
@@ -39,7 +39,7 @@ func (a *arrayRack) mustOn(node, script string) string {
 	return out
 }
 
-// until asks until the answer is as wanted: emulated servers take their time.
+// until repeats a command until its output is as wanted: emulated servers are slow.
 func (a *arrayRack) until(what string, ask func() string, want string) {
 	a.t.Helper()
 	got := ""
@@ -91,8 +91,8 @@ func (a *arrayRack) lun0(script string) string {
 	return strings.ReplaceAll(lun0+try+script, "WWN", a.wwn)
 }
 
-// states lists the ALUA states of LUN 0's groups as a server's path says: 0
-// optimized, 1 non-optimized, 3 unavailable.
+// states lists the ALUA states of LUN 0's target port groups, as one path of a server reports
+// them: 0 optimized, 1 non-optimized, 3 unavailable.
 func (a *arrayRack) states(node string) string {
 	out, _ := a.on(node, a.lun0(`set -- $p; sg_rtpg --decode /dev/$1 | awk '/access state/ { gsub(/0x0/, "", $8); printf "%s ", $8 }'`))
 	return out
@@ -104,9 +104,8 @@ func (a *arrayRack) paths(node string) string {
 	return out
 }
 
-// TestArray is the array of nss7.4-ha in the rack: its LUNs, paths and states
-// as designed, reservations from both servers, and each of its faults with its
-// heal.
+// TestArray tests the array of nss7.4-ha on a rack: LUNs, paths and states as designed,
+// reservations from both servers, and each of its faults and their repair.
 func TestArray(t *testing.T) {
 	dir := t.TempDir()
 	a := &arrayRack{t: t, spec: filepath.Join(dir, "brick.yaml")}
@@ -151,7 +150,7 @@ func TestArray(t *testing.T) {
 	a.power()
 }
 
-// multipath builds a map of LUN 0 with a priority group for each controller.
+// multipath builds a map of LUN 0 with one priority group for each controller.
 func (a *arrayRack) multipath() {
 	a.t.Helper()
 	a.mustOn("nss1", `printf 'defaults {\n user_friendly_names no\n find_multipaths greedy\n}\noverrides {\n no_path_retry 30\n}\n' > /etc/multipath.conf
@@ -162,8 +161,8 @@ func (a *arrayRack) multipath() {
 	}, "16 32")
 }
 
-// write writes to LUN 0 through the first of a server's paths to it that are
-// optimized, and says how it went.
+// write writes to LUN 0 through the first of a server's optimized paths, and returns the
+// result.
 func (a *arrayRack) write(node string) string {
 	_, code := a.on(node, a.lun0(`for d in $p; do dd if=/dev/zero of=/dev/$d bs=4k count=1 seek=100 oflag=direct status=none || exit 1; done`))
 	if code != 0 {
@@ -177,8 +176,8 @@ func (a *arrayRack) register(node, key string) {
 	a.mustOn(node, a.lun0(`for d in $p; do try sg_persist --out --register-ignore --param-sark=`+key+` /dev/$d || exit 1; done`))
 }
 
-// reservations: who holds one writes over each of its paths, who has no key
-// does not, and who was preempted no more.
+// reservations checks who may write: the holder writes over each of its paths, a server
+// without a key does not, and a preempted server no longer does.
 func (a *arrayRack) reservations() {
 	a.t.Helper()
 	expect := func(node, want string) {
@@ -194,7 +193,8 @@ func (a *arrayRack) reservations() {
 	}
 	expect("nss1", "written")
 	expect("nss2", "refused")
-	// A session that ends and comes back is the same to the array, the holder's too.
+	// After a session ends and comes back the array treats it as the same initiator, the
+	// holder's too.
 	a.fault("lun-out", "nss1", "nss7-lun0")
 	a.fault("lun-in", "nss1", "nss7-lun0")
 	a.until("nss1's paths", func() string { return a.paths("nss1") }, "32")
@@ -207,8 +207,8 @@ func (a *arrayRack) reservations() {
 	expect("nss1", "written")
 }
 
-// controllers: one dies and comes back, and one hands its LUNs over by command.
-// I/O through the map goes on.
+// controllers crashes and restores one controller, and has the other hand over its LUNs by
+// command. I/O through the map goes on.
 func (a *arrayRack) controllers() {
 	a.t.Helper()
 	writer := make(chan int, 1)
@@ -242,7 +242,7 @@ func (a *arrayRack) controllers() {
 	a.mustOn("nss1", "systemctl stop multipathd.socket multipathd; multipath -F || true")
 }
 
-// diskOfGroup pulls a disk of a group: a spare takes its place, the LUN stays.
+// diskOfGroup pulls a disk of a group: a spare replaces it and the LUN stays.
 func (a *arrayRack) diskOfGroup(group string) {
 	a.t.Helper()
 	a.fault("disk-out", "E1N01")
@@ -259,7 +259,7 @@ func (a *arrayRack) diskOfGroup(group string) {
 	}
 }
 
-// slow: each answer of a LUN is late, those of others are not.
+// slow delays each answer of one LUN; the others answer at once.
 func (a *arrayRack) slow() {
 	a.t.Helper()
 	took := func() float64 {
@@ -279,7 +279,7 @@ func (a *arrayRack) slow() {
 	}
 }
 
-// missingAfterBoot hides a LUN from a server that is off.
+// missingAfterBoot hides a LUN from a server that is powered off.
 func (a *arrayRack) missingAfterBoot() {
 	a.t.Helper()
 	a.fault("kill", "nss2")
@@ -290,8 +290,8 @@ func (a *arrayRack) missingAfterBoot() {
 	a.until("nss2's paths", func() string { return a.paths("nss2") }, "32")
 }
 
-// power takes the power off the array and gives it back: its data are there,
-// and its group still rebuilds.
+// power cuts the array's power and restores it: its data is intact, and its group goes on
+// rebuilding.
 func (a *arrayRack) power() {
 	a.t.Helper()
 	a.mustOn("nss1", a.lun0(`set -- $p; echo before | dd of=/dev/$1 bs=4k count=1 seek=200 conv=sync oflag=direct status=none`))

@@ -16,11 +16,11 @@ import (
 	"time"
 )
 
-// TestFencedServerBoots has a server fenced that boots as Debian does: by GRUB,
-// with Debian's kernel and an initial RAM disk of all drivers, which sees every
-// shared disk, while its partner writes to the RAID 6 and to the mirrors of the
-// cache's SSDs. Nothing of them may be assembled there, at no time since power-on.
-// MORTAR_TEST_SUITE=bookworm does it on Debian 12.
+// TestFencedServerBoots fences a server that boots as Debian does: by GRUB, with Debian's
+// kernel and an initial RAM disk of all drivers, which sees every shared disk. Its partner
+// meanwhile writes to the RAID 6 and to the mirrors of the cache's SSDs. The fenced server
+// must assemble none of them at any time since power-on. MORTAR_TEST_SUITE=bookworm tests
+// Debian 12.
 func TestFencedServerBoots(t *testing.T) {
 	dir := t.TempDir()
 	spec := filepath.Join(dir, "brick.yaml")
@@ -41,21 +41,21 @@ func TestFencedServerBoots(t *testing.T) {
 		return must(t, "rack", "ssh", spec, node, "--", command)
 	}
 
-	// Small writes go to the mirrors, large ones past them to the RAID 6.
+	// The mirrors take small writes, the RAID 6 large ones.
 	on("c1", "setsid sh -c '"+writer+"' > /dev/null 2>&1 < /dev/null & sleep 1")
 	must(t, "rack", "fault", spec, "freeze", "nfs1")
 	rebooted(t, spec, "nfs1")
 	before := on("c1", "cat /root/rounds")
 	booted(t, on)
-	// Still at it, and still as they were.
+	// The load still runs, and the arrays are unchanged.
 	on("c1", "until [ $(cat /root/rounds) -gt $(("+strings.TrimSpace(before)+"+2)) ]; do sleep 1; done; touch /root/stop; until [ -e /root/stopped ]; do sleep 1; done")
 	superblocks(t, on)
 	on("c1", "cd /mnt/home && echo 3 > /proc/sys/vm/drop_caches && sha256sum --quiet -c /root/sums")
 	must(t, "status", spec)
 }
 
-// writer writes small blocks and large ones until it is told to stop, and
-// notes what is to be read again.
+// writer writes small and large blocks until the test stops it, and records what must be read
+// back.
 const writer = `cd /mnt/home; n=0; head -c 16M /dev/urandom > /root/data
 dd if=/root/data of=small bs=1M count=8 conv=fsync
 until [ -e /root/stop ]; do
@@ -65,7 +65,7 @@ until [ -e /root/stop ]; do
 done
 sync; sha256sum large small > /root/sums; touch /root/stopped`
 
-// bootSpec is the example with small disks, and SSDs that both servers reach.
+// bootSpec is the example with small disks, and with SSDs that both servers reach.
 func bootSpec(t *testing.T) string {
 	text := must(t, "init", "nfs-ha")
 	suite := os.Getenv("MORTAR_TEST_SUITE")
@@ -84,7 +84,7 @@ func bootSpec(t *testing.T) string {
 	return text
 }
 
-// rebooted waits until a node was fenced, and is up again.
+// rebooted waits until a node has been fenced and is up again.
 func rebooted(t *testing.T, spec, name string) {
 	t.Helper()
 	off := false
@@ -118,13 +118,13 @@ var (
 	ssd       = regexp.MustCompile(` nvme\d+n1: p1 p2`)
 )
 
-// booted judges the journal of the fenced server since power-on.
+// booted checks the journal of the fenced server since power-on.
 func booted(t *testing.T, on func(node, command string) string) {
 	t.Helper()
 	if line := on("nfs1", "cat /proc/cmdline"); !strings.Contains(line, "BOOT_IMAGE=/vmlinuz") {
 		t.Errorf("GRUB did not load the kernel: %s", line)
 	}
-	// The last is what the initial RAM disk does while it waits for a root.
+	// The last pattern is what the initial RAM disk logs while it waits for the root device.
 	if md := on("nfs1", "cat /proc/mdstat; mdadm --assemble --scan --no-degraded 2>&1; cat /proc/mdstat"); regexp.MustCompile(`(?m)^md\S+ :`).MatchString(md) {
 		t.Errorf("the fenced server has arrays:\n%s", md)
 	}
@@ -147,16 +147,16 @@ func booted(t *testing.T, on func(node, command string) string) {
 	}
 }
 
-// sample prints a line for each array, and one for each member: the array, the
-// member's state, and what its superblock says.
+// sample prints a line for each array, and one for each member: the array, the member's state,
+// and its superblock.
 const sample = `for a in /sys/block/md*/md; do
   echo "array $(cat $a/level) $(cat $a/degraded 2>/dev/null || echo 0) $(cat $a/sync_action 2>/dev/null || echo idle)"
   for m in $a/dev-*; do echo "$a $(cat $m/state) $(mdadm --examine /dev/${m##*/dev-} | grep -E 'Events|Array State' | tr -s ' \n' ' ')"; done
 done`
 
-// superblocks judges the arrays where they run: every member is in place and
-// counts as many events as all others, and nothing is or was synchronized. A
-// sample that md wrote into shows two counts, which differ in no other.
+// superblocks checks the arrays on the server that runs them: every member is in place, all
+// have the same count of events, and nothing is or was resynchronized. A sample taken while
+// md updates superblocks shows two counts, so a sample that differs is repeated.
 func superblocks(t *testing.T, on func(node, command string) string) {
 	t.Helper()
 	var out string
@@ -183,15 +183,15 @@ func superblocks(t *testing.T, on func(node, command string) string) {
 	if arrays["raid6"] != 1 || arrays["raid1"] != 1 {
 		t.Errorf("nfs2 does not run the RAID 6 and the mirror of the cache:\n%s", out)
 	}
-	// The takeover itself writes parities anew where the crash may have left old
-	// ones. That was done, or had begun, before the fenced server had a kernel.
+	// The takeover itself repairs parity where the crash may have left it stale. That was
+	// done, or had begun, before the fenced server had a kernel.
 	since := strings.TrimSpace(on("nfs1", "sed -n 's/^btime //p' /proc/stat"))
 	if log := on("nfs2", "journalctl --boot --dmesg --no-pager --since @"+since); strings.Contains(log, "md: resync of") || strings.Contains(log, "md: recovery of") {
 		t.Errorf("arrays were synchronized after the fenced server had booted:\n%s", log)
 	}
 }
 
-// differentEvents are the counts of events of arrays whose members do not agree.
+// differentEvents returns the counts of events of arrays whose members differ.
 func differentEvents(sample string) map[string][]string {
 	all := map[string][]string{}
 	for line := range strings.Lines(sample) {
@@ -207,7 +207,7 @@ func differentEvents(sample string) map[string][]string {
 	return all
 }
 
-// quietly is mortar without a log of it.
+// quietly runs mortar without logging its output.
 func quietly(t *testing.T, args ...string) (string, int) {
 	t.Helper()
 	cmd := exec.Command("../../bin/mortar", args...)

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// smallLustre is lustre-small with the packages of LUSTRE. Its pool has the second OST
-// alone: an OST in a pool cannot be retired.
+// smallLustre is lustre-small with the packages of LUSTRE. Its pool has only the second OST,
+// because an OST in a pool cannot be retired.
 func smallLustre(t *testing.T) rackBrick {
 	dir := os.Getenv("LUSTRE")
 	if dir == "" {
@@ -25,7 +25,7 @@ func smallLustre(t *testing.T) rackBrick {
 	}}
 }
 
-// TestLustreCrash crashes an OSS under load, and the MDS.
+// TestLustreCrash crashes an OSS and the MDS under load.
 func TestLustreCrash(t *testing.T) {
 	spec := deploy(t, smallLustre(t))
 	for _, service := range []string{"ost0000", "mdt0000"} {
@@ -33,7 +33,7 @@ func TestLustreCrash(t *testing.T) {
 	}
 }
 
-// TestLustreGrow adds a pair of OSS to lustre-small, while a client writes.
+// TestLustreGrow adds a pair of OSS to lustre-small while a client writes.
 func TestLustreGrow(t *testing.T) {
 	whole, err := os.ReadFile("testdata/lustre-grown.yaml")
 	if err != nil {
@@ -57,11 +57,11 @@ func TestLustreGrow(t *testing.T) {
 	b.has(b.on("node01", "lfs getstripe -i /small/w/* | sort -n | uniq"), "2", "3")
 	b.applied()
 	must(t, "status", b.spec)
-	// Again: what is there stays.
+	// A second run changes nothing.
 	unchanged(t, "grow", b.spec, "--to", grown, "--yes", "--json")
 }
 
-// idOf is the line of a spec with the id that mortar init has drawn.
+// idOf returns the line of a spec with the id that mortar init drew.
 func idOf(t *testing.T, spec string) string {
 	text, err := os.ReadFile(spec)
 	if err != nil {
@@ -82,7 +82,7 @@ type lustreBrick struct {
 	spec string
 }
 
-// lustre runs a procedure, without asking.
+// lustre runs a procedure with --yes.
 func (b lustreBrick) lustre(words ...string) string {
 	b.t.Helper()
 	return must(b.t, b.args(words)...)
@@ -103,7 +103,7 @@ func (b lustreBrick) args(words []string) []string {
 	return append(args, "--yes")
 }
 
-// wants runs a procedure that ends with a code: 1 it failed, 2 it was refused.
+// wants runs a procedure and checks its exit code: 1 failed, 2 refused.
 func (b lustreBrick) wants(code int, words ...string) {
 	b.t.Helper()
 	if _, got := mortar(b.t, nil, b.args(words)...); got != code {
@@ -111,13 +111,13 @@ func (b lustreBrick) wants(code int, words ...string) {
 	}
 }
 
-// on runs a script on a host of the rack.
+// on runs a script on a node of the rack.
 func (b lustreBrick) on(host, script string) string {
 	b.t.Helper()
 	return must(b.t, "rack", "ssh", b.spec, host, "--", script)
 }
 
-// has wants words in what a command said.
+// has checks that a command's output contains words.
 func (b lustreBrick) has(text string, words ...string) {
 	b.t.Helper()
 	for _, w := range words {
@@ -127,13 +127,13 @@ func (b lustreBrick) has(text string, words ...string) {
 	}
 }
 
-// applied wants that there is nothing to change.
+// applied checks that another apply changes nothing.
 func (b lustreBrick) applied() {
 	b.t.Helper()
 	unchanged(b.t, "apply", b.spec, "--yes", "--json", "--skip-fence-test")
 }
 
-// TestLustre deploys lustre-small, and goes through the procedures of mortar lustre.
+// TestLustre deploys lustre-small and runs every procedure of mortar lustre.
 func TestLustre(t *testing.T) {
 	b := lustreBrick{t, deploy(t, smallLustre(t))}
 	b.pools()
@@ -166,7 +166,7 @@ func (b lustreBrick) pools() {
 	}
 }
 
-// drain moves files off an OST, and their contents stay.
+// drain moves files off an OST and compares their contents.
 func (b lustreBrick) drain() {
 	b.on("node01", `cd /small/e && lfs setstripe --stripe-index 0 --stripe-count 1 . &&
 		for i in 1 2 3 4 5 6 7 8; do dd if=/dev/urandom of="f $i" bs=64k count=4 status=none || exit 1; done; sync; md5sum * > /tmp/sums`)
@@ -180,7 +180,7 @@ func (b lustreBrick) drain() {
 	b.has(b.lustre("balance"), "small-MDT0000", "small-OST0000", "small-OST0001")
 }
 
-// lfsck finds a file whose name is damaged, and mends it.
+// lfsck finds a file whose name is damaged, and repairs it.
 //
 // Source: OBD_FAIL_LFSCK_LINKEA_CRASH, lustre-release, lustre/tests/sanity-lfsck.sh, test 2a
 func (b lustreBrick) lfsck() {
@@ -193,8 +193,8 @@ func (b lustreBrick) lfsck() {
 	b.has(b.lustre("lfsck", "--only-look"), "namespace: ", " 0 inconsistencies found")
 }
 
-// fsck finds a wrong count of links in the inode of lost+found, which nobody reads,
-// and mends it.
+// fsck finds a wrong link count in the inode of lost+found, which nothing reads, and repairs
+// it.
 func (b lustreBrick) fsck() {
 	b.on("oss01", `dev=$(findmnt --noheadings --output SOURCE --mountpoint /lustre/small-OST0000) &&
 		set -- $(debugfs -R 'imap <11>' "$dev" 2> /dev/null | tr -d , | sed -n 's/.*located at block \([0-9]*\) offset \(0x[0-9a-f]*\).*/\1 \2/p') &&
@@ -205,7 +205,7 @@ func (b lustreBrick) fsck() {
 	b.on("node01", "cd /small/e && md5sum --quiet --check /tmp/sums")
 }
 
-// writeconf keeps files, and pools that are not of the spec as well.
+// writeconf keeps files, and also pools that the spec does not have.
 func (b lustreBrick) writeconf() {
 	b.wants(2, "writeconf")
 	b.on("node01", "umount /small")
@@ -216,7 +216,7 @@ func (b lustreBrick) writeconf() {
 	b.applied()
 }
 
-// retire closes an OST for good: no file is put on it any more.
+// retire closes an OST for good: no new file gets objects on it.
 func (b lustreBrick) retire() {
 	b.wants(2, "ost", "retire", "OST0001") // it has files
 	b.lustre("ost", "drain", "OST0000")

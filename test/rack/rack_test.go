@@ -1,9 +1,8 @@
 //go:build rack
 
-// Package rack_test is whole runs on a virtual rack, as a user would do them
-// with the built binary: init, check, rack up, plan, apply (killed on the
-// way), apply again, status, drill, report, rack down. It needs root and QEMU
-// and is run by `make test-rack`.
+// Package rack_test runs the built binary on a virtual rack as a user would: init, check, rack
+// up, plan, apply (killed on the way), apply again, status, drill, report, rack down. It needs
+// root and QEMU. `make test-rack` runs it.
 package rack_test
 
 import (
@@ -22,8 +21,8 @@ import (
 	"time"
 )
 
-// mortar runs the built binary and returns its stdout and exit code; output
-// also goes to the test's log as it comes, so that a CI run shows progress.
+// mortar runs the built binary and returns its stdout and exit code. Output also goes to the
+// test's log as it comes, so that a CI run shows progress.
 func mortar(t *testing.T, env []string, args ...string) (string, int) {
 	t.Helper()
 	bin, err := filepath.Abs("../../bin/mortar")
@@ -90,8 +89,8 @@ func unchanged(t *testing.T, apply ...string) bool {
 	return true
 }
 
-// killEvery is after how many actions each apply is killed: 23 keeps CI short,
-// MORTAR_TEST_KILL_EVERY=1 kills at every single one.
+// killEvery is the number of actions after which each apply is killed. 23 keeps CI short;
+// MORTAR_TEST_KILL_EVERY=1 kills after every action.
 func killEvery() string {
 	if v := os.Getenv("MORTAR_TEST_KILL_EVERY"); v != "" {
 		return v
@@ -99,12 +98,12 @@ func killEvery() string {
 	return "23"
 }
 
-// TestBrick deploys an nfs-ha brick, crashes its active server under load
-// and verifies every acknowledged byte.
+// TestBrick deploys an nfs-ha brick, crashes its active server under load and compares every
+// acknowledged byte.
 func TestBrick(t *testing.T) {
 	dir := t.TempDir()
 	spec := filepath.Join(dir, "brick.yaml")
-	// Smaller disks than the example's: replaceDisk waits for one to be copied.
+	// The disks are smaller than the example's, because replaceDisk waits until one is copied.
 	text := strings.ReplaceAll(must(t, "init", "nfs-ha"), "size: 2GB", "size: 1GB")
 	if err := os.WriteFile(spec, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
@@ -119,7 +118,7 @@ func TestBrick(t *testing.T) {
 	must(t, "rack", "up", spec)
 	must(t, "plan", spec)
 
-	// Killed on the way, apply must finish the job when it is run again.
+	// apply is killed on the way; the next one must finish the job.
 	kills := 0
 	for {
 		out, code := mortar(t, []string{"MORTAR_KILL_AFTER=" + killEvery()}, "apply", spec, "--yes", "--json", "--skip-fence-test")
@@ -142,8 +141,8 @@ func TestBrick(t *testing.T) {
 	if !unchanged(t, "apply", spec, "--yes", "--json", "--skip-fence-test") {
 		t.FailNow()
 	}
-	// One server's levels are proven here; both, as apply does it by itself,
-	// would take CI three minutes more.
+	// Prove one server's levels only: both, as apply does by default, would take CI three
+	// minutes more.
 	must(t, "fence-test", spec, "--node", "nfs2")
 	if out := must(t, "status", spec, "--all"); strings.Count(out, " proven ") != 2 {
 		t.Error("status does not show the two levels of nfs2 as proven")
@@ -180,8 +179,8 @@ func TestBrick(t *testing.T) {
 	applyWhileStopped(t, spec)
 }
 
-// replaceDisk takes a disk out of service, swaps it in its bay, and puts the new
-// one in its place. A disk that works is not replaced before.
+// replaceDisk takes a disk out of service, swaps it in its bay, and puts the new one in its
+// place. Before that, mortar disk replace refuses to replace a disk that works.
 func replaceDisk(t *testing.T, spec string) {
 	if _, code := mortar(t, nil, "disk", "replace", spec, "MA01", "--with", "ZX01", "--yes"); code != 2 {
 		t.Errorf("a disk that works was to be replaced: exit %d", code)
@@ -203,8 +202,8 @@ func replaceDisk(t *testing.T, spec string) {
 	unchanged(t, "apply", spec, "--yes", "--json", "--skip-fence-test")
 }
 
-// applyWhileStopped stops the cluster on both servers and applies: the cluster
-// starts its service by itself, on one server, and apply touches no storage.
+// applyWhileStopped stops the cluster on both servers and applies. The cluster starts its
+// service by itself on one server, and apply touches no storage.
 func applyWhileStopped(t *testing.T, spec string) {
 	t.Helper()
 	servers := []string{"nfs1", "nfs2"}
@@ -229,9 +228,9 @@ func applyWhileStopped(t *testing.T, spec string) {
 	}
 }
 
-// exportsInPlace adds an export to a brick in use, changes its options and
-// removes it, with every apply killed after two actions: the service does not
-// move, a client that writes meets no error, and each change holds at once.
+// exportsInPlace adds an export to a brick in use, changes its options and removes it; every
+// apply is killed after two actions. The service does not move, a client that writes gets no
+// error, and each change takes effect at once.
 func exportsInPlace(t *testing.T, spec string) {
 	src, err := os.ReadFile(spec)
 	if err != nil {
@@ -286,36 +285,36 @@ func exportsInPlace(t *testing.T, spec string) {
 	}
 }
 
-// TestDrills does the whole matrix of drills, and leaves list, runs and page in
-// out/drills. MORTAR_DRILL_ARGS has more flags for mortar drill --all.
+// TestDrills runs every drill and writes list, runs and page to out/drills. MORTAR_DRILL_ARGS
+// adds flags to mortar drill --all.
 func TestDrills(t *testing.T) { drills(t, rackBrick{example: "nfs-ha", fenceTest: true}, "drills") }
 
-// TestArrayBrick deploys a brick on a RAID array of a thousandth of its size,
-// and takes first a controller away, then the active server. The example is the
-// one with the fewest LUNs, for CI.
+// TestArrayBrick deploys a brick on a RAID array of a thousandth of its size, and crashes
+// first a controller, then the active server. CI uses the example with the fewest LUNs.
 func TestArrayBrick(t *testing.T) {
 	drills(t, rackBrick{example: "nss2-ha", scale: "1/1000"}, "drills-array", "--only", "controller,server-crash-freeze", "--seconds", "4", "--after", "3")
 }
 
-// TestTwoServices does the drills of servers, links and paths on a brick with
-// two services, both under load, into out/drills-xl.
+// TestTwoServices drills servers, links and paths of a brick with two services under load,
+// into out/drills-xl.
 func TestTwoServices(t *testing.T) {
 	drills(t, rackBrick{example: "nfs-ha-xl", fenceTest: true}, "drills-xl", "--only",
 		"server-crash,heartbeat-link,both-rings-cables,public-link,private-switch,path-one,controller,paths-all,failover,failback,standby")
 }
 
-// rackBrick is how an example is deployed on a rack.
+// rackBrick describes how an example is deployed on a rack.
 type rackBrick struct {
-	example, scale string // scale "": as large as it is
-	fenceTest      bool   // minutes more
-	lustre         string // directory of its packages
-	// edit changes the example; may be nil.
+	example, scale string // scale "": full size
+	fenceTest      bool   // takes minutes more
+	lustre         string // directory of Lustre's packages
+	// edit changes the example; it may be nil.
 	edit func(text string) string
-	// hardware is a spec with everything that the rack has; "": the brick's.
+	// hardware is the spec that describes the rack, if it has more than the brick; "": the
+	// brick's.
 	hardware string
 }
 
-// deploy builds a brick on a rack, and sees that a second apply changes nothing.
+// deploy builds a brick on a rack, and checks that a second apply changes nothing.
 func deploy(t *testing.T, b rackBrick) (spec string) {
 	dir := t.TempDir()
 	spec = filepath.Join(dir, "brick.yaml")
@@ -352,12 +351,12 @@ func deploy(t *testing.T, b rackBrick) (spec string) {
 	return spec
 }
 
-// drills deploys a brick, and does drills on it.
+// drills deploys a brick and drills it.
 func drills(t *testing.T, b rackBrick, name string, args ...string) {
 	drillAll(t, deploy(t, b), name, args...)
 }
 
-// drillAll does drills on a brick, and leaves their list in out/NAME. Each must pass.
+// drillAll drills a brick and writes the list to out/NAME. Each drill must pass.
 func drillAll(t *testing.T, spec, name string, args ...string) {
 	t.Helper()
 	out, err := filepath.Abs("../../out/" + name)
@@ -391,7 +390,7 @@ func drillAll(t *testing.T, spec, name string, args ...string) {
 	}
 }
 
-// leftovers fails the test if anything of the rack in dir is still there.
+// leftovers fails the test if a process or mount of the rack in dir is still there.
 func leftovers(t *testing.T, dir string) {
 	t.Helper()
 	procs, _ := filepath.Glob("/proc/[0-9]*/cmdline")

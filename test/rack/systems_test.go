@@ -22,39 +22,37 @@ import (
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 )
 
-// systemScale is by how much a rack divides the disks of an example, where it
-// is not by a thousand.
+// systemScale is the divisor of an example's disk sizes, where it is not a thousand.
 var systemScale = map[string]string{
-	// Their disks are small, or few, already.
+	// Their disks are small or few.
 	"nfs": "1/1", "nfs-ha": "1/1", "nfs-ha-xl": "1/1",
-	// md zeroes and syncs the disks of a JBOD; LUNs of an array have neither.
+	// md writes zeroes to a JBOD's disks and syncs them; LUNs of an array need neither.
 	"jbod-ha": "1/4000", "nvme-ha": "1/20000", "lustre-small": "1/10000",
 }
 
-// built is an entry of out/systems/summary.json: what became of one example.
+// built is one example's entry in out/systems/summary.json.
 type built struct {
 	System             string   `json:"system"`
 	Built              bool     `json:"built"`
 	ChangedSecondApply *int     `json:"changed_second_apply"`
-	DrillVerdict       string   `json:"drill_verdict"` // pass, fail, refused; "" if it was not reached
+	DrillVerdict       string   `json:"drill_verdict"` // pass, fail, refused; "" if the run did not reach the drill
 	Longest            *float64 `json:"longest_stall_seconds"`
 	Lost               *int64   `json:"lost_bytes"`
 	Seconds            float64  `json:"seconds"`
 
 	Scale   string    `json:"scale"` // of the disks
-	Drill   string    `json:"drill"` // what was done
-	Error   string    `json:"error"` // what ended it early
+	Drill   string    `json:"drill"` // the drill and its variant
+	Error   string    `json:"error"` // what ended the run early
 	Started time.Time `json:"started"`
-	Load    float64   `json:"load"` // of this machine before it began, over a minute: what else ran
+	Load    float64   `json:"load"` // this machine's load average over a minute before the run, which shows whether something else ran
 
 	dir, spec string
 	began     time.Time
 }
 
-// TestSystems builds every example, one after another: rack up, apply, a second
-// apply, a server's crash under load, rack down. An example that fails ends
-// with its entry, and the next one's turn comes. SYSTEMS chooses examples, the
-// entries of others stay. LUSTRE is the directory of Lustre's packages.
+// TestSystems builds every example in turn: rack up, apply, a second apply, a server's crash
+// under load, rack down. A failed example records its error, and the next one follows. SYSTEMS
+// chooses examples; the entries of others stay. LUSTRE is the directory of Lustre's packages.
 func TestSystems(t *testing.T) {
 	names, known := strings.Fields(os.Getenv("SYSTEMS")), exampleNames(t)
 	if len(names) == 0 {
@@ -111,7 +109,7 @@ func buildSystem(t *testing.T, out, name string) {
 		}
 		up = append(up, "--lustre", dir)
 	}
-	// What an earlier run left, if it was killed.
+	// A killed run may have left its directory.
 	if _, err := os.Stat(filepath.Join(b.dir, ".mortar")); err == nil {
 		b.mortar(t, "rack", "down", b.spec)
 	}
@@ -146,8 +144,8 @@ func buildSystem(t *testing.T, out, name string) {
 	}
 }
 
-// loaded is the first service that a client mounts, of a brick that has several:
-// a drill needs load. "" lets the drill choose.
+// loaded returns the first service that a client mounts, of a brick with several: a drill
+// needs load. "" lets the drill choose.
 func loaded(s *spec.Spec) string {
 	if len(s.Services) < 2 {
 		return ""
@@ -160,10 +158,9 @@ func loaded(s *spec.Spec) string {
 	return ""
 }
 
-// drill has the active server crash under load. One of a pair freezes, so that
-// only fencing makes the takeover safe. Nobody fences a single server: it would
-// go on as if nothing had happened. It loses its power, and clients wait until
-// it has started again.
+// drill crashes the active server under load. A server of a pair freezes, so that only fencing
+// makes the takeover safe. Nothing fences a single server, and a frozen one would resume as if
+// nothing had happened; so it loses its power, and clients wait until it has booted.
 func (b *built) drill(t *testing.T, how, service string) {
 	b.Drill = "server-crash --how " + how
 	dir := filepath.Join(b.dir, "drill")
@@ -198,8 +195,7 @@ func (b *built) drill(t *testing.T, how, service string) {
 	b.mortar(t, "report", dir)
 }
 
-// run is mortar; its output goes to the log as well. The message is the last
-// lines of stderr.
+// run runs mortar and logs its output. An error has the last lines of stderr.
 func (b *built) run(args ...string) (stdout, message string, code int) {
 	fmt.Printf("=== %s $ mortar %s\n", b.System, strings.Join(args, " "))
 	start := time.Now()
@@ -215,7 +211,7 @@ func (b *built) run(args ...string) (stdout, message string, code int) {
 	return out.String(), strings.Join(lines[max(0, len(lines)-3):], " "), code
 }
 
-// mortar is run, and ends the system's test if it fails.
+// mortar runs the binary and ends the example's run if it fails.
 func (b *built) mortar(t *testing.T, args ...string) string {
 	t.Helper()
 	out, msg, code := b.run(args...)
@@ -226,26 +222,26 @@ func (b *built) mortar(t *testing.T, args ...string) string {
 	return out
 }
 
-// evidence has the log say how the servers are, before the rack is gone.
+// evidence logs the servers' state before the rack goes down.
 func (b *built) evidence(s *spec.Spec) {
 	for _, v := range s.Servers {
 		b.run("rack", "ssh", b.spec, v.Name, "--", "uptime; timeout 20 crm_mon -1rf; timeout 20 multipath -ll | head -20; journalctl -b -p notice -n 60 --no-pager")
 	}
 }
 
-// fail notes what went wrong in the entry, too.
+// fail also records the error in the entry.
 func (b *built) fail(t *testing.T, text string) {
 	t.Helper()
 	t.Error(text)
-	text = strings.ReplaceAll(text, b.dir+"/", "") // the list is published, this machine's folders are not
+	text = strings.ReplaceAll(text, b.dir+"/", "") // the list is published without this machine's paths
 	if b.Error != "" {
 		text = b.Error + "; " + text
 	}
 	b.Error = text
 }
 
-// downOnSignal takes the rack down and ends the test if it is told to end; what
-// it returns puts that off.
+// downOnSignal takes the rack down and ends the test on SIGINT or SIGTERM. The returned
+// function stops that.
 func (b *built) downOnSignal() func() {
 	told, over := make(chan os.Signal, 1), make(chan struct{})
 	signal.Notify(told, os.Interrupt, syscall.SIGTERM)
@@ -260,7 +256,7 @@ func (b *built) downOnSignal() func() {
 	return func() { signal.Stop(told); close(over) }
 }
 
-// save writes the entry into the list, in place of an earlier one's.
+// save writes the entry into the list, in place of an earlier one.
 func (b *built) save(t *testing.T, file string) {
 	b.Seconds = float64(int(10*time.Since(b.began).Seconds())) / 10
 	var list []json.RawMessage
@@ -271,7 +267,7 @@ func (b *built) save(t *testing.T, file string) {
 	}
 	name := func(m json.RawMessage) string {
 		var e struct{ System string }
-		_ = json.Unmarshal(m, &e) // an entry of another shape sorts first
+		_ = json.Unmarshal(m, &e) // an entry that cannot be parsed sorts first
 		return e.System
 	}
 	list = slices.DeleteFunc(list, func(m json.RawMessage) bool { return name(m) == b.System })

@@ -13,21 +13,21 @@ import (
 	"time"
 )
 
-// yearsLoad writes files of 256 KiB, each made durable, and keeps a checksum of
-// each that was acknowledged and the time after each.
+// yearsLoad is a script that writes files of 256 KiB with fsync. It records the checksum and
+// the time of each acknowledged file.
 const yearsLoad = `i=0; while [ ! -e /root/stop ]; do i=$((i+1)); dd if=/dev/urandom of=/root/f bs=64k count=4 2> /dev/null; s=$(sha256sum < /root/f | cut -d" " -f1)
 dd if=/root/f of=/mnt/home/years-$i bs=64k conv=fsync 2> /dev/null && echo "$s  /mnt/home/years-$i" >> /root/sums
 date +%s.%N >> /root/log; done; touch /root/stopped`
 
-// yearStep is one thing that administrators do in the years of a brick.
+// yearStep is one task of administrators in the years of a brick.
 type yearStep struct {
 	Step    string  `json:"step"`
 	Seconds float64 `json:"seconds"`
-	// Stall is the longest time in the step between two writes of the load.
+	// Stall is the longest time between two writes of the load during the step, in seconds.
 	Stall float64 `json:"longest_stall_seconds"`
 }
 
-// years is a rack whose brick lives through them.
+// years is a rack with the brick under test.
 type years struct {
 	t     *testing.T
 	spec  string
@@ -44,7 +44,7 @@ func (y *years) fault(words ...string) {
 	must(y.t, append([]string{"rack", "fault", y.spec}, words...)...)
 }
 
-// step does something, and measures how long the load stood still meanwhile.
+// step runs a task and measures the load's longest stall meanwhile.
 func (y *years) step(name string, do func()) {
 	y.t.Helper()
 	start, from := time.Now(), strings.TrimSpace(y.on("c1", "date +%s.%N"))
@@ -59,7 +59,7 @@ func (y *years) step(name string, do func()) {
 	y.steps = append(y.steps, s)
 }
 
-// until waits for a node to say yes to a command.
+// until waits until a command succeeds on a node.
 func (y *years) until(node, command string) {
 	y.t.Helper()
 	for end := time.Now().Add(5 * time.Minute); time.Now().Before(end); time.Sleep(3 * time.Second) {
@@ -70,7 +70,7 @@ func (y *years) until(node, command string) {
 	y.t.Fatalf("%s: %s", node, command)
 }
 
-// healthy waits until status finds no fault.
+// healthy waits until status reports no fault.
 func (y *years) healthy() {
 	y.t.Helper()
 	for end := time.Now().Add(5 * time.Minute); time.Now().Before(end); time.Sleep(5 * time.Second) {
@@ -81,10 +81,9 @@ func (y *years) healthy() {
 	y.t.Fatal("the brick is not healthy after five minutes")
 }
 
-// TestYears lives through the years of a brick in one go, while a client writes:
-// two servers that nobody knows become a brick, Prometheus is attached, a disk
-// is replaced, the volume grows, both servers are upgraded, one is replaced. Every
-// acknowledged file is read back.
+// TestYears runs the years of a brick in one go, while a client writes: two unknown servers
+// become a brick, Prometheus is attached, a disk is replaced, the volume grows, both servers
+// are upgraded, one is replaced. It then reads every acknowledged file back.
 func TestYears(t *testing.T) {
 	dir := t.TempDir()
 	y := &years{t: t, spec: filepath.Join(dir, "brick.yaml")}
@@ -165,7 +164,7 @@ func TestYears(t *testing.T) {
 	y.readBack()
 }
 
-// readBack ends the load, reads what it has written, and writes the summary.
+// readBack ends the load, reads every file it has written, and writes the summary.
 func (y *years) readBack() {
 	t := y.t
 	y.on("c1", "touch /root/stop; until [ -e /root/stopped ]; do sleep 1; done; echo 3 > /proc/sys/vm/drop_caches")
