@@ -25,7 +25,7 @@ import (
 func newArrayCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "array",
-		Short: "RAID arrays: write their configuration script, compare their LUNs with the design",
+		Short: "RAID arrays: print their configuration commands, compare their LUNs with the design",
 	}
 	cmd.AddCommand(newArrayScriptCmd(), newArrayVerifyCmd())
 	return cmd
@@ -35,7 +35,7 @@ func newArrayScriptCmd() *cobra.Command {
 	var tool, dir string
 	cmd := &cobra.Command{
 		Use:   "script SPEC [ARRAY]",
-		Short: "Print what to type into an array: groups, virtual disks, hosts, mappings, cache",
+		Short: "Print an array's configuration commands: groups, virtual disks, hosts, mappings, cache",
 		Long: `Print the configuration script of an array, in its own language: SMcli for
 MD3200 and MD3220, the CLI of an ME4084, perccli or omconfig for a PERC. It is
 for an array that has nothing on it. Nothing is reached and nothing changed:

@@ -22,7 +22,7 @@ func newBackupCmd() *cobra.Command {
 	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use:   "backup SPEC",
-		Short: "Keep what cannot be derived anew: spec, secrets, keys, metadata of the servers",
+		Short: "Save what cannot be derived again: spec, secrets, keys, metadata of the servers",
 		Long: `Writes one file with the spec, the secrets that it names, the keys that Mortar made,
 and what the servers know: the cluster's configuration with its proofs of fencing,
 and the metadata of LVM and md. It holds passwords: only its owner can read it;
@@ -100,7 +100,7 @@ func newRestoreCmd() *cobra.Command {
 	var rehearse, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "restore FILE [DIR]",
-		Short: "Make an administrator's machine of a backup, or prove that it could be done",
+		Short: "Set up an administrator's machine from a backup, or prove that it works",
 		Long: `Unpacks what mortar backup wrote into a new directory, after a look that it is
 whole. mortar plan and every other command work from there. No host is changed.
 

@@ -34,7 +34,7 @@ func newBenchCmd() *cobra.Command {
 	var f benchFlags
 	cmd := &cobra.Command{
 		Use:   "bench SPEC",
-		Short: "Measure the brick from its clients: suites as the papers have them, layer by layer if asked",
+		Short: "Measure the brick from its clients with the papers' suites; layer by layer with --profile",
 		Long: `Runs a suite of benchmarks on the clients of the spec, all threads beginning at
 one moment, with caches emptied before whatever works on what is there. What is
 read is compared with what was written. Data goes into .mortar on the mounts

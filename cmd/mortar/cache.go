@@ -21,7 +21,7 @@ import (
 func newCacheCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "cache",
-		Short: "SSDs in front of the volume: look at them, change them while the service goes on",
+		Short: "SSDs in front of the volume: show them, change them while the service runs",
 	}
 	c.AddCommand(newCacheStatsCmd(), newCacheEventsCmd(), newCacheModeCmd(), newCacheAddCmd(), newCacheRemoveCmd(), newCacheOffCmd())
 	return c
@@ -44,7 +44,7 @@ func newCacheModeCmd() *cobra.Command {
 	var f cacheChange
 	cmd := &cobra.Command{
 		Use:   "mode SPEC write-back|write-through",
-		Short: "Change the mode; to write-through, all dirty data is written to the disks first",
+		Short: "Change the mode; a change to write-through writes all dirty data to the disks first",
 		Long:  "Change the mode of the cache. To write-through, all dirty data is written to the disks first." + cacheChangeHelp,
 		Example: `  mortar cache mode brick.yaml write-through
   mortar cache mode brick.yaml write-back --dry-run`,
@@ -94,8 +94,8 @@ func newCacheRemoveCmd() *cobra.Command {
 	var mode string
 	cmd := &cobra.Command{
 		Use:   "remove SPEC SERIAL...",
-		Short: "Take SSDs away, also such that are gone",
-		Long:  "Take SSDs out of the cache, also such that are gone. What is dirty is written to the disks first; write-back needs two that stay." + cacheChangeHelp,
+		Short: "Take SSDs out of the cache, missing ones too",
+		Long:  "Takes SSDs out of the cache, missing ones too. Dirty data is written to the disks first. Write-back needs two SSDs that stay." + cacheChangeHelp,
 		Example: `  mortar cache remove brick.yaml S64GNE0R
   mortar cache remove brick.yaml S64GNE0R --mode write-through  # the other one goes on alone`,
 		Args: cobra.MinimumNArgs(2),
@@ -219,7 +219,7 @@ func newCacheStatsCmd() *cobra.Command {
 	var interval, timeout time.Duration
 	cmd := &cobra.Command{
 		Use:   "stats SPEC",
-		Short: "Hits and misses, dirty data, device I/O and health of the SSDs",
+		Short: "Show hits and misses, dirty data, device I/O and health of the SSDs",
 		Long: `Shows what the cache does: reads and writes served by SSDs and by disks, dirty data and how fast it
 is written to the disks, device I/O next to cache I/O, life left of each SSD.
 With --watch a line for each interval, of what happened in it.
@@ -365,7 +365,7 @@ func newCacheEventsCmd() *cobra.Command {
 	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use:   "events SPEC",
-		Short: "What the servers' logs say of the cache and its SSDs",
+		Short: "Show what the servers' logs say about the cache and its SSDs",
 		Long: `Shows the lines of the servers' journals about bcache, the arrays of SSDs, NVMe and the cache's own
 commands, in order of time.
 

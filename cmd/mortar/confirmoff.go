@@ -75,7 +75,7 @@ func confirmNode(in io.Reader, w io.Writer, node string, p *failover.Plan, given
 		fmt.Fprintf(w, "If %s still runs, starting its service on %s destroys the file system.\nHave you seen that %s is off? Type its name to say so: ", node, p.To, node)
 		line, err := bufio.NewReader(in).ReadString('\n')
 		if err != nil {
-			return true, fmt.Errorf("nothing was typed, nothing was confirmed: %w", err)
+			return true, fmt.Errorf("nothing was typed and nothing was confirmed: %w", err)
 		}
 		typed, given = true, strings.TrimSpace(line)
 	}

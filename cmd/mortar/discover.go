@@ -25,7 +25,7 @@ func newDiscoverCmd() *cobra.Command {
 	to := host.Target{}
 	cmd := &cobra.Command{
 		Use:   "discover SERVER [SERVER]",
-		Short: "Look at bare servers and print a spec of them: mortar discover nfs1 nfs2 > brick.yaml",
+		Short: "Read bare servers and print a spec for them: mortar discover nfs1 nfs2 > brick.yaml",
 		Long: `Logs in to one or two servers and to clients, reads what is there, and prints a
 commented spec that passes "mortar check": disks by serial number, in the order
 of their bays where the enclosures tell them; networks told apart by who is on

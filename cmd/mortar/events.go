@@ -28,7 +28,7 @@ func newEventsCmd() *cobra.Command {
 	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use:   "events SPEC...",
-		Short: "Show what happened, of all hosts in one order: mortar events brick.yaml --since 7d",
+		Short: "Show the history of all hosts in one order: mortar events brick.yaml --since 7d",
 		Long: `Reads the journals of all hosts of one brick or several, at the same time, and
 shows their history in words and in one order: cluster, fencing, services, md,
 multipath, XFS, Lustre, NFS, network, kernel, and each change that Mortar made,
@@ -186,7 +186,7 @@ func lacks(h events.History) string {
 		all = append(all, h.Gaps)
 	}
 	if h.Skew.Abs() > observe.ClockSkew {
-		all = append(all, fmt.Sprintf("its clock is %v off: its events are that far from their place", h.Skew.Round(time.Second)))
+		all = append(all, fmt.Sprintf("its clock is %v off, and so are the times of its events", h.Skew.Round(time.Second)))
 	}
 	return strings.Join(all, "; ")
 }
@@ -219,7 +219,7 @@ func (h *history) show(w io.Writer, bricks, color bool) error {
 		return err
 	}
 	if len(h.events) == 0 {
-		fmt.Fprintln(w, "Nothing of that time is known of any host that answered.")
+		fmt.Fprintln(w, "No host that answered has an event of that time.")
 	}
 	for i, n := range h.notes {
 		if i == 0 {
@@ -230,7 +230,7 @@ func (h *history) show(w io.Writer, bricks, color bool) error {
 			name = n.Brick + "/" + n.Host
 		}
 		if n.Error != "" {
-			fmt.Fprintf(w, "%s: its history is missing: %s\n", name, n.Error)
+			fmt.Fprintf(w, "%s: no history: %s\n", name, n.Error)
 		} else if _, err := fmt.Fprintf(w, "%s: %s\n", name, n.Note); err != nil {
 			return err
 		}

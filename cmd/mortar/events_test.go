@@ -44,7 +44,7 @@ func TestEventsOfNobody(t *testing.T) {
 	if !seen["nfs1"] || !seen["nfs2"] || !seen["c1"] {
 		t.Errorf("%s", out)
 	}
-	if code, out, _ := mortar(t, "events", file, "--timeout", "2s"); code != exitFailed || !strings.Contains(out, "nfs2: its history is missing: ") {
+	if code, out, _ := mortar(t, "events", file, "--timeout", "2s"); code != exitFailed || !strings.Contains(out, "nfs2: no history: ") {
 		t.Errorf("%d %s", code, out)
 	}
 	if code, _, stderr := mortar(t, "events", file, "--since", "yesterday"); code != exitBadInput || !strings.Contains(stderr, "want 90m") {

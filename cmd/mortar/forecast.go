@@ -16,7 +16,7 @@ func newForecastCmd() *cobra.Command {
 	var set []string
 	c := &cobra.Command{
 		Use:   "forecast SPEC",
-		Short: "Say what a design should deliver: peaks, curves, the bottleneck, what one more part buys",
+		Short: "Predict what a design delivers: peaks, curves, the bottleneck, what one more part brings",
 		Long: `Calculate what a brick should deliver, from disk through RAID, controller, PCIe,
 CPU, network and protocol to 1 to 64 clients: a bottleneck model whose
 coefficients come from published measurements. It names the bottleneck of each

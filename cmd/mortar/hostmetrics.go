@@ -15,7 +15,7 @@ import (
 func newHostMetricsCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:    "host-metrics FILE [DIR]",
-		Short:  "Measure this server, for the textfile collector of node_exporter",
+		Short:  "Write this server's metrics for node_exporter's textfile collector",
 		Long:   "Measures this server against FILE, which apply writes, and prints metrics in Prometheus' text format, or replaces DIR/mortar.prom with them.",
 		Hidden: true,
 		Args:   cobra.RangeArgs(1, 2),

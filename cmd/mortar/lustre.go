@@ -21,7 +21,7 @@ import (
 func newLustreCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "lustre",
-		Short: "Look after a Lustre file system: pools, layouts, full OSTs, checks",
+		Short: "Administer a Lustre file system: pools, layouts, full OSTs, checks",
 	}
 	c.AddCommand(newPoolCmd(), newLayoutCmd(), newOSTCmd(), newBalanceCmd(), newLFSCKCmd(), newFSCKCmd(), newWriteconfCmd())
 	return c
@@ -336,7 +336,7 @@ func newLFSCKCmd() *cobra.Command {
 func newFSCKCmd() *cobra.Command {
 	var dry bool
 	c := lustreCmd(&cobra.Command{Use: "fsck SPEC TARGET", Short: "Stop one target, check it with e2fsck, and start it again", Args: cobra.ExactArgs(2),
-		Long:    "Has the cluster stop the target's service, runs e2fsck on the target, and starts the\nservice again. What is damaged is mended, unless --only-look is given. If that fails the\nservice stays stopped.",
+		Long:    "Has the cluster stop the target's service, runs e2fsck on the target, and starts the\nservice again. e2fsck repairs damage, unless --only-look is given. If the check fails, the service\nstays stopped.",
 		Example: "  mortar lustre fsck brick.yaml OST0001 --only-look"}, &lustreFlags{},
 		func(_ context.Context, fs *lustre.FS, args []string) (*lustre.Plan, error) {
 			return fs.FSCK(args[0], !dry)
@@ -346,7 +346,7 @@ func newFSCKCmd() *cobra.Command {
 }
 
 func newWriteconfCmd() *cobra.Command {
-	return lustreCmd(&cobra.Command{Use: "writeconf SPEC", Short: "Write the configuration of all targets anew", Args: cobra.ExactArgs(1),
+	return lustreCmd(&cobra.Command{Use: "writeconf SPEC", Short: "Regenerate the configuration of all targets (writeconf)", Args: cobra.ExactArgs(1),
 		Long:    "For changed addresses or a damaged configuration: stops all services, has every target write\nits configuration anew, starts them in order, and makes the pools again that the MGS forgets.\nRefused while a client has the file system mounted.",
 		Example: "  mortar lustre writeconf brick.yaml"}, &lustreFlags{},
 		func(ctx context.Context, fs *lustre.FS, _ []string) (*lustre.Plan, error) { return fs.Writeconf(ctx) }, nil)

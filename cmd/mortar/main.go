@@ -141,7 +141,7 @@ var extraCommands []*cobra.Command
 func newRootCmd() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "mortar",
-		Short:         "Commodity servers and disks into HPC storage, and the proof that it holds",
+		Short:         "Turn commodity servers and disks into HPC storage, and prove that it holds",
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}

@@ -164,7 +164,7 @@ func showOffline(ctx context.Context, file, profile string, w io.Writer, asJSON 
 		return err
 	}
 	if err := design.Buildable(d.Spec); err != nil {
-		fmt.Fprintf(w, "This is for reading: %v.\n", err)
+		fmt.Fprintf(w, "This plan cannot be applied: %v.\n", err)
 	}
 	return nil
 }

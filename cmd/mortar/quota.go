@@ -26,7 +26,7 @@ func newQuotaCmd() *cobra.Command {
 	var service string
 	cmd := &cobra.Command{
 		Use:   "quota",
-		Short: "Show and set how much users, groups and projects may have",
+		Short: "Show and set quotas of users, groups and projects",
 	}
 	cmd.PersistentFlags().StringVar(&service, "service", "", "of one service; default: the only one, or all")
 	cmd.AddCommand(newQuotaShowCmd(&service), newQuotaSetCmd(&service), newQuotaProjectCmd(&service))
@@ -37,7 +37,7 @@ func newQuotaShowCmd(service *string) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "show SPEC",
-		Short: "Print what users, groups and projects have, and may have",
+		Short: "Print the usage and limits of users, groups and projects",
 		Long: `Asks the server that serves a file system, by xfs_quota. A file system counts a
 kind if its mount option is in the spec: filesystem: {mount: [uquota, gquota, pquota]}.
 
@@ -96,7 +96,7 @@ Exit codes: 0 done, 1 failed, 2 refused (nothing was changed).`,
 				w.FilesSoft = &softFiles
 			}
 			if files < 0 || softFiles < 0 {
-				return refuseChange(errors.New("a number of files is 0 or more"))
+				return refuseChange(errors.New("a limit of files is 0 or more"))
 			}
 			return changeQuota(cmd, args[0], *service, w.Kind, dryRun, w.Set)
 		},
@@ -113,7 +113,7 @@ func newQuotaProjectCmd(service *string) *cobra.Command {
 	var dryRun bool
 	cmd := &cobra.Command{
 		Use:   "project SPEC NUMBER DIRECTORY",
-		Short: "Make a directory a project's: all that is in it counts together",
+		Short: "Assign a directory to a project, which counts everything in it",
 		Long: `Gives a directory and all that is in it, now and later, the number of a project.
 Its limits are set by mortar quota set SPEC project NUMBER. DIRECTORY is the path
 on the server, below the service's mount point.

@@ -83,7 +83,7 @@ func newRackUpCmd() *cobra.Command {
 	var asJSON, dryRun, sparse bool
 	cmd := &cobra.Command{
 		Use:     "up [SPEC]",
-		Short:   "Build the rack that a brick's file asks for, and wait until its nodes are up",
+		Short:   "Build the rack that a spec describes, and wait until its nodes are up",
 		Example: "  mortar rack up brick.yaml\n  mortar rack up brick.yaml --dry-run\n  mortar rack up nss7.4-ha.yaml --scale 1/1000   # a RAID array with disks of a thousandth",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
@@ -141,7 +141,7 @@ func newRackUpCmd() *cobra.Command {
 				return printJSON(cmd.OutOrStdout(), inv)
 			}
 			if inv.Scale > 1 {
-				fmt.Fprintf(cmd.OutOrStdout(), "disks have 1/%d of their size, machines the memory that they need here; commands for this brick reckon with these sizes while the rack is there\n", inv.Scale)
+				fmt.Fprintf(cmd.OutOrStdout(), "disks have 1/%d of their size, and nodes only the memory that they need here; while the rack is up, commands for this brick use these sizes\n", inv.Scale)
 			}
 			for _, h := range inv.Hosts {
 				fmt.Fprintf(cmd.OutOrStdout(), "%-12s %-8s %s\n", h.Name, h.Role, h.Address)
@@ -271,7 +271,7 @@ func newRackDownCmd() *cobra.Command {
 	var keep bool
 	cmd := &cobra.Command{
 		Use:     "down [SPEC]",
-		Short:   "Take the rack away, virtual disks and all",
+		Short:   "Remove the rack with its virtual disks",
 		Example: "  mortar rack down brick.yaml\n  mortar rack down brick.yaml --keep-disks",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -457,7 +457,7 @@ func newRackSSHCmd() *cobra.Command {
 func newRackFaultCmd() *cobra.Command {
 	var f rackFlags
 	var help strings.Builder
-	help.WriteString("Break one thing of the rack, or mend it.\n\n")
+	help.WriteString("Break one part of the rack, or mend it.\n\n")
 	t := tabwriter.NewWriter(&help, 0, 8, 2, ' ', 0)
 	for _, k := range rack.Faults() {
 		fmt.Fprintf(t, "  %s\t%s\n", k, k.Help)
@@ -465,7 +465,7 @@ func newRackFaultCmd() *cobra.Command {
 	_ = t.Flush() // a strings.Builder never fails
 	cmd := &cobra.Command{
 		Use:     "fault [SPEC] KIND TARGET...",
-		Short:   "Break one thing of the rack, or mend it",
+		Short:   "Break one part of the rack, or mend it",
 		Example: "  mortar rack fault brick.yaml freeze nfs1\n  mortar rack fault brick.yaml disk-out MA01\n  mortar rack fault brick.yaml link-down nfs2 private",
 		Long:    help.String(),
 		Args:    cobra.MinimumNArgs(1),

@@ -17,7 +17,7 @@ func newReportCmd() *cobra.Command {
 	var out string
 	cmd := &cobra.Command{
 		Use:   "report RUN...",
-		Short: "Make one page of one or more runs: HTML that opens offline, with plots",
+		Short: "Make one HTML page of one or more runs, with plots; it opens offline",
 		Long: `Reads the files that "mortar drill" or "mortar bench" wrote into each RUN directory and writes one
 HTML file: no script, nothing from any network, for screen, phone and paper.`,
 		Example: `  mortar report out/server-crash-freeze
@@ -59,7 +59,7 @@ func newCompareCmd() *cobra.Command {
 	var html string
 	cmd := &cobra.Command{
 		Use:   "compare RUN RUN...",
-		Short: "Put runs side by side: two drills, or any number of benchmarks",
+		Short: "Compare runs: two drills, or any number of benchmarks",
 		Long: `Compares runs with the first of them. Of benchmarks: the peak of each phase, by
 how much it differs in per cent, whether that may be chance (Welch's t-test on
 repeated runs, see mortar bench --repeat), and what is different about the

@@ -23,7 +23,7 @@ func newScrubCmd() *cobra.Command {
 	var groups []string
 	cmd := &cobra.Command{
 		Use:   "scrub brick.yaml",
-		Short: "Check the RAID 6 groups for silent damage, and mend it with --repair",
+		Short: "Check the RAID 6 groups for silent corruption; --repair repairs it",
 		Long: `Has the kernel compare data and parities of each RAID 6 group, while it serves.
 Where they do not match, the member that is wrong is computed from P and Q, and
 with --repair its blocks are written anew as the others have them. Blocks that

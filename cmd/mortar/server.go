@@ -29,7 +29,7 @@ func newServerReplaceCmd() *cobra.Command {
 	var f applyFlags
 	cmd := &cobra.Command{
 		Use:   "replace SPEC SERVER",
-		Short: "Make a new machine the server that it takes the place of",
+		Short: "Prepare a new machine to take a server's place",
 		Long: `Makes a machine with a fresh Debian a server of the brick, in the place of one that
 is dead or to be retired, while its partner serves. It has the old one's name,
 addresses, BMC and outlets, or the spec has been changed first; its host key is
