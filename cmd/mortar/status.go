@@ -44,6 +44,7 @@ func newCollector(d *design.Design, login, timeout time.Duration, names ...strin
 func newStatusCmd() *cobra.Command {
 	var (
 		asJSON, watch, all   bool
+		hardware             bool
 		interval, timeout    time.Duration
 		facts, save, profile string
 	)
@@ -56,6 +57,10 @@ ME4 over HTTPS, an MD3 by SMcli, a PERC by perccli on its server. Every host is 
 same time; nothing is changed. A host that does not answer within --timeout is
 a fault, the others are shown all the same.
 
+With --hardware each server's BMC is asked for its sensors (power supplies, fans,
+temperatures) and its event log, and each disk for its SMART data. That takes up to
+a minute more.
+
 Levels: ok; warning (it serves, nothing is broken, but somebody should look: a
 rebuild runs, a service is not on its preferred server, fencing was never
 proven); fault (something is broken or missing, even where redundancy carries
@@ -65,6 +70,7 @@ Exit code: 0 without a fault, 1 with one, 2 if the spec is bad.
 The JSON is described in docs/status.md.`,
 		Example: `  mortar status brick.yaml
   mortar status brick.yaml --watch
+  mortar status brick.yaml --hardware
   mortar status home.yaml scratch.yaml
   mortar status brick.yaml --json | jq -r '.. | select(.level? == "fault") | .text'`,
 		Args: cobra.MinimumNArgs(1),
@@ -97,6 +103,9 @@ The JSON is described in docs/status.md.`,
 					return err
 				}
 				defer b.c.Close()
+				if hardware {
+					b.c.AskHardware()
+				}
 				bricks = append(bricks, b)
 			}
 			for {
@@ -128,6 +137,7 @@ The JSON is described in docs/status.md.`,
 	f.BoolVar(&watch, "watch", false, "go on until interrupted")
 	profileFlag(cmd, &profile)
 	f.BoolVar(&all, "all", false, "show every part, also what lies below a part that is ok")
+	f.BoolVar(&hardware, "hardware", false, "also ask BMCs for sensors and events, and disks for SMART data")
 	f.DurationVar(&interval, "interval", 5*time.Second, "pause between two looks, with --watch")
 	f.DurationVar(&timeout, "timeout", 30*time.Second, "how long any host may take to answer")
 	f.StringVar(&save, "save-facts", "", "also write what the hosts said to this file (no secrets in it)")

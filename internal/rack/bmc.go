@@ -45,12 +45,16 @@ func bmcGUID(a netip.Addr) string {
 	return fmt.Sprintf("%x", b[:])
 }
 
-// bmcCommands sets up the simulated controller itself.
-const bmcCommands = `mc_setbmc 0x20
-mc_add 0x20 0 no-device-sdrs 0x23 9 8 0x9f 0x1291 0xf02 persist_sdr
-sel_enable 0x20 1000 0x0a
-mc_enable 0x20
-`
+// bmcCommands sets up a node's simulated controller with its sensors.
+func bmcCommands(n *Node) string {
+	var b strings.Builder
+	b.WriteString("mc_setbmc 0x20\nmc_add 0x20 0 no-device-sdrs 0x23 9 8 0x9f 0x1291 0xf02\nsel_enable 0x20 1000 0x0a\n")
+	for i, s := range sensorsOf(n) {
+		b.WriteString(s.commands(n.Name, i+1))
+	}
+	b.WriteString("mc_enable 0x20\n")
+	return b.String()
+}
 
 // ensureBMC starts the node's BMC unless it runs, is dead or has no power.
 // The caller holds the power lock.
@@ -70,8 +74,11 @@ func (r *rack) ensureBMC(ctx context.Context, h *hardware, n *Node) error {
 	if err := os.MkdirAll(state, 0o700); err != nil {
 		return err
 	}
-	emu := filepath.Join(runDir(r.dir), "bmc.emu")
-	if err := renameio.WriteFile(emu, []byte(bmcCommands), 0o600); err != nil {
+	if err := r.ensureSensors(h, n); err != nil {
+		return err
+	}
+	emu := filepath.Join(runDir(r.dir), name+".emu")
+	if err := renameio.WriteFile(emu, []byte(bmcCommands(n)), 0o600); err != nil {
 		return err
 	}
 	if err := renameio.WriteFile(confFile(r.dir, name), []byte(bmcConfig(n, password)), 0o600); err != nil {

@@ -102,6 +102,9 @@ var faultKinds = []FaultKind{
 	{"bmc-alive", "NODE", "bring the BMC back", func(ctx context.Context, r *rack, a []string) error { return r.bmc(ctx, a[0], false) }},
 	{"bmc-lies", "NODE", "let a node's BMC switch something else: it says that it is done, and the node runs on", func(ctx context.Context, r *rack, a []string) error { return r.bmcLies(ctx, a[0], true) }},
 	{"bmc-honest", "NODE", "let it switch its node again", func(ctx context.Context, r *rack, a []string) error { return r.bmcLies(ctx, a[0], false) }},
+	{"sensor", "NODE SENSOR VALUE", "set a sensor of a node's BMC: inlet (degrees Celsius; 24), fan1 or fan2 (hundreds of revolutions a minute; 54)", func(_ context.Context, r *rack, a []string) error {
+		return r.sensorFault(a)
+	}},
 	{"outlets-astray", "NODE", "plug a node's cords where no PDU switches them, and something else into its outlets", func(ctx context.Context, r *rack, a []string) error {
 		return r.astray(ctx, a[0], true)
 	}},

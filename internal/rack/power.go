@@ -285,6 +285,9 @@ func (r *rack) setOutlets(ctx context.Context, pdu string, outlet int, on bool) 
 		var errs []error
 		for i := range r.cfg.Nodes {
 			n := &r.cfg.Nodes[i]
+			if n.BMC != nil {
+				errs = append(errs, r.ensureSensors(h, n))
+			}
 			if now := h.powered(n); now != had[n.Name] {
 				errs = append(errs, r.powerNode(ctx, h, n, now))
 			}

@@ -238,15 +238,46 @@ func (d *Design) PublicOf(host string) string {
 // MTUs are those that a host's interfaces must have: of the networks whose mtu
 // the spec gives. The default describes no network that anybody has looked at.
 func (d *Design) MTUs(host string) []HostMTU {
-	s := d.Spec
 	var out []HostMTU
+	d.eachLink(host, func(network string, n *spec.Network, address string) {
+		if d.Spec.Given("networks." + network + ".mtu") {
+			out = append(out, HostMTU{network, address, n.MTU})
+		}
+	})
+	return out
+}
+
+// HostSpeed is the speed that a server's link has by the spec.
+type HostSpeed struct {
+	Network, Address string
+	Mbits            float64
+}
+
+// Speeds returns the link speeds of a server: of the networks whose speed the spec
+// gives. Clients may have slower links.
+func (d *Design) Speeds(server string) []HostSpeed {
+	if !slices.Contains(d.Servers(), server) {
+		return nil
+	}
+	var out []HostSpeed
+	d.eachLink(server, func(network string, n *spec.Network, address string) {
+		if m := n.Mbits(); m > 0 {
+			out = append(out, HostSpeed{network, address, m})
+		}
+	})
+	return out
+}
+
+// eachLink calls f for each network on which a host has an address.
+func (d *Design) eachLink(host string, f func(network string, n *spec.Network, address string)) {
+	s := d.Spec
 	add := func(network string, n *spec.Network, address string) {
 		a, err := netip.ParseAddr(address)
-		if n == nil || err != nil || !s.Given("networks."+network+".mtu") {
+		if n == nil || err != nil {
 			return
 		}
 		if p, err := netip.ParsePrefix(n.CIDR); err == nil && p.Contains(a) {
-			out = append(out, HostMTU{network, address, n.MTU})
+			f(network, n, address)
 		}
 	}
 	for _, v := range s.Servers {
@@ -262,7 +293,6 @@ func (d *Design) MTUs(host string) []HostMTU {
 			add("management", s.Networks.Management, c.Address)
 		}
 	}
-	return out
 }
 
 func prefixLen(cidr string) int {

@@ -49,14 +49,8 @@ const timeo = "150"
 // link, a fast one needs several cores' worth.
 func nconnect(s *spec.Spec) int {
 	gbit := 10.0
-	if sp := s.Networks.Public.Speed; sp != "" {
-		num, unit := sp[:len(sp)-len("Gb/s")], sp[len(sp)-len("Gb/s"):]
-		if f, err := strconv.ParseFloat(num, 64); err == nil {
-			gbit = f
-			if unit == "Mb/s" {
-				gbit /= 1000
-			}
-		}
+	if m := s.Networks.Public.Mbits(); m > 0 {
+		gbit = m / 1000
 	}
 	switch {
 	case gbit >= 100:

@@ -5,7 +5,11 @@
 // itself is read.
 package spec
 
-import "cmp"
+import (
+	"cmp"
+	"strconv"
+	"strings"
+)
 
 //go:generate go test . -run TestReference -update
 
@@ -91,10 +95,21 @@ type Networks struct {
 // Network is one IP network.
 type Network struct {
 	CIDR      string `yaml:"cidr" json:"cidr" doc:"network address and prefix, e.g. 10.20.0.0/16"`
-	Speed     string `yaml:"speed,omitempty" json:"speed,omitempty" doc:"link speed, e.g. 10Gb/s, 100Gb/s; for the forecast"`
+	Speed     string `yaml:"speed,omitempty" json:"speed,omitempty" doc:"link speed, e.g. 10Gb/s, 100Gb/s; for the forecast, and status warns of a server's link that is slower"`
 	MTU       int    `yaml:"mtu,omitempty" json:"mtu,omitempty" doc:"link MTU; up to 9216, on InfiniBand up to 65520; if it is given, apply refuses hosts whose interface has another one, and status warns" default:"1500"`
 	Link      string `yaml:"link,omitempty" json:"link,omitempty" doc:"ethernet or infiniband; default: ethernet"`
 	Interface string `yaml:"interface,omitempty" json:"interface,omitempty" doc:"interface of the servers on it, e.g. ib0; needed for Lustre"`
+}
+
+// Mbits returns the network's link speed in Mbit/s, 0 if the spec does not give it.
+func (n *Network) Mbits() float64 {
+	for unit, mbits := range map[string]float64{"Gb/s": 1000, "Mb/s": 1} {
+		if num, ok := strings.CutSuffix(n.Speed, unit); ok {
+			v, _ := strconv.ParseFloat(num, 64) // validated
+			return v * mbits
+		}
+	}
+	return 0
 }
 
 // Server is a storage server.

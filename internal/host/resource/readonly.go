@@ -26,7 +26,8 @@ var readers = map[string]func(args []string) bool{
 	"fence_apc_snmp":   askingFence,
 	"ip":               showing,
 	"ipmitool": func(args []string) bool {
-		return last(args, "chassis", "power", "status") || slices.Equal(args, []string{"lan", "print"})
+		return last(args, "chassis", "power", "status") || last(args, "sdr", "elist") || last(args, "sel", "info") || last(args, "sel", "elist", "last", "1") ||
+			slices.Equal(args, []string{"lan", "print"})
 	},
 	"journalctl": readingJournal,
 	"ls":         nil,
@@ -49,6 +50,7 @@ var readers = map[string]func(args []string) bool{
 	"readlink":      nil,
 	"rpm":           first("-q", "-qa"),
 	"sfdisk":        first("--json"),
+	"smartctl":      func(args []string) bool { return len(args) == 3 && args[0] == "--json" && args[1] == "--all" },
 	"systemctl":     first("show", "is-active", "is-enabled"),
 	"tail":          nil,
 	"tunefs.lustre": func(args []string) bool { return len(args) == 2 && args[0] == "--dryrun" },

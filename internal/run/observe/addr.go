@@ -3,6 +3,7 @@ package observe
 import (
 	"net"
 	"os"
+	"strconv"
 	"strings"
 
 	"github.com/mortarhpc/mortar/internal/base/netns"
@@ -34,6 +35,12 @@ type Link struct {
 	Name      string   `json:"name"`
 	MTU       int      `json:"mtu"`
 	Addresses []string `json:"addresses"` // with prefix length
+	// Mbits is the speed of the link in Mbit/s; 0 if the driver does not know it, as
+	// that of a virtual machine.
+	Mbits int `json:"mbits,omitempty"`
+	// Errors are frames that were damaged or lost on the wire since the host has
+	// started.
+	Errors int64 `json:"errors,omitempty"`
 }
 
 func interfaceAddresses() []string {
@@ -60,11 +67,29 @@ func links() []Link {
 		if err != nil {
 			continue
 		}
-		l := Link{Name: i.Name, MTU: i.MTU}
+		l := Link{Name: i.Name, MTU: i.MTU, Mbits: int(max(0, netNumber(i.Name, "speed")))}
+		for _, kind := range []string{"rx_crc_errors", "rx_frame_errors", "tx_carrier_errors"} {
+			l.Errors += max(0, netNumber(i.Name, "statistics/"+kind))
+		}
 		for _, a := range as {
 			l.Addresses = append(l.Addresses, a.String())
 		}
 		out = append(out, l)
 	}
 	return out
+}
+
+// netNumber reads a number that the kernel shows of an interface, -1 if it shows none.
+//
+// Source: kernel, Documentation/ABI/testing/sysfs-class-net and -net-statistics
+func netNumber(name, file string) int64 {
+	b, err := os.ReadFile("/sys/class/net/" + name + "/" + file)
+	if err != nil {
+		return -1
+	}
+	n, err := strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64)
+	if err != nil {
+		return -1
+	}
+	return n
 }

@@ -16,6 +16,9 @@ const (
 	spaceWarn  = 85.0 // percent of a file system used: XFS allocates badly on a full one
 	spaceFault = 98.0
 	slowStatfs = 5000.0 // ms for a client's FSSTAT
+	// A cable that is pulled and plugged in damages a few frames; one that is broken
+	// goes on.
+	linkErrors = 100
 )
 
 // Judge compares the facts of a brick with its design and returns the tree of its
@@ -52,6 +55,9 @@ func (v *view) parts() []*Part {
 		out = append(out, v.cache())
 	}
 	out = append(out, v.kind().parts()...)
+	if p := v.hardware(); p != nil {
+		out = append(out, p)
+	}
 	if v.pair.HA != nil {
 		out = append(out, v.cluster(), v.fencing())
 		if p := v.power(); p != nil {
@@ -107,6 +113,7 @@ func (v *view) hosts() *Part {
 			v.system(c, s)
 		}
 		v.mtus(c, n, a.Host)
+		v.speeds(c, n, a.Host)
 		if off, ref := v.skew(n); off.Abs() > ClockSkew {
 			c.Level = Warning
 			how := "ahead of"
@@ -129,6 +136,24 @@ func (v *view) mtus(c *Part, host string, h *Host) {
 				f := c.add(Warning, l.Name, "%s of %s (%s, network %s) has MTU %d, not %d", l.Name, host, want.Address, want.Network, l.MTU, want.MTU)
 				f.Mend = fmt.Sprintf("`ip link set %s mtu %d`, and the same in the host's network configuration", l.Name, want.MTU)
 			}
+		}
+	}
+}
+
+// speeds checks that no link of a server is slower than the spec says, or damages
+// frames.
+func (v *view) speeds(c *Part, host string, h *Host) {
+	wants := v.d.Speeds(host)
+	for _, l := range h.NetLinks {
+		for _, want := range wants {
+			if l.Mbits > 0 && float64(l.Mbits) < want.Mbits && slices.ContainsFunc(l.Addresses, func(a string) bool { return strings.HasPrefix(a, want.Address+"/") }) {
+				f := c.add(Warning, l.Name, "%s of %s (%s, network %s) has %d Mbit/s, not %.0f", l.Name, host, want.Address, want.Network, l.Mbits, want.Mbits)
+				f.Mend = "look at its cable, its transceiver and the switch's port; or write the speed that is right into the spec"
+			}
+		}
+		if v.byName[host] != nil && l.Errors >= linkErrors {
+			f := c.add(Warning, l.Name+" errors", "%s of %s has damaged or lost %d frames on the wire since the host has started", l.Name, host, l.Errors)
+			f.Mend = "replace its cable or its transceiver; the count starts again when the host does"
 		}
 	}
 }

@@ -22,6 +22,9 @@ type Facts struct {
 	// Arrays are the reports of the brick's RAID arrays, by name; nil without
 	// AskArrays.
 	Arrays map[string]raid.Answer `json:"arrays,omitempty"`
+	// Hardware are the reports of the servers' BMCs and disks, by server; nil without
+	// AskHardware.
+	Hardware map[string]Hardware `json:"hardware,omitempty"`
 }
 
 // Answer is a host's facts, or an error.
@@ -116,6 +119,8 @@ type Collector struct {
 	outlets bool
 	traffic bool
 	arrays  func(context.Context, *design.Array) raid.Answer
+	// hardware has the last answers, with AskHardware.
+	hardware *hardwareAnswers
 }
 
 // NewCollector returns a Collector that waits at most timeout for each host. With
@@ -143,11 +148,14 @@ func (c *Collector) Close() { c.hosts.Close() }
 // Collect asks all hosts concurrently. A host that does not answer in time has an
 // Err; Collect still returns the others' facts. It returns within the collector's
 // timeout plus a second, even if a session ignores its context; with AskOutlets, up
-// to 16 s later.
+// to 16 s later, and with AskHardware up to a minute.
 func (c *Collector) Collect(ctx context.Context) Facts {
 	f := c.collect(ctx)
 	if c.outlets && c.d.Clustered() && ctx.Err() == nil {
 		c.collectOutlets(ctx, f)
+	}
+	if c.hardware != nil && ctx.Err() == nil {
+		c.collectHardware(ctx, &f)
 	}
 	return f
 }

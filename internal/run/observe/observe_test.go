@@ -766,14 +766,29 @@ func TestJudgeOneServer(t *testing.T) {
 func TestMTU(t *testing.T) {
 	d := designOf(t, "nfs-ha", "cidr: 10.77.1.0/24", "cidr: 10.77.1.0/24\n    mtu: 9000")
 	f := healthy(t, d)
-	f.Hosts["nfs1"].Host.NetLinks = []Link{{"eth0", 9000, []string{"10.77.1.11/24", "10.77.1.100/24"}}, {"eth1", 1500, []string{"10.77.2.11/24"}}}
-	f.Hosts["c1"].Host.NetLinks = []Link{{"eth0", 1500, []string{"10.77.1.51/24"}}}
+	f.Hosts["nfs1"].Host.NetLinks = []Link{{Name: "eth0", MTU: 9000, Addresses: []string{"10.77.1.11/24", "10.77.1.100/24"}}, {Name: "eth1", MTU: 1500, Addresses: []string{"10.77.2.11/24"}}}
+	f.Hosts["c1"].Host.NetLinks = []Link{{Name: "eth0", MTU: 1500, Addresses: []string{"10.77.1.51/24"}}}
 	want := []string{"warning: eth0 of c1 (10.77.1.51, network public) has MTU 1500, not 9000", neverProven1, neverProven2}
 	if got := complaints(Judge(d, f)); !slices.Equal(got, want) {
 		t.Errorf("%q", got)
 	}
 	if got := complaints(Judge(theDesign(t), f)); !slices.Equal(got, want[1:]) {
 		t.Errorf("of a spec that gives no MTU: %q", got)
+	}
+}
+
+// Judge reports a server's link that is slower than the spec says or damages frames. A
+// client's link may be slower.
+func TestLinkSpeed(t *testing.T) {
+	d := designOf(t, "nfs-ha", "speed: 1Gb/s", "speed: 25Gb/s")
+	f := healthy(t, d)
+	f.Hosts["nfs1"].Host.NetLinks = []Link{{Name: "eth0", MTU: 1500, Addresses: []string{"10.77.1.11/24"}, Mbits: 10000}}
+	f.Hosts["nfs2"].Host.NetLinks = []Link{{Name: "eth0", MTU: 1500, Addresses: []string{"10.77.1.12/24"}, Mbits: 25000, Errors: 4711}}
+	f.Hosts["c1"].Host.NetLinks = []Link{{Name: "eth0", MTU: 1500, Addresses: []string{"10.77.1.51/24"}, Mbits: 1000}}
+	want := []string{"warning: eth0 of nfs1 (10.77.1.11, network public) has 10000 Mbit/s, not 25000",
+		"warning: eth0 of nfs2 has damaged or lost 4711 frames on the wire since the host has started", neverProven1, neverProven2}
+	if got := complaints(Judge(d, f)); !slices.Equal(got, want) {
+		t.Errorf("%q", got)
 	}
 }
 

@@ -11,12 +11,15 @@ import (
 	"github.com/mortarhpc/mortar/internal/serve/cache"
 )
 
+// onlyWatches begins every refusal of such an agent.
+const onlyWatches = "this agent may only watch"
+
 // MayWatch refuses a request for more than status, watch and metrics need. So an
 // agent that may only watch reads no other file and starts no other program,
 // although it runs as root.
 func (r Request) MayWatch() error {
 	refuse := func(what string) error {
-		return &resource.Refusal{What: "this agent may only watch, and does not " + what, Mend: "log in with a key that may do more (docs/security.md)"}
+		return &resource.Refusal{What: onlyWatches + ", and does not " + what, Mend: "log in with a key that may do more (docs/security.md)"}
 	}
 	for _, p := range slices.Concat(r.Files, r.Links) {
 		if !watchedFile.MatchString(p) || path.Clean(p) != p {

@@ -180,19 +180,6 @@ func TestNeeds(t *testing.T) {
 	}
 }
 
-func TestSMART(t *testing.T) {
-	l := Life{Left: -1}
-	parseSMART(`{"smart_status":{"passed":false},"nvme_smart_health_information_log":{"critical_warning":5,"percentage_used":97,"available_spare":3,"available_spare_threshold":10}}`, &l)
-	if l.Left != 3 || !l.Failing || l.Warning != "spare space is below its threshold, reliability is degraded" {
-		t.Errorf("%+v", l)
-	}
-	none := Life{Left: -1}
-	parseSMART("no such device", &none)
-	if none.Left != -1 || none.Failing {
-		t.Errorf("%+v", none)
-	}
-}
-
 func TestOriginTable(t *testing.T) {
 	want := "0 16384 linear 253:0 0\n16384 1000 linear 253:1 0\n"
 	if got := originTable("253:0", "253:1", 1000); got != want {

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
+	"github.com/mortarhpc/mortar/internal/base/smart"
 )
 
 // Stats is the state of a cache: counters since its layers came up, and the state of
@@ -53,8 +54,7 @@ type Mirror struct {
 	InSync  []string `json:"in_sync"` // serials
 }
 
-// Life of an SSD. Source: NVMe base specification, SMART / Health Information
-// (log 02h): percentage used, critical warning.
+// Life of an SSD, as it reports it.
 type Life struct {
 	Serial string `json:"serial"`
 	Device string `json:"device,omitempty"` // "" if the SSD is missing
@@ -105,9 +105,9 @@ func (s *Stack) number(p string) int64 {
 	return n
 }
 
-// Read returns the state of the cache. With smart it also asks each SSD for its
+// Read returns the state of the cache. With life it also asks each SSD for its
 // health, which takes a command each.
-func (s *Stack) Read(ctx context.Context, smart bool) Stats {
+func (s *Stack) Read(ctx context.Context, life bool) Stats {
 	st := Stats{Mode: s.cfg.Mode}
 	if err := s.readLabel(); err != nil {
 		st.Error = err.Error()
@@ -168,10 +168,12 @@ func (s *Stack) Read(ctx context.Context, smart bool) Stats {
 		l := Life{Serial: serial, Device: there[serial], Left: -1}
 		if d := there[serial]; d != "" {
 			st.SSDIO.Add(s.io(d))
-			if smart {
+			if life {
 				// Ignore smartctl's exit code, a bit mask that includes warnings.
 				out, _ := s.sys.Run(ctx, "", "smartctl", "--json", "--all", "/dev/"+d)
-				parseSMART(out, &l)
+				if r, err := smart.Parse(out); err == nil {
+					l.Left, l.Failing, l.Warning = r.Left, r.Failing, r.Why
+				}
 			}
 		}
 		st.SSDs = append(st.SSDs, l)
@@ -184,44 +186,6 @@ func (s *Stack) Read(ctx context.Context, smart bool) Stats {
 func rate(t string) int64 {
 	t, _, _ = strings.Cut(t, "/")
 	return linux.ParseBcacheBytes(strings.TrimSpace(t))
-}
-
-// parseSMART reads smartctl --json. Source: smartctl(8)
-func parseSMART(out string, l *Life) {
-	var doc struct {
-		SmartStatus *struct {
-			Passed bool `json:"passed"`
-		} `json:"smart_status"`
-		NVMe *struct {
-			Critical  int `json:"critical_warning"`
-			Used      int `json:"percentage_used"`
-			Spare     int `json:"available_spare"`
-			Threshold int `json:"available_spare_threshold"`
-		} `json:"nvme_smart_health_information_log"`
-		Endurance *struct {
-			Used int `json:"current_percent"`
-		} `json:"endurance_used"`
-	}
-	if json.Unmarshal([]byte(out), &doc) != nil {
-		return
-	}
-	if n := doc.NVMe; n != nil {
-		l.Left = max(0, 100-n.Used)
-		l.Failing = n.Critical != 0
-		for bit, what := range []string{"spare space is below its threshold", "temperature is out of bounds", "reliability is degraded", "it is read-only", "the backup of its volatile memory failed"} {
-			if n.Critical>>bit&1 != 0 {
-				l.Warning = strings.TrimPrefix(l.Warning+", "+what, ", ")
-			}
-		}
-	} else if e := doc.Endurance; e != nil {
-		l.Left = max(0, 100-e.Used)
-	}
-	if doc.SmartStatus != nil && !doc.SmartStatus.Passed {
-		l.Failing = true
-		if l.Warning == "" {
-			l.Warning = "its self-assessment failed"
-		}
-	}
 }
 
 // EventPattern matches lines of the journal about a cache's parts: bcache, the arrays

@@ -1,0 +1,86 @@
+package rack
+
+import (
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mortarhpc/mortar/internal/base/ipmi"
+)
+
+// A real ipmi_sim serves the sensors, and a real ipmitool reads them: those of a new
+// machine, then with a cord without power, a hot inlet and a slow fan.
+func TestSensors(t *testing.T) {
+	r := &rack{dir: t.TempDir(), cfg: &Config{}}
+	n := &Node{Name: "nfs1", BMC: &BMC{Address: netip.MustParseAddr("127.62.3.1"), User: "admin"}, Feeds: []Feed{{"pdu-a", 1}, {"pdu-b", 1}}}
+	run := runDir(r.dir)
+	if err := os.MkdirAll(filepath.Join(run, "state"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	r.cfg.Nodes = []Node{*n}
+	h := &hardware{}
+	if err := r.ensureSensors(h, n); err != nil {
+		t.Fatal(err)
+	}
+	for file, text := range map[string]string{"conf": bmcConfig(n, "s3cret"), "emu": bmcCommands(n), "password": "s3cret"} {
+		if err := os.WriteFile(filepath.Join(run, file), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	start := func() func() {
+		sim := exec.Command("ipmi_sim", "-c", "conf", "-f", "emu", "-s", "state", "-n")
+		sim.Dir = run
+		if err := sim.Start(); err != nil {
+			t.Fatal(err)
+		}
+		return func() { _ = sim.Process.Kill(); _ = sim.Wait() }
+	}
+	stop := start()
+	defer func() { stop() }()
+	// reads waits until the sensors are as wanted: ipmi_sim reads the files every 2 s.
+	reads := func(want ...ipmi.Sensor) {
+		t.Helper()
+		var got []ipmi.Sensor
+		for range 50 {
+			out, _ := exec.Command("ipmitool", "-I", "lanplus", "-H", n.BMC.Address.String(), "-U", "admin", "-f", filepath.Join(run, "password"), "-C", "3", "-c", "sdr", "elist").Output()
+			if got = ipmi.Sensors(string(out)); reflect.DeepEqual(got, want) {
+				return
+			}
+			time.Sleep(300 * time.Millisecond)
+		}
+		t.Fatalf("got  %+v\nwant %+v", got, want)
+	}
+	inlet := ipmi.Sensor{Name: "Inlet Temp", Text: "24 degrees C"}
+	fan1, fan2 := ipmi.Sensor{Name: "Fan1 RPM", Text: "5400 RPM"}, ipmi.Sensor{Name: "Fan2 RPM", Text: "5400 RPM"}
+	ps1, ps2 := ipmi.Sensor{Name: "PS1 Status", Text: "Presence detected"}, ipmi.Sensor{Name: "PS2 Status", Text: "Presence detected"}
+	reads(inlet, fan1, fan2, ps1, ps2)
+
+	h.Off = map[string]bool{outletKey("pdu-b", 1): true}
+	if err := r.ensureSensors(h, n); err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range []string{"nfs1 inlet 43", "nfs1 fan2 3"} {
+		if err := r.sensorFault(strings.Fields(f)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	hot := ipmi.Sensor{Name: "Inlet Temp", Level: ipmi.Critical, Text: "43 degrees C"}
+	slow := ipmi.Sensor{Name: "Fan2 RPM", Level: ipmi.Critical, Text: "300 RPM"}
+	dark := ipmi.Sensor{Name: "PS2 Status", Level: ipmi.Critical, Text: "Presence detected, Power Supply AC lost"}
+	reads(hot, fan1, slow, ps1, dark)
+
+	stop() // a BMC that died and came back has each sensor once
+	stop = start()
+	reads(hot, fan1, slow, ps1, dark)
+
+	for _, f := range []string{"nfs1 fan3 3", "nfs1 inlet 300", "nfs1 ps1 0", "nfs9 inlet 3"} {
+		if err := r.sensorFault(strings.Fields(f)); err == nil {
+			t.Errorf("%s: no refusal", f)
+		}
+	}
+}

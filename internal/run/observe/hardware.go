@@ -1,0 +1,320 @@
+package observe
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mortarhpc/mortar/internal/base/ipmi"
+	"github.com/mortarhpc/mortar/internal/base/smart"
+	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/build/plan"
+	"github.com/mortarhpc/mortar/internal/host"
+)
+
+// hardwareTime bounds the queries of BMCs and disks. A BMC lists 150 sensors in
+// some 5 s; an emulated server needs 10 s for eight disks.
+const hardwareTime = 60 * time.Second
+
+// hardwareEvery is how long answers of BMCs and disks are used again. Fans and disks
+// age slowly, and each query costs a server one process.
+const hardwareEvery = 10 * time.Minute
+
+// hardwareAgain is how long an answer with an error is used.
+const hardwareAgain = time.Minute
+
+// Limits of SMART values below which status finds nothing.
+const (
+	lifeWarn = 10 // percent of an SSD's life
+	tripNear = 5  // degrees Celsius below the temperature at which a disk protects itself
+)
+
+// Hardware is what a server's BMC and disks report about themselves.
+type Hardware struct {
+	// By is the server that asked the BMC: the partner, or the server itself.
+	By      string        `json:"by,omitempty"`
+	Sensors []ipmi.Sensor `json:"sensors,omitempty"`
+	Log     *ipmi.Log     `json:"log,omitempty"`
+	Last    string        `json:"last_event,omitempty"`
+	BMCErr  string        `json:"bmc_err,omitempty"`
+
+	// Disks are the reports of the disks that this server was asked for, by serial.
+	Disks   map[string]smart.Report `json:"disks,omitempty"`
+	DiskErr string                  `json:"disk_err,omitempty"`
+}
+
+// hardwareAnswers are the last answers of BMCs and disks.
+type hardwareAnswers struct {
+	at  time.Time
+	got map[string]Hardware
+}
+
+// AskHardware makes Collect also ask BMCs for their sensors and event logs, and disks
+// for their SMART data, at most every ten minutes. A server's partner asks its BMC,
+// with the secret that it fences with. A single server asks its own.
+func (c *Collector) AskHardware() { c.hardware = &hardwareAnswers{} }
+
+// bmcQueries are the commands that read a BMC.
+var bmcQueries = [][]string{{"sdr", "elist"}, {"sel", "info"}, {"sel", "elist", "last", "1"}}
+
+// bmcCommand returns the command that asks a node's BMC, and the server that runs it.
+// by is "" if the partner does not answer.
+func bmcCommand(d *design.Design, f Facts, node string) (argv []string, by string) {
+	argv = []string{"ipmitool", "-c"}
+	p := d.PairWith(node)
+	if p.HA == nil {
+		if f.Hosts[node].Host != nil {
+			by = node
+		}
+		return argv, by
+	}
+	for _, n := range p.Servers {
+		if n != node && f.Hosts[n].Host != nil {
+			by = n
+		}
+	}
+	for _, l := range d.Levels(node) {
+		for i := range l.Devices {
+			if b := &l.Devices[i]; b.Agent == "fence_ipmilan" {
+				return append(argv, "-I", "lanplus", "-H", b.Params["ip"], "-U", b.Params["username"], "-f", plan.SecretPath(*b), "-C", b.Params["cipher"]), by
+			}
+		}
+	}
+	return argv, ""
+}
+
+// collectHardware asks BMCs and disks, or repeats the last answers.
+func (c *Collector) collectHardware(ctx context.Context, f *Facts) {
+	every := hardwareEvery
+	for _, h := range c.hardware.got {
+		if h.BMCErr != "" || h.DiskErr != "" {
+			every = hardwareAgain
+		}
+	}
+	if c.hardware.got == nil || f.Time.Sub(c.hardware.at) >= every {
+		c.hardware.at, c.hardware.got = f.Time, c.askHardware(ctx, *f)
+	}
+	f.Hardware = c.hardware.got
+	for _, h := range f.Hardware {
+		if strings.Contains(h.BMCErr+h.DiskErr, onlyWatches) {
+			f.Hardware = nil // this key may not ask: that is no finding
+		}
+	}
+}
+
+func (c *Collector) askHardware(ctx context.Context, f Facts) map[string]Hardware {
+	out := map[string]Hardware{}
+	runs := map[string][][]string{} // by server
+	disks := disksToAsk(c.d, f)
+	for _, s := range c.d.Servers() {
+		argv, by := bmcCommand(c.d, f, s)
+		for _, q := range bmcQueries {
+			if by != "" {
+				runs[by] = append(runs[by], slices.Concat(argv, q))
+			}
+		}
+		for _, dev := range disks[s] {
+			runs[s] = append(runs[s], smartCommand(dev))
+		}
+	}
+	limit := max(c.timeout, hardwareTime)
+	cctx, cancel := context.WithTimeoutCause(ctx, limit+time.Second, fmt.Errorf("no answer within %v", limit))
+	defer cancel()
+	got, failed := host.All(cctx, slices.Collect(maps.Keys(runs)), func(ctx context.Context, s string) (Host, error) {
+		return c.gather(ctx, s, Request{Run: runs[s], TimeoutMS: int(limit.Milliseconds())})
+	})
+	for _, s := range c.d.Servers() {
+		h := Hardware{}
+		argv, by := bmcCommand(c.d, f, s)
+		h.By = by
+		switch {
+		case by == "":
+			h.BMCErr = "no partner answers that could ask it"
+		case failed[by] != nil:
+			h.BMCErr = failed[by].Error()
+		default:
+			h.readBMC(got[by].Run, argv)
+		}
+		if err := failed[s]; err != nil {
+			h.DiskErr = err.Error()
+		} else {
+			h.readDisks(got[s].Run, disks[s])
+		}
+		out[s] = h
+	}
+	return out
+}
+
+func smartCommand(dev string) []string {
+	return []string{"smartctl", "--json", "--all", "/dev/" + dev}
+}
+
+// disksToAsk returns a block device for each serial, by the server that is asked for
+// it: the first one that sees the disk.
+func disksToAsk(d *design.Design, f Facts) map[string]map[string]string {
+	out := map[string]map[string]string{}
+	asked := map[string]bool{}
+	for _, s := range d.Servers() {
+		h := f.Hosts[s].Host
+		if h == nil {
+			continue
+		}
+		out[s] = map[string]string{}
+		for _, disk := range h.Disks {
+			if disk.Serial != "" && len(disk.Paths) > 0 && !asked[disk.Serial] {
+				asked[disk.Serial] = true
+				out[s][disk.Serial] = disk.Paths[0]
+			}
+		}
+	}
+	return out
+}
+
+func (h *Hardware) readBMC(run map[string]RunResult, argv []string) {
+	said := func(q []string) RunResult { return run[strings.Join(slices.Concat(argv, q), " ")] }
+	sensors := said(bmcQueries[0])
+	if sensors.Err != "" || sensors.Code != 0 {
+		h.BMCErr = oneLine(strings.TrimSpace(sensors.Err + " " + sensors.Stderr))
+		return
+	}
+	h.Sensors = ipmi.Sensors(sensors.Stdout)
+	if l, ok := ipmi.ParseLog(said(bmcQueries[1]).Stdout); ok {
+		h.Log = &l
+	}
+	h.Last = ipmi.LastEvent(said(bmcQueries[2]).Stdout)
+}
+
+func (h *Hardware) readDisks(run map[string]RunResult, disks map[string]string) {
+	h.Disks = map[string]smart.Report{}
+	for serial, dev := range disks {
+		r := run[strings.Join(smartCommand(dev), " ")]
+		if r.Err != "" {
+			h.DiskErr = oneLine(r.Err)
+			continue
+		}
+		// smartctl's exit code is a bit mask that includes warnings.
+		if report, err := smart.Parse(r.Stdout); err == nil {
+			h.Disks[serial] = report
+		}
+	}
+}
+
+// hardware checks what BMCs and disks report; nil if nobody asked them.
+func (v *view) hardware() *Part {
+	if v.facts.Hardware == nil {
+		return nil
+	}
+	p := &Part{Name: "hardware"}
+	well := 0
+	for _, s := range v.pair.Servers {
+		h := v.facts.Hardware[s]
+		c := p.add(OK, s, "")
+		v.bmc(c, s, h)
+		v.smart(c, h)
+		if c.settle(); c.Level == OK {
+			well++
+		}
+	}
+	p.Text = fmt.Sprintf("%d of %d servers report no fault", well, len(v.pair.Servers))
+	return p
+}
+
+// bmc checks the sensors and the event log of a server.
+func (v *view) bmc(c *Part, server string, h Hardware) {
+	if h.BMCErr != "" {
+		b := c.add(Unknown, "BMC", "BMC of %s was not read: %s", server, h.BMCErr)
+		b.Mend = "see that ipmitool is installed on " + v.asker(server, h) + ", and that the BMC answers there"
+		return
+	}
+	read := 0
+	levels := map[ipmi.Level]Level{ipmi.Warning: Warning, ipmi.Critical: Fault}
+	b := c.add(OK, "BMC", "")
+	for _, s := range h.Sensors {
+		if s.Silent {
+			continue
+		}
+		read++
+		k := b.add(levels[s.Level], s.Name, "%s", s.Text)
+		if s.Level != ipmi.Good {
+			k.Text = fmt.Sprintf("%s of %s: %s", s.Name, server, s.Text)
+			k.Mend = "look at the server and at its BMC's event log"
+		}
+	}
+	b.Text = fmt.Sprintf("%d sensors", read)
+	if l := h.Log; l != nil {
+		k := b.add(OK, "event log", "%d entries", l.Entries)
+		if l.Used >= 0 {
+			k.Text += fmt.Sprintf(", %d %% full", l.Used)
+		}
+		if h.Last != "" {
+			k.Text += "; the last: " + h.Last
+		}
+		if l.Overflow || l.Used >= 90 {
+			k.Level = Warning
+			k.Text = fmt.Sprintf("event log of %s's BMC is full (%s): it loses new events", server, k.Text)
+			k.Mend = "save it (`ipmitool sel save FILE`), then empty it (`ipmitool sel clear`)"
+		}
+	}
+}
+
+// asker is the server that asks a server's BMC.
+func (v *view) asker(server string, h Hardware) string {
+	if h.By != "" {
+		return h.By
+	}
+	return "the partner of " + server
+}
+
+// smart checks the SMART data of the disks that a server was asked for.
+func (v *view) smart(c *Part, h Hardware) {
+	if h.DiskErr != "" {
+		c.add(Unknown, "SMART", "SMART data was not read: %s", h.DiskErr).Mend = "install smartmontools there"
+		return
+	}
+	p := c.add(OK, "SMART", "")
+	hottest, known := 0, 0
+	for _, serial := range slices.Sorted(maps.Keys(h.Disks)) {
+		r := h.Disks[serial]
+		hottest = max(hottest, r.Temperature)
+		if r.Temperature > 0 || r.Left >= 0 || r.Failing || len(r.Defects) > 0 || r.Remapped > 0 {
+			known++
+		}
+		name := v.diskName(serial)
+		switch {
+		case r.Failing:
+			p.add(Fault, serial, "%s predicts its failure: %s", name, r.Why).Mend = v.replace(serial)
+		case len(r.Defects) > 0:
+			p.add(Warning, serial, "%s has lost or doubtful data: %s", name, strings.Join(r.Defects, ", ")).Mend = "`mortar scrub` reads all of it; if the count grows, " + v.replace(serial)
+		case r.Left >= 0 && r.Left <= lifeWarn:
+			p.add(Warning, serial, "%s has %d %% of its life left", name, r.Left).Mend = "order another one"
+		case r.Trip > 0 && r.Temperature >= r.Trip-tripNear:
+			p.add(Warning, serial, "%s is at %d °C; at %d °C it protects itself and fails requests", name, r.Temperature, r.Trip).Mend = "look at the enclosure's fans"
+		}
+	}
+	p.Text = fmt.Sprintf("%d of %d disks report their health", known, len(h.Disks))
+	if hottest > 0 {
+		p.Text += fmt.Sprintf(", %d °C at most", hottest)
+	}
+}
+
+// diskName names a disk with its enclosure and bay, if it is the design's.
+func (v *view) diskName(serial string) string {
+	for i := range v.d.Disks {
+		if d := &v.d.Disks[i]; strings.EqualFold(d.Serial, serial) {
+			return fmt.Sprintf("disk %s (enclosure %s, bay %d)", d.Serial, d.Enclosure, d.Bay)
+		}
+	}
+	return "disk " + serial
+}
+
+func (v *view) replace(serial string) string {
+	for i := range v.d.Disks {
+		if strings.EqualFold(v.d.Disks[i].Serial, serial) {
+			return fmt.Sprintf("`mortar disk fail %s %s` copies it to a spare and takes it out", v.d.Spec.File, serial)
+		}
+	}
+	return "replace it"
+}
