@@ -33,13 +33,15 @@ func newArrayCmd() *cobra.Command {
 
 func newArrayScriptCmd() *cobra.Command {
 	var tool, dir string
+	var growth int
 	cmd := &cobra.Command{
 		Use:   "script SPEC [ARRAY]",
 		Short: "Print an array's configuration commands: groups, virtual disks, hosts, mappings, cache",
 		Long: `Print the configuration script of an array, in its own language: SMcli for
 MD3200 and MD3220, the CLI of an ME4084, perccli or omconfig for a PERC. It is
-for an array that has nothing on it. Nothing is reached and nothing changed:
-running the script is yours.`,
+for an array that has nothing on it; with --growth it has only what that growth of
+the brick adds to an array in use. Nothing is reached and nothing changed: running
+the script is yours.`,
 		Example: `  mortar array script examples/nss4-ha-288.yaml > nss4.smcli
   mortar array script examples/nss5.5.yaml perc1 --tool omconfig
   mortar array script examples/lustre-rack.yaml --dir scripts`,
@@ -63,7 +65,7 @@ running the script is yours.`,
 			}
 			scripts := map[string]string{}
 			for _, n := range names {
-				s, err := array.Script(d, n, tool)
+				s, err := array.Script(d, n, tool, growth)
 				if err != nil {
 					return fail(exitBadInput, err)
 				}
@@ -77,6 +79,7 @@ running the script is yours.`,
 		},
 	}
 	cmd.Flags().StringVar(&tool, "tool", "", "for a PERC: perccli (default) or omconfig")
+	cmd.Flags().IntVar(&growth, "growth", 0, "only what this growth adds (see mortar grow)")
 	cmd.Flags().StringVar(&dir, "dir", "", "write a file for each array into this directory")
 	return cmd
 }

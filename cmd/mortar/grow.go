@@ -2,12 +2,15 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/mortarhpc/mortar/internal/brick/array"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 )
@@ -15,7 +18,7 @@ import (
 func newGrowCmd() *cobra.Command {
 	var f specChange
 	var disks []string
-	var size, service, to string
+	var size, service, to, scripts string
 	cmd := &cobra.Command{
 		Use:   "grow SPEC --disks ENCLOSURE=SERIALS… | --to FILE",
 		Short: "Make a volume or a Lustre file system larger, while it is used",
@@ -28,6 +31,11 @@ changes.
 New disks are of one size and type. They go into bays of enclosures that the spec
 has, or into new enclosures, are seen by both servers, and carry nothing. Without
 --size they are taken for disks like the last ones of their enclosure.
+
+On RAID arrays the new disks become groups with a LUN each, which the array has to
+make first. --script DIR writes the array's own commands for that and changes
+nothing. Run them on the array, then run grow without --script: it refuses LUNs that
+are not as designed.
 
 An XFS cannot be made smaller again. Files that exist stay on the old groups; new
 ones are spread over the allocation groups of all.
@@ -45,6 +53,7 @@ changed), 130 interrupted.`,
 		Example: `  mortar grow brick.yaml --disks 'A=ZA[11-12]' --disks 'B=ZA[13-14]'
   mortar grow brick.yaml --disks 'C=ZB[01-12]' --size 20TB
   mortar grow brick.yaml --disks 'A=ZA[11-12]' --disks 'B=ZA[13-14]' --dry-run
+  mortar grow brick.yaml --disks 'E2=E2N[01-84]' --script scripts
   mortar grow brick.yaml --to two-bricks.yaml`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -55,17 +64,19 @@ changed), 130 interrupted.`,
 			if err != nil {
 				return refuseChange(err)
 			}
-			return f.grow(cmd, args[0], added)
+			return f.grow(cmd, args[0], added, scripts)
 		},
 	}
 	f.add(cmd)
 	cmd.Flags().StringArrayVar(&disks, "disks", nil, "enclosure, and the serial numbers of its new disks: A=ZA11, A=ZA[11-14]; again for each enclosure or range")
 	cmd.Flags().StringVar(&size, "size", "", "size of the new disks as sold, e.g. 20TB")
 	cmd.Flags().StringVar(&service, "service", "", "the service whose volume grows, for new enclosures of a brick with two")
+	cmd.Flags().StringVar(&scripts, "script", "", "on RAID arrays: write what makes the new LUNs into this directory, and change nothing")
 	cmd.Flags().StringVar(&to, "to", "", "of Lustre: the spec with the new pairs of servers")
 	cmd.MarkFlagsOneRequired("disks", "to")
 	cmd.MarkFlagsMutuallyExclusive("disks", "to")
 	cmd.MarkFlagsMutuallyExclusive("size", "to")
+	cmd.MarkFlagsMutuallyExclusive("script", "to")
 	cmd.MarkFlagsMutuallyExclusive("service", "to")
 	return cmd
 }
@@ -90,7 +101,7 @@ func addedDisks(disks []string, size, service string) ([]spec.Added, error) {
 	return out, nil
 }
 
-func (f *specChange) grow(cmd *cobra.Command, file string, added []spec.Added) error {
+func (f *specChange) grow(cmd *cobra.Command, file string, added []spec.Added, scripts string) error {
 	s, err := readSpec(file)
 	if err != nil {
 		return err
@@ -109,8 +120,35 @@ func (f *specChange) grow(cmd *cobra.Command, file string, added []spec.Added) e
 	if err != nil {
 		return refuseChange(err)
 	}
+	if scripts != "" {
+		return growthScripts(cmd.OutOrStdout(), next, shown, scripts)
+	}
 	_, err = f.run(cmd, s, next, shown, nil)
 	return err
+}
+
+// growthScripts writes what makes the last growth's LUNs on each array that grows.
+func growthScripts(w io.Writer, next *spec.Spec, shown, dir string) error {
+	d, err := design.New(next)
+	if err != nil {
+		return refuseChange(err)
+	}
+	var names []string
+	all := map[string]string{}
+	for _, l := range d.LUNs() {
+		if l.Growth != next.Growth() || all[l.Array] != "" {
+			continue
+		}
+		if all[l.Array], err = array.Script(d, l.Array, "", next.Growth()); err != nil {
+			return refuseChange(err)
+		}
+		names = append(names, l.Array)
+	}
+	if len(names) == 0 {
+		return refuseChange(errors.New("this brick has no array: its disks are JBODs (storage.kind), and nothing has to be made on them before"))
+	}
+	fmt.Fprint(w, shown)
+	return writeScripts(w, d, dir, "", names, all)
 }
 
 // growthText describes what grow adds.
@@ -126,7 +164,16 @@ func growthText(s, next *spec.Spec) (string, error) {
 	text := fmt.Sprintf("%s: growth %d\n", s.File, next.Growth())
 	for _, g := range d.Groups {
 		if g.Growth == next.Growth() {
-			text += fmt.Sprintf("  %s  RAID %d %d+%d, %s each, %s usable, spares %d\n", g.Name, g.Level, g.Data, g.Parity, g.Members[0].Size.Decimal(), g.Usable.Decimal(), len(g.Spares))
+			text += fmt.Sprintf("  %s  RAID %d %d+%d, %s each, %s usable", g.Name, g.Level, g.Data, g.Parity, g.Members[0].Size.Decimal(), g.Usable.Decimal())
+			if g.Array == "" {
+				text += fmt.Sprintf(", spares %d", len(g.Spares))
+			}
+			text += "\n"
+		}
+	}
+	for _, l := range d.LUNs() {
+		if l.Growth == next.Growth() {
+			text += fmt.Sprintf("  LUN %d of array %s: %s on %s, %s\n", l.Number, l.Array, l.Name, strings.Join(l.Groups, " "), l.Size.Binary())
 		}
 	}
 	return text + fmt.Sprintf("  usable  %s → %s\n", was.Capacity.Usable.Decimal(), d.Capacity.Usable.Decimal()), nil

@@ -56,7 +56,7 @@ func TestScripts(t *testing.T) {
 		{"nss-ha-xl", "array-b", ""},
 		{"lustre-rack", "md3200-3", ""},
 	} {
-		got, err := Script(example(t, c.example), c.array, c.tool)
+		got, err := Script(example(t, c.example), c.array, c.tool, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -100,7 +100,7 @@ func TestEveryDiskOnce(t *testing.T) {
 		for _, a := range d.Arrays {
 			for _, tool := range Tools(a.Family) {
 				n++
-				text, err := Script(d, a.Name, tool)
+				text, err := Script(d, a.Name, tool, 0)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -188,7 +188,7 @@ func TestPercNames(t *testing.T) {
 		for _, l := range a.LUNs {
 			n := percName(l)
 			names[n] = true
-			text, err := Script(d, a.Name, "")
+			text, err := Script(d, a.Name, "", 0)
 			if err != nil || len(n) > 15 || !strings.Contains(text, "name="+n+" ") {
 				t.Errorf("%s: %v\n%s", n, err, text)
 			}
@@ -201,7 +201,7 @@ func TestPercNames(t *testing.T) {
 
 // Mirrors of an ME4084 are named pair by pair.
 func TestMe4Mirrors(t *testing.T) {
-	text, err := Script(example(t, "nss7.4-ha", "level: 6, data: 8", "level: 10, data: 4"), "nss7", "")
+	text, err := Script(example(t, "nss7.4-ha", "level: 6, data: 8", "level: 10, data: 4"), "nss7", "", 0)
 	if err != nil || !strings.Contains(text, "disks 0.0,0.10:0.20,0.30:0.40,0.50:0.60,0.70 level raid10 chunk-size 128k assigned-to a nss7-r0\n") {
 		t.Errorf("%v\n%s", err, text)
 	}
@@ -210,7 +210,7 @@ func TestMe4Mirrors(t *testing.T) {
 // The paper's omconfig line, but for the order of disks: there each span of 12
 // in a row is one enclosure, here a span is spread over all four.
 func TestOmconfigOfThePaper(t *testing.T) {
-	text, err := Script(example(t, "nfs-dfc"), "perc1", "omconfig")
+	text, err := Script(example(t, "nfs-dfc"), "perc1", "omconfig", 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -232,7 +232,7 @@ func TestScriptRefuses(t *testing.T) {
 		{example(t, "nss4-ha-144"), "nss4", "perccli", "configured with SMcli"},
 		{example(t, "nss4-ha-144", `    sas_ports: ["500605b000010000", "500605b000010001", "500605b000010002", "500605b000010003"]`+"\n", ""), "nss4", "", "brick.yaml:17:5: array nss4 knows servers by the SAS addresses"},
 	} {
-		_, err := Script(c.d, c.array, c.tool)
+		_, err := Script(c.d, c.array, c.tool, 0)
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%v, want %s", err, c.want)
 		}
@@ -242,7 +242,7 @@ func TestScriptRefuses(t *testing.T) {
 // The script for a PERC does nothing to another controller.
 func TestWrongModel(t *testing.T) {
 	for _, tool := range []string{"perccli", "omconfig"} {
-		text, err := Script(example(t, "nss5.5"), "perc2", tool)
+		text, err := Script(example(t, "nss5.5"), "perc2", tool, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -260,6 +260,23 @@ func TestWrongModel(t *testing.T) {
 		}
 		if log, err := os.ReadFile(filepath.Join(dir, "log")); err != nil || strings.Count(string(log), "\n") != 1 || strings.Contains(string(log), "vd") || strings.Contains(string(log), "omconfig") {
 			t.Errorf("%s: it went on: %v %s", tool, err, log)
+		}
+	}
+}
+
+// The script of a growth has the new groups, LUNs and spares, and nothing that is there.
+func TestGrowthScript(t *testing.T) {
+	for name, tc := range map[string]struct{ array, more, want, never string }{
+		"nss2-ha":   {"nss2", `  - {name: E5, bays: 12, model: MD1200, disks: [{serial: "E5N[01-12]", size: 2TB, type: nl-sas, rpm: 7200, growth: 1}]}`, `set virtualDisk ["nss2-g1-lun0"] logicalUnitNumber=4`, "create host"},
+		"nss7.4-ha": {"nss7", `  - {name: E2, bays: 84, model: ME484, disks: [{serial: "E2N[01-84]", size: 12TB, type: nl-sas, rpm: 7200, growth: 1}]}`, "map volume access read-write lun 15 initiator nss1_nss2.*.* nss7-g1-lun7\n", "initiator id"},
+	} {
+		d := example(t, name, "\nstorage:", "\n"+tc.more+"\nstorage:")
+		text, err := Script(d, tc.array, "", 1)
+		if err != nil || !strings.Contains(text, tc.want) || strings.Contains(text, tc.never) || strings.Contains(text, "nss2-lun0") || strings.Contains(text, "nss7-lun0") {
+			t.Errorf("%s: %v\n%s", name, err, text)
+		}
+		if _, err := Script(d, tc.array, "", 2); err == nil || !strings.Contains(err.Error(), "growth 2 adds nothing") {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }

@@ -20,8 +20,9 @@ func Tools(family string) []string {
 }
 
 // Script is the configuration of one array, for one of its tools ("": the
-// default).
-func Script(d *design.Design, name, tool string) (string, error) {
+// default). With growth it has only what that growth of the brick adds to an array
+// that is in use; 0: everything, for an array that has nothing on it.
+func Script(d *design.Design, name, tool string, growth int) (string, error) {
 	i := slices.IndexFunc(d.Arrays, func(a design.Array) bool { return a.Name == name })
 	if i < 0 {
 		var names []string
@@ -41,7 +42,13 @@ func Script(d *design.Design, name, tool string) (string, error) {
 	if !slices.Contains(tools, tool) {
 		return "", fmt.Errorf("array %s (%s) is configured with %s, not with %s", a.Name, a.Model, strings.Join(tools, " or "), tool)
 	}
-	w := &writer{d: d, a: a}
+	w := &writer{d: d, a: a, growth: growth}
+	if growth > 0 {
+		w.a = added(a, growth)
+		if len(w.a.LUNs) == 0 {
+			return "", fmt.Errorf("growth %d adds nothing to array %s", growth, name)
+		}
+	}
 	switch tool {
 	case "SMcli":
 		return w.smcli()
@@ -53,10 +60,19 @@ func Script(d *design.Design, name, tool string) (string, error) {
 	return w.perccli(), nil
 }
 
+// added is an array with nothing but what a growth adds.
+func added(a *design.Array, growth int) *design.Array {
+	out := *a
+	out.LUNs = slices.DeleteFunc(slices.Clone(a.LUNs), func(l design.LUN) bool { return l.Growth != growth })
+	out.Spares = slices.DeleteFunc(slices.Clone(a.Spares), func(k design.Disk) bool { return k.Growth != growth })
+	return &out
+}
+
 type writer struct {
-	d *design.Design
-	a *design.Array
-	b strings.Builder
+	d      *design.Design
+	a      *design.Array
+	growth int // 0: all of the array
+	b      strings.Builder
 }
 
 func (w *writer) line(format string, args ...any) { fmt.Fprintf(&w.b, format+"\n", args...) }
@@ -120,11 +136,19 @@ func percName(l design.LUN) string {
 func (w *writer) head(comment, how string) {
 	for _, t := range []string{
 		fmt.Sprintf("Array %s (%s) of brick %s, written by mortar array script.", w.a.Name, w.a.Model, w.d.Name),
-		"For an array that has nothing on it: groups that exist are not removed.",
+		w.state(),
 		how,
 	} {
 		w.line("%s %s", comment, t)
 	}
+}
+
+// state says which state of the array the script is for.
+func (w *writer) state() string {
+	if w.growth > 0 {
+		return fmt.Sprintf("Growth %d, for an array that is in use: it adds groups and LUNs, and changes none that exist.", w.growth)
+	}
+	return "For an array that has nothing on it: groups that exist are not removed."
 }
 
 func (w *writer) addresses() string {
@@ -148,27 +172,9 @@ func (w *writer) smcli() (string, error) {
 	}
 	hosts := label(strings.Join(a.Servers, "_"))
 	w.head("//", "Run it from a management node: SMcli "+w.addresses()+" -f "+a.Name+".smcli")
-	w.line(`show "Setting up array %s.";`, a.Name)
-	w.line(`set storageArray userLabel="%s";`, a.Name)
-	w.line("// Each disk is read through once in so many days, so that sectors gone bad are found before a rebuild needs them.")
-	w.line("set storageArray mediaScanRate=15;")
-	w.line("// KiB: large for streams, small for metadata.")
-	w.line("set storageArray cacheBlockSize=%d;", block)
-	w.line("set storageArray cacheFlushStart=80;")
-	w.line("set storageArray cacheFlushStop=80;")
-	w.line("")
-	w.line("// Servers. Host type 1 is Linux, as the paper has it. Compare with 'show storageArray hostTypeTable;': by the type")
-	w.line("// 'Linux (DM-MP) (Kernel 3.10 or later)', where the firmware has it, the array tells of its paths by ALUA.")
-	w.line(`create hostGroup userLabel="%s";`, hosts)
-	for _, server := range a.Servers {
-		ports, err := w.ports(server)
-		if err != nil {
+	if w.growth == 0 {
+		if err := w.smcliHosts(hosts, block); err != nil {
 			return "", err
-		}
-		s := label(server)
-		w.line(`create host userLabel="%s" hostType=1 hostGroup="%s";`, s, hosts)
-		for i, p := range ports {
-			w.line(`create hostPort host="%s" userLabel="%sP%d" identifier="%s" interfaceType=SAS;`, s, s, i, p)
 		}
 	}
 	seen := map[string]bool{}
@@ -229,6 +235,35 @@ func (w *writer) smcli() (string, error) {
 	return w.b.String(), nil
 }
 
+// smcliHosts sets up the array itself and the servers.
+func (w *writer) smcliHosts(hosts string, block int) error {
+	a := w.a
+	w.line(`show "Setting up array %s.";`, a.Name)
+	w.line(`set storageArray userLabel="%s";`, a.Name)
+	w.line("// Each disk is read through once in so many days, so that sectors gone bad are found before a rebuild needs them.")
+	w.line("set storageArray mediaScanRate=15;")
+	w.line("// KiB: large for streams, small for metadata.")
+	w.line("set storageArray cacheBlockSize=%d;", block)
+	w.line("set storageArray cacheFlushStart=80;")
+	w.line("set storageArray cacheFlushStop=80;")
+	w.line("")
+	w.line("// Servers. Host type 1 is Linux, as the paper has it. Compare with 'show storageArray hostTypeTable;': by the type")
+	w.line("// 'Linux (DM-MP) (Kernel 3.10 or later)', where the firmware has it, the array tells of its paths by ALUA.")
+	w.line(`create hostGroup userLabel="%s";`, hosts)
+	for _, server := range a.Servers {
+		ports, err := w.ports(server)
+		if err != nil {
+			return err
+		}
+		s := label(server)
+		w.line(`create host userLabel="%s" hostType=1 hostGroup="%s";`, s, hosts)
+		for i, p := range ports {
+			w.line(`create hostPort host="%s" userLabel="%sP%d" identifier="%s" interfaceType=SAS;`, s, s, i, p)
+		}
+	}
+	return nil
+}
+
 // me4 is for ME4084, whose CLI is spoken over SSH.
 //
 // Names of groups and volumes have no keyword, the group of a linear volume is
@@ -244,9 +279,11 @@ func (w *writer) me4() (string, error) {
 	}
 	w.head("#", "Run it over SSH: grep -v '^#' "+a.Name+".me4 | ssh manage@"+address)
 	w.line("set cli-parameters pager off")
-	w.line("set system name %s", a.Name)
-	w.line("# Disks in groups and those waiting are read through, so that sectors gone bad are found before a rebuild needs them.")
-	w.line("set advanced-settings background-scrub enabled background-disk-scrub enabled")
+	if w.growth == 0 {
+		w.line("set system name %s", a.Name)
+		w.line("# Disks in groups and those waiting are read through, so that sectors gone bad are found before a rebuild needs them.")
+		w.line("set advanced-settings background-scrub enabled background-disk-scrub enabled")
+	}
 	w.line("# Linear groups: all of a group's disks are one volume's.")
 	ctrl := []string{"a", "b"}
 	seen := map[string]bool{}
@@ -283,13 +320,29 @@ func (w *writer) me4() (string, error) {
 		w.line("create volume vdisk %s size %dGiB %s", l.Groups[0], l.Size/spec.GiB, l.Name)
 		w.line("set volume-cache-parameters write-policy write-back optimization standard read-ahead-size adaptive %s", l.Name)
 	}
-	w.line("# Servers.")
 	hosts := label(strings.Join(a.Servers, "_"))
+	if w.growth == 0 {
+		if err := w.me4Hosts(hosts); err != nil {
+			return "", err
+		}
+	}
+	w.line("# To both servers, by every port: either may take the volumes over.")
+	for _, l := range a.LUNs {
+		w.line("map volume access read-write lun %d initiator %s.*.* %s", l.Number, hosts, l.Name)
+	}
+	w.line("# The WWNs for arrays.wwns in the spec:")
+	w.line("show volumes details")
+	return w.b.String(), nil
+}
+
+// me4Hosts makes the servers known to the array.
+func (w *writer) me4Hosts(hosts string) error {
+	w.line("# Servers.")
 	var names []string
-	for _, server := range a.Servers {
+	for _, server := range w.a.Servers {
 		ports, err := w.ports(server)
 		if err != nil {
-			return "", err
+			return err
 		}
 		s := label(server)
 		names = append(names, s)
@@ -302,13 +355,7 @@ func (w *writer) me4() (string, error) {
 		w.line("create host initiators %s %s", strings.Join(nick, ","), s)
 	}
 	w.line("create host-group hosts %s %s", strings.Join(names, ","), hosts)
-	w.line("# To both servers, by every port: either may take the volumes over.")
-	for _, l := range a.LUNs {
-		w.line("map volume access read-write lun %d initiator %s.*.* %s", l.Number, hosts, l.Name)
-	}
-	w.line("# The WWNs for arrays.wwns in the spec:")
-	w.line("show volumes details")
-	return w.b.String(), nil
+	return nil
 }
 
 // onlyOn ends a script before it changes anything if the controller is of another

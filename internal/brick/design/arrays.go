@@ -119,7 +119,7 @@ func (d *Design) lunsOn(a *Array, set spec.Set, ost *int) {
 		n := i / per
 		l := LUN{
 			Array: a.Name, Number: len(a.LUNs), Set: set.Name, Level: r.Level, Chunk: g.Chunk,
-			FullStripe: spec.Bytes(g.Data) * g.Chunk, Controller: n % 2, Rest: true,
+			FullStripe: spec.Bytes(g.Data) * g.Chunk, Controller: n % 2, Rest: true, Growth: g.Growth,
 		}
 		for _, x := range groups[i : i+per] {
 			l.Groups = append(l.Groups, x.Name)
@@ -140,7 +140,7 @@ func (d *Design) lunsOn(a *Array, set spec.Set, ost *int) {
 			l.Server = set.Servers[half(n, total)]
 			*ost++
 		default:
-			l.Name, l.Use = fmt.Sprintf("%s-lun%d", s.Name, d.lunCount()+len(a.LUNs)), "pv"
+			l.Name, l.Use = d.lunName(a, g.Growth), "pv"
 			if set.Storage.Volume == "device" {
 				l.Use = "xfs"
 			}
@@ -167,12 +167,21 @@ func half(i, n int) int {
 	return 1
 }
 
-func (d *Design) lunCount() int {
+// lunName names an array's next LUN by its number among those of its growth, on all
+// arrays: another array that grows renames nothing.
+func (d *Design) lunName(next *Array, growth int) string {
 	n := 0
-	for _, a := range d.Arrays {
-		n += len(a.LUNs)
+	for _, a := range append(slices.Clone(d.Arrays), *next) {
+		for _, l := range a.LUNs {
+			if l.Growth == growth {
+				n++
+			}
+		}
 	}
-	return n
+	if growth > 0 {
+		return fmt.Sprintf("%s-g%d-lun%d", d.Spec.Name, growth, n)
+	}
+	return fmt.Sprintf("%s-lun%d", d.Spec.Name, n)
 }
 
 func (d *Design) preferred(service string) string {
@@ -184,7 +193,7 @@ func (d *Design) preferred(service string) string {
 	return ""
 }
 
-// lunsOf lists the LUNs of a service or module, in order.
+// lunsOf lists the LUNs of a service or module, in order; those of its growths last.
 func (d *Design) lunsOf(set string) []LUN {
 	var out []LUN
 	for _, a := range d.Arrays {
@@ -194,6 +203,7 @@ func (d *Design) lunsOf(set string) []LUN {
 			}
 		}
 	}
+	slices.SortStableFunc(out, func(a, b LUN) int { return a.Growth - b.Growth })
 	return out
 }
 

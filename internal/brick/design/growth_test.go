@@ -19,6 +19,8 @@ func TestGrowthAppends(t *testing.T) {
 		{"nfs-ha", []spec.Added{{Enclosure: "A", Serial: "NEW[01-03]"}, {Enclosure: "B", Serial: "NEW[04-06]"}}},
 		{"nfs-ha-xl", []spec.Added{{Enclosure: "C", Serial: "NEW[01-05]", Service: "home"}}},
 		{"jbod-ha", []spec.Added{{Enclosure: "new", Serial: "NEW[01-24]"}}},
+		{"nss2-ha", []spec.Added{{Enclosure: "new", Serial: "NEW[01-12]"}}},
+		{"nss7.4-ha", []spec.Added{{Enclosure: "new", Serial: "NEW[01-84]"}}},
 	} {
 		b, err := examples.FS.ReadFile(c.example + ".yaml")
 		if err != nil {
@@ -67,10 +69,20 @@ func TestGrowthAppends(t *testing.T) {
 		for _, v := range d.Services() {
 			if g := v.Storage.Growths; len(g) > 0 {
 				added = append(added, g[0]...)
-				if !slices.Equal(v.Storage.Groups[len(v.Storage.Groups)-len(g[0]):], g[0]) {
-					t.Errorf("%s: the growth is not last: %v %v", c.example, v.Storage.Groups, g)
+				last := v.Storage.Groups[len(v.Storage.Groups)-len(g[0]):]
+				if luns := d.LUNsIn(&v.Storage); len(luns) > 0 {
+					last = nil
+					for _, l := range luns[len(luns)-len(g[0]):] {
+						last = append(last, l.Name)
+					}
+				}
+				if !slices.Equal(last, g[0]) {
+					t.Errorf("%s: the growth is not last: %v %v", c.example, last, g)
 				}
 			}
+		}
+		if luns, n := d.LUNs(), len(was.LUNs()); !cmp.Equal(was.LUNs(), luns[:n]) || len(d.Arrays) > 0 && (len(luns) == n || luns[n].Growth != 1) {
+			t.Errorf("%s: LUNs:\n%s", c.example, cmp.Diff(was.LUNs(), luns))
 		}
 		if len(added) != len(d.Groups)-len(was.Groups) {
 			t.Errorf("%s: growth %v", c.example, added)

@@ -35,13 +35,7 @@ func (d *Design) layOut() error {
 	for _, set := range s.Sets() {
 		r := set.Storage.RAID
 		groups, spares := r.Groups/set.Share, r.Spares/set.Share
-		arrays := []string{""}
-		if on := s.ArraysOf(set.Name); len(on) > 0 {
-			arrays = nil
-			for _, a := range on {
-				arrays = append(arrays, a.Name)
-			}
-		}
+		arrays := arraysOf(s, set)
 		for _, a := range arrays {
 			d.layOutSet(set, a, 0, groups/len(arrays), spares/len(arrays))
 		}
@@ -59,6 +53,18 @@ func (d *Design) layOut() error {
 	return d.leftOfLUNs()
 }
 
+// arraysOf lists the arrays of a set; those of a JBOD are one without a name.
+func arraysOf(s *spec.Spec, set spec.Set) []string {
+	var out []string
+	for _, a := range s.ArraysOf(set.Name) {
+		out = append(out, a.Name)
+	}
+	if len(out) == 0 {
+		return []string{""}
+	}
+	return out
+}
+
 // layOutGrowths makes groups of the disks by which the brick has grown: behind all
 // others, so that nothing that exists gets another place or name.
 func (d *Design) layOutGrowths() {
@@ -68,14 +74,16 @@ func (d *Design) layOutGrowths() {
 	}
 	for growth := 1; growth <= last; growth++ {
 		for _, set := range d.Spec.Sets() {
-			disks := 0
-			for _, k := range d.Disks {
-				if k.set() == set.Name && k.Growth == growth {
-					disks++
+			for _, array := range arraysOf(d.Spec, set) {
+				disks := 0
+				for _, k := range d.Disks {
+					if k.set() == set.Name && k.Array == array && k.Growth == growth {
+						disks++
+					}
 				}
-			}
-			if groups := disks / set.Storage.RAID.Width(); groups > 0 {
-				d.layOutSet(set, "", growth, groups, disks-groups*set.Storage.RAID.Width())
+				if groups := disks / set.Storage.RAID.Width(); groups > 0 {
+					d.layOutSet(set, array, growth, groups, disks-groups*set.Storage.RAID.Width())
+				}
 			}
 		}
 	}

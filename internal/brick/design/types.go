@@ -55,7 +55,8 @@ type Service struct {
 // joined by a volume group, with a cache of SSDs in front or without.
 type Storage struct {
 	Groups []string `json:"groups"` // RAID groups; md arrays, or inside of LUNs
-	// Growths are the groups that each growth added, in order: the last of Groups.
+	// Growths are what each growth added, in order: the last of Groups, or of LUNs by
+	// their names.
 	Growths [][]string `json:"growths,omitempty"`
 	// LUNs are devices, where an array makes the groups.
 	LUNs       []string   `json:"luns,omitempty"`
@@ -125,8 +126,9 @@ type LUN struct {
 	Controller int        `json:"controller"` // that owns it as a rule: 0 or 1 (A or B)
 	Server     string     `json:"server"`     // that uses it as a rule
 	WWN        string     `json:"wwn,omitempty"`
-	Use        string     `json:"use"`    // pv, xfs, mgs, mdt or ost
-	Device     string     `json:"device"` // on the servers
+	Use        string     `json:"use"`              // pv, xfs, mgs, mdt or ost
+	Device     string     `json:"device"`           // on the servers
+	Growth     int        `json:"growth,omitempty"` // the growth that added it; 0: there from the first
 }
 
 // Cache is a pool of SSDs in front of the volume.

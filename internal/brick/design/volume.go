@@ -44,15 +44,12 @@ func (d *Design) storage(v *spec.Service, groups []Group) Storage {
 	}
 	for _, g := range groups {
 		out.Groups = append(out.Groups, g.Name)
-		if g.Growth > 0 {
-			for len(out.Growths) < g.Growth {
-				out.Growths = append(out.Growths, nil)
-			}
-			out.Growths[g.Growth-1] = append(out.Growths[g.Growth-1], g.Name)
+		if g.Growth > 0 && len(luns) == 0 {
+			out.grew(g.Growth, g.Name)
 		}
 	}
 	if len(luns) > 0 {
-		out.Stripes = len(luns)
+		out.Stripes = 0
 		// A LUN of several spans takes a stripe of each in turn.
 		out.StripeSize = min(stripeSize(r)*spec.Bytes(len(luns[0].Groups)), extentSize)
 		if !powerOfTwo(out.StripeSize) {
@@ -60,12 +57,25 @@ func (d *Design) storage(v *spec.Service, groups []Group) Storage {
 		}
 		for _, l := range luns {
 			out.LUNs = append(out.LUNs, l.Device)
+			if l.Growth == 0 {
+				out.Stripes++
+			} else {
+				out.grew(l.Growth, l.Name)
+			}
 		}
 	}
 	if s.Storage.Volume == "device" && len(luns) > 0 {
 		out.VG, out.LV, out.Device = "", "", luns[0].Device
 	}
 	return out
+}
+
+// grew notes what a growth added.
+func (v *Storage) grew(growth int, name string) {
+	for len(v.Growths) < growth {
+		v.Growths = append(v.Growths, nil)
+	}
+	v.Growths[growth-1] = append(v.Growths[growth-1], name)
 }
 
 // first are the groups that were there from the first: the geometry of what is
@@ -164,6 +174,9 @@ func (d *Design) lvSize(service string, growths int) spec.Bytes {
 		for _, l := range luns {
 			if d.Spec.Storage.Volume == "device" {
 				return l.Size
+			}
+			if l.Growth > growths {
+				continue
 			}
 			start := (spec.MiB + l.FullStripe - 1) / l.FullStripe * l.FullStripe
 			total += (l.Size - start) / extentSize * extentSize

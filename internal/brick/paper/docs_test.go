@@ -186,7 +186,7 @@ var cacheWords = []struct {
 
 // policy is of the last array.
 func policy(d *design.Design) string {
-	text, err := array.Script(d, d.Arrays[len(d.Arrays)-1].Name, "")
+	text, err := array.Script(d, d.Arrays[len(d.Arrays)-1].Name, "", 0)
 	if err != nil {
 		return err.Error()
 	}

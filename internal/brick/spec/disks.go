@@ -32,7 +32,7 @@ func (c *checker) disks() {
 		growth  int
 	}
 	first := map[lot]like{}
-	grown := map[string][]int{} // disks of each growth, from 1, by service
+	grown := map[[2]string][]int{} // disks of each growth, from 1, by set and array
 	count := map[string]int{}
 	perArray := map[[2]string]int{} // set and array
 	var serials []string
@@ -88,10 +88,11 @@ func (c *checker) disks() {
 			n += len(list)
 			if l.Growth > 0 {
 				later += len(list)
-				for len(grown[service]) < l.Growth {
-					grown[service] = append(grown[service], 0)
+				on := [2]string{service, e.Array}
+				for len(grown[on]) < l.Growth {
+					grown[on] = append(grown[on], 0)
 				}
-				grown[service][l.Growth-1] += len(list)
+				grown[on][l.Growth-1] += len(list)
 			}
 			of := lot{service, l.Growth}
 			f, ok := first[of]
@@ -126,15 +127,37 @@ func (c *checker) disks() {
 }
 
 // growth checks that the disks by which a set grew make groups, one growth after
-// the other.
-func (c *checker) growth(grown map[string][]int) {
+// the other. Of several arrays, not each has to grow each time.
+func (c *checker) growth(grown map[[2]string][]int) {
 	for _, set := range c.s.Sets() {
 		r := set.Storage.RAID
-		for i, disks := range grown[set.Name] {
-			if disks < r.Width() {
-				c.errorf(c.firstOf(set.Name, i+1), fmt.Sprintf("add disks until there are %d or more; growths are numbered from 1 without a gap", r.Width()),
-					"growth %d of %s %s has %s, too few for one group of RAID %d %d+%d (%d disks)", i+1, c.setWord(), set.Name, plural(disks, "disk"), r.Level, r.Data, r.Parity, r.Width())
+		last := 0
+		for on, all := range grown {
+			if on[0] == set.Name {
+				last = max(last, len(all))
 			}
+		}
+		for i := range last {
+			disks, few, any := 0, "", false
+			for on, all := range grown {
+				if on[0] != set.Name || i >= len(all) || all[i] == 0 {
+					continue
+				}
+				any = true
+				if disks = all[i]; disks < r.Width() {
+					few = on[1]
+					break
+				}
+			}
+			if any && disks >= r.Width() {
+				continue
+			}
+			where := fmt.Sprintf("%s %s", c.setWord(), set.Name)
+			if few != "" {
+				where += " on array " + few
+			}
+			c.errorf(c.firstOf(set.Name, i+1), fmt.Sprintf("add disks until there are %d or more; growths are numbered from 1 without a gap", r.Width()),
+				"growth %d of %s has %s, too few for one group of RAID %d %d+%d (%d disks)", i+1, where, plural(disks, "disk"), r.Level, r.Data, r.Parity, r.Width())
 		}
 	}
 }
@@ -284,8 +307,10 @@ func (c *checker) diskGrowth(l *DiskList, at string, ofCache bool) {
 		c.errorf(at, "remove it", "an SSD of a cache makes no RAID group")
 	case c.s.Flavour == Lustre:
 		c.errorf(at, "add a module with enclosures of its own: that is how Lustre grows", "the targets of a Lustre module do not grow")
-	case c.s.Storage.Kind == "array":
-		c.errorf(at, "build another brick beside it", "a brick on RAID arrays cannot grow in this version")
+	case c.s.Storage.Kind == "array" && c.s.Storage.RAID.Level == 60:
+		c.errorf(at, "build another brick", "a LUN of RAID 60 takes in no more spans")
+	case c.s.Storage.Kind == "array" && c.s.Storage.Volume == "device":
+		c.errorf(at, "build another brick, with storage.volume lvm", "a file system directly on its LUN takes in no other LUN")
 	case c.s.Cache != nil:
 		c.errorf(at, "take the cache away (mortar cache remove), or build another brick beside it", "a volume that grows takes no cache in this version")
 	}

@@ -62,7 +62,7 @@ func TestGrow(t *testing.T) {
 // What cannot grow is refused at the place of the growth.
 func TestGrowthRefused(t *testing.T) {
 	for example, want := range map[string]string{
-		"nss2-ha": "a brick on RAID arrays cannot grow", "lustre-small": "the targets of a Lustre module do not grow", "nvme-ha": "growth is -1",
+		"nss5.5": "a LUN of RAID 60 takes in no more spans", "lustre-small": "the targets of a Lustre module do not grow", "nvme-ha": "growth is -1",
 	} {
 		b, err := examples.FS.ReadFile(example + ".yaml")
 		if err != nil {

@@ -39,6 +39,8 @@ type storageKind interface {
 	// build has the physical volumes of a service made. It gives their devices,
 	// and the serials of those that must be blank.
 	build(s *design.Service, p place) (pvs, serials []string)
+	// pv is the physical volume that a growth added, by its name in the design.
+	pv(name string) string
 	// claim tells what makes storage one server's own, to those who look
 	// whether another has it, and to those who take it down.
 	claim(s *design.Service, u *resource.Unclaimed, r *resource.ReleaseStorage)
@@ -227,7 +229,7 @@ func (b *builder) growths(s *design.Service, p place, id string, pvs []string, a
 	for _, names := range v.Growths {
 		var of []string
 		for _, n := range names {
-			of = append(of, pvOf(n))
+			of = append(of, b.storage().pv(n))
 		}
 		g.Growths = append(g.Growths, of)
 	}

@@ -172,6 +172,11 @@ func (l lunStorage) build(s *design.Service, _ place) (pvs, serials []string) {
 	return s.Storage.LUNs, serials
 }
 
+func (l lunStorage) pv(lun string) string {
+	all := l.d.LUNs()
+	return all[slices.IndexFunc(all, func(u design.LUN) bool { return u.Name == lun })].Device
+}
+
 func (l lunStorage) claim(s *design.Service, u *resource.Unclaimed, r *resource.ReleaseStorage) {
 	u.VG, r.PVs = s.Storage.VG, s.Storage.LUNs
 }

@@ -141,6 +141,8 @@ func (m mdStorage) build(s *design.Service, p place) (pvs, _ []string) {
 // pvOf is an array as a physical volume.
 func pvOf(group string) string { return "/dev/md/" + group }
 
+func (m mdStorage) pv(group string) string { return pvOf(group) }
+
 func (m mdStorage) claim(s *design.Service, u *resource.Unclaimed, r *resource.ReleaseStorage) {
 	u.Arrays = map[string]string{}
 	for _, g := range m.d.GroupsIn(&s.Storage) {
