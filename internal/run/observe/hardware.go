@@ -211,7 +211,7 @@ func (v *view) hardware() *Part {
 	well := 0
 	for _, s := range v.pair.Servers {
 		h := v.facts.Hardware[s]
-		c := p.add(OK, s, "")
+		c := p.add(OK, s, "%d sensors of its BMC, SMART data of %d disks", len(h.Sensors), len(h.Disks))
 		v.bmc(c, s, h)
 		v.smart(c, h)
 		if c.settle(); c.Level == OK {
