@@ -79,7 +79,7 @@ fuzz: ## each fuzz target for 30 s
 	@scripts/fuzz.sh 30s
 
 bench: ## benchmarks of the data path and the planner
-	go test -run '^$$' -bench . -benchmem ./internal/prove/stream ./internal/build/plan ./internal/brick/forecast
+	go test -run '^$$' -bench . -benchmem ./internal/prove/stream ./internal/build/plan ./internal/brick/forecast ./internal/run/observe
 
 bench-tools: build ## the load engine's own speed, against fio and (where installed) mdtest; wants a quiet machine
 	go run ./scripts/bench-tools
