@@ -46,8 +46,8 @@ SUITE ?= trixie
 test-boot: deps build ## a fenced server boots as Debian does (SUITE=bookworm: Debian 12)
 	MORTAR_TEST_SUITE=$(SUITE) go test -tags rack -count=1 -timeout 22m -run TestFencedServerBoots -v ./test/rack
 
-test-array: deps build ## a RAID array in the rack: LUNs, path groups, reservations and each of its faults
-	go test -tags rack -count=1 -timeout 40m -run 'TestArray$$' -v ./test/rack
+test-array: deps build ## a RAID array in the rack: LUNs, path groups, reservations, each of its faults; a brick on it grows
+	go test -tags rack -count=1 -timeout 60m -run 'TestArray($$|Grows)' -v ./test/rack
 
 test-lustre: deps build ## a Lustre brick on a rack: deploy, its procedures, crashes of an OSS and of the MDS (LUSTRE=DIR: its Debian packages)
 	LUSTRE="$(LUSTRE)" go test -tags rack -count=1 -timeout 60m -run TestLustre -v ./test/rack

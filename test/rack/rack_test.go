@@ -312,6 +312,8 @@ type rackBrick struct {
 	// hardware is the spec that describes the rack, if it has more than the brick; "": the
 	// brick's.
 	hardware string
+	// up runs once the rack is up, before the first apply; it may be nil.
+	up func(spec string)
 }
 
 // deploy builds a brick on a rack, and checks that a second apply changes nothing.
@@ -345,6 +347,9 @@ func deploy(t *testing.T, b rackBrick) (spec string) {
 		apply = append(apply, "--skip-fence-test")
 	}
 	must(t, up...)
+	if b.up != nil {
+		b.up(spec)
+	}
 	write(text)
 	must(t, apply...)
 	unchanged(t, apply...)
