@@ -64,6 +64,8 @@ var bad = []struct {
 	{"bad brick name", []string{"name: brick1", "name: my brick"}},
 	{"long brick name", []string{"name: brick1", "name: brick-number-one-of-many"}},
 	{"not root", []string{"networks:\n", "ssh: {user: admin}\nnetworks:\n"}},
+	{"one password for all", []string{"networks:\n", "password_command: [pass, show, hpc]\nnetworks:\n"}},
+	{"password command without a program", []string{"networks:\n", "password_command: ['{}']\nnetworks:\n"}},
 	{"port out of range", []string{"networks:\n", "ssh: {port: 70000}\nnetworks:\n"}},
 	// Networks and addresses.
 	{"bad CIDR", []string{"10.2.0.0/24", "10.2.0.0"}},

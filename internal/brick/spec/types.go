@@ -33,28 +33,30 @@ type Bytes int64
 
 // Spec is one brick. The `doc` tags are the source of docs/spec.md.
 type Spec struct {
-	APIVersion string      `yaml:"apiVersion" json:"apiVersion" doc:"always mortar/v1"`
-	Flavour    Flavour     `yaml:"flavour" json:"flavour" doc:"nfs, nfs-ha, nfs-ha-xl or lustre"`
-	Name       string      `yaml:"name" json:"name" doc:"name of the brick: letters, digits and dashes, at most 15; names volume groups, arrays and the cluster"`
-	ID         string      `yaml:"id,omitempty" json:"id,omitempty" doc:"random letters and digits, 8 to 32, that no other brick has; joins the name in the UUIDs of arrays and file systems; mortar init makes one; never changed, and not added to a brick that exists"`
-	Profile    Profile     `yaml:"profile,omitempty" json:"profile,omitempty" doc:"tuned, or stock: the same brick with the values of the distribution and of ClusterLabs, to compare with; what else the file says of tuning (nfs.threads, lease, grace, ha.token_ms, filesystem.mount) is not used then" default:"tuned"`
-	SSH        SSH         `yaml:"ssh,omitempty" json:"ssh,omitempty" doc:"how the administrator's machine reaches the hosts"`
-	Networks   Networks    `yaml:"networks" json:"networks" doc:"the networks of the brick"`
-	Servers    []Server    `yaml:"servers" json:"servers" doc:"the storage servers"`
-	PDUs       []PDU       `yaml:"pdus,omitempty" json:"pdus,omitempty" doc:"switched power distribution units, for the second level of fencing"`
-	Arrays     []Array     `yaml:"arrays,omitempty" json:"arrays,omitempty" doc:"RAID arrays and controllers, for kind: array; default: one of storage.model for each service or module"`
-	Enclosures []Enclosure `yaml:"enclosures" json:"enclosures" doc:"disk enclosures (JBODs), or the shelves of an array, with their disks"`
-	Storage    Storage     `yaml:"storage,omitempty" json:"storage,omitempty" doc:"what is made of the disks; required, but for lustre, where each module has its own"`
-	Cache      *Cache      `yaml:"cache,omitempty" json:"cache,omitempty" doc:"SSDs in front of the volume"`
-	Filesystem Filesystem  `yaml:"filesystem,omitempty" json:"filesystem,omitempty" doc:"the file system on each volume"`
-	NFS        NFSConfig   `yaml:"nfs,omitempty" json:"nfs,omitempty" doc:"kernel NFS server settings"`
-	Services   []Service   `yaml:"services,omitempty" json:"services,omitempty" doc:"what is served: one service, two for nfs-ha-xl, none for lustre"`
-	Lustre     *Lustrefs   `yaml:"lustre,omitempty" json:"lustre,omitempty" doc:"the Lustre file system, for flavour lustre"`
-	HA         *HA         `yaml:"ha,omitempty" json:"ha,omitempty" doc:"cluster settings, for nfs-ha, nfs-ha-xl and lustre"`
-	Clients    []Client    `yaml:"clients,omitempty" json:"clients,omitempty" doc:"client hosts Mortar mounts the exports on, and loads from in bench and drill"`
-	Wipe       []string    `yaml:"wipe,omitempty" json:"wipe,omitempty" doc:"serial numbers of disks that may be wiped although they carry data"`
-	Failed     []string    `yaml:"failed,omitempty" json:"failed,omitempty" doc:"serial numbers of disks that are out of service (mortar disk fail): their RAID groups do without them until mortar disk replace"`
-	Rack       Rack        `yaml:"rack,omitempty" json:"rack,omitempty" doc:"virtual rack only: what the hardware list does not say; ignored on real hardware"`
+	APIVersion string  `yaml:"apiVersion" json:"apiVersion" doc:"always mortar/v1"`
+	Flavour    Flavour `yaml:"flavour" json:"flavour" doc:"nfs, nfs-ha, nfs-ha-xl or lustre"`
+	Name       string  `yaml:"name" json:"name" doc:"name of the brick: letters, digits and dashes, at most 15; names volume groups, arrays and the cluster"`
+	ID         string  `yaml:"id,omitempty" json:"id,omitempty" doc:"random letters and digits, 8 to 32, that no other brick has; joins the name in the UUIDs of arrays and file systems; mortar init makes one; never changed, and not added to a brick that exists"`
+	Profile    Profile `yaml:"profile,omitempty" json:"profile,omitempty" doc:"tuned, or stock: the same brick with the values of the distribution and of ClusterLabs, to compare with; what else the file says of tuning (nfs.threads, lease, grace, ha.token_ms, filesystem.mount) is not used then" default:"tuned"`
+	SSH        SSH     `yaml:"ssh,omitempty" json:"ssh,omitempty" doc:"how the administrator's machine reaches the hosts"`
+	// PasswordCommand prints the secret of a file that is not there.
+	PasswordCommand []string    `yaml:"password_command,omitempty" json:"password_command,omitempty" doc:"program and arguments that print a secret whose file (password_file, community_file, auth_file, privacy_file) does not exist, e.g. [pass, show, hpc/{}]: {} becomes the file's name; it runs on the administrator's machine, without a shell"`
+	Networks        Networks    `yaml:"networks" json:"networks" doc:"the networks of the brick"`
+	Servers         []Server    `yaml:"servers" json:"servers" doc:"the storage servers"`
+	PDUs            []PDU       `yaml:"pdus,omitempty" json:"pdus,omitempty" doc:"switched power distribution units, for the second level of fencing"`
+	Arrays          []Array     `yaml:"arrays,omitempty" json:"arrays,omitempty" doc:"RAID arrays and controllers, for kind: array; default: one of storage.model for each service or module"`
+	Enclosures      []Enclosure `yaml:"enclosures" json:"enclosures" doc:"disk enclosures (JBODs), or the shelves of an array, with their disks"`
+	Storage         Storage     `yaml:"storage,omitempty" json:"storage,omitempty" doc:"what is made of the disks; required, but for lustre, where each module has its own"`
+	Cache           *Cache      `yaml:"cache,omitempty" json:"cache,omitempty" doc:"SSDs in front of the volume"`
+	Filesystem      Filesystem  `yaml:"filesystem,omitempty" json:"filesystem,omitempty" doc:"the file system on each volume"`
+	NFS             NFSConfig   `yaml:"nfs,omitempty" json:"nfs,omitempty" doc:"kernel NFS server settings"`
+	Services        []Service   `yaml:"services,omitempty" json:"services,omitempty" doc:"what is served: one service, two for nfs-ha-xl, none for lustre"`
+	Lustre          *Lustrefs   `yaml:"lustre,omitempty" json:"lustre,omitempty" doc:"the Lustre file system, for flavour lustre"`
+	HA              *HA         `yaml:"ha,omitempty" json:"ha,omitempty" doc:"cluster settings, for nfs-ha, nfs-ha-xl and lustre"`
+	Clients         []Client    `yaml:"clients,omitempty" json:"clients,omitempty" doc:"client hosts Mortar mounts the exports on, and loads from in bench and drill"`
+	Wipe            []string    `yaml:"wipe,omitempty" json:"wipe,omitempty" doc:"serial numbers of disks that may be wiped although they carry data"`
+	Failed          []string    `yaml:"failed,omitempty" json:"failed,omitempty" doc:"serial numbers of disks that are out of service (mortar disk fail): their RAID groups do without them until mortar disk replace"`
+	Rack            Rack        `yaml:"rack,omitempty" json:"rack,omitempty" doc:"virtual rack only: what the hardware list does not say; ignored on real hardware"`
 
 	// File is the path the spec was read from; Source its bytes.
 	File   string `yaml:"-" json:"file"`

@@ -36,6 +36,7 @@ func validate(s *Spec) Errors {
 		return c.errs // without version and flavour nothing else can be judged
 	}
 	c.ssh()
+	c.passwordCommand()
 	c.networks()
 	c.servers()
 	c.power()
@@ -116,6 +117,17 @@ func (c *checker) ssh() {
 		if f.v != "" && !re().file.MatchString(f.v) {
 			c.errorf(f.at, "use letters, digits and . _ - / ~", "%q cannot be a file name here", f.v)
 		}
+	}
+}
+
+func (c *checker) passwordCommand() {
+	words := c.s.PasswordCommand
+	switch named := slices.ContainsFunc(words, func(w string) bool { return strings.Contains(w, "{}") }); {
+	case len(words) == 0:
+	case words[0] == "" || strings.Contains(words[0], "{}"):
+		c.errorf("password_command", "write the program first, e.g. [pass, show, hpc/{}]", "%q cannot be a program", words[0])
+	case !named:
+		c.errorf("password_command", "write {} where the name of the secret's file belongs, e.g. [pass, show, hpc/{}]", "password_command would print the same for every secret")
 	}
 }
 

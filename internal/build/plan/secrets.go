@@ -1,14 +1,19 @@
 package plan
 
 import (
+	"bytes"
 	"cmp"
+	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
+	"time"
 
 	"github.com/google/renameio/v2"
 
@@ -38,22 +43,33 @@ func StateDir(s *spec.Spec) string {
 }
 
 // Secrets returns what reads the secrets of a spec: a file, relative to the
-// spec, that nobody but its owner may read, or CorosyncKey. With keep, a key
+// spec, that nobody but its owner may read, or CorosyncKey. A secret whose file does
+// not exist is what the spec's password_command prints. With keep, a key
 // that does not exist yet is made and written to the state directory;
 // without, it is made for this plan alone. It is safe for concurrent use.
 func Secrets(s *spec.Spec, keep bool) func(file string) ([]byte, error) {
 	var mu sync.Mutex
 	var key []byte
+	printed := map[string][]byte{} // by the password command
 	return func(file string) ([]byte, error) {
+		mu.Lock()
+		defer mu.Unlock()
 		if file != CorosyncKey {
 			p := file
 			if !filepath.IsAbs(p) {
 				p = filepath.Join(filepath.Dir(s.File), p)
 			}
-			return readSecret(p)
+			b, err := readSecret(p)
+			if len(s.PasswordCommand) == 0 || !errors.Is(err, fs.ErrNotExist) {
+				return b, err
+			}
+			if printed[file] == nil {
+				if printed[file], err = askSecret(s.PasswordCommand, file); err != nil {
+					return nil, err
+				}
+			}
+			return printed[file], nil
 		}
-		mu.Lock()
-		defer mu.Unlock()
 		if key != nil {
 			return key, nil
 		}
@@ -92,6 +108,34 @@ func madeOnce(s *spec.Spec, name string, size int, mend string, keep bool) ([]by
 		return b, nil
 	}
 	return b, writeSecret(p, b)
+}
+
+// askTime bounds the password command. It may ask the administrator for a pass phrase.
+const askTime = 2 * time.Minute
+
+// askSecret runs the password command for one secret. The command has this process'
+// environment, because password managers find their stores and agents by it.
+func askSecret(argv []string, file string) ([]byte, error) {
+	var words []string
+	for _, w := range argv {
+		words = append(words, strings.ReplaceAll(w, "{}", file))
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), askTime)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, words[0], words[1:]...)
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	out, err := cmd.Output()
+	if ctx.Err() != nil {
+		err = fmt.Errorf("no answer within %v", askTime)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("secret %s: password_command %q: %w: %s", file, argv, err, strings.TrimSpace(said.String()))
+	}
+	if out = bytes.TrimRight(out, "\r\n"); len(out) == 0 {
+		return nil, fmt.Errorf("secret %s: password_command %q printed nothing", file, argv)
+	}
+	return out, nil
 }
 
 func readSecret(p string) ([]byte, error) {

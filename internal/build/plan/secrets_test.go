@@ -95,3 +95,34 @@ func TestLock(t *testing.T) {
 	}
 	release()
 }
+
+// A secret without a file comes from the password command, once for each plan. Neither
+// its text nor a failure's shows another secret.
+func TestPasswordCommand(t *testing.T) {
+	dir := t.TempDir()
+	s := &spec.Spec{Name: "b1", File: filepath.Join(dir, "brick.yaml"),
+		PasswordCommand: []string{"sh", "-c", `echo "$1" >> ` + dir + `/asked; test "$1" != none && { test "$1" != empty && echo "secret of $1"; exit 0; }; echo "no such entry" >&2; exit 3`, "sh", "{}"}}
+	if err := os.WriteFile(filepath.Join(dir, "file"), []byte("from the file\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	read := Secrets(s, false)
+	for name, want := range map[string]string{"file": "from the file\n", "a b/bmc": "secret of a b/bmc"} {
+		for range 2 {
+			if b, err := read(name); err != nil || string(b) != want {
+				t.Errorf("%s: %q %v", name, b, err)
+			}
+		}
+	}
+	if asked, _ := os.ReadFile(filepath.Join(dir, "asked")); string(asked) != "a b/bmc\n" {
+		t.Errorf("asked for %q", asked)
+	}
+	for name, want := range map[string]string{"none": "exit status 3: no such entry", "empty": "printed nothing"} {
+		if _, err := read(name); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "secret "+name) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	s.PasswordCommand = []string{filepath.Join(dir, "missing")}
+	if _, err := Secrets(s, false)("bmc"); err == nil || !strings.Contains(err.Error(), "no such file") {
+		t.Errorf("%v", err)
+	}
+}

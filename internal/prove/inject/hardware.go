@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -16,6 +17,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
+	"github.com/mortarhpc/mortar/internal/build/plan"
 	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/prove/drill"
@@ -473,14 +475,16 @@ func (h *Hardware) ipmi(ctx context.Context, target, power string) error {
 	if b == nil {
 		return fmt.Errorf("%s has no BMC in the spec", target)
 	}
-	file := b.PasswordFile
-	if !filepath.IsAbs(file) {
-		file = filepath.Join(filepath.Dir(h.Design.Spec.File), file)
+	password, err := plan.Secrets(h.Design.Spec, false)(b.PasswordFile)
+	if err != nil {
+		return err
 	}
 	a := resource.Action{Title: "switch " + target + " " + power + " by its BMC", Cmd: []string{
-		"ipmitool", "-I", "lanplus", "-C", fmt.Sprint(b.Cipher), "-H", b.Address, "-U", b.User, "-f", file, "chassis", "power", power}}
+		"ipmitool", "-I", "lanplus", "-C", fmt.Sprint(b.Cipher), "-H", b.Address, "-U", b.User, "-E", "chassis", "power", power}}
 	return host.Gate{}.Do(ctx, target, a, func(ctx context.Context) error {
-		out, err := exec.CommandContext(ctx, a.Cmd[0], a.Cmd[1:]...).CombinedOutput()
+		cmd := exec.CommandContext(ctx, a.Cmd[0], a.Cmd[1:]...)
+		cmd.Env = append(os.Environ(), "IPMI_PASSWORD="+strings.TrimRight(string(password), "\r\n"))
+		out, err := cmd.CombinedOutput()
 		if err != nil {
 			return fmt.Errorf("BMC of %s: power %s: %w: %s", target, power, err, bytes.TrimSpace(out))
 		}

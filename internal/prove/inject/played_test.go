@@ -230,13 +230,16 @@ func (m *machines) out(f drill.Fault) bool {
 func TestHardware(t *testing.T) {
 	dir := t.TempDir()
 	// The fake ipmitool writes the state of the power into the chassis file.
-	tool := "#!/bin/sh\nwhile [ $# -gt 1 ]; do [ \"$1\" = -H ] && address=$2; shift; done\necho $1 > " + dir + "/$address\n"
+	if err := os.WriteFile(filepath.Join(dir, "pw"), []byte("s3cret\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	tool := "#!/bin/sh\n[ \"$IPMI_PASSWORD\" = s3cret ] || exit 1\nwhile [ $# -gt 1 ]; do [ \"$1\" = -H ] && address=$2; shift; done\necho $1 > " + dir + "/$address\n"
 	if err := os.WriteFile(filepath.Join(dir, "ipmitool"), []byte(tool), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 	m := &machines{t: t, all: map[string]*machine{}}
-	d := &design.Design{Name: "b", Spec: &spec.Spec{}, Disks: []design.Disk{{Serial: "MA01"}, {Serial: "MA02"}}}
+	d := &design.Design{Name: "b", Spec: &spec.Spec{File: filepath.Join(dir, "brick.yaml")}, Disks: []design.Disk{{Serial: "MA01"}, {Serial: "MA02"}}}
 	var p design.Pair
 	for n := 1; n <= 2; n++ {
 		name, bmc := fmt.Sprintf("nfs%d", n), fmt.Sprintf("10.0.4.%d", n)

@@ -87,12 +87,8 @@ func (b *Backup) Text(name string) []byte {
 func Local(s *spec.Spec, version string, now time.Time) *Backup {
 	b := &Backup{Manifest{Schema: schema, Brick: s.Name, Time: now.UTC().Truncate(time.Second), Version: version, Missing: []string{}}}
 	b.add(specName, s.Source)
-	dir := filepath.Dir(s.File)
 	for _, name := range filesOf(s) {
-		at, to := filepath.Join(dir, name), filepath.ToSlash(name)
-		if filepath.IsAbs(name) {
-			at = name
-		}
+		at, to := besideSpec(s, name), filepath.ToSlash(name)
 		if !filepath.IsLocal(name) {
 			abs, err := filepath.Abs(at)
 			if err != nil {
@@ -115,6 +111,14 @@ func Local(s *spec.Spec, version string, now time.Time) *Backup {
 		b.read(inventory, path.Join(".mortar", s.Name, "rack", "inventory.json"))
 	}
 	return b
+}
+
+// besideSpec is the path of a file that a spec names.
+func besideSpec(s *spec.Spec, name string) string {
+	if filepath.IsAbs(name) {
+		return name
+	}
+	return filepath.Join(filepath.Dir(s.File), name)
 }
 
 func exists(file string) bool {
@@ -140,20 +144,25 @@ func filesOf(s *spec.Spec) []string {
 			out = append(out, name)
 		}
 	}
+	secret := func(name string) {
+		if len(s.PasswordCommand) == 0 || exists(besideSpec(s, name)) {
+			add(name) // else the password command has it
+		}
+	}
 	for _, v := range s.Servers {
 		if v.BMC != nil {
-			add(v.BMC.PasswordFile)
+			secret(v.BMC.PasswordFile)
 		}
 	}
 	for _, p := range s.PDUs {
-		add(p.CommunityFile)
+		secret(p.CommunityFile)
 		if p.SNMP != nil {
-			add(p.SNMP.AuthFile)
-			add(p.SNMP.PrivacyFile)
+			secret(p.SNMP.AuthFile)
+			secret(p.SNMP.PrivacyFile)
 		}
 	}
 	for _, a := range s.Arrays {
-		add(a.PasswordFile)
+		secret(a.PasswordFile)
 	}
 	if k := s.SSH.KnownHosts; k != "" && !strings.HasPrefix(k, "~") {
 		add(k)
