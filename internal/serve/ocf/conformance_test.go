@@ -203,6 +203,7 @@ var (
 	}
 	lustreBroken = []mishap{
 		{"unhealthy", func(_ *shared, h *fakeHost) { h.sick = true }, "NOT HEALTHY"},
+		{"off the network", func(_ *shared, h *fakeHost) { h.apart = true }, "LNet of this server has no network"},
 		{"a target unmounted", func(_ *shared, h *fakeHost) {
 			h.mounts = slices.DeleteFunc(h.mounts, func(m linux.Mount) bool {
 				return m.Type == "lustre" && m.Target != "/lustre/mgs" && m.Target != "/lustre/ost0"
@@ -651,27 +652,32 @@ func TestTargetsAreMountedTogether(t *testing.T) {
 	}
 }
 
-// The watcher reports a server whose targets hang.
+// The watcher reports a server whose targets hang, or whose LNet has no network.
 func TestWatcherReportsSickTargets(t *testing.T) {
-	sh, c := brick(t, storageSpecimens[onDisks], serviceSpecimens[2])
-	h := sh.hosts["nfs1"]
-	s := h.service(c)
-	h.sick = true
-	w := h.watcher(s)
-	failed := func() bool {
-		s.kind.watch(t.Context(), w)
-		return slices.ContainsFunc(h.changes, func(c string) bool { return strings.HasPrefix(c, "crm_resource --fail") })
-	}
-	if failed() {
-		t.Error("reported where nothing is served")
-	}
-	h.sick = false
-	if err := s.start(context.Background()); err != nil || failed() {
-		t.Fatalf("healthy: %v", err)
-	}
-	h.sick = true
-	if !failed() {
-		t.Error("not reported")
+	for name, fault := range map[string]func(h *fakeHost, on bool){
+		"sick":  func(h *fakeHost, on bool) { h.sick = on },
+		"apart": func(h *fakeHost, on bool) { h.apart = on },
+	} {
+		sh, c := brick(t, storageSpecimens[onDisks], serviceSpecimens[2])
+		h := sh.hosts["nfs1"]
+		s := h.service(c)
+		fault(h, true)
+		w := h.watcher(s)
+		failed := func() bool {
+			s.kind.watch(t.Context(), w)
+			return slices.ContainsFunc(h.changes, func(c string) bool { return strings.HasPrefix(c, "crm_resource --fail") })
+		}
+		if failed() {
+			t.Errorf("%s: reported where nothing is served", name)
+		}
+		fault(h, false)
+		if err := s.start(context.Background()); err != nil || failed() {
+			t.Fatalf("%s: healthy: %v", name, err)
+		}
+		fault(h, true)
+		if !failed() {
+			t.Errorf("%s: not reported", name)
+		}
 	}
 }
 

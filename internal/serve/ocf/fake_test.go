@@ -90,6 +90,7 @@ type fakeHost struct {
 	active bool // logical volumes
 	cached bool // the cache over them
 	sick   bool // Lustre
+	apart  bool // LNet has no network
 	// mounting and mountedOne are called when the mount of a target begins and ends.
 	mounting, mountedOne func()
 	frozen               bool // a target is read-only, which Lustre sees when it writes
@@ -167,7 +168,7 @@ func (h *fakeHost) boot() {
 		"/proc/sysrq-trigger":                                "",
 	}
 	h.md, h.active, h.nfsd, h.inert, h.ro, h.degr = map[string]string{}, false, 0, false, false, 0
-	h.cached, h.sick, h.frozen, h.writes = false, false, false, false
+	h.cached, h.sick, h.apart, h.frozen, h.writes = false, false, false, false, false
 	h.space, h.spaceLink, h.spaceAddrs = false, false, map[netip.Prefix]string{}
 	h.mounts = []linux.Mount{{Dev: "8:1", Root: "/", Target: "/", Options: []string{"rw"}, Type: "ext4", Source: "/dev/sda1", Super: []string{"rw"}}}
 	h.procs = map[int]*fakeProc{1: {name: "systemd"}}
@@ -477,6 +478,10 @@ func (h *fakeHost) tree(p string) map[string]string {
 			path := fmt.Sprintf("sd%d%d", i, p)
 			t["/sys/block/"+dev+"/slaves/"+path+"/x"], t["/sys/block/"+path+"/device/state"] = "", "running\n"
 		}
+	}
+	t[interfaces] = "nid                      status alive refs peer  rtr   max    tx   min\n0@lo                     up         0    2    0    0     0     0     0\n"
+	if !h.apart {
+		t[interfaces] += "10.20.0.11@tcp           up        -1    1    8    0   256   256   244\n"
 	}
 	var b strings.Builder
 	for i, m := range h.mounts {

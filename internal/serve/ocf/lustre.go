@@ -160,6 +160,9 @@ func (s *lustreKind) targetState(t Target) (state, error) {
 // as healthy until Lustre writes to it: see checkIO.
 // Source: Lustre Operations Manual, health_check; /proc is of releases before 2.12
 func (s *lustreKind) healthy() error {
+	if err := s.onNetwork(); err != nil {
+		return err
+	}
 	b, err := s.k.ReadFile("/sys/fs/lustre/health_check")
 	if errors.Is(err, fs.ErrNotExist) {
 		b, err = s.k.ReadFile("/proc/fs/lustre/health_check")
@@ -168,6 +171,26 @@ func (s *lustreKind) healthy() error {
 		return fmt.Errorf("health of Lustre: %w", err)
 	}
 	return judgeHealth(string(b))
+}
+
+// interfaces lists LNet's interfaces, a line for each that begins with its NID.
+// Source: Lustre 2.17.57, lnet/lnet/lnet_debugfs.c, proc_lnet_nis
+const interfaces = "/sys/kernel/debug/lnet/nis"
+
+// onNetwork returns an error if LNet has no interface but the loopback: then no client
+// reaches this server's targets, although they are mounted and healthy. A kernel that
+// does not show the list gives no error.
+func (s *lustreKind) onNetwork() error {
+	b, err := s.k.ReadFile(interfaces)
+	if err != nil {
+		return nil
+	}
+	for line := range strings.Lines(string(b)) {
+		if f := strings.Fields(line); len(f) > 0 && strings.Contains(f[0], "@") && !strings.HasSuffix(f[0], "@lo") {
+			return nil
+		}
+	}
+	return errors.New("LNet of this server has no network: no client reaches it (lnetctl net show)")
 }
 
 func judgeHealth(said string) error {
@@ -202,6 +225,9 @@ func (s *lustreKind) startTargets(ctx context.Context, targets []Target) error {
 	}
 	if len(mounts) == 0 {
 		return nil
+	}
+	if err := s.onNetwork(); err != nil {
+		return err
 	}
 	if !together {
 		mounts = mounts[:1]
@@ -369,7 +395,7 @@ func (s *lustreKind) watch(ctx context.Context, w *watcher) {
 	soon, cancel := context.WithTimeout(ctx, watchWait)
 	defer cancel()
 	// No answer in time is for the monitor to judge: disks may be merely busy.
-	if said, err := s.readHealth(soon); err != nil || judgeHealth(said) == nil {
+	if said, err := s.readHealth(soon); s.onNetwork() == nil && (err != nil || judgeHealth(said) == nil) {
 		return
 	}
 	unlock, err := w.lock(s.cfg.Service)
