@@ -22,7 +22,15 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "agent" {
 		os.Exit(run())
 	}
-	os.Exit(m.Run())
+	// No test may install its binary where this machine's own mortar is.
+	const link = "/usr/local/sbin/mortar"
+	before, _ := os.Readlink(link)
+	code := m.Run()
+	if after, _ := os.Readlink(link); after != before {
+		fmt.Fprintf(os.Stderr, "FAIL: a test has made %s a link to %s\n", link, after)
+		code = 1
+	}
+	os.Exit(code)
 }
 
 // site is a directory with a spec. One SSH server of this test stands for all of its hosts.

@@ -122,7 +122,8 @@ func lookAtHosts(ctx context.Context, targets []host.Target, progress io.Writer)
 	for _, t := range targets {
 		byName[t.Name], names = t, append(names, t.Name)
 	}
-	sessions, err := host.ConnectAll(ctx, byName, host.Options{Progress: func(h, what string) { fmt.Fprintf(progress, "%s: %s\n", h, what) }})
+	sessions, err := host.ConnectAll(ctx, byName, host.Options{LibDir: connectOptions.LibDir, Link: connectOptions.Link, AnyUser: connectOptions.AnyUser,
+		Progress: func(h, what string) { fmt.Fprintf(progress, "%s: %s\n", h, what) }})
 	if err != nil {
 		return nil, fail(exitBadInput, err)
 	}

@@ -566,7 +566,7 @@ func printSummary(w io.Writer, r *report.Run) {
 	}
 	for _, l := range s.Status {
 		if l.Level == "fault" {
-			fmt.Fprintf(w, "  status said: %s\n", l.Text)
+			fmt.Fprintf(w, "  meanwhile, mortar status: %s\n", l.Text)
 		}
 	}
 	var parts []string

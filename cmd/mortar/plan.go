@@ -19,7 +19,7 @@ import (
 )
 
 // connectOptions allow long silences: a host that installs packages or makes file systems is
-// busy, not gone.
+// busy, not gone. Every connection uses its directories, which tests set.
 var connectOptions = host.Options{KeepAlive: 5 * time.Second, Missed: 6}
 
 // patience is how long such a host may stay silent.

@@ -28,6 +28,7 @@ func dialHosts(d *design.Design, opts host.Options) (host.Dial, error) {
 	if err != nil {
 		return nil, fail(exitBadInput, err)
 	}
+	opts.LibDir, opts.Link, opts.AnyUser = connectOptions.LibDir, connectOptions.Link, connectOptions.AnyUser
 	return host.Dialer(targets, opts), nil
 }
 

@@ -105,6 +105,9 @@ var faultKinds = []FaultKind{
 	{"sensor", "NODE SENSOR VALUE", "set a sensor of a node's BMC: inlet (degrees Celsius; 24), fan1 or fan2 (hundreds of revolutions a minute; 54)", func(_ context.Context, r *rack, a []string) error {
 		return r.sensorFault(a)
 	}},
+	{"pdu-load", "PDU TENTHS", "let other machines on a PDU take so many tenths of an ampere; 0 is none", func(ctx context.Context, r *rack, a []string) error {
+		return r.pduLoad(ctx, a)
+	}},
 	{"outlets-astray", "NODE", "plug a node's cords where no PDU switches them, and something else into its outlets", func(ctx context.Context, r *rack, a []string) error {
 		return r.astray(ctx, a[0], true)
 	}},

@@ -26,7 +26,40 @@ var (
 	oidControlAction = oid(oidAPC, 1, 1, 12, 3, 3, 1, 1, 4)
 	oidStatusName    = oid(oidAPC, 1, 1, 12, 3, 5, 1, 1, 2)
 	oidStatusState   = oid(oidAPC, 1, 1, 12, 3, 5, 1, 1, 4)
+
+	// Thresholds of the one phase in amperes, and its load in tenths of an ampere.
+	// Source: PowerNet-MIB, rPDULoadPhaseConfigTable and rPDULoadStatusTable.
+	oidNearOverload = oid(oidAPC, 1, 1, 12, 2, 2, 1, 1, 3, 1)
+	oidOverload     = oid(oidAPC, 1, 1, 12, 2, 2, 1, 1, 4, 1)
+	oidLoad         = oid(oidAPC, 1, 1, 12, 2, 3, 1, 1, 2, 1)
 )
+
+// A PDU of 16 A warns from 12 A on. A node takes 2 A over all of its cords that have
+// power.
+const (
+	pduOverload, pduNearOverload = 16, 12
+	nodeLoad                     = 20 // tenths of an ampere
+)
+
+// loadOf is what nodes and other things take from a PDU, in tenths of an ampere.
+func (r *rack) loadOf(h *hardware, pdu string) int {
+	load := h.Loads[pdu]
+	for _, n := range r.cfg.Nodes {
+		here, live := 0, 0
+		for _, f := range n.Feeds {
+			if !h.Off[outletKey(f.PDU, f.Outlet)] {
+				live++
+				if f.PDU == pdu {
+					here++
+				}
+			}
+		}
+		if live > 0 {
+			load += nodeLoad * here / live
+		}
+	}
+	return load
+}
 
 // sysObjectID of an APC rack PDU (masterSwitchrPDU).
 const pduObjectID = ".1.3.6.1.4.1.318.1.3.4.5"
@@ -69,8 +102,12 @@ type snmpValue struct {
 }
 
 // pduTable is everything a PDU answers, in the order of a walk.
-func pduTable(p *PDU, nameOf func(outlet int) string, isOn func(outlet int) bool) []snmpValue {
-	var t []snmpValue
+func pduTable(p *PDU, load int, nameOf func(outlet int) string, isOn func(outlet int) bool) []snmpValue {
+	t := []snmpValue{
+		{OID: oidNearOverload, Type: "integer", Value: strconv.Itoa(pduNearOverload)},
+		{OID: oidOverload, Type: "integer", Value: strconv.Itoa(pduOverload)},
+		{OID: oidLoad, Type: "gauge", Value: strconv.Itoa(load)},
+	}
 	for _, column := range [][]int{oidControlName, oidControlAction, oidStatusName, oidStatusState} {
 		names := slices.Equal(column, oidControlName) || slices.Equal(column, oidStatusName)
 		for o := 1; o <= p.Outlets; o++ {
@@ -136,7 +173,7 @@ func ServePDU(ctx context.Context, dir, name string, in io.Reader, out io.Writer
 		if err != nil {
 			return nil, err
 		}
-		return pduTable(p, func(o int) string { return r.cfg.outletName(name, o) },
+		return pduTable(p, r.loadOf(h, name), func(o int) string { return r.cfg.outletName(name, o) },
 			func(o int) bool { return !h.Off[outletKey(name, o)] }), nil
 	}
 	return servePass(in, out, table, func(outlet int, on bool) error {

@@ -312,7 +312,7 @@ func TestHostAptSource(t *testing.T) {
 func TestPDUWalk(t *testing.T) {
 	c := testConfig()
 	p := &c.PDUs[0]
-	table := pduTable(p, func(o int) string { return c.outletName("pdu1", o) }, func(o int) bool { return o == 2 })
+	table := pduTable(p, 25, func(o int) string { return c.outletName("pdu1", o) }, func(o int) bool { return o == 2 })
 	var walk []string
 	at, err := parseOID(".1.3.6.1.4.1.318")
 	if err != nil {
@@ -326,6 +326,9 @@ func TestPDUWalk(t *testing.T) {
 		walk = append(walk, formatOID(v.OID)+" "+v.Type+" "+v.Value)
 	}
 	if d := cmp.Diff([]string{
+		".1.3.6.1.4.1.318.1.1.12.2.2.1.1.3.1 integer 12",
+		".1.3.6.1.4.1.318.1.1.12.2.2.1.1.4.1 integer 16",
+		".1.3.6.1.4.1.318.1.1.12.2.3.1.1.2.1 gauge 25",
 		".1.3.6.1.4.1.318.1.1.12.3.3.1.1.2.1 string s1",
 		".1.3.6.1.4.1.318.1.1.12.3.3.1.1.2.2 string s2",
 		".1.3.6.1.4.1.318.1.1.12.3.3.1.1.4.1 integer 2",
@@ -361,7 +364,7 @@ func TestServePass(t *testing.T) {
 		"get", "nonsense",
 	}, "\n") + "\n"
 	err := servePass(strings.NewReader(in), &out, func() ([]snmpValue, error) {
-		return pduTable(p, func(int) string { return "x" }, func(o int) bool { return !off[o] }), nil
+		return pduTable(p, 25, func(int) string { return "x" }, func(o int) bool { return !off[o] }), nil
 	}, func(o int, on bool) error {
 		off[o] = !on
 		turned = append(turned, fmt.Sprint(o, on))

@@ -1,6 +1,7 @@
 package rack
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -159,4 +160,21 @@ func (r *rack) sensorFault(a []string) error {
 		return r.setSensor(n, s.name, v)
 	}
 	return refuse("the BMC of %s has no sensor %q that can be set: want one of %s; its power supplies follow its cords (feed-off)", n.Name, a[1], strings.Join(names, ", "))
+}
+
+// pduLoad sets what other machines take from a PDU.
+func (r *rack) pduLoad(ctx context.Context, a []string) error {
+	if _, err := r.cfg.pdu(a[0]); err != nil {
+		return err
+	}
+	v, err := strconv.Atoi(a[1])
+	if err != nil || v < 0 || v > 1000 {
+		return refuse("load %q: want tenths of an ampere, 0 to 1000", a[1])
+	}
+	return changeHardware(ctx, r, func(h *hardware) {
+		if h.Loads == nil {
+			h.Loads = map[string]int{}
+		}
+		h.Loads[a[0]] = v
+	}, func(*hardware) error { return nil })
 }

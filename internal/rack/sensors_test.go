@@ -84,3 +84,22 @@ func TestSensors(t *testing.T) {
 		}
 	}
 }
+
+// A node takes 2 A over the cords that have power; other machines come on top.
+func TestPDULoad(t *testing.T) {
+	r := &rack{cfg: &Config{Nodes: []Node{{Name: "s1", Feeds: []Feed{{"a", 1}, {"b", 1}}}, {Name: "s2", Feeds: []Feed{{"a", 2}, {"b", 2}}}, {Name: "c1", Feeds: []Feed{{"b", 3}}}}}}
+	h := &hardware{}
+	for _, c := range []struct {
+		off  string
+		a, b int
+	}{{"", 20, 40}, {"a/1", 10, 50}, {"b/3", 20, 20}} {
+		h.Off = map[string]bool{c.off: true}
+		if a, b := r.loadOf(h, "a"), r.loadOf(h, "b"); a != c.a || b != c.b {
+			t.Errorf("without %q: %d and %d, want %d and %d", c.off, a, b, c.a, c.b)
+		}
+	}
+	h.Off, h.Loads = nil, map[string]int{"a": 95}
+	if got := r.loadOf(h, "a"); got != 115 {
+		t.Errorf("with others: %d", got)
+	}
+}

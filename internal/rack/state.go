@@ -110,6 +110,8 @@ type hardware struct {
 	// LUNsMoved are controllers whose LUNs the other controller owns, as
 	// "enclosure/module".
 	LUNsMoved map[string]bool `json:"luns_moved,omitempty"`
+	// Loads are what others take from a PDU, in tenths of an ampere.
+	Loads map[string]int `json:"loads,omitempty"`
 	// Slow is the delay of a LUN's answers in milliseconds.
 	Slow map[string]int `json:"slow,omitempty"`
 }

@@ -17,6 +17,7 @@ var readers = map[string]func(args []string) bool{
 	"crm_mon":          among("--one-shot", "--output-as=xml", "--inactive"), // --output-to would write a file
 	"debugfs":          readingDebugfs,
 	"df":               nil,
+	"/usr/bin/env":     readingSNMP,
 	"apt-get":          first("-s"), // simulates
 	"dnf":              func(args []string) bool { return slices.Equal(args, []string{"-q", "list", "--upgrades"}) },
 	"apt-mark":         func(args []string) bool { return slices.Equal(args, []string{"showhold"}) },
@@ -91,6 +92,11 @@ func askingFence(args []string) bool {
 		}
 	}
 	return n == 1 && slices.Contains(args, "--action=status")
+}
+
+// readingSNMP: snmpget with the configuration of a fence device, as fencing calls it.
+func readingSNMP(args []string) bool {
+	return len(args) > 1 && strings.HasPrefix(args[0], "SNMPCONFPATH=/") && args[1] == "/usr/bin/snmpget"
 }
 
 // reportingQuota: xfs_quota(8) sets limits as well, and a report can go to a file.

@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"path"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -41,9 +43,20 @@ type Hardware struct {
 	Last    string        `json:"last_event,omitempty"`
 	BMCErr  string        `json:"bmc_err,omitempty"`
 
+	// PDUs are the loads of the PDUs that this server was asked for, by name.
+	PDUs map[string]PDULoad `json:"pdus,omitempty"`
+
 	// Disks are the reports of the disks that this server was asked for, by serial.
 	Disks   map[string]smart.Report `json:"disks,omitempty"`
 	DiskErr string                  `json:"disk_err,omitempty"`
+}
+
+// PDULoad is what a PDU carries, and its limits, in amperes.
+type PDULoad struct {
+	Load float64 `json:"load"`
+	Near float64 `json:"near_overload"`
+	Over float64 `json:"overload"`
+	Err  string  `json:"err,omitempty"`
 }
 
 // hardwareAnswers are the last answers of BMCs and disks.
@@ -86,6 +99,48 @@ func bmcCommand(d *design.Design, f Facts, node string) (argv []string, by strin
 	return argv, ""
 }
 
+// pduLoads are the objects of a PDU that tell its load in tenths of an ampere, and the
+// thresholds of its first phase in amperes.
+// Source: PowerNet-MIB, rPDULoadStatusLoad, rPDULoadPhaseConfigNearOverloadThreshold
+// and -OverloadThreshold
+var pduLoads = []string{"1.3.6.1.4.1.318.1.1.12.2.3.1.1.2.1", "1.3.6.1.4.1.318.1.1.12.2.2.1.1.3.1", "1.3.6.1.4.1.318.1.1.12.2.2.1.1.4.1"}
+
+// pduCommands returns the commands that ask the PDUs of a pair for their load, by the
+// PDUs' names. A PDU of SNMPv1 is not asked: its community would stand in the arguments.
+func pduCommands(d *design.Design, p *design.Pair) map[string][]string {
+	out := map[string][]string{}
+	if p.HA == nil {
+		return out
+	}
+	for _, l := range p.HA.Fencing {
+		for i := range l.Devices {
+			f := &l.Devices[i]
+			for _, u := range d.Spec.PDUs {
+				if f.SNMP != nil && u.Address == f.Params["ip"] {
+					out[u.Name] = append([]string{"/usr/bin/env", "SNMPCONFPATH=" + path.Dir(plan.SecretPath(*f)), "/usr/bin/snmpget", "-Oqv", f.Params["ip"] + ":161"}, pduLoads...)
+				}
+			}
+		}
+	}
+	return out
+}
+
+func parsePDULoad(r RunResult) PDULoad {
+	f := strings.Fields(r.Stdout)
+	var n [3]float64
+	for i := range n {
+		if r.Err != "" || r.Code != 0 || len(f) != len(n) {
+			return PDULoad{Err: oneLine(strings.TrimSpace(r.Err + " " + r.Stderr + " " + r.Stdout))}
+		}
+		v, err := strconv.ParseFloat(f[i], 64)
+		if err != nil {
+			return PDULoad{Err: fmt.Sprintf("load %q", f[i])}
+		}
+		n[i] = v
+	}
+	return PDULoad{Load: n[0] / 10, Near: n[1], Over: n[2]}
+}
+
 // collectHardware asks BMCs and disks, or repeats the last answers.
 func (c *Collector) collectHardware(ctx context.Context, f *Facts) {
 	every := hardwareEvery
@@ -120,6 +175,19 @@ func (c *Collector) askHardware(ctx context.Context, f Facts) map[string]Hardwar
 			runs[s] = append(runs[s], smartCommand(dev))
 		}
 	}
+	pdus := map[string]map[string][]string{} // by server
+	for i := range c.d.Pairs {
+		p := &c.d.Pairs[i]
+		j := slices.IndexFunc(p.Servers, func(s string) bool { return f.Hosts[s].Host != nil })
+		if j < 0 {
+			continue
+		}
+		s := p.Servers[j]
+		pdus[s] = pduCommands(c.d, p)
+		for _, argv := range pdus[s] {
+			runs[s] = append(runs[s], argv)
+		}
+	}
 	limit := max(c.timeout, hardwareTime)
 	cctx, cancel := context.WithTimeoutCause(ctx, limit+time.Second, fmt.Errorf("no answer within %v", limit))
 	defer cancel()
@@ -142,6 +210,12 @@ func (c *Collector) askHardware(ctx context.Context, f Facts) map[string]Hardwar
 			h.DiskErr = err.Error()
 		} else {
 			h.readDisks(got[s].Run, disks[s])
+			for name, argv := range pdus[s] {
+				if h.PDUs == nil {
+					h.PDUs = map[string]PDULoad{}
+				}
+				h.PDUs[name] = parsePDULoad(got[s].Run[strings.Join(argv, " ")])
+			}
 		}
 		out[s] = h
 	}
@@ -218,8 +292,39 @@ func (v *view) hardware() *Part {
 			well++
 		}
 	}
+	v.loads(p)
 	p.Text = fmt.Sprintf("%d of %d servers report no fault", well, len(v.pair.Servers))
 	return p
+}
+
+// loads checks what each PDU carries, and whether the others could carry it if its feed
+// failed.
+func (v *view) loads(p *Part) {
+	all := map[string]PDULoad{}
+	for _, s := range v.pair.Servers {
+		maps.Copy(all, v.facts.Hardware[s].PDUs)
+	}
+	total := 0.0
+	for _, l := range all {
+		total += l.Load
+	}
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		l := all[name]
+		if l.Err != "" {
+			continue // whether it answers is the part power's business
+		}
+		c := p.add(OK, name, "load %.1f A of %.0f A", l.Load, l.Over)
+		switch {
+		case l.Load >= l.Over:
+			c.Level, c.Mend = Fault, "take something off it: its breaker may trip"
+		case l.Load >= l.Near:
+			c.Level, c.Mend = Warning, "take something off it"
+		case len(all) > 1 && total > l.Over:
+			c.Level = Warning
+			c.Text = fmt.Sprintf("%s carries %.1f A of %.0f A, and all PDUs %.1f A: if the other feed fails, it is overloaded, and its breaker takes the servers with it", name, l.Load, l.Over, total)
+			c.Mend = "spread what hangs on the PDUs over more of them"
+		}
+	}
 }
 
 // bmc checks the sensors and the event log of a server.

@@ -16,7 +16,7 @@ func TestHardware(t *testing.T) {
 	f := healthy(t, d)
 	good := func() map[string]Hardware {
 		h := Hardware{By: "nfs2", Sensors: []ipmi.Sensor{{Name: "Fan1", Text: "5400 RPM"}, {Name: "Fan9", Silent: true}},
-			Log: &ipmi.Log{Entries: 3, Used: 4}, Disks: map[string]smart.Report{}}
+			Log: &ipmi.Log{Entries: 3, Used: 4}, Disks: map[string]smart.Report{}, PDUs: map[string]PDULoad{"pdu-a": {Load: 2, Near: 12, Over: 16}}}
 		for i := range d.Disks {
 			h.Disks[d.Disks[i].Serial] = smart.Report{Left: -1, Temperature: 30 + i, Trip: 60}
 		}
@@ -36,7 +36,13 @@ func TestHardware(t *testing.T) {
 			"fault: disk " + first + " (enclosure A, bay 1) predicts its failure: x"},
 		"defects": {func(h *Hardware) { h.Disks[first] = smart.Report{Left: -1, Defects: []string{"3 pending sectors"}} },
 			"warning: disk " + first + " (enclosure A, bay 1) has lost or doubtful data: 3 pending sectors"},
-		"a worn SSD": {func(h *Hardware) { h.Disks["SSD7"] = smart.Report{Left: 4} }, "warning: disk SSD7 has 4 % of its life left"},
+		"a worn SSD":   {func(h *Hardware) { h.Disks["SSD7"] = smart.Report{Left: 4} }, "warning: disk SSD7 has 4 % of its life left"},
+		"a loaded PDU": {func(h *Hardware) { h.PDUs["pdu-a"] = PDULoad{Load: 12.5, Near: 12, Over: 16} }, "warning: load 12.5 A of 16 A"},
+		"an overload":  {func(h *Hardware) { h.PDUs["pdu-a"] = PDULoad{Load: 16.2, Near: 12, Over: 16} }, "fault: load 16.2 A of 16 A"},
+		"no second feed": {func(h *Hardware) {
+			h.PDUs = map[string]PDULoad{"pdu-a": {Load: 11, Near: 12, Over: 16}, "pdu-b": {Load: 8, Near: 12, Over: 20}}
+		},
+			"warning: pdu-a carries 11.0 A of 16 A, and all PDUs 19.0 A"},
 		"a hot disk": {func(h *Hardware) { h.Disks[first] = smart.Report{Left: -1, Temperature: 57, Trip: 60} },
 			"warning: disk " + first + " (enclosure A, bay 1) is at 57 °C"},
 	} {
@@ -75,6 +81,20 @@ func TestWhoAsksHardware(t *testing.T) {
 	for _, dev := range disks["nfs1"] {
 		if err := resource.ReadOnly(smartCommand(dev)); err != nil {
 			t.Error(err)
+		}
+	}
+	pdus := pduCommands(d, &d.Pairs[0])
+	if len(pdus) != 2 {
+		t.Errorf("%v", pdus)
+	}
+	for _, argv := range pdus {
+		if err := resource.ReadOnly(argv); err != nil {
+			t.Error(err)
+		}
+	}
+	for text, want := range map[string]PDULoad{"25\n12\n16\n": {Load: 2.5, Near: 12, Over: 16}, "No Such Object available\n": {Err: "No Such Object available"}} {
+		if got := parsePDULoad(RunResult{Output: resource.Output{Stdout: text}}); got != want {
+			t.Errorf("%q: %+v", text, got)
 		}
 	}
 	f.Hosts["nfs2"] = Answer{Err: "off"}
