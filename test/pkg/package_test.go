@@ -68,6 +68,17 @@ func TestLife(t *testing.T) {
 	if done := in("mortar", "__complete", "dri"); !strings.HasPrefix(done, "drill\t") {
 		t.Errorf("\"mortar dri\" is completed to %q", done)
 	}
+	// Each linked module is in the bill of materials and has its licence.
+	sbom := in("cat", "/usr/share/doc/mortar/sbom.cdx.json")
+	for line := range strings.Lines(run(t, "go", "version", "-m", filepath.Join(root, "usr/bin/mortar"))) {
+		f := strings.Fields(line)
+		if len(f) < 3 || f[0] != "dep" {
+			continue
+		}
+		if found, _ := filepath.Glob(filepath.Join(root, "usr/share/doc/mortar/licenses", f[1], "*")); len(found) == 0 || !strings.Contains(sbom, `"`+f[1]+`"`) {
+			t.Errorf("%s: no licence or not in the bill of materials", f[1])
+		}
+	}
 	// Each command of the help has a manual page.
 	for _, line := range strings.Split(in("mortar", "help"), "\n") {
 		f := strings.Fields(line)
