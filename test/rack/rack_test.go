@@ -148,6 +148,7 @@ func TestBrick(t *testing.T) {
 		t.Error("status does not show the two levels of nfs2 as proven")
 	}
 
+	hardware(t, spec)
 	exportsInPlace(t, spec)
 	replaceDisk(t, spec)
 
@@ -177,6 +178,30 @@ func TestBrick(t *testing.T) {
 	}
 	unchanged(t, "apply", spec, "--yes", "--json", "--skip-fence-test")
 	applyWhileStopped(t, spec)
+}
+
+// hardware heats a server, and loads a PDU until it could not carry both feeds: status names
+// both, and neither once they are mended.
+func hardware(t *testing.T, spec string) {
+	look := func(want bool) {
+		t.Helper()
+		var out string
+		for range 10 { // the BMC reads its sensors every two seconds
+			out, _ = mortar(t, nil, "status", spec, "--hardware")
+			if strings.Contains(out, "Inlet Temp of nfs1: 43 degrees C") == want && strings.Contains(out, "pdu-a carries 11.5 A of 16 A, and all PDUs 18.5 A") == want {
+				return
+			}
+		}
+		t.Errorf("status does not show the hardware, want findings: %v\n%s", want, out)
+	}
+	must(t, "rack", "fault", spec, "sensor", "nfs1", "inlet", "43")
+	must(t, "rack", "fault", spec, "pdu-load", "pdu-a", "95")
+	must(t, "rack", "fault", spec, "pdu-load", "pdu-b", "50")
+	look(true)
+	must(t, "rack", "fault", spec, "sensor", "nfs1", "inlet", "24")
+	must(t, "rack", "fault", spec, "pdu-load", "pdu-a", "0")
+	must(t, "rack", "fault", spec, "pdu-load", "pdu-b", "0")
+	look(false)
 }
 
 // replaceDisk takes a disk out of service, swaps it in its bay, and puts the new one in its
