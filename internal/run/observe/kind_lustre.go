@@ -181,7 +181,7 @@ func (v lustreKind) space() *Part {
 	low, high := slices.MinFunc(osts, less), slices.MaxFunc(osts, less)
 	p.Text = fmt.Sprintf("OSTs are %.0f %% to %.0f %% full", low.used, high.used)
 	if high.used-low.used > unevenWarn {
-		p.add(Warning, "balance", "%s is %.0f %% full and %s %.0f %%: new files go to the emptier ones", high.name, high.used, low.name, low.used).Mend = "move files of the fullest OST by `lfs find --ost` and `lfs migrate`"
+		p.add(Warning, "balance", "%s is %.0f %% full and %s %.0f %%: new files go to the emptier ones", high.name, high.used, low.name, low.used).Mend = fmt.Sprintf("`mortar lustre ost drain %[1]s %[2]s` moves its files, then `mortar lustre ost fill %[1]s %[2]s` uses it again", v.d.Spec.File, high.name[strings.LastIndex(high.name, "-")+1:])
 	}
 	return p
 }
