@@ -230,12 +230,9 @@ func tickleList(file []byte) string {
 
 func (s *nfsKind) connectionsFile() string { return s.cfg.StateDir + "/mortar/connections" }
 
-// saveConnections writes the clients' connections to the volume, where the next
-// server reads them to wake the clients. It writes only when they changed, so
-// that an idle service causes no writes.
-func (s *nfsKind) saveConnections() error {
-	to := netip.AddrPortFrom(s.cfg.prefix().Addr(), nfsPort)
-	var all []connection
+// established lists the clients' connections to a TCP port of the service address.
+func (s *nfsKind) established(port uint16) (all []connection, err error) {
+	to := netip.AddrPortFrom(s.cfg.prefix().Addr(), port)
 	// /proc/net shows the network of the process; /proc/thread-self/net shows
 	// that of the thread, which tells when the service has a namespace.
 	for _, f := range []string{"/proc/thread-self/net/tcp", "/proc/thread-self/net/tcp6"} {
@@ -244,9 +241,20 @@ func (s *nfsKind) saveConnections() error {
 			continue
 		}
 		if err != nil {
-			return err
+			return nil, err
 		}
 		all = append(all, parseConnections(b, to)...)
+	}
+	return all, nil
+}
+
+// saveConnections writes the clients' connections to the volume, where the next
+// server reads them to wake the clients. It writes only when they changed, so
+// that an idle service causes no writes.
+func (s *nfsKind) saveConnections() error {
+	all, err := s.established(nfsPort)
+	if err != nil {
+		return err
 	}
 	was, err := s.k.ReadFile(s.connectionsFile())
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -284,6 +292,9 @@ func (s *nfsKind) tickle(ctx context.Context) error {
 func (s *nfsKind) notify() error {
 	if !s.cfg.NFS.serves("3") {
 		return nil
+	}
+	if err := s.noteReclaim(); err != nil {
+		s.log.note("the grace period of NFSv3 locks lasts to its end: %v", err)
 	}
 	// -P names the directory that retire filled; -v gives the name by which
 	// clients know the server. If there is no client to notify, sm-notify ends

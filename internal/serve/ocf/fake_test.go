@@ -1033,7 +1033,7 @@ func (h *fakeHost) ProbeARP(_ context.Context, _ iface, a netip.Addr, _ time.Dur
 	return "", nil
 }
 
-func (h *fakeHost) Unregistered(_ context.Context, programs []rpcProgram) ([]string, error) {
+func (h *fakeHost) Ports(_ context.Context, programs []rpcProgram) ([]uint16, error) {
 	if _, ok := h.files[rpcbindSocket]; !ok {
 		return nil, syscall.ECONNREFUSED
 	}
@@ -1042,11 +1042,13 @@ func (h *fakeHost) Unregistered(_ context.Context, programs []rpcProgram) ([]str
 		have["mountd"] = have["mountd"] || p.name == mountd
 		have["status"] = have["status"] || p.name == statd
 	}
-	var out []string
+	var out []uint16
 	for _, p := range programs {
+		port := uint16(p.Number % 1000)
 		if !have[p.Name] || h.forgot == p.Name {
-			out = append(out, p.Name)
+			port = 0
 		}
+		out = append(out, port)
 	}
 	return out, nil
 }
@@ -1191,10 +1193,10 @@ func (h *fakeWithin) DelAddress(_ string, p netip.Prefix) error {
 	return h.there()
 }
 
-func (h *fakeWithin) Unregistered(ctx context.Context, programs []rpcProgram) ([]string, error) {
+func (h *fakeWithin) Ports(ctx context.Context, programs []rpcProgram) ([]uint16, error) {
 	for _, p := range h.procs {
 		if p.name == rpcbind && p.inside {
-			return h.fakeHost.Unregistered(ctx, programs)
+			return h.fakeHost.Ports(ctx, programs)
 		}
 	}
 	return nil, syscall.ECONNREFUSED

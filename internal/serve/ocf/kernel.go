@@ -88,8 +88,8 @@ type network interface {
 	ProbeARP(ctx context.Context, ifc iface, a netip.Addr, wait time.Duration) (string, error)
 	// AnnounceARP tells the network that a is here now.
 	AnnounceARP(ifc iface, a netip.Addr) error
-	// Unregistered asks rpcbind which of the programs it has no TCP port for.
-	Unregistered(ctx context.Context, programs []rpcProgram) ([]string, error)
+	// Ports asks rpcbind for the TCP port of each program; 0: it has none.
+	Ports(ctx context.Context, programs []rpcProgram) ([]uint16, error)
 	// ResetConnections ends what is left of TCP connections to a local port.
 	ResetConnections(a netip.Addr, port uint16) error
 }

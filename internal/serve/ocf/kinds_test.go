@@ -37,7 +37,7 @@ func TestOnlyTheTableAsksForKinds(t *testing.T) {
 	own := map[string][]string{ // section → files of its kind
 		"MDStorage":     {"md.go"},
 		"LUNStorage":    {"luns.go", "reserve.go"},
-		"NFSService":    {"nfs.go", "nfsconfig.go", "nfskind.go", "nfsmount.go", "exports.go", "namespace.go", "address.go", "rpc.go"},
+		"NFSService":    {"nfs.go", "nfsconfig.go", "nfskind.go", "nfsgrace.go", "nfsmount.go", "exports.go", "namespace.go", "address.go", "rpc.go"},
 		"LustreService": {"lustre.go"},
 	}
 	of := map[string]string{} // key → section

@@ -208,8 +208,8 @@ func start(c command, namespace string) error {
 	return p.Release()
 }
 
-func (*realKernel) Unregistered(ctx context.Context, programs []rpcProgram) ([]string, error) {
-	return unregistered(ctx, rpcbindAddr, programs)
+func (*realKernel) Ports(ctx context.Context, programs []rpcProgram) ([]uint16, error) {
+	return portsOf(ctx, rpcbindAddr, programs)
 }
 
 func (*realKernel) Kill(pid int, sig syscall.Signal) error { return unix.Kill(pid, sig) }

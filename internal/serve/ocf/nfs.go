@@ -340,6 +340,10 @@ func (s *nfsKind) startNFSD(ctx context.Context) error {
 		// threads, so a longer one must be both's. nfsd ends its own when all
 		// clients have reclaimed.
 		s.grace = s.lockGrace()
+		// The watcher must not take the note of an earlier start for this one's.
+		if err := s.k.Remove(s.reclaimFile()); err != nil {
+			return err
+		}
 		if s.cfg.Namespace == "" {
 			if _, err := s.k.Realpath(rpcbindSocket); err != nil {
 				return fmt.Errorf("rpcbind does not run (no %s): NFSv3 needs it", rpcbindSocket)
@@ -424,7 +428,7 @@ func (s *nfsKind) startNFSD(ctx context.Context) error {
 func (s *nfsKind) lockGrace() int {
 	grace := cmp.Or(s.cfg.NFS.LockGrace, s.cfg.NFS.Grace)
 	was, ok := s.alive()
-	if held, err := s.k.ReadDir(s.cfg.StateDir + notifyDir + "/sm.bak"); err != nil || len(held) == 0 || !ok {
+	if held, err := s.toNotify(); err != nil || len(held) == 0 || !ok {
 		return grace // nobody held a lock
 	}
 	out := int(s.now().Sub(was).Seconds())

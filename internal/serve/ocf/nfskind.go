@@ -84,6 +84,9 @@ func (s *nfsKind) keep(ctx context.Context) error {
 	if err := s.noted(s.saveMonitored()); err != nil {
 		return fmt.Errorf("saving who holds NFSv3 locks on the volume: %w", err)
 	}
+	if err := s.noted(s.saveLocks()); err != nil {
+		return fmt.Errorf("saving the number of locks on the volume: %w", err)
+	}
 	return nil
 }
 
@@ -136,7 +139,7 @@ func (s *nfsKind) modules() []string {
 // warm speaks to rpcbind, which systemd starts when that is first done.
 func (s *nfsKind) warm(ctx context.Context) {
 	if s.cfg.NFS.serves("3") && s.cfg.Namespace == "" {
-		if _, err := s.k.Unregistered(ctx, v3Programs[:1]); err != nil {
+		if _, err := s.k.Ports(ctx, v3Programs[:1]); err != nil {
 			s.log.note("rpcbind does not answer: %v", err)
 		}
 	}
@@ -156,6 +159,7 @@ func (s *nfsKind) watch(ctx context.Context, w *watcher) {
 	if st, err := s.bindState(); err != nil || st != running {
 		return
 	}
+	s.endGrace(ctx, w)
 	dead := s.dead(w)
 	gone := s.threads() == 0
 	if len(dead) == 0 && !gone {

@@ -17,14 +17,16 @@ type rpcProgram struct {
 	Number, Proto uint32
 }
 
+var nlockmgr = rpcProgram{"nlockmgr", 100021, 4}
+
 // What NFSv3 clients ask rpcbind for.
-var v3Programs = []rpcProgram{{"nfs", 100003, 3}, {"mountd", 100005, 3}, {"nlockmgr", 100021, 4}, {"status", 100024, 1}}
+var v3Programs = []rpcProgram{{"nfs", 100003, 3}, {"mountd", 100005, 3}, nlockmgr, {"status", 100024, 1}}
 
 const rpcbindAddr = "127.0.0.1:111"
 
-// unregistered asks rpcbind which programs have no TCP port, all over one
+// portsOf asks rpcbind for the TCP port of each program, 0 for none, all over one
 // connection. Source: RFC 1833, PMAPPROC_GETPORT of version 2; RFC 5531.
-func unregistered(ctx context.Context, addr string, programs []rpcProgram) ([]string, error) {
+func portsOf(ctx context.Context, addr string, programs []rpcProgram) ([]uint16, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	var d net.Dialer
@@ -36,17 +38,15 @@ func unregistered(ctx context.Context, addr string, programs []rpcProgram) ([]st
 	if end, ok := ctx.Deadline(); ok {
 		c.SetDeadline(end)
 	}
-	var missing []string
+	var ports []uint16
 	for i, p := range programs {
 		port, err := getPort(c, uint32(i+1), p)
 		if err != nil {
 			return nil, err
 		}
-		if port == 0 {
-			missing = append(missing, p.Name)
-		}
+		ports = append(ports, uint16(port))
 	}
-	return missing, nil
+	return ports, nil
 }
 
 func getPort(c io.ReadWriter, xid uint32, p rpcProgram) (uint32, error) {
@@ -106,9 +106,15 @@ func (s *nfsKind) registered(ctx context.Context) error {
 	if !s.cfg.NFS.serves("3") {
 		return nil
 	}
-	missing, err := s.in.Unregistered(ctx, v3Programs)
+	ports, err := s.in.Ports(ctx, v3Programs)
 	if err != nil {
 		return fmt.Errorf("rpcbind does not answer: %w", err)
+	}
+	var missing []string
+	for i, p := range v3Programs {
+		if ports[i] == 0 {
+			missing = append(missing, p.Name)
+		}
 	}
 	if missing != nil {
 		return fmt.Errorf("rpcbind does not know %s", strings.Join(missing, ", "))

@@ -171,6 +171,7 @@ type watcher struct {
 	fence      map[string]bool        // by service: asked to be fenced
 	weighed    map[string]time.Time   // by service: when it was last looked whether a refused start may be forgotten
 	gone       map[string]time.Time   // by service: since when its devices are out of reach
+	settled    map[string]settled     // by service: NFS locks, during lockd's grace period
 	alone      time.Time              // when no network had a link, last seen
 	barred     *bool                  // from the fence devices; nil: not known
 }
@@ -448,7 +449,7 @@ func (w *watcher) fail(ctx context.Context, s *service, why string) {
 func blankWatcher(k kernel, log func(string, ...any)) *watcher {
 	return &watcher{
 		k: k, log: log, now: time.Now, lock: tryLock,
-		attributes: attributes{}, pids: map[string]int{}, restarts: map[string][]time.Time{}, failed: map[string]time.Time{}, fence: map[string]bool{}, gone: map[string]time.Time{}, weighed: map[string]time.Time{},
+		attributes: attributes{}, pids: map[string]int{}, restarts: map[string][]time.Time{}, failed: map[string]time.Time{}, fence: map[string]bool{}, gone: map[string]time.Time{}, weighed: map[string]time.Time{}, settled: map[string]settled{},
 	}
 }
 

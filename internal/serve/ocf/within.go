@@ -183,6 +183,10 @@ func (k *within) ReadFile(p string) (b []byte, err error) {
 	return b, err
 }
 
+func (k *within) Poke(p, data string) error {
+	return k.do(func() error { return k.realKernel.Poke(p, data) })
+}
+
 func (k *within) Mount(source, target, fstype string, flags uintptr, data string) error {
 	return k.do(func() error { return unix.Mount(source, target, fstype, flags, data) })
 }
@@ -222,9 +226,9 @@ func (k *within) AnnounceARP(ifc iface, a netip.Addr) error {
 	return k.do(func() error { return k.netlink.AnnounceARP(ifc, a) })
 }
 
-func (k *within) Unregistered(ctx context.Context, programs []rpcProgram) (missing []string, err error) {
-	err = k.do(func() error { missing, err = k.realKernel.Unregistered(ctx, programs); return err })
-	return missing, err
+func (k *within) Ports(ctx context.Context, programs []rpcProgram) (ports []uint16, err error) {
+	err = k.do(func() error { ports, err = k.realKernel.Ports(ctx, programs); return err })
+	return ports, err
 }
 
 func (k *within) ResetConnections(a netip.Addr, port uint16) error {
