@@ -22,6 +22,7 @@ const (
 	RAID       = "raid"
 	FS         = "filesystem"
 	Conflict   = "reservation-conflict" // a LUN that is reserved for another server refuses a command
+	MMP        = "mmp"                  // multiple mount protection found a target in use on another server
 	Note       = "note"
 )
 
@@ -167,7 +168,11 @@ var rules = sync.OnceValue(func() []rule {
 		say(kernel, `^XFS \((?P<dev>\S+)\): Ending clean mount`, FS, "XFS", OK, "the file system on {dev} is mounted"),
 		say(kernel, `^XFS \((?P<dev>\S+)\): Unmounting`, FS, "XFS", OK, "the file system on {dev} is unmounted"),
 		say(kernel, `^Lustre: (?P<t>\S+): (?:Recovery over|Will be in recovery|Denying connection|Imperative Recovery|.*evict)`, FS, "Lustre", OK, ""),
-		say(kernel, `^LustreError: .*(?:evict|LBUG|ASSERTION)|^LDISKFS-fs (?:error|warning) .*(?:MMP|multiple mount)`, FS, "Lustre", Fault, ""),
+		say(kernel, `^LustreError: .*(?:evict|LBUG|ASSERTION)`, FS, "Lustre", Fault, ""),
+		// Source: fs/ext4/mmp.c of the kernel.
+		say(kernel, `^LDISKFS-fs (?:error|warning) \(device (?P<dev>[^)]+)\): .*(?:already active on another node|fsck is running on the filesystem|multiply mounted|error reading MMP data)`, MMP, "Lustre", Fault, "the target on {dev} is in use elsewhere: {message}"),
+		detail(kernel, `^LDISKFS-fs warning \(device (?P<dev>[^)]+)\): .*MMP interval \d+ higher than expected`, FS, "Lustre", "the mount of {dev} waits until no other server can have it"),
+		say(kernel, `^LDISKFS-fs (?:error|warning) .*MMP`, FS, "Lustre", Fault, ""),
 		say(kernel, `^NFSD: starting (?P<s>\d+)-second grace period`, Note, "NFS", OK, "clients may reclaim their locks, for {s} s"),
 		say(kernel, `^NFSD: all clients done reclaiming`, Note, "NFS", OK, "all clients have reclaimed their locks"),
 		detail(kernel, `^NFSD: no clients to reclaim`, Note, "NFS", "no client has locks to reclaim"),

@@ -161,6 +161,7 @@ func judge(e evidence) (checks []report.Check) {
 
 	checks = append(checks, e.judgeOthers(fenced)...)
 	checks = append(checks, judgeRecovery(e.events, e.fault)...)
+	checks = append(checks, judgeMMP(e.events, e.fault, e.expect.Wakes)...)
 
 	var ioErrs, lockErrs int64
 	var violations int64

@@ -230,6 +230,7 @@ const (
 	EventRAID       = journal.RAID
 	EventFS         = journal.FS
 	EventConflict   = journal.Conflict
+	EventMMP        = journal.MMP
 	EventNote       = journal.Note
 )
 
