@@ -86,6 +86,9 @@ func Suits(all []Choice, d *design.Design) []Choice {
 		if _, ok := alone[c.Name()]; !ok && !d.Clustered() {
 			return true
 		}
+		if slices.Contains(lustreDrills, c.Drill.Name) {
+			return d.Lustre == nil
+		}
 		if of := slices.ContainsFunc(arrayDrills, func(x Drill) bool { return x.Name == c.Drill.Name }); of {
 			return len(d.LUNs()) == 0
 		}

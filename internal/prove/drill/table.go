@@ -131,6 +131,11 @@ var Table = []Drill{
 			Steps: active(Fault{Kind: LinkDown, Args: []string{"public"}}, 0)}},
 	},
 	{
+		Name: "lnet", Title: "LNet of the active server loses its network; the watcher reports the targets, and they move",
+		Expect:   Expect{Where: Moves, Fencing: Nobody, Stall: 10},
+		Variants: []Variant{{How: "network", Title: "lnetctl takes the network from its LNet (Lustre)", Steps: lnetGone}},
+	},
+	{
 		Name: "both-rings", Title: "the active server loses private and public link; its partner fences it",
 		Expect: Expect{Where: Moves, Fencing: Victim, Stall: 10},
 		Variants: []Variant{
@@ -147,6 +152,12 @@ var Table = []Drill{
 			{How: "panic", Title: "its kernel panics", Steps: active(Fault{Kind: Panic}, 0)},
 			{How: "power", Title: "it loses power at once", Steps: active(Fault{Kind: PowerOff}, 0)},
 		},
+	},
+	{
+		Name: "mds-and-oss", Title: "the MDS dies, and an OSS within the same minute; both partners fence and take over",
+		// The target of a move, after the second fault.
+		Expect:   Expect{Where: Moves, Fencing: Victim, Stall: 60},
+		Variants: []Variant{{How: "freeze", Title: "the active server stops executing, and 15 s later that of the other role (Lustre)", Second: true, Steps: mdsAndOSS}},
 	},
 	{
 		Name: "degraded-crash", Title: "the active server dies while a RAID group lacks a disk; its partner looks whether every stripe is whole, and takes over",
@@ -303,11 +314,11 @@ func degradedCrash(s Scene) ([]Step, error) {
 func kill(daemon string) func(Scene) ([]Step, error) {
 	return func(s Scene) ([]Step, error) {
 		st := Step{Fault: Fault{Kind: Kill, On: s.Active, Args: []string{daemon}}}
-		ofCluster := daemon == "pacemakerd" || daemon == "corosync"
+		cluster := slices.Contains(ofCluster, daemon)
 		switch {
-		case !ofCluster && !slices.Contains(kind.Of(s.Design).Daemons(), daemon):
+		case !cluster && !slices.Contains(kind.Of(s.Design).Daemons(), daemon):
 			return nil, fmt.Errorf("service %s has no %s", s.Service.Name, daemon)
-		case ofCluster:
+		case cluster:
 			// The server may lose its membership and be fenced. So the drill
 			// requires only the service, and health at the end.
 			st.Wait = 20 * time.Second
@@ -356,7 +367,7 @@ const fullHold = 25 * time.Second
 func fullFS(s Scene) ([]Step, error) {
 	dir := kind.Of(s.Design).Files(s.Service)
 	if dir == "" {
-		return nil, errNoFiles
+		return nil, fmt.Errorf("%w: ost-full is the drill of a full Lustre", errNoFiles)
 	}
 	f := Fault{Kind: FillFS, On: s.Active, Args: []string{dir}}
 	return []Step{
