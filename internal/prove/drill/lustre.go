@@ -14,7 +14,7 @@ import (
 )
 
 // lustreDrills are the drills that only a Lustre brick can do.
-var lustreDrills = []string{"lnet", "mds-and-oss"}
+var lustreDrills = []string{"ost-full", "lnet", "mds-and-oss"}
 
 // errNoLustre refuses drills of parts that only a Lustre file system has.
 var errNoLustre = errors.New("the brick has no Lustre file system")
@@ -51,7 +51,8 @@ func mdsAndOSS(s Scene) ([]Step, error) {
 	return []Step{{Fault: Fault{Kind: Freeze, On: s.Active}, Wait: between}, {Fault: Fault{Kind: Freeze, On: s.Second}}}, nil
 }
 
-func hasLNet(e *engine, _ Fault) error {
+// hasLustre refuses a brick of another kind.
+func hasLustre(e *engine, _ Fault) error {
 	if e.env.Design.Lustre == nil {
 		return errNoLustre
 	}

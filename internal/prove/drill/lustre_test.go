@@ -22,7 +22,7 @@ func TestDrillsOnLustre(t *testing.T) {
 		"full-fs-full": "servers see no files of this brick: ost-full", "unfenced-stuck": "servers see no files",
 		"bit-rot-scrub": "servers see no files",
 	}
-	onlyMDS := map[string]string{"two-disks-pulled": "cannot lose 2 disks"} // RAID 10
+	onlyMDS := map[string]string{"two-disks-pulled": "cannot lose 2 disks", "ost-full-full": "service mdt0000 has no OST"} // RAID 10
 	twoOSTs := map[string]string{"both-rings-passive": "neither server is passive", "cold-start-alone-confirm": "neither server is passive"}
 	for _, s := range d.Services() {
 		env := Env{Design: d, Injector: &pair{}, Operator: neverWhole{}, Service: s.Name}
@@ -145,6 +145,42 @@ func TestJudgeSecond(t *testing.T) {
 		c.spoil(&e)
 		if got := failed(judge(e)); !slices.Equal(got, c.failed) {
 			t.Errorf("%s: failed checks %q, want %q", name, got, c.failed)
+		}
+	}
+}
+
+func TestOSTFull(t *testing.T) {
+	d := exampleDesign(t, "lustre-small.yaml")
+	s := Scene{Design: d, Service: d.Service("ost0001"), Active: "oss02"}
+	steps, err := ostFull(s)
+	if err != nil || steps[0].Fault.String() != "fill-ost 1 small-OST0001" || !steps[len(steps)-1].Mend {
+		t.Errorf("%+v, %v", steps, err)
+	}
+	d.Lustre.OSTs = 1
+	if _, err := ostFull(s); err == nil || !strings.Contains(err.Error(), "one OST") {
+		t.Errorf("new files go to no other OST: %v", err)
+	}
+	if got := sizes(17<<40, 8<<40); !slices.Equal(got, []int64{8 << 40, 8 << 40, 1 << 40}) || sizes(-5, 8) != nil {
+		t.Errorf("parts %d", got)
+	}
+	for _, c := range []struct {
+		on []string
+		ok bool
+	}{{[]string{"0", "0"}, true}, {[]string{"0", "1"}, false}, {nil, false}} {
+		if ok, detail := elsewhere(c.on, 1); ok != c.ok {
+			t.Errorf("%v: %v, %s", c.on, ok, detail)
+		}
+	}
+	// As mortar status says it: see observe.full.
+	full := report.StatusLine{Level: "fault", Text: "small-OST0001 on oss02 is full: 100 % of its space used"}
+	nearly := report.StatusLine{Level: "warning", Text: "small-OST0001 on oss02 is nearly full: 90 % of its space used"}
+	for _, c := range []struct {
+		target string
+		lines  []report.StatusLine
+		ok     bool
+	}{{"small-OST0001", []report.StatusLine{nearly, full}, true}, {"small-OST0001", []report.StatusLine{nearly}, false}, {"small-OST0000", []report.StatusLine{full}, false}} {
+		if ok, detail := saysFull(c.lines, c.target); ok != c.ok {
+			t.Errorf("%s in %v: %v, %s", c.target, c.lines, ok, detail)
 		}
 	}
 }

@@ -88,6 +88,11 @@ var Table = []Drill{
 		Variants: []Variant{{How: "full", Title: "a file takes every block that is left", Steps: fullFS}},
 	},
 	{
+		Name: "ost-full", Title: "an OST is full: writers on it are told so, new files go to the other OSTs, and writing goes on once there is room",
+		Expect:   Expect{Where: Stays, Fencing: Nobody, Stall: none, Tolerate: []string{"ENOSPC"}},
+		Variants: []Variant{{How: "full", Title: "files on the service's first OST take every block that it has left (Lustre)", Steps: ostFull}},
+	},
+	{
 		Name: "failover", Title: "the service is moved by command",
 		Expect:   Expect{Where: Moves, Fencing: Nobody, Stall: 5},
 		Variants: []Variant{{How: "command", Title: "mortar failover", Home: true, Steps: move(Scene.passive)}},
