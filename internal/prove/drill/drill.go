@@ -114,6 +114,9 @@ type Variant struct {
 	// Home: in a matrix, the service must be on its preferred server at the
 	// start.
 	Home bool
+	// ClientDies: the first client dies. Its load ends with it; what it had
+	// acknowledged is read back once it has booted.
+	ClientDies bool
 	// Second: the drill is about a service of the other role too: of an MDS and an
 	// OSS. Both must do what Expect says.
 	Second bool

@@ -83,6 +83,8 @@ type running struct {
 	result   workload.Result
 	err      error
 	done     chan struct{}
+	dead     bool  // the client died: nothing more is heard of this load
+	offset   int64 // of a dead client's clock, while it lived
 }
 
 // Run carries out one drill, saves its run in opt.Dir and returns it. An error
@@ -106,7 +108,7 @@ func Run(ctx context.Context, env Env, d Drill, v Variant, opt Options) (*report
 	if err := Possible(env, d, v); err != nil {
 		return nil, err
 	}
-	if v.Second {
+	if v.Second || v.ClientDies && env.Design.Lustre != nil {
 		s, err := opposite(env.Design, e.service)
 		if err != nil {
 			return nil, &Refused{err.Error()}
@@ -159,6 +161,11 @@ func (e *engine) run(ctx context.Context) (_ *report.Run, err error) {
 		return nil, &Refused{err.Error()}
 	}
 
+	if e.variant.ClientDies {
+		if err := dies(jobs); err != nil {
+			return nil, &Refused{err.Error()}
+		}
+	}
 	if e.variant.Rewrite {
 		for i := range jobs {
 			jobs[i].addRewriters()
@@ -175,7 +182,11 @@ func (e *engine) run(ctx context.Context) (_ *report.Run, err error) {
 	}
 
 	// From here on there are changes to undo.
-	ev := evidence{drill: e.drill, expect: e.expect, active: e.active, survivor: e.survivor, resource: e.resource, nodes: e.servers, service: e.service.Name, others: e.others,
+	var victim string
+	if e.variant.ClientDies {
+		victim = jobs[0].client
+	}
+	ev := evidence{dead: victim, deadAddress: e.env.Design.PublicOf(victim), evicts: e.env.Design.Lustre != nil, drill: e.drill, expect: e.expect, active: e.active, survivor: e.survivor, resource: e.resource, nodes: e.servers, service: e.service.Name, others: e.others,
 		byCommand: slices.ContainsFunc(e.steps, func(s Step) bool { return s.Fault.Kind == Move })}
 	cleanup := func() (context.Context, context.CancelFunc) {
 		return context.WithTimeout(context.WithoutCancel(ctx), healTime)
@@ -633,6 +644,9 @@ func (e *engine) act(ctx context.Context, s Step, ev *evidence) error {
 		e.watch.setFault(at)
 		ev.fault = at
 	}
+	if s.Fault.Kind == ClientDown && !s.Mend {
+		e.bury(s.Fault.On)
+	}
 	in := e.injector(s.Fault)
 	kind := report.EventFault
 	var err error
@@ -763,7 +777,7 @@ func (e *engine) loadErrors() []string {
 	var out []string
 	for _, r := range e.load {
 		r.mu.Lock()
-		if r.err != nil {
+		if r.err != nil && !r.dead {
 			out = append(out, fmt.Sprintf("load on %s: %v", r.client, r.err))
 		}
 		r.mu.Unlock()
@@ -794,6 +808,10 @@ func (e *engine) waitWorkers(ctx context.Context, limit time.Duration, ok func(p
 func (e *engine) workersLeft(ok func(p workload.WorkerProgress, offset int64) bool) (waiting []string, err error) {
 	for _, r := range e.load {
 		r.mu.Lock()
+		if r.dead {
+			r.mu.Unlock()
+			continue
+		}
 		want := r.job.Workers()
 		if len(r.progress.Workers) < want {
 			waiting = append(waiting, r.client+" has not reported")
@@ -866,6 +884,9 @@ func (e *engine) stopLoad(cleanup func() (context.Context, context.CancelFunc)) 
 	e.say("stopping the load")
 	var wg sync.WaitGroup
 	for _, r := range e.load {
+		if r.buried() {
+			continue
+		}
 		wg.Go(func() {
 			params := workload.StopParams{RunID: r.job.RunID}
 			_, stop := host.Ask(ctx, e.hosts.Session(r.client), workload.OpLoadStop, params)
@@ -900,7 +921,9 @@ func (e *engine) stopLoad(cleanup func() (context.Context, context.CancelFunc)) 
 	var out []loaded
 	for _, r := range e.load {
 		r.mu.Lock()
-		if len(r.result.Workers) > 0 {
+		if r.dead {
+			out = append(out, r.legacy())
+		} else if len(r.result.Workers) > 0 {
 			out = append(out, loaded{r.client, e.hosts.Clock(r.client).Offset, r.result, r.mounts})
 		}
 		r.mu.Unlock()

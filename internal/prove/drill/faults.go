@@ -19,6 +19,8 @@ const (
 	Panic    Kind = "panic"     // the server's kernel panics
 	PowerOff Kind = "power-off" // the server loses power at once
 
+	ClientDown Kind = "client-down" // a client loses power at once, or resets
+
 	LinkDown   Kind = "link-down"   // a server's cable; network
 	SwitchDown Kind = "switch-down" // a whole network
 
@@ -85,6 +87,7 @@ var kinds = map[Kind]faultKind{
 	Freeze:             {phrase: "freezing {on}"},
 	Panic:              {phrase: "panicking {on}"},
 	PowerOff:           {phrase: "cutting the power of {on}"},
+	ClientDown:         {phrase: "crashing client {on}", back: (*engine).clientBack},
 	LinkDown:           {phrase: "pulling the {0} cable of {on}"},
 	SwitchDown:         {phrase: "switching the {0} network off"},
 	PathOut:            {phrase: "cutting the path of {on} to {0} over HBA {1}"},

@@ -13,18 +13,22 @@ import (
 
 // evidence is everything that a verdict depends on.
 type evidence struct {
-	drill     Drill
-	expect    Expect
-	fault     int64 // administrator's clock, ns
-	done      int64 // when the last step ended
-	active    string
-	survivor  string
-	resource  string // of the service, in Pacemaker
-	nodes     []string
-	service   string // the service under test
-	others    []*other
-	second    *evidence // of the second service, on another pair; nil: there is none
-	byCommand bool      // a command moves the service
+	drill    Drill
+	expect   Expect
+	fault    int64 // administrator's clock, ns
+	done     int64 // when the last step ended
+	active   string
+	survivor string
+	resource string // of the service, in Pacemaker
+	nodes    []string
+	service  string // the service under test
+	others   []*other
+	// dead is the client that the drill kills, deadAddress its public address; "": none.
+	// evicts: servers evict a dead client, and say so.
+	dead, deadAddress string
+	evicts            bool
+	second            *evidence // of the second service, on another pair; nil: there is none
+	byCommand         bool      // a command moves the service
 
 	events  []report.Event
 	looks   map[string][]look
@@ -94,7 +98,10 @@ func judge(e evidence) (checks []report.Check) {
 			checks = append(checks, c)
 		}
 	}
-	checks = append(checks, judgeRecovery(e.events, e.fault)...)
+	checks = append(checks, judgeRecovery(e.events, e.fault, e.deadAddress)...)
+	if e.dead != "" {
+		checks = append(checks, e.judgeTaken()...)
+	}
 
 	var ioErrs, lockErrs int64
 	var violations int64

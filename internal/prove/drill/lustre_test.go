@@ -20,7 +20,7 @@ func TestDrillsOnLustre(t *testing.T) {
 	refused := map[string]string{
 		"service-kill-nfsd": "has no nfsd", "service-kill-mountd": "has no rpc.mountd", "service-kill-statd": "has no rpc.statd", "service-kill-nfsdcld": "has no nfsdcld",
 		"full-fs-full": "servers see no files of this brick: ost-full", "unfenced-stuck": "servers see no files",
-		"bit-rot-scrub": "servers see no files",
+		"bit-rot-scrub": "servers see no files", "client-crash-power": "no second client",
 	}
 	onlyMDS := map[string]string{"two-disks-pulled": "cannot lose 2 disks", "ost-full-full": "service mdt0000 has no OST"} // RAID 10
 	twoOSTs := map[string]string{"both-rings-passive": "neither server is passive", "cold-start-alone-confirm": "neither server is passive"}

@@ -1,6 +1,7 @@
 package drill
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -57,7 +58,7 @@ type second struct {
 
 // evidence is that of the second service: its own, and what is the same for both.
 func (s *second) evidence(of *evidence) *evidence {
-	return &evidence{drill: of.drill, expect: of.expect, fault: s.fault, active: s.active, survivor: s.survivor, resource: s.resource,
+	return &evidence{drill: of.drill, expect: of.expect, fault: cmp.Or(s.fault, of.fault), active: s.active, survivor: s.survivor, resource: s.resource,
 		nodes: s.servers, service: s.service.Name, others: s.others}
 }
 

@@ -74,8 +74,8 @@ type chance struct {
 var eitherServer = []string{onActive, onPassive}
 
 // chances are the faults that a schedule draws from. They do not include faults
-// that a person must end (confirm-off), and faults that clients see as errors (a
-// full file system).
+// that a person must end (confirm-off), faults that clients see as errors (a full
+// file system or OST), and the death of a client, which ends a part of the load.
 var chances = []chance{
 	{Freeze, eitherServer, nothing, 5, 60},
 	{Panic, eitherServer, nothing, 5, 60},

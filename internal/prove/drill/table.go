@@ -93,6 +93,12 @@ var Table = []Drill{
 		Variants: []Variant{{How: "full", Title: "files on the service's first OST take every block that it has left (Lustre)", Steps: ostFull}},
 	},
 	{
+		Name: "client-crash", Title: "a client that holds locks dies: another one gets them, and no client that lives notices more than a wait",
+		// The server of NFSv3 keeps the locks until the client has booted.
+		Expect:   Expect{Where: Stays, Fencing: Nobody, Stall: none, Within: 8 * time.Minute},
+		Variants: []Variant{{How: "power", Title: "the first client loses power at once, and boots later", ClientDies: true, Steps: clientCrash}},
+	},
+	{
 		Name: "failover", Title: "the service is moved by command",
 		Expect:   Expect{Where: Moves, Fencing: Nobody, Stall: 5},
 		Variants: []Variant{{How: "command", Title: "mortar failover", Home: true, Steps: move(Scene.passive)}},
