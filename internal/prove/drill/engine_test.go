@@ -38,8 +38,8 @@ type pair struct {
 	lines    map[string][]chan string // followers by host and command
 	injected []string
 	healed   []string
-	started  bool // the survivor has started the service
-	mounts   map[string]bool
+	started  bool           // the survivor has started the service
+	mounts   map[string]int // verification mounts at a path, of both clients
 	tamper   func()
 	noStart  bool // the survivor never starts
 	// alternate: the service moves back after the healing.
@@ -49,7 +49,7 @@ type pair struct {
 }
 
 func newPair(t *testing.T) *pair {
-	p := &pair{t: t, dir: t.TempDir(), at: t.TempDir(), active: "nfs1", down: map[string]bool{}, lines: map[string][]chan string{}, mounts: map[string]bool{}, sessions: map[string]*host.Session{}}
+	p := &pair{t: t, dir: t.TempDir(), at: t.TempDir(), active: "nfs1", down: map[string]bool{}, lines: map[string][]chan string{}, mounts: map[string]int{}, sessions: map[string]*host.Session{}}
 	return p
 }
 
@@ -216,22 +216,33 @@ func (p *pair) run(_ context.Context, raw json.RawMessage, _ func(any)) (any, er
 	}
 	cmd := r.Action.Cmd
 	last := cmd[len(cmd)-1]
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	switch cmd[0] {
 	case "install", "mkdir":
 		return resource.Output{}, os.MkdirAll(last, 0o755)
 	case "sysctl": // the fake keeps no cache to drop
 		return resource.Output{}, nil
 	case "mount":
+		if p.mounts[last]++; p.mounts[last] > 1 {
+			return resource.Output{}, nil
+		}
 		if err := os.Remove(last); err != nil {
 			return nil, err
 		}
 		return resource.Output{}, os.Symlink(p.dir, last)
 	case "umount":
+		if p.mounts[last]--; p.mounts[last] > 0 {
+			return resource.Output{}, nil
+		}
 		if err := os.Remove(last); err != nil {
 			return nil, err
 		}
 		return resource.Output{}, os.Mkdir(last, 0o755)
 	case "rmdir":
+		if p.mounts[last] > 0 {
+			return resource.Output{}, nil
+		}
 		_ = os.Remove(last)
 		return resource.Output{}, nil
 	case "rm":
