@@ -104,3 +104,13 @@ func TestRestart(t *testing.T) {
 		t.Errorf("%s", got)
 	}
 }
+
+// A server of NFSv3 hears of the death of a client when the client boots.
+func TestFreesLocks(t *testing.T) {
+	for version, want := range map[string]bool{"3": false, "4.1": true, "4.2": true, "lustre": true} {
+		m := design.ClientMount{Version: version}
+		if got := For(m).FreesLocks(m); got != want {
+			t.Errorf("%s: %v", version, got)
+		}
+	}
+}
