@@ -1103,9 +1103,26 @@ func (e *engine) verify(ctx context.Context, results []loaded, fault int64) (rep
 	return v, reports, failed.Join()
 }
 
+// reachOthers connects again to the servers that nobody has watched: a fault of the whole
+// rack has broken their sessions.
+func (e *engine) reachOthers(ctx context.Context) error {
+	for _, s := range e.env.Design.Servers() {
+		if slices.Contains(e.servers, s) || e.second != nil && slices.Contains(e.second.servers, s) {
+			continue
+		}
+		if _, err := e.hosts.Connect(ctx, e.env.Dial, s); err != nil {
+			return fmt.Errorf("%s: %w", s, err)
+		}
+	}
+	return nil
+}
+
 // dropCaches drops the page cache of the serving servers, so that they read from
 // their disks.
 func (e *engine) dropCaches(ctx context.Context) error {
+	if err := e.reachOthers(ctx); err != nil {
+		return err
+	}
 	for _, s := range e.env.Design.Services() {
 		if !slices.ContainsFunc(e.env.Design.Mounts, func(m design.ClientMount) bool { return kind.For(m).Uses(m, s.Name) }) {
 			continue

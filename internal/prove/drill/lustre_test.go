@@ -6,6 +6,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
 	"github.com/mortarhpc/mortar/internal/prove/report"
 )
 
@@ -40,6 +43,26 @@ func TestDrillsOnLustre(t *testing.T) {
 				t.Errorf("%s of %s: %v; want %q", c.Name(), s.Name, err, want)
 			}
 		}
+	}
+}
+
+// On LUNs of arrays the same drills are offered, with the parts of an array.
+func TestDrillsOnLustreArrays(t *testing.T) {
+	d := exampleDesign(t, "lustre-brick.yaml")
+	all, err := Choose(nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var refused []string
+	for _, c := range Suits(all, d) {
+		if err := Possible(Env{Design: d, Injector: &pair{}, Operator: neverWhole{}, Service: "ost0000"}, c.Drill, c.Variant); err != nil {
+			refused = append(refused, c.Name())
+		}
+	}
+	want := []string{"disk-slow-throttled", "bit-rot-scrub", "full-fs-full", "client-crash-power", "service-kill-nfsd", "service-kill-mountd", "service-kill-statd", "service-kill-nfsdcld",
+		"both-rings-passive", "unfenced-stuck", "cold-start-alone-confirm"}
+	if d := cmp.Diff(want, refused, cmpopts.SortSlices(func(a, b string) bool { return a < b })); d != "" {
+		t.Error(d)
 	}
 }
 

@@ -435,7 +435,7 @@ func latencies(t *Timeline) []latencyRow {
 	var out []latencyRow
 	for i := range t.Workers {
 		w := &t.Workers[i]
-		if slices.Contains([]string{"lock-holder", "lock-challenger", "lock-taker"}, w.Kind) {
+		if w.Kind == "lock-holder" || w.Kind == "lock-challenger" || w.Kind == "lock-taker" {
 			continue
 		}
 		add := func(label string, l *Latency) {
