@@ -11,6 +11,7 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/host/resource"
+	"github.com/mortarhpc/mortar/internal/prove/kind"
 	"github.com/mortarhpc/mortar/internal/serve/cache"
 )
 
@@ -87,7 +88,7 @@ func Suits(all []Choice, d *design.Design) []Choice {
 			return true
 		}
 		if slices.Contains(lustreDrills, c.Drill.Name) {
-			return d.Lustre == nil
+			return kind.Of(d).LNet(d) == ""
 		}
 		if of := slices.ContainsFunc(arrayDrills, func(x Drill) bool { return x.Name == c.Drill.Name }); of {
 			return len(d.LUNs()) == 0

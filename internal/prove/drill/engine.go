@@ -108,7 +108,7 @@ func Run(ctx context.Context, env Env, d Drill, v Variant, opt Options) (*report
 	if err := Possible(env, d, v); err != nil {
 		return nil, err
 	}
-	if v.Second || v.ClientDies && env.Design.Lustre != nil {
+	if v.Second || v.ClientDies && kind.Of(env.Design).NamesApart() {
 		s, err := opposite(env.Design, e.service)
 		if err != nil {
 			return nil, &Refused{err.Error()}
@@ -186,7 +186,7 @@ func (e *engine) run(ctx context.Context) (_ *report.Run, err error) {
 	if e.variant.ClientDies {
 		victim = jobs[0].client
 	}
-	ev := evidence{dead: victim, deadAddress: e.env.Design.PublicOf(victim), evicts: e.env.Design.Lustre != nil, drill: e.drill, expect: e.expect, active: e.active, survivor: e.survivor, resource: e.resource, nodes: e.servers, service: e.service.Name, others: e.others,
+	ev := evidence{dead: victim, deadAddress: e.env.Design.PublicOf(victim), evicts: kind.Of(e.env.Design).Evicts(), drill: e.drill, expect: e.expect, active: e.active, survivor: e.survivor, resource: e.resource, nodes: e.servers, service: e.service.Name, others: e.others,
 		byCommand: slices.ContainsFunc(e.steps, func(s Step) bool { return s.Fault.Kind == Move })}
 	cleanup := func() (context.Context, context.CancelFunc) {
 		return context.WithTimeout(context.WithoutCancel(ctx), healTime)

@@ -3,13 +3,13 @@ package drill
 import (
 	"context"
 	"errors"
-	"strings"
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/build/plan"
 	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/host/agent"
 	"github.com/mortarhpc/mortar/internal/host/resource"
+	"github.com/mortarhpc/mortar/internal/prove/kind"
 	"github.com/mortarhpc/mortar/internal/prove/report"
 )
 
@@ -22,7 +22,7 @@ var errNoLustre = errors.New("the brick has no Lustre file system")
 // lnetGone takes the network from LNet of the active server. Corosync and SSH go on over
 // the same interface, so only the watcher notices.
 func lnetGone(s Scene) ([]Step, error) {
-	if s.Design.Lustre == nil {
+	if kind.Of(s.Design).LNet(s.Design) == "" {
 		return nil, errNoLustre
 	}
 	return []Step{{Fault: Fault{Kind: LNetDown, On: s.Active}, Until: gaveUp(s.Active)}}, nil
@@ -53,7 +53,7 @@ func mdsAndOSS(s Scene) ([]Step, error) {
 
 // hasLustre refuses a brick of another kind.
 func hasLustre(e *engine, _ Fault) error {
-	if e.env.Design.Lustre == nil {
+	if kind.Of(e.env.Design).LNet(e.env.Design) == "" {
 		return errNoLustre
 	}
 	return nil
@@ -63,7 +63,7 @@ func hasLustre(e *engine, _ Fault) error {
 //
 // Source: lnetctl(8), net del
 func (e *engine) lnetDown(ctx context.Context, f Fault) error {
-	network, _, _ := strings.Cut(e.env.Design.Lustre.LNET, "(")
+	network := kind.Of(e.env.Design).LNet(e.env.Design)
 	return e.do(ctx, f.On, resource.Action{Title: "take network " + network + " from LNet", Cmd: []string{"lnetctl", "net", "del", "--net", network}})
 }
 

@@ -60,7 +60,7 @@ func TestDrillsOnLustreArrays(t *testing.T) {
 		}
 	}
 	want := []string{"disk-slow-throttled", "bit-rot-scrub", "full-fs-full", "client-crash-power", "service-kill-nfsd", "service-kill-mountd", "service-kill-statd", "service-kill-nfsdcld",
-		"both-rings-passive", "unfenced-stuck", "cold-start-alone-confirm"}
+		"lun-missing-hidden", "both-rings-passive", "unfenced-stuck", "cold-start-alone-confirm"}
 	if d := cmp.Diff(want, refused, cmpopts.SortSlices(func(a, b string) bool { return a < b })); d != "" {
 		t.Error(d)
 	}

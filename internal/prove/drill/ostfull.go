@@ -13,12 +13,13 @@ import (
 	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/host/resource"
+	"github.com/mortarhpc/mortar/internal/prove/kind"
 	"github.com/mortarhpc/mortar/internal/prove/report"
 )
 
 // ost is the service's first OST.
 func (s Scene) ost() (design.Target, error) {
-	if s.Design.Lustre == nil {
+	if kind.Of(s.Design).LNet(s.Design) == "" {
 		return design.Target{}, errNoLustre
 	}
 	i := slices.IndexFunc(s.Service.Targets, func(t design.Target) bool { return t.Kind == "ost" })

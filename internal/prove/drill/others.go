@@ -65,7 +65,7 @@ func (s *second) evidence(of *evidence) *evidence {
 // opposite returns the first service of the first pair whose role is another one: the
 // first OST for an MDS, the MDS for an OST.
 func opposite(d *design.Design, s *design.Service) (*design.Service, error) {
-	if d.Lustre == nil {
+	if !kind.Of(d).NamesApart() {
 		return nil, errNoLustre
 	}
 	role := d.PairOf(s.Name).Role

@@ -121,7 +121,7 @@ func killable(s Scene) (out [][]string) {
 
 // ofLustre is for faults without arguments that only a Lustre brick has.
 func ofLustre(s Scene) [][]string {
-	if s.Design.Lustre == nil {
+	if kind.Of(s.Design).LNet(s.Design) == "" {
 		return nil
 	}
 	return nothing(s)

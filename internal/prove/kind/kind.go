@@ -53,6 +53,11 @@ type Kind interface {
 	// FreesLocks reports whether the server gives up the locks of a client that died
 	// before it is back.
 	FreesLocks(m design.ClientMount) bool
+	// Evicts reports whether a server evicts a client that died, and logs it.
+	Evicts() bool
+	// LNet is the network of LNet that servers and clients use, as lnetctl names it; "" if
+	// the kind has no LNet.
+	LNet(d *design.Design) string
 	// Restarts reports whether a benchmark may restart the services to empty caches.
 	Restarts() bool
 	// HoldsData reports whether a service has the data of files.
@@ -140,6 +145,10 @@ func (nfs) AsksForLocks(m design.ClientMount) bool { return strings.HasPrefix(m.
 // Source: RFC 8881, 8.4.2.4; sm-notify(8)
 func (nfs) FreesLocks(m design.ClientMount) bool { return !strings.HasPrefix(m.Version, "3") }
 
+func (nfs) Evicts() bool { return false }
+
+func (nfs) LNet(*design.Design) string { return "" }
+
 func (nfs) NamesApart() bool { return false }
 
 func (nfs) Restart(services []*design.Service) (stop, again []resource.Action) {
@@ -203,6 +212,13 @@ func (lustre) AsksForLocks(design.ClientMount) bool { return true }
 
 // FreesLocks: the MDS evicts the client.
 func (lustre) FreesLocks(design.ClientMount) bool { return true }
+
+func (lustre) Evicts() bool { return true }
+
+func (lustre) LNet(d *design.Design) string {
+	network, _, _ := strings.Cut(d.Lustre.LNET, "(")
+	return network
+}
 
 // NamesApart: the MDS has the names. A writer that has its file open needs only OSTs.
 func (lustre) NamesApart() bool { return true }
