@@ -110,6 +110,9 @@ func TestRackCanDoEveryDrill(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	second := d.Mounts[0]
+	second.Client = "c2" // client-crash needs one that lives
+	d.Mounts = append(d.Mounts, second)
 	plain := drill.Suits(all, d)
 	ssds := &design.Cache{Mode: "write-back", SSDs: []design.Disk{{Serial: "S1"}, {Serial: "S2"}}}
 	for _, mode := range []string{"", "write-back", "write-through"} {

@@ -36,8 +36,13 @@ func (b lustreKind) client(h string) {
 
 // lnet is the network of Lustre on one node.
 func (b lustreKind) lnet(h string) {
-	b.add(StageKernel, h, "LNet", &resource.LNet{Networks: b.d.Lustre.LNET, Address: b.d.PublicOf(h)})
+	b.add(StageKernel, h, "LNet", LNetOf(b.d, h))
 	b.add(StageKernel, h, "udev rule for parameters of Lustre", resource.LustreRules())
+}
+
+// LNetOf is LNet on a node of a Lustre brick.
+func LNetOf(d *design.Design, node string) *resource.LNet {
+	return &resource.LNet{Networks: d.Lustre.LNET, Address: d.PublicOf(node)}
 }
 
 // volumes: each target has one; the last takes what is left.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/host/resource"
+	"github.com/mortarhpc/mortar/internal/prove/kind"
 	"github.com/mortarhpc/mortar/internal/serve/cache"
 )
 
@@ -85,6 +86,9 @@ func Suits(all []Choice, d *design.Design) []Choice {
 	return slices.DeleteFunc(slices.Clone(all), func(c Choice) bool {
 		if _, ok := alone[c.Name()]; !ok && !d.Clustered() {
 			return true
+		}
+		if slices.Contains(lustreDrills, c.Drill.Name) {
+			return kind.Of(d).LNet(d) == ""
 		}
 		if of := slices.ContainsFunc(arrayDrills, func(x Drill) bool { return x.Name == c.Drill.Name }); of {
 			return len(d.LUNs()) == 0

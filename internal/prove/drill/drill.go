@@ -114,6 +114,12 @@ type Variant struct {
 	// Home: in a matrix, the service must be on its preferred server at the
 	// start.
 	Home bool
+	// ClientDies: the first client dies. Its load ends with it; what it had
+	// acknowledged is read back once it has booted.
+	ClientDies bool
+	// Second: the drill is about a service of the other role too: of an MDS and an
+	// OSS. Both must do what Expect says.
+	Second bool
 	// Schedule is the random schedule of the steps; nil: they are not random.
 	Schedule *Schedule
 }
@@ -132,6 +138,9 @@ type Scene struct {
 	Service *design.Service
 	Active  string // server that the service runs on
 	Passive string // the other one
+	// Second is the server of the service on another pair, for a drill with
+	// Variant.Second.
+	Second string
 	// Group is a RAID group of the service, Members the serials of its present
 	// disks.
 	Group   design.Group

@@ -62,6 +62,7 @@ type engine struct {
 	survivor string       // the other server
 	group    design.Group // a RAID group of the service
 	steps    []Step
+	second   *second // nil: the drill is about one service
 
 	watch     *watcher
 	stopWatch func()
@@ -82,6 +83,8 @@ type running struct {
 	result   workload.Result
 	err      error
 	done     chan struct{}
+	dead     bool  // the client died: nothing more is heard of this load
+	offset   int64 // of a dead client's clock, while it lived
 }
 
 // Run carries out one drill, saves its run in opt.Dir and returns it. An error
@@ -105,6 +108,13 @@ func Run(ctx context.Context, env Env, d Drill, v Variant, opt Options) (*report
 	if err := Possible(env, d, v); err != nil {
 		return nil, err
 	}
+	if v.Second || v.ClientDies && kind.Of(env.Design).NamesApart() {
+		s, err := opposite(env.Design, e.service)
+		if err != nil {
+			return nil, &Refused{err.Error()}
+		}
+		e.second = &second{service: s, servers: env.Design.PairOf(s.Name).Servers, others: others(env.Design, s.Name)}
+	}
 	for _, m := range env.Design.Mounts {
 		if !slices.Contains(e.clients, m.Client) {
 			e.clients = append(e.clients, m.Client)
@@ -125,7 +135,7 @@ func (e *engine) say(format string, args ...any) {
 
 func (e *engine) run(ctx context.Context) (_ *report.Run, err error) {
 	began := time.Now()
-	e.say("reaching %s", strings.Join(append(slices.Clone(e.servers), e.clients...), ", "))
+	e.say("reaching %s", strings.Join(append(e.env.Design.Servers(), e.clients...), ", "))
 	if err := e.connect(ctx); err != nil {
 		return nil, err
 	}
@@ -141,6 +151,9 @@ func (e *engine) run(ctx context.Context) (_ *report.Run, err error) {
 	for _, o := range e.others {
 		e.say("service %s runs on %s, under load as well", o.service.Name, o.on)
 	}
+	if s := e.second; s != nil {
+		e.say("service %s runs on %s; its partner is %s", s.service.Name, s.active, s.survivor)
+	}
 
 	runID := fmt.Sprintf("%s-%s-%s", e.drill.Name, began.UTC().Format("20060102T150405"), uuid.NewString()[:8])
 	jobs, err := jobs(e.env.Design, e.service.Name, runID, e.opt.Rate)
@@ -148,6 +161,11 @@ func (e *engine) run(ctx context.Context) (_ *report.Run, err error) {
 		return nil, &Refused{err.Error()}
 	}
 
+	if e.variant.ClientDies {
+		if err := dies(jobs); err != nil {
+			return nil, &Refused{err.Error()}
+		}
+	}
 	if e.variant.Rewrite {
 		for i := range jobs {
 			jobs[i].addRewriters()
@@ -164,7 +182,11 @@ func (e *engine) run(ctx context.Context) (_ *report.Run, err error) {
 	}
 
 	// From here on there are changes to undo.
-	ev := evidence{drill: e.drill, expect: e.expect, active: e.active, survivor: e.survivor, resource: e.resource, nodes: e.servers, service: e.service.Name, others: e.others,
+	var victim string
+	if e.variant.ClientDies {
+		victim = jobs[0].client
+	}
+	ev := evidence{dead: victim, deadAddress: e.env.Design.PublicOf(victim), evicts: kind.Of(e.env.Design).Evicts(), drill: e.drill, expect: e.expect, active: e.active, survivor: e.survivor, resource: e.resource, nodes: e.servers, service: e.service.Name, others: e.others,
 		byCommand: slices.ContainsFunc(e.steps, func(s Step) bool { return s.Fault.Kind == Move })}
 	cleanup := func() (context.Context, context.CancelFunc) {
 		return context.WithTimeout(context.WithoutCancel(ctx), healTime)
@@ -175,7 +197,12 @@ func (e *engine) run(ctx context.Context) (_ *report.Run, err error) {
 	defer e.stopWatch()
 	e.watch = newWatcher(func(s string) { e.say("%s", s) })
 	for _, s := range e.servers {
-		watching.Go(func() { e.follow(watchCtx, s) })
+		watching.Go(func() { e.follow(watchCtx, s, e.service, e.others) })
+	}
+	if x := e.second; x != nil {
+		for _, s := range x.servers {
+			watching.Go(func() { e.follow(watchCtx, s, x.service, x.others) })
+		}
 	}
 
 	err = e.breakIt(ctx, jobs, &ev)
@@ -183,8 +210,12 @@ func (e *engine) run(ctx context.Context) (_ *report.Run, err error) {
 	ev.loads, ev.loadErr = results, e.loadErrors()
 	if err == nil {
 		ev.location, ev.locationErr = e.location(ctx, e.service.Name)
-		for _, o := range e.others {
+		for _, o := range e.everyOther() {
 			o.location, _ = e.location(ctx, o.service.Name) // no location fails the check of where it may be
+		}
+		if e.second != nil {
+			ev.second = e.second.evidence(&ev)
+			ev.second.location, ev.second.locationErr = e.location(ctx, e.second.service.Name)
 		}
 		ev.moved = slices.Equal(ev.location, []string{e.survivor})
 	}
@@ -226,13 +257,17 @@ func (e *engine) run(ctx context.Context) (_ *report.Run, err error) {
 	var looks map[string]map[string][]look
 	ev.events, looks = e.watch.snapshot()
 	ev.looks = looks[e.service.MountPoints()[0]]
-	for _, o := range e.others {
+	for _, o := range e.everyOther() {
 		o.looks = looks[o.service.MountPoints()[0]]
 		for _, l := range of(results, o.service.Name) {
 			o.stall = max(o.stall, longestStall(l, e.watch.fault, true))
 		}
 	}
 	ev.fault = e.watch.fault
+	if s := ev.second; s != nil {
+		s.looks = looks[e.second.service.MountPoints()[0]]
+		s.events = ofHosts(ev.events, s.nodes)
+	}
 
 	r := e.report(ev, runID, began)
 	if err := r.Save(); err != nil {
@@ -243,7 +278,8 @@ func (e *engine) run(ctx context.Context) (_ *report.Run, err error) {
 
 // connect connects to every host and measures its clock.
 func (e *engine) connect(ctx context.Context) error {
-	return host.Each(ctx, append(slices.Clone(e.servers), e.clients...), func(ctx context.Context, name string) error {
+	// The load needs every server of a file system, not only those of the pair.
+	return host.Each(ctx, append(e.env.Design.Servers(), e.clients...), func(ctx context.Context, name string) error {
 		_, err := e.hosts.Connect(ctx, e.env.Dial, name)
 		return err
 	})
@@ -260,6 +296,9 @@ func (e *engine) place(ctx context.Context) error {
 		e.active, e.survivor = e.survivor, e.active
 	}
 	s := Scene{Design: e.env.Design, Service: e.service, Active: e.active, Passive: e.survivor}
+	if e.second != nil {
+		s.Second = e.second.active
+	}
 	if e.expect.Disks {
 		if err := e.whole(ctx, "the arrays", e.opt.Rejoin); err != nil {
 			return &Unhealthy{[]string{err.Error()}}
@@ -315,6 +354,9 @@ func planned(env Env) (s Scene, err error) {
 	pair := env.Design.PairOf(s.Service.Name)
 	s.Active = pair.Servers[0]
 	s.Passive = pair.Other(s.Active)
+	if o, err := opposite(env.Design, s.Service); err == nil {
+		s.Second = env.Design.PairOf(o.Name).Servers[0]
+	}
 	if all := env.Design.GroupsIn(&s.Service.Storage); len(all) > 0 {
 		s.Group = all[0]
 		for _, m := range s.Group.Members {
@@ -338,30 +380,17 @@ func (e *engine) possible(steps []Step) error {
 
 // preflight finds the active server and refuses a brick that is not healthy.
 func (e *engine) preflight(ctx context.Context) error {
-	c, err := e.cluster(ctx, e.servers)
-	if err != nil {
-		return &Unhealthy{[]string{err.Error()}}
+	mounted := map[string]string{}
+	resource, active, problems := e.find(ctx, e.servers, e.service, e.others, mounted)
+	if active != "" {
+		e.resource, e.active, e.survivor = resource, active, partner(e.servers, active)
 	}
-	problems := c.problems(e.servers)
-	r, err := c.service(e.service.Name)
-	if err != nil {
-		problems = append(problems, err.Error())
-	} else if len(r.Nodes) == 1 && slices.Contains(e.servers, r.Node()) {
-		e.resource, e.active = r.ID, r.Node()
-		for _, s := range e.servers {
-			if s != e.active {
-				e.survivor = s
-			}
+	if s := e.second; s != nil {
+		resource, active, more := e.find(ctx, s.servers, s.service, s.others, mounted)
+		problems = append(problems, more...)
+		if active != "" {
+			s.resource, s.active, s.survivor = resource, active, partner(s.servers, active)
 		}
-	}
-	mounted := map[string]string{e.service.MountPoints()[0]: e.active}
-	for _, o := range e.others {
-		if r, err := c.service(o.service.Name); err != nil {
-			problems = append(problems, err.Error())
-		} else if len(r.Nodes) == 1 {
-			o.on = r.Node()
-		}
-		mounted[o.service.MountPoints()[0]] = o.on
 	}
 	for at, server := range mounted {
 		if server == "" {
@@ -401,6 +430,43 @@ func (e *engine) preflight(ctx context.Context) error {
 	return nil
 }
 
+// find asks a pair where its services run. It returns the resource of service and the
+// server that it runs on ("" if that is a problem), sets where others run, adds the mount
+// points of all of them to mounted, and returns what keeps the pair from being healthy.
+func (e *engine) find(ctx context.Context, servers []string, service *design.Service, others []*other, mounted map[string]string) (resource, active string, problems []string) {
+	c, err := e.cluster(ctx, servers)
+	if err != nil {
+		return "", "", []string{err.Error()}
+	}
+	problems = c.problems(servers)
+	r, err := c.service(service.Name)
+	if err != nil {
+		problems = append(problems, err.Error())
+	} else if len(r.Nodes) == 1 && slices.Contains(servers, r.Node()) {
+		resource, active = r.ID, r.Node()
+	}
+	mounted[service.MountPoints()[0]] = active
+	for _, o := range others {
+		if r, err := c.service(o.service.Name); err != nil {
+			problems = append(problems, err.Error())
+		} else if len(r.Nodes) == 1 {
+			o.on = r.Node()
+		}
+		mounted[o.service.MountPoints()[0]] = o.on
+	}
+	return resource, active, problems
+}
+
+// partner is the other server of a pair; "" if there is none.
+func partner(servers []string, server string) string {
+	for _, s := range servers {
+		if s != server {
+			return s
+		}
+	}
+	return ""
+}
+
 // cluster returns the cluster's state as seen by the first server of from that
 // answers.
 func (e *engine) cluster(ctx context.Context, from []string) (c cluster, err error) {
@@ -435,12 +501,23 @@ func (e *engine) cluster(ctx context.Context, from []string) (c cluster, err err
 }
 
 func (e *engine) location(ctx context.Context, service string) ([]string, error) {
-	c, err := e.cluster(ctx, []string{e.survivor, e.active})
+	c, err := e.cluster(ctx, e.inOrder(e.env.Design.PairOf(service).Servers))
 	if err != nil {
 		return nil, err
 	}
 	r, err := c.service(service)
 	return r.NodeNames(), err
+}
+
+// inOrder returns the servers of a pair with those first that have no fault.
+func (e *engine) inOrder(servers []string) []string {
+	faulty := func(s string) int {
+		if s == e.active || e.second != nil && s == e.second.active {
+			return 1
+		}
+		return 0
+	}
+	return slices.SortedStableFunc(slices.Values(servers), func(a, b string) int { return cmp.Compare(faulty(a), faulty(b)) })
 }
 
 // do runs an action on a host; the error has the output of its command.
@@ -567,6 +644,9 @@ func (e *engine) act(ctx context.Context, s Step, ev *evidence) error {
 		e.watch.setFault(at)
 		ev.fault = at
 	}
+	if s.Fault.Kind == ClientDown && !s.Mend {
+		e.bury(s.Fault.On)
+	}
 	in := e.injector(s.Fault)
 	kind := report.EventFault
 	var err error
@@ -592,6 +672,9 @@ func (e *engine) act(ctx context.Context, s Step, ev *evidence) error {
 	}
 	if s.Fault.Kind == ConfirmOff {
 		ev.confirmed = at
+	}
+	if x := e.second; x != nil && s.Fault.On == x.active && x.fault == 0 {
+		x.fault = at
 	}
 	return nil
 }
@@ -694,7 +777,7 @@ func (e *engine) loadErrors() []string {
 	var out []string
 	for _, r := range e.load {
 		r.mu.Lock()
-		if r.err != nil {
+		if r.err != nil && !r.dead {
 			out = append(out, fmt.Sprintf("load on %s: %v", r.client, r.err))
 		}
 		r.mu.Unlock()
@@ -725,6 +808,10 @@ func (e *engine) waitWorkers(ctx context.Context, limit time.Duration, ok func(p
 func (e *engine) workersLeft(ok func(p workload.WorkerProgress, offset int64) bool) (waiting []string, err error) {
 	for _, r := range e.load {
 		r.mu.Lock()
+		if r.dead {
+			r.mu.Unlock()
+			continue
+		}
 		want := r.job.Workers()
 		if len(r.progress.Workers) < want {
 			waiting = append(waiting, r.client+" has not reported")
@@ -757,15 +844,15 @@ func (e *engine) waitRecovered(ctx context.Context, ev *evidence) error {
 	after := max(ev.fault+(3*time.Second).Nanoseconds(), ev.done)
 	if e.expect.Where == Moves {
 		err := host.Wait{Limit: within, Poll: 200 * time.Millisecond}.Until(ctx, func(context.Context) (string, error) {
-			s, ok := e.watch.first(report.EventStarted, ev.fault, func(x report.Event) bool {
-				return x.Host == e.survivor && aboutResource(x, e.resource)
-			})
-			if !ok {
-				return fmt.Sprintf("service %s has not started on %s", e.service.Name, e.survivor), nil
+			at, left := e.startedOn(e.service.Name, e.resource, e.survivor, ev.fault)
+			if s := e.second; left == "" && s != nil {
+				var second int64
+				second, left = e.startedOn(s.service.Name, s.resource, s.survivor, s.fault)
+				at = max(at, second)
 			}
 			// The load may have gone on during the last step.
-			after = s.NS
-			return "", nil
+			after = at
+			return left, nil
 		})
 		if err != nil {
 			return err
@@ -774,6 +861,17 @@ func (e *engine) waitRecovered(ctx context.Context, ev *evidence) error {
 	return e.waitWorkers(ctx, time.Until(limit), func(p workload.WorkerProgress, offset int64) bool {
 		return p.LastOpNs-offset >= after && p.StallSeconds == 0
 	})
+}
+
+// startedOn is when a service started on a server after a fault, or what is missing.
+func (e *engine) startedOn(service, resource, server string, fault int64) (at int64, missing string) {
+	s, ok := e.watch.first(report.EventStarted, fault, func(x report.Event) bool {
+		return x.Host == server && aboutResource(x, resource)
+	})
+	if !ok {
+		return 0, fmt.Sprintf("service %s has not started on %s", service, server)
+	}
+	return s.NS, ""
 }
 
 // stopLoad ends the load on all clients and collects the results.
@@ -786,6 +884,9 @@ func (e *engine) stopLoad(cleanup func() (context.Context, context.CancelFunc)) 
 	e.say("stopping the load")
 	var wg sync.WaitGroup
 	for _, r := range e.load {
+		if r.buried() {
+			continue
+		}
 		wg.Go(func() {
 			params := workload.StopParams{RunID: r.job.RunID}
 			_, stop := host.Ask(ctx, e.hosts.Session(r.client), workload.OpLoadStop, params)
@@ -820,7 +921,9 @@ func (e *engine) stopLoad(cleanup func() (context.Context, context.CancelFunc)) 
 	var out []loaded
 	for _, r := range e.load {
 		r.mu.Lock()
-		if len(r.result.Workers) > 0 {
+		if r.dead {
+			out = append(out, r.legacy())
+		} else if len(r.result.Workers) > 0 {
 			out = append(out, loaded{r.client, e.hosts.Clock(r.client).Offset, r.result, r.mounts})
 		}
 		r.mu.Unlock()
@@ -877,17 +980,26 @@ func (e *engine) healed(ctx context.Context) error {
 	return nil
 }
 
-// rejoin waits until both servers are in the cluster and every resource runs.
+// rejoin waits until all servers of the drill are in their clusters and every resource runs.
 func (e *engine) rejoin(ctx context.Context) error {
-	e.say("waiting until %s are in the cluster and every resource runs", strings.Join(e.servers, " and "))
+	err := e.rejoinPair(ctx, e.servers)
+	if e.second != nil {
+		err = errors.Join(err, e.rejoinPair(ctx, e.second.servers))
+	}
+	return err
+}
+
+// rejoinPair waits until both servers are in the cluster and every resource runs.
+func (e *engine) rejoinPair(ctx context.Context, servers []string) error {
+	e.say("waiting until %s are in the cluster and every resource runs", strings.Join(servers, " and "))
 	var cleaned time.Time
 	asked := map[string]bool{}
 	err := host.Wait{Limit: e.opt.Rejoin, Poll: 2 * time.Second}.Until(ctx, func(ctx context.Context) (string, error) {
-		c, err := e.cluster(ctx, []string{e.survivor, e.active})
+		c, err := e.cluster(ctx, e.inOrder(servers))
 		if err != nil {
 			return err.Error(), nil
 		}
-		problems := c.problems(e.servers)
+		problems := c.problems(servers)
 		if len(problems) == 0 {
 			return "", nil
 		}
@@ -903,7 +1015,7 @@ func (e *engine) rejoin(ctx context.Context) error {
 		}
 		if len(c.Failures) > 0 && time.Since(cleaned) > 20*time.Second && !slices.ContainsFunc(c.Nodes, away) {
 			cleaned = time.Now()
-			for _, s := range []string{e.survivor, e.active} {
+			for _, s := range e.inOrder(servers) {
 				if e.do(ctx, s, resource.Action{Title: "forget failed actions", Cmd: []string{"crm_resource", "--cleanup"}}) == nil {
 					break
 				}
@@ -991,10 +1103,30 @@ func (e *engine) verify(ctx context.Context, results []loaded, fault int64) (rep
 	return v, reports, failed.Join()
 }
 
+// reachOthers connects again to the servers that nobody has watched: a fault of the whole
+// rack has broken their sessions.
+func (e *engine) reachOthers(ctx context.Context) error {
+	for _, s := range e.env.Design.Servers() {
+		if slices.Contains(e.servers, s) || e.second != nil && slices.Contains(e.second.servers, s) {
+			continue
+		}
+		if _, err := e.hosts.Connect(ctx, e.env.Dial, s); err != nil {
+			return fmt.Errorf("%s: %w", s, err)
+		}
+	}
+	return nil
+}
+
 // dropCaches drops the page cache of the serving servers, so that they read from
 // their disks.
 func (e *engine) dropCaches(ctx context.Context) error {
-	for _, s := range e.env.Design.PairOf(e.service.Name).Services {
+	if err := e.reachOthers(ctx); err != nil {
+		return err
+	}
+	for _, s := range e.env.Design.Services() {
+		if !slices.ContainsFunc(e.env.Design.Mounts, func(m design.ClientMount) bool { return kind.For(m).Uses(m, s.Name) }) {
+			continue
+		}
 		where, err := e.location(ctx, s.Name)
 		if err != nil {
 			return fmt.Errorf("service %s: %w", s.Name, err)

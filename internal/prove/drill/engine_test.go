@@ -38,17 +38,18 @@ type pair struct {
 	lines    map[string][]chan string // followers by host and command
 	injected []string
 	healed   []string
-	started  bool // the survivor has started the service
-	mounts   map[string]bool
+	started  bool           // the survivor has started the service
+	mounts   map[string]int // verification mounts at a path, of both clients
 	tamper   func()
 	noStart  bool // the survivor never starts
 	// alternate: the service moves back after the healing.
 	alternate bool
 	crm       []string
+	sessions  map[string]*host.Session // the last one of each host
 }
 
 func newPair(t *testing.T) *pair {
-	p := &pair{t: t, dir: t.TempDir(), at: t.TempDir(), active: "nfs1", down: map[string]bool{}, lines: map[string][]chan string{}, mounts: map[string]bool{}}
+	p := &pair{t: t, dir: t.TempDir(), at: t.TempDir(), active: "nfs1", down: map[string]bool{}, lines: map[string][]chan string{}, mounts: map[string]int{}, sessions: map[string]*host.Session{}}
 	return p
 }
 
@@ -141,7 +142,7 @@ func (p *pair) dial(ctx context.Context, name string) (*host.Session, error) {
 			switch {
 			case p.down[name]:
 				return nil, errors.New("gone")
-			case name == "c1":
+			case isClient(name):
 				text += "10.0.0.9:" + p.dir + " " + p.dir + " nfs rw 0 0\n"
 			case name == p.active:
 				text += "/dev/vg/lv /srv/home xfs rw 0 0\n"
@@ -149,16 +150,39 @@ func (p *pair) dial(ctx context.Context, name string) (*host.Session, error) {
 			return map[string][]byte{"content": []byte(text)}, nil
 		},
 	}
-	if name == "c1" {
-		mux = agent.Merge(mux, workload.Handlers())
+	if isClient(name) {
+		mux = agent.Merge(mux, ownLedgers(workload.Handlers(), name))
 	}
 	toAgent, fromUs := io.Pipe()
 	toUs, fromAgent := io.Pipe()
 	done := make(chan struct{})
 	go func() { defer close(done); _ = agent.Serve(context.WithoutCancel(ctx), toAgent, fromAgent, mux) }()
 	c := agent.NewClient(toUs, fromUs)
-	return host.New(name, session{c, func() { _ = fromUs.Close(); <-done; _ = fromAgent.Close() }}), nil
+	s := host.New(name, session{c, sync.OnceFunc(func() { _ = fromUs.Close(); <-done; _ = fromAgent.Close() })})
+	p.sessions[name] = s
+	return s, nil
 }
+
+// ownLedgers gives c2 a directory of its own for its ledgers: both clients are this host.
+func ownLedgers(m agent.Mux, client string) agent.Mux {
+	if client == "c1" {
+		return m
+	}
+	out := agent.Mux{}
+	for op, do := range m {
+		out[op] = func(ctx context.Context, raw json.RawMessage, emit func(any)) (any, error) {
+			var p map[string]any
+			if json.Unmarshal(raw, &p) == nil && p["run_id"] != nil {
+				p["ledger_dir"] = workload.DefaultLedgerDir(fmt.Sprint(p["run_id"])) + "-" + client
+				raw, _ = json.Marshal(p)
+			}
+			return do(ctx, raw, emit)
+		}
+	}
+	return out
+}
+
+func isClient(name string) bool { return name == "c1" || name == "c2" }
 
 type session struct {
 	*agent.Client
@@ -192,22 +216,33 @@ func (p *pair) run(_ context.Context, raw json.RawMessage, _ func(any)) (any, er
 	}
 	cmd := r.Action.Cmd
 	last := cmd[len(cmd)-1]
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	switch cmd[0] {
 	case "install", "mkdir":
 		return resource.Output{}, os.MkdirAll(last, 0o755)
 	case "sysctl": // the fake keeps no cache to drop
 		return resource.Output{}, nil
 	case "mount":
+		if p.mounts[last]++; p.mounts[last] > 1 {
+			return resource.Output{}, nil
+		}
 		if err := os.Remove(last); err != nil {
 			return nil, err
 		}
 		return resource.Output{}, os.Symlink(p.dir, last)
 	case "umount":
+		if p.mounts[last]--; p.mounts[last] > 0 {
+			return resource.Output{}, nil
+		}
 		if err := os.Remove(last); err != nil {
 			return nil, err
 		}
 		return resource.Output{}, os.Mkdir(last, 0o755)
 	case "rmdir":
+		if p.mounts[last] > 0 {
+			return resource.Output{}, nil
+		}
 		_ = os.Remove(last)
 		return resource.Output{}, nil
 	case "rm":

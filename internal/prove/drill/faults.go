@@ -19,6 +19,8 @@ const (
 	Panic    Kind = "panic"     // the server's kernel panics
 	PowerOff Kind = "power-off" // the server loses power at once
 
+	ClientDown Kind = "client-down" // a client loses power at once, or resets
+
 	LinkDown   Kind = "link-down"   // a server's cable; network
 	SwitchDown Kind = "switch-down" // a whole network
 
@@ -53,6 +55,8 @@ const (
 	HoldFS     Kind = "hold-fs"     // the service's file system is kept in use, until the server boots; mount point
 	BitRot     Kind = "bit-rot"     // Corrupt, on data of the load that no worker overwrites
 	CacheApply Kind = "cache-apply" // a cache is brought to its config, as `mortar apply` does; service
+	FillOST    Kind = "fill-ost"    // an OST is filled to the last block; its index
+	LNetDown   Kind = "lnet-down"   // LNet of a server loses its network
 	CacheFill  Kind = "cache-fill"  // the mirror is filled with dirty data, and does not write it to the disks meanwhile; service, mount point
 
 	// The administrator's commands; Mend ends a standby.
@@ -83,6 +87,7 @@ var kinds = map[Kind]faultKind{
 	Freeze:             {phrase: "freezing {on}"},
 	Panic:              {phrase: "panicking {on}"},
 	PowerOff:           {phrase: "cutting the power of {on}"},
+	ClientDown:         {phrase: "crashing client {on}", back: (*engine).clientBack},
 	LinkDown:           {phrase: "pulling the {0} cable of {on}"},
 	SwitchDown:         {phrase: "switching the {0} network off"},
 	PathOut:            {phrase: "cutting the path of {on} to {0} over HBA {1}"},
@@ -111,6 +116,8 @@ var kinds = map[Kind]faultKind{
 	FillFS:     {phrase: "filling {0} on {on}", inject: (*engine).fill, heal: (*engine).empty},
 	HoldFS:     {phrase: "keeping {0} on {on} in use", inject: (*engine).hold, heal: (*engine).empty},
 	BitRot:     {phrase: "overwriting bytes of one disk beneath the RAID", can: mayRot, inject: (*engine).spoil}, // the scrub mends the data, or the drill fails
+	FillOST:    {phrase: "filling OST {0}", can: hasLustre, inject: (*engine).fillOST, heal: (*engine).emptyOST},
+	LNetDown:   {phrase: "taking the network from LNet of {on}", can: hasLustre, inject: (*engine).lnetDown, heal: (*engine).lnetUp},
 	CacheApply: {phrase: "giving SSDs back to the cache of {0}", inject: (*engine).applyCache},
 	CacheFill:  {phrase: "filling the mirror of dirty data of {0}", inject: (*engine).fillCache, heal: (*engine).drainCache},
 

@@ -13,17 +13,22 @@ import (
 
 // evidence is everything that a verdict depends on.
 type evidence struct {
-	drill     Drill
-	expect    Expect
-	fault     int64 // administrator's clock, ns
-	done      int64 // when the last step ended
-	active    string
-	survivor  string
-	resource  string // of the service, in Pacemaker
-	nodes     []string
-	service   string // the service under test
-	others    []*other
-	byCommand bool // a command moves the service
+	drill    Drill
+	expect   Expect
+	fault    int64 // administrator's clock, ns
+	done     int64 // when the last step ended
+	active   string
+	survivor string
+	resource string // of the service, in Pacemaker
+	nodes    []string
+	service  string // the service under test
+	others   []*other
+	// dead is the client that the drill kills, deadAddress its public address; "": none.
+	// evicts: servers evict a dead client, and say so.
+	dead, deadAddress string
+	evicts            bool
+	second            *evidence // of the second service, on another pair; nil: there is none
+	byCommand         bool      // a command moves the service
 
 	events  []report.Event
 	looks   map[string][]look
@@ -82,6 +87,86 @@ func judge(e evidence) (checks []report.Check) {
 
 	checks = append(append(checks, e.conditions...), e.parity...)
 
+	own := e
+	if e.second != nil {
+		own.events = slices.DeleteFunc(slices.Clone(e.events), func(ev report.Event) bool { return slices.Contains(e.second.nodes, ev.Host) })
+	}
+	checks = append(checks, own.judgePair()...)
+	if e.second != nil {
+		for _, c := range e.second.judgePair() {
+			c.Name += " (" + e.second.service + ")"
+			checks = append(checks, c)
+		}
+	}
+	checks = append(checks, judgeRecovery(e.events, e.fault, e.deadAddress)...)
+	checks = append(checks, judgeMMP(e.events, e.fault, e.expect.Wakes)...)
+	if e.dead != "" {
+		checks = append(checks, e.judgeTaken()...)
+	}
+
+	var ioErrs, lockErrs int64
+	var violations int64
+	var sample, violation string
+	var gaveUp []string
+	tolerated := map[string]int{}
+	for _, l := range e.loads {
+		violations += l.result.Violations
+		for _, w := range l.result.Workers {
+			if w.Failed != "" {
+				gaveUp = append(gaveUp, fmt.Sprintf("%s on %s: %s", w.Worker, l.client, w.Failed))
+			}
+			if isIO(w.Kind) {
+				ioErrs += w.Errors
+			} else {
+				lockErrs += max(w.Errors-w.Violations, 0) // a violation is recorded as an error too
+			}
+		}
+		for _, x := range l.result.Errors {
+			broken := slices.ContainsFunc(l.result.Workers, func(w workload.WorkerResult) bool { return w.Worker == x.Worker && w.Violations > 0 })
+			switch {
+			case slices.Contains(e.expect.Tolerate, x.Errno):
+				tolerated[x.Errno]++
+				continue
+			case broken && violation == "":
+				violation = fmt.Sprintf(", first: %s on %s: %s", x.Worker, l.client, x.Error)
+			case !broken && sample == "":
+				sample = fmt.Sprintf("%s on %s, %s: %s", x.Worker, l.client, x.Op, x.Error)
+			}
+		}
+	}
+	switch {
+	case len(e.loadErr) > 0:
+		add(false, "no errors", "%s", strings.Join(e.loadErr, "; "))
+	case len(gaveUp) > 0:
+		add(false, "no errors", "workers gave up: %s", strings.Join(gaveUp, "; "))
+	case ioErrs > 0 && len(tolerated) > 0 && sample == "":
+		add(true, "no other errors", "%d calls failed with %s, as they must; none with anything else", ioErrs, strings.Join(slices.Sorted(maps.Keys(tolerated)), ", "))
+	case ioErrs > 0:
+		add(false, "no errors", "clients saw %d failed calls, first: %s", ioErrs, sample)
+	case lockErrs > 0:
+		add(true, "no errors", "no read or write failed; %d lock calls did and were repeated (%s)", lockErrs, sample)
+	default:
+		add(true, "no errors", "no call of any client failed")
+	}
+	add(violations == 0 && len(e.loads) > 0, "locks and reads right", "%d times a lock was lost or given twice, or a reader saw wrong data%s", violations, violation)
+
+	if e.healthErr != nil {
+		add(false, checkHealth, "%v", e.healthErr)
+	} else {
+		detail := "both servers online, every resource and fence device started, no failed action left"
+		if len(e.nodes) == 1 {
+			detail = "the server answers, the volume is mounted and served"
+		}
+		add(true, checkHealth, "%s", detail)
+	}
+	return checks
+}
+
+// judgePair checks where the services of one pair ran, and who was fenced.
+func (e *evidence) judgePair() (checks []report.Check) {
+	add := func(ok bool, name, format string, args ...any) {
+		checks = append(checks, report.Check{Name: name, OK: ok, Detail: fmt.Sprintf(format, args...)})
+	}
 	want := []string{e.active}
 	switch e.expect.Where {
 	case Moves:
@@ -159,66 +244,7 @@ func judge(e evidence) (checks []report.Check) {
 		add(true, "never mounted twice", "%d looks at the servers' mounts found the volume on one server at most", n)
 	}
 
-	checks = append(checks, e.judgeOthers(fenced)...)
-	checks = append(checks, judgeRecovery(e.events, e.fault)...)
-	checks = append(checks, judgeMMP(e.events, e.fault, e.expect.Wakes)...)
-
-	var ioErrs, lockErrs int64
-	var violations int64
-	var sample, violation string
-	var gaveUp []string
-	tolerated := map[string]int{}
-	for _, l := range e.loads {
-		violations += l.result.Violations
-		for _, w := range l.result.Workers {
-			if w.Failed != "" {
-				gaveUp = append(gaveUp, fmt.Sprintf("%s on %s: %s", w.Worker, l.client, w.Failed))
-			}
-			if isIO(w.Kind) {
-				ioErrs += w.Errors
-			} else {
-				lockErrs += max(w.Errors-w.Violations, 0) // a violation is recorded as an error too
-			}
-		}
-		for _, x := range l.result.Errors {
-			broken := slices.ContainsFunc(l.result.Workers, func(w workload.WorkerResult) bool { return w.Worker == x.Worker && w.Violations > 0 })
-			switch {
-			case slices.Contains(e.expect.Tolerate, x.Errno):
-				tolerated[x.Errno]++
-				continue
-			case broken && violation == "":
-				violation = fmt.Sprintf(", first: %s on %s: %s", x.Worker, l.client, x.Error)
-			case !broken && sample == "":
-				sample = fmt.Sprintf("%s on %s, %s: %s", x.Worker, l.client, x.Op, x.Error)
-			}
-		}
-	}
-	switch {
-	case len(e.loadErr) > 0:
-		add(false, "no errors", "%s", strings.Join(e.loadErr, "; "))
-	case len(gaveUp) > 0:
-		add(false, "no errors", "workers gave up: %s", strings.Join(gaveUp, "; "))
-	case ioErrs > 0 && len(tolerated) > 0 && sample == "":
-		add(true, "no other errors", "%d calls failed with %s, as they must; none with anything else", ioErrs, strings.Join(slices.Sorted(maps.Keys(tolerated)), ", "))
-	case ioErrs > 0:
-		add(false, "no errors", "clients saw %d failed calls, first: %s", ioErrs, sample)
-	case lockErrs > 0:
-		add(true, "no errors", "no read or write failed; %d lock calls did and were repeated (%s)", lockErrs, sample)
-	default:
-		add(true, "no errors", "no call of any client failed")
-	}
-	add(violations == 0 && len(e.loads) > 0, "locks and reads right", "%d times a lock was lost or given twice, or a reader saw wrong data%s", violations, violation)
-
-	if e.healthErr != nil {
-		add(false, checkHealth, "%v", e.healthErr)
-	} else {
-		detail := "both servers online, every resource and fence device started, no failed action left"
-		if len(e.nodes) == 1 {
-			detail = "the server answers, the volume is mounted and served"
-		}
-		add(true, checkHealth, "%s", detail)
-	}
-	return checks
+	return append(checks, e.judgeOthers(fenced)...)
 }
 
 // aboutService reports whether a start or stop is of the service. The agent's log

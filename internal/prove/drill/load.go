@@ -144,6 +144,8 @@ func workerKind(k string) string {
 		return "lock-prober"
 	case "lock-challenge":
 		return "lock-challenger"
+	case lockTake:
+		return "lock-taker"
 	}
 	return k
 }

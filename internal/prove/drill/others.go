@@ -1,6 +1,7 @@
 package drill
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -43,6 +44,50 @@ func others(d *design.Design, but string) []*other {
 		}
 	}
 	return out
+}
+
+// second is the service on another pair that a drill with Variant.Second is about too.
+type second struct {
+	service          *design.Service
+	servers          []string
+	others           []*other
+	resource         string // of the service, in Pacemaker
+	active, survivor string
+	fault            int64 // of its server; administrator's clock, ns
+}
+
+// evidence is that of the second service: its own, and what is the same for both.
+func (s *second) evidence(of *evidence) *evidence {
+	return &evidence{drill: of.drill, expect: of.expect, fault: cmp.Or(s.fault, of.fault), active: s.active, survivor: s.survivor, resource: s.resource,
+		nodes: s.servers, service: s.service.Name, others: s.others}
+}
+
+// opposite returns the first service of the first pair whose role is another one: the
+// first OST for an MDS, the MDS for an OST.
+func opposite(d *design.Design, s *design.Service) (*design.Service, error) {
+	if !kind.Of(d).NamesApart() {
+		return nil, errNoLustre
+	}
+	role := d.PairOf(s.Name).Role
+	for i := range d.Pairs {
+		if p := &d.Pairs[i]; p.Role != role {
+			return &p.Services[0], nil
+		}
+	}
+	return nil, fmt.Errorf("every pair of the brick has the role %q", role)
+}
+
+// everyOther returns the services that the drill judges beside those that it is about.
+func (e *engine) everyOther() []*other {
+	if e.second == nil {
+		return e.others
+	}
+	return slices.Concat(e.others, e.second.others)
+}
+
+// ofHosts returns the events that hosts logged.
+func ofHosts(events []report.Event, hosts []string) []report.Event {
+	return slices.DeleteFunc(slices.Clone(events), func(e report.Event) bool { return !slices.Contains(hosts, e.Host) })
 }
 
 // where is the server of a service at the time of the fault.

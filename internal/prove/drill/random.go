@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mortarhpc/mortar/internal/prove/kind"
 	"github.com/mortarhpc/mortar/internal/prove/report"
 )
 
@@ -73,8 +74,8 @@ type chance struct {
 var eitherServer = []string{onActive, onPassive}
 
 // chances are the faults that a schedule draws from. They do not include faults
-// that a person must end (confirm-off), and faults that clients see as errors (a
-// full file system).
+// that a person must end (confirm-off), faults that clients see as errors (a full
+// file system or OST), and the death of a client, which ends a part of the load.
 var chances = []chance{
 	{Freeze, eitherServer, nothing, 5, 60},
 	{Panic, eitherServer, nothing, 5, 60},
@@ -94,7 +95,8 @@ var chances = []chance{
 	{FeedOff, nil, pdus, 3, 30},
 	{BMCDead, eitherServer, nothing, 5, 40},
 	{PDUDead, nil, pdus, 5, 40},
-	{Kill, []string{onActive}, words("nfsd", "rpc.mountd", "rpc.statd", "nfsdcld", "pacemakerd", "corosync"), 0, 0},
+	{Kill, []string{onActive}, killable, 0, 0},
+	{LNetDown, eitherServer, ofLustre, 5, 40},
 	{Move, eitherServer, words(moveArg), 0, 0},
 	{Standby, eitherServer, nothing, 5, 40},
 }
@@ -107,6 +109,22 @@ func words(ws ...string) func(Scene) [][]string {
 		out = append(out, []string{w})
 	}
 	return func(Scene) [][]string { return out }
+}
+
+// killable are the daemons of the kind of service, and those of the cluster.
+func killable(s Scene) (out [][]string) {
+	for _, name := range append(slices.Clone(kind.Of(s.Design).Daemons()), ofCluster...) {
+		out = append(out, []string{name})
+	}
+	return out
+}
+
+// ofLustre is for faults without arguments that only a Lustre brick has.
+func ofLustre(s Scene) [][]string {
+	if kind.Of(s.Design).LNet(s.Design) == "" {
+		return nil
+	}
+	return nothing(s)
 }
 
 func pdus(s Scene) (out [][]string) {

@@ -15,6 +15,7 @@ import (
 
 func randomScene() Scene {
 	d := testDesign()
+	d.Pairs = []design.Pair{{Services: []design.Service{{Name: "home", NFS: &design.NFS{}}}}}
 	d.Spec = &spec.Spec{PDUs: []spec.PDU{{Name: "pdu-a"}, {Name: "pdu-b"}}, Enclosures: []spec.Enclosure{{Name: "E1"}, {Name: "E2"}}}
 	return Scene{Design: d, Service: &design.Service{Name: "home"}, Active: "nfs1", Passive: "nfs2", Group: design.Group{Parity: 2}, Members: []string{"S0", "S1", "S2", "S3"}}
 }

@@ -110,6 +110,9 @@ func (e *engine) config() report.Config {
 		"A stall is a time longer than half a second in which a worker had work to do and completed none of it.",
 		"Once every worker goes on and the load has ended, the failed server is healed, and when the cluster is whole again every block is read back. Lost is any acknowledged block that does not read as its last acknowledged write or a later issued one.",
 	}
+	if e.variant.ClientDies {
+		c.Method = append(c.Method, "The client that dies has each record of its ledgers on its disk before the write begins, and again once it is acknowledged. It reads its data back after it has booted. The rest of its load (timeline, stalls, errors) is lost with it. The workers that try its locks keep them once they have them.")
+	}
 	if e.variant.Rewrite {
 		c.Method = append(c.Method, fmt.Sprintf("On every mount one writer more writes a file of %s over and over, as fast as it can, and calls fsync after each pass. It stops before the server wakes up and goes on elsewhere: nothing hides what that server writes.", report.Bytes(rewriteBytes)))
 	}

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/mortarhpc/mortar/internal/host/resource"
+	"github.com/mortarhpc/mortar/internal/prove/kind"
 	"github.com/mortarhpc/mortar/internal/serve/ocf"
 )
 
@@ -16,9 +18,15 @@ import (
 // daemon again if nothing else does.
 var daemons = map[string]string{"nfsd": "", "rpc.mountd": "", "rpc.statd": "", "nfsdcld": "", "pacemakerd": "pacemaker.service", "corosync": "pacemaker.service"}
 
-func mayKill(_ *engine, f Fault) error {
+// ofCluster are the daemons of the cluster software.
+var ofCluster = []string{"pacemakerd", "corosync"}
+
+func mayKill(e *engine, f Fault) error {
 	if _, ok := daemons[f.Args[0]]; !ok {
 		return fmt.Errorf("%s is not among the daemons that are killed", f.Args[0])
+	}
+	if !slices.Contains(ofCluster, f.Args[0]) && !slices.Contains(kind.Of(e.env.Design).Daemons(), f.Args[0]) {
+		return fmt.Errorf("this brick has no %s", f.Args[0])
 	}
 	return nil
 }

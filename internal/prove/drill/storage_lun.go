@@ -263,7 +263,7 @@ func lunMissing(s Scene) ([]Step, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(s.Design.Services()) > 1 {
+	if len(s.Design.PairOf(s.Service.Name).Services) > 1 {
 		return nil, errors.New("with two services neither server is passive")
 	}
 	off := Fault{Kind: PowerOff, On: s.Passive}

@@ -88,6 +88,17 @@ var Table = []Drill{
 		Variants: []Variant{{How: "full", Title: "a file takes every block that is left", Steps: fullFS}},
 	},
 	{
+		Name: "ost-full", Title: "an OST is full: writers on it are told so, new files go to the other OSTs, and writing goes on once there is room",
+		Expect:   Expect{Where: Stays, Fencing: Nobody, Stall: none, Tolerate: []string{"ENOSPC"}},
+		Variants: []Variant{{How: "full", Title: "files on the service's first OST take every block that it has left (Lustre)", Steps: ostFull}},
+	},
+	{
+		Name: "client-crash", Title: "a client that holds locks dies: another one gets them, and no client that lives notices more than a wait",
+		// The server of NFSv3 keeps the locks until the client has booted.
+		Expect:   Expect{Where: Stays, Fencing: Nobody, Stall: none, Within: 8 * time.Minute},
+		Variants: []Variant{{How: "power", Title: "the first client loses power at once, and boots later", ClientDies: true, Steps: clientCrash}},
+	},
+	{
 		Name: "failover", Title: "the service is moved by command",
 		Expect:   Expect{Where: Moves, Fencing: Nobody, Stall: 5},
 		Variants: []Variant{{How: "command", Title: "mortar failover", Home: true, Steps: move(Scene.passive)}},
@@ -131,6 +142,11 @@ var Table = []Drill{
 			Steps: active(Fault{Kind: LinkDown, Args: []string{"public"}}, 0)}},
 	},
 	{
+		Name: "lnet", Title: "LNet of the active server loses its network; the watcher reports the targets, and they move",
+		Expect:   Expect{Where: Moves, Fencing: Nobody, Stall: 10},
+		Variants: []Variant{{How: "network", Title: "lnetctl takes the network from its LNet (Lustre)", Steps: lnetGone}},
+	},
+	{
 		Name: "both-rings", Title: "the active server loses private and public link; its partner fences it",
 		Expect: Expect{Where: Moves, Fencing: Victim, Stall: 10},
 		Variants: []Variant{
@@ -147,6 +163,12 @@ var Table = []Drill{
 			{How: "panic", Title: "its kernel panics", Steps: active(Fault{Kind: Panic}, 0)},
 			{How: "power", Title: "it loses power at once", Steps: active(Fault{Kind: PowerOff}, 0)},
 		},
+	},
+	{
+		Name: "mds-and-oss", Title: "the MDS dies, and an OSS within the same minute; both partners fence and take over",
+		// The target of a move, after the second fault.
+		Expect:   Expect{Where: Moves, Fencing: Victim, Stall: 60},
+		Variants: []Variant{{How: "freeze", Title: "the active server stops executing, and 15 s later that of the other role (Lustre)", Second: true, Steps: mdsAndOSS}},
 	},
 	{
 		Name: "degraded-crash", Title: "the active server dies while a RAID group lacks a disk; its partner looks whether every stripe is whole, and takes over",
@@ -303,11 +325,11 @@ func degradedCrash(s Scene) ([]Step, error) {
 func kill(daemon string) func(Scene) ([]Step, error) {
 	return func(s Scene) ([]Step, error) {
 		st := Step{Fault: Fault{Kind: Kill, On: s.Active, Args: []string{daemon}}}
-		ofCluster := daemon == "pacemakerd" || daemon == "corosync"
+		cluster := slices.Contains(ofCluster, daemon)
 		switch {
-		case !ofCluster && !slices.Contains(kind.Of(s.Design).Daemons(), daemon):
+		case !cluster && !slices.Contains(kind.Of(s.Design).Daemons(), daemon):
 			return nil, fmt.Errorf("service %s has no %s", s.Service.Name, daemon)
-		case ofCluster:
+		case cluster:
 			// The server may lose its membership and be fenced. So the drill
 			// requires only the service, and health at the end.
 			st.Wait = 20 * time.Second
@@ -356,7 +378,7 @@ const fullHold = 25 * time.Second
 func fullFS(s Scene) ([]Step, error) {
 	dir := kind.Of(s.Design).Files(s.Service)
 	if dir == "" {
-		return nil, errNoFiles
+		return nil, fmt.Errorf("%w: ost-full is the drill of a full Lustre", errNoFiles)
 	}
 	f := Fault{Kind: FillFS, On: s.Active, Args: []string{dir}}
 	return []Step{

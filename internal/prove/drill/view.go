@@ -274,6 +274,15 @@ func (e *engine) giveBack(ctx context.Context, server string, g design.Group, wi
 			return err
 		}
 	}
+	if err := e.settle(ctx, server, wire); err != nil {
+		return fmt.Errorf("array %s: %w", g.Name, err)
+	}
+	return nil
+}
+
+// settle runs the actions of `mortar apply` for one resource of a server, until there are
+// none.
+func (e *engine) settle(ctx context.Context, server string, wire agent.WireResource) error {
 	for range 3 {
 		ds, err := asked(ctx, e, server, func(s *host.Session, ctx context.Context) ([]agent.DiffResult, error) {
 			return s.Diffs(ctx, []agent.WireResource{wire}, nil)
@@ -293,5 +302,5 @@ func (e *engine) giveBack(ctx context.Context, server string, g design.Group, wi
 			}
 		}
 	}
-	return errors.New("array " + g.Name + " does not take it")
+	return errors.New("after three attempts mortar apply still has something to do")
 }

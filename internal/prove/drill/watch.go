@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
+	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/prove/report"
 	"github.com/mortarhpc/mortar/internal/prove/testbed"
@@ -131,13 +132,13 @@ const dialTime = 12 * time.Second
 // follow watches one server until ctx ends. After a lost session, as with a
 // fenced server, it reconnects as soon as possible and reads the journal from the
 // boot, so that it misses no event.
-func (e *engine) follow(ctx context.Context, name string) {
-	volumes := []string{e.service.MountPoints()[0]}
-	for _, o := range e.others {
+func (e *engine) follow(ctx context.Context, name string, service *design.Service, others []*other) {
+	volumes := []string{service.MountPoints()[0]}
+	for _, o := range others {
 		volumes = append(volumes, o.service.MountPoints()[0])
 	}
 	for again := false; ; again = true {
-		e.watch.server(ctx, e.hosts.Session(name), name, e.service.Name, volumes, e.hosts.Clock(name).Offset, again)
+		e.watch.server(ctx, e.hosts.Session(name), name, service.Name, volumes, e.hosts.Clock(name).Offset, again)
 		for {
 			if ctx.Err() != nil {
 				return

@@ -52,6 +52,7 @@ type hardwareFault struct {
 var hardwareFaults = map[drill.Kind]hardwareFault{
 	drill.Panic:              {inject: (*Hardware).panic, heal: (*Hardware).powerOn},
 	drill.PowerOff:           {can: (*Hardware).hasIPMI, inject: (*Hardware).powerOff, heal: (*Hardware).powerOn},
+	drill.ClientDown:         {inject: (*Hardware).reset, heal: (*Hardware).boots},
 	drill.LinkDown:           {can: (*Hardware).hasLink, inject: (*Hardware).linkDown, heal: (*Hardware).linkUp},
 	drill.PathOut:            {inject: (*Hardware).deletePaths, heal: (*Hardware).scan},
 	drill.HBAOut:             {inject: (*Hardware).deletePaths, heal: (*Hardware).scan},
@@ -128,19 +129,33 @@ func (h *Hardware) hasLink(f drill.Fault) error {
 	return err
 }
 
-// panic makes the kernel panic at once, so the missing answer means success.
+// panic makes the kernel panic at once.
 // Source: Documentation/admin-guide/sysrq.rst: 'c'
 func (h *Hardware) panic(ctx context.Context, f drill.Fault) error {
-	s, err := h.Dial(ctx, f.On)
+	return h.sysrq(ctx, f.On, "c", "panic the kernel")
+}
+
+// reset reboots a host at once, without a sync or an unmount: its memory is lost.
+// Source: Documentation/admin-guide/sysrq.rst: 'b'
+func (h *Hardware) reset(ctx context.Context, f drill.Fault) error {
+	return h.sysrq(ctx, f.On, "b", "reset the host")
+}
+
+// boots does nothing: a host that was reset boots by itself, and the drill waits for it.
+func (*Hardware) boots(ctx context.Context, _ drill.Fault) error { return ctx.Err() }
+
+// sysrq sends a key that ends the kernel at once, so the missing answer means success.
+func (h *Hardware) sysrq(ctx context.Context, name, key, title string) error {
+	s, err := h.Dial(ctx, name)
 	if err != nil {
 		return err
 	}
 	defer s.Close()
 	cctx, cancel := context.WithTimeout(ctx, sysrqGrace)
 	defer cancel()
-	a := resource.Action{Title: "panic the kernel", Cmd: []string{"tee", "/proc/sysrq-trigger"}, Stdin: []byte("c")}
+	a := resource.Action{Title: title, Cmd: []string{"tee", "/proc/sysrq-trigger"}, Stdin: []byte(key)}
 	if _, err := s.Run(cctx, a); err == nil {
-		return errors.New("the kernel did not panic on SysRq c")
+		return errors.New("the kernel survived SysRq " + key)
 	}
 	return ctx.Err()
 }

@@ -43,6 +43,7 @@ var rackFaults = map[drill.Kind]rackFault{
 	drill.Freeze:             {on: "freeze", off: []string{"poweron", "unfreeze"}},
 	drill.Panic:              {on: "panic", off: []string{"poweron"}, reset: true},
 	drill.PowerOff:           {on: "kill", off: []string{"poweron"}},
+	drill.ClientDown:         {on: "kill", off: []string{"poweron"}},
 	drill.LinkDown:           {on: "link-down", off: []string{"link-up"}},
 	drill.SwitchDown:         {on: "switch-down", off: []string{"switch-up"}},
 	drill.PathOut:            {on: "path-out", off: []string{"path-in"}},

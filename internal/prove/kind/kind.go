@@ -50,6 +50,14 @@ type Kind interface {
 	// AsksForLocks reports whether the client asks the server for every lock. A
 	// client with a delegation would lock without asking.
 	AsksForLocks(m design.ClientMount) bool
+	// FreesLocks reports whether the server gives up the locks of a client that died
+	// before it is back.
+	FreesLocks(m design.ClientMount) bool
+	// Evicts reports whether a server evicts a client that died, and logs it.
+	Evicts() bool
+	// LNet is the network of LNet that servers and clients use, as lnetctl names it; "" if
+	// the kind has no LNet.
+	LNet(d *design.Design) string
 	// Restarts reports whether a benchmark may restart the services to empty caches.
 	Restarts() bool
 	// HoldsData reports whether a service has the data of files.
@@ -131,6 +139,16 @@ func (nfs) ReadBack(m design.ClientMount, at string) []string {
 // AsksForLocks: NFSv3 has no delegations.
 func (nfs) AsksForLocks(m design.ClientMount) bool { return strings.HasPrefix(m.Version, "3") }
 
+// FreesLocks: the lease of an NFSv4 client ends. A server of NFSv3 hears only from a
+// client that boots that it had died.
+//
+// Source: RFC 8881, 8.4.2.4; sm-notify(8)
+func (nfs) FreesLocks(m design.ClientMount) bool { return !strings.HasPrefix(m.Version, "3") }
+
+func (nfs) Evicts() bool { return false }
+
+func (nfs) LNet(*design.Design) string { return "" }
+
 func (nfs) NamesApart() bool { return false }
 
 func (nfs) Restart(services []*design.Service) (stop, again []resource.Action) {
@@ -191,6 +209,16 @@ func (lustre) ReadBack(m design.ClientMount, at string) []string {
 
 // AsksForLocks: with -o flock the MDS grants every lock.
 func (lustre) AsksForLocks(design.ClientMount) bool { return true }
+
+// FreesLocks: the MDS evicts the client.
+func (lustre) FreesLocks(design.ClientMount) bool { return true }
+
+func (lustre) Evicts() bool { return true }
+
+func (lustre) LNet(d *design.Design) string {
+	network, _, _ := strings.Cut(d.Lustre.LNET, "(")
+	return network
+}
 
 // NamesApart: the MDS has the names. A writer that has its file open needs only OSTs.
 func (lustre) NamesApart() bool { return true }

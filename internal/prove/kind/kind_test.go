@@ -12,11 +12,11 @@ import (
 // Both kinds pass the same cases: a mount has a name, and a second mount of the
 // same files has a cache of its own.
 func TestKinds(t *testing.T) {
-	for example, want := range map[string]struct{ label, name, readBack, fstype, loadDir, foreign string }{
+	for example, want := range map[string]struct{ label, name, readBack, fstype, loadDir, foreign, lnet string }{
 		"nfs-ha": {"v4.1", "NFSv4.1", "mount -t nfs -o vers=4.1,proto=tcp,hard,timeo=150,retrans=2,rsize=1048576,wsize=1048576,nosharecache 10.77.1.100:/srv/home/data /run/x",
-			"nfs4", "server: install -d -o 65534 -g 65534 -m 0755 /srv/home/data/.mortar", "lustre"},
+			"nfs4", "server: install -d -o 65534 -g 65534 -m 0755 /srv/home/data/.mortar", "lustre", ""},
 		"lustre-small": {"lustre", "Lustre", "mount -t lustre -o flock,noatime 10.20.0.11@tcp:10.20.0.12@tcp:/small /run/x",
-			"lustre", "client: install -d -m 0755 /small/.mortar; lfs setstripe --stripe-count -1 /small/.mortar", "nfs4"},
+			"lustre", "client: install -d -m 0755 /small/.mortar; lfs setstripe --stripe-count -1 /small/.mortar", "nfs4", "tcp"},
 	} {
 		s, err := spec.Load("../../../examples/" + example + ".yaml")
 		if err != nil {
@@ -33,6 +33,9 @@ func TestKinds(t *testing.T) {
 		m.Options = append(m.Options, "_netdev", "x-systemd.automount")
 		if got := k.Label(m); got != want.label {
 			t.Errorf("%s: %s", example, got)
+		}
+		if got := k.LNet(d); got != want.lnet || k.Evicts() != (want.lnet != "") {
+			t.Errorf("%s: network %q of LNet", example, got)
 		}
 		if got := k.Name(m); got != want.name {
 			t.Errorf("%s: %s", example, got)
@@ -102,5 +105,15 @@ func TestRestart(t *testing.T) {
 	}
 	if got, want := strings.Join(text, "; "), "systemctl stop nfs-server.service; umount /srv/home; mount /srv/home; systemctl start nfs-server.service"; got != want || len(again) != 1 {
 		t.Errorf("%s", got)
+	}
+}
+
+// A server of NFSv3 hears of the death of a client when the client boots.
+func TestFreesLocks(t *testing.T) {
+	for version, want := range map[string]bool{"3": false, "4.1": true, "4.2": true, "lustre": true} {
+		m := design.ClientMount{Version: version}
+		if got := For(m).FreesLocks(m); got != want {
+			t.Errorf("%s: %v", version, got)
+		}
 	}
 }

@@ -155,8 +155,8 @@ func workerRows(t *Timeline, perColumn int) []row {
 		w := &t.Workers[i]
 		r := row{label: workerLabel(w), stalls: w.Stalls, unit: "MiB/s", class: "c-v4"}
 		switch w.Kind {
-		case "lock-challenger":
-			continue // the checks show its result
+		case "lock-challenger", "lock-taker":
+			continue // the checks show their result
 		case "lock-prober":
 			r.unit, r.class = "locks/s", "c-lock"
 			r.values = rates(w.Ops, t.BucketMS, perColumn)
@@ -196,6 +196,8 @@ func workerLabel(w *Worker) string {
 		return w.Client + " " + proto + "lock held"
 	case "lock-challenger":
 		return w.Client + " " + proto + "lock tried"
+	case "lock-taker":
+		return w.Client + " " + proto + "lock taken"
 	case "reader":
 		return w.Client + " " + proto + "reader"
 	}
@@ -433,7 +435,7 @@ func latencies(t *Timeline) []latencyRow {
 	var out []latencyRow
 	for i := range t.Workers {
 		w := &t.Workers[i]
-		if w.Kind == "lock-holder" || w.Kind == "lock-challenger" {
+		if w.Kind == "lock-holder" || w.Kind == "lock-challenger" || w.Kind == "lock-taker" {
 			continue
 		}
 		add := func(label string, l *Latency) {

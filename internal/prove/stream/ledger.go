@@ -9,6 +9,8 @@ import (
 	"io"
 	"os"
 	"sync"
+
+	"golang.org/x/sys/unix"
 )
 
 // A ledger file is a prologue (magic, length, JSON header, CRC32C), then records
@@ -325,8 +327,8 @@ func ReadLedger(path string) (*Index, error) {
 }
 
 // Ledger is a ledger being written. Each record goes to the file with one write
-// call, without a buffer. So records survive the death of the process, but not a
-// crash of its machine, which is not under test.
+// call, without a buffer. So records survive the death of the process; after Durable
+// also a crash of its machine.
 //
 // One goroutine writes; others may call Expect and AckedEnd.
 type Ledger struct {
@@ -334,6 +336,7 @@ type Ledger struct {
 	f    *os.File
 	now  func() int64
 	rec  [recordSize]byte
+	sync bool // each record is on the disk before put returns
 
 	mu sync.RWMutex // guards x: Expect against the writer
 	x  *Index
@@ -388,6 +391,13 @@ func OpenLedger(path string, now func() int64) (*Ledger, error) {
 	return l, nil
 }
 
+// Durable has each record on the disk before the writer goes on, so that the ledger
+// survives a crash of the machine: no write is issued that it does not know.
+func (l *Ledger) Durable() error {
+	l.sync = true
+	return l.f.Sync()
+}
+
 // Path is the ledger's file.
 func (l *Ledger) Path() string { return l.path }
 
@@ -405,6 +415,11 @@ func (l *Ledger) put(k kind, w write, errno uint32) error {
 			}
 		}
 		return fmt.Errorf("ledger: %w", err)
+	}
+	if l.sync {
+		if err := unix.Fdatasync(int(l.f.Fd())); err != nil {
+			return fmt.Errorf("ledger: %w", err)
+		}
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()

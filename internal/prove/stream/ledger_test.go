@@ -550,3 +550,28 @@ func TestModel(t *testing.T) {
 		})
 	}
 }
+
+// A durable ledger is read like any other, while its writer goes on.
+func TestLedgerDurable(t *testing.T) {
+	b := newBrick(t, "run", 1)
+	if err := b.l.Durable(); err != nil {
+		t.Fatal(err)
+	}
+	_, seq, err := b.l.Intent(0, 4)
+	if err == nil {
+		err = b.l.Ack(seq)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	x, err := ReadLedger(b.l.Path())
+	if err != nil || x.Expect(3) != (Expect{1, 1}) {
+		t.Errorf("%+v, %v", x, err)
+	}
+	if err := b.l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := b.l.Intent(0, 1); err == nil {
+		t.Error("a record that is on no disk is an intent")
+	}
+}

@@ -242,7 +242,7 @@ func Clean(p CleanParams) (*CleanResult, error) {
 	var job Job
 	if b, err := os.ReadFile(filepath.Join(dir, jobFile)); err == nil && json.Unmarshal(b, &job) == nil && job.RunID == p.RunID {
 		for _, l := range job.Locks {
-			if isName(l.File) && l.Role != Challenge {
+			if isName(l.File) && l.Role.owner() {
 				d := filepath.Join(mapDir(l.Dir, p.Dirs), p.RunID)
 				dirs = append(dirs, d)
 				remove(filepath.Join(d, l.File+".lock"))

@@ -14,6 +14,7 @@ type Job struct {
 	Client          string   `json:"client,omitempty"`           // name of this client, carried into the result
 	StreamBase      uint32   `json:"stream_base,omitempty"`      // stream ids are base+1, base+2, ...: give each client its own (client index * 1000)
 	LedgerDir       string   `json:"ledger_dir,omitempty"`       // default /var/lib/mortar/runs/<run id>; never on the system under test
+	Durable         bool     `json:"durable,omitempty"`          // ledgers survive a crash of the client: each record costs a write to its disk
 	DurationSeconds float64  `json:"duration_seconds,omitempty"` // 0: until load.stop
 	StallSeconds    float64  `json:"stall_seconds,omitempty"`    // a gap longer than this is a stall; default 0.5
 	StuckSeconds    float64  `json:"stuck_seconds,omitempty"`    // how long to wait for a hanging worker after stop; default 10
@@ -72,6 +73,7 @@ type LockRole string
 const (
 	Hold      LockRole = "hold"      // takes a lock at the start, keeps it to the end, and checks each interval that I/O under it still works
 	Probe     LockRole = "probe"     // takes and releases a lock on a file of its own each interval: the latency shows the grace period
+	Take      LockRole = "take"      // tries each interval to take what a client holds that dies; then holds it
 	Challenge LockRole = "challenge" // tries each interval to take what another client holds: getting it is a violation
 )
 
@@ -80,7 +82,7 @@ type Lock struct {
 	Name            string   `json:"name"`
 	Dir             string   `json:"dir"`
 	Role            LockRole `json:"role"`
-	File            string   `json:"file,omitempty"`             // the file is <dir>/<run id>/<file>.lock; default the name; challenge: the holder's
+	File            string   `json:"file,omitempty"`             // the file is <dir>/<run id>/<file>.lock; default the name; challenge, take: the holder's
 	Kind            string   `json:"kind,omitempty"`             // ofd (default) or posix
 	IntervalSeconds float64  `json:"interval_seconds,omitempty"` // default 0.5
 }
@@ -111,6 +113,7 @@ type WorkerProgress struct {
 	LastOpNs     int64   `json:"last_op_ns"`    // wall clock of the last completed operation; 0: none yet
 	LastError    string  `json:"last_error,omitempty"`
 	Violations   int64   `json:"violations,omitempty"`
+	Took         bool    `json:"took,omitempty"`   // a lock worker with the role take has its lock
 	Failed       string  `json:"failed,omitempty"` // why the worker has given up
 }
 
@@ -137,7 +140,7 @@ type Result struct {
 // WorkerResult is one worker's part of a Result.
 type WorkerResult struct {
 	Worker     string  `json:"worker"`
-	Kind       string  `json:"kind"`           // writer, reader, names, lock-hold, lock-probe, lock-challenge
+	Kind       string  `json:"kind"`           // writer, reader, names, lock-hold, lock-probe, lock-challenge, lock-take
 	Mode       string  `json:"mode,omitempty"` // writers: pattern/mode
 	Path       string  `json:"path"`
 	FSType     string  `json:"fs_type,omitempty"` // of the file system it is on, from mountinfo
@@ -163,6 +166,9 @@ type WorkerResult struct {
 	// the first lock after a failover here.
 	Completions []Completion `json:"completions"`
 }
+
+// OpTook is the operation of a lock worker with the role take that got the lock.
+const OpTook = "took"
 
 // Completion is one completed operation.
 type Completion struct {
@@ -372,9 +378,9 @@ func (j *Job) fill() error {
 			return fmt.Errorf("lock %s: kind %q: use ofd or posix", l.Name, l.Kind)
 		}
 		switch l.Role {
-		case Hold, Probe, Challenge:
+		case Hold, Probe, Challenge, Take:
 		default:
-			return fmt.Errorf("lock %s: role %q: use hold, probe or challenge", l.Name, l.Role)
+			return fmt.Errorf("lock %s: role %q: use hold, probe, challenge or take", l.Name, l.Role)
 		}
 		if l.IntervalSeconds < 0 {
 			return fmt.Errorf("lock %s: interval_seconds is negative", l.Name)

@@ -27,6 +27,9 @@ const (
 	freeMark = "free\n"
 )
 
+// owner reports whether a worker of this role makes the file of its lock.
+func (r LockRole) owner() bool { return r == Hold || r == Probe }
+
 func (l *locker) run() {
 	l.fd = -1
 	var err error
@@ -37,6 +40,8 @@ func (l *locker) run() {
 		err = l.probe()
 	case Challenge:
 		err = l.challenge()
+	case Take:
+		err = l.take()
 	}
 	l.close(l.fd)
 	if err != nil && !errors.Is(err, errStopped) {
@@ -59,7 +64,7 @@ func (l *locker) try(typ int16) error {
 
 func denied(err error) bool { return errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EACCES) }
 
-// open opens the lock file, and creates it unless the role is Challenge.
+// open opens the lock file, and creates it if the role is one of an owner.
 func (l *locker) open() error {
 	var wait backoff
 	first := true
@@ -69,7 +74,7 @@ func (l *locker) open() error {
 			l.done()
 			return nil
 		}
-		if l.cfg.Role == Challenge && errors.Is(err, unix.ENOENT) {
+		if !l.cfg.Role.owner() && errors.Is(err, unix.ENOENT) {
 			l.done() // the holder has not begun yet
 		} else {
 			l.fail(err, 0, 0)
@@ -90,7 +95,7 @@ func (l *locker) openOnce() (err error) {
 		return err
 	}
 	flags := unix.O_RDWR
-	if l.cfg.Role != Challenge {
+	if l.cfg.Role.owner() {
 		flags |= unix.O_CREAT
 	} else if err := l.refresh(dir); err != nil {
 		return err
@@ -141,8 +146,12 @@ func (l *locker) hold() error {
 	if err := l.open(); err != nil {
 		return err
 	}
+	return l.holdOn(false)
+}
+
+// holdOn holds the lock until the run stops; held: the worker has it already.
+func (l *locker) holdOn(held bool) error {
 	var wait backoff
-	held := false
 	for {
 		if !held {
 			l.begin("lock")
@@ -253,6 +262,32 @@ func (l *locker) challenge() error {
 			l.succeed(0)
 		case denied(err):
 			l.succeed(0) // the server refused, as it must
+		default:
+			l.fail(err, 0, 0)
+			if err := l.reopen(&wait); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// take waits until the server gives the lock of a client that died to this one.
+func (l *locker) take() error {
+	if err := l.open(); err != nil {
+		return err
+	}
+	pace := newPacer(1 / l.cfg.IntervalSeconds)
+	var wait backoff
+	for pace.wait(l.stop) {
+		l.begin("ask")
+		err := l.try(unix.F_WRLCK)
+		switch {
+		case err == nil:
+			l.took()
+			return l.holdOn(true)
+		case denied(err):
+			l.succeed(0) // the server keeps it for its holder
 		default:
 			l.fail(err, 0, 0)
 			if err := l.reopen(&wait); err != nil {

@@ -139,6 +139,11 @@ func prepare(job Job, marks *atomic.Int64) (_ *run, err error) {
 			return nil, err
 		}
 		ledgers = append(ledgers, w.ledger)
+		if job.Durable {
+			if err = w.ledger.Durable(); err != nil {
+				return nil, err
+			}
+		}
 		w.stream = w.ledger.Index().Stream()
 		w.pos = 0
 		if cfg.Pattern == Append {
@@ -148,6 +153,13 @@ func prepare(job Job, marks *atomic.Int64) (_ *run, err error) {
 		r.describe(w.worker, w.path)
 		writers[cfg.Name] = w
 		r.add(w.worker, w.run)
+	}
+	if job.Durable {
+		for _, d := range []string{job.LedgerDir, filepath.Dir(job.LedgerDir)} {
+			if err = syncDir(d); err != nil {
+				return nil, err
+			}
+		}
 	}
 	for i, cfg := range job.Readers {
 		of := writers[cfg.Writer]

@@ -761,3 +761,51 @@ func TestNames(t *testing.T) {
 		}
 	}
 }
+
+// A worker takes the lock of a client that dies, not before that, and keeps it.
+func TestTakeLock(t *testing.T) {
+	dir := t.TempDir()
+	holder := Job{RunID: "taken", Client: "one", LedgerDir: t.TempDir(), ProgressSeconds: 0.02, Locks: []Lock{{Name: "held", Dir: dir, Role: Hold, IntervalSeconds: 0.01}}}
+	dies, held := make(chan struct{}), make(chan struct{}, 1)
+	ended := make(chan error, 1)
+	go func() {
+		_, err := Run(t.Context(), holder, Control{Stop: dies}, func(p Progress) {
+			if p.Workers[0].Ops > 2 {
+				select {
+				case held <- struct{}{}:
+				default:
+				}
+			}
+		})
+		ended <- err
+	}()
+	<-held
+	taker := Job{RunID: "taken", Client: "two", LedgerDir: t.TempDir(), Locks: []Lock{{Name: "tried", Dir: dir, Role: Take, File: "held", IntervalSeconds: 0.01}}}
+	var once atomic.Bool
+	var diedNs atomic.Int64
+	res := until(t, taker, func(w WorkerProgress) bool {
+		if w.Ops > 5 && !once.Swap(true) {
+			if w.Took {
+				t.Error("it has the lock of a client that lives")
+			}
+			diedNs.Store(time.Now().UnixNano())
+			close(dies)
+		}
+		return w.Took && w.Ops > 10
+	})
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	w := res.Workers[0]
+	i := slices.IndexFunc(w.Completions, func(c Completion) bool { return c.Op == OpTook })
+	if i < 0 || w.Completions[i].DoneNs < diedNs.Load() || w.Kind != "lock-take" || res.Violations != 0 || res.ErrorCount != 0 {
+		t.Errorf("%+v", res)
+	}
+	last := w.Completions[len(w.Completions)-1].Op
+	if last != "hold" && last != "unlock" {
+		t.Errorf("it ends with %q: it does not keep the lock", last)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "taken", "held.lock")); err != nil {
+		t.Error(err)
+	}
+}

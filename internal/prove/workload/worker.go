@@ -45,6 +45,7 @@ type worker struct {
 	waiting int64  // when the first operation since the last success began; 0: no operation is owed
 	waitOp  string
 	failed  bool // errors since the last success
+	hasLock bool // role take: it has the lock
 	lastErr string
 }
 
@@ -100,6 +101,14 @@ func (w *worker) succeed(bytes int64) {
 	w.res.Timeline.Ops[i]++
 	w.res.Timeline.Bytes[i] += bytes
 	w.op, w.waiting, w.failed = "", 0, false
+}
+
+// took records that the operation under way has got the worker its lock.
+func (w *worker) took() {
+	w.mu.Lock()
+	w.op, w.hasLock = OpTook, true
+	w.mu.Unlock()
+	w.succeed(0)
 }
 
 // fail records that the operation failed and which range that leaves in doubt.
@@ -227,7 +236,7 @@ func (w *worker) progress(t int64) WorkerProgress {
 	defer w.mu.Unlock()
 	p := WorkerProgress{
 		Worker: w.res.Worker, Ops: w.res.Ops, AckedBytes: w.res.AckedBytes, Errors: w.res.Errors, Violations: w.res.Violations,
-		LastOpNs: w.res.LastOpNs, LastError: w.lastErr, Failed: w.res.Failed,
+		LastOpNs: w.res.LastOpNs, LastError: w.lastErr, Failed: w.res.Failed, Took: w.hasLock,
 	}
 	if w.waiting != 0 && t-w.waiting > w.stall {
 		p.StallSeconds = seconds(t - w.waiting)
