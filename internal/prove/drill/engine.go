@@ -72,6 +72,7 @@ type engine struct {
 	healing   time.Time                     // when the mending began
 	software  []report.Row
 	writeback [2]string // settings of the server before WriteSoon
+	errands   []errand  // what is left of a change
 }
 
 // running is the load on one client.
@@ -88,7 +89,13 @@ type running struct {
 // means that there is no verdict; *Unhealthy and *Refused also mean that nothing
 // was changed. Run mends all its faults before it returns, even if ctx ends.
 func Run(ctx context.Context, env Env, d Drill, v Variant, opt Options) (*report.Run, error) {
+	return runOn(ctx, &env, d, v, opt)
+}
+
+// runOn is Run. After a change of the brick env has its new design.
+func runOn(ctx context.Context, at *Env, d Drill, v Variant, opt Options) (*report.Run, error) {
 	var err error
+	env := *at
 	if !env.Design.Clustered() {
 		if v, err = onOne(d, v); err != nil {
 			return nil, err
@@ -111,6 +118,7 @@ func Run(ctx context.Context, env Env, d Drill, v Variant, opt Options) (*report
 		}
 	}
 	defer e.hosts.Close()
+	defer func() { at.Design = e.env.Design }()
 	return e.run(ctx)
 }
 
@@ -140,6 +148,9 @@ func (e *engine) run(ctx context.Context) (_ *report.Run, err error) {
 	}
 	for _, o := range e.others {
 		e.say("service %s runs on %s, under load as well", o.service.Name, o.on)
+	}
+	if e.drill.Lasting != "" {
+		e.say("this stays after the drill: %s", e.drill.Lasting)
 	}
 
 	runID := fmt.Sprintf("%s-%s-%s", e.drill.Name, began.UTC().Format("20060102T150405"), uuid.NewString()[:8])
@@ -174,8 +185,9 @@ func (e *engine) run(ctx context.Context) (_ *report.Run, err error) {
 	e.stopWatch = sync.OnceFunc(func() { stopWatch(); watching.Wait() })
 	defer e.stopWatch()
 	e.watch = newWatcher(func(s string) { e.say("%s", s) })
+	service, volumes := e.service.Name, e.volumes() // a change replaces e.service
 	for _, s := range e.servers {
-		watching.Go(func() { e.follow(watchCtx, s) })
+		watching.Go(func() { e.follow(watchCtx, s, service, volumes) })
 	}
 
 	err = e.breakIt(ctx, jobs, &ev)
