@@ -48,7 +48,7 @@ var changeDrills = []Drill{
 		Name: "change-server", Title: "the passive server is retired, and a freshly installed machine takes its place",
 		Lasting:  "the system of that server is a new one, and its fencing is unproven until mortar fence-test",
 		Expect:   Expect{Where: Stays, Fencing: Nobody, Stall: moveStall, Disks: true},
-		Variants: []Variant{{How: "replace", Title: "the passive server is switched off; the new machine boots without its cables, mortar server replace, its cables, mortar server replace", Steps: replaceServerSteps}},
+		Variants: []Variant{{How: "replace", Title: "mortar standby, power off; the new machine boots without its cables, mortar server replace, its cables, mortar server replace, mortar unstandby", Steps: replaceServerSteps}},
 	},
 	{
 		Name: "change-grow", Title: "the volume grows by disks that the brick does not use yet",
@@ -61,8 +61,9 @@ var changeDrills = []Drill{
 // moveStall is the target of a planned move, as of the drill failover.
 const moveStall = 5
 
+// These drills come before those that cut all power.
 func init() {
-	Table = append(Table, changeDrills...)
+	Table = slices.Insert(Table, len(Table)-2, changeDrills...)
 	for _, name := range []string{"change-disk-replace", "change-grow-disks"} {
 		alone[name] = nil
 	}
@@ -219,6 +220,10 @@ func (e *engine) undoneByHand(what string, f Fault) errand {
 	return errand{what, func(ctx context.Context) error { return e.env.Injector.Heal(ctx, f) }}
 }
 
+// firstDial bounds the first session with a new machine, which copies the mortar binary to
+// it. A login by itself has the limit of the Dial.
+const firstDial = 2 * time.Minute
+
 // waiting is the errand of waiting for what hosts show. look describes what is missing.
 func (e *engine) waiting(what string, limit time.Duration, look func(ctx context.Context, hosts host.ByName) (string, error), servers ...string) errand {
 	return errand{what, func(ctx context.Context) error {
@@ -226,7 +231,7 @@ func (e *engine) waiting(what string, limit time.Duration, look func(ctx context
 			// The session of a run may be one with the machine before.
 			fresh := map[string]*host.Session{}
 			for _, s := range servers {
-				dctx, cancel := context.WithTimeout(ctx, dialTime)
+				dctx, cancel := context.WithTimeout(ctx, firstDial)
 				h, err := e.env.Dial(dctx, s)
 				cancel()
 				if err != nil {
@@ -276,6 +281,7 @@ func (e *engine) planServer(ctx context.Context, f Fault) error {
 	replace := e.command("server replace", f.On, "--skip-fence-test")
 	off, cables := Fault{Kind: PowerOff, On: f.On}, Fault{Kind: PathsOut, On: f.On}
 	e.errands = []errand{
+		{"mortar standby " + f.On, func(ctx context.Context) error { return e.env.Operator.Standby(ctx, f.On, true) }},
 		{"stopping the cluster on " + f.On, func(ctx context.Context) error {
 			return e.do(ctx, f.On, resource.Action{Title: "leave the cluster", Cmd: []string{"systemctl", "stop", "pacemaker.service", "corosync.service"}, Seconds: 120})
 		}},
@@ -295,7 +301,8 @@ func (e *engine) planServer(ctx context.Context, f Fault) error {
 				return strings.Join(missing, ", "), err
 			}, f.On))
 	}
-	e.errands = append(e.errands, replace)
+	e.errands = append(e.errands, replace,
+		errand{"mortar unstandby " + f.On, func(ctx context.Context) error { return e.env.Operator.Standby(ctx, f.On, false) }})
 	return nil
 }
 
@@ -341,7 +348,7 @@ func (e *engine) planGrow(ctx context.Context, _ Fault) error {
 		return err
 	}
 	if len(found) == 0 {
-		return &Refused{"drill " + e.drill.Name + ": the rack has no disk that the brick does not use. Build the rack from a copy of the spec with more disks (`mortar rack up`), and the brick from the spec without them: see docs/rack.md"}
+		return &Refused{"drill " + e.drill.Name + ": the rack has no disk that the brick does not use. Build the rack from a copy of the spec with more disks, and the brick from the spec without them: see 'More disks than the brick' in docs/rack.md"}
 	}
 	var args []string
 	for _, s := range found {

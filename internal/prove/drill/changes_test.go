@@ -150,9 +150,9 @@ var changeLines = map[string][]string{
 	"change-upgrade": {"mortar upgrade --reboot-only --skip-fence-test --yes --json"},
 	"change-disk": {"mortar disk fail MA01 --yes --json", "inject disk-out MA01", "inject disk-blank MA01 MA01-2",
 		"mortar disk replace MA01 --with MA01-2 --yes --json"},
-	"change-server": {"nfs2: systemctl stop pacemaker.service corosync.service", "inject power-off nfs2", "inject server-new nfs2", "inject paths-out nfs2",
+	"change-server": {"standby nfs2 true", "nfs2: systemctl stop pacemaker.service corosync.service", "inject power-off nfs2", "inject server-new nfs2", "inject paths-out nfs2",
 		"heal power-off nfs2", "mortar server replace nfs2 --skip-fence-test --yes --json", "heal paths-out nfs2",
-		"mortar server replace nfs2 --skip-fence-test --yes --json"},
+		"mortar server replace nfs2 --skip-fence-test --yes --json", "standby nfs2 false"},
 	"change-grow": {"mortar grow --disks A=MA04 --disks B=MB04 --yes --json"},
 }
 
