@@ -38,7 +38,7 @@ func (c *drillCommands) run(ctx context.Context, name string, args ...string) (*
 	var out bytes.Buffer
 	root := newRootCmd()
 	root.SetIn(strings.NewReader(""))
-	root.SetOut(io.MultiWriter(&out, &narrator{say: c.say}))
+	root.SetOut(io.MultiWriter(&out, &progressWriter{say: c.say}))
 	root.SetErr(io.Discard)
 	err := execute(context.WithValue(ctx, lockHeld{}, true), root, append(append(strings.Fields(name), c.file), args...))
 	var ee *exitError
@@ -68,13 +68,13 @@ func pendingOf(text []byte) string {
 	return strings.Join(steps, ", ")
 }
 
-// narrator reads the events of --json and says those that a person waits for.
-type narrator struct {
+// progressWriter reads the events of --json and says those that a person waits for.
+type progressWriter struct {
 	say  func(text string)
 	line []byte
 }
 
-func (n *narrator) Write(b []byte) (int, error) {
+func (n *progressWriter) Write(b []byte) (int, error) {
 	n.line = append(n.line, b...)
 	for {
 		line, rest, ok := bytes.Cut(n.line, []byte("\n"))
@@ -86,7 +86,7 @@ func (n *narrator) Write(b []byte) (int, error) {
 	}
 }
 
-func (n *narrator) tell(line []byte) {
+func (n *progressWriter) tell(line []byte) {
 	var e struct {
 		Event   string  `json:"event"`
 		Server  string  `json:"server"`

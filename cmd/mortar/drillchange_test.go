@@ -68,7 +68,7 @@ func TestChangesByHand(t *testing.T) {
 	}
 }
 
-func TestSpareDisks(t *testing.T) {
+func TestUnusedDisks(t *testing.T) {
 	d, err := loadDesign(specFile(t, "nfs-ha"))
 	if err != nil {
 		t.Fatal(err)
@@ -78,15 +78,15 @@ func TestSpareDisks(t *testing.T) {
 		st.Disks = append(st.Disks, rack.DiskStatus{Enclosure: x[0], Serial: x[1], Present: x[1] != "MA05"})
 	}
 	in := &inject.Rack{Design: d, Disks: func(context.Context) ([][]string, error) { return disksIn(st), nil }}
-	got, err := in.Spares(t.Context())
-	if err != nil || len(got) != 2 || got[0] != (drill.Spare{Enclosure: "A", Serial: "MA04"}) || got[1] != (drill.Spare{Enclosure: "B", Serial: "MB04"}) {
+	got, err := in.UnusedDisks(t.Context())
+	if err != nil || len(got) != 2 || got[0] != (drill.UnusedDisk{Enclosure: "A", Serial: "MA04"}) || got[1] != (drill.UnusedDisk{Enclosure: "B", Serial: "MB04"}) {
 		t.Errorf("%v, %v", got, err)
 	}
 }
 
-func TestNarrator(t *testing.T) {
+func TestProgressWriter(t *testing.T) {
 	var said []string
-	n := &narrator{say: func(s string) { said = append(said, s) }}
+	n := &progressWriter{say: func(s string) { said = append(said, s) }}
 	for _, part := range []string{`{"event":"upgrade","server":"nfs2","st`, "ep\":\"standby\"}\n{\"hosts\": [\n", `{"group":"brick1-r0","server":"nfs1","action":"recovery","percent":42}` + "\n"} {
 		if k, err := n.Write([]byte(part)); k != len(part) || err != nil {
 			t.Fatal(k, err)

@@ -68,20 +68,20 @@ func init() {
 		alone[name] = nil
 	}
 	// settled comes after each change: nothing may be left to apply.
-	kinds[ChangeDisk] = faultKind{phrase: "replacing disk {0} by {1}", can: mayChange(DiskBlank), ready: (*engine).planDisk, inject: (*engine).goOn, heal: (*engine).goOn, back: (*engine).settled}
-	kinds[ChangeServer] = faultKind{phrase: "replacing server {on}", can: mayChange(ServerNew), ready: (*engine).planServer, inject: (*engine).goOn, heal: (*engine).goOn, back: (*engine).settled}
-	kinds[ChangeUpgrade] = faultKind{phrase: "rebooting each server", can: hasOperator, ready: (*engine).planUpgrade, inject: (*engine).goOn, heal: (*engine).stopUpgrade, back: (*engine).settled}
-	kinds[ChangeGrow] = faultKind{phrase: "growing the volume", can: mayGrow, ready: (*engine).planGrow, inject: (*engine).goOn, heal: (*engine).goOn, back: (*engine).settled}
+	kinds[ChangeDisk] = faultKind{phrase: "replacing disk {0} by {1}", can: mayChange(DiskBlank), ready: (*engine).planDisk, inject: (*engine).resume, heal: (*engine).resume, back: (*engine).settled}
+	kinds[ChangeServer] = faultKind{phrase: "replacing server {on}", can: mayChange(ServerNew), ready: (*engine).planServer, inject: (*engine).resume, heal: (*engine).resume, back: (*engine).settled}
+	kinds[ChangeUpgrade] = faultKind{phrase: "rebooting each server", can: hasOperator, ready: (*engine).planUpgrade, inject: (*engine).resume, heal: (*engine).stopUpgrade, back: (*engine).settled}
+	kinds[ChangeGrow] = faultKind{phrase: "growing the volume", can: mayGrow, ready: (*engine).planGrow, inject: (*engine).resume, heal: (*engine).resume, back: (*engine).settled}
 	kinds[DiskBlank] = faultKind{phrase: "pushing blank disk {1} into the slot of {0}"}
 	kinds[ServerNew] = faultKind{phrase: "putting another machine in the place of {on}"}
 }
 
-// Spare is a disk that both servers see and that the brick does not use.
-type Spare struct{ Enclosure, Serial string }
+// UnusedDisk is a disk that both servers see and that the brick does not use.
+type UnusedDisk struct{ Enclosure, Serial string }
 
-// spares is an Injector that knows of disks that are for a growth.
-type spares interface {
-	Spares(ctx context.Context) ([]Spare, error)
+// unusedDisks is an Injector that knows of disks that are for a growth.
+type unusedDisks interface {
+	UnusedDisks(ctx context.Context) ([]UnusedDisk, error)
 }
 
 func upgradeSteps(s Scene) ([]Step, error) {
@@ -137,23 +137,23 @@ func mayGrow(e *engine, f Fault) error {
 	if err := hasOperator(e, f); err != nil {
 		return err
 	}
-	if _, ok := e.env.Injector.(spares); !ok {
+	if _, ok := e.env.Injector.(unusedDisks); !ok {
 		return errors.New("a growth cannot be undone, so a drill grows no real brick; run `mortar grow` when you need the room")
 	}
 	return nil
 }
 
-// errand is one part of a change, which may be done again after an interruption.
-type errand struct {
+// task is one part of a change, which may be done again after an interruption.
+type task struct {
 	what string
 	do   func(ctx context.Context) error
 }
 
-// goOn carries out the errands that are left. There is no way back from a change, so
+// resume carries out the tasks that are left. There is no way back from a change, so
 // healing goes on from where an error or an interrupt stopped it.
-func (e *engine) goOn(ctx context.Context, f Fault) error {
-	for len(e.errands) > 0 {
-		x := e.errands[0]
+func (e *engine) resume(ctx context.Context, f Fault) error {
+	for len(e.tasks) > 0 {
+		x := e.tasks[0]
 		began := time.Now()
 		e.say("%s", x.what)
 		e.watch.add(report.Event{NS: began.UnixNano(), Host: f.On, Source: "drill", Kind: report.EventNote, Text: x.what})
@@ -161,14 +161,14 @@ func (e *engine) goOn(ctx context.Context, f Fault) error {
 			return fmt.Errorf("%s: %w", x.what, err)
 		}
 		e.say("done in %s: %s", report.Seconds(time.Since(began).Seconds()), x.what)
-		e.errands = e.errands[1:]
+		e.tasks = e.tasks[1:]
 	}
 	return nil
 }
 
-// command is the errand of a mortar command.
-func (e *engine) command(name string, args ...string) errand {
-	return errand{"mortar " + strings.Join(append([]string{name}, args...), " "), func(ctx context.Context) error {
+// command is the task of a mortar command.
+func (e *engine) command(name string, args ...string) task {
+	return task{"mortar " + strings.Join(append([]string{name}, args...), " "), func(ctx context.Context) error {
 		d, err := e.env.Operator.Command(ctx, name, append(slices.Clone(args), "--yes", "--json")...)
 		if d != nil {
 			e.adopt(d)
@@ -210,23 +210,23 @@ func (e *engine) dryRun(ctx context.Context, name string, args ...string) error 
 	return nil
 }
 
-// byHand is the errand that the Injector does.
-func (e *engine) byHand(f Fault) errand {
-	return errand{describe(Step{Fault: f}), func(ctx context.Context) error { return e.env.Injector.Inject(ctx, f) }}
+// byHand is the task that the Injector does.
+func (e *engine) byHand(f Fault) task {
+	return task{describe(Step{Fault: f}), func(ctx context.Context) error { return e.env.Injector.Inject(ctx, f) }}
 }
 
-// undoneByHand is the errand that mends what byHand did.
-func (e *engine) undoneByHand(what string, f Fault) errand {
-	return errand{what, func(ctx context.Context) error { return e.env.Injector.Heal(ctx, f) }}
+// mendByHand is the task that mends what byHand did.
+func (e *engine) mendByHand(what string, f Fault) task {
+	return task{what, func(ctx context.Context) error { return e.env.Injector.Heal(ctx, f) }}
 }
 
 // firstDial bounds the first session with a new machine, which copies the mortar binary to
 // it. A login by itself has the limit of the Dial.
 const firstDial = 2 * time.Minute
 
-// waiting is the errand of waiting for what hosts show. look describes what is missing.
-func (e *engine) waiting(what string, limit time.Duration, look func(ctx context.Context, hosts host.ByName) (string, error), servers ...string) errand {
-	return errand{what, func(ctx context.Context) error {
+// waiting is the task of waiting for what hosts show. look describes what is missing.
+func (e *engine) waiting(what string, limit time.Duration, look func(ctx context.Context, hosts host.ByName) (string, error), servers ...string) task {
+	return task{what, func(ctx context.Context) error {
 		return host.Wait{Limit: limit, Poll: 2 * time.Second}.Until(ctx, func(ctx context.Context) (string, error) {
 			// The session of a run may be one with the machine before.
 			fresh := map[string]*host.Session{}
@@ -261,7 +261,7 @@ func (e *engine) planDisk(ctx context.Context, f Fault) error {
 		_, err := p.Found(ctx, hosts, f.Args[1])
 		return "", err
 	}, e.servers...)
-	e.errands = []errand{
+	e.tasks = []task{
 		e.command("disk fail", f.Args[0]),
 		e.byHand(Fault{Kind: DiskOut, Args: f.Args[:1]}),
 		e.byHand(Fault{Kind: DiskBlank, Args: f.Args}),
@@ -280,7 +280,7 @@ func (e *engine) planServer(ctx context.Context, f Fault) error {
 	pair := e.env.Design.PairWith(f.On)
 	replace := e.command("server replace", f.On, "--skip-fence-test")
 	off, cables := Fault{Kind: PowerOff, On: f.On}, Fault{Kind: PathsOut, On: f.On}
-	e.errands = []errand{
+	e.tasks = []task{
 		{"mortar standby " + f.On, func(ctx context.Context) error { return e.env.Operator.Standby(ctx, f.On, true) }},
 		{"stopping the cluster on " + f.On, func(ctx context.Context) error {
 			return e.do(ctx, f.On, resource.Action{Title: "leave the cluster", Cmd: []string{"systemctl", "stop", "pacemaker.service", "corosync.service"}, Seconds: 120})
@@ -290,19 +290,19 @@ func (e *engine) planServer(ctx context.Context, f Fault) error {
 	}
 	arrays := len(e.env.Design.ArraysOf(pair)) > 0
 	if arrays {
-		e.errands = append(e.errands, e.byHand(cables))
+		e.tasks = append(e.tasks, e.byHand(cables))
 	}
-	e.errands = append(e.errands, e.undoneByHand("switching "+f.On+" on", off),
+	e.tasks = append(e.tasks, e.mendByHand("switching "+f.On+" on", off),
 		e.waiting("waiting until "+f.On+" answers", 2*bootLimit, func(context.Context, host.ByName) (string, error) { return "", nil }, f.On))
 	if arrays {
-		e.errands = append(e.errands, replace, e.undoneByHand("plugging the cables of "+f.On+" in", cables),
+		e.tasks = append(e.tasks, replace, e.mendByHand("plugging the cables of "+f.On+" in", cables),
 			e.waiting("waiting until "+f.On+" sees its disks", bootLimit, func(ctx context.Context, hosts host.ByName) (string, error) {
 				_, missing, err := disk.SeenBy(ctx, hosts, e.env.Design, pair, f.On)
 				return strings.Join(missing, ", "), err
 			}, f.On))
 	}
-	e.errands = append(e.errands, replace,
-		errand{"mortar unstandby " + f.On, func(ctx context.Context) error { return e.env.Operator.Standby(ctx, f.On, false) }})
+	e.tasks = append(e.tasks, replace,
+		task{"mortar unstandby " + f.On, func(ctx context.Context) error { return e.env.Operator.Standby(ctx, f.On, false) }})
 	return nil
 }
 
@@ -313,13 +313,13 @@ func (e *engine) planUpgrade(ctx context.Context, _ Fault) error {
 	if err := e.dryRun(ctx, "upgrade", args...); err != nil {
 		return err
 	}
-	e.errands = []errand{e.command("upgrade", args...)}
+	e.tasks = []task{e.command("upgrade", args...)}
 	return nil
 }
 
 // stopUpgrade ends the standby in which an interrupted upgrade left a server.
 func (e *engine) stopUpgrade(ctx context.Context, _ Fault) error {
-	if len(e.errands) == 0 {
+	if len(e.tasks) == 0 {
 		return nil
 	}
 	for _, s := range e.env.Design.Servers() {
@@ -334,16 +334,16 @@ func (e *engine) stopUpgrade(ctx context.Context, _ Fault) error {
 			return fmt.Errorf("ending the standby of %s: %w", s, err)
 		}
 	}
-	e.errands = nil
+	e.tasks = nil
 	return nil
 }
 
 func (e *engine) planGrow(ctx context.Context, _ Fault) error {
-	in, ok := e.env.Injector.(spares)
+	in, ok := e.env.Injector.(unusedDisks)
 	if !ok {
 		return mayGrow(e, Fault{})
 	}
-	found, err := in.Spares(ctx)
+	found, err := in.UnusedDisks(ctx)
 	if err != nil {
 		return err
 	}
@@ -357,7 +357,7 @@ func (e *engine) planGrow(ctx context.Context, _ Fault) error {
 	if err := e.dryRun(ctx, "grow", args...); err != nil {
 		return err
 	}
-	e.errands = []errand{e.command("grow", args...)}
+	e.tasks = []task{e.command("grow", args...)}
 	return nil
 }
 

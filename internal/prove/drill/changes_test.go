@@ -29,7 +29,7 @@ type bench struct {
 	did []string
 	// fails is the line at which the next attempt fails, once.
 	fails string
-	extra []Spare
+	extra []UnusedDisk
 	// after is the design that commands return; nil: the present one.
 	after   *design.Design
 	pending error
@@ -85,10 +85,10 @@ func (b *bench) Standby(_ context.Context, node string, on bool) error {
 
 func (b *bench) Status(context.Context) (*observe.Status, error) { return &observe.Status{}, nil }
 
-func (b *bench) Can(Fault) error                         { return nil }
-func (b *bench) Inject(_ context.Context, f Fault) error { return b.note("inject %s", f) }
-func (b *bench) Heal(_ context.Context, f Fault) error   { return b.note("heal %s", f) }
-func (b *bench) Spares(context.Context) ([]Spare, error) { return b.extra, nil }
+func (b *bench) Can(Fault) error                                   { return nil }
+func (b *bench) Inject(_ context.Context, f Fault) error           { return b.note("inject %s", f) }
+func (b *bench) Heal(_ context.Context, f Fault) error             { return b.note("heal %s", f) }
+func (b *bench) UnusedDisks(context.Context) ([]UnusedDisk, error) { return b.extra, nil }
 func (b *bench) dial(_ context.Context, name string) (*host.Session, error) {
 	return hosttest.Play(func(_ context.Context, name, op string, params, result any) error {
 		var all []resource.DiskFact
@@ -157,7 +157,7 @@ var changeLines = map[string][]string{
 }
 
 func newBench(t *testing.T) *bench {
-	return &bench{t: t, d: haDesign(t), extra: []Spare{{"A", "MA04"}, {"B", "MB04"}}}
+	return &bench{t: t, d: haDesign(t), extra: []UnusedDisk{{"A", "MA04"}, {"B", "MB04"}}}
 }
 
 func TestChanges(t *testing.T) {

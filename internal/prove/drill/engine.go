@@ -72,7 +72,7 @@ type engine struct {
 	healing   time.Time                     // when the mending began
 	software  []report.Row
 	writeback [2]string // settings of the server before WriteSoon
-	errands   []errand  // what is left of a change
+	tasks     []task    // what is left of a change
 }
 
 // running is the load on one client.

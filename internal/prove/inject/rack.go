@@ -34,13 +34,13 @@ type Rack struct {
 // ArrayGroups returns the RAID groups inside the rack's arrays.
 func (r *Rack) ArrayGroups(ctx context.Context) ([]drill.ArrayGroup, error) { return r.Groups(ctx) }
 
-// Spares returns the rack's disks that the brick does not use, in enclosures that it has.
-func (r *Rack) Spares(ctx context.Context) ([]drill.Spare, error) {
+// UnusedDisks returns the rack's disks that the brick does not use, in enclosures that it has.
+func (r *Rack) UnusedDisks(ctx context.Context) ([]drill.UnusedDisk, error) {
 	enclosures, err := r.Disks(ctx)
 	if err != nil {
 		return nil, err
 	}
-	var out []drill.Spare
+	var out []drill.UnusedDisk
 	for _, serials := range enclosures {
 		of, fresh := "", []string{}
 		for _, s := range serials {
@@ -52,7 +52,7 @@ func (r *Rack) Spares(ctx context.Context) ([]drill.Spare, error) {
 		}
 		for _, s := range fresh {
 			if of != "" {
-				out = append(out, drill.Spare{Enclosure: of, Serial: s})
+				out = append(out, drill.UnusedDisk{Enclosure: of, Serial: s})
 			}
 		}
 	}
