@@ -5,7 +5,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 GOFLAGS_BUILD := -trimpath -ldflags "-s -w -X main.version=$(VERSION)"
 
 .DEFAULT_GOAL := help
-.PHONY: help build package test-package deps demo demo-down test test-unit test-rack test-boot test-array test-lustre test-faults drills drills-xl systems lint fuzz bench bench-tools clean
+.PHONY: help build package test-package deps demo demo-down test test-unit test-rack test-boot test-array test-lustre test-faults drills drills-xl changes systems lint fuzz bench bench-tools clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
@@ -60,6 +60,9 @@ test-alerts: deps build ## a broken path becomes an alert: node_exporter on a ra
 
 years: deps build ## a brick's years under load: discover, apply, Prometheus, a disk, growth, upgrades, another server; into out/years (half an hour)
 	go test -tags rack -count=1 -timeout 90m -run TestYears -v ./test/rack
+
+changes: deps build ## drills of day 2's changes on one rack: upgrade, a disk, a server, growth; into out/changes (half an hour)
+	go test -tags rack -count=1 -timeout 120m -run 'TestChanges$$' -v ./test/rack
 
 drills: deps build ## the whole failure matrix on a rack, into out/drills (an hour; DRILL_ARGS="--repeat 5": five; "--only server-crash": less)
 	MORTAR_DRILL_ARGS="$(DRILL_ARGS)" go test -tags rack -count=1 -timeout 600m -run TestDrills -v ./test/rack

@@ -125,7 +125,7 @@ func runApply(ctx context.Context, d *design.Design, in io.Reader, w io.Writer, 
 			return fail(exitBadInput, fmt.Errorf("%s=%q is no number above 0", killAfterEnv, s))
 		}
 	}
-	release, err := plan.Lock(d.Spec)
+	release, err := lockBrick(ctx, d.Spec)
 	if err != nil {
 		return fail(exitBadInput, err)
 	}

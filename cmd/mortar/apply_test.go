@@ -36,6 +36,7 @@ func TestMain(m *testing.M) {
 // site is a directory with a spec. One SSH server of this test stands for all of its hosts.
 type site struct {
 	spec  string
+	brick string
 	hosts []map[string]any // the inventory's hosts
 }
 
@@ -54,7 +55,7 @@ func newSite(t *testing.T, s *sshtest.Server, edit func(string) string) *site {
 	if edit != nil {
 		text = edit(text)
 	}
-	x := &site{spec: filepath.Join(dir, "brick.yaml")}
+	x := &site{spec: filepath.Join(dir, "brick.yaml"), brick: "brick1"}
 	if err := os.WriteFile(x.spec, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +68,7 @@ func newSite(t *testing.T, s *sshtest.Server, edit func(string) string) *site {
 
 func (x *site) inventory(t *testing.T) {
 	t.Helper()
-	file := filepath.Join(filepath.Dir(x.spec), ".mortar/brick1/rack/inventory.json")
+	file := filepath.Join(filepath.Dir(x.spec), ".mortar", x.brick, "rack/inventory.json")
 	b, err := json.Marshal(map[string]any{"hosts": x.hosts})
 	if err == nil {
 		err = os.MkdirAll(filepath.Dir(file), 0o755)

@@ -234,7 +234,7 @@ func (f *specChange) replaceDisk(cmd *cobra.Command, file, serial, with string, 
 	} else if _, err := disk.Find(d, with); err != nil {
 		return refuseChange(gone) // an earlier run did not replace it either
 	} else {
-		shown = fmt.Sprintf("%s has disk %s in the place of %s already\n", file, with, serial)
+		shown = fmt.Sprintf("%s has disk %s, and no disk %s: it was replaced before\n", file, with, serial)
 	}
 	if l, ok := next.DiskNamed(with); ok && wipe {
 		f.wipe = []string{l} // as the spec spells it

@@ -24,11 +24,22 @@ type drift struct {
 	Error     string   `json:"error,omitempty"`
 }
 
+// driftsOf compares all bricks at the same time, so that one that hangs holds up no other.
+// Each channel gets one result, in the order of the files.
+func driftsOf(ctx context.Context, files []string) []chan drift {
+	out := make([]chan drift, len(files))
+	for i, file := range files {
+		out[i] = make(chan drift, 1)
+		go func() { out[i] <- driftOf(ctx, file) }()
+	}
+	return out
+}
+
 // runDrift compares each brick with its spec. A brick that cannot be reached fails alone.
 func runDrift(cmd *cobra.Command, files []string, asJSON bool, textfile string) error {
 	var all []drift
-	for _, file := range files {
-		r := driftOf(cmd.Context(), file)
+	for _, result := range driftsOf(cmd.Context(), files) {
+		r := <-result
 		if cmd.Context().Err() != nil {
 			return fail(exitInterrupted, nil)
 		}

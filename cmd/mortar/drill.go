@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"text/tabwriter"
 	"time"
 
@@ -56,8 +57,10 @@ after an error or Ctrl-C.
 The run is written to --out: summary.json, timeline.json, events.json,
 verify.json, design.json. "mortar report" makes a page of it.
 
-With --all every drill of the list is done, one after the other, on a brick
-that is whole again after each; two services begin each on their preferred
+With --all every drill of the list that leaves the brick as it was is done, one
+after the other, on a brick that is whole again after each. A drill of a change that
+stays (a new disk, a new server, a growth) is done if it is named, here or by --only,
+and says first what stays. Two services begin each on their preferred
 servers. Each run is written to a directory below --out (default out/drills),
 with a list of the summaries (summary.json) and one page (report.html).
 
@@ -167,11 +170,13 @@ func listDrills(w io.Writer, asJSON bool) error {
 		What  string `json:"what"`
 		// Target is the longest stall aimed at on a virtual rack, in seconds; null means none.
 		Target *float64 `json:"stall_target_seconds"`
+		// Stays is what of the brick stays changed. --all leaves such a drill out.
+		Stays string `json:"stays_changed,omitempty"`
 	}
 	var lines []line
 	for _, d := range drill.Table {
 		for _, v := range d.Variants {
-			l := line{Drill: d.Name, How: v.How, Title: d.Title, What: v.Title}
+			l := line{Drill: d.Name, How: v.How, Title: d.Title, What: v.Title, Stays: d.Lasting}
 			if t := d.Expected(v).Stall; t >= 0 {
 				l.Target = &t
 			}
@@ -188,7 +193,11 @@ func listDrills(w io.Writer, asJSON bool) error {
 		if l.Target != nil {
 			target = report.Seconds(*l.Target)
 		}
-		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\n", l.Drill, l.How, target, l.What)
+		what := l.What
+		if l.Stays != "" {
+			what += " (only if named; it stays: " + l.Stays + ")"
+		}
+		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\n", l.Drill, l.How, target, what)
 	}
 	return tw.Flush()
 }
@@ -214,7 +223,7 @@ func drillAgainstStock(ctx context.Context, out, errOut io.Writer, specFile stri
 		choices = drill.Suits(choices, des)
 	}
 	for _, c := range choices {
-		if err := drill.Possible(drill.Env{Design: des, Service: f.service, Injector: &inject.Rack{Design: des}}, c.Drill, c.Variant); err != nil {
+		if err := drill.Possible(drill.Env{Design: des, Service: f.service, Injector: &inject.Rack{Design: des}, Operator: inject.NewOperator(des, nil)}, c.Drill, c.Variant); err != nil {
 			return fail(exitBadInput, err)
 		}
 	}
@@ -334,12 +343,12 @@ func runDrill(ctx context.Context, in io.Reader, out, errOut io.Writer, specFile
 	if f.asJSON {
 		progress = errOut
 	}
-	start := time.Now()
-	env := drill.Env{Design: des, Service: f.service, Dial: dial, Version: version, Progress: func(text string) {
-		fmt.Fprintf(progress, "%s %s\n", stamp(start), text)
-	}}
+	env := drill.Env{Design: des, Service: f.service, Dial: dial, Version: version, Progress: drillProgress(progress)}
+	changed := func(*design.Design) {}
 	if virtualRack(ctx, des.Spec) {
-		env.Virtual, env.Injector = true, rackInjector(des)
+		in := rackInjector(des)
+		env.Virtual, env.Injector = true, in
+		changed = func(d *design.Design) { in.Design = d }
 	} else {
 		env.Injector = &inject.Hardware{Design: des, Dial: dial}
 		var what string
@@ -360,6 +369,7 @@ func runDrill(ctx context.Context, in io.Reader, out, errOut io.Writer, specFile
 		return err
 	}
 	op := inject.NewOperator(des, opDial)
+	op.Run = (&drillCommands{file: specFile, say: env.Progress, changed: changed}).run
 	defer op.Close()
 	env.Operator = op
 	release, err := plan.Lock(des.Spec) // keep apply and a second drill out meanwhile
@@ -409,7 +419,15 @@ func rackInjector(d *design.Design) *inject.Rack {
 		Fault: func(ctx context.Context, kind string, targets ...string) error {
 			return rack.Fault(ctx, dir, kind, targets...)
 		},
-		Hangs: func(ctx context.Context, node string) (bool, error) { return rack.Hangs(ctx, dir, node) },
+		Hangs:     func(ctx context.Context, node string) (bool, error) { return rack.Hangs(ctx, dir, node) },
+		Renewable: func(node string) error { return rack.Renewable(dir, node) },
+		Disks: func(ctx context.Context) ([][]string, error) {
+			st, err := rack.Status(ctx, dir)
+			if err != nil {
+				return nil, err
+			}
+			return disksIn(st), nil
+		},
 		Groups: func(ctx context.Context) (out []drill.ArrayGroup, err error) {
 			st, err := rack.Status(ctx, dir)
 			if err != nil {
@@ -422,6 +440,35 @@ func rackInjector(d *design.Design) *inject.Rack {
 			}
 			return out, nil
 		},
+	}
+}
+
+// disksIn returns the serial numbers of the disks in each enclosure's slots.
+func disksIn(st *rack.RackStatus) (out [][]string) {
+	at := map[string]int{}
+	for _, d := range st.Disks {
+		if d.Enclosure == "" || !d.Present {
+			continue
+		}
+		i, ok := at[d.Enclosure]
+		if !ok {
+			i = len(out)
+			at[d.Enclosure], out = i, append(out, nil)
+		}
+		out[i] = append(out[i], d.Serial)
+	}
+	return out
+}
+
+// drillProgress prints lines with the time since now. Drill and commands call it from
+// several goroutines.
+func drillProgress(w io.Writer) func(text string) {
+	start := time.Now()
+	var mu sync.Mutex
+	return func(text string) {
+		mu.Lock()
+		defer mu.Unlock()
+		fmt.Fprintf(w, "%s %s\n", stamp(start), text)
 	}
 }
 

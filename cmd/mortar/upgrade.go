@@ -39,7 +39,9 @@ one first which serves less:
 
 Clients see the two moves of each service that moves, and nothing else. It stops
 at the first step that fails, touches no other server, and says how to go back.
-Run it again to go on; --node names the one server that is left.
+Run it again to go on: a server that it left in standby comes first, and gets its
+services back. It does not remember which servers are done; --node names the one
+that is left.
 
 Clients are not upgraded. Lustre's servers keep their kernel and Lustre (they are
 held at their version).
@@ -113,8 +115,11 @@ func (f *upgradeFlags) run(cmd *cobra.Command, file string) (err error) {
 			return err
 		}
 	}
-	for _, s := range done.Planned {
+	for i, s := range done.Planned {
 		r, err := u.Run(ctx, s)
+		if err != nil {
+			err = fmt.Errorf("%w%s", err, f.rest(file, done.Planned, i))
+		}
 		if ctx.Err() != nil {
 			return fail(exitInterrupted, fmt.Errorf("interrupted: %w", err))
 		}
@@ -129,6 +134,21 @@ func (f *upgradeFlags) run(cmd *cobra.Command, file string) (err error) {
 	return nil
 }
 
+// rest says how to go on if all servers but the last one of several are done.
+func (f *upgradeFlags) rest(file string, planned []upgrade.Server, at int) string {
+	if at == 0 || at < len(planned)-1 {
+		return ""
+	}
+	command := fmt.Sprintf("mortar upgrade %s --node %s", file, planned[at].Name)
+	if f.rebootOnly {
+		command += " --reboot-only"
+	}
+	if f.noFenceTest {
+		command += " --skip-fence-test"
+	}
+	return fmt.Sprintf("\nThe others are done. Go on with `%s`.", command)
+}
+
 // apply does what mortar apply does, without a fence test and without output.
 func (f *upgradeFlags) apply(ctx context.Context, cmd *cobra.Command, file string) error {
 	d, err := loadDesign(file)
@@ -141,6 +161,9 @@ func (f *upgradeFlags) apply(ctx context.Context, cmd *cobra.Command, file strin
 func (f *upgradeFlags) show(w io.Writer, d *design.Design, planned []upgrade.Server) {
 	for _, s := range planned {
 		text := fmt.Sprintf("%s: kernel %s", s.Name, s.Kernel)
+		if s.Standby {
+			text += "; in standby already, which ends"
+		}
 		if len(s.Serves) > 0 {
 			text += fmt.Sprintf("; %s moves to %s and back", strings.Join(s.Serves, " and "), d.PairWith(s.Name).Other(s.Name))
 		} else {

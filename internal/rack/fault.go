@@ -341,17 +341,38 @@ func (r *rack) disk(ctx context.Context, name string, out bool) error {
 	return r.changePaths(ctx, func(h *hardware) { set(&h.DisksOut, name, out) })
 }
 
+// Renewable returns why no other machine can take a node's place (server-new), nil if
+// one can.
+func Renewable(dir, node string) error {
+	r, err := openRack(dir)
+	if err != nil {
+		return err
+	}
+	n, err := r.server(node)
+	if err != nil {
+		return err
+	}
+	return n.renewable()
+}
+
+func (n *Node) renewable() error {
+	if n.distribution() {
+		return refuse("server %s boots from a disk of its own (--boot distribution): such a one cannot be made anew", n.Name)
+	}
+	return nil
+}
+
 // newServer replaces a server's system disks by freshly installed ones.
 func (r *rack) newServer(ctx context.Context, name string) error {
 	n, err := r.server(name)
 	if err != nil {
 		return err
 	}
-	switch {
-	case running(r.dir, n.Name) != nil:
+	if err := n.renewable(); err != nil {
+		return err
+	}
+	if running(r.dir, n.Name) != nil {
 		return refuse("server %s is on: poweroff %s first", n.Name, n.Name)
-	case n.distribution():
-		return refuse("server %s boots from a disk of its own (--boot distribution): such a one cannot be made anew", n.Name)
 	}
 	for _, d := range systemDisksOf(r.dir, n) {
 		if err := os.Remove(d.Image); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -369,6 +390,10 @@ func (r *rack) newServer(ctx context.Context, name string) error {
 func (r *rack) blankDisk(ctx context.Context, name, serial string) error {
 	d, err := r.shared(name)
 	if err != nil {
+		// An interrupted call may have given the slot its new disk.
+		if done := r.cfg.diskName(serial); done != serial {
+			return r.disk(ctx, done, false)
+		}
 		return err
 	}
 	if d.array != nil {

@@ -714,6 +714,40 @@ func TestFaultArguments(t *testing.T) {
 	}
 }
 
+// A fault that puts a blank disk into a slot is no error the second time: the new disk is in.
+func TestBlankDiskTwice(t *testing.T) {
+	c := testConfig()
+	dir := t.TempDir()
+	if err := saveJSON(filepath.Join(dir, "config.json"), &c); err != nil {
+		t.Fatal(err)
+	}
+	if err := (&state{Phase: phaseUp}).save(dir); err != nil {
+		t.Fatal(err)
+	}
+	disk := c.Enclosures[0].Disks[0]
+	for _, f := range [][]string{{"disk-out", disk.Serial}, {"disk-blank", "GONE", disk.Serial}} {
+		if err := Fault(context.Background(), dir, f[0], f[1:]...); err != nil {
+			t.Fatal(f, err)
+		}
+	}
+	if h, err := loadHardware(dir); err != nil || h.DisksOut[disk.Name] {
+		t.Errorf("%v: disk %s is still out", err, disk.Name)
+	}
+	if err := Fault(context.Background(), dir, "disk-blank", "GONE", "NEW"); err == nil {
+		t.Error("there is no disk GONE")
+	}
+	if err := Renewable(dir, "s1"); err != nil {
+		t.Error(err)
+	}
+	c.Nodes[0].Boot = BootDistribution
+	if err := saveJSON(filepath.Join(dir, "config.json"), &c); err != nil {
+		t.Fatal(err)
+	}
+	if err := Renewable(dir, c.Nodes[0].Name); err == nil || !strings.Contains(err.Error(), "--boot distribution") {
+		t.Error(err)
+	}
+}
+
 // The rack remembers faults of nodes that are off, for their start.
 func TestFaultsAreRemembered(t *testing.T) {
 	c := testConfig()

@@ -40,6 +40,10 @@ type Operator interface {
 	ConfirmOff(ctx context.Context, node string) error
 	// Scrub checks a RAID group and repairs it.
 	Scrub(ctx context.Context, g design.Group) (scrub.Group, error)
+	// Command runs a mortar command on the brick's spec, as an administrator types it:
+	// its name, and what follows the spec. It returns the design of the spec as it is
+	// after that, also with an error if there is one; later methods use that design.
+	Command(ctx context.Context, name string, args ...string) (*design.Design, error)
 	// Status returns what `mortar status` finds.
 	Status(ctx context.Context) (*observe.Status, error)
 }
@@ -50,6 +54,9 @@ type Drill struct {
 	Title    string
 	Variants []Variant // the first is the default
 	Expect   Expect
+	// Lasting is what of the brick stays changed; "": nothing. Choose takes such a
+	// drill only if it is named.
+	Lasting string
 }
 
 // Place is where the service must be at the end of a drill.

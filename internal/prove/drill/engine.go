@@ -73,6 +73,7 @@ type engine struct {
 	healing   time.Time                     // when the mending began
 	software  []report.Row
 	writeback [2]string // settings of the server before WriteSoon
+	tasks     []task    // what is left of a change
 }
 
 // running is the load on one client.
@@ -91,7 +92,13 @@ type running struct {
 // means that there is no verdict; *Unhealthy and *Refused also mean that nothing
 // was changed. Run mends all its faults before it returns, even if ctx ends.
 func Run(ctx context.Context, env Env, d Drill, v Variant, opt Options) (*report.Run, error) {
+	return runOn(ctx, &env, d, v, opt)
+}
+
+// runOn is Run. After a change of the brick env has its new design.
+func runOn(ctx context.Context, at *Env, d Drill, v Variant, opt Options) (*report.Run, error) {
 	var err error
+	env := *at
 	if !env.Design.Clustered() {
 		if v, err = onOne(d, v); err != nil {
 			return nil, err
@@ -121,6 +128,7 @@ func Run(ctx context.Context, env Env, d Drill, v Variant, opt Options) (*report
 		}
 	}
 	defer e.hosts.Close()
+	defer func() { at.Design = e.env.Design }()
 	return e.run(ctx)
 }
 
@@ -153,6 +161,9 @@ func (e *engine) run(ctx context.Context) (_ *report.Run, err error) {
 	}
 	if s := e.second; s != nil {
 		e.say("service %s runs on %s; its partner is %s", s.service.Name, s.active, s.survivor)
+	}
+	if e.drill.Lasting != "" {
+		e.say("this stays after the drill: %s", e.drill.Lasting)
 	}
 
 	runID := fmt.Sprintf("%s-%s-%s", e.drill.Name, began.UTC().Format("20060102T150405"), uuid.NewString()[:8])
@@ -196,12 +207,14 @@ func (e *engine) run(ctx context.Context) (_ *report.Run, err error) {
 	e.stopWatch = sync.OnceFunc(func() { stopWatch(); watching.Wait() })
 	defer e.stopWatch()
 	e.watch = newWatcher(func(s string) { e.say("%s", s) })
+	service, volumes := e.service.Name, volumesOf(e.service, e.others) // a change replaces e.service
 	for _, s := range e.servers {
-		watching.Go(func() { e.follow(watchCtx, s, e.service, e.others) })
+		watching.Go(func() { e.follow(watchCtx, s, service, volumes) })
 	}
 	if x := e.second; x != nil {
+		service, volumes := x.service.Name, volumesOf(x.service, x.others)
 		for _, s := range x.servers {
-			watching.Go(func() { e.follow(watchCtx, s, x.service, x.others) })
+			watching.Go(func() { e.follow(watchCtx, s, service, volumes) })
 		}
 	}
 

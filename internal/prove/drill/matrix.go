@@ -22,8 +22,8 @@ type Choice struct {
 func (c Choice) Name() string { return c.Drill.Name + "-" + c.Variant.How }
 
 // Choose returns the choices of the table that only names, or all, without those
-// that skip names. A name is that of a drill, or drill-how for one variant. An
-// unknown name is an error.
+// that skip names. All are those that leave the brick as it was. A name is that of
+// a drill, or drill-how for one variant. An unknown name is an error.
 func Choose(only, skip []string) ([]Choice, error) {
 	used := map[string]bool{}
 	in := func(list []string, c Choice) bool {
@@ -39,7 +39,7 @@ func Choose(only, skip []string) ([]Choice, error) {
 	for _, d := range Table {
 		for _, v := range d.Variants {
 			c := Choice{d, v}
-			wanted, unwanted := len(only) == 0 || in(only, c), in(skip, c)
+			wanted, unwanted := len(only) == 0 && d.Lasting == "" || in(only, c), in(skip, c)
 			if wanted && !unwanted {
 				out = append(out, c)
 			}
@@ -93,7 +93,7 @@ func All(ctx context.Context, env Env, choices []Choice, repeat int, dir string,
 				break
 			}
 			began := time.Now()
-			r, err := Run(ctx, env, c.Drill, c.Variant, opt)
+			r, err := runOn(ctx, &env, c.Drill, c.Variant, opt)
 			if err != nil {
 				failure = err
 				break

@@ -129,16 +129,21 @@ const lookInterval = time.Second
 // while the server was off must not outlast its boot.
 const dialTime = 12 * time.Second
 
+// volumesOf are the mount points of services to look for on servers.
+func volumesOf(service *design.Service, others []*other) []string {
+	out := []string{service.MountPoints()[0]}
+	for _, o := range others {
+		out = append(out, o.service.MountPoints()[0])
+	}
+	return out
+}
+
 // follow watches one server until ctx ends. After a lost session, as with a
 // fenced server, it reconnects as soon as possible and reads the journal from the
 // boot, so that it misses no event.
-func (e *engine) follow(ctx context.Context, name string, service *design.Service, others []*other) {
-	volumes := []string{service.MountPoints()[0]}
-	for _, o := range others {
-		volumes = append(volumes, o.service.MountPoints()[0])
-	}
+func (e *engine) follow(ctx context.Context, name, service string, volumes []string) {
 	for again := false; ; again = true {
-		e.watch.server(ctx, e.hosts.Session(name), name, service.Name, volumes, e.hosts.Clock(name).Offset, again)
+		e.watch.server(ctx, e.hosts.Session(name), name, service, volumes, e.hosts.Clock(name).Offset, again)
 		for {
 			if ctx.Err() != nil {
 				return

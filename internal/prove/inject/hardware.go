@@ -66,6 +66,9 @@ var hardwareFaults = map[drill.Kind]hardwareFault{
 	drill.LUNSlow:            {never: "no command makes a LUN of a real array slow"},
 	drill.LUNMissing:         {never: "a server finds a LUN again when it boots, unless the array hides it: unmap it by the array's own tool"},
 
+	drill.DiskBlank: {never: "a disk is swapped by hand: `mortar disk fail`, swap it in its bay, `mortar disk replace`"},
+	drill.ServerNew: {never: "a machine is put in by hand: see `mortar help server replace`"},
+
 	drill.DiskSlow: {never: "no command makes a real disk slow"},
 	drill.Corrupt:  {never: "Mortar never corrupts data on real disks"},
 	drill.Freeze:   {never: "a real server cannot be frozen from outside; use --how panic or --how power"},

@@ -13,9 +13,14 @@ import (
 )
 
 // Operator runs an administrator's commands in a drill: failover, standby,
-// confirm-off, status. It keeps its sessions open.
+// confirm-off, status, and those that change the brick. It keeps its sessions open.
 type Operator struct {
-	d *design.Design
+	// Run carries out a mortar command on the brick's spec and returns the spec's design
+	// after that; see drill.Operator.Command. It is set before the first Command.
+	Run func(ctx context.Context, name string, args ...string) (*design.Design, error)
+
+	d    *design.Design
+	dial host.Dial
 
 	mu      sync.Mutex // a Collector is not safe for concurrent use
 	all     *observe.Collector
@@ -38,9 +43,27 @@ const (
 // NewOperator returns an Operator that connects to the brick's hosts with dial
 // when needed. Close ends its sessions.
 func NewOperator(d *design.Design, dial host.Dial) *Operator {
-	all := observe.NewCollector(d, dial, lookTimeout)
-	all.AskOutlets()
-	return &Operator{d: d, all: all, servers: observe.NewCollector(d, dial, operatorTimeout, d.Servers()...)}
+	o := &Operator{dial: dial}
+	o.of(d)
+	return o
+}
+
+// of goes on with a design.
+func (o *Operator) of(d *design.Design) {
+	o.d, o.all = d, observe.NewCollector(d, o.dial, lookTimeout)
+	o.all.AskOutlets()
+	o.servers = observe.NewCollector(d, o.dial, operatorTimeout, d.Servers()...)
+}
+
+func (o *Operator) Command(ctx context.Context, name string, args ...string) (*design.Design, error) {
+	d, err := o.Run(ctx, name, args...)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if d != nil && d.SHA256 != o.d.SHA256 {
+		o.Close()
+		o.of(d)
+	}
+	return d, err
 }
 
 func (o *Operator) Close() {

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/prove/drill"
@@ -21,10 +23,41 @@ type Rack struct {
 	Hangs func(ctx context.Context, node string) (bool, error)
 	// Groups returns the RAID groups inside the rack's arrays.
 	Groups func(ctx context.Context) ([]drill.ArrayGroup, error)
+	// Disks returns the rack's disks that are in their slots: the serial numbers of
+	// each enclosure, in the order of its bays.
+	Disks func(ctx context.Context) ([][]string, error)
+	// Renewable returns why no other machine can take a server's place; see
+	// rack.Renewable.
+	Renewable func(node string) error
 }
 
 // ArrayGroups returns the RAID groups inside the rack's arrays.
 func (r *Rack) ArrayGroups(ctx context.Context) ([]drill.ArrayGroup, error) { return r.Groups(ctx) }
+
+// UnusedDisks returns the rack's disks that the brick does not use, in enclosures that it has.
+func (r *Rack) UnusedDisks(ctx context.Context) ([]drill.UnusedDisk, error) {
+	enclosures, err := r.Disks(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var out []drill.UnusedDisk
+	for _, serials := range enclosures {
+		of, fresh := "", []string{}
+		for _, s := range serials {
+			if i := slices.IndexFunc(r.Design.Disks, func(d design.Disk) bool { return strings.EqualFold(d.Serial, s) }); i >= 0 {
+				of = r.Design.Disks[i].Enclosure
+			} else {
+				fresh = append(fresh, s)
+			}
+		}
+		for _, s := range fresh {
+			if of != "" {
+				out = append(out, drill.UnusedDisk{Enclosure: of, Serial: s})
+			}
+		}
+	}
+	return out, nil
+}
 
 // rackFault is how Rack injects a fault.
 type rackFault struct {
@@ -66,6 +99,9 @@ var rackFaults = map[drill.Kind]rackFault{
 	drill.BMCLies:   {on: "bmc-lies", off: []string{"bmc-honest"}},
 	drill.Astray:    {on: "outlets-astray", off: []string{"outlets-back"}},
 	drill.PDUDead:   {on: "pdu-dead", off: []string{"pdu-alive"}},
+
+	drill.DiskBlank: {on: "disk-blank"}, // a change is not taken back
+	drill.ServerNew: {on: "server-new"},
 }
 
 // targets returns the arguments of each call of the rack's fault.
@@ -88,6 +124,10 @@ func (r *Rack) targets(f drill.Fault) [][]string {
 func (r *Rack) Can(f drill.Fault) error {
 	if _, ok := rackFaults[f.Kind]; !ok {
 		return fmt.Errorf("a virtual rack has no fault %q", f.Kind)
+	}
+	// A server that is off already could not be replaced, nor be switched on again.
+	if f.Kind == drill.ServerNew && r.Renewable != nil {
+		return r.Renewable(f.On)
 	}
 	return nil
 }

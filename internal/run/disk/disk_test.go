@@ -1,13 +1,19 @@
 package disk
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/mortarhpc/mortar/examples"
 	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
+	"github.com/mortarhpc/mortar/internal/host/hosttest"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/run/observe"
 )
@@ -117,4 +123,56 @@ func TestLacks(t *testing.T) {
 	if p, err = Find(brick(t, "nfs-ha", "\nfailed: [MB02]\n"), "MA01"); err != nil || p.Lacks(st) != 0 {
 		t.Errorf("%v: %d", err, p.Lacks(st))
 	}
+}
+
+// rebuilding is what a server says of group 0 while md rebuilds it, or after that.
+func rebuilding(p *Place, percent string) observe.Host {
+	h := observe.Host{Files: map[string]string{}}
+	for f, v := range map[string]string{"array_state": "active", "degraded": "0", "sync_action": "idle", "raid_disks": "4", "uuid": p.Group.UUID, "level": "raid6"} {
+		h.Files["/sys/block/md127/md/"+f] = v + "\n"
+	}
+	text := "Personalities : [raid6]\nmd127 : active raid6 dm-3[3] dm-2[2] dm-1[1] dm-0[0]\n      3905536 blocks super 1.2 level 6, 128k chunk, algorithm 2 [4/4] [UUUU]\n"
+	if percent != "" {
+		text += "      [==>..................]  recovery = " + percent + "% (37043392/292945152) finish=2.0min speed=33440K/sec\n"
+	}
+	h.Files["/proc/mdstat"] = text + "unused devices: <none>\n"
+	return h
+}
+
+// Wait tells of md's progress until the group is idle, also across a server that does not
+// answer meanwhile; called again it takes the progress up where md is.
+func TestWait(t *testing.T) {
+	p, err := Find(brick(t, "nfs-ha", ""), "MA01")
+	if err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		looks := []string{"10.0", "20.0", "gone", "30.0", "", "", ""}
+		at := 0
+		hosts := hosttest.Play(func(_ context.Context, name, _ string, _, result any) error {
+			if name != "nfs1" || looks[min(at, len(looks)-1)] == "gone" {
+				if name == "nfs2" {
+					at++
+				}
+				return errors.New("no route to host")
+			}
+			at++
+			return hosttest.Answer(result, rebuilding(p, looks[min(at, len(looks))-1]))
+		})
+		var told []string
+		on := func(g Progress) {
+			told = append(told, fmt.Sprintf("%s %s %s %.0f %.0f", g.Group, g.Server, g.Action, g.Percent, g.Left))
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		if _, err := p.Wait(ctx, hosts.Session, func(g Progress) { on(g); cancel() }); !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		if st, err := p.Wait(t.Context(), hosts.Session, on); err != nil || st.Server != "nfs1" || st.Busy() {
+			t.Errorf("%v, %v", st, err)
+		}
+		want := []string{"brick1-r0 nfs1 recovery 10 120", "brick1-r0 nfs1 recovery 20 120", "brick1-r0 nfs1 recovery 30 120"}
+		if !slices.Equal(told, want) {
+			t.Errorf("told %q", told)
+		}
+	})
 }

@@ -53,8 +53,11 @@ type Server struct {
 	Name   string   `json:"server"`
 	Kernel string   `json:"kernel"`
 	Newer  []string `json:"newer"` // packages to upgrade, each with its new version
-	// Serves are the server's services, which move away and back.
+	// Serves are the server's services, which move away and back. A server in standby
+	// has those that prefer it.
 	Serves []string `json:"serves"`
+	// Standby: the server is in standby, as an upgrade that was interrupted leaves it.
+	Standby bool `json:"standby,omitempty"`
 }
 
 // Done is the result of a server's upgrade.
@@ -83,8 +86,9 @@ func New(d *design.Design, hosts failover.Hosts, o Options) *Upgrade {
 	return &Upgrade{d: d, hosts: hosts, o: o, start: time.Now()}
 }
 
-// Look returns the servers in the order of their upgrades. In each pair the server
-// with fewer services comes first, so that services move as late as possible. only
+// Look returns the servers in the order of their upgrades. In each pair a server in
+// standby comes first, since its partner has nobody to move services to; then the one
+// with fewer services, so that services move as late as possible. only
 // selects one server, "" all. Look refuses an unhealthy brick: the partner of a
 // rebooting server must be able to serve alone.
 func (u *Upgrade) Look(ctx context.Context, only string) ([]Server, error) {
@@ -115,7 +119,12 @@ func (u *Upgrade) Look(ctx context.Context, only string) ([]Server, error) {
 			}
 			pair = append(pair, s)
 		}
-		slices.SortStableFunc(pair, func(a, b Server) int { return len(a.Serves) - len(b.Serves) })
+		slices.SortStableFunc(pair, func(a, b Server) int {
+			if a.Standby != b.Standby {
+				return map[bool]int{true: -1, false: 1}[a.Standby]
+			}
+			return len(a.Serves) - len(b.Serves)
+		})
 		out = append(out, pair...)
 	}
 	return out, nil
@@ -142,13 +151,31 @@ func (u *Upgrade) server(ctx context.Context, f observe.Facts, name string) (Ser
 	if s.Newer, err = u.newer(ctx, name, h); err != nil {
 		return s, err
 	}
-	snap := observe.ClusterOf(u.d, u.d.PairWith(name), f)
+	pair := u.d.PairWith(name)
+	snap := observe.ClusterOf(u.d, pair, f)
+	s.Standby = inStandby(snap, name)
 	for _, x := range snap.Services {
-		if x.Server == name {
+		if homeOf(pair, snap, x) == name {
 			s.Serves = append(s.Serves, x.Name)
 		}
 	}
 	return s, nil
+}
+
+func inStandby(snap *observe.Snapshot, name string) bool {
+	n := snap.Node(name)
+	return n != nil && n.Standby
+}
+
+// homeOf returns the server that a service runs on, or that it goes back to: an upgrade
+// before this one may have moved it off its preferred server, which is in standby still.
+func homeOf(pair *design.Pair, snap *observe.Snapshot, x observe.ServiceState) string {
+	for i := range pair.Services {
+		if s := &pair.Services[i]; s.Name == x.Name && inStandby(snap, s.Preferred) {
+			return s.Preferred
+		}
+	}
+	return x.Server
 }
 
 // newer returns the packages that are out of date, by the server's present lists.

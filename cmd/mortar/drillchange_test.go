@@ -1,0 +1,102 @@
+package main
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/build/plan"
+	"github.com/mortarhpc/mortar/internal/prove/drill"
+	"github.com/mortarhpc/mortar/internal/prove/inject"
+	"github.com/mortarhpc/mortar/internal/rack"
+)
+
+// The commands of a drill are those that a user types, with the lock that the drill has.
+func TestDrillCommands(t *testing.T) {
+	t.Setenv("HOME", t.TempDir()) // without known hosts no connection is made
+	file := specFile(t, "nfs-ha")
+	before, err := loadDesign(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var changed *design.Design
+	c := &drillCommands{file: file, say: func(string) {}, changed: func(d *design.Design) { changed = d }}
+	release, err := plan.Lock(before.Spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if code, _, stderr := mortar(t, "apply", file, "--yes"); code != exitBadInput || !strings.Contains(stderr, "wait for it to end") {
+		t.Errorf("apply beside a drill: %d, %s", code, stderr)
+	}
+	for name, args := range map[string][]string{
+		"apply": {"--yes", "--json"}, "plan": {"--detailed-exitcode", "--json"}, "disk fail": {"MA01", "--yes", "--json"}, "disk replace": {"MA01", "--with", "MA01-2", "--yes", "--json"},
+		"server replace": {"nfs2", "--skip-fence-test", "--yes", "--json"}, "upgrade": {"--reboot-only", "--skip-fence-test", "--yes", "--json"},
+		"grow": {"--disks", "A=MA04", "--disks", "A=MA05", "--disks", "B=MB04", "--disks", "B=MB05", "--yes", "--json"},
+	} {
+		changed = nil
+		d, err := c.run(t.Context(), name, args...)
+		if err == nil || !strings.Contains(err.Error(), "nfs") || strings.Contains(err.Error(), "wait for it to end") || strings.Contains(err.Error(), "--help") {
+			t.Errorf("%s: %v", name, err)
+		}
+		if d == nil || changed != d || d.SHA256 != before.SHA256 {
+			t.Errorf("%s: the spec is another one after a refusal", name)
+		}
+	}
+	release()
+}
+
+// On real hardware what takes a hand is refused with what to do; on a rack a growth needs disks.
+func TestChangesByHand(t *testing.T) {
+	d, err := loadDesign(specFile(t, "nfs-ha"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	op := inject.NewOperator(d, nil)
+	for name, want := range map[string]string{"change-disk": "swapped by hand", "change-server": "put in by hand", "change-grow": "cannot be undone", "change-upgrade": ""} {
+		dr, v, err := drill.Find(name, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = drill.Possible(drill.Env{Design: d, Injector: &inject.Hardware{Design: d}, Operator: op}, dr, v)
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s on hardware: %v, want %q", name, err, want)
+		}
+		if err := drill.Possible(drill.Env{Design: d, Injector: &inject.Rack{Design: d}, Operator: op}, dr, v); err != nil {
+			t.Errorf("%s on a rack: %v", name, err)
+		}
+	}
+}
+
+func TestUnusedDisks(t *testing.T) {
+	d, err := loadDesign(specFile(t, "nfs-ha"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	st := &rack.RackStatus{}
+	for _, x := range [][2]string{{"enca", "MA01"}, {"encb", "mb01"}, {"enca", "MA04"}, {"encb", "MB04"}, {"encz", "ZZ01"}, {"", "SSD1"}, {"enca", "MA05"}} {
+		st.Disks = append(st.Disks, rack.DiskStatus{Enclosure: x[0], Serial: x[1], Present: x[1] != "MA05"})
+	}
+	in := &inject.Rack{Design: d, Disks: func(context.Context) ([][]string, error) { return disksIn(st), nil }}
+	got, err := in.UnusedDisks(t.Context())
+	if err != nil || len(got) != 2 || got[0] != (drill.UnusedDisk{Enclosure: "A", Serial: "MA04"}) || got[1] != (drill.UnusedDisk{Enclosure: "B", Serial: "MB04"}) {
+		t.Errorf("%v, %v", got, err)
+	}
+}
+
+func TestProgressWriter(t *testing.T) {
+	var said []string
+	n := &progressWriter{say: func(s string) { said = append(said, s) }}
+	for _, part := range []string{`{"event":"upgrade","server":"nfs2","st`, "ep\":\"standby\"}\n{\"hosts\": [\n", `{"group":"brick1-r0","server":"nfs1","action":"recovery","percent":42}` + "\n"} {
+		if k, err := n.Write([]byte(part)); k != len(part) || err != nil {
+			t.Fatal(k, err)
+		}
+	}
+	if got := strings.Join(said, "\n"); got != "  nfs2: standby\n  brick1-r0 on nfs1: recovery 42.0 %" {
+		t.Errorf("%q", got)
+	}
+	text := []byte(`{"hosts":[{"host":"nfs1","changes":[{"step":"exports"}]},{"host":"c1","changes":[]}],"pending":1,"steps":9}`)
+	if got := pendingOf(text); got != "nfs1: exports" {
+		t.Error(got)
+	}
+}

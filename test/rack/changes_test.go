@@ -1,0 +1,47 @@
+//go:build rack
+
+package rack_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/mortarhpc/mortar/internal/prove/report"
+)
+
+// TestChanges drills every change of day 2 on one brick, one after the other: each passes, and
+// leaves a brick where an apply changes nothing.
+func TestChanges(t *testing.T) {
+	dir := t.TempDir()
+	small := strings.Replace(must(t, "init", "nfs-ha"), "name: brick1", "name: changes", 1)
+	large := strings.NewReplacer("MA[01-03]", "MA[01-05]", "MB[01-03]", "MB[01-05]").Replace(small) // see docs/rack.md
+	spec := filepath.Join(dir, "brick.yaml")
+	for name, text := range map[string]string{"large.yaml": large, "brick.yaml": small} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Cleanup(func() {
+		if out, code := mortar(t, nil, "rack", "down", spec); code != 0 {
+			t.Errorf("rack down: exit %d\n%s", code, out)
+		}
+		leftovers(t, dir)
+	})
+	must(t, "rack", "up", filepath.Join(dir, "large.yaml"))
+	must(t, "apply", spec, "--yes", "--skip-fence-test")
+	const drills = "change-upgrade,change-disk,change-server,change-grow"
+	var entries []report.Entry
+	lastJSON(t, must(t, "drill", spec, "--all", "--only", drills, "--out", "../../out/changes", "--json"), &entries)
+	if want := strings.Count(drills, ",") + 1; len(entries) != want {
+		t.Errorf("%d drills, want %d", len(entries), want)
+	}
+	for i := range entries {
+		if e := &entries[i]; e.Verdict != report.Pass || e.LostBytes != 0 || e.VerifiedBytes == 0 {
+			t.Errorf("%s: %s, %d bytes lost of %d: %v", e.Name(), e.Verdict, e.LostBytes, e.VerifiedBytes, e.Reasons)
+		}
+	}
+	must(t, "status", spec)
+	unchanged(t, "apply", spec, "--yes", "--json", "--skip-fence-test")
+}
