@@ -271,6 +271,9 @@ func watchMain(ctx context.Context, files []string) error {
 		log("%v", err)
 		return err
 	}
+	if l, err := syslog.New(syslog.LOG_DAEMON|syslog.LOG_NOTICE, "mortar"); err == nil {
+		w.record = func(format string, a ...any) { fmt.Fprintf(l, RecordedBy(w.services[0].host)+format, a...) }
+	}
 	events, err := k.Events(ctx)
 	if err != nil {
 		log("links and disks are looked at every %v only: %v", watchTick, err)
@@ -278,6 +281,9 @@ func watchMain(ctx context.Context, files []string) error {
 	w.run(ctx, events)
 	return nil
 }
+
+// RecordedBy begins a line of the log of a host's changes that the watcher made.
+func RecordedBy(host string) string { return "watcher@" + host + " (mortar-watch): " }
 
 // lock makes this process the watcher, until the file is closed.
 func (p watchProcess) lock() (*os.File, error) {
@@ -318,7 +324,8 @@ messages about links and disks and tells the cluster, as node attributes,
 whether the public network has a link (mortar-link) and whether the disks of
 each service can be reached (mortar-storage-SERVICE). A server that serves
 disks it has lost, and its partner has not, asks to be fenced. NFS daemons of
-a running service that die are started again.
+a running service that die are started again. A RAID group that lacks a disk and
+has no spare gets that of another group of the service.
 </longdesc>
 <shortdesc lang="en">Watches links, disk paths and NFS daemons of a Mortar storage server</shortdesc>
 
