@@ -34,7 +34,7 @@ const (
 	tripNear = 5  // degrees Celsius below the temperature at which a disk protects itself
 )
 
-// Hardware is what a server's BMC and disks report about themselves.
+// Hardware is what a server's BMC, enclosures and disks report about themselves.
 type Hardware struct {
 	// By is the server that asked the BMC: the partner, or the server itself.
 	By      string        `json:"by,omitempty"`
@@ -45,6 +45,9 @@ type Hardware struct {
 
 	// PDUs are the loads of the PDUs that this server was asked for, by name.
 	PDUs map[string]PDULoad `json:"pdus,omitempty"`
+
+	// Shelves are the reports of the enclosures that this server was asked for.
+	Shelves []Shelf `json:"shelves,omitempty"`
 
 	// Disks are the reports of the disks that this server was asked for, by serial.
 	Disks   map[string]smart.Report `json:"disks,omitempty"`
@@ -65,8 +68,9 @@ type hardwareAnswers struct {
 	got map[string]Hardware
 }
 
-// AskHardware makes Collect also ask BMCs for their sensors and event logs, and disks
-// for their SMART data, at most every ten minutes. A server's partner asks its BMC,
+// AskHardware makes Collect also ask BMCs for their sensors and event logs, enclosures
+// for their power supplies, fans and temperatures, and disks for their SMART data, at
+// most every ten minutes. A server's partner asks its BMC,
 // with the secret that it fences with. A single server asks its own.
 func (c *Collector) AskHardware() { c.hardware = &hardwareAnswers{} }
 
@@ -145,7 +149,7 @@ func parsePDULoad(r RunResult) PDULoad {
 func (c *Collector) collectHardware(ctx context.Context, f *Facts) {
 	every := hardwareEvery
 	for _, h := range c.hardware.got {
-		if h.BMCErr != "" || h.DiskErr != "" {
+		if h.BMCErr != "" || h.DiskErr != "" || slices.ContainsFunc(h.Shelves, func(x Shelf) bool { return x.Err != "" }) {
 			every = hardwareAgain
 		}
 	}
@@ -164,6 +168,7 @@ func (c *Collector) askHardware(ctx context.Context, f Facts) map[string]Hardwar
 	out := map[string]Hardware{}
 	runs := map[string][][]string{} // by server
 	disks := disksToAsk(c.d, f)
+	shelves := c.shelvesToAsk(ctx, f)
 	for _, s := range c.d.Servers() {
 		argv, by := bmcCommand(c.d, f, s)
 		for _, q := range bmcQueries {
@@ -173,6 +178,9 @@ func (c *Collector) askHardware(ctx context.Context, f Facts) map[string]Hardwar
 		}
 		for _, dev := range disks[s] {
 			runs[s] = append(runs[s], smartCommand(dev))
+		}
+		for _, x := range shelves[s] {
+			runs[s] = append(runs[s], sesCommands(x.Device)...)
 		}
 	}
 	pdus := map[string]map[string][]string{} // by server
@@ -210,6 +218,7 @@ func (c *Collector) askHardware(ctx context.Context, f Facts) map[string]Hardwar
 			h.DiskErr = err.Error()
 		} else {
 			h.readDisks(got[s].Run, disks[s])
+			h.readShelves(got[s].Run, shelves[s])
 			for name, argv := range pdus[s] {
 				if h.PDUs == nil {
 					h.PDUs = map[string]PDULoad{}
@@ -292,6 +301,7 @@ func (v *view) hardware() *Part {
 			well++
 		}
 	}
+	v.shelves(p)
 	v.loads(p)
 	p.Text = fmt.Sprintf("%d of %d servers report no fault", well, len(v.pair.Servers))
 	return p
