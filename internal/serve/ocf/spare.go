@@ -247,8 +247,22 @@ func (s *mdKind) watch(ctx context.Context, w *watcher) {
 	})
 }
 
+// degraded says whether an array of the service lacks a member.
+func (s *mdKind) degraded() bool {
+	all, err := linux.MDArrays(tree{s.k})
+	return err == nil && slices.ContainsFunc(all, func(a linux.MDArray) bool {
+		return a.Degraded > 0 && slices.ContainsFunc(s.cfg.Arrays, func(x Array) bool { return md.SameUUID(x.UUID, a.UUID) })
+	})
+}
+
 // spareDue is the move that is due now.
 func (s *mdKind) spareDue(w *watcher) (spareMove, bool) {
+	if !s.degraded() {
+		for _, a := range s.cfg.Arrays {
+			delete(w.lacking, md.Hex(a.UUID))
+		}
+		return spareMove{}, false
+	}
 	groups, err := s.raidGroups()
 	if err != nil {
 		return spareMove{}, false

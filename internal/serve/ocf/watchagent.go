@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/syslog"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -80,8 +81,8 @@ func watchDo(ctx context.Context, action string, files []string) (int, error) {
 		if pid == 0 {
 			return NotRunning, nil
 		}
-		// apply has put another binary, or other services, in place.
-		if !sameWatch(pid, files) {
+		// apply has put another binary, other services, or other files of them in place.
+		if !sameWatch(pid, files) || theWatcher.olderThan(files) {
 			if err := errors.Join(stopWatch(ctx, files), startWatch(ctx, files)); err != nil {
 				return ErrGeneric, err
 			}
@@ -119,6 +120,16 @@ func (p watchProcess) running() (int, error) {
 		return pid, nil
 	}
 	return 0, fmt.Errorf("%s is held by a process that has not written its ID", p.file)
+}
+
+// olderThan says whether one of the services' files was written after the watcher began:
+// the watcher reads them once. A growth adds arrays to them.
+func (p watchProcess) olderThan(files []string) bool {
+	began, err := os.Stat(p.file)
+	return err == nil && slices.ContainsFunc(files, func(f string) bool {
+		st, err := os.Stat(f)
+		return err == nil && st.ModTime().After(began.ModTime())
+	})
 }
 
 // watchArgs is how the watcher is called.
