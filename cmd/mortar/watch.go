@@ -133,7 +133,7 @@ func (f *watchFlags) looker(file string) (look watch.Looker, name string, done f
 		return nil, "", nil, err
 	}
 	c.AskTraffic()
-	c.AskHardware()
+	c.AskHardwareSteadily()
 	if err := askArrays(c, d); err != nil {
 		c.Close()
 		return nil, "", nil, err

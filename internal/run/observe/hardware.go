@@ -66,13 +66,23 @@ type PDULoad struct {
 type hardwareAnswers struct {
 	at  time.Time
 	got map[string]Hardware
+	// probes is how many successive answers must find an element of an enclosure bad;
+	// bad counts them, by enclosure and element.
+	probes int
+	bad    map[string]int
 }
 
 // AskHardware makes Collect also ask BMCs for their sensors and event logs, enclosures
 // for their power supplies, fans and temperatures, and disks for their SMART data, at
 // most every ten minutes. A server's partner asks its BMC,
 // with the secret that it fences with. A single server asks its own.
-func (c *Collector) AskHardware() { c.hardware = &hardwareAnswers{} }
+func (c *Collector) AskHardware() { c.hardware = &hardwareAnswers{probes: 1} }
+
+// AskHardwareSteadily is AskHardware for one who is told of each finding: an element of
+// an enclosure counts as bad after five successive answers, a minute apart, because
+// enclosures report faults that are over at the next question. Source: TrueNAS,
+// enclosure alerts
+func (c *Collector) AskHardwareSteadily() { c.hardware = &hardwareAnswers{probes: shelfProbes} }
 
 // bmcQueries are the commands that read a BMC.
 var bmcQueries = [][]string{{"sdr", "elist"}, {"sel", "info"}, {"sel", "elist", "last", "1"}}
@@ -153,8 +163,12 @@ func (c *Collector) collectHardware(ctx context.Context, f *Facts) {
 			every = hardwareAgain
 		}
 	}
+	if len(c.hardware.bad) > 0 {
+		every = hardwareAgain
+	}
 	if c.hardware.got == nil || f.Time.Sub(c.hardware.at) >= every {
 		c.hardware.at, c.hardware.got = f.Time, c.askHardware(ctx, *f)
+		c.hardware.steady()
 	}
 	f.Hardware = c.hardware.got
 	for _, h := range f.Hardware {

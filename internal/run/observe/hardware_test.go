@@ -200,3 +200,27 @@ func TestShelves(t *testing.T) {
 		t.Errorf("%+v", hw.Shelves)
 	}
 }
+
+// Watched, an element of an enclosure is bad when five answers in a row say so, and good
+// at the first that does not. Asked once, it is bad at once.
+func TestSteadyShelves(t *testing.T) {
+	for _, c := range []struct {
+		probes          int
+		answers, levels string // b: bad
+	}{{1, "b-b", "b-b"}, {shelfProbes, "bbbb-bbbbbb-", "---------bb-"}} {
+		a := hardwareAnswers{probes: c.probes}
+		got := ""
+		for _, x := range c.answers {
+			e := ses.Element{Kind: "fan", Name: "1", Level: map[rune]ses.Level{'b': ses.Critical}[x]}
+			a.got = map[string]Hardware{"nfs1": {Shelves: []Shelf{{ID: "x", Report: ses.Enclosure{Elements: []ses.Element{e}}}}}}
+			a.steady()
+			if (len(a.bad) > 0) != (x == 'b') {
+				t.Errorf("%q: %v", c.answers, a.bad)
+			}
+			got += map[bool]string{true: "b", false: "-"}[a.got["nfs1"].Shelves[0].Report.Elements[0].Level > ses.Good]
+		}
+		if got != c.levels {
+			t.Errorf("%q gives %q, want %q", c.answers, got, c.levels)
+		}
+	}
+}

@@ -141,6 +141,29 @@ func (h *Hardware) readShelves(run map[string]RunResult, shelves []Shelf) {
 	}
 }
 
+// shelfProbes is how many successive answers confirm a fault of an enclosure.
+const shelfProbes = 5
+
+// steady takes elements for good that not enough successive answers found bad.
+func (a *hardwareAnswers) steady() {
+	was := a.bad
+	a.bad = map[string]int{}
+	for _, h := range a.got {
+		for _, x := range h.Shelves {
+			for i := range x.Report.Elements {
+				e := &x.Report.Elements[i]
+				if e.Level == ses.Good {
+					continue
+				}
+				key := strings.Join([]string{x.ID, x.Device, e.Kind, e.Name}, "/")
+				if a.bad[key] = was[key] + 1; a.bad[key] < a.probes {
+					e.Level = ses.Good
+				}
+			}
+		}
+	}
+}
+
 // name is the spec's name of a shelf, by most of the disks in its slots; "" for one of
 // which no disk is the brick's.
 func (x *Shelf) name(d *design.Design) string {
