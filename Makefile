@@ -30,10 +30,10 @@ PACKAGE_VERSION ?= $(shell git describe --tags --exact-match 2>/dev/null | sed '
 package: build ## the Debian package and the RPM of the administrator's machine, into out/package
 	@scripts/package.sh "$(PACKAGE_VERSION)"
 
-test-package: deps package ## lintian; the package installed, used and purged in a clean root (needs lintian and rpm)
+test-package: deps package ## lintian; the package installed, used and purged in a clean root
 	go test -tags pkg -count=1 -v ./test/pkg
 
-test: deps lint test-unit test-rack ## lint, unit tests with the race detector, three rack runs: what CI runs, within its 25 minutes
+test: deps lint test-unit test-package test-rack ## lint, unit tests with the race detector, the package, three rack runs: what CI runs, within its 25 minutes
 
 test-unit: deps ## unit tests with the race detector
 	CGO_ENABLED=1 go test -race -count=1 ./...

@@ -10,6 +10,8 @@ packages=(
   snmpd snmp                    # virtual PDUs
   mdadm lvm2 xfsprogs multipath-tools util-linux # superblocks the tests plant and read
   fio                           # a load engine that the tests run
+  sg3-utils                     # sg_ses, with which a test compares
+  lintian rpm                   # they look at the packages
   debian-archive-keyring ca-certificates gcc libc6-dev # gcc: the race detector
 )
 missing=()

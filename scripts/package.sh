@@ -15,7 +15,7 @@ done
 # Lintian wants Debian's form; the changes themselves are in the manual.
 printf 'mortar (%s) unstable; urgency=medium\n\n  * See /usr/share/doc/mortar/manual and CHANGELOG.md of the source.\n\n -- Mortar <mortar@mortarhpc.example>  %s\n' "$VERSION" "$(git log -1 --format=%cD)" | gzip -9n > $out/changelog.gz
 # What is linked into the program: a bill of materials, and each module's licence.
-go build -C packaging -o ../bin/cyclonedx-gomod github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod
+go build -C packaging -o ../bin/ github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod github.com/goreleaser/nfpm/v2/cmd/nfpm
 bin/cyclonedx-gomod bin -json -notimestamp -noserial -std -version "v$VERSION" -output $out/sbom.cdx.json bin/mortar
 go version -m bin/mortar | awk '$1 == "dep" { print $2 }' | while read -r module; do
   dir=$(go list -m -f '{{.Dir}}' "$module")
@@ -25,7 +25,6 @@ go version -m bin/mortar | awk '$1 == "dep" { print $2 }' | while read -r module
   [ -d "$out/licenses/$module" ] || { echo "package.sh: $module has no licence file" >&2; exit 1; }
 done
 install -D -m 0644 "$(go env GOROOT)/LICENSE" $out/licenses/go/LICENSE
-go build -C packaging -o ../bin/nfpm github.com/goreleaser/nfpm/v2/cmd/nfpm
 for format in deb rpm; do
   bin/nfpm package --config packaging/nfpm.yaml --packager $format --target $out
 done

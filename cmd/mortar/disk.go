@@ -209,7 +209,7 @@ func (f *specChange) untilOut(cmd *cobra.Command, file, serial string) error {
 		if st.Member(serial) != nil {
 			return fail(exitFailed, fmt.Errorf("%s is still in its group: the copy did not end; run the command again", p))
 		}
-		return f.say(out, diskDone{Disk: p.Disk.Serial, Group: p.Group.Name, Enclosure: p.Disk.Enclosure, Bay: p.Disk.Bay, Degraded: st.Array.Degraded},
+		return f.say(out, diskDone{Disk: p.Disk.Serial, Group: st.Group.Name, Enclosure: p.Disk.Enclosure, Bay: p.Disk.Bay, Degraded: st.Array.Degraded},
 			fmt.Sprintf("%s is out of service: pull it, push another one in, and run mortar disk replace %s %s --with SERIAL", p, file, p.Disk.Serial))
 	})
 }
@@ -248,7 +248,7 @@ func (f *specChange) replaceDisk(cmd *cobra.Command, file, serial, with string, 
 			return err
 		}
 		if n := p.Lacks(st); n > 0 {
-			return fail(exitFailed, fmt.Errorf("group %s still lacks %d of %d members on %s, and nothing is being rebuilt: see `mortar status`", p.Group.Name, n, st.Array.RaidDisks, st.Server))
+			return fail(exitFailed, fmt.Errorf("group %s still lacks %d of %d members on %s, and nothing is being rebuilt: see `mortar status`", st.Group.Name, n, st.Array.RaidDisks, st.Server))
 		}
 		m := st.Member(with)
 		if m == nil {
@@ -262,7 +262,7 @@ func (f *specChange) replaceDisk(cmd *cobra.Command, file, serial, with string, 
 		if n := st.Array.Degraded; n > 0 {
 			whole = fmt.Sprintf("the group still lacks %d of %d members, which are out of service", n, st.Array.RaidDisks)
 		}
-		return f.say(cmd.OutOrStdout(), diskDone{Disk: p.Disk.Serial, Group: p.Group.Name, Enclosure: p.Disk.Enclosure, Bay: p.Disk.Bay, Spare: m.Slot < 0, Degraded: st.Array.Degraded},
+		return f.say(cmd.OutOrStdout(), diskDone{Disk: p.Disk.Serial, Group: st.Group.Name, Enclosure: p.Disk.Enclosure, Bay: p.Disk.Bay, Spare: m.Slot < 0, Degraded: st.Array.Degraded},
 			fmt.Sprintf("%s is %s; %s", p, as, whole))
 	})
 }

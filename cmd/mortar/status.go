@@ -59,8 +59,8 @@ same time; nothing is changed. A host that does not answer within --timeout is
 a fault, the others are shown all the same.
 
 With --hardware each server's BMC is asked for its sensors (power supplies, fans,
-temperatures) and its event log, and each disk for its SMART data. That takes up to
-a minute more.
+temperatures) and its event log, each disk enclosure for its own (SES, by sg_ses), and
+each disk for its SMART data. That takes up to a minute more.
 
 Levels: ok; warning (it serves, nothing is broken, but somebody should look: a
 rebuild runs, a service is not on its preferred server, fencing was never
@@ -138,7 +138,7 @@ The JSON is described in docs/status.md.`,
 	f.BoolVar(&watch, "watch", false, "go on until interrupted")
 	profileFlag(cmd, &profile)
 	f.BoolVar(&all, "all", false, "show every part, also what lies below a part that is ok")
-	f.BoolVar(&hardware, "hardware", false, "also ask BMCs for sensors and events, and disks for SMART data")
+	f.BoolVar(&hardware, "hardware", false, "also ask BMCs and enclosures for sensors and events, and disks for SMART data")
 	f.DurationVar(&interval, "interval", 5*time.Second, "pause between two looks, with --watch")
 	f.DurationVar(&timeout, "timeout", 30*time.Second, "how long any host may take to answer")
 	f.StringVar(&save, "save-facts", "", "also write what the hosts said to this file (no secrets in it)")

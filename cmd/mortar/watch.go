@@ -7,7 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/mail"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -23,11 +23,12 @@ import (
 // watchFlags are those of mortar watch.
 type watchFlags struct {
 	listen, notify, mail string
+	sendmail             string // the program that --mail runs
 	interval, timeout    time.Duration
 }
 
 func newWatchCmd() *cobra.Command {
-	var f watchFlags
+	f := watchFlags{sendmail: watch.Sendmail}
 	cmd := &cobra.Command{
 		Use:   "watch SPEC...",
 		Short: "Watch bricks: a live page, metrics for Prometheus, a message for each finding",
@@ -44,7 +45,8 @@ Put a web server with passwords in front of it, or use an SSH tunnel.
 
 Each warning or fault that two looks in a row have found is printed once, and once
 more when it is over. --notify runs a program for each, with the finding as JSON
-on its standard input and in words as its argument; --mail sends it by sendmail.
+on its standard input and in words as its argument; --mail sends it by sendmail(8)
+of this machine, to an address or to a local user.
 
 Exit codes: 130 interrupted, 1 the address cannot be used, 2 bad input.`,
 		Example: `  mortar watch brick.yaml
@@ -55,7 +57,7 @@ Exit codes: 130 interrupted, 1 the address cannot be used, 2 bad input.`,
 	}
 	cmd.Flags().StringVar(&f.listen, "listen", "127.0.0.1:9880", "address and port to serve; empty: none")
 	cmd.Flags().StringVar(&f.notify, "notify", "", "program to run for each finding")
-	cmd.Flags().StringVar(&f.mail, "mail", "", "address to send each finding to")
+	cmd.Flags().StringVar(&f.mail, "mail", "", "address or local user to send each finding to")
 	cmd.Flags().DurationVar(&f.interval, "interval", 5*time.Second, "time between two looks")
 	cmd.Flags().DurationVar(&f.timeout, "timeout", 30*time.Second, "how long any host may take to answer")
 	return cmd
@@ -65,13 +67,8 @@ func (f *watchFlags) run(cmd *cobra.Command, files []string) error {
 	if f.interval < time.Second || f.timeout < time.Second {
 		return fail(exitBadInput, errors.New("--interval and --timeout must be 1s or more"))
 	}
-	if f.mail != "" {
-		if a, err := mail.ParseAddress(f.mail); err != nil || a.Address != f.mail {
-			return fail(exitBadInput, fmt.Errorf("--mail %q is no mail address such as root@example.org", f.mail))
-		}
-	}
-	if f.notify != "" && !filepath.IsAbs(f.notify) {
-		return fail(exitBadInput, fmt.Errorf("--notify %q: give the whole path of a program", f.notify))
+	if err := f.check(); err != nil {
+		return fail(exitBadInput, err)
 	}
 	ctx, stop := context.WithCancel(cmd.Context())
 	defer stop()
@@ -104,6 +101,27 @@ func (f *watchFlags) run(cmd *cobra.Command, files []string) error {
 	return fail(exitInterrupted, nil)
 }
 
+// check refuses messages that could reach nobody.
+func (f *watchFlags) check() error {
+	if f.mail != "" {
+		if !watch.Recipient(f.mail) {
+			return fmt.Errorf("--mail %q is no mail address such as root@example.org, and no local user", f.mail)
+		}
+		if _, err := exec.LookPath(f.sendmail); err != nil {
+			return fmt.Errorf("--mail: %w; install a mail server that has it, such as postfix, or msmtp-mta, which hands mail to another machine", err)
+		}
+	}
+	if f.notify != "" {
+		if !filepath.IsAbs(f.notify) {
+			return fmt.Errorf("--notify %q: give the whole path of a program", f.notify)
+		}
+		if _, err := exec.LookPath(f.notify); err != nil {
+			return fmt.Errorf("--notify: %w", err)
+		}
+	}
+	return nil
+}
+
 // looker returns a function that observes the brick of a file.
 func (f *watchFlags) looker(file string) (look watch.Looker, name string, done func(), err error) {
 	d, err := loadDesign(file)
@@ -115,7 +133,7 @@ func (f *watchFlags) looker(file string) (look watch.Looker, name string, done f
 		return nil, "", nil, err
 	}
 	c.AskTraffic()
-	c.AskHardware()
+	c.AskHardwareSteadily()
 	if err := askArrays(c, d); err != nil {
 		c.Close()
 		return nil, "", nil, err
@@ -162,7 +180,7 @@ func (f *watchFlags) tell(ctx context.Context, said *printer, c watch.Change) {
 		errs = append(errs, watch.Command(ctx, f.notify, c))
 	}
 	if f.mail != "" {
-		errs = append(errs, watch.Mail(ctx, f.mail, c))
+		errs = append(errs, watch.Mail(ctx, f.sendmail, f.mail, c))
 	}
 	if err := errors.Join(errs...); err != nil && ctx.Err() == nil {
 		said.printf("%20snobody was told: %s\n", "", strings.ReplaceAll(err.Error(), "\n", "; "))

@@ -121,7 +121,12 @@ func (d *Design) perEnclosure(set spec.Set) error {
 // disks of an array, which looks after them itself.
 func (d *Design) failedDisks(set spec.Set) error {
 	for _, g := range d.GroupsOf(set.Name) {
-		failed, spares := failedOf(g.Members), len(g.Spares)-len(failedOf(g.Spares))
+		failed, spares := failedOf(g.Members), 0
+		for _, x := range d.GroupsOf(set.Name) {
+			if x.Name == g.Name || d.Flavour == spec.NFSHA || d.Flavour == spec.NFSHAXL { // whose groups share them
+				spares += len(x.Spares) - len(failedOf(x.Spares))
+			}
+		}
 		if all := append(failed, failedOf(g.Spares)...); g.Array != "" && len(all) > 0 {
 			return errorAt(d.Spec, "failed", "remove it: the array replaces its disks by itself; swap the disk in its bay", "disk %s is inside of array %s", all[0].Serial, g.Array)
 		}
@@ -306,8 +311,9 @@ func (d *Design) warn() {
 		}
 		if set.Storage.RAID.Spares == 0 {
 			add(set.Path+".raid", "no-spare", "there is no hot spare%s: a rebuild begins only when somebody has replaced the failed disk", of)
-		} else if sp := set.Storage.RAID.Spares; sp < set.Storage.RAID.Groups && set.Storage.Kind == "jbod" {
-			add(set.Path+".raid.spares", "spares", "%s for %d groups%s: md moves a spare to another group only while `mdadm --monitor` runs on the server that has the arrays", plural(sp, "spare"), set.Storage.RAID.Groups, of)
+		} else if sp := set.Storage.RAID.Spares; sp < set.Storage.RAID.Groups && set.Storage.Kind == "jbod" && !d.sharesSpares(set) {
+			add(set.Path+".raid.spares", "spares", "%s for %d groups%s: nothing moves a spare to another group %s", plural(sp, "spare"), set.Storage.RAID.Groups, of,
+				map[bool]string{true: "on a single server", false: "that is another target's"}[d.Lustre == nil])
 		}
 	}
 	d.warnHardware(add)
@@ -329,6 +335,13 @@ func (d *Design) warn() {
 			add(fmt.Sprintf("filesystem.mount[%d]", i), "allocsize", "a fixed allocsize switches XFS's dynamic preallocation off; leave it out unless all files are large")
 		}
 	}
+}
+
+// sharesSpares tells whether the watcher of a cluster moves the spares of a set to the
+// group that needs one: all its groups are of one service each.
+func (d *Design) sharesSpares(set spec.Set) bool {
+	groups := d.GroupsOf(set.Name)
+	return d.Flavour != spec.NFS && (d.Lustre == nil || len(groups) == 0 || len(d.Peers(&groups[0])) == len(groups)-1)
 }
 
 // setWord is what a set of disks is called in this flavour.

@@ -44,15 +44,22 @@ func (m mdStorage) uuids() []string {
 // wanted are the disks of the pair that are in service, each with the array that
 // it is a member of.
 func (m mdStorage) wanted() []resource.WantedDisk {
-	group := map[string]string{}
+	group, set := map[string]string{}, map[string]string{}
 	for _, g := range m.groups() {
 		for _, k := range append(slices.Clone(g.Members), g.Spares...) {
 			group[k.Serial] = g.UUID
 		}
 	}
+	for i := range m.pair.Services {
+		for _, g := range m.d.GroupsIn(&m.pair.Services[i].Storage) {
+			for _, k := range append(slices.Clone(g.Members), g.Spares...) {
+				set[k.Serial] = m.pair.Services[i].Name
+			}
+		}
+	}
 	var out []resource.WantedDisk
 	for _, k := range m.inService() {
-		out = append(out, resource.WantedDisk{DiskRef: ref(k), Group: group[k.Serial], Wipe: slices.Contains(m.d.Spec.Wipe, k.Serial)})
+		out = append(out, resource.WantedDisk{DiskRef: ref(k), Group: group[k.Serial], Set: set[k.Serial], Wipe: slices.Contains(m.d.Spec.Wipe, k.Serial)})
 	}
 	return out
 }
@@ -129,7 +136,7 @@ func (m mdStorage) build(s *design.Service, p place) (pvs, _ []string) {
 		pvs = append(pvs, pvOf(g.Name))
 	}
 	for _, g := range groups {
-		a := arrayOf(g, p.alone())
+		a := arrayOf(m.d, g, p.alone())
 		if g.Growth > 0 && p.managed {
 			a.Grow = &resource.Growing{VG: s.Storage.VG, LV: s.Storage.LV, PVs: pvs}
 		}
@@ -161,11 +168,16 @@ func (m mdStorage) agent(s *design.Service, c *ocf.Config, r *resource.OCFConfig
 
 // ArrayOf is the md array of a RAID group, to be compared where it runs: its
 // diff adds disks of the group that it does not have.
-func ArrayOf(g design.Group) *resource.Array { return arrayOf(g, false) }
+func ArrayOf(d *design.Design, g design.Group) *resource.Array { return arrayOf(d, g, false) }
 
-func arrayOf(g design.Group, assemble bool) *resource.Array {
-	return &resource.Array{
+func arrayOf(d *design.Design, g design.Group, assemble bool) *resource.Array {
+	a := &resource.Array{
 		Name: g.Name, UUID: g.UUID, Level: g.Level, Chunk: int64(g.Chunk),
 		Members: refs(g.Members), Spares: refs(g.Spares), Assemble: assemble,
 	}
+	for _, p := range d.Peers(&g) {
+		a.Peers = append(a.Peers, p.UUID)
+		a.Others = append(a.Others, refs(append(slices.Clone(p.Members), p.Spares...))...)
+	}
+	return a
 }

@@ -231,6 +231,9 @@ type WantedDisk struct {
 	// Group is the UUID of the brick's md array the disk is a member of, or
 	// "" for a disk that is not used yet.
 	Group string
+	// Set names the service of the array. Its watcher moves spares between the arrays
+	// of a service, so the disk may be in another one of the same set.
+	Set string `json:",omitempty"`
 	// VG is the volume group that a LUN is a physical volume of, FS the UUID of a
 	// file system straight on it; "" for others.
 	VG string `json:",omitempty"`
@@ -339,11 +342,18 @@ func (d *Disks) diff(ctx context.Context, sys Sys) ([]Action, error) {
 	var foreign []string
 	ours := false // a disk is in another group of this brick
 	stopped := map[string]bool{}
+	homes := make([]string, len(fs))
+	for i, f := range fs {
+		if a, in := memberOf(arrays, kernelNames(sys, f)); in {
+			homes[i] = a.UUID
+		}
+	}
+	moved := movedSpares(d.List, homes)
 	for i, f := range fs {
 		names := kernelNames(sys, f)
 		a, in := memberOf(arrays, names)
 		switch {
-		case in && md.SameUUID(a.UUID, d.List[i].Group):
+		case in && (md.SameUUID(a.UUID, d.List[i].Group) || moved[i]):
 			continue // assembled where it belongs
 		case in && d.stoppable(sys, ms, a, fs):
 			if !stopped[a.Dev] {
@@ -390,11 +400,13 @@ func (d *Disks) diff(ctx context.Context, sys Sys) ([]Action, error) {
 	if err != nil {
 		return nil, err
 	}
+	moved = movedSpares(want, carried(sigs))
 	for i, f := range look {
 		var bad []string
 		made := ", not made by this brick"
 		for _, s := range sigs[i] {
 			switch vg := groups[f.Device]; {
+			case moved[i] && s.Type == "linux_raid_member":
 			case !want[i].mayCarry(s):
 				if s.Type == "linux_raid_member" && d.array(s.UUID) {
 					ours, made = true, ""
@@ -426,6 +438,42 @@ func (d *Disks) diff(ctx context.Context, sys Sys) ([]Action, error) {
 		}
 	}
 	return as, nil
+}
+
+// movedSpares tells which disks are spares that have moved to another array of their
+// set; homes are the arrays that have the disks, "" for none. Of a group that gave or
+// got spares, more disks are where the spec has them than in other arrays. Otherwise
+// the spec has changed.
+func movedSpares(list []WantedDisk, homes []string) []bool {
+	here, away := map[string]int{}, map[string]int{} // by group
+	for i, w := range list {
+		switch {
+		case md.SameUUID(homes[i], w.Group):
+			here[md.Hex(w.Group)]++
+		case homes[i] != "":
+			away[md.Hex(w.Group)]++
+		}
+	}
+	out := make([]bool, len(list))
+	for i, w := range list {
+		from, to := md.Hex(w.Group), md.Hex(homes[i])
+		same := w.Set != "" && from != to && slices.ContainsFunc(list, func(x WantedDisk) bool { return x.Set == w.Set && md.SameUUID(x.Group, to) })
+		out[i] = same && here[from] > away[from] && here[to] > away[to]
+	}
+	return out
+}
+
+// carried are the UUIDs of the arrays of which disks carry a superblock.
+func carried(sigs [][]signature) []string {
+	out := make([]string, len(sigs))
+	for i := range sigs {
+		for _, s := range sigs[i] {
+			if s.Type == "linux_raid_member" {
+				out[i] = s.UUID
+			}
+		}
+	}
+	return out
 }
 
 // array tells whether a UUID is that of an array of this brick.

@@ -224,6 +224,30 @@ func TestDisksAreSacred(t *testing.T) {
 	}
 }
 
+// A disk that carries a superblock of another array of its service is a spare that has
+// moved there. Without a service it is refused.
+func TestDiskOfAnotherArrayOfTheService(t *testing.T) {
+	var sys diskSys
+	d := &resource.Disks{Host: "nfs1", Check: true, Arrays: []string{ours, others}}
+	for i, has := range []string{ours, ours, others, others, ours} {
+		p := loop(t, image(t))
+		superblock(t, p, has, i%4, 20)
+		w := resource.WantedDisk{DiskRef: resource.DiskRef{Serial: string(rune('A' + i))}, Group: has, Set: "home"}
+		sys.disks = append(sys.disks, resource.DiskFact{Serial: w.Serial, Device: p, Size: size})
+		d.List = append(d.List, w)
+	}
+	d.List[4].Group = others
+	if as, err := d.Diff(t.Context(), sys); err != nil || len(as) > 0 {
+		t.Errorf("%v, %v", as, err)
+	}
+	for i := range d.List {
+		d.List[i].Set = ""
+	}
+	if as, err := d.Diff(t.Context(), sys); err == nil || !strings.Contains(err.Error(), "disk E (enclosure , bay 0) carries a member of another array of this brick") {
+		t.Errorf("%v, %v", as, err)
+	}
+}
+
 // An array whose superblocks are there is never created again, and one that
 // lacks too many members is refused; only a creation that was cut short
 // before its first event is repeated.

@@ -33,6 +33,11 @@ type Array struct {
 	Chunk   int64 // bytes
 	Members []DiskRef
 	Spares  []DiskRef
+	// Peers are the UUIDs of the other arrays of its service, Others their disks. The
+	// watcher moves spares between these arrays (package ocf): a disk that a peer has
+	// is not added here, and one of Others may be a member.
+	Peers  []string  `json:",omitempty"`
+	Others []DiskRef `json:",omitempty"`
 	// Assemble brings the array up here. Without Assemble the array's superblocks on
 	// the disks suffice (the cluster brings the array up), and Diff refuses disks
 	// without them.
@@ -59,17 +64,10 @@ func (a *Array) dev() string { return "/dev/md/" + a.Name }
 
 // Diff compares the running array, or the superblocks if it does not run.
 func (a *Array) Diff(ctx context.Context, sys Sys) ([]Action, error) {
-	disks, err := resolve(ctx, sys, append(slices.Clone(a.Members), a.Spares...))
+	d, err := a.find(ctx, sys)
 	if err != nil {
 		return nil, err
 	}
-	var failed []found
-	disks = slices.DeleteFunc(disks, func(d found) bool {
-		if d.Ref.Failed {
-			failed = append(failed, d)
-		}
-		return d.Ref.Failed
-	})
 	arrays, err := linux.MDArrays(Tree{sys})
 	if err != nil {
 		return nil, err
@@ -80,7 +78,7 @@ func (a *Array) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 			continue
 		}
 		if r.Running() {
-			as, err := a.diffRunning(sys, r, disks, failed)
+			as, err := a.diffRunning(sys, r, d, arrays)
 			if err != nil {
 				return nil, err
 			}
@@ -101,12 +99,44 @@ func (a *Array) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 			Title: "stop the half-started array " + a.Name, Cmd: []string{"mdadm", "--stop", "/dev/" + r.Dev},
 		})
 	}
-	return a.diffStopped(ctx, sys, disks, as)
+	return a.diffStopped(ctx, sys, d, as)
+}
+
+// arrayDisks are the disks of an array's service that a host sees.
+type arrayDisks struct {
+	own, failed []found // of the group; those in service, and the others
+	others      []found // of other groups
+}
+
+// find finds the disks. Of the other groups' disks any may be missing.
+func (a *Array) find(ctx context.Context, sys Sys) (d arrayDisks, err error) {
+	refs := slices.Concat(a.Members, a.Spares)
+	own := len(refs)
+	for _, r := range a.Others {
+		r.Failed = true // may be missing
+		refs = append(refs, r)
+	}
+	all, err := resolve(ctx, sys, refs)
+	if err != nil {
+		return d, err
+	}
+	for _, f := range all {
+		switch i := slices.Index(refs, f.Ref); {
+		case i >= own:
+			f.Ref = a.Others[i-own]
+			d.others = append(d.others, f)
+		case f.Ref.Failed:
+			d.failed = append(d.failed, f)
+		default:
+			d.own = append(d.own, f)
+		}
+	}
+	return d, nil
 }
 
 // diffRunning checks geometry, which cannot be changed here, adds disks of the
 // design that the array does not have, and takes failed ones out.
-func (a *Array) diffRunning(sys Sys, r linux.MDArray, disks, failed []found) ([]Action, error) {
+func (a *Array) diffRunning(sys Sys, r linux.MDArray, disks arrayDisks, arrays []linux.MDArray) ([]Action, error) {
 	for _, c := range []struct{ what, have, want string }{
 		{"level", r.Level, fmt.Sprintf("raid%d", a.Level)},
 		{"number of members", strconv.Itoa(r.RaidDisks), strconv.Itoa(len(a.Members))},
@@ -120,8 +150,8 @@ func (a *Array) diffRunning(sys Sys, r linux.MDArray, disks, failed []found) ([]
 		}
 	}
 	var as []Action
-	for _, d := range disks {
-		if d.memberName(sys, r) == "" {
+	for _, d := range disks.own {
+		if d.memberName(sys, r) == "" && !a.lent(sys, d, arrays) {
 			as = append(as, Action{
 				Title: fmt.Sprintf("add %s to array %s", d.Ref, a.Name),
 				Cmd:   []string{"mdadm", "--manage", "/dev/" + r.Dev, "--add", d.stable()},
@@ -131,7 +161,13 @@ func (a *Array) diffRunning(sys Sys, r linux.MDArray, disks, failed []found) ([]
 	if len(as) > 0 {
 		return as, nil // failed disks leave when the array has all others
 	}
-	return a.retire(sys, r, disks, failed)
+	return a.retire(sys, r, disks)
+}
+
+// lent tells whether a disk is in another array of the service.
+func (a *Array) lent(sys Sys, f found, arrays []linux.MDArray) bool {
+	x, in := memberOf(arrays, kernelNames(sys, f))
+	return in && slices.ContainsFunc(a.Peers, func(u string) bool { return md.SameUUID(u, x.UUID) })
 }
 
 // memberName is the kernel's name of a disk as a member of an array; "" if the
@@ -146,8 +182,9 @@ func (f found) memberName(sys Sys, r linux.MDArray) string {
 }
 
 // diffStopped looks at the superblocks: create, assemble, or leave alone.
-func (a *Array) diffStopped(ctx context.Context, sys Sys, disks []found, as []Action) ([]Action, error) {
-	sbs, err := a.examine(ctx, sys, disks)
+func (a *Array) diffStopped(ctx context.Context, sys Sys, disks arrayDisks, as []Action) ([]Action, error) {
+	all := slices.Concat(disks.own, disks.others)
+	sbs, err := a.examine(ctx, sys, all)
 	if err != nil {
 		return nil, err
 	}
@@ -158,7 +195,7 @@ func (a *Array) diffStopped(ctx context.Context, sys Sys, disks []found, as []Ac
 	present := make([]bool, len(a.Members)) // also of those that failed
 	var have []found
 	members := 0
-	for i, d := range disks {
+	for i, d := range all {
 		sb := sbs[i]
 		if !md.SameUUID(sb.UUID, a.UUID) {
 			continue
@@ -194,7 +231,7 @@ func (a *Array) diffStopped(ctx context.Context, sys Sys, disks []found, as []Ac
 			Mend: "if the array may be created anew: stop Pacemaker on all servers, and remove " + BuiltDir + " and " + path.Dir(linux.CIBFile) + " there",
 		}
 	}
-	create, err := a.create(sys, disks)
+	create, err := a.create(sys, disks.own)
 	if err != nil {
 		return nil, err
 	}

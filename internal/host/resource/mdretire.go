@@ -14,7 +14,7 @@ import (
 // background, and then calls the disk faulty. What remains is to remove it.
 //
 // Source: mdadm(8), --replace; Documentation/admin-guide/md.rst, dev-XXX/state.
-func (a *Array) retire(sys Sys, r linux.MDArray, disks, failed []found) ([]Action, error) {
+func (a *Array) retire(sys Sys, r linux.MDArray, disks arrayDisks) ([]Action, error) {
 	members, err := linux.MDMembers(Tree{sys}, r.Dev)
 	if err != nil {
 		return nil, err
@@ -27,8 +27,12 @@ func (a *Array) retire(sys Sys, r linux.MDArray, disks, failed []found) ([]Actio
 		return &members[i]
 	}
 	known := map[string]bool{}
-	for _, d := range disks {
+	failed := disks.failed
+	for _, d := range slices.Concat(disks.own, disks.others) {
 		known[d.memberName(sys, r)] = true
+		if d.Ref.Failed {
+			failed = append(failed, d)
+		}
 	}
 	var as []Action
 	manage := func(title, why string, args ...string) {

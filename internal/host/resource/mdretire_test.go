@@ -1,6 +1,9 @@
 package resource
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 // A disk that is taken out of service is copied to a spare if there is one, and
 // given up at once if not; and never if the array could not go on.
@@ -71,4 +74,95 @@ func TestArrayRetires(t *testing.T) {
 	b := *a
 	b.Assemble = true
 	refused(t, &b, sys, "disk MA01 (enclosure A, bay 1) is marked as failed")
+}
+
+// A spare that has moved between the arrays of a service is where it belongs: its own
+// array does not ask for it back, and the other one gives it up like its own disks.
+func TestMovedSpareIsNoDrift(t *testing.T) {
+	const peerUUID = "99999999:22222222:33333333:44444444"
+	ours := func(i int, failed bool) []DiskRef {
+		r := twoRefs[i]
+		r.Failed = failed
+		return []DiskRef{r}
+	}
+	sys := twoPathDisks(true) // MA01 is dm-0, MA02 dm-1
+	addArray(sys, "md127", "11111111-2222-2222-3333-333344444444", "clean", "dm-0", "dm-1")
+	for dev, m := range map[string][2]string{"dm-0": {"in_sync", "0"}, "dm-1": {"in_sync", "1"}} {
+		sys.files["/sys/block/md127/md/dev-"+dev+"/state"], sys.files["/sys/block/md127/md/dev-"+dev+"/slot"] = m[0]+"\n", m[1]+"\n"
+	}
+	addArray(sys, "md126", "99999999-2222-2222-3333-333344444444", "clean", "dm-8", "dm-9")
+	donor := &Array{Name: "r1", UUID: peerUUID, Level: 6, Chunk: 128 << 10, Members: []DiskRef{{Serial: "x", Failed: true}, {Serial: "y", Failed: true}}, Spares: ours(1, false), Peers: []string{groupUUID}, Others: ours(0, false)}
+	wantShow(t, diff(t, donor, sys), "")
+	donor.Peers = nil
+	wantShow(t, diff(t, donor, sys), "mdadm --manage /dev/md126 --add /dev/mapper/35000c50000000102")
+
+	taker := &Array{Name: "r0", UUID: groupUUID, Level: 6, Chunk: 128 << 10, Members: append(ours(0, false), DiskRef{Serial: "z", Failed: true}), Peers: []string{peerUUID}, Others: ours(1, false)}
+	wantShow(t, diff(t, taker, sys), "")
+	// One that md has thrown out stays, as a disk of its own would, until it is replaced.
+	sys.files["/sys/block/md127/md/dev-dm-1/state"], sys.files["/sys/block/md127/md/dev-dm-1/slot"] = "faulty\n", "none\n"
+	wantShow(t, diff(t, taker, sys), "")
+	taker.Others = nil
+	wantShow(t, diff(t, taker, sys), "mdadm --manage /dev/md127 --remove dm-1")
+	// It is taken out of service.
+	sys.files["/sys/block/md127/md/dev-dm-1/state"], sys.files["/sys/block/md127/md/dev-dm-1/slot"] = "in_sync\n", "1\n"
+	taker.Others = ours(1, true)
+	wantShow(t, diff(t, taker, sys), "mdadm --manage /dev/md127 --fail dm-1 --remove dm-1")
+	// A disk of another group that is gone is that group's business.
+	taker.Others = []DiskRef{{Serial: "gone"}}
+	wantShow(t, diff(t, taker, sys), "")
+}
+
+// An array that is not assembled counts spares of other groups that are its members.
+func TestMovedSpareBySuperblock(t *testing.T) {
+	sys := twoPathDisks(true)
+	sys.outputs["wipefs --no-act --json"] = Output{}
+	sb := func(disk, role string) string {
+		return "/dev/mapper/3500" + disk + ":\n     Array UUID : 11111111:22222222:33333333:44444444\n         Events : 12\n   Device Role : Active device " + role + "\n"
+	}
+	sys.outputs["mdadm --examine"] = Output{Stdout: sb("0c50000000101", "0") + sb("0c50000000102", "3")}
+	a := &Array{Name: "r0", UUID: groupUUID, Level: 6, Chunk: 128 << 10, Assemble: true,
+		Members: []DiskRef{twoRefs[0], {Serial: "x", Failed: true}, {Serial: "y", Failed: true}, {Serial: "z", Failed: true}}, Others: twoRefs[1:]}
+	wantShow(t, diff(t, a, sys), `
+mdadm --assemble /dev/md/r0 --uuid=11111111:22222222:33333333:44444444 --run /dev/mapper/35000c50000000101 /dev/mapper/35000c50000000102
+udevadm wait --timeout=100 /dev/md/r0`)
+	a.Others = nil
+	refused(t, a, sys, "only 1 of its 4 members")
+}
+
+// A few disks in another array of the service are spares that moved; if half of a
+// group is elsewhere, the spec has changed.
+func TestMovedSpares(t *testing.T) {
+	list := func(groups string) (out []WantedDisk) {
+		for _, g := range groups {
+			w := WantedDisk{Group: strings.Repeat(strings.ToLower(string(g)), 32), Set: "home"}
+			if g >= 'A' && g <= 'Z' {
+				w.Set = ""
+			}
+			out = append(out, w)
+		}
+		return out
+	}
+	for name, c := range map[string]struct{ groups, homes, want string }{
+		"where they belong":                     {"aaaabbbb", "aaaabbbb", "--------"},
+		"a spare of b is in a":                  {"aaaabbbbb", "aaaabbbba", "--------m"},
+		"it replaced one that is gone":          {"aaaabbbbb", "aaa bbbba", "--------m"},
+		"two of four were replaced":             {"aaaabbbbbb", "aa  bbbbaa", "--------mm"},
+		"a replaced disk of a helps out in b":   {"aaaaabbbbb", "aaaabbbbba", "----m----m"},
+		"the groups are swapped":                {"aaaabbbb", "bbbbaaaa", "--------"},
+		"half of each is elsewhere":             {"aaaabbbb", "aabbbbaa", "--------"},
+		"somebody else's array":                 {"aaaabbbbb", "aaaabbbbc", "---------"},
+		"a disk that is in no group of the set": {"aaaaB", "aaaaa", "-----"},
+	} {
+		var homes []string
+		for _, h := range c.homes {
+			homes = append(homes, strings.TrimSpace(strings.Repeat(string(h), 32)))
+		}
+		got := ""
+		for _, m := range movedSpares(list(c.groups), homes) {
+			got += map[bool]string{true: "m", false: "-"}[m]
+		}
+		if got != c.want {
+			t.Errorf("%s: %s, want %s", name, got, c.want)
+		}
+	}
 }

@@ -39,15 +39,19 @@ func (o *OCFConfig) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 		if err != nil {
 			return nil, err
 		}
-		var devs []string
+		var devs, enclosures []string
 		for _, f := range fs {
 			devs = append(devs, f.stable())
+			enclosures = append(enclosures, f.Ref.Enclosure)
 		}
 		m, ok := a.(map[string]any)
 		if !ok {
 			return nil, fmt.Errorf("%s: array %d is no object", o.Path, i)
 		}
 		m["members"] = devs
+		if len(arrays) > 1 { // for a spare that moves between them
+			m["enclosures"] = enclosures
+		}
 	}
 	if err := o.luns(ctx, sys, cfg); err != nil {
 		return nil, err

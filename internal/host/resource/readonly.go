@@ -51,6 +51,7 @@ var readers = map[string]func(args []string) bool{
 	"readlink":      nil,
 	"rpm":           first("-q", "-qa"),
 	"sfdisk":        first("--json"),
+	"sg_ses":        readingSES,
 	"smartctl":      func(args []string) bool { return len(args) == 3 && args[0] == "--json" && args[1] == "--all" },
 	"systemctl":     first("show", "is-active", "is-enabled"),
 	"tail":          nil,
@@ -103,6 +104,11 @@ func readingSNMP(args []string) bool {
 func reportingQuota(args []string) bool {
 	return len(args) == 4 && args[0] == "-x" && args[1] == "-c" &&
 		slices.Contains([]string{"report -u -N -b -i", "report -g -N -b -i", "report -p -N -b -i"}, args[2])
+}
+
+// readingSES: sg_ses(8) changes an enclosure with --control, and by --set and --clear.
+func readingSES(args []string) bool {
+	return len(args) == 4 && args[0] == "--readonly" && slices.Contains([]string{"--page=cf", "--page=es", "--page=ed"}, args[1]) && args[2] == "-HHH"
 }
 
 // showing: ip(8) takes options, then an object, then what to do with it.

@@ -629,7 +629,11 @@ func TestOCFConfigHasDevices(t *testing.T) {
 	sys := twoPathDisks(false)
 	as := diff(t, o, sys)
 	wantShow(t, as, "write /etc/mortar/service-home.json 0600")
-	if c := string(as[0].File.Content); !strings.Contains(c, `"/dev/mapper/35000c50000000102"`) {
+	if c := string(as[0].File.Content); !strings.Contains(c, `"/dev/mapper/35000c50000000102"`) || strings.Contains(c, "enclosures") {
+		t.Error(c)
+	}
+	two := &OCFConfig{Path: o.Path, Template: []byte(`{"arrays":[{"name":"r0"},{"name":"r1"}]}`), Members: [][]DiskRef{twoRefs[:1], twoRefs[1:]}}
+	if c := strings.Join(strings.Fields(string(diff(t, two, sys)[0].File.Content)), ""); !strings.Contains(c, `{"enclosures":["B"],"members":["/dev/mapper/35000c50000000102"],"name":"r1"}`) {
 		t.Error(c)
 	}
 	// Of a brick that runs: exports are tried before they are written.
@@ -724,6 +728,11 @@ func TestDisksOfAnArrayThatIsBeingAssembled(t *testing.T) {
 	if err != nil || len(as) > 0 {
 		t.Errorf("%v, %v", as, err)
 	}
+	// A spare of another group of the service may stand in.
+	moved := twoPathDisks(true)
+	addArray(moved, "md127", "11111111-2222-2222-3333-333344444444", "clean", "dm-0", "dm-1")
+	lent := &Disks{Host: "nfs1", Check: true, List: []WantedDisk{{DiskRef: twoRefs[0], Group: groupUUID, Set: "home"}, {DiskRef: twoRefs[1], Group: "99999999:22222222:33333333:44444444", Set: "home"}}, Arrays: []string{groupUUID}}
+	refused(t, lent, moved, "in use by md array md127") // nothing is where the second group should be
 	// Somebody else's array is refused all the same.
 	other := twoPathDisks(true)
 	addArray(other, "md127", "99999999-2222-2222-3333-333344444444", "clean", "dm-0", "dm-1")

@@ -26,6 +26,9 @@ import (
 type Place struct {
 	Disk  design.Disk
 	Group design.Group
+	// peers are the other groups of the service: as a spare the disk may have moved
+	// to one of them.
+	peers []design.Group
 	// servers that reach it.
 	servers []string
 }
@@ -42,7 +45,7 @@ func Find(d *design.Design, serial string) (*Place, error) {
 		for _, g := range d.ArraysOf(&d.Pairs[i]) {
 			for _, k := range append(slices.Clone(g.Members), g.Spares...) {
 				if strings.EqualFold(k.Serial, serial) {
-					return &Place{Disk: k, Group: g, servers: d.Pairs[i].Servers}, nil
+					return &Place{Disk: k, Group: g, peers: d.Peers(&g), servers: d.Pairs[i].Servers}, nil
 				}
 			}
 		}
@@ -82,6 +85,7 @@ func SeenBy(ctx context.Context, hosts host.ByName, d *design.Design, p *design.
 // State is a group on the server that has it assembled.
 type State struct {
 	Server  string
+	Group   design.Group
 	Array   linux.MDArray
 	Stat    linux.MDStat
 	Members []linux.MDMember
@@ -99,7 +103,7 @@ func request() observe.Request {
 }
 
 // Look finds the server that has a place's group assembled, and returns the group's
-// state.
+// state. If the disk has moved to another group of the service, that is the group.
 func (p *Place) Look(ctx context.Context, hosts host.ByName) (*State, error) {
 	var errs []error
 	for _, s := range p.servers {
@@ -108,28 +112,45 @@ func (p *Place) Look(ctx context.Context, hosts host.ByName) (*State, error) {
 			errs = append(errs, fmt.Errorf("%s: %w", s, err))
 			continue
 		}
-		arrays, err := linux.MDArrays(linux.Files(h.Files))
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", s, err)
-		}
-		for _, a := range arrays {
-			if !md.SameUUID(a.UUID, p.Group.UUID) || !a.Running() {
-				continue
-			}
-			st := &State{Server: s, Array: a, disks: h.Disks}
-			if st.Members, err = linux.MDMembers(linux.Files(h.Files), a.Dev); err != nil {
-				return nil, fmt.Errorf("%s: %w", s, err)
-			}
-			for _, m := range linux.ParseMDStat(h.Files["/proc/mdstat"]) {
-				if m.Dev == a.Dev {
-					st.Stat = m
-				}
-			}
-			st.name(h.Files)
-			return st, nil
+		st, err := p.state(s, h.Files, h.Disks)
+		if st != nil || err != nil {
+			return st, err
 		}
 	}
 	return nil, errors.Join(append(errs, fmt.Errorf("group %s runs on no server that answers", p.Group.Name))...)
+}
+
+// state is the state of the group that has the disk on a server; nil if the server does
+// not have it assembled.
+func (p *Place) state(server string, files map[string]string, disks []observe.DiskState) (*State, error) {
+	arrays, err := linux.MDArrays(linux.Files(files))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", server, err)
+	}
+	var own *State
+	for _, g := range append([]design.Group{p.Group}, p.peers...) {
+		i := slices.IndexFunc(arrays, func(a linux.MDArray) bool { return md.SameUUID(a.UUID, g.UUID) && a.Running() })
+		if i < 0 {
+			continue
+		}
+		st := &State{Server: server, Group: g, Array: arrays[i], disks: slices.Clone(disks)}
+		if st.Members, err = linux.MDMembers(linux.Files(files), st.Array.Dev); err != nil {
+			return nil, fmt.Errorf("%s: %w", server, err)
+		}
+		for _, m := range linux.ParseMDStat(files["/proc/mdstat"]) {
+			if m.Dev == st.Array.Dev {
+				st.Stat = m
+			}
+		}
+		st.name(files)
+		if st.Member(p.Disk.Serial) != nil {
+			return st, nil
+		}
+		if g.Name == p.Group.Name {
+			own = st
+		}
+	}
+	return own, nil
 }
 
 // name adds to each disk its kernel names: those of its paths and of its multipath
@@ -197,11 +218,11 @@ func (p *Place) MayFail(st *State, bare bool) error {
 		return nil // md copies the disk to the spare first
 	}
 	present := linux.MDPresent(st.Array.RaidDisks, st.Members, func(x linux.MDMember) bool { return x.Dev != m.Dev })
-	switch left := md.CanLose(p.Group.Level, md.Near2, present); {
+	switch left := md.CanLose(st.Group.Level, md.Near2, present); {
 	case left < 0:
-		return &resource.Refusal{What: fmt.Sprintf("%s cannot do without %s: %d of its %d members are missing already", p.Group.Name, p, st.Array.Degraded, st.Array.RaidDisks), Mend: "replace the missing disk first; see `mortar status`"}
+		return &resource.Refusal{What: fmt.Sprintf("%s cannot do without %s: %d of its %d members are missing already", st.Group.Name, p, st.Array.Degraded, st.Array.RaidDisks), Mend: "replace the missing disk first; see `mortar status`"}
 	case left == 0 && !bare:
-		return &resource.Refusal{What: fmt.Sprintf("without %s, another failure in %s would lose data, and no spare can take its place first", p, p.Group.Name), Mend: "put in another disk first (mortar disk replace), or give --without-redundancy"}
+		return &resource.Refusal{What: fmt.Sprintf("without %s, another failure in %s would lose data, and no spare can take its place first", p, st.Group.Name), Mend: "put in another disk first (mortar disk replace), or give --without-redundancy"}
 	}
 	return nil
 }
@@ -273,7 +294,7 @@ func (p *Place) Wait(ctx context.Context, hosts host.ByName, on func(Progress)) 
 			idle = 0
 		case st.Busy():
 			idle, seen = 0, time.Now()
-			on(Progress{p.Group.Name, st.Server, st.Stat.Action, st.Stat.Percent, st.Stat.Left.Seconds()})
+			on(Progress{st.Group.Name, st.Server, st.Stat.Action, st.Stat.Percent, st.Stat.Left.Seconds()})
 		default:
 			seen = time.Now()
 			if idle++; idle >= settled {
@@ -292,7 +313,7 @@ func (p *Place) Wait(ctx context.Context, hosts host.ByName, on func(Progress)) 
 // taken out of service.
 func (p *Place) Lacks(st *State) int {
 	out := 0
-	for _, k := range append(slices.Clone(p.Group.Members), p.Group.Spares...) {
+	for _, k := range append(slices.Clone(st.Group.Members), st.Group.Spares...) {
 		if k.Failed {
 			out++
 		}

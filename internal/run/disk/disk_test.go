@@ -51,8 +51,8 @@ func TestFind(t *testing.T) {
 
 // state is a RAID 6 2+2 with members in these states, on disks MA01, MB01, MA02 and
 // MB02, and from the fifth on spares.
-func state(degraded int, states ...string) *State {
-	st := &State{Server: "nfs1", Array: linux.MDArray{Dev: "md127", Level: "raid6", RaidDisks: 4, Degraded: degraded}}
+func state(p *Place, degraded int, states ...string) *State {
+	st := &State{Server: "nfs1", Group: p.Group, Array: linux.MDArray{Dev: "md127", Level: "raid6", RaidDisks: 4, Degraded: degraded}}
 	for i, s := range states {
 		slot := i
 		if i >= 4 || strings.HasPrefix(s, "spare") && !strings.Contains(s, "replacement") {
@@ -79,13 +79,13 @@ func TestMayFail(t *testing.T) {
 		bare bool
 		want string
 	}{
-		{"a spare takes over", state(0, "in_sync", "in_sync", "in_sync", "in_sync", "spare"), false, ""},
-		{"no spare, one more may fail", state(0, "in_sync", "in_sync", "in_sync", "in_sync"), false, ""},
-		{"one is missing", state(1, "in_sync", "faulty", "in_sync", "in_sync"), false, "another failure in brick1-r0 would lose data"},
-		{"one is missing, asked for", state(1, "in_sync", "faulty", "in_sync", "in_sync"), true, ""},
-		{"two are missing", state(2, "in_sync", "faulty", "faulty", "in_sync"), true, "brick1-r0 cannot do without disk MA01"},
-		{"it has failed", state(1, "faulty", "in_sync", "in_sync", "in_sync"), false, ""},
-		{"it is gone", &State{Array: linux.MDArray{RaidDisks: 4, Degraded: 1}}, false, ""},
+		{"a spare takes over", state(p, 0, "in_sync", "in_sync", "in_sync", "in_sync", "spare"), false, ""},
+		{"no spare, one more may fail", state(p, 0, "in_sync", "in_sync", "in_sync", "in_sync"), false, ""},
+		{"one is missing", state(p, 1, "in_sync", "faulty", "in_sync", "in_sync"), false, "another failure in brick1-r0 would lose data"},
+		{"one is missing, asked for", state(p, 1, "in_sync", "faulty", "in_sync", "in_sync"), true, ""},
+		{"two are missing", state(p, 2, "in_sync", "faulty", "faulty", "in_sync"), true, "brick1-r0 cannot do without disk MA01"},
+		{"it has failed", state(p, 1, "faulty", "in_sync", "in_sync", "in_sync"), false, ""},
+		{"it is gone", &State{Group: p.Group, Array: linux.MDArray{RaidDisks: 4, Degraded: 1}}, false, ""},
 	} {
 		err := p.MayFail(c.st, c.bare)
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
@@ -105,7 +105,7 @@ func TestMayReplace(t *testing.T) {
 		"faulty":                   "",
 		"spare":                    "",
 	} {
-		err := p.MayReplace(state(0, states, "in_sync", "in_sync", "in_sync"), "brick.yaml")
+		err := p.MayReplace(state(p, 0, states, "in_sync", "in_sync", "in_sync"), "brick.yaml")
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%s: %v", states, err)
 		}
@@ -115,13 +115,73 @@ func TestMayReplace(t *testing.T) {
 // Members missing because of disks taken out of service do not count as a failed
 // replacement.
 func TestLacks(t *testing.T) {
-	st := state(1, "in_sync", "in_sync", "in_sync", "faulty")
-	p, err := Find(brick(t, "nfs-ha", ""), "MA01")
-	if err != nil || p.Lacks(st) != 1 {
-		t.Errorf("%v: %d", err, p.Lacks(st))
+	for more, want := range map[string]int{"": 1, "\nfailed: [MB02]\n": 0} {
+		p, err := Find(brick(t, "nfs-ha", more), "MA01")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := p.Lacks(state(p, 1, "in_sync", "in_sync", "in_sync", "faulty")); n != want {
+			t.Errorf("%q: %d", more, n)
+		}
 	}
-	if p, err = Find(brick(t, "nfs-ha", "\nfailed: [MB02]\n"), "MA01"); err != nil || p.Lacks(st) != 0 {
-		t.Errorf("%v: %d", err, p.Lacks(st))
+}
+
+// A spare that has moved to another group is judged there: it may hold data.
+func TestMovedSpare(t *testing.T) {
+	src, err := examples.FS.ReadFile("nfs-ha.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sp, err := spec.Parse("brick.yaml", []byte(strings.NewReplacer("MA[01-03]", "MA[01-05]", "MB[01-03]", "MB[01-05]").Replace(string(src))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := design.New(sp)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := map[string]string{}
+	var disks []observe.DiskState
+	member := func(md string, k design.Disk, slot int, state string) {
+		dev := "sd" + strings.ToLower(k.Serial)
+		disks = append(disks, observe.DiskState{DiskFact: resource.DiskFact{Serial: k.Serial, Paths: []string{"/dev/" + dev}}})
+		dir := "/sys/block/" + md + "/md/dev-" + dev
+		files[dir+"/state"], files[dir+"/slot"] = state+"\n", fmt.Sprint(slot)+"\n"
+	}
+	for i, g := range d.Groups {
+		dir := fmt.Sprintf("/sys/block/md%d/md/", i)
+		files[dir+"uuid"], files[dir+"array_state"], files[dir+"raid_disks"], files[dir+"degraded"], files[dir+"level"] = g.UUID, "clean", "4", "0", "raid6"
+		for j, k := range g.Members {
+			if i > 0 || j > 0 { // the first member of the first group is gone, and that group's spare was used before
+				member(fmt.Sprint("md", i), k, j, "in_sync")
+			}
+		}
+	}
+	moved, gone := d.Groups[1].Spares[0], d.Groups[0].Members[0]
+	member("md0", moved, 0, "in_sync")
+	for serial, want := range map[string]string{moved.Serial: "brick1-r0", gone.Serial: "brick1-r0", d.Groups[1].Members[0].Serial: "brick1-r1"} {
+		p, err := Find(d, serial)
+		if err != nil {
+			t.Fatal(err)
+		}
+		st, err := p.state("nfs1", files, disks)
+		if err != nil || st == nil || st.Group.Name != want || (st.Member(serial) != nil) != (serial != gone.Serial) {
+			t.Errorf("%s: %+v, %v", serial, st, err)
+		}
+	}
+	p, err := Find(d, moved.Serial)
+	if err != nil {
+		t.Fatal(err)
+	}
+	st, err := p.state("nfs1", files, disks)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.MayReplace(st, "brick.yaml"); err == nil || !strings.Contains(err.Error(), "still works") {
+		t.Errorf("it holds data of %s: %v", st.Group.Name, err)
+	}
+	if st, err := p.state("nfs2", nil, disks); st != nil || err != nil {
+		t.Errorf("%+v, %v", st, err)
 	}
 }
 

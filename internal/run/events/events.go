@@ -17,6 +17,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/run/observe"
+	"github.com/mortarhpc/mortar/internal/serve/ocf"
 )
 
 // Event is one event, or several similar ones in a row.
@@ -165,6 +166,9 @@ func (r *reader) event(l journal.Line) (Event, bool) {
 		e.Part, e.Level, e.Text = "mortar", journal.OK, l.Message
 		if m := signature.FindStringSubmatch(l.Message); m != nil {
 			e.By, e.Command, e.Text = m[1], m[2], m[3]
+		}
+		if strings.HasPrefix(l.Message, ocf.RecordedBy(r.host)) {
+			e.Text = r.disks.Replace(e.Text) // words, not a command
 		}
 		if strings.HasPrefix(e.Text, "failed: ") {
 			e.Level = journal.Fault

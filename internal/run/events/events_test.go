@@ -17,6 +17,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/host/agent"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/run/observe"
+	"github.com/mortarhpc/mortar/internal/serve/ocf"
 )
 
 func example(t *testing.T) *design.Design {
@@ -106,6 +107,7 @@ func failover(d *design.Design) *server {
 		at(41, "mortar", "5", "alice@ws (mortar apply): failed: volume: lvm: exit code 5"),
 		at(50, "mortar", "5", "bob@ws (mortar failover): move service-home: crm_resource --move"),
 		at(60, "mortar", "5", "an old build's line: systemctl start x"),
+		at(61, "mortar", "5", ocf.RecordedBy("nfs1")+"move spare 35000c56fea133486 from array brick1-r0, which is whole, to array brick1-r1"),
 		at(100, "corosync", "6", "[KNET  ] link: host: 2 link: 1 is down"),
 		at(101, "pacemaker-controld", "5", " notice: Peer nfs2 was terminated (reboot) by nfs1 on behalf of pacemaker-controld.367@nfs1: OK"),
 		at(102, "pacemaker-controld", "5", " notice: Result of start operation for fence-nfs2-bmc on nfs1: OK"),
@@ -138,6 +140,7 @@ func TestOf(t *testing.T) {
 		"mortar fault 1 alice@ws, mortar apply: failed: volume: lvm: exit code 5",
 		"mortar ok 1 bob@ws, mortar failover: move service-home: crm_resource --move",
 		"mortar ok 1 an old build's line: systemctl start x",
+		fmt.Sprintf("mortar ok 1 watcher@nfs1, mortar-watch: move spare disk %s (enclosure %s bay %d) from array brick1-r0, which is whole, to array brick1-r1", x.Serial, x.Enclosure, x.Bay),
 		"network warning 1 ring 1 to nfs2 is down",
 		"fencing warning 1 nfs2 was fenced (reboot) by nfs1",
 		fmt.Sprintf("multipath ok 1 disk %s (enclosure %s bay %d) has 1 working paths", x.Serial, x.Enclosure, x.Bay),
@@ -148,7 +151,7 @@ func TestOf(t *testing.T) {
 	}
 
 	all, err := Of(t.Context(), host.New("nfs1", failover(d)), d, Window{Since: since, All: true})
-	if err != nil || len(all.Events) != 11 {
+	if err != nil || len(all.Events) != 12 {
 		t.Errorf("--all: %v, %d events", err, len(all.Events))
 	}
 }

@@ -34,7 +34,7 @@ const (
 	tripNear = 5  // degrees Celsius below the temperature at which a disk protects itself
 )
 
-// Hardware is what a server's BMC and disks report about themselves.
+// Hardware is what a server's BMC, enclosures and disks report about themselves.
 type Hardware struct {
 	// By is the server that asked the BMC: the partner, or the server itself.
 	By      string        `json:"by,omitempty"`
@@ -45,6 +45,9 @@ type Hardware struct {
 
 	// PDUs are the loads of the PDUs that this server was asked for, by name.
 	PDUs map[string]PDULoad `json:"pdus,omitempty"`
+
+	// Shelves are the reports of the enclosures that this server was asked for.
+	Shelves []Shelf `json:"shelves,omitempty"`
 
 	// Disks are the reports of the disks that this server was asked for, by serial.
 	Disks   map[string]smart.Report `json:"disks,omitempty"`
@@ -63,12 +66,23 @@ type PDULoad struct {
 type hardwareAnswers struct {
 	at  time.Time
 	got map[string]Hardware
+	// probes is how many successive answers must find an element of an enclosure bad;
+	// bad counts them, by enclosure and element.
+	probes int
+	bad    map[string]int
 }
 
-// AskHardware makes Collect also ask BMCs for their sensors and event logs, and disks
-// for their SMART data, at most every ten minutes. A server's partner asks its BMC,
+// AskHardware makes Collect also ask BMCs for their sensors and event logs, enclosures
+// for their power supplies, fans and temperatures, and disks for their SMART data, at
+// most every ten minutes. A server's partner asks its BMC,
 // with the secret that it fences with. A single server asks its own.
-func (c *Collector) AskHardware() { c.hardware = &hardwareAnswers{} }
+func (c *Collector) AskHardware() { c.hardware = &hardwareAnswers{probes: 1} }
+
+// AskHardwareSteadily is AskHardware for one who is told of each finding: an element of
+// an enclosure counts as bad after five successive answers, a minute apart, because
+// enclosures report faults that are over at the next question. Source: TrueNAS,
+// enclosure alerts
+func (c *Collector) AskHardwareSteadily() { c.hardware = &hardwareAnswers{probes: shelfProbes} }
 
 // bmcQueries are the commands that read a BMC.
 var bmcQueries = [][]string{{"sdr", "elist"}, {"sel", "info"}, {"sel", "elist", "last", "1"}}
@@ -145,12 +159,16 @@ func parsePDULoad(r RunResult) PDULoad {
 func (c *Collector) collectHardware(ctx context.Context, f *Facts) {
 	every := hardwareEvery
 	for _, h := range c.hardware.got {
-		if h.BMCErr != "" || h.DiskErr != "" {
+		if h.BMCErr != "" || h.DiskErr != "" || slices.ContainsFunc(h.Shelves, func(x Shelf) bool { return x.Err != "" }) {
 			every = hardwareAgain
 		}
 	}
+	if len(c.hardware.bad) > 0 {
+		every = hardwareAgain
+	}
 	if c.hardware.got == nil || f.Time.Sub(c.hardware.at) >= every {
 		c.hardware.at, c.hardware.got = f.Time, c.askHardware(ctx, *f)
+		c.hardware.steady()
 	}
 	f.Hardware = c.hardware.got
 	for _, h := range f.Hardware {
@@ -164,6 +182,7 @@ func (c *Collector) askHardware(ctx context.Context, f Facts) map[string]Hardwar
 	out := map[string]Hardware{}
 	runs := map[string][][]string{} // by server
 	disks := disksToAsk(c.d, f)
+	shelves := c.shelvesToAsk(ctx, f)
 	for _, s := range c.d.Servers() {
 		argv, by := bmcCommand(c.d, f, s)
 		for _, q := range bmcQueries {
@@ -173,6 +192,9 @@ func (c *Collector) askHardware(ctx context.Context, f Facts) map[string]Hardwar
 		}
 		for _, dev := range disks[s] {
 			runs[s] = append(runs[s], smartCommand(dev))
+		}
+		for _, x := range shelves[s] {
+			runs[s] = append(runs[s], sesCommands(x.Device)...)
 		}
 	}
 	pdus := map[string]map[string][]string{} // by server
@@ -210,6 +232,7 @@ func (c *Collector) askHardware(ctx context.Context, f Facts) map[string]Hardwar
 			h.DiskErr = err.Error()
 		} else {
 			h.readDisks(got[s].Run, disks[s])
+			h.readShelves(got[s].Run, shelves[s])
 			for name, argv := range pdus[s] {
 				if h.PDUs == nil {
 					h.PDUs = map[string]PDULoad{}
@@ -292,6 +315,7 @@ func (v *view) hardware() *Part {
 			well++
 		}
 	}
+	v.shelves(p)
 	v.loads(p)
 	p.Text = fmt.Sprintf("%d of %d servers report no fault", well, len(v.pair.Servers))
 	return p

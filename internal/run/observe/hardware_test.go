@@ -1,11 +1,13 @@
 package observe
 
 import (
+	"os"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/mortarhpc/mortar/internal/base/ipmi"
+	"github.com/mortarhpc/mortar/internal/base/ses"
 	"github.com/mortarhpc/mortar/internal/base/smart"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 )
@@ -20,6 +22,9 @@ func TestHardware(t *testing.T) {
 		for i := range d.Disks {
 			h.Disks[d.Disks[i].Serial] = smart.Report{Left: -1, Temperature: 30 + i, Trip: 60}
 		}
+		h.Shelves = []Shelf{{ID: "5000a", Device: "sg8", Slots: map[string]string{"Slot 01": d.Disks[0].Serial}, Report: ses.Enclosure{Elements: []ses.Element{
+			{Kind: "slot", Name: "Slot 01"}, {Kind: "fan", Name: "Fan 1", Text: "7500 rpm"}, {Kind: "fan", Name: "Fan 2", Silent: true}, {Kind: "enclosure", Name: "Box"}}}},
+			{ID: "5000b", Device: "sg9", Slots: map[string]string{"0": d.Disks[len(d.Disks)-1].Serial}}}
 		return map[string]Hardware{"nfs1": h, "nfs2": {By: "nfs1", Disks: map[string]smart.Report{}}}
 	}
 	first := d.Disks[0].Serial
@@ -43,6 +48,23 @@ func TestHardware(t *testing.T) {
 			h.PDUs = map[string]PDULoad{"pdu-a": {Load: 11, Near: 12, Over: 16}, "pdu-b": {Load: 8, Near: 12, Over: 20}}
 		},
 			"warning: pdu-a carries 11.0 A of 16 A, and all PDUs 19.0 A"},
+		"a fan of an enclosure": {func(h *Hardware) {
+			h.Shelves[0].Report.Elements[1] = ses.Element{Kind: "fan", Name: "Fan 1", Level: ses.Critical, Text: "0 rpm, it has failed"}
+			h.Shelves[0].Report.Elements[3].Level = ses.Critical // its light says so too
+		}, "fault: enclosure A: fan Fan 1: 0 rpm, it has failed"},
+		"the light of an enclosure": {func(h *Hardware) {
+			h.Shelves[0].Report.Elements[3] = ses.Element{Kind: "enclosure", Name: "Box", Level: ses.Warning, Text: "it indicates a warning"}
+		}, "warning: enclosure A: enclosure Box: it indicates a warning"},
+		"a slot": {func(h *Hardware) {
+			h.Shelves[0].Report.Elements[0] = ses.Element{Kind: "slot", Name: "Slot 01", Level: ses.Critical, Text: "the enclosure senses a fault of its disk"}
+		}, "fault: enclosure A: slot Slot 01: the enclosure senses a fault of its disk; in it is disk " + first + " (enclosure A, bay 1)"},
+		"a silent enclosure":   {func(h *Hardware) { h.Shelves[1].Err = "no such file" }, "unknown: enclosure B was not read: no such file"},
+		"one without services": {func(h *Hardware) { h.Shelves = h.Shelves[:1] }, "unknown: enclosure B: no enclosure services"},
+		"no enclosure services": {func(h *Hardware) { h.Shelves = nil },
+			"unknown: no enclosure services: nothing is known of power supplies, fans and temperatures of enclosures A and B"},
+		"an enclosure of nobody": {func(h *Hardware) {
+			h.Shelves = append(h.Shelves, Shelf{ID: "5000c", Report: ses.Enclosure{Vendor: "AREC", Product: "X1", Elements: []ses.Element{{Kind: "power supply", Name: "1", Level: ses.Warning, Text: "it predicts its failure"}}}})
+		}, "warning: enclosure 5000c AREC X1: power supply 1: it predicts its failure"},
 		"a hot disk": {func(h *Hardware) { h.Disks[first] = smart.Report{Left: -1, Temperature: 57, Trip: 60} },
 			"warning: disk " + first + " (enclosure A, bay 1) is at 57 °C"},
 	} {
@@ -104,5 +126,101 @@ func TestWhoAsksHardware(t *testing.T) {
 	one := designOf(t, "nfs")
 	if argv, by := bmcCommand(one, healthy(t, one), "nfs1"); by != "nfs1" || !slices.Equal(argv, []string{"ipmitool", "-c"}) {
 		t.Errorf("a single server: %s asks by %q", by, argv)
+	}
+}
+
+// Enclosures are found in /sys, with the disks in their slots; each is asked once, also
+// if two I/O modules show it. The answers are pages in hexadecimal.
+func TestShelves(t *testing.T) {
+	d := theDesign(t)
+	f := healthy(t, d)
+	h := Host{Files: map[string]string{}, Links: map[string]string{}}
+	add := func(at, id, sg string, slots ...string) {
+		dir := "/sys/class/enclosure/" + at
+		h.Files[dir+"/id"] = id + "\n"
+		h.Links[dir+"/device/scsi_generic/"+sg] = "/sys/devices/x/" + sg
+		for i := 0; i+1 < len(slots); i += 2 {
+			h.Links[dir+"/"+slots[i]+"/device/block/"+slots[i+1]] = "/sys/devices/x/" + slots[i+1]
+		}
+	}
+	disks := f.Hosts["nfs1"].Host.Disks
+	first, last := disks[0], disks[len(disks)-1]
+	add("2:0:6:0", "0x5000ccab05629d00", "sg7", "Slot  01 ", first.Paths[0], "Slot 02", disks[1].Paths[0])
+	add("3:0:6:0", "0x5000ccab05629d00", "sg17", "Slot  01 ", first.Paths[1])
+	add("2:0:7:0", "0x5000ccab05629d00", "sg8", "0", last.Paths[0]) // a maker's default
+	add("0:0:9:0", "0x0", "sg2")                                    // a backplane without disks of the brick
+	found := findShelves(h, disks)
+	var got []string
+	for _, x := range found {
+		got = append(got, x.ID+" "+x.Device+" "+x.name(d)+" "+x.Slots["Slot 01"])
+	}
+	want := []string{"0:0:9:0 sg2  ", "5000ccab05629d00 sg7 A " + first.Serial, "5000ccab05629d00 sg8 B ", "5000ccab05629d00 sg17 A " + first.Serial}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q", got)
+	}
+	got = nil
+	asked := eachShelf(d, f, map[string]Host{"nfs1": h, "nfs2": h})
+	for _, x := range asked["nfs1"] {
+		got = append(got, x.Device)
+	}
+	if want := []string{"sg2", "sg7", "sg8"}; !slices.Equal(got, want) || len(asked["nfs2"]) > 0 {
+		t.Errorf("%q, %v", got, asked["nfs2"])
+	}
+	run := map[string]RunResult{}
+	for i, argv := range sesCommands("sg7") {
+		if err := resource.ReadOnly(argv); err != nil {
+			t.Error(err)
+		}
+		b, err := os.ReadFile("../../base/ses/testdata/areca-8028.hex")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i == 0 {
+			run[strings.Join(argv, " ")] = RunResult{Output: resource.Output{Stdout: string(b)}}
+		} else {
+			run[strings.Join(argv, " ")] = RunResult{}
+		}
+	}
+	for _, argv := range [][]string{{"sg_ses", "--control", "/dev/sg7"}, {"sg_ses", "--readonly", "--page=es", "-HHH", "/dev/sg7", "--set=fault"}, {"sg_ses", "--set=ident", "--page=es", "-HHH", "/dev/sg7"}} {
+		if resource.ReadOnly(argv) == nil {
+			t.Errorf("%q only reads", argv)
+		}
+	}
+	var hw Hardware
+	hw.readShelves(run, []Shelf{{ID: "x", Device: "sg7"}, {ID: "y", Device: "sg8"}})
+	if x := hw.Shelves[0]; x.Err != "" || x.Report.Product != "ARC-802801.33.63" || len(x.Report.Elements) != 41 {
+		t.Errorf("%+v", x)
+	}
+	if x := hw.Shelves[1]; !strings.Contains(x.Err, "configuration page of the enclosure is missing") {
+		t.Errorf("%+v", x)
+	}
+	run[strings.Join(sesCommands("sg8")[1], " ")] = RunResult{Err: "sg_ses: not found"}
+	hw = Hardware{}
+	if hw.readShelves(run, []Shelf{{ID: "y", Device: "sg8"}}); hw.Shelves[0].Err != "sg_ses: not found" {
+		t.Errorf("%+v", hw.Shelves)
+	}
+}
+
+// Watched, an element of an enclosure is bad when five answers in a row say so, and good
+// at the first that does not. Asked once, it is bad at once.
+func TestSteadyShelves(t *testing.T) {
+	for _, c := range []struct {
+		probes          int
+		answers, levels string // b: bad
+	}{{1, "b-b", "b-b"}, {shelfProbes, "bbbb-bbbbbb-", "---------bb-"}} {
+		a := hardwareAnswers{probes: c.probes}
+		got := ""
+		for _, x := range c.answers {
+			e := ses.Element{Kind: "fan", Name: "1", Level: map[rune]ses.Level{'b': ses.Critical}[x]}
+			a.got = map[string]Hardware{"nfs1": {Shelves: []Shelf{{ID: "x", Report: ses.Enclosure{Elements: []ses.Element{e}}}}}}
+			a.steady()
+			if (len(a.bad) > 0) != (x == 'b') {
+				t.Errorf("%q: %v", c.answers, a.bad)
+			}
+			got += map[bool]string{true: "b", false: "-"}[a.got["nfs1"].Shelves[0].Report.Elements[0].Level > ses.Good]
+		}
+		if got != c.levels {
+			t.Errorf("%q gives %q, want %q", c.answers, got, c.levels)
+		}
 	}
 }

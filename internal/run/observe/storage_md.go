@@ -348,10 +348,11 @@ func (v mdStorage) group(g *design.Group) *Part {
 			spares++
 		}
 	}
+	lent := v.lent(s, g)
 	var out []string
 	for i := range g.Members {
 		x := &g.Members[i]
-		if !in[x.Serial] && !x.Failed && !slices.Contains(faulty, diskName(x)) && !slices.ContainsFunc(a.members, func(m member) bool {
+		if !in[x.Serial] && lent[x.Serial] == "" && !x.Failed && !slices.Contains(faulty, diskName(x)) && !slices.ContainsFunc(a.members, func(m member) bool {
 			return m.disk != nil && m.disk.Serial == x.Serial && m.Is("spare") && (m.Slot >= 0 || a.Degraded == 0) // or it is a spare since another disk took its place
 		}) {
 			out = append(out, diskName(x))
@@ -368,7 +369,7 @@ func (v mdStorage) group(g *design.Group) *Part {
 	}
 	for i := range g.Spares {
 		x := &g.Spares[i]
-		if len(a.members) > 0 && !x.Failed && !slices.ContainsFunc(a.members, func(m member) bool { return m.disk != nil && m.disk.Serial == x.Serial }) {
+		if len(a.members) > 0 && !x.Failed && lent[x.Serial] == "" && !slices.ContainsFunc(a.members, func(m member) bool { return m.disk != nil && m.disk.Serial == x.Serial }) {
 			part.add(Warning, x.Serial, "spare %s is not in %s: it would not stand in", diskName(x), g.Name)
 		}
 	}
@@ -377,6 +378,11 @@ func (v mdStorage) group(g *design.Group) *Part {
 		part.Text += ", 1 spare"
 	case spares > 1:
 		part.Text += fmt.Sprintf(", %d spares", spares)
+	}
+	for _, x := range slices.Concat(g.Members, g.Spares) {
+		if to := lent[x.Serial]; to != "" {
+			part.Text += fmt.Sprintf("; its disk %s has moved to %s", diskName(&x), to)
+		}
 	}
 	if a.Degraded > 0 {
 		left := md.CanLose(g.Level, md.Near2, a.present())
@@ -395,6 +401,9 @@ func (v mdStorage) group(g *design.Group) *Part {
 		f := part.add(Fault, "redundancy", "%s", text)
 		if a.stat.Action == "" && spares == 0 {
 			f.Mend = "no spare is left: replace the disk"
+			if v.pair.HA != nil && v.spareOfPeer(s, g) {
+				f.Mend = "replace the disk; the watcher moves a spare of another group here, within a minute (`journalctl -t mortar` on " + s.name + ")"
+			}
 		}
 	} else if len(out) > 0 && len(a.members) > 0 {
 		w := part.add(Warning, "members", "%s is whole, but not with the disks it was designed with: %s not in it", g.Name, list(out)+isAre(len(out)))
@@ -424,6 +433,30 @@ func (v mdStorage) group(g *design.Group) *Part {
 		addProgress(part, a.stat, g.Name)
 	}
 	return part
+}
+
+// lent are the disks of a group that are in other arrays of its service on a server, by
+// serial: the watcher moves spares between them. The values are those groups' names.
+func (v mdStorage) lent(s *server, g *design.Group) map[string]string {
+	out := map[string]string{}
+	for _, p := range v.d.Peers(g) {
+		if a := s.array(&p); a != nil {
+			for _, m := range a.members {
+				if m.disk != nil {
+					out[m.disk.Serial] = p.Name
+				}
+			}
+		}
+	}
+	return out
+}
+
+// spareOfPeer tells whether another group of the service is whole and has a spare.
+func (v mdStorage) spareOfPeer(s *server, g *design.Group) bool {
+	return slices.ContainsFunc(v.d.Peers(g), func(p design.Group) bool {
+		a := s.array(&p)
+		return a != nil && a.Degraded == 0 && slices.ContainsFunc(a.members, func(m member) bool { return m.Is("spare") && m.Slot < 0 && !m.Is("faulty") })
+	})
 }
 
 const (

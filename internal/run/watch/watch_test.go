@@ -4,10 +4,17 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"mime"
+	"mime/quotedprintable"
 	"net/http"
 	"net/http/httptest"
+	"net/mail"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -161,5 +168,98 @@ func TestCommand(t *testing.T) {
 	}
 	if err := Command(t.Context(), program, c); err == nil || !strings.Contains(err.Error(), "ended with 3: no") {
 		t.Error(err)
+	}
+}
+
+// mta writes a program with the interface of sendmail: it keeps its arguments and its
+// standard input, each in a file, and ends with a code.
+func mta(t *testing.T, code int) (program string, got func() (args []string, text string)) {
+	t.Helper()
+	dir := t.TempDir()
+	program = filepath.Join(dir, "sendmail")
+	text := fmt.Sprintf("#!/bin/sh\nprintf '%%s\\0' \"$@\" > '%s/args'\ncat > '%s/mail'\necho relay refuses >&2\nexit %d\n", dir, dir, code)
+	if err := os.WriteFile(program, []byte(text), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return program, func() ([]string, string) {
+		args, err := os.ReadFile(filepath.Join(dir, "args"))
+		text, err2 := os.ReadFile(filepath.Join(dir, "mail"))
+		if err := errors.Join(err, err2); err != nil {
+			t.Fatal(err)
+		}
+		return strings.Split(strings.TrimSuffix(string(args), "\x00"), "\x00"), string(text)
+	}
+}
+
+// What sendmail gets is a message that every mail program reads: 7-bit text, short
+// lines, one recipient as an argument of its own, and no header from a finding's words.
+func TestMail(t *testing.T) {
+	at := time.Date(2026, 11, 25, 3, 4, 5, 0, time.FixedZone("", 3600))
+	for name, c := range map[string]struct {
+		change        Change
+		subject, body string
+	}{
+		"a fault": {Change{Time: at, Brick: "brick1", Part: "RAID / brick1-r0", Level: observe.Fault, Text: "disk MA01 has failed", Mend: "swap it"},
+			"brick1: fault: disk MA01 has failed", "disk MA01 has failed\n\nswap it\n\nRAID / brick1-r0, seen 2026-11-25T03:04:05+01:00 by mortar watch\n"},
+		"its end": {Change{Time: at, Brick: "brick1", Part: "RAID", Level: observe.Fault, Text: "degraded", Mend: "swap it", Ended: true},
+			"brick1: over: degraded", "degraded\n\nRAID, seen 2026-11-25T03:04:05+01:00 by mortar watch\n"},
+		"no ASCII": {Change{Time: at, Brick: "brick1", Part: "hardware", Level: observe.Warning, Text: "57 °C → " + strings.Repeat("ä", 30)},
+			"brick1: warning: 57 °C → " + strings.Repeat("ä", 30), "57 °C → " + strings.Repeat("ä", 30) + "\n\nhardware, seen 2026-11-25T03:04:05+01:00 by mortar watch\n"},
+		"what a header, sendmail or a shell would take apart": {Change{Time: at, Brick: "b", Part: "p", Level: observe.Fault, Text: "a\r\nBcc: x@example.org\n.\n$(reboot) `x` 'y' =20"},
+			"b: fault: a Bcc: x@example.org . $(reboot) `x` 'y' =20", "a\nBcc: x@example.org\n.\n$(reboot) `x` 'y' =20\n\np, seen 2026-11-25T03:04:05+01:00 by mortar watch\n"},
+		"a long one": {Change{Time: at, Brick: "b", Part: "p", Level: observe.Fault, Text: strings.Repeat("x", 2000)},
+			"b: fault: " + strings.Repeat("x", 110) + "...", strings.Repeat("x", 2000) + "\n\np, seen 2026-11-25T03:04:05+01:00 by mortar watch\n"},
+	} {
+		program, got := mta(t, 0)
+		if err := Mail(t.Context(), program, "root@example.org", c.change); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		args, text := got()
+		if want := []string{"-i", "--", "root@example.org"}; !slices.Equal(args, want) {
+			t.Errorf("%s: %q", name, args)
+		}
+		head := 200 // RFC 5322 allows 998
+		for line := range strings.Lines(text) {
+			if line == "\n" {
+				head = 77
+			}
+			if len(line) > head || strings.ContainsFunc(line, func(r rune) bool { return r > 126 || r < 32 && r != '\n' }) {
+				t.Errorf("%s: line %q", name, line)
+			}
+		}
+		m, err := mail.ReadMessage(strings.NewReader(text))
+		if err != nil {
+			t.Fatalf("%s: %v\n%s", name, err, text)
+		}
+		subject, err := new(mime.WordDecoder).DecodeHeader(m.Header.Get("Subject"))
+		body, err2 := io.ReadAll(quotedprintable.NewReader(m.Body))
+		date, err3 := m.Header.Date()
+		if err := errors.Join(err, err2, err3); err != nil || subject != c.subject || strings.ReplaceAll(string(body), "\r\n", "\n") != c.body || !date.Equal(at) {
+			t.Errorf("%s: %v, %v\nsubject %q\nwant    %q\n%q\n%q", name, err, date, subject, c.subject, body, c.body)
+		}
+		h := map[string]string{}
+		for k, v := range m.Header {
+			h[k] = strings.Join(v, ", ")
+		}
+		delete(h, "Subject")
+		delete(h, "Date")
+		want := map[string]string{"To": "root@example.org", "Auto-Submitted": "auto-generated", "Mime-Version": "1.0",
+			"Content-Type": "text/plain; charset=utf-8", "Content-Transfer-Encoding": "quoted-printable"}
+		if !maps.Equal(h, want) {
+			t.Errorf("%s: %v", name, h)
+		}
+	}
+	program, _ := mta(t, 75)
+	if err := Mail(t.Context(), program, "root", Change{}); err == nil || !strings.Contains(err.Error(), "ended with 75: relay refuses") {
+		t.Error(err)
+	}
+}
+
+func TestRecipient(t *testing.T) {
+	for to, want := range map[string]bool{"root": true, "hpc_admin-2": true, "root@example.org": true, "-oQ/tmp": false, "a b": false, "": false, "root@example.org\nBcc: x@y": false,
+		"Root <root@example.org>": false, "a@b, c@d": false, "Root": false} {
+		if Recipient(to) != want {
+			t.Errorf("%q: %v", to, !want)
+		}
 	}
 }

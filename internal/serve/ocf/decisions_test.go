@@ -176,7 +176,7 @@ func TestLookAtMembers(t *testing.T) {
 				late[0].gone, late[1].gone = false, false
 			}
 		}}
-		v, err := s.look(t.Context(), cfg.Arrays[0])
+		v, err := s.look(t.Context(), cfg.Arrays[0], superblocks{})
 		if err != nil || len(v.Members) != c.members || v.Missing != 6-c.members || h.clock.Sub(begin) != c.waits {
 			t.Errorf("%s: %+v after %v, %v", c.name, v, h.clock.Sub(begin), err)
 		}

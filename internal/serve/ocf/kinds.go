@@ -29,6 +29,9 @@ type storageKind interface {
 	// reachable says whether this server has paths to enough of the disks. The
 	// watcher calls it about every 2 s.
 	reachable() bool
+	// watch mends what it can in the devices of a service that may run here; the
+	// watcher calls it about every 2 s.
+	watch(ctx context.Context, w *watcher)
 	// sound returns the error with which the storage would refuse a start, or
 	// nil. It only reads, and does not wait.
 	sound() error

@@ -199,6 +199,10 @@ func (s *lunKind) queues() time.Duration { return time.Duration(s.cfg.QueueSecon
 
 func (s *lunKind) open(context.Context) error { return nil }
 func (s *lunKind) up() bool                   { return false }
-func (s *lunKind) free() bool                 { return true }
-func (s *lunKind) modules() []string          { return []string{"dm_multipath"} }
-func (s *lunKind) programs() []string         { return nil }
+
+// watch: the array gives its groups spares by itself.
+func (s *lunKind) watch(context.Context, *watcher) {}
+
+func (s *lunKind) free() bool         { return true }
+func (s *lunKind) modules() []string  { return []string{"dm_multipath"} }
+func (s *lunKind) programs() []string { return nil }

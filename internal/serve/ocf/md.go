@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -35,6 +37,8 @@ type Array struct {
 	// Need is the smallest number of members that the array can work with; 0:
 	// not known.
 	Need int `json:"need,omitempty"`
+	// Enclosures are those of the members, in the same order; empty: not known.
+	Enclosures []string `json:"enclosures,omitempty"`
 }
 
 func checkMD(c *Config, f *faults) {
@@ -48,6 +52,9 @@ func checkMD(c *Config, f *faults) {
 		}
 		if len(a.Members) == 0 {
 			f.add("arrays[%d].members is empty", i)
+		}
+		if n := len(a.Enclosures); n > 0 && n != len(a.Members) {
+			f.add("arrays[%d] has %d members in %d enclosures: one of each member is needed", i, len(a.Members), n)
 		}
 		for j, m := range a.Members {
 			if !strings.HasPrefix(m, "/dev/") {
@@ -256,10 +263,10 @@ func (s *mdKind) startArrays(ctx context.Context) error {
 	if err := s.stopStrays(ctx, hold); err != nil {
 		return err
 	}
-	verdicts := make([]verdict, len(s.cfg.Arrays))
+	verdicts, read := make([]verdict, len(s.cfg.Arrays)), superblocks{}
 	for i, want := range s.cfg.Arrays {
 		var err error
-		if verdicts[i], err = s.look(ctx, want); err == nil {
+		if verdicts[i], err = s.look(ctx, want, read); err == nil {
 			err = s.settle(ctx, want, &verdicts[i])
 		}
 		if err != nil {
@@ -354,51 +361,83 @@ func (s *mdKind) assemble(ctx context.Context, a Array, v verdict) error {
 	return err
 }
 
+// superblocks are what was read of the members of all arrays of a service, by their
+// devices in the config. A spare may have moved to another array: each device is
+// read once, whichever array it is of.
+type superblocks map[string]member
+
 // look reads the superblocks of all members, waiting for late ones on a host
 // that has just booted, and judges.
-func (s *mdKind) look(ctx context.Context, a Array) (verdict, error) {
+func (s *mdKind) look(ctx context.Context, a Array, read superblocks) (verdict, error) {
 	end := time.Duration(0)
 	if up := s.uptime(); up < youngHost {
 		end = memberWait
 	}
 	for waited := time.Duration(0); ; waited += 250 * time.Millisecond {
-		v, err := s.judge(a)
+		v, err := s.judge(a, read)
 		if (err == nil && v.Missing == 0) || waited >= end {
 			return v, err
 		}
 		if s.k.Sleep(ctx, 250*time.Millisecond) != nil {
 			return v, err
 		}
+		maps.DeleteFunc(read, func(dev string, m member) bool {
+			return m.SB == nil || m.SB.UUID == md.Hex(a.UUID) || slices.Contains(a.Members, dev)
+		})
 	}
 }
 
-// judge reads the superblocks of all members as they are now.
-func (s *mdKind) judge(a Array) (verdict, error) {
+// judge judges an array by the superblocks of its members, and of members of the
+// other arrays that say they are of this one.
+func (s *mdKind) judge(a Array, read superblocks) (verdict, error) {
 	var members []member
 	seen := map[string]bool{}
-	for _, name := range a.Members {
-		m := member{Dev: name}
-		real, err := s.k.Realpath(name)
-		if err == nil && seen[real] {
-			continue
+	add := func(name string, own bool) {
+		m, real := s.member(name, read)
+		if seen[real] || !own && (m.SB == nil || m.SB.UUID != md.Hex(a.UUID)) {
+			return
 		}
-		if err == nil {
-			seen[real] = true
-			m.SB, err = s.superblock(real)
-		}
-		if errors.Is(err, fs.ErrNotExist) {
-			err = errors.New("not there")
-		}
-		m.Err = err
+		seen[real] = real != ""
 		members = append(members, m)
+	}
+	for _, name := range a.Members {
+		add(name, true)
+	}
+	for _, other := range s.cfg.Arrays {
+		for _, name := range other.Members {
+			add(name, false)
+		}
 	}
 	return judge(a, members, s.cfg.DirtyDegraded)
 }
 
+// member reads the superblock of a device, unless it was read before. real is "" for
+// a device that is not there.
+func (s *mdKind) member(name string, read superblocks) (m member, real string) {
+	real, err := s.k.Realpath(name)
+	if err != nil {
+		real = ""
+	}
+	if m, ok := read[name]; ok {
+		return m, real
+	}
+	m = member{Dev: name}
+	if err == nil {
+		m.SB, err = s.superblock(real)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		err = errors.New("not there")
+	}
+	m.Err = err
+	read[name] = m
+	return m, real
+}
+
 // sound: an array in doubt is compared by a start only, which has the time.
 func (s *mdKind) sound() error {
+	read := superblocks{}
 	for _, a := range s.cfg.Arrays {
-		v, err := s.judge(a)
+		v, err := s.judge(a, read)
 		if err := errors.Join(err, v.Doubt); err != nil {
 			return err
 		}

@@ -124,7 +124,7 @@ func (m *members) start(t *testing.T) (verdict, error) {
 	for slot := range 4 {
 		a.Members = append(a.Members, slotDev(slot))
 	}
-	v, err := s.look(t.Context(), a)
+	v, err := s.look(t.Context(), a, superblocks{})
 	if err != nil {
 		t.Fatal(err)
 	}

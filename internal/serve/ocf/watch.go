@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -37,6 +38,8 @@ import (
 //   - a server whose service could not be stopped, and that no fence device has
 //     switched off since, resets itself, see unstopped.
 //   - I/O that failed because a cache lost its SSDs for reads is tried again.
+//   - a spare is moved to a RAID group that lacks a member and has none, see
+//     spare.go.
 //   - NFS daemons that died are started again, in place. Clients keep their
 //     locks and sessions, which are nfsd's. If nfsd itself is gone the service
 //     is reported as failed.
@@ -160,7 +163,11 @@ type watcher struct {
 	k        kernel
 	services []*service // of the brick, whether they run here or not
 	log      func(format string, a ...any)
-	now      func() time.Time
+	// record logs a change of the host, where the log has Mortar's changes.
+	record func(format string, a ...any)
+	now    func() time.Time
+	// background runs what may take longer than a look.
+	background func(func())
 	// lock keeps a service's actions from running, or fails if one runs.
 	lock func(service string) (func(), error)
 
@@ -172,13 +179,18 @@ type watcher struct {
 	weighed    map[string]time.Time   // by service: when it was last looked whether a refused start may be forgotten
 	gone       map[string]time.Time   // by service: since when its devices are out of reach
 	settled    map[string]settled     // by service: NFS locks, during lockd's grace period
+	lacking    map[string]time.Time   // by array: since when it lacks a member and has no spare
+	spares     map[string]time.Time   // by service: when to look for a spare that should move
 	alone      time.Time              // when no network had a link, last seen
 	barred     *bool                  // from the fence devices; nil: not known
 }
 
 // run watches until ctx ends.
 func (w *watcher) run(ctx context.Context, events <-chan struct{}) {
+	var wg sync.WaitGroup
+	defer wg.Wait()
 	defer func() { w.bar(context.WithoutCancel(ctx), false) }()
+	w.background = wg.Go
 	for ctx.Err() == nil {
 		w.look(ctx)
 		t := time.NewTimer(w.attributes.next(w.now()))
@@ -248,6 +260,7 @@ func (w *watcher) look(ctx context.Context) {
 	}
 	for _, s := range w.services {
 		s.kind.watch(ctx, w)
+		s.storage.watch(ctx, w)
 		w.forgive(ctx, s)
 		w.unstopped(s)
 	}
@@ -448,8 +461,9 @@ func (w *watcher) fail(ctx context.Context, s *service, why string) {
 
 func blankWatcher(k kernel, log func(string, ...any)) *watcher {
 	return &watcher{
-		k: k, log: log, now: time.Now, lock: tryLock,
-		attributes: attributes{}, pids: map[string]int{}, restarts: map[string][]time.Time{}, failed: map[string]time.Time{}, fence: map[string]bool{}, gone: map[string]time.Time{}, weighed: map[string]time.Time{}, settled: map[string]settled{},
+		k: k, log: log, record: log, now: time.Now, lock: tryLock, background: func(f func()) { f() },
+		attributes: attributes{}, pids: map[string]int{}, restarts: map[string][]time.Time{}, failed: map[string]time.Time{}, fence: map[string]bool{}, gone: map[string]time.Time{}, weighed: map[string]time.Time{},
+		settled: map[string]settled{}, lacking: map[string]time.Time{}, spares: map[string]time.Time{},
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/syslog"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -80,8 +81,8 @@ func watchDo(ctx context.Context, action string, files []string) (int, error) {
 		if pid == 0 {
 			return NotRunning, nil
 		}
-		// apply has put another binary, or other services, in place.
-		if !sameWatch(pid, files) {
+		// apply has put another binary, other services, or other files of them in place.
+		if !sameWatch(pid, files) || theWatcher.olderThan(files) {
 			if err := errors.Join(stopWatch(ctx, files), startWatch(ctx, files)); err != nil {
 				return ErrGeneric, err
 			}
@@ -119,6 +120,16 @@ func (p watchProcess) running() (int, error) {
 		return pid, nil
 	}
 	return 0, fmt.Errorf("%s is held by a process that has not written its ID", p.file)
+}
+
+// olderThan says whether one of the services' files was written after the watcher began:
+// the watcher reads them once. A growth adds arrays to them.
+func (p watchProcess) olderThan(files []string) bool {
+	began, err := os.Stat(p.file)
+	return err == nil && slices.ContainsFunc(files, func(f string) bool {
+		st, err := os.Stat(f)
+		return err == nil && st.ModTime().After(began.ModTime())
+	})
 }
 
 // watchArgs is how the watcher is called.
@@ -271,6 +282,9 @@ func watchMain(ctx context.Context, files []string) error {
 		log("%v", err)
 		return err
 	}
+	if l, err := syslog.New(syslog.LOG_DAEMON|syslog.LOG_NOTICE, "mortar"); err == nil {
+		w.record = func(format string, a ...any) { fmt.Fprintf(l, RecordedBy(w.services[0].host)+format, a...) }
+	}
 	events, err := k.Events(ctx)
 	if err != nil {
 		log("links and disks are looked at every %v only: %v", watchTick, err)
@@ -278,6 +292,9 @@ func watchMain(ctx context.Context, files []string) error {
 	w.run(ctx, events)
 	return nil
 }
+
+// RecordedBy begins a line of the log of a host's changes that the watcher made.
+func RecordedBy(host string) string { return "watcher@" + host + " (mortar-watch): " }
 
 // lock makes this process the watcher, until the file is closed.
 func (p watchProcess) lock() (*os.File, error) {
@@ -318,7 +335,8 @@ messages about links and disks and tells the cluster, as node attributes,
 whether the public network has a link (mortar-link) and whether the disks of
 each service can be reached (mortar-storage-SERVICE). A server that serves
 disks it has lost, and its partner has not, asks to be fenced. NFS daemons of
-a running service that die are started again.
+a running service that die are started again. A RAID group that lacks a disk and
+has no spare gets that of another group of the service.
 </longdesc>
 <shortdesc lang="en">Watches links, disk paths and NFS daemons of a Mortar storage server</shortdesc>
 

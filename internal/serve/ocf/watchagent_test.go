@@ -117,6 +117,31 @@ func TestStopOfTheWatcher(t *testing.T) {
 	_ = next.Close()
 }
 
+// A watcher that began before a file of its services was written does not know what it says.
+func TestWatcherOlderThanItsFiles(t *testing.T) {
+	dir := t.TempDir()
+	p := watchProcess{file: filepath.Join(dir, "watch")}
+	began := time.Now().Add(-time.Minute)
+	touch := func(name string, at time.Time) string {
+		f := filepath.Join(dir, name)
+		if err := errors.Join(os.WriteFile(f, nil, 0o600), os.Chtimes(f, at, at)); err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	old, same := touch("old", began.Add(-time.Hour)), touch("same", began)
+	if p.olderThan([]string{old}) {
+		t.Error("no watcher runs")
+	}
+	touch("watch", began)
+	if p.olderThan([]string{old, same, filepath.Join(dir, "none")}) {
+		t.Error("it has read them all")
+	}
+	if !p.olderThan([]string{old, touch("new", began.Add(time.Second))}) {
+		t.Error("one was written later")
+	}
+}
+
 // TestWatchAgent takes a real watcher through the actions of Pacemaker: this
 // test's own binary is the process that stays (see TestMain).
 func TestWatchAgent(t *testing.T) {

@@ -1,0 +1,119 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/mail"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mortarhpc/mortar/examples"
+)
+
+// A brick none of whose hosts answers: mortar watch hands each finding to sendmail and
+// to the program, and goes on when sendmail fails.
+func TestWatchTells(t *testing.T) {
+	dir := t.TempDir()
+	src, err := examples.FS.ReadFile("nfs-ha.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Port 1 of addresses of this machine refuses at once.
+	text := strings.NewReplacer("10.77.", "127.77.", "  user: root\n", "  user: root\n  port: 1\n  known_hosts: known\n").Replace(string(src))
+	program := func(name, what string) string {
+		p := filepath.Join(dir, name)
+		if err := os.WriteFile(p, []byte("#!/bin/sh\n"+what), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	for name, data := range map[string]string{"brick.yaml": text, "known": ""} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(data), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f := watchFlags{mail: "root", interval: time.Second, timeout: time.Second,
+		sendmail: program("sendmail", fmt.Sprintf("n=$(mktemp %s/mail.XXXXXX); echo \"$*\" > $n; cat >> $n; mv $n $n.done; echo 'relay refuses' >&2; exit 75\n", dir)),
+		notify:   program("page", fmt.Sprintf("n=$(mktemp %s/page.XXXXXX); echo \"$1\" > $n; cat >> $n; mv $n $n.done\n", dir))}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	var out bytes.Buffer
+	cmd := &cobra.Command{}
+	cmd.SetOut(&out)
+	cmd.SetContext(ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- f.run(cmd, []string{filepath.Join(dir, "brick.yaml")}) }()
+	// The mail of a finding comes after its page.
+	var pages []string
+	for len(pages) < 2 {
+		select {
+		case err := <-ended:
+			t.Fatalf("it ends: %v\n%s", err, &out)
+		case <-time.After(50 * time.Millisecond):
+		}
+		if pages, err = filepath.Glob(dir + "/page.*.done"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stop()
+	<-ended
+	page, err := os.ReadFile(pages[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	words, object, _ := strings.Cut(string(page), "\n")
+	var c struct{ Brick, Level, Text string }
+	if err := json.Unmarshal([]byte(object), &c); err != nil || c.Brick != "brick1" || words != "brick1: "+c.Level+": "+c.Text {
+		t.Errorf("%v\n%s", err, page)
+	}
+	mails, err := filepath.Glob(dir + "/mail.*.done")
+	if err != nil || len(mails) == 0 {
+		t.Fatal(err, mails)
+	}
+	subjects := map[string]bool{}
+	for _, file := range mails {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		args, message, _ := strings.Cut(string(b), "\n")
+		m, err := mail.ReadMessage(strings.NewReader(message))
+		if args != "-i -- root" || err != nil {
+			t.Fatalf("%v\n%s", err, b)
+		}
+		subject := m.Header.Get("Subject")
+		subjects[subject] = true
+		if !strings.HasPrefix(subject, "brick1: fault: ") && !strings.HasPrefix(subject, "brick1: warning: ") {
+			t.Errorf("subject %q", subject)
+		}
+	}
+	if !strings.Contains(fmt.Sprint(subjects), "brick1: fault: nfs1 (127.77.3.11:1): ") {
+		t.Errorf("%v", subjects)
+	}
+	if !strings.Contains(out.String(), "nobody was told: "+f.sendmail+" ended with 75: relay refuses") {
+		t.Errorf("%s", &out)
+	}
+}
+
+// Messages that could reach nobody are refused before anything is watched.
+func TestWatchRefuses(t *testing.T) {
+	for want, f := range map[string]watchFlags{
+		"is no mail address such as":                         {mail: "-oQ/tmp"},
+		"no such file or directory; install a mail server":   {mail: "root", sendmail: "/none/sendmail"},
+		"give the whole path":                                {notify: "page"},
+		"--notify: exec: \"/etc/passwd\": permission denied": {notify: "/etc/passwd"},
+	} {
+		f.interval, f.timeout = time.Second, time.Second
+		err := f.run(&cobra.Command{}, []string{"none.yaml"})
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v", want, err)
+		}
+	}
+}
