@@ -35,6 +35,9 @@ type storageKind interface {
 	// queues is how long I/O waits for a device without any path before it
 	// fails; 0: no longer than a few seconds.
 	queues() time.Duration
+	// watch does what the kind wants done while the service runs; the watcher calls it
+	// about every 2 s on both servers.
+	watch(ctx context.Context, w *watcher)
 	// modules are the kernel modules that the layers need, for loading in
 	// advance.
 	modules() []string
@@ -114,7 +117,7 @@ type kinds[T any] struct {
 }
 
 var storageKinds = kinds[storageKind]{"storage", []kind[storageKind]{
-	{"arrays", func(c *Config) bool { return c.MDStorage != nil }, checkMD, namesOfArrays, func(s *service) storageKind { return &mdKind{s} }},
+	{"arrays", func(c *Config) bool { return c.MDStorage != nil }, checkMD, namesOfArrays, func(s *service) storageKind { return &mdKind{service: s} }},
 	{"luns", func(c *Config) bool { return c.LUNStorage != nil }, checkLUNs, namesOfLUNs, func(s *service) storageKind { return newLUNs(s) }},
 }}
 

@@ -79,6 +79,9 @@ func newLUNs(s *service) *lunKind {
 	return l
 }
 
+// watch: the array looks after its disks by itself.
+func (s *lunKind) watch(context.Context, *watcher) {}
+
 func (s *lunKind) layers() []part {
 	all := []part{{"luns", s.lunState, s.lookAtLUNs, func(context.Context) error { return nil }, true}}
 	if len(s.cfg.Reservations) > 0 {

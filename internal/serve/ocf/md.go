@@ -25,6 +25,8 @@ type MDStorage struct {
 	// settle), and else leaves that to a human; "start" prefers a running
 	// service.
 	DirtyDegraded string `json:"dirty_degraded,omitempty"`
+	// DropSlow has the watcher drop a member that answers much later than its peers.
+	DropSlow bool `json:"drop_slow_disks,omitempty"`
 }
 
 // Array is one md array by UUID and its members' WWNs or serials.
@@ -35,6 +37,8 @@ type Array struct {
 	// Need is the smallest number of members that the array can work with; 0:
 	// not known.
 	Need int `json:"need,omitempty"`
+	// Serials are the serial numbers of Members, in their order; for DropSlow.
+	Serials []string `json:"serials,omitempty"`
 }
 
 func checkMD(c *Config, f *faults) {
@@ -48,6 +52,9 @@ func checkMD(c *Config, f *faults) {
 		}
 		if len(a.Members) == 0 {
 			f.add("arrays[%d].members is empty", i)
+		}
+		if n := len(a.Serials); n != len(a.Members) && (n > 0 || c.DropSlow) {
+			f.add("arrays[%d].serials has %d serial numbers of %d members", i, n, len(a.Members))
 		}
 		for j, m := range a.Members {
 			if !strings.HasPrefix(m, "/dev/") {
@@ -77,7 +84,10 @@ func namesOfArrays(c *Config) []string {
 }
 
 // mdKind is the storage kind of md arrays.
-type mdKind struct{ *service }
+type mdKind struct {
+	*service
+	slow slowDisks // of the watcher
+}
 
 func (s *mdKind) layers() []part {
 	return []part{{"arrays", s.arraysState, s.startArrays, s.stopArrays, false}}

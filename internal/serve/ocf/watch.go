@@ -36,6 +36,8 @@ import (
 //     storage is sound, see forgive.
 //   - a server whose service could not be stopped, and that no fence device has
 //     switched off since, resets itself, see unstopped.
+//   - a disk that is much slower than its peers is dropped, if the spec says so, see
+//     slowdisk.
 //   - I/O that failed because a cache lost its SSDs for reads is tried again.
 //   - NFS daemons that died are started again, in place. Clients keep their
 //     locks and sessions, which are nfsd's. If nfsd itself is gone the service
@@ -161,8 +163,13 @@ type watcher struct {
 	services []*service // of the brick, whether they run here or not
 	log      func(format string, a ...any)
 	now      func() time.Time
+	// audit logs a change as "mortar", where all changes of Mortar's are.
+	audit func(format string, a ...any)
 	// lock keeps a service's actions from running, or fails if one runs.
 	lock func(service string) (func(), error)
+	// aside runs what may take long beside the watcher.
+	aside func(func())
+	files map[string]string // the config of each service
 
 	attributes attributes
 	pids       map[string]int         // by service and daemon
@@ -247,6 +254,7 @@ func (w *watcher) look(ctx context.Context) {
 	}
 	for _, s := range w.services {
 		s.kind.watch(ctx, w)
+		s.storage.watch(ctx, w)
 		w.forgive(ctx, s)
 		w.unstopped(s)
 	}
@@ -447,7 +455,7 @@ func (w *watcher) fail(ctx context.Context, s *service, why string) {
 
 func blankWatcher(k kernel, log func(string, ...any)) *watcher {
 	return &watcher{
-		k: k, log: log, now: time.Now, lock: tryLock,
+		k: k, log: log, audit: log, now: time.Now, lock: tryLock, aside: func(f func()) { go f() }, files: map[string]string{},
 		attributes: attributes{}, pids: map[string]int{}, restarts: map[string][]time.Time{}, failed: map[string]time.Time{}, fence: map[string]bool{}, gone: map[string]time.Time{}, weighed: map[string]time.Time{},
 	}
 }
@@ -473,11 +481,21 @@ func newWatcher(k kernel, files []string, log func(string, ...any)) (*watcher, e
 		}
 		s.log = &steps{action: "watch", stderr: logWriter(log), now: time.Now}
 		w.services = append(w.services, s)
+		w.files[cfg.Service] = f
 	}
 	if len(w.services) == 0 {
 		return nil, errors.New("no service to watch")
 	}
 	return w, nil
+}
+
+// config is a service's config as it is now: apply may have changed it since the
+// watcher began.
+func (w *watcher) config(s *service) *Config {
+	if cfg, err := Load(w.files[s.cfg.Service]); err == nil {
+		return cfg
+	}
+	return s.cfg
 }
 
 // logWriter gives each line to a logger.

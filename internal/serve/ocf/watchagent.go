@@ -251,12 +251,23 @@ func argsOf(pid int) []string {
 	return strings.Split(strings.TrimSuffix(string(cmd), "\x00"), "\x00")
 }
 
+// signed puts who makes a change in front of its line in the log, as package agent
+// does. Package events reads it there.
+func signed(host, line string) string { return "watcher@" + host + " (ocf:mortar:watch): " + line }
+
+// logAs logs to the host's log by a name; a host without a log is no reason not to
+// watch.
+func logAs(name string) func(format string, a ...any) {
+	l, err := syslog.New(syslog.LOG_DAEMON|syslog.LOG_NOTICE, name)
+	if err != nil {
+		return func(string, ...any) {}
+	}
+	return func(format string, a ...any) { fmt.Fprintf(l, format, a...) }
+}
+
 // watchMain is the watcher: it ends with ctx.
 func watchMain(ctx context.Context, files []string) error {
-	log := func(string, ...any) {}
-	if l, err := syslog.New(syslog.LOG_DAEMON|syslog.LOG_NOTICE, "mortar-watch"); err == nil {
-		log = func(format string, a ...any) { fmt.Fprintf(l, format, a...) }
-	}
+	log, audit := logAs("mortar-watch"), logAs("mortar")
 	if err := os.MkdirAll(runDir, 0o755); err != nil {
 		return err
 	}
@@ -271,6 +282,8 @@ func watchMain(ctx context.Context, files []string) error {
 		log("%v", err)
 		return err
 	}
+	host, _ := k.Hostname() // newWatcher has read it
+	w.audit = func(format string, a ...any) { audit("%s", signed(host, fmt.Sprintf(format, a...))) }
 	events, err := k.Events(ctx)
 	if err != nil {
 		log("links and disks are looked at every %v only: %v", watchTick, err)
