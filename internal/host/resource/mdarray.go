@@ -119,9 +119,13 @@ func (a *Array) diffRunning(sys Sys, r linux.MDArray, disks, failed []found) ([]
 			}
 		}
 	}
+	dropped, err := a.dropped(sys)
+	if err != nil {
+		return nil, err
+	}
 	var as []Action
 	for _, d := range disks {
-		if d.memberName(sys, r) == "" {
+		if d.memberName(sys, r) == "" && !slices.ContainsFunc(dropped, func(serial string) bool { return sameSerial(serial, d.Ref.Serial) }) {
 			as = append(as, Action{
 				Title: fmt.Sprintf("add %s to array %s", d.Ref, a.Name),
 				Cmd:   []string{"mdadm", "--manage", "/dev/" + r.Dev, "--add", d.stable()},
@@ -132,6 +136,28 @@ func (a *Array) diffRunning(sys Sys, r linux.MDArray, disks, failed []found) ([]
 		return as, nil // failed disks leave when the array has all others
 	}
 	return a.retire(sys, r, disks, failed)
+}
+
+// dropped are the serial numbers of disks that ocf:mortar:watch has dropped from the
+// array because they were slow: mortar disk replace puts others in their place.
+func (a *Array) dropped(sys Sys) (out []string, err error) {
+	text, err := sys.ReadFile(linux.CIBFile)
+	if absent(err) || err == nil && !strings.Contains(string(text), linux.DroppedPrefix) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	cib, err := linux.ParseCIB(text)
+	if err != nil {
+		return nil, err
+	}
+	for _, d := range cib.Dropped() {
+		if d.Group == a.Name {
+			out = append(out, d.Serial)
+		}
+	}
+	return out, nil
 }
 
 // memberName is the kernel's name of a disk as a member of an array; "" if the

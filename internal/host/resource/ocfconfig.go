@@ -39,15 +39,18 @@ func (o *OCFConfig) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 		if err != nil {
 			return nil, err
 		}
-		var devs []string
+		var devs, serials []string
 		for _, f := range fs {
-			devs = append(devs, f.stable())
+			devs, serials = append(devs, f.stable()), append(serials, f.Ref.Serial)
 		}
 		m, ok := a.(map[string]any)
 		if !ok {
 			return nil, fmt.Errorf("%s: array %d is no object", o.Path, i)
 		}
 		m["members"] = devs
+		if cfg["drop_slow_disks"] == true {
+			m["serials"] = serials // for the log, and the record of a dropped disk
+		}
 	}
 	if err := o.luns(ctx, sys, cfg); err != nil {
 		return nil, err
