@@ -35,6 +35,11 @@ func (d Dropped) String() string {
 	return fmt.Sprintf("%s %s %s %dms %dms", d.Serial, d.Device, d.At.UTC().Format(time.RFC3339), d.TookMS, d.PeersMS)
 }
 
+// Forget is the command that removes the record.
+func (d Dropped) Forget() []string {
+	return []string{"crm_attribute", "--node", d.Node, "--name", d.Attr(), "--delete", "--lifetime", "forever"}
+}
+
 // Words says how slow the disk was.
 func (d Dropped) Words() string {
 	return fmt.Sprintf("it took %d ms for an answer, its peers %d ms", d.TookMS, d.PeersMS)

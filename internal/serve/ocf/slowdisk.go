@@ -268,7 +268,7 @@ func (s *mdKind) tidy(ctx context.Context, w *watcher, cfg *MDStorage) {
 			continue
 		}
 		ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-		_, err := w.k.Run(ctx, command{argv: []string{"crm_attribute", "--node", rec.Node, "--name", rec.Attr(), "--delete", "--lifetime", "forever"}})
+		_, err := w.k.Run(ctx, command{argv: rec.Forget()})
 		cancel()
 		if err != nil {
 			w.log("%v", err)

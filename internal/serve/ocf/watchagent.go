@@ -331,7 +331,8 @@ messages about links and disks and tells the cluster, as node attributes,
 whether the public network has a link (mortar-link) and whether the disks of
 each service can be reached (mortar-storage-SERVICE). A server that serves
 disks it has lost, and its partner has not, asks to be fenced. NFS daemons of
-a running service that die are started again.
+a running service that die are started again. A disk that is much slower than
+its peers is dropped from its array, if the configuration says so.
 </longdesc>
 <shortdesc lang="en">Watches links, disk paths and NFS daemons of a Mortar storage server</shortdesc>
 
