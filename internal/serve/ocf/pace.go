@@ -44,10 +44,13 @@ const (
 
 // answers are what a block device answered between two moments.
 type answers struct {
-	done int64         // requests
-	took time.Duration // all of them together
+	done  int64         // requests
+	took  time.Duration // all of them together
+	bytes int64         // read and written
 	// stuck: nothing was answered, and something was asked all the time.
 	stuck bool
+	// open: something was asked at both moments.
+	open bool
 }
 
 // answersBetween compares the kernel's counters at two moments. A device without
@@ -59,7 +62,9 @@ func answersBetween(before, after map[string]linux.DiskStat) map[string]answers 
 		if !ok || b.Done < a.Done || b.MS < a.MS {
 			continue // another device has the name now
 		}
-		out[dev] = answers{b.Done - a.Done, time.Duration(b.MS-a.MS) * time.Millisecond, b.Done == a.Done && a.InFlight > 0 && b.InFlight > 0}
+		open := a.InFlight > 0 && b.InFlight > 0
+		out[dev] = answers{done: b.Done - a.Done, took: time.Duration(b.MS-a.MS) * time.Millisecond, bytes: b.Read + b.Written - a.Read - a.Written,
+			stuck: open && b.Done == a.Done, open: open}
 	}
 	return out
 }
@@ -177,18 +182,30 @@ func (h history) slowest(dev string) (out pace) {
 }
 
 // ofThePath says why not the disk but one of its paths may be slow; nil: each path
-// is. paths are those of its multipath map, seen over a minute.
-func ofThePath(paths []string, seen map[string]answers, window time.Duration) error {
+// is. whole is what the disk answered over all of them while it was slow, seen what
+// each path did.
+//
+// The kernel counts a request that a path with a full queue refuses as one that it
+// has answered at once (blk_insert_cloned_request in block/blk-mq.c), so what a path
+// did is taken from its bytes.
+func ofThePath(whole answers, paths []string, seen map[string]answers) error {
 	if len(paths) < 2 {
 		return nil // its peers use the same path, and are well
 	}
+	size := int64(1) // bytes of a request
+	if whole.done > 0 {
+		size = max(size, whole.bytes/whole.done)
+	}
 	for _, p := range paths {
-		switch a := seen[p]; {
-		case a.stuck:
-		case a.done == 0:
-			return fmt.Errorf("its path %s carried nothing, so the slow part may be another path", p)
-		case a.mean(window) < slowLeast:
-			return fmt.Errorf("over its path %s it answers within %d ms, so another path is slow", p, a.mean(window).Milliseconds())
+		a := seen[p]
+		if a.bytes == 0 {
+			if !a.open {
+				return fmt.Errorf("its path %s carried nothing, so the slow part may be another path", p)
+			}
+			continue
+		}
+		if each := time.Duration(float64(a.took) * float64(size) / float64(a.bytes)); each < slowLeast {
+			return fmt.Errorf("over its path %s it answers within %d ms, so another path is slow", p, each.Milliseconds())
 		}
 	}
 	return nil

@@ -1,7 +1,6 @@
 package ocf
 
 import (
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,10 +11,10 @@ import (
 const ms = time.Millisecond
 
 func TestAnswersBetween(t *testing.T) {
-	before := map[string]linux.DiskStat{"a": {Done: 10, MS: 100}, "b": {Done: 5, MS: 50, InFlight: 1}, "c": {Done: 5, MS: 50}, "d": {Done: 9}, "e": {Done: 5, InFlight: 2}}
-	after := map[string]linux.DiskStat{"a": {Done: 14, MS: 140, InFlight: 2}, "b": {Done: 5, MS: 50, InFlight: 4}, "c": {Done: 5, MS: 50, InFlight: 1}, "d": {Done: 1}, "e": {Done: 6, MS: 900, InFlight: 1}, "f": {Done: 3}}
+	before := map[string]linux.DiskStat{"a": {Done: 10, MS: 100, Read: 1000, Written: 500}, "b": {Done: 5, MS: 50, InFlight: 1}, "c": {Done: 5, MS: 50}, "d": {Done: 9}, "e": {Done: 5, InFlight: 2}}
+	after := map[string]linux.DiskStat{"a": {Done: 14, MS: 140, Read: 1010, Written: 505, InFlight: 2}, "b": {Done: 5, MS: 50, InFlight: 4}, "c": {Done: 5, MS: 50, InFlight: 1}, "d": {Done: 1}, "e": {Done: 6, MS: 900, InFlight: 1}, "f": {Done: 3}}
 	got := answersBetween(before, after)
-	want := map[string]answers{"a": {4, 40 * ms, false}, "b": {0, 0, true}, "c": {}, "e": {1, 900 * ms, false}}
+	want := map[string]answers{"a": {done: 4, took: 40 * ms, bytes: 15}, "b": {stuck: true, open: true}, "c": {}, "e": {done: 1, took: 900 * ms, open: true}}
 	if len(got) != len(want) {
 		t.Errorf("got %+v", got)
 	}
@@ -27,7 +26,9 @@ func TestAnswersBetween(t *testing.T) {
 }
 
 func TestPaceOf(t *testing.T) {
-	a := func(done int64, each time.Duration) answers { return answers{done, time.Duration(done) * each, false} }
+	a := func(done int64, each time.Duration) answers {
+		return answers{done: done, took: time.Duration(done) * each}
+	}
 	idle, hangs := answers{}, answers{stuck: true}
 	five := func(a answers) []answers { return []answers{a, a, a, a, a} }
 	for _, c := range []struct {
@@ -100,27 +101,34 @@ func TestSuspect(t *testing.T) {
 }
 
 func TestOfThePath(t *testing.T) {
+	const kB = 1000
+	path := func(done int64, took time.Duration, bytes int64) answers {
+		return answers{done: done, took: took, bytes: bytes, open: true}
+	}
+	whole := path(60, 300*time.Second, 60*20*kB)
 	for _, c := range []struct {
 		name string
-		seen map[string]answers // by path; the disk has all that are named, and "gone"
+		seen map[string]answers // by path
 		want string
 	}{
-		{"both are slow", map[string]answers{"sda": {20, 20 * time.Second, false}, "sdb": {21, 30 * time.Second, false}}, ""},
-		{"one is slow, one hangs", map[string]answers{"sda": {20, 20 * time.Second, false}, "sdb": {stuck: true}}, ""},
-		{"one is fast", map[string]answers{"sda": {20, 20 * time.Second, false}, "sdb": {900, 9 * time.Second, false}}, "over its path sdb it answers within 10 ms"},
-		{"one carries nothing", map[string]answers{"sda": {stuck: true}, "sdb": {}}, "its path sdb carried nothing"},
-		{"there is one", map[string]answers{"sda": {stuck: true}}, ""},
-		{"it is no multipath map", nil, ""},
+		{"both are slow", map[string]answers{"sda": path(30, 150*time.Second, 600*kB), "sdb": path(30, 150*time.Second, 600*kB)}, ""},
+		{"both are slow, and refuse requests for their queues are full", map[string]answers{"sda": path(9000, 150*time.Second, 600*kB), "sdb": path(7000, 150*time.Second, 600*kB)}, ""},
+		{"one is slow, one hangs", map[string]answers{"sda": path(60, 300*time.Second, 1200*kB), "sdb": {stuck: true, open: true}}, ""},
+		{"both hang", map[string]answers{"sda": {stuck: true, open: true}, "sdb": {open: true, done: 70}}, ""},
+		{"one is fast", map[string]answers{"sda": path(3, 295*time.Second, 60*kB), "sdb": path(57, 1*time.Second, 1140*kB)}, "over its path sdb it answers within 17 ms"},
+		{"one carries nothing", map[string]answers{"sda": path(60, 300*time.Second, 1200*kB), "sdb": {}}, "its path sdb carried nothing"},
+		{"one is gone", map[string]answers{"sda": path(60, 300*time.Second, 1200*kB)}, "its path sdb carried nothing"},
 	} {
-		var paths []string
-		for p := range c.seen {
-			paths = append(paths, p)
-		}
-		slices.Sort(paths)
-		err := ofThePath(paths, c.seen, time.Minute)
+		err := ofThePath(whole, []string{"sda", "sdb"}, c.seen)
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", c.name, err, c.want)
 		}
+	}
+	if err := ofThePath(whole, []string{"sda"}, nil); err != nil {
+		t.Errorf("there is one path: %v", err)
+	}
+	if err := ofThePath(whole, nil, nil); err != nil {
+		t.Errorf("it is no multipath map: %v", err)
 	}
 }
 

@@ -213,7 +213,8 @@ func (s *mdKind) named(group Array, members []linux.MDMember, dev string) (seria
 	return serial, device, absent
 }
 
-// ofThePath compares the paths of a disk since the oldest shot.
+// ofThePath compares the paths of a slow disk over windows in which it was slow from
+// begin to end.
 func (s *mdKind) ofThePath(dev string) error {
 	if !strings.HasPrefix(dev, "dm-") {
 		return nil
@@ -222,8 +223,10 @@ func (s *mdKind) ofThePath(dev string) error {
 	if err != nil {
 		return fmt.Errorf("its paths cannot be read: %w", err)
 	}
-	oldest, newest := s.slow.shots[0], s.slow.shots[len(s.slow.shots)-1]
-	return ofThePath(paths, answersBetween(oldest.stat, newest.stat), newest.at.Sub(oldest.at))
+	n := len(s.slow.shots)
+	oldest, newest := s.slow.shots[n-slowWindows], s.slow.shots[n-1]
+	seen := answersBetween(oldest.stat, newest.stat)
+	return ofThePath(seen[dev], paths, seen)
 }
 
 // fail records a disk as dropped, and has md call it failed. It runs beside the

@@ -3,6 +3,7 @@ package ocf
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -150,6 +151,41 @@ func TestSlowDiskStays(t *testing.T) {
 	x := newSlowScene(t, false)
 	if x.windows(40, late); x.changes() != nil {
 		t.Errorf("the spec does not want it: %q", x.changes())
+	}
+}
+
+// The paths of a disk are compared by what they did while it was slow, not before.
+func TestPathsWhileSlow(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		// late is how long a request over each path takes while the disk is slow.
+		late [2]time.Duration
+		want string
+	}{
+		{"the disk", [2]time.Duration{900 * ms, 900 * ms}, ""},
+		{"a path", [2]time.Duration{900 * ms, 5 * ms}, "over its path sdb it answers within 5 ms"},
+	} {
+		h := newShared(t).hosts["nfs1"]
+		h.files["/sys/block/dm-5/slaves/sda"], h.files["/sys/block/dm-5/slaves/sdb"] = "", ""
+		s := &mdKind{service: h.service(testConfig())}
+		stat := map[string]linux.DiskStat{}
+		for i := range paceWindows + 1 {
+			for j, p := range []string{"sda", "sdb"} {
+				took, n := 5*ms, int64(900)
+				if i > paceWindows-slowWindows {
+					took, n = c.late[j], 5
+				}
+				for _, dev := range []string{p, "dm-5"} {
+					d := stat[dev]
+					d.Done, d.MS, d.Written, d.InFlight = d.Done+n, d.MS+n*took.Milliseconds(), d.Written+n*4096, 1
+					stat[dev] = d
+				}
+			}
+			s.slow.shots = append(s.slow.shots, shot{h.clock, maps.Clone(stat)})
+		}
+		if err := s.ofThePath("dm-5"); (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", c.name, err, c.want)
+		}
 	}
 }
 
