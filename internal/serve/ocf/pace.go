@@ -21,15 +21,16 @@ import (
 // FAST'16), and a busy processor delays all of them. So the factor is ten times that,
 // there is a floor, and one window says nothing.
 const (
-	// paceWindow is long enough for ten answers of a disk that answers twice a second.
-	paceWindow = 5 * time.Second
+	// paceWindow is long enough for eight answers of a disk that answers twice a second,
+	// and a multiple of watchTick.
+	paceWindow = 2 * watchTick
 	// paceWindows are the windows that a decision is about, a minute.
-	paceWindows = 12
+	paceWindows = 15
 	// slowWindows of them must be slow, with no well one after the first of these: a disk
 	// that repeats the read of a bad sector is slow for some seconds.
-	slowWindows = 9
+	slowWindows = 11
 	// alsoSlow windows make a second disk suspect: then the disks are not the cause.
-	alsoSlow = 3
+	alsoSlow = 4
 	// A slow disk takes slowTimes as long as the middle one of its peers, and slowLeast.
 	slowTimes = 20
 	slowLeast = 300 * time.Millisecond

@@ -57,7 +57,7 @@ const (
 // forget makes the past count no more.
 func (d *slowDisks) forget() { d.shots, d.past = nil, history{} }
 
-// watch looks for slow disks about every 5 s.
+// watch looks for slow disks once in a window.
 func (s *mdKind) watch(ctx context.Context, w *watcher) {
 	d, now := &s.slow, w.now()
 	if now.Sub(d.looked) < paceWindow || d.busy.Load() {

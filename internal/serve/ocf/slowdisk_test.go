@@ -100,7 +100,7 @@ func TestSlowDiskIsDropped(t *testing.T) {
 
 	// The disk is back: nothing says any more that it is out.
 	x.h.degr = 0
-	x.windows(13, nil)
+	x.windows(paceWindows+1, nil)
 	if got := x.changes(); len(got) != 3 || got[2] != "crm_attribute --node nfs1 --name mortar-dropped-r0 --delete --lifetime forever" {
 		t.Errorf("%q", got)
 	}
@@ -131,7 +131,7 @@ func TestSlowDiskStays(t *testing.T) {
 		}, ""},
 		{"the cluster does not take the record", func(x *slowScene) {
 			x.h.deaf = true
-			x.windows(11, late)
+			x.windows(slowWindows+2, late)
 			x.h.changes = nil // it was tried
 		}, "failed: drop slow disk MA06 of group r0"},
 		{"the array is not here", func(x *slowScene) {
