@@ -50,6 +50,9 @@ const (
 	sayAgain = 10 * time.Minute
 	// tidyEvery is how often records of disks that are back are looked for.
 	tidyEvery = time.Minute
+	// stoodStill is how long no server takes for a window, however busy it is: one that
+	// stood still has seen nothing of its disks.
+	stoodStill = 4 * paceWindow
 	// dropTime bounds each command of a drop. md waits for requests that are under way.
 	dropTime = time.Minute
 )
@@ -96,8 +99,7 @@ func (s *mdKind) watch(ctx context.Context, w *watcher) {
 func (s *mdKind) window(next shot, cfg *MDStorage, all map[string]mdArray) error {
 	d := &s.slow
 	n := len(d.shots)
-	// A server that stood still in between has seen nothing of its disks.
-	if n > 0 && next.at.Sub(d.shots[n-1].at) > 2*paceWindow || d.past == nil {
+	if n > 0 && next.at.Sub(d.shots[n-1].at) > stoodStill || d.past == nil {
 		d.forget()
 		n = 0
 	}
