@@ -50,8 +50,13 @@ const (
 	FeaturePPL      = 0x400 // partial parity log
 )
 
-// RoleSpare is the role of a member that is in no slot.
-const RoleSpare = 0xffff
+// Roles of members that are in no slot. md gives one that it has thrown out RoleFaulty
+// for as long as it lists the member, and RoleSpare after that.
+// Source: linux/raid/md_p.h; super_1_sync in drivers/md/md.c
+const (
+	RoleSpare  = 0xffff
+	RoleFaulty = 0xfffe
+)
 
 // Slot is where a member says that it is in the array; -1: it is a spare.
 func (s *Superblock) Slot() int {

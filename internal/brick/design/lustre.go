@@ -136,6 +136,7 @@ func (d *Design) targetServices(m *spec.Module) []Service {
 		name := strings.ToLower(strings.TrimPrefix(last.Name, l.FSName+"-"))
 		st.VG = strings.ReplaceAll(d.Name+"_"+name, "-", "_")
 		st.Stripes, st.ExtentSize, st.SystemID = 1, extentSize, "mortar-"+d.Name
+		st.DropSlow = m.Storage.DropSlowDisks == "on"
 		for i := range targets {
 			t := &targets[i]
 			t.Volume = strings.ToLower(strings.TrimPrefix(t.Name, l.FSName+"-"))

@@ -32,6 +32,7 @@ func plain(s *spec.Spec) *spec.Spec {
 	out := *s
 	out.NFS.Threads, out.NFS.Lease, out.NFS.Grace = stockThreads, stockLease, stockLease
 	out.Filesystem.Mount = nil
+	out.Storage.DropSlowDisks = "off" // there is no ocf:mortar:watch
 	if s.HA != nil {
 		ha := *s.HA
 		ha.Token = stockToken

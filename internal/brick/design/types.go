@@ -72,6 +72,8 @@ type Storage struct {
 	// Device is the one LUN that carries the data if there is no volume group.
 	Device string `json:"device,omitempty"`
 	Cache  *Cache `json:"cache,omitempty"`
+	// DropSlow: ocf:mortar:watch has md go on without a slow disk.
+	DropSlow bool `json:"drop_slow,omitempty"`
 }
 
 // NFS is an address with exports of an XFS file system.

@@ -38,6 +38,7 @@ func (d *Design) storage(v *spec.Service, groups []Group) Storage {
 		StripeSize: stripeSize(r),
 		ExtentSize: extentSize,
 		SystemID:   s.Servers[0].Name,
+		DropSlow:   s.Storage.DropSlowDisks == "on",
 	}
 	if s.HA != nil {
 		out.SystemID = "mortar-" + s.Name

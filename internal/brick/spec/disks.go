@@ -372,6 +372,17 @@ func (c *checker) geometry(path string, st *Storage) bool {
 	case st.Volume != "lvm" && st.Volume != "device":
 		bad("storage.volume", "use lvm or device", "unknown kind of volume %q", st.Volume)
 	}
+	switch {
+	case st.DropSlowDisks == "off":
+	case st.DropSlowDisks != "on":
+		bad("storage.drop_slow_disks", "use on or off", "drop_slow_disks is %q", st.DropSlowDisks)
+	case st.Kind == "array":
+		bad("storage.drop_slow_disks", "remove it", "a RAID array looks after its disks by itself: servers do not see them")
+	case r.Level == 10:
+		bad("storage.drop_slow_disks", "remove it, or use RAID 6", "without a disk, a mirror of RAID 10 has no copy left of the other one")
+	case !c.isHA():
+		bad("storage.drop_slow_disks", "remove it; mortar status names a slow disk", "ocf:mortar:watch drops slow disks, and flavour nfs has no cluster that runs it")
+	}
 	if r.PerEnclosure < 0 || r.PerEnclosure > maxGroup {
 		bad("storage.raid.per_enclosure", "choose 0 (as few as possible) or more", "per_enclosure is %d", r.PerEnclosure)
 	}

@@ -234,6 +234,8 @@ type Storage struct {
 	// Volume is what lies between LUNs and file system.
 	Volume string `yaml:"volume,omitempty" json:"volume,omitempty" doc:"lvm (striped over the groups or LUNs), or device: the file system directly on the one LUN" default:"lvm"`
 	RAID   RAID   `yaml:"raid" json:"raid" doc:"geometry"`
+	// DropSlowDisks is on or off.
+	DropSlowDisks string `yaml:"drop_slow_disks,omitempty" json:"drop_slow_disks,omitempty" doc:"on or off: md goes on without a disk of a RAID 6 group that answers much later than its peers for most of a minute, if the group is whole; until a spare or another disk has its data, the group has one parity disk; needs two servers; profile stock does not use it" default:"off"`
 }
 
 // RAID geometry, the same for every group.

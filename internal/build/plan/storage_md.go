@@ -159,7 +159,7 @@ func (m mdStorage) claim(s *design.Service, u *resource.Unclaimed, r *resource.R
 }
 
 func (m mdStorage) agent(s *design.Service, c *ocf.Config, r *resource.OCFConfig) {
-	c.MDStorage = &ocf.MDStorage{}
+	c.MDStorage = &ocf.MDStorage{DropSlow: s.Storage.DropSlow}
 	for _, g := range m.d.GroupsIn(&s.Storage) {
 		c.Arrays = append(c.Arrays, ocf.Array{Name: g.Name, UUID: g.UUID, Need: md.Fewest(g.Level, len(g.Members))})
 		r.Members = append(r.Members, refs(append(slices.Clone(g.Members), g.Spares...)))

@@ -149,9 +149,14 @@ func (a *Array) diffRunning(sys Sys, r linux.MDArray, disks arrayDisks, arrays [
 			}
 		}
 	}
+	dropped, err := a.dropped(sys)
+	if err != nil {
+		return nil, err
+	}
 	var as []Action
 	for _, d := range disks.own {
-		if d.memberName(sys, r) == "" && !a.lent(sys, d, arrays) {
+		slow := slices.ContainsFunc(dropped, func(serial string) bool { return sameSerial(serial, d.Ref.Serial) })
+		if d.memberName(sys, r) == "" && !slow && !a.lent(sys, d, arrays) {
 			as = append(as, Action{
 				Title: fmt.Sprintf("add %s to array %s", d.Ref, a.Name),
 				Cmd:   []string{"mdadm", "--manage", "/dev/" + r.Dev, "--add", d.stable()},
@@ -168,6 +173,27 @@ func (a *Array) diffRunning(sys Sys, r linux.MDArray, disks arrayDisks, arrays [
 func (a *Array) lent(sys Sys, f found, arrays []linux.MDArray) bool {
 	x, in := memberOf(arrays, kernelNames(sys, f))
 	return in && slices.ContainsFunc(a.Peers, func(u string) bool { return md.SameUUID(u, x.UUID) })
+}
+
+// dropped are the serial numbers of disks that ocf:mortar:watch has dropped because
+// they were slow, from this array or, as its spares, from others of the service:
+// mortar disk replace puts others in their place.
+func (a *Array) dropped(sys Sys) (out []string, err error) {
+	text, err := sys.ReadFile(linux.CIBFile)
+	if absent(err) || err == nil && !strings.Contains(string(text), linux.DroppedPrefix) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	cib, err := linux.ParseCIB(text)
+	if err != nil {
+		return nil, err
+	}
+	for _, d := range cib.Dropped() {
+		out = append(out, d.Serial)
+	}
+	return out, nil
 }
 
 // memberName is the kernel's name of a disk as a member of an array; "" if the

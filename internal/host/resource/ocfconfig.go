@@ -39,10 +39,12 @@ func (o *OCFConfig) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 		if err != nil {
 			return nil, err
 		}
-		var devs, enclosures []string
+		var devs, enclosures, serials, failed []string
 		for _, f := range fs {
-			devs = append(devs, f.stable())
-			enclosures = append(enclosures, f.Ref.Enclosure)
+			devs, enclosures, serials = append(devs, f.stable()), append(enclosures, f.Ref.Enclosure), append(serials, f.Ref.Serial)
+			if f.Ref.Failed {
+				failed = append(failed, f.Ref.Serial)
+			}
 		}
 		m, ok := a.(map[string]any)
 		if !ok {
@@ -51,6 +53,12 @@ func (o *OCFConfig) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 		m["members"] = devs
 		if len(arrays) > 1 { // for a spare that moves between them
 			m["enclosures"] = enclosures
+		}
+		if cfg["drop_slow_disks"] == true {
+			m["serials"] = serials // for the log, and the record of a dropped disk
+			if failed != nil {
+				m["failed"] = failed
+			}
 		}
 	}
 	if err := o.luns(ctx, sys, cfg); err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/serve/ocf"
 )
 
@@ -172,6 +173,21 @@ func TestArrayRunning(t *testing.T) {
 	sys.files["/dev/md/r0"] = ""
 	addArray(sys, "md127", "11111111-2222-2222-3333-333344444444", "clean", "dm-0")
 	wantShow(t, diff(t, a, sys), "mdadm --manage /dev/md127 --add /dev/mapper/35000c50000000102")
+
+	// A disk that was dropped because it is slow stays out.
+	record := func(d linux.Dropped) {
+		sys.files[linux.CIBFile] = fmt.Sprintf(`<cib><configuration><nodes><node uname="nfs2"><instance_attributes><nvpair name=%q value=%q/></instance_attributes></node></nodes></configuration></cib>`, d.Attr(), d)
+	}
+	record(linux.Dropped{Group: "r0", Serial: "MA02", Device: "/dev/mapper/35000c50000000102"})
+	wantShow(t, diff(t, a, sys), "")
+	record(linux.Dropped{Group: "r1", Serial: "MA02", Device: "/dev/mapper/35000c50000000102"}) // as a spare of another group
+	wantShow(t, diff(t, a, sys), "")
+	record(linux.Dropped{Group: "r0", Serial: "MA09", Device: "/dev/mapper/35000c50000000109"})
+	wantShow(t, diff(t, a, sys), "mdadm --manage /dev/md127 --add /dev/mapper/35000c50000000102")
+	sys.files[linux.CIBFile] = "<cib mortar-dropped-"
+	if _, err := a.Diff(t.Context(), sys); err == nil {
+		t.Error("a configuration of the cluster that cannot be read says that no disk was dropped")
+	}
 
 	// Half-started: stopped and assembled anew, but not behind a cluster's back.
 	half := twoPathDisks(true)
@@ -634,6 +650,14 @@ func TestOCFConfigHasDevices(t *testing.T) {
 	}
 	two := &OCFConfig{Path: o.Path, Template: []byte(`{"arrays":[{"name":"r0"},{"name":"r1"}]}`), Members: [][]DiskRef{twoRefs[:1], twoRefs[1:]}}
 	if c := strings.Join(strings.Fields(string(diff(t, two, sys)[0].File.Content)), ""); !strings.Contains(c, `{"enclosures":["B"],"members":["/dev/mapper/35000c50000000102"],"name":"r1"}`) {
+		t.Error(c)
+	}
+	if c := string(as[0].File.Content); strings.Contains(c, "MA01") {
+		t.Error(c)
+	}
+	// Slow disks are dropped by their serial numbers.
+	slow := &OCFConfig{Path: o.Path, Template: []byte(`{"service":"home","drop_slow_disks":true,"arrays":[{"name":"r0","uuid":"x","members":null}]}`), Members: o.Members}
+	if c := strings.Join(strings.Fields(string(diff(t, slow, sys)[0].File.Content)), ""); !strings.Contains(c, `"members":["/dev/mapper/35000c50000000101","/dev/mapper/35000c50000000102"],"name":"r0","serials":["MA01","MA02"]`) {
 		t.Error(c)
 	}
 	// Of a brick that runs: exports are tried before they are written.

@@ -93,6 +93,10 @@ func Suits(all []Choice, d *design.Design) []Choice {
 		if of := slices.ContainsFunc(arrayDrills, func(x Drill) bool { return x.Name == c.Drill.Name }); of {
 			return len(d.LUNs()) == 0
 		}
+		if c.Drill.Name == "disk-slow" {
+			// One variant for services whose slow disks are dropped, one for the others.
+			return !slices.ContainsFunc(d.Services(), func(s *design.Service) bool { return s.Storage.DropSlow == (c.Variant.How == "dropped") })
+		}
 		ofCache := slices.ContainsFunc(cacheDrills, func(x Drill) bool { return x.Name == c.Drill.Name })
 		if !ofCache {
 			return c.Drill.Name == fencingLiesName && !d.Reservable()

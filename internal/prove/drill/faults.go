@@ -95,7 +95,7 @@ var kinds = map[Kind]faultKind{
 	PathsOut:           {phrase: "cutting every path of {on}"},
 	ModuleOut:          {phrase: "pulling I/O module {1} of enclosure {0}"},
 	DiskOut:            {phrase: "pulling disk {0}", back: (*engine).returnDisk},
-	DiskSlow:           {phrase: "holding disk {0} to {1} operations and {2} bytes a second"},
+	DiskSlow:           {phrase: "holding disk {0} to {1} operations and {2} bytes a second", back: (*engine).returnSlow},
 	Corrupt:            {phrase: "overwriting {2} bytes of disk {0} at offset {1}"},
 	LocalDisk:          {phrase: "pulling a system disk of {on}", ready: (*engine).mirrored, back: (*engine).returnSystemDisk},
 	ControllerOut:      {phrase: "killing controller {1} of array {0}"},

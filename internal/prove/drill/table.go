@@ -74,8 +74,13 @@ var Table = []Drill{
 		Name: "disk-slow", Title: "a disk of a RAID group answers late: clients wait longer, nothing is given up, and status names the disk",
 		// A monitor whose own I/O waits too long for the disk fails. Then the
 		// service moves, although the partner uses the same slow disk.
-		Expect:   Expect{Where: Anywhere, Fencing: Nobody, Stall: none, Disks: true},
-		Variants: []Variant{{How: "throttled", Title: "a disk does two operations and 20 kB a second", Steps: diskSlow}},
+		Expect: Expect{Where: Anywhere, Fencing: Nobody, Stall: none, Disks: true},
+		Variants: []Variant{
+			{How: "throttled", Title: "a disk does two operations and 20 kB a second", Steps: diskSlow},
+			// What the disk was asked before it is dropped has to be answered by it.
+			{How: "dropped", Title: "the same, and the spec has slow disks dropped: md goes on without it, and clients with full speed while it is still slow", Steps: diskDropped,
+				Expect: &Expect{Where: Stays, Fencing: Nobody, Stall: none, Disks: true, Within: 6 * time.Minute}},
+		},
 	},
 	{
 		Name: "bit-rot", Title: "a disk holds other bytes than were written to it; a scrub finds which disk, and mends it",
@@ -465,18 +470,43 @@ func diskSlow(s Scene) ([]Step, error) {
 	if err != nil {
 		return nil, err
 	}
+	if s.Service.Storage.DropSlow {
+		return nil, errors.New("the spec has slow disks dropped (storage.drop_slow_disks): use --how dropped")
+	}
 	return []Step{{Fault: f, Wait: linkHold, Until: names("the slow disk", f.Args[0])}, {Fault: f, Mend: true}}, nil
+}
+
+// dropLimit bounds the time until a slow disk is dropped and status says so: the
+// watcher compares disks for most of a minute, and then records what it does.
+const dropLimit = 3 * time.Minute
+
+// diskDropped makes a disk a hundred times slower and leaves it so: every worker must
+// go on, because the group does without the disk.
+func diskDropped(s Scene) ([]Step, error) {
+	f, err := s.storage().slow()
+	if err != nil {
+		return nil, err
+	}
+	if !s.Service.Storage.DropSlow {
+		return nil, errors.New("the spec does not have slow disks dropped (storage.drop_slow_disks is off)")
+	}
+	return []Step{{Fault: f, Look: true, Until: says("status says that the disk is dropped", dropLimit, f.Args[0], "was dropped from "+s.Group.Name)}}, nil
 }
 
 // names waits until mortar status reports that name as slow.
 func names(what, name string) *Condition {
-	return &Condition{What: "status names " + what, Limit: time.Minute, Look: func(ctx context.Context, v *View) (bool, string) {
+	return says("status names "+what, time.Minute, name, "slow")
+}
+
+// says waits until a line of mortar status has a name and words.
+func says(what string, limit time.Duration, name, words string) *Condition {
+	return &Condition{What: what, Limit: limit, Look: func(ctx context.Context, v *View) (bool, string) {
 		for _, x := range v.status(ctx) {
-			if strings.Contains(x.Text, name) && strings.Contains(x.Text, "slow") {
+			if strings.Contains(x.Text, name) && strings.Contains(x.Text, words) {
 				return true, x.Text
 			}
 		}
-		return false, "mortar status says nothing of " + name
+		return false, fmt.Sprintf("mortar status says nothing of %s that has %q", name, words)
 	}}
 }
 

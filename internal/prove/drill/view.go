@@ -214,6 +214,47 @@ func parseMembers(text string) []string {
 	return out
 }
 
+// returnSlow gives a disk back that was dropped because it was slow.
+func (e *engine) returnSlow(ctx context.Context, f Fault) error {
+	if !e.service.Storage.DropSlow {
+		return nil
+	}
+	where, err := e.location(ctx, e.service.Name)
+	if err != nil {
+		return err
+	}
+	if len(where) != 1 {
+		return fmt.Errorf("disk %s cannot be given back: its service is on %q", f.Args[0], strings.Join(where, ", "))
+	}
+	if err := untilSeen(ctx, func() error { return e.forgetDropped(ctx, where[0], f.Args[0]) }); err != nil {
+		return err
+	}
+	return e.returnDisk(ctx, f)
+}
+
+// forgetDropped removes the record by which apply leaves a dropped disk out. Its error
+// says that the record is still there.
+func (e *engine) forgetDropped(ctx context.Context, server, serial string) error {
+	text, err := e.read(ctx, server, linux.CIBFile)
+	if err != nil {
+		return err
+	}
+	cib, err := linux.ParseCIB([]byte(text))
+	if err != nil {
+		return err
+	}
+	for _, d := range cib.Dropped() {
+		if !strings.EqualFold(d.Serial, serial) {
+			continue
+		}
+		if err := e.do(ctx, server, resource.Action{Title: "forget that " + serial + " was slow", Cmd: d.Forget()}); err != nil {
+			return err
+		}
+		return fmt.Errorf("the cluster's configuration still has disk %s as dropped", serial)
+	}
+	return nil
+}
+
 // returnDisk adds a disk that is in its slot again to its array, as a spare or in
 // its old place, with the actions of `mortar apply`.
 func (e *engine) returnDisk(ctx context.Context, f Fault) error {

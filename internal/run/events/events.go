@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/base/journal"
+	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/run/observe"
@@ -170,8 +171,11 @@ func (r *reader) event(l journal.Line) (Event, bool) {
 		if strings.HasPrefix(l.Message, ocf.RecordedBy(r.host)) {
 			e.Text = r.disks.Replace(e.Text) // words, not a command
 		}
-		if strings.HasPrefix(e.Text, "failed: ") {
+		switch {
+		case strings.HasPrefix(e.Text, "failed: "):
 			e.Level = journal.Fault
+		case strings.HasPrefix(e.Text, linux.DroppedLog):
+			e.Level, e.Part = journal.Warning, "md"
 		}
 		return e, true
 	}

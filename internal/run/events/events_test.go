@@ -115,6 +115,7 @@ func failover(d *design.Design) *server {
 		at(104, "kernel", "3", "I/O error, dev sda, sector 4711 op 0x0:(READ)"),
 		at(105, "kernel", "3", "I/O error, dev sda, sector 4719 op 0x0:(READ)"),
 		at(106, "kernel", "6", "e1000 whatever"),
+		at(107, "mortar", "5", "watcher@nfs1 (mortar-watch): dropped slow disk MA01 of group b-r0: it took 2400 ms for an answer, its peers 9 ms"),
 		"not JSON",
 	}}
 }
@@ -145,13 +146,14 @@ func TestOf(t *testing.T) {
 		"fencing warning 1 nfs2 was fenced (reboot) by nfs1",
 		fmt.Sprintf("multipath ok 1 disk %s (enclosure %s bay %d) has 1 working paths", x.Serial, x.Enclosure, x.Bay),
 		"kernel fault 2 I/O error, dev sda, sector 4711 op 0x0:(READ) (2 times, until " + last + ")",
+		"md warning 1 watcher@nfs1, mortar-watch: dropped slow disk MA01 of group b-r0: it took 2400 ms for an answer, its peers 9 ms",
 	}
 	if a, b := strings.Join(lines, "\n"), strings.Join(want, "\n"); a != b {
 		t.Errorf("got\n%s\nwant\n%s", a, b)
 	}
 
 	all, err := Of(t.Context(), host.New("nfs1", failover(d)), d, Window{Since: since, All: true})
-	if err != nil || len(all.Events) != 12 {
+	if err != nil || len(all.Events) != 13 {
 		t.Errorf("--all: %v, %d events", err, len(all.Events))
 	}
 }

@@ -1,6 +1,7 @@
 package observe
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -25,6 +26,7 @@ func TestSlowMembers(t *testing.T) {
 		dev := "dm-" + string(rune('1'+i))
 		a.members = append(a.members, member{linux.MDMember{Dev: dev, States: []string{"in_sync"}, Slot: i}, &design.Disk{Serial: serial}})
 	}
+	v := mdStorage{&view{pair: &design.Pair{}}}
 	for _, c := range []struct {
 		ms   []float64
 		want string
@@ -41,7 +43,7 @@ func TestSlowMembers(t *testing.T) {
 		for i, ms := range c.ms {
 			pace[a.members[i].Dev] = Pace{4, ms}
 		}
-		got := slowMembers(g, a, pace)
+		got := v.slowMembers(g, a, pace)
 		if want := strings.Count(c.want, ",") + 1; c.want != "" && len(got) != want || c.want == "" && got != nil {
 			t.Errorf("%v: %d are slow, want %q", c.ms, len(got), c.want)
 		}
@@ -51,8 +53,72 @@ func TestSlowMembers(t *testing.T) {
 			}
 		}
 	}
-	got := slowMembers(g, a, map[string]Pace{"dm-1": {0, 1000}, "dm-2": {4, 9}, "dm-3": {4, 9}})
+	got := v.slowMembers(g, a, map[string]Pace{"dm-1": {0, 1000}, "dm-2": {4, 9}, "dm-3": {4, 9}})
 	if len(got) != 1 || !strings.Contains(got[0].Text, "answered nothing for a second, its peers 9 ms") {
 		t.Errorf("%+v", got)
+	}
+	v.pair.Services = []design.Service{{Storage: design.Storage{Groups: []string{"b-r0"}, DropSlow: true}}}
+	if got = v.slowMembers(g, a, map[string]Pace{"dm-1": {0, 1000}, "dm-2": {4, 9}, "dm-3": {4, 9}}); len(got) != 1 || !strings.Contains(got[0].Mend, "ocf:mortar:watch drops it") {
+		t.Errorf("%+v", got)
+	}
+}
+
+// A disk that was dropped is named with the reason, while md lists it as failed and
+// after the service has moved, until it is back or the spec has another one.
+func TestDroppedDisk(t *testing.T) {
+	const md = "/sys/block/md127/md/"
+	d := designOf(t, "nfs-ha", "storage:\n", "storage:\n  drop_slow_disks: on\n")
+	g := d.Groups[0]
+	x := g.Members[1]
+	dm := dmOf(d, x.Serial)
+	rec := linux.Dropped{Node: "nfs1", Group: g.Name, Serial: x.Serial, Device: "/dev/mapper/3" + x.Serial, At: noon.Add(-10 * time.Minute), TookMS: 2400, PeersMS: 9}
+	want := fmt.Sprintf("disk %s was dropped from %s by nfs1 at 20:50 because it was slow: it took 2400 ms for an answer, its peers 9 ms", diskName(&x), g.Name)
+	gone := func(files map[string]string) {
+		files[md+"degraded"] = "1\n"
+		delete(files, md+"dev-"+dm+"/state")
+		delete(files, md+"dev-"+dm+"/slot")
+	}
+	for _, c := range []struct {
+		name  string
+		rec   func(*linux.Dropped)
+		files func(map[string]string)
+		says  bool
+	}{
+		{"md lists it as failed", nil, func(files map[string]string) {
+			files[md+"degraded"], files[md+"dev-"+dm+"/state"], files[md+"dev-"+dm+"/slot"] = "1\n", "faulty\n", "none\n"
+		}, true},
+		{"the service has moved", nil, gone, true},
+		{"it is back", nil, func(map[string]string) {}, false},
+		{"it is a spare now", nil, func(files map[string]string) {
+			files[md+"dev-"+dm+"/state"], files[md+"dev-"+dm+"/slot"] = "spare\n", "none\n"
+		}, false},
+		{"another disk is in its place", func(r *linux.Dropped) { r.Serial = "OLD" }, gone, false},
+		{"it is of another group", func(r *linux.Dropped) { r.Group = "b-r9" }, gone, false},
+	} {
+		f := healthy(t, d)
+		r := rec
+		if c.rec != nil {
+			c.rec(&r)
+		}
+		older := r
+		older.At = r.At.Add(-time.Hour)
+		nodes := f.Hosts["nfs1"].Host.CIB.Nodes
+		for i, n := range nodes {
+			at := map[bool]linux.Dropped{true: r, false: older}[n.Name == "nfs1"]
+			nodes[i].Attrs = append(n.Attrs, linux.CIBPair{Name: at.Attr(), Value: at.String()})
+		}
+		c.files(f.Hosts["nfs1"].Host.Files)
+		var said []*Part
+		Judge(d, f).Each(func(p *Part) {
+			if strings.Contains(p.Text, "slow") || strings.Contains(p.Text, "has failed") {
+				said = append(said, p)
+			}
+		})
+		if c.says && (len(said) != 1 || said[0].Text != want || said[0].Level != Fault || !strings.Contains(said[0].Mend, "`mortar disk replace brick.yaml "+x.Serial+" --with SERIAL`")) || !c.says && len(said) > 0 {
+			t.Errorf("%s: %d findings", c.name, len(said))
+			for _, p := range said {
+				t.Errorf("%+v", *p)
+			}
+		}
 	}
 }

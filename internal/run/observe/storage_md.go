@@ -361,15 +361,21 @@ func (v mdStorage) group(g *design.Group) *Part {
 	for _, who := range unnoticed {
 		part.add(Warning, serialOf(who), "%s still counts disk %s in, which is gone: md finds out at the next write to it", g.Name, who)
 	}
+	dropped := v.dropped(g, a, lent)
 	for _, who := range faulty {
+		if x := known[who]; x != nil && slices.ContainsFunc(dropped, func(p *Part) bool { return p.Name == x.Serial }) {
+			continue
+		}
 		f := part.add(Fault, serialOf(who), "disk %s has failed in %s", who, g.Name)
 		if x := known[who]; x != nil {
 			f.Mend = "swap it in its bay, then " + v.replaceCommand(x)
 		}
 	}
+	part.Parts = append(part.Parts, dropped...)
 	for i := range g.Spares {
 		x := &g.Spares[i]
-		if len(a.members) > 0 && !x.Failed && lent[x.Serial] == "" && !slices.ContainsFunc(a.members, func(m member) bool { return m.disk != nil && m.disk.Serial == x.Serial }) {
+		slow := slices.ContainsFunc(v.cib.Dropped(), func(d linux.Dropped) bool { return strings.EqualFold(d.Serial, x.Serial) }) // its group says so
+		if len(a.members) > 0 && !x.Failed && !slow && lent[x.Serial] == "" && !slices.ContainsFunc(a.members, func(m member) bool { return m.disk != nil && m.disk.Serial == x.Serial }) {
 			part.add(Warning, x.Serial, "spare %s is not in %s: it would not stand in", diskName(x), g.Name)
 		}
 	}
@@ -424,7 +430,7 @@ func (v mdStorage) group(g *design.Group) *Part {
 	case "suspended":
 		part.add(Warning, "state", "I/O to %s is suspended on %s", g.Name, s.name)
 	}
-	part.Parts = append(part.Parts, slowMembers(g, a, s.host.Pace)...)
+	part.Parts = append(part.Parts, v.slowMembers(g, a, s.host.Pace)...)
 	if a.Mismatches > 0 && a.Action != "check" && a.Action != "repair" {
 		w := part.add(Warning, "parity", "the last check of %s found %d sectors whose parity did not match", g.Name, a.Mismatches)
 		w.Mend = fmt.Sprintf("`mortar scrub %s --repair` finds the disk that lies and mends it; `echo repair` to sync_action would not: it takes data for right", v.d.Spec.File)
@@ -470,7 +476,7 @@ const (
 )
 
 // slowMembers finds the disks of a group that answer much later than the others.
-func slowMembers(g *design.Group, a *array, pace map[string]Pace) (out []*Part) {
+func (v mdStorage) slowMembers(g *design.Group, a *array, pace map[string]Pace) (out []*Part) {
 	var all []float64
 	for _, m := range a.members {
 		if p, ok := pace[m.Dev]; ok && m.Is("in_sync") {
@@ -483,6 +489,10 @@ func slowMembers(g *design.Group, a *array, pace map[string]Pace) (out []*Part) 
 		return nil
 	}
 	usual := all[(len(all)-1)/2]
+	mend := "look at its SMART data and its path; if it stays slow, `mortar disk fail` copies it to a spare and takes it out"
+	if v.drops(g) {
+		mend = "ocf:mortar:watch drops it if it stays so slow for a minute, and the group has a parity disk left (storage.drop_slow_disks); `mortar events` says why it does not"
+	}
 	for _, m := range a.members {
 		p, ok := pace[m.Dev]
 		if !ok || !m.Is("in_sync") || p.MS < slowMS || p.MS < slowFactor*usual {
@@ -498,7 +508,36 @@ func slowMembers(g *design.Group, a *array, pace map[string]Pace) (out []*Part) 
 		}
 		out = append(out, &Part{Name: serialOf(who), Level: Warning,
 			Text: fmt.Sprintf("disk %s is slow and slows %s down: it %s, its peers %.0f ms", who, g.Name, took, usual),
-			Mend: "look at its SMART data and its path; if it stays slow, `mortar disk fail` copies it to a spare and takes it out"})
+			Mend: mend})
+	}
+	return out
+}
+
+// drops reports whether slow disks of a group are dropped.
+func (v mdStorage) drops(g *design.Group) bool {
+	return slices.ContainsFunc(v.pair.Services, func(s design.Service) bool { return s.Storage.DropSlow && slices.Contains(s.Storage.Groups, g.Name) })
+}
+
+// dropped finds the disks that ocf:mortar:watch has dropped from a group, and that
+// are not back.
+func (v mdStorage) dropped(g *design.Group, a *array, lent map[string]string) (out []*Part) {
+	disks := slices.Concat(g.Members, g.Spares)
+	for _, p := range v.d.Peers(g) {
+		disks = append(disks, slices.Concat(p.Members, p.Spares)...) // it may have been a spare of another group
+	}
+	recs := v.cib.Dropped()
+	slices.SortFunc(recs, func(a, b linux.Dropped) int { return b.At.Compare(a.At) })
+	for _, rec := range recs {
+		for _, x := range disks {
+			back := lent[x.Serial] != "" || slices.ContainsFunc(a.members, func(m member) bool { return m.disk != nil && m.disk.Serial == x.Serial && !m.Is("faulty") })
+			if rec.Group != g.Name || !strings.EqualFold(rec.Serial, x.Serial) || x.Failed || back || len(a.members) == 0 ||
+				slices.ContainsFunc(out, func(p *Part) bool { return p.Name == x.Serial }) {
+				continue
+			}
+			out = append(out, &Part{Name: x.Serial, Level: Fault,
+				Text: fmt.Sprintf("disk %s was dropped from %s by %s at %s because it was slow: %s", diskName(&x), g.Name, rec.Node, v.clock(rec.At), rec.Words()),
+				Mend: "put another disk into its bay, then " + v.replaceCommand(&x)})
+		}
 	}
 	return out
 }

@@ -55,6 +55,7 @@ type fakeDisk struct {
 	dirty      bool
 	gone       bool // not connected
 	recovering bool
+	without    int // of slots counted from 1: md has thrown that member out
 }
 
 // fakeLUN is a LUN of an array, whose map is dm-20, dm-21 …
@@ -452,6 +453,7 @@ func (h *fakeHost) tree(p string) map[string]string {
 				t[fmt.Sprintf("%s/md/dev-d%d/state", d, i)] = "faulty\n"
 			}
 		}
+		t[d+"/md/sync_action"] = "idle\n"
 		t[d+"/md/degraded"] = fmt.Sprintf("%d\n", h.degr)
 		t[d+"/md/uuid"] = uuid[:8] + "-" + uuid[8:12] + "-" + uuid[12:16] + "-" + uuid[16:20] + "-" + uuid[20:] + "\n"
 	}
@@ -805,6 +807,9 @@ func (s *shared) fakeSuperblock(d *fakeDisk) []byte {
 	}
 	for i := range 6 {
 		sb.roles = append(sb.roles, uint16(i))
+	}
+	if d.without > 0 {
+		sb.roles[d.without-1] = md.RoleFaulty
 	}
 	return sb.bytes()
 }
@@ -1282,6 +1287,20 @@ func (h *fakeHost) run(c command, inside bool) (string, error) {
 			}
 		}
 		h.ro = false
+		return "", nil
+	case a[0] == "mdadm" && a[1] == "--manage" && a[3] == "--fail":
+		if a[4] != "d5" || h.degr > 0 {
+			return fails("cannot set %s faulty in %s", a[4], a[2])
+		}
+		h.degr = 1 // the last one
+		return "", nil
+	case a[0] == "crm_attribute" && h.deaf:
+		return fails("could not connect")
+	case a[0] == "crm_attribute" && a[5] == "--update":
+		h.files[linux.CIBFile] = fmt.Sprintf("<cib><configuration><nodes><node uname=%q><instance_attributes><nvpair name=%q value=%q/></instance_attributes></node></nodes></configuration></cib>", a[2], a[4], a[6])
+		return "", nil
+	case a[0] == "crm_attribute" && a[5] == "--delete":
+		delete(h.files, linux.CIBFile)
 		return "", nil
 	case a[0] == "mdadm" && a[1] == "--stop":
 		if h.active {

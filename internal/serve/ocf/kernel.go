@@ -12,7 +12,7 @@ import (
 // kernel is the agent's access to the host: all code but pure logic goes
 // through it. realKernel is the running kernel; the tests have a model of a
 // host. While the agent starts NFS daemons, several goroutines call files, Run,
-// Kill and Sleep, and while the watcher moves a spare, two call Run; otherwise one
+// Kill and Sleep, and while the watcher moves a spare or drops a disk, two call Run; otherwise one
 // goroutine calls everything.
 type kernel interface {
 	files

@@ -117,7 +117,7 @@ type kinds[T any] struct {
 }
 
 var storageKinds = kinds[storageKind]{"storage", []kind[storageKind]{
-	{"arrays", func(c *Config) bool { return c.MDStorage != nil }, checkMD, namesOfArrays, func(s *service) storageKind { return &mdKind{s} }},
+	{"arrays", func(c *Config) bool { return c.MDStorage != nil }, checkMD, namesOfArrays, func(s *service) storageKind { return &mdKind{service: s} }},
 	{"luns", func(c *Config) bool { return c.LUNStorage != nil }, checkLUNs, namesOfLUNs, func(s *service) storageKind { return newLUNs(s) }},
 }}
 

@@ -200,7 +200,7 @@ func (s *lunKind) queues() time.Duration { return time.Duration(s.cfg.QueueSecon
 func (s *lunKind) open(context.Context) error { return nil }
 func (s *lunKind) up() bool                   { return false }
 
-// watch: the array gives its groups spares by itself.
+// watch: the array looks after its disks and spares by itself.
 func (s *lunKind) watch(context.Context, *watcher) {}
 
 func (s *lunKind) free() bool         { return true }

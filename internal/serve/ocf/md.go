@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
@@ -27,6 +28,8 @@ type MDStorage struct {
 	// settle), and else leaves that to a human; "start" prefers a running
 	// service.
 	DirtyDegraded string `json:"dirty_degraded,omitempty"`
+	// DropSlow has the watcher drop a member that answers much later than its peers.
+	DropSlow bool `json:"drop_slow_disks,omitempty"`
 }
 
 // Array is one md array by UUID and its members' WWNs or serials.
@@ -39,6 +42,10 @@ type Array struct {
 	Need int `json:"need,omitempty"`
 	// Enclosures are those of the members, in the same order; empty: not known.
 	Enclosures []string `json:"enclosures,omitempty"`
+	// Serials are the serial numbers of Members, in their order; for DropSlow.
+	Serials []string `json:"serials,omitempty"`
+	// Failed are those of disks that the spec lists as failed; for DropSlow.
+	Failed []string `json:"failed,omitempty"`
 }
 
 func checkMD(c *Config, f *faults) {
@@ -55,6 +62,9 @@ func checkMD(c *Config, f *faults) {
 		}
 		if n := len(a.Enclosures); n > 0 && n != len(a.Members) {
 			f.add("arrays[%d] has %d members in %d enclosures: one of each member is needed", i, len(a.Members), n)
+		}
+		if n := len(a.Serials); n != len(a.Members) && (n > 0 || c.DropSlow) {
+			f.add("arrays[%d].serials has %d serial numbers of %d members", i, n, len(a.Members))
 		}
 		for j, m := range a.Members {
 			if !strings.HasPrefix(m, "/dev/") {
@@ -84,7 +94,12 @@ func namesOfArrays(c *Config) []string {
 }
 
 // mdKind is the storage kind of md arrays.
-type mdKind struct{ *service }
+type mdKind struct {
+	*service
+	slow slowDisks // of the watcher
+	// busy: the watcher changes the members of an array, beside its loop.
+	busy atomic.Bool
+}
 
 func (s *mdKind) layers() []part {
 	return []part{{"arrays", s.arraysState, s.startArrays, s.stopArrays, false}}
@@ -92,10 +107,19 @@ func (s *mdKind) layers() []part {
 
 func (s *mdKind) programs() []string { return []string{"mdadm"} }
 
-// modules is the one of the arrays' level, by a superblock.
+// watch gives groups spares and drops slow disks, one change at a time.
+func (s *mdKind) watch(ctx context.Context, w *watcher) {
+	if s.busy.Load() {
+		return
+	}
+	s.watchSpares(ctx, w)
+	s.watchPace(ctx, w)
+}
+
 // queues: md goes on without a member that has lost its paths for some seconds.
 func (s *mdKind) queues() time.Duration { return 0 }
 
+// modules is the one of the arrays' level, by a superblock.
 func (s *mdKind) modules() []string {
 	for _, dev := range s.cfg.Arrays[0].Members {
 		if sb, err := s.superblock(dev); err == nil {

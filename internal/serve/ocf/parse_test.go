@@ -70,6 +70,21 @@ func TestJudge(t *testing.T) {
 			}
 		}), members: 6, missing: 1},
 		{name: "spare", in: append(six(6, 6, 9, 9, 9, 9, 9, 9), testSuperblock{uuid: arrayUUID, level: 6, disks: 6, dev: 6, events: 9, roles: []uint16{0, 1, 2, 3, 4, 5, md.RoleSpare}}), members: 7},
+		{name: "thrown out, one event ago", in: edit(six(6, 6, 9, 9, 8, 9, 9, 9), func(i int, s *testSuperblock) {
+			if i != 2 {
+				s.roles = []uint16{0, 1, md.RoleFaulty, 3, 4, 5}
+			}
+		}), members: 5, missing: 1},
+		{name: "thrown out, and assembled without it since", in: edit(six(6, 6, 99, 99, 8, 99, 99, 99), func(i int, s *testSuperblock) {
+			if i != 2 {
+				s.roles = []uint16{0, 1, md.RoleSpare, 3, 4, 5}
+			}
+		}), members: 5, missing: 1},
+		{name: "thrown out, a spare has taken its place", in: append(edit(six(6, 6, 99, 99, 8, 99, 99, 99), func(i int, s *testSuperblock) {
+			if i != 2 {
+				s.roles = []uint16{0, 1, md.RoleSpare, 3, 4, 5, 2}
+			}
+		}), testSuperblock{uuid: arrayUUID, level: 6, disks: 6, dev: 6, events: 99, roles: []uint16{0, 1, md.RoleSpare, 3, 4, 5, 2}}), members: 6},
 		{name: "dirty, whole", in: edit(six(6, 6, 9, 9, 9, 9, 9, 9), func(_ int, s *testSuperblock) { s.dirty = true }), members: 6},
 		{name: "dirty and degraded", in: edit(six(6, 6, 0, 9, 9, 9, 9, 9), func(_ int, s *testSuperblock) { s.dirty = true }), members: 5, missing: 1, dirty: true, doubt: true},
 		{name: "dirty and degraded, start", policy: "start", in: edit(six(6, 6, 0, 9, 9, 9, 9, 9), func(_ int, s *testSuperblock) { s.dirty = true }), members: 5, missing: 1, dirty: true},

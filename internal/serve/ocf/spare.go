@@ -216,8 +216,8 @@ func (s *mdKind) raidGroups() ([]raidGroup, error) {
 	return out, nil
 }
 
-// watch moves a spare to a group that lacks a member and has none.
-func (s *mdKind) watch(ctx context.Context, w *watcher) {
+// watchSpares moves a spare to a group that lacks a member and has none.
+func (s *mdKind) watchSpares(ctx context.Context, w *watcher) {
 	name := s.cfg.Service
 	if len(s.cfg.Arrays) < 2 || w.now().Before(w.spares[name]) {
 		return
@@ -241,7 +241,9 @@ func (s *mdKind) watch(ctx context.Context, w *watcher) {
 	}
 	w.spares[name] = w.now().Add(sparePause)
 	// A disk that hangs must not keep the watcher from what it sees.
+	s.busy.Store(true)
 	w.background(func() {
+		defer s.busy.Store(false)
 		defer unlock()
 		s.moveSpare(context.WithoutCancel(ctx), m, w.record)
 	})

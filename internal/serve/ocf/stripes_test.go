@@ -119,7 +119,7 @@ func testBitmap(events uint64, size int64, dirty ...int) []byte {
 // start judges the array as a start does.
 func (m *members) start(t *testing.T) (verdict, error) {
 	t.Helper()
-	s := &mdKind{&service{k: m, cfg: &Config{MDStorage: &MDStorage{}}}}
+	s := &mdKind{service: &service{k: m, cfg: &Config{MDStorage: &MDStorage{}}}}
 	a := Array{Name: "r0", UUID: md.UUID(arrayUUID)}
 	for slot := range 4 {
 		a.Members = append(a.Members, slotDev(slot))
@@ -198,7 +198,7 @@ func TestSettle(t *testing.T) {
 func TestSettleTakesItsTime(t *testing.T) {
 	m := newMembers(1)
 	delete(m.dev, slotDev(0))
-	s := &mdKind{&service{k: m, cfg: &Config{MDStorage: &MDStorage{}}}}
+	s := &mdKind{service: &service{k: m, cfg: &Config{MDStorage: &MDStorage{}}}}
 	v := verdict{Doubt: errors.New("doubt"), Missing: 1}
 	for slot := range 4 {
 		x := member{Dev: slotDev(slot)}

@@ -77,7 +77,9 @@ func judge(a Array, members []member, policy string) (verdict, error) {
 			slot[role] = true
 			v.Slots[role] = m
 			filled++
-		case role != md.RoleSpare && stale:
+		case role != md.RoleSpare && stale, role == md.RoleFaulty, role == md.RoleSpare && m.SB.Slot() >= 0:
+			// Its own superblock ends before that, perhaps by one event only: the kernel
+			// would take such a member for one that is up to date.
 			v.Notes = append(v.Notes, m.Dev+" was thrown out of the array")
 			continue
 		}

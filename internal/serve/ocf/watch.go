@@ -37,6 +37,8 @@ import (
 //     storage is sound, see forgive.
 //   - a server whose service could not be stopped, and that no fence device has
 //     switched off since, resets itself, see unstopped.
+//   - a disk that is much slower than its peers is dropped, if the spec says so, see
+//     slowdisk.go.
 //   - I/O that failed because a cache lost its SSDs for reads is tried again.
 //   - a spare is moved to a RAID group that lacks a member and has none, see
 //     spare.go.

@@ -262,12 +262,19 @@ func argsOf(pid int) []string {
 	return strings.Split(strings.TrimSuffix(string(cmd), "\x00"), "\x00")
 }
 
+// logAs logs to the host's log by a name; a host without a log is no reason not to
+// watch.
+func logAs(name string) func(format string, a ...any) {
+	l, err := syslog.New(syslog.LOG_DAEMON|syslog.LOG_NOTICE, name)
+	if err != nil {
+		return func(string, ...any) {}
+	}
+	return func(format string, a ...any) { fmt.Fprintf(l, format, a...) }
+}
+
 // watchMain is the watcher: it ends with ctx.
 func watchMain(ctx context.Context, files []string) error {
-	log := func(string, ...any) {}
-	if l, err := syslog.New(syslog.LOG_DAEMON|syslog.LOG_NOTICE, "mortar-watch"); err == nil {
-		log = func(format string, a ...any) { fmt.Fprintf(l, format, a...) }
-	}
+	log, changes := logAs("mortar-watch"), logAs("mortar")
 	if err := os.MkdirAll(runDir, 0o755); err != nil {
 		return err
 	}
@@ -282,9 +289,7 @@ func watchMain(ctx context.Context, files []string) error {
 		log("%v", err)
 		return err
 	}
-	if l, err := syslog.New(syslog.LOG_DAEMON|syslog.LOG_NOTICE, "mortar"); err == nil {
-		w.record = func(format string, a ...any) { fmt.Fprintf(l, RecordedBy(w.services[0].host)+format, a...) }
-	}
+	w.record = func(format string, a ...any) { changes(RecordedBy(w.services[0].host)+format, a...) }
 	events, err := k.Events(ctx)
 	if err != nil {
 		log("links and disks are looked at every %v only: %v", watchTick, err)
@@ -293,7 +298,8 @@ func watchMain(ctx context.Context, files []string) error {
 	return nil
 }
 
-// RecordedBy begins a line of the log of a host's changes that the watcher made.
+// RecordedBy begins a line of the log of a host's changes that the watcher made, as
+// package agent does it for commands.
 func RecordedBy(host string) string { return "watcher@" + host + " (mortar-watch): " }
 
 // lock makes this process the watcher, until the file is closed.
@@ -336,7 +342,9 @@ whether the public network has a link (mortar-link) and whether the disks of
 each service can be reached (mortar-storage-SERVICE). A server that serves
 disks it has lost, and its partner has not, asks to be fenced. NFS daemons of
 a running service that die are started again. A RAID group that lacks a disk and
-has no spare gets that of another group of the service.
+has no spare gets that of another group of the service. A disk
+that is much slower than its peers is dropped from its array, if the configuration
+says so.
 </longdesc>
 <shortdesc lang="en">Watches links, disk paths and NFS daemons of a Mortar storage server</shortdesc>
 

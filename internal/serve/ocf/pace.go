@@ -1,0 +1,242 @@
+package ocf
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mortarhpc/mortar/internal/base/linux"
+	"github.com/mortarhpc/mortar/internal/base/md"
+)
+
+// A disk that answers late slows down its whole group: each write waits for it. This
+// file decides, without I/O, whether a disk is so slow, and whether its group can go
+// on without it. slowdisk.go measures and acts.
+//
+// A disk is compared with the other members of its group, which share its load, not
+// with its own past, which follows the load. Disks of healthy groups are more than
+// twice as slow as their peers 0.2 % of the time (Hao et al., The Tail at Store,
+// FAST'16), and a busy processor delays all of them. So the factor is ten times that,
+// there is a floor, and one window says nothing.
+const (
+	// paceWindow is long enough for eight answers of a disk that answers twice a second,
+	// and a multiple of watchTick.
+	paceWindow = 2 * watchTick
+	// paceWindows are the windows that a decision is about, a minute.
+	paceWindows = 15
+	// slowWindows of them must be slow, with no well one after the first of these: a disk
+	// that repeats the read of a bad sector is slow for some seconds.
+	slowWindows = 11
+	// alsoSlow windows make a second disk suspect: then the disks are not the cause.
+	alsoSlow = 4
+	// A slow disk takes slowTimes as long as the middle one of its peers, and slowLeast.
+	slowTimes = 20
+	slowLeast = 300 * time.Millisecond
+	// slowShare is the part of a window in which somebody waited for a slow disk at
+	// least: a disk that does little is not judged by one late answer.
+	slowShare = 0.25
+	// wellAnswers in a window are enough to call a disk well.
+	wellAnswers = 5
+	// fewestPeers show which disk is the slow one.
+	fewestPeers = 3
+)
+
+// answers are what a block device answered between two moments.
+type answers struct {
+	done  int64         // requests
+	took  time.Duration // all of them together
+	bytes int64         // read and written
+	// stuck: nothing was answered, and something was asked all the time.
+	stuck bool
+	// open: something was asked at both moments.
+	open bool
+}
+
+// answersBetween compares the kernel's counters at two moments. A device without
+// answers that was not asked has zero answers.
+func answersBetween(before, after map[string]linux.DiskStat) map[string]answers {
+	out := map[string]answers{}
+	for dev, b := range after {
+		a, ok := before[dev]
+		if !ok || b.Done < a.Done || b.MS < a.MS {
+			continue // another device has the name now
+		}
+		open := a.InFlight > 0 && b.InFlight > 0
+		out[dev] = answers{done: b.Done - a.Done, took: time.Duration(b.MS-a.MS) * time.Millisecond, bytes: b.Read + b.Written - a.Read - a.Written,
+			stuck: open && b.Done == a.Done, open: open}
+	}
+	return out
+}
+
+// mean is the time of an answer; of a stuck device a lower bound.
+func (a answers) mean(window time.Duration) time.Duration {
+	switch {
+	case a.stuck:
+		return window
+	case a.done > 0:
+		return a.took / time.Duration(a.done)
+	}
+	return 0
+}
+
+// pace is how fast a disk was in a window.
+type pace struct {
+	verdict     verdictOfPace
+	took, peers time.Duration // of an answer
+}
+
+type verdictOfPace int
+
+const (
+	unjudged verdictOfPace = iota // it did too little, or its peers did
+	well
+	slow
+)
+
+// paceOf judges a member of a group by its answers and those of its peers.
+func paceOf(own answers, peers []answers, window time.Duration) pace {
+	p := pace{took: own.mean(window)}
+	var times []time.Duration
+	most := int64(0)
+	for _, a := range peers {
+		if a.done > 0 || a.stuck {
+			times = append(times, a.mean(window))
+		}
+		most = max(most, a.done)
+	}
+	slices.Sort(times)
+	if len(times) > 0 {
+		p.peers = times[len(times)/2]
+	}
+	late := p.took >= slowLeast && p.took >= slowTimes*p.peers
+	switch {
+	case len(peers) < fewestPeers:
+	case !late && own.done >= wellAnswers:
+		p.verdict = well
+	case !late:
+	case own.stuck:
+		// Peers that were asked nothing have answered everything.
+		p.verdict = slow
+	case len(times) > 0 && own.done <= 2*most && own.took >= time.Duration(slowShare*float64(window)):
+		// One that does much more than any peer has a queue, not a fault: all clients
+		// want the same blocks.
+		p.verdict = slow
+	}
+	return p
+}
+
+// history has the paces of the members of a service's arrays, by kernel name; the
+// newest is the last.
+type history map[string][]pace
+
+// add takes in a window.
+func (h history) add(dev string, p pace) {
+	h[dev] = append(h[dev], p)
+	h[dev] = h[dev][max(0, len(h[dev])-paceWindows):]
+}
+
+// slowIn counts the slow windows among the last minute's, and since is the number of
+// those since the disk was well.
+func (h history) slowIn(dev string) (all, since int) {
+	for _, p := range h[dev] {
+		switch p.verdict {
+		case slow:
+			all, since = all+1, since+1
+		case well:
+			since = 0
+		}
+	}
+	return all, since
+}
+
+// suspect returns the disk that was slow for most of the last minute, with its
+// slowest pace, or "". The error says why that disk may not be the cause.
+func (h history) suspect() (dev string, p pace, err error) {
+	var also []string
+	for d := range h {
+		all, since := h.slowIn(d)
+		if all >= alsoSlow {
+			also = append(also, d)
+		}
+		if since >= slowWindows {
+			dev = d
+		}
+	}
+	if dev == "" {
+		return "", p, nil
+	}
+	if slices.Sort(also); len(also) > 1 {
+		return also[0], h.slowest(also[0]), fmt.Errorf("%d disks are slow at once (%s), so it is what they share: an enclosure, a path, or the load", len(also), strings.Join(also, ", "))
+	}
+	return dev, h.slowest(dev), nil
+}
+
+func (h history) slowest(dev string) (out pace) {
+	for _, p := range h[dev] {
+		if p.verdict == slow && p.took > out.took {
+			out = p
+		}
+	}
+	return out
+}
+
+// ofThePath says why not the disk but one of its paths may be slow; nil: each path
+// is. whole is what the disk answered over all of them while it was slow, seen what
+// each path did.
+//
+// The kernel counts a request that a path with a full queue refuses as one that it
+// has answered at once (blk_insert_cloned_request in block/blk-mq.c), so what a path
+// did is taken from its bytes.
+func ofThePath(whole answers, paths []string, seen map[string]answers) error {
+	if len(paths) < 2 {
+		return nil // its peers use the same path, and are well
+	}
+	size := int64(1) // bytes of a request
+	if whole.done > 0 {
+		size = max(size, whole.bytes/whole.done)
+	}
+	for _, p := range paths {
+		a := seen[p]
+		if a.bytes == 0 {
+			if !a.open {
+				return fmt.Errorf("its path %s carried nothing, so the slow part may be another path", p)
+			}
+			continue
+		}
+		if each := time.Duration(float64(a.took) * float64(size) / float64(a.bytes)); each < slowLeast {
+			return fmt.Errorf("over its path %s it answers within %d ms, so another path is slow", p, each.Milliseconds())
+		}
+	}
+	return nil
+}
+
+// mayDrop says why an array must not go on without a member; nil: it may. absent are
+// disks of the configuration that the array does not have.
+func mayDrop(a linux.MDArray, members []linux.MDMember, dev string, absent []string) error {
+	is := func(states ...string) bool {
+		return slices.ContainsFunc(members, func(m linux.MDMember) bool { return slices.ContainsFunc(states, m.Is) })
+	}
+	i := slices.IndexFunc(members, func(m linux.MDMember) bool { return m.Dev == dev })
+	present := linux.MDPresent(a.RaidDisks, members, nil)
+	without := linux.MDPresent(a.RaidDisks, members, func(m linux.MDMember) bool { return m.Dev != dev })
+	level := md.Level(a.Level)
+	switch {
+	case !slices.Contains([]string{"clean", "active", "active-idle", "write-pending"}, a.State):
+		return fmt.Errorf("the array is %s", a.State)
+	case i < 0 || members[i].Slot < 0 || !members[i].Is("in_sync"):
+		return errors.New("the array takes no data from it")
+	case a.Degraded > 0 || slices.Contains(present, false) || is("faulty"):
+		return errors.New("the array lacks another member")
+	case len(absent) > 0:
+		return fmt.Errorf("the array is without %s", strings.Join(absent, ", "))
+	case a.Action != "idle":
+		return fmt.Errorf("md is busy with the array (%s)", a.Action)
+	case is("want_replacement", "replacement"):
+		return errors.New("md copies a member to another disk")
+	case md.CanLose(level, a.Layout, without) < 1:
+		return fmt.Errorf("without it the %s has no redundancy left", a.Level)
+	}
+	return nil
+}

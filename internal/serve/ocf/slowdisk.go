@@ -1,0 +1,326 @@
+package ocf
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mortarhpc/mortar/internal/base/linux"
+	"github.com/mortarhpc/mortar/internal/base/md"
+)
+
+// The watcher has md go on without a slow disk, if the spec says so (pace.go has the
+// rule). It calls the disk failed, and md rebuilds a spare from the other members.
+//
+// It does not have md copy the disk to a spare (mdadm --replace), which would keep
+// the redundancy: md reads the copy from the disk that is to go, and writes to it
+// until the copy is done. A disk that does two operations a second would need years,
+// and clients would wait for it all the time. Source: mdadm(8), --replace.
+//
+// Before, it records the disk in the cluster's configuration (linux.Dropped): status
+// says why the disk is out, and apply does not add it again. A restart of the service
+// leaves it out by its superblock, which is out of date.
+
+// slowDisks is what the watcher knows of the disks of a service.
+type slowDisks struct {
+	shots []shot // the newest is the last
+	past  history
+	// said is when it was logged of each disk, by kernel name, why it is not dropped.
+	said map[string]time.Time
+	// looked and tidied are when the disks, and the records, were last looked at.
+	looked, tidied time.Time
+}
+
+// shot is what the kernel had counted at a moment.
+type shot struct {
+	at   time.Time
+	stat map[string]linux.DiskStat
+}
+
+const (
+	// sayAgain is after how long it is logged once more that a disk is slow.
+	sayAgain = 10 * time.Minute
+	// tidyEvery is how often records of disks that are back are looked for.
+	tidyEvery = time.Minute
+	// stoodStill is how long no server takes for a window, however busy it is: one that
+	// stood still has seen nothing of its disks.
+	stoodStill = 4 * paceWindow
+	// dropTime bounds each command of a drop. md waits for requests that are under way.
+	dropTime = time.Minute
+)
+
+// forget makes the past count no more.
+func (d *slowDisks) forget() { d.shots, d.past = nil, history{} }
+
+// watchPace looks for slow disks once in a window.
+func (s *mdKind) watchPace(ctx context.Context, w *watcher) {
+	d, now := &s.slow, w.now()
+	if now.Sub(d.looked) < paceWindow || s.busy.Load() {
+		return
+	}
+	d.looked = now
+	if now.Sub(d.tidied) >= tidyEvery {
+		d.tidied = now
+		s.tidy(ctx, w)
+	}
+	if !s.cfg.DropSlow {
+		d.forget()
+		return
+	}
+	all, err := s.arrays()
+	if err != nil || len(s.ours(all)) == 0 {
+		d.forget()
+		return
+	}
+	b, err := s.k.ReadFile("/proc/diskstats")
+	if err == nil {
+		err = s.window(shot{now, linux.ParseDiskStats(string(b))}, all)
+	}
+	if err != nil {
+		d.forget()
+		return
+	}
+	s.drop(w, all)
+}
+
+// window takes in what the members did since the last shot.
+func (s *mdKind) window(next shot, all map[string]mdArray) error {
+	d := &s.slow
+	n := len(d.shots)
+	if n > 0 && next.at.Sub(d.shots[n-1].at) > stoodStill || d.past == nil {
+		d.forget()
+		n = 0
+	}
+	d.shots = append(d.shots, next)
+	d.shots = d.shots[max(0, len(d.shots)-1-paceWindows):]
+	if n == 0 {
+		return nil
+	}
+	last := d.shots[len(d.shots)-2]
+	seen := answersBetween(last.stat, next.stat)
+	past := d.past
+	d.past = history{} // without those that are no members now
+	for _, a := range s.ours(all) {
+		members, err := linux.MDMembers(tree{s.k}, a.Dev)
+		if err != nil {
+			return err
+		}
+		for _, m := range members {
+			var peers []answers
+			for _, p := range members {
+				if got, ok := seen[p.Dev]; ok && p.Dev != m.Dev && p.Is("in_sync") {
+					peers = append(peers, got)
+				}
+			}
+			if own, ok := seen[m.Dev]; ok && m.Is("in_sync") {
+				d.past[m.Dev] = past[m.Dev]
+				d.past.add(m.Dev, paceOf(own, peers, next.at.Sub(last.at)))
+			}
+		}
+	}
+	return nil
+}
+
+// drop drops the disk that was slow for most of a minute, if there is one and its
+// array can go on without it. Otherwise it logs why not.
+func (s *mdKind) drop(w *watcher, all map[string]mdArray) {
+	dev, p, err := s.slow.past.suspect()
+	if dev == "" {
+		return
+	}
+	group, a, members, ferr := s.groupOf(all, dev)
+	rec := linux.Dropped{Node: s.host, Group: group.Name, At: w.now(), TookMS: p.took.Milliseconds(), PeersMS: p.peers.Milliseconds()}
+	var absent []string
+	rec.Serial, rec.Device = s.named(dev)
+	if ferr == nil {
+		absent, ferr = s.absent(group, all)
+	}
+	if err = errors.Join(err, ferr); err == nil {
+		if rec.Serial == "" {
+			err = errors.New("the configuration does not have it")
+		} else if err = mayDrop(a.MDArray, members, dev, absent); err == nil {
+			err = s.ofThePath(dev)
+		}
+	}
+	if err != nil {
+		s.say(w, dev, fmt.Sprintf("disk %s of group %s is slow (%s), and stays in it: %v", cmp.Or(rec.Serial, dev), group.Name, rec.Words(), err))
+		return
+	}
+	s.slow.forget()
+	s.busy.Store(true)
+	w.background(func() {
+		defer s.busy.Store(false)
+		s.fail(w, rec, a.Dev, dev)
+	})
+}
+
+// say logs why a disk is not dropped, but not each time.
+func (s *mdKind) say(w *watcher, dev, text string) {
+	if s.slow.said == nil {
+		s.slow.said = map[string]time.Time{}
+	}
+	if last, ok := s.slow.said[dev]; ok && w.now().Sub(last) < sayAgain {
+		return
+	}
+	s.slow.said[dev] = w.now()
+	w.log("%s", text)
+}
+
+// groupOf finds the array that has a member.
+func (s *mdKind) groupOf(all map[string]mdArray, dev string) (Array, mdArray, []linux.MDMember, error) {
+	for _, want := range s.cfg.Arrays {
+		a, ok := all[md.Hex(want.UUID)]
+		if !ok {
+			continue
+		}
+		members, err := linux.MDMembers(tree{s.k}, a.Dev)
+		if err != nil {
+			return want, a, nil, err
+		}
+		if slices.ContainsFunc(members, func(m linux.MDMember) bool { return m.Dev == dev }) {
+			return want, a, members, nil
+		}
+	}
+	return Array{}, mdArray{}, nil, errors.New("no array has it")
+}
+
+// named gives serial number and device of a member by the configuration. As a spare
+// it may have been of another group of the service.
+func (s *mdKind) named(dev string) (serial, device string) {
+	for _, a := range s.cfg.Arrays {
+		for i, m := range a.Members {
+			if real, err := s.k.Realpath(m); err == nil && path.Base(real) == dev && i < len(a.Serials) {
+				return a.Serials[i], m
+			}
+		}
+	}
+	return "", ""
+}
+
+// absent are the serial numbers of the group's disks that no array of the service
+// has. A spare that another group has, and a disk that the spec lists as failed, are
+// not absent.
+func (s *mdKind) absent(group Array, all map[string]mdArray) (out []string, err error) {
+	in, err := s.membersOf(all)
+	if err != nil {
+		return nil, err
+	}
+	for i, m := range group.Members {
+		if i >= len(group.Serials) || slices.Contains(group.Failed, group.Serials[i]) {
+			continue
+		}
+		if real, err := s.k.Realpath(m); err != nil || !in[path.Base(real)] {
+			out = append(out, group.Serials[i])
+		}
+	}
+	return out, nil
+}
+
+// membersOf are the kernel names of the disks that the service's arrays have, without
+// those that md calls failed.
+func (s *mdKind) membersOf(all map[string]mdArray) (map[string]bool, error) {
+	in := map[string]bool{}
+	for _, a := range s.ours(all) {
+		members, err := linux.MDMembers(tree{s.k}, a.Dev)
+		if err != nil {
+			return nil, err
+		}
+		for _, m := range members {
+			if !m.Is("faulty") {
+				in[m.Dev] = true
+			}
+		}
+	}
+	return in, nil
+}
+
+// ofThePath compares the paths of a slow disk over windows in which it was slow from
+// begin to end.
+func (s *mdKind) ofThePath(dev string) error {
+	if !strings.HasPrefix(dev, "dm-") {
+		return nil
+	}
+	paths, err := s.k.ReadDir("/sys/block/" + dev + "/slaves")
+	if err != nil {
+		return fmt.Errorf("its paths cannot be read: %w", err)
+	}
+	n := len(s.slow.shots)
+	oldest, newest := s.slow.shots[n-slowWindows], s.slow.shots[n-1]
+	seen := answersBetween(oldest.stat, newest.stat)
+	return ofThePath(seen[dev], paths, seen)
+}
+
+// fail records a disk as dropped, and has md call it failed. It runs beside the
+// watcher, which has more urgent things to see: md waits for requests that are under
+// way.
+func (s *mdKind) fail(w *watcher, rec linux.Dropped, array, dev string) {
+	text := fmt.Sprintf("%s of group %s: %s", rec.Serial, rec.Group, rec.Words())
+	for _, argv := range [][]string{
+		{"crm_attribute", "--node", rec.Node, "--name", rec.Attr(), "--update", rec.String(), "--lifetime", "forever"},
+		{"mdadm", "--manage", "/dev/" + array, "--fail", dev},
+	} {
+		ctx, cancel := context.WithTimeout(context.Background(), dropTime)
+		_, err := w.k.Run(ctx, command{argv: argv})
+		cancel()
+		if err != nil {
+			w.record("failed: drop slow disk %s: %v", text, err)
+			return
+		}
+	}
+	w.record("%s%s", linux.DroppedLog, text)
+}
+
+// tidy removes the records of disks that are in their array again, or that the
+// configuration has no more.
+func (s *mdKind) tidy(ctx context.Context, w *watcher) {
+	text, err := s.k.ReadFile(linux.CIBFile)
+	if err != nil || !strings.Contains(string(text), linux.DroppedPrefix) {
+		return
+	}
+	cib, err := linux.ParseCIB(text)
+	if err != nil {
+		w.log("%v", err)
+		return
+	}
+	all, err := s.arrays()
+	if err != nil {
+		return
+	}
+	for _, rec := range cib.Dropped() {
+		i := slices.IndexFunc(s.cfg.Arrays, func(a Array) bool { return a.Name == rec.Group })
+		if i < 0 || s.out(s.cfg.Arrays[i], all, rec) {
+			continue
+		}
+		ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+		_, err := w.k.Run(ctx, command{argv: rec.Forget()})
+		cancel()
+		if err != nil {
+			w.log("%v", err)
+			continue
+		}
+		w.log("disk %s of group %s is no dropped disk any more", rec.Serial, rec.Group)
+	}
+}
+
+// out says whether a dropped disk is still one: the service has it by the
+// configuration, and no array of the service works with it. A group that is not here
+// tells nothing.
+func (s *mdKind) out(group Array, all map[string]mdArray, rec linux.Dropped) bool {
+	if _, ok := all[md.Hex(group.UUID)]; !ok {
+		return true
+	}
+	if !slices.ContainsFunc(s.cfg.Arrays, func(a Array) bool { return slices.Contains(a.Members, rec.Device) }) {
+		return false
+	}
+	real, err := s.k.Realpath(rec.Device)
+	if err != nil {
+		return true
+	}
+	in, err := s.membersOf(all)
+	return err != nil || !in[path.Base(real)]
+}

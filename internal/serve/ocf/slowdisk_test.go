@@ -1,0 +1,277 @@
+package ocf
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mortarhpc/mortar/internal/base/linux"
+)
+
+// slowScene is a service with slow disks, and its watcher.
+type slowScene struct {
+	t        *testing.T
+	h        *fakeHost
+	w        *watcher
+	logged   []string
+	recorded []string
+	done     [6]int64 // by disk
+	ms       [6]int64
+}
+
+func newSlowScene(t *testing.T, drop bool) *slowScene {
+	c := testConfig()
+	c.DropSlow = drop
+	for i := range 6 {
+		c.Arrays[0].Serials = append(c.Arrays[0].Serials, fmt.Sprintf("MA0%d", i+1))
+	}
+	x := &slowScene{t: t, h: newShared(t).hosts["nfs1"]}
+	s := x.h.service(c)
+	x.h.files["/sys/class/net/eth0/carrier"] = "1\n"
+	x.h.cabled(true)
+	if err := s.start(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	x.w = x.h.watcher(s)
+	x.w.log = func(f string, a ...any) { x.logged = append(x.logged, fmt.Sprintf(f, a...)) }
+	x.w.record = func(f string, a ...any) { x.recorded = append(x.recorded, fmt.Sprintf(f, a...)) }
+	return x
+}
+
+// windows lets the watcher look for n windows, in which disks do operations as long
+// as each says; the others take 9 ms.
+func (x *slowScene) windows(n int, late map[int]time.Duration) {
+	for range n {
+		var b strings.Builder
+		for i := range 6 {
+			x.done[i], x.ms[i] = x.done[i]+10, x.ms[i]+90
+			if took, ok := late[i]; ok {
+				x.ms[i] += 10*took.Milliseconds() - 90
+			}
+			fmt.Fprintf(&b, "253 %d d%d %d 0 0 %d 0 0 0 0 0 0 0\n", i, i, x.done[i], x.ms[i])
+		}
+		x.h.files["/proc/diskstats"] = b.String()
+		x.h.clock = x.h.clock.Add(paceWindow)
+		x.w.look(context.Background())
+	}
+}
+
+// changes are the commands that dropping a disk takes.
+func (x *slowScene) changes() (out []string) {
+	for _, c := range x.h.changes {
+		if strings.HasPrefix(c, "mdadm --manage") || strings.HasPrefix(c, "crm_attribute") {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+func TestSlowDiskIsDropped(t *testing.T) {
+	x := newSlowScene(t, true)
+	late := map[int]time.Duration{5: 600 * ms}
+	x.windows(20, nil)
+	x.windows(slowWindows-1, late)
+	if got := x.changes(); got != nil {
+		t.Fatalf("after %v: %q", (slowWindows-1)*paceWindow, got)
+	}
+	x.windows(1, late)
+	at := x.h.clock.UTC().Format(time.RFC3339)
+	want := []string{"crm_attribute --node nfs1 --name mortar-dropped-r0 --update MA06 /dev/mapper/d5 " + at + " 600ms 9ms --lifetime forever", "mdadm --manage /dev/md127 --fail d5"}
+	if got := x.changes(); !slices.Equal(got, want) {
+		t.Fatalf("%q, want %q", got, want)
+	}
+	if want := []string{linux.DroppedLog + "MA06 of group r0: it took 600 ms for an answer, its peers 9 ms"}; !slices.Equal(x.recorded, want) {
+		t.Errorf("%q, want %q", x.recorded, want)
+	}
+
+	// The next slow disk of the group stays: it has one parity disk.
+	x.windows(40, map[int]time.Duration{2: 900 * ms})
+	if got := x.changes(); len(got) != 2 {
+		t.Errorf("%q", got[2:])
+	}
+	if n := len(x.logged); n == 0 || !strings.Contains(x.logged[n-1], "disk MA03 of group r0 is slow (it took 900 ms for an answer, its peers 9 ms), and stays in it: the array lacks another member") {
+		t.Errorf("%q", x.logged)
+	}
+
+	// The disk is back: nothing says any more that it is out.
+	x.h.degr = 0
+	x.windows(paceWindows+1, nil)
+	if got := x.changes(); len(got) != 3 || got[2] != "crm_attribute --node nfs1 --name mortar-dropped-r0 --delete --lifetime forever" {
+		t.Errorf("%q", got)
+	}
+}
+
+func TestSlowDiskStays(t *testing.T) {
+	late := map[int]time.Duration{5: 900 * ms}
+	for _, c := range []struct {
+		name string
+		do   func(x *slowScene)
+		says string
+	}{
+		{"all disks are slow", func(x *slowScene) {
+			x.windows(40, map[int]time.Duration{0: 900 * ms, 1: 900 * ms, 2: 900 * ms, 3: 900 * ms, 4: 900 * ms, 5: 900 * ms})
+		}, ""},
+		{"two disks are slow", func(x *slowScene) { x.windows(40, map[int]time.Duration{1: 900 * ms, 5: 900 * ms}) }, "2 disks are slow at once (d1, d5)"},
+		{"it comes and goes", func(x *slowScene) {
+			for range 10 {
+				x.windows(5, late)
+				x.windows(1, nil)
+			}
+		}, ""},
+		{"the server stands still in between", func(x *slowScene) {
+			for range 10 {
+				x.windows(5, late)
+				x.h.clock = x.h.clock.Add(time.Minute)
+			}
+		}, ""},
+		{"the cluster does not take the record", func(x *slowScene) {
+			x.h.deaf = true
+			x.windows(slowWindows+2, late)
+			x.h.changes = nil // it was tried
+		}, "failed: drop slow disk MA06 of group r0"},
+		{"the array is not here", func(x *slowScene) {
+			x.h.md, x.h.active = map[string]string{}, false
+			x.windows(40, late)
+		}, ""},
+	} {
+		x := newSlowScene(t, true)
+		c.do(x)
+		if got := x.changes(); got != nil || x.h.degr > 0 {
+			t.Errorf("%s: %q", c.name, got)
+		}
+		if said := strings.Join(append(x.logged, x.recorded...), "\n"); c.says != "" && !strings.Contains(said, c.says) || c.says == "" && strings.Contains(said, "slow") {
+			t.Errorf("%s: %q", c.name, said)
+		}
+	}
+	x := newSlowScene(t, false)
+	if x.windows(40, late); x.changes() != nil {
+		t.Errorf("the spec does not want it: %q", x.changes())
+	}
+}
+
+// The paths of a disk are compared by what they did while it was slow, not before.
+func TestPathsWhileSlow(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		// late is how long a request over each path takes while the disk is slow.
+		late [2]time.Duration
+		want string
+	}{
+		{"the disk", [2]time.Duration{900 * ms, 900 * ms}, ""},
+		{"a path", [2]time.Duration{900 * ms, 5 * ms}, "over its path sdb it answers within 5 ms"},
+	} {
+		h := newShared(t).hosts["nfs1"]
+		h.files["/sys/block/dm-5/slaves/sda"], h.files["/sys/block/dm-5/slaves/sdb"] = "", ""
+		s := &mdKind{service: h.service(testConfig())}
+		stat := map[string]linux.DiskStat{}
+		for i := range paceWindows + 1 {
+			for j, p := range []string{"sda", "sdb"} {
+				took, n := 5*ms, int64(900)
+				if i > paceWindows-slowWindows {
+					took, n = c.late[j], 5
+				}
+				for _, dev := range []string{p, "dm-5"} {
+					d := stat[dev]
+					d.Done, d.MS, d.Written, d.InFlight = d.Done+n, d.MS+n*took.Milliseconds(), d.Written+n*4096, 1
+					stat[dev] = d
+				}
+			}
+			s.slow.shots = append(s.slow.shots, shot{h.clock, maps.Clone(stat)})
+		}
+		if err := s.ofThePath("dm-5"); (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", c.name, err, c.want)
+		}
+	}
+}
+
+// A server that starts the service later leaves a dropped disk out, also if it was
+// dropped one event ago.
+func TestDroppedDiskStaysOut(t *testing.T) {
+	x := newSlowScene(t, true)
+	x.windows(20, map[int]time.Duration{5: 600 * ms})
+	if len(x.recorded) != 1 {
+		t.Fatalf("%q", x.recorded)
+	}
+	x.h.crash()
+	for i := range 5 {
+		d := x.h.disks[fmt.Sprintf("/dev/mapper/d%d", i)]
+		d.events, d.without, d.dirty = d.events+1, 6, false
+	}
+	partner := x.h.hosts["nfs2"]
+	if err := partner.service(testConfig()).start(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(partner.changes, func(c string) bool { return strings.HasPrefix(c, "mdadm --assemble") })
+	if i < 0 || strings.Contains(partner.changes[i], "d5") || !strings.Contains(partner.changes[i], "d4") {
+		t.Errorf("%q", partner.changes)
+	}
+}
+
+// A spare that another group of the service has, and a disk that the spec lists as
+// failed, are not absent from their group. A dropped disk is found in whatever group
+// it was.
+func TestAbsentDisks(t *testing.T) {
+	for name, c := range map[string]struct {
+		state  string // of the spare of r1 in r2; "": no array has it
+		failed []string
+		absent []string
+		out    bool
+	}{
+		"lent":            {"spare", nil, nil, false},
+		"lent and in use": {"in_sync", nil, nil, false},
+		"lent, and died":  {"faulty", nil, []string{"S-B9s"}, true},
+		"gone":            {"", nil, []string{"S-B9s"}, true},
+		"gone and failed": {"", []string{"S-B9s"}, nil, true},
+	} {
+		h := newShared(t).hosts["nfs1"]
+		cfg := h.twoGroups()
+		for i := range cfg.Arrays {
+			for _, m := range cfg.Arrays[i].Members {
+				cfg.Arrays[i].Serials = append(cfg.Arrays[i].Serials, "S-"+strings.TrimPrefix(m, "/dev/"))
+			}
+		}
+		cfg.Arrays[0].Failed = c.failed
+		maps.DeleteFunc(h.files, func(f, _ string) bool { return strings.HasPrefix(f, "/sys/block/md1/md/dev-B9s/") })
+		if c.state != "" {
+			h.files["/sys/block/md2/md/dev-B9s/state"], h.files["/sys/block/md2/md/dev-B9s/slot"] = c.state+"\n", "none\n"
+		}
+		s := h.service(cfg).storage.(*mdKind)
+		all, err := s.arrays()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := s.absent(cfg.Arrays[0], all); err != nil || !slices.Equal(got, c.absent) {
+			t.Errorf("%s: %q, %v, want %q", name, got, err, c.absent)
+		}
+		if serial, dev := s.named("B9s"); serial != "S-B9s" || dev != "/dev/B9s" {
+			t.Errorf("%s: %q, %q", name, serial, dev)
+		}
+		if got := s.out(cfg.Arrays[1], all, linux.Dropped{Device: "/dev/B9s"}); got != c.out {
+			t.Errorf("%s: out is %v", name, got)
+		}
+	}
+}
+
+// While a spare moves no disk is dropped, and the other way round.
+func TestOneChangeAtATime(t *testing.T) {
+	x := newSlowScene(t, true)
+	var later func()
+	x.w.background = func(f func()) { later = f }
+	x.w.services[0].storage.(*mdKind).busy.Store(true)
+	x.windows(2*paceWindows, map[int]time.Duration{5: 600 * ms})
+	if later != nil {
+		t.Fatal("a disk is dropped while a spare moves")
+	}
+	x.w.services[0].storage.(*mdKind).busy.Store(false)
+	x.windows(2*paceWindows, map[int]time.Duration{5: 600 * ms})
+	if later == nil || !x.w.services[0].storage.(*mdKind).busy.Load() {
+		t.Fatal("no disk is dropped")
+	}
+	if later(); x.w.services[0].storage.(*mdKind).busy.Load() || len(x.changes()) != 2 {
+		t.Errorf("%q", x.changes())
+	}
+}
