@@ -50,16 +50,28 @@ const (
 	FeaturePPL      = 0x400 // partial parity log
 )
 
-// RoleSpare is the role of a member that is in no slot.
-const RoleSpare = 0xffff
+// Roles of members that are in no slot. Source: linux/raid/md_p.h
+const (
+	RoleSpare   = 0xffff
+	RoleJournal = 0xfffd // the write journal of the array
+)
+
+// Role is what a member says that it is in the array: its slot, or RoleSpare, or
+// RoleJournal.
+func (s *Superblock) Role() uint16 {
+	if int(s.DevNumber) >= len(s.Roles) {
+		return RoleSpare
+	}
+	return s.Roles[s.DevNumber]
+}
 
 // Slot is where a member says that it is in the array; -1: it is a spare.
 func (s *Superblock) Slot() int {
 	const most = 0xff00 // Source: linux/raid/md_p.h, MD_DISK_ROLE_MAX
-	if int(s.DevNumber) >= len(s.Roles) || s.Roles[s.DevNumber] > most {
-		return -1
+	if role := s.Role(); role <= most {
+		return int(role)
 	}
-	return int(s.Roles[s.DevNumber])
+	return -1
 }
 
 // Stale tells whether a member at an event is out of date, by the newest event
@@ -123,7 +135,7 @@ func SuperblockSum(b []byte) uint32 {
 	return uint32(sum) + uint32(sum>>32)
 }
 
-// ParseExamine reads `mdadm --examine`, by device: UUID, events and slot.
+// ParseExamine reads `mdadm --examine`, by device: UUID, events, features and slot.
 func ParseExamine(text string) map[string]*Superblock {
 	m := map[string]*Superblock{}
 	var sb *Superblock
@@ -141,6 +153,9 @@ func ParseExamine(text string) map[string]*Superblock {
 		switch strings.TrimSpace(k) {
 		case "Array UUID":
 			sb.UUID = Hex(v)
+		case "Feature Map":
+			features, _ := strconv.ParseUint(strings.TrimPrefix(v, "0x"), 16, 32)
+			sb.Features = uint32(features)
 		case "Events":
 			sb.Events, _ = strconv.ParseUint(v, 10, 64)
 		case "Device Role":

@@ -199,7 +199,7 @@ type DiskList struct {
 	Size   Bytes  `yaml:"size" json:"size" doc:"size as sold, e.g. 4TB"`
 	Type   string `yaml:"type,omitempty" json:"type,omitempty" doc:"nl-sas, sas, ssd or nvme" default:"nl-sas"`
 	RPM    int    `yaml:"rpm,omitempty" json:"rpm,omitempty" doc:"rotation rate; 0 for solid state"`
-	Server string `yaml:"server,omitempty" json:"server,omitempty" doc:"an SSD of a cache that is inside one server: its name; default: every server reaches it"`
+	Server string `yaml:"server,omitempty" json:"server,omitempty" doc:"an SSD of a cache that is inside one server: its name (a journal takes none); default: every server reaches it"`
 	// Growth keeps what is there from being dealt anew: groups are made of disks of
 	// one number only, those of 0 first.
 	Growth int `yaml:"growth,omitempty" json:"growth,omitempty" doc:"written by mortar grow: 1 for the disks by which the brick grew first, then 2, and so on. They make groups of their own; what is left over becomes their spares"`
@@ -234,6 +234,13 @@ type Storage struct {
 	// Volume is what lies between LUNs and file system.
 	Volume string `yaml:"volume,omitempty" json:"volume,omitempty" doc:"lvm (striped over the groups or LUNs), or device: the file system directly on the one LUN" default:"lvm"`
 	RAID   RAID   `yaml:"raid" json:"raid" doc:"geometry"`
+	// Journal is nil without one.
+	Journal *Journal `yaml:"journal,omitempty" json:"journal,omitempty" doc:"for jbod and RAID 6 in HA: a write journal on mirrored SSDs, so that a group that lacks a disk when its server dies loses nothing and starts at once"`
+}
+
+// Journal is where RAID groups write before they write to their disks.
+type Journal struct {
+	SSDs []DiskList `yaml:"ssds" json:"ssds" doc:"SSDs that both servers reach, two for each service; of a Lustre module two for each OST"`
 }
 
 // RAID geometry, the same for every group.
