@@ -270,3 +270,35 @@ func (s *Service) Content() string {
 	}
 	return fmt.Sprintf("XFS on %s, stripe unit %s, width %d", s.MountPoint, s.SU, s.SW)
 }
+
+// Mirrors are the mirrors of the journals of a pair, in the order of its services.
+func (p *Pair) Mirrors() []Group {
+	var out []Group
+	for i := range p.Services {
+		if j := p.Services[i].Storage.Journal; j != nil {
+			out = append(out, j.Mirror)
+		}
+	}
+	return out
+}
+
+// JournalSSDs are the SSDs of the journals of a pair.
+func (p *Pair) JournalSSDs() []Disk {
+	var out []Disk
+	for _, m := range p.Mirrors() {
+		out = append(out, m.Members...)
+	}
+	return out
+}
+
+// Of is the partition of a group, and its number; nil for a group of another service.
+func (j *Journal) Of(group string) (*JournalPart, int) {
+	if j == nil {
+		return nil, 0
+	}
+	i := slices.IndexFunc(j.Parts, func(p JournalPart) bool { return p.Group == group })
+	if i < 0 {
+		return nil, 0
+	}
+	return &j.Parts[i], i + 1
+}
