@@ -3,6 +3,7 @@ package resource
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
 )
@@ -14,6 +15,7 @@ type OCFConfig struct {
 	Path     string
 	Template json.RawMessage // ocf.Config without members
 	Members  [][]DiskRef     // of each array in the template, in order
+	Journal  []DiskRef       `json:",omitempty"` // members of the journal's mirror, if the template has one
 	LUNs     []DiskRef       `json:",omitempty"` // those of the template, in order
 	Agent    string          // program that writes it once a service runs
 }
@@ -35,19 +37,16 @@ func (o *OCFConfig) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 		return nil, fmt.Errorf("%s: %d arrays, members of %d", o.Path, len(arrays), len(o.Members))
 	}
 	for i, a := range arrays {
-		fs, err := resolve(ctx, sys, o.Members[i])
-		if err != nil {
-			return nil, err
+		if err := o.members(ctx, sys, a, o.Members[i]); err != nil {
+			return nil, fmt.Errorf("%s: array %d: %w", o.Path, i, err)
 		}
-		var devs []string
-		for _, f := range fs {
-			devs = append(devs, f.stable())
+	}
+	if journal := cfg["journal"]; (journal != nil) != (o.Journal != nil) {
+		return nil, fmt.Errorf("%s: a journal %v, SSDs %v", o.Path, journal, o.Journal)
+	} else if journal != nil {
+		if err := o.members(ctx, sys, journal, o.Journal); err != nil {
+			return nil, fmt.Errorf("%s: journal: %w", o.Path, err)
 		}
-		m, ok := a.(map[string]any)
-		if !ok {
-			return nil, fmt.Errorf("%s: array %d is no object", o.Path, i)
-		}
-		m["members"] = devs
 	}
 	if err := o.luns(ctx, sys, cfg); err != nil {
 		return nil, err
@@ -86,6 +85,24 @@ func (o *OCFConfig) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 		Title: "configure " + o.Path, Why: "the exports change; this server tries them first",
 		Cmd: []string{o.Agent, "ocf", "configure", "--config", o.Path}, Stdin: f.Content, Seconds: 60,
 	}}, nil
+}
+
+// members fills in the devices of an array.
+func (o *OCFConfig) members(ctx context.Context, sys Sys, array any, refs []DiskRef) error {
+	fs, err := resolve(ctx, sys, refs)
+	if err != nil {
+		return err
+	}
+	var devs []string
+	for _, f := range fs {
+		devs = append(devs, f.stable())
+	}
+	m, ok := array.(map[string]any)
+	if !ok {
+		return errors.New("it is no object")
+	}
+	m["members"] = devs
+	return nil
 }
 
 // luns fills in the size of each LUN, which the array has rounded.
