@@ -244,7 +244,7 @@ func (e *engine) returnDisk(ctx context.Context, f Fault) error {
 		return fmt.Errorf("disk %s cannot be given back: its array is on %q", serial, strings.Join(where, ", "))
 	}
 	e.say("giving disk %s back to array %s", serial, g.Name)
-	wire, err := agent.Wire(plan.ArrayOf(g))
+	wire, err := agent.Wire(plan.ArrayOf(e.env.Design, g))
 	if err != nil {
 		return err
 	}

@@ -17,6 +17,9 @@ import (
 // MDStorage are md arrays of disks that both servers reach.
 type MDStorage struct {
 	Arrays []Array `json:"arrays"`
+	// Journal is the mirror that the arrays have their write journals on; nil: they have
+	// none.
+	Journal *Array `json:"journal,omitempty"`
 	// DirtyDegraded says what to do with an array that was being written when
 	// its server died and that lacks a member too. Its parity may not match
 	// its data, so the missing member's blocks may be rebuilt wrong, in
@@ -35,6 +38,9 @@ type Array struct {
 	// Need is the smallest number of members that the array can work with; 0:
 	// not known.
 	Need int `json:"need,omitempty"`
+	// Journal is the number of the mirror's partition that is the array's write journal;
+	// 0: it has none.
+	Journal int `json:"journal,omitempty"`
 }
 
 func checkMD(c *Config, f *faults) {
