@@ -35,7 +35,7 @@ func TestKindOfConfig(t *testing.T) {
 // a kind's type taken out of its interface.
 func TestOnlyTheTableAsksForKinds(t *testing.T) {
 	own := map[string][]string{ // section → files of its kind
-		"MDStorage":     {"md.go"},
+		"MDStorage":     {"md.go", "journal.go"},
 		"LUNStorage":    {"luns.go", "reserve.go"},
 		"NFSService":    {"nfs.go", "nfsconfig.go", "nfskind.go", "nfsmount.go", "exports.go", "namespace.go", "address.go", "rpc.go"},
 		"LustreService": {"lustre.go"},
@@ -115,7 +115,7 @@ func TestConfigOfEarlierBuilds(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := &Config{
-		Service: "home", MDStorage: &MDStorage{Arrays: []Array{{"r0", "0f1e2d3c:4b5a6978:8796a5b4:c3d2e1f0", []string{"/dev/mapper/d0"}, 1}}, DirtyDegraded: "start"},
+		Service: "home", MDStorage: &MDStorage{Arrays: []Array{{"r0", "0f1e2d3c:4b5a6978:8796a5b4:c3d2e1f0", []string{"/dev/mapper/d0"}, 1, 0}}, DirtyDegraded: "start"},
 		VolumeGroup: VolumeGroup{"vg-a", "data", "at-rest"}, Cache: "/etc/mortar/cache-home.json",
 		NFSService: &NFSService{"11112222-3333-4444-5555-666677778888", "/srv/home", []string{"noatime"}, "/srv/home/.nfs",
 			NFS{8, []string{"4.2"}, 30, 30, 30, "s", 0}, []Export{{"/srv/home", "*", "1", []string{"rw"}}}, "10.0.0.9/24", "n"},
