@@ -302,3 +302,29 @@ func (j *Journal) Of(group string) (*JournalPart, int) {
 	}
 	return &j.Parts[i], i + 1
 }
+
+// AllDisks are the disks of all enclosures, and the SSDs of journals.
+func (d *Design) AllDisks() []*Disk {
+	var out []*Disk
+	for i := range d.Disks {
+		out = append(out, &d.Disks[i])
+	}
+	for _, s := range d.Services() {
+		if j := s.Storage.Journal; j != nil {
+			for i := range j.Mirror.Members {
+				out = append(out, &j.Mirror.Members[i])
+			}
+		}
+	}
+	return out
+}
+
+// JournalOf is the mirror on which a RAID group has its write journal, nil without one.
+func (d *Design) JournalOf(group string) *Group {
+	for _, s := range d.Services() {
+		if part, _ := s.Storage.Journal.Of(group); part != nil {
+			return &s.Storage.Journal.Mirror
+		}
+	}
+	return nil
+}

@@ -159,7 +159,9 @@ var storageSpecimens = []storageSpecimen{
 	{"LUNs with cache", cached(withLUNs), lunMissing, lunForeign, lunWrong, lunLate, vgStranger, lunBroken, ownedBy, vgOwner},
 	{"bare LUNs", withBareLUNs, lunMissing, lunForeign, lunWrong, lunLate,
 		lunStranger, lunBroken, heldBy, func(sh *shared) string { return "at-rest" + holder(sh) }},
-	{"md with journal", withJournal, mishap{"", func(sh *shared, _ *fakeHost) { sh.disks["/dev/mapper/s0"].gone, sh.disks["/dev/mapper/s1"].gone = true, true }, "array j0: none of its 2 members was found"},
+	{"md with journal", withJournal, mishap{"", func(sh *shared, _ *fakeHost) {
+		sh.disks["/dev/mapper/s0"].gone, sh.disks["/dev/mapper/s1"].gone = true, true
+	}, "array j0: none of its 2 members was found"},
 		mishap{"", func(sh *shared, _ *fakeHost) {
 			sh.disks["/dev/mapper/s0"].gone, sh.disks["/dev/mapper/s1"].uuid = true, strings.Repeat("ab", 16)
 		}, "belongs to another array"},

@@ -44,12 +44,12 @@ type shared struct {
 	fs       string            // device of the XFS file system
 	labels   map[string]string // of ldiskfs file systems, by device
 	noMMP    bool
-	deaf     bool  // the cluster hears no attribute
+	deaf     bool // the cluster hears no attribute
 	// journal: the array has a write journal, on a mirror of the SSDs s0 and s1.
 	journal *fakeJournal
 	tags    []string // of the volume group
 	room    int64    // free on the file system
-	kept     int64 // taken up by the reserve
+	kept    int64    // taken up by the reserve
 }
 
 // fakeJournal is the journal of the array, and whether md knows since it assembled the
@@ -103,10 +103,10 @@ type fakeHost struct {
 	degr   int
 	out    []int // slots of the mirror without an SSD
 	lost   bool  // the array has lost its journal
-	active bool // logical volumes
-	cached bool // the cache over them
-	sick   bool // Lustre
-	apart  bool // LNet has no network
+	active bool  // logical volumes
+	cached bool  // the cache over them
+	sick   bool  // Lustre
+	apart  bool  // LNet has no network
 	// mounting and mountedOne are called when the mount of a target begins and ends.
 	mounting, mountedOne func()
 	frozen               bool // a target is read-only, which Lustre sees when it writes
