@@ -63,7 +63,7 @@ func TestJournalSSD(t *testing.T) {
 	}
 	st := &State{Server: "nfs1", Array: linux.MDArray{Dev: "md126", Level: "raid1", RaidDisks: 2},
 		Members: []linux.MDMember{{Dev: "nvme0n1", States: []string{"in_sync"}}, {Dev: "nvme1n1", States: []string{"in_sync"}, Slot: 1}},
-		disks: []observe.DiskState{{DiskFact: resource.DiskFact{Serial: "J1", Paths: []string{"/dev/nvme0n1"}}}, {DiskFact: resource.DiskFact{Serial: "J2", Paths: []string{"/dev/nvme1n1"}}}}}
+		disks:   []observe.DiskState{{DiskFact: resource.DiskFact{Serial: "J1", Paths: []string{"/dev/nvme0n1"}}}, {DiskFact: resource.DiskFact{Serial: "J2", Paths: []string{"/dev/nvme1n1"}}}}}
 	if err := p.MayFail(st, false); err == nil || !strings.Contains(err.Error(), "without disk J2") {
 		t.Error(err)
 	}
