@@ -35,7 +35,7 @@ func TestJournalTable(t *testing.T) {
 	sys := &fakeSys{files: map[string]string{"/proc/self/mounts": ""}, links: map[string]string{}, outputs: map[string]Output{}}
 	j := journalTable
 	as := diff(t, &j, sys)
-	if len(as) != 2 || strings.Join(as[0].Cmd, " ") != write+"/dev/md/b-j0" || strings.Join(as[1].Cmd, " ") != wait {
+	if len(as) != 3 || strings.Join(as[0].Cmd, " ") != write+"/dev/md/b-j0" || as[1].Cmd[1] != "settle" || strings.Join(as[2].Cmd, " ") != wait {
 		t.Fatalf("before the mirror is there: %s", show(as))
 	}
 	const script = "label: gpt\nlabel-id: 11111111-2222-4333-8444-555555555555\n" +
@@ -49,12 +49,12 @@ func TestJournalTable(t *testing.T) {
 
 	addArray(sys, "md127", mirrorUUID, "clean", "nvme0n1", "nvme1n1")
 	sys.outputs["sfdisk --json /dev/md127"] = Output{Code: 1, Stderr: "sfdisk: /dev/md127: does not contain a recognized partition table\n"}
-	if as := diff(t, &j, sys); len(as) != 2 || strings.Join(as[0].Cmd, " ") != write+"/dev/md127" {
+	if as := diff(t, &j, sys); len(as) != 3 || strings.Join(as[0].Cmd, " ") != write+"/dev/md127" {
 		t.Errorf("a mirror without a table: %s", show(as))
 	}
 	// A table that was on the SSDs before, where the mirror's data begins.
 	sys.outputs["sfdisk --json /dev/md127"] = Output{Stdout: strings.Replace(sfdiskJSON, "11111111-", "91111111-", 1)}
-	if as := diff(t, &j, sys); len(as) != 2 {
+	if as := diff(t, &j, sys); len(as) != 3 {
 		t.Errorf("another brick's table: %s", show(as))
 	}
 	sys.files["/sys/class/block/md127/md127p1/partition"] = "1\n"

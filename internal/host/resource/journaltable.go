@@ -107,6 +107,10 @@ func (j *JournalTable) write(dev string) []Action {
 	return []Action{{
 		Title: "partition mirror " + j.Mirror + " for the journals", Why: "each array has a journal of its own",
 		Cmd: []string{"sfdisk", "--quiet", "--wipe", "always", "--wipe-partitions", "always", dev}, Stdin: []byte(b.String()),
+	}, {
+		// udev has the kernel read the table once more when sfdisk closes the mirror, for
+		// which the partitions vanish and come back. Source: udevadm(8), settle; 63-md-raid-arrays.rules, watch
+		Title: "let udev read the partitions", Cmd: []string{"udevadm", "settle", "--timeout=100"}, OKCodes: []int{1},
 	}, j.wait()}
 }
 
