@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -101,19 +102,8 @@ func FromSpec(s *spec.Spec, arrays ...Storage) (Config, error) {
 		}
 	}
 
-	if s.Cache != nil {
-		// All SSDs of the rack are NVMe drives, independent of the spec's type.
-		for _, l := range s.Cache.SSDs {
-			serials, err := l.Serials()
-			if err != nil {
-				return c, err
-			}
-			for _, serial := range serials {
-				c.SSDs = append(c.SSDs, Disk{
-					Name: fmt.Sprintf("ssd-%02d", len(c.SSDs)+1), Serial: serial, Bytes: int64(l.Size) / 512 * 512, SSD: true, Node: l.Server,
-				})
-			}
-		}
+	if err := c.addSSDs(s); err != nil {
+		return c, err
 	}
 
 	base := filepath.Dir(s.File)
@@ -187,6 +177,30 @@ func FromSpec(s *spec.Spec, arrays ...Storage) (Config, error) {
 	}
 	c = c.WithDefaults()
 	return c, c.Validate()
+}
+
+// addSSDs adds the SSDs of cache and journals. All are NVMe drives, independent of the
+// spec's type; every server reaches those that are inside none.
+func (c *Config) addSSDs(s *spec.Spec) error {
+	var lists []spec.DiskList
+	if s.Cache != nil {
+		lists = s.Cache.SSDs
+	}
+	for _, set := range s.Journals() {
+		lists = slices.Concat(lists, set.Storage.Journal.SSDs)
+	}
+	for _, l := range lists {
+		serials, err := l.Serials()
+		if err != nil {
+			return err
+		}
+		for _, serial := range serials {
+			c.SSDs = append(c.SSDs, Disk{
+				Name: fmt.Sprintf("ssd-%02d", len(c.SSDs)+1), Serial: serial, Bytes: int64(l.Size) / 512 * 512, SSD: true, Node: l.Server,
+			})
+		}
+	}
+	return nil
 }
 
 // inquiry has the SCSI inquiry data of a LUN of each family: vendor, product,

@@ -24,8 +24,8 @@ func debianRelease(version, suite string, fenceAgents ...string) Distro {
 			FenceAgents: fenceAgents,
 			Time:        []string{"chrony"},
 			FenceTest:   []string{"ipmitool", "iputils-ping"},
-			// fdisk has sfdisk.
-			Cache: []string{"bcache-tools", "fdisk", "smartmontools"},
+			Partition:   []string{"fdisk"}, // has sfdisk
+			Cache:       []string{"bcache-tools", "fdisk", "smartmontools"},
 			// Source: Lustre Operations Manual, 8.1; names of the project's own packaging for Debian.
 			// Mortar's own resource agent mounts targets: lustre-resource-agents is not needed.
 			LustreServer:    []string{"lustre-server-modules-" + KernelRelease, "lustre-server-utils", "e2fsprogs"},

@@ -54,17 +54,27 @@ const (
 // for as long as it lists the member, and RoleSpare after that.
 // Source: linux/raid/md_p.h; super_1_sync in drivers/md/md.c
 const (
-	RoleSpare  = 0xffff
-	RoleFaulty = 0xfffe
+	RoleSpare   = 0xffff
+	RoleFaulty  = 0xfffe
+	RoleJournal = 0xfffd // the write journal of the array
 )
+
+// Role is what a member says that it is in the array: its slot, or one of the
+// Role constants.
+func (s *Superblock) Role() uint16 {
+	if int(s.DevNumber) >= len(s.Roles) {
+		return RoleSpare
+	}
+	return s.Roles[s.DevNumber]
+}
 
 // Slot is where a member says that it is in the array; -1: it is a spare.
 func (s *Superblock) Slot() int {
 	const most = 0xff00 // Source: linux/raid/md_p.h, MD_DISK_ROLE_MAX
-	if int(s.DevNumber) >= len(s.Roles) || s.Roles[s.DevNumber] > most {
-		return -1
+	if role := s.Role(); role <= most {
+		return int(role)
 	}
-	return int(s.Roles[s.DevNumber])
+	return -1
 }
 
 // Stale tells whether a member at an event is out of date, by the newest event
@@ -128,7 +138,7 @@ func SuperblockSum(b []byte) uint32 {
 	return uint32(sum) + uint32(sum>>32)
 }
 
-// ParseExamine reads `mdadm --examine`, by device: UUID, events and slot.
+// ParseExamine reads `mdadm --examine`, by device: UUID, events, features and slot.
 func ParseExamine(text string) map[string]*Superblock {
 	m := map[string]*Superblock{}
 	var sb *Superblock
@@ -146,6 +156,9 @@ func ParseExamine(text string) map[string]*Superblock {
 		switch strings.TrimSpace(k) {
 		case "Array UUID":
 			sb.UUID = Hex(v)
+		case "Feature Map":
+			features, _ := strconv.ParseUint(strings.TrimPrefix(v, "0x"), 16, 32)
+			sb.Features = uint32(features)
 		case "Events":
 			sb.Events, _ = strconv.ParseUint(v, 10, 64)
 		case "Device Role":

@@ -10,6 +10,7 @@ func TestParseExamine(t *testing.T) {
 	got := ParseExamine(`mdadm: No md superblock detected on /dev/c.
 /dev/a:
           Magic : a92b4efc
+    Feature Map : 0x200
      Array UUID : 5d1c0aaa:01234567:89abcdef:00000001
          Events : 42
     Device Role : Active device 3
@@ -19,12 +20,16 @@ func TestParseExamine(t *testing.T) {
     Device Role : spare
 `)
 	const uuid = "5d1c0aaa0123456789abcdef00000001"
-	want := map[string]*Superblock{"/dev/a": {UUID: uuid, Events: 42, Roles: []uint16{3}}, "/dev/b": {UUID: uuid, Events: 41}}
+	want := map[string]*Superblock{"/dev/a": {UUID: uuid, Events: 42, Features: FeatureJournal, Roles: []uint16{3}}, "/dev/b": {UUID: uuid, Events: 41}}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
 	}
 	if a, b := got["/dev/a"].Slot(), got["/dev/b"].Slot(); a != 3 || b != -1 {
 		t.Errorf("slots %d and %d", a, b)
+	}
+	journal := Superblock{DevNumber: 1, Roles: []uint16{0, RoleJournal}}
+	if journal.Slot() != -1 || journal.Role() != RoleJournal || (&Superblock{}).Role() != RoleSpare {
+		t.Error("the roles of a journal and of a member that has none")
 	}
 	faulty := Superblock{DevNumber: 1, Roles: []uint16{0, 0xfffe}}
 	if faulty.Slot() != -1 {

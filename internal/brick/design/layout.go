@@ -28,7 +28,7 @@ func (d *Design) layOut() error {
 			}
 			for _, serial := range serials {
 				bay++
-				d.Disks = append(d.Disks, Disk{Serial: serial, WWN: l.WWN, Enclosure: e.Name, Bay: bay, Size: l.Size, Type: l.Type, Service: e.Service, Module: e.Module, Array: e.Array, Failed: slices.Contains(s.Failed, serial), Growth: l.Growth})
+				d.Disks = append(d.Disks, Disk{Serial: serial, WWN: l.WWN, Enclosure: e.Name, Bay: bay, Size: l.Size, Type: l.Type, Service: e.Service, Module: e.Module, Array: e.Array, Failed: isFailed(s, serial), Growth: l.Growth})
 			}
 		}
 	}
@@ -52,6 +52,9 @@ func (d *Design) layOut() error {
 	d.arrays()
 	return d.leftOfLUNs()
 }
+
+// isFailed tells whether the spec has a disk out of service.
+func isFailed(s *spec.Spec, serial string) bool { return slices.Contains(s.Failed, serial) }
 
 // arraysOf lists the arrays of a set; those of a JBOD are one without a name.
 func arraysOf(s *spec.Spec, set spec.Set) []string {

@@ -284,3 +284,61 @@ func (s *Service) Content() string {
 	}
 	return fmt.Sprintf("XFS on %s, stripe unit %s, width %d", s.MountPoint, s.SU, s.SW)
 }
+
+// Mirrors are the mirrors of the journals of a pair, in the order of its services.
+func (p *Pair) Mirrors() []Group {
+	var out []Group
+	for i := range p.Services {
+		if j := p.Services[i].Storage.Journal; j != nil {
+			out = append(out, j.Mirror)
+		}
+	}
+	return out
+}
+
+// JournalSSDs are the SSDs of the journals of a pair.
+func (p *Pair) JournalSSDs() []Disk {
+	var out []Disk
+	for _, m := range p.Mirrors() {
+		out = append(out, m.Members...)
+	}
+	return out
+}
+
+// Of is the partition of a group, and its number; nil for a group of another service.
+func (j *Journal) Of(group string) (*JournalPart, int) {
+	if j == nil {
+		return nil, 0
+	}
+	i := slices.IndexFunc(j.Parts, func(p JournalPart) bool { return p.Group == group })
+	if i < 0 {
+		return nil, 0
+	}
+	return &j.Parts[i], i + 1
+}
+
+// AllDisks are the disks of all enclosures, and the SSDs of journals.
+func (d *Design) AllDisks() []*Disk {
+	var out []*Disk
+	for i := range d.Disks {
+		out = append(out, &d.Disks[i])
+	}
+	for _, s := range d.Services() {
+		if j := s.Storage.Journal; j != nil {
+			for i := range j.Mirror.Members {
+				out = append(out, &j.Mirror.Members[i])
+			}
+		}
+	}
+	return out
+}
+
+// JournalOf is the mirror on which a RAID group has its write journal, nil without one.
+func (d *Design) JournalOf(group string) *Group {
+	for _, s := range d.Services() {
+		if part, _ := s.Storage.Journal.Of(group); part != nil {
+			return &s.Storage.Journal.Mirror
+		}
+	}
+	return nil
+}

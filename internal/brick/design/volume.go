@@ -126,7 +126,14 @@ const logSU = 4 * spec.KiB
 // room it keeps for later reshaping.
 // Source: mdadm, super1.c, validate_geometry1 and choose_bm_space.
 func mdData(size, chunk spec.Bytes) spec.Bytes {
-	const sector = 512
+	return (size/sector*sector - mdOffset(size, chunk)) / chunk * chunk
+}
+
+// sector is the unit of md's metadata.
+const sector = 512
+
+// mdOffset is where md with metadata 1.2 begins the data of a member.
+func mdOffset(size, chunk spec.Bytes) spec.Bytes {
 	dev := size / sector
 	bitmap := spec.Bytes(4 * 2)
 	switch {
@@ -140,9 +147,7 @@ func mdData(size, chunk spec.Bytes) spec.Bytes {
 		headroom >>= 1
 	}
 	const mib = 2 * 1024 // sectors
-	offset := (12*2 + bitmap + headroom + mib - 1) / mib * mib
-	data := (dev - offset) * sector
-	return data / chunk * chunk
+	return (12*2 + bitmap + headroom + mib - 1) / mib * mib * sector
 }
 
 // mountOptions are ours and then the spec's, which win over the same one of

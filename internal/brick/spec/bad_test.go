@@ -103,6 +103,18 @@ var bad = []struct {
 	{"duplicate PDU", []string{"name: p2", "name: p1"}},
 	{"secret in the spec", []string{"password_file: secrets/bmc-s1", "password_file: 'my secret!'"}},
 	{"IPMI cipher 0", []string{"      password_file: secrets/bmc-s1\n", "      password_file: secrets/bmc-s1\n      cipher: 0\n"}},
+	// Journal.
+	{"journal on one SSD", []string{"  raid:\n    level: 6", "  journal: {ssds: [{serial: J1, size: 400GB}]}\n  raid:\n    level: 6"}},
+	{"journal on three SSDs", []string{"  raid:\n    level: 6", "  journal: {ssds: [{serial: 'J[1-3]', size: 400GB}]}\n  raid:\n    level: 6"}},
+	{"journal inside a server", []string{"  raid:\n    level: 6", "  journal: {ssds: [{serial: J1, size: 400GB}, {serial: J2, size: 400GB, server: s1}]}\n  raid:\n    level: 6"}},
+	{"journal of RAID 10", []string{"  raid:\n    level: 6\n    data: 9", "  journal: {ssds: [{serial: 'J[1-2]', size: 400GB}]}\n  raid:\n    level: 10\n    data: 11"}},
+	{"journal on slow disks", []string{"  raid:\n    level: 6", "  journal: {ssds: [{serial: 'J[1-2]', size: 400GB, type: sas}]}\n  raid:\n    level: 6"}},
+	{"journal on tiny SSDs", []string{"  raid:\n    level: 6", "  journal: {ssds: [{serial: 'J[1-2]', size: 500MB}]}\n  raid:\n    level: 6"}},
+	{"journal on a disk of the RAID", []string{"  raid:\n    level: 6", "  journal: {ssds: [{serial: J1, size: 400GB}, {serial: MA03, size: 400GB}]}\n  raid:\n    level: 6"}},
+	{"one SSD twice in a journal", []string{"  raid:\n    level: 6", "  journal: {ssds: [{serial: J1, size: 400GB}, {serial: J1, size: 400GB}]}\n  raid:\n    level: 6"}},
+	{"growth of an SSD of a journal", []string{"  raid:\n    level: 6", "  journal: {ssds: [{serial: 'J[1-2]', size: 400GB, growth: 1}]}\n  raid:\n    level: 6"}},
+	{"growth with a journal", []string{"  raid:\n    level: 6", "  journal: {ssds: [{serial: 'J[1-2]', size: 400GB}]}\n  raid:\n    level: 6",
+		"        size: 12TB\nstorage:", "        size: 12TB\n      - {serial: 'MC[01-11]', size: 12TB, growth: 1}\nstorage:"}},
 	// Disks.
 	{"device name", []string{"serial: MB12", "serial: /dev/sda"}},
 	{"device name, short", []string{"serial: MB12", "serial: sdb"}},

@@ -18,7 +18,7 @@ const (
 // itself on each disk, half a GiB.
 const leastArrayDisk = GiB
 
-// leastSSD is the smallest SSD that has room for a cache's metadata.
+// leastSSD is the smallest SSD that has room for a cache's metadata, or for a journal.
 const leastSSD = GB
 
 // Scaled says that the sizes are not those of the spec.
@@ -26,7 +26,7 @@ func (s *Spec) Scaled() bool { return s.scaled }
 
 // Scale makes the brick smaller for a virtual rack, in place: disks and SSDs
 // have 1/by of their size in whole MiB, machines the memory that a node of the
-// rack needs, SSDs of a cache what its metadata needs; LNet speaks TCP. Numbers of things, and how they are connected, stay.
+// rack needs, SSDs of a cache or journal what its metadata needs; LNet speaks TCP. Numbers of things, and how they are connected, stay.
 func (s *Spec) Scale(by int64) error {
 	if by < 1 || by > mostScale {
 		return fmt.Errorf("scale 1/%d: want 1/1 to 1/%d", by, mostScale)
@@ -49,6 +49,9 @@ func (s *Spec) Scale(by int64) error {
 	}
 	if s.Lustre != nil {
 		s.Lustre.LNET = "tcp" // the rack's networks stand in for InfiniBand, without its verbs
+	}
+	for _, set := range s.Journals() {
+		shrink(set.Storage.Journal.SSDs, leastSSD)
 	}
 	if s.Cache != nil {
 		shrink(s.Cache.SSDs, leastSSD)

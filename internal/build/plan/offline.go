@@ -110,7 +110,12 @@ func blank(name string, d *design.Design) *blankHost {
 			}
 		}
 	}
-	disks := slices.DeleteFunc(slices.Clone(d.Disks), func(k design.Disk) bool { return k.Array != "" })
+	var disks []design.Disk
+	for _, k := range d.AllDisks() {
+		if k.Array == "" {
+			disks = append(disks, *k)
+		}
+	}
 	if s := d.Cached(); s != nil {
 		disks = append(disks, s.Storage.Cache.SSDs...)
 	}

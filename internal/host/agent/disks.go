@@ -20,6 +20,8 @@ import (
 var (
 	diskName = regexp.MustCompile(`^(sd[a-z]+|vd[a-z]+|nvme\d+n\d+)$`)
 	wwnLink  = regexp.MustCompile(`^[0-9a-f]{16,32}$`)
+	// plainSerial is a serial that udev puts into a link as it is.
+	plainSerial = regexp.MustCompile(`^[0-9A-Za-z._-]+$`)
 )
 
 // Reservation asks a LUN over one path who may write to it. A path that does not
@@ -143,6 +145,16 @@ func (h HostSys) diskDevice(f resource.DiskFact, maps map[string]string) string 
 	for _, l := range links {
 		if p := "/dev/disk/by-id/" + l; h.exists(p) {
 			return p
+		}
+	}
+	// An NVMe drive without an identifier has the link nvme-MODEL_SERIAL. Its kernel
+	// name may be another one's after the next boot.
+	if strings.HasPrefix(f.Paths[0], "nvme") && plainSerial.MatchString(f.Serial) {
+		all, _ := h.Glob("/dev/disk/by-id/nvme-*_" + f.Serial)
+		for _, p := range all {
+			if to, err := h.Readlink(p); err == nil && filepath.Base(to) == f.Paths[0] {
+				return p
+			}
 		}
 	}
 	return "/dev/" + f.Paths[0]

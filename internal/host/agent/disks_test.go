@@ -84,6 +84,13 @@ func TestDisks(t *testing.T) {
 		"sys/block/vda/size":              "32\n",
 		"sys/block/vda/serial":            "state\n",
 		"sys/block/vdb/size":              "32\n",
+		// NVMe without an identifier, by its model and serial; of another, udev has an old
+		// link.
+		"sys/block/nvme2n1/device/serial":         "NV03\n",
+		"dev/nvme2n1":                             "",
+		"dev/disk/by-id/nvme-QEMU_NVMe_Ctrl_NV03": "-> ../../nvme2n1",
+		"sys/block/nvme3n1/device/serial":         "NV04\n",
+		"dev/disk/by-id/nvme-QEMU_NVMe_Ctrl_NV04": "-> ../../nvme2n1",
 		// Disks that share a serial and are not one: two namespaces of a drive, and
 		// two disks of a hypervisor. Two paths that only a t10 identifier joins.
 		"sys/block/nvme1n1/device/serial": "NV02\n",
@@ -112,6 +119,8 @@ func TestDisks(t *testing.T) {
 		{Serial: "NV01", WWN: "0025388b71b1a2c3", Device: "/dev/nvme0n1", Paths: []string{"nvme0n1"}, Size: 8192},
 		{Serial: "NV02", Device: "/dev/nvme1n1", Paths: []string{"nvme1n1"}},
 		{Serial: "NV02", Device: "/dev/nvme1n2", Paths: []string{"nvme1n2"}},
+		{Serial: "NV03", Device: "/dev/disk/by-id/nvme-QEMU_NVMe_Ctrl_NV03", Paths: []string{"nvme2n1"}},
+		{Serial: "NV04", Device: "/dev/nvme3n1", Paths: []string{"nvme3n1"}},
 		{Serial: "MA01", WWN: "5000c500a0000001", Device: "/dev/mapper/35000c500a0000001", Paths: []string{"sda", "sdc"}, Size: 1 << 20},
 		{Serial: "MA03", WWN: "5000c500a0000003", Device: "/dev/disk/by-id/wwn-0x5000c500a0000003", Paths: []string{"sdd", "sdaa"}, Size: 4096},
 		{Serial: "MA02", WWN: "5000c500a0000002", Device: "/dev/disk/by-id/dm-uuid-mpath-35000c500a0000002", Paths: []string{"sdb"}, Size: 2 << 20},

@@ -210,6 +210,8 @@ type ReleaseStorage struct {
 	RestID     string // that owns it from now on
 	MountPoint string
 	Arrays     map[string]string // UUID → name
+	// Mirrors are those that the arrays have their journals on: they are stopped last.
+	Mirrors map[string]string `json:",omitempty"`
 	// PVs are the physical volumes where they are LUNs, which stay; nil over md.
 	PVs []string `json:",omitempty"`
 	// Cache is the config of the volume's cache, Cached the device mapper's
@@ -253,14 +255,7 @@ func (r *ReleaseStorage) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 	if err != nil {
 		return nil, err
 	}
-	var stop []string
-	for _, a := range arrays {
-		for uuid := range r.Arrays {
-			if md.SameUUID(uuid, a.UUID) {
-				stop = append(stop, "/dev/"+a.Dev)
-			}
-		}
-	}
+	stop, mirrors := running(arrays, r.Arrays), running(arrays, r.Mirrors)
 	pvs := append(slices.Clone(r.PVs), stop...)
 	if active {
 		argv := append([]string{"lvm", "vgchange", "--activate", "n"}, lvmArgs(r.SystemID, pvs)...)
@@ -273,13 +268,26 @@ func (r *ReleaseStorage) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 		}
 		as = append(as, over...)
 	}
-	if len(stop) > 0 {
+	if stop = append(stop, mirrors...); len(stop) > 0 {
 		as = append(as, Action{
 			Title: "stop the arrays of " + r.VG, Why: "from now on only Pacemaker brings them up, on one server",
 			Cmd: append([]string{"mdadm", "--stop"}, stop...),
 		})
 	}
 	return as, nil
+}
+
+// running are the devices of those of some arrays, by UUID, that are on the host.
+func running(on []linux.MDArray, arrays map[string]string) []string {
+	var out []string
+	for _, a := range on {
+		for uuid := range arrays {
+			if md.SameUUID(uuid, a.UUID) {
+				out = append(out, "/dev/"+a.Dev)
+			}
+		}
+	}
+	return out
 }
 
 // active tells whether any of the group's volumes is.

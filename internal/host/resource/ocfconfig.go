@@ -3,6 +3,7 @@ package resource
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
 )
@@ -14,6 +15,7 @@ type OCFConfig struct {
 	Path     string
 	Template json.RawMessage // ocf.Config without members
 	Members  [][]DiskRef     // of each array in the template, in order
+	Journal  []DiskRef       `json:",omitempty"` // members of the journal's mirror, if the template has one
 	LUNs     []DiskRef       `json:",omitempty"` // those of the template, in order
 	Agent    string          // program that writes it once a service runs
 }
@@ -35,30 +37,15 @@ func (o *OCFConfig) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 		return nil, fmt.Errorf("%s: %d arrays, members of %d", o.Path, len(arrays), len(o.Members))
 	}
 	for i, a := range arrays {
-		fs, err := resolve(ctx, sys, o.Members[i])
-		if err != nil {
-			return nil, err
+		if err := o.members(ctx, sys, a, o.Members[i], len(arrays) > 1, cfg["drop_slow_disks"] == true); err != nil {
+			return nil, fmt.Errorf("%s: array %d: %w", o.Path, i, err)
 		}
-		var devs, enclosures, serials, failed []string
-		for _, f := range fs {
-			devs, enclosures, serials = append(devs, f.stable()), append(enclosures, f.Ref.Enclosure), append(serials, f.Ref.Serial)
-			if f.Ref.Failed {
-				failed = append(failed, f.Ref.Serial)
-			}
-		}
-		m, ok := a.(map[string]any)
-		if !ok {
-			return nil, fmt.Errorf("%s: array %d is no object", o.Path, i)
-		}
-		m["members"] = devs
-		if len(arrays) > 1 { // for a spare that moves between them
-			m["enclosures"] = enclosures
-		}
-		if cfg["drop_slow_disks"] == true {
-			m["serials"] = serials // for the log, and the record of a dropped disk
-			if failed != nil {
-				m["failed"] = failed
-			}
+	}
+	if journal := cfg["journal"]; (journal != nil) != (o.Journal != nil) {
+		return nil, fmt.Errorf("%s: a journal %v, SSDs %v", o.Path, journal, o.Journal)
+	} else if journal != nil {
+		if err := o.members(ctx, sys, journal, o.Journal, false, false); err != nil {
+			return nil, fmt.Errorf("%s: journal: %w", o.Path, err)
 		}
 	}
 	if err := o.luns(ctx, sys, cfg); err != nil {
@@ -98,6 +85,38 @@ func (o *OCFConfig) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 		Title: "configure " + o.Path, Why: "the exports change; this server tries them first",
 		Cmd: []string{o.Agent, "ocf", "configure", "--config", o.Path}, Stdin: f.Content, Seconds: 60,
 	}}, nil
+}
+
+// members fills in the devices of an array. places adds their enclosures, for a spare
+// that moves between arrays; serials adds their serial numbers, for the log and the
+// record of a dropped disk.
+func (o *OCFConfig) members(ctx context.Context, sys Sys, array any, refs []DiskRef, places, serials bool) error {
+	fs, err := resolve(ctx, sys, refs)
+	if err != nil {
+		return err
+	}
+	var devs, enclosures, numbers, failed []string
+	for _, f := range fs {
+		devs, enclosures, numbers = append(devs, f.stable()), append(enclosures, f.Ref.Enclosure), append(numbers, f.Ref.Serial)
+		if f.Ref.Failed {
+			failed = append(failed, f.Ref.Serial)
+		}
+	}
+	m, ok := array.(map[string]any)
+	if !ok {
+		return errors.New("it is no object")
+	}
+	m["members"] = devs
+	if places {
+		m["enclosures"] = enclosures
+	}
+	if serials {
+		m["serials"] = numbers
+		if failed != nil {
+			m["failed"] = failed
+		}
+	}
+	return nil
 }
 
 // luns fills in the size of each LUN, which the array has rounded.

@@ -431,8 +431,8 @@ func (v *view) smart(c *Part, h Hardware) {
 
 // diskName names a disk with its enclosure and bay, if it is the design's.
 func (v *view) diskName(serial string) string {
-	for i := range v.d.Disks {
-		if d := &v.d.Disks[i]; strings.EqualFold(d.Serial, serial) {
+	for _, d := range v.d.AllDisks() {
+		if strings.EqualFold(d.Serial, serial) {
 			return fmt.Sprintf("disk %s (enclosure %s, bay %d)", d.Serial, d.Enclosure, d.Bay)
 		}
 	}
@@ -440,8 +440,8 @@ func (v *view) diskName(serial string) string {
 }
 
 func (v *view) replace(serial string) string {
-	for i := range v.d.Disks {
-		if strings.EqualFold(v.d.Disks[i].Serial, serial) {
+	for _, d := range v.d.AllDisks() {
+		if strings.EqualFold(d.Serial, serial) {
 			return fmt.Sprintf("`mortar disk fail %s %s` copies it to a spare and takes it out", v.d.Spec.File, serial)
 		}
 	}

@@ -18,7 +18,13 @@ type mdStorage struct{ *view }
 
 func (v mdStorage) request(r *Request) { r.Pace = true }
 
-func (v mdStorage) parts() []*Part { return []*Part{v.disksPart(), v.paths(), v.raid()} }
+func (v mdStorage) parts() []*Part {
+	parts := []*Part{v.disksPart(), v.paths(), v.raid()}
+	if len(v.pair.Mirrors()) > 0 {
+		parts = append(parts, v.journals())
+	}
+	return parts
+}
 
 // disksPart checks that at least one server sees each disk of the design. paths
 // covers a disk that only one server does not see.
@@ -295,6 +301,45 @@ func (v mdStorage) raid() *Part {
 	return p
 }
 
+// journals checks that each journal's mirror is assembled on one server, whole, and that
+// each server sees its SSDs. A mirror that lacks one SSD loses nothing: a warning.
+func (v mdStorage) journals() *Part {
+	p := &Part{Name: "journal"}
+	up := v.answering()
+	if len(up) == 0 {
+		return unknown(p, "no server answers")
+	}
+	whole, mirrors := 0, v.pair.Mirrors()
+	for i := range mirrors {
+		m := &mirrors[i]
+		c := v.group(m)
+		c.Name = m.Name
+		for _, sub := range c.Parts {
+			if sub.Level == Fault && sub.Name != "state" && c.Level == OK {
+				sub.Level = Warning
+			}
+		}
+		for k := range m.Members {
+			x := &m.Members[k]
+			if x.Failed {
+				c.Parts = append(c.Parts, v.outOfService(x))
+				continue
+			}
+			for _, s := range up {
+				if sd := s.ssds[x.Serial]; sd == nil || len(sd.good) == 0 {
+					c.add(Warning, x.Serial, "%s does not see SSD %s: it could take %s over with the other one only", s.name, x.Serial, m.Name).Mend = "look at its slot; one that stays gone is to be replaced: " + v.replaceCommand(x)
+				}
+			}
+		}
+		if c.Level == OK && !slices.ContainsFunc(c.Parts, func(x *Part) bool { return x.Level != OK }) {
+			whole++
+		}
+		p.Parts = append(p.Parts, c)
+	}
+	p.Text = fmt.Sprintf("%d of %d mirrors whole", whole, len(mirrors))
+	return p
+}
+
 func (v mdStorage) group(g *design.Group) *Part {
 	layout := raidName(g)
 	var on []*server
@@ -322,13 +367,15 @@ func (v mdStorage) group(g *design.Group) *Part {
 	in := map[string]bool{}
 	var faulty, strangers, unnoticed []string
 	known := map[string]*design.Disk{} // of faulty
-	spares := 0
+	spares, journal := 0, false
 	for _, m := range a.members {
 		who := m.Dev
 		if m.disk != nil {
 			who = diskName(m.disk)
 		}
 		switch {
+		case m.Is("journal"):
+			journal = journal || !m.Is("faulty")
 		case m.Is("faulty"):
 			faulty = append(faulty, who)
 			known[who] = m.disk
@@ -396,6 +443,8 @@ func (v mdStorage) group(g *design.Group) *Part {
 		switch {
 		case left > 0:
 			text += fmt.Sprintf("%d more may fail", left)
+		case left == 0 && g.Level == 1:
+			text += "one more failure stops the writes"
 		case left == 0:
 			text += "one more failure loses data"
 		default:
@@ -414,6 +463,9 @@ func (v mdStorage) group(g *design.Group) *Part {
 	} else if len(out) > 0 && len(a.members) > 0 {
 		w := part.add(Warning, "members", "%s is whole, but not with the disks it was designed with: %s not in it", g.Name, list(out)+isAre(len(out)))
 		w.Mend = "a spare stands in; replace the failed disk"
+	}
+	if mirror := v.d.JournalOf(g.Name); mirror != nil && !journal && len(a.members) > 0 {
+		part.add(Fault, "journal", "%s has lost its write journal on %s: it takes no writes", g.Name, mirror.Name).Mend = "see to the SSDs of " + mirror.Name + ", which are below; docs/failures.md says what to do if both are dead"
 	}
 	if len(strangers) > 0 {
 		part.add(Warning, "members", "%s holds a disk the design does not know: %s", g.Name, list(strangers))
@@ -479,7 +531,7 @@ const (
 func (v mdStorage) slowMembers(g *design.Group, a *array, pace map[string]Pace) (out []*Part) {
 	var all []float64
 	for _, m := range a.members {
-		if p, ok := pace[m.Dev]; ok && m.Is("in_sync") {
+		if p, ok := pace[m.Dev]; ok && m.Is("in_sync") && !m.Is("journal") {
 			all = append(all, p.MS)
 		}
 	}
@@ -495,7 +547,7 @@ func (v mdStorage) slowMembers(g *design.Group, a *array, pace map[string]Pace) 
 	}
 	for _, m := range a.members {
 		p, ok := pace[m.Dev]
-		if !ok || !m.Is("in_sync") || p.MS < slowMS || p.MS < slowFactor*usual {
+		if !ok || !m.Is("in_sync") || m.Is("journal") || p.MS < slowMS || p.MS < slowFactor*usual {
 			continue
 		}
 		who := m.Dev
@@ -593,6 +645,9 @@ func whole(a *array) string {
 }
 
 func raidName(g *design.Group) string {
+	if g.Level == 1 {
+		return fmt.Sprintf("mirror of %d SSDs", len(g.Members))
+	}
 	if g.Level == 10 {
 		return fmt.Sprintf("RAID 10 over %d", len(g.Members))
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/base/md"
 	"github.com/mortarhpc/mortar/internal/base/pr"
+	"github.com/mortarhpc/mortar/internal/base/raid6"
 	"golang.org/x/sys/unix"
 )
 
@@ -43,9 +44,20 @@ type shared struct {
 	fs       string            // device of the XFS file system
 	labels   map[string]string // of ldiskfs file systems, by device
 	noMMP    bool
-	deaf     bool  // the cluster hears no attribute
-	room     int64 // free on the file system
-	kept     int64 // taken up by the reserve
+	deaf     bool // the cluster hears no attribute
+	// journal: the array has a write journal, on a mirror of the SSDs s0 and s1.
+	journal *fakeJournal
+	tags    []string // of the volume group
+	room    int64    // free on the file system
+	kept    int64    // taken up by the reserve
+}
+
+// fakeJournal is the journal of the array, and whether md knows since it assembled the
+// array that its parity was computed.
+type fakeJournal struct {
+	events uint64
+	alien  bool // another array's
+	synced bool
 }
 
 type fakeDisk struct {
@@ -74,6 +86,8 @@ type fakeLUN struct {
 const (
 	arrayUUID = "0f1e2d3c4b5a69788796a5b4c3d2e1f0"
 	volUUID   = "11112222333344445555666677778888"
+	// mirrorUUID is that of the journal's mirror.
+	mirrorUUID = "77770000111122223333444455556666"
 )
 
 // fakeHost is a host as a model: enough of the kernel and of the tools that
@@ -88,10 +102,12 @@ type fakeHost struct {
 	inert  bool              // arrays assembled but not started
 	ro     bool              // arrays assembled read-only
 	degr   int
-	active bool // logical volumes
-	cached bool // the cache over them
-	sick   bool // Lustre
-	apart  bool // LNet has no network
+	out    []int // slots of the mirror without an SSD
+	lost   bool  // the array has lost its journal
+	active bool  // logical volumes
+	cached bool  // the cache over them
+	sick   bool  // Lustre
+	apart  bool  // LNet has no network
 	// mounting and mountedOne are called when the mount of a target begins and ends.
 	mounting, mountedOne func()
 	frozen               bool // a target is read-only, which Lustre sees when it writes
@@ -169,6 +185,7 @@ func (h *fakeHost) boot() {
 		"/proc/sysrq-trigger":                                "",
 	}
 	h.md, h.active, h.nfsd, h.inert, h.ro, h.degr = map[string]string{}, false, 0, false, false, 0
+	h.out, h.lost = nil, false
 	h.cached, h.sick, h.apart, h.frozen, h.writes = false, false, false, false, false
 	h.space, h.spaceLink, h.spaceAddrs = false, false, map[netip.Prefix]string{}
 	h.mounts = []linux.Mount{{Dev: "8:1", Root: "/", Target: "/", Options: []string{"rw"}, Type: "ext4", Source: "/dev/sda1", Super: []string{"rw"}}}
@@ -365,8 +382,8 @@ func (h *fakeHost) pvs() (out []string) {
 			out = append(out, fmt.Sprintf("/dev/dm-%d", 20+i))
 		}
 	}
-	for _, dev := range h.md {
-		if !h.inert {
+	for uuid, dev := range h.md {
+		if !h.inert && uuid != mirrorUUID {
 			out = append(out, "/dev/"+dev)
 		}
 	}
@@ -435,6 +452,10 @@ func (h *fakeHost) tree(p string) map[string]string {
 		if !near(d) {
 			continue
 		}
+		if uuid == mirrorUUID {
+			h.mirrorTree(t, d)
+			continue
+		}
 		state := "clean"
 		if h.ro {
 			state = "readonly"
@@ -454,6 +475,15 @@ func (h *fakeHost) tree(p string) map[string]string {
 			}
 		}
 		t[d+"/md/sync_action"] = "idle\n"
+		if h.journal != nil {
+			t[d+"/md/resync_start"], t[d+"/md/dev-md126p1/state"], t[d+"/md/dev-md126p1/slot"] = "none\n", "journal\n", "journal\n"
+			if !h.journal.synced {
+				t[d+"/md/resync_start"] = "0\n"
+			}
+			if h.lost {
+				t[d+"/md/dev-md126p1/state"] = "faulty,journal\n"
+			}
+		}
 		t[d+"/md/degraded"] = fmt.Sprintf("%d\n", h.degr)
 		t[d+"/md/uuid"] = uuid[:8] + "-" + uuid[8:12] + "-" + uuid[12:16] + "-" + uuid[16:20] + "-" + uuid[20:] + "\n"
 	}
@@ -540,6 +570,20 @@ func (h *fakeHost) tree(p string) map[string]string {
 	}
 	t["/proc/thread-self/net/tcp"] = h.tcp(h.addrs)
 	return t
+}
+
+// mirrorTree is the mirror of the journal in sysfs.
+func (h *fakeHost) mirrorTree(t map[string]string, d string) {
+	for name, v := range map[string]string{"array_state": "clean", "level": "raid1", "raid_disks": "2", "degraded": fmt.Sprint(len(h.out)), "uuid": md.UUID(mirrorUUID)} {
+		t[d+"/md/"+name] = v + "\n"
+	}
+	for i := range 2 {
+		state := "in_sync"
+		if slices.Contains(h.out, i) {
+			state = "faulty"
+		}
+		t[fmt.Sprintf("%s/md/dev-s%d/state", d, i)], t[fmt.Sprintf("%s/md/dev-s%d/slot", d, i)] = state+"\n", fmt.Sprintf("%d\n", i)
+	}
 }
 
 func (h *fakeHost) tcp(addrs map[netip.Prefix]string) string {
@@ -772,8 +816,17 @@ func (h *fakeHost) ReadBlocks(dev string, off int64, n int) ([]byte, error) {
 		if d.gone {
 			return nil, fs.ErrNotExist
 		}
-		if off == md.SuperblockOffset {
+		switch {
+		case off == md.SuperblockOffset:
 			copy(b, h.fakeSuperblock(d))
+		case h.journal != nil && d.uuid == arrayUUID && off >= journalData:
+			copy(b, h.stripe(d.role, off-journalData, n))
+		}
+		return b, nil
+	}
+	if h.journal != nil && h.md[mirrorUUID] != "" && strings.HasPrefix(dev, "/dev/md126") {
+		if dev == "/dev/md126p1" && off == md.SuperblockOffset {
+			copy(b, h.journalSuperblock())
 		}
 		return b, nil
 	}
@@ -802,16 +855,62 @@ func (h *fakeHost) ReadBlocks(dev string, off int64, n int) ([]byte, error) {
 // fakeSuperblock builds the superblock of a member of a RAID 6 of six.
 func (s *shared) fakeSuperblock(d *fakeDisk) []byte {
 	sb := testSuperblock{uuid: d.uuid, level: 6, disks: 6, dev: uint32(d.role), events: d.events, dirty: d.dirty}
-	if d.recovering {
-		sb.features = md.FeatureRecovery
+	if d.uuid == mirrorUUID {
+		sb.level, sb.disks = 1, 2
+	} else if s.journal != nil {
+		sb.features, sb.layout, sb.chunk, sb.size, sb.data = md.FeatureJournal, raid6.LeftSymmetric, journalChunk, 1<<30, journalData
 	}
-	for i := range 6 {
+	if d.recovering {
+		sb.features |= md.FeatureRecovery
+	}
+	for i := range sb.disks {
 		sb.roles = append(sb.roles, uint16(i))
 	}
 	if d.without > 0 {
 		sb.roles[d.without-1] = md.RoleFaulty
 	}
 	return sb.bytes()
+}
+
+// Geometry of the array with a journal.
+const (
+	journalChunk = 16 << 10
+	journalData  = 1 << 20
+)
+
+// journalSuperblock is that of the journal, on the first partition of the mirror.
+func (s *shared) journalSuperblock() []byte {
+	sb := testSuperblock{uuid: arrayUUID, level: 6, disks: 6, dev: 6, events: s.journal.events, features: md.FeatureJournal, roles: []uint16{0, 1, 2, 3, 4, 5, md.RoleJournal}}
+	if s.journal.alien {
+		sb.uuid = strings.Repeat("ee", 16)
+	}
+	return sb.bytes()
+}
+
+// stripe is what a member holds of the physical volume.
+func (s *shared) stripe(slot int, off int64, n int) []byte {
+	row := off / journalChunk
+	p, q, data := raid6.Layout{Disks: 6}.Row(row)
+	chunks := make([][]byte, 4)
+	for z := range chunks {
+		chunks[z] = make([]byte, journalChunk)
+		if at := (row*4 + int64(z)) * journalChunk; at < 64<<10 {
+			copy(chunks[z], s.fakePV(at, journalChunk))
+		}
+	}
+	parity := make([]byte, journalChunk)
+	for z := len(chunks) - 1; z >= 0; z-- {
+		for i := range parity {
+			if slot == q {
+				parity[i] = double(parity[i])
+			}
+			parity[i] ^= chunks[z][i]
+		}
+	}
+	if slot == p || slot == q {
+		return parity[off%journalChunk:][:n]
+	}
+	return chunks[slices.Index(data, slot)][off%journalChunk:][:n]
 }
 
 // testSuperblock builds superblocks as md writes them.
@@ -864,7 +963,11 @@ func (t testSuperblock) bytes() []byte {
 }
 
 func (s *shared) fakePV(off int64, n int) []byte {
-	return pvImage(fmt.Sprintf("%s {\nid = \"x\"\nseqno = 7\nsystem_id = %q\nphysical_volumes {\npv0 {\n}\n}\n}\n", s.vg, s.owner), 512)[off:][:n]
+	tags := ""
+	if len(s.tags) > 0 {
+		tags = `tags = ["` + strings.Join(s.tags, `", "`) + "\"]\n"
+	}
+	return pvImage(fmt.Sprintf("%s {\nid = \"x\"\nseqno = 7\n"+tags+"system_id = %q\nphysical_volumes {\npv0 {\n}\n}\n}\n", s.vg, s.owner), 512)[off:][:n]
 }
 
 // pvImage builds the head of a physical volume with a text at an offset of
@@ -1261,22 +1364,16 @@ func (h *fakeHost) run(c command, inside bool) (string, error) {
 		if slices.Contains(a, "--force") {
 			h.t.Error("mdadm --force")
 		}
+		uuid := md.Hex(strings.TrimPrefix(a[3], "--uuid="))
+		if uuid == mirrorUUID || h.journal != nil {
+			return "", h.assembleWithJournal(uuid, a)
+		}
 		if !slices.Contains(a, "--readonly") {
 			h.t.Error("an array is assembled for writing before its owner is known")
 		}
-		uuid := md.Hex(strings.TrimPrefix(a[3], "--uuid="))
-		n, dirty := 0, false
-		for _, m := range a {
-			if d, ok := h.disks[m]; ok && d.uuid == uuid && !d.gone {
-				n++
-				dirty = dirty || d.dirty
-			}
-		}
-		if n < 6 && dirty && strings.TrimSpace(h.files["/sys/module/md_mod/parameters/start_dirty_degraded"]) != "1" {
-			return fails("cannot start dirty degraded array")
-		}
-		if n < 4 {
-			return fails("not enough devices")
+		n, err := h.assembled(uuid, a)
+		if err != nil {
+			return fails("%w", err)
 		}
 		h.md[uuid], h.degr, h.inert, h.ro = "md127", 6-n, false, true
 		return "", nil
@@ -1306,7 +1403,13 @@ func (h *fakeHost) run(c command, inside bool) (string, error) {
 		if h.active {
 			return fails("busy")
 		}
-		h.md, h.inert, h.slow, h.ro = map[string]string{}, false, false, false
+		for _, dev := range a[2:] {
+			if dev == "/dev/md126" && h.md[arrayUUID] != "" {
+				return fails("the mirror is in use: the array has its journal on it")
+			}
+			maps.DeleteFunc(h.md, func(_, d string) bool { return "/dev/"+d == dev })
+		}
+		h.inert, h.slow, h.ro = false, false, false
 		return "", nil
 	case a[0] == "mount" && a[1] == "-t" && a[2] == "lustre":
 		if h.mounting != nil {
@@ -1321,6 +1424,19 @@ func (h *fakeHost) run(c command, inside bool) (string, error) {
 			return fails("no such volume group")
 		}
 		cfg := a[3]
+		if slices.Contains(a, "--addtag") || slices.Contains(a, "--deltag") {
+			if h.owner != h.name {
+				h.t.Errorf("%s writes tags of a volume group of %q", h.name, h.owner)
+			}
+			for i, w := range a {
+				if w == "--addtag" {
+					h.tags = append(h.tags, a[i+1])
+				} else if w == "--deltag" {
+					h.tags = slices.DeleteFunc(h.tags, func(t string) bool { return t == a[i+1] })
+				}
+			}
+			return "", nil
+		}
 		if h.ro && a[len(a)-2] != "n" {
 			h.t.Errorf("%q on an array that is read-only", a)
 		}
@@ -1442,6 +1558,63 @@ func (h *fakeHost) run(c command, inside bool) (string, error) {
 	return "", errors.New("unexpected")
 }
 
+// assembled counts the members that an array is assembled from, as mdadm and md judge
+// them.
+func (h *fakeHost) assembled(uuid string, argv []string) (n int, err error) {
+	dirty := false
+	for _, m := range argv {
+		if d, ok := h.disks[m]; ok && d.uuid == uuid && !d.gone {
+			n++
+			dirty = dirty || d.dirty
+		}
+	}
+	if n < 6 && dirty && strings.TrimSpace(h.files["/sys/module/md_mod/parameters/start_dirty_degraded"]) != "1" {
+		return n, errors.New("cannot start dirty degraded array")
+	}
+	if n < 4 {
+		return n, errors.New("not enough devices")
+	}
+	return n, nil
+}
+
+// assembleWithJournal is mdadm with the mirror of a journal, or with the array that has
+// it: md replays the journal then, which writes to the disks.
+func (h *fakeHost) assembleWithJournal(uuid string, argv []string) error {
+	if o := h.owner; o != "at-rest" && h.hosts[o] == nil {
+		h.t.Errorf("a journal is used while the volume is owned by %q", o)
+	}
+	for _, o := range h.hosts {
+		if o != h && !o.dead && len(o.md) > 0 {
+			h.t.Errorf("%s and %s both write to the array", o.name, h.name)
+		}
+	}
+	if slices.Contains(argv, "--readonly") {
+		h.t.Error("a journal on a mirror that takes no writes")
+	}
+	if uuid == mirrorUUID {
+		h.out = nil
+		for i := range 2 {
+			dev := fmt.Sprintf("/dev/mapper/s%d", i)
+			if d := h.disks[dev]; d.gone || d.uuid != uuid || !slices.Contains(argv, dev) {
+				h.out = append(h.out, i)
+			}
+		}
+		if len(h.out) > 1 {
+			return errors.New("mdadm: no devices")
+		}
+		h.md[uuid] = "md126"
+		return nil
+	}
+	if !slices.Contains(argv, "/dev/md126p1") || h.md[mirrorUUID] == "" || h.journal.alien || md.Stale(h.journal.events, 100) {
+		return errors.New("mdadm: Not safe to assemble with missing or stale journal device, consider --force")
+	}
+	n, err := h.assembled(uuid, argv)
+	if err == nil {
+		h.md[uuid], h.degr, h.inert = "md127", 6-n, false
+	}
+	return err
+}
+
 // inUse says whether the volume is mounted anywhere.
 func (h *fakeHost) inUse() bool {
 	for _, p := range h.procs {
@@ -1488,6 +1661,7 @@ func (h *fakeHost) left() string {
 func (h *fakeHost) crash() {
 	h.dead = true
 	for _, d := range h.disks {
-		d.dirty = true
+		// With a journal the array stays clean, if its parity was computed.
+		d.dirty = h.journal == nil || !h.journal.synced && d.uuid == arrayUUID
 	}
 }

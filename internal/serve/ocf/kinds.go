@@ -12,7 +12,7 @@ import (
 // layers above them are the same for all kinds: volume.go, cache.go.
 type storageKind interface {
 	// layers start the devices, in the order of starting. Nothing is written to
-	// the devices before open.
+	// the devices before open; arrays with a journal check their owner themselves.
 	layers() []part
 	// devices returns all devices of the service, present or not, in the order
 	// of the config.
@@ -35,6 +35,9 @@ type storageKind interface {
 	// sound returns the error with which the storage would refuse a start, or
 	// nil. It only reads, and does not wait.
 	sound() error
+	// note writes down, while the service runs, what a start on another server needs to
+	// know of the devices. Its error is no fault of the service.
+	note(ctx context.Context) error
 	// queues is how long I/O waits for a device without any path before it
 	// fails; 0: no longer than a few seconds.
 	queues() time.Duration

@@ -195,6 +195,9 @@ func (s *lunKind) reachable() bool {
 
 func (s *lunKind) sound() error { return s.judgeAll(true) }
 
+// note: LUNs have nothing that another server would not see.
+func (s *lunKind) note(context.Context) error { return nil }
+
 func (s *lunKind) queues() time.Duration { return time.Duration(s.cfg.QueueSeconds) * time.Second }
 
 func (s *lunKind) open(context.Context) error { return nil }

@@ -20,6 +20,9 @@ import (
 // MDStorage are md arrays of disks that both servers reach.
 type MDStorage struct {
 	Arrays []Array `json:"arrays"`
+	// Journal is the mirror that the arrays have their write journals on; nil: they have
+	// none.
+	Journal *Array `json:"journal,omitempty"`
 	// DirtyDegraded says what to do with an array that was being written when
 	// its server died and that lacks a member too. Its parity may not match
 	// its data, so the missing member's blocks may be rebuilt wrong, in
@@ -46,6 +49,9 @@ type Array struct {
 	Serials []string `json:"serials,omitempty"`
 	// Failed are those of disks that the spec lists as failed; for DropSlow.
 	Failed []string `json:"failed,omitempty"`
+	// Journal is the number of the mirror's partition that is the array's write journal;
+	// 0: it has none.
+	Journal int `json:"journal,omitempty"`
 }
 
 func checkMD(c *Config, f *faults) {
@@ -53,12 +59,9 @@ func checkMD(c *Config, f *faults) {
 		f.add("arrays is empty")
 	}
 	for i, a := range c.Arrays {
-		f.word(fmt.Sprintf("arrays[%d].name", i), a.Name)
-		if len(md.Hex(a.UUID)) != 32 {
-			f.add("arrays[%d].uuid %q: 32 hex digits are needed", i, a.UUID)
-		}
-		if len(a.Members) == 0 {
-			f.add("arrays[%d].members is empty", i)
+		checkArray(f, fmt.Sprintf("arrays[%d]", i), a)
+		if a.Journal < 0 || a.Journal > 0 && c.Journal == nil {
+			f.add("arrays[%d].journal %d: a partition of the journal's mirror is needed", i, a.Journal)
 		}
 		if n := len(a.Enclosures); n > 0 && n != len(a.Members) {
 			f.add("arrays[%d] has %d members in %d enclosures: one of each member is needed", i, len(a.Members), n)
@@ -66,22 +69,35 @@ func checkMD(c *Config, f *faults) {
 		if n := len(a.Serials); n != len(a.Members) && (n > 0 || c.DropSlow) {
 			f.add("arrays[%d].serials has %d serial numbers of %d members", i, n, len(a.Members))
 		}
-		for j, m := range a.Members {
-			if !strings.HasPrefix(m, "/dev/") {
-				f.add("arrays[%d].members[%d] %q: a path below /dev is needed", i, j, m)
-			}
-		}
 		for _, b := range c.Arrays[:i] {
 			if a.Name == b.Name || md.Hex(a.UUID) == md.Hex(b.UUID) {
 				f.add("arrays[%d] %q has the name or UUID of another one", i, a.Name)
 			}
 		}
 	}
+	if c.Journal != nil {
+		checkArray(f, "journal", *c.Journal)
+	}
 	if c.VG == "" {
 		f.add("vg is empty: two servers that write to one array destroy it, and nothing but its volume group says whose it is")
 	}
 	if c.DirtyDegraded != "" && c.DirtyDegraded != "refuse" && c.DirtyDegraded != "start" {
 		f.add("dirty_degraded %q: refuse or start is needed", c.DirtyDegraded)
+	}
+}
+
+func checkArray(f *faults, at string, a Array) {
+	f.word(at+".name", a.Name)
+	if len(md.Hex(a.UUID)) != 32 {
+		f.add("%s.uuid %q: 32 hex digits are needed", at, a.UUID)
+	}
+	if len(a.Members) == 0 {
+		f.add("%s.members is empty", at)
+	}
+	for j, m := range a.Members {
+		if !strings.HasPrefix(m, "/dev/") {
+			f.add("%s.members[%d] %q: a path below /dev is needed", at, j, m)
+		}
 	}
 }
 
@@ -119,17 +135,21 @@ func (s *mdKind) watch(ctx context.Context, w *watcher) {
 // queues: md goes on without a member that has lost its paths for some seconds.
 func (s *mdKind) queues() time.Duration { return 0 }
 
-// modules is the one of the arrays' level, by a superblock.
-func (s *mdKind) modules() []string {
+// modules are the one of the arrays' level, by a superblock, and that of a journal's
+// mirror.
+func (s *mdKind) modules() (out []string) {
+	if s.cfg.Journal != nil {
+		out = append(out, "raid1")
+	}
 	for _, dev := range s.cfg.Arrays[0].Members {
 		if sb, err := s.superblock(dev); err == nil {
 			if m := map[int]string{1: "raid1", 4: "raid456", 5: "raid456", 6: "raid456", 10: "raid10"}[sb.Level]; m != "" {
-				return []string{m}
+				return append(out, m)
 			}
 			break
 		}
 	}
-	return nil
+	return out
 }
 
 func (s *mdKind) devices() ([]device, error) {
@@ -253,14 +273,14 @@ func (s *mdKind) arraysState() (state, error) {
 	}
 	up := 0
 	var first error
-	for _, want := range s.cfg.Arrays {
+	for _, want := range s.wanted() {
 		a, ok := all[md.Hex(want.UUID)]
 		if !ok {
 			first = errors.Join(first, fmt.Errorf("array %s is not assembled", want.Name))
 			continue
 		}
 		up++
-		if err := a.usable(); err != nil {
+		if err := errors.Join(a.usable(), s.hasJournal(want, a)); err != nil {
 			first = errors.Join(first, err)
 		}
 	}
@@ -276,7 +296,8 @@ func (s *mdKind) arraysState() (state, error) {
 // startArrays looks at the superblocks of all arrays before it assembles one,
 // so that a refusal leaves everything as it was. It assembles read-only: who
 // owns the volume is not known before the arrays can be read, and until then
-// nothing may be written. startVolume opens them.
+// nothing may be written. startVolume opens them. Arrays with a journal are
+// different: see startMirror.
 func (s *mdKind) startArrays(ctx context.Context) error {
 	if up, _, err := s.active(); err != nil || up {
 		return errors.Join(err, s.wholeArrays()) // a start that is repeated
@@ -287,26 +308,57 @@ func (s *mdKind) startArrays(ctx context.Context) error {
 	if err := s.stopStrays(ctx, hold); err != nil {
 		return err
 	}
-	verdicts, read := make([]verdict, len(s.cfg.Arrays)), superblocks{}
+	verdicts, mirror, err := s.lookAll(ctx)
+	if err != nil {
+		return &refusal{err}
+	}
+	hold()
+	if mirror != nil {
+		if err := s.startMirror(ctx, mirror, verdicts); err != nil {
+			return err
+		}
+	}
 	for i, want := range s.cfg.Arrays {
-		var err error
-		if verdicts[i], err = s.look(ctx, want, read); err == nil {
-			err = s.settle(ctx, want, &verdicts[i])
+		if err := s.assemble(ctx, want, verdicts[i], want.Journal == 0); err != nil {
+			return err
+		}
+	}
+	if mirror != nil {
+		if all, err := s.arrays(); err == nil {
+			s.holdSync(all) // what has a journal is open already
+		}
+	}
+	return s.wholeArrays()
+}
+
+// lookAll judges the arrays, and the mirror of their journals if they have one.
+func (s *mdKind) lookAll(ctx context.Context) (verdicts []verdict, mirror *verdict, err error) {
+	verdicts = make([]verdict, len(s.cfg.Arrays))
+	read := superblocks{}
+	for i, want := range s.cfg.Arrays {
+		if verdicts[i], err = s.look(ctx, want, read); err != nil {
+			return nil, nil, err
+		}
+	}
+	if s.cfg.Journal != nil {
+		v, err := s.look(ctx, *s.cfg.Journal, read)
+		if err == nil {
+			err = s.journalSound(&v, verdicts)
 		}
 		if err != nil {
-			return &refusal{err}
+			return nil, nil, err
+		}
+		mirror = &v
+	}
+	for i, want := range s.cfg.Arrays {
+		if err := s.settle(ctx, want, &verdicts[i]); err != nil {
+			return nil, nil, err
 		}
 		for _, n := range verdicts[i].Notes {
 			s.log.note("array %s: %s", want.Name, n)
 		}
 	}
-	hold()
-	for i, want := range s.cfg.Arrays {
-		if err := s.assemble(ctx, want, verdicts[i]); err != nil {
-			return err
-		}
-	}
-	return s.wholeArrays()
+	return verdicts, mirror, nil
 }
 
 // stopStrays stops arrays of the service on which no volume is active.
@@ -331,7 +383,7 @@ func (s *mdKind) wholeArrays() error {
 	if err != nil {
 		return err
 	}
-	for _, want := range s.cfg.Arrays {
+	for _, want := range s.wanted() {
 		a, ok := all[md.Hex(want.UUID)]
 		if !ok {
 			return fmt.Errorf("array %s is not assembled", want.Name)
@@ -339,7 +391,7 @@ func (s *mdKind) wholeArrays() error {
 		if err = a.usable(); a.State == readOnly {
 			err = a.complete()
 		}
-		if err != nil {
+		if err := errors.Join(err, s.hasJournal(want, a)); err != nil {
 			return err
 		}
 		if a.Degraded > 0 {
@@ -367,7 +419,7 @@ func (s *mdKind) open(ctx context.Context) error {
 	return nil
 }
 
-func (s *mdKind) assemble(ctx context.Context, a Array, v verdict) error {
+func (s *mdKind) assemble(ctx context.Context, a Array, v verdict, readOnly bool) error {
 	if v.DirtyDegraded {
 		const param = "/sys/module/md_mod/parameters/start_dirty_degraded"
 		s.log.note("array %s is started dirty and degraded", a.Name)
@@ -378,7 +430,10 @@ func (s *mdKind) assemble(ctx context.Context, a Array, v verdict) error {
 	}
 	// --run: the judgement of how few members are enough is made already; it
 	// does not take members that are out of date, as --force would.
-	argv := []string{"mdadm", "--assemble", "/dev/md/" + a.Name, "--uuid=" + md.UUID(a.UUID), "--run", "--readonly", "--quiet"}
+	argv := []string{"mdadm", "--assemble", "/dev/md/" + a.Name, "--uuid=" + md.UUID(a.UUID), "--run", "--quiet"}
+	if readOnly {
+		argv = append(argv, "--readonly")
+	}
 	// MDADM_NO_UDEV: mdadm makes its link itself instead of waiting for udev,
 	// which is held meanwhile. Source: mdadm(8), environment.
 	_, err := s.k.Run(ctx, command{argv: append(argv, v.Members...), env: []string{"MDADM_NO_UDEV=1"}})
@@ -459,11 +514,25 @@ func (s *mdKind) member(name string, read superblocks) (m member, real string) {
 
 // sound: an array in doubt is compared by a start only, which has the time.
 func (s *mdKind) sound() error {
-	read := superblocks{}
-	for _, a := range s.cfg.Arrays {
-		v, err := s.judge(a, read)
-		if err := errors.Join(err, v.Doubt); err != nil {
+	verdicts, read := make([]verdict, len(s.cfg.Arrays)), superblocks{}
+	for i, a := range s.cfg.Arrays {
+		var err error
+		if verdicts[i], err = s.judge(a, read); err != nil {
 			return err
+		}
+	}
+	if s.cfg.Journal != nil {
+		mirror, err := s.judge(*s.cfg.Journal, read)
+		if err == nil {
+			err = s.journalSound(&mirror, verdicts)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	for _, v := range verdicts {
+		if v.Doubt != nil {
+			return v.Doubt
 		}
 	}
 	return nil
@@ -475,7 +544,7 @@ func (s *mdKind) stopArrays(ctx context.Context) error {
 		return err
 	}
 	argv := []string{"mdadm", "--stop", "--quiet"}
-	for _, want := range s.cfg.Arrays {
+	for _, want := range s.wanted() {
 		if a, ok := all[md.Hex(want.UUID)]; ok {
 			argv = append(argv, "/dev/"+a.Dev)
 		}
@@ -498,8 +567,29 @@ func (s *mdKind) stopArrays(ctx context.Context) error {
 	}
 }
 
-// ours are the arrays of the service that are assembled.
+// wanted are the arrays of the service in the order of stopping: the mirror of their
+// journals is the last.
+func (s *mdKind) wanted() []Array {
+	if s.cfg.Journal == nil {
+		return s.cfg.Arrays
+	}
+	return append(slices.Clone(s.cfg.Arrays), *s.cfg.Journal)
+}
+
+// ours are the arrays of the service that are assembled, in the order of stopping.
 func (s *mdKind) ours(all map[string]mdArray) []mdArray {
+	var out []mdArray
+	for _, want := range s.wanted() {
+		if a, ok := all[md.Hex(want.UUID)]; ok {
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
+// groups are the RAID groups of the service that are assembled: all of ours but the
+// mirror of the journals.
+func (s *mdKind) groups(all map[string]mdArray) []mdArray {
 	var out []mdArray
 	for _, want := range s.cfg.Arrays {
 		if a, ok := all[md.Hex(want.UUID)]; ok {
@@ -507,6 +597,12 @@ func (s *mdKind) ours(all map[string]mdArray) []mdArray {
 		}
 	}
 	return out
+}
+
+// disksOf are the members of an array without its write journal.
+func (s *mdKind) disksOf(dev string) ([]linux.MDMember, error) {
+	members, err := linux.MDMembers(tree{s.k}, dev)
+	return slices.DeleteFunc(members, func(m linux.MDMember) bool { return m.Is("journal") }), err
 }
 
 // holdSync slows down the resync of the arrays: after a crash it would have
@@ -546,7 +642,7 @@ func (s *mdKind) reachable() bool {
 	if err != nil {
 		return true // not known
 	}
-	for _, want := range s.cfg.Arrays {
+	for _, want := range s.wanted() {
 		if a, ok := all[md.Hex(want.UUID)]; ok && a.Level != "" && a.RaidDisks > 0 {
 			if md.CanLose(md.Level(a.Level), a.Layout, s.inSync(a, s.hasPath)) < 0 {
 				return false

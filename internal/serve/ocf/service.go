@@ -278,6 +278,9 @@ func (s *service) monitor(ctx context.Context) (state, error) {
 			return broken, err
 		}
 	}
+	if err := s.storage.note(ctx); err != nil {
+		s.log.note("%v", err) // another server would be no better off
+	}
 	if err := s.kind.keep(ctx); err != nil {
 		return broken, err
 	}

@@ -73,7 +73,7 @@ func (s *mdKind) watchPace(ctx context.Context, w *watcher) {
 		return
 	}
 	all, err := s.arrays()
-	if err != nil || len(s.ours(all)) == 0 {
+	if err != nil || len(s.groups(all)) == 0 {
 		d.forget()
 		return
 	}
@@ -105,8 +105,8 @@ func (s *mdKind) window(next shot, all map[string]mdArray) error {
 	seen := answersBetween(last.stat, next.stat)
 	past := d.past
 	d.past = history{} // without those that are no members now
-	for _, a := range s.ours(all) {
-		members, err := linux.MDMembers(tree{s.k}, a.Dev)
+	for _, a := range s.groups(all) {
+		members, err := s.disksOf(a.Dev)
 		if err != nil {
 			return err
 		}
@@ -143,6 +143,8 @@ func (s *mdKind) drop(w *watcher, all map[string]mdArray) {
 	if err = errors.Join(err, ferr); err == nil {
 		if rec.Serial == "" {
 			err = errors.New("the configuration does not have it")
+		} else if err = s.hasJournal(group, a); err != nil {
+			// md would rebuild nothing.
 		} else if err = mayDrop(a.MDArray, members, dev, absent); err == nil {
 			err = s.ofThePath(dev)
 		}
@@ -178,7 +180,7 @@ func (s *mdKind) groupOf(all map[string]mdArray, dev string) (Array, mdArray, []
 		if !ok {
 			continue
 		}
-		members, err := linux.MDMembers(tree{s.k}, a.Dev)
+		members, err := s.disksOf(a.Dev)
 		if err != nil {
 			return want, a, nil, err
 		}
@@ -221,12 +223,12 @@ func (s *mdKind) absent(group Array, all map[string]mdArray) (out []string, err 
 	return out, nil
 }
 
-// membersOf are the kernel names of the disks that the service's arrays have, without
+// membersOf are the kernel names of the disks that the service's groups have, without
 // those that md calls failed.
 func (s *mdKind) membersOf(all map[string]mdArray) (map[string]bool, error) {
 	in := map[string]bool{}
-	for _, a := range s.ours(all) {
-		members, err := linux.MDMembers(tree{s.k}, a.Dev)
+	for _, a := range s.groups(all) {
+		members, err := s.disksOf(a.Dev)
 		if err != nil {
 			return nil, err
 		}

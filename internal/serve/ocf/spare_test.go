@@ -249,3 +249,57 @@ func (c counting) ReadBlocks(dev string, off int64, n int) ([]byte, error) {
 	c.reads[dev]++
 	return c.kernel.ReadBlocks(dev, off, n)
 }
+
+// journaled gives both arrays of twoGroups a write journal, on partitions of a mirror
+// of four SSDs: so many are peers enough for a slow one to show.
+func (h *fakeHost) journaled(c *Config) {
+	c.Journal = &Array{Name: "j0", UUID: strings.Repeat("3", 32)}
+	for f, v := range map[string]string{"array_state": "clean", "level": "raid1", "uuid": c.Journal.UUID, "raid_disks": "4", "degraded": "0", "sync_action": "idle"} {
+		h.files["/sys/block/md3/md/"+f] = v + "\n"
+	}
+	for i := range 4 {
+		ssd := fmt.Sprintf("S%d", i)
+		c.Journal.Members = append(c.Journal.Members, "/dev/"+ssd)
+		h.files["/dev/"+ssd] = ""
+		h.files["/sys/block/md3/md/dev-"+ssd+"/state"], h.files["/sys/block/md3/md/dev-"+ssd+"/slot"] = "in_sync\n", fmt.Sprint(i)+"\n"
+	}
+	for i := range c.Arrays {
+		c.Arrays[i].Journal = i + 1
+		dir := fmt.Sprintf("/sys/block/md%d/md/dev-md3p%d/", i+1, i+1)
+		h.files[dir+"state"], h.files[dir+"slot"], h.files[dir+"offset"] = "journal,in_sync\n", "journal\n", "999999\n"
+	}
+}
+
+// A write journal is neither a member nor a spare, and needs no room on one. A group
+// that has lost its journal neither takes nor gives a spare: md would not rebuild.
+func TestJournalIsNoSpare(t *testing.T) {
+	for name, c := range map[string]struct {
+		state string // of the journals
+		of    int
+		want  bool
+	}{
+		"journals work":             {"journal,in_sync", 2, true},
+		"the receiver has lost its": {"faulty,journal", 2, false},
+		"the donor has lost its":    {"faulty,journal", 1, false},
+	} {
+		h := newShared(t).hosts["nfs1"]
+		cfg := h.twoGroups()
+		h.journaled(cfg)
+		h.files[fmt.Sprintf("/sys/block/md%d/md/dev-md3p%d/state", c.of, c.of)] = c.state + "\n"
+		groups, err := h.service(cfg).storage.(*mdKind).raidGroups()
+		if err != nil || len(groups) != 2 {
+			t.Fatal(err, len(groups))
+		}
+		for i := range groups {
+			groups[i].due = true
+			for _, m := range groups[i].members {
+				if m.Is("journal") || strings.HasPrefix(m.Dev, "S") {
+					t.Errorf("%s: %s is a member of %s", name, m.Dev, groups[i].name)
+				}
+			}
+		}
+		if m, ok := chooseSpare(groups); ok != c.want || ok && m.disk.Dev != "B9s" {
+			t.Errorf("%s: %v, %+v", name, ok, m)
+		}
+	}
+}

@@ -31,8 +31,8 @@ const mostDoubts = 16
 // It only reads. If nothing is in doubt the array may be started, and md, which
 // takes the missing data from P as well, brings its parities up to date.
 func (s *mdKind) settle(ctx context.Context, a Array, v *verdict) error {
-	if v.Doubt == nil {
-		return nil
+	if v.Doubt == nil || a.Journal > 0 { // nil, or decided by settleByJournal
+		return v.Doubt
 	}
 	t, err := s.torn(a, v)
 	if err != nil {

@@ -55,6 +55,12 @@ func judge(a Array, members []member, policy string) (verdict, error) {
 	if fresh == nil {
 		return v, fmt.Errorf("array %s: none of its %d members was found%s", a.Name, len(members), because(v.Notes))
 	}
+	switch has := fresh.Features&md.FeatureJournal != 0; {
+	case has && a.Journal == 0:
+		return v, fmt.Errorf("array %s has a write journal, which the agent's config does not name: run mortar apply with the spec that the brick was built from", a.Name)
+	case !has && a.Journal > 0:
+		return v, fmt.Errorf("array %s has no write journal, and the agent's config names one: run mortar apply with the spec that the brick was built from", a.Name)
+	}
 	slot := make([]bool, fresh.RaidDisks)
 	v.Slots, v.Newest = make([]member, fresh.RaidDisks), fresh
 	filled := 0
@@ -93,11 +99,17 @@ func judge(a Array, members []member, policy string) (verdict, error) {
 	}
 	parity := fresh.Level >= 4 && fresh.Level <= 6
 	dirty := fresh.ResyncedTo != math.MaxUint64
-	if v.Missing > 0 && parity && dirty && fresh.Features&(md.FeatureJournal|md.FeaturePPL) == 0 {
+	if v.Missing > 0 && parity && dirty && fresh.Features&md.FeaturePPL == 0 {
+		// With a journal md writes "clean", unless the array was not clean when it was
+		// assembled. Source: drivers/md/md.c, super_1_sync, MD_JOURNAL_CLEAN
+		why := "was being written when its server died"
+		if a.Journal > 0 {
+			why = "was assembled before its parity was computed for the first time, and its journal knows only what was written since,"
+		}
 		if policy != "start" {
-			v.Doubt = fmt.Errorf("array %s was being written when its server died and lacks %d of %d members%s: blocks of the missing members may be rebuilt wrong; "+
+			v.Doubt = fmt.Errorf("array %s %s and lacks %d of %d members%s: blocks of the missing members may be rebuilt wrong; "+
 				"connect the missing disks, or accept that with \"dirty_degraded\": \"start\" in the agent's config",
-				a.Name, v.Missing, fresh.RaidDisks, because(v.Notes))
+				a.Name, why, v.Missing, fresh.RaidDisks, because(v.Notes))
 		}
 		v.DirtyDegraded = true
 	}

@@ -186,28 +186,64 @@ func (s *service) owner() (string, error) {
 
 // ownerOf is the system ID of the volume group on all of the storage's devices.
 func (s *service) ownerOf(devices []device) (string, error) {
-	var best *vgMeta
-	var errs []error
+	m, err := s.metaOf(devices)
+	if err != nil {
+		return "", err
+	}
+	return m.SystemID, nil
+}
+
+// metaOf is the newest metadata of the volume group on all of the storage's devices.
+func (s *service) metaOf(devices []device) (*vgMeta, error) {
+	var from []pvReader
 	for _, d := range devices {
 		if d.gone != nil {
-			return "", d.gone
+			return nil, d.gone
 		}
-		m, err := readVGMeta(func(off int64, n int) ([]byte, error) { return s.k.ReadBlocks(d.path, off, n) })
+		from = append(from, pvReader{d.what, func(off int64, n int) ([]byte, error) { return s.k.ReadBlocks(d.path, off, n) }})
+	}
+	return s.newestMeta(from)
+}
+
+// pvReader reads one physical volume.
+type pvReader struct {
+	what string
+	read metaReader
+}
+
+// newestMeta is the newest metadata of the volume group. A physical volume that cannot
+// be read is left out if there is another.
+func (s *service) newestMeta(from []pvReader) (*vgMeta, error) {
+	var best *vgMeta
+	var errs []error
+	for _, pv := range from {
+		m, err := readVGMeta(pv.read)
 		if err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", d.what, err))
+			errs = append(errs, fmt.Errorf("%s: %w", pv.what, err))
 			continue
 		}
 		if m.VG != s.cfg.VG {
-			return "", &refusal{fmt.Errorf("%s carries volume group %s, not %s", d.what, m.VG, s.cfg.VG)}
+			return nil, &refusal{fmt.Errorf("%s carries volume group %s, not %s", pv.what, m.VG, s.cfg.VG)}
 		}
 		if best == nil || m.Seqno > best.Seqno {
 			best = m
 		}
 	}
 	if best == nil {
-		return "", errors.Join(errs...)
+		return nil, errors.Join(errs...)
 	}
-	return best.SystemID, nil
+	return best, nil
+}
+
+// mayTake refuses to take the volume group from an owner that is no node of the cluster.
+func (s *service) mayTake(owner string) error {
+	if s.cfg.SystemID != "" && owner == BuildingID(s.cfg.SystemID) {
+		return &refusal{fmt.Errorf("volume group %s is under construction: mortar apply builds it on some server, or was cut short; run it again", s.cfg.VG)}
+	}
+	if _, node := s.cfg.Nodes[owner]; !node && owner != "" && owner != s.cfg.SystemID {
+		return &refusal{fmt.Errorf("volume group %s is owned by %q, which is no node of this cluster (nodes: %s)", s.cfg.VG, owner, strings.Join(s.nodes(), ", "))}
+	}
+	return nil
 }
 
 func (s *service) startVolume(ctx context.Context) error {
@@ -226,15 +262,8 @@ func (s *service) startVolume(ctx context.Context) error {
 	if up && owner == s.host {
 		return nil
 	}
-	if s.cfg.SystemID != "" && owner == BuildingID(s.cfg.SystemID) {
-		return &refusal{fmt.Errorf("volume group %s is under construction: mortar apply builds it on some server, or was cut short; run it again", s.cfg.VG)}
-	}
-	known := owner == "" || owner == s.cfg.SystemID
-	for n := range s.cfg.Nodes {
-		known = known || owner == n
-	}
-	if !known {
-		return &refusal{fmt.Errorf("volume group %s is owned by %q, which is no node of this cluster (nodes: %s)", s.cfg.VG, owner, strings.Join(s.nodes(), ", "))}
+	if err := s.mayTake(owner); err != nil {
+		return err
 	}
 	if err := s.lvmConfig(); err != nil {
 		return err

@@ -2,7 +2,6 @@ package ocf
 
 import (
 	"context"
-	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -55,8 +54,12 @@ name="mortar-storage-home" host="nfs3" value="(null)"
 
 // cabled has each disk of the fake connected, or none.
 func (h *fakeHost) cabled(yes bool) {
-	for i := range 6 {
-		f := fmt.Sprintf("/sys/block/d%d/device/state", i)
+	disks := []string{"d0", "d1", "d2", "d3", "d4", "d5"}
+	if h.journal != nil {
+		disks = append(disks, "s0", "s1")
+	}
+	for _, d := range disks {
+		f := "/sys/block/" + d + "/device/state"
 		delete(h.files, f)
 		if yes {
 			h.files[f] = "running\n"
