@@ -657,7 +657,13 @@ func TestOCFConfigHasDevices(t *testing.T) {
 	}
 	// Slow disks are dropped by their serial numbers.
 	slow := &OCFConfig{Path: o.Path, Template: []byte(`{"service":"home","drop_slow_disks":true,"arrays":[{"name":"r0","uuid":"x","members":null}]}`), Members: o.Members}
-	if c := strings.Join(strings.Fields(string(diff(t, slow, sys)[0].File.Content)), ""); !strings.Contains(c, `"members":["/dev/mapper/35000c50000000101","/dev/mapper/35000c50000000102"],"name":"r0","serials":["MA01","MA02"]`) {
+	if c := strings.Join(strings.Fields(string(diff(t, slow, sys)[0].File.Content)), ""); !strings.Contains(c, `"members":["/dev/mapper/35000c50000000101","/dev/mapper/35000c50000000102"],"name":"r0","serials":["MA01","MA02"]`) || strings.Contains(c, "failed") {
+		t.Error(c)
+	}
+	out := slices.Clone(twoRefs)
+	out[1].Failed = true
+	slow.Members = [][]DiskRef{out}
+	if c := strings.Join(strings.Fields(string(diff(t, slow, sys)[0].File.Content)), ""); !strings.Contains(c, `{"failed":["MA02"],"members":`) {
 		t.Error(c)
 	}
 	// Of a brick that runs: exports are tried before they are written.

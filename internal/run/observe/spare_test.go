@@ -6,6 +6,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/mortarhpc/mortar/internal/base/linux"
 )
 
 // Status tells to which group a spare has moved, and takes it for no fault; and it tells
@@ -39,18 +42,19 @@ func TestStatusOfMovedSpare(t *testing.T) {
 		change func(files map[string]string)
 		want   []string // findings, and texts of the groups
 		mend   string
+		slow   bool // the spare that has moved was dropped from its new group
 	}{
 		"where they belong": {func(files map[string]string) { put(files, "md126", spare1.Serial, "none", "spare") },
-			[]string{"RAID 6 2+2 on nfs1, 4 of 4 disks, 1 spare", "RAID 6 2+2 on nfs1, 4 of 4 disks, 1 spare"}, ""},
+			[]string{"RAID 6 2+2 on nfs1, 4 of 4 disks, 1 spare", "RAID 6 2+2 on nfs1, 4 of 4 disks, 1 spare"}, "", false},
 		"a spare stands in": {func(files map[string]string) {
 			out(files, "md127", first.Serial)
 			put(files, "md127", spare1.Serial, "0", "in_sync")
 		}, []string{fmt.Sprintf("warning: %s is whole, but not with the disks it was designed with: %s is not in it", r0.Name, diskName(&first)),
-			"RAID 6 2+2 on nfs1, 4 of 4 disks, 1 spare", "RAID 6 2+2 on nfs1, 4 of 4 disks; its disk " + diskName(&spare1) + " has moved to " + r0.Name}, ""},
+			"RAID 6 2+2 on nfs1, 4 of 4 disks, 1 spare", "RAID 6 2+2 on nfs1, 4 of 4 disks; its disk " + diskName(&spare1) + " has moved to " + r0.Name}, "", false},
 		"and the disk was replaced": {func(files map[string]string) {
 			put(files, "md127", first.Serial, "none", "spare")
 			put(files, "md127", spare1.Serial, "0", "in_sync")
-		}, []string{"RAID 6 2+2 on nfs1, 4 of 4 disks, 2 spares", "RAID 6 2+2 on nfs1, 4 of 4 disks; its disk " + diskName(&spare1) + " has moved to " + r0.Name}, ""},
+		}, []string{"RAID 6 2+2 on nfs1, 4 of 4 disks, 2 spares", "RAID 6 2+2 on nfs1, 4 of 4 disks; its disk " + diskName(&spare1) + " has moved to " + r0.Name}, "", false},
 		"a group waits": {func(files map[string]string) {
 			put(files, "md126", spare1.Serial, "none", "spare")
 			out(files, "md127", first.Serial)
@@ -58,11 +62,26 @@ func TestStatusOfMovedSpare(t *testing.T) {
 			files["/sys/block/md127/md/degraded"] = "1\n"
 		}, []string{fmt.Sprintf("warning: spare %s is not in %s: it would not stand in", diskName(&spare0), r0.Name),
 			fmt.Sprintf("fault: %s is degraded on nfs1: 3 of 4 disks work, 1 more may fail; missing: %s", r0.Name, diskName(&first)),
-			"RAID 6 2+2 on nfs1, 3 of 4 disks", "RAID 6 2+2 on nfs1, 4 of 4 disks, 1 spare"}, "the watcher moves a spare of another group here"},
+			"RAID 6 2+2 on nfs1, 3 of 4 disks", "RAID 6 2+2 on nfs1, 4 of 4 disks, 1 spare"}, "the watcher moves a spare of another group here", false},
+		"it was dropped there": {func(files map[string]string) {
+			out(files, "md127", first.Serial)
+			files["/sys/block/md127/md/degraded"] = "1\n" // the service has started again since: md lists it no more
+		}, []string{fmt.Sprintf("fault: disk %s was dropped from %s by nfs1 at 20:50 because it was slow: it took 2400 ms for an answer, its peers 9 ms", diskName(&spare1), r0.Name),
+			fmt.Sprintf("fault: %s is degraded on nfs1: 3 of 4 disks work, 1 more may fail; missing: %s", r0.Name, diskName(&first)),
+			"RAID 6 2+2 on nfs1, 3 of 4 disks, 1 spare", "RAID 6 2+2 on nfs1, 4 of 4 disks"}, "`mortar disk replace brick.yaml " + spare1.Serial + " --with SERIAL`", true},
 	} {
 		f, files := both()
 		for slot, m := range r1.Members {
 			put(files, "md126", m.Serial, fmt.Sprint(slot), "in_sync")
+		}
+		if c.slow {
+			rec := linux.Dropped{Group: r0.Name, Serial: spare1.Serial, At: noon.Add(-10 * time.Minute), TookMS: 2400, PeersMS: 9, Device: "/dev/mapper/x"}
+			nodes := f.Hosts["nfs1"].Host.CIB.Nodes
+			for i, n := range nodes {
+				if n.Name == "nfs1" {
+					nodes[i].Attrs = append(n.Attrs, linux.CIBPair{Name: rec.Attr(), Value: rec.String()})
+				}
+			}
 		}
 		c.change(files)
 		status := Judge(d, f)

@@ -140,14 +140,17 @@ func (s *mdKind) drop(w *watcher, all map[string]mdArray) {
 	if ferr == nil {
 		absent, ferr = s.absent(group, all)
 	}
-	if err = errors.Join(err, ferr); err == nil {
-		if rec.Serial == "" {
-			err = errors.New("the configuration does not have it")
-		} else if err = s.hasJournal(group, a); err != nil {
-			// md would rebuild nothing.
-		} else if err = mayDrop(a.MDArray, members, dev, absent); err == nil {
-			err = s.ofThePath(dev)
-		}
+	if err = errors.Join(err, ferr); err == nil && rec.Serial == "" {
+		err = errors.New("the configuration does not have it")
+	}
+	if err == nil {
+		err = s.hasJournal(group, a) // without it md rebuilds nothing
+	}
+	if err == nil {
+		err = mayDrop(a.MDArray, members, dev, absent)
+	}
+	if err == nil {
+		err = s.ofThePath(dev)
 	}
 	if err != nil {
 		s.say(w, dev, fmt.Sprintf("disk %s of group %s is slow (%s), and stays in it: %v", cmp.Or(rec.Serial, dev), group.Name, rec.Words(), err))
