@@ -299,6 +299,34 @@ func TestArrayFromSuperblocks(t *testing.T) {
 	}
 }
 
+// Superblocks of the other groups of its service do not keep an array from being created
+// or assembled.
+func TestArrayBesideOthers(t *testing.T) {
+	for events, want := range map[int]string{-1: "mdadm --create", 3: "mdadm --assemble"} {
+		a := &resource.Array{Name: "brick1-r1", UUID: ours, Level: 6, Chunk: 128 << 10, Assemble: true, Peers: []string{others}}
+		var sys diskSys
+		for i := range 8 {
+			p := image(t)
+			ref := resource.DiskRef{Serial: string(rune('A' + i))}
+			switch {
+			case i >= 4:
+				superblock(t, p, others, i-4, 20)
+				a.Others = append(a.Others, ref)
+			case events >= 0:
+				superblock(t, p, ours, i, events)
+			}
+			if i < 4 {
+				a.Members = append(a.Members, ref)
+			}
+			sys.disks = append(sys.disks, resource.DiskFact{Serial: ref.Serial, Device: p, Size: size})
+		}
+		as, err := a.Diff(t.Context(), sys)
+		if err != nil || len(as) == 0 || strings.Join(as[0].Cmd[:2], " ") != want {
+			t.Errorf("%d events: %v, %v, want %s", events, as, err, want)
+		}
+	}
+}
+
 // silent is a host whose mdadm prints nothing.
 type silent struct{ diskSys }
 

@@ -245,7 +245,9 @@ func (a *Array) diffStopped(ctx context.Context, sys Sys, disks arrayDisks, as [
 	}
 	newest := uint64(0)
 	for _, sb := range sbs {
-		newest = max(newest, sb.Events)
+		if md.SameUUID(sb.UUID, a.UUID) {
+			newest = max(newest, sb.Events)
+		}
 	}
 	present := make([]bool, len(a.Members)) // also of those that failed
 	var have []found
