@@ -589,7 +589,8 @@ func (h *fakeHost) mirrorTree(t map[string]string, d string) {
 func (h *fakeHost) tcp(addrs map[netip.Prefix]string) string {
 	tcp := "  sl  local_address rem_address   st\n"
 	if _, ok := addrs[netip.MustParsePrefix("10.0.0.9/24")]; ok && h.nfsd > 0 {
-		tcp += "   0: 0900000A:0801 0500000A:0382 01 00000000:00000000\n"
+		tcp += "   0: 0900000A:0801 0500000A:0382 01 00000000:00000000\n" +
+			"   1: 0900000A:0015 0500000A:0320 01 00000000:00000000\n" // lockd, by Ports
 	}
 	return tcp
 }
@@ -1139,6 +1140,14 @@ func (h *fakeHost) ProbeARP(_ context.Context, _ iface, a netip.Addr, _ time.Dur
 		}
 	}
 	return "", nil
+}
+
+func (h *fakeHost) Resolve(_ context.Context, host string) ([]netip.Addr, error) {
+	if host == "c1" {
+		host = "::ffff:10.0.0.5"
+	}
+	a, err := netip.ParseAddr(host)
+	return []netip.Addr{a}, err
 }
 
 func (h *fakeHost) Ports(_ context.Context, programs []rpcProgram) ([]uint16, error) {

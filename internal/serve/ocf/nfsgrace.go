@@ -38,7 +38,8 @@ const reclaimQuiet = 5 * time.Second
 
 // reclaim is what the start of a service notes for the end of lockd's grace period.
 type reclaim struct {
-	// Clients are those that sm-notify has to tell, as rpc.statd names them: addresses.
+	// Clients are those that sm-notify has to tell, as rpc.statd names them: by host name,
+	// or by address where none is known.
 	Clients []string `json:"clients"`
 	// Locks is how many locks a monitor of the former server counted last.
 	Locks int `json:"locks"`
@@ -48,20 +49,16 @@ type reclaim struct {
 
 // reclaiming is what the watcher sees of the reclaim during the grace period.
 type reclaiming struct {
-	answered  bool                // sm-notify has nobody left to tell
-	peers     map[netip.Addr]bool // that have a connection to lockd
+	answered  bool // sm-notify has nobody left to tell
+	connected bool // each client has a connection to lockd
 	locks     int
 	unchanged time.Duration // since the number of locks changed last
 }
 
 // done reports whether every client has reclaimed what it held.
 func (r reclaim) done(now time.Time, seen reclaiming) bool {
-	away := func(client string) bool {
-		a, err := netip.ParseAddr(client)
-		return err != nil || !seen.peers[a.Unmap()]
-	}
 	return len(r.Clients) > 0 && seen.answered && seen.locks >= r.Locks && seen.unchanged >= reclaimQuiet &&
-		(!now.Before(r.Connected) || !slices.ContainsFunc(r.Clients, away))
+		(seen.connected || !now.Before(r.Connected))
 }
 
 // reclaimFile has the note of the last start here.
@@ -216,10 +213,31 @@ func (s *nfsKind) reclaiming(ctx context.Context, w *watcher) (r reclaim, seen r
 		w.settled[s.cfg.Service] = last
 	}
 	seen.answered, seen.unchanged = len(left) == 0, w.now().Sub(last.since)
-	if seen.answered {
-		seen.peers, err = s.lockPeers(ctx)
+	if seen.answered && seen.unchanged >= reclaimQuiet {
+		seen.connected, err = s.connected(ctx, r.Clients)
 	}
 	return r, seen, err
+}
+
+// resolveTime bounds the resolution of all clients' names: the watcher has more urgent work.
+const resolveTime = time.Second
+
+// connected reports whether each client has a connection to lockd. A client whose name
+// cannot be resolved in time counts as one without.
+func (s *nfsKind) connected(ctx context.Context, clients []string) (bool, error) {
+	peers, err := s.lockPeers(ctx)
+	if err != nil {
+		return false, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, resolveTime)
+	defer cancel()
+	for _, c := range clients {
+		addrs, err := s.k.Resolve(ctx, c)
+		if err != nil || !slices.ContainsFunc(addrs, func(a netip.Addr) bool { return peers[a.Unmap()] }) {
+			return false, nil
+		}
+	}
+	return true, nil
 }
 
 // lockPeers are the addresses of clients that have a connection to lockd.

@@ -2,7 +2,6 @@ package ocf
 
 import (
 	"context"
-	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -10,27 +9,38 @@ import (
 
 func TestReclaimDone(t *testing.T) {
 	now := time.Unix(1000, 0)
-	a, b := netip.MustParseAddr("10.0.0.9"), netip.MustParseAddr("10.0.0.8")
-	both := map[netip.Addr]bool{a: true, b: true}
 	note := reclaim{Clients: []string{"10.0.0.8", "10.0.0.9"}, Locks: 3, Connected: now.Add(time.Second)}
 	for name, c := range map[string]struct {
 		note reclaim
 		seen reclaiming
 		want bool
 	}{
-		"all have reclaimed":                 {note, reclaiming{true, both, 3, reclaimQuiet}, true},
-		"more locks than before":             {note, reclaiming{true, both, 4, reclaimQuiet}, true},
-		"a client has not answered":          {note, reclaiming{false, both, 3, reclaimQuiet}, false},
-		"a client is not connected":          {note, reclaiming{true, map[netip.Addr]bool{a: true}, 3, reclaimQuiet}, false},
-		"it had the time to connect":         {reclaim{note.Clients, 3, now}, reclaiming{true, nil, 3, reclaimQuiet}, true},
-		"a lock is missing":                  {note, reclaiming{true, both, 2, reclaimQuiet}, false},
-		"a lock came a moment ago":           {note, reclaiming{true, both, 3, reclaimQuiet - time.Second}, false},
-		"no record of clients":               {reclaim{Connected: now}, reclaiming{true, both, 3, reclaimQuiet}, false},
-		"a client by name, which may be any": {reclaim{[]string{"c1"}, 1, now.Add(time.Second)}, reclaiming{true, both, 3, reclaimQuiet}, false},
-		"IPv4 in IPv6":                       {reclaim{[]string{"::ffff:10.0.0.9"}, 1, now.Add(time.Second)}, reclaiming{true, both, 3, reclaimQuiet}, true},
+		"all have reclaimed":        {note, reclaiming{true, true, 3, reclaimQuiet}, true},
+		"more locks than before":    {note, reclaiming{true, true, 4, reclaimQuiet}, true},
+		"a client has not answered": {note, reclaiming{false, true, 3, reclaimQuiet}, false},
+		"a client is not connected": {note, reclaiming{true, false, 3, reclaimQuiet}, false},
+		"it had the time to":        {reclaim{note.Clients, 3, now}, reclaiming{true, false, 3, reclaimQuiet}, true},
+		"a lock is missing":         {note, reclaiming{true, true, 2, reclaimQuiet}, false},
+		"a lock came a moment ago":  {note, reclaiming{true, true, 3, reclaimQuiet - time.Second}, false},
+		"no record of clients":      {reclaim{Connected: now}, reclaiming{true, true, 3, reclaimQuiet}, false},
 	} {
 		if got := c.note.done(now, c.seen); got != c.want {
 			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+// A client counts as connected by its name, its address, or its address in IPv6's form.
+func TestConnectedToLockd(t *testing.T) {
+	h := newShared(t).hosts["nfs1"]
+	s := h.service(testConfig())
+	if err := s.start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	nfs := s.kind.(*nfsKind)
+	for clients, want := range map[string]bool{"10.0.0.5": true, "c1": true, "10.0.0.8": false, "c1 10.0.0.8": false, "nobody": false} {
+		if got, err := nfs.connected(t.Context(), strings.Fields(clients)); got != want || err != nil {
+			t.Errorf("%s: %v, %v", clients, got, err)
 		}
 	}
 }
