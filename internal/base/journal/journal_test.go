@@ -136,6 +136,7 @@ func TestWords(t *testing.T) {
 		want       string // PART LEVEL TEXT; detail in parentheses; "" nothing
 	}{
 		{"corosync", "[KNET  ] link: host: 1 link: 1 is down", 6, "network warning ring 1 to nfs1 is down"},
+		{"corosync", "[KNET  ] rx: host: 2 link: 0 is up", 6, "network ok ring 0 to nfs2 is up"},
 		{"corosync", "[TOTEM ] A new membership (1.24) was formed. Members joined: 2", 5, "cluster ok nfs2 joined the cluster"},
 		{"corosync", "[TOTEM ] A new membership (1.11) was formed. Members joined: 2 left: 2", 5, "cluster warning nfs2 left the cluster and joined it again"},
 		{"corosync", "[TOTEM ] A new membership (2.d) was formed. Members left: 1", 5, "cluster warning nfs1 left the cluster"},

@@ -97,7 +97,7 @@ var rules = sync.OnceValue(func() []rule {
 		say(corosync, `A new membership \(\S+\) was formed\. Members.* left: (?P<id>[\d ]+)`, Membership, "cluster", Warning, "{id} left the cluster"),
 		say(corosync, `A new membership \(\S+\) was formed\. Members.* joined: (?P<id>[\d ]+)`, Membership, "cluster", OK, "{id} joined the cluster"),
 		say(corosync, `link: host: (?P<id>\d+) link: (?P<ring>\d+) is down`, Link, "network", Warning, "ring {ring} to {id} is down"),
-		say(corosync, `link: host: (?P<id>\d+) link: (?P<ring>\d+) is up`, Link, "network", OK, "ring {ring} to {id} is up"),
+		say(corosync, `(?:link|rx): host: (?P<id>\d+) link: (?P<ring>\d+) is up`, Link, "network", OK, "ring {ring} to {id} is up"),
 		say(corosync, `host: (?P<id>\d+) has no active links`, Link, "network", Warning, "no ring reaches {id}"),
 		say(corosync, `Token has not been received in (?P<ms>\d+) ms`, Note, "cluster", Warning, "the cluster's token is late: none for {ms} ms"),
 		say(corosync, `This node is within the primary component`, "", "cluster", OK, "this server's part of the cluster has quorum"),
