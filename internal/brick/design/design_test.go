@@ -232,7 +232,7 @@ func TestMirrorsSurviveEnclosure(t *testing.T) {
 	for _, n := range [][]int{{6, 6}, {4, 4, 4}} {
 		d := build(t, brick{enclosures: n, size: "4TB", raid: fmt.Sprintf("{level: 10, data: %d}", n[0]/2)}.yaml())
 		for _, g := range d.Groups {
-			if !survivesEnclosure(g) {
+			if !SurvivesEnclosure(g) {
 				t.Errorf("%v: group %s: mirrors in one enclosure", n, g.Name)
 			}
 		}

@@ -286,7 +286,7 @@ func (d *Design) warn() {
 			if n > worst {
 				worst, where = n, e
 			}
-			if !survivesEnclosure(g) {
+			if !SurvivesEnclosure(g) {
 				groups++
 			}
 		}
@@ -367,8 +367,8 @@ func worstEnclosure(g Group) (n int, name string) {
 	return n, name
 }
 
-// survivesEnclosure says whether a group lives on without any one enclosure.
-func survivesEnclosure(g Group) bool {
+// SurvivesEnclosure says whether a group lives on without any one enclosure.
+func SurvivesEnclosure(g Group) bool {
 	if g.Level == 10 { // a mirror pair must not be in one enclosure
 		for i := 0; i+1 < len(g.Members); i += 2 {
 			if g.Members[i].Enclosure == g.Members[i+1].Enclosure {

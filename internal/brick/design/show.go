@@ -254,7 +254,7 @@ func (v *view) groupText(g Group) string {
 		spread = append(spread, fmt.Sprintf("%s:%d", e, count[e]))
 	}
 	safe := "survives the loss of any enclosure"
-	if !survivesEnclosure(g) {
+	if !SurvivesEnclosure(g) {
 		safe = "does not survive the loss of an enclosure (see warnings)"
 	}
 	if len(order) == 1 {
@@ -262,7 +262,7 @@ func (v *view) groupText(g Group) string {
 	}
 	if g.Array != "" {
 		for _, a := range v.d.Arrays {
-			if a.Name == g.Array && a.Family != "perc" && len(order) > 1 && survivesEnclosure(g) {
+			if a.Name == g.Array && a.Family != "perc" && len(order) > 1 && SurvivesEnclosure(g) {
 				safe = "keeps its data at the loss of any enclosure; that of the controllers, " + a.Enclosures[0] + ", stops the array"
 			}
 		}

@@ -491,7 +491,7 @@ func (p *picture) legend() {
 		if g.Array != "" {
 			safe = "data survive any enclosure"
 		}
-		if !survivesEnclosure(g) {
+		if !SurvivesEnclosure(g) {
 			safe = "up to " + plural(n, "disk") + " in " + e
 		}
 		p.text(x+32, y, "small", fmt.Sprintf("RAID %d %d+%d, %s%s", g.Level, g.Data, g.Parity, safe, use))

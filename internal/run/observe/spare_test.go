@@ -49,12 +49,13 @@ func TestStatusOfMovedSpare(t *testing.T) {
 		"a spare stands in": {func(files map[string]string) {
 			out(files, "md127", first.Serial)
 			put(files, "md127", spare1.Serial, "0", "in_sync")
-		}, []string{fmt.Sprintf("warning: %s is whole, but not with the disks it was designed with: %s is not in it", r0.Name, diskName(&first)),
+		}, []string{fmt.Sprintf("warning: %s is whole, but not with the disks it was designed with: %s is not in it", r0.Name, diskName(&first)), fmt.Sprintf("warning: %s would not survive the loss of enclosure B: 3 of its members are there, since spares stood in", r0.Name),
 			"RAID 6 2+2 on nfs1, 4 of 4 disks, 1 spare", "RAID 6 2+2 on nfs1, 4 of 4 disks; its disk " + diskName(&spare1) + " has moved to " + r0.Name}, "", false},
 		"and the disk was replaced": {func(files map[string]string) {
 			put(files, "md127", first.Serial, "none", "spare")
 			put(files, "md127", spare1.Serial, "0", "in_sync")
-		}, []string{"RAID 6 2+2 on nfs1, 4 of 4 disks, 2 spares", "RAID 6 2+2 on nfs1, 4 of 4 disks; its disk " + diskName(&spare1) + " has moved to " + r0.Name}, "", false},
+		}, []string{fmt.Sprintf("warning: %s would not survive the loss of enclosure B: 3 of its members are there, since spares stood in", r0.Name),
+			"RAID 6 2+2 on nfs1, 4 of 4 disks, 2 spares", "RAID 6 2+2 on nfs1, 4 of 4 disks; its disk " + diskName(&spare1) + " has moved to " + r0.Name}, "", false},
 		"a group waits": {func(files map[string]string) {
 			put(files, "md126", spare1.Serial, "none", "spare")
 			out(files, "md127", first.Serial)

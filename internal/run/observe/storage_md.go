@@ -464,6 +464,9 @@ func (v mdStorage) group(g *design.Group) *Part {
 		w := part.add(Warning, "members", "%s is whole, but not with the disks it was designed with: %s not in it", g.Name, list(out)+isAre(len(out)))
 		w.Mend = "a spare stands in; replace the failed disk"
 	}
+	if x := v.crowded(s, g, a); x != nil {
+		part.Parts = append(part.Parts, x)
+	}
 	if mirror := v.d.JournalOf(g.Name); mirror != nil && !journal && len(a.members) > 0 {
 		part.add(Fault, "journal", "%s has lost its write journal on %s: it takes no writes", g.Name, mirror.Name).Mend = "see to the SSDs of " + mirror.Name + ", which are below; docs/failures.md says what to do if both are dead"
 	}
@@ -491,6 +494,48 @@ func (v mdStorage) group(g *design.Group) *Part {
 		addProgress(part, a.stat, g.Name)
 	}
 	return part
+}
+
+// crowded warns of a whole group that was designed to survive the loss of any enclosure and
+// would not, because spares stood in; nil: it would.
+func (v mdStorage) crowded(s *server, g *design.Group, a *array) *Part {
+	if a.Degraded > 0 || !design.SurvivesEnclosure(*g) {
+		return nil
+	}
+	in := map[string][]member{} // by enclosure
+	for _, m := range a.members {
+		if m.disk != nil && m.Slot >= 0 && m.Is("in_sync") {
+			in[m.disk.Enclosure] = append(in[m.disk.Enclosure], m)
+		}
+	}
+	for _, e := range slices.Sorted(maps.Keys(in)) {
+		present := a.present()
+		for _, m := range in[e] {
+			if m.Slot < len(present) {
+				present[m.Slot] = false
+			}
+		}
+		if e == "" || md.CanLose(g.Level, md.Near2, present) >= 0 {
+			continue
+		}
+		p := &Part{Name: "enclosure", Level: Warning, Text: fmt.Sprintf("%s would not survive the loss of enclosure %s: %d of its members are there, since spares stood in", g.Name, e, len(in[e]))}
+		last := in[e][len(in[e])-1]
+		for _, m := range in[e] {
+			if slices.ContainsFunc(g.Spares, func(x design.Disk) bool { return x.Serial == m.disk.Serial }) {
+				last = m
+			}
+		}
+		for _, m := range a.members {
+			if m.disk != nil && m.disk.Enclosure != e && m.Slot < 0 && m.Is("spare") && !m.Is("faulty") {
+				p.Mend = fmt.Sprintf("on %s: `mdadm --manage /dev/md/%s --replace /dev/%s --with /dev/%s` copies %s to %s, with full redundancy meanwhile",
+					s.name, g.Name, last.Dev, m.Dev, diskName(last.disk), diskName(m.disk))
+				return p
+			}
+		}
+		p.Mend = "put a spare into another enclosure"
+		return p
+	}
+	return nil
 }
 
 // lent are the disks of a group that are in other arrays of its service on a server, by
