@@ -76,10 +76,11 @@ func saysFull(lines []report.StatusLine, target string) (bool, string) {
 	return false, "no fault in mortar status says that " + target + " is full"
 }
 
-// onOST makes an empty file with its only stripe on an OST.
+// onOST makes an empty file with its only stripe on an OST, and fails if that is full: with
+// --stripe-index the MDS would take another one.
 func onOST(file string, index int) resource.Action {
 	return resource.Action{Title: "a file on OST " + strconv.Itoa(index), Seconds: 120,
-		Cmd: []string{"lfs", "setstripe", "--stripe-count", "1", "--stripe-index", strconv.Itoa(index), file}}
+		Cmd: []string{"lfs", "setstripe", "-o", strconv.Itoa(index), file}}
 }
 
 // writeNew writes 1 MiB into a file, and has it on the disks.
