@@ -126,7 +126,7 @@ data …), 3 changes are pending (with --detailed-exitcode or --drift only).`,
 				return err
 			}
 			pending, err := showPlan(cmd.Context(), d, cmd.OutOrStdout(), asJSON)
-			if err == nil && pending && detailed {
+			if err == nil && pending > 0 && detailed {
 				return fail(exitPending, nil)
 			}
 			return err
@@ -169,18 +169,18 @@ func showOffline(ctx context.Context, file, profile string, w io.Writer, asJSON 
 	return nil
 }
 
-func showPlan(ctx context.Context, d *design.Design, w io.Writer, asJSON bool) (pending bool, err error) {
+func showPlan(ctx context.Context, d *design.Design, w io.Writer, asJSON bool) (pending int, err error) {
 	return showPlanOf(ctx, d, w, applyFlags{asJSON: asJSON})
 }
 
-// showPlanOf shows what apply with these flags would change.
-func showPlanOf(ctx context.Context, d *design.Design, w io.Writer, f applyFlags) (pending bool, err error) {
+// showPlanOf shows what apply with these flags would change, and returns the number of resources.
+func showPlanOf(ctx context.Context, d *design.Design, w io.Writer, f applyFlags) (pending int, err error) {
 	asJSON := f.asJSON
 	progress, done := connectProgress(os.Stderr, !asJSON && isTerminal(os.Stderr))
 	p, err := plan.Prepare(ctx, d, f.preparing(false, progress))
 	done()
 	if err != nil {
-		return false, refused(ctx, d.Spec, err)
+		return 0, refused(ctx, d.Spec, err)
 	}
 	defer p.Close()
 	if asJSON {
@@ -192,7 +192,7 @@ func showPlanOf(ctx context.Context, d *design.Design, w io.Writer, f applyFlags
 		err = p.Plan.Show(w, planStyle(isTerminal(os.Stdout)))
 	}
 	if err != nil {
-		return false, fail(exitFailed, err)
+		return 0, fail(exitFailed, err)
 	}
-	return len(p.Plan.Pending()) > 0, nil
+	return len(p.Plan.Pending()), nil
 }

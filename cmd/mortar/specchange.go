@@ -50,7 +50,11 @@ func (f *specChange) run(cmd *cobra.Command, was, next *spec.Spec, shown string,
 		return false, fail(exitBadInput, errNobodyToAsk)
 	}
 	if !f.yes {
-		if err := confirm(cmd.Context(), cmd.InOrStdin(), out, applyQuestion(1, len(d.Spec.Servers))); err != nil {
+		n, err := showPlan(cmd.Context(), d, out, false)
+		if err != nil {
+			return false, err
+		}
+		if err := confirm(cmd.Context(), cmd.InOrStdin(), out, applyQuestion(n, len(d.Spec.Servers)+len(d.Spec.Clients))); err != nil {
 			return false, err
 		}
 	}
