@@ -33,7 +33,7 @@ const (
 	statusUnrecoverable
 )
 
-// bit is a bit of a status element that is no good news.
+// bit is a bit of a status element that reports a problem.
 type bit struct {
 	at    int // byte
 	mask  byte

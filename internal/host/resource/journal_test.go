@@ -165,7 +165,7 @@ func TestReleaseWithJournal(t *testing.T) {
 	wantShow(t, diff(t, r, sys), "mdadm --stop /dev/md126") // killed between the two
 }
 
-// The agent is told the SSDs of the journal's mirror by their devices.
+// The agent's config lists the SSDs of the journal's mirror by device.
 func TestOCFConfigWithJournal(t *testing.T) {
 	o := &OCFConfig{Path: "/etc/mortar/service-home.json", Members: [][]DiskRef{twoRefs}, Journal: twoRefs,
 		Template: []byte(`{"service":"home","arrays":[{"name":"r0","uuid":"x","members":null,"journal":1}],"journal":{"name":"j0","uuid":"y","members":null}}`)}

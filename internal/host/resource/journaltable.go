@@ -114,7 +114,7 @@ func (j *JournalTable) write(dev string) []Action {
 	}, j.wait()}
 }
 
-// wait is for the names of the partitions, by which mdadm is told of them.
+// wait waits for the partitions' names, which mdadm gets.
 func (j *JournalTable) wait() Action {
 	a := Action{Title: "wait for the partitions of mirror " + j.Mirror, Cmd: []string{"udevadm", "wait", "--timeout=100"}}
 	for _, p := range j.Parts {
