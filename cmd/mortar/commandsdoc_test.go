@@ -40,6 +40,9 @@ func TestCommandsAgree(t *testing.T) {
 		if f.Lookup("yes") != nil && f.Lookup("dry-run") == nil {
 			t.Errorf("%s has --yes and no --dry-run", c.CommandPath())
 		}
+		if f.Lookup("dry-run") != nil && f.Lookup("json") == nil {
+			t.Errorf("%s has --dry-run and no --json", c.CommandPath())
+		}
 		for name, want := range words {
 			if x := f.Lookup(name); x != nil && want != "" && x.Usage != want {
 				t.Errorf("%s: --%s: %q, want %q", c.CommandPath(), name, x.Usage, want)

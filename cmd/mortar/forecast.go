@@ -8,11 +8,12 @@ import (
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/brick/forecast"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
+	"github.com/mortarhpc/mortar/internal/prove/report"
 )
 
 func newForecastCmd() *cobra.Command {
 	var asJSON, explain bool
-	var svg, file string
+	var svg, file, measured string
 	var set []string
 	c := &cobra.Command{
 		Use:   "forecast SPEC",
@@ -21,10 +22,12 @@ func newForecastCmd() *cobra.Command {
 CPU, network and protocol to 1 to 64 clients: a bottleneck model whose
 coefficients come from published measurements. It names the bottleneck of each
 kind of load and what one more of each part buys. Every coefficient has a name
-and a source and can be changed. Nothing but the spec is read.`,
+and a source and can be changed. No host is reached. --measured puts what
+mortar bench measured beside it.`,
 		Example: `  mortar forecast brick.yaml
   mortar forecast brick.yaml --set hw.links=2 --set nfs.client_mbps=1200
-  mortar forecast brick.yaml --coefficients measured.yaml --svg curves.svg --explain`,
+  mortar forecast brick.yaml --coefficients measured.yaml --svg curves.svg --explain
+  mortar forecast brick.yaml --measured out/bench-paper`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			_, h, co, err := forecastInput(args[0], file, set)
@@ -34,6 +37,14 @@ and a source and can be changed. Nothing but the spec is read.`,
 			f, err := forecast.New(h, co)
 			if err != nil {
 				return fail(exitBadInput, err)
+			}
+			var held []forecast.Compared
+			if measured != "" {
+				figures, err := figuresOf(measured)
+				if err != nil {
+					return fail(exitBadInput, err)
+				}
+				held = f.Against(figures)
 			}
 			if svg != "" {
 				if err := writeWhole(svg, []byte(f.SVG())); err != nil {
@@ -45,10 +56,16 @@ and a source and can be changed. Nothing but the spec is read.`,
 				return printJSON(out, struct {
 					*forecast.Forecast
 					Coefficients []forecast.Coefficient `json:"coefficients"`
-				}{f, co.All()})
+					Measured     []forecast.Compared    `json:"measured,omitempty"`
+				}{f, co.All(), held})
 			}
 			if err := f.Text(out, co, explain); err != nil {
 				return err
+			}
+			if measured != "" {
+				if err := forecast.ComparedText(out, held); err != nil {
+					return err
+				}
 			}
 			if svg != "" {
 				fmt.Fprintf(out, "\nCurves: %s\n", svg)
@@ -59,8 +76,54 @@ and a source and can be changed. Nothing but the spec is read.`,
 	c.Flags().BoolVar(&asJSON, "json", false, "print as JSON")
 	c.Flags().BoolVar(&explain, "explain", false, "add every formula, coefficient and source, and the names --set takes")
 	c.Flags().StringVar(&svg, "svg", "", "write the curves over 1 to 64 clients to this file")
+	c.Flags().StringVar(&measured, "measured", "", "directory of a run of mortar bench: print its figures beside the forecast")
 	addCoefficientFlags(c, &file, &set)
 	return c
+}
+
+// patternOf is the pattern that a phase of a benchmark measures; "" if the forecast has
+// none for it.
+func patternOf(p *report.BenchPhase) forecast.Pattern {
+	stream, small := p.RecordBytes >= 1<<20, p.RecordBytes == 4<<10
+	switch op := p.Op; {
+	case op == "seq-write" && stream:
+		return forecast.SeqWrite
+	case op == "seq-read" && stream:
+		return forecast.SeqRead
+	case op == "rand-write" && small:
+		return forecast.RandomWrite
+	case op == "rand-read" && small:
+		return forecast.RandomRead
+	}
+	return map[string]forecast.Pattern{"md-create": forecast.Create, "md-stat": forecast.Stat, "md-remove": forecast.Remove}[p.Op]
+}
+
+// figuresOf are the peaks of a run of mortar bench, in the units of the forecast.
+func figuresOf(dir string) ([]forecast.Measured, error) {
+	r, err := report.Load(dir)
+	if err != nil {
+		return nil, err
+	}
+	if r.Bench == nil {
+		return nil, fmt.Errorf("%s is the run of a drill; give one of mortar bench", dir)
+	}
+	var out []forecast.Measured
+	for i := range r.Bench.Phases {
+		p := &r.Bench.Phases[i]
+		pattern, best := patternOf(p), p.Peak()
+		if pattern == "" || best == nil {
+			continue
+		}
+		v := best.Value()
+		switch p.Unit {
+		case "MiB/s":
+			v *= (1 << 20) / 1e6
+		case "GiB/s":
+			v *= (1 << 30) / 1e6
+		}
+		out = append(out, forecast.Measured{Pattern: pattern, Test: p.Test, Threads: best.Threads, Value: v})
+	}
+	return out, nil
 }
 
 // forecastInput holds what forecast and simulate calculate with: the design, its hardware, and

@@ -62,7 +62,7 @@ Exit codes: 0 done, 1 failed.`,
 func newQuotaSetCmd(service *string) *cobra.Command {
 	var space, softSpace string
 	var files, softFiles int64
-	var dryRun bool
+	var opts quotaOptions
 	cmd := &cobra.Command{
 		Use:   "set SPEC user|group|project ID",
 		Short: "Set the limits of a user, a group or a project",
@@ -98,19 +98,19 @@ Exit codes: 0 done, 1 failed, 2 refused (nothing was changed).`,
 			if files < 0 || softFiles < 0 {
 				return refuseChange(errors.New("a limit of files is 0 or more"))
 			}
-			return changeQuota(cmd, args[0], *service, w.Kind, dryRun, w.Set)
+			return changeQuota(cmd, args[0], *service, w.Kind, opts, w.Set)
 		},
 	}
 	cmd.Flags().StringVar(&space, "space", "", "hard limit of space, e.g. 2TiB; 0: none")
 	cmd.Flags().StringVar(&softSpace, "soft-space", "", "soft limit of space")
 	cmd.Flags().Int64Var(&files, "files", 0, "hard limit of files; 0: none")
 	cmd.Flags().Int64Var(&softFiles, "soft-files", 0, "soft limit of files")
-	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only print the command")
+	opts.flags(cmd)
 	return cmd
 }
 
 func newQuotaProjectCmd(service *string) *cobra.Command {
-	var dryRun bool
+	var opts quotaOptions
 	cmd := &cobra.Command{
 		Use:   "project SPEC NUMBER DIRECTORY",
 		Short: "Assign a directory to a project, which counts everything in it",
@@ -123,13 +123,32 @@ Exit codes: 0 done, 1 failed, 2 refused (nothing was changed).`,
   mortar quota set brick.yaml project 42 --space 50TiB`,
 		Args: cobra.ExactArgs(3),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return changeQuota(cmd, args[0], *service, "project", dryRun, func(s *design.Service) (resource.Action, error) {
+			return changeQuota(cmd, args[0], *service, "project", opts, func(s *design.Service) (resource.Action, error) {
 				return quota.Project(s, args[1], args[2])
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only print the command")
+	opts.flags(cmd)
 	return cmd
+}
+
+// quotaOptions are the flags of the commands that change quotas.
+type quotaOptions struct{ dryRun, asJSON bool }
+
+func (o *quotaOptions) flags(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, "only print the command")
+	cmd.Flags().BoolVar(&o.asJSON, "json", false, "print what was done as JSON")
+}
+
+// quotaChange is what --json prints of a change of quotas.
+type quotaChange struct {
+	Service string   `json:"service"`
+	Server  string   `json:"server"`
+	Title   string   `json:"title"`
+	Command []string `json:"command"`
+	Changed bool     `json:"changed"`
+	DryRun  bool     `json:"dry_run,omitempty"`
+	Error   string   `json:"error,omitempty"`
 }
 
 // spaceOf parses a size; 0 needs no unit.
@@ -200,7 +219,7 @@ func servedOn(ctx context.Context, s *design.Service, servers []string, hosts ho
 }
 
 // changeQuota runs an action on the server of the service that the flags choose.
-func changeQuota(cmd *cobra.Command, file, service, kind string, dryRun bool, make func(*design.Service) (resource.Action, error)) error {
+func changeQuota(cmd *cobra.Command, file, service, kind string, opts quotaOptions, make func(*design.Service) (resource.Action, error)) error {
 	return withQuota(cmd.Context(), file, service, func(ctx context.Context, on []served) error {
 		if len(on) != 1 {
 			return refuseChange(errors.New("there are two services: name one with --service"))
@@ -213,19 +232,38 @@ func changeQuota(cmd *cobra.Command, file, service, kind string, dryRun bool, ma
 		if err != nil {
 			return refuseChange(err)
 		}
-		fmt.Fprintf(cmd.OutOrStdout(), "%s: %s\n  $ %s\n", s.server, a.Title, plan.Quote(a.Cmd))
-		if dryRun {
-			return nil
+		out := cmd.OutOrStdout()
+		if !opts.asJSON {
+			fmt.Fprintf(out, "%s: %s\n  $ %s\n", s.server, a.Title, plan.Quote(a.Cmd))
 		}
-		if _, err := s.host.Run(ctx, a); err != nil {
-			why := ""
-			if ae := (*agent.Error)(nil); errors.As(err, &ae) {
-				why = ": " + strings.TrimSpace(ae.Stderr)
+		if !opts.dryRun {
+			err = runQuota(ctx, s, a)
+		}
+		if opts.asJSON {
+			c := quotaChange{Service: s.Name, Server: s.server, Title: a.Title, Command: a.Cmd, Changed: !opts.dryRun && err == nil, DryRun: opts.dryRun}
+			if err != nil {
+				c.Error = err.Error()
 			}
-			return fail(exitFailed, fmt.Errorf("%s: %w%s", s.server, err, why))
+			if jerr := printJSON(out, c); jerr != nil {
+				return jerr
+			}
+		}
+		if err != nil {
+			return fail(exitFailed, err)
 		}
 		return nil
 	})
+}
+
+func runQuota(ctx context.Context, s served, a resource.Action) error {
+	_, err := s.host.Run(ctx, a)
+	if ae := (*agent.Error)(nil); errors.As(err, &ae) {
+		return fmt.Errorf("%s: %w: %s", s.server, err, strings.TrimSpace(ae.Stderr))
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", s.server, err)
+	}
+	return nil
 }
 
 func showQuotas(ctx context.Context, out io.Writer, on []served, asJSON bool) error {

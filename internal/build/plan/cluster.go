@@ -175,7 +175,7 @@ func (b *builder) configuration() error {
 	at := b.configurator()
 	cluster, service := StageCluster, StageService
 	if b.pair.Role == "oss" {
-		cluster, service = StageOSSCluster, StageOSSService
+		cluster, service = stageOSSCluster+b.pair.Name, stageOSSService+b.pair.Name
 	}
 	b.add(cluster, at, "cluster configuration", &resource.CIB{
 		Configuration: cib.String(), Owned: []string{"service-", "fence-", "fencing-", "locate-", "order-", "mortar-"}, Secret: []string{"community"},

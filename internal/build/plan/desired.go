@@ -34,9 +34,15 @@ const (
 	StageFencing    = "fencing"
 	// Lustre: targets of an OSS register with the MGS when they start first, and
 	// settings of the file system are kept there.
-	StageOSSCluster = "cluster configuration of OSS"
-	StageOSSService = "services of OSS"
-	StageWhole      = "file system"
+	StageWhole = "file system"
+)
+
+// The pairs of OSS start one after the other, each in stages of its own: what is wrong
+// with all of them stops the first one only.
+const (
+	stageOSSCluster = "cluster configuration of " // and the pair's name
+	stageOSSService = "services of "              // and the pair's name
+	stageOSS        = "OSS"                       // their place in the order of stages
 )
 
 // stageBinary comes before all others.
@@ -75,7 +81,15 @@ func LeavesArraysAlone(s Step) bool {
 // so on: one stage is one run of steps, whatever the order in which they were
 // thought of.
 var order = []string{StageHosts, StagePackages, StageKernel, StageMembership, StageDisks, StageMultipath, StageStorage,
-	StageRelease, StageNFS, StageAgent, StageGrowth, StageCluster, StageService, StageOSSCluster, StageOSSService, StageWhole, StageMetrics, StageClients, StageFencing}
+	StageRelease, StageNFS, StageAgent, StageGrowth, StageCluster, StageService, stageOSS, StageWhole, StageMetrics, StageClients, StageFencing}
+
+// rank is the place of a stage in the order.
+func rank(stage string) int {
+	if strings.HasPrefix(stage, stageOSSCluster) || strings.HasPrefix(stage, stageOSSService) {
+		stage = stageOSS
+	}
+	return slices.Index(order, stage)
+}
 
 // Desired is every step that makes a brick out of its hosts, in order.
 // Facts decide where the steps of storage go; secrets reads the files the
@@ -115,7 +129,7 @@ func Desired(d *design.Design, facts Facts, secrets func(file string) ([]byte, e
 	whole.kind().served()
 	take()
 	slices.SortStableFunc(steps, func(x, y Step) int {
-		return slices.Index(order, x.Stage) - slices.Index(order, y.Stage)
+		return rank(x.Stage) - rank(y.Stage)
 	})
 	return steps, nil
 }

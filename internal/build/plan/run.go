@@ -282,30 +282,24 @@ func fresh(actions []resource.Action, ran map[string]bool) bool {
 	return slices.ContainsFunc(actions, func(a resource.Action) bool { return !ran[commandOf(a)] })
 }
 
-// blindLooks is how many looks in a row may fail while a resource gets its time: a
-// server that starts services may take a minute to answer.
-const blindLooks = 3
-
 // settle compares after actions; what comes about by itself gets its time, unless
-// something else is to be done for it that was not done yet.
+// something else is to be done for it that was not done yet. A look that fails is no end
+// before that: a server that starts services may not answer for a minute.
 func (e *engine) settle(ctx context.Context, h *host.Session, s Step, ran map[string]bool) (agent.DiffResult, error) {
 	var limit time.Duration
 	if r, ok := s.Resource.(resource.Settler); ok {
 		limit = r.Settle()
 	}
-	blind := 0
 	for start := time.Now(); ; {
 		res, err := e.diff(ctx, h, s)
 		if err == nil && res.Error != nil {
-			if blind++; !res.Error.Refusal && blind < blindLooks && time.Since(start) < limit {
-				continue
-			}
 			err = &Failure{Host: s.Host, Stage: s.Stage, Step: s.Title, What: "observe", Err: res.Error}
-		}
-		if err != nil || len(res.Actions) == 0 || time.Since(start) >= limit || fresh(res.Actions, ran) {
+			if res.Error.Refusal || time.Since(start) >= limit {
+				return res, err
+			}
+		} else if err != nil || len(res.Actions) == 0 || time.Since(start) >= limit || fresh(res.Actions, ran) {
 			return res, err
 		}
-		blind = 0
 		select {
 		case <-ctx.Done():
 			return res, ctx.Err()

@@ -119,13 +119,13 @@ func (s *Running) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 			})
 		}
 		if !ok || r.Role != "Started" || r.Node == "" || r.Failed {
-			down = append(down, id)
+			down = append(down, notRunning(id, r))
 		}
 	}
 	if len(down) == 0 {
 		return nil, nil
 	}
-	wait.Why = strings.Join(down, ", ") + " not running"
+	wait.Why = strings.Join(down, ", ")
 	var why []string
 	for _, x := range f.Failures {
 		if t := x.Operation + " on " + x.Node + ": " + x.Reason; !slices.Contains(why, t) {
@@ -136,6 +136,19 @@ func (s *Running) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 		wait.Why += fmt.Sprintf(" (%s; when mended: crm_resource --cleanup)", strings.Join(why, "; "))
 	}
 	return append(as, wait), nil
+}
+
+// notRunning says what Pacemaker does with a resource that does not run.
+func notRunning(id string, r ClusterResource) string {
+	switch {
+	case r.Failed:
+		return id + " has failed"
+	case r.Blocked:
+		return id + " is blocked: Pacemaker does nothing with it until somebody acts"
+	case r.Role == "Starting" && r.Node != "":
+		return id + " is still starting on " + r.Node + " (see journalctl -u pacemaker there)"
+	}
+	return id + " is not running"
 }
 
 // Everywhere is a clone that is to run on each server that is online and not in

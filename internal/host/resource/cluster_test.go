@@ -47,7 +47,7 @@ func TestClusterMembers(t *testing.T) {
 func TestRunning(t *testing.T) {
 	s := &Running{Name: "service home", Resources: []string{"service-home", "fence-nfs1-bmc"}, Seconds: 60}
 	as := diff(t, s, clusterSys(t))
-	if len(as) != 1 || !strings.HasPrefix(as[0].Why, "service-home not running") {
+	if len(as) != 1 || !strings.HasPrefix(as[0].Why, "service-home is still starting on nfs1 (") {
 		t.Errorf("a starting service is not waited for: %v", as)
 	}
 	wantShow(t, diff(t, s, clusterSys(t, `role="Starting"`, `role="Started"`)), "")

@@ -3,6 +3,7 @@ package resource
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/base/md"
@@ -62,9 +63,28 @@ func (a *Array) retire(sys Sys, r linux.MDArray, disks arrayDisks) ([]Action, er
 	for _, m := range members {
 		if m.Is("faulty") && !m.Is("journal") && !known[m.Dev] {
 			manage(fmt.Sprintf("remove %s from array %s", m.Dev, a.Name), "it has failed, and the design does not have it any more", "--remove", m.Dev)
+			if name := pathlessMap(sys, m.Dev); name != "" {
+				as = append(as, Action{
+					Title: "remove the multipath map " + name, Why: "it has no path left: its disk was pulled while the array held it", Cmd: []string{"multipath", "-f", name}, OKCodes: []int{1},
+				})
+			}
 		}
 	}
 	return as, nil
+}
+
+// pathlessMap is the name of a multipath map without paths; "" if the device is none.
+func pathlessMap(sys Sys, dev string) string {
+	uuid, err := readTrim(sys, "/sys/block/"+dev+"/dm/uuid")
+	if err != nil || !strings.HasPrefix(uuid, "mpath-") {
+		return ""
+	}
+	paths, err := sys.Glob("/sys/block/" + dev + "/slaves/*")
+	if err != nil || len(paths) > 0 {
+		return ""
+	}
+	name, _ := readTrim(sys, "/sys/block/"+dev+"/dm/name") // one without a name is left alone
+	return name
 }
 
 // idleSpare tells whether the array has a spare that it could use.

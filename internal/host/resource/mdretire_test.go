@@ -65,6 +65,13 @@ func TestArrayRetires(t *testing.T) {
 	addArray(sys, "md127", "11111111-2222-2222-3333-333344444444", "clean", "dm-0", "dm-1")
 	sys.files["/sys/block/md127/md/dev-dm-0/state"] = "faulty\n"
 	sys.files["/sys/block/md127/md/dev-dm-1/state"] = "in_sync\n"
+	for _, f := range []string{"/sys/block/dm-0/slaves/sda/x", "/sys/block/dm-0/slaves/sdz/x"} {
+		delete(sys.files, f)
+	}
+	sys.files["/sys/block/dm-0/dm/uuid"] = "mpath-35000c50000000101\n"
+	sys.files["/sys/block/dm-0/dm/name"] = "35000c50000000101\n"
+	wantShow(t, diff(t, a, sys), "mdadm --manage /dev/md127 --remove dm-0\nmultipath -f 35000c50000000101")
+	sys.files["/sys/block/dm-0/slaves/sda/x"] = "" // a path is left
 	wantShow(t, diff(t, a, sys), "mdadm --manage /dev/md127 --remove dm-0")
 
 	// A new array is not made without one of its disks.

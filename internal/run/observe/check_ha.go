@@ -344,6 +344,9 @@ func (v *view) service(svc *design.Service) *Part {
 			which = " " + svc.Name
 		}
 		p.Mend = fmt.Sprintf("`mortar failback %s%s` when it suits", v.d.Spec.File, which)
+		if n := v.node(svc.Preferred); n != nil && n.Standby {
+			p.Mend = fmt.Sprintf("first `mortar unstandby %s %s`, then ", v.d.Spec.File, svc.Preferred) + p.Mend
+		}
 	default:
 		p.Text = fmt.Sprintf("on %s%s", w.Server, since)
 	}

@@ -121,10 +121,14 @@ func verdict(s *Status) string {
 }
 
 func (w Where) sentence(s *Status) string {
-	if w.Server == "" {
-		return fmt.Sprintf("service %s (%s) is on no server known here", w.Service, w.Address)
+	name := "service " + w.Service
+	if w.Address != "" { // a target of Lustre has none
+		name += " (" + w.Address + ")"
 	}
-	text := fmt.Sprintf("service %s (%s) on %s", w.Service, w.Address, w.Server)
+	if w.Server == "" {
+		return name + " is on no server known here"
+	}
+	text := name + " on " + w.Server
 	if w.Since != nil {
 		v := view{now: s.Time}
 		text += " since " + v.clock(*w.Since)

@@ -281,6 +281,9 @@ func (v mdStorage) seenElsewhere(x *design.Disk, not *server) bool {
 	return false
 }
 
+// degraded is the part of a group that lacks a member.
+const degraded = "redundancy"
+
 // raid checks that each group is assembled on one server, whole, and in sync.
 func (v mdStorage) raid() *Part {
 	p := &Part{Name: "RAID"}
@@ -292,7 +295,7 @@ func (v mdStorage) raid() *Part {
 		g := &groups[i]
 		c := v.group(g)
 		c.Name = g.Name
-		if c.Level == OK || c.Level == Warning {
+		if (c.Level == OK || c.Level == Warning) && !slices.ContainsFunc(c.Parts, func(x *Part) bool { return x.Name == degraded }) {
 			whole++
 		}
 		p.Parts = append(p.Parts, c)
@@ -365,7 +368,7 @@ func (v mdStorage) group(g *design.Group) *Part {
 
 	// Find the members, and the disks of the design that are not members.
 	in := map[string]bool{}
-	var faulty, strangers, unnoticed []string
+	var faulty, pathless, strangers, unnoticed []string
 	known := map[string]*design.Disk{} // of faulty
 	spares, journal := 0, false
 	for _, m := range a.members {
@@ -376,6 +379,8 @@ func (v mdStorage) group(g *design.Group) *Part {
 		switch {
 		case m.Is("journal"):
 			journal = journal || !m.Is("faulty")
+		case m.Is("faulty") && m.disk == nil:
+			pathless = append(pathless, who)
 		case m.Is("faulty"):
 			faulty = append(faulty, who)
 			known[who] = m.disk
@@ -397,14 +402,24 @@ func (v mdStorage) group(g *design.Group) *Part {
 	}
 	lent := v.lent(s, g)
 	var out []string
+	var missing []*design.Disk
 	for i := range g.Members {
 		x := &g.Members[i]
 		if !in[x.Serial] && lent[x.Serial] == "" && !x.Failed && !slices.Contains(faulty, diskName(x)) && !slices.ContainsFunc(a.members, func(m member) bool {
 			return m.disk != nil && m.disk.Serial == x.Serial && m.Is("spare") && (m.Slot >= 0 || a.Degraded == 0) // or it is a spare since another disk took its place
 		}) {
-			out = append(out, diskName(x))
+			out, missing = append(out, diskName(x)), append(missing, x)
 		}
 	}
+	// A server knows a disk by its paths. Failed members without any are the missing
+	// disks if there are as many of both.
+	if len(pathless) == len(missing) {
+		for i, x := range missing {
+			pathless[i], known[out[i]] = out[i], x
+		}
+		out = nil
+	}
+	faulty = append(faulty, pathless...)
 	for _, who := range unnoticed {
 		part.add(Warning, serialOf(who), "%s still counts disk %s in, which is gone: md finds out at the next write to it", g.Name, who)
 	}
@@ -453,7 +468,7 @@ func (v mdStorage) group(g *design.Group) *Part {
 		if len(out) > 0 {
 			text += "; missing: " + list(out)
 		}
-		f := part.add(Fault, "redundancy", "%s", text)
+		f := part.add(Fault, degraded, "%s", text)
 		if a.stat.Action == "" && spares == 0 {
 			f.Mend = "no spare is left: replace the disk"
 			if v.pair.HA != nil && v.spareOfPeer(s, g) {
@@ -651,7 +666,10 @@ func addProgress(part *Part, pr linux.MDStat, array string) {
 	case pr.Waiting != "":
 		text += "waiting (" + strings.ToLower(pr.Waiting) + ")"
 	default:
-		text += fmt.Sprintf("%.1f %%, %s left", pr.Percent, duration(pr.Left))
+		text += fmt.Sprintf("%.1f %%", pr.Percent)
+		if pr.Left > 0 {
+			text += fmt.Sprintf(", %s left", duration(pr.Left))
+		}
 		sec := pr.Left.Seconds()
 		prog.SecondsLeft = &sec
 	}

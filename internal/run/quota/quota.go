@@ -197,8 +197,15 @@ func Project(s *design.Service, id, dir string) (resource.Action, error) {
 
 // Off is the refusal for a kind without accounting, with the remedy.
 func Off(s *design.Service, kind string) error {
+	what := fmt.Sprintf("the file system of %s counts no %ss", s.Name, kind)
+	if slices.ContainsFunc(synonyms[kind], func(o string) bool { return slices.Contains(s.MountOpts, o) }) {
+		return &resource.Refusal{
+			What: what + " yet: it was mounted before the spec had the option",
+			Mend: "mount it anew: mortar failover",
+		}
+	}
 	return &resource.Refusal{
-		What: fmt.Sprintf("the file system of %s counts no %ss", s.Name, kind),
+		What: what,
 		Mend: fmt.Sprintf("add %s to filesystem.mount of the spec and apply; it counts from the next start of the service (mortar failover)", option(kind)),
 	}
 }

@@ -52,6 +52,18 @@ func TestReport(t *testing.T) {
 	}
 }
 
+// A spec that has the option already needs a new mount, not the option.
+func TestOff(t *testing.T) {
+	s := service()
+	if got := Off(s, "user").Error(); !strings.Contains(got, "add uquota to filesystem.mount") {
+		t.Error(got)
+	}
+	s.MountOpts = []string{"noatime", "usrquota"}
+	if got := Off(s, "user").Error(); strings.Contains(got, "add ") || !strings.Contains(got, "mortar failover") {
+		t.Error(got)
+	}
+}
+
 func TestSet(t *testing.T) {
 	n := func(v int64) *int64 { return &v }
 	a, err := (&Wanted{Kind: "group", ID: "chem", SpaceHard: n(1<<40 + 1), FilesSoft: n(0)}).Set(service())

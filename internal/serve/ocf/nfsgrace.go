@@ -103,11 +103,17 @@ func (s *nfsKind) toNotify() ([]string, error) {
 	return names, err
 }
 
+// inGrace reports whether lockd runs, and whether its grace period lasts.
+func (s *nfsKind) inGrace() (served, grace bool) {
+	b, err := s.in.ReadFile(endGraceFile)
+	return err == nil, err == nil && strings.TrimSpace(string(b)) == "N"
+}
+
 // saveLocks writes the number of locks to the volume when it has changed. During the grace
 // period the former number stays: clients have not reclaimed everything yet.
 func (s *nfsKind) saveLocks() error {
-	if b, err := s.in.ReadFile(endGraceFile); err != nil || strings.TrimSpace(string(b)) == "N" {
-		return nil // NFSv3 is not served, or the period lasts
+	if served, grace := s.inGrace(); !served || grace {
+		return nil
 	}
 	n, err := s.locks()
 	if err != nil {
@@ -165,8 +171,7 @@ func (s *nfsKind) endGrace(ctx context.Context, w *watcher) {
 	if _, lost := w.gone[name]; lost {
 		return // a look at the volume would hang
 	}
-	b, err := s.in.ReadFile(endGraceFile)
-	if err != nil || strings.TrimSpace(string(b)) != "N" {
+	if _, grace := s.inGrace(); !grace {
 		delete(w.settled, name)
 		return
 	}

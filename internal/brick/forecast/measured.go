@@ -1,0 +1,68 @@
+package forecast
+
+import (
+	"fmt"
+	"io"
+)
+
+// Measured is what a benchmark measured of a pattern.
+type Measured struct {
+	Pattern Pattern `json:"pattern"`
+	Test    string  `json:"test"`    // the benchmark's test
+	Threads int     `json:"threads"` // of all clients together
+	Value   float64 `json:"value"`   // in the pattern's unit
+}
+
+// Compared is a measurement beside the forecast for as many clients as it had threads.
+type Compared struct {
+	Measured
+	Unit     string  `json:"unit"`
+	Forecast float64 `json:"forecast"`
+	Ratio    float64 `json:"ratio"` // measured / forecast
+	// Bottleneck is what the forecast says limits the pattern.
+	Bottleneck string `json:"bottleneck"`
+}
+
+// Against compares measurements with the forecast, in the order of its patterns.
+// Measurements of patterns that have no forecast are left out.
+func (f *Forecast) Against(all []Measured) []Compared {
+	out := []Compared{}
+	for _, l := range f.Lines {
+		for _, m := range all {
+			if m.Pattern != l.Pattern {
+				continue
+			}
+			c := Compared{Measured: m, Unit: l.Unit, Forecast: l.at(m.Threads), Bottleneck: l.Bottleneck}
+			if c.Forecast > 0 {
+				c.Ratio = m.Value / c.Forecast
+			}
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// at is the forecast for so many clients; the peak where there is no curve, and above
+// its end.
+func (l *Line) at(clients int) float64 {
+	for _, p := range l.Curve {
+		if p.Clients == clients {
+			return p.Value
+		}
+	}
+	return l.Peak
+}
+
+// ComparedText writes measurements beside the forecast.
+func ComparedText(w io.Writer, all []Compared) error {
+	ew := &errWriter{w: w}
+	fmt.Fprint(ew, "\nMeasured and forecast\n\n")
+	rows := [][]string{{"", "threads", "measured", "forecast", "ratio", "unit", "limited by"}}
+	for _, c := range all {
+		rows = append(rows, []string{
+			fmt.Sprintf("%s (%s)", c.Pattern, c.Test), fmt.Sprint(c.Threads), number(c.Value), number(c.Forecast), fmt.Sprintf("%.2f", c.Ratio), c.Unit, c.Bottleneck,
+		})
+	}
+	table(ew, rows)
+	return ew.err
+}
