@@ -308,6 +308,7 @@ func lustreSettings(d *Design) []Setting {
 	add("server", "sysctl", "kernel.panic_on_oops", "1", "unmounting a target whose disks have failed is a bug of the kernel (2.17.57): the server stops, is fenced, and its partner takes over; without this the unmount hangs", "kernel: admin-guide/sysctl/kernel")
 	add("both", "module", "libcfs.libcfs_debug", "0", "no debug log in memory: small operations are faster; set_param -P passes over debug", seed+"8.1; modinfo libcfs")
 	add("both", "module", "mgc.mgc_requeue_timeout_min", "1", "seconds until a node that was told of a change asks the MGS for it, and up to as many again by chance (5 as built): clients hear sooner where a target is after a takeover", "modinfo mgc; kernel module: mgc_requeue_thread")
+	add("both", "module", "lnet.lnet_transaction_timeout", "30", "seconds until LNet gives up a message that it cannot deliver (150 as built): the unmount of a target whose server has lost its link waits for its last messages", "modinfo lnet; kernel module: lnet_post_send_locked, msg_deadline")
 	if strings.HasPrefix(d.Spec.Lustre.LNET, "tcp") {
 		add("both", "module", "ksocklnd.sock_timeout", "10", "seconds until a node closes a connection on which nothing moves (50 as built): without this a client's attempts to reconnect wait on the connection to the crashed server", "modinfo ksocklnd; kernel module: ksocknal_timeout")
 	}

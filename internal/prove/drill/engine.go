@@ -222,13 +222,13 @@ func (e *engine) run(ctx context.Context) (_ *report.Run, err error) {
 	results := e.stopLoad(cleanup)
 	ev.loads, ev.loadErr = results, e.loadErrors()
 	if err == nil {
-		ev.location, ev.locationErr = e.location(ctx, e.service.Name)
+		ev.location, ev.locationErr = e.located(ctx, e.service.Name)
 		for _, o := range e.everyOther() {
-			o.location, _ = e.location(ctx, o.service.Name) // no location fails the check of where it may be
+			o.location, _ = e.located(ctx, o.service.Name) // no location fails the check of where it may be
 		}
 		if e.second != nil {
 			ev.second = e.second.evidence(&ev)
-			ev.second.location, ev.second.locationErr = e.location(ctx, e.second.service.Name)
+			ev.second.location, ev.second.locationErr = e.located(ctx, e.second.service.Name)
 		}
 		ev.moved = slices.Equal(ev.location, []string{e.survivor})
 	}
@@ -520,6 +520,15 @@ func (e *engine) location(ctx context.Context, service string) ([]string, error)
 	}
 	r, err := c.service(service)
 	return r.NodeNames(), err
+}
+
+// located is location, asked again while no server answers.
+func (e *engine) located(ctx context.Context, service string) (nodes []string, err error) {
+	err = untilSeen(ctx, func() (err error) {
+		nodes, err = e.location(ctx, service)
+		return err
+	})
+	return nodes, err
 }
 
 // inOrder returns the servers of a pair with those first that have no fault.

@@ -295,9 +295,9 @@ func (e *engine) returnDisk(ctx context.Context, f Fault) error {
 	return nil
 }
 
-// untilSeen calls try until it succeeds: the kernel sees a disk, its paths and its
-// multipath map some time after the disk is in its slot. It does not interrupt a
-// try.
+// untilSeen calls try until it succeeds, for a minute: the kernel sees a disk, its paths
+// and its multipath map some time after the disk is in its slot, and a busy server may
+// leave one question unanswered. It does not interrupt a try.
 func untilSeen(ctx context.Context, try func() error) error {
 	return host.Wait{Limit: time.Minute, Poll: 2 * time.Second}.Until(ctx, func(context.Context) (string, error) {
 		if err := try(); err != nil {
