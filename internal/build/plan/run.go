@@ -198,7 +198,9 @@ func (e *engine) host(ctx context.Context, name string, steps []Step) error {
 			}
 		}
 		if res.Error != nil {
-			return e.failed(s, start, &Failure{Host: name, Stage: s.Stage, Step: s.Title, What: "observe", Err: res.Error})
+			if res, err = e.again(ctx, h, s, res); err != nil {
+				return e.failed(s, start, err)
+			}
 		}
 		ev := Event{Stage: s.Stage, Host: name, Step: s.Title, Resource: s.Resource.Kind() + " " + s.Resource.ID()}
 		if len(res.Actions) == 0 {
@@ -280,6 +282,15 @@ func commandOf(a resource.Action) string { return strings.Join(a.Cmd, "\x00") }
 // fresh tells whether any of the actions was not run yet.
 func fresh(actions []resource.Action, ran map[string]bool) bool {
 	return slices.ContainsFunc(actions, func(a resource.Action) bool { return !ran[commandOf(a)] })
+}
+
+// again looks once more at a resource that comes about by itself, whose first look failed:
+// an earlier step may have given its server much to start. Other looks fail for good.
+func (e *engine) again(ctx context.Context, h *host.Session, s Step, res agent.DiffResult) (agent.DiffResult, error) {
+	if _, waits := s.Resource.(resource.Settler); waits && !res.Error.Refusal {
+		return e.settle(ctx, h, s, nil)
+	}
+	return res, &Failure{Host: s.Host, Stage: s.Stage, Step: s.Title, What: "observe", Err: res.Error}
 }
 
 // settle compares after actions; what comes about by itself gets its time, unless

@@ -48,6 +48,8 @@ type fakeHost struct {
 	// blind is how many looks fail after an action.
 	blind   int
 	blinded int
+	// blindTo is how many looks at a thing fail.
+	blindTo map[string]int
 	// blank: the agent looks whether a disk is blank before it destroys.
 	blank bool
 }
@@ -116,6 +118,9 @@ func (h *fakeHost) Call(ctx context.Context, op string, params, result any, _ fu
 
 func (h *fakeHost) diff(r thing) agent.DiffResult {
 	switch {
+	case h.blindTo[r.Name] > 0:
+		h.blindTo[r.Name]--
+		return agent.DiffResult{Error: &agent.Error{Message: "crm_mon: not done after 1m0s"}}
 	case h.blinded > 0:
 		h.blinded--
 		return agent.DiffResult{Error: &agent.Error{Message: "crm_mon: not done after 1m0s"}}
@@ -353,6 +358,14 @@ func TestLookThatFailsIsRepeated(t *testing.T) {
 	fakes["x"].blind = 1000
 	if _, err := mustBuild(t, []Step{s}, hosts).Apply(t.Context(), hosts, ApplyOptions{}); err == nil || !strings.Contains(err.Error(), "not done after") {
 		t.Errorf("only looks that fail: %v", err)
+	}
+	// The first look of a step may fail as well: the step before has changed something.
+	fakes["x"].blind, fakes["x"].blinded = 0, 0
+	s.Resource = &waiting{thing{Name: "e", Want: "there"}}
+	p := mustBuild(t, []Step{step("s", "x", thing{Name: "d", Want: "there"}), s}, hosts)
+	fakes["x"].blindTo = map[string]int{"e": 2}
+	if _, err := p.Apply(t.Context(), hosts, ApplyOptions{}); err != nil {
+		t.Error(err)
 	}
 	// What does not come about by itself is looked at once.
 	fakes["x"].blind, fakes["x"].blinded = 1, 0

@@ -1142,14 +1142,6 @@ func (h *fakeHost) ProbeARP(_ context.Context, _ iface, a netip.Addr, _ time.Dur
 	return "", nil
 }
 
-func (h *fakeHost) Resolve(_ context.Context, host string) ([]netip.Addr, error) {
-	if host == "c1" {
-		host = "::ffff:10.0.0.5"
-	}
-	a, err := netip.ParseAddr(host)
-	return []netip.Addr{a}, err
-}
-
 func (h *fakeHost) Ports(_ context.Context, programs []rpcProgram) ([]uint16, error) {
 	if _, ok := h.files[rpcbindSocket]; !ok {
 		return nil, syscall.ECONNREFUSED

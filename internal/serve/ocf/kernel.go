@@ -89,8 +89,6 @@ type network interface {
 	ProbeARP(ctx context.Context, ifc iface, a netip.Addr, wait time.Duration) (string, error)
 	// AnnounceARP tells the network that a is here now.
 	AnnounceARP(ifc iface, a netip.Addr) error
-	// Resolve returns the addresses of a host's name, or the address that it is.
-	Resolve(ctx context.Context, host string) ([]netip.Addr, error)
 	// Ports asks rpcbind for the TCP port of each program; 0: it has none.
 	Ports(ctx context.Context, programs []rpcProgram) ([]uint16, error)
 	// ResetConnections ends what is left of TCP connections to a local port.

@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -208,10 +206,6 @@ func start(c command, namespace string) error {
 		return err
 	}
 	return p.Release()
-}
-
-func (*realKernel) Resolve(ctx context.Context, host string) ([]netip.Addr, error) {
-	return net.DefaultResolver.LookupNetIP(ctx, "ip", host)
 }
 
 func (*realKernel) Ports(ctx context.Context, programs []rpcProgram) ([]uint16, error) {

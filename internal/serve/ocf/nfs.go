@@ -594,7 +594,12 @@ func (s *nfsKind) stopNFSD(ctx context.Context) error {
 		return err
 	}
 	s.makeRoom()
+	s.countAtStop()
+	grace := s.inGrace()
 	s.retire()
+	if grace {
+		s.keepReclaiming()
+	}
 	if s.threads() == 0 {
 		s.recall()
 	}

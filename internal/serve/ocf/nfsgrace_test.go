@@ -1,15 +1,13 @@
 package ocf
 
 import (
-	"context"
 	"strings"
 	"testing"
 	"time"
 )
 
 func TestReclaimDone(t *testing.T) {
-	now := time.Unix(1000, 0)
-	note := reclaim{Clients: []string{"10.0.0.8", "10.0.0.9"}, Locks: 3, Connected: now.Add(time.Second)}
+	note := reclaim{Clients: map[string]string{"10.0.0.8": "", "10.0.0.9": ""}, Locks: 3}
 	for name, c := range map[string]struct {
 		note reclaim
 		seen reclaiming
@@ -18,29 +16,13 @@ func TestReclaimDone(t *testing.T) {
 		"all have reclaimed":        {note, reclaiming{true, true, 3, reclaimQuiet}, true},
 		"more locks than before":    {note, reclaiming{true, true, 4, reclaimQuiet}, true},
 		"a client has not answered": {note, reclaiming{false, true, 3, reclaimQuiet}, false},
-		"a client is not connected": {note, reclaiming{true, false, 3, reclaimQuiet}, false},
-		"it had the time to":        {reclaim{note.Clients, 3, now}, reclaiming{true, false, 3, reclaimQuiet}, true},
+		"a client has not asked":    {note, reclaiming{true, false, 3, reclaimQuiet}, false},
 		"a lock is missing":         {note, reclaiming{true, true, 2, reclaimQuiet}, false},
 		"a lock came a moment ago":  {note, reclaiming{true, true, 3, reclaimQuiet - time.Second}, false},
-		"no record of clients":      {reclaim{Connected: now}, reclaiming{true, true, 3, reclaimQuiet}, false},
+		"no record of clients":      {reclaim{}, reclaiming{true, true, 3, reclaimQuiet}, false},
 	} {
-		if got := c.note.done(now, c.seen); got != c.want {
+		if got := c.note.done(c.seen); got != c.want {
 			t.Errorf("%s: %v", name, got)
-		}
-	}
-}
-
-// A client counts as connected by its name, its address, or its address in IPv6's form.
-func TestConnectedToLockd(t *testing.T) {
-	h := newShared(t).hosts["nfs1"]
-	s := h.service(testConfig())
-	if err := s.start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	nfs := s.kind.(*nfsKind)
-	for clients, want := range map[string]bool{"10.0.0.5": true, "c1": true, "10.0.0.8": false, "c1 10.0.0.8": false, "nobody": false} {
-		if got, err := nfs.connected(t.Context(), strings.Fields(clients)); got != want || err != nil {
-			t.Errorf("%s: %v, %v", clients, got, err)
 		}
 	}
 }
@@ -61,69 +43,134 @@ func TestCountLocks(t *testing.T) {
 	}
 }
 
+// graceTest is a pair whose service has NFSv3 locks.
+type graceTest struct {
+	*testing.T
+	*shared
+}
+
+const lockRecord = "0100007f 000186b5 00000003 00000010 0 10.0.0.9 nfs1\n"
+
+func (t graceTest) nfs(s *service) *nfsKind { return s.kind.(*nfsKind) }
+
+// locked sets what a server's kernel says of its locks and of lockd's grace period.
+func (t graceTest) locked(h *fakeHost, s *service, grace string, n int) {
+	t.Helper()
+	h.files[endGraceFile] = grace
+	_, devno, err := t.nfs(s).mounted()
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.files["/proc/locks"] = strings.Repeat("1: POSIX  ADVISORY  WRITE 771 "+hexDevice(t.T, devno)+":131 0 EOF\n", n)
+}
+
+func (t graceTest) start(h *fakeHost, s *service) {
+	t.Helper()
+	if err := s.start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	h.files[endGraceFile] = "Y\n"
+}
+
+// count has a monitor see the service after some time, and compares the saved number.
+func (t graceTest) count(h *fakeHost, s *service, after time.Duration, want string) {
+	t.Helper()
+	h.clock = h.clock.Add(after)
+	if st, err := s.monitor(t.Context()); st != running || err != nil {
+		t.Fatal(st, err)
+	}
+	if got, _, _ := strings.Cut(t.volume["/.nfs/mortar/locks"], " "); got != want {
+		t.Errorf("locks on the volume: %q, want %s", t.volume["/.nfs/mortar/locks"], want)
+	}
+}
+
 // The watcher ends lockd's grace period of a service that has moved when its client has
 // reclaimed, and not before.
 func TestEndGrace(t *testing.T) { flavours(t, testEndGraceIn) }
 
 func testEndGraceIn(t *testing.T, testConfig func() *Config) {
-	sh := newShared(t)
-	a, b := sh.hosts["nfs1"], sh.hosts["nfs2"]
+	g := graceTest{t, newShared(t)}
+	a, b := g.hosts["nfs1"], g.hosts["nfs2"]
 	s := a.service(testConfig())
-	ctx := context.Background()
-	if err := s.start(ctx); err != nil {
+	g.start(a, s)
+	g.volume["/.nfs/sm/10.0.0.9"] = lockRecord
+	g.locked(a, s, "Y\n", 3)
+	g.count(a, s, 0, "3")
+	g.locked(a, s, "Y\n", 2)
+	g.count(a, s, 10*time.Second, "3") // the larger one of the last minute
+	if err := s.stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	nfs := func(s *service) *nfsKind { return s.kind.(*nfsKind) }
-	locked := func(h *fakeHost, s *service, grace string, n int) {
-		h.files[endGraceFile] = grace
-		_, devno, err := nfs(s).mounted()
-		if err != nil {
-			t.Fatal(err)
-		}
-		h.files["/proc/locks"] = strings.Repeat("1: POSIX  ADVISORY  WRITE 771 "+hexDevice(t, devno)+":131 0 EOF\n", n)
-	}
-	sh.volume["/.nfs/sm/10.0.0.9"] = "0100007f 000186b5 00000003 00000010 0 10.0.0.9 nfs1\n"
-	locked(a, s, "Y\n", 2)
-	if st, err := s.monitor(ctx); st != running || err != nil {
-		t.Fatal(st, err)
-	}
-	if got := sh.volume["/.nfs/mortar/locks"]; got != "2\n" {
-		t.Fatalf("locks on the volume: %q", got)
-	}
-	if err := s.stop(ctx); err != nil {
-		t.Fatal(err)
+	if got := g.volume["/.nfs/mortar/locks"]; !strings.HasPrefix(got, "2 ") {
+		t.Errorf("a stop counts %q", got)
 	}
 	b.clock = a.clock.Add(10 * time.Second)
 	s = b.service(testConfig())
-	if err := s.start(ctx); err != nil {
-		t.Fatal(err)
-	}
-	locked(b, s, "N\n", 0)
+	g.start(b, s)
+	g.locked(b, s, "N\n", 0)
 	w := b.watcher(s)
 	look := func(after time.Duration, want string) {
 		t.Helper()
 		b.clock = b.clock.Add(after)
-		nfs(s).endGrace(ctx, w)
+		g.nfs(s).endGrace(w)
 		if got := b.files[endGraceFile]; got != want {
 			t.Fatalf("after %v more: %q, want %q", after, got, want)
 		}
 	}
 	look(0, "N\n")
 	look(20*time.Second, "N\n") // the client has not answered
-	delete(sh.volume, "/.nfs/notify/sm.bak/10.0.0.9")
-	locked(b, s, "N\n", 1)
+	delete(g.volume, "/.nfs/notify/sm.bak/10.0.0.9")
+	g.locked(b, s, "N\n", 2) // somebody else's
 	look(time.Second, "N\n")
-	if st, err := s.monitor(ctx); st != running || err != nil {
-		t.Fatal(st, err)
-	}
-	if got := sh.volume["/.nfs/mortar/locks"]; got != "2\n" {
-		t.Errorf("during the period the number on the volume became %q", got)
-	}
+	look(20*time.Second, "N\n") // the client has asked for no lock
+	g.volume["/.nfs/sm/10.0.0.9"] = lockRecord
+	g.locked(b, s, "N\n", 1)
+	look(time.Second, "N\n")
+	g.count(b, s, 0, "2")       // the former number stays during the period
 	look(20*time.Second, "N\n") // it had two
-	locked(b, s, "N\n", 2)
+	g.locked(b, s, "N\n", 2)
 	look(time.Second, "N\n")
 	look(reclaimQuiet-time.Second, "N\n")
 	look(time.Second, "Y\n")
+}
+
+// A stop in the middle of the grace period forgets no client that has yet to reclaim.
+func TestStopDuringGrace(t *testing.T) { flavours(t, testStopDuringGraceIn) }
+
+func testStopDuringGraceIn(t *testing.T, testConfig func() *Config) {
+	g := graceTest{t, newShared(t)}
+	a := g.hosts["nfs1"]
+	s := a.service(testConfig())
+	g.volume["/.nfs/sm/10.0.0.9"] = lockRecord
+	g.volume["/.nfs/mortar/locks"] = "5 1\n"
+	g.start(a, s)
+	g.locked(a, s, "N\n", 1)
+	delete(g.volume, "/.nfs/notify/sm.bak/10.0.0.9") // it has answered
+	if err := s.stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := g.volume["/.nfs/notify/sm.bak/10.0.0.9"]; got != lockRecord {
+		t.Errorf("the client's record: %q", got)
+	}
+	if got := g.volume["/.nfs/mortar/locks"]; got != "5 1\n" {
+		t.Errorf("the number of locks: %q", got)
+	}
+}
+
+// A larger number counts for a minute, and none is kept that could not be written.
+func TestSavedLocks(t *testing.T) {
+	g := graceTest{t, newShared(t)}
+	a := g.hosts["nfs1"]
+	s := a.service(testConfig())
+	g.start(a, s)
+	g.locked(a, s, "Y\n", 4)
+	g.count(a, s, 0, "4")
+	g.locked(a, s, "Y\n", 1)
+	g.count(a, s, locksKept-time.Second, "4")
+	g.count(a, s, time.Second, "1")
+	a.files[endGraceFile] = "N\n"
+	g.locked(a, s, "N\n", 0)
+	g.count(a, s, time.Hour, "1")
 }
 
 // hexDevice spells major:minor as /proc/locks does.

@@ -159,7 +159,7 @@ func (s *nfsKind) watch(ctx context.Context, w *watcher) {
 	if st, err := s.bindState(); err != nil || st != running {
 		return
 	}
-	s.endGrace(ctx, w)
+	s.endGrace(w)
 	dead := s.dead(w)
 	gone := s.threads() == 0
 	if len(dead) == 0 && !gone {
