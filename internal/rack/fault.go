@@ -624,6 +624,7 @@ func (r *rack) throttle(ctx context.Context, a []string) error {
 		return refuse("%s is a LUN: lun-slow makes it slow, and throttle a disk of its array", a[0])
 	} else {
 		object = d.throttleID()
+		reaches = func(n *Node) bool { return isServer(n) && d.cabledTo(n.Name) }
 	}
 	// QEMU keeps a limit that the command omits, so reset these two.
 	value := props{"iops-read": 0, "iops-write": 0}
