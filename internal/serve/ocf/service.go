@@ -211,6 +211,8 @@ func (s *service) mine(ctx context.Context) error {
 	switch owner, err := s.owned(ctx); {
 	case err != nil:
 		return fmt.Errorf("who owns the storage of service %s cannot be read: %w", s.cfg.Service, err)
+	case owner == "":
+		return fmt.Errorf("this server does not serve %s any more", s.cfg.Service)
 	case owner != s.host:
 		return fmt.Errorf("the storage of service %s is %q's, not this server's", s.cfg.Service, owner)
 	}
