@@ -57,6 +57,15 @@ func TestJournalTable(t *testing.T) {
 	if as := diff(t, &j, sys); len(as) != 3 {
 		t.Errorf("another brick's table: %s", show(as))
 	}
+	// A brick that was built before has lost its table, not its journals.
+	j.Assemble = false
+	refused(t, &j, sys, "mirror b-j0 (/dev/md127) carries partition table 91111111-2222-4333-8444-555555555555, not 11111111-2222-4333-8444-555555555555", "b-r0 (20971520 bytes at 1048576), b-r1")
+	sys.outputs["sfdisk --json /dev/md127"] = Output{Code: 1, Stderr: "sfdisk: /dev/md127: does not contain a recognized partition table\n"}
+	refused(t, &j, sys, "mirror b-j0 (/dev/md127) carries no partition table", "restore the table")
+	sys.outputs["sfdisk --json /dev/md127"] = Output{Stdout: sfdiskJSON}
+	wantShow(t, diff(t, &j, sys), wait) // it is there: the names are waited for
+	sys.outputs["sfdisk --json /dev/md127"] = Output{Stdout: strings.Replace(sfdiskJSON, "11111111-", "91111111-", 1)}
+	j.Assemble = true
 	sys.files["/sys/class/block/md127/md127p1/partition"] = "1\n"
 	sys.files["/sys/class/block/md127p1/holders/md126/x"] = ""
 	refused(t, &j, sys, "mirror b-j0 (/dev/md127) is in use by md126")

@@ -17,8 +17,9 @@ type JournalTable struct {
 	UUID   string // of the md array
 	Table  string // identifier of the partition table: a table with another one is not ours
 	Parts  []JournalPart
-	// Assemble: the mirror is brought up here. Otherwise there is nothing to do while it
-	// is not here.
+	// Assemble: the brick is being built, and the mirror is brought up here. Otherwise the
+	// table is there already: there is nothing to do while the mirror is not here, and
+	// nothing is written.
 	Assemble bool
 }
 
@@ -35,9 +36,10 @@ func (j *JournalTable) Kind() string { return "journal-table" }
 // ID is the mirror.
 func (j *JournalTable) ID() string { return j.Mirror }
 
-// Diff compares the table on the mirror. It writes one where there is none of this
-// brick: the mirror was made on SSDs that carried nothing, and what shows on it now was
-// on them before.
+// Diff compares the table on the mirror. While the brick is built it writes one where
+// there is none of this brick: the mirror was made on SSDs that carried nothing, and what
+// shows on it now was on them before. Later a mirror without the table has lost it, and
+// may still have the journals.
 func (j *JournalTable) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 	dev, err := j.dev(sys)
 	if err != nil {
@@ -54,6 +56,9 @@ func (j *JournalTable) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 		return nil, err
 	}
 	if !strings.EqualFold(t.ID, j.Table) {
+		if !j.Assemble {
+			return nil, j.lost(dev, t)
+		}
 		return j.over(ctx, sys, dev)
 	}
 	if got, want := t.parts(), j.parts(); got != want {
@@ -80,6 +85,19 @@ func (j *JournalTable) dev(sys Sys) (string, error) {
 		}
 	}
 	return "", nil
+}
+
+// lost refuses to write the table of a brick that exists: its arrays may need what their
+// journals hold.
+func (j *JournalTable) lost(dev string, t table) error {
+	has := "carries no partition table"
+	if t.ID != "" {
+		has = "carries partition table " + t.ID
+	}
+	return &Refusal{
+		What: fmt.Sprintf("mirror %s (/dev/%s) %s, not %s with the journals of this brick, which was built before", j.Mirror, dev, has, j.Table),
+		Mend: fmt.Sprintf("nothing is written over it, as the arrays may need their journals. Look at it with `sfdisk --dump /dev/%s` and `sgdisk --verify /dev/%s`, which can read the backup at its end, and restore the table with sgdisk or sfdisk: it has %s. If the journals are lost, see docs/failures.md", dev, dev, j.parts()),
+	}
 }
 
 // over writes the table over what is not this brick's, unless something uses it.

@@ -81,7 +81,7 @@ func (a *Array) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 			continue
 		}
 		if r.Running() {
-			as, err := a.diffRunning(sys, r, d, arrays)
+			as, err := a.diffRunning(ctx, sys, r, d, arrays)
 			if err != nil {
 				return nil, err
 			}
@@ -139,7 +139,7 @@ func (a *Array) find(ctx context.Context, sys Sys) (d arrayDisks, err error) {
 
 // diffRunning checks geometry, which cannot be changed here, adds disks of the
 // design that the array does not have, and takes failed ones out.
-func (a *Array) diffRunning(sys Sys, r linux.MDArray, disks arrayDisks, arrays []linux.MDArray) ([]Action, error) {
+func (a *Array) diffRunning(ctx context.Context, sys Sys, r linux.MDArray, disks arrayDisks, arrays []linux.MDArray) ([]Action, error) {
 	for _, c := range []struct{ what, have, want string }{
 		{"level", r.Level, fmt.Sprintf("raid%d", a.Level)},
 		{"number of members", strconv.Itoa(r.RaidDisks), strconv.Itoa(len(a.Members))},
@@ -163,15 +163,22 @@ func (a *Array) diffRunning(sys Sys, r linux.MDArray, disks arrayDisks, arrays [
 	if err := a.sameJournal(policy == "journal"); policy != "" && err != nil { // "": a kernel before 4.12
 		return nil, err
 	}
-	var as []Action
+	var add []found
 	for _, d := range disks.own {
 		slow := slices.ContainsFunc(dropped, func(serial string) bool { return sameSerial(serial, d.Ref.Serial) })
 		if d.memberName(sys, r) == "" && !slow && !a.lent(sys, d, arrays) {
-			as = append(as, Action{
-				Title: fmt.Sprintf("add %s to array %s", d.Ref, a.Name),
-				Cmd:   []string{"mdadm", "--manage", "/dev/" + r.Dev, "--add", d.stable()},
-			})
+			add = append(add, d)
 		}
+	}
+	if add, err = a.notOfPeers(ctx, sys, add, arrays); err != nil {
+		return nil, err
+	}
+	var as []Action
+	for _, d := range add {
+		as = append(as, Action{
+			Title: fmt.Sprintf("add %s to array %s", d.Ref, a.Name),
+			Cmd:   []string{"mdadm", "--manage", "/dev/" + r.Dev, "--add", d.stable()},
+		})
 	}
 	if len(as) > 0 {
 		return as, nil // failed disks leave when the array has all others
@@ -183,6 +190,64 @@ func (a *Array) diffRunning(sys Sys, r linux.MDArray, disks arrayDisks, arrays [
 func (a *Array) lent(sys Sys, f found, arrays []linux.MDArray) bool {
 	x, in := memberOf(arrays, kernelNames(sys, f))
 	return in && slices.ContainsFunc(a.Peers, func(u string) bool { return md.SameUUID(u, x.UUID) })
+}
+
+// notOfPeers leaves out the disks that carry the superblock of another array of the
+// service. Such a disk may be a spare that was moved there and holds data by now, while
+// that array is not assembled here: mdadm --add would overwrite its superblock. A peer
+// that runs here and is whole without the disk does not need it.
+func (a *Array) notOfPeers(ctx context.Context, sys Sys, add []found, arrays []linux.MDArray) ([]found, error) {
+	if len(add) == 0 || len(a.Peers) == 0 {
+		return add, nil
+	}
+	of, err := arraysOn(ctx, sys, add)
+	if err != nil {
+		return nil, err
+	}
+	var out []found
+	for i, d := range add {
+		needed := slices.ContainsFunc(of[i], func(uuid string) bool {
+			same := func(u string) bool { return md.SameUUID(u, uuid) }
+			whole := func(x linux.MDArray) bool { return same(x.UUID) && x.Running() && x.Degraded == 0 }
+			return slices.ContainsFunc(a.Peers, same) && !slices.ContainsFunc(arrays, whole)
+		})
+		if !needed {
+			out = append(out, d)
+		}
+	}
+	return out, nil
+}
+
+// arraysOn are the UUIDs of the arrays whose superblocks each disk carries. It asks
+// wipefs about disks of which mdadm says nothing: that alone must not be taken for a
+// disk without a superblock.
+func arraysOn(ctx context.Context, sys Sys, disks []found) ([][]string, error) {
+	sbs, _, _, err := superblocks(ctx, sys, disks)
+	if err != nil {
+		return nil, err
+	}
+	of := make([][]string, len(disks))
+	silent := false
+	for i, sb := range sbs {
+		if of[i] = []string{sb.UUID}; sb.UUID == "" {
+			of[i], silent = nil, true
+		}
+	}
+	if !silent {
+		return of, nil
+	}
+	sigs, err := signatures(ctx, sys, disks)
+	if err != nil {
+		return nil, err
+	}
+	for i := range disks {
+		for _, s := range sigs[i] {
+			if s.Type == "linux_raid_member" {
+				of[i] = append(of[i], s.UUID)
+			}
+		}
+	}
+	return of, nil
 }
 
 // dropped are the serial numbers of disks that ocf:mortar:watch has dropped because
@@ -475,25 +540,11 @@ func (a *Array) wait() Action {
 // disk on which wipefs sees a superblock of this array and mdadm sees none: an
 // answer that says nothing must not be taken for a blank disk.
 func (a *Array) examine(ctx context.Context, sys Sys, disks []found) ([]*md.Superblock, error) {
-	argv := []string{"mdadm", "--examine"}
-	for _, d := range disks {
-		argv = append(argv, d.Device)
-	}
-	out, installed, err := query(ctx, sys, argv...)
+	sbs, out, installed, err := superblocks(ctx, sys, disks)
 	if err != nil {
 		return nil, err
 	}
-	// The exit code is 1 if any device has no superblock.
-	by := md.ParseExamine(out.Stdout)
-	sbs := make([]*md.Superblock, len(disks))
-	missing := false
-	for i, d := range disks {
-		if sbs[i] = by[d.Device]; sbs[i] == nil {
-			sbs[i] = &md.Superblock{}
-		}
-		missing = missing || !md.SameUUID(sbs[i].UUID, a.UUID)
-	}
-	if !missing {
+	if !slices.ContainsFunc(sbs, func(sb *md.Superblock) bool { return !md.SameUUID(sb.UUID, a.UUID) }) {
 		return sbs, nil
 	}
 	sigs, err := signatures(ctx, sys, disks)
@@ -519,4 +570,26 @@ func (a *Array) examine(ctx context.Context, sys Sys, disks []found) ([]*md.Supe
 		}
 	}
 	return sbs, nil
+}
+
+// superblocks reads the superblocks of all disks with one command; an empty one of a
+// disk of which mdadm says nothing.
+func superblocks(ctx context.Context, sys Sys, disks []found) (sbs []*md.Superblock, out Output, installed bool, err error) {
+	argv := []string{"mdadm", "--examine"}
+	for _, d := range disks {
+		argv = append(argv, d.Device)
+	}
+	if out, installed, err = query(ctx, sys, argv...); err != nil {
+		return nil, out, installed, err
+	}
+	// The exit code is 1 if any device has no superblock.
+	by := md.ParseExamine(out.Stdout)
+	for _, d := range disks {
+		sb := by[d.Device]
+		if sb == nil {
+			sb = &md.Superblock{}
+		}
+		sbs = append(sbs, sb)
+	}
+	return sbs, out, installed, nil
 }

@@ -1,6 +1,7 @@
 package resource
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -117,6 +118,64 @@ func TestMovedSpareIsNoDrift(t *testing.T) {
 	// A disk of another group that is gone is that group's business.
 	taker.Others = []DiskRef{{Serial: "gone"}}
 	wantShow(t, diff(t, taker, sys), "")
+}
+
+// A spare that was moved to another array and rebuilt there holds that array's data. Its
+// own array does not take it back by overwriting its superblock, also while the other
+// array is not assembled here.
+func TestMovedSpareOfAbsentArrayIsLeftAlone(t *testing.T) {
+	const peerUUID = "99999999:22222222:33333333:44444444"
+	const add = "mdadm --manage /dev/md127 --add /dev/mapper/35000c50000000102"
+	of := func(uuid string) string {
+		return "/dev/mapper/35000c50000000102:\n     Array UUID : " + uuid + "\n         Events : 12\n   Device Role : Active device 1\n"
+	}
+	signed := `{"signatures":[{"device":"dm-1","offset":"0x1000","type":"linux_raid_member","uuid":"99999999-2222-2222-3333-333344444444"}]}`
+	for name, c := range map[string]struct {
+		examine, wipefs string
+		peer, degraded  string // state of the peer here, "": it is not
+		want            string
+	}{
+		"the peer's, which is not here":           {of(peerUUID), "", "", "", ""},
+		"the peer's, which is half-started":       {of(peerUUID), "", "inactive", "0", ""},
+		"the peer's, which runs and lacks a disk": {of(peerUUID), "", "clean", "1", ""},
+		"the peer's, which runs whole without it": {of(peerUUID), "", "clean", "0", add},
+		"the peer's, of which mdadm says nothing": {"", signed, "", "", ""},
+		"no superblock":                   {"", "", "", "", add},
+		"a superblock of its own array":   {of(groupUUID), "", "", "", add},
+		"one of an array that is no peer": {of("77777777:22222222:33333333:44444444"), "", "", "", add},
+	} {
+		sys := twoPathDisks(true)
+		addArray(sys, "md127", "11111111-2222-2222-3333-333344444444", "clean", "dm-0")
+		if c.peer != "" {
+			addArray(sys, "md126", "99999999-2222-2222-3333-333344444444", c.peer, "dm-8", "dm-9")
+			sys.files["/sys/block/md126/md/degraded"] = c.degraded + "\n"
+		}
+		sys.files["/sys/block/md127/md/dev-dm-0/state"], sys.files["/sys/block/md127/md/dev-dm-0/slot"] = "in_sync\n", "0\n"
+		sys.outputs["mdadm --examine"] = Output{Code: 1, Stdout: c.examine}
+		sys.outputs["wipefs --no-act --json"] = Output{Stdout: c.wipefs}
+		a := &Array{Name: "r0", UUID: groupUUID, Level: 6, Chunk: 128 << 10, Members: []DiskRef{twoRefs[0], {Serial: "x", Failed: true}}, Spares: twoRefs[1:], Peers: []string{peerUUID}}
+		if got := strings.TrimSpace(show(diff(t, a, sys))); got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+		for _, q := range sys.asked {
+			if strings.HasPrefix(q, "mdadm") && q != "mdadm --examine /dev/mapper/35000c50000000102" {
+				t.Errorf("%s: %s", name, q)
+			}
+		}
+	}
+}
+
+// An array that is whole is not examined.
+func TestWholeArrayIsNotExamined(t *testing.T) {
+	sys := twoPathDisks(true)
+	addArray(sys, "md127", "11111111-2222-2222-3333-333344444444", "clean", "dm-0", "dm-1")
+	for i, dev := range []string{"dm-0", "dm-1"} {
+		sys.files["/sys/block/md127/md/dev-"+dev+"/state"], sys.files["/sys/block/md127/md/dev-"+dev+"/slot"] = "in_sync\n", strconv.Itoa(i)+"\n"
+	}
+	wantShow(t, diff(t, &Array{Name: "r0", UUID: groupUUID, Level: 6, Chunk: 128 << 10, Members: twoRefs, Peers: []string{mirrorUUID}}, sys), "")
+	if len(sys.asked) > 0 {
+		t.Errorf("%q", sys.asked)
+	}
 }
 
 // An array that is not assembled counts spares of other groups that are its members.

@@ -166,7 +166,10 @@ func (s *mdKind) note(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	want := s.tags(all)
+	want, err := s.tags(all)
+	if err != nil {
+		return err
+	}
 	argv := []string{"vgchange", "--quiet"}
 	for _, t := range want {
 		if !slices.Contains(m.Tags, t) {
@@ -188,22 +191,34 @@ func (s *mdKind) note(ctx context.Context) error {
 	return s.lvm(ctx, devices, "", append(argv, s.cfg.VG)...)
 }
 
-// tags are those that the volume group should have, by the arrays as they run.
-func (s *mdKind) tags(all map[string]mdArray) (want []string) {
+// tags are those that the volume group should have, by the arrays as they run. An SSD is
+// out only if the kernel says so: with both marked as out no server would start.
+func (s *mdKind) tags(all map[string]mdArray) (want []string, err error) {
 	for _, w := range s.cfg.Arrays {
 		// Source: Documentation/admin-guide/md.rst, resync_start
 		if a, ok := all[md.Hex(w.UUID)]; ok && w.Journal > 0 && s.line("/sys/block/"+a.Dev+"/md/resync_start") == "none" {
 			want = append(want, tagSynced+w.Name)
 		}
 	}
-	if a, ok := all[md.Hex(s.cfg.Journal.UUID)]; ok {
-		for slot, in := range s.inSync(a, nil) {
-			if !in {
-				want = append(want, fmt.Sprint(tagOut, slot))
-			}
+	name := s.cfg.Journal.Name
+	a, ok := all[md.Hex(s.cfg.Journal.UUID)]
+	if !ok {
+		return nil, fmt.Errorf("journal %s is not assembled", name)
+	}
+	members, err := linux.MDMembers(tree{s.k}, a.Dev)
+	if err != nil {
+		return nil, fmt.Errorf("which SSDs journal %s has cannot be read: %w", name, err)
+	}
+	present := linux.MDPresent(a.RaidDisks, members, nil)
+	if !slices.Contains(present, true) {
+		return nil, fmt.Errorf("journal %s runs, and /sys shows none of its SSDs in sync", name)
+	}
+	for slot, in := range present {
+		if !in {
+			want = append(want, fmt.Sprint(tagOut, slot))
 		}
 	}
-	return want
+	return want, nil
 }
 
 // metaOnMembers is the newest metadata of the volume group, read from the members of

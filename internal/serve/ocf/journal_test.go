@@ -2,11 +2,13 @@ package ocf
 
 import (
 	"fmt"
+	"io/fs"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/mortarhpc/mortar/internal/base/md"
+	"golang.org/x/sys/unix"
 )
 
 // journalBrick is an array with a journal, served by NFS.
@@ -100,6 +102,46 @@ func TestTagsThatCannotBeWritten(t *testing.T) {
 	if st, err := s.monitor(t.Context()); st != running || err != nil {
 		t.Error(st, err)
 	}
+}
+
+// While /sys does not tell which SSDs the mirror has, no tag is changed: with both of
+// them marked as out no server would start.
+func TestTagsWhileTheMirrorCannotBeRead(t *testing.T) {
+	for name, bad := range map[string]error{"an error": unix.EIO, "an attribute that is busy": unix.EBUSY} {
+		sh, c := journalBrick(t)
+		h := sh.hosts["nfs1"]
+		s := h.service(c)
+		if err := s.start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		h.out = []int{1}
+		if st, err := s.monitor(t.Context()); st != running || err != nil {
+			t.Fatal(st, err)
+		}
+		tags, n := strings.Join(sh.tags, " "), len(h.changes)
+		if !strings.Contains(tags, "mortar-journal-out-1") {
+			t.Fatal(tags)
+		}
+		h.out = nil
+		s.k = unreadable{h, "/md/dev-s", bad}
+		if err := s.storage.note(t.Context()); err == nil || strings.Join(sh.tags, " ") != tags || len(h.changes) != n {
+			t.Errorf("%s: %v, tags %q, want %q", name, err, sh.tags, tags)
+		}
+	}
+}
+
+// unreadable has files that cannot be read: those whose path contains a text.
+type unreadable struct {
+	kernel
+	text string
+	err  error
+}
+
+func (u unreadable) ReadFile(p string) ([]byte, error) {
+	if strings.Contains(p, u.text) {
+		return nil, &fs.PathError{Op: "read", Path: p, Err: u.err}
+	}
+	return u.kernel.ReadFile(p)
 }
 
 // An SSD that left the mirror while it was in use is not believed when it comes back

@@ -203,6 +203,22 @@ func (s *service) owned(ctx context.Context) (string, error) {
 	return owner, err
 }
 
+// mine says why nothing may be written to the service's storage from here; nil: this
+// server owns it. One that was frozen, and counts as fenced, still has its arrays when
+// it goes on: what it writes to their disks then goes over what the other one has
+// written.
+func (s *service) mine(ctx context.Context) error {
+	switch owner, err := s.owned(ctx); {
+	case err != nil:
+		return fmt.Errorf("who owns the storage of service %s cannot be read: %w", s.cfg.Service, err)
+	case owner == "":
+		return fmt.Errorf("this server does not serve %s any more", s.cfg.Service)
+	case owner != s.host:
+		return fmt.Errorf("the storage of service %s is %q's, not this server's", s.cfg.Service, owner)
+	}
+	return nil
+}
+
 // lost says whether the other server has the storage that is in use here, or has had
 // it and stopped since: the volume group is at rest then.
 func (s *service) lost(owner string, err error) bool {

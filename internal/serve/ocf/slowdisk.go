@@ -133,35 +133,49 @@ func (s *mdKind) drop(w *watcher, all map[string]mdArray) {
 	if dev == "" {
 		return
 	}
-	group, a, members, ferr := s.groupOf(all, dev)
+	group, ferr := s.mayLose(all, dev)
 	rec := linux.Dropped{Node: s.host, Group: group.Name, At: w.now(), TookMS: p.took.Milliseconds(), PeersMS: p.peers.Milliseconds()}
-	var absent []string
 	rec.Serial, rec.Device = s.named(dev)
-	if ferr == nil {
-		absent, ferr = s.absent(group, all)
-	}
-	if err = errors.Join(err, ferr); err == nil && rec.Serial == "" {
+	if err == nil && rec.Serial == "" {
 		err = errors.New("the configuration does not have it")
 	}
 	if err == nil {
-		err = s.hasJournal(group, a) // without it md rebuilds nothing
-	}
-	if err == nil {
-		err = mayDrop(a.MDArray, members, dev, absent)
+		err = ferr
 	}
 	if err == nil {
 		err = s.ofThePath(dev)
 	}
 	if err != nil {
-		s.say(w, dev, fmt.Sprintf("disk %s of group %s is slow (%s), and stays in it: %v", cmp.Or(rec.Serial, dev), group.Name, rec.Words(), err))
+		s.say(w, dev, stays(rec, dev, err))
 		return
 	}
 	s.slow.forget()
 	s.busy.Store(true)
 	w.background(func() {
 		defer s.busy.Store(false)
-		s.fail(w, rec, a.Dev, dev)
+		s.fail(w, rec, dev)
 	})
+}
+
+// stays says why a slow disk stays in its group.
+func stays(rec linux.Dropped, dev string, why error) string {
+	return fmt.Sprintf("disk %s of group %s is slow (%s), and stays in it: %v", cmp.Or(rec.Serial, dev), rec.Group, rec.Words(), why)
+}
+
+// mayLose finds the group of a disk, and says why the group must not go on without it.
+func (s *mdKind) mayLose(all map[string]mdArray, dev string) (Array, error) {
+	group, a, members, err := s.groupOf(all, dev)
+	if err != nil {
+		return group, err
+	}
+	absent, err := s.absent(group, all)
+	if err != nil {
+		return group, err
+	}
+	if err := s.hasJournal(group, a); err != nil { // without it md rebuilds nothing
+		return group, err
+	}
+	return group, mayDrop(a.MDArray, members, dev, absent)
 }
 
 // say logs why a disk is not dropped, but not each time.
@@ -263,21 +277,74 @@ func (s *mdKind) ofThePath(dev string) error {
 // fail records a disk as dropped, and has md call it failed. It runs beside the
 // watcher, which has more urgent things to see: md waits for requests that are under
 // way.
-func (s *mdKind) fail(w *watcher, rec linux.Dropped, array, dev string) {
+//
+// The cluster may take a minute for the record, in which the group may lose another disk
+// or the service stop. So it looks once more, under the lock of the service's actions,
+// and takes the record back if the disk is to stay.
+func (s *mdKind) fail(w *watcher, rec linux.Dropped, dev string) {
 	text := fmt.Sprintf("%s of group %s: %s", rec.Serial, rec.Group, rec.Words())
-	for _, argv := range [][]string{
-		{"crm_attribute", "--node", rec.Node, "--name", rec.Attr(), "--update", rec.String(), "--lifetime", "forever"},
-		{"mdadm", "--manage", "/dev/" + array, "--fail", dev},
-	} {
-		ctx, cancel := context.WithTimeout(context.Background(), dropTime)
-		_, err := w.k.Run(ctx, command{argv: argv})
-		cancel()
-		if err != nil {
-			w.record("failed: drop slow disk %s: %v", text, err)
-			return
-		}
+	if err := w.bounded("crm_attribute", "--node", rec.Node, "--name", rec.Attr(), "--update", rec.String(), "--lifetime", "forever"); err != nil {
+		w.record("failed: drop slow disk %s: %v", text, err)
+		return
 	}
-	w.record("%s%s", linux.DroppedLog, text)
+	keep, err := s.failNow(w, rec, dev)
+	switch {
+	case keep != nil:
+		w.log("%s", stays(rec, dev, keep))
+		if err := w.bounded(rec.Forget()...); err != nil {
+			w.log("%v", err) // tidy tries again
+		}
+	case err != nil:
+		w.record("failed: drop slow disk %s: %v", text, err)
+	default:
+		w.record("%s%s", linux.DroppedLog, text)
+	}
+}
+
+// failNow has md call a disk failed, under the lock of the service's actions; keep says
+// why the disk must stay instead.
+func (s *mdKind) failNow(w *watcher, rec linux.Dropped, dev string) (keep, err error) {
+	unlock, keep := w.lock(s.cfg.Service)
+	if keep != nil {
+		return keep, nil
+	}
+	defer unlock()
+	array, keep := s.stillDue(rec, dev)
+	if keep != nil {
+		return keep, nil
+	}
+	return nil, w.bounded("mdadm", "--manage", "/dev/"+array, "--fail", dev)
+}
+
+// bounded runs a command of a drop.
+func (w *watcher) bounded(argv ...string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), dropTime)
+	defer cancel()
+	_, err := w.k.Run(ctx, command{argv: argv})
+	return err
+}
+
+// stillDue looks once more at a disk that was recorded as dropped. It gives the kernel's
+// name of its array, or says why the disk must stay there.
+func (s *mdKind) stillDue(rec linux.Dropped, dev string) (array string, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), dropTime)
+	defer cancel()
+	if err := s.mine(ctx); err != nil {
+		return "", err
+	}
+	all, err := s.arrays()
+	if err != nil {
+		return "", err
+	}
+	group, err := s.mayLose(all, dev)
+	if err != nil {
+		return "", err
+	}
+	// The kernel gives a name again whose disk is gone.
+	if serial, _ := s.named(dev); serial != rec.Serial || group.Name != rec.Group {
+		return "", fmt.Errorf("%s is disk %s of group %s now", dev, serial, group.Name)
+	}
+	return all[md.Hex(group.UUID)].Dev, nil
 }
 
 // tidy removes the records of disks that are in their array again, or that the

@@ -276,6 +276,63 @@ func TestOneChangeAtATime(t *testing.T) {
 	}
 }
 
+// The cluster may take a minute for the record of a dropped disk. What happens meanwhile
+// may keep the disk in its group: then the record goes again.
+func TestSlowDiskStaysAfterItsRecord(t *testing.T) {
+	for name, c := range map[string]struct {
+		do   func(x *slowScene)
+		says string
+	}{
+		"a disk is lost":             {func(x *slowScene) { x.h.degr = 2 }, "the array takes no data from it"},
+		"the array is read-only":     {func(x *slowScene) { x.h.ro = true }, "the array is readonly"},
+		"the array is stopped":       {func(x *slowScene) { x.h.md = map[string]string{} }, "array r0 is not assembled"},
+		"the service stops":          {func(x *slowScene) { x.h.active, x.h.mounts, x.h.nfsd = false, nil, 0 }, "this server does not serve home any more"},
+		"the service is locked":      {func(x *slowScene) { x.w.lock = func(string) (func(), error) { return nil, errInjected } }, errInjected.Error()},
+		"the partner has the volume": {func(x *slowScene) { x.h.owner = "nfs2" }, `the storage of service home is "nfs2"'s`},
+		"nobody knows who has it":    {func(x *slowScene) { x.h.vg = "other" }, "who owns the storage of service home cannot be read"},
+		"the disk has another name": {func(x *slowScene) {
+			x.w.services[0].cfg.Arrays[0].Serials[5] = "MA99"
+		}, "d5 is disk MA99 of group r0 now"},
+	} {
+		x := newSlowScene(t, true)
+		locked := 0
+		x.w.lock = func(string) (func(), error) { locked++; return func() { locked-- }, nil }
+		notLocked := func(ran command) {
+			if locked > 0 {
+				t.Errorf("%s: a stop would wait for %q", name, ran.argv)
+			}
+		}
+		x.w.k = &meanwhile{x.h, "crm_attribute", notLocked, func() { c.do(x) }}
+		x.windows(19, nil)
+		x.windows(slowWindows, map[int]time.Duration{5: 600 * ms})
+		got := x.changes()
+		if len(got) != 2 || !strings.Contains(got[0], "--update MA06") || got[1] != "crm_attribute --node nfs1 --name mortar-dropped-r0 --delete --lifetime forever" || locked != 0 {
+			t.Errorf("%s: %q, locked %d", name, got, locked)
+		}
+		if said := strings.Join(x.logged, "\n"); !strings.Contains(said, "disk MA06 of group r0 is slow (it took 600 ms for an answer, its peers 9 ms), and stays in it: ") || !strings.Contains(said, c.says) || len(x.recorded) > 0 {
+			t.Errorf("%s: %q, %q", name, said, x.recorded)
+		}
+	}
+}
+
+// meanwhile has something happen while a program runs for the first time.
+type meanwhile struct {
+	kernel
+	program string
+	ran     func(command)
+	do      func()
+}
+
+func (m *meanwhile) Run(ctx context.Context, c command) (string, error) {
+	out, err := m.kernel.Run(ctx, c)
+	m.ran(c)
+	if m.do != nil && c.argv[0] == m.program {
+		m.do()
+		m.do = nil
+	}
+	return out, err
+}
+
 // A write journal, and the SSDs that it is on, are neither slow disks nor peers of one.
 func TestJournalIsNoSlowDisk(t *testing.T) {
 	h := newShared(t).hosts["nfs1"]

@@ -247,7 +247,12 @@ func (s *mdKind) watchSpares(ctx context.Context, w *watcher) {
 	w.background(func() {
 		defer s.busy.Store(false)
 		defer unlock()
-		s.moveSpare(context.WithoutCancel(ctx), m, w.record)
+		ctx := context.WithoutCancel(ctx)
+		if err := s.mine(ctx); err != nil {
+			w.log("spare %s of array %s does not move to array %s: %v", path.Base(m.disk.path), m.from.name, m.to.name, err)
+			return
+		}
+		s.moveSpare(ctx, m, w.record)
 	})
 }
 

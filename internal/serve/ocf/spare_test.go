@@ -137,13 +137,23 @@ func TestWatcherMovesSpare(t *testing.T) {
 		"and neither does the first":  {2, 3, []string{"--remove 1", "--add 2", "--add 1"}, "it is in no array now"},
 		"the service is locked":       {0, -1, nil, ""},
 		"this server does not serve":  {0, -2, nil, ""},
+		"the partner has the volume":  {0, -3, nil, `the storage of service home is "nfs2"'s`},
+		"it is at rest":               {0, -4, nil, `the storage of service home is "at-rest"'s`},
+		"who has it cannot be read":   {0, -5, nil, "who owns the storage of service home cannot be read"},
 	} {
 		h := newShared(t).hosts["nfs1"]
 		s := h.service(h.twoGroups())
-		h.active = c.clear != -2
+		h.active, h.owner = c.clear != -2, "nfs1"
+		switch c.clear {
+		case -3:
+			h.owner = "nfs2"
+		case -4:
+			h.owner = "at-rest"
+		}
 		w := h.watcher(s)
 		var said []string
 		w.record = func(format string, a ...any) { said = append(said, fmt.Sprintf(format, a...)) }
+		w.log = w.record
 		locked := 0
 		w.lock = func(string) (func(), error) {
 			if c.clear == -1 {
@@ -153,7 +163,7 @@ func TestWatcherMovesSpare(t *testing.T) {
 			return func() { locked-- }, nil
 		}
 		var did []string
-		s.k = hearing{h, func(argv []string) error {
+		s.k = hearing{readable{h, c.clear != -5}, func(argv []string) error {
 			did = append(did, strings.Join(argv, " "))
 			if n := len(did); n == c.fails || n == c.clear {
 				return errInjected
@@ -177,6 +187,22 @@ func TestWatcherMovesSpare(t *testing.T) {
 			t.Errorf("%s: %s", name, all)
 		}
 	}
+}
+
+// readable is a host on whose arrays of twoGroups the volume group can be read, or not.
+type readable struct {
+	*fakeHost
+	yes bool
+}
+
+func (r readable) ReadBlocks(dev string, off int64, n int) ([]byte, error) {
+	if dev != "/dev/md1" && dev != "/dev/md2" {
+		return r.fakeHost.ReadBlocks(dev, off, n)
+	}
+	if !r.yes {
+		return nil, errInjected
+	}
+	return r.fakePV(off, n), nil
 }
 
 // hearing hands the commands to a function.
