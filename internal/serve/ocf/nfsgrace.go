@@ -1,6 +1,7 @@
 package ocf
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -25,8 +26,9 @@ import (
 //
 // If one of these never comes true the period ends when the kernel ends it.
 
-// endGraceFile ends lockd's grace period when "Y" is written to it. Its content is "N" during
-// the period. It is the one of the reader's network namespace.
+// endGraceFile ends lockd's grace period when "Y" is written to it. It reads "N", a newline
+// and a NUL during the period, and "Y" likewise after it. It is the one of the reader's
+// network namespace.
 //
 // Source: fs/lockd/procfs.c of the kernel.
 const endGraceFile = "/proc/fs/lockd/nlm_end_grace"
@@ -152,13 +154,13 @@ func (s *nfsKind) keepReclaiming() {
 // inGrace reports whether lockd's grace period lasts.
 func (s *nfsKind) inGrace() bool {
 	b, err := s.in.ReadFile(endGraceFile)
-	return err == nil && strings.TrimSpace(string(b)) == "N" && s.threads() > 0
+	return err == nil && bytes.HasPrefix(b, []byte("N")) && s.threads() > 0
 }
 
 // locksCount reports whether nfsd with lockd runs, and clients have had the time to reclaim.
 func (s *nfsKind) locksCount() bool {
 	b, err := s.in.ReadFile(endGraceFile)
-	return err == nil && strings.TrimSpace(string(b)) == "Y" && s.threads() > 0
+	return err == nil && bytes.HasPrefix(b, []byte("Y")) && s.threads() > 0
 }
 
 // locksFile, on the volume, has a number of locks and when it was true, in s since 1970.

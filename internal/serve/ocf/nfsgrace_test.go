@@ -43,6 +43,12 @@ func TestCountLocks(t *testing.T) {
 	}
 }
 
+// What nlm_end_grace reads, as seen on a rack (Debian 13).
+const (
+	during = "N\n\x00"
+	after  = "Y\n\x00"
+)
+
 // graceTest is a pair whose service has NFSv3 locks.
 type graceTest struct {
 	*testing.T
@@ -69,13 +75,13 @@ func (t graceTest) start(h *fakeHost, s *service) {
 	if err := s.start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	h.files[endGraceFile] = "Y\n"
+	h.files[endGraceFile] = after
 }
 
 // count has a monitor see the service after some time, and compares the saved number.
-func (t graceTest) count(h *fakeHost, s *service, after time.Duration, want string) {
+func (t graceTest) count(h *fakeHost, s *service, wait time.Duration, want string) {
 	t.Helper()
-	h.clock = h.clock.Add(after)
+	h.clock = h.clock.Add(wait)
 	if st, err := s.monitor(t.Context()); st != running || err != nil {
 		t.Fatal(st, err)
 	}
@@ -94,9 +100,9 @@ func testEndGraceIn(t *testing.T, testConfig func() *Config) {
 	s := a.service(testConfig())
 	g.start(a, s)
 	g.volume["/.nfs/sm/10.0.0.9"] = lockRecord
-	g.locked(a, s, "Y\n", 3)
+	g.locked(a, s, after, 3)
 	g.count(a, s, 0, "3")
-	g.locked(a, s, "Y\n", 2)
+	g.locked(a, s, after, 2)
 	g.count(a, s, 10*time.Second, "3") // the larger one of the last minute
 	if err := s.stop(t.Context()); err != nil {
 		t.Fatal(err)
@@ -107,31 +113,31 @@ func testEndGraceIn(t *testing.T, testConfig func() *Config) {
 	b.clock = a.clock.Add(10 * time.Second)
 	s = b.service(testConfig())
 	g.start(b, s)
-	g.locked(b, s, "N\n", 0)
+	g.locked(b, s, during, 0)
 	w := b.watcher(s)
-	look := func(after time.Duration, want string) {
+	look := func(wait time.Duration, want string) {
 		t.Helper()
-		b.clock = b.clock.Add(after)
+		b.clock = b.clock.Add(wait)
 		g.nfs(s).endGrace(w)
 		if got := b.files[endGraceFile]; got != want {
-			t.Fatalf("after %v more: %q, want %q", after, got, want)
+			t.Fatalf("after %v more: %q, want %q", wait, got, want)
 		}
 	}
-	look(0, "N\n")
-	look(20*time.Second, "N\n") // the client has not answered
+	look(0, during)
+	look(20*time.Second, during) // the client has not answered
 	delete(g.volume, "/.nfs/notify/sm.bak/10.0.0.9")
-	g.locked(b, s, "N\n", 2) // somebody else's
-	look(time.Second, "N\n")
-	look(20*time.Second, "N\n") // the client has asked for no lock
+	g.locked(b, s, during, 2) // somebody else's
+	look(time.Second, during)
+	look(20*time.Second, during) // the client has asked for no lock
 	g.volume["/.nfs/sm/10.0.0.9"] = lockRecord
-	g.locked(b, s, "N\n", 1)
-	look(time.Second, "N\n")
+	g.locked(b, s, during, 1)
+	look(time.Second, during)
 	g.count(b, s, 0, "2")       // the former number stays during the period
-	look(20*time.Second, "N\n") // it had two
-	g.locked(b, s, "N\n", 2)
-	look(time.Second, "N\n")
-	look(reclaimQuiet-time.Second, "N\n")
-	look(time.Second, "Y\n")
+	look(20*time.Second, during) // it had two
+	g.locked(b, s, during, 2)
+	look(time.Second, during)
+	look(reclaimQuiet-time.Second, during)
+	look(time.Second, "Y\n") // written
 }
 
 // A stop in the middle of the grace period forgets no client that has yet to reclaim.
@@ -144,7 +150,7 @@ func testStopDuringGraceIn(t *testing.T, testConfig func() *Config) {
 	g.volume["/.nfs/sm/10.0.0.9"] = lockRecord
 	g.volume["/.nfs/mortar/locks"] = "5 1\n"
 	g.start(a, s)
-	g.locked(a, s, "N\n", 1)
+	g.locked(a, s, during, 1)
 	delete(g.volume, "/.nfs/notify/sm.bak/10.0.0.9") // it has answered
 	if err := s.stop(t.Context()); err != nil {
 		t.Fatal(err)
@@ -163,13 +169,13 @@ func TestSavedLocks(t *testing.T) {
 	a := g.hosts["nfs1"]
 	s := a.service(testConfig())
 	g.start(a, s)
-	g.locked(a, s, "Y\n", 4)
+	g.locked(a, s, after, 4)
 	g.count(a, s, 0, "4")
-	g.locked(a, s, "Y\n", 1)
+	g.locked(a, s, after, 1)
 	g.count(a, s, locksKept-time.Second, "4")
 	g.count(a, s, time.Second, "1")
-	a.files[endGraceFile] = "N\n"
-	g.locked(a, s, "N\n", 0)
+	a.files[endGraceFile] = during
+	g.locked(a, s, during, 0)
 	g.count(a, s, time.Hour, "1")
 }
 
