@@ -754,6 +754,9 @@ func (h *fakeHost) Remove(p string) error {
 		return err
 	}
 	delete(h.files, p)
+	if v, ok := h.onVolume(p); ok {
+		delete(h.volume, v)
+	}
 	return nil
 }
 

@@ -594,7 +594,7 @@ func (s *nfsKind) stopNFSD(ctx context.Context) error {
 		return err
 	}
 	s.makeRoom()
-	s.countAtStop()
+	s.listAtStop()
 	grace := s.inGrace()
 	s.retire()
 	if grace {

@@ -20,11 +20,11 @@ import (
 //
 //   - each client that sm-notify had to tell has answered;
 //   - each of them has asked for a lock since: rpc.statd has written it down again;
-//   - as many locks are held as the former server had: exactly after a stop, and at most in
-//     the last minute before a crash;
-//   - their number has not changed for reclaimQuiet.
+//   - every lock is held that the former server had, by file and range: when it stopped, or
+//     when a monitor looked last before it crashed;
+//   - after a crash, no lock has come for reclaimQuiet: there may be some that no monitor saw.
 //
-// If one of these never comes true the period ends when the kernel ends it.
+// Nobody gets a new lock during the period, so whatever is held was reclaimed. If one of these never comes true the period ends when the kernel ends it.
 
 // endGraceFile ends lockd's grace period when "Y" is written to it. It reads "N", a newline
 // and a NUL during the period, and "Y" likewise after it. It is the one of the reader's
@@ -33,21 +33,20 @@ import (
 // Source: fs/lockd/procfs.c of the kernel.
 const endGraceFile = "/proc/fs/lockd/nlm_end_grace"
 
-// reclaimQuiet is how long the number of locks must stay the same. A client reclaims its locks
-// one after the other, each as soon as the one before is granted, and repeats a call without
-// an answer after lockTimeout.
-const reclaimQuiet = 2 * lockTimeout * time.Second
+// reclaimQuiet is how long the locks must stay the same after a crash. A client reclaims its
+// locks one after the other, each as soon as the one before is granted.
+const reclaimQuiet = lockTimeout * time.Second
 
-// locksKept is how long the larger number of locks counts that a monitor has seen.
-const locksKept = time.Minute
+// maxLocks bounds the record of locks. With more of them the period lasts to its end.
+const maxLocks = 4096
 
 // reclaim is what the start of a service notes for the end of lockd's grace period.
 type reclaim struct {
 	// Clients are those that sm-notify has to tell, by the names of rpc.statd's files, each
 	// with its record.
 	Clients map[string]string `json:"clients"`
-	// Locks is how many locks the former server had.
-	Locks int `json:"locks"`
+	// Locks are those that the former server had.
+	Locks lockList `json:"locks"`
 	// Started tells this start from others.
 	Started time.Time `json:"started"`
 }
@@ -56,13 +55,13 @@ type reclaim struct {
 type reclaiming struct {
 	answered  bool // sm-notify has nobody left to tell
 	back      bool // each client has asked for a lock
-	locks     int
-	unchanged time.Duration // since the number of locks changed last
+	locks     lockList
+	unchanged time.Duration // since a lock came or went
 }
 
 // done reports whether every client has reclaimed what it held.
 func (r reclaim) done(seen reclaiming) bool {
-	return len(r.Clients) > 0 && seen.answered && seen.back && seen.locks >= r.Locks && seen.unchanged >= reclaimQuiet
+	return len(r.Clients) > 0 && seen.answered && seen.back && seen.locks.has(r.Locks) && (r.Locks.Exact || seen.unchanged >= reclaimQuiet)
 }
 
 // reclaimFile has the note of the last start here.
@@ -98,11 +97,9 @@ func (s *nfsKind) noteReclaim() error {
 		}
 		r.Clients[n] = string(b)
 	}
-	n, _, err := s.savedLocks()
-	if err != nil {
+	if r.Locks, err = s.savedLocks(); err != nil {
 		r.Clients = nil
 	}
-	r.Locks = n
 	text, err := json.Marshal(r)
 	if err != nil {
 		return err
@@ -163,103 +160,135 @@ func (s *nfsKind) locksCount() bool {
 	return err == nil && bytes.HasPrefix(b, []byte("Y")) && s.threads() > 0
 }
 
-// locksFile, on the volume, has a number of locks and when it was true, in s since 1970.
-func (s *nfsKind) locksFile() string { return s.cfg.StateDir + "/mortar/locks" }
-
-func (s *nfsKind) savedLocks() (n int, at time.Time, err error) {
-	b, err := s.k.ReadFile(s.locksFile())
-	if err != nil {
-		return 0, at, err
-	}
-	var sec int64
-	if _, err := fmt.Sscan(string(b), &n, &sec); err != nil {
-		return 0, at, fmt.Errorf("%s: %w", s.locksFile(), err)
-	}
-	return n, time.Unix(sec, 0), nil
+// lockList has the locks of a volume.
+type lockList struct {
+	// Exact: they were counted when nobody could get or give back a lock any more.
+	Exact bool `json:"exact"`
+	// Locks are sorted: kind, inode, first and last byte of each.
+	Locks []string `json:"locks"`
 }
 
-// saveLocks writes the number of locks to the volume; a larger one of the last minute stays.
-// During the grace period the former number stays: clients have not reclaimed everything yet.
+// has reports whether all locks of another list are in this one.
+func (l lockList) has(other lockList) bool {
+	i := 0
+	for _, want := range other.Locks {
+		for i < len(l.Locks) && l.Locks[i] < want {
+			i++
+		}
+		if i == len(l.Locks) || l.Locks[i] != want {
+			return false
+		}
+		i++
+	}
+	return true
+}
+
+// locksFile, on the volume, has the locks as a monitor or a stop saw them.
+func (s *nfsKind) locksFile() string { return s.cfg.StateDir + "/mortar/locks" }
+
+func (s *nfsKind) savedLocks() (l lockList, err error) {
+	b, err := s.k.ReadFile(s.locksFile())
+	if err != nil {
+		return l, err
+	}
+	if err := json.Unmarshal(b, &l); err != nil {
+		return l, fmt.Errorf("%s: %w", s.locksFile(), err)
+	}
+	return l, nil
+}
+
+// saveLocks writes the locks to the volume when they have changed. During the grace period
+// the former ones stay: clients have not reclaimed everything yet.
 func (s *nfsKind) saveLocks() error {
 	if !s.locksCount() {
 		return nil
 	}
-	n, err := s.locks()
+	l, err := s.locks()
 	if err != nil {
 		return err
 	}
 	if !s.locksCount() {
 		return nil // nfsd has ended meanwhile, and its locks with it
 	}
-	was, at, err := s.savedLocks()
-	age := s.now().Sub(at)
-	if err == nil && (n == was && age < locksKept/2 || n < was && age < locksKept) {
+	if was, err := s.savedLocks(); err == nil && !was.Exact && slices.Equal(was.Locks, l.Locks) {
 		return nil
 	}
-	return s.writeLocks(n)
+	return s.writeLocks(l)
 }
 
-// countAtStop writes the exact number of locks when the address is gone and nfsd still runs.
-func (s *nfsKind) countAtStop() {
+// listAtStop writes the locks when the address is gone and nfsd still runs.
+func (s *nfsKind) listAtStop() {
 	if !s.locksCount() {
 		return
 	}
-	n, err := s.locks()
+	l, err := s.locks()
 	if err == nil {
-		err = s.writeLocks(n)
+		l.Exact = true
+		err = s.writeLocks(l)
 	}
 	if err != nil {
-		s.log.note("the number of NFSv3 locks: %v", err)
+		s.log.note("the list of NFSv3 locks: %v", err)
 	}
 }
 
-// writeLocks writes a number; if it cannot, no number is better than an old one.
-func (s *nfsKind) writeLocks(n int) error {
-	err := s.k.Save(s.locksFile(), fmt.Appendf(nil, "%d %d\n", n, s.now().Unix()))
-	if err != nil {
-		err = errors.Join(err, s.k.Remove(s.locksFile()))
+// writeLocks writes a list; if it cannot, or if there are too many, no list is better than
+// an old one.
+func (s *nfsKind) writeLocks(l lockList) error {
+	if len(l.Locks) > maxLocks {
+		return s.k.Remove(s.locksFile())
 	}
-	return err
+	text, err := json.Marshal(l)
+	if err != nil {
+		return err
+	}
+	if err := s.k.Save(s.locksFile(), append(text, '\n')); err != nil {
+		return errors.Join(err, s.k.Remove(s.locksFile()))
+	}
+	return nil
 }
 
-// locks counts the locks that clients hold on the volume.
-func (s *nfsKind) locks() (int, error) {
+// locks lists the locks that clients hold on the volume.
+func (s *nfsKind) locks() (lockList, error) {
 	_, devno, err := s.mounted()
 	if err != nil {
-		return 0, err
+		return lockList{}, err
 	}
 	b, err := s.k.ReadFile("/proc/locks")
 	if err != nil {
-		return 0, err
+		return lockList{}, err
 	}
-	return countLocks(string(b), devno), nil
+	return lockList{Locks: locksOn(string(b), devno)}, nil
 }
 
-// countLocks counts POSIX locks on a device, given as major:minor, in the text of /proc/locks.
+// locksOn lists POSIX locks on a device, given as major:minor, in the text of /proc/locks.
 // Requests that wait for a lock ("->") do not count.
 //
 // Source: proc_locks(5).
-func countLocks(text, devno string) (n int) {
+func locksOn(text, devno string) (all []string) {
 	major, minor, _ := strings.Cut(devno, ":")
 	ma, err1 := strconv.ParseUint(major, 10, 32)
 	mi, err2 := strconv.ParseUint(minor, 10, 32)
 	if err1 != nil || err2 != nil {
-		return 0
+		return nil
 	}
 	on := fmt.Sprintf("%02x:%02x:", ma, mi)
 	for line := range strings.Lines(text) {
-		if f := strings.Fields(line); len(f) >= 6 && f[1] == "POSIX" && strings.HasPrefix(f[5], on) {
-			n++
+		f := strings.Fields(line)
+		if len(f) < 8 || f[1] != "POSIX" {
+			continue
+		}
+		if inode, ok := strings.CutPrefix(f[5], on); ok {
+			all = append(all, strings.Join([]string{f[3], inode, f[6], f[7]}, " "))
 		}
 	}
-	return n
+	slices.Sort(all)
+	return all
 }
 
-// settled is the number of locks that the watcher saw in the grace period of a start, and
-// since when.
+// settled are the locks that the watcher saw in the grace period of a start, and since when.
 type settled struct {
 	started time.Time
-	locks   int
+	locks   []string
 	since   time.Time
 }
 
@@ -285,7 +314,7 @@ func (s *nfsKind) endGrace(w *watcher) {
 		w.log("%s: ending the grace period of NFSv3 locks: %v", name, err)
 		return
 	}
-	w.log("%s: %d clients have reclaimed their NFSv3 locks (%d locks are held): lockd's grace period is over", name, len(r.Clients), seen.locks)
+	w.log("%s: %d clients have reclaimed their NFSv3 locks (%d locks are held): lockd's grace period is over", name, len(r.Clients), len(seen.locks.Locks))
 }
 
 // reclaiming looks how far the clients have come.
@@ -309,8 +338,8 @@ func (s *nfsKind) reclaiming(w *watcher) (r reclaim, seen reclaiming, err error)
 		seen.back = seen.back && slices.Contains(back, n)
 	}
 	last, ok := w.settled[s.cfg.Service]
-	if !ok || !last.started.Equal(r.Started) || last.locks != seen.locks || !seen.answered || !seen.back {
-		last = settled{r.Started, seen.locks, w.now()}
+	if !ok || !last.started.Equal(r.Started) || !slices.Equal(last.locks, seen.locks.Locks) || !seen.answered || !seen.back {
+		last = settled{r.Started, seen.locks.Locks, w.now()}
 		w.settled[s.cfg.Service] = last
 	}
 	seen.unchanged = w.now().Sub(last.since)

@@ -1,25 +1,33 @@
 package ocf
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 )
 
 func TestReclaimDone(t *testing.T) {
-	note := reclaim{Clients: map[string]string{"10.0.0.8": "", "10.0.0.9": ""}, Locks: 3}
+	clients := map[string]string{"10.0.0.8": "", "10.0.0.9": ""}
+	list := func(l ...string) lockList { return lockList{Locks: l} }
+	note := reclaim{Clients: clients, Locks: list("READ 140 0 9", "READ 140 0 9", "WRITE 131 0 EOF")}
+	exact := note
+	exact.Locks.Exact = true
+	all := list("READ 140 0 9", "READ 140 0 9", "WRITE 131 0 EOF")
 	for name, c := range map[string]struct {
 		note reclaim
 		seen reclaiming
 		want bool
 	}{
-		"all have reclaimed":        {note, reclaiming{true, true, 3, reclaimQuiet}, true},
-		"more locks than before":    {note, reclaiming{true, true, 4, reclaimQuiet}, true},
-		"a client has not answered": {note, reclaiming{false, true, 3, reclaimQuiet}, false},
-		"a client has not asked":    {note, reclaiming{true, false, 3, reclaimQuiet}, false},
-		"a lock is missing":         {note, reclaiming{true, true, 2, reclaimQuiet}, false},
-		"a lock came a moment ago":  {note, reclaiming{true, true, 3, reclaimQuiet - time.Second}, false},
-		"no record of clients":      {reclaim{}, reclaiming{true, true, 3, reclaimQuiet}, false},
+		"all have reclaimed":        {note, reclaiming{true, true, all, reclaimQuiet}, true},
+		"more locks than before":    {note, reclaiming{true, true, list("READ 130 0 9", "READ 140 0 9", "READ 140 0 9", "WRITE 131 0 EOF", "WRITE 132 0 1"), reclaimQuiet}, true},
+		"a client has not answered": {note, reclaiming{false, true, all, reclaimQuiet}, false},
+		"a client has not asked":    {note, reclaiming{true, false, all, reclaimQuiet}, false},
+		"a lock is missing":         {note, reclaiming{true, true, list("READ 140 0 9", "WRITE 131 0 EOF"), reclaimQuiet}, false},
+		"others are there instead":  {note, reclaiming{true, true, list("READ 140 0 9", "WRITE 131 0 EOF", "WRITE 132 0 EOF"), reclaimQuiet}, false},
+		"a lock came a moment ago":  {note, reclaiming{true, true, all, reclaimQuiet - time.Second}, false},
+		"after a stop":              {exact, reclaiming{true, true, all, 0}, true},
+		"no record of clients":      {reclaim{}, reclaiming{true, true, all, reclaimQuiet}, false},
 	} {
 		if got := c.note.done(c.seen); got != c.want {
 			t.Errorf("%s: %v", name, got)
@@ -27,7 +35,7 @@ func TestReclaimDone(t *testing.T) {
 	}
 }
 
-func TestCountLocks(t *testing.T) {
+func TestLocksOn(t *testing.T) {
 	// Recorded on a server of a rack (Debian 13), with a waiter added.
 	text := `1: POSIX  ADVISORY  WRITE 771 fd:00:131 0 EOF
 1: -> POSIX  ADVISORY  WRITE 771 fd:00:131 0 EOF
@@ -36,9 +44,9 @@ func TestCountLocks(t *testing.T) {
 4: POSIX  ADVISORY  WRITE 400 fd:10:131 0 EOF
 5: DELEG  ACTIVE    READ 820 fd:00:133 0 EOF
 `
-	for dev, want := range map[string]int{"253:0": 2, "253:16": 1, "253:1": 0, "": 0} {
-		if got := countLocks(text, dev); got != want {
-			t.Errorf("%s: %d locks, want %d", dev, got, want)
+	for dev, want := range map[string]string{"253:0": "READ 140 100 199, WRITE 131 0 EOF", "253:16": "WRITE 131 0 EOF", "253:1": "", "": ""} {
+		if got := strings.Join(locksOn(text, dev), ", "); got != want {
+			t.Errorf("%s: %s, want %s", dev, got, want)
 		}
 	}
 }
@@ -67,7 +75,11 @@ func (t graceTest) locked(h *fakeHost, s *service, grace string, n int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.files["/proc/locks"] = strings.Repeat("1: POSIX  ADVISORY  WRITE 771 "+hexDevice(t.T, devno)+":131 0 EOF\n", n)
+	text := ""
+	for i := range n {
+		text += fmt.Sprintf("1: POSIX  ADVISORY  WRITE 771 %s:%d 0 EOF\n", hexDevice(t.T, devno), 131+i)
+	}
+	h.files["/proc/locks"] = text
 }
 
 func (t graceTest) start(h *fakeHost, s *service) {
@@ -78,37 +90,45 @@ func (t graceTest) start(h *fakeHost, s *service) {
 	h.files[endGraceFile] = after
 }
 
-// count has a monitor see the service after some time, and compares the saved number.
-func (t graceTest) count(h *fakeHost, s *service, wait time.Duration, want string) {
+// count has a monitor see the service, and compares the number of locks on the volume.
+func (t graceTest) count(s *service, want int) {
 	t.Helper()
-	h.clock = h.clock.Add(wait)
 	if st, err := s.monitor(t.Context()); st != running || err != nil {
 		t.Fatal(st, err)
 	}
-	if got, _, _ := strings.Cut(t.volume["/.nfs/mortar/locks"], " "); got != want {
-		t.Errorf("locks on the volume: %q, want %s", t.volume["/.nfs/mortar/locks"], want)
+	t.saved(s, want, false)
+}
+
+func (t graceTest) saved(s *service, want int, exact bool) {
+	t.Helper()
+	if l, err := t.nfs(s).savedLocks(); err != nil || len(l.Locks) != want || l.Exact != exact {
+		t.Errorf("locks on the volume: %q, %v, want %d", t.volume["/.nfs/mortar/locks"], err, want)
 	}
 }
 
 // The watcher ends lockd's grace period of a service that has moved when its client has
 // reclaimed, and not before.
-func TestEndGrace(t *testing.T) { flavours(t, testEndGraceIn) }
+func TestEndGrace(t *testing.T) {
+	flavours(t, func(t *testing.T, c func() *Config) { testEndGraceIn(t, c, false) })
+	flavours(t, func(t *testing.T, c func() *Config) { testEndGraceIn(t, c, true) })
+}
 
-func testEndGraceIn(t *testing.T, testConfig func() *Config) {
+func testEndGraceIn(t *testing.T, testConfig func() *Config, crash bool) {
 	g := graceTest{t, newShared(t)}
 	a, b := g.hosts["nfs1"], g.hosts["nfs2"]
 	s := a.service(testConfig())
 	g.start(a, s)
 	g.volume["/.nfs/sm/10.0.0.9"] = lockRecord
 	g.locked(a, s, after, 3)
-	g.count(a, s, 0, "3")
+	g.count(s, 3)
 	g.locked(a, s, after, 2)
-	g.count(a, s, 10*time.Second, "3") // the larger one of the last minute
-	if err := s.stop(t.Context()); err != nil {
+	g.count(s, 2)
+	if crash {
+		a.crash()
+	} else if err := s.stop(t.Context()); err != nil {
 		t.Fatal(err)
-	}
-	if got := g.volume["/.nfs/mortar/locks"]; !strings.HasPrefix(got, "2 ") {
-		t.Errorf("a stop counts %q", got)
+	} else if got := g.volume["/.nfs/mortar/locks"]; !strings.HasPrefix(got, `{"exact":true,`) {
+		t.Errorf("a stop leaves %q", got)
 	}
 	b.clock = a.clock.Add(10 * time.Second)
 	s = b.service(testConfig())
@@ -132,11 +152,16 @@ func testEndGraceIn(t *testing.T, testConfig func() *Config) {
 	g.volume["/.nfs/sm/10.0.0.9"] = lockRecord
 	g.locked(b, s, during, 1)
 	look(time.Second, during)
-	g.count(b, s, 0, "2")       // the former number stays during the period
+	if st, err := s.monitor(t.Context()); st != running || err != nil {
+		t.Fatal(st, err)
+	}
+	g.saved(s, 2, !crash)        // the former locks stay during the period
 	look(20*time.Second, during) // it had two
 	g.locked(b, s, during, 2)
-	look(time.Second, during)
-	look(reclaimQuiet-time.Second, during)
+	if crash {
+		look(time.Second, during)
+		look(reclaimQuiet-time.Second, during)
+	}
 	look(time.Second, "Y\n") // written
 }
 
@@ -148,7 +173,8 @@ func testStopDuringGraceIn(t *testing.T, testConfig func() *Config) {
 	a := g.hosts["nfs1"]
 	s := a.service(testConfig())
 	g.volume["/.nfs/sm/10.0.0.9"] = lockRecord
-	g.volume["/.nfs/mortar/locks"] = "5 1\n"
+	const five = `{"exact":false,"locks":["1","2","3","4","5"]}`
+	g.volume["/.nfs/mortar/locks"] = five
 	g.start(a, s)
 	g.locked(a, s, during, 1)
 	delete(g.volume, "/.nfs/notify/sm.bak/10.0.0.9") // it has answered
@@ -158,32 +184,37 @@ func testStopDuringGraceIn(t *testing.T, testConfig func() *Config) {
 	if got := g.volume["/.nfs/notify/sm.bak/10.0.0.9"]; got != lockRecord {
 		t.Errorf("the client's record: %q", got)
 	}
-	if got := g.volume["/.nfs/mortar/locks"]; got != "5 1\n" {
-		t.Errorf("the number of locks: %q", got)
+	if got := g.volume["/.nfs/mortar/locks"]; got != five {
+		t.Errorf("the locks: %q", got)
 	}
 }
 
-// A larger number counts for a minute, and none is kept that could not be written.
+// Locks are written as they are, not during the grace period, and not if there are too many.
 func TestSavedLocks(t *testing.T) {
 	g := graceTest{t, newShared(t)}
 	a := g.hosts["nfs1"]
 	s := a.service(testConfig())
 	g.start(a, s)
 	g.locked(a, s, after, 4)
-	g.count(a, s, 0, "4")
-	g.locked(a, s, after, 1)
-	g.count(a, s, locksKept-time.Second, "4")
-	g.count(a, s, time.Second, "1")
-	a.files[endGraceFile] = during
+	g.count(s, 4)
 	g.locked(a, s, during, 0)
-	g.count(a, s, time.Hour, "1")
+	g.count(s, 4)
+	g.locked(a, s, after, maxLocks)
+	g.count(s, maxLocks)
+	g.locked(a, s, after, maxLocks+1)
+	if st, err := s.monitor(t.Context()); st != running || err != nil {
+		t.Fatal(st, err)
+	}
+	if got, ok := g.volume["/.nfs/mortar/locks"]; ok {
+		t.Errorf("too many locks: %d bytes are written", len(got))
+	}
 }
 
 // hexDevice spells major:minor as /proc/locks does.
 func hexDevice(t *testing.T, devno string) string {
 	t.Helper()
 	for _, on := range []string{"fd:00", "fd:01", "fd:02", "fd:03", "fd:04", "fd:05", "fd:06", "fd:07", "fd:08", "fd:09", "fd:0a", "fd:14"} {
-		if countLocks("1: POSIX  ADVISORY  WRITE 1 "+on+":1 0 EOF", devno) == 1 {
+		if len(locksOn("1: POSIX  ADVISORY  WRITE 1 "+on+":1 0 EOF", devno)) == 1 {
 			return on
 		}
 	}
