@@ -174,7 +174,7 @@ func (r *rack) up(ctx context.Context, spec imageSpec, p *progress) error {
 			return err
 		}
 		r.st.Image = img.Dir
-		return p.step("accelerator", "booting the kernel with KVM", func() error {
+		return p.step("accelerator", "trying whether a kernel boots with KVM", func() error {
 			r.st.Accel, err = chooseAccel(pctx, r.cfg, img)
 			return err
 		})
