@@ -633,13 +633,13 @@ const notifyDir = "/notify"
 func (s *nfsKind) retire() {
 	dir := s.cfg.StateDir
 	for _, from := range []string{"/sm", "/sm.bak"} {
-		found, err := s.k.ReadDir(dir + from)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		found, err := s.statdList(from)
+		if err != nil {
 			s.log.note("NFSv3 locks: %v", err)
 		}
 		for _, n := range found {
 			// A file system that refuses this does not let statd forget them either.
-			if err := s.k.Rename(dir+from+"/"+n, dir+notifyDir+"/sm.bak/"+n); err != nil {
+			if err := s.k.Rename(dir+from+"/"+n, s.notifyFile(n)); err != nil {
 				s.log.note("NFSv3 locks of %s: %v", n, err)
 			}
 		}
@@ -663,7 +663,7 @@ func (s *nfsKind) recall() {
 		s.log.note("NFSv3 locks: %v", err)
 	}
 	for n, record := range saved {
-		if err := s.k.Save(s.cfg.StateDir+notifyDir+"/sm.bak/"+n, []byte(record+"\n")); err != nil {
+		if err := s.k.Save(s.notifyFile(n), []byte(record+"\n")); err != nil {
 			s.log.note("NFSv3 locks of %s: %v", n, err)
 		}
 	}
@@ -710,8 +710,8 @@ func (s *nfsKind) saveMonitored() error {
 	if !s.cfg.NFS.serves("3") || s.threads() == 0 {
 		return nil
 	}
-	names, err := s.k.ReadDir(s.cfg.StateDir + "/sm")
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	names, err := s.statdList("/sm")
+	if err != nil {
 		return err
 	}
 	if last, ok := s.alive(); !ok || s.now().Sub(last).Abs() >= 5*time.Second {

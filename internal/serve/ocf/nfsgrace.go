@@ -24,7 +24,8 @@ import (
 //     when a monitor looked last before it crashed;
 //   - after a crash, no lock has come for reclaimQuiet: there may be some that no monitor saw.
 //
-// Nobody gets a new lock during the period, so whatever is held was reclaimed. If one of these never comes true the period ends when the kernel ends it.
+// Nobody gets a new lock during the period, so whatever is held was reclaimed. If one of
+// these never comes true the period ends when the kernel ends it.
 
 // endGraceFile ends lockd's grace period when "Y" is written to it. It reads "N", a newline
 // and a NUL during the period, and "Y" likewise after it. It is the one of the reader's
@@ -149,15 +150,15 @@ func (s *nfsKind) keepReclaiming() {
 }
 
 // inGrace reports whether lockd's grace period lasts.
-func (s *nfsKind) inGrace() bool {
-	b, err := s.in.ReadFile(endGraceFile)
-	return err == nil && bytes.HasPrefix(b, []byte("N")) && s.threads() > 0
-}
+func (s *nfsKind) inGrace() bool { return s.lockdSays("N") }
 
 // locksCount reports whether nfsd with lockd runs, and clients have had the time to reclaim.
-func (s *nfsKind) locksCount() bool {
+func (s *nfsKind) locksCount() bool { return s.lockdSays("Y") }
+
+// lockdSays reports whether nfsd runs and endGraceFile reads a letter.
+func (s *nfsKind) lockdSays(letter string) bool {
 	b, err := s.in.ReadFile(endGraceFile)
-	return err == nil && bytes.HasPrefix(b, []byte("Y")) && s.threads() > 0
+	return err == nil && bytes.HasPrefix(b, []byte(letter)) && s.threads() > 0
 }
 
 // lockList has the locks of a volume.
