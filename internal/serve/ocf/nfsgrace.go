@@ -101,6 +101,13 @@ func (s *nfsKind) noteReclaim() error {
 	if r.Locks, err = s.savedLocks(); err != nil {
 		r.Clients = nil
 	}
+	if r.Locks.Exact {
+		// Only for this start: locks that are granted after it are in no list until a
+		// monitor looks, and the server may crash before that.
+		if err := s.writeLocks(lockList{Locks: r.Locks.Locks}); err != nil {
+			return err
+		}
+	}
 	text, err := json.Marshal(r)
 	if err != nil {
 		return err

@@ -155,7 +155,10 @@ func testEndGraceIn(t *testing.T, testConfig func() *Config, crash bool) {
 	if st, err := s.monitor(t.Context()); st != running || err != nil {
 		t.Fatal(st, err)
 	}
-	g.saved(s, 2, !crash)        // the former locks stay during the period
+	g.saved(s, 2, false) // the former locks stay during the period; for the next start they are a monitor's
+	if note, err := g.nfs(s).reclaimNote(); err != nil || note.Locks.Exact == crash {
+		t.Errorf("the note: %+v %v", note, err)
+	}
 	look(20*time.Second, during) // it had two
 	g.locked(b, s, during, 2)
 	if crash {
