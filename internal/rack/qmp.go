@@ -16,8 +16,10 @@ import (
 //
 // Source: docs/interop/qmp-spec.rst of QEMU.
 type qmpClient struct {
-	conn net.Conn
-	dec  *json.Decoder
+	ctx    context.Context
+	conn   net.Conn
+	dec    *json.Decoder
+	answer time.Duration // limit of one command
 }
 
 type qmpMessage struct {
@@ -30,8 +32,13 @@ type qmpMessage struct {
 	} `json:"error"`
 }
 
-// qmpTimeout bounds a client's task: QEMU answers at once unless its main loop hangs.
-const qmpTimeout = 20 * time.Second
+const (
+	// qmpTimeout bounds one command: QEMU answers at once unless its main loop hangs.
+	qmpTimeout = 20 * time.Second
+	// releaseTimeout bounds the wait until a device and its requests are gone. An
+	// array may take long to answer requests under way on a slow machine.
+	releaseTimeout = 2 * time.Minute
+)
 
 // dialSocket connects to a socket in the run directory. It uses a path through the
 // open directory, because the full path may be too long for a socket's address.
@@ -51,27 +58,39 @@ func dialQMP(ctx context.Context, runDir, socket string) (*qmpClient, error) {
 	if err != nil {
 		return nil, err
 	}
-	deadline := time.Now().Add(qmpTimeout)
-	if t, ok := ctx.Deadline(); ok && t.Before(deadline) {
-		deadline = t
-	}
-	if err := conn.SetDeadline(deadline); err != nil {
-		conn.Close()
-		return nil, err
-	}
-	q := &qmpClient{conn: conn, dec: json.NewDecoder(conn)}
-	var greeting struct {
-		QMP json.RawMessage `json:"QMP"`
-	}
-	if err := q.dec.Decode(&greeting); err != nil || greeting.QMP == nil {
-		conn.Close()
-		return nil, fmt.Errorf("no QMP greeting: %v", err)
-	}
-	if _, err := q.call("qmp_capabilities", nil); err != nil {
+	q := &qmpClient{ctx: ctx, conn: conn, dec: json.NewDecoder(conn), answer: qmpTimeout}
+	if err := q.greet(); err != nil {
 		conn.Close()
 		return nil, err
 	}
 	return q, nil
+}
+
+// greet reads QEMU's greeting and ends the negotiation of capabilities.
+func (q *qmpClient) greet() error {
+	if err := q.limit(); err != nil {
+		return err
+	}
+	var greeting struct {
+		QMP json.RawMessage `json:"QMP"`
+	}
+	if err := q.dec.Decode(&greeting); err != nil || greeting.QMP == nil {
+		return fmt.Errorf("no QMP greeting: %v", err)
+	}
+	_, err := q.call("qmp_capabilities", nil)
+	return err
+}
+
+// limit starts the time of one command. It ends no later than the client's context.
+func (q *qmpClient) limit() error {
+	if err := q.ctx.Err(); err != nil {
+		return err
+	}
+	deadline := time.Now().Add(q.answer)
+	if t, ok := q.ctx.Deadline(); ok && t.Before(deadline) {
+		deadline = t
+	}
+	return q.conn.SetDeadline(deadline)
 }
 
 func (q *qmpClient) close() { q.conn.Close() }
@@ -82,8 +101,11 @@ func (q *qmpClient) call(command string, args props) (json.RawMessage, error) {
 	if args != nil {
 		m["arguments"] = args
 	}
-	if err := json.NewEncoder(q.conn).Encode(m); err != nil {
+	if err := q.limit(); err != nil {
 		return nil, err
+	}
+	if err := json.NewEncoder(q.conn).Encode(m); err != nil {
+		return nil, fmt.Errorf("qmp %s: %w", command, err)
 	}
 	for {
 		var r qmpMessage
@@ -109,13 +131,23 @@ func (q *qmpClient) unplug(id string) error {
 		}
 		return err
 	}
-	for {
-		// QEMU lists the device until it is gone. The event may have come
-		// before we connected, so use the list.
-		if there, err := q.has(id); err != nil || !there {
+	// QEMU lists the device until it is gone. The event may have come before we
+	// connected, so use the list.
+	return released("device "+id, func() (bool, error) {
+		there, err := q.has(id)
+		return !there, err
+	})
+}
+
+// released asks until what QEMU is to let go of is gone.
+func released(what string, gone func() (bool, error)) error {
+	for limit := time.Now().Add(releaseTimeout); ; time.Sleep(20 * time.Millisecond) {
+		if ok, err := gone(); err != nil || ok {
 			return err
 		}
-		time.Sleep(20 * time.Millisecond)
+		if time.Now().After(limit) {
+			return fmt.Errorf("%s is still in use %v after QEMU was told to remove it", what, releaseTimeout)
+		}
 	}
 }
 
@@ -163,19 +195,20 @@ func (q *qmpClient) plugLUN(session, device props) error {
 	return err
 }
 
-// dropSession ends a LUN's session, and waits until its device has released it.
+// dropSession ends a LUN's session, and waits until its device has released it: QEMU
+// keeps the session while a request of the device is under way.
 func (q *qmpClient) dropSession(name string) error {
-	for {
+	return released("session "+name, func() (bool, error) {
 		_, err := q.call("blockdev-del", props{"node-name": name})
 		e, ok := err.(*qmpError)
 		switch {
 		case ok && strings.Contains(e.Desc, "Failed to find node"):
-			return nil
-		case !ok || !strings.Contains(e.Desc, "in use"):
-			return err
+			return true, nil
+		case ok && strings.Contains(e.Desc, "in use"):
+			return false, nil
 		}
-		time.Sleep(20 * time.Millisecond)
-	}
+		return err == nil, err
+	})
 }
 
 // status is QEMU's run state: "running", "paused", ...
