@@ -49,7 +49,7 @@ type StorageLUN struct {
 // has its disks, and the groups and LUNs of the design. Of a RAID card inside a server
 // (PERC) the rack has only the LUNs. FromSpec is pure.
 func FromSpec(s *spec.Spec, arrays ...Storage) (Config, error) {
-	c := Config{Name: s.Name, Suite: s.Rack.Suite, Mirror: s.Rack.Mirror, RDMA: s.NFS.RDMA()}
+	c := Config{Name: s.Name, Suite: s.Rack.Suite, Mirror: s.Rack.Mirror, RDMA: s.SoftRoCE()}
 	mgmt := s.Networks.Management
 	if mgmt == nil {
 		mgmt = &s.Networks.Public

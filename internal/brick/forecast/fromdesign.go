@@ -157,7 +157,7 @@ func (h *Hardware) network(s *spec.Spec, v spec.Server) {
 	h.Fabric = Ethernet
 	if s.Networks.Public.Link == "infiniband" {
 		h.Fabric = IPoIB
-		if s.NFS.RDMA() || s.Lustre != nil && s.Lustre.LNET == "o2ib" {
+		if s.SoftRoCE() {
 			h.Fabric = RDMA
 		}
 	}

@@ -26,7 +26,8 @@ func (s *Spec) Scaled() bool { return s.scaled }
 
 // Scale makes the brick smaller for a virtual rack, in place: disks and SSDs
 // have 1/by of their size in whole MiB, machines the memory that a node of the
-// rack needs, SSDs of a cache or journal what its metadata needs; LNet speaks TCP. Numbers of things, and how they are connected, stay.
+// rack needs, SSDs of a cache or journal what its metadata needs; LNet speaks TCP unless
+// rack.rdma asks for Soft RoCE. Numbers of things, and how they are connected, stay.
 func (s *Spec) Scale(by int64) error {
 	if by < 1 || by > mostScale {
 		return fmt.Errorf("scale 1/%d: want 1/1 to 1/%d", by, mostScale)
@@ -47,8 +48,8 @@ func (s *Spec) Scale(by int64) error {
 		}
 		shrink(s.Enclosures[i].Disks, least)
 	}
-	if s.Lustre != nil {
-		s.Lustre.LNET = "tcp" // the rack's networks stand in for InfiniBand, without its verbs
+	if s.Lustre != nil && s.Rack.RDMA != "on" {
+		s.Lustre.LNET = "tcp" // Debian's kernel for clouds, which boots faster, has no Soft RoCE
 	}
 	for _, set := range s.Journals() {
 		shrink(set.Storage.Journal.SSDs, leastSSD)

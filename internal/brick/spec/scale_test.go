@@ -1,6 +1,7 @@
 package spec
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/mortarhpc/mortar/examples"
@@ -21,5 +22,31 @@ func TestScaleCache(t *testing.T) {
 	}
 	if ssd, disk := s.Cache.SSDs[0].Size, s.Enclosures[0].Disks[0].Size; ssd != GB || disk != 2861*MiB {
 		t.Errorf("an SSD of %s, a disk of %s", ssd, disk)
+	}
+}
+
+// A scaled rack speaks TCP unless rack.rdma asks for verbs; a brick without RDMA refuses it.
+func TestScaleLNET(t *testing.T) {
+	src, err := examples.FS.ReadFile("lustre-small.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ lnet, rack, want string }{
+		{"o2ib", "", "tcp"}, {"o2ib", "\nrack:\n  rdma: on\n", "o2ib"}, {"tcp", "\nrack:\n  rdma: on\n", ""},
+	} {
+		text := strings.Replace(string(src), "lnet: tcp", "lnet: "+c.lnet, 1) + c.rack
+		s, err := Parse("lustre-small.yaml", []byte(text))
+		if err == nil {
+			err = s.Scale(1000)
+		}
+		if c.want == "" {
+			if err == nil || !strings.Contains(err.Error(), "nothing of this brick uses RDMA") {
+				t.Errorf("tcp with rack.rdma: %v", err)
+			}
+			continue
+		}
+		if err != nil || s.Lustre.LNET != c.want || s.SoftRoCE() != (c.want == "o2ib") {
+			t.Errorf("%+v: %v", c, err)
+		}
 	}
 }

@@ -369,4 +369,11 @@ type Rack struct {
 	Suite  string `yaml:"suite,omitempty" json:"suite,omitempty" doc:"Debian release of the nodes: trixie or bookworm" default:"trixie"`
 	Mirror string `yaml:"mirror,omitempty" json:"mirror,omitempty" doc:"Debian mirror; default: that of the host"`
 	IOPS   int    `yaml:"iops,omitempty" json:"iops,omitempty" doc:"throttle of each shared hard disk, I/O operations per second; 0: none" default:"0"`
+	RDMA   string `yaml:"rdma,omitempty" json:"rdma,omitempty" doc:"on, with lustre.lnet o2ib: a scaled rack runs it over Soft RoCE, and the Lustre packages are for Debian's standard kernel; off: it speaks tcp" default:"off"`
+}
+
+// SoftRoCE says that the brick's networks carry verbs, which a virtual rack does in
+// software.
+func (s *Spec) SoftRoCE() bool {
+	return s.NFS.RDMA() || s.Lustre != nil && s.Lustre.LNET == "o2ib"
 }

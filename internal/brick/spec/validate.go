@@ -918,6 +918,13 @@ func (c *checker) rack() {
 	if r.IOPS < 0 || r.IOPS > 10_000_000 {
 		c.errorf("rack.iops", "choose 0 (no throttle) or more", "iops is %d", r.IOPS)
 	}
+	switch {
+	case r.RDMA == "off":
+	case r.RDMA != "on":
+		c.errorf("rack.rdma", "use on or off", "rdma is %q", r.RDMA)
+	case !c.s.SoftRoCE():
+		c.errorf("rack.rdma", "remove it, or write lustre.lnet: o2ib", "nothing of this brick uses RDMA")
+	}
 }
 
 func plural(n int, what string) string {
