@@ -56,6 +56,10 @@ func (s imageSpec) packages() []string {
 		p[slices.Index(p, cloudKernel)] = standardKernel
 		p = append(p, "rdma-core")
 	}
+	// Modules of Lustre fit one kernel, and the archive soon has a newer one.
+	if slices.ContainsFunc(s.Lustre, isKernelPackage) {
+		p = slices.DeleteFunc(p, func(name string) bool { return name == cloudKernel || name == standardKernel })
+	}
 	return p
 }
 

@@ -56,6 +56,9 @@ func packageFiles(dir string) (files []string, digest string, err error) {
 	return files, hex.EncodeToString(sum.Sum(nil)), nil
 }
 
+// isKernelPackage says that a package's file holds a kernel.
+func isKernelPackage(file string) bool { return strings.HasPrefix(filepath.Base(file), "linux-image-") }
+
 // lustreFits refuses Lustre packages for other kernels than the system's own.
 func lustreFits(root, kernel string) error {
 	var have []string
@@ -76,5 +79,5 @@ func lustreFits(root, kernel string) error {
 	if len(have) > 0 {
 		what = "kernel " + strings.Join(have, ", ")
 	}
-	return refuse("the node image has kernel %s, and the packages of --lustre hold Lustre for %s: build lustre-server-modules-%s", kernel, what, kernel)
+	return refuse("the node image has kernel %s, and the packages of --lustre hold Lustre for %s: build lustre-server-modules-%s, or put the package of the kernel that they are for beside them", kernel, what, kernel)
 }

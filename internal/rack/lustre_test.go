@@ -66,3 +66,20 @@ func TestLustreFits(t *testing.T) {
 		}
 	}
 }
+
+// A kernel among Lustre's packages takes the place of the archive's.
+func TestKernelBesideLustre(t *testing.T) {
+	for _, rdma := range []bool{false, true} {
+		s := imageSpec{Suite: "trixie", RDMA: rdma, Lustre: []string{"/p/lustre-server-utils_2_amd64.deb"}}
+		kernels := func() int {
+			return len(slices.DeleteFunc(s.packages(), func(p string) bool { return !isKernelPackage(p) }))
+		}
+		if n := kernels(); n != 1 {
+			t.Errorf("%d kernels of the archive, want 1", n)
+		}
+		s.Lustre = append(s.Lustre, "/p/linux-image-6.12.118+deb13-cloud-amd64_6.12.118-1_amd64.deb")
+		if n := kernels(); n != 0 {
+			t.Errorf("%d kernels of the archive beside the one in the directory, want 0", n)
+		}
+	}
+}
