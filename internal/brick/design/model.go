@@ -254,18 +254,24 @@ func (d *Design) ArraysOf(p *Pair) []Group {
 	return slices.DeleteFunc(slices.Clone(d.Groups), func(g Group) bool { return g.Array != "" || g.Module != "" && g.Module != p.Name })
 }
 
-// Peers are the other md arrays of the service that a group's array is of: they share
-// their spares.
-func (d *Design) Peers(g *Group) []Group {
-	for i := range d.Pairs {
-		for j := range d.Pairs[i].Services {
-			s := &d.Pairs[i].Services[j].Storage
-			if slices.Contains(s.Groups, g.Name) {
-				return slices.DeleteFunc(d.GroupsIn(s), func(x Group) bool { return x.Name == g.Name || x.Array != "" })
-			}
+// On gives the service that stands on a RAID group, nil if none does.
+func (d *Design) On(group string) *Service {
+	for _, s := range d.Services() {
+		if slices.Contains(s.Storage.Groups, group) {
+			return s
 		}
 	}
 	return nil
+}
+
+// Peers are the other md arrays of the service that a group's array is of: they share
+// their spares.
+func (d *Design) Peers(g *Group) []Group {
+	s := d.On(g.Name)
+	if s == nil {
+		return nil
+	}
+	return slices.DeleteFunc(d.GroupsIn(&s.Storage), func(x Group) bool { return x.Name == g.Name || x.Array != "" })
 }
 
 // FileSystem is the UUID of the file system that a service has on its volume,

@@ -2,6 +2,7 @@ package design
 
 import (
 	"io/fs"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -527,5 +528,20 @@ func TestMDTHasRoomForFiles(t *testing.T) {
 	}
 	if _, err := New(s); err != nil {
 		t.Error(err)
+	}
+}
+
+// The group below the MGT and the MDT is of one service, as is each OST's.
+func TestServiceOnGroup(t *testing.T) {
+	d := example(t, "lustre-small")
+	got := map[string]string{}
+	for _, g := range d.Groups {
+		if s := d.On(g.Name); s != nil {
+			got[g.Name] = s.Name
+		}
+	}
+	want := map[string]string{"small-r0": "mdt0000", "small-r1": "ost0000", "small-r2": "ost0001"}
+	if !maps.Equal(got, want) || d.On("none") != nil {
+		t.Errorf("%v, want %v", got, want)
 	}
 }

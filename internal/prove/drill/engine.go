@@ -513,8 +513,13 @@ func (e *engine) cluster(ctx context.Context, from []string) (c cluster, err err
 	return c, err
 }
 
+// location gives the servers on which a service runs.
 func (e *engine) location(ctx context.Context, service string) ([]string, error) {
-	c, err := e.cluster(ctx, e.inOrder(e.env.Design.PairOf(service).Servers))
+	pair := e.env.Design.PairOf(service)
+	if pair == nil {
+		return nil, fmt.Errorf("there is no service %q", service)
+	}
+	c, err := e.cluster(ctx, e.inOrder(pair.Servers))
 	if err != nil {
 		return nil, err
 	}

@@ -267,9 +267,9 @@ func (e *engine) returnDisk(ctx context.Context, f Fault) error {
 			}
 		}
 	}
-	ssd, service := cacheHas(e.env.Design, serial), g.Service
-	if ssd {
-		service = e.service.Name
+	ssd, service := cacheHas(e.env.Design, serial), e.service.Name
+	if on := e.env.Design.On(g.Name); on != nil {
+		service = on.Name
 	}
 	where, err := e.location(ctx, service)
 	if err != nil {

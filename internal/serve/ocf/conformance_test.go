@@ -734,3 +734,51 @@ func TestReadOnlyTargetIsFoundByWriting(t *testing.T) {
 		t.Errorf("%v; Lustre goes on writing: %v", err, h.writes)
 	}
 }
+
+// A server whose LNet had no network serves again as soon as it has one: Pacemaker
+// forgets the failure of a target that ran, and of a start that was refused.
+func TestForgiveNetwork(t *testing.T) {
+	sh, c := brick(t, storageSpecimens[onDisks], serviceSpecimens[2])
+	h := sh.hosts["nfs1"]
+	h.files["/sys/class/net/eth0/carrier"] = "1\n"
+	s := h.service(c)
+	w := h.watcher(s)
+	forgiven := func() (n int) {
+		for _, c := range h.changes {
+			if strings.HasPrefix(c, "crm_resource --cleanup --resource service-"+s.cfg.Service+" --node nfs1") {
+				n++
+			}
+		}
+		return n
+	}
+	look := func(want int, when string) {
+		t.Helper()
+		h.clock = h.clock.Add(time.Minute)
+		w.look(t.Context())
+		if got := forgiven(); got != want {
+			t.Errorf("%s: the failure was forgotten %d times, want %d", when, got, want)
+		}
+	}
+	if err := s.start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	h.apart = true
+	look(0, "off the network")
+	if err := s.stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	look(0, "stopped, off the network")
+	h.apart = false
+	look(1, "on the network again")
+	look(1, "later")
+	h.apart = true
+	if err := s.start(t.Context()); err == nil {
+		t.Fatal("it starts off the network")
+	}
+	if err := s.stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	look(1, "a start was refused")
+	h.apart = false
+	look(2, "on the network after a refused start")
+}

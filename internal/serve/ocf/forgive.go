@@ -8,18 +8,19 @@ import (
 )
 
 // Pacemaker does not start a service again on a server where its start failed,
-// until it forgets the failure after minutes. If the agent refused the start
-// because of the storage (too few disks, a missing LUN), the watcher makes
-// Pacemaker forget the failure as soon as the storage is sound. After the next
-// crash the partner may then start the service.
+// or where it failed, until it forgets the failure after minutes. If the cause can be
+// seen from outside of a running service (too few disks, a missing LUN, LNet without
+// a network), the watcher makes Pacemaker forget the failure as soon as the cause is
+// gone. When the partner is lost next, this server may then start the service.
 
-// refusedFile exists if the agent refused the last start on this server because
-// of the storage. Neither the file nor Pacemaker's failure outlives a boot.
+// refusedFile exists if the agent refused the last start on this server, or the
+// watcher reported the service as failed, for such a cause. Neither the file nor
+// Pacemaker's failure outlives a boot.
 func (s *service) refusedFile() string { return runDir + "/refused-" + s.cfg.Service }
 
-// refused notes that the storage does not allow a start now. It returns err.
+// refused notes that this server cannot serve now. It returns err.
 func (s *service) refused(err error) error {
-	if r := (*refusal)(nil); errors.As(err, &r) && s.storage.sound() != nil {
+	if r := (*refusal)(nil); errors.As(err, &r) && s.storage.sound() != nil || s.kind.able() != nil {
 		err = errors.Join(err, s.k.Save(s.refusedFile(), []byte(err.Error()+"\n")))
 	}
 	return err
@@ -36,18 +37,17 @@ func (s *service) forget() {
 	}
 }
 
-// forgiveEvery is how often the watcher checks the storage of a refused
-// service.
+// forgiveEvery is how often the watcher checks whether a refused service could start.
 const forgiveEvery = 10 * time.Second
 
-// forgive makes Pacemaker forget a refused start whose cause is gone.
+// forgive makes Pacemaker forget a failure whose cause is gone.
 func (w *watcher) forgive(ctx context.Context, s *service) {
 	name := s.cfg.Service
 	if w.now().Sub(w.weighed[name]) < forgiveEvery {
 		return
 	}
 	w.weighed[name] = w.now()
-	if _, err := s.k.ReadFile(s.refusedFile()); err != nil || s.storage.sound() != nil {
+	if _, err := s.k.ReadFile(s.refusedFile()); err != nil || errors.Join(s.storage.sound(), s.kind.able()) != nil {
 		return
 	}
 	// A start or stop that runs now holds the lock.
@@ -57,7 +57,7 @@ func (w *watcher) forgive(ctx context.Context, s *service) {
 	}
 	s.forget()
 	release()
-	w.log("the storage of service %s is sound again: Pacemaker may start it here", name)
+	w.log("what kept service %s from this server is gone: Pacemaker may start it here", name)
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	argv := []string{"crm_resource", "--cleanup", "--resource", "service-" + name, "--node", s.host}

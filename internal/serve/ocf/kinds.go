@@ -90,6 +90,9 @@ type serviceKind interface {
 	warm(ctx context.Context)
 	// programs are the programs that the layers run.
 	programs() []string
+	// able returns the error with which the kind would refuse a start here because of
+	// something that may pass by itself, or nil. It only reads, and does not wait.
+	able() error
 	// try checks whether this server could serve a config that is not in use.
 	try(ctx context.Context) error
 	// volumeOf is the volume that an offline tool may work on, by the kind's

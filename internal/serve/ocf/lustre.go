@@ -408,6 +408,9 @@ func (s *lustreKind) watch(ctx context.Context, w *watcher) {
 	}
 }
 
+// able tells of LNet's network, which may come back while nothing is mounted.
+func (s *lustreKind) able() error { return s.onNetwork() }
+
 func (s *lustreKind) modules() []string {
 	want := []string{"lnet", "lustre", "osd_ldiskfs"}
 	for _, t := range s.cfg.Targets {

@@ -223,3 +223,6 @@ func (s *nfsKind) dead(w *watcher) []string {
 }
 
 func (s *nfsKind) volumeOf(string) (string, bool) { return "", false }
+
+// able finds nothing: what stops NFS shows while it runs, or is the storage's.
+func (s *nfsKind) able() error { return nil }

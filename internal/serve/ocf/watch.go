@@ -33,8 +33,8 @@ import (
 //     it has no way to tell whether its partner is well, and could serve
 //     nobody. Without that a passive server whose network card dies, but not
 //     its way to the BMCs, would fence the active one.
-//   - a start that was refused for the storage's sake is forgotten once the
-//     storage is sound, see forgive.
+//   - a start that was refused because of the storage, and a failure or refusal for
+//     want of a network for LNet, is forgotten once the cause is gone, see forgive.
 //   - a server whose service could not be stopped, and that no fence device has
 //     switched off since, resets itself, see unstopped.
 //   - a disk that is much slower than its peers is dropped, if the spec says so, see
@@ -454,6 +454,11 @@ func (w *watcher) fail(ctx context.Context, s *service, why string) {
 	}
 	w.failed[s.cfg.Service] = w.now()
 	w.log("%s: reporting service %s as failed", why, s.cfg.Service)
+	if s.kind.able() != nil { // forgive sees when it is again
+		if err := s.k.Save(s.refusedFile(), []byte(why+"\n")); err != nil {
+			w.log("%v", err)
+		}
+	}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	if _, err := w.k.Run(ctx, command{argv: []string{"crm_resource", "--fail", "--resource", "service-" + s.cfg.Service, "--node", s.host}}); err != nil {
