@@ -309,9 +309,11 @@ func lustreSettings(d *Design) []Setting {
 	add("both", "module", "libcfs.libcfs_debug", "0", "no debug log in memory: small operations are faster; set_param -P passes over debug", seed+"8.1; modinfo libcfs")
 	add("both", "module", "mgc.mgc_requeue_timeout_min", "1", "seconds until a node that was told of a change asks the MGS for it, and up to as many again by chance (5 as built): clients hear sooner where a target is after a takeover", "modinfo mgc; kernel module: mgc_requeue_thread")
 	add("both", "module", "lnet.lnet_transaction_timeout", "30", "seconds until LNet gives up a message that it cannot deliver (150 as built): the unmount of a target whose server has lost its link waits for its last messages", "modinfo lnet; kernel module: lnet_post_send_locked, msg_deadline")
+	driver, source := "ko2iblnd.timeout", "modinfo ko2iblnd; kernel module: kiblnd_timeout"
 	if strings.HasPrefix(d.Spec.Lustre.LNET, "tcp") {
-		add("both", "module", "ksocklnd.sock_timeout", "10", "seconds until a node closes a connection on which nothing moves (50 as built): without this a client's attempts to reconnect wait on the connection to the crashed server", "modinfo ksocklnd; kernel module: ksocknal_timeout")
+		driver, source = "ksocklnd.sock_timeout", "modinfo ksocklnd; kernel module: ksocknal_timeout"
 	}
+	add("both", "module", driver, "10", "seconds until a node closes a connection on which nothing moves (50 as built): without this a client's attempts to reconnect wait on the connection to the crashed server", source)
 	for _, v := range []struct{ name, reason string }{
 		{"osc.*.max_dirty_mb", "MB of written data a client holds for each OST: writes go out in full RPCs"},
 		{"osc.*.max_rpcs_in_flight", "requests a client has out at each OST: small files wait less"},
