@@ -13,8 +13,8 @@ import (
 // a network), the watcher makes Pacemaker forget the failure as soon as the cause is
 // gone. When the partner is lost next, this server may then start the service.
 
-// refusedFile exists if the agent refused the last start on this server, or the
-// watcher reported the service as failed, for such a cause. Neither the file nor
+// refusedFile exists if the agent refused the last start on this server for such a
+// cause, or the watcher has seen that the server is not able to serve. Neither the file nor
 // Pacemaker's failure outlives a boot.
 func (s *service) refusedFile() string { return runDir + "/refused-" + s.cfg.Service }
 
@@ -43,11 +43,21 @@ const forgiveEvery = 10 * time.Second
 // forgive makes Pacemaker forget a failure whose cause is gone.
 func (w *watcher) forgive(ctx context.Context, s *service) {
 	name := s.cfg.Service
+	_, unnoted := s.k.ReadFile(s.refusedFile())
+	if err := s.kind.able(); err != nil {
+		// Whoever meets it first, watcher or monitor, has the service banned.
+		if unnoted != nil {
+			if err := s.k.Save(s.refusedFile(), []byte(err.Error()+"\n")); err != nil {
+				w.log("%v", err)
+			}
+		}
+		return
+	}
 	if w.now().Sub(w.weighed[name]) < forgiveEvery {
 		return
 	}
 	w.weighed[name] = w.now()
-	if _, err := s.k.ReadFile(s.refusedFile()); err != nil || errors.Join(s.storage.sound(), s.kind.able()) != nil {
+	if unnoted != nil || s.storage.sound() != nil {
 		return
 	}
 	// A start or stop that runs now holds the lock.

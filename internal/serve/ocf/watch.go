@@ -454,11 +454,6 @@ func (w *watcher) fail(ctx context.Context, s *service, why string) {
 	}
 	w.failed[s.cfg.Service] = w.now()
 	w.log("%s: reporting service %s as failed", why, s.cfg.Service)
-	if s.kind.able() != nil { // forgive sees when it is again
-		if err := s.k.Save(s.refusedFile(), []byte(why+"\n")); err != nil {
-			w.log("%v", err)
-		}
-	}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	if _, err := w.k.Run(ctx, command{argv: []string{"crm_resource", "--fail", "--resource", "service-" + s.cfg.Service, "--node", s.host}}); err != nil {
