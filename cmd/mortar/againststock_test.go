@@ -21,7 +21,7 @@ func TestDrillAgainstStockRefused(t *testing.T) {
 func TestDrillForward(t *testing.T) {
 	f := drillFlags{repeat: 5, seconds: 4, after: 8, only: []string{"server-crash-freeze", "both-rings"}, service: "home"}
 	got := strings.Join(f.forward(), " ")
-	if want := "--repeat 5 --seconds 4 --after 8 --rate 0 --only server-crash-freeze,both-rings --service home"; got != want {
+	if want := "--repeat 5 --seconds 4 --after 8 --rate 0 --within 0 --only server-crash-freeze,both-rings --service home"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 	// The child command must know every flag that forward returns.

@@ -33,7 +33,7 @@ type drillFlags struct {
 	how, out, confirm string
 	service           string
 	seconds, after    float64
-	rate              float64
+	rate, within      float64
 	asJSON, list, all bool
 	only, skip        []string
 	repeat            int
@@ -151,6 +151,7 @@ interrupted (healed).`,
 	cmd.Flags().StringVar(&f.service, "service", "", "with two services: the one the drill is about (default: the first of the spec); the other is under load as well")
 	cmd.Flags().Float64Var(&f.seconds, "seconds", 12, "seconds of steady load before the fault")
 	cmd.Flags().Float64Var(&f.after, "after", 8, "seconds of load after every worker goes on again")
+	cmd.Flags().Float64Var(&f.within, "within", 0, "seconds in which every worker has to go on after the fault; some drills allow more by themselves (default 240)")
 	cmd.Flags().Float64Var(&f.rate, "rate", 0, "operations per second of each writer; 0: 8 on a virtual rack, else unlimited")
 	cmd.Flags().StringVar(&f.out, "out", "", "directory the run is written to (default out/DRILL-HOW; with --all out/drills)")
 	cmd.Flags().StringVar(&f.confirm, "confirm", "", "name of the brick, to confirm a drill on real hardware")
@@ -271,7 +272,7 @@ func drillAgainstStock(ctx context.Context, out, errOut io.Writer, specFile stri
 
 // forward returns the flags of the child command that choose the drill.
 func (f *drillFlags) forward() []string {
-	out := []string{"--repeat", strconv.Itoa(f.repeat), "--seconds", fmt.Sprint(f.seconds), "--after", fmt.Sprint(f.after), "--rate", fmt.Sprint(f.rate)}
+	out := []string{"--repeat", strconv.Itoa(f.repeat), "--seconds", fmt.Sprint(f.seconds), "--after", fmt.Sprint(f.after), "--rate", fmt.Sprint(f.rate), "--within", fmt.Sprint(f.within)}
 	for _, x := range [][2]string{{"--only", strings.Join(f.only, ",")}, {"--skip", strings.Join(f.skip, ",")}, {"--service", f.service}} {
 		if x[1] != "" {
 			out = append(out, x[0], x[1])
@@ -287,6 +288,9 @@ func (f *drillFlags) check() error {
 	}
 	if f.after < 1 || f.after > 3600 {
 		return fail(exitBadInput, fmt.Errorf("--after %g: give 1 to 3600", f.after))
+	}
+	if f.within < 0 || f.within > 86400 {
+		return fail(exitBadInput, fmt.Errorf("--within %g: give 1 to 86400", f.within))
 	}
 	if f.rate < 0 {
 		return fail(exitBadInput, fmt.Errorf("--rate %g: give 0 or more", f.rate))
@@ -377,7 +381,7 @@ func runDrill(ctx context.Context, in io.Reader, out, errOut io.Writer, specFile
 		return fail(exitBadInput, err)
 	}
 	defer release()
-	opt := drill.Options{Dir: f.out, Steady: time.Duration(f.seconds * float64(time.Second)), After: time.Duration(f.after * float64(time.Second)), Rate: f.rate}
+	opt := drill.Options{Dir: f.out, Steady: time.Duration(f.seconds * float64(time.Second)), After: time.Duration(f.after * float64(time.Second)), Recover: time.Duration(f.within * float64(time.Second)), Rate: f.rate}
 	if f.all || f.random {
 		opt.Thorough = true
 		return runMatrix(ctx, out, env, choices, opt, f)

@@ -57,6 +57,7 @@ func TestDrillRefuses(t *testing.T) {
 		"seconds":       {[]string{"brick.yaml", "server-crash", "--seconds", "0"}, "--seconds"},
 		"after":         {[]string{"brick.yaml", "server-crash", "--after", "0"}, "--after"},
 		"rate":          {[]string{"brick.yaml", "server-crash", "--rate", "-1"}, "--rate"},
+		"within":        {[]string{"brick.yaml", "server-crash", "--within", "-1"}, "--within"},
 		"unconfirmed":   {[]string{"brick.yaml", "server-crash"}, "--confirm brick1"},
 		"wrong name":    {[]string{"brick.yaml", "server-crash", "--confirm", "brick2"}, "brick2"},
 		"not possible":  {[]string{"brick.yaml", "server-crash", "--confirm", "brick1", "--how", "freeze"}, "cannot be frozen"},

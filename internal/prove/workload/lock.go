@@ -64,12 +64,18 @@ func (l *locker) try(typ int16) error {
 
 func denied(err error) bool { return errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EACCES) }
 
+// unseen is how often a worker that is no owner looks for the lock's file, over some
+// three seconds, before it makes the file itself. An NFSv3 client can miss the holder's
+// file for minutes: it asked for it before it existed, and the directory has no newer
+// time, because another file was made in the same tick of the server's clock.
+const unseen = 6
+
 // open opens the lock file, and creates it if the role is one of an owner.
 func (l *locker) open() error {
 	var wait backoff
 	first := true
-	for {
-		err := l.openOnce()
+	for tries := 0; ; tries++ {
+		err := l.openOnce(l.cfg.Role.owner() || tries >= unseen)
 		if err == nil {
 			l.done()
 			return nil
@@ -89,13 +95,13 @@ func (l *locker) open() error {
 	}
 }
 
-func (l *locker) openOnce() (err error) {
+func (l *locker) openOnce(create bool) (err error) {
 	dir := filepath.Dir(l.path)
 	if err := makeRunDir(l.worker, dir); err != nil {
 		return err
 	}
 	flags := unix.O_RDWR
-	if l.cfg.Role.owner() {
+	if create {
 		flags |= unix.O_CREAT
 	} else if err := l.refresh(dir); err != nil {
 		return err

@@ -648,6 +648,16 @@ func TestLocks(t *testing.T) {
 	}
 }
 
+// TestUnseenLock is a challenger whose client does not see the holder's file.
+func TestUnseenLock(t *testing.T) {
+	dir := t.TempDir()
+	challenger := Job{RunID: "locks", Client: "one", LedgerDir: t.TempDir(), Locks: []Lock{{Name: "challenger", Dir: dir, Role: Challenge, File: "held", IntervalSeconds: 0.01}}}
+	res := until(t, challenger, func(w WorkerProgress) bool { return w.Ops > 2 })
+	if res.Violations != 0 || res.ErrorCount != 0 || res.Workers[0].Ops <= 2 {
+		t.Errorf("%+v", res)
+	}
+}
+
 func TestRefusals(t *testing.T) {
 	dir := t.TempDir()
 	w := func(d string) []Writer { return []Writer{{Name: "w", Dir: d, BlockBytes: 4096, FileBytes: 1 << 20}} }
