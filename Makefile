@@ -5,7 +5,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 GOFLAGS_BUILD := -trimpath -ldflags "-s -w -X main.version=$(VERSION)"
 
 .DEFAULT_GOAL := help
-.PHONY: help build package test-package deps demo demo-down test test-unit test-rack test-boot test-array test-lustre test-faults drills drills-xl changes systems lint fuzz bench bench-tools clean
+.PHONY: help build package test-package deps demo demo-down test test-unit test-rack test-boot test-array test-lustre test-faults drills drills-xl changes systems lint fuzz bench bench-tools takeover clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
@@ -86,6 +86,9 @@ bench: ## benchmarks of the data path and the planner
 
 bench-tools: build ## the load engine's own speed, against fio and (where installed) mdtest; wants a quiet machine
 	go run ./scripts/bench-tools
+
+takeover: build ## a service's start after a crash, step by step, as a processor of 10^9 instructions a second does it
+	scripts/takeover/takeover.sh bin/mortar
 
 clean: ## remove what was built (not a rack that is up: see demo-down)
 	rm -rf bin
