@@ -154,11 +154,13 @@ func TestLookAtMembers(t *testing.T) {
 		appears      time.Duration // of two members; 0: never
 		waits        time.Duration
 		members      int
+		out          bool // one of them, and the other is whole
 	}{
-		{"after a power cut, two come late", "20.0 1.0", 5 * time.Second, 5 * time.Second, 6},
-		{"after a power cut, two never come", "20.0 1.0", 0, memberWait, 4},
-		{"on a host that runs", "5000.0 1.0", 5 * time.Second, 0, 4},
-		{"whose uptime is not known", "", 5 * time.Second, 0, 4},
+		{"after a power cut, two come late", "20.0 1.0", 5 * time.Second, 5 * time.Second, 6, false},
+		{"after a power cut, two never come", "20.0 1.0", 0, memberWait, 4, false},
+		{"after a power cut, md had thrown out the one that never comes", "20.0 1.0", 0, 0, 5, true},
+		{"on a host that runs", "5000.0 1.0", 5 * time.Second, 0, 4, false},
+		{"whose uptime is not known", "", 5 * time.Second, 0, 4, false},
 	} {
 		sh := newShared(t)
 		h := sh.hosts["nfs1"]
@@ -166,6 +168,12 @@ func TestLookAtMembers(t *testing.T) {
 		cfg := testConfig()
 		cfg.Arrays[0].Members = append(cfg.Arrays[0].Members, "/dev/mapper/d2")
 		late := []*fakeDisk{h.disks["/dev/mapper/d4"], h.disks["/dev/mapper/d5"]}
+		if c.out {
+			late = late[1:]
+			for _, d := range h.disks {
+				d.without = 6
+			}
+		}
 		for _, d := range late {
 			d.gone = true
 		}
@@ -173,7 +181,9 @@ func TestLookAtMembers(t *testing.T) {
 		s := h.service(cfg).storage.(*mdKind)
 		s.k = waking{s.k, func() {
 			if c.appears > 0 && h.clock.Sub(begin) >= c.appears {
-				late[0].gone, late[1].gone = false, false
+				for _, d := range late {
+					d.gone = false
+				}
 			}
 		}}
 		v, err := s.look(t.Context(), cfg.Arrays[0], superblocks{})

@@ -446,7 +446,8 @@ func (s *mdKind) assemble(ctx context.Context, a Array, v verdict, readOnly bool
 type superblocks map[string]member
 
 // look reads the superblocks of all members, waiting for late ones on a host
-// that has just booted, and judges.
+// that has just booted, and judges. A member that md had thrown out is not waited for:
+// the array would not take it back.
 func (s *mdKind) look(ctx context.Context, a Array, read superblocks) (verdict, error) {
 	end := time.Duration(0)
 	if up := s.uptime(); up < youngHost {
@@ -454,7 +455,7 @@ func (s *mdKind) look(ctx context.Context, a Array, read superblocks) (verdict, 
 	}
 	for waited := time.Duration(0); ; waited += 250 * time.Millisecond {
 		v, err := s.judge(a, read)
-		if (err == nil && v.Missing == 0) || waited >= end {
+		if (err == nil && v.Awaited == 0) || waited >= end {
 			return v, err
 		}
 		if s.k.Sleep(ctx, 250*time.Millisecond) != nil {

@@ -3,6 +3,7 @@ package ocf
 import (
 	"fmt"
 	"math"
+	"slices"
 	"sort"
 	"strings"
 
@@ -18,8 +19,11 @@ type member struct {
 
 // verdict is how an array may be started.
 type verdict struct {
-	Members       []string // devices to hand to mdadm
-	Missing       int      // members short of the full number
+	Members []string // devices to hand to mdadm
+	Missing int      // members short of the full number
+	// Awaited are members that the array ran with until its end and that are not here.
+	// A member that md had thrown out before is none of them.
+	Awaited       int
 	DirtyDegraded bool     // the kernel has to be told to start it nevertheless
 	Notes         []string // what an administrator should know
 	// Doubt is why the array must not be started unless its stripes are found
@@ -93,6 +97,7 @@ func judge(a Array, members []member, policy string) (verdict, error) {
 	}
 	sort.Strings(v.Members)
 	v.Missing = fresh.RaidDisks - filled
+	v.Awaited = awaited(fresh, usable)
 	if md.CanLose(fresh.Level, fresh.Layout, slot) < 0 {
 		return v, fmt.Errorf("array %s: %d of %d members are missing, more than RAID %d can lose%s; see that its disks are connected and powered",
 			a.Name, v.Missing, fresh.RaidDisks, fresh.Level, because(v.Notes))
@@ -114,6 +119,18 @@ func judge(a Array, members []member, policy string) (verdict, error) {
 		v.DirtyDegraded = true
 	}
 	return v, nil
+}
+
+// awaited counts the devices that have a slot of the array by its newest superblock, and
+// are not among these.
+func awaited(newest *md.Superblock, here []member) int {
+	n := 0
+	for number, role := range newest.Roles {
+		if int(role) < newest.RaidDisks && !slices.ContainsFunc(here, func(m member) bool { return int(m.SB.DevNumber) == number }) {
+			n++
+		}
+	}
+	return n
 }
 
 func because(notes []string) string {
