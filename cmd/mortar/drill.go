@@ -289,7 +289,7 @@ func (f *drillFlags) check() error {
 	if f.after < 1 || f.after > 3600 {
 		return fail(exitBadInput, fmt.Errorf("--after %g: give 1 to 3600", f.after))
 	}
-	if f.within < 0 || f.within > 86400 {
+	if f.within != 0 && f.within < 1 || f.within > 86400 {
 		return fail(exitBadInput, fmt.Errorf("--within %g: give 1 to 86400", f.within))
 	}
 	if f.rate < 0 {

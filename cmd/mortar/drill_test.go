@@ -58,6 +58,7 @@ func TestDrillRefuses(t *testing.T) {
 		"after":         {[]string{"brick.yaml", "server-crash", "--after", "0"}, "--after"},
 		"rate":          {[]string{"brick.yaml", "server-crash", "--rate", "-1"}, "--rate"},
 		"within":        {[]string{"brick.yaml", "server-crash", "--within", "-1"}, "--within"},
+		"within short":  {[]string{"brick.yaml", "server-crash", "--within", "0.5"}, "--within"},
 		"unconfirmed":   {[]string{"brick.yaml", "server-crash"}, "--confirm brick1"},
 		"wrong name":    {[]string{"brick.yaml", "server-crash", "--confirm", "brick2"}, "brick2"},
 		"not possible":  {[]string{"brick.yaml", "server-crash", "--confirm", "brick1", "--how", "freeze"}, "cannot be frozen"},

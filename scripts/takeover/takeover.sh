@@ -3,8 +3,8 @@
 # only an emulator is at hand. QEMU counts the instructions of the server's
 # processor and makes its clock from them: 1 ns each (-icount shift=0), so the
 # server measures itself as a processor that does 10^9 instructions a second
-# would. Today's do two to four times as many. While the processor waits for a
-# disk the clock is the host's; the disks are files in memory.
+# would. While the processor waits for a disk the clock is the host's; the disks
+# are files in memory.
 # The rack's node image runs the agent on md, LVM, XFS and nfsd: one server
 # writes and loses its power; the next one takes the service over, stops it and
 # starts it again, writes and loses its power: RUNS times (5).
@@ -13,7 +13,7 @@ set -euo pipefail
 mortar=$(realpath "$1") here=$(realpath "$(dirname "$0")") runs=${RUNS:-5}
 image=$(dirname "$(ls -t ~/.cache/mortar/images/*/root.erofs 2>/dev/null | head -1)")
 [ -e "$image/vmlinux" ] || { echo "takeover: there is no node image; 'mortar rack up' of any brick makes one" >&2; exit 2; }
-dir=$(mktemp -d /dev/shm/takeover.XXXXXX)
+dir=$(mktemp -d --tmpdir=/dev/shm)
 trap 'rm -rf "$dir"' EXIT
 
 # layer makes the disk that the initrd mounts over the image; the first program

@@ -64,10 +64,9 @@ func (l *locker) try(typ int16) error {
 
 func denied(err error) bool { return errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EACCES) }
 
-// unseen is how often a worker that is no owner looks for the lock's file, over some
-// three seconds, before it makes the file itself. An NFSv3 client can miss the holder's
-// file for minutes: it asked for it before it existed, and the directory has no newer
-// time, because another file was made in the same tick of the server's clock.
+// unseen is the number of attempts, over about three seconds, after which a challenger or taker
+// creates the lock file if it still gets ENOENT. An NFSv3 client can keep a negative
+// dentry for minutes after the holder has created the file (docs/results/ha.md).
 const unseen = 6
 
 // open opens the lock file, and creates it if the role is one of an owner.
