@@ -277,7 +277,7 @@ func (e *engine) converge(ctx context.Context, h *host.Session, s Step, actions 
 }
 
 // commandOf tells actions of a step apart.
-func commandOf(a resource.Action) string { return strings.Join(a.Cmd, "\x00") }
+func commandOf(a resource.Action) string { return strings.Join(a.Cmd, "\x00") + "\x00" + a.Occasion }
 
 // fresh tells whether any of the actions was not run yet.
 func fresh(actions []resource.Action, ran map[string]bool) bool {

@@ -24,6 +24,7 @@ type thing struct {
 	Needs      string   // a thing that must be there, or Diff fails
 	Refuse     string   // Diff refuses with this
 	Stubborn   bool     // running its action does nothing
+	Fails      int      // so many runs of its action do nothing, and each is a failure of its own
 	Steps      []string // values it takes, one round each, before Want
 	Destroys   []string
 	Secret     bool
@@ -135,10 +136,14 @@ func (h *fakeHost) diff(r thing) agent.DiffResult {
 	for i := len(r.Steps) - 1; i >= 0 && h.has[r.Name] != r.Steps[i]; i-- {
 		value = r.Steps[i]
 	}
-	if r.Stubborn {
+	occasion := ""
+	if r.Fails > 0 {
+		occasion = fmt.Sprintf("failure %d", h.runs)
+	}
+	if r.Stubborn || h.runs < r.Fails {
 		value = "nothing"
 	}
-	a := resource.Action{Title: "set " + r.Name, Cmd: []string{"set", r.Name, value}, Destroys: r.Destroys}
+	a := resource.Action{Title: "set " + r.Name, Cmd: []string{"set", r.Name, value}, Occasion: occasion, Destroys: r.Destroys}
 	if h.blank {
 		a.Blank = []string{"/dev/mapper/x"}
 	}
@@ -336,6 +341,12 @@ func TestWaitedForAndHelped(t *testing.T) {
 	res, err := mustBuild(t, []Step{s}, hosts).Apply(t.Context(), hosts, ApplyOptions{})
 	if err != nil || res.Changed != 1 || fakes["x"].runs != 2 || fakes["x"].has["a"] != "there" {
 		t.Errorf("%+v %v, %d actions", res, err, fakes["x"].runs)
+	}
+	// The same failure once more is a reason to try again, the old one is not.
+	s.Resource = &waiting{thing{Name: "c", Want: "there", Fails: 2}}
+	fakes["x"].runs = 0
+	if _, err = mustBuild(t, []Step{s}, hosts).Apply(t.Context(), hosts, ApplyOptions{}); err != nil || fakes["x"].runs != 3 {
+		t.Errorf("%v, %d actions", err, fakes["x"].runs)
 	}
 	// Nothing is run over and over while it is waited for.
 	s.Resource = &waiting{thing{Name: "b", Want: "there", Stubborn: true}}

@@ -111,11 +111,13 @@ func (s *Running) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 		if ok && f.rests(r) {
 			continue
 		}
-		if ok && r.Role != "Started" && strings.HasPrefix(r.Agent, "stonith:") && f.failedToStart(id) {
+		// While Pacemaker tries another server, its try is waited for.
+		tried := r.Role != "Started" && r.Role != "Starting"
+		if failed := f.failedToStart(id); ok && tried && strings.HasPrefix(r.Agent, "stonith:") && failed != "" {
 			as = append(as, Action{
 				Title: "have Pacemaker start " + id + " again",
 				Why:   "its device did not answer in time; Pacemaker would try again after 10 minutes",
-				Cmd:   []string{"crm_resource", "--cleanup", "--resource", id}, OKCodes: notYet, Seconds: 60,
+				Cmd:   []string{"crm_resource", "--cleanup", "--resource", id}, Occasion: failed, OKCodes: notYet, Seconds: 60,
 			})
 		}
 		if !ok || r.Role != "Started" || r.Node == "" || r.Failed {
@@ -209,8 +211,15 @@ func (e *Everywhere) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 	return as, nil
 }
 
-// failedToStart tells whether Pacemaker remembers that a resource could not be
-// started.
-func (c *ClusterFacts) failedToStart(id string) bool {
-	return slices.ContainsFunc(c.Failures, func(f ClusterFailure) bool { return f.Operation == id+"_start_0" })
+// failedToStart says on which servers, and when, Pacemaker could not start a resource;
+// "" if it remembers no such failure.
+func (c *ClusterFacts) failedToStart(id string) string {
+	var all []string
+	for _, f := range c.Failures {
+		if f.Operation == id+"_start_0" {
+			all = append(all, f.Node+" "+f.When)
+		}
+	}
+	slices.Sort(all)
+	return strings.Join(all, ", ")
 }

@@ -69,10 +69,19 @@ func TestRunning(t *testing.T) {
 // again at once: until then the server could not be fenced by it.
 func TestFailedFenceDeviceIsTriedAgain(t *testing.T) {
 	s := &Running{Name: "fencing", Resources: []string{"fence-nfs1-bmc"}, Seconds: 60}
-	as := diff(t, s, clusterSys(t, `<resource id="fence-nfs1-bmc" resource_agent="stonith:fence_ipmilan" role="Started" active="true"`,
-		`<resource id="fence-nfs1-bmc" resource_agent="stonith:fence_ipmilan" role="Stopped" active="false"`,
-		`<status code="0"`, `<failures><failure op_key="fence-nfs1-bmc_start_0" node="nfs2" exitstatus="error" exitreason="timed out"/></failures><status code="0"`))
+	failed := func(when, role string) []Action {
+		return diff(t, s, clusterSys(t, `<resource id="fence-nfs1-bmc" resource_agent="stonith:fence_ipmilan" role="Started" active="true"`,
+			`<resource id="fence-nfs1-bmc" resource_agent="stonith:fence_ipmilan" role="`+role+`" active="false"`,
+			`<status code="0"`, `<failures><failure op_key="fence-nfs1-bmc_start_0" node="nfs2" exitstatus="error" exitreason="timed out" last-rc-change="`+when+`"/></failures><status code="0"`))
+	}
+	as := failed("2026-11-25 19:14:27Z", "Stopped")
 	wantShow(t, as, "crm_resource --cleanup --resource fence-nfs1-bmc\ncrm_resource --locate --resource fence-nfs1-bmc")
+	// A second failure is another occasion for the same command.
+	if again := failed("2026-11-25 19:15:32Z", "Stopped"); again[0].Occasion == as[0].Occasion || as[0].Occasion == "" || again[1].Occasion != as[1].Occasion {
+		t.Errorf("%+v and %+v", as, again)
+	}
+	// Pacemaker tries the other server: nothing is cleaned up beneath that.
+	wantShow(t, failed("2026-11-25 19:14:27Z", "Starting"), "crm_resource --locate --resource fence-nfs1-bmc")
 }
 
 func TestFactsOfAClusterNode(t *testing.T) {

@@ -165,6 +165,7 @@ type ClusterResource struct {
 // ClusterFailure is a recorded failure of an operation.
 type ClusterFailure struct {
 	Node, Operation, Reason string
+	When                    string // it ended, as crm_mon writes it
 }
 
 // Resource finds a resource by its ID.
@@ -261,7 +262,7 @@ func parseCrmMon(text string) (*ClusterFacts, error) {
 		c.Cloned = append(c.Cloned, clusterResource(r))
 	}
 	for _, f := range m.Failures {
-		c.Failures = append(c.Failures, ClusterFailure{Node: f.Node, Operation: f.Op, Reason: cmp.Or(f.Reason, f.Status)})
+		c.Failures = append(c.Failures, ClusterFailure{Node: f.Node, Operation: f.Op, Reason: cmp.Or(f.Reason, f.Status), When: f.When})
 	}
 	return c, nil
 }

@@ -72,7 +72,11 @@ type Action struct {
 	Title string   // what, in a few words
 	Why   string   `json:",omitempty"` // reason, where it is not obvious
 	Cmd   []string `json:",omitempty"`
-	Stdin []byte   `json:",omitempty"`
+	// Occasion tells apart two reasons for the same command, such as the times of two
+	// failures. Of a resource that comes about by itself (Settler), an action runs once
+	// for each.
+	Occasion string `json:",omitempty"`
+	Stdin    []byte `json:",omitempty"`
 	// File is what is done instead of a command; with a command, a file that
 	// is removed once the command has succeeded.
 	File *File `json:",omitempty"`
