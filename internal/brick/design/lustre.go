@@ -173,13 +173,13 @@ func (d *Design) targetServices(m *spec.Module) []Service {
 	return out
 }
 
-// mmpInterval is how often a mounted target writes its MMP block. The partner's mount
+// mmpSeconds is how often a mounted target writes its MMP block. The partner's mount
 // waits twice for 2n+1 seconds after a crash. ldiskfs begins with an n of twice this
 // interval, at least 5, and comes down to 5 by a sixteenth in each interval: with the
 // 5 s of mke2fs a target that crashes soon after its mount makes its partner wait 42 s,
 // with 2 s never more than 22 while the disks answer.
 // Source: lustre-release, ldiskfs/mmp.c, kmmpd and ldiskfs_multi_mount_protect (2.17.57)
-const mmpInterval = "mmp_update_interval=2"
+const mmpSeconds = 2
 
 // target fills in how a target is made.
 func (d *Design) target(t *Target) {
@@ -203,11 +203,11 @@ func (d *Design) target(t *Target) {
 		args = append(args, "--servicenode="+n)
 	}
 	if t.Kind == "mgs" {
-		args = append(args, "--mkfsoptions=-E "+mmpInterval)
+		args = append(args, fmt.Sprintf("--mkfsoptions=-E mmp_update_interval=%d", mmpSeconds))
 	} else {
 		t.Stride = int(g.Chunk / block)
 		t.StripeWidth = t.Stride * stripeDisks(g)
-		args = append(args, fmt.Sprintf("--mkfsoptions=-O flex_bg -G 256 -E stride=%d,stripe-width=%d,%s", t.Stride, t.StripeWidth, mmpInterval))
+		args = append(args, fmt.Sprintf("--mkfsoptions=-O flex_bg -G 256 -E stride=%d,stripe-width=%d,mmp_update_interval=%d", t.Stride, t.StripeWidth, mmpSeconds))
 	}
 	t.MkfsArgs = append(args, t.Device)
 	if t.Kind == "mgs" {
@@ -314,7 +314,7 @@ func lustreSettings(d *Design) []Setting {
 		}
 	}
 	add("server", "mkfs", "flex_bg", "-G 256", "bitmaps and inode tables of 256 block groups lie together: fewer seeks at mount and fsck", "mke2fs(8); "+seed+"7.3")
-	add("server", "mkfs", "mmp_update_interval", "2", "seconds between a mounted target's writes of its MMP block (5 as built): with 5, a takeover within half a minute of a mount waits up to 42 s for MMP, with 2 it waits 22 s as at any other time", "mke2fs(8), -E; lustre-release, ldiskfs/mmp.c")
+	add("server", "mkfs", "mmp_update_interval", strconv.Itoa(mmpSeconds), "seconds between a mounted target's writes of its MMP block (5 as built): with 5, a takeover within half a minute of a mount waits up to 42 s for MMP, with 2 it waits 22 s as at any other time", "mke2fs(8), -E; lustre-release, ldiskfs/mmp.c")
 	add("server", "lnet", "networks", d.Lustre.LNET, "the interface Lustre speaks through, on every node", "Lustre Operations Manual, LNet; "+seed+"7.2")
 	add("server", "sysctl", "kernel.panic_on_oops", "1", "unmounting a target whose disks have failed is a bug of the kernel (2.17.57): the server stops, is fenced, and its partner takes over; without this the unmount hangs", "kernel: admin-guide/sysctl/kernel")
 	add("both", "module", "libcfs.libcfs_debug", "0", "no debug log in memory: small operations are faster; set_param -P passes over debug", seed+"8.1; modinfo libcfs")

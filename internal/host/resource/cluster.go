@@ -112,8 +112,8 @@ func (s *Running) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 			continue
 		}
 		// While Pacemaker tries another server, its try is waited for.
-		tried := r.Role != "Started" && r.Role != "Starting"
-		if failed := f.failedToStart(id); ok && tried && strings.HasPrefix(r.Agent, "stonith:") && failed != "" {
+		idle := r.Role != "Started" && r.Role != "Starting"
+		if failed := f.failedToStart(id); ok && idle && strings.HasPrefix(r.Agent, "stonith:") && failed != "" {
 			as = append(as, Action{
 				Title: "have Pacemaker start " + id + " again",
 				Why:   "its device did not answer in time; Pacemaker would try again after 10 minutes",

@@ -165,7 +165,7 @@ type ClusterResource struct {
 // ClusterFailure is a recorded failure of an operation.
 type ClusterFailure struct {
 	Node, Operation, Reason string
-	When                    string // it ended, as crm_mon writes it
+	When                    string // crm_mon's last-rc-change: another one for each failure
 }
 
 // Resource finds a resource by its ID.
