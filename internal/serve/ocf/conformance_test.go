@@ -565,7 +565,9 @@ func TestTargetUnderAnotherName(t *testing.T) {
 	if err := s.start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if !slices.Contains(h.changes, "mount -t lustre /dev/mapper/vg--a-mdt0000 /lustre/mdt0") {
+	// The MGS is of the same service: the MDT asks this server's first.
+	if !slices.Contains(h.changes, "mount -t lustre -o mgsnode=10.20.0.11@tcp /dev/mapper/vg--a-mdt0000 /lustre/mdt0") ||
+		!slices.Contains(h.changes, "mount -t lustre /dev/mapper/vg--a-mgt /lustre/mgs") {
 		t.Errorf("%q", h.changes)
 	}
 	// Another target of Lustre where this one belongs.
