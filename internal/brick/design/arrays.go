@@ -127,8 +127,11 @@ func (d *Design) lunsOn(a *Array, set spec.Set, ost *int) {
 		}
 		switch role {
 		case "mds":
+			// The MGS lives on the server without the MDT: it outlives a crash of the
+			// other, and tells clients and targets at once where the MDT is
+			// (imperative recovery).
 			mgt := l
-			mgt.Name, mgt.Use, mgt.Size, mgt.Rest, mgt.Server = s.Lustre.FSName+"-MGT", "mgs", mgtOf(l.Size), false, set.Servers[0]
+			mgt.Name, mgt.Use, mgt.Size, mgt.Rest, mgt.Server = s.Lustre.FSName+"-MGT", "mgs", mgtOf(l.Size), false, set.Servers[1]
 			if n == 0 {
 				a.LUNs = append(a.LUNs, mgt)
 				l.Size -= mgt.Size

@@ -52,7 +52,7 @@ func (d *Design) lustre() error {
 	}
 	for _, m := range c.Modules {
 		if m.Role == "mds" {
-			l.MGSNIDs = nids(m.Servers, m.Servers[0])
+			l.MGSNIDs = nids(m.Servers, d.mgsHome(&m))
 		}
 	}
 	for _, m := range c.Modules {
@@ -120,6 +120,16 @@ func (d *Design) fileRoom() error {
 		return nil
 	}
 	return errorAt(d.Spec, at, "give the mds module larger disks, or more", "the MDT has room for %d files and the OSTs for %d: the file system would be full before they are", mdt, osts)
+}
+
+// mgsHome is the server on which the MGS runs as a rule.
+func (d *Design) mgsHome(m *spec.Module) string {
+	for _, u := range d.lunsOf(m.Name) {
+		if u.Use == "mgs" {
+			return u.Server
+		}
+	}
+	return m.Servers[0]
 }
 
 // targetServices are the services of a module: a target for each LUN or RAID

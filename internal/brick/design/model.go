@@ -119,6 +119,17 @@ func (p *Pair) Targets() []Target {
 	return out
 }
 
+// First gives the first service that clients wait for, nil if there is none: an MGS
+// alone may fail, and files are read and written meanwhile.
+func (p *Pair) First() *Service {
+	for i := range p.Services {
+		if s := &p.Services[i]; len(s.Targets) != 1 || s.Targets[0].Kind != "mgs" {
+			return s
+		}
+	}
+	return nil
+}
+
 // Other gives the server that is not the named one, "" if there is none.
 func (p *Pair) Other(server string) string {
 	for _, s := range p.Servers {

@@ -194,7 +194,8 @@ func TestLustreBrick(t *testing.T) {
 	if !slices.Equal(kinds[:2], []string{"mgs", "mdt"}) || len(osts) != 6 || per["oss01"] != 3 || per["oss02"] != 3 {
 		t.Errorf("%v %v %v", kinds, osts, per)
 	}
-	if want := "10.20.0.11@o2ib:10.20.0.12@o2ib:/testfs"; d.Lustre.Source != want {
+	// The MGS is at home beside the MDT, not with it.
+	if want := "10.20.0.12@o2ib:10.20.0.11@o2ib:/testfs"; d.Lustre.Source != want {
 		t.Errorf("source %s, want %s", d.Lustre.Source, want)
 	}
 	if d.Lustre.LNET != "o2ib(ib0)" {

@@ -202,6 +202,16 @@ func TestLustreClientMount(t *testing.T) {
 	}
 	sys.files["/proc/self/mounts"] = strings.ReplaceAll(live, ",flock", ",localflock")
 	wantShow(t, diff(t, m, sys), "umount /mnt/home\nmount /mnt/home")
+	// Mounted when the MGS was at home on the other server.
+	moved := *m
+	moved.Source = "10.77.1.12@tcp:10.77.1.11@tcp:/home"
+	sys.files["/proc/self/mounts"] = live
+	as := diff(t, &moved, sys)
+	if len(as) != 1 || as[0].File == nil || as[0].File.Path != "/etc/fstab" {
+		t.Errorf("not fstab alone: %s", show(as))
+	}
+	moved.Source = "10.77.1.12@tcp:10.77.1.13@tcp:/home"
+	refused(t, &moved, sys, "is mounted on /mnt/home")
 	sys.files["/proc/self/mounts"] = strings.ReplaceAll(live, ":/home", ":/work")
 	refused(t, m, sys, "10.77.1.12@tcp:/work is mounted on /mnt/home")
 }

@@ -121,6 +121,12 @@ func setFstab(text, line, target string) string {
 }
 
 func (m *MountPoint) sameSource(sys Sys, live linux.Mount) bool {
+	if m.Type == "lustre" {
+		// The order of the MGS' NIDs only says which is asked first.
+		got, gotFS, _ := strings.Cut(live.Source, ":/")
+		want, wantFS, _ := strings.Cut(m.Source, ":/")
+		return gotFS == wantFS && sameSet(strings.Split(got, ":"), strings.Split(want, ":")) && live.Type == m.Type
+	}
 	if !strings.HasPrefix(m.Source, "/dev/") {
 		// NFS shows the type nfs4 for version 4, and may add a slash.
 		return strings.TrimSuffix(live.Source, "/") == strings.TrimSuffix(m.Source, "/") && strings.HasPrefix(live.Type, m.Type)

@@ -365,10 +365,10 @@ func planned(env Env) (s Scene, err error) {
 		return s, err
 	}
 	pair := env.Design.PairOf(s.Service.Name)
-	s.Active = pair.Servers[0]
+	s.Active = cmp.Or(s.Service.Preferred, pair.Servers[0])
 	s.Passive = pair.Other(s.Active)
 	if o, err := opposite(env.Design, s.Service); err == nil {
-		s.Second = env.Design.PairOf(o.Name).Servers[0]
+		s.Second = o.Preferred
 	}
 	if all := env.Design.GroupsIn(&s.Service.Storage); len(all) > 0 {
 		s.Group = all[0]

@@ -2,6 +2,7 @@ package drill
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -127,6 +128,21 @@ func TestMDSAndOSS(t *testing.T) {
 	d.Pairs = d.Pairs[:1]
 	if _, err := opposite(d, d.Services()[0]); err == nil {
 		t.Error("an MDS alone has an OSS")
+	}
+}
+
+// An MGS with a LUN of its own is the first service of its brick, and none that a drill
+// is about unless it is named.
+func TestMDSAndOSSWithOwnMGS(t *testing.T) {
+	d := exampleDesign(t, "lustre-brick.yaml")
+	for service, want := range map[string]string{"": "mdt0000: mds01, oss01", "mgt": "mgt: mds02, oss01", "ost0003": "ost0003: oss02, mds01"} {
+		s, err := planned(Env{Design: d, Service: service})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := fmt.Sprintf("%s: %s, %s", s.Service.Name, s.Active, s.Second); got != want {
+			t.Errorf("%q: %s, not %s", service, got, want)
+		}
 	}
 }
 

@@ -12,9 +12,12 @@ import (
 
 // service returns the service under test: Env.Service, or the design's first.
 func (env Env) service() (*design.Service, error) {
+	if env.Service == "" {
+		return env.Design.Pairs[0].First(), nil
+	}
 	var names []string
 	for _, s := range env.Design.Services() {
-		if s.Name == env.Service || env.Service == "" {
+		if s.Name == env.Service {
 			return s, nil
 		}
 		names = append(names, s.Name)
@@ -71,7 +74,7 @@ func opposite(d *design.Design, s *design.Service) (*design.Service, error) {
 	role := d.PairOf(s.Name).Role
 	for i := range d.Pairs {
 		if p := &d.Pairs[i]; p.Role != role {
-			return &p.Services[0], nil
+			return p.First(), nil
 		}
 	}
 	return nil, fmt.Errorf("every pair of the brick has the role %q", role)
