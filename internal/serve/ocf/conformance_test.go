@@ -699,6 +699,7 @@ func TestWatcherReportsSickTargets(t *testing.T) {
 		fault(h, true)
 		w := h.watcher(s)
 		failed := func() bool {
+			w.health = nil // as each look begins
 			s.kind.watch(t.Context(), w)
 			return slices.ContainsFunc(h.changes, func(c string) bool { return strings.HasPrefix(c, "crm_resource --fail") })
 		}

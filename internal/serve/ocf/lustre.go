@@ -405,6 +405,12 @@ func (s *lustreKind) checkIO(ctx context.Context) error {
 	return errors.Join(err, s.k.Poke(write, "0\n"))
 }
 
+// health is what Lustre said of itself, or why it said nothing.
+type health struct {
+	said string
+	err  error
+}
+
 // watchWait is less than the time between two looks of the watcher.
 const watchWait = time.Second
 
@@ -413,11 +419,16 @@ func (s *lustreKind) watch(ctx context.Context, w *watcher) {
 	if !s.serving() {
 		return
 	}
-	s.silent.look(ctx, s.k, s.cfg.Servers, w.log)
+	s.silent.look(ctx, s.k, w.now(), s.cfg.Servers, w.log)
 	soon, cancel := context.WithTimeout(ctx, watchWait)
 	defer cancel()
+	// Lustre tells of the whole server: one reading is for all services.
+	if w.health == nil {
+		said, err := s.readHealth(soon)
+		w.health = &health{said, err}
+	}
 	// No answer in time is for the monitor to judge: disks may be merely busy.
-	if said, err := s.readHealth(soon); s.onNetwork() == nil && (err != nil || judgeHealth(said) == nil) {
+	if s.onNetwork() == nil && (w.health.err != nil || judgeHealth(w.health.said) == nil) {
 		return
 	}
 	unlock, err := w.lock(s.cfg.Service)

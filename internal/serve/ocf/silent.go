@@ -9,8 +9,11 @@ import (
 )
 
 // silentAfter is how many pings in a row a server does not answer until the MGS
-// forgets it: some ten seconds, long before its partner has mounted its targets.
+// forgets it: within 20 s, before MMP lets its partner mount its targets.
 const silentAfter = 3
+
+// pingEvery is the least time from one round of pings to the next.
+const pingEvery = 5 * time.Second
 
 // pingWait is how long one ping waits for an answer.
 const pingWait = 2 * time.Second
@@ -24,15 +27,17 @@ const pingWait = 2 * time.Second
 // was merely cut off connects to the MGS again. No target evicts anybody here.
 type silentServers struct {
 	busy   atomic.Bool    // one round at a time
+	last   time.Time      // when the last round began
 	missed map[string]int // by NID: pings in a row without an answer; only the round that runs uses it
 }
 
 // look starts a round beside the watcher, whose own looks must not wait for a
-// ping, unless a round runs already.
-func (s *silentServers) look(ctx context.Context, k kernel, nids []string, log func(string, ...any)) {
-	if len(nids) == 0 || !s.busy.CompareAndSwap(false, true) {
+// ping, unless a round runs already or has just run.
+func (s *silentServers) look(ctx context.Context, k kernel, now time.Time, nids []string, log func(string, ...any)) {
+	if len(nids) == 0 || now.Sub(s.last).Abs() < pingEvery || !s.busy.CompareAndSwap(false, true) {
 		return
 	}
+	s.last = now
 	go func() {
 		defer s.busy.Store(false)
 		s.round(ctx, k, nids, log)

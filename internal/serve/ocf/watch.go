@@ -183,6 +183,7 @@ type watcher struct {
 	settled    map[string]settled     // by service: NFS locks, during lockd's grace period
 	lacking    map[string]time.Time   // by array: since when it lacks a member and has no spare
 	spares     map[string]time.Time   // by service: when to look for a spare that should move
+	health     *health                // of Lustre, in this look; nil: not read yet
 	alone      time.Time              // when no network had a link, last seen
 	barred     *bool                  // from the fence devices; nil: not known
 }
@@ -260,6 +261,7 @@ func (w *watcher) look(ctx context.Context) {
 		}
 		l.unheard, l.told = false, w.now()
 	}
+	w.health = nil
 	for _, s := range w.services {
 		s.kind.watch(ctx, w)
 		s.storage.watch(ctx, w)
