@@ -203,6 +203,6 @@ func (b *builder) configuration() error {
 		fencing = append(fencing, f.ID)
 	}
 	// Last, because the clients need not wait for the devices to be tried.
-	b.add(StageFencing, at, "fence devices", &resource.Running{Name: "fencing", Resources: fencing, Seconds: 300})
+	b.add(StageFencing, at, "fence devices", &resource.Running{Name: "fencing", Resources: fencing, Seconds: 600})
 	return nil
 }

@@ -218,9 +218,10 @@ func (b *builder) fence(f design.FenceDevice) (*resource.Element, error) {
 	r := resource.El("primitive", "id", f.ID, "class", "stonith", "type", f.Agent)
 	ops := resource.El("operations").Add(
 		// A dead fence device is found before it is needed; more often would
-		// only load a BMC.
-		op(f.ID, "monitor", "900s", "60s"),
-		op(f.ID, "start", "0s", "60s"),
+		// only load a BMC. One is not dead because the server is busy: agents are
+		// Python, and on a rack of thirteen emulated machines they took a minute.
+		op(f.ID, "monitor", "900s", "120s"),
+		op(f.ID, "start", "0s", "120s"),
 	)
 	return r.Add(pairs("instance_attributes", f.ID+"-params", params), ops), nil
 }
