@@ -272,7 +272,8 @@ func exportsInPlace(t *testing.T, spec string) {
 			text = strings.Replace(text, first, first+"      - {path: /extra, clients: 10.77.1.0/24, options: ["+options+"]}\n", 1)
 			text = strings.Replace(text, host, host+"    mounts: [{service: home, path: /mnt/home}, {service: home, path: /mnt/home-v3, version: '3'}, {service: home, export: /extra, path: /mnt/extra}]\n", 1)
 		}
-		if err := os.WriteFile(spec, []byte(text), 0o644); err != nil {
+		// In one step: the client's mortar reads the spec meanwhile.
+		if err := errors.Join(os.WriteFile(spec+".new", []byte(text), 0o644), os.Rename(spec+".new", spec)); err != nil {
 			t.Fatal(err)
 		}
 		for code := 137; code == 137; {
