@@ -353,7 +353,7 @@ func lustreSettings(d *Design) []Setting {
 		case "monitor-interval":
 			n := d.mostServices()
 			s.Value = fmt.Sprintf("%ds", max(10, monitorSpacing*n))
-			s.Reason = fmt.Sprintf("a server that has all %d services of its pair runs a monitor each %d s at most. What hangs clients is found sooner: the watcher looks for it each 1.5 s", n, monitorSpacing)
+			s.Reason = fmt.Sprintf("a server that has all %d services of its pair runs a monitor each %d s at most. What hangs clients is found sooner: the watcher looks for it each 2 s", n, monitorSpacing)
 		case "start-timeout":
 			s.Value, s.Reason, s.Source = "300s", "mounting a target waits until MMP is sure that no other server has it, and replays its journal", "ocf:lustre:Lustre; ext4(5), mmp"
 		case "stop-timeout":
@@ -365,8 +365,8 @@ func lustreSettings(d *Design) []Setting {
 
 // monitorSpacing is the least time between two monitors of one server, seconds. Real
 // servers would bear more. The servers of a rack that emulates 13 machines on two
-// processors did not: monitors of 20 targets each 10 s kept both busy, and Pacemaker
-// killed its own daemons.
+// processors did not: with monitors of 20 targets each 10 s Pacemaker killed its own
+// daemons, because they did not answer.
 const monitorSpacing = 5
 
 // mostServices is how many services the pair with the most has.
