@@ -498,46 +498,51 @@ func (r *rack) changePaths(ctx context.Context, change func(h *hardware)) error 
 		change(h)
 	}, func(h *hardware) error {
 		after := r.present(h)
-		if err := r.arrange(ctx, h, wasOff); err != nil {
-			return err
+		// Unplug before the array refuses requests: a request that it refuses while
+		// QEMU removes the device keeps the device's session in use for ever (seen
+		// with QEMU 7.2).
+		err := r.replug(ctx, before, after, false)
+		if err == nil {
+			err = r.arrange(ctx, h, wasOff)
 		}
-		err := r.each(ctx, isServer, func(n *Node, q *qmpClient) error {
-			for _, d := range r.cfg.sharedDisks() {
-				for path := range d.Paths {
-					key := pathKey(n.Name, d.Name, path)
-					switch {
-					case before[key] == after[key]:
-					case after[key]:
-						if err := r.plugPath(q, n, d, path); err != nil {
-							return err
-						}
-					default:
-						if err := r.unplugPath(q, d, path); err != nil {
-							return err
-						}
-					}
-				}
-			}
-			for i, d := range r.cfg.SSDs {
-				switch {
-				case !d.in(n), before[d.Name] == after[d.Name]:
-				case after[d.Name]:
-					if err := q.plug(ssdDevice(i, d)); err != nil {
-						return err
-					}
-				default:
-					if err := q.unplug(ssdDeviceID(i)); err != nil {
-						return err
-					}
-				}
-			}
-			return nil
-		})
+		if err == nil {
+			err = r.replug(ctx, before, after, true)
+		}
 		// Stop arrays last, when no server uses them: a session with a dead array
 		// hangs QEMU.
 		for _, e := range r.cfg.arrays() {
 			if err == nil && h.ArraysOff[e.Name] {
 				err = r.stopArray(ctx, e)
+			}
+		}
+		return err
+	})
+}
+
+// replug plugs what every running server reaches after a change and did not before,
+// or unplugs what it reaches no more.
+func (r *rack) replug(ctx context.Context, before, after map[string]bool, plug bool) error {
+	changes := func(key string) bool { return before[key] != after[key] && after[key] == plug }
+	return r.each(ctx, isServer, func(n *Node, q *qmpClient) error {
+		var err error
+		for _, d := range r.cfg.sharedDisks() {
+			for path := range d.Paths {
+				switch {
+				case err != nil || !changes(pathKey(n.Name, d.Name, path)):
+				case plug:
+					err = r.plugPath(q, n, d, path)
+				default:
+					err = r.unplugPath(q, d, path)
+				}
+			}
+		}
+		for i, d := range r.cfg.SSDs {
+			switch {
+			case err != nil || !d.in(n) || !changes(d.Name):
+			case plug:
+				err = q.plug(ssdDevice(i, d))
+			default:
+				err = q.unplug(ssdDeviceID(i))
 			}
 		}
 		return err
