@@ -498,9 +498,8 @@ func (r *rack) changePaths(ctx context.Context, change func(h *hardware)) error 
 		change(h)
 	}, func(h *hardware) error {
 		after := r.present(h)
-		// Unplug before the array refuses requests: a request that it refuses while
-		// QEMU removes the device keeps the device's session in use for ever (seen
-		// with QEMU 7.2).
+		// Unplug before the array refuses requests. The other way round, the session
+		// of a busy path stayed in use until QEMU 7.2 ended (seen).
 		err := r.replug(ctx, before, after, false)
 		if err == nil {
 			err = r.arrange(ctx, h, wasOff)
@@ -522,7 +521,7 @@ func (r *rack) changePaths(ctx context.Context, change func(h *hardware)) error 
 // replug plugs what every running server reaches after a change and did not before,
 // or unplugs what it reaches no more.
 func (r *rack) replug(ctx context.Context, before, after map[string]bool, plug bool) error {
-	changes := func(key string) bool { return before[key] != after[key] && after[key] == plug }
+	changes := func(key string) bool { return before[key] != plug && after[key] == plug }
 	return r.each(ctx, isServer, func(n *Node, q *qmpClient) error {
 		var err error
 		for _, d := range r.cfg.sharedDisks() {

@@ -19,6 +19,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/renameio/v2"
 )
 
 // mortar runs the built binary and returns its stdout and exit code. Output also goes to the
@@ -273,7 +275,7 @@ func exportsInPlace(t *testing.T, spec string) {
 			text = strings.Replace(text, host, host+"    mounts: [{service: home, path: /mnt/home}, {service: home, path: /mnt/home-v3, version: '3'}, {service: home, export: /extra, path: /mnt/extra}]\n", 1)
 		}
 		// In one step: the client's mortar reads the spec meanwhile.
-		if err := errors.Join(os.WriteFile(spec+".new", []byte(text), 0o644), os.Rename(spec+".new", spec)); err != nil {
+		if err := renameio.WriteFile(spec, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
 		for code := 137; code == 137; {
