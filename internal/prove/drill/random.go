@@ -14,6 +14,7 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/prove/kind"
 	"github.com/mortarhpc/mortar/internal/prove/report"
+	"github.com/mortarhpc/mortar/internal/serve/cache"
 )
 
 // Schedule is a random sequence of a few faults. The same seed draws the same
@@ -39,6 +40,7 @@ const (
 	onPassive = "passive"
 	moveArg   = "service" // stands for the service's name
 	diskArg   = "disk "   // with a number: stands for a member of the RAID group
+	ssdArg    = "ssd "    // with a number: stands for an SSD of the cache
 )
 
 func (p Part) String() string {
@@ -86,6 +88,8 @@ var chances = []chance{
 	{PathsOut, eitherServer, nothing, 5, 40},
 	{ModuleOut, nil, ofStorage(ModuleOut), 5, 40},
 	{DiskOut, nil, ofStorage(DiskOut), 5, 40},
+	{DiskOut, nil, Scene.ssds, 5, 40},
+	{DiskSlow, nil, ofStorage(DiskSlow), 5, 40},
 	{ControllerOut, nil, ofStorage(ControllerOut), 5, 40},
 	{ControllerFailover, nil, ofStorage(ControllerFailover), 5, 40},
 	{ArrayDisk, nil, ofStorage(ArrayDisk), 5, 40},
@@ -141,9 +145,19 @@ func ofStorage(k Kind) func(Scene) [][]string {
 
 // members are the disks of the RAID group, by number: Draw does not know yet which
 // disks are in the group.
-func (s Scene) members() (out [][]string) {
-	for i := range s.Members {
-		out = append(out, []string{diskArg + strconv.Itoa(i)})
+func (s Scene) members() [][]string { return numbered(diskArg, len(s.Members)) }
+
+// ssds are the SSDs of the cache, by number.
+func (s Scene) ssds() [][]string {
+	if s.Service.Storage.Cache == nil {
+		return nil
+	}
+	return numbered(ssdArg, len(s.Service.Storage.Cache.SSDs))
+}
+
+func numbered(prefix string, n int) (out [][]string) {
+	for i := range n {
+		out = append(out, []string{prefix + strconv.Itoa(i)})
 	}
 	return out
 }
@@ -199,21 +213,29 @@ func firstOf(on []string) string {
 var oneOf = []Kind{ControllerOut, ControllerFailover, ArrayPower}
 
 // takes reports whether the schedule can add a part: no fault twice, not more
-// disks of a RAID group than it can lose, not both disks of a system mirror, not
-// both controllers of an array.
+// disks of a RAID group than it can lose, not every copy of a cache's dirty data,
+// not both disks of a system mirror, not both controllers of an array.
 func (s Schedule) takes(p Part, scene Scene) bool {
-	disk := scene.storage().pulled("").Kind
-	disks := 0
 	for _, q := range s.Parts {
 		if q.Kind == p.Kind && q.On == p.On && (slices.Equal(q.Args, p.Args) || p.Kind == LocalDisk) ||
 			slices.Contains(oneOf, p.Kind) && slices.Contains(oneOf, q.Kind) {
 			return false
 		}
-		if q.Kind == disk {
-			disks++
-		}
 	}
-	return p.Kind != disk || disks < max(scene.Group.Parity, 1)
+	pulled := scene.storage().pulled("").Kind
+	out := func(prefix string) (n int) {
+		for _, q := range append(slices.Clone(s.Parts), p) {
+			if q.Kind == pulled && strings.HasPrefix(q.Args[0], prefix) {
+				n++
+			}
+		}
+		return n
+	}
+	if out(diskArg) > max(scene.Group.Parity, 1) {
+		return false
+	}
+	c := scene.Service.Storage.Cache
+	return c == nil || c.Mode != cache.WriteBack || out(ssdArg) < len(c.SSDs)
 }
 
 // fault is the part's fault in a scene.
@@ -226,13 +248,27 @@ func (p Part) fault(s Scene) Fault {
 		f.On = s.Passive
 	}
 	for i, a := range f.Args {
-		if n, err := strconv.Atoi(strings.TrimPrefix(a, diskArg)); err == nil && strings.HasPrefix(a, diskArg) && n < len(s.Members) {
-			f.Args[i] = s.Members[n]
-		} else if a == moveArg {
-			f.Args[i] = s.Service.Name
-		}
+		f.Args[i] = s.named(a)
 	}
 	return f
+}
+
+// named returns the name that an argument of a part stands for; other arguments
+// stand for themselves.
+func (s Scene) named(arg string) string {
+	if arg == moveArg {
+		return s.Service.Name
+	}
+	var n int
+	if _, err := fmt.Sscanf(arg, diskArg+"%d", &n); err == nil && n < len(s.Members) {
+		return s.Members[n]
+	}
+	if _, err := fmt.Sscanf(arg, ssdArg+"%d", &n); err == nil {
+		if serial, err := s.ssd(n); err == nil {
+			return serial
+		}
+	}
+	return arg
 }
 
 // steps puts the beginnings and the ends of the faults in order of time. Other
@@ -265,7 +301,7 @@ func (s Schedule) steps(scene Scene) ([]Step, error) {
 // choice is the drill of a schedule.
 func (s Schedule) choice(name string) Choice {
 	disks := slices.ContainsFunc(s.Parts, func(p Part) bool {
-		return slices.Contains([]Kind{DiskOut, PathsOut, HBAOut, ModuleOut, ControllerOut, ControllerFailover, ArrayDisk, ArrayPower, LUNSlow, PowerOff, FeedOff, Freeze, Panic}, p.Kind)
+		return slices.Contains([]Kind{DiskOut, DiskSlow, PathsOut, HBAOut, ModuleOut, ControllerOut, ControllerFailover, ArrayDisk, ArrayPower, LUNSlow, PowerOff, FeedOff, Freeze, Panic}, p.Kind)
 	})
 	return Choice{
 		// Servers may boot twice, and the reclaim of NFSv3 locks may take as long.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
+	"github.com/mortarhpc/mortar/internal/serve/cache"
 )
 
 func randomScene() Scene {
@@ -125,6 +126,43 @@ func TestDrawOnLUNs(t *testing.T) {
 	for _, k := range []Kind{ControllerOut, ControllerFailover, ArrayDisk, ArrayPower, LUNSlow, PathsOut, Freeze} {
 		if seen[k] < 50 {
 			t.Errorf("%s was drawn %d times in 2000 schedules", k, seen[k])
+		}
+	}
+}
+
+// A schedule for a brick with a cache pulls its SSDs, but never takes all copies of
+// data that is on no disk.
+func TestDrawOnCache(t *testing.T) {
+	for mode, most := range map[string]int{cache.WriteBack: 1, cache.WriteThrough: 2} {
+		scene := randomScene()
+		scene.Service.Storage.Cache = &design.Cache{Mode: mode, SSDs: []design.Disk{{Serial: "C0"}, {Serial: "C1"}}}
+		seen := map[string]int{}
+		atOnce := 0
+		for seed := range uint64(5000) {
+			s, err := Draw(scene, seed, anything)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ssds, disks := 0, 0
+			for _, p := range s.Parts {
+				if p.Kind != DiskOut {
+					continue
+				}
+				f := p.fault(scene)
+				seen[f.Args[0]]++
+				if slices.Contains(scene.Members, f.Args[0]) {
+					disks++
+				} else {
+					ssds++
+				}
+			}
+			atOnce = max(atOnce, ssds)
+			if disks > 2 {
+				t.Errorf("%s, seed %d: %v", mode, seed, s.Words())
+			}
+		}
+		if atOnce != most || seen["C0"] < 50 || seen["C1"] < 50 || seen["S0"] < 10 || len(seen) != 6 {
+			t.Errorf("%s: up to %d SSDs in a schedule, disks pulled: %v", mode, atOnce, seen)
 		}
 	}
 }

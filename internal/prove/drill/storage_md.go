@@ -51,8 +51,11 @@ func (m mdStorage) slow() (Fault, error) {
 	if err != nil {
 		return Fault{}, err
 	}
-	return Fault{Kind: DiskSlow, Args: []string{ds[0], "2", "20000"}}, nil
+	return Fault{Kind: DiskSlow, Args: slowed(ds[:1])}, nil
 }
+
+// slowed are the arguments of DiskSlow for a disk: operations and bytes a second.
+func slowed(disk []string) []string { return append(slices.Clone(disk), "2", "20000") }
 
 func (m mdStorage) without(n int) *Condition {
 	if len(m.Group.Spares) >= n {
@@ -66,7 +69,11 @@ func (m mdStorage) parts() map[Kind][][]string {
 	for _, e := range m.Design.Spec.Enclosures {
 		modules = append(modules, []string{e.Name, "0"}, []string{e.Name, "1"})
 	}
-	return map[Kind][][]string{ModuleOut: modules, DiskOut: m.members()}
+	var slow [][]string
+	for _, d := range m.members() {
+		slow = append(slow, slowed(d))
+	}
+	return map[Kind][][]string{ModuleOut: modules, DiskOut: m.members(), DiskSlow: slow}
 }
 
 // parityTime bounds the comparison of a group's data and parities. It is enough
