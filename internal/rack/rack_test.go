@@ -452,6 +452,8 @@ func TestLastStage(t *testing.T) {
 		"x\r\n\x1b[2JMORTAR-RACK kernel 2.04\r\n":                                  {Stage: "kernel", Seconds: 2.04},
 		"MORTAR-RACK multi-user 14.7\nMORTAR-RACK reset 0\nMORTAR-RACK kernel 1.5": {Stage: "kernel", Seconds: 1.5},
 		"MORTAR-RACK failed: no root disk 12.01\n":                                 {Stage: "failed: no root disk", Seconds: 12.01},
+		"MORTAR-RACK power-on 0\n[ 12.9] Kernel panic - not syncing: NMI\n[ 13.0]": {Stage: "panic"},
+		"Kernel panic - not syncing: NMI\nMORTAR-RACK reset 0\n":                   {Stage: "reset"},
 	} {
 		if got := lastStage(console); got != want {
 			t.Errorf("%q: %v, want %v", console, got, want)

@@ -18,6 +18,7 @@ const (
 	stageKernel  = "kernel"
 	stageUp      = "multi-user"
 	stageFailed  = "failed"
+	stagePanic   = "panic" // the kernel has panicked, before or after the boot
 	stageUnknown = "unknown"
 )
 
@@ -95,7 +96,7 @@ type NodeStatus struct {
 	// while the node is off.
 	Machine string `json:"machine,omitempty"`
 	// Boot is the stage of the node's boot: "power-on", "kernel", "mirror" (a server
-	// has its system disks), "multi-user", "failed: ..." or "off".
+	// has its system disks), "multi-user", "failed: ...", "panic" or "off".
 	Boot string `json:"boot"`
 	// BootSeconds is the node's uptime at that stage.
 	BootSeconds float64 `json:"boot_seconds"`
@@ -179,12 +180,19 @@ func (r *rack) boot(node string) bootState {
 	return lastStage(string(text))
 }
 
+// panicked is what a kernel prints whatever its log level is.
+// Source: Linux, kernel/panic.c, panic()
+const panicked = "Kernel panic - not syncing"
+
 // lastStage finds the last report in a console log: the prefix, the stage, and the
 // node's uptime.
 func lastStage(console string) bootState {
 	i := strings.LastIndex(console, markPrefix)
 	if i < 0 {
 		return bootState{Stage: stageUnknown}
+	}
+	if strings.Contains(console[i:], panicked) {
+		return bootState{Stage: stagePanic}
 	}
 	line, _, _ := strings.Cut(console[i+len(markPrefix):], "\n")
 	line = strings.TrimSpace(line)
@@ -199,8 +207,8 @@ func lastStage(console string) bootState {
 	return bootState{Stage: line[:cut], Seconds: seconds}
 }
 
-// Hangs reports whether a node has power and has booted, but does not answer: its
-// kernel has panicked, or a fault cuts it off from the management network.
+// Hangs reports whether a node with power will not answer by itself: its kernel has
+// panicked, or the node has booted and a fault cuts it off from the management network.
 func Hangs(ctx context.Context, dir, node string) (bool, error) {
 	r, err := openRack(dir)
 	if err != nil {
@@ -215,7 +223,7 @@ func Hangs(ctx context.Context, dir, node string) (bool, error) {
 		return false, err
 	}
 	st := r.nodeStatus(ctx, h, n)
-	return st.Power == "on" && st.Boot == stageUp && !st.SSH, nil
+	return st.Power == "on" && (st.Boot == stagePanic || st.Boot == stageUp && !st.SSH), nil
 }
 
 // Status returns the state of the rack in dir. It changes nothing.

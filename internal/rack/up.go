@@ -293,7 +293,7 @@ func (r *rack) waitUp(ctx context.Context, name string, answers func() bool) err
 		switch {
 		case b.Stage == stageUp && answers():
 			return nil
-		case strings.HasPrefix(b.Stage, stageFailed):
+		case strings.HasPrefix(b.Stage, stageFailed), b.Stage == stagePanic:
 			return fmt.Errorf("node %s: %s\n%s", name, b.Stage, tail(filepath.Join(runDir(r.dir), consoleFile(name)), 10))
 		case running(r.dir, name) == nil:
 			return fmt.Errorf("node %s went off while it booted:\n%s\n%s", name,

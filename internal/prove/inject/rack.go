@@ -18,8 +18,8 @@ type Rack struct {
 	Design *design.Design
 	// Fault injects or mends one fault of the rack; see rack.Fault.
 	Fault func(ctx context.Context, kind string, targets ...string) error
-	// Hangs reports whether a node has power and has booted, but does not answer;
-	// see rack.Hangs.
+	// Hangs reports whether a node with power will not answer by itself; see
+	// rack.Hangs.
 	Hangs func(ctx context.Context, node string) (bool, error)
 	// Groups returns the RAID groups inside the rack's arrays.
 	Groups func(ctx context.Context) ([]drill.ArrayGroup, error)
