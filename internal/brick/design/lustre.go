@@ -330,6 +330,7 @@ func lustreSettings(d *Design) []Setting {
 	add("both", "module", "libcfs.libcfs_debug", "0", "no debug log in memory: small operations are faster; set_param -P passes over debug", seed+"8.1; modinfo libcfs")
 	add("both", "module", "mgc.mgc_requeue_timeout_min", "1", "seconds until a node that was told of a change asks the MGS for it, and up to as many again by chance (5 as built): clients hear sooner where a target is after a takeover", "modinfo mgc; kernel module: mgc_requeue_thread")
 	add("both", "module", "lnet.lnet_transaction_timeout", "30", "seconds until LNet gives up a message that it cannot deliver (150 as built): the unmount of a target whose server has lost its link waits for its last messages", "modinfo lnet; kernel module: lnet_post_send_locked, msg_deadline")
+	add("both", "module", "lnet.lnet_peer_discovery_disabled", "1", "no node has a second address that LNet could discover. As built (0), a network that was off for 10 s left clients of 2.17.57 in an endless loop of the kernel", "modinfo lnet; kernel module: lnet_peer_needs_push, lnet_peer_is_uptodate_locked")
 	driver, source := "ko2iblnd.timeout", "modinfo ko2iblnd; kernel module: kiblnd_timeout"
 	if strings.HasPrefix(d.Spec.Lustre.LNET, "tcp") {
 		driver, source = "ksocklnd.sock_timeout", "modinfo ksocklnd; kernel module: ksocknal_timeout"
