@@ -22,7 +22,7 @@ var aloneHold = 10 * time.Second
 // steps; nil: the steps of the table.
 var alone = map[string]func(Scene) ([]Step, error){
 	"path-one-hba": nil, "path-one-disk": nil, "controller-module": nil, "shared-disk-pulled": nil, "two-disks-pulled": nil, "bit-rot-scrub": nil,
-	"local-disk-pulled": nil, "full-fs-full": nil, "client-crash-power": nil, "flapping-public": nil,
+	"local-disk-pulled": nil, "full-fs-full": nil, "client-crash-power": nil, "flapping-public": nil, "public-switch-switch": nil,
 	"ssd-fail-first": nil, "ssd-fail-second": nil, "ssd-replace-pulled": nil, "ssd-both-pulled": nil, "cache-full-filled": nil,
 	"service-kill-nfsd": restarted("nfsd"), "service-kill-mountd": restarted("rpc.mountd"), "service-kill-statd": restarted("rpc.statd"), "service-kill-nfsdcld": restarted("nfsdcld"),
 	"public-link-cable":   mended(Fault{Kind: LinkDown, Args: []string{"public"}}),

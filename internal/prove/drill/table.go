@@ -147,6 +147,11 @@ var Table = []Drill{
 			Steps: active(Fault{Kind: LinkDown, Args: []string{"public"}}, 0)}},
 	},
 	{
+		Name: "public-switch", Title: "the public network is off and comes back, as when its switch boots; the service stays",
+		Expect:   Expect{Where: Stays, Fencing: Nobody, Stall: 20},
+		Variants: []Variant{{How: "switch", Title: "the public network's switch is off for ten seconds", Steps: switchBoots}},
+	},
+	{
 		Name: "lnet", Title: "LNet of the active server loses its network; the watcher reports the targets, and they move",
 		Expect:   Expect{Where: Moves, Fencing: Nobody, Stall: 10},
 		Variants: []Variant{{How: "network", Title: "lnetctl takes the network from its LNet (Lustre)", Steps: lnetGone}},
@@ -461,6 +466,13 @@ func coldStartAlone(s Scene) ([]Step, error) {
 		{Fault: Fault{Kind: PowerOff, On: s.Active}},
 		{Fault: Fault{Kind: ConfirmOff, On: s.Active}},
 	}, nil
+}
+
+// switchBoots takes the public network from servers and clients for ten seconds: the
+// link of each client changes, too, which no cable of a server does.
+func switchBoots(Scene) ([]Step, error) {
+	f := Fault{Kind: SwitchDown, Args: []string{"public"}}
+	return []Step{{Fault: f, Wait: 10 * time.Second}, {Fault: f, Mend: true}}, nil
 }
 
 // diskSlow makes a disk a hundred times slower until status names the disk. It
