@@ -204,7 +204,8 @@ func (w waking) Sleep(ctx context.Context, d time.Duration) error {
 	return w.kernel.Sleep(ctx, d)
 }
 
-// The next look comes when a pending loss would count; what comes back has time.
+// The next look comes when a pending change would count: both servers of a pair tell
+// of what both have lost, or have back, at the same time.
 func TestNextLook(t *testing.T) {
 	t0 := time.Unix(1000, 0)
 	storage := attrStorage + "home"
@@ -215,11 +216,12 @@ func TestNextLook(t *testing.T) {
 		want  time.Duration
 	}{
 		{"nothing pends", attribute{known: true, value: true}, attrLink, watchTick},
-		{"a link has just gone", attribute{known: true, value: true, since: t0}, attrLink, lostAfter},
-		{"it went 300 ms ago", attribute{known: true, value: true, since: t0.Add(-300 * time.Millisecond)}, attrLink, 200 * time.Millisecond},
-		{"it is due", attribute{known: true, value: true, since: t0.Add(-time.Minute)}, attrLink, 10 * time.Millisecond},
-		{"disks have just gone", attribute{known: true, value: true, since: t0}, storage, storageLostAfter},
-		{"a link comes back", attribute{known: true, since: t0}, attrLink, watchTick},
+		{"a link has just gone", attribute{known: true, value: true, since: t0, wait: lostAfter}, attrLink, lostAfter},
+		{"it went 300 ms ago", attribute{known: true, value: true, since: t0.Add(-300 * time.Millisecond), wait: lostAfter}, attrLink, 200 * time.Millisecond},
+		{"it is due", attribute{known: true, value: true, since: t0.Add(-time.Minute), wait: lostAfter}, attrLink, 10 * time.Millisecond},
+		{"disks have just gone", attribute{known: true, value: true, since: t0, wait: storageLostAfter}, storage, storageLostAfter},
+		{"a link comes back", attribute{known: true, since: t0, wait: foundAfter}, attrLink, watchTick},
+		{"it has almost proved itself", attribute{known: true, since: t0.Add(700*time.Millisecond - foundAfter), wait: foundAfter}, attrLink, 700 * time.Millisecond},
 	} {
 		if got := (attributes{c.of: &c.level}).next(t0); got != c.want {
 			t.Errorf("%s: %v, want %v", c.name, got, c.want)

@@ -69,6 +69,10 @@ const (
 	// after 3 s, and by then no client may be listening.
 	storageLostAfter = 1500 * time.Millisecond
 	foundAfter       = 15 * time.Second
+	// Where a service runs, what it needs comes back sooner. If both servers lost
+	// the same (a switch boots), and the other one told first that it is back,
+	// Pacemaker would move the service there (seen: a restart for nothing).
+	foundServing = 10 * time.Second
 	// Where I/O waits (queues), a server that serves lets so long pass before it
 	// tells of a loss: an array that is off is lost to both servers, and the other
 	// one must have told so before this one asks whether it can do better.
@@ -107,9 +111,10 @@ type observation map[string]bool
 type attribute struct {
 	known   bool
 	value   bool
-	since   time.Time // that the opposite is seen; zero: it is not
-	told    time.Time // that the cluster has been told the value
-	unheard bool      // telling failed
+	since   time.Time     // that the opposite is seen; zero: it is not
+	wait    time.Duration // how long the opposite must be seen
+	told    time.Time     // that the cluster has been told the value
+	unheard bool          // telling failed
 }
 
 // attributes are the node attributes of a server, by name. A value changes only when
@@ -117,8 +122,8 @@ type attribute struct {
 type attributes map[string]*attribute
 
 // update takes an observation in and returns the attributes that the cluster must be
-// told, sorted by name.
-func (a attributes) update(now time.Time, seen observation) []string {
+// told, sorted by name. serves says whether a service that needs an attribute runs here.
+func (a attributes) update(now time.Time, seen observation, serves func(name string) bool) []string {
 	var tell []string
 	for name, ok := range seen {
 		l := a[name]
@@ -134,12 +139,18 @@ func (a attributes) update(now time.Time, seen observation) []string {
 		case l.since.IsZero():
 			l.since = now
 		}
-		wait := patience(name)
-		if ok {
-			wait = foundAfter
-		}
-		if !l.since.IsZero() && now.Sub(l.since) >= wait {
-			l.value, l.since, l.unheard = ok, time.Time{}, true
+		if !l.since.IsZero() {
+			switch {
+			case !ok:
+				l.wait = patience(name)
+			case serves(name):
+				l.wait = foundServing
+			default:
+				l.wait = foundAfter
+			}
+			if now.Sub(l.since) >= l.wait {
+				l.value, l.since, l.unheard = ok, time.Time{}, true
+			}
 		}
 		if l.unheard || now.Sub(l.told) >= tellAgain {
 			tell = append(tell, name)
@@ -152,9 +163,9 @@ func (a attributes) update(now time.Time, seen observation) []string {
 // next is when a change that is pending would count.
 func (a attributes) next(now time.Time) time.Duration {
 	d := watchTick
-	for name, l := range a {
-		if !l.since.IsZero() && l.value { // a loss
-			d = min(d, max(patience(name)-now.Sub(l.since), 10*time.Millisecond))
+	for _, l := range a {
+		if !l.since.IsZero() {
+			d = min(d, max(l.wait-now.Sub(l.since), 10*time.Millisecond))
 		}
 	}
 	return d
@@ -227,7 +238,7 @@ func (w *watcher) look(ctx context.Context) {
 	for _, s := range w.services {
 		seen[attrStorage+s.cfg.Service] = w.reaches(s)
 	}
-	tell := w.attributes.update(w.now(), seen)
+	tell := w.attributes.update(w.now(), seen, w.serves)
 	// Lost is what is not seen now; a value that has not proved itself again
 	// does not count.
 	lost := func(s *service) bool {
@@ -268,6 +279,13 @@ func (w *watcher) look(ctx context.Context) {
 		w.forgive(ctx, s)
 		w.unstopped(s)
 	}
+}
+
+// serves says whether a service that needs an attribute runs here.
+func (w *watcher) serves(name string) bool {
+	return slices.ContainsFunc(w.services, func(s *service) bool {
+		return (name == attrLink || name == attrStorage+s.cfg.Service) && s.up()
+	})
 }
 
 // reaches says whether a service's devices can be reached from here.

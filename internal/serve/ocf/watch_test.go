@@ -18,20 +18,22 @@ func TestJudgement(t *testing.T) {
 		want string // value told, "" for none
 	}
 	for _, c := range []struct {
-		name  string
-		steps []step
+		name   string
+		serves bool
+		steps  []step
 	}{
-		{"the first observation counts at once", []step{{0, false, "0"}, {1, false, ""}}},
-		{"well stays well", []step{{0, true, "1"}, {2, true, ""}, {50, true, ""}}},
-		{"told again after a minute", []step{{0, true, "1"}, {59, true, ""}, {60, true, "1"}, {61, true, ""}}},
-		{"a blink is no loss", []step{{0, true, "1"}, {1, false, ""}, {1.4, true, ""}, {1.6, false, ""}, {2, false, ""}}},
-		{"a loss counts after half a second", []step{{0, true, "1"}, {1, false, ""}, {1.5, false, "0"}}},
-		{"what comes back must stay", []step{{0, true, "1"}, {1, false, ""}, {1.5, false, "0"}, {2, true, ""}, {10, false, ""}, {11, true, ""}, {25.9, true, ""}, {26, true, "1"}}},
+		{"the first observation counts at once", false, []step{{0, false, "0"}, {1, false, ""}}},
+		{"well stays well", false, []step{{0, true, "1"}, {2, true, ""}, {50, true, ""}}},
+		{"told again after a minute", false, []step{{0, true, "1"}, {59, true, ""}, {60, true, "1"}, {61, true, ""}}},
+		{"a blink is no loss", false, []step{{0, true, "1"}, {1, false, ""}, {1.4, true, ""}, {1.6, false, ""}, {2, false, ""}}},
+		{"a loss counts after half a second", false, []step{{0, true, "1"}, {1, false, ""}, {1.5, false, "0"}}},
+		{"what comes back must stay", false, []step{{0, true, "1"}, {1, false, ""}, {1.5, false, "0"}, {2, true, ""}, {10, false, ""}, {11, true, ""}, {25.9, true, ""}, {26, true, "1"}}},
+		{"it comes back sooner where a service runs", true, []step{{0, true, "1"}, {1, false, ""}, {1.5, false, "0"}, {2, true, ""}, {11.9, true, ""}, {12, true, "1"}}},
 	} {
 		j := attributes{}
 		for _, st := range c.steps {
 			got := ""
-			for _, n := range j.update(at(st.s), observation{attrLink: st.ok}) {
+			for _, n := range j.update(at(st.s), observation{attrLink: st.ok}, func(string) bool { return c.serves }) {
 				got = number(j[n].value)
 				j[n].unheard, j[n].told = false, at(st.s)
 			}
