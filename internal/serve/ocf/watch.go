@@ -65,13 +65,15 @@ const wishFile = runDir + "/watch-terminate"
 // service back and forth.
 const (
 	lostAfter = 500 * time.Millisecond
+	// Where a service runs, a lost link counts later: a switch that is off is lost to
+	// both servers, and the other one must have told so before Pacemaker moves the
+	// service to it.
+	lostServing = 1500 * time.Millisecond
 	// An HBA may be reset; but multipath fails I/O of a disk without paths
 	// after 3 s, and by then no client may be listening.
 	storageLostAfter = 1500 * time.Millisecond
 	foundAfter       = 15 * time.Second
-	// Where a service runs, what it needs comes back sooner. If both servers lost
-	// the same (a switch boots), and the other one told first that it is back,
-	// Pacemaker would move the service there (seen: a restart for nothing).
+	// Where a service runs, what it needs is back sooner, for the same reason.
 	foundServing = 10 * time.Second
 	// Where I/O waits (queues), a server that serves lets so long pass before it
 	// tells of a loss: an array that is off is lost to both servers, and the other
@@ -81,12 +83,20 @@ const (
 	silenceBefore = 15 * time.Second
 )
 
-// patience is how long a loss must last.
-func patience(attribute string) time.Duration {
-	if attribute == attrLink {
-		return lostAfter
+// patience is how long a change of an attribute to ok must be seen on a server where
+// a service that needs it runs, or none.
+func patience(attribute string, ok, serves bool) time.Duration {
+	switch {
+	case ok && serves:
+		return foundServing
+	case ok:
+		return foundAfter
+	case attribute != attrLink:
+		return storageLostAfter
+	case serves:
+		return lostServing
 	}
-	return storageLostAfter
+	return lostAfter
 }
 
 // Of three deaths within a minute a restart does not cure the cause.
@@ -140,14 +150,7 @@ func (a attributes) update(now time.Time, seen observation, serves func(name str
 			l.since = now
 		}
 		if !l.since.IsZero() {
-			switch {
-			case !ok:
-				l.wait = patience(name)
-			case serves(name):
-				l.wait = foundServing
-			default:
-				l.wait = foundAfter
-			}
+			l.wait = patience(name, ok, serves(name))
 			if now.Sub(l.since) >= l.wait {
 				l.value, l.since, l.unheard = ok, time.Time{}, true
 			}

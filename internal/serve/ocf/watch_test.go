@@ -28,7 +28,7 @@ func TestJudgement(t *testing.T) {
 		{"a blink is no loss", false, []step{{0, true, "1"}, {1, false, ""}, {1.4, true, ""}, {1.6, false, ""}, {2, false, ""}}},
 		{"a loss counts after half a second", false, []step{{0, true, "1"}, {1, false, ""}, {1.5, false, "0"}}},
 		{"what comes back must stay", false, []step{{0, true, "1"}, {1, false, ""}, {1.5, false, "0"}, {2, true, ""}, {10, false, ""}, {11, true, ""}, {25.9, true, ""}, {26, true, "1"}}},
-		{"it comes back sooner where a service runs", true, []step{{0, true, "1"}, {1, false, ""}, {1.5, false, "0"}, {2, true, ""}, {11.9, true, ""}, {12, true, "1"}}},
+		{"where a service runs it goes later and comes back sooner", true, []step{{0, true, "1"}, {1, false, ""}, {2.4, false, ""}, {2.5, false, "0"}, {3, true, ""}, {12.9, true, ""}, {13, true, "1"}}},
 	} {
 		j := attributes{}
 		for _, st := range c.steps {
