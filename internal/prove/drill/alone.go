@@ -69,7 +69,7 @@ func withDisks(steps func(Scene) ([]Step, error)) func(Scene) ([]Step, error) {
 func mended(f Fault) func(Scene) ([]Step, error) {
 	return func(s Scene) ([]Step, error) {
 		f.On = s.Active
-		return []Step{{Fault: f, Wait: aloneHold}, {Fault: f, Mend: true}}, nil
+		return briefly(f, aloneHold), nil
 	}
 }
 

@@ -471,8 +471,12 @@ func coldStartAlone(s Scene) ([]Step, error) {
 // switchBoots takes the public network from servers and clients for ten seconds: the
 // link of each client changes, too, which no cable of a server does.
 func switchBoots(Scene) ([]Step, error) {
-	f := Fault{Kind: SwitchDown, Args: []string{"public"}}
-	return []Step{{Fault: f, Wait: 10 * time.Second}, {Fault: f, Mend: true}}, nil
+	return briefly(Fault{Kind: SwitchDown, Args: []string{"public"}}, 10*time.Second), nil
+}
+
+// briefly injects a fault and mends it after a while.
+func briefly(f Fault, hold time.Duration) []Step {
+	return []Step{{Fault: f, Wait: hold}, {Fault: f, Mend: true}}
 }
 
 // diskSlow makes a disk a hundred times slower until status names the disk. It
