@@ -20,12 +20,41 @@ var mountReasons = map[string]Setting{
 	"_netdev":    {Reason: "mounted once the network is up, unmounted before it goes", Source: "systemd.mount(5)"},
 	"flock":      {Reason: "locks that hold on all clients, as programs expect", Source: "mount.lustre(8)"},
 	"noatime":    {Reason: "reading writes nothing", Source: "mount(8)"},
-	"nofail":     {Reason: "a brick that is away does not keep the client from booting", Source: "systemd.mount(5)"},
+	"bg":         {Reason: "a brick that is away does not keep the client from booting, and is mounted once it is back: systemd takes this as nofail, without a limit of time", Source: "systemd.mount(5)"},
+	"retry":      {Reason: "a client that boots while the MGS is away asks again, at first every 32 s", Source: "mount.lustre(8)"},
+
+	"x-systemd.wanted-by":     {Reason: "a brick that is away does not keep the client from booting; Lustre does not take nofail, which says the same", Source: "systemd.mount(5)"},
+	"x-systemd.mount-timeout": {Reason: "a client that boots while the MDT recovers waits for it; systemd gives a mount up after 90 s", Source: "systemd.mount(5)"},
 }
 
 // fstabOptions are those only fstab needs, by type of file system. Lustre
 // does not mount with nofail, which mount(8) hands on to it.
-var fstabOptions = map[string][]string{"nfs": {"_netdev", "nofail"}, "lustre": {"_netdev"}}
+var fstabOptions = map[string][]string{
+	"nfs":    {"_netdev", "bg"},
+	"lustre": {"_netdev", "x-systemd.wanted-by=remote-fs.target", "x-systemd.mount-timeout=infinity", "retry=30"},
+}
+
+// FstabOptions are the options of m's line in /etc/fstab. A client that boots
+// while the brick is away mounts it once it is back. What the spec says of an
+// option holds.
+func (d *Design) FstabOptions(m ClientMount) []string {
+	all := slices.Clone(m.Options)
+	for _, o := range fstabOptions[d.clientType()] {
+		name, _, _ := strings.Cut(o, "=")
+		if !slices.ContainsFunc(all, func(set string) bool { return set == name || strings.HasPrefix(set, name+"=") }) {
+			all = append(all, o)
+		}
+	}
+	return all
+}
+
+// clientType is the type of file system that clients mount.
+func (d *Design) clientType() string {
+	if d.Lustre != nil {
+		return "lustre"
+	}
+	return "nfs"
+}
 
 // MountLine is how a client mounts a service, in words that can be typed.
 type MountLine struct {
@@ -84,19 +113,10 @@ func (d *Design) MountLines(client string) ([]MountLine, error) {
 
 func (d *Design) mountLine(m ClientMount) MountLine {
 	doc := MountLine{Client: m.Client, Service: m.Service, Source: m.Source, Path: m.Path, Version: m.Version, Options: []MountOption{}}
-	all := slices.Clone(m.Options)
-	kind := "nfs"
-	if d.Lustre != nil {
-		kind = "lustre"
-	}
-	for _, o := range fstabOptions[kind] {
-		if !slices.Contains(all, o) {
-			all = append(all, o)
-		}
-	}
+	all, kind := d.FstabOptions(m), d.clientType()
 	for _, o := range all {
 		r := d.mountReason(o)
-		doc.Options = append(doc.Options, MountOption{o, r.Reason, r.Source, slices.Contains(fstabOptions["nfs"], o)})
+		doc.Options = append(doc.Options, MountOption{o, r.Reason, r.Source, slices.Contains(fstabOptions[kind], o)})
 	}
 	doc.Command = []string{"mount", "-t", kind, "-o", strings.Join(m.Options, ","), m.Source, m.Path}
 	doc.Fstab = strings.Join([]string{fstabEscape(m.Source), fstabEscape(m.Path), kind, strings.Join(all, ","), "0", "0"}, " ")

@@ -134,10 +134,7 @@ func (b lustreKind) served() {
 	for i, m := range b.d.Mounts {
 		b.add(StageClients, m.Client, "mount "+m.Path, &resource.MountPoint{
 			Source: m.Source, Path: m.Path, Type: "lustre", Fstab: true,
-			// No nofail: mount(8) hands it on, and Lustre does not mount with an
-			// option it does not know; with _netdev a boot goes on without the file
-			// system.
-			Options: append(slices.Clone(m.Options), "_netdev"),
+			Options: b.d.FstabOptions(m),
 		})
 		if i == 0 {
 			b.add(StageClients, m.Client, "default striping", &resource.LustreStriping{Path: m.Path, Count: l.StripeCount, Size: int64(l.StripeSize)})

@@ -240,8 +240,7 @@ func (b nfsKind) served() {
 			}
 			b.add(StageClients, c, "mount "+m.Path, &resource.MountPoint{
 				Source: m.Source, Path: m.Path, Type: "nfs", Fstab: true,
-				// nofail: a client boots while the service is away.
-				Options: append(slices.Clone(m.Options), "_netdev", "nofail"),
+				Options: b.d.FstabOptions(m),
 			})
 		}
 	}

@@ -111,7 +111,7 @@ func TestOfflineLustre(t *testing.T) {
 	inOrder(t, text, "mds01\n", `options lnet networks="o2ib(ib0)"`,
 		"mkfs.lustre --mdt --fsname=testfs --index=0 --mgsnode=10.20.0.12@o2ib --mgsnode=10.20.0.11@o2ib", "stride=16,stripe-width=64", `id="service-mdt0000"`, `id="order-service-mgt-service-mdt0000"`,
 		"mds02\n", "mkfs.lustre --mgs --servicenode=10.20.0.12@o2ib --servicenode=10.20.0.11@o2ib '--mkfsoptions=-E mmp_update_interval=2' /dev/lbrick_mgt/mgt",
-		"oss01\n", "--index=0", "--index=1", "--index=2", `id="service-ost0005"`, "oss02\n", "--index=5", "node01\n", "flock,noatime,_netdev 0 0")
+		"oss01\n", "--index=0", "--index=1", "--index=2", `id="service-ost0005"`, "oss02\n", "--index=5", "node01\n", "flock,noatime,_netdev,x-systemd.wanted-by=remote-fs.target,x-systemd.mount-timeout=infinity,retry=30 0 0", "mount -o retry=0 ")
 	// A target registers with the MGS when it starts first: the services of the
 	// MDS run before the cluster of any OSS has its configuration.
 	var order []string

@@ -57,7 +57,7 @@ func (m *MountPoint) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 	}
 	mount := []string{"mount", "-t", m.Type, "-o", strings.Join(m.liveOptions(), ","), m.Source, m.Path}
 	if m.Fstab {
-		mount = []string{"mount", m.Path}
+		mount = append([]string{"mount"}, m.once()...)
 	}
 	do := Action{Title: "mount " + m.Path, Cmd: mount, Seconds: 180}
 	switch {
@@ -72,6 +72,18 @@ func (m *MountPoint) Diff(ctx context.Context, sys Sys) ([]Action, error) {
 		as = append(as, Action{Title: "unmount " + m.Path, Why: "it is mounted with other options", Cmd: []string{"umount", m.Path}, Seconds: 180}, do)
 	}
 	return as, nil
+}
+
+// once has mount(8) try once and tell, where fstab has a boot try until the
+// brick is there.
+func (m *MountPoint) once() []string {
+	switch {
+	case slices.Contains(m.Options, "bg"):
+		return []string{"-o", "fg", m.Path}
+	case slices.ContainsFunc(m.Options, func(o string) bool { return strings.HasPrefix(o, "retry=") }):
+		return []string{"-o", "retry=0", m.Path}
+	}
+	return []string{m.Path}
 }
 
 // liveOptions leaves out what only concerns fstab.

@@ -493,21 +493,21 @@ func TestFstabKeepsOtherLines(t *testing.T) {
 }
 
 func TestClientMount(t *testing.T) {
-	m := &MountPoint{Source: "10.77.1.100:/srv/home/data", Path: "/mnt/home", Type: "nfs", Fstab: true, Options: []string{"vers=4.1", "hard", "rsize=1048576", "_netdev", "nofail"}}
+	m := &MountPoint{Source: "10.77.1.100:/srv/home/data", Path: "/mnt/home", Type: "nfs", Fstab: true, Options: []string{"vers=4.1", "hard", "rsize=1048576", "_netdev", "bg"}}
 	sys := &fakeSys{files: map[string]string{"/proc/self/mounts": "/dev/vdb / ext4 rw 0 0\n", "/etc/fstab": ""}}
 	as := diff(t, m, sys)
-	wantShow(t, as, "mkdir /mnt/home 0755\nwrite /etc/fstab 0644\nmount /mnt/home")
+	wantShow(t, as, "mkdir /mnt/home 0755\nwrite /etc/fstab 0644\nmount -o fg /mnt/home")
 	sys.files["/etc/fstab"] = string(as[1].File.Content)
 	sys.files["/mnt/home/x"] = ""
 	live := "10.77.1.100:/srv/home/data /mnt/home nfs4 rw,relatime,vers=4.1,rsize=262144,wsize=1048576,namlen=255,hard,proto=tcp,timeo=600 0 0\n"
 	sys.files["/proc/self/mounts"] = live
 	wantShow(t, diff(t, m, sys), "")
 	sys.files["/proc/self/mounts"] = strings.Replace(live, "hard", "soft", 1)
-	wantShow(t, diff(t, m, sys), "umount /mnt/home\nmount /mnt/home")
+	wantShow(t, diff(t, m, sys), "umount /mnt/home\nmount -o fg /mnt/home")
 	m.Options = append(m.Options, "proto=rdma", "port=20049")
 	sys.files["/etc/fstab"] = m.line() + "\n"
 	sys.files["/proc/self/mounts"] = live
-	wantShow(t, diff(t, m, sys), "umount /mnt/home\nmount /mnt/home")
+	wantShow(t, diff(t, m, sys), "umount /mnt/home\nmount -o fg /mnt/home")
 	sys.files["/proc/self/mounts"] = strings.Replace(live, "proto=tcp", "proto=rdma,port=20049", 1)
 	wantShow(t, diff(t, m, sys), "")
 	sys.files["/proc/self/mounts"] = strings.Replace(live, ".100", ".101", 1)
