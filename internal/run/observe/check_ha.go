@@ -2,6 +2,7 @@ package observe
 
 import (
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -154,8 +155,31 @@ func (v *view) member(n design.Node) *Part {
 		return &Part{Level: Warning, Text: fmt.Sprintf("%s is online, its health is %s", n.Name, c.Health)}
 	case v.crm.DC.Quorum && v.unwatched(n.Name): // without quorum no resource runs
 		return &Part{Level: Warning, Text: fmt.Sprintf("%s is online, but ocf:mortar:watch does not run there: a lost link or path is noticed late", n.Name), Mend: fmt.Sprintf("`mortar apply %s` has Pacemaker start it", v.d.Spec.File)}
+	case !v.guarded(n.Name):
+		return &Part{Level: Warning, Text: fmt.Sprintf("%s is online, but no watchdog runs there: if its kernel hangs and no fence device works, it stays so", n.Name),
+			Mend: fmt.Sprintf("load the driver of its hardware watchdog (iTCO_wdt, ipmi_watchdog, …) at boot, then `mortar apply %s`", v.d.Spec.File)}
 	}
 	return &Part{Level: OK, Text: "online"}
+}
+
+// watchdogStates are the files that say whether a hardware watchdog is fed.
+//
+// Source: Documentation/ABI/testing/sysfs-class-watchdog
+const watchdogStates = "/sys/class/watchdog/watchdog*/state"
+
+// guarded reports whether a watchdog resets a server whose kernel hangs. A server that
+// does not answer counts as guarded, and every server of a brick without watchdogs.
+func (v *view) guarded(node string) bool {
+	s := v.byName[node]
+	if s == nil || s.host == nil || !slices.ContainsFunc(v.d.SettingsOf("systemd"), func(x design.Setting) bool { return x.Name == "RuntimeWatchdogSec" }) {
+		return true
+	}
+	for path, text := range s.host.Files {
+		if ok, _ := filepath.Match(watchdogStates, path); ok && strings.TrimSpace(text) == "active" {
+			return true
+		}
+	}
+	return false
 }
 
 // unwatched reports whether a brick with watchers has none on a server.

@@ -60,7 +60,7 @@ func requests(d *design.Design, timeout time.Duration) map[string]Request {
 	fsMS := int(min(timeout/3, 10*time.Second).Milliseconds())
 	server := Request{
 		Files: []string{"/proc/mdstat", "/proc/self/mounts", "/sys/block/sd*/dev", "/sys/block/dm-*/dm/name", "/sys/block/dm-*/dm/uuid",
-			"/etc/os-release", "/proc/uptime"},
+			"/etc/os-release", "/proc/uptime", watchdogStates},
 		Links:     []string{"/dev/md/*", "/sys/block/dm-*/slaves/*"},
 		Run:       [][]string{strings.Fields(cmdDM)},
 		Disks:     true,

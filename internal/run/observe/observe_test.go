@@ -67,6 +67,8 @@ func healthy(t testing.TB, d *design.Design) Facts {
 		h := &Host{Hostname: name, NowNS: noon.UnixNano(), Files: map[string]string{
 			"/etc/os-release": "PRETTY_NAME=\"Debian GNU/Linux 13 (trixie)\"\n",
 			"/proc/uptime":    "7265.25 3000.00\n",
+
+			"/sys/class/watchdog/watchdog0/state": "active\n",
 		}, Links: map[string]string{}, Run: map[string]RunResult{}, FS: map[string]FS{}, Processes: map[string]int{}}
 		h.Addresses = []string{fmt.Sprintf("10.77.1.1%d/24", i+1), fmt.Sprintf("10.77.2.1%d/24", i+1)}
 		var status strings.Builder
@@ -964,6 +966,11 @@ func TestRecordedBrick(t *testing.T) {
 			if err := json.Unmarshal(b, &f); err != nil {
 				t.Fatal(err)
 			}
+			for _, a := range f.Hosts {
+				if a.Host != nil { // recorded before status asked for it
+					a.Host.Files["/sys/class/watchdog/watchdog0/state"] = "active\n"
+				}
+			}
 			var out strings.Builder
 			if err := Render(&out, Judge(d, f), Look{All: true}); err != nil {
 				t.Fatal(err)
@@ -1007,5 +1014,23 @@ func TestUnwatched(t *testing.T) {
 	v.crm = &crm{&linux.CRM{}} // an older brick, or one of profile stock
 	if v.unwatched("nfs1") {
 		t.Error("a brick without watchers is unwatched")
+	}
+}
+
+// A server of a pair without a watchdog that runs is reported; a single server has none.
+func TestUnguarded(t *testing.T) {
+	d := theDesign(t)
+	f := healthy(t, d)
+	if v := newView(d, &d.Pairs[0], f); !v.guarded("nfs1") || !v.guarded("nobody") {
+		t.Error("a watchdog that runs is not seen")
+	}
+	const state = "/sys/class/watchdog/watchdog0/state"
+	f.Hosts["nfs1"].Host.Files[state] = "inactive\n"
+	delete(f.Hosts["nfs2"].Host.Files, state)
+	v := newView(d, &d.Pairs[0], f)
+	for _, n := range d.Pairs[0].HA.Nodes {
+		if p := v.member(n); p.Level != Warning || !strings.Contains(p.Text, n.Name+" is online, but no watchdog runs there") {
+			t.Errorf("%+v", p)
+		}
 	}
 }

@@ -40,7 +40,7 @@ func (r Request) MayWatch() error {
 // watchedFile matches the patterns of files and links in requests: the kernel's
 // state of storage, mounts and NFS, and the list of exports.
 var watchedFile = regexp.MustCompile(`^(/proc/(mdstat|diskstats|uptime|self/mounts|self/mountstats|fs/nfsd/[a-z0-9_]+)` +
-	`|/sys/(block|fs/lustre)/[][A-Za-z0-9_.*/-]+` +
+	`|/sys/(block|fs/lustre|class/watchdog)/[][A-Za-z0-9_.*/-]+` +
 	`|/dev/md/\*` +
 	`|/etc/os-release` +
 	`|/run/[A-Za-z0-9_./-]+/nfsd/[a-z0-9_]+` +
