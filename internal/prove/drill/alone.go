@@ -22,7 +22,7 @@ var aloneHold = 10 * time.Second
 // steps; nil: the steps of the table.
 var alone = map[string]func(Scene) ([]Step, error){
 	"path-one-hba": nil, "path-one-disk": nil, "controller-module": nil, "shared-disk-pulled": nil, "two-disks-pulled": nil, "bit-rot-scrub": nil,
-	"local-disk-pulled": nil, "full-fs-full": nil, "client-crash-power": nil, "flapping-public": nil, "public-switch-switch": nil,
+	"local-disk-pulled": nil, "full-fs-full": nil, "client-crash-power": nil, "flapping-public": nil, "clock-jump-ahead": nil, "clock-jump-back": nil, "public-switch-switch": nil,
 	"ssd-fail-first": nil, "ssd-fail-second": nil, "ssd-replace-pulled": nil, "ssd-both-pulled": nil, "cache-full-filled": nil,
 	"service-kill-nfsd": restarted("nfsd"), "service-kill-mountd": restarted("rpc.mountd"), "service-kill-statd": restarted("rpc.statd"), "service-kill-nfsdcld": restarted("nfsdcld"),
 	"public-link-cable":   mended(Fault{Kind: LinkDown, Args: []string{"public"}}),
@@ -44,10 +44,13 @@ func onOne(d Drill, v Variant) (Variant, error) {
 	case steps != nil:
 		v.Steps = steps
 		expect.Stall = none // the stall lasts until a person mends the fault
+		expect.Where = Returns
 	case expect.Disks && d.Name != "local-disk":
 		v.Steps = withDisks(v.Steps)
 	}
-	expect.Where, expect.Fencing = Stays, Nobody
+	if expect.Fencing = Nobody; expect.Where != Returns {
+		expect.Where = Stays
+	}
 	v.Expect = &expect
 	return v, nil
 }
@@ -69,7 +72,17 @@ func withDisks(steps func(Scene) ([]Step, error)) func(Scene) ([]Step, error) {
 func mended(f Fault) func(Scene) ([]Step, error) {
 	return func(s Scene) ([]Step, error) {
 		f.On = s.Active
-		return briefly(f, aloneHold), nil
+		switch f.Kind {
+		case LinkDown:
+			return briefly(f, aloneHold, linkGone(f.Args[0], f.On)), nil
+		case Freeze:
+			return briefly(f, aloneHold, silent(f.On)), nil
+		case Panic, PowerOff:
+			steps := briefly(f, aloneHold, nil)
+			steps[len(steps)-1].Until = booted("the server booted", f.On)
+			return steps, nil
+		}
+		return briefly(f, aloneHold, nil), nil
 	}
 }
 

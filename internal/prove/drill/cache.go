@@ -133,6 +133,8 @@ func ssdFail(i int) func(Scene) ([]Step, error) {
 		st := Step{Fault: Fault{Kind: DiskOut, Args: []string{serial}}, Wait: linkHold, Look: true}
 		if s.Service.Storage.Cache.Mode == cache.WriteBack {
 			st.Until = mirrorOf(s, len(s.Service.Storage.Cache.SSDs)-1)
+		} else {
+			st.Until = ssdAway(serial)
 		}
 		return []Step{st}, nil
 	}
@@ -166,8 +168,14 @@ func ssdAll(s Scene) ([]Step, error) {
 	for _, d := range c.SSDs {
 		steps = append(steps, Step{Fault: Fault{Kind: DiskOut, Args: []string{d.Serial}}, Wait: 5 * time.Second})
 	}
-	steps[len(steps)-1].Wait, steps[len(steps)-1].Look = linkHold, true
+	last := &steps[len(steps)-1]
+	last.Wait, last.Look, last.Until = linkHold, true, ssdAway(last.Fault.Args[0])
 	return steps, nil
+}
+
+// ssdAway waits until mortar status misses an SSD.
+func ssdAway(serial string) *Condition {
+	return says("status misses the SSD", seenLimit, "SSD "+serial, "is not there")
 }
 
 // cacheCondition waits until seen accepts the cache's counters.

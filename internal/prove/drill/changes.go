@@ -35,7 +35,7 @@ const (
 var changeDrills = []Drill{
 	{
 		Name: "change-upgrade", Title: "both servers are rebooted, one at a time, as for new packages or firmware: clients see two planned moves",
-		Expect:   Expect{Where: Stays, Fencing: Nobody, Stall: moveStall},
+		Expect:   Expect{Where: Returns, Fencing: Nobody, Stall: moveStall},
 		Variants: []Variant{{How: "reboot", Title: "mortar upgrade --reboot-only", Steps: upgradeSteps}},
 	},
 	{

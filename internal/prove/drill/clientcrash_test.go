@@ -45,7 +45,7 @@ func TestClientCrashSteps(t *testing.T) {
 }
 
 func TestDies(t *testing.T) {
-	all, err := jobs(testDesign(mountOn("c1", "4.1"), mountOn("c2", "4.1")), "home", "r1", 8)
+	all, err := jobs(testDesign(mountOn("c1", "4.1"), mountOn("c2", "4.1")), "home", "r1", "/run/mortar", 8)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +63,7 @@ func TestDies(t *testing.T) {
 	}
 	other := mountOn("c2", "4.1")
 	other.Source = "10.0.0.9:/srv/scratch"
-	if all, err = jobs(testDesign(mountOn("c1", "4.1"), other), "home", "r1", 8); err != nil {
+	if all, err = jobs(testDesign(mountOn("c1", "4.1"), other), "home", "r1", "/run/mortar", 8); err != nil {
 		t.Fatal(err)
 	}
 	if err := dies(all); err == nil {

@@ -64,7 +64,8 @@ type Place string
 
 // Places.
 const (
-	Stays    Place = "stays"
+	Stays    Place = "stays"    // on its server, which neither stops nor starts it
+	Returns  Place = "returns"  // on its server, which may have stopped and started it
 	Moves    Place = "moves"    // to the other server
 	Anywhere Place = "anywhere" // on one of the two
 )

@@ -63,11 +63,14 @@ type engine struct {
 	group    design.Group // a RAID group of the service
 	steps    []Step
 	second   *second // nil: the drill is about one service
+	// bystanders are the pairs that the drill is not about, each by its first service.
+	bystanders []*second
 
 	watch     *watcher
 	stopWatch func()
 	others    []*other
 	load      []*running
+	aside     []design.ClientMount          // more mounts, of challengers
 	loadDirs  map[string]design.ClientMount // directories on the services' volumes, with the mount of a client
 	injected  []Fault                       // faults to mend, in the order of their injection
 	healing   time.Time                     // when the mending began
@@ -122,6 +125,11 @@ func runOn(ctx context.Context, at *Env, d Drill, v Variant, opt Options) (*repo
 		}
 		e.second = &second{service: s, servers: env.Design.PairOf(s.Name).Servers, others: others(env.Design, s.Name)}
 	}
+	for i := range env.Design.Pairs {
+		if p := &env.Design.Pairs[i]; !slices.Equal(p.Servers, e.servers) && (e.second == nil || !slices.Equal(p.Servers, e.second.servers)) {
+			e.bystanders = append(e.bystanders, &second{service: p.First(), servers: p.Servers, others: others(env.Design, p.First().Name)})
+		}
+	}
 	for _, m := range env.Design.Mounts {
 		if !slices.Contains(e.clients, m.Client) {
 			e.clients = append(e.clients, m.Client)
@@ -167,7 +175,7 @@ func (e *engine) run(ctx context.Context) (_ *report.Run, err error) {
 	}
 
 	runID := fmt.Sprintf("%s-%s-%s", e.drill.Name, began.UTC().Format("20060102T150405"), uuid.NewString()[:8])
-	jobs, err := jobs(e.env.Design, e.service.Name, runID, e.opt.Rate)
+	jobs, err := jobs(e.env.Design, e.service.Name, runID, e.opt.verifyDir, e.opt.Rate)
 	if err != nil {
 		return nil, &Refused{err.Error()}
 	}
@@ -211,7 +219,7 @@ func (e *engine) run(ctx context.Context) (_ *report.Run, err error) {
 	for _, s := range e.servers {
 		watching.Go(func() { e.follow(watchCtx, s, service, volumes) })
 	}
-	if x := e.second; x != nil {
+	for _, x := range e.elsewhere() {
 		service, volumes := x.service.Name, volumesOf(x.service, x.others)
 		for _, s := range x.servers {
 			watching.Go(func() { e.follow(watchCtx, s, service, volumes) })
@@ -226,9 +234,15 @@ func (e *engine) run(ctx context.Context) (_ *report.Run, err error) {
 		for _, o := range e.everyOther() {
 			o.location, _ = e.located(ctx, o.service.Name) // no location fails the check of where it may be
 		}
-		if e.second != nil {
-			ev.second = e.second.evidence(&ev)
-			ev.second.location, ev.second.locationErr = e.located(ctx, e.second.service.Name)
+		for _, x := range e.elsewhere() {
+			of := x.evidence(&ev)
+			of.location, of.locationErr = e.located(ctx, x.service.Name)
+			if x == e.second {
+				ev.second = of
+				continue
+			}
+			of.expect = e.expect.elsewhere(e.steps)
+			ev.bystanders = append(ev.bystanders, of)
 		}
 		ev.moved = slices.Equal(ev.location, []string{e.survivor})
 	}
@@ -256,7 +270,7 @@ func (e *engine) run(ctx context.Context) (_ *report.Run, err error) {
 			e.software = e.versions(ctx)
 		}
 	}
-	lost := ev.verifyErr != nil || ev.verify.LostBytes > 0 || ev.verify.BadBytes > 0
+	lost := len(ev.loadErr) > 0 || ev.verifyErr != nil || ev.verify.LostBytes > 0 || ev.verify.BadBytes > 0
 	cctx, cancel := cleanup()
 	e.clean(cctx, runID, lost && err == nil)
 	cancel()
@@ -277,9 +291,9 @@ func (e *engine) run(ctx context.Context) (_ *report.Run, err error) {
 		}
 	}
 	ev.fault = e.watch.fault
-	if s := ev.second; s != nil {
-		s.looks = looks[e.second.service.MountPoints()[0]]
-		s.events = ofHosts(ev.events, s.nodes)
+	for _, of := range ev.elsewhere() {
+		of.looks = looks[of.mounted]
+		of.events = ofHosts(ev.events, of.nodes)
 	}
 
 	r := e.report(ev, runID, began)
@@ -398,7 +412,7 @@ func (e *engine) preflight(ctx context.Context) error {
 	if active != "" {
 		e.resource, e.active, e.survivor = resource, active, partner(e.servers, active)
 	}
-	if s := e.second; s != nil {
+	for _, s := range e.elsewhere() {
 		resource, active, more := e.find(ctx, s.servers, s.service, s.others, mounted)
 		problems = append(problems, more...)
 		if active != "" {
@@ -583,6 +597,11 @@ func (e *engine) breakIt(ctx context.Context, jobs []clientJob, ev *evidence) er
 
 	workers := 0
 	for _, j := range jobs {
+		for _, m := range j.aside {
+			if err := e.mountAside(ctx, m); err != nil {
+				return fmt.Errorf("%s: %w", m.Client, err)
+			}
+		}
 		workers += j.job.Workers()
 		e.startLoad(ctx, j)
 	}
@@ -613,10 +632,11 @@ func (e *engine) breakIt(ctx context.Context, jobs []clientJob, ev *evidence) er
 	// that it costs no time.
 	looked := make(chan []report.StatusLine, 1)
 	go func() { looked <- e.view().status(ctx) }()
+	err = nil // the verdict reports it; the drill itself goes on
 	if ev.recovered {
-		err = e.pause(ctx, e.opt.After)
-	} else {
-		err = nil // the verdict reports it; the drill itself goes on
+		if err = e.pause(ctx, e.opt.After); ctx.Err() == nil {
+			err = nil // so does a load that ends too early
+		}
 	}
 	if lines := <-looked; len(ev.status) == 0 {
 		ev.status = lines
@@ -1010,8 +1030,8 @@ func (e *engine) healed(ctx context.Context) error {
 // rejoin waits until all servers of the drill are in their clusters and every resource runs.
 func (e *engine) rejoin(ctx context.Context) error {
 	err := e.rejoinPair(ctx, e.servers)
-	if e.second != nil {
-		err = errors.Join(err, e.rejoinPair(ctx, e.second.servers))
+	for _, x := range e.elsewhere() {
+		err = errors.Join(err, e.rejoinPair(ctx, x.servers))
 	}
 	return err
 }
@@ -1130,26 +1150,9 @@ func (e *engine) verify(ctx context.Context, results []loaded, fault int64) (rep
 	return v, reports, failed.Join()
 }
 
-// reachOthers connects again to the servers that nobody has watched: a fault of the whole
-// rack has broken their sessions.
-func (e *engine) reachOthers(ctx context.Context) error {
-	for _, s := range e.env.Design.Servers() {
-		if slices.Contains(e.servers, s) || e.second != nil && slices.Contains(e.second.servers, s) {
-			continue
-		}
-		if _, err := e.hosts.Connect(ctx, e.env.Dial, s); err != nil {
-			return fmt.Errorf("%s: %w", s, err)
-		}
-	}
-	return nil
-}
-
 // dropCaches drops the page cache of the serving servers, so that they read from
 // their disks.
 func (e *engine) dropCaches(ctx context.Context) error {
-	if err := e.reachOthers(ctx); err != nil {
-		return err
-	}
 	for _, s := range e.env.Design.Services() {
 		if !slices.ContainsFunc(e.env.Design.Mounts, func(m design.ClientMount) bool { return kind.For(m).Uses(m, s.Name) }) {
 			continue
@@ -1167,9 +1170,30 @@ func (e *engine) dropCaches(ctx context.Context) error {
 	return nil
 }
 
+// mountAside mounts an export once more on its client, with locks of its own.
+func (e *engine) mountAside(ctx context.Context, m design.ClientMount) error {
+	e.aside = append(e.aside, m)
+	return errors.Join(
+		e.do(ctx, m.Client, resource.Action{Title: "mount point for challengers", Cmd: []string{"mkdir", "-p", m.Path}}),
+		e.do(ctx, m.Client, resource.Action{Title: "mount for challengers", Cmd: kind.For(m).ReadBack(m, m.Path)}))
+}
+
+// unmountAside undoes mountAside.
+func (e *engine) unmountAside(ctx context.Context) {
+	for _, m := range e.aside {
+		for _, cmd := range [][]string{{"umount", m.Path}, {"rmdir", m.Path}, {"rmdir", "--ignore-fail-on-non-empty", path.Dir(m.Path)}} {
+			if err := e.do(ctx, m.Client, resource.Action{Title: "unmount", Cmd: cmd}); err != nil {
+				e.say("%s: %v", m.Client, err)
+				break
+			}
+		}
+	}
+}
+
 // clean removes the load's files. With keep it leaves them and the ledgers as
 // evidence of lost data.
 func (e *engine) clean(ctx context.Context, runID string, keep bool) {
+	e.unmountAside(ctx)
 	if len(e.load) == 0 {
 		return
 	}

@@ -135,13 +135,18 @@ func (p *pair) dial(ctx context.Context, name string) (*host.Session, error) {
 		"follow": func(ctx context.Context, raw json.RawMessage, emit func(any)) (any, error) {
 			return p.follow(ctx, name, raw, emit)
 		},
-		"read": func(context.Context, json.RawMessage, func(any)) (any, error) {
+		"read": func(_ context.Context, raw json.RawMessage, _ func(any)) (any, error) {
 			text := "proc /proc proc rw 0 0\n"
 			p.mu.Lock()
 			defer p.mu.Unlock()
 			switch {
 			case p.down[name]:
 				return nil, errors.New("gone")
+			case strings.Contains(string(raw), "/proc/uptime"):
+				text = "90000.00 1.00\n"
+				if len(p.healed) > 0 {
+					text = "0.01 0.01\n"
+				}
 			case isClient(name):
 				text += "10.0.0.9:" + p.dir + " " + p.dir + " nfs rw 0 0\n"
 			case name == p.active:
@@ -314,7 +319,7 @@ func TestRunPasses(t *testing.T) {
 	if !slices.Equal(p.injected, []string{"freeze nfs1"}) || !slices.Equal(p.healed, []string{"freeze nfs1"}) {
 		t.Errorf("injected %q, healed %q", p.injected, p.healed)
 	}
-	if len(s.Clients) != 1 || s.Clients[0].FirstIO == nil || s.Clients[0].Workers != 4 {
+	if len(s.Clients) != 1 || s.Clients[0].FirstIO == nil || s.Clients[0].Workers != 5 {
 		t.Errorf("clients: %+v", s.Clients)
 	}
 	got, err := report.Load(opt.Dir)

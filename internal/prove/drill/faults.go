@@ -56,6 +56,7 @@ const (
 	BitRot     Kind = "bit-rot"     // Corrupt, on data of the load that no worker overwrites
 	CacheApply Kind = "cache-apply" // a cache is brought to its config, as `mortar apply` does; service
 	FillOST    Kind = "fill-ost"    // an OST is filled to the last block; its index
+	ClockJump  Kind = "clock-jump"  // a server's clock jumps; seconds, forward or (negative) back
 	LNetDown   Kind = "lnet-down"   // LNet of a server loses its network
 	CacheFill  Kind = "cache-fill"  // the mirror is filled with dirty data, and does not write it to the disks meanwhile; service, mount point
 
@@ -118,6 +119,7 @@ var kinds = map[Kind]faultKind{
 	BitRot:     {phrase: "overwriting bytes of one disk beneath the RAID", can: mayRot, inject: (*engine).spoil}, // the scrub mends the data, or the drill fails
 	FillOST:    {phrase: "filling OST {0}", can: hasLustre, inject: (*engine).fillOST, heal: (*engine).emptyOST},
 	LNetDown:   {phrase: "taking the network from LNet of {on}", can: hasLustre, inject: (*engine).lnetDown, heal: (*engine).lnetUp},
+	ClockJump:  {phrase: "moving the clock of {on} by {0} s", inject: (*engine).jump, heal: (*engine).jumpBack},
 	CacheApply: {phrase: "giving SSDs back to the cache of {0}", inject: (*engine).applyCache},
 	CacheFill:  {phrase: "filling the mirror of dirty data of {0}", inject: (*engine).fillCache, heal: (*engine).drainCache},
 

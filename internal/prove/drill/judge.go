@@ -27,8 +27,10 @@ type evidence struct {
 	// evicts: servers evict a dead client, and say so.
 	dead, deadAddress string
 	evicts            bool
-	second            *evidence // of the second service, on another pair; nil: there is none
-	byCommand         bool      // a command moves the service
+	second            *evidence   // of the second service, on another pair; nil: there is none
+	bystanders        []*evidence // of the pairs that the drill is not about
+	mounted           string      // where the service of another pair is mounted
+	byCommand         bool        // a command moves the service
 
 	events  []report.Event
 	looks   map[string][]look
@@ -88,8 +90,8 @@ func judge(e evidence) (checks []report.Check) {
 	checks = append(append(checks, e.conditions...), e.parity...)
 
 	own := e
-	if e.second != nil {
-		own.events = slices.DeleteFunc(slices.Clone(e.events), func(ev report.Event) bool { return slices.Contains(e.second.nodes, ev.Host) })
+	for _, of := range e.elsewhere() {
+		own.events = slices.DeleteFunc(slices.Clone(own.events), func(ev report.Event) bool { return slices.Contains(of.nodes, ev.Host) })
 	}
 	checks = append(checks, own.judgePair()...)
 	if e.second != nil {
@@ -97,6 +99,9 @@ func judge(e evidence) (checks []report.Check) {
 			c.Name += " (" + e.second.service + ")"
 			checks = append(checks, c)
 		}
+	}
+	for _, of := range e.bystanders {
+		checks = append(checks, of.judgeBystander())
 	}
 	checks = append(checks, judgeRecovery(e.events, e.fault, e.deadAddress)...)
 	checks = append(checks, judgeMMP(e.events, e.fault, e.expect.Wakes)...)
@@ -148,7 +153,11 @@ func judge(e evidence) (checks []report.Check) {
 	default:
 		add(true, "no errors", "no call of any client failed")
 	}
-	add(violations == 0 && len(e.loads) > 0, "locks and reads right", "%d times a lock was lost or given twice, or a reader saw wrong data%s", violations, violation)
+	if challenged := challenges(e.loads); violations == 0 && challenged == 0 {
+		add(false, "locks and reads right", "nobody tried to take a held lock, so nothing was proven")
+	} else {
+		add(violations == 0, "locks and reads right", "%d times a lock was lost or given twice, or a reader saw wrong data%s; others tried %d times to take held locks", violations, violation, challenged)
+	}
 
 	if e.healthErr != nil {
 		add(false, checkHealth, "%v", e.healthErr)
@@ -160,6 +169,18 @@ func judge(e evidence) (checks []report.Check) {
 		add(true, checkHealth, "%s", detail)
 	}
 	return checks
+}
+
+// challenges counts the calls of workers that try to take a lock of another one.
+func challenges(ls []loaded) (n int64) {
+	for _, l := range ls {
+		for _, w := range l.result.Workers {
+			if w.Kind == "lock-"+string(workload.Challenge) || w.Kind == lockTake {
+				n += w.Ops
+			}
+		}
+	}
+	return n
 }
 
 // judgePair checks where the services of one pair ran, and who was fenced.
@@ -174,11 +195,17 @@ func (e *evidence) judgePair() (checks []report.Check) {
 	case Anywhere:
 		want = e.nodes
 	}
+	again, restarted := firstEvent(e.events, report.EventStopped, e.fault, e.aboutService)
+	if !restarted {
+		again, restarted = firstEvent(e.events, report.EventStarted, e.fault, e.aboutService)
+	}
 	switch {
 	case e.locationErr != nil:
 		add(false, "service where it belongs", "%v", e.locationErr)
 	case len(e.location) != 1 || !slices.Contains(want, e.location[0]):
 		add(false, "service where it belongs", "it runs on %q, not on %s", strings.Join(e.location, ", "), strings.Join(want, " or "))
+	case e.expect.Where == Stays && restarted:
+		add(false, "service where it belongs", "it runs on %s, but was stopped or started meanwhile: %s after the fault, on %s: %s", e.location[0], report.Seconds(float64(again.NS-e.fault)/1e9), again.Host, again.Text)
 	default:
 		add(true, "service where it belongs", "it runs on %s", e.location[0])
 	}

@@ -51,7 +51,7 @@ var judgeTable = []row{
 	{"not read back", func(e *evidence) { e.verifyErr = errors.New("mount failed") }, "nothing lost", false, "could not be read back: mount failed"},
 	{"a file not read", func(e *evidence) { e.verify.Errors = []string{"EIO", "ESTALE"} }, "nothing lost", false, "EIO; ESTALE"},
 
-	{"all went on", func(*evidence) {}, "every worker went on", true, "all 3 did, the last one 10.0 s after the fault"},
+	{"all went on", func(*evidence) {}, "every worker went on", true, "all 4 did, the last one 10.0 s after the fault"},
 	{"stuck", func(e *evidence) { e.recovered = false; e.loads[0].result.Stuck = []string{"v3-c1-osync"} }, "every worker went on", false, "c1 v3-c1-osync hangs"},
 	{"an open stall", func(e *evidence) { e.recovered = false; e.loads[0].result.Stalls[1].Open = true }, "every worker went on", false, "c1 v3-c1-lock had not gone on"},
 	{"nobody knows who", func(e *evidence) { e.recovered = false }, "every worker went on", false, "their state was not known"},
@@ -60,6 +60,19 @@ var judgeTable = []row{
 	{"must move, stayed", func(e *evidence) { e.location = []string{"nfs1"} }, "service where it belongs", false, `it runs on "nfs1", not on nfs2`},
 	{"must stay, stayed", stays, "service where it belongs", true, "it runs on nfs1"},
 	{"must stay, moved", func(e *evidence) { stays(e); e.location = []string{"nfs2"} }, "service where it belongs", false, `it runs on "nfs2", not on nfs1`},
+	{"must stay, restarted", func(e *evidence) {
+		stays(e)
+		e.events = []report.Event{{NS: e.fault + 3e9, Host: "nfs1", Source: "ocf", Kind: report.EventStopped, Text: "stop took 1.00 s"}}
+	}, "service where it belongs", false, "it runs on nfs1, but was stopped or started meanwhile: 3.00 s after the fault, on nfs1: stop took 1.00 s"},
+	{"must stay, restarted before", func(e *evidence) {
+		stays(e)
+		e.events = []report.Event{{NS: e.fault - 3e9, Host: "nfs1", Source: "ocf", Kind: report.EventStarted, Text: "start took 1.00 s"}}
+	}, "service where it belongs", true, "it runs on nfs1"},
+	{"must return, restarted", func(e *evidence) {
+		stays(e)
+		e.expect.Where = Returns
+		e.events = []report.Event{{NS: e.fault + 3e9, Host: "nfs1", Source: "ocf", Kind: report.EventStarted, Text: "start took 1.00 s"}}
+	}, "service where it belongs", true, "it runs on nfs1"},
 	{"may be anywhere", func(e *evidence) { e.expect.Where = Anywhere; e.location = []string{"nfs1"} }, "service where it belongs", true, "it runs on nfs1"},
 	{"may be anywhere, but not there", func(e *evidence) { e.expect.Where = Anywhere; e.location = []string{"c1"} }, "service where it belongs", false, "not on nfs1 or nfs2"},
 	{"runs twice", func(e *evidence) { e.location = []string{"nfs1", "nfs2"} }, "service where it belongs", false, `"nfs1, nfs2"`},
@@ -108,7 +121,8 @@ var judgeTable = []row{
 		failsWith(e, 1, "")
 		e.loads[0].result.Workers[1].Violations, e.loads[0].result.Violations = 1, 1
 	}, "locks and reads right", false, "first: v3-c1-lock on c1"},
-	{"no load", func(e *evidence) { e.loads = nil }, "locks and reads right", false, "0 times"},
+	{"no load", func(e *evidence) { e.loads = nil }, "locks and reads right", false, "nothing was proven"},
+	{"nobody tried a held lock", func(e *evidence) { w := e.loads[0].result.Workers; e.loads[0].result.Workers = w[:len(w)-1] }, "locks and reads right", false, "nothing was proven"},
 
 	{"healed", func(*evidence) {}, checkHealth, true, "both servers online"},
 	{"not healed", func(e *evidence) { e.healthErr = errors.New("nfs1 is offline") }, checkHealth, false, "nfs1 is offline"},

@@ -61,7 +61,7 @@ func TestDirtyBytes(t *testing.T) {
 }
 
 func TestRewriters(t *testing.T) {
-	js, err := jobs(testDesign(design.ClientMount{Client: "c1", Service: "home", Source: "10.0.0.9:/srv/home", Path: "/mnt/v3", Version: "3"}), "home", "r1", 8)
+	js, err := jobs(testDesign(design.ClientMount{Client: "c1", Service: "home", Source: "10.0.0.9:/srv/home", Path: "/mnt/v3", Version: "3"}), "home", "r1", "/run/mortar", 8)
 	if err != nil {
 		t.Fatal(err)
 	}

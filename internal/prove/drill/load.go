@@ -23,6 +23,8 @@ type clientJob struct {
 	client string
 	job    workload.Job
 	mounts map[string]design.ClientMount // by worker
+	// aside are mounts that the drill makes for challengers, at Path.
+	aside []design.ClientMount
 }
 
 // namesRate is how many directories a worker makes and removes per second: enough
@@ -34,8 +36,9 @@ const namesRate = 5
 // a lock. If a server of its own holds the names of files, another worker makes
 // and removes directories. On every mount of the first client a worker holds a
 // lock for the whole run. A challenger tries to take that lock from another mount:
-// on a second client if there is one, else on the same client.
-func jobs(d *design.Design, service, runID string, rate float64) ([]clientJob, error) {
+// on a second client if there is one, else on the same client. If nothing else mounts
+// the export, the drill mounts it once more, below base.
+func jobs(d *design.Design, service, runID, base string, rate float64) ([]clientJob, error) {
 	var out []clientJob
 	if !slices.ContainsFunc(d.Mounts, func(m design.ClientMount) bool { return kind.For(m).Uses(m, service) }) {
 		return nil, fmt.Errorf("service %s is mounted on no client: a drill needs load; give the spec a client (clients:)", service)
@@ -49,11 +52,11 @@ func jobs(d *design.Design, service, runID string, rate float64) ([]clientJob, e
 			}})
 		}
 		j := &out[i]
-		base := kind.For(m).Label(m)
+		label := kind.For(m).Label(m)
 		if len(d.Services()) > 1 {
-			base = m.Service + "-" + base
+			label = m.Service + "-" + label
 		}
-		prefix := prefixOf(base, m, j.mounts)
+		prefix := prefixOf(label, m, j.mounts)
 		dir := path.Join(m.Path, loadDir)
 		add := func(name string) string {
 			name = prefix + "-" + name
@@ -98,11 +101,17 @@ func jobs(d *design.Design, service, runID string, rate float64) ([]clientJob, e
 			}
 		}
 		if from.Name == "" {
-			continue // no mount for a challenger
+			other = first
+			m.Path = path.Join(base, runID, fmt.Sprintf("locks-%d", len(first.aside)))
+			first.aside = append(first.aside, m)
+			from = h
+			from.Dir = path.Join(m.Path, loadDir)
+		} else {
+			m = other.mountAt(from.Dir)
 		}
 		from.Name = strings.TrimSuffix(h.Name, "-held") + "-tried"
 		from.Role, from.File, from.IntervalSeconds = workload.Challenge, h.Name, 1
-		other.mounts[from.Name] = other.mountAt(from.Dir)
+		other.mounts[from.Name] = m
 		other.job.Locks = append(other.job.Locks, from)
 	}
 	return out, nil

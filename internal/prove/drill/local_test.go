@@ -47,6 +47,7 @@ func (m *mirrored) Call(_ context.Context, op string, params, result any, _ func
 			"/sys/block/md127/md/degraded":     "1\n",
 			"/sys/block/md127/md/sync_action":  "idle\n",
 			"/sys/block/md127/md/mismatch_cnt": "0\n",
+			"/sys/block/md127/md/sync_min":     "0\n",
 		}}
 		return nil
 	case "run":

@@ -71,6 +71,7 @@ func All(ctx context.Context, env Env, choices []Choice, repeat int, dir string,
 	}
 	for i, c := range choices {
 		e := report.Entry{Summary: report.Summary{Drill: c.Drill.Name, How: c.Variant.How, Brick: env.Design.Name, Virtual: env.Virtual}, Dirs: []string{}, StallsSeconds: []float64{}}
+		e.Seed, e.Schedule = c.Variant.drawn()
 		var done []*report.Run
 		var failure error
 		if err := Possible(env, c.Drill, c.Variant); err != nil {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/prove/kind"
@@ -61,7 +62,7 @@ type second struct {
 
 // evidence is that of the second service: its own, and what is the same for both.
 func (s *second) evidence(of *evidence) *evidence {
-	return &evidence{drill: of.drill, expect: of.expect, fault: cmp.Or(s.fault, of.fault), active: s.active, survivor: s.survivor, resource: s.resource,
+	return &evidence{mounted: s.service.MountPoints()[0], drill: of.drill, expect: of.expect, fault: cmp.Or(s.fault, of.fault), active: s.active, survivor: s.survivor, resource: s.resource,
 		nodes: s.servers, service: s.service.Name, others: s.others}
 }
 
@@ -80,12 +81,62 @@ func opposite(d *design.Design, s *design.Service) (*design.Service, error) {
 	return nil, fmt.Errorf("every pair of the brick has the role %q", role)
 }
 
+// elsewhere returns the services under watch on other pairs.
+func (e *engine) elsewhere() []*second {
+	if e.second == nil {
+		return e.bystanders
+	}
+	return append([]*second{e.second}, e.bystanders...)
+}
+
+// elsewhere is the evidence of other pairs.
+func (e *evidence) elsewhere() []*evidence {
+	if e.second == nil {
+		return e.bystanders
+	}
+	return append([]*evidence{e.second}, e.bystanders...)
+}
+
+// elsewhere is what must happen on a pair that the drill is not about: nothing, but
+// for faults of the whole rack.
+func (x Expect) elsewhere(steps []Step) Expect {
+	if !slices.ContainsFunc(steps, func(s Step) bool { return s.Fault.Kind == FeedOff || s.Fault.Kind == SwitchDown }) {
+		return Expect{Where: Stays, Fencing: Nobody}
+	}
+	out := Expect{Where: x.Where, Fencing: x.Fencing}
+	if out.Where == Moves {
+		out.Where = Anywhere
+	}
+	if out.Fencing == Victim {
+		out.Fencing = Allow
+	}
+	return out
+}
+
+// judgeBystander sums up the checks of a pair that the drill is not about.
+func (e *evidence) judgeBystander() report.Check {
+	c := report.Check{Name: "servers " + strings.Join(e.nodes, ", "), OK: true}
+	var right, wrong []string
+	for _, x := range e.judgePair() {
+		if x.OK {
+			right = append(right, x.Name)
+		} else {
+			wrong = append(wrong, x.Name+": "+x.Detail)
+		}
+	}
+	if c.Detail = "right: " + strings.Join(right, ", "); len(wrong) > 0 {
+		c.OK, c.Detail = false, strings.Join(wrong, "; ")
+	}
+	return c
+}
+
 // everyOther returns the services that the drill judges beside those that it is about.
 func (e *engine) everyOther() []*other {
-	if e.second == nil {
-		return e.others
+	out := slices.Clone(e.others)
+	for _, x := range e.elsewhere() {
+		out = append(out, x.others...)
 	}
-	return slices.Concat(e.others, e.second.others)
+	return out
 }
 
 // ofHosts returns the events that hosts logged.

@@ -25,7 +25,7 @@ func twoServices() *design.Design {
 // With two services both are under load. A challenger tries a held lock on the
 // same file system, by the other protocol.
 func TestJobsOfTwoServices(t *testing.T) {
-	js, err := jobs(twoServices(), "scratch", "r1", 8)
+	js, err := jobs(twoServices(), "scratch", "r1", "/run/mortar", 8)
 	if err != nil || len(js) != 1 {
 		t.Fatal(js, err)
 	}

@@ -166,7 +166,7 @@ func TestJobs(t *testing.T) {
 		return design.ClientMount{Client: client, Service: "home", Source: "10.0.0.9:/srv/home", Path: p, Version: v}
 	}
 	t.Run("one client, both protocols", func(t *testing.T) {
-		js, err := jobs(testDesign(m("c1", "/mnt/v41", "4.1"), m("c1", "/mnt/v3", "3")), "home", "r1", 8)
+		js, err := jobs(testDesign(m("c1", "/mnt/v41", "4.1"), m("c1", "/mnt/v3", "3")), "home", "r1", "/run/mortar", 8)
 		if err != nil || len(js) != 1 {
 			t.Fatal(js, err)
 		}
@@ -188,7 +188,7 @@ func TestJobs(t *testing.T) {
 		}
 	})
 	t.Run("two clients", func(t *testing.T) {
-		js, err := jobs(testDesign(m("c1", "/mnt/v41", "4.1"), m("c1", "/mnt/v3", "3"), m("c2", "/mnt/v41", "4.1"), m("c2", "/mnt/v3", "3")), "home", "r1", 8)
+		js, err := jobs(testDesign(m("c1", "/mnt/v41", "4.1"), m("c1", "/mnt/v3", "3"), m("c2", "/mnt/v41", "4.1"), m("c2", "/mnt/v3", "3")), "home", "r1", "/run/mortar", 8)
 		if err != nil || len(js) != 2 {
 			t.Fatal(js, err)
 		}
@@ -217,7 +217,7 @@ func TestJobs(t *testing.T) {
 		}
 	})
 	t.Run("same protocol twice", func(t *testing.T) {
-		js, _ := jobs(testDesign(m("c1", "/mnt/a", "3"), m("c1", "/mnt/b", "3")), "home", "r1", 8)
+		js, _ := jobs(testDesign(m("c1", "/mnt/a", "3"), m("c1", "/mnt/b", "3")), "home", "r1", "/run/mortar", 8)
 		names := map[string]bool{}
 		for _, w := range js[0].job.Writers {
 			names[w.Name] = true
@@ -226,11 +226,26 @@ func TestJobs(t *testing.T) {
 			t.Errorf("names clash: %v", names)
 		}
 	})
-	js, err := jobs(testDesign(m("c1", "/small", "lustre")), "home", "r1", 8)
-	if err != nil || js[0].job.Workers() != 5 || len(js[0].job.Names) != 1 || js[0].mounts["lustre-c1-names"].Path != "/small" {
+	t.Run("one mount", func(t *testing.T) {
+		js, err := jobs(testDesign(m("c1", "/mnt/v3", "3")), "home", "r1", "/run/mortar", 8)
+		if err != nil || len(js[0].aside) != 1 || js[0].aside[0].Path != "/run/mortar/r1/locks-0" {
+			t.Fatalf("%+v %v", js, err)
+		}
+		var tried []string
+		for _, l := range js[0].job.Locks {
+			if l.Role == workload.Challenge {
+				tried = append(tried, l.Name+" "+l.Dir+" "+l.File)
+			}
+		}
+		if d := cmp.Diff([]string{"v3-c1-tried /run/mortar/r1/locks-0/.mortar v3-c1-held"}, tried); d != "" {
+			t.Error(d)
+		}
+	})
+	js, err := jobs(testDesign(m("c1", "/small", "lustre")), "home", "r1", "/run/mortar", 8)
+	if err != nil || js[0].job.Workers() != 6 || len(js[0].job.Names) != 1 || js[0].mounts["lustre-c1-names"].Path != "/small" {
 		t.Errorf("Lustre: %+v %v", js, err)
 	}
-	if _, err := jobs(testDesign(), "home", "r1", 8); err == nil {
+	if _, err := jobs(testDesign(), "home", "r1", "/run/mortar", 8); err == nil {
 		t.Error("no mount, no error")
 	}
 }
@@ -256,6 +271,8 @@ func evidenceOf() evidence {
 	lock.Completions = []workload.Completion{{Op: "lock", IssuedNs: 107 * s, DoneNs: 109*s + 7}}
 	// A client with a delegation grants these locks itself while the server is
 	// away.
+	tried := worker("v3-c1-tried", "lock-challenge")
+	tried.Completions, tried.Timeline.Ops, tried.Timeline.Bytes = nil, nil, nil
 	local := worker("v4.1-c1-lock", "lock-probe")
 	local.Completions = nil
 	for i := range local.Timeline.Ops {
@@ -272,7 +289,7 @@ func evidenceOf() evidence {
 			{NS: 107 * s, Host: "nfs2", Source: "ocf", Kind: report.EventStarted, Text: "start took 2.90 s"},
 		},
 		looks: map[string][]look{"nfs1": {{99 * s, 99 * s, true}}, "nfs2": {{99 * s, 99 * s, false}, {106 * s, 106 * s, true}}},
-		loads: []loaded{{client: "c1", offset: 7, mounts: map[string]design.ClientMount{"v3-c1-lock": {Version: "3"}}, result: workload.Result{RunID: "r", Workers: []workload.WorkerResult{worker("v3-c1-osync", "writer"), lock, local},
+		loads: []loaded{{client: "c1", offset: 7, mounts: map[string]design.ClientMount{"v3-c1-lock": {Version: "3"}}, result: workload.Result{RunID: "r", Workers: []workload.WorkerResult{worker("v3-c1-osync", "writer"), lock, local, tried},
 			Stalls: []workload.Stall{{Worker: "v3-c1-osync", StartNs: 100*s + 7, Seconds: 8}, {Worker: "v3-c1-lock", StartNs: 100*s + 7, Seconds: 9}, {Worker: "v3-c1-osync", StartNs: 91 * s, Seconds: 2}}}}},
 		location: []string{"nfs2"}, recovered: true, waited: 10,
 		verify: verifyReport(map[string]stream.Report{"c1": ok}), perClient: map[string]stream.Report{"c1": ok},

@@ -193,7 +193,7 @@ func Draw(s Scene, seed uint64, can func(Fault) error) (Schedule, error) {
 		if c.longest > 0 {
 			p.For = time.Duration(c.shortest+r.IntN(c.longest-c.shortest+1)) * time.Second
 		}
-		if out.takes(p, s) {
+		if out.takes(p, s) && can(p.fault(s)) == nil {
 			out.Parts = append(out.Parts, p)
 		}
 	}
@@ -298,6 +298,14 @@ func (s Schedule) steps(scene Scene) ([]Step, error) {
 	return out, nil
 }
 
+// drawn returns the seed and the words of a random variant; nil if it is not random.
+func (v Variant) drawn() (seed *uint64, words []string) {
+	if v.Schedule == nil {
+		return nil, nil
+	}
+	return &v.Schedule.Seed, v.Schedule.Words()
+}
+
 // choice is the drill of a schedule.
 func (s Schedule) choice(name string) Choice {
 	disks := slices.ContainsFunc(s.Parts, func(p Part) bool {
@@ -351,6 +359,10 @@ func Random(ctx context.Context, env Env, seed uint64, count int, dir string, op
 				return do(less, fmt.Sprintf("%s-less-%d", name, tries))
 			})
 			smallest = append(smallest, s)
+			for i, e := range entries {
+				entries[i].Smallest = e.Smallest || e.Verdict == report.Fail && *e.Seed == s.Seed && slices.Equal(e.Schedule, s.Words())
+			}
+			err = errors.Join(err, report.SaveEntries(dir, entries))
 		}
 		if err != nil {
 			return entries, runs, smallest, err

@@ -22,9 +22,7 @@ func (e *engine) report(ev evidence, runID string, began time.Time) *report.Run 
 		Profile: string(e.env.Design.Spec.Profile), SpecSHA256: e.env.Design.SHA256, MortarVersion: e.env.Version, RunID: runID,
 	}
 	s := &r.Summary
-	if v := e.variant.Schedule; v != nil {
-		s.Seed, s.Schedule = &v.Seed, v.Words()
-	}
+	s.Seed, s.Schedule = e.variant.drawn()
 	if ev.moved || e.expect.Where == Moves {
 		s.Survivor = e.survivor
 	}
@@ -119,7 +117,7 @@ func (e *engine) config() report.Config {
 	if e.env.Virtual {
 		c.Caveats = append(c.Caveats,
 			"The servers, disks, switches, BMCs and PDUs are virtual and may share a processor or two of one machine. Throughput and latency say nothing about real hardware; ratios within one run do. Times of a failover are upper bounds where the processors are emulated.",
-			"Virtual disks have no write cache that could lie, so a drill on real disks proves more.")
+			"The write cache of a virtual disk loses at a power cut what was not flushed, and no more: it never lies about a flush, as a real disk's may. A drill on real disks proves more.")
 	}
 	c.Caveats = append(c.Caveats, "One run shows that this failure was survived this time. Repeat it for a distribution.")
 	return c

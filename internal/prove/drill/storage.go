@@ -22,6 +22,9 @@ type storageKind interface {
 	pulled(serial string) Fault
 	// slow is the fault that slows a disk of the group down.
 	slow() (Fault, error)
+	// lost waits until each server has noticed that it reaches the storage by fewer
+	// paths. what is the disk or LUN whose paths are gone; "" is any.
+	lost(what string, servers []string) *Condition
 	// without waits until the group shows that it lacks n disks.
 	without(n int) *Condition
 	// parts returns the possible arguments of each fault that a schedule can

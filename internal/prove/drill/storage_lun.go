@@ -239,7 +239,8 @@ func arrayPower(s Scene) ([]Step, error) {
 		return nil, err
 	}
 	f := Fault{Kind: ArrayPower, Args: []string{x.Array}}
-	return []Step{{Fault: f, Wait: powerHold, Look: true}, {Fault: f, Mend: true, Until: lunStorage{s}.atHome()}}, nil
+	l := lunStorage{s}
+	return []Step{{Fault: f, Wait: powerHold, Look: true, Until: l.noPath(x.Array)}, {Fault: f, Mend: true, Until: l.atHome()}}, nil
 }
 
 // slowMS is the delay of a slow LUN in milliseconds: much longer than a disk's
@@ -253,7 +254,7 @@ func lunSlow(s Scene) ([]Step, error) {
 	}
 	// Mend under load: while a LUN is slow, every operation counts as a stall.
 	f := Fault{Kind: LUNSlow, Args: []string{x.Name, strconv.Itoa(slowMS)}}
-	return []Step{{Fault: f, Wait: linkHold, Look: true}, {Fault: f, Mend: true}}, nil
+	return []Step{{Fault: f, Wait: linkHold, Look: true, Until: late("/dev/mapper/"+x.Name, slowMS)}, {Fault: f, Mend: true}}, nil
 }
 
 // lunMissing boots the passive server without one of the LUNs, then makes the
@@ -327,7 +328,7 @@ var arrayDrills = []Drill{
 	},
 	{
 		Name: "lun-missing", Title: "the passive server boots without one of the LUNs, then the active one dies: the service must not start without it, and comes back on its own server",
-		Expect:   Expect{Where: Stays, Fencing: Allow, Stall: none, Disks: true, Within: 8 * time.Minute},
+		Expect:   Expect{Where: Returns, Fencing: Allow, Stall: none, Disks: true, Within: 8 * time.Minute},
 		Variants: []Variant{{How: "hidden", Title: "a LUN is hidden from the passive server while that is off; then the kernel of the active one panics", Steps: lunMissing}},
 	},
 }

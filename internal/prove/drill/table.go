@@ -26,26 +26,27 @@ var Table = []Drill{
 	},
 	{
 		Name: "private-switch", Title: "all private links fail; the cluster goes on over the public ones",
-		Expect:   Expect{Where: Stays, Fencing: Nobody},
-		Variants: []Variant{{How: "switch", Title: "the private network's switch is off", Steps: one(Fault{Kind: SwitchDown, Args: []string{"private"}}, linkHold)}},
+		Expect: Expect{Where: Stays, Fencing: Nobody},
+		Variants: []Variant{{How: "switch", Title: "the private network's switch is off", Steps: witnessed(one(Fault{Kind: SwitchDown, Args: []string{"private"}}, linkHold),
+			func(s Scene) *Condition { return linkGone("private", s.Design.PairOf(s.Service.Name).Servers...) })}},
 	},
 	{
 		Name: "heartbeat-link", Title: "the active server's private link fails; the second ring carries on",
 		Expect: Expect{Where: Stays, Fencing: Nobody},
 		Variants: []Variant{{How: "cable", Title: "its private cable is pulled",
-			Steps: active(Fault{Kind: LinkDown, Args: []string{"private"}}, linkHold)}},
+			Steps: witnessed(active(Fault{Kind: LinkDown, Args: []string{"private"}}, linkHold), func(s Scene) *Condition { return linkGone("private", s.Active) })}},
 	},
 	{
 		Name: "path-one", Title: "the active server loses paths; multipath goes on over the others",
 		Expect: Expect{Where: Stays, Fencing: Nobody, Stall: 5, Disks: true},
 		Variants: []Variant{
-			{How: "hba", Title: "its first HBA fails, with one path to every disk", Steps: active(Fault{Kind: HBAOut, Args: []string{"0"}}, pathHold)},
+			{How: "hba", Title: "its first HBA fails, with one path to every disk", Steps: witnessed(active(Fault{Kind: HBAOut, Args: []string{"0"}}, pathHold), func(s Scene) *Condition { return s.storage().lost("", []string{s.Active}) })},
 			{How: "disk", Title: "its paths over one HBA to one disk or LUN fail", Steps: func(s Scene) ([]Step, error) {
 				name, err := s.storage().reached()
 				if err != nil {
 					return nil, err
 				}
-				return []Step{{Fault: Fault{Kind: PathOut, On: s.Active, Args: []string{name, "0"}}, Wait: pathHold, Look: true}}, nil
+				return []Step{{Fault: Fault{Kind: PathOut, On: s.Active, Args: []string{name, "0"}}, Wait: pathHold, Look: true, Until: s.storage().lost(name, []string{s.Active})}}, nil
 			}},
 		},
 	},
@@ -138,6 +139,14 @@ var Table = []Drill{
 		Variants: []Variant{
 			{How: "private", Title: "its private link", Steps: flap("private")},
 			{How: "public", Title: "its public link", Steps: flap("public")},
+		},
+	},
+	{
+		Name: "clock-jump", Title: "the active server's clock jumps by an hour; nobody notices but status",
+		Expect: Expect{Where: Stays, Fencing: Nobody},
+		Variants: []Variant{
+			{How: "ahead", Title: "its clock is set an hour ahead, and back", Steps: clockJump(time.Hour)},
+			{How: "back", Title: "its clock is set an hour back, and ahead again", Steps: clockJump(-time.Hour)},
 		},
 	},
 	{
@@ -255,10 +264,16 @@ func bothRings(whose func(Scene) string, hold time.Duration) func(Scene) ([]Step
 		if on != s.Active && len(s.Design.PairOf(s.Service.Name).Services) > 1 {
 			return nil, errors.New("with two services neither server is passive")
 		}
-		return []Step{
+		steps := []Step{
 			{Fault: Fault{Kind: LinkDown, On: on, Args: []string{"private"}}},
-			{Fault: Fault{Kind: LinkDown, On: on, Args: []string{"public"}}, Wait: hold, Look: hold > 0},
-		}, nil
+			{Fault: Fault{Kind: LinkDown, On: on, Args: []string{"public"}}},
+		}
+		if hold > 0 {
+			// At once: the partner may fence it.
+			steps[1].Until = linkGone("public", on)
+			steps = append(steps, Step{Wait: hold, Look: true})
+		}
+		return steps, nil
 	}
 }
 
@@ -295,7 +310,7 @@ func powerBus(s Scene) ([]Step, error) {
 	if len(s.Design.Spec.PDUs) == 0 {
 		return nil, fmt.Errorf("the brick has no PDU in its spec")
 	}
-	return []Step{{Fault: Fault{Kind: FeedOff, Args: []string{s.Design.Spec.PDUs[0].Name}}, Wait: linkHold, Look: true}}, nil
+	return []Step{{Fault: Fault{Kind: FeedOff, Args: []string{s.Design.Spec.PDUs[0].Name}}, Wait: linkHold, Look: true, Until: feedLost(s)}}, nil
 }
 
 func diskLoss(n int) func(Scene) ([]Step, error) {
@@ -327,7 +342,11 @@ func degradedCrash(s Scene) ([]Step, error) {
 	for i := range steps {
 		steps[i].Prepare = true
 	}
-	return append(steps, Step{Fault: Fault{Kind: Panic, On: s.Active}}), nil
+	crash := Step{Fault: Fault{Kind: Panic, On: s.Active}}
+	if s.Group.Level == 6 && s.Service.Storage.Journal == nil && len(s.Service.Storage.LUNs) == 0 {
+		crash.Until = startedDirty(s.Group, s.Passive)
+	}
+	return append(steps, crash), nil
 }
 
 // kill kills a daemon and waits until a daemon of that name runs again on the
@@ -373,6 +392,7 @@ func flap(network string) func(Scene) ([]Step, error) {
 		for range 10 {
 			steps = append(steps, Step{Fault: f, Wait: 2 * time.Second}, Step{Fault: f, Mend: true, Wait: 2 * time.Second})
 		}
+		steps[0].Until = linkGone(network, s.Active)
 		steps[len(steps)-1].Wait = linkHold
 		return steps, nil
 	}
@@ -470,13 +490,13 @@ func coldStartAlone(s Scene) ([]Step, error) {
 
 // switchBoots takes the public network from servers and clients for ten seconds: the
 // link of each client changes, too, which no cable of a server does.
-func switchBoots(Scene) ([]Step, error) {
-	return briefly(Fault{Kind: SwitchDown, Args: []string{"public"}}, 10*time.Second), nil
+func switchBoots(s Scene) ([]Step, error) {
+	return briefly(Fault{Kind: SwitchDown, Args: []string{"public"}}, 10*time.Second, linkGone("public", s.Design.PairOf(s.Service.Name).Servers...)), nil
 }
 
-// briefly injects a fault and mends it after a while.
-func briefly(f Fault, hold time.Duration) []Step {
-	return []Step{{Fault: f, Wait: hold}, {Fault: f, Mend: true}}
+// briefly injects a fault, waits until it is seen, and mends it after a while.
+func briefly(f Fault, hold time.Duration, seen *Condition) []Step {
+	return []Step{{Fault: f, Until: seen}, {Wait: hold}, {Fault: f, Mend: true}}
 }
 
 // diskSlow makes a disk a hundred times slower until status names the disk. It
@@ -536,5 +556,6 @@ func rackPower(s Scene) ([]Step, error) {
 		off, on = append(off, Step{Fault: f}), append(on, Step{Fault: f, Mend: true})
 	}
 	off[len(off)-1].Wait = 5 * time.Second
+	on[len(on)-1].Until = booted("every server booted", s.Design.Servers()...)
 	return slices.Concat(off, on), nil
 }

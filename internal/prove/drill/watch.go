@@ -25,11 +25,12 @@ type watcher struct {
 	known  map[string]bool
 	seen   map[string]bool              // kinds shown on the terminal, by host
 	looks  map[string]map[string][]look // by mount point and host
+	ahead  map[string]int64             // of a clock that a fault has moved, ns, by host
 	wake   chan struct{}                // signals a new event
 }
 
 func newWatcher(say func(string)) *watcher {
-	return &watcher{say: say, known: map[string]bool{}, seen: map[string]bool{}, looks: map[string]map[string][]look{}, wake: make(chan struct{}, 1)}
+	return &watcher{say: say, known: map[string]bool{}, seen: map[string]bool{}, looks: map[string]map[string][]look{}, ahead: map[string]int64{}, wake: make(chan struct{}, 1)}
 }
 
 // told has the kinds of events that the terminal shows, once for each host, and
@@ -75,6 +76,20 @@ func (w *watcher) faultNS() int64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.fault
+}
+
+// shift notes that a fault has set a host's clock so much ahead.
+func (w *watcher) shift(host string, ahead time.Duration) {
+	w.mu.Lock()
+	w.ahead[host] = ahead.Nanoseconds()
+	w.mu.Unlock()
+}
+
+// moved is how far ahead a fault has set a host's clock.
+func (w *watcher) moved(host string) int64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.ahead[host]
 }
 
 // first returns the earliest event of a kind at or after a time that match
@@ -179,7 +194,7 @@ func (w *watcher) server(ctx context.Context, h *host.Session, name, service str
 	}
 	follow(journalArgv(again), func(line string) {
 		if e, ok := journalEvent([]byte(line), name); ok {
-			e.NS -= offset
+			e.NS -= offset + w.moved(name)
 			w.add(e)
 		}
 	})
@@ -189,7 +204,7 @@ func (w *watcher) server(ctx context.Context, h *host.Session, name, service str
 	}
 	follow([]string{"tail", "-n", lines, "-F", path.Join("/run/mortar", "ocf-"+service+".log")}, func(line string) {
 		if e, ok := ocfEvent([]byte(line), name); ok {
-			e.NS -= offset
+			e.NS -= offset + w.moved(name)
 			w.add(e)
 		}
 	})

@@ -19,6 +19,8 @@ type Entry struct {
 	StallsSeconds      []float64 `json:"stalls_seconds"`
 	MedianStallSeconds *float64  `json:"median_stall_seconds"`
 	Repeats            int       `json:"repeats"` // runs with a verdict
+	// Smallest: of the seed's faults, no part that was tried fails, but these do.
+	Smallest bool `json:"smallest,omitempty"`
 }
 
 // Name is the drill with its variant: DRILL-HOW.

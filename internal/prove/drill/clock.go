@@ -1,0 +1,45 @@
+package drill
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"github.com/mortarhpc/mortar/internal/host/resource"
+)
+
+// clockJump moves the active server's clock by so much, and waits until status says so.
+func clockJump(by time.Duration) func(Scene) ([]Step, error) {
+	seconds := strconv.Itoa(int(by / time.Second))
+	return func(s Scene) ([]Step, error) {
+		f := Fault{Kind: ClockJump, On: s.Active, Args: []string{seconds}}
+		return []Step{
+			{Fault: f, Wait: linkHold, Look: true, Until: says("status names the clock", seenLimit, s.Active, "clock of ")},
+			{Fault: f, Mend: true, Wait: 5 * time.Second},
+		}, nil
+	}
+}
+
+// jump moves a server's clock. The events that it logs from then on have the new time.
+func (e *engine) jump(ctx context.Context, f Fault) error {
+	n, err := strconv.Atoi(f.Args[0])
+	if err != nil {
+		return err
+	}
+	return e.setClock(ctx, f.On, time.Duration(n)*time.Second)
+}
+
+func (e *engine) jumpBack(ctx context.Context, f Fault) error { return e.setClock(ctx, f.On, 0) }
+
+// setClock sets a server's clock to ours, and so much ahead. Its time service corrects
+// the rest.
+//
+// Source: date(1), --set
+func (e *engine) setClock(ctx context.Context, server string, ahead time.Duration) error {
+	at := float64(time.Now().Add(ahead).UnixMilli()) / 1e3
+	err := e.do(ctx, server, resource.Action{Title: "set the clock", Cmd: []string{"date", "--set=@" + strconv.FormatFloat(at, 'f', 3, 64)}})
+	if err == nil {
+		e.watch.shift(server, ahead)
+	}
+	return err
+}

@@ -1,0 +1,211 @@
+package drill
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/host/resource"
+	"github.com/mortarhpc/mortar/internal/prove/report"
+)
+
+// A drill in which the service stays would pass if its fault never happened. The
+// conditions of this file prove that the servers saw the fault.
+
+// seenLimit bounds the time until a server has noticed a fault. multipathd looks
+// every two seconds at first; an emulated server needs seconds for mortar status.
+const seenLimit = time.Minute
+
+// witnessed adds a condition to the last step that steps returns.
+func witnessed(steps func(Scene) ([]Step, error), seen func(Scene) *Condition) func(Scene) ([]Step, error) {
+	return func(s Scene) ([]Step, error) {
+		out, err := steps(s)
+		if err == nil {
+			out[len(out)-1].Until = seen(s)
+		}
+		return out, err
+	}
+}
+
+// linkGone waits until the interface of each server on a network is down.
+func linkGone(network string, servers ...string) *Condition {
+	return &Condition{What: "the " + network + " link is down", Limit: seenLimit, Look: func(ctx context.Context, v *View) (bool, string) {
+		for _, server := range servers {
+			state, err := v.e.linkState(ctx, server, addressOn(v.Design, server, network))
+			if err != nil {
+				return false, fmt.Sprintf("%s: %v", server, err)
+			}
+			if state != "down" && state != "lowerlayerdown" {
+				return false, fmt.Sprintf("the %s interface of %s is %s", network, server, state)
+			}
+		}
+		return true, fmt.Sprintf("the %s interface of %s has no link", network, strings.Join(servers, " and "))
+	}}
+}
+
+// addressOn is the address of a server on the network private or public.
+func addressOn(d *design.Design, server, network string) string {
+	for _, s := range d.Spec.Servers {
+		if s.Name == server && network == "private" {
+			return s.Private
+		}
+	}
+	return d.PublicOf(server)
+}
+
+// linkState is the operational state of the interface that has an address.
+//
+// Source: Documentation/networking/operstates.rst
+func (e *engine) linkState(ctx context.Context, server, address string) (string, error) {
+	out, err := e.query(ctx, server, "ip", "-o", "addr", "show", "to", address)
+	if err != nil {
+		return "", err
+	}
+	f := strings.Fields(out.Stdout)
+	if len(f) < 2 {
+		return "", fmt.Errorf("no interface has the address %s", address)
+	}
+	name, _, _ := strings.Cut(f[1], "@")
+	state, err := e.read(ctx, server, "/sys/class/net/"+name+"/operstate")
+	return strings.TrimSpace(state), err
+}
+
+// lost waits until `mortar status` reports lost paths of each server.
+func (m mdStorage) lost(what string, servers []string) *Condition {
+	return &Condition{What: "status reports the lost paths", Limit: seenLimit, Look: func(ctx context.Context, v *View) (bool, string) {
+		var said []string
+		lines := v.status(ctx)
+		for _, server := range servers {
+			i := slices.IndexFunc(lines, func(l report.StatusLine) bool {
+				return strings.HasPrefix(l.Text, server+" lost ") && strings.Contains(l.Text, " path") && strings.Contains(l.Text, what)
+			})
+			if i < 0 {
+				return false, strings.TrimSpace(fmt.Sprintf("mortar status says nothing of a path that %s lost %s", server, what))
+			}
+			said = append(said, lines[i].Text)
+		}
+		return true, strings.Join(said, "; ")
+	}}
+}
+
+// lost waits until each server reaches a LUN by fewer paths than designed.
+func (l lunStorage) lost(what string, servers []string) *Condition {
+	return &Condition{What: "the servers see the lost paths", Limit: seenLimit, Look: func(ctx context.Context, v *View) (bool, string) {
+		r, err := v.lunsSeen(ctx)
+		if err != nil {
+			return false, err.Error()
+		}
+		fewest := map[string]int{}
+		for _, m := range r.Matches {
+			n := v.pathsMissing(m.LUN, m.Host, m.Seen.Paths)
+			if what == "" || m.LUN == what {
+				fewest[m.Host] = max(fewest[m.Host], n)
+			}
+		}
+		for _, server := range servers {
+			if fewest[server] == 0 {
+				return false, fmt.Sprintf("%s has all its paths", server)
+			}
+		}
+		return true, fmt.Sprintf("paths to a LUN that are gone: %d on %s", fewest[servers[0]], servers[0])
+	}}
+}
+
+// pathsMissing is how many paths a server lacks to a LUN.
+func (v *View) pathsMissing(lun, server string, paths int) int {
+	for i := range v.Design.Arrays {
+		a := &v.Design.Arrays[i]
+		if slices.ContainsFunc(a.LUNs, func(l design.LUN) bool { return l.Name == lun }) {
+			return v.Design.PathsTo(a, server) - paths
+		}
+	}
+	return 0
+}
+
+// noPath waits until no server has a path to the LUNs of an array. The limit is
+// short: the array is off meanwhile, and I/O waits for no_path_retry only.
+func (l lunStorage) noPath(array string) *Condition {
+	return &Condition{What: "no path is left", Limit: 20 * time.Second, Look: func(ctx context.Context, v *View) (bool, string) {
+		r, err := v.lunsSeen(ctx)
+		if err != nil {
+			return false, err.Error()
+		}
+		for i := range v.Design.Arrays {
+			for _, x := range v.Design.Arrays[i].LUNs {
+				for _, m := range r.Matches {
+					if v.Design.Arrays[i].Name == array && m.LUN == x.Name && m.Seen.Paths > 0 {
+						return false, fmt.Sprintf("%s reaches LUN %s by %d paths", m.Host, m.LUN, m.Seen.Paths)
+					}
+				}
+			}
+		}
+		return true, "neither server reaches a LUN of " + array
+	}}
+}
+
+// late waits until a block of a device takes at least so long, in milliseconds, on the
+// server that serves it.
+func late(device string, ms int) *Condition {
+	return &Condition{What: "the server waits for the LUN", Limit: seenLimit, Look: func(ctx context.Context, v *View) (bool, string) {
+		began := time.Now()
+		err := v.e.do(ctx, v.Active, resource.Action{Title: "read a block of " + device, Seconds: 30,
+			Cmd: []string{"dd", "if=" + device, "of=/dev/null", "bs=4096", "count=1", "iflag=direct", "status=none"}})
+		if err != nil {
+			return false, err.Error()
+		}
+		took := time.Since(began)
+		return took >= time.Duration(ms)*time.Millisecond, fmt.Sprintf("a block of %s took %s, of which the LUN's delay is %s", device, report.Seconds(took.Seconds()), report.Seconds(float64(ms)/1e3))
+	}}
+}
+
+// feedLost waits until `mortar status` reports that the active server lost its feed
+// from a PDU.
+func feedLost(s Scene) *Condition {
+	return says("status reports the lost feed", 2*time.Minute, s.Active+" has lost a power feed", s.Design.Spec.PDUs[0].Name)
+}
+
+// silent waits until a server leaves a question unanswered for three seconds.
+func silent(server string) *Condition {
+	return &Condition{What: "the server does not answer", Limit: seenLimit, Look: func(ctx context.Context, v *View) (bool, string) {
+		ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+		defer cancel()
+		_, err := v.e.read(ctx, server, "/proc/uptime")
+		return err != nil, fmt.Sprintf("%s: %v", server, err)
+	}}
+}
+
+// booted waits until each server has booted after the fault.
+func booted(what string, servers ...string) *Condition {
+	one := make([]*Condition, len(servers))
+	for i, s := range servers {
+		one[i] = resetItself(s)
+	}
+	return &Condition{What: what, Limit: 10 * time.Minute, Look: func(ctx context.Context, v *View) (bool, string) {
+		var said []string
+		for _, c := range one {
+			ok, detail := c.Look(ctx, v)
+			if !ok {
+				return false, detail
+			}
+			said = append(said, detail)
+		}
+		return true, strings.Join(said, "; ")
+	}}
+}
+
+// startedDirty waits until a server notes that it started an array that was being
+// written when the other server died, and that lacks n disks.
+func startedDirty(g design.Group, server string) *Condition {
+	note := "array " + g.Name + " is started dirty and degraded"
+	return &Condition{What: "the array was dirty and degraded", Limit: 2 * time.Minute, Look: func(_ context.Context, v *View) (bool, string) {
+		for _, x := range v.events() {
+			if x.Host == server && x.NS > v.fault && strings.Contains(x.Text, note) {
+				return true, server + ": " + x.Text
+			}
+		}
+		return false, server + " did not note: " + note
+	}}
+}

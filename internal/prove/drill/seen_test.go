@@ -1,0 +1,104 @@
+package drill
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/mortarhpc/mortar/internal/prove/kind"
+	"github.com/mortarhpc/mortar/internal/prove/report"
+)
+
+// Every drill in which the service stays has a condition by which the servers prove
+// that the fault took place.
+func TestStayingIsWitnessed(t *testing.T) {
+	done := map[string]bool{}
+	for _, file := range []string{"nfs-ha.yaml", "nss7.4-ha.yaml", "nfs-dfc.yaml", "lustre-small.yaml"} {
+		d := exampleDesign(t, file)
+		s := Scene{Design: d, Service: d.Services()[0], Active: d.Pairs[0].Servers[0], Group: d.Groups[0]}
+		if d.Clustered() {
+			s.Passive = d.Pairs[0].Servers[1]
+		}
+		for _, m := range s.Group.Members {
+			s.Members = append(s.Members, m.Serial)
+		}
+		for _, x := range Table {
+			for _, v := range x.Variants {
+				name := Choice{x, v}.Name()
+				if !d.Clustered() {
+					var err error
+					if v, err = onOne(x, v); err != nil {
+						continue
+					}
+				}
+				if w := x.Expected(v).Where; w != Stays && w != Returns || strings.HasPrefix(name, "change-") {
+					continue // a change is a command that succeeds or not
+				}
+				steps, err := v.Steps(s)
+				if err != nil {
+					continue // impossible with this brick
+				}
+				done[name] = true
+				if !slices.ContainsFunc(steps, func(x Step) bool { return x.Until != nil }) {
+					t.Errorf("%s of %s (%s): no condition proves that the fault took place", name, file, kind.Of(d).Label(d.Mounts[0]))
+				}
+			}
+		}
+	}
+	for _, name := range []string{"power-bus-feed", "path-one-hba", "array-power-short", "lun-slow-delay", "public-switch-switch", "ssd-fail-first"} {
+		if !done[name] {
+			t.Errorf("%s was not looked at", name)
+		}
+	}
+}
+
+// A pair that the drill is not about must not notice it, but for a fault of the whole
+// rack.
+func TestBystander(t *testing.T) {
+	feed := []Step{{Fault: Fault{Kind: FeedOff, Args: []string{"pdu-a"}}}}
+	for _, c := range []struct {
+		name   string
+		expect Expect
+		steps  []Step
+		want   Expect
+	}{
+		{"a crash", Expect{Where: Moves, Fencing: Victim, Stall: 10, Disks: true}, []Step{{Fault: Fault{Kind: Freeze, On: "mds01"}}}, Expect{Where: Stays, Fencing: Nobody}},
+		{"the rack's power", Expect{Where: Anywhere, Fencing: Allow}, feed, Expect{Where: Anywhere, Fencing: Allow}},
+		{"one feed", Expect{Where: Stays, Fencing: Nobody}, feed, Expect{Where: Stays, Fencing: Nobody}},
+		{"a crash and a feed", Expect{Where: Moves, Fencing: Victim}, feed, Expect{Where: Anywhere, Fencing: Allow}},
+	} {
+		if got := c.expect.elsewhere(c.steps); !cmp.Equal(got, c.want) {
+			t.Errorf("%s: %+v", c.name, got)
+		}
+	}
+	e := evidenceOf()
+	stays(&e)
+	if c := e.judgeBystander(); !c.OK || c.Name != "servers nfs1, nfs2" || !strings.Contains(c.Detail, "nobody fenced") {
+		t.Errorf("%+v", c)
+	}
+	e.events = []report.Event{fencedAt("nfs2", e.fault+1)}
+	if c := e.judgeBystander(); c.OK || !strings.Contains(c.Detail, "nfs2 was fenced, which this fault does not call for") {
+		t.Errorf("%+v", c)
+	}
+
+	// The verdict has the pair's check, and keeps its events out of the other's.
+	all := evidenceOf()
+	of := evidenceOf()
+	stays(&of)
+	of.nodes, of.active, of.location = []string{"oss01", "oss02"}, "oss01", []string{"oss01"}
+	of.looks = map[string][]look{"oss01": of.looks["nfs2"], "oss02": of.looks["nfs1"]}
+	of.events = []report.Event{{NS: of.fault + 1, Host: "oss02", Source: "pacemaker", Kind: report.EventFenced, Text: "Peer oss01 was terminated (reboot) by oss02 on behalf of x: OK"}}
+	all.events = append(all.events, of.events...)
+	all.bystanders = []*evidence{&of}
+	var failed []string
+	for _, c := range judge(all) {
+		if !c.OK {
+			failed = append(failed, c.Name)
+		}
+	}
+	if d := cmp.Diff([]string{"servers oss01, oss02"}, failed); d != "" {
+		t.Error(d)
+	}
+}
