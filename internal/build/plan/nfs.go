@@ -196,7 +196,7 @@ func (b nfsKind) constraints(*resource.Element) {}
 func (b nfsKind) agent(s *design.Service, c *ocf.Config) error {
 	n := b.d.Spec.NFS
 	c.NFSService = &ocf.NFSService{
-		FSUUID: s.FSUUID, MountPoint: filepath.Clean(s.MountPoint), MountOpts: s.MountOpts, StateDir: s.StateDir,
+		FSUUID: s.FSUUID, MountPoint: filepath.Clean(s.MountPoint), MountOpts: s.MountOpts, StateDir: s.StateDir, StateImage: s.StateDir + ".img",
 		Namespace: s.Namespace,
 		NFS:       ocf.NFS{Threads: n.Threads, Versions: n.Versions, Lease: n.Lease, Grace: n.Grace, Scope: s.Scope, RDMA: b.rdmaPort()},
 		Address:   s.Address + "/" + strconv.Itoa(s.Prefix),

@@ -90,8 +90,12 @@ var Table = []Drill{
 	},
 	{
 		Name: "full-fs", Title: "the file system is full: clients are told so, and go on once there is room",
-		Expect:   Expect{Where: Stays, Fencing: Nobody, Stall: none, Tolerate: []string{"ENOSPC"}},
-		Variants: []Variant{{How: "full", Title: "a file takes every block that is left", Steps: fullFS}},
+		Expect: Expect{Where: Stays, Fencing: Nobody, Stall: none, Tolerate: []string{"ENOSPC"}},
+		Variants: []Variant{
+			{How: "full", Title: "a file takes every block that is left", Steps: fullFS},
+			{How: "moved", Title: "a file takes every block that is left, and the service is moved by command: clients keep their locks", Steps: fullMoved,
+				Expect: &Expect{Where: Moves, Fencing: Nobody, Stall: none, Tolerate: []string{"ENOSPC"}}},
+		},
 	},
 	{
 		Name: "ost-full", Title: "an OST is full: writers on it are told so, new files go to the other OSTs, and writing goes on once there is room",
@@ -421,6 +425,16 @@ func fullFS(s Scene) ([]Step, error) {
 			return room > 0 && len(said) == room, fmt.Sprintf("a new file on each mount: %s", strings.Join(said, ", "))
 		}}},
 	}, nil
+}
+
+// fullMoved moves the service while its file system is full.
+func fullMoved(s Scene) ([]Step, error) {
+	steps, err := fullFS(s)
+	if err != nil {
+		return nil, err
+	}
+	steps[0].Wait, steps[0].Prepare = 0, true
+	return []Step{steps[0], {Fault: Fault{Kind: Move, On: s.Passive, Args: []string{s.Service.Name}}, Wait: fullHold, Look: true}, steps[1]}, nil
 }
 
 // fenceHold is how long the drill watches that the service does not start while

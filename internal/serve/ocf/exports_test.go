@@ -167,6 +167,9 @@ func testExportsThatCannotChangeIn(t *testing.T, cfg func() *Config) {
 		"name":        {named(cfg()), func(_ *shared, h *fakeHost) { h.badClient = "nobody.invalid" }, "Failed to resolve nobody.invalid"},
 		"full volume": {changed(cfg()), func(sh *shared, _ *fakeHost) { sh.room = 0 }, "make room on /srv/home"},
 	} {
+		if name == "full volume" && tc.cfg.StateImage != "" {
+			continue // the table has room of its own
+		}
 		t.Run(name, func(t *testing.T) {
 			sh := newShared(t)
 			h := sh.hosts["nfs1"]

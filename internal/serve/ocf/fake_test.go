@@ -224,6 +224,20 @@ func flavours(t *testing.T, f func(t *testing.T, cfg func() *Config)) {
 			return c
 		})
 	})
+	t.Run("state disk", func(t *testing.T) {
+		f(t, func() *Config {
+			c := testConfig()
+			c.StateImage = stateImage
+			return c
+		})
+	})
+	t.Run("namespace and state disk", func(t *testing.T) {
+		f(t, func() *Config {
+			c := testConfig()
+			c.Namespace, c.StateImage = "mortar-home", stateImage
+			return c
+		})
+	})
 }
 
 func (h *fakeHost) service(c *Config) *service {
@@ -417,7 +431,11 @@ func (h *fakeHost) mounted(target string) *linux.Mount { return mountedAt(h.moun
 // rewrite takes a path through the bind mount and the volume.
 func (h *fakeHost) onVolume(p string) (string, bool) {
 	if m := h.mounted("/var/lib/nfs"); m != nil && (p == m.Target || below(m.Target, p)) {
-		return m.Root + strings.TrimPrefix(p, m.Target), true
+		root := m.Root
+		if m.Dev == imageNumber {
+			root = "/.nfs" // a file of the state has the same name with and without its own file system
+		}
+		return root + strings.TrimPrefix(p, m.Target), true
 	}
 	if h.mounted("/srv/home") != nil && below("/srv/home", p) {
 		return strings.TrimPrefix(p, "/srv/home"), true
@@ -560,6 +578,9 @@ func (h *fakeHost) tree(p string) map[string]string {
 		}
 		if p.bound {
 			t[fmt.Sprintf("/proc/%d/mountinfo", pid)] = "99 1 " + number253(h.fs) + " /.nfs /var/lib/nfs rw - xfs /dev/mapper/volume rw\n"
+			if h.mounted("/srv/home/.nfs") != nil {
+				t[fmt.Sprintf("/proc/%d/mountinfo", pid)] = "99 1 " + imageNumber + " / /var/lib/nfs rw - ext4 /dev/loop0 rw\n"
+			}
 		}
 		if p.name == nfsdcld {
 			t[fmt.Sprintf("/proc/%d/fd/4", pid)] = "->anon_inode:inotify"
@@ -670,7 +691,44 @@ func (h *fakeHost) there(dev string) bool {
 	}
 }
 
-func (h *fakeHost) Access(string) error { return nil }
+const (
+	stateImage  = "/srv/home/.nfs.img"
+	imageNumber = "7:0"
+)
+
+func (h *fakeHost) Access(p string) error {
+	if v, ok := h.onVolume(p); ok && p == stateImage && h.volume[v] == "" {
+		return fs.ErrNotExist
+	}
+	return nil
+}
+
+func (h *fakeHost) Fill(p string, size int64) error {
+	if err := h.change("fill %s", p); err != nil {
+		return err
+	}
+	if h.room < size {
+		return &fs.PathError{Op: "write", Path: p, Err: unix.ENOSPC}
+	}
+	v, _ := h.onVolume(p)
+	h.room -= size
+	h.volume[v] = "blank"
+	return nil
+}
+
+func (h *fakeHost) SyncDir(p string) error { return h.change("sync the directory of %s", p) }
+
+func (h *fakeHost) MountImage(image, target, fstype string, flags uintptr, _ string) error {
+	if err := h.change("mount %s %s %s", image, target, fstype); err != nil {
+		return err
+	}
+	if v, ok := h.onVolume(image); !ok || h.volume[v] != fstype {
+		return fmt.Errorf("%q of %s is no %s", h.volume[v], image, fstype)
+	}
+	h.mayWrite()
+	h.mounts = append(h.mounts, linux.Mount{Dev: imageNumber, Root: "/", Target: target, Options: []string{"rw"}, Type: fstype, Source: "/dev/loop0", Super: []string{"rw"}})
+	return nil
+}
 
 func (h *fakeHost) Poke(p, data string) error {
 	h.mu.Lock()
@@ -719,7 +777,8 @@ func (h *fakeHost) Save(p string, data []byte) error {
 		return err
 	}
 	if v, ok := h.onVolume(p); ok {
-		if h.room < 4096 {
+		own := slices.ContainsFunc(h.mounts, func(m linux.Mount) bool { return m.Dev == imageNumber })
+		if h.room < 4096 && !own {
 			return &fs.PathError{Op: "open", Path: p, Err: unix.ENOSPC}
 		}
 		h.volume[v] = string(data)
@@ -1013,6 +1072,9 @@ func (h *fakeHost) Mount(source, target, fstype string, flags uintptr, data stri
 			return fs.ErrNotExist
 		}
 		m.Dev, m.Root, m.Type, m.Source = number253(h.fs), v, "xfs", "/dev/mapper/volume"
+		if own := h.mounted("/srv/home/.nfs"); own != nil {
+			m.Dev, m.Root, m.Type, m.Source = own.Dev, own.Root, own.Type, own.Source
+		}
 	case fstype == "xfs":
 		if !h.there(h.fs) || h.mapper(source) != h.fs {
 			return fs.ErrNotExist
@@ -1364,6 +1426,24 @@ func (h *fakeHost) run(c command, inside bool) (string, error) {
 	}
 	fails := func(format string, x ...any) (string, error) { return "", fmt.Errorf(a[0]+": "+format, x...) }
 	switch {
+	case a[0] == "mkfs.ext4":
+		v, _ := h.onVolume(a[len(a)-1])
+		if h.volume[v] != "blank" {
+			h.t.Errorf("%s would be overwritten", a[len(a)-1])
+		}
+		h.volume[v] = "ext4"
+		return "", nil
+	case a[0] == "e2fsck":
+		v, _ := h.onVolume(a[len(a)-1])
+		if h.volume[v] == "torn" {
+			h.volume[v] = "ext4"
+		}
+		return fails("exit code 1")
+	case a[0] == "cp":
+		if h.mounted(a[3]) == nil || h.mounted("/srv/home/.nfs") != nil {
+			h.t.Errorf("%q, and it is not mounted", a)
+		}
+		return "", nil
 	case a[0] == "mdadm" && a[1] == "--assemble":
 		if slices.Contains(a, "--force") {
 			h.t.Error("mdadm --force")
@@ -1652,6 +1732,7 @@ func (h *fakeHost) left() string {
 	}
 	add(slices.ContainsFunc(h.mounts, func(m linux.Mount) bool { return m.Type == "lustre" }), "target")
 	add(h.mounted(nfsDir) != nil, "bind")
+	add(slices.ContainsFunc(h.mounts, func(m linux.Mount) bool { return m.Dev == imageNumber }), "state disk")
 	add(h.space, "namespace")
 	add(slices.ContainsFunc(h.mounts, func(m linux.Mount) bool { return strings.HasPrefix(m.Target, runDir) }), "mount below "+runDir)
 	_, addr := h.all()[netip.MustParsePrefix("10.0.0.9/24")]

@@ -55,6 +55,10 @@ type files interface {
 	// Reserve makes a file that takes up size bytes, or extends one that takes
 	// up less.
 	Reserve(path string, size int64) error
+	// Fill makes a file of size zero bytes, all of them written to the disk.
+	Fill(path string, size int64) error
+	// SyncDir has the disk know which names are in a file's directory.
+	SyncDir(path string) error
 	// Mkdir makes a directory and its missing parents. A mode other than 0 is
 	// always set; a uid other than -1 becomes the owner of the directory and of
 	// the plain files in it.
@@ -72,6 +76,10 @@ type storage interface {
 	// Path is one path to a LUN, for reservations.
 	Path(dev string) pr.Path
 	Mount(source, target, fstype string, flags uintptr, data string) error
+	// MountImage mounts a file with a file system by a loop device, which goes with
+	// the mount. The loop device reads and writes the file with O_DIRECT, and passes
+	// no discard on.
+	MountImage(image, target, fstype string, flags uintptr, data string) error
 	Unmount(target string) error
 }
 

@@ -37,7 +37,7 @@ func TestOnlyTheTableAsksForKinds(t *testing.T) {
 	own := map[string][]string{ // section → files of its kind
 		"MDStorage":     {"md.go", "journal.go", "slowdisk.go", "spare.go"},
 		"LUNStorage":    {"luns.go", "reserve.go"},
-		"NFSService":    {"nfs.go", "nfsconfig.go", "nfskind.go", "nfsgrace.go", "nfsmount.go", "exports.go", "namespace.go", "address.go", "rpc.go"},
+		"NFSService":    {"nfs.go", "nfsstatedisk.go", "nfsconfig.go", "nfskind.go", "nfsgrace.go", "nfsmount.go", "exports.go", "namespace.go", "address.go", "rpc.go"},
 		"LustreService": {"lustre.go"},
 	}
 	of := map[string]string{} // key → section
@@ -117,7 +117,7 @@ func TestConfigOfEarlierBuilds(t *testing.T) {
 	want := &Config{
 		Service: "home", MDStorage: &MDStorage{Arrays: []Array{{Name: "r0", UUID: "0f1e2d3c:4b5a6978:8796a5b4:c3d2e1f0", Members: []string{"/dev/mapper/d0"}, Need: 1}}, DirtyDegraded: "start"},
 		VolumeGroup: VolumeGroup{"vg-a", "data", "at-rest"}, Cache: "/etc/mortar/cache-home.json",
-		NFSService: &NFSService{"11112222-3333-4444-5555-666677778888", "/srv/home", []string{"noatime"}, "/srv/home/.nfs",
+		NFSService: &NFSService{"11112222-3333-4444-5555-666677778888", "/srv/home", []string{"noatime"}, "/srv/home/.nfs", "",
 			NFS{8, []string{"4.2"}, 30, 30, 30, "s", 0}, []Export{{"/srv/home", "*", "1", []string{"rw"}}}, "10.0.0.9/24", "n"},
 		Nodes: map[string]string{"nfs1": "10.0.0.1"}, Rings: map[string][]string{"nfs1": {"10.1.0.1"}}, Fences: []string{"10.2.0.1"},
 	}

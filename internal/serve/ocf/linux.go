@@ -81,6 +81,29 @@ func (*realKernel) Reserve(p string, size int64) error {
 	return nil
 }
 
+func (*realKernel) Fill(p string, size int64) (err error) {
+	f, err := os.OpenFile(p, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	zeros := make([]byte, 1<<20)
+	for left := size; left > 0; left -= int64(len(zeros)) {
+		if _, err := f.Write(zeros[:min(left, int64(len(zeros)))]); err != nil {
+			return err
+		}
+	}
+	return f.Sync()
+}
+
+func (*realKernel) SyncDir(p string) error {
+	d, err := os.Open(filepath.Dir(p))
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
 func (k *realKernel) Mkdir(p string, mode uint32, uid, gid int) error {
 	if err := os.MkdirAll(p, 0o755); err != nil {
 		return err
@@ -138,6 +161,52 @@ func (*realKernel) Path(dev string) pr.Path { return pr.Device(dev) }
 
 func (*realKernel) Mount(source, target, fstype string, flags uintptr, data string) error {
 	return unix.Mount(source, target, fstype, flags, data)
+}
+
+func (*realKernel) MountImage(image, target, fstype string, flags uintptr, data string) error {
+	f, err := os.OpenFile(image, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	dev, err := attach(f)
+	if err != nil {
+		return err
+	}
+	defer dev.Close() // the mount has it open, too, or it goes away
+	return unix.Mount(dev.Name(), target, fstype, flags, data)
+}
+
+// attach makes a loop device of a file, which goes away when nobody has it open.
+//
+// Source: loop(4)
+func attach(image *os.File) (*os.File, error) {
+	ctl, err := os.OpenFile("/dev/loop-control", os.O_RDWR, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer ctl.Close()
+	for try := 0; ; try++ {
+		n, err := unix.IoctlRetInt(int(ctl.Fd()), unix.LOOP_CTL_GET_FREE)
+		if err != nil {
+			return nil, os.NewSyscallError("LOOP_CTL_GET_FREE", err)
+		}
+		dev, err := os.OpenFile(fmt.Sprintf("/dev/loop%d", n), os.O_RDWR, 0)
+		if err == nil {
+			c := unix.LoopConfig{Fd: uint32(image.Fd()), Size: 4096, Info: unix.LoopInfo64{Flags: unix.LO_FLAGS_AUTOCLEAR | unix.LO_FLAGS_DIRECT_IO}}
+			copy(c.Info.File_name[:], image.Name())
+			if err = unix.IoctlLoopConfigure(int(dev.Fd()), &c); err == nil {
+				err = os.WriteFile(fmt.Sprintf("/sys/block/loop%d/queue/discard_max_bytes", n), []byte("0"), 0)
+			}
+			if err == nil {
+				return dev, nil
+			}
+			dev.Close()
+		}
+		if !errors.Is(err, unix.EBUSY) || try == 20 { // somebody else was faster
+			return nil, fmt.Errorf("loop device of %s: %w", image.Name(), err)
+		}
+	}
 }
 
 func (*realKernel) Unmount(target string) error { return unix.Unmount(target, unix.UMOUNT_NOFOLLOW) }

@@ -143,7 +143,7 @@ func (s *nfsKind) endInside(ctx context.Context) error {
 // inside are the processes that see the service's state on the volume as
 // their /var/lib/nfs.
 func (s *nfsKind) inside() []int {
-	_, devno, err := s.mounted()
+	devno, _, err := s.stateAt()
 	if err != nil || devno == "" {
 		return nil
 	}

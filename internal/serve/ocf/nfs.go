@@ -99,15 +99,15 @@ func (s *nfsKind) bindState() (state, error) {
 	if m == nil {
 		return stopped, nil
 	}
-	_, devno, err := s.mounted()
+	devno, root, err := s.stateAt()
 	if err != nil {
 		return broken, err
 	}
 	if m.Dev != devno {
 		return stopped, nil // the host's own; ours goes over it
 	}
-	if m.Root != s.stateRoot() {
-		return broken, fmt.Errorf("%s of the volume is mounted on %s instead of %s", m.Root, nfsDir, s.stateRoot())
+	if m.Root != root {
+		return broken, fmt.Errorf("%s of the volume is mounted on %s instead of %s", m.Root, nfsDir, root)
 	}
 	return running, nil
 }
@@ -225,6 +225,9 @@ func (s *nfsKind) reserveFile() string { return s.cfg.StateDir + "/mortar/reserv
 // makeRoom lets go of what keepRoom keeps if there is no other room. Only where
 // no client can be served: it would be theirs.
 func (s *nfsKind) makeRoom() {
+	if m, err := s.stateMount(); err != nil || m != nil {
+		return
+	}
 	free, err := s.k.Free(s.cfg.MountPoint)
 	if err == nil && free >= reserve || s.k.Access(s.reserveFile()) != nil {
 		return
@@ -237,7 +240,10 @@ func (s *nfsKind) makeRoom() {
 
 // keepRoom keeps as much of reserve as there is, if that is least or more.
 func (s *nfsKind) keepRoom(least int64) {
-	var err error
+	m, err := s.stateMount()
+	if err != nil || m != nil {
+		return // the state has room of its own
+	}
 	for size := int64(reserve); size >= least; size /= 2 {
 		if err = s.k.Reserve(s.reserveFile(), size); !errors.Is(err, unix.ENOSPC) {
 			break
@@ -261,7 +267,7 @@ func (s *nfsKind) stopState(ctx context.Context) error {
 		if m == nil {
 			return nil
 		}
-		_, devno, err := s.mounted()
+		devno, _, err := s.stateAt()
 		if err != nil {
 			return err
 		}

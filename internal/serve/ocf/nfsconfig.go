@@ -16,10 +16,13 @@ type NFSService struct {
 	MountOpts  []string `json:"mount_opts"`
 	// StateDir, on the volume, is bind-mounted on /var/lib/nfs while the
 	// service runs, so that recovery state moves with it.
-	StateDir string   `json:"state_dir"`
-	NFS      NFS      `json:"nfs"`
-	Exports  []Export `json:"exports"`
-	Address  string   `json:"address"` // service IP with prefix, 10.0.0.9/24
+	StateDir string `json:"state_dir"`
+	// StateImage, on the volume, has the file system that is mounted on StateDir;
+	// empty: StateDir is a directory of the volume.
+	StateImage string   `json:"state_image,omitempty"`
+	NFS        NFS      `json:"nfs"`
+	Exports    []Export `json:"exports"`
+	Address    string   `json:"address"` // service IP with prefix, 10.0.0.9/24
 	// Namespace is the network namespace that the service address and nfsd are
 	// in, with nfsd's daemons; empty: the host's own. Two services that may
 	// run on one server need one each: nfsd, its exports, clients and locks,
@@ -58,6 +61,9 @@ func checkNFS(c *Config, f *faults) {
 	if f.abs("mount_point", c.MountPoint) {
 		if f.abs("state_dir", c.StateDir) && !below(c.MountPoint, c.StateDir) {
 			f.add("state_dir %s is not below mount_point %s: lock recovery would not move with the service", c.StateDir, c.MountPoint)
+		}
+		if c.StateImage != "" && f.abs("state_image", c.StateImage) && (!below(c.MountPoint, c.StateImage) || below(c.StateDir, c.StateImage)) {
+			f.add("state_image %s is not below mount_point %s, or is below state_dir", c.StateImage, c.MountPoint)
 		}
 	}
 	if len(c.Exports) == 0 {

@@ -27,6 +27,9 @@ func newNFS(s *service) *nfsKind { return &nfsKind{service: s, in: s.k.Within(s.
 func (s *nfsKind) layers() []part {
 	own := s.cfg.Namespace != ""
 	all := []part{{"mount", s.mountState, s.startMount, s.stopMount, false}}
+	if s.cfg.StateImage != "" {
+		all = append(all, part{"state-disk", s.stateDiskState, s.startStateDisk, s.stopStateDisk, false})
+	}
 	if own {
 		all = append(all, part{"namespace", s.namespaceState, s.startNamespace, s.stopNamespace, false})
 	}

@@ -1,0 +1,161 @@
+package ocf
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/mortarhpc/mortar/internal/base/linux"
+)
+
+// The state of nfs-utils is in a file system of its own, in a file on the volume. All
+// blocks of that file are written when it is made, so clients that have the volume full
+// cannot take its room: rpc.statd can note a client that locks, or reclaims a lock, at
+// any time.
+
+// stateBytes is the size of the state's file system: room for the notes of several
+// thousand clients, twice, at 4 KiB each.
+const stateBytes = 32 << 20
+
+// Blocks are never given back: mke2fs must not discard them, and the loop device has no
+// discard.
+//
+// Source: mke2fs(8)
+var makeStateFS = []string{"mkfs.ext4", "-q", "-F", "-b", "4096", "-m", "0", "-N", "8192", "-J", "size=4", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0"}
+
+const (
+	stateFlags = unix.MS_NOATIME | unix.MS_NODEV | unix.MS_NOSUID | unix.MS_NOEXEC
+	stateFS    = "ext4"
+)
+
+// stateMount is the mount of the state's own file system; nil if it is not mounted.
+func (s *nfsKind) stateMount() (*linux.Mount, error) {
+	if s.cfg.StateImage == "" {
+		return nil, nil
+	}
+	all, err := s.mounts()
+	if err != nil {
+		return nil, err
+	}
+	return mountedAt(all, s.cfg.StateDir), nil
+}
+
+// stateAt is the device number of StateDir's file system, and StateDir's path in it.
+func (s *nfsKind) stateAt() (devno, root string, err error) {
+	if m, err := s.stateMount(); err != nil || m != nil {
+		if err != nil {
+			return "", "", err
+		}
+		return m.Dev, m.Root, nil
+	}
+	_, devno, err = s.mounted()
+	return devno, s.stateRoot(), err
+}
+
+// stateDiskState finds no fault with a service that runs without: it was started
+// before there was one, or when there was no room to make one.
+func (s *nfsKind) stateDiskState() (state, error) {
+	m, err := s.stateMount()
+	switch {
+	case err != nil:
+		return broken, err
+	case m == nil:
+		return s.bindState()
+	case m.Type != stateFS || m.Root != "/":
+		return broken, fmt.Errorf("%s of %s (%s) is mounted on %s instead of %s", m.Root, m.Source, m.Type, s.cfg.StateDir, s.cfg.StateImage)
+	case !slices.Contains(m.Options, "rw") || slices.Contains(m.Super, "ro"):
+		return broken, fmt.Errorf("%s is mounted read-only", s.cfg.StateDir)
+	}
+	if err := s.k.Access(s.cfg.StateDir); err != nil {
+		return broken, fmt.Errorf("file system on %s: %w", s.cfg.StateDir, err)
+	}
+	return running, nil
+}
+
+func (s *nfsKind) startStateDisk(ctx context.Context) error {
+	if m, err := s.stateMount(); err != nil || m != nil {
+		return err
+	}
+	if err := s.k.Access(s.cfg.StateImage); errors.Is(err, fs.ErrNotExist) {
+		if err := s.makeStateDisk(ctx); err != nil {
+			// Serving without is better than not serving.
+			s.log.note("the state of NFS has no file system of its own: %v", err)
+			return nil
+		}
+	} else if err != nil {
+		return err
+	}
+	if err := s.k.Mkdir(s.cfg.StateDir, 0o755, 0, 0); err != nil {
+		return err
+	}
+	mount := func() error { return s.k.MountImage(s.cfg.StateImage, s.cfg.StateDir, stateFS, stateFlags, "") }
+	err := mount()
+	if err != nil {
+		s.log.note("mount %s: %v: repairing it", s.cfg.StateImage, err)
+		// Its exit code is 1 if it has mended something.
+		_, rerr := s.k.Run(ctx, command{argv: []string{"e2fsck", "-f", "-y", s.cfg.StateImage}})
+		if err = mount(); err != nil {
+			return fmt.Errorf("mount %s on %s: %w", s.cfg.StateImage, s.cfg.StateDir, errors.Join(err, rerr))
+		}
+	}
+	return nil
+}
+
+// makeStateDisk makes the file with its file system and what StateDir holds. A crash
+// leaves StateDir as it is, or a file that is whole.
+func (s *nfsKind) makeStateDisk(ctx context.Context) error {
+	if err := s.k.Remove(s.reserveFile()); err != nil { // nothing to keep room for
+		return err
+	}
+	half := s.cfg.StateImage + ".new"
+	err := s.fillStateDisk(ctx, half)
+	if err == nil {
+		err = s.k.Rename(half, s.cfg.StateImage)
+	}
+	if err != nil {
+		return errors.Join(err, s.k.Remove(half))
+	}
+	return s.k.SyncDir(s.cfg.StateImage)
+}
+
+func (s *nfsKind) fillStateDisk(ctx context.Context, image string) error {
+	if err := s.k.Fill(image, stateBytes); err != nil {
+		return err
+	}
+	if _, err := s.k.Run(ctx, command{argv: append(slices.Clone(makeStateFS), image)}); err != nil {
+		return err
+	}
+	if names, err := s.k.ReadDir(s.cfg.StateDir); errors.Is(err, fs.ErrNotExist) || err == nil && len(names) == 0 {
+		return nil
+	}
+	at := runDir + "/state-" + s.cfg.Service
+	if err := s.k.Mkdir(at, 0o700, 0, 0); err != nil {
+		return err
+	}
+	if err := s.k.MountImage(image, at, stateFS, stateFlags, ""); err != nil {
+		return fmt.Errorf("mount %s on %s: %w", image, at, err)
+	}
+	_, err := s.k.Run(ctx, command{argv: []string{"cp", "--archive", s.cfg.StateDir + "/.", at}})
+	// It also writes to the disks what was copied.
+	return errors.Join(err, s.k.Unmount(at))
+}
+
+func (s *nfsKind) stopStateDisk(ctx context.Context) error {
+	m, err := s.stateMount()
+	if err != nil || m == nil {
+		return err
+	}
+	ours := func(all []linux.Mount) (out []string) {
+		for _, x := range all {
+			if x.Dev == m.Dev {
+				out = append(out, x.Target)
+			}
+		}
+		return out
+	}
+	return s.unmount(ctx, s.cfg.StateDir, ours, func() []user { return s.users(m.Dev) })
+}
