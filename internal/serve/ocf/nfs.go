@@ -150,9 +150,12 @@ func (s *nfsKind) startState(ctx context.Context) error {
 	// After a crash; before lockd runs, and a client that comes back at once is
 	// written down again.
 	s.retire()
-	// Exports of the former server are no news: they are made anew below.
-	if err := s.k.Empty(s.cfg.StateDir + "/etab"); err != nil {
-		return err
+	// Exports of the former server are no news: they are made anew below. rpc.mountd
+	// lets no client in if it can make no lock of the table: on a full volume only now.
+	for _, name := range []string{"/etab", "/.etab.lock"} {
+		if err := s.k.Empty(s.cfg.StateDir + name); err != nil {
+			return err
+		}
 	}
 	if _, err := s.k.ReadFile(s.cfg.StateDir + "/rmtab"); errors.Is(err, fs.ErrNotExist) {
 		if err := s.k.Empty(s.cfg.StateDir + "/rmtab"); err != nil {
