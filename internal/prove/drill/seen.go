@@ -196,10 +196,12 @@ func booted(what string, servers ...string) *Condition {
 	}}
 }
 
-// startedDirty waits until a server notes that it started an array that was being
-// written when the other server died, and that lacks n disks.
-func startedDirty(g design.Group, server string) *Condition {
-	note := "array " + g.Name + " is started dirty and degraded"
+// startedDegraded: parities are compared only of a RAID 6 without a journal.
+func (m mdStorage) startedDegraded() *Condition {
+	server, note := m.Passive, "array "+m.Group.Name+" is started dirty and degraded"
+	if m.Group.Level != 6 || m.Service.Storage.Journal != nil {
+		return nil
+	}
 	return &Condition{What: "the array was dirty and degraded", Limit: 2 * time.Minute, Look: func(_ context.Context, v *View) (bool, string) {
 		for _, x := range v.events() {
 			if x.Host == server && x.NS > v.fault && strings.Contains(x.Text, note) {

@@ -27,6 +27,9 @@ type storageKind interface {
 	lost(what string, servers []string) *Condition
 	// without waits until the group shows that it lacks n disks.
 	without(n int) *Condition
+	// startedDegraded waits until the passive server notes that it started a group that
+	// was being written and lacks a disk; nil if it notes no such thing.
+	startedDegraded() *Condition
 	// parts returns the possible arguments of each fault that a schedule can
 	// contain.
 	parts() map[Kind][][]string

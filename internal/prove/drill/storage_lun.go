@@ -123,6 +123,8 @@ func (l lunStorage) without(n int) *Condition {
 	}}
 }
 
+func (lunStorage) startedDegraded() *Condition { return nil }
+
 // parts does not include LUNMissing: a LUN is missing only after a server's boot.
 func (l lunStorage) parts() map[Kind][][]string {
 	x, err := l.lun()

@@ -346,11 +346,7 @@ func degradedCrash(s Scene) ([]Step, error) {
 	for i := range steps {
 		steps[i].Prepare = true
 	}
-	crash := Step{Fault: Fault{Kind: Panic, On: s.Active}}
-	if s.Group.Level == 6 && s.Service.Storage.Journal == nil && len(s.Service.Storage.LUNs) == 0 {
-		crash.Until = startedDirty(s.Group, s.Passive)
-	}
-	return append(steps, crash), nil
+	return append(steps, Step{Fault: Fault{Kind: Panic, On: s.Active}, Until: s.storage().startedDegraded()}), nil
 }
 
 // kill kills a daemon and waits until a daemon of that name runs again on the

@@ -48,6 +48,10 @@ func (v *view) cluster() *Part {
 		c.Name = n.Name
 		if c.Level == OK {
 			online++
+			if !v.guarded(n.Name) {
+				c.add(Warning, "watchdog", "no watchdog runs on %s: if its kernel hangs and no fence device works, it stays so", n.Name).Mend =
+					fmt.Sprintf("load the driver of its hardware watchdog (iTCO_wdt, ipmi_watchdog, …) at boot, then `mortar apply %s`", v.d.Spec.File)
+			}
 		}
 		p.Parts = append(p.Parts, c)
 	}
@@ -155,9 +159,6 @@ func (v *view) member(n design.Node) *Part {
 		return &Part{Level: Warning, Text: fmt.Sprintf("%s is online, its health is %s", n.Name, c.Health)}
 	case v.crm.DC.Quorum && v.unwatched(n.Name): // without quorum no resource runs
 		return &Part{Level: Warning, Text: fmt.Sprintf("%s is online, but ocf:mortar:watch does not run there: a lost link or path is noticed late", n.Name), Mend: fmt.Sprintf("`mortar apply %s` has Pacemaker start it", v.d.Spec.File)}
-	case !v.guarded(n.Name):
-		return &Part{Level: Warning, Text: fmt.Sprintf("%s is online, but no watchdog runs there: if its kernel hangs and no fence device works, it stays so", n.Name),
-			Mend: fmt.Sprintf("load the driver of its hardware watchdog (iTCO_wdt, ipmi_watchdog, …) at boot, then `mortar apply %s`", v.d.Spec.File)}
 	}
 	return &Part{Level: OK, Text: "online"}
 }
