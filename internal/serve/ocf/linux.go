@@ -96,13 +96,7 @@ func (*realKernel) Fill(p string, size int64) (err error) {
 	return f.Sync()
 }
 
-func (*realKernel) SyncDir(p string) error {
-	d, err := os.Open(filepath.Dir(p))
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
-}
+func (*realKernel) SyncDir(p string) error { return durable.SyncDir(filepath.Dir(p)) }
 
 func (k *realKernel) Mkdir(p string, mode uint32, uid, gid int) error {
 	if err := os.MkdirAll(p, 0o755); err != nil {

@@ -35,11 +35,17 @@ func (s *nfsKind) mountState() (state, error) {
 	if m.Type != "xfs" || m.Root != "/" {
 		return broken, fmt.Errorf("%s of %s (%s) is mounted on %s instead of the whole volume", m.Root, m.Source, m.Type, s.cfg.MountPoint)
 	}
+	return s.writable(m)
+}
+
+// writable is the state of a mount that may be read-only, or whose file system may
+// have shut down.
+func (s *nfsKind) writable(m *linux.Mount) (state, error) {
 	if !slices.Contains(m.Options, "rw") || slices.Contains(m.Super, "ro") {
-		return broken, fmt.Errorf("%s is mounted read-only", s.cfg.MountPoint)
+		return broken, fmt.Errorf("%s is mounted read-only", m.Target)
 	}
-	if err := s.k.Access(s.cfg.MountPoint); err != nil {
-		return broken, fmt.Errorf("file system on %s: %w", s.cfg.MountPoint, err)
+	if err := s.k.Access(m.Target); err != nil {
+		return broken, fmt.Errorf("file system on %s: %w", m.Target, err)
 	}
 	return running, nil
 }

@@ -67,13 +67,8 @@ func (s *nfsKind) stateDiskState() (state, error) {
 		return s.bindState()
 	case m.Type != stateFS || m.Root != "/":
 		return broken, fmt.Errorf("%s of %s (%s) is mounted on %s instead of %s", m.Root, m.Source, m.Type, s.cfg.StateDir, s.cfg.StateImage)
-	case !slices.Contains(m.Options, "rw") || slices.Contains(m.Super, "ro"):
-		return broken, fmt.Errorf("%s is mounted read-only", s.cfg.StateDir)
 	}
-	if err := s.k.Access(s.cfg.StateDir); err != nil {
-		return broken, fmt.Errorf("file system on %s: %w", s.cfg.StateDir, err)
-	}
-	return running, nil
+	return s.writable(m)
 }
 
 func (s *nfsKind) startStateDisk(ctx context.Context) error {
