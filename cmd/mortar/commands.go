@@ -27,6 +27,7 @@ func commands() []*cobra.Command {
 		newFailoverCmd(),
 		newFailbackCmd(),
 		newConfirmOffCmd(),
+		newConfirmDoubtCmd(),
 		newOutletsOnCmd(),
 		newLustreCmd(),
 		newScrubCmd(),

@@ -71,19 +71,27 @@ func confirmNode(in io.Reader, w io.Writer, node string, p *failover.Plan, given
 	for _, n := range p.Notes {
 		fmt.Fprintln(w, n)
 	}
+	asked := given == "" && isTerminalReader(in)
+	return asked, confirmName(in, w, node, "server",
+		fmt.Sprintf("If %s still runs, starting its service on %s destroys the file system.\nHave you seen that %s is off? Type its name to say so: ", node, p.To, node),
+		"once you have seen that it is off", given)
+}
+
+// confirmName has the user type a name, unless --confirm gave it. what it is the name of,
+// the question, and when to say so become parts of messages.
+func confirmName(in io.Reader, w io.Writer, name, what, question, when, given string) error {
 	if given == "" && isTerminalReader(in) {
-		fmt.Fprintf(w, "If %s still runs, starting its service on %s destroys the file system.\nHave you seen that %s is off? Type its name to say so: ", node, p.To, node)
+		fmt.Fprint(w, question)
 		line, err := bufio.NewReader(in).ReadString('\n')
 		if err != nil {
-			return true, fmt.Errorf("nothing was typed and nothing was confirmed: %w", err)
+			return fmt.Errorf("nothing was typed and nothing was confirmed: %w", err)
 		}
-		typed, given = true, strings.TrimSpace(line)
+		given = strings.TrimSpace(line)
+	} else if given == "" {
+		return fmt.Errorf("nobody can be asked here: give --confirm %s %s; nothing was confirmed", name, when)
 	}
-	switch given {
-	case node:
-		return typed, nil
-	case "":
-		return typed, fmt.Errorf("nobody can be asked here: give --confirm %s once you have seen that it is off; nothing was confirmed", node)
+	if given != name {
+		return fmt.Errorf("%q is not the %s's name, %q; nothing was confirmed", given, what, name)
 	}
-	return typed, fmt.Errorf("%q is not the server's name, %q; nothing was confirmed", given, node)
+	return nil
 }

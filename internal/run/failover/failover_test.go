@@ -64,7 +64,9 @@ func facts(t *testing.T, situation string, cib *linux.CIB) observe.Facts {
 func commands(p *Plan) []string {
 	out := []string{}
 	for _, s := range p.Steps {
-		if s.Action != nil {
+		if s.Action != nil && s.Action.File != nil {
+			out = append(out, p.Via+": write "+s.Action.File.Path)
+		} else if s.Action != nil {
 			out = append(out, p.Via+": "+strings.Join(s.Action.Cmd, " "))
 		}
 	}
@@ -75,6 +77,10 @@ var leftover = &linux.CIB{Constraints: []linux.CIBLocation{{ID: "cli-prefer-home
 
 func confirm(d *design.Design, node string, signs Signs) func(observe.Facts) (*Plan, error) {
 	return func(f observe.Facts) (*Plan, error) { return ConfirmOff(d, f, node, signs) }
+}
+
+func doubt(d *design.Design, service string, r *Refused) func(observe.Facts) (*Plan, error) {
+	return func(f observe.Facts) (*Plan, error) { return ConfirmDoubt(d, f, service, r) }
 }
 
 func TestPlans(t *testing.T) {
@@ -129,6 +135,10 @@ func TestPlans(t *testing.T) {
 		{"confirm off once more, still no quorum", "cold-start-confirmed", nil, confirm(d, "nfs1", Signs{}), result{Commands: []string{"nfs2: corosync-cmapctl -s quorum.cancel_wait_for_all u8 1"}}},
 		{"confirm off after a cold start, of the one that is up", "cold-start-alone", nil, confirm(d, "nfs2", Signs{}), result{Refused: "nfs2 is a member of the cluster"}},
 		{"confirm off of a stranger", "healthy", nil, confirm(d, "c1", Signs{}), result{Refused: "c1 is not a server of this brick"}},
+		{"confirm doubt of one that runs", "healthy", nil, doubt(d, "", nil), result{Commands: []string{}, Nothing: "service home runs on nfs1"}},
+		{"confirm doubt, and nobody has one", "cold-start-alone", nil, doubt(d, "home", nil), result{Refused: "no server that could start service home has refused it"}},
+		{"confirm doubt", "cold-start-alone", nil, doubt(d, "home", &Refused{Node: "nfs2", raw: []byte("{}")}), result{Commands: []string{"nfs2: write /run/mortar/accepted-home.json"}}},
+		{"confirm doubt of a stranger", "cold-start-alone", nil, doubt(d, "scratch", nil), result{Refused: "brick brick1 has no service scratch"}},
 		{"unstandby", "standby", nil, func(f observe.Facts) (*Plan, error) { return Unstandby(d, f, "nfs1") },
 			result{Commands: []string{"nfs1: crm_attribute --node nfs1 --name standby --delete --lifetime forever"}}},
 		{"unstandby of one that is not", "healthy", nil, func(f observe.Facts) (*Plan, error) { return Unstandby(d, f, "nfs1") }, result{Commands: []string{}, Nothing: "nfs1 is not in standby"}},

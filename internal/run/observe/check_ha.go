@@ -9,6 +9,8 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/host/resource"
+	"github.com/mortarhpc/mortar/internal/serve/ocf"
 )
 
 // noCluster returns why an answering server has no view of the cluster.
@@ -89,6 +91,9 @@ func (v *view) cluster() *Part {
 		}
 		c := p.add(Warning, resourceOf(f), "%s of %s failed on %s%s: %s", f.Task, resourceOf(f), f.Node, v.at(f.When), failureText(f))
 		c.Mend = fmt.Sprintf("when the cause is mended: `crm_resource --cleanup --resource %s`", resourceOf(f))
+		if service, ok := strings.CutPrefix(resourceOf(f), resource.ServiceID("")); ok && strings.Contains(f.Reason, ocf.Confirmable) {
+			c.Mend = fmt.Sprintf("connect the missing disk; if that cannot be, `mortar confirm-doubt %s %s` lists what is in doubt and asks", v.d.Spec.File, service)
+		}
 		if m.barred(resourceOf(f), f.Node) {
 			c.Level = Fault
 			c.Text += fmt.Sprintf("; it cannot run on %s until that is cleaned up", f.Node)

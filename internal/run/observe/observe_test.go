@@ -22,6 +22,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/host/resource"
+	"github.com/mortarhpc/mortar/internal/serve/ocf"
 )
 
 var update = flag.Bool("update", false, "rewrite golden files")
@@ -395,6 +396,27 @@ func complaints(s *Status) []string {
 
 const neverProven1 = "warning: fencing of nfs1 was never proven: no success since the cluster was started"
 const neverProven2 = "warning: fencing of nfs2 was never proven: no success since the cluster was started"
+
+// Of a service that does not start because blocks are in doubt, the remedy is the command
+// that lists them.
+func TestDoubtMend(t *testing.T) {
+	d := theDesign(t)
+	f := healthy(t, d)
+	cluster(t, f, "start-failed")
+	torn := strings.NewReplacer("home_start_0", "service-home_start_0", "array brick1-r0 has 2 of 4 members", "array brick1-r0 lacks 1 of 4 members, see "+ocf.Confirmable)
+	for _, node := range d.Servers() {
+		r := f.Hosts[node].Host.Run[cmdCRM]
+		r.Output.Stdout = torn.Replace(r.Output.Stdout)
+		f.Hosts[node].Host.Run[cmdCRM] = r
+	}
+	want := "connect the missing disk; if that cannot be, `mortar confirm-doubt brick.yaml home` lists what is in doubt and asks"
+	for _, p := range Judge(d, f).Parts {
+		if p.Name == "cluster" && slices.ContainsFunc(p.Parts, func(c *Part) bool { return c.Mend == want }) {
+			return
+		}
+	}
+	t.Errorf("nobody says %q", want)
+}
 
 // After a cold start without one server, the remedy is the exact command.
 func TestColdStartMend(t *testing.T) {

@@ -868,9 +868,11 @@ func (h *fakeHost) Mkdir(p string, _ uint32, _, _ int) error {
 
 func (h *fakeHost) Own(p string, _, _ int) error { return nil }
 
-// touched are the changes but for the note of a refused start.
+// touched are the changes but for the notes of a refused start.
 func (h *fakeHost) touched() []string {
-	return slices.DeleteFunc(slices.Clone(h.changes), func(c string) bool { return c == "save /run/mortar/refused-home" })
+	return slices.DeleteFunc(slices.Clone(h.changes), func(c string) bool {
+		return c == "save /run/mortar/refused-home" || c == "save "+DoubtFile("home")
+	})
 }
 
 func (h *fakeHost) ReadBlocks(dev string, off int64, n int) ([]byte, error) {

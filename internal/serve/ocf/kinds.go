@@ -98,6 +98,10 @@ type serviceKind interface {
 	// volumeOf is the volume that an offline tool may work on, by the kind's
 	// name for its content.
 	volumeOf(name string) (volume string, ok bool)
+	// owners finds whose blocks of the service's only volume are, by their offsets in
+	// bytes, in order. device reads like the volume, may be written, and is gone
+	// afterwards; at is a path for a mount, which the caller unmounts.
+	owners(ctx context.Context, device, at string, blocks []int64) (*Owners, error)
 	// change changes a service that runs here to its config in place, as far as
 	// that is possible.
 	change(ctx context.Context) error

@@ -309,6 +309,10 @@ func (s *mdKind) startArrays(ctx context.Context) error {
 		return err
 	}
 	verdicts, mirror, err := s.lookAll(ctx)
+	if d := (*inDoubt)(nil); errors.As(err, &d) {
+		s.nameFiles(ctx, d, hold)
+		err = errors.Join(d, s.saveDoubt(&d.Doubt))
+	}
 	if err != nil {
 		return &refusal{err}
 	}
@@ -350,16 +354,29 @@ func (s *mdKind) lookAll(ctx context.Context) (verdicts []verdict, mirror *verdi
 		}
 		mirror = &v
 	}
+	doubt := &inDoubt{verdicts: verdicts, Doubt: Doubt{Service: s.cfg.Service, At: s.now().UTC()}}
 	for i, want := range s.cfg.Arrays {
-		if err := s.settle(ctx, want, &verdicts[i]); err != nil {
-			return nil, nil, err
+		if d := s.settle(ctx, want, &verdicts[i]); d != nil {
+			doubt.Arrays, doubt.why = append(doubt.Arrays, *d), append(doubt.why, verdicts[i].Doubt)
 		}
 		for _, n := range verdicts[i].Notes {
 			s.log.note("array %s: %s", want.Name, n)
 		}
 	}
+	if len(doubt.Arrays) > 0 {
+		return nil, nil, doubt
+	}
 	return verdicts, mirror, nil
 }
+
+// inDoubt is the error of a start whose arrays may be torn.
+type inDoubt struct {
+	Doubt
+	why      []error
+	verdicts []verdict // of all arrays
+}
+
+func (d *inDoubt) Error() string { return fmt.Sprintf("%v. %v", errors.Join(d.why...), &d.Doubt) }
 
 // stopStrays stops arrays of the service on which no volume is active.
 func (s *mdKind) stopStrays(ctx context.Context, hold func()) error {
@@ -531,8 +548,9 @@ func (s *mdKind) sound() error {
 			return err
 		}
 	}
-	for _, v := range verdicts {
-		if v.Doubt != nil {
+	for i, v := range verdicts {
+		// A start compares what a person has accepted.
+		if v.Doubt != nil && !s.accepted(ArrayInDoubt{UUID: s.cfg.Arrays[i].UUID, Events: v.Newest.Events}) {
 			return v.Doubt
 		}
 	}

@@ -142,12 +142,16 @@ func (s *service) start(ctx context.Context) error {
 		return err
 	}
 	defer s.resumeUdev() // what the storage holds
+	if err := s.dropTrial(ctx); err != nil {
+		return err
+	}
 	for _, p := range s.parts() {
 		if err := s.log.step(p.name, func() error { return p.start(ctx) }); err != nil {
 			return s.refused(err)
 		}
 	}
 	s.forget()
+	s.forgetDoubt()
 	s.kind.started(ctx)
 	return s.log.step("check", func() error {
 		st, err := s.check()
@@ -161,6 +165,9 @@ func (s *service) start(ctx context.Context) error {
 // stop takes the service down in the opposite order and fails at the first
 // part that does not stop: what lies below it is in use.
 func (s *service) stop(ctx context.Context) error {
+	if err := s.dropTrial(ctx); err != nil {
+		return err
+	}
 	if by, err := s.owned(ctx); s.lost(by, err) {
 		return s.resetServer(by) // unmounting would write
 	}

@@ -28,30 +28,40 @@ const mostDoubts = 16
 // same, the stripe was written whole or not at all. A stripe whose P or Q is what
 // is missing has all its data.
 //
-// It only reads. If nothing is in doubt the array may be started, and md, which
-// takes the missing data from P as well, brings its parities up to date.
-func (s *mdKind) settle(ctx context.Context, a Array, v *verdict) error {
-	if v.Doubt == nil || a.Journal > 0 { // nil, or decided by settleByJournal
-		return v.Doubt
+// It only reads. If nothing is in doubt, or a person has accepted what is, the array
+// may be started, and md, which takes the missing data from P as well, brings its
+// parities up to date; settle then takes back v.Doubt. Else it returns what is in doubt.
+func (s *mdKind) settle(ctx context.Context, a Array, v *verdict) *ArrayInDoubt {
+	if v.Doubt == nil {
+		return nil
+	}
+	d := &ArrayInDoubt{Name: a.Name, UUID: md.Hex(a.UUID), Events: v.Newest.Events}
+	if a.Journal > 0 {
+		d.Unknown = "it has a journal" // and settleByJournal has decided
+		return d
 	}
 	t, err := s.torn(a, v)
-	if err != nil {
-		return fmt.Errorf("%w. Whether it is whole cannot be told: %w", v.Doubt, err)
+	if err == nil {
+		ctx, cancel := context.WithTimeout(ctx, stripesTime)
+		defer cancel()
+		d.Blocks, err = t.compare(ctx, s.k.ReadBlocks)
 	}
-	ctx, cancel := context.WithTimeout(ctx, stripesTime)
-	defer cancel()
-	bad, err := t.compare(ctx, s.k.ReadBlocks)
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("%w. Whether it is whole was not found out within %s: %d MiB of each disk are to be compared", v.Doubt, stripesTime, t.bytes()>>20)
+		d.Blocks, d.Unknown = nil, fmt.Sprintf("%s are not enough to compare %d MiB of each disk", stripesTime, t.bytes()>>20)
 	case err != nil:
-		return fmt.Errorf("%w. Whether it is whole cannot be told: %w", v.Doubt, err)
-	case len(bad) > 0:
-		return fmt.Errorf("%w. In doubt are %d blocks of %d bytes of the array, at %s; all else is whole", v.Doubt, len(bad), raid6.Block, places(bad))
+		d.Blocks, d.Unknown = nil, err.Error()
+	case len(d.Blocks) == 0:
+		v.Notes = append(v.Notes, fmt.Sprintf("was being written when its server died, and lacks a member; where its bitmap says so, %d MiB of each disk, its parities agree: nothing is in doubt", t.bytes()>>20))
+		v.Doubt = nil
+		return nil
 	}
-	v.Notes = append(v.Notes, fmt.Sprintf("was being written when its server died, and lacks a member; where its bitmap says so, %d MiB of each disk, its parities agree: nothing is in doubt", t.bytes()>>20))
-	v.Doubt = nil
-	return nil
+	if s.accepted(*d) {
+		v.Notes = append(v.Notes, "may have wrong data, and is started because a person has accepted that: "+(&Doubt{Arrays: []ArrayInDoubt{*d}}).String())
+		v.Doubt = nil
+		return nil
+	}
+	return d
 }
 
 // tornArray is a RAID 6 that lacks one member, and where its stripes may be torn.
@@ -210,4 +220,74 @@ func places(offsets []int64) string {
 		out = append(out, "...")
 	}
 	return strings.Join(out, ", ")
+}
+
+// nameFiles finds whose the blocks in doubt are.
+func (s *mdKind) nameFiles(ctx context.Context, d *inDoubt, hold func()) {
+	if !slices.ContainsFunc(d.Arrays, func(a ArrayInDoubt) bool { return len(a.Blocks) > 0 }) {
+		return
+	}
+	wait := trialTime
+	if end, ok := ctx.Deadline(); ok {
+		wait = min(wait, end.Sub(s.now())-trialRest)
+	}
+	if wait <= 0 {
+		d.Unnamed = "the start has no time left for it"
+		return
+	}
+	tctx, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	hold()
+	err := s.log.step("files-in-doubt", func() (err error) {
+		d.Owners, err = s.tryOut(tctx, d)
+		return errors.Join(err, s.dropTrial(ctx))
+	})
+	if err != nil {
+		d.Owners, d.Unnamed = nil, err.Error()
+	}
+}
+
+// tryOut begins a trial, and has the kind of the service look whose the blocks are.
+func (s *mdKind) tryOut(ctx context.Context, d *inDoubt) (*Owners, error) {
+	if s.cfg.Cache != "" {
+		return nil, errors.New("the volume has a cache, without which its file system cannot be read")
+	}
+	if err := s.k.Save(s.trialMark(), nil); err != nil {
+		return nil, err
+	}
+	for i, a := range s.cfg.Arrays {
+		if err := s.assemble(ctx, a, d.verdicts[i], true); err != nil {
+			return nil, err
+		}
+	}
+	volume, err := s.readOnlyVolume(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all, err := s.arrays()
+	if err != nil {
+		return nil, err
+	}
+	var blocks []int64
+	outside := 0
+	for _, a := range d.Arrays {
+		dev := s.line("/sys/block/" + all[a.UUID].Dev + "/dev")
+		for _, b := range a.Blocks {
+			if off, ok := volume.at(dev, b); ok {
+				blocks = append(blocks, off)
+			} else {
+				outside++
+			}
+		}
+	}
+	slices.Sort(blocks)
+	dev, err := s.snapshot(ctx, volume.bytes())
+	if err != nil {
+		return nil, err
+	}
+	o, err := s.kind.owners(ctx, "/dev/"+dev, s.trialDir(), blocks)
+	if err == nil {
+		o.Outside = outside
+	}
+	return o, err
 }

@@ -128,7 +128,15 @@ func (m *members) start(t *testing.T) (verdict, error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return v, s.settle(t.Context(), a, &v)
+	return v, s.refuse(t.Context(), a, &v)
+}
+
+// refuse is the error of a start of one array.
+func (s *mdKind) refuse(ctx context.Context, a Array, v *verdict) error {
+	if d := s.settle(ctx, a, v); d != nil {
+		return &inDoubt{Doubt: Doubt{Service: "home", Arrays: []ArrayInDoubt{*d}}, why: []error{v.Doubt}}
+	}
+	return nil
 }
 
 // A server died while it wrote, and one disk is missing: the array starts if its
@@ -150,18 +158,18 @@ func TestSettle(t *testing.T) {
 			m.parities(row)
 		}},
 		{name: "a neighbour is written, its parities are not", dirty: []int{1}, missing: 0, change: func(m *members) { flip(m, 1, 9) },
-			want: "In doubt are 1 blocks of 4096 bytes of the array, at 81920; all else is whole"},
+			want: "in doubt are the blocks of 4096 bytes at 81920 (1 in all); all else is whole"},
 		{name: "P is written, Q is not", dirty: []int{0, 1}, missing: 1, change: func(m *members) { flip(m, 2, 4096) },
-			want: "at 94208;"},
+			want: "at 94208 ("},
 		{name: "Q is written, P is not", dirty: []int{1, 15}, missing: 1, change: func(m *members) { flip(m, 3, 0) },
-			want: "at 90112;"},
+			want: "at 90112 ("},
 		{name: "torn where P is missing: all data are there", dirty: []int{1}, missing: 2, change: func(m *members) { flip(m, 1, 9) }},
 		{name: "torn where Q is missing", dirty: []int{1}, missing: 3, change: func(m *members) { flip(m, 1, 9) }},
 		{name: "only where a bit is set it can be torn", dirty: []int{2}, missing: 0, change: func(m *members) { flip(m, 1, 9) }},
 		{name: "bits of one member are enough", missing: 0, change: func(m *members) {
 			copy(m.dev[slotDev(3)][bitmapAt:], testBitmap(9, stripeRows*stripeChunk, 1))
 			flip(m, 1, 9)
-		}, want: "In doubt are 1 blocks"},
+		}, want: "(1 in all)"},
 		{name: "the bitmap is old", dirty: []int{1}, missing: 0, change: func(m *members) {
 			copy(m.dev[slotDev(3)][bitmapAt:], testBitmap(8, stripeRows*stripeChunk))
 		}, want: "d3: its bitmap is out of date"},
@@ -210,7 +218,7 @@ func TestSettleTakesItsTime(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := s.settle(ctx, Array{Name: "r0", UUID: arrayUUID}, &v); err == nil || v.Doubt == nil {
+	if err := s.refuse(ctx, Array{Name: "r0", UUID: arrayUUID}, &v); err == nil || v.Doubt == nil {
 		t.Error("what was not compared is taken for whole")
 	}
 }

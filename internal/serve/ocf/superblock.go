@@ -113,7 +113,7 @@ func judge(a Array, members []member, policy string) (verdict, error) {
 		}
 		if policy != "start" {
 			v.Doubt = fmt.Errorf("array %s %s and lacks %d of %d members%s: blocks of the missing members may be rebuilt wrong; "+
-				"connect the missing disks, or accept that with \"dirty_degraded\": \"start\" in the agent's config",
+				"connect the missing disks; or see which blocks, and accept that, with "+Confirmable,
 				a.Name, why, v.Missing, fresh.RaidDisks, because(v.Notes))
 		}
 		v.DirtyDegraded = true

@@ -335,7 +335,13 @@ func (s *service) lvm(ctx context.Context, devices []device, former string, argv
 	if former != "" {
 		local = fmt.Sprintf("local { system_id = %q extra_system_ids = [ %q ] }", s.host, former)
 	}
-	cmd := []string{"lvm", argv[0], "--config", local}
+	return s.lvmAs(ctx, devices, local, argv...)
+}
+
+// lvmAs runs an LVM command that sees the service's devices and nothing else, with a
+// configuration that says which system it is.
+func (s *service) lvmAs(ctx context.Context, devices []device, config string, argv ...string) error {
+	cmd := []string{"lvm", argv[0], "--config", config}
 	for _, d := range devices {
 		if d.gone == nil {
 			cmd = append(cmd, "--devices", d.path)

@@ -1,0 +1,102 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/run/failover"
+	"github.com/mortarhpc/mortar/internal/run/observe"
+	"github.com/mortarhpc/mortar/internal/serve/ocf"
+)
+
+func newConfirmDoubtCmd() *cobra.Command {
+	var m moveFlags
+	var confirm string
+	cmd := &cobra.Command{
+		Use:   "confirm-doubt brick.yaml [SERVICE]",
+		Short: "List the blocks and files that a crash left in doubt, and start the service all the same",
+		Long: `When a server dies while it writes, and a disk of a RAID group is missing, the
+other server compares the two parities wherever was being written. If they
+disagree, blocks of the missing disk may be rebuilt wrong. Then the service does
+not start by itself.
+
+This command lists those blocks and whose they are. Connect the missing disk if
+you can: the service then starts by itself, and nothing is in doubt. If you cannot,
+type the service's name, or give it with --confirm, and the service starts; restore
+the files of the list from a backup, or compare them with one.
+
+Only what is in the list is accepted: if more blocks are in doubt when the service
+starts, it is refused again. --dry-run lists and changes nothing.
+` + moveExit,
+		Example: `  mortar confirm-doubt brick.yaml --dry-run
+  mortar confirm-doubt brick.yaml home`,
+		Args: cobra.RangeArgs(1, 2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			service := ""
+			if len(args) > 1 {
+				service = args[1]
+			}
+			w := cmd.OutOrStdout()
+			if m.asJSON {
+				w = cmd.ErrOrStderr()
+			}
+			return m.runWith(cmd, args[0], func(ctx context.Context, d *design.Design, f observe.Facts, c *observe.Collector) (*failover.Plan, error) {
+				r, err := failover.InDoubt(ctx, d, f, c, service)
+				if err != nil {
+					return nil, err
+				}
+				p, err := failover.ConfirmDoubt(d, f, service, r)
+				if err != nil || p.Nothing != "" {
+					return p, err
+				}
+				printDoubt(w, r.Doubt)
+				if m.dryRun {
+					return p, nil
+				}
+				return p, confirmName(cmd.InOrStdin(), w, p.Service, "service",
+					fmt.Sprintf("The service then starts on %s, and the data above may be wrong.\nType the service's name to accept that: ", p.To),
+					"once you have seen the list", confirm)
+			})
+		},
+	}
+	m.add(cmd)
+	cmd.Flags().StringVar(&confirm, "confirm", "", "name of the service, if nobody can be asked")
+	return cmd
+}
+
+// printDoubt lists every block and every file.
+func printDoubt(w io.Writer, d *ocf.Doubt) {
+	fmt.Fprintf(w, "service %s, looked at %s\n", d.Service, d.At.Format("2006-01-02 15:04:05 MST"))
+	for _, a := range d.Arrays {
+		if a.Unknown != "" {
+			fmt.Fprintf(w, "array %s: any block of its missing disks may be wrong: %s\n", a.Name, a.Unknown)
+			continue
+		}
+		fmt.Fprintf(w, "array %s: %d blocks of %d bytes may be wrong, at these bytes of the array:\n", a.Name, len(a.Blocks), ocf.BlockBytes)
+		for _, b := range a.Blocks {
+			fmt.Fprintf(w, "  %d\n", b)
+		}
+	}
+	o := d.Owners
+	if o == nil {
+		if d.Unnamed != "" {
+			fmt.Fprintf(w, "whose they are is not known: %s\n", d.Unnamed)
+		}
+		return
+	}
+	fmt.Fprintf(w, "files: %d; blocks of the file system's own data: %d, of no file: %d, outside the volume: %d\n", len(o.Files), o.Metadata, o.Free, o.Outside)
+	if o.Unsearched != "" {
+		fmt.Fprintf(w, "a file may have no name here: %s\n", o.Unsearched)
+	}
+	for _, f := range o.Files {
+		fmt.Fprintf(w, "  inode %d %s\n", f.Inode, cmp.Or(f.Path, "(its name was not found)"))
+		for _, off := range f.Offsets {
+			fmt.Fprintf(w, "    at byte %d\n", off)
+		}
+	}
+}

@@ -1,0 +1,182 @@
+package ocf
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mortarhpc/mortar/internal/base/md"
+	"github.com/mortarhpc/mortar/internal/base/raid6"
+)
+
+// Doubt is what a start was refused for: blocks of arrays that may be torn, and
+// whose they are. The agent writes it to DoubtFile on the server that refused. A
+// person who accepts it writes it to AcceptedFile on both servers.
+type Doubt struct {
+	Service string         `json:"service"`
+	At      time.Time      `json:"at"`
+	Arrays  []ArrayInDoubt `json:"arrays"`
+	Owners  *Owners        `json:"owners,omitempty"`
+	// Unnamed is why nobody knows whose the blocks are; then Owners is nil.
+	Unnamed string `json:"unnamed,omitempty"`
+}
+
+// ArrayInDoubt is an array as it was looked at: another event of it, and the doubt is
+// another one.
+type ArrayInDoubt struct {
+	Name   string  `json:"name"`
+	UUID   string  `json:"uuid"` // 32 hex digits
+	Events uint64  `json:"events"`
+	Blocks []int64 `json:"blocks,omitempty"` // offsets in the array, bytes; each of BlockBytes
+	// Unknown is why nobody knows which blocks are in doubt; then Blocks is empty, and any
+	// may be.
+	Unknown string `json:"unknown,omitempty"`
+}
+
+// Confirmable is in the reason of each start that is refused for a Doubt.
+const Confirmable = "`mortar confirm-doubt`"
+
+// BlockBytes is the size of a block in doubt.
+const BlockBytes = raid6.Block
+
+// Owners are whose blocks of a volume are.
+type Owners struct {
+	Files []FileInDoubt `json:"files"`
+	// Metadata, Free and Outside count blocks of the file system's own, blocks of no file,
+	// and those that are no part of the volume.
+	Metadata int `json:"metadata_blocks"`
+	Free     int `json:"free_blocks"`
+	Outside  int `json:"outside_blocks"`
+	// Unsearched is why a file may have no path.
+	Unsearched string `json:"unsearched,omitempty"`
+}
+
+// FileInDoubt is a file and where it is in doubt.
+type FileInDoubt struct {
+	Inode   uint64  `json:"inode"`
+	Path    string  `json:"path,omitempty"` // below the mount point; "": not found
+	Offsets []int64 `json:"offsets"`        // in the file, bytes, BlockBytes each; empty: its extended attributes, or its map of extents
+}
+
+// DoubtFile is where a start that is refused writes its Doubt.
+func DoubtFile(service string) string { return runDir + "/doubt-" + service + ".json" }
+
+// AcceptedFile is the Doubt that a person accepts.
+func AcceptedFile(service string) string { return runDir + "/accepted-" + service + ".json" }
+
+// ParseDoubt parses the content of either file.
+func ParseDoubt(b []byte) (*Doubt, error) {
+	var d Doubt
+	if err := json.Unmarshal(b, &d); err != nil {
+		return nil, err
+	}
+	if d.Service == "" || len(d.Arrays) == 0 {
+		return nil, errors.New("no service, or no array, is named in it")
+	}
+	return &d, nil
+}
+
+// String says it in one paragraph.
+func (d *Doubt) String() string {
+	var out []string
+	for _, a := range d.Arrays {
+		if a.Unknown != "" {
+			out = append(out, fmt.Sprintf("array %s: whether it is whole cannot be told: %s", a.Name, a.Unknown))
+			continue
+		}
+		out = append(out, fmt.Sprintf("array %s: in doubt are the blocks of %d bytes at %s (%d in all); all else is whole", a.Name, BlockBytes, places(a.Blocks), len(a.Blocks)))
+	}
+	switch o := d.Owners; {
+	case o != nil:
+		out = append(out, "they are "+o.String())
+	case d.Unnamed != "":
+		out = append(out, "whose they are cannot be told: "+d.Unnamed)
+	}
+	return strings.Join(out, "; ")
+}
+
+// mostFiles is how many files a message names.
+const mostFiles = 8
+
+func (o *Owners) String() string {
+	var out []string
+	if n := len(o.Files); n > 0 {
+		var names []string
+		for _, f := range o.Files[:min(n, mostFiles)] {
+			names = append(names, f.String())
+		}
+		if n > mostFiles {
+			names = append(names, "...")
+		}
+		out = append(out, fmt.Sprintf("of %s (files: %d)", strings.Join(names, ", "), n))
+	}
+	for _, c := range []struct {
+		n    int
+		what string
+	}{{o.Metadata, "of the file system's own data"}, {o.Free, "of no file"}, {o.Outside, "outside the volume"}} {
+		if c.n > 0 {
+			out = append(out, fmt.Sprintf("%s (blocks: %d)", c.what, c.n))
+		}
+	}
+	if o.Unsearched != "" {
+		out = append(out, o.Unsearched)
+	}
+	return strings.Join(out, "; ")
+}
+
+func (f FileInDoubt) String() string {
+	if f.Path == "" {
+		return fmt.Sprintf("inode %d", f.Inode)
+	}
+	return f.Path
+}
+
+// accepted says whether a person has accepted that these blocks are in doubt: the array
+// is as it was then, and no other block is.
+func (s *service) accepted(a ArrayInDoubt) bool {
+	b, err := s.k.ReadFile(AcceptedFile(s.cfg.Service))
+	if err != nil {
+		return false
+	}
+	d, err := ParseDoubt(b)
+	if err != nil || d.Service != s.cfg.Service {
+		s.log.note("%s: it accepts nothing: %v", AcceptedFile(s.cfg.Service), err)
+		return false
+	}
+	return slices.ContainsFunc(d.Arrays, func(x ArrayInDoubt) bool { return x.covers(a) })
+}
+
+func (x ArrayInDoubt) covers(a ArrayInDoubt) bool {
+	if md.Hex(x.UUID) != md.Hex(a.UUID) || x.Events != a.Events {
+		return false
+	}
+	return x.Unknown != "" || a.Unknown == "" && !slices.ContainsFunc(a.Blocks, func(b int64) bool {
+		_, seen := slices.BinarySearch(x.Blocks, b)
+		return !seen
+	})
+}
+
+// saveDoubt writes down what a start is refused for.
+func (s *service) saveDoubt(d *Doubt) error {
+	b, err := json.MarshalIndent(d, "", "  ")
+	if err != nil {
+		return err
+	}
+	return s.k.Save(DoubtFile(s.cfg.Service), append(b, '\n'))
+}
+
+// forgetDoubt removes what was in doubt, and was accepted, once the service runs.
+func (s *service) forgetDoubt() {
+	for _, f := range []string{DoubtFile(s.cfg.Service), AcceptedFile(s.cfg.Service)} {
+		if _, err := s.k.ReadFile(f); errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err := s.k.Remove(f); err != nil {
+			s.log.note("%v", err)
+		}
+	}
+}

@@ -1,0 +1,234 @@
+package ocf
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/mortarhpc/mortar/internal/base/linux"
+)
+
+// A trial reads the file system of a volume whose start is refused, without a write to
+// a disk: the arrays and the volume are read-only, and a snapshot in memory takes the
+// writes of the file system, which replays its journal.
+
+const (
+	// trialTime bounds a trial, and trialRest is what a start needs after it, to take it
+	// down and report.
+	trialTime = time.Minute
+	trialRest = 25 * time.Second
+	// trialRoom is what the snapshot in memory may take up, as much as the largest journal
+	// of XFS can change.
+	trialRoom = "1G"
+)
+
+// trialMark is there while there may be anything of a trial.
+func (s *service) trialMark() string { return runDir + "/trial-" + s.cfg.Service }
+
+func (s *service) trialName() string { return s.cfg.VG + ".trial" }
+
+func (s *service) trialDir() string { return runDir + "/on-trial-" + s.cfg.Service }
+
+func (s *service) trialRoomFile() string { return s.trialDir() + ".writes" }
+
+// readOnlyVolume activates the volume as its owner would, so that nothing is written to
+// take it over.
+func (s *service) readOnlyVolume(ctx context.Context) (dmTable, error) {
+	if len(s.volumes) != 1 {
+		return nil, errors.New("the service has more than one volume")
+	}
+	if err := s.lvmConfig(); err != nil {
+		return nil, err
+	}
+	devices, err := s.storage.devices()
+	if err != nil {
+		return nil, err
+	}
+	owner, err := s.ownerOf(devices)
+	if err != nil {
+		return nil, err
+	}
+	// LVM activates volumes of its own system only.
+	as := fmt.Sprintf("local { system_id = %q } activation { read_only_volume_list = [ %q ] }", owner, s.cfg.VG)
+	if err := s.lvmAs(ctx, devices, as, "lvchange", "--quiet", "--activate", "y", s.cfg.VG+"/"+s.volumes[0]); err != nil {
+		return nil, err
+	}
+	out, err := s.k.Run(ctx, command{argv: []string{"dmsetup", "table", linux.DMName(s.cfg.VG, s.volumes[0])}})
+	if err != nil {
+		return nil, err
+	}
+	return parseDMTable(out)
+}
+
+// snapshot makes a device that reads like the volume, and keeps in memory what is
+// written to it.
+//
+// Source: the kernel's Documentation/admin-guide/device-mapper/snapshot.rst
+func (s *service) snapshot(ctx context.Context, size int64) (dev string, err error) {
+	_, volume, err := s.dmNamed(linux.DMName(s.cfg.VG, s.volumes[0]))
+	if err != nil {
+		return "", err
+	}
+	room := s.trialRoomFile()
+	if _, err := s.k.Run(ctx, command{argv: []string{"truncate", "--size", trialRoom, room}}); err != nil {
+		return "", err
+	}
+	loop, err := s.k.Run(ctx, command{argv: []string{"losetup", "--find", "--show", room}})
+	if err != nil {
+		return "", errors.Join(err, s.k.Remove(room))
+	}
+	loop = strings.TrimSpace(loop)
+	const unit = "8" // sectors that are copied at a time
+	table := fmt.Sprintf("0 %d snapshot %s %s N %s", size/512, volume, loop, unit)
+	_, err = s.k.Run(ctx, command{argv: []string{"dmsetup", "--noudevsync", "create", s.trialName(), "--table", table}})
+	// The loop device ends, and the file with it, when the snapshot does.
+	_, derr := s.k.Run(ctx, command{argv: []string{"losetup", "--detach", loop}})
+	if err = errors.Join(err, derr, s.k.Remove(room)); err != nil {
+		return "", err
+	}
+	dev, _, err = s.dmNamed(s.trialName())
+	return dev, err
+}
+
+// dmNamed is the device of the device mapper that was just made.
+func (s *service) dmNamed(name string) (dev, devno string, err error) {
+	names, err := s.k.ReadDir("/sys/block")
+	if err != nil {
+		return "", "", err
+	}
+	if dev, devno = s.dm(names, name); dev == "" {
+		err = fmt.Errorf("%s is not there although it was made", name)
+	}
+	return dev, devno, err
+}
+
+// dropTrial takes down what is left of a trial, also of one whose agent was killed.
+func (s *service) dropTrial(ctx context.Context) error {
+	if _, err := s.k.ReadFile(s.trialMark()); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	ours := func(all []linux.Mount) []string {
+		if mountedAt(all, s.trialDir()) != nil {
+			return []string{s.trialDir()}
+		}
+		return nil
+	}
+	if err := s.unmount(ctx, s.trialDir(), ours, func() []user { return nil }); err != nil {
+		return err
+	}
+	for _, name := range []string{s.trialName(), linux.DMName(s.cfg.VG, s.volumes[0])} {
+		if !s.there(name) {
+			continue
+		}
+		if _, err := s.k.Run(ctx, command{argv: []string{"dmsetup", "--noudevsync", "remove", "--retry", name}}); err != nil {
+			return err
+		}
+	}
+	layers := s.storage.layers()
+	for i := len(layers) - 1; i >= 0; i-- {
+		if err := layers[i].stop(ctx); err != nil {
+			return err
+		}
+	}
+	return errors.Join(s.k.Remove(s.trialRoomFile()), s.k.Remove(s.trialMark()))
+}
+
+// dmTable is how a device of the device mapper is made of parts of others.
+type dmTable []dmSegment
+
+// dmSegment is a range of the device, in sectors, on stripes.
+type dmSegment struct {
+	start, length int64
+	chunk         int64 // sectors of one stripe after another; 0: there is one
+	on            []dmPart
+}
+
+type dmPart struct {
+	dev   string // 9:127
+	start int64
+}
+
+// parseDMTable parses the table of a device with linear and striped segments.
+//
+// Source: dmsetup(8); the kernel's Documentation/admin-guide/device-mapper/linear.rst, striped.rst
+func parseDMTable(s string) (dmTable, error) {
+	var out dmTable
+	for line := range strings.Lines(s) {
+		f := strings.Fields(line)
+		if len(f) == 0 {
+			continue
+		}
+		seg, err := parseDMSegment(f)
+		if err != nil {
+			return nil, fmt.Errorf("segment %q: %w", strings.TrimSpace(line), err)
+		}
+		out = append(out, *seg)
+	}
+	if len(out) == 0 {
+		return nil, errors.New("the volume has no segment")
+	}
+	return out, nil
+}
+
+func parseDMSegment(f []string) (*dmSegment, error) {
+	if len(f) < 5 {
+		return nil, errors.New("it is too short")
+	}
+	var bad error
+	number := func(s string) int64 {
+		n, err := strconv.ParseInt(s, 10, 64)
+		bad = errors.Join(bad, err)
+		return n
+	}
+	seg := &dmSegment{start: number(f[0]), length: number(f[1])}
+	rest := f[3:]
+	switch f[2] {
+	case "linear":
+	case "striped":
+		if seg.chunk = number(f[4]); seg.chunk <= 0 || int64(len(f)-5) != 2*number(f[3]) {
+			bad = errors.Join(bad, errors.New("its stripes do not add up"))
+		}
+		rest = f[5:]
+	default:
+		return nil, errors.New("only linear and striped ones can be traced")
+	}
+	for ; len(rest) > 1; rest = rest[2:] {
+		seg.on = append(seg.on, dmPart{rest[0], number(rest[1])})
+	}
+	return seg, bad
+}
+
+// bytes is the size of the device.
+func (t dmTable) bytes() (n int64) {
+	for _, s := range t {
+		n = max(n, s.start+s.length)
+	}
+	return n * 512
+}
+
+// at finds the place in the device, in bytes, that is at an offset of another one.
+func (t dmTable) at(dev string, offset int64) (int64, bool) {
+	for _, s := range t {
+		n := int64(len(s.on))
+		for i, p := range s.on {
+			in := offset/512 - p.start
+			if p.dev != dev || in < 0 || in >= s.length/n {
+				continue
+			}
+			if s.chunk > 0 {
+				in = (in/s.chunk*n+int64(i))*s.chunk + in%s.chunk
+			}
+			return (s.start+in)*512 + offset%512, true
+		}
+	}
+	return 0, false
+}
+
+// trialFlags are those of the mount of a trial. The journal is replayed all the same.
+const trialFlags = unix.MS_RDONLY | unix.MS_NOATIME | unix.MS_NODEV | unix.MS_NOSUID | unix.MS_NOEXEC
