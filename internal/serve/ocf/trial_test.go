@@ -334,6 +334,11 @@ func newTrialHost(t *testing.T) *trialHost {
 	return h
 }
 
+// again is a server with the same disks that has just booted.
+func (h *trialHost) again() *trialHost {
+	return &trialHost{members: h.members, t: h.t, files: map[string]string{}}
+}
+
 // A start that is refused names the file, changes nothing and leaves nothing. A person
 // accepts it, and it goes on.
 func TestFilesInDoubtAreNamed(t *testing.T) {
@@ -375,9 +380,10 @@ func TestFilesInDoubtAreNamed(t *testing.T) {
 
 // Whatever fails, and whenever the agent is killed, the next action leaves nothing.
 func TestTrialLeavesNothing(t *testing.T) {
+	first := newTrialHost(t)
 	for _, killed := range []bool{false, true} {
 		for n := 1; ; n++ {
-			h := newTrialHost(t)
+			h := first.again()
 			h.fail, h.killed = n, killed
 			err := h.service(t).startArrays(t.Context())
 			if err == nil || !strings.Contains(err.Error(), "at 81920 (1 in all)") {
