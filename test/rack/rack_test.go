@@ -256,7 +256,7 @@ func applyWhileStopped(t *testing.T, spec string) {
 }
 
 // exportsInPlace adds an export to a brick in use, changes its options and removes it; every
-// apply is killed after two actions. The service does not move, a client that writes gets no
+// apply is killed after four actions. The service does not move, a client that writes gets no
 // error, and each change takes effect at once.
 func exportsInPlace(t *testing.T, spec string) {
 	src, err := os.ReadFile(spec)
@@ -279,7 +279,7 @@ func exportsInPlace(t *testing.T, spec string) {
 			t.Fatal(err)
 		}
 		for code := 137; code == 137; {
-			if _, code = mortar(t, []string{"MORTAR_KILL_AFTER=2"}, "apply", spec, "--yes", "--skip-fence-test"); code != 0 && code != 137 {
+			if _, code = mortar(t, []string{"MORTAR_KILL_AFTER=4"}, "apply", spec, "--yes", "--skip-fence-test"); code != 0 && code != 137 {
 				t.Fatalf("apply: exit %d", code)
 			}
 		}

@@ -541,10 +541,15 @@ func (e *engine) location(ctx context.Context, service string) ([]string, error)
 	return r.NodeNames(), err
 }
 
-// located is location, asked again while no server answers.
+// located is location, asked again while no server answers, or the service seems to run
+// on none: while a server joins the cluster, Pacemaker forgets for a moment what runs.
+//
+// Source: Pacemaker, daemons/controld/controld_join_dc.c
 func (e *engine) located(ctx context.Context, service string) (nodes []string, err error) {
 	err = untilSeen(ctx, func() (err error) {
-		nodes, err = e.location(ctx, service)
+		if nodes, err = e.location(ctx, service); err == nil && len(nodes) == 0 {
+			err = errors.New("it runs on no server")
+		}
 		return err
 	})
 	return nodes, err
