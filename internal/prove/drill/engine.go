@@ -1186,14 +1186,30 @@ func (e *engine) mountAside(ctx context.Context, m design.ClientMount) error {
 // unmountAside undoes mountAside.
 func (e *engine) unmountAside(ctx context.Context) {
 	for _, m := range e.aside {
-		for _, cmd := range [][]string{{"umount", m.Path}, {"rmdir", m.Path}, {"rmdir", "--ignore-fail-on-non-empty", path.Dir(m.Path)}} {
-			if err := e.do(ctx, m.Client, resource.Action{Title: "unmount", Cmd: cmd}); err != nil {
-				e.say("%s: %v", m.Client, err)
-				break
+		do := func(ctx context.Context, cmd ...string) error {
+			return e.do(ctx, m.Client, resource.Action{Title: "unmount", Cmd: cmd})
+		}
+		// A worker that waits for a server ends only when that answers.
+		err := host.Wait{Limit: asideTime, Poll: 2 * time.Second}.Until(ctx, func(ctx context.Context) (string, error) {
+			if err := do(ctx, "sh", "-c", `! findmnt --mountpoint "$1" || umount "$1"`, "sh", m.Path); err != nil {
+				return err.Error(), nil
 			}
+			return "", nil
+		})
+		if err == nil {
+			err = do(ctx, "rmdir", m.Path)
+		}
+		if err == nil {
+			err = do(ctx, "rmdir", "--ignore-fail-on-non-empty", path.Dir(m.Path))
+		}
+		if err != nil {
+			e.say("%s: %v", m.Client, err)
 		}
 	}
 }
+
+// asideTime is how long a mount for challengers may be in use after the load has ended.
+const asideTime = time.Minute
 
 // clean removes the load's files. With keep it leaves them and the ledgers as
 // evidence of lost data.

@@ -34,10 +34,15 @@ func (e *engine) report(ev evidence, runID string, began time.Time) *report.Run 
 			s.Reasons = append(s.Reasons, c.Name+": "+c.Detail)
 		}
 	}
-	// Stalls are those of the service under test.
+	// Stalls are those of the service under test; random faults hit all.
 	stalls, lockStalls := map[string]float64{}, map[string]float64{}
-	for _, l := range of(ev.loads, e.service.Name) {
-		stalls[l.client], lockStalls[l.client] = longestStall(l, ev.fault, true), longestStall(l, ev.fault, false)
+	under := of(ev.loads, e.service.Name)
+	if s.Seed != nil {
+		under = ev.loads
+	}
+	for _, l := range under {
+		stalls[l.client] = max(stalls[l.client], longestStall(l, ev.fault, true))
+		lockStalls[l.client] = max(lockStalls[l.client], longestStall(l, ev.fault, false))
 	}
 	for _, l := range ev.loads {
 		c := report.Client{Name: l.client, LongestStallSeconds: stalls[l.client], Errors: l.result.ErrorCount, Workers: len(l.result.Workers), WrittenBytes: l.result.AcknowledgedBytes}
