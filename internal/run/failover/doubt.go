@@ -2,8 +2,9 @@ package failover
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"path"
+	"slices"
 	"strings"
 
 	"github.com/mortarhpc/mortar/internal/brick/design"
@@ -51,22 +52,22 @@ func refusedBy(ctx context.Context, h Hosts, node, service string) (*Refused, er
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
 	file := ocf.DoubtFile(service)
-	// Source: test(1): 1 if the file is not there
-	out, err := h.Session(node).Query(ctx, "sh", "-c", `test -e "$1" || exit 1; cat "$1" || exit 2`, "sh", file)
-	switch {
-	case err == nil && out.Code == 1:
+	there, err := h.Session(node).Query(ctx, "ls", path.Dir(file))
+	if err == nil && !slices.Contains(strings.Fields(there.Stdout), path.Base(file)) {
 		return nil, nil
-	case err == nil && out.Code != 0:
-		err = errors.New(strings.TrimSpace(out.Stderr))
+	}
+	var text string
+	if err == nil {
+		text, err = h.Session(node).Read(ctx, file)
 	}
 	var d *ocf.Doubt
 	if err == nil {
-		d, err = ocf.ParseDoubt([]byte(out.Stdout))
+		d, err = ocf.ParseDoubt([]byte(text))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %s: %w", node, file, err)
 	}
-	return &Refused{Node: node, Doubt: d, raw: []byte(out.Stdout)}, nil
+	return &Refused{Node: node, Doubt: d, raw: []byte(text)}, nil
 }
 
 // ConfirmDoubt plans to start a service although blocks of its arrays may be wrong: those
