@@ -233,8 +233,11 @@ func printMove(w io.Writer, p *failover.Plan, dry bool) {
 	}
 	for i, s := range p.Steps {
 		fmt.Fprintf(w, "  %d. %s\n", i+1, s.Title)
-		if s.Action != nil {
-			fmt.Fprintf(w, "     %s# %s\n", p.Via, commandLine(s.Action))
+		switch {
+		case s.Action != nil && s.Action.File != nil:
+			fmt.Fprintf(w, "     %s: write %s\n", p.HostOf(&s), s.Action.File.Path)
+		case s.Action != nil:
+			fmt.Fprintf(w, "     %s# %s\n", p.HostOf(&s), commandLine(s.Action))
 		}
 	}
 	for _, n := range p.Notes {

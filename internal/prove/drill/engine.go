@@ -1191,10 +1191,11 @@ func (e *engine) unmountAside(ctx context.Context) {
 		}
 		// A worker that waits for a server ends only when that answers.
 		err := host.Wait{Limit: asideTime, Poll: 2 * time.Second}.Until(ctx, func(ctx context.Context) (string, error) {
-			if err := do(ctx, "sh", "-c", `! findmnt --mountpoint "$1" || umount "$1"`, "sh", m.Path); err != nil {
-				return err.Error(), nil
+			err := do(ctx, "umount", m.Path)
+			if err == nil || !strings.Contains(err.Error(), "busy") {
+				return "", err
 			}
-			return "", nil
+			return err.Error(), nil
 		})
 		if err == nil {
 			err = do(ctx, "rmdir", m.Path)

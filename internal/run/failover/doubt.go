@@ -34,8 +34,8 @@ func InDoubt(ctx context.Context, d *design.Design, f observe.Facts, h Hosts, se
 	}
 	var found *Refused
 	for _, node := range pair.Servers {
-		if n := snap.Node(node); f.Hosts[node].Host == nil || n == nil || !n.Online || n.Standby {
-			continue // could not start it now
+		if !able(snap, f, node) {
+			continue
 		}
 		r, err := refusedBy(ctx, h, node, svc.Name)
 		if err != nil {
@@ -71,14 +71,15 @@ func refusedBy(ctx context.Context, h Hosts, node, service string) (*Refused, er
 }
 
 // ConfirmDoubt plans to start a service although blocks of its arrays may be wrong: those
-// that the agent found, and no others. The watcher of the server sees that it is accepted, and
-// has Pacemaker forget the failure.
+// that the agent found, and no others. Each server that could start the service is told. Its
+// watcher sees that, and has Pacemaker forget the failure.
 func ConfirmDoubt(d *design.Design, f observe.Facts, service string, r *Refused) (*Plan, error) {
 	svc, err := pick(d, service)
 	if err != nil {
 		return nil, err
 	}
-	snap := observe.ClusterOf(d, d.PairOf(svc.Name), f)
+	pair := d.PairOf(svc.Name)
+	snap := observe.ClusterOf(d, pair, f)
 	if snap == nil {
 		return nil, refuse("see `mortar status`", "no server's cluster answers")
 	}
@@ -88,18 +89,52 @@ func ConfirmDoubt(d *design.Design, f observe.Facts, service string, r *Refused)
 	}
 	p := &Plan{What: "confirm-doubt", Service: svc.Name}
 	switch {
-	case st.Role == "Started":
+	case st.Role == "Started" && !st.Failed:
 		p.Nothing = fmt.Sprintf("service %s runs on %s", svc.Name, st.Server)
 		return p, nil
 	case r == nil:
 		return nil, refuse("see `mortar status`", "no server that could start service %s has refused it because blocks are in doubt", svc.Name)
 	}
 	p.To, p.Via = r.Node, r.Node
-	p.Steps = []Step{
-		{Title: fmt.Sprintf("tell %s that what is in doubt is accepted", r.Node), Action: &resource.Action{
+	var told []string
+	for _, node := range pair.Servers {
+		if !able(snap, f, node) {
+			continue
+		}
+		told = append(told, node)
+		p.Steps = append(p.Steps, Step{Title: fmt.Sprintf("tell %s that what is in doubt is accepted", node), On: node, Action: &resource.Action{
 			Title: "accept what is in doubt", File: &resource.File{Path: ocf.AcceptedFile(svc.Name), Content: r.raw, Mode: 0o600},
-			Why: "the agent starts the service if no other block is in doubt, and removes the file"}},
-		{Title: fmt.Sprintf("wait until %s runs on %s", svc.Name, r.Node), until: runsOn(svc.Name, r.Node, st.Failures), hint: svc.Floating()},
+			Why: "the agent starts the service if no other block is in doubt, and removes the file"}})
 	}
+	p.Steps = append(p.Steps, Step{Title: fmt.Sprintf("wait until %s runs", svc.Name), until: runsAgain(svc.Name, told, st.Failures), hint: svc.Floating()})
 	return p, nil
+}
+
+// able says whether a server could start a service.
+func able(snap *observe.Snapshot, f observe.Facts, node string) bool {
+	n := snap.Node(node)
+	return f.Hosts[node].Host != nil && n != nil && n.Online && !n.Standby
+}
+
+// runsAgain waits until a service runs. A failure on one of these servers that is not in before
+// ends the wait; another one may join meanwhile, and refuse.
+func runsAgain(service string, servers, before []string) func(*observe.Snapshot) (bool, string, error) {
+	return func(s *observe.Snapshot) (bool, string, error) {
+		st := s.Service(service)
+		if st == nil || st.Resource == "" {
+			return false, "", fmt.Errorf("the cluster no longer knows service %s", service)
+		}
+		for _, x := range st.Failures {
+			if !slices.Contains(before, x) && slices.ContainsFunc(servers, func(node string) bool { return strings.Contains(x, " on "+node+": ") }) {
+				return false, "", fmt.Errorf("service %s failed: %s", service, x)
+			}
+		}
+		switch {
+		case st.Role == "Started" && !st.Failed:
+			return true, fmt.Sprintf("%s runs on %s", service, st.Server), nil
+		case st.Server == "" || st.Failed:
+			return false, service + " is stopped, not yet started", nil
+		}
+		return false, fmt.Sprintf("%s is %s on %s", service, strings.ToLower(st.Role), st.Server), nil
+	}
 }

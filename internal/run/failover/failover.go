@@ -45,6 +45,8 @@ type Plan struct {
 type Step struct {
 	Title  string
 	Action *resource.Action // nil for a wait
+	// On is the host of the command; "": the plan's Via.
+	On string
 	// Always: Run runs the step even if an earlier step failed or was
 	// interrupted, provided that it has run a command before.
 	Always bool
@@ -59,14 +61,22 @@ type Step struct {
 	twice bool
 }
 
+// HostOf is the host of a step's command.
+func (p *Plan) HostOf(s *Step) string { return cmp.Or(s.On, p.Via) }
+
 // MarshalJSON writes the visible part of a step.
 func (s Step) MarshalJSON() ([]byte, error) {
 	shown := struct {
 		Title   string   `json:"title"`
+		On      string   `json:"on,omitempty"`
 		Command []string `json:"command,omitempty"`
-	}{Title: s.Title}
+		File    string   `json:"file,omitempty"`
+	}{Title: s.Title, On: s.On}
 	if s.Action != nil {
 		shown.Command = s.Action.Cmd
+		if s.Action.File != nil {
+			shown.File = s.Action.File.Path
+		}
 	}
 	return json.Marshal(shown)
 }
@@ -290,7 +300,7 @@ func runsOn(service, node string, before []string) func(*observe.Snapshot) (bool
 			}
 		}
 		switch {
-		case st.Server == node && st.Role == "Started":
+		case st.Server == node && st.Role == "Started" && !st.Failed:
 			return true, fmt.Sprintf("%s runs on %s", service, node), nil
 		case st.Server == "":
 			return false, fmt.Sprintf("%s is stopped, not yet started on %s", service, node), nil
@@ -393,8 +403,8 @@ func asked(p *Plan, ran int) bool {
 
 func do(ctx context.Context, h Hosts, p *Plan, s *Step, o Options, emit func(state, detail string)) (string, error) {
 	if s.Action != nil {
-		if _, err := h.Session(p.Via).Run(ctx, *s.Action); err != nil {
-			return "", fmt.Errorf("%s: %w", p.Via, err)
+		if _, err := h.Session(p.HostOf(s)).Run(ctx, *s.Action); err != nil {
+			return "", fmt.Errorf("%s: %w", p.HostOf(s), err)
 		}
 		return "", nil
 	}

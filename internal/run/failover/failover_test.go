@@ -65,7 +65,7 @@ func commands(p *Plan) []string {
 	out := []string{}
 	for _, s := range p.Steps {
 		if s.Action != nil && s.Action.File != nil {
-			out = append(out, p.Via+": write "+s.Action.File.Path)
+			out = append(out, p.HostOf(&s)+": write "+s.Action.File.Path)
 		} else if s.Action != nil {
 			out = append(out, p.Via+": "+strings.Join(s.Action.Cmd, " "))
 		}
@@ -138,6 +138,7 @@ func TestPlans(t *testing.T) {
 		{"confirm doubt of one that runs", "healthy", nil, doubt(d, "", nil), result{Commands: []string{}, Nothing: "service home runs on nfs1"}},
 		{"confirm doubt, and nobody has one", "cold-start-alone", nil, doubt(d, "home", nil), result{Refused: "no server that could start service home has refused it"}},
 		{"confirm doubt", "cold-start-alone", nil, doubt(d, "home", &Refused{Node: "nfs2", raw: []byte("{}")}), result{Commands: []string{"nfs2: write /run/mortar/accepted-home.json"}}},
+		{"confirm an old doubt", "healthy", nil, doubt(d, "home", &Refused{Node: "nfs2", raw: []byte("{}")}), result{Commands: []string{}, Nothing: "service home runs on nfs1"}},
 		{"confirm doubt of a stranger", "cold-start-alone", nil, doubt(d, "scratch", nil), result{Refused: "brick brick1 has no service scratch"}},
 		{"unstandby", "standby", nil, func(f observe.Facts) (*Plan, error) { return Unstandby(d, f, "nfs1") },
 			result{Commands: []string{"nfs1: crm_attribute --node nfs1 --name standby --delete --lifetime forever"}}},

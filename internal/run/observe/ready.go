@@ -35,6 +35,9 @@ type ServiceState struct {
 	Resource string // its ID in the cluster
 	Server   string // "" if nowhere
 	Role     string // Started, Stopped, Starting …
+	// Failed: its last action failed, and the cluster has not made up for it. The cluster
+	// calls a service Started whose start failed, until it has stopped it.
+	Failed   bool
 	Failures []string
 	// Leftover has the constraints that a move left behind.
 	Leftover []string
@@ -117,7 +120,7 @@ func snapshot(p *design.Pair, m *crm, cib *linux.CIB, waits bool) *Snapshot {
 	for i := range p.Services {
 		st := ServiceState{Name: p.Services[i].Name}
 		if r := m.resource(st.Name, p.Services); r != nil {
-			st.Resource, st.Server, st.Role = r.ID, r.Node(), r.Role
+			st.Resource, st.Server, st.Role, st.Failed = r.ID, r.Node(), r.Role, r.Failed
 			for _, f := range m.Failures {
 				if resourceOf(f) == r.ID {
 					st.Failures = append(st.Failures, fmt.Sprintf("%s on %s: %s", f.Task, f.Node, failureText(f)))
