@@ -1,6 +1,7 @@
 package ocf
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"encoding/hex"
@@ -9,6 +10,7 @@ import (
 	"io/fs"
 	"math/rand/v2"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/mortarhpc/mortar/internal/base/md"
@@ -80,24 +82,31 @@ func slotDev(slot int) string { return fmt.Sprintf("/dev/mapper/d%d", slot) }
 // bits dirty say.
 func newMembers(dirty ...int) *members {
 	m := &members{dev: map[string][]byte{}}
+	for name, d := range wholeMembers().dev {
+		m.dev[name] = bytes.Clone(d)
+		copy(m.dev[name][bitmapAt:], testBitmap(9, stripeRows*stripeChunk, dirty...))
+	}
+	return m
+}
+
+// wholeMembers is the array without a bitmap.
+var wholeMembers = sync.OnceValue(func() *members {
+	m := &members{dev: map[string][]byte{}}
 	const size = stripeRows * stripeChunk
-	rng := rand.New(rand.NewPCG(5, 6))
+	rng := rand.NewChaCha8([32]byte{5, 6})
 	for slot := range 4 {
 		d := make([]byte, dataAt+size)
-		for i := range d[dataAt:] {
-			d[dataAt+i] = byte(rng.Uint32())
-		}
+		rng.Read(d[dataAt:])
 		sb := testSuperblock{uuid: arrayUUID, level: 6, layout: 2, disks: 4, dev: uint32(slot), events: 9, dirty: true,
 			roles: []uint16{0, 1, 2, 3}, chunk: stripeChunk, size: size, data: dataAt, bitmap: bitmapAt}
 		copy(d[md.SuperblockOffset:], sb.bytes())
-		copy(d[bitmapAt:], testBitmap(9, size, dirty...))
 		m.dev[slotDev(slot)] = d
 	}
 	for row := range int64(stripeRows) {
 		m.parities(row)
 	}
 	return m
-}
+})
 
 func testBitmap(events uint64, size int64, dirty ...int) []byte {
 	le := binary.LittleEndian
