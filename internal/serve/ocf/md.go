@@ -376,7 +376,12 @@ type inDoubt struct {
 	verdicts []verdict // of all arrays
 }
 
-func (d *inDoubt) Error() string { return fmt.Sprintf("%v. %v", errors.Join(d.why...), &d.Doubt) }
+// Error begins with what to do: Pacemaker keeps 128 bytes.
+//
+// Source: Pacemaker, EXIT_REASON_MAX_LEN
+func (d *inDoubt) Error() string {
+	return fmt.Sprintf("a crash has left blocks in doubt, see %s: %v. %v", Confirmable, errors.Join(d.why...), &d.Doubt)
+}
 
 // stopStrays stops arrays of the service on which no volume is active.
 func (s *mdKind) stopStrays(ctx context.Context, hold func()) error {

@@ -350,6 +350,9 @@ func TestFilesInDoubtAreNamed(t *testing.T) {
 			t.Fatalf("%v does not say %q", err, want)
 		}
 	}
+	if !strings.Contains(err.Error()[:128], Confirmable) {
+		t.Error("Pacemaker cuts off what to do")
+	}
 	if left := h.left(); len(left) > 0 {
 		t.Errorf("left of the trial: %q", left)
 	}
