@@ -54,7 +54,9 @@ starts, it is refused again. --dry-run lists and changes nothing.
 				if err != nil || p.Nothing != "" {
 					return p, err
 				}
-				printDoubt(w, r.Doubt)
+				if !m.asJSON || !m.dryRun {
+					printDoubt(w, p.Doubt)
+				}
 				if m.dryRun {
 					return p, nil
 				}

@@ -95,7 +95,7 @@ func ConfirmDoubt(d *design.Design, f observe.Facts, service string, r *Refused)
 	case r == nil:
 		return nil, refuse("see `mortar status`", "no server that could start service %s has refused it because blocks are in doubt", svc.Name)
 	}
-	p.To, p.Via = r.Node, r.Node
+	p.To, p.Via, p.Doubt = r.Node, r.Node, r.Doubt
 	var told []string
 	for _, node := range pair.Servers {
 		if !able(snap, f, node) {

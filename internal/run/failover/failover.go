@@ -26,11 +26,12 @@ import (
 	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/run/observe"
+	"github.com/mortarhpc/mortar/internal/serve/ocf"
 )
 
 // Plan is a list of steps to carry out in order.
 type Plan struct {
-	What    string   `json:"what"` // failover, standby, unstandby
+	What    string   `json:"what"` // failover, standby, unstandby, confirm-off …
 	Service string   `json:"service,omitempty"`
 	Node    string   `json:"node,omitempty"` // standby and unstandby
 	From    string   `json:"from,omitempty"`
@@ -39,6 +40,8 @@ type Plan struct {
 	Steps   []Step   `json:"steps"`
 	Nothing string   `json:"nothing,omitempty"` // why there is nothing to do
 	Notes   []string `json:"notes,omitempty"`
+	// Doubt is what confirm-doubt accepts.
+	Doubt *ocf.Doubt `json:"doubt,omitempty"`
 }
 
 // Step is one command, or a wait for a state of the cluster.
