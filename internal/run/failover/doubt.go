@@ -23,17 +23,12 @@ type Refused struct {
 // InDoubt reads on each server of a service's pair what it refused the last start of
 // the service for. It returns the newest; nil: no server has refused.
 func InDoubt(ctx context.Context, d *design.Design, f observe.Facts, h Hosts, service string) (*Refused, error) {
-	svc, err := pick(d, service)
+	svc, snap, _, err := serviceOf(d, f, service)
 	if err != nil {
 		return nil, err
 	}
-	pair := d.PairOf(svc.Name)
-	snap := observe.ClusterOf(d, pair, f)
-	if snap == nil {
-		return nil, nil
-	}
 	var found *Refused
-	for _, node := range pair.Servers {
+	for _, node := range d.PairOf(svc.Name).Servers {
 		if !able(snap, f, node) {
 			continue
 		}
@@ -70,26 +65,17 @@ func refusedBy(ctx context.Context, h Hosts, node, service string) (*Refused, er
 	return &Refused{Node: node, Doubt: d, raw: []byte(text)}, nil
 }
 
-// ConfirmDoubt plans to start a service although blocks of its arrays may be wrong: those
-// that the agent found, and no others. Each server that could start the service is told. Its
-// watcher sees that, and has Pacemaker forget the failure.
+// ConfirmDoubt plans to start a service although the blocks that the agent listed may be
+// wrong. Run writes the list to each server that could start the service. The watcher there
+// sees the list, and has Pacemaker forget the failure.
 func ConfirmDoubt(d *design.Design, f observe.Facts, service string, r *Refused) (*Plan, error) {
-	svc, err := pick(d, service)
+	svc, snap, st, err := serviceOf(d, f, service)
 	if err != nil {
 		return nil, err
 	}
-	pair := d.PairOf(svc.Name)
-	snap := observe.ClusterOf(d, pair, f)
-	if snap == nil {
-		return nil, refuse("see `mortar status`", "no server's cluster answers")
-	}
-	st := snap.Service(svc.Name)
-	if st == nil || st.Resource == "" {
-		return nil, refuse("run `mortar apply`", "the cluster does not know service %s", svc.Name)
-	}
 	p := &Plan{What: "confirm-doubt", Service: svc.Name}
 	switch {
-	case st.Role == "Started" && !st.Failed:
+	case st.Runs():
 		p.Nothing = fmt.Sprintf("service %s runs on %s", svc.Name, st.Server)
 		return p, nil
 	case r == nil:
@@ -97,7 +83,7 @@ func ConfirmDoubt(d *design.Design, f observe.Facts, service string, r *Refused)
 	}
 	p.To, p.Via, p.Doubt = r.Node, r.Node, r.Doubt
 	var told []string
-	for _, node := range pair.Servers {
+	for _, node := range d.PairOf(svc.Name).Servers {
 		if !able(snap, f, node) {
 			continue
 		}
@@ -120,17 +106,14 @@ func able(snap *observe.Snapshot, f observe.Facts, node string) bool {
 // ends the wait; another one may join meanwhile, and refuse.
 func runsAgain(service string, servers, before []string) func(*observe.Snapshot) (bool, string, error) {
 	return func(s *observe.Snapshot) (bool, string, error) {
-		st := s.Service(service)
-		if st == nil || st.Resource == "" {
-			return false, "", fmt.Errorf("the cluster no longer knows service %s", service)
-		}
-		for _, x := range st.Failures {
-			if !slices.Contains(before, x) && slices.ContainsFunc(servers, func(node string) bool { return strings.Contains(x, " on "+node+": ") }) {
-				return false, "", fmt.Errorf("service %s failed: %s", service, x)
-			}
+		st, err := current(s, service, func(failure string) bool {
+			return !slices.Contains(before, failure) && slices.ContainsFunc(servers, func(node string) bool { return strings.Contains(failure, " on "+node+": ") })
+		})
+		if err != nil {
+			return false, "", err
 		}
 		switch {
-		case st.Role == "Started" && !st.Failed:
+		case st.Runs():
 			return true, fmt.Sprintf("%s runs on %s", service, st.Server), nil
 		case st.Server == "" || st.Failed:
 			return false, service + " is stopped, not yet started", nil

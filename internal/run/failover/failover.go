@@ -92,19 +92,11 @@ func refuse(mend, format string, args ...any) error {
 // Service plans the move of a service; to "" means the other server. Its
 // errors are refusals: nothing was changed.
 func Service(d *design.Design, f observe.Facts, service, to string) (*Plan, error) {
-	svc, err := pick(d, service)
+	svc, _, st, err := serviceOf(d, f, service)
 	if err != nil {
 		return nil, err
 	}
 	pair := d.PairOf(svc.Name)
-	snap := observe.ClusterOf(d, pair, f)
-	if snap == nil {
-		return nil, refuse("see `mortar status`", "no server's cluster answers")
-	}
-	st := snap.Service(svc.Name)
-	if st == nil || st.Resource == "" {
-		return nil, refuse("run `mortar apply`", "the cluster does not know service %s", svc.Name)
-	}
 	if to == "" {
 		to = pair.Other(st.Server)
 		if st.Server == "" {
@@ -272,6 +264,23 @@ func nodeOf(d *design.Design, f observe.Facts, node string) (*observe.Snapshot, 
 	return snap, n, nil
 }
 
+// serviceOf is a service, its cluster, and what that knows of it. "" is the only service.
+func serviceOf(d *design.Design, f observe.Facts, service string) (*design.Service, *observe.Snapshot, *observe.ServiceState, error) {
+	svc, err := pick(d, service)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	snap := observe.ClusterOf(d, d.PairOf(svc.Name), f)
+	if snap == nil {
+		return nil, nil, nil, refuse("see `mortar status`", "no server's cluster answers")
+	}
+	st := snap.Service(svc.Name)
+	if st == nil || st.Resource == "" {
+		return nil, nil, nil, refuse("run `mortar apply`", "the cluster does not know service %s", svc.Name)
+	}
+	return svc, snap, st, nil
+}
+
 func pick(d *design.Design, service string) (*design.Service, error) {
 	if !d.Clustered() {
 		return nil, refuse("this needs flavour nfs-ha", "brick %s has one server: there is nothing to move a service to", d.Name)
@@ -293,23 +302,31 @@ func pick(d *design.Design, service string) (*design.Service, error) {
 // the wait.
 func runsOn(service, node string, before []string) func(*observe.Snapshot) (bool, string, error) {
 	return func(s *observe.Snapshot) (bool, string, error) {
-		st := s.Service(service)
-		if st == nil || st.Resource == "" {
-			return false, "", fmt.Errorf("the cluster no longer knows service %s", service)
-		}
-		for _, f := range st.Failures {
-			if !slices.Contains(before, f) {
-				return false, "", fmt.Errorf("service %s failed: %s", service, f)
-			}
+		st, err := current(s, service, func(failure string) bool { return !slices.Contains(before, failure) })
+		if err != nil {
+			return false, "", err
 		}
 		switch {
-		case st.Server == node && st.Role == "Started" && !st.Failed:
+		case st.Server == node && st.Runs():
 			return true, fmt.Sprintf("%s runs on %s", service, node), nil
 		case st.Server == "":
 			return false, fmt.Sprintf("%s is stopped, not yet started on %s", service, node), nil
 		}
 		return false, fmt.Sprintf("%s is %s on %s", service, strings.ToLower(st.Role), st.Server), nil
 	}
+}
+
+// current is the state of a service; an error if the cluster has lost the service, or one of
+// its failures counts.
+func current(s *observe.Snapshot, service string, counts func(failure string) bool) (*observe.ServiceState, error) {
+	st := s.Service(service)
+	if st == nil || st.Resource == "" {
+		return nil, fmt.Errorf("the cluster no longer knows service %s", service)
+	}
+	if i := slices.IndexFunc(st.Failures, counts); i >= 0 {
+		return nil, fmt.Errorf("service %s failed: %s", service, st.Failures[i])
+	}
+	return st, nil
 }
 
 // Hosts are the hosts on which Run carries a plan out; *observe.Collector

@@ -43,6 +43,9 @@ type ServiceState struct {
 	Leftover []string
 }
 
+// Runs says whether the service is started, and its last action did not fail.
+func (s *ServiceState) Runs() bool { return s.Role == "Started" && !s.Failed }
+
 // NodeState of one server.
 type NodeState struct {
 	Name            string

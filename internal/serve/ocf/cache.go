@@ -41,12 +41,8 @@ func (s *service) openCache() (stack, error) {
 
 // there says whether the device mapper has a device of that name.
 func (s *service) there(name string) bool {
-	names, err := s.k.ReadDir("/sys/block")
-	if err != nil {
-		return false
-	}
-	dev, _ := s.dm(names, name)
-	return dev != ""
+	_, _, err := s.dmNamed(name)
+	return err == nil
 }
 
 func (s *service) cacheState() (state, error) {

@@ -96,18 +96,6 @@ func (s *service) snapshot(ctx context.Context, size int64) (dev string, err err
 	return dev, err
 }
 
-// dmNamed is the device of the device mapper that was just made.
-func (s *service) dmNamed(name string) (dev, devno string, err error) {
-	names, err := s.k.ReadDir("/sys/block")
-	if err != nil {
-		return "", "", err
-	}
-	if dev, devno = s.dm(names, name); dev == "" {
-		err = fmt.Errorf("%s is not there although it was made", name)
-	}
-	return dev, devno, err
-}
-
 // dropTrial takes down what is left of a trial, also of one whose agent was killed.
 func (s *service) dropTrial(ctx context.Context) error {
 	if _, err := s.k.ReadFile(s.trialMark()); errors.Is(err, fs.ErrNotExist) {

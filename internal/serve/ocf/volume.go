@@ -105,6 +105,18 @@ func (s *service) dm(blocks []string, want string) (dev, devno string) {
 	return "", ""
 }
 
+// dmNamed is the device of the device mapper with a name, which must be there.
+func (s *service) dmNamed(name string) (dev, devno string, err error) {
+	names, err := s.k.ReadDir("/sys/block")
+	if err != nil {
+		return "", "", err
+	}
+	if dev, devno = s.dm(names, name); dev == "" {
+		err = fmt.Errorf("%s is not there", name)
+	}
+	return dev, devno, err
+}
+
 // active says whether some, and whether all, of the service's logical volumes
 // are there.
 func (s *service) active() (some, all bool, err error) {
