@@ -60,21 +60,17 @@ const (
 // attribute it does not outlive a boot.
 const wishFile = runDir + "/watch-terminate"
 
-// A change of what is seen counts once it has lasted so long. What comes back
-// must prove itself for longer than what goes, or a loose plug would move a
-// service back and forth.
+// A change of what is seen is told to the cluster once it has lasted so long. What
+// comes back must prove itself for longer than what goes, or a loose plug would move
+// a service back and forth.
 const (
-	lostAfter = 500 * time.Millisecond
-	// Where a service runs, a lost link counts later: a switch that is off is lost to
-	// both servers, and the other one must have told so before Pacemaker moves the
-	// service to it.
-	lostServing = 1500 * time.Millisecond
+	lostAfter = 500 * time.Millisecond // a link
 	// An HBA may be reset; but multipath fails I/O of a disk without paths
 	// after 3 s, and by then no client may be listening.
 	storageLostAfter = 1500 * time.Millisecond
-	foundAfter       = 15 * time.Second
-	// Where a service runs, what it needs is back sooner, for the same reason.
-	foundServing = 10 * time.Second
+	foundAfter       = 10 * time.Second
+	// A server whose networks were all gone fences nobody for so long after.
+	fencesAfter = 15 * time.Second
 	// Where I/O waits (queues), a server that serves lets so long pass before it
 	// tells of a loss: an array that is off is lost to both servers, and the other
 	// one must have told so before this one asks whether it can do better.
@@ -83,20 +79,28 @@ const (
 	silenceBefore = 15 * time.Second
 )
 
-// patience is how long a change of an attribute to ok must be seen on a server where
-// a service that needs it runs, or none.
-func patience(attribute string, ok, serves bool) time.Duration {
+// For so long Pacemaker waits with what it was told, until nothing changes any more.
+// What both servers lose, or have back, as when a switch boots, reaches the scheduler
+// at once then; otherwise a service would move to the server that was seen to be well
+// for a moment longer. A loss of storage waits for nobody.
+//
+// Whole seconds: Pacemaker's daemons tell each other no fraction.
+// Source: attrd_updater(8), --delay; Pacemaker, daemons/attrd/attrd_attributes.c
+const (
+	lostTogether  = 1 * time.Second // a link
+	foundTogether = 5 * time.Second
+)
+
+// patience is how long a change of an attribute to ok must be seen, and for how long
+// Pacemaker then waits for the partner's.
+func patience(attribute string, ok bool) (seen, together time.Duration) {
 	switch {
-	case ok && serves:
-		return foundServing
 	case ok:
-		return foundAfter
-	case attribute != attrLink:
-		return storageLostAfter
-	case serves:
-		return lostServing
+		return foundAfter, foundTogether
+	case attribute == attrLink:
+		return lostAfter, lostTogether
 	}
-	return lostAfter
+	return storageLostAfter, 0
 }
 
 // Of three deaths within a minute a restart does not cure the cause.
@@ -132,8 +136,8 @@ type attribute struct {
 type attributes map[string]*attribute
 
 // update takes an observation in and returns the attributes that the cluster must be
-// told, sorted by name. serves says whether a service that needs an attribute runs here.
-func (a attributes) update(now time.Time, seen observation, serves func(name string) bool) []string {
+// told, sorted by name.
+func (a attributes) update(now time.Time, seen observation) []string {
 	var tell []string
 	for name, ok := range seen {
 		l := a[name]
@@ -150,7 +154,7 @@ func (a attributes) update(now time.Time, seen observation, serves func(name str
 			l.since = now
 		}
 		if !l.since.IsZero() {
-			l.wait = patience(name, ok, serves(name))
+			l.wait, _ = patience(name, ok)
 			if now.Sub(l.since) >= l.wait {
 				l.value, l.since, l.unheard = ok, time.Time{}, true
 			}
@@ -236,12 +240,12 @@ func (w *watcher) look(ctx context.Context) {
 	if w.cutOff() {
 		w.alone = w.now()
 	}
-	w.bar(ctx, w.now().Sub(w.alone) < foundAfter)
+	w.bar(ctx, w.now().Sub(w.alone) < fencesAfter)
 	seen := observation{attrLink: w.link()}
 	for _, s := range w.services {
 		seen[attrStorage+s.cfg.Service] = w.reaches(s)
 	}
-	tell := w.attributes.update(w.now(), seen, w.serves)
+	tell := w.attributes.update(w.now(), seen)
 	// Lost is what is not seen now; a value that has not proved itself again
 	// does not count.
 	lost := func(s *service) bool {
@@ -266,7 +270,7 @@ func (w *watcher) look(ctx context.Context) {
 	}
 	for _, name := range tell {
 		l := w.attributes[name]
-		if err := w.tell(ctx, name, number(l.value)); err != nil {
+		if err := w.tell(ctx, name, l.value, l.unheard); err != nil {
 			l.unheard = true
 			continue
 		}
@@ -282,13 +286,6 @@ func (w *watcher) look(ctx context.Context) {
 		w.forgive(ctx, s)
 		w.unstopped(s)
 	}
-}
-
-// serves says whether a service that needs an attribute runs here.
-func (w *watcher) serves(name string) bool {
-	return slices.ContainsFunc(w.services, func(s *service) bool {
-		return (name == attrLink || name == attrStorage+s.cfg.Service) && s.up()
-	})
 }
 
 // reaches says whether a service's devices can be reached from here.
@@ -311,12 +308,25 @@ func number(ok bool) string {
 	return "0"
 }
 
-func (w *watcher) tell(ctx context.Context, name, value string) error {
+// tell tells the cluster the value of one of this server's attributes: a new one, or,
+// as Pacemaker may have forgotten it, one that was told before. That leaves the delay
+// as it is: with another delay Pacemaker would write at once what it holds back.
+func (w *watcher) tell(ctx context.Context, name string, ok, changed bool) error {
+	_, together := patience(name, ok)
+	how := "--update"
+	if changed {
+		how = "--update-both"
+	}
+	return w.attrd(ctx, name, how, number(ok), "--delay", strconv.Itoa(int(together/time.Second)))
+}
+
+// attrd has Pacemaker's daemon for attributes of nodes change one of this server's.
+func (w *watcher) attrd(ctx context.Context, name string, change ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	_, err := w.k.Run(ctx, command{argv: []string{"attrd_updater", "--name", name, "--update", value}})
+	_, err := w.k.Run(ctx, command{argv: append([]string{"attrd_updater", "--name", name}, change...)})
 	if err != nil {
-		w.log("%s=%s was not told to the cluster: %v", name, value, err)
+		w.log("%s was not told to the cluster (%s): %v", name, strings.Join(change, " "), err)
 	}
 	return err
 }
@@ -425,7 +435,7 @@ func (w *watcher) giveUp(ctx context.Context, s *service) bool {
 	if err := w.k.Save(wishFile, nil); err != nil {
 		w.log("%v", err)
 	}
-	w.fence[s.cfg.Service] = w.tell(ctx, attrFence, "true") == nil
+	w.fence[s.cfg.Service] = w.attrd(ctx, attrFence, "--update", "true") == nil
 	return true
 }
 
@@ -434,9 +444,7 @@ func (w *watcher) withdraw(ctx context.Context) {
 	if _, err := w.k.ReadFile(wishFile); err != nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
-	_, err := w.k.Run(ctx, command{argv: []string{"attrd_updater", "--name", attrFence, "--delete"}})
+	err := w.attrd(ctx, attrFence, "--delete")
 	if err == nil {
 		err = w.k.Remove(wishFile)
 	}

@@ -18,22 +18,20 @@ func TestJudgement(t *testing.T) {
 		want string // value told, "" for none
 	}
 	for _, c := range []struct {
-		name   string
-		serves bool
-		steps  []step
+		name  string
+		steps []step
 	}{
-		{"the first observation counts at once", false, []step{{0, false, "0"}, {1, false, ""}}},
-		{"well stays well", false, []step{{0, true, "1"}, {2, true, ""}, {50, true, ""}}},
-		{"told again after a minute", false, []step{{0, true, "1"}, {59, true, ""}, {60, true, "1"}, {61, true, ""}}},
-		{"a blink is no loss", false, []step{{0, true, "1"}, {1, false, ""}, {1.4, true, ""}, {1.6, false, ""}, {2, false, ""}}},
-		{"a loss counts after half a second", false, []step{{0, true, "1"}, {1, false, ""}, {1.5, false, "0"}}},
-		{"what comes back must stay", false, []step{{0, true, "1"}, {1, false, ""}, {1.5, false, "0"}, {2, true, ""}, {10, false, ""}, {11, true, ""}, {25.9, true, ""}, {26, true, "1"}}},
-		{"where a service runs it goes later and comes back sooner", true, []step{{0, true, "1"}, {1, false, ""}, {2.4, false, ""}, {2.5, false, "0"}, {3, true, ""}, {12.9, true, ""}, {13, true, "1"}}},
+		{"the first observation counts at once", []step{{0, false, "0"}, {1, false, ""}}},
+		{"well stays well", []step{{0, true, "1"}, {2, true, ""}, {50, true, ""}}},
+		{"told again after a minute", []step{{0, true, "1"}, {59, true, ""}, {60, true, "1"}, {61, true, ""}}},
+		{"a blink is no loss", []step{{0, true, "1"}, {1, false, ""}, {1.4, true, ""}, {1.6, false, ""}, {2, false, ""}}},
+		{"a loss counts after half a second", []step{{0, true, "1"}, {1, false, ""}, {1.5, false, "0"}}},
+		{"what comes back must stay", []step{{0, true, "1"}, {1, false, ""}, {1.5, false, "0"}, {2, true, ""}, {10, false, ""}, {11, true, ""}, {20.9, true, ""}, {21, true, "1"}}},
 	} {
 		j := attributes{}
 		for _, st := range c.steps {
 			got := ""
-			for _, n := range j.update(at(st.s), observation{attrLink: st.ok}, func(string) bool { return c.serves }) {
+			for _, n := range j.update(at(st.s), observation{attrLink: st.ok}) {
 				got = number(j[n].value)
 				j[n].unheard, j[n].told = false, at(st.s)
 			}
@@ -42,6 +40,43 @@ func TestJudgement(t *testing.T) {
 			}
 		}
 	}
+}
+
+// What both servers may lose is held back until both have told; what only one server
+// knows is not.
+func TestTold(t *testing.T) {
+	h := newShared(t).hosts["nfs1"]
+	h.cabled(true)
+	h.files["/sys/class/net/eth0/carrier"] = "1\n"
+	k := &failing{kernel: h, bad: func([]string) bool { return false }}
+	w := h.watcher(h.service(testConfig()))
+	w.k = k
+	look := func(after time.Duration, want ...string) {
+		t.Helper()
+		k.ran = nil
+		h.clock = h.clock.Add(after)
+		w.look(t.Context())
+		told := slices.DeleteFunc(k.ran, func(c string) bool { return !strings.HasPrefix(c, "attrd_updater --name mortar-") })
+		for i := range told {
+			told[i] = strings.TrimPrefix(told[i], "attrd_updater --name mortar-")
+		}
+		if !slices.Equal(told, want) {
+			t.Errorf("%q, want %q", told, want)
+		}
+	}
+	look(0, "link --update-both 1 --delay 5", "storage-home --update-both 1 --delay 5")
+	h.files["/sys/class/net/eth0/carrier"] = "0\n"
+	h.cabled(false)
+	look(0)
+	look(lostAfter, "link --update-both 0 --delay 1")
+	look(storageLostAfter, "storage-home --update-both 0 --delay 0")
+	h.files["/sys/class/net/eth0/carrier"] = "1\n"
+	h.cabled(true)
+	look(0)
+	look(foundAfter, "link --update-both 1 --delay 5", "storage-home --update-both 1 --delay 5")
+	// As the daemon may have forgotten them. Another delay would have it write at once
+	// what it holds back.
+	look(tellAgain, "link --update 1 --delay 5", "storage-home --update 1 --delay 5")
 }
 
 func TestAttributeOn(t *testing.T) {
@@ -368,7 +403,7 @@ func TestCutOffServerFencesNobody(t *testing.T) {
 	}{
 		{0, "1", "1", nil}, {time.Second, "0", "1", nil}, {time.Second, "1", "0", nil},
 		{time.Second, "0", "0", all}, {time.Minute, "0", "0", all}, {time.Second, "", "", all},
-		{time.Second, "0", "1", all}, {foundAfter - 2*time.Second, "1", "1", all}, {time.Second, "1", "1", nil},
+		{time.Second, "0", "1", all}, {fencesAfter - 2*time.Second, "1", "1", all}, {time.Second, "1", "1", nil},
 		{time.Second, "0", "0", all},
 	} {
 		h.clock = h.clock.Add(c.after)
