@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net/netip"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -139,13 +140,13 @@ func (s *nfsKind) reset() {
 	}
 }
 
-// connection is an established NFS connection of a client.
+// connection is an established connection of a client to nfsd or lockd.
 type connection struct{ local, remote netip.AddrPort }
 
 // parseConnections reads /proc/net/tcp or tcp6 for established connections to
-// the service address. Source: proc_net(5), and get_tcp4_sock for the byte
+// ports of the service address. Source: proc_net(5), and get_tcp4_sock for the byte
 // order: each 32 bits of an address as a number in host order.
-func parseConnections(src []byte, to netip.AddrPort) []connection {
+func parseConnections(src []byte, to netip.Addr, ports []uint16) []connection {
 	var out []connection
 	for line := range strings.SplitSeq(string(src), "\n") {
 		f := strings.Fields(line)
@@ -154,7 +155,7 @@ func parseConnections(src []byte, to netip.AddrPort) []connection {
 		}
 		l, err1 := parseSocket(f[1])
 		r, err2 := parseSocket(f[2])
-		if err1 == nil && err2 == nil && l == to {
+		if err1 == nil && err2 == nil && l.Addr() == to && slices.Contains(ports, l.Port()) {
 			out = append(out, connection{l, r})
 		}
 	}
@@ -230,9 +231,24 @@ func tickleList(file []byte) string {
 
 func (s *nfsKind) connectionsFile() string { return s.cfg.StateDir + "/mortar/connections" }
 
-// established lists the clients' connections to a TCP port of the service address.
-func (s *nfsKind) established(port uint16) (all []connection, err error) {
-	to := netip.AddrPortFrom(s.cfg.prefix().Addr(), port)
+// clientPorts are the TCP ports to which clients keep connections: nfsd's, and lockd's,
+// which is another one after each start. A client that waits for a lock when its server
+// crashes sends again after twice the time each time, as TCP does, and cannot reclaim
+// its locks before (seen: 26 s after the service was up).
+func (s *nfsKind) clientPorts(ctx context.Context) []uint16 {
+	ports := []uint16{nfsPort}
+	if s.cfg.NFS.serves("3") {
+		// Without an answer its connections are marked as ended, and woken all the same.
+		if p, err := s.in.Ports(ctx, []rpcProgram{nlockmgr}); err == nil && p[0] != 0 {
+			ports = append(ports, p[0])
+		}
+	}
+	return ports
+}
+
+// established lists the clients' connections to TCP ports of the service address.
+func (s *nfsKind) established(ports []uint16) (all []connection, err error) {
+	to := s.cfg.prefix().Addr()
 	// /proc/net shows the network of the process; /proc/thread-self/net shows
 	// that of the thread, which tells when the service has a namespace.
 	for _, f := range []string{"/proc/thread-self/net/tcp", "/proc/thread-self/net/tcp6"} {
@@ -243,7 +259,7 @@ func (s *nfsKind) established(port uint16) (all []connection, err error) {
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, parseConnections(b, to)...)
+		all = append(all, parseConnections(b, to, ports)...)
 	}
 	return all, nil
 }
@@ -251,8 +267,8 @@ func (s *nfsKind) established(port uint16) (all []connection, err error) {
 // saveConnections writes the clients' connections to the volume, where the next
 // server reads them to wake the clients. It writes only when they changed, so
 // that an idle service causes no writes.
-func (s *nfsKind) saveConnections() error {
-	all, err := s.established(nfsPort)
+func (s *nfsKind) saveConnections(ctx context.Context) error {
+	all, err := s.established(s.clientPorts(ctx))
 	if err != nil {
 		return err
 	}

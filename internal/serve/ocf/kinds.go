@@ -69,7 +69,7 @@ type serviceKind interface {
 	// The agent calls started when all layers are up, and stopping before the
 	// first goes down. Their errors cost clients time, not data.
 	started(ctx context.Context)
-	stopping()
+	stopping(ctx context.Context)
 	// mend repairs in place what it can of the state and fault that a check
 	// found, and returns the state and fault that remain.
 	mend(ctx context.Context, st state, fault error) (state, error)

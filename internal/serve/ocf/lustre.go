@@ -470,7 +470,7 @@ func (s *lustreKind) programs() []string { return []string{"mount.lustre"} }
 // the next one needs on the target.
 func (s *lustreKind) probe(context.Context) error { return nil }
 func (s *lustreKind) started(context.Context)     {}
-func (s *lustreKind) stopping()                   {}
+func (s *lustreKind) stopping(context.Context)    {}
 func (s *lustreKind) keep(context.Context) error  { return nil }
 func (s *lustreKind) owners(context.Context, string, string, []int64) (*Owners, error) {
 	return nil, errors.New("they are of objects of a target of Lustre, whose files only a client knows")

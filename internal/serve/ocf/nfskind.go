@@ -56,9 +56,9 @@ func (s *nfsKind) started(ctx context.Context) {
 	_ = s.moreThreads(ctx)
 }
 
-func (s *nfsKind) stopping() {
+func (s *nfsKind) stopping(ctx context.Context) {
 	if st, err := s.bindState(); err == nil && st == running {
-		_ = s.log.step("connections", s.saveConnections)
+		_ = s.log.step("connections", func() error { return s.saveConnections(ctx) })
 	}
 }
 
@@ -81,7 +81,7 @@ func (s *nfsKind) keep(ctx context.Context) error {
 		return err
 	}
 	s.keepRoom(reserve)
-	if err := s.noted(s.saveConnections()); err != nil {
+	if err := s.noted(s.saveConnections(ctx)); err != nil {
 		return fmt.Errorf("saving client connections on the volume: %w", err)
 	}
 	if err := s.noted(s.saveMonitored()); err != nil {

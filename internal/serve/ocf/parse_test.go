@@ -211,15 +211,16 @@ func TestParseConnections(t *testing.T) {
    1: 0900000A:0801 0500000A:0382 01 00000000:00000000 02:0000 00000000     0        0 0 2 0 20 4 30 10 -1
    2: 0900000A:0016 0500000A:0383 01 00000000:00000000 02:0000 00000000     0        0 0 2 0 20 4 30 10 -1
    3: 0100000A:0801 0600000A:0384 01 00000000:00000000 02:0000 00000000     0        0 0 2 0 20 4 30 10 -1
+   5: 0900000A:0015 0500000A:0386 01 00000000:00000000 02:0000 00000000     0        0 0 2 0 20 4 30 10 -1
    4: 0900000A:0801 0600000A:0385 06 00000000:00000000 02:0000 00000000     0        0 0 2 0 20 4 30 10 -1
 `
 	const tcp6 = `  sl  local_address                         remote_address                        st
    0: 0000000000000000FFFF00000900000A:0801 0000000000000000FFFF00000700000A:02BC 01 00000000:00000000
    1: 000080FE00000000FF005450B6AD1DFE:0801 000080FE00000000FF005450B6AD1DFF:02BC 01 00000000:00000000
 `
-	to := netip.MustParseAddrPort("10.0.0.9:2049")
-	got := string(mergeConnections(nil, append(parseConnections([]byte(tcp), to), parseConnections([]byte(tcp6), to)...), time.Now()))
-	if want := "10.0.0.9:2049 10.0.0.5:898\n10.0.0.9:2049 10.0.0.7:700\n"; got != want {
+	to, ports := netip.MustParseAddr("10.0.0.9"), []uint16{2049, 21}
+	got := string(mergeConnections(nil, append(parseConnections([]byte(tcp), to, ports), parseConnections([]byte(tcp6), to, ports)...), time.Now()))
+	if want := "10.0.0.9:2049 10.0.0.5:898\n10.0.0.9:2049 10.0.0.7:700\n10.0.0.9:21 10.0.0.5:902\n"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 }

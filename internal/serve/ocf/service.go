@@ -175,7 +175,7 @@ func (s *service) stop(ctx context.Context) error {
 	if st, err := s.check(); err == nil && st == stopped {
 		return s.reserve.Give(ctx) // of a start that was cut short, or of a server that crashed
 	}
-	s.kind.stopping()
+	s.kind.stopping(ctx)
 	parts := s.parts()
 	for i := len(parts) - 1; i >= 0; i-- {
 		if err := s.log.step(parts[i].name, func() error { return parts[i].stop(ctx) }); err != nil {

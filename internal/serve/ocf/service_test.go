@@ -49,7 +49,7 @@ func testStartStopIn(t *testing.T, cfg func() *Config) {
 	if h.nfsd != 256 {
 		t.Errorf("%d threads after a monitor", h.nfsd)
 	}
-	if got, want := sh.volume["/.nfs/mortar/connections"], "10.0.0.9:2049 10.0.0.5:898\n"; got != want {
+	if got, want := sh.volume["/.nfs/mortar/connections"], "10.0.0.9:2049 10.0.0.5:898\n10.0.0.9:21 10.0.0.5:800\n"; got != want {
 		t.Errorf("connections %q, want %q", got, want)
 	}
 	if _, ok := h.files["/run/mortar/held-home"]; ok {
@@ -175,7 +175,7 @@ func testFailoverIn(t *testing.T, cfg func() *Config) {
 	if sh.owner != "nfs2" {
 		t.Errorf("owner %q", sh.owner)
 	}
-	if b.tickled != "10.0.0.9:2049 10.0.0.5:898\n" {
+	if b.tickled != "10.0.0.9:2049 10.0.0.5:898\n10.0.0.9:21 10.0.0.5:800\n" {
 		t.Errorf("tickled %q", b.tickled)
 	}
 	a.boot()
