@@ -316,6 +316,7 @@ func (s *nfsKind) endGrace(w *watcher) {
 		return
 	}
 	if !r.done(seen) {
+		w.reclaiming = w.reclaiming || len(r.Clients) > 0
 		return
 	}
 	if err := s.in.Poke(endGraceFile, "Y\n"); err != nil && !errors.Is(err, unix.ENOENT) {

@@ -142,6 +142,10 @@ func testEndGraceIn(t *testing.T, testConfig func() *Config, crash bool) {
 		if got := b.files[endGraceFile]; got != want {
 			t.Fatalf("after %v more: %q, want %q", wait, got, want)
 		}
+		if next := w.next(); (next == graceTick) != (want == during) {
+			t.Errorf("after %v more: the next look in %v", wait, next)
+		}
+		w.reclaiming = false
 	}
 	look(0, during)
 	look(20*time.Second, during) // the client has not answered

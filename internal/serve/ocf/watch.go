@@ -110,7 +110,11 @@ const (
 )
 
 const (
-	watchTick   = 2 * time.Second // between looks without a message
+	watchTick = 2 * time.Second // between looks without a message
+	// While clients reclaim their locks all others wait. An NFSv4 client that was refused
+	// asks again after 6, 13 and 25 s in all: half a second can cost twelve.
+	// Source: nfs4_delay() of the kernel.
+	graceTick   = 500 * time.Millisecond
 	watchSettle = 100 * time.Millisecond
 	// Pacemaker forgets a node's attributes when its daemon for them is
 	// restarted: they are told again.
@@ -199,6 +203,7 @@ type watcher struct {
 	weighed    map[string]time.Time   // by service: when it was last looked whether a refused start may be forgotten
 	gone       map[string]time.Time   // by service: since when its devices are out of reach
 	settled    map[string]settled     // by service: NFS locks, during lockd's grace period
+	reclaiming bool                   // the look found clients that reclaim their locks
 	lacking    map[string]time.Time   // by array: since when it lacks a member and has no spare
 	spares     map[string]time.Time   // by service: when to look for a spare that should move
 	health     *health                // of Lustre, in this look; nil: not read yet
@@ -214,7 +219,7 @@ func (w *watcher) run(ctx context.Context, events <-chan struct{}) {
 	w.background = wg.Go
 	for ctx.Err() == nil {
 		w.look(ctx)
-		t := time.NewTimer(w.attributes.next(w.now()))
+		t := time.NewTimer(w.next())
 		select {
 		case <-ctx.Done():
 		case <-t.C:
@@ -229,6 +234,15 @@ func (w *watcher) run(ctx context.Context, events <-chan struct{}) {
 		}
 		t.Stop()
 	}
+}
+
+// next is how long to wait for a message before the next look.
+func (w *watcher) next() time.Duration {
+	d := w.attributes.next(w.now())
+	if w.reclaiming {
+		d = min(d, graceTick)
+	}
+	return d
 }
 
 // look looks once and acts.
@@ -279,7 +293,7 @@ func (w *watcher) look(ctx context.Context) {
 		}
 		l.unheard, l.told = false, w.now()
 	}
-	w.health = nil
+	w.health, w.reclaiming = nil, false
 	for _, s := range w.services {
 		s.kind.watch(ctx, w)
 		s.storage.watch(ctx, w)
