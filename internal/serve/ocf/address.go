@@ -232,9 +232,9 @@ func tickleList(file []byte) string {
 func (s *nfsKind) connectionsFile() string { return s.cfg.StateDir + "/mortar/connections" }
 
 // clientPorts are the TCP ports to which clients keep connections: nfsd's, and lockd's,
-// which is another one after each start. A client that waits for a lock when its server
-// crashes sends again after twice the time each time, as TCP does, and cannot reclaim
-// its locks before (seen: 26 s after the service was up).
+// which changes with each start. If a client waits for a lock when the server crashes, its
+// TCP retransmits ever more rarely, and the client cannot reclaim its locks until it learns
+// that the connection is dead (seen: 26 s after the service was up).
 func (s *nfsKind) clientPorts(ctx context.Context) []uint16 {
 	ports := []uint16{nfsPort}
 	if s.cfg.NFS.serves("3") {

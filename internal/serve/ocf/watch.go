@@ -60,16 +60,16 @@ const (
 // attribute it does not outlive a boot.
 const wishFile = runDir + "/watch-terminate"
 
-// A change of what is seen is told to the cluster once it has lasted so long. What
-// comes back must prove itself for longer than what goes, or a loose plug would move
-// a service back and forth.
+// The watcher tells the cluster of a change after it has seen the change for this long.
+// What comes back must stay for longer than what goes, or a loose plug would move a
+// service back and forth.
 const (
 	lostAfter = 500 * time.Millisecond // a link
 	// An HBA may be reset; but multipath fails I/O of a disk without paths
 	// after 3 s, and by then no client may be listening.
 	storageLostAfter = 1500 * time.Millisecond
 	foundAfter       = 10 * time.Second
-	// A server whose networks were all gone fences nobody for so long after.
+	// A server that had lost all of its networks fences nobody for this long after.
 	fencesAfter = 15 * time.Second
 	// Where I/O waits (queues), a server that serves lets so long pass before it
 	// tells of a loss: an array that is off is lost to both servers, and the other
@@ -79,10 +79,10 @@ const (
 	silenceBefore = 15 * time.Second
 )
 
-// For so long Pacemaker waits with what it was told, until nothing changes any more.
-// What both servers lose, or have back, as when a switch boots, reaches the scheduler
-// at once then; otherwise a service would move to the server that was seen to be well
-// for a moment longer. A loss of storage waits for nobody.
+// Pacemaker holds a change back until this long after the last one. When a switch boots,
+// both servers lose their links, and get them back, moments apart: Pacemaker then acts on
+// both changes at once. If it acted on the first one, it would move a service for nothing.
+// It acts on a loss of storage without delay.
 //
 // Whole seconds: Pacemaker's daemons tell each other no fraction.
 // Source: attrd_updater(8), --delay; Pacemaker, daemons/attrd/attrd_attributes.c
@@ -322,9 +322,9 @@ func number(ok bool) string {
 	return "0"
 }
 
-// tell tells the cluster the value of one of this server's attributes: a new one, or,
-// as Pacemaker may have forgotten it, one that was told before. That leaves the delay
-// as it is: with another delay Pacemaker would write at once what it holds back.
+// tell sets one of this server's attributes in the cluster. Only a changed value sets the
+// delay too: if the delay changes, Pacemaker writes at once what it holds back. A value
+// that has not changed is set again because Pacemaker may have forgotten it.
 func (w *watcher) tell(ctx context.Context, name string, ok, changed bool) error {
 	_, together := patience(name, ok)
 	how := "--update"
