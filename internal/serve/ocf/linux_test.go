@@ -38,6 +38,15 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
+	if len(os.Args) > 3 && os.Args[1] == "ocf" && os.Args[2] == restAction {
+		theRest.file, clusterEngine = filepath.Join(filepath.Dir(os.Args[3]), "rest"), nameOf(os.Getpid())
+		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+		defer stop()
+		if err := restMain(ctx, os.Args[3:]); err != nil {
+			os.Exit(1)
+		}
+		return
+	}
 	if len(os.Args) == 4 && os.Args[1] == "ocf" && os.Args[2] == childAction {
 		if s, _ := strconv.Atoi(os.Getenv("OCF_RESKEY_test_sleep")); s > 0 {
 			time.Sleep(time.Duration(s) * time.Second)

@@ -138,6 +138,7 @@ func (s *service) start(ctx context.Context) error {
 	if st, err := s.check(); err == nil && st == running {
 		return nil
 	}
+	s.notOverdue() // of a stop that failed: a person has cleaned up since
 	if err := s.log.step("probe", func() error { return s.kind.probe(ctx) }); err != nil {
 		return err
 	}

@@ -22,6 +22,12 @@ func TestUnstopped(t *testing.T) {
 				t.Errorf("monitor: %d", code)
 			}
 		}, false},
+		"it is started again": {func(t *testing.T, s *service) {
+			mustStop(t, s)
+			if err := s.start(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newShared(t).hosts["nfs1"]

@@ -247,14 +247,7 @@ func (w *watcher) next() time.Duration {
 
 // look looks once and acts.
 func (w *watcher) look(ctx context.Context) {
-	// First: the partner takes a few seconds to be missed. And not before the two
-	// have had the time to find each other again: of two that were both cut off,
-	// as when their switches lose power, the one that tried again first would
-	// fence the other in the middle of that (seen; 90 s until all was well).
-	if w.cutOff() {
-		w.alone = w.now()
-	}
-	w.bar(ctx, w.now().Sub(w.alone) < fencesAfter)
+	w.keepPeace(ctx) // first: the partner takes a few seconds to be missed
 	seen := observation{attrLink: w.link()}
 	for _, s := range w.services {
 		seen[attrStorage+s.cfg.Service] = w.reaches(s)
@@ -360,6 +353,17 @@ func (w *watcher) cutOff() bool {
 }
 
 func (s *service) carrier(ifc string) bool { return s.line("/sys/class/net/"+ifc+"/carrier") == "1" }
+
+// keepPeace bars this server from fencing while it is cut off, and until the two have had
+// the time to find each other again: of two that were both cut off, as when their switches
+// lose power, the one that tried again first would fence the other in the middle of that
+// (seen; 90 s until all was well).
+func (w *watcher) keepPeace(ctx context.Context) {
+	if w.cutOff() {
+		w.alone = w.now()
+	}
+	w.bar(ctx, w.now().Sub(w.alone) < fencesAfter)
+}
 
 // bar takes away this server's way to the fence devices, or gives it back. The
 // fence agents fail at once then, and Pacemaker tries again whenever anything

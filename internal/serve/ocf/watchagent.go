@@ -25,13 +25,14 @@ const watchAction = "_watch"
 // locks it as long as it lives, and writes its process ID into it: the kernel
 // drops the lock with the process, however that ends.
 type watchProcess struct {
-	file  string
-	grace time.Duration // for the process to end after a signal
+	file   string
+	action string        // how the agent calls itself as this process
+	grace  time.Duration // for the process to end after a signal
 }
 
 // theWatcher is the one of this server. It ends within one look, which takes
 // milliseconds unless a command or the kernel hangs.
-var theWatcher = watchProcess{file: runDir + "/watch", grace: 2 * time.Second}
+var theWatcher = watchProcess{file: runDir + "/watch", action: watchAction, grace: 2 * time.Second}
 
 // WatchMain runs the agent ocf:mortar:watch as Pacemaker does.
 func WatchMain(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) int {
@@ -66,12 +67,20 @@ func watchDo(ctx context.Context, action string, files []string) (int, error) {
 	}
 	switch action {
 	case "start":
-		if err := startWatch(ctx, files); err != nil {
+		// First: at its end it gives the way to the fence devices back.
+		if err := theRest.end(ctx, files); err != nil {
+			return ErrGeneric, err
+		}
+		if err := theWatcher.begin(ctx, files); err != nil {
 			return ErrGeneric, err
 		}
 	case "stop":
-		if err := stopWatch(ctx, files); err != nil {
+		if err := theWatcher.end(ctx, files); err != nil {
 			return ErrGeneric, err
+		}
+		if err := rests(ctx, files); err != nil {
+			// A failed stop would have it tried again and again, and mend nothing.
+			logAs("mortar-watch")("this server can fence its partner while it is cut off, until the watcher runs again: %v", err)
 		}
 	case "monitor", "status":
 		pid, err := theWatcher.running()
@@ -83,7 +92,7 @@ func watchDo(ctx context.Context, action string, files []string) (int, error) {
 		}
 		// apply has put another binary, other services, or other files of them in place.
 		if !sameWatch(pid, files) || theWatcher.olderThan(files) {
-			if err := errors.Join(stopWatch(ctx, files), startWatch(ctx, files)); err != nil {
+			if err := errors.Join(theWatcher.end(ctx, files), theWatcher.begin(ctx, files)); err != nil {
 				return ErrGeneric, err
 			}
 		}
@@ -132,8 +141,10 @@ func (p watchProcess) olderThan(files []string) bool {
 	})
 }
 
-// watchArgs is how the watcher is called.
-func watchArgs(files []string) []string { return append([]string{"ocf", watchAction}, files...) }
+// args is how the process is called.
+func (p watchProcess) args(files []string) []string {
+	return append([]string{"ocf", p.action}, files...)
+}
 
 // sameWatch says whether a watcher is of this very binary and for these files.
 func sameWatch(pid int, files []string) bool {
@@ -145,11 +156,12 @@ func sameWatch(pid int, files []string) bool {
 	if args == nil {
 		return true
 	}
-	return mine.Dev == its.Dev && mine.Ino == its.Ino && len(args) > 1 && strings.Join(args[1:], " ") == strings.Join(watchArgs(files), " ")
+	return mine.Dev == its.Dev && mine.Ino == its.Ino && len(args) > 1 && strings.Join(args[1:], " ") == strings.Join(theWatcher.args(files), " ")
 }
 
-func startWatch(ctx context.Context, files []string) error {
-	if pid, err := theWatcher.running(); err != nil || pid != 0 {
+// begin starts the process, unless it runs.
+func (p watchProcess) begin(ctx context.Context, files []string) error {
+	if pid, err := p.running(); err != nil || pid != 0 {
 		return err
 	}
 	if _, err := newWatcher(newLinux(), files, func(string, ...any) {}); err != nil {
@@ -160,24 +172,24 @@ func startWatch(ctx context.Context, files []string) error {
 		return err
 	}
 	// Not with ctx: it outlives this action.
-	p, err := cmd.Cmd{Argv: append([]string{exe}, watchArgs(files)...), Group: cmd.OwnSession}.Start()
+	child, err := cmd.Cmd{Argv: append([]string{exe}, p.args(files)...), Group: cmd.OwnSession}.Start()
 	if err != nil {
 		return err
 	}
 	ended := make(chan *os.ProcessState, 1)
 	go func() {
-		state, _ := p.Wait()
+		state, _ := child.Wait()
 		ended <- state
 	}()
 	for {
-		if pid, err := theWatcher.running(); err == nil && pid == p.Pid {
+		if pid, err := p.running(); err == nil && pid == child.Pid {
 			return nil
 		}
 		select {
 		case how := <-ended:
 			return fmt.Errorf("the watcher ended at once: %v (journalctl -t mortar-watch)", how)
 		case <-ctx.Done():
-			p.Kill()
+			child.Kill()
 			return errors.New("the watcher does not start")
 		case <-time.After(20 * time.Millisecond):
 		}
@@ -189,8 +201,9 @@ func startWatch(ctx context.Context, files []string) error {
 // Pacemaker gives the action.
 const barTime = 5 * time.Second
 
-func stopWatch(ctx context.Context, files []string) error {
-	killed, err := theWatcher.stop(ctx)
+// end ends the process, and gives the way to the fence devices back if that could not.
+func (p watchProcess) end(ctx context.Context, files []string) error {
+	killed, err := p.stop(ctx)
 	if err != nil || !killed {
 		return err
 	}
@@ -215,7 +228,7 @@ func (p watchProcess) stop(ctx context.Context) (killed bool, err error) {
 			return killed, nil
 		}
 		// The file of a watcher that has just started has the ID of one before.
-		if err == nil && isWatch(pid) {
+		if err == nil && p.is(pid) {
 			if err := unix.Kill(pid, sig); err != nil && !errors.Is(err, unix.ESRCH) {
 				return killed, err
 			}
@@ -247,10 +260,10 @@ func (p watchProcess) ends(ctx context.Context) bool {
 	}
 }
 
-// isWatch says whether a process was called as the watcher.
-func isWatch(pid int) bool {
+// is says whether a process was called as this one.
+func (p watchProcess) is(pid int) bool {
 	args := argsOf(pid)
-	return len(args) > 2 && args[1] == "ocf" && args[2] == watchAction
+	return len(args) > 2 && args[1] == "ocf" && args[2] == p.action
 }
 
 // argsOf are the arguments of a process, its name first; none if it is gone.
@@ -272,23 +285,32 @@ func logAs(name string) func(format string, a ...any) {
 	return func(format string, a ...any) { fmt.Fprintf(l, format, a...) }
 }
 
+// open makes this process the one of p, until the file is closed, and reads the services.
+func (p watchProcess) open(k kernel, files []string, log func(string, ...any)) (*os.File, *watcher, error) {
+	if err := os.MkdirAll(runDir, 0o755); err != nil {
+		return nil, nil, err
+	}
+	f, err := p.lock()
+	if err != nil {
+		return nil, nil, err
+	}
+	w, err := newWatcher(k, files, log)
+	if err != nil {
+		log("%v", err)
+		return nil, nil, errors.Join(err, f.Close())
+	}
+	return f, w, nil
+}
+
 // watchMain is the watcher: it ends with ctx.
 func watchMain(ctx context.Context, files []string) error {
 	log, changes := logAs("mortar-watch"), logAs("mortar")
-	if err := os.MkdirAll(runDir, 0o755); err != nil {
-		return err
-	}
-	f, err := theWatcher.lock()
+	k := newLinux()
+	f, w, err := theWatcher.open(k, files, log)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	k := newLinux()
-	w, err := newWatcher(k, files, log)
-	if err != nil {
-		log("%v", err)
-		return err
-	}
 	w.record = func(format string, a ...any) { changes(RecordedBy(w.services[0].host)+format, a...) }
 	events, err := k.Events(ctx)
 	if err != nil {

@@ -57,7 +57,7 @@ func process(t *testing.T, p watchProcess, script string) (cmd *exec.Cmd, held *
 }
 
 func TestStopOfTheWatcher(t *testing.T) {
-	p := watchProcess{file: filepath.Join(t.TempDir(), "watch"), grace: 200 * time.Millisecond}
+	p := watchProcess{file: filepath.Join(t.TempDir(), "watch"), action: watchAction, grace: 200 * time.Millisecond}
 	if killed, err := p.stop(t.Context()); err != nil || killed {
 		t.Errorf("none runs: %v %v", killed, err)
 	}

@@ -1,0 +1,107 @@
+package ocf
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// The process that stays bars a server without links from fencing, gives the way back in the
+// end, and resets the server for a service that could not be stopped.
+func TestRest(t *testing.T) {
+	h := newShared(t).hosts["nfs1"]
+	cfg := testConfig()
+	cfg.Fences, cfg.Rings = []string{"10.2.0.11"}, map[string][]string{"nfs1": {"10.0.0.1"}}
+	s := h.service(cfg)
+	h.files["/sys/class/net/eth0/carrier"] = "1\n"
+	h.cabled(true)
+	if err := s.start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	w := h.watcher(s)
+	for _, c := range []struct {
+		carrier string
+		barred  bool
+	}{{"1\n", false}, {"0\n", true}} {
+		h.files["/sys/class/net/eth0/carrier"] = c.carrier
+		looks := 0
+		w.rest(t.Context(), func() bool {
+			if looks++; looks == 2 && slices.Contains(h.barred, "10.2.0.11/32") != c.barred {
+				t.Errorf("carrier %q: barred %v", c.carrier, h.barred)
+			}
+			return looks < 2
+		})
+		if len(h.barred) > 0 {
+			t.Errorf("barred after its end: %v", h.barred)
+		}
+	}
+	h.files["/sys/class/net/eth0/carrier"] = "1\n"
+	h.clock = h.clock.Add(fencesAfter) // since the link came back
+	s.overdueIn(-time.Second)
+	looks := 0
+	w.rest(t.Context(), func() bool { looks++; return looks < 2 })
+	if !slices.Contains(h.changes, "poke /proc/sysrq-trigger b") {
+		t.Error("no reset")
+	}
+}
+
+// The agent's stop leaves a process in the watcher's place while the cluster's daemons run,
+// and its start ends that.
+func TestRestTakesThePlaceOfTheWatcher(t *testing.T) {
+	dir := t.TempDir()
+	if err := unix.Mount("none", "/run", "tmpfs", 0, ""); err != nil { // of this process's namespace
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount("/run", unix.MNT_DETACH) })
+	watch, rest, of := theWatcher, theRest, clusterEngine
+	theWatcher.file, theRest.file = filepath.Join(dir, "watch"), filepath.Join(dir, "rest")
+	t.Cleanup(func() {
+		_, _ = theWatcher.stop(context.Background())
+		_, _ = theRest.stop(context.Background())
+		theWatcher, theRest, clusterEngine = watch, rest, of
+	})
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := testConfig()
+	c.Nodes = map[string]string{host: "10.0.0.1", "partner": "10.0.0.2"}
+	b, err := json.Marshal(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(dir, "good.json")
+	if err := os.WriteFile(file, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	none := "no-such-daemon"
+	for i, c := range []struct {
+		action, engine string
+		code           int
+		watches, rests bool
+	}{
+		{"start", nameOf(os.Getpid()), Success, true, false},
+		{"stop", nameOf(os.Getpid()), Success, false, true},
+		{"monitor", nameOf(os.Getpid()), NotRunning, false, true},
+		{"stop", nameOf(os.Getpid()), Success, false, true},
+		{"start", nameOf(os.Getpid()), Success, true, false},
+		{"stop", none, Success, false, false},
+	} {
+		clusterEngine = c.engine
+		code, err := watchDo(t.Context(), c.action, []string{file})
+		if err != nil && c.code == Success {
+			t.Fatal(err)
+		}
+		w, werr := theWatcher.running()
+		r, rerr := theRest.running()
+		if code != c.code || (w != 0) != c.watches || (r != 0) != c.rests || werr != nil || rerr != nil {
+			t.Fatalf("%d: %s: %d; watcher %d %v, rest %d %v", i, c.action, code, w, werr, r, rerr)
+		}
+	}
+}
