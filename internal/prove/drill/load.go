@@ -27,6 +27,10 @@ type clientJob struct {
 	aside []design.ClientMount
 }
 
+// zoneBytes is how much of an O_SYNC writer's file is overwritten again and again: so few
+// blocks that all of them are acknowledged before the fault, which then cuts an overwrite.
+const zoneBytes = 256 << 10
+
 // namesRate is how many directories a worker makes and removes per second: enough
 // to see a stall of half a second, and little load for a server.
 const namesRate = 5
@@ -65,7 +69,7 @@ func jobs(d *design.Design, service, runID, base string, rate float64) ([]client
 		}
 		j.job.Writers = append(j.job.Writers,
 			// Names contain the client: all clients share one directory.
-			workload.Writer{Name: add(m.Client + "-osync"), Dir: dir, Pattern: workload.Random, Mode: workload.OSync, BlockBytes: 16 << 10, FileBytes: 16 << 20, OpsPerSecond: rate},
+			workload.Writer{Name: add(m.Client + "-osync"), Dir: dir, Pattern: workload.Random, Mode: workload.OSync, BlockBytes: 16 << 10, FileBytes: 16 << 20, ZoneBytes: zoneBytes, OpsPerSecond: rate},
 			workload.Writer{Name: add(m.Client + "-fsync"), Dir: dir, Pattern: workload.Seq, Mode: workload.Fsync, FsyncEvery: 4, BlockBytes: 128 << 10, FileBytes: 32 << 20, OpsPerSecond: rate},
 		)
 		if kind.For(m).NamesApart() {

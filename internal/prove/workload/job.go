@@ -53,6 +53,9 @@ type Writer struct {
 	BlockBytes   int64   `json:"block_bytes,omitempty"`     // one write; a multiple of 4096, default 65536
 	FileBytes    int64   `json:"file_size_bytes,omitempty"` // default 67108864; pattern append: 0 is without end
 	OpsPerSecond float64 `json:"ops_per_second,omitempty"`  // rate limit; 0: none
+	// ZoneBytes: every second write goes to so many bytes at the begin of the file, after
+	// each mark too, so that some acknowledged data is being overwritten at any moment.
+	ZoneBytes int64 `json:"zone_bytes,omitempty"`
 }
 
 // Reader reads a writer's file at random and checks what it gets against the
@@ -434,6 +437,9 @@ func (w *Writer) fill() error {
 	}
 	if w.FileBytes < 0 || w.FileBytes%w.BlockBytes != 0 {
 		return fmt.Errorf("file_size_bytes %d is not a multiple of block_bytes %d", w.FileBytes, w.BlockBytes)
+	}
+	if w.ZoneBytes < 0 || w.ZoneBytes%w.BlockBytes != 0 || w.ZoneBytes > w.FileBytes {
+		return fmt.Errorf("zone_bytes %d: use a multiple of block_bytes %d, up to file_size_bytes", w.ZoneBytes, w.BlockBytes)
 	}
 	if w.OpsPerSecond < 0 {
 		return fmt.Errorf("ops_per_second is negative")

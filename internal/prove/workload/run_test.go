@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -817,5 +818,34 @@ func TestTakeLock(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(dir, "taken", "held.lock")); err != nil {
 		t.Error(err)
+	}
+}
+
+// Every second write goes to the zone, after a mark too; the others go behind the mark.
+func TestZone(t *testing.T) {
+	var marks atomic.Int64
+	w := &writer{cfg: Writer{Pattern: Random, BlockBytes: 4096, FileBytes: 1 << 20, ZoneBytes: 8192}, marks: &marks, rng: rand.New(rand.NewPCG(1, 1))}
+	for _, from := range []int64{0, 1 << 20} {
+		in := map[int64]bool{}
+		for i := range 40 {
+			sp := w.next()
+			if i%2 == 0 {
+				in[sp.off] = true
+				continue
+			}
+			if sp.off < from || sp.off >= from+1<<20 {
+				t.Errorf("write %d at %d, window from %d", i, sp.off, from)
+			}
+		}
+		if len(in) != 2 || !in[0] || !in[4096] {
+			t.Errorf("in the zone: %v", in)
+		}
+		marks.Add(1)
+	}
+	for _, bad := range []int64{-4096, 100, 2 << 20} {
+		job := Job{RunID: "zone", LedgerDir: t.TempDir(), Writers: []Writer{{Name: "w", Dir: t.TempDir(), BlockBytes: 4096, FileBytes: 1 << 20, ZoneBytes: bad}}}
+		if _, err := Run(t.Context(), job, Control{}, nil); err == nil || !strings.Contains(err.Error(), "zone_bytes") {
+			t.Errorf("zone_bytes %d: %v", bad, err)
+		}
 	}
 }

@@ -32,6 +32,7 @@ type writer struct {
 	fd      int
 	begun   int64  // the mark whose window pos is in
 	pos     int64  // seq, append: where in the window the next write goes
+	turn    bool   // the next write goes to the zone
 	redo    []span // ranges in doubt, to be written again first
 	pending []span // written since the last fsync
 	last    uint64 // sequence of the last write that returned
@@ -115,6 +116,9 @@ func (w *writer) next() span {
 	// Each mark begins a new window behind the last one: writing to the old
 	// window again would hide the data that it lost.
 	base := w.marks.Load() * w.cfg.FileBytes
+	if w.turn = !w.turn; w.turn && w.cfg.ZoneBytes > 0 {
+		return span{w.rng.Int64N(w.cfg.ZoneBytes/w.cfg.BlockBytes) * w.cfg.BlockBytes, w.cfg.BlockBytes}
+	}
 	if w.cfg.Pattern == Random {
 		return span{base + w.rng.Int64N(w.cfg.FileBytes/w.cfg.BlockBytes)*w.cfg.BlockBytes, w.cfg.BlockBytes}
 	}
