@@ -50,6 +50,7 @@ type engine struct {
 	variant Variant
 	opt     Options
 	sayMu   sync.Mutex
+	beside  aside
 
 	hosts testbed.Hosts
 
@@ -274,6 +275,9 @@ func (e *engine) run(ctx context.Context) (_ *report.Run, err error) {
 	cctx, cancel := cleanup()
 	e.clean(cctx, runID, lost && err == nil)
 	cancel()
+	if err == nil {
+		e.lookOnce(ctx)
+	}
 	e.stopWatch()
 	if err != nil {
 		if ev.healthErr != nil {
@@ -301,6 +305,18 @@ func (e *engine) run(ctx context.Context) (_ *report.Run, err error) {
 		return r, err
 	}
 	return r, nil
+}
+
+// lookOnce waits until each server's mounts have been looked at once more: one that was away
+// is connected again by now, or the check of the mounts fails.
+func (e *engine) lookOnce(ctx context.Context) {
+	since, servers := time.Now().UnixNano(), slices.Clone(e.servers)
+	for _, x := range e.elsewhere() {
+		servers = append(servers, x.servers...)
+	}
+	_ = host.Wait{Limit: 2 * dialTime, Poll: 100 * time.Millisecond}.Until(ctx, func(context.Context) (string, error) {
+		return strings.Join(e.watch.unseen(servers, since), ", "), nil
+	})
 }
 
 // connect connects to every host and measures its clock.
@@ -639,8 +655,10 @@ func (e *engine) breakIt(ctx context.Context, jobs []clientJob, ev *evidence) er
 	go func() { looked <- e.view().status(ctx) }()
 	err = nil // the verdict reports it; the drill itself goes on
 	if ev.recovered {
+		recovered := time.Now().UnixNano()
 		if err = e.pause(ctx, e.opt.After); ctx.Err() == nil {
 			err = nil // so does a load that ends too early
+			ev.ebbed = e.ebbed(ctx, recovered)
 		}
 	}
 	if lines := <-looked; len(ev.status) == 0 {
@@ -649,9 +667,29 @@ func (e *engine) breakIt(ctx context.Context, jobs []clientJob, ev *evidence) er
 	return err
 }
 
+// ebbLimit bounds the time until each worker has completed an operation of the load after
+// the recovery.
+const ebbLimit = 30 * time.Second
+
+// ebbed names the workers that complete nothing more after a time; "": there is none. A
+// client can go on once after a takeover, and hang then.
+func (e *engine) ebbed(ctx context.Context, after int64) string {
+	err := e.waitWorkers(ctx, ebbLimit, func(p workload.WorkerProgress, offset int64) bool { return p.LastOpNs-offset >= after })
+	if err == nil || ctx.Err() != nil {
+		return ""
+	}
+	return err.Error()
+}
+
 // perform carries out the steps of the drill, one after the other.
-func (e *engine) perform(ctx context.Context, ev *evidence) error {
+func (e *engine) perform(ctx context.Context, ev *evidence) (err error) {
+	defer func() { err = errors.Join(err, e.beside.wait()) }()
 	for _, s := range e.steps {
+		if at := time.Unix(0, ev.fault).Add(s.At); s.At > 0 {
+			if err := e.sleep(ctx, time.Until(at)); err != nil {
+				return err
+			}
+		}
 		if s.Fault.Kind != "" {
 			if err := e.act(ctx, s, ev); err != nil {
 				return err
@@ -699,34 +737,49 @@ func (e *engine) act(ctx context.Context, s Step, ev *evidence) error {
 	if s.Fault.Kind == ClientDown && !s.Mend {
 		e.bury(s.Fault.On)
 	}
-	in := e.injector(s.Fault)
-	kind := report.EventFault
-	var err error
-	if s.Mend {
-		kind = report.EventMended
-		err = in.Heal(ctx, s.Fault)
-	} else {
+	if !s.Mend {
 		// heal mends the fault even if Inject fails.
 		e.injected = append(e.injected, s.Fault)
-		e.watch.add(report.Event{NS: at, Host: s.Fault.On, Source: "drill", Kind: kind, Text: describe(s)})
-		err = in.Inject(ctx, s.Fault)
+		e.watch.add(report.Event{NS: at, Host: s.Fault.On, Source: "drill", Kind: report.EventFault, Text: describe(s)})
 	}
-	if err != nil && s.Try && ctx.Err() == nil {
-		e.say("not done: %s: %v", describe(s), err)
-		e.watch.add(report.Event{NS: time.Now().UnixNano(), Host: s.Fault.On, Source: "drill", Kind: report.EventNote, Text: fmt.Sprintf("not done: %s: %v", describe(s), err)})
+	if s.Aside {
+		e.beside.run(s.Fault, func() error { return e.carryOut(ctx, s, at) })
 		return nil
 	}
-	if err != nil {
-		return fmt.Errorf("%s: %w", describe(s), err)
-	}
-	if s.Mend {
-		e.watch.add(report.Event{NS: at, Host: s.Fault.On, Source: "drill", Kind: kind, Text: describe(s)})
+	if err := e.carryOut(ctx, s, at); err != nil {
+		return err
 	}
 	if s.Fault.Kind == ConfirmOff {
 		ev.confirmed = at
 	}
 	if x := e.second; x != nil && s.Fault.On == x.active && x.fault == 0 {
 		x.fault = at
+	}
+	return nil
+}
+
+// carryOut injects or mends the fault of a step that began at a time.
+func (e *engine) carryOut(ctx context.Context, s Step, at int64) (err error) {
+	in := e.injector(s.Fault)
+	if s.Mend {
+		err = in.Heal(ctx, s.Fault)
+	} else {
+		err = in.Inject(ctx, s.Fault)
+	}
+	if err != nil && s.Try && ctx.Err() == nil {
+		undone := fmt.Sprintf("%s: %v", describe(s), err)
+		e.say("not done: %s", undone)
+		e.watch.add(report.Event{NS: time.Now().UnixNano(), Host: s.Fault.On, Source: "drill", Kind: report.EventNote, Text: "not done: " + undone})
+		if !s.Mend {
+			e.beside.undone(undone)
+		}
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", describe(s), err)
+	}
+	if s.Mend {
+		e.watch.add(report.Event{NS: at, Host: s.Fault.On, Source: "drill", Kind: report.EventMended, Text: describe(s)})
 	}
 	return nil
 }

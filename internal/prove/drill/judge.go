@@ -1,6 +1,7 @@
 package drill
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -43,7 +44,8 @@ type evidence struct {
 	conditions  []report.Check
 	confirmed   int64 // when confirm-off was run; 0: never
 	status      []report.StatusLine
-	recovered   bool // every worker went on in time
+	recovered   bool   // every worker went on in time
+	ebbed       string // which workers completed nothing more after that; "": none
 	waited      float64
 	verify      report.Verify
 	perClient   map[string]stream.Report
@@ -81,7 +83,11 @@ func judge(e evidence) (checks []report.Check) {
 			report.Bytes(v.VerifiedBeforeFaultBytes), report.Bytes(before))
 	}
 
-	if e.recovered {
+	if hung := stuck(e.loads); e.recovered && len(hung) > 0 {
+		add(false, "every worker went on", "all %d did, the last one %s after the fault, but then %s", countWorkers(e.loads), report.Seconds(e.waited), strings.Join(hung, ", "))
+	} else if e.recovered && e.ebbed != "" {
+		add(false, "every worker went on", "all %d did, the last one %s after the fault, but then not: %s", countWorkers(e.loads), report.Seconds(e.waited), e.ebbed)
+	} else if e.recovered {
 		add(true, "every worker went on", "all %d did, the last one %s after the fault", countWorkers(e.loads), report.Seconds(e.waited))
 	} else {
 		add(false, "every worker went on", "not within %s: %s", report.Seconds(e.waited), strings.Join(notOn(e.loads), ", "))
@@ -234,11 +240,16 @@ func (e *evidence) judgePair() (checks []report.Check) {
 	case e.expect.Fencing == Allow && len(names) > 0:
 		add(true, "fencing", "%s was fenced, which this fault allows", strings.Join(names, " and "))
 	case e.expect.Fencing == Allow:
-		add(true, "fencing", "no server was fenced, and none had to be")
+		add(true, "fencing", "no server was fenced")
 	case len(names) > 0:
 		add(false, "nobody fenced", "%s was fenced, which this fault does not call for", strings.Join(names, ", "))
 	default:
 		add(true, "nobody fenced", "no server was fenced")
+	}
+	// Where the server with the fault has to be fenced, the check above says more.
+	if e.expect.Fencing != Victim {
+		early := unreleased(e.events, e.looks, e.fault, e.active, e.resource)
+		add(early == "", "let go before taken over", "%s", cmp.Or(early, "no server started the service while another one might still have it"))
 	}
 	if e.confirmed != 0 {
 		switch {
@@ -253,7 +264,8 @@ func (e *evidence) judgePair() (checks []report.Check) {
 	blind := []string{}
 	for _, h := range e.nodes {
 		n += len(e.looks[h])
-		if len(e.looks[h]) == 0 {
+		// Every server is back in the end. One whose looks ended with the fault was not watched.
+		if !slices.ContainsFunc(e.looks[h], func(l look) bool { return l.doneNS > e.fault }) {
 			blind = append(blind, h)
 		}
 	}
@@ -264,7 +276,7 @@ func (e *evidence) judgePair() (checks []report.Check) {
 	}
 	switch twice := doubleMount(looks, fenced); {
 	case len(blind) > 0:
-		add(false, "never mounted twice", "the mounts of %s could not be read", strings.Join(blind, ", "))
+		add(false, "never mounted twice", "the mounts of %s could not be read after the fault", strings.Join(blind, ", "))
 	case twice != "":
 		add(false, "never mounted twice", "%s", twice)
 	default:
@@ -295,13 +307,20 @@ func countWorkers(ls []loaded) int {
 	return n
 }
 
-// notOn describes the workers that still hung at the end.
-func notOn(ls []loaded) []string {
-	var out []string
+// stuck names the workers that hung when the load was stopped.
+func stuck(ls []loaded) (out []string) {
 	for _, l := range ls {
 		for _, s := range l.result.Stuck {
 			out = append(out, l.client+" "+s+" hangs")
 		}
+	}
+	return out
+}
+
+// notOn describes the workers that still hung at the end.
+func notOn(ls []loaded) []string {
+	out := stuck(ls)
+	for _, l := range ls {
 		for _, s := range l.result.Stalls {
 			if s.Open && !slices.Contains(l.result.Stuck, s.Worker) {
 				out = append(out, l.client+" "+s.Worker+" had not gone on")

@@ -54,6 +54,8 @@ var judgeTable = []row{
 	{"all went on", func(*evidence) {}, "every worker went on", true, "all 4 did, the last one 10.0 s after the fault"},
 	{"stuck", func(e *evidence) { e.recovered = false; e.loads[0].result.Stuck = []string{"v3-c1-osync"} }, "every worker went on", false, "c1 v3-c1-osync hangs"},
 	{"an open stall", func(e *evidence) { e.recovered = false; e.loads[0].result.Stalls[1].Open = true }, "every worker went on", false, "c1 v3-c1-lock had not gone on"},
+	{"stuck after it had gone on", func(e *evidence) { e.loads[0].result.Stuck = []string{"v3-c1-osync"} }, "every worker went on", false, "but then c1 v3-c1-osync hangs"},
+	{"went on once, then no more", func(e *evidence) { e.ebbed = "c1 v3-c1-lock does not go on" }, "every worker went on", false, "but then not: c1 v3-c1-lock does not go on"},
 	{"nobody knows who", func(e *evidence) { e.recovered = false }, "every worker went on", false, "their state was not known"},
 
 	{"moved", func(*evidence) {}, "service where it belongs", true, "it runs on nfs2"},
@@ -91,18 +93,43 @@ var judgeTable = []row{
 	{"another resource started too soon", func(e *evidence) { e.events[3].NS = e.events[1].NS - 1e9 }, "fenced before taken over", true, "confirmed 4.00 s"},
 	{"both fenced", func(e *evidence) { e.events = append(e.events, fencedAt("nfs2", e.fault+9e9)) }, "fenced before taken over", false, "nfs1 and nfs2 were fenced, not nfs1 alone"},
 	{"may be fenced, was", func(e *evidence) { e.expect.Fencing = Allow }, "fencing", true, "nfs1 was fenced, which this fault allows"},
-	{"may be fenced, was not", func(e *evidence) { e.expect.Fencing = Allow; e.events = nil }, "fencing", true, "none had to be"},
+	{"may be fenced, was not", func(e *evidence) { e.expect.Fencing = Allow; e.events = nil }, "fencing", true, "no server was fenced"},
 	{"must not be fenced, was not", stays, "nobody fenced", true, "no server was fenced"},
 	{"must not be fenced, was", func(e *evidence) { stays(e); e.events = []report.Event{fencedAt("nfs2", e.fault+1)} }, "nobody fenced", false, "nfs2 was fenced, which this fault does not call for"},
+
+	{"taken over without fencing", func(e *evidence) { e.expect.Fencing = Allow; e.events = slices.Delete(e.events, 1, 2) }, "let go before taken over", false,
+		"it was started on nfs2 4.00 s after the fault, when nfs1 had neither stopped it, nor been fenced, nor booted"},
+	{"stopped, then taken over", func(e *evidence) {
+		e.expect.Fencing = Allow
+		e.events[1] = report.Event{NS: e.fault + 3e9, Host: "nfs1", Source: "ocf", Kind: report.EventStopped, Text: "stop took 1.00 s"}
+	}, "let go before taken over", true, "no server started"},
+	{"booted, then taken over", func(e *evidence) {
+		e.expect.Fencing = Allow
+		e.events[1] = report.Event{NS: e.fault + 3e9, Host: "nfs1", Source: "drill", Kind: report.EventBooted, Text: "nfs1 boots"}
+	}, "let go before taken over", true, "no server started"},
+	{"unmounted, then taken over", func(e *evidence) {
+		e.expect.Fencing, e.events = Allow, slices.Delete(e.events, 1, 2)
+		e.looks["nfs1"] = append(e.looks["nfs1"], look{103e9, 103e9, false})
+	}, "let go before taken over", true, "no server started"},
+	{"unmounted too late", func(e *evidence) {
+		e.expect.Fencing, e.events = Allow, slices.Delete(e.events, 1, 2)
+		e.looks["nfs1"] = append(e.looks["nfs1"], look{103e9, 105e9, false})
+	}, "let go before taken over", false, "when nfs1 had neither"},
+	{"came back from a server that was only starting it", func(e *evidence) {
+		e.expect.Where, e.expect.Fencing = Anywhere, Allow
+		e.looks["nfs2"] = []look{{104e9 + 6, 104e9 + 7, false}, {106e9, 106e9, false}}
+		e.events = append(e.events, report.Event{NS: e.fault + 9e9, Host: "nfs1", Source: "pacemaker", Kind: report.EventStarting, Text: "Requesting local execution of start operation for service-home on nfs1"})
+	}, "let go before taken over", false, "it was started on nfs1 9.00 s after the fault, when nfs2 had neither"},
 
 	{"held back", func(e *evidence) { e.confirmed = e.fault + 1e9 }, "held back until confirmed", true, "for 1.00 s"},
 	{"not held back", func(e *evidence) { e.confirmed = e.fault + 6e9 }, "held back until confirmed", false, "before anybody had confirmed that nfs1 is off"},
 
-	{"mounted once", func(*evidence) {}, "never mounted twice", true, "3 looks"},
+	{"mounted once", func(*evidence) {}, "never mounted twice", true, "4 looks"},
 	{"mounted twice", func(e *evidence) {
 		e.looks["nfs1"] = append(e.looks["nfs1"], look{106e9 - 1, 106e9, true}, look{107e9, 107e9, true})
 	}, "never mounted twice", false, "nfs1"},
 	{"one was not looked at", func(e *evidence) { delete(e.looks, "nfs1") }, "never mounted twice", false, "the mounts of nfs1 could not be read"},
+	{"one was looked at only before the fault", func(e *evidence) { e.looks["nfs1"] = e.looks["nfs1"][:1] }, "never mounted twice", false, "the mounts of nfs1 could not be read after the fault"},
 
 	{"no call failed", func(*evidence) {}, "no errors", true, "no call of any client failed"},
 	{"load died", func(e *evidence) { e.loadErr = []string{"c1: session lost"} }, "no errors", false, "c1: session lost"},

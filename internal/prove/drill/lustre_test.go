@@ -152,7 +152,7 @@ func withSecond() evidence {
 	const s = int64(1e9)
 	at := e.fault + 15*s
 	e.second = &evidence{drill: e.drill, expect: e.expect, fault: at, active: "oss1", survivor: "oss2", resource: "service-ost0000", nodes: []string{"oss1", "oss2"}, service: "ost0000",
-		location: []string{"oss2"}, looks: map[string][]look{"oss1": {{at, at, true}}, "oss2": {{at, at, false}, {at + 30*s, at + 30*s, true}}}}
+		location: []string{"oss2"}, looks: map[string][]look{"oss1": {{at, at, true}, {at + 40*s, at + 40*s, false}}, "oss2": {{at, at, false}, {at + 30*s, at + 30*s, true}}}}
 	e.events = append(e.events,
 		report.Event{NS: at + 6*s, Host: "oss2", Source: "pacemaker", Kind: report.EventFenced, Text: "Peer oss1 was terminated (reboot) by oss2 on behalf of x: OK"},
 		report.Event{NS: at + 7*s, Host: "oss2", Source: "ocf", Kind: report.EventStarting, Text: "start begins"},
@@ -177,7 +177,7 @@ func TestJudgeSecond(t *testing.T) {
 			e.events = append(e.events, report.Event{NS: e.fault + 1, Host: "oss2", Source: "ocf", Kind: report.EventStarting})
 		}, nil},
 		"the second twice": {func(e *evidence) {
-			e.second.looks["oss1"] = append(e.second.looks["oss1"], look{e.second.fault + 29e9, e.second.fault + 29e9, true}, look{e.second.fault + 31e9, e.second.fault + 31e9, true})
+			e.second.looks["oss1"] = append(e.second.looks["oss1"][:1], look{e.second.fault + 29e9, e.second.fault + 29e9, true}, look{e.second.fault + 31e9, e.second.fault + 31e9, true})
 		}, []string{"never mounted twice (ost0000)"}},
 	} {
 		e := withSecond()

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/prove/kind"
 	"github.com/mortarhpc/mortar/internal/prove/report"
 )
@@ -182,6 +183,11 @@ func (e *evidence) judgeOthers(fenced map[string]int64) (checks []report.Check) 
 			c.Detail = fmt.Sprintf("it moved from %s to %s as well; its clients' longest stall was %s", o.on, o.location[0], report.Seconds(o.stall))
 		}
 		checks = append(checks, c)
+		// The agents' logs are those of the service under test.
+		own := slices.DeleteFunc(slices.Clone(e.events), func(ev report.Event) bool { return ev.Source == "ocf" })
+		if early := unreleased(own, o.looks, e.fault, o.on, resource.ServiceID(o.service.Name)); early != "" {
+			checks = append(checks, report.Check{Name: "let go before taken over (" + o.service.Name + ")", Detail: early})
+		}
 		c = report.Check{Name: "volume of " + o.service.Name}
 		n := 0
 		for _, h := range e.nodes {

@@ -222,6 +222,9 @@ func (s Schedule) takes(p Part, scene Scene) bool {
 			return false
 		}
 	}
+	if p.Kind == Move && p.On == onActive && len(s.Parts) == 0 {
+		return false // it runs there
+	}
 	pulled := scene.storage().pulled("").Kind
 	out := func(prefix string) (n int) {
 		for _, q := range append(slices.Clone(s.Parts), p) {
@@ -271,6 +274,10 @@ func (s Scene) named(arg string) string {
 	return arg
 }
 
+// byCommand are the faults that wait for the cluster. The next faults do not wait for
+// them: they hit a service that is being stopped or started.
+var byCommand = []Kind{Move, Standby}
+
 // steps puts the beginnings and the ends of the faults in order of time. Other
 // faults can make a step impossible (mortar refuses a failover while a server is
 // away): the drill notes that and goes on.
@@ -281,18 +288,16 @@ func (s Schedule) steps(scene Scene) ([]Step, error) {
 	}
 	var all []event
 	for i, p := range s.Parts {
-		f := p.fault(scene)
-		all = append(all, event{p.At, Step{Fault: f, Try: i > 0}})
+		f, beside := p.fault(scene), slices.Contains(byCommand, p.Kind)
+		all = append(all, event{p.At, Step{Fault: f, At: p.At, Aside: beside, Try: i > 0}})
 		if p.For > 0 {
-			all = append(all, event{p.At + p.For, Step{Fault: f, Mend: true, Try: true}})
+			end := p.At + p.For
+			all = append(all, event{end, Step{Fault: f, At: end, Aside: beside, Mend: true, Try: true}})
 		}
 	}
 	slices.SortStableFunc(all, func(a, b event) int { return cmp.Compare(a.at, b.at) })
 	var out []Step
-	for i, e := range all {
-		if i+1 < len(all) {
-			e.step.Wait = all[i+1].at - e.at
-		}
+	for _, e := range all {
 		out = append(out, e.step)
 	}
 	return out, nil
@@ -306,6 +311,27 @@ func (v Variant) drawn() (seed *uint64, words []string) {
 	return &v.Schedule.Seed, v.Schedule.Words()
 }
 
+// expect is what must happen. A fault that comes alone does what its drill in the table
+// does; where several overlap, any server may be fenced, and the service may be anywhere.
+func (s Schedule) expect(disks bool) Expect {
+	e := Expect{Where: Anywhere, Fencing: Allow, Stall: none, Disks: disks, Within: 10 * time.Minute}
+	if len(s.Parts) > 1 {
+		return e
+	}
+	switch p := s.Parts[0]; p.Kind {
+	case HBAOut, ModuleOut, DiskOut, LocalDisk, FeedOff, BMCDead, PDUDead:
+		e.Where, e.Fencing = Stays, Nobody
+	case LinkDown, SwitchDown:
+		e.Fencing = Nobody
+		if p.Args[0] == "private" {
+			e.Where = Stays
+		}
+	case Move, Standby:
+		e.Fencing = Nobody
+	}
+	return e
+}
+
 // choice is the drill of a schedule.
 func (s Schedule) choice(name string) Choice {
 	disks := slices.ContainsFunc(s.Parts, func(p Part) bool {
@@ -313,7 +339,7 @@ func (s Schedule) choice(name string) Choice {
 	})
 	return Choice{
 		// Servers may boot twice, and the reclaim of NFSv3 locks may take as long.
-		Drill:   Drill{Name: "random", Title: "faults that a seed draws", Expect: Expect{Where: Anywhere, Fencing: Allow, Stall: none, Disks: disks, Within: 10 * time.Minute}},
+		Drill:   Drill{Name: "random", Title: "faults that a seed draws", Expect: s.expect(disks)},
 		Variant: Variant{How: name, Title: strings.Join(s.Words(), "; "), Steps: s.steps, Schedule: &s},
 	}
 }

@@ -55,13 +55,16 @@ func TestDraw(t *testing.T) {
 		if disks > 2 || system[onActive] > 1 || system[onPassive] > 1 {
 			t.Errorf("seed %d takes %d disks of a RAID 6, and of system mirrors %v", seed, disks, system)
 		}
+		if first := s.Parts[0]; first.Kind == Move && first.On == onActive {
+			t.Errorf("seed %d begins with a move to where the service is", seed)
+		}
 		steps, err := s.steps(scene)
 		if err != nil || steps[0].Try || steps[0].Mend || steps[0].Fault.Kind != s.Parts[0].Kind {
 			t.Fatalf("seed %d: %v %+v", seed, err, steps)
 		}
 		out := map[string]int{}
 		for _, st := range steps {
-			if st.Wait < 0 || slices.ContainsFunc(st.Fault.Args, func(a string) bool { return strings.HasPrefix(a, diskArg) || a == moveArg }) {
+			if st.At < 0 || slices.ContainsFunc(st.Fault.Args, func(a string) bool { return strings.HasPrefix(a, diskArg) || a == moveArg }) {
 				t.Errorf("seed %d: %+v", seed, st)
 			}
 			if st.Mend {
@@ -202,14 +205,55 @@ func TestScheduleSteps(t *testing.T) {
 	}
 	freeze, disk, move := Fault{Kind: Freeze, On: "nfs1"}, Fault{Kind: DiskOut, Args: []string{"S3"}}, Fault{Kind: Move, On: "nfs2", Args: []string{"home"}}
 	want := []Step{
-		{Fault: freeze, Wait: 5 * time.Second},
-		{Fault: disk, Try: true},
-		{Fault: move, Try: true, Wait: 15 * time.Second},
-		{Fault: freeze, Mend: true, Try: true, Wait: 15 * time.Second},
-		{Fault: disk, Mend: true, Try: true},
+		{Fault: freeze},
+		{Fault: disk, At: 5 * time.Second, Try: true},
+		{Fault: move, At: 5 * time.Second, Aside: true, Try: true},
+		{Fault: freeze, At: 20 * time.Second, Mend: true, Try: true},
+		{Fault: disk, At: 35 * time.Second, Mend: true, Try: true},
 	}
 	if d := cmp.Diff(want, steps); d != "" {
 		t.Error(d)
+	}
+}
+
+// A fault that comes alone is judged as in its own drill.
+func TestScheduleExpects(t *testing.T) {
+	for _, c := range []struct {
+		parts   []Part
+		where   Place
+		fencing Fencing
+	}{
+		{[]Part{{Kind: FeedOff, Args: []string{"pdu-a"}}}, Stays, Nobody},
+		{[]Part{{Kind: SwitchDown, Args: []string{"private"}}}, Stays, Nobody},
+		{[]Part{{Kind: LinkDown, On: onActive, Args: []string{"public"}}}, Anywhere, Nobody},
+		{[]Part{{Kind: Standby, On: onPassive}}, Anywhere, Nobody},
+		{[]Part{{Kind: Freeze, On: onPassive}}, Anywhere, Allow},
+		{[]Part{{Kind: PathsOut, On: onPassive}}, Anywhere, Allow},
+		{[]Part{{Kind: FeedOff, Args: []string{"pdu-a"}}, {Kind: LocalDisk, On: onActive, Args: []string{"0"}}}, Anywhere, Allow},
+	} {
+		if e := (Schedule{Parts: c.parts}).expect(false); e.Where != c.where || e.Fencing != c.fencing {
+			t.Errorf("%v: %s, %s", c.parts, e.Where, e.Fencing)
+		}
+	}
+}
+
+// A step aside holds nobody up, but the next step of the same fault waits for it; wait
+// returns what went wrong.
+func TestAside(t *testing.T) {
+	var a aside
+	begun, release := make(chan struct{}), make(chan struct{})
+	var order []string
+	f := Fault{Kind: Standby, On: "nfs1"}
+	a.run(f, func() error { close(begun); <-release; order = append(order, "standby"); return nil })
+	a.run(f, func() error { order = append(order, "unstandby"); return fmt.Errorf("refused") })
+	<-begun
+	close(release)
+	if err := a.wait(); err == nil || !strings.Contains(err.Error(), "refused") || !slices.Equal(order, []string{"standby", "unstandby"}) {
+		t.Errorf("%v, %q", err, order)
+	}
+	a.undone("moving")
+	if got := a.left(); !slices.Equal(got, []string{"moving"}) {
+		t.Errorf("%q", got)
 	}
 }
 

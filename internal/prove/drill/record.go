@@ -23,6 +23,7 @@ func (e *engine) report(ev evidence, runID string, began time.Time) *report.Run 
 	}
 	s := &r.Summary
 	s.Seed, s.Schedule = e.variant.drawn()
+	s.NotDone = e.beside.left()
 	if ev.moved || e.expect.Where == Moves {
 		s.Survivor = e.survivor
 	}

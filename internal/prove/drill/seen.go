@@ -46,6 +46,22 @@ func linkGone(network string, servers ...string) *Condition {
 	}}
 }
 
+// cutOff waits until the interfaces of a server on both networks are down.
+func cutOff(server string) *Condition {
+	private, public := linkGone("private", server), linkGone("public", server)
+	return &Condition{What: "both links are down", Limit: seenLimit, Look: func(ctx context.Context, v *View) (bool, string) {
+		gone, first := private.Look(ctx, v)
+		if !gone {
+			return false, first
+		}
+		gone, second := public.Look(ctx, v)
+		if !gone {
+			return false, second
+		}
+		return true, first + "; " + second
+	}}
+}
+
 // addressOn is the address of a server on the network private or public.
 func addressOn(d *design.Design, server, network string) string {
 	for _, s := range d.Spec.Servers {
@@ -198,16 +214,24 @@ func booted(what string, servers ...string) *Condition {
 
 // startedDegraded: parities are compared only of a RAID 6 without a journal.
 func (m mdStorage) startedDegraded() *Condition {
-	server, note := m.Passive, "array "+m.Group.Name+" is started dirty and degraded"
+	server := m.Passive
+	// The array was assembled so, and its start had compared what the bitmap names.
+	notes := []string{"array " + m.Group.Name + " is started dirty and degraded", "its parities agree: nothing is in doubt"}
 	if m.Group.Level != 6 || m.Service.Storage.Journal != nil {
 		return nil
 	}
 	return &Condition{What: "the array was dirty and degraded", Limit: 2 * time.Minute, Look: func(_ context.Context, v *View) (bool, string) {
-		for _, x := range v.events() {
-			if x.Host == server && x.NS > v.fault && strings.Contains(x.Text, note) {
-				return true, server + ": " + x.Text
+		var said []string
+		for _, note := range notes {
+			all := v.events()
+			i := slices.IndexFunc(all, func(x report.Event) bool {
+				return x.Host == server && x.NS > v.fault && strings.Contains(x.Text, m.Group.Name) && strings.Contains(x.Text, note)
+			})
+			if i < 0 {
+				return false, server + " did not note: " + note
 			}
+			said = append(said, all[i].Text)
 		}
-		return false, server + " did not note: " + note
+		return true, server + ": " + strings.Join(said, "; ")
 	}}
 }

@@ -274,12 +274,16 @@ func bothRings(whose func(Scene) string, hold time.Duration) func(Scene) ([]Step
 		}
 		if hold > 0 {
 			// At once: the partner may fence it.
-			steps[1].Until = linkGone("public", on)
+			steps[1].Until = cutOff(on)
 			steps = append(steps, Step{Wait: hold, Look: true})
 		}
 		return steps, nil
 	}
 }
+
+// switchHold is longer than the watcher waits until it tells of a link that is back (10 s,
+// and 5 s until Pacemaker acts): a restart at that moment belongs to the drill.
+const switchHold = 25 * time.Second
 
 // one is a single fault that lasts for hold.
 func one(f Fault, hold time.Duration) func(Scene) ([]Step, error) {
@@ -501,7 +505,9 @@ func coldStartAlone(s Scene) ([]Step, error) {
 // switchBoots takes the public network from servers and clients for ten seconds: the
 // link of each client changes, too, which no cable of a server does.
 func switchBoots(s Scene) ([]Step, error) {
-	return briefly(Fault{Kind: SwitchDown, Args: []string{"public"}}, 10*time.Second, linkGone("public", s.Design.PairOf(s.Service.Name).Servers...)), nil
+	steps := briefly(Fault{Kind: SwitchDown, Args: []string{"public"}}, 10*time.Second, linkGone("public", s.Design.PairOf(s.Service.Name).Servers...))
+	steps[len(steps)-1].Wait = switchHold
+	return steps, nil
 }
 
 // briefly injects a fault, waits until it is seen, and mends it after a while.

@@ -26,11 +26,12 @@ type watcher struct {
 	seen   map[string]bool              // kinds shown on the terminal, by host
 	looks  map[string]map[string][]look // by mount point and host
 	ahead  map[string]int64             // of a clock that a fault has moved, ns, by host
+	boots  map[string]string            // the boot that was seen last, by host
 	wake   chan struct{}                // signals a new event
 }
 
 func newWatcher(say func(string)) *watcher {
-	return &watcher{say: say, known: map[string]bool{}, seen: map[string]bool{}, looks: map[string]map[string][]look{}, ahead: map[string]int64{}, wake: make(chan struct{}, 1)}
+	return &watcher{say: say, known: map[string]bool{}, seen: map[string]bool{}, looks: map[string]map[string][]look{}, ahead: map[string]int64{}, boots: map[string]string{}, wake: make(chan struct{}, 1)}
 }
 
 // told has the kinds of events that the terminal shows, once for each host, and
@@ -136,6 +137,20 @@ func (w *watcher) snapshot() ([]report.Event, map[string]map[string][]look) {
 	return ev, looks
 }
 
+// unseen are the servers at which no look has ended since a time.
+func (w *watcher) unseen(servers []string, since int64) []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(servers), func(s string) bool {
+		for _, byHost := range w.looks {
+			if n := len(byHost[s]); n > 0 && byHost[s][n-1].doneNS > since {
+				return true
+			}
+		}
+		return false
+	})
+}
+
 // lookInterval is the time between two looks at a server's mounts. A look costs
 // an emulated server about 10 ms of CPU time.
 const lookInterval = time.Second
@@ -176,33 +191,71 @@ func (e *engine) follow(ctx context.Context, name, service string, volumes []str
 	}
 }
 
+// boot notes it if a server has booted since it was seen last.
+func (w *watcher) boot(ctx context.Context, h *host.Session, name string) error {
+	id, err := h.Read(ctx, "/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return err
+	}
+	text, err := h.Read(ctx, "/proc/uptime")
+	if err != nil {
+		return err
+	}
+	up, ok := linux.Uptime(text)
+	if !ok {
+		return fmt.Errorf("/proc/uptime says %q", text)
+	}
+	w.mu.Lock()
+	last := w.boots[name]
+	w.boots[name] = id
+	w.mu.Unlock()
+	if last != "" && last != id {
+		w.add(report.Event{NS: time.Now().Add(-up).UnixNano(), Host: name, Source: "drill", Kind: report.EventBooted, Text: name + " boots"})
+	}
+	return nil
+}
+
 // server watches one server until ctx ends or the session is lost. With again it
-// reads the journal from the server's boot, otherwise from now.
+// reads the journal from the server's boot, otherwise from now. A log that can no longer
+// be followed is read once more from its begin: no event may be missed.
 func (w *watcher) server(ctx context.Context, h *host.Session, name, service string, volumes []string, offset int64, again bool) {
 	ctx, stop := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer stop() // the followers end with the looks
-	follow := func(argv []string, line func(string)) {
+	if err := w.boot(ctx, h, name); err != nil {
+		return
+	}
+	follow := func(argv func(again bool) []string, line func(string)) {
 		wg.Go(func() {
-			err := h.Follow(ctx, line, argv...)
-			if ctx.Err() == nil {
+			for again := again; ; again = true {
+				err := h.Follow(ctx, line, argv(again)...)
+				if ctx.Err() != nil {
+					return
+				}
 				// Normal for the broken server, worth a note for the other one.
-				w.add(report.Event{NS: time.Now().UnixNano(), Host: name, Source: "drill", Kind: report.EventNote, Text: fmt.Sprintf("no longer watched (%s): %v", argv[0], err)})
+				w.add(report.Event{NS: time.Now().UnixNano(), Host: name, Source: "drill", Kind: report.EventNote, Text: fmt.Sprintf("no longer watched (%s): %v", argv(again)[0], err)})
+				select {
+				case <-time.After(lookInterval): // a lost session ends the looks as well
+				case <-ctx.Done():
+					return
+				}
 			}
 		})
 	}
-	follow(journalArgv(again), func(line string) {
+	follow(journalArgv, func(line string) {
 		if e, ok := journalEvent([]byte(line), name); ok {
 			e.NS -= offset + w.moved(name)
 			w.add(e)
 		}
 	})
-	lines := "0"
-	if again {
-		lines = "+1"
-	}
-	follow([]string{"tail", "-n", lines, "-F", path.Join("/run/mortar", "ocf-"+service+".log")}, func(line string) {
+	log := path.Join("/run/mortar", "ocf-"+service+".log")
+	follow(func(again bool) []string {
+		if again {
+			return []string{"tail", "-n", "+1", "-F", log}
+		}
+		return []string{"tail", "-n", "0", "-F", log}
+	}, func(line string) {
 		if e, ok := ocfEvent([]byte(line), name); ok {
 			e.NS -= offset + w.moved(name)
 			w.add(e)

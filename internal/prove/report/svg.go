@@ -67,7 +67,7 @@ func marksOf(r *Run) []mark {
 		EventFault: "fault injected", EventDetected: "fault detected", EventFenced: "fenced", EventStarting: "service starting",
 		EventStarted: "service started", EventStopped: "service stopped", EventFirstIO: "first write acknowledged", EventAllIO: "every writer goes on", EventFirstLock: "first lock granted", EventAllLocks: "every lock worker goes on", EventMembership: "new membership",
 		EventHealed: "health restored", EventFenceFail: "fencing failed", EventStartFail: "start failed", EventMended: "mended", EventLink: "cluster link", EventMultipath: "path",
-		EventRAID: "RAID", EventFS: "file system", EventConflict: "LUN refuses", EventMMP: "target in use elsewhere",
+		EventRAID: "RAID", EventFS: "file system", EventConflict: "LUN refuses", EventMMP: "target in use elsewhere", EventBooted: "server boots",
 	}
 	// Every event of these kinds gets a mark with its text: a drill may have
 	// several steps, and events of links, paths, arrays and file systems differ

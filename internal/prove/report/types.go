@@ -34,6 +34,9 @@ type Summary struct {
 	// Seed is the seed of a random drill, and Schedule its faults as text.
 	Seed     *uint64  `json:"seed,omitempty"`
 	Schedule []string `json:"schedule,omitempty"`
+	// NotDone are the faults of Schedule that could not be injected, and why: another
+	// one made them impossible.
+	NotDone []string `json:"not_done,omitempty"`
 	// Checks determine the verdict; Reasons has the failed ones as text.
 	Checks  []Check  `json:"checks"`
 	Reasons []string `json:"reasons"`
@@ -223,6 +226,7 @@ const (
 	EventAllIO      = "all-io"
 	EventFirstLock  = "first-lock"
 	EventAllLocks   = "all-locks"
+	EventBooted     = "booted" // a server came back from a reset or a power loss
 	EventMended     = "mended" // a step of the drill mended a fault
 	EventHealed     = "healed"
 	EventLink       = journal.Link
