@@ -176,6 +176,8 @@ var Table = []Drill{
 			{How: "cables", Title: "both cables are pulled", Steps: bothRings(func(s Scene) string { return s.Active }, 0)},
 			{How: "passive", Title: "both cables of the passive server are pulled, which must not fence the active one: the service stays",
 				Steps: bothRings(Scene.passive, passiveHold), Expect: &Expect{Where: Stays, Fencing: Allow}},
+			{How: "standby", Title: "the passive server is in standby, and both its cables are pulled, as when a person works on it: the service stays",
+				Steps: standbyCutOff, Expect: &Expect{Where: Stays, Fencing: Allow}},
 		},
 	},
 	{
@@ -284,6 +286,12 @@ func bothRings(whose func(Scene) string, hold time.Duration) func(Scene) ([]Step
 // switchHold is longer than the watcher waits until it tells of a link that is back (10 s,
 // and 5 s until Pacemaker acts): a restart at that moment belongs to the drill.
 const switchHold = 25 * time.Second
+
+// standbyCutOff cuts off a server on which Pacemaker has stopped all of Mortar's agents.
+func standbyCutOff(s Scene) ([]Step, error) {
+	steps, err := bothRings(Scene.passive, passiveHold)(s)
+	return append([]Step{{Fault: Fault{Kind: Standby, On: s.Passive}, Prepare: true}}, steps...), err
+}
 
 // one is a single fault that lasts for hold.
 func one(f Fault, hold time.Duration) func(Scene) ([]Step, error) {
