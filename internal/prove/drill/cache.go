@@ -23,7 +23,7 @@ const hostMortar = "/usr/local/sbin/mortar"
 var cacheDrills = []Drill{
 	{
 		Name: "ssd-fail", Title: "an SSD of the cache fails mid-write; dirty data is on the other one",
-		Expect: Expect{Where: Stays, Fencing: Nobody, Stall: 5},
+		Expect: Expect{Where: Stays, Fencing: Nobody, Stall: 5, Disks: true},
 		Variants: []Variant{
 			{How: "first", Title: "the first SSD is pulled from its slot", Steps: ssdFail(0)},
 			{How: "second", Title: "the second SSD is pulled from its slot", Steps: ssdFail(1)},
@@ -31,17 +31,17 @@ var cacheDrills = []Drill{
 	},
 	{
 		Name: "ssd-replace", Title: "an SSD of the cache fails and is replaced, under load",
-		Expect:   Expect{Where: Stays, Fencing: Nobody, Stall: 5},
+		Expect:   Expect{Where: Stays, Fencing: Nobody, Stall: 5, Disks: true},
 		Variants: []Variant{{How: "pulled", Title: "the first SSD is pulled, pushed in again, and given back to the cache", Steps: ssdReplace}},
 	},
 	{
 		Name: "ssd-both", Title: "every SSD of a write-through cache fails; the service goes on at the disks' speed",
-		Expect:   Expect{Where: Stays, Fencing: Nobody, Stall: 5},
+		Expect:   Expect{Where: Stays, Fencing: Nobody, Stall: 5, Disks: true},
 		Variants: []Variant{{How: "pulled", Title: "all SSDs are pulled, one after the other", Steps: ssdAll}},
 	},
 	{
 		Name: "cache-full", Title: "more is written than the disks take, until the mirror of dirty data is full; writes go on at the disks' speed",
-		Expect: Expect{Where: Stays, Fencing: Nobody, Stall: 5},
+		Expect: Expect{Where: Stays, Fencing: Nobody, Stall: 5, Disks: true},
 		Variants: []Variant{{How: "filled", Title: "nothing dirty is written to the disks, and a file of random writes fills the mirror", Steps: func(s Scene) ([]Step, error) {
 			if _, err := s.ssd(0); err != nil {
 				return nil, err
@@ -58,7 +58,7 @@ var cacheDrills = []Drill{
 	},
 	{
 		Name: "ssd-missing", Title: "the active server dies while an SSD is missing, or holds what is not true any more; the service starts on the other one with the rest",
-		Expect: Expect{Where: Moves, Fencing: Victim, Stall: 15},
+		Expect: Expect{Where: Moves, Fencing: Victim, Stall: 15, Disks: true},
 		Variants: []Variant{{How: "freeze", Title: "the first SSD is pulled, then the server stops executing", Steps: func(s Scene) ([]Step, error) {
 			steps, err := ssdFail(0)(s)
 			if err != nil {

@@ -27,7 +27,7 @@ func TestDrillsOnLustre(t *testing.T) {
 		"bit-rot-scrub": "servers see no files", "client-crash-power": "no second client",
 	}
 	onlyMDS := map[string]string{"two-disks-pulled": "cannot lose 2 disks", "ost-full-full": "service mdt0000 has no OST"} // RAID 10
-	twoOSTs := map[string]string{"both-rings-passive": "neither server is passive", "cold-start-alone-confirm": "neither server is passive"}
+	twoOSTs := map[string]string{"both-rings-passive": "neither server is passive", "both-rings-standby": "neither server is passive", "cold-start-alone-confirm": "neither server is passive"}
 	for _, s := range d.Services() {
 		env := Env{Design: d, Injector: &pair{}, Operator: neverWhole{}, Service: s.Name}
 		for _, c := range Suits(all, d) {
@@ -61,7 +61,7 @@ func TestDrillsOnLustreArrays(t *testing.T) {
 		}
 	}
 	want := []string{"disk-slow-throttled", "bit-rot-scrub", "full-fs-full", "full-fs-moved", "client-crash-power", "service-kill-nfsd", "service-kill-mountd", "service-kill-statd", "service-kill-nfsdcld",
-		"lun-missing-hidden", "both-rings-passive", "unfenced-stuck", "cold-start-alone-confirm"}
+		"lun-missing-hidden", "both-rings-passive", "both-rings-standby", "unfenced-stuck", "cold-start-alone-confirm"}
 	if d := cmp.Diff(want, refused, cmpopts.SortSlices(func(a, b string) bool { return a < b })); d != "" {
 		t.Error(d)
 	}
