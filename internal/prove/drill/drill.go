@@ -164,12 +164,12 @@ type Step struct {
 	Prepare bool
 	// Keep: writers leave the data written so far as it is, and go on behind it.
 	// Without such a step they do so at the fault.
-	Keep  bool
-	At    time.Duration // not before so long after the fault
-	Aside bool          // the next steps do not wait for this one
-	Wait  time.Duration // then wait this long
-	Until *Condition    // then wait for this condition
-	Look  bool          // then record the findings of `mortar status`
+	Keep   bool
+	At     time.Duration // not before so long after the fault
+	Beside bool          // the next steps do not wait for this one
+	Wait   time.Duration // then wait this long
+	Until  *Condition    // then wait for this condition
+	Look   bool          // then record the findings of `mortar status`
 }
 
 // Condition is what a drill waits for. If it is not met within Limit, the drill

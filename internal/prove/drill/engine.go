@@ -50,7 +50,7 @@ type engine struct {
 	variant Variant
 	opt     Options
 	sayMu   sync.Mutex
-	beside  aside
+	beside  beside
 
 	hosts testbed.Hosts
 
@@ -742,7 +742,7 @@ func (e *engine) act(ctx context.Context, s Step, ev *evidence) error {
 		e.injected = append(e.injected, s.Fault)
 		e.watch.add(report.Event{NS: at, Host: s.Fault.On, Source: "drill", Kind: report.EventFault, Text: describe(s)})
 	}
-	if s.Aside {
+	if s.Beside {
 		e.beside.run(s.Fault, func() error { return e.carryOut(ctx, s, at) })
 		return nil
 	}

@@ -289,10 +289,10 @@ func (s Schedule) steps(scene Scene) ([]Step, error) {
 	var all []event
 	for i, p := range s.Parts {
 		f, beside := p.fault(scene), slices.Contains(byCommand, p.Kind)
-		all = append(all, event{p.At, Step{Fault: f, At: p.At, Aside: beside, Try: i > 0}})
+		all = append(all, event{p.At, Step{Fault: f, At: p.At, Beside: beside, Try: i > 0}})
 		if p.For > 0 {
 			end := p.At + p.For
-			all = append(all, event{end, Step{Fault: f, At: end, Aside: beside, Mend: true, Try: true}})
+			all = append(all, event{end, Step{Fault: f, At: end, Beside: beside, Mend: true, Try: true}})
 		}
 	}
 	slices.SortStableFunc(all, func(a, b event) int { return cmp.Compare(a.at, b.at) })

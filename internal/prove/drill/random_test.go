@@ -207,7 +207,7 @@ func TestScheduleSteps(t *testing.T) {
 	want := []Step{
 		{Fault: freeze},
 		{Fault: disk, At: 5 * time.Second, Try: true},
-		{Fault: move, At: 5 * time.Second, Aside: true, Try: true},
+		{Fault: move, At: 5 * time.Second, Beside: true, Try: true},
 		{Fault: freeze, At: 20 * time.Second, Mend: true, Try: true},
 		{Fault: disk, At: 35 * time.Second, Mend: true, Try: true},
 	}
@@ -237,22 +237,22 @@ func TestScheduleExpects(t *testing.T) {
 	}
 }
 
-// A step aside holds nobody up, but the next step of the same fault waits for it; wait
+// A step beside the others holds nobody up, but the next step of the same fault waits for it; wait
 // returns what went wrong.
-func TestAside(t *testing.T) {
-	var a aside
+func TestBeside(t *testing.T) {
+	var b beside
 	begun, release := make(chan struct{}), make(chan struct{})
 	var order []string
 	f := Fault{Kind: Standby, On: "nfs1"}
-	a.run(f, func() error { close(begun); <-release; order = append(order, "standby"); return nil })
-	a.run(f, func() error { order = append(order, "unstandby"); return fmt.Errorf("refused") })
+	b.run(f, func() error { close(begun); <-release; order = append(order, "standby"); return nil })
+	b.run(f, func() error { order = append(order, "unstandby"); return fmt.Errorf("refused") })
 	<-begun
 	close(release)
-	if err := a.wait(); err == nil || !strings.Contains(err.Error(), "refused") || !slices.Equal(order, []string{"standby", "unstandby"}) {
+	if err := b.wait(); err == nil || !strings.Contains(err.Error(), "refused") || !slices.Equal(order, []string{"standby", "unstandby"}) {
 		t.Errorf("%v, %q", err, order)
 	}
-	a.undone("moving")
-	if got := a.left(); !slices.Equal(got, []string{"moving"}) {
+	b.undone("moving")
+	if got := b.left(); !slices.Equal(got, []string{"moving"}) {
 		t.Errorf("%q", got)
 	}
 }
