@@ -275,7 +275,7 @@ func (s Scene) named(arg string) string {
 }
 
 // byCommand are the faults that wait for the cluster. The next faults do not wait for
-// them: they hit a service that is being stopped or started.
+// them: they hit a service that is being stopped or started, and can undo the command.
 var byCommand = []Kind{Move, Standby}
 
 // steps puts the beginnings and the ends of the faults in order of time. Other
@@ -289,7 +289,7 @@ func (s Schedule) steps(scene Scene) ([]Step, error) {
 	var all []event
 	for i, p := range s.Parts {
 		f, beside := p.fault(scene), slices.Contains(byCommand, p.Kind)
-		all = append(all, event{p.At, Step{Fault: f, At: p.At, Beside: beside, Try: i > 0}})
+		all = append(all, event{p.At, Step{Fault: f, At: p.At, Beside: beside, Try: i > 0 || beside && len(s.Parts) > 1}})
 		if p.For > 0 {
 			end := p.At + p.For
 			all = append(all, event{end, Step{Fault: f, At: end, Beside: beside, Mend: true, Try: true}})

@@ -34,8 +34,8 @@ type Summary struct {
 	// Seed is the seed of a random drill, and Schedule its faults as text.
 	Seed     *uint64  `json:"seed,omitempty"`
 	Schedule []string `json:"schedule,omitempty"`
-	// NotDone are the faults of Schedule that could not be injected, and why: another
-	// one made them impossible.
+	// NotDone are the faults of Schedule that could not be carried out, and why: another
+	// one made them impossible, or undid them.
 	NotDone []string `json:"not_done,omitempty"`
 	// Checks determine the verdict; Reasons has the failed ones as text.
 	Checks  []Check  `json:"checks"`
