@@ -256,8 +256,8 @@ func applyWhileStopped(t *testing.T, spec string) {
 }
 
 // exportsInPlace adds an export to a brick in use, changes its options and removes it; the
-// applies that add it are killed after four actions. The service does not move, a client that writes gets no
-// error, and each change takes effect at once.
+// applies that add it are killed after four actions. The service does not move, a client
+// that writes gets no error, and each change takes effect at once.
 func exportsInPlace(t *testing.T, spec string) {
 	src, err := os.ReadFile(spec)
 	if err != nil {

@@ -685,8 +685,8 @@ func (e *engine) ebbed(ctx context.Context, after int64) string {
 func (e *engine) perform(ctx context.Context, ev *evidence) (err error) {
 	defer func() { err = errors.Join(err, e.beside.wait()) }()
 	for _, s := range e.steps {
-		if at := time.Unix(0, ev.fault).Add(s.At); s.At > 0 {
-			if err := e.sleep(ctx, time.Until(at)); err != nil {
+		if s.At > 0 {
+			if err := e.sleep(ctx, time.Until(time.Unix(0, ev.fault).Add(s.At))); err != nil {
 				return err
 			}
 		}

@@ -205,9 +205,11 @@ func hasOperator(e *engine, f Fault) error {
 }
 
 func (e *engine) move(ctx context.Context, f Fault) error {
-	// A fault before this one may have moved it already. Then this one would do nothing.
-	if on, err := e.location(ctx, f.Args[0]); e.variant.Schedule != nil && err == nil && slices.Equal(on, []string{f.On}) {
-		return fmt.Errorf("service %s runs on %s already", f.Args[0], f.On)
+	if e.variant.Schedule != nil {
+		// A fault before this one may have moved it already. Then this one would do nothing.
+		if on, err := e.location(ctx, f.Args[0]); err == nil && slices.Equal(on, []string{f.On}) {
+			return fmt.Errorf("service %s runs on %s already", f.Args[0], f.On)
+		}
 	}
 	return e.env.Operator.Move(ctx, f.Args[0], f.On)
 }

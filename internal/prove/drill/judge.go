@@ -83,14 +83,16 @@ func judge(e evidence) (checks []report.Check) {
 			report.Bytes(v.VerifiedBeforeFaultBytes), report.Bytes(before))
 	}
 
-	if hung := stuck(e.loads); e.recovered && len(hung) > 0 {
-		add(false, "every worker went on", "all %d did, the last one %s after the fault, but then %s", countWorkers(e.loads), report.Seconds(e.waited), strings.Join(hung, ", "))
-	} else if e.recovered && e.ebbed != "" {
-		add(false, "every worker went on", "all %d did, the last one %s after the fault, but then not: %s", countWorkers(e.loads), report.Seconds(e.waited), e.ebbed)
-	} else if e.recovered {
-		add(true, "every worker went on", "all %d did, the last one %s after the fault", countWorkers(e.loads), report.Seconds(e.waited))
-	} else {
+	went := fmt.Sprintf("all %d did, the last one %s after the fault", countWorkers(e.loads), report.Seconds(e.waited))
+	switch hung := stuck(e.loads); {
+	case !e.recovered:
 		add(false, "every worker went on", "not within %s: %s", report.Seconds(e.waited), strings.Join(notOn(e.loads), ", "))
+	case len(hung) > 0:
+		add(false, "every worker went on", "%s, but then %s", went, strings.Join(hung, ", "))
+	case e.ebbed != "":
+		add(false, "every worker went on", "%s, but then not: %s", went, e.ebbed)
+	default:
+		add(true, "every worker went on", "%s", went)
 	}
 
 	checks = append(append(checks, e.conditions...), e.parity...)

@@ -26,23 +26,15 @@ import (
 
 // TestMain runs the tests in user, network and mount namespaces of their own,
 // where they may do what the agent does as root, without any privilege and
-// without a trace on the machine. Called as the watcher it is the one of
-// TestWatchAgent, which keeps its file beside the first configuration.
+// without a trace on the machine. Called as the watcher, or as the process in its
+// place, it is that of the tests, which keep its file beside the first configuration.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 3 && os.Args[1] == "ocf" && os.Args[2] == watchAction {
-		theWatcher.file = filepath.Join(filepath.Dir(os.Args[3]), "watch")
+	if len(os.Args) > 3 && os.Args[1] == "ocf" && staying[os.Args[2]] != nil {
+		dir := filepath.Dir(os.Args[3])
+		theWatcher.file, theRest.file, clusterEngine = filepath.Join(dir, "watch"), filepath.Join(dir, "rest"), nameOf(os.Getpid())
 		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 		defer stop()
-		if err := watchMain(ctx, os.Args[3:]); err != nil {
-			os.Exit(1)
-		}
-		return
-	}
-	if len(os.Args) > 3 && os.Args[1] == "ocf" && os.Args[2] == restAction {
-		theRest.file, clusterEngine = filepath.Join(filepath.Dir(os.Args[3]), "rest"), nameOf(os.Getpid())
-		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
-		defer stop()
-		if err := restMain(ctx, os.Args[3:]); err != nil {
+		if err := staying[os.Args[2]](ctx, os.Args[3:]); err != nil {
 			os.Exit(1)
 		}
 		return

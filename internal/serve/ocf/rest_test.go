@@ -1,15 +1,10 @@
 package ocf
 
 import (
-	"context"
-	"encoding/json"
 	"os"
-	"path/filepath"
 	"slices"
 	"testing"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // The process that stays bars a server without links from fencing, gives the way back in the
@@ -54,43 +49,22 @@ func TestRest(t *testing.T) {
 // The agent's stop leaves a process in the watcher's place while the cluster's daemons run,
 // and its start ends that.
 func TestRestTakesThePlaceOfTheWatcher(t *testing.T) {
-	dir := t.TempDir()
-	if err := unix.Mount("none", "/run", "tmpfs", 0, ""); err != nil { // of this process's namespace
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = unix.Unmount("/run", unix.MNT_DETACH) })
-	watch, rest, of := theWatcher, theRest, clusterEngine
-	theWatcher.file, theRest.file = filepath.Join(dir, "watch"), filepath.Join(dir, "rest")
-	t.Cleanup(func() {
-		_, _ = theWatcher.stop(context.Background())
-		_, _ = theRest.stop(context.Background())
-		theWatcher, theRest, clusterEngine = watch, rest, of
-	})
-	host, err := os.Hostname()
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := testConfig()
-	c.Nodes = map[string]string{host: "10.0.0.1", "partner": "10.0.0.2"}
-	b, err := json.Marshal(c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	file := filepath.Join(dir, "good.json")
-	if err := os.WriteFile(file, b, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	host, write := watchedHost(t)
+	file := write("good.json", map[string]string{host: "10.0.0.1", "partner": "10.0.0.2"})
+	of := clusterEngine
+	t.Cleanup(func() { clusterEngine = of })
+	own := nameOf(os.Getpid())
 	none := "no-such-daemon"
 	for i, c := range []struct {
 		action, engine string
 		code           int
 		watches, rests bool
 	}{
-		{"start", nameOf(os.Getpid()), Success, true, false},
-		{"stop", nameOf(os.Getpid()), Success, false, true},
-		{"monitor", nameOf(os.Getpid()), NotRunning, false, true},
-		{"stop", nameOf(os.Getpid()), Success, false, true},
-		{"start", nameOf(os.Getpid()), Success, true, false},
+		{"start", own, Success, true, false},
+		{"stop", own, Success, false, true},
+		{"monitor", own, NotRunning, false, true},
+		{"stop", own, Success, false, true},
+		{"start", own, Success, true, false},
 		{"stop", none, Success, false, false},
 	} {
 		clusterEngine = c.engine

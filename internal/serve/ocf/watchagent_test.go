@@ -142,25 +142,28 @@ func TestWatcherOlderThanItsFiles(t *testing.T) {
 	}
 }
 
-// TestWatchAgent takes a real watcher through the actions of Pacemaker: this
-// test's own binary is the process that stays (see TestMain).
-func TestWatchAgent(t *testing.T) {
+// watchedHost keeps the files of the watcher, and of the process in its place, in a directory
+// of the test, and /run in memory. It returns this host's name, and what writes a service's
+// configuration for some nodes.
+func watchedHost(t *testing.T) (host string, file func(name string, nodes map[string]string) string) {
+	t.Helper()
 	dir := t.TempDir()
 	if err := unix.Mount("none", "/run", "tmpfs", 0, ""); err != nil { // of this process's namespace
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = unix.Unmount("/run", unix.MNT_DETACH) })
-	was := theWatcher
-	theWatcher.file = filepath.Join(dir, "watch")
+	watch, rest := theWatcher, theRest
+	theWatcher.file, theRest.file = filepath.Join(dir, "watch"), filepath.Join(dir, "rest")
 	t.Cleanup(func() {
 		_, _ = theWatcher.stop(context.Background())
-		theWatcher = was
+		_, _ = theRest.stop(context.Background())
+		theWatcher, theRest = watch, rest
 	})
 	host, err := os.Hostname()
 	if err != nil {
 		t.Fatal(err)
 	}
-	file := func(name string, nodes map[string]string) string {
+	return host, func(name string, nodes map[string]string) string {
 		c := testConfig()
 		c.Nodes = nodes
 		b, err := json.Marshal(c)
@@ -173,6 +176,12 @@ func TestWatchAgent(t *testing.T) {
 		}
 		return f
 	}
+}
+
+// TestWatchAgent takes a real watcher through the actions of Pacemaker: this
+// test's own binary is the process that stays (see TestMain).
+func TestWatchAgent(t *testing.T) {
+	host, file := watchedHost(t)
 	good := file("good.json", map[string]string{host: "10.0.0.1", "partner": "10.0.0.2"})
 	more := file("more.json", map[string]string{host: "10.0.0.1", "other": "10.0.0.2"})
 	bad := file("bad.json", map[string]string{"a": "10.0.0.1", "b": "10.0.0.2"})
