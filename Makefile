@@ -2,7 +2,11 @@
 
 SHELL   := /bin/bash
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
-GOFLAGS_BUILD := -trimpath -ldflags "-s -w -X main.version=$(VERSION)"
+GOFLAGS_BUILD := -ldflags "-s -w -X main.version=$(VERSION)"
+# The same for all but the race detector: Go compiles each package once, which takes CI a
+# minute less.
+export CGO_ENABLED := 0
+export GOFLAGS := -trimpath
 
 .DEFAULT_GOAL := help
 .PHONY: help build package test-package deps demo demo-down test test-unit test-rack test-boot test-array test-lustre test-faults drills drills-xl changes systems lint fuzz bench bench-tools takeover clean
@@ -14,7 +18,7 @@ build: bin/mortar ## build the static binary bin/mortar
 
 bin/mortar: $(shell find cmd internal examples -name '*.go' -o -name '*.yaml' -o -name '*.tmpl' -o -name '*.css' -o -name '*.sh' 2>/dev/null) go.mod go.sum
 	@mkdir -p bin
-	CGO_ENABLED=0 go build $(GOFLAGS_BUILD) -o $@ ./cmd/mortar
+	go build $(GOFLAGS_BUILD) -o $@ ./cmd/mortar
 
 deps: ## install the Debian packages the virtual rack needs (root)
 	@scripts/deps.sh

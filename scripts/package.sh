@@ -3,7 +3,7 @@
 # usage: package.sh VERSION
 set -euo pipefail
 cd "$(dirname "$0")/.."
-export VERSION=$1 ARCH GOFLAGS=
+export VERSION=$1 ARCH
 ARCH=$(go env GOARCH)
 out=out/package
 rm -rf $out && mkdir -p $out/completion

@@ -443,6 +443,8 @@ func (s *service) validate(action string) (int, error) {
 	return Success, nil
 }
 
+var errBusy = errors.New("another start or stop of this service is under way")
+
 // lock keeps two actions from changing the service at once, whether Pacemaker
 // or an administrator started them. The kernel drops the lock when the process
 // ends.
@@ -460,7 +462,7 @@ func lock(ctx context.Context, service string) (func(), error) {
 	}
 	f.Close()
 	if ctx.Err() != nil {
-		return nil, errors.New("another start or stop of this service is under way")
+		return nil, errBusy
 	}
 	return nil, err
 }

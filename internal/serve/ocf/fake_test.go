@@ -248,6 +248,7 @@ func (h *fakeHost) service(c *Config) *service {
 	s.self, s.now = 999, func() time.Time { return h.clock }
 	s.log = &steps{action: "test", stderr: testWriter{h.t}, now: s.now}
 	s.hold = func(context.Context) (*Config, func(), error) { return c, func() {}, nil }
+	s.lists = func(context.Context) (func(), error) { return func() {}, nil }
 	if c.Cache != "" {
 		s.cache = &fakeStack{h}
 	}

@@ -19,7 +19,8 @@ type nfsKind struct {
 	in kernel // the host from the service's network namespace, if it has one
 	// grace is the grace period of NFSv3 locks in s, once nfsd is to be started; if it is
 	// longer than nfsd's it is nfsd's as well.
-	grace int
+	grace    int
+	recorder recorder
 }
 
 func newNFS(s *service) *nfsKind { return &nfsKind{service: s, in: s.k.Within(s.cfg.Namespace)} }
@@ -57,6 +58,7 @@ func (s *nfsKind) started(ctx context.Context) {
 }
 
 func (s *nfsKind) stopping(ctx context.Context) {
+	s.endRecords(ctx)
 	if st, err := s.bindState(); err == nil && st == running {
 		_ = s.log.step("connections", func() error { return s.saveConnections(ctx) })
 	}
@@ -74,23 +76,17 @@ func (s *nfsKind) mend(ctx context.Context, st state, fault error) (state, error
 	return s.mendExports(ctx, st, fault)
 }
 
-// keep keeps the list of connected clients and of those with NFSv3 locks.
+// keep keeps what the next start needs.
 func (s *nfsKind) keep(ctx context.Context) error {
 	_ = s.moreThreads(ctx) // serving with fewer is better than not serving
 	if err := s.listenRDMA(); err != nil {
 		return err
 	}
 	s.keepRoom(reserve)
-	if err := s.noted(s.saveConnections(ctx)); err != nil {
-		return fmt.Errorf("saving client connections on the volume: %w", err)
+	if err := s.record(ctx); !errors.Is(err, errBusy) {
+		return err
 	}
-	if err := s.noted(s.saveMonitored()); err != nil {
-		return fmt.Errorf("saving who holds NFSv3 locks on the volume: %w", err)
-	}
-	if err := s.noted(s.saveLocks()); err != nil {
-		return fmt.Errorf("saving the number of locks on the volume: %w", err)
-	}
-	return nil
+	return nil // the watcher writes
 }
 
 // noted passes an error on, unless the volume is full: that is for its users to
@@ -160,12 +156,14 @@ func (s *nfsKind) programs() []string {
 // reports an nfsd that is gone.
 func (s *nfsKind) watch(ctx context.Context, w *watcher) {
 	if st, err := s.bindState(); err != nil || st != running {
+		s.recorder.seen = recordable{} // what another server records is not known
 		return
 	}
 	s.endGrace(w)
 	dead := s.dead(w)
 	gone := s.threads() == 0
 	if len(dead) == 0 && !gone {
+		s.recordChange(ctx, w)
 		return
 	}
 	// While the service starts or stops, daemons come and go.

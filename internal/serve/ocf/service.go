@@ -42,6 +42,8 @@ type service struct {
 	// hold keeps other actions from changing the service until release is
 	// called, and reads its configuration again.
 	hold func(ctx context.Context) (fresh *Config, release func(), err error)
+	// lists keeps other processes from writing the service's lists on the volume.
+	lists func(ctx context.Context) (release func(), err error)
 }
 
 // newService is the service of a config on a host. Its log and hold are the
@@ -56,6 +58,7 @@ func newService(cfg *Config, k kernel, host string) (*service, error) {
 		return nil, err
 	}
 	s := &service{cfg: cfg, k: k, host: host, self: os.Getpid(), now: time.Now, volumes: vk.names(cfg), reserve: noReservations{}}
+	s.lists = func(ctx context.Context) (func(), error) { return lock(ctx, cfg.Service+".lists") }
 	s.storage, s.kind = sk.of(s), vk.of(s)
 	return s, nil
 }
