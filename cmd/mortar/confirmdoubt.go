@@ -61,7 +61,7 @@ starts, it is refused again. --dry-run lists and changes nothing.
 					return p, nil
 				}
 				return p, confirmName(cmd.InOrStdin(), w, p.Service, "service",
-					fmt.Sprintf("The service then starts on %s, and the data above may be wrong.\nType the service's name to accept that: ", p.To),
+					"The service then starts, and the data above may be wrong.\nType the service's name to accept that: ",
 					"once you have seen the list", confirm)
 			})
 		},

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -46,14 +47,16 @@ type Linux struct{}
 // ReadFile reads a file.
 func (Linux) ReadFile(p string) ([]byte, error) { return os.ReadFile(p) }
 
-// ReadDir lists the names in a directory.
+// ReadDir lists the names in a directory, sorted.
 func (Linux) ReadDir(p string) ([]string, error) {
 	f, err := os.Open(p)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	return f.Readdirnames(-1) // unlike os.ReadDir no stat of each entry
+	names, err := f.Readdirnames(-1) // unlike os.ReadDir no stat of each entry
+	slices.Sort(names)
+	return names, err
 }
 
 // Realpath follows links.

@@ -264,23 +264,31 @@ func (s *nfsKind) established(ports []uint16) (all []connection, err error) {
 	return all, nil
 }
 
-// saveConnections writes the clients' connections to the volume, where the next
-// server reads them to wake the clients. It writes only when they changed, so
-// that an idle service causes no writes.
+// saveConnections writes the clients' connections to the volume.
 func (s *nfsKind) saveConnections(ctx context.Context) error {
+	l, err := s.connections(ctx)
+	if err != nil || l == nil {
+		return err
+	}
+	return s.put(*l)
+}
+
+// connections are the clients' connections, which the next server reads to wake the clients;
+// nil if the volume has them already, so that an idle service causes no writes.
+func (s *nfsKind) connections(ctx context.Context) (*list, error) {
 	all, err := s.established(s.clientPorts(ctx))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	was, err := s.k.ReadFile(s.connectionsFile())
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
+		return nil, err
 	}
 	now := mergeConnections(was, all, s.now())
 	if err == nil && bytes.Equal(was, now) {
-		return nil
+		return nil, nil
 	}
-	return s.k.Save(s.connectionsFile(), now)
+	return &list{file: s.connectionsFile(), text: now}, nil
 }
 
 // tickle wakes clients whose connections died with the former server. It sends

@@ -12,8 +12,9 @@ import (
 // kernel is the agent's access to the host: all code but pure logic goes
 // through it. realKernel is the running kernel; the tests have a model of a
 // host. While the agent starts NFS daemons, several goroutines call files, Run,
-// Kill and Sleep, and while the watcher moves a spare or drops a disk, two call Run; otherwise one
-// goroutine calls everything.
+// Kill and Sleep; and what the watcher does in the background, it calls beside its loop: Run to
+// move a spare or drop a disk, and files, Addresses, Ports and ReadBlocks to record locks.
+// Otherwise one goroutine calls everything.
 type kernel interface {
 	files
 	storage

@@ -507,6 +507,14 @@ func TestFilesReal(t *testing.T) {
 	if names, err := k.ReadDir(dir); err != nil || len(names) != 1 {
 		t.Errorf("left behind: %q, %v", names, err)
 	}
+	for _, f := range []string{"z", "b", "y", "a", "c"} {
+		if err := k.Save(dir+"/"+f, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if names, err := k.ReadDir(dir); err != nil || !slices.Equal(names, []string{"a", "b", "c", "f", "y", "z"}) {
+		t.Errorf("not sorted: %q, %v", names, err)
+	}
 	if err := k.Save(dir+"/none/f", nil); err == nil {
 		t.Error("saved into a directory that is not there")
 	}

@@ -67,7 +67,8 @@ func mountOptions(opts []string) (flags uintptr, data string) {
 }
 
 // unmount unmounts what ours finds among the mounts, until it finds nothing.
-// Whoever still uses it is told to end, then killed. It never unmounts lazily:
+// Whoever still uses it is told to end, then killed; but not the watcher, which writes for a
+// moment, or hangs with the disks and ignores any signal. It never unmounts lazily:
 // the file system would stay alive, and write, while the partner mounts it.
 func (s *service) unmount(ctx context.Context, at string, ours func([]linux.Mount) []string, users func() []user) error {
 	start := s.now()
@@ -106,6 +107,9 @@ func (s *service) unmount(ctx context.Context, at string, ours func([]linux.Moun
 			sig = unix.SIGKILL
 		}
 		for _, u := range by {
+			if s.watches(u.pid) {
+				continue
+			}
 			s.log.note("%s is busy: signal %d to process %d (%s)", at, sig, u.pid, u.name)
 			if err := s.k.Kill(u.pid, sig); err != nil {
 				s.log.note("process %d: %v", u.pid, err)
@@ -136,6 +140,13 @@ func (s *service) ended(ctx context.Context, fstype, dev, at string) error {
 type user struct {
 	pid  int
 	name string
+}
+
+// watches says whether a process is the watcher.
+func (s *service) watches(pid int) bool {
+	b, err := s.k.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline")
+	_, args, _ := strings.Cut(string(b), "\x00")
+	return err == nil && strings.HasPrefix(args, "ocf\x00"+watchAction+"\x00")
 }
 
 func describe(users []user) string {

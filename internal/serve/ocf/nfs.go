@@ -663,7 +663,7 @@ func (s *nfsKind) retire() {
 	}
 }
 
-// recall puts the clients on that list that the monitor saw: for an nfsd that
+// recall puts the clients on that list that monitor or watcher saw: for an nfsd that
 // ended by itself, of which rpc.statd has forgotten them. To notify a client
 // that has no lock any more does no harm.
 func (s *nfsKind) recall() {
@@ -698,7 +698,7 @@ func (s *nfsKind) alive() (time.Time, bool) {
 // NFSv3 locks: a line for each, of the file's name and its content.
 func (s *nfsKind) monitoredFile() string { return s.cfg.StateDir + "/mortar/monitored" }
 
-// monitored reads what saveMonitored has saved: name → record.
+// monitored reads what a record has saved: name → record.
 func (s *nfsKind) monitored() (map[string]string, error) {
 	b, err := s.k.ReadFile(s.monitoredFile())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -713,30 +713,37 @@ func (s *nfsKind) monitored() (map[string]string, error) {
 	return m, err
 }
 
-// saveMonitored saves the clients that hold NFSv3 locks, for the case that
-// nfsd ends by itself.
-func (s *nfsKind) saveMonitored() error {
+// keepAlive notes that the service runs now.
+func (s *nfsKind) keepAlive() error {
 	if !s.cfg.NFS.serves("3") || s.threads() == 0 {
 		return nil
 	}
+	last, ok := s.alive()
+	if ok && s.now().Sub(last).Abs() < 5*time.Second {
+		return nil
+	}
+	text := strconv.FormatInt(s.now().Unix(), 10) + "\n"
+	err := s.k.Save(s.aliveFile(), []byte(text))
+	if ok && errors.Is(err, unix.ENOSPC) {
+		// As many bytes in the same place need no room.
+		err = s.k.Poke(s.aliveFile(), text)
+	}
+	return s.noted(err)
+}
+
+// monitoredNow are the clients that hold NFSv3 locks, for the case that nfsd ends by itself;
+// nil if the volume has them already.
+func (s *nfsKind) monitoredNow(context.Context) (*list, error) {
+	if !s.cfg.NFS.serves("3") {
+		return nil, nil
+	}
 	names, err := s.statdList("/sm")
 	if err != nil {
-		return err
-	}
-	if last, ok := s.alive(); !ok || s.now().Sub(last).Abs() >= 5*time.Second {
-		text := strconv.FormatInt(s.now().Unix(), 10) + "\n"
-		err := s.k.Save(s.aliveFile(), []byte(text))
-		if ok && errors.Is(err, unix.ENOSPC) {
-			// As many bytes in the same place need no room.
-			err = s.k.Poke(s.aliveFile(), text)
-		}
-		if err != nil {
-			return err
-		}
+		return nil, err
 	}
 	was, err := s.monitored()
 	if err != nil || slices.Equal(names, slices.Sorted(maps.Keys(was))) {
-		return err
+		return nil, err
 	}
 	var text strings.Builder
 	for _, n := range names {
@@ -745,11 +752,14 @@ func (s *nfsKind) saveMonitored() error {
 			continue // its last lock was given back just now
 		}
 		if err != nil {
-			return err
+			return nil, err
 		}
 		fmt.Fprintf(&text, "%s\t%s\n", n, strings.TrimSuffix(string(b), "\n"))
 	}
-	return s.k.Save(s.monitoredFile(), []byte(text.String()))
+	if s.threads() == 0 {
+		return nil, nil // nfsd has ended, and had rpc.statd forget them
+	}
+	return &list{file: s.monitoredFile(), text: []byte(text.String())}, nil
 }
 
 // end ends all processes of a program: asks, then kills.

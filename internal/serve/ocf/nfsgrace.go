@@ -2,6 +2,7 @@ package ocf
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -21,8 +22,8 @@ import (
 //   - each client that sm-notify had to tell has answered;
 //   - each of them has asked for a lock since: rpc.statd has written it down again;
 //   - every lock is held that the former server had, by file and range: when it stopped, or
-//     when a monitor looked last before it crashed;
-//   - after a crash, no lock has come for reclaimQuiet: there may be some that no monitor saw.
+//     when monitor or watcher looked last before it crashed;
+//   - after a crash, no lock has come for reclaimQuiet: there may be some that nobody saw.
 //
 // Nobody gets a new lock during the period, so whatever is held was reclaimed. If one of
 // these never comes true the period ends when the kernel ends it.
@@ -102,8 +103,8 @@ func (s *nfsKind) noteReclaim() error {
 		r.Clients = nil
 	}
 	if r.Locks.Exact {
-		// Only for this start: locks that are granted after it are in no list until a
-		// monitor looks, and the server may crash before that.
+		// Only for this start: locks that are granted after it are in no list until somebody
+		// looks, and the server may crash before that.
 		if err := s.writeLocks(lockList{Locks: r.Locks.Locks}); err != nil {
 			return err
 		}
@@ -191,7 +192,7 @@ func (l lockList) has(other lockList) bool {
 	return true
 }
 
-// locksFile, on the volume, has the locks as a monitor or a stop saw them.
+// locksFile, on the volume, has the locks as monitor, watcher or stop saw them.
 func (s *nfsKind) locksFile() string { return s.cfg.StateDir + "/mortar/locks" }
 
 func (s *nfsKind) savedLocks() (l lockList, err error) {
@@ -205,23 +206,29 @@ func (s *nfsKind) savedLocks() (l lockList, err error) {
 	return l, nil
 }
 
-// saveLocks writes the locks to the volume when they have changed. During the grace period
-// the former ones stay: clients have not reclaimed everything yet.
-func (s *nfsKind) saveLocks() error {
-	if !s.locksCount() {
-		return nil
+// locksNow are the locks that clients hold; nil if the volume has them already. During the
+// grace period the former ones stay: clients have not reclaimed everything yet. Only a start
+// that has NFSv3 clients to tell reads the list.
+func (s *nfsKind) locksNow(context.Context) (*list, error) {
+	if !s.cfg.NFS.serves("3") || !s.locksCount() {
+		return nil, nil
 	}
 	l, err := s.locks()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if !s.locksCount() {
-		return nil // nfsd has ended meanwhile, and its locks with it
+		return nil, nil // nfsd has ended meanwhile, and its locks with it
 	}
-	if was, err := s.savedLocks(); err == nil && !was.Exact && slices.Equal(was.Locks, l.Locks) {
-		return nil
+	now, err := s.listOf(l)
+	if err != nil {
+		return nil, err
 	}
-	return s.writeLocks(l)
+	was, err := s.savedLocks()
+	if now.text == nil && errors.Is(err, fs.ErrNotExist) || err == nil && !was.Exact && slices.Equal(was.Locks, l.Locks) {
+		return nil, nil
+	}
+	return &now, nil
 }
 
 // listAtStop writes the locks when the address is gone and nfsd still runs.
@@ -239,20 +246,21 @@ func (s *nfsKind) listAtStop() {
 	}
 }
 
-// writeLocks writes a list; if it cannot, or if there are too many, no list is better than
-// an old one.
-func (s *nfsKind) writeLocks(l lockList) error {
+// listOf is the file with a list of locks. If there are too many, there is none.
+func (s *nfsKind) listOf(l lockList) (list, error) {
 	if len(l.Locks) > maxLocks {
-		return s.k.Remove(s.locksFile())
+		return list{file: s.locksFile()}, nil
 	}
 	text, err := json.Marshal(l)
+	return list{file: s.locksFile(), text: append(text, '\n'), current: true}, err
+}
+
+func (s *nfsKind) writeLocks(l lockList) error {
+	to, err := s.listOf(l)
 	if err != nil {
 		return err
 	}
-	if err := s.k.Save(s.locksFile(), append(text, '\n')); err != nil {
-		return errors.Join(err, s.k.Remove(s.locksFile()))
-	}
-	return nil
+	return s.put(to)
 }
 
 // locks lists the locks that clients hold on the volume.

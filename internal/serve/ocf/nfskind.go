@@ -21,6 +21,7 @@ type nfsKind struct {
 	// longer than nfsd's it is nfsd's as well.
 	grace    int
 	recorder recorder
+	full     time.Time // when it was last said that the volume is full
 }
 
 func newNFS(s *service) *nfsKind { return &nfsKind{service: s, in: s.k.Within(s.cfg.Namespace)} }
@@ -83,20 +84,23 @@ func (s *nfsKind) keep(ctx context.Context) error {
 		return err
 	}
 	s.keepRoom(reserve)
-	if err := s.record(ctx); !errors.Is(err, errBusy) {
-		return err
+	if err := s.keepAlive(); err != nil {
+		return fmt.Errorf("saving on the volume that the service runs: %w", err)
 	}
-	return nil // the watcher writes
+	return s.record(ctx, true)
 }
 
 // noted passes an error on, unless the volume is full: that is for its users to
 // mend, and moving the service would not. What could not be saved is older then.
 func (s *nfsKind) noted(err error) error {
-	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
-		s.log.note("not saved, the volume is full: %v", err)
-		return nil
+	if !errors.Is(err, unix.ENOSPC) && !errors.Is(err, unix.EDQUOT) {
+		return err
 	}
-	return err
+	if s.now().Sub(s.full) >= time.Minute { // the watcher tries every 2 s
+		s.full = s.now()
+		s.log.note("not saved, the volume is full: %v", err)
+	}
+	return nil
 }
 
 // isRevivable says whether what check found is nothing but a daemon that the
@@ -156,14 +160,13 @@ func (s *nfsKind) programs() []string {
 // reports an nfsd that is gone.
 func (s *nfsKind) watch(ctx context.Context, w *watcher) {
 	if st, err := s.bindState(); err != nil || st != running {
-		s.recorder.seen = recordable{} // what another server records is not known
 		return
 	}
 	s.endGrace(w)
 	dead := s.dead(w)
 	gone := s.threads() == 0
 	if len(dead) == 0 && !gone {
-		s.recordChange(ctx, w)
+		s.recordBetween(ctx, w)
 		return
 	}
 	// While the service starts or stops, daemons come and go.

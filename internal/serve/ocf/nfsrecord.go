@@ -4,109 +4,160 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // The next start needs to know of a server that has crashed: the clients' connections, which
 // it wakes, who holds NFSv3 locks, and which locks there are. Each monitor of Pacemaker writes
-// that to the volume, every 10 s, and the watcher does in between when something has changed.
+// lists of them to the volume, every 10 s, and the watcher does in between.
 
-// recorder is the watcher's side of it.
-type recorder struct {
-	at   time.Time
-	seen recordable
-	// busy: a record is being written, beside the watcher's loop. again: one was not written.
-	busy, again atomic.Bool
-	// ended keeps the lock of a stop, and thus its open file, until the process ends.
-	ended func()
+// list is a list on the volume as it should be.
+type list struct {
+	file string
+	text []byte // nil: no file
+	// current: none is better than an old one.
+	current bool
 }
 
-// recordable is what the kernel says of locks and connections, without a look at the volume.
-type recordable struct {
-	locks       []string
-	connections []connection
+// put writes a list.
+func (s *nfsKind) put(l list) error {
+	if l.text == nil {
+		return s.k.Remove(l.file)
+	}
+	err := s.k.Save(l.file, l.text)
+	if err != nil && l.current {
+		err = errors.Join(err, s.k.Remove(l.file))
+	}
+	return err
 }
 
-func (r recordable) equal(other recordable) bool {
-	return slices.Equal(r.locks, other.locks) && slices.Equal(r.connections, other.connections)
+// outdated are the lists that the volume has otherwise.
+func (s *nfsKind) outdated(ctx context.Context) (all []list, err error) {
+	for _, look := range []func(context.Context) (*list, error){s.connections, s.monitoredNow, s.locksNow} {
+		l, err := look(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if l != nil {
+			all = append(all, *l)
+		}
+	}
+	return all, nil
 }
 
-// record writes the lists. One process at a time does so, and none during a stop, which
-// writes its own and then unmounts the volume: errBusy.
-func (s *nfsKind) record(ctx context.Context) error {
-	now, cancel := context.WithCancel(ctx)
-	cancel()
-	release, err := s.lists(now)
-	if err != nil {
+// record writes the lists that have changed, but none once a stop has begun: it lists the locks
+// itself, and unmounts the volume. One process writes at a time: a monitor waits
+// for the watcher, so that it finds out if a disk never answers.
+func (s *nfsKind) record(ctx context.Context, wait bool) error {
+	until, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if !wait {
+		cancel()
+	}
+	release, err := s.lists(until)
+	switch {
+	case err == nil:
+		defer release()
+	case errors.Is(err, errBusy) && (!wait || s.waits()):
+		return nil
+	case errors.Is(err, errBusy):
+		return errors.New("another process has not finished writing lists to the volume")
+	case wait: // the watcher would say so every 2 s
+		s.log.note("two processes may write lists to the volume: %v", err)
+	}
+	began := s.now()
+	all, err := s.outdated(ctx)
+	s.recorder.took = s.now().Sub(began)
+	if err != nil || len(all) == 0 || !s.addressed() {
 		return err
 	}
-	defer release()
-	if name, _, err := s.present(); err != nil || name == "" {
-		return err // a stop was faster
+	// What a server writes that was frozen, and counts as fenced, goes over what the other
+	// one has written. It is the monitor that resets it.
+	if s.cfg.VG != "" {
+		if owner, err := s.owner(); err != nil {
+			return err
+		} else if owner != s.host {
+			return s.takenBy(owner, "")
+		}
 	}
-	if err := s.noted(s.saveConnections(ctx)); err != nil {
-		return fmt.Errorf("saving client connections on the volume: %w", err)
-	}
-	if err := s.noted(s.saveMonitored()); err != nil {
-		return fmt.Errorf("saving who holds NFSv3 locks on the volume: %w", err)
-	}
-	if err := s.noted(s.saveLocks()); err != nil {
-		return fmt.Errorf("saving the locks on the volume: %w", err)
+	for _, l := range all {
+		if !s.addressed() {
+			return nil
+		}
+		if err := s.noted(s.put(l)); err != nil {
+			return fmt.Errorf("saving %s: %w", l.file, err)
+		}
 	}
 	return nil
 }
 
-// recordChange is the watcher's record between two monitors. It runs in the background: a
-// disk may not answer.
-func (s *nfsKind) recordChange(ctx context.Context, w *watcher) {
+// addressed says whether the service address is here; a stop takes it away first.
+func (s *nfsKind) addressed() bool {
+	name, _, err := s.present()
+	return err == nil && name != ""
+}
+
+// recorder is the watcher's part: it records beside its loop, because a disk, or rpcbind,
+// may not answer.
+type recorder struct {
+	at   time.Time
+	busy atomic.Bool   // a record goes on, to which the fields below belong
+	took time.Duration // to see what has changed
+	said string
+	// ended keeps the lock of a stop, and thus its open file, until the process ends.
+	ended func()
+}
+
+// recordBetween has the lists written between two monitors.
+func (s *nfsKind) recordBetween(ctx context.Context, w *watcher) {
 	r := &s.recorder
-	if _, lost := w.gone[s.cfg.Service]; lost || w.now().Sub(r.at) < watchTick || r.busy.Load() || !s.locksCount() {
+	if _, lost := w.gone[s.cfg.Service]; lost || !s.locksCount() || !r.busy.CompareAndSwap(false, true) {
 		return
 	}
-	seen, err := s.recordable(ctx)
-	if err != nil {
-		w.log("%s: locks and connections: %v", s.cfg.Service, err)
+	// Many locks take the kernel long to list, and nobody gets one meanwhile.
+	if w.now().Sub(r.at) < max(20*r.took, watchTick) {
+		r.busy.Store(false)
 		return
 	}
-	if failed := r.again.Swap(false); !failed && seen.equal(r.seen) {
-		return
-	}
-	r.at, r.seen = w.now(), seen
-	r.busy.Store(true)
+	r.at = w.now()
 	w.background(func() {
 		defer r.busy.Store(false)
-		if err := s.record(ctx); err != nil {
-			r.again.Store(true)
-			if !errors.Is(err, errBusy) {
+		err := s.record(ctx, false)
+		if said := sayOnce(err); said != r.said && ctx.Err() == nil {
+			if r.said = said; err != nil {
 				w.log("%s: %v", s.cfg.Service, err)
 			}
 		}
 	})
 }
 
-func (s *nfsKind) recordable(ctx context.Context) (r recordable, err error) {
-	l, err := s.locks()
-	if err != nil {
-		return r, err
+// sayOnce is the same for errors that say the same: texts may have the names of temporary
+// files.
+func sayOnce(err error) string {
+	if no := unix.Errno(0); errors.As(err, &no) {
+		return no.Error()
 	}
-	r.locks = l.Locks
-	r.connections, err = s.established(s.clientPorts(ctx))
-	return r, err
+	if err == nil {
+		return ""
+	}
+	return err.Error()
 }
 
 // endRecords keeps this process's stop from meeting a record that is being written. The lock
-// ends with the process. A record that hangs must not keep the stop from trying: whoever uses
-// the volume then is told to end.
+// ends with the process. A record that hangs must not keep the stop from trying.
 func (s *nfsKind) endRecords(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, recordTime)
 	defer cancel()
 	var err error
-	if s.recorder.ended, err = s.lists(ctx); err != nil {
-		s.log.note("the watcher may still write its lists: %v", err)
+	if s.recorder.ended, err = s.lists(ctx); errors.Is(err, errBusy) {
+		s.log.note("the watcher still writes lists to the volume after %v", recordTime)
+	} else if err != nil {
+		s.log.note("the watcher may write lists to the volume: %v", err)
 	}
 }
 
-// recordTime is how long a stop waits for a record.
-const recordTime = 5 * time.Second
+// recordTime is how long a stop waits for a record: longer than rpcbind may take to answer.
+const recordTime = 6 * time.Second

@@ -3,16 +3,18 @@ package ocf
 import (
 	"context"
 	"errors"
+	"fmt"
+	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 )
 
-// Between two monitors the watcher writes the locks to the volume when they have changed, and
-// only then.
-func TestRecordChange(t *testing.T) { flavours(t, testRecordChangeIn) }
+// Between two monitors the watcher writes the locks to the volume when they have changed.
+func TestRecordBetween(t *testing.T) { flavours(t, testRecordBetweenIn) }
 
-func testRecordChangeIn(t *testing.T, testConfig func() *Config) {
+func testRecordBetweenIn(t *testing.T, testConfig func() *Config) {
 	g := graceTest{t, newShared(t)}
 	h := g.hosts["nfs1"]
 	s := h.service(testConfig())
@@ -23,7 +25,7 @@ func testRecordChangeIn(t *testing.T, testConfig func() *Config) {
 	look := func(wait time.Duration, want int) {
 		t.Helper()
 		h.clock = h.clock.Add(wait)
-		g.nfs(s).recordChange(t.Context(), w)
+		g.nfs(s).watch(t.Context(), w)
 		g.saved(s, want, false)
 	}
 	look(0, 1)
@@ -40,60 +42,147 @@ func testRecordChangeIn(t *testing.T, testConfig func() *Config) {
 	delete(w.gone, "home")
 
 	// A monitor or a stop writes: later.
-	free := g.nfs(s).lists
+	free := s.lists
 	s.lists = func(context.Context) (func(), error) { return nil, errBusy }
 	look(watchTick, 3)
-	s.lists = free
-	look(watchTick, 2)
-
-	// Nothing has changed: nothing is read on the volume.
-	g.volume["/.nfs/mortar/locks"] = `{"exact":false,"locks":[]}`
-	look(time.Minute, 0)
-	// What failed is tried again.
-	g.locked(h, s, after, 1)
+	// Without the lock rather than not at all.
 	s.lists = func(context.Context) (func(), error) { return nil, errors.New("no room in /run") }
-	look(watchTick, 0)
+	look(watchTick, 2)
 	s.lists = free
-	look(watchTick, 1)
+
+	// Nothing has changed: nothing is written.
+	n := len(h.changes)
+	look(time.Minute, 2)
+	if len(h.changes) != n {
+		t.Errorf("written: %q", h.changes[n:])
+	}
+	// The one before goes on.
+	g.locked(h, s, after, 4)
+	var later func()
+	w.background = func(f func()) { later = f }
+	look(watchTick, 2)
+	w.background = func(f func()) { t.Error("two at once") }
+	look(watchTick, 2)
+	later()
+	g.saved(s, 4, false)
 	// A stop that was faster has the last word.
 	if err := s.stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	g.nfs(s).recorder.seen = recordable{}
-	if err := g.nfs(s).record(t.Context()); err != nil || !strings.HasPrefix(g.volume["/.nfs/mortar/locks"], `{"exact":true,`) {
+	if err := g.nfs(s).record(t.Context(), false); err != nil || !strings.HasPrefix(g.volume["/.nfs/mortar/locks"], `{"exact":true,`) {
 		t.Errorf("%q %v", g.volume["/.nfs/mortar/locks"], err)
 	}
 }
 
-// A record that hangs costs a stop five seconds, and the stop goes on.
-func TestStopWaitsForRecord(t *testing.T) {
+// A server that was frozen, and whose partner serves, writes nothing when it goes on.
+func TestRecordsOnlyItsOwn(t *testing.T) {
+	g := graceTest{t, newShared(t)}
+	h := g.hosts["nfs1"]
+	s := h.service(testConfig())
+	g.start(h, s)
+	g.locked(h, s, after, 1)
+	g.count(s, 1)
+	g.owner = "nfs2"
+	g.locked(h, s, after, 2)
+	n := len(h.changes)
+	if err := g.nfs(s).record(t.Context(), false); err == nil || !strings.Contains(err.Error(), `"nfs2"`) {
+		t.Error(err)
+	}
+	if i := slices.IndexFunc(h.changes[n:], func(c string) bool { return strings.HasPrefix(c, "save") }); i >= 0 {
+		t.Errorf("written: %q", h.changes[n:])
+	}
+}
+
+// With too many locks there is no list, and looking for one is not repeated.
+func TestRecordTooMany(t *testing.T) {
+	g := graceTest{t, newShared(t)}
+	h := g.hosts["nfs1"]
+	s := h.service(testConfig())
+	g.start(h, s)
+	g.locked(h, s, after, 1)
+	g.count(s, 1)
+	g.locked(h, s, after, maxLocks+1)
+	if err := g.nfs(s).record(t.Context(), false); err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := g.volume["/.nfs/mortar/locks"]; ok {
+		t.Error("an old list is left")
+	}
+	n := len(h.changes)
+	if err := g.nfs(s).record(t.Context(), false); err != nil || len(h.changes) != n {
+		t.Errorf("%v %q", err, h.changes[n:])
+	}
+	// A look that takes long is not repeated each 2 s.
+	w := h.watcher(s)
+	g.nfs(s).recorder.took = time.Second
+	g.nfs(s).recorder.at = h.clock
+	w.background = func(func()) { t.Error("so soon") }
+	h.clock = h.clock.Add(19 * time.Second)
+	g.nfs(s).watch(t.Context(), w)
+}
+
+// A monitor does not pass while a record hangs: its disk may never answer.
+func TestMonitorWaitsForRecord(t *testing.T) {
 	h := newShared(t).hosts["nfs1"]
 	s := h.service(testConfig())
 	if err := s.start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	asked := false
 	s.lists = func(ctx context.Context) (func(), error) {
-		end, ok := ctx.Deadline()
-		asked = ok && time.Until(end) <= recordTime
+		if ctx.Err() != nil {
+			t.Error("the monitor does not wait")
+		}
 		return nil, errBusy
 	}
-	if err := s.stop(t.Context()); err != nil || !asked {
-		t.Error(err, asked)
+	if _, err := s.monitor(t.Context()); err == nil {
+		t.Error("the monitor passed")
+	}
+}
+
+// A stop waits for a record before it lists anything, and keeps others out until it ends; one
+// that hangs costs it five seconds.
+func TestStopWaitsForRecord(t *testing.T) {
+	for _, err := range []error{nil, errBusy} {
+		h := newShared(t).hosts["nfs1"]
+		s := h.service(testConfig())
+		if err := s.start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.monitor(t.Context()); err != nil { // it takes the start's marks away
+			t.Fatal(err)
+		}
+		n, asked := len(h.changes), 0
+		s.lists = func(ctx context.Context) (func(), error) {
+			asked++
+			if end, ok := ctx.Deadline(); !ok || time.Until(end) > recordTime || len(h.changes) != n {
+				t.Errorf("asked for the lock without an end, or after %q", h.changes[n:])
+			}
+			return func() { t.Error("the lock was given back") }, err
+		}
+		if err := s.stop(t.Context()); err != nil || asked != 1 {
+			t.Error(err, asked)
+		}
 	}
 }
 
 // The lock of a service's lists is not that of its actions.
 func TestListsLock(t *testing.T) {
-	s, err := newService(testConfig(), newShared(t).hosts["nfs1"], "nfs1")
+	c := testConfig()
+	c.Service = fmt.Sprintf("test%d", time.Now().UnixNano())
+	s, err := newService(c, newShared(t).hosts["nfs1"], "nfs1")
 	if err != nil {
 		t.Fatal(err)
 	}
-	act, err := lock(t.Context(), s.cfg.Service)
+	act, err := lock(t.Context(), c.Service)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer act()
+	t.Cleanup(func() {
+		for _, f := range []string{c.Service, c.Service + ".lists"} {
+			os.Remove(runDir + "/ocf-" + f + ".lock")
+		}
+	})
 	release, err := s.lists(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -108,4 +197,17 @@ func TestListsLock(t *testing.T) {
 		t.Fatal(err)
 	}
 	release()
+}
+
+// The watcher is known by its command.
+func TestWatches(t *testing.T) {
+	h := newShared(t).hosts["nfs1"]
+	h.files["/proc/71/cmdline"] = "/usr/local/sbin/mortar\x00ocf\x00_watch\x00/etc/mortar/service-home.json\x00"
+	h.files["/proc/72/cmdline"] = "vi\x00_watch.txt\x00"
+	s := h.service(testConfig())
+	for pid, want := range map[int]bool{71: true, 72: false, 73: false} {
+		if s.watches(pid) != want {
+			t.Errorf("%d: %v", pid, !want)
+		}
+	}
 }
