@@ -3,8 +3,8 @@
 SHELL   := /bin/bash
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 GOFLAGS_BUILD := -ldflags "-s -w -X main.version=$(VERSION)"
-# The same for all but the race detector: Go compiles each package once, which takes CI a
-# minute less.
+# The same for all but the race detector, so that Go compiles each package once: without it
+# an empty cache costs 40 s more.
 export CGO_ENABLED := 0
 export GOFLAGS := -trimpath
 
