@@ -83,7 +83,7 @@ func judge(e evidence) (checks []report.Check) {
 			report.Bytes(v.VerifiedBeforeFaultBytes), report.Bytes(before))
 	}
 
-	went := fmt.Sprintf("all %d did, the last one %s after the fault", countWorkers(e.loads), report.Seconds(e.waited))
+	went := fmt.Sprintf("all %d did, at the latest %s after the fault", countWorkers(e.loads), report.Seconds(e.waited))
 	switch hung := stuck(e.loads); {
 	case !e.recovered:
 		add(false, "every worker went on", "not within %s: %s", report.Seconds(e.waited), strings.Join(notOn(e.loads), ", "))

@@ -51,7 +51,7 @@ var judgeTable = []row{
 	{"not read back", func(e *evidence) { e.verifyErr = errors.New("mount failed") }, "nothing lost", false, "could not be read back: mount failed"},
 	{"a file not read", func(e *evidence) { e.verify.Errors = []string{"EIO", "ESTALE"} }, "nothing lost", false, "EIO; ESTALE"},
 
-	{"all went on", func(*evidence) {}, "every worker went on", true, "all 4 did, the last one 10.0 s after the fault"},
+	{"all went on", func(*evidence) {}, "every worker went on", true, "all 4 did, at the latest 10.0 s after the fault"},
 	{"stuck", func(e *evidence) { e.recovered = false; e.loads[0].result.Stuck = []string{"v3-c1-osync"} }, "every worker went on", false, "c1 v3-c1-osync hangs"},
 	{"an open stall", func(e *evidence) { e.recovered = false; e.loads[0].result.Stalls[1].Open = true }, "every worker went on", false, "c1 v3-c1-lock had not gone on"},
 	{"stuck after it had gone on", func(e *evidence) { e.loads[0].result.Stuck = []string{"v3-c1-osync"} }, "every worker went on", false, "but then c1 v3-c1-osync hangs"},
