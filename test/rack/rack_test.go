@@ -91,13 +91,13 @@ func unchanged(t *testing.T, apply ...string) bool {
 	return true
 }
 
-// killEvery is the number of actions after which each apply is killed. 23 keeps CI short;
+// killEvery is the number of actions after which each apply is killed. 31 keeps CI short;
 // MORTAR_TEST_KILL_EVERY=1 kills after every action.
 func killEvery() string {
 	if v := os.Getenv("MORTAR_TEST_KILL_EVERY"); v != "" {
 		return v
 	}
-	return "23"
+	return "31"
 }
 
 // TestBrick deploys an nfs-ha brick, crashes its active server under load and compares every

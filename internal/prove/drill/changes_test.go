@@ -328,6 +328,7 @@ func (c clerk) Command(ctx context.Context, name string, args ...string) (*desig
 
 // A whole drill of a change, with real load: it passes, or it is interrupted and healed.
 func TestRunOfChange(t *testing.T) {
+	t.Parallel() // it waits
 	d, v, err := Find("change-upgrade", "")
 	if err != nil {
 		t.Fatal(err)

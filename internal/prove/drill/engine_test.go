@@ -298,6 +298,7 @@ func (p *pair) leftNothing(t *testing.T) {
 }
 
 func TestRunPasses(t *testing.T) {
+	t.Parallel() // it waits
 	p := newPair(t)
 	opt := p.options(t)
 	r, err := p.start(t.Context(), t, opt)
@@ -333,6 +334,7 @@ func TestRunPasses(t *testing.T) {
 }
 
 func TestRunFindsLostData(t *testing.T) {
+	t.Parallel() // it waits
 	p := newPair(t)
 	p.tamper = func() {
 		files, _ := filepath.Glob(filepath.Join(p.dir, loadDir, "*", "*osync.data"))
@@ -360,6 +362,7 @@ func TestRunFindsLostData(t *testing.T) {
 }
 
 func TestRunServiceNeverStarts(t *testing.T) {
+	t.Parallel() // it waits
 	p := newPair(t)
 	p.noStart = true
 	opt := p.options(t)
@@ -438,6 +441,7 @@ func (n neverWhole) Status(context.Context) (*observe.Status, error) {
 // TestInterruptedWaiting cancels during the wait for a mended brick to become
 // whole: Run returns without further waiting.
 func TestInterruptedWaiting(t *testing.T) {
+	t.Parallel() // it waits
 	p := newPair(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

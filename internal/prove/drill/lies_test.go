@@ -78,6 +78,7 @@ func TestRewriters(t *testing.T) {
 
 // The writers get their mark at the step with Keep, not at the fault.
 func TestKeep(t *testing.T) {
+	t.Parallel() // it waits
 	for _, later := range []bool{false, true} {
 		p := newPair(t)
 		frozen := Fault{Kind: Freeze, On: "nfs1"}

@@ -95,6 +95,7 @@ func TestMirrored(t *testing.T) {
 }
 
 func TestReturnSystemDisk(t *testing.T) {
+	t.Parallel() // it waits
 	m := &mirrored{degraded: "1", level: "raid1", strays: []observe.Stray{{Dev: "sdz", Array: "md127"}, {Dev: "vdb", Array: "md0"}}}
 	if err := m.engine(t).returnSystemDisk(t.Context(), Fault{On: "nfs1"}); err != nil {
 		t.Fatal(err)

@@ -55,6 +55,7 @@ func TestChoose(t *testing.T) {
 
 // TestAll carries out a drill twice, and an impossible one.
 func TestAll(t *testing.T) {
+	t.Parallel() // it waits
 	p := newPair(t)
 	p.alternate = true // the service moves back after each drill
 	opt := p.options(t)
