@@ -67,8 +67,8 @@ func mountOptions(opts []string) (flags uintptr, data string) {
 }
 
 // unmount unmounts what ours finds among the mounts, until it finds nothing.
-// Whoever still uses it is told to end, then killed; but not the watcher, which writes for a
-// moment, or hangs with the disks and ignores any signal. It never unmounts lazily:
+// It asks the processes that still use it to end, then kills them. It spares the watcher: that
+// ends its write by itself, or waits for a disk and obeys no signal. It never unmounts lazily:
 // the file system would stay alive, and write, while the partner mounts it.
 func (s *service) unmount(ctx context.Context, at string, ours func([]linux.Mount) []string, users func() []user) error {
 	start := s.now()
@@ -145,8 +145,7 @@ type user struct {
 // watches says whether a process is the watcher.
 func (s *service) watches(pid int) bool {
 	b, err := s.k.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline")
-	_, args, _ := strings.Cut(string(b), "\x00")
-	return err == nil && strings.HasPrefix(args, "ocf\x00"+watchAction+"\x00")
+	return err == nil && theWatcher.called(splitArgs(b))
 }
 
 func describe(users []user) string {

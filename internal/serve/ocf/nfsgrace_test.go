@@ -65,6 +65,18 @@ type graceTest struct {
 
 const lockRecord = "0100007f 000186b5 00000003 00000010 0 10.0.0.9 nfs1\n"
 
+// holding is a pair whose service runs on the first server; a monitor has seen n locks there.
+func holding(t *testing.T, c *Config, n int) (g graceTest, h *fakeHost, s *service) {
+	t.Helper()
+	g = graceTest{t, newShared(t)}
+	h = g.hosts["nfs1"]
+	s = h.service(c)
+	g.start(h, s)
+	g.locked(h, s, after, n)
+	g.count(s, n)
+	return g, h, s
+}
+
 func (t graceTest) nfs(s *service) *nfsKind { return s.kind.(*nfsKind) }
 
 // locked sets what a server's kernel says of its locks and of lockd's grace period.
@@ -198,12 +210,7 @@ func testStopDuringGraceIn(t *testing.T, testConfig func() *Config) {
 
 // Locks are written as they are, not during the grace period, and not if there are too many.
 func TestSavedLocks(t *testing.T) {
-	g := graceTest{t, newShared(t)}
-	a := g.hosts["nfs1"]
-	s := a.service(testConfig())
-	g.start(a, s)
-	g.locked(a, s, after, 4)
-	g.count(s, 4)
+	g, a, s := holding(t, testConfig(), 4)
 	g.locked(a, s, during, 0)
 	g.count(s, 4)
 	g.locked(a, s, after, maxLocks)

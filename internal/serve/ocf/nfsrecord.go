@@ -52,10 +52,9 @@ func (s *nfsKind) outdated(ctx context.Context) (all []list, err error) {
 // itself, and unmounts the volume. One process writes at a time: a monitor waits
 // for the watcher, so that it finds out if a disk never answers.
 func (s *nfsKind) record(ctx context.Context, wait bool) error {
-	until, cancel := context.WithCancel(ctx)
-	defer cancel()
+	until := ctx
 	if !wait {
-		cancel()
+		until = atOnce(ctx)
 	}
 	release, err := s.lists(until)
 	switch {

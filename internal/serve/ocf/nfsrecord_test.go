@@ -15,12 +15,7 @@ import (
 func TestRecordBetween(t *testing.T) { flavours(t, testRecordBetweenIn) }
 
 func testRecordBetweenIn(t *testing.T, testConfig func() *Config) {
-	g := graceTest{t, newShared(t)}
-	h := g.hosts["nfs1"]
-	s := h.service(testConfig())
-	g.start(h, s)
-	g.locked(h, s, after, 1)
-	g.count(s, 1)
+	g, h, s := holding(t, testConfig(), 1)
 	w := h.watcher(s)
 	look := func(wait time.Duration, want int) {
 		t.Helper()
@@ -76,12 +71,7 @@ func testRecordBetweenIn(t *testing.T, testConfig func() *Config) {
 
 // A server that was frozen, and whose partner serves, writes nothing when it goes on.
 func TestRecordsOnlyItsOwn(t *testing.T) {
-	g := graceTest{t, newShared(t)}
-	h := g.hosts["nfs1"]
-	s := h.service(testConfig())
-	g.start(h, s)
-	g.locked(h, s, after, 1)
-	g.count(s, 1)
+	g, h, s := holding(t, testConfig(), 1)
 	g.owner = "nfs2"
 	g.locked(h, s, after, 2)
 	n := len(h.changes)
@@ -95,12 +85,7 @@ func TestRecordsOnlyItsOwn(t *testing.T) {
 
 // With too many locks there is no list, and looking for one is not repeated.
 func TestRecordTooMany(t *testing.T) {
-	g := graceTest{t, newShared(t)}
-	h := g.hosts["nfs1"]
-	s := h.service(testConfig())
-	g.start(h, s)
-	g.locked(h, s, after, 1)
-	g.count(s, 1)
+	g, h, s := holding(t, testConfig(), 1)
 	g.locked(h, s, after, maxLocks+1)
 	if err := g.nfs(s).record(t.Context(), false); err != nil {
 		t.Fatal(err)
@@ -140,7 +125,7 @@ func TestMonitorWaitsForRecord(t *testing.T) {
 }
 
 // A stop waits for a record before it lists anything, and keeps others out until it ends; one
-// that hangs costs it five seconds.
+// that hangs costs it six seconds.
 func TestStopWaitsForRecord(t *testing.T) {
 	for _, err := range []error{nil, errBusy} {
 		h := newShared(t).hosts["nfs1"]
@@ -187,8 +172,7 @@ func TestListsLock(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	now, cancel := context.WithCancel(t.Context())
-	cancel()
+	now := atOnce(t.Context())
 	if _, err := s.lists(now); !errors.Is(err, errBusy) {
 		t.Errorf("a second one: %v", err)
 	}

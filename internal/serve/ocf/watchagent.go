@@ -262,7 +262,11 @@ func (p watchProcess) ends(ctx context.Context) bool {
 
 // is says whether a process was called as this one.
 func (p watchProcess) is(pid int) bool {
-	args := argsOf(pid)
+	return p.called(argsOf(pid))
+}
+
+// called says whether these are the arguments of this process.
+func (p watchProcess) called(args []string) bool {
 	return len(args) > 2 && args[1] == "ocf" && args[2] == p.action
 }
 
@@ -272,7 +276,12 @@ func argsOf(pid int) []string {
 	if err != nil {
 		return nil
 	}
-	return strings.Split(strings.TrimSuffix(string(cmd), "\x00"), "\x00")
+	return splitArgs(cmd)
+}
+
+// splitArgs splits the content of a process's file cmdline.
+func splitArgs(cmdline []byte) []string {
+	return strings.Split(strings.TrimSuffix(string(cmdline), "\x00"), "\x00")
 }
 
 // logAs logs to the host's log by a name; a host without a log is no reason not to
@@ -346,9 +355,14 @@ func (p watchProcess) lock() (*os.File, error) {
 
 // tryLock takes the lock of a service's actions if nobody has it.
 func tryLock(service string) (func(), error) {
-	ctx, cancel := context.WithCancel(context.Background())
+	return lock(atOnce(context.Background()), service)
+}
+
+// atOnce has lock try once instead of waiting.
+func atOnce(ctx context.Context) context.Context {
+	ctx, cancel := context.WithCancel(ctx)
 	cancel()
-	return lock(ctx, service)
+	return ctx
 }
 
 // watchMetadata is what meta-data prints; it conforms to ra-api-1.dtd.
