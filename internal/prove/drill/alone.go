@@ -72,9 +72,9 @@ func withDisks(steps func(Scene) ([]Step, error)) func(Scene) ([]Step, error) {
 }
 
 // mended is a fault of the server that the drill mends after aloneHold.
-func mended(f Fault) func(Scene) ([]Step, error) {
+func mended(fault Fault) func(Scene) ([]Step, error) {
 	return func(s Scene) ([]Step, error) {
-		f.On = s.Active
+		f := fault.of(s.Active)
 		switch f.Kind {
 		case LinkDown:
 			return briefly(f, aloneHold, linkGone(f.Args[0], f.On)), nil

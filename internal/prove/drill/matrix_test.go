@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/brick/paper"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/prove/report"
@@ -155,6 +156,23 @@ func TestTableIsComplete(t *testing.T) {
 				t.Errorf("%s (%s) breaks nothing", d.Name, v.How)
 			}
 		}
+	}
+}
+
+// Two drills at once share the table: none writes into it. Only the race detector can tell.
+func TestTableIsOnlyRead(t *testing.T) {
+	for range 2 {
+		t.Run("drills", func(t *testing.T) {
+			t.Parallel()
+			p := newPair(t)
+			for _, one := range []*design.Design{p.design(), loneDesign(p)} {
+				for _, d := range Table {
+					for _, v := range d.Variants {
+						_ = Possible(Env{Design: one, Injector: p}, d, v) // a refusal will do
+					}
+				}
+			}
+		})
 	}
 }
 

@@ -300,10 +300,14 @@ func one(f Fault, hold time.Duration) func(Scene) ([]Step, error) {
 
 // active is a single fault of the active server.
 func active(f Fault, hold time.Duration) func(Scene) ([]Step, error) {
-	return func(s Scene) ([]Step, error) {
-		f.On = s.Active
-		return one(f, hold)(s)
-	}
+	return func(s Scene) ([]Step, error) { return one(f.of(s.Active), hold)(s) }
+}
+
+// of returns the same fault of a server. All drills share the table of faults, so none may
+// write into it.
+func (f Fault) of(server string) Fault {
+	f.On = server
+	return f
 }
 
 func (s Scene) passive() string { return s.Passive }
