@@ -499,7 +499,7 @@ func runMatrix(ctx context.Context, out io.Writer, env drill.Env, choices []dril
 	if f.asJSON {
 		enc := json.NewEncoder(out)
 		enc.SetEscapeHTML(false)
-		if werr := enc.Encode(entries); werr != nil && err == nil {
+		if werr := enc.Encode(report.Listed(entries)); werr != nil && err == nil {
 			err = werr
 		}
 	} else if len(entries) > 0 {

@@ -1215,7 +1215,7 @@ func (e *engine) dropCaches(ctx context.Context) error {
 		if !slices.ContainsFunc(e.env.Design.Mounts, func(m design.ClientMount) bool { return kind.For(m).Uses(m, s.Name) }) {
 			continue
 		}
-		where, err := e.location(ctx, s.Name)
+		where, err := e.located(ctx, s.Name)
 		if err != nil {
 			return fmt.Errorf("service %s: %w", s.Name, err)
 		}

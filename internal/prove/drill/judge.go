@@ -203,17 +203,14 @@ func (e *evidence) judgePair() (checks []report.Check) {
 	case Anywhere:
 		want = e.nodes
 	}
-	again, restarted := firstEvent(e.events, report.EventStopped, e.fault, e.aboutService)
-	if !restarted {
-		again, restarted = firstEvent(e.events, report.EventStarted, e.fault, e.aboutService)
-	}
+	again, restarted := firstRestart(e.events, e.fault, e.resource)
 	switch {
 	case e.locationErr != nil:
 		add(false, "service where it belongs", "%v", e.locationErr)
 	case len(e.location) != 1 || !slices.Contains(want, e.location[0]):
 		add(false, "service where it belongs", "it runs on %q, not on %s", strings.Join(e.location, ", "), strings.Join(want, " or "))
 	case e.expect.Where == Stays && restarted:
-		add(false, "service where it belongs", "it runs on %s, but was stopped or started meanwhile: %s after the fault, on %s: %s", e.location[0], report.Seconds(float64(again.NS-e.fault)/1e9), again.Host, again.Text)
+		add(false, "service where it belongs", "%s", e.restart(e.location[0], again))
 	default:
 		add(true, "service where it belongs", "it runs on %s", e.location[0])
 	}
@@ -286,6 +283,21 @@ func (e *evidence) judgePair() (checks []report.Check) {
 	}
 
 	return append(checks, e.judgeOthers(fenced)...)
+}
+
+// firstRestart finds the first stop of a service after the fault, or its first start if there
+// is no stop.
+func firstRestart(events []report.Event, fault int64, resource string) (report.Event, bool) {
+	about := func(ev report.Event) bool { return aboutResource(ev, resource) }
+	if ev, ok := firstEvent(events, report.EventStopped, fault, about); ok {
+		return ev, true
+	}
+	return firstEvent(events, report.EventStarted, fault, about)
+}
+
+// restart says that a service which had to stay did not run all the time.
+func (e *evidence) restart(on string, ev report.Event) string {
+	return fmt.Sprintf("it runs on %s, but was stopped or started meanwhile: %s after the fault, on %s: %s", on, report.Seconds(float64(ev.NS-e.fault)/1e9), ev.Host, ev.Text)
 }
 
 // aboutService reports whether a start or stop is of the service. The agent's log

@@ -16,14 +16,19 @@ import (
 // localDisk pulls the first disk of the active server's system mirror.
 func localDisk(s Scene) ([]Step, error) {
 	f := Fault{Kind: LocalDisk, On: s.Active, Args: []string{"0"}}
-	return []Step{{Fault: f, Wait: linkHold, Look: true, Until: &Condition{What: "status says so", Limit: time.Minute, Look: func(ctx context.Context, v *View) (bool, string) {
+	return []Step{{Fault: f, Wait: linkHold, Look: true, Until: mirrorDegraded(s.Active)}}, nil
+}
+
+// mirrorDegraded waits until `mortar status` reports that a server's system mirror is degraded.
+func mirrorDegraded(server string) *Condition {
+	return &Condition{What: "status says so", Limit: time.Minute, Look: func(ctx context.Context, v *View) (bool, string) {
 		for _, l := range v.status(ctx) {
-			if strings.Contains(l.Text, "system mirror") && strings.Contains(l.Text, " of "+s.Active+" is degraded") {
+			if strings.Contains(l.Text, "system mirror") && strings.Contains(l.Text, " of "+server+" is degraded") {
 				return true, l.Text
 			}
 		}
-		return false, "no line of mortar status says that the system mirror of " + s.Active + " is degraded"
-	}}}}, nil
+		return false, "no line of mortar status says that the system mirror of " + server + " is degraded"
+	}}
 }
 
 // systemMirrors returns the mirrors of a server that are not part of the brick.

@@ -173,18 +173,21 @@ func (e *evidence) places(o *other) []string {
 func (e *evidence) judgeOthers(fenced map[string]int64) (checks []report.Check) {
 	for _, o := range e.others {
 		want := e.places(o)
+		// The agents' logs are those of the service under test.
+		own := slices.DeleteFunc(slices.Clone(e.events), func(ev report.Event) bool { return ev.Source == "ocf" })
+		again, restarted := firstRestart(own, e.fault, resource.ServiceID(o.service.Name))
 		c := report.Check{Name: "service " + o.service.Name, OK: len(o.location) == 1 && slices.Contains(want, o.location[0])}
 		switch {
 		case !c.OK:
 			c.Detail = fmt.Sprintf("it runs on %v, not on %v", o.location, want)
+		case e.expect.Where == Stays && restarted:
+			c.OK, c.Detail = false, e.restart(o.location[0], again)
 		case o.location[0] == o.on:
 			c.Detail = fmt.Sprintf("it stayed on %s; its clients' longest stall was %s", o.on, report.Seconds(o.stall))
 		default:
 			c.Detail = fmt.Sprintf("it moved from %s to %s as well; its clients' longest stall was %s", o.on, o.location[0], report.Seconds(o.stall))
 		}
 		checks = append(checks, c)
-		// The agents' logs are those of the service under test.
-		own := slices.DeleteFunc(slices.Clone(e.events), func(ev report.Event) bool { return ev.Source == "ocf" })
 		if early := unreleased(own, o.looks, e.fault, o.on, resource.ServiceID(o.service.Name)); early != "" {
 			checks = append(checks, report.Check{Name: "let go before taken over (" + o.service.Name + ")", Detail: early})
 		}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/prove/report"
 	"github.com/mortarhpc/mortar/internal/prove/workload"
 )
 
@@ -98,6 +99,10 @@ func TestOtherService(t *testing.T) {
 		"beside it, and only that one was told to move": {func(e *evidence, o *other) {
 			o.on, o.location, e.byCommand = "nfs1", []string{"nfs1"}, true
 		}, nil, "it stayed on nfs1"},
+		"restarted, though it had to stay": {func(e *evidence, _ *other) {
+			e.expect.Where, e.expect.Fencing, e.location = Stays, Nobody, []string{e.active}
+			e.events = []report.Event{{NS: 103 * s, Host: "nfs2", Source: "pacemaker", Kind: report.EventStopped, Text: "Result of stop operation for service-scratch on nfs2: OK"}}
+		}, []string{"service scratch"}, "it runs on nfs2, but was stopped or started meanwhile: 3.00 s after the fault, on nfs2"},
 		"mounted twice": {func(_ *evidence, o *other) {
 			o.looks["nfs1"] = []look{{99 * s, 99 * s, true}, {103 * s, 103 * s, true}, {110 * s, 110 * s, true}}
 		}, []string{"volume of scratch"}, "stayed on nfs2"},

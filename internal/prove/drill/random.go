@@ -295,6 +295,11 @@ func (s Schedule) steps(scene Scene) ([]Step, error) {
 			all = append(all, event{end, Step{Fault: f, At: end, Beside: beside, Mend: true, Try: true}})
 		}
 	}
+	if len(s.Parts) == 1 { // the drill mends it only once it was seen
+		first := &all[0].step
+		first.Until = s.Parts[0].seen(scene)
+		first.Look = first.Until != nil
+	}
 	slices.SortStableFunc(all, func(a, b event) int { return cmp.Compare(a.at, b.at) })
 	var out []Step
 	for _, e := range all {
@@ -311,35 +316,14 @@ func (v Variant) drawn() (seed *uint64, words []string) {
 	return &v.Schedule.Seed, v.Schedule.Words()
 }
 
-// expect is what must happen. A fault that comes alone does what its drill in the table
-// does; where several overlap, any server may be fenced, and the service may be anywhere.
-func (s Schedule) expect(disks bool) Expect {
-	e := Expect{Where: Anywhere, Fencing: Allow, Stall: none, Disks: disks, Within: 10 * time.Minute}
-	if len(s.Parts) > 1 {
-		return e
-	}
-	switch p := s.Parts[0]; p.Kind {
-	case HBAOut, ModuleOut, DiskOut, LocalDisk, FeedOff, BMCDead, PDUDead:
-		e.Where, e.Fencing = Stays, Nobody
-	case LinkDown, SwitchDown:
-		e.Fencing = Nobody
-		if p.Args[0] == "private" {
-			e.Where = Stays
-		}
-	case Move, Standby:
-		e.Fencing = Nobody
-	}
-	return e
-}
-
 // choice is the drill of a schedule.
-func (s Schedule) choice(name string) Choice {
+func (s Schedule) choice(name string, scene Scene) Choice {
 	disks := slices.ContainsFunc(s.Parts, func(p Part) bool {
 		return slices.Contains([]Kind{DiskOut, DiskSlow, PathsOut, HBAOut, ModuleOut, ControllerOut, ControllerFailover, ArrayDisk, ArrayPower, LUNSlow, PowerOff, FeedOff, Freeze, Panic}, p.Kind)
 	})
 	return Choice{
 		// Servers may boot twice, and the reclaim of NFSv3 locks may take as long.
-		Drill:   Drill{Name: "random", Title: "faults that a seed draws", Expect: s.expect(disks)},
+		Drill:   Drill{Name: "random", Title: "faults that a seed draws", Expect: s.expect(disks, scene)},
 		Variant: Variant{How: name, Title: strings.Join(s.Words(), "; "), Steps: s.steps, Schedule: &s},
 	}
 }
@@ -365,7 +349,7 @@ func Random(ctx context.Context, env Env, seed uint64, count int, dir string, op
 		all = append(all, s)
 	}
 	do := func(s Schedule, name string) (failed bool, err error) {
-		e, r, err := All(ctx, env, []Choice{s.choice(name)}, 1, filepath.Join(dir, name), opt)
+		e, r, err := All(ctx, env, []Choice{s.choice(name, scene)}, 1, filepath.Join(dir, name), opt)
 		for i := range e {
 			e[i].Dir = filepath.Join(name, e[i].Dir)
 			for k := range e[i].Dirs {

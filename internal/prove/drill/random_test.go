@@ -216,23 +216,52 @@ func TestScheduleSteps(t *testing.T) {
 	}
 }
 
-// A fault that comes alone is judged as in its own drill.
+// A fault that comes alone is judged as in its own drill, and a server must see it where the
+// service stays.
 func TestScheduleExpects(t *testing.T) {
+	two := randomScene()
+	d := *two.Design
+	d.Pairs = slices.Clone(d.Pairs)
+	d.Pairs[0].Services = append(slices.Clone(d.Pairs[0].Services), design.Service{Name: "scratch"})
+	two.Design = &d
 	for _, c := range []struct {
 		parts   []Part
+		scene   Scene
 		where   Place
 		fencing Fencing
+		seen    bool
 	}{
-		{[]Part{{Kind: FeedOff, Args: []string{"pdu-a"}}}, Stays, Nobody},
-		{[]Part{{Kind: SwitchDown, Args: []string{"private"}}}, Stays, Nobody},
-		{[]Part{{Kind: LinkDown, On: onActive, Args: []string{"public"}}}, Anywhere, Nobody},
-		{[]Part{{Kind: Standby, On: onPassive}}, Anywhere, Nobody},
-		{[]Part{{Kind: Freeze, On: onPassive}}, Anywhere, Allow},
-		{[]Part{{Kind: PathsOut, On: onPassive}}, Anywhere, Allow},
-		{[]Part{{Kind: FeedOff, Args: []string{"pdu-a"}}, {Kind: LocalDisk, On: onActive, Args: []string{"0"}}}, Anywhere, Allow},
+		{[]Part{{Kind: FeedOff, Args: []string{"pdu-a"}}}, randomScene(), Stays, Nobody, true},
+		{[]Part{{Kind: SwitchDown, Args: []string{"private"}}}, randomScene(), Stays, Nobody, true},
+		{[]Part{{Kind: LinkDown, On: onActive, Args: []string{"public"}}}, randomScene(), Anywhere, Nobody, false},
+		{[]Part{{Kind: LinkDown, On: onPassive, Args: []string{"public"}}}, randomScene(), Stays, Nobody, true},
+		{[]Part{{Kind: LinkDown, On: onPassive, Args: []string{"public"}}}, two, Anywhere, Nobody, false},
+		{[]Part{{Kind: HBAOut, On: onPassive, Args: []string{"0"}}}, two, Stays, Nobody, true},
+		{[]Part{{Kind: DiskOut, Args: []string{diskArg + "0"}}}, randomScene(), Stays, Nobody, true},
+		{[]Part{{Kind: DiskOut, Args: []string{ssdArg + "0"}}}, randomScene(), Stays, Nobody, false},
+		{[]Part{{Kind: LocalDisk, On: onPassive, Args: []string{"0"}}}, randomScene(), Stays, Nobody, true},
+		{[]Part{{Kind: ControllerOut, Args: []string{"a1", "0"}}}, randomScene(), Stays, Nobody, true},
+		{[]Part{{Kind: LUNSlow, Args: []string{"a1-lun0", "1500"}}}, randomScene(), Stays, Nobody, true},
+		{[]Part{{Kind: BMCDead, On: onActive}}, randomScene(), Stays, Nobody, false},
+		{[]Part{{Kind: Standby, On: onPassive}}, randomScene(), Stays, Nobody, false},
+		{[]Part{{Kind: Standby, On: onActive}}, randomScene(), Anywhere, Nobody, false},
+		{[]Part{{Kind: Move, On: onPassive, Args: []string{moveArg}}}, randomScene(), Moves, Nobody, false},
+		{[]Part{{Kind: Kill, On: onActive, Args: []string{"nfsd"}}}, randomScene(), Anywhere, Nobody, false},
+		{[]Part{{Kind: Kill, On: onActive, Args: []string{"corosync"}}}, randomScene(), Anywhere, Allow, false},
+		{[]Part{{Kind: Panic, On: onActive}}, randomScene(), Moves, Victim, false},
+		{[]Part{{Kind: Freeze, On: onActive}}, randomScene(), Anywhere, Allow, false},
+		{[]Part{{Kind: Freeze, On: onPassive}}, randomScene(), Stays, Allow, true},
+		{[]Part{{Kind: Freeze, On: onPassive}}, two, Anywhere, Allow, false},
+		{[]Part{{Kind: PathsOut, On: onPassive}}, randomScene(), Stays, Allow, false},
+		{[]Part{{Kind: FeedOff, Args: []string{"pdu-a"}}, {Kind: LocalDisk, On: onActive, Args: []string{"0"}}}, randomScene(), Anywhere, Allow, false},
 	} {
-		if e := (Schedule{Parts: c.parts}).expect(false); e.Where != c.where || e.Fencing != c.fencing {
+		s := Schedule{Parts: c.parts}
+		if e := s.expect(false, c.scene); e.Where != c.where || e.Fencing != c.fencing {
 			t.Errorf("%v: %s, %s", c.parts, e.Where, e.Fencing)
+		}
+		steps, err := s.steps(c.scene)
+		if err != nil || (steps[0].Until != nil) != c.seen || steps[0].Look != c.seen {
+			t.Errorf("%v: %v, %+v", c.parts, err, steps[0])
 		}
 	}
 }

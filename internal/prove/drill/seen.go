@@ -177,10 +177,9 @@ func late(device string, ms int) *Condition {
 	}}
 }
 
-// feedLost waits until `mortar status` reports that the active server lost its feed
-// from a PDU.
-func feedLost(s Scene) *Condition {
-	return says("status reports the lost feed", 2*time.Minute, s.Active+" has lost a power feed", s.Design.Spec.PDUs[0].Name)
+// feedLost waits until `mortar status` reports that a server lost its feed from a PDU.
+func feedLost(server, pdu string) *Condition {
+	return says("status reports the lost feed", 2*time.Minute, server+" has lost a power feed", pdu)
 }
 
 // silent waits until a server leaves a question unanswered for three seconds.

@@ -330,7 +330,8 @@ func powerBus(s Scene) ([]Step, error) {
 	if len(s.Design.Spec.PDUs) == 0 {
 		return nil, fmt.Errorf("the brick has no PDU in its spec")
 	}
-	return []Step{{Fault: Fault{Kind: FeedOff, Args: []string{s.Design.Spec.PDUs[0].Name}}, Wait: linkHold, Look: true, Until: feedLost(s)}}, nil
+	pdu := s.Design.Spec.PDUs[0].Name
+	return []Step{{Fault: Fault{Kind: FeedOff, Args: []string{pdu}}, Wait: linkHold, Look: true, Until: feedLost(s.Active, pdu)}}, nil
 }
 
 func diskLoss(n int) func(Scene) ([]Step, error) {

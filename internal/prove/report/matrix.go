@@ -87,12 +87,10 @@ func Median(vs []float64) float64 {
 	return s[len(s)/2]
 }
 
-// SaveEntries writes the list of a matrix.
-func SaveEntries(dir string, es []Entry) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
-	}
-	list := make([]Entry, 0, len(es)) // [] and not null
+// Listed returns the entries as a matrix's list has them: each with the schema, and with []
+// where nothing is, not null.
+func Listed(es []Entry) []Entry {
+	list := make([]Entry, 0, len(es))
 	for _, e := range es {
 		r := Run{Summary: e.Summary}
 		fillEmpty(&r)
@@ -100,7 +98,15 @@ func SaveEntries(dir string, es []Entry) error {
 		e.Schema = Schema
 		list = append(list, e)
 	}
-	b, err := marshal(list)
+	return list
+}
+
+// SaveEntries writes the list of a matrix.
+func SaveEntries(dir string, es []Entry) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	b, err := marshal(Listed(es))
 	if err != nil {
 		return fmt.Errorf("%s: %w", SummaryFile, err)
 	}

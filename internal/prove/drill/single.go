@@ -1,0 +1,107 @@
+package drill
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// A random schedule of one fault is judged as strictly as the drill of that fault, except
+// where the outcome depends on how long the seed lets it last.
+
+// outcome is what a fault that comes alone does to the service and to the servers.
+func (p Part) outcome(s Scene) (Place, Fencing) {
+	// Where both servers serve, neither is passive.
+	passive := p.On == onPassive && len(s.Design.PairOf(s.Service.Name).Services) == 1
+	switch p.Kind {
+	case HBAOut, ModuleOut, DiskOut, LocalDisk, FeedOff, BMCDead, PDUDead, ControllerOut, ControllerFailover, ArrayDisk, ArrayPower, LUNSlow:
+		return Stays, Nobody
+	case LinkDown, SwitchDown:
+		if passive || p.Args[0] == "private" {
+			return Stays, Nobody
+		}
+		return Anywhere, Nobody
+	case Standby, LNetDown:
+		if passive {
+			return Stays, Nobody
+		}
+		return Anywhere, Nobody
+	case DiskSlow:
+		return Anywhere, Nobody
+	case Move:
+		return Moves, Nobody
+	case Kill:
+		if slices.Contains(ofCluster, p.Args[0]) {
+			return Anywhere, Allow
+		}
+		return Anywhere, Nobody
+	case Panic, PowerOff:
+		if p.On == onActive {
+			return Moves, Victim
+		}
+	}
+	if passive {
+		return Stays, Allow
+	}
+	return Anywhere, Allow
+}
+
+// seen waits until a server has seen a fault after which the service stays. It is nil for
+// other faults, and where only fencing would find out: the controllers of BMCs and PDUs,
+// lost paths of a passive server, a standby, LNet of a passive server, and SSDs.
+func (p Part) seen(s Scene) *Condition {
+	if where, _ := p.outcome(s); where != Stays {
+		return nil
+	}
+	f, servers := p.fault(s), s.Design.PairOf(s.Service.Name).Servers
+	switch p.Kind {
+	case LinkDown:
+		return linkGone(f.Args[0], f.On)
+	case SwitchDown:
+		return linkGone(f.Args[0], servers...)
+	case HBAOut:
+		return s.storage().lost("", []string{f.On})
+	case ModuleOut:
+		return s.storage().lost("", servers)
+	case DiskOut, ArrayDisk:
+		if strings.HasPrefix(p.Args[0], diskArg) {
+			return s.storage().without(1)
+		}
+	case ControllerOut:
+		return onOther(s, f, 2)
+	case ControllerFailover:
+		return onOther(s, f, 1)
+	case ArrayPower:
+		return lunStorage{s}.noPath(f.Args[0])
+	case LUNSlow:
+		return late("/dev/mapper/"+f.Args[0], slowMS)
+	case LocalDisk:
+		return mirrorDegraded(f.On)
+	case FeedOff:
+		return feedLost(s.Active, f.Args[0])
+	case Freeze, Panic, PowerOff:
+		return silent(f.On)
+	}
+	return nil
+}
+
+// onOther waits until the servers reach an array's LUNs through the controller that does not
+// have the fault, over 1/share of all paths.
+func onOther(s Scene, f Fault, share int) *Condition {
+	n, err := strconv.Atoi(f.Args[1])
+	if err != nil {
+		return nil // Possible refuses the fault
+	}
+	return lunStorage{s}.paths("the LUNs on the other controller", f.Args[0], 1-n, share)
+}
+
+// expect is what must happen. Where several faults overlap, any server may be fenced, and
+// the service may be anywhere.
+func (s Schedule) expect(disks bool, scene Scene) Expect {
+	e := Expect{Where: Anywhere, Fencing: Allow, Stall: none, Disks: disks, Within: 10 * time.Minute}
+	if len(s.Parts) == 1 {
+		e.Where, e.Fencing = s.Parts[0].outcome(scene)
+	}
+	return e
+}
