@@ -171,10 +171,10 @@ func (e *evidence) places(o *other) []string {
 
 // judgeOthers checks the services other than the one under test.
 func (e *evidence) judgeOthers(fenced map[string]int64) (checks []report.Check) {
+	// The agents' logs are those of the service under test.
+	own := slices.DeleteFunc(slices.Clone(e.events), func(ev report.Event) bool { return ev.Source == "ocf" })
 	for _, o := range e.others {
 		want := e.places(o)
-		// The agents' logs are those of the service under test.
-		own := slices.DeleteFunc(slices.Clone(e.events), func(ev report.Event) bool { return ev.Source == "ocf" })
 		again, restarted := firstRestart(own, e.fault, resource.ServiceID(o.service.Name))
 		c := report.Check{Name: "service " + o.service.Name, OK: len(o.location) == 1 && slices.Contains(want, o.location[0])}
 		switch {

@@ -48,8 +48,8 @@ func (p Part) outcome(s Scene) (Place, Fencing) {
 }
 
 // seen waits until a server has seen a fault after which the service stays. It is nil for
-// other faults, and where only fencing would find out: the controllers of BMCs and PDUs,
-// lost paths of a passive server, a standby, LNet of a passive server, and SSDs.
+// other faults. It is nil, too, for dead BMCs and PDUs, pulled SSDs, and lost paths, standby
+// or LNet of a passive server.
 func (p Part) seen(s Scene) *Condition {
 	if where, _ := p.outcome(s); where != Stays {
 		return nil
@@ -68,10 +68,14 @@ func (p Part) seen(s Scene) *Condition {
 		if strings.HasPrefix(p.Args[0], diskArg) {
 			return s.storage().without(1)
 		}
-	case ControllerOut:
-		return onOther(s, f, 2)
-	case ControllerFailover:
-		return onOther(s, f, 1)
+	case ControllerOut, ControllerFailover:
+		share := 1
+		if p.Kind == ControllerOut {
+			share = 2
+		}
+		if n, err := strconv.Atoi(f.Args[1]); err == nil {
+			return lunStorage{s}.onOther(f.Args[0], n, share)
+		}
 	case ArrayPower:
 		return lunStorage{s}.noPath(f.Args[0])
 	case LUNSlow:
@@ -84,16 +88,6 @@ func (p Part) seen(s Scene) *Condition {
 		return silent(f.On)
 	}
 	return nil
-}
-
-// onOther waits until the servers reach an array's LUNs through the controller that does not
-// have the fault, over 1/share of all paths.
-func onOther(s Scene, f Fault, share int) *Condition {
-	n, err := strconv.Atoi(f.Args[1])
-	if err != nil {
-		return nil // Possible refuses the fault
-	}
-	return lunStorage{s}.paths("the LUNs on the other controller", f.Args[0], 1-n, share)
 }
 
 // expect is what must happen. Where several faults overlap, any server may be fenced, and

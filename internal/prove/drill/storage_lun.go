@@ -91,7 +91,7 @@ func (l lunStorage) module() ([]Step, error) {
 	}
 	f := Fault{Kind: ControllerOut, Args: []string{x.Array, strconv.Itoa(x.Controller)}}
 	return []Step{
-		{Fault: f, Wait: pathHold, Look: true, Until: l.paths("the LUNs on the other controller", x.Array, 1-x.Controller, 2)},
+		{Fault: f, Wait: pathHold, Look: true, Until: l.onOther(x.Array, x.Controller, 2)},
 		{Fault: f, Mend: true, Until: l.atHome()},
 	}, nil
 }
@@ -168,6 +168,12 @@ func (l lunStorage) paths(what, name string, controller, share int) *Condition {
 	}}
 }
 
+// onOther waits until the servers reach an array's LUNs through the controller that does not
+// have the fault, over 1/share of all paths.
+func (l lunStorage) onOther(array string, controller, share int) *Condition {
+	return l.paths("the LUNs on the other controller", array, 1-controller, share)
+}
+
 // throughOne decides for paths whether the condition is met, and describes what
 // the servers see.
 func throughOne(d *design.Design, r array.Result, name string, controller, share int) (bool, string) {
@@ -225,7 +231,7 @@ func controllerFailover(s Scene) ([]Step, error) {
 	l := lunStorage{s}
 	f := Fault{Kind: ControllerFailover, Args: []string{x.Array, strconv.Itoa(x.Controller)}}
 	return []Step{
-		{Fault: f, Wait: pathHold, Look: true, Until: l.paths("the LUNs on the other controller", x.Array, 1-x.Controller, 1)},
+		{Fault: f, Wait: pathHold, Look: true, Until: l.onOther(x.Array, x.Controller, 1)},
 		{Fault: f, Mend: true, Wait: pathHold, Until: l.atHome()},
 	}, nil
 }

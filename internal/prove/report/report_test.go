@@ -185,6 +185,17 @@ func TestTextIsEscaped(t *testing.T) {
 	}
 }
 
+// The list of a matrix is whole for a drill that never ran, too.
+func TestListed(t *testing.T) {
+	b, err := json.Marshal(Listed([]Entry{{Summary: Summary{Verdict: Refused}}}))
+	if err != nil || strings.Contains(string(b), `"checks":null`) || !strings.Contains(string(b), `"schema":"`+Schema+`"`) {
+		t.Errorf("%s, %v", b, err)
+	}
+	if b, err = json.Marshal(Listed(nil)); err != nil || string(b) != "[]" {
+		t.Errorf("%s, %v", b, err)
+	}
+}
+
 func TestSaveLoad(t *testing.T) {
 	r := synthetic()
 	r.Dir = filepath.Join(t.TempDir(), "out", "demo")
