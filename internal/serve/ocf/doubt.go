@@ -28,10 +28,11 @@ type Doubt struct {
 // ArrayInDoubt is an array as it was looked at: another event of it, and the doubt is
 // another one.
 type ArrayInDoubt struct {
-	Name   string  `json:"name"`
-	UUID   string  `json:"uuid"` // 32 hex digits
-	Events uint64  `json:"events"`
-	Blocks []int64 `json:"blocks,omitempty"` // offsets in the array, bytes; each of BlockBytes
+	Name    string  `json:"name"`
+	UUID    string  `json:"uuid"` // 32 hex digits
+	Events  uint64  `json:"events"`
+	Missing int     `json:"missing"`          // members that it lacked
+	Blocks  []int64 `json:"blocks,omitempty"` // offsets in the array, bytes; each of BlockBytes
 	// Unknown is why nobody knows which blocks are in doubt; then Blocks is empty, and any
 	// may be.
 	Unknown string `json:"unknown,omitempty"`
@@ -133,6 +134,23 @@ func (f FileInDoubt) String() string {
 		return fmt.Sprintf("inode %d", f.Inode)
 	}
 	return f.Path
+}
+
+// doubted says whether the last start that was refused on this server has compared the
+// array, as it is now, and a person has not accepted what it found.
+func (s *service) doubted(a ArrayInDoubt) bool {
+	b, err := s.k.ReadFile(DoubtFile(s.cfg.Service))
+	if err != nil {
+		return false
+	}
+	d, err := ParseDoubt(b)
+	if err != nil {
+		s.log.note("%s: %v", DoubtFile(s.cfg.Service), err)
+		return false
+	}
+	return !s.accepted(a) && slices.ContainsFunc(d.Arrays, func(x ArrayInDoubt) bool {
+		return md.Hex(x.UUID) == md.Hex(a.UUID) && x.Events == a.Events && x.Missing == a.Missing
+	})
 }
 
 // accepted says whether a person has accepted that these blocks are in doubt: the array

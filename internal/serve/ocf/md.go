@@ -535,7 +535,9 @@ func (s *mdKind) member(name string, read superblocks) (m member, real string) {
 	return m, real
 }
 
-// sound: an array in doubt is compared by a start only, which has the time.
+// sound: an array in doubt is compared by a start only, which has the time. So a doubt
+// counts if a start on this server has found it in the array as it is now. When the partner
+// has started the array since, or a member is back, the next start has to compare it.
 func (s *mdKind) sound() error {
 	verdicts, read := make([]verdict, len(s.cfg.Arrays)), superblocks{}
 	for i, a := range s.cfg.Arrays {
@@ -554,8 +556,7 @@ func (s *mdKind) sound() error {
 		}
 	}
 	for i, v := range verdicts {
-		// A start compares what a person has accepted.
-		if v.Doubt != nil && !s.accepted(ArrayInDoubt{UUID: s.cfg.Arrays[i].UUID, Events: v.Newest.Events}) {
+		if v.Doubt != nil && s.doubted(ArrayInDoubt{UUID: s.cfg.Arrays[i].UUID, Events: v.Newest.Events, Missing: v.Missing}) {
 			return v.Doubt
 		}
 	}

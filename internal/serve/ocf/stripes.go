@@ -35,7 +35,7 @@ func (s *mdKind) settle(ctx context.Context, a Array, v *verdict) *ArrayInDoubt 
 	if v.Doubt == nil {
 		return nil
 	}
-	d := &ArrayInDoubt{Name: a.Name, UUID: md.Hex(a.UUID), Events: v.Newest.Events}
+	d := &ArrayInDoubt{Name: a.Name, UUID: md.Hex(a.UUID), Events: v.Newest.Events, Missing: v.Missing}
 	if a.Journal > 0 {
 		d.Unknown = "it has a journal" // and settleByJournal has decided
 		return d

@@ -469,3 +469,54 @@ func TestForgive(t *testing.T) {
 		t.Errorf("it does not start with all its disks: %v", err)
 	}
 }
+
+// A start was refused because the array was in doubt. Its partner starts the array, and
+// a disk is missing still: the failure is forgotten, and the next start compares anew.
+func TestForgiveOldDoubt(t *testing.T) {
+	sh := newShared(t)
+	for _, d := range sh.disks {
+		d.dirty = true
+	}
+	for _, d := range []string{"d0", "d1"} {
+		sh.disks["/dev/mapper/"+d].gone = true
+	}
+	h := sh.hosts["nfs1"]
+	h.files["/sys/class/net/eth0/carrier"] = "1\n"
+	h.cabled(true)
+	s := h.service(testConfig())
+	refused := func() {
+		t.Helper()
+		if err := s.start(t.Context()); err == nil || !strings.Contains(err.Error(), "was being written when its server died") {
+			t.Fatalf("it starts: %v", err)
+		}
+	}
+	w, before := h.watcher(s), 0
+	look := func(forgiven bool, when string) {
+		t.Helper()
+		h.clock = h.clock.Add(time.Minute)
+		w.look(t.Context())
+		n := 0
+		for _, c := range h.changes {
+			if strings.HasPrefix(c, "crm_resource --cleanup --resource service-home --node nfs1") {
+				n++
+			}
+		}
+		if got := n > before; got != forgiven {
+			t.Errorf("%s: the failure was forgotten: %v", when, got)
+		}
+		before = n
+	}
+	refused()
+	look(false, "nothing has changed")
+	sh.disks["/dev/mapper/d1"].gone = false
+	look(true, "one of two disks is back")
+	refused()
+	look(false, "compared again, and in doubt")
+	for _, d := range sh.disks {
+		d.events++
+	}
+	look(true, "the partner has started the array")
+	look(false, "later")
+	refused()
+	look(false, "compared at the new event")
+}
