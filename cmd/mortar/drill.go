@@ -439,11 +439,13 @@ func rackInjector(d *design.Design) *inject.Rack {
 			}
 			for _, a := range st.Arrays {
 				for _, g := range a.Groups {
-					out = append(out, drill.ArrayGroup{Name: g.Name, State: g.State, Members: g.Members})
+					out = append(out, drill.ArrayGroup{Name: g.Name, State: g.State, Members: g.Members,
+						Comparing: g.Comparing, Percent: g.Percent, Mismatches: g.Mismatches})
 				}
 			}
 			return out, nil
 		},
+		Compare: func(ctx context.Context, group string, on bool) error { return rack.CompareGroup(ctx, dir, group, on) },
 	}
 }
 

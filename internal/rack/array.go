@@ -473,7 +473,8 @@ func (r *rack) arrayStatus(ctx context.Context, h *hardware, e *Enclosure) Array
 
 // groupsOf parses the output of the firmware's function state: a line for each group,
 // "group NUMBER ARRAY_STATE DEGRADED SYNC_ACTION DONE [/ ALL]" with md's values in
-// sysfs, and "in NUMBER SLOT ..." with the slots of its disks.
+// sysfs, "differ NUMBER SECTORS" with its mismatch_cnt, and "in NUMBER SLOT ..." with the
+// slots of its disks.
 func groupsOf(a *Array, said string) []GroupStatus {
 	groups := a.Groups
 	out := make([]GroupStatus, len(groups))
@@ -484,6 +485,13 @@ func groupsOf(a *Array, said string) []GroupStatus {
 		f := strings.Fields(line)
 		if len(f) > 2 && f[0] == "in" {
 			a.inGroup(out, f[1], f[2:])
+		}
+		if len(f) == 3 && f[0] == "differ" {
+			i, err1 := strconv.Atoi(f[1])
+			n, err2 := strconv.ParseInt(f[2], 10, 64)
+			if err1 == nil && err2 == nil && i >= 0 && i < len(out) {
+				out[i].Mismatches = n
+			}
 		}
 		if len(f) < 6 || f[0] != "group" {
 			continue
@@ -500,18 +508,50 @@ func groupsOf(a *Array, said string) []GroupStatus {
 			g.State = "failed"
 		case f[4] == "recover" && len(f) == 8:
 			g.State = "rebuilding"
-			done, err1 := strconv.ParseFloat(f[5], 64)
-			all, err2 := strconv.ParseFloat(f[7], 64)
-			if err1 == nil && err2 == nil && all > 0 {
-				g.Percent = 100 * done / all
-			}
+			g.Percent = percent(f[5], f[7])
 		case missing > 0:
 			g.State = "degraded"
 		default:
 			g.State = "optimal"
+			if g.Comparing = f[4] == "check"; g.Comparing && len(f) == 8 {
+				g.Percent = percent(f[5], f[7])
+			}
 		}
 	}
 	return out
+}
+
+// percent is 100 x done / all; 0 if either is no number.
+func percent(done, all string) float64 {
+	d, err1 := strconv.ParseFloat(done, 64)
+	a, err2 := strconv.ParseFloat(all, 64)
+	if err1 != nil || err2 != nil || a <= 0 {
+		return 0
+	}
+	return 100 * d / a
+}
+
+// CompareGroup makes an array of the rack in dir compare the data of a RAID group with its
+// parities, or stop. Status tells how far it is. A group that rebuilds is an error, and goes
+// on with the speed of the disks.
+//
+// Source: Documentation/admin-guide/md.rst, sync_action
+func CompareGroup(ctx context.Context, dir, group string, on bool) error {
+	r, err := openRack(dir)
+	if err != nil {
+		return err
+	}
+	to := "off"
+	if on {
+		to = "on"
+	}
+	for _, e := range r.cfg.arrays() {
+		if i := slices.IndexFunc(e.Array.Groups, func(g RAIDGroup) bool { return g.Name == group }); i >= 0 {
+			_, err := r.arrayCommand(ctx, e, fmt.Sprintf("compare %d %s", i, to))
+			return err
+		}
+	}
+	return fmt.Errorf("no array of the rack has a RAID group %s", group)
 }
 
 // inGroup adds the disks of a group, by their slots.

@@ -287,9 +287,9 @@ func TestGroupsOf(t *testing.T) {
 	groups := []RAIDGroup{six, six, six, six, {Level: 10, Members: make([]string, 4)}, six}
 	box := &Array{Groups: groups, Disks: []Disk{{Serial: "A"}, {Serial: "B"}, {Serial: "C"}}}
 	got := groupsOf(box, "in 0 2 0 7 x\nin 9 0\nnoise\ngroup 0 clean 0 idle none\ngroup 1 active 1 recover 50 / 200\ngroup 2 clean 2 idle none\n"+
-		"group 3 clean 3 idle none\ngroup 4 broken 2 idle none\ngroup 9 clean 0 idle none\ngroup x clean 0 idle none\n")
-	want := []GroupStatus{{State: "optimal", Members: []string{"C", "A"}}, {State: "rebuilding", Missing: 1, Percent: 25}, {State: "degraded", Missing: 2},
-		{State: "failed", Missing: 3}, {State: "failed", Missing: 2}, {State: "unknown"}}
+		"group 3 clean 3 idle none\ndiffer 2 8\ndiffer 9 8\ngroup 4 broken 2 idle none\ngroup 9 clean 0 idle none\ngroup x clean 0 idle none\ngroup 5 active 0 check 30 / 120\ndiffer 5 16\n")
+	want := []GroupStatus{{State: "optimal", Members: []string{"C", "A"}}, {State: "rebuilding", Missing: 1, Percent: 25}, {State: "degraded", Missing: 2, Mismatches: 8},
+		{State: "failed", Missing: 3}, {State: "failed", Missing: 2}, {State: "optimal", Comparing: true, Percent: 25, Mismatches: 16}}
 	for i := range want {
 		if diff := cmp.Diff(want[i], got[i]); diff != "" {
 			t.Errorf("group %d: %s", i, diff)

@@ -24,7 +24,8 @@ esac
 //   - With access type 1 (implicit) an array moves its LUNs by itself, as these
 //     arrays do. With explicit, Linux promotes its own group and LIO demotes none.
 //   - The default of nonop_delay_msecs is 100: ten operations a second.
-//   - rebuildKiB limits a rebuild, to leave the processor to the servers' I/O.
+//   - rebuildKiB limits a rebuild, to leave the processor to the servers' I/O. compare
+//     lifts the limit: nothing else happens meanwhile.
 //   - A change of states passes through "transitioning" for trans_delay_msecs.
 const arrayFirmware = `r() { MDADM_NO_UDEV=1 $b chroot /ro "$@"; }
 dev() { set -- /sys/class/scsi_device/$(($1 / 128)):0:$(($1 % 128)):0/device/block/sd*; d=/dev/${1##*/}; [ -b "$d" ]; }
@@ -82,9 +83,18 @@ state() {
   for m in $grouplist; do
     cd /sys/block/md$m/md; read a < array_state; read d < degraded; read s < sync_action; read c < sync_completed
     echo "group $m $a $d $s $c"
+    read c < mismatch_cnt; echo "differ $m $c"
     read c < /rw/group$m; echo "in $m $c"
   done
   cd /
+}
+compare() { # group on|off: refused while the group rebuilds, which it hurries
+  cd /sys/block/md$1/md
+  case $2 in
+  on) echo 1000000 > sync_speed_max; echo 0 > sync_min && echo check > sync_action;;
+  off) echo system > sync_speed_max; read s < sync_action; [ $s != check ] || echo idle > sync_action;;
+  esac
+  set -- $?; cd /; return $1
 }
 expose() { # index serial company
   p=$core/iblock_$1/lun$1

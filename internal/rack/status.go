@@ -65,8 +65,13 @@ type GroupStatus struct {
 	// Missing is the number of disks that the group lacks, including those that are
 	// rebuilding.
 	Missing int `json:"missing"`
-	// Percent of a rebuild.
+	// Comparing: the array compares the group's data with its parities.
+	Comparing bool `json:"comparing,omitempty"`
+	// Percent of a rebuild or a comparison.
 	Percent float64 `json:"percent,omitempty"`
+	// Mismatches are the sectors that differ from their parities, as the last comparison
+	// has found.
+	Mismatches int64 `json:"mismatches,omitempty"`
 	// Members are the serial numbers of the disks in the group; none if the array
 	// does not answer.
 	Members []string `json:"members,omitempty"`

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
@@ -46,9 +45,7 @@ func onOne(d Drill, v Variant) (Variant, error) {
 		v.Steps = steps
 		expect.Stall = none // the stall lasts until a person mends the fault
 		expect.Where = Returns
-	case slices.ContainsFunc(cacheDrills, func(c Drill) bool { return c.Name == d.Name }):
-		expect.Disks = false // its SSDs are its own, and so may be its disks: see withDisks
-	case expect.Disks && d.Name != "local-disk":
+	case expect.Disks && d.Name != "local-disk" && !ofCache(d): // the system disks and the SSDs are no controller's
 		v.Steps = withDisks(v.Steps)
 	}
 	if expect.Fencing = Nobody; expect.Where != Returns {

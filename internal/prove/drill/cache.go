@@ -80,6 +80,11 @@ var cacheDrills = []Drill{
 // These drills come before those that cut all power.
 func init() { Table = slices.Insert(Table, len(Table)-2, cacheDrills...) }
 
+// ofCache tells whether a drill is about the SSDs of a cache.
+func ofCache(d Drill) bool {
+	return slices.ContainsFunc(cacheDrills, func(x Drill) bool { return x.Name == d.Name })
+}
+
 // Suits returns the drills whose parts the brick has. A brick with one server
 // has no partner.
 func Suits(all []Choice, d *design.Design) []Choice {
@@ -97,8 +102,7 @@ func Suits(all []Choice, d *design.Design) []Choice {
 			// One variant for services whose slow disks are dropped, one for the others.
 			return !slices.ContainsFunc(d.Services(), func(s *design.Service) bool { return s.Storage.DropSlow == (c.Variant.How == "dropped") })
 		}
-		ofCache := slices.ContainsFunc(cacheDrills, func(x Drill) bool { return x.Name == c.Drill.Name })
-		if !ofCache {
+		if !ofCache(c.Drill) {
 			return c.Drill.Name == fencingLiesName && !d.Reservable()
 		}
 		s := d.Cached()
@@ -133,6 +137,7 @@ func ssdFail(i int) func(Scene) ([]Step, error) {
 		st := Step{Fault: Fault{Kind: DiskOut, Args: []string{serial}}, Wait: linkHold, Look: true}
 		if s.Service.Storage.Cache.Mode == cache.WriteBack {
 			st.Until = mirrorOf(s, len(s.Service.Storage.Cache.SSDs)-1)
+			st.Until.Sign = true
 		} else {
 			st.Until = ssdAway(serial)
 		}

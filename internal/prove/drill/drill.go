@@ -177,6 +177,9 @@ type Step struct {
 type Condition struct {
 	What  string // name of the check
 	Limit time.Duration
+	// Sign: it is by the fault that the condition is met, so a brick where it is met
+	// before the fault is refused.
+	Sign bool
 	// Look reports whether the condition is met, and describes what it saw.
 	Look func(ctx context.Context, v *View) (seen bool, detail string)
 }

@@ -364,7 +364,32 @@ func (e *engine) place(ctx context.Context) error {
 			}
 		}
 	}
-	return e.possible(steps)
+	if err := e.possible(steps); err != nil {
+		return err
+	}
+	return e.unsigned(ctx, steps)
+}
+
+// unsigned refuses a brick that shows the sign of a fault before the fault: the drill
+// would pass even if its fault never happened. A busy server may leave one question
+// unanswered, so a sign has to be there twice.
+func (e *engine) unsigned(ctx context.Context, steps []Step) error {
+	for _, s := range steps {
+		if s.Mend || s.Until == nil || !s.Until.Sign {
+			continue
+		}
+		there, detail := s.Until.Look(ctx, e.view())
+		if there {
+			if err := e.sleep(ctx, 2*time.Second); err != nil {
+				return err
+			}
+			there, detail = s.Until.Look(ctx, e.view())
+		}
+		if there {
+			return &Unhealthy{[]string{fmt.Sprintf("%s already, and drill %s could not tell that from its own fault", detail, e.drill.Name)}}
+		}
+	}
+	return nil
 }
 
 // Possible returns why a drill is impossible with a brick. It reaches no host,

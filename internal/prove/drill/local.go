@@ -21,7 +21,7 @@ func localDisk(s Scene) ([]Step, error) {
 
 // mirrorDegraded waits until `mortar status` reports that a server's system mirror is degraded.
 func mirrorDegraded(server string) *Condition {
-	return &Condition{What: "status says so", Limit: time.Minute, Look: func(ctx context.Context, v *View) (bool, string) {
+	return &Condition{What: "status says so", Limit: time.Minute, Sign: true, Look: func(ctx context.Context, v *View) (bool, string) {
 		for _, l := range v.status(ctx) {
 			if strings.Contains(l.Text, "system mirror") && strings.Contains(l.Text, " of "+server+" is degraded") {
 				return true, l.Text

@@ -32,7 +32,7 @@ func witnessed(steps func(Scene) ([]Step, error), seen func(Scene) *Condition) f
 
 // linkGone waits until the interface of each server on a network is down.
 func linkGone(network string, servers ...string) *Condition {
-	return &Condition{What: "the " + network + " link is down", Limit: seenLimit, Look: func(ctx context.Context, v *View) (bool, string) {
+	return &Condition{What: "the " + network + " link is down", Limit: seenLimit, Sign: true, Look: func(ctx context.Context, v *View) (bool, string) {
 		for _, server := range servers {
 			state, err := v.e.linkState(ctx, server, addressOn(v.Design, server, network))
 			if err != nil {
@@ -49,7 +49,7 @@ func linkGone(network string, servers ...string) *Condition {
 // cutOff waits until the interfaces of a server on both networks are down.
 func cutOff(server string) *Condition {
 	private, public := linkGone("private", server), linkGone("public", server)
-	return &Condition{What: "both links are down", Limit: seenLimit, Look: func(ctx context.Context, v *View) (bool, string) {
+	return &Condition{What: "both links are down", Limit: seenLimit, Sign: true, Look: func(ctx context.Context, v *View) (bool, string) {
 		gone, first := private.Look(ctx, v)
 		if !gone {
 			return false, first
@@ -91,7 +91,7 @@ func (e *engine) linkState(ctx context.Context, server, address string) (string,
 
 // lost waits until `mortar status` reports lost paths of each server.
 func (m mdStorage) lost(what string, servers []string) *Condition {
-	return &Condition{What: "status reports the lost paths", Limit: seenLimit, Look: func(ctx context.Context, v *View) (bool, string) {
+	return &Condition{What: "status reports the lost paths", Limit: seenLimit, Sign: true, Look: func(ctx context.Context, v *View) (bool, string) {
 		var said []string
 		lines := v.status(ctx)
 		for _, server := range servers {
@@ -109,7 +109,7 @@ func (m mdStorage) lost(what string, servers []string) *Condition {
 
 // lost waits until each server reaches a LUN by fewer paths than designed.
 func (l lunStorage) lost(what string, servers []string) *Condition {
-	return &Condition{What: "the servers see the lost paths", Limit: seenLimit, Look: func(ctx context.Context, v *View) (bool, string) {
+	return &Condition{What: "the servers see the lost paths", Limit: seenLimit, Sign: true, Look: func(ctx context.Context, v *View) (bool, string) {
 		r, err := v.lunsSeen(ctx)
 		if err != nil {
 			return false, err.Error()
@@ -144,7 +144,7 @@ func (v *View) pathsMissing(lun, server string, paths int) int {
 // noPath waits until no server has a path to the LUNs of an array. The limit is
 // short: the array is off meanwhile, and I/O waits for no_path_retry only.
 func (l lunStorage) noPath(array string) *Condition {
-	return &Condition{What: "no path is left", Limit: 20 * time.Second, Look: func(ctx context.Context, v *View) (bool, string) {
+	return &Condition{What: "no path is left", Limit: 20 * time.Second, Sign: true, Look: func(ctx context.Context, v *View) (bool, string) {
 		r, err := v.lunsSeen(ctx)
 		if err != nil {
 			return false, err.Error()
@@ -165,7 +165,7 @@ func (l lunStorage) noPath(array string) *Condition {
 // late waits until a block of a device takes at least so long, in milliseconds, on the
 // server that serves it.
 func late(device string, ms int) *Condition {
-	return &Condition{What: "the server waits for the LUN", Limit: seenLimit, Look: func(ctx context.Context, v *View) (bool, string) {
+	return &Condition{What: "the server waits for the LUN", Limit: seenLimit, Sign: true, Look: func(ctx context.Context, v *View) (bool, string) {
 		began := time.Now()
 		err := v.e.do(ctx, v.Active, resource.Action{Title: "read a block of " + device, Seconds: 30,
 			Cmd: []string{"dd", "if=" + device, "of=/dev/null", "bs=4096", "count=1", "iflag=direct", "status=none"}})
@@ -184,7 +184,7 @@ func feedLost(server, pdu string) *Condition {
 
 // silent waits until a server leaves a question unanswered for three seconds.
 func silent(server string) *Condition {
-	return &Condition{What: "the server does not answer", Limit: seenLimit, Look: func(ctx context.Context, v *View) (bool, string) {
+	return &Condition{What: "the server does not answer", Limit: seenLimit, Sign: true, Look: func(ctx context.Context, v *View) (bool, string) {
 		ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 		defer cancel()
 		_, err := v.e.read(ctx, server, "/proc/uptime")

@@ -1,6 +1,8 @@
 package drill
 
 import (
+	"context"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -41,7 +43,9 @@ func TestStayingIsWitnessed(t *testing.T) {
 					continue // impossible with this brick
 				}
 				done[name] = true
-				if !slices.ContainsFunc(steps, func(x Step) bool { return x.Until != nil }) {
+				// These end with what a command, a client or the cluster's log says.
+				others := []string{"bit-rot", "full-fs", "ost-full", "client-crash", "service-kill", "cache-full", "unfenced", "lun-missing", "server-crash"}
+				if !slices.ContainsFunc(steps, func(st Step) bool { return st.Until != nil && (st.Until.Sign || slices.Contains(others, x.Name)) }) {
 					t.Errorf("%s of %s (%s): no condition proves that the fault took place", name, file, kind.Of(d).Label(d.Mounts[0]))
 				}
 			}
@@ -100,5 +104,33 @@ func TestBystander(t *testing.T) {
 	}
 	if d := cmp.Diff([]string{"servers oss01, oss02"}, failed); d != "" {
 		t.Error(d)
+	}
+}
+
+// A brick that shows the sign of a fault before the fault is refused; one busy moment
+// of a server is no sign.
+func TestSignBeforeTheFault(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		sign    bool
+		seen    []bool
+		refused bool
+		looks   int
+	}{
+		{"never", true, []bool{false}, false, 1},
+		{"once", true, []bool{true, false}, false, 2},
+		{"always", true, []bool{true, true}, true, 2},
+		{"no sign", false, []bool{true}, false, 0},
+	} {
+		looks := 0
+		cond := &Condition{What: "x", Sign: c.sign, Look: func(context.Context, *View) (bool, string) {
+			looks++
+			return c.seen[looks-1], "nfs1 has lost a power feed"
+		}}
+		e := &engine{drill: Drill{Name: "power-bus"}, watch: newWatcher(func(string) {})}
+		err := e.unsigned(t.Context(), []Step{{Fault: Fault{Kind: FeedOff}, Until: cond}, {Mend: true, Until: cond}})
+		if u := (*Unhealthy)(nil); errors.As(err, &u) != c.refused || looks != c.looks {
+			t.Errorf("%s: %v after %d looks", c.name, err, looks)
+		}
 	}
 }

@@ -66,7 +66,7 @@ func (p Part) seen(s Scene) *Condition {
 		return s.storage().lost("", servers)
 	case DiskOut, ArrayDisk:
 		if strings.HasPrefix(p.Args[0], diskArg) {
-			return s.storage().without(1)
+			return s.storage().without(f.Args[0])
 		}
 	case ControllerOut, ControllerFailover:
 		share := 1

@@ -25,8 +25,8 @@ type storageKind interface {
 	// lost waits until each server has noticed that it reaches the storage by fewer
 	// paths. what is the disk or LUN whose paths are gone; "" is any.
 	lost(what string, servers []string) *Condition
-	// without waits until the group shows that it lacks n disks.
-	without(n int) *Condition
+	// without waits until the group works without these disks.
+	without(serials ...string) *Condition
 	// startedDegraded waits until the passive server notes that it started a group that
 	// was being written and lacks a disk; nil if it notes no such thing.
 	startedDegraded() *Condition

@@ -21,6 +21,8 @@ import (
 // servers do not see.
 type ArrayWatcher interface {
 	ArrayGroups(ctx context.Context) ([]ArrayGroup, error)
+	// CompareGroup makes an array compare the data of a group with its parities, or stop.
+	CompareGroup(ctx context.Context, group string, on bool) error
 }
 
 // ArrayGroup is a RAID group inside of an array.
@@ -29,6 +31,11 @@ type ArrayGroup struct {
 	// State is optimal, degraded, rebuilding, failed or unknown.
 	State   string
 	Members []string // serials of its present disks
+	// Comparing: data and parities are being compared, and Percent of them are.
+	Comparing bool
+	Percent   float64
+	// Mismatches are the sectors that differ by the last comparison.
+	Mismatches int64
 }
 
 // lunStorage are LUNs of arrays.
@@ -76,7 +83,68 @@ func (lunStorage) slow() (Fault, error) {
 	return Fault{}, errors.New("servers do not see the disks of an array: lun-slow is what they see of one")
 }
 
-func (lunStorage) parity(context.Context, *engine) []report.Check { return nil }
+// parity has the arrays compare the RAID 6 groups that a fault met: those of pulled disks,
+// or all of an array that lost its power. It returns none of arrays that let nobody see
+// inside, and of groups whose rebuild takes longer than parityTime.
+func (l lunStorage) parity(ctx context.Context, e *engine) []report.Check {
+	w, ok := e.env.Injector.(ArrayWatcher)
+	if !ok {
+		return nil
+	}
+	var out []report.Check
+	for _, g := range l.Design.Groups {
+		if g.Level != 6 || !e.met(g) {
+			continue
+		}
+		e.say("array %s compares data and parities of %s", g.Array, g.Name)
+		// An array that rebuilds refuses.
+		if err := (host.Wait{Limit: parityTime, Poll: 2 * time.Second}).Until(ctx, func(ctx context.Context) (string, error) {
+			if err := w.CompareGroup(ctx, g.Name, true); err != nil {
+				return err.Error(), nil
+			}
+			return "", nil
+		}); err != nil {
+			e.say("not compared: %s: %v", g.Name, err)
+		} else {
+			c, err := e.compareInside(ctx, w, g.Name)
+			out = append(out, c.check(g, err))
+		}
+		if err := w.CompareGroup(context.WithoutCancel(ctx), g.Name, false); err != nil {
+			e.say("group %s may go on comparing: %v", g.Name, err)
+		}
+	}
+	return out
+}
+
+// met reports whether a fault of the drill met a group inside an array.
+func (e *engine) met(g design.Group) bool {
+	return slices.ContainsFunc(e.injected, func(f Fault) bool {
+		return f.Kind == ArrayPower && f.Args[0] == g.Array ||
+			f.Kind == ArrayDisk && slices.ContainsFunc(slices.Concat(g.Members, g.Spares), func(d design.Disk) bool { return d.Serial == f.Args[0] })
+	})
+}
+
+// compareInside waits until an array has compared a group, or parityTime has passed.
+func (e *engine) compareInside(ctx context.Context, w ArrayWatcher, group string) (p compared, err error) {
+	for limit := time.Now().Add(parityTime); ; {
+		all, err := w.ArrayGroups(ctx)
+		i := slices.IndexFunc(all, func(g ArrayGroup) bool { return g.Name == group })
+		if err != nil || i < 0 || all[i].State != "optimal" {
+			return p, errors.Join(err, fmt.Errorf("the array has no whole group %s", group))
+		}
+		p.Mismatches = strconv.FormatInt(all[i].Mismatches, 10)
+		if !all[i].Comparing {
+			return p, nil
+		}
+		if time.Now().After(limit) {
+			p.Done = fmt.Sprintf("%.0f %% of them", all[i].Percent)
+			return p, nil
+		}
+		if err := e.sleep(ctx, time.Second); err != nil {
+			return p, err
+		}
+	}
+}
 
 func (l lunStorage) reached() (string, error) {
 	x, err := l.lun()
@@ -100,23 +168,24 @@ func (l lunStorage) pulled(serial string) Fault {
 	return Fault{Kind: ArrayDisk, Args: []string{serial}}
 }
 
-// without: a spare replaces the disk, and the LUN stays.
-func (l lunStorage) without(n int) *Condition {
+// without: spares replace the disks, and the LUN stays.
+func (l lunStorage) without(serials ...string) *Condition {
 	want := []string{"degraded"}
 	for _, a := range l.Design.Arrays {
-		if a.Name == l.Group.Array && len(a.Spares) >= n {
+		if a.Name == l.Group.Array && len(a.Spares) >= len(serials) {
 			want = []string{"rebuilding", "optimal"}
 		}
 	}
 	g := l.Group.Name
-	return &Condition{What: "the array's group is " + want[0], Limit: time.Minute, Look: func(ctx context.Context, v *View) (bool, string) {
+	return &Condition{What: "the array's group is " + want[0], Limit: time.Minute, Sign: true, Look: func(ctx context.Context, v *View) (bool, string) {
 		seen, err := v.e.arrayGroups(ctx)
 		if err != nil {
 			return false, err.Error()
 		}
 		for _, x := range seen {
 			if x.Name == g {
-				return slices.Contains(want, x.State), fmt.Sprintf("group %s is %s, with the disks %s", g, x.State, strings.Join(x.Members, ", "))
+				gone := !slices.ContainsFunc(serials, func(s string) bool { return slices.Contains(x.Members, s) })
+				return gone && slices.Contains(want, x.State), fmt.Sprintf("group %s is %s, with the disks %s", g, x.State, strings.Join(x.Members, ", "))
 			}
 		}
 		return false, "the array has no group " + g
@@ -159,7 +228,7 @@ func (v *View) lunsSeen(ctx context.Context) (array.Result, error) {
 // controller: over 1/share of its paths. With share 1 it has all its paths, and
 // those to the controller are optimized.
 func (l lunStorage) paths(what, name string, controller, share int) *Condition {
-	return &Condition{What: what, Limit: pathsLimit, Look: func(ctx context.Context, v *View) (bool, string) {
+	return &Condition{What: what, Limit: pathsLimit, Sign: true, Look: func(ctx context.Context, v *View) (bool, string) {
 		r, err := v.lunsSeen(ctx)
 		if err != nil {
 			return false, err.Error()

@@ -58,11 +58,26 @@ func (m mdStorage) slow() (Fault, error) {
 // slowed are the arguments of DiskSlow for a disk: operations and bytes a second.
 func slowed(disk []string) []string { return append(slices.Clone(disk), "2", "20000") }
 
-func (m mdStorage) without(n int) *Condition {
+func (m mdStorage) without(serials ...string) *Condition {
+	c, n := *degraded(m.Group, len(serials)), len(serials)
 	if len(m.Group.Spares) >= n {
-		return rebuilding(m.Group)
+		c = *rebuilding(m.Group)
 	}
-	return degraded(m.Group, n)
+	state := c.Look
+	c.Sign = true
+	c.Look = func(ctx context.Context, v *View) (bool, string) {
+		members, err := v.e.members(ctx, m.Group)
+		if err != nil {
+			return false, err.Error()
+		}
+		for _, s := range serials {
+			if slices.Contains(members, s) {
+				return false, fmt.Sprintf("disk %s is in its place in array %s", s, m.Group.Name)
+			}
+		}
+		return state(ctx, v)
+	}
+	return &c
 }
 
 func (m mdStorage) parts() map[Kind][][]string {
@@ -239,8 +254,11 @@ func degraded(g design.Group, n int) *Condition {
 func rebuilding(g design.Group) *Condition {
 	return &Condition{What: "spare takes over", Limit: time.Minute, Look: func(ctx context.Context, v *View) (bool, string) {
 		a := mdState(ctx, v, g, "sync_action")
-		if a != "recover" {
+		if a != "recover" && mdState(ctx, v, g, "degraded") != "0" {
 			return false, fmt.Sprintf("array %s does not rebuild (sync_action is %q, degraded %s)", g.Name, a, mdState(ctx, v, g, "degraded"))
+		}
+		if a != "recover" {
+			return true, fmt.Sprintf("array %s has rebuilt its spares", g.Name)
 		}
 		return true, fmt.Sprintf("array %s rebuilds a spare", g.Name)
 	}}

@@ -3,6 +3,7 @@ package drill
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -34,9 +35,64 @@ func exampleDesign(t *testing.T, file string) *design.Design {
 type insider struct {
 	*pair
 	groups []ArrayGroup
+	asked  []string // CompareGroup
+	looks  func([]ArrayGroup)
 }
 
-func (i insider) ArrayGroups(context.Context) ([]ArrayGroup, error) { return i.groups, nil }
+func (i *insider) ArrayGroups(context.Context) ([]ArrayGroup, error) {
+	if i.looks != nil {
+		i.looks(i.groups)
+	}
+	return i.groups, nil
+}
+
+func (i *insider) CompareGroup(_ context.Context, group string, on bool) error {
+	i.asked = append(i.asked, fmt.Sprint(group, " ", on))
+	return nil
+}
+
+// The groups of pulled disks, or of an array that lost its power, are compared inside the
+// array.
+func TestParityInsideArrays(t *testing.T) {
+	d := exampleDesign(t, "nss7.4-ha.yaml")
+	first := d.Groups[0]
+	for _, c := range []struct {
+		name    string
+		fault   Fault
+		after   ArrayGroup // a comparison
+		compare int        // groups
+		ok      bool
+		detail  string
+	}{
+		{"whole", Fault{Kind: ArrayDisk, Args: []string{first.Members[0].Serial}}, ArrayGroup{State: "optimal"}, 1, true, "differ in 0 sectors"},
+		{"torn", Fault{Kind: ArrayDisk, Args: []string{first.Members[0].Serial}}, ArrayGroup{State: "optimal", Mismatches: 8}, 1, false, "differ in 8 sectors"},
+		{"degraded", Fault{Kind: ArrayDisk, Args: []string{first.Members[0].Serial}}, ArrayGroup{State: "degraded"}, 1, false, "has no whole group"},
+		{"no power", Fault{Kind: ArrayPower, Args: []string{first.Array}}, ArrayGroup{State: "optimal"}, len(d.Groups), true, "differ in 0 sectors"},
+		{"a controller", Fault{Kind: ControllerOut, Args: []string{first.Array, "0"}}, ArrayGroup{State: "optimal"}, 0, true, ""},
+	} {
+		in := &insider{}
+		for _, g := range d.Groups {
+			in.groups = append(in.groups, ArrayGroup{Name: g.Name, State: "optimal"})
+		}
+		in.looks = func(all []ArrayGroup) {
+			for i := range all {
+				name := all[i].Name
+				all[i] = c.after
+				all[i].Name = name
+			}
+		}
+		e := &engine{env: Env{Design: d, Injector: in, Progress: func(string) {}}, injected: []Fault{c.fault}}
+		checks := lunStorage{Scene{Design: d, Service: d.Services()[0]}}.parity(t.Context(), e)
+		if len(checks) != c.compare || len(in.asked) != 2*c.compare {
+			t.Errorf("%s: %d checks, asked %q", c.name, len(checks), in.asked)
+		}
+		for _, k := range checks {
+			if k.OK != c.ok || !strings.Contains(k.Detail, c.detail) {
+				t.Errorf("%s: %+v", c.name, k)
+			}
+		}
+	}
+}
 
 // Each drill breaks parts that the brick has: disks of JBODs, or LUNs and parts of
 // their array.
@@ -83,14 +139,37 @@ func TestGroupOfArray(t *testing.T) {
 	d := exampleDesign(t, "nss7.4-ha.yaml")
 	s := Scene{Design: d, Service: d.Services()[0]}
 	seen := []ArrayGroup{{Name: d.Groups[0].Name, State: "rebuilding"}, {Name: d.Groups[1].Name, State: "optimal", Members: []string{"E1N81"}}}
-	e := &engine{env: Env{Injector: insider{groups: seen}}}
+	e := &engine{env: Env{Injector: &insider{groups: seen}}}
 	g, members, err := s.storage().group(t.Context(), e)
 	if err != nil || g.Name != d.Groups[1].Name || !slices.Equal(members, []string{"E1N81"}) {
 		t.Errorf("%s %v %v", g.Name, members, err)
 	}
-	e.env.Injector = insider{groups: seen[:1]}
+	e.env.Injector = &insider{groups: seen[:1]}
 	if _, _, err := s.storage().group(t.Context(), e); err == nil {
 		t.Error("a disk is pulled from a group that is being rebuilt")
+	}
+}
+
+// A group inside an array lacks a disk only once that has left it, whatever its state.
+func TestWithoutDisksOfAnArray(t *testing.T) {
+	s := Scene{Design: exampleDesign(t, "nss7.4-ha.yaml")}
+	s.Service = s.Design.Services()[0]
+	s.Group = s.Design.Groups[0]
+	for _, c := range []struct {
+		state   string
+		members []string
+		want    bool
+	}{
+		{"optimal", []string{"E1N01", "E1N02"}, false},
+		{"rebuilding", []string{"E1N02"}, false},
+		{"rebuilding", []string{"E1N03"}, true},
+		{"optimal", []string{"E1N03", "E1N04"}, true},
+		{"degraded", []string{"E1N03"}, false},
+	} {
+		e := &engine{env: Env{Injector: &insider{groups: []ArrayGroup{{Name: s.Group.Name, State: c.state, Members: c.members}}}}}
+		if got, detail := s.storage().without("E1N01", "E1N02").Look(t.Context(), &View{Scene: s, e: e}); got != c.want {
+			t.Errorf("%+v: %v, %s", c, got, detail)
+		}
 	}
 }
 

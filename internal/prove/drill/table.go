@@ -349,7 +349,7 @@ func diskLoss(n int) func(Scene) ([]Step, error) {
 		}
 		last := &steps[len(steps)-1]
 		last.Look = true
-		last.Until = s.storage().without(n)
+		last.Until = s.storage().without(ds...)
 		return steps, nil
 	}
 }
@@ -565,7 +565,7 @@ func names(what, name string) *Condition {
 
 // says waits until a line of mortar status has a name and words.
 func says(what string, limit time.Duration, name, words string) *Condition {
-	return &Condition{What: what, Limit: limit, Look: func(ctx context.Context, v *View) (bool, string) {
+	return &Condition{What: what, Limit: limit, Sign: true, Look: func(ctx context.Context, v *View) (bool, string) {
 		for _, x := range v.status(ctx) {
 			if strings.Contains(x.Text, name) && strings.Contains(x.Text, words) {
 				return true, x.Text

@@ -23,6 +23,9 @@ type Rack struct {
 	Hangs func(ctx context.Context, node string) (bool, error)
 	// Groups returns the RAID groups inside the rack's arrays.
 	Groups func(ctx context.Context) ([]drill.ArrayGroup, error)
+	// Compare makes the array of a group compare its data with its parities, or stop; see
+	// rack.CompareGroup.
+	Compare func(ctx context.Context, group string, on bool) error
 	// Disks returns the rack's disks that are in their slots: the serial numbers of
 	// each enclosure, in the order of its bays.
 	Disks func(ctx context.Context) ([][]string, error)
@@ -33,6 +36,11 @@ type Rack struct {
 
 // ArrayGroups returns the RAID groups inside the rack's arrays.
 func (r *Rack) ArrayGroups(ctx context.Context) ([]drill.ArrayGroup, error) { return r.Groups(ctx) }
+
+// CompareGroup starts or stops a comparison of a RAID group inside an array.
+func (r *Rack) CompareGroup(ctx context.Context, group string, on bool) error {
+	return r.Compare(ctx, group, on)
+}
 
 // UnusedDisks returns the rack's disks that the brick does not use, in enclosures that it has.
 func (r *Rack) UnusedDisks(ctx context.Context) ([]drill.UnusedDisk, error) {
