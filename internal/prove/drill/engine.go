@@ -109,6 +109,7 @@ func runOn(ctx context.Context, at *Env, d Drill, v Variant, opt Options) (*repo
 		}
 	}
 	e := &engine{env: env, drill: d, variant: v, expect: d.Expected(v), opt: opt.WithDefaults(env.Virtual), loadDirs: map[string]design.ClientMount{}}
+	e.watch = newWatcher(func(s string) { e.say("%s", s) })
 	if e.service, err = env.service(); err != nil {
 		return nil, err
 	}
@@ -215,7 +216,6 @@ func (e *engine) run(ctx context.Context) (_ *report.Run, err error) {
 	var watching sync.WaitGroup
 	e.stopWatch = sync.OnceFunc(func() { stopWatch(); watching.Wait() })
 	defer e.stopWatch()
-	e.watch = newWatcher(func(s string) { e.say("%s", s) })
 	service, volumes := e.service.Name, volumesOf(e.service, e.others) // a change replaces e.service
 	for _, s := range e.servers {
 		watching.Go(func() { e.follow(watchCtx, s, service, volumes) })

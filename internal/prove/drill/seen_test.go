@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -131,6 +132,28 @@ func TestSignBeforeTheFault(t *testing.T) {
 		err := e.unsigned(t.Context(), []Step{{Fault: Fault{Kind: FeedOff}, Until: cond}, {Mend: true, Until: cond}})
 		if u := (*Unhealthy)(nil); errors.As(err, &u) != c.refused || looks != c.looks {
 			t.Errorf("%s: %v after %d looks", c.name, err, looks)
+		}
+	}
+}
+
+// A drill with a sign looks for it before the load starts, and waits for it after the fault.
+func TestRunWithASign(t *testing.T) {
+	t.Parallel() // it waits
+	p := newPair(t)
+	d, v, err := Find("server-crash", "freeze")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, before := range []bool{false, true} {
+		v.Steps = func(s Scene) ([]Step, error) {
+			c := &Condition{What: "frozen", Limit: time.Minute, Sign: true, Look: func(_ context.Context, v *View) (bool, string) {
+				return before || v.fault != 0, "it is frozen"
+			}}
+			return []Step{{Fault: Fault{Kind: Freeze, On: s.Active}, Until: c}}, nil
+		}
+		_, err := Run(t.Context(), Env{Design: p.design(), Dial: p.dial, Injector: p, Virtual: true, Version: "test", Progress: func(s string) { t.Log(s) }}, d, v, p.options(t))
+		if u := (*Unhealthy)(nil); errors.As(err, &u) != before || !before && err != nil || len(p.injected) != 1 {
+			t.Errorf("seen before: %v: %v, injected %q", before, err, p.injected)
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
@@ -83,7 +84,7 @@ func (lunStorage) slow() (Fault, error) {
 	return Fault{}, errors.New("servers do not see the disks of an array: lun-slow is what they see of one")
 }
 
-// parity has the arrays compare the RAID 6 groups that a fault met: those of pulled disks,
+// parity has the arrays compare the RAID 6 groups that a fault met: that of pulled disks,
 // or all of an array that lost its power. It returns none of arrays that let nobody see
 // inside, and of groups whose rebuild takes longer than parityTime.
 func (l lunStorage) parity(ctx context.Context, e *engine) []report.Check {
@@ -91,59 +92,97 @@ func (l lunStorage) parity(ctx context.Context, e *engine) []report.Check {
 	if !ok {
 		return nil
 	}
-	var out []report.Check
-	for _, g := range l.Design.Groups {
-		if g.Level != 6 || !e.met(g) {
-			continue
-		}
-		e.say("array %s compares data and parities of %s", g.Array, g.Name)
-		// An array that rebuilds refuses.
-		if err := (host.Wait{Limit: parityTime, Poll: 2 * time.Second}).Until(ctx, func(ctx context.Context) (string, error) {
-			if err := w.CompareGroup(ctx, g.Name, true); err != nil {
-				return err.Error(), nil
-			}
-			return "", nil
-		}); err != nil {
-			e.say("not compared: %s: %v", g.Name, err)
-		} else {
+	groups := slices.DeleteFunc(slices.Clone(l.Design.Groups), func(g design.Group) bool { return g.Level != 6 || !e.met(g) })
+	out := make([]*report.Check, len(groups))
+	var wg sync.WaitGroup
+	for i, g := range groups {
+		wg.Go(func() {
+			e.say("array %s compares data and parities of %s", g.Array, g.Name)
 			c, err := e.compareInside(ctx, w, g.Name)
-			out = append(out, c.check(g, err))
-		}
-		if err := w.CompareGroup(context.WithoutCancel(ctx), g.Name, false); err != nil {
-			e.say("group %s may go on comparing: %v", g.Name, err)
+			if b := (*busyGroup)(nil); errors.As(err, &b) {
+				e.say("not compared: %s: %v", g.Name, err)
+			} else {
+				check := c.check(g, err)
+				out[i] = &check
+			}
+			if err := w.CompareGroup(context.WithoutCancel(ctx), g.Name, false); err != nil {
+				e.say("group %s may go on comparing: %v", g.Name, err)
+			}
+		})
+	}
+	wg.Wait()
+	var checks []report.Check
+	for _, c := range out {
+		if c != nil {
+			checks = append(checks, *c)
 		}
 	}
-	return out
+	return checks
 }
 
-// met reports whether a fault of the drill met a group inside an array.
+// met reports whether a fault of the drill met a group inside an array. The disks that a
+// drill pulls are of its own group, whose members the design may not know: spares stay in it.
 func (e *engine) met(g design.Group) bool {
 	return slices.ContainsFunc(e.injected, func(f Fault) bool {
-		return f.Kind == ArrayPower && f.Args[0] == g.Array ||
-			f.Kind == ArrayDisk && slices.ContainsFunc(slices.Concat(g.Members, g.Spares), func(d design.Disk) bool { return d.Serial == f.Args[0] })
+		return f.Kind == ArrayPower && f.Args[0] == g.Array || f.Kind == ArrayDisk && g.Name == e.group.Name
 	})
 }
 
-// compareInside waits until an array has compared a group, or parityTime has passed.
+// busyGroup is the error of a comparison that an array did not begin, because it rebuilds.
+type busyGroup struct{ error }
+
+// compareInside has an array compare a group, and waits until it has, or for parityTime.
+// An array that rebuilds refuses, and is asked for as long again.
 func (e *engine) compareInside(ctx context.Context, w ArrayWatcher, group string) (p compared, err error) {
+	busy := func(err error) bool { return strings.Contains(strings.ToLower(err.Error()), "resource busy") } // EBUSY, from the array's shell
 	for limit := time.Now().Add(parityTime); ; {
-		all, err := w.ArrayGroups(ctx)
-		i := slices.IndexFunc(all, func(g ArrayGroup) bool { return g.Name == group })
-		if err != nil || i < 0 || all[i].State != "optimal" {
-			return p, errors.Join(err, fmt.Errorf("the array has no whole group %s", group))
+		if err = w.CompareGroup(ctx, group, true); err == nil {
+			break
 		}
-		p.Mismatches = strconv.FormatInt(all[i].Mismatches, 10)
-		if !all[i].Comparing {
-			return p, nil
+		if !busy(err) {
+			return p, err
 		}
 		if time.Now().After(limit) {
-			p.Done = fmt.Sprintf("%.0f %% of them", all[i].Percent)
+			return p, &busyGroup{err}
+		}
+		if err := e.sleep(ctx, 2*time.Second); err != nil {
+			return p, err
+		}
+	}
+	for limit := time.Now().Add(parityTime); ; {
+		g, err := arrayGroup(ctx, w, group)
+		late := time.Now().After(limit)
+		p.Mismatches = strconv.FormatInt(g.Mismatches, 10)
+		switch {
+		case err != nil && late: // a busy array leaves a question unanswered
+			return p, err
+		case err == nil && !g.Comparing:
+			return p, nil
+		case late:
+			p.Done = fmt.Sprintf("%.0f %% of them", g.Percent)
 			return p, nil
 		}
 		if err := e.sleep(ctx, time.Second); err != nil {
 			return p, err
 		}
 	}
+}
+
+// arrayGroup returns a group inside an array. One that is not whole is an error.
+func arrayGroup(ctx context.Context, w ArrayWatcher, name string) (ArrayGroup, error) {
+	all, err := w.ArrayGroups(ctx)
+	if err != nil {
+		return ArrayGroup{}, err
+	}
+	for _, g := range all {
+		if g.Name == name && g.State == "optimal" {
+			return g, nil
+		}
+		if g.Name == name {
+			return g, fmt.Errorf("group %s is %s", name, g.State)
+		}
+	}
+	return ArrayGroup{}, fmt.Errorf("the array has no group %s", name)
 }
 
 func (l lunStorage) reached() (string, error) {
@@ -201,8 +240,12 @@ func (l lunStorage) parts() map[Kind][][]string {
 		return nil
 	}
 	controllers := [][]string{{x.Array, "0"}, {x.Array, "1"}}
+	// A controller without a LUN has nothing to hand over.
+	handing := slices.DeleteFunc(slices.Clone(controllers), func(c []string) bool {
+		return !slices.ContainsFunc(l.Design.LUNs(), func(x design.LUN) bool { return x.Array == c[0] && strconv.Itoa(x.Controller) == c[1] })
+	})
 	return map[Kind][][]string{
-		ControllerOut: controllers, ControllerFailover: controllers, ArrayPower: {{x.Array}},
+		ControllerOut: controllers, ControllerFailover: handing, ArrayPower: {{x.Array}},
 		ArrayDisk: l.members(), LUNSlow: {{x.Name, strconv.Itoa(slowMS)}},
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/mortarhpc/mortar/examples"
@@ -35,20 +36,20 @@ func exampleDesign(t *testing.T, file string) *design.Design {
 type insider struct {
 	*pair
 	groups []ArrayGroup
+	mu     sync.Mutex
 	asked  []string // CompareGroup
-	looks  func([]ArrayGroup)
+	refuse error
 }
 
 func (i *insider) ArrayGroups(context.Context) ([]ArrayGroup, error) {
-	if i.looks != nil {
-		i.looks(i.groups)
-	}
 	return i.groups, nil
 }
 
 func (i *insider) CompareGroup(_ context.Context, group string, on bool) error {
+	i.mu.Lock()
+	defer i.mu.Unlock()
 	i.asked = append(i.asked, fmt.Sprint(group, " ", on))
-	return nil
+	return i.refuse
 }
 
 // The groups of pulled disks, or of an array that lost its power, are compared inside the
@@ -60,28 +61,23 @@ func TestParityInsideArrays(t *testing.T) {
 		name    string
 		fault   Fault
 		after   ArrayGroup // a comparison
-		compare int        // groups
+		refuse  error
+		compare int // groups
 		ok      bool
 		detail  string
 	}{
-		{"whole", Fault{Kind: ArrayDisk, Args: []string{first.Members[0].Serial}}, ArrayGroup{State: "optimal"}, 1, true, "differ in 0 sectors"},
-		{"torn", Fault{Kind: ArrayDisk, Args: []string{first.Members[0].Serial}}, ArrayGroup{State: "optimal", Mismatches: 8}, 1, false, "differ in 8 sectors"},
-		{"degraded", Fault{Kind: ArrayDisk, Args: []string{first.Members[0].Serial}}, ArrayGroup{State: "degraded"}, 1, false, "has no whole group"},
-		{"no power", Fault{Kind: ArrayPower, Args: []string{first.Array}}, ArrayGroup{State: "optimal"}, len(d.Groups), true, "differ in 0 sectors"},
-		{"a controller", Fault{Kind: ControllerOut, Args: []string{first.Array, "0"}}, ArrayGroup{State: "optimal"}, 0, true, ""},
+		{"whole", Fault{Kind: ArrayDisk, Args: []string{first.Members[0].Serial}}, ArrayGroup{State: "optimal"}, nil, 1, true, "differ in 0 sectors"},
+		{"torn", Fault{Kind: ArrayDisk, Args: []string{first.Members[0].Serial}}, ArrayGroup{State: "optimal", Mismatches: 8}, nil, 1, false, "differ in 8 sectors"},
+		{"old firmware", Fault{Kind: ArrayDisk, Args: []string{"E1N81"}}, ArrayGroup{State: "optimal"}, errors.New("compare: not found"), 1, false, "could not be compared"},
+		{"no power", Fault{Kind: ArrayPower, Args: []string{first.Array}}, ArrayGroup{State: "optimal"}, nil, len(d.Groups), true, "differ in 0 sectors"},
+		{"a controller", Fault{Kind: ControllerOut, Args: []string{first.Array, "0"}}, ArrayGroup{State: "optimal"}, nil, 0, true, ""},
 	} {
-		in := &insider{}
+		in := &insider{refuse: c.refuse}
 		for _, g := range d.Groups {
-			in.groups = append(in.groups, ArrayGroup{Name: g.Name, State: "optimal"})
+			c.after.Name = g.Name
+			in.groups = append(in.groups, c.after)
 		}
-		in.looks = func(all []ArrayGroup) {
-			for i := range all {
-				name := all[i].Name
-				all[i] = c.after
-				all[i].Name = name
-			}
-		}
-		e := &engine{env: Env{Design: d, Injector: in, Progress: func(string) {}}, injected: []Fault{c.fault}}
+		e := &engine{env: Env{Design: d, Injector: in, Progress: func(string) {}}, injected: []Fault{c.fault}, group: first}
 		checks := lunStorage{Scene{Design: d, Service: d.Services()[0]}}.parity(t.Context(), e)
 		if len(checks) != c.compare || len(in.asked) != 2*c.compare {
 			t.Errorf("%s: %d checks, asked %q", c.name, len(checks), in.asked)

@@ -136,9 +136,10 @@ func (f FileInDoubt) String() string {
 	return f.Path
 }
 
-// doubted says whether the last start that was refused on this server has compared the
-// array, as it is now, and a person has not accepted what it found.
-func (s *service) doubted(a ArrayInDoubt) bool {
+// doubted says whether a start would find an array in doubt, by what the last start that
+// was refused on this server has found, and a person has not accepted: the array is as it
+// was then. Or its partner has started it since, but with members that this server lacks.
+func (s *service) doubted(a ArrayInDoubt, awaited int) bool {
 	b, err := s.k.ReadFile(DoubtFile(s.cfg.Service))
 	if err != nil {
 		return false
@@ -149,7 +150,7 @@ func (s *service) doubted(a ArrayInDoubt) bool {
 		return false
 	}
 	return !s.accepted(a) && slices.ContainsFunc(d.Arrays, func(x ArrayInDoubt) bool {
-		return md.Hex(x.UUID) == md.Hex(a.UUID) && x.Events == a.Events && x.Missing == a.Missing
+		return md.Hex(x.UUID) == md.Hex(a.UUID) && (x.Events == a.Events && x.Missing == a.Missing || x.Events != a.Events && awaited > 0)
 	})
 }
 

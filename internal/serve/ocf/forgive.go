@@ -20,7 +20,8 @@ func (s *service) refusedFile() string { return runDir + "/refused-" + s.cfg.Ser
 
 // refused notes that this server cannot serve now. It returns err.
 func (s *service) refused(err error) error {
-	if r := (*refusal)(nil); errors.As(err, &r) && s.storage.sound() != nil || s.kind.able() != nil {
+	r, d := (*refusal)(nil), (*inDoubt)(nil)
+	if errors.As(err, &d) || errors.As(err, &r) && s.storage.sound() != nil || s.kind.able() != nil {
 		err = errors.Join(err, s.k.Save(s.refusedFile(), []byte(err.Error()+"\n")))
 	}
 	return err

@@ -537,7 +537,8 @@ func (s *mdKind) member(name string, read superblocks) (m member, real string) {
 
 // sound: an array in doubt is compared by a start only, which has the time. So a doubt
 // counts if a start on this server has found it in the array as it is now. When the partner
-// has started the array since, or a member is back, the next start has to compare it.
+// has started the array since, without members that are missing here, or one is back, the
+// next start has to compare it.
 func (s *mdKind) sound() error {
 	verdicts, read := make([]verdict, len(s.cfg.Arrays)), superblocks{}
 	for i, a := range s.cfg.Arrays {
@@ -556,7 +557,7 @@ func (s *mdKind) sound() error {
 		}
 	}
 	for i, v := range verdicts {
-		if v.Doubt != nil && s.doubted(ArrayInDoubt{UUID: s.cfg.Arrays[i].UUID, Events: v.Newest.Events, Missing: v.Missing}) {
+		if v.Doubt != nil && s.doubted(ArrayInDoubt{UUID: s.cfg.Arrays[i].UUID, Events: v.Newest.Events, Missing: v.Missing}, v.Awaited) {
 			return v.Doubt
 		}
 	}

@@ -515,7 +515,12 @@ func TestForgiveOldDoubt(t *testing.T) {
 	for _, d := range sh.disks {
 		d.events++
 	}
-	look(true, "the partner has started the array")
+	look(false, "the partner has started the array with a disk that is not seen here")
+	for _, d := range sh.disks {
+		d.events++
+		d.without = 1 // d0
+	}
+	look(true, "the partner has started the array without it")
 	look(false, "later")
 	refused()
 	look(false, "compared at the new event")
