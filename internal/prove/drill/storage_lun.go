@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
@@ -85,39 +84,37 @@ func (lunStorage) slow() (Fault, error) {
 }
 
 // parity has the arrays compare the RAID 6 groups that a fault met: that of pulled disks,
-// or all of an array that lost its power. It returns none of arrays that let nobody see
-// inside, and of groups whose rebuild takes longer than parityTime.
+// or all of an array that lost its power. One after the other: several at once leave an
+// emulated array no time for its servers, and its control line takes one client. All of it
+// takes parityTime at most. It returns no check of an array that lets nobody see inside, nor
+// of groups that the time is too short for.
 func (l lunStorage) parity(ctx context.Context, e *engine) []report.Check {
 	w, ok := e.env.Injector.(ArrayWatcher)
 	if !ok {
 		return nil
 	}
-	groups := slices.DeleteFunc(slices.Clone(l.Design.Groups), func(g design.Group) bool { return g.Level != 6 || !e.met(g) })
-	out := make([]*report.Check, len(groups))
-	var wg sync.WaitGroup
-	for i, g := range groups {
-		wg.Go(func() {
-			e.say("array %s compares data and parities of %s", g.Array, g.Name)
-			c, err := e.compareInside(ctx, w, g.Name)
-			if b := (*busyGroup)(nil); errors.As(err, &b) {
-				e.say("not compared: %s: %v", g.Name, err)
-			} else {
-				check := c.check(g, err)
-				out[i] = &check
-			}
-			if err := w.CompareGroup(context.WithoutCancel(ctx), g.Name, false); err != nil {
-				e.say("group %s may go on comparing: %v", g.Name, err)
-			}
-		})
-	}
-	wg.Wait()
-	var checks []report.Check
-	for _, c := range out {
-		if c != nil {
-			checks = append(checks, *c)
+	var out []report.Check
+	limit := time.Now().Add(parityTime)
+	for _, g := range l.Design.Groups {
+		if g.Level != 6 || !e.met(g) {
+			continue
+		}
+		if time.Now().After(limit) {
+			e.say("not compared: %s: the time is over", g.Name)
+			continue
+		}
+		e.say("array %s compares data and parities of %s", g.Array, g.Name)
+		c, err := e.compareInside(ctx, w, g.Name, limit)
+		if b := (*busyGroup)(nil); errors.As(err, &b) {
+			e.say("not compared: %s: %v", g.Name, err)
+		} else {
+			out = append(out, c.check(g, err))
+		}
+		if err := w.CompareGroup(context.WithoutCancel(ctx), g.Name, false); err != nil {
+			e.say("group %s may go on comparing: %v", g.Name, err)
 		}
 	}
-	return checks
+	return out
 }
 
 // met reports whether a fault of the drill met a group inside an array. The disks that a
@@ -131,11 +128,11 @@ func (e *engine) met(g design.Group) bool {
 // busyGroup is the error of a comparison that an array did not begin, because it rebuilds.
 type busyGroup struct{ error }
 
-// compareInside has an array compare a group, and waits until it has, or for parityTime.
-// An array that rebuilds refuses, and is asked for as long again.
-func (e *engine) compareInside(ctx context.Context, w ArrayWatcher, group string) (p compared, err error) {
+// compareInside has an array compare a group, and waits until it has, or until limit. An
+// array that rebuilds refuses, and is asked again.
+func (e *engine) compareInside(ctx context.Context, w ArrayWatcher, group string, limit time.Time) (p compared, err error) {
 	busy := func(err error) bool { return strings.Contains(strings.ToLower(err.Error()), "resource busy") } // EBUSY, from the array's shell
-	for limit := time.Now().Add(parityTime); ; {
+	for {
 		if err = w.CompareGroup(ctx, group, true); err == nil {
 			break
 		}
@@ -149,7 +146,7 @@ func (e *engine) compareInside(ctx context.Context, w ArrayWatcher, group string
 			return p, err
 		}
 	}
-	for limit := time.Now().Add(parityTime); ; {
+	for {
 		g, err := arrayGroup(ctx, w, group)
 		late := time.Now().After(limit)
 		p.Mismatches = strconv.FormatInt(g.Mismatches, 10)
