@@ -59,25 +59,32 @@ func (m mdStorage) slow() (Fault, error) {
 func slowed(disk []string) []string { return append(slices.Clone(disk), "2", "20000") }
 
 func (m mdStorage) without(serials ...string) *Condition {
-	c, n := *degraded(m.Group, len(serials)), len(serials)
-	if len(m.Group.Spares) >= n {
-		c = *rebuilding(m.Group)
+	g, n := m.Group, len(serials)
+	spared, what := len(g.Spares) >= n, "degraded"
+	if spared {
+		what = "spare takes over"
 	}
-	state := c.Look
-	c.Sign = true
-	c.Look = func(ctx context.Context, v *View) (bool, string) {
-		members, err := v.e.members(ctx, m.Group)
+	return &Condition{What: what, Limit: time.Minute, Sign: true, Look: func(ctx context.Context, v *View) (bool, string) {
+		members, err := v.e.members(ctx, g)
 		if err != nil {
 			return false, err.Error()
 		}
 		for _, s := range serials {
 			if slices.Contains(members, s) {
-				return false, fmt.Sprintf("disk %s is in its place in array %s", s, m.Group.Name)
+				return false, fmt.Sprintf("disk %s is in its place in array %s", s, g.Name)
 			}
 		}
-		return state(ctx, v)
-	}
-	return &c
+		missing, action := mdState(ctx, v, g, "degraded"), mdState(ctx, v, g, "sync_action")
+		switch {
+		case !spared:
+			return missing == fmt.Sprint(n), fmt.Sprintf("array %s runs without %s of its disks", g.Name, missing)
+		case action == "recover":
+			return true, fmt.Sprintf("array %s rebuilds a spare", g.Name)
+		case missing == "0":
+			return true, fmt.Sprintf("array %s has rebuilt its spares", g.Name)
+		}
+		return false, fmt.Sprintf("array %s does not rebuild (sync_action is %q, degraded %s)", g.Name, action, missing)
+	}}
 }
 
 func (m mdStorage) parts() map[Kind][][]string {
@@ -242,24 +249,4 @@ func mdState(ctx context.Context, v *View, g design.Group, file string) string {
 		return ""
 	}
 	return strings.TrimSpace(s)
-}
-
-func degraded(g design.Group, n int) *Condition {
-	return &Condition{What: "degraded", Limit: time.Minute, Look: func(ctx context.Context, v *View) (bool, string) {
-		d := mdState(ctx, v, g, "degraded")
-		return d == fmt.Sprint(n), fmt.Sprintf("array %s runs without %s of its disks", g.Name, d)
-	}}
-}
-
-func rebuilding(g design.Group) *Condition {
-	return &Condition{What: "spare takes over", Limit: time.Minute, Look: func(ctx context.Context, v *View) (bool, string) {
-		a := mdState(ctx, v, g, "sync_action")
-		if a != "recover" && mdState(ctx, v, g, "degraded") != "0" {
-			return false, fmt.Sprintf("array %s does not rebuild (sync_action is %q, degraded %s)", g.Name, a, mdState(ctx, v, g, "degraded"))
-		}
-		if a != "recover" {
-			return true, fmt.Sprintf("array %s has rebuilt its spares", g.Name)
-		}
-		return true, fmt.Sprintf("array %s rebuilds a spare", g.Name)
-	}}
 }

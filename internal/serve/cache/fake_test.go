@@ -163,6 +163,40 @@ func TestPatience(t *testing.T) {
 	}
 }
 
+// Start waits for no SSD that left the mirror: the clean layer is lost with it. Its
+// wait ends by the clock, although the looks take time.
+func TestAwaitedSSDs(t *testing.T) {
+	clean := &Layer{Members: []string{"A", "B"}}
+	for _, c := range []struct {
+		name  string
+		dirty *Layer
+		clean *Layer
+		want  []string
+	}{
+		{"all is well", &Layer{Members: []string{"A", "B"}}, clean, []string{"A", "A", "B", "B"}},
+		{"B left the mirror", &Layer{Members: []string{"A"}}, clean, []string{"A"}},
+		{"no clean layer", &Layer{Members: []string{"A"}}, nil, []string{"A"}},
+		{"write-through", nil, clean, []string{"A", "B"}},
+		{"none", nil, nil, nil},
+	} {
+		s := &Stack{label: &Label{Dirty: c.dirty}}
+		got := s.awaited(c.clean)
+		if slices.Sort(got); !slices.Equal(got, c.want) {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
+	}
+	sys := &fakeTree{}
+	looks := 0
+	err := (&Stack{sys: sys}).wait(t.Context(), late, "SSDs", func() bool {
+		looks++
+		sys.now = sys.now.Add(200 * time.Millisecond)
+		return false
+	})
+	if err == nil || looks != 41 {
+		t.Errorf("%v after %d looks, want 41", err, looks)
+	}
+}
+
 // udev is locked out from the partitioning of an SSD until its partitions are in use.
 func TestPartitionWithoutUdev(t *testing.T) {
 	sys := &fakeTree{files: map[string]string{

@@ -145,13 +145,7 @@ func (s *Stack) modules(ctx context.Context) error {
 // them.
 func (s *Stack) startSets(ctx context.Context) error {
 	clean := s.label.Clean[s.place()]
-	var want []string
-	if s.label.Dirty != nil {
-		want = append(want, s.label.Dirty.Members...)
-	}
-	if clean != nil {
-		want = append(want, clean.Members...)
-	}
+	want := s.awaited(clean)
 	all := func() bool {
 		there := s.ssds()
 		return !slices.ContainsFunc(want, func(serial string) bool { return there[serial] == "" })
@@ -182,6 +176,25 @@ func (s *Stack) startSets(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// awaited returns the SSDs that startSets waits for: those with the newest dirty data,
+// and those of the clean layer. An SSD that left the mirror took the clean layer with
+// it: without a witness that is not trusted, whether the SSD comes or not.
+func (s *Stack) awaited(clean *Layer) []string {
+	var dirty []string
+	if l := s.label.Dirty; l != nil {
+		dirty = l.Members
+	}
+	if clean == nil || s.label.Dirty != nil && !subset(clean.Members, dirty) {
+		return dirty
+	}
+	return slices.Concat(dirty, clean.Members)
+}
+
+// subset reports whether all of a is in b.
+func subset(a, b []string) bool {
+	return !slices.ContainsFunc(a, func(x string) bool { return !slices.Contains(b, x) })
 }
 
 // rescan makes the kernel read partition tables again, which another server may have
@@ -252,11 +265,10 @@ func (s *Stack) witness(clean *Layer) bool {
 		return false
 	}
 	if a := s.array(l.Array); a != nil && a.State != "inactive" {
-		in := s.inSync(a)
-		return !slices.ContainsFunc(clean.Members, func(x string) bool { return !slices.Contains(in, x) })
+		return subset(clean.Members, s.inSync(a))
 	}
 	devs, missing := s.partsOf(l.Members, partDirty)
-	if len(missing) > 0 || slices.ContainsFunc(clean.Members, func(x string) bool { return !slices.Contains(l.Members, x) }) {
+	if len(missing) > 0 || !subset(clean.Members, l.Members) {
 		return false
 	}
 	var all []uint64
