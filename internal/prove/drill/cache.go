@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"path"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/prove/kind"
+	"github.com/mortarhpc/mortar/internal/prove/report"
 	"github.com/mortarhpc/mortar/internal/serve/cache"
 )
 
@@ -141,15 +143,18 @@ func ssdFail(i int) func(Scene) ([]Step, error) {
 		if err != nil {
 			return nil, err
 		}
-		st := Step{Fault: Fault{Kind: DiskOut, Args: []string{serial}}, Wait: linkHold, Look: true}
-		if s.Service.Storage.Cache.Mode == cache.WriteBack {
-			st.Until = mirrorOf(s, len(s.Service.Storage.Cache.SSDs)-1)
-			st.Until.Sign = true
-		} else {
-			st.Until = ssdAway(serial)
-		}
-		return []Step{st}, nil
+		return []Step{{Fault: Fault{Kind: DiskOut, Args: []string{serial}}, Wait: linkHold, Look: true, Until: ssdOut(s, serial)}}, nil
 	}
+}
+
+// ssdOut waits until the cache works without an SSD.
+func ssdOut(s Scene, serial string) *Condition {
+	if s.Service.Storage.Cache.Mode != cache.WriteBack {
+		return ssdsAway(serial)
+	}
+	c := mirrorOf(s, len(s.Service.Storage.Cache.SSDs)-1)
+	c.Sign = true
+	return c
 }
 
 func ssdReplace(s Scene) ([]Step, error) {
@@ -181,13 +186,30 @@ func ssdAll(s Scene) ([]Step, error) {
 		steps = append(steps, Step{Fault: Fault{Kind: DiskOut, Args: []string{d.Serial}}, Wait: 5 * time.Second})
 	}
 	last := &steps[len(steps)-1]
-	last.Wait, last.Look, last.Until = linkHold, true, ssdAway(last.Fault.Args[0])
+	var serials []string
+	for _, d := range c.SSDs {
+		serials = append(serials, d.Serial)
+	}
+	last.Wait, last.Look, last.Until = linkHold, true, ssdsAway(serials...)
 	return steps, nil
 }
 
-// ssdAway waits until mortar status misses an SSD.
-func ssdAway(serial string) *Condition {
-	return says("status misses the SSD", seenLimit, "SSD "+serial, "is not there")
+// ssdsAway waits until mortar status misses each SSD.
+func ssdsAway(serials ...string) *Condition {
+	return &Condition{What: "status misses the SSD", Limit: seenLimit, Sign: true, Look: func(ctx context.Context, v *View) (bool, string) {
+		lines := v.status(ctx)
+		var said []string
+		for _, serial := range serials {
+			i := slices.IndexFunc(lines, func(l report.StatusLine) bool {
+				return strings.Contains(l.Text, "SSD "+serial) && strings.Contains(l.Text, "is not there")
+			})
+			if i < 0 {
+				return false, "mortar status does not miss SSD " + serial
+			}
+			said = append(said, lines[i].Text)
+		}
+		return true, strings.Join(said, "; ")
+	}}
 }
 
 // cacheCondition waits until seen accepts the cache's counters.

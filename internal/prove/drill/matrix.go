@@ -59,8 +59,8 @@ func Choose(only, skip []string) ([]Choice, error) {
 // All carries out several drills, each repeat times, and restores health after
 // each. It returns an entry for each drill done, and writes the entries to dir
 // after each drill. In a brick with two services each drill begins with both on
-// their preferred servers. All ends early, with an error, if ctx ends or if the
-// brick cannot be healed.
+// their preferred servers. All ends early, with an error, if ctx ends or, a *Broken,
+// if the brick cannot be healed.
 func All(ctx context.Context, env Env, choices []Choice, repeat int, dir string, opt Options) ([]report.Entry, []*report.Run, error) {
 	var entries []report.Entry
 	var runs []*report.Run
@@ -131,10 +131,45 @@ func All(ctx context.Context, env Env, choices []Choice, repeat int, dir string,
 		}
 		// Faults of one drill must not affect the next.
 		if err := recuperate(ctx, env, opt); err != nil {
-			return entries, runs, fmt.Errorf("after %s the brick did not become whole again, so the remaining %d drills were not done: %w", c.Name(), len(choices)-i-1, err)
+			return entries, runs, &Broken{fmt.Errorf("after %s the brick did not become whole again, so the remaining %d drills were not done: %w", c.Name(), len(choices)-i-1, err)}
 		}
 	}
 	return entries, runs, nil
+}
+
+// Broken is the error of drills that ended because the brick did not become whole.
+type Broken struct{ error }
+
+func (b *Broken) Unwrap() error { return b.error }
+
+// powerCycle cuts the power of every server, gives it back, and waits until the brick is
+// whole. It is an error if no PDU can be switched off, as on real hardware.
+func powerCycle(ctx context.Context, env Env, opt Options) error {
+	e := &engine{env: env, opt: opt.WithDefaults(env.Virtual)}
+	var feeds []Fault
+	for _, p := range env.Design.Spec.PDUs {
+		f := Fault{Kind: FeedOff, Args: []string{p.Name}}
+		if err := e.can(f); err != nil {
+			return err
+		}
+		feeds = append(feeds, f)
+	}
+	if len(feeds) == 0 {
+		return errors.New("the brick has no PDU in its spec")
+	}
+	e.say("cutting the power of every server")
+	var err error
+	for _, f := range feeds {
+		err = errors.Join(err, e.injector(f).Inject(ctx, f))
+	}
+	err = errors.Join(err, e.sleep(ctx, 5*time.Second))
+	for _, f := range feeds {
+		err = errors.Join(err, e.injector(f).Heal(context.WithoutCancel(ctx), f))
+	}
+	if err != nil {
+		return err
+	}
+	return e.whole(ctx, "the brick", e.opt.Rejoin)
 }
 
 // unhealed reports whether a run did not restore the brick's health.

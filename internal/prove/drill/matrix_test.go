@@ -1,10 +1,13 @@
 package drill
 
 import (
+	"context"
+	"errors"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -90,6 +93,51 @@ func TestAll(t *testing.T) {
 	}
 	if _, err := report.Load(filepath.Join(dir, e.Dir)); err != nil {
 		t.Error(err)
+	}
+}
+
+// feeds is an Injector that switches PDUs.
+type feeds struct {
+	Injector
+	done []string
+	can  error
+}
+
+func (f *feeds) Can(Fault) error { return f.can }
+func (f *feeds) Inject(_ context.Context, x Fault) error {
+	f.done = append(f.done, x.String())
+	return nil
+}
+func (f *feeds) Heal(_ context.Context, x Fault) error {
+	f.done = append(f.done, "heal "+x.String())
+	return nil
+}
+
+// A broken brick is without power for a moment, and may be whole after it.
+func TestPowerCycle(t *testing.T) { synctest.Test(t, testPowerCycle) }
+
+func testPowerCycle(t *testing.T) {
+	d := &design.Design{Spec: &spec.Spec{PDUs: []spec.PDU{{Name: "pdu-a"}, {Name: "pdu-b"}}}}
+	in := &feeds{}
+	if err := powerCycle(t.Context(), Env{Design: d, Injector: in}, Options{}); err != nil {
+		t.Error(err)
+	}
+	if diff := cmp.Diff([]string{"feed-off pdu-a", "feed-off pdu-b", "heal feed-off pdu-a", "heal feed-off pdu-b"}, in.done); diff != "" {
+		t.Error(diff)
+	}
+	in = &feeds{can: errors.New("pull it by hand")}
+	if err := powerCycle(t.Context(), Env{Design: d, Injector: in}, Options{}); err == nil || in.done != nil {
+		t.Errorf("%v, done %q", err, in.done)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	in = &feeds{}
+	if err := powerCycle(ctx, Env{Design: d, Injector: in}, Options{}); err == nil || len(in.done) != 4 {
+		t.Errorf("after an interrupt: %v, done %q", err, in.done)
+	}
+	d.Spec.PDUs = nil
+	if err := powerCycle(t.Context(), Env{Design: d, Injector: in}, Options{}); err == nil {
+		t.Error("a brick without PDUs is whole at once")
 	}
 }
 

@@ -330,8 +330,10 @@ func (s Schedule) choice(name string, scene Scene) Choice {
 
 // Random draws count schedules, from seed on, and carries them out. For each one
 // that fails it tries the schedules with one fault less, until none of them
-// fails; smallest has the remaining schedules. entries and runs are those of all
-// drills done; Random writes them to dir too.
+// fails; smallest has the remaining schedules. A schedule after which the brick does
+// not become whole has failed, too: Random goes on if the brick is whole once all
+// servers were without power. entries and runs are those of all drills done; Random
+// writes them to dir too.
 func Random(ctx context.Context, env Env, seed uint64, count int, dir string, opt Options) (entries []report.Entry, runs []*report.Run, smallest []Schedule, err error) {
 	if !env.Design.Clustered() {
 		return nil, nil, nil, &Refused{"random schedules: " + errNeedsPair.Error()}
@@ -357,7 +359,16 @@ func Random(ctx context.Context, env Env, seed uint64, count int, dir string, op
 			}
 		}
 		entries, runs = append(entries, e...), append(runs, r...)
-		return slices.ContainsFunc(e, func(x report.Entry) bool { return x.Verdict == report.Fail }), errors.Join(err, report.SaveEntries(dir, entries))
+		failed = slices.ContainsFunc(e, func(x report.Entry) bool { return x.Verdict == report.Fail })
+		if b := (*Broken)(nil); errors.As(err, &b) {
+			failed = true
+			if cycle := powerCycle(ctx, env, opt); cycle != nil {
+				err = errors.Join(err, cycle)
+			} else {
+				err = nil
+			}
+		}
+		return failed, errors.Join(err, report.SaveEntries(dir, entries))
 	}
 	for _, s := range all {
 		name := strconv.FormatUint(s.Seed, 10)
@@ -370,7 +381,7 @@ func Random(ctx context.Context, env Env, seed uint64, count int, dir string, op
 			})
 			smallest = append(smallest, s)
 			for i, e := range entries {
-				entries[i].Smallest = e.Smallest || e.Verdict == report.Fail && *e.Seed == s.Seed && slices.Equal(e.Schedule, s.Words())
+				entries[i].Smallest = e.Smallest || e.Verdict != report.Pass && *e.Seed == s.Seed && slices.Equal(e.Schedule, s.Words())
 			}
 			err = errors.Join(err, report.SaveEntries(dir, entries))
 		}

@@ -224,6 +224,10 @@ func TestScheduleExpects(t *testing.T) {
 	d.Pairs = slices.Clone(d.Pairs)
 	d.Pairs[0].Services = append(slices.Clone(d.Pairs[0].Services), design.Service{Name: "scratch"})
 	two.Design = &d
+	cached := randomScene()
+	svc := *cached.Service
+	svc.Storage.Cache = &design.Cache{Mode: cache.WriteBack, SSDs: []design.Disk{{Serial: "N1"}, {Serial: "N2"}}}
+	cached.Service = &svc
 	for _, c := range []struct {
 		parts   []Part
 		scene   Scene
@@ -238,12 +242,14 @@ func TestScheduleExpects(t *testing.T) {
 		{[]Part{{Kind: LinkDown, On: onPassive, Args: []string{"public"}}}, two, Anywhere, Nobody, false},
 		{[]Part{{Kind: HBAOut, On: onPassive, Args: []string{"0"}}}, two, Stays, Nobody, true},
 		{[]Part{{Kind: DiskOut, Args: []string{diskArg + "0"}}}, randomScene(), Stays, Nobody, true},
-		{[]Part{{Kind: DiskOut, Args: []string{ssdArg + "0"}}}, randomScene(), Stays, Nobody, false},
+		{[]Part{{Kind: DiskOut, Args: []string{ssdArg + "0"}}}, cached, Stays, Nobody, true},
+		{[]Part{{Kind: PDUDead, Args: []string{"pdu-a"}}}, randomScene(), Stays, Nobody, true},
 		{[]Part{{Kind: LocalDisk, On: onPassive, Args: []string{"0"}}}, randomScene(), Stays, Nobody, true},
 		{[]Part{{Kind: ControllerOut, Args: []string{"a1", "0"}}}, randomScene(), Stays, Nobody, true},
 		{[]Part{{Kind: LUNSlow, Args: []string{"a1-lun0", "1500"}}}, randomScene(), Stays, Nobody, true},
 		{[]Part{{Kind: BMCDead, On: onActive}}, randomScene(), Stays, Nobody, false},
-		{[]Part{{Kind: Standby, On: onPassive}}, randomScene(), Stays, Nobody, false},
+		{[]Part{{Kind: Standby, On: onPassive}}, randomScene(), Stays, Nobody, true},
+		{[]Part{{Kind: LNetDown, On: onPassive}}, randomScene(), Stays, Nobody, false},
 		{[]Part{{Kind: Standby, On: onActive}}, randomScene(), Anywhere, Nobody, false},
 		{[]Part{{Kind: Move, On: onPassive, Args: []string{moveArg}}}, randomScene(), Moves, Nobody, false},
 		{[]Part{{Kind: Kill, On: onActive, Args: []string{"nfsd"}}}, randomScene(), Anywhere, Nobody, false},
@@ -252,7 +258,7 @@ func TestScheduleExpects(t *testing.T) {
 		{[]Part{{Kind: Freeze, On: onActive}}, randomScene(), Anywhere, Allow, false},
 		{[]Part{{Kind: Freeze, On: onPassive}}, randomScene(), Stays, Allow, true},
 		{[]Part{{Kind: Freeze, On: onPassive}}, two, Anywhere, Allow, false},
-		{[]Part{{Kind: PathsOut, On: onPassive}}, randomScene(), Stays, Allow, false},
+		{[]Part{{Kind: PathsOut, On: onPassive}}, randomScene(), Stays, Allow, true},
 		{[]Part{{Kind: FeedOff, Args: []string{"pdu-a"}}, {Kind: LocalDisk, On: onActive, Args: []string{"0"}}}, randomScene(), Anywhere, Allow, false},
 	} {
 		s := Schedule{Parts: c.parts}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mortarhpc/mortar/internal/brick/array"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/prove/report"
@@ -115,14 +116,8 @@ func (l lunStorage) lost(what string, servers []string) *Condition {
 			return false, err.Error()
 		}
 		fewest := map[string]int{}
-		for _, m := range r.Matches {
-			n := v.pathsMissing(m.LUN, m.Host, m.Seen.Paths)
-			if what == "" || m.LUN == what {
-				fewest[m.Host] = max(fewest[m.Host], n)
-			}
-		}
 		for _, server := range servers {
-			if fewest[server] == 0 {
+			if fewest[server] = v.pathsMissing(r, what, server); fewest[server] == 0 {
 				return false, fmt.Sprintf("%s has all its paths", server)
 			}
 		}
@@ -130,15 +125,25 @@ func (l lunStorage) lost(what string, servers []string) *Condition {
 	}}
 }
 
-// pathsMissing is how many paths a server lacks to a LUN.
-func (v *View) pathsMissing(lun, server string, paths int) int {
+// pathsMissing is how many paths a server lacks to the LUN that it lacks most paths to.
+// what is the LUN; "" is any.
+func (v *View) pathsMissing(r array.Result, what, server string) (most int) {
 	for i := range v.Design.Arrays {
 		a := &v.Design.Arrays[i]
-		if slices.ContainsFunc(a.LUNs, func(l design.LUN) bool { return l.Name == lun }) {
-			return v.Design.PathsTo(a, server) - paths
+		for _, l := range a.LUNs {
+			if what != "" && l.Name != what {
+				continue
+			}
+			paths := 0 // as of a LUN that the server does not see
+			for _, m := range r.Matches {
+				if m.LUN == l.Name && m.Host == server {
+					paths = m.Seen.Paths
+				}
+			}
+			most = max(most, v.Design.PathsTo(a, server)-paths)
 		}
 	}
-	return 0
+	return most
 }
 
 // noPath waits until no server has a path to the LUNs of an array. The limit is
@@ -182,13 +187,20 @@ func feedLost(server, pdu string) *Condition {
 	return says("status reports the lost feed", 2*time.Minute, server+" has lost a power feed", pdu)
 }
 
-// silent waits until a server leaves a question unanswered for three seconds.
+// silent waits until a server leaves two questions unanswered, for three seconds each. A
+// busy one may leave one.
 func silent(server string) *Condition {
 	return &Condition{What: "the server does not answer", Limit: seenLimit, Sign: true, Look: func(ctx context.Context, v *View) (bool, string) {
-		ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
-		defer cancel()
-		_, err := v.e.read(ctx, server, "/proc/uptime")
-		return err != nil, fmt.Sprintf("%s: %v", server, err)
+		var err error
+		for range 2 {
+			once, cancel := context.WithTimeout(ctx, 3*time.Second)
+			_, err = v.e.read(once, server, "/proc/uptime")
+			cancel()
+			if err == nil {
+				return false, server + " answers"
+			}
+		}
+		return true, fmt.Sprintf("%s: %v", server, err)
 	}}
 }
 

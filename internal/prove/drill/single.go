@@ -48,8 +48,8 @@ func (p Part) outcome(s Scene) (Place, Fencing) {
 }
 
 // seen waits until a server has seen a fault after which the service stays. It is nil for
-// other faults. It is nil, too, for dead BMCs and PDUs, pulled SSDs, and lost paths, standby
-// or LNet of a passive server.
+// other faults. It is nil, too, for a dead BMC, which is missed within minutes only, and for
+// LNet of a passive server.
 func (p Part) seen(s Scene) *Condition {
 	if where, _ := p.outcome(s); where != Stays {
 		return nil
@@ -60,13 +60,16 @@ func (p Part) seen(s Scene) *Condition {
 		return linkGone(f.Args[0], f.On)
 	case SwitchDown:
 		return linkGone(f.Args[0], servers...)
-	case HBAOut:
+	case HBAOut, PathsOut:
 		return s.storage().lost("", []string{f.On})
 	case ModuleOut:
 		return s.storage().lost("", servers)
 	case DiskOut, ArrayDisk:
 		if strings.HasPrefix(p.Args[0], diskArg) {
 			return s.storage().without(f.Args[0])
+		}
+		if s.Service.Storage.Cache != nil {
+			return ssdOut(s, f.Args[0])
 		}
 	case ControllerOut, ControllerFailover:
 		share := 1
@@ -84,6 +87,10 @@ func (p Part) seen(s Scene) *Condition {
 		return mirrorDegraded(f.On)
 	case FeedOff:
 		return feedLost(s.Active, f.Args[0])
+	case PDUDead:
+		return says("status misses the PDU", 2*time.Minute, f.Args[0], "does not answer")
+	case Standby:
+		return says("status says so", seenLimit, f.On, "is in standby")
 	case Freeze, Panic, PowerOff:
 		return silent(f.On)
 	}

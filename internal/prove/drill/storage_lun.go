@@ -83,33 +83,27 @@ func (lunStorage) slow() (Fault, error) {
 	return Fault{}, errors.New("servers do not see the disks of an array: lun-slow is what they see of one")
 }
 
+// rebuildTime bounds the wait for a group inside an array that rebuilds: it compares
+// nothing before it is whole.
+const rebuildTime = 10 * time.Minute
+
 // parity has the arrays compare the RAID 6 groups that a fault met: that of pulled disks,
 // or all of an array that lost its power. One after the other: several at once leave an
-// emulated array no time for its servers, and its control line takes one client. All of it
-// takes parityTime at most. It returns no check of an array that lets nobody see inside, nor
-// of groups that the time is too short for.
+// emulated array no time for its servers, and its control line takes one client. Each has
+// parityTime. It returns no check of an array that lets nobody see inside.
 func (l lunStorage) parity(ctx context.Context, e *engine) []report.Check {
 	w, ok := e.env.Injector.(ArrayWatcher)
 	if !ok {
 		return nil
 	}
 	var out []report.Check
-	limit := time.Now().Add(parityTime)
 	for _, g := range l.Design.Groups {
 		if g.Level != 6 || !e.met(g) {
 			continue
 		}
-		if time.Now().After(limit) {
-			e.say("not compared: %s: the time is over", g.Name)
-			continue
-		}
 		e.say("array %s compares data and parities of %s", g.Array, g.Name)
-		c, err := e.compareInside(ctx, w, g.Name, limit)
-		if b := (*busyGroup)(nil); errors.As(err, &b) {
-			e.say("not compared: %s: %v", g.Name, err)
-		} else {
-			out = append(out, c.check(g, err))
-		}
+		c, err := e.compareInside(ctx, w, g.Name)
+		out = append(out, c.check(g, err))
 		if err := w.CompareGroup(context.WithoutCancel(ctx), g.Name, false); err != nil {
 			e.say("group %s may go on comparing: %v", g.Name, err)
 		}
@@ -125,28 +119,22 @@ func (e *engine) met(g design.Group) bool {
 	})
 }
 
-// busyGroup is the error of a comparison that an array did not begin, because it rebuilds.
-type busyGroup struct{ error }
-
-// compareInside has an array compare a group, and waits until it has, or until limit. An
-// array that rebuilds refuses, and is asked again.
-func (e *engine) compareInside(ctx context.Context, w ArrayWatcher, group string, limit time.Time) (p compared, err error) {
+// compareInside has an array compare a group, and waits until it has, or until parityTime
+// has passed. An array that rebuilds refuses, and is asked again.
+func (e *engine) compareInside(ctx context.Context, w ArrayWatcher, group string) (p compared, err error) {
 	busy := func(err error) bool { return strings.Contains(strings.ToLower(err.Error()), "resource busy") } // EBUSY, from the array's shell
-	for {
+	for limit := time.Now().Add(rebuildTime); ; {
 		if err = w.CompareGroup(ctx, group, true); err == nil {
 			break
 		}
-		if !busy(err) {
+		if !busy(err) || time.Now().After(limit) {
 			return p, err
-		}
-		if time.Now().After(limit) {
-			return p, &busyGroup{err}
 		}
 		if err := e.sleep(ctx, 2*time.Second); err != nil {
 			return p, err
 		}
 	}
-	for {
+	for limit := time.Now().Add(parityTime); ; {
 		g, err := arrayGroup(ctx, w, group)
 		late := time.Now().After(limit)
 		p.Mismatches = strconv.FormatInt(g.Mismatches, 10)
@@ -156,7 +144,7 @@ func (e *engine) compareInside(ctx context.Context, w ArrayWatcher, group string
 		case err == nil && !g.Comparing:
 			return p, nil
 		case late:
-			p.Done = fmt.Sprintf("%.0f %% of them", g.Percent)
+			p.Done, p.Nothing = fmt.Sprintf("%.0f %% of them", g.Percent), g.Percent == 0
 			return p, nil
 		}
 		if err := e.sleep(ctx, time.Second); err != nil {
@@ -254,7 +242,7 @@ func (l lunStorage) rot() error {
 // lunsSeen compares the LUNs that the servers of the pair see with the design.
 func (v *View) lunsSeen(ctx context.Context) (array.Result, error) {
 	seen := map[string][]linux.SCSIDisk{}
-	for _, server := range []string{v.Active, v.Passive} {
+	for _, server := range v.Design.PairOf(v.Service.Name).Servers {
 		disks, err := asked(ctx, v.e, server, (*host.Session).SCSI)
 		if err != nil {
 			return array.Result{}, fmt.Errorf("%s: %w", server, err)
@@ -413,14 +401,18 @@ func joinedWithout(lun, server string, limit time.Duration) *Condition {
 	}}
 }
 
-// notStartedOn waits until the service runs on its own server again, and checks
-// that the other server did not start it meanwhile.
+// notStartedOn waits until the service runs on its own server again, which has booted,
+// and checks that the other server did not start it meanwhile.
 func notStartedOn(wrong, home string, limit time.Duration) *Condition {
+	reset := resetItself(home)
 	return &Condition{What: "not started on " + wrong, Limit: limit, Look: func(ctx context.Context, v *View) (bool, string) {
 		for _, ev := range v.events() {
 			if ev.Kind == report.EventStarted && ev.Host == wrong && ev.NS > v.fault && aboutResource(ev, v.e.resource) {
 				return false, "it started there, without one of its LUNs"
 			}
+		}
+		if ok, detail := reset.Look(ctx, v); !ok {
+			return false, detail
 		}
 		return v.mounted(ctx, home), "it runs on " + home
 	}}

@@ -140,16 +140,19 @@ func (m mdStorage) parity(ctx context.Context, e *engine) []report.Check {
 // compared is the progress and the result of a comparison by md.
 type compared struct {
 	Done       string // sync_completed, if the comparison did not end in time
+	Nothing    bool   // it has not begun, or md did something else
 	Stopped    bool   // it ended, but not at the end of the group
 	Mismatches string // sectors
 }
 
 // check passes only if no sector differs.
 func (p compared) check(g design.Group, err error) report.Check {
-	c := report.Check{Name: "RAID consistent", OK: err == nil && p.Mismatches == "0" && !p.Stopped}
+	c := report.Check{Name: "RAID consistent", OK: err == nil && p.Mismatches == "0" && !p.Stopped && !p.Nothing}
 	switch {
 	case err != nil:
 		c.Detail = fmt.Sprintf("%s could not be compared: %v", g.Name, err)
+	case p.Nothing:
+		c.Detail = fmt.Sprintf("nothing of %s was compared", g.Name)
 	case p.Stopped:
 		c.Detail = fmt.Sprintf("the comparison of %s was stopped before its end", g.Name)
 	case p.Done == "":
@@ -187,6 +190,7 @@ func (e *engine) compare(ctx context.Context, g design.Group) (p compared, err e
 		}
 		if time.Now().After(limit) {
 			p.Done = read("sync_completed")
+			p.Nothing = p.Done == "none" || strings.HasPrefix(p.Done, "0 ")
 			err = errors.Join(err, act("idle"), untilSeen(ctx, fromStart)) // md refuses it until it is idle
 			break
 		}
@@ -198,6 +202,7 @@ func (e *engine) compare(ctx context.Context, g design.Group) (p compared, err e
 	// md forgets where a check began when it reaches the end; one that is stopped
 	// leaves the place. Source: md_do_sync() in drivers/md/md.c
 	p.Stopped = p.Done == "" && read("sync_min") != "0"
+	p.Nothing = p.Nothing || read("last_sync_action") != "check"
 	return p, err
 }
 

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 
 	"github.com/mortarhpc/mortar/examples"
 	"github.com/mortarhpc/mortar/internal/brick/array"
@@ -54,7 +55,9 @@ func (i *insider) CompareGroup(_ context.Context, group string, on bool) error {
 
 // The groups of pulled disks, or of an array that lost its power, are compared inside the
 // array.
-func TestParityInsideArrays(t *testing.T) {
+func TestParityInsideArrays(t *testing.T) { synctest.Test(t, testParityInsideArrays) }
+
+func testParityInsideArrays(t *testing.T) {
 	d := exampleDesign(t, "nss7.4-ha.yaml")
 	first := d.Groups[0]
 	for _, c := range []struct {
@@ -70,6 +73,7 @@ func TestParityInsideArrays(t *testing.T) {
 		{"torn", Fault{Kind: ArrayDisk, Args: []string{first.Members[0].Serial}}, ArrayGroup{State: "optimal", Mismatches: 8}, nil, 1, false, "differ in 8 sectors"},
 		{"old firmware", Fault{Kind: ArrayDisk, Args: []string{"E1N81"}}, ArrayGroup{State: "optimal"}, errors.New("compare: not found"), 1, false, "could not be compared"},
 		{"no power", Fault{Kind: ArrayPower, Args: []string{first.Array}}, ArrayGroup{State: "optimal"}, nil, len(d.Groups), true, "differ in 0 sectors"},
+		{"it never ends, and has not begun", Fault{Kind: ArrayDisk, Args: []string{"E1N81"}}, ArrayGroup{State: "optimal", Comparing: true}, nil, 1, false, "nothing of"},
 		{"a controller", Fault{Kind: ControllerOut, Args: []string{first.Array, "0"}}, ArrayGroup{State: "optimal"}, nil, 0, true, ""},
 	} {
 		in := &insider{refuse: c.refuse}
@@ -221,6 +225,7 @@ func TestWhatComparingARAIDSays(t *testing.T) {
 		{compared{Mismatches: "0", Done: "512 / 4096"}, nil, true, "differ in 0 of the sectors compared within 3 min 00 s (512 / 4096)"},
 		{compared{}, errors.New("no server has it"), false, "could not be compared: no server has it"},
 		{compared{}, nil, false, "differ in  sectors"},
+		{compared{Mismatches: "0", Done: "none", Nothing: true}, nil, false, "nothing of b-r0 was compared"},
 	} {
 		if got := c.p.check(g, c.err); got.OK != c.ok || !strings.Contains(got.Detail, c.want) {
 			t.Errorf("%+v, %v: %+v", c.p, c.err, got)

@@ -14,17 +14,20 @@ import (
 
 // Operator runs an administrator's commands in a drill: failover, standby,
 // confirm-off, status, and those that change the brick. It keeps its sessions open.
+// Commands run at once if they are given at once, as two administrators' do.
 type Operator struct {
 	// Run carries out a mortar command on the brick's spec and returns the spec's design
 	// after that; see drill.Operator.Command. It is set before the first Command.
 	Run func(ctx context.Context, name string, args ...string) (*design.Design, error)
 
-	d    *design.Design
 	dial host.Dial
 
-	mu      sync.Mutex // a Collector is not safe for concurrent use
+	mu   sync.Mutex // of d and idle
+	d    *design.Design
+	idle []*observe.Collector // of d's servers; a Collector is one command's at a time
+
+	looking sync.Mutex // of all, which is one Status's at a time
 	all     *observe.Collector
-	servers *observe.Collector
 }
 
 // operatorWait bounds a move.
@@ -52,67 +55,111 @@ func NewOperator(d *design.Design, dial host.Dial) *Operator {
 func (o *Operator) of(d *design.Design) {
 	o.d, o.all = d, observe.NewCollector(d, o.dial, lookTimeout)
 	o.all.AskOutlets()
-	o.servers = observe.NewCollector(d, o.dial, operatorTimeout, d.Servers()...)
 }
 
 func (o *Operator) Command(ctx context.Context, name string, args ...string) (*design.Design, error) {
 	d, err := o.Run(ctx, name, args...)
+	o.looking.Lock()
+	defer o.looking.Unlock()
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if d != nil && d.SHA256 != o.d.SHA256 {
-		o.Close()
+		o.close()
 		o.of(d)
 	}
 	return d, err
 }
 
+// Close ends the sessions. No command may run.
 func (o *Operator) Close() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.close()
+}
+
+func (o *Operator) close() {
 	o.all.Close()
-	o.servers.Close()
+	for _, c := range o.idle {
+		c.Close()
+	}
+	o.idle = nil
+}
+
+func (o *Operator) design() *design.Design {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.d
+}
+
+// with gives f a Collector of the servers for its own.
+func (o *Operator) with(f func(*design.Design, *observe.Collector) error) error {
+	o.mu.Lock()
+	d := o.d
+	var c *observe.Collector
+	if n := len(o.idle); n > 0 {
+		c, o.idle = o.idle[n-1], o.idle[:n-1]
+	} else {
+		c = observe.NewCollector(d, o.dial, operatorTimeout, d.Servers()...)
+	}
+	o.mu.Unlock()
+	defer func() {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		if d != o.d { // the brick has changed meanwhile
+			c.Close()
+			return
+		}
+		o.idle = append(o.idle, c)
+	}()
+	return f(d, c)
 }
 
 func (o *Operator) Status(ctx context.Context) (*observe.Status, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
+	o.looking.Lock()
+	defer o.looking.Unlock()
 	f := o.all.Collect(ctx)
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	return observe.Judge(o.d, f), nil
+	return observe.Judge(o.design(), f), nil
 }
 
 // do makes a plan from the present facts and runs it.
-func (o *Operator) do(ctx context.Context, plan func(observe.Facts) (*failover.Plan, error)) error {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	p, err := plan(o.servers.Collect(ctx))
-	if err != nil || p.Nothing != "" {
-		return err
-	}
-	return failover.Run(ctx, o.servers, p, failover.Options{Wait: operatorWait, Poll: 5 * time.Second, Glance: 500 * time.Millisecond})
+func (o *Operator) do(ctx context.Context, plan func(*design.Design, *observe.Collector, observe.Facts) (*failover.Plan, error)) error {
+	return o.with(func(d *design.Design, c *observe.Collector) error {
+		p, err := plan(d, c, c.Collect(ctx))
+		if err != nil || p.Nothing != "" {
+			return err
+		}
+		return failover.Run(ctx, c, p, failover.Options{Wait: operatorWait, Poll: 5 * time.Second, Glance: 500 * time.Millisecond})
+	})
 }
 
 func (o *Operator) Move(ctx context.Context, service, to string) error {
-	return o.do(ctx, func(f observe.Facts) (*failover.Plan, error) { return failover.Service(o.d, f, service, to) })
+	return o.do(ctx, func(d *design.Design, _ *observe.Collector, f observe.Facts) (*failover.Plan, error) {
+		return failover.Service(d, f, service, to)
+	})
 }
 
-func (o *Operator) Scrub(ctx context.Context, g design.Group) (scrub.Group, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return scrub.Run(ctx, o.servers.Session, o.d, g, true, nil)
+func (o *Operator) Scrub(ctx context.Context, g design.Group) (found scrub.Group, err error) {
+	err = o.with(func(d *design.Design, c *observe.Collector) error {
+		found, err = scrub.Run(ctx, c.Session, d, g, true, nil)
+		return err
+	})
+	return found, err
 }
 
 func (o *Operator) Standby(ctx context.Context, node string, on bool) error {
-	return o.do(ctx, func(f observe.Facts) (*failover.Plan, error) {
+	return o.do(ctx, func(d *design.Design, _ *observe.Collector, f observe.Facts) (*failover.Plan, error) {
 		if on {
-			return failover.Standby(o.d, f, node)
+			return failover.Standby(d, f, node)
 		}
-		return failover.Unstandby(o.d, f, node)
+		return failover.Unstandby(d, f, node)
 	})
 }
 
 func (o *Operator) ConfirmOff(ctx context.Context, node string) error {
-	return o.do(ctx, func(f observe.Facts) (*failover.Plan, error) {
-		return failover.Confirm(ctx, o.d, f, o.servers, node, nil)
+	return o.do(ctx, func(d *design.Design, c *observe.Collector, f observe.Facts) (*failover.Plan, error) {
+		return failover.Confirm(ctx, d, f, c, node, nil)
 	})
 }
