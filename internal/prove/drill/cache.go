@@ -147,10 +147,15 @@ func ssdFail(i int) func(Scene) ([]Step, error) {
 	}
 }
 
-// ssdOut waits until the cache works without an SSD.
+// ssdOut waits until the cache works without an SSD. It is nil for one that nobody looks at.
 func ssdOut(s Scene, serial string) *Condition {
-	if s.Service.Storage.Cache.Mode != cache.WriteBack {
-		return ssdsAway(serial)
+	k := s.Service.Storage.Cache
+	i := slices.IndexFunc(k.SSDs, func(d design.Disk) bool { return d.Serial == serial })
+	switch {
+	case i < 0 || s.elsewhere(k.SSDs[i]):
+		return nil
+	case k.Mode != cache.WriteBack:
+		return ssdsAway(k.SSDs[i])
 	}
 	c := mirrorOf(s, len(s.Service.Storage.Cache.SSDs)-1)
 	c.Sign = true
@@ -186,29 +191,28 @@ func ssdAll(s Scene) ([]Step, error) {
 		steps = append(steps, Step{Fault: Fault{Kind: DiskOut, Args: []string{d.Serial}}, Wait: 5 * time.Second})
 	}
 	last := &steps[len(steps)-1]
-	var serials []string
-	for _, d := range c.SSDs {
-		serials = append(serials, d.Serial)
-	}
-	last.Wait, last.Look, last.Until = linkHold, true, ssdsAway(serials...)
+	last.Wait, last.Look, last.Until = linkHold, true, ssdsAway(slices.DeleteFunc(slices.Clone(c.SSDs), s.elsewhere)...)
 	return steps, nil
 }
 
+// elsewhere tells whether an SSD is inside a server that does not serve. Nobody looks at it.
+func (s Scene) elsewhere(ssd design.Disk) bool { return ssd.Server != "" && ssd.Server != s.Active }
+
 // ssdsAway waits until mortar status misses each SSD.
-func ssdsAway(serials ...string) *Condition {
+func ssdsAway(ssds ...design.Disk) *Condition {
 	return &Condition{What: "status misses the SSD", Limit: seenLimit, Sign: true, Look: func(ctx context.Context, v *View) (bool, string) {
 		lines := v.status(ctx)
 		var said []string
-		for _, serial := range serials {
+		for _, d := range ssds {
 			i := slices.IndexFunc(lines, func(l report.StatusLine) bool {
-				return strings.Contains(l.Text, "SSD "+serial) && strings.Contains(l.Text, "is not there")
+				return strings.Contains(l.Text, "SSD "+d.Serial+" ") && strings.Contains(l.Text, "is not there")
 			})
 			if i < 0 {
-				return false, "mortar status does not miss SSD " + serial
+				return false, "mortar status does not miss SSD " + d.Serial
 			}
 			said = append(said, lines[i].Text)
 		}
-		return true, strings.Join(said, "; ")
+		return len(said) > 0, strings.Join(said, "; ")
 	}}
 }
 

@@ -131,6 +131,9 @@ func All(ctx context.Context, env Env, choices []Choice, repeat int, dir string,
 		}
 		// Faults of one drill must not affect the next.
 		if err := recuperate(ctx, env, opt); err != nil {
+			if ctx.Err() != nil {
+				return entries, runs, err
+			}
 			return entries, runs, &Broken{fmt.Errorf("after %s the brick did not become whole again, so the remaining %d drills were not done: %w", c.Name(), len(choices)-i-1, err)}
 		}
 	}
@@ -142,9 +145,13 @@ type Broken struct{ error }
 
 func (b *Broken) Unwrap() error { return b.error }
 
-// powerCycle cuts the power of every server, gives it back, and waits until the brick is
-// whole. It is an error if no PDU can be switched off, as on real hardware.
+// powerCycle cuts the power of every server, gives it back, ends each standby, and waits
+// until the brick is whole. It is an error if no PDU can be switched off, as on real
+// hardware.
 func powerCycle(ctx context.Context, env Env, opt Options) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	e := &engine{env: env, opt: opt.WithDefaults(env.Virtual)}
 	var feeds []Fault
 	for _, p := range env.Design.Spec.PDUs {
@@ -166,8 +173,13 @@ func powerCycle(ctx context.Context, env Env, opt Options) error {
 	for _, f := range feeds {
 		err = errors.Join(err, e.injector(f).Heal(context.WithoutCancel(ctx), f))
 	}
-	if err != nil {
+	if err = errors.Join(err, e.whole(ctx, "the brick", e.opt.Rejoin)); err != nil || env.Operator == nil {
 		return err
+	}
+	for _, server := range env.Design.Servers() {
+		if err := env.Operator.Standby(ctx, server, false); err != nil {
+			return err
+		}
 	}
 	return e.whole(ctx, "the brick", e.opt.Rejoin)
 }

@@ -132,7 +132,7 @@ func testPowerCycle(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	in = &feeds{}
-	if err := powerCycle(ctx, Env{Design: d, Injector: in}, Options{}); err == nil || len(in.done) != 4 {
+	if err := powerCycle(ctx, Env{Design: d, Injector: in}, Options{}); err == nil || in.done != nil {
 		t.Errorf("after an interrupt: %v, done %q", err, in.done)
 	}
 	d.Spec.PDUs = nil

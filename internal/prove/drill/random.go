@@ -362,6 +362,7 @@ func Random(ctx context.Context, env Env, seed uint64, count int, dir string, op
 		failed = slices.ContainsFunc(e, func(x report.Entry) bool { return x.Verdict == report.Fail })
 		if b := (*Broken)(nil); errors.As(err, &b) {
 			failed = true
+			(&engine{env: env}).say("%v", b)
 			if cycle := powerCycle(ctx, env, opt); cycle != nil {
 				err = errors.Join(err, cycle)
 			} else {

@@ -130,6 +130,9 @@ func (l lunStorage) lost(what string, servers []string) *Condition {
 func (v *View) pathsMissing(r array.Result, what, server string) (most int) {
 	for i := range v.Design.Arrays {
 		a := &v.Design.Arrays[i]
+		if !slices.Contains(a.Servers, server) {
+			continue
+		}
 		for _, l := range a.LUNs {
 			if what != "" && l.Name != what {
 				continue

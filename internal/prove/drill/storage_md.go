@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -184,13 +185,17 @@ func (e *engine) compare(ctx context.Context, g design.Group) (p compared, err e
 	if err := errors.Join(fromStart(), act("check")); err != nil {
 		return p, err
 	}
+	begun := false
 	for limit := time.Now().Add(parityTime); ; {
 		if read("sync_action") != "check" || err != nil {
 			break
 		}
+		begun = true
 		if time.Now().After(limit) {
 			p.Done = read("sync_completed")
-			p.Nothing = p.Done == "none" || strings.HasPrefix(p.Done, "0 ")
+			n, _, _ := strings.Cut(p.Done, " ") // "none" and "delayed", too
+			sectors, _ := strconv.ParseInt(n, 10, 64)
+			begun = sectors > 0
 			err = errors.Join(err, act("idle"), untilSeen(ctx, fromStart)) // md refuses it until it is idle
 			break
 		}
@@ -202,7 +207,7 @@ func (e *engine) compare(ctx context.Context, g design.Group) (p compared, err e
 	// md forgets where a check began when it reaches the end; one that is stopped
 	// leaves the place. Source: md_do_sync() in drivers/md/md.c
 	p.Stopped = p.Done == "" && read("sync_min") != "0"
-	p.Nothing = p.Nothing || read("last_sync_action") != "check"
+	p.Nothing = !begun
 	return p, err
 }
 

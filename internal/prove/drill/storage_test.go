@@ -173,6 +173,32 @@ func TestWithoutDisksOfAnArray(t *testing.T) {
 	}
 }
 
+// A server lacks paths only to LUNs of arrays that it is cabled to. A LUN that it does not
+// see lacks all.
+func TestPathsMissing(t *testing.T) {
+	d := exampleDesign(t, "lustre-brick.yaml")
+	v := &View{Scene: Scene{Design: d}}
+	a := &d.Arrays[0]
+	server, all := a.Servers[0], d.PathsTo(a, a.Servers[0])
+	var whole array.Result
+	for _, l := range a.LUNs {
+		whole.Matches = append(whole.Matches, array.Match{LUN: l.Name, Host: server, Seen: array.Seen{Paths: all}})
+	}
+	if got := v.pathsMissing(whole, "", server); got != 0 {
+		t.Errorf("%s lacks %d paths, and has all", server, got)
+	}
+	fewer := array.Result{Matches: slices.Clone(whole.Matches)}
+	fewer.Matches[0].Seen.Paths--
+	for what, want := range map[string]int{"": 1, a.LUNs[0].Name: 1, "another": 0} {
+		if got := v.pathsMissing(fewer, what, server); got != want {
+			t.Errorf("%q: %d, want %d", what, got, want)
+		}
+	}
+	if got := v.pathsMissing(array.Result{}, "", server); got != all || all == 0 {
+		t.Errorf("no LUN is seen: %d of %d", got, all)
+	}
+}
+
 func TestThroughOneController(t *testing.T) {
 	d := exampleDesign(t, "nss7.4-ha.yaml")
 	result := func(paths, owner int) array.Result {

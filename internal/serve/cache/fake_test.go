@@ -169,17 +169,19 @@ func TestAwaitedSSDs(t *testing.T) {
 	clean := &Layer{Members: []string{"A", "B"}}
 	for _, c := range []struct {
 		name  string
+		open  bool
 		dirty *Layer
 		clean *Layer
 		want  []string
 	}{
-		{"all is well", &Layer{Members: []string{"A", "B"}}, clean, []string{"A", "A", "B", "B"}},
-		{"B left the mirror", &Layer{Members: []string{"A"}}, clean, []string{"A"}},
-		{"no clean layer", &Layer{Members: []string{"A"}}, nil, []string{"A"}},
-		{"write-through", nil, clean, []string{"A", "B"}},
-		{"none", nil, nil, nil},
+		{"all is well", true, &Layer{Members: []string{"A", "B"}}, clean, []string{"A", "A", "B", "B"}},
+		{"stopped in order", false, &Layer{Members: []string{"A"}}, clean, []string{"A", "A", "B"}},
+		{"B left the mirror", true, &Layer{Members: []string{"A"}}, clean, []string{"A"}},
+		{"no clean layer", true, &Layer{Members: []string{"A"}}, nil, []string{"A"}},
+		{"write-through", true, nil, clean, []string{"A", "B"}},
+		{"none", true, nil, nil, nil},
 	} {
-		s := &Stack{label: &Label{Dirty: c.dirty}}
+		s := &Stack{label: &Label{Dirty: c.dirty, Open: c.open}}
 		got := s.awaited(c.clean)
 		if slices.Sort(got); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)

@@ -180,13 +180,13 @@ func (s *Stack) startSets(ctx context.Context) error {
 
 // awaited returns the SSDs that startSets waits for: those with the newest dirty data,
 // and those of the clean layer. An SSD that left the mirror took the clean layer with
-// it: without a witness that is not trusted, whether the SSD comes or not.
+// it: after a crash that is not trusted without a witness, whether the SSD comes or not.
 func (s *Stack) awaited(clean *Layer) []string {
 	var dirty []string
 	if l := s.label.Dirty; l != nil {
 		dirty = l.Members
 	}
-	if clean == nil || s.label.Dirty != nil && !subset(clean.Members, dirty) {
+	if clean == nil || s.label.Open && s.label.Dirty != nil && !subset(clean.Members, dirty) {
 		return dirty
 	}
 	return slices.Concat(dirty, clean.Members)
