@@ -45,6 +45,7 @@ type pair struct {
 	// alternate: the service moves back after the healing.
 	alternate bool
 	crm       []string
+	dropped   int                      // caches
 	sessions  map[string]*host.Session // the last one of each host
 }
 
@@ -227,6 +228,9 @@ func (p *pair) run(_ context.Context, raw json.RawMessage, _ func(any)) (any, er
 	case "install", "mkdir":
 		return resource.Output{}, os.MkdirAll(last, 0o755)
 	case "sysctl": // the fake keeps no cache to drop
+		if last == "vm.drop_caches=3" {
+			p.dropped++
+		}
 		return resource.Output{}, nil
 	case "mount":
 		if p.mounts[last]++; p.mounts[last] > 1 {
@@ -319,6 +323,9 @@ func TestRunPasses(t *testing.T) {
 	}
 	if !slices.Equal(p.injected, []string{"freeze nfs1"}) || !slices.Equal(p.healed, []string{"freeze nfs1"}) {
 		t.Errorf("injected %q, healed %q", p.injected, p.healed)
+	}
+	if p.dropped != 1 {
+		t.Errorf("caches were dropped %d times", p.dropped)
 	}
 	if len(s.Clients) != 1 || s.Clients[0].FirstIO == nil || s.Clients[0].Workers != 5 {
 		t.Errorf("clients: %+v", s.Clients)

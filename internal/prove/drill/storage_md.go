@@ -170,6 +170,11 @@ func (e *engine) compare(ctx context.Context, g design.Group) (p compared, err e
 	if err != nil {
 		return p, err
 	}
+	return e.compareAt(ctx, g, on, dev)
+}
+
+// compareAt is compare, once it is known where the array is.
+func (e *engine) compareAt(ctx context.Context, g design.Group, on, dev string) (p compared, err error) {
 	act := func(action string) error {
 		return e.do(ctx, on, resource.Action{Title: action + " " + g.Name, Cmd: []string{"mdadm", "--action=" + action, "/dev/" + dev}})
 	}

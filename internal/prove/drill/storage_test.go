@@ -4,16 +4,24 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/mortarhpc/mortar/examples"
 	"github.com/mortarhpc/mortar/internal/brick/array"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
+	"github.com/mortarhpc/mortar/internal/host"
+	"github.com/mortarhpc/mortar/internal/host/agent"
+	"github.com/mortarhpc/mortar/internal/host/hosttest"
+	"github.com/mortarhpc/mortar/internal/host/resource"
 )
 
 func exampleDesign(t *testing.T, file string) *design.Design {
@@ -235,6 +243,78 @@ func TestThroughOneController(t *testing.T) {
 	missing.Expected++
 	if ok, _ := throughOne(d, missing, "nss7", 1, 2); ok {
 		t.Error("a LUN that a server does not see")
+	}
+}
+
+// md is a fake of a group's array that compares: actions are what sync_action says, look by
+// look, the last one from then on.
+type md struct {
+	actions    []string
+	completed  string
+	mismatches string
+	minimum    string
+	done       []string
+}
+
+func (m *md) call(_ context.Context, _, op string, params, result any) error {
+	if op == string(agent.OpTime) {
+		return hosttest.Answer(result, map[string]int64{"now_ns": time.Now().UnixNano()})
+	}
+	switch p := params.(type) {
+	case agent.ReadParams:
+		text := map[string]string{"sync_completed": m.completed, "mismatch_cnt": m.mismatches, "sync_min": m.minimum}[path.Base(p.Path)]
+		if path.Base(p.Path) == "sync_action" {
+			if text = m.actions[0]; len(m.actions) > 1 {
+				m.actions = m.actions[1:]
+			}
+		}
+		return hosttest.Answer(result, map[string][]byte{"content": []byte(text + "\n")})
+	case agent.RunParams:
+		if a := p.Action; a.File != nil {
+			m.done = append(m.done, path.Base(a.File.Path)+" "+string(a.File.Content))
+		} else {
+			m.done = append(m.done, strings.Join(a.Cmd, " "))
+		}
+		return hosttest.Answer(result, resource.Output{})
+	}
+	return fmt.Errorf("%s?", op)
+}
+
+// md's comparison counts only if md really began it, and only as far as it came.
+func TestCompareByMD(t *testing.T) {
+	g := design.Group{Name: "b-r0"}
+	begin := []string{"sync_min 0", "mdadm --action=check /dev/md127"}
+	stop := append(slices.Clone(begin), "mdadm --action=idle /dev/md127", "sync_min 0")
+	for name, c := range map[string]struct {
+		md   md
+		ok   bool
+		done []string
+	}{
+		"whole":                    {md{actions: []string{"check", "check", "idle"}, mismatches: "0", minimum: "0"}, true, begin},
+		"torn":                     {md{actions: []string{"check", "idle"}, mismatches: "8", minimum: "0"}, false, begin},
+		"md rebuilds instead":      {md{actions: []string{"recover"}, mismatches: "0", minimum: "0"}, false, begin},
+		"md does nothing":          {md{actions: []string{"idle"}, mismatches: "0", minimum: "0"}, false, begin},
+		"stopped by somebody":      {md{actions: []string{"check", "idle"}, mismatches: "0", minimum: "4096"}, false, begin},
+		"too large":                {md{actions: []string{"check"}, completed: "512 / 4096", mismatches: "0", minimum: "0"}, true, stop},
+		"too large, torn":          {md{actions: []string{"check"}, completed: "512 / 4096", mismatches: "8", minimum: "0"}, false, stop},
+		"waits for another array":  {md{actions: []string{"check"}, completed: "delayed", mismatches: "0", minimum: "0"}, false, stop},
+		"its progress is not told": {md{actions: []string{"check"}, completed: "none", mismatches: "0", minimum: "0"}, false, stop},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			e := &engine{env: Env{Progress: func(string) {}}}
+			if _, err := e.hosts.Connect(t.Context(), func(_ context.Context, name string) (*host.Session, error) {
+				return hosttest.Play(c.md.call).Session(name), nil
+			}, "nfs1"); err != nil {
+				t.Fatal(err)
+			}
+			p, err := e.compareAt(t.Context(), g, "nfs1", "md127")
+			if k := p.check(g, err); k.OK != c.ok {
+				t.Errorf("%s: %+v", name, k)
+			}
+			if d := cmp.Diff(c.done, c.md.done); d != "" {
+				t.Errorf("%s: %s", name, d)
+			}
+		})
 	}
 }
 
