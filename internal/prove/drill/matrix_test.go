@@ -3,6 +3,7 @@ package drill
 import (
 	"context"
 	"errors"
+	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -16,6 +17,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/brick/paper"
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/prove/report"
+	"github.com/mortarhpc/mortar/internal/run/observe"
 )
 
 func TestChoose(t *testing.T) {
@@ -113,14 +115,41 @@ func (f *feeds) Heal(_ context.Context, x Fault) error {
 	return nil
 }
 
+// mending is an Operator whose brick has faults for some looks.
+type mending struct {
+	Operator
+	faults int
+	done   []string
+}
+
+func (m *mending) Status(context.Context) (*observe.Status, error) {
+	if m.faults--; m.faults >= 0 {
+		return &observe.Status{Parts: []*observe.Part{{Level: observe.Fault, Text: "nfs1 does not answer"}}}, nil
+	}
+	return &observe.Status{}, nil
+}
+
+func (m *mending) Standby(_ context.Context, node string, on bool) error {
+	m.done = append(m.done, fmt.Sprint("standby ", node, " ", on))
+	m.faults = 1
+	return nil
+}
+
 // A broken brick is without power for a moment, and may be whole after it.
 func TestPowerCycle(t *testing.T) { synctest.Test(t, testPowerCycle) }
 
 func testPowerCycle(t *testing.T) {
-	d := &design.Design{Spec: &spec.Spec{PDUs: []spec.PDU{{Name: "pdu-a"}, {Name: "pdu-b"}}}}
-	in := &feeds{}
-	if err := powerCycle(t.Context(), Env{Design: d, Injector: in}, Options{}); err != nil {
+	d := &design.Design{Spec: &spec.Spec{PDUs: []spec.PDU{{Name: "pdu-a"}, {Name: "pdu-b"}}}, Pairs: []design.Pair{{Servers: []string{"nfs1", "nfs2"}}}}
+	in, op := &feeds{}, &mending{faults: 3}
+	if err := powerCycle(t.Context(), Env{Design: d, Injector: in, Operator: op}, Options{}); err != nil {
 		t.Error(err)
+	}
+	if diff := cmp.Diff([]string{"standby nfs1 false", "standby nfs2 false"}, op.done); diff != "" || op.faults > 0 {
+		t.Error(diff, op.faults)
+	}
+	in = &feeds{}
+	if err := powerCycle(t.Context(), Env{Design: d, Injector: in, Operator: neverWhole{asked: func() {}}}, Options{Rejoin: time.Minute}); err == nil {
+		t.Error("the brick is whole although it is not")
 	}
 	if diff := cmp.Diff([]string{"feed-off pdu-a", "feed-off pdu-b", "heal feed-off pdu-a", "heal feed-off pdu-b"}, in.done); diff != "" {
 		t.Error(diff)
