@@ -78,6 +78,7 @@ func (d *Design) lustre() error {
 	l.Params = append(l.Params,
 		"osc.*.max_dirty_mb=256",
 		"osc.*.max_rpcs_in_flight=32",
+		"osc.*.idle_timeout=0",
 	)
 	for _, p := range c.Params {
 		if now, old := modernParam(p); old {
@@ -336,13 +337,14 @@ func lustreSettings(d *Design) []Setting {
 		driver, source = "ksocklnd.sock_timeout", "modinfo ksocklnd; kernel module: ksocknal_timeout"
 	}
 	add("both", "module", driver, "10", "seconds until a node closes a connection on which nothing moves (50 as built): without this a client's attempts to reconnect wait on the connection to the crashed server", source)
-	for _, v := range []struct{ name, reason string }{
-		{"osc.*.max_dirty_mb", "MB of written data a client holds for each OST: writes go out in full RPCs"},
-		{"osc.*.max_rpcs_in_flight", "requests a client has out at each OST: small files wait less"},
+	for _, v := range []struct{ name, reason, source string }{
+		{"osc.*.max_dirty_mb", "MB of written data a client holds for each OST: writes go out in full RPCs", seed + "8.1"},
+		{"osc.*.max_rpcs_in_flight", "requests a client has out at each OST: small files wait less", seed + "8.1"},
+		{"osc.*.idle_timeout", "seconds until a client without work disconnects from an OST (20 as built; 0: never). If it tries that while the OST's server is dead, the OST waits for it in vain during its recovery, for minutes", "kernel module: ptlrpc_disconnect_idle_interpret"},
 	} {
 		for _, p := range d.Lustre.Params {
 			if n, value, _ := strings.Cut(p, "="); n == v.name {
-				add("client", "lustre", n, value, v.reason, "lctl-set_param(8); "+seed+"8.1")
+				add("client", "lustre", n, value, v.reason, "lctl-set_param(8); "+v.source)
 			}
 		}
 	}

@@ -1210,17 +1210,11 @@ func (e *engine) verify(ctx context.Context, results []loaded, fault int64) (rep
 			if err := e.do(ctx, client, resource.Action{Title: "mount point for verification", Cmd: []string{"mkdir", "-p", at}}); err != nil {
 				return stream.Report{}, err
 			}
-			if err := e.do(ctx, client, resource.Action{Title: "mount for verification", Cmd: kind.For(via).ReadBack(via, at)}); err != nil {
+			if err := e.mountAt(ctx, via, at); err != nil {
 				return stream.Report{}, err
 			}
 			dirs[path.Join(m.Path, loadDir)] = path.Join(at, loadDir)
-			defer func() {
-				cctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
-				defer cancel()
-				_ = e.do(cctx, client, resource.Action{Title: "unmount", Cmd: []string{"umount", at}})
-				_ = e.do(cctx, client, resource.Action{Title: "remove mount point", Cmd: []string{"rmdir", at}})
-				_ = e.do(cctx, client, resource.Action{Title: "remove mount point", Cmd: []string{"rmdir", path.Dir(at)}, OKCodes: []int{1}})
-			}()
+			defer e.unmountAt(context.WithoutCancel(ctx), client, at)
 		}
 		res, err := host.Watch(ctx, h, workload.OpVerify, workload.VerifyParams{Ledger: l.result.Ledger, Dirs: dirs, Direct: true, BeforeNs: fault + l.offset}, nil)
 		if err != nil {
@@ -1253,41 +1247,61 @@ func (e *engine) dropCaches(ctx context.Context) error {
 	return nil
 }
 
+// mountTime bounds a mount of a whole brick.
+const mountTime = 2 * time.Minute
+
+// mountAt mounts an export once more on its client. An interrupt does not cut it short:
+// the mount would go on, and nobody would end it.
+func (e *engine) mountAt(ctx context.Context, m design.ClientMount, at string) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), mountTime)
+	defer cancel()
+	return e.do(ctx, m.Client, resource.Action{Title: "mount " + m.Source + " once more", Cmd: kind.For(m).ReadBack(m, at)})
+}
+
 // mountAside mounts an export once more on its client, with locks of its own.
 func (e *engine) mountAside(ctx context.Context, m design.ClientMount) error {
 	e.aside = append(e.aside, m)
 	return errors.Join(
 		e.do(ctx, m.Client, resource.Action{Title: "mount point for challengers", Cmd: []string{"mkdir", "-p", m.Path}}),
-		e.do(ctx, m.Client, resource.Action{Title: "mount for challengers", Cmd: kind.For(m).ReadBack(m, m.Path)}))
+		e.mountAt(ctx, m, m.Path))
 }
 
 // unmountAside undoes mountAside.
 func (e *engine) unmountAside(ctx context.Context) {
 	for _, m := range e.aside {
-		do := func(ctx context.Context, cmd ...string) error {
-			return e.do(ctx, m.Client, resource.Action{Title: "unmount", Cmd: cmd})
-		}
-		// A worker that waits for a server ends only when that answers.
-		err := host.Wait{Limit: asideTime, Poll: 2 * time.Second}.Until(ctx, func(ctx context.Context) (string, error) {
-			err := do(ctx, "umount", m.Path)
-			if err == nil || !strings.Contains(err.Error(), "busy") {
-				return "", err
-			}
-			return err.Error(), nil
-		})
-		if err == nil {
-			err = do(ctx, "rmdir", m.Path)
-		}
-		if err == nil {
-			err = do(ctx, "rmdir", "--ignore-fail-on-non-empty", path.Dir(m.Path))
-		}
-		if err != nil {
-			e.say("%s: %v", m.Client, err)
-		}
+		e.unmountAt(ctx, m.Client, m.Path)
 	}
 }
 
-// asideTime is how long a mount for challengers may be in use after the load has ended.
+// unmountAt undoes mountAt, and says what stays. What still reads or writes there ends
+// within asideTime, or keeps the mount.
+func (e *engine) unmountAt(ctx context.Context, client, at string) {
+	do := func(ctx context.Context, cmd ...string) error {
+		return e.do(ctx, client, resource.Action{Title: "unmount", Cmd: cmd})
+	}
+	// A worker that waits for a server ends only when that answers.
+	err := host.Wait{Limit: asideTime, Poll: 2 * time.Second}.Until(ctx, func(ctx context.Context) (string, error) {
+		err := do(ctx, "umount", at)
+		if err == nil || !strings.Contains(err.Error(), "busy") {
+			return "", err
+		}
+		return err.Error(), nil
+	})
+	if err == nil {
+		err = do(ctx, "rmdir", at)
+	}
+	if err == nil {
+		err = do(ctx, "rmdir", "--ignore-fail-on-non-empty", path.Dir(at))
+	}
+	if err != nil {
+		e.say("%s: %v", client, err)
+	}
+}
+
+// asideTime is how long a mount may be in use after the load has ended.
 const asideTime = time.Minute
 
 // clean removes the load's files. With keep it leaves them and the ledgers as
