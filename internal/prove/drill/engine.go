@@ -1279,6 +1279,8 @@ func (e *engine) unmountAside(ctx context.Context) {
 // unmountAt undoes mountAt, and says what stays. What still reads or writes there ends
 // within asideTime, or keeps the mount.
 func (e *engine) unmountAt(ctx context.Context, client, at string) {
+	ctx, cancel := context.WithTimeout(ctx, asideTime+mountTime) // a server that does not answer may hold it
+	defer cancel()
 	do := func(ctx context.Context, cmd ...string) error {
 		return e.do(ctx, client, resource.Action{Title: "unmount", Cmd: cmd})
 	}
