@@ -13,7 +13,6 @@ import (
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/prove/kind"
-	"github.com/mortarhpc/mortar/internal/prove/report"
 	"github.com/mortarhpc/mortar/internal/serve/cache"
 )
 
@@ -157,7 +156,7 @@ func ssdOut(s Scene, serial string) *Condition {
 	case k.Mode != cache.WriteBack:
 		return ssdsAway(k.SSDs[i])
 	}
-	c := mirrorOf(s, len(s.Service.Storage.Cache.SSDs)-1)
+	c := mirrorOf(s, len(k.SSDs)-1)
 	c.Sign = true
 	return c
 }
@@ -202,17 +201,15 @@ func (s Scene) elsewhere(ssd design.Disk) bool { return ssd.Server != "" && ssd.
 func ssdsAway(ssds ...design.Disk) *Condition {
 	return &Condition{What: "status misses the SSD", Limit: seenLimit, Sign: true, Look: func(ctx context.Context, v *View) (bool, string) {
 		lines := v.status(ctx)
-		var said []string
+		var away []string
 		for _, d := range ssds {
-			i := slices.IndexFunc(lines, func(l report.StatusLine) bool {
-				return strings.Contains(l.Text, "SSD "+d.Serial+" ") && strings.Contains(l.Text, "is not there")
-			})
-			if i < 0 {
-				return false, "mortar status does not miss SSD " + d.Serial
+			ok, text := said(lines, "SSD "+d.Serial+" ", "is not there")
+			if !ok {
+				return false, text
 			}
-			said = append(said, lines[i].Text)
+			away = append(away, text)
 		}
-		return len(said) > 0, strings.Join(said, "; ")
+		return len(away) > 0, strings.Join(away, "; ")
 	}}
 }
 

@@ -152,7 +152,7 @@ func powerCycle(ctx context.Context, env Env, opt Options) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	e := &engine{env: env, opt: opt.WithDefaults(env.Virtual)}
+	e := &engine{env: env}
 	var feeds []Fault
 	for _, p := range env.Design.Spec.PDUs {
 		f := Fault{Kind: FeedOff, Args: []string{p.Name}}
@@ -173,7 +173,7 @@ func powerCycle(ctx context.Context, env Env, opt Options) error {
 	for _, f := range feeds {
 		err = errors.Join(err, e.injector(f).Heal(context.WithoutCancel(ctx), f))
 	}
-	if err = errors.Join(err, e.whole(ctx, "the brick", e.opt.Rejoin)); err != nil || env.Operator == nil {
+	if err = errors.Join(err, recuperate(ctx, env, opt)); err != nil || env.Operator == nil {
 		return err
 	}
 	for _, server := range env.Design.Servers() {
@@ -181,7 +181,7 @@ func powerCycle(ctx context.Context, env Env, opt Options) error {
 			return err
 		}
 	}
-	return e.whole(ctx, "the brick", e.opt.Rejoin)
+	return recuperate(ctx, env, opt)
 }
 
 // unhealed reports whether a run did not restore the brick's health.

@@ -190,17 +190,17 @@ func (e *engine) compareAt(ctx context.Context, g design.Group, on, dev string) 
 	if err := errors.Join(fromStart(), act("check")); err != nil {
 		return p, err
 	}
-	begun := false
+	p.Nothing = true // until md is seen at it
 	for limit := time.Now().Add(parityTime); ; {
 		if read("sync_action") != "check" || err != nil {
 			break
 		}
-		begun = true
+		p.Nothing = false
 		if time.Now().After(limit) {
 			p.Done = read("sync_completed")
 			n, _, _ := strings.Cut(p.Done, " ") // "none" and "delayed", too
 			sectors, _ := strconv.ParseInt(n, 10, 64)
-			begun = sectors > 0
+			p.Nothing = sectors == 0
 			err = errors.Join(err, act("idle"), untilSeen(ctx, fromStart)) // md refuses it until it is idle
 			break
 		}
@@ -212,7 +212,6 @@ func (e *engine) compareAt(ctx context.Context, g design.Group, on, dev string) 
 	// md forgets where a check began when it reaches the end; one that is stopped
 	// leaves the place. Source: md_do_sync() in drivers/md/md.c
 	p.Stopped = p.Done == "" && read("sync_min") != "0"
-	p.Nothing = !begun
 	return p, err
 }
 

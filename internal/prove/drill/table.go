@@ -566,13 +566,19 @@ func names(what, name string) *Condition {
 // says waits until a line of mortar status has a name and words.
 func says(what string, limit time.Duration, name, words string) *Condition {
 	return &Condition{What: what, Limit: limit, Sign: true, Look: func(ctx context.Context, v *View) (bool, string) {
-		for _, x := range v.status(ctx) {
-			if strings.Contains(x.Text, name) && strings.Contains(x.Text, words) {
-				return true, x.Text
-			}
-		}
-		return false, fmt.Sprintf("mortar status says nothing of %s that has %q", name, words)
+		return said(v.status(ctx), name, words)
 	}}
+}
+
+// said finds the line of a status that has a name and words, and returns it, or that there
+// is none.
+func said(lines []report.StatusLine, name, words string) (bool, string) {
+	for _, l := range lines {
+		if strings.Contains(l.Text, name) && strings.Contains(l.Text, words) {
+			return true, l.Text
+		}
+	}
+	return false, fmt.Sprintf("mortar status says nothing of %s that has %q", name, words)
 }
 
 func rackPower(s Scene) ([]Step, error) {
