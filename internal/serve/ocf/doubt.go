@@ -169,6 +169,13 @@ func (s *service) accepted(a ArrayInDoubt) bool {
 	return slices.ContainsFunc(d.Arrays, func(x ArrayInDoubt) bool { return x.covers(a) })
 }
 
+// acceptsDoubt says whether the service starts with blocks in doubt that a person has
+// accepted.
+func (s *service) acceptsDoubt() bool {
+	_, err := s.k.ReadFile(AcceptedFile(s.cfg.Service))
+	return err == nil
+}
+
 func (x ArrayInDoubt) covers(a ArrayInDoubt) bool {
 	if md.Hex(x.UUID) != md.Hex(a.UUID) || x.Events != a.Events {
 		return false

@@ -1438,7 +1438,7 @@ func (h *fakeHost) run(c command, inside bool) (string, error) {
 		return "", nil
 	case a[0] == "e2fsck":
 		v, _ := h.onVolume(a[len(a)-1])
-		if h.volume[v] == "torn" {
+		if h.volume[v] == "torn" || h.volume[v] == "superblock torn" && slices.Contains(a, "-b") {
 			h.volume[v] = "ext4"
 		}
 		return fails("exit code 1")

@@ -22,10 +22,18 @@ import (
 const stateBytes = 32 << 20
 
 // Blocks are never given back: mke2fs must not discard them, and the loop device has no
-// discard.
+// discard. Groups of 2048 blocks have copies of the superblock in the blocks 2048 and
+// 6144; one group of the usual size would have none.
 //
 // Source: mke2fs(8)
-var makeStateFS = []string{"mkfs.ext4", "-q", "-F", "-b", "4096", "-m", "0", "-N", "8192", "-J", "size=4", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0"}
+var makeStateFS = []string{"mkfs.ext4", "-q", "-F", "-b", "4096", "-g", "2048", "-m", "0", "-N", "8192", "-J", "size=4", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0"}
+
+// repairStateFS are the ways to repair it, in this order. e2fsck finds the copies of the
+// superblock by itself only in groups of the usual size. It replays the journal with
+// either of them.
+//
+// Source: e2fsck(8)
+var repairStateFS = [][]string{{"e2fsck", "-f", "-y"}, {"e2fsck", "-f", "-y", "-b", "2048", "-B", "4096"}}
 
 const (
 	stateFlags = unix.MS_NOATIME | unix.MS_NODEV | unix.MS_NOSUID | unix.MS_NOEXEC
@@ -88,16 +96,25 @@ func (s *nfsKind) startStateDisk(ctx context.Context) error {
 		return err
 	}
 	mount := func() error { return s.k.MountImage(s.cfg.StateImage, s.cfg.StateDir, stateFS, stateFlags, "") }
-	err := mount()
-	if err != nil {
+	if s.acceptsDoubt() {
+		// The kernel mounts a file system although blocks of its files' maps are torn.
+		s.log.note("blocks in doubt are accepted: looking for torn ones in %s", s.cfg.StateImage)
+	} else {
+		err := mount()
+		if err == nil {
+			return nil
+		}
 		s.log.note("mount %s: %v: repairing it", s.cfg.StateImage, err)
+	}
+	var rerr error
+	for _, repair := range repairStateFS {
 		// Its exit code is 1 if it has mended something.
-		_, rerr := s.k.Run(ctx, command{argv: []string{"e2fsck", "-f", "-y", s.cfg.StateImage}})
-		if err = mount(); err != nil {
-			return fmt.Errorf("mount %s on %s: %w", s.cfg.StateImage, s.cfg.StateDir, errors.Join(err, rerr))
+		_, rerr = s.k.Run(ctx, command{argv: append(slices.Clone(repair), s.cfg.StateImage)})
+		if err := mount(); err == nil {
+			return nil
 		}
 	}
-	return nil
+	return fmt.Errorf("the state of NFS is damaged and cannot be repaired: %w", rerr)
 }
 
 // makeStateDisk makes the file with its file system and what StateDir holds. A crash

@@ -1,10 +1,17 @@
 package ocf
 
 import (
+	"bytes"
 	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	cmd "github.com/mortarhpc/mortar/internal/base/command"
 )
 
 func stateDiskConfig() *Config {
@@ -31,7 +38,7 @@ func wantChanges(t *testing.T, h *fakeHost, want ...string) {
 	}
 }
 
-const mkfs = "mkfs.ext4 -q -F -b 4096 -m 0 -N 8192 -J size=4 -E nodiscard,lazy_itable_init=0,lazy_journal_init=0 " + stateImage + ".new"
+const mkfs = "mkfs.ext4 -q -F -b 4096 -g 2048 -m 0 -N 8192 -J size=4 -E nodiscard,lazy_itable_init=0,lazy_journal_init=0 " + stateImage + ".new"
 
 // The first start makes the state's file system; the next ones mount it.
 func TestStateDiskOfANewService(t *testing.T) {
@@ -107,16 +114,77 @@ func TestStateDiskWithoutRoom(t *testing.T) {
 	}
 }
 
-// A file system that does not mount is repaired; one that cannot be is an error.
+// A file system that does not mount is repaired, with a copy of the superblock if need be;
+// one that cannot be is an error.
 func TestStateDiskTorn(t *testing.T) {
-	for content, ok := range map[string]bool{"torn": true, "lost": false} {
+	for content, ok := range map[string]bool{"torn": true, "superblock torn": true, "lost": false} {
 		sh := newShared(t)
 		h := sh.hosts["nfs1"]
 		sh.volume["/.nfs.img"] = content
 		err := h.service(stateDiskConfig()).start(context.Background())
-		if (err == nil) != ok || !ok && !strings.Contains(err.Error(), stateImage) {
+		if (err == nil) != ok || !ok && !strings.Contains(err.Error(), "state of NFS is damaged") {
 			t.Errorf("%s: %v", content, err)
 		}
+	}
+}
+
+// A start with accepted blocks in doubt looks at the whole file system.
+func TestStateDiskInDoubt(t *testing.T) {
+	sh := newShared(t)
+	h := sh.hosts["nfs1"]
+	sh.volume["/.nfs.img"] = "ext4"
+	h.files[AcceptedFile("home")] = "{}"
+	if err := h.service(stateDiskConfig()).start(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	wantChanges(t, h, "e2fsck -f -y "+stateImage, "mount "+stateImage+" /srv/home/.nfs ext4")
+}
+
+// The real tools mend a file system that lost its superblock and its group descriptors,
+// and replay its journal.
+func TestStateDiskWithoutSuperblock(t *testing.T) {
+	dir := t.TempDir()
+	image, block := filepath.Join(dir, "img"), filepath.Join(dir, "block")
+	run := func(argv ...string) string {
+		t.Helper()
+		program, err := cmd.LookPath(argv[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, err := exec.Command(program, argv[1:]...).CombinedOutput()
+		t.Logf("%q: %v\n%s", argv, err, out)
+		return string(out)
+	}
+	write := func(name, content string) {
+		t.Helper()
+		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(image, strings.Repeat("\x00", stateBytes))
+	run(append(slices.Clone(makeStateFS), image)...)
+	write(block, "as it was")
+	run("debugfs", "-w", "-R", "write "+block+" note", image)
+	at := strings.Fields(run("debugfs", "-R", "blocks note", image))
+	// What a crash leaves in the journal only.
+	write(block, "as it is."+strings.Repeat("\x00", 4087))
+	script := filepath.Join(dir, "script")
+	write(script, fmt.Sprintf("jo\njw -b %s %s\njc\n", at[len(at)-1], block))
+	run("debugfs", "-w", "-f", script, image)
+
+	f, err := os.OpenFile(image, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.WriteAt(bytes.Repeat([]byte{0xa5}, 8192), 0); err != nil {
+		t.Fatal(err)
+	}
+	for _, repair := range repairStateFS {
+		run(append(slices.Clone(repair), image)...)
+	}
+	if got := run("debugfs", "-R", "cat note", image); !strings.Contains(got, "as it is.") {
+		t.Errorf("the file holds %q", got)
 	}
 }
 
