@@ -9,7 +9,7 @@ export CGO_ENABLED := 0
 export GOFLAGS := -trimpath
 
 .DEFAULT_GOAL := help
-.PHONY: help build package test-package deps demo demo-down test test-unit test-rack test-boot test-array test-lustre test-faults drills drills-xl changes systems lint fuzz bench bench-tools takeover clean
+.PHONY: help build package test-package deps demo demo-down test test-unit test-rack test-boot test-array test-lustre test-faults drills drills-xl changes systems lint fuzz bench bench-tools takeover takeover-cluster clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
@@ -93,6 +93,9 @@ bench-tools: build ## the load engine's own speed, against fio and (where instal
 
 takeover: build ## a service's start after a crash, step by step, as a processor of 10^9 instructions a second does it
 	scripts/takeover/takeover.sh bin/mortar
+
+takeover-cluster: ## the cluster's part of a takeover, step by step, on this machine's processors
+	scripts/takeover/cluster.sh
 
 clean: ## remove what was built (not a rack that is up: see demo-down)
 	rm -rf bin
