@@ -16,11 +16,12 @@ lab='' bmcs=()
 declare -A init=() # the first process of each server
 in_lab() { nsenter -t "$lab" -n -- "$@"; }
 down() {
+  [ ${#init[@]} -gt 0 ] || return 0
   for n in "${!init[@]}"; do kill -KILL "${init[$n]}" 2>/dev/null || true; done
   wait "${init[@]}" 2>/dev/null || true
   init=()
   # The kernel removes a server's interfaces a little later.
-  while [ -n "$lab" ] && in_lab ip -o link | grep -q ' s[12]-'; do sleep 0.1; done
+  while in_lab ip -o link | grep -q ' s[12]-'; do sleep 0.1; done
 }
 trap 'down; kill -KILL $lab "${bmcs[@]}" 2>/dev/null || true; wait 2>/dev/null; rm -rf "$dir"' EXIT
 
