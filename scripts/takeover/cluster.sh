@@ -6,10 +6,13 @@
 # stopped (SIGSTOP); its partner fences it and starts its service. Nothing else
 # is real: the service and the watcher are a script that does nothing, the PDUs
 # (not asked: the BMC answers) another, and a BMC has a server off and on at once.
+# Corosync runs at real-time priority, and the image is in memory: nothing else
+# should run on the machine.
 # Usage (root): scripts/takeover/cluster.sh     RUNS=5 TOKEN=1000 (ms) KEEP=directory for the logs
 set -euo pipefail
+export TZ=UTC0 LC_ALL=C # of the servers' logs, too
 here=$(realpath "$(dirname "$0")") runs=${RUNS:-5} token=${TOKEN:-1000}
-image=$(ls -t ~/.cache/mortar/images/*/root.erofs 2>/dev/null | head -1)
+image=$(ls -t ~/.cache/mortar/images/*/root.erofs 2>/dev/null | head -1 || true)
 [ -n "$image" ] || { echo "cluster: there is no node image; 'mortar rack up' of any brick makes one" >&2; exit 2; }
 dir=$(mktemp -d --tmpdir=/dev/shm)
 lab='' bmcs=()
@@ -21,7 +24,7 @@ down() {
   wait "${init[@]}" 2>/dev/null || true
   init=()
   # The kernel removes a server's interfaces a little later.
-  while in_lab ip -o link | grep -q ' s[12]-'; do sleep 0.1; done
+  for _ in $(seq 100); do in_lab ip -o link | grep -q ' s[12]-' || return 0; sleep 0.1; done
 }
 trap 'down; kill -KILL $lab "${bmcs[@]}" 2>/dev/null || true; wait 2>/dev/null; rm -rf "$dir"' EXIT
 
@@ -173,6 +176,8 @@ server() { # server NODE
   mount -t overlay overlay -o "lowerdir=$dir/root,upperdir=$up,workdir=$dir/$1/work" "$dir/$1/root"
   cd "$dir/$1/root"
   mount -t proc none proc
+  mount --bind proc/sys proc/sys
+  mount -o remount,bind,ro proc/sys
   mount --bind /dev/null proc/sysrq-trigger
   mount --rbind /dev dev
   mount -t tmpfs none dev/shm
@@ -194,7 +199,9 @@ up() {
     rm -rf "$dir/nfs$n"; mkdir -p "$dir/nfs$n/run"
     unshare --net --uts --ipc --pid --fork --mount --kill-child -- bash -c "sleep 1; server nfs$n" </dev/null >"$dir/nfs$n/out" 2>&1 &
     init[nfs$n]=$!
-    until child=$(pgrep -P "${init[nfs$n]}") && [ -n "$child" ]; do sleep 0.05; done
+    child=
+    for _ in $(seq 100); do child=$(pgrep -P "${init[nfs$n]}") && break; sleep 0.05; done
+    [ -n "$child" ] || { cat "$dir/nfs$n/out" >&2; echo "cluster: nfs$n does not start" >&2; exit 1; }
     for net in 1 2 3; do
       in_lab ip link add "s$n-$net" type veth peer name "eth$net" netns "$child"
       in_lab ip link set "s$n-$net" master "net$net" up
@@ -248,13 +255,14 @@ for services in 1 2; do
     kill -STOP $stopped
     wait_for 60 "service-home on nfs2" started_there
     silence=$(at 'A processor failed' "$t0") membership=$(at 'A new membership' "$t0")
+    [ -n "$silence" ] && [ -n "$membership" ] || { echo "cluster: Corosync's log does not tell of the loss" >&2; exit 1; }
     awk -v s="$services" -v t0="$t0" -v a="$silence" -v b="$membership" '
       /fence-begin/ && !c { c = $1 } /fence-end/ { d = $1 } /start service-home/ { e = $1 }
       END {
         printf "%s silence %.3f\n%s membership %.3f\n%s decision %.3f\n%s agent %.3f\n%s start %.3f\n%s all %.3f\n",
           s, a - t0, s, b - a, s, c - b, s, d - c, s, e - d, s, e - t0
       }' "$dir/nfs2/run/events" >> "$dir/found"
-    [ -z "${KEEP:-}" ] || cp -a "$dir/nfs2/run" "$KEEP/$services-$i"
+    [ -z "${KEEP:-}" ] || { mkdir -p "$KEEP"; cp -a "$dir/nfs2/run" "$KEEP/$services-$i"; }
     down
   done
 done

@@ -21,6 +21,11 @@ func (s *server) noCluster() string {
 	return fmt.Sprintf("the cluster does not run on %s: %s", s.name, oneLine(s.crmErr))
 }
 
+// stopped says whether a server that answers runs no Pacemaker.
+func (s *server) stopped() bool {
+	return s.host != nil && s.crm == nil && !s.crmSlow && s.crmErr != starting
+}
+
 func (s *server) startCluster() string {
 	if s.crmSlow {
 		return "look again: a server that has just booted is busy; if it stays so, `journalctl -u pacemaker` there"
@@ -152,8 +157,11 @@ func (v *view) member(n design.Node) *Part {
 		return &Part{Level: Fault, Text: fmt.Sprintf("%s is up, but not in the cluster", n.Name), Mend: fmt.Sprintf("`systemctl start pacemaker` on %s, once it is known why it left", n.Name)}
 	case !c.Online:
 		return &Part{Level: Fault, Text: fmt.Sprintf("%s is out of the cluster: no partner is left to take over", n.Name), Mend: "bring it up again; it joins by itself"}
+	case c.Pending && s != nil && s.stopped():
+		return &Part{Level: Fault, Text: fmt.Sprintf("Corosync runs on %s, but Pacemaker does not: the cluster waits for it, and starts nothing that does not run already", n.Name),
+			Mend: fmt.Sprintf("`systemctl start pacemaker` on %s; if it does not stay up, `systemctl stop corosync` there, and the cluster goes on without %s", n.Name, n.Name)}
 	case c.Pending:
-		return &Part{Level: Warning, Text: n.Name + " is joining"}
+		return &Part{Level: Warning, Text: n.Name + " is joining", Mend: fmt.Sprintf("wait; if it stays so, `stonith_admin --reboot %s` on %s has it fenced, and the cluster goes on without it", n.Name, v.crmOf.name)}
 	case c.Maintenance:
 		return &Part{Level: Warning, Text: fmt.Sprintf("%s is in maintenance mode: what runs there is not watched", n.Name)}
 	case c.Standby:

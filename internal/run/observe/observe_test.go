@@ -442,6 +442,37 @@ func TestColdStartMend(t *testing.T) {
 	}
 }
 
+// A server that has just booted waits for a partner whose Corosync runs without
+// Pacemaker.
+func TestPending(t *testing.T) {
+	d := theDesign(t)
+	for name, tc := range map[string]struct {
+		change     func(f Facts)
+		text, mend string
+	}{
+		"no Pacemaker": {func(Facts) {},
+			"fault: Corosync runs on nfs2, but Pacemaker does not: the cluster waits for it, and starts nothing that does not run already",
+			"`systemctl start pacemaker` on nfs2; if it does not stay up, `systemctl stop corosync` there, and the cluster goes on without nfs2"},
+		"unreachable": {func(f Facts) { f.Hosts["nfs2"] = Answer{Err: "no route to host"} }, "warning: nfs2 is joining",
+			"wait; if it stays so, `stonith_admin --reboot nfs2` on nfs1 has it fenced, and the cluster goes on without it"},
+	} {
+		f := healthy(t, d)
+		cluster(t, f, "pending")
+		tc.change(f)
+		var got, mend []string
+		for _, p := range Judge(d, f).Parts {
+			for _, c := range p.Parts {
+				if p.Name == "cluster" && c.Name == "nfs2" {
+					got, mend = append(got, c.Level.String()+": "+c.Text), append(mend, c.Mend)
+				}
+			}
+		}
+		if !slices.Contains(got, tc.text) || !slices.Contains(mend, tc.mend) {
+			t.Errorf("%s: %q %q", name, got, mend)
+		}
+	}
+}
+
 func TestJudge(t *testing.T) {
 	d := theDesign(t)
 	g := d.Groups[0]

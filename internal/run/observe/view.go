@@ -110,6 +110,9 @@ func newView(d *design.Design, p *design.Pair, f Facts) *view {
 	return v
 }
 
+// starting is why a Pacemaker that does not know the servers yet is not asked.
+const starting = "pacemaker is starting"
+
 // read parses a server's answer.
 func (s *server) read(d *design.Design, p *design.Pair) {
 	h := s.host
@@ -121,7 +124,7 @@ func (s *server) read(d *design.Design, p *design.Pair) {
 		c, err := parseCRM(r.Stdout)
 		switch {
 		case err == nil && (c.Stack.Daemon == "init" || c.Stack.Daemon == "starting_daemons" || c.Stack.Daemon == "wait_for_ping"):
-			s.crmErr = "pacemaker is starting" // and does not know the servers yet
+			s.crmErr = starting
 		case err == nil:
 			s.crm = c
 		case r.Err != "":

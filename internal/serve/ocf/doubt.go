@@ -169,11 +169,19 @@ func (s *service) accepted(a ArrayInDoubt) bool {
 	return slices.ContainsFunc(d.Arrays, func(x ArrayInDoubt) bool { return x.covers(a) })
 }
 
-// acceptsDoubt says whether the service starts with blocks in doubt that a person has
-// accepted.
-func (s *service) acceptsDoubt() bool {
-	_, err := s.k.ReadFile(AcceptedFile(s.cfg.Service))
-	return err == nil
+// mayBeTorn says whether blocks of the volume may be torn: this start has started an
+// array dirty and degraded, or a start before it that failed has, by what a person has
+// accepted. The partner keeps that until it serves or boots, and looks once too often.
+func (s *service) mayBeTorn() bool {
+	if s.unsure {
+		return true
+	}
+	b, err := s.k.ReadFile(AcceptedFile(s.cfg.Service))
+	if err != nil {
+		return false
+	}
+	d, err := ParseDoubt(b)
+	return err == nil && d.Service == s.cfg.Service
 }
 
 func (x ArrayInDoubt) covers(a ArrayInDoubt) bool {

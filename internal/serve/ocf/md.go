@@ -445,6 +445,7 @@ func (s *mdKind) assemble(ctx context.Context, a Array, v verdict, readOnly bool
 	if v.DirtyDegraded {
 		const param = "/sys/module/md_mod/parameters/start_dirty_degraded"
 		s.log.note("array %s is started dirty and degraded", a.Name)
+		s.unsure = true
 		if err := s.k.Poke(param, "1\n"); err != nil {
 			return err
 		}

@@ -96,9 +96,10 @@ func (s *nfsKind) startStateDisk(ctx context.Context) error {
 		return err
 	}
 	mount := func() error { return s.k.MountImage(s.cfg.StateImage, s.cfg.StateDir, stateFS, stateFlags, "") }
-	if s.acceptsDoubt() {
+	var errs []error
+	if s.mayBeTorn() {
 		// The kernel mounts a file system although blocks of its files' maps are torn.
-		s.log.note("blocks in doubt are accepted: looking for torn ones in %s", s.cfg.StateImage)
+		s.log.note("blocks of the volume may be torn: checking %s", s.cfg.StateImage)
 	} else {
 		err := mount()
 		if err == nil {
@@ -106,15 +107,19 @@ func (s *nfsKind) startStateDisk(ctx context.Context) error {
 		}
 		s.log.note("mount %s: %v: repairing it", s.cfg.StateImage, err)
 	}
-	var rerr error
 	for _, repair := range repairStateFS {
-		// Its exit code is 1 if it has mended something.
-		_, rerr = s.k.Run(ctx, command{argv: append(slices.Clone(repair), s.cfg.StateImage)})
-		if err := mount(); err == nil {
+		// Its exit code is 1 if it has mended something, and then it says what.
+		out, err := s.k.Run(ctx, command{argv: append(slices.Clone(repair), s.cfg.StateImage)})
+		if err != nil {
+			s.log.note("%v: %s", err, out)
+			errs = append(errs, err)
+		}
+		if err = mount(); err == nil {
 			return nil
 		}
+		errs = append(errs, fmt.Errorf("mount: %w", err))
 	}
-	return fmt.Errorf("the state of NFS is damaged and cannot be repaired: %w", rerr)
+	return fmt.Errorf("the state of NFS, %s: %w", s.cfg.StateImage, errors.Join(errs...))
 }
 
 // makeStateDisk makes the file with its file system and what StateDir holds. A crash

@@ -3,6 +3,7 @@ package ocf
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -122,7 +123,7 @@ func TestStateDiskTorn(t *testing.T) {
 		h := sh.hosts["nfs1"]
 		sh.volume["/.nfs.img"] = content
 		err := h.service(stateDiskConfig()).start(context.Background())
-		if (err == nil) != ok || !ok && !strings.Contains(err.Error(), "state of NFS is damaged") {
+		if (err == nil) != ok || !ok && !strings.Contains(err.Error(), stateImage+": e2fsck: exit code 1\nmount: ") {
 			t.Errorf("%s: %v", content, err)
 		}
 	}
@@ -133,8 +134,29 @@ func TestStateDiskInDoubt(t *testing.T) {
 	sh := newShared(t)
 	h := sh.hosts["nfs1"]
 	sh.volume["/.nfs.img"] = "ext4"
-	h.files[AcceptedFile("home")] = "{}"
+	b, err := json.Marshal(Doubt{Service: "home", Arrays: []ArrayInDoubt{{Name: "r0"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.files[AcceptedFile("home")] = string(b)
 	if err := h.service(stateDiskConfig()).start(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	wantChanges(t, h, "e2fsck -f -y "+stateImage, "mount "+stateImage+" /srv/home/.nfs ext4")
+}
+
+// So does a start of an array that is dirty and degraded.
+func TestStateDiskOfADirtyArray(t *testing.T) {
+	sh := newShared(t)
+	for _, d := range sh.disks {
+		d.dirty = true
+	}
+	sh.disks["/dev/mapper/d0"].gone = true
+	sh.volume["/.nfs.img"] = "ext4"
+	cfg := stateDiskConfig()
+	cfg.DirtyDegraded = "start"
+	h := sh.hosts["nfs1"]
+	if err := h.service(cfg).start(context.Background()); err != nil {
 		t.Fatal(err)
 	}
 	wantChanges(t, h, "e2fsck -f -y "+stateImage, "mount "+stateImage+" /srv/home/.nfs ext4")
@@ -145,16 +167,20 @@ func TestStateDiskInDoubt(t *testing.T) {
 func TestStateDiskWithoutSuperblock(t *testing.T) {
 	dir := t.TempDir()
 	image, block := filepath.Join(dir, "img"), filepath.Join(dir, "block")
-	run := func(argv ...string) string {
+	run := func(codes []int, argv ...string) string {
 		t.Helper()
 		program, err := cmd.LookPath(argv[0])
 		if err != nil {
 			t.Fatal(err)
 		}
-		out, err := exec.Command(program, argv[1:]...).CombinedOutput()
-		t.Logf("%q: %v\n%s", argv, err, out)
+		c := exec.Command(program, argv[1:]...)
+		out, err := c.CombinedOutput()
+		if c.ProcessState == nil || !slices.Contains(codes, c.ProcessState.ExitCode()) {
+			t.Fatalf("%q: %v\n%s", argv, err, out)
+		}
 		return string(out)
 	}
+	well := []int{0}
 	write := func(name, content string) {
 		t.Helper()
 		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
@@ -162,15 +188,15 @@ func TestStateDiskWithoutSuperblock(t *testing.T) {
 		}
 	}
 	write(image, strings.Repeat("\x00", stateBytes))
-	run(append(slices.Clone(makeStateFS), image)...)
+	run(well, append(slices.Clone(makeStateFS), image)...)
 	write(block, "as it was")
-	run("debugfs", "-w", "-R", "write "+block+" note", image)
-	at := strings.Fields(run("debugfs", "-R", "blocks note", image))
+	run(well, "debugfs", "-w", "-R", "write "+block+" note", image)
+	at := strings.Fields(run(well, "debugfs", "-R", "blocks note", image))
 	// What a crash leaves in the journal only.
 	write(block, "as it is."+strings.Repeat("\x00", 4087))
 	script := filepath.Join(dir, "script")
 	write(script, fmt.Sprintf("jo\njw -b %s %s\njc\n", at[len(at)-1], block))
-	run("debugfs", "-w", "-f", script, image)
+	run(well, "debugfs", "-w", "-f", script, image)
 
 	f, err := os.OpenFile(image, os.O_WRONLY, 0)
 	if err != nil {
@@ -180,10 +206,9 @@ func TestStateDiskWithoutSuperblock(t *testing.T) {
 	if _, err := f.WriteAt(bytes.Repeat([]byte{0xa5}, 8192), 0); err != nil {
 		t.Fatal(err)
 	}
-	for _, repair := range repairStateFS {
-		run(append(slices.Clone(repair), image)...)
-	}
-	if got := run("debugfs", "-R", "cat note", image); !strings.Contains(got, "as it is.") {
+	run([]int{8}, append(slices.Clone(repairStateFS[0]), image)...)
+	run([]int{1}, append(slices.Clone(repairStateFS[1]), image)...)
+	if got := run(well, "debugfs", "-R", "cat note", image); !strings.Contains(got, "as it is.") {
 		t.Errorf("the file holds %q", got)
 	}
 }

@@ -39,6 +39,8 @@ type service struct {
 	// cache is opened when it is first needed.
 	cache   stack
 	reserve reservations
+	// unsure: this start has started an array that was being written and lacks members.
+	unsure bool
 	// hold keeps other actions from changing the service until release is
 	// called, and reads its configuration again.
 	hold func(ctx context.Context) (fresh *Config, release func(), err error)
