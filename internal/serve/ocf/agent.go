@@ -288,24 +288,33 @@ func (a *agent) inTime(ctx context.Context, action string) int {
 	wait = max(wait-cmd.GivenUp, wait/2)
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
+	slow := func() string { return "" }
+	s, serr := a.service(action, cfg)
+	if serr == nil {
+		slow = s.storage.paced()
+	}
 	out, err := cmd.Cmd{Argv: []string{"/proc/self/exe", "ocf", childAction, action}, Env: a.environment(wait)}.Run(ctx)
 	io.WriteString(a.stderr, out.Stderr)
 	if err == nil {
 		return out.Code
 	}
-	s, serr := a.service(action, cfg)
-	return a.late(action, cfg, err, serr != nil || s.storage.reachable())
+	return a.late(action, cfg, err, serr != nil || s.storage.reachable(), slow())
 }
 
 // late gives the exit code of an action that inTime gave up. While no path to
 // the disks works, a monitor reports no failure: the multipath maps queue I/O
 // for as long as the design says, and the watcher moves the service if the
-// partner has paths.
-func (a *agent) late(action string, cfg *Config, err error, reachable bool) int {
+// partner has paths. Nor does it while one slow disk holds I/O up: the partner would
+// wait for the same disk.
+func (a *agent) late(action string, cfg *Config, err error, reachable bool, slow string) int {
 	if action == "monitor" && !reachable {
 		return Success
 	}
 	err = fmt.Errorf("%s of service %s took too long: %w", action, cfg.Service, err)
+	if action == "monitor" && slow != "" {
+		a.note(action, cfg, fmt.Errorf("%w; a move would not help: %s", err, slow))
+		return Success
+	}
 	a.reason(err)
 	a.note(action, cfg, err)
 	return ErrGeneric
@@ -368,10 +377,16 @@ func (s *service) tryIO(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, ioWait)
 	defer cancel()
-	if err := s.kind.checkIO(ctx); err != nil && !s.waits() {
-		return err
+	slow := s.storage.paced()
+	err := s.kind.checkIO(ctx)
+	if err == nil || s.waits() {
+		return nil
 	}
-	return nil
+	if why := slow(); why != "" && ctx.Err() != nil {
+		s.log.note("%v; a move would not help: %s", err, why)
+		return nil
+	}
+	return err
 }
 
 // config loads the file that the `config` parameter names.

@@ -29,6 +29,9 @@ type storageKind interface {
 	// reachable says whether this server has paths to enough of the disks. The
 	// watcher calls it about every 2 s.
 	reachable() bool
+	// paced looks at the disks. The function that it returns says which disk has
+	// answered so late since then that every server would wait for it; "": none.
+	paced() func() string
 	// watch mends what it can in the devices of a service that may run here; the
 	// watcher calls it about every 2 s.
 	watch(ctx context.Context, w *watcher)

@@ -631,8 +631,14 @@ func TestInTime(t *testing.T) {
 		t.Errorf("no paths: exit %d, %s", code, &errs)
 	}
 	a := &agent{getenv: os.Getenv, stderr: &errs, now: time.Now}
-	if code := a.late("monitor", testConfig(), errors.New("it hangs in the kernel"), true); code != ErrGeneric || !strings.Contains(errs.String(), "took too long: it hangs in the kernel") {
+	if code := a.late("monitor", testConfig(), errors.New("it hangs in the kernel"), true, ""); code != ErrGeneric || !strings.Contains(errs.String(), "took too long: it hangs in the kernel") {
 		t.Errorf("paths: exit %d, %s", code, &errs)
+	}
+	errs.Reset()
+	for action, want := range map[string]int{"monitor": Success, "stop": ErrGeneric} {
+		if code := a.late(action, testConfig(), errors.New("it hangs in the kernel"), true, "disk MA01 is slow"); code != want {
+			t.Errorf("%s with a slow disk: exit %d", action, code)
+		}
 	}
 	// A stop that hangs has failed, whatever the paths: only fencing helps.
 	if code := Main(t.Context(), []string{"stop"}, os.Getenv, &out, &errs); code != ErrGeneric || !strings.Contains(errs.String(), "stop of service home took too long") {

@@ -184,6 +184,9 @@ func (s *lunKind) devices() ([]device, error) {
 	return out, nil
 }
 
+// paced names no disk: an array answers for its disks.
+func (s *lunKind) paced() func() string { return func() string { return "" } }
+
 func (s *lunKind) reachable() bool {
 	for _, l := range s.cfg.LUNs {
 		if dev, gone, err := s.find(l); err == nil && (gone != nil || s.paths(dev) == 0) {

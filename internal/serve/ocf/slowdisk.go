@@ -54,6 +54,74 @@ const (
 	dropTime = time.Minute
 )
 
+// paced measures the members of the arrays. A disk that answers nothing at all is not
+// named: md drops it, or the server has lost it. Nor are two slow ones, or one with a well
+// path: then the cause may be this server.
+func (s *mdKind) paced() func() string {
+	before, err := s.shoot()
+	return func() string {
+		after, lerr := s.shoot()
+		all, aerr := s.arrays()
+		if err != nil || lerr != nil || aerr != nil {
+			return ""
+		}
+		seen, window := answersBetween(before.stat, after.stat), after.at.Sub(before.at)
+		var late []string
+		for _, a := range s.groups(all) {
+			members, err := s.disksOf(a.Dev)
+			if err != nil {
+				return ""
+			}
+			for dev, p := range pacesOf(members, seen, window) {
+				if p.verdict != slow {
+					continue
+				}
+				paths, err := s.pathsOf(dev)
+				if seen[dev].stuck || err != nil || ofThePath(seen[dev], paths, seen) != nil {
+					return ""
+				}
+				serial, _ := s.named(dev)
+				late = append(late, fmt.Sprintf("disk %s takes %d ms for an answer, its peers %d ms", cmp.Or(serial, dev), p.took.Milliseconds(), p.peers.Milliseconds()))
+			}
+		}
+		if len(late) != 1 {
+			return ""
+		}
+		return late[0]
+	}
+}
+
+// shoot reads what the kernel has counted.
+func (s *mdKind) shoot() (shot, error) {
+	b, err := s.k.ReadFile("/proc/diskstats")
+	return shot{s.now(), linux.ParseDiskStats(string(b))}, err
+}
+
+// pacesOf judges the members of a group that are in sync.
+func pacesOf(members []linux.MDMember, seen map[string]answers, window time.Duration) map[string]pace {
+	out := map[string]pace{}
+	for _, m := range members {
+		var peers []answers
+		for _, p := range members {
+			if got, ok := seen[p.Dev]; ok && p.Dev != m.Dev && p.Is("in_sync") {
+				peers = append(peers, got)
+			}
+		}
+		if own, ok := seen[m.Dev]; ok && m.Is("in_sync") {
+			out[m.Dev] = paceOf(own, peers, window)
+		}
+	}
+	return out
+}
+
+// pathsOf are the paths of a disk; none if it has only one.
+func (s *mdKind) pathsOf(dev string) ([]string, error) {
+	if !strings.HasPrefix(dev, "dm-") {
+		return nil, nil
+	}
+	return s.k.ReadDir("/sys/block/" + dev + "/slaves")
+}
+
 // forget makes the past count no more.
 func (d *slowDisks) forget() { d.shots, d.past = nil, history{} }
 
@@ -110,17 +178,9 @@ func (s *mdKind) window(next shot, all map[string]mdArray) error {
 		if err != nil {
 			return err
 		}
-		for _, m := range members {
-			var peers []answers
-			for _, p := range members {
-				if got, ok := seen[p.Dev]; ok && p.Dev != m.Dev && p.Is("in_sync") {
-					peers = append(peers, got)
-				}
-			}
-			if own, ok := seen[m.Dev]; ok && m.Is("in_sync") {
-				d.past[m.Dev] = past[m.Dev]
-				d.past.add(m.Dev, paceOf(own, peers, next.at.Sub(last.at)))
-			}
+		for dev, p := range pacesOf(members, seen, next.at.Sub(last.at)) {
+			d.past[dev] = past[dev]
+			d.past.add(dev, p)
 		}
 	}
 	return nil
@@ -261,10 +321,7 @@ func (s *mdKind) membersOf(all map[string]mdArray) (map[string]bool, error) {
 // ofThePath compares the paths of a slow disk over windows in which it was slow from
 // begin to end.
 func (s *mdKind) ofThePath(dev string) error {
-	if !strings.HasPrefix(dev, "dm-") {
-		return nil
-	}
-	paths, err := s.k.ReadDir("/sys/block/" + dev + "/slaves")
+	paths, err := s.pathsOf(dev)
 	if err != nil {
 		return fmt.Errorf("its paths cannot be read: %w", err)
 	}

@@ -188,6 +188,28 @@ func TestPathsWhileSlow(t *testing.T) {
 	}
 }
 
+// A monitor that is late because one disk is slow finds no fault: the partner would wait
+// for the same disk.
+func TestPacedNamesTheSlowDisk(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		late map[int]time.Duration
+		want string
+	}{
+		{"well", nil, ""},
+		{"one", map[int]time.Duration{5: 9 * time.Second}, "disk MA06 takes 9000 ms for an answer, its peers 9 ms"},
+		{"two", map[int]time.Duration{4: 9 * time.Second, 5: 9 * time.Second}, ""},
+	} {
+		x := newSlowScene(t, false)
+		x.windows(1, nil)
+		slow := x.w.services[0].storage.paced()
+		x.windows(10, c.late)
+		if got := slow(); got != c.want {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
+	}
+}
+
 // A server that starts the service later leaves a dropped disk out, also if it was
 // dropped one event ago.
 func TestDroppedDiskStaysOut(t *testing.T) {
