@@ -8,6 +8,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
@@ -54,41 +55,63 @@ const (
 	dropTime = time.Minute
 )
 
-// paced measures the members of the arrays. A disk that answers nothing at all is not
-// named: md drops it, or the server has lost it. Nor are two slow ones, or one with a well
-// path: then the cause may be this server.
+// hungFor is after how long paced measures anew. Monitor and I/O take less than a second
+// unless they hang, so a disk that made them hang was slow by then: what its paths have
+// answered before says nothing.
+const hungFor = 20 * time.Second
+
+// paced measures the members of the arrays.
 func (s *mdKind) paced() func() string {
+	var mu sync.Mutex
 	before, err := s.shoot()
+	again := time.AfterFunc(hungFor, func() {
+		mu.Lock()
+		defer mu.Unlock()
+		before, err = s.shoot()
+	})
 	return func() string {
-		after, lerr := s.shoot()
-		all, aerr := s.arrays()
-		if err != nil || lerr != nil || aerr != nil {
+		again.Stop()
+		mu.Lock()
+		defer mu.Unlock()
+		if err != nil {
 			return ""
 		}
-		seen, window := answersBetween(before.stat, after.stat), after.at.Sub(before.at)
-		var late []string
-		for _, a := range s.groups(all) {
-			members, err := s.disksOf(a.Dev)
-			if err != nil {
+		return s.slowSince(before)
+	}
+}
+
+// slowSince names the one disk that was slow since a shot. A disk that answers nothing at
+// all is not named: md drops it, or the server has lost it. Nor are two slow ones, or one
+// with a well path: then the cause may be this server.
+func (s *mdKind) slowSince(before shot) string {
+	after, err := s.shoot()
+	all, aerr := s.arrays()
+	if err != nil || aerr != nil {
+		return ""
+	}
+	seen, window := answersBetween(before.stat, after.stat), after.at.Sub(before.at)
+	var late []string
+	for _, a := range s.groups(all) {
+		members, err := s.disksOf(a.Dev)
+		if err != nil {
+			return ""
+		}
+		for dev, p := range pacesOf(members, seen, window) {
+			if p.verdict != slow {
+				continue
+			}
+			paths, err := s.pathsOf(dev)
+			if seen[dev].stuck || err != nil || ofThePath(seen[dev], paths, seen) != nil {
 				return ""
 			}
-			for dev, p := range pacesOf(members, seen, window) {
-				if p.verdict != slow {
-					continue
-				}
-				paths, err := s.pathsOf(dev)
-				if seen[dev].stuck || err != nil || ofThePath(seen[dev], paths, seen) != nil {
-					return ""
-				}
-				serial, _ := s.named(dev)
-				late = append(late, fmt.Sprintf("disk %s takes %d ms for an answer, its peers %d ms", cmp.Or(serial, dev), p.took.Milliseconds(), p.peers.Milliseconds()))
-			}
+			serial, _ := s.named(dev)
+			late = append(late, fmt.Sprintf("disk %s takes %d ms for an answer, its peers %d ms", cmp.Or(serial, dev), p.took.Milliseconds(), p.peers.Milliseconds()))
 		}
-		if len(late) != 1 {
-			return ""
-		}
-		return late[0]
 	}
+	if len(late) != 1 {
+		return ""
+	}
+	return late[0]
 }
 
 // shoot reads what the kernel has counted.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
@@ -208,6 +209,23 @@ func TestPacedNamesTheSlowDisk(t *testing.T) {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}
 	}
+}
+
+// A monitor that hangs measures once more: before the disk became slow, its second path
+// answered at once.
+func TestPacedMeasuresAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := newSlowScene(t, false)
+		x.windows(1, nil)
+		slow := x.w.services[0].storage.paced()
+		x.windows(400, nil) // an hour of well answers
+		time.Sleep(hungFor)
+		synctest.Wait()
+		x.windows(5, map[int]time.Duration{5: 9 * time.Second})
+		if got := slow(); !strings.HasPrefix(got, "disk MA06 takes 9000 ms") {
+			t.Errorf("%q", got)
+		}
+	})
 }
 
 // A server that starts the service later leaves a dropped disk out, also if it was
