@@ -290,7 +290,7 @@ func (a *agent) inTime(ctx context.Context, action string) int {
 	defer cancel()
 	slow := func() string { return "" }
 	s, serr := a.service(action, cfg)
-	if serr == nil {
+	if serr == nil && action == "monitor" { // late asks for no other one
 		slow = s.storage.paced()
 	}
 	out, err := cmd.Cmd{Argv: []string{"/proc/self/exe", "ocf", childAction, action}, Env: a.environment(wait)}.Run(ctx)

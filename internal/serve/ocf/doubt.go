@@ -157,31 +157,29 @@ func (s *service) doubted(a ArrayInDoubt, awaited int) bool {
 // accepted says whether a person has accepted that these blocks are in doubt: the array
 // is as it was then, and no other block is.
 func (s *service) accepted(a ArrayInDoubt) bool {
+	d := s.acceptance()
+	return d != nil && slices.ContainsFunc(d.Arrays, func(x ArrayInDoubt) bool { return x.covers(a) })
+}
+
+// acceptance is what a person has accepted; nil: nothing.
+func (s *service) acceptance() *Doubt {
 	b, err := s.k.ReadFile(AcceptedFile(s.cfg.Service))
 	if err != nil {
-		return false
+		return nil
 	}
 	d, err := ParseDoubt(b)
 	if err != nil || d.Service != s.cfg.Service {
 		s.log.note("%s: it accepts nothing: %v", AcceptedFile(s.cfg.Service), err)
-		return false
+		return nil
 	}
-	return slices.ContainsFunc(d.Arrays, func(x ArrayInDoubt) bool { return x.covers(a) })
+	return d
 }
 
 // mayBeTorn says whether blocks of the volume may be torn: this start has started an
 // array dirty and degraded, or a start before it that failed has, by what a person has
 // accepted. The partner keeps that until it serves or boots, and looks once too often.
 func (s *service) mayBeTorn() bool {
-	if s.unsure {
-		return true
-	}
-	b, err := s.k.ReadFile(AcceptedFile(s.cfg.Service))
-	if err != nil {
-		return false
-	}
-	d, err := ParseDoubt(b)
-	return err == nil && d.Service == s.cfg.Service
+	return s.unsure || s.acceptance() != nil
 }
 
 func (x ArrayInDoubt) covers(a ArrayInDoubt) bool {

@@ -168,9 +168,9 @@ func (s *mdKind) watchPace(ctx context.Context, w *watcher) {
 		d.forget()
 		return
 	}
-	b, err := s.k.ReadFile("/proc/diskstats")
+	next, err := s.shoot()
 	if err == nil {
-		err = s.window(shot{now, linux.ParseDiskStats(string(b))}, all)
+		err = s.window(next, all)
 	}
 	if err != nil {
 		d.forget()

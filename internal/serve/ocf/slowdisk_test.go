@@ -211,8 +211,8 @@ func TestPacedNamesTheSlowDisk(t *testing.T) {
 	}
 }
 
-// A monitor that hangs measures once more: before the disk became slow, its second path
-// answered at once.
+// A monitor that hangs measures once more: what a disk answered before it became slow does
+// not count.
 func TestPacedMeasuresAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := newSlowScene(t, false)
