@@ -96,7 +96,7 @@ func printDoubt(w io.Writer, d *ocf.Doubt) {
 		fmt.Fprintf(w, "a file may have no name here: %s\n", o.Unsearched)
 	}
 	for _, f := range o.Files {
-		fmt.Fprintf(w, "  inode %d %s\n", f.Inode, cmp.Or(f.Path, "(its name was not found)"))
+		fmt.Fprintf(w, "  inode %d %s\n", f.Inode, cmp.Or(f.Path, f.FID, "(its name was not found)"))
 		for _, off := range f.Offsets {
 			fmt.Fprintf(w, "    at byte %d\n", off)
 		}

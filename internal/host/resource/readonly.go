@@ -33,7 +33,7 @@ var readers = map[string]func(args []string) bool{
 	"journalctl": readingJournal,
 	"ls":         nil,
 	"lctl":       readingLctl,
-	"lfs":        first("getstripe", "find", "df", "check", "osts", "mdts", "pool_list"),
+	"lfs":        first("getstripe", "find", "df", "check", "osts", "mdts", "pool_list", "fid2path"),
 	"lnetctl":    showingLNet,
 	"lvm":        first("pvs", "vgs", "lvs"),
 	"mdadm":      first("--detail", "--examine"),

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/brick/design"
@@ -31,7 +32,9 @@ func loneDesign(p *pair) *design.Design {
 
 // The drill restores the power of a server without a partner, which must then
 // serve.
-func TestRunAlone(t *testing.T) {
+func TestRunAlone(t *testing.T) { synctest.Test(t, testRunAlone) }
+
+func testRunAlone(t *testing.T) {
 	hold := aloneHold
 	aloneHold = 100 * time.Millisecond
 	t.Cleanup(func() { aloneHold = hold })

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/brick/design"
@@ -327,8 +328,9 @@ func (c clerk) Command(ctx context.Context, name string, args ...string) (*desig
 }
 
 // A whole drill of a change, with real load: it passes, or it is interrupted and healed.
-func TestRunOfChange(t *testing.T) {
-	t.Parallel() // it waits
+func TestRunOfChange(t *testing.T) { synctest.Test(t, testRunOfChange) }
+
+func testRunOfChange(t *testing.T) {
 	d, v, err := Find("change-upgrade", "")
 	if err != nil {
 		t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/prove/report"
@@ -125,8 +126,9 @@ func (m *mortal) Inject(_ context.Context, f Fault) error {
 
 // A client dies: what it had acknowledged is read back from its ledger, its lock goes to the
 // other one, and the verdict is a pass. If its data is gone, it is lost.
-func TestRunClientDies(t *testing.T) {
-	t.Parallel() // it waits
+func TestRunClientDies(t *testing.T) { synctest.Test(t, testRunClientDies) }
+
+func testRunClientDies(t *testing.T) {
 	for name, want := range map[string]string{"kept": report.Pass, "lost": report.Fail} {
 		m := &mortal{pair: newPair(t)}
 		if want == report.Fail {

@@ -674,10 +674,13 @@ func (e *engine) breakIt(ctx context.Context, jobs []clientJob, ev *evidence) er
 		ev.recovered = true
 		e.say("%+.2f s  every worker on every client goes on; %s more of load", ev.waited, report.Seconds(e.opt.After.Seconds()))
 	}
-	// Record what `mortar status` shows an administrator now, concurrently, so
-	// that it costs no time.
-	looked := make(chan []report.StatusLine, 1)
-	go func() { looked <- e.view().status(ctx) }()
+	// Record what `mortar status` shows an administrator now, unless a step has: it takes as
+	// long as the load that follows, or longer.
+	if len(ev.status) == 0 {
+		var looking sync.WaitGroup
+		looking.Go(func() { ev.status = e.view().status(ctx) })
+		defer looking.Wait()
+	}
 	err = nil // the verdict reports it; the drill itself goes on
 	if ev.recovered {
 		recovered := time.Now().UnixNano()
@@ -685,9 +688,6 @@ func (e *engine) breakIt(ctx context.Context, jobs []clientJob, ev *evidence) er
 			err = nil // so does a load that ends too early
 			ev.ebbed = e.ebbed(ctx, recovered)
 		}
-	}
-	if lines := <-looked; len(ev.status) == 0 {
-		ev.status = lines
 	}
 	return err
 }

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/brick/design"
@@ -301,8 +302,9 @@ func (p *pair) leftNothing(t *testing.T) {
 	}
 }
 
-func TestRunPasses(t *testing.T) {
-	t.Parallel() // it waits
+func TestRunPasses(t *testing.T) { synctest.Test(t, testRunPasses) }
+
+func testRunPasses(t *testing.T) {
 	p := newPair(t)
 	opt := p.options(t)
 	r, err := p.start(t.Context(), t, opt)
@@ -340,8 +342,9 @@ func TestRunPasses(t *testing.T) {
 	p.leftNothing(t)
 }
 
-func TestRunFindsLostData(t *testing.T) {
-	t.Parallel() // it waits
+func TestRunFindsLostData(t *testing.T) { synctest.Test(t, testRunFindsLostData) }
+
+func testRunFindsLostData(t *testing.T) {
 	p := newPair(t)
 	p.tamper = func() {
 		files, _ := filepath.Glob(filepath.Join(p.dir, loadDir, "*", "*osync.data"))
@@ -368,8 +371,9 @@ func TestRunFindsLostData(t *testing.T) {
 	}
 }
 
-func TestRunServiceNeverStarts(t *testing.T) {
-	t.Parallel() // it waits
+func TestRunServiceNeverStarts(t *testing.T) { synctest.Test(t, testRunServiceNeverStarts) }
+
+func testRunServiceNeverStarts(t *testing.T) {
 	p := newPair(t)
 	p.noStart = true
 	opt := p.options(t)
@@ -447,8 +451,9 @@ func (n neverWhole) Status(context.Context) (*observe.Status, error) {
 
 // TestInterruptedWaiting cancels during the wait for a mended brick to become
 // whole: Run returns without further waiting.
-func TestInterruptedWaiting(t *testing.T) {
-	t.Parallel() // it waits
+func TestInterruptedWaiting(t *testing.T) { synctest.Test(t, testInterruptedWaiting) }
+
+func testInterruptedWaiting(t *testing.T) {
 	p := newPair(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/brick/design"
@@ -77,8 +78,9 @@ func TestRewriters(t *testing.T) {
 }
 
 // The writers get their mark at the step with Keep, not at the fault.
-func TestKeep(t *testing.T) {
-	t.Parallel() // it waits
+func TestKeep(t *testing.T) { synctest.Test(t, testKeep) }
+
+func testKeep(t *testing.T) {
 	for _, later := range []bool{false, true} {
 		p := newPair(t)
 		frozen := Fault{Kind: Freeze, On: "nfs1"}

@@ -60,8 +60,9 @@ func TestChoose(t *testing.T) {
 }
 
 // TestAll carries out a drill twice, and an impossible one.
-func TestAll(t *testing.T) {
-	t.Parallel() // it waits
+func TestAll(t *testing.T) { synctest.Test(t, testAll) }
+
+func testAll(t *testing.T) {
 	p := newPair(t)
 	p.alternate = true // the service moves back after each drill
 	opt := p.options(t)

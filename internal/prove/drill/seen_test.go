@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -110,7 +111,9 @@ func TestBystander(t *testing.T) {
 
 // A brick that shows the sign of a fault before the fault is refused; one busy moment
 // of a server is no sign.
-func TestSignBeforeTheFault(t *testing.T) {
+func TestSignBeforeTheFault(t *testing.T) { synctest.Test(t, testSignBeforeTheFault) }
+
+func testSignBeforeTheFault(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		sign    bool
@@ -137,8 +140,9 @@ func TestSignBeforeTheFault(t *testing.T) {
 }
 
 // A drill with a sign looks for it before the load starts, and waits for it after the fault.
-func TestRunWithASign(t *testing.T) {
-	t.Parallel() // it waits
+func TestRunWithASign(t *testing.T) { synctest.Test(t, testRunWithASign) }
+
+func testRunWithASign(t *testing.T) {
 	p := newPair(t)
 	d, v, err := Find("server-crash", "freeze")
 	if err != nil {

@@ -1,7 +1,9 @@
 package failover
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"path"
 	"slices"
@@ -40,7 +42,65 @@ func InDoubt(ctx context.Context, d *design.Design, f observe.Facts, h Hosts, se
 			found = r
 		}
 	}
+	if found != nil && found.Doubt.Owners != nil {
+		nameObjects(ctx, d, h, found.Doubt.Owners)
+	}
 	return found, nil
+}
+
+// nameObjects adds the paths of files that Lustre's servers know by FID only. The first
+// client that answers tells them; a file that has been removed has none.
+//
+// Source: lfs-fid2path(1)
+func nameObjects(ctx context.Context, d *design.Design, h Hosts, o *ocf.Owners) {
+	var fids []string
+	for _, f := range o.Files {
+		if f.Path == "" && f.FID != "" && !slices.Contains(fids, f.FID) {
+			fids = append(fids, f.FID)
+		}
+	}
+	if len(fids) == 0 {
+		return
+	}
+	last := errors.New("the spec has no client")
+	for _, m := range d.Mounts {
+		paths, err := pathsOf(ctx, h, m, fids)
+		if err == nil {
+			for i := range o.Files {
+				o.Files[i].Path = cmp.Or(o.Files[i].Path, paths[o.Files[i].FID])
+			}
+			return
+		}
+		last = fmt.Errorf("%s: %w", m.Client, err)
+	}
+	o.Unsearched = fmt.Sprintf("no client tells the paths (lfs fid2path): %v", last)
+}
+
+func pathsOf(ctx context.Context, h Hosts, m design.ClientMount, fids []string) (map[string]string, error) {
+	const most = 500 // questions of one command
+	paths := map[string]string{}
+	for part := range slices.Chunk(fids, most) {
+		out, err := ask(ctx, h, m.Client, append([]string{"lfs", "fid2path", "--print-fid", m.Path}, part...)...)
+		if err != nil {
+			return nil, err
+		}
+		for line := range strings.Lines(out.Stdout) {
+			if fid, path, ok := strings.Cut(strings.TrimSuffix(line, "\n"), " "); ok && paths[fid] == "" {
+				paths[fid] = path
+			}
+		}
+		// It exits with an error for each file that has been removed, too.
+		if gone := strings.Count(out.Stderr, "No such file or directory"); out.Code != 0 && out.Stdout == "" && gone < len(part) {
+			return nil, errors.New(strings.TrimSpace(out.Stderr))
+		}
+	}
+	return paths, nil
+}
+
+func ask(ctx context.Context, h Hosts, name string, argv ...string) (resource.Output, error) {
+	ctx, cancel := context.WithTimeout(ctx, lookTime)
+	defer cancel()
+	return h.Session(name).Query(ctx, argv...)
 }
 
 func refusedBy(ctx context.Context, h Hosts, node, service string) (*Refused, error) {

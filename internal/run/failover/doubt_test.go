@@ -3,13 +3,16 @@ package failover
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/host/agent"
 	"github.com/mortarhpc/mortar/internal/host/hosttest"
 	"github.com/mortarhpc/mortar/internal/host/resource"
+	"github.com/mortarhpc/mortar/internal/serve/ocf"
 )
 
 // keepers are servers with the files that a start was refused for.
@@ -60,6 +63,71 @@ func TestInDoubt(t *testing.T) {
 			t.Errorf("%s: %v", c.name, err)
 		case c.node == "" && r != nil, c.node != "" && (r == nil || r.Node != c.node || string(r.raw) != c.files[c.node] || r.Doubt.Arrays[0].Blocks[0] != 4096):
 			t.Errorf("%s: %+v", c.name, r)
+		}
+	}
+}
+
+// clients answer lfs fid2path as Lustre 2.17.57 does.
+type clients struct {
+	Hosts
+	paths map[string]string // by FID
+}
+
+func (c clients) Session(name string) *host.Session {
+	return hosttest.Play(func(_ context.Context, on, _ string, params, result any) error {
+		argv := params.(agent.QueryParams).Argv
+		if err := resource.ReadOnly(argv); err != nil {
+			return err
+		}
+		if on == "off" {
+			return errors.New("no route to host")
+		}
+		if on == "unmounted" {
+			return hosttest.Answer(result, resource.Output{Code: 19, Stderr: "lfs fid2path: cannot resolve mount point for '/mnt/small': No such device\n"})
+		}
+		var out resource.Output
+		for _, fid := range argv[4:] {
+			if p := c.paths[fid]; p != "" {
+				out.Stdout += fid + " " + p + "\n" + fid + " /mnt/small/another link\n"
+				continue
+			}
+			out.Code, out.Stderr = 2, out.Stderr+"lfs fid2path: cannot find /mnt/small "+fid+": No such file or directory\n"
+		}
+		return hosttest.Answer(result, out)
+	}).Session(name)
+}
+
+// A client that answers tells the paths of objects' files; a removed file has none.
+func TestNameObjects(t *testing.T) {
+	known := map[string]string{"[0x200000401:0x5:0x0]": "/mnt/small/a name", "[0x200000401:0x6:0x0]": "/mnt/small/b"}
+	for _, c := range []struct {
+		name    string
+		clients []string
+		fids    []string
+		paths   []string
+		why     string
+	}{
+		{"the first that answers", []string{"off", "unmounted", "node02"}, []string{"[0x200000401:0x5:0x0]", "[0x200000401:0x7:0x0]", "", "[0x200000401:0x6:0x0]", "[0x200000401:0x5:0x0]"},
+			[]string{"/mnt/small/a name", "", "", "/mnt/small/b", "/mnt/small/a name"}, ""},
+		{"all removed", []string{"node02"}, []string{"[0x200000401:0x7:0x0]", "[0x200000401:0x8:0x0]"}, []string{"", ""}, ""},
+		{"none answers", []string{"off", "unmounted"}, []string{"[0x200000401:0x5:0x0]"}, []string{""}, "unmounted: lfs fid2path: cannot resolve mount point"},
+		{"no client", nil, []string{"[0x200000401:0x5:0x0]"}, []string{""}, "no client"},
+		{"no FID", nil, []string{""}, []string{""}, ""},
+	} {
+		d, o := &design.Design{}, &ocf.Owners{}
+		for _, name := range c.clients {
+			d.Mounts = append(d.Mounts, design.ClientMount{Client: name, Path: "/mnt/small"})
+		}
+		for _, fid := range c.fids {
+			o.Files = append(o.Files, ocf.FileInDoubt{FID: fid})
+		}
+		nameObjects(t.Context(), d, clients{paths: known}, o)
+		var paths []string
+		for _, f := range o.Files {
+			paths = append(paths, f.Path)
+		}
+		if !slices.Equal(paths, c.paths) || !strings.Contains(o.Unsearched, c.why) || c.why == "" && o.Unsearched != "" {
+			t.Errorf("%s: %q, %q", c.name, paths, o.Unsearched)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package ocf
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -59,7 +60,8 @@ type Owners struct {
 // FileInDoubt is a file and where it is in doubt.
 type FileInDoubt struct {
 	Inode   uint64  `json:"inode"`
-	Path    string  `json:"path,omitempty"` // below the mount point; "": not found
+	Path    string  `json:"path,omitempty"` // where the service or its clients have it mounted; "": not found
+	FID     string  `json:"fid,omitempty"`  // of Lustre: the file that the inode is an object of
 	Offsets []int64 `json:"offsets"`        // in the file, bytes, BlockBytes each; empty: its extended attributes, or its map of extents
 }
 
@@ -130,10 +132,7 @@ func (o *Owners) String() string {
 }
 
 func (f FileInDoubt) String() string {
-	if f.Path == "" {
-		return fmt.Sprintf("inode %d", f.Inode)
-	}
-	return f.Path
+	return cmp.Or(f.Path, f.FID, fmt.Sprintf("inode %d", f.Inode))
 }
 
 // doubted says whether a start would find an array in doubt, by what the last start that

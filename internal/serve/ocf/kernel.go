@@ -136,7 +136,12 @@ type command struct {
 	// binds are directories that the process sees at other places, each with
 	// all mounts below it; in this order.
 	binds []bind
+	// limit is how many bytes of its output are kept, from both ends; 0: 64 KiB.
+	limit int
 }
+
+// wholeOutput is the limit of a command that may tell of many files or blocks.
+const wholeOutput = 64 << 20
 
 // bind is a directory and the place where the process sees it.
 type bind struct{ from, at string }

@@ -2,6 +2,7 @@ package ocf
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -211,7 +212,7 @@ func (*realKernel) Executable(name string) (string, error) { return cmd.LookPath
 // named. It gets its own session: Pacemaker kills the process group of a late
 // agent, and daemons begin as children of this process.
 func (c command) process(namespace string) cmd.Cmd {
-	p := cmd.Cmd{Argv: c.argv, Stdin: []byte(c.stdin), Env: c.env, Group: cmd.OwnSession, Limit: 64 << 10}
+	p := cmd.Cmd{Argv: c.argv, Stdin: []byte(c.stdin), Env: c.env, Group: cmd.OwnSession, Limit: cmp.Or(c.limit, 64<<10)}
 	if c.nodename != "" || len(c.binds) > 0 || namespace != "" {
 		p.Launch = func(start func() error) error { return c.launch(start, namespace) }
 	}

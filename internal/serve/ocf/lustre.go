@@ -468,13 +468,10 @@ func (s *lustreKind) programs() []string { return []string{"mount.lustre"} }
 // A target has nobody to ask, nothing to tell and nothing to mend: MMP refuses
 // one that another server has, clients find their server, and Lustre keeps what
 // the next one needs on the target.
-func (s *lustreKind) probe(context.Context) error { return nil }
-func (s *lustreKind) started(context.Context)     {}
-func (s *lustreKind) stopping(context.Context)    {}
-func (s *lustreKind) keep(context.Context) error  { return nil }
-func (s *lustreKind) owners(context.Context, string, string, []int64) (*Owners, error) {
-	return nil, errors.New("they are of objects of a target of Lustre, whose files only a client knows")
-}
+func (s *lustreKind) probe(context.Context) error                              { return nil }
+func (s *lustreKind) started(context.Context)                                  {}
+func (s *lustreKind) stopping(context.Context)                                 {}
+func (s *lustreKind) keep(context.Context) error                               { return nil }
 func (s *lustreKind) silence(context.Context, func(string, ...any))            {}
 func (s *lustreKind) warm(context.Context)                                     {}
 func (s *lustreKind) try(context.Context) error                                { return nil }

@@ -41,7 +41,7 @@ func (s *nfsKind) mapped(ctx context.Context, at string, blocks []int64) (*Owner
 		for _, b := range part {
 			argv = append(argv, "-c", fmt.Sprintf("fsmap -m -d %d %d", b/512, (b+BlockBytes)/512-1))
 		}
-		out, err := s.k.Run(ctx, command{argv: append(argv, at)})
+		out, err := s.k.Run(ctx, command{argv: append(argv, at), limit: wholeOutput})
 		if err != nil {
 			return nil, err
 		}
@@ -147,7 +147,7 @@ func (s *nfsKind) findPaths(ctx context.Context, at string, o *Owners) error {
 		}
 		argv = append(argv, "-inum", fmt.Sprint(f.Inode))
 	}
-	out, err := s.k.Run(ctx, command{argv: append(argv, ")", "-printf", `%i %P\0`)})
+	out, err := s.k.Run(ctx, command{argv: append(argv, ")", "-printf", `%i %P\0`), limit: wholeOutput})
 	for found := range strings.SplitSeq(out, "\x00") {
 		ino, name, ok := strings.Cut(found, " ")
 		if !ok {
