@@ -37,6 +37,9 @@ type ArrayInDoubt struct {
 	// Unknown is why nobody knows which blocks are in doubt; then Blocks is empty, and any
 	// may be.
 	Unknown string `json:"unknown,omitempty"`
+	// Remaining is how much of each disk the next start compares; the watcher has
+	// Pacemaker try again. 0: a person is asked.
+	Remaining int64 `json:"remaining_bytes,omitempty"`
 }
 
 // Confirmable is in the reason of each start that is refused for a Doubt.
@@ -149,7 +152,7 @@ func (s *service) doubted(a ArrayInDoubt, awaited int) bool {
 		return false
 	}
 	return !s.accepted(a) && slices.ContainsFunc(d.Arrays, func(x ArrayInDoubt) bool {
-		return md.Hex(x.UUID) == md.Hex(a.UUID) && (x.Events == a.Events && x.Missing == a.Missing || x.Events != a.Events && awaited > 0)
+		return md.Hex(x.UUID) == md.Hex(a.UUID) && x.Remaining == 0 && (x.Events == a.Events && x.Missing == a.Missing || x.Events != a.Events && awaited > 0)
 	})
 }
 
@@ -200,9 +203,10 @@ func (s *service) saveDoubt(d *Doubt) error {
 	return s.k.Save(DoubtFile(s.cfg.Service), append(b, '\n'))
 }
 
-// forgetDoubt removes what was in doubt, and was accepted, once the service runs.
+// forgetDoubt removes what was compared, was in doubt, and was accepted, once the service
+// runs.
 func (s *service) forgetDoubt() {
-	for _, f := range []string{DoubtFile(s.cfg.Service), AcceptedFile(s.cfg.Service)} {
+	for _, f := range []string{DoubtFile(s.cfg.Service), AcceptedFile(s.cfg.Service), comparedFile(s.cfg.Service)} {
 		if _, err := s.k.ReadFile(f); errors.Is(err, fs.ErrNotExist) {
 			continue
 		}

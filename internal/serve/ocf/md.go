@@ -355,6 +355,8 @@ func (s *mdKind) lookAll(ctx context.Context) (verdicts []verdict, mirror *verdi
 		mirror = &v
 	}
 	doubt := &inDoubt{verdicts: verdicts, Doubt: Doubt{Service: s.cfg.Service, At: s.now().UTC()}}
+	ctx, cancel := context.WithTimeout(ctx, stripesTime)
+	defer cancel()
 	for i, want := range s.cfg.Arrays {
 		if d := s.settle(ctx, want, &verdicts[i]); d != nil {
 			doubt.Arrays, doubt.why = append(doubt.Arrays, *d), append(doubt.why, verdicts[i].Doubt)

@@ -2,6 +2,7 @@ package ocf
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"runtime"
@@ -15,8 +16,8 @@ import (
 	"github.com/mortarhpc/mortar/internal/base/raid6"
 )
 
-// stripesTime bounds how long a start compares parities: a third of the 180 s
-// that it may take.
+// stripesTime bounds how long a start compares the parities of all arrays: a third of the
+// 180 s that it may take. The next start goes on where it ended.
 const stripesTime = time.Minute
 
 // mostDoubts is how many places a message names.
@@ -42,17 +43,15 @@ func (s *mdKind) settle(ctx context.Context, a Array, v *verdict) *ArrayInDoubt 
 	}
 	t, err := s.torn(a, v)
 	if err == nil {
-		ctx, cancel := context.WithTimeout(ctx, stripesTime)
-		defer cancel()
-		d.Blocks, err = t.compare(ctx, s.k.ReadBlocks)
+		err = s.compare(ctx, t, d)
 	}
 	switch {
-	case errors.Is(err, context.DeadlineExceeded):
-		d.Blocks, d.Unknown = nil, fmt.Sprintf("%s are not enough to compare %d MiB of each disk", stripesTime, t.bytes()>>20)
+	case d.Remaining > 0:
+		d.Blocks, d.Unknown = nil, fmt.Sprintf("of %d MiB of each disk %d are compared so far; the next start goes on", t.bytes(0)>>20, (t.bytes(0)-d.Remaining)>>20)
 	case err != nil:
 		d.Blocks, d.Unknown = nil, err.Error()
 	case len(d.Blocks) == 0:
-		v.Notes = append(v.Notes, fmt.Sprintf("was being written when its server died, and lacks a member; where its bitmap says so, %d MiB of each disk, its parities agree: nothing is in doubt", t.bytes()>>20))
+		v.Notes = append(v.Notes, fmt.Sprintf("was being written when its server died, and lacks a member; where its bitmap says so, %d MiB of each disk, its parities agree: nothing is in doubt", t.bytes(0)>>20))
 		v.Doubt = nil
 		return nil
 	}
@@ -72,11 +71,59 @@ type tornArray struct {
 	parts   [][2]int64 // of each member, bytes
 }
 
-func (t *tornArray) bytes() (n int64) {
+// bytes is how much of each member is compared from a row on.
+func (t *tornArray) bytes(from int64) (n int64) {
 	for _, p := range t.parts {
-		n += p[1] - p[0]
+		n += max(0, p[1]-max(p[0], from*t.chunk))
 	}
 	return n
+}
+
+// compared is how far starts on this server have compared an array, and what they found.
+// It holds while the array is as it was: nobody has started it since.
+type compared struct {
+	UUID    string  `json:"uuid"` // 32 hex digits
+	Events  uint64  `json:"events"`
+	Missing int     `json:"missing_slot"`
+	Next    int64   `json:"next_row"`
+	Bad     []int64 `json:"bad"` // offsets in the array, bytes
+}
+
+// comparedFile is where starts write down how far they have got, a list of compared.
+func comparedFile(service string) string { return runDir + "/compared-" + service + ".json" }
+
+// compare compares what no start has compared yet. If time runs out, d.Remaining tells how
+// much of each disk is left.
+func (s *mdKind) compare(ctx context.Context, t *tornArray, d *ArrayInDoubt) error {
+	now := compared{UUID: d.UUID, Events: d.Events, Missing: t.missing}
+	var others []compared
+	if b, err := s.k.ReadFile(comparedFile(s.cfg.Service)); err == nil {
+		var all []compared
+		if err := json.Unmarshal(b, &all); err != nil {
+			s.log.note("%s: %v", comparedFile(s.cfg.Service), err)
+		}
+		for _, c := range all {
+			switch {
+			case c.UUID != now.UUID:
+				others = append(others, c)
+			case c.Events == now.Events && c.Missing == now.Missing:
+				now = c
+			}
+		}
+	}
+	from := now.Next
+	err := t.compare(ctx, &now, s.k.ReadBlocks)
+	if errors.Is(err, context.DeadlineExceeded) {
+		d.Remaining = t.bytes(now.Next)
+	}
+	if d.Blocks = now.Bad; now.Next == from {
+		return err
+	}
+	b, lost := json.Marshal(append(others, now))
+	if lost = errors.Join(lost, s.k.Save(comparedFile(s.cfg.Service), b)); lost != nil {
+		s.log.note("the next start has to compare array %s anew: %v", d.Name, lost)
+	}
+	return err
 }
 
 // torn reads the bitmaps of all members. An error says why they tell nothing.
@@ -138,46 +185,60 @@ func (s *mdKind) bitmap(m member) (*md.Bitmap, []byte, error) {
 	return h, b, err
 }
 
-// compare gives the blocks of the array, as offsets in bytes, of which P and Q do
-// not tell the same.
-func (t *tornArray) compare(ctx context.Context, read func(dev string, off int64, n int) ([]byte, error)) (bad []int64, err error) {
-	disks := len(t.slots)
-	found := make(chan int64)
-	var g errgroup.Group
-	g.Go(func() error {
-		defer close(found)
-		rows, rctx := errgroup.WithContext(ctx)
-		rows.SetLimit(runtime.NumCPU())
-		last := int64(-1)
-		for _, part := range t.parts {
-			for row := part[0] / t.chunk; row*t.chunk < part[1]; row++ {
-				if row == last { // two parts may share a row
-					continue
+// rowsAtOnce is how many rows are compared before that is written down.
+const rowsAtOnce = 8
+
+// compare goes on with a comparison: it adds blocks of which P and Q do not tell the same.
+func (t *tornArray) compare(ctx context.Context, c *compared, read func(dev string, off int64, n int) ([]byte, error)) error {
+	var rows []int64
+	flush := func(next int64) error {
+		if len(rows) == 0 {
+			return nil
+		}
+		bad, err := t.compareRows(ctx, rows, read)
+		if err != nil {
+			return err
+		}
+		rows, c.Next, c.Bad = rows[:0], next, append(c.Bad, bad...)
+		return nil
+	}
+	next := c.Next
+	for _, part := range t.parts {
+		for row := max(next, part[0]/t.chunk); row*t.chunk < part[1]; row++ { // two parts may share a row
+			next = row + 1
+			if ip, iq, _ := (raid6.Layout{Disks: len(t.slots)}).Row(row); t.missing == ip || t.missing == iq {
+				continue
+			}
+			if rows = append(rows, row); len(rows) == rowsAtOnce {
+				if err := flush(next); err != nil {
+					return err
 				}
-				last = row
-				ip, iq, id := raid6.Layout{Disks: disks}.Row(row)
-				if t.missing == ip || t.missing == iq {
-					continue
-				}
-				rows.Go(func() error {
-					if err := rctx.Err(); err != nil {
-						return err
-					}
-					return t.compareRow(read, row, ip, iq, id, found)
-				})
 			}
 		}
-		return errors.Join(rows.Wait(), ctx.Err())
-	})
-	for off := range found {
-		bad = append(bad, off)
 	}
-	slices.Sort(bad)
-	return bad, g.Wait()
+	return flush(next)
+}
+
+// compareRows compares some rows beside each other.
+func (t *tornArray) compareRows(ctx context.Context, rows []int64, read func(dev string, off int64, n int) ([]byte, error)) (bad []int64, err error) {
+	found := make([][]int64, len(rows))
+	g, gctx := errgroup.WithContext(ctx)
+	g.SetLimit(runtime.NumCPU())
+	for i, row := range rows {
+		g.Go(func() (err error) {
+			if err = gctx.Err(); err == nil {
+				found[i], err = t.compareRow(read, row)
+			}
+			return err
+		})
+	}
+	err = errors.Join(g.Wait(), ctx.Err())
+	return slices.Concat(found...), err
 }
 
 // compareRow compares a row of chunks.
-func (t *tornArray) compareRow(read func(string, int64, int) ([]byte, error), row int64, ip, iq int, id []int, found chan<- int64) error {
+func (t *tornArray) compareRow(read func(string, int64, int) ([]byte, error), row int64) (bad []int64, err error) {
+	ip, iq, id := raid6.Layout{Disks: len(t.slots)}.Row(row)
 	bufs := make([][]byte, len(t.slots))
 	var g errgroup.Group
 	for i, m := range t.slots {
@@ -193,7 +254,7 @@ func (t *tornArray) compareRow(read func(string, int64, int) ([]byte, error), ro
 		})
 	}
 	if err := g.Wait(); err != nil {
-		return err
+		return nil, err
 	}
 	data := make([][]byte, len(id))
 	lost := 0
@@ -205,9 +266,9 @@ func (t *tornArray) compareRow(read func(string, int64, int) ([]byte, error), ro
 	}
 	blocks, err := raid6.Disagree(bufs[ip], bufs[iq], data, lost)
 	for _, b := range blocks {
-		found <- (row*int64(len(id))+int64(lost))*t.chunk + int64(b)*raid6.Block
+		bad = append(bad, (row*int64(len(id))+int64(lost))*t.chunk+int64(b)*raid6.Block)
 	}
-	return err
+	return bad, err
 }
 
 // places lists the first offsets.
