@@ -325,7 +325,8 @@ func runDrill(ctx context.Context, in io.Reader, out, errOut io.Writer, specFile
 		choices = drill.Suits(choices, des)
 	}
 	// A host answers late while a failover or a rebuild keeps its processor busy.
-	dial, err := dialHosts(des, host.Options{KeepAlive: 3 * time.Second, Missed: 12})
+	excused := &host.Excused{}
+	dial, err := dialHosts(des, host.Options{KeepAlive: 3 * time.Second, Missed: 12, Excused: excused})
 	if err != nil {
 		return err
 	}
@@ -347,7 +348,7 @@ func runDrill(ctx context.Context, in io.Reader, out, errOut io.Writer, specFile
 	if f.asJSON {
 		progress = errOut
 	}
-	env := drill.Env{Design: des, Service: f.service, Dial: dial, Version: version, Progress: drillProgress(progress)}
+	env := drill.Env{Design: des, Service: f.service, Dial: dial, Excused: excused, Version: version, Progress: drillProgress(progress)}
 	changed := func(*design.Design) {}
 	if virtualRack(ctx, des.Spec) {
 		in := rackInjector(des)

@@ -33,6 +33,7 @@ type Options struct {
 	// Missed how many unanswered ones mean that it is gone; 0: 2 s and 3.
 	KeepAlive time.Duration
 	Missed    int
+	Excused   *Excused // may be nil
 	// Binary is pushed and started as the agent; "": this very program.
 	Binary string
 	// LibDir and Link are where the binary goes on the host, and the name it
@@ -111,7 +112,7 @@ func connect(ctx context.Context, t Target, opts Options) (*conn, error) {
 	h := &conn{name: t.Name, ssh: over, addr: addr}
 	// Until the agent answers, the connection is what ctx can end.
 	defer context.AfterFunc(ctx, func() { _ = over.Close() })()
-	h.keepAlive(opts.KeepAlive, opts.Missed)
+	h.keepAlive(opts.KeepAlive, opts.Missed, opts.Excused)
 
 	remote := path.Join(opts.LibDir, "mortar-"+bin.sum[:12])
 	started, err := h.start(ctx, remote, bin.size, opts.Timeout)
@@ -350,7 +351,7 @@ func (h *conn) push(ctx context.Context, bin *binary, opts Options, remote strin
 
 // keepAlive closes the connection when the host gives no sign of life: a
 // host that froze or lost power sends no FIN.
-func (h *conn) keepAlive(interval time.Duration, missed int) {
+func (h *conn) keepAlive(interval time.Duration, missed int, excused *Excused) {
 	ctx, cancel := context.WithCancel(context.Background())
 	h.stop = cancel
 	go func() {
@@ -376,6 +377,10 @@ func (h *conn) keepAlive(interval time.Duration, missed int) {
 					_, _, err := h.ssh.SendRequest("keepalive@openssh.com", true, nil)
 					answered <- err
 				}()
+				continue
+			}
+			if excused.Has(h.name) {
+				unanswered = 0
 				continue
 			}
 			if unanswered++; unanswered >= missed {

@@ -294,6 +294,28 @@ func TestFrozenHostIsNoticed(t *testing.T) {
 	}
 }
 
+// A session with a host that is silent on purpose lasts until it is excused no longer.
+func TestExcusedHostIsAwaited(t *testing.T) {
+	s, target, opts := setup(t)
+	opts.KeepAlive, opts.Missed, opts.Excused = 20*time.Millisecond, 3, &Excused{}
+	h, err := Connect(t.Context(), target, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Close()
+	opts.Excused.Set("h1", true)
+	s.Freeze()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*opts.KeepAlive)
+	defer cancel()
+	if _, err := h.Clock(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("excused: %v", err)
+	}
+	opts.Excused.Set("h1", false)
+	if _, err := h.Clock(t.Context()); !errors.Is(err, ErrNoAnswer) {
+		t.Errorf("no longer excused: %v", err)
+	}
+}
+
 func TestCallEndsWithContext(t *testing.T) {
 	_, target, opts := setup(t)
 	h, err := Connect(t.Context(), target, opts)

@@ -160,6 +160,9 @@ type Step struct {
 	Fault Fault // the zero Fault: the step injects nothing
 	Mend  bool  // mend the fault instead of injecting it
 	Try   bool  // after an error note it and go on
+	// Wakes: the fault silences its server, which is to speak again once that is mended:
+	// sessions with it are kept, so that no sign of it is missed.
+	Wakes bool
 	// Prepare: the step comes before the clock of the drill starts.
 	Prepare bool
 	// Keep: writers leave the data written so far as it is, and go on behind it.
@@ -209,6 +212,7 @@ func Find(name, how string) (Drill, Variant, error) {
 type Env struct {
 	Design   *design.Design
 	Dial     host.Dial
+	Excused  *host.Excused // of the sessions that Dial opens; may be nil
 	Injector Injector
 	Operator Operator
 	Service  string // the service under test; "": the design's first

@@ -786,6 +786,9 @@ func (e *engine) act(ctx context.Context, s Step, ev *evidence) error {
 // carryOut injects or mends the fault of a step that began at a time.
 func (e *engine) carryOut(ctx context.Context, s Step, at int64) (err error) {
 	in := e.injector(s.Fault)
+	if s.Wakes {
+		e.env.Excused.Set(s.Fault.On, !s.Mend)
+	}
 	if s.Mend {
 		err = in.Heal(ctx, s.Fault)
 	} else {
@@ -1073,6 +1076,7 @@ func (e *engine) heal(ctx context.Context) error {
 		}
 		mended[f.String()] = true
 		e.say("healing: %s", f)
+		e.env.Excused.Set(f.On, false)
 		if err := e.injector(f).Heal(ctx, f); err != nil {
 			errs = append(errs, fmt.Errorf("healing %s: %w", f, err)) // still heal the others
 		}

@@ -46,11 +46,12 @@ func fencingLies(lies ...Kind) func(Scene) ([]Step, error) {
 		frozen := Fault{Kind: Freeze, On: s.Active}
 		return append(steps,
 			Step{Fault: Fault{Kind: WriteSoon, On: s.Active}, Prepare: true, Until: unwritten(s.Active)},
-			Step{Fault: frozen, Wait: wakeAfter, Until: servedBy(s.Passive, s.Active)},
+			Step{Fault: frozen, Wakes: true, Wait: wakeAfter, Until: servedBy(s.Passive, s.Active)},
 			Step{Wait: wakeAfter},
 			Step{Keep: true, Wait: keepAfter},
-			Step{Fault: frozen, Mend: true, Until: refusedTo(s.Active)},
+			Step{Fault: frozen, Wakes: true, Mend: true, Until: refusedTo(s.Active)},
 			Step{Until: unmountedOn(s.Active, s.Service.MountPoints()[0])},
+			Step{Until: runsOnlyOn(s.Passive, s.Service.Name)},
 		), nil
 	}
 }
@@ -117,6 +118,18 @@ func unmountedOn(server, mountPoint string) *Condition {
 		}
 		_, has := linux.MountAt(linux.ParseMounts(mounts), mountPoint)
 		return !has, fmt.Sprintf("the volume is mounted on %s: %v", server, has)
+	}}
+}
+
+// runsOnlyOn waits until the cluster says that a service runs on one server alone. While
+// the server that woke up is fenced again, Pacemaker still counts it there, too.
+func runsOnlyOn(server, service string) *Condition {
+	return &Condition{What: "the cluster knows one server of the service", Limit: bootLimit, Look: func(ctx context.Context, v *View) (bool, string) {
+		on, err := v.e.location(ctx, service)
+		if err != nil {
+			return false, err.Error()
+		}
+		return slices.Equal(on, []string{server}), fmt.Sprintf("%s runs on %s", service, strings.Join(on, ", "))
 	}}
 }
 
