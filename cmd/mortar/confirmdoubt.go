@@ -25,9 +25,10 @@ other server compares the two parities wherever was being written. If they
 disagree, blocks of the missing disk may be rebuilt wrong. Then the service does
 not start by itself.
 
-This command lists those blocks and whose they are. Connect the missing disk if
-you can: the service then starts by itself, and nothing is in doubt. If you cannot,
-type the service's name, or give it with --confirm, and the service starts; restore
+This command lists those blocks and whose they are. If the missing disk was in the
+group when the server died, connect it: the service then starts by itself, and
+nothing is in doubt. While parities are still compared, wait: each start goes on.
+Otherwise type the service's name, or give it with --confirm, and the service starts; restore
 the files of the list from a backup, or compare them with one.
 
 Only what is in the list is accepted: if more blocks are in doubt when the service

@@ -121,7 +121,7 @@ func (d *Design) recommend() {
 			d.Recommended = append(d.Recommended, Advice{
 				Text: fmt.Sprintf("a write journal (storage.journal) for the groups of %s, if SSDs are at hand that both servers reach. "+
 					"When a server dies while a group lacks a disk, stripes that it was writing can be torn, and what the missing disk held there is rebuilt wrong. "+
-					"Without a journal the start compares both parities, and is refused if they differ or if two disks are missing; after days without the disk it compares for hours. With a journal it replays that. "+
+					"Without a journal the start compares both parities, and is refused if they differ or if two disks are missing; after days without the disk that may take hours. With a journal the start replays the journal. "+
 					"On a rack ten starts after a crash replayed it in seconds; with journals four times as large one start hung in the kernel. Drill it first (degraded-crash)", p.Name),
 				Source: "md(4), DIRTY STRIPE JOURNAL; mdadm(8), --write-journal; docs/design.md",
 			})

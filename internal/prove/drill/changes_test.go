@@ -122,7 +122,7 @@ func (b *bench) change(name string) (*engine, Fault, error) {
 		b.t.Fatal(err)
 	}
 	env := Env{Design: b.d, Operator: b, Injector: b, Dial: b.dial, Progress: func(s string) { b.t.Log(s) }}
-	e := &engine{env: env, drill: dr, variant: v, service: b.d.Services()[0], servers: b.d.Servers(), watch: newWatcher(func(string) {})}
+	e := &engine{env: env, drill: dr, variant: v, service: b.d.Services()[0], servers: b.d.Servers(), watch: newWatcher(func(string) {}, nil)}
 	b.t.Cleanup(e.hosts.Close)
 	for _, s := range e.servers {
 		if _, err := e.hosts.Connect(b.t.Context(), e.env.Dial, s); err != nil {

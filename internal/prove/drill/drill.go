@@ -96,7 +96,8 @@ type Expect struct {
 	// Within is the time limit for every worker to go on; Options.Recover if
 	// that is longer.
 	Within time.Duration
-	// Wakes: the server with the fault wakes up with the volume still mounted.
+	// Wakes: the server that freezes wakes up with the volume still mounted. Sessions with it
+	// are kept, so that no sign of it is missed.
 	Wakes bool
 	// Tolerate are errors clients must expect, by name, e.g. ENOSPC.
 	Tolerate []string
@@ -160,9 +161,6 @@ type Step struct {
 	Fault Fault // the zero Fault: the step injects nothing
 	Mend  bool  // mend the fault instead of injecting it
 	Try   bool  // after an error note it and go on
-	// Wakes: the fault silences its server, which is to speak again once that is mended:
-	// sessions with it are kept, so that no sign of it is missed.
-	Wakes bool
 	// Prepare: the step comes before the clock of the drill starts.
 	Prepare bool
 	// Keep: writers leave the data written so far as it is, and go on behind it.

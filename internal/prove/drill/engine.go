@@ -109,7 +109,7 @@ func runOn(ctx context.Context, at *Env, d Drill, v Variant, opt Options) (*repo
 		}
 	}
 	e := &engine{env: env, drill: d, variant: v, expect: d.Expected(v), opt: opt.WithDefaults(env.Virtual), loadDirs: map[string]design.ClientMount{}}
-	e.watch = newWatcher(func(s string) { e.say("%s", s) })
+	e.watch = newWatcher(func(s string) { e.say("%s", s) }, env.Excused)
 	if e.service, err = env.service(); err != nil {
 		return nil, err
 	}
@@ -674,8 +674,8 @@ func (e *engine) breakIt(ctx context.Context, jobs []clientJob, ev *evidence) er
 		ev.recovered = true
 		e.say("%+.2f s  every worker on every client goes on; %s more of load", ev.waited, report.Seconds(e.opt.After.Seconds()))
 	}
-	// Record what `mortar status` shows an administrator now, unless a step has: it takes as
-	// long as the load that follows, or longer.
+	// Record what `mortar status` shows an administrator now, unless a step has: status takes
+	// as long as the load that follows, or longer.
 	if len(ev.status) == 0 {
 		var looking sync.WaitGroup
 		looking.Go(func() { ev.status = e.view().status(ctx) })
@@ -786,7 +786,7 @@ func (e *engine) act(ctx context.Context, s Step, ev *evidence) error {
 // carryOut injects or mends the fault of a step that began at a time.
 func (e *engine) carryOut(ctx context.Context, s Step, at int64) (err error) {
 	in := e.injector(s.Fault)
-	if s.Wakes {
+	if e.expect.Wakes && s.Fault.Kind == Freeze {
 		e.env.Excused.Set(s.Fault.On, !s.Mend)
 	}
 	if s.Mend {

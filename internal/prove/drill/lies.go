@@ -46,10 +46,10 @@ func fencingLies(lies ...Kind) func(Scene) ([]Step, error) {
 		frozen := Fault{Kind: Freeze, On: s.Active}
 		return append(steps,
 			Step{Fault: Fault{Kind: WriteSoon, On: s.Active}, Prepare: true, Until: unwritten(s.Active)},
-			Step{Fault: frozen, Wakes: true, Wait: wakeAfter, Until: servedBy(s.Passive, s.Active)},
+			Step{Fault: frozen, Wait: wakeAfter, Until: servedBy(s.Passive, s.Active)},
 			Step{Wait: wakeAfter},
 			Step{Keep: true, Wait: keepAfter},
-			Step{Fault: frozen, Wakes: true, Mend: true, Until: refusedTo(s.Active)},
+			Step{Fault: frozen, Mend: true, Until: refusedTo(s.Active)},
 			Step{Until: unmountedOn(s.Active, s.Service.MountPoints()[0])},
 			Step{Until: runsOnlyOn(s.Passive, s.Service.Name)},
 		), nil

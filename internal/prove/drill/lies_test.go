@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/brick/design"
+	"github.com/mortarhpc/mortar/internal/host"
 	"github.com/mortarhpc/mortar/internal/prove/report"
 	"github.com/mortarhpc/mortar/internal/prove/workload"
 )
@@ -74,6 +75,28 @@ func TestRewriters(t *testing.T) {
 	}
 	if m := js[0].mounts[w.Name]; m.Path != "/mnt/v3" {
 		t.Errorf("its mount is %+v", m)
+	}
+}
+
+// Sessions with a server that is to wake up last while it is frozen, and only then.
+func TestSessionsOfFrozenServers(t *testing.T) {
+	lies, _, err := Find(fencingLiesName, "bmc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, wakes := range []bool{lies.Expect.Wakes, false} {
+		p := newPair(t)
+		e := &engine{env: Env{Injector: p, Excused: &host.Excused{}}, expect: Expect{Wakes: wakes}, watch: newWatcher(func(string) {}, nil)}
+		frozen := Fault{Kind: Freeze, On: "nfs1"}
+		if err := e.carryOut(t.Context(), Step{Fault: frozen}, 0); err != nil || e.env.Excused.Has("nfs1") != wakes {
+			t.Errorf("wakes %v, frozen: %v, excused %v", wakes, err, e.env.Excused.Has("nfs1"))
+		}
+		if err := e.carryOut(t.Context(), Step{Fault: frozen, Mend: true}, 0); err != nil || e.env.Excused.Has("nfs1") {
+			t.Errorf("wakes %v, mended: %v, excused %v", wakes, err, e.env.Excused.Has("nfs1"))
+		}
+	}
+	if !lies.Expect.Wakes {
+		t.Error("fencing-lies tests a server that does not wake up")
 	}
 }
 

@@ -131,7 +131,7 @@ func testSignBeforeTheFault(t *testing.T) {
 			looks++
 			return c.seen[looks-1], "nfs1 has lost a power feed"
 		}}
-		e := &engine{drill: Drill{Name: "power-bus"}, watch: newWatcher(func(string) {})}
+		e := &engine{drill: Drill{Name: "power-bus"}, watch: newWatcher(func(string) {}, nil)}
 		err := e.unsigned(t.Context(), []Step{{Fault: Fault{Kind: FeedOff}, Until: cond}, {Mend: true, Until: cond}})
 		if u := (*Unhealthy)(nil); errors.As(err, &u) != c.refused || looks != c.looks {
 			t.Errorf("%s: %v after %d looks", c.name, err, looks)

@@ -2,6 +2,7 @@ package drill
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path"
 	"slices"
@@ -11,13 +12,15 @@ import (
 	"github.com/mortarhpc/mortar/internal/base/linux"
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/host"
+	"github.com/mortarhpc/mortar/internal/host/agent"
 	"github.com/mortarhpc/mortar/internal/prove/report"
 	"github.com/mortarhpc/mortar/internal/prove/testbed"
 )
 
 // watcher collects events and the servers' mounts during a drill.
 type watcher struct {
-	say func(string)
+	say     func(string)
+	excused *host.Excused
 
 	mu     sync.Mutex
 	fault  int64 // administrator's clock; 0: not yet
@@ -30,8 +33,8 @@ type watcher struct {
 	wake   chan struct{}                // signals a new event
 }
 
-func newWatcher(say func(string)) *watcher {
-	return &watcher{say: say, known: map[string]bool{}, seen: map[string]bool{}, looks: map[string]map[string][]look{}, ahead: map[string]int64{}, boots: map[string]string{}, wake: make(chan struct{}, 1)}
+func newWatcher(say func(string), excused *host.Excused) *watcher {
+	return &watcher{say: say, excused: excused, known: map[string]bool{}, seen: map[string]bool{}, looks: map[string]map[string][]look{}, ahead: map[string]int64{}, boots: map[string]string{}, wake: make(chan struct{}, 1)}
 }
 
 // told has the kinds of events that the terminal shows, once for each host, and
@@ -266,7 +269,12 @@ func (w *watcher) server(ctx context.Context, h *host.Session, name, service str
 	for {
 		asked := time.Now().UnixNano()
 		ms, err := testbed.Mounts(ctx, h)
-		if err != nil {
+		var silent *agent.SilentError
+		switch {
+		case err == nil:
+		case errors.As(err, &silent) && w.excused.Has(name):
+			continue // it is frozen, and is followed still
+		default:
 			return
 		}
 		w.mu.Lock()

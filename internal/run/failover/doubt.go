@@ -8,6 +8,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/host/resource"
@@ -48,6 +49,14 @@ func InDoubt(ctx context.Context, d *design.Design, f observe.Facts, h Hosts, se
 	return found, nil
 }
 
+// What nameObjects asks: a client that does not answer is not the only one, and an MDT that
+// is down lets all of them hang.
+const (
+	clientsAsked = 3
+	filesAsked   = 256
+	namesTime    = 30 * time.Second
+)
+
 // nameObjects adds the paths of files that Lustre's servers know by FID only. The first
 // client that answers tells them; a file that has been removed has none.
 //
@@ -62,45 +71,43 @@ func nameObjects(ctx context.Context, d *design.Design, h Hosts, o *ocf.Owners) 
 	if len(fids) == 0 {
 		return
 	}
+	ctx, cancel := context.WithTimeout(ctx, namesTime)
+	defer cancel()
 	last := errors.New("the spec has no client")
-	for _, m := range d.Mounts {
-		paths, err := pathsOf(ctx, h, m, fids)
-		if err == nil {
-			for i := range o.Files {
-				o.Files[i].Path = cmp.Or(o.Files[i].Path, paths[o.Files[i].FID])
+	for _, m := range d.Mounts[:min(len(d.Mounts), clientsAsked)] {
+		paths, err := pathsOf(ctx, h, m, fids[:min(len(fids), filesAsked)])
+		for i := range o.Files {
+			o.Files[i].Path = cmp.Or(o.Files[i].Path, paths[o.Files[i].FID])
+		}
+		if last = err; err == nil {
+			if len(fids) > filesAsked {
+				last = fmt.Errorf("only the first %d were asked for", filesAsked)
 			}
-			return
+			break
 		}
 		last = fmt.Errorf("%s: %w", m.Client, err)
 	}
-	o.Unsearched = fmt.Sprintf("no client tells the paths (lfs fid2path): %v", last)
+	if last != nil {
+		o.Unsearched = strings.TrimPrefix(fmt.Sprintf("%s; paths that lfs fid2path on a client did not tell: %v", o.Unsearched, last), "; ")
+	}
 }
 
+// pathsOf asks one client. A name may have any byte but a slash, so each file is asked for
+// alone, and for one of its names.
 func pathsOf(ctx context.Context, h Hosts, m design.ClientMount, fids []string) (map[string]string, error) {
-	const most = 500 // questions of one command
 	paths := map[string]string{}
-	for part := range slices.Chunk(fids, most) {
-		out, err := ask(ctx, h, m.Client, append([]string{"lfs", "fid2path", "--print-fid", m.Path}, part...)...)
-		if err != nil {
-			return nil, err
-		}
-		for line := range strings.Lines(out.Stdout) {
-			if fid, path, ok := strings.Cut(strings.TrimSuffix(line, "\n"), " "); ok && paths[fid] == "" {
-				paths[fid] = path
-			}
-		}
-		// It exits with an error for each file that has been removed, too.
-		if gone := strings.Count(out.Stderr, "No such file or directory"); out.Code != 0 && out.Stdout == "" && gone < len(part) {
-			return nil, errors.New(strings.TrimSpace(out.Stderr))
+	for _, fid := range fids {
+		out, err := h.Session(m.Client).Query(ctx, "lfs", "fid2path", "--link", "0", m.Path, fid)
+		switch {
+		case err != nil:
+			return paths, err
+		case out.Code == 0:
+			paths[fid] = strings.TrimSuffix(out.Stdout, "\n")
+		case !strings.Contains(out.Stderr, "cannot find") || !strings.Contains(out.Stderr, "No such file or directory"):
+			return paths, errors.New(strings.TrimSpace(out.Stderr))
 		}
 	}
 	return paths, nil
-}
-
-func ask(ctx context.Context, h Hosts, name string, argv ...string) (resource.Output, error) {
-	ctx, cancel := context.WithTimeout(ctx, lookTime)
-	defer cancel()
-	return h.Session(name).Query(ctx, argv...)
 }
 
 func refusedBy(ctx context.Context, h Hosts, node, service string) (*Refused, error) {
@@ -167,7 +174,7 @@ func able(snap *observe.Snapshot, f observe.Facts, node string) bool {
 func runsAgain(service string, servers, before []string) func(*observe.Snapshot) (bool, string, error) {
 	return func(s *observe.Snapshot) (bool, string, error) {
 		st, err := current(s, service, func(failure string) bool {
-			return !slices.Contains(before, failure) && slices.ContainsFunc(servers, func(node string) bool { return strings.Contains(failure, " on "+node+": ") })
+			return !slices.Contains(before, failure) && !strings.Contains(failure, ocf.Unfinished) && slices.ContainsFunc(servers, func(node string) bool { return strings.Contains(failure, " on "+node+": ") })
 		})
 		if err != nil {
 			return false, "", err

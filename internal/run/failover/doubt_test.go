@@ -85,21 +85,17 @@ func (c clients) Session(name string) *host.Session {
 		if on == "unmounted" {
 			return hosttest.Answer(result, resource.Output{Code: 19, Stderr: "lfs fid2path: cannot resolve mount point for '/mnt/small': No such device\n"})
 		}
-		var out resource.Output
-		for _, fid := range argv[4:] {
-			if p := c.paths[fid]; p != "" {
-				out.Stdout += fid + " " + p + "\n" + fid + " /mnt/small/another link\n"
-				continue
-			}
-			out.Code, out.Stderr = 2, out.Stderr+"lfs fid2path: cannot find /mnt/small "+fid+": No such file or directory\n"
+		fid := argv[len(argv)-1]
+		if p := c.paths[fid]; p != "" {
+			return hosttest.Answer(result, resource.Output{Stdout: p + "\n"})
 		}
-		return hosttest.Answer(result, out)
+		return hosttest.Answer(result, resource.Output{Code: 2, Stderr: "lfs fid2path: cannot find /mnt/small " + fid + ": No such file or directory\n"})
 	}).Session(name)
 }
 
 // A client that answers tells the paths of objects' files; a removed file has none.
 func TestNameObjects(t *testing.T) {
-	known := map[string]string{"[0x200000401:0x5:0x0]": "/mnt/small/a name", "[0x200000401:0x6:0x0]": "/mnt/small/b"}
+	known := map[string]string{"[0x200000401:0x5:0x0]": "/mnt/small/a name", "[0x200000401:0x6:0x0]": "/mnt/small/b\nc"}
 	for _, c := range []struct {
 		name    string
 		clients []string
@@ -108,9 +104,10 @@ func TestNameObjects(t *testing.T) {
 		why     string
 	}{
 		{"the first that answers", []string{"off", "unmounted", "node02"}, []string{"[0x200000401:0x5:0x0]", "[0x200000401:0x7:0x0]", "", "[0x200000401:0x6:0x0]", "[0x200000401:0x5:0x0]"},
-			[]string{"/mnt/small/a name", "", "", "/mnt/small/b", "/mnt/small/a name"}, ""},
+			[]string{"/mnt/small/a name", "", "", "/mnt/small/b\nc", "/mnt/small/a name"}, ""},
 		{"all removed", []string{"node02"}, []string{"[0x200000401:0x7:0x0]", "[0x200000401:0x8:0x0]"}, []string{"", ""}, ""},
 		{"none answers", []string{"off", "unmounted"}, []string{"[0x200000401:0x5:0x0]"}, []string{""}, "unmounted: lfs fid2path: cannot resolve mount point"},
+		{"one of three", []string{"off", "off", "unmounted", "node02"}, []string{"[0x200000401:0x5:0x0]"}, []string{""}, "unmounted: lfs fid2path"},
 		{"no client", nil, []string{"[0x200000401:0x5:0x0]"}, []string{""}, "no client"},
 		{"no FID", nil, []string{""}, []string{""}, ""},
 	} {

@@ -96,8 +96,11 @@ func (v *view) cluster() *Part {
 		}
 		c := p.add(Warning, resourceOf(f), "%s of %s failed on %s%s: %s", f.Task, resourceOf(f), f.Node, v.at(f.When), failureText(f))
 		c.Mend = fmt.Sprintf("when the cause is mended: `crm_resource --cleanup --resource %s`", resourceOf(f))
-		if service, ok := strings.CutPrefix(resourceOf(f), resource.ServiceID("")); ok && strings.Contains(f.Reason, ocf.Confirmable) {
-			c.Mend = fmt.Sprintf("connect the missing disk; if that cannot be, `mortar confirm-doubt %s %s` lists what is in doubt and asks", v.d.Spec.File, service)
+		switch service, ok := strings.CutPrefix(resourceOf(f), resource.ServiceID("")); {
+		case ok && strings.Contains(f.Reason, ocf.Unfinished):
+			c.Mend = "wait: Pacemaker tries again by itself, and the next start goes on with the comparison"
+		case ok && strings.Contains(f.Reason, ocf.Confirmable):
+			c.Mend = fmt.Sprintf("connect the missing disk if it was there when the server died; else `mortar confirm-doubt %s %s` lists what is in doubt and asks", v.d.Spec.File, service)
 		}
 		if m.barred(resourceOf(f), f.Node) {
 			c.Level = Fault

@@ -756,8 +756,10 @@ func TestForgiveNetwork(t *testing.T) {
 	}
 	look := func(want int, when string) {
 		t.Helper()
-		h.clock = h.clock.Add(time.Minute)
-		w.look(t.Context())
+		for range 2 { // not at the first sight
+			h.clock = h.clock.Add(time.Minute)
+			w.look(t.Context())
+		}
 		if got := forgiven(); got != want {
 			t.Errorf("%s: the failure was forgotten %d times, want %d", when, got, want)
 		}

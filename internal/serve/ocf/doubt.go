@@ -42,8 +42,21 @@ type ArrayInDoubt struct {
 	Remaining int64 `json:"remaining_bytes,omitempty"`
 }
 
-// Confirmable is in the reason of each start that is refused for a Doubt.
-const Confirmable = "`mortar confirm-doubt`"
+// Confirmable is in the reason of each start that is refused for a Doubt that is complete,
+// Unfinished in that of one that has not compared everything yet.
+const (
+	Confirmable = "`mortar confirm-doubt`"
+	Unfinished  = "parities are still compared"
+)
+
+// Remaining is how much of each disk is to be compared yet, bytes: then the next start goes
+// on, and the list of blocks is not complete.
+func (d *Doubt) Remaining() (n int64) {
+	for _, a := range d.Arrays {
+		n += a.Remaining
+	}
+	return n
+}
 
 // BlockBytes is the size of a block in doubt.
 const BlockBytes = raid6.Block
@@ -151,8 +164,8 @@ func (s *service) doubted(a ArrayInDoubt, awaited int) bool {
 		s.log.note("%s: %v", DoubtFile(s.cfg.Service), err)
 		return false
 	}
-	return !s.accepted(a) && slices.ContainsFunc(d.Arrays, func(x ArrayInDoubt) bool {
-		return md.Hex(x.UUID) == md.Hex(a.UUID) && x.Remaining == 0 && (x.Events == a.Events && x.Missing == a.Missing || x.Events != a.Events && awaited > 0)
+	return !s.accepted(a) && d.Remaining() == 0 && slices.ContainsFunc(d.Arrays, func(x ArrayInDoubt) bool {
+		return md.Hex(x.UUID) == md.Hex(a.UUID) && (x.Events == a.Events && x.Missing == a.Missing || x.Events != a.Events && awaited > 0)
 	})
 }
 

@@ -58,7 +58,9 @@ func (w *watcher) forgive(ctx context.Context, s *service) {
 		return
 	}
 	w.weighed[name] = w.now()
-	if unnoted != nil || s.storage.sound() != nil {
+	// A cleanup before Pacemaker has written the failure down would clean up nothing.
+	before := w.noted[name]
+	if w.noted[name] = unnoted == nil; !w.noted[name] || !before || s.storage.sound() != nil {
 		return
 	}
 	// A start or stop that runs now holds the lock.
@@ -68,6 +70,7 @@ func (w *watcher) forgive(ctx context.Context, s *service) {
 	}
 	s.forget()
 	release()
+	w.noted[name] = false
 	w.log("what kept service %s from this server is gone: Pacemaker may start it here", name)
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()

@@ -8,9 +8,12 @@ import (
 	"path/filepath"
 	"reflect"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/mortarhpc/mortar/internal/base/ext4"
 )
 
 // debugfsImage is a file system in a file, which the real tools of e2fsprogs work on.
@@ -87,6 +90,25 @@ func (d debugfsImage) patch(at int64, b []byte) {
 	}
 }
 
+func (d debugfsImage) read(off int64, n int) ([]byte, error) {
+	return (&realKernel{}).ReadBlocks(d.path, off, n)
+}
+
+// bytes is what a block holds.
+func (d debugfsImage) bytes(at int64) []byte {
+	d.t.Helper()
+	f, err := os.Open(d.path)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	defer f.Close()
+	b := make([]byte, BlockBytes)
+	if _, err := f.ReadAt(b, at); err != nil {
+		d.t.Fatal(err)
+	}
+	return b
+}
+
 func (d debugfsImage) mmpBlock() int64 {
 	d.t.Helper()
 	m := regexp.MustCompile(`MMP block number: +(\d+)`).FindStringSubmatch(d.run("dumpe2fs", "-h", d.path))
@@ -115,7 +137,7 @@ func TestOwnersOfTarget(t *testing.T) {
 	dir := t.TempDir()
 	d := debugfsImage{t, filepath.Join(dir, "target")}
 	d.run("truncate", "--size", "64M", d.path)
-	d.run("mkfs.ext4", "-q", "-b", "4096", "-I", "512", d.path)
+	d.run("mkfs.ext4", "-q", "-b", "4096", "-I", "512", "-O", "^metadata_csum,uninit_bg", d.path)
 	data, sparse := filepath.Join(dir, "data"), filepath.Join(dir, "sparse")
 	if err := os.WriteFile(data, []byte(strings.Repeat("data", 10240)), 0o600); err != nil {
 		t.Fatal(err)
@@ -135,47 +157,58 @@ func TestOwnersOfTarget(t *testing.T) {
 		t.Fatal("the sparse file has no block of extents")
 	}
 	tree, _ := strconv.ParseInt(etb[1], 10, 64)
-	blocks := []int64{0, 16000 * BlockBytes, d.at("object", 3), d.at("object", 4), d.at("small-inode", 0), d.at("mdt", 9), d.at("precreated", 1), d.at("local", 2),
-		d.at("spread", 6), tree * BlockBytes, d.at("/", 0)}
+	blocks := []int64{0, d.at("object", 3), d.at("object", 4), d.at("small-inode", 0), d.at("mdt", 9), d.at("precreated", 1), d.at("local", 2),
+		d.at("spread", 6), tree * BlockBytes, d.at("/", 0), 16000 * BlockBytes}
+	slices.Sort(blocks)
 	want := &Owners{Metadata: 2, Free: 1, Files: []FileInDoubt{
 		{Inode: d.inode("object"), FID: "[0x200000401:0x5:0x0]", Offsets: []int64{3 * BlockBytes, 4 * BlockBytes}},
 		{Inode: d.inode("small-inode"), FID: "[0x200000402:0x6:0x0]", Offsets: []int64{0}},
-		{Inode: d.inode("mdt"), FID: "[0x200000403:0x9:0x0]", Offsets: []int64{9 * BlockBytes}},
+		{Inode: d.inode("mdt"), Offsets: []int64{9 * BlockBytes}},
 		{Inode: d.inode("precreated"), Offsets: []int64{BlockBytes}},
 		{Inode: d.inode("local"), Offsets: []int64{2 * BlockBytes}},
 		{Inode: d.inode("spread"), Offsets: []int64{6 * BlockBytes}},
 	}}
-	look := func(what string) {
-		t.Helper()
-		if o, err := (&ext4Reader{&realKernel{}, d.path}).owners(t.Context(), blocks); err != nil || !reflect.DeepEqual(o, want) {
-			t.Errorf("%s: %v, owners are\n%+v, want\n%+v", what, err, o, want)
-		}
+	// A block of the map of extents that is torn: what the inode has is not told.
+	whole := d.bytes(tree * BlockBytes)
+	d.patch(tree*BlockBytes, make([]byte, len(whole)))
+	if o, err := ext4Owners(t.Context(), &realKernel{}, d.path, blocks); err != nil || !strings.Contains(o.Unsearched, "1 inodes") || !strings.Contains(o.String(), "files may be missing") {
+		t.Errorf("a torn map of extents: %v, %+v", err, o)
 	}
+	d.patch(tree*BlockBytes, whole)
 	// What a crash leaves in the journal only.
 	late := filepath.Join(dir, "late")
 	if err := os.WriteFile(late, []byte(strings.Repeat("late", 1024)), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	// MMP as a server leaves it that died with the target. debugfs would wait for that one.
+	d.run("tune2fs", "-O", "mmp", d.path)
+	d.patch(d.mmpBlock()*BlockBytes+4, []byte{1, 0, 0, 0})
+	const incompat, mmp = 1024 + 0x60 + 1, 1
+	features := d.bytes(0)[incompat]
+	d.patch(incompat, []byte{features &^ mmp})
 	d.change("jo", fmt.Sprintf("jw -b %d %s", d.at("mdt", 9)/BlockBytes, late), "jc")
-	look("after a crash")
+	d.patch(incompat, []byte{features})
+	if _, err := ext4.OwnersOf(t.Context(), d.read, blocks); err == nil || !strings.Contains(err.Error(), "journal") {
+		t.Errorf("a journal that was not replayed: %v", err)
+	}
+	o, err := ext4Owners(t.Context(), &realKernel{}, d.path, blocks)
+	if err != nil || !reflect.DeepEqual(o, want) {
+		t.Errorf("%v, owners are\n%+v, want\n%+v", err, o, want)
+	}
 	if !strings.Contains(d.ask("cat mdt"), "latelate") {
 		t.Error("the journal was not replayed")
 	}
-	// MMP as a server leaves it that died with the target.
-	d.run("tune2fs", "-O", "mmp", d.path)
-	d.patch(d.mmpBlock()*BlockBytes+4, []byte{1, 0, 0, 0})
-	look("in use by MMP")
 }
 
 // Blocks beyond the file system are no file's; a device without one gives an error.
 func TestOwnersOfNoTarget(t *testing.T) {
 	d := debugfsImage{t, filepath.Join(t.TempDir(), "target")}
 	d.run("truncate", "--size", "16M", d.path)
-	if o, err := (&ext4Reader{&realKernel{}, d.path}).owners(t.Context(), []int64{0}); err == nil {
+	if o, err := ext4Owners(t.Context(), &realKernel{}, d.path, []int64{0}); err == nil {
 		t.Errorf("a device without a file system: %+v", o)
 	}
 	d.run("mkfs.ext4", "-q", "-b", "4096", d.path)
-	if o, err := (&ext4Reader{&realKernel{}, d.path}).owners(t.Context(), []int64{1 << 30}); err != nil || o.Free != 1 {
+	if o, err := ext4Owners(t.Context(), &realKernel{}, d.path, []int64{1 << 30}); err != nil || o.Free != 1 {
 		t.Errorf("a block beyond its end: %v, %+v", err, o)
 	}
 }
@@ -194,9 +227,9 @@ func TestOwnersOfManyBlocks(t *testing.T) {
 	for i := range int64(9000) {
 		blocks = append(blocks, first+i*BlockBytes)
 	}
-	of, nobodys, err := (&ext4Reader{&realKernel{}, d.path}).inodes(t.Context(), blocks)
-	if n := len(of[d.inode("data")]); err != nil || n+len(nobodys) != len(blocks) || n < 8000 {
-		t.Errorf("debugfs: %v, %d blocks of the file", err, n)
+	o, err := ext4Owners(t.Context(), &realKernel{}, d.path, blocks)
+	if err != nil || len(o.Files) != 1 || len(o.Files[0].Offsets) < 8000 || len(o.Files[0].Offsets)+o.Metadata+o.Free != len(blocks) {
+		t.Errorf("ext4: %v, %.200v", err, o)
 	}
 	s := &nfsKind{service: &service{k: talkative{}}}
 	if o, err := s.mapped(t.Context(), "/mnt", blocks); err != nil || len(o.Files) != 1 || len(o.Files[0].Offsets) != len(blocks) {

@@ -382,6 +382,9 @@ type inDoubt struct {
 //
 // Source: Pacemaker, EXIT_REASON_MAX_LEN
 func (d *inDoubt) Error() string {
+	if n := d.Remaining(); n > 0 {
+		return fmt.Sprintf("%s, %d MiB of each disk are left, and the next start goes on: %v. %v", Unfinished, n>>20, errors.Join(d.why...), &d.Doubt)
+	}
 	return fmt.Sprintf("a crash has left blocks in doubt, see %s: %v. %v", Confirmable, errors.Join(d.why...), &d.Doubt)
 }
 

@@ -41,6 +41,18 @@ func (s *mdKind) settle(ctx context.Context, a Array, v *verdict) *ArrayInDoubt 
 		d.Unknown = "it has a journal" // and settleByJournal has decided
 		return d
 	}
+	started := func() bool { // a person has accepted d
+		if !s.accepted(*d) {
+			return false
+		}
+		v.Notes = append(v.Notes, "may have wrong data, and is started because a person has accepted that: "+(&Doubt{Arrays: []ArrayInDoubt{*d}}).String())
+		v.Doubt = nil
+		return true
+	}
+	if d.Unknown = "a person has accepted any block"; started() {
+		return nil
+	}
+	d.Unknown = ""
 	t, err := s.torn(a, v)
 	if err == nil {
 		err = s.compare(ctx, t, d)
@@ -55,9 +67,7 @@ func (s *mdKind) settle(ctx context.Context, a Array, v *verdict) *ArrayInDoubt 
 		v.Doubt = nil
 		return nil
 	}
-	if s.accepted(*d) {
-		v.Notes = append(v.Notes, "may have wrong data, and is started because a person has accepted that: "+(&Doubt{Arrays: []ArrayInDoubt{*d}}).String())
-		v.Doubt = nil
+	if started() {
 		return nil
 	}
 	return d
@@ -111,17 +121,15 @@ func (s *mdKind) compare(ctx context.Context, t *tornArray, d *ArrayInDoubt) err
 			}
 		}
 	}
-	from := now.Next
-	err := t.compare(ctx, &now, s.k.ReadBlocks)
-	if errors.Is(err, context.DeadlineExceeded) {
+	from, late := now.Next, ctx.Err() != nil // other arrays have taken the time
+	err := t.compare(ctx, &now, s.k.ReadBlocks, func() {
+		b, err := json.Marshal(append(others, now))
+		if err = errors.Join(err, s.k.Save(comparedFile(s.cfg.Service), b)); err != nil {
+			s.log.note("the next start has to compare array %s anew: %v", d.Name, err)
+		}
+	})
+	if d.Blocks = now.Bad; errors.Is(err, context.DeadlineExceeded) && (late || now.Next > from) {
 		d.Remaining = t.bytes(now.Next)
-	}
-	if d.Blocks = now.Bad; now.Next == from {
-		return err
-	}
-	b, lost := json.Marshal(append(others, now))
-	if lost = errors.Join(lost, s.k.Save(comparedFile(s.cfg.Service), b)); lost != nil {
-		s.log.note("the next start has to compare array %s anew: %v", d.Name, lost)
 	}
 	return err
 }
@@ -188,8 +196,9 @@ func (s *mdKind) bitmap(m member) (*md.Bitmap, []byte, error) {
 // rowsAtOnce is how many rows are compared before that is written down.
 const rowsAtOnce = 8
 
-// compare goes on with a comparison: it adds blocks of which P and Q do not tell the same.
-func (t *tornArray) compare(ctx context.Context, c *compared, read func(dev string, off int64, n int) ([]byte, error)) error {
+// compare goes on with a comparison: it adds blocks of which P and Q do not tell the same,
+// and calls save each time that it has got further.
+func (t *tornArray) compare(ctx context.Context, c *compared, read func(dev string, off int64, n int) ([]byte, error), save func()) error {
 	var rows []int64
 	flush := func(next int64) error {
 		if len(rows) == 0 {
@@ -200,6 +209,7 @@ func (t *tornArray) compare(ctx context.Context, c *compared, read func(dev stri
 			return err
 		}
 		rows, c.Next, c.Bad = rows[:0], next, append(c.Bad, bad...)
+		save()
 		return nil
 	}
 	next := c.Next
@@ -285,7 +295,7 @@ func places(offsets []int64) string {
 
 // nameFiles finds whose the blocks in doubt are.
 func (s *mdKind) nameFiles(ctx context.Context, d *inDoubt, hold func()) {
-	if !slices.ContainsFunc(d.Arrays, func(a ArrayInDoubt) bool { return len(a.Blocks) > 0 }) {
+	if d.Remaining() > 0 || !slices.ContainsFunc(d.Arrays, func(a ArrayInDoubt) bool { return len(a.Blocks) > 0 }) {
 		return
 	}
 	wait := trialTime

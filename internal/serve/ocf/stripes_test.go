@@ -334,3 +334,75 @@ func TestSettleGoesOn(t *testing.T) {
 		})
 	}
 }
+
+// A group whose blocks are in doubt does not keep another one from being compared to its
+// end; the person is asked once, for both, and until then is told to wait.
+func TestSettleGoesOnWithAllGroups(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}
+		slow := &slowMembers{members: newMembers(all[:4]...), files: map[string][]byte{}, busy: map[string]chan struct{}{}}
+		slow.dev[slotDev(1)][at(5)] ^= 0x55
+		s := &mdKind{service: &service{k: slow, cfg: &Config{Service: "home", MDStorage: &MDStorage{}}, host: "nfs2", now: time.Now, log: &steps{stderr: io.Discard, now: time.Now}}}
+		const otherUUID = "11111111222222223333333344444444"
+		a, b := Array{Name: "r0", UUID: md.UUID(arrayUUID)}, Array{Name: "r1", UUID: md.UUID(otherUUID)}
+		for slot := range 4 {
+			a.Members, b.Members = append(a.Members, slotDev(slot)), append(b.Members, slotDev(slot)+"b")
+			d := bytes.Clone(newMembers(all...).dev[slotDev(slot)])
+			other, _ := hex.DecodeString(otherUUID)
+			sb := testSuperblock{uuid: otherUUID, level: 6, layout: 2, disks: 4, dev: uint32(slot), events: 9, dirty: true,
+				roles: []uint16{0, 1, 2, 3}, chunk: stripeChunk, size: stripeRows * stripeChunk, data: dataAt, bitmap: bitmapAt}
+			copy(d[md.SuperblockOffset:], sb.bytes())
+			copy(d[bitmapAt+8:], other)
+			slow.dev[slotDev(slot)+"b"] = d
+			slow.busy[slotDev(slot)], slow.busy[slotDev(slot)+"b"] = make(chan struct{}, 1), make(chan struct{}, 1)
+		}
+		delete(slow.dev, slotDev(0))
+		delete(slow.dev, slotDev(0)+"b")
+		s.cfg.Arrays = []Array{a, b}
+		for start := 1; ; start++ {
+			_, _, err := s.lookAll(t.Context())
+			d := (*inDoubt)(nil)
+			if !errors.As(err, &d) || start == 9 {
+				t.Fatalf("start %d: %v", start, err)
+			}
+			if err := s.saveDoubt(&d.Doubt); err != nil {
+				t.Fatal(err)
+			}
+			if d.Remaining() == 0 {
+				if start < 2 || len(d.Arrays) != 1 || len(d.Arrays[0].Blocks) != 1 || s.sound() == nil || !strings.Contains(err.Error()[:128], Confirmable) {
+					t.Errorf("start %d: %v", start, err)
+				}
+				return
+			}
+			if s.sound() != nil {
+				t.Fatalf("start %d: the watcher does not have Pacemaker try again", start)
+			}
+			if short := err.Error()[:128]; !strings.Contains(short, Unfinished) || !strings.Contains(short, "MiB of each disk are left") || strings.Contains(short, Confirmable) {
+				t.Errorf("start %d: Pacemaker tells %q", start, short)
+			}
+			ran := false
+			s.nameFiles(t.Context(), d, func() { ran = true })
+			if ran {
+				t.Error("files are named before the list is complete")
+			}
+		}
+	})
+}
+
+// Who accepts any block does not wait for a comparison.
+func TestSettleAcceptedUnseen(t *testing.T) {
+	m := newMembers(1)
+	m.dev[slotDev(1)][at(5)] ^= 0x55
+	delete(m.dev, slotDev(0))
+	slow := &slowMembers{members: m, files: map[string][]byte{}}
+	s := &mdKind{service: &service{k: slow, cfg: &Config{Service: "home", MDStorage: &MDStorage{}}, host: "nfs2", now: time.Now, log: &steps{stderr: io.Discard, now: time.Now}}}
+	a := Array{Name: "r0", UUID: md.UUID(arrayUUID)}
+	for slot := range 4 {
+		a.Members = append(a.Members, slotDev(slot))
+	}
+	s.cfg.Arrays = []Array{a}
+	slow.files[AcceptedFile("home")] = []byte(`{"service": "home", "arrays": [{"name": "r0", "uuid": "` + arrayUUID + `", "events": 9, "unknown": "why"}]}`)
+	if v, _, err := s.lookAll(t.Context()); err != nil || !v[0].DirtyDegraded || slow.reads.Load() > 0 {
+		t.Errorf("%v, %d reads", err, slow.reads.Load())
+	}
+}

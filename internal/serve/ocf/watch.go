@@ -200,6 +200,7 @@ type watcher struct {
 	restarts   map[string][]time.Time // by service and daemon
 	failed     map[string]time.Time   // by service: nfsd was reported gone
 	fence      map[string]bool        // by service: asked to be fenced
+	noted      map[string]bool        // by service: it was refused when that was last looked at
 	weighed    map[string]time.Time   // by service: when it was last looked whether a refused start may be forgotten
 	gone       map[string]time.Time   // by service: since when its devices are out of reach
 	settled    map[string]settled     // by service: NFS locks, during lockd's grace period
@@ -513,7 +514,7 @@ func (w *watcher) fail(ctx context.Context, s *service, why string) {
 func blankWatcher(k kernel, log func(string, ...any)) *watcher {
 	return &watcher{
 		k: k, log: log, record: log, now: time.Now, lock: tryLock, background: func(f func()) { f() },
-		attributes: attributes{}, pids: map[string]int{}, restarts: map[string][]time.Time{}, failed: map[string]time.Time{}, fence: map[string]bool{}, gone: map[string]time.Time{}, weighed: map[string]time.Time{},
+		attributes: attributes{}, pids: map[string]int{}, restarts: map[string][]time.Time{}, failed: map[string]time.Time{}, fence: map[string]bool{}, gone: map[string]time.Time{}, noted: map[string]bool{}, weighed: map[string]time.Time{},
 		settled: map[string]settled{}, lacking: map[string]time.Time{}, spares: map[string]time.Time{},
 	}
 }
