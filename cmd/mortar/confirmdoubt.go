@@ -94,7 +94,7 @@ func printDoubt(w io.Writer, d *ocf.Doubt) {
 	}
 	fmt.Fprintf(w, "files: %d; blocks of the file system's own data: %d, of no file: %d, outside the volume: %d\n", len(o.Files), o.Metadata, o.Free, o.Outside)
 	if o.Unsearched != "" {
-		fmt.Fprintf(w, "a file may have no name here: %s\n", o.Unsearched)
+		fmt.Fprintf(w, "the list is not complete: %s\n", o.Unsearched)
 	}
 	for _, f := range o.Files {
 		fmt.Fprintf(w, "  inode %d %s\n", f.Inode, cmp.Or(f.Path, f.FID, "(its name was not found)"))

@@ -22,7 +22,7 @@ array r0: 2 blocks of 4096 bytes may be wrong, at these bytes of the array:
   86016
 array r1: any block of its missing disks may be wrong: it has no write-intent bitmap
 files: 2; blocks of the file system's own data: 0, of no file: 1, outside the volume: 0
-a file may have no name here: the search for names was cut short
+the list is not complete: the search for names was cut short
   inode 263 /srv/home/data/a
     at byte 4096
   inode 300 (its name was not found)

@@ -1,5 +1,5 @@
-// Package ext4 reads an ext4 (or ldiskfs) file system that is not mounted: whose some of
-// its blocks are, and the extended attributes of those inodes. Tools of e2fsprogs compare
+// Package ext4 finds which inodes have given blocks of an ext4 (or ldiskfs) file system that
+// is not mounted, and reads the extended attributes of these inodes. Tools of e2fsprogs compare
 // each block in use with each block asked for, which takes hours on a large target; this
 // walks over the extents once. It only reads, knows nothing of Lustre, and does not replay a
 // journal.
@@ -8,6 +8,7 @@
 package ext4
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -31,15 +32,15 @@ type Owners struct {
 	// Own and Free count blocks in use that no inode of a file has, such as the file
 	// system's own, and blocks that nobody uses.
 	Own, Free int
-	// Unread counts inodes whose map of extents cannot be read; blocks that they have are in
-	// Own.
+	// Unread counts inodes whose map of extents is damaged, or in a block that was asked for;
+	// blocks that they have are in Own.
 	Unread int
 }
 
 // Inode is one with blocks that were asked for.
 type Inode struct {
 	Number  uint64
-	Offsets []int64 // in the file, bytes; empty: its map of extents, or its attributes
+	Offsets []int64 // in the file, bytes; empty: itself, its map of extents, or its attributes
 	// Attributes are those of the name space trusted, by the rest of the name.
 	Attributes map[string][]byte
 }
@@ -57,21 +58,22 @@ type fileSystem struct {
 }
 
 type group struct {
-	bitmap, table int64 // blocks
-	inodes        int64 // that may be in use
-	blank         bool  // no block of a file is in use
+	blocks, taken, table int64 // blocks: the bitmaps of blocks and inodes, the table of inodes
+	inodes               int64 // that may be in use
+	blank                bool  // no block of a file is in use
 }
 
 // Features, flags and magic numbers.
 const (
-	magic                                 = 0xef53
-	needsRecovery, metaBG, incompat64     = 0x4, 0x10, 0x80
-	gdtChecksum, metadataChecksum         = 0x10, 0x400
-	inodesUninitialized, blocksUninit     = 0x1, 0x2
-	hasExtents, hasInlineData             = 0x80000, 0x10000000
-	extentMagic, attrMagic                = 0xf30a, 0xea020000
-	typeMask, directory, regular, symlink = 0xf000, 0x4000, 0x8000, 0xa000
-	trusted                               = 4 // name space of attributes
+	magic                             = 0xef53
+	needsRecovery, metaBG, incompat64 = 0x4, 0x10, 0x80
+	gdtChecksum, metadataChecksum     = 0x10, 0x400
+	bigalloc                          = 0x200
+	inodesUninitialized, blocksUninit = 0x1, 0x2
+	hasExtents, hasInlineData         = 0x80000, 0x10000000
+	extentMagic, attrMagic            = 0xf30a, 0xea020000
+	typeMask, directory, regular      = 0xf000, 0x4000, 0x8000
+	trusted                           = 4 // name space of attributes
 )
 
 // firstInode is the first inode of a file. Those below are the file system's own: its
@@ -94,6 +96,8 @@ func open(read Read) (*fileSystem, error) {
 		return nil, errors.New("its journal has not been replayed")
 	case incompat&metaBG != 0:
 		return nil, errors.New("it has meta block groups (meta_bg)")
+	case roCompat&bigalloc != 0 || le.Uint32(sb[0x20:]) != 8*BlockBytes:
+		return nil, errors.New("its block groups are not as mke2fs makes them by default (bigalloc, or -g)")
 	}
 	fs := &fileSystem{read: read, blocks: int64(le.Uint32(sb[0x4:])), perGroup: int64(le.Uint32(sb[0x20:])),
 		inodesPerGroup: int64(le.Uint32(sb[0x28:])), inodeSize: int64(le.Uint16(sb[0x58:]))}
@@ -103,8 +107,8 @@ func open(read Read) (*fileSystem, error) {
 		descriptor = int64(le.Uint16(sb[0xfe:]))
 	}
 	const most = 1 << 38 // a PiB
-	if fs.blocks > most || fs.perGroup != 8*BlockBytes || fs.inodesPerGroup == 0 || fs.inodeSize < 128 || fs.inodeSize > BlockBytes || BlockBytes%fs.inodeSize != 0 ||
-		descriptor < 32 || BlockBytes%descriptor != 0 {
+	if fs.blocks > most || fs.inodesPerGroup == 0 || fs.inodesPerGroup > 8*BlockBytes || fs.inodeSize < 128 || fs.inodeSize > BlockBytes || BlockBytes%fs.inodeSize != 0 ||
+		descriptor < 32 || descriptor > 64 {
 		return nil, errors.New("its superblock is damaged")
 	}
 	return fs, fs.descriptors(descriptor, roCompat&(gdtChecksum|metadataChecksum) != 0)
@@ -119,10 +123,11 @@ func (fs *fileSystem) descriptors(size int64, counted bool) error {
 		return err
 	}
 	for d := range slices.Chunk(b[:n*size], int(size)) {
-		g := group{bitmap: int64(le.Uint32(d)), table: int64(le.Uint32(d[0x8:])), inodes: fs.inodesPerGroup}
+		g := group{blocks: int64(le.Uint32(d)), taken: int64(le.Uint32(d[0x4:])), table: int64(le.Uint32(d[0x8:])), inodes: fs.inodesPerGroup}
 		unused := int64(le.Uint16(d[0x1c:]))
 		if size >= 64 {
-			g.bitmap |= int64(le.Uint32(d[0x20:])) << 32
+			g.blocks |= int64(le.Uint32(d[0x20:])) << 32
+			g.taken |= int64(le.Uint32(d[0x24:])) << 32
 			g.table |= int64(le.Uint32(d[0x28:])) << 32
 			unused |= int64(le.Uint16(d[0x32:])) << 16
 		}
@@ -132,7 +137,7 @@ func (fs *fileSystem) descriptors(size int64, counted bool) error {
 				g.inodes = 0
 			}
 		}
-		if g.bitmap >= fs.blocks || g.table >= fs.blocks || g.inodes < 0 {
+		if max(g.blocks, g.taken, g.table) >= fs.blocks || g.inodes < 0 {
 			return errors.New("its group descriptors are damaged")
 		}
 		fs.groups = append(fs.groups, g)
@@ -153,27 +158,17 @@ func OwnersOf(ctx context.Context, read Read, offsets []int64) (*Owners, error) 
 	for _, off := range offsets {
 		w.asked = append(w.asked, off/BlockBytes)
 	}
-	g, ctx := errgroup.WithContext(ctx)
+	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(8 * runtime.NumCPU()) // they wait for disks
-	for i, x := range fs.groups {
-		for from := int64(0); from < x.inodes*fs.inodeSize; from += tablePart {
-			n := min(tablePart, (x.inodes*fs.inodeSize-from+BlockBytes-1)/BlockBytes*BlockBytes)
-			g.Go(func() error {
-				if err := ctx.Err(); err != nil {
-					return err
-				}
-				b, err := read(x.table*BlockBytes+from, int(n))
-				if err != nil {
-					return err
-				}
-				return w.inodes(ctx, int64(i)*fs.inodesPerGroup+from/fs.inodeSize+1, b)
-			})
+	for i := range fs.groups {
+		for from := int64(0); from < fs.groups[i].inodes && gctx.Err() == nil; from += tablePart / fs.inodeSize {
+			g.Go(func() error { return w.inodes(gctx, int64(i), from) })
 		}
 	}
 	if err := g.Wait(); err != nil {
 		return nil, err
 	}
-	return w.result()
+	return w.result(ctx)
 }
 
 // walk is one over all inodes.
@@ -189,18 +184,31 @@ type walk struct {
 }
 
 // result counts the blocks that no inode has.
-func (w *walk) result() (*Owners, error) {
-	slices.SortFunc(w.found, func(a, b Inode) int { return int(int64(a.Number) - int64(b.Number)) })
+func (w *walk) result(ctx context.Context) (*Owners, error) {
+	slices.SortFunc(w.found, func(a, b Inode) int { return cmp.Compare(a.Number, b.Number) })
 	o := &Owners{Inodes: w.found, Own: w.own, Unread: w.unread}
+	var bitmap []byte
+	of := int64(-1)
 	for i, block := range w.asked {
 		if w.taken[i] {
 			continue
 		}
-		used, err := w.used(block)
-		if err != nil {
-			return nil, err
+		group := block / w.perGroup
+		if block >= w.blocks || w.groups[group].blank {
+			o.Free++
+			continue
 		}
-		if used {
+		if group != of {
+			err := ctx.Err()
+			if err == nil {
+				bitmap, err = w.read(w.groups[group].blocks*BlockBytes, BlockBytes)
+			}
+			if err != nil {
+				return nil, err
+			}
+			of = group
+		}
+		if isSet(bitmap, block%w.perGroup) {
 			o.Own++
 		} else {
 			o.Free++
@@ -209,74 +217,77 @@ func (w *walk) result() (*Owners, error) {
 	return o, nil
 }
 
-func (fs *fileSystem) used(block int64) (bool, error) {
-	if block >= fs.blocks || fs.groups[block/fs.perGroup].blank {
-		return false, nil
-	}
-	b, err := fs.read(fs.groups[block/fs.perGroup].bitmap*BlockBytes, BlockBytes)
-	if err != nil {
-		return false, err
-	}
-	bit := block % fs.perGroup
-	return b[bit/8]>>(bit%8)&1 != 0, nil
-}
+func isSet(bitmap []byte, bit int64) bool { return bitmap[bit/8]>>(bit%8)&1 != 0 }
 
-// inodes looks at a part of a table, which begins with an inode.
-func (w *walk) inodes(ctx context.Context, first int64, table []byte) error {
-	for i := int64(0); (i+1)*w.inodeSize <= int64(len(table)); i++ {
-		raw := table[i*w.inodeSize:][:w.inodeSize]
-		mode, links, blocks := le.Uint16(raw), le.Uint16(raw[0x1a:]), le.Uint32(raw[0x1c:])
-		if mode == 0 || links == 0 && blocks == 0 { // free, or removed
+// inodes looks at a part of a group's table, from an inode of the group on.
+func (w *walk) inodes(ctx context.Context, group, from int64) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	g := w.groups[group]
+	bitmap, err := w.read(g.taken*BlockBytes, BlockBytes)
+	if err != nil {
+		return err
+	}
+	n := min(tablePart/w.inodeSize, g.inodes-from)
+	at := g.table*BlockBytes + from*w.inodeSize
+	table, err := w.read(at, int((n*w.inodeSize+BlockBytes-1)/BlockBytes*BlockBytes))
+	if err != nil {
+		return err
+	}
+	for i := range n {
+		// e2fsck frees an inode in the bitmap, and may leave all else of it as it was.
+		if !isSet(bitmap, from+i) {
 			continue
 		}
-		if err := ctx.Err(); err != nil {
+		x := holding{walk: w, ctx: ctx, offsets: []int64{}}
+		x.take((at+i*w.inodeSize)/BlockBytes, 1, -1)
+		raw := table[i*w.inodeSize:][:w.inodeSize]
+		if err := x.follow(raw); err != nil {
 			return err
 		}
-		x := holding{walk: w, offsets: []int64{}}
-		err := x.read(raw)
-		if damaged := (*damage)(nil); err != nil && !errors.As(err, &damaged) {
-			return err
-		}
-		w.add(uint64(first+i), raw, &x, err != nil && first+i >= firstInode)
+		w.add(uint64(group*w.inodesPerGroup+from+i+1), raw, &x)
 	}
 	return nil
 }
 
-func (w *walk) add(number uint64, raw []byte, x *holding, damaged bool) {
-	if len(x.has) == 0 && !damaged {
+func (w *walk) add(number uint64, raw []byte, x *holding) {
+	own := number < firstInode
+	if len(x.has) == 0 && (own || !x.damaged) {
 		return
+	}
+	var attributes map[string][]byte
+	if !own && len(x.has) > 0 {
+		attributes = w.attributes(raw)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if damaged {
-		w.unread++
-	}
 	for _, i := range x.has {
 		w.taken[i] = true
 	}
-	switch {
-	case len(x.has) == 0:
-	case number < firstInode:
+	if own {
 		w.own += len(x.has)
-	default:
-		w.found = append(w.found, Inode{number, x.offsets, w.attributes(raw)})
+		return
+	}
+	if x.damaged {
+		w.unread++
+	}
+	if len(x.has) > 0 {
+		w.found = append(w.found, Inode{number, x.offsets, attributes})
 	}
 }
 
 // holding is what an inode has of the blocks asked for.
 type holding struct {
 	*walk
+	ctx     context.Context
 	has     []int // indexes of asked
 	offsets []int64
+	damaged bool // its map of extents, or what was to be read of it
 }
 
-// damage is an error of one inode.
-type damage struct{ what string }
-
-func (d *damage) Error() string { return d.what }
-
-// read follows the inode's map of extents.
-func (x *holding) read(raw []byte) error {
+// follow follows the inode's map of extents.
+func (x *holding) follow(raw []byte) error {
 	kind, flags := le.Uint16(raw)&typeMask, le.Uint32(raw[0x20:])
 	if acl := attributeBlock(raw); acl != 0 {
 		x.take(acl, 1, -1)
@@ -284,10 +295,11 @@ func (x *holding) read(raw []byte) error {
 	switch {
 	case flags&hasExtents != 0:
 		return x.node(raw[0x28:][:60], -1)
-	case flags&hasInlineData != 0, kind == symlink, kind != regular && kind != directory, le.Uint32(raw[0x1c:]) == 0:
-		return nil // in the inode, or nothing
+	case flags&hasInlineData != 0, kind != regular && kind != directory, le.Uint32(raw[0x1c:]) == 0:
+	default:
+		x.damaged = true // ldiskfs makes no files without extents
 	}
-	return &damage{"its blocks are not in extents"}
+	return nil
 }
 
 // attributeBlock is the block of the inode's attributes that do not fit into it.
@@ -295,16 +307,18 @@ func attributeBlock(raw []byte) int64 {
 	return int64(le.Uint32(raw[0x68:])) | int64(le.Uint16(raw[0x76:]))<<32
 }
 
-// take notes which blocks of a range were asked for. logical is the range's first block in
-// the file; -1: it holds no data.
-func (x *holding) take(start, length, logical int64) {
+// take notes which blocks of a range were asked for, and says whether there are any.
+// logical is the range's first block in the file; -1: it holds no data.
+func (x *holding) take(start, length, logical int64) (any bool) {
 	i, _ := slices.BinarySearch(x.asked, start)
 	for ; i < len(x.asked) && x.asked[i] < start+length; i++ {
+		any = true
 		x.has = append(x.has, i)
 		if logical >= 0 {
 			x.offsets = append(x.offsets, (logical+x.asked[i]-start)*BlockBytes)
 		}
 	}
+	return any
 }
 
 // node reads a node of the map. depth is that of the node above less one; -1: it is the
@@ -312,32 +326,46 @@ func (x *holding) take(start, length, logical int64) {
 func (x *holding) node(b []byte, depth int) error {
 	entries, d := int(le.Uint16(b[2:])), int(le.Uint16(b[6:]))
 	if le.Uint16(b) != extentMagic || 12*(entries+1) > len(b) || d > 5 || depth >= 0 && d != depth {
-		return &damage{"its map of extents is damaged"}
+		x.damaged = true
+		return nil
 	}
+	next := int64(0) // the first block in the file that may come
 	for e := range slices.Chunk(b[12:12*(entries+1)], 12) {
+		logical := int64(le.Uint32(e))
+		start, length := int64(le.Uint32(e[4:]))|int64(le.Uint16(e[8:]))<<32, int64(1)
 		if d == 0 {
 			const longest = 32768 // more: allocated, and not written
-			length := int64(le.Uint16(e[4:]))
-			if length > longest {
+			if length = int64(le.Uint16(e[4:])); length > longest {
 				length -= longest
 			}
-			x.take(int64(le.Uint16(e[6:]))<<32|int64(le.Uint32(e[8:])), length, int64(le.Uint32(e)))
-			continue
+			start = int64(le.Uint16(e[6:]))<<32 | int64(le.Uint32(e[8:]))
 		}
-		below := int64(le.Uint32(e[4:])) | int64(le.Uint16(e[8:]))<<32
-		if below >= x.blocks {
-			return &damage{"its map of extents leads out of the file system"}
+		if logical < next || length == 0 || start+length > x.blocks {
+			x.damaged = true
+			return nil
 		}
-		x.take(below, 1, -1)
-		next, err := x.walk.read(below*BlockBytes, BlockBytes)
-		if err != nil {
-			return err
-		}
-		if err := x.node(next, d-1); err != nil {
+		next = logical + length
+		if d == 0 {
+			x.take(start, length, logical)
+		} else if err := x.below(start, d-1); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// below reads a node that has a block of its own. One that was asked for may be wrong.
+func (x *holding) below(block int64, depth int) error {
+	if err := x.ctx.Err(); err != nil {
+		return err
+	}
+	x.damaged = x.take(block, 1, -1) || x.damaged
+	b, err := x.read(block*BlockBytes, BlockBytes)
+	if err != nil {
+		x.damaged = true
+		return nil
+	}
+	return x.node(b, depth)
 }
 
 // attributes reads an inode's trusted attributes, in it and in a block. What is damaged is

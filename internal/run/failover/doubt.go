@@ -24,7 +24,8 @@ type Refused struct {
 }
 
 // InDoubt reads on each server of a service's pair what it refused the last start of
-// the service for. It returns the newest; nil: no server has refused.
+// the service for. It returns the newest that is complete, or the newest; nil: no server
+// has refused.
 func InDoubt(ctx context.Context, d *design.Design, f observe.Facts, h Hosts, service string) (*Refused, error) {
 	svc, snap, _, err := serviceOf(d, f, service)
 	if err != nil {
@@ -39,7 +40,7 @@ func InDoubt(ctx context.Context, d *design.Design, f observe.Facts, h Hosts, se
 		if err != nil {
 			return nil, err
 		}
-		if r != nil && (found == nil || r.Doubt.At.After(found.Doubt.At)) {
+		if r != nil && (found == nil || r.tellsMore(found)) {
 			found = r
 		}
 	}
@@ -71,11 +72,11 @@ func nameObjects(ctx context.Context, d *design.Design, h Hosts, o *ocf.Owners) 
 	if len(fids) == 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, namesTime)
-	defer cancel()
 	last := errors.New("the spec has no client")
 	for _, m := range d.Mounts[:min(len(d.Mounts), clientsAsked)] {
-		paths, err := pathsOf(ctx, h, m, fids[:min(len(fids), filesAsked)])
+		mctx, cancel := context.WithTimeout(ctx, namesTime/clientsAsked)
+		paths, err := pathsOf(mctx, h, m, fids[:min(len(fids), filesAsked)])
+		cancel()
 		for i := range o.Files {
 			o.Files[i].Path = cmp.Or(o.Files[i].Path, paths[o.Files[i].FID])
 		}
@@ -96,6 +97,7 @@ func nameObjects(ctx context.Context, d *design.Design, h Hosts, o *ocf.Owners) 
 // alone, and for one of its names.
 func pathsOf(ctx context.Context, h Hosts, m design.ClientMount, fids []string) (map[string]string, error) {
 	paths := map[string]string{}
+	var other error
 	for _, fid := range fids {
 		out, err := h.Session(m.Client).Query(ctx, "lfs", "fid2path", "--link", "0", m.Path, fid)
 		switch {
@@ -103,11 +105,21 @@ func pathsOf(ctx context.Context, h Hosts, m design.ClientMount, fids []string) 
 			return paths, err
 		case out.Code == 0:
 			paths[fid] = strings.TrimSuffix(out.Stdout, "\n")
-		case !strings.Contains(out.Stderr, "cannot find") || !strings.Contains(out.Stderr, "No such file or directory"):
+		case !strings.Contains(out.Stderr, "cannot find"):
 			return paths, errors.New(strings.TrimSpace(out.Stderr))
+		case !strings.Contains(out.Stderr, "No such file or directory"): // which a removed file has
+			other = errors.New(strings.TrimSpace(out.Stderr))
 		}
 	}
-	return paths, nil
+	return paths, other
+}
+
+// tellsMore says whether a refusal is better to show than another one.
+func (r *Refused) tellsMore(than *Refused) bool {
+	if whole := r.Doubt.Remaining() == 0; whole != (than.Doubt.Remaining() == 0) {
+		return whole
+	}
+	return r.Doubt.At.After(than.Doubt.At)
 }
 
 func refusedBy(ctx context.Context, h Hosts, node, service string) (*Refused, error) {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/host"
@@ -54,6 +55,7 @@ func TestInDoubt(t *testing.T) {
 		{"nobody has refused", "healthy", nil, "", ""},
 		{"one has", "healthy", map[string]string{"nfs1": doubt("2026-11-26T12:00:00Z")}, "nfs1", ""},
 		{"the newer one counts", "healthy", map[string]string{"nfs1": doubt("2026-11-26T12:00:00Z"), "nfs2": doubt("2026-11-26T12:00:01Z")}, "nfs2", ""},
+		{"a complete one counts more", "healthy", map[string]string{"nfs1": doubt("2026-11-26T12:00:00Z"), "nfs2": strings.Replace(doubt("2026-11-26T12:00:01Z"), `"blocks"`, `"remaining_bytes": 9, "blocks"`, 1)}, "nfs1", ""},
 		{"one that could not start it does not", "standby", map[string]string{"nfs1": doubt("2026-11-26T12:00:00Z")}, "", ""},
 		{"half a file", "healthy", map[string]string{"nfs2": doubt("2026-11-26T12:00:00Z")[:60]}, "", "nfs2: /run/mortar/doubt-home.json: "},
 	} {
@@ -74,13 +76,17 @@ type clients struct {
 }
 
 func (c clients) Session(name string) *host.Session {
-	return hosttest.Play(func(_ context.Context, on, _ string, params, result any) error {
+	return hosttest.Play(func(ctx context.Context, on, _ string, params, result any) error {
 		argv := params.(agent.QueryParams).Argv
 		if err := resource.ReadOnly(argv); err != nil {
 			return err
 		}
 		if on == "off" {
 			return errors.New("no route to host")
+		}
+		if on == "hangs" {
+			<-ctx.Done()
+			return ctx.Err()
 		}
 		if on == "unmounted" {
 			return hosttest.Answer(result, resource.Output{Code: 19, Stderr: "lfs fid2path: cannot resolve mount point for '/mnt/small': No such device\n"})
@@ -89,12 +95,17 @@ func (c clients) Session(name string) *host.Session {
 		if p := c.paths[fid]; p != "" {
 			return hosttest.Answer(result, resource.Output{Stdout: p + "\n"})
 		}
+		if fid == "[0x200000404:0x1:0x0]" {
+			return hosttest.Answer(result, resource.Output{Code: 19, Stderr: "lfs fid2path: cannot find /mnt/small " + fid + ": No such device\n"})
+		}
 		return hosttest.Answer(result, resource.Output{Code: 2, Stderr: "lfs fid2path: cannot find /mnt/small " + fid + ": No such file or directory\n"})
 	}).Session(name)
 }
 
 // A client that answers tells the paths of objects' files; a removed file has none.
-func TestNameObjects(t *testing.T) {
+func TestNameObjects(t *testing.T) { synctest.Test(t, testNameObjects) }
+
+func testNameObjects(t *testing.T) {
 	known := map[string]string{"[0x200000401:0x5:0x0]": "/mnt/small/a name", "[0x200000401:0x6:0x0]": "/mnt/small/b\nc"}
 	for _, c := range []struct {
 		name    string
@@ -107,6 +118,8 @@ func TestNameObjects(t *testing.T) {
 			[]string{"/mnt/small/a name", "", "", "/mnt/small/b\nc", "/mnt/small/a name"}, ""},
 		{"all removed", []string{"node02"}, []string{"[0x200000401:0x7:0x0]", "[0x200000401:0x8:0x0]"}, []string{"", ""}, ""},
 		{"none answers", []string{"off", "unmounted"}, []string{"[0x200000401:0x5:0x0]"}, []string{""}, "unmounted: lfs fid2path: cannot resolve mount point"},
+		{"after one that hangs", []string{"hangs", "node02"}, []string{"[0x200000401:0x5:0x0]"}, []string{"/mnt/small/a name"}, ""},
+		{"after one that is unknown", []string{"node02"}, []string{"[0x200000404:0x1:0x0]", "[0x200000401:0x5:0x0]"}, []string{"", "/mnt/small/a name"}, "No such device"},
 		{"one of three", []string{"off", "off", "unmounted", "node02"}, []string{"[0x200000401:0x5:0x0]"}, []string{""}, "unmounted: lfs fid2path"},
 		{"no client", nil, []string{"[0x200000401:0x5:0x0]"}, []string{""}, "no client"},
 		{"no FID", nil, []string{""}, []string{""}, ""},

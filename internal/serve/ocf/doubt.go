@@ -49,11 +49,11 @@ const (
 	Unfinished  = "parities are still compared"
 )
 
-// Remaining is how much of each disk is to be compared yet, bytes: then the next start goes
-// on, and the list of blocks is not complete.
+// Remaining is the most that is to be compared of a disk yet, bytes: then the next start
+// goes on, and the list of blocks is not complete.
 func (d *Doubt) Remaining() (n int64) {
 	for _, a := range d.Arrays {
-		n += a.Remaining
+		n = max(n, a.Remaining)
 	}
 	return n
 }

@@ -32,7 +32,7 @@ func ext4Owners(ctx context.Context, k kernel, device string, blocks []int64) (*
 		o.Files = append(o.Files, FileInDoubt{Inode: x.Number, FID: fidOf(x.Attributes), Offsets: x.Offsets})
 	}
 	if found.Unread > 0 {
-		o.Unsearched = fmt.Sprintf("files may be missing here: where %d inodes have their data cannot be read", found.Unread)
+		o.Unsearched = fmt.Sprintf("files or places may be missing, inodes whose map cannot be trusted: %d", found.Unread)
 	}
 	return o, nil
 }

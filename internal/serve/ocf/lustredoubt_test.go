@@ -50,12 +50,17 @@ func (d debugfsImage) file(name, from, attribute string, value []byte) {
 	d.t.Helper()
 	d.change("write " + from + " " + name)
 	if value != nil {
-		v := filepath.Join(d.t.TempDir(), "value")
-		if err := os.WriteFile(v, value, 0o600); err != nil {
-			d.t.Fatal(err)
-		}
-		d.change("ea_set -f " + v + " " + name + " " + attribute)
+		d.attribute(name, attribute, value)
 	}
+}
+
+func (d debugfsImage) attribute(name, attribute string, value []byte) {
+	d.t.Helper()
+	v := filepath.Join(d.t.TempDir(), "value")
+	if err := os.WriteFile(v, value, 0o600); err != nil {
+		d.t.Fatal(err)
+	}
+	d.change("ea_set -f " + v + " " + name + " " + attribute)
 }
 
 func (d debugfsImage) inode(name string) uint64 {
@@ -152,29 +157,48 @@ func TestOwnersOfTarget(t *testing.T) {
 	d.file("precreated", data, "trusted.lma", lma(8, fidBytes(0x240000400, 8, 0)))
 	d.file("local", data, "trusted.lma", lma(0, fidBytes(0x200000001, 4, 0)))
 	d.file("spread", sparse, "", nil)
+	d.file("full-inode", data, "trusted.fill", make([]byte, 320))
+	d.attribute("full-inode", "trusted.fid", append(fidBytes(0x200000405, 3, 0), make([]byte, 28)...))
+	// e2fsck frees the inode of an orphan so, with its map and attributes in place.
+	d.file("freed", data, "trusted.fid", append(file, make([]byte, 28)...))
+	freed := d.at("freed", 0)
+	d.change("freei freed")
 	etb := regexp.MustCompile(`\(ETB0\):(\d+)`).FindStringSubmatch(d.ask("stat spread"))
 	if etb == nil {
 		t.Fatal("the sparse file has no block of extents")
 	}
 	tree, _ := strconv.ParseInt(etb[1], 10, 64)
 	blocks := []int64{0, d.at("object", 3), d.at("object", 4), d.at("small-inode", 0), d.at("mdt", 9), d.at("precreated", 1), d.at("local", 2),
-		d.at("spread", 6), tree * BlockBytes, d.at("/", 0), 16000 * BlockBytes}
+		d.at("spread", 6), d.at("full-inode", 5), freed, d.at("/", 0), 16000 * BlockBytes}
 	slices.Sort(blocks)
-	want := &Owners{Metadata: 2, Free: 1, Files: []FileInDoubt{
+	want := &Owners{Metadata: 3, Free: 1, Files: []FileInDoubt{
 		{Inode: d.inode("object"), FID: "[0x200000401:0x5:0x0]", Offsets: []int64{3 * BlockBytes, 4 * BlockBytes}},
 		{Inode: d.inode("small-inode"), FID: "[0x200000402:0x6:0x0]", Offsets: []int64{0}},
 		{Inode: d.inode("mdt"), Offsets: []int64{9 * BlockBytes}},
 		{Inode: d.inode("precreated"), Offsets: []int64{BlockBytes}},
 		{Inode: d.inode("local"), Offsets: []int64{2 * BlockBytes}},
 		{Inode: d.inode("spread"), Offsets: []int64{6 * BlockBytes}},
+		{Inode: d.inode("full-inode"), FID: "[0x200000405:0x3:0x0]", Offsets: []int64{5 * BlockBytes}},
 	}}
 	// A block of the map of extents that is torn: what the inode has is not told.
 	whole := d.bytes(tree * BlockBytes)
 	d.patch(tree*BlockBytes, make([]byte, len(whole)))
-	if o, err := ext4Owners(t.Context(), &realKernel{}, d.path, blocks); err != nil || !strings.Contains(o.Unsearched, "1 inodes") || !strings.Contains(o.String(), "files may be missing") {
+	if o, err := ext4Owners(t.Context(), &realKernel{}, d.path, blocks); err != nil || !strings.Contains(o.Unsearched, "cannot be trusted: 1") || !strings.Contains(o.String(), "files or places may be missing") {
 		t.Errorf("a torn map of extents: %v, %+v", err, o)
 	}
 	d.patch(tree*BlockBytes, whole)
+	if o, err := ext4Owners(t.Context(), &realKernel{}, d.path, []int64{tree * BlockBytes}); err != nil || o.Unsearched == "" || len(o.Files) != 1 || o.Files[0].Inode != d.inode("spread") {
+		t.Errorf("a map of extents in doubt: %v, %+v", err, o)
+	}
+	var table int64
+	where := d.ask("imap object")
+	if _, err := fmt.Sscanf(where[strings.Index(where, "at block"):], "at block %d,", &table); err != nil {
+		t.Fatal(where, err)
+	}
+	o, err := ext4Owners(t.Context(), &realKernel{}, d.path, []int64{table * BlockBytes})
+	if err != nil || !slices.ContainsFunc(o.Files, func(f FileInDoubt) bool { return f.FID == "[0x200000401:0x5:0x0]" && len(f.Offsets) == 0 }) {
+		t.Errorf("inodes in doubt: %v, %+v", err, o)
+	}
 	// What a crash leaves in the journal only.
 	late := filepath.Join(dir, "late")
 	if err := os.WriteFile(late, []byte(strings.Repeat("late", 1024)), 0o600); err != nil {
@@ -191,7 +215,7 @@ func TestOwnersOfTarget(t *testing.T) {
 	if _, err := ext4.OwnersOf(t.Context(), d.read, blocks); err == nil || !strings.Contains(err.Error(), "journal") {
 		t.Errorf("a journal that was not replayed: %v", err)
 	}
-	o, err := ext4Owners(t.Context(), &realKernel{}, d.path, blocks)
+	o, err = ext4Owners(t.Context(), &realKernel{}, d.path, blocks)
 	if err != nil || !reflect.DeepEqual(o, want) {
 		t.Errorf("%v, owners are\n%+v, want\n%+v", err, o, want)
 	}

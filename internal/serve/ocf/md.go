@@ -357,12 +357,18 @@ func (s *mdKind) lookAll(ctx context.Context) (verdicts []verdict, mirror *verdi
 	doubt := &inDoubt{verdicts: verdicts, Doubt: Doubt{Service: s.cfg.Service, At: s.now().UTC()}}
 	ctx, cancel := context.WithTimeout(ctx, stripesTime)
 	defer cancel()
+	further := false
 	for i, want := range s.cfg.Arrays {
-		if d := s.settle(ctx, want, &verdicts[i]); d != nil {
+		if d := s.settle(ctx, want, &verdicts[i], &further); d != nil {
 			doubt.Arrays, doubt.why = append(doubt.Arrays, *d), append(doubt.why, verdicts[i].Doubt)
 		}
 		for _, n := range verdicts[i].Notes {
 			s.log.note("array %s: %s", want.Name, n)
+		}
+	}
+	for i := range doubt.Arrays {
+		if d := &doubt.Arrays[i]; d.Remaining > 0 && !further {
+			d.Remaining, d.Unknown = 0, fmt.Sprintf("its disks are too slow: %v were not enough to compare anything", stripesTime)
 		}
 	}
 	if len(doubt.Arrays) > 0 {
@@ -383,7 +389,7 @@ type inDoubt struct {
 // Source: Pacemaker, EXIT_REASON_MAX_LEN
 func (d *inDoubt) Error() string {
 	if n := d.Remaining(); n > 0 {
-		return fmt.Sprintf("%s, %d MiB of each disk are left, and the next start goes on: %v. %v", Unfinished, n>>20, errors.Join(d.why...), &d.Doubt)
+		return fmt.Sprintf("%s, up to %d MiB of a disk are left, and the next start goes on: %v. %v", Unfinished, n>>20, errors.Join(d.why...), &d.Doubt)
 	}
 	return fmt.Sprintf("a crash has left blocks in doubt, see %s: %v. %v", Confirmable, errors.Join(d.why...), &d.Doubt)
 }

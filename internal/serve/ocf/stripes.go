@@ -32,7 +32,8 @@ const mostDoubts = 16
 // It only reads. If nothing is in doubt, or a person has accepted what is, the array
 // may be started, and md, which takes the missing data from P as well, brings its
 // parities up to date; settle then takes back v.Doubt. Else it returns what is in doubt.
-func (s *mdKind) settle(ctx context.Context, a Array, v *verdict) *ArrayInDoubt {
+// It sets further if it compares something that no start has compared before.
+func (s *mdKind) settle(ctx context.Context, a Array, v *verdict, further *bool) *ArrayInDoubt {
 	if v.Doubt == nil {
 		return nil
 	}
@@ -55,7 +56,7 @@ func (s *mdKind) settle(ctx context.Context, a Array, v *verdict) *ArrayInDoubt 
 	d.Unknown = ""
 	t, err := s.torn(a, v)
 	if err == nil {
-		err = s.compare(ctx, t, d)
+		err = s.compare(ctx, t, d, further)
 	}
 	switch {
 	case d.Remaining > 0:
@@ -104,7 +105,7 @@ func comparedFile(service string) string { return runDir + "/compared-" + servic
 
 // compare compares what no start has compared yet. If time runs out, d.Remaining tells how
 // much of each disk is left.
-func (s *mdKind) compare(ctx context.Context, t *tornArray, d *ArrayInDoubt) error {
+func (s *mdKind) compare(ctx context.Context, t *tornArray, d *ArrayInDoubt, further *bool) error {
 	now := compared{UUID: d.UUID, Events: d.Events, Missing: t.missing}
 	var others []compared
 	if b, err := s.k.ReadFile(comparedFile(s.cfg.Service)); err == nil {
@@ -121,14 +122,14 @@ func (s *mdKind) compare(ctx context.Context, t *tornArray, d *ArrayInDoubt) err
 			}
 		}
 	}
-	from, late := now.Next, ctx.Err() != nil // other arrays have taken the time
 	err := t.compare(ctx, &now, s.k.ReadBlocks, func() {
+		*further = true
 		b, err := json.Marshal(append(others, now))
 		if err = errors.Join(err, s.k.Save(comparedFile(s.cfg.Service), b)); err != nil {
 			s.log.note("the next start has to compare array %s anew: %v", d.Name, err)
 		}
 	})
-	if d.Blocks = now.Bad; errors.Is(err, context.DeadlineExceeded) && (late || now.Next > from) {
+	if d.Blocks = now.Bad; errors.Is(err, context.DeadlineExceeded) {
 		d.Remaining = t.bytes(now.Next)
 	}
 	return err
@@ -242,7 +243,7 @@ func (t *tornArray) compareRows(ctx context.Context, rows []int64, read func(dev
 			return err
 		})
 	}
-	err = errors.Join(g.Wait(), ctx.Err())
+	err = g.Wait() // of a row that begins too late
 	return slices.Concat(found...), err
 }
 
@@ -298,6 +299,11 @@ func (s *mdKind) nameFiles(ctx context.Context, d *inDoubt, hold func()) {
 	if d.Remaining() > 0 || !slices.ContainsFunc(d.Arrays, func(a ArrayInDoubt) bool { return len(a.Blocks) > 0 }) {
 		return
 	}
+	// Should the agent be killed meanwhile, a person can still be asked.
+	d.Unnamed = "the start ended before it was found"
+	if err := s.saveDoubt(&d.Doubt); err != nil {
+		s.log.note("%v", err)
+	}
 	wait := trialTime
 	if end, ok := ctx.Deadline(); ok {
 		wait = min(wait, end.Sub(s.now())-trialRest)
@@ -313,7 +319,7 @@ func (s *mdKind) nameFiles(ctx context.Context, d *inDoubt, hold func()) {
 		d.Owners, err = s.tryOut(tctx, d)
 		return errors.Join(err, s.dropTrial(ctx))
 	})
-	if err != nil {
+	if d.Unnamed = ""; err != nil {
 		d.Owners, d.Unnamed = nil, err.Error()
 	}
 }

@@ -149,7 +149,7 @@ func (m *members) start(t *testing.T) (verdict, error) {
 
 // refuse is the error of a start of one array.
 func (s *mdKind) refuse(ctx context.Context, a Array, v *verdict) error {
-	if d := s.settle(ctx, a, v); d != nil {
+	if d := s.settle(ctx, a, v, new(bool)); d != nil {
 		return &inDoubt{Doubt: Doubt{Service: "home", Arrays: []ArrayInDoubt{*d}}, why: []error{v.Doubt}}
 	}
 	return nil
@@ -244,13 +244,14 @@ type slowMembers struct {
 	*members
 	files map[string][]byte
 	busy  map[string]chan struct{}
+	each  time.Duration // more than 3 s for each read
 	reads atomic.Int64
 }
 
 func (m *slowMembers) ReadBlocks(dev string, off int64, n int) ([]byte, error) {
 	if off >= dataAt {
 		m.busy[dev] <- struct{}{}
-		time.Sleep(3 * time.Second)
+		time.Sleep(max(m.each, 3*time.Second))
 		<-m.busy[dev]
 		m.reads.Add(1)
 	}
@@ -377,7 +378,7 @@ func TestSettleGoesOnWithAllGroups(t *testing.T) {
 			if s.sound() != nil {
 				t.Fatalf("start %d: the watcher does not have Pacemaker try again", start)
 			}
-			if short := err.Error()[:128]; !strings.Contains(short, Unfinished) || !strings.Contains(short, "MiB of each disk are left") || strings.Contains(short, Confirmable) {
+			if short := err.Error()[:128]; !strings.Contains(short, Unfinished) || !strings.Contains(short, "MiB of a disk are left") || strings.Contains(short, Confirmable) {
 				t.Errorf("start %d: Pacemaker tells %q", start, short)
 			}
 			ran := false
@@ -385,6 +386,29 @@ func TestSettleGoesOnWithAllGroups(t *testing.T) {
 			if ran {
 				t.Error("files are named before the list is complete")
 			}
+		}
+	})
+}
+
+// Disks with which no start gets further are a person's to judge.
+func TestSettleGetsNoFurther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		slow := &slowMembers{members: newMembers(0, 1, 2, 3, 4, 5, 6, 7), files: map[string][]byte{}, busy: map[string]chan struct{}{}, each: 40 * time.Second}
+		delete(slow.dev, slotDev(0))
+		s := &mdKind{service: &service{k: slow, cfg: &Config{Service: "home", MDStorage: &MDStorage{}}, host: "nfs2", now: time.Now, log: &steps{stderr: io.Discard, now: time.Now}}}
+		a := Array{Name: "r0", UUID: md.UUID(arrayUUID)}
+		for slot := range 4 {
+			a.Members = append(a.Members, slotDev(slot))
+			slow.busy[slotDev(slot)] = make(chan struct{}, 1)
+		}
+		s.cfg.Arrays = []Array{a}
+		_, _, err := s.lookAll(t.Context())
+		d := (*inDoubt)(nil)
+		if !errors.As(err, &d) || d.Remaining() > 0 || !strings.Contains(err.Error(), Confirmable) || !strings.Contains(err.Error(), "too slow") {
+			t.Fatal(err)
+		}
+		if err := s.saveDoubt(&d.Doubt); err != nil || s.sound() == nil {
+			t.Errorf("%v, and the watcher has Pacemaker try again", err)
 		}
 	})
 }

@@ -112,8 +112,12 @@ func judge(a Array, members []member, policy string) (verdict, error) {
 			why = "was assembled before its parity was computed for the first time, and its journal knows only what was written since,"
 		}
 		if policy != "start" {
-			v.Doubt = fmt.Errorf("array %s %s and lacks %d of %d members%s: blocks of the missing members may be rebuilt wrong; connect the missing disks",
-				a.Name, why, v.Missing, fresh.RaidDisks, because(v.Notes))
+			mend := ""
+			if v.Awaited > 0 {
+				mend = "; connect the missing disks"
+			}
+			v.Doubt = fmt.Errorf("array %s %s and lacks %d of %d members%s: blocks of the missing members may be rebuilt wrong%s",
+				a.Name, why, v.Missing, fresh.RaidDisks, because(v.Notes), mend)
 		}
 		v.DirtyDegraded = true
 	}
