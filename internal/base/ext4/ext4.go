@@ -58,9 +58,10 @@ type fileSystem struct {
 }
 
 type group struct {
-	blocks, taken, table int64 // blocks: the bitmaps of blocks and inodes, the table of inodes
-	inodes               int64 // that may be in use
-	blank                bool  // no block of a file is in use
+	blockBitmap, inodeBitmap, table int64 // blocks
+
+	inodes int64 // that may be in use
+	blank  bool  // no block of a file is in use
 }
 
 // Features, flags and magic numbers.
@@ -123,11 +124,11 @@ func (fs *fileSystem) descriptors(size int64, counted bool) error {
 		return err
 	}
 	for d := range slices.Chunk(b[:n*size], int(size)) {
-		g := group{blocks: int64(le.Uint32(d)), taken: int64(le.Uint32(d[0x4:])), table: int64(le.Uint32(d[0x8:])), inodes: fs.inodesPerGroup}
+		g := group{blockBitmap: int64(le.Uint32(d)), inodeBitmap: int64(le.Uint32(d[0x4:])), table: int64(le.Uint32(d[0x8:])), inodes: fs.inodesPerGroup}
 		unused := int64(le.Uint16(d[0x1c:]))
 		if size >= 64 {
-			g.blocks |= int64(le.Uint32(d[0x20:])) << 32
-			g.taken |= int64(le.Uint32(d[0x24:])) << 32
+			g.blockBitmap |= int64(le.Uint32(d[0x20:])) << 32
+			g.inodeBitmap |= int64(le.Uint32(d[0x24:])) << 32
 			g.table |= int64(le.Uint32(d[0x28:])) << 32
 			unused |= int64(le.Uint16(d[0x32:])) << 16
 		}
@@ -137,7 +138,7 @@ func (fs *fileSystem) descriptors(size int64, counted bool) error {
 				g.inodes = 0
 			}
 		}
-		if max(g.blocks, g.taken, g.table) >= fs.blocks || g.inodes < 0 {
+		if max(g.blockBitmap, g.inodeBitmap, g.table) >= fs.blocks || g.inodes < 0 {
 			return errors.New("its group descriptors are damaged")
 		}
 		fs.groups = append(fs.groups, g)
@@ -179,14 +180,13 @@ type walk struct {
 	mu     sync.Mutex
 	taken  []bool // of asked: an inode has it
 	found  []Inode
-	own    int
 	unread int
 }
 
 // result counts the blocks that no inode has.
 func (w *walk) result(ctx context.Context) (*Owners, error) {
 	slices.SortFunc(w.found, func(a, b Inode) int { return cmp.Compare(a.Number, b.Number) })
-	o := &Owners{Inodes: w.found, Own: w.own, Unread: w.unread}
+	o := &Owners{Inodes: w.found, Unread: w.unread}
 	var bitmap []byte
 	of := int64(-1)
 	for i, block := range w.asked {
@@ -201,7 +201,7 @@ func (w *walk) result(ctx context.Context) (*Owners, error) {
 		if group != of {
 			err := ctx.Err()
 			if err == nil {
-				bitmap, err = w.read(w.groups[group].blocks*BlockBytes, BlockBytes)
+				bitmap, err = w.read(w.groups[group].blockBitmap*BlockBytes, BlockBytes)
 			}
 			if err != nil {
 				return nil, err
@@ -225,7 +225,7 @@ func (w *walk) inodes(ctx context.Context, group, from int64) error {
 		return err
 	}
 	g := w.groups[group]
-	bitmap, err := w.read(g.taken*BlockBytes, BlockBytes)
+	bitmap, err := w.read(g.inodeBitmap*BlockBytes, BlockBytes)
 	if err != nil {
 		return err
 	}
@@ -236,38 +236,34 @@ func (w *walk) inodes(ctx context.Context, group, from int64) error {
 		return err
 	}
 	for i := range n {
+		number := uint64(group*w.inodesPerGroup + from + i + 1)
 		// e2fsck frees an inode in the bitmap, and may leave all else of it as it was.
-		if !isSet(bitmap, from+i) {
+		if number < firstInode || !isSet(bitmap, from+i) {
 			continue
 		}
-		x := holding{walk: w, ctx: ctx, offsets: []int64{}}
+		x := holding{walk: w, offsets: []int64{}}
 		x.take((at+i*w.inodeSize)/BlockBytes, 1, -1)
 		raw := table[i*w.inodeSize:][:w.inodeSize]
-		if err := x.follow(raw); err != nil {
+		if err := x.follow(ctx, raw); err != nil {
 			return err
 		}
-		w.add(uint64(group*w.inodesPerGroup+from+i+1), raw, &x)
+		w.add(number, raw, &x)
 	}
 	return nil
 }
 
 func (w *walk) add(number uint64, raw []byte, x *holding) {
-	own := number < firstInode
-	if len(x.has) == 0 && (own || !x.damaged) {
-		return
-	}
 	var attributes map[string][]byte
-	if !own && len(x.has) > 0 {
+	switch {
+	case len(x.has) > 0:
 		attributes = w.attributes(raw)
+	case !x.damaged:
+		return
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, i := range x.has {
 		w.taken[i] = true
-	}
-	if own {
-		w.own += len(x.has)
-		return
 	}
 	if x.damaged {
 		w.unread++
@@ -280,21 +276,20 @@ func (w *walk) add(number uint64, raw []byte, x *holding) {
 // holding is what an inode has of the blocks asked for.
 type holding struct {
 	*walk
-	ctx     context.Context
 	has     []int // indexes of asked
 	offsets []int64
 	damaged bool // its map of extents, or what was to be read of it
 }
 
 // follow follows the inode's map of extents.
-func (x *holding) follow(raw []byte) error {
+func (x *holding) follow(ctx context.Context, raw []byte) error {
 	kind, flags := le.Uint16(raw)&typeMask, le.Uint32(raw[0x20:])
 	if acl := attributeBlock(raw); acl != 0 {
 		x.take(acl, 1, -1)
 	}
 	switch {
 	case flags&hasExtents != 0:
-		return x.node(raw[0x28:][:60], -1)
+		return x.node(ctx, raw[0x28:][:60], -1)
 	case flags&hasInlineData != 0, kind != regular && kind != directory, le.Uint32(raw[0x1c:]) == 0:
 	default:
 		x.damaged = true // ldiskfs makes no files without extents
@@ -323,7 +318,7 @@ func (x *holding) take(start, length, logical int64) (any bool) {
 
 // node reads a node of the map. depth is that of the node above less one; -1: it is the
 // root.
-func (x *holding) node(b []byte, depth int) error {
+func (x *holding) node(ctx context.Context, b []byte, depth int) error {
 	entries, d := int(le.Uint16(b[2:])), int(le.Uint16(b[6:]))
 	if le.Uint16(b) != extentMagic || 12*(entries+1) > len(b) || d > 5 || depth >= 0 && d != depth {
 		x.damaged = true
@@ -347,7 +342,7 @@ func (x *holding) node(b []byte, depth int) error {
 		next = logical + length
 		if d == 0 {
 			x.take(start, length, logical)
-		} else if err := x.below(start, d-1); err != nil {
+		} else if err := x.below(ctx, start, d-1); err != nil {
 			return err
 		}
 	}
@@ -355,8 +350,8 @@ func (x *holding) node(b []byte, depth int) error {
 }
 
 // below reads a node that has a block of its own. One that was asked for may be wrong.
-func (x *holding) below(block int64, depth int) error {
-	if err := x.ctx.Err(); err != nil {
+func (x *holding) below(ctx context.Context, block int64, depth int) error {
+	if err := ctx.Err(); err != nil {
 		return err
 	}
 	x.damaged = x.take(block, 1, -1) || x.damaged
@@ -365,7 +360,7 @@ func (x *holding) below(block int64, depth int) error {
 		x.damaged = true
 		return nil
 	}
-	return x.node(b, depth)
+	return x.node(ctx, b, depth)
 }
 
 // attributes reads an inode's trusted attributes, in it and in a block. What is damaged is
