@@ -266,13 +266,4 @@ for services in 1 2; do
     down
   done
 done
-awk -v runs="$runs" -v token="$token" '
-  { k = $1 " " $2; if (!(k in n)) order[++keys] = k; v[k, ++n[k]] = $3 }
-  END {
-    printf "seconds, token %d ms: services, part, median of %d runs (least to most)\n", token, runs
-    for (i = 1; i <= keys; i++) {
-      k = order[i]; m = n[k]
-      for (a = 1; a <= m; a++) for (b = a + 1; b <= m; b++) if (v[k, b] < v[k, a]) { t = v[k, a]; v[k, a] = v[k, b]; v[k, b] = t }
-      printf "%-16s %.3f (%.3f to %.3f)\n", k, v[k, int((m + 1) / 2)], v[k, 1], v[k, m]
-    }
-  }' "$dir/found"
+awk -v title="seconds, token $token ms: services, part, median of $runs runs (least to most)" -f "$here/medians.awk" "$dir/found"

@@ -56,13 +56,4 @@ for i in $(seq "$runs"); do
   boot "$node" start
 done
 # Each line found is KIND, STEP, SECONDS, in the order of a run.
-awk -v runs="$runs" '
-  { k = $1 " " $2; if (!(k in n)) order[++keys] = k; v[k, ++n[k]] = $3 }
-  END {
-    printf "seconds on a processor of 10^9 instructions a second: median of %d runs (least to most)\n", runs
-    for (i = 1; i <= keys; i++) {
-      k = order[i]; m = n[k]
-      for (a = 1; a <= m; a++) for (b = a + 1; b <= m; b++) if (v[k, b] < v[k, a]) { t = v[k, a]; v[k, a] = v[k, b]; v[k, b] = t }
-      printf "%-32s %.3f (%.3f to %.3f)\n", k, v[k, int((m + 1) / 2)], v[k, 1], v[k, m]
-    }
-  }' "$dir/found"
+awk -v title="seconds on a processor of 10^9 instructions a second: median of $runs runs (least to most)" -f "$here/medians.awk" "$dir/found"
