@@ -136,6 +136,13 @@ func (s *mdKind) compare(ctx context.Context, t *tornArray, d *ArrayInDoubt, fur
 }
 
 // torn reads the bitmaps of all members. An error says why they tell nothing.
+//
+// A bitmap may be one event behind its member: when md has nothing more to write it takes
+// the event of its last write back, first in the bitmaps. A disk that does not answer then
+// holds up the superblocks. No bit is cleared by that, and md writes no data before the
+// superblocks are written.
+//
+// Source: the kernel's drivers/md/md.c, md_update_sb
 func (s *mdKind) torn(a Array, v *verdict) (*tornArray, error) {
 	sb := v.Newest
 	t := &tornArray{slots: v.Slots, chunk: sb.Chunk, missing: -1}
@@ -166,7 +173,7 @@ func (s *mdKind) torn(a Array, v *verdict) (*tornArray, error) {
 		switch {
 		case err != nil:
 			return nil, fmt.Errorf("%s: %w", m.Dev, err)
-		case h.Lost || h.UUID != md.Hex(a.UUID) || h.Events < sb.Events || h.Size != sb.Size || head != nil && h.Chunk != head.Chunk:
+		case h.Lost || h.UUID != md.Hex(a.UUID) || h.Events+1 < sb.Events || h.Size != sb.Size || head != nil && h.Chunk != head.Chunk:
 			return nil, fmt.Errorf("%s: its bitmap is out of date", m.Dev)
 		}
 		head, copies = h, append(copies, b)

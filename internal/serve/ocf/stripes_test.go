@@ -187,8 +187,19 @@ func TestSettle(t *testing.T) {
 			flip(m, 1, 9)
 		}, want: "(1 in all)"},
 		{name: "the bitmap is old", dirty: []int{1}, missing: 0, change: func(m *members) {
-			copy(m.dev[slotDev(3)][bitmapAt:], testBitmap(8, stripeRows*stripeChunk))
+			copy(m.dev[slotDev(3)][bitmapAt:], testBitmap(7, stripeRows*stripeChunk))
 		}, want: "d3: its bitmap is out of date"},
+		{name: "md was taking its last event back", missing: 0, change: func(m *members) {
+			for slot := range 4 {
+				copy(m.dev[slotDev(slot)][bitmapAt:], testBitmap(8, stripeRows*stripeChunk, 1))
+			}
+		}},
+		{name: "md was taking its last event back, and a stripe is torn", missing: 0, change: func(m *members) {
+			for slot := range 4 {
+				copy(m.dev[slotDev(slot)][bitmapAt:], testBitmap(8, stripeRows*stripeChunk, 1))
+			}
+			flip(m, 1, 9)
+		}, want: "at 81920 (1 in all)"},
 		{name: "the bitmap is of another size", dirty: []int{1}, missing: 0, change: func(m *members) {
 			copy(m.dev[slotDev(3)][bitmapAt:], testBitmap(9, 2*stripeRows*stripeChunk))
 		}, want: "out of date"},
