@@ -32,7 +32,7 @@ type Owners struct {
 	// Own and Free count blocks in use that no inode of a file has, such as the file
 	// system's own, and blocks that nobody uses.
 	Own, Free int
-	// Unread counts inodes whose map of extents is damaged, or in a block that was asked for;
+	// Unread counts inodes whose map of blocks is damaged, or in a block that was asked for;
 	// blocks that they have are in Own.
 	Unread int
 }
@@ -40,7 +40,7 @@ type Owners struct {
 // Inode is one with blocks that were asked for.
 type Inode struct {
 	Number  uint64
-	Offsets []int64 // in the file, bytes; empty: itself, its map of extents, or its attributes
+	Offsets []int64 // in the file, bytes; empty: itself, its map of blocks, or its attributes
 	// Attributes are those of the name space trusted, by the rest of the name.
 	Attributes map[string][]byte
 }
@@ -278,10 +278,10 @@ type holding struct {
 	*walk
 	has     []int // indexes of asked
 	offsets []int64
-	damaged bool // its map of extents, or what was to be read of it
+	damaged bool // its map of blocks, or what was to be read of it
 }
 
-// follow follows the inode's map of extents.
+// follow follows the inode's map of blocks.
 func (x *holding) follow(ctx context.Context, raw []byte) error {
 	kind, flags := le.Uint16(raw)&typeMask, le.Uint32(raw[0x20:])
 	if acl := attributeBlock(raw); acl != 0 {
@@ -291,8 +291,56 @@ func (x *holding) follow(ctx context.Context, raw []byte) error {
 	case flags&hasExtents != 0:
 		return x.node(ctx, raw[0x28:][:60], -1)
 	case flags&hasInlineData != 0, kind != regular && kind != directory, le.Uint32(raw[0x1c:]) == 0:
-	default:
-		x.damaged = true // ldiskfs makes no files without extents
+		return nil
+	}
+	return x.oldMap(ctx, raw)
+}
+
+// perBlock is how many numbers of blocks a block has.
+const perBlock = BlockBytes / 4
+
+// oldMap follows a map without extents: 12 blocks, and three trees of blocks, each a level
+// deeper than the one before. Indexes of Lustre have such maps.
+func (x *holding) oldMap(ctx context.Context, raw []byte) error {
+	const direct = 12
+	logical, covers := int64(0), int64(1)
+	for i := range direct + 3 {
+		depth := max(0, i-direct+1)
+		if depth > 0 {
+			covers *= perBlock
+		}
+		if err := x.branch(ctx, int64(le.Uint32(raw[0x28+4*i:])), depth, logical); err != nil {
+			return err
+		}
+		logical += covers
+	}
+	return nil
+}
+
+// branch follows a block of such a map; logical is the first block in the file below it.
+func (x *holding) branch(ctx context.Context, block int64, depth int, logical int64) error {
+	switch {
+	case block == 0:
+		return nil
+	case block >= x.blocks:
+		x.damaged = true
+		return nil
+	case depth == 0:
+		x.take(block, 1, logical)
+		return nil
+	}
+	b, err := x.own(ctx, block)
+	if b == nil || err != nil {
+		return err
+	}
+	covers := int64(1)
+	for range depth - 1 {
+		covers *= perBlock
+	}
+	for i := range int64(perBlock) {
+		if err := x.branch(ctx, int64(le.Uint32(b[4*i:])), depth-1, logical+i*covers); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -342,25 +390,28 @@ func (x *holding) node(ctx context.Context, b []byte, depth int) error {
 		next = logical + length
 		if d == 0 {
 			x.take(start, length, logical)
-		} else if err := x.below(ctx, start, d-1); err != nil {
+			continue
+		}
+		below, err := x.own(ctx, start)
+		if err == nil && below != nil {
+			err = x.node(ctx, below, d-1)
+		}
+		if err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// below reads a node that has a block of its own. One that was asked for may be wrong.
-func (x *holding) below(ctx context.Context, block int64, depth int) error {
+// own reads a block of the map; nil: it cannot be read. One that was asked for may be wrong.
+func (x *holding) own(ctx context.Context, block int64) ([]byte, error) {
 	if err := ctx.Err(); err != nil {
-		return err
+		return nil, err
 	}
 	x.damaged = x.take(block, 1, -1) || x.damaged
 	b, err := x.read(block*BlockBytes, BlockBytes)
-	if err != nil {
-		x.damaged = true
-		return nil
-	}
-	return x.node(ctx, b, depth)
+	x.damaged = err != nil || x.damaged
+	return b, nil
 }
 
 // attributes reads an inode's trusted attributes, in it and in a block. What is damaged is

@@ -105,7 +105,7 @@ func TestOwnersOfInTime(t *testing.T) {
 
 // Whatever features it has, each block of a file with a deep map is found, as debugfs tells.
 func TestOwnersOf(t *testing.T) {
-	for _, features := range []string{"64bit,metadata_csum", "^64bit,^metadata_csum", "^flex_bg,uninit_bg,^metadata_csum"} {
+	for _, features := range []string{"64bit,metadata_csum", "^64bit,^metadata_csum", "^flex_bg,uninit_bg,^metadata_csum", "^extent,^64bit,^metadata_csum"} {
 		_, image, at := made(t, features)
 		asked := slices.Sorted(slices.Values(at))
 		o, err := OwnersOf(t.Context(), reader(image, nil), asked)
