@@ -410,7 +410,10 @@ func (x *holding) own(ctx context.Context, block int64) ([]byte, error) {
 	}
 	x.damaged = x.take(block, 1, -1) || x.damaged
 	b, err := x.read(block*BlockBytes, BlockBytes)
-	x.damaged = err != nil || x.damaged
+	if err != nil {
+		x.damaged = true
+		return nil, nil
+	}
 	return b, nil
 }
 

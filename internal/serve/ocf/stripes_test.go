@@ -136,10 +136,7 @@ func testBitmap(events uint64, size int64, dirty ...int) []byte {
 func (m *members) start(t *testing.T) (verdict, error) {
 	t.Helper()
 	s := &mdKind{service: &service{k: m, cfg: &Config{MDStorage: &MDStorage{}}}}
-	a := Array{Name: "r0", UUID: md.UUID(arrayUUID)}
-	for slot := range 4 {
-		a.Members = append(a.Members, slotDev(slot))
-	}
+	a := groupR0()
 	v, err := s.look(t.Context(), a, superblocks{})
 	if err != nil {
 		t.Fatal(err)
@@ -259,6 +256,28 @@ type slowMembers struct {
 	reads atomic.Int64
 }
 
+func newSlowMembers(m *members) *slowMembers {
+	slow := &slowMembers{members: m, files: map[string][]byte{}, busy: map[string]chan struct{}{}}
+	for dev := range m.dev {
+		slow.busy[dev] = make(chan struct{}, 1)
+	}
+	return slow
+}
+
+// groupR0 is the array that newMembers makes.
+func groupR0() Array {
+	a := Array{Name: "r0", UUID: md.UUID(arrayUUID)}
+	for slot := range 4 {
+		a.Members = append(a.Members, slotDev(slot))
+	}
+	return a
+}
+
+// kind is the storage of a service with these arrays.
+func (m *slowMembers) kind(arrays ...Array) *mdKind {
+	return &mdKind{service: &service{k: m, cfg: &Config{Service: "home", MDStorage: &MDStorage{Arrays: arrays}}, host: "nfs2", now: time.Now, log: &steps{stderr: io.Discard, now: time.Now}}}
+}
+
 func (m *slowMembers) ReadBlocks(dev string, off int64, n int) ([]byte, error) {
 	if off >= dataAt {
 		m.busy[dev] <- struct{}{}
@@ -291,14 +310,8 @@ func TestSettleGoesOn(t *testing.T) {
 				m.dev[slotDev(1)][at(5)] ^= 0x55
 			}
 			delete(m.dev, slotDev(0))
-			slow := &slowMembers{members: m, files: map[string][]byte{}, busy: map[string]chan struct{}{}}
-			s := &mdKind{service: &service{k: slow, cfg: &Config{Service: "home", MDStorage: &MDStorage{}}, host: "nfs2", now: time.Now, log: &steps{stderr: io.Discard, now: time.Now}}}
-			a := Array{Name: "r0", UUID: md.UUID(arrayUUID)}
-			for slot := range 4 {
-				a.Members = append(a.Members, slotDev(slot))
-				slow.busy[slotDev(slot)] = make(chan struct{}, 1)
-			}
-			s.cfg.Arrays = []Array{a}
+			slow := newSlowMembers(m)
+			s := slow.kind(groupR0())
 			for start := 1; ; start++ {
 				begun := time.Now()
 				_, _, err := s.lookAll(t.Context())
@@ -347,18 +360,17 @@ func TestSettleGoesOn(t *testing.T) {
 	}
 }
 
-// A group whose blocks are in doubt does not keep another one from being compared to its
-// end; the person is asked once, for both, and until then is told to wait.
+// Starts compare every group to its end, also if one has blocks in doubt. Until then the
+// agent tells a person to wait. Then it asks once, for all groups.
 func TestSettleGoesOnWithAllGroups(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}
-		slow := &slowMembers{members: newMembers(all[:4]...), files: map[string][]byte{}, busy: map[string]chan struct{}{}}
+		slow := newSlowMembers(newMembers(all[:4]...))
 		slow.dev[slotDev(1)][at(5)] ^= 0x55
-		s := &mdKind{service: &service{k: slow, cfg: &Config{Service: "home", MDStorage: &MDStorage{}}, host: "nfs2", now: time.Now, log: &steps{stderr: io.Discard, now: time.Now}}}
 		const otherUUID = "11111111222222223333333344444444"
-		a, b := Array{Name: "r0", UUID: md.UUID(arrayUUID)}, Array{Name: "r1", UUID: md.UUID(otherUUID)}
+		b := Array{Name: "r1", UUID: md.UUID(otherUUID)}
 		for slot := range 4 {
-			a.Members, b.Members = append(a.Members, slotDev(slot)), append(b.Members, slotDev(slot)+"b")
+			b.Members = append(b.Members, slotDev(slot)+"b")
 			d := bytes.Clone(newMembers(all...).dev[slotDev(slot)])
 			other, _ := hex.DecodeString(otherUUID)
 			sb := testSuperblock{uuid: otherUUID, level: 6, layout: 2, disks: 4, dev: uint32(slot), events: 9, dirty: true,
@@ -366,11 +378,11 @@ func TestSettleGoesOnWithAllGroups(t *testing.T) {
 			copy(d[md.SuperblockOffset:], sb.bytes())
 			copy(d[bitmapAt+8:], other)
 			slow.dev[slotDev(slot)+"b"] = d
-			slow.busy[slotDev(slot)], slow.busy[slotDev(slot)+"b"] = make(chan struct{}, 1), make(chan struct{}, 1)
+			slow.busy[slotDev(slot)+"b"] = make(chan struct{}, 1)
 		}
 		delete(slow.dev, slotDev(0))
 		delete(slow.dev, slotDev(0)+"b")
-		s.cfg.Arrays = []Array{a, b}
+		s := slow.kind(groupR0(), b)
 		for start := 1; ; start++ {
 			_, _, err := s.lookAll(t.Context())
 			d := (*inDoubt)(nil)
@@ -404,15 +416,10 @@ func TestSettleGoesOnWithAllGroups(t *testing.T) {
 // Disks with which no start gets further are a person's to judge.
 func TestSettleGetsNoFurther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		slow := &slowMembers{members: newMembers(0, 1, 2, 3, 4, 5, 6, 7), files: map[string][]byte{}, busy: map[string]chan struct{}{}, each: 40 * time.Second}
+		slow := newSlowMembers(newMembers(0, 1, 2, 3, 4, 5, 6, 7))
+		slow.each = 40 * time.Second
 		delete(slow.dev, slotDev(0))
-		s := &mdKind{service: &service{k: slow, cfg: &Config{Service: "home", MDStorage: &MDStorage{}}, host: "nfs2", now: time.Now, log: &steps{stderr: io.Discard, now: time.Now}}}
-		a := Array{Name: "r0", UUID: md.UUID(arrayUUID)}
-		for slot := range 4 {
-			a.Members = append(a.Members, slotDev(slot))
-			slow.busy[slotDev(slot)] = make(chan struct{}, 1)
-		}
-		s.cfg.Arrays = []Array{a}
+		s := slow.kind(groupR0())
 		_, _, err := s.lookAll(t.Context())
 		d := (*inDoubt)(nil)
 		if !errors.As(err, &d) || d.Remaining() > 0 || !strings.Contains(err.Error(), Confirmable) || !strings.Contains(err.Error(), "too slow") {
@@ -429,13 +436,8 @@ func TestSettleAcceptedUnseen(t *testing.T) {
 	m := newMembers(1)
 	m.dev[slotDev(1)][at(5)] ^= 0x55
 	delete(m.dev, slotDev(0))
-	slow := &slowMembers{members: m, files: map[string][]byte{}}
-	s := &mdKind{service: &service{k: slow, cfg: &Config{Service: "home", MDStorage: &MDStorage{}}, host: "nfs2", now: time.Now, log: &steps{stderr: io.Discard, now: time.Now}}}
-	a := Array{Name: "r0", UUID: md.UUID(arrayUUID)}
-	for slot := range 4 {
-		a.Members = append(a.Members, slotDev(slot))
-	}
-	s.cfg.Arrays = []Array{a}
+	slow := newSlowMembers(m)
+	s := slow.kind(groupR0())
 	slow.files[AcceptedFile("home")] = []byte(`{"service": "home", "arrays": [{"name": "r0", "uuid": "` + arrayUUID + `", "events": 9, "unknown": "why"}]}`)
 	if v, _, err := s.lookAll(t.Context()); err != nil || !v[0].DirtyDegraded || slow.reads.Load() > 0 {
 		t.Errorf("%v, %d reads", err, slow.reads.Load())
