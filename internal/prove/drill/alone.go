@@ -21,7 +21,7 @@ var aloneHold = 10 * time.Second
 // alone has the drills of a brick with one server, by DRILL-HOW, with their
 // steps; nil: the steps of the table.
 var alone = map[string]func(Scene) ([]Step, error){
-	"path-one-hba": nil, "path-one-disk": nil, "controller-module": nil, "shared-disk-pulled": nil, "two-disks-pulled": nil, "bit-rot-scrub": nil,
+	"path-one-hba": nil, "path-one-disk": nil, "controller-module": nil, "shared-disk-pulled": nil, "two-disks-pulled": nil, "disk-slow-throttled": nil, "bit-rot-scrub": nil,
 	"local-disk-pulled": nil, "full-fs-full": nil, "client-crash-power": nil, "flapping-public": nil, "clock-jump-ahead": nil, "clock-jump-back": nil, "public-switch-switch": nil,
 	"ssd-fail-first": nil, "ssd-fail-second": nil, "ssd-replace-pulled": nil, "ssd-both-pulled": nil, "cache-full-filled": nil,
 	"service-kill-nfsd": restarted("nfsd"), "service-kill-mountd": restarted("rpc.mountd"), "service-kill-statd": restarted("rpc.statd"), "service-kill-nfsdcld": restarted("nfsdcld"),

@@ -14,10 +14,14 @@ func clockJump(by time.Duration) func(Scene) ([]Step, error) {
 	return func(s Scene) ([]Step, error) {
 		f := Fault{Kind: ClockJump, On: s.Active, Args: []string{seconds}}
 		return []Step{
-			{Fault: f, Wait: linkHold, Look: true, Until: says("status names the clock", seenLimit, s.Active, "clock of ")},
+			{Fault: f, Wait: linkHold, Look: true, Until: clockSeen(s.Active)},
 			{Fault: f, Mend: true, Wait: 5 * time.Second},
 		}, nil
 	}
+}
+
+func clockSeen(server string) *Condition {
+	return says("status names the clock", seenLimit, server, "clock of ")
 }
 
 // jump moves a server's clock. The events that it logs from then on have the new time.
@@ -29,7 +33,15 @@ func (e *engine) jump(ctx context.Context, f Fault) error {
 	return e.setClock(ctx, f.On, time.Duration(n)*time.Second)
 }
 
-func (e *engine) jumpBack(ctx context.Context, f Fault) error { return e.setClock(ctx, f.On, 0) }
+// jumpBack sets a server's clock right, unless the server is away. clockBack sees to it then.
+func (e *engine) jumpBack(ctx context.Context, f Fault) error {
+	if err := e.setClock(ctx, f.On, 0); err != nil {
+		e.say("the clock of %s is set once it is back: %v", f.On, err)
+	}
+	return ctx.Err()
+}
+
+func (e *engine) clockBack(ctx context.Context, f Fault) error { return e.setClock(ctx, f.On, 0) }
 
 // setClock sets a server's clock to ours, and so much ahead. Its time service corrects
 // the rest.

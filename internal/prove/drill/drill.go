@@ -160,11 +160,12 @@ type Scene struct {
 type Step struct {
 	Fault Fault // the zero Fault: the step injects nothing
 	Mend  bool  // mend the fault instead of injecting it
+	Back  bool  // of Mend: then do at once what remains to be done, which else heal does
 	Try   bool  // after an error note it and go on
 	// Prepare: the step comes before the clock of the drill starts.
 	Prepare bool
 	// Keep: writers leave the data written so far as it is, and go on behind it.
-	// Without such a step they do so at the fault.
+	// Without such a step they do so at each fault.
 	Keep   bool
 	At     time.Duration // not before so long after the fault
 	Beside bool          // the next steps do not wait for this one

@@ -745,10 +745,18 @@ func (e *engine) perform(ctx context.Context, ev *evidence) (err error) {
 	return nil
 }
 
+// keeps says whether the writers leave what they have written so far as it is when a step
+// begins: before each fault, but not each time that it is injected again.
+func (e *engine) keeps(s Step) bool {
+	return !s.Prepare && !s.Mend &&
+		!slices.ContainsFunc(e.steps, func(s Step) bool { return s.Keep }) &&
+		!slices.ContainsFunc(e.injected, func(f Fault) bool { return f.String() == s.Fault.String() })
+}
+
 // act injects or mends the fault of a step.
 func (e *engine) act(ctx context.Context, s Step, ev *evidence) error {
 	first := !s.Prepare && ev.fault == 0
-	if first && !slices.ContainsFunc(e.steps, func(s Step) bool { return s.Keep }) {
+	if e.keeps(s) {
 		if err := e.mark(ctx); err != nil {
 			return err
 		}
@@ -793,6 +801,9 @@ func (e *engine) carryOut(ctx context.Context, s Step, at int64) (err error) {
 		err = in.Heal(ctx, s.Fault)
 	} else {
 		err = in.Inject(ctx, s.Fault)
+	}
+	if back := kinds[s.Fault.Kind].back; err == nil && s.Back && back != nil {
+		err = back(e, ctx, s.Fault)
 	}
 	if err != nil && s.Try && ctx.Err() == nil {
 		undone := fmt.Sprintf("%s: %v", describe(s), err)
@@ -898,6 +909,12 @@ func (e *engine) startLoad(ctx context.Context, j clientJob) {
 // is.
 func (e *engine) mark(ctx context.Context) error {
 	for _, r := range e.load {
+		r.mu.Lock()
+		dead := r.dead
+		r.mu.Unlock()
+		if dead {
+			continue
+		}
 		if _, err := host.Ask(ctx, e.hosts.Session(r.client), workload.OpLoadMark, workload.StopParams{RunID: r.job.RunID}); err != nil {
 			return fmt.Errorf("%s: %w", r.client, err)
 		}

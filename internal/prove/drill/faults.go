@@ -119,7 +119,7 @@ var kinds = map[Kind]faultKind{
 	BitRot:     {phrase: "overwriting bytes of one disk beneath the RAID", can: mayRot, inject: (*engine).spoil}, // the scrub mends the data, or the drill fails
 	FillOST:    {phrase: "filling OST {0}", can: hasLustre, inject: (*engine).fillOST, heal: (*engine).emptyOST},
 	LNetDown:   {phrase: "taking the network from LNet of {on}", can: hasLustre, inject: (*engine).lnetDown, heal: (*engine).lnetUp},
-	ClockJump:  {phrase: "moving the clock of {on} by {0} s", inject: (*engine).jump, heal: (*engine).jumpBack},
+	ClockJump:  {phrase: "moving the clock of {on} by {0} s", inject: (*engine).jump, heal: (*engine).jumpBack, back: (*engine).clockBack},
 	CacheApply: {phrase: "giving SSDs back to the cache of {0}", inject: (*engine).applyCache},
 	CacheFill:  {phrase: "filling the mirror of dirty data of {0}", inject: (*engine).fillCache, heal: (*engine).drainCache},
 

@@ -78,9 +78,12 @@ func judge(e evidence) (checks []report.Check) {
 			d += ", " + report.Bytes(v.BadBytes) + " never acknowledged but wrong"
 		}
 		add(ok, "nothing lost", "%s", d)
-		before := v.AcknowledgedBeforeFaultBytes
-		add(before > 0 && v.VerifiedBeforeFaultBytes == before, "data from before the fault", "%s of %s acknowledged before the fault, and not written since, were read back",
-			report.Bytes(v.VerifiedBeforeFaultBytes), report.Bytes(before))
+		before, none := v.AcknowledgedBeforeFaultBytes, e.nothingBefore()
+		d = fmt.Sprintf("%s of %s acknowledged before the fault, and not written since, were read back", report.Bytes(v.VerifiedBeforeFaultBytes), report.Bytes(before))
+		if len(none) > 0 {
+			d += "; nothing of " + strings.Join(none, ", ")
+		}
+		add(before > 0 && v.VerifiedBeforeFaultBytes == before && len(none) == 0, "data from before the fault", "%s", d)
 	}
 
 	went := fmt.Sprintf("all %d did, at the latest %s after the fault", countWorkers(e.loads), report.Seconds(e.waited))
@@ -319,6 +322,30 @@ func countWorkers(ls []loaded) int {
 		n += len(l.result.Workers)
 	}
 	return n
+}
+
+// nothingBefore names the mounts on which no byte from before the fault is left to prove
+// anything.
+func (e *evidence) nothingBefore() (out []string) {
+	for _, l := range e.loads {
+		r, ok := e.perClient[l.client]
+		if !ok {
+			continue // a client that died
+		}
+		bytes := map[string]int64{}
+		for _, f := range r.Files {
+			if m, ok := l.mounts[f.Worker]; ok {
+				bytes[m.Path] += f.BeforeBytes
+			}
+		}
+		for at, n := range bytes {
+			if n == 0 {
+				out = append(out, l.client+" "+at)
+			}
+		}
+	}
+	slices.Sort(out)
+	return out
 }
 
 // stuck names the workers that hung when the load was stopped.

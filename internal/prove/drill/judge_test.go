@@ -8,6 +8,7 @@ import (
 
 	"github.com/mortarhpc/mortar/internal/brick/spec"
 	"github.com/mortarhpc/mortar/internal/prove/report"
+	"github.com/mortarhpc/mortar/internal/prove/stream"
 	"github.com/mortarhpc/mortar/internal/prove/workload"
 )
 
@@ -39,6 +40,13 @@ func failsWith(e *evidence, worker int, errno string) {
 	l.Errors = append(l.Errors, workload.OpError{Worker: l.Workers[worker].Worker, Op: "write", Errno: errno, Error: "says " + errno})
 }
 
+// oldBytes changes how many bytes of a worker's file are from before the fault.
+func oldBytes(e *evidence, worker string, n int64) {
+	r := e.perClient["c1"]
+	r.Files = []stream.FileReport{{Worker: worker, BeforeBytes: n}}
+	e.perClient = map[string]stream.Report{"c1": r}
+}
+
 var judgeTable = []row{
 	{"all read back", func(*evidence) {}, "nothing lost", true, "1.0 MiB of 1.0 MiB acknowledged were read back as written, 0 B lost"},
 	{"lost", func(e *evidence) { e.verify.LostBytes = 4096; e.verify.VerifiedBytes -= 4096 }, "nothing lost", false, "4.0 KiB lost"},
@@ -48,6 +56,7 @@ var judgeTable = []row{
 	{"old data read back", func(*evidence) {}, "data from before the fault", true, "512.0 KiB of 512.0 KiB acknowledged before the fault"},
 	{"no old data", func(e *evidence) { e.verify.AcknowledgedBeforeFaultBytes, e.verify.VerifiedBeforeFaultBytes = 0, 0 }, "data from before the fault", false, "0 B of 0 B"},
 	{"old data lost", func(e *evidence) { e.verify.VerifiedBeforeFaultBytes -= 4096 }, "data from before the fault", false, "508.0 KiB of 512.0 KiB"},
+	{"no old data of a mount", func(e *evidence) { oldBytes(e, "v3-c1-osync", 0) }, "data from before the fault", false, "nothing of c1 /mnt/home"},
 	{"not read back", func(e *evidence) { e.verifyErr = errors.New("mount failed") }, "nothing lost", false, "could not be read back: mount failed"},
 	{"a file not read", func(e *evidence) { e.verify.Errors = []string{"EIO", "ESTALE"} }, "nothing lost", false, "EIO; ESTALE"},
 

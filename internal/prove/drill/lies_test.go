@@ -136,3 +136,26 @@ func testKeep(t *testing.T) {
 		}
 	}
 }
+
+// The writers get a mark at each fault, once, but for faults before the clock starts.
+func TestMarkAtEachFault(t *testing.T) {
+	pulled, frozen := Fault{Kind: LinkDown, On: "nfs1", Args: []string{"private"}}, Fault{Kind: Freeze, On: "nfs1"}
+	e := &engine{injected: []Fault{pulled}}
+	for _, c := range []struct {
+		step Step
+		want bool
+	}{
+		{Step{Fault: frozen}, true},
+		{Step{Fault: frozen, Prepare: true}, false},
+		{Step{Fault: frozen, Mend: true}, false},
+		{Step{Fault: pulled}, false}, // again
+	} {
+		if got := e.keeps(c.step); got != c.want {
+			t.Errorf("%+v: %v", c.step, got)
+		}
+	}
+	e.steps = []Step{{Keep: true}}
+	if e.keeps(Step{Fault: frozen}) {
+		t.Error("a drill that says when data is kept keeps it at the fault too")
+	}
+}

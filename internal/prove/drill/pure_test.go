@@ -289,7 +289,7 @@ func evidenceOf() evidence {
 			{NS: 107 * s, Host: "nfs2", Source: "ocf", Kind: report.EventStarted, Text: "start took 2.90 s"},
 		},
 		looks: map[string][]look{"nfs1": {{99 * s, 99 * s, true}, {150 * s, 150 * s, false}}, "nfs2": {{99 * s, 99 * s, false}, {106 * s, 106 * s, true}}},
-		loads: []loaded{{client: "c1", offset: 7, mounts: map[string]design.ClientMount{"v3-c1-lock": {Version: "3"}}, result: workload.Result{RunID: "r", Workers: []workload.WorkerResult{worker("v3-c1-osync", "writer"), lock, local, tried},
+		loads: []loaded{{client: "c1", offset: 7, mounts: map[string]design.ClientMount{"v3-c1-lock": {Version: "3"}, "v3-c1-osync": {Version: "3", Path: "/mnt/home"}}, result: workload.Result{RunID: "r", Workers: []workload.WorkerResult{worker("v3-c1-osync", "writer"), lock, local, tried},
 			Stalls: []workload.Stall{{Worker: "v3-c1-osync", StartNs: 100*s + 7, Seconds: 8}, {Worker: "v3-c1-lock", StartNs: 100*s + 7, Seconds: 9}, {Worker: "v3-c1-osync", StartNs: 91 * s, Seconds: 2}}}}},
 		location: []string{"nfs2"}, recovered: true, waited: 10,
 		verify: verifyReport(map[string]stream.Report{"c1": ok}), perClient: map[string]stream.Report{"c1": ok},

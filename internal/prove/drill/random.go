@@ -76,14 +76,17 @@ type chance struct {
 var eitherServer = []string{onActive, onPassive}
 
 // chances are the faults that a schedule draws from. They do not include faults
-// that a person must end (confirm-off), faults that clients see as errors (a full
-// file system or OST), and the death of a client, which ends a part of the load.
+// that a person must end (confirm-off, bytes overwritten on a disk, a missing LUN), faults
+// that clients see as errors (a full file system or OST), the death of a client, which ends a
+// part of the load, fence devices that lie, after which no data is safe without reservations,
+// and a mirror of dirty data that is filled, which takes longer than a schedule.
 var chances = []chance{
 	{Freeze, eitherServer, nothing, 5, 60},
 	{Panic, eitherServer, nothing, 5, 60},
 	{PowerOff, eitherServer, nothing, 5, 60},
 	{LinkDown, eitherServer, words("private", "public"), 3, 40},
 	{SwitchDown, nil, words("private", "public"), 3, 20},
+	{PathOut, eitherServer, ofStorage(PathOut), 5, 40},
 	{HBAOut, eitherServer, words("0", "1"), 5, 40},
 	{PathsOut, eitherServer, nothing, 5, 40},
 	{ModuleOut, nil, ofStorage(ModuleOut), 5, 40},
@@ -101,6 +104,7 @@ var chances = []chance{
 	{PDUDead, nil, pdus, 5, 40},
 	{Kill, []string{onActive}, killable, 0, 0},
 	{LNetDown, eitherServer, ofLustre, 5, 40},
+	{ClockJump, eitherServer, words("3600", "-3600"), 5, 40},
 	{Move, eitherServer, words(moveArg), 0, 0},
 	{Standby, eitherServer, nothing, 5, 40},
 }
@@ -212,13 +216,18 @@ func firstOf(on []string) string {
 // die while the other one is out, or fail over in an array without power.
 var oneOf = []Kind{ControllerOut, ControllerFailover, ArrayPower}
 
+// oneEach are faults of which a server gets at most one: both disks of a system mirror are
+// not lost, and a clock jumps one way.
+var oneEach = []Kind{LocalDisk, ClockJump}
+
 // takes reports whether the schedule can add a part: no fault twice, not more
-// disks of a RAID group than it can lose, not every copy of a cache's dirty data,
-// not both disks of a system mirror, not both controllers of an array.
+// disks of a RAID group than it can lose, not both modules of an enclosure, not every copy
+// of a cache's dirty data, not both controllers of an array.
 func (s Schedule) takes(p Part, scene Scene) bool {
 	for _, q := range s.Parts {
-		if q.Kind == p.Kind && q.On == p.On && (slices.Equal(q.Args, p.Args) || p.Kind == LocalDisk) ||
-			slices.Contains(oneOf, p.Kind) && slices.Contains(oneOf, q.Kind) {
+		if q.Kind == p.Kind && q.On == p.On && (slices.Equal(q.Args, p.Args) || slices.Contains(oneEach, p.Kind)) ||
+			slices.Contains(oneOf, p.Kind) && slices.Contains(oneOf, q.Kind) ||
+			p.Kind == ModuleOut && q.Kind == ModuleOut && q.Args[0] == p.Args[0] {
 			return false
 		}
 	}
@@ -291,8 +300,9 @@ func (s Schedule) steps(scene Scene) ([]Step, error) {
 		f, beside := p.fault(scene), slices.Contains(byCommand, p.Kind)
 		all = append(all, event{p.At, Step{Fault: f, At: p.At, Beside: beside, Try: i > 0 || beside && len(s.Parts) > 1}})
 		if p.For > 0 {
-			end := p.At + p.For
-			all = append(all, event{end, Step{Fault: f, At: end, Beside: beside, Mend: true, Try: true}})
+			// Other faults meet the rebuild of a disk that is given back.
+			end, back := p.At+p.For, p.Kind == DiskOut && len(s.Parts) > 1
+			all = append(all, event{end, Step{Fault: f, At: end, Beside: beside || back, Mend: true, Back: back, Try: true}})
 		}
 	}
 	if len(s.Parts) == 1 { // the drill mends it only once it was seen
@@ -319,7 +329,7 @@ func (v Variant) drawn() (seed *uint64, words []string) {
 // choice is the drill of a schedule.
 func (s Schedule) choice(name string, scene Scene) Choice {
 	disks := slices.ContainsFunc(s.Parts, func(p Part) bool {
-		return slices.Contains([]Kind{DiskOut, DiskSlow, PathsOut, HBAOut, ModuleOut, ControllerOut, ControllerFailover, ArrayDisk, ArrayPower, LUNSlow, PowerOff, FeedOff, Freeze, Panic}, p.Kind)
+		return slices.Contains([]Kind{DiskOut, DiskSlow, PathOut, PathsOut, HBAOut, ModuleOut, ControllerOut, ControllerFailover, ArrayDisk, ArrayPower, LUNSlow, PowerOff, FeedOff, Freeze, Panic}, p.Kind)
 	})
 	return Choice{
 		// Servers may boot twice, and the reclaim of NFSv3 locks may take as long.

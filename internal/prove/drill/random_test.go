@@ -38,7 +38,7 @@ func TestDraw(t *testing.T) {
 			t.Fatal(d)
 		}
 		sizes[len(s.Parts)]++
-		disks, system := 0, map[string]int{}
+		disks, system, modules := 0, map[string]int{}, map[string]int{}
 		for i, p := range s.Parts {
 			seen[p.Kind]++
 			c := chances[slices.IndexFunc(chances, func(c chance) bool { return c.kind == p.Kind })]
@@ -50,6 +50,10 @@ func TestDraw(t *testing.T) {
 				disks++
 			case LocalDisk:
 				system[p.On]++
+			case ModuleOut:
+				if modules[p.Args[0]]++; modules[p.Args[0]] > 1 {
+					t.Errorf("seed %d takes both modules of an enclosure", seed)
+				}
 			}
 		}
 		if disks > 2 || system[onActive] > 1 || system[onPassive] > 1 {
@@ -209,7 +213,7 @@ func TestScheduleSteps(t *testing.T) {
 		{Fault: disk, At: 5 * time.Second, Try: true},
 		{Fault: move, At: 5 * time.Second, Beside: true, Try: true},
 		{Fault: freeze, At: 20 * time.Second, Mend: true, Try: true},
-		{Fault: disk, At: 35 * time.Second, Mend: true, Try: true},
+		{Fault: disk, At: 35 * time.Second, Beside: true, Mend: true, Back: true, Try: true},
 	}
 	if d := cmp.Diff(want, steps); d != "" {
 		t.Error(d)
@@ -241,6 +245,9 @@ func TestScheduleExpects(t *testing.T) {
 		{[]Part{{Kind: LinkDown, On: onPassive, Args: []string{"public"}}}, randomScene(), Stays, Nobody, true},
 		{[]Part{{Kind: LinkDown, On: onPassive, Args: []string{"public"}}}, two, Anywhere, Nobody, false},
 		{[]Part{{Kind: HBAOut, On: onPassive, Args: []string{"0"}}}, two, Stays, Nobody, true},
+		{[]Part{{Kind: PathOut, On: onPassive, Args: []string{diskArg + "0", "1"}}}, randomScene(), Stays, Nobody, true},
+		{[]Part{{Kind: ClockJump, On: onActive, Args: []string{"3600"}}}, randomScene(), Stays, Nobody, true},
+		{[]Part{{Kind: DiskSlow, Args: []string{diskArg + "0", "2", "20000"}}}, randomScene(), Stays, Nobody, true},
 		{[]Part{{Kind: DiskOut, Args: []string{diskArg + "0"}}}, randomScene(), Stays, Nobody, true},
 		{[]Part{{Kind: DiskOut, Args: []string{ssdArg + "0"}}}, cached, Stays, Nobody, true},
 		{[]Part{{Kind: PDUDead, Args: []string{"pdu-a"}}}, randomScene(), Stays, Nobody, true},

@@ -226,15 +226,16 @@ func booted(what string, servers ...string) *Condition {
 	}}
 }
 
-// startedDegraded: parities are compared only of a RAID 6 without a journal.
+// startedDegraded: parities are compared only of a RAID 6 without a journal. Of others the
+// start notes that a member is missing.
 func (m mdStorage) startedDegraded() *Condition {
 	server := m.Passive
-	// The array was assembled so, and its start had compared what the bitmap names.
-	notes := []string{"array " + m.Group.Name + " is started dirty and degraded", "its parities agree: nothing is in doubt"}
-	if m.Group.Level != 6 || m.Service.Storage.Journal != nil {
-		return nil
+	what, notes := "the array was degraded", []string{" runs without "}
+	if m.Group.Level == 6 && m.Service.Storage.Journal == nil {
+		// The array was assembled so, and its start had compared what the bitmap names.
+		what, notes = "the array was dirty and degraded", []string{"array " + m.Group.Name + " is started dirty and degraded", "its parities agree: nothing is in doubt"}
 	}
-	return &Condition{What: "the array was dirty and degraded", Limit: 2 * time.Minute, Look: func(_ context.Context, v *View) (bool, string) {
+	return &Condition{What: what, Limit: 2 * time.Minute, Look: func(_ context.Context, v *View) (bool, string) {
 		var said []string
 		for _, note := range notes {
 			all := v.events()

@@ -19,7 +19,7 @@ import (
 // that the fault took place.
 func TestStayingIsWitnessed(t *testing.T) {
 	done := map[string]bool{}
-	for _, file := range []string{"nfs-ha.yaml", "nss7.4-ha.yaml", "nfs-dfc.yaml", "lustre-small.yaml"} {
+	for _, file := range []string{"nfs-ha.yaml", "nss7.4-ha.yaml", "nfs-dfc.yaml", "nfs-ha-xl.yaml", "lustre-small.yaml"} {
 		d := exampleDesign(t, file)
 		s := Scene{Design: d, Service: d.Services()[0], Active: d.Pairs[0].Servers[0], Group: d.Groups[0]}
 		if d.Clustered() {

@@ -15,7 +15,7 @@ func (p Part) outcome(s Scene) (Place, Fencing) {
 	// Where both servers serve, neither is passive.
 	passive := p.On == onPassive && len(s.Design.PairOf(s.Service.Name).Services) == 1
 	switch p.Kind {
-	case HBAOut, ModuleOut, DiskOut, LocalDisk, FeedOff, BMCDead, PDUDead, ControllerOut, ControllerFailover, ArrayDisk, ArrayPower, LUNSlow:
+	case PathOut, HBAOut, ModuleOut, DiskOut, DiskSlow, ClockJump, LocalDisk, FeedOff, BMCDead, PDUDead, ControllerOut, ControllerFailover, ArrayDisk, ArrayPower, LUNSlow:
 		return Stays, Nobody
 	case LinkDown, SwitchDown:
 		if passive || p.Args[0] == "private" {
@@ -26,8 +26,6 @@ func (p Part) outcome(s Scene) (Place, Fencing) {
 		if passive {
 			return Stays, Nobody
 		}
-		return Anywhere, Nobody
-	case DiskSlow:
 		return Anywhere, Nobody
 	case Move:
 		return Moves, Nobody
@@ -60,6 +58,8 @@ func (p Part) seen(s Scene) *Condition {
 		return linkGone(f.Args[0], f.On)
 	case SwitchDown:
 		return linkGone(f.Args[0], servers...)
+	case PathOut:
+		return s.storage().lost(f.Args[0], []string{f.On})
 	case HBAOut, PathsOut:
 		return s.storage().lost("", []string{f.On})
 	case ModuleOut:
@@ -71,6 +71,10 @@ func (p Part) seen(s Scene) *Condition {
 		if s.Service.Storage.Cache != nil {
 			return ssdOut(s, f.Args[0])
 		}
+	case DiskSlow:
+		return slowSeen(s, f.Args[0])
+	case ClockJump:
+		return clockSeen(f.On)
 	case ControllerOut, ControllerFailover:
 		share := 1
 		if p.Kind == ControllerOut {

@@ -27,8 +27,8 @@ type storageKind interface {
 	lost(what string, servers []string) *Condition
 	// without waits until the group works without these disks.
 	without(serials ...string) *Condition
-	// startedDegraded waits until the passive server notes that it started a group that
-	// was being written and lacks a disk; nil if it notes no such thing.
+	// startedDegraded waits until it is seen that the group was not whole when the active
+	// server died: the passive one notes it at its start, or the array says so.
 	startedDegraded() *Condition
 	// parts returns the possible arguments of each fault that a schedule can
 	// contain.

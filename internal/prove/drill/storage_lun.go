@@ -216,7 +216,22 @@ func (l lunStorage) without(serials ...string) *Condition {
 	}}
 }
 
-func (lunStorage) startedDegraded() *Condition { return nil }
+// startedDegraded: servers do not see the disks of an array, so the array is asked.
+func (l lunStorage) startedDegraded() *Condition {
+	g := l.Group.Name
+	return &Condition{What: "the array's group is not whole", Limit: 10 * time.Second, Look: func(ctx context.Context, v *View) (bool, string) {
+		seen, err := v.e.arrayGroups(ctx)
+		if err != nil {
+			return false, err.Error()
+		}
+		for _, x := range seen {
+			if x.Name == g {
+				return x.State == "degraded" || x.State == "rebuilding", fmt.Sprintf("group %s is %s", g, x.State)
+			}
+		}
+		return false, "the array has no group " + g
+	}}
+}
 
 // parts does not include LUNMissing: a LUN is missing only after a server's boot.
 func (l lunStorage) parts() map[Kind][][]string {
@@ -231,7 +246,7 @@ func (l lunStorage) parts() map[Kind][][]string {
 	})
 	return map[Kind][][]string{
 		ControllerOut: controllers, ControllerFailover: handing, ArrayPower: {{x.Array}},
-		ArrayDisk: l.members(), LUNSlow: {{x.Name, strconv.Itoa(slowMS)}},
+		ArrayDisk: l.members(), LUNSlow: {{x.Name, strconv.Itoa(slowMS)}}, PathOut: overEach([][]string{{x.Name}}),
 	}
 }
 

@@ -88,6 +88,14 @@ func (m mdStorage) without(serials ...string) *Condition {
 	}}
 }
 
+// overEach are the paths to disks or LUNs over each HBA of a server.
+func overEach(names [][]string) (out [][]string) {
+	for _, n := range names {
+		out = append(out, append(slices.Clone(n), "0"), append(slices.Clone(n), "1"))
+	}
+	return out
+}
+
 func (m mdStorage) parts() map[Kind][][]string {
 	var modules [][]string
 	for _, e := range m.Design.Spec.Enclosures {
@@ -97,7 +105,7 @@ func (m mdStorage) parts() map[Kind][][]string {
 	for _, d := range m.members() {
 		slow = append(slow, slowed(d))
 	}
-	return map[Kind][][]string{ModuleOut: modules, DiskOut: m.members(), DiskSlow: slow}
+	return map[Kind][][]string{ModuleOut: modules, DiskOut: m.members(), DiskSlow: slow, PathOut: overEach(m.members())}
 }
 
 // parityTime bounds the comparison of a group's data and parities. It is enough

@@ -538,7 +538,16 @@ func diskSlow(s Scene) ([]Step, error) {
 	if s.Service.Storage.DropSlow {
 		return nil, errors.New("the spec has slow disks dropped (storage.drop_slow_disks): use --how dropped")
 	}
-	return []Step{{Fault: f, Wait: linkHold, Until: names("the slow disk", f.Args[0])}, {Fault: f, Mend: true}}, nil
+	return []Step{{Fault: f, Wait: linkHold, Until: slowSeen(s, f.Args[0])}, {Fault: f, Mend: true}}, nil
+}
+
+// slowSeen waits until mortar status names a slow disk, or says that it is dropped where
+// the spec has that.
+func slowSeen(s Scene, disk string) *Condition {
+	if s.Service.Storage.DropSlow {
+		return says("status says that the disk is dropped", dropLimit, disk, "was dropped from "+s.Group.Name)
+	}
+	return names("the slow disk", disk)
 }
 
 // dropLimit bounds the time until a slow disk is dropped and status says so: the
@@ -555,7 +564,7 @@ func diskDropped(s Scene) ([]Step, error) {
 	if !s.Service.Storage.DropSlow {
 		return nil, errors.New("the spec does not have slow disks dropped (storage.drop_slow_disks is off)")
 	}
-	return []Step{{Fault: f, Look: true, Until: says("status says that the disk is dropped", dropLimit, f.Args[0], "was dropped from "+s.Group.Name)}}, nil
+	return []Step{{Fault: f, Look: true, Until: slowSeen(s, f.Args[0])}}, nil
 }
 
 // names waits until mortar status reports that name as slow.
@@ -589,6 +598,14 @@ func rackPower(s Scene) ([]Step, error) {
 	for _, p := range s.Design.Spec.PDUs {
 		f := Fault{Kind: FeedOff, Args: []string{p.Name}}
 		off, on = append(off, Step{Fault: f}), append(on, Step{Fault: f, Mend: true})
+	}
+	for i := range s.Design.Arrays {
+		a := &s.Design.Arrays[i]
+		if s.Design.PathsTo(a, a.Servers[0]) < 2 {
+			continue // inside the server: it has that one's power
+		}
+		f := Fault{Kind: ArrayPower, Args: []string{a.Name}}
+		off, on = append(off, Step{Fault: f}), append([]Step{{Fault: f, Mend: true}}, on...)
 	}
 	off[len(off)-1].Wait = 5 * time.Second
 	on[len(on)-1].Until = booted("every server booted", s.Design.Servers()...)

@@ -211,6 +211,9 @@ func (w *watcher) boot(ctx context.Context, h *host.Session, name string) error 
 	w.mu.Lock()
 	last := w.boots[name]
 	w.boots[name] = id
+	if last != "" && last != id {
+		delete(w.ahead, name) // its clock is that of its hardware now
+	}
 	w.mu.Unlock()
 	if last != "" && last != id {
 		w.add(report.Event{NS: time.Now().Add(-up).UnixNano(), Host: name, Source: "drill", Kind: report.EventBooted, Text: name + " boots"})

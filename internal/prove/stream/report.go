@@ -62,6 +62,7 @@ type FileReport struct {
 	Stream            uint32          `json:"stream"`
 	SizeBytes         int64           `json:"size_bytes"`          // as found
 	ExpectedSizeBytes int64           `json:"expected_size_bytes"` // at least this, by the ledger
+	BeforeBytes       int64           `json:"acknowledged_before_bytes"`
 	AcknowledgedBytes int64           `json:"acknowledged_bytes"`
 	VerifiedBytes     int64           `json:"verified_bytes"`
 	LostBytes         int64           `json:"lost_bytes"`

@@ -81,7 +81,7 @@ func Verify(ctx context.Context, r io.ReaderAt, size int64, x *Index, opt Option
 	}
 	f := FileReport{
 		Worker: x.Header.Worker, Path: opt.Path, Stream: x.Header.Stream,
-		SizeBytes: size, ExpectedSizeBytes: x.SizeBytes(),
+		SizeBytes: size, ExpectedSizeBytes: x.SizeBytes(), BeforeBytes: total.before,
 		AcknowledgedBytes: total.acked, VerifiedBytes: total.acked - total.lost, LostBytes: total.lost,
 		InDoubtBytes: total.doubt, BadBytes: total.bad, ReadBytes: total.read, ByClass: total.byClass,
 	}
