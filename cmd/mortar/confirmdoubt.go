@@ -92,7 +92,7 @@ func printDoubt(w io.Writer, d *ocf.Doubt) {
 		}
 		return
 	}
-	fmt.Fprintf(w, "files: %d; blocks of the file system's own data: %d, of no file: %d, outside the volume: %d\n", len(o.Files), o.Metadata, o.Free, o.Outside)
+	fmt.Fprintf(w, "files: %d; blocks of the file system's own data: %d, of no file: %d, of a cache's label and superblocks: %d, outside the volume: %d\n", len(o.Files), o.Metadata, o.Free, o.Cache, o.Outside)
 	if o.Unsearched != "" {
 		fmt.Fprintf(w, "the list is not complete: %s\n", o.Unsearched)
 	}

@@ -21,7 +21,7 @@ array r0: 2 blocks of 4096 bytes may be wrong, at these bytes of the array:
   81920
   86016
 array r1: any block of its missing disks may be wrong: it has no write-intent bitmap
-files: 2; blocks of the file system's own data: 0, of no file: 1, outside the volume: 0
+files: 2; blocks of the file system's own data: 0, of no file: 1, of a cache's label and superblocks: 0, outside the volume: 0
 the list is not complete: the search for names was cut short
   inode 263 /srv/home/data/a
     at byte 4096

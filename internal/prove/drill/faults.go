@@ -52,7 +52,7 @@ const (
 	Kill       Kind = "kill"        // a daemon dies at once; its name, or nfsd for the kernel's threads
 	WriteSoon  Kind = "write-soon"  // a server writes dirty data to the disks after a second, until it boots
 	FillFS     Kind = "fill-fs"     // the service's file system is filled to the last block
-	HoldFS     Kind = "hold-fs"     // the service's file system is kept in use, until the server boots; mount point
+	HoldFS     Kind = "hold-fs"     // the service's file system or volume is kept in use, until the server boots; mount point or device
 	BitRot     Kind = "bit-rot"     // Corrupt, on data of the load that no worker overwrites
 	CacheApply Kind = "cache-apply" // a cache is brought to its config, as `mortar apply` does; service
 	FillOST    Kind = "fill-ost"    // an OST is filled to the last block; its index
@@ -115,7 +115,7 @@ var kinds = map[Kind]faultKind{
 	Kill:       {phrase: "killing {0} on {on}", can: mayKill, inject: (*engine).kill, heal: (*engine).startDaemon},
 	WriteSoon:  {phrase: "having {on} write data to its disks after a second", inject: (*engine).writeSoon, heal: (*engine).writeLater},
 	FillFS:     {phrase: "filling {0} on {on}", inject: (*engine).fill, heal: (*engine).empty},
-	HoldFS:     {phrase: "keeping {0} on {on} in use", inject: (*engine).hold, heal: (*engine).empty},
+	HoldFS:     {phrase: "keeping {0} on {on} in use", inject: (*engine).hold, heal: (*engine).letGo},
 	BitRot:     {phrase: "overwriting bytes of one disk beneath the RAID", can: mayRot, inject: (*engine).spoil}, // the scrub mends the data, or the drill fails
 	FillOST:    {phrase: "filling OST {0}", can: hasLustre, inject: (*engine).fillOST, heal: (*engine).emptyOST},
 	LNetDown:   {phrase: "taking the network from LNet of {on}", can: hasLustre, inject: (*engine).lnetDown, heal: (*engine).lnetUp},

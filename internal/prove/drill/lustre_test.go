@@ -223,3 +223,19 @@ func TestOSTFull(t *testing.T) {
 		}
 	}
 }
+
+// On Lustre a volume is kept in use: servers see no files.
+func TestStuckUnfencedOnLustre(t *testing.T) {
+	s, err := planned(Env{Design: exampleDesign(t, "lustre-small.yaml")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	steps, err := stuckUnfenced(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(steps, func(st Step) bool { return st.Fault.Kind == HoldFS })
+	if i < 0 || steps[i].Fault.Args[0] != s.Service.Targets[0].Device || !isDevice(steps[i].Fault.Args[0]) {
+		t.Errorf("%+v", steps)
+	}
+}

@@ -86,7 +86,7 @@ func (p Part) seen(s Scene) *Condition {
 	case ArrayPower:
 		return lunStorage{s}.noPath(f.Args[0])
 	case LUNSlow:
-		return late("/dev/mapper/"+f.Args[0], slowMS)
+		return lunLate(s, f.Args[0])
 	case LocalDisk:
 		return mirrorDegraded(f.On)
 	case FeedOff:

@@ -113,14 +113,32 @@ func (e *engine) fill(ctx context.Context, f Fault) error {
 	return nil
 }
 
-// hold keeps the file system in use with a loop device on a file: there is no
-// process to kill, and no unmount succeeds.
+// hold keeps the service's storage in use with a loop device on a file, or on a volume:
+// there is no process to kill, and no unmount, or no deactivation, succeeds.
 func (e *engine) hold(ctx context.Context, f Fault) error {
-	for _, a := range []resource.Action{
-		{Title: "make a file", Cmd: []string{"fallocate", "-l", "1M", filler(f)}},
-		{Title: "make a loop device of it", Cmd: []string{"losetup", "--find", filler(f)}},
-	} {
-		if err := e.do(ctx, f.On, a); err != nil {
+	loop := []string{"losetup", "--find", "--read-only", f.Args[0]}
+	if !isDevice(f.Args[0]) {
+		if err := e.do(ctx, f.On, resource.Action{Title: "make a file", Cmd: []string{"fallocate", "-l", "1M", filler(f)}}); err != nil {
+			return err
+		}
+		loop = []string{"losetup", "--find", filler(f)}
+	}
+	return e.do(ctx, f.On, resource.Action{Title: "make a loop device of it", Cmd: loop})
+}
+
+func isDevice(held string) bool { return strings.HasPrefix(held, "/dev/") }
+
+// letGo ends what hold has left. A server that has booted has no loop device.
+func (e *engine) letGo(ctx context.Context, f Fault) error {
+	if !isDevice(f.Args[0]) {
+		return e.empty(ctx, f)
+	}
+	out, err := e.query(ctx, f.On, "losetup", "--noheadings", "--output", "NAME", "--associated", f.Args[0])
+	if err != nil {
+		return nil // it does not answer: it boots
+	}
+	for _, loop := range strings.Fields(out.Stdout) {
+		if err := e.do(ctx, f.On, resource.Action{Title: "let go of " + f.Args[0], Cmd: []string{"losetup", "--detach", loop}}); err != nil {
 			return err
 		}
 	}

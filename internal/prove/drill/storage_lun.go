@@ -367,6 +367,25 @@ func arrayPower(s Scene) ([]Step, error) {
 // repeated read, and shorter than the 30 s after which a command fails.
 const slowMS = 1500
 
+// lunLate waits until the server waits for a LUN, and status names it. With fewer LUNs in
+// the volume status has nothing to compare it with.
+func lunLate(s Scene, lun string) *Condition {
+	device := late("/dev/mapper/"+lun, slowMS)
+	const fewest = 3
+	if s.Service.NFS == nil || len(s.Design.LUNsIn(&s.Service.Storage)) < fewest {
+		return device
+	}
+	named := names("the slow LUN", lun)
+	return &Condition{What: "the server waits for the LUN, and status names it", Limit: 2 * time.Minute, Sign: true, Look: func(ctx context.Context, v *View) (bool, string) {
+		ok, first := device.Look(ctx, v)
+		if !ok {
+			return false, first
+		}
+		ok, second := named.Look(ctx, v)
+		return ok, first + "; " + second
+	}}
+}
+
 func lunSlow(s Scene) ([]Step, error) {
 	x, err := s.lun()
 	if err != nil {
@@ -374,7 +393,7 @@ func lunSlow(s Scene) ([]Step, error) {
 	}
 	// Mend under load: while a LUN is slow, every operation counts as a stall.
 	f := Fault{Kind: LUNSlow, Args: []string{x.Name, strconv.Itoa(slowMS)}}
-	return []Step{{Fault: f, Wait: linkHold, Look: true, Until: late("/dev/mapper/"+x.Name, slowMS)}, {Fault: f, Mend: true}}, nil
+	return []Step{{Fault: f, Wait: linkHold, Look: true, Until: lunLate(s, x.Name)}, {Fault: f, Mend: true}}, nil
 }
 
 // lunMissing boots the passive server without one of the LUNs, then makes the

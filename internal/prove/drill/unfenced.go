@@ -19,12 +19,16 @@ func hangUnfenced(s Scene) ([]Step, error) {
 // stuckUnfenced makes the stop of the service fail on a server that no fence
 // device reaches.
 func stuckUnfenced(s Scene) ([]Step, error) {
-	dir := kind.Of(s.Design).Files(s.Service)
-	if dir == "" {
-		return nil, errNoFiles
+	held := kind.Of(s.Design).Files(s.Service)
+	if held == "" {
+		// The targets are unmounted, and their volume group stays.
+		if s.Service.Storage.VG == "" || len(s.Service.Targets) == 0 {
+			return nil, errNoFiles
+		}
+		held = s.Service.Targets[0].Device
 	}
 	return append(unfenceable(s),
-		Step{Fault: Fault{Kind: HoldFS, On: s.Active, Args: []string{dir}}, Prepare: true},
+		Step{Fault: Fault{Kind: HoldFS, On: s.Active, Args: []string{held}}, Prepare: true},
 		Step{Fault: Fault{Kind: LinkDown, On: s.Active, Args: []string{"public"}}, Until: resetItself(s.Active)},
 	), nil
 }

@@ -3,6 +3,8 @@ package observe
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/mortarhpc/mortar/internal/brick/design"
@@ -46,6 +48,7 @@ func (v *view) cache() *Part {
 			continue
 		}
 		judgeCache(p, k, s.name, st)
+		p.Parts = append(p.Parts, slowSSDs(st.SSDs, s.host.Pace)...)
 		return p
 	}
 	if len(v.silent()) > 0 {
@@ -55,6 +58,23 @@ func (v *view) cache() *Part {
 	}
 	p.Text = "not up"
 	return p
+}
+
+// slowSSDs finds the SSDs of a cache that answer much later than the others.
+func slowSSDs(ssds []cache.Life, pace map[string]Pace) (out []*Part) {
+	serial := map[string]string{}
+	for _, l := range ssds {
+		if l.Device != "" {
+			serial[l.Device] = l.Serial
+		}
+	}
+	slow, usual := latecomers(slices.Sorted(maps.Keys(serial)), pace)
+	for _, d := range slow {
+		out = append(out, &Part{Name: serial[d], Level: Warning,
+			Text: fmt.Sprintf("SSD %s is slow: it %s, the others %.0f ms", serial[d], pace[d], usual),
+			Mend: "look at its SMART data; if it stays slow, `mortar cache add` another one and `mortar cache remove` it"})
+	}
+	return out
 }
 
 // judgeCache judges a cache that is up.

@@ -53,6 +53,10 @@ func TestSlowMembers(t *testing.T) {
 			}
 		}
 	}
+	mirror := &array{members: a.members[:2]}
+	if got := v.slowMembers(g, mirror, map[string]Pace{"dm-1": {4, 9}, "dm-2": {4, 2400}}); len(got) != 1 || !strings.Contains(got[0].Text, "disk MA02") {
+		t.Errorf("a leg of a mirror: %+v", got)
+	}
 	got := v.slowMembers(g, a, map[string]Pace{"dm-1": {0, 1000}, "dm-2": {4, 9}, "dm-3": {4, 9}})
 	if len(got) != 1 || !strings.Contains(got[0].Text, "answered nothing for a second, its peers 9 ms") {
 		t.Errorf("%+v", got)
@@ -60,6 +64,18 @@ func TestSlowMembers(t *testing.T) {
 	v.pair.Services = []design.Service{{Storage: design.Storage{Groups: []string{"b-r0"}, DropSlow: true}}}
 	if got = v.slowMembers(g, a, map[string]Pace{"dm-1": {0, 1000}, "dm-2": {4, 9}, "dm-3": {4, 9}}); len(got) != 1 || !strings.Contains(got[0].Mend, "ocf:mortar:watch drops it") {
 		t.Errorf("%+v", got)
+	}
+}
+
+// A LUN is compared with the others of its volume on the server that has the load.
+func TestSlowLUNs(t *testing.T) {
+	luns := map[string]string{"dm-1": "a-lun0", "dm-2": "a-lun1", "dm-3": "a-lun2", "dm-4": "a-lun3"}
+	got := slowLUNs("nss1", luns, map[string]Pace{"dm-1": {3, 1502}, "dm-2": {9, 4}, "dm-3": {9, 5}, "dm-4": {9, 4}})
+	if len(got) != 1 || got[0].Name != "a-lun0" || got[0].Level != Warning || !strings.Contains(got[0].Text, "LUN a-lun0 is slow on nss1: it takes 1502 ms for an answer, the others 4 ms") {
+		t.Errorf("%+v", got)
+	}
+	if got := slowLUNs("nss2", luns, nil); got != nil {
+		t.Errorf("idle: %+v", got)
 	}
 }
 

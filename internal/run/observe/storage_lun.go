@@ -3,6 +3,7 @@ package observe
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -16,7 +17,7 @@ import (
 type lunStorage struct{ *view }
 
 func (v lunStorage) request(r *Request) {
-	r.SCSI = true
+	r.SCSI, r.Pace = true, true
 	if v.pair.HA == nil || len(v.pair.HA.Reservations) == 0 {
 		return
 	}
@@ -34,7 +35,8 @@ func (v lunStorage) parts() []*Part {
 		return []*Part{unknown(p, "no server answers")}
 	}
 	reserved, wrong := v.reserved(up)
-	found := append(lunarray.Verify(v.d, v.scsi(up)).Findings, wrong...)
+	verified := lunarray.Verify(v.d, v.scsi(up))
+	found := append(verified.Findings, wrong...)
 	whole, all := 0, 0
 	for i := range v.d.Arrays {
 		a := &v.d.Arrays[i]
@@ -63,10 +65,51 @@ func (v lunStorage) parts() []*Part {
 			}
 		}
 		c.Parts = grouped(v.d, mine)
+		for _, s := range up {
+			for _, striped := range v.striped(a.Name) {
+				devs := map[string]string{}
+				for _, m := range verified.Matches {
+					if m.Host == s.name && slices.Contains(striped, m.LUN) {
+						devs[m.Seen.Device] = m.LUN
+					}
+				}
+				c.Parts = append(c.Parts, slowLUNs(s.name, devs, s.host.Pace)...)
+			}
+		}
 		all, whole = all+len(luns), whole+len(luns)-len(broken)
 	}
 	p.Text = fmt.Sprintf("%d of %d whole", whole, all)
 	return []*Part{p}
+}
+
+// striped are the LUNs of an array that share a volume's load, by service. The LUNs of a
+// Lustre service are targets with a load each.
+func (v lunStorage) striped(array string) (out [][]string) {
+	for i := range v.pair.Services {
+		if v.pair.Services[i].NFS == nil {
+			continue
+		}
+		var names []string
+		for _, l := range v.d.LUNsIn(&v.pair.Services[i].Storage) {
+			if l.Array == array {
+				names = append(names, l.Name)
+			}
+		}
+		out = append(out, names)
+	}
+	return out
+}
+
+// slowLUNs finds the LUNs of a volume that answer much later than the others; luns are
+// their names by the server's devices.
+func slowLUNs(server string, luns map[string]string, pace map[string]Pace) (out []*Part) {
+	slow, usual := latecomers(slices.Sorted(maps.Keys(luns)), pace)
+	for _, d := range slow {
+		out = append(out, &Part{Name: luns[d], Level: Warning,
+			Text: fmt.Sprintf("LUN %s is slow on %s: it %s, the others %.0f ms", luns[d], server, pace[d], usual),
+			Mend: "see what the array says of its disks and controllers"})
+	}
+	return out
 }
 
 // scsi returns the SCSI disks that servers see. A path that multipath considers

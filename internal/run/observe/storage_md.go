@@ -577,49 +577,29 @@ func (v mdStorage) spareOfPeer(s *server, g *design.Group) bool {
 	})
 }
 
-const (
-	// slowFactor: a disk is slow if it takes this many times as long as its peers.
-	// The members of a group share its load evenly, so a factor of two may be
-	// chance, a factor of ten is not.
-	slowFactor = 10
-	// slowMS is the time in milliseconds up to which no disk is slow: a hard disk
-	// with a full queue, or one that repeats a read, takes that long.
-	slowMS = 250
-)
-
 // slowMembers finds the disks of a group that answer much later than the others.
 func (v mdStorage) slowMembers(g *design.Group, a *array, pace map[string]Pace) (out []*Part) {
-	var all []float64
+	var devs []string
 	for _, m := range a.members {
-		if p, ok := pace[m.Dev]; ok && m.Is("in_sync") && !m.Is("journal") {
-			all = append(all, p.MS)
+		if m.Is("in_sync") && !m.Is("journal") {
+			devs = append(devs, m.Dev)
 		}
 	}
-	slices.Sort(all)
-	const fewest = 3 // two disks do not show which of them is slow
-	if len(all) < fewest {
-		return nil
-	}
-	usual := all[(len(all)-1)/2]
+	slow, usual := latecomers(devs, pace)
 	mend := "look at its SMART data and its path; if it stays slow, `mortar disk fail` copies it to a spare and takes it out"
 	if v.drops(g) {
 		mend = "ocf:mortar:watch drops it if it stays so slow for a minute, and the group has a parity disk left (storage.drop_slow_disks); `mortar events` says why it does not"
 	}
 	for _, m := range a.members {
-		p, ok := pace[m.Dev]
-		if !ok || !m.Is("in_sync") || m.Is("journal") || p.MS < slowMS || p.MS < slowFactor*usual {
+		if !slices.Contains(slow, m.Dev) {
 			continue
 		}
 		who := m.Dev
 		if m.disk != nil {
 			who = diskName(m.disk)
 		}
-		took := fmt.Sprintf("takes %.0f ms for an answer", p.MS)
-		if p.Done == 0 {
-			took = "answered nothing for a second"
-		}
 		out = append(out, &Part{Name: serialOf(who), Level: Warning,
-			Text: fmt.Sprintf("disk %s is slow and slows %s down: it %s, its peers %.0f ms", who, g.Name, took, usual),
+			Text: fmt.Sprintf("disk %s is slow and slows %s down: it %s, its peers %.0f ms", who, g.Name, pace[m.Dev], usual),
 			Mend: mend})
 	}
 	return out

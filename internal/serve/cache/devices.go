@@ -86,11 +86,28 @@ func (s *Stack) arrays() []array {
 	var out []array
 	for _, f := range found {
 		dir := "/sys/block/" + f.Dev + "/md/"
+		if strings.Trim(f.UUID, "0") == "" {
+			f.UUID = s.uuidOf(f.Members) // it does not run
+		}
 		if f.State != "clear" {
 			out = append(out, array{f, s.line(dir + "sync_action"), s.line(dir + "sync_completed")})
 		}
 	}
 	return out
+}
+
+// uuidOf is the UUID of an array by the superblocks of its members.
+func (s *Stack) uuidOf(members []string) string {
+	for _, m := range members {
+		b, err := s.sys.ReadBlocks("/dev/"+m, md.SuperblockOffset, md.SuperblockSize)
+		if err != nil {
+			continue
+		}
+		if sb, err := md.ParseSuperblock(b); err == nil {
+			return sb.UUID
+		}
+	}
+	return ""
 }
 
 func (s *Stack) array(uuid string) *array {

@@ -299,35 +299,34 @@ func (s *Stack) setOpen(open bool) error {
 // of them are missing, it refuses, unless all data is on the disks.
 func (s *Stack) startDirty(ctx context.Context, state int, trust bool) error {
 	l := s.label.Dirty
+	a := s.array(l.Array)
 	if s.exists("/sys/fs/bcache/" + l.Set) {
+		if a == nil || s.setOn(a.Dev) != l.Set {
+			return fmt.Errorf("bcache has set %s, and not on the mirror of dirty data: what is written to it may be lost. Boot this server", l.Set)
+		}
 		return nil
 	}
-	a := s.array(l.Array)
-	if a != nil && a.State == "inactive" {
+	if s.dm(CopyOf(s.cfg.VG)) != "" {
+		return fmt.Errorf("%s is there, a copy of the volume that somebody left: boot this server", CopyOf(s.cfg.VG))
+	}
+	if a != nil && (a.State == "inactive" || a.State == "readonly") { // of a copy
 		if _, err := s.sys.Run(ctx, "", "mdadm", "--stop", "--quiet", "/dev/"+a.Dev); err != nil {
 			return err
 		}
 		a = nil
 	}
 	if a == nil {
-		devs, missing := s.partsOf(l.Members, partDirty)
-		need := len(l.Members) - copies(len(l.Members))
-		if len(l.Members) == 1 {
-			need = 1
+		devs, missing, err := s.mirrorParts(l)
+		if err != nil && state == stateDirty {
+			return &Refusal{err.Error() + "; data that was acknowledged is on them and not on the disks. Bring them back"}
 		}
-		if len(devs) < need {
-			what := fmt.Sprintf("the mirror of dirty data lacks SSD %s: %d of its %d members are needed", strings.Join(missing, " and "), need, len(l.Members))
-			if state != stateDirty {
-				s.note("%s; all data is on the disks, so it goes without", what)
-				return nil
+		if err == nil {
+			if len(missing) > 0 {
+				s.note("the mirror of dirty data starts without SSD %s", strings.Join(missing, " and "))
 			}
-			return &Refusal{what + "; data that was acknowledged is on them and not on the disks. Bring them back"}
+			err = s.assembleMirror(ctx, l, devs)
 		}
-		if len(missing) > 0 {
-			s.note("the mirror of dirty data starts without SSD %s", strings.Join(missing, " and "))
-		}
-		argv := []string{"mdadm", "--assemble", "/dev/md/" + s.arrayName("dirty"), "--uuid=" + md.UUID(l.Array), "--run", "--quiet"}
-		if _, err := s.sys.Run(ctx, "", append(argv, devs...)...); err != nil {
+		if err != nil {
 			if state != stateDirty {
 				s.note("the mirror does not come up; all data is on the disks, so it goes without: %v", err)
 				return nil
@@ -335,7 +334,7 @@ func (s *Stack) startDirty(ctx context.Context, state int, trust bool) error {
 			return err
 		}
 		if a = s.array(l.Array); a == nil {
-			return errors.New("the mirror of dirty data is not there although mdadm assembled it")
+			return errNoMirror
 		}
 	}
 	if err := s.noteSync(a); err != nil {
@@ -352,6 +351,24 @@ func (s *Stack) startDirty(ctx context.Context, state int, trust bool) error {
 		s.note("%v", err)
 	}
 	return nil
+}
+
+// mirrorParts returns the partitions of the SSDs with the newest dirty data, and the
+// serials that are missing. It is an error if too many are.
+func (s *Stack) mirrorParts(l *Layer) (devs, missing []string, err error) {
+	devs, missing = s.partsOf(l.Members, partDirty)
+	if need := max(1, len(l.Members)-copies(len(l.Members))); len(devs) < need {
+		err = fmt.Errorf("the mirror of dirty data lacks SSD %s: %d of its %d members are needed", strings.Join(missing, " and "), need, len(l.Members))
+	}
+	return devs, missing, err
+}
+
+var errNoMirror = errors.New("the mirror of dirty data is not there although mdadm assembled it")
+
+func (s *Stack) assembleMirror(ctx context.Context, l *Layer, devs []string, how ...string) error {
+	argv := append([]string{"mdadm", "--assemble", "/dev/md/" + s.arrayName("dirty"), "--uuid=" + md.UUID(l.Array), "--run", "--quiet"}, how...)
+	_, err := s.sys.Run(ctx, "", append(argv, devs...)...)
+	return err
 }
 
 // copies is how many of the mirror's n members may be missing.
@@ -717,22 +734,38 @@ func (s *Stack) stopDevice(ctx context.Context, backing string) error {
 	})
 }
 
+// setOn is the set that is on a device, "" for none.
+func (s *Stack) setOn(dev string) string {
+	p, err := s.sys.Realpath("/sys/block/" + dev + "/bcache/set")
+	if err != nil {
+		return ""
+	}
+	return path.Base(p)
+}
+
+// stopSet stops the set on a device.
+func (s *Stack) stopSet(ctx context.Context, dev string) error {
+	set := s.setOn(dev)
+	if set == "" {
+		return nil
+	}
+	p := "/sys/fs/bcache/" + set
+	if err := s.sys.Poke(p+"/stop", "1\n"); err != nil && s.exists(p) {
+		return err
+	}
+	return s.wait(ctx, 30*time.Second, "bcache stops set "+set, func() bool {
+		return !s.exists(p) && !s.exists("/sys/block/"+dev+"/bcache")
+	})
+}
+
 // stopArray stops the set on an array, and the array.
 func (s *Stack) stopArray(ctx context.Context, uuid string) error {
 	a := s.array(uuid)
 	if a == nil {
 		return nil
 	}
-	if set, err := s.sys.Realpath("/sys/block/" + a.Dev + "/bcache/set"); err == nil {
-		p := "/sys/fs/bcache/" + path.Base(set)
-		if err := s.sys.Poke(p+"/stop", "1\n"); err != nil && s.exists(p) {
-			return err
-		}
-		if err := s.wait(ctx, 30*time.Second, "bcache stops set "+path.Base(set), func() bool {
-			return !s.exists(p) && !s.exists("/sys/block/"+a.Dev+"/bcache")
-		}); err != nil {
-			return err
-		}
+	if err := s.stopSet(ctx, a.Dev); err != nil {
+		return err
 	}
 	var err error
 	for range 20 {

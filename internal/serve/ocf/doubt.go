@@ -64,10 +64,12 @@ const BlockBytes = raid6.Block
 // Owners are whose blocks of a volume are.
 type Owners struct {
 	Files []FileInDoubt `json:"files"`
-	// Metadata, Free and Outside count blocks of the file system's own, blocks of no file,
-	// and those that are no part of the volume.
+	// Metadata, Free, Cache and Outside count blocks of the file system's own, blocks of no
+	// file, those that say which SSDs of a cache hold what, and those that are no part of
+	// the volume.
 	Metadata int `json:"metadata_blocks"`
 	Free     int `json:"free_blocks"`
+	Cache    int `json:"cache_blocks,omitempty"`
 	Outside  int `json:"outside_blocks"`
 	// Unsearched is why a file may have no path.
 	Unsearched string `json:"unsearched,omitempty"`
@@ -136,7 +138,7 @@ func (o *Owners) String() string {
 	for _, c := range []struct {
 		n    int
 		what string
-	}{{o.Metadata, "of the file system's own data"}, {o.Free, "of no file"}, {o.Outside, "outside the volume"}} {
+	}{{o.Metadata, "of the file system's own data"}, {o.Free, "of no file"}, {o.Cache, "of the cache's label and superblocks"}, {o.Outside, "outside the volume"}} {
 		if c.n > 0 {
 			out = append(out, fmt.Sprintf("%s (blocks: %d)", c.what, c.n))
 		}

@@ -23,6 +23,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/base/md"
 	"github.com/mortarhpc/mortar/internal/base/pr"
 	"github.com/mortarhpc/mortar/internal/base/raid6"
+	"github.com/mortarhpc/mortar/internal/serve/cache"
 	"golang.org/x/sys/unix"
 )
 
@@ -282,6 +283,10 @@ func (f *fakeStack) Stop(context.Context) error {
 func (f *fakeStack) NoteSync() error              { return nil }
 func (f *fakeStack) Revive(context.Context) error { return nil }
 func (f *fakeStack) OnDisks() error               { return nil }
+func (f *fakeStack) Copy(context.Context, cache.Overlay) (string, error) {
+	return "", errors.New("no copy")
+}
+func (f *fakeStack) DropCopy(context.Context) error { return nil }
 
 // fakeKeys are those of the servers, and a stranger's.
 var fakeKeys = map[string]string{"nfs1": "0x4d4f525400000001", "nfs2": "0x4d4f525400000002"}

@@ -176,6 +176,7 @@ func (s *mdKind) torn(a Array, v *verdict) (*tornArray, error) {
 		case h.Lost || h.UUID != md.Hex(a.UUID) || h.Events+1 < sb.Events || h.Size != sb.Size || head != nil && h.Chunk != head.Chunk:
 			return nil, fmt.Errorf("%s: its bitmap is out of date", m.Dev)
 		}
+		v.Behind = v.Behind || h.Events < sb.Events
 		head, copies = h, append(copies, b)
 	}
 	if t.missing < 0 || head == nil {
@@ -311,6 +312,11 @@ func (s *mdKind) nameFiles(ctx context.Context, d *inDoubt, hold func()) {
 	if err := s.saveDoubt(&d.Doubt); err != nil {
 		s.log.note("%v", err)
 	}
+	if slices.ContainsFunc(d.verdicts, func(v verdict) bool { return v.Behind }) {
+		// The next start would have to compare all of the array.
+		d.Unnamed = "md would mark the whole array as dirty, because its bitmap is an event behind"
+		return
+	}
 	wait := trialTime
 	if end, ok := ctx.Deadline(); ok {
 		wait = min(wait, end.Sub(s.now())-trialRest)
@@ -324,7 +330,10 @@ func (s *mdKind) nameFiles(ctx context.Context, d *inDoubt, hold func()) {
 	hold()
 	err := s.log.step("files-in-doubt", func() (err error) {
 		d.Owners, err = s.tryOut(tctx, d)
-		return errors.Join(err, s.dropTrial(ctx))
+		// It is taken down also if the start has no time left.
+		rctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), trialRest)
+		defer cancel()
+		return errors.Join(err, s.dropTrial(rctx))
 	})
 	if d.Unnamed = ""; err != nil {
 		d.Owners, d.Unnamed = nil, err.Error()
@@ -333,9 +342,6 @@ func (s *mdKind) nameFiles(ctx context.Context, d *inDoubt, hold func()) {
 
 // tryOut begins a trial, and has the kind of the service look whose the blocks are.
 func (s *mdKind) tryOut(ctx context.Context, d *inDoubt) (*Owners, error) {
-	if s.cfg.Cache != "" {
-		return nil, errors.New("the volume has a cache, without which its file system cannot be read")
-	}
 	if err := s.k.Save(s.trialMark(), nil); err != nil {
 		return nil, err
 	}
@@ -344,7 +350,7 @@ func (s *mdKind) tryOut(ctx context.Context, d *inDoubt) (*Owners, error) {
 			return nil, err
 		}
 	}
-	volume, err := s.readOnlyVolume(ctx)
+	volume, header, err := s.readOnlyVolume(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -353,25 +359,27 @@ func (s *mdKind) tryOut(ctx context.Context, d *inDoubt) (*Owners, error) {
 		return nil, err
 	}
 	var blocks []int64
-	outside := 0
+	outside, ofCache := 0, 0
 	for _, a := range d.Arrays {
 		dev := s.line("/sys/block/" + all[a.UUID].Dev + "/dev")
 		for _, b := range a.Blocks {
 			if off, ok := volume.at(dev, b); ok {
 				blocks = append(blocks, off)
+			} else if _, ok := header.at(dev, b); ok {
+				ofCache++
 			} else {
 				outside++
 			}
 		}
 	}
 	slices.Sort(blocks)
-	dev, err := s.snapshot(ctx, volume.bytes())
+	dev, err := s.onTrial(ctx)
 	if err != nil {
 		return nil, err
 	}
 	o, err := s.kind.owners(ctx, "/dev/"+dev, s.trialDir(), blocks)
 	if err == nil {
-		o.Outside = outside
+		o.Outside, o.Cache = outside, ofCache
 	}
 	return o, err
 }

@@ -33,6 +33,9 @@ type verdict struct {
 	// Newest; a Slot without a superblock is missing.
 	Slots  []member
 	Newest *md.Superblock
+	// Behind: the write-intent bitmap that tells where to look is an event behind. md marks
+	// all of it when it assembles the array, read-only too.
+	Behind bool
 }
 
 // judge decides from the superblocks of all reachable members whether an

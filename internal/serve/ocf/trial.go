@@ -12,71 +12,113 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
+	"github.com/mortarhpc/mortar/internal/serve/cache"
 )
 
 // A trial reads the file system of a volume whose start is refused, without a write to
-// a disk: the arrays and the volume are read-only, and a snapshot in memory takes the
-// writes of the file system, which replays its journal.
+// a disk or an SSD: the arrays and the volume are read-only, and a snapshot in memory takes
+// the writes of the file system, which replays its journal. With a cache it reads a copy of
+// the cache's stack.
 
 const (
 	// trialTime bounds a trial, and trialRest is what a start needs after it, to take it
 	// down and report.
 	trialTime = time.Minute
 	trialRest = 25 * time.Second
-	// trialRoom is what the snapshot in memory may take up, as much as the largest journal
-	// of XFS can change.
-	trialRoom = "1G"
+	// trialRoom is the most that a snapshot in memory may take up: as much as the largest
+	// journal of XFS can change.
+	trialRoom = 1 << 30
 )
 
 // trialMark is there while there may be anything of a trial.
 func (s *service) trialMark() string { return runDir + "/trial-" + s.cfg.Service }
 
-func (s *service) trialName() string { return s.cfg.VG + ".trial" }
+func (s *service) trialName() string { return cache.CopyOf(s.cfg.VG) }
 
 func (s *service) trialDir() string { return runDir + "/on-trial-" + s.cfg.Service }
 
 func (s *service) trialRoomFile() string { return s.trialDir() + ".writes" }
 
 // readOnlyVolume activates the volume as its owner would, so that nothing is written to
-// take it over.
-func (s *service) readOnlyVolume(ctx context.Context) (dmTable, error) {
+// take it over. header is that of a cache.
+func (s *service) readOnlyVolume(ctx context.Context) (volume, header dmTable, err error) {
 	if len(s.volumes) != 1 {
-		return nil, errors.New("the service has more than one volume")
+		return nil, nil, errors.New("the service has more than one volume")
 	}
 	if err := s.lvmConfig(); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	devices, err := s.storage.devices()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	owner, err := s.ownerOf(devices)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	// LVM activates volumes of its own system only.
 	as := fmt.Sprintf("local { system_id = %q } activation { read_only_volume_list = [ %q ] }", owner, s.cfg.VG)
-	if err := s.lvmAs(ctx, devices, as, "lvchange", "--quiet", "--activate", "y", s.cfg.VG+"/"+s.volumes[0]); err != nil {
-		return nil, err
+	argv := []string{"lvchange", "--quiet", "--activate", "y"}
+	for _, v := range s.trialVolumes() {
+		argv = append(argv, s.cfg.VG+"/"+v)
 	}
-	out, err := s.k.Run(ctx, command{argv: []string{"dmsetup", "table", linux.DMName(s.cfg.VG, s.volumes[0])}})
-	if err != nil {
-		return nil, err
+	if err := s.lvmAs(ctx, devices, as, argv...); err != nil {
+		return nil, nil, err
 	}
-	return parseDMTable(out)
+	var tables [2]dmTable
+	for i, v := range s.trialVolumes() {
+		out, err := s.k.Run(ctx, command{argv: []string{"dmsetup", "table", linux.DMName(s.cfg.VG, v)}})
+		if err != nil {
+			return nil, nil, err
+		}
+		if tables[i], err = parseDMTable(out); err != nil {
+			return nil, nil, err
+		}
+	}
+	return tables[0], tables[1], nil
 }
 
-// snapshot makes a device that reads like the volume, and keeps in memory what is
-// written to it.
-//
-// Source: the kernel's Documentation/admin-guide/device-mapper/snapshot.rst
-func (s *service) snapshot(ctx context.Context, size int64) (dev string, err error) {
-	_, volume, err := s.dmNamed(linux.DMName(s.cfg.VG, s.volumes[0]))
+// trialVolumes are the volumes that a trial reads.
+func (s *service) trialVolumes() []string {
+	if s.cfg.Cache != "" {
+		return []string{s.volumes[0], cache.HeaderLV}
+	}
+	return s.volumes[:1]
+}
+
+// onTrial makes a device that reads like what is mounted of the volume, and keeps in
+// memory what is written to it.
+func (s *service) onTrial(ctx context.Context) (dev string, err error) {
+	if s.cfg.Cache == "" {
+		volume, _, err := s.dmNamed(linux.DMName(s.cfg.VG, s.volumes[0]))
+		if err != nil {
+			return "", err
+		}
+		return s.snapshot(ctx, s.trialName(), volume)
+	}
+	c, err := s.openCache()
 	if err != nil {
 		return "", err
 	}
-	room := s.trialRoomFile()
-	if _, err := s.k.Run(ctx, command{argv: []string{"truncate", "--size", trialRoom, room}}); err != nil {
+	return c.Copy(ctx, s.snapshot)
+}
+
+// snapshot makes a device that reads like another one, and keeps in memory what is
+// written to it. It is a cache.Overlay.
+//
+// Source: the kernel's Documentation/admin-guide/device-mapper/snapshot.rst
+func (s *service) snapshot(ctx context.Context, name, over string) (dev string, err error) {
+	sectors, err := strconv.ParseInt(s.line("/sys/block/"+over+"/size"), 10, 64)
+	if err != nil {
+		return "", fmt.Errorf("size of %s: %w", over, err)
+	}
+	// Others need room there, too.
+	free, err := s.k.Free(runDir)
+	if err != nil {
+		return "", err
+	}
+	room, size := s.trialRoomFile(), min(trialRoom, free/3)
+	if _, err := s.k.Run(ctx, command{argv: []string{"truncate", "--size", strconv.FormatInt(size, 10), room}}); err != nil {
 		return "", err
 	}
 	loop, err := s.k.Run(ctx, command{argv: []string{"losetup", "--find", "--show", room}})
@@ -85,14 +127,14 @@ func (s *service) snapshot(ctx context.Context, size int64) (dev string, err err
 	}
 	loop = strings.TrimSpace(loop)
 	const unit = "8" // sectors that are copied at a time
-	table := fmt.Sprintf("0 %d snapshot %s %s N %s", size/512, volume, loop, unit)
-	_, err = s.k.Run(ctx, command{argv: []string{"dmsetup", "--noudevsync", "create", s.trialName(), "--table", table}})
+	table := fmt.Sprintf("0 %d snapshot %s %s N %s", sectors, s.line("/sys/block/"+over+"/dev"), loop, unit)
+	_, err = s.k.Run(ctx, command{argv: []string{"dmsetup", "--noudevsync", "create", name, "--table", table}})
 	// The loop device ends, and the file with it, when the snapshot does.
 	_, derr := s.k.Run(ctx, command{argv: []string{"losetup", "--detach", loop}})
 	if err = errors.Join(err, derr, s.k.Remove(room)); err != nil {
 		return "", err
 	}
-	dev, _, err = s.dmNamed(s.trialName())
+	dev, _, err = s.dmNamed(name)
 	return dev, err
 }
 
@@ -107,10 +149,30 @@ func (s *service) dropTrial(ctx context.Context) error {
 		}
 		return nil
 	}
-	if err := s.unmount(ctx, s.trialDir(), ours, func() []user { return nil }); err != nil {
+	users := func() []user {
+		all, err := s.mounts()
+		if m := mountedAt(all, s.trialDir()); err == nil && m != nil {
+			return s.users(m.Dev)
+		}
+		return nil
+	}
+	if err := s.unmount(ctx, s.trialDir(), ours, users); err != nil {
 		return err
 	}
-	for _, name := range []string{s.trialName(), linux.DMName(s.cfg.VG, s.volumes[0])} {
+	if s.cfg.Cache != "" {
+		c, err := s.openCache()
+		if err == nil {
+			err = c.DropCopy(ctx)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	names := []string{s.trialName()}
+	for _, v := range s.trialVolumes() {
+		names = append(names, linux.DMName(s.cfg.VG, v))
+	}
+	for _, name := range names {
 		if !s.there(name) {
 			continue
 		}
@@ -190,14 +252,6 @@ func parseDMSegment(f []string) (*dmSegment, error) {
 		seg.on = append(seg.on, dmPart{rest[0], number(rest[1])})
 	}
 	return seg, bad
-}
-
-// bytes is the size of the device.
-func (t dmTable) bytes() (n int64) {
-	for _, s := range t {
-		n = max(n, s.start+s.length)
-	}
-	return n * 512
 }
 
 // at finds the place in the device, in bytes, that is at an offset of another one.

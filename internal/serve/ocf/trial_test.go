@@ -15,15 +15,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/mortarhpc/mortar/internal/base/md"
+	"github.com/mortarhpc/mortar/internal/serve/cache"
 )
 
 func TestPlaceInVolume(t *testing.T) {
 	table, err := parseDMTable("0 8192 linear 9:127 2048\n8192 4096 striped 2 256 9:126 2048 9:125 4096\n")
 	if err != nil {
 		t.Fatal(err)
-	}
-	if got := table.bytes(); got != 12288*512 {
-		t.Errorf("%d bytes", got)
 	}
 	for _, c := range []struct {
 		dev       string
@@ -132,6 +130,7 @@ type trialHost struct {
 	t                       *testing.T
 	files                   map[string]string
 	array, volume, snapshot bool
+	cached                  bool // the volume has a cache
 	mounted                 string
 	ran                     []string
 	fail                    int
@@ -152,7 +151,10 @@ func (h *trialHost) sys() map[string]string {
 		out[dir+"/dev"], out[dir+"/slaves/"] = "9:127\n", ""
 	}
 	if h.volume {
-		out["/sys/block/dm-0/dm/name"], out["/sys/block/dm-0/dev"] = "vg-data\n", "253:0\n"
+		out["/sys/block/dm-0/dm/name"], out["/sys/block/dm-0/dev"], out["/sys/block/dm-0/size"] = "vg-data\n", "253:0\n", "2048\n"
+		if h.cached {
+			out["/sys/block/dm-2/dm/name"], out["/sys/block/dm-2/dev"] = "vg-cacheheader\n", "253:2\n"
+		}
 	}
 	if h.snapshot {
 		out["/sys/block/dm-1/dm/name"], out["/sys/block/dm-1/dev"] = "vg.trial\n", "253:1\n"
@@ -229,6 +231,7 @@ func (h *trialHost) Remove(p string) error {
 }
 
 func (h *trialHost) Mkdir(string, uint32, int, int) error       { return nil }
+func (h *trialHost) Free(string) (int64, error)                 { return 1 << 32, nil }
 func (h *trialHost) Poke(string, string) error                  { return nil }
 func (h *trialHost) Sleep(context.Context, time.Duration) error { return nil }
 func (h *trialHost) Mount(_, at, _ string, flags uintptr, _ string) error {
@@ -270,7 +273,12 @@ func (h *trialHost) Run(_ context.Context, c command) (string, error) {
 		if !strings.Contains(line, `read_only_volume_list = [ "vg" ]`) || !strings.Contains(line, `system_id = "nfs1"`) || c.argv[1] != "lvchange" {
 			h.t.Errorf("LVM is not asked for a read-only volume of its owner: %s", line)
 		}
+		if strings.Contains(line, " vg/cacheheader") != h.cached {
+			h.t.Errorf("the volumes are not those with data: %s", line)
+		}
 		h.volume = true
+	case line == "dmsetup table vg-cacheheader":
+		return "0 64 linear 9:127 64", nil
 	case strings.HasPrefix(line, "dmsetup table"):
 		return "0 2048 linear 9:127 128", nil
 	case strings.HasPrefix(line, "truncate"):
@@ -286,7 +294,7 @@ func (h *trialHost) Run(_ context.Context, c command) (string, error) {
 		switch name := c.argv[len(c.argv)-1]; {
 		case name == "vg.trial" && h.mounted == "":
 			h.snapshot = false
-		case name == "vg-data" && !h.snapshot:
+		case name == "vg-data" && !h.snapshot || name == "vg-cacheheader" && h.cached:
 			h.volume = false
 		default:
 			return "", errors.New("busy")
@@ -322,6 +330,9 @@ func (h *trialHost) service(t *testing.T) *mdKind {
 	}
 	s := &service{cfg: cfg, k: h, host: "nfs2", now: time.Now, volumes: []string{"data"}, reserve: noReservations{},
 		log: &steps{stderr: io.Discard, now: time.Now}}
+	if h.cached {
+		cfg.Cache, s.cache = "/etc/mortar/cache-home.json", copiedStack{h: h}
+	}
 	k := &mdKind{service: s}
 	s.storage, s.kind = k, &nfsKind{service: s}
 	return k
@@ -336,13 +347,43 @@ func newTrialHost(t *testing.T) *trialHost {
 
 // again is a server with the same disks that has just booted.
 func (h *trialHost) again() *trialHost {
-	return &trialHost{members: h.members, t: h.t, files: map[string]string{}}
+	return &trialHost{members: h.members, t: h.t, files: map[string]string{}, cached: h.cached}
+}
+
+// copiedStack is a cache without dirty data, whose stack is down.
+type copiedStack struct {
+	stack
+	h *trialHost
+}
+
+func (c copiedStack) Copy(ctx context.Context, over cache.Overlay) (string, error) {
+	if err := c.h.does("copy"); err != nil {
+		return "", err
+	}
+	return over(ctx, "vg.trial", "dm-0")
+}
+
+func (c copiedStack) DropCopy(context.Context) error {
+	if c.h.dead || c.h.mounted != "" {
+		return errTrial
+	}
+	c.h.snapshot = false
+	return nil
 }
 
 // A start that is refused names the file, changes nothing and leaves nothing. A person
 // accepts it, and it goes on.
 func TestFilesInDoubtAreNamed(t *testing.T) {
-	h := newTrialHost(t)
+	for name, cached := range map[string]bool{"disks": false, "cache": true} {
+		t.Run(name, func(t *testing.T) {
+			h := newTrialHost(t)
+			h.cached = cached
+			filesInDoubtAreNamed(t, h)
+		})
+	}
+}
+
+func filesInDoubtAreNamed(t *testing.T, h *trialHost) {
 	s := h.service(t)
 	err := s.startArrays(t.Context())
 	for _, want := range []string{"at 81920 (1 in all)", "of /srv/home/data/a name (files: 1)", "mortar confirm-doubt"} {
@@ -382,10 +423,28 @@ func TestFilesInDoubtAreNamed(t *testing.T) {
 	}
 }
 
+// A bitmap that is an event behind tells where to look only until md assembles the array,
+// read-only too: there is no trial.
+func TestNoTrialWithABitmapBehind(t *testing.T) {
+	h := newTrialHost(t)
+	for slot := 1; slot < 4; slot++ {
+		copy(h.dev[slotDev(slot)][bitmapAt:], testBitmap(8, stripeRows*stripeChunk, 1))
+	}
+	err := h.service(t).startArrays(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "at 81920 (1 in all)") || !strings.Contains(err.Error(), "its bitmap is an event behind") {
+		t.Errorf("%v", err)
+	}
+	if i := slices.IndexFunc(h.ran, func(c string) bool { return strings.HasPrefix(c, "mdadm") }); i >= 0 {
+		t.Errorf("%q", h.ran[i])
+	}
+}
+
 // Whatever fails, and whenever the agent is killed, the next action leaves nothing.
 func TestTrialLeavesNothing(t *testing.T) {
 	first := newTrialHost(t)
-	for _, killed := range []bool{false, true} {
+	for i := range 4 {
+		killed := i&1 > 0
+		first.cached = i&2 > 0
 		for n := 1; ; n++ {
 			h := first.again()
 			h.fail, h.killed = n, killed
