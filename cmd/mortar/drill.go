@@ -644,5 +644,12 @@ func printSummary(w io.Writer, r *report.Run) {
 	if len(parts) > 0 {
 		fmt.Fprintf(w, ": %s", strings.Join(parts, ", "))
 	}
+	if t := s.LocksTargetSeconds; t != nil {
+		met := "met"
+		if !*s.LocksTargetMet {
+			met = "missed"
+		}
+		fmt.Fprintf(w, "\n  all locks back %s after the start (target %s: %s)", report.Seconds(*s.LocksBackSeconds), report.Seconds(*t), met)
+	}
 	fmt.Fprintf(w, "\n  written to %s (mortar report %s makes a page)\n", r.Dir, r.Dir)
 }

@@ -23,7 +23,7 @@ func TestDrillsOnLustre(t *testing.T) {
 	}
 	refused := map[string]string{
 		"service-kill-nfsd": "has no nfsd", "service-kill-mountd": "has no rpc.mountd", "service-kill-statd": "has no rpc.statd", "service-kill-nfsdcld": "has no nfsdcld",
-		"full-fs-full": "servers see no files of this brick: ost-full", "full-fs-moved": "servers see no files", "unfenced-stuck": "servers see no files",
+		"full-fs-full": "servers see no files of this brick: ost-full", "full-fs-moved": "servers see no files",
 		"bit-rot-scrub": "servers see no files", "client-crash-power": "no second client",
 	}
 	onlyMDS := map[string]string{"two-disks-pulled": "cannot lose 2 disks", "ost-full-full": "service mdt0000 has no OST"} // RAID 10
@@ -61,7 +61,7 @@ func TestDrillsOnLustreArrays(t *testing.T) {
 		}
 	}
 	want := []string{"disk-slow-throttled", "bit-rot-scrub", "full-fs-full", "full-fs-moved", "client-crash-power", "service-kill-nfsd", "service-kill-mountd", "service-kill-statd", "service-kill-nfsdcld",
-		"lun-missing-hidden", "both-rings-passive", "both-rings-standby", "unfenced-stuck", "cold-start-alone-confirm"}
+		"lun-missing-hidden", "both-rings-passive", "both-rings-standby", "cold-start-alone-confirm"}
 	if d := cmp.Diff(want, refused, cmpopts.SortSlices(func(a, b string) bool { return a < b })); d != "" {
 		t.Error(d)
 	}

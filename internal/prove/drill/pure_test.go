@@ -296,6 +296,32 @@ func evidenceOf() evidence {
 	}
 }
 
+// Locks have a target where the service of NFS moves by itself and every client lives.
+func TestLocksTarget(t *testing.T) {
+	e := evidenceOf()
+	nfs, lustre := &design.Service{Name: "home", NFS: &design.NFS{}}, &design.Service{Name: "oss"}
+	for _, c := range []struct {
+		service *design.Service
+		expect  Expect
+		late    float64 // seconds
+		met     bool
+		none    bool
+	}{
+		{nfs, Expect{Where: Moves, Stall: 10}, 0, true, false},
+		{nfs, Expect{Where: Moves, Stall: 10}, 14, false, false},
+		{nfs, Expect{Where: Moves, Stall: none}, 0, false, true},
+		{nfs, Expect{Where: Stays, Stall: 10}, 0, false, true},
+		{lustre, Expect{Where: Moves, Stall: 10}, 0, false, true},
+	} {
+		m, _ := marks(e)
+		*m.AllLocks += c.late
+		back, target, met := (&engine{service: c.service, expect: c.expect}).locksBack(m)
+		if c.none != (target == nil) || target != nil && (*met != c.met || *back != 2+c.late || *target != 15) {
+			t.Errorf("%+v: %v", c, met)
+		}
+	}
+}
+
 func TestMarks(t *testing.T) {
 	e := evidenceOf()
 	f := func(v float64) *float64 { return &v }

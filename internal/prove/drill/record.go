@@ -67,6 +67,7 @@ func (e *engine) report(ev evidence, runID string, began time.Time) *report.Run 
 		met := s.LongestStallSeconds <= max(t, float64(stallNS)/1e9)
 		s.StallTargetSeconds, s.StallTargetMet = &t, &met
 	}
+	s.LocksBackSeconds, s.LocksTargetSeconds, s.LocksTargetMet = e.locksBack(m)
 	for _, x := range []struct {
 		kind, text string
 		at         *float64
@@ -77,6 +78,21 @@ func (e *engine) report(ev evidence, runID string, began time.Time) *report.Run 
 	}
 	r.Config = e.config()
 	return r
+}
+
+// locksTarget is how long locks of NFS are away at most after the service has started, if
+// every client reclaims its own, in seconds.
+const locksTarget = 15.0
+
+// locksBack is how long the locks were away after the start of the service, its target, and
+// whether it was met; nil if there is no target.
+func (e *engine) locksBack(m report.Marks) (back, target *float64, met *bool) {
+	if e.service.NFS == nil || e.expect.Where != Moves || e.expect.Stall < 0 || e.variant.ClientDies || m.Started == nil || m.AllLocks == nil {
+		return nil, nil, nil
+	}
+	t, b := locksTarget, roundMS(max(0, *m.AllLocks-*m.Started))
+	ok := b <= t
+	return &b, &t, &ok
 }
 
 // stallTarget is the target of the longest stall on a rack, in seconds. A Lustre

@@ -28,6 +28,7 @@ var pageFuncs = template.FuncMap{
 	"count":      Count,
 	"millis":     millis,
 	"target":     target,
+	"locks":      locks,
 	"ratio":      ratio,
 	"signed": func(s float64) string {
 		if s > 0 {
@@ -50,6 +51,18 @@ func target(s Summary) string {
 		return t + " ✓"
 	}
 	return t + " missed"
+}
+
+// locks is the text of when locks were back, and of its target; "" without one.
+func locks(s Summary) string {
+	if s.LocksTargetSeconds == nil {
+		return ""
+	}
+	t := "target " + Seconds(*s.LocksTargetSeconds)
+	if !*s.LocksTargetMet {
+		t += " missed"
+	}
+	return fmt.Sprintf("; all locks back %s after the start, %s", Seconds(*s.LocksBackSeconds), t)
 }
 
 // runPage is what the template sees of one run.
