@@ -76,8 +76,8 @@ type engine struct {
 	injected  []Fault                       // faults to mend, in the order of their injection
 	healing   time.Time                     // when the mending began
 	software  []report.Row
-	writeback [2]string // settings of the server before WriteSoon
-	tasks     []task    // what is left of a change
+	before    map[Kind]map[string]string // what settings were
+	tasks     []task                     // what is left of a change
 }
 
 // running is the load on one client.

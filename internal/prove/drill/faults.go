@@ -49,16 +49,17 @@ const (
 	PDUDead Kind = "pdu-dead" // a PDU's controller no longer answers; its outlets stay as they are
 
 	// Faults that the agents on the servers inject, on any hardware.
-	Kill       Kind = "kill"        // a daemon dies at once; its name, or nfsd for the kernel's threads
-	WriteSoon  Kind = "write-soon"  // a server writes dirty data to the disks after a second, until it boots
-	FillFS     Kind = "fill-fs"     // the service's file system is filled to the last block
-	HoldFS     Kind = "hold-fs"     // the service's file system or volume is kept in use, until the server boots; mount point or device
-	BitRot     Kind = "bit-rot"     // Corrupt, on data of the load that no worker overwrites
-	CacheApply Kind = "cache-apply" // a cache is brought to its config, as `mortar apply` does; service
-	FillOST    Kind = "fill-ost"    // an OST is filled to the last block; its index
-	ClockJump  Kind = "clock-jump"  // a server's clock jumps; seconds, forward or (negative) back
-	LNetDown   Kind = "lnet-down"   // LNet of a server loses its network
-	CacheFill  Kind = "cache-fill"  // the mirror is filled with dirty data, and does not write it to the disks meanwhile; service, mount point
+	Kill        Kind = "kill"         // a daemon dies at once; its name, or nfsd for the kernel's threads
+	HoldRebuild Kind = "hold-rebuild" // rebuilds of md take as long as with large disks, until the server boots
+	WriteSoon   Kind = "write-soon"   // a server writes dirty data to the disks after a second, until it boots
+	FillFS      Kind = "fill-fs"      // the service's file system is filled to the last block
+	HoldFS      Kind = "hold-fs"      // the service's file system or volume is kept in use, until the server boots; mount point or device
+	BitRot      Kind = "bit-rot"      // Corrupt, on data of the load that no worker overwrites
+	CacheApply  Kind = "cache-apply"  // a cache is brought to its config, as `mortar apply` does; service
+	FillOST     Kind = "fill-ost"     // an OST is filled to the last block; its index
+	ClockJump   Kind = "clock-jump"   // a server's clock jumps; seconds, forward or (negative) back
+	LNetDown    Kind = "lnet-down"    // LNet of a server loses its network
+	CacheFill   Kind = "cache-fill"   // the mirror is filled with dirty data, and does not write it to the disks meanwhile; service, mount point
 
 	// The administrator's commands; Mend ends a standby.
 	Move       Kind = "move"        // mortar failover or failback; On is the target
@@ -112,16 +113,17 @@ var kinds = map[Kind]faultKind{
 	Astray:  {phrase: "plugging something else into the outlets of {on}"},
 	PDUDead: {phrase: "killing the controller of PDU {0}"},
 
-	Kill:       {phrase: "killing {0} on {on}", can: mayKill, inject: (*engine).kill, heal: (*engine).startDaemon},
-	WriteSoon:  {phrase: "having {on} write data to its disks after a second", inject: (*engine).writeSoon, heal: (*engine).writeLater},
-	FillFS:     {phrase: "filling {0} on {on}", inject: (*engine).fill, heal: (*engine).empty},
-	HoldFS:     {phrase: "keeping {0} on {on} in use", inject: (*engine).hold, heal: (*engine).letGo},
-	BitRot:     {phrase: "overwriting bytes of one disk beneath the RAID", can: mayRot, inject: (*engine).spoil}, // the scrub mends the data, or the drill fails
-	FillOST:    {phrase: "filling OST {0}", can: hasLustre, inject: (*engine).fillOST, heal: (*engine).emptyOST},
-	LNetDown:   {phrase: "taking the network from LNet of {on}", can: hasLustre, inject: (*engine).lnetDown, heal: (*engine).lnetUp},
-	ClockJump:  {phrase: "moving the clock of {on} by {0} s", inject: (*engine).jump, heal: (*engine).jumpBack, back: (*engine).clockBack},
-	CacheApply: {phrase: "giving SSDs back to the cache of {0}", inject: (*engine).applyCache},
-	CacheFill:  {phrase: "filling the mirror of dirty data of {0}", inject: (*engine).fillCache, heal: (*engine).drainCache},
+	Kill:        {phrase: "killing {0} on {on}", can: mayKill, inject: (*engine).kill, heal: (*engine).startDaemon},
+	WriteSoon:   {phrase: "having {on} write data to its disks after a second", inject: (*engine).set, heal: (*engine).reset},
+	HoldRebuild: {phrase: "holding rebuilds on {on} to 100 KiB/s", inject: (*engine).set, heal: (*engine).reset},
+	FillFS:      {phrase: "filling {0} on {on}", inject: (*engine).fill, heal: (*engine).empty},
+	HoldFS:      {phrase: "keeping {0} on {on} in use", inject: (*engine).hold, heal: (*engine).letGo},
+	BitRot:      {phrase: "overwriting bytes of one disk beneath the RAID", can: mayRot, inject: (*engine).spoil}, // the scrub mends the data, or the drill fails
+	FillOST:     {phrase: "filling OST {0}", can: hasLustre, inject: (*engine).fillOST, heal: (*engine).emptyOST},
+	LNetDown:    {phrase: "taking the network from LNet of {on}", can: hasLustre, inject: (*engine).lnetDown, heal: (*engine).lnetUp},
+	ClockJump:   {phrase: "moving the clock of {on} by {0} s", inject: (*engine).jump, heal: (*engine).jumpBack, back: (*engine).clockBack},
+	CacheApply:  {phrase: "giving SSDs back to the cache of {0}", inject: (*engine).applyCache},
+	CacheFill:   {phrase: "filling the mirror of dirty data of {0}", inject: (*engine).fillCache, heal: (*engine).drainCache},
 
 	Move:       {phrase: "moving service {0} to {on}", can: hasOperator, inject: (*engine).move}, // the service may stay there, so no heal
 	Standby:    {phrase: "putting {on} in standby", can: hasOperator, inject: (*engine).standby, heal: (*engine).unstandby},

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/base/linux"
-	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/prove/report"
 	"github.com/mortarhpc/mortar/internal/prove/workload"
 )
@@ -131,46 +130,6 @@ func runsOnlyOn(server, service string) *Condition {
 		}
 		return slices.Equal(on, []string{server}), fmt.Sprintf("%s runs on %s", service, strings.Join(on, ", "))
 	}}
-}
-
-// The kernel writes dirty data of this age to the disks, and looks for such data
-// at this interval, both in hundredths of a second; the defaults are 3000 and 500.
-// A partner that reaches the server resets it within seconds of its waking up.
-// With these values the server still writes its dirty data before the reset, as
-// an unreachable server does later.
-//
-// Source: Linux, Documentation/admin-guide/sysctl/vm.rst
-const (
-	expireSetting, soonExpired = "dirty_expire_centisecs", "100"
-	lookSetting, soonLooked    = "dirty_writeback_centisecs", "50"
-)
-
-// writeSoon makes a server write dirty data to the disks after a second.
-func (e *engine) writeSoon(ctx context.Context, f Fault) error {
-	var before [2]string
-	for i, name := range []string{expireSetting, lookSetting} {
-		text, err := e.read(ctx, f.On, "/proc/sys/vm/"+name)
-		if err != nil {
-			return err
-		}
-		before[i] = strings.TrimSpace(text)
-	}
-	e.writeback = before
-	return e.setWriteback(ctx, f.On, soonExpired, soonLooked)
-}
-
-// writeLater undoes writeSoon, unless the server has booted since.
-func (e *engine) writeLater(ctx context.Context, f Fault) error {
-	now, err := e.read(ctx, f.On, "/proc/sys/vm/"+expireSetting)
-	if err != nil || strings.TrimSpace(now) != soonExpired || e.writeback[0] == "" {
-		return nil
-	}
-	return e.setWriteback(ctx, f.On, e.writeback[0], e.writeback[1])
-}
-
-func (e *engine) setWriteback(ctx context.Context, server, expire, look string) error {
-	return e.do(ctx, server, resource.Action{Title: "set when data goes to the disks",
-		Cmd: []string{"sysctl", "--quiet", "--write", "vm." + expireSetting + "=" + expire, "vm." + lookSetting + "=" + look}})
 }
 
 // rewriteBytes is the size of a rewriter's file, and of the data of each fsync: so

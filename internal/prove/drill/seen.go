@@ -11,6 +11,7 @@ import (
 	"github.com/mortarhpc/mortar/internal/brick/design"
 	"github.com/mortarhpc/mortar/internal/host/resource"
 	"github.com/mortarhpc/mortar/internal/prove/report"
+	"github.com/mortarhpc/mortar/internal/serve/cache"
 )
 
 // A drill in which the service stays would pass if its fault never happened. The
@@ -226,12 +227,14 @@ func booted(what string, servers ...string) *Condition {
 	}}
 }
 
-// startedDegraded: parities are compared only of a RAID 6 without a journal. Of others the
-// start notes that a member is missing.
+// startedDegraded: parities are compared only of a RAID 6 without a journal, and the disks
+// below a mirror of dirty data may have been idle. Of others the start notes that a member
+// is missing.
 func (m mdStorage) startedDegraded() *Condition {
 	server := m.Passive
 	what, notes := "the array was degraded", []string{" runs without "}
-	if m.Group.Level == 6 && m.Service.Storage.Journal == nil {
+	written := m.Service.Storage.Cache == nil || m.Service.Storage.Cache.Mode != cache.WriteBack
+	if m.Group.Level == 6 && m.Service.Storage.Journal == nil && written {
 		// The array was assembled so, and its start had compared what the bitmap names.
 		what, notes = "the array was dirty and degraded", []string{"array " + m.Group.Name + " is started dirty and degraded", "its parities agree: nothing is in doubt"}
 	}

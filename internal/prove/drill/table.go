@@ -360,6 +360,9 @@ func degradedCrash(s Scene) ([]Step, error) {
 	if err != nil {
 		return nil, err
 	}
+	if len(s.Design.Arrays) == 0 {
+		steps = append([]Step{{Fault: Fault{Kind: HoldRebuild, On: s.Active}}}, steps...)
+	}
 	for i := range steps {
 		steps[i].Prepare = true
 	}
