@@ -301,6 +301,7 @@ func (p watchProcess) open(k kernel, files []string, log func(string, ...any)) (
 	}
 	f, err := p.lock()
 	if err != nil {
+		log("%v", err)
 		return nil, nil, err
 	}
 	w, err := newWatcher(k, files, log)
@@ -333,13 +334,19 @@ func watchMain(ctx context.Context, files []string) error {
 // package agent does it for commands.
 func RecordedBy(host string) string { return "watcher@" + host + " (mortar-watch): " }
 
+// lockTime is how long a watcher that begins waits for its lock. running has it for a moment
+// whenever somebody asks, as the start that began this watcher does each 20 ms.
+const lockTime = time.Second
+
 // lock makes this process the watcher, until the file is closed.
 func (p watchProcess) lock() (*os.File, error) {
 	f, err := os.OpenFile(p.file, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	if ok, err := flock.Try(f); !ok {
+	ctx, cancel := context.WithTimeout(context.Background(), lockTime)
+	defer cancel()
+	if err := flock.Wait(ctx, f); err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: another watcher runs", p.file), err, f.Close())
 	}
 	// At once: a stop has to find a process that hangs later.

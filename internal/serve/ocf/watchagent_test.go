@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -224,5 +225,38 @@ func TestWatchAgent(t *testing.T) {
 	}
 	if WatchMain(t.Context(), nil, env, &out, &reason) != ErrArgs || WatchMain(t.Context(), []string{"start"}, env, &out, &reason) != ErrConfigured || !strings.Contains(reason.String(), "configs is not set") {
 		t.Errorf("%s", reason.String())
+	}
+}
+
+// Whoever asks whether a watcher runs has its lock for a moment. A watcher that begins
+// meanwhile does not take that for another watcher.
+func TestWatcherBeginsWhileOthersAsk(t *testing.T) {
+	p := watchProcess{file: filepath.Join(t.TempDir(), "watch")}
+	ctx, cancel := context.WithCancel(t.Context())
+	var asking sync.WaitGroup
+	defer asking.Wait()
+	defer cancel()
+	asking.Go(func() {
+		for ctx.Err() == nil {
+			_, _ = p.running()
+		}
+	})
+	for range 300 {
+		f, err := p.lock()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := f.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f, err := p.lock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if other, err := p.lock(); err == nil {
+		other.Close()
+		t.Error("two watchers run")
 	}
 }
