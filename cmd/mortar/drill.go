@@ -83,8 +83,8 @@ part that still fails is found, by drills with one fault less, and printed.
 On real hardware the drill asks for the brick's name first; without a terminal
 give it with --confirm.
 
-Exit codes: 0 pass, 1 fail or no verdict (--all: of any), 2 refused (nothing was broken), 130
-interrupted (healed).`,
+Exit codes: 0 pass, 1 fail or no verdict (--all: of any; --random: or a schedule that was
+refused), 2 refused (nothing was broken), 130 interrupted (healed).`,
 		Example: `  mortar drill brick.yaml server-crash
   mortar drill brick.yaml server-crash --how power --out out/power
   mortar drill brick.yaml --all --repeat 5

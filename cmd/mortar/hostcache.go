@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mortarhpc/mortar/internal/serve/cache"
+	"github.com/mortarhpc/mortar/internal/serve/ocf"
 )
 
 // newHostCacheCmd is the part of the cache that runs on a server. systemd runs it at boot;
@@ -61,6 +62,7 @@ func newHostCacheCmd() *cobra.Command {
 	})
 	add("stop", "Take it down; dirty data stays on the SSDs", func(cmd *cobra.Command, s *cache.Stack) error { return s.Stop(cmd.Context()) })
 	add("apply", "Bring it to its config, under load", func(cmd *cobra.Command, s *cache.Stack) error {
+		s.Hold = ocf.Hold
 		return s.Apply(cmd.Context(), progressLines(cmd.OutOrStdout()))
 	})
 	add("off", "Write dirty data to the disks and free the SSDs, under load", func(cmd *cobra.Command, s *cache.Stack) error {

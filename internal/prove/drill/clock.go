@@ -41,7 +41,9 @@ func (e *engine) jumpBack(ctx context.Context, f Fault) error {
 	return ctx.Err()
 }
 
-func (e *engine) clockBack(ctx context.Context, f Fault) error { return e.setClock(ctx, f.On, 0) }
+func (e *engine) clockBack(ctx context.Context, f Fault) error {
+	return untilSeen(ctx, func() error { return e.setClock(ctx, f.On, 0) })
+}
 
 // setClock sets a server's clock to ours, and so much ahead. Its time service corrects
 // the rest.

@@ -160,7 +160,7 @@ type Scene struct {
 type Step struct {
 	Fault Fault // the zero Fault: the step injects nothing
 	Mend  bool  // mend the fault instead of injecting it
-	Back  bool  // of Mend: then do at once what remains to be done, which else heal does
+	Back  bool  // of Mend: then do beside the next steps what remains to be done, which else heal does
 	Try   bool  // after an error note it and go on
 	// Prepare: the step comes before the clock of the drill starts.
 	Prepare bool

@@ -757,7 +757,7 @@ func (e *engine) keeps(s Step) bool {
 func (e *engine) act(ctx context.Context, s Step, ev *evidence) error {
 	first := !s.Prepare && ev.fault == 0
 	if e.keeps(s) {
-		if err := e.mark(ctx); err != nil {
+		if err := e.markAt(ctx, first); err != nil {
 			return err
 		}
 	}
@@ -803,7 +803,12 @@ func (e *engine) carryOut(ctx context.Context, s Step, at int64) (err error) {
 		err = in.Inject(ctx, s.Fault)
 	}
 	if back := kinds[s.Fault.Kind].back; err == nil && s.Back && back != nil {
-		err = back(e, ctx, s.Fault)
+		e.beside.run(s.Fault, func() error {
+			if err := back(e, ctx, s.Fault); err != nil && ctx.Err() == nil {
+				e.beside.undone(fmt.Sprintf("giving back after %s: %v", describe(s), err))
+			}
+			return nil
+		})
 	}
 	if err != nil && s.Try && ctx.Err() == nil {
 		undone := fmt.Sprintf("%s: %v", describe(s), err)
@@ -903,6 +908,23 @@ func (e *engine) startLoad(ctx context.Context, j clientJob) {
 			r.result = *res
 		}
 	}()
+}
+
+// markTime bounds a mark at a fault after the first one: a client may be cut off by then.
+const markTime = 10 * time.Second
+
+// markAt marks at a fault. Once a fault has been injected the drill goes on without a mark;
+// the judge finds a load that has failed.
+func (e *engine) markAt(ctx context.Context, first bool) error {
+	if first {
+		return e.mark(ctx)
+	}
+	once, cancel := context.WithTimeout(ctx, markTime)
+	defer cancel()
+	if err := e.mark(once); err != nil && ctx.Err() == nil {
+		e.say("data from before this fault may be overwritten: %v", err)
+	}
+	return ctx.Err()
 }
 
 // mark tells the writers of every client to leave the data written so far as it

@@ -330,7 +330,7 @@ func (e *evidence) nothingBefore() (out []string) {
 	for _, l := range e.loads {
 		r, ok := e.perClient[l.client]
 		if !ok {
-			continue // a client that died
+			continue // nothing of it was read back
 		}
 		bytes := map[string]int64{}
 		for _, f := range r.Files {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -296,16 +297,43 @@ func evidenceOf() evidence {
 	}
 }
 
+// An event has the time of its host's clock, before or after a jump: it is not in the future.
+func TestWhen(t *testing.T) {
+	const hour, now = int64(time.Hour), 100 * int64(time.Hour)
+	for _, c := range []struct {
+		name     string
+		jumps    []time.Duration
+		raw, was int64
+	}{
+		{"no jump", nil, now - 5e9, now - 5e9},
+		{"before a jump ahead", []time.Duration{time.Hour}, now - 5e9, now - 5e9},
+		{"after it", []time.Duration{time.Hour}, now + hour - 5e9, now - 5e9},
+		{"after it was mended", []time.Duration{time.Hour, 0}, now - 5e9, now - 5e9},
+		{"meanwhile, read later", []time.Duration{time.Hour, 0}, now + hour - 5e9, now - 5e9},
+		{"before a jump back", []time.Duration{-time.Hour}, now - 5e9, now - 5e9},
+		{"after it", []time.Duration{-time.Hour}, now - hour - 5e9, now - 5e9},
+		{"meanwhile, read later", []time.Duration{-time.Hour, 0}, now - hour - 5e9, now - 5e9},
+	} {
+		w := newWatcher(func(string) {}, nil)
+		for _, j := range c.jumps {
+			w.shift("nfs1", j)
+		}
+		if got := w.when("nfs1", c.raw, now); got != c.was {
+			t.Errorf("%s %v: %v late", c.name, c.jumps, time.Duration(got-c.was))
+		}
+	}
+}
+
 // Locks have a target where the service of NFS moves by itself and every client lives.
 func TestLocksTarget(t *testing.T) {
 	e := evidenceOf()
-	nfs, lustre := &design.Service{Name: "home", NFS: &design.NFS{}}, &design.Service{Name: "oss"}
+	nfs, lustre := exampleDesign(t, "nfs-ha.yaml"), exampleDesign(t, "lustre-small.yaml")
 	for _, c := range []struct {
-		service *design.Service
-		expect  Expect
-		late    float64 // seconds
-		met     bool
-		none    bool
+		design *design.Design
+		expect Expect
+		late   float64 // seconds
+		met    bool
+		none   bool
 	}{
 		{nfs, Expect{Where: Moves, Stall: 10}, 0, true, false},
 		{nfs, Expect{Where: Moves, Stall: 10}, 14, false, false},
@@ -315,9 +343,9 @@ func TestLocksTarget(t *testing.T) {
 	} {
 		m, _ := marks(e)
 		*m.AllLocks += c.late
-		back, target, met := (&engine{service: c.service, expect: c.expect}).locksBack(m)
+		back, target, met := (&engine{env: Env{Design: c.design}, expect: c.expect}).locksBack(m)
 		if c.none != (target == nil) || target != nil && (*met != c.met || *back != 2+c.late || *target != 15) {
-			t.Errorf("%+v: %v", c, met)
+			t.Errorf("%s %+v, %v s late: %v", c.design.Flavour, c.expect, c.late, met)
 		}
 	}
 }

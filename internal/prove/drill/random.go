@@ -220,6 +220,10 @@ var oneOf = []Kind{ControllerOut, ControllerFailover, ArrayPower}
 // not lost, and a clock jumps one way.
 var oneEach = []Kind{LocalDisk, ClockJump}
 
+// ofPaths are faults of which two may take both paths of a server to a disk. A single path
+// is drawn beside none of them: the disk would be gone for that server alone.
+var ofPaths = []Kind{PathOut, HBAOut, PathsOut, ModuleOut}
+
 // takes reports whether the schedule can add a part: no fault twice, not more
 // disks of a RAID group than it can lose, not both modules of an enclosure, not every copy
 // of a cache's dirty data, not both controllers of an array.
@@ -227,7 +231,8 @@ func (s Schedule) takes(p Part, scene Scene) bool {
 	for _, q := range s.Parts {
 		if q.Kind == p.Kind && q.On == p.On && (slices.Equal(q.Args, p.Args) || slices.Contains(oneEach, p.Kind)) ||
 			slices.Contains(oneOf, p.Kind) && slices.Contains(oneOf, q.Kind) ||
-			p.Kind == ModuleOut && q.Kind == ModuleOut && q.Args[0] == p.Args[0] {
+			p.Kind == ModuleOut && q.Kind == ModuleOut && q.Args[0] == p.Args[0] ||
+			(p.Kind == PathOut || q.Kind == PathOut) && slices.Contains(ofPaths, p.Kind) && slices.Contains(ofPaths, q.Kind) {
 			return false
 		}
 	}
@@ -243,7 +248,11 @@ func (s Schedule) takes(p Part, scene Scene) bool {
 		}
 		return n
 	}
-	if out(diskArg) > max(scene.Group.Parity, 1) {
+	spare := max(scene.Group.Parity, 1)
+	if scene.Group.Level == 10 {
+		spare = 1 // two may be the halves of one mirror
+	}
+	if out(diskArg) > spare {
 		return false
 	}
 	c := scene.Service.Storage.Cache
@@ -300,9 +309,10 @@ func (s Schedule) steps(scene Scene) ([]Step, error) {
 		f, beside := p.fault(scene), slices.Contains(byCommand, p.Kind)
 		all = append(all, event{p.At, Step{Fault: f, At: p.At, Beside: beside, Try: i > 0 || beside && len(s.Parts) > 1}})
 		if p.For > 0 {
-			// Other faults meet the rebuild of a disk that is given back.
-			end, back := p.At+p.For, p.Kind == DiskOut && len(s.Parts) > 1
-			all = append(all, event{end, Step{Fault: f, At: end, Beside: beside || back, Mend: true, Back: back, Try: true}})
+			// Other faults meet the rebuild of a disk that is given back. An SSD waits for
+			// heal: the service must not move while it joins the cache.
+			end, back := p.At+p.For, p.Kind == DiskOut && strings.HasPrefix(p.Args[0], diskArg) && len(s.Parts) > 1
+			all = append(all, event{end, Step{Fault: f, At: end, Beside: beside, Mend: true, Back: back, Try: true}})
 		}
 	}
 	if len(s.Parts) == 1 { // the drill mends it only once it was seen

@@ -213,7 +213,7 @@ func TestScheduleSteps(t *testing.T) {
 		{Fault: disk, At: 5 * time.Second, Try: true},
 		{Fault: move, At: 5 * time.Second, Beside: true, Try: true},
 		{Fault: freeze, At: 20 * time.Second, Mend: true, Try: true},
-		{Fault: disk, At: 35 * time.Second, Beside: true, Mend: true, Back: true, Try: true},
+		{Fault: disk, At: 35 * time.Second, Mend: true, Back: true, Try: true},
 	}
 	if d := cmp.Diff(want, steps); d != "" {
 		t.Error(d)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/mortarhpc/mortar/internal/brick/spec"
+	"github.com/mortarhpc/mortar/internal/prove/kind"
 	"github.com/mortarhpc/mortar/internal/prove/report"
 	"github.com/mortarhpc/mortar/internal/prove/testbed"
 )
@@ -87,7 +88,7 @@ const locksTarget = 15.0
 // locksBack is how long the locks were away after the start of the service, its target, and
 // whether it was met; nil if there is no target.
 func (e *engine) locksBack(m report.Marks) (back, target *float64, met *bool) {
-	if e.service.NFS == nil || e.expect.Where != Moves || e.expect.Stall < 0 || e.variant.ClientDies || m.Started == nil || m.AllLocks == nil {
+	if !kind.Of(e.env.Design).Graces() || e.expect.Where != Moves || e.expect.Stall < 0 || e.variant.ClientDies || m.Started == nil || m.AllLocks == nil {
 		return nil, nil, nil
 	}
 	t, b := locksTarget, roundMS(max(0, *m.AllLocks-*m.Started))

@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/mortarhpc/mortar/internal/serve/cache"
 )
 
 // A random schedule of one fault is judged as strictly as the drill of that fault, except
@@ -72,6 +74,9 @@ func (p Part) seen(s Scene) *Condition {
 			return ssdOut(s, f.Args[0])
 		}
 	case DiskSlow:
+		if c := s.Service.Storage.Cache; c != nil && c.Mode == cache.WriteBack {
+			return nil // the disks below may be idle
+		}
 		return slowSeen(s, f.Args[0])
 	case ClockJump:
 		return clockSeen(f.On)

@@ -219,7 +219,7 @@ func (l lunStorage) without(serials ...string) *Condition {
 // startedDegraded: servers do not see the disks of an array, so the array is asked.
 func (l lunStorage) startedDegraded() *Condition {
 	g := l.Group.Name
-	return &Condition{What: "the array's group is not whole", Limit: 10 * time.Second, Look: func(ctx context.Context, v *View) (bool, string) {
+	return &Condition{What: "the array's group is not whole", Limit: time.Minute, Look: func(ctx context.Context, v *View) (bool, string) {
 		seen, err := v.e.arrayGroups(ctx)
 		if err != nil {
 			return false, err.Error()
@@ -367,12 +367,21 @@ func arrayPower(s Scene) ([]Step, error) {
 // repeated read, and shorter than the 30 s after which a command fails.
 const slowMS = 1500
 
-// lunLate waits until the server waits for a LUN, and status names it. With fewer LUNs in
-// the volume status has nothing to compare it with.
+// lunLate waits until the server waits for a LUN, and status names it. With fewer LUNs of
+// its array in the volume, or without stripes, status has nothing to compare it with.
 func lunLate(s Scene, lun string) *Condition {
 	device := late("/dev/mapper/"+lun, slowMS)
 	const fewest = 3
-	if s.Service.NFS == nil || len(s.Design.LUNsIn(&s.Service.Storage)) < fewest {
+	all := s.Design.LUNsIn(&s.Service.Storage)
+	beside := 0
+	if i := slices.IndexFunc(all, func(x design.LUN) bool { return x.Name == lun }); i >= 0 {
+		for _, x := range all {
+			if x.Array == all[i].Array {
+				beside++
+			}
+		}
+	}
+	if s.Service.Storage.Stripes < 2 || beside < fewest {
 		return device
 	}
 	named := names("the slow LUN", lun)

@@ -364,7 +364,7 @@ func degradedCrash(s Scene) ([]Step, error) {
 		steps = append([]Step{{Fault: Fault{Kind: HoldRebuild, On: s.Active}}}, steps...)
 	}
 	for i := range steps {
-		steps[i].Prepare = true
+		steps[i].Prepare, steps[i].Look = true, false // a look takes time in which the rebuild goes on
 	}
 	return append(steps, Step{Fault: Fault{Kind: Panic, On: s.Active}, Until: s.storage().startedDegraded()}), nil
 }
@@ -607,8 +607,9 @@ func rackPower(s Scene) ([]Step, error) {
 		if s.Design.PathsTo(a, a.Servers[0]) < 2 {
 			continue // inside the server: it has that one's power
 		}
+		// Before the last feed: the servers still write.
 		f := Fault{Kind: ArrayPower, Args: []string{a.Name}}
-		off, on = append(off, Step{Fault: f}), append([]Step{{Fault: f, Mend: true}}, on...)
+		off, on = slices.Insert(off, len(off)-1, Step{Fault: f}), append([]Step{{Fault: f, Mend: true}}, on...)
 	}
 	off[len(off)-1].Wait = 5 * time.Second
 	on[len(on)-1].Until = booted("every server booted", s.Design.Servers()...)

@@ -271,25 +271,33 @@ func (e *engine) returnDisk(ctx context.Context, f Fault) error {
 	if on := e.env.Design.On(g.Name); on != nil {
 		service = on.Name
 	}
-	where, err := e.location(ctx, service)
-	if err != nil {
-		return err
+	var wire agent.WireResource
+	if !ssd {
+		if g.Name == "" {
+			return fmt.Errorf("disk %s is of no group", serial)
+		}
+		var err error
+		if wire, err = agent.Wire(plan.ArrayOf(e.env.Design, g)); err != nil {
+			return err
+		}
 	}
-	if ssd && len(where) == 1 {
-		e.say("giving SSD %s back to the cache", serial)
-		return untilSeen(ctx, func() error {
+	// The service may be on its way.
+	err := untilSeen(ctx, func() error {
+		where, err := e.location(ctx, service)
+		if err != nil {
+			return err
+		}
+		if len(where) != 1 {
+			return fmt.Errorf("service %s is on %q", service, strings.Join(where, ", "))
+		}
+		if ssd {
+			e.say("giving SSD %s back to the cache", serial)
 			return e.applyCache(ctx, Fault{On: where[0], Args: []string{e.service.Name}})
-		})
-	}
-	if g.Name == "" || len(where) != 1 {
-		return fmt.Errorf("disk %s cannot be given back: its array is on %q", serial, strings.Join(where, ", "))
-	}
-	e.say("giving disk %s back to array %s", serial, g.Name)
-	wire, err := agent.Wire(plan.ArrayOf(e.env.Design, g))
+		}
+		e.say("giving disk %s back to array %s", serial, g.Name)
+		return e.giveBack(ctx, where[0], g, wire)
+	})
 	if err != nil {
-		return err
-	}
-	if err := untilSeen(ctx, func() error { return e.giveBack(ctx, where[0], g, wire) }); err != nil {
 		return fmt.Errorf("disk %s: %w", serial, err)
 	}
 	return nil

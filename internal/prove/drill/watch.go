@@ -28,13 +28,13 @@ type watcher struct {
 	known  map[string]bool
 	seen   map[string]bool              // kinds shown on the terminal, by host
 	looks  map[string]map[string][]look // by mount point and host
-	ahead  map[string]int64             // of a clock that a fault has moved, ns, by host
+	ahead  map[string][]int64           // how far ahead faults have set a clock, one after the other, ns, by host
 	boots  map[string]string            // the boot that was seen last, by host
 	wake   chan struct{}                // signals a new event
 }
 
 func newWatcher(say func(string), excused *host.Excused) *watcher {
-	return &watcher{say: say, excused: excused, known: map[string]bool{}, seen: map[string]bool{}, looks: map[string]map[string][]look{}, ahead: map[string]int64{}, boots: map[string]string{}, wake: make(chan struct{}, 1)}
+	return &watcher{say: say, excused: excused, known: map[string]bool{}, seen: map[string]bool{}, looks: map[string]map[string][]look{}, ahead: map[string][]int64{}, boots: map[string]string{}, wake: make(chan struct{}, 1)}
 }
 
 // told has the kinds of events that the terminal shows, once for each host, and
@@ -85,7 +85,7 @@ func (w *watcher) faultNS() int64 {
 // shift notes that a fault has set a host's clock so much ahead.
 func (w *watcher) shift(host string, ahead time.Duration) {
 	w.mu.Lock()
-	w.ahead[host] = ahead.Nanoseconds()
+	w.ahead[host] = append(w.ahead[host], ahead.Nanoseconds())
 	w.mu.Unlock()
 }
 
@@ -93,7 +93,26 @@ func (w *watcher) shift(host string, ahead time.Duration) {
 func (w *watcher) moved(host string) int64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.ahead[host]
+	if all := w.ahead[host]; len(all) > 0 {
+		return all[len(all)-1]
+	}
+	return 0
+}
+
+// when is the moment of an event by its host's clock, which faults may have moved before or
+// after it: the latest that is not in the future. ns is corrected by the offset that the
+// clock had before any jump.
+func (w *watcher) when(host string, ns, now int64) int64 {
+	const slack = int64(5 * time.Second)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	at := ns
+	for _, ahead := range w.ahead[host] {
+		if t := ns - ahead; t <= now+slack && (at > now+slack || t > at) {
+			at = t
+		}
+	}
+	return at
 }
 
 // first returns the earliest event of a kind at or after a time that match
@@ -232,6 +251,7 @@ func (w *watcher) server(ctx context.Context, h *host.Session, name, service str
 	if err := w.boot(ctx, h, name); err != nil {
 		return
 	}
+	offset -= w.moved(name) // measured with the clock as it is
 	follow := func(argv func(again bool) []string, line func(string)) {
 		wg.Go(func() {
 			for again := again; ; again = true {
@@ -251,7 +271,7 @@ func (w *watcher) server(ctx context.Context, h *host.Session, name, service str
 	}
 	follow(journalArgv, func(line string) {
 		if e, ok := journalEvent([]byte(line), name); ok {
-			e.NS -= offset + w.moved(name)
+			e.NS = w.when(name, e.NS-offset, time.Now().UnixNano())
 			w.add(e)
 		}
 	})
@@ -263,7 +283,7 @@ func (w *watcher) server(ctx context.Context, h *host.Session, name, service str
 		return []string{"tail", "-n", "0", "-F", log}
 	}, func(line string) {
 		if e, ok := ocfEvent([]byte(line), name); ok {
-			e.NS -= offset + w.moved(name)
+			e.NS = w.when(name, e.NS-offset, time.Now().UnixNano())
 			w.add(e)
 		}
 	})

@@ -53,6 +53,9 @@ type Kind interface {
 	// FreesLocks reports whether the server gives up the locks of a client that died
 	// before it is back.
 	FreesLocks(m design.ClientMount) bool
+	// Graces reports whether a server that takes over grants no new lock until the clients
+	// have reclaimed theirs, or a grace period is over.
+	Graces() bool
 	// Evicts reports whether a server evicts a client that died, and logs it.
 	Evicts() bool
 	// LNet is the network of LNet that servers and clients use, as lnetctl names it; "" if
@@ -117,6 +120,8 @@ func (nfs) Volumes(d *design.Design) []string {
 }
 
 func (nfs) Restarts() bool { return true }
+
+func (nfs) Graces() bool { return true }
 
 func (nfs) HoldsData(*design.Service) bool { return true }
 
@@ -195,6 +200,9 @@ func (lustre) HoldsData(s *design.Service) bool {
 func (lustre) Layers() (mount string, between []string) {
 	return "lustre", []string{"osts", "network", "lnet"}
 }
+
+// Graces: clients replay their locks in the recovery.
+func (lustre) Graces() bool { return false }
 
 // Daemons: Lustre has only kernel threads.
 func (lustre) Daemons() []string { return nil }

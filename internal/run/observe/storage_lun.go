@@ -82,12 +82,11 @@ func (v lunStorage) parts() []*Part {
 	return []*Part{p}
 }
 
-// striped are the LUNs of an array that share a volume's load, by service. The LUNs of a
-// Lustre service are targets with a load each.
+// striped are the LUNs of an array that share a volume's load, by service.
 func (v lunStorage) striped(array string) (out [][]string) {
 	for i := range v.pair.Services {
-		if v.pair.Services[i].NFS == nil {
-			continue
+		if v.pair.Services[i].Storage.Stripes < 2 {
+			continue // one after the other: the first may have all of it
 		}
 		var names []string
 		for _, l := range v.d.LUNsIn(&v.pair.Services[i].Storage) {
@@ -103,6 +102,9 @@ func (v lunStorage) striped(array string) (out [][]string) {
 // slowLUNs finds the LUNs of a volume that answer much later than the others; luns are
 // their names by the server's devices.
 func slowLUNs(server string, luns map[string]string, pace map[string]Pace) (out []*Part) {
+	if len(luns) < 3 {
+		return nil // they are no mirror, which two would be taken for
+	}
 	slow, usual := latecomers(slices.Sorted(maps.Keys(luns)), pace)
 	for _, d := range slow {
 		out = append(out, &Part{Name: luns[d], Level: Warning,

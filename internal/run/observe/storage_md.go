@@ -587,6 +587,9 @@ func (v mdStorage) slowMembers(g *design.Group, a *array, pace map[string]Pace) 
 	}
 	slow, usual := latecomers(devs, pace)
 	mend := "look at its SMART data and its path; if it stays slow, `mortar disk fail` copies it to a spare and takes it out"
+	if len(a.members) == 2 {
+		mend = "look at its SMART data and its path; if it stays slow, `mortar disk replace`"
+	}
 	if v.drops(g) {
 		mend = "ocf:mortar:watch drops it if it stays so slow for a minute, and the group has a parity disk left (storage.drop_slow_disks); `mortar events` says why it does not"
 	}

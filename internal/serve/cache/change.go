@@ -287,7 +287,7 @@ func (s *Stack) change(ctx context.Context, n need, say Progress) error {
 	}
 	if n.Start {
 		say("start", 0, 0)
-		if err := s.Start(ctx); err != nil {
+		if err := s.startAlone(ctx); err != nil {
 			return err
 		}
 	}
@@ -329,6 +329,20 @@ func (s *Stack) change(ctx context.Context, n need, say Progress) error {
 	}
 	s.tune()
 	return nil
+}
+
+// startAlone starts the stack while the agent does nothing. A stack that is down may be one
+// that the agent is taking down: what would be started here its partner starts as well.
+func (s *Stack) startAlone(ctx context.Context) error {
+	if s.Hold == nil {
+		return s.Start(ctx)
+	}
+	release, err := s.Hold(ctx, s.cfg.Service)
+	if err != nil {
+		return err
+	}
+	defer release()
+	return s.Start(ctx)
 }
 
 // create makes the empty stack, whose layers pass all I/O through.

@@ -290,3 +290,16 @@ func TestArrayThatDoesNotRun(t *testing.T) {
 		t.Errorf("%+v", a)
 	}
 }
+
+// A stack that is down is started only while the agent does nothing.
+func TestStartOfAChangeHoldsTheAgent(t *testing.T) {
+	h := newCopyHost(t, stateDirty, nil)
+	s := &Stack{cfg: config(WriteBack, "A", "B"), sys: h, note: t.Logf, label: &Label{Sequence: 1}}
+	busy := errors.New("a stop is under way")
+	s.Hold = func(_ context.Context, service string) (func(), error) {
+		return nil, fmt.Errorf("%s: %w", service, busy)
+	}
+	if err := s.change(t.Context(), need{Start: true}, func(string, int64, int64) {}); !errors.Is(err, busy) || h.n > 0 {
+		t.Errorf("%v after %d steps", err, h.n)
+	}
+}

@@ -25,6 +25,9 @@ type Stack struct {
 	// only after their backing device runs without them, so that bcache discards
 	// their content.
 	held map[string]string
+	// Hold keeps the resource agent from starting or stopping the service, once it does
+	// neither; nil: there is no agent, or it is the caller.
+	Hold func(ctx context.Context, service string) (release func(), err error)
 	// revived counts successive looks with failed I/O, see Revive.
 	revived int
 }

@@ -460,6 +460,17 @@ func (s *service) validate(action string) (int, error) {
 
 var errBusy = errors.New("another start or stop of this service is under way")
 
+// holdTime is as long as a start may take.
+const holdTime = 3 * time.Minute
+
+// Hold waits until no action of a service is under way on this server, and keeps others
+// from beginning until release is called.
+func Hold(ctx context.Context, service string) (release func(), err error) {
+	ctx, cancel := context.WithTimeout(ctx, holdTime)
+	defer cancel()
+	return lock(ctx, service)
+}
+
 // lock keeps two actions from changing the service at once, whether Pacemaker
 // or an administrator started them. The kernel drops the lock when the process
 // ends.
