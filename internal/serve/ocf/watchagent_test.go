@@ -241,7 +241,7 @@ func TestWatcherBeginsWhileOthersAsk(t *testing.T) {
 			_, _ = p.running()
 		}
 	})
-	for range 300 {
+	for range 100 {
 		f, err := p.lock()
 		if err != nil {
 			t.Fatal(err)
